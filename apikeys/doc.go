@@ -1,0 +1,21 @@
+// Package apikeys issues API keys with scopes and verifies them (SPEC sections
+// 2.1, 4.1 and 5).
+//
+// # Issuing
+//
+// [KeyService.Create] returns the new key together with its [Token], the value
+// that goes into the Api-Key header. The token is shown once: only its SHA-256
+// is stored. A host makes the first key of an account here, in Go.
+//
+// # Verifying
+//
+// [KeyService.Verify] reads the key's record on every call, so a deleted,
+// rotated or expired key is dead at once, and never writes. When a key was last
+// used is kept in memory and written in the background; [KeyService.Close]
+// writes what is left.
+//
+// # Storage
+//
+// A [Store] is what a backend implements; package storetest holds the suite
+// that every backend passes.
+package apikeys

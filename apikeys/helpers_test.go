@@ -1,0 +1,200 @@
+package apikeys_test
+
+import (
+	"context"
+	"errors"
+	"hash/crc32"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/storageapi/storageapi/apikeys"
+	"github.com/storageapi/storageapi/auth"
+	"github.com/storageapi/storageapi/scopes"
+	"github.com/storageapi/storageapi/store/memory"
+)
+
+const account = "acct_1"
+
+var (
+	noon      = time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
+	readFiles = scopes.Of(scopes.FilesRead)
+	byValue   = cmpopts.EquateComparable(scopes.Set{})
+)
+
+// A clock shows the time it is set to.
+type clock struct {
+	mu  sync.Mutex
+	now time.Time
+}
+
+func (c *clock) Now() time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.now
+}
+
+func (c *clock) set(now time.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.now = now
+}
+
+// A spy is a store that remembers what it was asked to do.
+type spy struct {
+	apikeys.Store
+
+	mu     sync.Mutex
+	reads  int                // calls of KeyByHash
+	writes int                // calls that change something, but for RecordKeyUse
+	uses   [][]apikeys.KeyUse // the calls of RecordKeyUse that succeeded
+	refuse error              // what RecordKeyUse returns
+}
+
+func newSpy() *spy { return &spy{Store: memory.New()} }
+
+func (s *spy) count(n *int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	*n++
+}
+
+func (s *spy) KeyByHash(ctx context.Context, hash apikeys.Hash) (apikeys.Key, error) {
+	s.count(&s.reads)
+	return s.Store.KeyByHash(ctx, hash)
+}
+
+func (s *spy) CreateKey(ctx context.Context, key apikeys.Key) error {
+	s.count(&s.writes)
+	return s.Store.CreateKey(ctx, key)
+}
+
+func (s *spy) UpdateKey(ctx context.Context, account, id string, change func(*apikeys.Key) error) (apikeys.Key, error) {
+	s.count(&s.writes)
+	return s.Store.UpdateKey(ctx, account, id, change)
+}
+
+func (s *spy) DeleteKey(ctx context.Context, account, id string) error {
+	s.count(&s.writes)
+	return s.Store.DeleteKey(ctx, account, id)
+}
+
+func (s *spy) RecordKeyUse(ctx context.Context, uses []apikeys.KeyUse) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.refuse != nil {
+		return s.refuse
+	}
+	s.uses = append(s.uses, append([]apikeys.KeyUse(nil), uses...))
+	return s.Store.RecordKeyUse(ctx, uses)
+}
+
+// fail makes RecordKeyUse return err from now on.
+func (s *spy) fail(err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.refuse = err
+}
+
+// recorded returns the calls of RecordKeyUse so far.
+func (s *spy) recorded() [][]apikeys.KeyUse {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return append([][]apikeys.KeyUse(nil), s.uses...)
+}
+
+// newService returns a service that is closed when the test ends.
+func newService(tb testing.TB, store apikeys.Store, config apikeys.Config) *apikeys.KeyService {
+	tb.Helper()
+	service, err := apikeys.New(store, config)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(service.Close)
+	return service
+}
+
+// newClocked returns a service on a memory store, with its clock set to noon.
+func newClocked(tb testing.TB) (*apikeys.KeyService, *clock) {
+	tb.Helper()
+	c := &clock{now: noon}
+	return newService(tb, memory.New(), apikeys.Config{Now: c.Now}), c
+}
+
+// newSpied returns a spy, a service on it and a key with its token.
+func newSpied(tb testing.TB) (*spy, *apikeys.KeyService, apikeys.Key, apikeys.Token) {
+	tb.Helper()
+	store := newSpy()
+	service := newService(tb, store, apikeys.Config{})
+	key, token := create(tb, service, time.Time{})
+	return store, service, key, token
+}
+
+// create makes a key that can read files until expiresAt.
+func create(tb testing.TB, s *apikeys.KeyService, expiresAt time.Time) (apikeys.Key, apikeys.Token) {
+	tb.Helper()
+	key, token, err := s.Create(tb.Context(), account, apikeys.CreateParams{Name: "test", Scopes: readFiles, ExpiresAt: expiresAt})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return key, token
+}
+
+func rotate(tb testing.TB, s *apikeys.KeyService, id string, grace time.Duration) (apikeys.Key, apikeys.Token) {
+	tb.Helper()
+	key, token, err := s.Rotate(tb.Context(), account, id, grace)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return key, token
+}
+
+// accepted fails the test unless the token is good, and returns what it stands
+// for.
+func accepted(tb testing.TB, s *apikeys.KeyService, token string) auth.Principal {
+	tb.Helper()
+	p, err := s.Verify(tb.Context(), token)
+	if err != nil {
+		tb.Errorf("the token is refused: %v", err)
+	}
+	return p
+}
+
+// refused fails the test unless the token is answered like any other bad one.
+func refused(tb testing.TB, s *apikeys.KeyService, token string) {
+	tb.Helper()
+	p, err := s.Verify(tb.Context(), token)
+	if !errors.Is(err, auth.ErrUnauthorized) || p != (auth.Principal{}) {
+		tb.Errorf("Verify(%q) = %v, %v; want ErrUnauthorized", token, p, err)
+	}
+}
+
+const base62 = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+
+// forge returns a token with a right checksum, made as DESIGN section 3 says.
+func forge(prefix, random string) string { return summed(prefix + "_" + random) }
+
+// summed returns text with its checksum: six base62 digits of the CRC-32 of all
+// before them, the highest first.
+func summed(text string) string {
+	sum := crc32.ChecksumIEEE([]byte(text))
+	digits := ""
+	for range 6 {
+		digits = string(base62[sum%62]) + digits
+		sum /= 62
+	}
+	return text + digits
+}
+
+// numbered returns a token of its own for each i.
+func numbered(i int) string {
+	random := []byte(strings.Repeat("0", 32))
+	for at := len(random) - 1; i > 0; at-- {
+		random[at] = base62[i%62]
+		i /= 62
+	}
+	return forge("sak", string(random))
+}

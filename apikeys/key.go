@@ -1,0 +1,53 @@
+package apikeys
+
+import (
+	"time"
+
+	"github.com/storageapi/storageapi/scopes"
+)
+
+// A Key is an API key as it is stored: everything but its token.
+type Key struct {
+	ID      string // "key_" and a ULID; later keys sort after earlier ones
+	Account string // who it belongs to
+	Name    string // 1 to 128 characters
+	Scopes  scopes.Set
+
+	// CreatedAt and ExpiresAt are in UTC, to the millisecond. At ExpiresAt the
+	// key is dead; zero means never.
+	CreatedAt time.Time
+	ExpiresAt time.Time
+
+	// Hash is that of the token that is good until ExpiresAt.
+	Hash Hash
+
+	// Previous is that of the token before the last rotation. It is good until
+	// PreviousExpiresAt, which is never later than ExpiresAt. Zero: none.
+	Previous          Hash
+	PreviousExpiresAt time.Time
+
+	// LastUsedAt is when one of the key's tokens was last verified, to the
+	// minute or so; zero: never. Of more than 65,536 keys used in one minute the
+	// rest may be noted in a later one. It is not part of the key's record: only
+	// [Store.RecordKeyUse] writes it, and [Store.KeyByHash] leaves it zero.
+	LastUsedAt time.Time
+}
+
+// expiryOf returns when the token with the given hash dies (zero: never), and
+// false if it is none of the key's.
+func (k *Key) expiryOf(hash Hash) (time.Time, bool) {
+	switch hash {
+	case k.Hash:
+		return k.ExpiresAt, true
+	case k.Previous:
+		return k.PreviousExpiresAt, true
+	}
+	return time.Time{}, false
+}
+
+// A KeyUse says when a key was last verified.
+type KeyUse struct {
+	Account string
+	ID      string
+	At      time.Time // UTC, to the millisecond
+}

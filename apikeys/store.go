@@ -1,0 +1,78 @@
+package apikeys
+
+import (
+	"context"
+	"errors"
+)
+
+// The errors that a Store returns, as they are or wrapped.
+var (
+	ErrNotFound = errors.New("no such API key")
+	ErrExists   = errors.New("API key exists already")
+)
+
+// A Page asks for a part of a list that is ordered by descending id.
+type Page struct {
+	After string // the id after which the part begins; empty: at the start
+	Limit int    // how many at most; at least 1
+}
+
+// A Store keeps keys. Backends implement it; package storetest proves them.
+//
+// Every method is one atomic step, and what it reports as done survives a crash.
+// If it returns one of the errors above or the context's, nothing has happened;
+// after any other error the step has happened as a whole or not at all, and the
+// caller must cope with both. Methods are safe for concurrent use and appear to
+// happen one after the other. A context that has ended makes a method return the
+// context's error; one that ends while the step is being committed changes nothing
+// any more.
+//
+// Values are copied in and out: neither side sees what the other changes later.
+// Times come back in UTC, to the millisecond; what is finer is dropped. What ids,
+// accounts, names and hashes mean is the service's business: a store takes any
+// ids and accounts of 1 to 128 bytes, other strings of up to 4,096 bytes, all of
+// them UTF-8 without NUL, and any Hash but the zero one. A zero Previous is none,
+// and never found. Ids are ordered byte by byte.
+//
+// The service gives no id to two accounts; wherever account and id do not belong
+// together the answer is ErrNotFound.
+type Store interface {
+	// CreateKey adds a key. ErrExists if the account has a key of that id, or
+	// any key, in whatever account, has one of its hashes, now or as its
+	// previous one.
+	CreateKey(ctx context.Context, key Key) error
+
+	// KeyByHash returns the key whose Hash or Previous is hash, whether or not
+	// it has expired, without its LastUsedAt; or ErrNotFound. It is called on
+	// every request, and sees every change that had returned when it was
+	// called.
+	KeyByHash(ctx context.Context, hash Hash) (Key, error)
+
+	// KeyByID returns a key, or ErrNotFound.
+	KeyByID(ctx context.Context, account, id string) (Key, error)
+
+	// ListKeys returns a part of the account's keys by descending id, which is
+	// newest first; an empty list past the end. The id after which the page
+	// begins need not exist any more.
+	ListKeys(ctx context.Context, account string, page Page) ([]Key, error)
+
+	// UpdateKey calls change with a copy of the key, stores what change leaves
+	// in it, and returns that. ErrNotFound if there is no such key; ErrExists
+	// if one of its hashes is then another key's; change's own error if it
+	// returns one, and nothing is stored. Hashes the key no longer has stop
+	// being found. ID, Account, CreatedAt and LastUsedAt keep their values
+	// whatever change does to them. No other change of the key comes between
+	// reading and storing; change may run more than once, and must not call
+	// the store.
+	UpdateKey(ctx context.Context, account, id string, change func(*Key) error) (Key, error)
+
+	// DeleteKey removes a key with its hashes and its last use, or returns
+	// ErrNotFound. Once it has returned, KeyByHash does not find the key.
+	DeleteKey(ctx context.Context, account, id string) error
+
+	// RecordKeyUse sets the LastUsedAt of each of the keys to the time given,
+	// unless a later one is recorded already; it never sets one back. Keys that
+	// are gone are passed over. It touches nothing that UpdateKey stores. The
+	// same key may occur more than once.
+	RecordKeyUse(ctx context.Context, uses []KeyUse) error
+}

@@ -1,0 +1,166 @@
+package apikeys
+
+import (
+	"crypto/rand"
+	"crypto/sha256"
+	"fmt"
+	"hash/crc32"
+	"log/slog"
+	"strings"
+
+	"github.com/storageapi/storageapi/internal/invalid"
+)
+
+// A token is <prefix>_<32 random characters><6 characters of CRC-32>, the last
+// 38 in base62. The checksum covers all that stands before it: a typo, or a
+// prefix that does not belong, is found without asking the store, and secret
+// scanners can tell a key from a look-alike.
+const (
+	alphabet      = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+	randomLength  = 32 // 62³² > 2¹⁹⁰
+	sumLength     = 6  // 62⁶ > 2³²
+	maxPrefix     = 16
+	defaultPrefix = "sak"
+
+	notADigit = 64
+
+	maxTokenLength = maxPrefix + 1 + randomLength + sumLength
+)
+
+// digits maps a byte to its base62 digit, or to notADigit, a bit no digit has.
+var digits = func() (table [256]byte) {
+	for i := range table {
+		table[i] = notADigit
+	}
+	for i := range len(alphabet) {
+		table[alphabet[i]] = byte(i)
+	}
+	return table
+}()
+
+// redacted makes a type print, marshal and log as "[redacted]".
+type redacted struct{}
+
+const redactedText = "[redacted]"
+
+func (redacted) String() string               { return redactedText }
+func (redacted) GoString() string             { return redactedText }
+func (redacted) Format(f fmt.State, _ rune)   { _, _ = f.Write([]byte(redactedText)) }
+func (redacted) MarshalText() ([]byte, error) { return []byte(redactedText), nil }
+func (redacted) MarshalJSON() ([]byte, error) { return []byte(`"` + redactedText + `"`), nil }
+func (redacted) LogValue() slog.Value         { return slog.StringValue(redactedText) }
+
+// A Token is the secret value of an API key. It prints, marshals and logs as
+// "[redacted]", also inside other values; only [Token.Reveal] shows it. The
+// zero Token is none.
+type Token struct {
+	redacted
+	open func() string // a function: fmt and others look into all else, unasked
+}
+
+// Reveal returns the token's text, to be shown once to whoever asked for the
+// key, and to nobody else.
+func (t Token) Reveal() string {
+	if t.open == nil {
+		return ""
+	}
+	return t.open()
+}
+
+// Hash returns what is stored of the token.
+func (t Token) Hash() Hash { return hashOf(t.Reveal()) }
+
+// A Hash is the SHA-256 of a token's whole text, all that is ever stored of it.
+// (A token has 190 random bits, so a fast hash without salt is as good as a slow
+// one.) It prints, marshals and logs as "[redacted]".
+type Hash struct {
+	redacted
+	Sum [sha256.Size]byte
+}
+
+// Equal reports whether both are the same; go-cmp uses it.
+func (h Hash) Equal(other Hash) bool { return h == other }
+
+// IsZero reports whether h is no token's hash.
+func (h Hash) IsZero() bool { return h == Hash{} }
+
+func hashOf(token string) Hash {
+	var buf [maxTokenLength]byte
+	n := copy(buf[:], token)
+	return Hash{Sum: sha256.Sum256(buf[:n])}
+}
+
+// newToken returns a new random token.
+func newToken(prefix string) Token {
+	b := make([]byte, 0, maxTokenLength)
+	b = append(b, prefix...)
+	b = append(b, '_')
+	var random [64]byte
+	for n := 0; n < randomLength; {
+		_, _ = rand.Read(random[:]) // never fails: it ends the program instead
+		for _, r := range random {
+			// 248 = 4 × 62: taking the rest modulo 62 favours no digit.
+			if r < 248 && n < randomLength {
+				b = append(b, alphabet[r%62])
+				n++
+			}
+		}
+	}
+	b = appendSum(b, checksum(string(b)))
+	text := string(b)
+	return Token{open: func() string { return text }}
+}
+
+// checksum returns the CRC-32 (IEEE) of text. It does without crc32.ChecksumIEEE,
+// which makes its argument escape: a bad token is to cost no allocation.
+func checksum(text string) uint32 {
+	sum := ^uint32(0)
+	for i := range len(text) {
+		sum = crc32.IEEETable[byte(sum)^text[i]] ^ sum>>8
+	}
+	return ^sum
+}
+
+func appendSum(b []byte, sum uint32) []byte {
+	var text [sumLength]byte
+	for i := sumLength - 1; i >= 0; i-- {
+		text[i] = alphabet[sum%62]
+		sum /= 62
+	}
+	return append(b, text[:]...)
+}
+
+// wellFormed reports whether token has the form of a token and the right
+// checksum, whatever its prefix: keys outlive a host's change of prefix.
+func wellFormed(token string) bool {
+	split := len(token) - randomLength - sumLength - 1
+	if split < 1 || split > maxPrefix || token[split] != '_' {
+		return false
+	}
+	body := len(token) - sumLength
+	var bad byte
+	for i := split + 1; i < body; i++ {
+		bad |= digits[token[i]]
+	}
+	sum := uint64(0)
+	for i := body; i < len(token); i++ {
+		digit := digits[token[i]]
+		bad |= digit
+		sum = sum*62 + uint64(digit)
+	}
+	if bad >= notADigit {
+		return false
+	}
+	return sum == uint64(checksum(token[:body]))
+}
+
+// checkPrefix refuses prefixes that would not survive a header, a shell or a
+// secret scanner's pattern.
+func checkPrefix(prefix string) error {
+	const rule = "must be 1 to 16 characters, lower-case letters, digits and underscores, and start with a letter"
+	if prefix == "" || len(prefix) > maxPrefix || strings.Trim(prefix, "abcdefghijklmnopqrstuvwxyz0123456789_") != "" ||
+		prefix[0] < 'a' {
+		return invalid.Field("Prefix", rule)
+	}
+	return nil
+}

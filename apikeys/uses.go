@@ -1,0 +1,140 @@
+package apikeys
+
+import (
+	"context"
+	"encoding/binary"
+	"log/slog"
+	"maps"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+const (
+	useInterval = time.Minute // between two writes of what one key's last use was
+	maxUses     = 1 << 16     // keys remembered between two writes: bounds memory
+	useBatch    = 512         // keys per store call: keeps its write steps short
+	useTimeout  = 10 * time.Second
+)
+
+// uses remembers when keys were last used and writes it in the background, at
+// most once a minute a key. Recording a use takes a lock for a map access and
+// never waits for the store.
+//
+// No goroutine waits while there is nothing to write: the first use after a
+// write sets a timer for the next.
+type uses struct {
+	store Store
+	log   *slog.Logger
+
+	// noted is what spares a busy key the lock: which key of those that share
+	// a place was noted last, and in which second, 16 bits of each. A mix-up
+	// costs a use that the next second makes good.
+	noted [1 << 16]atomic.Uint32
+
+	mu      sync.Mutex
+	pending map[string]*pendingUse // by key id
+	written map[string]*pendingUse // what the last write took, until the next one: see overlay
+	timer   *time.Timer            // set while something is pending
+	closed  bool
+
+	writing sync.Mutex // held during a write: one at a time, and Close waits
+}
+
+type pendingUse struct {
+	account string
+	ms      int64 // Unix milliseconds
+}
+
+func (p *pendingUse) at() time.Time { return time.UnixMilli(p.ms).UTC() }
+
+// record notes a use, at most once a second a key.
+func (u *uses) record(key *Key, at time.Time) {
+	sum := &key.Hash.Sum
+	place := &u.noted[binary.LittleEndian.Uint16(sum[:])]
+	note := uint32(binary.LittleEndian.Uint16(sum[2:]))<<16 | uint32(uint16(at.Unix())) | 1<<31
+	if place.Load() == note {
+		return
+	}
+	place.Store(note)
+	u.add(key.Account, key.ID, at.UnixMilli())
+}
+
+// add remembers a use for the next write. Once maxUses keys are remembered,
+// further ones are not.
+func (u *uses) add(account, id string, ms int64) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if use := u.pending[id]; use != nil {
+		use.ms = max(use.ms, ms)
+		return
+	}
+	if u.closed || len(u.pending) == maxUses {
+		return
+	}
+	if u.pending == nil {
+		u.pending = make(map[string]*pendingUse)
+	}
+	u.pending[id] = &pendingUse{account, ms}
+	if u.timer == nil {
+		u.timer = time.AfterFunc(useInterval, u.write)
+	}
+}
+
+// overlay raises key's LastUsedAt to a use that was not written yet when key was
+// read, so that it never seems to be set back. The last write may be under way,
+// or have come between.
+func (u *uses) overlay(key *Key) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	for _, uses := range [...]map[string]*pendingUse{u.pending, u.written} {
+		if use := uses[key.ID]; use != nil && use.at().After(key.LastUsedAt) {
+			key.LastUsedAt = use.at()
+		}
+	}
+}
+
+// write writes what is pending. What the store refuses is pending again.
+func (u *uses) write() {
+	u.writing.Lock()
+	defer u.writing.Unlock()
+
+	u.mu.Lock()
+	pending := u.pending
+	u.pending, u.written, u.timer = nil, pending, nil
+	u.mu.Unlock()
+
+	batch := make([]KeyUse, 0, min(len(pending), useBatch))
+	flush := func() {
+		ctx, cancel := context.WithTimeout(context.Background(), useTimeout)
+		defer cancel()
+		if err := u.store.RecordKeyUse(ctx, batch); err != nil {
+			u.log.Error("storageapi: last use of API keys not recorded", "keys", len(batch), "error", err)
+			for _, use := range batch {
+				u.add(use.Account, use.ID, use.At.UnixMilli())
+			}
+		}
+		batch = batch[:0]
+	}
+	for _, id := range slices.Sorted(maps.Keys(pending)) { // in one order on all nodes: no deadlock
+		use := pending[id]
+		if batch = append(batch, KeyUse{use.account, id, use.at()}); len(batch) == useBatch {
+			flush()
+		}
+	}
+	if len(batch) > 0 {
+		flush()
+	}
+}
+
+// close writes what is pending, once, and records nothing from then on.
+func (u *uses) close() {
+	u.mu.Lock()
+	u.closed = true
+	if u.timer != nil {
+		u.timer.Stop()
+	}
+	u.mu.Unlock()
+	u.write()
+}

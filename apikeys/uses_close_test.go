@@ -1,0 +1,175 @@
+package apikeys_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"log/slog"
+	"runtime"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/storageapi/storageapi/apikeys"
+)
+
+// gated is a store whose RecordKeyUse waits until it is opened.
+type gated struct {
+	*spy
+	entered, open chan struct{}
+}
+
+func newGated() *gated { return &gated{newSpy(), make(chan struct{}), make(chan struct{})} }
+
+func (s *gated) RecordKeyUse(ctx context.Context, uses []apikeys.KeyUse) error {
+	close(s.entered)
+	<-s.open
+	return s.spy.RecordKeyUse(ctx, uses)
+}
+
+func TestCloseWritesWhatIsLeft(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store, service, key, token := newSpied(t)
+		accepted(t, service, token.Reveal())
+		used := lastUse(t, service, key.ID)
+		service.Close()
+		service.Close()
+		if got := store.recorded(); len(got) != 1 || len(got[0]) != 1 {
+			t.Fatalf("recorded %v", got)
+		}
+		// From then on keys are verified, and nothing is recorded, ever.
+		time.Sleep(time.Hour)
+		accepted(t, service, token.Reveal())
+		time.Sleep(time.Hour)
+		service.Close()
+		if at := lastUse(t, service, key.ID); at != used || len(store.recorded()) != 1 {
+			t.Errorf("last use %v, want %v; recorded %v", at, used, store.recorded())
+		}
+	})
+}
+
+// Close returns when nothing touches the store any more, so that it can be
+// closed next.
+func TestCloseWaitsForTheWriteUnderWay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newGated()
+		service := newService(t, store, apikeys.Config{})
+		_, token := create(t, service, time.Time{})
+		accepted(t, service, token.Reveal())
+		<-store.entered
+		closed := make(chan int)
+		go func() {
+			service.Close()
+			closed <- len(store.recorded())
+		}()
+		for range 100 { // a Close that does not wait has its chance
+			runtime.Gosched()
+		}
+		close(store.open)
+		if <-closed != 1 {
+			t.Error("Close returned before the write was done")
+		}
+	})
+}
+
+func TestUsesAreWrittenAgainAfterAFailure(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log bytes.Buffer
+		store := newSpy()
+		service := newService(t, store, apikeys.Config{Logger: slog.New(slog.NewTextHandler(&log, nil))})
+		key, token := create(t, service, time.Time{})
+		store.fail(errors.New("no space left on device"))
+		accepted(t, service, token.Reveal())
+		used := lastUse(t, service, key.ID)
+		time.Sleep(90 * time.Second)
+		synctest.Wait()
+		if !bytes.Contains(log.Bytes(), []byte("no space left on device")) {
+			t.Errorf("the failure is not logged: %q", &log)
+		}
+		if at := lastUse(t, service, key.ID); at != used {
+			t.Errorf("after a failed write the last use is %v, was %v", at, used)
+		}
+		store.fail(nil)
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if got := store.recorded(); len(got) != 1 || len(got[0]) != 1 || got[0][0].At != used {
+			t.Errorf("recorded %v", got)
+		}
+	})
+}
+
+// A store that stays broken does not keep Close from returning, nor anything
+// running after it.
+func TestCloseGivesUpOnABrokenStore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newSpy()
+		service := newService(t, store, apikeys.Config{Logger: slog.New(slog.DiscardHandler)})
+		_, token := create(t, service, time.Time{})
+		accepted(t, service, token.Reveal())
+		store.fail(errors.New("broken"))
+		service.Close()
+		store.fail(nil)
+		time.Sleep(time.Hour)
+		if got := store.recorded(); len(got) != 0 {
+			t.Errorf("recorded %v after Close", got)
+		}
+	})
+}
+
+func TestUsesTakeBoundedMemory(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const most = 65536
+		store := newSpy()
+		store.Store = answering(func(hash apikeys.Hash) apikeys.Key {
+			return apikeys.Key{ID: string(hash.Sum[:]), Account: account, Scopes: readFiles, Hash: hash}
+		})
+		service := newService(t, store, apikeys.Config{})
+		for i := range most + 1000 {
+			accepted(t, service, numbered(i))
+		}
+		service.Close()
+		total := 0
+		for _, batch := range store.recorded() {
+			total += len(batch)
+		}
+		// A use may be missed where two keys share a place in a filter.
+		if total > most || total < most*9/10 {
+			t.Errorf("%d uses were remembered, want at most %d", total, most)
+		}
+	})
+}
+
+func TestAUseDoesNotReviveADeletedKey(t *testing.T) {
+	service, _ := newClocked(t)
+	key, token := create(t, service, time.Time{})
+	accepted(t, service, token.Reveal())
+	if err := service.Delete(t.Context(), account, key.ID); err != nil {
+		t.Fatal(err)
+	}
+	service.Close()
+	refused(t, service, token.Reveal())
+	if _, err := service.Get(t.Context(), account, key.ID); !errors.Is(err, apikeys.ErrNotFound) {
+		t.Errorf("Get: %v", err)
+	}
+}
+
+func TestConcurrentUsesAndClose(t *testing.T) {
+	store := newSpy()
+	service := newService(t, store, apikeys.Config{})
+	var wg sync.WaitGroup
+	for range 4 {
+		key, token := create(t, service, time.Time{})
+		for range 2 {
+			wg.Go(func() {
+				for range 200 {
+					accepted(t, service, token.Reveal())
+					lastUse(t, service, key.ID)
+				}
+			})
+		}
+	}
+	wg.Go(service.Close)
+	wg.Go(service.Close)
+	wg.Wait()
+}

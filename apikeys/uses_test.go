@@ -1,0 +1,190 @@
+package apikeys_test
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/storageapi/storageapi/apikeys"
+)
+
+// lastUse returns what Get says, and fails the test if List then says less.
+func lastUse(t *testing.T, s *apikeys.KeyService, id string) time.Time {
+	t.Helper()
+	key, err := s.Get(t.Context(), account, id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	keys, err := s.List(t.Context(), account, apikeys.Page{Limit: 100})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, listed := range keys {
+		if listed.ID == id && listed.LastUsedAt.Before(key.LastUsedAt) {
+			t.Errorf("Get says %v, then List says %v", key.LastUsedAt, listed.LastUsedAt)
+		}
+	}
+	return key.LastUsedAt
+}
+
+func TestVerifyWritesNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store, service, key, token := newSpied(t)
+		rotate(t, service, key.ID, time.Hour)
+		store.writes, store.reads = 0, 0
+		for range 1000 {
+			accepted(t, service, token.Reveal())
+			refused(t, service, numbered(1))
+		}
+		if store.writes != 0 || store.reads != 2000 || len(store.recorded()) != 0 {
+			t.Errorf("%d writes, %d reads, %d uses recorded", store.writes, store.reads, len(store.recorded()))
+		}
+	})
+}
+
+func TestLastUseIsShownBeforeAndAfterItIsWritten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store, service, key, token := newSpied(t)
+		if at := lastUse(t, service, key.ID); !at.IsZero() {
+			t.Errorf("a key that was never used was last used at %v", at)
+		}
+		time.Sleep(1500 * time.Microsecond)
+		used := time.Now().UTC().Truncate(time.Millisecond)
+		accepted(t, service, token.Reveal())
+		if at := lastUse(t, service, key.ID); at != used {
+			t.Errorf("before it is written: %v, want %v", at, used)
+		}
+		time.Sleep(time.Hour)
+		if at := lastUse(t, service, key.ID); at != used {
+			t.Errorf("after it is written: %v, want %v", at, used)
+		}
+		if got := store.recorded(); len(got) != 1 || len(got[0]) != 1 || got[0][0] != (apikeys.KeyUse{Account: account, ID: key.ID, At: used}) {
+			t.Errorf("recorded %v", got)
+		}
+	})
+}
+
+// A refused token is no use, and the token before the last rotation is one.
+func TestWhatCountsAsAUse(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		service := newService(t, newSpy(), apikeys.Config{})
+		expired, token := create(t, service, time.Now().Add(time.Hour))
+		time.Sleep(2 * time.Hour)
+		refused(t, service, token.Reveal())
+		if at := lastUse(t, service, expired.ID); !at.IsZero() {
+			t.Errorf("an expired key was last used at %v", at)
+		}
+		rotated, old := create(t, service, time.Time{})
+		rotate(t, service, rotated.ID, time.Hour)
+		accepted(t, service, old.Reveal())
+		if at := lastUse(t, service, rotated.ID); !at.Equal(time.Now().Truncate(time.Millisecond)) {
+			t.Errorf("the old token's use is %v", at)
+		}
+	})
+}
+
+// However busy a key is, its use is written at most once a minute; what is shown
+// is never more than a second old all the same.
+func TestUsesAreCoalesced(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newSpy()
+		service := newService(t, store, apikeys.Config{})
+		busy, busyToken := create(t, service, time.Time{})
+		create(t, service, time.Time{})
+		const hours = 2
+		for range hours * 3600 {
+			accepted(t, service, busyToken.Reveal())
+			accepted(t, service, busyToken.Reveal())
+			time.Sleep(time.Second)
+			if age := time.Since(lastUse(t, service, busy.ID)); age > time.Second+time.Millisecond {
+				t.Fatalf("the last use shown is %v old", age)
+			}
+		}
+		last, writes := time.Time{}, store.recorded()
+		for _, batch := range writes {
+			if len(batch) != 1 || batch[0].ID != busy.ID || batch[0].At.Sub(last) < 59*time.Second {
+				t.Fatalf("recorded %v, after %v", batch, last)
+			}
+			last = batch[0].At
+		}
+		if len(writes) < hours*59 || len(writes) > hours*60 {
+			t.Errorf("%d writes in %d hours", len(writes), hours)
+		}
+	})
+}
+
+// An idle service does nothing at all.
+func TestNoUsesNoWrites(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newSpy()
+		service := newService(t, store, apikeys.Config{})
+		create(t, service, time.Time{})
+		time.Sleep(24 * time.Hour)
+		service.Close()
+		if got := store.recorded(); len(got) != 0 {
+			t.Errorf("recorded %v", got)
+		}
+	})
+}
+
+func TestUsesAreWrittenInSmallSteps(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const keys, most = 1300, 512
+		store := newSpy()
+		service := newService(t, store, apikeys.Config{})
+		for range keys {
+			_, token := create(t, service, time.Time{})
+			accepted(t, service, token.Reveal())
+		}
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		seen := make(map[string]bool)
+		for _, batch := range store.recorded() {
+			if len(batch) == 0 || len(batch) > most {
+				t.Errorf("a step of %d uses", len(batch))
+			}
+			for _, use := range batch {
+				seen[use.ID] = true
+			}
+		}
+		if len(seen) != keys || len(store.recorded()) != 3 {
+			t.Errorf("%d keys in %d steps", len(seen), len(store.recorded()))
+		}
+	})
+}
+
+func TestLastUseIsNeverSetBack(t *testing.T) {
+	service, clock := newClocked(t)
+	key, token := create(t, service, time.Time{})
+	for _, offset := range []time.Duration{time.Hour, 0, -time.Hour, 59 * time.Minute} {
+		clock.set(noon.Add(offset))
+		accepted(t, service, token.Reveal())
+		if at := lastUse(t, service, key.ID); at != noon.Add(time.Hour) {
+			t.Errorf("used at %+v: last use %v", offset, at)
+		}
+	}
+	service.Close()
+	if at := lastUse(t, service, key.ID); at != noon.Add(time.Hour) {
+		t.Errorf("after Close: last use %v", at)
+	}
+}
+
+// While a write is under way, what it writes is still shown.
+func TestLastUseIsShownWhileItIsWritten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newGated()
+		service := newService(t, store, apikeys.Config{})
+		key, token := create(t, service, time.Time{})
+		accepted(t, service, token.Reveal())
+		used := lastUse(t, service, key.ID)
+		<-store.entered
+		if at := lastUse(t, service, key.ID); at != used {
+			t.Errorf("during the write the last use is %v, was %v", at, used)
+		}
+		close(store.open)
+		synctest.Wait()
+		if at := lastUse(t, service, key.ID); at != used {
+			t.Errorf("after the write the last use is %v, was %v", at, used)
+		}
+	})
+}

@@ -1,0 +1,95 @@
+package auth
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+
+	"github.com/storageapi/storageapi/scopes"
+)
+
+// HeaderName is the request header that carries the key (SPEC section 5).
+const HeaderName = "Api-Key"
+
+// An Authenticator guards handlers. It is safe for concurrent use.
+type Authenticator struct {
+	verifier Verifier
+	log      *slog.Logger
+}
+
+// New returns an Authenticator that asks verifier about keys and logs what it
+// cannot find out to log, or to [slog.Default] if log is nil. It panics if
+// verifier is nil.
+func New(verifier Verifier, log *slog.Logger) *Authenticator {
+	if verifier == nil {
+		panic("auth: nil Verifier")
+	}
+	if log == nil {
+		log = slog.Default()
+	}
+	return &Authenticator{verifier, log}
+}
+
+// Authenticate returns the principal of a request: that of the key in its one
+// Api-Key header. A missing or repeated header, and a key that is not live, is
+// an error that wraps [ErrUnauthorized]; any other error means that the store
+// could not be asked.
+func (a *Authenticator) Authenticate(r *http.Request) (Principal, error) {
+	values := r.Header[HeaderName]
+	if len(values) != 1 {
+		return Principal{}, ErrUnauthorized
+	}
+	return a.verifier.Verify(r.Context(), values[0])
+}
+
+// Require returns a handler that lets a request through to next if it carries a
+// live key with the scope; [PrincipalFrom] then tells next who is calling.
+// Otherwise it answers, and next does not run: 401 UNAUTHORIZED without a live
+// key, 403 FORBIDDEN without the scope, 500 INTERNAL_ERROR if the store fails.
+//
+// It panics if scope is none of the constants of package scopes or next is nil:
+// a route must not be open by mistake.
+func (a *Authenticator) Require(scope scopes.Scope, next http.Handler) http.Handler {
+	if scope.String() == "" {
+		panic(fmt.Sprintf("auth: Require: %d is not a scope", scope))
+	}
+	if next == nil {
+		panic("auth: Require: nil handler")
+	}
+	return a.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if p, _ := PrincipalFrom(r.Context()); !p.Scopes.Has(scope) {
+			WriteForbidden(w, "This needs an API key with the scope "+scope.String()+".")
+			return
+		}
+		next.ServeHTTP(w, r)
+	}))
+}
+
+// Handler is [Authenticator.Require] without a scope: any live key will do, and
+// next decides the rest. It panics if next is nil.
+func (a *Authenticator) Handler(next http.Handler) http.Handler {
+	if next == nil {
+		panic("auth: Handler: nil handler")
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		p, err := a.Authenticate(r)
+		switch {
+		case err == nil:
+			next.ServeHTTP(w, r.WithContext(WithPrincipal(r.Context(), p)))
+		case errors.Is(err, ErrUnauthorized):
+			WriteUnauthorized(w)
+		default:
+			a.logFailure(r.Context(), err)
+			WriteInternal(w)
+		}
+	})
+}
+
+func (a *Authenticator) logFailure(ctx context.Context, err error) {
+	if ctx.Err() != nil {
+		return // the client went away; nothing failed
+	}
+	a.log.ErrorContext(ctx, "storageapi: API key not verified", "error", err)
+}

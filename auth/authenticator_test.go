@@ -1,0 +1,210 @@
+package auth_test
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/storageapi/storageapi/auth"
+	"github.com/storageapi/storageapi/scopes"
+)
+
+// principal is a handler that answers who is calling.
+var principal = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	p, ok := auth.PrincipalFrom(r.Context())
+	if !ok {
+		http.Error(w, "nobody", http.StatusTeapot)
+		return
+	}
+	_, _ = io.WriteString(w, p.Account+" "+p.KeyID)
+})
+
+func TestRequireLetsThroughAKeyWithTheScope(t *testing.T) {
+	a, log := newAuthenticator(t)
+	response, body := serve(t, a.Require(scopes.FilesRead, principal), request("reader"))
+	if response.StatusCode != http.StatusOK || body != "acct_1 key_reader" {
+		t.Errorf("got %d %q", response.StatusCode, body)
+	}
+	if response.Header.Get("WWW-Authenticate") != "" || log.Len() > 0 {
+		t.Errorf("headers %v, log %q", response.Header, log)
+	}
+}
+
+func TestRequireNeedsExactlyItsScope(t *testing.T) {
+	a, _ := newAuthenticator(t)
+	for scope := range scopes.All().All() {
+		want := http.StatusForbidden
+		if scope == scopes.FilesRead {
+			want = http.StatusOK
+		}
+		response, _ := serve(t, a.Require(scope, principal), request("reader"))
+		if response.StatusCode != want {
+			t.Errorf("%v: %d, want %d", scope, response.StatusCode, want)
+		}
+	}
+}
+
+func TestHandlerLetsThroughAnyLiveKey(t *testing.T) {
+	a, _ := newAuthenticator(t)
+	for token, want := range map[string]auth.Principal{"reader": reader, "writer": writer} {
+		_, body := serve(t, a.Handler(principal), request(token))
+		if want := want.Account + " " + want.KeyID; body != want {
+			t.Errorf("%s: got %q, want %q", token, body, want)
+		}
+	}
+}
+
+func TestForbiddenNamesTheScope(t *testing.T) {
+	a, _ := newAuthenticator(t)
+	response, body := serve(t, a.Require(scopes.SecretsWrite, unreachable(t)), request("reader"))
+	const want = `{"error":{"code":"FORBIDDEN","message":"This needs an API key with the scope secrets:write."}}`
+	if response.StatusCode != http.StatusForbidden || body != want {
+		t.Errorf("got %d %s, want 403 %s", response.StatusCode, body, want)
+	}
+	if got := response.Header.Get("WWW-Authenticate"); got != "" {
+		t.Errorf("WWW-Authenticate is %q", got)
+	}
+}
+
+// A request carries the key in one Api-Key header or not at all; whatever is
+// wrong, the answer is the same to the byte.
+func TestUnauthorizedIsAlwaysTheSame(t *testing.T) {
+	const want = `{"error":{"code":"UNAUTHORIZED","message":"The Api-Key header is missing, or the key in it is invalid or expired."}}`
+	tests := map[string]*http.Request{
+		"missing":          request(),
+		"unknown":          request("nobody"),
+		"wrong case":       request("READER"),
+		"twice the same":   request("reader", "reader"),
+		"good, then bad":   request("reader", "nobody"),
+		"bad, then good":   request("nobody", "reader"),
+		"good, then empty": request("reader", ""),
+	}
+	for name, value := range map[string]string{
+		"Authorization": "Bearer reader", "Authorization ": "ApiKey reader", "X-Api-Key": "reader", "Apikey": "reader",
+		"Api_key": "reader", "Cookie": "Api-Key=reader", "Proxy-Authorization": "reader", "api-key": "reader",
+	} {
+		r := request()
+		r.Header[name] = []string{value} // as it stands: net/http makes api-key canonical, nobody else does
+		tests["only in "+name] = r
+	}
+	for _, query := range []string{"api-key=reader", "Api-Key=reader", "api_key=reader", "apiKey=reader", "key=reader"} {
+		r := request()
+		r.URL.RawQuery = query
+		tests["only in query "+query] = r
+	}
+	form := httptest.NewRequest(http.MethodPost, "/v2/environments", strings.NewReader("Api-Key=reader"))
+	form.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	tests["only in a form"] = form
+	trailer := request()
+	trailer.Trailer = http.Header{"Api-Key": {"reader"}}
+	tests["only in a trailer"] = trailer
+
+	a, log := newAuthenticator(t)
+	for name, r := range tests {
+		t.Run(name, func(t *testing.T) {
+			for _, handler := range []http.Handler{a.Require(scopes.FilesRead, unreachable(t)), a.Handler(unreachable(t))} {
+				response, body := serve(t, handler, r)
+				wantHeader := http.Header{
+					"Content-Type":           {"application/json; charset=utf-8"},
+					"X-Content-Type-Options": {"nosniff"},
+					"Www-Authenticate":       {`ApiKey realm="storageapi"`},
+				}
+				if response.StatusCode != http.StatusUnauthorized || body != want {
+					t.Errorf("got %d %s, want 401 %s", response.StatusCode, body, want)
+				}
+				if diff := cmp.Diff(wantHeader, response.Header); diff != "" {
+					t.Errorf("headers (-want +got):\n%s", diff)
+				}
+			}
+		})
+	}
+	if log.Len() > 0 {
+		t.Errorf("a client's mistakes were logged: %s", log)
+	}
+}
+
+func TestVerifierFailureIsLoggedAndNotTold(t *testing.T) {
+	a, log := newAuthenticator(t)
+	response, body := serve(t, a.Require(scopes.FilesRead, unreachable(t)), request("broken"))
+	const want = `{"error":{"code":"INTERNAL_ERROR","message":"Something went wrong on our side. Try again later."}}`
+	if response.StatusCode != http.StatusInternalServerError || body != want {
+		t.Errorf("got %d %s, want 500 %s", response.StatusCode, body, want)
+	}
+	if got := log.String(); !strings.Contains(got, errBroken.Error()) || strings.Contains(got, "broken") {
+		t.Errorf("the log does not tell, or tells the token: %q", got)
+	}
+}
+
+func TestGoneClientIsNoFailure(t *testing.T) {
+	a, log := newAuthenticator(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	response, _ := serve(t, a.Handler(unreachable(t)), request("broken").WithContext(ctx))
+	if response.StatusCode != http.StatusInternalServerError || log.Len() > 0 {
+		t.Errorf("got %d, log %q", response.StatusCode, log)
+	}
+}
+
+func TestAuthenticate(t *testing.T) {
+	a, _ := newAuthenticator(t)
+	if p, err := a.Authenticate(request("reader")); err != nil || p != reader {
+		t.Errorf("got %v, %v", p, err)
+	}
+	for _, r := range []*http.Request{request(), request("nobody"), request("reader", "reader")} {
+		if p, err := a.Authenticate(r); !errors.Is(err, auth.ErrUnauthorized) || p != (auth.Principal{}) {
+			t.Errorf("%v: got %v, %v", r.Header, p, err)
+		}
+	}
+	if _, err := a.Authenticate(request("broken")); !errors.Is(err, errBroken) || errors.Is(err, auth.ErrUnauthorized) {
+		t.Errorf("a failing verifier: %v", err)
+	}
+}
+
+// The header's value reaches the verifier as it was sent, and over real HTTP
+// its name may be spelt in any case.
+func TestHeaderOverHTTP(t *testing.T) {
+	a, _ := newAuthenticator(t)
+	server := httptest.NewServer(a.Handler(principal))
+	t.Cleanup(server.Close)
+	for name, want := range map[string]int{"api-key": 200, "API-KEY": 200, "aPi-KeY": 200, "apikey": 401} {
+		r, err := http.NewRequest(http.MethodGet, server.URL, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header[name] = []string{"writer"}
+		response, err := server.Client().Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		response.Body.Close()
+		if response.StatusCode != want {
+			t.Errorf("%s: %d, want %d", name, response.StatusCode, want)
+		}
+	}
+}
+
+func TestMisusePanics(t *testing.T) {
+	a, _ := newAuthenticator(t)
+	mustPanic(t, "a nil Verifier", func() { auth.New(nil, nil) })
+	mustPanic(t, "Require with the zero Scope", func() { a.Require(0, principal) })
+	mustPanic(t, "Require with no scope's number", func() { a.Require(scopes.AccountRead+1, principal) })
+	mustPanic(t, "Require with a nil handler", func() { a.Require(scopes.FilesRead, nil) })
+	mustPanic(t, "Handler with a nil handler", func() { a.Handler(nil) })
+	auth.New(allKeys, nil) // a nil logger is the default one
+}
+
+func TestPrincipalFrom(t *testing.T) {
+	if p, ok := auth.PrincipalFrom(t.Context()); ok || p != (auth.Principal{}) {
+		t.Errorf("outside a guarded handler: %v, %v", p, ok)
+	}
+	ctx := auth.WithPrincipal(auth.WithPrincipal(t.Context(), reader), writer)
+	if p, ok := auth.PrincipalFrom(ctx); !ok || p != writer {
+		t.Errorf("got %v, %v", p, ok)
+	}
+}

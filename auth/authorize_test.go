@@ -1,0 +1,188 @@
+package auth_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/storageapi/storageapi/auth"
+	"github.com/storageapi/storageapi/scopes"
+)
+
+const (
+	allow = true
+	deny  = false
+)
+
+// The policy of LeastPrivilege: who may do what.
+func TestLeastPrivilege(t *testing.T) {
+	const (
+		readFiles  = "files:read"
+		writeFiles = "files:write"
+		readAcct   = "account:read"
+		both       = "account:read files:read"
+		reversed   = "files:read account:read"
+		nothing    = ""
+		all        = "*"
+	)
+	var (
+		never = time.Time{}
+		soon  = time.Date(2026, 11, 1, 0, 0, 0, 0, time.UTC)
+		later = soon.Add(time.Millisecond)
+		zoned = soon.In(time.FixedZone("", 7200))
+	)
+	type caller struct {
+		scopes  string
+		expires time.Time
+	}
+	type target struct {
+		id      string
+		scopes  string
+		expires time.Time
+	}
+	anything := (*target)(nil) // asked in general, before the body is read
+	self := "key_caller"
+
+	tests := []struct {
+		caller caller
+		action auth.Action
+		target *target
+		want   bool
+	}{
+		// Reading keys or webhooks takes account:read.
+		{caller{readAcct, never}, auth.ReadKeys, anything, allow},
+		{caller{readAcct, soon}, auth.ReadKeys, anything, allow},
+		{caller{all, never}, auth.ReadKeys, anything, allow},
+		{caller{readFiles, never}, auth.ReadKeys, anything, deny},
+		{caller{nothing, never}, auth.ReadKeys, anything, deny},
+		{caller{readAcct, never}, auth.ReadKeys, &target{"key_other", all, never}, allow},
+		{caller{writeFiles, never}, auth.ReadKeys, &target{self, writeFiles, never}, deny},
+		{caller{readAcct, never}, auth.ReadWebhooks, anything, allow},
+		{caller{readFiles, never}, auth.ReadWebhooks, anything, deny},
+		{caller{nothing, never}, auth.ReadWebhooks, anything, deny},
+		{caller{readAcct, never}, auth.ReadWebhooks, &target{"wh_1", readFiles, never}, allow},
+
+		// Any key may ask to create one: the target decides.
+		{caller{readFiles, never}, auth.CreateKey, anything, allow},
+		{caller{nothing, never}, auth.CreateKey, anything, allow},
+
+		// Creating a key takes every scope it has.
+		{caller{readFiles, never}, auth.CreateKey, &target{"", readFiles, never}, allow},
+		{caller{both, never}, auth.CreateKey, &target{"", readFiles, never}, allow},
+		{caller{both, never}, auth.CreateKey, &target{"", reversed, never}, allow},
+		{caller{all, never}, auth.CreateKey, &target{"", all, never}, allow},
+		{caller{readFiles, never}, auth.CreateKey, &target{"", both, never}, deny},
+		{caller{readFiles, never}, auth.CreateKey, &target{"", readAcct, never}, deny},
+		{caller{readFiles, never}, auth.CreateKey, &target{"", writeFiles, never}, deny},
+		{caller{writeFiles, never}, auth.CreateKey, &target{"", readFiles, never}, deny},
+		{caller{nothing, never}, auth.CreateKey, &target{"", readFiles, never}, deny},
+
+		// … and a life at least as long.
+		{caller{readFiles, never}, auth.CreateKey, &target{"", readFiles, soon}, allow},
+		{caller{readFiles, soon}, auth.CreateKey, &target{"", readFiles, soon}, allow},
+		{caller{readFiles, soon}, auth.CreateKey, &target{"", readFiles, zoned}, allow},
+		{caller{readFiles, later}, auth.CreateKey, &target{"", readFiles, soon}, allow},
+		{caller{readFiles, soon}, auth.CreateKey, &target{"", readFiles, later}, deny},
+		{caller{readFiles, soon}, auth.CreateKey, &target{"", readFiles, never}, deny},
+		{caller{all, soon}, auth.CreateKey, &target{"", readFiles, never}, deny},
+
+		// Deleting a key takes the same …
+		{caller{readFiles, never}, auth.DeleteKey, anything, allow},
+		{caller{both, never}, auth.DeleteKey, &target{"key_other", readFiles, never}, allow},
+		{caller{both, later}, auth.DeleteKey, &target{"key_other", readFiles, soon}, allow},
+		{caller{readFiles, never}, auth.DeleteKey, &target{"key_other", both, never}, deny},
+		{caller{both, soon}, auth.DeleteKey, &target{"key_other", readFiles, later}, deny},
+		{caller{both, soon}, auth.DeleteKey, &target{"key_other", readFiles, never}, deny},
+
+		// … but a key may always delete itself: also with the token that a
+		// rotation left behind, which dies before its key does.
+		{caller{readFiles, never}, auth.DeleteKey, &target{self, readFiles, never}, allow},
+		{caller{readFiles, soon}, auth.DeleteKey, &target{self, readFiles, never}, allow},
+		{caller{nothing, soon}, auth.DeleteKey, &target{self, all, never}, allow},
+		{caller{readFiles, soon}, auth.CreateKey, &target{self, readFiles, never}, deny},
+
+		// Creating or deleting a webhook takes the read scope behind each of
+		// its events.
+		{caller{readFiles, soon}, auth.CreateWebhook, &target{"", readFiles, never}, allow},
+		{caller{readAcct, soon}, auth.CreateWebhook, &target{"", readAcct, never}, allow},
+		{caller{both, soon}, auth.CreateWebhook, &target{"", reversed, never}, allow},
+		{caller{readFiles, never}, auth.CreateWebhook, &target{"", both, never}, deny},
+		{caller{readAcct, never}, auth.CreateWebhook, &target{"", readFiles, never}, deny},
+		{caller{writeFiles, never}, auth.CreateWebhook, &target{"", readFiles, never}, deny},
+		{caller{both, soon}, auth.DeleteWebhook, &target{"wh_1", both, never}, allow},
+		{caller{readAcct, never}, auth.DeleteWebhook, &target{"wh_1", both, never}, deny},
+		{caller{readFiles, never}, auth.DeleteWebhook, &target{self, readAcct, never}, deny},
+
+		// Asked in general, one of those scopes will do.
+		{caller{readFiles, never}, auth.CreateWebhook, anything, allow},
+		{caller{readAcct, never}, auth.CreateWebhook, anything, allow},
+		{caller{writeFiles, never}, auth.CreateWebhook, anything, deny},
+		{caller{nothing, never}, auth.CreateWebhook, anything, deny},
+		{caller{readFiles, never}, auth.DeleteWebhook, anything, allow},
+		{caller{readAcct, never}, auth.DeleteWebhook, anything, allow},
+		{caller{writeFiles, never}, auth.DeleteWebhook, anything, deny},
+
+		// An unknown action is refused.
+		{caller{all, never}, "", anything, deny},
+		{caller{all, never}, "grow wings", anything, deny},
+		{caller{all, never}, "Read keys", anything, deny},
+		{caller{all, never}, "delete account", &target{self, nothing, never}, deny},
+	}
+	for _, test := range tests {
+		access := auth.Access{Action: test.action}
+		if test.target != nil {
+			access.Target = &auth.Target{ID: test.target.id, Scopes: set(t, test.target.scopes), ExpiresAt: test.target.expires}
+		}
+		p := auth.Principal{Account: "acct_1", KeyID: self, Scopes: set(t, test.caller.scopes), ExpiresAt: test.caller.expires}
+		err := auth.LeastPrivilege(t.Context(), p, access)
+		if got := err == nil; got != test.want {
+			t.Errorf("%+v %s %+v: allowed %v, want %v", test.caller, test.action, test.target, got, test.want)
+		}
+		if err != nil && !errors.Is(err, auth.ErrForbidden) {
+			t.Errorf("%s is refused with %v", test.action, err)
+		}
+	}
+}
+
+// What is refused in general is refused for every target: otherwise a request
+// would be answered 403 that its body would have made a 201.
+func TestLeastPrivilegeInGeneralIsNoStricter(t *testing.T) {
+	type action = auth.Action
+	for _, a := range []action{auth.ReadKeys, auth.CreateKey, auth.DeleteKey, auth.ReadWebhooks, auth.CreateWebhook, auth.DeleteWebhook} {
+		for caller := range scopes.All().All() {
+			p := auth.Principal{KeyID: "key_caller", Scopes: scopes.Of(caller)}
+			general := auth.LeastPrivilege(t.Context(), p, auth.Access{Action: a})
+			for _, events := range []scopes.Set{
+				scopes.Of(scopes.FilesRead), scopes.Of(scopes.AccountRead), scopes.Of(scopes.AccountRead, scopes.FilesRead),
+			} {
+				err := auth.LeastPrivilege(t.Context(), p, auth.Access{Action: a, Target: &auth.Target{Scopes: events}})
+				if err == nil && general != nil {
+					t.Errorf("%v may %s with %v, but not in general", caller, a, events)
+				}
+			}
+		}
+	}
+}
+
+// set parses scopes separated by spaces; "*" is all of them.
+func set(t *testing.T, names string) scopes.Set {
+	t.Helper()
+	if names == "*" {
+		return scopes.All()
+	}
+	parsed, err := scopes.ParseSet(strings.Fields(names))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return parsed
+}
+
+// Two ids that are missing are not the same id.
+func TestNobodyIsNotNobody(t *testing.T) {
+	caller := auth.Principal{Account: "acct", Scopes: scopes.Of(scopes.FilesRead)}
+	access := auth.Access{Action: auth.DeleteKey, Target: &auth.Target{Scopes: scopes.All()}}
+	if err := auth.LeastPrivilege(t.Context(), caller, access); !errors.Is(err, auth.ErrForbidden) {
+		t.Errorf("a caller without an id may delete a key without one: %v", err)
+	}
+}

@@ -1,0 +1,21 @@
+// Package auth authenticates requests by their Api-Key header and guards
+// handlers, the library's own and the host's alike (SPEC section 5).
+//
+// # Guarding a route
+//
+//	mux.Handle("GET /v2/environments", api.Auth.Require(scopes.EnvironmentsRead, list))
+//
+// Inside the handler, [PrincipalFrom] tells who is calling. A request without a
+// valid key never reaches it: it is answered 401 UNAUTHORIZED, or 403 FORBIDDEN
+// where the key is good but lacks the scope.
+//
+// # Where the key is looked for
+//
+// In the Api-Key header and nowhere else: not in the query, not in another
+// header, and not where the header is given twice.
+//
+// # Deciding more than scopes
+//
+// An [Authorize] function decides what a key may do with other keys and with
+// webhooks. [LeastPrivilege] is the default; a host replaces or wraps it.
+package auth

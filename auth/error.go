@@ -1,0 +1,53 @@
+package auth
+
+import (
+	"bytes"
+	"encoding/json"
+	"net/http"
+)
+
+// The codes of SPEC section 7, and the one for what is not the client's fault.
+const (
+	CodeUnauthorized = "UNAUTHORIZED"
+	CodeForbidden    = "FORBIDDEN"
+	CodeInternal     = "INTERNAL_ERROR"
+)
+
+// WriteError answers a request with the error body of SPEC section 7,
+// {"error":{"code":…,"message":…}}. Hosts use it so that their own routes fail
+// in the same shape as the library's. The message is shown to the client: it
+// must hold no secret.
+func WriteError(w http.ResponseWriter, status int, code, message string) {
+	type body struct {
+		Code    string `json:"code"`
+		Message string `json:"message"`
+	}
+	var data bytes.Buffer
+	encoder := json.NewEncoder(&data)
+	encoder.SetEscapeHTML(false) // "<" reads better as it is
+	_ = encoder.Encode(struct {
+		Error body `json:"error"`
+	}{body{code, message}}) // two strings always encode
+	w.Header().Set("Content-Type", "application/json; charset=utf-8")
+	w.Header().Set("X-Content-Type-Options", "nosniff")
+	w.WriteHeader(status)
+	_, _ = w.Write(bytes.TrimSuffix(data.Bytes(), []byte("\n")))
+}
+
+// WriteUnauthorized answers 401 UNAUTHORIZED. The answer is the same to the
+// byte whatever was wrong with the key.
+func WriteUnauthorized(w http.ResponseWriter) {
+	w.Header().Set("WWW-Authenticate", `ApiKey realm="storageapi"`)
+	WriteError(w, http.StatusUnauthorized, CodeUnauthorized,
+		"The Api-Key header is missing, or the key in it is invalid or expired.")
+}
+
+// WriteForbidden answers 403 FORBIDDEN.
+func WriteForbidden(w http.ResponseWriter, message string) {
+	WriteError(w, http.StatusForbidden, CodeForbidden, message)
+}
+
+// WriteInternal answers 500 INTERNAL_ERROR and tells the client nothing more.
+func WriteInternal(w http.ResponseWriter) {
+	WriteError(w, http.StatusInternalServerError, CodeInternal, "Something went wrong on our side. Try again later.")
+}

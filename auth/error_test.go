@@ -1,0 +1,39 @@
+package auth_test
+
+import (
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/storageapi/storageapi/auth"
+)
+
+func TestWriteErrorIsAlwaysValidJSON(t *testing.T) {
+	for _, message := range []string{"", "plain", `"quoted" \ back`, "line\nend\x00", "Ümläut 🙂", "<script>&", "bad \xff UTF-8"} {
+		recorder := httptest.NewRecorder()
+		auth.WriteError(recorder, http.StatusConflict, "CONFLICT", message)
+		var got map[string]map[string]string
+		if err := json.Unmarshal(recorder.Body.Bytes(), &got); err != nil {
+			t.Fatalf("%q: %v in %s", message, err, recorder.Body)
+		}
+		want := map[string]map[string]string{"error": {"code": "CONFLICT", "message": string([]rune(message))}}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%q (-want +got):\n%s", message, diff)
+		}
+		if recorder.Code != http.StatusConflict {
+			t.Errorf("status %d", recorder.Code)
+		}
+	}
+}
+
+func TestWriteForbidden(t *testing.T) {
+	recorder := httptest.NewRecorder()
+	auth.WriteForbidden(recorder, "No.")
+	const want = `{"error":{"code":"FORBIDDEN","message":"No."}}`
+	if recorder.Code != http.StatusForbidden || recorder.Body.String() != want {
+		t.Errorf("got %d %s, want 403 %s", recorder.Code, recorder.Body, want)
+	}
+}

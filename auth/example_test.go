@@ -1,0 +1,71 @@
+package auth_test
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+
+	"github.com/storageapi/storageapi/auth"
+	"github.com/storageapi/storageapi/scopes"
+)
+
+// A verifier for the examples. A host's is the KeyService of package apikeys.
+type oneKey struct{}
+
+func (oneKey) Verify(_ context.Context, token string) (auth.Principal, error) {
+	if token != "sak_example" {
+		return auth.Principal{}, auth.ErrUnauthorized
+	}
+	return auth.Principal{Account: "acct_1", KeyID: "key_1", Scopes: scopes.Of(scopes.EnvironmentsRead)}, nil
+}
+
+// A host guards a route of its own.
+func Example() {
+	authenticator := auth.New(oneKey{}, nil)
+
+	environments := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		caller, _ := auth.PrincipalFrom(r.Context())
+		_, _ = io.WriteString(w, "environments of "+caller.Account)
+	})
+	mux := http.NewServeMux()
+	mux.Handle("GET /v2/environments", authenticator.Require(scopes.EnvironmentsRead, environments))
+	mux.Handle("POST /v2/environments", authenticator.Require(scopes.EnvironmentsWrite, environments))
+
+	for _, request := range []struct{ method, key string }{
+		{http.MethodGet, "sak_example"},
+		{http.MethodGet, "sak_wrong"},
+		{http.MethodPost, "sak_example"},
+	} {
+		r := httptest.NewRequest(request.method, "/v2/environments", nil)
+		r.Header.Set(auth.HeaderName, request.key)
+		w := httptest.NewRecorder()
+		mux.ServeHTTP(w, r)
+		fmt.Println(w.Code, w.Body)
+	}
+
+	// Output:
+	// 200 environments of acct_1
+	// 401 {"error":{"code":"UNAUTHORIZED","message":"The Api-Key header is missing, or the key in it is invalid or expired."}}
+	// 403 {"error":{"code":"FORBIDDEN","message":"This needs an API key with the scope environments:write."}}
+}
+
+// A host wraps the default policy: here, keys of accounts whose name begins with
+// "admin" may do everything.
+func ExampleAuthorize() {
+	var policy auth.Authorize = func(ctx context.Context, caller auth.Principal, access auth.Access) error {
+		if strings.HasPrefix(caller.Account, "admin") {
+			return nil
+		}
+		return auth.LeastPrivilege(ctx, caller, access)
+	}
+	for _, account := range []string{"admin_1", "acct_1"} {
+		caller := auth.Principal{Account: account, KeyID: "key_1", Scopes: scopes.Of(scopes.FilesWrite)}
+		fmt.Println(policy(context.Background(), caller, auth.Access{Action: auth.ReadKeys}))
+	}
+	// Output:
+	// <nil>
+	// this API key does not have permission for this action
+}

@@ -1,0 +1,252 @@
+package storageapi_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/storageapi/storageapi"
+	"github.com/storageapi/storageapi/auth"
+	"github.com/storageapi/storageapi/scopes"
+)
+
+// TestRoutesByScope calls each route with a key for each one scope.
+func TestRoutesByScope(t *testing.T) {
+	h := serve(t, newClock().config())
+	admin := h.admin(alice)
+	webhook := func(event string) string {
+		return fmt.Sprintf(`{"url":"https://example.com","events":[%q]}`, event)
+	}
+	newWebhook := func(event string) string {
+		return webhooksPath + "/" + h.do("POST", webhooksPath, admin, webhook(event)).want(201, "").text("id")
+	}
+	newKey := func(member scopes.Scope) string {
+		id, _ := h.key(alice, member)
+		return keysPath + "/" + id
+	}
+	for held := range scopes.All().All() {
+		_, token := h.key(alice, held)
+		allowed := func(ok bool, status int) int {
+			if ok {
+				return status
+			}
+			return 403
+		}
+		account, files := held == scopes.AccountRead, held == scopes.FilesRead
+		for _, test := range []struct {
+			method, path, body string
+			status             int
+		}{
+			{"GET", keysPath, "", allowed(account, 200)},
+			{"GET", newKey(held), "", allowed(account, 200)},
+			{"GET", webhooksPath, "", allowed(account, 200)},
+			{"GET", newWebhook("balance.low"), "", allowed(account, 200)},
+			{"POST", webhooksPath, webhook("files.expiring"), allowed(files, 201)},
+			{"POST", webhooksPath, webhook("balance.low"), allowed(account, 201)},
+			{"POST", webhooksPath, webhook("bandwidth.limit_approaching"), allowed(account, 201)},
+			{"POST", webhooksPath, webhook("bandwidth.limit_reached"), allowed(account, 201)},
+			{"POST", webhooksPath, webhook("transactions.limit_approaching"), allowed(account, 201)},
+			{"POST", webhooksPath, webhook("transactions.limit_reached"), allowed(account, 201)},
+			{"POST", webhooksPath, `{"url":"https://example.com","events":["files.expiring","balance.low"]}`, 403},
+			{"DELETE", newWebhook("files.expiring"), "", allowed(files, 204)},
+			{"DELETE", newWebhook("balance.low"), "", allowed(account, 204)},
+			{"DELETE", newKey(held), "", 204},
+		} {
+			if got := h.do(test.method, test.path, token, test.body); got.status != test.status {
+				t.Errorf("%s: %s %s %s: got %d, want %d", held, test.method, test.path, test.body, got.status, test.status)
+			}
+		}
+		for target := range scopes.All().All() {
+			body := fmt.Sprintf(`{"name":"a","scopes":[%q]}`, target)
+			if got, want := h.do("POST", keysPath, token, body).status, allowed(target == held, 201); got != want {
+				t.Errorf("%s: create a key for %s: got %d, want %d", held, target, got, want)
+			}
+			if got, want := h.do("DELETE", newKey(target), token, "").status, allowed(target == held, 204); got != want {
+				t.Errorf("%s: delete a key for %s: got %d, want %d", held, target, got, want)
+			}
+		}
+	}
+}
+
+// TestEscalation tries to make, and to delete, what is more than the caller.
+func TestEscalation(t *testing.T) {
+	c := newClock()
+	h := serve(t, c.config())
+	soon, later := c.now().Add(time.Hour), c.now().Add(2*time.Hour)
+	ab, a, b := scopes.Of(scopes.FilesRead, scopes.FilesWrite), scopes.Of(scopes.FilesRead), scopes.Of(scopes.FilesWrite)
+	never := time.Time{}
+	tests := []struct {
+		name      string
+		caller    scopes.Set
+		until     time.Time
+		target    scopes.Set
+		expires   time.Time
+		permitted bool
+	}{
+		{"the same", ab, never, ab, never, true},
+		{"fewer scopes", ab, never, a, never, true},
+		{"shorter", ab, never, ab, soon, true},
+		{"as long", a, soon, a, soon, true},
+		{"other scope", a, never, b, never, false},
+		{"one scope more", a, never, ab, never, false},
+		{"one scope more, shorter", a, later, ab, soon, false},
+		{"longer", a, soon, a, later, false},
+		{"longer by a millisecond", a, soon, a, soon.Add(time.Millisecond), false},
+		{"for ever", a, later, a, never, false},
+	}
+	members := func(set scopes.Set) (list []scopes.Scope) {
+		for s := range set.All() {
+			list = append(list, s)
+		}
+		return list
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			_, caller := h.expiringKey(alice, test.until, members(test.caller)...)
+			target, _ := h.expiringKey(alice, test.expires, members(test.target)...)
+			expiresAt := "null"
+			if !test.expires.IsZero() {
+				expiresAt = test.expires.Format(`"2006-01-02T15:04:05.000Z07:00"`)
+			}
+			scopesJSON, _ := test.target.MarshalJSON()
+			created := h.do("POST", keysPath, caller, fmt.Sprintf(`{"name":"a","scopes":%s,"expiresAt":%s}`, scopesJSON, expiresAt))
+			deleted := h.do("DELETE", keysPath+"/"+target, caller, "")
+			if test.permitted {
+				created.want(201, "")
+				deleted.want(204, "")
+				return
+			}
+			created.want(403, "FORBIDDEN")
+			deleted.want(403, "FORBIDDEN")
+			if _, err := h.api.Keys.Get(t.Context(), alice, target); err != nil {
+				t.Errorf("after a refused delete: %v", err)
+			}
+		})
+	}
+}
+
+func TestKeyDeletesItself(t *testing.T) {
+	h := serve(t, newClock().config())
+	id, token := h.key(alice, scopes.SecretsRead)
+	h.do("DELETE", keysPath+"/"+id, token, "").want(204, "")
+	h.do("DELETE", keysPath+"/"+id, token, "").want(401, "UNAUTHORIZED")
+}
+
+// TestGraceIsNoLongerLife checks that a token in its grace period cannot make a
+// key that outlives it, though the key it belongs to never expires.
+func TestGraceIsNoLongerLife(t *testing.T) {
+	h := serve(t, newClock().config())
+	id, old := h.key(alice, scopes.FilesRead)
+	_, fresh, err := h.api.Keys.Rotate(t.Context(), alice, id, time.Hour)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.do("POST", keysPath, old, `{"name":"a","scopes":["files:read"]}`).want(403, "FORBIDDEN")
+	h.do("POST", keysPath, old, `{"name":"a","scopes":["files:read"],"expiresAt":"2026-01-31T13:00:00Z"}`).want(201, "")
+	h.do("POST", keysPath, fresh.Reveal(), `{"name":"a","scopes":["files:read"]}`).want(201, "")
+}
+
+// TestAuthorize checks what a host's own policy is asked, and what becomes of its
+// answers.
+func TestAuthorize(t *testing.T) {
+	type question struct {
+		Account string
+		Action  auth.Action
+		Target  *auth.Target
+	}
+	var asked []question
+	var refuse func(auth.Access) error
+	config := newClock().config()
+	config.Authorize = func(_ context.Context, caller auth.Principal, access auth.Access) error {
+		asked = append(asked, question{caller.Account, access.Action, access.Target})
+		return refuse(access)
+	}
+	h := serve(t, config)
+	_, token := h.key(alice, scopes.FilesRead)
+	target, _ := h.key(alice, scopes.AccountRead)
+	const newKey = `{"name":"a","scopes":["files:write"],"expiresAt":"2026-02-01T00:00:00.0009Z"}`
+	const newWebhook = `{"url":"https://example.com","events":["balance.low","bandwidth.limit_reached"]}`
+
+	refuse = func(auth.Access) error { return nil } // also what least privilege would not allow
+	hook := h.do("POST", webhooksPath, token, newWebhook).want(201, "").text("id")
+	account := scopes.Of(scopes.AccountRead)
+	tests := []struct {
+		method, path, body string
+		status             int
+		action             auth.Action
+		target             *auth.Target
+	}{
+		{"GET", keysPath, "", 200, auth.ReadKeys, nil},
+		{"HEAD", keysPath, "", 200, auth.ReadKeys, nil},
+		{"GET", keysPath + "/" + target, "", 200, auth.ReadKeys, nil},
+		{"GET", webhooksPath, "", 200, auth.ReadWebhooks, nil},
+		{"GET", webhooksPath + "/" + hook, "", 200, auth.ReadWebhooks, nil},
+		{"POST", keysPath, newKey, 201, auth.CreateKey, &auth.Target{Scopes: scopes.Of(scopes.FilesWrite), ExpiresAt: time.Date(2026, 2, 1, 0, 0, 0, 0, time.UTC)}},
+		{"POST", webhooksPath, newWebhook, 201, auth.CreateWebhook, &auth.Target{Scopes: account}},
+		{"DELETE", keysPath + "/" + target, "", 204, auth.DeleteKey, &auth.Target{ID: target, Scopes: account}},
+		{"DELETE", webhooksPath + "/" + hook, "", 204, auth.DeleteWebhook, &auth.Target{ID: hook, Scopes: account}},
+	}
+	answers := []struct {
+		err    error
+		status int
+		code   string
+	}{
+		{fmt.Errorf("not on a %w: Sunday", auth.ErrForbidden), 403, "FORBIDDEN"},
+		{errors.New("policy server on Sunday"), 500, "INTERNAL_ERROR"},
+		{nil, 0, ""},
+	}
+	for _, test := range tests {
+		questions := []question{{alice, test.action, nil}}
+		if test.target != nil {
+			questions = append(questions, question{alice, test.action, test.target})
+		}
+		for _, answer := range answers {
+			if answer.err == nil {
+				answer.status = test.status
+			}
+			for i := range questions { // refuse at each of them
+				asked = nil
+				refuse = func(auth.Access) error {
+					if len(asked) > i {
+						return answer.err
+					}
+					return nil
+				}
+				if answer.err == nil && i > 0 {
+					continue // it would be done a second time
+				}
+				got := h.do(test.method, test.path, token, test.body)
+				if got.status != answer.status || test.method != "HEAD" && got.code() != answer.code {
+					t.Errorf("%s %s, %v: got %d %s", test.method, test.path, answer.err, got.status, got.body)
+				}
+				if strings.Contains(got.body, "Sunday") {
+					t.Errorf("%s %s: the policy's own words were shown: %s", test.method, test.path, got.body)
+				}
+				want := questions
+				if answer.err != nil {
+					want = questions[:i+1]
+				}
+				if diff := cmp.Diff(want, asked, cmp.Comparer(func(x, y scopes.Set) bool { return x == y })); diff != "" {
+					t.Errorf("%s %s (-want +asked):\n%s", test.method, test.path, diff)
+				}
+			}
+		}
+	}
+}
+
+// TestForbiddenSaysWhatIsMissing checks the messages of the default policy.
+func TestForbiddenSaysWhatIsMissing(t *testing.T) {
+	h := serve(t, storageapi.Config{})
+	_, token := h.key(alice, scopes.FilesWrite)
+	if got := h.do("GET", keysPath, token, "").message(); !strings.Contains(got, "account:read") {
+		t.Errorf("list keys: %q", got)
+	}
+	if got := h.do("POST", webhooksPath, token, "{}").message(); !strings.Contains(got, "files:read") {
+		t.Errorf("create webhook: %q", got)
+	}
+}

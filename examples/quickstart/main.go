@@ -1,0 +1,185 @@
+// Quickstart shows the whole of the library at work on this machine: a storage
+// service with API keys and webhooks, a client that calls it over HTTP, and a
+// receiver that verifies what it is sent.
+//
+//	go run ./examples/quickstart         # once through, then exit
+//	go run ./examples/quickstart -serve  # leave the service running, to try with curl
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"time"
+
+	"github.com/storageapi/storageapi/apikeys"
+	"github.com/storageapi/storageapi/scopes"
+	"github.com/storageapi/storageapi/signing"
+	"github.com/storageapi/storageapi/webhooks"
+)
+
+const account = "acct_1"
+
+func main() {
+	serve := flag.Bool("serve", false, "leave the service running and print curl lines")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	if err := run(ctx, os.Stdout, *serve); err != nil {
+		fmt.Fprintln(os.Stderr, "quickstart:", err)
+		os.Exit(1)
+	}
+}
+
+// run plays the story through, in a directory that it removes afterwards.
+func run(ctx context.Context, out io.Writer, serve bool) (err error) {
+	dir, err := os.MkdirTemp("", "storageapi-quickstart-")
+	if err != nil {
+		return err
+	}
+	defer func() { _ = os.RemoveAll(dir) }()
+
+	receiver, err := startReceiver()
+	if err != nil {
+		return err
+	}
+	defer func() { _ = receiver.server.Close() }()
+	host, err := startHost(ctx, dir, receiver.trusted)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if stopErr := host.stop(); err == nil {
+			err = stopErr
+		}
+	}()
+	fmt.Fprintf(out, "A storage service runs at %s, on %s/storage.db\n", host.url, dir)
+
+	// The first key of an account is made by the host, in Go.
+	_, token, err := host.api.Keys.Create(ctx, account, apikeys.CreateParams{Name: "bootstrap", Scopes: scopes.All()})
+	if err != nil {
+		return err
+	}
+	fmt.Fprintln(out, "Made the first key in Go, with all scopes")
+
+	if serve {
+		return serveOn(ctx, out, host, receiver, token.Reveal())
+	}
+	return tell(ctx, out, host, receiver, client{host.url, token.Reveal()})
+}
+
+// tell is the story: keys, refusals, environments, webhooks.
+func tell(ctx context.Context, out io.Writer, host *host, receiver *receiver, admin client) error {
+	// A narrower key, over HTTP.
+	created, err := admin.call(ctx, 201, "POST", "/v2/api-keys", map[string]any{
+		"name":      "reader",
+		"scopes":    []string{"environments:read", "files:read", "account:read"},
+		"expiresAt": time.Now().Add(24 * time.Hour).Format(time.RFC3339),
+	})
+	if err != nil {
+		return err
+	}
+	reader := client{host.url, created["key"].(string)}
+	fmt.Fprintf(out, "Made a narrower key over HTTP: %s with %v until %s\n", created["id"], created["scopes"], created["expiresAt"])
+
+	// Refused where it should be.
+	refusals := []struct {
+		who          string
+		client       client
+		status       int
+		method, path string
+		body         any
+	}{
+		{"no key", client{host.url, ""}, 401, "GET", "/v2/environments", nil},
+		{"a made-up key", client{host.url, "sak_made_up"}, 401, "GET", "/v2/environments", nil},
+		{"the narrow key, to create an environment", reader, 403, "POST", "/v2/environments", map[string]any{"name": "x"}},
+		{"the narrow key, to create a wider one", reader, 403, "POST", "/v2/api-keys", map[string]any{
+			"name": "wider", "scopes": []string{"files:write"},
+		}},
+	}
+	for _, r := range refusals {
+		answer, err := r.client.call(ctx, r.status, r.method, r.path, r.body)
+		if err != nil {
+			return err
+		}
+		fmt.Fprintf(out, "Refused %s: %d %s\n", r.who, r.status, answer["error"].(map[string]any)["code"])
+	}
+
+	list, err := reader.call(ctx, 200, "GET", "/v2/environments", nil)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(out, "Listed environments with the narrow key: %v\n", list["data"])
+
+	// A webhook for all six event types.
+	webhook, err := reader.call(ctx, 201, "POST", "/v2/notifications/webhooks", map[string]any{
+		"url": receiver.url, "events": webhooks.EventTypes(), "balanceThreshold": "25.5",
+	})
+	if err != nil {
+		return err
+	}
+	if err := receiver.trust(webhook["secret"].(string)); err != nil {
+		return err
+	}
+	fmt.Fprintf(out, "Registered %s at %s\n", webhook["id"], receiver.url)
+
+	for _, data := range sixEvents() {
+		if err := host.api.Webhooks.Publish(ctx, webhooks.Event{Account: account, Data: data}); err != nil {
+			return err
+		}
+		select {
+		case body := <-receiver.events:
+			fmt.Fprintf(out, "Received, signature verified: %s\n", body)
+		case <-time.After(10 * time.Second):
+			return fmt.Errorf("%s did not arrive", data.Type())
+		}
+	}
+
+	// After its deletion, nothing more arrives.
+	if _, err := reader.call(ctx, 204, "DELETE", "/v2/notifications/webhooks/"+webhook["id"].(string), nil); err != nil {
+		return err
+	}
+	event := webhooks.Event{ID: host.api.Webhooks.NewEventID(), Account: account, Data: sixEvents()[0]}
+	if err := host.api.Webhooks.Publish(ctx, event); err != nil {
+		return err
+	}
+	owed, err := host.api.Webhooks.EventDeliveries(ctx, account, event.ID)
+	if err != nil {
+		return err
+	}
+	select {
+	case body := <-receiver.events:
+		return fmt.Errorf("arrived after the webhook was deleted: %s", body)
+	case <-time.After(500 * time.Millisecond):
+	}
+	fmt.Fprintf(out, "Deleted the webhook and published once more: %d deliveries, nothing arrived\n", len(owed))
+	return nil
+}
+
+// trust sets the secret that the receiver verifies with.
+func (r *receiver) trust(text string) error {
+	secret, err := signing.ParseSecret(text)
+	if err != nil {
+		return err
+	}
+	r.secret.Store(&secret)
+	return nil
+}
+
+// sixEvents returns one event of each type.
+func sixEvents() []webhooks.Data {
+	const gib = 1 << 30
+	return []webhooks.Data{
+		webhooks.FilesExpiring{Files: []webhooks.ExpiringFile{
+			{ID: "file_1", Name: "report.pdf", EnvironmentID: "production", ExpiresAt: time.Now().Add(7 * 24 * time.Hour)},
+		}},
+		webhooks.BalanceLow{Balance: 20_250_000_000, Threshold: 25_500_000_000},
+		webhooks.BandwidthLimitApproaching{UsedBytes: 80 * gib, LimitBytes: 100 * gib, Period: "2026-11"},
+		webhooks.BandwidthLimitReached{UsedBytes: 100 * gib, LimitBytes: 100 * gib, Period: "2026-11"},
+		webhooks.TransactionsLimitApproaching{Used: 8_000, Limit: 10_000, Period: "2026-11"},
+		webhooks.TransactionsLimitReached{Used: 10_000, Limit: 10_000, Period: "2026-11"},
+	}
+}

@@ -1,0 +1,110 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestQuickstart(t *testing.T) {
+	var out bytes.Buffer
+	if err := run(t.Context(), &out, false); err != nil {
+		t.Fatalf("%v, after:\n%s", err, &out)
+	}
+	for _, data := range sixEvents() {
+		if want := `"type":"` + string(data.Type()) + `"`; strings.Count(out.String(), want) != 1 {
+			t.Errorf("%s was not received once", data.Type())
+		}
+	}
+	t.Log("\n" + out.String())
+}
+
+// TestServe runs the curl lines as they are printed.
+func TestServe(t *testing.T) {
+	if _, err := exec.LookPath("curl"); err != nil {
+		skip(t, "curl is not installed: apt-get install curl")
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	out := &lockedBuffer{}
+	ended := make(chan error, 1)
+	go func() { ended <- run(ctx, out, true) }()
+
+	script := ""
+	for deadline := time.Now().Add(10 * time.Second); !strings.Contains(script, "-X DELETE"); {
+		if time.Now().After(deadline) {
+			t.Fatalf("no curl lines in:\n%s", out)
+		}
+		select {
+		case err := <-ended:
+			t.Fatalf("ended with %v after:\n%s", err, out)
+		case <-time.After(10 * time.Millisecond):
+		}
+		script = "set -e\n"
+		for line := range strings.Lines(out.String()) {
+			if strings.HasPrefix(line, "export ") || strings.HasPrefix(line, "curl ") {
+				script += strings.TrimSuffix(line, "\n") + "\necho\n"
+			}
+		}
+	}
+	answers, err := exec.CommandContext(ctx, "sh", "-c", script).CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v: %s", err, answers)
+	}
+	// What each line answers begins like this.
+	want := []string{
+		`{"data":[{"name":"production"}`, `{"name":"testing"}`, `{"id":"key_`, `{"data":[{"id":"key_`,
+		`{"id":"wh_`, `{"data":[{"id":"wh_`, `204`,
+	}
+	var got []string
+	for line := range strings.Lines(string(answers)) {
+		if line = strings.TrimSpace(line); line != "" {
+			n := len(got)
+			if n < len(want) && strings.HasPrefix(line, want[n]) {
+				line = want[n]
+			}
+			got = append(got, line)
+		}
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+	cancel()
+	if err := <-ended; err != nil {
+		t.Errorf("interrupted: %v", err)
+	}
+}
+
+func skip(t *testing.T, why string) {
+	if os.Getenv("CI") != "" {
+		t.Fatal(why)
+	}
+	t.Skip(why)
+}
+
+type lockedBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+var _ io.Writer = (*lockedBuffer)(nil)
+
+func (l *lockedBuffer) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+func (l *lockedBuffer) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
+}

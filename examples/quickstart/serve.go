@@ -1,0 +1,65 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/storageapi/storageapi/webhooks"
+)
+
+// serveOn leaves the service running until it is interrupted. It registers a
+// webhook, publishes an event every few seconds, and prints what arrives; the
+// curl lines show the rest.
+func serveOn(ctx context.Context, out io.Writer, host *host, receiver *receiver, key string) error {
+	webhook, err := host.api.Webhooks.Create(ctx, account, webhooks.CreateParams{URL: receiver.url, Events: webhooks.EventTypes()})
+	if err != nil {
+		return err
+	}
+	receiver.secret.Store(&webhook.Secret)
+
+	fmt.Fprintf(out, `
+Try it in another terminal:
+
+export BASE=%s KEY=%s
+curl -sS $BASE/v2/environments -H "Api-Key: $KEY"
+curl -sS $BASE/v2/environments -H "Api-Key: $KEY" -H 'Content-Type: application/json' -d '{"name":"testing"}'
+curl -sS $BASE/v2/api-keys -H "Api-Key: $KEY" -H 'Content-Type: application/json' -d '{"name":"reader","scopes":["files:read"]}'
+curl -sS $BASE/v2/api-keys -H "Api-Key: $KEY"
+curl -sS $BASE/v2/notifications/webhooks -H "Api-Key: $KEY" -H 'Content-Type: application/json' -d '{"url":"%s","events":["balance.low"],"balanceThreshold":"12.5"}'
+curl -sS $BASE/v2/notifications/webhooks -H "Api-Key: $KEY"
+curl -sS -X DELETE $BASE/v2/notifications/webhooks/%s -H "Api-Key: $KEY" -w '%%{http_code}\n'
+
+The last one ends what arrives below. (A webhook that you register has a secret
+of its own, which this receiver does not know: it answers 401, and the service
+tries again.) Interrupt to stop.
+
+`, host.url, key, receiver.url, webhook.ID)
+
+	events := sixEvents()
+	for i := 0; ; i++ {
+		if err := host.api.Webhooks.Publish(ctx, webhooks.Event{Account: account, Data: events[i%len(events)]}); err != nil {
+			return ended(ctx, err)
+		}
+		next := time.After(3 * time.Second)
+		for waiting := true; waiting; {
+			select {
+			case body := <-receiver.events:
+				fmt.Fprintf(out, "Received, signature verified: %s\n", body)
+			case <-next:
+				waiting = false
+			case <-ctx.Done():
+				return nil
+			}
+		}
+	}
+}
+
+// ended returns nil if it was the interrupt that made something fail.
+func ended(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return nil
+	}
+	return err
+}

@@ -1,0 +1,44 @@
+package main
+
+import (
+	"bytes"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+	"time"
+
+	"github.com/storageapi/storageapi/signing"
+)
+
+func TestReceiver(t *testing.T) {
+	old, current := signing.NewSecret(), signing.NewSecret()
+	handler, err := newHandler(old.Reveal() + ", " + current.Reveal())
+	if err != nil {
+		t.Fatal(err)
+	}
+	body := []byte(`{"id":"evt_1","type":"balance.low","timestamp":"2026-11-20T12:00:00.000Z","data":{}}`)
+	for _, test := range []struct {
+		name   string
+		secret signing.Secret
+		want   int
+	}{
+		{"the current secret", current, http.StatusNoContent},
+		{"the old secret", old, http.StatusNoContent},
+		{"another secret", signing.NewSecret(), http.StatusUnauthorized},
+	} {
+		signer, err := signing.NewSigner("", test.secret)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := httptest.NewRequest(http.MethodPost, "/", bytes.NewReader(body))
+		signer.Sign(r.Header, "evt_1", time.Now(), body)
+		w := httptest.NewRecorder()
+		handler.ServeHTTP(w, r)
+		if w.Code != test.want {
+			t.Errorf("%s: status %d, want %d", test.name, w.Code, test.want)
+		}
+	}
+	if _, err := newHandler(""); err == nil {
+		t.Error("made without a secret")
+	}
+}

@@ -1,0 +1,177 @@
+package storageapi_test
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/storageapi/storageapi"
+	"github.com/storageapi/storageapi/apikeys"
+	"github.com/storageapi/storageapi/scopes"
+	"github.com/storageapi/storageapi/store"
+	"github.com/storageapi/storageapi/webhooks"
+)
+
+// A step is a request and a store method that it needs.
+type step struct{ store, method, path, body, pattern string }
+
+func steps(key, webhook string) []step {
+	const newWebhook = `{"url":"https://example.com/?secret","events":["balance.low"]}`
+	oneKey, oneWebhook := keysPath+"/"+key, webhooksPath+"/"+webhook
+	return []step{
+		{"KeyByHash", "GET", keysPath, "", ""},
+		{"CreateKey", "POST", keysPath, newKey, "POST /v2/api-keys"},
+		{"ListKeys", "GET", keysPath + "?limit=7", "", "GET /v2/api-keys"},
+		{"KeyByID", "GET", oneKey, "", "GET /v2/api-keys/{id}"},
+		{"KeyByID", "DELETE", oneKey, "", "DELETE /v2/api-keys/{id}"},
+		{"DeleteKey", "DELETE", oneKey, "", "DELETE /v2/api-keys/{id}"},
+		{"CreateWebhook", "POST", webhooksPath, newWebhook, "POST /v2/notifications/webhooks"},
+		{"ListWebhooks", "GET", webhooksPath, "", "GET /v2/notifications/webhooks"},
+		{"WebhookByID", "GET", oneWebhook, "", "GET /v2/notifications/webhooks/{id}"},
+		{"WebhookByID", "DELETE", oneWebhook, "", "DELETE /v2/notifications/webhooks/{id}"},
+		{"DeleteWebhook", "DELETE", oneWebhook, "", "DELETE /v2/notifications/webhooks/{id}"},
+	}
+}
+
+const internalError = `{"error":{"code":"INTERNAL_ERROR","message":"Something went wrong on our side. Try again later."}}`
+
+func TestFailingStore(t *testing.T) {
+	faults, log := newFaulty(), new(logBuffer)
+	h := serve(t, storageapi.Config{Store: faults, Logger: log.logger()})
+	admin := h.admin(alice)
+	key, _ := h.key(alice, scopes.FilesRead)
+	webhook := h.do("POST", webhooksPath, admin, `{"url":"https://example.com","events":["balance.low"]}`).want(201, "").text("id")
+	state := func() string {
+		faults.before = func(string) error { return nil }
+		return h.do("GET", keysPath, admin, "").want(200, "").body + h.do("GET", webhooksPath, admin, "").want(200, "").body
+	}
+	state() // once, for lastUsedAt
+	before := state()
+	for _, step := range steps(key, webhook) {
+		log.Reset()
+		faults.before = func(method string) error {
+			if method == step.store {
+				return errors.New("disk full on rack 7")
+			}
+			return nil
+		}
+		got := h.do(step.method, step.path, admin, step.body).want(500, "INTERNAL_ERROR")
+		if got.body != internalError {
+			t.Errorf("%+v: got %s", step, got.body)
+		}
+		method, route, _ := strings.Cut(step.pattern, " ")
+		for _, want := range []string{"level=ERROR", "rack 7", "method=" + method, "route=" + route} {
+			if !strings.Contains(log.String(), want) && step.store != "KeyByHash" {
+				t.Errorf("%+v: no %q in log: %s", step, want, log)
+			}
+		}
+		if strings.Count(log.String(), "\n") != 1 || strings.Contains(log.String(), admin) || strings.Contains(log.String(), "limit=7") {
+			t.Errorf("%+v: log: %s", step, log)
+		}
+	}
+	before = trimLastUse(before)
+	if diff := cmp.Diff(before, trimLastUse(state())); diff != "" {
+		t.Errorf("a failed request left something behind:\n%s", diff)
+	}
+}
+
+func trimLastUse(s string) string {
+	before, rest, found := strings.Cut(s, `"lastUsedAt":`)
+	if !found {
+		return s
+	}
+	return before + trimLastUse(rest[strings.IndexByte(rest, '}'):])
+}
+
+// TestStoreAnswers checks what the store's own errors become.
+func TestStoreAnswers(t *testing.T) {
+	faults := newFaulty()
+	h := serve(t, storageapi.Config{Store: faults})
+	admin := h.admin(alice)
+	key, _ := h.key(alice, scopes.FilesRead)
+	webhook := h.do("POST", webhooksPath, admin, `{"url":"https://example.com","events":["balance.low"]}`).want(201, "").text("id")
+	answers := map[string]struct {
+		err    error
+		status int
+		code   string
+	}{
+		"CreateKey":     {apikeys.ErrExists, 409, "CONFLICT"},
+		"CreateWebhook": {webhooks.ErrExists, 409, "CONFLICT"},
+		"DeleteKey":     {apikeys.ErrNotFound, 404, "NOT_FOUND"}, // gone since it was looked at
+		"DeleteWebhook": {webhooks.ErrNotFound, 404, "NOT_FOUND"},
+	}
+	for _, step := range steps(key, webhook) {
+		answer, ok := answers[step.store]
+		if !ok {
+			continue
+		}
+		faults.before = func(method string) error {
+			if method == step.store {
+				return answer.err
+			}
+			return nil
+		}
+		h.do(step.method, step.path, admin, step.body).want(answer.status, answer.code)
+	}
+}
+
+// TestCancelledRequest lets the client go away at each step: it comes to nothing,
+// and nobody is alarmed.
+func TestCancelledRequest(t *testing.T) {
+	faults, log := newFaulty(), new(logBuffer)
+	h := serve(t, storageapi.Config{Store: faults, Logger: log.logger()})
+	admin := h.admin(alice)
+	key, _ := h.key(alice, scopes.FilesRead)
+	webhook := h.do("POST", webhooksPath, admin, `{"url":"https://example.com","events":["balance.low"]}`).want(201, "").text("id")
+	before := trimLastUse(h.do("GET", keysPath, admin, "").body + h.do("GET", webhooksPath, admin, "").body)
+	for _, step := range steps(key, webhook) {
+		ctx, cancel := context.WithCancel(t.Context())
+		faults.before = func(method string) error {
+			if method == step.store {
+				cancel()
+			}
+			return nil
+		}
+		r := httptest.NewRequestWithContext(ctx, step.method, step.path, strings.NewReader(step.body))
+		r.Header = http.Header{"Api-Key": {admin}, "Content-Type": {"application/json"}}
+		w := httptest.NewRecorder()
+		h.api.ServeHTTP(w, r)
+		if w.Code != 500 || w.Body.String() != internalError {
+			t.Errorf("%+v: got %d %s", step, w.Code, w.Body)
+		}
+		cancel()
+	}
+	faults.before = func(string) error { return nil }
+	after := trimLastUse(h.do("GET", keysPath, admin, "").body + h.do("GET", webhooksPath, admin, "").body)
+	if diff := cmp.Diff(before, after); diff != "" {
+		t.Errorf("a cancelled request left something behind:\n%s", diff)
+	}
+	if strings.Contains(log.String(), "level=ERROR") {
+		t.Errorf("log: %s", log)
+	}
+}
+
+func TestClosedStore(t *testing.T) {
+	log := new(logBuffer)
+	h := serve(t, storageapi.Config{Logger: log.logger()})
+	admin := h.admin(alice)
+	if err := h.api.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if got := h.do("POST", keysPath, admin, newKey).want(500, "INTERNAL_ERROR"); got.body != internalError {
+		t.Errorf("got %s", got.body)
+	}
+	_, _, err := h.api.Keys.Create(t.Context(), alice, apikeys.CreateParams{Name: "a", Scopes: scopes.All()})
+	if !errors.Is(err, store.ErrClosed) {
+		t.Errorf("Create: got error %v, want store.ErrClosed", err)
+	}
+	err = h.api.Webhooks.Publish(t.Context(), webhooks.Event{Account: alice, Data: webhooks.BalanceLow{Balance: 1, Threshold: 2}})
+	if !errors.Is(err, store.ErrClosed) {
+		t.Errorf("Publish: got error %v, want store.ErrClosed", err)
+	}
+}

@@ -1,0 +1,91 @@
+package storageapi_test
+
+import (
+	"context"
+
+	"github.com/storageapi/storageapi/apikeys"
+	"github.com/storageapi/storageapi/store"
+	"github.com/storageapi/storageapi/store/memory"
+	"github.com/storageapi/storageapi/webhooks"
+)
+
+// A faulty store calls before with the name of each method that the routes need;
+// what that returns is the method's error.
+type faulty struct {
+	store.Store
+	before func(method string) error
+}
+
+func newFaulty() *faulty {
+	return &faulty{memory.New(), func(string) error { return nil }}
+}
+
+func (f *faulty) CreateKey(ctx context.Context, key apikeys.Key) error {
+	if err := f.before("CreateKey"); err != nil {
+		return err
+	}
+	return f.Store.CreateKey(ctx, key)
+}
+
+func (f *faulty) KeyByHash(ctx context.Context, hash apikeys.Hash) (apikeys.Key, error) {
+	if err := f.before("KeyByHash"); err != nil {
+		return apikeys.Key{}, err
+	}
+	return f.Store.KeyByHash(ctx, hash)
+}
+
+func (f *faulty) KeyByID(ctx context.Context, account, id string) (apikeys.Key, error) {
+	if err := f.before("KeyByID"); err != nil {
+		return apikeys.Key{}, err
+	}
+	return f.Store.KeyByID(ctx, account, id)
+}
+
+func (f *faulty) ListKeys(ctx context.Context, account string, page apikeys.Page) ([]apikeys.Key, error) {
+	if err := f.before("ListKeys"); err != nil {
+		return nil, err
+	}
+	return f.Store.ListKeys(ctx, account, page)
+}
+
+func (f *faulty) DeleteKey(ctx context.Context, account, id string) error {
+	if err := f.before("DeleteKey"); err != nil {
+		return err
+	}
+	return f.Store.DeleteKey(ctx, account, id)
+}
+
+func (f *faulty) CreateWebhook(ctx context.Context, webhook webhooks.Webhook) error {
+	if err := f.before("CreateWebhook"); err != nil {
+		return err
+	}
+	return f.Store.CreateWebhook(ctx, webhook)
+}
+
+func (f *faulty) WebhookByID(ctx context.Context, account, id string) (webhooks.Webhook, error) {
+	if err := f.before("WebhookByID"); err != nil {
+		return webhooks.Webhook{}, err
+	}
+	return f.Store.WebhookByID(ctx, account, id)
+}
+
+func (f *faulty) ListWebhooks(ctx context.Context, account string, page webhooks.Page) ([]webhooks.Webhook, error) {
+	if err := f.before("ListWebhooks"); err != nil {
+		return nil, err
+	}
+	return f.Store.ListWebhooks(ctx, account, page)
+}
+
+func (f *faulty) DeleteWebhook(ctx context.Context, account, id string) error {
+	if err := f.before("DeleteWebhook"); err != nil {
+		return err
+	}
+	return f.Store.DeleteWebhook(ctx, account, id)
+}
+
+func (f *faulty) RecordKeyUse(ctx context.Context, uses []apikeys.KeyUse) error {
+	if err := f.before("RecordKeyUse"); err != nil {
+		return err
+	}
+	return f.Store.RecordKeyUse(ctx, uses)
+}

@@ -1,0 +1,250 @@
+package storageapi_test
+
+import (
+	"bufio"
+	"encoding/json"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/storageapi/storageapi"
+	"github.com/storageapi/storageapi/apikeys"
+	"github.com/storageapi/storageapi/scopes"
+)
+
+const (
+	keysPath     = "/v2/api-keys"
+	webhooksPath = "/v2/notifications/webhooks"
+	someULID     = "01JZ5T3K9QWERTYASDFGHZXCVB" // nobody's
+	alice        = "acct_alice"
+	bob          = "acct_bob"
+)
+
+// A host is a program that serves the API over real HTTP, as it was mounted.
+type host struct {
+	testing.TB
+	api *storageapi.Handler
+	url string
+}
+
+// newAPI returns a Handler, on a new file unless config has it otherwise.
+func newAPI(t testing.TB, config storageapi.Config) *storageapi.Handler {
+	t.Helper()
+	if config.Store == nil && config.Path == "" {
+		config.Path = filepath.Join(t.TempDir(), "storage.db")
+	}
+	if config.Logger == nil {
+		config.Logger = slog.New(slog.DiscardHandler)
+	}
+	api, err := storageapi.NewHandler(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := api.Close(); err != nil {
+			t.Errorf("Close: %v", err)
+		}
+	})
+	return api
+}
+
+// serve returns a host that has nothing but the API, and no router before it.
+func serve(t testing.TB, config storageapi.Config) *host {
+	t.Helper()
+	api := newAPI(t, config)
+	return mount(t, api, api)
+}
+
+// mount returns a host that serves root.
+func mount(t testing.TB, api *storageapi.Handler, root http.Handler) *host {
+	t.Helper()
+	server := httptest.NewServer(root)
+	t.Cleanup(server.Close)
+	return &host{t, api, server.URL}
+}
+
+// key makes a key in Go that never expires.
+func (h *host) key(account string, members ...scopes.Scope) (id, token string) {
+	return h.expiringKey(account, time.Time{}, members...)
+}
+
+func (h *host) expiringKey(account string, expiresAt time.Time, members ...scopes.Scope) (id, token string) {
+	h.Helper()
+	key, secret, err := h.api.Keys.Create(h.Context(), account, apikeys.CreateParams{
+		Name: "a key", Scopes: scopes.Of(members...), ExpiresAt: expiresAt,
+	})
+	if err != nil {
+		h.Fatal(err)
+	}
+	return key.ID, secret.Reveal()
+}
+
+// admin makes a key with all scopes that never expires and returns its token.
+func (h *host) admin(account string) string {
+	h.Helper()
+	_, token := h.key(account, allScopes()...)
+	return token
+}
+
+func allScopes() []scopes.Scope {
+	var list []scopes.Scope
+	for s := range scopes.All().All() {
+		list = append(list, s)
+	}
+	return list
+}
+
+// A reply is a whole response.
+type reply struct {
+	testing.TB
+	status int
+	header http.Header
+	body   string
+}
+
+// do sends a request; a body is sent as JSON.
+func (h *host) do(method, path, token, body string, changes ...func(*http.Request)) reply {
+	h.Helper()
+	var reader io.Reader
+	if body != "" {
+		reader = strings.NewReader(body)
+	}
+	r, err := http.NewRequestWithContext(h.Context(), method, h.url+path, reader)
+	if err != nil {
+		h.Fatal(err)
+	}
+	if token != "" {
+		r.Header.Set("Api-Key", token)
+	}
+	if body != "" {
+		r.Header.Set("Content-Type", "application/json")
+	}
+	for _, change := range changes {
+		change(r)
+	}
+	response, err := http.DefaultTransport.RoundTrip(r) // no redirect is followed
+	if err != nil {
+		h.Fatal(err)
+	}
+	return read(h, method, response)
+}
+
+// raw sends a request as it is written here, with the lines joined by CRLF, on a
+// connection of its own.
+func (h *host) raw(lines ...string) reply {
+	h.Helper()
+	connection, err := net.Dial("tcp", strings.TrimPrefix(h.url, "http://"))
+	if err != nil {
+		h.Fatal(err)
+	}
+	defer connection.Close()
+	if _, err := io.WriteString(connection, strings.Join(lines, "\r\n")); err != nil {
+		h.Fatal(err)
+	}
+	method, _, _ := strings.Cut(lines[0], " ")
+	response, err := http.ReadResponse(bufio.NewReader(connection), &http.Request{Method: method})
+	if err != nil {
+		h.Fatal(err)
+	}
+	return read(h, method, response)
+}
+
+// read reads a response and checks what is true of every one.
+func read(t testing.TB, method string, response *http.Response) reply {
+	t.Helper()
+	defer response.Body.Close()
+	body, err := io.ReadAll(response.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	response.Header.Del("Date")
+	got := reply{t, response.StatusCode, response.Header, string(body)}
+	if got.status == http.StatusNoContent || method == http.MethodHead {
+		if len(body) > 0 {
+			t.Errorf("%d to %s with a body: %s", got.status, method, body)
+		}
+		return got
+	}
+	if contentType := got.header.Get("Content-Type"); contentType != "application/json; charset=utf-8" {
+		t.Errorf("%d with Content-Type %q: %s", got.status, contentType, body)
+	}
+	if got.status >= 400 {
+		checkErrorShape(t, body)
+	}
+	return got
+}
+
+// checkErrorShape checks for {"error":{"code","message"}} and nothing else.
+func checkErrorShape(t testing.TB, body []byte) {
+	t.Helper()
+	var whole map[string]map[string]string
+	err := json.Unmarshal(body, &whole)
+	failure := whole["error"]
+	if err != nil || len(whole) != 1 || len(failure) != 2 || failure["code"] == "" || failure["message"] == "" {
+		t.Errorf("not the shape of an error: %s", body)
+	}
+}
+
+// want checks the status and, for an error, the code; and it returns the reply.
+func (r reply) want(status int, code string) reply {
+	r.Helper()
+	if r.status != status || r.status >= 400 && r.code() != code {
+		r.Fatalf("got %d %s, want %d %s", r.status, r.body, status, code)
+	}
+	return r
+}
+
+func (r reply) code() string { return r.failure()["code"] }
+
+func (r reply) message() string { return r.failure()["message"] }
+
+func (r reply) failure() map[string]string {
+	var whole map[string]map[string]string
+	_ = json.Unmarshal([]byte(r.body), &whole)
+	return whole["error"]
+}
+
+// object decodes the body, whatever its fields.
+func (r reply) object() map[string]any {
+	r.Helper()
+	var object map[string]any
+	if err := json.Unmarshal([]byte(r.body), &object); err != nil {
+		r.Fatalf("%v: %s", err, r.body)
+	}
+	return object
+}
+
+// text returns a field of the body that is a string.
+func (r reply) text(field string) string {
+	r.Helper()
+	text, ok := r.object()[field].(string)
+	if !ok {
+		r.Fatalf("no string %q in %s", field, r.body)
+	}
+	return text
+}
+
+// A clock stands still until it is told otherwise.
+type clock struct{ at atomic.Pointer[time.Time] }
+
+func newClock() *clock {
+	c := new(clock)
+	c.set(time.Date(2026, 1, 31, 12, 0, 0, 0, time.UTC))
+	return c
+}
+
+func (c *clock) now() time.Time      { return *c.at.Load() }
+func (c *clock) set(at time.Time)    { c.at.Store(&at) }
+func (c *clock) add(d time.Duration) { c.set(c.now().Add(d)) }
+
+// config makes keys go by the clock.
+func (c *clock) config() storageapi.Config {
+	return storageapi.Config{Keys: apikeys.Config{Now: c.now}}
+}

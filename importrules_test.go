@@ -1,0 +1,97 @@
+package storageapi_test
+
+import (
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+const module = "github.com/storageapi/storageapi"
+
+// importRules says which packages of this module, and of other modules, each
+// package may import, tests apart. The standard library is free to all.
+var importRules = map[string][]string{
+	".":        {"apikeys", "auth", "scopes", "signing", "store", "webhooks", "internal/httpapi", "store/bolt"},
+	"scopes":   {},
+	"signing":  {},
+	"auth":     {"scopes"},
+	"apikeys":  {"auth", "scopes", "internal/id", "internal/invalid"},
+	"webhooks": {"scopes", "signing", "internal/id", "internal/invalid", "code.dny.dev/ssrf"},
+
+	"store":           {"apikeys", "webhooks"},
+	"store/memory":    {"apikeys", "webhooks", "scopes", "signing", "store", "internal/queue"},
+	"store/bolt":      {"apikeys", "webhooks", "scopes", "signing", "store", "internal/queue", "go.etcd.io/bbolt", "go.etcd.io/bbolt/errors"},
+	"store/storetest": {"apikeys", "webhooks", "scopes", "signing", "store", "github.com/google/go-cmp/cmp", "github.com/google/go-cmp/cmp/cmpopts"},
+
+	"internal/httpapi": {"apikeys", "auth", "scopes", "webhooks", "internal/id", "internal/invalid"},
+	"internal/id":      {"github.com/oklog/ulid/v2"},
+	"internal/invalid": {},
+	"internal/queue":   {},
+
+	// Programs show what others can do: they import what others can.
+	"examples/*": {".", "apikeys", "auth", "scopes", "signing", "store", "store/bolt", "store/memory", "webhooks"},
+}
+
+// TestImports keeps the packages in their order. Modules within this one have
+// their own rules.
+func TestImports(t *testing.T) {
+	err := filepath.WalkDir(".", func(file string, entry fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case entry.IsDir() && file != "." && isApart(file, entry.Name()):
+			return fs.SkipDir
+		case !entry.IsDir() && strings.HasSuffix(file, ".go") && !strings.HasSuffix(file, "_test.go"):
+			checkImports(t, file)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// isApart reports whether a directory is none of this module's packages.
+func isApart(dir, name string) bool {
+	_, err := os.Stat(filepath.Join(dir, "go.mod"))
+	return err == nil || name == "testdata" || name == "node_modules" || name[0] == '.' || name[0] == '_'
+}
+
+func checkImports(t *testing.T, file string) {
+	parsed, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.ImportsOnly)
+	if err != nil {
+		t.Error(err)
+		return
+	}
+	dir := filepath.ToSlash(filepath.Dir(file))
+	allowed, ok := importRules[dir]
+	if !ok && path.Dir(dir) == "examples" {
+		allowed, ok = importRules["examples/*"]
+	}
+	if !ok {
+		t.Errorf("%s: no rule says what %s may import", file, dir)
+		return
+	}
+	for _, spec := range parsed.Imports {
+		name, err := strconv.Unquote(spec.Path.Value)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if first, _, _ := strings.Cut(name, "/"); !strings.Contains(first, ".") {
+			continue // the standard library
+		}
+		if name == module {
+			name = "."
+		}
+		if !slices.Contains(allowed, strings.TrimPrefix(name, module+"/")) {
+			t.Errorf("%s: %s must not import %s", file, dir, name)
+		}
+	}
+}

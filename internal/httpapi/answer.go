@@ -1,0 +1,82 @@
+package httpapi
+
+import (
+	"bytes"
+	"encoding/json"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+)
+
+// An answer is what a route has to say when all went well.
+type answer struct {
+	status   int
+	location string
+	body     []byte // JSON, or nil for none
+}
+
+func ok(value any) (answer, error) {
+	body, err := encode(value)
+	return answer{status: http.StatusOK, body: body}, err
+}
+
+// created is the answer to a POST that made the resource of that id.
+func created(c *call, id string, value any) (answer, error) {
+	body, err := encode(value)
+	return answer{http.StatusCreated, path(c.Request) + "/" + id, body}, err
+}
+
+func noContent() answer { return answer{status: http.StatusNoContent} }
+
+func (a answer) write(w http.ResponseWriter) {
+	header := w.Header()
+	if a.location != "" {
+		header.Set("Location", a.location)
+	}
+	if a.body == nil {
+		w.WriteHeader(a.status)
+		return
+	}
+	header.Set("Content-Type", "application/json; charset=utf-8")
+	header.Set("X-Content-Type-Options", "nosniff")
+	w.WriteHeader(a.status)
+	_, _ = w.Write(a.body) // the client may be gone
+}
+
+func encode(value any) ([]byte, error) {
+	var body bytes.Buffer
+	encoder := json.NewEncoder(&body)
+	encoder.SetEscapeHTML(false) // "&" in a URL reads better as it is
+	if err := encoder.Encode(value); err != nil {
+		return nil, err
+	}
+	return bytes.TrimSuffix(body.Bytes(), []byte("\n")), nil
+}
+
+// path returns the path that the client asked for. It is longer than r.URL's where
+// the host mounted the API under a prefix and stripped that.
+func path(r *http.Request) string {
+	here := r.URL.EscapedPath()
+	asked, err := url.ParseRequestURI(r.RequestURI)
+	if err != nil {
+		return here
+	}
+	full := asked.EscapedPath()
+	if !strings.HasSuffix(full, here) || strings.HasPrefix(full, "//") { // a Location of //x/y means the host x
+		return here
+	}
+	return full
+}
+
+// A timestamp is in JSON a string of RFC 3339 in UTC with milliseconds, or null if
+// it is zero.
+type timestamp time.Time
+
+func (t timestamp) MarshalJSON() ([]byte, error) {
+	at := time.Time(t)
+	if at.IsZero() {
+		return []byte("null"), nil
+	}
+	return []byte(at.UTC().Format(`"2006-01-02T15:04:05.000Z"`)), nil
+}

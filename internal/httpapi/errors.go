@@ -1,0 +1,102 @@
+package httpapi
+
+import (
+	"errors"
+	"net/http"
+
+	"github.com/storageapi/storageapi/apikeys"
+	"github.com/storageapi/storageapi/auth"
+	"github.com/storageapi/storageapi/internal/invalid"
+	"github.com/storageapi/storageapi/webhooks"
+)
+
+// The codes that answers carry, beside those of package auth.
+const (
+	codeNotFound         = "NOT_FOUND"
+	codeMethodNotAllowed = "METHOD_NOT_ALLOWED"
+	codeMediaType        = "UNSUPPORTED_MEDIA_TYPE"
+	codeTooLarge         = "PAYLOAD_TOO_LARGE"
+	codeValidation       = "VALIDATION_ERROR"
+	codeConflict         = "CONFLICT"
+)
+
+// What can be wrong with a request before a service sees it.
+var (
+	errNoRoute   = errors.New("no route")
+	errMediaType = errors.New("media type is not JSON")
+	errTooLarge  = errors.New("body is too large")
+)
+
+// A methodError says that the path is right and the method is not.
+type methodError struct{ allow string }
+
+func (*methodError) Error() string { return "no such method here" }
+
+// failures tells how errors are answered; those of other types are in
+// [api.fail]. None of the messages depends on the request: nobody learns from
+// one whether what they asked for exists elsewhere.
+var failures = []struct {
+	err     error
+	status  int
+	code    string
+	message string
+}{
+	{errNoRoute, http.StatusNotFound, codeNotFound, "There is nothing at this path."},
+	{errMediaType, http.StatusUnsupportedMediaType, codeMediaType, "The body must be JSON, sent as it is with Content-Type: application/json."},
+	{errTooLarge, http.StatusRequestEntityTooLarge, codeTooLarge, "The body must be at most 65536 bytes."},
+	{apikeys.ErrNotFound, http.StatusNotFound, codeNotFound, "There is no API key with this id."},
+	{apikeys.ErrExists, http.StatusConflict, codeConflict, "This API key exists already. Send the request again."},
+	{webhooks.ErrNotFound, http.StatusNotFound, codeNotFound, "There is no webhook with this id."},
+	{webhooks.ErrExists, http.StatusConflict, codeConflict, "This webhook exists already. Send the request again."},
+}
+
+// leastPrivilegeRefusals explains [auth.LeastPrivilege]. Why another policy
+// refuses is not known here.
+var leastPrivilegeRefusals = map[auth.Action]string{
+	auth.ReadKeys:      "Reading API keys needs an API key with the scope account:read.",
+	auth.CreateKey:     "An API key can create only keys whose scopes it has itself, and that expire no later than it does.",
+	auth.DeleteKey:     "An API key can delete itself, and keys whose scopes it has itself and that expire no later than it does.",
+	auth.ReadWebhooks:  "Reading webhooks needs an API key with the scope account:read.",
+	auth.CreateWebhook: "A webhook needs an API key with the read scope behind each event: files:read for files.expiring, account:read for all others.",
+	auth.DeleteWebhook: "Deleting a webhook needs an API key with the read scope behind each of its events: files:read for files.expiring, account:read for all others.",
+}
+
+// fail answers a request that came to nothing.
+func (a *api) fail(c *call, err error) {
+	for _, f := range failures {
+		if errors.Is(err, f.err) {
+			auth.WriteError(c.writer, f.status, f.code, f.message)
+			return
+		}
+	}
+	var field *invalid.Error
+	var method *methodError
+	switch {
+	case errors.Is(err, auth.ErrForbidden):
+		auth.WriteForbidden(c.writer, a.refusal(c))
+	case errors.As(err, &field):
+		auth.WriteError(c.writer, http.StatusBadRequest, codeValidation, field.Error()+".")
+	case errors.As(err, &method):
+		c.writer.Header().Set("Allow", method.allow)
+		auth.WriteError(c.writer, http.StatusMethodNotAllowed, codeMethodNotAllowed, "This path takes "+method.allow+".")
+	default:
+		a.logFailure(c, err)
+		auth.WriteInternal(c.writer)
+	}
+}
+
+func (a *api) refusal(c *call) string {
+	if message := a.refusals[c.route.action]; message != "" {
+		return message
+	}
+	return "This API key does not have permission for this action."
+}
+
+// logFailure logs the route, not the path: a path can hold anything.
+func (a *api) logFailure(c *call, err error) {
+	log := a.log.ErrorContext
+	if c.Context().Err() != nil {
+		log = a.log.DebugContext // the client went away; nothing failed
+	}
+	log(c.Context(), "storageapi: request failed", "method", c.route.method, "route", c.route.pattern, "error", err)
+}

@@ -1,0 +1,218 @@
+package httpapi
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/storageapi/storageapi/apikeys"
+	"github.com/storageapi/storageapi/auth"
+	"github.com/storageapi/storageapi/internal/id"
+	"github.com/storageapi/storageapi/internal/invalid"
+	"github.com/storageapi/storageapi/scopes"
+	"github.com/storageapi/storageapi/store/memory"
+	"github.com/storageapi/storageapi/webhooks"
+)
+
+// checkRefusal checks that an error is one to be shown to a client.
+func checkRefusal(t *testing.T, err error) {
+	t.Helper()
+	var field *invalid.Error
+	if !errors.As(err, &field) {
+		t.Fatalf("got error %v, want an *invalid.Error", err)
+	}
+	if text := err.Error(); len(text) > 2000 || !utf8.ValidString(text) {
+		t.Fatalf("unfit to be shown: %q", text)
+	}
+}
+
+func FuzzExpiry(f *testing.F) {
+	for _, seed := range []string{"2027-01-01", "2027-01-01T00:00:00Z", "2027-01-01T00:00:00.5+01:00", "9999-12-31T23:59:59-23:59", "0001-01-01", "never", ""} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, s string) {
+		at, err := expiryAtNoon(t, s)
+		if err != nil {
+			checkRefusal(t, err)
+			return
+		}
+		if !at.After(noon) || at.Year() > 9999 || at.Location() != time.UTC || at.Nanosecond()%1e6 != 0 {
+			t.Fatalf("%q: got %v", s, at)
+		}
+		text, _ := timestamp(at).MarshalJSON()
+		if again, err := expiryAtNoon(t, strings.Trim(string(text), `"`)); err != nil || !again.Equal(at) {
+			t.Fatalf("%q: got %v, then %v, %v", s, at, again, err)
+		}
+	})
+}
+
+// checkStrict checks what encoding/json, which is lenient, makes of an accepted
+// body: an object, and each field under exactly its name.
+func checkStrict(t *testing.T, data []byte, fields ...string) {
+	t.Helper()
+	var object map[string]any
+	if err := json.Unmarshal(data, &object); err != nil || object == nil {
+		t.Fatalf("%q: accepted, but is no object: %v", data, err)
+	}
+	for name := range object {
+		if !slices.Contains(fields, name) {
+			t.Fatalf("%q: accepted with field %q", data, name)
+		}
+	}
+}
+
+func FuzzKeyBody(f *testing.F) {
+	for _, seed := range []string{
+		`{"name":"a","scopes":["files:read"]}`,
+		`{"name":"a","scopes":["files:read","files:read"],"expiresAt":"2027-01-01"}`,
+		`{"name":"\ud83d\ude00","scopes":["account:read"],"expiresAt":null}`,
+		`{"name":"\ud83d","scopes":[]}`,
+		`{"n\u0061me":"a","name":"b"}`,
+		`{"Name":"a","scopes":null} {}`,
+		`[[[[`, `{}`, ``,
+	} {
+		f.Add([]byte(seed))
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		params, err := decodeKey(data)
+		if err != nil {
+			checkRefusal(t, err)
+			return
+		}
+		checkStrict(t, data, "name", "scopes", "expiresAt")
+		keys := keysAtNoon(t)
+		_, _, err = keys.Create(t.Context(), "acct", params)
+		if _, refused := keys.Check(params); !cmp.Equal(refused, err) {
+			t.Fatalf("%q: Check says %v, Create %v", data, refused, err)
+		}
+	})
+}
+
+func FuzzWebhookBody(f *testing.F) {
+	for _, seed := range []string{
+		`{"url":"https://example.com/h?a&b","events":["balance.low"],"balanceThreshold":"0.5"}`,
+		`{"url":"https://example.com","events":["files.expiring","files.expiring"],"balanceThreshold":null}`,
+		`{"url":"https://example.com","events":["nope"],"balanceThreshold":1}`,
+		`{"url":1,"events":{}}`,
+		`{"events":[null]}`,
+		`{}`, ``,
+	} {
+		f.Add([]byte(seed))
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		params, err := decodeWebhook(data)
+		if err != nil {
+			checkRefusal(t, err)
+			return
+		}
+		checkStrict(t, data, "url", "events", "balanceThreshold")
+		hooks, err := webhooks.New(memory.New(), webhooks.Config{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = hooks.Create(t.Context(), "acct", params)
+		if _, refused := hooks.Check(params); !cmp.Equal(refused, err) {
+			t.Fatalf("%q: Check says %v, Create %v", data, refused, err)
+		}
+	})
+}
+
+func FuzzCursor(f *testing.F) {
+	for _, seed := range []string{encodeCursor(id.Key + someULID), encodeCursor(id.Webhook + someULID), id.Key + someULID, "a\n", ""} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, s string) {
+		last, valid := parseCursor(s, id.Key)
+		if valid && (!id.Valid(id.Key, last) || encodeCursor(last) != s) {
+			t.Fatalf("%q: got %q", s, last)
+		}
+	})
+}
+
+// anyone is a Verifier that knows one caller and lets them in with any key but
+// the empty one.
+type anyone auth.Principal
+
+func (p anyone) Verify(_ context.Context, token string) (auth.Principal, error) {
+	if token == "" {
+		return auth.Principal{}, auth.ErrUnauthorized
+	}
+	return auth.Principal(p), nil
+}
+
+// FuzzServeHTTP checks that every request is answered, and in the right shape.
+func FuzzServeHTTP(f *testing.F) {
+	store := memory.New()
+	keys, err := apikeys.New(store, apikeys.Config{})
+	if err != nil {
+		f.Fatal(err)
+	}
+	hooks, err := webhooks.New(store, webhooks.Config{})
+	if err != nil {
+		f.Fatal(err)
+	}
+	api, err := New(Config{
+		Keys:     keys,
+		Webhooks: hooks,
+		Auth:     auth.New(anyone{Account: "acct", KeyID: "key_1", Scopes: scopes.All()}, nil),
+		Logger:   slog.New(slog.DiscardHandler),
+	})
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add("POST", "/v2/api-keys", "", "Content-Type", "application/json", []byte(`{"name":"a","scopes":["files:read"]}`))
+	f.Add("POST", "/v2/notifications/webhooks", "", "Content-Type", "application/json", []byte(`{"url":"https://example.com","events":["balance.low"]}`))
+	f.Add("GET", "/v2/api-keys", "limit=2&cursor=a", "Accept", "*/*", []byte(nil))
+	f.Add("HEAD", "/v2/notifications/webhooks", "limit=2;", "Api-Key", "", []byte(nil))
+	f.Add("DELETE", "/v2/api-keys/key_"+someULID, "", "Api-Key", "x", []byte(nil))
+	f.Add("DELETE", "/v2/notifications/webhooks/%2e%2e", "", "", "", []byte(nil))
+	f.Add("OPTIONS", "*", "", "", "", []byte(nil))
+	f.Add("GET", "//v2/../v2/api-keys/%zz", "", "", "", []byte(nil))
+	f.Fuzz(func(t *testing.T, method, path, query, name, value string, body []byte) {
+		r := httptest.NewRequest("POST", "/", strings.NewReader(string(body)))
+		r.Method, r.RequestURI = method, path
+		r.URL = &url.URL{Path: path, RawPath: path, RawQuery: query}
+		if unescaped, err := url.PathUnescape(path); err == nil {
+			r.URL.Path = unescaped
+		}
+		r.Header.Set(auth.HeaderName, "any")
+		r.Header.Set(name, value)
+		w := httptest.NewRecorder()
+		api.ServeHTTP(w, r)
+		checkAnswer(t, w.Result(), w.Body.Bytes())
+	})
+}
+
+func checkAnswer(t *testing.T, response *http.Response, body []byte) {
+	t.Helper()
+	code := response.StatusCode
+	if code == http.StatusNoContent {
+		if len(body) > 0 {
+			t.Fatalf("204 with a body: %q", body)
+		}
+		return
+	}
+	if got := response.Header.Get("Content-Type"); got != "application/json; charset=utf-8" || !json.Valid(body) {
+		t.Fatalf("%d %q with body %q", code, got, body)
+	}
+	if code < 400 {
+		return
+	}
+	var failure struct {
+		Error struct{ Code, Message string }
+	}
+	if err := json.Unmarshal(body, &failure); err != nil || failure.Error.Code == "" || failure.Error.Message == "" || code >= 500 {
+		t.Fatalf("%d with body %q", code, body)
+	}
+}

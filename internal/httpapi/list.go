@@ -1,0 +1,83 @@
+package httpapi
+
+import (
+	"encoding/base64"
+	"net/url"
+	"strconv"
+
+	"github.com/storageapi/storageapi/internal/id"
+	"github.com/storageapi/storageapi/internal/invalid"
+)
+
+const (
+	defaultLimit = 20
+	maxLimit     = 100
+)
+
+// A listView is a part of a list. NextCursor is null at its end.
+type listView struct {
+	Data       []any   `json:"data"`
+	NextCursor *string `json:"nextCursor"`
+	HasMore    bool    `json:"hasMore"`
+}
+
+// list answers with the part of a list that the query asks for. kind is the
+// prefix of the items' ids, fetch returns up to limit items that come after an
+// id, view an item's id and what is shown of it.
+func list[T any](c *call, kind string, fetch func(after string, limit int) ([]T, error), view func(T) (string, any)) (answer, error) {
+	after, limit, err := parsePage(c.URL.RawQuery, kind)
+	if err != nil {
+		return answer{}, err
+	}
+	items, err := fetch(after, limit+1) // the one too many tells that there are more
+	if err != nil {
+		return answer{}, err
+	}
+	part := listView{Data: []any{}, HasMore: len(items) > limit}
+	var last string
+	for _, item := range items[:min(len(items), limit)] {
+		var shown any
+		last, shown = view(item)
+		part.Data = append(part.Data, shown)
+	}
+	if part.HasMore {
+		next := encodeCursor(last)
+		part.NextCursor = &next
+	}
+	return ok(part)
+}
+
+// parsePage parses limit and cursor, each of which may be absent. Parameters of
+// other names mean nothing and are left alone.
+func parsePage(query, kind string) (after string, limit int, err error) {
+	values, err := url.ParseQuery(query)
+	if err != nil {
+		return "", 0, invalid.Field("query", "must be well-formed: name=value, joined by &, percent-encoded")
+	}
+	limit = defaultLimit
+	if texts, given := values["limit"]; given {
+		number, err := strconv.ParseUint(texts[0], 10, 8) // takes no sign
+		limit = int(number)
+		if err != nil || len(texts) > 1 || limit < 1 || limit > maxLimit {
+			return "", 0, invalid.Field("limit", "must be one whole number from 1 to 100")
+		}
+	}
+	if texts, given := values["cursor"]; given {
+		var valid bool
+		if after, valid = parseCursor(texts[0], kind); !valid || len(texts) > 1 {
+			return "", 0, invalid.Field("cursor", "must be one nextCursor of this list, as it was received; leave it out to start at the newest")
+		}
+	}
+	return after, limit, nil
+}
+
+// A cursor is the id of the last item seen, wrapped so that clients do not build
+// their own.
+func encodeCursor(last string) string { return base64.RawURLEncoding.EncodeToString([]byte(last)) }
+
+// parseCursor takes back what encodeCursor made, to the letter.
+func parseCursor(s, kind string) (last string, valid bool) {
+	decoded, err := base64.RawURLEncoding.DecodeString(s)
+	last = string(decoded)
+	return last, err == nil && id.Valid(kind, last) && encodeCursor(last) == s
+}

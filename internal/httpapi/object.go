@@ -1,0 +1,210 @@
+package httpapi
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode"
+	"unicode/utf16"
+	"unicode/utf8"
+
+	"github.com/storageapi/storageapi/internal/invalid"
+)
+
+// A field is what a request's object may hold under one name.
+type field struct {
+	name     string
+	required bool
+	set      func(json.RawMessage) error
+}
+
+// required is a field that must be there. parse gets its value, a string or an
+// array of strings, and what it returns goes to target.
+func required[J string | []string, T any](name string, target *T, parse func(J) (T, error)) field {
+	return field{name, true, func(raw json.RawMessage) error {
+		value, err := parseJSON[J](name, raw)
+		if err != nil {
+			return err
+		}
+		*target, err = parse(value)
+		return err
+	}}
+}
+
+// optional is a field that may be absent or null: both leave target as it is.
+func optional[J string | []string, T any](name string, target *T, parse func(J) (T, error)) field {
+	f := required(name, target, parse)
+	set := f.set
+	f.required = false
+	f.set = func(raw json.RawMessage) error {
+		if raw[0] == 'n' {
+			return nil
+		}
+		return set(raw)
+	}
+	return f
+}
+
+// asIs is the parse of a string that the service checks.
+func asIs(s string) (string, error) { return s, nil }
+
+// decodeObject decodes one JSON object that holds nothing but the given fields,
+// each at most once. Unlike encoding/json it takes names as they are written, and
+// lets nothing pass silently: a misspelt expiresAt must not make a key that never
+// expires. Errors are [*invalid.Error].
+func decodeObject(data []byte, fields ...field) error {
+	if err := checkJSON(data); err != nil {
+		return err
+	}
+	seen := make(map[string]bool)
+	decoder := json.NewDecoder(bytes.NewReader(data))
+	_, err := decoder.Token() // the opening brace; data was found good
+	for err == nil && decoder.More() {
+		var name json.Token
+		var raw json.RawMessage
+		if name, err = decoder.Token(); err == nil {
+			err = decoder.Decode(&raw)
+		}
+		if err == nil {
+			err = setField(fields, seen, name.(string), raw)
+		}
+	}
+	if err != nil {
+		return err
+	}
+	for _, f := range fields {
+		if f.required && !seen[f.name] {
+			return invalid.Field(f.name, "is required")
+		}
+	}
+	return nil
+}
+
+func setField(fields []field, seen map[string]bool, name string, raw json.RawMessage) error {
+	i := slices.IndexFunc(fields, func(f field) bool { return f.name == name })
+	if i < 0 {
+		return invalid.Field("body", fmt.Sprintf("must hold no field %.32q; the fields are %s", name, names(fields)))
+	}
+	if seen[name] {
+		return invalid.Field(name, "must be given once only")
+	}
+	seen[name] = true
+	return fields[i].set(raw)
+}
+
+func names(fields []field) string {
+	var list []string
+	for _, f := range fields {
+		list = append(list, f.name)
+	}
+	return strings.Join(list, ", ")
+}
+
+// checkJSON checks that data is one JSON object in UTF-8, and nothing else. How
+// deep it is nested does not matter to the stack.
+func checkJSON(data []byte) error {
+	const rule = "must be one JSON object"
+	if !utf8.Valid(data) {
+		return invalid.Field("body", rule+" in UTF-8")
+	}
+	var whole json.RawMessage
+	var syntax *json.SyntaxError
+	if err := json.Unmarshal(data, &whole); errors.As(err, &syntax) {
+		return invalid.Field("body", fmt.Sprintf("%s; it is not valid JSON at byte %d", rule, syntax.Offset))
+	} else if err != nil {
+		return invalid.Field("body", rule)
+	}
+	if bytes.TrimLeft(data, " \t\r\n")[0] != '{' {
+		return invalid.Field("body", rule)
+	}
+	if loneSurrogate(data) {
+		return invalid.Field("body", `must not have half of a surrogate pair for a character (\ud800 to \udfff)`)
+	}
+	return nil
+}
+
+// loneSurrogate reports whether valid JSON has an escape that is half of a
+// surrogate pair. It stands for no character, and encoding/json would put U+FFFD
+// in its place.
+func loneSurrogate(data []byte) bool {
+	const escape = len(`\u0000`)
+	for {
+		i := bytes.IndexByte(data, '\\') // found in strings only
+		if i < 0 {
+			return false
+		}
+		data = data[i:]
+		unit := escaped(data)
+		switch {
+		case unit < 0:
+			data = data[2:]
+		case !utf16.IsSurrogate(unit):
+			data = data[escape:]
+		case utf16.DecodeRune(unit, escaped(data[escape:])) == unicode.ReplacementChar:
+			return true
+		default:
+			data = data[2*escape:]
+		}
+	}
+}
+
+// escaped returns the code unit of the \u escape that valid JSON begins with, or
+// -1 if it does not begin with one.
+func escaped(data []byte) rune {
+	if len(data) < len(`\u0000`) || data[0] != '\\' || data[1] != 'u' {
+		return -1
+	}
+	unit, err := strconv.ParseUint(string(data[2:6]), 16, 16)
+	if err != nil {
+		return -1
+	}
+	return rune(unit)
+}
+
+// parseJSON decodes a field's value if it is of the type it must be.
+func parseJSON[J string | []string](name string, raw json.RawMessage) (J, error) {
+	var value J
+	switch target := any(&value).(type) {
+	case *string:
+		if raw[0] != '"' {
+			return value, invalid.Field(name, "must be a string, not "+kind(raw))
+		}
+		return value, json.Unmarshal(raw, target)
+	case *[]string:
+		if raw[0] != '[' {
+			return value, invalid.Field(name, "must be an array of strings, not "+kind(raw))
+		}
+		var elements []json.RawMessage
+		if err := json.Unmarshal(raw, &elements); err != nil {
+			return value, err
+		}
+		for _, element := range elements {
+			if element[0] != '"' {
+				return value, invalid.Field(name, "must hold strings only, not "+kind(element))
+			}
+		}
+		return value, json.Unmarshal(raw, target)
+	}
+	return value, nil
+}
+
+// kind names the type of a JSON value, with its article.
+func kind(raw json.RawMessage) string {
+	switch raw[0] {
+	case '{':
+		return "an object"
+	case '[':
+		return "an array"
+	case '"':
+		return "a string"
+	case 'n':
+		return "null"
+	case 't', 'f':
+		return "a boolean"
+	}
+	return "a number"
+}

@@ -1,0 +1,117 @@
+package httpapi
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/storageapi/storageapi/internal/invalid"
+)
+
+type thing struct {
+	Name string
+	Tags []string
+	Note string
+}
+
+func decodeThing(data []byte) (thing, error) {
+	keep := func(s string) (string, error) { return s, nil }
+	var got thing
+	err := decodeObject(data,
+		required("name", &got.Name, keep),
+		required("tags", &got.Tags, func(list []string) ([]string, error) { return list, nil }),
+		optional("note", &got.Note, keep),
+	)
+	return got, err
+}
+
+func TestDecodeObject(t *testing.T) {
+	tests := []struct {
+		name string
+		body string
+		want thing
+	}{
+		{"all", `{"name":"a","tags":["x","y"],"note":"n"}`, thing{"a", []string{"x", "y"}, "n"}},
+		{"any order, white space", " {\r\n\t\"tags\" : [ ] , \"name\" : \"a\" } \n", thing{"a", []string{}, ""}},
+		{"null for what is optional", `{"name":"a","tags":[],"note":null}`, thing{"a", []string{}, ""}},
+		{"name by escapes", `{"n\u0061me":"a","tags":[]}`, thing{"a", []string{}, ""}},
+		{"surrogate pair", `{"name":"\ud83d\uDE00","tags":[]}`, thing{"😀", []string{}, ""}},
+		{"escaped backslash before u", `{"name":"\\ud800","tags":[]}`, thing{`\ud800`, []string{}, ""}},
+		{"U+FFFD itself", `{"name":"\ufffd�","tags":[]}`, thing{"��", []string{}, ""}},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			got, err := decodeThing([]byte(test.body))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(test.want, got); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestDecodeObjectRefuses(t *testing.T) {
+	tests := []struct {
+		name string
+		body string
+		want string // the beginning of the error
+	}{
+		{"nothing", ``, "body must be one JSON object; it is not valid JSON at byte 0"},
+		{"white space", ` `, "body must be one JSON object; it is not valid JSON at byte 1"},
+		{"null", `null`, "body must be one JSON object"},
+		{"array", `[{"name":"a"}]`, "body must be one JSON object"},
+		{"string", `"name"`, "body must be one JSON object"},
+		{"cut off", `{"name":"a"`, "body must be one JSON object; it is not valid JSON at byte 11"},
+		{"trailing object", `{"name":"a","tags":[]}{}`, "body must be one JSON object; it is not valid JSON at byte 23"},
+		{"trailing comma", `{"name":"a","tags":[],}`, "body must be one JSON object; it is not valid JSON"},
+		{"comment", `{"name":"a","tags":[]} // a`, "body must be one JSON object; it is not valid JSON"},
+		{"byte order mark", "\ufeff" + `{"name":"a","tags":[]}`, "body must be one JSON object; it is not valid JSON"},
+		{"control character", "{\"name\":\"a\nb\",\"tags\":[]}", "body must be one JSON object; it is not valid JSON"},
+		{"not UTF-8", "{\"name\":\"\xff\",\"tags\":[]}", "body must be one JSON object in UTF-8"},
+		{"UTF-16", "{\x00\"\x00", "body must be one JSON object; it is not valid JSON"},
+		{"very deep", strings.Repeat("[", 60_000), "body must be one JSON object; it is not valid JSON"},
+		{"very deep and balanced", `{"name":` + strings.Repeat("[", 30_000) + strings.Repeat("]", 30_000) + `}`, "body must be one JSON object; it is not valid JSON"},
+		{"deep", `{"name":` + strings.Repeat("[", 5_000) + strings.Repeat("]", 5_000) + `}`, "name must be a string, not an array"},
+		{"high surrogate alone", `{"name":"\ud83d","tags":[]}`, "body must not have half of a surrogate pair"},
+		{"low surrogate alone", `{"name":"\ude00","tags":[]}`, "body must not have half of a surrogate pair"},
+		{"surrogates the wrong way round", `{"name":"\ude00\ud83d","tags":[]}`, "body must not have half of a surrogate pair"},
+		{"high surrogate twice", `{"name":"\ud83d\ud83d\ude00","tags":[]}`, "body must not have half of a surrogate pair"},
+		{"high surrogate before another escape", `{"name":"\ud83d\n","tags":[]}`, "body must not have half of a surrogate pair"},
+		{"surrogate in a name", `{"\ud83d":1,"name":"a","tags":[]}`, "body must not have half of a surrogate pair"},
+		{"missing", `{"name":"a"}`, "tags is required"},
+		{"empty object", `{}`, "name is required"},
+		{"unknown", `{"name":"a","tags":[],"nope":1}`, `body must hold no field "nope"; the fields are name, tags, note`},
+		{"wrong case", `{"Name":"a","tags":[]}`, `body must hold no field "Name"; the fields are name, tags, note`},
+		{"empty name", `{"":"a"}`, `body must hold no field ""`},
+		{"long unknown name", `{"` + strings.Repeat("x", 1000) + `":1}`, `body must hold no field "` + strings.Repeat("x", 32) + `"; the`},
+		{"twice", `{"name":"a","name":"a","tags":[]}`, "name must be given once only"},
+		{"twice by escapes", `{"name":"a","\u006eame":"b","tags":[]}`, "name must be given once only"},
+		{"twice, null first", `{"note":null,"note":"b"}`, "note must be given once only"},
+		{"number for a string", `{"name":1}`, "name must be a string, not a number"},
+		{"true for a string", `{"name":true}`, "name must be a string, not a boolean"},
+		{"object for a string", `{"name":{}}`, "name must be a string, not an object"},
+		{"null for what is required", `{"name":null}`, "name must be a string, not null"},
+		{"number for what is optional", `{"note":1.5}`, "note must be a string, not a number"},
+		{"string for an array", `{"tags":"x"}`, "tags must be an array of strings, not a string"},
+		{"null for an array", `{"tags":null}`, "tags must be an array of strings, not null"},
+		{"null in an array", `{"tags":["a",null]}`, "tags must hold strings only, not null"},
+		{"array in an array", `{"tags":[["a"]]}`, "tags must hold strings only, not an array"},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			_, err := decodeThing([]byte(test.body))
+			var field *invalid.Error
+			if !errors.As(err, &field) || !strings.HasPrefix(err.Error(), test.want) {
+				t.Errorf("got error %v, want one that begins with %q", err, test.want)
+			}
+			if err != nil && (len(err.Error()) > 300 || !utf8.ValidString(err.Error())) {
+				t.Errorf("unfit to be shown: %q", err)
+			}
+		})
+	}
+}

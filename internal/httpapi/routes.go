@@ -1,0 +1,131 @@
+package httpapi
+
+import (
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/storageapi/storageapi/auth"
+)
+
+// A route is one thing the API does.
+type route struct {
+	method  string
+	pattern string      // segments that stand for themselves, and {id}
+	action  auth.Action // the authority it takes
+	handle  func(*call) (answer, error)
+}
+
+// routes lists all there is.
+func (a *api) routes() []route {
+	return []route{
+		{"POST", "/v2/api-keys", auth.CreateKey, a.createKey},
+		{"GET", "/v2/api-keys", auth.ReadKeys, a.listKeys},
+		{"GET", "/v2/api-keys/{id}", auth.ReadKeys, a.getKey},
+		{"DELETE", "/v2/api-keys/{id}", auth.DeleteKey, a.deleteKey},
+
+		{"POST", "/v2/notifications/webhooks", auth.CreateWebhook, a.createWebhook},
+		{"GET", "/v2/notifications/webhooks", auth.ReadWebhooks, a.listWebhooks},
+		{"GET", "/v2/notifications/webhooks/{id}", auth.ReadWebhooks, a.getWebhook},
+		{"DELETE", "/v2/notifications/webhooks/{id}", auth.DeleteWebhook, a.deleteWebhook},
+	}
+}
+
+// A router finds routes. It is not an [http.ServeMux] because that redirects
+// paths it would rather have otherwise; here a path is right or there is nothing.
+type router []endpoint
+
+// An endpoint is all routes of one pattern.
+type endpoint struct {
+	segments []string
+	methods  map[string]*route
+	allow    string // the methods, for the Allow header
+}
+
+// newRouter returns a router, or an error if a route declares no authority or is
+// there twice.
+func newRouter(routes []route) (router, error) {
+	var rt router
+	byPattern := make(map[string]int)
+	for _, r := range routes {
+		if r.action == "" {
+			return nil, fmt.Errorf("httpapi: route %s %s declares no authority", r.method, r.pattern)
+		}
+		i, known := byPattern[r.pattern]
+		if !known {
+			i = len(rt)
+			byPattern[r.pattern] = i
+			rt = append(rt, endpoint{strings.Split(r.pattern, "/"), make(map[string]*route), ""})
+		}
+		methods := rt[i].methods
+		if methods[r.method] != nil {
+			return nil, fmt.Errorf("httpapi: route %s %s is there twice", r.method, r.pattern)
+		}
+		methods[r.method] = &r
+		if r.method == http.MethodGet {
+			methods[http.MethodHead] = &r // net/http drops the body
+		}
+		rt[i].allow = allow(methods)
+	}
+	return rt, nil
+}
+
+func allow(methods map[string]*route) string {
+	var names []string
+	for name := range methods {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	return strings.Join(names, ", ")
+}
+
+// find returns the route of a request and what its path has for {id}.
+func (rt router) find(r *http.Request) (*route, string, error) {
+	segments, err := split(r.URL)
+	if err != nil {
+		return nil, "", errNoRoute
+	}
+	for i := range rt {
+		id, ok := rt[i].match(segments)
+		if !ok {
+			continue
+		}
+		if route := rt[i].methods[r.Method]; route != nil {
+			return route, id, nil
+		}
+		return nil, "", &methodError{rt[i].allow}
+	}
+	return nil, "", errNoRoute
+}
+
+// split returns the segments of a path. They are split first and decoded after,
+// so that an encoded slash stays within its segment.
+func split(u *url.URL) ([]string, error) {
+	segments := strings.Split(u.EscapedPath(), "/")
+	for i, escaped := range segments {
+		segment, err := url.PathUnescape(escaped)
+		if err != nil {
+			return nil, err
+		}
+		segments[i] = segment
+	}
+	return segments, nil
+}
+
+// match compares a path, as it is, and returns what it has for {id}.
+func (e *endpoint) match(segments []string) (id string, ok bool) {
+	if len(segments) != len(e.segments) {
+		return "", false
+	}
+	for i, want := range e.segments {
+		switch {
+		case want == "{id}" && segments[i] != "":
+			id = segments[i]
+		case want != segments[i]:
+			return "", false
+		}
+	}
+	return id, true
+}

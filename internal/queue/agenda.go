@@ -1,0 +1,43 @@
+package queue
+
+import stdheap "container/heap"
+
+// An agenda is a min-heap of lanes by when their first item is due. Each lane
+// knows its place in it.
+type agenda []*lane
+
+func (l *lane) due() int64 { return l.waiting[0].due }
+
+func (a *agenda) add(l *lane)   { stdheap.Push(a, l) }
+func (a *agenda) moved(l *lane) { stdheap.Fix(a, l.place) }
+
+func (a *agenda) remove(l *lane) {
+	if l.place >= 0 {
+		stdheap.Remove(a, l.place)
+	}
+}
+
+// The methods of [stdheap.Interface].
+
+func (a agenda) Len() int           { return len(a) }
+func (a agenda) Less(i, j int) bool { return a[i].waiting[0].before(a[j].waiting[0]) }
+
+func (a agenda) Swap(i, j int) {
+	a[i], a[j] = a[j], a[i]
+	a[i].place, a[j].place = i, j
+}
+
+func (a *agenda) Push(x any) {
+	l := x.(*lane)
+	l.place = len(*a)
+	*a = append(*a, l)
+}
+
+func (a *agenda) Pop() any {
+	s := *a
+	l := s[len(s)-1]
+	s[len(s)-1] = nil
+	*a = s[:len(s)-1]
+	l.place = nowhere
+	return l
+}

@@ -1,0 +1,241 @@
+package queue
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+var start = time.UnixMilli(1_800_000_000_000)
+
+func at(d time.Duration) time.Time { return start.Add(d) }
+
+func claim(q *Queue, now time.Time, limit, perLane int) ([]string, time.Duration) {
+	claimed, wait := q.Claim(now, limit, perLane, time.Minute)
+	var got []string
+	for _, c := range claimed {
+		got = append(got, fmt.Sprint(c.Webhook, c.Seq))
+	}
+	return got, wait
+}
+
+func TestLanesTakeTurns(t *testing.T) {
+	var q Queue
+	for seq := range uint64(1000) {
+		q.Add("a", seq, start, 0)
+	}
+	q.Add("b", 1000, start, 0)
+	q.Add("c", 1001, start, 0)
+	q.Add("c", 1002, start, 0)
+
+	var got []string
+	for range 3 { // turns go on over claims
+		some, wait := claim(&q, start, 2, 100)
+		if wait != 0 {
+			t.Errorf("wait = %v with more to claim", wait)
+		}
+		got = append(got, some...)
+	}
+	want := []string{"a0", "b1000", "c1001", "a1", "c1002", "a2"}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestCapHoldsOverClaims(t *testing.T) {
+	var q Queue
+	for seq := range uint64(10) {
+		q.Add("a", seq, start, 0)
+	}
+	first, _ := q.Claim(start, 100, 3, time.Minute)
+	if len(first) != 3 {
+		t.Fatalf("claimed %d, want the cap of 3", len(first))
+	}
+	if again, wait := claim(&q, start, 100, 3); len(again) != 0 || wait != time.Minute {
+		t.Fatalf("claimed %v, wait %v; want nothing until the leases end in 1m", again, wait)
+	}
+	q.Done(first[0].Token)
+	if again, _ := claim(&q, start, 100, 3); len(again) != 1 {
+		t.Fatalf("claimed %v after one was done, want 1", again)
+	}
+	if again, _ := claim(&q, start, 100, 5); len(again) != 2 {
+		t.Fatalf("claimed %v with a higher cap, want 2", again)
+	}
+}
+
+func TestWaitAndRetry(t *testing.T) {
+	var q Queue
+	if _, wait := claim(&q, start, 1, 1); wait != time.Hour {
+		t.Errorf("wait of an empty queue = %v, want the most", wait)
+	}
+	q.Add("a", 1, at(5*time.Second), 0)
+	q.Add("a", 2, at(2*time.Second), 0)
+	q.Add("b", 3, at(3*time.Second), 0)
+	if got, wait := claim(&q, start, 9, 9); len(got) != 0 || wait != 2*time.Second {
+		t.Errorf("claimed %v, wait %v; want nothing for 2s", got, wait)
+	}
+	claimed, wait := q.Claim(at(2*time.Second), 9, 9, time.Minute)
+	if len(claimed) != 1 || claimed[0].Seq != 2 || wait != time.Second {
+		t.Fatalf("claimed %v, wait %v; want seq 2 and 1s", claimed, wait)
+	}
+	q.Retry(claimed[0].Token, at(10*time.Second), 1)
+	if got, wait := claim(&q, at(6*time.Second), 9, 9); !slices.Equal(got, []string{"b3", "a1"}) || wait != 4*time.Second {
+		t.Errorf("claimed %v, wait %v; want b3, a1 and 4s", got, wait)
+	}
+	claimed, _ = q.Claim(at(10*time.Second), 9, 9, time.Minute)
+	if len(claimed) != 1 || claimed[0].Attempt != 2 {
+		t.Errorf("claimed %v, want the second attempt", claimed)
+	}
+}
+
+func TestLeases(t *testing.T) {
+	var q Queue
+	q.Add("a", 1, start, 0)
+	c, _ := q.Claim(start, 1, 1, time.Second)
+	if got, _ := claim(&q, at(999*time.Millisecond), 1, 1); len(got) != 0 {
+		t.Errorf("claimed %v while leased", got)
+	}
+	// Ran out: the next claim has another token and another number.
+	c2, _ := q.Claim(at(time.Second), 1, 1, time.Second)
+	if len(c2) != 1 || c2[0].Token == c[0].Token || c2[0].Attempt != 2 {
+		t.Fatalf("claimed %v after %v ran out", c2, c)
+	}
+	if _, _, ok := q.Hold(c[0].Token); ok {
+		t.Error("held by a token that ran out")
+	}
+	// Held: does not run out, and cannot be held twice.
+	if w, seq, ok := q.Hold(c2[0].Token); !ok || w != "a" || seq != 1 {
+		t.Errorf("Hold = %q, %d, %v", w, seq, ok)
+	}
+	if _, _, ok := q.Hold(c2[0].Token); ok {
+		t.Error("held twice")
+	}
+	if got, _ := claim(&q, at(time.Hour), 1, 1); len(got) != 0 {
+		t.Errorf("claimed %v while held", got)
+	}
+	q.Unhold(c2[0].Token)
+	c3, _ := q.Claim(at(time.Hour), 1, 1, time.Second)
+	if len(c3) != 1 {
+		t.Fatal("not claimable after Unhold")
+	}
+	q.Free(c3[0].Token)
+	c4, _ := q.Claim(at(time.Hour), 1, 1, time.Second)
+	if len(c4) != 1 || c4[0].Attempt != c3[0].Attempt {
+		t.Fatalf("claimed %v after Free of %v, want the same attempt", c4, c3)
+	}
+	q.Done(c4[0].Token)
+	if got, wait := claim(&q, at(2*time.Hour), 1, 1); len(got) != 0 || wait != time.Hour {
+		t.Errorf("claimed %v, wait %v after Done", got, wait)
+	}
+}
+
+func TestPauseResumeDrop(t *testing.T) {
+	var q Queue
+	q.Add("a", 1, start, 0)
+	q.Add("a", 2, start, 0)
+	q.Add("b", 3, start, 0)
+	c, _ := q.Claim(start, 1, 9, time.Minute)
+	q.Pause("a")
+	if got, _ := claim(&q, start, 9, 9); !slices.Equal(got, []string{"b3"}) {
+		t.Errorf("claimed %v with a paused", got)
+	}
+	q.Retry(c[0].Token, start, 1) // still allowed, and waits
+	if got, _ := claim(&q, start, 9, 9); len(got) != 0 {
+		t.Errorf("claimed %v with a paused", got)
+	}
+	q.Resume("a")
+	owed := q.Owed("a")
+	slices.Sort(owed)
+	if !slices.Equal(owed, []uint64{1, 2}) {
+		t.Errorf("a is owed %v", owed)
+	}
+	c, _ = q.Claim(start, 1, 9, time.Minute)
+	if len(c) != 1 || c[0].Webhook != "a" {
+		t.Fatalf("claimed %v after Resume", c)
+	}
+	q.Drop("a")
+	if _, _, ok := q.Hold(c[0].Token); ok {
+		t.Error("held a lease of a dropped webhook")
+	}
+	q.Done(c[0].Token)
+	if got, _ := claim(&q, at(time.Hour), 9, 9); slices.Contains(got, "a2") || q.Owed("a") != nil {
+		t.Errorf("claimed %v after Drop", got)
+	}
+}
+
+// TestNothingIsLost makes random steps and checks that every delivery is
+// delivered once, that caps hold, and that nothing is left in the end.
+func TestNothingIsLost(t *testing.T) {
+	for seed := range uint64(20) {
+		rnd := rand.New(rand.NewPCG(seed, 0))
+		var q Queue
+		now, next := start, uint64(0)
+		done := make(map[uint64]bool)
+		var leased []Claimed
+		step := func() {
+			now = now.Add(time.Duration(rnd.IntN(300)) * time.Millisecond)
+			if rnd.IntN(2) == 0 && next < 500 {
+				q.Add(fmt.Sprint("w", rnd.IntN(5)), next, now.Add(time.Duration(rnd.IntN(1000))*time.Millisecond), 0)
+				next++
+			}
+			claimed, _ := q.Claim(now, 1+rnd.IntN(4), 2, time.Second)
+			leased = append(leased, claimed...)
+			for len(leased) > 0 && rnd.IntN(3) > 0 {
+				i := rnd.IntN(len(leased))
+				c := leased[i]
+				leased = slices.Delete(leased, i, i+1)
+				if _, _, ok := q.Hold(c.Token); !ok {
+					continue // ran out
+				}
+				switch rnd.IntN(4) {
+				case 0:
+					q.Retry(c.Token, now.Add(time.Duration(rnd.IntN(5000))*time.Millisecond), c.Attempt)
+				case 1:
+					q.Free(c.Token)
+				case 2:
+					q.Unhold(c.Token)
+				case 3:
+					if done[c.Seq] {
+						t.Fatalf("seed %d: %d done twice", seed, c.Seq)
+					}
+					done[c.Seq] = true
+					q.Done(c.Token)
+				}
+			}
+		}
+		for len(done) < 500 {
+			step()
+		}
+		for _, l := range q.lanes {
+			if len(l.waiting) != 0 || len(l.leased) != 0 {
+				t.Fatalf("seed %d: left over: %+v", seed, l)
+			}
+		}
+		if len(q.leases) != 0 || len(q.later) != 0 {
+			t.Fatalf("seed %d: %d leases, %d lanes on the agenda left", seed, len(q.leases), len(q.later))
+		}
+	}
+}
+
+func BenchmarkAddClaimDone(b *testing.B) {
+	for _, lanes := range []int{10, 1000, 10000} {
+		b.Run(fmt.Sprint("lanes=", lanes), func(b *testing.B) {
+			var q Queue
+			names := make([]string, lanes)
+			for i := range names {
+				names[i] = fmt.Sprint("wh_", i)
+			}
+			seq := uint64(0)
+			for b.Loop() {
+				q.Add(names[seq%uint64(lanes)], seq, start, 0)
+				seq++
+				c, _ := q.Claim(start, 1, 8, time.Minute)
+				q.Done(c[0].Token)
+			}
+		})
+	}
+}

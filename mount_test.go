@@ -1,0 +1,135 @@
+package storageapi_test
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/storageapi/storageapi/scopes"
+)
+
+const newKey = `{"name":"a","scopes":["files:read"]}`
+
+// checkLocation creates a key at prefix and follows its Location.
+func (h *host) checkLocation(prefix string, changes ...func(*http.Request)) {
+	h.Helper()
+	admin := h.admin(alice)
+	made := h.do("POST", prefix+keysPath, admin, newKey, changes...).want(201, "")
+	location := made.header.Get("Location")
+	if want := prefix + keysPath + "/" + made.text("id"); location != want {
+		h.Errorf("got Location %q, want %q", location, want)
+	}
+	h.do("GET", location, admin, "").want(200, "")
+}
+
+func TestMountUnderServeMux(t *testing.T) {
+	api := newAPI(t, newClock().config())
+	mux := http.NewServeMux()
+	mux.Handle("/v2/", api)
+	mux.Handle("GET /v2/environments", api.Auth.Require(scopes.EnvironmentsRead, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json; charset=utf-8")
+		_, _ = w.Write([]byte("[]"))
+	})))
+	h := mount(t, api, mux)
+	h.checkLocation("")
+
+	_, token := h.key(alice, scopes.EnvironmentsRead)
+	h.do("GET", "/v2/environments", token, "").want(200, "")
+	h.do("GET", "/v2/environments", "", "").want(401, "UNAUTHORIZED")
+	h.do("GET", "/v2/files", token, "").want(404, "NOT_FOUND")
+	h.do("GET", "/v2/", token, "").want(404, "NOT_FOUND")
+	h.do("GET", "/v2/files", "", "").want(401, "UNAUTHORIZED")
+	h.do("GET", keysPath+"/", token, "").want(404, "NOT_FOUND")
+	h.do("PUT", keysPath, token, "").want(405, "METHOD_NOT_ALLOWED")
+}
+
+func TestMountUnderPrefix(t *testing.T) {
+	api := newAPI(t, newClock().config())
+	mux := http.NewServeMux()
+	mux.Handle("/storage/v2/", http.StripPrefix("/storage", api))
+	mux.Handle("/a%2Fb/v2/", http.StripPrefix("/a/b", api))
+	mux.Handle("/outer/", http.StripPrefix("/outer", http.StripPrefix("/inner", api)))
+	h := mount(t, api, mux)
+	h.checkLocation("/storage")
+	h.checkLocation("/outer/inner")
+	h.do("GET", keysPath, h.admin(alice), "", func(r *http.Request) { r.URL.Path = "/storage" + keysPath }).want(200, "")
+
+	// A proxy may send the absolute form.
+	made := h.raw("POST http://example.com/storage"+keysPath+"?a=b HTTP/1.1", "Host: example.com", "Connection: close",
+		"Api-Key: "+h.admin(alice), "Content-Type: application/json", "Content-Length: 36", "", newKey).want(201, "")
+	if got, want := made.header.Get("Location"), "/storage"+keysPath+"/"+made.text("id"); got != want {
+		t.Errorf("got Location %q, want %q", got, want)
+	}
+}
+
+// TestMountWithoutCleaning sends paths that a ServeMux would clean.
+func TestMountWithoutCleaning(t *testing.T) {
+	h := serve(t, newClock().config())
+	h.checkLocation("")
+	id, token := h.key(alice, scopes.AccountRead)
+	get := func(target string, headers ...string) reply {
+		lines := append([]string{"GET " + target + " HTTP/1.1", "Host: x", "Connection: close"}, headers...)
+		return h.raw(append(lines, "", "")...)
+	}
+	key := "Api-Key: " + token
+	for _, target := range []string{
+		keysPath,
+		keysPath + "?",
+		keysPath + "?a=/../b",
+		keysPath + "/" + id,
+		"http://x" + keysPath,
+		"http://elsewhere.example" + keysPath + "?limit=1",
+		"/v2/api%2dkeys",
+	} {
+		get(target, key).want(200, "")
+		get(target).want(401, "UNAUTHORIZED")
+	}
+	for _, target := range []string{
+		"*",
+		"/",
+		"//v2/api-keys",
+		"///v2/api-keys",
+		"/v2//api-keys",
+		"/v2/api-keys/",
+		"/v2/api-keys//",
+		"/v2/api-keys/" + id + "/",
+		"/v2/api-keys//" + id,
+		"/v2/../v2/api-keys",
+		"/v2/./api-keys",
+		"/../v2/api-keys",
+		"/v2/%2e%2e/v2/api-keys",
+		"/v2%2fapi-keys",
+		"/v2/api-keys%2f",
+		"/v2/api-keys/..",
+		"/v2/api-keys/%2e%2e",
+		"/v2/api-keys/../api-keys",
+		"/V2/api-keys",
+		"/v2/Api-Keys",
+		"/v2/api-keys;a=b",
+		"/v2/api-keys%00",
+		"/v2/api-keys%20",
+		"http://x",
+		"http://x//v2/api-keys",
+	} {
+		got := get(target, key).want(404, "NOT_FOUND")
+		if location := got.header.Get("Location"); location != "" {
+			t.Errorf("%s: redirected to %s", target, location)
+		}
+		get(target).want(401, "UNAUTHORIZED")
+	}
+}
+
+// TestMountBehindRewriting checks that a Location never leads to another host,
+// whatever a router does to the path before the API sees it.
+func TestMountBehindRewriting(t *testing.T) {
+	api := newAPI(t, newClock().config())
+	h := mount(t, api, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		r.URL.Path, r.URL.RawPath = r.URL.Path[strings.Index(r.URL.Path, "/v2/"):], ""
+		api.ServeHTTP(w, r)
+	}))
+	made := h.raw("POST //evil.example"+keysPath+" HTTP/1.1", "Host: x", "Connection: close",
+		"Api-Key: "+h.admin(alice), "Content-Type: application/json", "Content-Length: 36", "", newKey).want(201, "")
+	if got, want := made.header.Get("Location"), keysPath+"/"+made.text("id"); got != want {
+		t.Errorf("got Location %q, want %q", got, want)
+	}
+}

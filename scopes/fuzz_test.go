@@ -1,0 +1,58 @@
+package scopes_test
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/storageapi/storageapi/scopes"
+)
+
+func FuzzParse(f *testing.F) {
+	for _, known := range specification {
+		f.Add(known.name)
+	}
+	f.Add("")
+	f.Add("files:*")
+	f.Add("files:read\x00")
+	f.Fuzz(func(t *testing.T, name string) {
+		s, err := scopes.Parse(name)
+		if err != nil {
+			if s != 0 || !errors.Is(err, scopes.ErrUnknown) || len(err.Error()) > 400 {
+				t.Errorf("Parse(%q) = %v, %v", name, s, err)
+			}
+			return
+		}
+		if s.String() != name || !scopes.All().Has(s) {
+			t.Errorf("Parse(%q) = %q", name, s)
+		}
+	})
+}
+
+func FuzzParseSet(f *testing.F) {
+	f.Add("")
+	f.Add("files:read")
+	f.Add(strings.Join(scopes.All().Names(), ","))
+	f.Add("files:read,files:read,nope,account:read")
+	f.Fuzz(func(t *testing.T, list string) {
+		names := strings.Split(list, ",")
+		set, err := scopes.ParseSet(names)
+		isUnknown := func(name string) bool { _, err := scopes.Parse(name); return err != nil }
+		if slices.ContainsFunc(names, isUnknown) {
+			if !errors.Is(err, scopes.ErrUnknown) || !set.IsEmpty() {
+				t.Errorf("ParseSet(%q) = %q, %v", names, set, err)
+			}
+			return
+		}
+		var folded []string
+		for _, name := range names {
+			if !slices.Contains(folded, name) {
+				folded = append(folded, name)
+			}
+		}
+		if err != nil || !slices.Equal(set.Names(), folded) {
+			t.Errorf("ParseSet(%q) = %q, %v", names, set, err)
+		}
+	})
+}

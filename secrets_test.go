@@ -1,0 +1,99 @@
+package storageapi_test
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/storageapi/storageapi"
+	"github.com/storageapi/storageapi/webhooks"
+)
+
+// TestSecretsStayIn uses everything, well and badly, and looks for secrets in the
+// log and in every answer but the ones that are to show them.
+func TestSecretsStayIn(t *testing.T) {
+	r, faults, log := newReceiver(t), newFaulty(), new(logBuffer)
+	config := storageapi.Config{Store: faults, Logger: log.logger(), Webhooks: r.config()}
+	config.Webhooks.Retries = []time.Duration{} // an attempt only
+	h := serve(t, config)
+	var shown []string
+	see := func(got reply) { shown = append(shown, got.body, fmt.Sprint(got.header)) }
+
+	admin := h.admin(alice)
+	made := h.do("POST", keysPath, admin, newKey).want(201, "")
+	const urlSecret = "s3cr3tPath"
+	hook := h.do("POST", webhooksPath, admin, fmt.Sprintf(`{"url":"%s/%s?q=%s","events":["balance.low"]}`, r.URL, urlSecret, urlSecret)).want(201, "")
+	token, secret := made.text("key"), hook.text("secret")
+	if made.header.Get("Cache-Control") != "no-store" || hook.header.Get("Cache-Control") != "no-store" {
+		t.Error("an answer with a secret may be cached")
+	}
+
+	for _, step := range steps(made.text("id"), hook.text("id")) {
+		if step.method == "POST" {
+			continue
+		}
+		faults.before = func(method string) error {
+			if method == step.store {
+				return errors.New("broken")
+			}
+			return nil
+		}
+		see(h.do(step.method, step.path, admin, step.body))
+		faults.before = func(string) error { return nil }
+		if step.method == "GET" && !strings.HasPrefix(step.path, webhooksPath) { // whose URL is for its owner to see
+			see(h.do(step.method, step.path, admin, ""))
+		}
+	}
+	for _, body := range []string{
+		fmt.Sprintf(`{"name":"a","scopes":["files:read"],%q:1}`, token),
+		fmt.Sprintf(`{"name":"a","scopes":["files:read"],"expiresAt":%q}`, token),
+		fmt.Sprintf(`{"name":%q,"scopes":%q}`, token, token),
+		fmt.Sprintf(`{%q`, token),
+	} {
+		see(h.do("POST", keysPath, admin, body).want(400, "VALIDATION_ERROR"))
+	}
+	see(h.do("POST", webhooksPath, admin, fmt.Sprintf(`{"url":"https://a:%s@example.com","events":["balance.low"],"balanceThreshold":%q}`, token, secret)).want(400, "VALIDATION_ERROR"))
+	see(h.do("POST", webhooksPath, admin, fmt.Sprintf(`{"url":"https://a:%s@example.com","events":["balance.low"]}`, token)).want(400, "VALIDATION_ERROR"))
+	see(h.do("GET", "/v2/"+token+"?"+token, admin, "").want(404, "NOT_FOUND"))
+	see(h.do("GET", keysPath+"?cursor="+token+"&limit="+token, admin, "").want(400, "VALIDATION_ERROR"))
+	see(h.do("GET", keysPath+"/"+token, token+"x", "").want(401, "UNAUTHORIZED"))
+	see(h.do("GET", webhooksPath, token, "").want(403, "FORBIDDEN"))
+
+	// A delivery that fails, and with it the webhook's URL.
+	r.status = func() int { return 500 }
+	go func() { _ = h.api.Run(t.Context()) }()
+	if err := h.api.Webhooks.Publish(t.Context(), webhooks.Event{Account: alice, Data: webhooks.BalanceLow{Balance: 1, Threshold: 2}}); err != nil {
+		t.Fatal(err)
+	}
+	<-r.received
+	if err := h.api.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(log.String(), "given up") {
+		t.Errorf("no failed delivery in log: %s", log)
+	}
+
+	all := log.String() + strings.Join(shown, "\n")
+	for name, sentinel := range map[string]string{
+		"token":           token,
+		"caller's token":  admin,
+		"signing secret":  secret,
+		"its base64":      strings.TrimPrefix(secret, "whsec_"),
+		"hash of token":   sum(token),
+		"hash of admin's": sum(admin),
+		"URL's secret":    urlSecret,
+	} {
+		if i := strings.Index(all, sentinel); i >= 0 {
+			t.Errorf("%s in: …%.200s", name, all[max(0, i-100):])
+		}
+	}
+}
+
+func sum(token string) string {
+	digest := sha256.Sum256([]byte(token))
+	return hex.EncodeToString(digest[:])
+}

@@ -1,0 +1,125 @@
+package signing_test
+
+import (
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"testing/iotest"
+	"time"
+
+	"github.com/storageapi/storageapi/signing"
+)
+
+func TestHandler(t *testing.T) {
+	const body = `{"ok":true}` // 11 bytes
+	long := strings.Repeat("x", 65)
+	full := strings.Repeat("x", 64)
+	unknownLength := func(r *http.Request) { r.ContentLength = -1; r.TransferEncoding = []string{"chunked"} }
+	tests := []struct {
+		name   string
+		signed string // the body that the headers are for
+		sent   string
+		change func(*http.Request)
+		status int
+		answer string
+	}{
+		{"accepted", body, body, nil, 204, ""},
+		{"empty", "", "", nil, 204, ""},
+		{"as long as may be", full, full, nil, 204, ""},
+		{"chunked", body, body, unknownLength, 204, ""},
+		{"too long", long, long, nil, 413, "body too large\n"},
+		{"chunked and too long", long, long, unknownLength, 413, "body too large\n"},
+		{"tampered with", body, body + " ", nil, 401, "invalid signature\n"},
+		{"stale", body, body, func(r *http.Request) { r.Header.Set("Webhook-Timestamp", "1") }, 401, "invalid signature\n"},
+		{"unsigned", body, body, func(r *http.Request) { clear(r.Header) }, 401, "invalid signature\n"},
+		{"unsigned and too long", long, long, func(r *http.Request) { clear(r.Header) }, 401, "invalid signature\n"},
+		{"broken off", body, body, func(r *http.Request) {
+			r.Body = io.NopCloser(io.MultiReader(r.Body, iotest.ErrReader(io.ErrUnexpectedEOF)))
+		}, 400, "unreadable body\n"},
+	}
+	verifier := newVerifier(t, signing.VerifierConfig{
+		Secrets: []signing.Secret{secretA}, MaxBody: 64, Now: at(signed),
+	})
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			r := httptest.NewRequest("POST", "/hook", strings.NewReader(test.sent))
+			r.Header = header(t, signed, test.signed, secretA)
+			if test.change != nil {
+				test.change(r)
+			}
+			before := *r
+			called := false
+			handler := verifier.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				called = true
+				got, err := io.ReadAll(r.Body)
+				if err != nil || string(got) != test.sent {
+					t.Errorf("next read %q, %v; want %q", got, err, test.sent)
+				}
+				if r.ContentLength != int64(len(test.sent)) || r.TransferEncoding != nil {
+					t.Errorf("next was told a length of %d, encoding %v", r.ContentLength, r.TransferEncoding)
+				}
+				w.WriteHeader(http.StatusNoContent)
+			}))
+			w := httptest.NewRecorder()
+			handler.ServeHTTP(w, r)
+			if w.Code != test.status || w.Body.String() != test.answer {
+				t.Errorf("answered %d %q, want %d %q", w.Code, w.Body, test.status, test.answer)
+			}
+			if called != (test.status == 204) {
+				t.Errorf("next called: %v", called)
+			}
+			if r.Body != before.Body || r.ContentLength != before.ContentLength {
+				t.Error("the caller's request was changed")
+			}
+		})
+	}
+}
+
+// Headers that settle it are answered before the body costs anything.
+func TestHandlerDoesNotReadWhatNobodySigned(t *testing.T) {
+	verifier := newVerifier(t, signing.VerifierConfig{Secrets: []signing.Secret{secretA}})
+	read := false
+	r := httptest.NewRequest("POST", "/hook", readerFunc(func([]byte) (int, error) {
+		read = true
+		return 0, errors.New("read")
+	}))
+	w := httptest.NewRecorder()
+	verifier.Handler(http.NotFoundHandler()).ServeHTTP(w, r)
+	if read || w.Code != 401 {
+		t.Errorf("read: %v, answered %d", read, w.Code)
+	}
+}
+
+type readerFunc func([]byte) (int, error)
+
+func (f readerFunc) Read(p []byte) (int, error) { return f(p) }
+
+// Over a real connection, where header names change their case on the way.
+func TestHandlerOverHTTP(t *testing.T) {
+	verifier := newVerifier(t, signing.VerifierConfig{Secrets: []signing.Secret{secretA}, Header: "x-acme-SIG"})
+	server := httptest.NewServer(verifier.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(w, r.Body)
+	})))
+	defer server.Close()
+	signer, err := signing.NewSigner("X-ACME-sig", secretA)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := http.NewRequestWithContext(t.Context(), "POST", server.URL, strings.NewReader("{}"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	signer.Sign(r.Header, "evt_1", time.Now(), []byte("{}"))
+	response, err := server.Client().Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	echo, err := io.ReadAll(response.Body)
+	if err != nil || response.StatusCode != 200 || string(echo) != "{}" {
+		t.Errorf("answered %d %q, %v", response.StatusCode, echo, err)
+	}
+}

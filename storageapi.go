@@ -1,0 +1,228 @@
+// Package storageapi gives a storage service written in Go the part of its HTTP
+// API that issues API keys with scopes, authenticates every request with them,
+// lets clients register webhooks, and delivers signed events to those: in the
+// host's own process, with one file on disk.
+//
+// # Quick start
+//
+//	api, err := storageapi.NewHandler(storageapi.Config{Path: "storage.db"})
+//	if err != nil {
+//		return err
+//	}
+//	defer api.Close()
+//	go api.Run(ctx) // delivers webhooks until ctx is done, then drains
+//
+//	mux := http.NewServeMux()
+//	mux.Handle("/v2/", api)
+//	mux.Handle("GET /v2/environments", api.Auth.Require(scopes.EnvironmentsRead, listEnvironments))
+//
+// The first key of an account is made in Go, and so is every event:
+//
+//	key, token, err := api.Keys.Create(ctx, "acct_1", apikeys.CreateParams{Name: "bootstrap", Scopes: scopes.All()})
+//	err = api.Webhooks.Publish(ctx, webhooks.Event{Account: "acct_1", Data: webhooks.FilesExpiring{…}})
+//
+// # Contract
+//
+// A [Handler] serves these routes; every one of them takes a live key in the
+// Api-Key header.
+//
+//	POST   /v2/api-keys                        create a key
+//	GET    /v2/api-keys                        list keys
+//	GET    /v2/api-keys/{id}                   get a key
+//	DELETE /v2/api-keys/{id}                   delete a key
+//	POST   /v2/notifications/webhooks          create a webhook
+//	GET    /v2/notifications/webhooks          list webhooks
+//	GET    /v2/notifications/webhooks/{id}     get a webhook
+//	DELETE /v2/notifications/webhooks/{id}     delete a webhook
+//
+// Errors are {"error":{"code":…,"message":…}}. Checks come in one order, and the
+// first that fails answers: the key (401), the route (404, 405), the authority in
+// general (403), the media type (415), the size (413, above 64 KiB), syntax and
+// values (400), the authority over the very key or webhook (403), the state (404,
+// 409). Where a key or webhook is deleted, 404 comes before its 403: it must be
+// found first. Of another account nothing can be seen or inferred: its keys and webhooks
+// are answered like ids that never were.
+//
+// Everything else under /v2 is the host's to mount; the Handler answers 404 there,
+// and so for a method that a host's pattern does not have.
+//
+// # Mounting
+//
+// Paths are taken as they are: nothing is cleaned or redirected. A host that has
+// the whole API under another prefix wraps the Handler in [http.StripPrefix]; the
+// Location of what is created has the prefix again.
+//
+// # Ending
+//
+// Shut the HTTP server down, then call [Handler.Close].
+package storageapi
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"sync"
+
+	"github.com/storageapi/storageapi/apikeys"
+	"github.com/storageapi/storageapi/auth"
+	"github.com/storageapi/storageapi/internal/httpapi"
+	"github.com/storageapi/storageapi/store"
+	"github.com/storageapi/storageapi/store/bolt"
+	"github.com/storageapi/storageapi/webhooks"
+)
+
+// Config configures a [Handler]. It needs a Path or a Store, and works with
+// nothing else.
+type Config struct {
+	// Path is the file that everything is kept in; it is created if it does
+	// not exist, its directory must. One process at a time can use it.
+	Path string
+
+	// Store keeps everything instead of a file. It stays the caller's to close,
+	// after the Handler.
+	Store store.Store
+
+	// Keys configures the keys. Its zero value works; its Logger defaults to
+	// the one below.
+	Keys apikeys.Config
+
+	// Webhooks configures webhooks and their delivery. Its zero value works;
+	// its Logger defaults to the one below.
+	Webhooks webhooks.Config
+
+	// Authorize decides what a key may do with other keys and with webhooks.
+	// Default: [auth.LeastPrivilege].
+	Authorize auth.Authorize
+
+	// Logger is told what goes wrong. It never gets a secret. Default:
+	// [slog.Default].
+	Logger *slog.Logger
+}
+
+// A Handler serves the API. Its fields are for the host to use and not to change;
+// it is safe for concurrent use.
+type Handler struct {
+	Keys     *apikeys.KeyService
+	Webhooks *webhooks.WebhookService
+	Auth     *auth.Authenticator // guards the host's own routes
+
+	api       http.Handler
+	ownsStore io.Closer // nil if the store is the host's
+
+	closeOnce func() error
+	closing   context.Context // done once Close has begun
+	endRuns   context.CancelFunc
+	mu        sync.Mutex // orders runs.Add before runs.Wait
+	runs      sync.WaitGroup
+}
+
+// ErrClosed is returned by [Handler.Run] after [Handler.Close].
+var ErrClosed = errors.New("storageapi: Handler is closed")
+
+// NewHandler returns a Handler that is ready to serve. It starts nothing in the
+// background: see [Handler.Run]. An error names the field of config that is wrong,
+// or tells why the file cannot be opened.
+func NewHandler(config Config) (*Handler, error) {
+	if config.Logger == nil {
+		config.Logger = slog.Default()
+	}
+	if config.Keys.Logger == nil {
+		config.Keys.Logger = config.Logger
+	}
+	if config.Webhooks.Logger == nil {
+		config.Webhooks.Logger = config.Logger
+	}
+	switch {
+	case config.Path == "" && config.Store == nil:
+		return nil, errors.New("storageapi: Config: Path or Store must be given")
+	case config.Path != "" && config.Store != nil:
+		return nil, errors.New("storageapi: Config: Path and Store must not both be given")
+	case config.Store != nil:
+		return newHandler(config, nil)
+	}
+	file, err := bolt.Open(config.Path)
+	if err != nil {
+		return nil, fmt.Errorf("storageapi: Config.Path: %w", err)
+	}
+	config.Store = file
+	h, err := newHandler(config, file)
+	if err != nil {
+		return nil, errors.Join(err, file.Close())
+	}
+	return h, nil
+}
+
+// newHandler puts a Handler together on config.Store.
+func newHandler(config Config, ownsStore io.Closer) (*Handler, error) {
+	keys, err := apikeys.New(config.Store, config.Keys)
+	if err != nil {
+		return nil, fmt.Errorf("storageapi: Config.Keys: %w", err)
+	}
+	hooks, err := webhooks.New(config.Store, config.Webhooks)
+	if err != nil {
+		return nil, fmt.Errorf("storageapi: Config.Webhooks: %w", err)
+	}
+	authenticator := auth.New(keys, config.Logger)
+	api, err := httpapi.New(httpapi.Config{
+		Keys:      keys,
+		Webhooks:  hooks,
+		Auth:      authenticator,
+		Authorize: config.Authorize,
+		Logger:    config.Logger,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("storageapi: %w", err)
+	}
+	h := &Handler{Keys: keys, Webhooks: hooks, Auth: authenticator, api: api, ownsStore: ownsStore}
+	h.closing, h.endRuns = context.WithCancel(context.Background())
+	h.closeOnce = sync.OnceValue(h.close)
+	return h, nil
+}
+
+// ServeHTTP answers a request to the API, whatever its path.
+func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) { h.api.ServeHTTP(w, r) }
+
+// Run delivers webhooks until ctx is done or the Handler is closed. Then it
+// finishes the attempts under way, for no longer than Config.Webhooks.DrainTimeout,
+// and returns nil; what is left is delivered by the next Run. It returns
+// [ErrClosed] if the Handler is closed already, and [webhooks.ErrRunning] if it is
+// running already.
+func (h *Handler) Run(ctx context.Context) error {
+	h.mu.Lock()
+	if h.closing.Err() != nil {
+		h.mu.Unlock()
+		return ErrClosed
+	}
+	h.runs.Add(1)
+	h.mu.Unlock()
+	defer h.runs.Done()
+
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(h.closing, cancel)()
+	return h.Webhooks.Run(ctx)
+}
+
+// Close ends a Run in progress and waits until it has drained, writes when keys
+// were last used, and closes the store if the Handler opened it. It does so once:
+// every call returns when that is done, with the same result. Requests that come
+// later find the file closed and are answered 500, so shut the server down first.
+func (h *Handler) Close() error { return h.closeOnce() }
+
+func (h *Handler) close() error {
+	h.mu.Lock()
+	h.endRuns()
+	h.mu.Unlock()
+	h.runs.Wait()
+	h.Keys.Close()
+	if h.ownsStore == nil {
+		return nil
+	}
+	if err := h.ownsStore.Close(); err != nil {
+		return fmt.Errorf("storageapi: %w", err)
+	}
+	return nil
+}

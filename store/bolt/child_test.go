@@ -1,0 +1,60 @@
+package bolt_test
+
+import (
+	"bufio"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// Some tests need a process of their own, to be killed or to be given limits.
+// The test binary runs itself with the name of the part to play in roleVariable.
+const roleVariable = "STORAGEAPI_BOLT_TEST_ROLE"
+
+var roles = map[string]func(path string) error{
+	"publish": publishForEver,
+}
+
+func TestMain(m *testing.M) {
+	role := os.Getenv(roleVariable)
+	if role == "" {
+		os.Exit(m.Run())
+	}
+	if err := roles[role](os.Args[1]); err != nil {
+		_, _ = os.Stderr.WriteString(err.Error() + "\n")
+		os.Exit(1)
+	}
+}
+
+// child returns a command that plays the role on the file in dir.
+func child(t *testing.T, role, dir string) *exec.Cmd {
+	cmd := exec.CommandContext(t.Context(), os.Args[0], filepath.Join(dir, "storage.db"))
+	cmd.Env = append(os.Environ(), roleVariable+"="+role)
+	cmd.Stderr = os.Stderr
+	return cmd
+}
+
+// killAfter runs the child, kills it the given time after its first line, and
+// returns the lines it had printed.
+func killAfter(t *testing.T, cmd *exec.Cmd, delay time.Duration) []string {
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	var lines []string
+	scanner := bufio.NewScanner(out)
+	for scanner.Scan() {
+		if len(lines) == 0 {
+			time.AfterFunc(delay, func() { _ = cmd.Process.Kill() })
+		}
+		lines = append(lines, strings.TrimSpace(scanner.Text()))
+	}
+	_ = cmd.Wait() // it was killed
+	return lines
+}

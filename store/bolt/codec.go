@@ -1,0 +1,115 @@
+package bolt
+
+import (
+	"encoding/binary"
+	"errors"
+	"time"
+)
+
+// recordVersion is the first byte of every record.
+const recordVersion = 1
+
+// errRecord says that a record cannot be read. It holds nothing of the record.
+var errRecord = errors.New("a stored record is damaged or of an unknown version")
+
+// An encoder builds a record.
+type encoder []byte
+
+func newEncoder(size int) encoder { return append(make(encoder, 0, size+1), recordVersion) }
+
+func (e *encoder) byte(b byte)     { *e = append(*e, b) }
+func (e *encoder) raw(b []byte)    { *e = append(*e, b...) }
+func (e *encoder) uint(n uint64)   { *e = binary.AppendUvarint(*e, n) }
+func (e *encoder) int(n int64)     { *e = binary.AppendVarint(*e, n) }
+func (e *encoder) string(s string) { e.uint(uint64(len(s))); *e = append(*e, s...) }
+
+func (e *encoder) bool(b bool) {
+	if b {
+		e.byte(1)
+	} else {
+		e.byte(0)
+	}
+}
+
+// time writes milliseconds, and the zero time as itself.
+func (e *encoder) time(t time.Time) {
+	e.bool(!t.IsZero())
+	if !t.IsZero() {
+		e.int(t.UnixMilli())
+	}
+}
+
+// A decoder reads a record; after the first thing that is not there it reads
+// zeros, and failed is set.
+type decoder struct {
+	rest   []byte
+	failed bool
+}
+
+// newDecoder begins to read a record of the current version.
+func newDecoder(record []byte) *decoder {
+	d := &decoder{rest: record}
+	d.failed = d.byte() != recordVersion
+	return d
+}
+
+func (d *decoder) err() error {
+	if d.failed {
+		return errRecord
+	}
+	return nil
+}
+
+func (d *decoder) raw(n uint64) []byte {
+	if n > uint64(len(d.rest)) {
+		d.failed, d.rest = true, nil
+		return nil
+	}
+	b := d.rest[:n]
+	d.rest = d.rest[n:]
+	return b
+}
+
+func (d *decoder) byte() byte {
+	if b := d.raw(1); b != nil {
+		return b[0]
+	}
+	return 0
+}
+
+func (d *decoder) uint() uint64 {
+	n, size := binary.Uvarint(d.rest)
+	d.raw(uint64(max(size, 0)))
+	d.failed = d.failed || size <= 0
+	return n
+}
+
+func (d *decoder) int() int64 {
+	n, size := binary.Varint(d.rest)
+	d.raw(uint64(max(size, 0)))
+	d.failed = d.failed || size <= 0
+	return n
+}
+
+func (d *decoder) bool() bool     { return d.byte() == 1 }
+func (d *decoder) string() string { return string(d.raw(d.uint())) }
+
+func (d *decoder) time() time.Time {
+	if !d.bool() {
+		return time.Time{}
+	}
+	return time.UnixMilli(d.int()).UTC()
+}
+
+// prefixed returns head preceded by its length, and tail.
+func prefixed(head, tail string) []byte {
+	key := make([]byte, 0, binary.MaxVarintLen32+len(head)+len(tail))
+	key = binary.AppendUvarint(key, uint64(len(head)))
+	return append(append(key, head...), tail...)
+}
+
+// seqKey returns the key of an event, and with a tail of what belongs to it.
+func seqKey(seq uint64, tail string) []byte {
+	key := make([]byte, 0, 8+len(tail))
+	return append(binary.BigEndian.AppendUint64(key, seq), tail...)
+}

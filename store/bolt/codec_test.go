@@ -1,0 +1,62 @@
+package bolt
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/storageapi/storageapi/apikeys"
+	"github.com/storageapi/storageapi/scopes"
+	"github.com/storageapi/storageapi/signing"
+	"github.com/storageapi/storageapi/webhooks"
+)
+
+// records returns one good record of each kind.
+func records() [][]byte {
+	at := time.UnixMilli(1_800_000_000_123).UTC()
+	key := apikeys.Key{ID: "key_1", Account: "acct", Name: "name", Scopes: scopes.All(), CreatedAt: at, ExpiresAt: at}
+	key.Previous.Sum[0], key.PreviousExpiresAt = 1, at
+	webhook := webhooks.Webhook{
+		ID: "wh_1", Account: "acct", URL: "https://example.com/", Events: webhooks.EventTypes(), Active: true,
+		BalanceThreshold: 1, Secret: signing.NewSecret(), CreatedAt: at,
+	}
+	event := webhooks.Envelope{ID: "evt_1", Account: "acct", Type: webhooks.TypeBalanceLow, Timestamp: at, Body: []byte("{}")}
+	attempt := webhooks.Settlement{Attempt: webhooks.Attempt{Number: 3, StartedAt: at, Duration: time.Second, Status: 500, Error: "status 500"}}
+	return [][]byte{encodeKey(&key), encodeWebhook(&webhook), encodeEvent(&event), encodeOwed(at, 3), encodeAttempt(&attempt)}
+}
+
+var decoders = []func(record []byte) error{
+	func(r []byte) error { return decodeKey(new(apikeys.Key), make([]byte, 32), r) },
+	func(r []byte) error { _, err := decodeWebhook("acct", "wh_1", r); return err },
+	func(r []byte) error { _, err := decodeEvent(r); return err },
+	func(r []byte) error { _, _, err := decodeOwed(r); return err },
+	func(r []byte) error { _, _, err := decodeAttempt(r); return err },
+}
+
+func TestDamagedRecords(t *testing.T) {
+	for i, record := range records() {
+		if err := decoders[i](record); err != nil {
+			t.Errorf("record %d: %v", i, err)
+		}
+		newer := append([]byte{recordVersion + 1}, record[1:]...)
+		for _, damaged := range [][]byte{nil, {}, {recordVersion}, newer, record[:5]} {
+			if err := decoders[i](damaged); !errors.Is(err, errRecord) {
+				t.Errorf("record %d damaged to %d bytes: err = %v", i, len(damaged), err)
+			}
+		}
+	}
+}
+
+// FuzzRecords: whatever is in the file, reading it ends in a record or errRecord.
+func FuzzRecords(f *testing.F) {
+	for _, record := range records() {
+		f.Add(record)
+	}
+	f.Fuzz(func(t *testing.T, record []byte) {
+		for i, decode := range decoders {
+			if err := decode(record); err != nil && !errors.Is(err, errRecord) {
+				t.Errorf("record %d: %v", i, err)
+			}
+		}
+	})
+}

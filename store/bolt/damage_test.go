@@ -1,0 +1,167 @@
+package bolt
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/storageapi/storageapi/apikeys"
+	"github.com/storageapi/storageapi/scopes"
+	"github.com/storageapi/storageapi/webhooks"
+)
+
+// TestDamagedPagesAreErrors writes rubbish into the first page of each bucket in
+// turn and uses the file: bbolt panics, and the store must not.
+func TestDamagedPagesAreErrors(t *testing.T) {
+	good := filepath.Join(t.TempDir(), "good.db")
+	key := fillFile(t, good)
+	file, err := os.ReadFile(good)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, bucket := range [][]byte{bucketKeys, bucketKeyIDs, bucketWebhooks, bucketEvents, bucketEventIDs, bucketOwed} {
+		t.Run(string(bucket), func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), "storage.db")
+			if err := os.WriteFile(path, file, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			damagePage(t, path, bucket)
+
+			s, err := Open(path)
+			if err != nil {
+				t.Logf("Open: %v", err) // as good an answer as any
+				return
+			}
+			use := map[string]error{}
+			_, use["KeyByHash"] = s.KeyByHash(t.Context(), key.Hash)
+			_, use["KeyByID"] = s.KeyByID(t.Context(), "acct", key.ID)
+			_, use["ListKeys"] = s.ListKeys(t.Context(), "acct", apikeys.Page{Limit: 9})
+			_, use["WebhookByID"] = s.WebhookByID(t.Context(), "acct", "wh")
+			_, use["ListWebhooks"] = s.ListWebhooks(t.Context(), "acct", webhooks.Page{Limit: 9})
+			_, use["EventDeliveries"] = s.EventDeliveries(t.Context(), "acct", "e1")
+			_, use["Enqueue"] = s.Enqueue(t.Context(), webhooks.Envelope{ID: "new", Account: "acct", Type: webhooks.TypeBalanceLow})
+			tasks, _, err := s.ClaimDeliveries(t.Context(), webhooks.Claim{Limit: 9, PerWebhook: 9, Lease: time.Minute})
+			use["ClaimDeliveries"] = err
+			var settlements []webhooks.Settlement
+			for _, task := range tasks {
+				settlements = append(settlements, webhooks.Settlement{Task: task, Outcome: webhooks.Deliver, Attempt: webhooks.Attempt{Number: 1}})
+			}
+			_, use["SettleDeliveries"] = s.SettleDeliveries(t.Context(), settlements)
+			for method, err := range use {
+				if err != nil {
+					t.Logf("%s: %v", method, err)
+				}
+			}
+			closed := make(chan error, 1)
+			go func() { closed <- s.Close() }()
+			select {
+			case <-closed:
+			case <-time.After(10 * time.Second):
+				t.Error("Close hangs: a transaction was not ended")
+			}
+		})
+	}
+}
+
+// TestDamagedAttempts: no number in the file may become an index.
+func TestDamagedAttempts(t *testing.T) {
+	for _, attempts := range []int{maxAttempts + 1, 1 << 31, 1<<63 - 1} {
+		if _, n, err := decodeOwed(encodeOwed(time.Now(), attempts)); err == nil {
+			t.Errorf("%d attempts are read as %d", attempts, n)
+		}
+	}
+}
+
+// fillFile writes more than fits within the page of a bucket's parent, and returns
+// one of the keys.
+func fillFile(t *testing.T, path string) (key apikeys.Key) {
+	s, err := Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = s.Close() }()
+	for i := range 300 {
+		key = apikeys.Key{ID: fmt.Sprint("key", i), Account: "acct", Scopes: scopes.All()}
+		key.Hash.Sum[0], key.Hash.Sum[1] = byte(i), byte(i>>8)+1
+		if err := s.CreateKey(t.Context(), key); err != nil {
+			t.Fatal(err)
+		}
+		err := s.CreateWebhook(t.Context(), webhooks.Webhook{
+			ID: fmt.Sprint("wh", i), Account: "acct", URL: "https://example.com/", Active: i == 0,
+			Events: []webhooks.EventType{webhooks.TypeBalanceLow},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = s.Enqueue(t.Context(), webhooks.Envelope{ID: fmt.Sprint("e", i), Account: "acct", Type: webhooks.TypeBalanceLow})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	return key
+}
+
+// damagePage overwrites the flags of a bucket's root page.
+func damagePage(t *testing.T, path string, bucket []byte) {
+	s, err := Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tx, err := s.db.Begin(false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	page, size := uint64(tx.Bucket(bucket).Root()), s.db.Info().PageSize
+	_ = tx.Rollback()
+	_ = s.Close()
+	if page == 0 {
+		t.Fatal("the bucket has no page of its own")
+	}
+	f, err := os.OpenFile(path, os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = f.Close() }()
+	if _, err := f.WriteAt([]byte{0xff, 0xff}, int64(page)*int64(size)+8); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestDamagedOwedRecordStartsOver: what cannot be read of it counts for nothing.
+func TestDamagedOwedRecordStartsOver(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "storage.db")
+	s, err := Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = s.CreateWebhook(t.Context(), webhooks.Webhook{
+		ID: "wh", Account: "acct", URL: "https://example.com/", Active: true,
+		Events: []webhooks.EventType{webhooks.TypeBalanceLow},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Enqueue(t.Context(), webhooks.Envelope{ID: "e", Account: "acct", Type: webhooks.TypeBalanceLow}); err != nil {
+		t.Fatal(err)
+	}
+	err = s.writer.run(t.Context(), func(b *batch) error {
+		row, _ := b.tx.Bucket(bucketOwed).Cursor().First()
+		return b.put(bucketOwed, append([]byte(nil), row...), encodeOwed(time.Now().Add(time.Hour), 1<<31))
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if s, err = Open(path); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = s.Close() }()
+	tasks, _, err := s.ClaimDeliveries(t.Context(), webhooks.Claim{Limit: 9, PerWebhook: 9, Lease: time.Minute})
+	if err != nil || len(tasks) != 1 || tasks[0].Attempt != 1 {
+		t.Errorf("claimed %v, %v; want the first attempt, now", tasks, err)
+	}
+}

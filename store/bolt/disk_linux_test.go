@@ -1,0 +1,94 @@
+package bolt_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os/signal"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/storageapi/storageapi/store/bolt"
+	"github.com/storageapi/storageapi/webhooks"
+)
+
+func init() { roles["fill"] = fillDisk }
+
+// TestFullDisk lets a process fill a file until the system refuses to let it
+// grow. What was acknowledged must be there afterwards, what was refused must
+// not, and the store must go on once there is room.
+func TestFullDisk(t *testing.T) {
+	dir := t.TempDir()
+	cmd := child(t, "fill", dir)
+	var out bytes.Buffer
+	cmd.Stdout = &out
+	if err := cmd.Run(); err != nil {
+		t.Fatal(err)
+	}
+	s := open(t, dir)
+	defer func() { _ = s.Close() }()
+	stored, refused := 0, 0
+	for line := range strings.Lines(out.String()) {
+		outcome, id, _ := strings.Cut(strings.TrimSpace(line), " ")
+		_, err := s.EventDeliveries(t.Context(), "acct", id)
+		switch {
+		case outcome == "stored" && err == nil:
+			stored++
+		case outcome == "refused" && errors.Is(err, webhooks.ErrNotFound):
+			refused++
+		default:
+			t.Errorf("%s was %s: %v", id, outcome, err)
+		}
+	}
+	t.Logf("%d stored, %d refused", stored, refused)
+	if stored == 0 || refused == 0 {
+		t.Error("the disk was not filled: the test tests nothing")
+	}
+}
+
+// fillDisk publishes until the file may not grow any more, publishes a few times
+// more, and once more with room again.
+func fillDisk(path string) error {
+	s, err := bolt.Open(path)
+	if err != nil {
+		return err
+	}
+	signal.Ignore(syscall.SIGXFSZ) // the write fails instead, as on a full disk
+	limit := func(bytes uint64) error {
+		var r syscall.Rlimit
+		if err := syscall.Getrlimit(syscall.RLIMIT_FSIZE, &r); err != nil {
+			return err
+		}
+		r.Cur = min(bytes, r.Max)
+		return syscall.Setrlimit(syscall.RLIMIT_FSIZE, &r)
+	}
+	if err := limit(1 << 20); err != nil {
+		return err
+	}
+	failures := 0
+	publish := func(i int) error {
+		id := fmt.Sprint("event-", i)
+		_, err := s.Enqueue(context.Background(), webhooks.Envelope{
+			ID: id, Account: "acct", Type: webhooks.TypeBalanceLow, Body: make([]byte, 16<<10),
+		})
+		outcome := "stored"
+		if err != nil {
+			outcome = "refused"
+			failures++
+		}
+		fmt.Println(outcome, id)
+		return err
+	}
+	for i := 0; failures < 5; i++ {
+		_ = publish(i)
+	}
+	if err := limit(1 << 40); err != nil {
+		return err
+	}
+	if err := publish(1_000_000); err != nil {
+		return fmt.Errorf("with room again: %w", err)
+	}
+	return s.Close()
+}

@@ -1,0 +1,22 @@
+// Package bolt keeps everything in one file, with go.etcd.io/bbolt: what a host
+// gets that passes a path and no store.
+//
+// # Durability
+//
+// A method that changes something returns when the change is on disk (two
+// fsyncs). Changes that are asked for at the same time share a commit, so
+// throughput grows with the number of callers while each waits for about one
+// commit. Nothing sleeps to collect a batch.
+//
+// # One process
+//
+// The file is locked while it is open: a second [Open], in whatever process,
+// fails within a second. What is due, and what is leased to whom, is kept in
+// memory, some 30 bytes a delivery, and read from the file at Open.
+//
+// # The file
+//
+// It is created readable by its owner only (mode 0600), since it holds signing
+// secrets. It carries a schema version, and a file of a newer version is
+// refused. It can be copied while it is closed.
+package bolt

@@ -1,0 +1,286 @@
+package bolt
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"time"
+
+	"go.etcd.io/bbolt"
+
+	"github.com/storageapi/storageapi/apikeys"
+	"github.com/storageapi/storageapi/scopes"
+)
+
+// CreateKey implements [apikeys.Store].
+func (s *Store) CreateKey(ctx context.Context, key apikeys.Key) error {
+	return s.writer.run(ctx, func(b *batch) error {
+		if b.get(bucketKeyIDs, prefixed(key.Account, key.ID)) != nil {
+			return apikeys.ErrExists
+		}
+		return putKey(b, key, apikeys.Key{})
+	})
+}
+
+// KeyByHash implements [apikeys.Store]. One lookup finds the record; a previous
+// hash takes two.
+func (s *Store) KeyByHash(ctx context.Context, hash apikeys.Hash) (key apikeys.Key, err error) {
+	tx, err := s.view(ctx)
+	if err != nil {
+		return key, err
+	}
+	defer s.done(tx, &err)
+	err = readKey(tx, &key, hash.Sum[:])
+	return key, err
+}
+
+func readKey(tx *bbolt.Tx, key *apikeys.Key, hash []byte) error {
+	bucket := tx.Bucket(bucketKeys)
+	record := bucket.Get(hash)
+	if current, ok := isAlias(record); ok {
+		hash, record = current, bucket.Get(current)
+	}
+	if record == nil {
+		return apikeys.ErrNotFound
+	}
+	return decodeKey(key, hash, record)
+}
+
+// KeyByID implements [apikeys.Store].
+func (s *Store) KeyByID(ctx context.Context, account, id string) (key apikeys.Key, err error) {
+	tx, err := s.view(ctx)
+	if err != nil {
+		return key, err
+	}
+	defer s.done(tx, &err)
+	return keyByID(tx, prefixed(account, id))
+}
+
+// keyByID returns the key with its last use.
+func keyByID(tx *bbolt.Tx, row []byte) (key apikeys.Key, err error) {
+	hash := tx.Bucket(bucketKeyIDs).Get(row)
+	if hash == nil {
+		return key, apikeys.ErrNotFound
+	}
+	err = readKey(tx, &key, hash)
+	key.LastUsedAt = decodeUse(tx.Bucket(bucketKeyUses).Get(row))
+	return key, err
+}
+
+// ListKeys implements [apikeys.Store].
+func (s *Store) ListKeys(ctx context.Context, account string, page apikeys.Page) (keys []apikeys.Key, err error) {
+	tx, err := s.view(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer s.done(tx, &err)
+	prefix := prefixed(account, "")
+	descend(tx.Bucket(bucketKeyIDs), prefix, page.After, func(id, _ []byte) bool {
+		var key apikeys.Key
+		if key, err = keyByID(tx, append(bytes.Clone(prefix), id...)); err != nil {
+			return false
+		}
+		keys = append(keys, key)
+		return len(keys) < page.Limit
+	})
+	return keys, err
+}
+
+// UpdateKey implements [apikeys.Store].
+func (s *Store) UpdateKey(ctx context.Context, account, id string, change func(*apikeys.Key) error) (apikeys.Key, error) {
+	var updated apikeys.Key
+	err := s.writer.run(ctx, func(b *batch) error {
+		row := prefixed(account, id)
+		old, err := keyByID(b.tx, row)
+		if err != nil {
+			return err
+		}
+		updated = old
+		if err := change(&updated); err != nil {
+			return err
+		}
+		updated.ID, updated.Account, updated.CreatedAt = old.ID, old.Account, old.CreatedAt
+		if err := putKey(b, updated, old); err != nil {
+			return err
+		}
+		updated, err = keyByID(b.tx, row) // as it will be read
+		return err
+	})
+	if err != nil {
+		return apikeys.Key{}, err
+	}
+	return updated, nil
+}
+
+// DeleteKey implements [apikeys.Store].
+func (s *Store) DeleteKey(ctx context.Context, account, id string) error {
+	return s.writer.run(ctx, func(b *batch) error {
+		row := prefixed(account, id)
+		key, err := keyByID(b.tx, row)
+		if err != nil {
+			return err
+		}
+		if err := b.delete(bucketKeyIDs, row); err != nil {
+			return err
+		}
+		if err := b.delete(bucketKeyUses, row); err != nil {
+			return err
+		}
+		return deleteHashes(b, key)
+	})
+}
+
+// RecordKeyUse implements [apikeys.Store].
+func (s *Store) RecordKeyUse(ctx context.Context, uses []apikeys.KeyUse) error {
+	return s.writer.run(ctx, func(b *batch) error {
+		for _, use := range uses {
+			row := prefixed(use.Account, use.ID)
+			if b.get(bucketKeyIDs, row) == nil || !decodeUse(b.get(bucketKeyUses, row)).Before(use.At) {
+				continue
+			}
+			if err := b.put(bucketKeyUses, row, encodeUse(use.At)); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// putKey stores the key in place of old, which is zero for a new one.
+func putKey(b *batch, key, old apikeys.Key) error {
+	for _, hash := range []apikeys.Hash{key.Hash, key.Previous} {
+		own := hash == old.Hash || hash == old.Previous
+		if !own && !hash.IsZero() && b.get(bucketKeys, hash.Sum[:]) != nil {
+			return apikeys.ErrExists
+		}
+	}
+	if err := deleteHashes(b, old); err != nil {
+		return err
+	}
+	if !key.Previous.IsZero() && key.Previous != key.Hash {
+		if err := b.put(bucketKeys, bytes.Clone(key.Previous.Sum[:]), alias(key.Hash)); err != nil {
+			return err
+		}
+	}
+	hash := bytes.Clone(key.Hash.Sum[:])
+	if err := b.put(bucketKeys, hash, encodeKey(&key)); err != nil {
+		return err
+	}
+	return b.put(bucketKeyIDs, prefixed(key.Account, key.ID), hash)
+}
+
+func deleteHashes(b *batch, key apikeys.Key) error {
+	for _, hash := range []apikeys.Hash{key.Hash, key.Previous} {
+		if hash.IsZero() {
+			continue
+		}
+		if err := b.delete(bucketKeys, bytes.Clone(hash.Sum[:])); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// An alias stands where a record would, under a previous hash, and says which is
+// the current one. Its first byte is no record's version.
+func alias(current apikeys.Hash) []byte { return append([]byte{0}, current.Sum[:]...) }
+
+func isAlias(record []byte) (current []byte, ok bool) {
+	if len(record) == 0 || record[0] != 0 {
+		return nil, false
+	}
+	return record[1:], true
+}
+
+// A key record is read on every request, so it is laid out to be read fast: a
+// head of fixed size, the previous hash if there is one, and the strings
+// together at the end, for one allocation. It does not repeat the hash it stands
+// under.
+const (
+	keyVersion  = 0
+	keyScopes   = 1 // four bits each, in order
+	keyCreated  = keyScopes + 8
+	keyExpires  = keyCreated + 8
+	keyGrace    = keyExpires + 8 // when the previous hash expires
+	keyID       = keyGrace + 8   // lengths
+	keyAccount  = keyID + 2
+	keyPrevious = keyAccount + 2 // 0 or 1 hashes
+	keyHead     = keyPrevious + 1
+)
+
+func encodeKey(key *apikeys.Key) []byte {
+	record := make([]byte, keyHead, keyHead+len(key.Previous.Sum)+len(key.ID)+len(key.Account)+len(key.Name))
+	record[keyVersion] = recordVersion
+	shift := 0
+	var order uint64
+	for scope := range key.Scopes.All() {
+		order |= uint64(scope) << shift
+		shift += 4
+	}
+	binary.LittleEndian.PutUint64(record[keyScopes:], order)
+	binary.LittleEndian.PutUint64(record[keyCreated:], instant(key.CreatedAt))
+	binary.LittleEndian.PutUint64(record[keyExpires:], instant(key.ExpiresAt))
+	binary.LittleEndian.PutUint64(record[keyGrace:], instant(key.PreviousExpiresAt))
+	binary.LittleEndian.PutUint16(record[keyID:], uint16(len(key.ID)))
+	binary.LittleEndian.PutUint16(record[keyAccount:], uint16(len(key.Account)))
+	if !key.Previous.IsZero() {
+		record[keyPrevious] = 1
+		record = append(record, key.Previous.Sum[:]...)
+	}
+	record = append(record, key.ID...)
+	record = append(record, key.Account...)
+	return append(record, key.Name...)
+}
+
+func decodeKey(key *apikeys.Key, hash, record []byte) error {
+	if len(record) < keyHead || record[keyVersion] != recordVersion {
+		return errRecord
+	}
+	copy(key.Hash.Sum[:], hash)
+	for order := binary.LittleEndian.Uint64(record[keyScopes:]); order != 0; order >>= 4 {
+		key.Scopes = key.Scopes.With(scopes.Scope(order & 15))
+	}
+	key.CreatedAt = timeOf(binary.LittleEndian.Uint64(record[keyCreated:]))
+	key.ExpiresAt = timeOf(binary.LittleEndian.Uint64(record[keyExpires:]))
+	key.PreviousExpiresAt = timeOf(binary.LittleEndian.Uint64(record[keyGrace:]))
+	id := int(binary.LittleEndian.Uint16(record[keyID:]))
+	account := int(binary.LittleEndian.Uint16(record[keyAccount:]))
+	rest := record[keyHead:]
+	if record[keyPrevious] == 1 && len(rest) >= len(key.Previous.Sum) {
+		rest = rest[copy(key.Previous.Sum[:], rest):]
+	}
+	if id+account > len(rest) {
+		return errRecord
+	}
+	text := string(rest)
+	key.ID, key.Account, key.Name = text[:id], text[id:id+account], text[id+account:]
+	return nil
+}
+
+// noTime stands for the zero time among Unix milliseconds.
+const noTime = 1 << 63
+
+func instant(t time.Time) uint64 {
+	if t.IsZero() {
+		return noTime
+	}
+	return uint64(t.UnixMilli())
+}
+
+func timeOf(instant uint64) time.Time {
+	if instant == noTime {
+		return time.Time{}
+	}
+	return time.UnixMilli(int64(instant)).UTC()
+}
+
+func encodeUse(at time.Time) []byte {
+	return binary.BigEndian.AppendUint64(nil, uint64(at.UnixMilli()))
+}
+
+func decodeUse(value []byte) time.Time {
+	if len(value) != 8 {
+		return time.Time{}
+	}
+	return time.UnixMilli(int64(binary.BigEndian.Uint64(value))).UTC()
+}

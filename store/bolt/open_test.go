@@ -1,0 +1,102 @@
+package bolt_test
+
+import (
+	"encoding/binary"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"go.etcd.io/bbolt"
+
+	"github.com/storageapi/storageapi/store/bolt"
+)
+
+// wantOpenError opens path and wants an error that names the file, and says and
+// wraps what is given.
+func wantOpenError(t *testing.T, path string, wrapped error, says string) {
+	t.Helper()
+	s, err := bolt.Open(path)
+	if err == nil {
+		_ = s.Close()
+		t.Fatalf("Open(%s) succeeded", path)
+	}
+	if wrapped != nil && !errors.Is(err, wrapped) {
+		t.Errorf("Open = %v, which is not %v", err, wrapped)
+	}
+	if !strings.Contains(err.Error(), path) || !strings.Contains(err.Error(), says) {
+		t.Errorf("Open = %q, want the file named and %q", err, says)
+	}
+}
+
+func TestFileIsForItsOwnerOnly(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "storage.db")
+	s, err := bolt.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = s.Close() }()
+	info, err := os.Stat(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := info.Mode().Perm(); got != 0o600 {
+		t.Errorf("mode = %v, want 0600", got)
+	}
+}
+
+func TestLockedFileFailsWithinASecond(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "storage.db")
+	s, err := bolt.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = s.Close() }()
+	start := time.Now()
+	wantOpenError(t, path, bolt.ErrLocked, "in use")
+	if took := time.Since(start); took > time.Second {
+		t.Errorf("Open took %v", took)
+	}
+}
+
+func TestFilesThatAreNotOurs(t *testing.T) {
+	dir := t.TempDir()
+	write := func(name string, fill func(*bbolt.Tx) error) string {
+		path := filepath.Join(dir, name)
+		db, err := bbolt.Open(path, 0o600, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = db.Close() }()
+		if err := db.Update(fill); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+
+	newer := write("newer.db", func(tx *bbolt.Tx) error {
+		meta, err := tx.CreateBucket([]byte("meta"))
+		if err != nil {
+			return err
+		}
+		return meta.Put([]byte("schema"), binary.BigEndian.AppendUint64(nil, 2))
+	})
+	wantOpenError(t, newer, bolt.ErrSchema, "newer version")
+
+	foreign := write("foreign.db", func(tx *bbolt.Tx) error {
+		_, err := tx.CreateBucket([]byte("users"))
+		return err
+	})
+	wantOpenError(t, foreign, bolt.ErrSchema, "something else")
+
+	text := filepath.Join(dir, "notes.txt")
+	if err := os.WriteFile(text, []byte(strings.Repeat("not a database\n", 1000)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	wantOpenError(t, text, nil, "")
+	wantOpenError(t, dir, nil, "")
+	wantOpenError(t, filepath.Join(dir, "no", "such", "directory.db"), fs.ErrNotExist, "")
+}

@@ -1,0 +1,97 @@
+package bolt_test
+
+import (
+	"path/filepath"
+	"testing"
+	"time"
+
+	"go.etcd.io/bbolt"
+
+	"github.com/storageapi/storageapi/signing"
+	"github.com/storageapi/storageapi/webhooks"
+)
+
+// TestDamagedRecordBlocksNobody damages an event and a webhook in the file. Both
+// are claimed as tasks with an error, can be settled as dead, and hold up nothing
+// else.
+func TestDamagedRecordBlocksNobody(t *testing.T) {
+	dir := t.TempDir()
+	s := open(t, dir)
+	for _, id := range []string{"wh_good", "wh_bad"} {
+		err := s.CreateWebhook(t.Context(), webhooks.Webhook{
+			ID: id, Account: "acct", URL: "https://example.com/", Active: true,
+			Events: []webhooks.EventType{webhooks.TypeBalanceLow}, Secret: signing.NewSecret(),
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, id := range []string{"evt_bad", "evt_good"} {
+		_, err := s.Enqueue(t.Context(), webhooks.Envelope{ID: id, Account: "acct", Type: webhooks.TypeBalanceLow})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	damage(t, filepath.Join(dir, "storage.db"))
+
+	s = open(t, dir)
+	defer func() { _ = s.Close() }()
+	tasks, _, err := s.ClaimDeliveries(t.Context(), webhooks.Claim{Limit: 100, PerWebhook: 100, Lease: time.Minute})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var settlements []webhooks.Settlement
+	good := 0
+	for _, task := range tasks {
+		outcome := webhooks.GiveUp
+		if task.Err == nil {
+			good++
+			outcome = webhooks.Deliver
+		}
+		settlements = append(settlements, webhooks.Settlement{
+			Task: task, Outcome: outcome, Attempt: webhooks.Attempt{Number: task.Attempt},
+		})
+	}
+	if len(tasks) != 4 || good != 1 {
+		t.Errorf("claimed %d tasks, %d of them good; want 4 and 1", len(tasks), good)
+	}
+	if stale, err := s.SettleDeliveries(t.Context(), settlements); err != nil || len(stale) > 0 {
+		t.Errorf("SettleDeliveries = %v, %v", stale, err)
+	}
+	deliveries, err := s.EventDeliveries(t.Context(), "acct", "evt_good")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, d := range deliveries {
+		want := webhooks.Delivered
+		if d.WebhookID == "wh_bad" {
+			want = webhooks.Dead
+		}
+		if d.State != want {
+			t.Errorf("%s is %s, want %s", d.WebhookID, d.State, want)
+		}
+	}
+}
+
+// damage gives the first event and the webhook "wh_bad" records of no version.
+func damage(t *testing.T, path string) {
+	db, err := bbolt.Open(path, 0o600, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = db.Close() }()
+	err = db.Update(func(tx *bbolt.Tx) error {
+		events := tx.Bucket([]byte("events"))
+		first, _ := events.Cursor().First()
+		if err := events.Put(first, []byte{255}); err != nil {
+			return err
+		}
+		return tx.Bucket([]byte("webhooks")).Put([]byte("\x04acctwh_bad"), []byte{255})
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}

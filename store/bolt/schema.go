@@ -1,0 +1,79 @@
+package bolt
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+
+	"go.etcd.io/bbolt"
+)
+
+// ErrSchema is wrapped by the error of [Open] for a bbolt file that this version
+// of the package cannot use.
+var ErrSchema = errors.New("unknown schema")
+
+// schemaVersion is the version of the layout below.
+const schemaVersion = 1
+
+// The buckets. Whatever is written for each event or attempt has keys that only
+// grow, because random keys in a large tree cost a page each; only what is
+// written at the pace of people is ordered otherwise. An account or id that more
+// follows is preceded by its length, "prefixed".
+var (
+	bucketMeta = []byte("meta") // "schema" → version
+
+	bucketKeys    = []byte("keys")     // hash → key record, or an alias for a previous hash
+	bucketKeyIDs  = []byte("key_ids")  // prefixed account, id → hash
+	bucketKeyUses = []byte("key_uses") // prefixed account, id → time
+
+	bucketWebhooks   = []byte("webhooks")    // prefixed account, id → webhook record
+	bucketWebhookIDs = []byte("webhook_ids") // id → account
+
+	bucketEvents   = []byte("events")    // seq → event record
+	bucketEventIDs = []byte("event_ids") // prefixed id, account → seq
+	bucketOwed     = []byte("owed")      // seq, webhook id → owed record
+	bucketAttempts = []byte("attempts")  // seq, prefixed webhook id, number → attempt record
+
+	keySchema = []byte("schema")
+)
+
+// checkSchema creates the buckets of a new file and refuses a file that is not
+// ours, or newer than this program.
+func checkSchema(db *bbolt.DB) error {
+	var version uint64
+	var ours, empty bool
+	err := db.View(func(tx *bbolt.Tx) error {
+		first, _ := tx.Cursor().First()
+		empty = first == nil
+		if meta := tx.Bucket(bucketMeta); meta != nil {
+			if v := meta.Get(keySchema); len(v) == 8 {
+				version, ours = binary.BigEndian.Uint64(v), true
+			}
+		}
+		return nil
+	})
+	switch {
+	case err != nil:
+		return err
+	case empty:
+		return db.Update(createSchema)
+	case !ours:
+		return fmt.Errorf("%w: a bbolt file of something else", ErrSchema)
+	case version > schemaVersion:
+		return fmt.Errorf("%w: version %d, written by a newer version of this library; this one knows up to %d",
+			ErrSchema, version, schemaVersion)
+	}
+	return nil
+}
+
+func createSchema(tx *bbolt.Tx) error {
+	for _, name := range [][]byte{
+		bucketMeta, bucketKeys, bucketKeyIDs, bucketKeyUses, bucketWebhooks, bucketWebhookIDs,
+		bucketEvents, bucketEventIDs, bucketOwed, bucketAttempts,
+	} {
+		if _, err := tx.CreateBucket(name); err != nil {
+			return err
+		}
+	}
+	return tx.Bucket(bucketMeta).Put(keySchema, binary.BigEndian.AppendUint64(nil, schemaVersion))
+}

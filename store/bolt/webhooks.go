@@ -1,0 +1,168 @@
+package bolt
+
+import (
+	"context"
+
+	"go.etcd.io/bbolt"
+
+	"github.com/storageapi/storageapi/signing"
+	"github.com/storageapi/storageapi/webhooks"
+)
+
+// CreateWebhook implements [webhooks.Store].
+func (s *Store) CreateWebhook(ctx context.Context, webhook webhooks.Webhook) error {
+	return s.writer.run(ctx, func(b *batch) error {
+		if b.get(bucketWebhookIDs, []byte(webhook.ID)) != nil {
+			return webhooks.ErrExists
+		}
+		if err := b.put(bucketWebhookIDs, []byte(webhook.ID), []byte(webhook.Account)); err != nil {
+			return err
+		}
+		return s.putWebhook(b, &webhook)
+	})
+}
+
+// WebhookByID implements [webhooks.Store].
+func (s *Store) WebhookByID(ctx context.Context, account, id string) (webhook webhooks.Webhook, err error) {
+	tx, err := s.view(ctx)
+	if err != nil {
+		return webhook, err
+	}
+	defer s.done(tx, &err)
+	return webhookByID(tx, account, id)
+}
+
+func webhookByID(tx *bbolt.Tx, account, id string) (webhooks.Webhook, error) {
+	record := tx.Bucket(bucketWebhooks).Get(prefixed(account, id))
+	if record == nil {
+		return webhooks.Webhook{}, webhooks.ErrNotFound
+	}
+	return decodeWebhook(account, id, record)
+}
+
+// ListWebhooks implements [webhooks.Store].
+func (s *Store) ListWebhooks(ctx context.Context, account string, page webhooks.Page) (list []webhooks.Webhook, err error) {
+	tx, err := s.view(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer s.done(tx, &err)
+	descend(tx.Bucket(bucketWebhooks), prefixed(account, ""), page.After, func(id, record []byte) bool {
+		var webhook webhooks.Webhook
+		if webhook, err = decodeWebhook(account, string(id), record); err != nil {
+			return false
+		}
+		list = append(list, webhook)
+		return len(list) < page.Limit
+	})
+	return list, err
+}
+
+// UpdateWebhook implements [webhooks.Store].
+func (s *Store) UpdateWebhook(ctx context.Context, account, id string, change func(*webhooks.Webhook) error) (webhooks.Webhook, error) {
+	var updated webhooks.Webhook
+	err := s.writer.run(ctx, func(b *batch) error {
+		old, err := webhookByID(b.tx, account, id)
+		if err != nil {
+			return err
+		}
+		updated = old
+		if err := change(&updated); err != nil {
+			return err
+		}
+		updated.ID, updated.Account, updated.CreatedAt = old.ID, old.Account, old.CreatedAt
+		if err := s.putWebhook(b, &updated); err != nil {
+			return err
+		}
+		updated, err = webhookByID(b.tx, account, id) // as it will be read
+		return err
+	})
+	if err != nil {
+		return webhooks.Webhook{}, err
+	}
+	return updated, nil
+}
+
+// DeleteWebhook implements [webhooks.Store].
+func (s *Store) DeleteWebhook(ctx context.Context, account, id string) error {
+	return s.writer.run(ctx, func(b *batch) error {
+		row := prefixed(account, id)
+		if b.get(bucketWebhooks, row) == nil {
+			return webhooks.ErrNotFound
+		}
+		s.subscriptions.forget(account)
+		if err := b.delete(bucketWebhooks, row); err != nil {
+			return err
+		}
+		if err := b.delete(bucketWebhookIDs, []byte(id)); err != nil {
+			return err
+		}
+		seqs := s.queue.Owed(id)
+		for _, o := range b.owed {
+			if o.webhook == id {
+				seqs = append(seqs, o.seq)
+			}
+		}
+		for _, seq := range seqs {
+			if err := b.delete(bucketOwed, seqKey(seq, id)); err != nil {
+				return err
+			}
+		}
+		b.done = append(b.done, func() { s.queue.Drop(id) })
+		return nil
+	})
+}
+
+// putWebhook stores the webhook and lets the queue know whether it is active.
+func (s *Store) putWebhook(b *batch, webhook *webhooks.Webhook) error {
+	id, turn := webhook.ID, s.queue.Resume
+	if !webhook.Active {
+		turn = s.queue.Pause
+	}
+	b.done = append(b.done, func() { turn(id) })
+	s.subscriptions.forget(webhook.Account)
+	return b.put(bucketWebhooks, prefixed(webhook.Account, webhook.ID), encodeWebhook(webhook))
+}
+
+// A webhook record does not repeat the account and id it stands under.
+func encodeWebhook(w *webhooks.Webhook) []byte {
+	secret := w.Secret.Reveal()
+	e := newEncoder(64 + len(w.URL) + len(secret) + 32*len(w.Events))
+	e.bool(w.Active)
+	e.uint(uint64(len(w.Events)))
+	for _, t := range w.Events {
+		e.string(string(t))
+	}
+	e.time(w.CreatedAt)
+	e.uint(uint64(w.BalanceThreshold))
+	e.string(w.URL)
+	e.string(secret)
+	return e
+}
+
+func decodeWebhook(account, id string, record []byte) (webhooks.Webhook, error) {
+	w := webhooks.Webhook{Account: account, ID: id}
+	d := newDecoder(record)
+	w.Active = d.bool()
+	for range d.uint() {
+		if d.failed {
+			break
+		}
+		w.Events = append(w.Events, webhooks.EventType(d.string()))
+	}
+	w.CreatedAt = d.time()
+	w.BalanceThreshold = webhooks.Amount(d.uint())
+	w.URL = d.string()
+	secret := d.string()
+	if d.failed {
+		return webhooks.Webhook{}, errRecord
+	}
+	if secret != "" {
+		parsed, err := signing.ParseSecret(secret)
+		if err != nil {
+			return webhooks.Webhook{}, errRecord
+		}
+		w.Secret = parsed
+	}
+	return w, nil
+}

@@ -1,0 +1,220 @@
+package bolt
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"sync"
+
+	"go.etcd.io/bbolt"
+)
+
+// maxBatch bounds how many steps share a commit, and so how long each waits.
+const maxBatch = 1024
+
+// A writer commits steps, those that wait at the same time together. There is no
+// goroutine to it: whoever comes first commits for all who have come by then,
+// and hands over to one of those who came meanwhile.
+type writer struct {
+	db     *bbolt.DB
+	undone func() // called when steps turn out not to have happened
+
+	mu      sync.Mutex
+	waiting []*step
+	led     bool // somebody commits
+}
+
+// A step is one atomic change.
+type step struct {
+	ctx  context.Context
+	do   func(*batch) error
+	err  error
+	turn chan bool // true: lead; false: done
+}
+
+// A batch is one transaction and the steps in it.
+type batch struct {
+	tx    *bbolt.Tx
+	dirty bool // the current step has written
+
+	// done is run, in order, when the transaction is committed. What steps do
+	// to the queue goes here, so that it follows the order of the file.
+	done []func()
+
+	// owed is what earlier steps of the batch made owed: the queue does not
+	// know it yet.
+	owed []owed
+}
+
+type owed struct {
+	webhook string
+	seq     uint64
+}
+
+func (b *batch) put(bucket, key, value []byte) error {
+	b.dirty = true
+	return b.tx.Bucket(bucket).Put(key, value)
+}
+
+// add is put for keys that only grow: it packs pages full.
+func (b *batch) add(bucket, key, value []byte) error {
+	b.dirty = true
+	bk := b.tx.Bucket(bucket)
+	bk.FillPercent = 0.95
+	return bk.Put(key, value)
+}
+
+func (b *batch) delete(bucket, key []byte) error {
+	b.dirty = true
+	return b.tx.Bucket(bucket).Delete(key)
+}
+
+func (b *batch) get(bucket, key []byte) []byte { return b.tx.Bucket(bucket).Get(key) }
+
+// run commits a step and returns its error. A step may run more than once, each
+// time in another transaction; it returns an error either before it writes, and
+// the others go on, or because the file failed.
+func (w *writer) run(ctx context.Context, do func(*batch) error) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	s := &step{ctx: ctx, do: do, turn: make(chan bool, 1)}
+	w.mu.Lock()
+	w.waiting = append(w.waiting, s)
+	lead := !w.led
+	w.led = true
+	w.mu.Unlock()
+	if lead || <-s.turn {
+		w.lead(s)
+	}
+	return s.err
+}
+
+// lead commits what is waiting, the leader's own step first, and hands over.
+func (w *writer) lead(own *step) {
+	runtime.Gosched() // those who are about to come share the commit
+	w.mu.Lock()
+	n := min(len(w.waiting), maxBatch)
+	steps := w.waiting[:n:n]
+	w.waiting = w.waiting[n:]
+	w.mu.Unlock()
+
+	w.commit(steps)
+
+	// The next leader first: it writes while the others are told and go on.
+	w.mu.Lock()
+	if w.led = len(w.waiting) > 0; w.led {
+		w.waiting[0].turn <- true
+	}
+	w.mu.Unlock()
+	for _, s := range steps {
+		if s != own {
+			s.turn <- false
+		}
+	}
+	clear(steps) // their array lives on under those who wait
+}
+
+// commit runs the steps in one transaction. A step that fails after it has
+// written takes the transaction down: the others run again in another.
+func (w *writer) commit(steps []*step) {
+	for {
+		culprit, err := w.try(steps)
+		if culprit == nil {
+			for _, s := range steps {
+				// Also a step that failed by itself may have done so because of
+				// what another had written.
+				if err != nil && s.ctx.Err() == nil {
+					s.err = err
+				}
+			}
+			return
+		}
+		rest := make([]*step, 0, len(steps)-1)
+		for _, s := range steps {
+			if s != culprit {
+				s.err = nil
+				rest = append(rest, s)
+			}
+		}
+		steps = rest
+	}
+}
+
+// try runs the steps in one transaction and commits it. It returns the step that
+// took it down, if one did, or else the error of the commit.
+func (w *writer) try(steps []*step) (culprit *step, err error) {
+	tx, err := w.db.Begin(true)
+	if err != nil {
+		return nil, closed(err)
+	}
+	defer func() {
+		if culprit != nil || err != nil {
+			w.undone()
+		}
+	}()
+	defer recovered(&err)
+	defer func() { _ = tx.Rollback() }() // does nothing after Commit
+
+	b := &batch{tx: tx}
+	changed := false
+	for _, s := range steps {
+		b.dirty = false
+		before := len(b.done)
+		if s.err = s.attempt(b); s.err != nil {
+			if b.dirty {
+				return s, nil
+			}
+			b.done = b.done[:before]
+		}
+		changed = changed || b.dirty
+	}
+	if !changed {
+		b.finish()
+		return nil, nil
+	}
+	id := tx.ID()
+	if err := tx.Commit(); err != nil {
+		// Whoever reads the file may see the transaction nevertheless, if only
+		// the last sync failed; the queue must follow what they see.
+		if w.seen(id) {
+			b.finish()
+		}
+		return nil, fmt.Errorf("commit to %s: %w", w.db.Path(), err)
+	}
+	b.finish()
+	return nil, nil
+}
+
+func (b *batch) finish() {
+	for _, done := range b.done {
+		done()
+	}
+}
+
+// seen reports whether the transaction is what a reader sees.
+func (w *writer) seen(id int) bool {
+	tx, err := w.db.Begin(false)
+	if err != nil {
+		return false
+	}
+	defer func() { _ = tx.Rollback() }()
+	return tx.ID() >= id
+}
+
+// attempt runs the step.
+func (s *step) attempt(b *batch) (err error) {
+	if err := s.ctx.Err(); err != nil {
+		return err
+	}
+	defer recovered(&err)
+	return s.do(b)
+}
+
+// recovered makes an error of a panic. bbolt panics when it meets damage in the
+// file, and one damaged page must not end the host.
+func recovered(err *error) {
+	if p := recover(); p != nil {
+		*err = fmt.Errorf("panic: %v", p)
+	}
+}

@@ -1,0 +1,25 @@
+package store_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/storageapi/storageapi/apikeys"
+	"github.com/storageapi/storageapi/store"
+	"github.com/storageapi/storageapi/store/memory"
+)
+
+// One value keeps keys, webhooks and events; every backend behaves like this one.
+func Example() {
+	var s store.Store = memory.New()
+	_, err := s.KeyByID(context.Background(), "acct_1", "key_1")
+	fmt.Println(errors.Is(err, apikeys.ErrNotFound))
+
+	_ = s.Close()
+	_, err = s.KeyByID(context.Background(), "acct_1", "key_1")
+	fmt.Println(errors.Is(err, store.ErrClosed))
+	// Output:
+	// true
+	// true
+}

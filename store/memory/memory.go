@@ -1,0 +1,83 @@
+// Package memory is a [store.Store] without a disk, for tests and small tools.
+// What it keeps is gone when the process ends, and until then it forgets
+// nothing but what is deleted.
+//
+// # Use
+//
+// [New] returns an empty store. A host passes it in its Config; a test passes
+// it to apikeys.New or webhooks.New. Package storetest proves it as it proves
+// every other store, so what works on it works on them.
+//
+// # Time
+//
+// Due times and leases go by time.Now, so inside a bubble of testing/synctest
+// they go by the bubble's clock.
+package memory
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/storageapi/storageapi/apikeys"
+	"github.com/storageapi/storageapi/internal/queue"
+	"github.com/storageapi/storageapi/store"
+	"github.com/storageapi/storageapi/webhooks"
+)
+
+var _ store.Store = (*Store)(nil)
+
+// A Store keeps everything in memory. It implements [store.Store].
+type Store struct {
+	mu     sync.Mutex // held by every step
+	closed bool
+
+	keys   table[apikeys.Key]
+	byHash map[apikeys.Hash]*apikeys.Key // current and previous hashes, never the zero one
+
+	webhooks   table[webhooks.Webhook]
+	webhookIDs map[string]bool // of all accounts
+	events     map[ref]*event
+	owed       map[uint64]owed // by number in queue
+	lastSeq    uint64
+	queue      queue.Queue // its lanes have the webhooks' ids
+}
+
+// New returns an empty store.
+func New() *Store {
+	return &Store{
+		keys:       make(table[apikeys.Key]),
+		byHash:     make(map[apikeys.Hash]*apikeys.Key),
+		webhooks:   make(table[webhooks.Webhook]),
+		webhookIDs: make(map[string]bool),
+		events:     make(map[ref]*event),
+		owed:       make(map[uint64]owed),
+	}
+}
+
+// Close waits for the step under way. From then on every method returns
+// [store.ErrClosed].
+func (s *Store) Close() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.closed = true
+	return nil
+}
+
+// begin starts a step, which s.mu.Unlock ends; or it returns why there must be
+// none.
+func (s *Store) begin(ctx context.Context) error {
+	s.mu.Lock()
+	err := ctx.Err()
+	if s.closed {
+		err = store.ErrClosed
+	}
+	if err != nil {
+		s.mu.Unlock()
+	}
+	return err
+}
+
+// stored returns a time as every store gives it back: in UTC, to the
+// millisecond.
+func stored(t time.Time) time.Time { return t.UTC().Truncate(time.Millisecond) }

@@ -1,0 +1,100 @@
+package memory
+
+import (
+	"context"
+	"slices"
+
+	"github.com/storageapi/storageapi/webhooks"
+)
+
+// CreateWebhook implements [webhooks.Store].
+func (s *Store) CreateWebhook(ctx context.Context, w webhooks.Webhook) error {
+	if err := s.begin(ctx); err != nil {
+		return err
+	}
+	defer s.mu.Unlock()
+	if s.webhookIDs[w.ID] {
+		return webhooks.ErrExists
+	}
+	w = copyOf(w)
+	w.CreatedAt = stored(w.CreatedAt)
+	s.webhooks.insert(w.Account, w.ID, &w)
+	s.webhookIDs[w.ID] = true
+	return nil
+}
+
+// WebhookByID implements [webhooks.Store].
+func (s *Store) WebhookByID(ctx context.Context, account, id string) (webhooks.Webhook, error) {
+	if err := s.begin(ctx); err != nil {
+		return webhooks.Webhook{}, err
+	}
+	defer s.mu.Unlock()
+	w := s.webhooks.find(account, id)
+	if w == nil {
+		return webhooks.Webhook{}, webhooks.ErrNotFound
+	}
+	return copyOf(*w), nil
+}
+
+// ListWebhooks implements [webhooks.Store].
+func (s *Store) ListWebhooks(ctx context.Context, account string, page webhooks.Page) ([]webhooks.Webhook, error) {
+	if err := s.begin(ctx); err != nil {
+		return nil, err
+	}
+	defer s.mu.Unlock()
+	list := []webhooks.Webhook{}
+	for w := range s.webhooks.page(account, page.After, page.Limit) {
+		list = append(list, copyOf(*w))
+	}
+	return list, nil
+}
+
+// UpdateWebhook implements [webhooks.Store].
+func (s *Store) UpdateWebhook(ctx context.Context, account, id string, change func(*webhooks.Webhook) error) (webhooks.Webhook, error) {
+	if err := s.begin(ctx); err != nil {
+		return webhooks.Webhook{}, err
+	}
+	defer s.mu.Unlock()
+	w := s.webhooks.find(account, id)
+	if w == nil {
+		return webhooks.Webhook{}, webhooks.ErrNotFound
+	}
+	changed := copyOf(*w)
+	if err := change(&changed); err != nil {
+		return webhooks.Webhook{}, err
+	}
+	changed.ID, changed.Account, changed.CreatedAt = w.ID, w.Account, w.CreatedAt
+	*w = copyOf(changed)
+	if w.Active {
+		s.queue.Resume(id)
+	} else {
+		s.queue.Pause(id)
+	}
+	return changed, nil
+}
+
+// DeleteWebhook implements [webhooks.Store].
+func (s *Store) DeleteWebhook(ctx context.Context, account, id string) error {
+	if err := s.begin(ctx); err != nil {
+		return err
+	}
+	defer s.mu.Unlock()
+	if s.webhooks.find(account, id) == nil {
+		return webhooks.ErrNotFound
+	}
+	for _, seq := range s.queue.Owed(id) {
+		o := s.owed[seq]
+		delete(s.owed, seq)
+		o.event.remove(o.delivery)
+	}
+	s.queue.Drop(id)
+	s.webhooks.remove(account, id)
+	delete(s.webhookIDs, id)
+	return nil
+}
+
+// copyOf returns a webhook that shares nothing with w.
+func copyOf(w webhooks.Webhook) webhooks.Webhook {
+	w.Events = slices.Clone(w.Events)
+	return w
+}

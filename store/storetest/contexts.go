@@ -1,0 +1,140 @@
+package storetest
+
+import (
+	"context"
+	"errors"
+	"iter"
+	"time"
+
+	"github.com/storageapi/storageapi/apikeys"
+	"github.com/storageapi/storageapi/store"
+	"github.com/storageapi/storageapi/webhooks"
+)
+
+// someOfAll fills the store with what everyMethod asks for, and returns a claim
+// to settle.
+func (t *tester) someOfAll() webhooks.Task {
+	t.Helper()
+	t.createKeys(newKey("acct", "key"))
+	t.createWebhooks(newWebhook("acct", "webhook"))
+	t.enqueue(newEvent("acct", "claimed"), 1)
+	task := t.claimAll(1)[0]
+	t.enqueue(newEvent("acct", "owed"), 1)
+	return task
+}
+
+// everyMethod calls every method in a way that would succeed, and returns their
+// errors by name.
+func everyMethod(ctx context.Context, s store.Store, task webhooks.Task) iter.Seq2[string, error] {
+	return func(yield func(string, error) bool) {
+		for _, method := range []struct {
+			name string
+			call func() error
+		}{
+			{"CreateKey", func() error { return s.CreateKey(ctx, newKey("acct", "new key")) }},
+			{"KeyByHash", func() error { _, err := s.KeyByHash(ctx, hashOf("acct", "key")); return err }},
+			{"KeyByID", func() error { _, err := s.KeyByID(ctx, "acct", "key"); return err }},
+			{"ListKeys", func() error { _, err := s.ListKeys(ctx, "acct", apikeys.Page{Limit: 9}); return err }},
+			{"UpdateKey", func() error { _, err := s.UpdateKey(ctx, "acct", "key", rename); return err }},
+			{"RecordKeyUse", func() error {
+				return s.RecordKeyUse(ctx, []apikeys.KeyUse{{Account: "acct", ID: "key", At: some}})
+			}},
+			{"DeleteKey", func() error { return s.DeleteKey(ctx, "acct", "key") }},
+			{"CreateWebhook", func() error { return s.CreateWebhook(ctx, newWebhook("acct", "new webhook")) }},
+			{"WebhookByID", func() error { _, err := s.WebhookByID(ctx, "acct", "webhook"); return err }},
+			{"ListWebhooks", func() error { _, err := s.ListWebhooks(ctx, "acct", webhooks.Page{Limit: 9}); return err }},
+			{"UpdateWebhook", func() error { _, err := s.UpdateWebhook(ctx, "acct", "webhook", turnOff); return err }},
+			{"Enqueue", func() error { _, err := s.Enqueue(ctx, newEvent("acct", "new event")); return err }},
+			{"ClaimDeliveries", func() error {
+				_, _, err := s.ClaimDeliveries(ctx, webhooks.Claim{Limit: 9, PerWebhook: 9, Lease: longLease})
+				return err
+			}},
+			{"SettleDeliveries", func() error {
+				_, err := s.SettleDeliveries(ctx, []webhooks.Settlement{settlement(task, webhooks.Deliver)})
+				return err
+			}},
+			{"EventDeliveries", func() error { _, err := s.EventDeliveries(ctx, "acct", "owed"); return err }},
+			{"DeleteWebhook", func() error { return s.DeleteWebhook(ctx, "acct", "webhook") }},
+		} {
+			if !yield(method.name, method.call()) {
+				return
+			}
+		}
+	}
+}
+
+func rename(key *apikeys.Key) error     { key.Name = "renamed"; return nil }
+func turnOff(w *webhooks.Webhook) error { w.Active = false; return nil }
+
+// contexts tests what both contracts say of contexts.
+func contexts(run runner) {
+	run("every method works with a live one", func(t *tester) {
+		for method, err := range everyMethod(t.Context(), t.store, t.someOfAll()) {
+			if err != nil {
+				t.Errorf("%s = %v", method, err)
+			}
+		}
+	})
+
+	for _, cause := range []error{context.Canceled, context.DeadlineExceeded} {
+		run("a method returns the error "+cause.Error()+" and does nothing", func(t *tester) {
+			task := t.someOfAll()
+			ctx, cancel := context.WithCancel(t.Context())
+			if errors.Is(cause, context.DeadlineExceeded) {
+				ctx, cancel = context.WithDeadline(t.Context(), time.Now().Add(-time.Second))
+			}
+			cancel()
+			for method, err := range everyMethod(ctx, t.store, task) {
+				if !errors.Is(err, cause) {
+					t.Errorf("%s = %v, want %v", method, err, cause)
+				}
+			}
+			keys, err := t.store.ListKeys(t.Context(), "acct", apikeys.Page{Limit: 9})
+			t.must(err)
+			wantSame(t, "keys", keys, []apikeys.Key{newKey("acct", "key")})
+			hooks, err := t.store.ListWebhooks(t.Context(), "acct", webhooks.Page{Limit: 9})
+			t.must(err)
+			wantSame(t, "webhooks", hooks, []webhooks.Webhook{task.Webhook})
+			_, err = t.store.EventDeliveries(t.Context(), "acct", "new event")
+			t.wantError("EventDeliveries", err, webhooks.ErrNotFound)
+			if got := t.claimAll(1)[0]; got.Event.ID != "owed" || got.Attempt != 1 {
+				t.Errorf("claimed attempt %d of %q, want the first of the other delivery", got.Attempt, got.Event.ID)
+			}
+			t.settle(settlement(task, webhooks.Release))
+		})
+	}
+
+	// Whatever the moment at which the context ends, the step happens as a
+	// whole or, if it returns an error, not at all.
+	run("a step under way happens as a whole or not at all", func(t *tester) {
+		t.createWebhooks(newWebhook("acct", "webhook"))
+		deliveries := 0
+		for i := range 100 {
+			ctx, cancel := context.WithCancel(t.Context())
+			key, event := newKey("acct", numbered("key", i)), newEvent("acct", numbered("event", i))
+			inParallel(3, func(who int) {
+				switch who {
+				case 0:
+					time.Sleep(time.Duration(i) * time.Microsecond)
+					cancel()
+				case 1:
+					err := t.store.CreateKey(ctx, key)
+					_, found := t.store.KeyByHash(t.Context(), key.Hash)
+					if (err == nil) != (found == nil) {
+						t.Errorf("CreateKey = %v, but KeyByHash then = %v", err, found)
+					}
+				case 2:
+					_, err := t.store.Enqueue(ctx, event)
+					_, found := t.store.EventDeliveries(t.Context(), "acct", event.ID)
+					if (err == nil) != (found == nil) {
+						t.Errorf("Enqueue = %v, but EventDeliveries then = %v", err, found)
+					}
+					if err == nil {
+						deliveries++
+					}
+				}
+			})
+		}
+		t.claimAll(deliveries)
+	})
+}

@@ -1,0 +1,229 @@
+package storetest
+
+import (
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/storageapi/storageapi/apikeys"
+	"github.com/storageapi/storageapi/store"
+	"github.com/storageapi/storageapi/webhooks"
+)
+
+// RunDurable tests that what a store reported as done is there when it is opened
+// again. open opens the store that keeps its data under dir: empty at first,
+// then with what is there. The suite closes it.
+func RunDurable(t *testing.T, open func(t *testing.T, dir string) store.Store) {
+	t.Helper()
+	reopened := func(name string, before, after func(*tester)) {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			for _, step := range []func(*tester){before, func(*tester) {}, after} {
+				func() {
+					s := open(t, dir)
+					defer closeStore(t, s)
+					step(&tester{t, s})
+				}()
+			}
+		})
+	}
+	durableRecords(reopened)
+	durableDeliveries(reopened)
+}
+
+// durableRecords tests keys, webhooks and events.
+func durableRecords(reopened func(name string, before, after func(*tester))) {
+	used, changed, gone := rotatedKey("acct", "used"), rotatedKey("acct", "changed"), rotatedKey("acct", "gone")
+	reopened("keys, their hashes and last uses", func(t *tester) {
+		t.createKeys(used, changed, gone)
+		t.must(t.store.RecordKeyUse(t.Context(), []apikeys.KeyUse{
+			{Account: "acct", ID: "used", At: some.Add(time.Minute)}, {Account: "acct", ID: "gone", At: some},
+		}))
+		changed = t.updateKey("changed", func(key *apikeys.Key) { key.Name, key.Hash = "renamed", hashOf("new") })
+		t.must(t.store.DeleteKey(t.Context(), "acct", "gone"))
+	}, func(t *tester) {
+		for _, key := range []apikeys.Key{used, changed} {
+			t.wantKeyAt(key.Hash, key)
+			t.wantKeyAt(key.Previous, key)
+		}
+		used.LastUsedAt = some.Add(time.Minute)
+		list, err := t.store.ListKeys(t.Context(), "acct", apikeys.Page{Limit: 9})
+		t.must(err)
+		wantSame(t, "ListKeys", list, []apikeys.Key{used, changed})
+		t.wantNoKeyAt(rotatedKey("acct", "changed").Hash)
+		t.wantNoKeyAt(gone.Hash)
+		t.wantNoKeyAt(gone.Previous)
+
+		// What is there still counts.
+		t.wantError("CreateKey", t.store.CreateKey(t.Context(), used), apikeys.ErrExists)
+		thief := newKey("other", "thief")
+		thief.Hash = used.Previous
+		t.wantError("CreateKey", t.store.CreateKey(t.Context(), thief), apikeys.ErrExists)
+		t.must(t.store.RecordKeyUse(t.Context(), []apikeys.KeyUse{{Account: "acct", ID: "used", At: some}}))
+		wantSame(t, "KeyByID", t.key("acct", "used"), used)
+		t.createKeys(gone)
+		wantSame(t, "KeyByID", t.key("acct", "gone"), gone)
+	})
+
+	w, off := newWebhook("acct", "webhook"), newWebhook("acct", "off")
+	reopened("webhooks, whether they are active, and those that were deleted", func(t *tester) {
+		t.createWebhooks(w, off, newWebhook("acct", "gone"))
+		t.enqueue(newEvent("acct", "event"), 3)
+		off = t.updateWebhook("acct", "off", func(w *webhooks.Webhook) { w.Active, w.URL = false, "changed" })
+		t.must(t.store.DeleteWebhook(t.Context(), "acct", "gone"))
+	}, func(t *tester) {
+		list, err := t.store.ListWebhooks(t.Context(), "acct", webhooks.Page{Limit: 9})
+		t.must(err)
+		wantSame(t, "ListWebhooks", list, []webhooks.Webhook{w, off})
+		wantSame(t, "Task.Webhook", t.claimAll(1)[0].Webhook, w)
+		t.setActive("acct", "off", true)
+		wantSame(t, "Task.Webhook.ID", t.claimAll(1)[0].Webhook.ID, "off")
+		wantSame(t, "number of deliveries", len(t.deliveries("acct", "event")), 2)
+	})
+
+	reopened("known events", func(t *tester) {
+		t.enqueue(newEvent("acct", "unheard"), 0)
+		t.createWebhooks(newWebhook("acct", "a"), newWebhook("acct", "b"))
+		t.enqueue(newEvent("acct", "owed"), 2)
+		t.enqueue(newEvent("acct", "settled"), 2)
+		for _, task := range t.claimAll(4) {
+			if task.Event.ID == "settled" {
+				t.settle(settlement(task, webhooks.Deliver))
+			} else {
+				t.settle(settlement(task, webhooks.Release))
+			}
+		}
+		t.must(t.store.DeleteWebhook(t.Context(), "acct", "b"))
+	}, func(t *tester) {
+		for id, want := range map[string]int{"unheard": 0, "owed": 2, "settled": 2} {
+			t.enqueue(newEvent("acct", id), want)
+		}
+		wantSame(t, "Task.Event", t.claimAll(1)[0].Event, newEvent("acct", "owed"))
+		t.enqueue(newEvent("acct", "another"), 1)
+	})
+
+	var mu sync.Mutex
+	var acknowledged []apikeys.Key
+	reopened("what is acknowledged while the store is closed", func(t *tester) {
+		inParallel(4, func(i int) {
+			if i == 0 {
+				time.Sleep(5 * time.Millisecond)
+				t.wantError("Close", t.store.Close(), nil)
+				return
+			}
+			for j := range 1_000 {
+				key := newKey("acct", numbered(numbered("key", i), j))
+				if err := t.store.CreateKey(t.Context(), key); err != nil {
+					t.wantError("CreateKey", err, store.ErrClosed)
+					return
+				}
+				mu.Lock()
+				acknowledged = append(acknowledged, key)
+				mu.Unlock()
+			}
+		})
+	}, func(t *tester) {
+		for _, key := range acknowledged {
+			t.wantKeyAt(key.Hash, key)
+		}
+	})
+}
+
+// durableDeliveries tests what is owed and what was settled.
+func durableDeliveries(reopened func(name string, before, after func(*tester))) {
+	all := webhooks.Claim{Limit: 99, PerWebhook: 99, Lease: longLease}
+
+	states := map[string]webhooks.Delivery{}
+	reopened("deliveries, when they are due and how often they were tried", func(t *tester) {
+		t.createWebhooks(newWebhook("acct", "webhook"))
+		for _, id := range []string{"new", "tried", "later", "delivered", "dead"} {
+			t.enqueue(newEvent("acct", id), 1)
+		}
+		for range 2 {
+			for _, task := range t.await(5, all) {
+				t.settle(settlement(task, webhooks.Retry))
+			}
+		}
+		for _, task := range t.await(5, all) {
+			end := settlement(task, map[string]webhooks.Outcome{
+				"new": webhooks.Release, "tried": webhooks.Retry, "later": webhooks.Retry, "delivered": webhooks.Deliver, "dead": webhooks.GiveUp,
+			}[task.Event.ID])
+			if task.Event.ID == "later" {
+				end.RetryAfter = 20 * time.Minute
+			}
+			t.settle(end)
+		}
+		for _, id := range []string{"new", "tried", "later", "delivered", "dead"} {
+			states[id] = t.delivery("acct", id)
+		}
+	}, func(t *tester) {
+		for id, want := range states {
+			wantSame(t, "EventDeliveries of "+id, t.delivery("acct", id), want)
+		}
+		attempts := map[string]int{}
+		for _, task := range t.await(2, all) {
+			wantSame(t, "Task.Event", task.Event, newEvent("acct", task.Event.ID))
+			attempts[task.Event.ID] = task.Attempt
+		}
+		wantSame(t, "numbers of the next attempts", attempts, map[string]int{"new": 3, "tried": 4})
+		if tasks, wait := t.claimAndWait(all); len(tasks) != 0 || wait <= 0 || wait > 20*time.Minute {
+			t.Errorf("claimed %d, wait = %v, want none for 20m", len(tasks), wait)
+		}
+	})
+
+	var lost []webhooks.Task
+	reopened("a lease whose process ended frees the delivery, under another token", func(t *tester) {
+		t.createWebhooks(newWebhook("acct", "webhook"))
+		t.enqueueMany("acct", 3, 1)
+		lost = t.await(3, webhooks.Claim{Limit: 9, PerWebhook: 9, Lease: 300 * time.Millisecond})
+	}, func(t *tester) {
+		tokens := map[uint64]bool{}
+		for _, task := range lost {
+			tokens[task.Token] = true
+		}
+		found := t.await(3, all)
+		for _, task := range found {
+			if tokens[task.Token] {
+				t.Errorf("token %d is that of a claim of the process before", task.Token)
+			}
+		}
+		for _, task := range lost {
+			t.wantStale(settlement(task, webhooks.Deliver))
+		}
+		for _, task := range found {
+			t.settle(settlement(task, webhooks.Deliver))
+		}
+	})
+
+	reopened("what was removed stays removed", func(t *tester) {
+		t.createWebhooks(newWebhook("acct", "webhook"))
+		t.enqueueMany("acct", 3, 1)
+		tasks := t.claimAll(3)
+		t.settle(settlement(tasks[0], webhooks.Deliver))
+		t.must(t.store.DeleteWebhook(t.Context(), "acct", "webhook"))
+		wantSame(t, "number of deliveries", len(t.deliveries("acct", tasks[0].Event.ID)), 1)
+	}, func(t *tester) {
+		_, err := t.store.WebhookByID(t.Context(), "acct", "webhook")
+		t.wantError("WebhookByID", err, webhooks.ErrNotFound)
+		remaining := 0
+		for i := range 3 {
+			remaining += len(t.deliveries("acct", numbered("event", i)))
+		}
+		wantSame(t, "number of deliveries", remaining, 1)
+		t.createWebhooks(newWebhook("acct", "webhook"))
+		t.claimAll(0)
+	})
+
+	reopened("Deactivate", func(t *tester) {
+		t.createWebhooks(newWebhook("acct", "webhook"))
+		t.enqueueMany("acct", 2, 1)
+		end := settlement(t.claim(webhooks.Claim{Limit: 1, PerWebhook: 1, Lease: longLease})[0], webhooks.GiveUp)
+		end.Deactivate = true
+		t.settle(end)
+	}, func(t *tester) {
+		t.claimAll(0)
+		t.enqueue(newEvent("acct", "missed"), 0)
+		t.setActive("acct", "webhook", true)
+		t.claimAll(1)
+	})
+}

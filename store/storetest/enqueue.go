@@ -1,0 +1,219 @@
+package storetest
+
+import (
+	"bytes"
+	"sync/atomic"
+	"time"
+
+	"github.com/storageapi/storageapi/webhooks"
+)
+
+// enqueue tests Enqueue.
+func enqueue(run runner) {
+	run("one delivery for each webhook that is active and subscribed", func(t *tester) {
+		matching, another := newWebhook("acct", "b"), newWebhook("acct", "d")
+		inactive, unsubscribed := newWebhook("acct", "a"), newWebhook("acct", "c")
+		inactive.Active = false
+		unsubscribed.Events = []webhooks.EventType{webhooks.TypeFilesExpiring}
+		t.createWebhooks(another, unsubscribed, inactive, matching, newWebhook("acc", "e"), newWebhook("acctx", "f"))
+		event := newEvent("acct", "event")
+		t.enqueue(event, 2)
+		got := map[string]webhooks.Task{}
+		for _, task := range t.claimAll(2) {
+			got[task.Webhook.ID] = task
+		}
+		for _, w := range []webhooks.Webhook{matching, another} {
+			wantSame(t, "Task.Webhook", got[w.ID].Webhook, w)
+			wantSame(t, "Task.Event", got[w.ID].Event, event)
+			wantSame(t, "Task.Attempt", got[w.ID].Attempt, 1)
+			wantSame(t, "Task.Err", got[w.ID].Err, nil)
+		}
+		list := t.deliveries("acct", "event")
+		wantSame(t, "WebhookIDs", []string{list[0].WebhookID, list[1].WebhookID}, []string{"b", "d"})
+	})
+
+	run("at that instant", func(t *tester) {
+		t.createWebhooks(newWebhook("acct", "a"))
+		t.enqueue(newEvent("acct", "1"), 1)
+		t.setActive("acct", "a", false)
+		t.enqueue(newEvent("acct", "2"), 0)
+		t.createWebhooks(newWebhook("acct", "b"))
+		t.enqueue(newEvent("acct", "3"), 1)
+		t.setActive("acct", "a", true)
+		t.enqueue(newEvent("acct", "4"), 2)
+		t.updateWebhook("acct", "a", func(w *webhooks.Webhook) { w.Events = w.Events[:1] })
+		t.enqueue(newEvent("acct", "5"), 1)
+		t.must(t.store.DeleteWebhook(t.Context(), "acct", "b"))
+		t.enqueue(newEvent("acct", "6"), 0)
+	})
+
+	run("due now", func(t *tester) {
+		t.createWebhooks(newWebhook("acct", "webhook"))
+		before := time.Now()
+		t.enqueue(newEvent("acct", "event"), 1)
+		d := t.delivery("acct", "event")
+		if off := d.NextAttemptAt.Sub(before).Abs(); off > time.Minute {
+			t.Errorf("NextAttemptAt is %v away from now", off)
+		}
+		wantSame(t, "EventDeliveries", d, webhooks.Delivery{
+			EventID: "event", WebhookID: "webhook", State: webhooks.Pending, NextAttemptAt: d.NextAttemptAt,
+		})
+		t.claimAll(1)
+	})
+
+	run("bodies come back to the byte", func(t *tester) {
+		t.createWebhooks(newWebhook("acct", "webhook"))
+		for i, body := range [][]byte{
+			{},
+			[]byte(" {\"b\":1,\n\t\"a\":1.0, \"a\":\"\\u00e9é\u2028\" }\r\n"),
+			append(append([]byte(`"`), bytes.Repeat([]byte("0123456789abcdef"), 256<<10/16)...), '"'),
+			{0, 1, 2, 0xfe, 0xff},
+		} {
+			event := newEvent("acct", numbered("event", i))
+			event.Body = body
+			t.enqueue(event, 1)
+			if got := t.claimAll(1)[0].Event.Body; !bytes.Equal(got, body) {
+				t.Errorf("body %d comes back changed", i)
+			}
+		}
+	})
+
+	run("a known id stores nothing and returns the first result again", func(t *tester) {
+		t.createWebhooks(newWebhook("acct", "a"), newWebhook("acct", "b"))
+		event := newEvent("acct", "event")
+		t.enqueue(event, 2)
+		first := t.deliveries("acct", "event")
+		t.createWebhooks(newWebhook("acct", "c"))
+		different := event
+		different.Type, different.Timestamp, different.Body = webhooks.TypeFilesExpiring, some.Add(time.Hour), []byte("{}")
+		t.enqueue(event, 2)
+		t.enqueue(different, 2)
+		wantSame(t, "EventDeliveries", t.deliveries("acct", "event"), first)
+
+		tasks := t.claimAll(2)
+		wantSame(t, "Task.Event", tasks[0].Event, event)
+		wantSame(t, "Task.Event", tasks[1].Event, event)
+		t.settle(settlement(tasks[0], webhooks.Deliver), settlement(tasks[1], webhooks.GiveUp))
+		t.enqueue(different, 2)
+		t.enqueue(newEvent("acct", "owed"), 3)
+		for _, id := range []string{"a", "b", "c"} {
+			t.must(t.store.DeleteWebhook(t.Context(), "acct", id))
+		}
+		t.enqueue(different, 2)
+		t.enqueue(newEvent("acct", "owed"), 3)
+		t.claimAll(0)
+	})
+
+	run("an event that nobody was subscribed to is known, too", func(t *tester) {
+		t.enqueue(newEvent("acct", "event"), 0)
+		t.createWebhooks(newWebhook("acct", "webhook"))
+		t.enqueue(newEvent("acct", "event"), 0)
+		wantSame(t, "EventDeliveries", t.deliveries("acct", "event"), nil)
+		t.claimAll(0)
+	})
+
+	run("another account may have an event of that id", func(t *tester) {
+		t.createWebhooks(newWebhook("acct", "a"), newWebhook("other", "b"))
+		mine, theirs := newEvent("acct", "event"), newEvent("other", "event")
+		theirs.Body = []byte(`"theirs"`)
+		t.enqueue(mine, 1)
+		t.enqueue(theirs, 1)
+		for _, task := range t.claimAll(2) {
+			want := mine
+			if task.Event.Account == "other" {
+				want = theirs
+			}
+			wantSame(t, "Task.Event", task.Event, want)
+			wantSame(t, "Task.Webhook.Account", task.Webhook.Account, want.Account)
+		}
+	})
+}
+
+// enqueueRaces tests what Enqueue says when it is not alone.
+func enqueueRaces(run runner) {
+	run("of one id at once, one event comes", func(t *tester) {
+		const rounds = 10
+		t.createWebhooks(newWebhook("acct", "a"), newWebhook("acct", "b"), newWebhook("acct", "c"))
+		for round := range rounds {
+			inParallel(8, func(int) {
+				n, err := t.store.Enqueue(t.Context(), newEvent("acct", numbered("event", round)))
+				if n != 3 || err != nil {
+					t.Errorf("Enqueue = %d, %v, want 3", n, err)
+				}
+			})
+			wantSame(t, "number of deliveries", len(t.deliveries("acct", numbered("event", round))), 3)
+		}
+		t.claimAll(3 * rounds)
+	})
+
+	// racing enqueues events in some goroutines while change happens in
+	// another. It returns how many deliveries all events make, after checking
+	// that those whose Enqueue began after change make want.
+	racing := func(t *tester, account string, want int, change func() error) (total int) {
+		t.Helper()
+		const goroutines, each = 3, 10
+		var changed atomic.Bool
+		var sum atomic.Int64
+		inParallel(goroutines+1, func(i int) {
+			if i == goroutines {
+				t.wantError("the change", change(), nil)
+				changed.Store(true)
+				return
+			}
+			for j, afterwards := 0, false; j < each || !afterwards; j++ {
+				afterwards = changed.Load()
+				event := newEvent(account, numbered(numbered("event", i), j))
+				n, err := t.store.Enqueue(t.Context(), event)
+				if err != nil || afterwards && n != want {
+					t.Errorf("Enqueue = %d, %v, want %d after the change", n, err, want)
+					return
+				}
+				list, err := t.store.EventDeliveries(t.Context(), account, event.ID)
+				if err != nil || want > 0 && len(list) != n {
+					t.Errorf("EventDeliveries = %d, %v, want the %d of Enqueue", len(list), err, n)
+				}
+				sum.Add(int64(n))
+			}
+		})
+		return int(sum.Load())
+	}
+
+	run("a webhook being created gets all or none of an event", func(t *tester) {
+		total := 0
+		for round := range 10 {
+			account := numbered("acct", round)
+			total += racing(t, account, 1, func() error {
+				return t.store.CreateWebhook(t.Context(), newWebhook(account, account))
+			})
+		}
+		t.claimAll(total)
+	})
+
+	run("a webhook being deleted is owed nothing in the end", func(t *tester) {
+		for round := range 10 {
+			account := numbered("acct", round)
+			t.createWebhooks(newWebhook(account, account))
+			racing(t, account, 0, func() error {
+				return t.store.DeleteWebhook(t.Context(), account, account)
+			})
+		}
+		t.claimAll(0)
+	})
+
+	run("a webhook being turned off is owed what came before", func(t *tester) {
+		total := 0
+		for round := range 10 {
+			account := numbered("acct", round)
+			t.createWebhooks(newWebhook(account, account))
+			total += racing(t, account, 0, func() error {
+				_, err := t.store.UpdateWebhook(t.Context(), account, account, turnOff)
+				return err
+			})
+		}
+		t.claimAll(0)
+		for round := range 10 {
+			t.setActive(numbered("acct", round), numbered("acct", round), true)
+		}
+		t.claimAll(total)
+	})
+}

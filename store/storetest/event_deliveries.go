@@ -1,0 +1,64 @@
+package storetest
+
+import (
+	"github.com/storageapi/storageapi/webhooks"
+)
+
+// eventDeliveries tests EventDeliveries.
+func eventDeliveries(run runner) {
+	run("what became of an event, by ascending webhook id", func(t *tester) {
+		for _, id := range []string{"c", "a", "e", "b", "d", "B"} {
+			t.createWebhooks(newWebhook("acct", id))
+		}
+		t.enqueue(newEvent("acct", "event"), 6)
+		t.enqueue(newEvent("acct", "other"), 6)
+		var settlements []webhooks.Settlement
+		for _, task := range t.claimAll(12) {
+			outcome := map[string]webhooks.Outcome{"a": webhooks.Deliver, "b": webhooks.GiveUp, "c": webhooks.Retry, "d": webhooks.Release}
+			if to, ok := outcome[task.Webhook.ID]; ok && task.Event.ID == "event" {
+				settlements = append(settlements, settlement(task, to))
+			}
+		}
+		t.settle(settlements...)
+		type short struct {
+			WebhookID string
+			State     webhooks.DeliveryState
+			Attempts  int
+			Due       bool
+		}
+		var got []short
+		for _, d := range t.deliveries("acct", "event") {
+			got = append(got, short{d.WebhookID, d.State, len(d.Attempts), !d.NextAttemptAt.IsZero()})
+		}
+		wantSame(t, "EventDeliveries", got, []short{
+			{"B", webhooks.Pending, 0, true}, // leased
+			{"a", webhooks.Delivered, 1, false},
+			{"b", webhooks.Dead, 1, false},
+			{"c", webhooks.Pending, 1, true},
+			{"d", webhooks.Pending, 0, true},
+			{"e", webhooks.Pending, 0, true}, // leased
+		})
+	})
+
+	run("ErrNotFound if the account has no event of that id", func(t *tester) {
+		t.createWebhooks(newWebhook("acct", "webhook"))
+		t.enqueue(newEvent("acct", "event"), 1)
+		for _, ref := range [][2]string{{"acct", "other"}, {"other", "event"}, {"acct", "even"}, {"acct", "event0"}, {"acc", "tevent"}} {
+			_, err := t.store.EventDeliveries(t.Context(), ref[0], ref[1])
+			t.wantError("EventDeliveries", err, webhooks.ErrNotFound)
+		}
+	})
+
+	run("deliveries owed to a webhook when it was deleted are left out", func(t *tester) {
+		t.createWebhooks(newWebhook("acct", "a"), newWebhook("acct", "b"), newWebhook("acct", "c"))
+		t.enqueue(newEvent("acct", "event"), 3)
+		for _, task := range t.claimAll(3) {
+			if task.Webhook.ID != "c" {
+				t.settle(settlement(task, webhooks.Retry))
+			}
+		}
+		t.must(t.store.DeleteWebhook(t.Context(), "acct", "b"))
+		t.must(t.store.DeleteWebhook(t.Context(), "acct", "c")) // leased
+		wantSame(t, "WebhookID", t.delivery("acct", "event").WebhookID, "a")
+	})
+}

@@ -1,0 +1,17 @@
+package storetest_test
+
+import (
+	"testing"
+
+	"github.com/storageapi/storageapi/store"
+	"github.com/storageapi/storageapi/store/memory"
+	"github.com/storageapi/storageapi/store/storetest"
+)
+
+// The test of a backend. Each subtest opens a store of its own.
+func ExampleRun() {
+	_ = func(t *testing.T) { // func TestStore(t *testing.T)
+		storetest.Run(t, func(t *testing.T) store.Store { return memory.New() })
+	}
+	// Output:
+}

@@ -1,0 +1,228 @@
+package storetest
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/storageapi/storageapi/apikeys"
+	"github.com/storageapi/storageapi/scopes"
+)
+
+var errChange = errors.New("the change's own error")
+
+// updateKey tests UpdateKey.
+func updateKey(run runner) {
+	run("calls change with a copy, stores what it leaves, returns that", func(t *tester) {
+		key := rotatedKey("acct", "key")
+		t.createKeys(key, newKey("acct", "other"))
+		var given apikeys.Key
+		var kept *apikeys.Key
+		want := key
+		want.Name, want.Scopes = "another", scopes.Of(scopes.SecretsWrite)
+		want.Hash, want.Previous = hashOf("new"), key.Hash
+		want.ExpiresAt, want.PreviousExpiresAt = time.Time{}, some.Add(time.Millisecond)
+		got := t.updateKey("key", func(key *apikeys.Key) {
+			given, kept = *key, key
+			*key = want
+			key.PreviousExpiresAt = want.PreviousExpiresAt.In(time.FixedZone("", 3600))
+		})
+		wantSame(t, "what change is given", given, key)
+		wantSame(t, "UpdateKey", got, want)
+		kept.Name = "too late"
+		wantSame(t, "KeyByID", t.key("acct", "key"), want)
+		t.wantKeyAt(want.Hash, want)
+		t.wantKeyAt(want.Previous, want)
+		wantSame(t, "the other key", t.key("acct", "other"), newKey("acct", "other"))
+	})
+
+	run("ErrNotFound if there is no such key", func(t *tester) {
+		_, err := t.store.UpdateKey(t.Context(), "acct", "key", rename)
+		t.wantError("UpdateKey", err, apikeys.ErrNotFound)
+	})
+
+	run("ErrExists if one of its hashes is then another key's", func(t *tester) {
+		owner, key := rotatedKey("other", "owner"), rotatedKey("acct", "key")
+		t.createKeys(owner, key)
+		for _, taken := range []apikeys.Hash{owner.Hash, owner.Previous} {
+			for _, change := range []func(*apikeys.Key){
+				func(key *apikeys.Key) { key.Hash, key.Previous = taken, hashOf("free") },
+				func(key *apikeys.Key) { key.Hash, key.Previous = hashOf("free"), taken },
+			} {
+				_, err := t.store.UpdateKey(t.Context(), "acct", "key", func(key *apikeys.Key) error {
+					change(key)
+					return nil
+				})
+				t.wantError("UpdateKey", err, apikeys.ErrExists)
+				t.wantKeyAt(key.Hash, key)
+				t.wantKeyAt(key.Previous, key)
+				t.wantKeyAt(taken, owner)
+				t.wantNoKeyAt(hashOf("free"))
+			}
+		}
+	})
+
+	run("a key may keep, swap and lose its hashes", func(t *tester) {
+		key := rotatedKey("acct", "key")
+		t.createKeys(key)
+		t.updateKey("key", func(*apikeys.Key) {})
+		t.wantKeyAt(key.Hash, key)
+		t.wantKeyAt(key.Previous, key)
+		key = t.updateKey("key", func(key *apikeys.Key) { key.Hash, key.Previous = key.Previous, key.Hash })
+		t.wantKeyAt(key.Hash, key)
+		t.wantKeyAt(key.Previous, key)
+		lost := key.Previous
+		key = t.updateKey("key", func(key *apikeys.Key) { key.Previous = apikeys.Hash{} })
+		t.wantKeyAt(key.Hash, key)
+		t.wantNoKeyAt(lost)
+	})
+
+	run("nothing is stored if change returns an error", func(t *tester) {
+		key := rotatedKey("acct", "key")
+		t.createKeys(key)
+		_, err := t.store.UpdateKey(t.Context(), "acct", "key", func(key *apikeys.Key) error {
+			key.Name, key.Hash = "changed", hashOf("changed")
+			return fmt.Errorf("wrapped: %w", errChange)
+		})
+		t.wantError("UpdateKey", err, errChange)
+		wantSame(t, "KeyByID", t.key("acct", "key"), key)
+		t.wantKeyAt(key.Hash, key)
+		t.wantNoKeyAt(hashOf("changed"))
+	})
+
+	run("hashes the key no longer has stop being found", func(t *tester) {
+		key := rotatedKey("acct", "key")
+		t.createKeys(key)
+		t.updateKey("key", func(key *apikeys.Key) { key.Hash, key.Previous = hashOf("new"), key.Hash })
+		t.wantNoKeyAt(key.Previous)
+		t.updateKey("key", func(key *apikeys.Key) { key.Hash, key.Previous = hashOf("newer"), hashOf("new") })
+		t.wantNoKeyAt(key.Hash)
+		freed := newKey("other", "key")
+		freed.Hash, freed.Previous = key.Hash, key.Previous
+		t.createKeys(freed)
+		t.wantKeyAt(key.Hash, freed)
+	})
+
+	run("ID, Account, CreatedAt and LastUsedAt keep their values", func(t *tester) {
+		key := newKey("acct", "key")
+		t.createKeys(key)
+		t.must(t.store.RecordKeyUse(t.Context(), []apikeys.KeyUse{{Account: "acct", ID: "key", At: some}}))
+		got := t.updateKey("key", func(key *apikeys.Key) {
+			key.ID, key.Account, key.Name = "id", "other", "renamed"
+			key.CreatedAt, key.LastUsedAt = some.Add(time.Hour), some.Add(time.Hour)
+		})
+		key.Name, key.LastUsedAt = "renamed", some
+		wantSame(t, "UpdateKey", got, key)
+		wantSame(t, "KeyByID", t.key("acct", "key"), key)
+		_, err := t.store.KeyByID(t.Context(), "other", "id")
+		t.wantError("KeyByID", err, apikeys.ErrNotFound)
+	})
+
+	run("no other change comes between reading and storing", func(t *tester) {
+		const goroutines, each = 8, 20
+		key := newKey("acct", "key")
+		key.Name = "0"
+		t.createKeys(key)
+		inParallel(goroutines, func(int) {
+			for range each {
+				_, err := t.store.UpdateKey(t.Context(), "acct", "key", func(key *apikeys.Key) error {
+					n, err := strconv.Atoi(key.Name)
+					time.Sleep(time.Microsecond) // lets the others in
+					key.Name = strconv.Itoa(n + 1)
+					return err
+				})
+				t.wantError("UpdateKey", err, nil)
+			}
+		})
+		wantSame(t, "Name", t.key("acct", "key").Name, strconv.Itoa(goroutines*each))
+	})
+
+	run("of keys that take one hash at once, one wins", func(t *tester) {
+		const goroutines = 8
+		for i := range goroutines {
+			t.createKeys(newKey("acct", numbered("key", i)))
+		}
+		won := make([]bool, goroutines)
+		inParallel(goroutines, func(i int) {
+			_, err := t.store.UpdateKey(t.Context(), "acct", numbered("key", i), func(key *apikeys.Key) error {
+				key.Hash = hashOf("wanted")
+				return nil
+			})
+			if won[i] = err == nil; !won[i] {
+				t.wantError("UpdateKey", err, apikeys.ErrExists)
+			}
+		})
+		var winners []apikeys.Key
+		for i := range goroutines {
+			key := newKey("acct", numbered("key", i))
+			if won[i] {
+				key.Hash = hashOf("wanted")
+				winners = append(winners, key)
+			}
+			t.wantKeyAt(key.Hash, key)
+		}
+		if len(winners) != 1 {
+			t.Errorf("%d keys took one hash, want 1", len(winners))
+		}
+	})
+}
+
+// deleteKey tests DeleteKey.
+func deleteKey(run runner) {
+	run("removes a key with its hashes", func(t *tester) {
+		key, other := rotatedKey("acct", "key"), rotatedKey("acct", "other")
+		t.createKeys(key, other)
+		t.must(t.store.DeleteKey(t.Context(), "acct", "key"))
+		t.wantNoKeyAt(key.Hash)
+		t.wantNoKeyAt(key.Previous)
+		_, err := t.store.KeyByID(t.Context(), "acct", "key")
+		t.wantError("KeyByID", err, apikeys.ErrNotFound)
+		list, err := t.store.ListKeys(t.Context(), "acct", apikeys.Page{Limit: 9})
+		t.must(err)
+		wantSame(t, "ListKeys", list, []apikeys.Key{other})
+		t.wantKeyAt(other.Previous, other)
+	})
+
+	run("removes its last use", func(t *tester) {
+		key := newKey("acct", "key")
+		t.createKeys(key)
+		t.must(t.store.RecordKeyUse(t.Context(), []apikeys.KeyUse{{Account: "acct", ID: "key", At: some}}))
+		t.must(t.store.DeleteKey(t.Context(), "acct", "key"))
+		t.createKeys(key)
+		wantSame(t, "KeyByID", t.key("acct", "key"), key)
+	})
+
+	run("ErrNotFound", func(t *tester) {
+		t.createKeys(newKey("acct", "key"))
+		t.wantError("DeleteKey", t.store.DeleteKey(t.Context(), "acct", "other"), apikeys.ErrNotFound)
+		t.must(t.store.DeleteKey(t.Context(), "acct", "key"))
+		t.wantError("DeleteKey", t.store.DeleteKey(t.Context(), "acct", "key"), apikeys.ErrNotFound)
+	})
+
+	run("of those who delete a key at once, one does", func(t *tester) {
+		for i := range 10 {
+			key := newKey("acct", numbered("key", i))
+			t.createKeys(key)
+			deleted := make([]bool, 4)
+			inParallel(len(deleted), func(i int) {
+				err := t.store.DeleteKey(t.Context(), key.Account, key.ID)
+				if deleted[i] = err == nil; !deleted[i] {
+					t.wantError("DeleteKey", err, apikeys.ErrNotFound)
+				}
+			})
+			if n := countTrue(deleted); n != 1 {
+				t.Errorf("DeleteKey of one key succeeded %d times", n)
+			}
+		}
+	})
+}
+
+func countTrue(list []bool) (n int) {
+	for _, b := range list {
+		if b {
+			n++
+		}
+	}
+	return n
+}

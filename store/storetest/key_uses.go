@@ -1,0 +1,117 @@
+package storetest
+
+import (
+	"errors"
+	"strconv"
+	"time"
+
+	"github.com/storageapi/storageapi/apikeys"
+)
+
+// recordKeyUse tests RecordKeyUse.
+func recordKeyUse(run runner) {
+	use := func(id string, after time.Duration) apikeys.KeyUse {
+		return apikeys.KeyUse{Account: "acct", ID: id, At: some.Add(after)}
+	}
+	record := func(t *tester, uses ...apikeys.KeyUse) {
+		t.Helper()
+		t.must(t.store.RecordKeyUse(t.Context(), uses))
+	}
+	wantUse := func(t *tester, id string, after time.Duration) {
+		t.Helper()
+		wantSame(t, "LastUsedAt of "+id, t.key("acct", id).LastUsedAt, some.Add(after))
+	}
+
+	run("sets the time, unless a later one is recorded", func(t *tester) {
+		t.createKeys(newKey("acct", "a"), newKey("acct", "b"), newKey("acct", "c"))
+		record(t, use("a", 0), use("b", 5*time.Millisecond))
+		wantUse(t, "a", 0)
+		wantUse(t, "b", 5*time.Millisecond)
+		record(t, use("a", time.Millisecond), use("b", 4*time.Millisecond))
+		wantUse(t, "a", time.Millisecond)
+		wantUse(t, "b", 5*time.Millisecond)
+		record(t, use("a", time.Millisecond), use("b", -time.Hour))
+		wantUse(t, "a", time.Millisecond)
+		wantUse(t, "b", 5*time.Millisecond)
+		wantSame(t, "the unused key", t.key("acct", "c"), newKey("acct", "c"))
+		record(t)
+	})
+
+	run("keys that are gone are passed over", func(t *tester) {
+		t.createKeys(newKey("acct", "a"), newKey("acct", "gone"), newKey("acct", "z"))
+		t.must(t.store.DeleteKey(t.Context(), "acct", "gone"))
+		record(t, use("a", 0), use("gone", 0), use("never", 0), apikeys.KeyUse{Account: "other", ID: "a", At: some.Add(time.Hour)}, use("z", 0))
+		wantUse(t, "a", 0)
+		wantUse(t, "z", 0)
+		for _, id := range []string{"gone", "never"} {
+			_, err := t.store.KeyByID(t.Context(), "acct", id)
+			t.wantError("KeyByID", err, apikeys.ErrNotFound)
+			t.createKeys(newKey("acct", id))
+			wantSame(t, "a key that came later", t.key("acct", id), newKey("acct", id))
+		}
+	})
+
+	run("it touches nothing that UpdateKey stores", func(t *tester) {
+		key := rotatedKey("acct", "key")
+		t.createKeys(key)
+		record(t, use("key", 0))
+		t.wantKeyAt(key.Hash, key)
+		t.wantKeyAt(key.Previous, key)
+		key = t.updateKey("key", func(key *apikeys.Key) { key.Name, key.Hash = "changed", hashOf("changed") })
+		record(t, use("key", time.Hour))
+		key.LastUsedAt = some.Add(time.Hour)
+		wantSame(t, "KeyByID", t.key("acct", "key"), key)
+		t.wantNoKeyAt(rotatedKey("acct", "key").Hash)
+	})
+
+	run("the same key may occur more than once", func(t *tester) {
+		t.createKeys(newKey("acct", "a"), newKey("acct", "b"))
+		record(t, use("a", 1*time.Second), use("b", 9*time.Second), use("a", 3*time.Second), use("a", 2*time.Second), use("b", 0))
+		wantUse(t, "a", 3*time.Second)
+		wantUse(t, "b", 9*time.Second)
+	})
+
+	run("neither it nor a change is lost when both happen at once", func(t *tester) {
+		const goroutines, each = 6, 20
+		key := newKey("acct", "key")
+		key.Name = "0"
+		t.createKeys(key)
+		inParallel(goroutines, func(i int) {
+			for j := range each {
+				if i%2 == 0 {
+					_, err := t.store.UpdateKey(t.Context(), "acct", "key", func(key *apikeys.Key) error {
+						n, err := strconv.Atoi(key.Name)
+						key.Name = strconv.Itoa(n + 1)
+						return err
+					})
+					t.wantError("UpdateKey", err, nil)
+				} else {
+					t.wantError("RecordKeyUse", t.store.RecordKeyUse(t.Context(), []apikeys.KeyUse{use("key", time.Duration(j*i)*time.Second)}), nil)
+				}
+			}
+		})
+		key.Name = strconv.Itoa(goroutines / 2 * each)
+		key.LastUsedAt = some.Add((each - 1) * (goroutines - 1) * time.Second)
+		wantSame(t, "KeyByID", t.key("acct", "key"), key)
+	})
+
+	run("a use at the moment of deletion does not outlive the key", func(t *tester) {
+		for i := range 20 {
+			key := rotatedKey("acct", numbered("key", i))
+			t.createKeys(key)
+			inParallel(2, func(i int) {
+				if i == 0 {
+					t.wantError("DeleteKey", t.store.DeleteKey(t.Context(), "acct", key.ID), nil)
+				} else {
+					t.wantError("RecordKeyUse", t.store.RecordKeyUse(t.Context(), []apikeys.KeyUse{use(key.ID, 0)}), nil)
+				}
+			})
+			t.wantNoKeyAt(key.Hash)
+			if _, err := t.store.KeyByID(t.Context(), "acct", key.ID); !errors.Is(err, apikeys.ErrNotFound) {
+				t.Fatalf("KeyByID of a deleted key = %v", err)
+			}
+			t.createKeys(key)
+			wantSame(t, "the key made again", t.key("acct", key.ID), key)
+		}
+	})
+}

@@ -1,0 +1,287 @@
+package storetest
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/storageapi/storageapi/apikeys"
+	"github.com/storageapi/storageapi/scopes"
+)
+
+// keyValues tests what apikeys.Store says of all its methods.
+func keyValues(run runner) {
+	run("every field comes back", func(t *tester) {
+		key := rotatedKey("acct", "key")
+		t.createKeys(key)
+		wantSame(t, "KeyByID", t.key("acct", "key"), key)
+		t.wantKeyAt(key.Hash, key)
+	})
+
+	run("scopes keep their order", func(t *tester) {
+		all := slices.Collect(scopes.All().All())
+		for i := range all {
+			key := newKey("acct", numbered("key", i))
+			key.Scopes = scopes.Of(append(slices.Clone(all[i:]), all[:i]...)...)
+			t.createKeys(key)
+			wantSame(t, "KeyByID", t.key("acct", key.ID), key)
+		}
+		none := newKey("acct", "no scopes")
+		none.Scopes = scopes.Set{}
+		t.createKeys(none)
+		wantSame(t, "KeyByID", t.key("acct", none.ID), none)
+	})
+
+	run("times keep their millisecond and come back in UTC", func(t *tester) {
+		zone := time.FixedZone("", -3*3600)
+		key := rotatedKey("acct", "key")
+		local := key
+		local.CreatedAt = key.CreatedAt.In(zone)
+		local.ExpiresAt = key.ExpiresAt.In(zone)
+		local.PreviousExpiresAt = key.PreviousExpiresAt.In(zone)
+		t.createKeys(local)
+		used := key.CreatedAt.Add(time.Millisecond)
+		t.must(t.store.RecordKeyUse(t.Context(), []apikeys.KeyUse{{Account: "acct", ID: "key", At: used.In(zone)}}))
+		t.wantKeyAt(key.Hash, key)
+		key.LastUsedAt = used
+		wantSame(t, "KeyByID", t.key("acct", "key"), key)
+	})
+
+	run("times may be far away", func(t *tester) {
+		key := newKey("acct", "key")
+		key.CreatedAt = time.Date(1, 2, 3, 4, 5, 6, int(789*time.Millisecond), time.UTC)
+		key.ExpiresAt = time.Date(9999, 12, 31, 23, 59, 59, int(999*time.Millisecond), time.UTC)
+		t.createKeys(key)
+		wantSame(t, "KeyByID", t.key("acct", "key"), key)
+	})
+
+	run("any strings are taken", func(t *tester) {
+		list := []string{long("a", 128), long("b", 128), strings.Repeat("é", 64)}
+		list = append(list, oddStrings...)
+		for i, s := range list {
+			key := newKey(s, s)
+			key.Name = list[len(list)-1-i]
+			t.createKeys(key)
+			wantSame(t, "KeyByID", t.key(s, s), key)
+			t.wantKeyAt(key.Hash, key)
+		}
+		for i, name := range []string{"", long("c", 4096)} {
+			key := newKey("acct", fmt.Sprint("key ", i))
+			key.Name = name
+			t.createKeys(key)
+			wantSame(t, "KeyByID", t.key("acct", key.ID), key)
+		}
+	})
+
+	run("any hash but zero is taken", func(t *tester) {
+		low, high := newKey("acct", "low"), newKey("acct", "high")
+		low.Hash = apikeys.Hash{}
+		low.Hash.Sum[31] = 1
+		for i := range high.Hash.Sum {
+			high.Hash.Sum[i] = 255
+		}
+		t.createKeys(low, high)
+		t.wantKeyAt(low.Hash, low)
+		t.wantKeyAt(high.Hash, high)
+	})
+
+	run("a zero Previous is none and never found", func(t *tester) {
+		a, b := newKey("acct", "a"), newKey("acct", "b") // neither has a previous hash
+		t.createKeys(a, b)
+		t.wantNoKeyAt(apikeys.Hash{})
+		t.updateKey("a", func(key *apikeys.Key) { key.Name = "still without" })
+		t.wantNoKeyAt(apikeys.Hash{})
+		t.must(t.store.DeleteKey(t.Context(), "acct", "a"))
+		t.wantKeyAt(b.Hash, b)
+		t.wantNoKeyAt(apikeys.Hash{})
+	})
+
+	run("an id belongs to one account", func(t *tester) {
+		key := newKey("acct", "key")
+		t.createKeys(key, newKey("other", "other key"), newKey("other", "acct"))
+		for _, ref := range [][2]string{{"other", "key"}, {"acct", "other key"}, {"nobody", "key"}, {"acctkey", ""}, {"", "key"}, {"ACCT", "key"}, {"acct", "KEY"}, {"acct", "ke"}, {"acc", "tkey"}} {
+			account, id := ref[0], ref[1]
+			_, err := t.store.KeyByID(t.Context(), account, id)
+			t.wantError("KeyByID", err, apikeys.ErrNotFound)
+			_, err = t.store.UpdateKey(t.Context(), account, id, func(*apikeys.Key) error {
+				t.Error("UpdateKey calls change though there is no such key")
+				return nil
+			})
+			t.wantError("UpdateKey", err, apikeys.ErrNotFound)
+			t.wantError("DeleteKey", t.store.DeleteKey(t.Context(), account, id), apikeys.ErrNotFound)
+			t.must(t.store.RecordKeyUse(t.Context(), []apikeys.KeyUse{{Account: account, ID: id, At: some}}))
+		}
+		wantSame(t, "KeyByID", t.key("acct", "key"), key)
+		t.wantKeyAt(key.Hash, key)
+	})
+
+	run("account and id do not run together", func(t *tester) {
+		keys := []apikeys.Key{
+			newKey("a", "bc"), newKey("ab", "c"), newKey("a/b", "c"), newKey("a", "b/c"), newKey("a:b", "c"), newKey("a", "b:c"),
+			newKey("a", "c"), newKey("a b", "c"), newKey("a", "b c"), newKey("a/", "c"), newKey("a", "/c"), newKey("A", "bc"),
+		}
+		t.createKeys(keys...)
+		for i, key := range keys {
+			wantSame(t, "KeyByID", t.key(key.Account, key.ID), key)
+			t.must(t.store.DeleteKey(t.Context(), key.Account, key.ID))
+			for _, rest := range keys[i+1:] {
+				wantSame(t, "KeyByID", t.key(rest.Account, rest.ID), rest)
+			}
+		}
+	})
+}
+
+// createKey tests CreateKey.
+func createKey(run runner) {
+	run("ErrExists if the account has a key of that id", func(t *tester) {
+		key, again := rotatedKey("acct", "key"), newKey("acct", "key")
+		again.Hash = hashOf("again")
+		t.createKeys(key)
+		t.wantError("CreateKey", t.store.CreateKey(t.Context(), again), apikeys.ErrExists)
+		t.wantError("CreateKey of the same", t.store.CreateKey(t.Context(), key), apikeys.ErrExists)
+		wantSame(t, "KeyByID", t.key("acct", "key"), key)
+		t.wantNoKeyAt(again.Hash)
+	})
+
+	run("another account may have a key of that id", func(t *tester) {
+		key, other := newKey("acct", "key"), newKey("other", "key")
+		t.createKeys(key, other)
+		wantSame(t, "KeyByID", t.key("acct", "key"), key)
+		wantSame(t, "KeyByID", t.key("other", "key"), other)
+		t.must(t.store.DeleteKey(t.Context(), "acct", "key"))
+		t.wantKeyAt(other.Hash, other)
+	})
+
+	run("ErrExists if any key has one of its hashes", func(t *tester) {
+		owner := rotatedKey("acct", "owner")
+		t.createKeys(owner)
+		for _, account := range []string{"acct", "other"} {
+			for _, taken := range []apikeys.Hash{owner.Hash, owner.Previous} {
+				current, previous := rotatedKey(account, "new"), rotatedKey(account, "new")
+				current.Hash, previous.Previous = taken, taken
+				t.wantError("CreateKey", t.store.CreateKey(t.Context(), current), apikeys.ErrExists)
+				t.wantError("CreateKey", t.store.CreateKey(t.Context(), previous), apikeys.ErrExists)
+				// Not at all: neither the key nor its other hash.
+				t.wantNoKeyAt(current.Previous)
+				t.wantNoKeyAt(previous.Hash)
+				_, err := t.store.KeyByID(t.Context(), account, "new")
+				t.wantError("KeyByID", err, apikeys.ErrNotFound)
+			}
+		}
+		t.wantKeyAt(owner.Hash, owner)
+		t.wantKeyAt(owner.Previous, owner)
+	})
+
+	run("a deleted key's id and hashes are free", func(t *tester) {
+		key := rotatedKey("acct", "key")
+		t.createKeys(key)
+		t.must(t.store.DeleteKey(t.Context(), "acct", "key"))
+		t.createKeys(key)
+		t.wantKeyAt(key.Previous, key)
+	})
+
+	run("LastUsedAt is not stored", func(t *tester) {
+		key := newKey("acct", "key")
+		used := key
+		used.LastUsedAt = some
+		t.createKeys(used)
+		wantSame(t, "KeyByID", t.key("acct", "key"), key)
+	})
+
+	run("of keys with one hash or id at once, one wins", func(t *tester) {
+		for round := range 25 {
+			var created, createdID atomic.Int32
+			hash, id := hashOf("round", numbered("", round)), numbered("same", round)
+			inParallel(8, func(i int) {
+				sameHash := newKey(numbered("acct", i%3), numbered("key", 10*round+i))
+				if sameHash.Hash = hash; i%2 == 0 {
+					sameHash.Hash, sameHash.Previous = hashOf(sameHash.ID), hash
+				}
+				if err := t.store.CreateKey(t.Context(), sameHash); err == nil {
+					created.Add(1)
+				} else {
+					t.wantError("CreateKey", err, apikeys.ErrExists)
+				}
+				sameID := newKey("acct", id)
+				sameID.Hash = hashOf(id, numbered("", i))
+				if err := t.store.CreateKey(t.Context(), sameID); err == nil {
+					createdID.Add(1)
+				} else {
+					t.wantError("CreateKey", err, apikeys.ErrExists)
+				}
+			})
+			if created.Load() != 1 || createdID.Load() != 1 {
+				t.Errorf("%d keys of one hash and %d of one id were created, want 1 and 1", created.Load(), createdID.Load())
+			}
+			found, err := t.store.KeyByHash(t.Context(), hash)
+			t.must(err)
+			wantSame(t, "KeyByID", t.key(found.Account, found.ID), found)
+		}
+	})
+}
+
+// keyByHash tests KeyByHash.
+func keyByHash(run runner) {
+	run("finds by Hash and by Previous, expired or not", func(t *tester) {
+		key := rotatedKey("acct", "key")
+		key.ExpiresAt, key.PreviousExpiresAt = time.UnixMilli(2000).UTC(), time.UnixMilli(1000).UTC()
+		t.createKeys(key, newKey("acct", "other"))
+		t.wantKeyAt(key.Hash, key)
+		t.wantKeyAt(key.Previous, key)
+	})
+
+	run("ErrNotFound", func(t *tester) {
+		t.wantNoKeyAt(hashOf("nobody"))
+		key := newKey("acct", "key")
+		t.createKeys(key)
+		for i := range key.Hash.Sum {
+			near := key.Hash
+			near.Sum[i]++
+			t.wantNoKeyAt(near)
+		}
+	})
+
+	run("leaves LastUsedAt zero", func(t *tester) {
+		key := rotatedKey("acct", "key")
+		t.createKeys(key)
+		t.must(t.store.RecordKeyUse(t.Context(), []apikeys.KeyUse{{Account: "acct", ID: "key", At: some}}))
+		t.wantKeyAt(key.Hash, key)
+		t.wantKeyAt(key.Previous, key)
+	})
+
+	run("sees every change that had returned", func(t *tester) {
+		for round := range 20 {
+			key := newKey("acct", numbered("key", round))
+			before, after := key.Hash, hashOf(key.ID, "rotated")
+			t.createKeys(key)
+			var rotated, deleted, done atomic.Bool
+			inParallel(4, func(i int) {
+				if i == 0 {
+					defer done.Store(true)
+					_, err := t.store.UpdateKey(t.Context(), key.Account, key.ID, func(key *apikeys.Key) error {
+						key.Hash = after
+						return nil
+					})
+					rotated.Store(true)
+					t.wantError("UpdateKey", err, nil)
+					t.wantError("DeleteKey", t.store.DeleteKey(t.Context(), key.Account, key.ID), nil)
+					deleted.Store(true)
+					return
+				}
+				for last := false; !last; {
+					last = done.Load()
+					wasRotated := rotated.Load()
+					if _, err := t.store.KeyByHash(t.Context(), before); err == nil && wasRotated {
+						t.Error("found by the hash it had before, after UpdateKey had returned")
+					}
+					wasDeleted := deleted.Load()
+					if _, err := t.store.KeyByHash(t.Context(), after); err == nil && wasDeleted {
+						t.Error("found after DeleteKey had returned")
+					}
+				}
+			})
+		}
+	})
+}

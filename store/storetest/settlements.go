@@ -1,0 +1,165 @@
+package storetest
+
+import (
+	"time"
+
+	"github.com/storageapi/storageapi/webhooks"
+)
+
+// settleDeliveries tests SettleDeliveries with claims that are current.
+func settleDeliveries(run runner) {
+	one := webhooks.Claim{Limit: 1, PerWebhook: 9, Lease: longLease}
+
+	// claimed makes a webhook and an event and claims its delivery.
+	claimed := func(t *tester) webhooks.Task {
+		t.Helper()
+		t.createWebhooks(newWebhook("acct", "webhook"))
+		t.enqueue(newEvent("acct", "event"), 1)
+		return t.claimAll(1)[0]
+	}
+
+	for outcome, state := range map[webhooks.Outcome]webhooks.DeliveryState{
+		webhooks.Deliver: webhooks.Delivered,
+		webhooks.GiveUp:  webhooks.Dead,
+	} {
+		run("logs the attempt and settles the delivery as "+string(state), func(t *tester) {
+			task := claimed(t)
+			end := settlement(task, outcome)
+			end.RetryAfter = time.Second // means nothing here
+			t.settle(end)
+			wantSame(t, "EventDeliveries", t.delivery("acct", "event"), webhooks.Delivery{
+				EventID: "event", WebhookID: "webhook", State: state, Attempts: []webhooks.Attempt{attemptOf(task)},
+			})
+			t.claimAll(0)
+			t.enqueue(newEvent("acct", "event"), 1)
+			t.claimAll(0)
+		})
+	}
+
+	run("logs the attempt and makes the delivery due again", func(t *tester) {
+		task := claimed(t)
+		end := settlement(task, webhooks.Retry)
+		end.RetryAfter = 10 * time.Minute
+		t.settle(end)
+		d := t.delivery("acct", "event")
+		wantSame(t, "EventDeliveries", d, webhooks.Delivery{
+			EventID: "event", WebhookID: "webhook", State: webhooks.Pending, NextAttemptAt: d.NextAttemptAt,
+			Attempts: []webhooks.Attempt{attemptOf(task)},
+		})
+		if off := (time.Until(d.NextAttemptAt) - end.RetryAfter).Abs(); off > time.Minute {
+			t.Errorf("NextAttemptAt is %v away from what RetryAfter asks for", off)
+		}
+		t.claimAll(0)
+	})
+
+	run("attempts are counted and logged in their order", func(t *tester) {
+		task := claimed(t)
+		var want []webhooks.Attempt
+		for number := 1; number <= 12; number++ {
+			wantSame(t, "Task.Attempt", task.Attempt, number)
+			wantSame(t, "Task.Event", task.Event, newEvent("acct", "event"))
+			end := settlement(task, webhooks.Retry)
+			want = append(want, end.Attempt)
+			t.settle(end)
+			wantSame(t, "Attempts", t.delivery("acct", "event").Attempts, want)
+			task = t.await(1, one)[0]
+		}
+		t.settle(settlement(task, webhooks.GiveUp))
+		wantSame(t, "Attempts", t.delivery("acct", "event").Attempts, append(want, attemptOf(task)))
+	})
+
+	run("every field of an attempt comes back", func(t *tester) {
+		t.createWebhooks(newWebhook("acct", "webhook"))
+		for i, attempt := range []webhooks.Attempt{
+			{Number: 1, StartedAt: some, Duration: time.Microsecond, Status: 204},
+			{Number: 1, StartedAt: some.Add(time.Millisecond), Duration: 15*time.Second + time.Microsecond, Error: "no such host: é"},
+			{Number: 1, StartedAt: some, Status: 999, Error: long("error", 4096)},
+		} {
+			t.enqueue(newEvent("acct", numbered("event", i)), 1)
+			end := settlement(t.claimAll(1)[0], webhooks.GiveUp)
+			end.Attempt = attempt
+			t.settle(end)
+			wantSame(t, "Attempts", t.delivery("acct", numbered("event", i)).Attempts, []webhooks.Attempt{attempt})
+		}
+	})
+
+	run("Release gives back the lease and changes nothing else", func(t *tester) {
+		task := claimed(t)
+		t.settle(settlement(task, webhooks.Retry))
+		second := t.await(1, one)[0]
+		before := t.delivery("acct", "event")
+		for range 3 {
+			t.settle(settlement(second, webhooks.Release))
+			after := t.delivery("acct", "event")
+			after.NextAttemptAt = before.NextAttemptAt // due at once, whenever it was before
+			wantSame(t, "EventDeliveries", after, before)
+			again := t.claimAll(1)[0]
+			wantSame(t, "Task.Attempt", again.Attempt, 2)
+			second = again
+		}
+	})
+
+	run("Deactivate makes the webhook inactive in the same step", func(t *tester) {
+		for i, outcome := range []webhooks.Outcome{webhooks.Release, webhooks.Retry, webhooks.Deliver, webhooks.GiveUp} {
+			account := numbered("acct", i)
+			w := newWebhook(account, account)
+			t.createWebhooks(w, newWebhook(account, account+" other"))
+			t.setActive(account, account+" other", false)
+			t.enqueueMany(account, 3, 1)
+			task := t.claim(one)[0]
+			end := settlement(task, outcome)
+			end.Deactivate = true
+			t.settle(end)
+			w.Active = false
+			wantSame(t, "WebhookByID", t.webhook(account, account), w)
+			t.claimAll(0)
+			t.enqueue(newEvent(account, "missed"), 0)
+			wantSame(t, "State of another", t.delivery(account, numbered("event", 2)).State, webhooks.Pending)
+			t.setActive(account, account, true)
+			want := 2
+			if outcome == webhooks.Release || outcome == webhooks.Retry {
+				want = 3
+			}
+			for _, task := range t.await(want, webhooks.Claim{Limit: 9, PerWebhook: 9, Lease: longLease}) {
+				t.settle(settlement(task, webhooks.Deliver))
+			}
+			t.claimAll(0)
+		}
+	})
+
+	run("one that deactivates does not end the other claims", func(t *tester) {
+		t.createWebhooks(newWebhook("acct", "webhook"))
+		t.enqueueMany("acct", 3, 1)
+		tasks := t.claimAll(3)
+		end := settlement(tasks[0], webhooks.GiveUp)
+		end.Deactivate = true
+		t.settle(end, settlement(tasks[1], webhooks.Deliver))
+		t.settle(settlement(tasks[2], webhooks.Deliver))
+		wantSame(t, "State", t.delivery("acct", tasks[1].Event.ID).State, webhooks.Delivered)
+		wantSame(t, "State", t.delivery("acct", tasks[2].Event.ID).State, webhooks.Delivered)
+	})
+
+	run("many in one step, of several accounts", func(t *tester) {
+		var want []webhooks.Task
+		for _, account := range []string{"a", "b"} {
+			t.createWebhooks(newWebhook(account, account+"1"), newWebhook(account, account+"2"))
+			t.enqueueMany(account, 50, 2)
+		}
+		want = t.claimAll(200)
+		var settlements []webhooks.Settlement
+		for _, task := range want {
+			settlements = append(settlements, settlement(task, webhooks.Deliver))
+		}
+		t.settle(settlements...)
+		for _, task := range want {
+			for _, d := range t.deliveries(task.Event.Account, task.Event.ID) {
+				wantSame(t, "State", d.State, webhooks.Delivered)
+			}
+		}
+		t.claimAll(0)
+	})
+
+	run("none is not an error", func(t *tester) {
+		t.settle()
+	})
+}

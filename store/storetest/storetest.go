@@ -1,0 +1,121 @@
+// Package storetest proves that a [store.Store] keeps its contract, which is
+// the comments of apikeys.Store, webhooks.Store and store.Store.
+//
+// # Every store
+//
+// [Run] walks through the contract, a subtest for each sentence, many goroutines
+// at once where the sentence is about them. Call it from the backend's own
+// tests, and run those with the race detector.
+//
+// # Stores that survive a restart
+//
+// [RunDurable] closes stores and opens them again.
+//
+// # What is left to the backend
+//
+// The suite cannot kill the process, or spoil a record so that it comes as a
+// Task with Err set. A backend tests by itself what happens then.
+//
+// # Time
+//
+// The suite runs in real time, because a store may have a clock of its own. It
+// takes a few seconds, and no test depends on how fast the store is, as long as
+// a call takes less than a minute.
+package storetest
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/storageapi/storageapi/store"
+)
+
+// A runner runs one test on a store of its own.
+type runner func(name string, test func(*tester))
+
+// Run tests the stores that open returns: an empty one at each call, which the
+// suite closes.
+func Run(t *testing.T, open func(t *testing.T) store.Store) {
+	t.Helper()
+	for _, group := range []struct {
+		name  string
+		tests func(runner)
+	}{
+		{"Context", contexts},
+		{"Close", closing},
+		{"Keys", keyValues},
+		{"CreateKey", createKey},
+		{"KeyByHash", keyByHash},
+		{"ListKeys", listKeys},
+		{"UpdateKey", updateKey},
+		{"DeleteKey", deleteKey},
+		{"RecordKeyUse", recordKeyUse},
+		{"Webhooks", webhookValues},
+		{"CreateWebhook", createWebhook},
+		{"ListWebhooks", listWebhooks},
+		{"UpdateWebhook", updateWebhook},
+		{"DeleteWebhook", deleteWebhook},
+		{"Enqueue", enqueue},
+		{"EnqueueRaces", enqueueRaces},
+		{"ClaimDeliveries", claimDeliveries},
+		{"Turns", turns},
+		{"Wait", waits},
+		{"Leases", leases},
+		{"ClaimRaces", claimRaces},
+		{"SettleDeliveries", settleDeliveries},
+		{"Stale", staleSettlements},
+		{"EventDeliveries", eventDeliveries},
+	} {
+		t.Run(group.name, func(t *testing.T) {
+			group.tests(func(name string, test func(*tester)) {
+				t.Run(name, func(t *testing.T) {
+					s := open(t)
+					defer closeStore(t, s)
+					test(&tester{t, s})
+				})
+			})
+		})
+	}
+}
+
+func closeStore(t *testing.T, s store.Store) {
+	t.Helper()
+	if err := s.Close(); err != nil {
+		t.Errorf("Close: %v", err)
+	}
+}
+
+// closing tests what [store.Store] says of Close.
+func closing(run runner) {
+	run("every method returns ErrClosed from then on", func(t *tester) {
+		task := t.someOfAll()
+		t.must(t.store.Close())
+		for method, err := range everyMethod(t.Context(), t.store, task) {
+			if !errors.Is(err, store.ErrClosed) {
+				t.Errorf("%s = %v, want ErrClosed", method, err)
+			}
+		}
+	})
+
+	run("closing a closed store does nothing and returns nil", func(t *tester) {
+		t.must(t.store.Close())
+		t.must(t.store.Close())
+	})
+
+	run("steps under way succeed or return ErrClosed", func(t *tester) {
+		inParallel(8, func(i int) {
+			if i == 0 {
+				if err := t.store.Close(); err != nil {
+					t.Errorf("Close: %v", err)
+				}
+				return
+			}
+			for j := range 10 {
+				err := t.store.CreateKey(t.Context(), newKey("acct", numbered("key", 10*i+j)))
+				if err != nil && !errors.Is(err, store.ErrClosed) {
+					t.Errorf("CreateKey = %v, want nil or ErrClosed", err)
+				}
+			}
+		})
+	})
+}

@@ -1,0 +1,222 @@
+package storetest
+
+import (
+	"errors"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/storageapi/storageapi/apikeys"
+	"github.com/storageapi/storageapi/store"
+	"github.com/storageapi/storageapi/webhooks"
+)
+
+const (
+	patience   = 10 * time.Second      // for what has to happen
+	shortLease = 30 * time.Millisecond // runs out during a test
+	longLease  = time.Hour             // does not
+)
+
+// A tester is a test with a store of its own. Its methods end the test when the
+// store returns an error, and are for the test's own goroutine.
+type tester struct {
+	*testing.T
+	store store.Store
+}
+
+// inParallel calls f in n goroutines at once and waits for them.
+func inParallel(n int, f func(i int)) {
+	var group sync.WaitGroup
+	start := make(chan struct{})
+	for i := range n {
+		group.Go(func() {
+			<-start
+			f(i)
+		})
+	}
+	close(start)
+	group.Wait()
+}
+
+func (t *tester) must(err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (t *tester) wantError(what string, got, want error) {
+	t.Helper()
+	if !errors.Is(got, want) {
+		t.Errorf("%s = %v, want %v", what, got, want)
+	}
+}
+
+func wantSame[T any](t *tester, what string, got, want T) {
+	t.Helper()
+	if diff := cmp.Diff(want, got, same); diff != "" {
+		t.Errorf("%s (-want +got):\n%s", what, diff)
+	}
+}
+
+func (t *tester) createKeys(keys ...apikeys.Key) {
+	t.Helper()
+	for _, key := range keys {
+		t.must(t.store.CreateKey(t.Context(), key))
+	}
+}
+
+func (t *tester) key(account, id string) apikeys.Key {
+	t.Helper()
+	key, err := t.store.KeyByID(t.Context(), account, id)
+	t.must(err)
+	return key
+}
+
+// updateKey changes a key of the account acct.
+func (t *tester) updateKey(id string, change func(*apikeys.Key)) apikeys.Key {
+	t.Helper()
+	key, err := t.store.UpdateKey(t.Context(), "acct", id, func(key *apikeys.Key) error {
+		change(key)
+		return nil
+	})
+	t.must(err)
+	return key
+}
+
+// wantKeyAt checks which key a hash finds.
+func (t *tester) wantKeyAt(hash apikeys.Hash, want apikeys.Key) {
+	t.Helper()
+	got, err := t.store.KeyByHash(t.Context(), hash)
+	t.must(err)
+	wantSame(t, "KeyByHash", got, want)
+}
+
+// wantNoKeyAt checks that a hash finds nothing.
+func (t *tester) wantNoKeyAt(hash apikeys.Hash) {
+	t.Helper()
+	_, err := t.store.KeyByHash(t.Context(), hash)
+	t.wantError("KeyByHash", err, apikeys.ErrNotFound)
+}
+
+func (t *tester) createWebhooks(list ...webhooks.Webhook) {
+	t.Helper()
+	for _, w := range list {
+		t.must(t.store.CreateWebhook(t.Context(), w))
+	}
+}
+
+func (t *tester) webhook(account, id string) webhooks.Webhook {
+	t.Helper()
+	w, err := t.store.WebhookByID(t.Context(), account, id)
+	t.must(err)
+	return w
+}
+
+func (t *tester) updateWebhook(account, id string, change func(*webhooks.Webhook)) webhooks.Webhook {
+	t.Helper()
+	w, err := t.store.UpdateWebhook(t.Context(), account, id, func(w *webhooks.Webhook) error {
+		change(w)
+		return nil
+	})
+	t.must(err)
+	return w
+}
+
+func (t *tester) setActive(account, id string, active bool) {
+	t.Helper()
+	t.updateWebhook(account, id, func(w *webhooks.Webhook) { w.Active = active })
+}
+
+// enqueue stores an event and checks how many deliveries that makes.
+func (t *tester) enqueue(event webhooks.Envelope, want int) {
+	t.Helper()
+	got, err := t.store.Enqueue(t.Context(), event)
+	t.must(err)
+	if got != want {
+		t.Fatalf("Enqueue of %q = %d deliveries, want %d", event.ID, got, want)
+	}
+}
+
+// enqueueMany stores n events, numbered "event", that are for that many webhooks
+// each.
+func (t *tester) enqueueMany(account string, n, webhooks int) {
+	t.Helper()
+	for i := range n {
+		t.enqueue(newEvent(account, numbered("event", i)), webhooks)
+	}
+}
+
+func (t *tester) claim(claim webhooks.Claim) []webhooks.Task {
+	t.Helper()
+	tasks, _ := t.claimAndWait(claim)
+	return tasks
+}
+
+func (t *tester) claimAndWait(claim webhooks.Claim) ([]webhooks.Task, time.Duration) {
+	t.Helper()
+	tasks, wait, err := t.store.ClaimDeliveries(t.Context(), claim)
+	t.must(err)
+	return tasks, wait
+}
+
+// claimAll claims what is due now, for long, and checks how much it is.
+func (t *tester) claimAll(want int) []webhooks.Task {
+	t.Helper()
+	enough := want + 1000 // to see that there are too many
+	tasks := t.claim(webhooks.Claim{Limit: enough, PerWebhook: enough, Lease: longLease})
+	if len(tasks) != want {
+		t.Fatalf("claimed %d deliveries, want %d", len(tasks), want)
+	}
+	return tasks
+}
+
+// await claims until that many deliveries have become due.
+func (t *tester) await(want int, claim webhooks.Claim) []webhooks.Task {
+	t.Helper()
+	var tasks []webhooks.Task
+	for end := time.Now().Add(patience); len(tasks) < want; time.Sleep(time.Millisecond) {
+		tasks = append(tasks, t.claim(claim)...)
+		if len(tasks) < want && time.Now().After(end) {
+			t.Fatalf("claimed %d deliveries within %v, want %d", len(tasks), patience, want)
+		}
+	}
+	return tasks
+}
+
+// settle ends claims, none of which is stale.
+func (t *tester) settle(settlements ...webhooks.Settlement) {
+	t.Helper()
+	stale, err := t.store.SettleDeliveries(t.Context(), settlements)
+	t.must(err)
+	if len(stale) != 0 {
+		t.Fatalf("SettleDeliveries says that %v are stale, want none", stale)
+	}
+}
+
+// wantStale checks that a settlement is stale.
+func (t *tester) wantStale(settlement webhooks.Settlement) {
+	t.Helper()
+	stale, err := t.store.SettleDeliveries(t.Context(), []webhooks.Settlement{settlement})
+	t.must(err)
+	wantSame(t, "stale", stale, []int{0})
+}
+
+func (t *tester) deliveries(account, eventID string) []webhooks.Delivery {
+	t.Helper()
+	list, err := t.store.EventDeliveries(t.Context(), account, eventID)
+	t.must(err)
+	return list
+}
+
+// delivery returns the only delivery of an event.
+func (t *tester) delivery(account, eventID string) webhooks.Delivery {
+	t.Helper()
+	list := t.deliveries(account, eventID)
+	if len(list) != 1 {
+		t.Fatalf("EventDeliveries of %q has %d deliveries, want 1", eventID, len(list))
+	}
+	return list[0]
+}

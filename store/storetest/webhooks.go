@@ -1,0 +1,183 @@
+package storetest
+
+import (
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/storageapi/storageapi/signing"
+	"github.com/storageapi/storageapi/webhooks"
+)
+
+// webhookValues tests what webhooks.Store says of all its methods.
+func webhookValues(run runner) {
+	run("every field comes back", func(t *tester) {
+		full, bare := newWebhook("acct", "full"), newWebhook("acct", "bare")
+		full.BalanceThreshold = math.MaxUint64
+		bare.Active, bare.BalanceThreshold, bare.Secret = false, 0, signing.Secret{}
+		t.createWebhooks(full, bare)
+		wantSame(t, "WebhookByID", t.webhook("acct", "full"), full)
+		wantSame(t, "WebhookByID", t.webhook("acct", "bare"), bare)
+	})
+
+	run("event types keep their order", func(t *tester) {
+		all := webhooks.EventTypes()
+		for i := range all {
+			w := newWebhook("acct", numbered("webhook", i))
+			w.Events = append(slices.Clone(all[i:]), all[:i]...)
+			t.createWebhooks(w)
+			wantSame(t, "WebhookByID", t.webhook("acct", w.ID), w)
+		}
+	})
+
+	run("secrets of any length", func(t *tester) {
+		for i, text := range []string{
+			"whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw",
+			"whsec_" + strings.Repeat("/+A0", 21) + "AA==",
+		} {
+			secret, err := signing.ParseSecret(text)
+			t.must(err)
+			w := newWebhook("acct", numbered("webhook", i))
+			w.Secret = secret
+			t.createWebhooks(w)
+			if got := t.webhook("acct", w.ID).Secret.Reveal(); got != text {
+				t.Errorf("secret %d comes back changed", i)
+			}
+		}
+	})
+
+	run("times keep their millisecond and come back in UTC", func(t *tester) {
+		zone := time.FixedZone("", 5*3600)
+		w, event := newWebhook("acct", "webhook"), newEvent("acct", "event")
+		localWebhook, localEvent := w, event
+		localWebhook.CreatedAt, localEvent.Timestamp = w.CreatedAt.In(zone), event.Timestamp.In(zone)
+		t.createWebhooks(localWebhook)
+		t.enqueue(localEvent, 1)
+		wantSame(t, "WebhookByID", t.webhook("acct", "webhook"), w)
+		task := t.claimAll(1)[0]
+		wantSame(t, "Task.Event", task.Event, event)
+		wantSame(t, "Task.Webhook", task.Webhook, w)
+		end := settlement(task, webhooks.Deliver)
+		want := end.Attempt
+		end.Attempt.StartedAt = end.Attempt.StartedAt.In(zone)
+		t.settle(end)
+		wantSame(t, "Attempts", t.delivery("acct", "event").Attempts, []webhooks.Attempt{want})
+	})
+
+	run("any strings are taken", func(t *tester) {
+		list := []string{long("a", 128), long("b", 128), strings.Repeat("é", 64)}
+		list = append(list, oddStrings...)
+		for i, s := range list {
+			w, event := newWebhook(s, s), newEvent(s, s)
+			w.URL = list[len(list)-1-i]
+			if i == 0 {
+				w.URL = long("c", 4096)
+			}
+			t.createWebhooks(w)
+			wantSame(t, "WebhookByID", t.webhook(s, s), w)
+			t.enqueue(event, 1)
+			task := t.claimAll(1)[0]
+			wantSame(t, "Task.Event", task.Event, event)
+			wantSame(t, "Task.Webhook", task.Webhook, w)
+			end := settlement(task, webhooks.Deliver)
+			end.Attempt.Error = w.URL
+			t.settle(end)
+			wantSame(t, "EventDeliveries", t.delivery(s, s), webhooks.Delivery{
+				EventID: s, WebhookID: s, State: webhooks.Delivered, Attempts: []webhooks.Attempt{end.Attempt},
+			})
+		}
+	})
+
+	run("values are copied in", func(t *tester) {
+		w, event := newWebhook("acct", "webhook"), newEvent("acct", "event")
+		givenWebhook, givenEvent := w, event
+		givenWebhook.Events, givenEvent.Body = slices.Clone(w.Events), slices.Clone(event.Body)
+		t.createWebhooks(givenWebhook)
+		t.enqueue(givenEvent, 1)
+		givenWebhook.Events[0], givenEvent.Body[0] = "changed", 'x'
+		wantSame(t, "WebhookByID", t.webhook("acct", "webhook"), w)
+
+		w.Events = []webhooks.EventType{webhooks.TypeBalanceLow, webhooks.TypeBandwidthLimitReached}
+		left := slices.Clone(w.Events)
+		var kept *webhooks.Webhook
+		t.updateWebhook("acct", "webhook", func(w *webhooks.Webhook) {
+			w.Events, kept = left, w
+		})
+		left[1], kept.Active = "changed", false
+		wantSame(t, "WebhookByID", t.webhook("acct", "webhook"), w)
+		wantSame(t, "Task.Event", t.claimAll(1)[0].Event, event)
+	})
+
+	run("values are copied out", func(t *tester) {
+		w, event := newWebhook("acct", "webhook"), newEvent("acct", "event")
+		t.createWebhooks(w)
+		t.enqueue(event, 1)
+
+		t.webhook("acct", "webhook").Events[0] = "changed by WebhookByID's caller"
+		list, err := t.store.ListWebhooks(t.Context(), "acct", webhooks.Page{Limit: 9})
+		t.must(err)
+		list[0].Events[0] = "changed by ListWebhooks's caller"
+		_, err = t.store.UpdateWebhook(t.Context(), "acct", "webhook", func(w *webhooks.Webhook) error {
+			w.Events[0] = "changed by a change that fails"
+			return errChange
+		})
+		t.wantError("UpdateWebhook", err, errChange)
+		t.updateWebhook("acct", "webhook", func(*webhooks.Webhook) {}).Events[0] = "changed by UpdateWebhook's caller"
+		task := t.claimAll(1)[0]
+		task.Webhook.Events[0], task.Event.Body[0] = "changed by the worker", 'x'
+		t.settle(settlement(task, webhooks.Retry))
+		t.delivery("acct", "event").Attempts[0].Status = 999
+
+		wantSame(t, "WebhookByID", t.webhook("acct", "webhook"), w)
+		again := t.await(1, webhooks.Claim{Limit: 1, PerWebhook: 1, Lease: longLease})[0]
+		wantSame(t, "Task.Webhook", again.Webhook, w)
+		wantSame(t, "Task.Event", again.Event, event)
+		wantSame(t, "Attempts", t.delivery("acct", "event").Attempts, []webhooks.Attempt{attemptOf(task)})
+	})
+
+	run("an id belongs to one account", func(t *tester) {
+		w := newWebhook("acct", "webhook")
+		t.createWebhooks(w, newWebhook("other", "other webhook"))
+		t.enqueue(newEvent("acct", "event"), 1)
+		for _, ref := range [][2]string{{"other", "webhook"}, {"acct", "other webhook"}, {"nobody", "webhook"}, {"ACCT", "webhook"}, {"acct", "WEBHOOK"}, {"acc", "twebhook"}} {
+			account, id := ref[0], ref[1]
+			_, err := t.store.WebhookByID(t.Context(), account, id)
+			t.wantError("WebhookByID", err, webhooks.ErrNotFound)
+			_, err = t.store.UpdateWebhook(t.Context(), account, id, func(*webhooks.Webhook) error {
+				t.Error("UpdateWebhook calls change though there is no such webhook")
+				return nil
+			})
+			t.wantError("UpdateWebhook", err, webhooks.ErrNotFound)
+			t.wantError("DeleteWebhook", t.store.DeleteWebhook(t.Context(), account, id), webhooks.ErrNotFound)
+			_, err = t.store.EventDeliveries(t.Context(), account, "event")
+			if account != "acct" {
+				t.wantError("EventDeliveries", err, webhooks.ErrNotFound)
+			}
+		}
+		wantSame(t, "WebhookByID", t.webhook("acct", "webhook"), w)
+		t.claimAll(1)
+	})
+
+	run("account and id do not run together", func(t *tester) {
+		refs := [][2]string{
+			{"a", "bc"}, {"ab", "c"}, {"a/b", "d"}, {"a", "b/d"}, {"a:b", "e"}, {"a", "b:e"}, {"a b", "f"}, {"a", "b f"}, {"A", "Bc"},
+		}
+		owed := map[string]int{} // webhooks, and so deliveries of each event, by account
+		for _, ref := range refs {
+			t.createWebhooks(newWebhook(ref[0], ref[1]))
+			owed[ref[0]]++
+		}
+		for _, ref := range refs {
+			t.enqueue(newEvent(ref[0], ref[1]), owed[ref[0]])
+		}
+		for _, gone := range refs {
+			t.must(t.store.DeleteWebhook(t.Context(), gone[0], gone[1]))
+			owed[gone[0]]--
+			for _, ref := range refs {
+				wantSame(t, "number of deliveries", len(t.deliveries(ref[0], ref[1])), owed[ref[0]])
+			}
+		}
+		t.claimAll(0)
+	})
+}

@@ -1,0 +1,69 @@
+package webhooks
+
+import (
+	"strconv"
+	"strings"
+
+	"github.com/storageapi/storageapi/internal/invalid"
+)
+
+// An Amount is an amount of SUI, counted exactly in MIST: 1 SUI is 10⁹ MIST. It
+// covers more than the whole supply of 10¹⁰ SUI.
+type Amount uint64
+
+const (
+	mistDecimals = 9
+	mistPerSUI   = 1_000_000_000
+)
+
+// ParseAmount parses a decimal string of SUI such as "12.5": digits, and at most
+// nine more after a point; no sign, exponent, space or needless leading zero.
+// The error is a [*ValidationError]; it names the field balanceThreshold, since
+// that is where the wire has an amount that somebody wrote (SPEC 4.2).
+func ParseAmount(s string) (Amount, error) {
+	whole, fraction, point := strings.Cut(s, ".")
+	switch {
+	case !isDigits(whole), point && !isDigits(fraction), len(whole) > 1 && whole[0] == '0':
+		return 0, badAmount(`must be a decimal string of SUI such as "12.5"`)
+	case len(fraction) > mistDecimals:
+		return 0, badAmount("must have at most 9 decimals: 1 SUI is 10⁹ MIST")
+	}
+	mist, err := strconv.ParseUint(whole+fraction+strings.Repeat("0", mistDecimals-len(fraction)), 10, 64)
+	if err != nil { // only digits: too many of them
+		return 0, badAmount("must be at most 18446744073.709551615 SUI")
+	}
+	return Amount(mist), nil
+}
+
+func badAmount(reason string) error { return invalid.Field("balanceThreshold", reason) }
+
+func isDigits(s string) bool {
+	for i := range len(s) {
+		if s[i] < '0' || s[i] > '9' {
+			return false
+		}
+	}
+	return s != ""
+}
+
+// String returns the amount in SUI as [ParseAmount] reads it, without needless
+// zeros: "12.5".
+func (a Amount) String() string {
+	whole := strconv.FormatUint(uint64(a)/mistPerSUI, 10)
+	fraction := strconv.FormatUint(mistPerSUI+uint64(a)%mistPerSUI, 10)[1:] // nine digits
+	return strings.TrimSuffix(whole+"."+strings.TrimRight(fraction, "0"), ".")
+}
+
+// MarshalText implements [encoding.TextMarshaler]: in JSON an amount is a
+// decimal string.
+func (a Amount) MarshalText() ([]byte, error) { return []byte(a.String()), nil }
+
+// UnmarshalText implements [encoding.TextUnmarshaler] as [ParseAmount] does.
+func (a *Amount) UnmarshalText(text []byte) error {
+	parsed, err := ParseAmount(string(text))
+	if err != nil {
+		return err
+	}
+	*a = parsed
+	return nil
+}

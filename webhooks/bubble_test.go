@@ -1,0 +1,160 @@
+package webhooks_test
+
+import (
+	"context"
+	"crypto/tls"
+	"io"
+	"log"
+	"net"
+	"net/http"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/storageapi/storageapi/webhooks"
+)
+
+// A bubble is a service and its receivers with a clock of their own, which jumps
+// to whatever happens next: whole schedules pass in no time, to the millisecond.
+type bubble struct {
+	*testing.T
+	store   *flaky
+	service *webhooks.WebhookService
+	logs    *logbook
+	hits    hits
+	dial    dialer // to the receivers
+}
+
+type dialer = func(ctx context.Context, network, address string) (net.Conn, error)
+
+// inBubble runs test. Every webhook at a name of example.com is answered by the
+// handler, which may sleep.
+func inBubble(t *testing.T, config webhooks.Config, handler http.HandlerFunc, test func(*bubble)) {
+	t.Helper()
+	goodCertificate() // outside: what it waits for is not the bubble's
+	synctest.Test(t, func(t *testing.T) {
+		b := &bubble{T: t, store: newFlaky(), logs: &logbook{}}
+		config.RootCAs, config.Logger = trusted().pool(), b.logs.logger()
+		b.service = newService(t, b.store, config)
+		b.dial = b.serve(handler)
+		b.service.DialThrough(b.dial)
+		test(b)
+	})
+}
+
+// serve starts a server for all names and returns how to reach it.
+func (b *bubble) serve(handler http.HandlerFunc) dialer {
+	listener := &pipes{conns: make(chan net.Conn), closed: make(chan struct{})}
+	server := &http.Server{
+		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			_, _ = io.Copy(io.Discard, r.Body)
+			b.hits.add(hit{host: r.Host, id: r.Header.Get("Webhook-Id"), header: r.Header, at: time.Now()})
+			handler(w, r)
+		}),
+		ErrorLog: log.New(io.Discard, "", 0),
+	}
+	go server.Serve(tls.NewListener(listener, &tls.Config{Certificates: []tls.Certificate{goodCertificate()}}))
+	b.Cleanup(func() { server.Close() })
+	return listener.dial
+}
+
+// start runs the service until the returned function is called or the bubble
+// ends.
+func (b *bubble) start() (stop func()) { return start(b, b.service) }
+
+// subscribe makes a webhook at the name.
+func (b *bubble) subscribe(name string) webhooks.Webhook {
+	b.Helper()
+	return subscribe(b, b.service, "https://"+name+".example.com"+secretPath)
+}
+
+func (b *bubble) publish() string {
+	b.Helper()
+	return publish(b, b.service)
+}
+
+func (b *bubble) delivery(event string) webhooks.Delivery {
+	b.Helper()
+	return delivery(b, b.service, event)
+}
+
+// wantState fails the test unless the event's one delivery is in the state, after
+// that many attempts, numbered from 1.
+func (b *bubble) wantState(event string, state webhooks.DeliveryState, attempts int) {
+	b.Helper()
+	got := b.delivery(event)
+	if got.State != state || len(got.Attempts) != attempts {
+		b.Errorf("the delivery is %s after %d attempts, want %s after %d: %+v", got.State, len(got.Attempts), state, attempts, got.Attempts)
+	}
+	for i, attempt := range got.Attempts {
+		if attempt.Number != i+1 {
+			b.Errorf("attempt %d has the number %d", i+1, attempt.Number)
+		}
+	}
+}
+
+// A hit is a request that a receiver got.
+type hit struct {
+	host, id string
+	header   http.Header
+	at       time.Time
+}
+
+type hits struct {
+	mu   sync.Mutex
+	list []hit
+}
+
+func (h *hits) add(one hit) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.list = append(h.list, one)
+}
+
+// of returns the hits on a name, or all if name is empty.
+func (h *hits) of(name string) (list []hit) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, one := range h.list {
+		if name == "" || one.host == name+".example.com" {
+			list = append(list, one)
+		}
+	}
+	return list
+}
+
+// pipes is a listener in memory.
+type pipes struct {
+	conns  chan net.Conn
+	closed chan struct{}
+	once   sync.Once
+}
+
+func (p *pipes) dial(ctx context.Context, _, _ string) (net.Conn, error) {
+	client, server := net.Pipe()
+	select {
+	case p.conns <- server:
+		return client, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	case <-p.closed:
+		return nil, net.ErrClosed
+	}
+}
+
+func (p *pipes) Accept() (net.Conn, error) {
+	select {
+	case conn := <-p.conns:
+		return conn, nil
+	case <-p.closed:
+		return nil, net.ErrClosed
+	}
+}
+
+func (p *pipes) Close() error {
+	p.once.Do(func() { close(p.closed) })
+	return nil
+}
+
+func (p *pipes) Addr() net.Addr { return &net.UnixAddr{Name: "memory"} }

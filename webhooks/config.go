@@ -1,0 +1,124 @@
+package webhooks
+
+import (
+	"crypto/x509"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/netip"
+	"slices"
+	"time"
+
+	"github.com/storageapi/storageapi/internal/invalid"
+	"github.com/storageapi/storageapi/signing"
+)
+
+// Config configures a [WebhookService]. The zero Config works.
+type Config struct {
+	// SignatureHeader is the request header that carries the signature of SPEC
+	// section 6. Default: X-Service-Signature.
+	SignatureHeader string
+
+	// Timeout is how long one attempt may take in all: looking up the name,
+	// connecting, TLS, sending, and the response's header. Default: 15 s.
+	Timeout time.Duration
+
+	// Lease is how long a delivery is set aside for an attempt and for
+	// recording it; longer than Timeout. Default: Timeout and 45 s.
+	Lease time.Duration
+
+	// Retries are the waits between an attempt and the next, each within ±20 %;
+	// when they are used up the delivery is dead. An empty slice that is not
+	// nil means one attempt only. Default: [DefaultRetries].
+	Retries []time.Duration
+
+	// Concurrency is how many attempts are made at a time, at most 100,000.
+	// Default: 1,024.
+	Concurrency int
+
+	// PerWebhook is how many of them may be to one webhook. Default: 8, or
+	// Concurrency if that is less.
+	PerWebhook int
+
+	// DrainTimeout is how long Run goes on with attempts under way once it is
+	// to end, before it cuts them short and gives them back; negative: not at
+	// all. Default: Timeout.
+	DrainTimeout time.Duration
+
+	// AllowNetworks opens networks for delivery that are refused otherwise: all
+	// that IANA's special-purpose registries list, such as loopback and private
+	// ones. For tests and self-hosters. Default: none.
+	AllowNetworks []netip.Prefix
+
+	// RootCAs are the certificate authorities that receivers are verified
+	// against. Default: the system's.
+	RootCAs *x509.CertPool
+
+	// Logger is told of deliveries given up, webhooks turned off and failures
+	// of the store, and at debug level of each attempt. Default:
+	// slog.Default().
+	Logger *slog.Logger
+
+	// Now is the clock for creation times, event timestamps and signatures.
+	// When deliveries are due is the store's business. Default: time.Now.
+	Now func() time.Time
+}
+
+// withDefaults returns a copy with the defaults filled in, or an error that names
+// the first field that makes no sense.
+func (c Config) withDefaults() (Config, error) {
+	setDefault(&c.SignatureHeader, signing.DefaultHeader)
+	setDefault(&c.Timeout, 15*time.Second)
+	setDefault(&c.Lease, c.Timeout+45*time.Second)
+	setDefault(&c.Concurrency, 1024)
+	setDefault(&c.PerWebhook, min(8, c.Concurrency))
+	setDefault(&c.DrainTimeout, c.Timeout)
+	setDefault(&c.Logger, slog.Default())
+	if c.Retries == nil {
+		c.Retries = DefaultRetries()
+	}
+	if c.Now == nil {
+		c.Now = time.Now
+	}
+	c.Retries = slices.Clone(c.Retries)
+	c.AllowNetworks = slices.Clone(c.AllowNetworks)
+
+	// Whether the header can be used is the signer's to say.
+	if _, err := signing.NewSigner(c.SignatureHeader, signing.NewSecret()); err != nil {
+		return c, fmt.Errorf("SignatureHeader: %w", err)
+	}
+	switch {
+	case reserved(c.SignatureHeader):
+		return c, invalid.Field("SignatureHeader", "must not be a header with a meaning of its own")
+	case c.Timeout < 0:
+		return c, invalid.Field("Timeout", "must be positive")
+	case c.Lease <= c.Timeout:
+		return c, invalid.Field("Lease", fmt.Sprintf("must be longer than Timeout, which is %v", c.Timeout))
+	case c.Concurrency < 1 || c.Concurrency > 100_000:
+		return c, invalid.Field("Concurrency", "must be from 1 to 100,000")
+	case c.PerWebhook < 1 || c.PerWebhook > c.Concurrency:
+		return c, invalid.Field("PerWebhook", fmt.Sprintf("must be from 1 to Concurrency, which is %d", c.Concurrency))
+	case slices.ContainsFunc(c.Retries, func(d time.Duration) bool { return d < 0 }):
+		return c, invalid.Field("Retries", "must not be negative")
+	case slices.ContainsFunc(c.AllowNetworks, func(p netip.Prefix) bool { return !p.IsValid() || p.Addr().Is4In6() }):
+		return c, invalid.Field("AllowNetworks", "must hold valid prefixes only, those of IPv4 as such")
+	}
+	return c, nil
+}
+
+// setDefault gives an unset field its default.
+func setDefault[T comparable](field *T, value T) {
+	var unset T
+	if *field == unset {
+		*field = value
+	}
+}
+
+// reserved reports whether the delivery's request uses the header already.
+func reserved(header string) bool {
+	switch http.CanonicalHeaderKey(header) {
+	case "Host", "Content-Type", "Content-Length", "Transfer-Encoding", "Connection", "User-Agent", "Trailer", "Te", "Upgrade":
+		return true
+	}
+	return false
+}

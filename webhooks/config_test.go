@@ -1,0 +1,91 @@
+package webhooks_test
+
+import (
+	"errors"
+	"math"
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/storageapi/storageapi/signing"
+	"github.com/storageapi/storageapi/store/memory"
+	"github.com/storageapi/storageapi/webhooks"
+)
+
+func TestConfigsThatWork(t *testing.T) {
+	for name, config := range map[string]webhooks.Config{
+		"zero":                         {},
+		"a header of its own":          {SignatureHeader: "x-my-signature"},
+		"a short timeout":              {Timeout: time.Nanosecond},
+		"a lease just longer":          {Timeout: time.Minute, Lease: time.Minute + 1},
+		"no retries":                   {Retries: []time.Duration{}},
+		"retries at once":              {Retries: []time.Duration{0, 0}},
+		"one at a time":                {Concurrency: 1},
+		"less than the default a hook": {Concurrency: 3},
+		"all to one webhook":           {Concurrency: 9, PerWebhook: 9},
+		"no draining":                  {DrainTimeout: -1},
+		"networks":                     {AllowNetworks: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("fd00::/8")}},
+	} {
+		if _, err := webhooks.New(memory.New(), config); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+func TestConfigsThatMakeNoSense(t *testing.T) {
+	for name, test := range map[string]struct {
+		config webhooks.Config
+		field  string
+	}{
+		"a negative timeout":                {webhooks.Config{Timeout: -1}, "Timeout"},
+		"a negative timeout, and a lease":   {webhooks.Config{Timeout: -1, Lease: time.Minute}, "Timeout"},
+		"an endless timeout":                {webhooks.Config{Timeout: math.MaxInt64}, "Lease"},
+		"a lease as long as the timeout":    {webhooks.Config{Timeout: time.Minute, Lease: time.Minute}, "Lease"},
+		"a lease shorter than the timeout":  {webhooks.Config{Lease: time.Second}, "Lease"},
+		"a negative lease":                  {webhooks.Config{Lease: -1}, "Lease"},
+		"a negative concurrency":            {webhooks.Config{Concurrency: -1}, "Concurrency"},
+		"a negative cap":                    {webhooks.Config{PerWebhook: -1}, "PerWebhook"},
+		"a cap above the concurrency":       {webhooks.Config{Concurrency: 4, PerWebhook: 5}, "PerWebhook"},
+		"a cap above the default":           {webhooks.Config{PerWebhook: 1025}, "PerWebhook"},
+		"a negative retry":                  {webhooks.Config{Retries: []time.Duration{time.Second, -1}}, "Retries"},
+		"the zero prefix":                   {webhooks.Config{AllowNetworks: []netip.Prefix{{}}}, "AllowNetworks"},
+		"a header that is none":             {webhooks.Config{SignatureHeader: "X Signature"}, "SignatureHeader"},
+		"a header with a line end":          {webhooks.Config{SignatureHeader: "X-Signature\r\n"}, "SignatureHeader"},
+		"a header of Standard Webhooks":     {webhooks.Config{SignatureHeader: "webhook-signature"}, "SignatureHeader"},
+		"a header of Standard Webhooks, id": {webhooks.Config{SignatureHeader: "Webhook-ID"}, "SignatureHeader"},
+	} {
+		service, err := webhooks.New(memory.New(), test.config)
+		if err == nil || service != nil || !strings.Contains(err.Error(), test.field) {
+			t.Errorf("%s: got %v, want an error that names %s", name, err, test.field)
+		}
+		var invalid *webhooks.ValidationError
+		if test.field != "SignatureHeader" && (!errors.As(err, &invalid) || invalid.Field != test.field) {
+			t.Errorf("%s: %v is no ValidationError for %s", name, err, test.field)
+		}
+	}
+	if _, err := webhooks.New(nil, webhooks.Config{}); err == nil {
+		t.Error("a nil store is accepted")
+	}
+}
+
+// The signature must not take the place of a header that the request needs.
+func TestConfigKeepsReservedHeaders(t *testing.T) {
+	for _, header := range []string{
+		"Host", "content-type", "Content-Length", "Transfer-Encoding", "CONNECTION", "User-Agent", "Trailer", "TE", "Upgrade",
+		signing.HeaderID, signing.HeaderTimestamp, signing.HeaderSignature,
+	} {
+		if _, err := webhooks.New(memory.New(), webhooks.Config{SignatureHeader: header}); err == nil || !strings.Contains(err.Error(), "SignatureHeader") {
+			t.Errorf("%s: %v", header, err)
+		}
+	}
+}
+
+// What the caller does with its slices later is nothing to the service.
+func TestConfigIsCopied(t *testing.T) {
+	networks := []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}
+	service := newService(t, memory.New(), webhooks.Config{AllowNetworks: networks})
+	networks[0] = netip.MustParsePrefix("0.0.0.0/0")
+	refuse(t, service, "https://127.0.0.1/")
+	subscribe(t, service, "https://10.0.0.1/")
+}

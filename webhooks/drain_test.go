@@ -1,0 +1,191 @@
+package webhooks_test
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/http"
+	"runtime"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/storageapi/storageapi/webhooks"
+)
+
+// When Run is to end, what is under way finishes, and nothing else begins.
+func TestDraining(t *testing.T) {
+	inBubble(t, webhooks.Config{PerWebhook: 1, Concurrency: 2}, sleeping(10*time.Second), func(b *bubble) {
+		b.subscribe("a")
+		underWay, waiting := b.publish(), b.publish()
+		stop := b.start()
+		time.Sleep(2 * time.Second)
+		begun := time.Now()
+		stop()
+		if took := time.Since(begun); took != 8*time.Second {
+			t.Errorf("draining took %v, want 8 s", took)
+		}
+		b.wantState(underWay, webhooks.Delivered, 1)
+		b.wantState(waiting, webhooks.Pending, 0)
+		late := b.publish()
+		time.Sleep(time.Hour)
+		b.wantState(late, webhooks.Pending, 0)
+		if n := len(b.hits.of("a")); n != 1 {
+			t.Errorf("%d requests", n)
+		}
+	})
+}
+
+// What has not finished by the end of DrainTimeout is cut short and given back:
+// the attempt does not count, and the next Run makes it at once.
+func TestDrainTimeout(t *testing.T) {
+	for name, test := range map[string]struct{ config, want time.Duration }{
+		"two seconds": {2 * time.Second, 2 * time.Second}, "none": {-1, 0}, "as long as the attempt": {0, 14 * time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			config := webhooks.Config{DrainTimeout: test.config, Retries: []time.Duration{time.Hour}}
+			inBubble(t, config, sleeping(20*time.Second), func(b *bubble) {
+				b.subscribe("a")
+				event := b.publish()
+				stop := b.start()
+				time.Sleep(time.Second)
+				begun := time.Now()
+				stop()
+				if took := time.Since(begun); took != test.want {
+					t.Errorf("Run returned after %v, want %v", took, test.want)
+				}
+				if test.config == 0 { // the timeout came first
+					b.wantState(event, webhooks.Pending, 1)
+					return
+				}
+				b.wantState(event, webhooks.Pending, 0)
+				if got := b.delivery(event).NextAttemptAt; got.After(time.Now()) {
+					t.Errorf("it is due at %v", got)
+				}
+				b.start()
+				time.Sleep(16 * time.Second)
+				synctest.Wait()
+				b.wantState(event, webhooks.Pending, 1)
+				if n := len(b.hits.of("a")); n != 2 {
+					t.Errorf("%d requests", n)
+				}
+			})
+		})
+	}
+}
+
+// Once Delete has returned nothing is sent to the webhook: what is under way is
+// cut short, what it is owed is gone.
+func TestDeleteCutsShort(t *testing.T) {
+	underWay := newGauge()
+	handler := func(w http.ResponseWriter, r *http.Request) {
+		defer underWay.enter(r.Host)()
+		sleeping(10*time.Second)(w, r)
+	}
+	inBubble(t, webhooks.Config{PerWebhook: 3}, handler, func(b *bubble) {
+		webhook := b.subscribe("a")
+		b.subscribe("b")
+		var events []string
+		for range 20 {
+			events = append(events, b.publish())
+		}
+		b.start()
+		time.Sleep(time.Second)
+		begun := time.Now()
+		if err := b.service.Delete(b.Context(), account, webhook.ID); err != nil {
+			t.Fatal(err)
+		}
+		if took := time.Since(begun); took != 0 {
+			t.Errorf("Delete took %v", took)
+		}
+		synctest.Wait()
+		if a, b := underWay.current("a.example.com"), underWay.current("b.example.com"); a != 0 || b != 3 {
+			t.Errorf("%d requests to the deleted webhook are under way, and %d to the other", a, b)
+		}
+		b.publish()
+		time.Sleep(time.Hour)
+		if n := len(b.hits.of("a")); n != 3 {
+			t.Errorf("the deleted webhook got %d requests, want the 3 that were under way", n)
+		}
+		if n := len(b.hits.of("b")); n != 21 {
+			t.Errorf("the other got %d requests, want 21", n)
+		}
+		for _, event := range events {
+			if list := deliveries(b, b.service, event); len(list) != 1 || list[0].WebhookID == webhook.ID {
+				t.Errorf("the event's deliveries are %+v", list)
+			}
+		}
+	})
+}
+
+// However events, claims and Delete fall together, nothing is sent after it.
+func TestDeleteUnderLoad(t *testing.T) {
+	inBubble(t, webhooks.Config{PerWebhook: 3}, sleeping(3*time.Millisecond), func(b *bubble) {
+		b.start()
+		for i := range 15 {
+			webhook := b.subscribe("a")
+			for range 10 {
+				b.publish()
+			}
+			time.Sleep(time.Duration(i) * time.Millisecond / 3)
+			if err := b.service.Delete(b.Context(), account, webhook.ID); err != nil {
+				t.Fatal(err)
+			}
+			synctest.Wait() // for what was on its way before
+			before := len(b.hits.of("a"))
+			time.Sleep(time.Minute)
+			if after := len(b.hits.of("a")); after != before {
+				t.Fatalf("round %d: %d requests after Delete", i, after-before)
+			}
+		}
+	})
+}
+
+// A dialer that does not return holds nobody.
+func TestDeleteDoesNotWaitForADial(t *testing.T) {
+	inBubble(t, webhooks.Config{}, nil, func(b *bubble) {
+		stuck := make(chan struct{})
+		defer close(stuck)
+		b.service.DialThrough(func(context.Context, string, string) (net.Conn, error) {
+			<-stuck
+			return nil, errors.New("unstuck")
+		})
+		webhook := b.subscribe("a")
+		b.publish()
+		b.start()
+		time.Sleep(time.Second)
+		begun := time.Now()
+		if err := b.service.Delete(b.Context(), account, webhook.ID); err != nil || time.Since(begun) != 0 {
+			t.Errorf("Delete returned %v after %v", err, time.Since(begun))
+		}
+	})
+}
+
+// After Run nothing is left behind: no goroutine, and no connection.
+func TestRunLeavesNothingBehind(t *testing.T) {
+	hanging, quick := newTCPReceiver(t, hang), newReceiver(t, status(http.StatusOK))
+	before := runtime.NumGoroutine()
+	config, store := reaching(&logbook{}), newLedger()
+	config.DrainTimeout = -1
+	service := newService(t, store, config)
+	subscribe(t, service, quick.url("hooks.example.com"))
+	subscribe(t, service, hanging.url("hooks.example.com"))
+	for range 3 {
+		stop := start(t, service)
+		for range 5 {
+			publish(t, service)
+		}
+		store.next(t)
+		stop()
+	}
+	limit := time.After(5 * time.Second)
+	for runtime.NumGoroutine() > before {
+		select {
+		case <-limit:
+			stacks := make([]byte, 1<<20)
+			t.Fatalf("%d goroutines, %d before:\n%s", runtime.NumGoroutine(), before, stacks[:runtime.Stack(stacks, true)])
+		default:
+			runtime.Gosched()
+		}
+	}
+}

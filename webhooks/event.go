@@ -1,0 +1,122 @@
+package webhooks
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/storageapi/storageapi/internal/invalid"
+)
+
+// An Event is what a host publishes.
+type Event struct {
+	// ID identifies the event in its account: 1 to 64 letters, digits,
+	// underscores and hyphens. Publishing an id again is publishing the same
+	// event: it changes nothing, so a host that does not know whether Publish
+	// succeeded calls it again. Default: a new id, "evt_" and a ULID.
+	ID string
+
+	// Account is whose webhooks receive the event.
+	Account string
+
+	// Timestamp is when what the event tells happened. Default: now.
+	Timestamp time.Time
+
+	// Data is what happened, a value of one of the payload types. Required.
+	Data Data
+}
+
+// maxBody bounds an encoded event: receivers commonly refuse larger ones.
+const maxBody = 256 << 10
+
+// An Envelope is an event as it is stored, signed and sent.
+type Envelope struct {
+	ID        string // unique in its account
+	Account   string
+	Type      EventType
+	Timestamp time.Time // UTC, to the millisecond
+
+	// Body is the JSON that receivers get, to the byte:
+	// {"id":…,"type":…,"timestamp":…,"data":…}.
+	Body []byte
+}
+
+// seal checks an event and encodes it once and for all.
+func (e Event) seal() (Envelope, error) {
+	if err := invalid.Account(e.Account); err != nil {
+		return Envelope{}, err
+	}
+	if !validEventID(e.ID) {
+		return Envelope{}, invalid.Field("id", "must be 1 to 64 letters, digits, underscores and hyphens")
+	}
+	switch e.Data.(type) {
+	case FilesExpiring, BalanceLow, BandwidthLimitApproaching, BandwidthLimitReached, TransactionsLimitApproaching, TransactionsLimitReached:
+	default: // nil, a pointer, or a type that embeds one of them
+		return Envelope{}, invalid.Field("data", "must be a value of one of the payload types, such as webhooks.BalanceLow")
+	}
+	if err := e.Data.check(); err != nil {
+		return Envelope{}, err
+	}
+	at := e.Timestamp.UTC().Truncate(time.Millisecond)
+	if !writable(at) {
+		return Envelope{}, invalid.Field("timestamp", "must be in the years 0 to 9999")
+	}
+	data, err := encodeData(e.Data)
+	if err != nil {
+		return Envelope{}, err
+	}
+	// Neither an id, a type nor a timestamp has anything to escape.
+	body := make([]byte, 0, 128+len(data))
+	body = append(body, `{"id":"`...)
+	body = append(body, e.ID...)
+	body = append(body, `","type":"`...)
+	body = append(body, e.Data.Type()...)
+	body = append(body, `","timestamp":"`...)
+	body = appendTimestamp(body, at)
+	body = append(body, `","data":`...)
+	body = append(body, data...)
+	body = append(body, '}')
+	if len(body) > maxBody {
+		return Envelope{}, invalid.Field("data", fmt.Sprintf("must make a body of at most %d bytes, not %d", maxBody, len(body)))
+	}
+	return Envelope{e.ID, e.Account, e.Data.Type(), at, body}, nil
+}
+
+// encodeData returns a payload or a part of one as JSON, "<", ">" and "&" as they
+// are.
+func encodeData(data any) ([]byte, error) {
+	var b bytes.Buffer
+	encoder := json.NewEncoder(&b)
+	encoder.SetEscapeHTML(false)
+	if err := encoder.Encode(data); err != nil {
+		return nil, fmt.Errorf("encode event: %w", err)
+	}
+	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), nil
+}
+
+// appendTimestamp appends the time as timestampFormat has it, by way of the layout
+// that the time package is quick at.
+func appendTimestamp(b []byte, at time.Time) []byte {
+	b = at.UTC().AppendFormat(b, time.RFC3339)
+	ms := at.Nanosecond() / int(time.Millisecond)
+	return append(b[:len(b)-1], '.', byte('0'+ms/100), byte('0'+ms/10%10), byte('0'+ms%10), 'Z')
+}
+
+// timestampFormat is RFC 3339 in UTC with milliseconds, as everywhere on the wire.
+const timestampFormat = "2006-01-02T15:04:05.000Z"
+
+// writable reports whether timestampFormat can write the time.
+func writable(t time.Time) bool { return t.UTC().Year() >= 0 && t.UTC().Year() <= 9999 }
+
+// validEventID keeps ids apart from the signed content around them: a full stop
+// separates its parts (Standard Webhooks).
+func validEventID(id string) bool {
+	for i := range len(id) {
+		c := id[i]
+		if !(c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c == '_' || c == '-') {
+			return false
+		}
+	}
+	return id != "" && len(id) <= 64
+}

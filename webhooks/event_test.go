@@ -1,0 +1,227 @@
+package webhooks_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"flag"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/storageapi/storageapi/store/memory"
+	"github.com/storageapi/storageapi/webhooks"
+)
+
+var update = flag.Bool("update", false, "write the golden files instead of comparing with them")
+
+// An outbox is a store that remembers the events it was given.
+type outbox struct {
+	webhooks.Store
+	events []webhooks.Envelope
+}
+
+func (o *outbox) Enqueue(ctx context.Context, event webhooks.Envelope) (int, error) {
+	o.events = append(o.events, event)
+	return o.Store.Enqueue(ctx, event)
+}
+
+// seal publishes an event and returns what was stored of it.
+func seal(tb testing.TB, event webhooks.Event) (webhooks.Envelope, error) {
+	tb.Helper()
+	box := &outbox{Store: memory.New()}
+	service := newService(tb, box, webhooks.Config{Now: func() time.Time { return noon }})
+	err := service.Publish(tb.Context(), event)
+	if len(box.events) == 0 {
+		return webhooks.Envelope{}, err
+	}
+	return box.events[0], err
+}
+
+func mustSeal(tb testing.TB, event webhooks.Event) webhooks.Envelope {
+	tb.Helper()
+	envelope, err := seal(tb, event)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return envelope
+}
+
+// The bodies that receivers get, in testdata: a change there breaks receivers.
+func TestEventBodiesAreStable(t *testing.T) {
+	elsewhere := time.FixedZone("", 2*3600)
+	payloads := map[webhooks.EventType]webhooks.Data{
+		webhooks.TypeFilesExpiring: webhooks.FilesExpiring{Files: []webhooks.ExpiringFile{
+			{ID: "file_1", Name: "Q&A <draft>.pdf", EnvironmentID: "env_1", ExpiresAt: time.Date(2026, 12, 1, 1, 30, 0, 5_999_999, elsewhere)},
+			{ID: "file_2", ExpiresAt: time.Date(2026, 12, 2, 0, 0, 0, 0, time.UTC)},
+		}},
+		webhooks.TypeBalanceLow:                   lowBalance,
+		webhooks.TypeBandwidthLimitApproaching:    webhooks.BandwidthLimitApproaching{UsedBytes: 80, LimitBytes: 100, Period: "2026-11"},
+		webhooks.TypeBandwidthLimitReached:        webhooks.BandwidthLimitReached{UsedBytes: 1 << 62, LimitBytes: 1 << 61, Period: "2026-11"},
+		webhooks.TypeTransactionsLimitApproaching: webhooks.TransactionsLimitApproaching{Used: 80, Limit: 100, Period: "2026-11"},
+		webhooks.TypeTransactionsLimitReached:     webhooks.TransactionsLimitReached{Period: "2026-11"},
+	}
+	for _, eventType := range webhooks.EventTypes() {
+		t.Run(string(eventType), func(t *testing.T) {
+			envelope := mustSeal(t, webhooks.Event{
+				ID: "evt_01JD5XQ0000000000000000000", Account: account, Timestamp: noon.Add(1_234_567).In(elsewhere), Data: payloads[eventType],
+			})
+			if envelope.Type != eventType || envelope.Timestamp != noon.Add(time.Millisecond) {
+				t.Errorf("the envelope is of %s at %v", envelope.Type, envelope.Timestamp)
+			}
+			golden := filepath.Join("testdata", string(eventType)+".json")
+			if *update {
+				if err := os.WriteFile(golden, append(envelope.Body, '\n'), 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			want, err := os.ReadFile(golden)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(string(bytes.TrimSpace(want)), string(envelope.Body)); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestEventDefaults(t *testing.T) {
+	envelope := mustSeal(t, webhooks.Event{Account: account, Data: lowBalance})
+	if !strings.HasPrefix(envelope.ID, "evt_") || len(envelope.ID) != 30 || envelope.Timestamp != noon || envelope.Account != account {
+		t.Errorf("got %+v", envelope)
+	}
+	var body struct{ ID, Type, Timestamp string }
+	if err := json.Unmarshal(envelope.Body, &body); err != nil {
+		t.Fatal(err)
+	}
+	if body.ID != envelope.ID || body.Type != "balance.low" || body.Timestamp != "2026-11-20T12:00:00.000Z" {
+		t.Errorf("the body says %+v", body)
+	}
+}
+
+// file returns a payload with one file.
+func file(f webhooks.ExpiringFile) webhooks.FilesExpiring {
+	return webhooks.FilesExpiring{Files: []webhooks.ExpiringFile{f}}
+}
+
+func TestEventsThatAreRefused(t *testing.T) {
+	atNoon := webhooks.ExpiringFile{ID: "file_1", ExpiresAt: noon}
+	year := func(y int) time.Time { return time.Date(y, 1, 1, 0, 0, 0, 0, time.UTC) }
+	tests := map[string]struct {
+		event webhooks.Event
+		field string
+	}{
+		"a pointer":               {webhooks.Event{Account: account, Data: &lowBalance}, "data"},
+		"a nil pointer":           {webhooks.Event{Account: account, Data: (*webhooks.BalanceLow)(nil)}, "data"},
+		"a type of one's own":     {webhooks.Event{Account: account, Data: struct{ webhooks.BalanceLow }{}}, "data"},
+		"an empty interface":      {webhooks.Event{Account: account, Data: struct{ webhooks.Data }{}}, "data"},
+		"an id that is no UTF-8":  {webhooks.Event{Account: account, Data: file(webhooks.ExpiringFile{ID: "\xff", ExpiresAt: noon})}, "data.files[0]"},
+		"a name that is no UTF-8": {webhooks.Event{Account: account, Data: file(webhooks.ExpiringFile{ID: "x", Name: "\xff", ExpiresAt: noon})}, "data.files[0]"},
+		"a period of no UTF-8":    {webhooks.Event{Account: account, Data: webhooks.BandwidthLimitReached{Period: "\xff"}}, "data.period"},
+		"another of no UTF-8":     {webhooks.Event{Account: account, Data: webhooks.TransactionsLimitApproaching{Period: "\xff"}}, "data.period"},
+		"no data":                 {webhooks.Event{Account: account}, "data"},
+		"no account":              {webhooks.Event{Data: lowBalance}, "account"},
+		"a bad account":           {webhooks.Event{Account: "a\x00", Data: lowBalance}, "account"},
+		"the year 10000":          {webhooks.Event{Account: account, Data: lowBalance, Timestamp: year(10000)}, "timestamp"},
+		"a year before 0":         {webhooks.Event{Account: account, Data: lowBalance, Timestamp: year(-1)}, "timestamp"},
+		"no files":                {webhooks.Event{Account: account, Data: webhooks.FilesExpiring{}}, "data.files"},
+		"a file without id":       {webhooks.Event{Account: account, Data: file(webhooks.ExpiringFile{ExpiresAt: noon})}, "data.files[0].id"},
+		"a file without expiry":   {webhooks.Event{Account: account, Data: file(webhooks.ExpiringFile{ID: "x"})}, "data.files[0].expiresAt"},
+		"a file for ever":         {webhooks.Event{Account: account, Data: file(webhooks.ExpiringFile{ID: "x", ExpiresAt: year(10000)})}, "data.files[0].expiresAt"},
+		"the second file":         {webhooks.Event{Account: account, Data: webhooks.FilesExpiring{Files: []webhooks.ExpiringFile{atNoon, {}}}}, "data.files[1].id"},
+		"negative bytes":          {webhooks.Event{Account: account, Data: webhooks.BandwidthLimitApproaching{UsedBytes: -1}}, "data"},
+		"a negative limit":        {webhooks.Event{Account: account, Data: webhooks.BandwidthLimitReached{LimitBytes: -1}}, "data"},
+		"negative transactions":   {webhooks.Event{Account: account, Data: webhooks.TransactionsLimitApproaching{Used: -1}}, "data"},
+		"a negative quota":        {webhooks.Event{Account: account, Data: webhooks.TransactionsLimitReached{Limit: -1}}, "data"},
+	}
+	for _, id := range []string{"evt.1", "evt 1", "evt:1", "evt/1", "évt", "evt\n", "evt\x00", ".", strings.Repeat("x", 65), strings.Repeat("x", 1<<20)} {
+		tests["the id "+id[:min(len(id), 70)]] = struct {
+			event webhooks.Event
+			field string
+		}{webhooks.Event{ID: id, Account: account, Data: lowBalance}, "id"}
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			envelope, err := seal(t, test.event)
+			wantInvalid(t, err, test.field)
+			if envelope.ID != "" {
+				t.Errorf("the store got %+v", envelope)
+			}
+		})
+	}
+}
+
+func TestEventIDs(t *testing.T) {
+	for _, id := range []string{"a", "0", "_", "-", "Order-42_paid", strings.Repeat("x", 64)} {
+		if got := mustSeal(t, webhooks.Event{ID: id, Account: account, Data: lowBalance}); got.ID != id {
+			t.Errorf("%s became %s", id, got.ID)
+		}
+	}
+}
+
+// A body has at most 256 KiB; one byte more is refused.
+func TestEventSize(t *testing.T) {
+	const most = 256 << 10
+	sized := func(extra int) webhooks.Event {
+		name := strings.Repeat("x", most/2+extra)
+		return webhooks.Event{ID: "evt_1", Account: account, Data: file(webhooks.ExpiringFile{ID: "1", Name: name, ExpiresAt: noon})}
+	}
+	fill := most - len(mustSeal(t, sized(0)).Body)
+	if got := len(mustSeal(t, sized(fill)).Body); got != most {
+		t.Errorf("the body has %d bytes, want %d", got, most)
+	}
+	_, err := seal(t, sized(fill+1))
+	wantInvalid(t, err, "data")
+}
+
+// Whatever a host puts into a payload, receivers get valid JSON that says so.
+func TestEventTextSurvives(t *testing.T) {
+	for _, text := range []string{`"\/`, "<script>&amp;</script>", "line\nend\r\t\x00\x1b\x7f", "Ümläut 🔑 \u2028\u2029\ufeff\ufffd", `\u003c`} {
+		envelope := mustSeal(t, webhooks.Event{Account: account, Data: file(webhooks.ExpiringFile{ID: text, Name: text, EnvironmentID: text, ExpiresAt: noon})})
+		var body struct {
+			Data struct {
+				Files []struct{ ID, Name, EnvironmentID string }
+			}
+		}
+		if err := json.Unmarshal(envelope.Body, &body); err != nil {
+			t.Fatalf("%q: %v in %s", text, err, envelope.Body)
+		}
+		if got := body.Data.Files[0]; got.ID != text || got.Name != text || got.EnvironmentID != text {
+			t.Errorf("%q came out as %+v", text, body)
+		}
+		if strings.ContainsAny(text, "<>&") && !bytes.Contains(envelope.Body, []byte(text)) {
+			t.Errorf("%q was escaped: %s", text, envelope.Body)
+		}
+	}
+}
+
+func FuzzEvent(f *testing.F) {
+	f.Add("file_1", "Q&A <draft>.pdf", "env_1", int64(1_800_000_000), "evt_1")
+	f.Add("", "", "", int64(-1), "")
+	f.Add("\xff", "\u2028", "\x00", int64(1<<40), "a.b")
+	f.Fuzz(func(t *testing.T, fileID, name, environment string, expires int64, id string) {
+		data := file(webhooks.ExpiringFile{ID: fileID, Name: name, EnvironmentID: environment, ExpiresAt: time.Unix(expires, 0)})
+		envelope, err := seal(t, webhooks.Event{ID: id, Account: account, Data: data})
+		if err != nil {
+			return
+		}
+		var compact bytes.Buffer
+		if err := json.Compact(&compact, envelope.Body); err != nil || !bytes.Equal(compact.Bytes(), envelope.Body) {
+			t.Errorf("not compact JSON: %v in %q", err, envelope.Body)
+		}
+		var body struct {
+			ID, Type string
+			Data     struct {
+				Files []struct{ ExpiresAt time.Time }
+			}
+		}
+		if err := json.Unmarshal(envelope.Body, &body); err != nil || body.ID != envelope.ID || !body.Data.Files[0].ExpiresAt.Equal(time.Unix(expires, 0)) {
+			t.Errorf("%v in %q", err, envelope.Body)
+		}
+	})
+}

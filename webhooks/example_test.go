@@ -1,0 +1,93 @@
+package webhooks_test
+
+import (
+	"context"
+	"crypto/x509"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+
+	"github.com/storageapi/storageapi/signing"
+	"github.com/storageapi/storageapi/store/memory"
+	"github.com/storageapi/storageapi/webhooks"
+)
+
+// A host delivers an event to a receiver that verifies its signature.
+func Example() {
+	// The receiver, on this machine and with a certificate of its own.
+	var verify http.Handler
+	receiver := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { verify.ServeHTTP(w, r) }))
+	defer receiver.Close()
+	roots := x509.NewCertPool()
+	roots.AddCert(receiver.Certificate())
+
+	// The host. It opens this machine to deliveries, which nobody else should.
+	hooks, err := webhooks.New(memory.New(), webhooks.Config{
+		AllowNetworks: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")},
+		RootCAs:       roots,
+	})
+	if err != nil {
+		panic(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error)
+	go func() { ended <- hooks.Run(ctx) }()
+
+	webhook, err := hooks.Create(ctx, "acct_1", webhooks.CreateParams{
+		URL:    receiver.URL + "/hooks",
+		Events: []webhooks.EventType{webhooks.TypeBalanceLow},
+	})
+	if err != nil {
+		panic(err)
+	}
+
+	// The receiver was given the secret when the webhook was made.
+	verifier, err := signing.NewVerifier(signing.VerifierConfig{Secrets: []signing.Secret{webhook.Secret}})
+	if err != nil {
+		panic(err)
+	}
+	received := make(chan string, 1)
+	verify = verifier.Handler(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		received <- string(body)
+	}))
+
+	err = hooks.Publish(ctx, webhooks.Event{
+		ID:        "evt_1",
+		Account:   "acct_1",
+		Timestamp: noon,
+		Data:      webhooks.BalanceLow{Balance: 9_500_000_000, Threshold: 10_000_000_000},
+	})
+	if err != nil {
+		panic(err)
+	}
+	fmt.Println(<-received)
+
+	// Run finishes what is under way.
+	cancel()
+	fmt.Println(<-ended)
+	deliveries, err := hooks.EventDeliveries(context.Background(), "acct_1", "evt_1")
+	if err != nil {
+		panic(err)
+	}
+	fmt.Println(deliveries[0].State, deliveries[0].Attempts[0].Status)
+
+	// Output:
+	// {"id":"evt_1","type":"balance.low","timestamp":"2026-11-20T12:00:00.000Z","data":{"balance":"9.5","threshold":"10"}}
+	// <nil>
+	// delivered 200
+}
+
+// Amounts are exact, and written as decimal strings.
+func ExampleParseAmount() {
+	for _, text := range []string{"12.50", "0.000000001", "1e3"} {
+		amount, err := webhooks.ParseAmount(text)
+		fmt.Println(amount, uint64(amount), err)
+	}
+	// Output:
+	// 12.5 12500000000 <nil>
+	// 0.000000001 1 <nil>
+	// 0 0 balanceThreshold must be a decimal string of SUI such as "12.5"
+}

@@ -1,0 +1,149 @@
+package webhooks_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"log/slog"
+	"net/netip"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/storageapi/storageapi/store/memory"
+	"github.com/storageapi/storageapi/webhooks"
+)
+
+const account = "acct_1"
+
+var noon = time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
+
+// loopback opens this machine to deliveries.
+var loopback = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("::1/128")}
+
+// lowBalance is some payload, and the type to subscribe to for it.
+var (
+	lowBalance = webhooks.BalanceLow{Balance: 9_500_000_000, Threshold: 10_000_000_000}
+	onBalance  = []webhooks.EventType{webhooks.TypeBalanceLow}
+)
+
+func newService(tb testing.TB, store webhooks.Store, config webhooks.Config) *webhooks.WebhookService {
+	tb.Helper()
+	service, err := webhooks.New(store, config)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return service
+}
+
+// newClocked returns a service on a memory store whose clock stands at noon.
+func newClocked(tb testing.TB) *webhooks.WebhookService {
+	tb.Helper()
+	return newService(tb, memory.New(), webhooks.Config{Now: func() time.Time { return noon }})
+}
+
+// subscribe makes a webhook for balance.low events.
+func subscribe(tb testing.TB, s *webhooks.WebhookService, url string) webhooks.Webhook {
+	tb.Helper()
+	webhook, err := s.Create(tb.Context(), account, webhooks.CreateParams{URL: url, Events: onBalance})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return webhook
+}
+
+// publish publishes a balance.low event and returns its id.
+func publish(tb testing.TB, s *webhooks.WebhookService) string {
+	tb.Helper()
+	id := s.NewEventID()
+	if err := s.Publish(tb.Context(), webhooks.Event{ID: id, Account: account, Data: lowBalance}); err != nil {
+		tb.Fatal(err)
+	}
+	return id
+}
+
+// deliveries returns what became of an event.
+func deliveries(tb testing.TB, s *webhooks.WebhookService, id string) []webhooks.Delivery {
+	tb.Helper()
+	list, err := s.EventDeliveries(tb.Context(), account, id)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return list
+}
+
+// delivery returns the one delivery of an event.
+func delivery(tb testing.TB, s *webhooks.WebhookService, id string) webhooks.Delivery {
+	tb.Helper()
+	list := deliveries(tb, s, id)
+	if len(list) != 1 {
+		tb.Fatalf("%d deliveries of %s, want 1: %v", len(list), id, list)
+	}
+	return list[0]
+}
+
+// wantInvalid fails the test unless err is a ValidationError for the field, and
+// of a length that can be shown.
+func wantInvalid(tb testing.TB, err error, field string) {
+	tb.Helper()
+	var invalid *webhooks.ValidationError
+	if !errors.As(err, &invalid) || invalid.Field != field || invalid.Reason == "" {
+		tb.Errorf("got %v, want a ValidationError for %s", err, field)
+	} else if len(err.Error()) > 1000 {
+		tb.Errorf("the error has %d bytes", len(err.Error()))
+	}
+}
+
+// start runs the service until the returned function is called, or the test
+// ends.
+func start(tb testing.TB, s *webhooks.WebhookService) (stop func()) {
+	tb.Helper()
+	ctx, cancel := context.WithCancel(tb.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- s.Run(ctx) }()
+	stop = sync.OnceFunc(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			tb.Errorf("Run: %v", err)
+		}
+	})
+	tb.Cleanup(stop)
+	return stop
+}
+
+// A logbook collects what is logged, at every level.
+type logbook struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+func (l *logbook) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.buf.Write(p)
+}
+
+func (l *logbook) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.buf.String()
+}
+
+// lines returns the lines that hold all of the given texts.
+func (l *logbook) lines(texts ...string) (found []string) {
+	for line := range strings.Lines(l.String()) {
+		missing := false
+		for _, text := range texts {
+			missing = missing || !strings.Contains(line, text)
+		}
+		if !missing {
+			found = append(found, line)
+		}
+	}
+	return found
+}
+
+func (l *logbook) logger() *slog.Logger {
+	return slog.New(slog.NewTextHandler(l, &slog.HandlerOptions{Level: slog.LevelDebug}))
+}

@@ -1,0 +1,281 @@
+package webhooks_test
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/storageapi/storageapi/webhooks"
+)
+
+// beginOutage runs the service with one webhook, and then breaks the store's
+// claims. It returns what tells when they were tried since.
+func (b *bubble) beginOutage() (claims func() []time.Time) {
+	b.subscribe("a")
+	b.start()
+	synctest.Wait()
+	b.store.fail(errOutage, nil)
+	before, _ := b.store.called()
+	return func() []time.Time {
+		all, _ := b.store.called()
+		return all[len(before):]
+	}
+}
+
+// While the store cannot be asked, it is asked again with growing pauses; then
+// everything goes on.
+func TestAnOutageOfClaims(t *testing.T) {
+	inBubble(t, webhooks.Config{}, status(http.StatusOK), func(b *bubble) {
+		claimsSince := b.beginOutage()
+		event := b.publish()
+		time.Sleep(10 * time.Minute)
+		claims := claimsSince()
+		for i := range claims[1:] {
+			if pause := claims[i+1].Sub(claims[i]); pause < 50*time.Millisecond || pause > 5*time.Second {
+				t.Errorf("it was asked again after %v", pause)
+			}
+		}
+		if n := len(claims); n < 100 || n > 150 {
+			t.Errorf("%d claims in an outage of 10 minutes", n)
+		}
+		if lines := b.logs.lines("level=ERROR", errOutage.Error()); len(lines) != len(claims) {
+			t.Errorf("%d failures logged of %d", len(lines), len(claims))
+		}
+		b.store.fail(nil, nil)
+		time.Sleep(5 * time.Second)
+		synctest.Wait()
+		b.wantState(event, webhooks.Delivered, 1)
+	})
+}
+
+// Publishing during an outage does not make the dispatcher ask any more often.
+func TestPublishingDuringAnOutage(t *testing.T) {
+	inBubble(t, webhooks.Config{}, status(http.StatusOK), func(b *bubble) {
+		claimsSince := b.beginOutage()
+		for range 1000 {
+			b.publish()
+			time.Sleep(10 * time.Millisecond)
+		}
+		if n := len(claimsSince()); n > 50 {
+			t.Errorf("%d claims in an outage of 10 seconds", n)
+		}
+	})
+}
+
+// What came of an attempt is recorded once the store is back: the receiver gets
+// the event once.
+func TestAShortOutageOfSettlements(t *testing.T) {
+	inBubble(t, webhooks.Config{}, status(http.StatusOK), func(b *bubble) {
+		b.subscribe("a")
+		b.store.fail(nil, errOutage)
+		b.start()
+		event := b.publish()
+		time.Sleep(30 * time.Second)
+		b.wantState(event, webhooks.Pending, 0)
+		b.store.fail(nil, nil)
+		time.Sleep(time.Hour)
+		b.wantState(event, webhooks.Delivered, 1)
+		if n := len(b.hits.of("a")); n != 1 {
+			t.Errorf("%d requests", n)
+		}
+		if _, settles := b.store.called(); len(settles) > 20 {
+			t.Errorf("%d attempts to settle in 30 seconds", len(settles))
+		}
+	})
+}
+
+// Also if that takes longer than a lease. An outage of our own is not counted
+// against anybody.
+func TestALongOutageOfSettlements(t *testing.T) {
+	// Not even an error that looks like an ended context makes it poll.
+	outage := fmt.Errorf("%w: %w", errOutage, context.Canceled)
+	inBubble(t, webhooks.Config{PerWebhook: 2}, status(http.StatusOK), func(b *bubble) {
+		b.subscribe("a")
+		b.store.fail(nil, outage)
+		b.start()
+		var events []string
+		for range 20 {
+			events = append(events, b.publish())
+		}
+		time.Sleep(time.Hour)
+		b.store.fail(nil, nil)
+		time.Sleep(time.Hour)
+		for _, event := range events {
+			if got := b.delivery(event); got.State != webhooks.Delivered || len(got.Attempts) != 1 || got.Attempts[0].Number != 1 {
+				t.Errorf("%+v", got)
+			}
+		}
+		if n := len(b.hits.of("a")); n != 20 {
+			t.Errorf("%d requests for 20 events", n)
+		}
+		if _, settles := b.store.called(); len(settles) > 800 {
+			t.Errorf("%d attempts to settle in an outage of an hour", len(settles))
+		}
+	})
+}
+
+// A hung store hangs until the context of a call ends.
+type hung struct{ webhooks.Store }
+
+func (hung) ClaimDeliveries(ctx context.Context, _ webhooks.Claim) ([]webhooks.Task, time.Duration, error) {
+	<-ctx.Done()
+	return nil, 0, ctx.Err()
+}
+
+func (hung) SettleDeliveries(ctx context.Context, _ []webhooks.Settlement) ([]int, error) {
+	<-ctx.Done()
+	return nil, ctx.Err()
+}
+
+// Ending in the middle of a claim is no failure.
+func TestEndingDuringAClaimIsNotLogged(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		logs := &logbook{}
+		service := newService(t, hung{newFlaky().Store}, webhooks.Config{Logger: logs.logger()})
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if err := service.Run(ctx); err != nil {
+			t.Errorf("Run = %v", err)
+		}
+		if lines := logs.lines("level=ERROR"); len(lines) > 0 {
+			t.Errorf("logged %q", lines)
+		}
+	})
+}
+
+// A store that hangs keeps neither Run from ending nor Delete.
+func TestAHungStore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		memory := newFlaky().Store
+		service := newService(t, hung{memory}, webhooks.Config{DrainTimeout: time.Second})
+		webhook := subscribe(t, service, anyURL)
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- service.Run(ctx) }()
+		synctest.Wait()
+
+		deleted := make(chan error, 1)
+		go func() { deleted <- service.Delete(t.Context(), account, webhook.ID) }()
+		time.Sleep(time.Minute)
+		select {
+		case err := <-deleted:
+			if err != nil {
+				t.Errorf("Delete = %v", err)
+			}
+		default:
+			t.Error("Delete hangs with the store")
+		}
+		cancel()
+		time.Sleep(time.Minute)
+		select {
+		case err := <-ended:
+			if err != nil {
+				t.Errorf("Run = %v", err)
+			}
+		default:
+			t.Error("Run hangs with the store")
+		}
+	})
+}
+
+// A store that is broken for good does not keep Run from ending.
+func TestDrainingDuringAnOutage(t *testing.T) {
+	inBubble(t, webhooks.Config{DrainTimeout: 3 * time.Second}, status(http.StatusOK), func(b *bubble) {
+		b.subscribe("a")
+		b.store.fail(nil, errOutage)
+		stop := b.start()
+		event := b.publish()
+		time.Sleep(time.Second)
+		begun := time.Now()
+		stop()
+		if took := time.Since(begun); took > 4*time.Second {
+			t.Errorf("draining took %v", took)
+		}
+		b.store.fail(nil, nil)
+		b.start()
+		time.Sleep(time.Hour) // the lease runs out
+		if got := b.delivery(event); got.State != webhooks.Delivered || len(got.Attempts) != 1 {
+			t.Errorf("%+v", got)
+		}
+	})
+}
+
+// A panic, of whatever origin, is one failed attempt of one delivery.
+func TestAPanicIsAFailedAttempt(t *testing.T) {
+	inBubble(t, webhooks.Config{Retries: []time.Duration{time.Minute}}, status(http.StatusOK), func(b *bubble) {
+		b.subscribe("a")
+		poisoned := b.publish()
+		b.store.spoil = func(task *webhooks.Task) {
+			if task.Event.ID == poisoned {
+				task.Event.ID = "SENTINEL.1" // at which signing panics
+			}
+		}
+		b.start()
+		others := []string{b.publish(), b.publish()}
+		time.Sleep(time.Hour)
+		b.wantState(poisoned, webhooks.Dead, 2)
+		for _, attempt := range b.delivery(poisoned).Attempts {
+			if attempt.Error != "panic" {
+				t.Errorf("recorded %+v", attempt)
+			}
+		}
+		for _, event := range others {
+			b.wantState(event, webhooks.Delivered, 1)
+		}
+	})
+}
+
+// A record that cannot be read fails like any other attempt, since it may be
+// readable again, ends as dead, and holds up nothing.
+func TestAnUnreadableRecordIsAFailedAttempt(t *testing.T) {
+	inBubble(t, webhooks.Config{PerWebhook: 1, Retries: []time.Duration{time.Minute}}, status(http.StatusOK), func(b *bubble) {
+		b.subscribe("a")
+		poisoned, next := b.publish(), b.publish()
+		b.store.spoil = func(task *webhooks.Task) {
+			if task.Event.ID == poisoned {
+				*task = webhooks.Task{Webhook: webhooks.Webhook{ID: task.Webhook.ID}, Attempt: task.Attempt, Token: task.Token, Err: errOutage}
+			}
+		}
+		b.start()
+		synctest.Wait()
+		b.wantState(poisoned, webhooks.Pending, 1)
+		b.wantState(next, webhooks.Delivered, 1)
+		if got := b.delivery(poisoned).Attempts[0]; got.Error != "the stored record cannot be read" || got.Status != 0 || !got.StartedAt.Equal(time.Now()) {
+			t.Errorf("recorded %+v", got)
+		}
+		time.Sleep(2 * time.Minute)
+		b.wantState(poisoned, webhooks.Dead, 2)
+		if n := len(b.hits.of("a")); n != 1 {
+			t.Errorf("%d requests", n)
+		}
+	})
+}
+
+// A webhook that lost its secret, or whose URL makes no sense, fails visibly.
+func TestWebhooksThatCannotBeUsed(t *testing.T) {
+	for reason, spoil := range map[string]func(*webhooks.Task){
+		"no usable signing secret": func(task *webhooks.Task) { task.Webhook.Secret = webhooks.Webhook{}.Secret },
+		"no usable URL":            func(task *webhooks.Task) { task.Webhook.URL = "https://SENTINEL\x00" },
+	} {
+		t.Run(reason, func(t *testing.T) {
+			inBubble(t, webhooks.Config{Retries: []time.Duration{}}, status(http.StatusOK), func(b *bubble) {
+				b.subscribe("a")
+				b.store.spoil = spoil
+				b.start()
+				event := b.publish()
+				synctest.Wait()
+				b.wantState(event, webhooks.Dead, 1)
+				if got := b.delivery(event).Attempts[0].Error; got != reason {
+					t.Errorf("recorded %q", got)
+				}
+				if strings.Contains(b.logs.String(), "SENTINEL") {
+					t.Errorf("logged:\n%s", b.logs)
+				}
+			})
+		})
+	}
+}

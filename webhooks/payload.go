@@ -1,0 +1,138 @@
+package webhooks
+
+import (
+	"fmt"
+	"time"
+	"unicode/utf8"
+
+	"github.com/storageapi/storageapi/internal/invalid"
+)
+
+// Data is the payload of an event: a value of one of the types below, one per
+// event type of SPEC section 6. Strings in it must be UTF-8.
+type Data interface {
+	// Type returns the event type that the payload belongs to.
+	Type() EventType
+
+	check() error
+}
+
+// FilesExpiring says that files are about to expire.
+type FilesExpiring struct {
+	Files []ExpiringFile `json:"files"`
+}
+
+// An ExpiringFile is one file of a [FilesExpiring] event.
+type ExpiringFile struct {
+	ID            string    // required
+	Name          string    // may be empty, and is then left out
+	EnvironmentID string    // may be empty, and is then left out
+	ExpiresAt     time.Time // required
+}
+
+// MarshalJSON writes the timestamp as everywhere on the wire: RFC 3339, UTC,
+// milliseconds.
+func (f ExpiringFile) MarshalJSON() ([]byte, error) {
+	return encodeData(struct {
+		ID            string `json:"id"`
+		Name          string `json:"name,omitempty"`
+		EnvironmentID string `json:"environmentId,omitempty"`
+		ExpiresAt     string `json:"expiresAt"`
+	}{f.ID, f.Name, f.EnvironmentID, f.ExpiresAt.UTC().Format(timestampFormat)})
+}
+
+// BalanceLow says that the account's balance is low. When to say so, to all of the
+// account's webhooks that subscribe to it, is the host's to decide; each webhook's
+// own [Webhook.BalanceThreshold] is kept for that and not looked at by Publish.
+type BalanceLow struct {
+	Balance   Amount `json:"balance"`   // in SUI, a decimal string
+	Threshold Amount `json:"threshold"` // in SUI, a decimal string
+}
+
+// BandwidthLimitApproaching says that the account's bandwidth limit is near.
+type BandwidthLimitApproaching struct {
+	UsedBytes  int64  `json:"usedBytes"`
+	LimitBytes int64  `json:"limitBytes"`
+	Period     string `json:"period"` // the host's name for the time the limit is for: "2026-11"
+}
+
+// BandwidthLimitReached says that the account's bandwidth limit is reached.
+type BandwidthLimitReached struct {
+	UsedBytes  int64  `json:"usedBytes"`
+	LimitBytes int64  `json:"limitBytes"`
+	Period     string `json:"period"` // the host's name for the time the limit is for: "2026-11"
+}
+
+// TransactionsLimitApproaching says that the account's transaction limit is near.
+type TransactionsLimitApproaching struct {
+	Used   int64  `json:"used"`   // transactions
+	Limit  int64  `json:"limit"`  // transactions
+	Period string `json:"period"` // the host's name for the time the limit is for: "2026-11"
+}
+
+// TransactionsLimitReached says that the account's transaction limit is reached.
+type TransactionsLimitReached struct {
+	Used   int64  `json:"used"`   // transactions
+	Limit  int64  `json:"limit"`  // transactions
+	Period string `json:"period"` // the host's name for the time the limit is for: "2026-11"
+}
+
+// Type returns [TypeFilesExpiring].
+func (FilesExpiring) Type() EventType { return TypeFilesExpiring }
+
+// Type returns [TypeBalanceLow].
+func (BalanceLow) Type() EventType { return TypeBalanceLow }
+
+// Type returns [TypeBandwidthLimitApproaching].
+func (BandwidthLimitApproaching) Type() EventType { return TypeBandwidthLimitApproaching }
+
+// Type returns [TypeBandwidthLimitReached].
+func (BandwidthLimitReached) Type() EventType { return TypeBandwidthLimitReached }
+
+// Type returns [TypeTransactionsLimitApproaching].
+func (TransactionsLimitApproaching) Type() EventType { return TypeTransactionsLimitApproaching }
+
+// Type returns [TypeTransactionsLimitReached].
+func (TransactionsLimitReached) Type() EventType { return TypeTransactionsLimitReached }
+
+func (d FilesExpiring) check() error {
+	if len(d.Files) == 0 {
+		return invalid.Field("data.files", "must name at least one file")
+	}
+	for i, f := range d.Files {
+		switch {
+		case f.ID == "":
+			return invalid.Field(fmt.Sprintf("data.files[%d].id", i), "is required")
+		case f.ExpiresAt.IsZero():
+			return invalid.Field(fmt.Sprintf("data.files[%d].expiresAt", i), "is required")
+		case !utf8.ValidString(f.ID + f.Name + f.EnvironmentID):
+			return invalid.Field(fmt.Sprintf("data.files[%d]", i), "must hold UTF-8 only")
+		case !writable(f.ExpiresAt):
+			return invalid.Field(fmt.Sprintf("data.files[%d].expiresAt", i), "must be in the years 0 to 9999")
+		}
+	}
+	return nil
+}
+
+func (BalanceLow) check() error { return nil }
+
+func (d BandwidthLimitApproaching) check() error {
+	return checkUsage(d.UsedBytes, d.LimitBytes, d.Period)
+}
+
+func (d BandwidthLimitReached) check() error {
+	return checkUsage(d.UsedBytes, d.LimitBytes, d.Period)
+}
+
+func (d TransactionsLimitApproaching) check() error { return checkUsage(d.Used, d.Limit, d.Period) }
+func (d TransactionsLimitReached) check() error     { return checkUsage(d.Used, d.Limit, d.Period) }
+
+func checkUsage(used, limit int64, period string) error {
+	switch {
+	case used < 0 || limit < 0:
+		return invalid.Field("data", "must not have a negative use or limit")
+	case !utf8.ValidString(period):
+		return invalid.Field("data.period", "must be UTF-8")
+	}
+	return nil
+}

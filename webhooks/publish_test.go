@@ -1,0 +1,136 @@
+package webhooks_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/storageapi/storageapi/webhooks"
+)
+
+// owedTo returns the ids of the webhooks that an event is owed to.
+func owedTo(tb testing.TB, s *webhooks.WebhookService, event string) []string {
+	tb.Helper()
+	ids := []string{}
+	for _, delivery := range deliveries(tb, s, event) {
+		if delivery.State != webhooks.Pending || delivery.EventID != event || len(delivery.Attempts) != 0 {
+			tb.Errorf("before anything runs: %+v", delivery)
+		}
+		ids = append(ids, delivery.WebhookID)
+	}
+	return ids
+}
+
+// An event is for the webhooks of its account that are active and subscribed to
+// its type at that moment.
+func TestPublishMatchesWebhooks(t *testing.T) {
+	service := newClocked(t)
+	create := func(account string, events ...webhooks.EventType) string {
+		webhook, err := service.Create(t.Context(), account, webhooks.CreateParams{URL: anyURL, Events: events})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return webhook.ID
+	}
+	first := create(account, webhooks.TypeBalanceLow)
+	second := create(account, webhooks.TypeFilesExpiring, webhooks.TypeBalanceLow)
+	create(account, webhooks.TypeFilesExpiring)
+	create("acct_2", webhooks.TypeBalanceLow)
+	off := create(account, webhooks.TypeBalanceLow)
+	if _, err := service.SetActive(t.Context(), account, off, false); err != nil {
+		t.Fatal(err)
+	}
+
+	event := publish(t, service)
+	late := create(account, webhooks.TypeBalanceLow)
+	if _, err := service.SetActive(t.Context(), account, off, true); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]string{first, second}, owedTo(t, service, event)); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff([]string{first, second, off, late}, owedTo(t, service, publish(t, service))); diff != "" {
+		t.Errorf("the next event (-want +got):\n%s", diff)
+	}
+}
+
+func TestPublishToNobody(t *testing.T) {
+	service := newClocked(t)
+	if got := owedTo(t, service, publish(t, service)); len(got) != 0 {
+		t.Errorf("owed to %v", got)
+	}
+	if _, err := service.EventDeliveries(t.Context(), account, "evt_none"); !errors.Is(err, webhooks.ErrNotFound) {
+		t.Errorf("an event that was never published: %v", err)
+	}
+}
+
+// Publishing an id again is publishing the same event, whatever else is said and
+// whoever has subscribed since.
+func TestPublishAgainChangesNothing(t *testing.T) {
+	service := newClocked(t)
+	webhook := subscribe(t, service, anyURL)
+	event := webhooks.Event{ID: "order-42", Account: account, Data: lowBalance}
+	for range 3 {
+		if err := service.Publish(t.Context(), event); err != nil {
+			t.Fatal(err)
+		}
+		event.Data = webhooks.BalanceLow{Balance: 1}
+		subscribe(t, service, anyURL)
+	}
+	event.Data = file(webhooks.ExpiringFile{ID: "1", ExpiresAt: noon})
+	if err := service.Publish(t.Context(), event); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]string{webhook.ID}, owedTo(t, service, "order-42")); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+func TestPublishConcurrently(t *testing.T) {
+	service := newClocked(t)
+	subscribe(t, service, anyURL)
+	var wg sync.WaitGroup
+	for range 8 {
+		wg.Go(func() {
+			for range 50 {
+				publish(t, service)
+				if err := service.Publish(t.Context(), webhooks.Event{ID: "the-same", Account: account, Data: lowBalance}); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	if got := owedTo(t, service, "the-same"); len(got) != 1 {
+		t.Errorf("the same event is owed %d times", len(got))
+	}
+}
+
+func TestNewEventIDsAreInOrder(t *testing.T) {
+	service := newClocked(t)
+	var ids []string
+	for range 100 {
+		ids = append(ids, service.NewEventID())
+	}
+	if !slices.IsSorted(ids) || len(slices.Compact(ids)) != 100 {
+		t.Errorf("%v", ids)
+	}
+}
+
+// A cancelled Publish leaves nothing behind.
+func TestPublishCancelled(t *testing.T) {
+	service := newClocked(t)
+	subscribe(t, service, anyURL)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := service.Publish(ctx, webhooks.Event{ID: "evt_1", Account: account, Data: lowBalance}); !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v", err)
+	}
+	if _, err := service.EventDeliveries(t.Context(), account, "evt_1"); !errors.Is(err, webhooks.ErrNotFound) {
+		t.Errorf("it left: %v", err)
+	}
+}

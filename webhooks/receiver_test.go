@@ -1,0 +1,246 @@
+package webhooks_test
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"io"
+	"log"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/storageapi/storageapi/store/memory"
+	"github.com/storageapi/storageapi/webhooks"
+)
+
+// secretPath ends the URL of every webhook of the tests. Neither its path nor
+// its query may ever be seen anywhere but in the request.
+const secretPath = "/SENTINEL/hooks?token=SENTINEL"
+
+// A receiver is an HTTPS server that remembers what it got.
+type receiver struct {
+	address string
+	conns   atomic.Int64 // accepted
+
+	mu  sync.Mutex
+	got []received
+}
+
+type received struct {
+	*http.Request
+	body []byte
+}
+
+// newReceiver starts a receiver on this machine that answers with the handler.
+func newReceiver(tb testing.TB, handler http.HandlerFunc) *receiver {
+	tb.Helper()
+	return serveTLS(tb, &tls.Config{Certificates: []tls.Certificate{goodCertificate()}}, handler)
+}
+
+func serveTLS(tb testing.TB, config *tls.Config, handler http.HandlerFunc) *receiver {
+	tb.Helper()
+	r := &receiver{}
+	listener := tls.NewListener(r.listen(tb), config)
+	server := &http.Server{
+		Handler: http.HandlerFunc(func(w http.ResponseWriter, request *http.Request) {
+			body, _ := io.ReadAll(request.Body)
+			r.mu.Lock()
+			r.got = append(r.got, received{request, body})
+			r.mu.Unlock()
+			handler(w, request)
+		}),
+		ErrorLog: log.New(io.Discard, "", 0),
+	}
+	go server.Serve(listener)
+	tb.Cleanup(func() { server.Close() })
+	return r
+}
+
+// newRawReceiver starts a receiver that speaks TLS, reads a request and then does
+// as it likes.
+func newRawReceiver(tb testing.TB, respond func(net.Conn)) *receiver {
+	tb.Helper()
+	config := &tls.Config{Certificates: []tls.Certificate{goodCertificate()}}
+	return newTCPReceiver(tb, func(conn net.Conn) {
+		secure := tls.Server(conn, config)
+		defer secure.Close()
+		request, err := readRequest(secure)
+		if err == nil && strings.HasPrefix(request, "POST /SENTINEL/") {
+			respond(secure)
+		}
+	})
+}
+
+// newTCPReceiver starts a receiver that gets bare connections, each of which is
+// closed at the end at the latest.
+func newTCPReceiver(tb testing.TB, handle func(net.Conn)) *receiver {
+	tb.Helper()
+	r := &receiver{}
+	listener := r.listen(tb)
+	ended, end := context.WithCancel(context.Background())
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		for {
+			conn, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			stop := context.AfterFunc(ended, func() { conn.Close() })
+			wg.Go(func() {
+				defer stop()
+				defer conn.Close()
+				handle(conn)
+			})
+		}
+	})
+	tb.Cleanup(func() {
+		end()
+		listener.Close()
+		wg.Wait()
+	})
+	return r
+}
+
+// listen returns a listener that counts connections.
+func (r *receiver) listen(tb testing.TB) net.Listener {
+	tb.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		tb.Fatal(err)
+	}
+	r.address = listener.Addr().String()
+	return countingListener{listener, &r.conns}
+}
+
+type countingListener struct {
+	net.Listener
+	conns *atomic.Int64
+}
+
+func (l countingListener) Accept() (net.Conn, error) {
+	conn, err := l.Listener.Accept()
+	if err == nil {
+		l.conns.Add(1)
+	}
+	return conn, err
+}
+
+// readRequest reads the header and the body of a request with Content-Length.
+func readRequest(conn net.Conn) (string, error) {
+	var text []byte
+	buf := make([]byte, 4096)
+	for {
+		n, err := conn.Read(buf)
+		text = append(text, buf[:n]...)
+		if err != nil {
+			return "", err
+		}
+		if strings.HasSuffix(string(text), "}}") { // the end of every event
+			return string(text), nil
+		}
+	}
+}
+
+// url returns the webhook URL at which the receiver has the given name.
+func (r *receiver) url(host string) string {
+	_, port, _ := net.SplitHostPort(r.address)
+	return "https://" + net.JoinHostPort(host, port) + secretPath
+}
+
+func (r *receiver) requests() []received {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return append([]received(nil), r.got...)
+}
+
+// status returns a handler that answers with nothing but a status.
+func status(code int) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(code) }
+}
+
+// A ledger is a store that tells of every settlement.
+type ledger struct {
+	webhooks.Store
+	settled chan webhooks.Settlement
+}
+
+func newLedger() *ledger { return &ledger{memory.New(), make(chan webhooks.Settlement, 10000)} }
+
+func (l *ledger) SettleDeliveries(ctx context.Context, settlements []webhooks.Settlement) ([]int, error) {
+	stale, err := l.Store.SettleDeliveries(ctx, settlements)
+	for _, settlement := range settlements {
+		l.settled <- settlement
+	}
+	return stale, err
+}
+
+// next returns the next settlement.
+func (l *ledger) next(tb testing.TB) webhooks.Settlement {
+	tb.Helper()
+	select {
+	case settlement := <-l.settled:
+		return settlement
+	case <-time.After(10 * time.Second):
+		tb.Fatal("nothing is settled")
+		panic(errors.ErrUnsupported)
+	}
+}
+
+// reaching returns a config that reaches the tests' receivers.
+func reaching(logs *logbook) webhooks.Config {
+	return webhooks.Config{
+		AllowNetworks: loopback, RootCAs: trusted().pool(), Retries: []time.Duration{time.Hour}, Timeout: 5 * time.Second, Logger: logs.logger(),
+	}
+}
+
+// attempt publishes an event to a webhook at the URL and returns what came of the
+// first attempt.
+func attempt(t *testing.T, url string, change func(*webhooks.Config)) webhooks.Settlement {
+	t.Helper()
+	store, logs := newLedger(), &logbook{}
+	config := reaching(logs)
+	if change != nil {
+		change(&config)
+	}
+	service := newService(t, store, config)
+	webhook := subscribe(t, service, url)
+	stop := start(t, service)
+	event := publish(t, service)
+	settlement := store.next(t)
+	stop()
+	checkRecord(t, delivery(t, service, event), settlement)
+	for _, text := range []string{logs.String(), settlement.Attempt.Error} {
+		if strings.Contains(text, "SENTINEL") || strings.Contains(text, webhook.Secret.Reveal()) {
+			t.Errorf("the URL or the secret is shown: %s", text)
+		}
+	}
+	if len(logs.lines("webhook="+webhook.ID, "event="+event, "attempt=1")) != 1 {
+		t.Errorf("the attempt is not logged, or more than once:\n%s", logs)
+	}
+	return settlement
+}
+
+// checkRecord fails the test unless the attempt log says what came of the
+// attempt.
+func checkRecord(t *testing.T, got webhooks.Delivery, want webhooks.Settlement) {
+	t.Helper()
+	state := map[webhooks.Outcome]webhooks.DeliveryState{
+		webhooks.Deliver: webhooks.Delivered, webhooks.Retry: webhooks.Pending, webhooks.GiveUp: webhooks.Dead,
+	}[want.Outcome]
+	if got.State != state || len(got.Attempts) != 1 {
+		t.Fatalf("recorded %+v, want it to be %s after one attempt", got, state)
+	}
+	logged := got.Attempts[0]
+	if logged != want.Attempt {
+		t.Errorf("recorded %+v, want %+v", logged, want.Attempt)
+	}
+	if age := time.Since(logged.StartedAt); logged.Number != 1 || age < 0 || age > time.Minute || logged.StartedAt.Location() != time.UTC ||
+		logged.Duration <= 0 || logged.Duration%time.Microsecond != 0 || (logged.Error == "") != (state == webhooks.Delivered) {
+		t.Errorf("recorded %+v", logged)
+	}
+}

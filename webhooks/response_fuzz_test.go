@@ -1,0 +1,58 @@
+package webhooks_test
+
+import (
+	"net"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/storageapi/storageapi/webhooks"
+)
+
+// Whatever a receiver answers, the attempt ends, and its record agrees with
+// itself.
+func FuzzResponse(f *testing.F) {
+	for _, seed := range []string{
+		"", "HTTP/1.1 200 OK\r\n\r\n", "HTTP/1.1 410 Gone\r\nContent-Length: 0\r\n\r\n", "HTTP/1.1 503 No\r\nRetry-After: 99999999999\r\n\r\n",
+		"HTTP/1.1 307 To\r\nLocation: https://127.0.0.1/\r\n\r\n", "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 204 No\r\n\r\n",
+		"HTTP/1.1 101 Switching\r\nUpgrade: x\r\nConnection: Upgrade\r\n\r\nxxx", "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nx\r\n0\r\nA: b\r\n\r\n",
+		"HTTP/1.0 200\r\n\r\nbody", "\x00", "HTTP/1.1 99999999999 X\r\n\r\n",
+	} {
+		f.Add(seed)
+	}
+	var answer atomic.Value
+	receiver := newRawReceiver(f, func(conn net.Conn) { say(answer.Load().(string))(conn) })
+	store, logs := newLedger(), &logbook{}
+	config := reaching(logs)
+	config.Timeout, config.Logger = time.Second, nil
+	service := newService(f, store, config)
+	subscribe(f, service, receiver.url("127.0.0.1"))
+	start(f, service)
+	f.Fuzz(func(t *testing.T, text string) {
+		answer.Store(text)
+		event := publish(t, service)
+		got := store.next(t)
+		attempt := got.Attempt
+		success := attempt.Status >= 200 && attempt.Status <= 299
+		switch {
+		case success != (attempt.Error == ""), success != (got.Outcome == webhooks.Deliver), (attempt.Status == 410) != got.Deactivate:
+			t.Errorf("%q: outcome %d, %+v", text, got.Outcome, attempt)
+		case got.RetryAfter < 0 || got.RetryAfter > 24*time.Hour:
+			t.Errorf("%q: again in %v", text, got.RetryAfter)
+		case len(attempt.Error) > 100:
+			t.Errorf("%q: the reason is %q", text, attempt.Error)
+		case attempt.Status != 0 && !strings.Contains(text, strconv.Itoa(attempt.Status)):
+			t.Errorf("%q: status %d", text, attempt.Status)
+		}
+		if got.Deactivate {
+			if _, err := service.SetActive(t.Context(), account, got.Task.Webhook.ID, true); err != nil {
+				t.Error(err)
+			}
+		}
+		if list := deliveries(t, service, event); len(list) != 1 || len(list[0].Attempts) != 1 {
+			t.Errorf("%q: recorded %+v", text, list)
+		}
+	})
+}

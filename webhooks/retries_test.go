@@ -1,0 +1,189 @@
+package webhooks_test
+
+import (
+	"math"
+	"net/http"
+	"strconv"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/storageapi/storageapi/webhooks"
+)
+
+// A receiver that never succeeds gets each attempt of the schedule, within
+// ±20 %, and then no more.
+func TestRetriesUntilDead(t *testing.T) {
+	for name, schedule := range map[string][]time.Duration{
+		"default": nil, "short": {10 * time.Second, time.Minute}, "none": {}, "at once": {0, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, webhooks.Config{Retries: schedule}, status(http.StatusInternalServerError), func(b *bubble) {
+				if schedule == nil {
+					schedule = webhooks.DefaultRetries()
+				}
+				b.subscribe("a")
+				b.start()
+				event, begun := b.publish(), time.Now()
+				time.Sleep(1000 * time.Hour)
+
+				hits := b.hits.of("a")
+				if len(hits) != 1+len(schedule) {
+					t.Fatalf("%d attempts, want %d", len(hits), 1+len(schedule))
+				}
+				if late := hits[0].at.Sub(begun); late > 0 {
+					t.Errorf("the first attempt came after %v", late)
+				}
+				for i, wait := range schedule {
+					gap := hits[i+1].at.Sub(hits[i].at)
+					if least, most := wait*8/10, wait*12/10+2*time.Millisecond; gap < least || gap > most {
+						t.Errorf("attempt %d came after %v, want %v ±20 %%", i+2, gap, wait)
+					}
+				}
+				b.wantState(event, webhooks.Dead, 1+len(schedule))
+				if lines := b.logs.lines("level=WARN", "given up", event); len(lines) != 1 {
+					t.Errorf("logged:\n%s", b.logs)
+				}
+			})
+		})
+	}
+}
+
+// Every attempt is the same event, signed anew.
+func TestRetriesAreTheSameEvent(t *testing.T) {
+	schedule := []time.Duration{time.Minute, time.Hour, time.Hour}
+	inBubble(t, webhooks.Config{Retries: schedule}, failing(2), func(b *bubble) {
+		b.subscribe("a")
+		b.start()
+		event := b.publish()
+		time.Sleep(24 * time.Hour)
+		b.wantState(event, webhooks.Delivered, 3)
+		hits := b.hits.of("a")
+		for _, hit := range hits {
+			if hit.id != event || hit.header.Get("Webhook-Timestamp") != strconv.FormatInt(hit.at.Unix(), 10) {
+				t.Errorf("at %v: %v", hit.at, hit.header)
+			}
+			if body := "X-Service-Signature"; hit.header.Get(body) != hits[0].header.Get(body) {
+				t.Errorf("the signature of the body changed to %s", hit.header.Get(body))
+			}
+		}
+	})
+}
+
+// failing returns a handler that fails that many times and then succeeds.
+func failing(times int) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) {
+		if times--; times >= 0 {
+			w.WriteHeader(http.StatusServiceUnavailable)
+		}
+	}
+}
+
+func TestRetryAfterIsWaitedFor(t *testing.T) {
+	for value, want := range map[string]time.Duration{"7200": 2 * time.Hour, "1": time.Minute, "999999999": 24 * time.Hour} {
+		t.Run(value, func(t *testing.T) {
+			fail := failing(1)
+			handler := func(w http.ResponseWriter, r *http.Request) {
+				w.Header().Set("Retry-After", value)
+				fail(w, r)
+			}
+			inBubble(t, webhooks.Config{Retries: []time.Duration{time.Minute}}, handler, func(b *bubble) {
+				b.subscribe("a")
+				b.start()
+				b.publish()
+				time.Sleep(100 * time.Hour)
+				hits := b.hits.of("a")
+				if len(hits) != 2 {
+					t.Fatalf("%d attempts", len(hits))
+				}
+				if off := math.Abs(hits[1].at.Sub(hits[0].at).Seconds() - want.Seconds()); off > 12+1 {
+					t.Errorf("the next attempt came after %v, want %v", hits[1].at.Sub(hits[0].at), want)
+				}
+			})
+		})
+	}
+}
+
+// An attempt that times out is over when it is, not later.
+func TestAHangingReceiverTimesOut(t *testing.T) {
+	inBubble(t, webhooks.Config{Retries: []time.Duration{}}, sleeping(time.Hour), func(b *bubble) {
+		b.subscribe("a")
+		b.start()
+		event := b.publish()
+		time.Sleep(15*time.Second + time.Millisecond)
+		synctest.Wait()
+		b.wantState(event, webhooks.Dead, 1)
+		if got := b.delivery(event).Attempts[0]; got.Error != "timed out" || got.Duration != 15*time.Second {
+			t.Errorf("got %+v", got)
+		}
+	})
+}
+
+// sleeping returns a handler that answers after that time, or when nobody waits
+// any more.
+func sleeping(d time.Duration) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		select {
+		case <-time.After(d):
+			w.WriteHeader(http.StatusOK)
+		case <-r.Context().Done():
+		}
+	}
+}
+
+// A webhook that is off is owed what it was, and gets it once it is on again.
+func TestAnInactiveWebhookIsOwed(t *testing.T) {
+	inBubble(t, webhooks.Config{}, status(http.StatusOK), func(b *bubble) {
+		webhook := b.subscribe("a")
+		event := b.publish()
+		active := func(on bool) {
+			if _, err := b.service.SetActive(b.Context(), account, webhook.ID, on); err != nil {
+				t.Fatal(err)
+			}
+		}
+		active(false)
+		b.start()
+		time.Sleep(100*time.Hour + time.Minute) // between two rounds
+		b.wantState(event, webhooks.Pending, 0)
+		active(true)
+		synctest.Wait()
+		b.wantState(event, webhooks.Delivered, 1)
+	})
+}
+
+// Turning a webhook off between two attempts stops the retries, and does not use
+// any up.
+func TestTurningOffStopsRetries(t *testing.T) {
+	inBubble(t, webhooks.Config{Retries: []time.Duration{time.Minute, time.Minute}}, failing(2), func(b *bubble) {
+		webhook := b.subscribe("a")
+		b.start()
+		event := b.publish()
+		synctest.Wait()
+		for _, on := range []bool{false, true} {
+			b.wantState(event, webhooks.Pending, 1)
+			if _, err := b.service.SetActive(b.Context(), account, webhook.ID, on); err != nil {
+				t.Fatal(err)
+			}
+			if !on {
+				time.Sleep(time.Hour)
+			}
+		}
+		time.Sleep(time.Hour)
+		b.wantState(event, webhooks.Delivered, 3)
+	})
+}
+
+// After 410 what else the webhook is owed waits.
+func TestGoneLeavesTheRestOwed(t *testing.T) {
+	inBubble(t, webhooks.Config{PerWebhook: 1}, status(http.StatusGone), func(b *bubble) {
+		b.subscribe("a")
+		first, second := b.publish(), b.publish()
+		b.start()
+		time.Sleep(100 * time.Hour)
+		b.wantState(first, webhooks.Dead, 1)
+		b.wantState(second, webhooks.Pending, 0)
+		if n := len(b.hits.of("a")); n != 1 {
+			t.Errorf("%d requests", n)
+		}
+	})
+}

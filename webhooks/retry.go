@@ -1,0 +1,56 @@
+package webhooks
+
+import (
+	"math/rand/v2"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// DefaultRetries are the waits between attempts that Standard Webhooks
+// recommends: ten attempts over 75.6 hours.
+func DefaultRetries() []time.Duration {
+	return []time.Duration{
+		5 * time.Second, 5 * time.Minute, 30 * time.Minute, 2 * time.Hour, 5 * time.Hour,
+		10 * time.Hour, 14 * time.Hour, 20 * time.Hour, 24 * time.Hour,
+	}
+}
+
+const (
+	retryJitter   = 0.2
+	maxRetryAfter = 24 * time.Hour
+)
+
+// nextRetry returns how long after the given attempt, 1 for the first, the next
+// is due; ok is false if that was the last. What the receiver asked for can only
+// lengthen the wait.
+func nextRetry(schedule []time.Duration, attempt int, asked time.Duration) (wait time.Duration, ok bool) {
+	if attempt > len(schedule) {
+		return 0, false
+	}
+	wait = schedule[max(attempt, 1)-1]
+	if jittered := wait + time.Duration((2*rand.Float64()-1)*retryJitter*float64(wait)); jittered >= 0 { // no overflow
+		wait = jittered
+	}
+	return max(wait, asked), true
+}
+
+// retryAfter returns how long the response asks to be left alone (RFC 9110
+// section 10.2.3), at most 24 hours, and 0 if it does not ask or is not
+// understood.
+func retryAfter(header http.Header, now time.Time) time.Duration {
+	value := strings.TrimSpace(header.Get("Retry-After"))
+	if isDigits(value) {
+		seconds, err := strconv.ParseUint(value, 10, 32)
+		if err != nil || seconds > uint64(maxRetryAfter/time.Second) {
+			return maxRetryAfter // only digits: too many of them
+		}
+		return time.Duration(seconds) * time.Second
+	}
+	at, err := http.ParseTime(value)
+	if err != nil {
+		return 0
+	}
+	return min(max(at.Sub(now), 0), maxRetryAfter)
+}

@@ -1,0 +1,246 @@
+package webhooks
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/storageapi/storageapi/internal/id"
+	"github.com/storageapi/storageapi/internal/invalid"
+	"github.com/storageapi/storageapi/signing"
+)
+
+// A WebhookService manages webhooks, publishes events to them and delivers
+// those. It is safe for concurrent use.
+//
+// Its methods return the store's errors wrapped: [ErrNotFound] to branch on, a
+// [*ValidationError] for input that breaks a rule, anything else is a failure.
+type WebhookService struct {
+	store      Store
+	guard      guard
+	now        func() time.Time
+	ids        id.Generator
+	dispatcher *dispatcher
+}
+
+// A ValidationError says which field is wrong and what would be right. Use
+// [errors.As].
+type ValidationError = invalid.Error
+
+// New returns a WebhookService on the given store, which stays the caller's to
+// close, after Run has returned. It starts nothing: see [WebhookService.Run].
+// The error names the field of config that makes no sense.
+func New(store Store, config Config) (*WebhookService, error) {
+	if store == nil {
+		return nil, errors.New("webhooks: nil Store")
+	}
+	config, err := config.withDefaults()
+	if err != nil {
+		return nil, fmt.Errorf("webhooks: Config: %w", err)
+	}
+	g := newGuard(config.AllowNetworks)
+	client := newClient(g, config.RootCAs, config.SignatureHeader, config.Timeout, config.Now)
+	return &WebhookService{
+		store:      store,
+		guard:      g,
+		now:        config.Now,
+		dispatcher: newDispatcher(store, client, config),
+	}, nil
+}
+
+// Run delivers what is due until ctx is done. Then it starts nothing new, waits
+// for the attempts under way up to [Config.DrainTimeout], cuts short what is
+// left and gives it back to be delivered later, and returns nil. If it is
+// running already it returns [ErrRunning] at once. It can be run again.
+func (s *WebhookService) Run(ctx context.Context) error { return s.dispatcher.run(ctx) }
+
+// CreateParams says what webhook to create.
+type CreateParams struct {
+	// URL receives the events: https, with a host, at most 2,048 characters of
+	// ASCII, without user information and fragment, not pointing into a
+	// special-purpose network.
+	URL string
+
+	// Events are the types to subscribe to, at least one; duplicates are
+	// folded.
+	Events []EventType
+
+	// BalanceThreshold is for balance.low events; zero: none.
+	BalanceThreshold Amount
+}
+
+// Create makes an active webhook for the account, with a new signing secret, and
+// returns it. An account is any string of 1 to 128 bytes of UTF-8 without
+// control characters. Whether somebody may create such a webhook is for the
+// caller to decide.
+func (s *WebhookService) Create(ctx context.Context, account string, params CreateParams) (Webhook, error) {
+	if err := invalid.Account(account); err != nil {
+		return Webhook{}, err
+	}
+	params, err := params.check(s.guard)
+	if err != nil {
+		return Webhook{}, err
+	}
+	now := s.now().UTC().Truncate(time.Millisecond)
+	webhook := Webhook{
+		ID:               s.ids.New(id.Webhook, now),
+		Account:          account,
+		URL:              params.URL,
+		Events:           params.Events,
+		Active:           true,
+		BalanceThreshold: params.BalanceThreshold,
+		Secret:           signing.NewSecret(),
+		CreatedAt:        now,
+	}
+	if err := s.store.CreateWebhook(ctx, webhook); err != nil {
+		return Webhook{}, fmt.Errorf("create webhook: %w", err)
+	}
+	return webhook, nil
+}
+
+// Check returns params as Create would store them, or the [*ValidationError] that
+// it would refuse them with: for callers that must know before they decide
+// whether somebody may create such a webhook.
+func (s *WebhookService) Check(params CreateParams) (CreateParams, error) {
+	return params.check(s.guard)
+}
+
+func (p CreateParams) check(g guard) (CreateParams, error) {
+	err := checkURL(p.URL, g)
+	if err == nil {
+		p.Events, err = checkEvents(p.Events)
+	}
+	return p, err
+}
+
+// checkEvents returns the subscription without duplicates.
+func checkEvents(types []EventType) ([]EventType, error) {
+	var folded []EventType
+	var unknown []string
+	for _, t := range types {
+		switch {
+		case !slices.Contains(eventTypes[:], t):
+			unknown = append(unknown, fmt.Sprintf("%.32q", t))
+		case !slices.Contains(folded, t):
+			folded = append(folded, t)
+		}
+	}
+	switch {
+	case len(unknown) > 10:
+		unknown = append(unknown[:10], "…")
+	case len(unknown) == 0 && len(folded) > 0:
+		return folded, nil
+	case len(unknown) == 0:
+		return nil, invalid.Field("events", eventsRule)
+	}
+	return nil, invalid.Field("events", eventsRule+"; unknown: "+strings.Join(unknown, ", "))
+}
+
+var eventsRule = func() string {
+	var known []string
+	for _, t := range eventTypes {
+		known = append(known, string(t))
+	}
+	return "must be one or more of " + strings.Join(known, ", ")
+}()
+
+// Get returns the account's webhook of that id, or [ErrNotFound].
+func (s *WebhookService) Get(ctx context.Context, account, webhookID string) (Webhook, error) {
+	webhook, err := s.store.WebhookByID(ctx, account, webhookID)
+	if err != nil {
+		return Webhook{}, fmt.Errorf("get webhook: %w", err)
+	}
+	return webhook, nil
+}
+
+// List returns a part of the account's webhooks, newest first; an empty list past
+// the end. page.Limit must be at least 1.
+func (s *WebhookService) List(ctx context.Context, account string, page Page) ([]Webhook, error) {
+	if page.Limit < 1 {
+		return nil, invalid.Field("limit", "must be at least 1")
+	}
+	list, err := s.store.ListWebhooks(ctx, account, page)
+	if err != nil {
+		return nil, fmt.Errorf("list webhooks: %w", err)
+	}
+	return list, nil
+}
+
+// SetActive turns the account's webhook on or off, or returns [ErrNotFound].
+// While it is off, nothing new is published to it, and what it is owed waits;
+// an attempt that is under way goes on.
+func (s *WebhookService) SetActive(ctx context.Context, account, webhookID string, active bool) (Webhook, error) {
+	webhook, err := s.store.UpdateWebhook(ctx, account, webhookID, func(w *Webhook) error {
+		w.Active = active
+		return nil
+	})
+	if err != nil {
+		return Webhook{}, fmt.Errorf("set webhook active: %w", err)
+	}
+	s.dispatcher.hurry()
+	return webhook, nil
+}
+
+// Delete removes the account's webhook of that id with all that it is owed, or
+// returns [ErrNotFound]. Attempts that this process is making are cut short: once
+// Delete has returned nil, it sends nothing more to the webhook. If ctx ends while
+// it waits for that, the webhook is deleted and Delete returns the context's error.
+func (s *WebhookService) Delete(ctx context.Context, account, webhookID string) error {
+	err := s.store.DeleteWebhook(ctx, account, webhookID)
+	if errors.Is(err, ErrNotFound) {
+		return fmt.Errorf("delete webhook: %w", err)
+	}
+	if err != nil { // it may have been deleted nevertheless
+		return fmt.Errorf("delete webhook: %w", errors.Join(err, s.dispatcher.evict(ctx, webhookID)))
+	}
+	if err := s.dispatcher.evict(ctx, webhookID); err != nil {
+		return fmt.Errorf("delete webhook: deleted, but an attempt may be under way: %w", err)
+	}
+	return nil
+}
+
+// Publish sends an event to all webhooks of its account that are active and
+// subscribed to its type at this moment. When it returns nil, the event and its
+// deliveries are stored as durably as the store can, and each will be delivered
+// at least once or end as dead; Run does that. When it returns an error that is
+// not a [*ValidationError], the event may or may not have been stored: publish
+// it again under the same id to be sure.
+func (s *WebhookService) Publish(ctx context.Context, event Event) error {
+	now := s.now()
+	if event.ID == "" {
+		event.ID = s.ids.New(id.Event, now)
+	}
+	if event.Timestamp.IsZero() {
+		event.Timestamp = now
+	}
+	envelope, err := event.seal()
+	if err != nil {
+		return err
+	}
+	deliveries, err := s.store.Enqueue(ctx, envelope)
+	if err != nil {
+		return fmt.Errorf("publish event: %w", err)
+	}
+	if deliveries > 0 {
+		s.dispatcher.hurry()
+	}
+	return nil
+}
+
+// NewEventID returns a new id for an [Event], for hosts that want to know it
+// before publishing.
+func (s *WebhookService) NewEventID() string { return s.ids.New(id.Event, s.now()) }
+
+// EventDeliveries tells what became of the account's event: one delivery per
+// webhook it was meant for, with its attempts. [ErrNotFound] if there is no such
+// event.
+func (s *WebhookService) EventDeliveries(ctx context.Context, account, eventID string) ([]Delivery, error) {
+	deliveries, err := s.store.EventDeliveries(ctx, account, eventID)
+	if err != nil {
+		return nil, fmt.Errorf("get deliveries of event: %w", err)
+	}
+	return deliveries, nil
+}

@@ -1,0 +1,228 @@
+package webhooks_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/storageapi/storageapi/scopes"
+	"github.com/storageapi/storageapi/store"
+	"github.com/storageapi/storageapi/store/memory"
+	"github.com/storageapi/storageapi/webhooks"
+)
+
+const anyURL = "https://example.com/hooks"
+
+func TestCreateReturnsWhatIsStored(t *testing.T) {
+	clock := func() time.Time { return noon.Add(1_234_567).In(time.FixedZone("", 7200)) }
+	service := newService(t, memory.New(), webhooks.Config{Now: clock})
+	webhook, err := service.Create(t.Context(), account, webhooks.CreateParams{
+		URL:              anyURL,
+		Events:           []webhooks.EventType{webhooks.TypeFilesExpiring, webhooks.TypeBalanceLow, webhooks.TypeFilesExpiring},
+		BalanceThreshold: 12_500_000_000,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := webhooks.Webhook{
+		ID: webhook.ID, Account: account, URL: anyURL, Active: true, BalanceThreshold: 12_500_000_000, Secret: webhook.Secret,
+		Events: []webhooks.EventType{webhooks.TypeFilesExpiring, webhooks.TypeBalanceLow}, CreatedAt: noon.Add(time.Millisecond),
+	}
+	if diff := cmp.Diff(want, webhook); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	if form := regexp.MustCompile("^wh_[0-7][0-9A-HJKMNP-TV-Z]{25}$"); !form.MatchString(webhook.ID) {
+		t.Errorf("the id is %q", webhook.ID)
+	}
+	if form := regexp.MustCompile("^whsec_[0-9A-Za-z+/]{43}=$"); !form.MatchString(webhook.Secret.Reveal()) {
+		t.Errorf("the secret does not look like one")
+	}
+	stored, err := service.Get(t.Context(), account, webhook.ID)
+	if diff := cmp.Diff(want, stored); err != nil || diff != "" {
+		t.Errorf("stored (-want +got), %v:\n%s", err, diff)
+	}
+	if other := subscribe(t, service, anyURL); other.Secret.Equal(webhook.Secret) || other.ID <= webhook.ID {
+		t.Errorf("the next webhook has the same secret, or the id %s after %s", other.ID, webhook.ID)
+	}
+}
+
+func TestCreateChecksItsEvents(t *testing.T) {
+	long := webhooks.EventType(fmt.Sprintf("%01000000d", 1))
+	for name, events := range map[string][]webhooks.EventType{
+		"nil": nil, "none": {}, "unknown": {"files.deleted"}, "one of them": {webhooks.TypeBalanceLow, "x"}, "empty": {""}, "all": {"*"},
+		"wrong case": {"Balance.Low"}, "a space": {"balance.low "}, "a pattern": {"balance.*"}, "long": {long, long, long, long, long, long, long, long, long, long, long},
+	} {
+		t.Run(name, func(t *testing.T) {
+			service := newClocked(t)
+			_, err := service.Create(t.Context(), account, webhooks.CreateParams{URL: anyURL, Events: events})
+			wantInvalid(t, err, "events")
+		})
+	}
+	_, err := newClocked(t).Create(t.Context(), account, webhooks.CreateParams{URL: anyURL, Events: []webhooks.EventType{"a", webhooks.TypeBalanceLow, "b\n"}})
+	if want := `; unknown: "a", "b\n"`; err == nil || !strings.HasSuffix(err.Error(), want) {
+		t.Errorf("got %v, want %s", err, want)
+	}
+}
+
+func TestCreateChecksItsAccount(t *testing.T) {
+	for _, account := range []string{"", "a\x00", "\xff", fmt.Sprintf("%0129d", 1)} {
+		_, err := newClocked(t).Create(t.Context(), account, webhooks.CreateParams{URL: anyURL, Events: onBalance})
+		wantInvalid(t, err, "account")
+	}
+}
+
+func TestListIsNewestFirst(t *testing.T) {
+	service := newClocked(t)
+	var want, got []string
+	for range 5 {
+		want = append([]string{subscribe(t, service, anyURL).ID}, want...)
+	}
+	for page := (webhooks.Page{Limit: 2}); ; page.After = got[len(got)-1] {
+		list, err := service.List(t.Context(), account, page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(list) == 0 {
+			break
+		}
+		for _, webhook := range list {
+			got = append(got, webhook.ID)
+		}
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	_, err := service.List(t.Context(), account, webhooks.Page{})
+	wantInvalid(t, err, "limit")
+}
+
+// Nothing of another account can be seen or changed, and it cannot be told
+// whether it is there.
+func TestAccountsAreApart(t *testing.T) {
+	service := newClocked(t)
+	mine := subscribe(t, service, anyURL)
+	event := publish(t, service)
+	calls := map[string]func(account, id string) error{
+		"Get":             func(a, id string) error { _, err := service.Get(t.Context(), a, id); return err },
+		"Delete":          func(a, id string) error { return service.Delete(t.Context(), a, id) },
+		"SetActive":       func(a, id string) error { _, err := service.SetActive(t.Context(), a, id, false); return err },
+		"EventDeliveries": func(a, _ string) error { _, err := service.EventDeliveries(t.Context(), a, event); return err },
+	}
+	for name, call := range calls {
+		theirs, nobodys := call("acct_2", mine.ID), call("acct_2", "wh_none")
+		if !errors.Is(theirs, webhooks.ErrNotFound) || nobodys == nil || theirs.Error() != nobodys.Error() {
+			t.Errorf("%s: %v for another account's, %v for an unknown id", name, theirs, nobodys)
+		}
+	}
+	if list, err := service.List(t.Context(), "acct_2", webhooks.Page{Limit: 10}); err != nil || len(list) != 0 {
+		t.Errorf("List: %v, %v", list, err)
+	}
+	if webhook, err := service.Get(t.Context(), account, mine.ID); err != nil || !webhook.Active {
+		t.Errorf("it is changed: %+v, %v", webhook, err)
+	}
+	// An event of another account is not for this one's webhooks.
+	if err := service.Publish(t.Context(), webhooks.Event{ID: event, Account: "acct_2", Data: lowBalance}); err != nil {
+		t.Error(err)
+	}
+	if list, err := service.EventDeliveries(t.Context(), "acct_2", event); err != nil || len(list) != 0 {
+		t.Errorf("acct_2's event of the same id has the deliveries %v, %v", list, err)
+	}
+}
+
+func TestDeleteIsForGood(t *testing.T) {
+	service := newClocked(t)
+	webhook := subscribe(t, service, anyURL)
+	event := publish(t, service)
+	if err := service.Delete(t.Context(), account, webhook.ID); err != nil {
+		t.Fatal(err)
+	}
+	for name, err := range map[string]error{
+		"Get":    func() error { _, err := service.Get(t.Context(), account, webhook.ID); return err }(),
+		"Delete": service.Delete(t.Context(), account, webhook.ID),
+	} {
+		if !errors.Is(err, webhooks.ErrNotFound) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if list := deliveries(t, service, event); len(list) != 0 {
+		t.Errorf("it is still owed %v", list)
+	}
+	if list := deliveries(t, service, publish(t, service)); len(list) != 0 {
+		t.Errorf("it is owed new events: %v", list)
+	}
+}
+
+func TestServicePassesOnTheStoresFailure(t *testing.T) {
+	memory := memory.New()
+	service := newService(t, memory, webhooks.Config{})
+	webhook := subscribe(t, service, anyURL)
+	calls := map[string]func(ctx context.Context) error{
+		"Create": func(ctx context.Context) error {
+			_, err := service.Create(ctx, account, webhooks.CreateParams{URL: anyURL, Events: onBalance})
+			return err
+		},
+		"Get": func(ctx context.Context) error { _, err := service.Get(ctx, account, webhook.ID); return err },
+		"List": func(ctx context.Context) error {
+			_, err := service.List(ctx, account, webhooks.Page{Limit: 1})
+			return err
+		},
+		"Delete": func(ctx context.Context) error { return service.Delete(ctx, account, webhook.ID) },
+		"SetActive": func(ctx context.Context) error {
+			_, err := service.SetActive(ctx, account, webhook.ID, false)
+			return err
+		},
+		"Publish": func(ctx context.Context) error {
+			return service.Publish(ctx, webhooks.Event{Account: account, Data: lowBalance})
+		},
+		"EventDeliveries": func(ctx context.Context) error { _, err := service.EventDeliveries(ctx, account, "x"); return err },
+	}
+	cancelled, cancel := context.WithCancel(t.Context())
+	cancel()
+	for name, call := range calls {
+		if err := call(cancelled); !errors.Is(err, context.Canceled) {
+			t.Errorf("%s with a cancelled context: %v", name, err)
+		}
+	}
+	if err := memory.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for name, call := range calls {
+		if err := call(t.Context()); !errors.Is(err, store.ErrClosed) {
+			t.Errorf("%s on a closed store: %v", name, err)
+		}
+	}
+}
+
+func TestEventTypesAreThoseOfTheSpecification(t *testing.T) {
+	want := []webhooks.EventType{
+		"files.expiring", "balance.low", "bandwidth.limit_approaching", "bandwidth.limit_reached", "transactions.limit_approaching",
+		"transactions.limit_reached",
+	}
+	if diff := cmp.Diff(want, webhooks.EventTypes()); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	for _, eventType := range want {
+		behind := scopes.AccountRead
+		if eventType == "files.expiring" {
+			behind = scopes.FilesRead
+		}
+		if eventType.ReadScope() != behind {
+			t.Errorf("%s takes %v", eventType, eventType.ReadScope())
+		}
+	}
+	if got := webhooks.ReadScopes(want).String(); got != "files:read account:read" {
+		t.Errorf("all of them take %s", got)
+	}
+	// The list is the caller's.
+	webhooks.EventTypes()[0] = "x"
+	_ = append(webhooks.EventTypes(), "y")
+	if diff := cmp.Diff(want, webhooks.EventTypes()); diff != "" {
+		t.Errorf("after a caller changed its list (-want +got):\n%s", diff)
+	}
+}

@@ -1,0 +1,116 @@
+package storageapi_test
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/storageapi/storageapi/scopes"
+)
+
+func TestWebhookLife(t *testing.T) {
+	h := serve(t, newClock().config())
+	_, token := h.key(alice, scopes.AccountRead, scopes.FilesRead)
+
+	made := h.do("POST", webhooksPath, token, `{"url":"https://example.com/h?a=1&b=<2>","events":["balance.low","files.expiring","balance.low"],"balanceThreshold":"0.5"}`).want(201, "")
+	id, secret := made.text("id"), made.text("secret")
+	createdAt := made.text("createdAt")
+	want := fmt.Sprintf(`{"id":%q,"url":"https://example.com/h?a=1&b=<2>","events":["balance.low","files.expiring"],"active":true,"secret":%q,"createdAt":%q}`, id, secret, createdAt)
+	if made.body != want {
+		t.Errorf("created: got  %s\nwant %s", made.body, want)
+	}
+	for pattern, text := range map[string]string{
+		`^wh_[0-9A-HJKMNP-TV-Z]{26}$`:                  id,
+		`^whsec_[0-9A-Za-z+/]{43}=$`:                   secret,
+		`^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$`:     createdAt,
+		`^/v2/notifications/webhooks/wh_[0-9A-Z]{26}$`: made.header.Get("Location"),
+		`^no-store$`: made.header.Get("Cache-Control"),
+	} {
+		if !regexp.MustCompile(pattern).MatchString(text) {
+			t.Errorf("got %q, want %s", text, pattern)
+		}
+	}
+
+	shown := strings.Replace(want, fmt.Sprintf(`"secret":%q,`, secret), "", 1)
+	if got := h.do("GET", made.header.Get("Location"), token, "").want(200, ""); got.body != shown {
+		t.Errorf("read: got  %s\nwant %s", got.body, shown)
+	}
+	list := `{"data":[` + shown + `],"nextCursor":null,"hasMore":false}`
+	if got := h.do("GET", webhooksPath, token, "").want(200, ""); got.body != list {
+		t.Errorf("listed: got  %s\nwant %s", got.body, list)
+	}
+	h.do("DELETE", webhooksPath+"/"+id, token, "").want(204, "")
+	h.do("GET", webhooksPath+"/"+id, token, "").want(404, "NOT_FOUND")
+	h.do("DELETE", webhooksPath+"/"+id, token, "").want(404, "NOT_FOUND")
+}
+
+// TestCreateWebhookFields checks each field of the body with all else right.
+func TestCreateWebhookFields(t *testing.T) {
+	h := serve(t, newClock().config())
+	admin := h.admin(alice)
+	body := func(field, value string) string {
+		fields := map[string]string{"url": `"https://example.com"`, "events": `["balance.low"]`, "balanceThreshold": "null"}
+		fields[field] = value
+		return fmt.Sprintf(`{"url":%s,"events":%s,"balanceThreshold":%s}`, fields["url"], fields["events"], fields["balanceThreshold"])
+	}
+	url2048 := "https://example.com/" + strings.Repeat("a", 2048-20)
+	for _, good := range []struct{ field, value string }{
+		{"url", `"https://example.com:8443/a?b=c"`},
+		{"url", `"HTTPS://EXAMPLE.COM"`},
+		{"url", `"` + url2048 + `"`},
+		{"events", `["files.expiring","balance.low","bandwidth.limit_approaching","bandwidth.limit_reached","transactions.limit_approaching","transactions.limit_reached"]`},
+		{"balanceThreshold", `"0.000000001"`},
+		{"balanceThreshold", `"10000000000"`},
+		{"balanceThreshold", `"12.50"`},
+	} {
+		h.do("POST", webhooksPath, admin, body(good.field, good.value)).want(201, "")
+	}
+	before := h.do("GET", webhooksPath+"?limit=100", admin, "").body
+	for _, bad := range []struct{ field, value, want string }{
+		{"url", `""`, "url is required"},
+		{"url", `null`, "url must be a string, not null"},
+		{"url", `"http://example.com"`, "url must begin with https://"},
+		{"url", `"ftp://example.com"`, "url must begin with https://"},
+		{"url", `"example.com"`, "url must"},
+		{"url", `"https://"`, "url must have a host"},
+		{"url", `"https://user:pass@example.com"`, "url must not hold a user name"},
+		{"url", `"https://example.com/#a"`, "url must not have a fragment"},
+		{"url", `"` + url2048 + `a"`, "url must be at most 2,048 characters"},
+		{"url", `"https://127.0.0.1"`, "url must not point into a private or special network"},
+		{"url", `"https://[::1]"`, "url must not point into a private or special network"},
+		{"url", `"https://localhost"`, "url must not point into a private or special network"},
+		{"url", `"https://168.63.129.16"`, "url must not point into a private or special network"},
+		{"url", `"https://169.254.169.254/latest"`, "url must not point into a private or special network"},
+		{"events", `[]`, "events must be one or more of files.expiring, "},
+		{"events", `null`, "events must be an array of strings, not null"},
+		{"events", `"balance.low"`, "events must be an array of strings, not a string"},
+		{"events", `["balance.low","balance.high"]`, `unknown: "balance.high"`},
+		{"events", `["*"]`, `unknown: "*"`},
+		{"balanceThreshold", `10`, "balanceThreshold must be a string, not a number"},
+		{"balanceThreshold", `"0"`, "balanceThreshold must be greater than 0"},
+		{"balanceThreshold", `"0.000000000"`, "balanceThreshold must be greater than 0"},
+		{"balanceThreshold", `"-1"`, "balanceThreshold must be a decimal string"},
+		{"balanceThreshold", `"1e3"`, "balanceThreshold must be a decimal string"},
+		{"balanceThreshold", `"1,5"`, "balanceThreshold must be a decimal string"},
+		{"balanceThreshold", `""`, "balanceThreshold must be a decimal string"},
+		{"balanceThreshold", `"0.0000000001"`, "balanceThreshold must have at most 9 decimals"},
+		{"balanceThreshold", `"99999999999999999999"`, "balanceThreshold must be at most"},
+		{"balanceThreshold", `null,"active":true`, `body must hold no field "active"`},
+		{"balanceThreshold", `null,"URL":"https://example.com"`, `body must hold no field "URL"`},
+	} {
+		got := h.do("POST", webhooksPath, admin, body(bad.field, bad.value)).want(400, "VALIDATION_ERROR")
+		if !strings.Contains(got.message(), bad.want) {
+			t.Errorf("%s %s: got message %q, want %q", bad.field, bad.value, got.message(), bad.want)
+		}
+	}
+	for _, body := range []string{`{}`, `{"url":"https://example.com"}`, `{"events":["balance.low"]}`} {
+		h.do("POST", webhooksPath, admin, body).want(400, "VALIDATION_ERROR")
+	}
+	after := h.do("GET", webhooksPath+"?limit=100", admin, "").body
+	if diff := cmp.Diff(before, after); diff != "" {
+		t.Errorf("a refused request left something behind:\n%s", diff)
+	}
+}
