@@ -33,6 +33,11 @@
 // in constant time. That alone does not protect against replay. The directory testdata holds vectors with
 // which an implementation in any language can be checked.
 //
+// # Keeping a secret
+//
+// Both sides need the secret itself, so it cannot be stored as a hash. A [Keyring] seals it under keys that are kept
+// elsewhere.
+//
 // # Rotating a secret
 //
 // While two secrets are live a request is signed with both: X-Service-Signature holds one value per secret separated

@@ -1,6 +1,8 @@
 package signing_test
 
 import (
+	"crypto/rand"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -82,6 +84,37 @@ func ExampleHasSignature() {
 	// Output:
 	// true
 	// false
+}
+
+// A secret sealed under a key that is being replaced.
+func ExampleKeyring() {
+	oldKey, newKey := make([]byte, signing.KeySize), make([]byte, signing.KeySize)
+	_, _ = rand.Read(oldKey)
+	_, _ = rand.Read(newKey)
+	before, err := signing.NewKeyring(oldKey)
+	if err != nil {
+		panic(err)
+	}
+	record := before.Seal(signing.NewSecret(), "wh_1")
+
+	keyring, err := signing.NewKeyring(newKey, oldKey)
+	if err != nil {
+		panic(err)
+	}
+	fmt.Println(keyring.Current(record))
+	secret, err := keyring.Open(record, "wh_1")
+	if err != nil {
+		panic(err)
+	}
+	record = keyring.Seal(secret, "wh_1")
+	fmt.Println(keyring.Current(record))
+
+	_, err = keyring.Open(record, "wh_2")
+	fmt.Println(errors.Is(err, signing.ErrDamaged))
+	// Output:
+	// false
+	// true
+	// true
 }
 
 func ExampleSecret() {

@@ -1,110 +1,104 @@
 package signing
 
 import (
-	"crypto/hmac"
 	"crypto/sha256"
+	"encoding"
 	"encoding/base64"
 	"encoding/hex"
-	"errors"
-	"fmt"
 	"hash"
-	"net/http"
-	"strings"
 	"sync"
 )
 
-// maxSignatures bounds the secrets that sign or verify at a time, and the signatures in one header that are looked at.
-const maxSignatures = 16
+// macs is what signs and verifies with one secret.
+type macs struct {
+	service  mac // by the text of the secret
+	standard mac // by the bytes that the text encodes
+}
 
-// ErrConfig is wrapped by the error for a header name, a tolerance or a size that cannot work.
-var ErrConfig = errors.New("signing: invalid configuration")
+// mac is HMAC-SHA256 (RFC 2104) with its key: the two states, inner and outer, of a SHA-256 that has hashed the padded
+// key, marshalled, one after the other. crypto/hmac works the same way, but as it cannot change its key it needs two
+// hashes of its own and a dozen allocations for every key, which takes longer than a signature. Here the hash is one of
+// a few that all secrets share.
+type mac []byte
+
+const stateSize = 108 // of a marshalled SHA-256; nothing but a capacity depends on it
 
 // workspace is what one call of Sign or Verify works with: whatever is handed to a hash.Hash must live on the heap, so
 // it is kept and used again. Not safe for concurrent use.
 type workspace struct {
-	keys []keyed
-	buf  []byte
-	sum  [sha256.Size]byte
+	hash  resumable
+	block [sha256.BlockSize]byte
+	sum   [sha256.Size]byte
+	buf   []byte
+
+	second    int64    // the last one that was signed; many requests share it
+	timestamp string   // its text, or "" before the first
+	values    []string // yet unused: many requests share an allocation
 }
 
-// keyed holds the two HMAC states of one secret. Keying a state costs more than hashing 256 bytes; resetting one to
-// its key is nearly free.
-type keyed struct {
-	service  hash.Hash // by the text of the secret
-	standard hash.Hash // by the bytes that the text encodes
+// resumable is what sha256.New is documented to return.
+type resumable interface {
+	hash.Hash
+	encoding.BinaryAppender
+	encoding.BinaryUnmarshaler
 }
 
-func newWorkspace(secrets []Secret) *workspace {
-	w := &workspace{keys: make([]keyed, len(secrets))}
-	for i, secret := range secrets {
-		text, key := secret.reveal()
-		w.keys[i] = keyed{
-			service:  hmac.New(sha256.New, []byte(text)),
-			standard: hmac.New(sha256.New, key),
-		}
+var workspaces = sync.Pool{New: func() any { return &workspace{hash: sha256.New().(resumable)} }}
+
+func getWorkspace() *workspace  { return workspaces.Get().(*workspace) }
+func putWorkspace(w *workspace) { workspaces.Put(w) }
+
+func (w *workspace) newMAC(key []byte) mac {
+	if len(key) > sha256.BlockSize {
+		w.hash.Reset()
+		w.hash.Write(key)
+		key = w.hash.Sum(w.sum[:0])
 	}
-	return w
+	m := make(mac, 0, 2*stateSize)
+	m = w.appendState(m, key, 0x36)
+	return w.appendState(m, key, 0x5c)
 }
 
-// appendService appends to dst the value that the i-th secret contributes to X-Service-Signature.
-func (w *workspace) appendService(dst []byte, i int, body []byte) []byte {
-	mac := w.keys[i].service
-	mac.Reset()
-	mac.Write(body)
-	return hex.AppendEncode(dst, mac.Sum(w.sum[:0]))
+// appendState appends the state of a SHA-256 that has hashed the key, filled up to a block with zeros and XORed with pad.
+func (w *workspace) appendState(dst, key []byte, pad byte) []byte {
+	clear(w.block[copy(w.block[:], key):])
+	for i := range w.block {
+		w.block[i] ^= pad
+	}
+	w.hash.Reset()
+	w.hash.Write(w.block[:])
+	dst, err := w.hash.AppendBinary(dst)
+	if err != nil {
+		panic("signing: " + err.Error()) // SHA-256 has no reason to
+	}
+	return dst
 }
 
-// appendStandard appends to dst the value that the i-th secret contributes to Webhook-Signature. The prefix is
+// compute returns the HMAC of prefix and body, which w holds until the next call.
+func (w *workspace) compute(m mac, prefix, body []byte) []byte {
+	w.resume(m[:len(m)/2])
+	w.hash.Write(prefix)
+	w.hash.Write(body)
+	inner := w.hash.Sum(w.sum[:0])
+	w.resume(m[len(m)/2:])
+	w.hash.Write(inner)
+	return w.hash.Sum(w.sum[:0])
+}
+
+func (w *workspace) resume(state []byte) {
+	if err := w.hash.UnmarshalBinary(state); err != nil {
+		panic("signing: " + err.Error()) // it is as appendState made it
+	}
+}
+
+// appendService appends to dst the value that a secret contributes to X-Service-Signature.
+func (w *workspace) appendService(dst []byte, m *macs, body []byte) []byte {
+	return hex.AppendEncode(dst, w.compute(m.service, nil, body))
+}
+
+// appendStandard appends to dst the value that a secret contributes to Webhook-Signature. The prefix is
 // "id.timestamp.".
-func (w *workspace) appendStandard(dst []byte, i int, prefix, body []byte) []byte {
-	mac := w.keys[i].standard
-	mac.Reset()
-	mac.Write(prefix)
-	mac.Write(body)
+func (w *workspace) appendStandard(dst []byte, m *macs, prefix, body []byte) []byte {
 	dst = append(dst, "v1,"...)
-	return base64.StdEncoding.AppendEncode(dst, mac.Sum(w.sum[:0]))
-}
-
-// workspaces hands out workspaces for a list of secrets.
-type workspaces struct{ pool sync.Pool }
-
-// newWorkspaces fails with ErrSecret unless there is something to sign with. It copies the list.
-func newWorkspaces(secrets []Secret) (*workspaces, error) {
-	if len(secrets) == 0 || len(secrets) > maxSignatures {
-		return nil, fmt.Errorf("%w: want 1 to %d of them, have %d", ErrSecret, maxSignatures, len(secrets))
-	}
-	for _, secret := range secrets {
-		if secret.IsZero() {
-			return nil, fmt.Errorf("%w: it is the zero Secret", ErrSecret)
-		}
-	}
-	secrets = append([]Secret(nil), secrets...)
-	return &workspaces{sync.Pool{New: func() any { return newWorkspace(secrets) }}}, nil
-}
-
-func (p *workspaces) get() *workspace  { return p.pool.Get().(*workspace) }
-func (p *workspaces) put(w *workspace) { p.pool.Put(w) }
-
-// headerKey returns the key under which an [http.Header] holds the body's signature.
-func headerKey(name string) (string, error) {
-	if name == "" {
-		name = DefaultHeader
-	}
-	key := http.CanonicalHeaderKey(name)
-	if !isToken(name) || key == HeaderID || key == HeaderTimestamp || key == HeaderSignature {
-		return "", fmt.Errorf("%w: %q cannot name the signature's header", ErrConfig, name)
-	}
-	return key, nil
-}
-
-// isToken reports whether s may be the name of a header (RFC 9110, section 5.6.2).
-func isToken(s string) bool {
-	for i := range len(s) {
-		c := s[i]
-		letterOrDigit := '0' <= c && c <= '9' || 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z'
-		if !letterOrDigit && !strings.ContainsRune("!#$%&'*+-.^_`|~", rune(c)) {
-			return false
-		}
-	}
-	return s != ""
+	return base64.StdEncoding.AppendEncode(dst, w.compute(m.standard, prefix, body))
 }

@@ -9,6 +9,7 @@ import (
 	"io"
 	"log/slog"
 	"strings"
+	"sync"
 )
 
 const (
@@ -36,7 +37,14 @@ var ErrSecret = errors.New("signing: unusable secret")
 type Secret struct {
 	// A function, because everything else can be looked into: fmt does not call the methods of unexported fields, and
 	// what prints a difference between two values in tests follows pointers too. It also makes == not compile.
-	open func() (text string, key []byte)
+	open func() *material
+}
+
+// material is what a Secret hides.
+type material struct {
+	key    []byte // what the text encodes
+	keying sync.Once
+	macs   *macs // nil until the secret first signs or verifies: many secrets are only stored and listed
 }
 
 // NewSecret returns a new secret of 32 random bytes from the system's generator, and cannot fail.
@@ -53,8 +61,9 @@ func ParseSecret(s string) (Secret, error) {
 	// A decoding error is not passed on, since it says where the text is wrong. The decoder skips line ends, and
 	// ignores the spare bits of the last character: hence the comparison.
 	key, err := base64.StdEncoding.DecodeString(encoded)
+	var again [(maxSecretBytes + 2) / 3 * 4]byte
 	if !prefixed || err != nil || len(key) < minSecretBytes || len(key) > maxSecretBytes ||
-		base64.StdEncoding.EncodeToString(key) != encoded {
+		string(base64.StdEncoding.AppendEncode(again[:0], key)) != encoded {
 		return Secret{}, fmt.Errorf("%w: want %q followed by the padded standard base64 of %d to %d bytes",
 			ErrSecret, secretPrefix, minSecretBytes, maxSecretBytes)
 	}
@@ -63,22 +72,33 @@ func ParseSecret(s string) (Secret, error) {
 
 // secretOf returns the secret with the given key, which it keeps.
 func secretOf(key []byte) Secret {
-	text := secretPrefix + base64.StdEncoding.EncodeToString(key)
-	return Secret{open: func() (string, []byte) { return text, key }}
+	m := &material{key: key}
+	return Secret{open: func() *material { return m }}
 }
 
 // Reveal returns the text of the secret, or "" for the zero Secret. It is meant for two places: the response that
 // shows a secret to its owner once, and the store that keeps it.
 func (s Secret) Reveal() string {
-	text, _ := s.reveal()
-	return text
+	if s.IsZero() {
+		return ""
+	}
+	return string(s.appendText(nil))
 }
 
-func (s Secret) reveal() (text string, key []byte) {
-	if s.open == nil {
-		return "", nil
-	}
-	return s.open()
+func (s Secret) appendText(dst []byte) []byte {
+	return base64.StdEncoding.AppendEncode(append(dst, secretPrefix...), s.open().key)
+}
+
+// keyed returns what signs and verifies with s, which must not be zero.
+func (s Secret) keyed() *macs {
+	m := s.open()
+	m.keying.Do(func() {
+		w := getWorkspace()
+		defer putWorkspace(w)
+		w.buf = s.appendText(w.buf[:0])
+		m.macs = &macs{service: w.newMAC(w.buf), standard: w.newMAC(m.key)}
+	})
+	return m.macs
 }
 
 // IsZero reports whether s is the zero Secret.
@@ -87,7 +107,10 @@ func (s Secret) IsZero() bool { return s.open == nil }
 // Equal reports whether s and other are the same secret, in a time that does not depend on where they differ. Two zero
 // Secrets are equal. (reflect.DeepEqual cannot compare secrets; go-cmp can, through this method.)
 func (s Secret) Equal(other Secret) bool {
-	return subtle.ConstantTimeCompare([]byte(s.Reveal()), []byte(other.Reveal())) == 1
+	if s.IsZero() || other.IsZero() {
+		return s.IsZero() && other.IsZero()
+	}
+	return subtle.ConstantTimeCompare(s.open().key, other.open().key) == 1
 }
 
 // String returns "[redacted]".

@@ -116,7 +116,7 @@ func TestSecretIsNeverShown(t *testing.T) {
 	inner := unexported{"inner", secret, []signing.Secret{secret}, nil}
 	signer := newSigner(t, secret)
 	verifier := newVerifier(t, signing.VerifierConfig{Secrets: []signing.Secret{secret}})
-	signer.Sign(map[string][]string{}, "evt_1", signed, nil) // so that the pool has something to show
+	signer.Sign(map[string][]string{}, "evt_1", signed, nil) // so that the secret is keyed
 
 	values := map[string]any{
 		"secret":     secret,

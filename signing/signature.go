@@ -8,19 +8,24 @@ package signing
 // Compare signatures with [HasSignature], not with ==. Signature panics if the secret is zero: a receiver that
 // lost its secret must not accept what anyone can sign.
 func Signature(secret Secret, body []byte) string {
-	return string(bare(secret).appendService(nil, 0, body))
+	mustNotBeZero(secret)
+	w := getWorkspace()
+	defer putWorkspace(w)
+	return string(w.appendService(nil, secret.keyed(), body))
 }
 
 // HasSignature reports whether value, as it stands in X-Service-Signature, holds the secret's signature of body: alone,
 // or among up to 16 separated by commas as during a rotation. It is for a receiver that wants no more than that; it
 // does not protect against replay, for which there is [Verifier]. It panics if the secret is zero.
 func HasSignature(value string, secret Secret, body []byte) bool {
-	return bare(secret).madeService(value, body)
+	mustNotBeZero(secret)
+	w := getWorkspace()
+	defer putWorkspace(w)
+	return w.madeService(value, []Secret{secret}, body)
 }
 
-func bare(secret Secret) *workspace {
+func mustNotBeZero(secret Secret) {
 	if secret.IsZero() {
 		panic("signing: the secret is zero")
 	}
-	return newWorkspace([]Secret{secret})
 }

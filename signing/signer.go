@@ -1,10 +1,17 @@
 package signing
 
 import (
+	"encoding/binary"
+	"errors"
+	"fmt"
 	"net/http"
 	"strconv"
+	"strings"
 	"time"
 )
+
+// ErrConfig is wrapped by the error for a header name, a tolerance, a size or a key that cannot work.
+var ErrConfig = errors.New("signing: invalid configuration")
 
 // DefaultHeader is the header that carries the signature of the body (SPEC, section 6) unless the host named another.
 const DefaultHeader = "X-Service-Signature"
@@ -16,25 +23,46 @@ const (
 	HeaderSignature = "Webhook-Signature" // "v1," and base64, once per live secret, separated by spaces
 )
 
-const maxIDLength = 256
+const (
+	maxIDLength   = 256
+	maxSignatures = 16 // secrets that sign or verify at a time, and signatures in one header that are looked at
+)
 
 // ValidID reports whether id can be the id of a signed message: 1 to 256 visible ASCII characters, none of them a dot.
 // (The dot separates the id from the timestamp in what Standard Webhooks signs. With dots in an id, two different
 // messages could have one signature.)
 func ValidID(id string) bool {
-	for i := range len(id) {
-		if c := id[i]; c <= ' ' || c > '~' || c == '.' {
+	if id == "" || len(id) > maxIDLength {
+		return false
+	}
+	rest := []byte(id)
+	for len(rest) >= 8 && validWord(binary.NativeEndian.Uint64(rest)) {
+		rest = rest[8:]
+	}
+	for _, c := range rest {
+		if c <= ' ' || c > '~' || c == '.' {
 			return false
 		}
 	}
-	return id != "" && len(id) <= maxIDLength
+	return true
 }
 
-// Signer signs the requests to one webhook. It is safe for concurrent use, and meant to be kept for as long as the
-// webhook's secrets stay the same: keying it anew costs more than signing with it.
+// validWord reports whether the eight bytes of x can be in an id. Each addition and subtraction sets the highest bit of a
+// byte that cannot be there, and reaches into the next byte only from one that cannot.
+func validWord(x uint64) bool {
+	const each, highest = 0x0101010101010101, 0x8080808080808080
+	notASCII := x
+	tooLow := x - each*'!'
+	tooHigh := x + each // only DEL is left
+	dot := (x ^ each*'.') - each
+	return (notASCII|tooLow|tooHigh|dot)&highest == 0
+}
+
+// Signer signs the requests to one webhook. It is safe for concurrent use, and cheap enough to be made for one request:
+// the work of keying is done once for each [Secret] and kept with it.
 type Signer struct {
-	header string
-	spaces *workspaces
+	header  string
+	secrets []Secret
 }
 
 // NewSigner returns a signer that signs with each of the given secrets, of which there must be 1 to 16: usually one,
@@ -47,11 +75,48 @@ func NewSigner(header string, secrets ...Secret) (*Signer, error) {
 	if err != nil {
 		return nil, err
 	}
-	spaces, err := newWorkspaces(secrets)
+	live, err := copyLive(secrets)
 	if err != nil {
 		return nil, err
 	}
-	return &Signer{header: key, spaces: spaces}, nil
+	return &Signer{header: key, secrets: live}, nil
+}
+
+// headerKey returns the key under which an [http.Header] holds the body's signature.
+func headerKey(name string) (string, error) {
+	if name == "" || name == DefaultHeader {
+		return DefaultHeader, nil
+	}
+	key := http.CanonicalHeaderKey(name)
+	if !isToken(name) || key == HeaderID || key == HeaderTimestamp || key == HeaderSignature {
+		return "", fmt.Errorf("%w: %q cannot name the signature's header", ErrConfig, name)
+	}
+	return key, nil
+}
+
+// isToken reports whether s may be the name of a header (RFC 9110, section 5.6.2).
+func isToken(s string) bool {
+	for i := range len(s) {
+		c := s[i]
+		letterOrDigit := '0' <= c && c <= '9' || 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z'
+		if !letterOrDigit && !strings.ContainsRune("!#$%&'*+-.^_`|~", rune(c)) {
+			return false
+		}
+	}
+	return s != ""
+}
+
+// copyLive returns a copy of secrets. It fails with ErrSecret unless all of them can sign.
+func copyLive(secrets []Secret) ([]Secret, error) {
+	if len(secrets) == 0 || len(secrets) > maxSignatures {
+		return nil, fmt.Errorf("%w: want 1 to %d of them, have %d", ErrSecret, maxSignatures, len(secrets))
+	}
+	for _, secret := range secrets {
+		if secret.IsZero() {
+			return nil, fmt.Errorf("%w: it is the zero Secret", ErrSecret)
+		}
+	}
+	return append([]Secret(nil), secrets...), nil
 }
 
 // Sign signs body, which may be empty but must be sent as it is, and sets the four headers in h, replacing what was
@@ -71,37 +136,49 @@ func (s *Signer) Sign(h http.Header, id string, at time.Time, body []byte) {
 	if !ValidID(id) {
 		panic("signing: invalid message id")
 	}
-	w := s.spaces.get()
-	defer s.spaces.put(w)
+	w := getWorkspace()
+	defer putWorkspace(w)
+	if second := at.Unix(); w.timestamp == "" || w.second != second {
+		w.second, w.timestamp = second, strconv.FormatInt(second, 10)
+	}
 
 	// All that is computed goes into one buffer, and from there into one string: the prefix "id.timestamp.", then the
 	// signatures by the text of the secrets, then those by their bytes.
-	b := append(w.buf[:0], id...)
-	b = append(b, '.')
-	timestamp := len(b)
-	b = strconv.AppendInt(b, at.Unix(), 10)
-	b = append(b, '.')
+	b := appendPrefix(w.buf[:0], id, w.timestamp)
 	prefix := len(b)
-	for i := range w.keys {
+	for i, secret := range s.secrets {
 		if i > 0 {
 			b = append(b, ',')
 		}
-		b = w.appendService(b, i, body)
+		b = w.appendService(b, secret.keyed(), body)
 	}
 	service := len(b)
-	for i := range w.keys {
+	for i, secret := range s.secrets {
 		if i > 0 {
 			b = append(b, ' ')
 		}
-		b = w.appendStandard(b, i, b[:prefix], body)
+		b = w.appendStandard(b, secret.keyed(), b[:prefix], body)
 	}
 	w.buf = b
 
-	text := string(b[timestamp:])
-	prefix, service = prefix-timestamp, service-timestamp
-	values := []string{id, text[:prefix-1], text[prefix:service], text[service:]}
+	text := string(b[prefix:])
+	service -= prefix
+	if len(w.values) == 0 {
+		w.values = make([]string, 4*16)
+	}
+	values := w.values[:4]
+	w.values = w.values[4:]
+	values[0], values[1], values[2], values[3] = id, w.timestamp, text[:service], text[service:]
 	h[HeaderID] = values[0:1:1]
 	h[HeaderTimestamp] = values[1:2:2]
 	h[s.header] = values[2:3:3]
 	h[HeaderSignature] = values[3:4:4]
+}
+
+// appendPrefix appends what comes before the body in what Standard Webhooks signs.
+func appendPrefix(dst []byte, id, timestamp string) []byte {
+	dst = append(dst, id...)
+	dst = append(dst, '.')
+	dst = append(dst, timestamp...)
+	return append(dst, '.')
 }

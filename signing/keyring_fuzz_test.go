@@ -1,0 +1,46 @@
+package signing_test
+
+import (
+	"bytes"
+	"encoding/hex"
+	"errors"
+	"testing"
+
+	"github.com/storageapi/storageapi/signing"
+)
+
+// FuzzKeyringOpen holds that what opens is the empty record, the text of a secret, or the one record that was sealed.
+func FuzzKeyringOpen(f *testing.F) {
+	forEver, err := hex.DecodeString(sealedForEver)
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(forEver, "wh_1")
+	f.Add(forEver, "wh_2")
+	f.Add(forEver[:40], "wh_1")
+	f.Add(forEver[:5], "")
+	f.Add([]byte{}, "wh_1")
+	f.Add([]byte{1}, "wh_1")
+	f.Add([]byte(secretA.Reveal()), "wh_1")
+	f.Add([]byte("whsec_"), "wh_1")
+	keyring := newKeyring(f, keyOf(1))
+	f.Fuzz(func(t *testing.T, record []byte, context string) {
+		for _, keyring := range []*signing.Keyring{nil, keyring} {
+			keyring.Current(record)
+			secret, err := keyring.Open(record, context)
+			switch {
+			case err != nil:
+				if !errors.Is(err, signing.ErrSealed) && !errors.Is(err, signing.ErrDamaged) || !secret.IsZero() {
+					t.Errorf("error %v", err)
+				}
+			case secret.Reveal() == string(record):
+			case keyring == nil || !bytes.Equal(record, forEver) || context != "wh_1" || !secret.Equal(secretA):
+				t.Errorf("opened %x for %q", record, context)
+			}
+		}
+		secret := secretB
+		if opened, err := keyring.Open(keyring.Seal(secret, context), context); err != nil || !opened.Equal(secret) {
+			t.Errorf("for %q: %v, or another secret", context, err)
+		}
+	})
+}
