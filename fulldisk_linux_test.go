@@ -2,6 +2,7 @@ package storageapi_test
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -13,33 +14,24 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/storageapi/storageapi"
 	"github.com/storageapi/storageapi/apikeys"
 	"github.com/storageapi/storageapi/scopes"
+	"github.com/storageapi/storageapi/webhooks"
 )
 
 // TestFullDisk creates keys over HTTP in a process whose file may not grow beyond
 // a limit, as on a full disk, and then opens the file without the limit: every key
 // that was answered 201 is there, and none that was answered 500.
 func TestFullDisk(t *testing.T) {
-	const child = "STORAGEAPI_TEST_FULL_DISK"
-	if path := os.Getenv(child); path != "" {
-		fillDisk(t, path)
-		return
-	}
-	path := filepath.Join(t.TempDir(), "storage.db")
-	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestFullDisk$")
-	cmd.Env = append(os.Environ(), child+"="+path)
-	out, err := cmd.CombinedOutput()
-	if err != nil {
-		t.Fatalf("%v:\n%s", err, out)
-	}
+	path, out := apart(t, fillDisk)
 	var acknowledged []string
 	refused := 0
-	for line := range strings.Lines(string(out)) {
+	for line := range strings.Lines(out) {
 		switch status, rest, _ := strings.Cut(strings.TrimSpace(line), " "); status {
 		case "201":
 			acknowledged = append(acknowledged, rest)
@@ -74,6 +66,40 @@ func TestFullDisk(t *testing.T) {
 	}
 }
 
+// apart runs the test once more, in a process of its own that does what is given
+// with a file, and returns the path of that and what the process printed. In that
+// process it does not return.
+func apart(t *testing.T, do func(t *testing.T, path string)) (path, out string) {
+	t.Helper()
+	const variable = "STORAGEAPI_TEST_FULL_DISK"
+	if path := os.Getenv(variable); path != "" {
+		signal.Ignore(syscall.SIGXFSZ) // a write beyond the limit fails instead
+		do(t, path)
+		t.SkipNow()
+	}
+	path = filepath.Join(t.TempDir(), "storage.db")
+	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^"+t.Name()+"$")
+	cmd.Env = append(os.Environ(), variable+"="+path)
+	printed, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v:\n%s", err, printed)
+	}
+	return path, string(printed)
+}
+
+// limitFiles makes writes fail beyond that many bytes of a file.
+func limitFiles(t *testing.T, bytes uint64) {
+	t.Helper()
+	var r syscall.Rlimit
+	if err := syscall.Getrlimit(syscall.RLIMIT_FSIZE, &r); err != nil {
+		t.Fatal(err)
+	}
+	r.Cur = min(bytes, r.Max)
+	if err := syscall.Setrlimit(syscall.RLIMIT_FSIZE, &r); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // fillDisk prints a line for each key it creates: the status, and the id or the
 // body of the refusal.
 func fillDisk(t *testing.T, path string) {
@@ -86,10 +112,7 @@ func fillDisk(t *testing.T, path string) {
 		t.Fatal(err)
 	}
 	fmt.Println(http.StatusCreated, key.ID)
-	signal.Ignore(syscall.SIGXFSZ) // a write beyond the limit fails instead
-	if err := syscall.Setrlimit(syscall.RLIMIT_FSIZE, &syscall.Rlimit{Cur: 256 << 10, Max: 256 << 10}); err != nil {
-		t.Fatal(err)
-	}
+	limitFiles(t, 256<<10)
 	body := fmt.Sprintf(`{"name":"%s","scopes":["files:read"]}`, strings.Repeat("x", 128))
 	for refused := 0; refused < 5; {
 		r := httptest.NewRequest(http.MethodPost, "/v2/api-keys", bytes.NewReader([]byte(body)))
@@ -103,5 +126,99 @@ func fillDisk(t *testing.T, path string) {
 			what = w.Body.String()
 		}
 		fmt.Println(w.Code, what)
+	}
+}
+
+// TestFullDiskDuringDelivery publishes until the disk is full, delivers while nothing
+// can be recorded of it, and makes room: then all that was acknowledged is delivered,
+// once, and what was refused can be published again.
+func TestFullDiskDuringDelivery(t *testing.T) {
+	path, out := apart(t, deliverOnFullDisk)
+	api := newAPI(t, storageapi.Config{Path: path})
+	delivered := 0
+	for line := range strings.Lines(out) {
+		id, ok := strings.CutPrefix(strings.TrimSpace(line), "delivered ")
+		if !ok {
+			continue
+		}
+		delivered++
+		deliveries, err := api.Webhooks.EventDeliveries(t.Context(), alice, id)
+		if err != nil || len(deliveries) != 1 || deliveries[0].State != webhooks.Delivered {
+			t.Errorf("%s was delivered; the file has %v, %v", id, deliveries, err)
+		}
+	}
+	t.Logf("%d delivered", delivered)
+	if delivered < 20 {
+		t.Error("hardly anything was delivered: the test tests nothing")
+	}
+}
+
+func deliverOnFullDisk(t *testing.T, path string) {
+	r := newReceiver(t)
+	var log logBuffer
+	api := newAPI(t, storageapi.Config{Path: path, Webhooks: r.config(), Logger: log.logger()})
+	_, err := api.Webhooks.Create(t.Context(), alice, webhooks.CreateParams{
+		URL: r.URL, Events: []webhooks.EventType{webhooks.TypeFilesExpiring},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	data := webhooks.FilesExpiring{Files: []webhooks.ExpiringFile{{ID: strings.Repeat("x", 8<<10), ExpiresAt: time.Now()}}}
+	publish := func(id string) error {
+		return api.Webhooks.Publish(t.Context(), webhooks.Event{ID: id, Account: alice, Data: data})
+	}
+
+	var ids, refused []string
+	limitFiles(t, 512<<10)
+	for i := 0; len(refused) < 5; i++ {
+		id := fmt.Sprint("event-", i)
+		if publish(id) != nil {
+			refused = append(refused, id)
+		}
+		ids = append(ids, id)
+	}
+	limitFiles(t, 8<<10) // not a page of data can be written
+	if publish("one-more") == nil {
+		t.Error("published on a full disk")
+	}
+
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	ran := make(chan error, 1)
+	go func() { ran <- api.Run(ctx) }()
+	eventually(t, "a settlement fails", func() bool { return strings.Contains(log.String(), "step=settle") })
+	if len(r.received) == 0 {
+		t.Error("nothing was sent")
+	}
+
+	limitFiles(t, 1<<40)
+	for _, id := range refused {
+		if err := publish(id); err != nil {
+			t.Errorf("with room again: %v", err)
+		}
+	}
+	for _, id := range ids {
+		eventually(t, id+" is delivered", func() bool {
+			deliveries, err := api.Webhooks.EventDeliveries(t.Context(), alice, id)
+			return err == nil && len(deliveries) == 1 && deliveries[0].State == webhooks.Delivered
+		})
+		fmt.Println("delivered", id)
+	}
+	cancel()
+	if err := <-ran; err != nil {
+		t.Error(err)
+	}
+	if n := len(r.received); n != len(ids) {
+		t.Errorf("%d requests arrived for %d events", n, len(ids))
+	}
+}
+
+// eventually waits until it is so.
+func eventually(t *testing.T, what string, so func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(30 * time.Second); !so(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("it is not so that %s", what)
+		}
 	}
 }

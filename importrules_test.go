@@ -30,10 +30,11 @@ var importRules = map[string][]string{
 	"store/bolt":      {"apikeys", "webhooks", "scopes", "signing", "store", "internal/queue", "go.etcd.io/bbolt", "go.etcd.io/bbolt/errors"},
 	"store/storetest": {"apikeys", "webhooks", "scopes", "signing", "store", "github.com/google/go-cmp/cmp", "github.com/google/go-cmp/cmp/cmpopts"},
 
+	"internal/crash":   {},
 	"internal/httpapi": {"apikeys", "auth", "scopes", "webhooks", "internal/id", "internal/invalid"},
 	"internal/id":      {"github.com/oklog/ulid/v2"},
 	"internal/invalid": {},
-	"internal/queue":   {},
+	"internal/queue":   {"webhooks"},
 
 	// Programs show what others can do: they import what others can.
 	"examples/*": {".", "apikeys", "auth", "scopes", "signing", "store", "store/bolt", "store/memory", "webhooks"},

@@ -19,6 +19,8 @@ func TestSecretsStayIn(t *testing.T) {
 	r, faults, log := newReceiver(t), newFaulty(), new(logBuffer)
 	config := storageapi.Config{Store: faults, Logger: log.logger(), Webhooks: r.config()}
 	config.Webhooks.Retries = []time.Duration{} // an attempt only
+	var hooked []string
+	config.Webhooks.Hooks = webhooks.Hooks{Attempt: func(info webhooks.AttemptInfo) { hooked = append(hooked, fmt.Sprintf("%+v", info)) }}
 	h := serve(t, config)
 	var shown []string
 	see := func(got reply) { shown = append(shown, got.body, fmt.Sprint(got.header)) }
@@ -73,6 +75,11 @@ func TestSecretsStayIn(t *testing.T) {
 	if err := h.api.Close(); err != nil {
 		t.Fatal(err)
 	}
+	listed, err := h.api.Webhooks.Deliveries(t.Context(), alice, hook.text("id"), webhooks.DeliveryQuery{Limit: 10})
+	if err != nil || len(listed.Deliveries) != 1 || len(hooked) != 1 {
+		t.Errorf("listed %+v, %v; hooked %v", listed, err, hooked)
+	}
+	shown = append(shown, fmt.Sprintf("%+v", listed), hooked[0])
 	if !strings.Contains(log.String(), "given up") {
 		t.Errorf("no failed delivery in log: %s", log)
 	}

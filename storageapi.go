@@ -69,6 +69,7 @@ import (
 	"github.com/storageapi/storageapi/apikeys"
 	"github.com/storageapi/storageapi/auth"
 	"github.com/storageapi/storageapi/internal/httpapi"
+	"github.com/storageapi/storageapi/signing"
 	"github.com/storageapi/storageapi/store"
 	"github.com/storageapi/storageapi/store/bolt"
 	"github.com/storageapi/storageapi/webhooks"
@@ -80,6 +81,14 @@ type Config struct {
 	// Path is the file that everything is kept in; it is created if it does
 	// not exist, its directory must. One process at a time can use it.
 	Path string
+
+	// SealingKeys are AES-256 keys, 32 random bytes each, under which the
+	// webhooks' signing secrets are sealed in the file. The first one seals, all
+	// of them open: to replace a key put the new one before it, open the file
+	// once, which seals all secrets anew, and leave the old one away. Default:
+	// the secrets are in the file as they are, which is readable by its owner
+	// only.
+	SealingKeys [][]byte
 
 	// Store keeps everything instead of a file. It stays the caller's to close,
 	// after the Handler.
@@ -140,10 +149,20 @@ func NewHandler(config Config) (*Handler, error) {
 		return nil, errors.New("storageapi: Config: Path or Store must be given")
 	case config.Path != "" && config.Store != nil:
 		return nil, errors.New("storageapi: Config: Path and Store must not both be given")
+	case config.Store != nil && len(config.SealingKeys) > 0:
+		return nil, errors.New("storageapi: Config: SealingKeys are for Path; a Store seals by itself")
 	case config.Store != nil:
 		return newHandler(config, nil)
 	}
-	file, err := bolt.Open(config.Path)
+	var options []bolt.Option
+	if len(config.SealingKeys) > 0 {
+		keys, err := signing.NewKeyring(config.SealingKeys...)
+		if err != nil {
+			return nil, fmt.Errorf("storageapi: Config.SealingKeys: %w", err)
+		}
+		options = append(options, bolt.Sealed(keys))
+	}
+	file, err := bolt.Open(config.Path, options...)
 	if err != nil {
 		return nil, fmt.Errorf("storageapi: Config.Path: %w", err)
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/storageapi/storageapi/signing"
+	"github.com/storageapi/storageapi/store/memory"
 	"github.com/storageapi/storageapi/webhooks"
 )
 
@@ -78,17 +79,18 @@ func TestStatusDecides(t *testing.T) {
 		}
 		t.Run(strconv.Itoa(code), func(t *testing.T) {
 			got := attempt(t, newReceiver(t, status(code)).url("hooks.example.com"), nil)
-			outcome, reason := webhooks.Retry, fmt.Sprintf("status %d", code)
+			outcome, class, reason := webhooks.Retry, webhooks.ClassStatus, fmt.Sprintf("status %d", code)
 			switch {
 			case code < 300:
-				outcome, reason = webhooks.Deliver, ""
+				outcome, class, reason = webhooks.Deliver, "", ""
 			case code < 400:
+				class = webhooks.ClassRedirect
 				reason += ": redirects are not followed"
 			case code == http.StatusGone:
 				outcome = webhooks.GiveUp
 			}
-			if got.Outcome != outcome || got.Attempt.Error != reason || got.Attempt.Status != code || got.Deactivate != (code == http.StatusGone) {
-				t.Errorf("got outcome %d, %+v, turned off: %v", got.Outcome, got.Attempt, got.Deactivate)
+			if got.Outcome != outcome || got.Attempt.Class != class || got.Attempt.Error != reason || got.Attempt.Status != code || (got.Deactivate != "") != (code == http.StatusGone) {
+				t.Errorf("got outcome %d, %+v, turned off: %q", got.Outcome, got.Attempt, got.Deactivate)
 			}
 		})
 	}
@@ -100,14 +102,17 @@ func TestRedirectsAreNotFollowed(t *testing.T) {
 	t.Parallel()
 	canary := newReceiver(t, status(http.StatusOK))
 	for code := 300; code <= 308; code++ {
-		for _, target := range []string{canary.url("hooks.example.com"), "http://" + canary.address, "/elsewhere"} {
+		for _, target := range []string{
+			canary.url("hooks.example.com"), "http://" + canary.address, "//" + canary.address, "/elsewhere", "", "http://169.254.169.254/latest/meta-data/",
+			"http://[::1]/", "file:///etc/passwd", "gopher://" + canary.address + "/_POST", "https://user@" + canary.address,
+		} {
 			redirecting := newReceiver(t, func(w http.ResponseWriter, _ *http.Request) {
 				w.Header().Set("Location", target)
 				w.Header().Set("Refresh", "0; url="+target)
 				w.WriteHeader(code)
 			})
 			got := attempt(t, redirecting.url("hooks.example.com"), nil)
-			if got.Outcome != webhooks.Retry || got.Attempt.Status != code || !strings.Contains(got.Attempt.Error, "redirects are not followed") {
+			if got.Outcome != webhooks.Retry || got.Attempt.Status != code || got.Attempt.Class != webhooks.ClassRedirect {
 				t.Errorf("%d to %q: %+v", code, target, got.Attempt)
 			}
 			if n := len(redirecting.requests()); n != 1 {
@@ -164,8 +169,8 @@ func TestGoneTurnsTheWebhookOff(t *testing.T) {
 	if lines := logs.lines("level=WARN", "turned off", webhook.ID); len(lines) != 1 {
 		t.Errorf("logged:\n%s", logs)
 	}
-	if list := deliveries(t, service, publish(t, service)); len(list) != 0 {
-		t.Errorf("it is still owed %v", list)
+	if got := delivery(t, service, publish(t, service)); got.State != webhooks.Skipped {
+		t.Errorf("what comes later is %s", got.State)
 	}
 }
 
@@ -220,6 +225,48 @@ func TestURLsArriveAsTheyWereRegistered(t *testing.T) {
 		}
 		if got := receiver.requests()[before].RequestURI; got != path {
 			t.Errorf("%s arrived as %s", path, got)
+		}
+	}
+}
+
+// Whatever goes wrong on this side is one failed attempt, and the next is another.
+func TestOurOwnFailures(t *testing.T) {
+	t.Parallel()
+	receiver := newReceiver(t, status(http.StatusOK))
+	config, broken := reaching(&logbook{}), false
+	config.Now = func() time.Time {
+		if broken {
+			panic("SENTINEL")
+		}
+		return noon
+	}
+	service := newService(t, memory.New(), config)
+	task := func() *webhooks.Task {
+		return &webhooks.Task{
+			Event:   mustSeal(t, webhooks.Event{ID: "evt_1", Account: account, Data: lowBalance}),
+			Webhook: webhooks.Webhook{ID: "wh_1", URL: receiver.url("hooks.example.com"), Secret: signing.NewSecret()}, Attempt: 7,
+		}
+	}
+	for name, test := range map[string]struct {
+		spoil  func(*webhooks.Task)
+		reason string
+	}{
+		"an id that panics":   {func(task *webhooks.Task) { task.Event.ID = "SENTINEL.1" }, "panic"},
+		"a clock that panics": {func(*webhooks.Task) { broken = true }, "panic"},
+		"no secret":           {func(task *webhooks.Task) { task.Webhook.Secret = signing.Secret{} }, "no usable signing secret"},
+		"no URL":              {func(task *webhooks.Task) { task.Webhook.URL = "" }, "no usable URL"},
+		"no host":             {func(task *webhooks.Task) { task.Webhook.URL = "https:///SENTINEL" }, "no usable URL"},
+		"plain HTTP":          {func(task *webhooks.Task) { task.Webhook.URL = "http://" + receiver.address }, "no usable URL"},
+	} {
+		spoiled := task()
+		test.spoil(spoiled)
+		got := service.Attempt(t.Context(), spoiled)
+		broken = false
+		if got.Class != webhooks.ClassInternal || got.Error != test.reason || got.Number != 7 || got.Status != 0 || got.Duration < 0 {
+			t.Errorf("%s: %+v", name, got)
+		}
+		if got := service.Attempt(t.Context(), task()); got.Error != "" {
+			t.Errorf("after %s: %+v", name, got)
 		}
 	}
 }

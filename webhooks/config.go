@@ -1,6 +1,7 @@
 package webhooks
 
 import (
+	"cmp"
 	"crypto/x509"
 	"fmt"
 	"log/slog"
@@ -27,17 +28,32 @@ type Config struct {
 	// recording it; longer than Timeout. Default: Timeout and 45 s.
 	Lease time.Duration
 
-	// Retries are the waits between an attempt and the next, each within ±20 %;
-	// when they are used up the delivery is dead. An empty slice that is not
-	// nil means one attempt only. Default: [DefaultRetries].
+	// Retries are the waits between an attempt and the next; when they are used
+	// up the delivery is dead. An empty slice that is not nil means one attempt
+	// only. Default: [DefaultRetries].
 	Retries []time.Duration
+
+	// RetryJitter is by what part of itself each of these waits may be shorter
+	// or longer, at random; at most 1; negative: not at all. Default: 0.2.
+	RetryJitter float64
+
+	// FailingLimit is after how long of nothing but failed attempts a webhook is
+	// turned off; [Hooks] tell of it, at half the time and when it happens.
+	// Negative: never. Default: 5 days.
+	FailingLimit time.Duration
 
 	// Concurrency is how many attempts are made at a time, at most 100,000.
 	// Default: 1,024.
 	Concurrency int
 
-	// PerWebhook is how many of them may be to one webhook. Default: 8, or
-	// Concurrency if that is less.
+	// PerAccount is how many of them may be to the webhooks of one account, at
+	// most Concurrency. Default: half of Concurrency, or PerWebhook if that is
+	// more.
+	PerAccount int
+
+	// PerWebhook is how many of them may be to one webhook, once its receiver
+	// has shown that it can take them; at most PerAccount. Default: 16, or
+	// PerAccount or Concurrency if that is less.
 	PerWebhook int
 
 	// DrainTimeout is how long Run goes on with attempts under way once it is
@@ -45,10 +61,19 @@ type Config struct {
 	// all. Default: Timeout.
 	DrainTimeout time.Duration
 
+	// Retention is how long events and attempts are kept.
+	Retention Retention
+
 	// AllowNetworks opens networks for delivery that are refused otherwise: all
 	// that IANA's special-purpose registries list, such as loopback and private
 	// ones. For tests and self-hosters. Default: none.
 	AllowNetworks []netip.Prefix
+
+	// AllowHosts opens host names for delivery wherever they lead, by whatever
+	// address: receivers in the host's own network. Each is one name, without
+	// a wildcard, in ASCII; case does not matter. TLS is verified as ever. An
+	// address is for AllowNetworks. Default: none.
+	AllowHosts []string
 
 	// RootCAs are the certificate authorities that receivers are verified
 	// against. Default: the system's.
@@ -58,6 +83,9 @@ type Config struct {
 	// of the store, and at debug level of each attempt. Default:
 	// slog.Default().
 	Logger *slog.Logger
+
+	// Hooks tell the host of attempts, and of webhooks that fail. Default: none.
+	Hooks Hooks
 
 	// Now is the clock for creation times, event timestamps and signatures.
 	// When deliveries are due is the store's business. Default: time.Now.
@@ -71,7 +99,10 @@ func (c Config) withDefaults() (Config, error) {
 	setDefault(&c.Timeout, 15*time.Second)
 	setDefault(&c.Lease, c.Timeout+45*time.Second)
 	setDefault(&c.Concurrency, 1024)
-	setDefault(&c.PerWebhook, min(8, c.Concurrency))
+	setDefault(&c.PerWebhook, min(16, c.Concurrency, cmp.Or(c.PerAccount, c.Concurrency)))
+	setDefault(&c.PerAccount, min(max(c.Concurrency/2, c.PerWebhook), c.Concurrency))
+	setDefault(&c.RetryJitter, retryJitter)
+	setDefault(&c.FailingLimit, 5*day)
 	setDefault(&c.DrainTimeout, c.Timeout)
 	setDefault(&c.Logger, slog.Default())
 	if c.Retries == nil {
@@ -83,6 +114,10 @@ func (c Config) withDefaults() (Config, error) {
 	c.Retries = slices.Clone(c.Retries)
 	c.AllowNetworks = slices.Clone(c.AllowNetworks)
 
+	var err error
+	if c.Retention, err = c.Retention.withDefaults(c.Retries); err != nil {
+		return c, err
+	}
 	// Whether the header can be used is the signer's to say.
 	if _, err := signing.NewSigner(c.SignatureHeader, signing.NewSecret()); err != nil {
 		return c, fmt.Errorf("SignatureHeader: %w", err)
@@ -96,13 +131,20 @@ func (c Config) withDefaults() (Config, error) {
 		return c, invalid.Field("Lease", fmt.Sprintf("must be longer than Timeout, which is %v", c.Timeout))
 	case c.Concurrency < 1 || c.Concurrency > 100_000:
 		return c, invalid.Field("Concurrency", "must be from 1 to 100,000")
-	case c.PerWebhook < 1 || c.PerWebhook > c.Concurrency:
-		return c, invalid.Field("PerWebhook", fmt.Sprintf("must be from 1 to Concurrency, which is %d", c.Concurrency))
+	case c.PerAccount < 1 || c.PerAccount > c.Concurrency:
+		return c, invalid.Field("PerAccount", fmt.Sprintf("must be from 1 to Concurrency, which is %d", c.Concurrency))
+	case c.PerWebhook < 1 || c.PerWebhook > c.PerAccount:
+		return c, invalid.Field("PerWebhook", fmt.Sprintf("must be from 1 to PerAccount, which is %d", c.PerAccount))
+	case !(c.RetryJitter <= 1): // NaN, too
+		return c, invalid.Field("RetryJitter", "must be at most 1")
 	case slices.ContainsFunc(c.Retries, func(d time.Duration) bool { return d < 0 }):
 		return c, invalid.Field("Retries", "must not be negative")
 	case slices.ContainsFunc(c.AllowNetworks, func(p netip.Prefix) bool { return !p.IsValid() || p.Addr().Is4In6() }):
 		return c, invalid.Field("AllowNetworks", "must hold valid prefixes only, those of IPv4 as such")
+	case slices.ContainsFunc(c.AllowHosts, func(host string) bool { return !isName(plainHost(host)) }):
+		return c, invalid.Field("AllowHosts", "must hold host names only, such as hooks.internal; addresses are for AllowNetworks")
 	}
+	c.RetryJitter = max(c.RetryJitter, 0)
 	return c, nil
 }
 

@@ -26,6 +26,7 @@ func TestConfigsThatWork(t *testing.T) {
 		"all to one webhook":           {Concurrency: 9, PerWebhook: 9},
 		"no draining":                  {DrainTimeout: -1},
 		"networks":                     {AllowNetworks: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("fd00::/8")}},
+		"hosts":                        {AllowHosts: []string{"hooks.internal", "Hooks.Internal.", "localhost", "db", "xn--bcher-kva.example", "a_b.example"}},
 	} {
 		if _, err := webhooks.New(memory.New(), config); err != nil {
 			t.Errorf("%s: %v", name, err)
@@ -50,6 +51,15 @@ func TestConfigsThatMakeNoSense(t *testing.T) {
 		"a cap above the default":           {webhooks.Config{PerWebhook: 1025}, "PerWebhook"},
 		"a negative retry":                  {webhooks.Config{Retries: []time.Duration{time.Second, -1}}, "Retries"},
 		"the zero prefix":                   {webhooks.Config{AllowNetworks: []netip.Prefix{{}}}, "AllowNetworks"},
+		"an empty host":                     {webhooks.Config{AllowHosts: []string{"hooks.internal", ""}}, "AllowHosts"},
+		"an address as host":                {webhooks.Config{AllowHosts: []string{"127.0.0.1"}}, "AllowHosts"},
+		"an odd address as host":            {webhooks.Config{AllowHosts: []string{"0x7f.1"}}, "AllowHosts"},
+		"an address of IPv6 as host":        {webhooks.Config{AllowHosts: []string{"::1"}}, "AllowHosts"},
+		"one in brackets":                   {webhooks.Config{AllowHosts: []string{"[::1]"}}, "AllowHosts"},
+		"a wildcard":                        {webhooks.Config{AllowHosts: []string{"*.internal"}}, "AllowHosts"},
+		"a host with a port":                {webhooks.Config{AllowHosts: []string{"hooks.internal:443"}}, "AllowHosts"},
+		"a URL as host":                     {webhooks.Config{AllowHosts: []string{"https://hooks.internal"}}, "AllowHosts"},
+		"a host that is not ASCII":          {webhooks.Config{AllowHosts: []string{"bücher.example"}}, "AllowHosts"},
 		"a header that is none":             {webhooks.Config{SignatureHeader: "X Signature"}, "SignatureHeader"},
 		"a header with a line end":          {webhooks.Config{SignatureHeader: "X-Signature\r\n"}, "SignatureHeader"},
 		"a header of Standard Webhooks":     {webhooks.Config{SignatureHeader: "webhook-signature"}, "SignatureHeader"},
@@ -83,9 +93,12 @@ func TestConfigKeepsReservedHeaders(t *testing.T) {
 
 // What the caller does with its slices later is nothing to the service.
 func TestConfigIsCopied(t *testing.T) {
-	networks := []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}
-	service := newService(t, memory.New(), webhooks.Config{AllowNetworks: networks})
+	networks, hosts := []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}, []string{"localhost"}
+	service := newService(t, memory.New(), webhooks.Config{AllowNetworks: networks, AllowHosts: hosts})
+	hosts[0] = "a.localhost"
+	refuse(t, service, "https://a.localhost/")
 	networks[0] = netip.MustParsePrefix("0.0.0.0/0")
 	refuse(t, service, "https://127.0.0.1/")
 	subscribe(t, service, "https://10.0.0.1/")
+	subscribe(t, service, "https://localhost/")
 }

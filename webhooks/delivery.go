@@ -1,12 +1,17 @@
 package webhooks
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // A Delivery is one event on its way to one webhook.
 type Delivery struct {
-	EventID   string
-	WebhookID string
-	State     DeliveryState
+	EventID     string
+	WebhookID   string
+	Type        EventType
+	PublishedAt time.Time // when the store took the event in
+	State       DeliveryState
 
 	// NextAttemptAt is when a pending delivery is due; it may be in the past.
 	NextAttemptAt time.Time
@@ -18,12 +23,40 @@ type Delivery struct {
 // A DeliveryState tells how far a delivery is.
 type DeliveryState string
 
-// The states of a delivery.
+// The states of a delivery. Redelivering or recovering one that is not pending
+// makes it pending again.
 const (
 	Pending   DeliveryState = "pending"   // owed: an attempt will be made, or is under way
 	Delivered DeliveryState = "delivered" // the receiver answered 2xx
 	Dead      DeliveryState = "dead"      // given up
+	Skipped   DeliveryState = "skipped"   // the webhook was off when the event was published
 )
+
+// A DeliveryQuery asks for deliveries of a webhook.
+type DeliveryQuery struct {
+	States []DeliveryState // empty: all
+	From   time.Time       // published then or later; zero: since ever
+	To     time.Time       // published before; zero: until now
+	After  string          // the [DeliveryPage.Next] of the page before; empty: the newest
+	Limit  int             // how many at most; at least 1
+}
+
+// Matches reports whether the delivery is among those asked for, wherever the
+// page begins.
+func (q *DeliveryQuery) Matches(d *Delivery) bool {
+	return (len(q.States) == 0 || slices.Contains(q.States, d.State)) &&
+		!d.PublishedAt.Before(q.From) && (q.To.IsZero() || d.PublishedAt.Before(q.To))
+}
+
+// A DeliveryPage is a part of a list of deliveries, newest first.
+type DeliveryPage struct {
+	Deliveries []Delivery
+
+	// Next asks for the page that follows; empty if there is none. A page may
+	// hold fewer deliveries than were asked for, even none, and have a Next
+	// nevertheless: looking for what is rare is done in steps.
+	Next string
+}
 
 // An Attempt is one try to deliver an event to a webhook.
 type Attempt struct {
@@ -31,5 +64,38 @@ type Attempt struct {
 	StartedAt time.Time     // UTC, to the millisecond
 	Duration  time.Duration // to the microsecond
 	Status    int           // of the response; 0 if there was none
-	Error     string        // why it failed, without secrets; empty for success
+	Class     ErrorClass    // what kind of failure it was; empty for success
+	Error     string        // why it failed, in a few words without secrets; empty for success
+
+	// Response is how the response's body began: at most 1 KiB of valid UTF-8
+	// without NUL, what is not that having been replaced. It is the receiver's
+	// text: show it as such.
+	Response string
 }
+
+// Expired returns what a store logs of a delivery that ends because its payload
+// is purged.
+func Expired(number int, at time.Time) Attempt {
+	return Attempt{
+		Number: number, StartedAt: at.UTC().Truncate(time.Millisecond), Class: ClassExpired,
+		Error: "no attempt was made: the event was kept as long as events are kept",
+	}
+}
+
+// An ErrorClass is a kind of failure.
+type ErrorClass string
+
+// The classes of failed attempts.
+const (
+	ClassStatus     ErrorClass = "status"     // a response other than 2xx and 3xx
+	ClassRedirect   ErrorClass = "redirect"   // 3xx: redirects are not followed
+	ClassTimeout    ErrorClass = "timeout"    // no response in time
+	ClassDNS        ErrorClass = "dns"        // the host name has no public address, or could not be looked up
+	ClassBlocked    ErrorClass = "blocked"    // the URL's address is in a private or special network
+	ClassConnect    ErrorClass = "connect"    // nothing answers at the address
+	ClassTLS        ErrorClass = "tls"        // no trusted connection
+	ClassConnection ErrorClass = "connection" // it broke before the response
+	ClassProtocol   ErrorClass = "protocol"   // what came is not an HTTP response
+	ClassInternal   ErrorClass = "internal"   // our own: an unreadable record, a panic, no descriptors left
+	ClassExpired    ErrorClass = "expired"    // no attempt: the event's payload outlived its time, see [Retention]
+)

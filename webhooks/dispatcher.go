@@ -2,18 +2,15 @@ package webhooks
 
 import (
 	"context"
-	"errors"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
 )
 
-// ErrRunning is returned by [WebhookService.Run] if it is running already.
-var ErrRunning = errors.New("webhooks: Run is running already")
-
 const (
-	maxClaim     = 256 // tasks a store call, so that its steps stay short
-	maxSettle    = 512
+	maxClaim     = 256                   // tasks a store call, so that its steps stay short
+	minPause     = time.Millisecond      // between claims, if nothing was due
 	storeTimeout = 10 * time.Second      // for one call
 	minBackoff   = 50 * time.Millisecond // after a failure of the store
 	maxBackoff   = 5 * time.Second
@@ -26,25 +23,20 @@ type dispatcher struct {
 	config Config
 	wake   chan struct{} // something may have become due
 
-	// claiming is full from before a claim until its tasks are in flights: who
-	// deletes a webhook and then fills it finds all that was claimed of it.
+	// claiming is full from before a claim until its tasks are in flight: who
+	// deletes a webhook and then looks at its flights finds all that was claimed
+	// of it.
 	claiming chan struct{}
 
-	mu      sync.Mutex
-	flights map[string]map[*flight]struct{} // by webhook id
-	running bool
+	mu    sync.Mutex
+	pacer *pacer // changed by the run loop only
 
 	// failing is set while results cannot be settled: no attempt is begun whose
-	// result might be lost.
+	// result might be lost. But for one now and then, a trial, to find out
+	// whether it is the store that fails or what it is given.
 	failing atomic.Bool
-}
 
-// A flight is an attempt under way.
-type flight struct {
-	task   Task
-	ctx    context.Context
-	cancel context.CancelFunc
-	landed chan struct{} // closed when nothing more will be sent
+	delivered, failed, dead atomic.Uint64 // see stats
 }
 
 func newDispatcher(store Store, client *client, config Config) *dispatcher {
@@ -54,7 +46,7 @@ func newDispatcher(store Store, client *client, config Config) *dispatcher {
 		config:   config,
 		wake:     make(chan struct{}, 1),
 		claiming: make(chan struct{}, 1),
-		flights:  make(map[string]map[*flight]struct{}),
+		pacer:    newPacer(config),
 	}
 }
 
@@ -67,126 +59,160 @@ func (d *dispatcher) hurry() {
 }
 
 // run delivers until ctx is done, then drains.
-func (d *dispatcher) run(ctx context.Context) error {
-	if !d.start() {
-		return ErrRunning
-	}
-	defer d.stop()
+func (d *dispatcher) run(ctx context.Context) {
+	d.failing.Store(false)
+	defer d.client.transport.CloseIdleConnections()
 
 	// Attempts outlive ctx by the drain timeout.
 	attempts, cutShort := context.WithCancel(context.WithoutCancel(ctx))
 	defer cutShort()
-	results := make(chan Settlement, d.config.Concurrency)
-	settled := make(chan int)
-	go d.settle(attempts, results, settled)
+	// None of them ever has to wait: what they are sent is bounded by pacer.room.
+	landed := make(chan *flight, d.config.Concurrency)
+	results := make(chan *flight, d.config.Concurrency+maxSettle)
+	settled, refused := make(chan []*flight), make(chan []*flight)
+	go d.settle(attempts, results, settled, refused)
 	defer close(results)
 
-	inFlight, backoff := 0, time.Duration(0)
-	var again <-chan time.Time // when to claim if nothing happens before
-	resting := false           // the store failed: not before again, whatever happens
+	var r round
+	timer := time.NewTimer(0)
+	defer timer.Stop()
 	for ctx.Err() == nil {
-		if free := d.config.Concurrency - inFlight; free > 0 && !resting && !d.failing.Load() {
-			flights, wait, err := d.claim(ctx, attempts, min(free, maxClaim))
-			if ctx.Err() != nil {
-				err = nil // it was to end, and did
-			}
-			backoff = d.backoff("claim", backoff, err)
-			resting = backoff > 0
-			for _, f := range flights {
-				go d.fly(f, results)
-			}
-			inFlight += len(flights)
-			if len(flights) == 0 {
-				wait = max(wait, backoff, time.Millisecond)
-			}
-			again = time.After(wait)
+		flights, next := d.claim(ctx, attempts, &r)
+		for _, f := range flights {
+			go d.fly(f, landed)
 		}
+		timer.Reset(time.Until(next))
 		select {
 		case <-ctx.Done():
-		case n := <-settled:
-			inFlight -= n
+		case f := <-landed:
+			d.vacate(f, landed, results)
+		case flights := <-settled:
+			d.change(flights, d.pacer.settled)
+		case flights := <-refused:
+			d.change(flights, d.pacer.suspend)
 		case <-d.wake:
-		case <-again:
-			resting = false
+		case <-timer.C:
 		}
 	}
 
 	late := time.AfterFunc(max(d.config.DrainTimeout, 0), cutShort)
 	defer late.Stop()
-	for inFlight > 0 {
-		inFlight -= <-settled
+	for d.pacer.inFlight > 0 || d.pacer.unsettled > 0 {
+		select {
+		case f := <-landed:
+			d.vacate(f, landed, results)
+		case flights := <-settled:
+			d.change(flights, d.pacer.settled)
+		case flights := <-refused:
+			d.change(flights, d.pacer.suspend)
+		}
 	}
-	return nil
 }
 
-func (d *dispatcher) start() bool {
+// vacate ends a flight that has landed, with the others that have, and hands them on
+// to be settled: others may use their slots meanwhile.
+func (d *dispatcher) vacate(f *flight, landed <-chan *flight, results chan<- *flight) {
+	runtime.Gosched() // those that are about to land come along, and share a claim
+	flights := append(make([]*flight, 0, 16), f)
+	for more := true; more; {
+		select {
+		case f := <-landed:
+			flights = append(flights, f)
+		default:
+			more = false
+		}
+	}
+	d.change(flights, func(flights []*flight) { d.pacer.end(flights, time.Now()) })
+	for _, f := range flights {
+		results <- f
+	}
+}
+
+// change tells the pacer something of flights.
+func (d *dispatcher) change(flights []*flight, tell func([]*flight)) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.running {
-		return false
-	}
-	d.running = true
-	d.failing.Store(false)
-	return true
+	tell(flights)
 }
 
-func (d *dispatcher) stop() {
-	d.client.transport.CloseIdleConnections()
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.running = false
-}
-
-// claim returns up to limit new flights, registered but not begun.
-func (d *dispatcher) claim(ctx, attempts context.Context, limit int) ([]*flight, time.Duration, error) {
+// claim returns new flights, registered but not begun, and when the next claim is
+// due, unless something happens before.
+func (d *dispatcher) claim(ctx, attempts context.Context, r *round) (flights []*flight, next time.Time) {
 	d.claiming <- struct{}{}
 	defer func() { <-d.claiming }()
-	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
+	now, failing := time.Now(), d.failing.Load()
+	d.mu.Lock()
+	d.pacer.look(now)
+	d.mu.Unlock()
+
+	limit, next := r.limit(now, d.pacer.room(), failing)
+	if limit == 0 {
+		return nil, d.pacer.plan(now, next, false)
+	}
+	timed, cancel := context.WithTimeout(ctx, storeTimeout)
 	defer cancel()
-	tasks, wait, err := d.store.ClaimDeliveries(ctx, Claim{limit, d.config.PerWebhook, d.config.Lease})
+	var wait time.Duration
+	var err error
+	if failing {
+		flights, wait, err = d.lease(timed, attempts, Claim{Limit: limit, PerWebhook: 1, Caps: d.pacer.idle()}, now)
+		r.tried(now, len(flights))
+	} else {
+		flights, wait, err = d.leaseAll(timed, attempts, limit, now)
+	}
+	if ctx.Err() != nil {
+		err = nil // it was to end, and did
+	}
+	r.backoff = d.backoff("claim", r.backoff, err)
+	now = time.Now()
+	if r.rested = now.Add(r.backoff); len(flights) == 0 {
+		wait = max(wait, r.backoff, minPause)
+	}
+	return flights, d.pacer.plan(now, now.Add(wait), err == nil)
+}
+
+// leaseAll claims first what webhooks that are not fit may have, for they hold less
+// than their share, and then whatever is due.
+func (d *dispatcher) leaseAll(ctx, attempts context.Context, limit int, now time.Time) (flights []*flight, wait time.Duration, err error) {
+	if caps, turns := d.offer(now, limit); turns > 0 {
+		flights, _, err = d.lease(ctx, attempts, Claim{Limit: turns, Caps: caps}, now)
+		d.answer(err)
+		if limit -= len(flights); limit == 0 || err != nil {
+			return flights, 0, err
+		}
+	}
+	fit, wait, err := d.lease(ctx, attempts, Claim{Limit: limit, PerWebhook: d.pacer.firstCap, Caps: d.pacer.caps}, now)
+	return append(flights, fit...), wait, err
+}
+
+// lease makes flights of what it claims.
+func (d *dispatcher) lease(ctx, attempts context.Context, claim Claim, now time.Time) (flights []*flight, wait time.Duration, err error) {
+	claim.Lease, claim.PerAccount, claim.Landed = d.config.Lease, d.config.PerAccount, d.pacer.landed
+	tasks, wait, err := d.store.ClaimDeliveries(ctx, claim)
 	if err != nil {
 		return nil, 0, err
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	flights := make([]*flight, len(tasks))
-	for i, task := range tasks {
-		f := &flight{task: task, landed: make(chan struct{})}
+	d.pacer.landed = d.pacer.landed[:0]
+	for _, task := range tasks {
+		f := &flight{settlement: Settlement{Task: task}, landed: make(chan struct{}), begun: now, inTurn: claim.PerWebhook == 0}
 		f.ctx, f.cancel = context.WithCancel(attempts)
-		flights[i] = f
-		of := d.flights[task.Webhook.ID]
-		if of == nil {
-			of = make(map[*flight]struct{})
-			d.flights[task.Webhook.ID] = of
-		}
-		of[f] = struct{}{}
+		d.pacer.begin(f)
+		flights = append(flights, f)
 	}
 	return flights, wait, nil
 }
 
-// fly makes one attempt and hands on what came of it.
-func (d *dispatcher) fly(f *flight, results chan<- Settlement) {
-	var res result
-	if f.task.Err != nil {
-		res.attempt = Attempt{Number: f.task.Attempt, StartedAt: d.config.Now().UTC().Truncate(time.Millisecond)}
-		res.attempt.Error = "the stored record cannot be read"
-	} else {
-		res = d.client.attempt(f.ctx, &f.task)
-	}
-	f.cancel()
-	d.land(f)
-	results <- d.judge(f.task, res)
-}
-
-func (d *dispatcher) land(f *flight) {
-	close(f.landed)
+func (d *dispatcher) offer(now time.Time, limit int) (caps map[string]int, turns int) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	of := d.flights[f.task.Webhook.ID]
-	delete(of, f)
-	if len(of) == 0 {
-		delete(d.flights, f.task.Webhook.ID)
-	}
+	return d.pacer.offer(now, limit)
+}
+
+func (d *dispatcher) answer(err error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.pacer.answered(time.Now(), err)
 }
 
 // evict cuts short what is under way to a webhook that was deleted, and returns
@@ -199,12 +225,11 @@ func (d *dispatcher) evict(ctx context.Context, webhook string) error {
 		return ctx.Err()
 	}
 	d.mu.Lock()
-	flights := make([]*flight, 0, len(d.flights[webhook]))
-	for f := range d.flights[webhook] {
-		f.cancel()
-		flights = append(flights, f)
-	}
+	flights := d.pacer.flights(webhook)
 	d.mu.Unlock()
+	for _, f := range flights {
+		f.cancel()
+	}
 	for _, f := range flights {
 		select {
 		case <-f.landed:
@@ -215,63 +240,18 @@ func (d *dispatcher) evict(ctx context.Context, webhook string) error {
 	return nil
 }
 
-// judge decides what becomes of a delivery after an attempt.
-func (d *dispatcher) judge(task Task, res result) Settlement {
-	settlement := Settlement{Task: task, Attempt: res.attempt, Deactivate: res.gone}
-	switch {
-	case res.attempt.Error == "":
-		settlement.Outcome = Deliver
-	case res.canceled:
-		settlement.Outcome = Release
-	case res.gone:
-		settlement.Outcome = GiveUp
-	default:
-		settlement.Outcome = GiveUp
-		if wait, ok := nextRetry(d.config.Retries, task.Attempt, res.retryAfter); ok {
-			settlement.Outcome, settlement.RetryAfter = Retry, wait
-		}
-	}
-	return settlement
+// paceOf tells how a webhook does.
+func (d *dispatcher) paceOf(webhook string) Pace {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.pacer.pace(webhook)
 }
 
-// settle records results in batches of whatever is there, and says how many
-// attempts have ended so.
-func (d *dispatcher) settle(attempts context.Context, results <-chan Settlement, settled chan<- int) {
-	for first := range results {
-		batch := append(make([]Settlement, 0, 16), first)
-		for more := true; more && len(batch) < maxSettle; {
-			select {
-			case next, ok := <-results:
-				if more = ok; ok {
-					batch = append(batch, next)
-				}
-			default:
-				more = false
-			}
-		}
-		d.record(attempts, batch)
-		settled <- len(batch)
-	}
-}
-
-// record settles a batch. While the store fails it tries again, and nothing new is
-// claimed: leases that run out meanwhile stay current. Once attempts are cut short
-// it gives up, and the deliveries will be attempted again.
-func (d *dispatcher) record(attempts context.Context, batch []Settlement) {
-	for backoff := time.Duration(0); ; {
-		ctx, cancel := context.WithTimeout(context.Background(), storeTimeout)
-		stale, err := d.store.SettleDeliveries(ctx, batch)
-		cancel()
-		d.failing.Store(err != nil)
-		if err == nil {
-			d.report(batch, stale)
-			return
-		}
-		backoff = d.backoff("settle", backoff, err)
-		select {
-		case <-time.After(backoff):
-		case <-attempts.Done():
-			return
-		}
-	}
+// stats tells how many attempts are in flight, and since New: how many deliveries
+// arrived, how many attempts failed, and how many deliveries were given up.
+func (d *dispatcher) stats() (inFlight int, delivered, failed, dead uint64) {
+	d.mu.Lock()
+	inFlight = d.pacer.inFlight
+	d.mu.Unlock()
+	return inFlight, d.delivered.Load(), d.failed.Load(), d.dead.Load()
 }

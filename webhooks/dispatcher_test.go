@@ -96,23 +96,27 @@ func TestConcurrencyIsBounded(t *testing.T) {
 		each     int // most requests at a time to one webhook
 		all      int
 	}{
-		{webhooks.Config{Concurrency: 5, PerWebhook: 2}, 4, 2, 5},
+		{webhooks.Config{Concurrency: 5, PerWebhook: 2, PerAccount: 5}, 4, 2, 5},
+		{webhooks.Config{Concurrency: 5, PerWebhook: 2, PerAccount: 3}, 4, 2, 3},
+		{webhooks.Config{Concurrency: 8, PerWebhook: 2}, 4, 2, 4},
 		{webhooks.Config{Concurrency: 1, PerWebhook: 1}, 4, 1, 1},
 		{webhooks.Config{Concurrency: 100, PerWebhook: 3}, 2, 3, 6},
-		{webhooks.Config{}, 1, 8, 8},
+		{webhooks.Config{}, 1, 16, 16},
+		{webhooks.Config{PerAccount: 20}, 10, 16, 20},
+		{webhooks.Config{PerAccount: 5}, 1, 5, 5},
 		{webhooks.Config{Concurrency: 4}, 1, 4, 4},
 	} {
-		t.Run(fmt.Sprintf("%d of %d", test.config.PerWebhook, test.config.Concurrency), func(t *testing.T) {
+		t.Run(fmt.Sprintf("%d of %d of %d", test.config.PerWebhook, test.config.PerAccount, test.config.Concurrency), func(t *testing.T) {
 			gauge := newGauge()
 			handler := func(_ http.ResponseWriter, r *http.Request) {
 				defer gauge.enter(r.Host)()
-				time.Sleep(time.Second)
+				time.Sleep(500 * time.Millisecond)
 			}
 			inBubble(t, test.config, handler, func(b *bubble) {
 				for i := range test.webhooks {
 					b.subscribe(fmt.Sprint("w", i))
 				}
-				const events = 20
+				const events = 200
 				for range events {
 					b.publish()
 				}

@@ -19,6 +19,31 @@
 // are not followed, proxies not used, and special-purpose addresses not dialled,
 // whatever a name resolves to at that moment.
 //
+// # Isolation
+//
+// No receiver gets more than it can take, and none takes the slots of others
+// ([Config.Concurrency]). A webhook begins with two attempts at a time; success
+// raises that up to [Config.PerWebhook], failure halves it. One whose attempts
+// take longer than a second is slow; one that fails five times in a row is down,
+// and gets one probe at a time, at pauses from a second to a minute, while the
+// rest of its backlog waits without using up attempts. The slow and the down
+// together hold no more than a quarter of the slots. When a probe succeeds the flow
+// comes back at most doubling each second. A webhook whose attempts have all
+// failed for [Config.FailingLimit] is turned off.
+//
+// # History
+//
+// Every attempt is kept: [WebhookService.Deliveries] lists them by webhook, state
+// and time. What was given up, or skipped while the webhook was off, is sent again
+// by [WebhookService.Redeliver] or, for a range of time, by
+// [WebhookService.Recover], after what is published meanwhile. [Retention] says
+// how long all that is kept.
+//
+// # Watching
+//
+// [WebhookService.Stats] gives the figures of the moment, [Hooks] tell of each
+// attempt and of webhooks that fail, and [Config.Logger] of what goes wrong.
+//
 // # Signatures
 //
 // Every request carries the signature of SPEC section 6 and those of Standard

@@ -8,5 +8,11 @@ import (
 // DialThrough makes the service reach its receivers through dial, past the guard:
 // in a bubble of testing/synctest they must be in memory.
 func (s *WebhookService) DialThrough(dial func(ctx context.Context, network, address string) (net.Conn, error)) {
-	s.dispatcher.client.transport.DialContext = dial
+	s.dispatcher.client.dial = dial
+}
+
+// SpeakPlain makes the service speak HTTP without TLS.
+func (s *WebhookService) SpeakPlain() {
+	client := s.dispatcher.client
+	client.transport.DialTLSContext = client.dial
 }

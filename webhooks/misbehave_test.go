@@ -14,8 +14,9 @@ import (
 
 // pour writes text until the other side has had enough.
 func pour(w io.Writer, text string) {
+	bytes := []byte(text)
 	for {
-		if _, err := io.WriteString(w, text); err != nil {
+		if _, err := w.Write(bytes); err != nil {
 			return
 		}
 	}
@@ -70,6 +71,10 @@ func TestTheBodyNeverChangesTheVerdict(t *testing.T) {
 			say(ok + "Transfer-Encoding: chunked\r\n\r\n0\r\n")(conn)
 			pour(conn, "X-Trailer: x\r\n")
 		},
+		"reset": func(conn net.Conn) {
+			say(ok + "Content-Length: 10\r\n\r\nok")(conn)
+			reset(conn)
+		},
 		"promised and not sent": func(conn net.Conn) {
 			say(ok + "Content-Length: 10\r\n\r\n")(conn)
 			hang(conn)
@@ -101,45 +106,42 @@ func TestTheBodyNeverChangesTheVerdict(t *testing.T) {
 // with a reason that holds nothing of what the receiver sent.
 func TestReceiversThatMisbehave(t *testing.T) {
 	t.Parallel()
-	const (
-		invalid = "no valid HTTP response"
-		broke   = "the connection broke"
-		slow    = "timed out"
-	)
 	tests := map[string]struct {
 		respond func(net.Conn)
 		reasons []string
 	}{
 		"closes at once":             {say(""), []string{broke}},
 		"resets":                     {reset, []string{broke}},
-		"says half a status line":    {say("HTTP/1.1 2"), []string{broke, invalid}},
+		"resets after half a header": {func(c net.Conn) { say("HTTP/1.1 200 OK\r\nX-A: b\r\n")(c); reset(c) }, []string{broke}},
+		"resets after 100 Continue":  {func(c net.Conn) { say("HTTP/1.1 100 Continue\r\n\r\n")(c); reset(c) }, []string{broke}},
+		"says half a status line":    {say("HTTP/1.1 2"), []string{broke, noHTTP}},
 		"says half a header":         {say("HTTP/1.1 200 OK\r\nX-SENTINEL: "), []string{broke}},
 		"says nothing":               {hang, []string{slow}},
 		"says half, and hangs":       {func(c net.Conn) { say("HTTP/1.1 200 OK\r\nX-A: b\r\n")(c); hang(c) }, []string{slow}},
-		"speaks no HTTP":             {say("SENTINEL\r\n\r\n"), []string{invalid}},
-		"speaks HTTP/0.9":            {say("<html>SENTINEL</html>\r\n"), []string{invalid}},
-		"speaks HTTP/2":              {say("HTTP/2.0 200 OK\r\n\r\n"), []string{"", invalid}},
-		"speaks HTTP/3000":           {say("HTTP/3000.1 200 OK\r\n\r\n"), []string{invalid}},
-		"speaks SMTP":                {say("220 SENTINEL ESMTP\r\n"), []string{invalid}},
-		"has no status":              {say("HTTP/1.1  OK\r\n\r\n"), []string{invalid}},
-		"has the status 20":          {say("HTTP/1.1 20 OK\r\n\r\n"), []string{invalid}},
-		"has the status 2000":        {say("HTTP/1.1 2000 OK\r\n\r\n"), []string{invalid}},
-		"has the status -20":         {say("HTTP/1.1 -20 OK\r\n\r\n"), []string{invalid}},
+		"speaks no HTTP":             {say("SENTINEL\r\n\r\n"), []string{noHTTP}},
+		"speaks HTTP/0.9":            {say("<html>SENTINEL</html>\r\n"), []string{noHTTP}},
+		"speaks HTTP/2":              {say("HTTP/2.0 200 OK\r\n\r\n"), []string{"", noHTTP}},
+		"speaks HTTP/3000":           {say("HTTP/3000.1 200 OK\r\n\r\n"), []string{noHTTP}},
+		"speaks SMTP":                {say("220 SENTINEL ESMTP\r\n"), []string{noHTTP}},
+		"has no status":              {say("HTTP/1.1  OK\r\n\r\n"), []string{noHTTP}},
+		"has the status 20":          {say("HTTP/1.1 20 OK\r\n\r\n"), []string{noHTTP}},
+		"has the status 2000":        {say("HTTP/1.1 2000 OK\r\n\r\n"), []string{noHTTP}},
+		"has the status -20":         {say("HTTP/1.1 -20 OK\r\n\r\n"), []string{noHTTP}},
 		"has the status 999":         {say("HTTP/1.1 999 SENTINEL\r\nContent-Length: 0\r\n\r\n"), []string{"status 999"}},
-		"has the status 099":         {say("HTTP/1.1 099 SENTINEL\r\nContent-Length: 0\r\n\r\n"), []string{"status 99", invalid, slow, broke}},
-		"has a bad header":           {say("HTTP/1.1 200 OK\r\nSENTINEL\r\n\r\n"), []string{invalid}},
-		"has a bad length":           {say("HTTP/1.1 200 OK\r\nContent-Length: SENTINEL\r\n\r\n"), []string{invalid}},
-		"has two lengths":            {say("HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n"), []string{invalid}},
-		"has an unknown coding":      {say("HTTP/1.1 200 OK\r\nTransfer-Encoding: SENTINEL\r\n\r\n"), []string{invalid}},
+		"has the status 099":         {say("HTTP/1.1 099 SENTINEL\r\nContent-Length: 0\r\n\r\n"), []string{"status 99", noHTTP, slow, broke}},
+		"has a bad header":           {say("HTTP/1.1 200 OK\r\nSENTINEL\r\n\r\n"), []string{noHTTP}},
+		"has a bad length":           {say("HTTP/1.1 200 OK\r\nContent-Length: SENTINEL\r\n\r\n"), []string{noHTTP}},
+		"has two lengths":            {say("HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n"), []string{noHTTP}},
+		"has an unknown coding":      {say("HTTP/1.1 200 OK\r\nTransfer-Encoding: SENTINEL\r\n\r\n"), []string{noHTTP}},
 		"switches protocols":         {say("HTTP/1.1 101 Switching Protocols\r\nUpgrade: SENTINEL\r\nConnection: Upgrade\r\n\r\n"), []string{"status 101"}},
 		"continues, then fails":      {say("HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 500 No\r\nContent-Length: 0\r\n\r\n"), []string{"status 500"}},
-		"floods with a long line":    {func(c net.Conn) { say("HTTP/1.1 200 OK\r\nX-A: ")(c); pour(c, strings.Repeat("x", 4096)) }, []string{invalid}},
-		"floods with headers":        {func(c net.Conn) { say("HTTP/1.1 200 OK\r\n")(c); pour(c, "X-SENTINEL: x\r\n") }, []string{invalid}},
-		"floods with a status line":  {func(c net.Conn) { say("HTTP/1.1 200 ")(c); pour(c, strings.Repeat("x", 4096)) }, []string{invalid}},
-		"floods with 100 Continue":   {func(c net.Conn) { pour(c, "HTTP/1.1 100 Continue\r\n\r\n") }, []string{invalid}},
-		"floods with 102 Processing": {func(c net.Conn) { pour(c, "HTTP/1.1 102 Processing\r\n\r\n") }, []string{invalid}},
-		"floods with 103 hints":      {func(c net.Conn) { pour(c, "HTTP/1.1 103 Early Hints\r\nLink: </SENTINEL>\r\n\r\n") }, []string{invalid}},
-		"floods with line ends":      {func(c net.Conn) { pour(c, "\r\n\r\n\r\n\r\n") }, []string{invalid}},
+		"floods with a long line":    {func(c net.Conn) { say("HTTP/1.1 200 OK\r\nX-A: ")(c); pour(c, strings.Repeat("x", 4096)) }, []string{noHTTP}},
+		"floods with headers":        {func(c net.Conn) { say("HTTP/1.1 200 OK\r\n")(c); pour(c, "X-SENTINEL: x\r\n") }, []string{noHTTP}},
+		"floods with a status line":  {func(c net.Conn) { say("HTTP/1.1 200 ")(c); pour(c, strings.Repeat("x", 4096)) }, []string{noHTTP}},
+		"floods with 100 Continue":   {func(c net.Conn) { pour(c, "HTTP/1.1 100 Continue\r\n\r\n") }, []string{noHTTP}},
+		"floods with 102 Processing": {func(c net.Conn) { pour(c, "HTTP/1.1 102 Processing\r\n\r\n") }, []string{noHTTP}},
+		"floods with 103 hints":      {func(c net.Conn) { pour(c, "HTTP/1.1 103 Early Hints\r\nLink: </SENTINEL>\r\n\r\n") }, []string{noHTTP}},
+		"floods with line ends":      {func(c net.Conn) { pour(c, "\r\n\r\n\r\n\r\n") }, []string{noHTTP}},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -150,7 +152,11 @@ func TestReceiversThatMisbehave(t *testing.T) {
 				}
 			})
 			for _, reason := range test.reasons {
-				if got.Attempt.Error == reason && (got.Outcome == webhooks.Retry) == (reason != "") {
+				class, known := classes[reason]
+				if !known {
+					class = webhooks.ClassStatus
+				}
+				if got.Attempt.Error == reason && got.Attempt.Class == class && (got.Outcome == webhooks.Retry) == (reason != "") {
 					return
 				}
 			}
@@ -205,24 +211,33 @@ func TestTheTimeoutBoundsEverything(t *testing.T) {
 	t.Parallel()
 	const timeout = 300 * time.Millisecond
 	receivers := map[string]*receiver{
-		"the handshake":     newTCPReceiver(t, hang),
-		"the header":        newRawReceiver(t, hang),
-		"a dripping header": newRawReceiver(t, func(conn net.Conn) { drip(conn, "HTTP/1.1 100 Continue\r\n\r\n") }),
+		"the handshake":                 newTCPReceiver(t, hang),
+		"a dripping handshake":          newTCPReceiver(t, func(conn net.Conn) { say("\x16\x03\x03\x40\x00\x02\x00\x3f\xfc")(conn); drip(conn, "\x00") }),
+		"the header":                    newRawReceiver(t, hang),
+		"a header in drips":             newRawReceiver(t, func(conn net.Conn) { say("HTTP/1.1 200 OK\r\nX-A: ")(conn); drip(conn, "x") }),
+		"100 Continue, again and again": newRawReceiver(t, func(conn net.Conn) { drip(conn, "HTTP/1.1 100 Continue\r\n\r\n") }),
 		"the body, after a failure": newReceiver(t, func(w http.ResponseWriter, r *http.Request) {
 			w.WriteHeader(http.StatusInternalServerError)
 			_ = http.NewResponseController(w).Flush()
 			<-r.Context().Done()
 		}),
 	}
+	t.Run("the name server", func(t *testing.T) {
+		t.Parallel()
+		got := attempt(t, "https://silent.example.com/", func(c *webhooks.Config) { c.Timeout = timeout })
+		if fails(t, got, slow); got.Attempt.Duration > timeout+time.Second {
+			t.Errorf("it took %v", got.Attempt.Duration)
+		}
+	})
 	for name, receiver := range receivers {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			got := attempt(t, receiver.url("hooks.example.com"), func(c *webhooks.Config) { c.Timeout = timeout })
-			if got.Outcome != webhooks.Retry || got.Attempt.Duration > timeout+time.Second {
-				t.Errorf("%+v", got.Attempt)
+			if got.Attempt.Duration > timeout+time.Second {
+				t.Errorf("it took %v", got.Attempt.Duration)
 			}
-			if got.Attempt.Error != "timed out" && got.Attempt.Error != "status 500" {
-				t.Errorf("the reason is %q", got.Attempt.Error)
+			if got.Attempt.Error != "status 500" {
+				fails(t, got, slow)
 			}
 		})
 	}

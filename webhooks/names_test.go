@@ -3,12 +3,15 @@ package webhooks_test
 import (
 	"context"
 	"encoding/binary"
+	"encoding/hex"
 	"io"
 	"log"
 	"net"
 	"net/netip"
 	"os"
+	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 )
@@ -24,12 +27,68 @@ var hosts = map[string][]netip.Addr{
 	"azure.example.com":   {netip.MustParseAddr("168.63.129.16")},
 }
 
+// turns are names whose address changes: each lookup gets the next answer.
+var turns = struct {
+	sync.Mutex
+	left    map[string][][]netip.Addr
+	lookups map[string]int
+}{left: make(map[string][][]netip.Addr), lookups: make(map[string]int)}
+
+// takeTurns makes a name have these addresses, one lookup after the other, and then
+// none. All are of IPv4.
+func takeTurns(name string, answers ...[]netip.Addr) {
+	turns.Lock()
+	defer turns.Unlock()
+	turns.left[name], turns.lookups[name] = answers, 0
+}
+
+// lookups returns how often the name was looked up.
+func lookups(name string) int {
+	turns.Lock()
+	defer turns.Unlock()
+	return turns.lookups[name]
+}
+
+// nameOf returns a name that has just this address.
+func nameOf(addr netip.Addr) string {
+	return hex.EncodeToString(addr.AsSlice()) + ".addr.example.com"
+}
+
+// addresses returns what a name has of a kind of address, and the error code of the
+// answer.
+func addresses(name string, kind uint16) (addrs []netip.Addr, code uint16) {
+	known := true
+	if digits, isAddr := strings.CutSuffix(name, ".addr.example.com"); isAddr {
+		bytes, _ := hex.DecodeString(digits)
+		addr, ok := netip.AddrFromSlice(bytes)
+		addrs, known = []netip.Addr{addr}, ok
+	} else if name == "servfail.example.com" {
+		return nil, serverFailed
+	} else if addrs, known = hosts[name]; !known {
+		turns.Lock()
+		defer turns.Unlock()
+		if _, known = turns.left[name]; known && kind == typeA {
+			turns.lookups[name]++
+			if left := turns.left[name]; len(left) > 0 {
+				addrs, turns.left[name] = left[0], left[1:]
+			}
+		}
+	}
+	if !known {
+		return nil, noSuch
+	}
+	return slices.DeleteFunc(slices.Clone(addrs), func(addr netip.Addr) bool { return addr.Is4() != (kind == typeA) }), 0
+}
+
 // proxied counts the connections to the proxy that the environment names.
 var proxied atomic.Int64
 
 // TestMain gives the tests a name server and an environment with a proxy, both
 // before anything can have looked at the real ones.
 func TestMain(m *testing.M) {
+	if os.Getenv(systemResolver) != "" {
+		os.Exit(m.Run())
+	}
 	net.DefaultResolver = &net.Resolver{PreferGo: true, Dial: func(context.Context, string, string) (net.Conn, error) {
 		client, server := net.Pipe()
 		go answer(server)
@@ -70,6 +129,9 @@ func answer(conn net.Conn) {
 		if _, err := io.ReadFull(conn, query); err != nil {
 			return
 		}
+		if strings.Contains(string(query), "\x06silent") {
+			continue
+		}
 		reply := respond(query)
 		if _, err := conn.Write(append(binary.BigEndian.AppendUint16(nil, uint16(len(reply))), reply...)); err != nil {
 			return
@@ -78,10 +140,11 @@ func answer(conn net.Conn) {
 }
 
 const (
-	typeA     = 1
-	typeAAAA  = 28
-	noSuch    = 3
-	headerLen = 12
+	typeA        = 1
+	typeAAAA     = 28
+	serverFailed = 2
+	noSuch       = 3
+	headerLen    = 12
 )
 
 // respond answers a query with one question.
@@ -94,32 +157,20 @@ func respond(query []byte) []byte {
 		at += 1 + length
 	}
 	question := query[headerLen : at+5]
-	wanted := binary.BigEndian.Uint16(query[at+1:])
-	addrs, known := hosts[strings.ToLower(strings.Join(labels, "."))]
+	kind := binary.BigEndian.Uint16(query[at+1:])
+	addrs, code := addresses(strings.ToLower(strings.Join(labels, ".")), kind)
 
 	var answers []byte
-	count := uint16(0)
 	for _, addr := range addrs {
-		kind := uint16(typeAAAA)
-		if addr.Is4() {
-			kind = typeA
-		}
-		if kind != wanted {
-			continue
-		}
-		count++
 		answers = append(answers, 0xC0, headerLen) // the question's name
 		answers = binary.BigEndian.AppendUint16(answers, kind)
 		answers = append(answers, 0, 1, 0, 0, 0, 0) // class IN, good for 0 s
 		answers = binary.BigEndian.AppendUint16(answers, uint16(len(addr.AsSlice())))
 		answers = append(answers, addr.AsSlice()...)
 	}
-	flags := uint16(0x8180) // a response, recursive
-	if !known {
-		flags |= noSuch
-	}
+	const recursive = 0x8180 // a response
 	reply := append([]byte{}, query[:2]...)
-	for _, field := range []uint16{flags, 1, count, 0, 0} {
+	for _, field := range []uint16{recursive | code, 1, uint16(len(addrs)), 0, 0} {
 		reply = binary.BigEndian.AppendUint16(reply, field)
 	}
 	return append(append(reply, question...), answers...)

@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/storageapi/storageapi/signing"
 	"github.com/storageapi/storageapi/store/memory"
 	"github.com/storageapi/storageapi/webhooks"
 )
@@ -45,7 +46,11 @@ func newReceiver(tb testing.TB, handler http.HandlerFunc) *receiver {
 func serveTLS(tb testing.TB, config *tls.Config, handler http.HandlerFunc) *receiver {
 	tb.Helper()
 	r := &receiver{}
-	listener := tls.NewListener(r.listen(tb), config)
+	r.serve(tb, tls.NewListener(r.listen(tb), config), handler)
+	return r
+}
+
+func (r *receiver) serve(tb testing.TB, listener net.Listener, handler http.HandlerFunc) {
 	server := &http.Server{
 		Handler: http.HandlerFunc(func(w http.ResponseWriter, request *http.Request) {
 			body, _ := io.ReadAll(request.Body)
@@ -58,7 +63,6 @@ func serveTLS(tb testing.TB, config *tls.Config, handler http.HandlerFunc) *rece
 	}
 	go server.Serve(listener)
 	tb.Cleanup(func() { server.Close() })
-	return r
 }
 
 // newRawReceiver starts a receiver that speaks TLS, reads a request and then does
@@ -214,7 +218,7 @@ func attempt(t *testing.T, url string, change func(*webhooks.Config)) webhooks.S
 	settlement := store.next(t)
 	stop()
 	checkRecord(t, delivery(t, service, event), settlement)
-	for _, text := range []string{logs.String(), settlement.Attempt.Error} {
+	for _, text := range []string{logs.String(), settlement.Attempt.Error, string(settlement.Attempt.Class)} {
 		if strings.Contains(text, "SENTINEL") || strings.Contains(text, webhook.Secret.Reveal()) {
 			t.Errorf("the URL or the secret is shown: %s", text)
 		}
@@ -223,6 +227,21 @@ func attempt(t *testing.T, url string, change func(*webhooks.Config)) webhooks.S
 		t.Errorf("the attempt is not logged, or more than once:\n%s", logs)
 	}
 	return settlement
+}
+
+// try makes one attempt at the URL, for a webhook that need not be one that the
+// service would let register.
+func try(t *testing.T, service *webhooks.WebhookService, url string) webhooks.Attempt {
+	t.Helper()
+	got := service.Attempt(t.Context(), &webhooks.Task{
+		Event:   mustSeal(t, webhooks.Event{ID: "evt_1", Account: account, Data: lowBalance}),
+		Webhook: webhooks.Webhook{ID: "wh_1", URL: url, Secret: signing.NewSecret()},
+		Attempt: 1,
+	})
+	if (got.Class == "") != (got.Error == "") {
+		t.Errorf("%+v", got)
+	}
+	return got
 }
 
 // checkRecord fails the test unless the attempt log says what came of the
@@ -240,7 +259,7 @@ func checkRecord(t *testing.T, got webhooks.Delivery, want webhooks.Settlement) 
 		t.Errorf("recorded %+v, want %+v", logged, want.Attempt)
 	}
 	if age := time.Since(logged.StartedAt); logged.Number != 1 || age < 0 || age > time.Minute || logged.StartedAt.Location() != time.UTC ||
-		logged.Duration <= 0 || logged.Duration%time.Microsecond != 0 || (logged.Error == "") != (state == webhooks.Delivered) {
+		logged.Duration <= 0 || logged.Duration%time.Microsecond != 0 || (logged.Error == "") != (state == webhooks.Delivered) || (logged.Class == "") != (logged.Error == "") {
 		t.Errorf("recorded %+v", logged)
 	}
 }

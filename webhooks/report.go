@@ -7,26 +7,45 @@ import (
 	"time"
 )
 
-// report logs what came of attempts, but for the stale ones, without secrets: the
-// paths and queries of URLs often hold some.
+// report counts and logs what came of attempts and tells the host, but for the
+// stale ones.
 func (d *dispatcher) report(batch []Settlement, stale []int) {
 	for i := range batch {
-		if _, ignored := slices.BinarySearch(stale, i); !ignored {
-			d.reportOne(&batch[i])
+		if _, ignored := slices.BinarySearch(stale, i); ignored {
+			continue
 		}
+		s := &batch[i]
+		d.count(s.Outcome)
+		d.logAttempt(s)
+		if s.Warned || s.Deactivate != "" {
+			d.logWebhook(s)
+		}
+		d.tell(s)
 	}
 }
 
-func (d *dispatcher) reportOne(s *Settlement) {
+func (d *dispatcher) count(outcome Outcome) {
+	switch outcome {
+	case Deliver:
+		d.delivered.Add(1)
+	case Retry:
+		d.failed.Add(1)
+	case GiveUp:
+		d.failed.Add(1)
+		d.dead.Add(1)
+	}
+}
+
+// logAttempt logs what came of an attempt without secrets: the paths and queries
+// of URLs often hold some.
+func (d *dispatcher) logAttempt(s *Settlement) {
 	level, message := slog.LevelDebug, "storageapi: webhook delivered"
-	switch {
-	case s.Deactivate:
-		level, message = slog.LevelWarn, "storageapi: webhook turned off: its receiver answered 410 Gone"
-	case s.Outcome == GiveUp:
+	switch s.Outcome {
+	case GiveUp:
 		level, message = slog.LevelWarn, "storageapi: webhook delivery given up"
-	case s.Outcome == Retry:
+	case Retry:
 		message = "storageapi: webhook attempt failed"
-	case s.Outcome == Release:
+	case Release:
 		message = "storageapi: webhook attempt cut short"
 	}
 	ctx := context.Background()
@@ -43,6 +62,23 @@ func (d *dispatcher) reportOne(s *Settlement) {
 		slog.Int("status", s.Attempt.Status),
 		slog.String("error", s.Attempt.Error),
 		slog.Duration("retry_after", s.RetryAfter),
+	)
+}
+
+// logWebhook logs what happens to the webhook after the attempt.
+func (d *dispatcher) logWebhook(s *Settlement) {
+	message := "storageapi: webhook will be turned off if its attempts go on failing"
+	switch s.Deactivate {
+	case OffGone:
+		message = "storageapi: webhook turned off: its receiver answered 410 Gone"
+	case OffFailing:
+		message = "storageapi: webhook turned off: its attempts have all failed for too long"
+	}
+	d.config.Logger.LogAttrs(context.Background(), slog.LevelWarn, message,
+		slog.String("account", s.Task.Webhook.Account),
+		slog.String("webhook", s.Task.Webhook.ID),
+		slog.String("receiver", origin(s.Task.Webhook.URL)),
+		slog.Time("failing_since", s.Task.Webhook.FailingSince),
 	)
 }
 

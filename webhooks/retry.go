@@ -18,22 +18,26 @@ func DefaultRetries() []time.Duration {
 }
 
 const (
-	retryJitter   = 0.2
+	retryJitter   = 0.2 // by default
 	maxRetryAfter = 24 * time.Hour
 )
 
 // nextRetry returns how long after the given attempt, 1 for the first, the next
 // is due; ok is false if that was the last. What the receiver asked for can only
 // lengthen the wait.
-func nextRetry(schedule []time.Duration, attempt int, asked time.Duration) (wait time.Duration, ok bool) {
+func nextRetry(schedule []time.Duration, jitter float64, attempt int, asked time.Duration) (wait time.Duration, ok bool) {
 	if attempt > len(schedule) {
 		return 0, false
 	}
-	wait = schedule[max(attempt, 1)-1]
-	if jittered := wait + time.Duration((2*rand.Float64()-1)*retryJitter*float64(wait)); jittered >= 0 { // no overflow
-		wait = jittered
+	return max(jittered(schedule[max(attempt, 1)-1], jitter), asked), true
+}
+
+// jittered returns a duration that differs from d by that part of it at most.
+func jittered(d time.Duration, part float64) time.Duration {
+	if other := d + time.Duration((2*rand.Float64()-1)*part*float64(d)); other >= 0 { // no overflow
+		return other
 	}
-	return max(wait, asked), true
+	return d
 }
 
 // retryAfter returns how long the response asks to be left alone (RFC 9110
@@ -47,6 +51,9 @@ func retryAfter(header http.Header, now time.Time) time.Duration {
 			return maxRetryAfter // only digits: too many of them
 		}
 		return time.Duration(seconds) * time.Second
+	}
+	if value == "" {
+		return 0
 	}
 	at, err := http.ParseTime(value)
 	if err != nil {

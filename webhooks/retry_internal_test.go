@@ -27,7 +27,7 @@ func TestNextRetryStaysWithinTheJitter(t *testing.T) {
 		base := schedule[attempt-1]
 		shortest, longest := time.Duration(math.MaxInt64), time.Duration(0)
 		for range 2000 {
-			wait, ok := nextRetry(schedule, attempt, 0)
+			wait, ok := nextRetry(schedule, retryJitter, attempt, 0)
 			if !ok {
 				t.Fatalf("attempt %d has no next", attempt)
 			}
@@ -66,7 +66,7 @@ func TestNextRetry(t *testing.T) {
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			for range 100 {
-				wait, ok := nextRetry(test.schedule, test.attempt, test.asked)
+				wait, ok := nextRetry(test.schedule, retryJitter, test.attempt, test.asked)
 				if ok != test.ok || wait < test.least || wait > test.most {
 					t.Fatalf("got %v, %v", wait, ok)
 				}
@@ -124,7 +124,7 @@ func FuzzRetryAfter(f *testing.F) {
 		if asked < 0 || asked > 24*time.Hour {
 			t.Errorf("%q at %d: %v", value, now, asked)
 		}
-		if wait, ok := nextRetry([]time.Duration{time.Minute}, 1, asked); !ok || wait < 48*time.Second || wait > 24*time.Hour {
+		if wait, ok := nextRetry([]time.Duration{time.Minute}, retryJitter, 1, asked); !ok || wait < 48*time.Second || wait > 24*time.Hour {
 			t.Errorf("%q at %d: next retry in %v", value, now, wait)
 		}
 	})

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/storageapi/storageapi/internal/id"
@@ -24,6 +26,8 @@ type WebhookService struct {
 	now        func() time.Time
 	ids        id.Generator
 	dispatcher *dispatcher
+	keeper     *keeper
+	running    atomic.Bool
 }
 
 // A ValidationError says which field is wrong and what would be right. Use
@@ -41,21 +45,36 @@ func New(store Store, config Config) (*WebhookService, error) {
 	if err != nil {
 		return nil, fmt.Errorf("webhooks: Config: %w", err)
 	}
-	g := newGuard(config.AllowNetworks)
+	g := newGuard(config.AllowNetworks, config.AllowHosts)
 	client := newClient(g, config.RootCAs, config.SignatureHeader, config.Timeout, config.Now)
+	dispatcher := newDispatcher(store, client, config)
 	return &WebhookService{
 		store:      store,
 		guard:      g,
 		now:        config.Now,
-		dispatcher: newDispatcher(store, client, config),
+		dispatcher: dispatcher,
+		keeper:     newKeeper(store, config, dispatcher.hurry),
 	}, nil
 }
+
+// ErrRunning is returned by [WebhookService.Run] if it is running already.
+var ErrRunning = errors.New("webhooks: Run is running already")
 
 // Run delivers what is due until ctx is done. Then it starts nothing new, waits
 // for the attempts under way up to [Config.DrainTimeout], cuts short what is
 // left and gives it back to be delivered later, and returns nil. If it is
 // running already it returns [ErrRunning] at once. It can be run again.
-func (s *WebhookService) Run(ctx context.Context) error { return s.dispatcher.run(ctx) }
+func (s *WebhookService) Run(ctx context.Context) error {
+	if !s.running.CompareAndSwap(false, true) {
+		return ErrRunning
+	}
+	defer s.running.Store(false)
+	var keeper sync.WaitGroup
+	keeper.Go(func() { s.keeper.run(ctx) })
+	s.dispatcher.run(ctx)
+	keeper.Wait()
+	return nil
+}
 
 // CreateParams says what webhook to create.
 type CreateParams struct {
@@ -170,11 +189,14 @@ func (s *WebhookService) List(ctx context.Context, account string, page Page) ([
 }
 
 // SetActive turns the account's webhook on or off, or returns [ErrNotFound].
-// While it is off, nothing new is published to it, and what it is owed waits;
-// an attempt that is under way goes on.
+// While it is off, what it is owed waits, and what is published to it is skipped,
+// to be recovered if wanted; an attempt that is under way goes on.
 func (s *WebhookService) SetActive(ctx context.Context, account, webhookID string, active bool) (Webhook, error) {
 	webhook, err := s.store.UpdateWebhook(ctx, account, webhookID, func(w *Webhook) error {
-		w.Active = active
+		if w.Active != active {
+			w.Active, w.OffReason = active, ""
+			w.FailingSince, w.WarnedAt = time.Time{}, time.Time{} // it begins anew
+		}
 		return nil
 	})
 	if err != nil {
@@ -233,14 +255,3 @@ func (s *WebhookService) Publish(ctx context.Context, event Event) error {
 // NewEventID returns a new id for an [Event], for hosts that want to know it
 // before publishing.
 func (s *WebhookService) NewEventID() string { return s.ids.New(id.Event, s.now()) }
-
-// EventDeliveries tells what became of the account's event: one delivery per
-// webhook it was meant for, with its attempts. [ErrNotFound] if there is no such
-// event.
-func (s *WebhookService) EventDeliveries(ctx context.Context, account, eventID string) ([]Delivery, error) {
-	deliveries, err := s.store.EventDeliveries(ctx, account, eventID)
-	if err != nil {
-		return nil, fmt.Errorf("get deliveries of event: %w", err)
-	}
-	return deliveries, nil
-}

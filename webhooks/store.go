@@ -8,7 +8,7 @@ import (
 
 // The errors that a Store returns, as they are or wrapped.
 var (
-	ErrNotFound = errors.New("no such webhook or event")
+	ErrNotFound = errors.New("no such webhook, event or recovery")
 	ErrExists   = errors.New("webhook exists already")
 )
 
@@ -73,16 +73,20 @@ type Store interface {
 
 	// Enqueue stores the event together with one owed delivery, due now, for
 	// each webhook of its account that is active and subscribed to its type at
-	// that instant, and returns how many those are. If the account has an
-	// event of that id already, nothing is stored, whatever else differs, and
-	// the first result is returned again.
+	// that instant, and returns how many those are; for each that is subscribed
+	// and inactive it stores a Skipped delivery. If the account has an event of
+	// that id already, nothing is stored, whatever else differs, and the first
+	// result is returned again. PublishedAt of later events is not before that
+	// of earlier ones, also if the clock is set back.
 	Enqueue(ctx context.Context, event Envelope) (deliveries int, err error)
 
 	// ClaimDeliveries leases deliveries that are due, at most claim.Limit, and
-	// never so many that one webhook has more than claim.PerWebhook leased at a
-	// time. Webhooks with deliveries due take turns, however many each has
-	// due, and over several claims too; of one webhook the longest due comes
-	// first. Inactive webhooks are passed over. No tasks is not an error.
+	// never so many that one webhook or account has more leased at a time than
+	// the claim allows. Webhooks with deliveries due take turns, however many
+	// each has due, and over several claims too; of one webhook the longest due
+	// comes first. What was recovered comes after all that was not: of its own
+	// webhook, and as far as the turns go, of the others. Inactive webhooks are
+	// passed over. No tasks is not an error.
 	//
 	// Claims and settlements at the same moment need not wait for each other: a
 	// claim may pass over what another call is busy with.
@@ -99,24 +103,105 @@ type Store interface {
 
 	// SettleDeliveries ends claims: for each settlement it logs the attempt,
 	// if there was one, and settles the delivery, or makes it due again, or
-	// just gives back the lease; and it deactivates the webhook if told so. A
-	// settlement whose token is not that of the delivery's current lease does
-	// nothing, and its index is among those returned, in ascending order; the
-	// others are done in one step. A lease that ran out stays current until a
-	// later claim, which may end it even if it gives the delivery to nobody yet.
+	// just gives back the lease; and it deactivates the webhook if told so.
+	// Deliver ends the failing of the webhook (FailingSince and WarnedAt);
+	// Retry and GiveUp begin it, at Attempt.StartedAt, if it has not begun and
+	// the attempt is not of ClassInternal. A settlement whose token is not that
+	// of the delivery's current lease does nothing, and its index is among those
+	// returned, in ascending order; the others are done in one step. A lease that
+	// ran out stays current until a later claim, which may end it even if it gives
+	// the delivery to nobody yet.
 	SettleDeliveries(ctx context.Context, settlements []Settlement) (stale []int, err error)
 
 	// EventDeliveries returns what became of an event, by ascending webhook
 	// id, or ErrNotFound if the account has no event of that id. Deliveries
-	// that were owed to a webhook when it was deleted are left out.
+	// that were owed to a webhook when it was deleted are left out, unless they
+	// had been settled before.
 	EventDeliveries(ctx context.Context, account, eventID string) ([]Delivery, error)
+
+	// ListDeliveries returns a part of the webhook's deliveries, in the reverse
+	// of the order in which their events were stored, or ErrNotFound if the
+	// account has no webhook of that id. A query whose After is not from a page
+	// of that webhook returns any page.
+	ListDeliveries(ctx context.Context, account, webhookID string, query DeliveryQuery) (DeliveryPage, error)
+
+	// Redeliver makes a delivery owed and due now; its retries begin anew. One
+	// that is owed already becomes due now, and its retries go on; if an attempt
+	// is under way nothing changes. ErrNotFound if
+	// there is no such delivery, or no webhook or payload for it any more.
+	Redeliver(ctx context.Context, account, webhookID, eventID string) error
+
+	// CreateRecovery stores a recovery, to be advanced. If its To is zero it is
+	// of all events that are stored by then, whatever the clock says, and To is
+	// set to a time after theirs. ErrNotFound if the
+	// account has no webhook of that id; ErrExists if there is a recovery of
+	// that id.
+	CreateRecovery(ctx context.Context, recovery Recovery) error
+
+	// RecoveryByID returns a recovery, or ErrNotFound.
+	RecoveryByID(ctx context.Context, account, id string) (Recovery, error)
+
+	// AdvanceRecovery takes the oldest recovery that is not done and makes its
+	// next deliveries owed and due now, after looking at about limit of them.
+	// Those that are pending, or without payload, are left as they are. A
+	// recovery whose webhook is gone is done. It returns false if all
+	// recoveries are done already.
+	AdvanceRecovery(ctx context.Context, limit int) (advanced bool, err error)
+
+	// Purge removes what is past its time, the oldest first, about limit
+	// records at most; more tells that there is more to remove. It may do other
+	// housekeeping of the store.
+	Purge(ctx context.Context, purge Purge) (more bool, err error)
+
+	// Backlog tells what is owed: to the webhook of that id, or to all if it is
+	// empty.
+	Backlog(ctx context.Context, webhookID string) (Backlog, error)
 }
 
-// A Claim says how much to lease.
+// A Purge says what is past its time: what belongs to events that were published
+// before the given times.
+type Purge struct {
+	// Payloads are the bodies of events. Deliveries still owed end as Dead,
+	// with an attempt of ClassExpired logged that tells why.
+	Payloads time.Time
+
+	// Attempts are the attempts made, Skipped deliveries and with them all that
+	// is listed, and recoveries that are done, by their creation. Not after
+	// Payloads.
+	Attempts time.Time
+
+	// EventIDs are how an event published again is known. Not after Payloads.
+	EventIDs time.Time
+
+	Limit int // at least 1
+}
+
+// A Backlog is what is owed.
+type Backlog struct {
+	Pending int // deliveries owed, those leased and of inactive webhooks included
+
+	// OldestDue is since when the longest due delivery waits that is not leased
+	// and whose webhook is active; zero if none is due.
+	OldestDue time.Time
+}
+
+// A Claim says how much to lease. Earlier leases count too.
 type Claim struct {
 	Limit      int           // tasks at most; at least 1
-	PerWebhook int           // leases a webhook at most, those of earlier claims included; at least 1
+	PerWebhook int           // leases a webhook at most; 0: only of webhooks in Caps
 	Lease      time.Duration // how long; longer than an attempt can take
+
+	// PerAccount is how many leases an account has at most; 0: any number.
+	PerAccount int
+
+	// Caps are for webhooks that PerWebhook is not for, by id; none may be
+	// claimed of one whose cap is 0. The store reads it during the call only.
+	Caps map[string]int
+
+	// Landed are tokens of leases whose attempts have ended and are about to be
+	// settled: they stay current, and need not count any more, in this claim
+	// and later ones. A store may count them nevertheless.
+	Landed []uint64
 }
 
 // A Task is a claimed delivery.
@@ -124,6 +209,7 @@ type Task struct {
 	Event   Envelope
 	Webhook Webhook
 	Attempt int    // the number of the attempt to make: one more than were made, claims whose lease ran out in this process included
+	Before  int    // how many attempts were made before it was last redelivered or recovered: its retries begin anew after them
 	Token   uint64 // unique to this claim
 
 	// Err tells that a stored record could not be read. What could not be
@@ -141,8 +227,18 @@ type Settlement struct {
 	// 0.
 	RetryAfter time.Duration
 
-	// Deactivate makes the webhook inactive in the same step.
-	Deactivate bool
+	// Deactivate makes the webhook inactive in the same step, for that reason;
+	// empty: it stays as it is.
+	Deactivate OffReason
+
+	// Warned sets the webhook's WarnedAt to Attempt.StartedAt in the same step.
+	Warned bool
+}
+
+// Fails reports whether the receiver failed: what begins or prolongs the failing
+// of the webhook.
+func (s *Settlement) Fails() bool {
+	return (s.Outcome == Retry || s.Outcome == GiveUp) && s.Attempt.Class != ClassInternal
 }
 
 // An Outcome is what becomes of a claimed delivery.

@@ -53,7 +53,7 @@ func checkURL(text string, g guard) error {
 // checkHost returns what is wrong with a host, or "".
 func checkHost(host string, g guard) string {
 	const refused = "must not point into a private or special network"
-	host = strings.TrimSuffix(strings.ToLower(host), ".")
+	host = plainHost(host)
 	if strings.Contains(host, ":") {
 		addr, err := netip.ParseAddr(host)
 		if err != nil || addr.Zone() != "" {
@@ -64,8 +64,7 @@ func checkHost(host string, g guard) string {
 		}
 		return ""
 	}
-	labels := strings.Split(host, ".")
-	last := labels[len(labels)-1]
+	last := host[strings.LastIndexByte(host, '.')+1:]
 	if isNumber(last) {
 		// Resolvers disagree on 127.1, 0x7f.0.0.1 and 2130706433: only the
 		// plain form is let through, and checked.
@@ -78,10 +77,10 @@ func checkHost(host string, g guard) string {
 		}
 		return ""
 	}
-	if !isName(labels) {
+	if !isName(host) {
 		return "must have a valid host name"
 	}
-	if last == "localhost" && g.refuses(netip.AddrFrom4([4]byte{127, 0, 0, 1})) && g.refuses(netip.IPv6Loopback()) {
+	if last == "localhost" && !g.opens(host) && g.refuses(netip.AddrFrom4([4]byte{127, 0, 0, 1})) && g.refuses(netip.IPv6Loopback()) {
 		return refused
 	}
 	return ""
@@ -97,17 +96,18 @@ func isNumber(label string) bool {
 	return isDigits(label)
 }
 
-// isName checks the form of a DNS name; underscores are seen in practice.
-func isName(labels []string) bool {
-	length := len(labels) - 1
-	for _, label := range labels {
-		length += len(label)
+// isName checks the form of a DNS name in lower case, which no resolver can take for
+// an address; underscores are seen in practice.
+func isName(host string) bool {
+	var last string
+	for label := range strings.SplitSeq(host, ".") {
+		last = label
 		if label == "" || len(label) > 63 || label[0] == '-' || label[len(label)-1] == '-' ||
 			strings.Trim(label, "abcdefghijklmnopqrstuvwxyz0123456789-_") != "" {
 			return false
 		}
 	}
-	return length <= 253
+	return len(host) <= 253 && !isNumber(last)
 }
 
 // origin returns what may be shown of a URL in logs: its scheme, host and port.

@@ -19,7 +19,7 @@ func FuzzCheckURL(f *testing.F) {
 	} {
 		f.Add(seed)
 	}
-	closed := newGuard(nil)
+	closed := newGuard(nil, nil)
 	f.Fuzz(func(t *testing.T, text string) {
 		if checkURL(text, closed) != nil {
 			return

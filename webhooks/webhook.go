@@ -18,9 +18,21 @@ type Webhook struct {
 	Events []EventType
 
 	// Active tells whether events are sent. What an inactive webhook is still
-	// owed waits until it is active again; events published meanwhile are not
-	// for it.
+	// owed waits until it is active again; events published meanwhile are
+	// [Skipped].
 	Active bool
+
+	// OffReason tells why the webhook was turned off; empty if it is active or
+	// somebody turned it off.
+	OffReason OffReason
+
+	// FailingSince is when the first of its attempts began that have all failed
+	// since; zero if the last one succeeded.
+	FailingSince time.Time
+
+	// WarnedAt is when the host was told that the webhook will be turned off if
+	// it goes on failing; zero if it was not.
+	WarnedAt time.Time
 
 	// BalanceThreshold is for balance.low events; zero: none of its own.
 	BalanceThreshold Amount
@@ -28,6 +40,15 @@ type Webhook struct {
 	Secret    signing.Secret // signs what is sent
 	CreatedAt time.Time      // UTC, to the millisecond
 }
+
+// An OffReason is why a webhook was turned off.
+type OffReason string
+
+// The reasons.
+const (
+	OffGone    OffReason = "gone"    // its receiver answered 410 Gone
+	OffFailing OffReason = "failing" // its attempts have all failed for [Config.FailingLimit]
+)
 
 // Subscribes reports whether the webhook is to receive events of the type now:
 // it is active and subscribed.

@@ -14,9 +14,10 @@ import (
 
 // The prefixes in use.
 const (
-	Key     = "key_"
-	Webhook = "wh_"
-	Event   = "evt_"
+	Key      = "key_"
+	Webhook  = "wh_"
+	Event    = "evt_"
+	Recovery = "rec_"
 )
 
 // A Generator makes identifiers that sort in the order they were made, also

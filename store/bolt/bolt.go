@@ -5,12 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
 	"time"
 
 	"go.etcd.io/bbolt"
 	bbolterrors "go.etcd.io/bbolt/errors"
 
 	"github.com/storageapi/storageapi/internal/queue"
+	"github.com/storageapi/storageapi/signing"
 	"github.com/storageapi/storageapi/store"
 )
 
@@ -24,30 +26,40 @@ var ErrLocked = errors.New("in use by another process, or opened twice in this o
 // A Store keeps everything in one bbolt file. It implements [store.Store].
 type Store struct {
 	db     *bbolt.DB
+	keys   *signing.Keyring // nil: secrets are kept in plain
 	writer writer
 	queue  queue.Queue
 
 	// For steps of the writer only.
 	subscriptions subscriptions
-	newestEvent   []byte // no key in bucketEventIDs is greater; it need not be there
+	newestEvent   []byte    // no key in bucketEventIDs is greater; it need not be there
+	lastPublished time.Time // no event was published later
 }
 
 var _ store.Store = (*Store)(nil)
 
+// An Option changes how a file is opened.
+type Option func(*Store)
+
+// Sealed keeps the webhooks' signing secrets sealed under the first of the keys.
+// Secrets that are not, in a file that was not sealed or that was under another of
+// the keys, are sealed anew by [Open]; what they were may still be found in free
+// pages of the file until those are written again.
+func Sealed(keys *signing.Keyring) Option { return func(s *Store) { s.keys = keys } }
+
 // Open opens the file at path, or creates it with mode 0600 in a directory that
 // exists. Errors name the file; they wrap [ErrLocked] if it is open elsewhere,
-// after half a second, and [ErrSchema] if it is not ours or from a newer
-// version. Deliveries that were leased when the file was last used are claimable
-// at once.
-func Open(path string) (*Store, error) {
-	db, err := bbolt.Open(path, 0o600, &bbolt.Options{
-		Timeout:      lockTimeout,
-		FreelistType: bbolt.FreelistMapType,
-		NoStatistics: true, // they cost a third of a lookup
-	})
-	if errors.Is(err, bbolterrors.ErrTimeout) {
-		err = ErrLocked
+// after half a second, [ErrSchema] if it is not ours or from a newer version, and
+// [signing.ErrSealed] if it is sealed under a key that was not given. Deliveries
+// that were leased when the file was last used are claimable at once.
+func Open(path string, options ...Option) (*Store, error) {
+	if err := create(path); err != nil {
+		return nil, fmt.Errorf("create %s: %w", path, err)
 	}
+	if err := checkSize(path); err != nil {
+		return nil, fmt.Errorf("open %s: %w", path, err)
+	}
+	db, err := openFile(path, &bbolt.Options{FreelistType: bbolt.FreelistMapType})
 	var named *fs.PathError
 	if errors.As(err, &named) && named.Path == path {
 		return nil, err
@@ -56,6 +68,9 @@ func Open(path string) (*Store, error) {
 		return nil, fmt.Errorf("open %s: %w", path, err)
 	}
 	s := &Store{db: db}
+	for _, option := range options {
+		option(s)
+	}
 	s.writer.db, s.writer.undone = db, s.subscriptions.forgetAll
 	if err := s.prepare(); err != nil {
 		_ = db.Close()
@@ -64,13 +79,55 @@ func Open(path string) (*Store, error) {
 	return s, nil
 }
 
+// openFile opens a file with bbolt, which panics if it is damaged.
+func openFile(path string, options *bbolt.Options) (db *bbolt.DB, err error) {
+	defer recovered(&err)
+	options.Timeout = lockTimeout
+	options.NoStatistics = true // they cost a third of a lookup
+	db, err = bbolt.Open(path, 0o600, options)
+	if errors.Is(err, bbolterrors.ErrTimeout) {
+		err = ErrLocked
+	}
+	return db, err
+}
+
+// checkSize refuses a file that is shorter than it says. bbolt maps files into
+// memory, and the system ends a process that reads there what the file does not
+// have. What else is wrong with the file will be seen later.
+func checkSize(path string) error {
+	if info, err := os.Stat(path); err != nil || info.Size() == 0 {
+		return nil
+	}
+	db, err := openFile(path, &bbolt.Options{ReadOnly: true}) // reads no more than the file's first pages
+	if errors.Is(err, ErrLocked) {
+		return err
+	}
+	if err != nil {
+		return nil
+	}
+	defer func() { _ = db.Close() }()
+	tx, err := db.Begin(false)
+	if err != nil {
+		return nil
+	}
+	defer func() { _ = tx.Rollback() }()
+	info, err := os.Stat(path)
+	if err == nil && info.Size() < tx.Size() {
+		return fmt.Errorf("the file is truncated: it has %d bytes and should have %d", info.Size(), tx.Size())
+	}
+	return err
+}
+
 // prepare brings the file and the queue to where work can begin.
 func (s *Store) prepare() (err error) {
 	defer recovered(&err)
 	if err := checkSchema(s.db); err != nil {
 		return err
 	}
-	if err := s.loadNewestEvent(); err != nil {
+	if err := s.reseal(); err != nil {
+		return err
+	}
+	if err := s.loadNewest(); err != nil {
 		return err
 	}
 	if err := s.loadQueue(); err != nil {

@@ -68,8 +68,8 @@ func TestDamagedPagesAreErrors(t *testing.T) {
 // TestDamagedAttempts: no number in the file may become an index.
 func TestDamagedAttempts(t *testing.T) {
 	for _, attempts := range []int{maxAttempts + 1, 1 << 31, 1<<63 - 1} {
-		if _, n, err := decodeOwed(encodeOwed(time.Now(), attempts)); err == nil {
-			t.Errorf("%d attempts are read as %d", attempts, n)
+		if o, err := decodeOwed(encodeOwed(time.Now(), attempts, 0, false)); err == nil {
+			t.Errorf("%d attempts are read as %d", attempts, o.Attempts)
 		}
 	}
 }
@@ -148,7 +148,7 @@ func TestDamagedOwedRecordStartsOver(t *testing.T) {
 	}
 	err = s.writer.run(t.Context(), func(b *batch) error {
 		row, _ := b.tx.Bucket(bucketOwed).Cursor().First()
-		return b.put(bucketOwed, append([]byte(nil), row...), encodeOwed(time.Now().Add(time.Hour), 1<<31))
+		return b.put(bucketOwed, append([]byte(nil), row...), encodeOwed(time.Now().Add(time.Hour), 1<<31, 0, false))
 	})
 	if err != nil {
 		t.Fatal(err)

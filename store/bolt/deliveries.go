@@ -15,76 +15,12 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// loadQueue tells the queue what the file says is owed, and forgets what is owed
-// to webhooks that are gone.
-func (s *Store) loadQueue() error {
-	var orphans [][]byte
-	err := s.db.View(func(tx *bbolt.Tx) error {
-		type lane struct {
-			id            string
-			gone, passive bool
-		}
-		lanes := make(map[string]lane)
-		now := time.Now()
-		err := tx.Bucket(bucketOwed).ForEach(func(k, record []byte) error {
-			seq, webhook, ok := splitOwed(k)
-			if !ok {
-				return nil
-			}
-			l, known := lanes[string(webhook)]
-			if !known {
-				l.id = string(webhook)
-				found, err := webhookOf(tx, l.id)
-				l.gone = errors.Is(err, webhooks.ErrNotFound)
-				l.passive = err == nil && !found.Active
-				lanes[l.id] = l
-			}
-			due, attempts, err := decodeOwed(record)
-			switch {
-			case l.gone:
-				orphans = append(orphans, bytes.Clone(k))
-				return nil
-			case err != nil:
-				due, attempts = now, 0 // its event is there: better late than never
-			}
-			s.queue.Add(l.id, seq, due, attempts)
-			return nil
-		})
-		for _, l := range lanes {
-			if l.passive {
-				s.queue.Pause(l.id)
-			}
-		}
-		return err
-	})
-	if err != nil || len(orphans) == 0 {
-		return err
-	}
-	return s.writer.run(context.Background(), func(b *batch) error {
-		for _, k := range orphans {
-			if err := b.delete(bucketOwed, k); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
-}
-
-// webhookOf returns the webhook of that id, whatever its account.
-func webhookOf(tx *bbolt.Tx, id string) (webhooks.Webhook, error) {
-	account := tx.Bucket(bucketWebhookIDs).Get([]byte(id))
-	if account == nil {
-		return webhooks.Webhook{}, webhooks.ErrNotFound
-	}
-	return webhookByID(tx, string(account), id)
-}
-
 // ClaimDeliveries implements [webhooks.Store].
 func (s *Store) ClaimDeliveries(ctx context.Context, claim webhooks.Claim) (tasks []webhooks.Task, wait time.Duration, err error) {
 	if err := ctx.Err(); err != nil {
 		return nil, 0, err
 	}
-	claimed, wait := s.queue.Claim(time.Now(), claim.Limit, claim.PerWebhook, claim.Lease)
+	claimed, wait := s.queue.Claim(time.Now(), claim)
 	defer func() {
 		if err != nil {
 			for _, c := range claimed {
@@ -98,8 +34,10 @@ func (s *Store) ClaimDeliveries(ctx context.Context, claim webhooks.Claim) (task
 		return nil, 0, err
 	}
 	defer s.done(tx, &err)
+	r := s.newTaskReader(tx)
+	tasks = make([]webhooks.Task, 0, len(claimed))
 	for _, c := range claimed {
-		task := readTask(tx, c)
+		task := r.read(c)
 		if errors.Is(task.Err, webhooks.ErrNotFound) || task.Err == nil && !task.Webhook.Active {
 			s.queue.Free(c.Token) // deleted or turned off just now: the queue will hear of it
 			continue
@@ -109,24 +47,62 @@ func (s *Store) ClaimDeliveries(ctx context.Context, claim webhooks.Claim) (task
 	return tasks, wait, nil
 }
 
-// readTask reads what a claim is about. Its Err is ErrNotFound if the webhook is
-// gone.
-func readTask(tx *bbolt.Tx, c queue.Claimed) (task webhooks.Task) {
-	task.Attempt, task.Token = c.Attempt, c.Token
+// A taskReader reads what a claim is about, each webhook once, and an event that is
+// for several of them once.
+type taskReader struct {
+	store                *Store
+	tx                   *bbolt.Tx
+	eventRecords, bodies *bbolt.Bucket
+	webhooks             map[string]foundWebhook
+	seq                  uint64 // of event
+	event                webhooks.Envelope
+	eventErr             error
+}
+
+type foundWebhook struct {
+	webhook webhooks.Webhook
+	err     error
+}
+
+func (s *Store) newTaskReader(tx *bbolt.Tx) *taskReader {
+	return &taskReader{
+		store: s, tx: tx, eventRecords: tx.Bucket(bucketEvents), bodies: tx.Bucket(bucketBodies),
+		webhooks: make(map[string]foundWebhook),
+	}
+}
+
+// read returns the task of a claim. Its Err is ErrNotFound if the webhook is gone.
+func (r *taskReader) read(c queue.Claimed) (task webhooks.Task) {
+	task.Attempt, task.Before, task.Token = c.Attempt, c.Before, c.Token
 	defer func() { // a damaged page is a damaged record
 		if p := recover(); p != nil {
 			task.Webhook.ID, task.Err = c.Webhook, errRecord
 		}
 	}()
-	event, err := decodeEvent(tx.Bucket(bucketEvents).Get(seqKey(c.Seq, "")))
-	if err != nil {
-		task.Err = err
+	if c.Seq != r.seq {
+		r.readEvent(c.Seq)
 	}
-	task.Event = event.Envelope
-	if task.Webhook, err = webhookOf(tx, c.Webhook); err != nil {
-		task.Webhook.ID, task.Err = c.Webhook, err
+	task.Event, task.Err = r.event, r.eventErr
+	found, known := r.webhooks[c.Webhook]
+	if !known {
+		found.webhook, found.err = r.store.webhookOf(r.tx, c.Webhook)
+		r.webhooks[c.Webhook] = found
+	}
+	if task.Webhook = found.webhook; found.err != nil {
+		task.Webhook.ID, task.Err = c.Webhook, found.err
 	}
 	return task
+}
+
+func (r *taskReader) readEvent(seq uint64) {
+	r.seq, r.event, r.eventErr = 0, webhooks.Envelope{}, nil // 0 is no event's, should reading panic
+	key := seqKey(seq, "")
+	event, err := decodeEvent(r.eventRecords.Get(key))
+	r.event, r.eventErr = event.Envelope, err
+	if r.event.Body, err = decodeBody(r.bodies.Get(key)); err != nil {
+		r.eventErr = err
+	}
+	r.seq = seq
 }
 
 // SettleDeliveries implements [webhooks.Store].
@@ -144,13 +120,14 @@ func (s *Store) SettleDeliveries(ctx context.Context, settlements []webhooks.Set
 	var gone []int // stale by the time the step ran
 	err := s.writer.run(ctx, func(b *batch) error {
 		gone = nil
+		failing := make(map[string]bool)
 		for _, h := range held {
 			if b.get(bucketOwed, h.row) == nil {
 				gone = append(gone, h.index)
 				b.done = append(b.done, func() { s.queue.Done(h.token) })
 				continue
 			}
-			if err := s.settle(b, h, &settlements[h.index]); err != nil {
+			if err := s.settle(b, h, &settlements[h.index], failing); err != nil {
 				return err
 			}
 		}
@@ -176,16 +153,22 @@ type holding struct {
 	row     []byte // key of the owed record
 }
 
-func (s *Store) settle(b *batch, h holding, settlement *webhooks.Settlement) error {
+// settle takes one of the settlements of a step. In failing is what the step knows
+// of webhooks already.
+func (s *Store) settle(b *batch, h holding, settlement *webhooks.Settlement, failing map[string]bool) error {
 	if settlement.Outcome == webhooks.Release {
 		b.done = append(b.done, func() { s.queue.Free(h.token) })
-	} else if err := b.add(bucketAttempts, attemptKey(h, settlement.Attempt.Number), encodeAttempt(settlement)); err != nil {
+	} else if err := b.add(bucketAttempts, attemptKey(h.seq, h.webhook, settlement.Attempt.Number), encodeAttempt(&settlement.Attempt, settlement.Outcome)); err != nil {
 		return err
 	}
 	switch settlement.Outcome {
 	case webhooks.Retry:
-		due, attempts := time.Now().Add(settlement.RetryAfter), settlement.Attempt.Number
-		if err := b.put(bucketOwed, h.row, encodeOwed(due, attempts)); err != nil {
+		due, attempts, before := time.Now().Add(settlement.RetryAfter), settlement.Attempt.Number, settlement.Task.Before
+		recovered := false
+		if o, err := decodeOwed(b.get(bucketOwed, h.row)); err == nil {
+			recovered = o.Recovered
+		}
+		if err := b.put(bucketOwed, h.row, encodeOwed(due, attempts, before, recovered)); err != nil {
 			return err
 		}
 		b.done = append(b.done, func() { s.queue.Retry(h.token, due, attempts) })
@@ -195,35 +178,59 @@ func (s *Store) settle(b *batch, h holding, settlement *webhooks.Settlement) err
 		}
 		b.done = append(b.done, func() { s.queue.Done(h.token) })
 	}
-	if settlement.Deactivate {
-		return s.deactivate(b, h.webhook)
-	}
-	return nil
+	return s.settleWebhook(b, h.webhook, settlement, failing)
 }
 
-func (s *Store) deactivate(b *batch, id string) error {
-	webhook, err := webhookOf(b.tx, id)
+// settleWebhook records what a settlement means for its webhook, which is mostly
+// nothing new.
+func (s *Store) settleWebhook(b *batch, id string, settlement *webhooks.Settlement, failing map[string]bool) error {
+	fails, known := failing[id]
+	if !known {
+		account := b.get(bucketWebhookIDs, []byte(id))
+		fails = isFailing(b.get(bucketWebhooks, prefixed(string(account), id)))
+		failing[id] = fails
+	}
+	ends, begins := fails && settlement.Outcome == webhooks.Deliver, !fails && settlement.Fails()
+	if !ends && !begins && !settlement.Warned && settlement.Deactivate == "" {
+		return nil
+	}
+	failing[id] = begins || fails && !ends
+	webhook, err := s.webhookOf(b.tx, id)
 	if err != nil {
 		return nil // it cannot be read, so nothing is sent to it either
 	}
-	webhook.Active = false
+	if ends {
+		webhook.FailingSince, webhook.WarnedAt = time.Time{}, time.Time{}
+	}
+	if begins {
+		webhook.FailingSince = settlement.Attempt.StartedAt
+	}
+	if settlement.Warned {
+		webhook.WarnedAt = settlement.Attempt.StartedAt
+	}
+	if settlement.Deactivate == "" {
+		return s.putRecord(b, &webhook)
+	}
+	webhook.Active, webhook.OffReason = false, settlement.Deactivate
 	return s.putWebhook(b, &webhook)
 }
 
-func attemptKey(h holding, number int) []byte {
-	key := append(seqKey(h.seq, ""), prefixed(h.webhook, "")...)
+func attemptKey(seq uint64, webhook string, number int) []byte {
+	key := append(seqKey(seq, ""), prefixed(webhook, "")...)
 	return binary.BigEndian.AppendUint32(key, uint32(number))
 }
 
 // An attempt record holds what became of the delivery with it.
-func encodeAttempt(s *webhooks.Settlement) []byte {
-	e := newEncoder(32 + len(s.Attempt.Error))
-	e.byte(byte(s.Outcome))
-	e.uint(uint64(s.Attempt.Number))
-	e.time(s.Attempt.StartedAt)
-	e.int(int64(s.Attempt.Duration / time.Microsecond))
-	e.uint(uint64(s.Attempt.Status))
-	e.string(s.Attempt.Error)
+func encodeAttempt(a *webhooks.Attempt, outcome webhooks.Outcome) []byte {
+	e := newEncoder(48 + len(a.Error) + len(a.Response))
+	e.byte(byte(outcome))
+	e.uint(uint64(a.Number))
+	e.time(a.StartedAt)
+	e.int(int64(a.Duration / time.Microsecond))
+	e.uint(uint64(a.Status))
+	e.string(string(a.Class))
+	e.string(a.Error)
+	e.string(a.Response)
 	return e
 }
 
@@ -235,26 +242,131 @@ func decodeAttempt(record []byte) (webhooks.Attempt, webhooks.Outcome, error) {
 	a.StartedAt = d.time()
 	a.Duration = time.Duration(d.int()) * time.Microsecond
 	a.Status = int(d.uint())
+	a.Class = webhooks.ErrorClass(d.string())
 	a.Error = d.string()
+	a.Response = d.string()
 	return a, outcome, d.err()
 }
 
-// stateAfter returns the state of a delivery that is not owed, by its last
-// attempt's outcome; "" if that did not settle it.
-func stateAfter(outcome webhooks.Outcome) webhooks.DeliveryState {
-	switch outcome {
-	case webhooks.Deliver:
-		return webhooks.Delivered
-	case webhooks.GiveUp:
-		return webhooks.Dead
+// EventDeliveries implements [webhooks.Store].
+func (s *Store) EventDeliveries(ctx context.Context, account, eventID string) (list []webhooks.Delivery, err error) {
+	tx, err := s.view(ctx)
+	if err != nil {
+		return nil, err
 	}
-	return ""
+	defer s.done(tx, &err)
+	seq := tx.Bucket(bucketEventIDs).Get(prefixed(eventID, account))
+	if seq == nil {
+		return nil, webhooks.ErrNotFound
+	}
+	return deliveriesOf(tx, binary.BigEndian.Uint64(seq), "")
 }
 
-// settledOrOwed leaves out the deliveries that are neither, since their webhook
-// was deleted, and sorts the rest by webhook.
-func settledOrOwed(list []webhooks.Delivery) []webhooks.Delivery {
-	list = slices.DeleteFunc(list, func(d webhooks.Delivery) bool { return d.State == "" })
-	slices.SortFunc(list, func(a, b webhooks.Delivery) int { return strings.Compare(a.WebhookID, b.WebhookID) })
-	return list
+// deliveryOf returns the event's delivery to one webhook; without a State if there
+// is none.
+func deliveryOf(tx *bbolt.Tx, seq uint64, webhook string) (webhooks.Delivery, error) {
+	list, err := deliveriesOf(tx, seq, webhook)
+	if err != nil || len(list) == 0 {
+		return webhooks.Delivery{}, err
+	}
+	return list[0], nil
+}
+
+// deliveriesOf puts together the event's deliveries to all webhooks, by ascending
+// id, or to the one given: what is owed, or else what settled it, or else that it
+// was skipped.
+func deliveriesOf(tx *bbolt.Tx, seq uint64, webhook string) ([]webhooks.Delivery, error) {
+	event, err := decodeEvent(tx.Bucket(bucketEvents).Get(seqKey(seq, "")))
+	if err != nil {
+		return nil, err
+	}
+	var list []webhooks.Delivery
+	of := func(id string) *webhooks.Delivery {
+		i, known := slices.BinarySearchFunc(list, id, func(d webhooks.Delivery, id string) int { return strings.Compare(d.WebhookID, id) })
+		if !known {
+			list = slices.Insert(list, i, webhooks.Delivery{EventID: event.ID, WebhookID: id, Type: event.Type, PublishedAt: event.published})
+		}
+		return &list[i]
+	}
+	err = each(tx, bucketAttempts, seq, webhook, func(id string, record []byte) error {
+		attempt, outcome, err := decodeAttempt(record)
+		if err != nil {
+			return err
+		}
+		d := of(id)
+		d.Attempts = append(d.Attempts, attempt)
+		switch outcome {
+		case webhooks.Deliver:
+			d.State = webhooks.Delivered
+		case webhooks.GiveUp:
+			d.State = webhooks.Dead
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	err = each(tx, bucketSkipped, seq, webhook, func(id string, _ []byte) error {
+		of(id).State = webhooks.Skipped
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	err = each(tx, bucketOwed, seq, webhook, func(id string, record []byte) error {
+		o, err := decodeOwed(record)
+		if err != nil {
+			return err
+		}
+		d := of(id)
+		d.State, d.NextAttemptAt = webhooks.Pending, o.Due
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	// Those that are nothing of it were owed to a webhook that was deleted.
+	return slices.DeleteFunc(list, func(d webhooks.Delivery) bool { return d.State == "" }), nil
+}
+
+// each calls visit for the records of an event in one of the buckets owed, skipped
+// and attempts, in order: of all webhooks, or of the one given.
+func each(tx *bbolt.Tx, bucket []byte, seq uint64, webhook string, visit func(id string, record []byte) error) error {
+	prefix := seqKey(seq, "")
+	if webhook != "" && !bytes.Equal(bucket, bucketAttempts) {
+		key := seqKey(seq, webhook)
+		if record := tx.Bucket(bucket).Get(key); record != nil {
+			return visit(webhook, record)
+		}
+		return nil
+	}
+	if webhook != "" {
+		prefix = append(prefix, prefixed(webhook, "")...)
+	}
+	c := tx.Bucket(bucket).Cursor()
+	for k, record := c.Seek(prefix); bytes.HasPrefix(k, prefix); k, record = c.Next() {
+		id, err := webhookIn(bucket, k)
+		if err != nil {
+			return err
+		}
+		if err := visit(id, record); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// webhookIn returns the webhook id in a key of the buckets owed, skipped and
+// attempts.
+func webhookIn(bucket, key []byte) (string, error) {
+	_, rest, ok := splitSeq(key)
+	if !ok {
+		return "", errRecord
+	}
+	if !bytes.Equal(bucket, bucketAttempts) {
+		return string(rest), nil
+	}
+	d := decoder{rest: rest}
+	id := d.string()
+	return id, d.err()
 }

@@ -30,12 +30,27 @@ var (
 	bucketWebhookIDs = []byte("webhook_ids") // id → account
 
 	bucketEvents   = []byte("events")    // seq → event record
+	bucketBodies   = []byte("bodies")    // seq → the event's body
 	bucketEventIDs = []byte("event_ids") // prefixed id, account → seq
 	bucketOwed     = []byte("owed")      // seq, webhook id → owed record
+	bucketSkipped  = []byte("skipped")   // seq, webhook id → nothing
 	bucketAttempts = []byte("attempts")  // seq, prefixed webhook id, number → attempt record
+	bucketRuns     = []byte("runs")      // first seq of a run, webhook id → its seqs in that run
 
-	keySchema = []byte("schema")
+	bucketRecoveries     = []byte("recoveries")      // id → recovery record
+	bucketOpenRecoveries = []byte("open_recoveries") // id → nothing, of those that are not done
+
+	keySeal    = []byte("seal") // in meta: a secret sealed as all those of the webhooks are; none in a file never sealed
+	keySchema  = []byte("schema")
+	keyRuns    = []byte("runs")             // in meta: the first seq that no run is made of yet
+	keyIDsGone = []byte("event_ids_purged") // in meta: the first seq whose event id is not purged
 )
+
+var buckets = [][]byte{
+	bucketMeta, bucketKeys, bucketKeyIDs, bucketKeyUses, bucketWebhooks, bucketWebhookIDs,
+	bucketEvents, bucketBodies, bucketEventIDs, bucketOwed, bucketSkipped, bucketAttempts, bucketRuns,
+	bucketRecoveries, bucketOpenRecoveries,
+}
 
 // checkSchema creates the buckets of a new file and refuses a file that is not
 // ours, or newer than this program.
@@ -67,10 +82,7 @@ func checkSchema(db *bbolt.DB) error {
 }
 
 func createSchema(tx *bbolt.Tx) error {
-	for _, name := range [][]byte{
-		bucketMeta, bucketKeys, bucketKeyIDs, bucketKeyUses, bucketWebhooks, bucketWebhookIDs,
-		bucketEvents, bucketEventIDs, bucketOwed, bucketAttempts,
-	} {
+	for _, name := range buckets {
 		if _, err := tx.CreateBucket(name); err != nil {
 			return err
 		}

@@ -2,10 +2,10 @@ package bolt
 
 import (
 	"context"
+	"fmt"
 
 	"go.etcd.io/bbolt"
 
-	"github.com/storageapi/storageapi/signing"
 	"github.com/storageapi/storageapi/webhooks"
 )
 
@@ -29,15 +29,15 @@ func (s *Store) WebhookByID(ctx context.Context, account, id string) (webhook we
 		return webhook, err
 	}
 	defer s.done(tx, &err)
-	return webhookByID(tx, account, id)
+	return s.webhookByID(tx, account, id)
 }
 
-func webhookByID(tx *bbolt.Tx, account, id string) (webhooks.Webhook, error) {
+func (s *Store) webhookByID(tx *bbolt.Tx, account, id string) (webhooks.Webhook, error) {
 	record := tx.Bucket(bucketWebhooks).Get(prefixed(account, id))
 	if record == nil {
 		return webhooks.Webhook{}, webhooks.ErrNotFound
 	}
-	return decodeWebhook(account, id, record)
+	return s.decodeWebhook(account, id, record)
 }
 
 // ListWebhooks implements [webhooks.Store].
@@ -49,7 +49,7 @@ func (s *Store) ListWebhooks(ctx context.Context, account string, page webhooks.
 	defer s.done(tx, &err)
 	descend(tx.Bucket(bucketWebhooks), prefixed(account, ""), page.After, func(id, record []byte) bool {
 		var webhook webhooks.Webhook
-		if webhook, err = decodeWebhook(account, string(id), record); err != nil {
+		if webhook, err = s.decodeWebhook(account, string(id), record); err != nil {
 			return false
 		}
 		list = append(list, webhook)
@@ -62,7 +62,7 @@ func (s *Store) ListWebhooks(ctx context.Context, account string, page webhooks.
 func (s *Store) UpdateWebhook(ctx context.Context, account, id string, change func(*webhooks.Webhook) error) (webhooks.Webhook, error) {
 	var updated webhooks.Webhook
 	err := s.writer.run(ctx, func(b *batch) error {
-		old, err := webhookByID(b.tx, account, id)
+		old, err := s.webhookByID(b.tx, account, id)
 		if err != nil {
 			return err
 		}
@@ -74,7 +74,7 @@ func (s *Store) UpdateWebhook(ctx context.Context, account, id string, change fu
 		if err := s.putWebhook(b, &updated); err != nil {
 			return err
 		}
-		updated, err = webhookByID(b.tx, account, id) // as it will be read
+		updated, err = s.webhookByID(b.tx, account, id) // as it will be read
 		return err
 	})
 	if err != nil {
@@ -113,6 +113,15 @@ func (s *Store) DeleteWebhook(ctx context.Context, account, id string) error {
 	})
 }
 
+// webhookOf returns the webhook of that id, whatever its account.
+func (s *Store) webhookOf(tx *bbolt.Tx, id string) (webhooks.Webhook, error) {
+	account := tx.Bucket(bucketWebhookIDs).Get([]byte(id))
+	if account == nil {
+		return webhooks.Webhook{}, webhooks.ErrNotFound
+	}
+	return s.webhookByID(tx, string(account), id)
+}
+
 // putWebhook stores the webhook and lets the queue know whether it is active.
 func (s *Store) putWebhook(b *batch, webhook *webhooks.Webhook) error {
 	id, turn := webhook.ID, s.queue.Resume
@@ -121,14 +130,22 @@ func (s *Store) putWebhook(b *batch, webhook *webhooks.Webhook) error {
 	}
 	b.done = append(b.done, func() { turn(id) })
 	s.subscriptions.forget(webhook.Account)
-	return b.put(bucketWebhooks, prefixed(webhook.Account, webhook.ID), encodeWebhook(webhook))
+	return s.putRecord(b, webhook)
+}
+
+// putRecord stores a webhook whose subscription stays as it is.
+func (s *Store) putRecord(b *batch, webhook *webhooks.Webhook) error {
+	return b.put(bucketWebhooks, prefixed(webhook.Account, webhook.ID), s.encodeWebhook(webhook))
 }
 
 // A webhook record does not repeat the account and id it stands under.
-func encodeWebhook(w *webhooks.Webhook) []byte {
-	secret := w.Secret.Reveal()
+func (s *Store) encodeWebhook(w *webhooks.Webhook) []byte {
+	secret := s.keys.Seal(w.Secret, w.ID)
 	e := newEncoder(64 + len(w.URL) + len(secret) + 32*len(w.Events))
+	e.time(w.FailingSince) // first: see isFailing
+	e.time(w.WarnedAt)
 	e.bool(w.Active)
+	e.string(string(w.OffReason))
 	e.uint(uint64(len(w.Events)))
 	for _, t := range w.Events {
 		e.string(string(t))
@@ -136,14 +153,20 @@ func encodeWebhook(w *webhooks.Webhook) []byte {
 	e.time(w.CreatedAt)
 	e.uint(uint64(w.BalanceThreshold))
 	e.string(w.URL)
-	e.string(secret)
+	e.string(string(secret))
 	return e
 }
 
-func decodeWebhook(account, id string, record []byte) (webhooks.Webhook, error) {
+// isFailing tells whether the webhook has a FailingSince without reading the rest.
+func isFailing(record []byte) bool { return !newDecoder(record).time().IsZero() }
+
+func (s *Store) decodeWebhook(account, id string, record []byte) (webhooks.Webhook, error) {
 	w := webhooks.Webhook{Account: account, ID: id}
 	d := newDecoder(record)
+	w.FailingSince = d.time()
+	w.WarnedAt = d.time()
 	w.Active = d.bool()
+	w.OffReason = webhooks.OffReason(d.string())
 	for range d.uint() {
 		if d.failed {
 			break
@@ -153,16 +176,13 @@ func decodeWebhook(account, id string, record []byte) (webhooks.Webhook, error) 
 	w.CreatedAt = d.time()
 	w.BalanceThreshold = webhooks.Amount(d.uint())
 	w.URL = d.string()
-	secret := d.string()
+	secret := d.raw(d.uint())
 	if d.failed {
 		return webhooks.Webhook{}, errRecord
 	}
-	if secret != "" {
-		parsed, err := signing.ParseSecret(secret)
-		if err != nil {
-			return webhooks.Webhook{}, errRecord
-		}
-		w.Secret = parsed
+	var err error
+	if w.Secret, err = s.keys.Open(secret, id); err != nil {
+		return webhooks.Webhook{}, fmt.Errorf("%w: %w", errRecord, err)
 	}
 	return w, nil
 }

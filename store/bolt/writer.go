@@ -69,6 +69,15 @@ func (b *batch) delete(bucket, key []byte) error {
 	return b.tx.Bucket(bucket).Delete(key)
 }
 
+func (b *batch) deleteAll(bucket []byte, keys [][]byte) error {
+	for _, key := range keys {
+		if err := b.delete(bucket, key); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 func (b *batch) get(bucket, key []byte) []byte { return b.tx.Bucket(bucket).Get(key) }
 
 // run commits a step and returns its error. A step may run more than once, each

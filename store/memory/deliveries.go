@@ -3,53 +3,13 @@ package memory
 import (
 	"bytes"
 	"context"
-	"slices"
+	"errors"
 	"time"
 
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// An event is one that is stored.
-type event struct {
-	webhooks.Envelope
-	matched    int                  // how many deliveries it began with
-	deliveries []*webhooks.Delivery // ascending by webhook id
-}
-
-// An owed delivery is in the queue, too. One that is not owed is settled.
-type owed struct {
-	event    *event
-	webhook  *webhooks.Webhook
-	delivery *webhooks.Delivery
-}
-
-// Enqueue implements [webhooks.Store].
-func (s *Store) Enqueue(ctx context.Context, envelope webhooks.Envelope) (int, error) {
-	if err := s.begin(ctx); err != nil {
-		return 0, err
-	}
-	defer s.mu.Unlock()
-	name := ref{envelope.Account, envelope.ID}
-	if known := s.events[name]; known != nil {
-		return known.matched, nil
-	}
-	envelope.Timestamp = stored(envelope.Timestamp)
-	envelope.Body = bytes.Clone(envelope.Body)
-	e := &event{Envelope: envelope}
-	now := stored(time.Now())
-	for _, r := range s.webhooks[e.Account] {
-		if w := r.record; w.Subscribes(e.Type) {
-			d := &webhooks.Delivery{EventID: e.ID, WebhookID: w.ID, State: webhooks.Pending, NextAttemptAt: now}
-			e.deliveries = append(e.deliveries, d)
-			s.lastSeq++
-			s.owed[s.lastSeq] = owed{e, w, d}
-			s.queue.Add(w.ID, s.lastSeq, now, 0)
-		}
-	}
-	e.matched = len(e.deliveries)
-	s.events[name] = e
-	return e.matched, nil
-}
+var errNoPayload = errors.New("the event's payload was purged")
 
 // ClaimDeliveries implements [webhooks.Store].
 func (s *Store) ClaimDeliveries(ctx context.Context, claim webhooks.Claim) ([]webhooks.Task, time.Duration, error) {
@@ -57,13 +17,16 @@ func (s *Store) ClaimDeliveries(ctx context.Context, claim webhooks.Claim) ([]we
 		return nil, 0, err
 	}
 	defer s.mu.Unlock()
-	claimed, wait := s.queue.Claim(time.Now(), claim.Limit, claim.PerWebhook, claim.Lease)
+	claimed, wait := s.queue.Claim(time.Now(), claim)
 	tasks := make([]webhooks.Task, 0, len(claimed))
 	for _, c := range claimed {
-		o := s.owed[c.Seq]
-		envelope := o.event.Envelope
-		envelope.Body = bytes.Clone(envelope.Body)
-		tasks = append(tasks, webhooks.Task{Event: envelope, Webhook: copyOf(*o.webhook), Attempt: c.Attempt, Token: c.Token})
+		d := s.deliveries[place{c.Webhook, c.Seq}]
+		task := webhooks.Task{Event: d.event.Envelope, Webhook: copyOf(*d.webhook), Attempt: c.Attempt, Before: c.Before, Token: c.Token}
+		task.Event.Body = bytes.Clone(d.event.Body)
+		if d.event.noBody {
+			task.Err = errNoPayload
+		}
+		tasks = append(tasks, task)
 	}
 	return tasks, wait, nil
 }
@@ -75,69 +38,80 @@ func (s *Store) SettleDeliveries(ctx context.Context, settlements []webhooks.Set
 	}
 	defer s.mu.Unlock()
 	var stale []int
-	for i, settlement := range settlements {
-		_, seq, current := s.queue.Hold(settlement.Task.Token)
+	for i := range settlements {
+		webhook, seq, current := s.queue.Hold(settlements[i].Task.Token)
 		if !current {
 			stale = append(stale, i)
 			continue
 		}
-		s.settle(settlement, seq)
+		s.settle(&settlements[i], s.deliveries[place{webhook, seq}])
 	}
 	return stale, nil
 }
 
-// settle ends the claim of the delivery with the given number.
-func (s *Store) settle(settlement webhooks.Settlement, seq uint64) {
-	o, token, attempt := s.owed[seq], settlement.Task.Token, settlement.Attempt
+func (s *Store) settle(settlement *webhooks.Settlement, d *delivery) {
+	token, attempt := settlement.Task.Token, settlement.Attempt
 	if settlement.Outcome != webhooks.Release {
 		attempt.StartedAt = stored(attempt.StartedAt)
-		o.delivery.Attempts = append(o.delivery.Attempts, attempt)
+		d.Attempts = append(d.Attempts, attempt)
 	}
+	w := d.webhook
 	switch settlement.Outcome {
 	case webhooks.Release:
 		s.queue.Free(token)
 	case webhooks.Retry:
-		o.delivery.NextAttemptAt = stored(time.Now().Add(settlement.RetryAfter))
-		s.queue.Retry(token, o.delivery.NextAttemptAt, attempt.Number)
+		due := time.Now().Add(settlement.RetryAfter)
+		d.NextAttemptAt = stored(due)
+		s.queue.Retry(token, due, attempt.Number)
 	case webhooks.Deliver:
-		s.finish(seq, token, webhooks.Delivered)
+		s.queue.Done(token)
+		d.State, d.NextAttemptAt = webhooks.Delivered, time.Time{}
+		w.FailingSince, w.WarnedAt = time.Time{}, time.Time{}
 	case webhooks.GiveUp:
-		s.finish(seq, token, webhooks.Dead)
+		s.queue.Done(token)
+		d.State, d.NextAttemptAt = webhooks.Dead, time.Time{}
 	}
-	if settlement.Deactivate {
-		o.webhook.Active = false
-		s.queue.Pause(o.webhook.ID)
+	if settlement.Fails() && w.FailingSince.IsZero() {
+		w.FailingSince = attempt.StartedAt
+	}
+	if settlement.Warned {
+		w.WarnedAt = attempt.StartedAt
+	}
+	if settlement.Deactivate != "" {
+		w.Active, w.OffReason = false, settlement.Deactivate
+		s.queue.Pause(w.ID)
 	}
 }
 
-// finish makes an owed delivery a settled one.
-func (s *Store) finish(seq, token uint64, state webhooks.DeliveryState) {
-	d := s.owed[seq].delivery
-	d.State, d.NextAttemptAt = state, time.Time{}
-	delete(s.owed, seq)
-	s.queue.Done(token)
-}
-
-// EventDeliveries implements [webhooks.Store].
-func (s *Store) EventDeliveries(ctx context.Context, account, eventID string) ([]webhooks.Delivery, error) {
+// Redeliver implements [webhooks.Store].
+func (s *Store) Redeliver(ctx context.Context, account, webhookID, eventID string) error {
 	if err := s.begin(ctx); err != nil {
-		return nil, err
+		return err
 	}
 	defer s.mu.Unlock()
 	e := s.events[ref{account, eventID}]
-	if e == nil {
-		return nil, webhooks.ErrNotFound
+	if e == nil || e.noBody || s.webhooks.find(account, webhookID) == nil {
+		return webhooks.ErrNotFound
 	}
-	list := make([]webhooks.Delivery, 0, len(e.deliveries))
-	for _, d := range e.deliveries {
-		copied := *d
-		copied.Attempts = slices.Clone(d.Attempts)
-		list = append(list, copied)
+	d := e.find(webhookID)
+	if d == nil {
+		return webhooks.ErrNotFound
 	}
-	return list, nil
+	now := time.Now()
+	switch {
+	case d.State != webhooks.Pending:
+		s.owe(d, now, false)
+	case s.queue.Expedite(webhookID, e.seq, now):
+		d.NextAttemptAt = stored(now)
+	}
+	return nil
 }
 
-// remove removes a delivery of the event.
-func (e *event) remove(d *webhooks.Delivery) {
-	e.deliveries = slices.DeleteFunc(e.deliveries, func(other *webhooks.Delivery) bool { return other == d })
+// Backlog implements [webhooks.Store].
+func (s *Store) Backlog(ctx context.Context, webhookID string) (webhooks.Backlog, error) {
+	if err := s.begin(ctx); err != nil {
+		return webhooks.Backlog{}, err
+	}
+	defer s.mu.Unlock()
+	return s.queue.Backlog(time.Now(), webhookID), nil
 }

@@ -37,9 +37,12 @@ type Store struct {
 
 	webhooks   table[webhooks.Webhook]
 	webhookIDs map[string]bool // of all accounts
-	events     map[ref]*event
-	owed       map[uint64]owed // by number in queue
+	events     map[ref]*event  // by id
+	log        []*event        // in the order they were stored
+	deliveries map[place]*delivery
+	recoveries []*recovery // oldest first
 	lastSeq    uint64
+	published  time.Time   // when the last event was
 	queue      queue.Queue // its lanes have the webhooks' ids
 }
 
@@ -51,7 +54,7 @@ func New() *Store {
 		webhooks:   make(table[webhooks.Webhook]),
 		webhookIDs: make(map[string]bool),
 		events:     make(map[ref]*event),
-		owed:       make(map[uint64]owed),
+		deliveries: make(map[place]*delivery),
 	}
 }
 

@@ -3,6 +3,7 @@ package memory
 import (
 	"context"
 	"slices"
+	"time"
 
 	"github.com/storageapi/storageapi/webhooks"
 )
@@ -17,7 +18,7 @@ func (s *Store) CreateWebhook(ctx context.Context, w webhooks.Webhook) error {
 		return webhooks.ErrExists
 	}
 	w = copyOf(w)
-	w.CreatedAt = stored(w.CreatedAt)
+	w.CreatedAt, w.FailingSince, w.WarnedAt = stored(w.CreatedAt), stored(w.FailingSince), stored(w.WarnedAt)
 	s.webhooks.insert(w.Account, w.ID, &w)
 	s.webhookIDs[w.ID] = true
 	return nil
@@ -64,6 +65,7 @@ func (s *Store) UpdateWebhook(ctx context.Context, account, id string, change fu
 		return webhooks.Webhook{}, err
 	}
 	changed.ID, changed.Account, changed.CreatedAt = w.ID, w.Account, w.CreatedAt
+	changed.FailingSince, changed.WarnedAt = stored(changed.FailingSince), stored(changed.WarnedAt)
 	*w = copyOf(changed)
 	if w.Active {
 		s.queue.Resume(id)
@@ -83,9 +85,12 @@ func (s *Store) DeleteWebhook(ctx context.Context, account, id string) error {
 		return webhooks.ErrNotFound
 	}
 	for _, seq := range s.queue.Owed(id) {
-		o := s.owed[seq]
-		delete(s.owed, seq)
-		o.event.remove(o.delivery)
+		d := s.deliveries[place{id, seq}]
+		if d.settled != webhooks.Delivered && d.settled != webhooks.Dead {
+			s.remove(d)
+		} else {
+			d.State, d.NextAttemptAt = d.settled, time.Time{}
+		}
 	}
 	s.queue.Drop(id)
 	s.webhooks.remove(account, id)

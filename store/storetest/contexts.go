@@ -17,6 +17,8 @@ func (t *tester) someOfAll() webhooks.Task {
 	t.Helper()
 	t.createKeys(newKey("acct", "key"))
 	t.createWebhooks(newWebhook("acct", "webhook"))
+	t.settleEvent(newEvent("acct", "settled"), 1, webhooks.Deliver)
+	t.createRecoveries(newRecovery("acct", "webhook", "recovery", webhooks.Delivered))
 	t.enqueue(newEvent("acct", "claimed"), 1)
 	task := t.claimAll(1)[0]
 	t.enqueue(newEvent("acct", "owed"), 1)
@@ -54,6 +56,22 @@ func everyMethod(ctx context.Context, s store.Store, task webhooks.Task) iter.Se
 				return err
 			}},
 			{"EventDeliveries", func() error { _, err := s.EventDeliveries(ctx, "acct", "owed"); return err }},
+			{"ListDeliveries", func() error {
+				_, err := s.ListDeliveries(ctx, "acct", "webhook", webhooks.DeliveryQuery{Limit: 9})
+				return err
+			}},
+			{"Redeliver", func() error { return s.Redeliver(ctx, "acct", "webhook", "settled") }},
+			{"CreateRecovery", func() error {
+				return s.CreateRecovery(ctx, newRecovery("acct", "webhook", "new recovery", webhooks.Dead))
+			}},
+			{"RecoveryByID", func() error { _, err := s.RecoveryByID(ctx, "acct", "recovery"); return err }},
+			{"AdvanceRecovery", func() error { _, err := s.AdvanceRecovery(ctx, 9); return err }},
+			{"Backlog", func() error { _, err := s.Backlog(ctx, "webhook"); return err }},
+			{"Purge", func() error {
+				tomorrow := time.Now().AddDate(0, 0, 1)
+				_, err := s.Purge(ctx, webhooks.Purge{Payloads: tomorrow, Attempts: tomorrow, EventIDs: tomorrow, Limit: 99})
+				return err
+			}},
 			{"DeleteWebhook", func() error { return s.DeleteWebhook(ctx, "acct", "webhook") }},
 		} {
 			if !yield(method.name, method.call()) {
@@ -79,6 +97,7 @@ func contexts(run runner) {
 	for _, cause := range []error{context.Canceled, context.DeadlineExceeded} {
 		run("a method returns the error "+cause.Error()+" and does nothing", func(t *tester) {
 			task := t.someOfAll()
+			deliveries := t.list("acct", "webhook", webhooks.DeliveryQuery{})
 			ctx, cancel := context.WithCancel(t.Context())
 			if errors.Is(cause, context.DeadlineExceeded) {
 				ctx, cancel = context.WithDeadline(t.Context(), time.Now().Add(-time.Second))
@@ -97,6 +116,10 @@ func contexts(run runner) {
 			wantSame(t, "webhooks", hooks, []webhooks.Webhook{task.Webhook})
 			_, err = t.store.EventDeliveries(t.Context(), "acct", "new event")
 			t.wantError("EventDeliveries", err, webhooks.ErrNotFound)
+			wantSame(t, "ListDeliveries", t.list("acct", "webhook", webhooks.DeliveryQuery{}), deliveries)
+			wantSame(t, "RecoveryByID", t.recovery("acct", "recovery"), newRecovery("acct", "webhook", "recovery", webhooks.Delivered))
+			_, err = t.store.RecoveryByID(t.Context(), "acct", "new recovery")
+			t.wantError("RecoveryByID", err, webhooks.ErrNotFound)
 			if got := t.claimAll(1)[0]; got.Event.ID != "owed" || got.Attempt != 1 {
 				t.Errorf("claimed attempt %d of %q, want the first of the other delivery", got.Attempt, got.Event.ID)
 			}

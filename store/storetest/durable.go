@@ -29,6 +29,9 @@ func RunDurable(t *testing.T, open func(t *testing.T, dir string) store.Store) {
 	}
 	durableRecords(reopened)
 	durableDeliveries(reopened)
+	durableHistory(reopened)
+	durableRecoveries(reopened)
+	durablePurges(reopened)
 }
 
 // durableRecords tests keys, webhooks and events.
@@ -66,16 +69,25 @@ func durableRecords(reopened func(name string, before, after func(*tester))) {
 	})
 
 	w, off := newWebhook("acct", "webhook"), newWebhook("acct", "off")
+	w.FailingSince, w.WarnedAt = some, some.Add(time.Hour)
 	reopened("webhooks, whether they are active, and those that were deleted", func(t *tester) {
 		t.createWebhooks(w, off, newWebhook("acct", "gone"))
 		t.enqueue(newEvent("acct", "event"), 3)
-		off = t.updateWebhook("acct", "off", func(w *webhooks.Webhook) { w.Active, w.URL = false, "changed" })
+		off = t.updateWebhook("acct", "off", func(w *webhooks.Webhook) {
+			w.Active, w.URL, w.OffReason = false, "changed", webhooks.OffFailing
+		})
 		t.must(t.store.DeleteWebhook(t.Context(), "acct", "gone"))
 	}, func(t *tester) {
 		list, err := t.store.ListWebhooks(t.Context(), "acct", webhooks.Page{Limit: 9})
 		t.must(err)
 		wantSame(t, "ListWebhooks", list, []webhooks.Webhook{w, off})
+		backlog, err := t.store.Backlog(t.Context(), "off")
+		t.must(err)
+		wantSame(t, "Backlog of what is off", backlog, webhooks.Backlog{Pending: 1})
 		wantSame(t, "Task.Webhook", t.claimAll(1)[0].Webhook, w)
+		if _, wait := t.claimAndWait(webhooks.Claim{Limit: 9, PerWebhook: 9, Lease: longLease}); wait == 0 {
+			t.Error("wait = 0 with nothing due but what an inactive webhook is owed")
+		}
 		t.setActive("acct", "off", true)
 		wantSame(t, "Task.Webhook.ID", t.claimAll(1)[0].Webhook.ID, "off")
 		wantSame(t, "number of deliveries", len(t.deliveries("acct", "event")), 2)
@@ -214,13 +226,18 @@ func durableDeliveries(reopened func(name string, before, after func(*tester))) 
 		t.claimAll(0)
 	})
 
-	reopened("Deactivate", func(t *tester) {
+	var deactivated webhooks.Webhook
+	reopened("Deactivate, its reason, and since when the webhook is failing", func(t *tester) {
 		t.createWebhooks(newWebhook("acct", "webhook"))
 		t.enqueueMany("acct", 2, 1)
 		end := settlement(t.claim(webhooks.Claim{Limit: 1, PerWebhook: 1, Lease: longLease})[0], webhooks.GiveUp)
-		end.Deactivate = true
+		end.Deactivate, end.Warned = webhooks.OffGone, true
 		t.settle(end)
+		deactivated = t.webhook("acct", "webhook")
+		wantSame(t, "OffReason", deactivated.OffReason, webhooks.OffGone)
+		wantSame(t, "FailingSince", deactivated.FailingSince, end.Attempt.StartedAt)
 	}, func(t *tester) {
+		wantSame(t, "WebhookByID", t.webhook("acct", "webhook"), deactivated)
 		t.claimAll(0)
 		t.enqueue(newEvent("acct", "missed"), 0)
 		t.setActive("acct", "webhook", true)

@@ -1,6 +1,8 @@
 package storetest
 
 import (
+	"time"
+
 	"github.com/storageapi/storageapi/webhooks"
 )
 
@@ -60,5 +62,44 @@ func eventDeliveries(run runner) {
 		t.must(t.store.DeleteWebhook(t.Context(), "acct", "b"))
 		t.must(t.store.DeleteWebhook(t.Context(), "acct", "c")) // leased
 		wantSame(t, "WebhookID", t.delivery("acct", "event").WebhookID, "a")
+	})
+
+	run("unless they had been settled before: they are so again", func(t *tester) {
+		t.createWebhooks(newWebhook("acct", "webhook"))
+		t.settleEvent(newEvent("acct", "recovered"), 1, webhooks.GiveUp)
+		t.createRecoveries(newRecovery("acct", "webhook", "recovery", webhooks.Dead))
+		t.advance(9)
+		t.claimAll(1)
+		t.inEachState("acct", "webhook")
+		t.enqueue(newEvent("acct", "twice"), 1)
+		t.settle(settlement(t.claimAll(1)[0], webhooks.Deliver))
+		want := map[string][]webhooks.Delivery{}
+		for _, d := range t.list("acct", "webhook", webhooks.DeliveryQuery{}) {
+			want[d.EventID] = []webhooks.Delivery{d}
+		}
+		want["recovered"][0].State, want["recovered"][0].NextAttemptAt = webhooks.Dead, time.Time{}
+		want["pending"], want["skipped"] = nil, nil
+
+		for id := range want {
+			t.must(t.store.Redeliver(t.Context(), "acct", "webhook", id))
+		}
+		for _, task := range t.claimAll(5) {
+			switch task.Event.ID {
+			case "delivered": // stays leased
+			case "twice": // and once more
+				t.settle(settlement(task, webhooks.GiveUp))
+				want["twice"] = t.deliveries("acct", "twice")
+				t.must(t.store.Redeliver(t.Context(), "acct", "webhook", "twice"))
+			case "dead": // another failure
+				t.settle(settlement(task, webhooks.Retry))
+				want["dead"][0].Attempts = append(want["dead"][0].Attempts, attemptOf(task))
+			default:
+				t.settle(settlement(task, webhooks.Release))
+			}
+		}
+		t.must(t.store.DeleteWebhook(t.Context(), "acct", "webhook"))
+		for id, list := range want {
+			wantSame(t, "EventDeliveries of "+id, t.deliveries("acct", id), list)
+		}
 	})
 }

@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"strings"
 	"time"
 
 	"github.com/storageapi/storageapi/webhooks"
@@ -27,8 +28,10 @@ func settleDeliveries(run runner) {
 			end := settlement(task, outcome)
 			end.RetryAfter = time.Second // means nothing here
 			t.settle(end)
-			wantSame(t, "EventDeliveries", t.delivery("acct", "event"), webhooks.Delivery{
-				EventID: "event", WebhookID: "webhook", State: state, Attempts: []webhooks.Attempt{attemptOf(task)},
+			d := t.delivery("acct", "event")
+			wantSame(t, "EventDeliveries", d, webhooks.Delivery{
+				EventID: "event", WebhookID: "webhook", Type: task.Event.Type, PublishedAt: d.PublishedAt,
+				State: state, Attempts: []webhooks.Attempt{attemptOf(task)},
 			})
 			t.claimAll(0)
 			t.enqueue(newEvent("acct", "event"), 1)
@@ -43,8 +46,8 @@ func settleDeliveries(run runner) {
 		t.settle(end)
 		d := t.delivery("acct", "event")
 		wantSame(t, "EventDeliveries", d, webhooks.Delivery{
-			EventID: "event", WebhookID: "webhook", State: webhooks.Pending, NextAttemptAt: d.NextAttemptAt,
-			Attempts: []webhooks.Attempt{attemptOf(task)},
+			EventID: "event", WebhookID: "webhook", Type: task.Event.Type, PublishedAt: d.PublishedAt,
+			State: webhooks.Pending, NextAttemptAt: d.NextAttemptAt, Attempts: []webhooks.Attempt{attemptOf(task)},
 		})
 		if off := (time.Until(d.NextAttemptAt) - end.RetryAfter).Abs(); off > time.Minute {
 			t.Errorf("NextAttemptAt is %v away from what RetryAfter asks for", off)
@@ -74,6 +77,9 @@ func settleDeliveries(run runner) {
 			{Number: 1, StartedAt: some, Duration: time.Microsecond, Status: 204},
 			{Number: 1, StartedAt: some.Add(time.Millisecond), Duration: 15*time.Second + time.Microsecond, Error: "no such host: é"},
 			{Number: 1, StartedAt: some, Status: 999, Error: long("error", 4096)},
+			{Number: 1, StartedAt: some, Class: webhooks.ClassConnection, Error: "é", Response: long("response", 1024)},
+			{Number: 1, StartedAt: some, Class: "a class of later", Response: strings.Repeat("\x01\x1f\u2028\ufffd", 128)},
+			{Number: 1 << 30, StartedAt: some, Duration: 1000 * time.Hour, Status: 200, Response: strings.Join(oddStrings, "\r\n")},
 		} {
 			t.enqueue(newEvent("acct", numbered("event", i)), 1)
 			end := settlement(t.claimAll(1)[0], webhooks.GiveUp)
@@ -99,18 +105,20 @@ func settleDeliveries(run runner) {
 		}
 	})
 
-	run("Deactivate makes the webhook inactive in the same step", func(t *tester) {
+	run("Deactivate makes the webhook inactive in the same step, for that reason", func(t *tester) {
 		for i, outcome := range []webhooks.Outcome{webhooks.Release, webhooks.Retry, webhooks.Deliver, webhooks.GiveUp} {
 			account := numbered("acct", i)
 			w := newWebhook(account, account)
-			t.createWebhooks(w, newWebhook(account, account+" other"))
-			t.setActive(account, account+" other", false)
+			t.createWebhooks(w)
 			t.enqueueMany(account, 3, 1)
 			task := t.claim(one)[0]
 			end := settlement(task, outcome)
-			end.Deactivate = true
+			end.Deactivate = webhooks.OffGone
 			t.settle(end)
-			w.Active = false
+			w.Active, w.OffReason = false, webhooks.OffGone
+			if end.Fails() {
+				w.FailingSince = end.Attempt.StartedAt
+			}
 			wantSame(t, "WebhookByID", t.webhook(account, account), w)
 			t.claimAll(0)
 			t.enqueue(newEvent(account, "missed"), 0)
@@ -132,7 +140,7 @@ func settleDeliveries(run runner) {
 		t.enqueueMany("acct", 3, 1)
 		tasks := t.claimAll(3)
 		end := settlement(tasks[0], webhooks.GiveUp)
-		end.Deactivate = true
+		end.Deactivate = webhooks.OffGone
 		t.settle(end, settlement(tasks[1], webhooks.Deliver))
 		t.settle(settlement(tasks[2], webhooks.Deliver))
 		wantSame(t, "State", t.delivery("acct", tasks[1].Event.ID).State, webhooks.Delivered)

@@ -19,7 +19,7 @@ func staleSettlements(run runner) {
 		for _, task := range []webhooks.Task{tasks[0], unknown} {
 			for _, outcome := range []webhooks.Outcome{webhooks.Release, webhooks.Retry, webhooks.Deliver, webhooks.GiveUp} {
 				end := settlement(task, outcome)
-				end.Deactivate = true
+				end.Deactivate = webhooks.OffGone
 				t.wantStale(end)
 			}
 		}

@@ -13,8 +13,8 @@
 //
 // # What is left to the backend
 //
-// The suite cannot kill the process, or spoil a record so that it comes as a
-// Task with Err set. A backend tests by itself what happens then.
+// The suite cannot kill the process, set the clock, or spoil a record so that it
+// comes as a Task with Err set. A backend tests by itself what happens then.
 //
 // # Time
 //
@@ -57,14 +57,31 @@ func Run(t *testing.T, open func(t *testing.T) store.Store) {
 		{"DeleteWebhook", deleteWebhook},
 		{"Enqueue", enqueue},
 		{"EnqueueRaces", enqueueRaces},
+		{"Skipped", skipped},
 		{"ClaimDeliveries", claimDeliveries},
+		{"PerAccount", accountCaps},
+		{"Caps", caps},
+		{"Landed", landed},
 		{"Turns", turns},
+		{"Priorities", priorities},
 		{"Wait", waits},
 		{"Leases", leases},
 		{"ClaimRaces", claimRaces},
 		{"SettleDeliveries", settleDeliveries},
 		{"Stale", staleSettlements},
+		{"Failing", failing},
 		{"EventDeliveries", eventDeliveries},
+		{"ListDeliveries", listDeliveries},
+		{"Pages", deliveryPages},
+		{"History", longHistory},
+		{"Redeliver", redeliver},
+		{"CreateRecovery", createRecovery},
+		{"AdvanceRecovery", advanceRecovery},
+		{"RecoveryJobs", recoveryJobs},
+		{"Purge", purging},
+		{"Lifetimes", lifetimes},
+		{"Backlog", backlogs},
+		{"DeliveryRaces", deliveryRaces},
 	} {
 		t.Run(group.name, func(t *testing.T) {
 			group.tests(func(name string, test func(*tester)) {

@@ -144,6 +144,31 @@ func waits(run runner) {
 		wantWait(t, all, 0, instant, time.Hour)
 	})
 
+	run("not 0 for what the caps leave", func(t *tester) {
+		t.createWebhooks(newWebhook("acct", "webhook"))
+		t.enqueueMany("acct", 3, 1)
+		wantWait(t, webhooks.Claim{Limit: 9, PerWebhook: 9, Lease: longLease, Caps: map[string]int{"webhook": 0}}, 0, instant, time.Hour)
+		wantWait(t, webhooks.Claim{Limit: 9, Lease: longLease}, 0, instant, time.Hour)
+		wantWait(t, webhooks.Claim{Limit: 9, Lease: 10 * time.Minute, Caps: map[string]int{"webhook": 1}}, 1, instant, 10*time.Minute)
+		wantWait(t, webhooks.Claim{Limit: 9, PerWebhook: 9, PerAccount: 1, Lease: longLease}, 0, instant, 10*time.Minute)
+	})
+
+	run("with PerWebhook 0, until the next delivery of a webhook in Caps is due", func(t *tester) {
+		t.createWebhooks(newWebhook("acct", "webhook"))
+		capped := webhooks.Claim{Limit: 9, Lease: longLease, Caps: map[string]int{"webhook": 9}}
+		retryIn(t, "later", 20*time.Minute)
+		wantWait(t, capped, 0, instant, 20*time.Minute)
+		for i := range 3 {
+			retryIn(t, numbered("sooner", i), time.Duration(10-i)*time.Minute)
+			t.enqueue(newEvent("acct", numbered("now", i)), 1)
+			wantWait(t, capped, 1, instant, time.Duration(10-i)*time.Minute)
+			wantWait(t, capped, 0, instant, time.Duration(10-i)*time.Minute)
+		}
+		t.enqueueMany("acct", 2, 1)
+		capped.Limit = 1
+		wantWait(t, capped, 1, 0, 0)
+	})
+
 	run("whoever waits for so long finds the next", func(t *tester) {
 		t.createWebhooks(newWebhook("acct", "webhook"))
 		retryIn(t, "event", 50*time.Millisecond)

@@ -103,7 +103,9 @@ func attemptOf(task webhooks.Task) webhooks.Attempt {
 		StartedAt: some.Add(time.Duration(task.Attempt) * time.Second),
 		Duration:  1234567 * time.Microsecond,
 		Status:    503,
+		Class:     webhooks.ClassStatus,
 		Error:     "503 Service Unavailable",
+		Response:  "<h1>Down</h1>\r\n",
 	}
 }
 

@@ -14,7 +14,8 @@ import (
 func webhookValues(run runner) {
 	run("every field comes back", func(t *tester) {
 		full, bare := newWebhook("acct", "full"), newWebhook("acct", "bare")
-		full.BalanceThreshold = math.MaxUint64
+		full.BalanceThreshold, full.OffReason = math.MaxUint64, webhooks.OffFailing
+		full.FailingSince, full.WarnedAt = some.Add(time.Minute), some.Add(time.Hour)
 		bare.Active, bare.BalanceThreshold, bare.Secret = false, 0, signing.Secret{}
 		t.createWebhooks(full, bare)
 		wantSame(t, "WebhookByID", t.webhook("acct", "full"), full)
@@ -63,6 +64,40 @@ func webhookValues(run runner) {
 		end.Attempt.StartedAt = end.Attempt.StartedAt.In(zone)
 		t.settle(end)
 		wantSame(t, "Attempts", t.delivery("acct", "event").Attempts, []webhooks.Attempt{want})
+		recovery := newRecovery("acct", "webhook", "recovery", webhooks.Dead)
+		local := recovery
+		local.From, local.To, local.CreatedAt = recovery.From.In(zone), recovery.To.In(zone), recovery.CreatedAt.In(zone)
+		t.createRecoveries(local)
+		wantSame(t, "RecoveryByID", t.recovery("acct", "recovery"), recovery)
+	})
+
+	run("what is finer than a millisecond is dropped", func(t *tester) {
+		const most = time.Millisecond - time.Nanosecond
+		w, event, recovery := newWebhook("acct", "webhook"), newEvent("acct", "event"), newRecovery("acct", "webhook", "recovery", webhooks.Dead)
+		w.FailingSince, w.WarnedAt = some, some.Add(time.Hour)
+		fineWebhook, fineEvent, fineRecovery := w, event, recovery
+		for _, at := range []*time.Time{
+			&fineWebhook.CreatedAt, &fineWebhook.FailingSince, &fineWebhook.WarnedAt, &fineEvent.Timestamp,
+			&fineRecovery.From, &fineRecovery.To, &fineRecovery.CreatedAt,
+		} {
+			*at = at.Add(most)
+		}
+		t.createWebhooks(fineWebhook)
+		wantSame(t, "WebhookByID", t.webhook("acct", "webhook"), w)
+		t.createRecoveries(fineRecovery)
+		wantSame(t, "RecoveryByID", t.recovery("acct", "recovery"), recovery)
+		t.enqueue(fineEvent, 1)
+		task := t.claimAll(1)[0]
+		wantSame(t, "Task.Event", task.Event, event)
+		end := settlement(task, webhooks.GiveUp)
+		want := end.Attempt
+		end.Attempt.StartedAt, end.Warned = want.StartedAt.Add(most), true
+		t.settle(end)
+		wantSame(t, "Attempts", t.delivery("acct", "event").Attempts, []webhooks.Attempt{want})
+		wantSame(t, "WarnedAt", t.webhook("acct", "webhook").WarnedAt, want.StartedAt)
+		changed := t.updateWebhook("acct", "webhook", func(w *webhooks.Webhook) { w.FailingSince, w.WarnedAt = some.Add(most), some.Add(most) })
+		wantSame(t, "FailingSince and WarnedAt", []time.Time{changed.FailingSince, changed.WarnedAt}, []time.Time{some, some})
+		wantSame(t, "WebhookByID", t.webhook("acct", "webhook"), changed)
 	})
 
 	run("any strings are taken", func(t *tester) {
@@ -81,11 +116,17 @@ func webhookValues(run runner) {
 			wantSame(t, "Task.Event", task.Event, event)
 			wantSame(t, "Task.Webhook", task.Webhook, w)
 			end := settlement(task, webhooks.Deliver)
-			end.Attempt.Error = w.URL
+			end.Attempt.Error, end.Attempt.Response = w.URL, s
 			t.settle(end)
-			wantSame(t, "EventDeliveries", t.delivery(s, s), webhooks.Delivery{
-				EventID: s, WebhookID: s, State: webhooks.Delivered, Attempts: []webhooks.Attempt{end.Attempt},
+			d := t.delivery(s, s)
+			wantSame(t, "EventDeliveries", d, webhooks.Delivery{
+				EventID: s, WebhookID: s, Type: event.Type, PublishedAt: d.PublishedAt,
+				State: webhooks.Delivered, Attempts: []webhooks.Attempt{end.Attempt},
 			})
+			wantSame(t, "ListDeliveries", t.list(s, s, webhooks.DeliveryQuery{}), []webhooks.Delivery{d})
+			recovery := newRecovery(s, s, s, webhooks.Dead)
+			t.createRecoveries(recovery)
+			wantSame(t, "RecoveryByID", t.recovery(s, s), recovery)
 		}
 	})
 
@@ -107,6 +148,13 @@ func webhookValues(run runner) {
 		left[1], kept.Active = "changed", false
 		wantSame(t, "WebhookByID", t.webhook("acct", "webhook"), w)
 		wantSame(t, "Task.Event", t.claimAll(1)[0].Event, event)
+
+		recovery := newRecovery("acct", "webhook", "recovery", webhooks.Dead, webhooks.Skipped)
+		givenRecovery := recovery
+		givenRecovery.States = slices.Clone(recovery.States)
+		t.createRecoveries(givenRecovery)
+		givenRecovery.States[0] = "changed"
+		wantSame(t, "RecoveryByID", t.recovery("acct", "recovery"), recovery)
 	})
 
 	run("values are copied out", func(t *tester) {
@@ -128,7 +176,13 @@ func webhookValues(run runner) {
 		task.Webhook.Events[0], task.Event.Body[0] = "changed by the worker", 'x'
 		t.settle(settlement(task, webhooks.Retry))
 		t.delivery("acct", "event").Attempts[0].Status = 999
+		t.list("acct", "webhook", webhooks.DeliveryQuery{})[0].Attempts[0].Status = 999
+		recovery := newRecovery("acct", "webhook", "recovery", webhooks.Dead)
+		t.createRecoveries(recovery)
+		t.recovery("acct", "recovery").States[0] = "changed by RecoveryByID's caller"
 
+		wantSame(t, "RecoveryByID", t.recovery("acct", "recovery"), recovery)
+		w.FailingSince = attemptOf(task).StartedAt
 		wantSame(t, "WebhookByID", t.webhook("acct", "webhook"), w)
 		again := t.await(1, webhooks.Claim{Limit: 1, PerWebhook: 1, Lease: longLease})[0]
 		wantSame(t, "Task.Webhook", again.Webhook, w)
@@ -154,6 +208,10 @@ func webhookValues(run runner) {
 			if account != "acct" {
 				t.wantError("EventDeliveries", err, webhooks.ErrNotFound)
 			}
+			_, err = t.store.ListDeliveries(t.Context(), account, id, webhooks.DeliveryQuery{Limit: 9})
+			t.wantError("ListDeliveries", err, webhooks.ErrNotFound)
+			t.wantError("Redeliver", t.store.Redeliver(t.Context(), account, id, "event"), webhooks.ErrNotFound)
+			t.wantError("CreateRecovery", t.store.CreateRecovery(t.Context(), newRecovery(account, id, "recovery", webhooks.Dead)), webhooks.ErrNotFound)
 		}
 		wantSame(t, "WebhookByID", t.webhook("acct", "webhook"), w)
 		t.claimAll(1)

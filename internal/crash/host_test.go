@@ -1,0 +1,200 @@
+//go:build unix
+
+package crash_test
+
+import (
+	"context"
+	"crypto/x509"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/netip"
+	"os"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/storageapi/storageapi"
+	"github.com/storageapi/storageapi/apikeys"
+	"github.com/storageapi/storageapi/scopes"
+	"github.com/storageapi/storageapi/store/bolt"
+	"github.com/storageapi/storageapi/webhooks"
+)
+
+// hostVariable holds a hostConfig, as JSON, in a process that is to be a host.
+const hostVariable = "STORAGEAPI_CRASH_HOST"
+
+type hostConfig struct {
+	Path      string   // of the file
+	Authority []byte   // the receiver's certificate, DER
+	Bootstrap []string // accounts that need a key
+	Point     point    // where to die; zero: nowhere
+}
+
+func TestMain(m *testing.M) {
+	text, ok := os.LookupEnv(hostVariable)
+	if !ok {
+		os.Exit(m.Run())
+	}
+	var config hostConfig
+	err := json.Unmarshal([]byte(text), &config)
+	if err == nil {
+		err = runHost(config)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "host:", err)
+		os.Exit(1)
+	}
+}
+
+// runHost serves until standard input ends, and then ends as a host should. It
+// prints "key", account and token for each account to bootstrap, and "ready" and
+// its address.
+func runHost(config hostConfig) error {
+	authority, err := x509.ParseCertificate(config.Authority)
+	if err != nil {
+		return err
+	}
+	roots := x509.NewCertPool()
+	roots.AddCert(authority)
+	c := storageapi.Config{
+		Path: config.Path,
+		Webhooks: webhooks.Config{
+			AllowNetworks: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")},
+			RootCAs:       roots,
+			Retries:       retries(),
+			Concurrency:   32,
+			PerWebhook:    4,
+		},
+		Logger: slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn})),
+	}
+	if config.Point != (point{}) {
+		file, err := bolt.Open(config.Path)
+		if err != nil {
+			return err
+		}
+		defer func() { _ = file.Close() }()
+		c.Path, c.Store = "", &deadly{Store: file, point: config.Point, die: die}
+	}
+	api, err := storageapi.NewHandler(c)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	ran := make(chan error, 1)
+	go func() { ran <- api.Run(ctx) }()
+
+	for _, account := range config.Bootstrap {
+		_, token, err := api.Keys.Create(ctx, account, apikeys.CreateParams{Name: "admin", Scopes: scopes.All()})
+		if err != nil {
+			return err
+		}
+		fmt.Println("key", account, token.Reveal())
+	}
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return err
+	}
+	server := &http.Server{Handler: routes(api)}
+	go func() { _ = server.Serve(listener) }()
+	fmt.Println("ready", "http://"+listener.Addr().String())
+
+	_, _ = io.Copy(io.Discard, os.Stdin)
+	if err := server.Shutdown(ctx); err != nil {
+		return err
+	}
+	cancel()
+	if err := <-ran; err != nil {
+		return err
+	}
+	return api.Close()
+}
+
+// retries are many and soon: no delivery may end as dead here.
+func retries() []time.Duration {
+	waits := make([]time.Duration, 100)
+	for i := range waits {
+		waits[i] = 20 * time.Millisecond
+	}
+	return waits
+}
+
+// die kills this process.
+func die() {
+	_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
+	select {} // nothing more is done
+}
+
+// routes are the service's, and those by which this host lets its own clients do
+// what takes Go.
+func routes(api *storageapi.Handler) http.Handler {
+	mux := http.NewServeMux()
+	mux.Handle("/v2/", api)
+	mux.HandleFunc("POST /publish/{account}/{id}/{type}", func(w http.ResponseWriter, r *http.Request) {
+		answer(w, api.Webhooks.Publish(r.Context(), webhooks.Event{
+			ID:      r.PathValue("id"),
+			Account: r.PathValue("account"),
+			Data:    payloads[webhooks.EventType(r.PathValue("type"))],
+		}))
+	})
+	mux.HandleFunc("POST /active/{account}/{id}/{active}", func(w http.ResponseWriter, r *http.Request) {
+		_, err := api.Webhooks.SetActive(r.Context(), r.PathValue("account"), r.PathValue("id"), r.PathValue("active") == "true")
+		answer(w, err)
+	})
+	mux.HandleFunc("POST /recover/{account}/{id}", func(w http.ResponseWriter, r *http.Request) {
+		recovery, err := api.Webhooks.Recover(r.Context(), r.PathValue("account"), r.PathValue("id"), webhooks.RecoverParams{})
+		w.Header().Set("Recovery", recovery.ID)
+		answer(w, err)
+	})
+	mux.HandleFunc("GET /recovered/{account}/{id}", func(w http.ResponseWriter, r *http.Request) {
+		recovery, err := api.Webhooks.Recovery(r.Context(), r.PathValue("account"), r.PathValue("id"))
+		answerIf(w, recovery.Done, err)
+	})
+	mux.HandleFunc("GET /delivered", func(w http.ResponseWriter, r *http.Request) {
+		stats, err := api.Webhooks.Stats(r.Context())
+		answerIf(w, stats.Pending == 0, err)
+	})
+	mux.HandleFunc("POST /redeliver/{account}/{id}/{event}", func(w http.ResponseWriter, r *http.Request) {
+		account, id, event := r.PathValue("account"), r.PathValue("id"), r.PathValue("event")
+		d, err := api.Webhooks.Delivery(r.Context(), account, id, event)
+		if err == nil && d.State == webhooks.Delivered {
+			err = api.Webhooks.Redeliver(r.Context(), account, id, event)
+		}
+		answerIf(w, d.State == webhooks.Delivered, err)
+	})
+	mux.HandleFunc("POST /rotate/{account}/{id}", func(w http.ResponseWriter, r *http.Request) {
+		_, token, err := api.Keys.Rotate(r.Context(), r.PathValue("account"), r.PathValue("id"), 0)
+		if err == nil {
+			w.Header().Set("Token", token.Reveal())
+		}
+		answer(w, err)
+	})
+	return mux
+}
+
+// payloads has one for each type of event that is published here.
+var payloads = map[webhooks.EventType]webhooks.Data{
+	webhooks.TypeBalanceLow: webhooks.BalanceLow{Balance: 1},
+	webhooks.TypeFilesExpiring: webhooks.FilesExpiring{Files: []webhooks.ExpiringFile{
+		{ID: "file", ExpiresAt: time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)},
+	}},
+}
+
+// answer answers 204, or 500 for an error.
+func answer(w http.ResponseWriter, err error) { answerIf(w, true, err) }
+
+// answerIf answers 409 instead of 204 if it is not so.
+func answerIf(w http.ResponseWriter, so bool, err error) {
+	switch {
+	case err != nil:
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+	case !so:
+		w.WriteHeader(http.StatusConflict)
+	default:
+		w.WriteHeader(http.StatusNoContent)
+	}
+}

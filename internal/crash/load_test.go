@@ -1,0 +1,350 @@
+//go:build unix
+
+package crash_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/storageapi/storageapi/signing"
+	"github.com/storageapi/storageapi/webhooks"
+)
+
+const (
+	webhooksPath = "/v2/notifications/webhooks"
+	keysPath     = "/v2/api-keys"
+
+	standing   = 3   // webhooks an account has all the time
+	maxBacklog = 300 // deliveries still to arrive, at which publishers wait
+)
+
+var accounts = []string{"alice", "bob"}
+
+// loads are what clients do with a host at the same time, each until it is dead or
+// they are to stop, and how many do so.
+var loads = []struct {
+	clients int
+	do      func(*session)
+}{
+	{8, (*session).publish},
+	{1, (*session).useKeys},
+	{1, (*session).manage},
+}
+
+// A session is what clients do with one host.
+type session struct {
+	*harness
+	*process
+	stop   chan struct{} // closed when they are to stop
+	acks   atomic.Int64
+	enough int64
+	busy   chan struct{} // closed when there were enough acknowledgements
+}
+
+func (s *session) goOn() bool {
+	select {
+	case <-s.stop:
+		return false
+	default:
+		return s.alive()
+	}
+}
+
+// publish publishes events, those first that an earlier host did not acknowledge.
+func (s *session) publish() {
+	for s.goOn() {
+		if s.ledger.backlog() > maxBacklog {
+			s.rest(time.Millisecond)
+			continue
+		}
+		e := s.nextEvent()
+		if !s.announce(e) {
+			return
+		}
+		if rand.IntN(16) == 0 && !s.announce(e) { // nothing comes of that
+			return
+		}
+	}
+}
+
+// announce publishes an event. If the host dies before it answers, the next one
+// will be asked.
+func (s *session) announce(e *event) bool {
+	s.ledger.publishing(e)
+	if _, ok := s.want("POST", fmt.Sprintf("/publish/%s/%s/%s", e.account, e.id, e.kind), "", "", http.StatusNoContent); !ok {
+		s.again(e)
+		return false
+	}
+	s.ledger.published(e)
+	if s.acks.Add(1) == s.enough {
+		close(s.busy)
+	}
+	return true
+}
+
+// manage manages webhooks.
+func (s *session) manage() {
+	if !s.tidy() {
+		return
+	}
+	var clients sync.WaitGroup
+	clients.Go(s.churn)
+	clients.Go(s.churn)
+	clients.Go(s.toggle)
+	clients.Go(s.redeliver)
+	clients.Wait()
+}
+
+// churn creates webhooks and deletes them soon.
+func (s *session) churn() {
+	for s.goOn() {
+		h, ok := s.create(accounts[rand.IntN(len(accounts))], webhooks.TypeBalanceLow)
+		if !ok {
+			return
+		}
+		s.rest(rand.N(20 * time.Millisecond))
+		if !s.delete(h) {
+			return
+		}
+	}
+}
+
+// toggle turns the first webhook of each account off and on, and has it sent what was
+// published meanwhile.
+func (s *session) toggle() {
+	for s.goOn() {
+		for _, account := range accounts {
+			h := s.standing[account][0]
+			if !s.turn(h, off) {
+				return
+			}
+			for range 50 {
+				if s.rest(2 * time.Millisecond); s.ledger.missedBy(h) >= 4 {
+					break
+				}
+			}
+			if !s.turn(h, on) {
+				return
+			}
+			if id, ok := s.recover(h); !ok || !s.wait("/recovered/"+account+"/"+id) {
+				return
+			}
+		}
+	}
+}
+
+func (s *session) turn(h *hook, to state) bool {
+	s.ledger.changing(h)
+	_, ok := s.want("POST", fmt.Sprintf("/active/%s/%s/%v", h.account, h.id, to == on), "", "", http.StatusNoContent)
+	if ok {
+		s.ledger.turned(h, to)
+	}
+	return ok
+}
+
+// recover returns the id of the job.
+func (s *session) recover(h *hook) (id string, ok bool) {
+	s.ledger.recovering(h)
+	r, ok := s.want("POST", fmt.Sprintf("/recover/%s/%s", h.account, h.id), "", "", http.StatusNoContent)
+	if ok {
+		s.ledger.recovered(h)
+	}
+	return r.header.Get("Recovery"), ok
+}
+
+// redeliver has the second webhook of each account sent again what an earlier host
+// delivered.
+func (s *session) redeliver() {
+	for s.goOn() {
+		for _, account := range accounts {
+			h := s.standing[account][1]
+			id := s.ledger.redelivering(h)
+			if id == "" {
+				continue
+			}
+			r, ok := s.want("POST", fmt.Sprintf("/redeliver/%s/%s/%s", account, h.id, id), "", "",
+				http.StatusNoContent, http.StatusConflict)
+			switch {
+			case !ok:
+				return
+			case r.status == http.StatusNoContent:
+				s.ledger.redelivered(h, id)
+			}
+		}
+		s.rest(rand.N(20 * time.Millisecond))
+	}
+}
+
+// useKeys creates, rotates and deletes keys.
+func (s *session) useKeys() {
+	account := accounts[0]
+	works := func(token string, status int) bool {
+		_, ok := s.want("GET", keysPath+"?limit=1", token, "", status)
+		return ok
+	}
+	if s.goodKey != "" && !works(s.goodKey, http.StatusOK) || s.deadKey != "" && !works(s.deadKey, http.StatusUnauthorized) {
+		return
+	}
+	for s.goOn() {
+		s.goodKey = ""
+		created, ok := s.want("POST", keysPath, s.tokens[account], `{"name":"k","scopes":["account:read"]}`, http.StatusCreated)
+		if !ok {
+			return
+		}
+		key := decode[struct{ ID, Key string }](s, created)
+		if s.goodKey = key.Key; !works(s.goodKey, http.StatusOK) {
+			return
+		}
+		s.goodKey = ""
+		rotated, ok := s.want("POST", "/rotate/"+account+"/"+key.ID, "", "", http.StatusNoContent)
+		if !ok {
+			return
+		}
+		s.goodKey, s.deadKey = rotated.header.Get("Token"), key.Key
+		if !works(s.goodKey, http.StatusOK) || !works(s.deadKey, http.StatusUnauthorized) {
+			return
+		}
+		token := s.goodKey
+		s.goodKey = ""
+		if _, ok := s.want("DELETE", keysPath+"/"+key.ID, s.tokens[account], "", http.StatusNoContent); !ok {
+			return
+		}
+		if s.deadKey = token; !works(s.deadKey, http.StatusUnauthorized) {
+			return
+		}
+		s.rest(rand.N(20 * time.Millisecond))
+	}
+}
+
+// create asks for a webhook and returns it, or false if the host died meanwhile.
+func (s *session) create(account string, types ...webhooks.EventType) (*hook, bool) {
+	h := s.ledger.creating(account, types...)
+	body, err := json.Marshal(map[string]any{"url": s.receiver.url + h.path, "events": types})
+	if err != nil {
+		s.process.Error(err)
+	}
+	created, ok := s.want("POST", webhooksPath, s.tokens[account], string(body), http.StatusCreated)
+	if !ok {
+		return nil, false
+	}
+	webhook := decode[struct{ ID, Secret string }](s, created)
+	secret, err := signing.ParseSecret(webhook.Secret)
+	if err != nil {
+		s.process.Error(err)
+	}
+	s.ledger.created(h, webhook.ID, secret)
+	return h, true
+}
+
+// delete deletes a webhook that is there.
+func (s *session) delete(h *hook) bool { return s.remove(h, h.id, http.StatusNoContent) }
+
+// remove asks for the webhook of that id to be deleted.
+func (s *session) remove(h *hook, id string, statuses ...int) bool {
+	s.ledger.deleting(h)
+	_, ok := s.want("DELETE", webhooksPath+"/"+id, s.tokens[h.account], "", statuses...)
+	if ok {
+		s.ledger.deleted(h)
+	}
+	return ok
+}
+
+// tidy compares the webhooks that the host has with the ledger, deletes what earlier
+// hosts have left halfway, and sees to it that the standing ones are there.
+func (s *session) tidy() bool {
+	for _, account := range accounts {
+		there, ok := s.list(account)
+		if !ok {
+			return false
+		}
+		for path, h := range s.ledger.of(account) {
+			id := there[path]
+			delete(there, path)
+			switch {
+			case h.gone > 0 && id != "":
+				s.process.Errorf("%s is back, which was deleted", path)
+			case h.gone == 0 && h.id != "" && !h.doomed && id != h.id:
+				s.process.Errorf("%s is lost: the host has %q there, want %q", path, id, h.id)
+			case h.gone > 0 || h.standing:
+				// as it should be
+			case h.id == "" && id == "": // it never came to be
+				s.ledger.deleting(h)
+				s.ledger.deleted(h)
+			case h.id == "": // it did, but nobody knows its secret
+				if !s.remove(h, id, http.StatusNoContent) {
+					return false
+				}
+			default: // its deletion was not asked for, or not acknowledged
+				if !s.remove(h, h.id, http.StatusNoContent, http.StatusNotFound) {
+					return false
+				}
+			}
+		}
+		for path := range there {
+			s.process.Errorf("%s is there: nobody asked for it", path)
+		}
+		for len(s.standing[account]) < standing {
+			types := []webhooks.EventType{webhooks.TypeBalanceLow, webhooks.TypeFilesExpiring}[:1+len(s.standing[account])%2]
+			h, ok := s.create(account, types...)
+			if !ok {
+				return false
+			}
+			h.standing = true
+			s.standing[account] = append(s.standing[account], h)
+		}
+	}
+	return true
+}
+
+// list returns the ids of the account's webhooks by path.
+func (s *session) list(account string) (map[string]string, bool) {
+	there := make(map[string]string)
+	for cursor := ""; ; {
+		r, ok := s.want("GET", webhooksPath+"?limit=100"+cursor, s.tokens[account], "", http.StatusOK)
+		if !ok {
+			return nil, false
+		}
+		page := decode[struct {
+			Data       []struct{ ID, URL string }
+			NextCursor string
+			HasMore    bool
+		}](s, r)
+		for _, webhook := range page.Data {
+			there[strings.TrimPrefix(webhook.URL, s.receiver.url)] = webhook.ID
+		}
+		if !page.HasMore {
+			return there, true
+		}
+		cursor = "&cursor=" + page.NextCursor
+	}
+}
+
+// wait asks the host until it is so, or nothing arrives for a long time.
+func (s *session) wait(path string) bool {
+	arrived, since := 0, time.Now()
+	for ; ; s.rest(10 * time.Millisecond) {
+		r, ok := s.want("GET", path, "", "", http.StatusNoContent, http.StatusConflict)
+		if !ok || r.status == http.StatusNoContent {
+			return ok
+		}
+		if n := s.ledger.total().arrived; n > arrived {
+			arrived, since = n, time.Now()
+		} else if time.Since(since) > 20*time.Second {
+			s.process.Errorf("%s is not so, and nothing arrives", path)
+			return false
+		}
+	}
+}
+
+func decode[T any](s *session, r reply) (value T) {
+	if err := json.Unmarshal(r.body, &value); err != nil {
+		s.process.Errorf("%v: %s", err, r.body)
+	}
+	return value
+}

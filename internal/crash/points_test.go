@@ -1,0 +1,188 @@
+//go:build unix
+
+package crash_test
+
+import (
+	"context"
+	"fmt"
+	"reflect"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/storageapi/storageapi/apikeys"
+	"github.com/storageapi/storageapi/store"
+	"github.com/storageapi/storageapi/webhooks"
+)
+
+// changes are the methods of a store that change it or what it gives out. A host
+// can be killed before and after a call of each; the number is how many calls there
+// are time for in a host's life.
+var changes = map[string]int{
+	"CreateKey":    3,
+	"UpdateKey":    2,
+	"DeleteKey":    2,
+	"RecordKeyUse": 1,
+
+	"CreateWebhook":    4,
+	"UpdateWebhook":    4,
+	"DeleteWebhook":    4,
+	"Enqueue":          40,
+	"ClaimDeliveries":  40,
+	"SettleDeliveries": 40,
+	"Redeliver":        2,
+	"CreateRecovery":   2,
+	"AdvanceRecovery":  4,
+	"Purge":            1,
+}
+
+// looks are the methods that only look.
+var looks = []string{
+	"KeyByHash", "KeyByID", "ListKeys",
+	"WebhookByID", "ListWebhooks", "EventDeliveries", "ListDeliveries", "RecoveryByID", "Backlog",
+	"Close",
+}
+
+// A point is a place in the life of a host: before the nth call of a method of its
+// store, or after the nth return from it, counting from 1.
+type point struct {
+	Method string
+	After  bool
+	N      int
+}
+
+func (p point) String() string {
+	if p.After {
+		return "after " + p.Method
+	}
+	return "before " + p.Method
+}
+
+// A deadly store dies at a point.
+type deadly struct {
+	store.Store
+	point point
+	die   func()
+	count atomic.Int64 // calls or returns, whichever the point is about
+}
+
+// at is called before a method, and what it returns after.
+func (d *deadly) at(method string) func() {
+	reach := func(after bool) {
+		if d.point.Method == method && d.point.After == after && d.count.Add(1) == int64(d.point.N) {
+			d.die()
+		}
+	}
+	reach(false)
+	return func() { reach(true) }
+}
+
+func (d *deadly) CreateKey(ctx context.Context, key apikeys.Key) error {
+	defer d.at("CreateKey")()
+	return d.Store.CreateKey(ctx, key)
+}
+
+func (d *deadly) UpdateKey(ctx context.Context, account, id string, change func(*apikeys.Key) error) (apikeys.Key, error) {
+	defer d.at("UpdateKey")()
+	return d.Store.UpdateKey(ctx, account, id, change)
+}
+
+func (d *deadly) DeleteKey(ctx context.Context, account, id string) error {
+	defer d.at("DeleteKey")()
+	return d.Store.DeleteKey(ctx, account, id)
+}
+
+func (d *deadly) RecordKeyUse(ctx context.Context, uses []apikeys.KeyUse) error {
+	defer d.at("RecordKeyUse")()
+	return d.Store.RecordKeyUse(ctx, uses)
+}
+
+func (d *deadly) CreateWebhook(ctx context.Context, webhook webhooks.Webhook) error {
+	defer d.at("CreateWebhook")()
+	return d.Store.CreateWebhook(ctx, webhook)
+}
+
+func (d *deadly) UpdateWebhook(ctx context.Context, account, id string, change func(*webhooks.Webhook) error) (webhooks.Webhook, error) {
+	defer d.at("UpdateWebhook")()
+	return d.Store.UpdateWebhook(ctx, account, id, change)
+}
+
+func (d *deadly) DeleteWebhook(ctx context.Context, account, id string) error {
+	defer d.at("DeleteWebhook")()
+	return d.Store.DeleteWebhook(ctx, account, id)
+}
+
+func (d *deadly) Enqueue(ctx context.Context, event webhooks.Envelope) (int, error) {
+	defer d.at("Enqueue")()
+	return d.Store.Enqueue(ctx, event)
+}
+
+func (d *deadly) ClaimDeliveries(ctx context.Context, claim webhooks.Claim) ([]webhooks.Task, time.Duration, error) {
+	defer d.at("ClaimDeliveries")()
+	return d.Store.ClaimDeliveries(ctx, claim)
+}
+
+func (d *deadly) SettleDeliveries(ctx context.Context, settlements []webhooks.Settlement) ([]int, error) {
+	defer d.at("SettleDeliveries")()
+	return d.Store.SettleDeliveries(ctx, settlements)
+}
+
+func (d *deadly) Redeliver(ctx context.Context, account, webhookID, eventID string) error {
+	defer d.at("Redeliver")()
+	return d.Store.Redeliver(ctx, account, webhookID, eventID)
+}
+
+func (d *deadly) CreateRecovery(ctx context.Context, recovery webhooks.Recovery) error {
+	defer d.at("CreateRecovery")()
+	return d.Store.CreateRecovery(ctx, recovery)
+}
+
+func (d *deadly) AdvanceRecovery(ctx context.Context, limit int) (bool, error) {
+	defer d.at("AdvanceRecovery")()
+	return d.Store.AdvanceRecovery(ctx, limit)
+}
+
+func (d *deadly) Purge(ctx context.Context, purge webhooks.Purge) (bool, error) {
+	defer d.at("Purge")()
+	return d.Store.Purge(ctx, purge)
+}
+
+// TestPoints: every method of a store is known here, and one that changes something
+// has its two points.
+func TestPoints(t *testing.T) {
+	all := reflect.TypeFor[store.Store]()
+	for i := range all.NumMethod() {
+		method := all.Method(i)
+		_, isChange := changes[method.Name]
+		if isChange == slices.Contains(looks, method.Name) {
+			t.Errorf("%s must be among the changes or the looks", method.Name)
+		}
+		if !isChange {
+			continue
+		}
+		for _, after := range []bool{false, true} {
+			p := point{method.Name, after, 1}
+			died := 0
+			d := &deadly{Store: nil, point: p, die: func() { died++ }}
+			call(t, reflect.ValueOf(d).MethodByName(method.Name))
+			if died != 1 {
+				t.Errorf("%s is no point: deadly must have the method", p)
+			}
+		}
+	}
+}
+
+// call calls a method of a store that has nothing behind it, which panics.
+func call(t *testing.T, method reflect.Value) {
+	defer func() {
+		if recover() == nil {
+			t.Error(fmt.Sprint(method.Type(), " did not call the store"))
+		}
+	}()
+	var in []reflect.Value
+	for i := range method.Type().NumIn() {
+		in = append(in, reflect.Zero(method.Type().In(i)))
+	}
+	method.Call(in)
+}

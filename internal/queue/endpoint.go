@@ -1,0 +1,86 @@
+package queue
+
+import "math"
+
+// An endpoint is what one webhook is owed.
+type endpoint struct {
+	webhook string
+	account *account
+	lanes   [2]lane // live and recovered
+	leased  int
+	served  uint64 // when it was last given a lease, in leases
+	paused  bool
+	dropped bool
+}
+
+// An account counts the leases of its webhooks.
+type account struct{ leased int }
+
+// A lane holds what an endpoint is owed of one kind.
+type lane struct {
+	*endpoint
+	ring    *ring // it takes turns in
+	waiting heap[item]
+	place   int // in Queue.later, or one of the below
+}
+
+const (
+	nowhere = -1
+	inRing  = -2
+)
+
+// The kinds of lanes.
+const (
+	live = iota
+	recovered
+)
+
+func newEndpoint(webhook string, account *account, rings *[2]ring) *endpoint {
+	e := &endpoint{webhook: webhook, account: account}
+	for kind := range e.lanes {
+		e.lanes[kind] = lane{endpoint: e, ring: &rings[kind], place: nowhere}
+	}
+	return e
+}
+
+// has reports whether something waits in the lane that may be claimed at t.
+func (l *lane) has(t int64) bool {
+	return !l.paused && !l.dropped && len(l.waiting) > 0 && l.waiting[0].due <= t
+}
+
+// next returns the lane of the endpoint to claim from at t, or nil.
+func (e *endpoint) next(t int64) *lane {
+	for kind := range e.lanes {
+		if l := &e.lanes[kind]; l.has(t) {
+			return l
+		}
+	}
+	return nil
+}
+
+// after returns when something that waits in the endpoint's lanes is due next, if
+// that is after t.
+func (e *endpoint) after(t int64) int64 {
+	next := int64(math.MaxInt64)
+	for kind := range e.lanes {
+		if l := &e.lanes[kind]; !l.paused && len(l.waiting) > 0 && l.due() > t {
+			next = min(next, l.due())
+		}
+	}
+	return next
+}
+
+// A ring is the lanes with something due, in turn.
+type ring []*lane
+
+func (r *ring) push(l *lane) {
+	l.place = inRing
+	*r = append(*r, l)
+}
+
+func (r *ring) pop() *lane {
+	l := (*r)[0]
+	(*r)[0] = nil
+	*r = (*r)[1:]
+	return l
+}

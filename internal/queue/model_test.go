@@ -1,0 +1,377 @@
+package queue
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/storageapi/storageapi/webhooks"
+)
+
+// A model is a queue that looks at everything at every step. It has no turns.
+type model struct {
+	*testing.T
+	rnd    *rand.Rand
+	q      Queue
+	now    time.Time
+	next   uint64
+	owed   map[uint64]*debt
+	paused map[string]bool
+	tokens map[uint64]bool
+	leased []Claimed
+	done   int // delivered, removed or dropped
+
+	draining bool
+}
+
+// A debt is what is owed, as the model has it.
+type debt struct {
+	Owed
+	lease uint64 // token; 0: none
+	until time.Time
+	held  bool
+
+	landed bool // does not count
+}
+
+func (d *debt) sooner(other *debt) bool {
+	return d.Due.Before(other.Due) || d.Due.Equal(other.Due) && d.Seq < other.Seq
+}
+
+func (d *debt) counts() bool { return d.lease != 0 && !d.landed }
+
+const modelWebhooks, modelAccounts = 6, 3
+
+func (m *model) webhook() (id, account string) {
+	n := m.rnd.IntN(modelWebhooks)
+	return fmt.Sprint("w", n), fmt.Sprint("a", n%modelAccounts)
+}
+
+func (m *model) some(most time.Duration) time.Duration {
+	return time.Duration(m.rnd.Int64N(most.Milliseconds()+1)) * time.Millisecond
+}
+
+// TestNothingIsLost makes random steps, compares every claim with the model, and
+// checks that every delivery is delivered once and that nothing is left.
+func TestNothingIsLost(t *testing.T) {
+	for seed := range uint64(12) {
+		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
+			m := &model{
+				T: t, rnd: rand.New(rand.NewPCG(seed, 0)), now: start,
+				owed: map[uint64]*debt{}, paused: map[string]bool{}, tokens: map[uint64]bool{},
+			}
+			for i := range 1000 {
+				m.now = m.now.Add(m.some(60 * time.Millisecond))
+				m.step()
+				if i%7 == 0 {
+					m.compare()
+				}
+			}
+			for id := range modelWebhooks {
+				m.q.Resume(fmt.Sprint("w", id))
+			}
+			clear(m.paused)
+			m.draining = true
+			for range 10_000 {
+				if len(m.owed) == 0 {
+					break
+				}
+				m.now = m.now.Add(m.some(time.Second))
+				m.claim(webhooks.Claim{Limit: 9, PerWebhook: 3, Lease: time.Second})
+				m.settle()
+			}
+			if len(m.owed) != 0 || m.done != int(m.next) {
+				t.Fatalf("%d deliveries left, %d of %d done", len(m.owed), m.done, m.next)
+			}
+			m.q.Claim(m.now, webhooks.Claim{Limit: 9, PerWebhook: 9, Lease: time.Second}) // tidies the rings
+			if len(m.q.leases)+len(m.q.later)+len(m.q.rings[live])+len(m.q.rings[recovered])+m.q.waiting != 0 {
+				t.Fatalf("left over: %d leases, %d lanes on the agenda, %d and %d in line, %d waiting",
+					len(m.q.leases), len(m.q.later), len(m.q.rings[live]), len(m.q.rings[recovered]), m.q.waiting)
+			}
+			for name, a := range m.q.accounts {
+				if a.leased != 0 {
+					t.Errorf("account %s has %d leases left", name, a.leased)
+				}
+			}
+		})
+	}
+}
+
+func (m *model) step() {
+	id, account := m.webhook()
+	switch n := m.rnd.IntN(100); {
+	case n < 35:
+		due := m.now.Add(m.some(2*time.Second) - time.Second)
+		attempts := m.rnd.IntN(3)
+		o := Owed{Webhook: id, Account: account, Seq: m.next, Due: due, Attempts: attempts, Before: m.rnd.IntN(attempts + 1), Recovered: m.rnd.IntN(3) == 0}
+		m.next++
+		m.owed[o.Seq] = &debt{Owed: o}
+		m.q.Add(o)
+		if m.paused[id] { // a store says so, if the webhook had no lanes yet
+			m.q.Pause(id)
+		}
+	case n < 60:
+		claim := webhooks.Claim{
+			Limit: 1 + m.rnd.IntN(6), PerWebhook: m.rnd.IntN(4), PerAccount: m.rnd.IntN(5), Lease: time.Second + m.some(time.Second),
+			Caps: map[string]int{},
+		}
+		for range m.rnd.IntN(4) {
+			capped, _ := m.webhook()
+			claim.Caps[capped] = m.rnd.IntN(5)
+		}
+		for range m.rnd.IntN(4) {
+			if len(m.leased) > 0 {
+				claim.Landed = append(claim.Landed, m.leased[m.rnd.IntN(len(m.leased))].Token)
+			}
+		}
+		m.claim(claim)
+	case n < 85:
+		m.settle()
+	case n < 90:
+		m.edit(func(d *debt) bool {
+			due := m.now.Add(m.some(200*time.Millisecond) - 100*time.Millisecond)
+			ok := m.q.Expedite(d.Webhook, d.Seq, due)
+			if ok {
+				d.Due = due
+			}
+			return ok
+		})
+	case n < 92:
+		m.edit(func(d *debt) bool {
+			ok := m.q.Remove(d.Webhook, d.Seq)
+			if ok {
+				m.end(d)
+			}
+			return ok
+		})
+	case n < 95:
+		m.q.Pause(id)
+		m.paused[id] = true
+	case n < 99:
+		m.q.Resume(id)
+		m.paused[id] = false
+	default:
+		m.q.Drop(id)
+		m.paused[id] = false
+		for _, d := range m.owed {
+			if d.Webhook == id {
+				m.end(d)
+			}
+		}
+	}
+}
+
+// edit makes a change of a delivery that must succeed if it is not leased.
+func (m *model) edit(change func(*debt) bool) {
+	if m.next == 0 {
+		return
+	}
+	d := m.owed[m.rnd.Uint64N(m.next)]
+	if d == nil {
+		d = &debt{Owed: Owed{Webhook: "w0", Seq: m.next}, lease: 1} // not there at all
+	}
+	if want, got := d.lease == 0, change(d); got != want {
+		m.Fatalf("an edit of %+v reports %v, want %v", d, got, want)
+	}
+}
+
+func (m *model) end(d *debt) {
+	delete(m.owed, d.Seq)
+	m.done++
+}
+
+// settle settles some of what is leased, and of what was; all of it in the end.
+func (m *model) settle() {
+	for len(m.leased) > 0 && (m.draining || m.rnd.IntN(3) > 0) {
+		i := m.rnd.IntN(len(m.leased))
+		c := m.leased[i]
+		m.leased = slices.Delete(m.leased, i, i+1)
+		d := m.owed[c.Seq]
+		current := d != nil && d.lease == c.Token
+		webhook, seq, ok := m.q.Hold(c.Token)
+		if ok != current || ok && (webhook != c.Webhook || seq != c.Seq) {
+			m.Fatalf("Hold of %+v = %q, %d, %v; the model has %+v", c, webhook, seq, ok, d)
+		}
+		if !ok {
+			continue
+		}
+		d.held = true
+		if m.rnd.IntN(4) == 0 {
+			m.claim(webhooks.Claim{Limit: 2, PerWebhook: 2, Lease: time.Second})
+		}
+		d.held = false
+		switch m.rnd.IntN(5) {
+		case 0:
+			d.Due, d.Attempts, d.lease = m.now.Add(m.some(3*time.Second)), c.Attempt, 0
+			m.q.Retry(c.Token, d.Due, c.Attempt)
+		case 1:
+			d.lease = 0
+			m.q.Free(c.Token)
+		case 2:
+			m.q.Unhold(c.Token)
+			m.leased = append(m.leased, c)
+		default:
+			m.q.Done(c.Token)
+			m.end(d)
+		}
+	}
+}
+
+// claim claims and checks what it gets.
+func (m *model) claim(claim webhooks.Claim) {
+	for _, d := range m.owed {
+		if d.lease != 0 && !d.held && !d.until.After(m.now) {
+			d.lease = 0
+			d.Attempts++
+		}
+	}
+	for _, token := range claim.Landed {
+		for _, d := range m.owed {
+			if d.lease == token {
+				d.landed = true
+			}
+		}
+	}
+	claimed, wait := m.q.Claim(m.now, claim)
+	if len(claimed) > claim.Limit {
+		m.Fatalf("claimed %d, more than %d", len(claimed), claim.Limit)
+	}
+	last := -1 // the last live one
+	for i, c := range claimed {
+		d := m.owed[c.Seq]
+		if d == nil || d.lease != 0 || m.tokens[c.Token] || !m.claimable(d) || d.Webhook != c.Webhook || d.Attempts+1 != c.Attempt || d.Before != c.Before {
+			m.Fatalf("claimed %+v; the model has %+v", c, d)
+		}
+		for _, other := range m.owed {
+			if other.Webhook == d.Webhook && m.claimable(other) &&
+				(d.Recovered && !other.Recovered || d.Recovered == other.Recovered && other.sooner(d)) {
+				m.Fatalf("claimed %+v before %+v", d, other)
+			}
+		}
+		if !d.Recovered {
+			last = i
+		}
+		m.tokens[c.Token] = true
+		d.lease, d.until, d.landed = c.Token, m.now.Add(claim.Lease), false
+		m.leased = append(m.leased, c)
+		if webhook, account := m.leases(d); !allows(claim, d.Webhook, webhook-1, account-1) {
+			m.Fatalf("claimed %+v with %d leased of its webhook, %d of its account: %+v", c, webhook, account, claim)
+		}
+	}
+	if claim.PerWebhook > 0 {
+		for i, c := range claimed {
+			if m.owed[c.Seq].Recovered && i < last {
+				m.Fatalf("claimed what was recovered before what was not: %+v", claimed)
+			}
+		}
+	}
+	m.checkRest(claim, claimed, wait)
+}
+
+// checkRest checks that nothing was overlooked, and that wait is not too long.
+func (m *model) checkRest(claim webhooks.Claim, claimed []Claimed, wait time.Duration) {
+	short := len(claimed) < claim.Limit
+	if short == (wait == 0) || wait < 0 || wait > time.Hour {
+		m.Fatalf("wait = %v with %d of %d claimed", wait, len(claimed), claim.Limit)
+	}
+	anyRecovered := slices.ContainsFunc(claimed, func(c Claimed) bool { return m.owed[c.Seq].Recovered })
+	for _, d := range m.owed {
+		if d.lease != 0 {
+			if !d.held && m.now.Add(wait).After(d.until) {
+				m.Fatalf("wait = %v, longer than until the lease of %+v ends", wait, d)
+			}
+			continue
+		}
+		webhook, account := m.leases(d)
+		missed := m.claimable(d) && allows(claim, d.Webhook, webhook, account)
+		if missed && (short || anyRecovered && !d.Recovered && claim.PerWebhook > 0) {
+			m.Fatalf("claimed %+v, but not %+v: %+v", claimed, d, claim)
+		}
+		_, capped := claim.Caps[d.Webhook]
+		concerned := (claim.PerWebhook > 0 || capped) && !m.paused[d.Webhook] && !m.blocked(d.Webhook)
+		if concerned && m.now.Add(wait).After(d.Due) {
+			m.Fatalf("wait = %v, longer than until %+v is due: %+v", wait, d, claim)
+		}
+	}
+}
+
+func allows(claim webhooks.Claim, webhook string, ofWebhook, ofAccount int) bool {
+	limit, special := claim.Caps[webhook]
+	if !special {
+		limit = claim.PerWebhook
+	}
+	return ofWebhook < limit && (claim.PerAccount == 0 || ofAccount < claim.PerAccount)
+}
+
+// claimable reports whether a delivery is due, and not leased or paused.
+func (m *model) claimable(d *debt) bool {
+	return d.lease == 0 && !m.paused[d.Webhook] && !d.Due.After(m.now)
+}
+
+// blocked reports whether the webhook has something claimable, which after a claim
+// of all that is allowed its caps must have held back.
+func (m *model) blocked(webhook string) bool {
+	for _, d := range m.owed {
+		if d.Webhook == webhook && m.claimable(d) {
+			return true
+		}
+	}
+	return false
+}
+
+// leases counts those of the delivery's webhook and account.
+func (m *model) leases(d *debt) (ofWebhook, ofAccount int) {
+	for _, other := range m.owed {
+		if other.counts() && other.Webhook == d.Webhook {
+			ofWebhook++
+		}
+		if other.counts() && other.Account == d.Account {
+			ofAccount++
+		}
+	}
+	return ofWebhook, ofAccount
+}
+
+// compare compares what the queue tells of itself.
+func (m *model) compare() {
+	type facts struct {
+		Owed    []uint64
+		Backlog webhooks.Backlog
+	}
+	want, got := map[string]facts{}, map[string]facts{}
+	var all facts
+	add := func(f *facts, d *debt) {
+		f.Backlog.Pending++
+		if m.claimable(d) && (f.Backlog.OldestDue.IsZero() || d.Due.Before(f.Backlog.OldestDue)) {
+			f.Backlog.OldestDue = d.Due.UTC()
+		}
+	}
+	for n := range modelWebhooks {
+		id := fmt.Sprint("w", n)
+		var f facts
+		for _, d := range m.owed {
+			if d.Webhook == id {
+				f.Owed = append(f.Owed, d.Seq)
+				add(&f, d)
+				add(&all, d)
+			}
+		}
+		slices.Sort(f.Owed)
+		owed := m.q.Owed(id)
+		slices.Sort(owed)
+		want[id], got[id] = f, facts{owed, m.q.Backlog(m.now, id)}
+	}
+	want[""], got[""] = all, facts{nil, m.q.Backlog(m.now, "")}
+	if diff := cmp.Diff(want, got); diff != "" {
+		m.Fatalf("what is owed (-want +got):\n%s", diff)
+	}
+	for _, d := range m.owed {
+		if got := m.q.Leased(d.Webhook, d.Seq); got != (d.lease != 0) {
+			m.Fatalf("Leased = %v; the model has %+v", got, d)
+		}
+	}
+}

@@ -1,0 +1,93 @@
+package bolt_test
+
+import (
+	"path/filepath"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/storageapi/storageapi/store/bolt"
+	"github.com/storageapi/storageapi/webhooks"
+)
+
+// TestClockIsSetBetweenRuns closes a file at one time and opens it at another, a day
+// earlier or later than its last use: bubbles all begin at the same time. Retries
+// that were due in five minutes come within those, each once.
+func TestClockIsSetBetweenRuns(t *testing.T) {
+	const day, retry, events = 24 * time.Hour, 5 * time.Minute, 20
+	for name, clock := range map[string]struct{ first, second time.Duration }{
+		"back":  {first: day},
+		"ahead": {second: day},
+	} {
+		t.Run(name, func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), "storage.db")
+			var last time.Time // published
+			at(t, clock.first, path, func(t *testing.T, s *bolt.Store) {
+				err := s.CreateWebhook(t.Context(), webhooks.Webhook{
+					ID: "wh", Account: "acct", URL: "https://example.com/", Active: true, Events: []webhooks.EventType{webhooks.TypeBalanceLow},
+				})
+				if err != nil {
+					t.Fatal(err)
+				}
+				for i := range events {
+					enqueue(t, s, i)
+				}
+				settleAll(t, s, events, webhooks.Retry, retry)
+				last = time.Now()
+			})
+			at(t, clock.second, path, func(t *testing.T, s *bolt.Store) {
+				time.Sleep(retry)
+				settleAll(t, s, events, webhooks.Deliver, 0)
+				enqueue(t, s, events)
+				settleAll(t, s, 1, webhooks.Deliver, 0)
+				page, err := s.ListDeliveries(t.Context(), "acct", "wh", webhooks.DeliveryQuery{Limit: 100, From: last.Truncate(time.Millisecond)})
+				if err != nil || len(page.Deliveries) == 0 || page.Deliveries[0].EventID != eventID(events) {
+					t.Errorf("the new event is not listed as the newest: %+v, %v", page, err)
+				}
+			})
+		})
+	}
+}
+
+// at opens the file in a bubble of its own, the given time after bubbles begin.
+func at(t *testing.T, after time.Duration, path string, use func(*testing.T, *bolt.Store)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		time.Sleep(after)
+		s, err := bolt.Open(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = s.Close() }()
+		use(t, s)
+	})
+}
+
+func eventID(i int) string { return "evt_" + string(rune('a'+i)) }
+
+func enqueue(t *testing.T, s *bolt.Store, i int) {
+	t.Helper()
+	_, err := s.Enqueue(t.Context(), webhooks.Envelope{ID: eventID(i), Account: "acct", Type: webhooks.TypeBalanceLow, Body: []byte("{}")})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// settleAll claims what is due, which must be so many deliveries, and settles it.
+func settleAll(t *testing.T, s *bolt.Store, want int, outcome webhooks.Outcome, after time.Duration) {
+	t.Helper()
+	tasks, _, err := s.ClaimDeliveries(t.Context(), webhooks.Claim{Limit: 1000, PerWebhook: 1000, Lease: time.Minute})
+	if err != nil || len(tasks) != want {
+		t.Fatalf("claimed %d deliveries, %v; want %d", len(tasks), err, want)
+	}
+	settlements := make([]webhooks.Settlement, len(tasks))
+	for i, task := range tasks {
+		settlements[i] = webhooks.Settlement{
+			Task: task, Outcome: outcome, RetryAfter: after,
+			Attempt: webhooks.Attempt{Number: task.Attempt, StartedAt: time.Now(), Status: 500},
+		}
+	}
+	if stale, err := s.SettleDeliveries(t.Context(), settlements); err != nil || len(stale) > 0 {
+		t.Fatalf("SettleDeliveries = %v, %v", stale, err)
+	}
+}

@@ -1,0 +1,53 @@
+package bolt_test
+
+import (
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+
+	"github.com/storageapi/storageapi/store/bolt"
+)
+
+// TestCreate: a new file comes into being whole, and nothing else with it, whatever
+// a crash has left of an earlier try.
+func TestCreate(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, ".storage.db.123"), make([]byte, 4097), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := open(t, dir).Close(); err != nil {
+		t.Fatal(err)
+	}
+	entries, err := os.ReadDir(dir)
+	if err != nil || len(entries) != 2 {
+		t.Errorf("the directory has %v, %v", entries, err)
+	}
+}
+
+// TestCreateTogether opens a new file from several goroutines: one gets it, the
+// others find it locked.
+func TestCreateTogether(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "storage.db")
+	var mu sync.Mutex
+	var opened []*bolt.Store
+	var all sync.WaitGroup
+	for range 8 {
+		all.Go(func() {
+			if s, err := bolt.Open(path); err == nil {
+				mu.Lock()
+				defer mu.Unlock()
+				opened = append(opened, s)
+			}
+		})
+	}
+	all.Wait()
+	if len(opened) != 1 {
+		t.Errorf("%d opened it", len(opened))
+	}
+	for _, s := range opened {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}

@@ -1,0 +1,171 @@
+package bolt_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/storageapi/storageapi/signing"
+	"github.com/storageapi/storageapi/store/bolt"
+	"github.com/storageapi/storageapi/webhooks"
+)
+
+// BenchmarkQueue measures the queue alone: events are stored by 256 publishers,
+// claimed, and settled with an attempt each, without HTTP. A b.N is a delivery;
+// fanout is how many webhooks each event is for, pending how many deliveries wait
+// beside (they are due later), webhooks how many there are to take turns.
+func BenchmarkQueue(b *testing.B) {
+	for _, c := range []struct{ fanout, pending, webhooks int }{
+		{1, 0, 10}, {10, 0, 10},
+		{10, 1000, 1000}, {10, 100_000, 1000}, {10, 1_000_000, 1000}, // as it fills
+		{10, 100_000, 10}, {10, 100_000, 10_000}, // as it widens
+	} {
+		b.Run(fmt.Sprintf("fanout=%d/pending=%d/webhooks=%d", c.fanout, c.pending, c.webhooks), func(b *testing.B) {
+			if testing.Short() && c.pending > 1000 {
+				b.Skip("fills a large file: run without -short")
+			}
+			s, err := bolt.Open(filepath.Join(b.TempDir(), "queue.db"))
+			if err != nil {
+				b.Fatal(err)
+			}
+			defer func() { _ = s.Close() }()
+			accounts := c.webhooks / c.fanout
+			createWebhooks(b, s, accounts, c.fanout)
+			enqueueAll(b, s, accounts, c.pending/c.fanout, "before")
+			postpone(b, s, c.pending/c.fanout*c.fanout)
+			b.ResetTimer()
+			var publishing sync.WaitGroup
+			publishing.Go(func() { enqueueAll(b, s, accounts, b.N/c.fanout, "event") })
+			for settled := 0; settled < b.N/c.fanout*c.fanout; {
+				settled += deliver(b, s, 0)
+			}
+			publishing.Wait()
+			b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "deliveries/s")
+		})
+	}
+}
+
+// BenchmarkBacklog measures opening a file with 1 M deliveries pending for 10,000
+// webhooks, and the memory that they take beside that of an empty one.
+func BenchmarkBacklog(b *testing.B) {
+	pending := 1_000_000
+	if testing.Short() {
+		pending = 10_000
+	}
+	path := filepath.Join(b.TempDir(), "backlog.db")
+	s, err := bolt.Open(path)
+	if err != nil {
+		b.Fatal(err)
+	}
+	createWebhooks(b, s, 1000, 10)
+	enqueueAll(b, s, 1000, pending/10, "event")
+	if err := s.Close(); err != nil {
+		b.Fatal(err)
+	}
+	info, err := os.Stat(path)
+	if err != nil {
+		b.Fatal(err)
+	}
+	s = nil
+	before := heap()
+	for b.Loop() {
+		if s, err = bolt.Open(path); err != nil {
+			b.Fatal(err)
+		}
+		b.StopTimer()
+		if err := s.Close(); err != nil {
+			b.Fatal(err)
+		}
+		b.StartTimer()
+	}
+	b.ReportMetric(float64(info.Size())/(1<<20), "file-MiB")
+	b.ReportMetric((heap()-before)/(1<<20), "heap-MiB")
+	runtime.KeepAlive(s)
+}
+
+func heap() float64 {
+	runtime.GC()
+	runtime.GC()
+	var stats runtime.MemStats
+	runtime.ReadMemStats(&stats)
+	return float64(stats.HeapAlloc)
+}
+
+// createWebhooks creates so many webhooks for each account.
+func createWebhooks(b *testing.B, s *bolt.Store, accounts, each int) {
+	b.Helper()
+	parallel(256, accounts*each, func(i int) {
+		err := s.CreateWebhook(b.Context(), webhooks.Webhook{
+			ID: fmt.Sprintf("wh_%026d", i), Account: fmt.Sprint("acct_", i/each), URL: "https://example.com/hooks", Active: true,
+			Events: []webhooks.EventType{webhooks.TypeBalanceLow}, Secret: signing.NewSecret(),
+		})
+		if err != nil {
+			b.Error(err)
+		}
+	})
+}
+
+// enqueueAll stores so many events, for the accounts in turn.
+func enqueueAll(b *testing.B, s *bolt.Store, accounts, events int, name string) {
+	b.Helper()
+	body := make([]byte, 256)
+	parallel(256, events, func(i int) {
+		_, err := s.Enqueue(b.Context(), webhooks.Envelope{
+			ID: fmt.Sprintf("evt_%s_%018d", name, i), Account: fmt.Sprint("acct_", i%accounts), Type: webhooks.TypeBalanceLow, Timestamp: time.Now(), Body: body,
+		})
+		if err != nil {
+			b.Error(err)
+		}
+	})
+}
+
+// postpone puts off what is due by a day.
+func postpone(b *testing.B, s *bolt.Store, deliveries int) {
+	b.Helper()
+	for n := 0; n < deliveries; {
+		n += deliver(b, s, 24*time.Hour)
+	}
+}
+
+// deliver claims some of what is due and settles it, or puts it off.
+func deliver(b *testing.B, s *bolt.Store, putOff time.Duration) int {
+	tasks, _, err := s.ClaimDeliveries(b.Context(), webhooks.Claim{Limit: 512, PerWebhook: 1000, Lease: time.Hour})
+	if err != nil {
+		b.Fatal(err)
+	}
+	if len(tasks) == 0 {
+		runtime.Gosched()
+		return 0
+	}
+	settlements := make([]webhooks.Settlement, len(tasks))
+	for i, task := range tasks {
+		settlements[i] = webhooks.Settlement{Task: task, Attempt: webhooks.Attempt{
+			Number: task.Attempt, StartedAt: time.Now(), Duration: time.Millisecond, Status: 200, Response: "ok",
+		}}
+		settlements[i].Outcome = webhooks.Deliver
+		if putOff > 0 {
+			settlements[i].Outcome, settlements[i].RetryAfter = webhooks.Retry, putOff
+		}
+	}
+	if _, err := s.SettleDeliveries(b.Context(), settlements); err != nil {
+		b.Fatal(err)
+	}
+	return len(tasks)
+}
+
+// parallel calls do for each number below n, from so many goroutines.
+func parallel(goroutines, n int, do func(i int)) {
+	var wg sync.WaitGroup
+	for g := range goroutines {
+		wg.Go(func() {
+			for i := g; i < n; i += goroutines {
+				do(i)
+			}
+		})
+	}
+	wg.Wait()
+}

@@ -1,0 +1,70 @@
+package bolt
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+
+	"go.etcd.io/bbolt"
+
+	"github.com/storageapi/storageapi/signing"
+)
+
+// resealStep is how many webhooks are sealed anew in a transaction.
+const resealStep = 1000
+
+// reseal sees to it that all secrets are sealed under the first key, if there are
+// keys, or else that none is sealed.
+func (s *Store) reseal() error {
+	var mark []byte
+	err := s.db.View(func(tx *bbolt.Tx) error {
+		mark = bytes.Clone(tx.Bucket(bucketMeta).Get(keySeal))
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	if _, err := s.keys.Open(mark, string(keySeal)); err != nil {
+		return fmt.Errorf("signing secrets: %w", err)
+	}
+	if s.keys.Current(mark) && (s.keys == nil || len(mark) > 0) {
+		return nil
+	}
+	for next := []byte{}; next != nil; {
+		err := s.writer.run(context.Background(), func(b *batch) (err error) {
+			next, err = s.resealFrom(b, next)
+			return err
+		})
+		if err != nil {
+			return fmt.Errorf("seal the signing secrets: %w", err)
+		}
+	}
+	return nil
+}
+
+// resealFrom seals the secrets of some webhooks from that row on anew, and returns
+// the row to go on with, or else marks the file as sealed.
+func (s *Store) resealFrom(b *batch, row []byte) (next []byte, err error) {
+	var records [][2][]byte // key and value; not written at once, for the cursor's sake
+	c := b.tx.Bucket(bucketWebhooks).Cursor()
+	k, record := c.Seek(row)
+	for ; k != nil && len(records) < resealStep; k, record = c.Next() {
+		d := decoder{rest: k}
+		account := d.string()
+		webhook, err := s.decodeWebhook(account, string(d.rest), record)
+		if err != nil {
+			continue // it cannot be read with these keys, nor will it be
+		}
+		records = append(records, [2][]byte{bytes.Clone(k), s.encodeWebhook(&webhook)})
+	}
+	next = bytes.Clone(k)
+	for _, r := range records {
+		if err := b.put(bucketWebhooks, r[0], r[1]); err != nil {
+			return nil, err
+		}
+	}
+	if next == nil {
+		return nil, b.put(bucketMeta, keySeal, s.keys.Seal(signing.NewSecret(), string(keySeal)))
+	}
+	return next, nil
+}

@@ -1,0 +1,365 @@
+package bolt
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"go.etcd.io/bbolt"
+
+	"github.com/storageapi/storageapi/apikeys"
+	"github.com/storageapi/storageapi/scopes"
+	"github.com/storageapi/storageapi/webhooks"
+)
+
+var (
+	tornVariants = flag.Int("torn", 16, "of each kind, how many files TestPowerLoss tries for each change")
+	tornSeed     = flag.Uint64("torn-seed", 1, "what TestPowerLoss draws them with")
+)
+
+const (
+	sector   = 512
+	metaSize = 96 // no byte of a meta page after this one changes
+)
+
+// TestPowerLoss makes the files that a power loss can leave during each kind of
+// change, and goes on with them. A commit lets the file grow, writes the pages that
+// changed, syncs, writes one of the two meta pages, and syncs: so there may be any of
+// the sectors that changed without the meta page, or all of them with a part of it.
+// The change must be there as a whole or not at all, and all else as it was.
+func TestPowerLoss(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "storage.db")
+	s := fillForChanges(t, path)
+	defer func() { _ = s.Close() }()
+	random := rand.New(rand.NewPCG(*tornSeed, 0))
+	files, grown := 0, 0
+	for _, change := range changes {
+		c := commitOf(t, s, change.do)
+		if len(c.after) > len(c.before) {
+			grown++
+		}
+		t.Run(change.name, func(t *testing.T) {
+			for _, v := range c.variants(random) {
+				files++
+				c.check(t, v, random.IntN(4) == 0)
+			}
+		})
+	}
+	t.Logf("%d files of %d changes, %d of which let the file grow; seed %d", files, len(changes), grown, *tornSeed)
+	if grown < 2 {
+		t.Error("hardly a change lets the file grow: the test tests too little")
+	}
+}
+
+// A commit is the file before and after one, and all records in it.
+type commit struct {
+	before, after               []byte
+	recordsBefore, recordsAfter map[string]string
+	meta                        int // offset of the meta page written
+}
+
+// A variant is a file that a power loss can leave.
+type variant struct {
+	name    string
+	file    []byte
+	changed bool // the change must be there, or else must not
+}
+
+func commitOf(t *testing.T, s *Store, change func(context.Context, *Store) error) commit {
+	read := func() ([]byte, map[string]string, int) {
+		file, err := os.ReadFile(s.db.Path())
+		if err != nil {
+			t.Fatal(err)
+		}
+		records, tx := dump(t, s)
+		return file, records, tx
+	}
+	var c commit
+	var first, last int
+	c.before, c.recordsBefore, first = read()
+	if err := change(t.Context(), s); err != nil {
+		t.Fatal(err)
+	}
+	c.after, c.recordsAfter, last = read()
+	c.meta = last % 2 * s.db.Info().PageSize
+	if last != first+1 {
+		t.Fatalf("the change took %d commits, want 1", last-first)
+	}
+	if maps.Equal(c.recordsBefore, c.recordsAfter) {
+		t.Fatal("the change changes nothing")
+	}
+	return c
+}
+
+// variants draws files.
+func (c *commit) variants(random *rand.Rand) []variant {
+	list := []variant{
+		{"nothing written", c.before, false},
+		{"everything written", c.after, true},
+		{"all but the meta page", c.mix(len(c.after), 1, 0, random), false},
+	}
+	for range *tornVariants {
+		share := random.Float64()
+		list = append(list, variant{fmt.Sprintf("%.0f %% of the sectors", 100*share), c.mix(len(c.after), share, 0, random), false})
+
+		torn := 1 + random.IntN(metaSize-1)
+		file := c.mix(len(c.after), 1, torn, random)
+		list = append(list, variant{fmt.Sprintf("%d bytes of the meta page", torn), file, bytes.Equal(file, c.after)})
+
+		if growth := len(c.after) - len(c.before); growth > 0 {
+			size := len(c.before) + random.IntN(growth+1)
+			list = append(list, variant{fmt.Sprintf("grown by %d of %d bytes", size-len(c.before), growth), c.mix(size, share, 0, random), false})
+		}
+	}
+	return list
+}
+
+// mix returns a file of that size which has that share of the sectors that the
+// commit changed, and that many bytes of the meta page that it wrote.
+func (c *commit) mix(size int, share float64, meta int, random *rand.Rand) []byte {
+	file := make([]byte, size)
+	copy(file, c.before)
+	for at := 0; at < size; at += sector {
+		end := min(at+sector, size)
+		isMeta := at >= c.meta && at < c.meta+sector
+		if !isMeta && !bytes.Equal(file[at:end], c.after[at:end]) && random.Float64() < share {
+			copy(file[at:end], c.after[at:end])
+		}
+	}
+	copy(file[c.meta:], c.after[c.meta:c.meta+meta])
+	return file
+}
+
+// check opens the file, wants the records of before or after the change in it, and
+// goes on with it.
+func (c *commit) check(t *testing.T, v variant, goOn bool) {
+	path := filepath.Join(t.TempDir(), "storage.db")
+	if err := os.WriteFile(path, v.file, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s, err := Open(path)
+	if err != nil {
+		t.Errorf("%s: %v", v.name, err)
+		return
+	}
+	defer func() { _ = s.Close() }()
+	want := c.recordsBefore
+	if v.changed {
+		want = c.recordsAfter
+	}
+	if got, _ := dump(t, s); !maps.Equal(got, want) {
+		t.Errorf("%s: %d records, which are not the %d that must be there", v.name, len(got), len(want))
+	}
+	if goOn {
+		if err := workWith(t.Context(), s); err != nil {
+			t.Errorf("%s: %v", v.name, err)
+		}
+	}
+	err = s.db.View(func(tx *bbolt.Tx) error {
+		for err := range tx.Check() {
+			t.Errorf("%s: %v", v.name, err)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Errorf("%s: %v", v.name, err)
+	}
+}
+
+// dump returns all there is in the file, and the number of the last commit.
+func dump(t *testing.T, s *Store) (map[string]string, int) {
+	records := make(map[string]string)
+	var last int
+	err := s.db.View(func(tx *bbolt.Tx) error {
+		last = tx.ID()
+		return tx.ForEach(func(name []byte, bucket *bbolt.Bucket) error {
+			return bucket.ForEach(func(k, v []byte) error {
+				records[string(name)+" "+string(k)] = string(v)
+				return nil
+			})
+		})
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return records, last
+}
+
+// workWith publishes an event and delivers all that is due.
+func workWith(ctx context.Context, s *Store) error {
+	const id = "zz-afterwards"
+	n, err := s.Enqueue(ctx, webhooks.Envelope{ID: id, Account: "acct", Type: webhooks.TypeBalanceLow, Body: make([]byte, 500)})
+	if err != nil || n == 0 {
+		return fmt.Errorf("Enqueue = %d, %v", n, err)
+	}
+	for {
+		tasks, _, err := s.ClaimDeliveries(ctx, webhooks.Claim{Limit: 100, PerWebhook: 1000, Lease: time.Hour})
+		if err != nil {
+			return err
+		}
+		if len(tasks) == 0 {
+			break
+		}
+		var settlements []webhooks.Settlement
+		for _, task := range tasks {
+			if task.Err != nil {
+				return fmt.Errorf("%s to %s: %w", task.Event.ID, task.Webhook.ID, task.Err)
+			}
+			settlements = append(settlements, settlementOf(task, webhooks.Deliver))
+		}
+		if stale, err := s.SettleDeliveries(ctx, settlements); err != nil || len(stale) > 0 {
+			return fmt.Errorf("SettleDeliveries = %v, %v", stale, err)
+		}
+	}
+	deliveries, err := s.EventDeliveries(ctx, "acct", id)
+	if err != nil || len(deliveries) < n {
+		return fmt.Errorf("%d deliveries of %d, %v", len(deliveries), n, err)
+	}
+	for _, d := range deliveries[:n] {
+		if d.State == webhooks.Pending {
+			return fmt.Errorf("%s to %s is %s", d.EventID, d.WebhookID, d.State)
+		}
+	}
+	return nil
+}
+
+func settlementOf(task webhooks.Task, outcome webhooks.Outcome) webhooks.Settlement {
+	return webhooks.Settlement{
+		Task: task, Outcome: outcome, RetryAfter: time.Hour,
+		Attempt: webhooks.Attempt{Number: task.Attempt, StartedAt: time.Now().Truncate(time.Millisecond), Error: "refused"},
+	}
+}
+
+// fillForChanges makes a file that all of the changes can be made to.
+func fillForChanges(t *testing.T, path string) *Store {
+	s, err := Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i := range 40 {
+		must(s.CreateKey(t.Context(), testKey(i)))
+	}
+	for i := range 8 {
+		must(s.CreateWebhook(t.Context(), testWebhook(i)))
+	}
+	for i := range 60 {
+		_, err := s.Enqueue(t.Context(), testEvent(i, 500))
+		must(err)
+	}
+	must(settleSome(t.Context(), s))
+	return s
+}
+
+func testKey(i int) apikeys.Key {
+	key := apikeys.Key{ID: fmt.Sprint("key", i), Account: "acct", Name: "a key", Scopes: scopes.All()}
+	key.Hash.Sum[0], key.Hash.Sum[1] = byte(i), 1
+	return key
+}
+
+func testWebhook(i int) webhooks.Webhook {
+	return webhooks.Webhook{
+		ID: fmt.Sprint("wh", i), Account: "acct", URL: "https://example.com/", Active: i > 0,
+		Events: []webhooks.EventType{webhooks.TypeBalanceLow},
+	}
+}
+
+func testEvent(i, size int) webhooks.Envelope {
+	return webhooks.Envelope{
+		ID: fmt.Sprintf("evt%04d", i), Account: "acct", Type: webhooks.TypeBalanceLow,
+		Timestamp: time.Now().Truncate(time.Millisecond), Body: bytes.Repeat([]byte{'x'}, size),
+	}
+}
+
+// settleSome settles deliveries of several webhooks in one step, in all ways.
+func settleSome(ctx context.Context, s *Store) error {
+	tasks, _, err := s.ClaimDeliveries(ctx, webhooks.Claim{Limit: 24, PerWebhook: 1000, Lease: time.Hour})
+	if err != nil {
+		return err
+	}
+	var settlements []webhooks.Settlement
+	for i, task := range tasks {
+		outcome := []webhooks.Outcome{webhooks.Deliver, webhooks.Retry, webhooks.GiveUp, webhooks.Release}[i%4]
+		settlements = append(settlements, settlementOf(task, outcome))
+	}
+	_, err = s.SettleDeliveries(ctx, settlements)
+	return err
+}
+
+// changes are what a store can be asked to change, in an order in which that can be
+// done, each in one commit.
+var changes = []struct {
+	name string
+	do   func(context.Context, *Store) error
+}{
+	{"CreateKey", func(ctx context.Context, s *Store) error { return s.CreateKey(ctx, testKey(100)) }},
+	{"UpdateKey", func(ctx context.Context, s *Store) error {
+		_, err := s.UpdateKey(ctx, "acct", "key7", func(key *apikeys.Key) error {
+			key.Previous, key.Hash = key.Hash, testKey(101).Hash
+			return nil
+		})
+		return err
+	}},
+	{"RecordKeyUse", func(ctx context.Context, s *Store) error {
+		return s.RecordKeyUse(ctx, []apikeys.KeyUse{{Account: "acct", ID: "key7", At: time.Now()}, {Account: "acct", ID: "key8", At: time.Now()}})
+	}},
+	{"DeleteKey", func(ctx context.Context, s *Store) error { return s.DeleteKey(ctx, "acct", "key7") }},
+	{"CreateWebhook", func(ctx context.Context, s *Store) error { return s.CreateWebhook(ctx, testWebhook(100)) }},
+	{"UpdateWebhook", func(ctx context.Context, s *Store) error {
+		_, err := s.UpdateWebhook(ctx, "acct", "wh3", func(w *webhooks.Webhook) error {
+			w.Active = false
+			return nil
+		})
+		return err
+	}},
+	{"Enqueue", func(ctx context.Context, s *Store) error {
+		_, err := s.Enqueue(ctx, testEvent(100, 500))
+		return err
+	}},
+	{"Enqueue much", func(ctx context.Context, s *Store) error {
+		_, err := s.Enqueue(ctx, testEvent(101, 250<<10))
+		return err
+	}},
+	{"SettleDeliveries", settleSome},
+	{"Redeliver", func(ctx context.Context, s *Store) error {
+		deliveries, err := s.EventDeliveries(ctx, "acct", testEvent(0, 0).ID)
+		for _, d := range deliveries {
+			if d.State == webhooks.Delivered {
+				return s.Redeliver(ctx, "acct", d.WebhookID, d.EventID)
+			}
+		}
+		return errors.Join(err, errors.New("nothing is delivered"))
+	}},
+	{"CreateRecovery", func(ctx context.Context, s *Store) error {
+		return s.CreateRecovery(ctx, webhooks.Recovery{
+			ID: "rec", Account: "acct", WebhookID: "wh0", States: []webhooks.DeliveryState{webhooks.Skipped}, To: time.Now().Add(time.Hour),
+		})
+	}},
+	{"AdvanceRecovery", func(ctx context.Context, s *Store) error {
+		_, err := s.AdvanceRecovery(ctx, 20)
+		return err
+	}},
+	{"DeleteWebhook", func(ctx context.Context, s *Store) error { return s.DeleteWebhook(ctx, "acct", "wh4") }},
+	{"Enqueue much more", func(ctx context.Context, s *Store) error {
+		_, err := s.Enqueue(ctx, testEvent(102, 1<<20))
+		return err
+	}},
+	{"Purge", func(ctx context.Context, s *Store) error {
+		now := time.Now().Add(time.Hour)
+		_, err := s.Purge(ctx, webhooks.Purge{Payloads: now, Attempts: now, EventIDs: now, Limit: 100})
+		return err
+	}},
+}

@@ -1,0 +1,141 @@
+package bolt
+
+import (
+	"bytes"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/storageapi/storageapi/signing"
+	"github.com/storageapi/storageapi/webhooks"
+)
+
+var yearEvents = flag.Int("events", 36_500, "how many events TestYear publishes in its year")
+
+// TestYear lives through a year in which events are published, delivered, given up
+// and skipped every day, and purged as a service with the default retention does:
+// once the file holds what is kept, it grows no more, and neither do its free
+// pages.
+func TestYear(t *testing.T) {
+	const lanes, publishers = 20, 64
+	path := filepath.Join(t.TempDir(), "year.db")
+	body := bytes.Repeat([]byte("0123456789abcdef"), 16)
+	synctest.Test(t, func(t *testing.T) {
+		s, err := Open(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = s.Close() }()
+		for i := range lanes {
+			err := s.CreateWebhook(t.Context(), webhooks.Webhook{
+				ID: fmt.Sprintf("wh_%02d", i), Account: fmt.Sprintf("acct_%02d", i), URL: "https://example.com/", Active: i > 0,
+				Events: []webhooks.EventType{webhooks.TypeBalanceLow}, Secret: signing.NewSecret(),
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		size := func() int64 {
+			info, err := os.Stat(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return info.Size()
+		}
+		var settled, largest int64 // file sizes after 120 days
+		for day := range 365 {
+			var wg sync.WaitGroup
+			for p := range publishers {
+				wg.Go(func() {
+					for n := p; n < *yearEvents/365; n += publishers {
+						_, err := s.Enqueue(t.Context(), webhooks.Envelope{
+							ID: fmt.Sprintf("evt_%03d_%06d", day, n), Account: fmt.Sprintf("acct_%02d", n%lanes),
+							Type: webhooks.TypeBalanceLow, Timestamp: time.Now(), Body: body,
+						})
+						if err != nil {
+							t.Error(err)
+						}
+					}
+				})
+			}
+			wg.Wait()
+			deliverAll(t, s)
+			time.Sleep(24 * time.Hour)
+			purgeAll(t, s)
+			if day%30 == 29 {
+				t.Logf("day %3d: %6.1f MiB, of which %5.1f free", day+1, float64(size())/(1<<20), freeMiB(s))
+			}
+			if day == 120 {
+				settled = size()
+			}
+			largest = max(largest, size())
+		}
+		if largest > settled*5/4 {
+			t.Errorf("the file grew from %d bytes after 120 days to %d", settled, largest)
+		}
+		if free := int64(freeMiB(s) * (1 << 20)); free > size()/4 {
+			t.Errorf("%d of %d bytes are free pages", free, size())
+		}
+	})
+}
+
+// deliverAll settles what is due: most is delivered, some given up.
+func deliverAll(t *testing.T, s *Store) {
+	for {
+		tasks, _, err := s.ClaimDeliveries(t.Context(), webhooks.Claim{Limit: 500, PerWebhook: 1000, Lease: time.Hour})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(tasks) == 0 {
+			return
+		}
+		settlements := make([]webhooks.Settlement, len(tasks))
+		for i, task := range tasks {
+			outcome := webhooks.Deliver
+			if task.Token%10 == 0 {
+				outcome = webhooks.GiveUp
+			}
+			settlements[i] = webhooks.Settlement{Task: task, Outcome: outcome, Attempt: webhooks.Attempt{
+				Number: task.Attempt, StartedAt: time.Now(), Duration: time.Millisecond, Status: 200, Response: "thank you",
+			}}
+		}
+		if _, err := s.SettleDeliveries(t.Context(), settlements); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// purgeAll does what a service does once a minute.
+func purgeAll(t *testing.T, s *Store) {
+	now := time.Now()
+	for more := true; more; {
+		var err error
+		more, err = s.Purge(t.Context(), webhooks.Purge{
+			Payloads: now.AddDate(0, 0, -30), Attempts: now.AddDate(0, 0, -90), EventIDs: now.AddDate(0, 0, -90), Limit: 1000,
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// freeMiB counts the free pages of the file.
+func freeMiB(s *Store) float64 {
+	tx, err := s.db.Begin(false)
+	if err != nil {
+		return -1
+	}
+	defer func() { _ = tx.Rollback() }()
+	free, size := 0, s.db.Info().PageSize
+	for id := range int(tx.Size()) / size {
+		if info, err := tx.Page(id); err == nil && info != nil && info.Type == "free" {
+			free++
+		}
+	}
+	return float64(free*size) / (1 << 20)
+}

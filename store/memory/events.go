@@ -1,0 +1,133 @@
+package memory
+
+import (
+	"bytes"
+	"context"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/storageapi/storageapi/internal/queue"
+	"github.com/storageapi/storageapi/webhooks"
+)
+
+// An event is one that is stored.
+type event struct {
+	webhooks.Envelope
+	seq        uint64
+	published  time.Time
+	matched    int         // how many deliveries were owed at first
+	deliveries []*delivery // ascending by webhook id
+	noBody     bool        // it was purged
+}
+
+// A delivery is in the queue if its state is Pending.
+type delivery struct {
+	webhooks.Delivery
+	event   *event
+	webhook *webhooks.Webhook
+	settled webhooks.DeliveryState // before it was last made owed
+}
+
+// place is where a delivery stands in the queue.
+type place struct {
+	webhook string
+	seq     uint64
+}
+
+// Enqueue implements [webhooks.Store].
+func (s *Store) Enqueue(ctx context.Context, envelope webhooks.Envelope) (int, error) {
+	if err := s.begin(ctx); err != nil {
+		return 0, err
+	}
+	defer s.mu.Unlock()
+	name := ref{envelope.Account, envelope.ID}
+	if known := s.events[name]; known != nil {
+		return known.matched, nil
+	}
+	envelope.Timestamp = stored(envelope.Timestamp)
+	envelope.Body = bytes.Clone(envelope.Body)
+	s.lastSeq++
+	now := time.Now()
+	if published := stored(now); published.After(s.published) {
+		s.published = published
+	}
+	e := &event{Envelope: envelope, seq: s.lastSeq, published: s.published}
+	for _, r := range s.webhooks[e.Account] {
+		w := r.record
+		if !slices.Contains(w.Events, e.Type) {
+			continue
+		}
+		d := &delivery{event: e, webhook: w}
+		d.Delivery = webhooks.Delivery{EventID: e.ID, WebhookID: w.ID, Type: e.Type, PublishedAt: e.published, State: webhooks.Skipped}
+		e.deliveries = append(e.deliveries, d)
+		s.deliveries[place{w.ID, e.seq}] = d
+		if w.Active {
+			s.owe(d, now, false)
+			e.matched++
+		}
+	}
+	s.log = append(s.log, e)
+	s.events[name] = e
+	return e.matched, nil
+}
+
+// owe makes a delivery that is not owed due.
+func (s *Store) owe(d *delivery, due time.Time, recovered bool) {
+	made := d.made()
+	s.queue.Add(queue.Owed{
+		Webhook: d.WebhookID, Account: d.event.Account, Seq: d.event.seq, Due: due,
+		Attempts: made, Before: made, Recovered: recovered,
+	})
+	d.settled, d.State, d.NextAttemptAt = d.State, webhooks.Pending, stored(due)
+	if !d.webhook.Active {
+		s.queue.Pause(d.WebhookID)
+	}
+}
+
+// made returns the number of the last attempt.
+func (d *delivery) made() int {
+	if n := len(d.Attempts); n > 0 {
+		return d.Attempts[n-1].Number
+	}
+	return 0
+}
+
+// find returns the delivery to the webhook, or nil.
+func (e *event) find(webhook string) *delivery {
+	i, ok := slices.BinarySearchFunc(e.deliveries, webhook, func(d *delivery, id string) int { return strings.Compare(d.WebhookID, id) })
+	if !ok {
+		return nil
+	}
+	return e.deliveries[i]
+}
+
+// remove forgets the delivery.
+func (s *Store) remove(d *delivery) {
+	d.event.deliveries = slices.DeleteFunc(d.event.deliveries, func(other *delivery) bool { return other == d })
+	delete(s.deliveries, place{d.WebhookID, d.event.seq})
+}
+
+// copied returns the delivery as it is given out.
+func (d *delivery) copied() webhooks.Delivery {
+	out := d.Delivery
+	out.Attempts = slices.Clone(d.Attempts)
+	return out
+}
+
+// EventDeliveries implements [webhooks.Store].
+func (s *Store) EventDeliveries(ctx context.Context, account, eventID string) ([]webhooks.Delivery, error) {
+	if err := s.begin(ctx); err != nil {
+		return nil, err
+	}
+	defer s.mu.Unlock()
+	e := s.events[ref{account, eventID}]
+	if e == nil {
+		return nil, webhooks.ErrNotFound
+	}
+	list := make([]webhooks.Delivery, 0, len(e.deliveries))
+	for _, d := range e.deliveries {
+		list = append(list, d.copied())
+	}
+	return list, nil
+}

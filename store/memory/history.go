@@ -1,0 +1,176 @@
+package memory
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/storageapi/storageapi/webhooks"
+)
+
+// ListDeliveries implements [webhooks.Store]. It looks through all events.
+func (s *Store) ListDeliveries(ctx context.Context, account, webhookID string, query webhooks.DeliveryQuery) (webhooks.DeliveryPage, error) {
+	if err := s.begin(ctx); err != nil {
+		return webhooks.DeliveryPage{}, err
+	}
+	defer s.mu.Unlock()
+	if s.webhooks.find(account, webhookID) == nil {
+		return webhooks.DeliveryPage{}, webhooks.ErrNotFound
+	}
+	log := s.log
+	if query.After != "" {
+		after, _ := strconv.ParseUint(query.After, 10, 64)
+		log = log[:s.search(after)]
+	}
+	var page webhooks.DeliveryPage
+	var last uint64
+	for _, e := range slices.Backward(log) {
+		d := e.find(webhookID)
+		if d == nil || !query.Matches(&d.Delivery) {
+			continue
+		}
+		if len(page.Deliveries) == query.Limit {
+			page.Next = strconv.FormatUint(last, 10)
+			break
+		}
+		page.Deliveries = append(page.Deliveries, d.copied())
+		last = e.seq
+	}
+	return page, nil
+}
+
+// search returns the place in the log of the first event with that number or a
+// later one.
+func (s *Store) search(seq uint64) int {
+	i, _ := slices.BinarySearchFunc(s.log, seq, func(e *event, seq uint64) int { return cmp.Compare(e.seq, seq) })
+	return i
+}
+
+// A recovery is one with how far it has come.
+type recovery struct {
+	webhooks.Recovery
+	next uint64 // the number of the event to go on with
+}
+
+// CreateRecovery implements [webhooks.Store].
+func (s *Store) CreateRecovery(ctx context.Context, r webhooks.Recovery) error {
+	if err := s.begin(ctx); err != nil {
+		return err
+	}
+	defer s.mu.Unlock()
+	if s.webhooks.find(r.Account, r.WebhookID) == nil {
+		return webhooks.ErrNotFound
+	}
+	if slices.ContainsFunc(s.recoveries, func(other *recovery) bool { return other.ID == r.ID }) {
+		return webhooks.ErrExists
+	}
+	r.States = slices.Clone(r.States)
+	if r.To.IsZero() {
+		r.To = time.Now().Add(time.Millisecond)
+		if n := len(s.log); n > 0 && !s.log[n-1].published.Before(stored(r.To)) {
+			r.To = s.log[n-1].published.Add(time.Millisecond)
+		}
+	}
+	r.From, r.To, r.CreatedAt = stored(r.From), stored(r.To), stored(r.CreatedAt)
+	s.recoveries = append(s.recoveries, &recovery{Recovery: r})
+	return nil
+}
+
+// RecoveryByID implements [webhooks.Store].
+func (s *Store) RecoveryByID(ctx context.Context, account, id string) (webhooks.Recovery, error) {
+	if err := s.begin(ctx); err != nil {
+		return webhooks.Recovery{}, err
+	}
+	defer s.mu.Unlock()
+	for _, r := range s.recoveries {
+		if r.Account == account && r.ID == id {
+			found := r.Recovery
+			found.States = slices.Clone(r.States)
+			return found, nil
+		}
+	}
+	return webhooks.Recovery{}, webhooks.ErrNotFound
+}
+
+// AdvanceRecovery implements [webhooks.Store].
+func (s *Store) AdvanceRecovery(ctx context.Context, limit int) (advanced bool, err error) {
+	if err := s.begin(ctx); err != nil {
+		return false, err
+	}
+	defer s.mu.Unlock()
+	for _, r := range s.recoveries {
+		if !r.Done {
+			s.advance(r, limit)
+			return true, nil
+		}
+	}
+	return false, nil
+}
+
+func (s *Store) advance(r *recovery, limit int) {
+	if s.webhooks.find(r.Account, r.WebhookID) == nil {
+		r.Done = true
+		return
+	}
+	query := webhooks.DeliveryQuery{States: r.States, From: r.From, To: r.To}
+	rest := s.log[s.search(r.next):]
+	for _, e := range rest[:min(limit, len(rest))] {
+		r.next = e.seq + 1
+		if d := e.find(r.WebhookID); d != nil && d.State != webhooks.Pending && !e.noBody && query.Matches(&d.Delivery) {
+			s.owe(d, time.Now(), true)
+			r.Recovered++
+		}
+	}
+	r.Done = len(rest) <= limit
+}
+
+// Purge implements [webhooks.Store].
+func (s *Store) Purge(ctx context.Context, purge webhooks.Purge) (more bool, err error) {
+	if err := s.begin(ctx); err != nil {
+		return false, err
+	}
+	defer s.mu.Unlock()
+	purged := 0
+	for _, e := range s.log {
+		if purged == purge.Limit {
+			more = true
+			break
+		}
+		if s.purge(e, &purge) {
+			purged++
+		}
+	}
+	s.log = slices.DeleteFunc(s.log, func(e *event) bool {
+		return e.noBody && len(e.deliveries) == 0 && s.events[ref{e.Account, e.ID}] != e
+	})
+	s.recoveries = slices.DeleteFunc(s.recoveries, func(r *recovery) bool {
+		return r.Done && r.CreatedAt.Before(purge.Attempts)
+	})
+	return more, nil
+}
+
+// purge removes what is past its time of an event, and reports whether there was
+// something.
+func (s *Store) purge(e *event, purge *webhooks.Purge) (removed bool) {
+	if e.published.Before(purge.Payloads) && !e.noBody {
+		e.Body, e.noBody, removed = nil, true, true
+	}
+	for _, d := range slices.Clone(e.deliveries) {
+		if e.noBody && d.State == webhooks.Pending && s.queue.Remove(d.WebhookID, e.seq) {
+			d.State, d.NextAttemptAt = webhooks.Dead, time.Time{}
+			d.Attempts = append(d.Attempts, webhooks.Expired(d.made()+1, time.Now()))
+			removed = true
+		}
+		if e.published.Before(purge.Attempts) && d.State != webhooks.Pending {
+			s.remove(d)
+			removed = true
+		}
+	}
+	if name := (ref{e.Account, e.ID}); e.published.Before(purge.EventIDs) && s.events[name] == e {
+		delete(s.events, name)
+		removed = true
+	}
+	return removed
+}

@@ -1,0 +1,216 @@
+package storetest
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/storageapi/storageapi/webhooks"
+)
+
+// longHistory tests ListDeliveries with more than fits a page, or a chunk, of a
+// store's index.
+func longHistory(run runner) {
+	run("thousands of events, and housekeeping in between", func(t *tester) {
+		h := newHistory(t)
+		h.publish("first", 1500)
+		h.check(7, 1000)
+		h.housekeep()
+		h.settle(900)
+		h.check(250)
+		t.createWebhooks(h.webhook("late"))
+		border := t.border()
+		h.publish("second", 1500)
+		h.housekeep()
+		h.settle(1200)
+		h.check(64)
+		h.housekeep()
+		h.check(3, 999, 100_000)
+
+		// What is purged is gone from all lists, and nothing else.
+		t.purge(webhooks.Purge{Payloads: border, Attempts: border})
+		h.forget("first")
+		h.check(11, 100_000)
+		h.publish("third", 200)
+		h.housekeep()
+		h.check(50)
+	})
+}
+
+// A history is what the webhooks of an account get, each of them the events of one
+// type.
+type history struct {
+	*tester
+	webhooks []webhooks.Webhook
+	counts   map[string]map[string]int // deliveries by webhook and phase
+	old      time.Time                 // before everything
+}
+
+const historyWriters = 16
+
+// newHistory makes an account's webhooks, one of which is off.
+func newHistory(t *tester) *history {
+	t.Helper()
+	h := &history{tester: t, counts: map[string]map[string]int{}, old: t.border().AddDate(0, 0, -7)}
+	t.createWebhooks(h.webhook("all"), h.webhook("half"), h.webhook("rare"), h.webhook("off"))
+	t.setActive("acct", "off", false)
+	t.createWebhooks(newWebhook("other", "foreign"))
+	return h
+}
+
+func (h *history) webhook(id string) webhooks.Webhook {
+	w := newWebhook("acct", id)
+	switch id {
+	case "half":
+		w.Events = []webhooks.EventType{webhooks.TypeBandwidthLimitReached, webhooks.TypeFilesExpiring}
+	case "rare":
+		w.Events = []webhooks.EventType{webhooks.TypeFilesExpiring}
+	default:
+		w.Events = webhooks.EventTypes()
+	}
+	h.webhooks = append(h.webhooks, w)
+	h.counts[id] = map[string]int{}
+	return w
+}
+
+// publish stores n events, and a few of another account, many at once: of one
+// writer in the order of their ids.
+func (h *history) publish(phase string, n int) {
+	h.Helper()
+	typeOf := func(i int) webhooks.EventType {
+		switch {
+		case i%100 == 50:
+			return webhooks.TypeFilesExpiring
+		case i%2 == 1:
+			return webhooks.TypeBandwidthLimitReached
+		}
+		return webhooks.TypeBalanceLow
+	}
+	for i := range n {
+		for _, w := range h.webhooks {
+			if slices.Contains(w.Events, typeOf(i)) {
+				h.counts[w.ID][phase]++
+			}
+		}
+	}
+	inParallel(historyWriters, func(writer int) {
+		for i := writer; i < n; i += historyWriters {
+			event := newEvent("acct", numbered(phase, i))
+			event.Type = typeOf(i)
+			_, err := h.store.Enqueue(h.Context(), event)
+			h.wantError("Enqueue", err, nil)
+			if i%10 == 0 {
+				_, err := h.store.Enqueue(h.Context(), newEvent("other", numbered(phase, i)))
+				h.wantError("Enqueue", err, nil)
+			}
+		}
+	})
+}
+
+// settle settles n deliveries, some as Delivered, some as Dead.
+func (h *history) settle(n int) {
+	h.Helper()
+	var settlements []webhooks.Settlement
+	for i, task := range h.claim(webhooks.Claim{Limit: n, PerWebhook: n, Lease: longLease}) {
+		settlements = append(settlements, settlement(task, []webhooks.Outcome{webhooks.Deliver, webhooks.GiveUp, webhooks.Release}[i%3]))
+	}
+	wantSame(h.tester, "number of tasks", len(settlements), n)
+	h.tester.settle(settlements...)
+}
+
+// housekeep purges what is older than anything, which is nothing.
+func (h *history) housekeep() {
+	h.Helper()
+	h.purge(webhooks.Purge{Payloads: h.old, Attempts: h.old, EventIDs: h.old, Limit: 100})
+}
+
+// forget drops a phase of what is wanted.
+func (h *history) forget(phase string) {
+	for _, phases := range h.counts {
+		delete(phases, phase)
+	}
+}
+
+// check lists all webhooks' deliveries in pages of those sizes, and compares them
+// with each other and with what was published.
+func (h *history) check(limits ...int) {
+	h.Helper()
+	all := h.list("acct", "all", webhooks.DeliveryQuery{})
+	h.checkOrder(all)
+	for _, w := range h.webhooks {
+		full := h.list("acct", w.ID, webhooks.DeliveryQuery{})
+		want := 0
+		for _, n := range h.counts[w.ID] {
+			want += n
+		}
+		var expected []string // in the order that the webhook of all events has
+		for _, d := range all[:min(len(all), h.since(w.ID))] {
+			if slices.Contains(w.Events, d.Type) {
+				expected = append(expected, d.EventID)
+			}
+		}
+		wantSame(h.tester, "number of deliveries of "+w.ID, len(full), want)
+		if got := eventIDs(full); !slices.Equal(got, expected) {
+			wantSame(h.tester, "events of "+w.ID, got, expected)
+		}
+		for _, limit := range limits {
+			h.wantList("pages of "+w.ID, h.list("acct", w.ID, webhooks.DeliveryQuery{Limit: limit}), full)
+			for _, states := range [][]webhooks.DeliveryState{{webhooks.Dead}, {webhooks.Skipped, webhooks.Delivered}} {
+				query := webhooks.DeliveryQuery{States: states, Limit: limit}
+				var some []webhooks.Delivery
+				for i := range full {
+					if query.Matches(&full[i]) {
+						some = append(some, full[i])
+					}
+				}
+				h.wantList("pages of "+w.ID+" with States", h.list("acct", w.ID, query), some)
+			}
+		}
+	}
+}
+
+// wantList compares long lists.
+func (h *history) wantList(what string, got, want []webhooks.Delivery) {
+	h.Helper()
+	if !slices.EqualFunc(got, want, func(a, b webhooks.Delivery) bool {
+		return a.EventID == b.EventID && a.WebhookID == b.WebhookID && a.Type == b.Type && a.State == b.State &&
+			a.PublishedAt.Equal(b.PublishedAt) && a.NextAttemptAt.Equal(b.NextAttemptAt) && len(a.Attempts) == len(b.Attempts)
+	}) {
+		wantSame(h.tester, what, got, want)
+	}
+}
+
+// since returns how many of the list of all events, newest first, were published
+// since the webhook was created.
+func (h *history) since(id string) int {
+	n := 0
+	for phase := range h.counts[id] {
+		n += h.counts["all"][phase]
+	}
+	return n
+}
+
+// checkOrder checks that a list has the order in which its events were stored, as
+// far as that is known: of each writer, and of one phase after the other.
+func (h *history) checkOrder(list []webhooks.Delivery) {
+	h.Helper()
+	phases := []string{"third", "second", "first"}
+	last := map[string]string{} // of each writer and phase
+	for i, d := range list {
+		if i > 0 && d.PublishedAt.After(list[i-1].PublishedAt) {
+			h.Errorf("%s was published at %v, after the one listed before it, at %v", d.EventID, d.PublishedAt, list[i-1].PublishedAt)
+		}
+		phase, digits, _ := strings.Cut(d.EventID, "_")
+		number, err := strconv.Atoi(digits)
+		h.must(err)
+		for len(phases) > 0 && phases[0] != phase {
+			phases = phases[1:]
+		}
+		writer := numbered(phase, number%historyWriters)
+		if before, ok := last[writer]; len(phases) == 0 || ok && d.EventID >= before {
+			h.Errorf("%s is listed after %s, though it was stored later", d.EventID, before)
+		}
+		last[writer] = d.EventID
+	}
+}

@@ -1,0 +1,223 @@
+package storetest
+
+import (
+	"slices"
+	"time"
+
+	"github.com/storageapi/storageapi/webhooks"
+)
+
+// list returns all the deliveries that the query asks for, in pages of its Limit
+// or, if that is 0, in one.
+func (t *tester) list(account, webhookID string, query webhooks.DeliveryQuery) []webhooks.Delivery {
+	t.Helper()
+	if query.Limit == 0 {
+		query.Limit = 100_000
+	}
+	var all []webhooks.Delivery
+	t.pages(account, webhookID, query, func(page []webhooks.Delivery) { all = append(all, page...) })
+	return all
+}
+
+// pages hands out one page after the other.
+func (t *tester) pages(account, webhookID string, query webhooks.DeliveryQuery, each func([]webhooks.Delivery)) {
+	t.Helper()
+	for range 100_000 {
+		page, err := t.store.ListDeliveries(t.Context(), account, webhookID, query)
+		t.must(err)
+		if len(page.Deliveries) > query.Limit {
+			t.Fatalf("a page of at most %d has %d deliveries", query.Limit, len(page.Deliveries))
+		}
+		each(page.Deliveries)
+		if page.Next == "" {
+			return
+		}
+		query.After = page.Next
+	}
+	t.Fatal("the pages of a list do not end")
+}
+
+func eventIDs(list []webhooks.Delivery) []string {
+	var ids []string
+	for _, d := range list {
+		ids = append(ids, d.EventID)
+	}
+	return ids
+}
+
+// settleEvent stores an event that is for that many webhooks and settles its
+// deliveries. Nothing else may be due.
+func (t *tester) settleEvent(event webhooks.Envelope, n int, outcome webhooks.Outcome) {
+	t.Helper()
+	t.enqueue(event, n)
+	for _, task := range t.claimAll(n) {
+		t.settle(settlement(task, outcome))
+	}
+}
+
+// inEachState stores an event of each state for a webhook that is there alone,
+// named by its state; the pending one is not due for an hour.
+func (t *tester) inEachState(account, webhookID string) {
+	t.Helper()
+	t.settleEvent(newEvent(account, "delivered"), 1, webhooks.Deliver)
+	t.settleEvent(newEvent(account, "dead"), 1, webhooks.GiveUp)
+	t.setActive(account, webhookID, false)
+	t.enqueue(newEvent(account, "skipped"), 0)
+	t.setActive(account, webhookID, true)
+	t.enqueue(newEvent(account, "pending"), 1)
+	later := settlement(t.claimAll(1)[0], webhooks.Retry)
+	later.RetryAfter = time.Hour
+	t.settle(later)
+}
+
+// listDeliveries tests ListDeliveries, but for pages.
+func listDeliveries(run runner) {
+	run("in the reverse of the order in which the events were stored", func(t *tester) {
+		t.createWebhooks(newWebhook("acct", "webhook"))
+		ids := []string{"c", "a", "10", "b", "Z", "9", "é", "0"}
+		for i, id := range ids {
+			t.enqueue(newEvent("acct", id), 1)
+			t.enqueue(newEvent("acct", ids[i/2]), 1) // again
+		}
+		slices.Reverse(ids)
+		wantSame(t, "events", eventIDs(t.list("acct", "webhook", webhooks.DeliveryQuery{})), ids)
+	})
+
+	run("as EventDeliveries has them", func(t *tester) {
+		t.createWebhooks(newWebhook("acct", "webhook"))
+		t.inEachState("acct", "webhook")
+		t.enqueue(newEvent("acct", "leased"), 1)
+		t.claimAll(1)
+		t.enqueue(newEvent("acct", "new"), 1)
+		var want []webhooks.Delivery
+		for _, id := range []string{"new", "leased", "pending", "skipped", "dead", "delivered"} {
+			want = append(want, t.delivery("acct", id))
+		}
+		wantSame(t, "ListDeliveries", t.list("acct", "webhook", webhooks.DeliveryQuery{}), want)
+		wantSame(t, "State of what is leased", want[1].State, webhooks.Pending)
+	})
+
+	run("of that webhook only", func(t *tester) {
+		a, b, c, foreign := newWebhook("acct", "a"), newWebhook("acct", "b"), newWebhook("acct", "c"), newWebhook("other", "d")
+		b.Events = []webhooks.EventType{webhooks.TypeFilesExpiring}
+		c.Events = []webhooks.EventType{webhooks.TypeBandwidthLimitReached}
+		t.createWebhooks(a, b, c, foreign)
+		t.enqueue(newEvent("acct", "1"), 1)
+		expiring := newEvent("acct", "2")
+		expiring.Type = webhooks.TypeFilesExpiring
+		t.enqueue(expiring, 2)
+		t.enqueue(newEvent("other", "3"), 1)
+		for _, want := range []struct {
+			account, webhook string
+			events           []string
+		}{{"acct", "a", []string{"2", "1"}}, {"acct", "b", []string{"2"}}, {"acct", "c", nil}, {"other", "d", []string{"3"}}} {
+			list := t.list(want.account, want.webhook, webhooks.DeliveryQuery{})
+			wantSame(t, "events of "+want.webhook, eventIDs(list), want.events)
+			for _, d := range list {
+				wantSame(t, "WebhookID", d.WebhookID, want.webhook)
+				wantSame(t, "Type", d.Type, map[string]webhooks.EventType{"1": webhooks.TypeBalanceLow, "2": webhooks.TypeFilesExpiring, "3": webhooks.TypeBalanceLow}[d.EventID])
+			}
+		}
+	})
+
+	run("ErrNotFound if the account has no webhook of that id", func(t *tester) {
+		t.createWebhooks(newWebhook("acct", "webhook"), newWebhook("acct", "deleted"), newWebhook("other", "foreign"))
+		t.settleEvent(newEvent("acct", "event"), 2, webhooks.Deliver)
+		t.must(t.store.DeleteWebhook(t.Context(), "acct", "deleted"))
+		for _, ref := range [][2]string{{"acct", "unknown"}, {"acct", "foreign"}, {"other", "webhook"}, {"nobody", "webhook"}, {"acct", "deleted"}, {"acct", "event"}} {
+			page, err := t.store.ListDeliveries(t.Context(), ref[0], ref[1], webhooks.DeliveryQuery{Limit: 9})
+			t.wantError("ListDeliveries", err, webhooks.ErrNotFound)
+			wantSame(t, "the page with it", page, webhooks.DeliveryPage{})
+		}
+	})
+
+	run("in those States, or in any", func(t *tester) {
+		t.createWebhooks(newWebhook("acct", "webhook"))
+		t.inEachState("acct", "webhook")
+		all := []string{"pending", "skipped", "dead", "delivered"}
+		wantSame(t, "events", eventIDs(t.list("acct", "webhook", webhooks.DeliveryQuery{})), all)
+		for set := 1; set < 1<<len(all); set++ {
+			var states []webhooks.DeliveryState
+			var want []string
+			for i, id := range all {
+				if set>>i&1 == 1 {
+					states, want = append(states, webhooks.DeliveryState(id)), append(want, id)
+				}
+			}
+			slices.Reverse(states)
+			for _, limit := range []int{1, 99} {
+				query := webhooks.DeliveryQuery{States: states, Limit: limit}
+				wantSame(t, "events", eventIDs(t.list("acct", "webhook", query)), want)
+			}
+		}
+		wantSame(t, "events of an unknown state", t.list("acct", "webhook", webhooks.DeliveryQuery{States: []webhooks.DeliveryState{"unknown"}}), nil)
+	})
+
+	run("in the state that they have now", func(t *tester) {
+		t.createWebhooks(newWebhook("acct", "webhook"))
+		wantIn := func(state webhooks.DeliveryState) {
+			t.Helper()
+			for _, s := range []webhooks.DeliveryState{webhooks.Pending, webhooks.Delivered, webhooks.Dead, webhooks.Skipped} {
+				list := t.list("acct", "webhook", webhooks.DeliveryQuery{States: []webhooks.DeliveryState{s}})
+				wantSame(t, "whether it is among the "+string(s), len(list) == 1, s == state)
+			}
+		}
+		t.enqueue(newEvent("acct", "event"), 1)
+		wantIn(webhooks.Pending)
+		t.settle(settlement(t.claimAll(1)[0], webhooks.GiveUp))
+		wantIn(webhooks.Dead)
+		t.must(t.store.Redeliver(t.Context(), "acct", "webhook", "event"))
+		wantIn(webhooks.Pending)
+		t.settle(settlement(t.claimAll(1)[0], webhooks.Deliver))
+		wantIn(webhooks.Delivered)
+	})
+
+	run("published From then, and before To", func(t *tester) {
+		t.createWebhooks(newWebhook("acct", "webhook"))
+		const n = 4
+		var at []time.Time
+		for i := range n {
+			t.border()
+			t.enqueue(newEvent("acct", numbered("event", i)), 1)
+			at = append(at, t.delivery("acct", numbered("event", i)).PublishedAt)
+		}
+		between := func(from, to int, query webhooks.DeliveryQuery) {
+			t.Helper()
+			var want []string
+			for i := to - 1; i >= from; i-- {
+				want = append(want, numbered("event", i))
+			}
+			for _, query.Limit = range []int{1, 2, 99} {
+				wantSame(t, "events", eventIDs(t.list("acct", "webhook", query)), want)
+			}
+		}
+		zone := time.FixedZone("", -7*3600)
+		for i := range n {
+			between(i, n, webhooks.DeliveryQuery{From: at[i]})
+			between(0, i, webhooks.DeliveryQuery{To: at[i].In(zone)})
+			for j := range n {
+				between(i, j, webhooks.DeliveryQuery{From: at[i].In(zone), To: at[j]})
+			}
+		}
+		between(0, n, webhooks.DeliveryQuery{From: at[0].Add(-time.Hour), To: at[n-1].Add(time.Millisecond)})
+		between(0, 0, webhooks.DeliveryQuery{From: at[n-1].Add(time.Millisecond)})
+		between(0, 0, webhooks.DeliveryQuery{To: at[0].AddDate(-60, 0, 0)})
+		between(0, n, webhooks.DeliveryQuery{From: at[0].AddDate(-60, 0, 0), To: at[0].AddDate(60, 0, 0)})
+	})
+
+	run("with States, From and To at once", func(t *tester) {
+		t.createWebhooks(newWebhook("acct", "webhook"))
+		var borders []time.Time
+		for i := range 3 {
+			borders = append(borders, t.border())
+			t.settleEvent(newEvent("acct", numbered("delivered", i)), 1, webhooks.Deliver)
+			t.settleEvent(newEvent("acct", numbered("dead", i)), 1, webhooks.GiveUp)
+		}
+		for _, limit := range []int{1, 99} {
+			query := webhooks.DeliveryQuery{States: []webhooks.DeliveryState{webhooks.Dead}, From: borders[1], To: borders[2], Limit: limit}
+			wantSame(t, "events", eventIDs(t.list("acct", "webhook", query)), []string{numbered("dead", 1)})
+			query.From = borders[0]
+			wantSame(t, "events", eventIDs(t.list("acct", "webhook", query)), []string{numbered("dead", 1), numbered("dead", 0)})
+		}
+	})
+}

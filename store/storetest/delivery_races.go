@@ -1,0 +1,111 @@
+package storetest
+
+import (
+	"math/rand/v2"
+	"time"
+
+	"github.com/storageapi/storageapi/webhooks"
+)
+
+// deliveryRaces tests all that is done with deliveries at the same time.
+func deliveryRaces(run runner) {
+	run("all at once: nothing is lost, nothing is listed twice", func(t *tester) {
+		const hooks, events = 4, 60
+		ids := []string{"a", "b", "c", "d"}
+		for _, id := range ids {
+			t.createWebhooks(newWebhook("acct", id))
+		}
+		old := t.border().Add(-time.Hour)
+		check := func(what string, err error) {
+			if err != nil {
+				t.Errorf("%s: %v", what, err)
+			}
+		}
+		settle := func(tasks []webhooks.Task, outcome func(i int) webhooks.Outcome) {
+			var settlements []webhooks.Settlement
+			for i, task := range tasks {
+				if want := newEvent("acct", task.Event.ID); task.Err != nil || string(task.Event.Body) != string(want.Body) {
+					t.Errorf("claimed %s with another body, Err = %v", task.Event.ID, task.Err)
+				}
+				settlements = append(settlements, settlement(task, outcome(i)))
+			}
+			stale, err := t.store.SettleDeliveries(t.Context(), settlements)
+			if err != nil || len(stale) > 0 {
+				t.Errorf("SettleDeliveries = %v, %v, want none stale", stale, err)
+			}
+		}
+		inParallel(8, func(worker int) {
+			rnd := rand.New(rand.NewPCG(uint64(worker), 0))
+			for i := range events {
+				id := ids[rnd.IntN(hooks)]
+				event := numbered("event", rnd.IntN(max(1, i)))
+				switch worker {
+				case 0:
+					_, err := t.store.Enqueue(t.Context(), newEvent("acct", numbered("event", i)))
+					check("Enqueue", err)
+				case 1, 2:
+					tasks, _, err := t.store.ClaimDeliveries(t.Context(), webhooks.Claim{
+						Limit: 6, PerWebhook: 3 * rnd.IntN(2), PerAccount: 9, Lease: longLease, Caps: map[string]int{id: 4},
+					})
+					check("ClaimDeliveries", err)
+					settle(tasks, func(i int) webhooks.Outcome { return webhooks.Outcome((i + worker) % 4) })
+				case 3:
+					if err := t.store.Redeliver(t.Context(), "acct", id, event); err != nil {
+						t.wantError("Redeliver", err, webhooks.ErrNotFound) // not published yet
+					}
+				case 4:
+					check("CreateRecovery", t.store.CreateRecovery(t.Context(), newRecovery("acct", id, numbered("recovery", i), webhooks.Dead, webhooks.Skipped)))
+					_, err := t.store.AdvanceRecovery(t.Context(), 5)
+					check("AdvanceRecovery", err)
+				case 5:
+					_, err := t.store.Purge(t.Context(), webhooks.Purge{Payloads: old, Attempts: old, EventIDs: old, Limit: 5})
+					check("Purge", err)
+				case 6:
+					page, err := t.store.ListDeliveries(t.Context(), "acct", id, webhooks.DeliveryQuery{Limit: 1 + i})
+					check("ListDeliveries", err)
+					for j := 1; j < len(page.Deliveries); j++ {
+						if page.Deliveries[j-1].EventID <= page.Deliveries[j].EventID {
+							t.Errorf("%s is listed before %s", page.Deliveries[j-1].EventID, page.Deliveries[j].EventID)
+						}
+					}
+					_, err = t.store.Backlog(t.Context(), id)
+					check("Backlog", err)
+				case 7:
+					_, err := t.store.UpdateWebhook(t.Context(), "acct", id, func(w *webhooks.Webhook) error {
+						w.Active = i%2 == 1
+						return nil
+					})
+					check("UpdateWebhook", err)
+				}
+			}
+		})
+
+		for _, id := range ids {
+			t.setActive("acct", id, true)
+		}
+		t.advance(50)
+		backlog, err := t.store.Backlog(t.Context(), "")
+		t.must(err)
+		for end := time.Now().Add(patience); backlog.Pending > 0 && time.Now().Before(end); {
+			settle(t.claim(webhooks.Claim{Limit: 99, PerWebhook: 99, Lease: longLease}), func(int) webhooks.Outcome { return webhooks.Deliver })
+			backlog, err = t.store.Backlog(t.Context(), "")
+			t.must(err)
+		}
+		wantSame(t, "Backlog", backlog, webhooks.Backlog{})
+		for _, id := range ids {
+			list := t.list("acct", id, webhooks.DeliveryQuery{Limit: 7})
+			wantSame(t, "number of deliveries of "+id, len(list), events)
+			for i, d := range list {
+				wantSame(t, "EventID", d.EventID, numbered("event", events-1-i))
+				for j := 1; j < len(d.Attempts); j++ {
+					if d.Attempts[j].Number <= d.Attempts[j-1].Number {
+						t.Errorf("attempt %d of %s is numbered %d, after %d", j, d.EventID, d.Attempts[j].Number, d.Attempts[j-1].Number)
+					}
+				}
+				if made := len(d.Attempts) > 0; made != (d.State == webhooks.Delivered || d.State == webhooks.Dead) {
+					t.Errorf("%s is %s with %d attempts", d.EventID, d.State, len(d.Attempts))
+				}
+			}
+		}
+	})
+}

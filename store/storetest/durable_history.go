@@ -1,0 +1,128 @@
+package storetest
+
+import (
+	"time"
+
+	"github.com/storageapi/storageapi/webhooks"
+)
+
+// durableHistory tests what is listed, redelivered and skipped.
+func durableHistory(reopened func(name string, before, after func(*tester))) {
+	all := webhooks.Claim{Limit: 99, PerWebhook: 99, Lease: longLease}
+	backlog := func(t *tester) webhooks.Backlog {
+		t.Helper()
+		b, err := t.store.Backlog(t.Context(), "")
+		t.must(err)
+		return b
+	}
+
+	var listed []webhooks.Delivery
+	var owed webhooks.Backlog
+	attempts := []webhooks.Attempt{
+		{Number: 1, StartedAt: some, Duration: time.Microsecond, Status: 204, Response: long("response", 1024)},
+		{Number: 1, StartedAt: some, Class: webhooks.ClassTLS, Error: "é", Response: "\x01\u2028"},
+	}
+	reopened("deliveries in every state, with all of their attempts", func(t *tester) {
+		t.createWebhooks(newWebhook("acct", "webhook"))
+		t.inEachState("acct", "webhook")
+		for i, attempt := range attempts {
+			t.enqueue(newEvent("acct", numbered("event", i)), 1)
+			end := settlement(t.claimAll(1)[0], webhooks.Deliver)
+			end.Attempt = attempt
+			t.settle(end)
+		}
+		t.enqueue(newEvent("acct", "due"), 1)
+		listed, owed = t.list("acct", "webhook", webhooks.DeliveryQuery{}), backlog(t)
+	}, func(t *tester) {
+		wantSame(t, "ListDeliveries", t.list("acct", "webhook", webhooks.DeliveryQuery{}), listed)
+		for _, d := range listed {
+			wantSame(t, "EventDeliveries", t.delivery("acct", d.EventID), d)
+		}
+		for i, attempt := range attempts {
+			wantSame(t, "Attempts", t.delivery("acct", numbered("event", i)).Attempts, []webhooks.Attempt{attempt})
+		}
+		got := backlog(t)
+		if off := got.OldestDue.Sub(owed.OldestDue).Abs(); got.Pending != owed.Pending || off > 5*time.Millisecond {
+			t.Errorf("Backlog = %v, want %v", got, owed)
+		}
+		wantSame(t, "Task.Event.ID", t.claimAll(1)[0].Event.ID, "due")
+
+		// What was skipped is known, and can still be redelivered.
+		t.enqueue(newEvent("acct", "skipped"), 0)
+		t.must(t.store.Redeliver(t.Context(), "acct", "webhook", "skipped"))
+		wantSame(t, "Task.Event", t.claimAll(1)[0].Event, newEvent("acct", "skipped"))
+	})
+
+	var again webhooks.Delivery
+	reopened("Redeliver", func(t *tester) {
+		t.createWebhooks(newWebhook("acct", "webhook"))
+		t.inEachState("acct", "webhook")
+		for _, id := range []string{"delivered", "dead", "skipped", "pending"} {
+			t.must(t.store.Redeliver(t.Context(), "acct", "webhook", id))
+		}
+		for _, task := range t.claimAll(4) {
+			if task.Event.ID == "dead" {
+				t.settle(settlement(task, webhooks.Retry))
+			} else {
+				t.settle(settlement(task, webhooks.Release))
+			}
+		}
+		again = t.delivery("acct", "dead")
+	}, func(t *tester) {
+		wantSame(t, "EventDeliveries", t.delivery("acct", "dead"), again)
+		type numbers struct{ Attempt, Before int }
+		got := map[string]numbers{}
+		for _, task := range t.await(4, all) {
+			wantSame(t, "Task.Event", task.Event, newEvent("acct", task.Event.ID))
+			if task.Event.ID != "pending" { // owed already, its Before may be its own
+				got[task.Event.ID] = numbers{task.Attempt, task.Before}
+			}
+		}
+		wantSame(t, "numbers of attempts", got, map[string]numbers{"delivered": {2, 1}, "dead": {3, 1}, "skipped": {1, 0}})
+	})
+
+	var settled []webhooks.Delivery
+	reopened("what a redelivery was settled as before", func(t *tester) {
+		t.createWebhooks(newWebhook("acct", "webhook"))
+		t.inEachState("acct", "webhook")
+		settled = []webhooks.Delivery{t.delivery("acct", "dead"), t.delivery("acct", "delivered")}
+		for _, d := range settled {
+			t.must(t.store.Redeliver(t.Context(), "acct", "webhook", d.EventID))
+		}
+		t.must(t.store.Redeliver(t.Context(), "acct", "webhook", "skipped"))
+	}, func(t *tester) {
+		t.must(t.store.DeleteWebhook(t.Context(), "acct", "webhook"))
+		for _, d := range settled {
+			wantSame(t, "EventDeliveries", t.delivery("acct", d.EventID), d)
+		}
+		for _, id := range []string{"skipped", "pending"} {
+			wantSame(t, "EventDeliveries of "+id, t.deliveries("acct", id), nil)
+		}
+		t.claimAll(0)
+	})
+
+	var rest []string
+	var page webhooks.DeliveryPage
+	reopened("the order of a list, and where its pages begin", func(t *tester) {
+		t.createWebhooks(newWebhook("acct", "webhook"))
+		for _, id := range []string{"c", "a", "9", "b", "10", "d"} {
+			t.enqueue(newEvent("acct", id), 1)
+		}
+		var err error
+		page, err = t.store.ListDeliveries(t.Context(), "acct", "webhook", webhooks.DeliveryQuery{Limit: 2})
+		t.must(err)
+		rest = eventIDs(t.list("acct", "webhook", webhooks.DeliveryQuery{After: page.Next}))
+		wantSame(t, "events", append(eventIDs(page.Deliveries), rest...), []string{"d", "10", "b", "9", "a", "c"})
+	}, func(t *tester) {
+		t.enqueue(newEvent("acct", "e"), 1)
+		wantSame(t, "events", eventIDs(t.list("acct", "webhook", webhooks.DeliveryQuery{Limit: 1})), append(append([]string{"e"}, eventIDs(page.Deliveries)...), rest...))
+		wantSame(t, "events of the later pages", eventIDs(t.list("acct", "webhook", webhooks.DeliveryQuery{After: page.Next, Limit: 1})), rest)
+		var last time.Time
+		for _, d := range t.list("acct", "webhook", webhooks.DeliveryQuery{}) {
+			if !last.IsZero() && d.PublishedAt.After(last) {
+				t.Errorf("%s was published at %v, after the one listed before it, at %v", d.EventID, d.PublishedAt, last)
+			}
+			last = d.PublishedAt
+		}
+	})
+}

@@ -1,0 +1,228 @@
+package storetest
+
+import (
+	"time"
+
+	"github.com/storageapi/storageapi/webhooks"
+)
+
+// failing tests what becomes of a webhook's FailingSince, WarnedAt and OffReason.
+func failing(run runner) {
+	type fields struct {
+		Since, Warned time.Time
+		Off           webhooks.OffReason
+	}
+	want := func(t *tester, id string, want fields) {
+		t.Helper()
+		w := t.webhook("acct", id)
+		wantSame(t, "FailingSince, WarnedAt and OffReason of "+id, fields{w.FailingSince, w.WarnedAt, w.OffReason}, want)
+	}
+	// ended makes an event, claims its only delivery and returns a settlement
+	// whose attempt was at the given time.
+	ended := func(t *tester, eventID string, outcome webhooks.Outcome, at time.Time) webhooks.Settlement {
+		t.Helper()
+		t.enqueue(newEvent("acct", eventID), 1)
+		end := settlement(t.claimAll(1)[0], outcome)
+		end.Attempt.StartedAt, end.RetryAfter = at, time.Hour
+		return end
+	}
+	at := func(minutes time.Duration) time.Time { return some.Add(minutes * time.Minute) }
+
+	for outcome, name := range map[webhooks.Outcome]string{webhooks.Retry: "Retry", webhooks.GiveUp: "GiveUp"} {
+		run(name+" begins the failing, at Attempt.StartedAt, and later failures do not move it", func(t *tester) {
+			t.createWebhooks(newWebhook("acct", "webhook"))
+			want(t, "webhook", fields{})
+			t.settle(ended(t, "1", outcome, at(5)))
+			want(t, "webhook", fields{Since: at(5)})
+			t.settle(ended(t, "2", outcome, at(9)))
+			t.settle(ended(t, "3", webhooks.Retry, at(1)))
+			t.settle(ended(t, "4", webhooks.GiveUp, at(10)))
+			want(t, "webhook", fields{Since: at(5)})
+		})
+
+		run(name+" of ClassInternal does not begin it, nor end it", func(t *tester) {
+			t.createWebhooks(newWebhook("acct", "webhook"))
+			own := ended(t, "1", outcome, at(1))
+			own.Attempt.Class = webhooks.ClassInternal
+			t.settle(own)
+			want(t, "webhook", fields{})
+			t.settle(ended(t, "2", outcome, at(2)))
+			own = ended(t, "3", outcome, at(3))
+			own.Attempt.Class = webhooks.ClassInternal
+			t.settle(own)
+			want(t, "webhook", fields{Since: at(2)})
+		})
+	}
+
+	run("every other class begins it", func(t *tester) {
+		for i, class := range []webhooks.ErrorClass{
+			webhooks.ClassStatus, webhooks.ClassRedirect, webhooks.ClassTimeout, webhooks.ClassDNS, webhooks.ClassBlocked,
+			webhooks.ClassConnect, webhooks.ClassTLS, webhooks.ClassConnection, webhooks.ClassProtocol, "a class of later",
+		} {
+			id := numbered("webhook", i)
+			t.createWebhooks(newWebhook("acct", id))
+			end := ended(t, numbered("event", i), webhooks.GiveUp, at(1))
+			end.Attempt.Class = class
+			t.settle(end)
+			want(t, id, fields{Since: at(1)})
+			t.setActive("acct", id, false)
+		}
+	})
+
+	run("Deliver ends it, with WarnedAt, and the next failure begins it anew", func(t *tester) {
+		t.createWebhooks(newWebhook("acct", "webhook"))
+		t.settle(ended(t, "1", webhooks.Deliver, at(1)))
+		want(t, "webhook", fields{})
+		failure := ended(t, "2", webhooks.Retry, at(2))
+		failure.Warned = true
+		t.settle(failure)
+		want(t, "webhook", fields{Since: at(2), Warned: at(2)})
+		t.settle(ended(t, "3", webhooks.Deliver, at(3)))
+		want(t, "webhook", fields{})
+		t.settle(ended(t, "4", webhooks.GiveUp, at(4)))
+		want(t, "webhook", fields{Since: at(4)})
+	})
+
+	run("Release leaves it as it is", func(t *tester) {
+		t.createWebhooks(newWebhook("acct", "webhook"))
+		t.settle(ended(t, "1", webhooks.Release, at(1)))
+		want(t, "webhook", fields{})
+		failure := settlement(t.claimAll(1)[0], webhooks.GiveUp)
+		failure.Attempt.StartedAt, failure.Warned = at(2), true
+		t.settle(failure)
+		t.settle(ended(t, "2", webhooks.Release, at(3)))
+		want(t, "webhook", fields{Since: at(2), Warned: at(2)})
+	})
+
+	run("Warned sets WarnedAt to Attempt.StartedAt", func(t *tester) {
+		t.createWebhooks(newWebhook("acct", "webhook"))
+		t.settle(ended(t, "1", webhooks.Retry, at(1)))
+		for i, outcome := range []webhooks.Outcome{webhooks.Retry, webhooks.GiveUp} {
+			warned := ended(t, numbered("event", i), outcome, at(time.Duration(2+i)))
+			warned.Warned = true
+			t.settle(warned)
+			want(t, "webhook", fields{Since: at(1), Warned: at(time.Duration(2 + i))})
+		}
+		t.settle(ended(t, "later", webhooks.Retry, at(9)))
+		want(t, "webhook", fields{Since: at(1), Warned: at(3)})
+	})
+
+	run("settlements of one step come one after the other", func(t *tester) {
+		t.createWebhooks(newWebhook("acct", "webhook"))
+		t.enqueueMany("acct", 5, 1)
+		var ends []webhooks.Settlement
+		for i, task := range t.claimAll(5) {
+			end := settlement(task, []webhooks.Outcome{webhooks.Retry, webhooks.Deliver, webhooks.GiveUp, webhooks.Retry, webhooks.Deliver}[i])
+			end.Attempt.StartedAt, end.RetryAfter = at(time.Duration(9-i)), time.Hour
+			ends = append(ends, end)
+		}
+		t.settle(ends[:4]...)
+		want(t, "webhook", fields{Since: at(7)})
+		t.settle(ends[4])
+		want(t, "webhook", fields{})
+	})
+
+	run("each webhook has its own", func(t *tester) {
+		t.createWebhooks(newWebhook("acct", "a"), newWebhook("acct", "b"), newWebhook("acct", "c"))
+		t.enqueue(newEvent("acct", "event"), 3)
+		for _, task := range t.claimAll(3) {
+			end := settlement(task, map[string]webhooks.Outcome{"a": webhooks.GiveUp, "b": webhooks.Retry, "c": webhooks.Deliver}[task.Webhook.ID])
+			end.Attempt.StartedAt = map[string]time.Time{"a": at(1), "b": at(2), "c": at(3)}[task.Webhook.ID]
+			end.Warned = task.Webhook.ID == "b"
+			t.settle(end)
+		}
+		want(t, "a", fields{Since: at(1)})
+		want(t, "b", fields{Since: at(2), Warned: at(2)})
+		want(t, "c", fields{})
+	})
+
+	run("Deactivate's reason is OffReason, and the failing stays", func(t *tester) {
+		for i, reason := range []webhooks.OffReason{webhooks.OffGone, webhooks.OffFailing} {
+			id := numbered("webhook", i)
+			t.createWebhooks(newWebhook("acct", id))
+			t.settle(ended(t, id+" 1", webhooks.Retry, at(1)))
+			end := ended(t, id+" 2", webhooks.GiveUp, at(2))
+			end.Deactivate, end.Warned = reason, true
+			t.settle(end)
+			want(t, id, fields{Since: at(1), Warned: at(2), Off: reason})
+			wantSame(t, "Active", t.webhook("acct", id).Active, false)
+		}
+	})
+
+	run("a task holds them as they are", func(t *tester) {
+		t.createWebhooks(newWebhook("acct", "webhook"))
+		failure := ended(t, "1", webhooks.Retry, at(1))
+		failure.Warned = true
+		t.settle(failure)
+		t.enqueue(newEvent("acct", "2"), 1)
+		wantSame(t, "Task.Webhook", t.claimAll(1)[0].Webhook, t.webhook("acct", "webhook"))
+		want(t, "webhook", fields{Since: at(1), Warned: at(1)})
+	})
+
+	run("a stale settlement changes none of it", func(t *tester) {
+		t.createWebhooks(newWebhook("acct", "webhook"))
+		stale := func(outcome webhooks.Outcome) {
+			t.Helper()
+			end := ended(t, numbered("event", int(outcome)), webhooks.GiveUp, at(9))
+			end.Attempt.Class = webhooks.ClassInternal
+			t.settle(end)
+			end.Outcome, end.Attempt.Class, end.Warned, end.Deactivate = outcome, webhooks.ClassStatus, true, webhooks.OffGone
+			t.wantStale(end)
+		}
+		stale(webhooks.Retry)
+		stale(webhooks.GiveUp)
+		want(t, "webhook", fields{})
+		failure := ended(t, "failure", webhooks.Retry, at(1))
+		failure.Warned = true
+		t.settle(failure)
+		stale(webhooks.Deliver)
+		stale(webhooks.Release)
+		want(t, "webhook", fields{Since: at(1), Warned: at(1)})
+		wantSame(t, "Active", t.webhook("acct", "webhook").Active, true)
+	})
+
+	run("UpdateWebhook changes them", func(t *tester) {
+		t.createWebhooks(newWebhook("acct", "webhook"))
+		for _, to := range []fields{{at(1), at(2), webhooks.OffFailing}, {at(3), time.Time{}, ""}, {time.Time{}, at(4), "a reason of later"}, {}} {
+			got := t.updateWebhook("acct", "webhook", func(w *webhooks.Webhook) {
+				w.FailingSince, w.WarnedAt, w.OffReason = to.Since, to.Warned, to.Off
+			})
+			wantSame(t, "UpdateWebhook", fields{got.FailingSince, got.WarnedAt, got.OffReason}, to)
+			want(t, "webhook", to)
+		}
+		t.settle(ended(t, "1", webhooks.Retry, at(5)))
+		want(t, "webhook", fields{Since: at(5)})
+		t.updateWebhook("acct", "webhook", func(w *webhooks.Webhook) {
+			if !w.FailingSince.Equal(at(5)) {
+				t.Errorf("FailingSince that change is given = %v, want %v", w.FailingSince, at(5))
+			}
+			w.FailingSince = time.Time{}
+		})
+		t.settle(ended(t, "2", webhooks.Retry, at(6)))
+		want(t, "webhook", fields{Since: at(6)})
+	})
+
+	run("UpdateWebhook and settlements do not undo each other", func(t *tester) {
+		t.createWebhooks(newWebhook("acct", "webhook"))
+		t.enqueueMany("acct", 20, 1)
+		tasks := t.claimAll(20)
+		inParallel(2, func(i int) {
+			for n, task := range tasks {
+				if i == 0 {
+					_, err := t.store.UpdateWebhook(t.Context(), "acct", "webhook", func(w *webhooks.Webhook) error {
+						w.URL = numbered("url", n)
+						return nil
+					})
+					t.wantError("UpdateWebhook", err, nil)
+					continue
+				}
+				end := settlement(task, webhooks.GiveUp)
+				end.Attempt.StartedAt, end.Warned = at(time.Duration(n)), true
+				_, err := t.store.SettleDeliveries(t.Context(), []webhooks.Settlement{end})
+				t.wantError("SettleDeliveries", err, nil)
+			}
+		})
+		want(t, "webhook", fields{Since: at(0), Warned: at(19)})
+		wantSame(t, "URL", t.webhook("acct", "webhook").URL, numbered("url", 19))
+	})
+}

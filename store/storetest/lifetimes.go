@@ -1,0 +1,192 @@
+package storetest
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/storageapi/storageapi/webhooks"
+)
+
+// lifetimes tests what Purge says of attempts, event ids and recoveries, and of
+// all together.
+func lifetimes(run runner) {
+	run("attempts: nothing is listed any more", func(t *tester) {
+		t.createWebhooks(newWebhook("acct", "webhook"), newWebhook("acct", "deleted"))
+		t.settleEvent(newEvent("acct", "event"), 2, webhooks.Deliver)
+		t.must(t.store.DeleteWebhook(t.Context(), "acct", "deleted"))
+		t.inEachState("acct", "webhook")
+		border := t.border()
+		t.settleEvent(newEvent("acct", "young"), 1, webhooks.GiveUp)
+		young := t.delivery("acct", "young")
+		t.purge(webhooks.Purge{Payloads: border, Attempts: border})
+		wantSame(t, "ListDeliveries", t.list("acct", "webhook", webhooks.DeliveryQuery{}), []webhooks.Delivery{young})
+		for id, first := range map[string]int{"event": 2, "delivered": 1, "dead": 1, "skipped": 0, "pending": 1} {
+			wantSame(t, "EventDeliveries of "+id, t.deliveries("acct", id), nil)
+			t.wantError("Redeliver", t.store.Redeliver(t.Context(), "acct", "webhook", id), webhooks.ErrNotFound)
+			t.enqueue(newEvent("acct", id), first) // its id is known
+			wantSame(t, "EventDeliveries of "+id, t.deliveries("acct", id), nil)
+		}
+		t.claimAll(0)
+		wantSame(t, "EventDeliveries", t.delivery("acct", "young"), young)
+		t.must(t.store.Redeliver(t.Context(), "acct", "webhook", "young"))
+		wantSame(t, "Task.Event", t.claimAll(1)[0].Event, newEvent("acct", "young"))
+	})
+
+	run("attempts: what is leased may finish, and goes then", func(t *tester) {
+		t.createWebhooks(newWebhook("acct", "webhook"))
+		t.enqueue(newEvent("acct", "event"), 1)
+		task := t.claimAll(1)[0]
+		border := t.border()
+		all := webhooks.Purge{Payloads: border, Attempts: border, EventIDs: border}
+		t.purge(all)
+		t.settle(settlement(task, webhooks.Deliver))
+		t.purge(all)
+		wantSame(t, "ListDeliveries", t.list("acct", "webhook", webhooks.DeliveryQuery{}), nil)
+		t.claimAll(0)
+	})
+
+	run("event ids: one published again is a new event", func(t *tester) {
+		t.enqueue(newEvent("acct", "unheard"), 0)
+		t.createWebhooks(newWebhook("acct", "webhook"))
+		t.settleEvent(newEvent("acct", "event"), 1, webhooks.Deliver)
+		old := t.list("acct", "webhook", webhooks.DeliveryQuery{})
+		border := t.border()
+		t.settleEvent(newEvent("acct", "young"), 1, webhooks.Deliver)
+		for id, first := range map[string]int{"unheard": 0, "event": 1, "young": 1} {
+			t.enqueue(newEvent("acct", id), first)
+		}
+		t.purge(webhooks.Purge{Payloads: border}) // not yet
+		for id, first := range map[string]int{"unheard": 0, "event": 1, "young": 1} {
+			t.enqueue(newEvent("acct", id), first)
+		}
+		t.claimAll(0)
+		t.purge(webhooks.Purge{Payloads: border, EventIDs: border})
+		wantSame(t, "ListDeliveries", t.list("acct", "webhook", webhooks.DeliveryQuery{To: border}), old)
+		t.createWebhooks(newWebhook("acct", "late"))
+		changed := newEvent("acct", "event")
+		changed.Body = []byte(`"changed"`)
+		t.enqueue(newEvent("acct", "young"), 1) // still known
+		t.enqueue(newEvent("acct", "unheard"), 2)
+		t.enqueue(changed, 2)
+		t.enqueue(changed, 2)
+		for _, task := range t.claimAll(4) {
+			if task.Event.ID == "event" {
+				wantSame(t, "Task.Event", task.Event, changed)
+				wantSame(t, "Task.Attempt", task.Attempt, 1)
+			}
+			t.settle(settlement(task, webhooks.Deliver))
+		}
+		wantSame(t, "number of deliveries of the new event", len(t.deliveries("acct", "event")), 2)
+		wantSame(t, "events", eventIDs(t.list("acct", "late", webhooks.DeliveryQuery{})), []string{"event", "unheard"})
+	})
+
+	run("everything is gone in the end, in steps of any size", func(t *tester) {
+		for i, limit := range []int{1, 3, 1000} {
+			account := numbered("acct", i)
+			t.createWebhooks(newWebhook(account, account))
+			t.inEachState(account, account)
+			t.enqueue(newEvent(account, "due"), 1)
+			t.enqueue(newEvent(account+" unheard", "event"), 0)
+			border := t.border()
+			t.enqueue(newEvent(account, "young"), 1)
+			young := t.delivery(account, "young")
+			t.purge(webhooks.Purge{Payloads: border, Attempts: border, EventIDs: border, Limit: limit})
+			wantSame(t, "ListDeliveries", t.list(account, account, webhooks.DeliveryQuery{}), []webhooks.Delivery{young})
+			for _, id := range []string{"delivered", "dead", "skipped", "pending", "due"} {
+				_, err := t.store.EventDeliveries(t.Context(), account, id)
+				t.wantError("EventDeliveries", err, webhooks.ErrNotFound)
+			}
+			wantSame(t, "Task.Event", t.claimAll(1)[0].Event, newEvent(account, "young"))
+			t.enqueue(newEvent(account, "due"), 1)
+			wantSame(t, "Task.Event", t.claimAll(1)[0].Event, newEvent(account, "due"))
+			t.enqueue(newEvent(account, "young"), 1)
+			t.claimAll(0)
+		}
+	})
+
+	run("each has its own time", func(t *tester) {
+		t.createWebhooks(newWebhook("acct", "webhook"))
+		var borders []time.Time
+		for i := range 5 {
+			t.settleEvent(newEvent("acct", numbered("settled", i)), 1, webhooks.Deliver)
+			t.enqueue(newEvent("acct", numbered("owed", i)), 1)
+			later := settlement(t.claimAll(1)[0], webhooks.Retry)
+			later.RetryAfter = time.Hour
+			t.settle(later)
+			borders = append(borders, t.border())
+		}
+		const payloads, attempts, ids = 4, 1, 2 // how many are past their time
+		t.purge(webhooks.Purge{Payloads: borders[payloads-1], Attempts: borders[attempts-1], EventIDs: borders[ids-1], Limit: 2})
+		want := map[string]webhooks.DeliveryState{}
+		for i := attempts; i < 5; i++ {
+			want[numbered("settled", i)], want[numbered("owed", i)] = webhooks.Delivered, webhooks.Pending
+			if i < payloads {
+				want[numbered("owed", i)] = webhooks.Dead
+			}
+		}
+		got := map[string]webhooks.DeliveryState{}
+		for _, d := range t.list("acct", "webhook", webhooks.DeliveryQuery{}) {
+			got[d.EventID] = d.State
+		}
+		wantSame(t, "states of what is listed", got, want)
+		for i := range payloads {
+			for _, id := range []string{numbered("settled", i), numbered("owed", i)} {
+				t.wantError("Redeliver of "+id, t.store.Redeliver(t.Context(), "acct", "webhook", id), webhooks.ErrNotFound)
+			}
+		}
+		for i := range 5 {
+			t.enqueue(newEvent("acct", numbered("settled", i)), 1)
+			t.enqueue(newEvent("acct", numbered("owed", i)), 1)
+		}
+		t.claimAll(2 * ids)
+	})
+
+	run("attempts may go before event ids, or after them", func(t *tester) {
+		t.createWebhooks(newWebhook("acct", "webhook"))
+		t.settleEvent(newEvent("acct", "1"), 1, webhooks.Deliver)
+		first := t.border()
+		t.settleEvent(newEvent("acct", "2"), 1, webhooks.Deliver)
+		second := t.border()
+		t.purge(webhooks.Purge{Payloads: second, Attempts: second, EventIDs: first})
+		wantSame(t, "ListDeliveries", t.list("acct", "webhook", webhooks.DeliveryQuery{}), nil)
+		t.enqueue(newEvent("acct", "2"), 1)
+		t.claimAll(0)
+		t.enqueue(newEvent("acct", "1"), 1)
+		t.claimAll(1)
+	})
+
+	run("recoveries that are done, by their creation", func(t *tester) {
+		t.createWebhooks(newWebhook("acct", "webhook"))
+		border := t.border()
+		job := func(id string, createdAt time.Time) webhooks.Recovery {
+			recovery := newRecovery("acct", "webhook", id, webhooks.Dead)
+			recovery.CreatedAt = createdAt
+			t.createRecoveries(recovery)
+			return recovery
+		}
+		job("old", border.Add(-time.Millisecond))
+		young := job("young", border)
+		t.advance(9)
+		undone := job("undone", border.Add(-time.Hour))
+		t.purge(webhooks.Purge{Payloads: border, EventIDs: border})
+		wantSame(t, "Done", t.recovery("acct", "old").Done, true)
+		t.purge(webhooks.Purge{Payloads: border, Attempts: border})
+		_, err := t.store.RecoveryByID(t.Context(), "acct", "old")
+		t.wantError("RecoveryByID", err, webhooks.ErrNotFound)
+		t.wantDone(young, 0)
+		wantSame(t, "RecoveryByID", t.recovery("acct", "undone"), undone)
+		t.advance(9)
+		t.wantDone(undone, 0)
+		job("old", border)
+		for i := range 20 {
+			job(numbered("many", i), border.Add(-time.Minute))
+		}
+		t.advance(9)
+		t.purge(webhooks.Purge{Payloads: border, Attempts: border, Limit: 3})
+		for i := range 20 {
+			_, err := t.store.RecoveryByID(t.Context(), "acct", numbered("many", i))
+			t.wantError(fmt.Sprint("RecoveryByID of ", i), err, webhooks.ErrNotFound)
+		}
+		wantSame(t, "Done", t.recovery("acct", "old").Done, true)
+	})
+}

@@ -1,0 +1,238 @@
+package storetest
+
+import (
+	"crypto/rand"
+	"errors"
+	"time"
+
+	"github.com/storageapi/storageapi/webhooks"
+)
+
+// border returns a time by the store's clock: all events stored before were
+// published before it, all later ones are published then or later.
+func (t *tester) border() time.Time {
+	t.Helper()
+	w := newWebhook("border", "border")
+	w.Active = false
+	if err := t.store.CreateWebhook(t.Context(), w); !errors.Is(err, webhooks.ErrExists) {
+		t.must(err)
+	}
+	now := func() time.Time {
+		id := rand.Text()
+		t.enqueue(newEvent("border", id), 0)
+		return t.delivery("border", id).PublishedAt
+	}
+	first := now()
+	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(time.Millisecond) {
+		if next := now(); next.After(first) {
+			return next
+		}
+	}
+	t.Fatalf("PublishedAt stands still for %v", patience)
+	return first
+}
+
+// purge purges to the end, and returns the number of calls. The Limit is 100, if
+// it is 0.
+func (t *tester) purge(purge webhooks.Purge) (calls int) {
+	t.Helper()
+	if purge.Limit == 0 {
+		purge.Limit = 100
+	}
+	for calls = 1; calls < 100_000; calls++ {
+		more, err := t.store.Purge(t.Context(), purge)
+		t.must(err)
+		if !more {
+			return calls
+		}
+	}
+	t.Fatal("Purge does not come to an end")
+	return calls
+}
+
+// wantPurged checks that a delivery ended because its payload was purged, after
+// the attempts that it had before.
+func (t *tester) wantPurged(before webhooks.Delivery) {
+	t.Helper()
+	got := t.delivery("acct", before.EventID)
+	if len(got.Attempts) == 0 {
+		t.Fatalf("no attempt is logged of %s, which is %s", got.EventID, got.State)
+	}
+	last := got.Attempts[len(got.Attempts)-1]
+	if off := time.Since(last.StartedAt).Abs(); off > time.Minute {
+		t.Errorf("StartedAt of what is logged is %v away from now", off)
+	}
+	before.State, before.NextAttemptAt = webhooks.Dead, time.Time{}
+	number := 1
+	if n := len(before.Attempts); n > 0 {
+		number = before.Attempts[n-1].Number + 1
+	}
+	before.Attempts = append(before.Attempts, webhooks.Expired(number, last.StartedAt))
+	wantSame(t, "EventDeliveries", got, before)
+}
+
+// purging tests what Purge says of payloads.
+func purging(run runner) {
+	run("zero times purge nothing", func(t *tester) {
+		t.createWebhooks(newWebhook("acct", "webhook"))
+		t.inEachState("acct", "webhook")
+		t.enqueue(newEvent("acct", "due"), 1)
+		done, undone := newRecovery("acct", "webhook", "done", webhooks.Dead), newRecovery("acct", "webhook", "undone", webhooks.Dead)
+		done.To = done.From
+		t.createRecoveries(done)
+		t.advance(9)
+		t.createRecoveries(undone)
+		t.border()
+		before := t.list("acct", "webhook", webhooks.DeliveryQuery{})
+		t.purge(webhooks.Purge{})
+		t.purge(webhooks.Purge{Payloads: time.Unix(0, 0), Attempts: time.Unix(0, 0), EventIDs: time.Unix(0, 0), Limit: 1})
+		wantSame(t, "ListDeliveries", t.list("acct", "webhook", webhooks.DeliveryQuery{}), before)
+		t.wantDone(done, 0)
+		wantSame(t, "RecoveryByID", t.recovery("acct", "undone"), undone)
+		for _, d := range before {
+			t.enqueue(newEvent("acct", d.EventID), map[bool]int{true: 0, false: 1}[d.EventID == "skipped"])
+			wantSame(t, "Redeliver", t.store.Redeliver(t.Context(), "acct", "webhook", d.EventID), nil)
+		}
+		for _, task := range t.claimAll(5) {
+			wantSame(t, "Task.Event", task.Event, newEvent("acct", task.Event.ID))
+		}
+	})
+
+	run("payloads: deliveries still owed end as Dead, and nothing else changes", func(t *tester) {
+		t.createWebhooks(newWebhook("acct", "webhook"))
+		t.inEachState("acct", "webhook")
+		t.enqueue(newEvent("acct", "due"), 1)
+		t.updateWebhook("acct", "webhook", func(w *webhooks.Webhook) { w.FailingSince, w.WarnedAt = time.Time{}, time.Time{} })
+		w := t.webhook("acct", "webhook")
+		border := t.border()
+		t.enqueue(newEvent("acct", "young"), 1)
+		before := map[string]webhooks.Delivery{}
+		for _, d := range t.list("acct", "webhook", webhooks.DeliveryQuery{}) {
+			before[d.EventID] = d
+		}
+		t.purge(webhooks.Purge{Payloads: border})
+		t.wantPurged(before["pending"])
+		t.wantPurged(before["due"])
+		for _, id := range []string{"delivered", "dead", "skipped", "young"} {
+			wantSame(t, "EventDeliveries", t.delivery("acct", id), before[id])
+		}
+		wantSame(t, "WebhookByID", t.webhook("acct", "webhook"), w)
+		wantSame(t, "Task.Event", t.claimAll(1)[0].Event, newEvent("acct", "young"))
+		backlog, err := t.store.Backlog(t.Context(), "webhook")
+		t.must(err)
+		wantSame(t, "Backlog", backlog, webhooks.Backlog{Pending: 1})
+
+		// And once more, nothing happens.
+		list := t.list("acct", "webhook", webhooks.DeliveryQuery{})
+		t.purge(webhooks.Purge{Payloads: border})
+		wantSame(t, "ListDeliveries", t.list("acct", "webhook", webhooks.DeliveryQuery{}), list)
+	})
+
+	run("payloads: those owed to an inactive webhook, and those redelivered, too", func(t *tester) {
+		t.createWebhooks(newWebhook("acct", "webhook"))
+		t.inEachState("acct", "webhook")
+		t.setActive("acct", "webhook", false)
+		ids := []string{"delivered", "dead", "skipped"}
+		for _, id := range ids {
+			t.must(t.store.Redeliver(t.Context(), "acct", "webhook", id))
+		}
+		before := t.list("acct", "webhook", webhooks.DeliveryQuery{})
+		t.purge(webhooks.Purge{Payloads: t.border()})
+		for _, d := range before {
+			t.wantPurged(d)
+		}
+		t.setActive("acct", "webhook", true)
+		t.claimAll(0)
+	})
+
+	run("payloads: those recovered, too", func(t *tester) {
+		t.dead("acct", "webhook", 3)
+		t.createRecoveries(newRecovery("acct", "webhook", "recovery", webhooks.Dead))
+		t.advance(9)
+		before := t.list("acct", "webhook", webhooks.DeliveryQuery{})
+		t.purge(webhooks.Purge{Payloads: t.border()})
+		for _, d := range before {
+			t.wantPurged(d)
+		}
+		t.claimAll(0)
+	})
+
+	run("payloads: Redeliver returns ErrNotFound", func(t *tester) {
+		t.createWebhooks(newWebhook("acct", "webhook"))
+		t.inEachState("acct", "webhook")
+		t.enqueue(newEvent("acct", "leased"), 1)
+		t.claimAll(1)
+		t.purge(webhooks.Purge{Payloads: t.border()})
+		before := t.list("acct", "webhook", webhooks.DeliveryQuery{})
+		for _, id := range []string{"delivered", "dead", "skipped", "pending", "leased"} {
+			t.wantError("Redeliver", t.store.Redeliver(t.Context(), "acct", "webhook", id), webhooks.ErrNotFound)
+		}
+		wantSame(t, "ListDeliveries", t.list("acct", "webhook", webhooks.DeliveryQuery{}), before)
+		t.claimAll(0)
+	})
+
+	run("payloads: what is leased may finish", func(t *tester) {
+		t.createWebhooks(newWebhook("acct", "webhook"))
+		t.enqueueMany("acct", 4, 1)
+		tasks := t.claimAll(4)
+		border := t.border()
+		t.purge(webhooks.Purge{Payloads: border})
+		for i, task := range tasks {
+			wantSame(t, "State", t.delivery("acct", task.Event.ID).State, webhooks.Pending)
+			t.settle(settlement(task, webhooks.Outcome(i)))
+		}
+		wantSame(t, "State", t.delivery("acct", tasks[webhooks.Deliver].Event.ID).State, webhooks.Delivered)
+		wantSame(t, "Attempts", t.delivery("acct", tasks[webhooks.Deliver].Event.ID).Attempts, []webhooks.Attempt{attemptOf(tasks[webhooks.Deliver])})
+		wantSame(t, "State", t.delivery("acct", tasks[webhooks.GiveUp].Event.ID).State, webhooks.Dead)
+		wantSame(t, "Attempts", t.delivery("acct", tasks[webhooks.GiveUp].Event.ID).Attempts, []webhooks.Attempt{attemptOf(tasks[webhooks.GiveUp])})
+
+		// What was given back, or is to be tried again, may come as a Task with
+		// Err, and ends then or at the next purge.
+		for _, outcome := range []webhooks.Outcome{webhooks.Release, webhooks.GiveUp} {
+			for _, task := range t.claim(webhooks.Claim{Limit: 9, PerWebhook: 9, Lease: longLease}) {
+				if task.Err == nil {
+					t.Errorf("claimed %s, whose payload was purged, without Err", task.Event.ID)
+				}
+				t.settle(settlement(task, outcome))
+			}
+			t.purge(webhooks.Purge{Payloads: border})
+		}
+		for _, outcome := range []webhooks.Outcome{webhooks.Release, webhooks.Retry} {
+			wantSame(t, "State", t.delivery("acct", tasks[outcome].Event.ID).State, webhooks.Dead)
+		}
+	})
+
+	run("about Limit at a time, the oldest first", func(t *tester) {
+		const n = 300
+		t.createWebhooks(newWebhook("acct", "webhook"))
+		t.enqueueMany("acct", n, 1)
+		border := t.border()
+		t.enqueue(newEvent("acct", "young"), 1)
+		check := func() {
+			t.Helper()
+			list := t.list("acct", "webhook", webhooks.DeliveryQuery{})
+			for i := 1; i < len(list); i++ {
+				if list[i-1].State == webhooks.Dead && list[i].State == webhooks.Pending {
+					t.Fatalf("%s was purged, but %s, which is older, was not", list[i-1].EventID, list[i].EventID)
+				}
+			}
+		}
+		more, err := t.store.Purge(t.Context(), webhooks.Purge{Payloads: border, Limit: 1})
+		t.must(err)
+		check()
+		if dead := t.list("acct", "webhook", webhooks.DeliveryQuery{States: []webhooks.DeliveryState{webhooks.Dead}}); !more || len(dead) == n {
+			t.Fatalf("with a Limit of 1, %d of %d are purged at once, and more = %v", len(dead), n, more)
+		}
+		for calls := 0; more; calls++ {
+			more, err = t.store.Purge(t.Context(), webhooks.Purge{Payloads: border, Limit: 20})
+			t.must(err)
+			check()
+			if calls > 100*n {
+				t.Fatal("Purge does not come to an end")
+			}
+		}
+		dead := t.list("acct", "webhook", webhooks.DeliveryQuery{States: []webhooks.DeliveryState{webhooks.Dead}})
+		wantSame(t, "number of deliveries purged", len(dead), n)
+		wantSame(t, "Task.Event.ID", t.claimAll(1)[0].Event.ID, "young")
+	})
+}

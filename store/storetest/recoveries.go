@@ -1,0 +1,115 @@
+package storetest
+
+import (
+	"time"
+
+	"github.com/storageapi/storageapi/webhooks"
+)
+
+// newRecovery returns one of everything in those states.
+func newRecovery(account, webhookID, id string, states ...webhooks.DeliveryState) webhooks.Recovery {
+	return webhooks.Recovery{
+		ID: id, Account: account, WebhookID: webhookID, States: states,
+		From: some.AddDate(-50, 0, 0), To: some.AddDate(50, 0, 0), CreatedAt: some,
+	}
+}
+
+func (t *tester) createRecoveries(list ...webhooks.Recovery) {
+	t.Helper()
+	for _, recovery := range list {
+		t.must(t.store.CreateRecovery(t.Context(), recovery))
+	}
+}
+
+func (t *tester) recovery(account, id string) webhooks.Recovery {
+	t.Helper()
+	recovery, err := t.store.RecoveryByID(t.Context(), account, id)
+	t.must(err)
+	return recovery
+}
+
+// advance advances all recoveries to their end.
+func (t *tester) advance(limit int) {
+	t.Helper()
+	for range 100_000 {
+		advanced, err := t.store.AdvanceRecovery(t.Context(), limit)
+		t.must(err)
+		if !advanced {
+			return
+		}
+	}
+	t.Fatal("AdvanceRecovery does not come to an end")
+}
+
+// wantDone checks that a recovery is done and how many deliveries it recovered.
+func (t *tester) wantDone(want webhooks.Recovery, recovered int) {
+	t.Helper()
+	want.Done, want.Recovered = true, recovered
+	wantSame(t, "RecoveryByID", t.recovery(want.Account, want.ID), want)
+}
+
+// createRecovery tests CreateRecovery and RecoveryByID.
+func createRecovery(run runner) {
+	run("every field comes back", func(t *tester) {
+		t.createWebhooks(newWebhook("acct", "webhook"))
+		for i, states := range [][]webhooks.DeliveryState{
+			{webhooks.Dead}, {webhooks.Skipped}, {webhooks.Delivered},
+			{webhooks.Skipped, webhooks.Dead}, {webhooks.Dead, webhooks.Skipped, webhooks.Delivered},
+		} {
+			recovery := newRecovery("acct", "webhook", numbered("recovery", i), states...)
+			recovery.From, recovery.To = some.Add(time.Duration(i)*time.Hour), some.AddDate(0, i, 1)
+			recovery.CreatedAt = some.Add(time.Duration(i) * time.Minute)
+			t.createRecoveries(recovery)
+			wantSame(t, "RecoveryByID", t.recovery("acct", recovery.ID), recovery)
+		}
+		t.claimAll(0)
+	})
+
+	run("ErrNotFound if the account has no webhook of that id", func(t *tester) {
+		t.createWebhooks(newWebhook("acct", "webhook"), newWebhook("acct", "deleted"), newWebhook("other", "foreign"))
+		t.must(t.store.DeleteWebhook(t.Context(), "acct", "deleted"))
+		for _, ref := range [][2]string{{"acct", "unknown"}, {"acct", "deleted"}, {"acct", "foreign"}, {"other", "webhook"}} {
+			t.wantError("CreateRecovery", t.store.CreateRecovery(t.Context(), newRecovery(ref[0], ref[1], "recovery", webhooks.Dead)), webhooks.ErrNotFound)
+			_, err := t.store.RecoveryByID(t.Context(), ref[0], "recovery")
+			t.wantError("RecoveryByID", err, webhooks.ErrNotFound)
+		}
+	})
+
+	run("ErrExists if there is a recovery of that id", func(t *tester) {
+		t.createWebhooks(newWebhook("acct", "a"), newWebhook("acct", "b"), newWebhook("other", "c"))
+		recovery := newRecovery("acct", "a", "recovery", webhooks.Dead)
+		t.createRecoveries(recovery)
+		for _, again := range []webhooks.Recovery{
+			recovery, newRecovery("acct", "b", "recovery", webhooks.Skipped), newRecovery("other", "c", "recovery", webhooks.Dead),
+		} {
+			t.wantError("CreateRecovery", t.store.CreateRecovery(t.Context(), again), webhooks.ErrExists)
+		}
+		wantSame(t, "RecoveryByID", t.recovery("acct", "recovery"), recovery)
+		t.advance(9)
+		t.wantError("CreateRecovery", t.store.CreateRecovery(t.Context(), recovery), webhooks.ErrExists)
+		t.wantDone(recovery, 0)
+	})
+
+	run("RecoveryByID returns ErrNotFound, for those of other accounts too", func(t *tester) {
+		t.createWebhooks(newWebhook("acct", "webhook"), newWebhook("other", "foreign"))
+		t.createRecoveries(newRecovery("acct", "webhook", "recovery", webhooks.Dead))
+		for _, ref := range [][2]string{{"acct", "unknown"}, {"other", "recovery"}, {"nobody", "recovery"}, {"acct", "recover"}, {"acc", "trecovery"}, {"acct", "RECOVERY"}} {
+			_, err := t.store.RecoveryByID(t.Context(), ref[0], ref[1])
+			t.wantError("RecoveryByID", err, webhooks.ErrNotFound)
+		}
+	})
+
+	run("of recoveries with one id at once, one wins", func(t *tester) {
+		t.createWebhooks(newWebhook("acct", "webhook"))
+		for round := range 10 {
+			won := make([]bool, 8)
+			inParallel(len(won), func(i int) {
+				err := t.store.CreateRecovery(t.Context(), newRecovery("acct", "webhook", numbered("recovery", round), webhooks.Dead))
+				if won[i] = err == nil; !won[i] {
+					t.wantError("CreateRecovery", err, webhooks.ErrExists)
+				}
+			})
+			wantSame(t, "recoveries created", countTrue(won), 1)
+		}
+	})
+}

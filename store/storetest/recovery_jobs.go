@@ -1,0 +1,167 @@
+package storetest
+
+import (
+	"time"
+
+	"github.com/storageapi/storageapi/webhooks"
+)
+
+// dead makes a webhook and n of its deliveries Dead, of the events numbered from 0.
+func (t *tester) dead(account, webhookID string, n int) {
+	t.Helper()
+	t.createWebhooks(newWebhook(account, webhookID))
+	for i := range n {
+		t.settleEvent(newEvent(account, numbered("event", i)), 1, webhooks.GiveUp)
+	}
+}
+
+// recoveryJobs tests what AdvanceRecovery does with several recoveries, with
+// webhooks that change, and when it is not alone.
+func recoveryJobs(run runner) {
+	run("the oldest that is not done comes first", func(t *tester) {
+		ids := []string{"a", "b", "c"}
+		var jobs []webhooks.Recovery
+		for i, id := range ids {
+			t.dead(id, id, 4)
+			job := newRecovery(id, id, id, webhooks.Dead)
+			job.CreatedAt = some.Add(time.Duration(i) * time.Minute)
+			t.createRecoveries(job)
+			jobs = append(jobs, job)
+		}
+		for advanced := true; advanced; {
+			var err error
+			advanced, err = t.store.AdvanceRecovery(t.Context(), 2)
+			t.must(err)
+			for i := 1; i < len(ids); i++ {
+				if before, job := t.recovery(ids[i-1], ids[i-1]), t.recovery(ids[i], ids[i]); job.Recovered > 0 && !before.Done {
+					t.Errorf("%s has begun, but %s, which is older, is not done", job.ID, before.ID)
+				}
+			}
+		}
+		for _, job := range jobs {
+			t.wantDone(job, 4)
+		}
+		t.claimAll(12)
+	})
+
+	run("one that comes later is done, too", func(t *tester) {
+		t.dead("acct", "webhook", 3)
+		for i := range 3 {
+			job := newRecovery("acct", "webhook", numbered("recovery", i), webhooks.Dead)
+			t.createRecoveries(job)
+			t.advance(2)
+			t.wantDone(job, 3)
+			for _, task := range t.claimAll(3) {
+				t.settle(settlement(task, webhooks.GiveUp))
+			}
+		}
+	})
+
+	run("what one has recovered, the next leaves as it is", func(t *tester) {
+		t.dead("acct", "webhook", 3)
+		first, second := newRecovery("acct", "webhook", "1", webhooks.Dead), newRecovery("acct", "webhook", "2", webhooks.Dead)
+		t.createRecoveries(first, second)
+		t.advance(9)
+		t.wantDone(first, 3)
+		t.wantDone(second, 0)
+		t.claimAll(3)
+	})
+
+	run("a recovery whose webhook is gone is done", func(t *tester) {
+		for i, advanced := range []int{0, 2} {
+			account := numbered("acct", i)
+			t.dead(account, account, 9)
+			job := newRecovery(account, account, account, webhooks.Dead)
+			t.createRecoveries(job)
+			for range advanced {
+				_, err := t.store.AdvanceRecovery(t.Context(), 2)
+				t.must(err)
+			}
+			recovered := t.recovery(account, account).Recovered
+			t.must(t.store.DeleteWebhook(t.Context(), account, account))
+			t.advance(9)
+			t.wantDone(job, recovered)
+			t.claimAll(0)
+		}
+	})
+
+	run("what is recovered for an inactive webhook waits", func(t *tester) {
+		t.dead("acct", "webhook", 3)
+		t.setActive("acct", "webhook", false)
+		job := newRecovery("acct", "webhook", "recovery", webhooks.Dead)
+		t.createRecoveries(job)
+		t.advance(9)
+		t.wantDone(job, 3)
+		for i := range 3 {
+			wantSame(t, "State", t.delivery("acct", numbered("event", i)).State, webhooks.Pending)
+		}
+		t.claimAll(0)
+		t.setActive("acct", "webhook", true)
+		t.claimAll(3)
+	})
+
+	run("what a webhook missed while it was off is recovered", func(t *tester) {
+		w := newWebhook("acct", "webhook")
+		w.Active = false
+		t.createWebhooks(w)
+		t.enqueueMany("acct", 3, 0)
+		t.setActive("acct", "webhook", true)
+		job := newRecovery("acct", "webhook", "recovery", webhooks.Skipped)
+		t.createRecoveries(job)
+		t.advance(2)
+		t.wantDone(job, 3)
+		for _, task := range t.claimAll(3) {
+			wantSame(t, "Task.Attempt and Before", []int{task.Attempt, task.Before}, []int{1, 0})
+			t.settle(settlement(task, webhooks.Deliver))
+		}
+	})
+
+	run("of many who advance one at once, each delivery is recovered once", func(t *tester) {
+		const n = 60
+		t.dead("acct", "webhook", n)
+		job := newRecovery("acct", "webhook", "recovery", webhooks.Dead)
+		t.createRecoveries(job)
+		inParallel(5, func(i int) {
+			if i == 0 { // settled at once as Dead, to tempt
+				for range 20 {
+					tasks, _, err := t.store.ClaimDeliveries(t.Context(), webhooks.Claim{Limit: 9, PerWebhook: 9, Lease: longLease})
+					t.wantError("ClaimDeliveries", err, nil)
+					for _, task := range tasks {
+						_, err := t.store.SettleDeliveries(t.Context(), []webhooks.Settlement{settlement(task, webhooks.GiveUp)})
+						t.wantError("SettleDeliveries", err, nil)
+					}
+				}
+				return
+			}
+			for advanced := true; advanced; {
+				var err error
+				if advanced, err = t.store.AdvanceRecovery(t.Context(), i); err != nil {
+					t.Errorf("AdvanceRecovery: %v", err)
+					return
+				}
+			}
+		})
+		t.wantDone(job, n)
+		for _, task := range t.claim(webhooks.Claim{Limit: n + 1, PerWebhook: n + 1, Lease: longLease}) {
+			t.settle(settlement(task, webhooks.GiveUp))
+		}
+		for i := range n {
+			wantSame(t, "number of attempts", len(t.delivery("acct", numbered("event", i)).Attempts), 2)
+		}
+	})
+
+	run("publishing meanwhile neither ends nor misleads it", func(t *tester) {
+		t.dead("acct", "webhook", 20)
+		job := newRecovery("acct", "webhook", "recovery", webhooks.Dead)
+		job.To = t.border()
+		t.createRecoveries(job)
+		for i := range 40 {
+			t.enqueue(newEvent("acct", numbered("later", i)), 1)
+			_, err := t.store.AdvanceRecovery(t.Context(), 3)
+			t.must(err)
+		}
+		t.advance(3)
+		t.wantDone(job, 20)
+		t.claimAll(60)
+	})
+}

@@ -1,0 +1,195 @@
+package storetest
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/storageapi/storageapi/webhooks"
+)
+
+// advanceRecovery tests which deliveries AdvanceRecovery makes owed.
+func advanceRecovery(run runner) {
+	run("it returns false if all recoveries are done already", func(t *tester) {
+		t.createWebhooks(newWebhook("acct", "webhook"))
+		t.settleEvent(newEvent("acct", "event"), 1, webhooks.GiveUp)
+		advanced, err := t.store.AdvanceRecovery(t.Context(), 9)
+		t.must(err)
+		wantSame(t, "advanced", advanced, false)
+		t.claimAll(0)
+		t.createRecoveries(newRecovery("acct", "webhook", "recovery", webhooks.Dead))
+		t.advance(9)
+		advanced, err = t.store.AdvanceRecovery(t.Context(), 9)
+		t.must(err)
+		wantSame(t, "advanced", advanced, false)
+		t.claimAll(1)
+	})
+
+	run("makes those of the States owed and due now, and leaves the others", func(t *tester) {
+		t.createWebhooks(newWebhook("foreign", "foreign"))
+		t.inEachState("foreign", "foreign")
+		for i, states := range [][]webhooks.DeliveryState{{webhooks.Dead}, {webhooks.Skipped}, {webhooks.Delivered}, {webhooks.Delivered, webhooks.Skipped, webhooks.Dead}} {
+			id := numbered("acct", i)
+			t.createWebhooks(newWebhook(id, id))
+			t.inEachState(id, id)
+			before := map[string]webhooks.Delivery{}
+			for _, d := range t.list(id, id, webhooks.DeliveryQuery{}) {
+				before[d.EventID] = d
+			}
+			recovery := newRecovery(id, id, id, states...)
+			t.createRecoveries(recovery)
+			t.advance(9)
+			t.wantDone(recovery, len(states))
+			for _, got := range t.list(id, id, webhooks.DeliveryQuery{}) {
+				want := before[got.EventID]
+				if slices.Contains(states, want.State) {
+					if off := time.Since(got.NextAttemptAt).Abs(); off > time.Minute {
+						t.Errorf("NextAttemptAt is %v away from now", off)
+					}
+					want.State, want.NextAttemptAt = webhooks.Pending, got.NextAttemptAt
+				}
+				wantSame(t, "ListDeliveries", got, want)
+			}
+			for _, task := range t.claimAll(len(states)) {
+				wantSame(t, "Task.Event", task.Event, newEvent(id, task.Event.ID))
+				if state := before[task.Event.ID].State; !slices.Contains(states, state) {
+					t.Errorf("claimed what was %s, want only %v", state, states)
+				}
+				made := len(before[task.Event.ID].Attempts)
+				wantSame(t, "Task.Attempt and Before", []int{task.Attempt, task.Before}, []int{made + 1, made})
+			}
+		}
+	})
+
+	for _, limit := range []int{1, 2, 1000} {
+		run(fmt.Sprintf("recovers all, whatever the limit: %d", limit), func(t *tester) {
+			const n = 15
+			t.createWebhooks(newWebhook("acct", "webhook"), newWebhook("acct", "other"))
+			for i := range n {
+				t.settleEvent(newEvent("acct", numbered("event", i)), 2, []webhooks.Outcome{webhooks.GiveUp, webhooks.GiveUp, webhooks.Deliver}[i%3])
+				t.enqueue(newEvent("nobody", numbered("event", i)), 0)
+			}
+			recovery := newRecovery("acct", "webhook", "recovery", webhooks.Dead)
+			t.createRecoveries(recovery)
+			t.advance(limit)
+			t.wantDone(recovery, 10)
+			for _, task := range t.claimAll(10) {
+				wantSame(t, "Task.Webhook.ID", task.Webhook.ID, "webhook")
+			}
+		})
+	}
+
+	run("oldest first, and tells how many so far", func(t *tester) {
+		const n = 10
+		t.createWebhooks(newWebhook("acct", "webhook"))
+		for i := range n {
+			t.settleEvent(newEvent("acct", numbered("event", i)), 1, webhooks.GiveUp)
+		}
+		t.createRecoveries(newRecovery("acct", "webhook", "recovery", webhooks.Dead))
+		for calls, advanced := 0, true; advanced; calls++ {
+			before := t.recovery("acct", "recovery")
+			var err error
+			advanced, err = t.store.AdvanceRecovery(t.Context(), 2)
+			t.must(err)
+			wantSame(t, "whether it was not done, and was advanced", advanced, !before.Done)
+			recovery := t.recovery("acct", "recovery")
+			for i := range n {
+				want := webhooks.Dead
+				if i < recovery.Recovered {
+					want = webhooks.Pending
+				}
+				wantSame(t, "State of "+numbered("event", i), t.delivery("acct", numbered("event", i)).State, want)
+			}
+			if calls > 100*n {
+				t.Fatal("AdvanceRecovery does not come to an end")
+			}
+		}
+		wantSame(t, "Recovered", t.recovery("acct", "recovery").Recovered, n)
+		t.claimAll(n)
+	})
+
+	run("those published From then, and before To", func(t *tester) {
+		const n = 4
+		t.createWebhooks(newWebhook("acct", "webhook"))
+		var at []time.Time
+		for i := range n {
+			t.border()
+			t.settleEvent(newEvent("acct", numbered("event", i)), 1, webhooks.GiveUp)
+			at = append(at, t.delivery("acct", numbered("event", i)).PublishedAt)
+		}
+		for from := range n {
+			for to := range n {
+				recovery := newRecovery("acct", "webhook", fmt.Sprint("recovery ", from, to), webhooks.Dead)
+				recovery.From, recovery.To = at[from], at[to]
+				t.createRecoveries(recovery)
+				t.advance(1)
+				want := max(0, to-from)
+				t.wantDone(recovery, want)
+				for _, task := range t.claimAll(want) {
+					if task.Event.ID < numbered("event", from) || task.Event.ID >= numbered("event", to) {
+						t.Errorf("recovered %s, want those from %d to before %d", task.Event.ID, from, to)
+					}
+					t.settle(settlement(task, webhooks.GiveUp))
+				}
+			}
+		}
+	})
+
+	run("each delivery once, whatever becomes of it meanwhile", func(t *tester) {
+		const n = 10
+		t.createWebhooks(newWebhook("acct", "webhook"))
+		for i := range n {
+			t.settleEvent(newEvent("acct", numbered("event", i)), 1, webhooks.GiveUp)
+		}
+		recovery := newRecovery("acct", "webhook", "recovery", webhooks.Dead)
+		t.createRecoveries(recovery)
+		for advanced := true; advanced; {
+			var err error
+			advanced, err = t.store.AdvanceRecovery(t.Context(), 1)
+			t.must(err)
+			for _, task := range t.claim(webhooks.Claim{Limit: 99, PerWebhook: 99, Lease: longLease}) {
+				t.settle(settlement(task, webhooks.GiveUp))
+			}
+			if d := t.delivery("acct", numbered("event", 0)); len(d.Attempts) > 2 {
+				t.Fatalf("%s was recovered again", d.EventID)
+			}
+		}
+		t.wantDone(recovery, n)
+	})
+
+	run("what is pending, or leased, is left as it is", func(t *tester) {
+		t.createWebhooks(newWebhook("acct", "webhook"))
+		for i := range 3 {
+			t.settleEvent(newEvent("acct", numbered("event", i)), 1, webhooks.GiveUp)
+		}
+		recovery := newRecovery("acct", "webhook", "recovery", webhooks.Dead)
+		t.createRecoveries(recovery)
+		for i := range 2 {
+			t.must(t.store.Redeliver(t.Context(), "acct", "webhook", numbered("event", i)))
+		}
+		tasks := t.claimAll(2)
+		later := settlement(tasks[0], webhooks.Retry)
+		later.RetryAfter = time.Hour
+		t.settle(later)
+		before := []webhooks.Delivery{t.delivery("acct", tasks[0].Event.ID), t.delivery("acct", tasks[1].Event.ID)}
+		t.advance(9)
+		t.wantDone(recovery, 1)
+		wantSame(t, "EventDeliveries", []webhooks.Delivery{t.delivery("acct", tasks[0].Event.ID), t.delivery("acct", tasks[1].Event.ID)}, before)
+		t.settle(settlement(tasks[1], webhooks.Deliver))
+		wantSame(t, "Task.Event.ID", t.claimAll(1)[0].Event.ID, numbered("event", 2))
+	})
+
+	run("what has lost its payload is left as it is", func(t *tester) {
+		t.createWebhooks(newWebhook("acct", "webhook"))
+		t.inEachState("acct", "webhook")
+		border := t.border()
+		t.settleEvent(newEvent("acct", "young"), 1, webhooks.Deliver)
+		t.purge(webhooks.Purge{Payloads: border})
+		recovery := newRecovery("acct", "webhook", "recovery", webhooks.Dead, webhooks.Delivered, webhooks.Skipped)
+		t.createRecoveries(recovery)
+		t.advance(9)
+		t.wantDone(recovery, 1)
+		wantSame(t, "Task.Event.ID", t.claimAll(1)[0].Event.ID, "young")
+		wantSame(t, "State", t.delivery("acct", "skipped").State, webhooks.Skipped)
+	})
+}

@@ -1,0 +1,135 @@
+package storetest
+
+import (
+	"time"
+
+	"github.com/storageapi/storageapi/webhooks"
+)
+
+// skipped tests what Enqueue says of inactive webhooks.
+func skipped(run runner) {
+	run("for each that is subscribed and inactive it stores a Skipped delivery", func(t *tester) {
+		active, off, silent := newWebhook("acct", "b"), newWebhook("acct", "a"), newWebhook("acct", "c")
+		off.Active, silent.Active = false, false
+		silent.Events = []webhooks.EventType{webhooks.TypeFilesExpiring}
+		foreign := newWebhook("other", "d")
+		foreign.Active = false
+		t.createWebhooks(active, off, silent, foreign)
+		t.enqueue(newEvent("acct", "event"), 1)
+		list := t.deliveries("acct", "event")
+		if len(list) != 2 {
+			t.Fatalf("EventDeliveries has %d deliveries, want 2", len(list))
+		}
+		wantSame(t, "EventDeliveries", list, []webhooks.Delivery{{
+			EventID: "event", WebhookID: "a", Type: webhooks.TypeBalanceLow, PublishedAt: list[0].PublishedAt, State: webhooks.Skipped,
+		}, {
+			EventID: "event", WebhookID: "b", Type: webhooks.TypeBalanceLow, PublishedAt: list[0].PublishedAt,
+			State: webhooks.Pending, NextAttemptAt: list[1].NextAttemptAt,
+		}})
+		wantSame(t, "Task.Webhook.ID", t.claimAll(1)[0].Webhook.ID, "b")
+	})
+
+	run("what was skipped is not claimed, whatever becomes of the webhook", func(t *tester) {
+		t.createWebhooks(newWebhook("acct", "webhook"))
+		t.enqueue(newEvent("acct", "owed"), 1)
+		t.setActive("acct", "webhook", false)
+		t.enqueue(newEvent("acct", "skipped"), 0)
+		t.claimAll(0)
+		t.updateWebhook("acct", "webhook", func(w *webhooks.Webhook) { w.URL = "changed" })
+		t.claimAll(0)
+		t.setActive("acct", "webhook", true)
+		t.enqueue(newEvent("acct", "later"), 1)
+		for _, task := range t.claimAll(2) {
+			if task.Event.ID == "skipped" {
+				t.Error("claimed what was skipped")
+			}
+			t.settle(settlement(task, webhooks.Deliver))
+		}
+		t.claimAll(0)
+		wantSame(t, "State", t.delivery("acct", "skipped").State, webhooks.Skipped)
+	})
+
+	run("it is not counted, and not stored again", func(t *tester) {
+		t.createWebhooks(newWebhook("acct", "a"), newWebhook("acct", "b"))
+		t.setActive("acct", "a", false)
+		t.enqueue(newEvent("acct", "event"), 1)
+		t.setActive("acct", "a", true)
+		first := t.deliveries("acct", "event")
+		t.enqueue(newEvent("acct", "event"), 1)
+		t.setActive("acct", "b", false)
+		t.enqueue(newEvent("acct", "event"), 1)
+		wantSame(t, "EventDeliveries", t.deliveries("acct", "event"), first)
+	})
+
+	run("a settlement that deactivates makes later events Skipped", func(t *tester) {
+		t.createWebhooks(newWebhook("acct", "webhook"))
+		t.enqueue(newEvent("acct", "event"), 1)
+		end := settlement(t.claimAll(1)[0], webhooks.GiveUp)
+		end.Deactivate = webhooks.OffGone
+		t.settle(end)
+		t.enqueue(newEvent("acct", "skipped"), 0)
+		wantSame(t, "State", t.delivery("acct", "skipped").State, webhooks.Skipped)
+	})
+
+	run("a Skipped delivery remains when its webhook is deleted", func(t *tester) {
+		w := newWebhook("acct", "webhook")
+		w.Active = false
+		t.createWebhooks(w)
+		t.enqueue(newEvent("acct", "event"), 0)
+		before := t.delivery("acct", "event")
+		t.must(t.store.DeleteWebhook(t.Context(), "acct", "webhook"))
+		wantSame(t, "EventDeliveries", t.delivery("acct", "event"), before)
+	})
+
+	run("PublishedAt is by the store's clock, and never before that of an earlier event", func(t *tester) {
+		t.createWebhooks(newWebhook("acct", "a"), newWebhook("acct", "b"))
+		t.setActive("acct", "b", false)
+		var last time.Time
+		for i := range 20 {
+			id := numbered("event", i)
+			t.enqueue(newEvent("acct", id), 1)
+			list := t.deliveries("acct", id)
+			at := list[0].PublishedAt
+			wantSame(t, "PublishedAt", list[1].PublishedAt, at)
+			if off := time.Since(at).Abs(); off > time.Minute {
+				t.Errorf("PublishedAt is %v away from now", off)
+			}
+			if at.Before(last) {
+				t.Errorf("PublishedAt = %v, after an event of %v", at, last)
+			}
+			wantSame(t, "what is finer than a millisecond", at.Truncate(time.Millisecond), at)
+			last = at
+			time.Sleep(time.Millisecond)
+		}
+		t.enqueue(newEvent("acct", numbered("event", 0)), 1)
+		if first := t.deliveries("acct", numbered("event", 0))[0].PublishedAt; !first.Before(last) {
+			t.Errorf("PublishedAt = %v after the event was published again, want that of the first time", first)
+		}
+	})
+
+	run("nor with many published at once", func(t *tester) {
+		t.createWebhooks(newWebhook("acct", "webhook"))
+		inParallel(8, func(i int) {
+			var last time.Time
+			for j := range 20 {
+				id := numbered(numbered("event", i), j)
+				_, err := t.store.Enqueue(t.Context(), newEvent("acct", id))
+				list, err2 := t.store.EventDeliveries(t.Context(), "acct", id)
+				if err != nil || err2 != nil || len(list) != 1 {
+					t.Errorf("Enqueue: %v; EventDeliveries = %d, %v, want 1", err, len(list), err2)
+					return
+				}
+				if list[0].PublishedAt.Before(last) {
+					t.Errorf("PublishedAt = %v, after an event of %v", list[0].PublishedAt, last)
+				}
+				last = list[0].PublishedAt
+			}
+		})
+		list := t.list("acct", "webhook", webhooks.DeliveryQuery{})
+		for i := 1; i < len(list); i++ {
+			if list[i].PublishedAt.After(list[i-1].PublishedAt) {
+				t.Errorf("PublishedAt of an earlier event = %v, of a later one %v", list[i].PublishedAt, list[i-1].PublishedAt)
+			}
+		}
+	})
+}

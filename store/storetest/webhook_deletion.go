@@ -1,0 +1,114 @@
+package storetest
+
+import (
+	"time"
+
+	"github.com/storageapi/storageapi/webhooks"
+)
+
+// deleteWebhook tests DeleteWebhook.
+func deleteWebhook(run runner) {
+	run("removes a webhook and all that it is owed", func(t *tester) {
+		w, other := newWebhook("acct", "webhook"), newWebhook("acct", "other")
+		t.createWebhooks(w, other)
+		t.enqueueMany("acct", 3, 2)
+		t.must(t.store.DeleteWebhook(t.Context(), "acct", "webhook"))
+		_, err := t.store.WebhookByID(t.Context(), "acct", "webhook")
+		t.wantError("WebhookByID", err, webhooks.ErrNotFound)
+		list, err := t.store.ListWebhooks(t.Context(), "acct", webhooks.Page{Limit: 9})
+		t.must(err)
+		wantSame(t, "ListWebhooks", list, []webhooks.Webhook{other})
+		for i, task := range t.claimAll(3) {
+			wantSame(t, "Task.Webhook", task.Webhook, other)
+			wantSame(t, "WebhookID", t.delivery("acct", numbered("event", i)).WebhookID, "other")
+		}
+		t.enqueue(newEvent("acct", "later"), 1)
+	})
+
+	run("whatever it is owed: due or later, leased, recovered", func(t *tester) {
+		t.dead("acct", "webhook", 6)
+		t.createRecoveries(newRecovery("acct", "webhook", "recovery", webhooks.Dead))
+		t.advance(9)
+		t.createWebhooks(newWebhook("other", "a"), newWebhook("other", "b"))
+		for i := range 6 {
+			t.enqueue(newEvent("acct", numbered("live", i)), 1)
+			t.enqueue(newEvent("other", numbered("event", i)), 2)
+		}
+		for i, task := range t.claimAll(24) {
+			if later := settlement(task, webhooks.Retry); i%4 > 0 || task.Webhook.ID != "webhook" {
+				later.RetryAfter = time.Duration(i) * time.Minute
+				t.settle(later)
+			}
+		}
+		t.must(t.store.DeleteWebhook(t.Context(), "acct", "webhook"))
+		t.must(t.store.DeleteWebhook(t.Context(), "other", "a"))
+		t.setActive("other", "b", false)
+		t.setActive("other", "b", true)
+		backlog, err := t.store.Backlog(t.Context(), "")
+		t.must(err)
+		wantSame(t, "Pending", backlog.Pending, 6)
+		for i := range 6 {
+			t.must(t.store.Redeliver(t.Context(), "other", "b", numbered("event", i)))
+		}
+		t.claimAll(6)
+	})
+
+	run("ErrNotFound", func(t *tester) {
+		t.wantError("DeleteWebhook", t.store.DeleteWebhook(t.Context(), "acct", "webhook"), webhooks.ErrNotFound)
+		t.createWebhooks(newWebhook("acct", "webhook"))
+		t.must(t.store.DeleteWebhook(t.Context(), "acct", "webhook"))
+		t.wantError("DeleteWebhook", t.store.DeleteWebhook(t.Context(), "acct", "webhook"), webhooks.ErrNotFound)
+	})
+
+	run("settlements of what was claimed before are stale", func(t *tester) {
+		t.createWebhooks(newWebhook("acct", "webhook"))
+		t.enqueueMany("acct", 4, 1)
+		tasks := t.claimAll(4)
+		t.must(t.store.DeleteWebhook(t.Context(), "acct", "webhook"))
+		for i, outcome := range []webhooks.Outcome{webhooks.Release, webhooks.Retry, webhooks.Deliver, webhooks.GiveUp} {
+			end := settlement(tasks[i], outcome)
+			end.Deactivate = webhooks.OffGone
+			t.wantStale(end)
+			wantSame(t, "EventDeliveries", t.deliveries("acct", tasks[i].Event.ID), nil)
+		}
+		t.claimAll(0)
+	})
+
+	run("its settled deliveries remain", func(t *tester) {
+		t.createWebhooks(newWebhook("acct", "webhook"))
+		t.enqueueMany("acct", 3, 1)
+		tasks := t.claimAll(3)
+		t.settle(settlement(tasks[0], webhooks.Deliver), settlement(tasks[1], webhooks.GiveUp), settlement(tasks[2], webhooks.Retry))
+		delivered, dead := t.deliveries("acct", tasks[0].Event.ID), t.deliveries("acct", tasks[1].Event.ID)
+		t.must(t.store.DeleteWebhook(t.Context(), "acct", "webhook"))
+		wantSame(t, "EventDeliveries", t.deliveries("acct", tasks[0].Event.ID), delivered)
+		wantSame(t, "EventDeliveries", t.deliveries("acct", tasks[1].Event.ID), dead)
+		wantSame(t, "EventDeliveries", t.deliveries("acct", tasks[2].Event.ID), nil)
+	})
+
+	run("one made again with its id is owed nothing, in whatever account", func(t *tester) {
+		t.createWebhooks(newWebhook("acct", "webhook"))
+		t.enqueueMany("acct", 3, 1)
+		one := webhooks.Claim{Limit: 1, PerWebhook: 2, Lease: longLease}
+		settled, leased := t.claim(one)[0], t.claim(one)[0]
+		t.settle(settlement(settled, webhooks.Deliver))
+		want := t.deliveries("acct", settled.Event.ID)
+		for _, account := range []string{"acct", "other"} {
+			t.must(t.store.DeleteWebhook(t.Context(), "acct", "webhook"))
+			w := newWebhook(account, "webhook")
+			t.createWebhooks(w)
+			t.claimAll(0)
+			t.wantStale(settlement(leased, webhooks.Deliver))
+			t.enqueue(newEvent(account, "later"), 1)
+			task := t.claimAll(1)[0]
+			wantSame(t, "Task.Event", task.Event, newEvent(account, "later"))
+			wantSame(t, "Task.Webhook", task.Webhook, w)
+		}
+		t.enqueue(newEvent("other", settled.Event.ID), 1)
+		t.settle(settlement(t.claimAll(1)[0], webhooks.GiveUp))
+		t.wantError("Redeliver", t.store.Redeliver(t.Context(), "acct", "webhook", settled.Event.ID), webhooks.ErrNotFound)
+		_, err := t.store.ListDeliveries(t.Context(), "acct", "webhook", webhooks.DeliveryQuery{Limit: 9})
+		t.wantError("ListDeliveries", err, webhooks.ErrNotFound)
+		wantSame(t, "EventDeliveries", t.deliveries("acct", settled.Event.ID), want)
+	})
+}

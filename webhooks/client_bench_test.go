@@ -1,0 +1,94 @@
+package webhooks_test
+
+import (
+	"bytes"
+	"crypto/tls"
+	"io"
+	"net/http"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/storageapi/storageapi/signing"
+	"github.com/storageapi/storageapi/store/memory"
+	"github.com/storageapi/storageapi/webhooks"
+)
+
+// What an attempt costs, over loopback TLS and with the receiver on the same
+// machine, against a bare loop that signs and posts the same.
+func BenchmarkAttempt(b *testing.B) {
+	event := mustSeal(b, webhooks.Event{ID: "evt_1", Account: account, Data: lowBalance})
+	for name, answer := range map[string]http.HandlerFunc{
+		"204":  status(http.StatusNoContent),
+		"body": func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, `{"received":true}`) },
+	} {
+		b.Run(name, func(b *testing.B) {
+			receiver := newSink(b, answer)
+			b.Run("client", func(b *testing.B) {
+				service := newService(b, memory.New(), webhooks.Config{AllowNetworks: loopback, RootCAs: trusted().pool()})
+				webhook := webhooks.Webhook{ID: "wh_1", URL: receiver.url("127.0.0.1"), Secret: signing.NewSecret()}
+				inParallel(b, func() bool {
+					got := service.Attempt(b.Context(), &webhooks.Task{Event: event, Webhook: webhook, Attempt: 1})
+					return got.Error == ""
+				})
+			})
+			b.Run("floor", func(b *testing.B) {
+				transport := &http.Transport{
+					TLSClientConfig: &tls.Config{RootCAs: trusted().pool()}, MaxIdleConnsPerHost: benchWorkers, DisableCompression: true,
+					TLSNextProto: map[string]func(string, *tls.Conn) http.RoundTripper{},
+				}
+				defer transport.CloseIdleConnections()
+				signer := must(signing.NewSigner("", signing.NewSecret()))
+				inParallel(b, func() bool {
+					request, _ := http.NewRequest(http.MethodPost, receiver.url("127.0.0.1"), bytes.NewReader(event.Body))
+					signer.Sign(request.Header, event.ID, time.Now(), event.Body)
+					response, err := transport.RoundTrip(request)
+					if err != nil {
+						return false
+					}
+					_, _ = io.Copy(io.Discard, response.Body)
+					response.Body.Close()
+					return true
+				})
+			})
+		})
+	}
+}
+
+// inParallel runs work b.N times, by as many workers as the other benchmarks
+// have, once each has its connection.
+func inParallel(b *testing.B, work func() bool) {
+	run := func(times int) {
+		left := make(chan struct{}, times)
+		for range times {
+			left <- struct{}{}
+		}
+		close(left)
+		var wg sync.WaitGroup
+		for range benchWorkers {
+			wg.Go(func() {
+				for range left {
+					if !work() {
+						b.Error("it failed")
+						return
+					}
+				}
+			})
+		}
+		wg.Wait()
+	}
+	run(4 * benchWorkers)
+	b.ReportAllocs()
+	b.ResetTimer()
+	run(b.N)
+}
+
+// newSink starts a receiver that remembers nothing.
+func newSink(tb testing.TB, answer http.HandlerFunc) *receiver {
+	tb.Helper()
+	r := &receiver{}
+	server := &http.Server{Handler: answer}
+	go server.Serve(tls.NewListener(r.listen(tb), &tls.Config{Certificates: []tls.Certificate{goodCertificate()}}))
+	tb.Cleanup(func() { server.Close() })
+	return r
+}

@@ -1,0 +1,41 @@
+package webhooks
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/storageapi/storageapi/signing"
+)
+
+// Endpoints are few, and are made anew when the webhook changes.
+func TestEndpointsAreBounded(t *testing.T) {
+	secrets := []signing.Secret{signing.NewSecret(), signing.NewSecret()}
+	kept := endpoints{kept: make(map[string]*endpoint)}
+	of := func(webhook Webhook) *endpoint {
+		t.Helper()
+		endpoint, err := kept.of(&webhook, "X-Signature")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return endpoint
+	}
+	webhook := Webhook{ID: "wh_1", URL: "https://example.com/a", Secret: secrets[0]}
+	first := of(webhook)
+	if of(webhook) != first {
+		t.Error("the endpoint is not kept")
+	}
+	moved, rotated := webhook, webhook
+	moved.URL, rotated.Secret = "https://example.com/b", secrets[1]
+	for _, changed := range []Webhook{moved, rotated, webhook} {
+		if got := of(changed); got == first || got.template.URL.String() != changed.URL || !got.secret.Equal(changed.Secret) {
+			t.Errorf("the endpoint is that of before")
+		}
+	}
+	for i := range 2 * maxEndpoints {
+		webhook.ID = fmt.Sprint(i)
+		of(webhook)
+	}
+	if n := len(kept.kept); n != maxEndpoints {
+		t.Errorf("%d endpoints are kept", n)
+	}
+}

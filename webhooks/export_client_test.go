@@ -1,0 +1,8 @@
+package webhooks
+
+import "context"
+
+// Attempt makes one attempt, and neither claims nor settles anything.
+func (s *WebhookService) Attempt(ctx context.Context, task *Task) Attempt {
+	return s.dispatcher.client.attempt(ctx, task).attempt
+}

@@ -1,0 +1,285 @@
+package webhooks_test
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/storageapi/storageapi/webhooks"
+)
+
+// A diary collects what hooks tell.
+type diary struct {
+	mu       sync.Mutex
+	attempts []webhooks.AttemptInfo
+	failing  []note
+	off      []note
+}
+
+type note struct {
+	webhook webhooks.Webhook
+	since   time.Time
+	reason  webhooks.OffReason
+	at      time.Time
+}
+
+func (d *diary) hooks() webhooks.Hooks {
+	return webhooks.Hooks{
+		Attempt: func(info webhooks.AttemptInfo) {
+			d.mu.Lock()
+			defer d.mu.Unlock()
+			d.attempts = append(d.attempts, info)
+		},
+		Failing: func(webhook webhooks.Webhook, since time.Time) {
+			d.mu.Lock()
+			defer d.mu.Unlock()
+			d.failing = append(d.failing, note{webhook: webhook, since: since, at: time.Now()})
+		},
+		Off: func(webhook webhooks.Webhook, reason webhooks.OffReason) {
+			d.mu.Lock()
+			defer d.mu.Unlock()
+			d.off = append(d.off, note{webhook: webhook, reason: reason, at: time.Now()})
+		},
+	}
+}
+
+func (d *diary) told() (failing, off []note) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return append([]note(nil), d.failing...), append([]note(nil), d.off...)
+}
+
+// restart makes the bubble's service anew, on the same store.
+func (b *bubble) restart(stop func(), config webhooks.Config) (stopAgain func()) {
+	b.Helper()
+	stop()
+	config.RootCAs, config.Logger = trusted().pool(), b.logs.logger()
+	b.service = newService(b, b.store, config)
+	b.service.DialThrough(b.dial)
+	return b.start()
+}
+
+const day = 24 * time.Hour
+
+// A webhook whose attempts have all failed for five days is turned off, and the
+// host is warned after half that time; each is told once, restarts or not.
+func TestAWebhookThatFailsForDays(t *testing.T) {
+	diary := &diary{}
+	config := webhooks.Config{Hooks: diary.hooks(), Retries: []time.Duration{time.Minute}}
+	inBubble(t, config, status(http.StatusInternalServerError), func(b *bubble) {
+		webhook := b.subscribe("a")
+		stop := b.start()
+		synctest.Wait()
+		b.publish()
+		begun := time.Now()
+		for hour := range 7 * 24 {
+			if hour%12 == 11 {
+				stop = b.restart(stop, config)
+			}
+			b.publishMany(2)
+			time.Sleep(time.Hour)
+			got, err := b.service.Get(b.Context(), account, webhook.ID)
+			if err != nil {
+				t.Fatal(err)
+			}
+			failing, off := diary.told()
+			warned, turnedOff := time.Since(begun) >= 5*day/2+time.Hour, time.Since(begun) >= 5*day+time.Hour
+			if turnedOff == got.Active || turnedOff != (got.OffReason == webhooks.OffFailing) || warned != !got.WarnedAt.IsZero() ||
+				warned != (len(failing) == 1) || turnedOff != (len(off) == 1) {
+				t.Fatalf("after %v: warned %d times, off %d times, %+v", time.Since(begun), len(failing), len(off), got)
+			}
+			if warned != (len(b.logs.lines("level=WARN", "will be turned off", webhook.ID)) == 1) ||
+				turnedOff != (len(b.logs.lines("level=WARN", "turned off: its attempts have all failed", webhook.ID)) == 1) {
+				t.Fatalf("after %v logged %q", time.Since(begun), b.logs.lines("turned off"))
+			}
+		}
+		failing, off := diary.told()
+		for _, told := range []struct {
+			note
+			after time.Duration
+		}{{failing[0], 5 * day / 2}, {off[0], 5 * day}} {
+			if late := told.at.Sub(begun) - told.after; late < 0 || late > time.Hour || told.webhook.ID != webhook.ID {
+				t.Errorf("told %v too late: %+v", late, told)
+			}
+		}
+		if w := failing[0].webhook; !w.Active || w.WarnedAt.IsZero() || !failing[0].since.Equal(begun) {
+			t.Errorf("warned of %+v, failing since %v", w, failing[0].since)
+		}
+		if w := off[0].webhook; w.Active || w.OffReason != webhooks.OffFailing || off[0].reason != webhooks.OffFailing {
+			t.Errorf("told of %+v, turned off for %q", w, off[0].reason)
+		}
+		// Turned on again it has five days again.
+		if _, err := b.service.SetActive(b.Context(), account, webhook.ID, true); err != nil {
+			t.Fatal(err)
+		}
+		b.publish()
+		time.Sleep(2 * day)
+		if failing, off := diary.told(); len(failing) != 1 || len(off) != 1 {
+			t.Errorf("two days after it was turned on again: warned %d times, off %d times", len(failing), len(off))
+		}
+	})
+}
+
+// One success in between, and the days begin anew.
+func TestASuccessEndsTheFailing(t *testing.T) {
+	var up atomic.Bool
+	handler := func(w http.ResponseWriter, _ *http.Request) {
+		if !up.Load() {
+			w.WriteHeader(http.StatusNotFound)
+		}
+	}
+	diary := &diary{}
+	inBubble(t, webhooks.Config{Hooks: diary.hooks(), FailingLimit: 4 * day, Retries: []time.Duration{}}, handler, func(b *bubble) {
+		webhook := b.subscribe("a")
+		b.start()
+		fail := func(d time.Duration) {
+			for end := time.Now().Add(d); time.Now().Before(end); time.Sleep(time.Hour) {
+				b.publishMany(2)
+			}
+		}
+		for range 2 {
+			fail(4*day - 3*time.Hour)
+			up.Store(true)
+			fail(2 * time.Hour)
+			up.Store(false)
+		}
+		failing, off := diary.told()
+		if len(failing) != 2 || len(off) != 0 {
+			t.Errorf("warned %d times, off %d times", len(failing), len(off))
+		}
+		if got, err := b.service.Get(b.Context(), account, webhook.ID); err != nil || !got.Active || !got.FailingSince.IsZero() || !got.WarnedAt.IsZero() {
+			t.Errorf("%+v, %v", got, err)
+		}
+	})
+}
+
+// Without a limit it goes on for ever.
+func TestNoFailingLimit(t *testing.T) {
+	diary := &diary{}
+	inBubble(t, webhooks.Config{Hooks: diary.hooks(), FailingLimit: -1}, status(http.StatusNotFound), func(b *bubble) {
+		webhook := b.subscribe("a")
+		b.start()
+		for range 20 {
+			b.publish()
+			time.Sleep(day)
+		}
+		failing, off := diary.told()
+		if got, err := b.service.Get(b.Context(), account, webhook.ID); err != nil || !got.Active || len(failing)+len(off) > 0 {
+			t.Errorf("warned %d times, off %d times: %+v, %v", len(failing), len(off), got, err)
+		}
+	})
+}
+
+// However many attempts are under way when it happens, a webhook is warned of and
+// turned off once; and not at all if one of them succeeds.
+func TestAttemptsUnderWayWhenTheLimitComes(t *testing.T) {
+	for name, test := range map[string]struct {
+		succeed      bool
+		failing, off int
+	}{"all fail": {false, 1, 1}, "one succeeds": {true, 0, 0}} {
+		t.Run(name, func(t *testing.T) {
+			// Both are claimed long after the first failure, and under way together.
+			begun := time.Now()
+			handler := func(w http.ResponseWriter, r *http.Request) {
+				if time.Since(begun) > time.Hour {
+					time.Sleep(roundTrip)
+					if test.succeed && r.Header.Get("Webhook-Id") == "evt_good" {
+						return
+					}
+					time.Sleep(roundTrip)
+				}
+				w.WriteHeader(http.StatusInternalServerError)
+			}
+			for limit, at := range map[time.Duration]string{day: "off", 2*day - 2: "warned"} {
+				diary := &diary{}
+				inBubble(t, webhooks.Config{Hooks: diary.hooks(), FailingLimit: limit, Retries: []time.Duration{}}, handler, func(b *bubble) {
+					begun = time.Now()
+					b.subscribe("a")
+					b.start()
+					b.publish()
+					time.Sleep(day + time.Minute)
+					if err := b.service.Publish(b.Context(), webhooks.Event{ID: "evt_good", Account: account, Data: lowBalance}); err != nil {
+						t.Fatal(err)
+					}
+					b.publish()
+					time.Sleep(time.Minute)
+					failing, off := diary.told()
+					if at == "off" && len(off) != test.off || at == "warned" && len(failing) != test.failing {
+						t.Errorf("%s: warned %d times, off %d times", at, len(failing), len(off))
+					}
+				})
+			}
+		})
+	}
+}
+
+// A webhook that answers 410 is turned off once, too, and the host is told.
+func TestGoneIsToldOnce(t *testing.T) {
+	diary := &diary{}
+	handler := func(w http.ResponseWriter, _ *http.Request) {
+		time.Sleep(roundTrip)
+		w.WriteHeader(http.StatusGone)
+	}
+	inBubble(t, webhooks.Config{Hooks: diary.hooks()}, handler, func(b *bubble) {
+		webhook := b.subscribe("a")
+		b.publishMany(10)
+		b.start()
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		if failing, off := diary.told(); len(failing) != 0 || len(off) != 1 || off[0].reason != webhooks.OffGone || off[0].webhook.ID != webhook.ID || off[0].webhook.Active {
+			t.Errorf("told %+v and %+v", failing, off)
+		}
+		if len(b.hits.of("a")) != 2 || len(b.logs.lines("410 Gone")) != 1 {
+			t.Errorf("%d requests, logged %q", len(b.hits.of("a")), b.logs.lines("410 Gone"))
+		}
+	})
+}
+
+// The host is told of each attempt, once it is recorded.
+func TestAttemptsAreTold(t *testing.T) {
+	diary := &diary{}
+	inBubble(t, webhooks.Config{Hooks: diary.hooks(), Retries: []time.Duration{time.Minute, time.Minute}}, failing(2), func(b *bubble) {
+		webhook := b.subscribe("a")
+		b.start()
+		event := b.publish()
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		recorded := b.delivery(event).Attempts
+		if len(diary.attempts) != 3 || len(recorded) != 3 {
+			t.Fatalf("told of %d attempts of %d", len(diary.attempts), len(recorded))
+		}
+		for i, got := range diary.attempts {
+			want := webhooks.AttemptInfo{
+				Account: account, WebhookID: webhook.ID, EventID: event, Type: webhooks.TypeBalanceLow, Attempt: recorded[i],
+				State: []webhooks.DeliveryState{webhooks.Pending, webhooks.Pending, webhooks.Delivered}[i],
+			}
+			got.Attempt.StartedAt = got.Attempt.StartedAt.UTC()
+			if got != want {
+				t.Errorf("told %+v, want %+v", got, want)
+			}
+		}
+	})
+}
+
+// A hook that panics harms nobody, and says nothing of what it panicked with.
+func TestAHookThatPanics(t *testing.T) {
+	hooks := webhooks.Hooks{
+		Attempt: func(webhooks.AttemptInfo) { panic("SENTINEL") },
+		Off:     func(webhooks.Webhook, webhooks.OffReason) { panic(fmt.Errorf("SENTINEL")) },
+	}
+	inBubble(t, webhooks.Config{Hooks: hooks}, status(http.StatusGone), func(b *bubble) {
+		b.subscribe("a")
+		b.start()
+		event := b.publish()
+		time.Sleep(time.Minute)
+		b.wantState(event, webhooks.Dead, 1)
+		if lines := b.logs.lines("level=ERROR", "panicked"); len(lines) != 2 || strings.Contains(b.logs.String(), "SENTINEL") {
+			t.Errorf("logged:\n%s", b.logs)
+		}
+	})
+}

@@ -1,0 +1,84 @@
+package webhooks
+
+import (
+	"container/list"
+	"context"
+	"time"
+)
+
+// A flight is an attempt, from its claim until it is settled.
+type flight struct {
+	settlement Settlement // what is known of it so far: its task at first
+	ctx        context.Context
+	cancel     context.CancelFunc
+	landed     chan struct{} // closed when nothing more will be sent
+
+	// What follows is the pacer's.
+	track             *track
+	begun             time.Time
+	inTurn            bool // claimed in a turn of a webhook that is not fit: never cut short
+	probe             bool // in one of a webhook that is down
+	cut               bool // cut short to vacate its slot
+	lagging           bool // it has taken too long
+	passed, passedOwn int  // at how many landings, of all and of its account, those begun before it have landed
+	place             int  // in track.flights
+	member            *list.Element
+
+	suspends bool // no other to its webhook may begin before it is settled
+}
+
+// suspend lets no other flight to the webhook begin before this one is settled.
+func (f *flight) suspend() {
+	if !f.suspends {
+		f.suspends = true
+		f.track.suspended++
+	}
+}
+
+// since returns when the flight began, or at if that is later.
+func (f *flight) since(at time.Time) time.Time { return latest(f.begun, at) }
+
+func (f *flight) hasLanded() bool {
+	select {
+	case <-f.landed:
+		return true
+	default:
+		return false
+	}
+}
+
+// fly makes one attempt and hands on what came of it.
+func (d *dispatcher) fly(f *flight, landed chan<- *flight) {
+	task := &f.settlement.Task
+	var res result
+	if task.Err != nil {
+		res.attempt = Attempt{
+			Number: task.Attempt, StartedAt: d.config.Now().UTC().Truncate(time.Millisecond),
+			Class: ClassInternal, Error: "the stored record cannot be read",
+		}
+	} else {
+		res = d.client.attempt(f.ctx, task)
+	}
+	f.cancel()
+	close(f.landed)
+	d.judge(&f.settlement, res)
+	landed <- f
+}
+
+// judge decides what becomes of a delivery after an attempt.
+func (d *dispatcher) judge(s *Settlement, res result) {
+	s.Attempt = res.attempt
+	switch {
+	case res.attempt.Error == "":
+		s.Outcome = Deliver
+	case res.canceled:
+		s.Outcome = Release
+	case res.gone:
+		s.Outcome, s.Deactivate = GiveUp, OffGone
+	default:
+		s.Outcome = GiveUp
+		if wait, ok := nextRetry(d.config.Retries, d.config.RetryJitter, s.Task.Attempt-s.Task.Before, res.retryAfter); ok {
+			s.Outcome, s.RetryAfter = Retry, wait
+		}
+	}
+}

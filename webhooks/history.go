@@ -1,0 +1,133 @@
+package webhooks
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/storageapi/storageapi/internal/id"
+	"github.com/storageapi/storageapi/internal/invalid"
+)
+
+// Deliveries returns a part of the deliveries of the account's webhook with their
+// attempts, newest first, or [ErrNotFound].
+func (s *WebhookService) Deliveries(ctx context.Context, account, webhookID string, query DeliveryQuery) (DeliveryPage, error) {
+	if query.Limit < 1 {
+		return DeliveryPage{}, invalid.Field("limit", "must be at least 1")
+	}
+	if err := checkStates(query.States, Pending, Delivered, Dead, Skipped); err != nil {
+		return DeliveryPage{}, err
+	}
+	page, err := s.store.ListDeliveries(ctx, account, webhookID, query)
+	if err != nil {
+		return DeliveryPage{}, fmt.Errorf("list deliveries: %w", err)
+	}
+	return page, nil
+}
+
+// Delivery returns the delivery of the account's event to the webhook, or
+// [ErrNotFound].
+func (s *WebhookService) Delivery(ctx context.Context, account, webhookID, eventID string) (Delivery, error) {
+	list, err := s.EventDeliveries(ctx, account, eventID)
+	if err != nil {
+		return Delivery{}, err
+	}
+	for _, d := range list {
+		if d.WebhookID == webhookID {
+			return d, nil
+		}
+	}
+	return Delivery{}, fmt.Errorf("get delivery: %w", ErrNotFound)
+}
+
+// EventDeliveries tells what became of the account's event: one delivery per
+// webhook it was meant for, with its attempts. [ErrNotFound] if there is no such
+// event.
+func (s *WebhookService) EventDeliveries(ctx context.Context, account, eventID string) ([]Delivery, error) {
+	deliveries, err := s.store.EventDeliveries(ctx, account, eventID)
+	if err != nil {
+		return nil, fmt.Errorf("get deliveries of event: %w", err)
+	}
+	return deliveries, nil
+}
+
+// Redeliver makes a delivery of the account pending and due at once, and its retries
+// begin anew. One that is pending becomes due at once, and its retries go on; if an
+// attempt is under way nothing changes.
+// [ErrNotFound] if there is no such delivery, or its webhook was deleted or its
+// payload purged.
+func (s *WebhookService) Redeliver(ctx context.Context, account, webhookID, eventID string) error {
+	if err := s.store.Redeliver(ctx, account, webhookID, eventID); err != nil {
+		return fmt.Errorf("redeliver: %w", err)
+	}
+	s.dispatcher.hurry()
+	return nil
+}
+
+// RecoverParams says which deliveries to recover.
+type RecoverParams struct {
+	// States are one or more of Dead, Skipped and Delivered. Default: Dead and
+	// Skipped.
+	States []DeliveryState
+
+	From time.Time // published then or later; in the past. Default: since ever
+	To   time.Time // published before; not in the future. Default: until now
+}
+
+// Recover begins to make deliveries of the account's webhook pending again, and
+// returns the job that does so, or [ErrNotFound]. What is recovered goes through
+// the same caps as all else, and after what is published meanwhile. [WebhookService.Run]
+// does the work; ask [WebhookService.Recovery] how far it is.
+func (s *WebhookService) Recover(ctx context.Context, account, webhookID string, params RecoverParams) (Recovery, error) {
+	now := time.Now()
+	if len(params.States) == 0 {
+		params.States = []DeliveryState{Dead, Skipped}
+	}
+	if err := checkStates(params.States, Dead, Skipped, Delivered); err != nil {
+		return Recovery{}, err
+	}
+	switch {
+	case !params.To.IsZero() && !params.From.Before(params.To):
+		return Recovery{}, invalid.Field("from", "must be before to")
+	case params.From.After(now):
+		return Recovery{}, invalid.Field("from", "must not be in the future")
+	case params.To.After(now):
+		return Recovery{}, invalid.Field("to", "must not be in the future")
+	}
+	created := s.now().UTC().Truncate(time.Millisecond)
+	recovery := Recovery{
+		ID:        s.ids.New(id.Recovery, created),
+		Account:   account,
+		WebhookID: webhookID,
+		States:    slices.Clone(params.States),
+		From:      params.From.UTC(),
+		To:        params.To.UTC(),
+		CreatedAt: created,
+	}
+	if err := s.store.CreateRecovery(ctx, recovery); err != nil {
+		return Recovery{}, fmt.Errorf("recover deliveries: %w", err)
+	}
+	s.keeper.hurry()
+	return s.Recovery(ctx, account, recovery.ID)
+}
+
+// Recovery returns the account's recovery of that id, or [ErrNotFound]. It is
+// kept for [Retention.Attempts].
+func (s *WebhookService) Recovery(ctx context.Context, account, recoveryID string) (Recovery, error) {
+	recovery, err := s.store.RecoveryByID(ctx, account, recoveryID)
+	if err != nil {
+		return Recovery{}, fmt.Errorf("get recovery: %w", err)
+	}
+	return recovery, nil
+}
+
+// checkStates allows those states only.
+func checkStates(states []DeliveryState, allowed ...DeliveryState) error {
+	for _, state := range states {
+		if !slices.Contains(allowed, state) {
+			return invalid.Field("states", fmt.Sprintf("must be of %v; unknown: %.32q", allowed, state))
+		}
+	}
+	return nil
+}

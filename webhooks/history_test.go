@@ -1,0 +1,278 @@
+package webhooks_test
+
+import (
+	"errors"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/storageapi/storageapi/webhooks"
+)
+
+// setActive turns the webhook on or off.
+func (b *bubble) setActive(webhook webhooks.Webhook, active bool) {
+	b.Helper()
+	if _, err := b.service.SetActive(b.Context(), account, webhook.ID, active); err != nil {
+		b.Fatal(err)
+	}
+}
+
+// recover recovers what was skipped or given up.
+func (b *bubble) recover(webhook webhooks.Webhook) webhooks.Recovery {
+	b.Helper()
+	recovery, err := b.service.Recover(b.Context(), account, webhook.ID, webhooks.RecoverParams{})
+	if err != nil {
+		b.Fatal(err)
+	}
+	return recovery
+}
+
+// wantRecovered fails the test unless the recovery is done and was of so many.
+func (b *bubble) wantRecovered(id string, want int) {
+	b.Helper()
+	got, err := b.service.Recovery(b.Context(), account, id)
+	if err != nil || !got.Done || got.Recovered != want {
+		b.Errorf("the recovery is %+v, %v; want %d recovered", got, err, want)
+	}
+}
+
+// What met a webhook that was off comes when it is recovered, oldest first.
+func TestRecoverSkipped(t *testing.T) {
+	inBubble(t, webhooks.Config{PerWebhook: 1}, status(http.StatusOK), func(b *bubble) {
+		webhook := b.subscribe("a")
+		other := b.subscribe("b")
+		b.setActive(webhook, false)
+		stop := b.start()
+		var want []string
+		for range 700 {
+			want = append(want, b.publish())
+			time.Sleep(time.Millisecond)
+		}
+		b.setActive(webhook, true)
+		time.Sleep(time.Hour)
+		if n := len(b.hits.of("a")); n != 0 {
+			b.Fatalf("%d came though they were skipped", n)
+		}
+		recovery := b.recover(webhook)
+		time.Sleep(time.Minute)
+		stop()
+		var got []string
+		for _, hit := range b.hits.of("a") {
+			got = append(got, hit.id)
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			b.Errorf("recovered (-want +got):\n%s", diff)
+		}
+		b.wantRecovered(recovery.ID, 700)
+		if n := len(b.hits.of("b")); n != 700 {
+			b.Errorf("%s got %d events", other.ID, n)
+		}
+	})
+}
+
+// What is published now goes before what is recovered.
+func TestLiveGoesBeforeRecovered(t *testing.T) {
+	slow := func(w http.ResponseWriter, _ *http.Request) { time.Sleep(100 * time.Millisecond) }
+	inBubble(t, webhooks.Config{PerWebhook: 1}, slow, func(b *bubble) {
+		webhook := b.subscribe("a")
+		b.setActive(webhook, false)
+		for range 200 {
+			b.publish()
+		}
+		b.setActive(webhook, true)
+		b.start()
+		b.recover(webhook)
+		time.Sleep(5 * time.Second)
+		live, at := b.publish(), time.Now()
+		time.Sleep(time.Second)
+		for _, hit := range b.hits.of("a") {
+			if hit.id == live {
+				if wait := hit.at.Sub(at); wait > 200*time.Millisecond {
+					b.Errorf("it waited for %v", wait)
+				}
+				return
+			}
+		}
+		b.Error("it has not come")
+	})
+}
+
+// A recovery that nobody was there to do is done by the next Run.
+func TestRecoverySurvives(t *testing.T) {
+	inBubble(t, webhooks.Config{}, status(http.StatusOK), func(b *bubble) {
+		webhook := b.subscribe("a")
+		b.setActive(webhook, false)
+		for range 300 {
+			b.publish()
+		}
+		time.Sleep(time.Millisecond)
+		recovery := b.recover(webhook)
+		b.setActive(webhook, true)
+		b.service = newService(b.T, b.store, webhooks.Config{RootCAs: trusted().pool(), Logger: b.logs.logger()})
+		b.service.DialThrough(b.dial)
+		b.start()
+		time.Sleep(time.Minute)
+		b.wantRecovered(recovery.ID, 300)
+		if n := len(b.hits.of("a")); n != 300 {
+			b.Errorf("%d came", n)
+		}
+	})
+}
+
+// Redelivering begins the retries anew; the attempts go on.
+func TestRedeliver(t *testing.T) {
+	var works atomic.Bool
+	handler := func(w http.ResponseWriter, _ *http.Request) {
+		if !works.Load() {
+			w.WriteHeader(http.StatusInternalServerError)
+		}
+	}
+	inBubble(t, webhooks.Config{Retries: []time.Duration{time.Minute}}, handler, func(b *bubble) {
+		webhook := b.subscribe("a")
+		b.start()
+		event := b.publish()
+		time.Sleep(time.Hour)
+		b.wantState(event, webhooks.Dead, 2)
+		redeliver := func() {
+			b.Helper()
+			if err := b.service.Redeliver(b.Context(), account, webhook.ID, event); err != nil {
+				b.Fatal(err)
+			}
+		}
+		redeliver()
+		time.Sleep(time.Second)
+		b.wantState(event, webhooks.Pending, 3)
+		redeliver() // now, and not in a minute
+		time.Sleep(time.Second)
+		b.wantState(event, webhooks.Dead, 4)
+		works.Store(true)
+		redeliver()
+		time.Sleep(time.Second)
+		b.wantState(event, webhooks.Delivered, 5)
+		redeliver()
+		time.Sleep(time.Second)
+		b.wantState(event, webhooks.Delivered, 6)
+		ids := make(map[string]bool)
+		for _, hit := range b.hits.of("a") {
+			ids[hit.id] = true
+		}
+		if len(ids) != 1 {
+			b.Errorf("they came as %v", ids)
+		}
+	})
+}
+
+// Each thing is kept as long as the host says, and no longer.
+func TestRetention(t *testing.T) {
+	config := webhooks.Config{
+		Retries:   []time.Duration{},
+		Retention: webhooks.Retention{Payloads: time.Hour, Attempts: 2 * time.Hour, EventIDs: 3 * time.Hour},
+	}
+	inBubble(t, config, status(http.StatusOK), func(b *bubble) {
+		webhook, off := b.subscribe("a"), b.subscribe("b")
+		b.start()
+		event := b.publish()
+		b.setActive(off, false) // before its turn came
+		time.Sleep(time.Second)
+		state := func(webhook webhooks.Webhook) webhooks.DeliveryState {
+			d, err := b.service.Delivery(b.Context(), account, webhook.ID, event)
+			if err != nil && !errors.Is(err, webhooks.ErrNotFound) {
+				b.Error(err)
+			}
+			return d.State
+		}
+		if got := state(webhook); got != webhooks.Delivered {
+			b.Errorf("it is %s", got)
+		}
+		time.Sleep(58 * time.Minute)
+		before := state(off)
+		time.Sleep(3 * time.Minute)
+		if after := state(off); before != webhooks.Pending && before != webhooks.Delivered || before == webhooks.Pending && after != webhooks.Dead {
+			b.Errorf("what was owed was %s, and is %s after an hour", before, after)
+		}
+		if err := b.service.Redeliver(b.Context(), account, webhook.ID, event); !errors.Is(err, webhooks.ErrNotFound) {
+			b.Errorf("redelivered without its payload: %v", err)
+		}
+		time.Sleep(time.Hour)
+		if got := state(webhook); got != "" {
+			b.Errorf("after two hours it is %s", got)
+		}
+		again := webhooks.Event{ID: event, Account: account, Data: lowBalance}
+		publishAgain := func() int {
+			if err := b.service.Publish(b.Context(), again); err != nil {
+				b.Fatal(err)
+			}
+			time.Sleep(time.Second)
+			return len(b.hits.of("a"))
+		}
+		if n := publishAgain(); n != 1 {
+			b.Errorf("published again within three hours, it came %d times", n)
+		}
+		time.Sleep(time.Hour)
+		if n := publishAgain(); n != 2 {
+			b.Errorf("published again after three hours, it came %d times in all", n)
+		}
+	})
+}
+
+func TestRetentionMustMakeSense(t *testing.T) {
+	for field, config := range map[string]webhooks.Config{
+		"Retention.Payloads": {Retention: webhooks.Retention{Payloads: 80 * time.Hour}},
+		"Retention.Attempts": {Retention: webhooks.Retention{Payloads: 100 * time.Hour, Attempts: 99 * time.Hour}},
+		"Retention.EventIDs": {Retention: webhooks.Retention{Payloads: -1, EventIDs: 1000 * time.Hour}},
+	} {
+		_, err := webhooks.New(newLedger(), config)
+		if err == nil || !strings.Contains(err.Error(), field) {
+			t.Errorf("%+v: %v; want an error that names %s", config.Retention, err, field)
+		}
+	}
+	for _, good := range []webhooks.Retention{{}, {Payloads: 1000 * 24 * time.Hour}, {Payloads: -1}, {Attempts: -1}, {EventIDs: -1}} {
+		if _, err := webhooks.New(newLedger(), webhooks.Config{Retention: good}); err != nil {
+			t.Errorf("%+v: %v", good, err)
+		}
+	}
+}
+
+func TestHistoryChecksItsInput(t *testing.T) {
+	service := newClocked(t)
+	webhook := subscribe(t, service, anyURL)
+	_, err := service.Deliveries(t.Context(), account, webhook.ID, webhooks.DeliveryQuery{})
+	wantInvalid(t, err, "limit")
+	_, err = service.Deliveries(t.Context(), account, webhook.ID, webhooks.DeliveryQuery{Limit: 1, States: []webhooks.DeliveryState{"lost"}})
+	wantInvalid(t, err, "states")
+	now := time.Now()
+	for field, params := range map[string]webhooks.RecoverParams{
+		"states": {States: []webhooks.DeliveryState{webhooks.Pending}},
+		"from":   {From: now, To: now.Add(-time.Hour)},
+		"to":     {To: now.Add(time.Hour)},
+	} {
+		_, err := service.Recover(t.Context(), account, webhook.ID, params)
+		wantInvalid(t, err, field)
+	}
+	for _, ref := range [][2]string{{"acct_2", webhook.ID}, {account, "wh_none"}} {
+		if _, err := service.Recover(t.Context(), ref[0], ref[1], webhooks.RecoverParams{}); !errors.Is(err, webhooks.ErrNotFound) {
+			t.Errorf("Recover of %v: %v", ref, err)
+		}
+		if _, err := service.Deliveries(t.Context(), ref[0], ref[1], webhooks.DeliveryQuery{Limit: 1}); !errors.Is(err, webhooks.ErrNotFound) {
+			t.Errorf("Deliveries of %v: %v", ref, err)
+		}
+	}
+}
+
+// What was published just now is recovered, too.
+func TestRecoverAtOnce(t *testing.T) {
+	inBubble(t, webhooks.Config{}, status(http.StatusOK), func(b *bubble) {
+		webhook := b.subscribe("a")
+		b.setActive(webhook, false)
+		b.publish()
+		b.setActive(webhook, true)
+		recovery := b.recover(webhook)
+		b.start()
+		time.Sleep(time.Second)
+		b.wantRecovered(recovery.ID, 1)
+	})
+}

@@ -1,0 +1,301 @@
+package webhooks_test
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/storageapi/storageapi/webhooks"
+)
+
+// subscribeFor makes a webhook of the account at the name.
+func (b *bubble) subscribeFor(account, name string) webhooks.Webhook {
+	b.Helper()
+	webhook, err := b.service.Create(b.Context(), account, webhooks.CreateParams{URL: "https://" + name + ".example.com" + secretPath, Events: onBalance})
+	if err != nil {
+		b.Fatal(err)
+	}
+	return webhook
+}
+
+func (b *bubble) publishFor(account string) string {
+	b.Helper()
+	id := b.service.NewEventID()
+	if err := b.service.Publish(b.Context(), webhooks.Event{ID: id, Account: account, Data: lowBalance}); err != nil {
+		b.Fatal(err)
+	}
+	return id
+}
+
+// hangers is a handler that answers at once, but for the hosts whose names begin
+// with "slow", once they are told to hang.
+type hangers struct {
+	hang  atomic.Bool
+	gauge *gauge
+}
+
+func newHangers() *hangers { return &hangers{gauge: newGauge()} }
+
+func (h *hangers) handle(w http.ResponseWriter, r *http.Request) {
+	if h.hang.Load() && strings.HasPrefix(r.Host, "slow") {
+		defer h.gauge.enter("slow")()
+		<-r.Context().Done()
+	}
+}
+
+// latencies returns how long after it was published each event came to the fast
+// hosts.
+func (b *bubble) latencies(published map[string]time.Time) (list []time.Duration) {
+	for _, hit := range b.hits.of("") {
+		if at, ok := published[hit.id]; ok && strings.HasPrefix(hit.host, "fast") {
+			list = append(list, hit.at.Sub(at))
+		}
+	}
+	return list
+}
+
+// However many webhooks hang, and with whatever backlog, the others get their
+// events as if nothing were: with slots enough at once, with too few after a moment
+// in which it is found out who hangs.
+func TestHangingWebhooksDoNotDelayTheOthers(t *testing.T) {
+	for name, test := range map[string]struct {
+		config            webhooks.Config
+		accounts          int
+		fast, slow        int
+		backlog           int           // events before they hang
+		worst, worstLater time.Duration // and after 10 s
+	}{
+		// A tenth of 1,000 webhooks with the default of 1,024 slots.
+		"1 of 100, 10,000 pending":        {webhooks.Config{}, 1, 99, 1, 10_000, 0, 0},
+		"50 of 1,000":                     {webhooks.Config{Concurrency: 102}, 1, 95, 5, 0, 0, 0},
+		"200 of 1,000":                    {webhooks.Config{Concurrency: 102}, 1, 80, 20, 0, 0, 0},
+		"200 of 1,000 in many accounts":   {webhooks.Config{Concurrency: 102}, 10, 80, 20, 0, 0, 0},
+		"200 of 1,000, 60 slots":          {webhooks.Config{Concurrency: 6}, 1, 80, 20, 0, 500 * time.Millisecond, 0},
+		"200 of 1,000, 60 slots, backlog": {webhooks.Config{Concurrency: 6, PerAccount: 6}, 10, 80, 20, 100, 8 * time.Second, 0}, // what is usual is not known yet
+		"all but one":                     {webhooks.Config{Concurrency: 100}, 1, 1, 200, 0, 500 * time.Millisecond, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			hangers := newHangers()
+			inBubble(t, test.config, hangers.handle, func(b *bubble) {
+				account := func(i int) string { return fmt.Sprint("a", i%test.accounts) }
+				for i := range test.slow {
+					b.subscribeFor(account(i), fmt.Sprint("slow", i))
+				}
+				hangers.hang.Store(test.backlog > 0)
+				for i := range test.backlog {
+					b.publishFor(account(i))
+				}
+				for i := range test.fast {
+					b.subscribeFor(account(i), fmt.Sprint("fast", i))
+				}
+				b.start()
+				published := make(map[string]time.Time)
+				feed := func(d time.Duration) {
+					for end := time.Now().Add(d); time.Now().Before(end); time.Sleep(400 * time.Millisecond) {
+						for i := range test.accounts {
+							published[b.publishFor(account(i))] = time.Now()
+						}
+					}
+				}
+				feed(2 * time.Second)
+				hangers.hang.Store(true)
+				feed(10 * time.Second)
+				check := func(when string, worst time.Duration) {
+					synctest.Wait()
+					list := b.latencies(published)
+					if want := len(published) * test.fast / test.accounts; len(list) != want {
+						t.Errorf("%s: %d of %d events arrived", when, len(list), want)
+					}
+					late := 0
+					for _, latency := range list {
+						if latency > worst {
+							late++
+						}
+					}
+					if late > 0 {
+						t.Errorf("%s: %d of %d events came after more than %v", when, late, len(list), worst)
+					}
+					clear(published)
+				}
+				check("first", test.worst)
+				feed(10 * time.Second)
+				check("then", test.worstLater)
+				if n := hangers.gauge.current("slow"); n == 0 {
+					t.Error("the hanging webhooks get no attempts any more")
+				}
+			})
+		})
+	}
+}
+
+// Where slots are short, webhooks that hang hold no more than a quarter of them:
+// what they hold beyond it is cut short, which uses up no attempt, and the rest
+// gets its full time.
+func TestTheShareOfTheSlow(t *testing.T) {
+	hangers := newHangers()
+	hangers.hang.Store(true)
+	config := webhooks.Config{Concurrency: 40, PerAccount: 40, Timeout: 10 * time.Second, Retries: []time.Duration{500 * time.Hour}}
+	inBubble(t, config, hangers.handle, func(b *bubble) {
+		for i := range 120 {
+			b.subscribeFor("others", fmt.Sprint("fast", i))
+		}
+		b.publishFor("others")
+		for i := range 30 {
+			b.subscribe(fmt.Sprint("slow", i))
+		}
+		var ids []string
+		for range 50 {
+			ids = append(ids, b.publish())
+		}
+		begun := time.Now()
+		b.start()
+		time.Sleep(4 * time.Second)
+		synctest.Wait()
+		if now := hangers.gauge.current("slow"); now != 10 {
+			t.Errorf("%d slots are held, want 10", now)
+		}
+		cut := len(b.logs.lines("cut short"))
+		if cut == 0 || cut > 30*2 {
+			t.Errorf("%d attempts were cut short", cut)
+		}
+		time.Sleep(10 * time.Minute)
+		synctest.Wait()
+		if now := hangers.gauge.current("slow"); now == 0 || now > 10 {
+			t.Errorf("%d slots are held, want 1 to 10", now)
+		}
+		if later := len(b.logs.lines("cut short")); later != cut {
+			t.Errorf("%d more attempts were cut short, with slots to spare", later-cut)
+		}
+		attempts := 0
+		for _, id := range ids {
+			for _, delivery := range deliveries(b, b.service, id) {
+				for i, attempt := range delivery.Attempts {
+					attempts++
+					if attempt.Duration != 10*time.Second || attempt.Number != i+1 {
+						t.Fatalf("recorded %+v", attempt)
+					}
+				}
+			}
+		}
+		if under := hangers.gauge.current("slow"); attempts != len(b.hits.of(""))-120-cut-under {
+			t.Errorf("%d attempts are recorded of %d requests, with %d cut short and %d under way", attempts, len(b.hits.of("")), cut, under)
+		}
+		if least := int(time.Since(begun)/(10*time.Second)) * 5; attempts < least {
+			t.Errorf("%d attempts, want at least %d", attempts, least)
+		}
+	})
+}
+
+// The same holds within an account: its webhooks that hang do not keep its others,
+// nor those of other accounts, waiting.
+func TestAnAccountIsBounded(t *testing.T) {
+	hangers := newHangers()
+	hangers.hang.Store(true)
+	inBubble(t, webhooks.Config{PerAccount: 12}, hangers.handle, func(b *bubble) {
+		for i := range 20 {
+			b.subscribeFor("bad", fmt.Sprint("slow", i))
+		}
+		b.subscribeFor("bad", "fast-bad")
+		b.subscribeFor("good", "fast-good")
+		for range 50 {
+			b.publishFor("bad")
+		}
+		b.start()
+		synctest.Wait()
+		if now := hangers.gauge.current("slow"); now > 12 {
+			t.Errorf("%d slots are held by the account, want at most 12", now)
+		}
+		time.Sleep(5 * time.Second)
+		for range 100 {
+			time.Sleep(100 * time.Millisecond)
+			published := time.Now()
+			bad, good := b.publishFor("bad"), b.publishFor("good")
+			synctest.Wait()
+			arrived := 0
+			for _, hit := range b.hits.of("") {
+				if strings.HasPrefix(hit.host, "fast") && (hit.id == bad || hit.id == good) && hit.at.Equal(published) {
+					arrived++
+				}
+			}
+			if arrived != 2 {
+				t.Fatalf("%d of 2 events arrived at once", arrived)
+			}
+			if now := hangers.gauge.current("slow"); now < 1 || now > 9 {
+				t.Fatalf("%d slots are held by what hangs, want 1 to 9", now)
+			}
+		}
+	})
+}
+
+// A receiver that takes long, but succeeds, is served as fast as it can take it,
+// beside others that hang.
+func TestASlowReceiverIsServed(t *testing.T) {
+	gauge := newGauge()
+	handler := func(w http.ResponseWriter, r *http.Request) {
+		defer gauge.enter(r.Host)()
+		if strings.HasPrefix(r.Host, "slow") {
+			<-r.Context().Done()
+		}
+		sleeping(3*time.Second)(w, r)
+	}
+	inBubble(t, webhooks.Config{Concurrency: 100, PerAccount: 100}, handler, func(b *bubble) {
+		for i := range 30 {
+			b.subscribeFor("other", fmt.Sprint("slow", i))
+			b.publishFor("other")
+		}
+		b.subscribe("working")
+		const events = 600
+		var ids []string
+		for range events {
+			ids = append(ids, b.publish())
+		}
+		b.start()
+		for range 200 {
+			b.publishFor("other")
+			time.Sleep(time.Second)
+		}
+		synctest.Wait()
+		for _, id := range ids {
+			b.wantState(id, webhooks.Delivered, 1)
+		}
+		if got := gauge.most["working.example.com"]; got < 10 || got > 16 {
+			t.Errorf("%d at a time", got)
+		}
+		if lines := b.logs.lines("cut short"); len(lines) > 0 {
+			t.Errorf("%d attempts were cut short, with slots to spare", len(lines))
+		}
+	})
+}
+
+// A receiver that hangs for a while is soon served like any other again.
+func TestAHangThatEnds(t *testing.T) {
+	hangers := newHangers()
+	inBubble(t, webhooks.Config{Concurrency: 40}, hangers.handle, func(b *bubble) {
+		for i := range 30 {
+			b.subscribe(fmt.Sprint("slow", i))
+		}
+		b.start()
+		hangers.hang.Store(true)
+		for range 300 {
+			b.publish()
+			time.Sleep(100 * time.Millisecond)
+		}
+		hangers.hang.Store(false)
+		time.Sleep(3 * time.Minute)
+		for range 10 {
+			time.Sleep(time.Second)
+			published := time.Now()
+			event := b.publish()
+			synctest.Wait()
+			for _, delivery := range deliveries(b, b.service, event) {
+				if delivery.State != webhooks.Delivered || !delivery.Attempts[0].StartedAt.Equal(published) {
+					t.Fatalf("published at %v: %+v", published, delivery)
+				}
+			}
+		}
+	})
+}

@@ -1,0 +1,102 @@
+package webhooks
+
+import (
+	"context"
+	"log/slog"
+	"time"
+)
+
+// A keeper does what can wait: it recovers deliveries and purges what is past its
+// time. It works in small steps with pauses between them, four times as long as
+// they are, so that deliveries go on beside it.
+type keeper struct {
+	store     Store
+	retention Retention
+	logger    *slog.Logger
+	recovered func()        // called when deliveries may have become due
+	wake      chan struct{} // there may be something to recover
+}
+
+const (
+	keeperInterval = time.Minute // between looks, if nobody calls
+	recoverStep    = 256         // deliveries
+	purgeStep      = 1000        // records
+)
+
+func newKeeper(store Store, config Config, recovered func()) *keeper {
+	return &keeper{store, config.Retention, config.Logger, recovered, make(chan struct{}, 1)}
+}
+
+// hurry makes a running keeper look for recoveries now.
+func (k *keeper) hurry() {
+	select {
+	case k.wake <- struct{}{}:
+	default:
+	}
+}
+
+// run works until ctx is done.
+func (k *keeper) run(ctx context.Context) {
+	tick := time.NewTicker(keeperInterval)
+	defer tick.Stop()
+	for {
+		for recovers, purges := true, true; recovers || purges; { // in turns: neither holds up the other
+			recovers = recovers && k.step(ctx, "recover", k.recover)
+			purges = purges && k.step(ctx, "purge", k.purge)
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		case <-k.wake:
+		}
+	}
+}
+
+// step takes a step, and a pause if there is more to do.
+func (k *keeper) step(ctx context.Context, what string, do func(context.Context) (more bool, err error)) (more bool) {
+	if ctx.Err() != nil {
+		return false
+	}
+	began := time.Now()
+	timed, cancel := context.WithTimeout(ctx, storeTimeout)
+	defer cancel()
+	more, err := do(timed)
+	if err != nil && ctx.Err() == nil {
+		k.logger.Error("storageapi: webhook store failed", "step", what, "error", err, "again_in", keeperInterval)
+	}
+	if !more || err != nil {
+		return false
+	}
+	select {
+	case <-ctx.Done():
+	case <-time.After(4 * time.Since(began)):
+	}
+	return true
+}
+
+func (k *keeper) recover(ctx context.Context) (more bool, err error) {
+	advanced, err := k.store.AdvanceRecovery(ctx, recoverStep)
+	if advanced {
+		k.recovered()
+	}
+	return advanced, err
+}
+
+func (k *keeper) purge(ctx context.Context) (more bool, err error) {
+	now := time.Now()
+	return k.store.Purge(ctx, Purge{
+		Payloads: before(now, k.retention.Payloads),
+		Attempts: before(now, k.retention.Attempts),
+		EventIDs: before(now, k.retention.EventIDs),
+		Limit:    purgeStep,
+	})
+}
+
+// before returns since when things are kept.
+func before(now time.Time, lifetime time.Duration) time.Time {
+	if lifetime < 0 {
+		return time.Time{}
+	}
+	return now.Add(-lifetime)
+}

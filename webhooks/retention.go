@@ -1,0 +1,66 @@
+package webhooks
+
+import (
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/storageapi/storageapi/internal/invalid"
+)
+
+// Retention is how long what events leave behind is kept, from when they were
+// published; negative: for ever. [WebhookService.Run] removes what is older, in
+// small steps.
+type Retention struct {
+	// Payloads are the bodies of events. What is still owed then ends as dead,
+	// see [ClassExpired]. Longer than all Retries together. Default: 30 days.
+	Payloads time.Duration
+
+	// Attempts are the deliveries and attempts that can be listed, and
+	// recoveries that are done. At least as long as Payloads. Default: 90 days,
+	// or as long as Payloads if that is longer.
+	Attempts time.Duration
+
+	// EventIDs are how an event that is published again is known, and found by
+	// its id. At least as long as Payloads. Default: 90 days, or as long as
+	// Payloads if that is longer.
+	EventIDs time.Duration
+}
+
+const day = 24 * time.Hour
+
+func (r Retention) withDefaults(retries []time.Duration) (Retention, error) {
+	setDefault(&r.Payloads, 30*day)
+	least := r.Payloads
+	if least >= 0 {
+		least = max(least, 90*day)
+	}
+	setDefault(&r.Attempts, least)
+	setDefault(&r.EventIDs, least)
+	switch payloads := lifetime(r.Payloads); {
+	case payloads <= longest(retries):
+		return r, invalid.Field("Retention.Payloads", fmt.Sprintf("must be longer than all Retries together, which are up to %v", longest(retries)))
+	case lifetime(r.Attempts) < payloads:
+		return r, invalid.Field("Retention.Attempts", fmt.Sprintf("must be at least Retention.Payloads, which is %v", r.Payloads))
+	case lifetime(r.EventIDs) < payloads:
+		return r, invalid.Field("Retention.EventIDs", fmt.Sprintf("must be at least Retention.Payloads, which is %v", r.Payloads))
+	}
+	return r, nil
+}
+
+// lifetime makes for ever a number.
+func lifetime(d time.Duration) time.Duration {
+	if d < 0 {
+		return math.MaxInt64
+	}
+	return d
+}
+
+// longest returns how long the retries can take, but for what receivers ask for.
+func longest(retries []time.Duration) time.Duration {
+	total := 0.0
+	for _, wait := range retries {
+		total += float64(wait) * (1 + retryJitter)
+	}
+	return time.Duration(min(total, math.MaxInt64/2))
+}

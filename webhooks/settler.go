@@ -1,0 +1,187 @@
+package webhooks
+
+import (
+	"context"
+	"slices"
+	"time"
+)
+
+const maxSettle = 512 // settlements a store call
+
+// A settler records what came of attempts.
+type settler struct {
+	*dispatcher
+	settled  chan<- []*flight // those that are
+	rejected chan<- []*flight // those that the store did not take
+	refused  []refusal
+	pause    time.Duration // while the store fails: between calls
+	again    time.Time     // the next one
+}
+
+// A refusal is a batch that the store did not take.
+type refusal struct {
+	batch []*flight
+	pause time.Duration // between tries
+	at    time.Time     // the next one
+}
+
+const maxRefusal = time.Minute // pauses between tries of one settlement: they double
+
+// settle records results, in batches of whatever is there, and hands them to
+// settled, after some time perhaps in refused.
+//
+// What the store refuses is tried again later, and in halves, so that a settlement
+// that it never takes does not hold up the others. As long as it takes nothing, no
+// more is claimed: leases that run out meanwhile stay current. Once attempts are
+// cut short what is refused is given up, and will be attempted again.
+func (d *dispatcher) settle(attempts context.Context, results <-chan *flight, settled, refused chan<- []*flight) {
+	s := settler{dispatcher: d, settled: settled, rejected: refused}
+	for {
+		fresh := results
+		if d.failing.Load() {
+			fresh = nil
+		}
+		select {
+		case f, ok := <-fresh:
+			if !ok {
+				return
+			}
+			s.record(s.gather(f, results))
+		case <-s.next():
+			s.retry(results)
+		case <-attempts.Done():
+			s.finish(results)
+			return
+		}
+	}
+}
+
+// next tells when to try again what was refused.
+func (s *settler) next() <-chan time.Time {
+	switch {
+	case len(s.refused) == 0:
+		return nil
+	case s.failing.Load():
+		return time.After(time.Until(s.again))
+	}
+	return time.After(time.Until(s.refused[s.first()].at))
+}
+
+// first returns the index of the refusal that is to be tried first.
+func (s *settler) first() (first int) {
+	for i := range s.refused {
+		if s.refused[i].at.Before(s.refused[first].at) {
+			first = i
+		}
+	}
+	return first
+}
+
+// gather returns a flight that has landed, with the others that have.
+func (s *settler) gather(f *flight, results <-chan *flight) []*flight {
+	batch := append(make([]*flight, 0, 16), f)
+	for more := true; more && len(batch) < maxSettle; {
+		select {
+		case next, ok := <-results:
+			if more = ok; ok {
+				batch = append(batch, next)
+			}
+		default:
+			more = false
+		}
+	}
+	now := time.Now()
+	for _, f := range batch {
+		s.diagnose(f, now)
+	}
+	return batch
+}
+
+// record settles a batch for the first time. If the store does not take it, it is
+// the store that fails, unless all of it is of webhooks of which the store does not
+// take other settlements either.
+func (s *settler) record(batch []*flight) {
+	if !s.try(batch) {
+		if slices.ContainsFunc(batch, func(f *flight) bool { return f.track.refused == 0 }) {
+			s.failing.Store(true)
+		}
+		s.rejected <- batch
+		s.putOff(refusal{batch: batch})
+	}
+}
+
+// retry tries once more what was refused. While the store takes nothing it prefers
+// what is new: that may tell whether it is the store that fails.
+func (s *settler) retry(results <-chan *flight) {
+	if s.failing.Load() {
+		select {
+		case f, ok := <-results:
+			if ok {
+				s.record(s.gather(f, results))
+				return
+			}
+		default:
+		}
+	}
+	if r := s.take(s.first()); !s.try(r.batch) {
+		s.putOff(r)
+	}
+}
+
+// try settles a batch and hands it on, if the store takes it.
+func (s *settler) try(batch []*flight) bool {
+	settlements := make([]Settlement, len(batch))
+	for i, f := range batch {
+		settlements[i] = f.settlement
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), storeTimeout)
+	defer cancel()
+	stale, err := s.store.SettleDeliveries(ctx, settlements)
+	s.pause = s.backoff("settle", s.pause, err)
+	s.again = time.Now().Add(s.pause)
+	if err != nil {
+		return false
+	}
+	s.failing.Store(false)
+	s.report(settlements, stale)
+	s.settled <- batch
+	return true
+}
+
+// putOff keeps a batch to be tried again, in halves if it is more than one.
+func (s *settler) putOff(r refusal) {
+	if half := len(r.batch) / 2; half > 0 {
+		at := time.Now().Add(minBackoff)
+		s.refused = append(s.refused, refusal{batch: r.batch[:half], at: at}, refusal{batch: r.batch[half:], at: at})
+		return
+	}
+	r.pause = min(max(2*r.pause, minBackoff), maxRefusal)
+	r.at = time.Now().Add(r.pause)
+	s.refused = append(s.refused, r)
+	r.batch[0].track.refused++
+}
+
+// take takes out a refusal.
+func (s *settler) take(i int) refusal {
+	r := s.refused[i]
+	s.refused = slices.Delete(s.refused, i, i+1)
+	if r.pause > 0 {
+		r.batch[0].track.refused--
+	}
+	return r
+}
+
+// finish tries everything once more, unless the store fails, and gives it up then.
+func (s *settler) finish(results <-chan *flight) {
+	for len(s.refused) > 0 {
+		if r := s.take(0); s.failing.Load() || !s.try(r.batch) {
+			s.settled <- r.batch
+		}
+	}
+	for f := range results {
+		if batch := s.gather(f, results); s.failing.Load() || !s.try(batch) {
+			s.failing.Store(true)
+			s.settled <- batch
+		}
+	}
+}

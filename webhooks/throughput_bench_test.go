@@ -1,0 +1,281 @@
+package webhooks_test
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"encoding/binary"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"go.etcd.io/bbolt"
+
+	"github.com/storageapi/storageapi/signing"
+	"github.com/storageapi/storageapi/store/bolt"
+	"github.com/storageapi/storageapi/webhooks"
+)
+
+// BenchmarkThroughput measures deliveries from Publish by 256 publishers to the
+// settlement on disk, with the attempt log, by 64 workers at most. The floor, which
+// takes turns with it in the same run, is a bare net/http loop of as many workers
+// that signs and posts the same bodies to the same receivers: "of-floor" is how
+// much of its rate is left. Everything shares the machine, receivers too.
+func BenchmarkThroughput(b *testing.B) {
+	for _, c := range []throughput{
+		{plain: true, body: 256, fanout: 1, receivers: 1},
+		{plain: true, body: 256, fanout: 10, receivers: 1},
+		{plain: true, body: 2048, fanout: 1, receivers: 1},
+		{plain: true, body: 2048, fanout: 10, receivers: 1},
+		{body: 256, fanout: 1, receivers: 1},
+		{body: 256, fanout: 10, receivers: 1},
+		{body: 2048, fanout: 1, receivers: 1},
+		{body: 2048, fanout: 10, receivers: 1},
+		{body: 256, fanout: 1, receivers: 100},
+	} {
+		b.Run(c.String(), func(b *testing.B) {
+			c.start(b)
+			c.floor(b, 4*benchWorkers*c.receivers) // opens the connections
+			c.service(b, 10*c.fanout*benchWorkers)
+			const round = 10_000 // deliveries
+			var floor, ours time.Duration
+			for b.Loop() {
+				floor += c.floor(b, round)
+				ours += c.service(b, round)
+			}
+			b.ReportMetric(0, "ns/op")
+			b.ReportMetric(float64(b.N*round)/ours.Seconds(), "deliveries/s")
+			b.ReportMetric(floor.Seconds()/ours.Seconds(), "of-floor")
+		})
+	}
+}
+
+// BenchmarkNaive measures an engine as it is often written: a bbolt Update to
+// publish, one to take what is next, and one to record what came of it.
+func BenchmarkNaive(b *testing.B) {
+	c := throughput{body: 256, fanout: 1, receivers: 1}
+	c.start(b)
+	const round = 2000
+	var naive, ours time.Duration
+	for b.Loop() {
+		naive += c.naive(b, round/10) * 10
+		ours += c.service(b, round)
+	}
+	b.ReportMetric(0, "ns/op")
+	b.ReportMetric(float64(b.N*round)/naive.Seconds(), "naive/s")
+	b.ReportMetric(float64(b.N*round)/ours.Seconds(), "deliveries/s")
+	b.ReportMetric(naive.Seconds()/ours.Seconds(), "times-naive")
+}
+
+// A throughput is one way to measure.
+type throughput struct {
+	plain     bool // without TLS, which only a test can have
+	body      int  // bytes, about
+	fanout    int  // webhooks an event is for
+	receivers int
+
+	data      webhooks.Data
+	urls      []string
+	transport *http.Transport
+	counted   *countdown
+	api       *webhooks.WebhookService
+}
+
+func (c throughput) String() string {
+	kind := "tls"
+	if c.plain {
+		kind = "plain"
+	}
+	return fmt.Sprintf("%s/body=%d/fanout=%d/receivers=%d", kind, c.body, c.fanout, c.receivers)
+}
+
+// start starts the receivers and the service.
+func (c *throughput) start(b *testing.B) {
+	files := []webhooks.ExpiringFile{{ID: "f", ExpiresAt: time.Unix(1_800_000_000, 0)}}
+	c.data = webhooks.FilesExpiring{Files: files}
+	files[0].ID = strings.Repeat("f", max(1, c.body-len(mustSeal(b, c.event("evt_"+strings.Repeat("0", 26))).Body)))
+	for range c.receivers {
+		c.urls = append(c.urls, c.listen(b))
+	}
+	dial := (&net.Dialer{}).DialContext
+	c.transport = &http.Transport{
+		TLSClientConfig: &tls.Config{RootCAs: trusted().pool()}, MaxIdleConnsPerHost: benchWorkers, DisableCompression: true,
+		TLSNextProto: map[string]func(string, *tls.Conn) http.RoundTripper{},
+	}
+	if c.plain {
+		c.transport.DialTLSContext = dial
+	}
+	b.Cleanup(c.transport.CloseIdleConnections)
+
+	file, err := bolt.Open(filepath.Join(b.TempDir(), "throughput.db"))
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() { _ = file.Close() })
+	c.counted = &countdown{Store: file, done: make(chan struct{})}
+	c.api = newService(b, c.counted, webhooks.Config{
+		AllowNetworks: loopback, RootCAs: trusted().pool(), Logger: slog.New(slog.DiscardHandler),
+		Concurrency: benchWorkers, PerWebhook: benchWorkers, PerAccount: benchWorkers,
+	})
+	if c.plain {
+		c.api.SpeakPlain()
+	}
+	for i, url := range c.urls {
+		for range c.fanout {
+			_, err := c.api.Create(b.Context(), fmt.Sprint("acct_", i), webhooks.CreateParams{URL: url, Events: webhooks.EventTypes()})
+			if err != nil {
+				b.Fatal(err)
+			}
+		}
+	}
+	start(b, c.api)
+}
+
+func (c *throughput) event(id string) webhooks.Event {
+	return webhooks.Event{ID: id, Account: "acct_0", Data: c.data, Timestamp: time.Unix(1_700_000_000, 0)}
+}
+
+func (c *throughput) listen(b *testing.B) string {
+	r := &receiver{}
+	listener := r.listen(b)
+	if !c.plain {
+		listener = tls.NewListener(listener, &tls.Config{Certificates: []tls.Certificate{goodCertificate()}})
+	}
+	server := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body)
+		w.WriteHeader(http.StatusNoContent)
+	})}
+	go server.Serve(listener)
+	b.Cleanup(func() { server.Close() })
+	return r.url("127.0.0.1")
+}
+
+// service publishes and delivers.
+func (c *throughput) service(b *testing.B, deliveries int) time.Duration {
+	began := time.Now()
+	done := c.counted.expect(deliveries)
+	inGoroutines(256, deliveries/c.fanout, func(i int) {
+		event := c.event("")
+		event.Account = fmt.Sprint("acct_", i%c.receivers)
+		if err := c.api.Publish(b.Context(), event); err != nil {
+			b.Error(err)
+		}
+	})
+	<-done
+	return time.Since(began)
+}
+
+// floor signs and posts.
+func (c *throughput) floor(b *testing.B, deliveries int) time.Duration {
+	signer := must(signing.NewSigner("", signing.NewSecret()))
+	body := mustSeal(b, c.event("evt_1")).Body
+	began := time.Now()
+	inGoroutines(benchWorkers, deliveries, func(i int) { c.post(b, signer, body, c.urls[i%c.receivers]) })
+	return time.Since(began)
+}
+
+func (c *throughput) post(b *testing.B, signer *signing.Signer, body []byte, url string) {
+	request, _ := http.NewRequest(http.MethodPost, url, bytes.NewReader(body))
+	request.Header.Set("Content-Type", "application/json; charset=utf-8")
+	signer.Sign(request.Header, "evt_1", time.Now(), body)
+	response, err := c.transport.RoundTrip(request)
+	if err != nil {
+		b.Error(err)
+		return
+	}
+	_, _ = io.Copy(io.Discard, response.Body)
+	response.Body.Close()
+}
+
+// naive publishes and delivers with an Update a step.
+func (c *throughput) naive(b *testing.B, deliveries int) time.Duration {
+	db, err := bbolt.Open(filepath.Join(b.TempDir(), "naive.db"), 0o600, nil)
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer func() { _ = db.Close() }()
+	update := func(do func(queue, log *bbolt.Bucket) error) {
+		err := db.Update(func(tx *bbolt.Tx) error {
+			queue, err := tx.CreateBucketIfNotExists([]byte("queue"))
+			if err != nil {
+				return err
+			}
+			log, err := tx.CreateBucketIfNotExists([]byte("log"))
+			if err != nil {
+				return err
+			}
+			return do(queue, log)
+		})
+		if err != nil {
+			b.Error(err)
+		}
+	}
+	signer := must(signing.NewSigner("", signing.NewSecret()))
+	body := mustSeal(b, c.event("evt_1")).Body
+	began := time.Now()
+	inGoroutines(benchWorkers, deliveries, func(i int) {
+		key := binary.BigEndian.AppendUint64(nil, uint64(i))
+		update(func(queue, _ *bbolt.Bucket) error { return queue.Put(key, body) })
+		update(func(queue, _ *bbolt.Bucket) error { return queue.Put(key, append([]byte("taken"), body...)) })
+		c.post(b, signer, body, c.urls[0])
+		update(func(queue, log *bbolt.Bucket) error {
+			if err := log.Put(key, []byte("delivered")); err != nil {
+				return err
+			}
+			return queue.Delete(key)
+		})
+	})
+	return time.Since(began)
+}
+
+// inGoroutines calls do for each number below n.
+func inGoroutines(goroutines, n int, do func(i int)) {
+	var wg sync.WaitGroup
+	for g := range goroutines {
+		wg.Go(func() {
+			for i := g; i < n; i += goroutines {
+				do(i)
+			}
+		})
+	}
+	wg.Wait()
+}
+
+// A countdown is a store that tells when so many deliveries are settled.
+type countdown struct {
+	webhooks.Store
+	mu   sync.Mutex
+	left int
+	done chan struct{}
+}
+
+// expect begins to count so many; the channel is closed when they are settled.
+func (c *countdown) expect(deliveries int) <-chan struct{} {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.left, c.done = deliveries, make(chan struct{})
+	return c.done
+}
+
+func (c *countdown) SettleDeliveries(ctx context.Context, settlements []webhooks.Settlement) ([]int, error) {
+	stale, err := c.Store.SettleDeliveries(ctx, settlements)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for i, settlement := range settlements {
+		if err != nil || settlement.Outcome != webhooks.Deliver || slices.Contains(stale, i) {
+			continue
+		}
+		if c.left--; c.left == 0 {
+			close(c.done)
+		}
+	}
+	return stale, err
+}

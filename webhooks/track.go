@@ -1,0 +1,170 @@
+package webhooks
+
+import (
+	"container/heap"
+	"container/list"
+	"time"
+)
+
+// A Pace tells how fast deliveries to a webhook may go at the moment.
+type Pace struct {
+	InFlight int  // attempts under way
+	Cap      int  // how many there may be at most
+	Failures int  // attempts that failed since the last one that did not
+	Slow     bool // its attempts take long: they use the slots of the slow
+	Down     bool // they all fail: it gets one probe at a time, the rest waits
+}
+
+// A condition is how a webhook's receiver does.
+type condition uint8
+
+const (
+	fit    condition = iota
+	slow             // its attempts take long
+	ailing           // and the last one failed
+	down             // its attempts all fail
+)
+
+// A track is what the pacer knows of one webhook.
+type track struct {
+	id        string
+	account   *accountTrack
+	condition condition
+	flights   []*flight // in no order
+	cut       int       // of them were cut short
+	unsettled int       // flights that have ended, and are leased until they are settled
+	suspended int       // of them, those before which no other may begin
+
+	cap      int
+	filled   int       // successes in a row while the cap was used up, since it last changed
+	ramping  bool      // it was down: the cap doubles once a rampStep at most
+	raised   time.Time // when the cap last grew, while ramping
+	failures int
+
+	slow    bool      // attempts take long
+	lagging int       // flights that have taken too long already
+	lagged  time.Time // when one last did
+
+	turn   time.Time     // unless fit: when it may next have attempts
+	pause  time.Duration // down: between probes
+	place  int           // in its line, parked or nowhere
+	had    int           // flights when it was given a turn
+	active time.Time     // when a flight last began or ended
+	seen   time.Time     // when it was last put at the end of pacer.tracked
+	member *list.Element // of pacer.tracked
+	capped int           // what pacer.caps says; unlisted: nothing
+
+	health // the settler's
+}
+
+const (
+	nowhere  = -1
+	parked   = -2 // in accountTrack.parked
+	unlisted = -1
+)
+
+// An accountTrack is what the pacer knows of one account.
+type accountTrack struct {
+	id string
+	pool
+
+	// parked are webhooks whose turn had come while the account held its share.
+	// Those that are not parked any more are still in it, to be passed over.
+	parked []*track
+}
+
+// held returns how many slots the webhook holds, those that are being vacated left
+// out.
+func (w *track) held() int { return len(w.flights) - w.cut }
+
+// isIdle reports whether nothing is under way.
+func (w *track) isIdle() bool { return len(w.flights) == 0 && w.unsettled == 0 }
+
+// assess returns what the condition ought to be.
+func (w *track) assess() condition {
+	switch {
+	case w.failures >= downAfter:
+		return down
+	case !w.slow:
+		return fit
+	case w.failures > 0:
+		return ailing
+	}
+	return slow
+}
+
+// limit returns how many attempts may be in flight.
+func (w *track) limit() int {
+	if w.condition == down {
+		return 1
+	}
+	return w.cap
+}
+
+// grow raises the cap, up to most, by one each time it was used up so many times
+// with success; after an outage it doubles at most once a rampStep instead.
+func (w *track) grow(full bool, most int, now time.Time) {
+	switch {
+	case !full || w.cap == most:
+		w.ramping = w.ramping && w.cap < most
+	case w.ramping:
+		if now.Sub(w.raised) >= rampStep {
+			w.cap, w.raised = min(2*w.cap, most), now
+		}
+	default:
+		if w.filled++; w.filled >= w.cap {
+			w.cap, w.filled = w.cap+1, 0
+		}
+	}
+}
+
+// shrink halves the cap.
+func (w *track) shrink(now time.Time) { w.cap, w.filled, w.raised = max(1, w.cap/2), 0, now }
+
+// rest puts the webhook's next turn off by about so long.
+func (w *track) rest(d time.Duration, now time.Time) { w.turn = now.Add(jittered(d, paceJitter)) }
+
+// A line is the webhooks of one condition that may have an attempt more, by when
+// their turn is.
+type line []*track
+
+func (l *line) put(w *track) {
+	switch {
+	case w.place >= 0:
+		heap.Fix(l, w.place)
+	case w.place == nowhere:
+		heap.Push(l, w)
+	}
+}
+
+func (l *line) take(w *track) {
+	if w.place >= 0 {
+		heap.Remove(l, w.place)
+	}
+	w.place = nowhere
+}
+
+// The methods of [heap.Interface].
+
+func (l line) Len() int           { return len(l) }
+func (l line) Less(i, j int) bool { return l[i].turn.Before(l[j].turn) }
+
+func (l line) Swap(i, j int) {
+	l[i], l[j] = l[j], l[i]
+	l[i].place, l[j].place = i, j
+}
+
+func (l *line) Push(x any) {
+	w := x.(*track)
+	w.place = len(*l)
+	*l = append(*l, w)
+}
+
+func (l *line) Pop() any {
+	s := *l
+	w := s[len(s)-1]
+	s[len(s)-1] = nil
+	*l = s[:len(s)-1]
+	w.place = nowhere
+	return w
+}
