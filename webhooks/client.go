@@ -6,6 +6,7 @@ import (
 	"crypto/x509"
 	"net"
 	"net/http"
+	"sync/atomic"
 	"time"
 
 	"github.com/storageapi/storageapi/signing"
@@ -83,8 +84,10 @@ type result struct {
 func (r *result) fail(f failure) { r.attempt.Class, r.attempt.Error = f.class, f.text }
 
 // attempt sends the task's event to its webhook, once, and judges the answer. It
-// takes no longer than the timeout and never panics.
-func (c *client) attempt(ctx context.Context, task *Task) (res result) {
+// takes no longer than the timeout and never panics. cancel ends ctx, which is for
+// this attempt only; whoever else calls it cuts the attempt short.
+func (c *client) attempt(ctx context.Context, cancel context.CancelFunc, task *Task) (res result) {
+	defer cancel()
 	begun := time.Now() // measures by the monotonic clock, whatever clock the host set
 	res.attempt.Number = task.Attempt
 	defer func() {
@@ -101,26 +104,28 @@ func (c *client) attempt(ctx context.Context, task *Task) (res result) {
 		res.fail(classify(err))
 		return res
 	}
-	timed, cancel := context.WithCancel(ctx)
-	defer cancel()
-	timer := time.AfterFunc(c.timeout, cancel)
+	var late atomic.Bool
+	timer := time.AfterFunc(c.timeout, func() {
+		late.Store(true)
+		cancel()
+	})
 	defer timer.Stop()
 
 	// Not an http.Client: that one follows redirects and keeps cookies.
-	request := endpoint.request(timed, &task.Event, started)
+	request := endpoint.request(ctx, &task.Event, started)
 	response, err := c.transport.RoundTrip(request)
 	if err == nil {
 		defer response.Body.Close()
 	}
 	switch {
-	case ctx.Err() != nil:
-		res.canceled = true
-		res.fail(errCanceled)
-		return res
-	case timed.Err() != nil:
+	case late.Load():
 		// Whatever came: a receiver that is cut off may answer that, and Go's
 		// own answers 200.
 		res.fail(errTimeout)
+		return res
+	case ctx.Err() != nil:
+		res.canceled = true
+		res.fail(errCanceled)
 		return res
 	case err != nil:
 		res.fail(classify(err))

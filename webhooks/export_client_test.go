@@ -4,5 +4,6 @@ import "context"
 
 // Attempt makes one attempt, and neither claims nor settles anything.
 func (s *WebhookService) Attempt(ctx context.Context, task *Task) Attempt {
-	return s.dispatcher.client.attempt(ctx, task).attempt
+	ctx, cancel := context.WithCancel(ctx)
+	return s.dispatcher.client.attempt(ctx, cancel, task).attempt
 }

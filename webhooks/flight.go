@@ -57,7 +57,7 @@ func (d *dispatcher) fly(f *flight, landed chan<- *flight) {
 			Class: ClassInternal, Error: "the stored record cannot be read",
 		}
 	} else {
-		res = d.client.attempt(f.ctx, task)
+		res = d.client.attempt(f.ctx, f.cancel, task)
 	}
 	f.cancel()
 	close(f.landed)

@@ -290,7 +290,7 @@ func TestAHangThatEnds(t *testing.T) {
 			time.Sleep(time.Second)
 			published := time.Now()
 			event := b.publish()
-			synctest.Wait()
+			time.Sleep(10 * time.Millisecond) // many results are recorded together
 			for _, delivery := range deliveries(b, b.service, event) {
 				if delivery.State != webhooks.Delivered || !delivery.Attempts[0].StartedAt.Equal(published) {
 					t.Fatalf("published at %v: %+v", published, delivery)

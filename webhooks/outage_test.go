@@ -147,7 +147,7 @@ func TestASettlementThatIsRefused(t *testing.T) {
 			time.Sleep(time.Second)
 			published := time.Now()
 			event := b.publish()
-			synctest.Wait()
+			time.Sleep(10 * time.Millisecond) // many results are recorded together
 			for _, delivery := range deliveries(b, b.service, event) {
 				if !poison[delivery.WebhookID] && (delivery.State != webhooks.Delivered || !delivery.Attempts[0].StartedAt.Equal(published)) {
 					late++

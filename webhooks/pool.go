@@ -13,7 +13,7 @@ type pool struct {
 	offered  int // turns that are being claimed
 
 	landings int       // attempts that came to an end by themselves
-	landed   time.Time // the last one
+	landedAt time.Time // the last one
 }
 
 func (p *pool) full() bool { return p.inFlight >= p.slots }
@@ -34,5 +34,5 @@ func (p *pool) passed() int { return p.landings + p.inFlight }
 // when passed was as given: as many as there are slots have overtaken it, or no one
 // gets anywhere for as long as patience.
 func (p *pool) blocked(passed int, now time.Time, patience time.Duration) bool {
-	return p.full() && (p.landings-passed >= p.slots || now.Sub(p.landed) >= patience)
+	return p.full() && (p.landings-passed >= p.slots || now.Sub(p.landedAt) >= patience)
 }

@@ -42,6 +42,17 @@ func TestNextRetryStaysWithinTheJitter(t *testing.T) {
 	}
 }
 
+func TestNextRetryWithOtherJitter(t *testing.T) {
+	for range 1000 {
+		if wait, _ := nextRetry([]time.Duration{time.Hour}, 0, 1, 0); wait != time.Hour {
+			t.Fatalf("without jitter: %v", wait)
+		}
+		if wait, _ := nextRetry([]time.Duration{time.Hour}, 1, 1, 0); wait < 0 || wait > 2*time.Hour {
+			t.Fatalf("with all jitter: %v", wait)
+		}
+	}
+}
+
 func TestNextRetry(t *testing.T) {
 	const century = 100 * 365 * 24 * time.Hour
 	tests := []struct {

@@ -6,7 +6,11 @@ import (
 	"time"
 )
 
-const maxSettle = 512 // settlements a store call
+const (
+	maxSettle   = 512                  // settlements a store call
+	busySettle  = 16                   // settlements, when many come,
+	settlePause = 2 * time.Millisecond // between calls: each costs a commit, whatever its size
+)
 
 // A settler records what came of attempts.
 type settler struct {
@@ -16,6 +20,8 @@ type settler struct {
 	refused  []refusal
 	pause    time.Duration // while the store fails: between calls
 	again    time.Time     // the next one
+	last     time.Time     // when the last call ended
+	size     int           // of what came new with it
 }
 
 // A refusal is a batch that the store did not take.
@@ -46,12 +52,26 @@ func (d *dispatcher) settle(attempts context.Context, results <-chan *flight, se
 			if !ok {
 				return
 			}
-			s.record(s.gather(f, results))
+			s.await(attempts)
+			batch := s.gather(f, results)
+			s.record(batch)
+			s.last, s.size = time.Now(), len(batch)
 		case <-s.next():
 			s.retry(results)
 		case <-attempts.Done():
 			s.finish(results)
 			return
+		}
+	}
+}
+
+// await waits for others to share a call with, if there was one just before that
+// had many.
+func (s *settler) await(attempts context.Context) {
+	if wait := settlePause - time.Since(s.last); wait > 0 && s.size >= busySettle {
+		select {
+		case <-time.After(wait):
+		case <-attempts.Done():
 		}
 	}
 }

@@ -1,7 +1,6 @@
 package webhooks
 
 import (
-	"container/heap"
 	"container/list"
 	"time"
 )
@@ -56,6 +55,8 @@ type track struct {
 
 	health // the settler's
 }
+
+const trackedFor = 2 * time.Minute // a webhook that is idle
 
 const (
 	nowhere  = -1
@@ -124,47 +125,49 @@ func (w *track) shrink(now time.Time) { w.cap, w.filled, w.raised = max(1, w.cap
 // rest puts the webhook's next turn off by about so long.
 func (w *track) rest(d time.Duration, now time.Time) { w.turn = now.Add(jittered(d, paceJitter)) }
 
-// A line is the webhooks of one condition that may have an attempt more, by when
-// their turn is.
-type line []*track
-
-func (l *line) put(w *track) {
-	switch {
-	case w.place >= 0:
-		heap.Fix(l, w.place)
-	case w.place == nowhere:
-		heap.Push(l, w)
+// track returns the webhook's track, which may be new.
+func (p *pacer) track(webhook *Webhook, now time.Time) *track {
+	w := p.tracks[webhook.ID]
+	if w == nil {
+		a := p.accounts[webhook.Account]
+		if a == nil {
+			a = &accountTrack{id: webhook.Account, pool: pool{slots: p.perAccount}}
+			p.accounts[a.id] = a
+		}
+		p.webhooks++
+		a.webhooks++
+		w = &track{id: webhook.ID, account: a, cap: p.firstCap, place: nowhere, capped: unlisted, seen: now}
+		w.member = p.tracked.PushBack(w)
+		p.tracks[w.id] = w
 	}
-}
-
-func (l *line) take(w *track) {
-	if w.place >= 0 {
-		heap.Remove(l, w.place)
-	}
-	w.place = nowhere
-}
-
-// The methods of [heap.Interface].
-
-func (l line) Len() int           { return len(l) }
-func (l line) Less(i, j int) bool { return l[i].turn.Before(l[j].turn) }
-
-func (l line) Swap(i, j int) {
-	l[i], l[j] = l[j], l[i]
-	l[i].place, l[j].place = i, j
-}
-
-func (l *line) Push(x any) {
-	w := x.(*track)
-	w.place = len(*l)
-	*l = append(*l, w)
-}
-
-func (l *line) Pop() any {
-	s := *l
-	w := s[len(s)-1]
-	s[len(s)-1] = nil
-	*l = s[:len(s)-1]
-	w.place = nowhere
 	return w
+}
+
+// forget drops the track of a webhook with nothing in flight.
+func (p *pacer) forget(w *track) {
+	p.lines[w.condition].take(w)
+	delete(p.caps, w.id)
+	delete(p.tracks, w.id)
+	p.tracked.Remove(w.member)
+	p.webhooks--
+	if w.account.webhooks--; w.account.webhooks == 0 {
+		delete(p.accounts, w.account.id)
+	}
+	p.unpark(w.account)
+}
+
+// forgetIdle drops the tracks of fit webhooks that have been idle for long.
+func (p *pacer) forgetIdle(now time.Time) {
+	for front := p.tracked.Front(); front != nil; front = p.tracked.Front() {
+		w := front.Value.(*track)
+		switch {
+		case now.Sub(w.seen) < trackedFor:
+			return
+		case w.condition == fit && w.isIdle() && now.Sub(w.active) >= trackedFor:
+			p.forget(w)
+		default:
+			w.seen = now
+			p.tracked.MoveToBack(front)
+		}
+	}
 }

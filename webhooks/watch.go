@@ -1,0 +1,122 @@
+package webhooks
+
+import "time"
+
+const (
+	lateBy     = 5                      // times what is usual: an attempt that takes longer makes its webhook slow,
+	lateAfter  = time.Second            // but not if it takes less than this,
+	hurryAfter = 100 * time.Millisecond // or where slots are short, than this
+	lookPause  = 20 * time.Millisecond  // between two looks at what is in flight
+)
+
+// patience is how long an attempt may take before it is late, which depends on
+// whether slots are short. While attempts take long for all it is the network, or
+// this process, and no one is to blame.
+func (p *pacer) patience(short bool) time.Duration {
+	least := lateAfter
+	if short {
+		least = hurryAfter
+	}
+	return min(max(lateBy*p.usual, least), p.longest)
+}
+
+// late reports whether a flight of that age takes too long, where slots are short
+// or not.
+func (p *pacer) late(f *flight, age time.Duration, now time.Time) bool {
+	hurry := p.patience(true)
+	return age >= p.patience(p.blocked(f.passed, now, hurry) || f.track.account.blocked(f.passedOwn, now, hurry))
+}
+
+// look finds the flights that take too long, and cuts short those that hold more
+// slots than they may where slots are short.
+func (p *pacer) look(now time.Time) {
+	p.forgetIdle(now)
+	if at := p.nextLook(); at.IsZero() || at.After(now) {
+		return
+	}
+	if !p.planned.IsZero() && now.Sub(p.planned) > hurryAfter/2 {
+		p.resumed = now // this process had no time, for its receivers neither
+	}
+	p.looked, p.squeezed = now, false
+	least := p.patience(p.full() || p.crowded > 0)
+	for at := p.young.Front(); at != nil; {
+		f := at.Value.(*flight)
+		at = at.Next()
+		age := now.Sub(f.since(p.resumed))
+		switch {
+		case f.hasLanded():
+			p.dismiss(f)
+		case age < least:
+			at = nil
+		case p.late(f, age, now):
+			p.dismiss(f)
+			f.lagging = true
+			w := f.track
+			w.lagging++
+			w.slow, w.lagged = true, now
+			if w.condition == fit {
+				w.turn = now
+			}
+			p.become(w, w.assess())
+			if !f.inTurn {
+				f.member = p.tardy.PushBack(f)
+			}
+		}
+	}
+	p.relieve()
+}
+
+// relieve cuts short, oldest first, what webhooks that are not fit hold beyond
+// their share of the slots, or of their account's, if all are taken.
+func (p *pacer) relieve() {
+	for at := p.tardy.Front(); at != nil; {
+		f := at.Value.(*flight)
+		at = at.Next()
+		account := f.track.account
+		if p.full() && p.spare() < 0 || account.full() && account.spare() < 0 {
+			p.dismiss(f)
+			f.cut = true
+			f.track.cut++
+			p.count(f.track, -1, 0)
+			f.cancel()
+		}
+	}
+}
+
+// nextLook returns when look has something to do next; zero: when something has
+// begun.
+func (p *pacer) nextLook() time.Time {
+	front, short := p.young.Front(), p.full() || p.crowded > 0
+	pause := p.looked.Add(lookPause)
+	switch {
+	case p.squeezed && p.tardy.Len() > 0:
+		return pause
+	case front == nil:
+		return time.Time{}
+	}
+	return latest(pause, front.Value.(*flight).since(p.resumed).Add(p.patience(short)))
+}
+
+// dismiss takes the flight out of young or tardy.
+func (p *pacer) dismiss(f *flight) {
+	if f.member == nil {
+		return
+	}
+	p.young.Remove(f.member) // does nothing if it is not
+	p.tardy.Remove(f.member)
+	f.member = nil
+}
+
+func latest(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}
+
+func earliest(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return a
+	}
+	return b
+}
