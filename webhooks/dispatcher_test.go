@@ -89,6 +89,13 @@ func (g *gauge) current(host string) int {
 	return g.now[host]
 }
 
+// peak returns how many there were at a time at most.
+func (g *gauge) peak(host string) int {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.most[host]
+}
+
 func TestConcurrencyIsBounded(t *testing.T) {
 	for _, test := range []struct {
 		config   webhooks.Config

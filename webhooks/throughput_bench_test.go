@@ -75,12 +75,32 @@ func BenchmarkNaive(b *testing.B) {
 	b.ReportMetric(naive.Seconds()/ours.Seconds(), "times-naive")
 }
 
+// BenchmarkArrival measures from Publish to the request's arrival while nothing else
+// happens.
+func BenchmarkArrival(b *testing.B) {
+	arrived := make(chan time.Time, 1)
+	c := throughput{body: 256, fanout: 1, receivers: 1, arrived: func() { arrived <- time.Now() }}
+	c.start(b)
+	var waits []time.Duration
+	for b.Loop() {
+		began := time.Now()
+		if err := c.api.Publish(b.Context(), c.event("")); err != nil {
+			b.Fatal(err)
+		}
+		waits = append(waits, (<-arrived).Sub(began))
+	}
+	slices.Sort(waits)
+	b.ReportMetric(waits[len(waits)/2].Seconds()*1000, "p50-ms")
+	b.ReportMetric(waits[len(waits)*99/100].Seconds()*1000, "p99-ms")
+}
+
 // A throughput is one way to measure.
 type throughput struct {
 	plain     bool // without TLS, which only a test can have
 	body      int  // bytes, about
 	fanout    int  // webhooks an event is for
 	receivers int
+	arrived   func() // called for each request; nil: nothing
 
 	data      webhooks.Data
 	urls      []string
@@ -150,6 +170,9 @@ func (c *throughput) listen(b *testing.B) string {
 		listener = tls.NewListener(listener, &tls.Config{Certificates: []tls.Certificate{goodCertificate()}})
 	}
 	server := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if c.arrived != nil {
+			c.arrived()
+		}
 		_, _ = io.Copy(io.Discard, r.Body)
 		w.WriteHeader(http.StatusNoContent)
 	})}

@@ -29,6 +29,7 @@ type Store struct {
 	keys   *signing.Keyring // nil: secrets are kept in plain
 	writer writer
 	queue  queue.Queue
+	cache  webhookCache
 
 	// For steps of the writer only.
 	subscriptions subscriptions

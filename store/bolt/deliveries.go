@@ -50,13 +50,13 @@ func (s *Store) ClaimDeliveries(ctx context.Context, claim webhooks.Claim) (task
 // A taskReader reads what a claim is about, each webhook once, and an event that is
 // for several of them once.
 type taskReader struct {
-	store                *Store
-	tx                   *bbolt.Tx
-	eventRecords, bodies *bbolt.Bucket
-	webhooks             map[string]foundWebhook
-	seq                  uint64 // of event
-	event                webhooks.Envelope
-	eventErr             error
+	store                      *Store
+	tx                         *bbolt.Tx
+	eventRecords, bodies, rows *bbolt.Bucket
+	webhooks                   map[string]foundWebhook
+	seq                        uint64 // of event
+	event                      webhooks.Envelope
+	eventErr                   error
 }
 
 type foundWebhook struct {
@@ -66,7 +66,7 @@ type foundWebhook struct {
 
 func (s *Store) newTaskReader(tx *bbolt.Tx) *taskReader {
 	return &taskReader{
-		store: s, tx: tx, eventRecords: tx.Bucket(bucketEvents), bodies: tx.Bucket(bucketBodies),
+		store: s, tx: tx, eventRecords: tx.Bucket(bucketEvents), bodies: tx.Bucket(bucketBodies), rows: tx.Bucket(bucketWebhooks),
 		webhooks: make(map[string]foundWebhook),
 	}
 }
@@ -85,7 +85,7 @@ func (r *taskReader) read(c queue.Claimed) (task webhooks.Task) {
 	task.Event, task.Err = r.event, r.eventErr
 	found, known := r.webhooks[c.Webhook]
 	if !known {
-		found.webhook, found.err = r.store.webhookOf(r.tx, c.Webhook)
+		found.webhook, found.err = r.store.claimed(r.tx, r.rows, c.Webhook)
 		r.webhooks[c.Webhook] = found
 	}
 	if task.Webhook = found.webhook; found.err != nil {
