@@ -63,7 +63,7 @@ func BenchmarkThroughput(b *testing.B) {
 func BenchmarkNaive(b *testing.B) {
 	c := throughput{body: 256, fanout: 1, receivers: 1}
 	c.start(b)
-	const round = 2000
+	const round = 10_000
 	var naive, ours time.Duration
 	for b.Loop() {
 		naive += c.naive(b, round/10) * 10
