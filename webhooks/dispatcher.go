@@ -77,7 +77,7 @@ func (d *dispatcher) run(ctx context.Context) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for ctx.Err() == nil {
-		flights, next := d.claim(ctx, attempts, &r)
+		flights, next := d.claim(ctx, &r)
 		for _, f := range flights {
 			go d.fly(f, landed)
 		}
@@ -97,8 +97,12 @@ func (d *dispatcher) run(ctx context.Context) {
 
 	late := time.AfterFunc(max(d.config.DrainTimeout, 0), cutShort)
 	defer late.Stop()
+	tooLate := attempts.Done()
 	for d.pacer.inFlight > 0 || d.pacer.unsettled > 0 {
 		select {
+		case <-tooLate:
+			tooLate = nil
+			d.pacer.cancelAll()
 		case f := <-landed:
 			d.vacate(f, landed, results)
 		case flights := <-settled:
@@ -137,7 +141,7 @@ func (d *dispatcher) change(flights []*flight, tell func([]*flight)) {
 
 // claim returns new flights, registered but not begun, and when the next claim is
 // due, unless something happens before.
-func (d *dispatcher) claim(ctx, attempts context.Context, r *round) (flights []*flight, next time.Time) {
+func (d *dispatcher) claim(ctx context.Context, r *round) (flights []*flight, next time.Time) {
 	d.claiming <- struct{}{}
 	defer func() { <-d.claiming }()
 	now, failing := time.Now(), d.failing.Load()
@@ -154,10 +158,10 @@ func (d *dispatcher) claim(ctx, attempts context.Context, r *round) (flights []*
 	var wait time.Duration
 	var err error
 	if failing {
-		flights, wait, err = d.lease(timed, attempts, Claim{Limit: limit, PerWebhook: 1, Caps: d.pacer.idle()}, now)
+		flights, wait, err = d.lease(timed, Claim{Limit: limit, PerWebhook: 1, Caps: d.pacer.idle()}, now)
 		r.tried(now, len(flights))
 	} else {
-		flights, wait, err = d.leaseAll(timed, attempts, limit, now)
+		flights, wait, err = d.leaseAll(timed, limit, now)
 	}
 	if ctx.Err() != nil {
 		err = nil // it was to end, and did
@@ -172,20 +176,20 @@ func (d *dispatcher) claim(ctx, attempts context.Context, r *round) (flights []*
 
 // leaseAll claims first what webhooks that are not fit may have, for they hold less
 // than their share, and then whatever is due.
-func (d *dispatcher) leaseAll(ctx, attempts context.Context, limit int, now time.Time) (flights []*flight, wait time.Duration, err error) {
+func (d *dispatcher) leaseAll(ctx context.Context, limit int, now time.Time) (flights []*flight, wait time.Duration, err error) {
 	if caps, turns := d.offer(now, limit); turns > 0 {
-		flights, _, err = d.lease(ctx, attempts, Claim{Limit: turns, Caps: caps}, now)
+		flights, _, err = d.lease(ctx, Claim{Limit: turns, Caps: caps}, now)
 		d.answer(err)
 		if limit -= len(flights); limit == 0 || err != nil {
 			return flights, 0, err
 		}
 	}
-	fit, wait, err := d.lease(ctx, attempts, Claim{Limit: limit, PerWebhook: d.pacer.firstCap, Caps: d.pacer.caps}, now)
+	fit, wait, err := d.lease(ctx, Claim{Limit: limit, PerWebhook: d.pacer.firstCap, Caps: d.pacer.caps}, now)
 	return append(flights, fit...), wait, err
 }
 
 // lease makes flights of what it claims.
-func (d *dispatcher) lease(ctx, attempts context.Context, claim Claim, now time.Time) (flights []*flight, wait time.Duration, err error) {
+func (d *dispatcher) lease(ctx context.Context, claim Claim, now time.Time) (flights []*flight, wait time.Duration, err error) {
 	claim.Lease, claim.PerAccount, claim.Landed = d.config.Lease, d.config.PerAccount, d.pacer.landed
 	tasks, wait, err := d.store.ClaimDeliveries(ctx, claim)
 	if err != nil {
@@ -196,7 +200,7 @@ func (d *dispatcher) lease(ctx, attempts context.Context, claim Claim, now time.
 	d.pacer.landed = d.pacer.landed[:0]
 	for _, task := range tasks {
 		f := &flight{settlement: Settlement{Task: task}, landed: make(chan struct{}), begun: now, inTurn: claim.PerWebhook == 0}
-		f.ctx, f.cancel = context.WithCancel(attempts)
+		f.ctx, f.cancel = context.WithCancel(context.Background()) // a common parent would cost each some
 		d.pacer.begin(f)
 		flights = append(flights, f)
 	}

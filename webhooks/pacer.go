@@ -289,6 +289,15 @@ func (p *pacer) flights(webhook string) []*flight {
 	return nil
 }
 
+// cancelAll cuts short all that is in flight.
+func (p *pacer) cancelAll() {
+	for _, w := range p.tracks {
+		for _, f := range w.flights {
+			f.cancel()
+		}
+	}
+}
+
 // pace tells how a webhook does.
 func (p *pacer) pace(webhook string) Pace {
 	w := p.tracks[webhook]
