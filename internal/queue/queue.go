@@ -10,9 +10,7 @@
 package queue
 
 import (
-	"cmp"
 	"math"
-	"math/rand/v2"
 	"slices"
 	"sync"
 	"time"
@@ -57,25 +55,6 @@ type item struct {
 }
 
 func (a item) sooner(b item) bool { return a.due < b.due || a.due == b.due && a.seq < b.seq }
-
-type lease struct {
-	lane  *lane
-	item  item
-	token uint64
-	until int64
-	held  bool // being settled: does not run out
-
-	landed bool // does not count in leased
-}
-
-// A Claimed is a leased delivery.
-type Claimed struct {
-	Webhook string
-	Seq     uint64
-	Attempt int // the number of the attempt to make
-	Before  int
-	Token   uint64
-}
 
 // at returns a time as it is counted here.
 func (q *Queue) at(t time.Time) int64 {
@@ -147,226 +126,6 @@ func (q *Queue) schedule(l *lane) {
 	}
 }
 
-// maxWait is the longest that a Claim may tell its caller to wait.
-const maxWait = time.Hour
-
-// Claim leases due deliveries as [webhooks.Store] has it. wait is in how long
-// another Claim could find more if nothing else happens: at most an hour.
-func (q *Queue) Claim(now time.Time, claim webhooks.Claim) (claimed []Claimed, wait time.Duration) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	t := q.at(now)
-	q.expire(t)
-	q.wake(t)
-	for _, token := range claim.Landed {
-		if le := q.leases[token]; le != nil {
-			le.land()
-		}
-	}
-
-	if claim.PerWebhook == 0 {
-		claimed = q.claimCapped(t, &claim)
-	} else {
-		for kind := range q.rings {
-			claimed = q.claimTurns(claimed, &q.rings[kind], t, &claim)
-		}
-	}
-	if len(claimed) == claim.Limit {
-		return claimed, 0
-	}
-	next := t + maxWait.Milliseconds()
-	if len(q.later) > 0 {
-		next = min(next, q.later[0].due())
-	}
-	if claim.PerWebhook == 0 { // whose lanes stay in line when nothing of them is due any more
-		for webhook := range claim.Caps {
-			if e := q.endpoints[webhook]; e != nil {
-				next = min(next, e.after(t))
-			}
-		}
-	}
-	if len(q.leases) > 0 {
-		next = min(next, q.ends)
-	}
-	return claimed, max(0, time.Duration(next-t)*time.Millisecond)
-}
-
-// claimTurns claims from the lanes of a ring, in turn.
-func (q *Queue) claimTurns(claimed []Claimed, r *ring, t int64, claim *webhooks.Claim) []Claimed {
-	var full []*lane // in line, but not for this claim
-	for len(claimed) < claim.Limit && len(*r) > 0 {
-		l := r.pop()
-		switch {
-		case !l.has(t):
-			l.place = nowhere
-			q.schedule(l)
-		case l.full(claim):
-			full = append(full, l)
-		default:
-			claimed = append(claimed, q.lease(l, t+claim.Lease.Milliseconds()))
-			r.push(l)
-		}
-	}
-	*r = append(*r, full...)
-	return claimed
-}
-
-// claimCapped claims for the webhooks that the claim has caps for, and for no
-// others: whoever waits longest for a lease comes first, one a turn.
-func (q *Queue) claimCapped(t int64, claim *webhooks.Claim) (claimed []Claimed) {
-	var due []*endpoint
-	for webhook := range claim.Caps {
-		if e := q.endpoints[webhook]; e != nil && e.next(t) != nil {
-			due = append(due, e)
-		}
-	}
-	slices.SortFunc(due, func(a, b *endpoint) int { return cmp.Compare(a.served, b.served) })
-	for len(due) > 0 {
-		turn := due
-		due = due[:0]
-		for _, e := range turn {
-			if l := e.next(t); len(claimed) < claim.Limit && l != nil && !e.full(claim) {
-				claimed = append(claimed, q.lease(l, t+claim.Lease.Milliseconds()))
-				due = append(due, e)
-			}
-		}
-	}
-	return claimed
-}
-
-// full reports whether the claim allows no more of the endpoint.
-func (e *endpoint) full(claim *webhooks.Claim) bool {
-	limit, special := claim.Caps[e.webhook]
-	if !special {
-		limit = claim.PerWebhook
-	}
-	return e.leased >= limit || claim.PerAccount > 0 && e.account.leased >= claim.PerAccount
-}
-
-// lease leases the first item that waits in l.
-func (q *Queue) lease(l *lane, until int64) Claimed {
-	if q.token == 0 {
-		q.token = rand.Uint64() // no process takes another's token for its own
-	}
-	q.token++
-	le := &lease{lane: l, item: q.take(l), token: q.token, until: until}
-	if q.leases == nil {
-		q.leases = make(map[uint64]*lease)
-	}
-	if len(q.leases) == 0 {
-		q.ends = until
-	}
-	q.ends = min(q.ends, until)
-	q.leases[le.token] = le
-	q.served++
-	l.served = q.served
-	l.leased++
-	l.account.leased++
-	return Claimed{l.webhook, le.item.seq, int(le.item.attempts) + 1, int(le.item.before), le.token}
-}
-
-// end ends a lease and reports whether there was one.
-func (q *Queue) end(token uint64) (*lease, bool) {
-	le := q.leases[token]
-	if le == nil {
-		return nil, false
-	}
-	delete(q.leases, token)
-	le.land()
-	return le, true
-}
-
-// land makes the lease count no more.
-func (le *lease) land() {
-	if !le.landed {
-		le.landed = true
-		le.lane.leased--
-		le.lane.account.leased--
-	}
-}
-
-// expire makes what was leased until t or before claimable again; the attempt
-// that was going to be made counts. It looks at all leases, but only once the
-// first of them can have run out, which is long after most have ended.
-func (q *Queue) expire(t int64) {
-	if t < q.ends {
-		return
-	}
-	q.ends = math.MaxInt64
-	for _, le := range q.leases {
-		switch {
-		case le.held:
-		case le.until > t:
-			q.ends = min(q.ends, le.until)
-		default:
-			q.end(le.token)
-			le.item.attempts++
-			q.put(le.lane, le.item)
-		}
-	}
-}
-
-// wake puts the lanes whose time has come in line.
-func (q *Queue) wake(t int64) {
-	for len(q.later) > 0 && q.later[0].due() <= t {
-		l := q.later[0]
-		q.later.remove(l)
-		l.ring.push(l)
-	}
-}
-
-// Hold keeps the lease from running out while it is being settled, and tells
-// what it is for; ok is false if the token is not that of a lease, or it is held
-// already. One of Done, Retry, Free and Unhold must follow.
-func (q *Queue) Hold(token uint64) (webhook string, seq uint64, ok bool) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	le := q.leases[token]
-	if le == nil || le.held {
-		return "", 0, false
-	}
-	le.held = true
-	return le.lane.webhook, le.item.seq, true
-}
-
-// Unhold ends a Hold that came to nothing: the lease goes on as it was, and runs
-// out when it would have.
-func (q *Queue) Unhold(token uint64) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	if le := q.leases[token]; le != nil {
-		le.held = false
-		q.ends = min(q.ends, le.until)
-	}
-}
-
-// Done ends the lease and removes its delivery.
-func (q *Queue) Done(token uint64) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	q.end(token)
-}
-
-// Retry ends the lease; its delivery is due again at the given time, after that
-// many attempts.
-func (q *Queue) Retry(token uint64, due time.Time, attempts int) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	if le, ok := q.end(token); ok {
-		le.item.due, le.item.attempts = q.at(due), int32(attempts)
-		q.put(le.lane, le.item)
-	}
-}
-
-// Free ends the lease as if it had never been.
-func (q *Queue) Free(token uint64) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	if le, ok := q.end(token); ok {
-		q.put(le.lane, le.item)
-	}
-}
-
 // Expedite makes an owed delivery due at the given time, and reports whether it
 // was owed and not leased.
 func (q *Queue) Expedite(webhook string, seq uint64, due time.Time) bool {
@@ -399,18 +158,6 @@ func (q *Queue) edit(webhook string, seq uint64, put func(*lane, item)) bool {
 			q.waiting--
 			q.schedule(l)
 			put(l, it)
-			return true
-		}
-	}
-	return false
-}
-
-// Leased reports whether the delivery is leased.
-func (q *Queue) Leased(webhook string, seq uint64) bool {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	for _, le := range q.leases {
-		if le.item.seq == seq && le.lane.webhook == webhook {
 			return true
 		}
 	}

@@ -1,0 +1,123 @@
+package queue
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/storageapi/storageapi/webhooks"
+)
+
+// A Claimed is a leased delivery.
+type Claimed struct {
+	Webhook string
+	Seq     uint64
+	Attempt int // the number of the attempt to make
+	Before  int
+	Token   uint64
+}
+
+// maxWait is the longest that a Claim may tell its caller to wait.
+const maxWait = time.Hour
+
+// Claim leases due deliveries as [webhooks.Store] has it. wait is in how long
+// another Claim could find more if nothing else happens: at most an hour.
+func (q *Queue) Claim(now time.Time, claim webhooks.Claim) (claimed []Claimed, wait time.Duration) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	t := q.at(now)
+	q.expire(t)
+	q.wake(t)
+	for _, token := range claim.Landed {
+		if le := q.leases[token]; le != nil {
+			le.land()
+		}
+	}
+
+	if claim.PerWebhook == 0 {
+		claimed = q.claimCapped(t, &claim)
+	} else {
+		for kind := range q.rings {
+			claimed = q.claimTurns(claimed, &q.rings[kind], t, &claim)
+		}
+	}
+	if len(claimed) == claim.Limit {
+		return claimed, 0
+	}
+	next := t + maxWait.Milliseconds()
+	if len(q.later) > 0 {
+		next = min(next, q.later[0].due())
+	}
+	if claim.PerWebhook == 0 { // whose lanes stay in line when nothing of them is due any more
+		for webhook := range claim.Caps {
+			if e := q.endpoints[webhook]; e != nil {
+				next = min(next, e.after(t))
+			}
+		}
+	}
+	if len(q.leases) > 0 {
+		next = min(next, q.ends)
+	}
+	return claimed, max(0, time.Duration(next-t)*time.Millisecond)
+}
+
+// claimTurns claims from the lanes of a ring, in turn.
+func (q *Queue) claimTurns(claimed []Claimed, r *ring, t int64, claim *webhooks.Claim) []Claimed {
+	var full []*lane // in line, but not for this claim
+	for len(claimed) < claim.Limit && len(*r) > 0 {
+		l := r.pop()
+		switch {
+		case !l.has(t):
+			l.place = nowhere
+			q.schedule(l)
+		case l.full(claim):
+			full = append(full, l)
+		default:
+			claimed = append(claimed, q.lease(l, t+claim.Lease.Milliseconds()))
+			r.push(l)
+		}
+	}
+	*r = append(*r, full...)
+	return claimed
+}
+
+// claimCapped claims for the webhooks that the claim has caps for, and for no
+// others: whoever waits longest for a lease comes first, one a turn.
+func (q *Queue) claimCapped(t int64, claim *webhooks.Claim) (claimed []Claimed) {
+	var due []*endpoint
+	for webhook := range claim.Caps {
+		if e := q.endpoints[webhook]; e != nil && e.next(t) != nil {
+			due = append(due, e)
+		}
+	}
+	slices.SortFunc(due, func(a, b *endpoint) int { return cmp.Compare(a.served, b.served) })
+	for len(due) > 0 {
+		turn := due
+		due = due[:0]
+		for _, e := range turn {
+			if l := e.next(t); len(claimed) < claim.Limit && l != nil && !e.full(claim) {
+				claimed = append(claimed, q.lease(l, t+claim.Lease.Milliseconds()))
+				due = append(due, e)
+			}
+		}
+	}
+	return claimed
+}
+
+// full reports whether the claim allows no more of the endpoint.
+func (e *endpoint) full(claim *webhooks.Claim) bool {
+	limit, special := claim.Caps[e.webhook]
+	if !special {
+		limit = claim.PerWebhook
+	}
+	return e.leased >= limit || claim.PerAccount > 0 && e.account.leased >= claim.PerAccount
+}
+
+// wake puts the lanes whose time has come in line.
+func (q *Queue) wake(t int64) {
+	for len(q.later) > 0 && q.later[0].due() <= t {
+		l := q.later[0]
+		q.later.remove(l)
+		l.ring.push(l)
+	}
+}

@@ -1,0 +1,144 @@
+package queue
+
+import (
+	"math"
+	"math/rand/v2"
+	"time"
+)
+
+type lease struct {
+	lane  *lane
+	item  item
+	token uint64
+	until int64
+	held  bool // being settled: does not run out
+
+	landed bool // does not count in leased
+}
+
+// lease leases the first item that waits in l.
+func (q *Queue) lease(l *lane, until int64) Claimed {
+	if q.token == 0 {
+		q.token = rand.Uint64() // no process takes another's token for its own
+	}
+	q.token++
+	le := &lease{lane: l, item: q.take(l), token: q.token, until: until}
+	if q.leases == nil {
+		q.leases = make(map[uint64]*lease)
+	}
+	if len(q.leases) == 0 {
+		q.ends = until
+	}
+	q.ends = min(q.ends, until)
+	q.leases[le.token] = le
+	q.served++
+	l.served = q.served
+	l.leased++
+	l.account.leased++
+	return Claimed{l.webhook, le.item.seq, int(le.item.attempts) + 1, int(le.item.before), le.token}
+}
+
+// end ends a lease and reports whether there was one.
+func (q *Queue) end(token uint64) (*lease, bool) {
+	le := q.leases[token]
+	if le == nil {
+		return nil, false
+	}
+	delete(q.leases, token)
+	le.land()
+	return le, true
+}
+
+// land makes the lease count no more.
+func (le *lease) land() {
+	if !le.landed {
+		le.landed = true
+		le.lane.leased--
+		le.lane.account.leased--
+	}
+}
+
+// expire makes what was leased until t or before claimable again; the attempt
+// that was going to be made counts. It looks at all leases, but only once the
+// first of them can have run out, which is long after most have ended.
+func (q *Queue) expire(t int64) {
+	if t < q.ends {
+		return
+	}
+	q.ends = math.MaxInt64
+	for _, le := range q.leases {
+		switch {
+		case le.held:
+		case le.until > t:
+			q.ends = min(q.ends, le.until)
+		default:
+			q.end(le.token)
+			le.item.attempts++
+			q.put(le.lane, le.item)
+		}
+	}
+}
+
+// Hold keeps the lease from running out while it is being settled, and tells
+// what it is for; ok is false if the token is not that of a lease, or it is held
+// already. One of Done, Retry, Free and Unhold must follow.
+func (q *Queue) Hold(token uint64) (webhook string, seq uint64, ok bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	le := q.leases[token]
+	if le == nil || le.held {
+		return "", 0, false
+	}
+	le.held = true
+	return le.lane.webhook, le.item.seq, true
+}
+
+// Unhold ends a Hold that came to nothing: the lease goes on as it was, and runs
+// out when it would have.
+func (q *Queue) Unhold(token uint64) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if le := q.leases[token]; le != nil {
+		le.held = false
+		q.ends = min(q.ends, le.until)
+	}
+}
+
+// Done ends the lease and removes its delivery.
+func (q *Queue) Done(token uint64) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.end(token)
+}
+
+// Retry ends the lease; its delivery is due again at the given time, after that
+// many attempts.
+func (q *Queue) Retry(token uint64, due time.Time, attempts int) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if le, ok := q.end(token); ok {
+		le.item.due, le.item.attempts = q.at(due), int32(attempts)
+		q.put(le.lane, le.item)
+	}
+}
+
+// Free ends the lease as if it had never been.
+func (q *Queue) Free(token uint64) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if le, ok := q.end(token); ok {
+		q.put(le.lane, le.item)
+	}
+}
+
+// Leased reports whether the delivery is leased.
+func (q *Queue) Leased(webhook string, seq uint64) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for _, le := range q.leases {
+		if le.item.seq == seq && le.lane.webhook == webhook {
+			return true
+		}
+	}
+	return false
+}
