@@ -115,7 +115,7 @@ func (c Config) withDefaults() (Config, error) {
 	c.AllowNetworks = slices.Clone(c.AllowNetworks)
 
 	var err error
-	if c.Retention, err = c.Retention.withDefaults(c.Retries); err != nil {
+	if c.Retention, err = c.Retention.withDefaults(c.Retries, c.RetryJitter); err != nil {
 		return c, err
 	}
 	// Whether the header can be used is the signer's to say.

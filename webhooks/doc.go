@@ -24,11 +24,12 @@
 // No receiver gets more than it can take, and none takes the slots of others
 // ([Config.Concurrency]). A webhook begins with two attempts at a time; success
 // raises that up to [Config.PerWebhook], failure halves it. One whose attempts
-// take longer than a second is slow; one that fails five times in a row is down,
-// and gets one probe at a time, at pauses from a second to a minute, while the
-// rest of its backlog waits without using up attempts. The slow and the down
-// together hold no more than a quarter of the slots. When a probe succeeds the flow
-// comes back at most doubling each second. A webhook whose attempts have all
+// take longer than a second, and much longer than usual, is slow; one that fails
+// five times in a row is down, and gets one probe at a time, at pauses from a second
+// to a minute, while the rest of its backlog waits without using up attempts. The
+// slow and the down together hold no more than a quarter of the slots, unless more
+// than that part of the webhooks are slow. When a probe succeeds the flow comes back
+// at most doubling each second. A webhook whose attempts have all
 // failed for [Config.FailingLimit] is turned off.
 //
 // # History

@@ -29,7 +29,7 @@ type Retention struct {
 
 const day = 24 * time.Hour
 
-func (r Retention) withDefaults(retries []time.Duration) (Retention, error) {
+func (r Retention) withDefaults(retries []time.Duration, jitter float64) (Retention, error) {
 	setDefault(&r.Payloads, 30*day)
 	least := r.Payloads
 	if least >= 0 {
@@ -37,9 +37,10 @@ func (r Retention) withDefaults(retries []time.Duration) (Retention, error) {
 	}
 	setDefault(&r.Attempts, least)
 	setDefault(&r.EventIDs, least)
+	all := longest(retries, jitter)
 	switch payloads := lifetime(r.Payloads); {
-	case payloads <= longest(retries):
-		return r, invalid.Field("Retention.Payloads", fmt.Sprintf("must be longer than all Retries together, which are up to %v", longest(retries)))
+	case payloads <= all:
+		return r, invalid.Field("Retention.Payloads", fmt.Sprintf("must be longer than all Retries together, which are up to %v", all))
 	case lifetime(r.Attempts) < payloads:
 		return r, invalid.Field("Retention.Attempts", fmt.Sprintf("must be at least Retention.Payloads, which is %v", r.Payloads))
 	case lifetime(r.EventIDs) < payloads:
@@ -57,10 +58,10 @@ func lifetime(d time.Duration) time.Duration {
 }
 
 // longest returns how long the retries can take, but for what receivers ask for.
-func longest(retries []time.Duration) time.Duration {
+func longest(retries []time.Duration, jitter float64) time.Duration {
 	total := 0.0
 	for _, wait := range retries {
-		total += float64(wait) * (1 + retryJitter)
+		total += float64(wait) * (1 + max(jitter, 0))
 	}
 	return time.Duration(min(total, math.MaxInt64/2))
 }
