@@ -85,9 +85,9 @@ func (r *result) fail(f failure) { r.attempt.Class, r.attempt.Error = f.class, f
 
 // attempt sends the task's event to its webhook, once, and judges the answer. It
 // takes no longer than the timeout and never panics. cancel ends ctx, which is for
-// this attempt only; whoever else calls it cuts the attempt short.
+// this attempt only: whoever calls it cuts the attempt short, and the caller does when
+// it has returned.
 func (c *client) attempt(ctx context.Context, cancel context.CancelFunc, task *Task) (res result) {
-	defer cancel()
 	begun := time.Now() // measures by the monotonic clock, whatever clock the host set
 	res.attempt.Number = task.Attempt
 	defer func() {

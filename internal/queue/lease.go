@@ -1,11 +1,13 @@
 package queue
 
 import (
+	"iter"
 	"math"
 	"math/rand/v2"
 	"time"
 )
 
+// A lease is a delivery set aside for an attempt.
 type lease struct {
 	lane  *lane
 	item  item
@@ -135,10 +137,21 @@ func (q *Queue) Free(token uint64) {
 func (q *Queue) Leased(webhook string, seq uint64) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	for _, le := range q.leases {
-		if le.item.seq == seq && le.lane.webhook == webhook {
+	for le := range q.leasesOf(q.endpoints[webhook]) {
+		if le.item.seq == seq {
 			return true
 		}
 	}
 	return false
+}
+
+// leasesOf returns the leases of an endpoint, which may be ended meanwhile.
+func (q *Queue) leasesOf(e *endpoint) iter.Seq[*lease] {
+	return func(yield func(*lease) bool) {
+		for _, le := range q.leases {
+			if le.lane.endpoint == e && !yield(le) {
+				return
+			}
+		}
+	}
 }

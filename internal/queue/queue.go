@@ -199,10 +199,8 @@ func (q *Queue) Drop(webhook string) {
 		q.waiting -= len(e.lanes[kind].waiting)
 		e.lanes[kind].waiting = nil
 	}
-	for token, le := range q.leases {
-		if le.lane.endpoint == e {
-			q.end(token)
-		}
+	for le := range q.leasesOf(e) {
+		q.end(le.token)
 	}
 	delete(q.endpoints, webhook)
 }
@@ -221,10 +219,8 @@ func (q *Queue) Owed(webhook string) (seqs []uint64) {
 			seqs = append(seqs, it.seq)
 		}
 	}
-	for _, le := range q.leases {
-		if le.lane.endpoint == e {
-			seqs = append(seqs, le.item.seq)
-		}
+	for le := range q.leasesOf(e) {
+		seqs = append(seqs, le.item.seq)
 	}
 	return seqs
 }
@@ -250,10 +246,8 @@ func (q *Queue) Backlog(now time.Time, webhook string) webhooks.Backlog {
 		}
 	} else if e := q.endpoints[webhook]; e != nil {
 		b.Pending = len(e.lanes[live].waiting) + len(e.lanes[recovered].waiting)
-		for _, le := range q.leases {
-			if le.lane.endpoint == e {
-				b.Pending++
-			}
+		for range q.leasesOf(e) {
+			b.Pending++
 		}
 		look(e)
 	}

@@ -49,9 +49,7 @@ func (s *Store) Enqueue(ctx context.Context, envelope webhooks.Envelope) (int, e
 	envelope.Body = bytes.Clone(envelope.Body)
 	s.lastSeq++
 	now := time.Now()
-	if published := stored(now); published.After(s.published) {
-		s.published = published
-	}
+	s.published = s.publication(now)
 	e := &event{Envelope: envelope, seq: s.lastSeq, published: s.published}
 	for _, r := range s.webhooks[e.Account] {
 		w := r.record
@@ -70,6 +68,15 @@ func (s *Store) Enqueue(ctx context.Context, envelope webhooks.Envelope) (int, e
 	s.log = append(s.log, e)
 	s.events[name] = e
 	return e.matched, nil
+}
+
+// publication returns when an event is published that is stored now: not before
+// those that are.
+func (s *Store) publication(now time.Time) time.Time {
+	if now = stored(now); now.After(s.published) {
+		return now
+	}
+	return s.published
 }
 
 // owe makes a delivery that is not owed due.

@@ -68,10 +68,7 @@ func (s *Store) CreateRecovery(ctx context.Context, r webhooks.Recovery) error {
 	}
 	r.States = slices.Clone(r.States)
 	if r.To.IsZero() {
-		r.To = time.Now().Add(time.Millisecond)
-		if n := len(s.log); n > 0 && !s.log[n-1].published.Before(stored(r.To)) {
-			r.To = s.log[n-1].published.Add(time.Millisecond)
-		}
+		r.To = s.publication(time.Now()).Add(time.Millisecond)
 	}
 	r.From, r.To, r.CreatedAt = stored(r.From), stored(r.To), stored(r.CreatedAt)
 	s.recoveries = append(s.recoveries, &recovery{Recovery: r})
