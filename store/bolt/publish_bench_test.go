@@ -106,9 +106,10 @@ func newFloor(b *testing.B, webhookID int) *floor {
 	}
 	const eventID, account, body = 30, 6, 149
 	f := &floor{requests: make(chan chan error, 1024), sizes: []row{
-		{"events", 8, 1 + 1 + 7 + 12 + 1 + eventID + 1 + account + body},
+		{"events", 8, 1 + 12 + 7 + 12 + 1 + eventID + 1 + account},
+		{"bodies", 8, 1 + body},
 		{"event_ids", 1 + eventID + account, 8},
-		{"owed", 8 + webhookID, 9},
+		{"owed", 8 + webhookID, 11},
 	}}
 	err = db.Update(func(tx *bbolt.Tx) error {
 		for _, r := range f.sizes {
