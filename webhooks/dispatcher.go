@@ -61,7 +61,7 @@ func (d *dispatcher) hurry() {
 // run delivers until ctx is done, then drains.
 func (d *dispatcher) run(ctx context.Context) {
 	d.failing.Store(false)
-	defer d.client.transport.CloseIdleConnections()
+	defer d.client.conns.close()
 
 	// Attempts outlive ctx by the drain timeout.
 	attempts, cutShort := context.WithCancel(context.WithoutCancel(ctx))
@@ -199,8 +199,7 @@ func (d *dispatcher) lease(ctx context.Context, claim Claim, now time.Time) (fli
 	defer d.mu.Unlock()
 	d.pacer.landed = d.pacer.landed[:0]
 	for _, task := range tasks {
-		f := &flight{settlement: Settlement{Task: task}, landed: make(chan struct{}), begun: now, inTurn: claim.PerWebhook == 0}
-		f.ctx, f.cancel = context.WithCancel(context.Background()) // a common parent would cost each some
+		f := &flight{settlement: Settlement{Task: task}, begun: now, inTurn: claim.PerWebhook == 0}
 		d.pacer.begin(f)
 		flights = append(flights, f)
 	}
@@ -232,13 +231,11 @@ func (d *dispatcher) evict(ctx context.Context, webhook string) error {
 	flights := d.pacer.flights(webhook)
 	d.mu.Unlock()
 	for _, f := range flights {
-		f.cancel()
+		f.stop.now()
 	}
 	for _, f := range flights {
-		select {
-		case <-f.landed:
-		case <-ctx.Done():
-			return ctx.Err()
+		if err := f.stop.wait(ctx); err != nil {
+			return err
 		}
 	}
 	return nil

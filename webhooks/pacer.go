@@ -293,7 +293,7 @@ func (p *pacer) flights(webhook string) []*flight {
 func (p *pacer) cancelAll() {
 	for _, w := range p.tracks {
 		for _, f := range w.flights {
-			f.cancel()
+			f.stop.now()
 		}
 	}
 }
