@@ -62,12 +62,8 @@ func (e Event) seal() (Envelope, error) {
 	if !writable(at) {
 		return Envelope{}, invalid.Field("timestamp", "must be in the years 0 to 9999")
 	}
-	data, err := encodeData(e.Data)
-	if err != nil {
-		return Envelope{}, err
-	}
 	// Neither an id, a type nor a timestamp has anything to escape.
-	body := make([]byte, 0, 128+len(data))
+	body := make([]byte, 0, 384)
 	body = append(body, `{"id":"`...)
 	body = append(body, e.ID...)
 	body = append(body, `","type":"`...)
@@ -75,7 +71,10 @@ func (e Event) seal() (Envelope, error) {
 	body = append(body, `","timestamp":"`...)
 	body = appendTimestamp(body, at)
 	body = append(body, `","data":`...)
-	body = append(body, data...)
+	body, err := appendData(body, e.Data)
+	if err != nil {
+		return Envelope{}, err
+	}
 	body = append(body, '}')
 	if len(body) > maxBody {
 		return Envelope{}, invalid.Field("data", fmt.Sprintf("must make a body of at most %d bytes, not %d", maxBody, len(body)))
@@ -83,13 +82,16 @@ func (e Event) seal() (Envelope, error) {
 	return Envelope{e.ID, e.Account, e.Data.Type(), at, body}, nil
 }
 
-// encodeData returns a payload or a part of one as JSON, "<", ">" and "&" as they
-// are.
-func encodeData(data any) ([]byte, error) {
-	var b bytes.Buffer
-	encoder := json.NewEncoder(&b)
+// appendData appends a payload as JSON, "<", ">" and "&" as they are.
+func appendData(body []byte, data Data) ([]byte, error) {
+	value := any(data)
+	if files, ok := data.(FilesExpiring); ok {
+		value = files.wire()
+	}
+	b := bytes.NewBuffer(body)
+	encoder := json.NewEncoder(b)
 	encoder.SetEscapeHTML(false)
-	if err := encoder.Encode(data); err != nil {
+	if err := encoder.Encode(value); err != nil {
 		return nil, fmt.Errorf("encode event: %w", err)
 	}
 	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), nil

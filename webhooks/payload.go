@@ -1,6 +1,7 @@
 package webhooks
 
 import (
+	"encoding/json"
 	"fmt"
 	"time"
 	"unicode/utf8"
@@ -30,15 +31,32 @@ type ExpiringFile struct {
 	ExpiresAt     time.Time // required
 }
 
-// MarshalJSON writes the timestamp as everywhere on the wire: RFC 3339, UTC,
-// milliseconds.
-func (f ExpiringFile) MarshalJSON() ([]byte, error) {
-	return encodeData(struct {
-		ID            string `json:"id"`
-		Name          string `json:"name,omitempty"`
-		EnvironmentID string `json:"environmentId,omitempty"`
-		ExpiresAt     string `json:"expiresAt"`
-	}{f.ID, f.Name, f.EnvironmentID, f.ExpiresAt.UTC().Format(timestampFormat)})
+// A wireFile is an [ExpiringFile] as receivers get it: with the timestamp as
+// everywhere on the wire, RFC 3339 in UTC with milliseconds.
+type wireFile struct {
+	ID            string `json:"id"`
+	Name          string `json:"name,omitempty"`
+	EnvironmentID string `json:"environmentId,omitempty"`
+	ExpiresAt     string `json:"expiresAt"`
+}
+
+func (f ExpiringFile) wire() wireFile {
+	return wireFile{f.ID, f.Name, f.EnvironmentID, f.ExpiresAt.UTC().Format(timestampFormat)}
+}
+
+// MarshalJSON writes the file as receivers get it.
+func (f ExpiringFile) MarshalJSON() ([]byte, error) { return json.Marshal(f.wire()) }
+
+// wire returns the payload as receivers get it: what [json.Marshal] makes of it, but
+// for less.
+func (d FilesExpiring) wire() any {
+	files := make([]wireFile, len(d.Files))
+	for i, f := range d.Files {
+		files[i] = f.wire()
+	}
+	return struct {
+		Files []wireFile `json:"files"`
+	}{files}
 }
 
 // BalanceLow says that the account's balance is low. When to say so, to all of the

@@ -33,6 +33,7 @@ type Store struct {
 
 	// For steps of the writer only.
 	subscriptions subscriptions
+	failing       failing
 	newestEvent   []byte    // no key in bucketEventIDs is greater; it need not be there
 	lastPublished time.Time // no event was published later
 }
@@ -68,11 +69,14 @@ func Open(path string, options ...Option) (*Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open %s: %w", path, err)
 	}
-	s := &Store{db: db}
+	s := &Store{db: db, failing: make(failing)}
 	for _, option := range options {
 		option(s)
 	}
-	s.writer.db, s.writer.undone = db, s.subscriptions.forgetAll
+	s.writer.db, s.writer.undone = db, func() {
+		s.subscriptions.forgetAll()
+		s.failing.forgetAll()
+	}
 	if err := s.prepare(); err != nil {
 		_ = db.Close()
 		return nil, fmt.Errorf("open %s: %w", path, err)

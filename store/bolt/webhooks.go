@@ -91,6 +91,7 @@ func (s *Store) DeleteWebhook(ctx context.Context, account, id string) error {
 			return webhooks.ErrNotFound
 		}
 		s.subscriptions.forget(account)
+		s.failing.forget(id)
 		if err := b.delete(bucketWebhooks, row); err != nil {
 			return err
 		}
@@ -135,6 +136,7 @@ func (s *Store) putWebhook(b *batch, webhook *webhooks.Webhook) error {
 
 // putRecord stores a webhook whose subscription stays as it is.
 func (s *Store) putRecord(b *batch, webhook *webhooks.Webhook) error {
+	s.failing.forget(webhook.ID)
 	return b.put(bucketWebhooks, prefixed(webhook.Account, webhook.ID), s.encodeWebhook(webhook))
 }
 
