@@ -3,6 +3,7 @@ package webhooks
 import (
 	"context"
 	"runtime"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -159,6 +160,7 @@ func (d *dispatcher) claim(ctx context.Context, r *round) (flights []*flight, ne
 	var err error
 	if failing {
 		flights, wait, err = d.lease(timed, Claim{Limit: limit, PerWebhook: 1, Caps: d.pacer.idle()}, now)
+		d.pacer.raised = nil // those caps were others
 		r.tried(now, len(flights))
 	} else {
 		flights, wait, err = d.leaseAll(timed, limit, now)
@@ -184,7 +186,7 @@ func (d *dispatcher) leaseAll(ctx context.Context, limit int, now time.Time) (fl
 			return flights, 0, err
 		}
 	}
-	fit, wait, err := d.lease(ctx, Claim{Limit: limit, PerWebhook: d.pacer.firstCap, Caps: d.pacer.caps}, now)
+	fit, wait, err := d.lease(ctx, Claim{Limit: limit, PerWebhook: d.pacer.firstCap, Caps: d.pacer.caps, Raised: d.pacer.raised}, now)
 	return append(flights, fit...), wait, err
 }
 
@@ -198,6 +200,9 @@ func (d *dispatcher) lease(ctx context.Context, claim Claim, now time.Time) (fli
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.pacer.landed = d.pacer.landed[:0]
+	if claim.PerWebhook > 0 {
+		d.pacer.raised = slices.Grow(d.pacer.raised[:0], 1) // not nil any more
+	}
 	for _, task := range tasks {
 		f := &flight{settlement: Settlement{Task: task}, begun: now, inTurn: claim.PerWebhook == 0}
 		d.pacer.begin(f)

@@ -198,6 +198,12 @@ type Claim struct {
 	// claimed of one whose cap is 0. The store reads it during the call only.
 	Caps map[string]int
 
+	// Raised are the webhooks whose cap was 0 in the claim before this one with a
+	// PerWebhook above 0, and is not in this. A store may set webhooks aside whose
+	// cap is 0, and not look at them before a claim names them here; nil says
+	// nothing of any: it has to look at all of them.
+	Raised []string
+
 	// Landed are tokens of leases whose attempts have ended and are about to be
 	// settled: they stay current, and need not count any more, in this claim
 	// and later ones. A store may count them nevertheless.
