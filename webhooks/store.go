@@ -106,7 +106,9 @@ type Store interface {
 	// just gives back the lease; and it deactivates the webhook if told so.
 	// Deliver ends the failing of the webhook (FailingSince and WarnedAt);
 	// Retry and GiveUp begin it, at Attempt.StartedAt, if it has not begun and
-	// the attempt is not of ClassInternal. A settlement whose token is not that
+	// the attempt is not of ClassInternal. A settlement whose task has another URL
+	// than the webhook has by now is of another receiver: it changes nothing of the
+	// webhook. A settlement whose token is not that
 	// of the delivery's current lease does nothing, and its index is among those
 	// returned, in ascending order; the others are done in one step. A lease that
 	// ran out stays current until a later claim, which may end it even if it gives

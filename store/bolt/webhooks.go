@@ -140,8 +140,8 @@ func (s *Store) putRecord(b *batch, webhook *webhooks.Webhook) error {
 
 // A webhook record does not repeat the account and id it stands under.
 func (s *Store) encodeWebhook(w *webhooks.Webhook) []byte {
-	secret := s.keys.Seal(w.Secret, w.ID)
-	e := newEncoder(64 + len(w.URL) + len(secret) + 32*len(w.Events))
+	secret, previous := s.keys.Seal(w.Secret, w.ID), s.keys.Seal(w.PreviousSecret, w.ID)
+	e := newEncoder(64 + len(w.URL) + len(secret) + len(previous) + 32*len(w.Events))
 	e.time(w.FailingSince) // first: see isFailing
 	e.time(w.WarnedAt)
 	e.bool(w.Active)
@@ -154,6 +154,8 @@ func (s *Store) encodeWebhook(w *webhooks.Webhook) []byte {
 	e.uint(uint64(w.BalanceThreshold))
 	e.string(w.URL)
 	e.string(string(secret))
+	e.string(string(previous))
+	e.time(w.PreviousSecretExpiresAt)
 	return e
 }
 
@@ -177,11 +179,19 @@ func (s *Store) decodeWebhook(account, id string, record []byte) (webhooks.Webho
 	w.BalanceThreshold = webhooks.Amount(d.uint())
 	w.URL = d.string()
 	secret := d.raw(d.uint())
+	var previous []byte
+	if len(d.rest) > 0 { // there was none in the first records
+		previous = d.raw(d.uint())
+		w.PreviousSecretExpiresAt = d.time()
+	}
 	if d.failed {
 		return webhooks.Webhook{}, errRecord
 	}
 	var err error
 	if w.Secret, err = s.keys.Open(secret, id); err != nil {
+		return webhooks.Webhook{}, fmt.Errorf("%w: %w", errRecord, err)
+	}
+	if w.PreviousSecret, err = s.keys.Open(previous, id); err != nil {
 		return webhooks.Webhook{}, fmt.Errorf("%w: %w", errRecord, err)
 	}
 	return w, nil

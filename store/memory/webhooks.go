@@ -18,7 +18,7 @@ func (s *Store) CreateWebhook(ctx context.Context, w webhooks.Webhook) error {
 		return webhooks.ErrExists
 	}
 	w = copyOf(w)
-	w.CreatedAt, w.FailingSince, w.WarnedAt = stored(w.CreatedAt), stored(w.FailingSince), stored(w.WarnedAt)
+	w.CreatedAt = stored(w.CreatedAt)
 	s.webhooks.insert(w.Account, w.ID, &w)
 	s.webhookIDs[w.ID] = true
 	return nil
@@ -65,7 +65,7 @@ func (s *Store) UpdateWebhook(ctx context.Context, account, id string, change fu
 		return webhooks.Webhook{}, err
 	}
 	changed.ID, changed.Account, changed.CreatedAt = w.ID, w.Account, w.CreatedAt
-	changed.FailingSince, changed.WarnedAt = stored(changed.FailingSince), stored(changed.WarnedAt)
+	changed = copyOf(changed)
 	*w = copyOf(changed)
 	if w.Active {
 		s.queue.Resume(id)
@@ -98,8 +98,10 @@ func (s *Store) DeleteWebhook(ctx context.Context, account, id string) error {
 	return nil
 }
 
-// copyOf returns a webhook that shares nothing with w.
+// copyOf returns a webhook that shares nothing with w, its times as they are
+// stored.
 func copyOf(w webhooks.Webhook) webhooks.Webhook {
 	w.Events = slices.Clone(w.Events)
+	w.FailingSince, w.WarnedAt, w.PreviousSecretExpiresAt = stored(w.FailingSince), stored(w.WarnedAt), stored(w.PreviousSecretExpiresAt)
 	return w
 }

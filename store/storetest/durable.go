@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/storageapi/storageapi/apikeys"
+	"github.com/storageapi/storageapi/signing"
 	"github.com/storageapi/storageapi/store"
 	"github.com/storageapi/storageapi/webhooks"
 )
@@ -70,6 +71,7 @@ func durableRecords(reopened func(name string, before, after func(*tester))) {
 
 	w, off := newWebhook("acct", "webhook"), newWebhook("acct", "off")
 	w.FailingSince, w.WarnedAt = some, some.Add(time.Hour)
+	w.PreviousSecret, w.PreviousSecretExpiresAt = signing.NewSecret(), some.Add(time.Minute)
 	reopened("webhooks, whether they are active, and those that were deleted", func(t *tester) {
 		t.createWebhooks(w, off, newWebhook("acct", "gone"))
 		t.enqueue(newEvent("acct", "event"), 3)

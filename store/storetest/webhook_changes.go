@@ -134,6 +134,7 @@ func updateWebhook(run runner) {
 		want.URL, want.Active = "https://example.org", false
 		want.Events = []webhooks.EventType{webhooks.TypeTransactionsLimitReached}
 		want.BalanceThreshold, want.Secret = 0, signing.NewSecret()
+		want.PreviousSecret, want.PreviousSecretExpiresAt = w.Secret, some.Add(time.Hour)
 		var given webhooks.Webhook
 		got := t.updateWebhook("acct", "webhook", func(w *webhooks.Webhook) {
 			given = *w
@@ -205,7 +206,7 @@ func updateWebhook(run runner) {
 			inParallel(2, func(i int) {
 				if i == 0 {
 					_, err := t.store.UpdateWebhook(t.Context(), id, id, func(w *webhooks.Webhook) error {
-						w.URL = "changed"
+						w.BalanceThreshold = 1
 						return nil
 					})
 					t.wantError("UpdateWebhook", err, nil)
@@ -214,8 +215,8 @@ func updateWebhook(run runner) {
 				_, err := t.store.SettleDeliveries(t.Context(), []webhooks.Settlement{end})
 				t.wantError("SettleDeliveries", err, nil)
 			})
-			if w := t.webhook(id, id); w.URL != "changed" || w.Active {
-				t.Errorf("URL = %q, Active = %v, want both changes", w.URL, w.Active)
+			if w := t.webhook(id, id); w.BalanceThreshold != 1 || w.Active {
+				t.Errorf("BalanceThreshold = %v, Active = %v, want both changes", w.BalanceThreshold, w.Active)
 			}
 		}
 	})

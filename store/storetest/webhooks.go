@@ -16,6 +16,7 @@ func webhookValues(run runner) {
 		full, bare := newWebhook("acct", "full"), newWebhook("acct", "bare")
 		full.BalanceThreshold, full.OffReason = math.MaxUint64, webhooks.OffFailing
 		full.FailingSince, full.WarnedAt = some.Add(time.Minute), some.Add(time.Hour)
+		full.PreviousSecret, full.PreviousSecretExpiresAt = signing.NewSecret(), some.Add(time.Second)
 		bare.Active, bare.BalanceThreshold, bare.Secret = false, 0, signing.Secret{}
 		t.createWebhooks(full, bare)
 		wantSame(t, "WebhookByID", t.webhook("acct", "full"), full)
@@ -74,10 +75,10 @@ func webhookValues(run runner) {
 	run("what is finer than a millisecond is dropped", func(t *tester) {
 		const most = time.Millisecond - time.Nanosecond
 		w, event, recovery := newWebhook("acct", "webhook"), newEvent("acct", "event"), newRecovery("acct", "webhook", "recovery", webhooks.Dead)
-		w.FailingSince, w.WarnedAt = some, some.Add(time.Hour)
+		w.FailingSince, w.WarnedAt, w.PreviousSecretExpiresAt = some, some.Add(time.Hour), some.Add(time.Minute)
 		fineWebhook, fineEvent, fineRecovery := w, event, recovery
 		for _, at := range []*time.Time{
-			&fineWebhook.CreatedAt, &fineWebhook.FailingSince, &fineWebhook.WarnedAt, &fineEvent.Timestamp,
+			&fineWebhook.CreatedAt, &fineWebhook.FailingSince, &fineWebhook.WarnedAt, &fineWebhook.PreviousSecretExpiresAt, &fineEvent.Timestamp,
 			&fineRecovery.From, &fineRecovery.To, &fineRecovery.CreatedAt,
 		} {
 			*at = at.Add(most)
@@ -95,8 +96,10 @@ func webhookValues(run runner) {
 		t.settle(end)
 		wantSame(t, "Attempts", t.delivery("acct", "event").Attempts, []webhooks.Attempt{want})
 		wantSame(t, "WarnedAt", t.webhook("acct", "webhook").WarnedAt, want.StartedAt)
-		changed := t.updateWebhook("acct", "webhook", func(w *webhooks.Webhook) { w.FailingSince, w.WarnedAt = some.Add(most), some.Add(most) })
-		wantSame(t, "FailingSince and WarnedAt", []time.Time{changed.FailingSince, changed.WarnedAt}, []time.Time{some, some})
+		changed := t.updateWebhook("acct", "webhook", func(w *webhooks.Webhook) {
+			w.FailingSince, w.WarnedAt, w.PreviousSecretExpiresAt = some.Add(most), some.Add(most), some.Add(most)
+		})
+		wantSame(t, "changed times", []time.Time{changed.FailingSince, changed.WarnedAt, changed.PreviousSecretExpiresAt}, []time.Time{some, some, some})
 		wantSame(t, "WebhookByID", t.webhook("acct", "webhook"), changed)
 	})
 
