@@ -142,7 +142,8 @@ func routes(api *storageapi.Handler) http.Handler {
 		}))
 	})
 	mux.HandleFunc("POST /active/{account}/{id}/{active}", func(w http.ResponseWriter, r *http.Request) {
-		_, err := api.Webhooks.SetActive(r.Context(), r.PathValue("account"), r.PathValue("id"), r.PathValue("active") == "true")
+		active := r.PathValue("active") == "true"
+		_, err := api.Webhooks.Update(r.Context(), r.PathValue("account"), r.PathValue("id"), webhooks.UpdateParams{Active: &active})
 		answer(w, err)
 	})
 	mux.HandleFunc("POST /recover/{account}/{id}", func(w http.ResponseWriter, r *http.Request) {

@@ -1,0 +1,159 @@
+package webhooks
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/storageapi/storageapi/internal/invalid"
+	"github.com/storageapi/storageapi/signing"
+)
+
+// UpdateParams says what to change of a webhook; what is nil stays as it is. The
+// rules are those of [CreateParams].
+type UpdateParams struct {
+	URL              *string
+	Events           []EventType // those of before are replaced
+	Active           *bool
+	BalanceThreshold *Amount // zero: none any more
+}
+
+// A Condition decides whether a webhook may be changed from what it is to what it
+// would be: an error is returned to whoever wanted the change, as it is or wrapped,
+// and nothing is changed. It must leave both as they are, may take its time and may
+// call the service.
+//
+// What it was asked about is what is changed: if something else changes the webhook
+// before that, it is asked again.
+type Condition func(before, after Webhook) error
+
+// Update changes the account's webhook under the given conditions, all at once, and
+// returns what it is now; or it returns [ErrNotFound]. Changes at the same moment
+// do not undo each other. Whether somebody may change the webhook is for the caller
+// to decide, with a [Condition].
+//
+// Attempts that have begun go on as they are, and count; all later ones are made as
+// the change has it, also of what was published before:
+//
+//   - URL: what is owed goes to the new one when it is due. Failing begins anew, and
+//     what comes of attempts at the old one changes nothing of the webhook, not even
+//     410 Gone. One that is off stays off.
+//   - Events: they decide about what is published from now on. What is owed, or
+//     recovered, is sent even if its type is not among them any more.
+//   - Active: while it is false, what is owed waits, and what is published is
+//     [Skipped], to be recovered if wanted. Once it is true again, what is owed goes
+//     on; failing begins anew and there is no [OffReason] any more.
+func (s *WebhookService) Update(ctx context.Context, account, webhookID string, params UpdateParams, conditions ...Condition) (Webhook, error) {
+	params, err := params.check(s.guard)
+	if err != nil {
+		return Webhook{}, err
+	}
+	webhook, err := s.change(ctx, account, webhookID, params.apply, conditions)
+	if err != nil {
+		return Webhook{}, fmt.Errorf("update webhook: %w", err)
+	}
+	return webhook, nil
+}
+
+// RotateSecret gives the account's webhook a new secret under the given conditions,
+// as Update does, and returns the webhook with it; or it returns [ErrNotFound]. The
+// secret of before goes on signing, beside the new one, for the grace period, 0 or
+// more; one from an earlier rotation ends now, so that there are at most two. Which
+// secrets sign is decided as an attempt begins, also of what was published before.
+func (s *WebhookService) RotateSecret(ctx context.Context, account, webhookID string, grace time.Duration, conditions ...Condition) (Webhook, error) {
+	if grace < 0 {
+		return Webhook{}, invalid.Field("grace", "must not be negative")
+	}
+	secret := signing.NewSecret()
+	until := s.now().UTC().Add(grace).Truncate(time.Millisecond)
+	rotate := func(w *Webhook) {
+		w.PreviousSecret, w.PreviousSecretExpiresAt, w.Secret = w.Secret, until, secret
+	}
+	webhook, err := s.change(ctx, account, webhookID, rotate, conditions)
+	if err != nil {
+		return Webhook{}, fmt.Errorf("rotate secret of webhook: %w", err)
+	}
+	return webhook, nil
+}
+
+// errChanged says that a webhook is not what the conditions were asked about.
+var errChanged = errors.New("the webhook was changed by somebody else meanwhile")
+
+// change changes a webhook if the conditions allow it. They are not asked within the
+// store's step, which would hold up everybody else; there it is only seen whether
+// they were asked about what is there.
+func (s *WebhookService) change(ctx context.Context, account, webhookID string, apply func(*Webhook), conditions []Condition) (Webhook, error) {
+	now := s.now()
+	for {
+		found, err := s.store.WebhookByID(ctx, account, webhookID)
+		if err != nil {
+			return Webhook{}, err
+		}
+		before, after := found, found
+		before.dropExpired(now)
+		apply(&after)
+		after.dropExpired(now)
+		for _, condition := range conditions {
+			if err := condition(before, after); err != nil {
+				return Webhook{}, err
+			}
+		}
+		changed, err := s.store.UpdateWebhook(ctx, account, webhookID, func(w *Webhook) error {
+			if !w.equalSettings(&found) {
+				return errChanged
+			}
+			apply(w)
+			w.dropExpired(now)
+			return nil
+		})
+		if errors.Is(err, errChanged) {
+			continue
+		}
+		if err == nil {
+			s.dispatcher.hurry()
+		}
+		return changed, err
+	}
+}
+
+// equalSettings reports whether two states of a webhook differ in nothing but what
+// attempts tell of its receiver.
+func (w *Webhook) equalSettings(other *Webhook) bool {
+	return w.URL == other.URL && slices.Equal(w.Events, other.Events) &&
+		w.Active == other.Active && w.OffReason == other.OffReason && w.BalanceThreshold == other.BalanceThreshold &&
+		w.Secret.Equal(other.Secret) && w.PreviousSecret.Equal(other.PreviousSecret) &&
+		w.PreviousSecretExpiresAt.Equal(other.PreviousSecretExpiresAt)
+}
+
+func (p UpdateParams) check(g guard) (UpdateParams, error) {
+	if p.URL != nil {
+		if err := checkURL(*p.URL, g); err != nil {
+			return p, err
+		}
+	}
+	if p.Events == nil {
+		return p, nil
+	}
+	var err error
+	p.Events, err = checkEvents(p.Events)
+	return p, err
+}
+
+func (p *UpdateParams) apply(w *Webhook) {
+	if p.URL != nil && *p.URL != w.URL {
+		w.URL = *p.URL
+		w.FailingSince, w.WarnedAt = time.Time{}, time.Time{} // of another receiver
+	}
+	if p.Events != nil {
+		w.Events = slices.Clone(p.Events)
+	}
+	if p.BalanceThreshold != nil {
+		w.BalanceThreshold = *p.BalanceThreshold
+	}
+	if p.Active != nil && *p.Active != w.Active {
+		w.Active, w.OffReason = *p.Active, ""
+		w.FailingSince, w.WarnedAt = time.Time{}, time.Time{} // it begins anew
+	}
+}
