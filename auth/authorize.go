@@ -18,6 +18,7 @@ const (
 	DeleteKey     Action = "delete key"     // of the caller's account
 	ReadWebhooks  Action = "read webhooks"  // list webhooks, get one
 	CreateWebhook Action = "create webhook" // for the caller's account
+	UpdateWebhook Action = "update webhook" // change it, rotate its secret, test it, send again
 	DeleteWebhook Action = "delete webhook" // of the caller's account
 )
 
@@ -60,8 +61,8 @@ var eventScopes = scopes.Of(scopes.FilesRead, scopes.AccountRead)
 //   - Creating or deleting a key takes every scope the key has, and a life at
 //     least as long: nobody can make, or act on, a key that could do more or
 //     live longer than their own. A key may always delete itself.
-//   - Creating or deleting a webhook takes the read scope behind each of its
-//     events: what it would be told, the caller may also read.
+//   - Creating, updating or deleting a webhook takes the read scope behind each
+//     of its events: what it would be told, the caller may also read.
 //   - Reading keys or webhooks takes account:read.
 //
 // An unknown action is refused.
@@ -82,7 +83,7 @@ func leastPrivilege(caller Principal, access Access) bool {
 	case DeleteKey:
 		itself := target != nil && target.ID != "" && target.ID == caller.KeyID
 		return target == nil || itself || dominates(caller, target)
-	case CreateWebhook, DeleteWebhook:
+	case CreateWebhook, UpdateWebhook, DeleteWebhook:
 		if target == nil {
 			return caller.Scopes.Intersects(eventScopes)
 		}

@@ -33,7 +33,7 @@ func TestRotateSecret(t *testing.T) {
 	}
 	rotate := func(grace time.Duration) webhooks.Webhook {
 		t.Helper()
-		got, err := service.RotateSecret(t.Context(), account, made.ID, grace)
+		got, err := service.RotateSecret(t.Context(), account, made.ID, webhooks.RotateParams{Grace: grace})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -56,12 +56,12 @@ func TestRotateSecret(t *testing.T) {
 	set(want.PreviousSecretExpiresAt)
 	want.PreviousSecret, want.PreviousSecretExpiresAt = signing.Secret{}, time.Time{}
 	check("after the grace", want, want)
-	_, err := service.Update(t.Context(), account, made.ID, webhooks.UpdateParams{}, func(before, after webhooks.Webhook) error {
+	_, err := service.Update(t.Context(), account, made.ID, webhooks.UpdateParams{If: func(before, after webhooks.Webhook) error {
 		if diff := cmp.Diff([]webhooks.Webhook{want, want}, []webhooks.Webhook{before, after}); diff != "" {
 			t.Errorf("a condition is shown what has expired (-want +got):\n%s", diff)
 		}
 		return nil
-	})
+	}})
 	if stored, storeErr := store.WebhookByID(t.Context(), account, made.ID); err != nil || storeErr != nil || !stored.PreviousSecret.IsZero() {
 		t.Errorf("a dead secret is kept: %v, %v", err, storeErr)
 	}
@@ -69,8 +69,8 @@ func TestRotateSecret(t *testing.T) {
 	third := rotate(0)
 	want.Secret = third.Secret
 	check("rotated without a grace", third, want)
-	_, err = service.RotateSecret(t.Context(), account, made.ID, -1)
-	wantInvalid(t, err, "grace")
+	_, err = service.RotateSecret(t.Context(), account, made.ID, webhooks.RotateParams{Grace: -1})
+	wantInvalid(t, err, "Grace")
 }
 
 // Both secrets sign during the grace, and only the new one after it, whenever the
@@ -88,7 +88,7 @@ func TestBothSecretsSignDuringTheGrace(t *testing.T) {
 		b.publish()
 		b.start()
 		time.Sleep(time.Minute) // the first attempt is made with the first secret
-		rotated, err := b.service.RotateSecret(b.Context(), account, webhook.ID, 20*time.Minute)
+		rotated, err := b.service.RotateSecret(b.Context(), account, webhook.ID, webhooks.RotateParams{Grace: 20 * time.Minute})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -133,7 +133,7 @@ func TestPreviousSecretIsNotLogged(t *testing.T) {
 	}
 	inBubble(t, webhooks.Config{}, handler, func(b *bubble) {
 		webhook := b.subscribe("a")
-		rotated, err := b.service.RotateSecret(b.Context(), account, webhook.ID, time.Hour)
+		rotated, err := b.service.RotateSecret(b.Context(), account, webhook.ID, webhooks.RotateParams{Grace: time.Hour})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -200,7 +200,19 @@ func (s *WebhookService) List(ctx context.Context, account string, page Page) ([
 // Delete has returned nil, it sends nothing more to the webhook. If ctx ends while
 // it waits for that, the webhook is deleted and Delete returns the context's error.
 func (s *WebhookService) Delete(ctx context.Context, account, webhookID string) error {
-	err := s.store.DeleteWebhook(ctx, account, webhookID)
+	return s.DeleteIf(ctx, account, webhookID, nil)
+}
+
+// DeleteIf is Delete if the condition holds.
+func (s *WebhookService) DeleteIf(ctx context.Context, account, webhookID string, condition Condition) error {
+	err := errChanged
+	for errors.Is(err, errChanged) {
+		check, refused := s.judge(ctx, account, webhookID, condition, func(w *Webhook) { *w = Webhook{} })
+		if refused != nil {
+			return fmt.Errorf("delete webhook: %w", refused)
+		}
+		err = s.store.DeleteWebhook(ctx, account, webhookID, check)
+	}
 	if errors.Is(err, ErrNotFound) {
 		return fmt.Errorf("delete webhook: %w", err)
 	}

@@ -116,7 +116,7 @@ func TestAccountsAreApart(t *testing.T) {
 			return err
 		},
 		"RotateSecret": func(a, id string) error {
-			_, err := service.RotateSecret(t.Context(), a, id, 0)
+			_, err := service.RotateSecret(t.Context(), a, id, webhooks.RotateParams{})
 			return err
 		},
 		"EventDeliveries": func(a, _ string) error { _, err := service.EventDeliveries(t.Context(), a, event); return err },
@@ -185,7 +185,7 @@ func TestServicePassesOnTheStoresFailure(t *testing.T) {
 			return err
 		},
 		"RotateSecret": func(ctx context.Context) error {
-			_, err := service.RotateSecret(ctx, account, webhook.ID, 0)
+			_, err := service.RotateSecret(ctx, account, webhook.ID, webhooks.RotateParams{})
 			return err
 		},
 		"Publish": func(ctx context.Context) error {

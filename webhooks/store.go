@@ -67,9 +67,12 @@ type Store interface {
 	UpdateWebhook(ctx context.Context, account, id string, change func(*Webhook) error) (Webhook, error)
 
 	// DeleteWebhook removes a webhook and all that it is owed, or returns
-	// ErrNotFound. Nothing is claimed for it any more, and settlements of what
+	// ErrNotFound. check, unless it is nil, is called with the webhook before: if it
+	// returns an error, that is returned and nothing is removed. No other change of
+	// the webhook comes between; check may run more than once, and must not call the
+	// store. Once it is removed, nothing is claimed for it any more, and settlements of what
 	// was claimed before are stale. Its settled deliveries remain.
-	DeleteWebhook(ctx context.Context, account, id string) error
+	DeleteWebhook(ctx context.Context, account, id string, check func(Webhook) error) error
 
 	// Enqueue stores the event together with one owed delivery, due now, for
 	// each webhook of its account that is active and subscribed to its type at

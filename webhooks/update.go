@@ -11,28 +11,28 @@ import (
 	"github.com/storageapi/storageapi/signing"
 )
 
-// UpdateParams says what to change of a webhook; what is nil stays as it is. The
-// rules are those of [CreateParams].
-type UpdateParams struct {
-	URL              *string
-	Events           []EventType // those of before are replaced
-	Active           *bool
-	BalanceThreshold *Amount // zero: none any more
-}
-
 // A Condition decides whether a webhook may be changed from what it is to what it
-// would be: an error is returned to whoever wanted the change, as it is or wrapped,
-// and nothing is changed. It must leave both as they are, may take its time and may
-// call the service.
+// would be, which is the zero Webhook for a deletion: an error is returned to whoever
+// wanted the change, wrapped, and nothing is changed. It must leave both as they are,
+// may take its time and may call the service. A nil Condition always holds.
 //
 // What it was asked about is what is changed: if something else changes the webhook
 // before that, it is asked again.
 type Condition func(before, after Webhook) error
 
-// Update changes the account's webhook under the given conditions, all at once, and
-// returns what it is now; or it returns [ErrNotFound]. Changes at the same moment
-// do not undo each other. Whether somebody may change the webhook is for the caller
-// to decide, with a [Condition].
+// UpdateParams says what to change of a webhook; what is nil stays as it is. The
+// rules are those of [CreateParams].
+type UpdateParams struct {
+	URL              *string
+	Events           []EventType // in place of those of before
+	Active           *bool
+	BalanceThreshold *Amount // zero: none any more
+
+	If Condition
+}
+
+// Update changes the account's webhook, all at once, and returns what it is now; or it
+// returns [ErrNotFound]. Changes at the same moment do not undo each other.
 //
 // Attempts that have begun go on as they are, and count; all later ones are made as
 // the change has it, also of what was published before:
@@ -45,64 +45,62 @@ type Condition func(before, after Webhook) error
 //   - Active: while it is false, what is owed waits, and what is published is
 //     [Skipped], to be recovered if wanted. Once it is true again, what is owed goes
 //     on; failing begins anew and there is no [OffReason] any more.
-func (s *WebhookService) Update(ctx context.Context, account, webhookID string, params UpdateParams, conditions ...Condition) (Webhook, error) {
+func (s *WebhookService) Update(ctx context.Context, account, webhookID string, params UpdateParams) (Webhook, error) {
 	params, err := params.check(s.guard)
 	if err != nil {
 		return Webhook{}, err
 	}
-	webhook, err := s.change(ctx, account, webhookID, params.apply, conditions)
+	webhook, err := s.change(ctx, account, webhookID, params.If, params.apply)
 	if err != nil {
 		return Webhook{}, fmt.Errorf("update webhook: %w", err)
 	}
 	return webhook, nil
 }
 
-// RotateSecret gives the account's webhook a new secret under the given conditions,
-// as Update does, and returns the webhook with it; or it returns [ErrNotFound]. The
-// secret of before goes on signing, beside the new one, for the grace period, 0 or
-// more; one from an earlier rotation ends now, so that there are at most two. Which
+// RotateParams says how to rotate a webhook's secret.
+type RotateParams struct {
+	// Grace is how long the secret of before goes on signing beside the new one, 0
+	// or more, counted to the millisecond.
+	Grace time.Duration
+
+	If Condition
+}
+
+// RotateSecret gives the account's webhook a new secret and returns the webhook with
+// it; or it returns [ErrNotFound]. The secret of before signs as well for the grace
+// period; one from an earlier rotation ends now, so that there are at most two. Which
 // secrets sign is decided as an attempt begins, also of what was published before.
-func (s *WebhookService) RotateSecret(ctx context.Context, account, webhookID string, grace time.Duration, conditions ...Condition) (Webhook, error) {
-	if grace < 0 {
-		return Webhook{}, invalid.Field("grace", "must not be negative")
+func (s *WebhookService) RotateSecret(ctx context.Context, account, webhookID string, params RotateParams) (Webhook, error) {
+	if params.Grace < 0 {
+		return Webhook{}, invalid.Field("Grace", "must not be negative")
 	}
 	secret := signing.NewSecret()
-	until := s.now().UTC().Add(grace).Truncate(time.Millisecond)
-	rotate := func(w *Webhook) {
+	until := s.now().UTC().Add(params.Grace).Truncate(time.Millisecond)
+	webhook, err := s.change(ctx, account, webhookID, params.If, func(w *Webhook) {
 		w.PreviousSecret, w.PreviousSecretExpiresAt, w.Secret = w.Secret, until, secret
-	}
-	webhook, err := s.change(ctx, account, webhookID, rotate, conditions)
+	})
 	if err != nil {
 		return Webhook{}, fmt.Errorf("rotate secret of webhook: %w", err)
 	}
 	return webhook, nil
 }
 
-// errChanged says that a webhook is not what the conditions were asked about.
+// errChanged says that a webhook is not what the condition was asked about.
 var errChanged = errors.New("the webhook was changed by somebody else meanwhile")
 
-// change changes a webhook if the conditions allow it. They are not asked within the
-// store's step, which would hold up everybody else; there it is only seen whether
-// they were asked about what is there.
-func (s *WebhookService) change(ctx context.Context, account, webhookID string, apply func(*Webhook), conditions []Condition) (Webhook, error) {
+// change changes a webhook on a condition.
+func (s *WebhookService) change(ctx context.Context, account, webhookID string, condition Condition, apply func(*Webhook)) (Webhook, error) {
 	now := s.now()
 	for {
-		found, err := s.store.WebhookByID(ctx, account, webhookID)
+		check, err := s.judge(ctx, account, webhookID, condition, apply)
 		if err != nil {
 			return Webhook{}, err
 		}
-		before, after := found, found
-		before.dropExpired(now)
-		apply(&after)
-		after.dropExpired(now)
-		for _, condition := range conditions {
-			if err := condition(before, after); err != nil {
-				return Webhook{}, err
-			}
-		}
 		changed, err := s.store.UpdateWebhook(ctx, account, webhookID, func(w *Webhook) error {
-			if !w.equalSettings(&found) {
-				return errChanged
+			if check != nil {
+				if err := check(*w); err != nil {
+					return err
+				}
 			}
 			apply(w)
 			w.dropExpired(now)
@@ -118,6 +116,32 @@ func (s *WebhookService) change(ctx context.Context, account, webhookID string, 
 	}
 }
 
+// judge asks the condition about a change of a webhook and returns its error. Since it
+// would hold up everybody else it is not asked within the store's step; there check,
+// unless it is nil, tells by errChanged if it was asked about something else.
+func (s *WebhookService) judge(ctx context.Context, account, webhookID string, condition Condition, apply func(*Webhook)) (check func(Webhook) error, err error) {
+	if condition == nil {
+		return nil, nil
+	}
+	found, err := s.store.WebhookByID(ctx, account, webhookID)
+	if err != nil {
+		return nil, err
+	}
+	now, before, after := s.now(), found, found
+	apply(&after)
+	before.dropExpired(now)
+	after.dropExpired(now)
+	if err := condition(before, after); err != nil {
+		return nil, err
+	}
+	return func(w Webhook) error {
+		if !w.equalSettings(&found) {
+			return errChanged
+		}
+		return nil
+	}, nil
+}
+
 // equalSettings reports whether two states of a webhook differ in nothing but what
 // attempts tell of its receiver.
 func (w *Webhook) equalSettings(other *Webhook) bool {
@@ -125,6 +149,12 @@ func (w *Webhook) equalSettings(other *Webhook) bool {
 		w.Active == other.Active && w.OffReason == other.OffReason && w.BalanceThreshold == other.BalanceThreshold &&
 		w.Secret.Equal(other.Secret) && w.PreviousSecret.Equal(other.PreviousSecret) &&
 		w.PreviousSecretExpiresAt.Equal(other.PreviousSecretExpiresAt)
+}
+
+// CheckUpdate returns params as Update would apply them, or the [*ValidationError]
+// that it would refuse them with.
+func (s *WebhookService) CheckUpdate(params UpdateParams) (UpdateParams, error) {
+	return params.check(s.guard)
 }
 
 func (p UpdateParams) check(g guard) (UpdateParams, error) {

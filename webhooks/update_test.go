@@ -69,7 +69,7 @@ func TestUpdateChecksWhatIsGiven(t *testing.T) {
 	}
 }
 
-// Conditions see what is and what would be, and the first that refuses decides.
+// A condition sees what is and what would be, and its error leaves all as it is.
 func TestConditions(t *testing.T) {
 	service, no := newClocked(t), errors.New("no")
 	made := subscribe(t, service, anyURL)
@@ -80,27 +80,32 @@ func TestConditions(t *testing.T) {
 			return err
 		}
 	}
-	_, err := service.Update(t.Context(), account, made.ID, webhooks.UpdateParams{BalanceThreshold: ptr(webhooks.Amount(1e9))},
-		condition("a", nil), condition("b", no), condition("c", nil))
-	if !errors.Is(err, no) {
-		t.Errorf("got %v", err)
+	refused := func(err error) {
+		t.Helper()
+		if !errors.Is(err, no) {
+			t.Errorf("got %v", err)
+		}
 	}
-	_, err = service.RotateSecret(t.Context(), account, made.ID, time.Hour, condition("d", nil), condition("e", no))
-	if !errors.Is(err, no) {
-		t.Errorf("got %v", err)
-	}
-	if diff := cmp.Diff([]string{"a 0 1 true", "b 0 1 true", "d 0 0 false", "e 0 0 false"}, asked); diff != "" {
+	_, err := service.Update(t.Context(), account, made.ID, webhooks.UpdateParams{BalanceThreshold: ptr(webhooks.Amount(1e9)), If: condition("update", no)})
+	refused(err)
+	_, err = service.RotateSecret(t.Context(), account, made.ID, webhooks.RotateParams{Grace: time.Hour, If: condition("rotate", no)})
+	refused(err)
+	refused(service.DeleteIf(t.Context(), account, made.ID, condition("delete", no)))
+	if diff := cmp.Diff([]string{"update 0 1 true", "rotate 0 0 false", "delete 0 0 false"}, asked); diff != "" {
 		t.Errorf("asked (-want +got):\n%s", diff)
 	}
 	if got, err := service.Get(t.Context(), account, made.ID); err != nil || !cmp.Equal(made, got) {
 		t.Errorf("it is changed: %+v, %v", got, err)
 	}
-	_, err = service.Update(t.Context(), account, "wh_none", webhooks.UpdateParams{}, func(_, _ webhooks.Webhook) error {
-		t.Error("asked about no webhook")
-		return no
-	})
-	if !errors.Is(err, webhooks.ErrNotFound) {
-		t.Errorf("got %v", err)
+	asked = nil
+	_, err = service.Update(t.Context(), account, "wh_none", webhooks.UpdateParams{If: condition("", no)})
+	for _, err := range []error{err, service.DeleteIf(t.Context(), account, "wh_none", condition("", no))} {
+		if !errors.Is(err, webhooks.ErrNotFound) || len(asked) != 0 {
+			t.Errorf("of no webhook: got %v, asked %v", err, asked)
+		}
+	}
+	if err := service.DeleteIf(t.Context(), account, made.ID, condition("delete", nil)); err != nil {
+		t.Error(err)
 	}
 }
 
@@ -147,11 +152,14 @@ func TestConditionsAreAskedAboutWhatIsChanged(t *testing.T) {
 			made := subscribe(t, service, anyURL)
 			publish(t, service)
 			var asked []webhooks.Webhook
-			got, err := service.Update(t.Context(), account, made.ID, webhooks.UpdateParams{BalanceThreshold: ptr(webhooks.Amount(5))}, func(before, after webhooks.Webhook) error {
-				if asked = append(asked, before); len(asked) == 1 {
-					return test.meanwhile(t, made.ID)
-				}
-				return nil
+			got, err := service.Update(t.Context(), account, made.ID, webhooks.UpdateParams{
+				BalanceThreshold: ptr(webhooks.Amount(5)),
+				If: func(before, _ webhooks.Webhook) error {
+					if asked = append(asked, before); len(asked) == 1 {
+						return test.meanwhile(t, made.ID)
+					}
+					return nil
+				},
 			})
 			want := []webhooks.Webhook{made}
 			if test.again {
@@ -165,8 +173,16 @@ func TestConditionsAreAskedAboutWhatIsChanged(t *testing.T) {
 			if test.again && got.Active != want[1].Active {
 				t.Errorf("the other change is undone: %+v", got)
 			}
-			if err := service.Delete(t.Context(), account, made.ID); err != nil {
-				t.Fatal(err)
+			asks := 0
+			err = service.DeleteIf(t.Context(), account, made.ID, func(before, _ webhooks.Webhook) error {
+				if asks++; asks > 1 && before.Active {
+					t.Errorf("asked about %+v", before)
+				}
+				_, err := service.Update(t.Context(), account, made.ID, webhooks.UpdateParams{Active: ptr(false)})
+				return err
+			})
+			if err != nil || asks > 2 || got.Active && asks != 2 {
+				t.Errorf("deleted with %v after %d asks", err, asks)
 			}
 		})
 	}
@@ -176,8 +192,9 @@ func TestConditionsAreAskedAboutWhatIsChanged(t *testing.T) {
 func TestUpdateOfWhatIsDeletedMeanwhile(t *testing.T) {
 	service := newClocked(t)
 	made := subscribe(t, service, anyURL)
-	_, err := service.Update(t.Context(), account, made.ID, webhooks.UpdateParams{Active: ptr(false)}, func(_, _ webhooks.Webhook) error {
-		return service.Delete(t.Context(), account, made.ID)
+	_, err := service.Update(t.Context(), account, made.ID, webhooks.UpdateParams{
+		Active: ptr(false),
+		If:     func(_, _ webhooks.Webhook) error { return service.Delete(t.Context(), account, made.ID) },
 	})
 	if !errors.Is(err, webhooks.ErrNotFound) {
 		t.Errorf("got %v", err)
@@ -215,7 +232,7 @@ func TestUpdatesDoNotUndoEachOther(t *testing.T) {
 	}
 	wg.Go(func() {
 		for range rounds {
-			rotated, err := service.RotateSecret(t.Context(), account, made.ID, time.Hour)
+			rotated, err := service.RotateSecret(t.Context(), account, made.ID, webhooks.RotateParams{Grace: time.Hour})
 			if err != nil {
 				t.Error(err)
 			}

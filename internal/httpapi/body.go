@@ -44,6 +44,15 @@ func (c *call) optionalBody() ([]byte, error) {
 	return data, err
 }
 
+// noBody is for a request that has nothing to say: it may have an empty object.
+func (c *call) noBody() error {
+	data, err := c.optionalBody()
+	if err != nil {
+		return err
+	}
+	return decodeObject(data)
+}
+
 // isJSON reports whether the header announces JSON in UTF-8 without a content
 // coding.
 func isJSON(header http.Header) bool {

@@ -84,11 +84,20 @@ func (s *Store) UpdateWebhook(ctx context.Context, account, id string, change fu
 }
 
 // DeleteWebhook implements [webhooks.Store].
-func (s *Store) DeleteWebhook(ctx context.Context, account, id string) error {
+func (s *Store) DeleteWebhook(ctx context.Context, account, id string, check func(webhooks.Webhook) error) error {
 	return s.writer.run(ctx, func(b *batch) error {
 		row := prefixed(account, id)
 		if b.get(bucketWebhooks, row) == nil {
 			return webhooks.ErrNotFound
+		}
+		if check != nil { // without it, what cannot be read can be deleted
+			webhook, err := s.webhookByID(b.tx, account, id)
+			if err != nil {
+				return err
+			}
+			if err := check(webhook); err != nil {
+				return err
+			}
 		}
 		s.subscriptions.forget(account)
 		if err := b.delete(bucketWebhooks, row); err != nil {

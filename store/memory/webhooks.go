@@ -76,13 +76,19 @@ func (s *Store) UpdateWebhook(ctx context.Context, account, id string, change fu
 }
 
 // DeleteWebhook implements [webhooks.Store].
-func (s *Store) DeleteWebhook(ctx context.Context, account, id string) error {
+func (s *Store) DeleteWebhook(ctx context.Context, account, id string, check func(webhooks.Webhook) error) error {
 	if err := s.begin(ctx); err != nil {
 		return err
 	}
 	defer s.mu.Unlock()
-	if s.webhooks.find(account, id) == nil {
+	w := s.webhooks.find(account, id)
+	if w == nil {
 		return webhooks.ErrNotFound
+	}
+	if check != nil {
+		if err := check(copyOf(*w)); err != nil {
+			return err
+		}
 	}
 	for _, seq := range s.queue.Owed(id) {
 		d := s.deliveries[place{id, seq}]

@@ -78,7 +78,7 @@ func durableRecords(reopened func(name string, before, after func(*tester))) {
 		off = t.updateWebhook("acct", "off", func(w *webhooks.Webhook) {
 			w.Active, w.URL, w.OffReason = false, "changed", webhooks.OffFailing
 		})
-		t.must(t.store.DeleteWebhook(t.Context(), "acct", "gone"))
+		t.must(t.store.DeleteWebhook(t.Context(), "acct", "gone", nil))
 	}, func(t *tester) {
 		list, err := t.store.ListWebhooks(t.Context(), "acct", webhooks.Page{Limit: 9})
 		t.must(err)
@@ -107,7 +107,7 @@ func durableRecords(reopened func(name string, before, after func(*tester))) {
 				t.settle(settlement(task, webhooks.Release))
 			}
 		}
-		t.must(t.store.DeleteWebhook(t.Context(), "acct", "b"))
+		t.must(t.store.DeleteWebhook(t.Context(), "acct", "b", nil))
 	}, func(t *tester) {
 		for id, want := range map[string]int{"unheard": 0, "owed": 2, "settled": 2} {
 			t.enqueue(newEvent("acct", id), want)
@@ -214,7 +214,7 @@ func durableDeliveries(reopened func(name string, before, after func(*tester))) 
 		t.enqueueMany("acct", 3, 1)
 		tasks := t.claimAll(3)
 		t.settle(settlement(tasks[0], webhooks.Deliver))
-		t.must(t.store.DeleteWebhook(t.Context(), "acct", "webhook"))
+		t.must(t.store.DeleteWebhook(t.Context(), "acct", "webhook", nil))
 		wantSame(t, "number of deliveries", len(t.deliveries("acct", tasks[0].Event.ID)), 1)
 	}, func(t *tester) {
 		_, err := t.store.WebhookByID(t.Context(), "acct", "webhook")

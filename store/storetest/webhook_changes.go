@@ -117,7 +117,7 @@ func listWebhooks(run runner) {
 		a, c := newWebhook("acct", "a"), newWebhook("acct", "c")
 		t.createWebhooks(a, c, newWebhook("acct", "b"), newWebhook("acct", "d"))
 		for _, id := range []string{"b", "d"} {
-			t.must(t.store.DeleteWebhook(t.Context(), "acct", id))
+			t.must(t.store.DeleteWebhook(t.Context(), "acct", id, nil))
 		}
 		wantSame(t, "after d", list(t, "acct", "d", 9), []webhooks.Webhook{c, a})
 		wantSame(t, "after b", list(t, "acct", "b", 9), []webhooks.Webhook{a})

@@ -206,7 +206,7 @@ func webhookValues(run runner) {
 				return nil
 			})
 			t.wantError("UpdateWebhook", err, webhooks.ErrNotFound)
-			t.wantError("DeleteWebhook", t.store.DeleteWebhook(t.Context(), account, id), webhooks.ErrNotFound)
+			t.wantError("DeleteWebhook", t.store.DeleteWebhook(t.Context(), account, id, nil), webhooks.ErrNotFound)
 			_, err = t.store.EventDeliveries(t.Context(), account, "event")
 			if account != "acct" {
 				t.wantError("EventDeliveries", err, webhooks.ErrNotFound)
@@ -233,7 +233,7 @@ func webhookValues(run runner) {
 			t.enqueue(newEvent(ref[0], ref[1]), owed[ref[0]])
 		}
 		for _, gone := range refs {
-			t.must(t.store.DeleteWebhook(t.Context(), gone[0], gone[1]))
+			t.must(t.store.DeleteWebhook(t.Context(), gone[0], gone[1], nil))
 			owed[gone[0]]--
 			for _, ref := range refs {
 				wantSame(t, "number of deliveries", len(t.deliveries(ref[0], ref[1])), owed[ref[0]])
