@@ -19,9 +19,6 @@ func TestOrderOfChecks(t *testing.T) {
 	mediaType := func(value string) func(*http.Request) {
 		return func(r *http.Request) { r.Header.Set("Content-Type", value) }
 	}
-	ifMatch := func(value string) func(*http.Request) {
-		return func(r *http.Request) { r.Header.Set("If-Match", value) }
-	}
 	const (
 		oneWebhook = webhooksPath + "/wh_" + someULID
 		badJSON    = `{"name":`
