@@ -210,8 +210,8 @@ func TestAuthorize(t *testing.T) {
 		{"PATCH", webhooksPath + "/" + hook, `{"events":["bandwidth.limit_reached"]}`, 200, auth.UpdateWebhook, &auth.Target{ID: hook, Scopes: account}},
 		{"PATCH", webhooksPath + "/" + hook, `{"events":["files.expiring"]}`, 200, auth.UpdateWebhook, &auth.Target{ID: hook, Scopes: scopes.Of(scopes.AccountRead, scopes.FilesRead)}},
 		{"PATCH", webhooksPath + "/" + hook, `{"events":["balance.low"]}`, 200, auth.UpdateWebhook, &auth.Target{ID: hook, Scopes: scopes.Of(scopes.FilesRead, scopes.AccountRead)}},
-		{"POST", webhooksPath + "/" + hook + "/rotate-secret", "", 200, auth.UpdateWebhook, &auth.Target{ID: hook, Scopes: account}},
-		{"POST", webhooksPath + "/" + hook + "/recoveries", "", 202, auth.UpdateWebhook, &auth.Target{ID: hook, Scopes: account}},
+		{"POST", webhooksPath + "/" + hook + "/rotate-secret", "", 200, auth.UpdateWebhook, &auth.Target{ID: hook, Scopes: scopes.Of(scopes.AccountRead, scopes.FilesRead)}},
+		{"POST", webhooksPath + "/" + hook + "/recoveries", "", 202, auth.UpdateWebhook, &auth.Target{ID: hook, Scopes: scopes.Of(scopes.AccountRead, scopes.FilesRead)}},
 		{"GET", webhooksPath + "/" + hook + "/deliveries", "", 200, auth.ReadWebhooks, nil},
 		{"DELETE", webhooksPath + "/" + hook, "", 204, auth.DeleteWebhook, &auth.Target{ID: hook, Scopes: account}},
 	}

@@ -253,6 +253,31 @@ func TestWebhookAuthority(t *testing.T) {
 	}
 }
 
+// TestAuthorityOverPastEvents checks that who may not read what a webhook was told
+// before can neither have it sent again nor say where it goes.
+func TestAuthorityOverPastEvents(t *testing.T) {
+	h := serve(t, storageapi.Config{})
+	admin := h.admin(alice)
+	_, account := h.key(alice, scopes.AccountRead)
+	_, both := h.key(alice, scopes.FilesRead, scopes.AccountRead)
+	one := webhooksPath + "/" + h.do("POST", webhooksPath, admin, `{"url":"https://example.com","events":["files.expiring"]}`).want(201, "").text("id")
+	err := h.api.Webhooks.Publish(t.Context(), webhooks.Event{ID: someEvent, Account: alice, Data: eventsOfAllTypes[0]})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, events := range []string{`["balance.low"]`, `["bandwidth.limit_reached"]`} {
+		h.do("PATCH", one, admin, `{"events":`+events+`}`).want(200, "")
+		for _, request := range []struct{ method, path, body string }{
+			{"PATCH", "", `{"url":"https://evil.example"}`}, {"POST", "/rotate-secret", ""}, {"POST", "/test", ""},
+			{"POST", "/deliveries/" + someEvent + "/redeliver", ""}, {"POST", "/recoveries", ""},
+		} {
+			h.do(request.method, one+request.path, account, request.body).want(403, "FORBIDDEN")
+		}
+	}
+	h.do("PATCH", one, both, `{"url":"https://example.org"}`).want(200, "")
+	h.do("DELETE", one, account, "").want(204, "")
+}
+
 // TestAuthorityIsOverWhatIsChanged widens a webhook's events just when somebody was
 // found good enough for those of before: they are asked about again.
 func TestAuthorityIsOverWhatIsChanged(t *testing.T) {

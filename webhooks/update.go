@@ -37,11 +37,13 @@ type UpdateParams struct {
 // Attempts that have begun go on as they are, and count; all later ones are made as
 // the change has it, also of what was published before:
 //
-//   - URL: what is owed goes to the new one when it is due. Failing begins anew, and
-//     what comes of attempts at the old one changes nothing of the webhook, not even
-//     410 Gone. One that is off stays off.
+//   - URL: what is owed goes to the new one when it is due, at first at the pace of
+//     the old one: one that is down gets its next probe within a minute. Failing
+//     begins anew, and what comes of attempts at the old one changes nothing of the
+//     webhook, not even 410 Gone. One that is off stays off.
 //   - Events: they decide about what is published from now on. What is owed, or
-//     recovered, is sent even if its type is not among them any more.
+//     recovered, is sent even if its type is not among them any more: whoever may
+//     change where it goes should be good enough for [Webhook.PastEvents], too.
 //   - Active: while it is false, what is owed waits, and what is published is
 //     [Skipped], to be recovered if wanted. Once it is true again, what is owed goes
 //     on; failing begins anew and there is no [OffReason] any more.
@@ -145,7 +147,7 @@ func (s *WebhookService) judge(ctx context.Context, account, webhookID string, c
 // equalSettings reports whether two states of a webhook differ in nothing but what
 // attempts tell of its receiver.
 func (w *Webhook) equalSettings(other *Webhook) bool {
-	return w.URL == other.URL && slices.Equal(w.Events, other.Events) &&
+	return w.URL == other.URL && slices.Equal(w.Events, other.Events) && slices.Equal(w.PastEvents, other.PastEvents) &&
 		w.Active == other.Active && w.OffReason == other.OffReason && w.BalanceThreshold == other.BalanceThreshold &&
 		w.Secret.Equal(other.Secret) && w.PreviousSecret.Equal(other.PreviousSecret) &&
 		w.PreviousSecretExpiresAt.Equal(other.PreviousSecretExpiresAt)
@@ -177,7 +179,7 @@ func (p *UpdateParams) apply(w *Webhook) {
 		w.FailingSince, w.WarnedAt = time.Time{}, time.Time{} // of another receiver
 	}
 	if p.Events != nil {
-		w.Events = slices.Clone(p.Events)
+		w.PastEvents, w.Events = past(w, p.Events), slices.Clone(p.Events)
 	}
 	if p.BalanceThreshold != nil {
 		w.BalanceThreshold = *p.BalanceThreshold
@@ -186,4 +188,15 @@ func (p *UpdateParams) apply(w *Webhook) {
 		w.Active, w.OffReason = *p.Active, ""
 		w.FailingSince, w.WarnedAt = time.Time{}, time.Time{} // it begins anew
 	}
+}
+
+// past returns the webhook's PastEvents once it is subscribed to these events.
+func past(w *Webhook, events []EventType) []EventType {
+	var all []EventType
+	for _, t := range slices.Concat(w.PastEvents, w.Events) {
+		if !slices.Contains(events, t) && !slices.Contains(all, t) {
+			all = append(all, t)
+		}
+	}
+	return all
 }

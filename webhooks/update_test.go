@@ -34,7 +34,24 @@ func TestUpdateChangesWhatIsGiven(t *testing.T) {
 		{webhooks.UpdateParams{Active: ptr(false)}, func(w *webhooks.Webhook) {}},
 		{
 			webhooks.UpdateParams{URL: ptr(anyURL), Events: onBalance, BalanceThreshold: ptr(webhooks.Amount(0)), Active: ptr(true)},
-			func(w *webhooks.Webhook) { *w = made },
+			func(w *webhooks.Webhook) {
+				*w = made
+				w.PastEvents = []webhooks.EventType{webhooks.TypeFilesExpiring}
+			},
+		},
+		{
+			webhooks.UpdateParams{Events: webhooks.EventTypes()[2:4]},
+			func(w *webhooks.Webhook) {
+				w.Events = webhooks.EventTypes()[2:4]
+				w.PastEvents = []webhooks.EventType{webhooks.TypeFilesExpiring, webhooks.TypeBalanceLow}
+			},
+		},
+		{
+			webhooks.UpdateParams{Events: []webhooks.EventType{webhooks.TypeBalanceLow, webhooks.TypeBandwidthLimitReached}},
+			func(w *webhooks.Webhook) {
+				w.Events = []webhooks.EventType{webhooks.TypeBalanceLow, webhooks.TypeBandwidthLimitReached}
+				w.PastEvents = []webhooks.EventType{webhooks.TypeFilesExpiring, webhooks.TypeBandwidthLimitApproaching}
+			},
 		},
 	}
 	want := made

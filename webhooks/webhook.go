@@ -17,6 +17,10 @@ type Webhook struct {
 	// order without duplicates.
 	Events []EventType
 
+	// PastEvents are types that it was subscribed to before and is no more,
+	// without duplicates: what it is owed, or is sent again, may be of them too.
+	PastEvents []EventType
+
 	// Active tells whether events are sent. What an inactive webhook is still
 	// owed waits until it is active again; events published meanwhile are
 	// [Skipped].

@@ -131,8 +131,7 @@ func (a *api) redeliver(c *call) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	// The webhook may have been subscribed to other events when this was published.
-	if err := a.permitWebhook(c, webhook.ID, append(webhook.Events, delivery.Type)); err != nil {
+	if err := a.permitUse(c, &webhook); err != nil {
 		return answer{}, err
 	}
 	err = a.webhooks.Redeliver(c.Context(), c.caller.Account, webhook.ID, delivery.EventID)

@@ -40,7 +40,7 @@ func (a *api) createRecovery(c *call) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	if err := a.permitWebhook(c, webhook.ID, webhook.Events); err != nil {
+	if err := a.permitUse(c, &webhook); err != nil {
 		return answer{}, err
 	}
 	recovery, err := a.webhooks.Recover(c.Context(), c.caller.Account, webhook.ID, params)

@@ -15,21 +15,33 @@ func (a *api) mayChange(c *call) (webhooks.Condition, error) {
 		return nil, err
 	}
 	return func(before, after webhooks.Webhook) error {
-		if err := a.permitWebhook(c, before.ID, slices.Concat(before.Events, after.Events)); err != nil {
+		if err := a.permitUse(c, &before, after.Events...); err != nil {
 			return err
 		}
-		tag, err := tagWebhook(&before)
-		if err != nil {
-			return err
-		}
-		return match.check(tag)
+		return match.checkWebhook(&before)
 	}, nil
 }
 
-// permitWebhook asks whether the caller may do what the route is for to a webhook that
-// is told those events.
+// permitUse asks whether the caller may do what the route is for to the webhook: who
+// can have it sent things, or say where to, must be good enough for all that may be
+// sent, and for those events.
+func (a *api) permitUse(c *call, webhook *webhooks.Webhook, more ...webhooks.EventType) error {
+	return a.permitWebhook(c, webhook.ID, slices.Concat(webhook.Events, webhook.PastEvents, more))
+}
+
+// permitWebhook asks whether the caller may do what the route is for to a webhook of
+// those events.
 func (a *api) permitWebhook(c *call, id string, events []webhooks.EventType) error {
 	return a.permit(c, &auth.Target{ID: id, Scopes: webhooks.ReadScopes(events)})
+}
+
+// checkWebhook is check for a webhook.
+func (c condition) checkWebhook(webhook *webhooks.Webhook) error {
+	tag, err := tagWebhook(webhook)
+	if err != nil {
+		return err
+	}
+	return c.check(tag)
 }
 
 func (a *api) updateWebhook(c *call) (answer, error) {
@@ -96,7 +108,7 @@ func (a *api) sendTest(c *call) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	if err := a.permitWebhook(c, webhook.ID, webhook.Events); err != nil {
+	if err := a.permitUse(c, &webhook); err != nil {
 		return answer{}, err
 	}
 	event, err := a.webhooks.SendTest(c.Context(), c.caller.Account, webhook.ID)

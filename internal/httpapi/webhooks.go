@@ -117,9 +117,15 @@ func (a *api) getWebhook(c *call) (answer, error) {
 }
 
 func (a *api) deleteWebhook(c *call) (answer, error) {
-	condition, err := a.mayChange(c)
+	match, err := c.ifMatch()
 	if err != nil {
 		return answer{}, err
+	}
+	condition := func(webhook, _ webhooks.Webhook) error {
+		if err := a.permitWebhook(c, webhook.ID, webhook.Events); err != nil {
+			return err
+		}
+		return match.checkWebhook(&webhook)
 	}
 	webhookID, err := c.webhookID()
 	if err != nil {

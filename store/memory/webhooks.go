@@ -107,7 +107,7 @@ func (s *Store) DeleteWebhook(ctx context.Context, account, id string, check fun
 // copyOf returns a webhook that shares nothing with w, its times as they are
 // stored.
 func copyOf(w webhooks.Webhook) webhooks.Webhook {
-	w.Events = slices.Clone(w.Events)
+	w.Events, w.PastEvents = slices.Clone(w.Events), slices.Clone(w.PastEvents)
 	w.FailingSince, w.WarnedAt, w.PreviousSecretExpiresAt = stored(w.FailingSince), stored(w.WarnedAt), stored(w.PreviousSecretExpiresAt)
 	return w
 }

@@ -133,6 +133,7 @@ func updateWebhook(run runner) {
 		want := w
 		want.URL, want.Active = "https://example.org", false
 		want.Events = []webhooks.EventType{webhooks.TypeTransactionsLimitReached}
+		want.PastEvents = []webhooks.EventType{webhooks.TypeBalanceLow, webhooks.TypeFilesExpiring}
 		want.BalanceThreshold, want.Secret = 0, signing.NewSecret()
 		want.PreviousSecret, want.PreviousSecretExpiresAt = w.Secret, some.Add(time.Hour)
 		var given webhooks.Webhook

@@ -16,6 +16,7 @@ func webhookValues(run runner) {
 		full, bare := newWebhook("acct", "full"), newWebhook("acct", "bare")
 		full.BalanceThreshold, full.OffReason = math.MaxUint64, webhooks.OffFailing
 		full.FailingSince, full.WarnedAt = some.Add(time.Minute), some.Add(time.Hour)
+		full.PastEvents = []webhooks.EventType{webhooks.TypeTransactionsLimitReached, webhooks.TypeBandwidthLimitReached}
 		full.PreviousSecret, full.PreviousSecretExpiresAt = signing.NewSecret(), some.Add(time.Second)
 		bare.Active, bare.BalanceThreshold, bare.Secret = false, 0, signing.Secret{}
 		t.createWebhooks(full, bare)
@@ -136,10 +137,11 @@ func webhookValues(run runner) {
 	run("values are copied in", func(t *tester) {
 		w, event := newWebhook("acct", "webhook"), newEvent("acct", "event")
 		givenWebhook, givenEvent := w, event
-		givenWebhook.Events, givenEvent.Body = slices.Clone(w.Events), slices.Clone(event.Body)
+		w.PastEvents = []webhooks.EventType{webhooks.TypeTransactionsLimitReached}
+		givenWebhook.Events, givenWebhook.PastEvents, givenEvent.Body = slices.Clone(w.Events), slices.Clone(w.PastEvents), slices.Clone(event.Body)
 		t.createWebhooks(givenWebhook)
 		t.enqueue(givenEvent, 1)
-		givenWebhook.Events[0], givenEvent.Body[0] = "changed", 'x'
+		givenWebhook.Events[0], givenWebhook.PastEvents[0], givenEvent.Body[0] = "changed", "changed", 'x'
 		wantSame(t, "WebhookByID", t.webhook("acct", "webhook"), w)
 
 		w.Events = []webhooks.EventType{webhooks.TypeBalanceLow, webhooks.TypeBandwidthLimitReached}
@@ -162,10 +164,12 @@ func webhookValues(run runner) {
 
 	run("values are copied out", func(t *tester) {
 		w, event := newWebhook("acct", "webhook"), newEvent("acct", "event")
+		w.PastEvents = []webhooks.EventType{webhooks.TypeTransactionsLimitReached}
 		t.createWebhooks(w)
 		t.enqueue(event, 1)
 
 		t.webhook("acct", "webhook").Events[0] = "changed by WebhookByID's caller"
+		t.webhook("acct", "webhook").PastEvents[0] = "changed by WebhookByID's caller"
 		list, err := t.store.ListWebhooks(t.Context(), "acct", webhooks.Page{Limit: 9})
 		t.must(err)
 		list[0].Events[0] = "changed by ListWebhooks's caller"
