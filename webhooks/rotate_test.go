@@ -86,13 +86,14 @@ func TestBothSecretsSignDuringTheGrace(t *testing.T) {
 	inBubble(t, webhooks.Config{Retries: []time.Duration{10 * time.Minute, 20 * time.Minute, time.Hour}, RetryJitter: -1}, handler, func(b *bubble) {
 		webhook := b.subscribe("a")
 		b.publish()
-		b.start()
+		stop := b.start()
 		time.Sleep(time.Minute) // the first attempt is made with the first secret
 		rotated, err := b.service.RotateSecret(b.Context(), account, webhook.ID, webhooks.RotateParams{Grace: 20 * time.Minute})
 		if err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(time.Hour) // the second after 10 min, the third after 30 min
+		stop()
 		secrets := map[string]signing.Secret{"old": webhook.Secret, "new": rotated.Secret}
 		want := []string{"old", "new old", "new"}
 		var got []string
