@@ -69,6 +69,7 @@ func (s *WebhookService) Run(ctx context.Context) error {
 	if !s.running.CompareAndSwap(false, true) {
 		return ErrRunning
 	}
+	defer s.dispatcher.client.transport.CloseIdleConnections() // those of test events, too
 	defer s.running.Store(false)
 	var keeper sync.WaitGroup
 	keeper.Go(func() { s.keeper.run(ctx) })
@@ -196,9 +197,9 @@ func (s *WebhookService) List(ctx context.Context, account string, page Page) ([
 
 // Delete removes the account's webhook of that id with all that it is owed, or
 // returns [ErrNotFound]. Attempts that this process is making are cut short, that of
-// a test event as well: once
-// Delete has returned nil, it sends nothing more to the webhook. If ctx ends while
-// it waits for that, the webhook is deleted and Delete returns the context's error.
+// a test event as well: once Delete has returned nil, it sends nothing more to the
+// webhook. If ctx ends while it waits for that, the webhook is deleted and Delete
+// returns the context's error.
 func (s *WebhookService) Delete(ctx context.Context, account, webhookID string) error {
 	return s.DeleteIf(ctx, account, webhookID, nil)
 }

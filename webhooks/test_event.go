@@ -27,7 +27,7 @@ type TestEvent struct {
 }
 
 // SendTest sends an event of [TypeTest] to the account's webhook and returns what
-// came of it, or [ErrNotFound]. It is sent once, like any other event and by the same
+// came of it, or [ErrNotFound] or [ErrTesting]. It is sent once, like any other event and by the same
 // client, whether the webhook is active or not, and takes no longer than
 // [Config.Timeout]. Its data is {"webhookId":…}. Nothing of it is stored, counted or
 // told to [Hooks], and whether it arrives changes nothing of the webhook.
@@ -52,10 +52,10 @@ func (s *WebhookService) SendTest(ctx context.Context, account, webhookID string
 	}
 	now := s.now().UTC().Truncate(time.Millisecond)
 	event := newEnvelope(s.ids.New(id.Event, now), account, TypeTest, now, data)
-	if !s.running.Load() {
-		defer s.dispatcher.client.transport.CloseIdleConnections() // or else Run does
-	}
 	res := s.dispatcher.client.attempt(test.ctx, test.cancel, &Task{Event: event, Webhook: webhook, Attempt: 1})
+	if !s.running.Load() { // or else Run does
+		s.dispatcher.client.transport.CloseIdleConnections()
+	}
 	switch {
 	case res.canceled && ctx.Err() != nil:
 		return TestEvent{}, fmt.Errorf("send test event: %w", ctx.Err())

@@ -34,13 +34,6 @@ func created(c *call, id string, value any) (answer, error) {
 	return answer{status: http.StatusCreated, location: path(c.Request) + "/" + id, body: body}, err
 }
 
-// accepted is the answer to a POST that began something, which goes on at that path;
-// empty: at this one.
-func accepted(location string, value any) (answer, error) {
-	body, err := encode(value)
-	return answer{status: http.StatusAccepted, location: location, body: body}, err
-}
-
 func noContent() answer { return answer{status: http.StatusNoContent} }
 
 func (a answer) write(w http.ResponseWriter) {
@@ -96,4 +89,11 @@ func (t timestamp) MarshalJSON() ([]byte, error) {
 		return []byte("null"), nil
 	}
 	return []byte(at.UTC().Format(`"2006-01-02T15:04:05.000Z"`)), nil
+}
+
+// accepted is the answer to a POST that began something, which goes on at that path;
+// empty: at this one.
+func accepted(location string, value any) (answer, error) {
+	body, err := encode(value)
+	return answer{status: http.StatusAccepted, location: location, body: body}, err
 }

@@ -44,15 +44,6 @@ func (c *call) optionalBody() ([]byte, error) {
 	return data, err
 }
 
-// noBody is for a request that has nothing to say: it may have an empty object.
-func (c *call) noBody() error {
-	data, err := c.optionalBody()
-	if err != nil {
-		return err
-	}
-	return decodeObject(data)
-}
-
 // isJSON reports whether the header announces JSON in UTF-8 without a content
 // coding.
 func isJSON(header http.Header) bool {
@@ -63,4 +54,13 @@ func isJSON(header http.Header) bool {
 	mediaType, params, err := mime.ParseMediaType(types[0])
 	charset, ok := params["charset"]
 	return err == nil && mediaType == "application/json" && (!ok || strings.EqualFold(charset, "utf-8"))
+}
+
+// noBody is for a request that has nothing to say: it may have an empty object.
+func (c *call) noBody() error {
+	data, err := c.optionalBody()
+	if err != nil {
+		return err
+	}
+	return decodeObject(data)
 }
