@@ -17,8 +17,14 @@ import (
 
 // TestRoutesByScope calls each route with a key for each one scope.
 func TestRoutesByScope(t *testing.T) {
-	h := serve(t, newClock().config())
+	r := newReceiver(t) // for test events
+	config := newClock().config()
+	config.Webhooks = r.config()
+	h := serve(t, config)
 	admin := h.admin(alice)
+	owed := webhooksPath + "/" + h.do("POST", webhooksPath, admin, fmt.Sprintf(`{"url":"%s","events":["balance.low"]}`, r.URL)).want(201, "").text("id")
+	recovery := "/recoveries/" + h.do("POST", owed+"/recoveries", admin, "").want(202, "").text("id")
+	h.publishSomeEvent()
 	webhook := func(event string) string {
 		return fmt.Sprintf(`{"url":"https://example.com","events":[%q]}`, event)
 	}
@@ -38,6 +44,7 @@ func TestRoutesByScope(t *testing.T) {
 			return 403
 		}
 		account, files := held == scopes.AccountRead, held == scopes.FilesRead
+		onFiles, onBalance := newWebhook("files.expiring"), newWebhook("balance.low")
 		for _, test := range []struct {
 			method, path, body string
 			status             int
@@ -45,7 +52,7 @@ func TestRoutesByScope(t *testing.T) {
 			{"GET", keysPath, "", allowed(account, 200)},
 			{"GET", newKey(held), "", allowed(account, 200)},
 			{"GET", webhooksPath, "", allowed(account, 200)},
-			{"GET", newWebhook("balance.low"), "", allowed(account, 200)},
+			{"GET", onBalance, "", allowed(account, 200)},
 			{"POST", webhooksPath, webhook("files.expiring"), allowed(files, 201)},
 			{"POST", webhooksPath, webhook("balance.low"), allowed(account, 201)},
 			{"POST", webhooksPath, webhook("bandwidth.limit_approaching"), allowed(account, 201)},
@@ -53,8 +60,20 @@ func TestRoutesByScope(t *testing.T) {
 			{"POST", webhooksPath, webhook("transactions.limit_approaching"), allowed(account, 201)},
 			{"POST", webhooksPath, webhook("transactions.limit_reached"), allowed(account, 201)},
 			{"POST", webhooksPath, `{"url":"https://example.com","events":["files.expiring","balance.low"]}`, 403},
-			{"DELETE", newWebhook("files.expiring"), "", allowed(files, 204)},
-			{"DELETE", newWebhook("balance.low"), "", allowed(account, 204)},
+			{"PATCH", onFiles, `{"active":false}`, allowed(files, 200)},
+			{"PATCH", onBalance, `{"active":false}`, allowed(account, 200)},
+			{"PATCH", onFiles, `{"events":["balance.low"]}`, 403},
+			{"PATCH", onBalance, `{"events":["files.expiring"]}`, 403},
+			{"POST", onFiles + "/rotate-secret", "", allowed(files, 200)},
+			{"POST", onBalance + "/rotate-secret", "", allowed(account, 200)},
+			{"POST", owed + "/test", "", allowed(account, 200)},
+			{"GET", owed + "/deliveries", "", allowed(account, 200)},
+			{"GET", owed + "/deliveries/" + someEvent, "", allowed(account, 200)},
+			{"POST", owed + "/deliveries/" + someEvent + "/redeliver", "", allowed(account, 202)},
+			{"POST", owed + "/recoveries", "", allowed(account, 202)},
+			{"GET", owed + recovery, "", allowed(account, 200)},
+			{"DELETE", onFiles, "", allowed(files, 204)},
+			{"DELETE", onBalance, "", allowed(account, 204)},
 			{"DELETE", newKey(held), "", 204},
 		} {
 			if got := h.do(test.method, test.path, token, test.body); got.status != test.status {
@@ -189,6 +208,12 @@ func TestAuthorize(t *testing.T) {
 		{"POST", keysPath, newKey, 201, auth.CreateKey, &auth.Target{Scopes: scopes.Of(scopes.FilesWrite), ExpiresAt: time.Date(2026, 2, 1, 0, 0, 0, 0, time.UTC)}},
 		{"POST", webhooksPath, newWebhook, 201, auth.CreateWebhook, &auth.Target{Scopes: account}},
 		{"DELETE", keysPath + "/" + target, "", 204, auth.DeleteKey, &auth.Target{ID: target, Scopes: account}},
+		{"PATCH", webhooksPath + "/" + hook, `{"events":["bandwidth.limit_reached"]}`, 200, auth.UpdateWebhook, &auth.Target{ID: hook, Scopes: account}},
+		{"PATCH", webhooksPath + "/" + hook, `{"events":["files.expiring"]}`, 200, auth.UpdateWebhook, &auth.Target{ID: hook, Scopes: scopes.Of(scopes.AccountRead, scopes.FilesRead)}},
+		{"PATCH", webhooksPath + "/" + hook, `{"events":["balance.low"]}`, 200, auth.UpdateWebhook, &auth.Target{ID: hook, Scopes: scopes.Of(scopes.FilesRead, scopes.AccountRead)}},
+		{"POST", webhooksPath + "/" + hook + "/rotate-secret", "", 200, auth.UpdateWebhook, &auth.Target{ID: hook, Scopes: scopes.Of(scopes.AccountRead, scopes.FilesRead)}},
+		{"POST", webhooksPath + "/" + hook + "/recoveries", "", 202, auth.UpdateWebhook, &auth.Target{ID: hook, Scopes: scopes.Of(scopes.AccountRead, scopes.FilesRead)}},
+		{"GET", webhooksPath + "/" + hook + "/deliveries", "", 200, auth.ReadWebhooks, nil},
 		{"DELETE", webhooksPath + "/" + hook, "", 204, auth.DeleteWebhook, &auth.Target{ID: hook, Scopes: account}},
 	}
 	answers := []struct {

@@ -18,6 +18,7 @@ const (
 	DeleteKey     Action = "delete key"     // of the caller's account
 	ReadWebhooks  Action = "read webhooks"  // list webhooks, get one
 	CreateWebhook Action = "create webhook" // for the caller's account
+	UpdateWebhook Action = "update webhook" // change it, rotate its secret, test it, send again
 	DeleteWebhook Action = "delete webhook" // of the caller's account
 )
 
@@ -35,7 +36,7 @@ type Access struct {
 // A Target is the key or webhook that an [Access] is about.
 type Target struct {
 	ID        string     // empty for one that does not exist yet
-	Scopes    scopes.Set // a key's scopes; for a webhook, the read scope behind each of its events
+	Scopes    scopes.Set // a key's scopes; for a webhook, the read scope behind each of its events, of an update also past and new ones
 	ExpiresAt time.Time  // when a key dies; zero: never
 }
 
@@ -60,8 +61,8 @@ var eventScopes = scopes.Of(scopes.FilesRead, scopes.AccountRead)
 //   - Creating or deleting a key takes every scope the key has, and a life at
 //     least as long: nobody can make, or act on, a key that could do more or
 //     live longer than their own. A key may always delete itself.
-//   - Creating or deleting a webhook takes the read scope behind each of its
-//     events: what it would be told, the caller may also read.
+//   - Creating, updating or deleting a webhook takes the read scope behind each
+//     of its events: what it would be told, the caller may also read.
 //   - Reading keys or webhooks takes account:read.
 //
 // An unknown action is refused.
@@ -82,7 +83,7 @@ func leastPrivilege(caller Principal, access Access) bool {
 	case DeleteKey:
 		itself := target != nil && target.ID != "" && target.ID == caller.KeyID
 		return target == nil || itself || dominates(caller, target)
-	case CreateWebhook, DeleteWebhook:
+	case CreateWebhook, UpdateWebhook, DeleteWebhook:
 		if target == nil {
 			return caller.Scopes.Intersects(eventScopes)
 		}

@@ -127,7 +127,7 @@ func (c *client) attempt(stop *stop, task *Task) (res result) {
 	started := c.now()
 	res.attempt.StartedAt = started.UTC().Truncate(time.Millisecond)
 
-	endpoint, err := c.endpoints.of(&task.Webhook, c.header)
+	endpoint, err := c.endpoints.of(&task.Webhook, c.header, started)
 	if err != nil {
 		res.fail(classify(err))
 		return res
@@ -157,7 +157,7 @@ func (c *client) attempt(stop *stop, task *Task) (res result) {
 		whole = false
 	case !whole:
 		_ = conn.SetReadDeadline(earliest(deadline, time.Now().Add(bodyTimeout)))
-		res.attempt.Response, whole = readResponse(response, request.secrets(endpoint)...)
+		res.attempt.Response, whole = readResponse(response, request.secrets(&task.Webhook, c.header)...)
 	}
 	return res
 }

@@ -62,7 +62,6 @@ func (d *dispatcher) hurry() {
 // run delivers until ctx is done, then drains.
 func (d *dispatcher) run(ctx context.Context) {
 	d.failing.Store(false)
-	defer d.client.conns.close()
 
 	// Attempts outlive ctx by the drain timeout.
 	attempts, cutShort := context.WithCancel(context.WithoutCancel(ctx))

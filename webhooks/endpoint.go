@@ -12,18 +12,22 @@ import (
 )
 
 // An endpoint is what the requests to one webhook have in common, for as long as
-// its URL and secret stay the same.
+// its URL and the secrets that sign stay the same.
 type endpoint struct {
-	url     string
-	secret  signing.Secret
-	signer  *signing.Signer
-	header  string // of the signature
-	address string // host and port to dial
-	head    []byte // of each request: its first line and the header lines that are the same in all
+	url              string
+	secret, previous signing.Secret // previous is zero if it does not sign
+	signer           *signing.Signer
+	header           string // of the signature
+	address          string // host and port to dial
+	head             []byte // of each request: its first line and the header lines that are the same in all
 }
 
-func newEndpoint(webhook *Webhook, header string) (*endpoint, error) {
-	signer, err := signing.NewSigner(header, webhook.Secret)
+func newEndpoint(webhook *Webhook, header string, at time.Time) (*endpoint, error) {
+	secrets, previous := []signing.Secret{webhook.Secret}, webhook.previousSecretAt(at)
+	if !previous.IsZero() {
+		secrets = append(secrets, previous)
+	}
+	signer, err := signing.NewSigner(header, secrets...)
 	if err != nil {
 		return nil, errNoSecret
 	}
@@ -42,17 +46,18 @@ func newEndpoint(webhook *Webhook, header string) (*endpoint, error) {
 		port = "443"
 	}
 	return &endpoint{
-		url:     webhook.URL,
-		secret:  webhook.Secret,
-		signer:  signer,
-		header:  header,
-		address: net.JoinHostPort(request.URL.Hostname(), port),
-		head:    bytes.Replace(bytes.TrimSuffix(head.Bytes(), []byte("\r\n")), []byte("Content-Length: 0\r\n"), nil, 1),
+		url:      webhook.URL,
+		secret:   webhook.Secret,
+		previous: previous,
+		signer:   signer,
+		header:   header,
+		address:  net.JoinHostPort(request.URL.Hostname(), port),
+		head:     bytes.Replace(bytes.TrimSuffix(head.Bytes(), []byte("\r\n")), []byte("Content-Length: 0\r\n"), nil, 1),
 	}, nil
 }
 
-func (e *endpoint) is(webhook *Webhook) bool {
-	return e.url == webhook.URL && e.secret.Equal(webhook.Secret)
+func (e *endpoint) is(webhook *Webhook, at time.Time) bool {
+	return e.url == webhook.URL && e.secret.Equal(webhook.Secret) && e.previous.Equal(webhook.previousSecretAt(at))
 }
 
 // A request is what is sent in an attempt.
@@ -90,9 +95,9 @@ func (e *endpoint) request(event *Envelope, at time.Time) *request {
 	return r
 }
 
-// secrets returns what of the request, and behind it, must not be kept.
-func (r *request) secrets(e *endpoint) []string {
-	return []string{e.secret.Reveal(), r.signatures[e.header][0], r.signatures[signing.HeaderSignature][0]}
+// secrets returns what of the request, and of the webhook it is for, must not be kept.
+func (r *request) secrets(webhook *Webhook, header string) []string {
+	return []string{webhook.Secret.Reveal(), webhook.PreviousSecret.Reveal(), r.signatures[header][0], r.signatures[signing.HeaderSignature][0]}
 }
 
 // maxEndpoints bounds the endpoints kept; each has about 2 KiB.
@@ -104,15 +109,15 @@ type endpoints struct {
 	kept map[string]*endpoint
 }
 
-// of returns the webhook's endpoint.
-func (e *endpoints) of(webhook *Webhook, header string) (*endpoint, error) {
+// of returns the webhook's endpoint at that time.
+func (e *endpoints) of(webhook *Webhook, header string, at time.Time) (*endpoint, error) {
 	e.mu.Lock()
 	found := e.kept[webhook.ID]
 	e.mu.Unlock()
-	if found != nil && found.is(webhook) {
+	if found != nil && found.is(webhook, at) {
 		return found, nil
 	}
-	made, err := newEndpoint(webhook, header)
+	made, err := newEndpoint(webhook, header, at)
 	if err != nil {
 		return nil, err
 	}

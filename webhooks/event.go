@@ -62,36 +62,40 @@ func (e Event) seal() (Envelope, error) {
 	if !writable(at) {
 		return Envelope{}, invalid.Field("timestamp", "must be in the years 0 to 9999")
 	}
-	// Neither an id, a type nor a timestamp has anything to escape.
-	body := make([]byte, 0, 384)
-	body = append(body, `{"id":"`...)
-	body = append(body, e.ID...)
-	body = append(body, `","type":"`...)
-	body = append(body, e.Data.Type()...)
-	body = append(body, `","timestamp":"`...)
-	body = appendTimestamp(body, at)
-	body = append(body, `","data":`...)
-	body, err := appendData(body, e.Data)
+	envelope, err := newEnvelope(e.ID, e.Account, e.Data.Type(), at, e.Data)
 	if err != nil {
 		return Envelope{}, err
 	}
-	body = append(body, '}')
-	if len(body) > maxBody {
-		return Envelope{}, invalid.Field("data", fmt.Sprintf("must make a body of at most %d bytes, not %d", maxBody, len(body)))
+	if n := len(envelope.Body); n > maxBody {
+		return Envelope{}, invalid.Field("data", fmt.Sprintf("must make a body of at most %d bytes, not %d", maxBody, n))
 	}
-	return Envelope{e.ID, e.Account, e.Data.Type(), at, body}, nil
+	return envelope, nil
+}
+
+// newEnvelope returns an event with its body. Neither an id, a type nor a timestamp
+// has anything to escape.
+func newEnvelope(id, account string, t EventType, at time.Time, data any) (Envelope, error) {
+	body := make([]byte, 0, 384)
+	body = append(body, `{"id":"`...)
+	body = append(body, id...)
+	body = append(body, `","type":"`...)
+	body = append(body, t...)
+	body = append(body, `","timestamp":"`...)
+	body = appendTimestamp(body, at)
+	body = append(body, `","data":`...)
+	body, err := appendData(body, data)
+	return Envelope{id, account, t, at, append(body, '}')}, err
 }
 
 // appendData appends a payload as JSON, "<", ">" and "&" as they are.
-func appendData(body []byte, data Data) ([]byte, error) {
-	value := any(data)
+func appendData(body []byte, data any) ([]byte, error) {
 	if files, ok := data.(FilesExpiring); ok {
-		value = files.wire()
+		data = files.wire()
 	}
 	b := bytes.NewBuffer(body)
 	encoder := json.NewEncoder(b)
 	encoder.SetEscapeHTML(false)
-	if err := encoder.Encode(value); err != nil {
+	if err := encoder.Encode(data); err != nil {
 		return nil, fmt.Errorf("encode event: %w", err)
 	}
 	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), nil

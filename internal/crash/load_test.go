@@ -101,14 +101,19 @@ func (s *session) manage() {
 	clients.Wait()
 }
 
-// churn creates webhooks and deletes them soon.
+// churn creates webhooks, rotates their secrets and deletes them soon. Those of before
+// go on signing, whenever the host dies.
 func (s *session) churn() {
 	for s.goOn() {
 		h, ok := s.create(accounts[rand.IntN(len(accounts))], webhooks.TypeBalanceLow)
 		if !ok {
 			return
 		}
-		s.rest(rand.N(20 * time.Millisecond))
+		s.rest(rand.N(10 * time.Millisecond))
+		if _, ok := s.want("POST", webhooksPath+"/"+h.id+"/rotate-secret", s.tokens[h.account], "", http.StatusOK); !ok {
+			return
+		}
+		s.rest(rand.N(10 * time.Millisecond))
 		if !s.delete(h) {
 			return
 		}
@@ -141,7 +146,7 @@ func (s *session) toggle() {
 
 func (s *session) turn(h *hook, to state) bool {
 	s.ledger.changing(h)
-	_, ok := s.want("POST", fmt.Sprintf("/active/%s/%s/%v", h.account, h.id, to == on), "", "", http.StatusNoContent)
+	_, ok := s.want("PATCH", webhooksPath+"/"+h.id, s.tokens[h.account], fmt.Sprintf(`{"active":%v}`, to == on), http.StatusOK)
 	if ok {
 		s.ledger.turned(h, to)
 	}
@@ -151,11 +156,12 @@ func (s *session) turn(h *hook, to state) bool {
 // recover returns the id of the job.
 func (s *session) recover(h *hook) (id string, ok bool) {
 	s.ledger.recovering(h)
-	r, ok := s.want("POST", fmt.Sprintf("/recover/%s/%s", h.account, h.id), "", "", http.StatusNoContent)
-	if ok {
-		s.ledger.recovered(h)
+	r, ok := s.want("POST", webhooksPath+"/"+h.id+"/recoveries", s.tokens[h.account], "", http.StatusAccepted)
+	if !ok {
+		return "", false
 	}
-	return r.header.Get("Recovery"), ok
+	s.ledger.recovered(h)
+	return decode[struct{ ID string }](s, r).ID, true
 }
 
 // redeliver has the second webhook of each account sent again what an earlier host

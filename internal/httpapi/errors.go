@@ -18,6 +18,7 @@ const (
 	codeTooLarge         = "PAYLOAD_TOO_LARGE"
 	codeValidation       = "VALIDATION_ERROR"
 	codeConflict         = "CONFLICT"
+	codePrecondition     = "PRECONDITION_FAILED"
 )
 
 // What can be wrong with a request before a service sees it.
@@ -26,6 +27,16 @@ var (
 	errMediaType = errors.New("media type is not JSON")
 	errTooLarge  = errors.New("body is too large")
 )
+
+// What the services do not tell apart.
+var (
+	errNoDelivery = errors.New("no such delivery")
+	errNoPayload  = errors.New("the delivery's event is gone")
+	errNoRecovery = errors.New("no such recovery")
+)
+
+// errPrecondition says that If-Match does not hold.
+var errPrecondition = errors.New("precondition failed")
 
 // A methodError says that the path is right and the method is not.
 type methodError struct{ allow string }
@@ -44,9 +55,14 @@ var failures = []struct {
 	{errNoRoute, http.StatusNotFound, codeNotFound, "There is nothing at this path."},
 	{errMediaType, http.StatusUnsupportedMediaType, codeMediaType, "The body must be JSON, sent as it is with Content-Type: application/json."},
 	{errTooLarge, http.StatusRequestEntityTooLarge, codeTooLarge, "The body must be at most 65536 bytes."},
+	{errPrecondition, http.StatusPreconditionFailed, codePrecondition, "This was changed since: If-Match does not hold its ETag. Get it again."},
 	{apikeys.ErrNotFound, http.StatusNotFound, codeNotFound, "There is no API key with this id."},
 	{apikeys.ErrExists, http.StatusConflict, codeConflict, "This API key exists already. Send the request again."},
 	{webhooks.ErrNotFound, http.StatusNotFound, codeNotFound, "There is no webhook with this id."},
+	{webhooks.ErrTesting, http.StatusConflict, codeConflict, "A test event is under way to this webhook, or too many are. Try again in a few seconds."},
+	{errNoDelivery, http.StatusNotFound, codeNotFound, "There is no delivery of an event with this id to this webhook."},
+	{errNoPayload, http.StatusConflict, codeConflict, "This event is not kept any more: it cannot be sent again."},
+	{errNoRecovery, http.StatusNotFound, codeNotFound, "There is no recovery with this id of this webhook."},
 	{webhooks.ErrExists, http.StatusConflict, codeConflict, "This webhook exists already. Send the request again."},
 }
 
@@ -58,6 +74,7 @@ var leastPrivilegeRefusals = map[auth.Action]string{
 	auth.DeleteKey:     "An API key can delete itself, and keys whose scopes it has itself and that expire no later than it does.",
 	auth.ReadWebhooks:  "Reading webhooks needs an API key with the scope account:read.",
 	auth.CreateWebhook: "A webhook needs an API key with the read scope behind each event: files:read for files.expiring, account:read for all others.",
+	auth.UpdateWebhook: "Changing or using a webhook needs an API key with the read scope behind each of its events, before and after: files:read for files.expiring, account:read for all others.",
 	auth.DeleteWebhook: "Deleting a webhook needs an API key with the read scope behind each of its events: files:read for files.expiring, account:read for all others.",
 }
 

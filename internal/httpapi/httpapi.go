@@ -6,7 +6,7 @@
 // Checks come in one order, and the first that fails answers: the key (401), the
 // route (404, 405), the authority that the route declares (403), the media type
 // (415), the size (413), syntax and values (400). What can be decided only then
-// follows: the authority over the very target (403) and the state (404, 409).
+// follows: the authority over the very target (403) and the state (404, 409, 412).
 //
 // [routes] lists what there is; errors.go is the one place where an error becomes
 // a status.
@@ -77,7 +77,7 @@ type call struct {
 	writer http.ResponseWriter
 	caller auth.Principal
 	route  *route
-	id     string // what stands for {id} in the path; anything, not only an id
+	place
 }
 
 // ServeHTTP answers a request whose key was found good.
@@ -89,7 +89,7 @@ func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	c := &call{Request: r, writer: w}
 	c.caller, _ = auth.PrincipalFrom(r.Context())
 	var err error
-	if c.route, c.id, err = a.router.find(r); err != nil {
+	if c.route, c.place, err = a.router.find(r); err != nil {
 		a.fail(c, err)
 		return
 	}

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -22,9 +23,16 @@ type field struct {
 	set      func(json.RawMessage) error
 }
 
-// required is a field that must be there. parse gets its value, a string or an
-// array of strings, and what it returns goes to target.
-func required[J string | []string, T any](name string, target *T, parse func(J) (T, error)) field {
+// A value is what a field can be of: a string, an array of strings, a boolean, or a
+// whole number, which JSON may write as 1.0 or 1e0 too and which saturates at
+// maxWhole.
+type value interface {
+	string | []string | int64 | bool
+}
+
+// required is a field that must be there. parse gets its value, and what it
+// returns goes to target.
+func required[J value, T any](name string, target *T, parse func(J) (T, error)) field {
 	return field{name, true, func(raw json.RawMessage) error {
 		value, err := parseJSON[J](name, raw)
 		if err != nil {
@@ -36,7 +44,7 @@ func required[J string | []string, T any](name string, target *T, parse func(J) 
 }
 
 // optional is a field that may be absent or null: both leave target as it is.
-func optional[J string | []string, T any](name string, target *T, parse func(J) (T, error)) field {
+func optional[J value, T any](name string, target *T, parse func(J) (T, error)) field {
 	f := required(name, target, parse)
 	set := f.set
 	f.required = false
@@ -49,8 +57,39 @@ func optional[J string | []string, T any](name string, target *T, parse func(J) 
 	return f
 }
 
+// changing is a field that may be absent, which leaves target nil, but not null.
+func changing[J value, T any](name string, target **T, parse func(J) (T, error)) field {
+	var value T
+	f := required(name, &value, parse)
+	set := f.set
+	f.required = false
+	f.set = func(raw json.RawMessage) error {
+		if err := set(raw); err != nil {
+			return err
+		}
+		*target = &value
+		return nil
+	}
+	return f
+}
+
 // asIs is the parse of a string that the service checks.
 func asIs(s string) (string, error) { return s, nil }
+
+// clearing is changing for a field that may be null, which is to change to the zero
+// value.
+func clearing[J value, T any](name string, target **T, parse func(J) (T, error)) field {
+	f := changing(name, target, parse)
+	set := f.set
+	f.set = func(raw json.RawMessage) error {
+		if raw[0] == 'n' {
+			*target = new(T)
+			return nil
+		}
+		return set(raw)
+	}
+	return f
+}
 
 // decodeObject decodes one JSON object that holds nothing but the given fields,
 // each at most once. Unlike encoding/json it takes names as they are written, and
@@ -87,6 +126,9 @@ func decodeObject(data []byte, fields ...field) error {
 func setField(fields []field, seen map[string]bool, name string, raw json.RawMessage) error {
 	i := slices.IndexFunc(fields, func(f field) bool { return f.name == name })
 	if i < 0 {
+		if len(fields) == 0 {
+			return invalid.Field("body", "must be an empty object, or there must be none")
+		}
 		return invalid.Field("body", fmt.Sprintf("must hold no field %.32q; the fields are %s", name, names(fields)))
 	}
 	if seen[name] {
@@ -165,10 +207,28 @@ func escaped(data []byte) rune {
 	return rune(unit)
 }
 
+// maxWhole is where whole numbers saturate: a float64 has it exactly.
+const maxWhole = 999_999_999_999_999
+
 // parseJSON decodes a field's value if it is of the type it must be.
-func parseJSON[J string | []string](name string, raw json.RawMessage) (J, error) {
+func parseJSON[J value](name string, raw json.RawMessage) (J, error) {
 	var value J
 	switch target := any(&value).(type) {
+	case *int64:
+		number, err := strconv.ParseFloat(string(raw), 64)
+		if err != nil && !errors.Is(err, strconv.ErrRange) { // beyond the range it is infinite
+			return value, invalid.Field(name, "must be a whole number, not "+kind(raw))
+		}
+		if number != math.Trunc(number) {
+			return value, invalid.Field(name, "must be a whole number, not a fraction")
+		}
+		*target = int64(max(-maxWhole, min(number, maxWhole)))
+		return value, nil
+	case *bool:
+		if raw[0] != 't' && raw[0] != 'f' {
+			return value, invalid.Field(name, "must be a boolean, not "+kind(raw))
+		}
+		return value, json.Unmarshal(raw, target)
 	case *string:
 		if raw[0] != '"' {
 			return value, invalid.Field(name, "must be a string, not "+kind(raw))

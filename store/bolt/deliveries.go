@@ -203,6 +203,9 @@ func (s *Store) settleWebhook(b *batch, id string, settlement *webhooks.Settleme
 	if err != nil {
 		return nil // it cannot be read, so nothing is sent to it either
 	}
+	if webhook.URL != settlement.Task.Webhook.URL {
+		return nil
+	}
 	if ends {
 		webhook.FailingSince, webhook.WarnedAt = time.Time{}, time.Time{}
 	}

@@ -1,0 +1,258 @@
+package webhooks_test
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/storageapi/storageapi/store/memory"
+	"github.com/storageapi/storageapi/webhooks"
+)
+
+func TestUpdateChangesWhatIsGiven(t *testing.T) {
+	service := newClocked(t)
+	made := subscribe(t, service, anyURL)
+	steps := []struct {
+		params webhooks.UpdateParams
+		want   func(*webhooks.Webhook)
+	}{
+		{webhooks.UpdateParams{}, func(*webhooks.Webhook) {}},
+		{webhooks.UpdateParams{URL: ptr("https://example.org/other")}, func(w *webhooks.Webhook) { w.URL = "https://example.org/other" }},
+		{
+			webhooks.UpdateParams{Events: []webhooks.EventType{webhooks.TypeFilesExpiring, webhooks.TypeBalanceLow, webhooks.TypeFilesExpiring}},
+			func(w *webhooks.Webhook) {
+				w.Events = []webhooks.EventType{webhooks.TypeFilesExpiring, webhooks.TypeBalanceLow}
+			},
+		},
+		{webhooks.UpdateParams{BalanceThreshold: ptr(webhooks.Amount(7))}, func(w *webhooks.Webhook) { w.BalanceThreshold = 7 }},
+		{webhooks.UpdateParams{Active: ptr(false)}, func(w *webhooks.Webhook) { w.Active = false }},
+		{webhooks.UpdateParams{Active: ptr(false)}, func(w *webhooks.Webhook) {}},
+		{
+			webhooks.UpdateParams{URL: ptr(anyURL), Events: onBalance, BalanceThreshold: ptr(webhooks.Amount(0)), Active: ptr(true)},
+			func(w *webhooks.Webhook) {
+				*w = made
+				w.PastEvents = []webhooks.EventType{webhooks.TypeFilesExpiring}
+			},
+		},
+		{
+			webhooks.UpdateParams{Events: webhooks.EventTypes()[2:4]},
+			func(w *webhooks.Webhook) {
+				w.Events = webhooks.EventTypes()[2:4]
+				w.PastEvents = []webhooks.EventType{webhooks.TypeFilesExpiring, webhooks.TypeBalanceLow}
+			},
+		},
+		{
+			webhooks.UpdateParams{Events: []webhooks.EventType{webhooks.TypeBalanceLow, webhooks.TypeBandwidthLimitReached}},
+			func(w *webhooks.Webhook) {
+				w.Events = []webhooks.EventType{webhooks.TypeBalanceLow, webhooks.TypeBandwidthLimitReached}
+				w.PastEvents = []webhooks.EventType{webhooks.TypeFilesExpiring, webhooks.TypeBandwidthLimitApproaching}
+			},
+		},
+	}
+	want := made
+	for i, step := range steps {
+		step.want(&want)
+		got, err := service.Update(t.Context(), account, made.ID, step.params)
+		stored, _ := service.Get(t.Context(), account, made.ID)
+		if diff := cmp.Diff(want, got); err != nil || diff != "" || !cmp.Equal(got, stored) {
+			t.Errorf("step %d (-want +got), %v:\n%s\nstored %+v", i, err, diff, stored)
+		}
+	}
+}
+
+func TestUpdateChecksWhatIsGiven(t *testing.T) {
+	service := newClocked(t)
+	made := subscribe(t, service, anyURL)
+	for field, params := range map[string]webhooks.UpdateParams{
+		"url":    {URL: ptr("http://example.com"), BalanceThreshold: ptr(webhooks.Amount(7))},
+		"events": {Events: []webhooks.EventType{webhooks.TypeTest}, Active: ptr(false)},
+	} {
+		_, err := service.Update(t.Context(), account, made.ID, params)
+		wantInvalid(t, err, field)
+		_, err = service.Update(t.Context(), account, "wh_none", params) // before it is looked for
+		wantInvalid(t, err, field)
+	}
+	_, err := service.Update(t.Context(), account, made.ID, webhooks.UpdateParams{URL: ptr(""), Events: []webhooks.EventType{}})
+	wantInvalid(t, err, "url")
+	_, err = service.Update(t.Context(), account, made.ID, webhooks.UpdateParams{Events: []webhooks.EventType{}})
+	wantInvalid(t, err, "events")
+	if got, err := service.Get(t.Context(), account, made.ID); err != nil || !cmp.Equal(made, got) {
+		t.Errorf("it is changed: %+v, %v", got, err)
+	}
+}
+
+// Updates at once, each of another field, all come to something; none brings back
+// what was deleted.
+func TestUpdatesDoNotUndoEachOther(t *testing.T) {
+	const rounds = 50
+	service := newClocked(t)
+	made := subscribe(t, service, anyURL)
+	url := func(i int) string { return fmt.Sprint(anyURL, "/", i) }
+	writers := []func(i int) webhooks.UpdateParams{
+		func(i int) webhooks.UpdateParams { return webhooks.UpdateParams{URL: ptr(url(i))} },
+		func(i int) webhooks.UpdateParams { return webhooks.UpdateParams{Active: ptr(i%2 == 0)} },
+		func(i int) webhooks.UpdateParams { return webhooks.UpdateParams{Events: webhooks.EventTypes()[:1+i%6]} },
+		func(i int) webhooks.UpdateParams {
+			return webhooks.UpdateParams{BalanceThreshold: ptr(webhooks.Amount(i))}
+		},
+	}
+	var wg sync.WaitGroup
+	secrets := make(map[string]bool)
+	for _, params := range writers {
+		wg.Go(func() {
+			for i := range rounds {
+				if _, err := service.Update(t.Context(), account, made.ID, params(i)); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	wg.Go(func() {
+		for range rounds {
+			rotated, err := service.RotateSecret(t.Context(), account, made.ID, webhooks.RotateParams{Grace: time.Hour})
+			if err != nil {
+				t.Error(err)
+			}
+			secrets[rotated.Secret.Reveal()] = true
+		}
+	})
+	wg.Wait()
+	got, err := service.Get(t.Context(), account, made.ID)
+	const last = rounds - 1
+	if err != nil || got.URL != url(last) || got.Active != (last%2 == 0) || len(got.Events) != 1+last%6 || got.BalanceThreshold != last ||
+		len(secrets) != rounds || !secrets[got.Secret.Reveal()] || !secrets[got.PreviousSecret.Reveal()] {
+		t.Errorf("an update is lost: %+v, %v", got, err)
+	}
+
+	for range rounds {
+		made := subscribe(t, service, anyURL)
+		wg.Go(func() {
+			for {
+				if _, err := service.Update(t.Context(), account, made.ID, webhooks.UpdateParams{Active: ptr(true)}); errors.Is(err, webhooks.ErrNotFound) {
+					return
+				}
+			}
+		})
+		if err := service.Delete(t.Context(), account, made.ID); err != nil {
+			t.Error(err)
+		}
+	}
+	wg.Wait()
+	if list, err := service.List(t.Context(), account, webhooks.Page{Limit: 9}); err != nil || len(list) != 1 {
+		t.Errorf("there are %d webhooks, %v; want the first", len(list), err)
+	}
+}
+
+// An attempt under way when the URL changes goes on and counts, and its outcome is
+// that of the delivery; of the webhook it changes nothing. Later ones go to the new
+// URL.
+func TestURLChangesDuringAnAttempt(t *testing.T) {
+	for name, test := range map[string]struct {
+		status int
+		state  webhooks.DeliveryState
+		hits   int // at the new URL
+	}{
+		"gone":      {http.StatusGone, webhooks.Dead, 0},
+		"failed":    {http.StatusInternalServerError, webhooks.Delivered, 1},
+		"succeeded": {http.StatusOK, webhooks.Delivered, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			handler := func(w http.ResponseWriter, r *http.Request) {
+				if r.Host == "old.example.com" {
+					time.Sleep(10 * time.Second)
+					w.WriteHeader(test.status)
+				}
+			}
+			diary := &diary{}
+			inBubble(t, webhooks.Config{Hooks: diary.hooks(), Retries: []time.Duration{time.Minute}}, handler, func(b *bubble) {
+				webhook := b.subscribe("old")
+				underWay := b.publish()
+				b.start()
+				time.Sleep(time.Second)
+				got, err := b.service.Update(b.Context(), account, webhook.ID, webhooks.UpdateParams{URL: ptr("https://new.example.com" + secretPath)})
+				if err != nil {
+					t.Fatal(err)
+				}
+				later := b.publish()
+				time.Sleep(time.Hour)
+				b.wantState(underWay, test.state, 1+test.hits)
+				b.wantState(later, webhooks.Delivered, 1)
+				if old, new := len(b.hits.of("old")), len(b.hits.of("new")); old != 1 || new != 1+test.hits {
+					t.Errorf("%d requests to the old URL, %d to the new one", old, new)
+				}
+				if now, err := b.service.Get(b.Context(), account, webhook.ID); err != nil || !cmp.Equal(got, now) {
+					t.Errorf("the old receiver changed the webhook: %+v, %v", now, err)
+				}
+				if _, off := diary.told(); len(off) != 0 || len(b.logs.lines("turned off")) != 0 {
+					t.Errorf("told that it was turned off: %v, %v", off, b.logs.lines("turned off"))
+				}
+			})
+		})
+	}
+}
+
+// A webhook that failed begins anew at another URL.
+func TestURLChangeEndsTheFailing(t *testing.T) {
+	store := memory.New()
+	service := newService(t, store, webhooks.Config{})
+	made := subscribe(t, service, anyURL)
+	_, err := store.UpdateWebhook(t.Context(), account, made.ID, func(w *webhooks.Webhook) error {
+		w.FailingSince, w.WarnedAt = noon, noon
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	same, err := service.Update(t.Context(), account, made.ID, webhooks.UpdateParams{URL: ptr(anyURL), Active: ptr(true), Events: webhooks.EventTypes()})
+	if err != nil || same.FailingSince.IsZero() || same.WarnedAt.IsZero() {
+		t.Errorf("with its own URL: %+v, %v", same, err)
+	}
+	moved, err := service.Update(t.Context(), account, made.ID, webhooks.UpdateParams{URL: ptr(anyURL + "/2")})
+	if err != nil || !moved.FailingSince.IsZero() || !moved.WarnedAt.IsZero() {
+		t.Errorf("with another URL: %+v, %v", moved, err)
+	}
+}
+
+// An attempt under way when the webhook is turned off goes on and counts; the rest
+// waits, what is published is skipped, and on again the rest goes on.
+func TestTurnedOffDuringAnAttempt(t *testing.T) {
+	inBubble(t, webhooks.Config{PerWebhook: 1, Concurrency: 2}, sleeping(10*time.Second), func(b *bubble) {
+		webhook := b.subscribe("a")
+		underWay, waiting := b.publish(), b.publish()
+		b.start()
+		time.Sleep(time.Second)
+		b.setActive(webhook, false)
+		skipped := b.publish()
+		time.Sleep(time.Hour)
+		b.wantState(underWay, webhooks.Delivered, 1)
+		b.wantState(waiting, webhooks.Pending, 0)
+		b.wantState(skipped, webhooks.Skipped, 0)
+		b.setActive(webhook, true)
+		time.Sleep(time.Minute)
+		b.wantState(waiting, webhooks.Delivered, 1)
+		b.wantState(skipped, webhooks.Skipped, 0)
+	})
+}
+
+// Events decide about what is published; what is owed is sent whatever its type.
+func TestEventsChangeForWhatIsPublishedLater(t *testing.T) {
+	inBubble(t, webhooks.Config{}, status(http.StatusOK), func(b *bubble) {
+		webhook := b.subscribe("a")
+		owed := b.publish()
+		if _, err := b.service.Update(b.Context(), account, webhook.ID, webhooks.UpdateParams{Events: webhooks.EventTypes()[:1]}); err != nil {
+			t.Fatal(err)
+		}
+		unheard := b.publish()
+		b.start()
+		time.Sleep(time.Minute)
+		b.wantState(owed, webhooks.Delivered, 1)
+		if list := deliveries(b, b.service, unheard); len(list) != 0 {
+			t.Errorf("it is sent %+v", list)
+		}
+	})
+}
