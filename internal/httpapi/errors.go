@@ -18,6 +18,7 @@ const (
 	codeTooLarge         = "PAYLOAD_TOO_LARGE"
 	codeValidation       = "VALIDATION_ERROR"
 	codeConflict         = "CONFLICT"
+	codePrecondition     = "PRECONDITION_FAILED"
 )
 
 // What can be wrong with a request before a service sees it.
@@ -26,6 +27,9 @@ var (
 	errMediaType = errors.New("media type is not JSON")
 	errTooLarge  = errors.New("body is too large")
 )
+
+// errPrecondition says that If-Match does not hold.
+var errPrecondition = errors.New("precondition failed")
 
 // A methodError says that the path is right and the method is not.
 type methodError struct{ allow string }
@@ -44,6 +48,7 @@ var failures = []struct {
 	{errNoRoute, http.StatusNotFound, codeNotFound, "There is nothing at this path."},
 	{errMediaType, http.StatusUnsupportedMediaType, codeMediaType, "The body must be JSON, sent as it is with Content-Type: application/json."},
 	{errTooLarge, http.StatusRequestEntityTooLarge, codeTooLarge, "The body must be at most 65536 bytes."},
+	{errPrecondition, http.StatusPreconditionFailed, codePrecondition, "This was changed since: If-Match does not hold its ETag. Get it again."},
 	{apikeys.ErrNotFound, http.StatusNotFound, codeNotFound, "There is no API key with this id."},
 	{apikeys.ErrExists, http.StatusConflict, codeConflict, "This API key exists already. Send the request again."},
 	{webhooks.ErrNotFound, http.StatusNotFound, codeNotFound, "There is no webhook with this id."},
