@@ -141,7 +141,9 @@ func (s *KeyService) Verify(ctx context.Context, token string) (auth.Principal, 
 		return auth.Principal{}, auth.ErrUnauthorized
 	}
 	s.uses.record(&key, now)
-	return auth.Principal{Account: key.Account, KeyID: key.ID, Scopes: key.Scopes, ExpiresAt: expiresAt}, nil
+	return auth.Principal{
+		Account: key.Account, KeyID: key.ID, Scopes: key.Scopes, ExpiresAt: expiresAt, Replaced: hash != key.Hash,
+	}, nil
 }
 
 // Get returns the account's key of that id, or [ErrNotFound].

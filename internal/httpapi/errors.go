@@ -60,9 +60,12 @@ var failures = []struct {
 var leastPrivilegeRefusals = map[auth.Action]string{
 	auth.ReadKeys:      "Reading API keys needs an API key with the scope account:read.",
 	auth.CreateKey:     "An API key can create only keys whose scopes it has itself, and that expire no later than it does.",
+	auth.UpdateKey:     "An API key can change only keys whose scopes it has itself, and that expire no later than it does.",
+	auth.RotateKey:     "An API key can rotate only keys whose scopes it has itself, and that expire no later than it does; a value that was replaced cannot rotate its own key.",
 	auth.DeleteKey:     "An API key can delete itself, and keys whose scopes it has itself and that expire no later than it does.",
 	auth.ReadWebhooks:  "Reading webhooks needs an API key with the scope account:read.",
 	auth.CreateWebhook: "A webhook needs an API key with the read scope behind each event: files:read for files.expiring, account:read for all others.",
+	auth.UpdateWebhook: "Changing or using a webhook needs an API key with the read scope behind each of its events, before and after: files:read for files.expiring, account:read for all others.",
 	auth.DeleteWebhook: "Deleting a webhook needs an API key with the read scope behind each of its events: files:read for files.expiring, account:read for all others.",
 }
 
