@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/storageapi/storageapi"
+	"github.com/storageapi/storageapi/apikeys"
 	"github.com/storageapi/storageapi/auth"
 	"github.com/storageapi/storageapi/scopes"
 )
@@ -142,7 +143,7 @@ func TestKeyDeletesItself(t *testing.T) {
 func TestGraceIsNoLongerLife(t *testing.T) {
 	h := serve(t, newClock().config())
 	id, old := h.key(alice, scopes.FilesRead)
-	_, fresh, err := h.api.Keys.Rotate(t.Context(), alice, id, time.Hour)
+	_, fresh, err := h.api.Keys.Rotate(t.Context(), alice, id, apikeys.RotateParams{Grace: time.Hour})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -145,7 +145,7 @@ func create(tb testing.TB, s *apikeys.KeyService, expiresAt time.Time) (apikeys.
 
 func rotate(tb testing.TB, s *apikeys.KeyService, id string, grace time.Duration) (apikeys.Key, apikeys.Token) {
 	tb.Helper()
-	key, token, err := s.Rotate(tb.Context(), account, id, grace)
+	key, token, err := s.Rotate(tb.Context(), account, id, apikeys.RotateParams{Grace: grace})
 	if err != nil {
 		tb.Fatal(err)
 	}

@@ -182,10 +182,10 @@ func createKey(run runner) {
 		t.wantKeyAt(key.Previous, key)
 	})
 
-	run("LastUsedAt is not stored", func(t *tester) {
-		key := newKey("acct", "key")
+	run("the uses are not stored", func(t *tester) {
+		key := rotatedKey("acct", "key")
 		used := key
-		used.LastUsedAt = some
+		used.LastUsedAt, used.PreviousUsedAt = some, some
 		t.createKeys(used)
 		wantSame(t, "KeyByID", t.key("acct", "key"), key)
 	})
@@ -243,10 +243,12 @@ func keyByHash(run runner) {
 		}
 	})
 
-	run("leaves LastUsedAt zero", func(t *tester) {
+	run("leaves the uses zero", func(t *tester) {
 		key := rotatedKey("acct", "key")
 		t.createKeys(key)
-		t.must(t.store.RecordKeyUse(t.Context(), []apikeys.KeyUse{{Account: "acct", ID: "key", At: some}}))
+		t.must(t.store.RecordKeyUse(t.Context(), []apikeys.KeyUse{
+			{Account: "acct", ID: "key", Hash: key.Hash, At: some}, {Account: "acct", ID: "key", Hash: key.Previous, At: some},
+		}))
 		t.wantKeyAt(key.Hash, key)
 		t.wantKeyAt(key.Previous, key)
 	})
