@@ -8,8 +8,8 @@ import (
 	"github.com/storageapi/storageapi/internal/invalid"
 )
 
-// A Condition is asked in the very step that changes a key, with the key as it is
-// then: if it returns an error, nothing changes, and that is returned, wrapped. It
+// A Condition is asked in the very step that changes or deletes a key, with the key
+// as it is then: if it returns an error, nothing changes, and that is returned, wrapped. It
 // may be asked more than once, and must not call the service. A nil Condition
 // always holds.
 type Condition func(Key) error
@@ -30,10 +30,8 @@ type UpdateParams struct {
 // Update changes the account's key of that id and returns it, or [ErrNotFound].
 // Of several updates at once none is lost: each changes what the one before left.
 func (s *KeyService) Update(ctx context.Context, account, keyID string, params UpdateParams) (Key, error) {
-	if params.Name != nil {
-		if err := checkName(*params.Name); err != nil {
-			return Key{}, err
-		}
+	if err := params.Check(); err != nil {
+		return Key{}, err
 	}
 	key, err := s.store.UpdateKey(ctx, account, keyID, func(key *Key) error {
 		if err := params.If.check(*key); err != nil {
@@ -48,6 +46,15 @@ func (s *KeyService) Update(ctx context.Context, account, keyID string, params U
 		return Key{}, fmt.Errorf("update API key: %w", err)
 	}
 	return s.shown(key), nil
+}
+
+// Check returns the [*ValidationError] that Update would refuse params with: for
+// callers that must know before they decide whether somebody may do that.
+func (p UpdateParams) Check() error {
+	if p.Name == nil {
+		return nil
+	}
+	return checkName(*p.Name)
 }
 
 // RotateParams says how to rotate a key.

@@ -184,7 +184,12 @@ func (s *KeyService) List(ctx context.Context, account string, page Page) ([]Key
 // Delete removes the account's key of that id, or returns [ErrNotFound]. Once
 // it has returned, no request with the key is let through.
 func (s *KeyService) Delete(ctx context.Context, account, keyID string) error {
-	if err := s.store.DeleteKey(ctx, account, keyID); err != nil {
+	return s.DeleteIf(ctx, account, keyID, nil)
+}
+
+// DeleteIf is Delete if the condition holds.
+func (s *KeyService) DeleteIf(ctx context.Context, account, keyID string, condition Condition) error {
+	if err := s.store.DeleteKey(ctx, account, keyID, condition); err != nil {
 		return fmt.Errorf("delete API key: %w", err)
 	}
 	return nil

@@ -68,8 +68,12 @@ type Store interface {
 	UpdateKey(ctx context.Context, account, id string, change func(*Key) error) (Key, error)
 
 	// DeleteKey removes a key with its hashes and its uses, or returns
-	// ErrNotFound. Once it has returned, KeyByHash does not find the key.
-	DeleteKey(ctx context.Context, account, id string) error
+	// ErrNotFound. check, unless it is nil, is called with the key before: if it
+	// returns an error, that is returned and nothing is removed. No other change
+	// of the key comes between; check may run more than once, and must not call
+	// the store. Once DeleteKey has returned nil, KeyByHash does not find the
+	// key.
+	DeleteKey(ctx context.Context, account, id string, check func(Key) error) error
 
 	// RecordKeyUse sets the LastUsedAt of each of the keys to the time given,
 	// unless a later one is recorded already; it never sets one back. The same

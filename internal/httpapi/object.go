@@ -54,6 +54,22 @@ func optional[J value, T any](name string, target *T, parse func(J) (T, error)) 
 	return f
 }
 
+// changing is a field that may be absent, which leaves target nil, but not null.
+func changing[J value, T any](name string, target **T, parse func(J) (T, error)) field {
+	var value T
+	f := required(name, &value, parse)
+	set := f.set
+	f.required = false
+	f.set = func(raw json.RawMessage) error {
+		if err := set(raw); err != nil {
+			return err
+		}
+		*target = &value
+		return nil
+	}
+	return f
+}
+
 // asIs is the parse of a string that the service checks.
 func asIs(s string) (string, error) { return s, nil }
 

@@ -119,12 +119,17 @@ func (s *Store) UpdateKey(ctx context.Context, account, id string, change func(*
 }
 
 // DeleteKey implements [apikeys.Store].
-func (s *Store) DeleteKey(ctx context.Context, account, id string) error {
+func (s *Store) DeleteKey(ctx context.Context, account, id string, check func(apikeys.Key) error) error {
 	return s.writer.run(ctx, func(b *batch) error {
 		row := prefixed(account, id)
 		key, _, err := keyByID(b.tx, row)
 		if err != nil {
 			return err
+		}
+		if check != nil {
+			if err := check(key); err != nil {
+				return err
+			}
 		}
 		if err := b.delete(bucketKeyIDs, row); err != nil {
 			return err

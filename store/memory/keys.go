@@ -108,7 +108,7 @@ func (s *Store) UpdateKey(ctx context.Context, account, id string, change func(*
 }
 
 // DeleteKey implements [apikeys.Store].
-func (s *Store) DeleteKey(ctx context.Context, account, id string) error {
+func (s *Store) DeleteKey(ctx context.Context, account, id string, check func(apikeys.Key) error) error {
 	if err := s.begin(ctx); err != nil {
 		return err
 	}
@@ -116,6 +116,11 @@ func (s *Store) DeleteKey(ctx context.Context, account, id string) error {
 	k := s.keys.find(account, id)
 	if k == nil {
 		return apikeys.ErrNotFound
+	}
+	if check != nil {
+		if err := check(k.Key); err != nil {
+			return err
+		}
 	}
 	s.unindex(k)
 	s.keys.remove(account, id)

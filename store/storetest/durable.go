@@ -44,7 +44,7 @@ func durableRecords(reopened func(name string, before, after func(*tester))) {
 			{Account: "acct", ID: "used", Hash: used.Previous, At: some.Add(time.Second)},
 		}))
 		changed = t.updateKey("changed", func(key *apikeys.Key) { key.Name, key.Hash = "renamed", hashOf("new") })
-		t.must(t.store.DeleteKey(t.Context(), "acct", "gone"))
+		t.must(t.store.DeleteKey(t.Context(), "acct", "gone", nil))
 	}, func(t *tester) {
 		for _, key := range []apikeys.Key{used, changed} {
 			t.wantKeyAt(key.Hash, key)
