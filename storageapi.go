@@ -49,6 +49,9 @@
 // it. A change or deletion with If-Match is done only if the tag is still the same,
 // in one step with finding that out; else it is answered 412.
 //
+// A creation with an Idempotency-Key can be sent again within 24 hours: it makes
+// nothing more, and is answered 200 with what was made, without its secret.
+//
 // Everything else under /v2 is the host's to mount; the Handler answers 404 there,
 // and so for a method that a host's pattern does not have.
 //
