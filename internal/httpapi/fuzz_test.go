@@ -162,10 +162,14 @@ func FuzzServeHTTP(f *testing.F) {
 	if err != nil {
 		f.Fatal(err)
 	}
+	authenticator, err := auth.New(anyone{Account: "acct", KeyID: "key_1", Scopes: scopes.All()}, auth.Config{})
+	if err != nil {
+		f.Fatal(err)
+	}
 	api, err := New(Config{
 		Keys:     keys,
 		Webhooks: hooks,
-		Auth:     auth.New(anyone{Account: "acct", KeyID: "key_1", Scopes: scopes.All()}, nil),
+		Auth:     authenticator,
 		Logger:   slog.New(slog.DiscardHandler),
 	})
 	if err != nil {
