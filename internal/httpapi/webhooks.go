@@ -100,7 +100,10 @@ func (a *api) createWebhook(c *call) (answer, error) {
 		return answer{}, err
 	}
 	if webhook.Secret.IsZero() { // made by an earlier request
-		return ok(viewWebhookRead(webhook))
+		if webhook, err = a.webhooks.Get(c.Context(), c.caller.Account, webhook.ID); err != nil {
+			return answer{}, err
+		}
+		return showWebhook(&webhook, "")
 	}
 	view := viewWebhook(webhook)
 	view.Secret = webhook.Secret.Reveal()
