@@ -3,11 +3,13 @@ package webhooks_test
 import (
 	"context"
 	"crypto/x509"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
+	"time"
 
 	"github.com/storageapi/storageapi/signing"
 	"github.com/storageapi/storageapi/store/memory"
@@ -78,6 +80,46 @@ func Example() {
 	// {"id":"evt_1","type":"balance.low","timestamp":"2026-11-20T12:00:00.000Z","data":{"balance":"9.5","threshold":"10"}}
 	// <nil>
 	// delivered 200
+}
+
+// What is nil stays as it is. A condition is asked about the very change that is made.
+func ExampleWebhookService_Update() {
+	hooks, err := webhooks.New(memory.New(), webhooks.Config{})
+	if err != nil {
+		panic(err)
+	}
+	ctx := context.Background()
+	webhook, err := hooks.Create(ctx, "acct_1", webhooks.CreateParams{
+		URL:    "https://example.com/hooks",
+		Events: []webhooks.EventType{webhooks.TypeBalanceLow},
+	})
+	if err != nil {
+		panic(err)
+	}
+
+	off := false
+	webhook, err = hooks.Update(ctx, "acct_1", webhook.ID, webhooks.UpdateParams{Active: &off})
+	fmt.Println(webhook.URL, webhook.Active, err)
+
+	elsewhere := "https://example.org/hooks"
+	_, err = hooks.Update(ctx, "acct_1", webhook.ID, webhooks.UpdateParams{
+		URL: &elsewhere,
+		If: func(before, _ webhooks.Webhook) error {
+			if !before.Active {
+				return errors.New("turn it on first")
+			}
+			return nil
+		},
+	})
+	fmt.Println(err)
+
+	rotated, err := hooks.RotateSecret(ctx, "acct_1", webhook.ID, webhooks.RotateParams{Grace: time.Hour})
+	fmt.Println(rotated.PreviousSecret.Equal(webhook.Secret), err) // both sign for an hour
+
+	// Output:
+	// https://example.com/hooks false <nil>
+	// update webhook: turn it on first
+	// true <nil>
 }
 
 // Amounts are exact, and written as decimal strings.
