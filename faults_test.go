@@ -39,6 +39,10 @@ func steps(key, webhook string) []step {
 		{"CreateKey", "POST", keysPath, newKey, "POST /v2/api-keys"},
 		{"ListKeys", "GET", keysPath + "?limit=7", "", "GET /v2/api-keys"},
 		{"KeyByID", "GET", oneKey, "", "GET /v2/api-keys/{id}"},
+		{"KeyByID", "PATCH", oneKey, `{"name":"b"}`, "PATCH /v2/api-keys/{id}"},
+		{"UpdateKey", "PATCH", oneKey, `{"name":"b"}`, "PATCH /v2/api-keys/{id}"},
+		{"KeyByID", "POST", oneKey + "/rotate", "", "POST /v2/api-keys/{id}/rotate"},
+		{"UpdateKey", "POST", oneKey + "/rotate", "", "POST /v2/api-keys/{id}/rotate"},
 		{"KeyByID", "DELETE", oneKey, "", "DELETE /v2/api-keys/{id}"},
 		{"DeleteKey", "DELETE", oneKey, "", "DELETE /v2/api-keys/{id}"},
 		{"CreateWebhook", "POST", webhooksPath, newWebhook, "POST /v2/notifications/webhooks"},
@@ -136,6 +140,7 @@ func TestStoreAnswers(t *testing.T) {
 		"Redeliver":       {webhooks.ErrNotFound, 409, "CONFLICT"}, // its payload was purged
 		"CreateRecovery":  {webhooks.ErrNotFound, 404, "NOT_FOUND"},
 		"RecoveryByID":    {webhooks.ErrNotFound, 404, "NOT_FOUND"},
+		"UpdateKey":       {apikeys.ErrNotFound, 404, "NOT_FOUND"},
 	}
 	for _, step := range steps(key, webhook) {
 		answer, ok := answers[step.store]

@@ -29,7 +29,9 @@
 //	POST   /v2/api-keys                        create a key
 //	GET    /v2/api-keys                        list keys
 //	GET    /v2/api-keys/{id}                   get a key
+//	PATCH  /v2/api-keys/{id}                   rename a key
 //	DELETE /v2/api-keys/{id}                   delete a key
+//	POST   /v2/api-keys/{id}/rotate            give a key a new value
 //	POST   /v2/notifications/webhooks          create a webhook
 //	GET    /v2/notifications/webhooks          list webhooks
 //	GET    /v2/notifications/webhooks/{id}     get a webhook
@@ -47,12 +49,19 @@
 //	GET    recoveries/{recoveryId}             tell how far that is
 //
 // Errors are {"error":{"code":…,"message":…}}. Checks come in one order, and the
-// first that fails answers: the key (401), the route (404, 405), the authority in
+// first that fails answers: the key (401), its rate (429), the route (404, 405), the authority in
 // general (403), the media type (415), the size (413, above 64 KiB), syntax and
 // values (400), the authority over the very key or webhook (403), the state (404,
-// 409). Where a key or webhook is deleted, 404 comes before its 403: it must be
-// found first. Of another account nothing can be seen or inferred: its keys and webhooks
+// 409, 412). Where a key or webhook is changed or deleted, 404 comes before its 403:
+// it must be found first. Of another account nothing can be seen or inferred: its keys and webhooks
 // are answered like ids that never were.
+//
+// One key is answered with an ETag, which stands for all that requests can change of
+// it. A change or deletion with If-Match is done only if the tag is still the same,
+// in one step with finding that out; else it is answered 412.
+//
+// A creation with an Idempotency-Key can be sent again within 24 hours: it makes
+// nothing more, and is answered 200 with what was made, without its secret.
 //
 // Everything else under /v2 is the host's to mount; the Handler answers 404 there,
 // and so for a method that a host's pattern does not have.
@@ -112,6 +121,10 @@ type Config struct {
 	// Webhooks configures webhooks and their delivery. Its zero value works;
 	// its Logger defaults to the one below.
 	Webhooks webhooks.Config
+
+	// RateLimit limits the requests of each key, to the Handler and to whatever its
+	// Auth guards. Its clock is Keys.Now. Default: no limit.
+	RateLimit auth.RateLimit
 
 	// Authorize decides what a key may do with other keys and with webhooks.
 	// Default: [auth.LeastPrivilege].
@@ -195,7 +208,10 @@ func newHandler(config Config, ownsStore io.Closer) (*Handler, error) {
 	if err != nil {
 		return nil, fmt.Errorf("storageapi: Config.Webhooks: %w", err)
 	}
-	authenticator := auth.New(keys, config.Logger)
+	authenticator, err := auth.New(keys, auth.Config{RateLimit: config.RateLimit, Logger: config.Logger, Now: config.Keys.Now})
+	if err != nil {
+		return nil, fmt.Errorf("storageapi: Config.RateLimit: %w", err)
+	}
 	api, err := httpapi.New(httpapi.Config{
 		Keys:      keys,
 		Webhooks:  hooks,

@@ -2,7 +2,6 @@ package storageapi_test
 
 import (
 	"fmt"
-	"net/http"
 	"strings"
 	"sync"
 	"testing"
@@ -12,11 +11,6 @@ import (
 )
 
 const newWebhook = `{"url":"https://example.com/h","events":["balance.low"],"balanceThreshold":"0.5"}`
-
-// ifMatch makes a request conditional.
-func ifMatch(tags ...string) func(*http.Request) {
-	return func(r *http.Request) { r.Header["If-Match"] = tags }
-}
 
 func TestUpdateWebhook(t *testing.T) {
 	h := serve(t, newClock().config())

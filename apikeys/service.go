@@ -6,12 +6,10 @@ import (
 	"fmt"
 	"log/slog"
 	"time"
-	"unicode/utf8"
 
 	"github.com/storageapi/storageapi/auth"
 	"github.com/storageapi/storageapi/internal/id"
 	"github.com/storageapi/storageapi/internal/invalid"
-	"github.com/storageapi/storageapi/scopes"
 )
 
 // Config configures a [KeyService]. The zero Config works.
@@ -20,6 +18,10 @@ type Config struct {
 	// lower-case letters, digits and underscores, a letter first. Tokens made
 	// with another prefix stay valid. Default: "sak".
 	Prefix string
+
+	// MaxPerAccount is how many keys an account may have, expired ones included;
+	// negative: any number. Default: 1,000.
+	MaxPerAccount int
 
 	// Logger is told what goes wrong in the background. Default: slog.Default().
 	Logger *slog.Logger
@@ -31,11 +33,12 @@ type Config struct {
 // A KeyService creates, verifies and manages API keys. It implements
 // [auth.Verifier] and is safe for concurrent use.
 //
-// Its methods return the store's errors wrapped: [ErrNotFound] to branch on, a
-// [*ValidationError] for input that breaks a rule, anything else is a failure.
+// Its methods return errors wrapped: [ErrNotFound], [ErrLimit], [ErrReused] and
+// [ErrGone] to branch on, a [*ValidationError] for input that breaks a rule, anything else is a failure.
 type KeyService struct {
 	store  Store
 	prefix string
+	most   int // keys an account; negative: any number
 	now    func() time.Time
 	ids    id.Generator
 	uses   uses
@@ -55,6 +58,9 @@ func New(store Store, config Config) (*KeyService, error) {
 	if config.Prefix == "" {
 		config.Prefix = defaultPrefix
 	}
+	if config.MaxPerAccount == 0 {
+		config.MaxPerAccount = 1000
+	}
 	if config.Logger == nil {
 		config.Logger = slog.Default()
 	}
@@ -67,6 +73,7 @@ func New(store Store, config Config) (*KeyService, error) {
 	return &KeyService{
 		store:  store,
 		prefix: config.Prefix,
+		most:   config.MaxPerAccount,
 		now:    config.Now,
 		uses:   uses{store: store, log: config.Logger},
 	}, nil
@@ -75,45 +82,6 @@ func New(store Store, config Config) (*KeyService, error) {
 // Close writes the last uses that are not written yet. Keys verified later are
 // verified, but their use is not recorded. Close may be called more than once.
 func (s *KeyService) Close() { s.uses.close() }
-
-// CreateParams says what key to create.
-type CreateParams struct {
-	Name   string     // 1 to 128 characters, none of them a control character
-	Scopes scopes.Set // at least one
-
-	// ExpiresAt is when the key dies, counted to the millisecond; it must be in
-	// the future and before the year 10000 in UTC. Zero: never.
-	ExpiresAt time.Time
-}
-
-// Create makes a key for the account and returns it with its token, which
-// cannot be had again. An account is any string of 1 to 128 bytes of UTF-8
-// without control characters. Whether somebody may create such a key is for
-// the caller to decide.
-func (s *KeyService) Create(ctx context.Context, account string, params CreateParams) (Key, Token, error) {
-	now := s.now().UTC().Truncate(time.Millisecond)
-	if err := invalid.Account(account); err != nil {
-		return Key{}, Token{}, err
-	}
-	params, err := params.check(now)
-	if err != nil {
-		return Key{}, Token{}, err
-	}
-	token := newToken(s.prefix)
-	key := Key{
-		ID:        s.ids.New(id.Key, now),
-		Account:   account,
-		Name:      params.Name,
-		Scopes:    params.Scopes,
-		CreatedAt: now,
-		ExpiresAt: params.ExpiresAt,
-		Hash:      token.Hash(),
-	}
-	if err := s.store.CreateKey(ctx, key); err != nil {
-		return Key{}, Token{}, fmt.Errorf("create API key: %w", err)
-	}
-	return key, token, nil
-}
 
 // Verify returns the principal that token stands for, or an error that wraps
 // [auth.ErrUnauthorized] if it is malformed, unknown, deleted or expired. A
@@ -140,8 +108,10 @@ func (s *KeyService) Verify(ctx context.Context, token string) (auth.Principal, 
 	if !ok || !expiresAt.IsZero() && !now.Before(expiresAt) {
 		return auth.Principal{}, auth.ErrUnauthorized
 	}
-	s.uses.record(&key, now)
-	return auth.Principal{Account: key.Account, KeyID: key.ID, Scopes: key.Scopes, ExpiresAt: expiresAt}, nil
+	s.uses.record(&key, hash, now)
+	return auth.Principal{
+		Account: key.Account, KeyID: key.ID, Scopes: key.Scopes, ExpiresAt: expiresAt, Replaced: hash != key.Hash,
+	}, nil
 }
 
 // Get returns the account's key of that id, or [ErrNotFound].
@@ -150,8 +120,17 @@ func (s *KeyService) Get(ctx context.Context, account, keyID string) (Key, error
 	if err != nil {
 		return Key{}, fmt.Errorf("get API key: %w", err)
 	}
+	return s.shown(key), nil
+}
+
+// shown returns a key as callers see it: with uses that are not written yet, and
+// without a previous token that is dead.
+func (s *KeyService) shown(key Key) Key {
 	s.uses.overlay(&key)
-	return key, nil
+	if !s.now().Before(key.PreviousExpiresAt) {
+		key.Previous, key.PreviousExpiresAt, key.PreviousUsedAt = Hash{}, time.Time{}, time.Time{}
+	}
+	return key
 }
 
 // List returns a part of the account's keys, newest first; an empty list past
@@ -165,85 +144,21 @@ func (s *KeyService) List(ctx context.Context, account string, page Page) ([]Key
 		return nil, fmt.Errorf("list API keys: %w", err)
 	}
 	for i := range keys {
-		s.uses.overlay(&keys[i])
+		keys[i] = s.shown(keys[i])
 	}
 	return keys, nil
-}
-
-// Rotate gives the account's key a new token and returns it. The token before
-// stays good for the grace period, 0 or more, but never past the key's expiry;
-// one from an earlier rotation dies now, so that there are at most two. Scopes
-// and expiry stay as they are. [ErrNotFound] if there is no such key.
-func (s *KeyService) Rotate(ctx context.Context, account, keyID string, grace time.Duration) (Key, Token, error) {
-	if grace < 0 {
-		return Key{}, Token{}, invalid.Field("grace", "must not be negative")
-	}
-	token := newToken(s.prefix)
-	until := s.now().UTC().Add(grace).Truncate(time.Millisecond)
-	key, err := s.store.UpdateKey(ctx, account, keyID, func(key *Key) error {
-		key.Previous, key.PreviousExpiresAt = key.Hash, until
-		if !key.ExpiresAt.IsZero() && key.ExpiresAt.Before(until) {
-			key.PreviousExpiresAt = key.ExpiresAt
-		}
-		key.Hash = token.Hash()
-		return nil
-	})
-	if err != nil {
-		return Key{}, Token{}, fmt.Errorf("rotate API key: %w", err)
-	}
-	s.uses.overlay(&key)
-	return key, token, nil
 }
 
 // Delete removes the account's key of that id, or returns [ErrNotFound]. Once
 // it has returned, no request with the key is let through.
 func (s *KeyService) Delete(ctx context.Context, account, keyID string) error {
-	if err := s.store.DeleteKey(ctx, account, keyID); err != nil {
+	return s.DeleteIf(ctx, account, keyID, nil)
+}
+
+// DeleteIf is Delete if the condition holds.
+func (s *KeyService) DeleteIf(ctx context.Context, account, keyID string, condition Condition) error {
+	if err := s.store.DeleteKey(ctx, account, keyID, condition); err != nil {
 		return fmt.Errorf("delete API key: %w", err)
 	}
 	return nil
-}
-
-// Check returns params as Create would store them, or the [*ValidationError] that
-// it would refuse them with: for callers that must know before they decide
-// whether somebody may create such a key.
-func (s *KeyService) Check(params CreateParams) (CreateParams, error) {
-	return params.check(s.now())
-}
-
-func (p CreateParams) check(now time.Time) (CreateParams, error) {
-	err := checkName(p.Name)
-	if err == nil && p.Scopes.IsEmpty() {
-		err = invalid.Field("scopes", "must name at least one scope")
-	}
-	if err == nil {
-		p.ExpiresAt, err = checkExpiry(p.ExpiresAt, now)
-	}
-	return p, err
-}
-
-func checkName(name string) error {
-	const rule = "must be 1 to 128 characters of UTF-8 without control characters"
-	if !invalid.PlainText(name) {
-		return invalid.Field("name", rule)
-	}
-	if n := utf8.RuneCountInString(name); n < 1 || n > 128 {
-		return invalid.Field("name", fmt.Sprintf("%s, not %d", rule, n))
-	}
-	return nil
-}
-
-// checkExpiry returns the expiry as it is stored.
-func checkExpiry(at, now time.Time) (time.Time, error) {
-	if at.IsZero() {
-		return time.Time{}, nil
-	}
-	at = at.UTC().Truncate(time.Millisecond)
-	if !at.After(now) {
-		return time.Time{}, invalid.Field("expiresAt", "must be in the future")
-	}
-	if at.Year() > 9999 {
-		return time.Time{}, invalid.Field("expiresAt", "must be before the year 10000")
-	}
-	return at, nil
 }

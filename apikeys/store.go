@@ -3,13 +3,23 @@ package apikeys
 import (
 	"context"
 	"errors"
+
+	"github.com/storageapi/storageapi/internal/creation"
 )
 
 // The errors that a Store returns, as they are or wrapped.
 var (
 	ErrNotFound = errors.New("no such API key")
 	ErrExists   = errors.New("API key exists already")
+	ErrLimit    = errors.New("too many API keys")
 )
+
+// Terms are what a Store heeds when it creates a key: a limit, and how a request
+// that is made again is known.
+type Terms = creation.Terms
+
+// Repeated is the error by which a Store tells that a request was made before.
+type Repeated = creation.Repeated
 
 // A Page asks for a part of a list that is ordered by descending id.
 type Page struct {
@@ -37,13 +47,19 @@ type Page struct {
 // The service gives no id to two accounts; wherever account and id do not belong
 // together the answer is ErrNotFound.
 type Store interface {
-	// CreateKey adds a key. ErrExists if the account has a key of that id, or
-	// any key, in whatever account, has one of its hashes, now or as its
-	// previous one.
-	CreateKey(ctx context.Context, key Key) error
+	// CreateKey adds a key and, in the same step, notes what request made it, if
+	// terms name one. A [*Repeated] if the account has made a request of that
+	// name since terms.Since, whatever it asked for and whether or not its key
+	// is still there. ErrExists if the account has a key of that id, or any key,
+	// in whatever account, has one of its hashes, now or as its previous one.
+	// ErrLimit if the account has terms.Limit keys already, dead ones included.
+	// What is returned as an error adds and notes nothing. Each call that notes
+	// a request forgets some of those before terms.Since, so that they do not
+	// pile up.
+	CreateKey(ctx context.Context, key Key, terms Terms) error
 
 	// KeyByHash returns the key whose Hash or Previous is hash, whether or not
-	// it has expired, without its LastUsedAt; or ErrNotFound. It is called on
+	// it has expired, without its uses; or ErrNotFound. It is called on
 	// every request, and sees every change that had returned when it was
 	// called.
 	KeyByHash(ctx context.Context, hash Hash) (Key, error)
@@ -61,17 +77,24 @@ type Store interface {
 	// if one of its hashes is then another key's; change's own error if it
 	// returns one, and nothing is stored. Hashes the key no longer has stop
 	// being found. ID, Account, CreatedAt and LastUsedAt keep their values
-	// whatever change does to them. No other change of the key comes between
-	// reading and storing; change may run more than once, and must not call
-	// the store.
+	// whatever change does to them, and uses stay with their hashes: what
+	// becomes Previous keeps its own as PreviousUsedAt. No other change of the
+	// key comes between reading and storing; change may run more than once, and
+	// must not call the store.
 	UpdateKey(ctx context.Context, account, id string, change func(*Key) error) (Key, error)
 
-	// DeleteKey removes a key with its hashes and its last use, or returns
-	// ErrNotFound. Once it has returned, KeyByHash does not find the key.
-	DeleteKey(ctx context.Context, account, id string) error
+	// DeleteKey removes a key with its hashes and its uses, or returns
+	// ErrNotFound. check, unless it is nil, is called with the key before: if it
+	// returns an error, that is returned and nothing is removed. No other change
+	// of the key comes between; check may run more than once, and must not call
+	// the store. Once DeleteKey has returned nil, KeyByHash does not find the
+	// key.
+	DeleteKey(ctx context.Context, account, id string, check func(Key) error) error
 
 	// RecordKeyUse sets the LastUsedAt of each of the keys to the time given,
-	// unless a later one is recorded already; it never sets one back. Keys that
+	// unless a later one is recorded already; it never sets one back. The same
+	// goes for the use of the hash: that of Hash is told once it is Previous,
+	// that of Previous as PreviousUsedAt, that of another not at all. Keys that
 	// are gone are passed over. It touches nothing that UpdateKey stores. The
 	// same key may occur more than once.
 	RecordKeyUse(ctx context.Context, uses []KeyUse) error

@@ -6,10 +6,12 @@ import (
 	"net/http"
 )
 
-// The codes of SPEC section 7, and the one for what is not the client's fault.
+// The codes of SPEC section 7, the one for too many requests, and the one for what
+// is not the client's fault.
 const (
 	CodeUnauthorized = "UNAUTHORIZED"
 	CodeForbidden    = "FORBIDDEN"
+	CodeRateLimit    = "RATE_LIMIT_EXCEEDED"
 	CodeInternal     = "INTERNAL_ERROR"
 )
 

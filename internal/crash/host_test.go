@@ -68,7 +68,9 @@ func runHost(config hostConfig) error {
 			Retries:       retries(),
 			Concurrency:   32,
 			PerWebhook:    4,
+			MaxPerAccount: -1, // whoever dies leaves some behind
 		},
+		Keys:   apikeys.Config{MaxPerAccount: -1},
 		Logger: slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn})),
 	}
 	if config.Point != (point{}) {
@@ -156,13 +158,6 @@ func routes(api *storageapi.Handler) http.Handler {
 			err = api.Webhooks.Redeliver(r.Context(), account, id, event)
 		}
 		answerIf(w, d.State == webhooks.Delivered, err)
-	})
-	mux.HandleFunc("POST /rotate/{account}/{id}", func(w http.ResponseWriter, r *http.Request) {
-		_, token, err := api.Keys.Rotate(r.Context(), r.PathValue("account"), r.PathValue("id"), 0)
-		if err == nil {
-			w.Header().Set("Token", token.Reveal())
-		}
-		answer(w, err)
 	})
 	return mux
 }

@@ -187,7 +187,8 @@ func (s *session) redeliver() {
 	}
 }
 
-// useKeys creates, rotates and deletes keys.
+// useKeys creates, rotates and deletes keys. What a host did not answer is asked of
+// the next again: at most one key comes of it.
 func (s *session) useKeys() {
 	account := accounts[0]
 	works := func(token string, status int) bool {
@@ -197,22 +198,38 @@ func (s *session) useKeys() {
 	if s.goodKey != "" && !works(s.goodKey, http.StatusOK) || s.deadKey != "" && !works(s.deadKey, http.StatusUnauthorized) {
 		return
 	}
-	for s.goOn() {
-		s.goodKey = ""
-		created, ok := s.want("POST", keysPath, s.tokens[account], `{"name":"k","scopes":["account:read"]}`, http.StatusCreated)
+	const newKey = `{"name":"k","scopes":["account:read"]}`
+	if s.openRequest != "" {
+		made, ok := s.wantOnce(s.openRequest, keysPath, s.tokens[account], newKey, http.StatusCreated, http.StatusOK)
 		if !ok {
 			return
 		}
+		again, ok := s.wantOnce(s.openRequest, keysPath, s.tokens[account], newKey, http.StatusOK)
+		if !ok {
+			return
+		}
+		if first, second := decode[struct{ ID string }](s, made).ID, decode[struct{ ID string }](s, again).ID; first != second {
+			s.ledger.Errorf("a request that was made again made %s and %s", first, second)
+		}
+	}
+	for s.goOn() {
+		s.goodKey = ""
+		s.openRequest = fmt.Sprint("request-", rand.Uint64())
+		created, ok := s.wantOnce(s.openRequest, keysPath, s.tokens[account], newKey, http.StatusCreated)
+		if !ok {
+			return
+		}
+		s.openRequest = ""
 		key := decode[struct{ ID, Key string }](s, created)
 		if s.goodKey = key.Key; !works(s.goodKey, http.StatusOK) {
 			return
 		}
 		s.goodKey = ""
-		rotated, ok := s.want("POST", "/rotate/"+account+"/"+key.ID, "", "", http.StatusNoContent)
+		rotated, ok := s.want("POST", keysPath+"/"+key.ID+"/rotate", s.tokens[account], `{"graceSeconds":0}`, http.StatusOK)
 		if !ok {
 			return
 		}
-		s.goodKey, s.deadKey = rotated.header.Get("Token"), key.Key
+		s.goodKey, s.deadKey = decode[struct{ Key string }](s, rotated).Key, key.Key
 		if !works(s.goodKey, http.StatusOK) || !works(s.deadKey, http.StatusUnauthorized) {
 			return
 		}

@@ -2,10 +2,12 @@ package httpapi
 
 import (
 	"errors"
+	"fmt"
 	"net/http"
 
 	"github.com/storageapi/storageapi/apikeys"
 	"github.com/storageapi/storageapi/auth"
+	"github.com/storageapi/storageapi/internal/creation"
 	"github.com/storageapi/storageapi/internal/invalid"
 	"github.com/storageapi/storageapi/webhooks"
 )
@@ -58,19 +60,27 @@ var failures = []struct {
 	{errPrecondition, http.StatusPreconditionFailed, codePrecondition, "This was changed since: If-Match does not hold its ETag. Get it again."},
 	{apikeys.ErrNotFound, http.StatusNotFound, codeNotFound, "There is no API key with this id."},
 	{apikeys.ErrExists, http.StatusConflict, codeConflict, "This API key exists already. Send the request again."},
+	{apikeys.ErrReused, http.StatusConflict, codeConflict, reusedMessage},
+	{apikeys.ErrGone, http.StatusConflict, codeConflict, "The API key that this request made is deleted. Send another Idempotency-Key to make another."},
 	{webhooks.ErrNotFound, http.StatusNotFound, codeNotFound, "There is no webhook with this id."},
 	{webhooks.ErrTesting, http.StatusConflict, codeConflict, "A test event is under way to this webhook, or too many are. Try again in a few seconds."},
 	{errNoDelivery, http.StatusNotFound, codeNotFound, "There is no delivery of an event with this id to this webhook."},
 	{errNoPayload, http.StatusConflict, codeConflict, "This event is not kept any more: it cannot be sent again."},
 	{errNoRecovery, http.StatusNotFound, codeNotFound, "There is no recovery with this id of this webhook."},
 	{webhooks.ErrExists, http.StatusConflict, codeConflict, "This webhook exists already. Send the request again."},
+	{webhooks.ErrReused, http.StatusConflict, codeConflict, reusedMessage},
+	{webhooks.ErrGone, http.StatusConflict, codeConflict, "The webhook that this request made is deleted. Send another Idempotency-Key to make another."},
 }
+
+const reusedMessage = "This Idempotency-Key was used for a request with another body. Use a new one for each request."
 
 // leastPrivilegeRefusals explains [auth.LeastPrivilege]. Why another policy
 // refuses is not known here.
 var leastPrivilegeRefusals = map[auth.Action]string{
 	auth.ReadKeys:      "Reading API keys needs an API key with the scope account:read.",
 	auth.CreateKey:     "An API key can create only keys whose scopes it has itself, and that expire no later than it does.",
+	auth.UpdateKey:     "An API key can change only keys whose scopes it has itself, and that expire no later than it does.",
+	auth.RotateKey:     "An API key can rotate only keys whose scopes it has itself, and that expire no later than it does; a value that was replaced cannot rotate its own key.",
 	auth.DeleteKey:     "An API key can delete itself, and keys whose scopes it has itself and that expire no later than it does.",
 	auth.ReadWebhooks:  "Reading webhooks needs an API key with the scope account:read.",
 	auth.CreateWebhook: "A webhook needs an API key with the read scope behind each event: files:read for files.expiring, account:read for all others.",
@@ -88,11 +98,15 @@ func (a *api) fail(c *call, err error) {
 	}
 	var field *invalid.Error
 	var method *methodError
+	var limit *creation.LimitError
 	switch {
 	case errors.Is(err, auth.ErrForbidden):
 		auth.WriteForbidden(c.writer, a.refusal(c))
 	case errors.As(err, &field):
 		auth.WriteError(c.writer, http.StatusBadRequest, codeValidation, field.Error()+".")
+	case errors.As(err, &limit):
+		auth.WriteError(c.writer, http.StatusConflict, codeConflict,
+			fmt.Sprintf("An account may have at most %d %s. Delete one first.", limit.Limit, limit.What))
 	case errors.As(err, &method):
 		c.writer.Header().Set("Allow", method.allow)
 		auth.WriteError(c.writer, http.StatusMethodNotAllowed, codeMethodNotAllowed, "This path takes "+method.allow+".")

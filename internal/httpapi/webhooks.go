@@ -86,6 +86,9 @@ func (a *api) createWebhook(c *call) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
+	if params.IdempotencyKey, err = c.idempotencyKey(); err != nil {
+		return answer{}, err
+	}
 	if params, err = a.webhooks.Check(params); err != nil {
 		return answer{}, err
 	}
@@ -95,6 +98,12 @@ func (a *api) createWebhook(c *call) (answer, error) {
 	webhook, err := a.webhooks.Create(c.Context(), c.caller.Account, params)
 	if err != nil {
 		return answer{}, err
+	}
+	if webhook.Secret.IsZero() { // made by an earlier request
+		if webhook, err = a.webhooks.Get(c.Context(), c.caller.Account, webhook.ID); err != nil {
+			return answer{}, err
+		}
+		return showWebhook(&webhook, "")
 	}
 	view := viewWebhook(webhook)
 	view.Secret = webhook.Secret.Reveal()

@@ -34,6 +34,8 @@ type Store struct {
 	// For steps of the writer only.
 	subscriptions subscriptions
 	failing       failing
+	keyCensus     census
+	webhookCensus census
 	newestEvent   []byte    // no key in bucketEventIDs is greater; it need not be there
 	lastPublished time.Time // no event was published later
 }
@@ -69,14 +71,14 @@ func Open(path string, options ...Option) (*Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open %s: %w", path, err)
 	}
-	s := &Store{db: db, failing: make(failing)}
+	s := &Store{
+		db: db, failing: make(failing),
+		keyCensus: census{bucket: bucketKeyIDs}, webhookCensus: census{bucket: bucketWebhooks},
+	}
 	for _, option := range options {
 		option(s)
 	}
-	s.writer.db, s.writer.undone = db, func() {
-		s.subscriptions.forgetAll()
-		s.failing.forgetAll()
-	}
+	s.writer.db, s.writer.undone = db, s.forgetAll
 	if err := s.prepare(); err != nil {
 		_ = db.Close()
 		return nil, fmt.Errorf("open %s: %w", path, err)
@@ -139,6 +141,15 @@ func (s *Store) prepare() (err error) {
 		return fmt.Errorf("read the deliveries owed: %w", err)
 	}
 	return nil
+}
+
+// forgetAll forgets what steps of the writer may have read in a transaction that was
+// undone.
+func (s *Store) forgetAll() {
+	s.subscriptions.forgetAll()
+	s.failing.forgetAll()
+	s.keyCensus.forgetAll()
+	s.webhookCensus.forgetAll()
 }
 
 // Close waits for the steps under way and closes the file. From then on every

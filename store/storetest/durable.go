@@ -29,6 +29,7 @@ func RunDurable(t *testing.T, open func(t *testing.T, dir string) store.Store) {
 		})
 	}
 	durableRecords(reopened)
+	durableCreations(reopened)
 	durableDeliveries(reopened)
 	durableHistory(reopened)
 	durableRecoveries(reopened)
@@ -41,16 +42,17 @@ func durableRecords(reopened func(name string, before, after func(*tester))) {
 	reopened("keys, their hashes and last uses", func(t *tester) {
 		t.createKeys(used, changed, gone)
 		t.must(t.store.RecordKeyUse(t.Context(), []apikeys.KeyUse{
-			{Account: "acct", ID: "used", At: some.Add(time.Minute)}, {Account: "acct", ID: "gone", At: some},
+			{Account: "acct", ID: "used", Hash: used.Hash, At: some.Add(time.Minute)}, {Account: "acct", ID: "gone", At: some},
+			{Account: "acct", ID: "used", Hash: used.Previous, At: some.Add(time.Second)},
 		}))
 		changed = t.updateKey("changed", func(key *apikeys.Key) { key.Name, key.Hash = "renamed", hashOf("new") })
-		t.must(t.store.DeleteKey(t.Context(), "acct", "gone"))
+		t.must(t.store.DeleteKey(t.Context(), "acct", "gone", nil))
 	}, func(t *tester) {
 		for _, key := range []apikeys.Key{used, changed} {
 			t.wantKeyAt(key.Hash, key)
 			t.wantKeyAt(key.Previous, key)
 		}
-		used.LastUsedAt = some.Add(time.Minute)
+		used.LastUsedAt, used.PreviousUsedAt = some.Add(time.Minute), some.Add(time.Second)
 		list, err := t.store.ListKeys(t.Context(), "acct", apikeys.Page{Limit: 9})
 		t.must(err)
 		wantSame(t, "ListKeys", list, []apikeys.Key{used, changed})
@@ -59,10 +61,10 @@ func durableRecords(reopened func(name string, before, after func(*tester))) {
 		t.wantNoKeyAt(gone.Previous)
 
 		// What is there still counts.
-		t.wantError("CreateKey", t.store.CreateKey(t.Context(), used), apikeys.ErrExists)
+		t.wantError("CreateKey", t.store.CreateKey(t.Context(), used, apikeys.Terms{}), apikeys.ErrExists)
 		thief := newKey("other", "thief")
 		thief.Hash = used.Previous
-		t.wantError("CreateKey", t.store.CreateKey(t.Context(), thief), apikeys.ErrExists)
+		t.wantError("CreateKey", t.store.CreateKey(t.Context(), thief, apikeys.Terms{}), apikeys.ErrExists)
 		t.must(t.store.RecordKeyUse(t.Context(), []apikeys.KeyUse{{Account: "acct", ID: "used", At: some}}))
 		wantSame(t, "KeyByID", t.key("acct", "used"), used)
 		t.createKeys(gone)
@@ -127,7 +129,7 @@ func durableRecords(reopened func(name string, before, after func(*tester))) {
 			}
 			for j := range 1_000 {
 				key := newKey("acct", numbered(numbered("key", i), j))
-				if err := t.store.CreateKey(t.Context(), key); err != nil {
+				if err := t.store.CreateKey(t.Context(), key, apikeys.Terms{}); err != nil {
 					t.wantError("CreateKey", err, store.ErrClosed)
 					return
 				}
