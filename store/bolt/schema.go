@@ -40,6 +40,10 @@ var (
 	bucketRecoveries     = []byte("recoveries")      // id → recovery record
 	bucketOpenRecoveries = []byte("open_recoveries") // id → nothing, of those that are not done
 
+	bucketAlerts    = []byte("alerts")     // prefixed account, metric → alert record
+	bucketDueAlerts = []byte("due_alerts") // the same, of those that are due → nothing
+	bucketNotices   = []byte("notices")    // until (8 bytes), prefixed account, key → nothing
+
 	keySeal    = []byte("seal") // in meta: a secret sealed as all those of the webhooks are; none in a file never sealed
 	keySchema  = []byte("schema")
 	keyRuns    = []byte("runs")             // in meta: the first seq that no run is made of yet
@@ -49,7 +53,7 @@ var (
 var buckets = [][]byte{
 	bucketMeta, bucketKeys, bucketKeyIDs, bucketKeyUses, bucketWebhooks, bucketWebhookIDs,
 	bucketEvents, bucketBodies, bucketEventIDs, bucketOwed, bucketSkipped, bucketAttempts, bucketRuns,
-	bucketRecoveries, bucketOpenRecoveries,
+	bucketRecoveries, bucketOpenRecoveries, bucketAlerts, bucketDueAlerts, bucketNotices,
 }
 
 // checkSchema creates the buckets of a new file and refuses a file that is not
@@ -78,7 +82,31 @@ func checkSchema(db *bbolt.DB) error {
 		return fmt.Errorf("%w: version %d, written by a newer version of this library; this one knows up to %d",
 			ErrSchema, version, schemaVersion)
 	}
-	return nil
+	return addBuckets(db)
+}
+
+// addBuckets makes those that a file of an earlier version of the library lacks.
+func addBuckets(db *bbolt.DB) error {
+	var missing [][]byte
+	err := db.View(func(tx *bbolt.Tx) error {
+		for _, name := range buckets {
+			if tx.Bucket(name) == nil {
+				missing = append(missing, name)
+			}
+		}
+		return nil
+	})
+	if err != nil || len(missing) == 0 {
+		return err
+	}
+	return db.Update(func(tx *bbolt.Tx) error {
+		for _, name := range missing {
+			if _, err := tx.CreateBucket(name); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
 }
 
 func createSchema(tx *bbolt.Tx) error {

@@ -3,6 +3,7 @@ package memory
 import (
 	"cmp"
 	"context"
+	"maps"
 	"slices"
 	"strconv"
 	"time"
@@ -145,6 +146,7 @@ func (s *Store) Purge(ctx context.Context, purge webhooks.Purge) (more bool, err
 	s.recoveries = slices.DeleteFunc(s.recoveries, func(r *recovery) bool {
 		return r.Done && r.CreatedAt.Before(purge.Attempts)
 	})
+	maps.DeleteFunc(s.notices, func(n notice, _ bool) bool { return n.until < purge.Notices.UnixMilli() })
 	return more, nil
 }
 

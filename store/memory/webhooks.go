@@ -21,6 +21,7 @@ func (s *Store) CreateWebhook(ctx context.Context, w webhooks.Webhook) error {
 	w.CreatedAt, w.FailingSince, w.WarnedAt = stored(w.CreatedAt), stored(w.FailingSince), stored(w.WarnedAt)
 	s.webhooks.insert(w.Account, w.ID, &w)
 	s.webhookIDs[w.ID] = true
+	s.alarm(w.Account)
 	return nil
 }
 
@@ -67,6 +68,7 @@ func (s *Store) UpdateWebhook(ctx context.Context, account, id string, change fu
 	changed.ID, changed.Account, changed.CreatedAt = w.ID, w.Account, w.CreatedAt
 	changed.FailingSince, changed.WarnedAt = stored(changed.FailingSince), stored(changed.WarnedAt)
 	*w = copyOf(changed)
+	s.alarm(account)
 	if w.Active {
 		s.queue.Resume(id)
 	} else {
@@ -95,6 +97,7 @@ func (s *Store) DeleteWebhook(ctx context.Context, account, id string) error {
 	s.queue.Drop(id)
 	s.webhooks.remove(account, id)
 	delete(s.webhookIDs, id)
+	s.alarm(account)
 	return nil
 }
 

@@ -1,0 +1,105 @@
+package bolt
+
+import (
+	"bytes"
+	"sync"
+)
+
+// maxAlerts bounds how many alerts are remembered, some 300 bytes each. Half of them
+// may be soft.
+const maxAlerts = 65_536
+
+// alerts remembers what is kept of alerts, so that reports that change nothing are
+// answered from memory, and has what is soft.
+type alerts struct {
+	mu      sync.Mutex
+	known   map[string]alert // by row
+	writing map[string]int   // by row: steps under way, which must not be overtaken
+	soft    int              // how many are
+	closed  bool
+}
+
+// An alert is one that is remembered.
+type alert struct {
+	stored []byte // the record in the file; nil if there is none
+	state  []byte // what is kept; it follows from stored unless the alert is soft
+	due    bool
+	soft   bool
+}
+
+// write announces a step that writes the row, until the returned function is called.
+func (s *alerts) write(row []byte) (end func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.writing == nil {
+		s.writing = make(map[string]int)
+	}
+	s.writing[string(row)]++
+	return func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if s.writing[string(row)]--; s.writing[string(row)] == 0 {
+			delete(s.writing, string(row))
+		}
+	}
+}
+
+// latest returns what is kept, given what the file has.
+func (s *alerts) latest(row []byte, file alert) []byte {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if a := s.known[string(row)]; a.soft && bytes.Equal(a.stored, file.stored) {
+		return a.state
+	}
+	return file.state
+}
+
+// set remembers an alert that was written.
+func (s *alerts) set(row []byte, a alert) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.put(row, a)
+}
+
+// alarm makes a remembered alert due.
+func (s *alerts) alarm(row []byte) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if a, known := s.known[string(row)]; known {
+		a.due = true
+		s.known[string(row)] = a
+	}
+}
+
+// put remembers an alert, if there is room. One that is not soft any more is written,
+// so there is no need to remember it; one that is soft must not be forgotten.
+func (s *alerts) put(row []byte, a alert) (done bool) {
+	old, known := s.known[string(row)]
+	if s.known == nil || !known && len(s.known) >= maxAlerts {
+		kept := make(map[string]alert)
+		for row, a := range s.known {
+			if a.soft {
+				kept[row] = a
+			}
+		}
+		s.known = kept
+	}
+	if a.soft && !old.soft {
+		if s.soft >= maxAlerts/2 {
+			return false
+		}
+		s.soft++
+	}
+	if old.soft && !a.soft {
+		s.soft--
+	}
+	s.known[string(row)] = a
+	return true
+}
+
+// forget forgets all alerts.
+func (s *alerts) forget() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.known, s.soft = nil, 0
+}
