@@ -32,8 +32,8 @@ func TestParseAmountRefuses(t *testing.T) {
 	} {
 		got, err := webhooks.ParseAmount(text)
 		var invalid *webhooks.ValidationError
-		if got != 0 || !errors.As(err, &invalid) || invalid.Field != "balanceThreshold" {
-			t.Errorf("%.30q is %d, %v, want a ValidationError for balanceThreshold", text, got, err)
+		if got != 0 || !errors.As(err, &invalid) || invalid.Field != "amount" {
+			t.Errorf("%.30q is %d, %v, want a ValidationError for amount", text, got, err)
 		} else if len(err.Error()) > 150 {
 			t.Errorf("the error for %.30q is long: %v", text, err)
 		}

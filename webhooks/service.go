@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"strings"
 	"sync"
@@ -25,8 +26,11 @@ type WebhookService struct {
 	guard      guard
 	now        func() time.Time
 	ids        id.Generator
+	logger     *slog.Logger
+	alerts     alertPolicy
 	dispatcher *dispatcher
 	keeper     *keeper
+	scanner    *scanner // nil without Config.Files
 	running    atomic.Bool
 }
 
@@ -48,13 +52,19 @@ func New(store Store, config Config) (*WebhookService, error) {
 	g := newGuard(config.AllowNetworks, config.AllowHosts)
 	client := newClient(g, config.RootCAs, config.SignatureHeader, config.Timeout, config.Now)
 	dispatcher := newDispatcher(store, client, config)
-	return &WebhookService{
+	s := &WebhookService{
 		store:      store,
 		guard:      g,
 		now:        config.Now,
+		logger:     config.Logger,
+		alerts:     config.alertPolicy(),
 		dispatcher: dispatcher,
-		keeper:     newKeeper(store, config, dispatcher.hurry),
-	}, nil
+	}
+	s.keeper = newKeeper(store, config, dispatcher.hurry, s.reviewDue)
+	if config.Files != nil {
+		s.scanner = newScanner(s, config)
+	}
+	return s, nil
 }
 
 // ErrRunning is returned by [WebhookService.Run] if it is running already.
@@ -69,10 +79,13 @@ func (s *WebhookService) Run(ctx context.Context) error {
 		return ErrRunning
 	}
 	defer s.running.Store(false)
-	var keeper sync.WaitGroup
-	keeper.Go(func() { s.keeper.run(ctx) })
+	var others sync.WaitGroup
+	others.Go(func() { s.keeper.run(ctx) })
+	if s.scanner != nil {
+		others.Go(func() { s.scanner.run(ctx) })
+	}
 	s.dispatcher.run(ctx)
-	keeper.Wait()
+	others.Wait()
 	return nil
 }
 
@@ -117,6 +130,7 @@ func (s *WebhookService) Create(ctx context.Context, account string, params Crea
 	if err := s.store.CreateWebhook(ctx, webhook); err != nil {
 		return Webhook{}, fmt.Errorf("create webhook: %w", err)
 	}
+	s.balanceMayBeLow(ctx, webhook)
 	return webhook, nil
 }
 

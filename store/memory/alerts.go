@@ -2,7 +2,10 @@ package memory
 
 import (
 	"bytes"
+	"cmp"
 	"context"
+	"slices"
+	"time"
 
 	"github.com/storageapi/storageapi/webhooks"
 )
@@ -111,4 +114,20 @@ func (s *Store) EnqueueNotices(ctx context.Context, event webhooks.Envelope, not
 	}
 	owed, _ := s.enqueue(event, "")
 	return owed, nil
+}
+
+// purgeNotices removes notices whose Until is before that, at most limit, and
+// reports whether there are more.
+func (s *Store) purgeNotices(before time.Time, limit int) (more bool) {
+	var old []notice
+	for n := range s.notices {
+		if n.until < before.UnixMilli() {
+			old = append(old, n)
+		}
+	}
+	slices.SortFunc(old, func(a, b notice) int { return cmp.Compare(a.until, b.until) })
+	for _, n := range old[:min(limit, len(old))] {
+		delete(s.notices, n)
+	}
+	return len(old) > limit
 }
