@@ -122,3 +122,9 @@ func noError(tb testing.TB, err error) {
 		tb.Fatal(err)
 	}
 }
+
+func unmarshal(data []byte, value any) {
+	if err := json.Unmarshal(data, value); err != nil {
+		panic(err)
+	}
+}
