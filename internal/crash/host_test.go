@@ -13,6 +13,7 @@ import (
 	"net/http"
 	"net/netip"
 	"os"
+	"strconv"
 	"syscall"
 	"testing"
 	"time"
@@ -166,6 +167,25 @@ func routes(api *storageapi.Handler) http.Handler {
 		}
 		answerIf(w, d.State == webhooks.Delivered, err)
 	})
+	mux.HandleFunc("POST /watch/{account}/{threshold}", func(w http.ResponseWriter, r *http.Request) {
+		_, err := api.Webhooks.Create(r.Context(), r.PathValue("account"), webhooks.CreateParams{
+			URL: r.URL.Query().Get("url"), Events: webhooks.EventTypes(), BalanceThreshold: webhooks.Amount(number(r, "threshold")),
+		})
+		answer(w, err)
+	})
+	mux.HandleFunc("POST /balance/{account}/{amount}", func(w http.ResponseWriter, r *http.Request) {
+		answer(w, api.Webhooks.ReportBalance(r.Context(), r.PathValue("account"), webhooks.Amount(number(r, "amount"))))
+	})
+	mux.HandleFunc("POST /bandwidth/{account}/{used}/{limit}/{period}", func(w http.ResponseWriter, r *http.Request) {
+		answer(w, api.Webhooks.ReportBandwidth(r.Context(), r.PathValue("account"), number(r, "used"), number(r, "limit"), r.PathValue("period")))
+	})
+	mux.HandleFunc("POST /files/{account}/{first}/{count}/{expires}", func(w http.ResponseWriter, r *http.Request) {
+		var files []webhooks.ExpiringFile
+		for i := range number(r, "count") {
+			files = append(files, webhooks.ExpiringFile{ID: strconv.FormatInt(number(r, "first")+i, 10), ExpiresAt: time.Unix(number(r, "expires"), 0)})
+		}
+		answer(w, api.Webhooks.ReportFiles(r.Context(), r.PathValue("account"), files))
+	})
 	mux.HandleFunc("POST /rotate/{account}/{id}", func(w http.ResponseWriter, r *http.Request) {
 		_, token, err := api.Keys.Rotate(r.Context(), r.PathValue("account"), r.PathValue("id"), 0)
 		if err == nil {
@@ -174,6 +194,12 @@ func routes(api *storageapi.Handler) http.Handler {
 		answer(w, err)
 	})
 	return mux
+}
+
+// number returns what is in the path.
+func number(r *http.Request, name string) int64 {
+	n, _ := strconv.ParseInt(r.PathValue(name), 10, 64)
+	return n
 }
 
 // payloads has one for each type of event that is published here.
