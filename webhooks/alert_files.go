@@ -27,8 +27,8 @@ const (
 // first reported when several leads have begun is told of for the shortest only. Of
 // those that have expired nothing is told.
 //
-// A file is known by its id, which has at most 512 bytes and is unique in its
-// account. Nothing is published if one of the files breaks a rule; the error names
+// A file is known by its id, which has at most 512 bytes without control characters
+// and is unique in its account. Nothing is published if one of the files breaks a rule; the error names
 // it.
 //
 // When it returns nil, all events are stored as by [WebhookService.Publish]. When it
@@ -84,8 +84,8 @@ func (p *alertPolicy) due(f *ExpiringFile, name string, now time.Time) (due dueF
 	if err := f.check(name); err != nil {
 		return due, false, err
 	}
-	if len(f.ID) > maxFileID {
-		return due, false, invalid.Field(name+".id", fmt.Sprintf("must have at most %d bytes", maxFileID))
+	if len(f.ID) > maxFileID || !invalid.PlainText(f.ID) {
+		return due, false, invalid.Field(name+".id", fmt.Sprintf("must have at most %d bytes, and no control characters", maxFileID))
 	}
 	expires := f.ExpiresAt.UTC().Truncate(time.Millisecond)
 	left := expires.Sub(now)

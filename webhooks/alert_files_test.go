@@ -179,6 +179,8 @@ func TestFilesWithLongNames(t *testing.T) {
 	wantInvalid(t, s.ReportFiles(t.Context(), account, all), "files[1]")
 	all[1].ID, all[1].Name = strings.Repeat("x", 513), ""
 	wantInvalid(t, s.ReportFiles(t.Context(), account, all), "files[1].id")
+	all[1].ID = "a\x00"
+	wantInvalid(t, s.ReportFiles(t.Context(), account, all), "files[1].id")
 	all[1].ID = ""
 	wantInvalid(t, s.ReportFiles(t.Context(), account, all), "files[1].id")
 	wantInvalid(t, s.ReportFiles(t.Context(), "", all), "account")

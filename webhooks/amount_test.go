@@ -100,3 +100,16 @@ func FuzzParseAmount(f *testing.F) {
 		}
 	})
 }
+
+// FuzzAmount: what is printed is parsed as the same amount, and prints the same.
+func FuzzAmount(f *testing.F) {
+	for _, seed := range []uint64{0, 1, 999_999_999, 1e9, 12_500_000_000, 1e19, math.MaxUint64} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, mist uint64) {
+		amount := webhooks.Amount(mist)
+		if again, err := webhooks.ParseAmount(amount.String()); again != amount || err != nil {
+			t.Errorf("%d was printed as %v and came back as %d, %v", mist, amount, uint64(again), err)
+		}
+	})
+}
