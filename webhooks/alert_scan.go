@@ -41,7 +41,8 @@ type scanner struct {
 
 const (
 	scanAccount = "\x01"
-	scanStep    = 10_000 // files between two notes of how far the scan is
+	scanStep    = 10_000      // files between two notes of how far the scan is
+	scanClaim   = time.Minute // how long after one of them others wait
 	maxCursor   = 1024
 )
 
@@ -64,29 +65,49 @@ func (s *scanner) run(ctx context.Context) {
 	}
 }
 
-// scan begins a scan, or goes on with one, unless it is too early; it returns when
-// the next one is to begin.
+// scan begins a scan, or goes on with one, unless it is too early or another process
+// is at it; it returns when to look again.
 func (s *scanner) scan(ctx context.Context) (wait time.Duration, err error) {
+	mine := false
 	at, err := s.progress(ctx, func(at scan) scan {
-		if at.done && s.wait(at) <= 0 {
-			return scan{begun: s.service.now()}
+		if wait = s.wait(at); wait > 0 {
+			return at
 		}
-		return at
+		if at.done {
+			at = scan{begun: s.service.now()}
+		}
+		mine = true
+		return s.claimed(at)
 	})
-	if err != nil || at.done {
-		return s.wait(at), err
+	if err != nil || !mine {
+		return wait, err
 	}
 	if err := s.look(ctx, &at); err != nil {
-		return 0, err
+		at.claim = time.Time{} // somebody else may go on at once
+		release, cancel := context.WithTimeout(context.WithoutCancel(ctx), storeTimeout)
+		defer cancel()
+		_, releaseErr := s.progress(release, func(scan) scan { return at })
+		return 0, errors.Join(err, releaseErr)
 	}
 	at.done = true
 	_, err = s.progress(ctx, func(scan) scan { return at })
 	return s.wait(at), err
 }
 
-// wait returns how long it is until the scan after that one.
+// wait returns how long it is until somebody may scan: if the last scan is done, an
+// interval after it began. The clock may have been set back meanwhile.
 func (s *scanner) wait(at scan) time.Duration {
-	return min(at.begun.Add(s.interval).Sub(s.service.now()), s.interval) // the clock may have been set back
+	now := s.service.now()
+	if at.done {
+		return min(at.begun.Add(s.interval).Sub(now), s.interval)
+	}
+	return min(at.claim.Sub(now), scanClaim)
+}
+
+// claimed keeps other processes from scanning for a while.
+func (s *scanner) claimed(at scan) scan {
+	at.claim = s.service.now().Add(scanClaim)
+	return at
 }
 
 // look looks at the files that are left.
@@ -104,7 +125,7 @@ func (s *scanner) look(ctx context.Context, at *scan) (err error) {
 		if len(file.Cursor) > maxCursor {
 			return invalid.Field("Cursor", fmt.Sprintf("must have at most %d bytes", maxCursor))
 		}
-		at.cursor = file.Cursor
+		next := file.Cursor
 		step.add(&s.service.alerts, &file, s.service.now())
 		if step.looked < scanStep {
 			continue
@@ -112,6 +133,8 @@ func (s *scanner) look(ctx context.Context, at *scan) (err error) {
 		if err := s.report(ctx, &step); err != nil {
 			return err
 		}
+		at.cursor = next
+		*at = s.claimed(*at)
 		if _, err := s.progress(ctx, func(scan) scan { return *at }); err != nil {
 			return err
 		}
@@ -161,7 +184,8 @@ func (s *scanner) report(ctx context.Context, step *scanned) error {
 // A scan is how far one is.
 type scan struct {
 	begun  time.Time
-	cursor string // where it goes on
+	claim  time.Time // until then a process is at it
+	cursor string    // where it goes on
 	done   bool
 }
 
@@ -180,6 +204,7 @@ const scanVersion = 1
 
 func (at *scan) encode() []byte {
 	state := binary.BigEndian.AppendUint64([]byte{scanVersion}, uint64(at.begun.UnixMilli()))
+	state = binary.BigEndian.AppendUint64(state, uint64(at.claim.UnixMilli()))
 	if at.done {
 		return append(state, 1)
 	}
@@ -187,8 +212,9 @@ func (at *scan) encode() []byte {
 }
 
 func parseScan(state []byte) scan {
-	if len(state) < 10 || state[0] != scanVersion {
+	if len(state) < 18 || state[0] != scanVersion {
 		return scan{done: true}
 	}
-	return scan{time.UnixMilli(int64(binary.BigEndian.Uint64(state[1:]))).UTC(), string(state[10:]), state[9] == 1}
+	at := func(field []byte) time.Time { return time.UnixMilli(int64(binary.BigEndian.Uint64(field))).UTC() }
+	return scan{at(state[1:]), at(state[9:]), string(state[18:]), state[17] == 1}
 }

@@ -182,3 +182,52 @@ func TestScanAfterFailure(t *testing.T) {
 		}
 	})
 }
+
+// Of several processes one scans at a time; if it is killed, another one goes on a
+// minute later.
+func TestScanByOneOfSeveral(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		soon := time.Now().Add(20 * time.Hour)
+		files := newShelf(1, 30_000, func(int) time.Time { return soon })
+		hold := make(chan struct{})
+		slow := func(ctx context.Context, after string, before time.Time) iter.Seq2[webhooks.StoredFile, error] {
+			return func(yield func(webhooks.StoredFile, error) bool) {
+				n := 0
+				for file, err := range files.source(ctx, after, before) {
+					if n++; n == 15_000 {
+						<-hold // as if it were killed: it does not go on, nor give back
+					}
+					if !yield(file, err) {
+						return
+					}
+				}
+			}
+		}
+		box := newTeller()
+		start(t, newService(t, box, webhooks.Config{Files: slow}))
+		synctest.Wait()
+		for range 3 {
+			start(t, newService(t, box, webhooks.Config{Files: files.source}))
+		}
+		time.Sleep(59 * time.Second)
+		if asked := files.begun(); len(asked) != 1 {
+			t.Errorf("scans began after %q, want one", asked)
+		}
+		time.Sleep(2 * time.Second)
+		if asked := files.begun(); len(asked) == 0 || asked[0] != "file_0009999" {
+			t.Errorf("scans began after %q", asked)
+		}
+		close(hold)
+		time.Sleep(time.Second)
+		told := slices.Concat(box.toldFiles(t)...)
+		slices.Sort(told)
+		if n := len(told); n != 30_000 || len(slices.Compact(told)) != n {
+			t.Errorf("%d were told of, %d different ones", n, len(slices.Compact(told)))
+		}
+		files.begun()
+		time.Sleep(time.Hour)
+		if asked := files.begun(); len(asked) != 1 {
+			t.Errorf("an hour later scans began after %q, want one", asked)
+		}
+	})
+}

@@ -223,7 +223,7 @@ func TestReportsKeepTheSpec(t *testing.T) {
 		subject, state := newSubject(s), spec{}
 		for i := range rapid.IntRange(1, 40).Draw(t, "operations") {
 			op := anyOp(t)
-			if reopen && rapid.IntRange(0, 9).Draw(t, "reopen") == 0 {
+			if reopen && rapid.IntRange(0, 24).Draw(t, "reopen") == 0 {
 				_ = s.Close()
 				s = open()
 				ids := subject.ids
