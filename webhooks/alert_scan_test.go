@@ -19,6 +19,7 @@ type shelf struct {
 	mu     sync.Mutex
 	files  []webhooks.StoredFile
 	asked  []string // the cursors that scans began after
+	all    bool     // those that expire late are yielded, too
 	looked int      // how many files were yielded
 	breaks int      // a scan breaks there, once; 0: nowhere
 	panics bool     // and so
@@ -35,6 +36,14 @@ func newShelf(accounts, files int, expires func(i int) time.Time) *shelf {
 	return s
 }
 
+// oneOfTen expires within a day, the others in a year.
+func oneOfTen(i int) time.Time {
+	if i%10 == 0 {
+		return time.Now().Add(20 * time.Hour)
+	}
+	return time.Now().AddDate(1, 0, 0)
+}
+
 var errShelf = errors.New("the database is gone")
 
 func (s *shelf) source(ctx context.Context, after string, before time.Time) iter.Seq2[webhooks.StoredFile, error] {
@@ -44,7 +53,7 @@ func (s *shelf) source(ctx context.Context, after string, before time.Time) iter
 		files := s.files
 		s.mu.Unlock()
 		for _, f := range files {
-			if f.Cursor <= after || !f.File.ExpiresAt.Before(before) {
+			if f.Cursor <= after || !s.all && !f.File.ExpiresAt.Before(before) {
 				continue
 			}
 			s.mu.Lock()
@@ -64,6 +73,13 @@ func (s *shelf) source(ctx context.Context, after string, before time.Time) iter
 	}
 }
 
+// yielded returns how many files were.
+func (s *shelf) yielded() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.looked
+}
+
 // begun returns the cursors that scans began after since the last call.
 func (s *shelf) begun() []string {
 	s.mu.Lock()
@@ -75,18 +91,20 @@ func (s *shelf) begun() []string {
 
 func TestScan(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
+		// A file expires every minute. A scan is made every six.
+		const first, last = 168 * time.Minute, 24 * time.Minute
 		began := time.Now()
-		files := newShelf(3, 1000, func(i int) time.Time { return began.Add(time.Duration(i)*time.Hour + 30*time.Minute) }) // six weeks
+		files := newShelf(3, 1000, func(i int) time.Time { return began.Add(time.Duration(i)*time.Minute + 30*time.Second) })
 		box := newTeller()
-		s := newService(t, box, webhooks.Config{Files: files.source, FileScanInterval: 6 * time.Hour})
-		stop := start(t, s)
-		time.Sleep(time.Hour)
-		if told := slices.Concat(box.toldFiles(t)...); len(told) != 7*24 || files.looked != 7*24 {
-			t.Errorf("%d were told of, %d looked at; want those of a week", len(told), files.looked)
+		config := webhooks.Config{Files: files.source, FileScanInterval: 6 * time.Minute, FileLeads: []time.Duration{first, last}}
+		stop := start(t, newService(t, box, config))
+		time.Sleep(time.Minute)
+		if told, looked := slices.Concat(box.toldFiles(t)...), files.yielded(); len(told) != 168 || looked != 168 {
+			t.Errorf("%d were told of, %d looked at, want 168", len(told), looked)
 		}
-		time.Sleep(5*time.Hour + time.Minute)
-		if told := slices.Concat(box.toldFiles(t)...); len(told) != 6+6 { // a week before, and a day before
-			t.Errorf("%d were told of after six hours more, want 12", len(told))
+		time.Sleep(5*time.Minute + time.Second)
+		if told := slices.Concat(box.toldFiles(t)...); len(told) != 6+6 { // for the first time, and for the last
+			t.Errorf("%d were told of after six minutes more, want 12", len(told))
 		}
 		if asked := files.begun(); !slices.Equal(asked, []string{"", ""}) {
 			t.Errorf("scans began after %q", asked)
@@ -94,25 +112,24 @@ func TestScan(t *testing.T) {
 
 		// Another process goes on with the schedule.
 		stop()
-		time.Sleep(time.Hour)
-		s = newService(t, box, webhooks.Config{Files: files.source, FileScanInterval: 6 * time.Hour})
-		stop = start(t, s)
-		time.Sleep(4 * time.Hour)
+		time.Sleep(time.Minute)
+		stop = start(t, newService(t, box, config))
+		time.Sleep(4 * time.Minute)
 		if asked := files.begun(); len(asked) != 0 {
 			t.Errorf("a scan began too early, after %q", asked)
 		}
-		time.Sleep(time.Hour)
+		time.Sleep(time.Minute)
 		if asked := files.begun(); len(asked) != 1 {
 			t.Errorf("scans began after %q, want one", asked)
 		}
-		time.Sleep(45 * 24 * time.Hour)
+		time.Sleep(1000 * time.Minute)
 		told := map[string]int{}
 		for _, id := range slices.Concat(box.toldFiles(t)...) {
 			told[id]++
 		}
-		for i, f := range files.files[300:] {
+		for i, f := range files.files[200:] {
 			if told[f.File.ID] != 2 {
-				t.Fatalf("%s, which expires %d hours and a half later, was told of %d times", f.File.ID, 300+i, told[f.File.ID])
+				t.Fatalf("%s, the file %d, was told of %d times", f.File.ID, 200+i, told[f.File.ID])
 			}
 		}
 		stop()
@@ -125,9 +142,8 @@ func TestScanGoesOn(t *testing.T) {
 	for name, panics := range map[string]bool{"an error": false, "a panic": true} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				const all = 35_000
-				soon := time.Now().Add(20 * time.Hour)
-				files := newShelf(7, all, func(int) time.Time { return soon })
+				files := newShelf(7, 35_000, oneOfTen)
+				files.all = true
 				files.breaks, files.panics = 25_000, panics
 				files.files[5].File.ID = "" // breaks a rule
 				box, log := newTeller(), &logbook{}
@@ -153,7 +169,7 @@ func TestScanGoesOn(t *testing.T) {
 						t.Errorf("%d files in an event", len(event))
 					}
 				}
-				if len(told) != all-1 {
+				if len(told) != 3500 {
 					t.Errorf("%d files were told of", len(told))
 				}
 				for id, n := range told {
@@ -187,8 +203,8 @@ func TestScanAfterFailure(t *testing.T) {
 // minute later.
 func TestScanByOneOfSeveral(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		soon := time.Now().Add(20 * time.Hour)
-		files := newShelf(1, 30_000, func(int) time.Time { return soon })
+		files := newShelf(1, 30_000, oneOfTen)
+		files.all = true
 		hold := make(chan struct{})
 		slow := func(ctx context.Context, after string, before time.Time) iter.Seq2[webhooks.StoredFile, error] {
 			return func(yield func(webhooks.StoredFile, error) bool) {
@@ -221,7 +237,7 @@ func TestScanByOneOfSeveral(t *testing.T) {
 		time.Sleep(time.Second)
 		told := slices.Concat(box.toldFiles(t)...)
 		slices.Sort(told)
-		if n := len(told); n != 30_000 || len(slices.Compact(told)) != n {
+		if n := len(told); n != 3000 || len(slices.Compact(told)) != n {
 			t.Errorf("%d were told of, %d different ones", n, len(slices.Compact(told)))
 		}
 		files.begun()
