@@ -71,8 +71,8 @@ func (s *alerts) alarm(row []byte) {
 	}
 }
 
-// put remembers an alert, if there is room. One that is not soft any more is written,
-// so there is no need to remember it; one that is soft must not be forgotten.
+// put remembers an alert. It reports false if that is soft and there are too many of
+// those, which must not be forgotten; others are, for want of room.
 func (s *alerts) put(row []byte, a alert) (done bool) {
 	old, known := s.known[string(row)]
 	if s.known == nil || !known && len(s.known) >= maxAlerts {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"go.etcd.io/bbolt"
@@ -117,5 +118,42 @@ func TestQuietReportsDoNotWait(t *testing.T) {
 	})
 	if err != nil {
 		t.Error(err)
+	}
+}
+
+// Steps that share a commit come one after the other, whatever is in memory only.
+func TestAlertStepsOfOneBatch(t *testing.T) {
+	s, err := Open(filepath.Join(t.TempDir(), "storage.db"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = s.Close() }()
+	keep := func(state string, soft bool) func(*webhooks.AlertStep) error {
+		return func(step *webhooks.AlertStep) error {
+			step.State, step.Soft = []byte(state), soft
+			return nil
+		}
+	}
+	for _, step := range []func(*webhooks.AlertStep) error{keep("hard", false), keep("soft", true)} {
+		if _, err := s.UpdateAlert(t.Context(), "acct", "metric", step); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var found []string
+	err = s.writer.run(t.Context(), func(b *batch) error {
+		for range 2 {
+			_, err := s.updateAlert(b, prefixed("acct", "metric"), "acct", func(step *webhooks.AlertStep) error {
+				found = append(found, string(step.State))
+				step.State = []byte("hard") // as in the file
+				return nil
+			})
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil || !slices.Equal(found, []string{"soft", "hard"}) {
+		t.Errorf("the steps found %q, %v", found, err)
 	}
 }

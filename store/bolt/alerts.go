@@ -88,7 +88,10 @@ func readAlert(tx *bbolt.Tx, row []byte) alert {
 // updateAlert is a step of the writer.
 func (s *Store) updateAlert(b *batch, row []byte, account string, change func(*webhooks.AlertStep) error) (deliveries int, err error) {
 	a := readAlert(b.tx, row)
-	state := s.alerts.latest(row, a)
+	state, known := b.alerts[string(row)]
+	if !known {
+		state = s.alerts.latest(row, a)
+	}
 	step := webhooks.AlertStep{State: state, Due: a.due, Webhooks: func() []webhooks.Webhook { return s.webhooksOf(b.tx, account) }}
 	if err := change(&step); err != nil {
 		return 0, err
@@ -118,6 +121,7 @@ func (s *Store) updateAlert(b *batch, row []byte, account string, change func(*w
 			deliveries += owed
 		}
 	}
+	b.alerts[string(row)] = next.state
 	b.done = append(b.done, func() { s.alerts.set(row, next) })
 	return deliveries, nil
 }
@@ -178,6 +182,7 @@ func (s *Store) keepAlerts() error {
 	if len(soft) == 0 {
 		return nil
 	}
+	defer s.alerts.forget()
 	return s.writer.run(context.Background(), func(b *batch) error {
 		for row, a := range soft {
 			if !bytes.Equal(b.get(bucketAlerts, []byte(row)), a.stored) {
@@ -189,7 +194,6 @@ func (s *Store) keepAlerts() error {
 				return err
 			}
 		}
-		b.done = append(b.done, s.alerts.forget)
 		return nil
 	})
 }

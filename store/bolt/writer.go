@@ -44,6 +44,10 @@ type batch struct {
 	// owed is what earlier steps of the batch made owed: the queue does not
 	// know it yet.
 	owed []owed
+
+	// alerts is what they left of alerts, by row: the memory of them does not
+	// know it yet.
+	alerts map[string][]byte
 }
 
 type owed struct {
@@ -165,7 +169,7 @@ func (w *writer) try(steps []*step) (culprit *step, err error) {
 	defer recovered(&err)
 	defer func() { _ = tx.Rollback() }() // does nothing after Commit
 
-	b := &batch{tx: tx}
+	b := &batch{tx: tx, alerts: make(map[string][]byte)}
 	changed := false
 	for _, s := range steps {
 		b.dirty = false
