@@ -121,6 +121,9 @@ func (s *Store) updateAlert(b *batch, row []byte, account string, change func(*w
 			deliveries += owed
 		}
 	}
+	if b.alerts == nil {
+		b.alerts = make(map[string][]byte)
+	}
 	b.alerts[string(row)] = next.state
 	b.done = append(b.done, func() { s.alerts.set(row, next) })
 	return deliveries, nil

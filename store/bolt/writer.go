@@ -169,7 +169,7 @@ func (w *writer) try(steps []*step) (culprit *step, err error) {
 	defer recovered(&err)
 	defer func() { _ = tx.Rollback() }() // does nothing after Commit
 
-	b := &batch{tx: tx, alerts: make(map[string][]byte)}
+	b := &batch{tx: tx}
 	changed := false
 	for _, s := range steps {
 		b.dirty = false
