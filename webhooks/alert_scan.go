@@ -15,8 +15,10 @@ import (
 // A FileSource yields the files of all accounts that expire before the given time,
 // or more, in an order that stays as it is: by their ids, say. It begins after the
 // file that had the given cursor when it was yielded, which may be gone; at the
-// first one if the cursor is empty. It ends at the first error it yields. A scan
-// goes on with it where the one before was interrupted, also in another process.
+// first one if the cursor is empty. It ends at the first error it yields. A scan that
+// was interrupted goes on at about where it was, also in another process: at once, or
+// within a minute if the process was killed. Of several processes that share a store
+// one scans at a time.
 //
 //	func(ctx context.Context, after string, before time.Time) iter.Seq2[webhooks.StoredFile, error] {
 //		return files.Query(ctx, "WHERE id > $1 AND expires_at < $2 ORDER BY id", after, before)

@@ -6,9 +6,9 @@ import (
 	"time"
 )
 
-// A keeper does what can wait: it recovers deliveries, purges what is past its time
-// and reviews alerts that were left due. It works in small steps with pauses between them, four times as long as
-// they are, so that deliveries go on beside it.
+// A keeper does what can wait: it reviews alerts that were left due, recovers
+// deliveries and purges what is past its time. It works in small steps with pauses
+// between them, four times as long as they are, so that deliveries go on beside it.
 type keeper struct {
 	store     Store
 	retention Retention

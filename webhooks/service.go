@@ -107,7 +107,9 @@ type CreateParams struct {
 // Create makes an active webhook for the account, with a new signing secret, and
 // returns it. An account is any string of 1 to 128 bytes of UTF-8 without
 // control characters. Whether somebody may create such a webhook is for the
-// caller to decide.
+// caller to decide. One whose threshold is above the balance that was reported is
+// told so at once, which may be before its receiver knows the secret; it is told
+// again then, as after every failure.
 func (s *WebhookService) Create(ctx context.Context, account string, params CreateParams) (Webhook, error) {
 	if err := invalid.Account(account); err != nil {
 		return Webhook{}, err
