@@ -12,8 +12,8 @@ import (
 // of the package cannot use.
 var ErrSchema = errors.New("unknown schema")
 
-// schemaVersion is the version of the layout below.
-const schemaVersion = 1
+// schemaVersion is the version of the layout below. Version 1 lacked some buckets.
+const schemaVersion = 2
 
 // The buckets. Whatever is written for each event or attempt has keys that only
 // grow, because random keys in a large tree cost a page each; only what is
@@ -56,8 +56,8 @@ var buckets = [][]byte{
 	bucketRecoveries, bucketOpenRecoveries, bucketAlerts, bucketDueAlerts, bucketNotices,
 }
 
-// checkSchema creates the buckets of a new file and refuses a file that is not
-// ours, or newer than this program.
+// checkSchema creates the buckets of a new file, adds to an older one those that it
+// lacks, and refuses a file that is not ours, or newer than this program.
 func checkSchema(db *bbolt.DB) error {
 	var version uint64
 	var ours, empty bool
@@ -81,37 +81,15 @@ func checkSchema(db *bbolt.DB) error {
 	case version > schemaVersion:
 		return fmt.Errorf("%w: version %d, written by a newer version of this library; this one knows up to %d",
 			ErrSchema, version, schemaVersion)
+	case version < schemaVersion:
+		return db.Update(createSchema)
 	}
-	return addBuckets(db)
-}
-
-// addBuckets makes those that a file of an earlier version of the library lacks.
-func addBuckets(db *bbolt.DB) error {
-	var missing [][]byte
-	err := db.View(func(tx *bbolt.Tx) error {
-		for _, name := range buckets {
-			if tx.Bucket(name) == nil {
-				missing = append(missing, name)
-			}
-		}
-		return nil
-	})
-	if err != nil || len(missing) == 0 {
-		return err
-	}
-	return db.Update(func(tx *bbolt.Tx) error {
-		for _, name := range missing {
-			if _, err := tx.CreateBucket(name); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
+	return nil
 }
 
 func createSchema(tx *bbolt.Tx) error {
 	for _, name := range buckets {
-		if _, err := tx.CreateBucket(name); err != nil {
+		if _, err := tx.CreateBucketIfNotExists(name); err != nil {
 			return err
 		}
 	}
