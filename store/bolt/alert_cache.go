@@ -6,8 +6,8 @@ import (
 )
 
 // maxAlerts bounds how many alerts are remembered, some 300 bytes each. Half of them
-// may be soft.
-const maxAlerts = 65_536
+// may be soft; what would be soft beyond that is written.
+const maxAlerts = 131_072
 
 // alerts remembers what is kept of alerts, so that reports that change nothing are
 // answered from memory, and has what is soft.
@@ -75,26 +75,32 @@ func (s *alerts) alarm(row []byte) {
 // those, which must not be forgotten; others are, for want of room.
 func (s *alerts) put(row []byte, a alert) (done bool) {
 	old, known := s.known[string(row)]
-	if s.known == nil || !known && len(s.known) >= maxAlerts {
-		kept := make(map[string]alert)
-		for row, a := range s.known {
-			if a.soft {
-				kept[row] = a
-			}
-		}
-		s.known = kept
-	}
-	if a.soft && !old.soft {
-		if s.soft >= maxAlerts/2 {
-			return false
-		}
+	switch {
+	case a.soft && !old.soft && s.soft >= maxAlerts/2:
+		return false
+	case a.soft && !old.soft:
 		s.soft++
-	}
-	if old.soft && !a.soft {
+	case !a.soft && old.soft:
 		s.soft--
+	}
+	if s.known == nil {
+		s.known = make(map[string]alert)
+	}
+	if !known && len(s.known) >= maxAlerts {
+		s.evict()
 	}
 	s.known[string(row)] = a
 	return true
+}
+
+// evict forgets any one alert that is not soft.
+func (s *alerts) evict() {
+	for row, a := range s.known {
+		if !a.soft {
+			delete(s.known, row)
+			return
+		}
+	}
 }
 
 // forget forgets all alerts.

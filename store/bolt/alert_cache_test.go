@@ -25,7 +25,7 @@ func TestAlertCacheIsBounded(t *testing.T) {
 	if s.put(row("soft", maxAlerts), alert{soft: true}) {
 		t.Error("there is room for one more that is soft")
 	}
-	for i := range 3 * maxAlerts {
+	for i := range 2 * maxAlerts {
 		s.put(row("hard", i), alert{})
 		if len(s.known) > maxAlerts {
 			t.Fatalf("%d are remembered", len(s.known))
