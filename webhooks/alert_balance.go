@@ -49,11 +49,17 @@ func (a *balanceAlert) encode() []byte {
 	return state
 }
 
-// reportBalance takes in a report, and fires what follows from it.
-func (p *alertPolicy) reportBalance(step *AlertStep, balance Amount, fire func(webhook string, data Data) error) error {
+// A lowBalance is told to one webhook.
+type lowBalance struct {
+	webhook string
+	data    BalanceLow
+}
+
+// reportBalance takes in a report, and returns what is to be told.
+func (p *alertPolicy) reportBalance(step *AlertStep, balance Amount) []lowBalance {
 	a, told, known := parseBalance(step.State)
 	if !known || step.Due || a.threshold != p.threshold || a.hysteresis != p.hysteresis || balance < a.low || balance > a.high {
-		return p.review(step, balance, told, fire)
+		return p.review(step, balance, parseTexts(told))
 	}
 	if balance != a.balance {
 		step.State, step.Soft = slices.Clone(step.State), true
@@ -64,17 +70,16 @@ func (p *alertPolicy) reportBalance(step *AlertStep, balance Amount, fire func(w
 
 // reviewBalance does what reportBalance of the last balance does, if one was
 // reported.
-func (p *alertPolicy) reviewBalance(step *AlertStep, fire func(webhook string, data Data) error) error {
+func (p *alertPolicy) reviewBalance(step *AlertStep) []lowBalance {
 	a, _, known := parseBalance(step.State)
 	if !known {
 		return nil
 	}
-	return p.reportBalance(step, a.balance, fire)
+	return p.reportBalance(step, a.balance)
 }
 
-// review looks at all webhooks.
-func (p *alertPolicy) review(step *AlertStep, balance Amount, told []byte, fire func(webhook string, data Data) error) error {
-	before := parseTexts(told)
+// review looks at all webhooks, of which those were told already.
+func (p *alertPolicy) review(step *AlertStep, balance Amount, told []string) (tell []lowBalance) {
 	lag := balance / balanceLag
 	a := balanceAlert{
 		balance: balance, low: balance - lag, high: plus(balance, lag),
@@ -86,22 +91,19 @@ func (p *alertPolicy) review(step *AlertStep, balance Amount, told []byte, fire 
 			continue
 		}
 		back := plus(threshold, p.hysteresis)
-		_, wasTold := slices.BinarySearch(before, w.ID)
+		_, wasTold := slices.BinarySearch(told, w.ID)
 		if !wasTold && balance >= threshold || balance >= back {
 			a.low = max(a.low, threshold)
 			continue
 		}
 		a.high = min(a.high, back-1)
 		a.told = append(a.told, w.ID)
-		if wasTold {
-			continue
-		}
-		if err := fire(w.ID, BalanceLow{Balance: balance, Threshold: threshold}); err != nil {
-			return err
+		if !wasTold {
+			tell = append(tell, lowBalance{w.ID, BalanceLow{Balance: balance, Threshold: threshold}})
 		}
 	}
 	step.State = a.encode()
-	return nil
+	return tell
 }
 
 // plus adds, and stops at the greatest amount there is.

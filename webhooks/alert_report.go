@@ -27,7 +27,7 @@ import (
 // differs by at most a 64th, until the next one.
 func (s *WebhookService) ReportBalance(ctx context.Context, account string, balance Amount) error {
 	return s.report(ctx, account, MetricBalance, func(step *AlertStep) error {
-		return s.alerts.reportBalance(step, balance, s.fireBalance(step, account))
+		return s.tellBalance(step, account, s.alerts.reportBalance(step, balance))
 	})
 }
 
@@ -76,9 +76,12 @@ func (s *WebhookService) reportUsage(ctx context.Context, account string, metric
 		return invalid.Field("period", "must be 1 to 64 bytes of UTF-8 without control characters")
 	}
 	return s.report(ctx, account, metric, func(step *AlertStep) error {
-		return s.alerts.reportUsage(step, used, limit, period, func(level uint32) error {
-			return s.fire(step, account, "", data(level))
-		})
+		for _, level := range s.alerts.reportUsage(step, used, limit, period) {
+			if err := s.tellOf(step, account, "", data(level)); err != nil {
+				return err
+			}
+		}
+		return nil
 	})
 }
 
@@ -97,8 +100,8 @@ func (s *WebhookService) report(ctx context.Context, account string, metric Metr
 	return nil
 }
 
-// fire adds an event to the step, for that webhook or all that are subscribed.
-func (s *WebhookService) fire(step *AlertStep, account, webhook string, data Data) error {
+// tellOf adds an event to the step, for that webhook or all that are subscribed.
+func (s *WebhookService) tellOf(step *AlertStep, account, webhook string, data Data) error {
 	now := s.now()
 	envelope, err := Event{ID: s.ids.New(id.Event, now), Account: account, Timestamp: now, Data: data}.seal()
 	if err != nil {
@@ -108,8 +111,13 @@ func (s *WebhookService) fire(step *AlertStep, account, webhook string, data Dat
 	return nil
 }
 
-func (s *WebhookService) fireBalance(step *AlertStep, account string) func(string, Data) error {
-	return func(webhook string, data Data) error { return s.fire(step, account, webhook, data) }
+func (s *WebhookService) tellBalance(step *AlertStep, account string, tell []lowBalance) error {
+	for _, low := range tell {
+		if err := s.tellOf(step, account, low.webhook, low.data); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // balanceMayBeLow tells a webhook that was created or changed of the balance, if
@@ -127,7 +135,7 @@ func (s *WebhookService) balanceMayBeLow(ctx context.Context, webhook Webhook) {
 
 func (s *WebhookService) reviewBalance(ctx context.Context, account string) error {
 	return s.report(ctx, account, MetricBalance, func(step *AlertStep) error {
-		return s.alerts.reviewBalance(step, s.fireBalance(step, account))
+		return s.tellBalance(step, account, s.alerts.reviewBalance(step))
 	})
 }
 

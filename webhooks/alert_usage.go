@@ -46,31 +46,30 @@ func (a *usageAlert) toldOf(level uint32) bool {
 	return false
 }
 
-// reportUsage takes in a report, and fires the levels that follow from it,
+// reportUsage takes in a report, and returns the levels that are to be told of,
 // ascending.
-func (p *alertPolicy) reportUsage(step *AlertStep, used, limit int64, period string, fire func(level uint32) error) error {
+func (p *alertPolicy) reportUsage(step *AlertStep, used, limit int64, period string) (tell []uint32) {
 	a := parseUsage(step.State)
-	switch was := string(a.period); { // compared byte by byte
-	case period < was:
+	changed := limit != a.limit
+	switch { // periods are compared byte by byte
+	case period < string(a.period):
 		return nil // a late report
-	case period > was:
-		a = usageAlert{period: []byte(period), limit: limit}
+	case period > string(a.period):
+		a, changed = usageAlert{period: []byte(period)}, true
 	case height(limit) > height(a.limit):
 		a.told = nil
 	}
-	told := slices.Clip(a.told) // what is appended does not go into State
+	a.limit, a.told = limit, slices.Clip(a.told) // what is appended does not go into State
 	for _, level := range p.levels {
-		if limit == 0 || uint64(used) < mark(limit, level) || a.toldOf(level) {
-			continue
+		if limit > 0 && uint64(used) >= mark(limit, level) && !a.toldOf(level) {
+			tell = append(tell, level)
+			a.told = binary.BigEndian.AppendUint32(a.told, level)
 		}
-		if err := fire(level); err != nil {
-			return err
-		}
-		told = binary.BigEndian.AppendUint32(told, level)
 	}
-	next := usageAlert{a.period, limit, told}
-	step.State = next.encode()
-	return nil
+	if changed || len(tell) > 0 {
+		step.State = a.encode()
+	}
+	return tell
 }
 
 // height makes a limit comparable: none is the highest.

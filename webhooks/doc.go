@@ -21,7 +21,7 @@
 // [Config.Files] the service asks for the files by itself. What was told is kept in
 // the same step as the event that tells it: whenever a process is killed, and however
 // many share a store, an alert is neither lost nor told twice. A report that changes
-// nothing costs less than a microsecond or two.
+// nothing writes nothing, and costs about a microsecond.
 //
 // # Delivering
 //
