@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"github.com/storageapi/storageapi/signing"
+	"github.com/storageapi/storageapi/store/bolt"
 	"github.com/storageapi/storageapi/webhooks"
 )
 
@@ -45,14 +46,16 @@ func TestKillReports(t *testing.T) {
 	first.end()
 	<-first.dead
 
-	methods := slices.Sorted(maps.Keys(reportChanges))
+	calls := maps.Clone(reportChanges)
+	calls["CreateWebhook"] = 10
+	methods := slices.Sorted(maps.Keys(calls))
 	planned, reached := make(map[string]int), make(map[string]int)
 	for i := range hosts {
 		plan, delay := "at random", rand.N(40*time.Millisecond)
 		config.Point = point{}
 		if i%2 == 0 {
 			method := methods[i/4%len(methods)]
-			config.Point = point{method, i/2%2 == 1, 1 + rand.IntN(reportChanges[method])}
+			config.Point = point{method, i/2%2 == 1, 1 + rand.IntN(calls[method])}
 			plan, delay = config.Point.String(), patience
 		}
 		p := start(t, config)
@@ -106,6 +109,9 @@ func TestKillReports(t *testing.T) {
 		}
 		t.Logf("%s: %d times", r.name, r.n)
 	}
+	for _, path := range watched(t, config.Path) { // whether or not its creation was answered
+		want[path+" balance.low "+webhooks.Amount(5).String()] = true
+	}
 	for plan, n := range planned {
 		t.Logf("%3d of %d killed %s", reached[plan], n, plan)
 		if reached[plan] == 0 && n > 1 {
@@ -114,6 +120,27 @@ func TestKillReports(t *testing.T) {
 	}
 	lost, repeated := book.compare(t, want, maybe)
 	t.Logf("%d hosts killed, %d alerts, lost=%d, repeated=%d", hosts, len(want), lost, repeated)
+}
+
+// watched returns the paths of the webhooks that are there.
+func watched(t *testing.T, file string) (paths []string) {
+	s, err := bolt.Open(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = s.Close() }()
+	list, err := s.ListWebhooks(t.Context(), "watched", webhooks.Page{Limit: 1_000_000})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, w := range list {
+		u, err := url.Parse(w.URL)
+		if err != nil {
+			t.Fatal(err)
+		}
+		paths = append(paths, u.Path)
+	}
+	return paths
 }
 
 // A reporter reports on one account, host after host.
