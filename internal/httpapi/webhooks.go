@@ -1,6 +1,8 @@
 package httpapi
 
 import (
+	"errors"
+
 	"github.com/storageapi/storageapi/internal/id"
 	"github.com/storageapi/storageapi/internal/invalid"
 	"github.com/storageapi/storageapi/webhooks"
@@ -184,8 +186,12 @@ func parseEvents(names []string) ([]webhooks.EventType, error) {
 
 func parseThreshold(s string) (webhooks.Amount, error) {
 	amount, err := webhooks.ParseAmount(s)
-	if err == nil && amount == 0 {
-		err = invalid.Field("balanceThreshold", "must be greater than 0")
+	var wrong *webhooks.ValidationError
+	switch {
+	case errors.As(err, &wrong):
+		return 0, invalid.Field("balanceThreshold", wrong.Reason)
+	case err == nil && amount == 0:
+		return 0, invalid.Field("balanceThreshold", "must be greater than 0")
 	}
 	return amount, err
 }
