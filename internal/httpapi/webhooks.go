@@ -51,7 +51,8 @@ func (a *api) createWebhook(c *call) (answer, error) {
 		return answer{}, err
 	}
 	if webhook.Secret.IsZero() { // made by an earlier request
-		return ok(viewWebhook(webhook))
+		c.id = webhook.ID
+		return a.getWebhook(c)
 	}
 	view := viewWebhook(webhook)
 	view.Secret = webhook.Secret.Reveal()
