@@ -21,7 +21,8 @@ import (
 // those. It is safe for concurrent use.
 //
 // Its methods return errors wrapped: [ErrNotFound], [ErrLimit], [ErrReused] and
-// [ErrGone] to branch on, a [*ValidationError] for input that breaks a rule, anything else is a failure.
+// [ErrGone] to branch on, a [*ValidationError] for input that breaks a rule, anything
+// else is a failure.
 type WebhookService struct {
 	store      Store
 	guard      guard

@@ -15,11 +15,15 @@ var (
 	ErrLimit    = errors.New("too many webhooks")
 )
 
-// Terms are what a Store heeds when it creates a webhook: a limit, and how a
-// request that is made again is known.
+// Terms are what a Store heeds when it creates a webhook. Limit is how many webhooks
+// the account may have in the end; 0: any number. Request, of 1 to 128 bytes, names
+// the request within the account, Sum stands for what it asks for, At is when that
+// was; requests of an earlier At than Since are forgotten. Without a Request the last
+// three mean nothing.
 type Terms = creation.Terms
 
-// Repeated is the error by which a Store tells that a request was made before.
+// Repeated is the error by which a Store tells that a request was made before: the ID
+// of the webhook that this made, and its Sum.
 type Repeated = creation.Repeated
 
 // A Page asks for a part of a list that is ordered by descending id.

@@ -102,10 +102,8 @@ func (a *api) createWebhook(c *call) (answer, error) {
 		return answer{}, err
 	}
 	if webhook.Secret.IsZero() { // made by an earlier request
-		if webhook, err = a.webhooks.Get(c.Context(), c.caller.Account, webhook.ID); err != nil {
-			return answer{}, err
-		}
-		return showWebhook(&webhook, "")
+		c.id = webhook.ID
+		return a.getWebhook(c)
 	}
 	view := viewWebhook(webhook)
 	view.Secret = webhook.Secret.Reveal()
