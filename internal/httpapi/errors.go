@@ -10,16 +10,6 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// The codes that answers carry, beside those of package auth.
-const (
-	codeNotFound         = "NOT_FOUND"
-	codeMethodNotAllowed = "METHOD_NOT_ALLOWED"
-	codeMediaType        = "UNSUPPORTED_MEDIA_TYPE"
-	codeTooLarge         = "PAYLOAD_TOO_LARGE"
-	codeValidation       = "VALIDATION_ERROR"
-	codeConflict         = "CONFLICT"
-)
-
 // What can be wrong with a request before a service sees it.
 var (
 	errNoRoute   = errors.New("no route")
@@ -41,13 +31,13 @@ var failures = []struct {
 	code    string
 	message string
 }{
-	{errNoRoute, http.StatusNotFound, codeNotFound, "There is nothing at this path."},
-	{errMediaType, http.StatusUnsupportedMediaType, codeMediaType, "The body must be JSON, sent as it is with Content-Type: application/json."},
-	{errTooLarge, http.StatusRequestEntityTooLarge, codeTooLarge, "The body must be at most 65536 bytes."},
-	{apikeys.ErrNotFound, http.StatusNotFound, codeNotFound, "There is no API key with this id."},
-	{apikeys.ErrExists, http.StatusConflict, codeConflict, "This API key exists already. Send the request again."},
-	{webhooks.ErrNotFound, http.StatusNotFound, codeNotFound, "There is no webhook with this id."},
-	{webhooks.ErrExists, http.StatusConflict, codeConflict, "This webhook exists already. Send the request again."},
+	{errNoRoute, http.StatusNotFound, auth.CodeNotFound, "There is nothing at this path."},
+	{errMediaType, http.StatusUnsupportedMediaType, auth.CodeUnsupportedMediaType, "The body must be JSON, sent as it is with Content-Type: application/json."},
+	{errTooLarge, http.StatusRequestEntityTooLarge, auth.CodePayloadTooLarge, "The body must be at most 65536 bytes."},
+	{apikeys.ErrNotFound, http.StatusNotFound, auth.CodeNotFound, "There is no API key with this id."},
+	{apikeys.ErrExists, http.StatusConflict, auth.CodeConflict, "This API key exists already. Send the request again."},
+	{webhooks.ErrNotFound, http.StatusNotFound, auth.CodeNotFound, "There is no webhook with this id."},
+	{webhooks.ErrExists, http.StatusConflict, auth.CodeConflict, "This webhook exists already. Send the request again."},
 }
 
 // leastPrivilegeRefusals explains [auth.LeastPrivilege]. Why another policy
@@ -75,10 +65,10 @@ func (a *api) fail(c *call, err error) {
 	case errors.Is(err, auth.ErrForbidden):
 		auth.WriteForbidden(c.writer, a.refusal(c))
 	case errors.As(err, &field):
-		auth.WriteError(c.writer, http.StatusBadRequest, codeValidation, field.Error()+".")
+		auth.WriteError(c.writer, http.StatusBadRequest, auth.CodeValidation, field.Error()+".")
 	case errors.As(err, &method):
 		c.writer.Header().Set("Allow", method.allow)
-		auth.WriteError(c.writer, http.StatusMethodNotAllowed, codeMethodNotAllowed, "This path takes "+method.allow+".")
+		auth.WriteError(c.writer, http.StatusMethodNotAllowed, auth.CodeMethodNotAllowed, "This path takes "+method.allow+".")
 	default:
 		a.logFailure(c, err)
 		auth.WriteInternal(c.writer)
