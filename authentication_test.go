@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/storageapi/storageapi/apikeys"
 	"github.com/storageapi/storageapi/auth"
 	"github.com/storageapi/storageapi/scopes"
 )
@@ -25,7 +26,7 @@ func TestUnauthorized(t *testing.T) {
 		t.Fatal(err)
 	}
 	rotatedID, rotated := h.key(alice, scopes.AccountRead)
-	if _, _, err := h.api.Keys.Rotate(t.Context(), alice, rotatedID, 0); err != nil {
+	if _, _, err := h.api.Keys.Rotate(t.Context(), alice, rotatedID, apikeys.RotateParams{}); err != nil {
 		t.Fatal(err)
 	}
 	c.add(time.Minute) // the instant of expiry

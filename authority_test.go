@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/storageapi/storageapi"
+	"github.com/storageapi/storageapi/apikeys"
 	"github.com/storageapi/storageapi/auth"
 	"github.com/storageapi/storageapi/scopes"
 )
@@ -55,6 +56,8 @@ func TestRoutesByScope(t *testing.T) {
 			{"POST", webhooksPath, `{"url":"https://example.com","events":["files.expiring","balance.low"]}`, 403},
 			{"DELETE", newWebhook("files.expiring"), "", allowed(files, 204)},
 			{"DELETE", newWebhook("balance.low"), "", allowed(account, 204)},
+			{"PATCH", newKey(held), `{"name":"b"}`, 200},
+			{"POST", newKey(held) + "/rotate", "", 200},
 			{"DELETE", newKey(held), "", 204},
 		} {
 			if got := h.do(test.method, test.path, token, test.body); got.status != test.status {
@@ -66,6 +69,12 @@ func TestRoutesByScope(t *testing.T) {
 			if got, want := h.do("POST", keysPath, token, body).status, allowed(target == held, 201); got != want {
 				t.Errorf("%s: create a key for %s: got %d, want %d", held, target, got, want)
 			}
+			if got, want := h.do("PATCH", newKey(target), token, `{"name":"b"}`).status, allowed(target == held, 200); got != want {
+				t.Errorf("%s: update a key for %s: got %d, want %d", held, target, got, want)
+			}
+			if got, want := h.do("POST", newKey(target)+"/rotate", token, "").status, allowed(target == held, 200); got != want {
+				t.Errorf("%s: rotate a key for %s: got %d, want %d", held, target, got, want)
+			}
 			if got, want := h.do("DELETE", newKey(target), token, "").status, allowed(target == held, 204); got != want {
 				t.Errorf("%s: delete a key for %s: got %d, want %d", held, target, got, want)
 			}
@@ -73,7 +82,8 @@ func TestRoutesByScope(t *testing.T) {
 	}
 }
 
-// TestEscalation tries to make, and to delete, what is more than the caller.
+// TestEscalation tries to make, and to change and delete, what is more than the
+// caller.
 func TestEscalation(t *testing.T) {
 	c := newClock()
 	h := serve(t, c.config())
@@ -115,16 +125,22 @@ func TestEscalation(t *testing.T) {
 			}
 			scopesJSON, _ := test.target.MarshalJSON()
 			created := h.do("POST", keysPath, caller, fmt.Sprintf(`{"name":"a","scopes":%s,"expiresAt":%s}`, scopesJSON, expiresAt))
+			updated := h.do("PATCH", keysPath+"/"+target, caller, `{"name":"b"}`)
+			rotated := h.do("POST", keysPath+"/"+target+"/rotate", caller, "")
 			deleted := h.do("DELETE", keysPath+"/"+target, caller, "")
 			if test.permitted {
 				created.want(201, "")
+				updated.want(200, "")
+				rotated.want(200, "")
 				deleted.want(204, "")
 				return
 			}
 			created.want(403, "FORBIDDEN")
+			updated.want(403, "FORBIDDEN")
+			rotated.want(403, "FORBIDDEN")
 			deleted.want(403, "FORBIDDEN")
-			if _, err := h.api.Keys.Get(t.Context(), alice, target); err != nil {
-				t.Errorf("after a refused delete: %v", err)
+			if key, err := h.api.Keys.Get(t.Context(), alice, target); err != nil || key.Name != "a key" || !key.Previous.IsZero() {
+				t.Errorf("after refused changes: %+v, %v", key, err)
 			}
 		})
 	}
@@ -142,13 +158,31 @@ func TestKeyDeletesItself(t *testing.T) {
 func TestGraceIsNoLongerLife(t *testing.T) {
 	h := serve(t, newClock().config())
 	id, old := h.key(alice, scopes.FilesRead)
-	_, fresh, err := h.api.Keys.Rotate(t.Context(), alice, id, time.Hour)
+	_, fresh, err := h.api.Keys.Rotate(t.Context(), alice, id, apikeys.RotateParams{Grace: time.Hour})
 	if err != nil {
 		t.Fatal(err)
 	}
 	h.do("POST", keysPath, old, `{"name":"a","scopes":["files:read"]}`).want(403, "FORBIDDEN")
 	h.do("POST", keysPath, old, `{"name":"a","scopes":["files:read"],"expiresAt":"2026-01-31T13:00:00Z"}`).want(201, "")
 	h.do("POST", keysPath, fresh.Reveal(), `{"name":"a","scopes":["files:read"]}`).want(201, "")
+}
+
+// TestReplacedValueCannotTakeOver checks that the value before a rotation can delete
+// its key, and not change it: also where the key dies with the grace.
+func TestReplacedValueCannotTakeOver(t *testing.T) {
+	c := newClock()
+	h := serve(t, c.config())
+	for _, expires := range []time.Time{{}, c.now().Add(time.Hour)} {
+		id, old := h.expiringKey(alice, expires, scopes.AccountRead)
+		fresh := h.do("POST", keysPath+"/"+id+"/rotate", old, "").want(200, "").text("key") // it is itself yet
+		h.do("GET", keysPath, old, "").want(200, "")
+		h.do("POST", keysPath+"/"+id+"/rotate", old, "").want(403, "FORBIDDEN")
+		h.do("PATCH", keysPath+"/"+id, old, `{"name":"b"}`).want(403, "FORBIDDEN")
+		h.do("PATCH", keysPath+"/"+id, fresh, `{"name":"b"}`).want(200, "")
+		h.do("GET", keysPath, fresh, "").want(200, "")
+		h.do("DELETE", keysPath+"/"+id, old, "").want(204, "")
+		h.do("GET", keysPath, fresh, "").want(401, "UNAUTHORIZED")
+	}
 }
 
 // TestAuthorize checks what a host's own policy is asked, and what becomes of its
@@ -188,6 +222,8 @@ func TestAuthorize(t *testing.T) {
 		{"GET", webhooksPath + "/" + hook, "", 200, auth.ReadWebhooks, nil},
 		{"POST", keysPath, newKey, 201, auth.CreateKey, &auth.Target{Scopes: scopes.Of(scopes.FilesWrite), ExpiresAt: time.Date(2026, 2, 1, 0, 0, 0, 0, time.UTC)}},
 		{"POST", webhooksPath, newWebhook, 201, auth.CreateWebhook, &auth.Target{Scopes: account}},
+		{"PATCH", keysPath + "/" + target, `{"name":"b"}`, 200, auth.UpdateKey, &auth.Target{ID: target, Scopes: account}},
+		{"POST", keysPath + "/" + target + "/rotate", "", 200, auth.RotateKey, &auth.Target{ID: target, Scopes: account}},
 		{"DELETE", keysPath + "/" + target, "", 204, auth.DeleteKey, &auth.Target{ID: target, Scopes: account}},
 		{"DELETE", webhooksPath + "/" + hook, "", 204, auth.DeleteWebhook, &auth.Target{ID: hook, Scopes: account}},
 	}

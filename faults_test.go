@@ -28,6 +28,10 @@ func steps(key, webhook string) []step {
 		{"CreateKey", "POST", keysPath, newKey, "POST /v2/api-keys"},
 		{"ListKeys", "GET", keysPath + "?limit=7", "", "GET /v2/api-keys"},
 		{"KeyByID", "GET", oneKey, "", "GET /v2/api-keys/{id}"},
+		{"KeyByID", "PATCH", oneKey, `{"name":"b"}`, "PATCH /v2/api-keys/{id}"},
+		{"UpdateKey", "PATCH", oneKey, `{"name":"b"}`, "PATCH /v2/api-keys/{id}"},
+		{"KeyByID", "POST", oneKey + "/rotate", "", "POST /v2/api-keys/{id}/rotate"},
+		{"UpdateKey", "POST", oneKey + "/rotate", "", "POST /v2/api-keys/{id}/rotate"},
 		{"KeyByID", "DELETE", oneKey, "", "DELETE /v2/api-keys/{id}"},
 		{"DeleteKey", "DELETE", oneKey, "", "DELETE /v2/api-keys/{id}"},
 		{"CreateWebhook", "POST", webhooksPath, newWebhook, "POST /v2/notifications/webhooks"},
@@ -102,6 +106,7 @@ func TestStoreAnswers(t *testing.T) {
 	}{
 		"CreateKey":     {apikeys.ErrExists, 409, "CONFLICT"},
 		"CreateWebhook": {webhooks.ErrExists, 409, "CONFLICT"},
+		"UpdateKey":     {apikeys.ErrNotFound, 404, "NOT_FOUND"},
 		"DeleteKey":     {apikeys.ErrNotFound, 404, "NOT_FOUND"}, // gone since it was looked at
 		"DeleteWebhook": {webhooks.ErrNotFound, 404, "NOT_FOUND"},
 	}

@@ -48,11 +48,18 @@ func (f *faulty) ListKeys(ctx context.Context, account string, page apikeys.Page
 	return f.Store.ListKeys(ctx, account, page)
 }
 
-func (f *faulty) DeleteKey(ctx context.Context, account, id string) error {
+func (f *faulty) UpdateKey(ctx context.Context, account, id string, change func(*apikeys.Key) error) (apikeys.Key, error) {
+	if err := f.before("UpdateKey"); err != nil {
+		return apikeys.Key{}, err
+	}
+	return f.Store.UpdateKey(ctx, account, id, change)
+}
+
+func (f *faulty) DeleteKey(ctx context.Context, account, id string, check func(apikeys.Key) error) error {
 	if err := f.before("DeleteKey"); err != nil {
 		return err
 	}
-	return f.Store.DeleteKey(ctx, account, id)
+	return f.Store.DeleteKey(ctx, account, id, check)
 }
 
 func (f *faulty) CreateWebhook(ctx context.Context, webhook webhooks.Webhook) error {

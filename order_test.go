@@ -15,6 +15,7 @@ func TestOrderOfChecks(t *testing.T) {
 	admin := h.admin(alice)
 	_, narrow := h.key(alice, scopes.FilesRead)   // may have a webhook for files.expiring
 	_, useless := h.key(alice, scopes.FilesWrite) // may have none
+	other, _ := h.key(alice, scopes.SecretsRead)
 
 	mediaType := func(value string) func(*http.Request) {
 		return func(r *http.Request) { r.Header.Set("Content-Type", value) }
@@ -28,6 +29,7 @@ func TestOrderOfChecks(t *testing.T) {
 	)
 	huge := strings.Repeat("{", 64<<10+1)
 	text, asJSON := mediaType("text/plain"), mediaType("application/json")
+	match, stale := ifMatch(`no tag`), ifMatch(`"stale"`)
 	tests := []struct {
 		name   string
 		method string
@@ -58,10 +60,19 @@ func TestOrderOfChecks(t *testing.T) {
 		{"events before target", "POST", webhooksPath, narrow, badEvent, asJSON, 400, "VALIDATION_ERROR"},
 		{"target of a key", "POST", keysPath, narrow, tooFar, asJSON, 403, "FORBIDDEN"},
 		{"target of a webhook", "POST", webhooksPath, narrow, notRead, asJSON, 403, "FORBIDDEN"},
+		{"authority before If-Match", "POST", webhooksPath, useless, "", match, 403, "FORBIDDEN"},
+		{"media type before all of PATCH", "PATCH", keysPath + "/x", narrow, badJSON, text, 415, "UNSUPPORTED_MEDIA_TYPE"},
+		{"a name before unknown key", "PATCH", keysPath + "/x", narrow, `{"name":""}`, asJSON, 400, "VALIDATION_ERROR"},
+		{"If-Match before unknown key", "DELETE", keysPath + "/x", narrow, "", match, 400, "VALIDATION_ERROR"},
+		{"a grace before unknown key", "POST", keysPath + "/x/rotate", narrow, `{"graceSeconds":-1}`, asJSON, 400, "VALIDATION_ERROR"},
+		{"target of an update", "PATCH", keysPath + "/" + other, narrow, `{"name":"b"}`, stale, 403, "FORBIDDEN"},
+		{"target of a rotation", "POST", keysPath + "/" + other + "/rotate", narrow, "", stale, 403, "FORBIDDEN"},
+		{"target of a deletion", "DELETE", keysPath + "/" + other, narrow, "", stale, 403, "FORBIDDEN"},
+		{"unknown key with If-Match", "PATCH", keysPath + "/key_" + someULID, useless, `{"name":"b"}`, stale, 404, "NOT_FOUND"},
 		{"unknown key", "DELETE", keysPath + "/key_" + someULID, useless, "", asJSON, 404, "NOT_FOUND"},
 		{"unknown webhook", "DELETE", webhooksPath + "/wh_" + someULID, narrow, "", asJSON, 404, "NOT_FOUND"},
 	}
-	const keysMade = 3
+	const keysMade = 4
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			h.do(test.method, test.path, test.token, test.body, test.change).want(test.status, test.code)
@@ -79,8 +90,9 @@ func TestMethods(t *testing.T) {
 	h := serve(t, newClock().config())
 	admin := h.admin(alice)
 	allow := map[string]string{
-		keysPath:                         "GET, HEAD, POST",
-		keysPath + "/key_" + someULID:    "DELETE, GET, HEAD",
+		keysPath:                      "GET, HEAD, POST",
+		keysPath + "/key_" + someULID: "DELETE, GET, HEAD, PATCH",
+		keysPath + "/key_" + someULID + "/rotate": "POST",
 		webhooksPath:                     "GET, HEAD, POST",
 		webhooksPath + "/wh_" + someULID: "DELETE, GET, HEAD",
 	}
@@ -91,6 +103,9 @@ func TestMethods(t *testing.T) {
 				if got.status == 405 {
 					t.Errorf("%s %s: got 405", method, path)
 				}
+				continue
+			}
+			if method == "HEAD" && got.status == 405 { // without a body
 				continue
 			}
 			got.want(405, "METHOD_NOT_ALLOWED")

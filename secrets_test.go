@@ -27,10 +27,14 @@ func TestSecretsStayIn(t *testing.T) {
 
 	admin := h.admin(alice)
 	made := h.do("POST", keysPath, admin, newKey).want(201, "")
+	rotated := h.do("POST", keysPath+"/"+made.text("id")+"/rotate", admin, "").want(200, "")
 	const urlSecret = "s3cr3tPath"
 	hook := h.do("POST", webhooksPath, admin, fmt.Sprintf(`{"url":"%s/%s?q=%s","events":["balance.low"]}`, r.URL, urlSecret, urlSecret)).want(201, "")
+	see(h.do("PATCH", keysPath+"/"+made.text("id"), admin, `{"name":"renamed"}`).want(200, ""))
+	see(h.do("PATCH", keysPath+"/"+made.text("id"), admin, `{"name":"again"}`, ifMatch(`"`+rotated.text("key")+`"`)).want(412, "PRECONDITION_FAILED"))
+	see(h.do("PATCH", keysPath+"/"+made.text("id"), admin, `{"name":"again"}`, ifMatch(rotated.text("key"))).want(400, "VALIDATION_ERROR"))
 	token, secret := made.text("key"), hook.text("secret")
-	if made.header.Get("Cache-Control") != "no-store" || hook.header.Get("Cache-Control") != "no-store" {
+	if made.header.Get("Cache-Control") != "no-store" || rotated.header.Get("Cache-Control") != "no-store" || hook.header.Get("Cache-Control") != "no-store" {
 		t.Error("an answer with a secret may be cached")
 	}
 
@@ -87,10 +91,12 @@ func TestSecretsStayIn(t *testing.T) {
 	all := log.String() + strings.Join(shown, "\n")
 	for name, sentinel := range map[string]string{
 		"token":           token,
+		"rotated token":   rotated.text("key"),
 		"caller's token":  admin,
 		"signing secret":  secret,
 		"its base64":      strings.TrimPrefix(secret, "whsec_"),
 		"hash of token":   sum(token),
+		"hash of rotated": sum(rotated.text("key")),
 		"hash of admin's": sum(admin),
 		"URL's secret":    urlSecret,
 	} {

@@ -29,7 +29,9 @@
 //	POST   /v2/api-keys                        create a key
 //	GET    /v2/api-keys                        list keys
 //	GET    /v2/api-keys/{id}                   get a key
+//	PATCH  /v2/api-keys/{id}                   rename a key
 //	DELETE /v2/api-keys/{id}                   delete a key
+//	POST   /v2/api-keys/{id}/rotate            give a key a new value
 //	POST   /v2/notifications/webhooks          create a webhook
 //	GET    /v2/notifications/webhooks          list webhooks
 //	GET    /v2/notifications/webhooks/{id}     get a webhook
@@ -39,9 +41,13 @@
 // first that fails answers: the key (401), the route (404, 405), the authority in
 // general (403), the media type (415), the size (413, above 64 KiB), syntax and
 // values (400), the authority over the very key or webhook (403), the state (404,
-// 409). Where a key or webhook is deleted, 404 comes before its 403: it must be
-// found first. Of another account nothing can be seen or inferred: its keys and webhooks
+// 409, 412). Where a key or webhook is changed or deleted, 404 comes before its 403:
+// it must be found first. Of another account nothing can be seen or inferred: its keys and webhooks
 // are answered like ids that never were.
+//
+// One key is answered with an ETag, which stands for all that requests can change of
+// it. A change or deletion with If-Match is done only if the tag is still the same,
+// in one step with finding that out; else it is answered 412.
 //
 // Everything else under /v2 is the host's to mount; the Handler answers 404 there,
 // and so for a method that a host's pattern does not have.

@@ -62,7 +62,7 @@ func ExampleKeyService_Rotate() {
 	if err != nil {
 		panic(err)
 	}
-	_, young, err := keys.Rotate(ctx, "acct_1", key.ID, time.Hour)
+	_, young, err := keys.Rotate(ctx, "acct_1", key.ID, apikeys.RotateParams{Grace: time.Hour})
 	if err != nil {
 		panic(err)
 	}

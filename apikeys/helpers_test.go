@@ -77,9 +77,9 @@ func (s *spy) UpdateKey(ctx context.Context, account, id string, change func(*ap
 	return s.Store.UpdateKey(ctx, account, id, change)
 }
 
-func (s *spy) DeleteKey(ctx context.Context, account, id string) error {
+func (s *spy) DeleteKey(ctx context.Context, account, id string, check func(apikeys.Key) error) error {
 	s.count(&s.writes)
-	return s.Store.DeleteKey(ctx, account, id)
+	return s.Store.DeleteKey(ctx, account, id, check)
 }
 
 func (s *spy) RecordKeyUse(ctx context.Context, uses []apikeys.KeyUse) error {
@@ -145,7 +145,7 @@ func create(tb testing.TB, s *apikeys.KeyService, expiresAt time.Time) (apikeys.
 
 func rotate(tb testing.TB, s *apikeys.KeyService, id string, grace time.Duration) (apikeys.Key, apikeys.Token) {
 	tb.Helper()
-	key, token, err := s.Rotate(tb.Context(), account, id, grace)
+	key, token, err := s.Rotate(tb.Context(), account, id, apikeys.RotateParams{Grace: grace})
 	if err != nil {
 		tb.Fatal(err)
 	}

@@ -22,15 +22,19 @@ type Key struct {
 	Hash Hash
 
 	// Previous is that of the token before the last rotation. It is good until
-	// PreviousExpiresAt, which is never later than ExpiresAt. Zero: none.
+	// PreviousExpiresAt, which is never later than ExpiresAt. Zero: none; a
+	// [KeyService] returns none that is dead.
 	Previous          Hash
 	PreviousExpiresAt time.Time
 
 	// LastUsedAt is when one of the key's tokens was last verified, to the
 	// minute or so; zero: never. Of more than 65,536 keys used in one minute the
-	// rest may be noted in a later one. It is not part of the key's record: only
-	// [Store.RecordKeyUse] writes it, and [Store.KeyByHash] leaves it zero.
-	LastUsedAt time.Time
+	// rest may be noted in a later one. PreviousUsedAt is the same of the token
+	// of Previous alone, from when it was made. They are not part of the key's
+	// record: only [Store.RecordKeyUse] writes them, and [Store.KeyByHash] leaves
+	// them zero.
+	LastUsedAt     time.Time
+	PreviousUsedAt time.Time
 }
 
 // expiryOf returns when the token with the given hash dies (zero: never), and
@@ -45,9 +49,10 @@ func (k *Key) expiryOf(hash Hash) (time.Time, bool) {
 	return time.Time{}, false
 }
 
-// A KeyUse says when a key was last verified.
+// A KeyUse says when a token of a key was last verified.
 type KeyUse struct {
 	Account string
 	ID      string
+	Hash    Hash      // of the token
 	At      time.Time // UTC, to the millisecond
 }

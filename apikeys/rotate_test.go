@@ -98,11 +98,11 @@ func TestRotateRefuses(t *testing.T) {
 	service, _ := newClocked(t)
 	key, token := create(t, service, time.Time{})
 	var invalid *apikeys.ValidationError
-	if _, _, err := service.Rotate(t.Context(), account, key.ID, -1); !errors.As(err, &invalid) || invalid.Field != "grace" {
+	if _, _, err := service.Rotate(t.Context(), account, key.ID, apikeys.RotateParams{Grace: -1}); !errors.As(err, &invalid) || invalid.Field != "Grace" {
 		t.Errorf("a negative grace: %v", err)
 	}
 	for _, who := range [][2]string{{"acct_2", key.ID}, {account, "key_none"}, {"", key.ID}, {account, ""}} {
-		if _, young, err := service.Rotate(t.Context(), who[0], who[1], 0); !errors.Is(err, apikeys.ErrNotFound) || young.Reveal() != "" {
+		if _, young, err := service.Rotate(t.Context(), who[0], who[1], apikeys.RotateParams{}); !errors.Is(err, apikeys.ErrNotFound) || young.Reveal() != "" {
 			t.Errorf("%v: %v", who, err)
 		}
 	}

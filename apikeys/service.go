@@ -140,8 +140,10 @@ func (s *KeyService) Verify(ctx context.Context, token string) (auth.Principal, 
 	if !ok || !expiresAt.IsZero() && !now.Before(expiresAt) {
 		return auth.Principal{}, auth.ErrUnauthorized
 	}
-	s.uses.record(&key, now)
-	return auth.Principal{Account: key.Account, KeyID: key.ID, Scopes: key.Scopes, ExpiresAt: expiresAt}, nil
+	s.uses.record(&key, hash, now)
+	return auth.Principal{
+		Account: key.Account, KeyID: key.ID, Scopes: key.Scopes, ExpiresAt: expiresAt, Replaced: hash != key.Hash,
+	}, nil
 }
 
 // Get returns the account's key of that id, or [ErrNotFound].
@@ -150,8 +152,17 @@ func (s *KeyService) Get(ctx context.Context, account, keyID string) (Key, error
 	if err != nil {
 		return Key{}, fmt.Errorf("get API key: %w", err)
 	}
+	return s.shown(key), nil
+}
+
+// shown returns a key as callers see it: with uses that are not written yet, and
+// without a previous token that is dead.
+func (s *KeyService) shown(key Key) Key {
 	s.uses.overlay(&key)
-	return key, nil
+	if !s.now().Before(key.PreviousExpiresAt) {
+		key.Previous, key.PreviousExpiresAt, key.PreviousUsedAt = Hash{}, time.Time{}, time.Time{}
+	}
+	return key
 }
 
 // List returns a part of the account's keys, newest first; an empty list past
@@ -165,40 +176,20 @@ func (s *KeyService) List(ctx context.Context, account string, page Page) ([]Key
 		return nil, fmt.Errorf("list API keys: %w", err)
 	}
 	for i := range keys {
-		s.uses.overlay(&keys[i])
+		keys[i] = s.shown(keys[i])
 	}
 	return keys, nil
-}
-
-// Rotate gives the account's key a new token and returns it. The token before
-// stays good for the grace period, 0 or more, but never past the key's expiry;
-// one from an earlier rotation dies now, so that there are at most two. Scopes
-// and expiry stay as they are. [ErrNotFound] if there is no such key.
-func (s *KeyService) Rotate(ctx context.Context, account, keyID string, grace time.Duration) (Key, Token, error) {
-	if grace < 0 {
-		return Key{}, Token{}, invalid.Field("grace", "must not be negative")
-	}
-	token := newToken(s.prefix)
-	until := s.now().UTC().Add(grace).Truncate(time.Millisecond)
-	key, err := s.store.UpdateKey(ctx, account, keyID, func(key *Key) error {
-		key.Previous, key.PreviousExpiresAt = key.Hash, until
-		if !key.ExpiresAt.IsZero() && key.ExpiresAt.Before(until) {
-			key.PreviousExpiresAt = key.ExpiresAt
-		}
-		key.Hash = token.Hash()
-		return nil
-	})
-	if err != nil {
-		return Key{}, Token{}, fmt.Errorf("rotate API key: %w", err)
-	}
-	s.uses.overlay(&key)
-	return key, token, nil
 }
 
 // Delete removes the account's key of that id, or returns [ErrNotFound]. Once
 // it has returned, no request with the key is let through.
 func (s *KeyService) Delete(ctx context.Context, account, keyID string) error {
-	if err := s.store.DeleteKey(ctx, account, keyID); err != nil {
+	return s.DeleteIf(ctx, account, keyID, nil)
+}
+
+// DeleteIf is Delete if the condition holds.
+func (s *KeyService) DeleteIf(ctx context.Context, account, keyID string, condition Condition) error {
+	if err := s.store.DeleteKey(ctx, account, keyID, condition); err != nil {
 		return fmt.Errorf("delete API key: %w", err)
 	}
 	return nil

@@ -43,7 +43,7 @@ type Store interface {
 	CreateKey(ctx context.Context, key Key) error
 
 	// KeyByHash returns the key whose Hash or Previous is hash, whether or not
-	// it has expired, without its LastUsedAt; or ErrNotFound. It is called on
+	// it has expired, without its uses; or ErrNotFound. It is called on
 	// every request, and sees every change that had returned when it was
 	// called.
 	KeyByHash(ctx context.Context, hash Hash) (Key, error)
@@ -61,17 +61,24 @@ type Store interface {
 	// if one of its hashes is then another key's; change's own error if it
 	// returns one, and nothing is stored. Hashes the key no longer has stop
 	// being found. ID, Account, CreatedAt and LastUsedAt keep their values
-	// whatever change does to them. No other change of the key comes between
-	// reading and storing; change may run more than once, and must not call
-	// the store.
+	// whatever change does to them, and uses stay with their hashes: what
+	// becomes Previous keeps its own as PreviousUsedAt. No other change of the
+	// key comes between reading and storing; change may run more than once, and
+	// must not call the store.
 	UpdateKey(ctx context.Context, account, id string, change func(*Key) error) (Key, error)
 
-	// DeleteKey removes a key with its hashes and its last use, or returns
-	// ErrNotFound. Once it has returned, KeyByHash does not find the key.
-	DeleteKey(ctx context.Context, account, id string) error
+	// DeleteKey removes a key with its hashes and its uses, or returns
+	// ErrNotFound. check, unless it is nil, is called with the key before: if it
+	// returns an error, that is returned and nothing is removed. No other change
+	// of the key comes between; check may run more than once, and must not call
+	// the store. Once DeleteKey has returned nil, KeyByHash does not find the
+	// key.
+	DeleteKey(ctx context.Context, account, id string, check func(Key) error) error
 
 	// RecordKeyUse sets the LastUsedAt of each of the keys to the time given,
-	// unless a later one is recorded already; it never sets one back. Keys that
+	// unless a later one is recorded already; it never sets one back. The same
+	// goes for the use of the hash: that of Hash is told once it is Previous,
+	// that of Previous as PreviousUsedAt, that of another not at all. Keys that
 	// are gone are passed over. It touches nothing that UpdateKey stores. The
 	// same key may occur more than once.
 	RecordKeyUse(ctx context.Context, uses []KeyUse) error

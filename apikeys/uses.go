@@ -1,6 +1,7 @@
 package apikeys
 
 import (
+	"cmp"
 	"context"
 	"encoding/binary"
 	"log/slog"
@@ -14,12 +15,12 @@ import (
 const (
 	useInterval = time.Minute // between two writes of what one key's last use was
 	maxUses     = 1 << 16     // keys remembered between two writes: bounds memory
-	useBatch    = 512         // keys per store call: keeps its write steps short
+	useBatch    = 512         // uses per store call: keeps its write steps short
 	useTimeout  = 10 * time.Second
 )
 
 // uses remembers when keys were last used and writes it in the background, at
-// most once a minute a key. Recording a use takes a lock for a map access and
+// most once a minute a token. Recording a use takes a lock for a map access and
 // never waits for the store.
 //
 // No goroutine waits while there is nothing to write: the first use after a
@@ -42,32 +43,53 @@ type uses struct {
 	writing sync.Mutex // held during a write: one at a time, and Close waits
 }
 
+// A pendingUse is of one key: of as many of its tokens as can be live at a time.
+// Where more were used between two writes, those used last.
 type pendingUse struct {
 	account string
-	ms      int64 // Unix milliseconds
+	tokens  []tokenUse // at most two
 }
 
-func (p *pendingUse) at() time.Time { return time.UnixMilli(p.ms).UTC() }
+type tokenUse struct {
+	hash Hash
+	ms   int64 // Unix milliseconds
+}
 
-// record notes a use, at most once a second a key.
-func (u *uses) record(key *Key, at time.Time) {
-	sum := &key.Hash.Sum
+func (t *tokenUse) at() time.Time { return time.UnixMilli(t.ms).UTC() }
+
+// add notes that a token was used.
+func (p *pendingUse) add(hash Hash, ms int64) {
+	for i := range p.tokens {
+		if p.tokens[i].hash == hash {
+			p.tokens[i].ms = max(p.tokens[i].ms, ms)
+			return
+		}
+	}
+	if p.tokens = append(p.tokens, tokenUse{hash, ms}); len(p.tokens) > 2 {
+		slices.SortFunc(p.tokens, func(a, b tokenUse) int { return cmp.Compare(b.ms, a.ms) })
+		p.tokens = p.tokens[:2]
+	}
+}
+
+// record notes a use of the key by that hash, at most once a second a token.
+func (u *uses) record(key *Key, hash Hash, at time.Time) {
+	sum := &hash.Sum
 	place := &u.noted[binary.LittleEndian.Uint16(sum[:])]
 	note := uint32(binary.LittleEndian.Uint16(sum[2:]))<<16 | uint32(uint16(at.Unix())) | 1<<31
 	if place.Load() == note {
 		return
 	}
 	place.Store(note)
-	u.add(key.Account, key.ID, at.UnixMilli())
+	u.add(key.Account, key.ID, hash, at.UnixMilli())
 }
 
 // add remembers a use for the next write. Once maxUses keys are remembered,
 // further ones are not.
-func (u *uses) add(account, id string, ms int64) {
+func (u *uses) add(account, id string, hash Hash, ms int64) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if use := u.pending[id]; use != nil {
-		use.ms = max(use.ms, ms)
+		use.add(hash, ms)
 		return
 	}
 	if u.closed || len(u.pending) == maxUses {
@@ -76,23 +98,37 @@ func (u *uses) add(account, id string, ms int64) {
 	if u.pending == nil {
 		u.pending = make(map[string]*pendingUse)
 	}
-	u.pending[id] = &pendingUse{account, ms}
+	u.pending[id] = &pendingUse{account, []tokenUse{{hash, ms}}}
 	if u.timer == nil {
 		u.timer = time.AfterFunc(useInterval, u.write)
 	}
 }
 
-// overlay raises key's LastUsedAt to a use that was not written yet when key was
-// read, so that it never seems to be set back. The last write may be under way,
-// or have come between.
+// overlay raises key's LastUsedAt and PreviousUsedAt to uses that were not written
+// yet when key was read, so that they never seem to be set back. The last write may
+// be under way, or have come between.
 func (u *uses) overlay(key *Key) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	for _, uses := range [...]map[string]*pendingUse{u.pending, u.written} {
-		if use := uses[key.ID]; use != nil && use.at().After(key.LastUsedAt) {
-			key.LastUsedAt = use.at()
+		use := uses[key.ID]
+		if use == nil {
+			continue
+		}
+		for _, token := range use.tokens {
+			key.LastUsedAt = later(key.LastUsedAt, token.at())
+			if token.hash == key.Previous {
+				key.PreviousUsedAt = later(key.PreviousUsedAt, token.at())
+			}
 		}
 	}
+}
+
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
 }
 
 // write writes what is pending. What the store refuses is pending again.
@@ -105,22 +141,24 @@ func (u *uses) write() {
 	u.pending, u.written, u.timer = nil, pending, nil
 	u.mu.Unlock()
 
-	batch := make([]KeyUse, 0, min(len(pending), useBatch))
+	batch := make([]KeyUse, 0, min(2*len(pending), useBatch))
 	flush := func() {
 		ctx, cancel := context.WithTimeout(context.Background(), useTimeout)
 		defer cancel()
 		if err := u.store.RecordKeyUse(ctx, batch); err != nil {
 			u.log.Error("storageapi: last use of API keys not recorded", "keys", len(batch), "error", err)
 			for _, use := range batch {
-				u.add(use.Account, use.ID, use.At.UnixMilli())
+				u.add(use.Account, use.ID, use.Hash, use.At.UnixMilli())
 			}
 		}
 		batch = batch[:0]
 	}
 	for _, id := range slices.Sorted(maps.Keys(pending)) { // in one order on all nodes: no deadlock
 		use := pending[id]
-		if batch = append(batch, KeyUse{use.account, id, use.at()}); len(batch) == useBatch {
-			flush()
+		for _, token := range use.tokens {
+			if batch = append(batch, KeyUse{use.account, id, token.hash, token.at()}); len(batch) == useBatch {
+				flush()
+			}
 		}
 	}
 	if len(batch) > 0 {

@@ -58,7 +58,7 @@ func TestLastUseIsShownBeforeAndAfterItIsWritten(t *testing.T) {
 		if at := lastUse(t, service, key.ID); at != used {
 			t.Errorf("after it is written: %v, want %v", at, used)
 		}
-		if got := store.recorded(); len(got) != 1 || len(got[0]) != 1 || got[0][0] != (apikeys.KeyUse{Account: account, ID: key.ID, At: used}) {
+		if got := store.recorded(); len(got) != 1 || len(got[0]) != 1 || got[0][0] != (apikeys.KeyUse{Account: account, ID: key.ID, Hash: token.Hash(), At: used}) {
 			t.Errorf("recorded %v", got)
 		}
 	})
@@ -79,6 +79,51 @@ func TestWhatCountsAsAUse(t *testing.T) {
 		accepted(t, service, old.Reveal())
 		if at := lastUse(t, service, rotated.ID); !at.Equal(time.Now().Truncate(time.Millisecond)) {
 			t.Errorf("the old token's use is %v", at)
+		}
+	})
+}
+
+// Each token of a key has its uses: what a replaced one did before its rotation
+// stays with it, also if that is not written yet.
+func TestThePreviousTokenHasItsOwnUses(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		service := newService(t, newSpy(), apikeys.Config{})
+		key, old := create(t, service, time.Time{})
+		want := func(last, previous time.Time) {
+			t.Helper()
+			got, err := service.Get(t.Context(), account, key.ID)
+			if err != nil || !got.LastUsedAt.Equal(last) || !got.PreviousUsedAt.Equal(previous) {
+				t.Errorf("used at %v, the previous token at %v, %v; want %v and %v", got.LastUsedAt, got.PreviousUsedAt, err, last, previous)
+			}
+		}
+		use := func(token apikeys.Token) time.Time {
+			time.Sleep(2 * time.Second)
+			accepted(t, service, token.Reveal())
+			return time.Now().UTC()
+		}
+		for _, pause := range []time.Duration{time.Millisecond, 2 * time.Minute} { // before and after the write
+			first := use(old)
+			want(first, time.Time{})
+			time.Sleep(pause)
+			_, young := rotate(t, service, key.ID, time.Hour)
+			want(first, first)
+			second := use(young)
+			want(second, first)
+			time.Sleep(pause)
+			want(second, first)
+			third := use(old)
+			want(third, third)
+			fourth := use(young)
+			want(fourth, third)
+			time.Sleep(pause)
+			want(fourth, third)
+			_, last := rotate(t, service, key.ID, 0) // what is dead has no uses to show …
+			want(fourth, time.Time{})
+			time.Sleep(pause)
+			want(fourth, time.Time{})
+			_, old = rotate(t, service, key.ID, 0)
+			want(fourth, time.Time{}) // … but the key has
+			refused(t, service, last.Reveal())
 		}
 	})
 }

@@ -164,8 +164,10 @@ type answering func(apikeys.Hash) apikeys.Key
 func (f answering) KeyByHash(_ context.Context, hash apikeys.Hash) (apikeys.Key, error) {
 	return f(hash), nil
 }
-func (answering) CreateKey(context.Context, apikeys.Key) error                     { return nil }
-func (answering) DeleteKey(context.Context, string, string) error                  { return nil }
+func (answering) CreateKey(context.Context, apikeys.Key) error { return nil }
+func (answering) DeleteKey(context.Context, string, string, func(apikeys.Key) error) error {
+	return nil
+}
 func (answering) RecordKeyUse(context.Context, []apikeys.KeyUse) error             { return nil }
 func (answering) KeyByID(context.Context, string, string) (k apikeys.Key, _ error) { return k, nil }
 func (answering) ListKeys(context.Context, string, apikeys.Page) ([]apikeys.Key, error) {

@@ -14,10 +14,13 @@ type Action string
 // The actions of the library's own routes.
 const (
 	ReadKeys      Action = "read keys"      // list keys, get one
-	CreateKey     Action = "create key"     // of the caller's account
+	CreateKey     Action = "create key"     // for the caller's account
+	UpdateKey     Action = "update key"     // rename it
+	RotateKey     Action = "rotate key"     // give it another value
 	DeleteKey     Action = "delete key"     // of the caller's account
 	ReadWebhooks  Action = "read webhooks"  // list webhooks, get one
 	CreateWebhook Action = "create webhook" // for the caller's account
+	UpdateWebhook Action = "update webhook" // change it, rotate its secret, test it, send again
 	DeleteWebhook Action = "delete webhook" // of the caller's account
 )
 
@@ -57,11 +60,13 @@ var eventScopes = scopes.Of(scopes.FilesRead, scopes.AccountRead)
 // LeastPrivilege is the default [Authorize] function. It needs no scopes beyond
 // those of SPEC section 5, which leaves this open:
 //
-//   - Creating or deleting a key takes every scope the key has, and a life at
-//     least as long: nobody can make, or act on, a key that could do more or
-//     live longer than their own. A key may always delete itself.
-//   - Creating or deleting a webhook takes the read scope behind each of its
-//     events: what it would be told, the caller may also read.
+//   - Creating, updating, rotating or deleting a key takes every scope the key
+//     has, and a life at least as long: nobody can make, or act on, a key that
+//     could do more or live longer than their own. So a key may update and rotate
+//     itself, but not by a value that a rotation has replaced; and it may always
+//     delete itself.
+//   - Creating, updating or deleting a webhook takes the read scope behind each
+//     of its events: what it would be told, the caller may also read.
 //   - Reading keys or webhooks takes account:read.
 //
 // An unknown action is refused.
@@ -77,12 +82,11 @@ func leastPrivilege(caller Principal, access Access) bool {
 	switch access.Action {
 	case ReadKeys, ReadWebhooks:
 		return caller.Scopes.Has(scopes.AccountRead)
-	case CreateKey:
+	case CreateKey, UpdateKey, RotateKey:
 		return target == nil || dominates(caller, target)
 	case DeleteKey:
-		itself := target != nil && target.ID != "" && target.ID == caller.KeyID
-		return target == nil || itself || dominates(caller, target)
-	case CreateWebhook, DeleteWebhook:
+		return target == nil || isItself(caller, target) || dominates(caller, target)
+	case CreateWebhook, UpdateWebhook, DeleteWebhook:
 		if target == nil {
 			return caller.Scopes.Intersects(eventScopes)
 		}
@@ -92,9 +96,17 @@ func leastPrivilege(caller Principal, access Access) bool {
 }
 
 // dominates reports whether the caller can do all that the key can, for at
-// least as long.
+// least as long. A replaced value is less than its own key, also where both die
+// at the same instant: else whoever got hold of it could take the key over.
 func dominates(caller Principal, key *Target) bool {
+	if caller.Replaced && isItself(caller, key) {
+		return false
+	}
 	outlives := caller.ExpiresAt.IsZero() ||
 		!key.ExpiresAt.IsZero() && !key.ExpiresAt.After(caller.ExpiresAt)
 	return outlives && caller.Scopes.Covers(key.Scopes)
+}
+
+func isItself(caller Principal, key *Target) bool {
+	return key.ID != "" && key.ID == caller.KeyID
 }

@@ -15,6 +15,32 @@ const (
 	deny  = false
 )
 
+const self = "key_caller"
+
+// Who is calling: a key by its value, or by one that a rotation has replaced.
+type (
+	asker interface {
+		principal(*testing.T) auth.Principal
+	}
+	caller   presented
+	replaced presented
+
+	presented struct {
+		scopes  string
+		expires time.Time
+	}
+)
+
+func (c caller) principal(t *testing.T) auth.Principal {
+	return auth.Principal{Account: "acct_1", KeyID: self, Scopes: set(t, c.scopes), ExpiresAt: c.expires}
+}
+
+func (r replaced) principal(t *testing.T) auth.Principal {
+	p := caller(r).principal(t)
+	p.Replaced = true
+	return p
+}
+
 // The policy of LeastPrivilege: who may do what.
 func TestLeastPrivilege(t *testing.T) {
 	const (
@@ -32,20 +58,15 @@ func TestLeastPrivilege(t *testing.T) {
 		later = soon.Add(time.Millisecond)
 		zoned = soon.In(time.FixedZone("", 7200))
 	)
-	type caller struct {
-		scopes  string
-		expires time.Time
-	}
 	type target struct {
 		id      string
 		scopes  string
 		expires time.Time
 	}
 	anything := (*target)(nil) // asked in general, before the body is read
-	self := "key_caller"
 
 	tests := []struct {
-		caller caller
+		caller asker
 		action auth.Action
 		target *target
 		want   bool
@@ -63,11 +84,17 @@ func TestLeastPrivilege(t *testing.T) {
 		{caller{nothing, never}, auth.ReadWebhooks, anything, deny},
 		{caller{readAcct, never}, auth.ReadWebhooks, &target{"wh_1", readFiles, never}, allow},
 
-		// Any key may ask to create one: the target decides.
+		// Any key may ask: the target decides.
 		{caller{readFiles, never}, auth.CreateKey, anything, allow},
 		{caller{nothing, never}, auth.CreateKey, anything, allow},
+		{caller{readFiles, never}, auth.UpdateKey, anything, allow},
+		{caller{nothing, never}, auth.UpdateKey, anything, allow},
+		{caller{readFiles, never}, auth.RotateKey, anything, allow},
+		{caller{nothing, never}, auth.RotateKey, anything, allow},
+		{caller{readFiles, never}, auth.DeleteKey, anything, allow},
+		{caller{nothing, never}, auth.DeleteKey, anything, allow},
 
-		// Creating a key takes every scope it has.
+		// Creating a key takes every scope it has …
 		{caller{readFiles, never}, auth.CreateKey, &target{"", readFiles, never}, allow},
 		{caller{both, never}, auth.CreateKey, &target{"", readFiles, never}, allow},
 		{caller{both, never}, auth.CreateKey, &target{"", reversed, never}, allow},
@@ -87,29 +114,62 @@ func TestLeastPrivilege(t *testing.T) {
 		{caller{readFiles, soon}, auth.CreateKey, &target{"", readFiles, never}, deny},
 		{caller{all, soon}, auth.CreateKey, &target{"", readFiles, never}, deny},
 
-		// Deleting a key takes the same …
-		{caller{readFiles, never}, auth.DeleteKey, anything, allow},
+		// Updating one takes the same …
+		{caller{both, never}, auth.UpdateKey, &target{"key_other", readFiles, never}, allow},
+		{caller{both, later}, auth.UpdateKey, &target{"key_other", readFiles, soon}, allow},
+		{caller{readFiles, never}, auth.UpdateKey, &target{"key_other", both, never}, deny},
+		{caller{both, soon}, auth.UpdateKey, &target{"key_other", readFiles, later}, deny},
+		{caller{both, soon}, auth.UpdateKey, &target{"key_other", readFiles, never}, deny},
+
+		// … so does rotating one …
+		{caller{both, never}, auth.RotateKey, &target{"key_other", readFiles, never}, allow},
+		{caller{both, later}, auth.RotateKey, &target{"key_other", readFiles, soon}, allow},
+		{caller{readFiles, never}, auth.RotateKey, &target{"key_other", both, never}, deny},
+		{caller{both, soon}, auth.RotateKey, &target{"key_other", readFiles, later}, deny},
+		{caller{both, soon}, auth.RotateKey, &target{"key_other", readFiles, never}, deny},
+
+		// … and so does deleting one.
 		{caller{both, never}, auth.DeleteKey, &target{"key_other", readFiles, never}, allow},
 		{caller{both, later}, auth.DeleteKey, &target{"key_other", readFiles, soon}, allow},
 		{caller{readFiles, never}, auth.DeleteKey, &target{"key_other", both, never}, deny},
 		{caller{both, soon}, auth.DeleteKey, &target{"key_other", readFiles, later}, deny},
 		{caller{both, soon}, auth.DeleteKey, &target{"key_other", readFiles, never}, deny},
 
-		// … but a key may always delete itself: also with the token that a
-		// rotation left behind, which dies before its key does.
+		// A key may update and rotate itself: it covers what it is.
+		{caller{readFiles, never}, auth.UpdateKey, &target{self, readFiles, never}, allow},
+		{caller{readFiles, soon}, auth.UpdateKey, &target{self, readFiles, soon}, allow},
+		{caller{readFiles, never}, auth.RotateKey, &target{self, readFiles, never}, allow},
+		{caller{readFiles, soon}, auth.RotateKey, &target{self, readFiles, soon}, allow},
+
+		// A value that was replaced dies before its key does, and cannot: also
+		// where the key ends its grace. To others it is as good as it lives long.
+		{replaced{readFiles, soon}, auth.UpdateKey, &target{self, readFiles, never}, deny},
+		{replaced{readFiles, soon}, auth.UpdateKey, &target{self, readFiles, soon}, deny},
+		{replaced{readFiles, soon}, auth.RotateKey, &target{self, readFiles, never}, deny},
+		{replaced{readFiles, soon}, auth.RotateKey, &target{self, readFiles, soon}, deny},
+		{replaced{readFiles, soon}, auth.RotateKey, &target{"key_other", readFiles, soon}, allow},
+		{replaced{readFiles, soon}, auth.CreateKey, &target{"", readFiles, soon}, allow},
+		{replaced{readFiles, soon}, auth.CreateKey, &target{"", readFiles, later}, deny},
+
+		// But a key may always delete itself, by that value too.
 		{caller{readFiles, never}, auth.DeleteKey, &target{self, readFiles, never}, allow},
-		{caller{readFiles, soon}, auth.DeleteKey, &target{self, readFiles, never}, allow},
+		{replaced{readFiles, soon}, auth.DeleteKey, &target{self, readFiles, never}, allow},
+		{replaced{readFiles, soon}, auth.DeleteKey, &target{self, readFiles, soon}, allow},
 		{caller{nothing, soon}, auth.DeleteKey, &target{self, all, never}, allow},
 		{caller{readFiles, soon}, auth.CreateKey, &target{self, readFiles, never}, deny},
 
-		// Creating or deleting a webhook takes the read scope behind each of
-		// its events.
+		// Creating, updating or deleting a webhook takes the read scope behind
+		// each of its events.
 		{caller{readFiles, soon}, auth.CreateWebhook, &target{"", readFiles, never}, allow},
 		{caller{readAcct, soon}, auth.CreateWebhook, &target{"", readAcct, never}, allow},
 		{caller{both, soon}, auth.CreateWebhook, &target{"", reversed, never}, allow},
 		{caller{readFiles, never}, auth.CreateWebhook, &target{"", both, never}, deny},
 		{caller{readAcct, never}, auth.CreateWebhook, &target{"", readFiles, never}, deny},
 		{caller{writeFiles, never}, auth.CreateWebhook, &target{"", readFiles, never}, deny},
+		{caller{both, soon}, auth.UpdateWebhook, &target{"wh_1", both, never}, allow},
+		{caller{readFiles, soon}, auth.UpdateWebhook, &target{"wh_1", readFiles, never}, allow},
+		{caller{readAcct, never}, auth.UpdateWebhook, &target{"wh_1", both, never}, deny},
+		{caller{readFiles, never}, auth.UpdateWebhook, &target{self, readAcct, never}, deny},
 		{caller{both, soon}, auth.DeleteWebhook, &target{"wh_1", both, never}, allow},
 		{caller{readAcct, never}, auth.DeleteWebhook, &target{"wh_1", both, never}, deny},
 		{caller{readFiles, never}, auth.DeleteWebhook, &target{self, readAcct, never}, deny},
@@ -119,6 +179,10 @@ func TestLeastPrivilege(t *testing.T) {
 		{caller{readAcct, never}, auth.CreateWebhook, anything, allow},
 		{caller{writeFiles, never}, auth.CreateWebhook, anything, deny},
 		{caller{nothing, never}, auth.CreateWebhook, anything, deny},
+		{caller{readFiles, never}, auth.UpdateWebhook, anything, allow},
+		{caller{readAcct, never}, auth.UpdateWebhook, anything, allow},
+		{caller{writeFiles, never}, auth.UpdateWebhook, anything, deny},
+		{caller{nothing, never}, auth.UpdateWebhook, anything, deny},
 		{caller{readFiles, never}, auth.DeleteWebhook, anything, allow},
 		{caller{readAcct, never}, auth.DeleteWebhook, anything, allow},
 		{caller{writeFiles, never}, auth.DeleteWebhook, anything, deny},
@@ -134,10 +198,9 @@ func TestLeastPrivilege(t *testing.T) {
 		if test.target != nil {
 			access.Target = &auth.Target{ID: test.target.id, Scopes: set(t, test.target.scopes), ExpiresAt: test.target.expires}
 		}
-		p := auth.Principal{Account: "acct_1", KeyID: self, Scopes: set(t, test.caller.scopes), ExpiresAt: test.caller.expires}
-		err := auth.LeastPrivilege(t.Context(), p, access)
+		err := auth.LeastPrivilege(t.Context(), test.caller.principal(t), access)
 		if got := err == nil; got != test.want {
-			t.Errorf("%+v %s %+v: allowed %v, want %v", test.caller, test.action, test.target, got, test.want)
+			t.Errorf("%T %+[1]v, %s %+v: allowed %v, want %v", test.caller, test.action, test.target, got, test.want)
 		}
 		if err != nil && !errors.Is(err, auth.ErrForbidden) {
 			t.Errorf("%s is refused with %v", test.action, err)
@@ -149,9 +212,12 @@ func TestLeastPrivilege(t *testing.T) {
 // would be answered 403 that its body would have made a 201.
 func TestLeastPrivilegeInGeneralIsNoStricter(t *testing.T) {
 	type action = auth.Action
-	for _, a := range []action{auth.ReadKeys, auth.CreateKey, auth.DeleteKey, auth.ReadWebhooks, auth.CreateWebhook, auth.DeleteWebhook} {
+	for _, a := range []action{
+		auth.ReadKeys, auth.CreateKey, auth.UpdateKey, auth.RotateKey, auth.DeleteKey,
+		auth.ReadWebhooks, auth.CreateWebhook, auth.UpdateWebhook, auth.DeleteWebhook,
+	} {
 		for caller := range scopes.All().All() {
-			p := auth.Principal{KeyID: "key_caller", Scopes: scopes.Of(caller)}
+			p := auth.Principal{KeyID: self, Scopes: scopes.Of(caller)}
 			general := auth.LeastPrivilege(t.Context(), p, auth.Access{Action: a})
 			for _, events := range []scopes.Set{
 				scopes.Of(scopes.FilesRead), scopes.Of(scopes.AccountRead), scopes.Of(scopes.AccountRead, scopes.FilesRead),

@@ -15,6 +15,7 @@ const (
 	CodeNotFound             = "NOT_FOUND"              // 404
 	CodeMethodNotAllowed     = "METHOD_NOT_ALLOWED"     // 405, with Allow
 	CodeConflict             = "CONFLICT"               // 409: the state does not allow it
+	CodePreconditionFailed   = "PRECONDITION_FAILED"    // 412: If-Match does not hold
 	CodePayloadTooLarge      = "PAYLOAD_TOO_LARGE"      // 413
 	CodeUnsupportedMediaType = "UNSUPPORTED_MEDIA_TYPE" // 415
 	CodeInternal             = "INTERNAL_ERROR"         // 500: not the client's fault

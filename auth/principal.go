@@ -14,7 +14,8 @@ type Principal struct {
 	Account   string     // the account the key belongs to
 	KeyID     string     // the key's id, "key_…"
 	Scopes    scopes.Set // what the key may do
-	ExpiresAt time.Time  // when the key dies; zero: never
+	ExpiresAt time.Time  // when the value that was sent dies; zero: never
+	Replaced  bool       // that value was replaced by a rotation, and lives on for its grace
 }
 
 // ErrUnauthorized says that a key is malformed, unknown, deleted or expired;

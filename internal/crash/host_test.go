@@ -166,13 +166,6 @@ func routes(api *storageapi.Handler) http.Handler {
 		}
 		answerIf(w, d.State == webhooks.Delivered, err)
 	})
-	mux.HandleFunc("POST /rotate/{account}/{id}", func(w http.ResponseWriter, r *http.Request) {
-		_, token, err := api.Keys.Rotate(r.Context(), r.PathValue("account"), r.PathValue("id"), 0)
-		if err == nil {
-			w.Header().Set("Token", token.Reveal())
-		}
-		answer(w, err)
-	})
 	return mux
 }
 

@@ -202,11 +202,11 @@ func (s *session) useKeys() {
 			return
 		}
 		s.goodKey = ""
-		rotated, ok := s.want("POST", "/rotate/"+account+"/"+key.ID, "", "", http.StatusNoContent)
+		rotated, ok := s.want("POST", keysPath+"/"+key.ID+"/rotate", s.tokens[account], `{"graceSeconds":0}`, http.StatusOK)
 		if !ok {
 			return
 		}
-		s.goodKey, s.deadKey = rotated.header.Get("Token"), key.Key
+		s.goodKey, s.deadKey = decode[struct{ Key string }](s, rotated).Key, key.Key
 		if !works(s.goodKey, http.StatusOK) || !works(s.deadKey, http.StatusUnauthorized) {
 			return
 		}

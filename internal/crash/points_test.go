@@ -88,9 +88,9 @@ func (d *deadly) UpdateKey(ctx context.Context, account, id string, change func(
 	return d.Store.UpdateKey(ctx, account, id, change)
 }
 
-func (d *deadly) DeleteKey(ctx context.Context, account, id string) error {
+func (d *deadly) DeleteKey(ctx context.Context, account, id string, check func(apikeys.Key) error) error {
 	defer d.at("DeleteKey")()
-	return d.Store.DeleteKey(ctx, account, id)
+	return d.Store.DeleteKey(ctx, account, id, check)
 }
 
 func (d *deadly) RecordKeyUse(ctx context.Context, uses []apikeys.KeyUse) error {

@@ -13,6 +13,7 @@ import (
 type answer struct {
 	status   int
 	location string
+	etag     string
 	body     []byte // JSON, or nil for none
 }
 
@@ -21,10 +22,16 @@ func ok(value any) (answer, error) {
 	return answer{status: http.StatusOK, body: body}, err
 }
 
+// tagged is ok for a resource of that entity tag.
+func tagged(tag string, value any) (answer, error) {
+	body, err := encode(value)
+	return answer{status: http.StatusOK, etag: tag, body: body}, err
+}
+
 // created is the answer to a POST that made the resource of that id.
 func created(c *call, id string, value any) (answer, error) {
 	body, err := encode(value)
-	return answer{http.StatusCreated, path(c.Request) + "/" + id, body}, err
+	return answer{status: http.StatusCreated, location: path(c.Request) + "/" + id, body: body}, err
 }
 
 func noContent() answer { return answer{status: http.StatusNoContent} }
@@ -33,6 +40,9 @@ func (a answer) write(w http.ResponseWriter) {
 	header := w.Header()
 	if a.location != "" {
 		header.Set("Location", a.location)
+	}
+	if a.etag != "" {
+		header.Set("ETag", a.etag)
 	}
 	if a.body == nil {
 		w.WriteHeader(a.status)

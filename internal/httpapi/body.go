@@ -31,6 +31,19 @@ func (c *call) body() ([]byte, error) {
 	return data, nil
 }
 
+// optionalBody is body for a request that may have none, which is as good as an
+// empty object.
+func (c *call) optionalBody() ([]byte, error) {
+	if c.ContentLength == 0 {
+		return []byte("{}"), nil
+	}
+	data, err := c.body()
+	if err == nil && len(data) == 0 { // of unknown length, in the beginning
+		data = []byte("{}")
+	}
+	return data, err
+}
+
 // isJSON reports whether the header announces JSON in UTF-8 without a content
 // coding.
 func isJSON(header http.Header) bool {

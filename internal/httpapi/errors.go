@@ -17,6 +17,9 @@ var (
 	errTooLarge  = errors.New("body is too large")
 )
 
+// errPrecondition says that If-Match does not hold.
+var errPrecondition = errors.New("precondition failed")
+
 // A methodError says that the path is right and the method is not.
 type methodError struct{ allow string }
 
@@ -34,6 +37,7 @@ var failures = []struct {
 	{errNoRoute, http.StatusNotFound, auth.CodeNotFound, "There is nothing at this path."},
 	{errMediaType, http.StatusUnsupportedMediaType, auth.CodeUnsupportedMediaType, "The body must be JSON, sent as it is with Content-Type: application/json."},
 	{errTooLarge, http.StatusRequestEntityTooLarge, auth.CodePayloadTooLarge, "The body must be at most 65536 bytes."},
+	{errPrecondition, http.StatusPreconditionFailed, auth.CodePreconditionFailed, "This was changed since: If-Match does not hold its ETag. Get it again."},
 	{apikeys.ErrNotFound, http.StatusNotFound, auth.CodeNotFound, "There is no API key with this id."},
 	{apikeys.ErrExists, http.StatusConflict, auth.CodeConflict, "This API key exists already. Send the request again."},
 	{webhooks.ErrNotFound, http.StatusNotFound, auth.CodeNotFound, "There is no webhook with this id."},
@@ -45,9 +49,12 @@ var failures = []struct {
 var leastPrivilegeRefusals = map[auth.Action]string{
 	auth.ReadKeys:      "Reading API keys needs an API key with the scope account:read.",
 	auth.CreateKey:     "An API key can create only keys whose scopes it has itself, and that expire no later than it does.",
+	auth.UpdateKey:     "An API key can change only keys whose scopes it has itself, and that expire no later than it does.",
+	auth.RotateKey:     "An API key can rotate only keys whose scopes it has itself, and that expire no later than it does; a value that was replaced cannot rotate its own key.",
 	auth.DeleteKey:     "An API key can delete itself, and keys whose scopes it has itself and that expire no later than it does.",
 	auth.ReadWebhooks:  "Reading webhooks needs an API key with the scope account:read.",
 	auth.CreateWebhook: "A webhook needs an API key with the read scope behind each event: files:read for files.expiring, account:read for all others.",
+	auth.UpdateWebhook: "Changing or using a webhook needs an API key with the read scope behind each of its events, before and after: files:read for files.expiring, account:read for all others.",
 	auth.DeleteWebhook: "Deleting a webhook needs an API key with the read scope behind each of its events: files:read for files.expiring, account:read for all others.",
 }
 

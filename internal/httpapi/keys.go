@@ -22,9 +22,17 @@ type keyView struct {
 	CreatedAt timestamp  `json:"createdAt"`
 }
 
-// A keyReadView is an API key as it is read later.
+// A keyReadView is an API key as it is read later. The value is there only in the
+// answer that rotates the key.
 type keyReadView struct {
 	keyView
+	LastUsedAt timestamp     `json:"lastUsedAt"`
+	Previous   *previousView `json:"previous"`
+}
+
+// A previousView tells of the value before the last rotation, while it is live.
+type previousView struct {
+	ExpiresAt  timestamp `json:"expiresAt"`
 	LastUsedAt timestamp `json:"lastUsedAt"`
 }
 
@@ -39,7 +47,31 @@ func viewKey(key apikeys.Key) keyView {
 }
 
 func viewKeyRead(key apikeys.Key) keyReadView {
-	return keyReadView{viewKey(key), timestamp(key.LastUsedAt)}
+	view := keyReadView{viewKey(key), timestamp(key.LastUsedAt), nil}
+	if !key.Previous.IsZero() {
+		view.Previous = &previousView{timestamp(key.PreviousExpiresAt), timestamp(key.PreviousUsedAt)}
+	}
+	return view
+}
+
+// tagKey returns the key's entity tag: of its name, and of its value, with which
+// goes all that a rotation changes.
+func tagKey(key apikeys.Key) (string, error) {
+	return etag(struct {
+		ID, Name string
+		Value    [32]byte
+	}{key.ID, key.Name, key.Hash.Sum})
+}
+
+// showKey answers with a key, and its new value if it has got one.
+func showKey(key apikeys.Key, value string) (answer, error) {
+	tag, err := tagKey(key)
+	if err != nil {
+		return answer{}, err
+	}
+	view := viewKeyRead(key)
+	view.Key = value
+	return tagged(tag, view)
 }
 
 func (a *api) createKey(c *call) (answer, error) {
@@ -78,21 +110,93 @@ func (a *api) getKey(c *call) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	return ok(viewKeyRead(key))
+	return showKey(key, "")
 }
 
-func (a *api) deleteKey(c *call) (answer, error) {
-	key, err := a.findKey(c)
+func (a *api) updateKey(c *call) (answer, error) {
+	data, err := c.body()
 	if err != nil {
 		return answer{}, err
 	}
-	if err := a.permit(c, &auth.Target{ID: key.ID, Scopes: key.Scopes, ExpiresAt: key.ExpiresAt}); err != nil {
+	var params apikeys.UpdateParams
+	if err := decodeObject(data, changing("name", &params.Name, asIs)); err != nil {
 		return answer{}, err
 	}
-	if err := a.keys.Delete(c.Context(), c.caller.Account, key.ID); err != nil {
+	if err := params.Check(); err != nil {
+		return answer{}, err
+	}
+	if params.If, err = c.ifKeyMatches(); err != nil {
+		return answer{}, err
+	}
+	if err := a.permitKey(c); err != nil {
+		return answer{}, err
+	}
+	key, err := a.keys.Update(c.Context(), c.caller.Account, c.id, params)
+	if err != nil {
+		return answer{}, err
+	}
+	return showKey(key, "")
+}
+
+func (a *api) rotateKey(c *call) (answer, error) {
+	data, err := c.optionalBody()
+	if err != nil {
+		return answer{}, err
+	}
+	params := apikeys.RotateParams{Grace: defaultGrace}
+	if err := decodeObject(data, optional("graceSeconds", &params.Grace, parseGrace)); err != nil {
+		return answer{}, err
+	}
+	if params.If, err = c.ifKeyMatches(); err != nil {
+		return answer{}, err
+	}
+	if err := a.permitKey(c); err != nil {
+		return answer{}, err
+	}
+	key, token, err := a.keys.Rotate(c.Context(), c.caller.Account, c.id, params)
+	if err != nil {
+		return answer{}, err
+	}
+	return showKey(key, token.Reveal())
+}
+
+func (a *api) deleteKey(c *call) (answer, error) {
+	matches, err := c.ifKeyMatches()
+	if err != nil {
+		return answer{}, err
+	}
+	if err := a.permitKey(c); err != nil {
+		return answer{}, err
+	}
+	if err := a.keys.DeleteIf(c.Context(), c.caller.Account, c.id, matches); err != nil {
 		return answer{}, err
 	}
 	return noContent(), nil
+}
+
+// permitKey asks whether the caller may do what the route is for to the key that
+// the path names. What it asks about does not change as long as the key is there.
+func (a *api) permitKey(c *call) error {
+	key, err := a.findKey(c)
+	if err != nil {
+		return err
+	}
+	return a.permit(c, &auth.Target{ID: key.ID, Scopes: key.Scopes, ExpiresAt: key.ExpiresAt})
+}
+
+// ifKeyMatches returns the request's If-Match as a condition on the key.
+func (c *call) ifKeyMatches() (apikeys.Condition, error) {
+	condition, err := c.ifMatch()
+	if err != nil {
+		return nil, err
+	}
+	return func(key apikeys.Key) error {
+		tag, err := tagKey(key)
+		if err != nil {
+			return err
+		}
+		return condition.check(tag)
+	}, nil
 }
 
 // findKey returns the caller's key that the path names. What is no id is unknown.

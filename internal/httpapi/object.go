@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -22,9 +23,13 @@ type field struct {
 	set      func(json.RawMessage) error
 }
 
-// required is a field that must be there. parse gets its value, a string or an
-// array of strings, and what it returns goes to target.
-func required[J string | []string, T any](name string, target *T, parse func(J) (T, error)) field {
+// A value is what a field can be of: a string, an array of strings, or a whole
+// number, which JSON may write as 1.0 or 1e0 too and which saturates at maxWhole.
+type value interface{ string | []string | int64 }
+
+// required is a field that must be there. parse gets its value, and what it
+// returns goes to target.
+func required[J value, T any](name string, target *T, parse func(J) (T, error)) field {
 	return field{name, true, func(raw json.RawMessage) error {
 		value, err := parseJSON[J](name, raw)
 		if err != nil {
@@ -36,7 +41,7 @@ func required[J string | []string, T any](name string, target *T, parse func(J) 
 }
 
 // optional is a field that may be absent or null: both leave target as it is.
-func optional[J string | []string, T any](name string, target *T, parse func(J) (T, error)) field {
+func optional[J value, T any](name string, target *T, parse func(J) (T, error)) field {
 	f := required(name, target, parse)
 	set := f.set
 	f.required = false
@@ -45,6 +50,22 @@ func optional[J string | []string, T any](name string, target *T, parse func(J) 
 			return nil
 		}
 		return set(raw)
+	}
+	return f
+}
+
+// changing is a field that may be absent, which leaves target nil, but not null.
+func changing[J value, T any](name string, target **T, parse func(J) (T, error)) field {
+	var value T
+	f := required(name, &value, parse)
+	set := f.set
+	f.required = false
+	f.set = func(raw json.RawMessage) error {
+		if err := set(raw); err != nil {
+			return err
+		}
+		*target = &value
+		return nil
 	}
 	return f
 }
@@ -165,10 +186,23 @@ func escaped(data []byte) rune {
 	return rune(unit)
 }
 
+// maxWhole is where whole numbers saturate: a float64 has it exactly.
+const maxWhole = 999_999_999_999_999
+
 // parseJSON decodes a field's value if it is of the type it must be.
-func parseJSON[J string | []string](name string, raw json.RawMessage) (J, error) {
+func parseJSON[J value](name string, raw json.RawMessage) (J, error) {
 	var value J
 	switch target := any(&value).(type) {
+	case *int64:
+		number, err := strconv.ParseFloat(string(raw), 64)
+		if err != nil && !errors.Is(err, strconv.ErrRange) { // beyond the range it is infinite
+			return value, invalid.Field(name, "must be a whole number, not "+kind(raw))
+		}
+		if number != math.Trunc(number) {
+			return value, invalid.Field(name, "must be a whole number, not a fraction")
+		}
+		*target = int64(max(-maxWhole, min(number, maxWhole)))
+		return value, nil
 	case *string:
 		if raw[0] != '"' {
 			return value, invalid.Field(name, "must be a string, not "+kind(raw))

@@ -15,6 +15,7 @@ type thing struct {
 	Name string
 	Tags []string
 	Note string
+	Size int64
 }
 
 func decodeThing(data []byte) (thing, error) {
@@ -24,6 +25,7 @@ func decodeThing(data []byte) (thing, error) {
 		required("name", &got.Name, keep),
 		required("tags", &got.Tags, func(list []string) ([]string, error) { return list, nil }),
 		optional("note", &got.Note, keep),
+		optional("size", &got.Size, func(n int64) (int64, error) { return n, nil }),
 	)
 	return got, err
 }
@@ -34,13 +36,20 @@ func TestDecodeObject(t *testing.T) {
 		body string
 		want thing
 	}{
-		{"all", `{"name":"a","tags":["x","y"],"note":"n"}`, thing{"a", []string{"x", "y"}, "n"}},
-		{"any order, white space", " {\r\n\t\"tags\" : [ ] , \"name\" : \"a\" } \n", thing{"a", []string{}, ""}},
-		{"null for what is optional", `{"name":"a","tags":[],"note":null}`, thing{"a", []string{}, ""}},
-		{"name by escapes", `{"n\u0061me":"a","tags":[]}`, thing{"a", []string{}, ""}},
-		{"surrogate pair", `{"name":"\ud83d\uDE00","tags":[]}`, thing{"😀", []string{}, ""}},
-		{"escaped backslash before u", `{"name":"\\ud800","tags":[]}`, thing{`\ud800`, []string{}, ""}},
-		{"U+FFFD itself", `{"name":"\ufffd�","tags":[]}`, thing{"��", []string{}, ""}},
+		{"all", `{"name":"a","tags":["x","y"],"note":"n"}`, thing{"a", []string{"x", "y"}, "n", 0}},
+		{"any order, white space", " {\r\n\t\"tags\" : [ ] , \"name\" : \"a\" } \n", thing{"a", []string{}, "", 0}},
+		{"null for what is optional", `{"name":"a","tags":[],"note":null}`, thing{"a", []string{}, "", 0}},
+		{"name by escapes", `{"n\u0061me":"a","tags":[]}`, thing{"a", []string{}, "", 0}},
+		{"surrogate pair", `{"name":"\ud83d\uDE00","tags":[]}`, thing{"😀", []string{}, "", 0}},
+		{"escaped backslash before u", `{"name":"\\ud800","tags":[]}`, thing{`\ud800`, []string{}, "", 0}},
+		{"whole number", `{"name":"a","tags":[],"size":-12}`, thing{"a", []string{}, "", -12}},
+		{"whole number with a fraction of nothing", `{"name":"a","tags":[],"size":12.00}`, thing{"a", []string{}, "", 12}},
+		{"whole number by exponent", `{"name":"a","tags":[],"size":1.2E1}`, thing{"a", []string{}, "", 12}},
+		{"minus zero", `{"name":"a","tags":[],"size":-0.0}`, thing{"a", []string{}, "", 0}},
+		{"huge number", `{"name":"a","tags":[],"size":1e999}`, thing{"a", []string{}, "", 999_999_999_999_999}},
+		{"huge negative number", `{"name":"a","tags":[],"size":-18446744073709551617}`, thing{"a", []string{}, "", -999_999_999_999_999}},
+		{"null for a number", `{"name":"a","tags":[],"size":null}`, thing{"a", []string{}, "", 0}},
+		{"U+FFFD itself", `{"name":"\ufffd�","tags":[]}`, thing{"��", []string{}, "", 0}},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
@@ -85,8 +94,8 @@ func TestDecodeObjectRefuses(t *testing.T) {
 		{"surrogate in a name", `{"\ud83d":1,"name":"a","tags":[]}`, "body must not have half of a surrogate pair"},
 		{"missing", `{"name":"a"}`, "tags is required"},
 		{"empty object", `{}`, "name is required"},
-		{"unknown", `{"name":"a","tags":[],"nope":1}`, `body must hold no field "nope"; the fields are name, tags, note`},
-		{"wrong case", `{"Name":"a","tags":[]}`, `body must hold no field "Name"; the fields are name, tags, note`},
+		{"unknown", `{"name":"a","tags":[],"nope":1}`, `body must hold no field "nope"; the fields are name, tags, note, size`},
+		{"wrong case", `{"Name":"a","tags":[]}`, `body must hold no field "Name"; the fields are name, tags, note, size`},
 		{"empty name", `{"":"a"}`, `body must hold no field ""`},
 		{"long unknown name", `{"` + strings.Repeat("x", 1000) + `":1}`, `body must hold no field "` + strings.Repeat("x", 32) + `"; the`},
 		{"twice", `{"name":"a","name":"a","tags":[]}`, "name must be given once only"},
@@ -100,6 +109,9 @@ func TestDecodeObjectRefuses(t *testing.T) {
 		{"string for an array", `{"tags":"x"}`, "tags must be an array of strings, not a string"},
 		{"null for an array", `{"tags":null}`, "tags must be an array of strings, not null"},
 		{"null in an array", `{"tags":["a",null]}`, "tags must hold strings only, not null"},
+		{"string for a number", `{"size":"1"}`, "size must be a whole number, not a string"},
+		{"true for a number", `{"size":true}`, "size must be a whole number, not a boolean"},
+		{"fraction", `{"size":0.5}`, "size must be a whole number, not a fraction"},
 		{"array in an array", `{"tags":[["a"]]}`, "tags must hold strings only, not an array"},
 	}
 	for _, test := range tests {

@@ -24,7 +24,9 @@ func (a *api) routes() []route {
 		{"POST", "/v2/api-keys", auth.CreateKey, a.createKey},
 		{"GET", "/v2/api-keys", auth.ReadKeys, a.listKeys},
 		{"GET", "/v2/api-keys/{id}", auth.ReadKeys, a.getKey},
+		{"PATCH", "/v2/api-keys/{id}", auth.UpdateKey, a.updateKey},
 		{"DELETE", "/v2/api-keys/{id}", auth.DeleteKey, a.deleteKey},
+		{"POST", "/v2/api-keys/{id}/rotate", auth.RotateKey, a.rotateKey},
 
 		{"POST", "/v2/notifications/webhooks", auth.CreateWebhook, a.createWebhook},
 		{"GET", "/v2/notifications/webhooks", auth.ReadWebhooks, a.listWebhooks},

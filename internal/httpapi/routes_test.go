@@ -47,7 +47,9 @@ func TestRoutes(t *testing.T) {
 		{"POST", "/v2/api-keys", "create key"},
 		{"GET", "/v2/api-keys", "read keys"},
 		{"GET", "/v2/api-keys/{id}", "read keys"},
+		{"PATCH", "/v2/api-keys/{id}", "update key"},
 		{"DELETE", "/v2/api-keys/{id}", "delete key"},
+		{"POST", "/v2/api-keys/{id}/rotate", "rotate key"},
 		{"POST", "/v2/notifications/webhooks", "create webhook"},
 		{"GET", "/v2/notifications/webhooks", "read webhooks"},
 		{"GET", "/v2/notifications/webhooks/{id}", "read webhooks"},
@@ -80,6 +82,7 @@ func TestFind(t *testing.T) {
 		{"/v2/api-keys/%2e%2e", "/v2/api-keys/{id}", ".."},
 		{"/v2/api-keys/{id}", "/v2/api-keys/{id}", "{id}"},
 		{"/v2/api-keys/%00", "/v2/api-keys/{id}", "\x00"},
+		{"/v2/api-keys/key_1/rotate", "/v2/api-keys/{id}/rotate", "key_1"},
 		{"/v2/notifications/webhooks/wh_1", "/v2/notifications/webhooks/{id}", "wh_1"},
 		{"", "", ""},
 		{"*", "", ""},
@@ -101,12 +104,16 @@ func TestFind(t *testing.T) {
 		{"/v2/{id}", "", ""},
 	}
 	for _, test := range tests {
+		method := "GET"
+		if strings.HasSuffix(test.pattern, "/rotate") {
+			method = "POST"
+		}
 		path, err := url.PathUnescape(test.path)
 		if err != nil {
 			t.Fatal(err)
 		}
 		u := &url.URL{Path: path, RawPath: test.path}
-		r, id, err := rt.find(&http.Request{Method: "GET", URL: u})
+		r, id, err := rt.find(&http.Request{Method: method, URL: u})
 		pattern := ""
 		if r != nil {
 			pattern = r.pattern

@@ -53,18 +53,20 @@ func (s *Store) KeyByID(ctx context.Context, account, id string) (key apikeys.Ke
 		return key, err
 	}
 	defer s.done(tx, &err)
-	return keyByID(tx, prefixed(account, id))
+	key, _, err = keyByID(tx, prefixed(account, id))
+	return key, err
 }
 
-// keyByID returns the key with its last use.
-func keyByID(tx *bbolt.Tx, row []byte) (key apikeys.Key, err error) {
+// keyByID returns the key with its uses, which are in it as far as it has them.
+func keyByID(tx *bbolt.Tx, row []byte) (key apikeys.Key, used uses, err error) {
 	hash := tx.Bucket(bucketKeyIDs).Get(row)
 	if hash == nil {
-		return key, apikeys.ErrNotFound
+		return key, used, apikeys.ErrNotFound
 	}
 	err = readKey(tx, &key, hash)
-	key.LastUsedAt = decodeUse(tx.Bucket(bucketKeyUses).Get(row))
-	return key, err
+	used = decodeUses(tx.Bucket(bucketKeyUses).Get(row), !key.Previous.IsZero())
+	key.LastUsedAt, key.PreviousUsedAt = used.any, used.previous
+	return key, used, err
 }
 
 // ListKeys implements [apikeys.Store].
@@ -77,7 +79,7 @@ func (s *Store) ListKeys(ctx context.Context, account string, page apikeys.Page)
 	prefix := prefixed(account, "")
 	descend(tx.Bucket(bucketKeyIDs), prefix, page.After, func(id, _ []byte) bool {
 		var key apikeys.Key
-		if key, err = keyByID(tx, append(bytes.Clone(prefix), id...)); err != nil {
+		if key, _, err = keyByID(tx, append(bytes.Clone(prefix), id...)); err != nil {
 			return false
 		}
 		keys = append(keys, key)
@@ -91,7 +93,7 @@ func (s *Store) UpdateKey(ctx context.Context, account, id string, change func(*
 	var updated apikeys.Key
 	err := s.writer.run(ctx, func(b *batch) error {
 		row := prefixed(account, id)
-		old, err := keyByID(b.tx, row)
+		old, used, err := keyByID(b.tx, row)
 		if err != nil {
 			return err
 		}
@@ -103,7 +105,11 @@ func (s *Store) UpdateKey(ctx context.Context, account, id string, change func(*
 		if err := putKey(b, updated, old); err != nil {
 			return err
 		}
-		updated, err = keyByID(b.tx, row) // as it will be read
+		moved := uses{used.any, used.by(&old, updated.Hash), used.by(&old, updated.Previous)}
+		if err := putUses(b, row, moved, used); err != nil {
+			return err
+		}
+		updated, _, err = keyByID(b.tx, row) // as it will be read
 		return err
 	})
 	if err != nil {
@@ -113,12 +119,17 @@ func (s *Store) UpdateKey(ctx context.Context, account, id string, change func(*
 }
 
 // DeleteKey implements [apikeys.Store].
-func (s *Store) DeleteKey(ctx context.Context, account, id string) error {
+func (s *Store) DeleteKey(ctx context.Context, account, id string, check func(apikeys.Key) error) error {
 	return s.writer.run(ctx, func(b *batch) error {
 		row := prefixed(account, id)
-		key, err := keyByID(b.tx, row)
+		key, _, err := keyByID(b.tx, row)
 		if err != nil {
 			return err
+		}
+		if check != nil {
+			if err := check(key); err != nil {
+				return err
+			}
 		}
 		if err := b.delete(bucketKeyIDs, row); err != nil {
 			return err
@@ -131,14 +142,17 @@ func (s *Store) DeleteKey(ctx context.Context, account, id string) error {
 }
 
 // RecordKeyUse implements [apikeys.Store].
-func (s *Store) RecordKeyUse(ctx context.Context, uses []apikeys.KeyUse) error {
+func (s *Store) RecordKeyUse(ctx context.Context, list []apikeys.KeyUse) error {
 	return s.writer.run(ctx, func(b *batch) error {
-		for _, use := range uses {
+		for _, use := range list {
 			row := prefixed(use.Account, use.ID)
-			if b.get(bucketKeyIDs, row) == nil || !decodeUse(b.get(bucketKeyUses, row)).Before(use.At) {
-				continue
+			key, before, err := keyByID(b.tx, row)
+			if err != nil {
+				continue // it is gone, or cannot be read
 			}
-			if err := b.put(bucketKeyUses, row, encodeUse(use.At)); err != nil {
+			used := before
+			used.add(&key, use.Hash, use.At.UTC().Truncate(time.Millisecond))
+			if err := putUses(b, row, used, before); err != nil {
 				return err
 			}
 		}
@@ -272,15 +286,4 @@ func timeOf(instant uint64) time.Time {
 		return time.Time{}
 	}
 	return time.UnixMilli(int64(instant)).UTC()
-}
-
-func encodeUse(at time.Time) []byte {
-	return binary.BigEndian.AppendUint64(nil, uint64(at.UnixMilli()))
-}
-
-func decodeUse(value []byte) time.Time {
-	if len(value) != 8 {
-		return time.Time{}
-	}
-	return time.UnixMilli(int64(binary.BigEndian.Uint64(value))).UTC()
 }

@@ -82,7 +82,7 @@ func TestFilesThatAreNotOurs(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		return meta.Put([]byte("schema"), binary.BigEndian.AppendUint64(nil, 2))
+		return meta.Put([]byte("schema"), binary.BigEndian.AppendUint64(nil, 3))
 	})
 	wantOpenError(t, newer, bolt.ErrSchema, "newer version")
 

@@ -12,8 +12,9 @@ import (
 // of the package cannot use.
 var ErrSchema = errors.New("unknown schema")
 
-// schemaVersion is the version of the layout below.
-const schemaVersion = 1
+// schemaVersion is the version of the layout below. Version 1 lacked some buckets,
+// and its records may be shorter: what is missing of them is zero.
+const schemaVersion = 2
 
 // The buckets. Whatever is written for each event or attempt has keys that only
 // grow, because random keys in a large tree cost a page each; only what is
@@ -24,7 +25,7 @@ var (
 
 	bucketKeys    = []byte("keys")     // hash → key record, or an alias for a previous hash
 	bucketKeyIDs  = []byte("key_ids")  // prefixed account, id → hash
-	bucketKeyUses = []byte("key_uses") // prefixed account, id → time
+	bucketKeyUses = []byte("key_uses") // prefixed account, id → times
 
 	bucketWebhooks   = []byte("webhooks")    // prefixed account, id → webhook record
 	bucketWebhookIDs = []byte("webhook_ids") // id → account
@@ -52,8 +53,8 @@ var buckets = [][]byte{
 	bucketRecoveries, bucketOpenRecoveries,
 }
 
-// checkSchema creates the buckets of a new file and refuses a file that is not
-// ours, or newer than this program.
+// checkSchema creates the buckets of a new file, adds to an older one those that it
+// lacks, and refuses a file that is not ours, or newer than this program.
 func checkSchema(db *bbolt.DB) error {
 	var version uint64
 	var ours, empty bool
@@ -77,13 +78,15 @@ func checkSchema(db *bbolt.DB) error {
 	case version > schemaVersion:
 		return fmt.Errorf("%w: version %d, written by a newer version of this library; this one knows up to %d",
 			ErrSchema, version, schemaVersion)
+	case version < schemaVersion:
+		return db.Update(createSchema)
 	}
 	return nil
 }
 
 func createSchema(tx *bbolt.Tx) error {
 	for _, name := range buckets {
-		if _, err := tx.CreateBucket(name); err != nil {
+		if _, err := tx.CreateBucketIfNotExists(name); err != nil {
 			return err
 		}
 	}

@@ -316,7 +316,7 @@ var changes = []struct {
 	{"RecordKeyUse", func(ctx context.Context, s *Store) error {
 		return s.RecordKeyUse(ctx, []apikeys.KeyUse{{Account: "acct", ID: "key7", At: time.Now()}, {Account: "acct", ID: "key8", At: time.Now()}})
 	}},
-	{"DeleteKey", func(ctx context.Context, s *Store) error { return s.DeleteKey(ctx, "acct", "key7") }},
+	{"DeleteKey", func(ctx context.Context, s *Store) error { return s.DeleteKey(ctx, "acct", "key7", nil) }},
 	{"CreateWebhook", func(ctx context.Context, s *Store) error { return s.CreateWebhook(ctx, testWebhook(100)) }},
 	{"UpdateWebhook", func(ctx context.Context, s *Store) error {
 		_, err := s.UpdateWebhook(ctx, "acct", "wh3", func(w *webhooks.Webhook) error {

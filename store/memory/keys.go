@@ -7,19 +7,36 @@ import (
 	"github.com/storageapi/storageapi/apikeys"
 )
 
+// A key is one that is stored.
+type key struct {
+	apikeys.Key
+	usedAt time.Time // when its Hash was last used
+}
+
+// usedBy returns when the key was last used by that hash, if it is one of its own.
+func (k *key) usedBy(hash apikeys.Hash) time.Time {
+	switch hash {
+	case k.Hash:
+		return k.usedAt
+	case k.Previous:
+		return k.PreviousUsedAt
+	}
+	return time.Time{}
+}
+
 // CreateKey implements [apikeys.Store].
-func (s *Store) CreateKey(ctx context.Context, key apikeys.Key) error {
+func (s *Store) CreateKey(ctx context.Context, created apikeys.Key) error {
 	if err := s.begin(ctx); err != nil {
 		return err
 	}
 	defer s.mu.Unlock()
-	if s.keys.find(key.Account, key.ID) != nil || s.taken(&key, nil) {
+	if s.keys.find(created.Account, created.ID) != nil || s.taken(&created, nil) {
 		return apikeys.ErrExists
 	}
-	key = storedKey(key)
-	key.LastUsedAt = time.Time{}
-	s.keys.insert(key.Account, key.ID, &key)
-	s.index(&key)
+	k := &key{Key: storedKey(created)}
+	k.LastUsedAt, k.PreviousUsedAt = time.Time{}, time.Time{}
+	s.keys.insert(k.Account, k.ID, k)
+	s.index(k)
 	return nil
 }
 
@@ -33,9 +50,9 @@ func (s *Store) KeyByHash(ctx context.Context, hash apikeys.Hash) (apikeys.Key, 
 	if found == nil {
 		return apikeys.Key{}, apikeys.ErrNotFound
 	}
-	key := *found
-	key.LastUsedAt = time.Time{}
-	return key, nil
+	unused := found.Key
+	unused.LastUsedAt, unused.PreviousUsedAt = time.Time{}, time.Time{}
+	return unused, nil
 }
 
 // KeyByID implements [apikeys.Store].
@@ -44,11 +61,11 @@ func (s *Store) KeyByID(ctx context.Context, account, id string) (apikeys.Key, e
 		return apikeys.Key{}, err
 	}
 	defer s.mu.Unlock()
-	key := s.keys.find(account, id)
-	if key == nil {
+	found := s.keys.find(account, id)
+	if found == nil {
 		return apikeys.Key{}, apikeys.ErrNotFound
 	}
-	return *key, nil
+	return found.Key, nil
 }
 
 // ListKeys implements [apikeys.Store].
@@ -58,8 +75,8 @@ func (s *Store) ListKeys(ctx context.Context, account string, page apikeys.Page)
 	}
 	defer s.mu.Unlock()
 	list := []apikeys.Key{}
-	for key := range s.keys.page(account, page.After, page.Limit) {
-		list = append(list, *key)
+	for k := range s.keys.page(account, page.After, page.Limit) {
+		list = append(list, k.Key)
 	}
 	return list, nil
 }
@@ -70,36 +87,42 @@ func (s *Store) UpdateKey(ctx context.Context, account, id string, change func(*
 		return apikeys.Key{}, err
 	}
 	defer s.mu.Unlock()
-	key := s.keys.find(account, id)
-	if key == nil {
+	k := s.keys.find(account, id)
+	if k == nil {
 		return apikeys.Key{}, apikeys.ErrNotFound
 	}
-	changed := *key
+	changed := k.Key
 	if err := change(&changed); err != nil {
 		return apikeys.Key{}, err
 	}
-	changed.ID, changed.Account, changed.CreatedAt, changed.LastUsedAt = key.ID, key.Account, key.CreatedAt, key.LastUsedAt
+	changed.ID, changed.Account, changed.CreatedAt, changed.LastUsedAt = k.ID, k.Account, k.CreatedAt, k.LastUsedAt
+	changed.PreviousUsedAt = k.usedBy(changed.Previous)
 	changed = storedKey(changed)
-	if s.taken(&changed, key) {
+	if s.taken(&changed, k) {
 		return apikeys.Key{}, apikeys.ErrExists
 	}
-	s.unindex(key)
-	*key = changed
-	s.index(key)
+	s.unindex(k)
+	*k = key{changed, k.usedBy(changed.Hash)}
+	s.index(k)
 	return changed, nil
 }
 
 // DeleteKey implements [apikeys.Store].
-func (s *Store) DeleteKey(ctx context.Context, account, id string) error {
+func (s *Store) DeleteKey(ctx context.Context, account, id string, check func(apikeys.Key) error) error {
 	if err := s.begin(ctx); err != nil {
 		return err
 	}
 	defer s.mu.Unlock()
-	key := s.keys.find(account, id)
-	if key == nil {
+	k := s.keys.find(account, id)
+	if k == nil {
 		return apikeys.ErrNotFound
 	}
-	s.unindex(key)
+	if check != nil {
+		if err := check(k.Key); err != nil {
+			return err
+		}
+	}
+	s.unindex(k)
 	s.keys.remove(account, id)
 	return nil
 }
@@ -111,17 +134,34 @@ func (s *Store) RecordKeyUse(ctx context.Context, uses []apikeys.KeyUse) error {
 	}
 	defer s.mu.Unlock()
 	for _, use := range uses {
-		key := s.keys.find(use.Account, use.ID)
-		if at := stored(use.At); key != nil && at.After(key.LastUsedAt) {
-			key.LastUsedAt = at
+		if k := s.keys.find(use.Account, use.ID); k != nil {
+			k.use(use.Hash, stored(use.At))
 		}
 	}
 	return nil
 }
 
-// taken reports whether a hash of key is that of another key than old.
-func (s *Store) taken(key, old *apikeys.Key) bool {
-	for _, hash := range []apikeys.Hash{key.Hash, key.Previous} {
+// use notes that the key was used by a hash.
+func (k *key) use(hash apikeys.Hash, at time.Time) {
+	k.LastUsedAt = later(k.LastUsedAt, at)
+	switch {
+	case hash == k.Hash:
+		k.usedAt = later(k.usedAt, at)
+	case hash == k.Previous && !hash.IsZero():
+		k.PreviousUsedAt = later(k.PreviousUsedAt, at)
+	}
+}
+
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}
+
+// taken reports whether a hash of the key is that of another one than old.
+func (s *Store) taken(k *apikeys.Key, old *key) bool {
+	for _, hash := range []apikeys.Hash{k.Hash, k.Previous} {
 		if owner := s.byHash[hash]; owner != nil && owner != old {
 			return true
 		}
@@ -130,18 +170,18 @@ func (s *Store) taken(key, old *apikeys.Key) bool {
 }
 
 // index makes the key be found by its hashes.
-func (s *Store) index(key *apikeys.Key) {
-	for _, hash := range []apikeys.Hash{key.Hash, key.Previous} {
+func (s *Store) index(k *key) {
+	for _, hash := range []apikeys.Hash{k.Hash, k.Previous} {
 		if !hash.IsZero() {
-			s.byHash[hash] = key
+			s.byHash[hash] = k
 		}
 	}
 }
 
 // unindex undoes index.
-func (s *Store) unindex(key *apikeys.Key) {
-	delete(s.byHash, key.Hash)
-	delete(s.byHash, key.Previous)
+func (s *Store) unindex(k *key) {
+	delete(s.byHash, k.Hash)
+	delete(s.byHash, k.Previous)
 }
 
 func storedKey(key apikeys.Key) apikeys.Key {

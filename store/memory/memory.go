@@ -32,8 +32,8 @@ type Store struct {
 	mu     sync.Mutex // held by every step
 	closed bool
 
-	keys   table[apikeys.Key]
-	byHash map[apikeys.Hash]*apikeys.Key // current and previous hashes, never the zero one
+	keys   table[key]
+	byHash map[apikeys.Hash]*key // current and previous hashes, never the zero one
 
 	webhooks   table[webhooks.Webhook]
 	webhookIDs map[string]bool // of all accounts
@@ -49,8 +49,8 @@ type Store struct {
 // New returns an empty store.
 func New() *Store {
 	return &Store{
-		keys:       make(table[apikeys.Key]),
-		byHash:     make(map[apikeys.Hash]*apikeys.Key),
+		keys:       make(table[key]),
+		byHash:     make(map[apikeys.Hash]*key),
 		webhooks:   make(table[webhooks.Webhook]),
 		webhookIDs: make(map[string]bool),
 		events:     make(map[ref]*event),

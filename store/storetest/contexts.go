@@ -41,7 +41,7 @@ func everyMethod(ctx context.Context, s store.Store, task webhooks.Task) iter.Se
 			{"RecordKeyUse", func() error {
 				return s.RecordKeyUse(ctx, []apikeys.KeyUse{{Account: "acct", ID: "key", At: some}})
 			}},
-			{"DeleteKey", func() error { return s.DeleteKey(ctx, "acct", "key") }},
+			{"DeleteKey", func() error { return s.DeleteKey(ctx, "acct", "key", nil) }},
 			{"CreateWebhook", func() error { return s.CreateWebhook(ctx, newWebhook("acct", "new webhook")) }},
 			{"WebhookByID", func() error { _, err := s.WebhookByID(ctx, "acct", "webhook"); return err }},
 			{"ListWebhooks", func() error { _, err := s.ListWebhooks(ctx, "acct", webhooks.Page{Limit: 9}); return err }},

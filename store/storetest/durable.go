@@ -40,16 +40,17 @@ func durableRecords(reopened func(name string, before, after func(*tester))) {
 	reopened("keys, their hashes and last uses", func(t *tester) {
 		t.createKeys(used, changed, gone)
 		t.must(t.store.RecordKeyUse(t.Context(), []apikeys.KeyUse{
-			{Account: "acct", ID: "used", At: some.Add(time.Minute)}, {Account: "acct", ID: "gone", At: some},
+			{Account: "acct", ID: "used", Hash: used.Hash, At: some.Add(time.Minute)}, {Account: "acct", ID: "gone", At: some},
+			{Account: "acct", ID: "used", Hash: used.Previous, At: some.Add(time.Second)},
 		}))
 		changed = t.updateKey("changed", func(key *apikeys.Key) { key.Name, key.Hash = "renamed", hashOf("new") })
-		t.must(t.store.DeleteKey(t.Context(), "acct", "gone"))
+		t.must(t.store.DeleteKey(t.Context(), "acct", "gone", nil))
 	}, func(t *tester) {
 		for _, key := range []apikeys.Key{used, changed} {
 			t.wantKeyAt(key.Hash, key)
 			t.wantKeyAt(key.Previous, key)
 		}
-		used.LastUsedAt = some.Add(time.Minute)
+		used.LastUsedAt, used.PreviousUsedAt = some.Add(time.Minute), some.Add(time.Second)
 		list, err := t.store.ListKeys(t.Context(), "acct", apikeys.Page{Limit: 9})
 		t.must(err)
 		wantSame(t, "ListKeys", list, []apikeys.Key{used, changed})

@@ -173,7 +173,7 @@ func deleteKey(run runner) {
 	run("removes a key with its hashes", func(t *tester) {
 		key, other := rotatedKey("acct", "key"), rotatedKey("acct", "other")
 		t.createKeys(key, other)
-		t.must(t.store.DeleteKey(t.Context(), "acct", "key"))
+		t.must(t.store.DeleteKey(t.Context(), "acct", "key", nil))
 		t.wantNoKeyAt(key.Hash)
 		t.wantNoKeyAt(key.Previous)
 		_, err := t.store.KeyByID(t.Context(), "acct", "key")
@@ -184,20 +184,68 @@ func deleteKey(run runner) {
 		t.wantKeyAt(other.Previous, other)
 	})
 
-	run("removes its last use", func(t *tester) {
+	run("removes nothing if check returns an error", func(t *tester) {
+		key := rotatedKey("acct", "key")
+		t.createKeys(key)
+		t.must(t.store.RecordKeyUse(t.Context(), []apikeys.KeyUse{{Account: "acct", ID: "key", Hash: key.Hash, At: some}}))
+		var given apikeys.Key
+		refuse := func(key apikeys.Key) error {
+			given = key
+			return fmt.Errorf("wrapped: %w", errChange)
+		}
+		t.wantError("DeleteKey", t.store.DeleteKey(t.Context(), "acct", "key", refuse), errChange)
+		t.wantKeyAt(key.Hash, key)
+		t.wantKeyAt(key.Previous, key)
+		key.LastUsedAt = some
+		wantSame(t, "KeyByID", t.key("acct", "key"), key)
+		wantSame(t, "what check is given", given, key)
+		t.must(t.store.DeleteKey(t.Context(), "acct", "key", func(apikeys.Key) error { return nil }))
+		t.wantNoKeyAt(key.Hash)
+		t.wantError("DeleteKey", t.store.DeleteKey(t.Context(), "acct", "key", func(apikeys.Key) error {
+			t.Error("check is called though there is no such key")
+			return nil
+		}), apikeys.ErrNotFound)
+	})
+
+	run("no change comes between check and removal", func(t *tester) {
+		for i := range 20 {
+			key := newKey("acct", numbered("key", i))
+			key.Name = "before"
+			t.createKeys(key)
+			var changed, deleted error
+			inParallel(2, func(i int) {
+				if i == 0 {
+					_, changed = t.store.UpdateKey(t.Context(), "acct", key.ID, rename)
+					return
+				}
+				deleted = t.store.DeleteKey(t.Context(), "acct", key.ID, func(now apikeys.Key) error {
+					time.Sleep(time.Microsecond) // lets the other in
+					if now.Name != key.Name {
+						return errChange
+					}
+					return nil
+				})
+			})
+			if (deleted == nil) == (changed == nil) {
+				t.Errorf("UpdateKey = %v and DeleteKey on the condition that it has not happened = %v", changed, deleted)
+			}
+		}
+	})
+
+	run("removes its uses", func(t *tester) {
 		key := newKey("acct", "key")
 		t.createKeys(key)
 		t.must(t.store.RecordKeyUse(t.Context(), []apikeys.KeyUse{{Account: "acct", ID: "key", At: some}}))
-		t.must(t.store.DeleteKey(t.Context(), "acct", "key"))
+		t.must(t.store.DeleteKey(t.Context(), "acct", "key", nil))
 		t.createKeys(key)
 		wantSame(t, "KeyByID", t.key("acct", "key"), key)
 	})
 
 	run("ErrNotFound", func(t *tester) {
 		t.createKeys(newKey("acct", "key"))
-		t.wantError("DeleteKey", t.store.DeleteKey(t.Context(), "acct", "other"), apikeys.ErrNotFound)
-		t.must(t.store.DeleteKey(t.Context(), "acct", "key"))
-		t.wantError("DeleteKey", t.store.DeleteKey(t.Context(), "acct", "key"), apikeys.ErrNotFound)
+		t.wantError("DeleteKey", t.store.DeleteKey(t.Context(), "acct", "other", nil), apikeys.ErrNotFound)
+		t.must(t.store.DeleteKey(t.Context(), "acct", "key", nil))
+		t.wantError("DeleteKey", t.store.DeleteKey(t.Context(), "acct", "key", nil), apikeys.ErrNotFound)
 	})
 
 	run("of those who delete a key at once, one does", func(t *tester) {
@@ -206,7 +254,7 @@ func deleteKey(run runner) {
 			t.createKeys(key)
 			deleted := make([]bool, 4)
 			inParallel(len(deleted), func(i int) {
-				err := t.store.DeleteKey(t.Context(), key.Account, key.ID)
+				err := t.store.DeleteKey(t.Context(), key.Account, key.ID, nil)
 				if deleted[i] = err == nil; !deleted[i] {
 					t.wantError("DeleteKey", err, apikeys.ErrNotFound)
 				}

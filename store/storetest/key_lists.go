@@ -77,7 +77,7 @@ func listKeys(run runner) {
 		a, c, e := newKey("acct", "a"), newKey("acct", "c"), newKey("acct", "e")
 		t.createKeys(a, c, e, newKey("acct", "b"), newKey("acct", "d"), newKey("acct", "f"))
 		for _, id := range []string{"b", "d", "f"} {
-			t.must(t.store.DeleteKey(t.Context(), "acct", id))
+			t.must(t.store.DeleteKey(t.Context(), "acct", id, nil))
 		}
 		wantSame(t, "after f", list(t, "acct", "f", 9), []apikeys.Key{e, c, a})
 		wantSame(t, "after d", list(t, "acct", "d", 1), []apikeys.Key{c})

@@ -37,9 +37,48 @@ func recordKeyUse(run runner) {
 		record(t)
 	})
 
+	run("uses stay with their hashes", func(t *tester) {
+		key := rotatedKey("acct", "key")
+		first, second, third := key.Previous, key.Hash, hashOf("third")
+		t.createKeys(key)
+		by := func(hash apikeys.Hash, after time.Duration) apikeys.KeyUse {
+			return apikeys.KeyUse{Account: "acct", ID: "key", Hash: hash, At: some.Add(after)}
+		}
+		want := func(last, previous time.Duration) {
+			t.Helper()
+			key := t.key("acct", "key")
+			wantSame(t, "LastUsedAt", key.LastUsedAt, some.Add(last))
+			wantSame(t, "PreviousUsedAt", key.PreviousUsedAt, some.Add(previous))
+			list, err := t.store.ListKeys(t.Context(), "acct", apikeys.Page{Limit: 1})
+			t.must(err)
+			wantSame(t, "ListKeys", list, []apikeys.Key{key})
+		}
+		record(t, by(second, 5*time.Second), by(first, 3*time.Second))
+		want(5*time.Second, 3*time.Second)
+		record(t, by(first, 2*time.Second), by(first, 4*time.Second), by(hashOf("never its own"), 6*time.Second), use("key", 7*time.Second))
+		want(7*time.Second, 4*time.Second)
+		got := t.updateKey("key", func(key *apikeys.Key) {
+			key.Hash, key.Previous, key.PreviousUsedAt = third, second, some.Add(time.Hour)
+		})
+		wantSame(t, "PreviousUsedAt of UpdateKey", got.PreviousUsedAt, some.Add(5*time.Second))
+		want(7*time.Second, 5*time.Second)
+		record(t, by(first, 8*time.Second), by(second, 4*time.Second))
+		want(8*time.Second, 5*time.Second)
+		record(t, by(second, 9*time.Second))
+		want(9*time.Second, 9*time.Second)
+		t.updateKey("key", func(key *apikeys.Key) { key.Name = "renamed" })
+		want(9*time.Second, 9*time.Second)
+		t.updateKey("key", func(key *apikeys.Key) { key.Hash, key.Previous = key.Previous, key.Hash })
+		wantSame(t, "PreviousUsedAt of what was not used", t.key("acct", "key").PreviousUsedAt, time.Time{})
+		t.updateKey("key", func(key *apikeys.Key) { key.Hash, key.Previous = key.Previous, key.Hash })
+		want(9*time.Second, 9*time.Second)
+		t.updateKey("key", func(key *apikeys.Key) { key.Previous = apikeys.Hash{} })
+		wantSame(t, "PreviousUsedAt without Previous", t.key("acct", "key").PreviousUsedAt, time.Time{})
+	})
+
 	run("keys that are gone are passed over", func(t *tester) {
 		t.createKeys(newKey("acct", "a"), newKey("acct", "gone"), newKey("acct", "z"))
-		t.must(t.store.DeleteKey(t.Context(), "acct", "gone"))
+		t.must(t.store.DeleteKey(t.Context(), "acct", "gone", nil))
 		record(t, use("a", 0), use("gone", 0), use("never", 0), apikeys.KeyUse{Account: "other", ID: "a", At: some.Add(time.Hour)}, use("z", 0))
 		wantUse(t, "a", 0)
 		wantUse(t, "z", 0)
@@ -101,7 +140,7 @@ func recordKeyUse(run runner) {
 			t.createKeys(key)
 			inParallel(2, func(i int) {
 				if i == 0 {
-					t.wantError("DeleteKey", t.store.DeleteKey(t.Context(), "acct", key.ID), nil)
+					t.wantError("DeleteKey", t.store.DeleteKey(t.Context(), "acct", key.ID, nil), nil)
 				} else {
 					t.wantError("RecordKeyUse", t.store.RecordKeyUse(t.Context(), []apikeys.KeyUse{use(key.ID, 0)}), nil)
 				}

@@ -93,7 +93,7 @@ func keyValues(run runner) {
 		t.wantNoKeyAt(apikeys.Hash{})
 		t.updateKey("a", func(key *apikeys.Key) { key.Name = "still without" })
 		t.wantNoKeyAt(apikeys.Hash{})
-		t.must(t.store.DeleteKey(t.Context(), "acct", "a"))
+		t.must(t.store.DeleteKey(t.Context(), "acct", "a", nil))
 		t.wantKeyAt(b.Hash, b)
 		t.wantNoKeyAt(apikeys.Hash{})
 	})
@@ -110,7 +110,7 @@ func keyValues(run runner) {
 				return nil
 			})
 			t.wantError("UpdateKey", err, apikeys.ErrNotFound)
-			t.wantError("DeleteKey", t.store.DeleteKey(t.Context(), account, id), apikeys.ErrNotFound)
+			t.wantError("DeleteKey", t.store.DeleteKey(t.Context(), account, id, nil), apikeys.ErrNotFound)
 			t.must(t.store.RecordKeyUse(t.Context(), []apikeys.KeyUse{{Account: account, ID: id, At: some}}))
 		}
 		wantSame(t, "KeyByID", t.key("acct", "key"), key)
@@ -125,7 +125,7 @@ func keyValues(run runner) {
 		t.createKeys(keys...)
 		for i, key := range keys {
 			wantSame(t, "KeyByID", t.key(key.Account, key.ID), key)
-			t.must(t.store.DeleteKey(t.Context(), key.Account, key.ID))
+			t.must(t.store.DeleteKey(t.Context(), key.Account, key.ID, nil))
 			for _, rest := range keys[i+1:] {
 				wantSame(t, "KeyByID", t.key(rest.Account, rest.ID), rest)
 			}
@@ -150,7 +150,7 @@ func createKey(run runner) {
 		t.createKeys(key, other)
 		wantSame(t, "KeyByID", t.key("acct", "key"), key)
 		wantSame(t, "KeyByID", t.key("other", "key"), other)
-		t.must(t.store.DeleteKey(t.Context(), "acct", "key"))
+		t.must(t.store.DeleteKey(t.Context(), "acct", "key", nil))
 		t.wantKeyAt(other.Hash, other)
 	})
 
@@ -177,15 +177,15 @@ func createKey(run runner) {
 	run("a deleted key's id and hashes are free", func(t *tester) {
 		key := rotatedKey("acct", "key")
 		t.createKeys(key)
-		t.must(t.store.DeleteKey(t.Context(), "acct", "key"))
+		t.must(t.store.DeleteKey(t.Context(), "acct", "key", nil))
 		t.createKeys(key)
 		t.wantKeyAt(key.Previous, key)
 	})
 
-	run("LastUsedAt is not stored", func(t *tester) {
-		key := newKey("acct", "key")
+	run("the uses are not stored", func(t *tester) {
+		key := rotatedKey("acct", "key")
 		used := key
-		used.LastUsedAt = some
+		used.LastUsedAt, used.PreviousUsedAt = some, some
 		t.createKeys(used)
 		wantSame(t, "KeyByID", t.key("acct", "key"), key)
 	})
@@ -243,10 +243,12 @@ func keyByHash(run runner) {
 		}
 	})
 
-	run("leaves LastUsedAt zero", func(t *tester) {
+	run("leaves the uses zero", func(t *tester) {
 		key := rotatedKey("acct", "key")
 		t.createKeys(key)
-		t.must(t.store.RecordKeyUse(t.Context(), []apikeys.KeyUse{{Account: "acct", ID: "key", At: some}}))
+		t.must(t.store.RecordKeyUse(t.Context(), []apikeys.KeyUse{
+			{Account: "acct", ID: "key", Hash: key.Hash, At: some}, {Account: "acct", ID: "key", Hash: key.Previous, At: some},
+		}))
 		t.wantKeyAt(key.Hash, key)
 		t.wantKeyAt(key.Previous, key)
 	})
@@ -266,7 +268,7 @@ func keyByHash(run runner) {
 					})
 					rotated.Store(true)
 					t.wantError("UpdateKey", err, nil)
-					t.wantError("DeleteKey", t.store.DeleteKey(t.Context(), key.Account, key.ID), nil)
+					t.wantError("DeleteKey", t.store.DeleteKey(t.Context(), key.Account, key.ID, nil), nil)
 					deleted.Store(true)
 					return
 				}

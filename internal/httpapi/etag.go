@@ -1,0 +1,86 @@
+package httpapi
+
+import (
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/json"
+	"slices"
+	"strings"
+
+	"github.com/storageapi/storageapi/internal/invalid"
+)
+
+// etag returns the entity tag of a resource: strong, and the same for as long as
+// the JSON of state is. state holds all that requests can change and nothing that
+// changes by itself. Secrets may be in it: the tag is a hash.
+func etag(state any) (string, error) {
+	data, err := json.Marshal(state)
+	if err != nil {
+		return "", err
+	}
+	sum := sha256.Sum256(data)
+	return `"` + base64.RawURLEncoding.EncodeToString(sum[:16]) + `"`, nil
+}
+
+// A condition is what If-Match asks for (RFC 9110, section 13.1.1). The zero
+// condition, that of a request without the header, always holds.
+type condition struct {
+	given bool
+	any   bool     // "*"
+	tags  []string // the strong ones, quotes included: weak tags match nothing
+}
+
+// ifMatch returns the condition of the request, or an [*invalid.Error] that names
+// the header.
+func (c *call) ifMatch() (condition, error) {
+	lines, given := c.Header["If-Match"]
+	if !given {
+		return condition{}, nil
+	}
+	return parseIfMatch(strings.Join(lines, ","))
+}
+
+// check returns errPrecondition unless the condition holds for a resource that
+// exists and has that tag.
+func (c condition) check(tag string) error {
+	if !c.given || c.any || slices.Contains(c.tags, tag) {
+		return nil
+	}
+	return errPrecondition
+}
+
+// parseIfMatch parses "*", or a list of entity tags separated by commas, with or
+// without elements between them that are empty.
+func parseIfMatch(list string) (condition, error) {
+	const blank = " \t"
+	malformed := invalid.Field("If-Match", `must be * or entity tags as they were received in ETag, in their quotes, separated by commas`)
+	if strings.Trim(list, blank) == "*" {
+		return condition{given: true, any: true}, nil
+	}
+	parsed, tags := condition{given: true}, 0
+	for list = strings.TrimLeft(list, ", \t"); list != ""; list = strings.TrimLeft(list, ", \t") {
+		opaque, weak := strings.CutPrefix(list, "W/")
+		if opaque[:min(1, len(opaque))] != `"` {
+			return condition{}, malformed
+		}
+		end := strings.IndexByte(opaque[1:], '"') + 2
+		if end < 2 || strings.ContainsFunc(opaque[1:end-1], notInTag) {
+			return condition{}, malformed
+		}
+		if tags++; !weak {
+			parsed.tags = append(parsed.tags, opaque[:end])
+		}
+		list = strings.TrimLeft(opaque[end:], blank)
+		if list != "" && list[0] != ',' {
+			return condition{}, malformed
+		}
+	}
+	if tags == 0 {
+		return condition{}, malformed
+	}
+	return parsed, nil
+}
+
+// notInTag reports whether a character other than the quotes must not be in an
+// entity tag.
+func notInTag(r rune) bool { return r <= ' ' || r == 0x7f }

@@ -1,0 +1,118 @@
+package httpapi
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/storageapi/storageapi/internal/invalid"
+)
+
+func TestParseIfMatch(t *testing.T) {
+	one := func(tags ...string) condition { return condition{given: true, tags: tags} }
+	tests := map[string]condition{
+		`*`:                 {given: true, any: true},
+		" \t* ":             {given: true, any: true},
+		`"a"`:               one(`"a"`),
+		`""`:                one(`""`),
+		`"a","b"`:           one(`"a"`, `"b"`),
+		`"a" , "b"`:         one(`"a"`, `"b"`),
+		`"a", ,,"b",`:       one(`"a"`, `"b"`),
+		` ,"a"`:             one(`"a"`),
+		`"a,b", "*", "W/c"`: one(`"a,b"`, `"*"`, `"W/c"`),
+		`W/"a"`:             one(),
+		`W/"a", "b"`:        one(`"b"`),
+		`"\", "b"`:          one(`"\"`, `"b"`), // no escapes
+		`"é"`:               one(`"é"`),
+		"\"\xff\"":          one("\"\xff\""),
+	}
+	for header, want := range tests {
+		got, err := parseIfMatch(header)
+		if diff := cmp.Diff(want, got, cmp.AllowUnexported(condition{})); err != nil || diff != "" {
+			t.Errorf("%s: %v (-want +got):\n%s", header, err, diff)
+		}
+	}
+	for _, header := range []string{
+		``, ` `, `,`, `a`, `"a`, `a"`, `"`, `W/`, `W/a`, `w/"a"`, `W/ "a"`, `"a""b"`, `"a" "b"`, `"a";`, `*, "a"`, `"a", *`, `**`, `"a b"`, "\"a\tb\"", "\"a\x00\"", "\"a\x7f\"", `'a'`,
+	} {
+		_, err := parseIfMatch(header)
+		var field *invalid.Error
+		if !errors.As(err, &field) || field.Field != "If-Match" {
+			t.Errorf("%q: got error %v, want one that names If-Match", header, err)
+		}
+	}
+}
+
+func TestCondition(t *testing.T) {
+	tests := []struct {
+		header string
+		holds  bool
+	}{
+		{`"abc"`, true},
+		{`"x", "abc"`, true},
+		{`*`, true},
+		{`"ABC"`, false},
+		{`"ab"`, false},
+		{`W/"abc"`, false}, // compared strongly
+		{`"x"`, false},
+	}
+	for _, test := range tests {
+		condition, err := parseIfMatch(test.header)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := condition.check(`"abc"`) == nil; got != test.holds {
+			t.Errorf("If-Match: %s holds: %v, want %v", test.header, got, test.holds)
+		}
+	}
+	if err := (condition{}).check(`"abc"`); err != nil {
+		t.Errorf("without If-Match: %v", err)
+	}
+}
+
+func FuzzIfMatch(f *testing.F) {
+	for _, seed := range []string{`*`, `"a"`, `W/"a", "b"`, ` , "a,b" ,,`, `"a`, `W/`, "\"\xff\"", `"a""b"`} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, header string) {
+		parsed, err := parseIfMatch(header)
+		if err != nil {
+			var field *invalid.Error
+			if !errors.As(err, &field) || parsed.given || strings.Contains(err.Error(), "\n") {
+				t.Errorf("%q: %v with %v", header, err, parsed)
+			}
+			return
+		}
+		for _, tag := range parsed.tags { // each is one that ETag can hold, and stands for itself alone
+			again, err := parseIfMatch(tag)
+			if err != nil || len(again.tags) != 1 || again.tags[0] != tag || parsed.check(tag) != nil {
+				t.Errorf("%q has the tag %q, which is %v, %v", header, tag, again, err)
+			}
+		}
+		if (parsed.check("no tag") == nil) != parsed.any {
+			t.Errorf("%q holds for anything", header)
+		}
+	})
+}
+
+func TestETag(t *testing.T) {
+	type state struct {
+		Name string
+		Hash [32]byte
+	}
+	first, err := etag(state{Name: "a"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if condition, err := parseIfMatch(first); err != nil || condition.check(first) != nil || len(first) != 24 {
+		t.Errorf("%s is no tag of 128 bits: %v", first, err)
+	}
+	again, _ := etag(state{Name: "a"})
+	renamed, _ := etag(state{Name: "b"})
+	rotated, _ := etag(state{"a", [32]byte{1}})
+	if again != first || renamed == first || rotated == first || rotated == renamed {
+		t.Errorf("tags of one state %s and %s, of others %s and %s", first, again, renamed, rotated)
+	}
+}

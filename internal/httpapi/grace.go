@@ -1,0 +1,21 @@
+package httpapi
+
+import (
+	"time"
+
+	"github.com/storageapi/storageapi/internal/invalid"
+)
+
+// How long what a rotation replaces stays good.
+const (
+	defaultGrace = 24 * time.Hour
+	maxGrace     = 365 * 24 * time.Hour
+)
+
+// parseGrace parses graceSeconds.
+func parseGrace(seconds int64) (time.Duration, error) {
+	if seconds < 0 || seconds > int64(maxGrace/time.Second) {
+		return 0, invalid.Field("graceSeconds", "must be a whole number from 0 to 31536000")
+	}
+	return time.Duration(seconds) * time.Second, nil
+}
