@@ -38,7 +38,7 @@
 //	DELETE /v2/notifications/webhooks/{id}     delete a webhook
 //
 // Errors are {"error":{"code":…,"message":…}}. Checks come in one order, and the
-// first that fails answers: the key (401), the route (404, 405), the authority in
+// first that fails answers: the key (401), its rate (429), the route (404, 405), the authority in
 // general (403), the media type (415), the size (413, above 64 KiB), syntax and
 // values (400), the authority over the very key or webhook (403), the state (404,
 // 409, 412). Where a key or webhook is changed or deleted, 404 comes before its 403:
@@ -48,6 +48,9 @@
 // One key is answered with an ETag, which stands for all that requests can change of
 // it. A change or deletion with If-Match is done only if the tag is still the same,
 // in one step with finding that out; else it is answered 412.
+//
+// A creation with an Idempotency-Key can be sent again within 24 hours: it makes
+// nothing more, and is answered 200 with what was made, without its secret.
 //
 // Everything else under /v2 is the host's to mount; the Handler answers 404 there,
 // and so for a method that a host's pattern does not have.
@@ -107,6 +110,10 @@ type Config struct {
 	// Webhooks configures webhooks and their delivery. Its zero value works;
 	// its Logger defaults to the one below.
 	Webhooks webhooks.Config
+
+	// RateLimit limits the requests of each key, to the Handler and to whatever its
+	// Auth guards. Its clock is Keys.Now. Default: no limit.
+	RateLimit auth.RateLimit
 
 	// Authorize decides what a key may do with other keys and with webhooks.
 	// Default: [auth.LeastPrivilege].
@@ -190,7 +197,10 @@ func newHandler(config Config, ownsStore io.Closer) (*Handler, error) {
 	if err != nil {
 		return nil, fmt.Errorf("storageapi: Config.Webhooks: %w", err)
 	}
-	authenticator := auth.New(keys, config.Logger)
+	authenticator, err := auth.New(keys, auth.Config{RateLimit: config.RateLimit, Logger: config.Logger, Now: config.Keys.Now})
+	if err != nil {
+		return nil, fmt.Errorf("storageapi: Config.RateLimit: %w", err)
+	}
 	api, err := httpapi.New(httpapi.Config{
 		Keys:      keys,
 		Webhooks:  hooks,

@@ -7,6 +7,16 @@
 // that goes into the Api-Key header. The token is shown once: only its SHA-256
 // is stored. A host makes the first key of an account here, in Go.
 //
+// An account may have [Config.MaxPerAccount] keys. CreateParams.IdempotencyKey makes
+// it safe to ask for one again.
+//
+// # Changing
+//
+// [KeyService.Rotate] gives a key a new token; the one before lives on for a grace
+// period and has its own last use, so that its owner sees when nobody needs it any
+// more. [KeyService.Update] renames a key. Both take a [Condition], by which of
+// several that are based on the same state one wins.
+//
 // # Verifying
 //
 // [KeyService.Verify] reads the key's record on every call, so a deleted,

@@ -6,12 +6,10 @@ import (
 	"fmt"
 	"log/slog"
 	"time"
-	"unicode/utf8"
 
 	"github.com/storageapi/storageapi/auth"
 	"github.com/storageapi/storageapi/internal/id"
 	"github.com/storageapi/storageapi/internal/invalid"
-	"github.com/storageapi/storageapi/scopes"
 )
 
 // Config configures a [KeyService]. The zero Config works.
@@ -20,6 +18,10 @@ type Config struct {
 	// lower-case letters, digits and underscores, a letter first. Tokens made
 	// with another prefix stay valid. Default: "sak".
 	Prefix string
+
+	// MaxPerAccount is how many keys an account may have, expired ones included;
+	// negative: any number. Default: 1,000.
+	MaxPerAccount int
 
 	// Logger is told what goes wrong in the background. Default: slog.Default().
 	Logger *slog.Logger
@@ -31,11 +33,12 @@ type Config struct {
 // A KeyService creates, verifies and manages API keys. It implements
 // [auth.Verifier] and is safe for concurrent use.
 //
-// Its methods return the store's errors wrapped: [ErrNotFound] to branch on, a
-// [*ValidationError] for input that breaks a rule, anything else is a failure.
+// Its methods return errors wrapped: [ErrNotFound], [ErrLimit], [ErrReused] and
+// [ErrGone] to branch on, a [*ValidationError] for input that breaks a rule, anything else is a failure.
 type KeyService struct {
 	store  Store
 	prefix string
+	most   int // keys an account; negative: any number
 	now    func() time.Time
 	ids    id.Generator
 	uses   uses
@@ -55,6 +58,9 @@ func New(store Store, config Config) (*KeyService, error) {
 	if config.Prefix == "" {
 		config.Prefix = defaultPrefix
 	}
+	if config.MaxPerAccount == 0 {
+		config.MaxPerAccount = 1000
+	}
 	if config.Logger == nil {
 		config.Logger = slog.Default()
 	}
@@ -67,6 +73,7 @@ func New(store Store, config Config) (*KeyService, error) {
 	return &KeyService{
 		store:  store,
 		prefix: config.Prefix,
+		most:   config.MaxPerAccount,
 		now:    config.Now,
 		uses:   uses{store: store, log: config.Logger},
 	}, nil
@@ -75,45 +82,6 @@ func New(store Store, config Config) (*KeyService, error) {
 // Close writes the last uses that are not written yet. Keys verified later are
 // verified, but their use is not recorded. Close may be called more than once.
 func (s *KeyService) Close() { s.uses.close() }
-
-// CreateParams says what key to create.
-type CreateParams struct {
-	Name   string     // 1 to 128 characters, none of them a control character
-	Scopes scopes.Set // at least one
-
-	// ExpiresAt is when the key dies, counted to the millisecond; it must be in
-	// the future and before the year 10000 in UTC. Zero: never.
-	ExpiresAt time.Time
-}
-
-// Create makes a key for the account and returns it with its token, which
-// cannot be had again. An account is any string of 1 to 128 bytes of UTF-8
-// without control characters. Whether somebody may create such a key is for
-// the caller to decide.
-func (s *KeyService) Create(ctx context.Context, account string, params CreateParams) (Key, Token, error) {
-	now := s.now().UTC().Truncate(time.Millisecond)
-	if err := invalid.Account(account); err != nil {
-		return Key{}, Token{}, err
-	}
-	params, err := params.check(now)
-	if err != nil {
-		return Key{}, Token{}, err
-	}
-	token := newToken(s.prefix)
-	key := Key{
-		ID:        s.ids.New(id.Key, now),
-		Account:   account,
-		Name:      params.Name,
-		Scopes:    params.Scopes,
-		CreatedAt: now,
-		ExpiresAt: params.ExpiresAt,
-		Hash:      token.Hash(),
-	}
-	if err := s.store.CreateKey(ctx, key); err != nil {
-		return Key{}, Token{}, fmt.Errorf("create API key: %w", err)
-	}
-	return key, token, nil
-}
 
 // Verify returns the principal that token stands for, or an error that wraps
 // [auth.ErrUnauthorized] if it is malformed, unknown, deleted or expired. A
@@ -193,48 +161,4 @@ func (s *KeyService) DeleteIf(ctx context.Context, account, keyID string, condit
 		return fmt.Errorf("delete API key: %w", err)
 	}
 	return nil
-}
-
-// Check returns params as Create would store them, or the [*ValidationError] that
-// it would refuse them with: for callers that must know before they decide
-// whether somebody may create such a key.
-func (s *KeyService) Check(params CreateParams) (CreateParams, error) {
-	return params.check(s.now())
-}
-
-func (p CreateParams) check(now time.Time) (CreateParams, error) {
-	err := checkName(p.Name)
-	if err == nil && p.Scopes.IsEmpty() {
-		err = invalid.Field("scopes", "must name at least one scope")
-	}
-	if err == nil {
-		p.ExpiresAt, err = checkExpiry(p.ExpiresAt, now)
-	}
-	return p, err
-}
-
-func checkName(name string) error {
-	const rule = "must be 1 to 128 characters of UTF-8 without control characters"
-	if !invalid.PlainText(name) {
-		return invalid.Field("name", rule)
-	}
-	if n := utf8.RuneCountInString(name); n < 1 || n > 128 {
-		return invalid.Field("name", fmt.Sprintf("%s, not %d", rule, n))
-	}
-	return nil
-}
-
-// checkExpiry returns the expiry as it is stored.
-func checkExpiry(at, now time.Time) (time.Time, error) {
-	if at.IsZero() {
-		return time.Time{}, nil
-	}
-	at = at.UTC().Truncate(time.Millisecond)
-	if !at.After(now) {
-		return time.Time{}, invalid.Field("expiresAt", "must be in the future")
-	}
-	if at.Year() > 9999 {
-		return time.Time{}, invalid.Field("expiresAt", "must be before the year 10000")
-	}
-	return at, nil
 }

@@ -3,13 +3,23 @@ package apikeys
 import (
 	"context"
 	"errors"
+
+	"github.com/storageapi/storageapi/internal/creation"
 )
 
 // The errors that a Store returns, as they are or wrapped.
 var (
 	ErrNotFound = errors.New("no such API key")
 	ErrExists   = errors.New("API key exists already")
+	ErrLimit    = errors.New("too many API keys")
 )
+
+// Terms are what a Store heeds when it creates a key: a limit, and how a request
+// that is made again is known.
+type Terms = creation.Terms
+
+// Repeated is the error by which a Store tells that a request was made before.
+type Repeated = creation.Repeated
 
 // A Page asks for a part of a list that is ordered by descending id.
 type Page struct {
@@ -37,10 +47,16 @@ type Page struct {
 // The service gives no id to two accounts; wherever account and id do not belong
 // together the answer is ErrNotFound.
 type Store interface {
-	// CreateKey adds a key. ErrExists if the account has a key of that id, or
-	// any key, in whatever account, has one of its hashes, now or as its
-	// previous one.
-	CreateKey(ctx context.Context, key Key) error
+	// CreateKey adds a key and, in the same step, notes what request made it, if
+	// terms name one. A [*Repeated] if the account has made a request of that
+	// name since terms.Since, whatever it asked for and whether or not its key
+	// is still there. ErrExists if the account has a key of that id, or any key,
+	// in whatever account, has one of its hashes, now or as its previous one.
+	// ErrLimit if the account has terms.Limit keys already, dead ones included.
+	// What is returned as an error adds and notes nothing. Each call that notes
+	// a request forgets some of those before terms.Since, so that they do not
+	// pile up.
+	CreateKey(ctx context.Context, key Key, terms Terms) error
 
 	// KeyByHash returns the key whose Hash or Previous is hash, whether or not
 	// it has expired, without its uses; or ErrNotFound. It is called on

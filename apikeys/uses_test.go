@@ -176,7 +176,7 @@ func TestUsesAreWrittenInSmallSteps(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const keys, most = 1300, 512
 		store := newSpy()
-		service := newService(t, store, apikeys.Config{})
+		service := newService(t, store, apikeys.Config{MaxPerAccount: -1})
 		for range keys {
 			_, token := create(t, service, time.Time{})
 			accepted(t, service, token.Reveal())

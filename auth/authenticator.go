@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"time"
 
 	"github.com/storageapi/storageapi/scopes"
 )
@@ -13,27 +14,48 @@ import (
 // HeaderName is the request header that carries the key (SPEC section 5).
 const HeaderName = "Api-Key"
 
+// Config configures an [Authenticator]. The zero Config works.
+type Config struct {
+	// RateLimit is of each key's requests, by its id, whichever of its values they
+	// carry. Default: none.
+	RateLimit RateLimit
+
+	// Logger is told what could not be found out about keys. Default:
+	// slog.Default().
+	Logger *slog.Logger
+
+	// Now is the clock that RateLimit goes by. Default: time.Now.
+	Now func() time.Time
+}
+
 // An Authenticator guards handlers. It is safe for concurrent use.
 type Authenticator struct {
 	verifier Verifier
+	limiter  *limiter // nil: none
 	log      *slog.Logger
 }
 
-// New returns an Authenticator that asks verifier about keys and logs what it
-// cannot find out to log, or to [slog.Default] if log is nil. It panics if
-// verifier is nil.
-func New(verifier Verifier, log *slog.Logger) *Authenticator {
+// New returns an Authenticator that asks verifier about keys. A verifier that is nil
+// is an error, and so is a config that makes no sense, which names the field.
+func New(verifier Verifier, config Config) (*Authenticator, error) {
 	if verifier == nil {
-		panic("auth: nil Verifier")
+		return nil, errors.New("auth: nil Verifier")
 	}
-	if log == nil {
-		log = slog.Default()
+	limit, err := config.RateLimit.withDefaults()
+	if err != nil {
+		return nil, fmt.Errorf("auth: Config: %w", err)
 	}
-	return &Authenticator{verifier, log}
+	if config.Logger == nil {
+		config.Logger = slog.Default()
+	}
+	if config.Now == nil {
+		config.Now = time.Now
+	}
+	return &Authenticator{verifier, newLimiter(limit, config.Now), config.Logger}, nil
 }
 
-// Authenticate returns the principal of a request: that of the key in its one
-// Api-Key header. A missing or repeated header, and a key that is not live, is
+// Authenticate returns the principal of a request, and counts nothing: that of the
+// key in its one Api-Key header. A missing or repeated header, and a key that is not live, is
 // an error that wraps [ErrUnauthorized]; any other error means that the store
 // could not be asked.
 func (a *Authenticator) Authenticate(r *http.Request) (Principal, error) {
@@ -47,7 +69,14 @@ func (a *Authenticator) Authenticate(r *http.Request) (Principal, error) {
 // Require returns a handler that lets a request through to next if it carries a
 // live key with the scope; [PrincipalFrom] then tells next who is calling.
 // Otherwise it answers, and next does not run: 401 UNAUTHORIZED without a live
-// key, 403 FORBIDDEN without the scope, 500 INTERNAL_ERROR if the store fails.
+// key, 429 RATE_LIMIT_EXCEEDED if the key has made too many requests, 403 FORBIDDEN
+// without the scope, 500 INTERNAL_ERROR if the store fails.
+//
+// With a [RateLimit] every answer to a live key tells how it stands: the headers
+// X-RateLimit-Limit (how many requests at once at most), X-RateLimit-Remaining (how
+// many now) and X-RateLimit-Reset (in how many seconds as many as at most); and where
+// there was one too many, Retry-After (in how many seconds the next). A request that
+// passes two guards counts twice.
 //
 // It panics if scope is none of the constants of package scopes or next is nil:
 // a route must not be open by mistake.
@@ -77,6 +106,9 @@ func (a *Authenticator) Handler(next http.Handler) http.Handler {
 		p, err := a.Authenticate(r)
 		switch {
 		case err == nil:
+			if !a.limiter.admit(w, p.KeyID) {
+				return
+			}
 			next.ServeHTTP(w, r.WithContext(WithPrincipal(r.Context(), p)))
 		case errors.Is(err, ErrUnauthorized):
 			WriteUnauthorized(w)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"math"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -191,12 +192,31 @@ func TestHeaderOverHTTP(t *testing.T) {
 
 func TestMisusePanics(t *testing.T) {
 	a, _ := newAuthenticator(t)
-	mustPanic(t, "a nil Verifier", func() { auth.New(nil, nil) })
 	mustPanic(t, "Require with the zero Scope", func() { a.Require(0, principal) })
 	mustPanic(t, "Require with no scope's number", func() { a.Require(scopes.AccountRead+1, principal) })
 	mustPanic(t, "Require with a nil handler", func() { a.Require(scopes.FilesRead, nil) })
 	mustPanic(t, "Handler with a nil handler", func() { a.Handler(nil) })
-	auth.New(allKeys, nil) // a nil logger is the default one
+}
+
+func TestNewRefuses(t *testing.T) {
+	if _, err := auth.New(nil, auth.Config{}); err == nil {
+		t.Error("a nil Verifier is taken")
+	}
+	for field, limits := range map[string][]auth.RateLimit{
+		"RateLimit.PerSecond": {{PerSecond: -1}, {PerSecond: math.NaN(), Burst: 1}, {PerSecond: math.Inf(1)}, {Burst: 1}},
+		"RateLimit.Burst":     {{PerSecond: 1, Burst: -1}, {PerSecond: 1, Burst: 365*24*3600 + 1}, {PerSecond: 1e9, Burst: math.MaxInt32 + 1}, {PerSecond: 1e-9}},
+	} {
+		for _, limit := range limits {
+			if _, err := auth.New(allKeys, auth.Config{RateLimit: limit}); err == nil || !strings.Contains(err.Error(), field+" must") {
+				t.Errorf("%+v: got error %v, want one that names %s", limit, err, field)
+			}
+		}
+	}
+	for _, limit := range []auth.RateLimit{{}, {PerSecond: 0.1}, {PerSecond: 1e18}, {PerSecond: 1, Burst: 365 * 24 * 3600}} {
+		if _, err := auth.New(allKeys, auth.Config{RateLimit: limit}); err != nil {
+			t.Errorf("%+v: %v", limit, err)
+		}
+	}
 }
 
 func TestPrincipalFrom(t *testing.T) {

@@ -12,8 +12,16 @@ import (
 // What the guard adds to a handler that does nothing, without the verifier.
 func BenchmarkRequire(b *testing.B) {
 	noop := http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})
-	guarded := auth.New(allKeys, nil).Require(scopes.FilesRead, noop)
-	for name, handler := range map[string]http.Handler{"guarded": guarded, "unguarded": noop} {
+	guarded := func(limit auth.RateLimit) http.Handler {
+		a, err := auth.New(allKeys, auth.Config{RateLimit: limit})
+		if err != nil {
+			b.Fatal(err)
+		}
+		return a.Require(scopes.FilesRead, noop)
+	}
+	for name, handler := range map[string]http.Handler{
+		"unguarded": noop, "guarded": guarded(auth.RateLimit{}), "limited": guarded(auth.RateLimit{PerSecond: 1e9}),
+	} {
 		b.Run(name, func(b *testing.B) {
 			w, r := httptest.NewRecorder(), request("reader")
 			b.ReportAllocs()

@@ -14,6 +14,11 @@
 // In the Api-Key header and nowhere else: not in the query, not in another
 // header, and not where the header is given twice.
 //
+// # Limiting requests
+//
+// [Config.RateLimit] limits the requests of each key, to the library's routes and
+// the host's alike. It is off unless it is set.
+//
 // # Deciding more than scopes
 //
 // An [Authorize] function decides what a key may do with other keys and with

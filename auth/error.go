@@ -18,6 +18,7 @@ const (
 	CodePreconditionFailed   = "PRECONDITION_FAILED"    // 412: If-Match does not hold
 	CodePayloadTooLarge      = "PAYLOAD_TOO_LARGE"      // 413
 	CodeUnsupportedMediaType = "UNSUPPORTED_MEDIA_TYPE" // 415
+	CodeRateLimit            = "RATE_LIMIT_EXCEEDED"    // 429, with Retry-After
 	CodeInternal             = "INTERNAL_ERROR"         // 500: not the client's fault
 )
 

@@ -24,7 +24,10 @@ func (oneKey) Verify(_ context.Context, token string) (auth.Principal, error) {
 
 // A host guards a route of its own.
 func Example() {
-	authenticator := auth.New(oneKey{}, nil)
+	authenticator, err := auth.New(oneKey{}, auth.Config{})
+	if err != nil {
+		panic(err)
+	}
 
 	environments := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		caller, _ := auth.PrincipalFrom(r.Context())

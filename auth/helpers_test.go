@@ -41,7 +41,11 @@ var (
 func newAuthenticator(t *testing.T) (*auth.Authenticator, *bytes.Buffer) {
 	t.Helper()
 	var log bytes.Buffer
-	return auth.New(allKeys, slog.New(slog.NewTextHandler(&log, nil))), &log
+	a, err := auth.New(allKeys, auth.Config{Logger: slog.New(slog.NewTextHandler(&log, nil))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return a, &log
 }
 
 // request returns a request with the given values of the Api-Key header.

@@ -35,6 +35,7 @@ func inBubble(t *testing.T, config webhooks.Config, handler http.HandlerFunc, te
 	goodCertificate() // outside: what it waits for is not the bubble's
 	synctest.Test(t, func(t *testing.T) {
 		b := &bubble{T: t, store: newFlaky(), logs: &logbook{}}
+		config.MaxPerAccount = -1
 		config.RootCAs, config.Logger = trusted().pool(), b.logs.logger()
 		b.service = newService(t, b.store, config)
 		b.dial = b.serve(handler)

@@ -61,6 +61,10 @@ type Config struct {
 	// all. Default: Timeout.
 	DrainTimeout time.Duration
 
+	// MaxPerAccount is how many webhooks an account may have; negative: any
+	// number. Default: 100.
+	MaxPerAccount int
+
 	// Retention is how long events and attempts are kept.
 	Retention Retention
 
@@ -104,6 +108,7 @@ func (c Config) withDefaults() (Config, error) {
 	setDefault(&c.RetryJitter, retryJitter)
 	setDefault(&c.FailingLimit, 5*day)
 	setDefault(&c.DrainTimeout, c.Timeout)
+	setDefault(&c.MaxPerAccount, 100)
 	setDefault(&c.Logger, slog.Default())
 	if c.Retries == nil {
 		c.Retries = DefaultRetries()

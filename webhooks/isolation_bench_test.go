@@ -128,6 +128,7 @@ func (c *isolation) start(b *testing.B) {
 	b.Cleanup(func() { file.Close() })
 	c.service = newService(b, file, webhooks.Config{
 		AllowNetworks: loopback, RootCAs: trusted().pool(), Logger: slog.New(slog.DiscardHandler), Concurrency: c.slots, DrainTimeout: -1,
+		MaxPerAccount: -1,
 	})
 	types := []webhooks.EventType{webhooks.TypeBalanceLow, webhooks.TypeBandwidthLimitReached}
 	for i := range c.webhooks {

@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/storageapi/storageapi/internal/creation"
 	"github.com/storageapi/storageapi/internal/id"
 	"github.com/storageapi/storageapi/internal/invalid"
 	"github.com/storageapi/storageapi/signing"
@@ -18,11 +19,12 @@ import (
 // A WebhookService manages webhooks, publishes events to them and delivers
 // those. It is safe for concurrent use.
 //
-// Its methods return the store's errors wrapped: [ErrNotFound] to branch on, a
-// [*ValidationError] for input that breaks a rule, anything else is a failure.
+// Its methods return errors wrapped: [ErrNotFound], [ErrLimit], [ErrReused] and
+// [ErrGone] to branch on, a [*ValidationError] for input that breaks a rule, anything else is a failure.
 type WebhookService struct {
 	store      Store
 	guard      guard
+	most       int // webhooks an account; negative: any number
 	now        func() time.Time
 	ids        id.Generator
 	dispatcher *dispatcher
@@ -51,6 +53,7 @@ func New(store Store, config Config) (*WebhookService, error) {
 	return &WebhookService{
 		store:      store,
 		guard:      g,
+		most:       config.MaxPerAccount,
 		now:        config.Now,
 		dispatcher: dispatcher,
 		keeper:     newKeeper(store, config, dispatcher.hurry),
@@ -89,12 +92,22 @@ type CreateParams struct {
 
 	// BalanceThreshold is for balance.low events; zero: none.
 	BalanceThreshold Amount
+
+	// IdempotencyKey makes it safe to call Create again, for 24 hours: 1 to 128
+	// visible ASCII characters that the account uses for this creation alone.
+	// Empty: each call makes a webhook.
+	IdempotencyKey string
 }
 
 // Create makes an active webhook for the account, with a new signing secret, and
 // returns it. An account is any string of 1 to 128 bytes of UTF-8 without
 // control characters. Whether somebody may create such a webhook is for the
-// caller to decide.
+// caller to decide. [ErrLimit] if the account has [Config.MaxPerAccount] webhooks.
+//
+// If the account has used params.IdempotencyKey before, no webhook is made: for the
+// same params Create returns the webhook made then, as it is now, with the zero
+// Secret; [ErrGone] if it was deleted; for other params [ErrReused]. Of several such
+// calls at once one makes the webhook.
 func (s *WebhookService) Create(ctx context.Context, account string, params CreateParams) (Webhook, error) {
 	if err := invalid.Account(account); err != nil {
 		return Webhook{}, err
@@ -114,7 +127,16 @@ func (s *WebhookService) Create(ctx context.Context, account string, params Crea
 		Secret:           signing.NewSecret(),
 		CreatedAt:        now,
 	}
-	if err := s.store.CreateWebhook(ctx, webhook); err != nil {
+	terms := creation.TermsOf(s.most, params.IdempotencyKey, params.sum(), now)
+	err = s.store.CreateWebhook(ctx, webhook, terms)
+	var repeated *Repeated
+	if errors.As(err, &repeated) {
+		webhook, err = s.made(ctx, account, repeated, terms.Sum)
+	}
+	if errors.Is(err, ErrLimit) {
+		err = &creation.LimitError{Err: err, Limit: s.most, What: "webhooks"}
+	}
+	if err != nil {
 		return Webhook{}, fmt.Errorf("create webhook: %w", err)
 	}
 	return webhook, nil
@@ -131,6 +153,9 @@ func (p CreateParams) check(g guard) (CreateParams, error) {
 	err := checkURL(p.URL, g)
 	if err == nil {
 		p.Events, err = checkEvents(p.Events)
+	}
+	if err == nil {
+		err = creation.CheckRequest(p.IdempotencyKey)
 	}
 	return p, err
 }

@@ -4,13 +4,23 @@ import (
 	"context"
 	"errors"
 	"time"
+
+	"github.com/storageapi/storageapi/internal/creation"
 )
 
 // The errors that a Store returns, as they are or wrapped.
 var (
 	ErrNotFound = errors.New("no such webhook, event or recovery")
 	ErrExists   = errors.New("webhook exists already")
+	ErrLimit    = errors.New("too many webhooks")
 )
+
+// Terms are what a Store heeds when it creates a webhook: a limit, and how a
+// request that is made again is known.
+type Terms = creation.Terms
+
+// Repeated is the error by which a Store tells that a request was made before.
+type Repeated = creation.Repeated
 
 // A Page asks for a part of a list that is ordered by descending id.
 type Page struct {
@@ -46,9 +56,15 @@ type Page struct {
 // whose process died, makes the delivery claimable again, under another token;
 // nobody has to clean up. Due times and leases go by the store's clock.
 type Store interface {
-	// CreateWebhook adds a webhook. ErrExists if there is one of that id, in
-	// whatever account.
-	CreateWebhook(ctx context.Context, webhook Webhook) error
+	// CreateWebhook adds a webhook and, in the same step, notes what request
+	// made it, if terms name one. A [*Repeated] if the account has made a
+	// request of that name, for a webhook, since terms.Since, whatever it asked
+	// for and whether or not its webhook is still there. ErrExists if there is a
+	// webhook of that id, in whatever account. ErrLimit if the account has
+	// terms.Limit webhooks already. What is returned as an error adds and notes
+	// nothing. Each call that notes a request forgets some of those before
+	// terms.Since, so that they do not pile up.
+	CreateWebhook(ctx context.Context, webhook Webhook, terms Terms) error
 
 	// WebhookByID returns a webhook, or ErrNotFound.
 	WebhookByID(ctx context.Context, account, id string) (Webhook, error)

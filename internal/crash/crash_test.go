@@ -33,6 +33,7 @@ type harness struct {
 	tokens           map[string]string  // by account
 	standing         map[string][]*hook // by account
 	goodKey, deadKey string             // what must be so; empty: not known
+	openRequest      string             // for a key, that no host has answered
 
 	mu      sync.Mutex
 	unacked []*event

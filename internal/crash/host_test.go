@@ -68,7 +68,9 @@ func runHost(config hostConfig) error {
 			Retries:       retries(),
 			Concurrency:   32,
 			PerWebhook:    4,
+			MaxPerAccount: -1, // whoever dies leaves some behind
 		},
+		Keys:   apikeys.Config{MaxPerAccount: -1},
 		Logger: slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn})),
 	}
 	if config.Point != (point{}) {

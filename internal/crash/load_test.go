@@ -181,7 +181,8 @@ func (s *session) redeliver() {
 	}
 }
 
-// useKeys creates, rotates and deletes keys.
+// useKeys creates, rotates and deletes keys. What a host did not answer is asked of
+// the next again: at most one key comes of it.
 func (s *session) useKeys() {
 	account := accounts[0]
 	works := func(token string, status int) bool {
@@ -191,12 +192,28 @@ func (s *session) useKeys() {
 	if s.goodKey != "" && !works(s.goodKey, http.StatusOK) || s.deadKey != "" && !works(s.deadKey, http.StatusUnauthorized) {
 		return
 	}
-	for s.goOn() {
-		s.goodKey = ""
-		created, ok := s.want("POST", keysPath, s.tokens[account], `{"name":"k","scopes":["account:read"]}`, http.StatusCreated)
+	const newKey = `{"name":"k","scopes":["account:read"]}`
+	if s.openRequest != "" {
+		made, ok := s.wantOnce(s.openRequest, keysPath, s.tokens[account], newKey, http.StatusCreated, http.StatusOK)
 		if !ok {
 			return
 		}
+		again, ok := s.wantOnce(s.openRequest, keysPath, s.tokens[account], newKey, http.StatusOK)
+		if !ok {
+			return
+		}
+		if first, second := decode[struct{ ID string }](s, made).ID, decode[struct{ ID string }](s, again).ID; first != second {
+			s.ledger.Errorf("a request that was made again made %s and %s", first, second)
+		}
+	}
+	for s.goOn() {
+		s.goodKey = ""
+		s.openRequest = fmt.Sprint("request-", rand.Uint64())
+		created, ok := s.wantOnce(s.openRequest, keysPath, s.tokens[account], newKey, http.StatusCreated)
+		if !ok {
+			return
+		}
+		s.openRequest = ""
 		key := decode[struct{ ID, Key string }](s, created)
 		if s.goodKey = key.Key; !works(s.goodKey, http.StatusOK) {
 			return

@@ -78,9 +78,9 @@ func (d *deadly) at(method string) func() {
 	return func() { reach(true) }
 }
 
-func (d *deadly) CreateKey(ctx context.Context, key apikeys.Key) error {
+func (d *deadly) CreateKey(ctx context.Context, key apikeys.Key, terms apikeys.Terms) error {
 	defer d.at("CreateKey")()
-	return d.Store.CreateKey(ctx, key)
+	return d.Store.CreateKey(ctx, key, terms)
 }
 
 func (d *deadly) UpdateKey(ctx context.Context, account, id string, change func(*apikeys.Key) error) (apikeys.Key, error) {
@@ -98,9 +98,9 @@ func (d *deadly) RecordKeyUse(ctx context.Context, uses []apikeys.KeyUse) error 
 	return d.Store.RecordKeyUse(ctx, uses)
 }
 
-func (d *deadly) CreateWebhook(ctx context.Context, webhook webhooks.Webhook) error {
+func (d *deadly) CreateWebhook(ctx context.Context, webhook webhooks.Webhook, terms webhooks.Terms) error {
 	defer d.at("CreateWebhook")()
-	return d.Store.CreateWebhook(ctx, webhook)
+	return d.Store.CreateWebhook(ctx, webhook, terms)
 }
 
 func (d *deadly) UpdateWebhook(ctx context.Context, account, id string, change func(*webhooks.Webhook) error) (webhooks.Webhook, error) {

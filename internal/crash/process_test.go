@@ -129,9 +129,9 @@ type reply struct {
 	body   []byte
 }
 
-// do sends a request. It reports false when there is no answer, and then the host is
-// dead.
-func (p *process) do(method, path, token, body string) (reply, bool) {
+// do sends a request, with an Idempotency-Key unless that is empty. It reports false
+// when there is no answer, and then the host is dead.
+func (p *process) do(method, path, token, idempotencyKey, body string) (reply, bool) {
 	r, err := http.NewRequest(method, p.url+path, strings.NewReader(body))
 	if err != nil {
 		p.Error(err)
@@ -139,6 +139,9 @@ func (p *process) do(method, path, token, body string) (reply, bool) {
 	}
 	r.Header.Set("Api-Key", token)
 	r.Header.Set("Content-Type", "application/json")
+	if idempotencyKey != "" {
+		r.Header.Set("Idempotency-Key", idempotencyKey)
+	}
 	response, err := p.client.Do(r)
 	if err == nil {
 		defer response.Body.Close()
@@ -157,7 +160,16 @@ func (p *process) do(method, path, token, body string) (reply, bool) {
 
 // want is do for what must have one of the given answers.
 func (p *process) want(method, path, token, body string, statuses ...int) (reply, bool) {
-	r, ok := p.do(method, path, token, body)
+	return p.expect(method, path, token, "", body, statuses)
+}
+
+// wantOnce is want for a POST that may have been sent before.
+func (p *process) wantOnce(idempotencyKey, path, token, body string, statuses ...int) (reply, bool) {
+	return p.expect("POST", path, token, idempotencyKey, body, statuses)
+}
+
+func (p *process) expect(method, path, token, idempotencyKey, body string, statuses []int) (reply, bool) {
+	r, ok := p.do(method, path, token, idempotencyKey, body)
 	if !ok {
 		return r, false
 	}

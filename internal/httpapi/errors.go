@@ -2,10 +2,12 @@ package httpapi
 
 import (
 	"errors"
+	"fmt"
 	"net/http"
 
 	"github.com/storageapi/storageapi/apikeys"
 	"github.com/storageapi/storageapi/auth"
+	"github.com/storageapi/storageapi/internal/creation"
 	"github.com/storageapi/storageapi/internal/invalid"
 	"github.com/storageapi/storageapi/webhooks"
 )
@@ -40,9 +42,15 @@ var failures = []struct {
 	{errPrecondition, http.StatusPreconditionFailed, auth.CodePreconditionFailed, "This was changed since: If-Match does not hold its ETag. Get it again."},
 	{apikeys.ErrNotFound, http.StatusNotFound, auth.CodeNotFound, "There is no API key with this id."},
 	{apikeys.ErrExists, http.StatusConflict, auth.CodeConflict, "This API key exists already. Send the request again."},
+	{apikeys.ErrReused, http.StatusConflict, auth.CodeConflict, reusedMessage},
+	{apikeys.ErrGone, http.StatusConflict, auth.CodeConflict, "The API key that this request made is deleted. Send another Idempotency-Key to make another."},
 	{webhooks.ErrNotFound, http.StatusNotFound, auth.CodeNotFound, "There is no webhook with this id."},
 	{webhooks.ErrExists, http.StatusConflict, auth.CodeConflict, "This webhook exists already. Send the request again."},
+	{webhooks.ErrReused, http.StatusConflict, auth.CodeConflict, reusedMessage},
+	{webhooks.ErrGone, http.StatusConflict, auth.CodeConflict, "The webhook that this request made is deleted. Send another Idempotency-Key to make another."},
 }
+
+const reusedMessage = "This Idempotency-Key was used for a request with another body. Use a new one for each request."
 
 // leastPrivilegeRefusals explains [auth.LeastPrivilege]. Why another policy
 // refuses is not known here.
@@ -68,11 +76,15 @@ func (a *api) fail(c *call, err error) {
 	}
 	var field *invalid.Error
 	var method *methodError
+	var limit *creation.LimitError
 	switch {
 	case errors.Is(err, auth.ErrForbidden):
 		auth.WriteForbidden(c.writer, a.refusal(c))
 	case errors.As(err, &field):
 		auth.WriteError(c.writer, http.StatusBadRequest, auth.CodeValidation, field.Error()+".")
+	case errors.As(err, &limit):
+		auth.WriteError(c.writer, http.StatusConflict, auth.CodeConflict,
+			fmt.Sprintf("An account may have at most %d %s. Delete one first.", limit.Limit, limit.What))
 	case errors.As(err, &method):
 		c.writer.Header().Set("Allow", method.allow)
 		auth.WriteError(c.writer, http.StatusMethodNotAllowed, auth.CodeMethodNotAllowed, "This path takes "+method.allow+".")

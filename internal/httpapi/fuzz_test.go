@@ -162,10 +162,14 @@ func FuzzServeHTTP(f *testing.F) {
 	if err != nil {
 		f.Fatal(err)
 	}
+	authenticator, err := auth.New(anyone{Account: "acct", KeyID: "key_1", Scopes: scopes.All()}, auth.Config{})
+	if err != nil {
+		f.Fatal(err)
+	}
 	api, err := New(Config{
 		Keys:     keys,
 		Webhooks: hooks,
-		Auth:     auth.New(anyone{Account: "acct", KeyID: "key_1", Scopes: scopes.All()}, nil),
+		Auth:     authenticator,
 		Logger:   slog.New(slog.DiscardHandler),
 	})
 	if err != nil {
@@ -173,6 +177,9 @@ func FuzzServeHTTP(f *testing.F) {
 	}
 	f.Add("POST", "/v2/api-keys", "", "Content-Type", "application/json", []byte(`{"name":"a","scopes":["files:read"]}`))
 	f.Add("POST", "/v2/notifications/webhooks", "", "Content-Type", "application/json", []byte(`{"url":"https://example.com","events":["balance.low"]}`))
+	f.Add("POST", "/v2/api-keys", "", "Idempotency-Key", "a", []byte(`{"name":"a","scopes":["files:read"]}`))
+	f.Add("PATCH", "/v2/api-keys/key_"+someULID, "", "If-Match", `"a", W/"b"`, []byte(`{"name":"a"}`))
+	f.Add("POST", "/v2/api-keys/key_"+someULID+"/rotate", "", "Content-Type", "application/json", []byte(`{"graceSeconds":1e3}`))
 	f.Add("GET", "/v2/api-keys", "limit=2&cursor=a", "Accept", "*/*", []byte(nil))
 	f.Add("HEAD", "/v2/notifications/webhooks", "limit=2;", "Api-Key", "", []byte(nil))
 	f.Add("DELETE", "/v2/api-keys/key_"+someULID, "", "Api-Key", "x", []byte(nil))

@@ -83,6 +83,9 @@ func (a *api) createKey(c *call) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
+	if params.IdempotencyKey, err = c.idempotencyKey(); err != nil {
+		return answer{}, err
+	}
 	if params, err = a.keys.Check(params); err != nil {
 		return answer{}, err
 	}
@@ -93,8 +96,12 @@ func (a *api) createKey(c *call) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
+	value := token.Reveal()
+	if value == "" { // made by an earlier request
+		return showKey(key, "")
+	}
 	view := viewKey(key)
-	view.Key = token.Reveal()
+	view.Key = value
 	return created(c, key.ID, view)
 }
 

@@ -37,6 +37,9 @@ func (a *api) createWebhook(c *call) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
+	if params.IdempotencyKey, err = c.idempotencyKey(); err != nil {
+		return answer{}, err
+	}
 	if params, err = a.webhooks.Check(params); err != nil {
 		return answer{}, err
 	}
@@ -46,6 +49,9 @@ func (a *api) createWebhook(c *call) (answer, error) {
 	webhook, err := a.webhooks.Create(c.Context(), c.caller.Account, params)
 	if err != nil {
 		return answer{}, err
+	}
+	if webhook.Secret.IsZero() { // made by an earlier request
+		return ok(viewWebhook(webhook))
 	}
 	view := viewWebhook(webhook)
 	view.Secret = webhook.Secret.Reveal()

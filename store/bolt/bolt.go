@@ -33,6 +33,8 @@ type Store struct {
 
 	// For steps of the writer only.
 	subscriptions subscriptions
+	keyCensus     census
+	webhookCensus census
 	newestEvent   []byte    // no key in bucketEventIDs is greater; it need not be there
 	lastPublished time.Time // no event was published later
 }
@@ -68,11 +70,11 @@ func Open(path string, options ...Option) (*Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open %s: %w", path, err)
 	}
-	s := &Store{db: db}
+	s := &Store{db: db, keyCensus: census{bucket: bucketKeyIDs}, webhookCensus: census{bucket: bucketWebhooks}}
 	for _, option := range options {
 		option(s)
 	}
-	s.writer.db, s.writer.undone = db, s.subscriptions.forgetAll
+	s.writer.db, s.writer.undone = db, s.forgetAll
 	if err := s.prepare(); err != nil {
 		_ = db.Close()
 		return nil, fmt.Errorf("open %s: %w", path, err)
@@ -135,6 +137,14 @@ func (s *Store) prepare() (err error) {
 		return fmt.Errorf("read the deliveries owed: %w", err)
 	}
 	return nil
+}
+
+// forgetAll forgets what steps of the writer may have read in a transaction that was
+// undone.
+func (s *Store) forgetAll() {
+	s.subscriptions.forgetAll()
+	s.keyCensus.forgetAll()
+	s.webhookCensus.forgetAll()
 }
 
 // Close waits for the steps under way and closes the file. From then on every

@@ -25,7 +25,7 @@ func TestClockIsSetBetweenRuns(t *testing.T) {
 			at(t, clock.first, path, func(t *testing.T, s *bolt.Store) {
 				err := s.CreateWebhook(t.Context(), webhooks.Webhook{
 					ID: "wh", Account: "acct", URL: "https://example.com/", Active: true, Events: []webhooks.EventType{webhooks.TypeBalanceLow},
-				})
+				}, webhooks.Terms{})
 				if err != nil {
 					t.Fatal(err)
 				}

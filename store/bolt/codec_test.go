@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/storageapi/storageapi/apikeys"
+	"github.com/storageapi/storageapi/internal/creation"
 	"github.com/storageapi/storageapi/scopes"
 	"github.com/storageapi/storageapi/signing"
 	"github.com/storageapi/storageapi/webhooks"
@@ -29,6 +30,7 @@ func records() [][]byte {
 	return [][]byte{
 		encodeKey(&key), s.encodeWebhook(&webhook), encodeEvent(&event), encodeBody(event.Body), encodeOwed(at, 3, 2, true),
 		encodeAttempt(&attempt, webhooks.Retry), encodeRun(4096, []uint64{4096, 4300, 8000}), encodeRecovery(&job),
+		(&request{creation.Repeated{ID: "key_1", Sum: creation.Sum{1}}, at}).encode(),
 	}
 }
 
@@ -41,6 +43,7 @@ var decoders = []func(record []byte) error{
 	func(r []byte) error { _, _, err := decodeAttempt(r); return err },
 	func(r []byte) error { _, err := decodeRun(4096, r); return err },
 	func(r []byte) error { _, err := decodeRecovery("rec_1", r); return err },
+	func(r []byte) error { _, err := decodeRequest(r); return err },
 }
 
 func TestDamagedRecords(t *testing.T) {

@@ -85,13 +85,13 @@ func fillFile(t *testing.T, path string) (key apikeys.Key) {
 	for i := range 300 {
 		key = apikeys.Key{ID: fmt.Sprint("key", i), Account: "acct", Scopes: scopes.All()}
 		key.Hash.Sum[0], key.Hash.Sum[1] = byte(i), byte(i>>8)+1
-		if err := s.CreateKey(t.Context(), key); err != nil {
+		if err := s.CreateKey(t.Context(), key, apikeys.Terms{}); err != nil {
 			t.Fatal(err)
 		}
 		err := s.CreateWebhook(t.Context(), webhooks.Webhook{
 			ID: fmt.Sprint("wh", i), Account: "acct", URL: "https://example.com/", Active: i == 0,
 			Events: []webhooks.EventType{webhooks.TypeBalanceLow},
-		})
+		}, webhooks.Terms{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -139,7 +139,7 @@ func TestDamagedOwedRecordStartsOver(t *testing.T) {
 	err = s.CreateWebhook(t.Context(), webhooks.Webhook{
 		ID: "wh", Account: "acct", URL: "https://example.com/", Active: true,
 		Events: []webhooks.EventType{webhooks.TypeBalanceLow},
-	})
+	}, webhooks.Terms{})
 	if err != nil {
 		t.Fatal(err)
 	}

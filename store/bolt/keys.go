@@ -13,12 +13,22 @@ import (
 )
 
 // CreateKey implements [apikeys.Store].
-func (s *Store) CreateKey(ctx context.Context, key apikeys.Key) error {
+func (s *Store) CreateKey(ctx context.Context, key apikeys.Key, terms apikeys.Terms) error {
 	return s.writer.run(ctx, func(b *batch) error {
-		if b.get(bucketKeyIDs, prefixed(key.Account, key.ID)) != nil {
-			return apikeys.ErrExists
+		if err := b.repeated(keyRequest, key.Account, &terms); err != nil {
+			return err
 		}
-		return putKey(b, key, apikeys.Key{})
+		switch {
+		case b.get(bucketKeyIDs, prefixed(key.Account, key.ID)) != nil, hashTaken(b, &key, &apikeys.Key{}):
+			return apikeys.ErrExists
+		case terms.Limit > 0 && s.keyCensus.of(b.tx, key.Account) >= terms.Limit:
+			return apikeys.ErrLimit
+		}
+		s.keyCensus.add(key.Account, 1)
+		if err := putKey(b, key, apikeys.Key{}); err != nil {
+			return err
+		}
+		return b.note(keyRequest, key.Account, key.ID, &terms)
 	})
 }
 
@@ -102,6 +112,9 @@ func (s *Store) UpdateKey(ctx context.Context, account, id string, change func(*
 			return err
 		}
 		updated.ID, updated.Account, updated.CreatedAt = old.ID, old.Account, old.CreatedAt
+		if hashTaken(b, &updated, &old) {
+			return apikeys.ErrExists
+		}
 		if err := putKey(b, updated, old); err != nil {
 			return err
 		}
@@ -131,6 +144,7 @@ func (s *Store) DeleteKey(ctx context.Context, account, id string, check func(ap
 				return err
 			}
 		}
+		s.keyCensus.add(account, -1)
 		if err := b.delete(bucketKeyIDs, row); err != nil {
 			return err
 		}
@@ -160,14 +174,19 @@ func (s *Store) RecordKeyUse(ctx context.Context, list []apikeys.KeyUse) error {
 	})
 }
 
-// putKey stores the key in place of old, which is zero for a new one.
-func putKey(b *batch, key, old apikeys.Key) error {
+// hashTaken reports whether a hash of the key is that of another one than old.
+func hashTaken(b *batch, key, old *apikeys.Key) bool {
 	for _, hash := range []apikeys.Hash{key.Hash, key.Previous} {
 		own := hash == old.Hash || hash == old.Previous
 		if !own && !hash.IsZero() && b.get(bucketKeys, hash.Sum[:]) != nil {
-			return apikeys.ErrExists
+			return true
 		}
 	}
+	return false
+}
+
+// putKey stores the key in place of old, which is zero for a new one.
+func putKey(b *batch, key, old apikeys.Key) error {
 	if err := deleteHashes(b, old); err != nil {
 		return err
 	}

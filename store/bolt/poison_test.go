@@ -21,7 +21,7 @@ func TestDamagedRecordBlocksNobody(t *testing.T) {
 		err := s.CreateWebhook(t.Context(), webhooks.Webhook{
 			ID: id, Account: "acct", URL: "https://example.com/", Active: true,
 			Events: []webhooks.EventType{webhooks.TypeBalanceLow}, Secret: signing.NewSecret(),
-		})
+		}, webhooks.Terms{})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -102,7 +102,7 @@ func createWebhooks(b *testing.B, s *bolt.Store, accounts, each int) {
 		err := s.CreateWebhook(b.Context(), webhooks.Webhook{
 			ID: fmt.Sprintf("wh_%026d", i), Account: fmt.Sprint("acct_", i/each), URL: "https://example.com/hooks", Active: true,
 			Events: []webhooks.EventType{webhooks.TypeBalanceLow}, Secret: signing.NewSecret(),
-		})
+		}, webhooks.Terms{})
 		if err != nil {
 			b.Error(err)
 		}

@@ -41,6 +41,9 @@ var (
 	bucketRecoveries     = []byte("recoveries")      // id → recovery record
 	bucketOpenRecoveries = []byte("open_recoveries") // id → nothing, of those that are not done
 
+	bucketRequests     = []byte("requests")      // kind, prefixed account, name → request record
+	bucketRequestTimes = []byte("request_times") // time, the same → nothing
+
 	keySeal    = []byte("seal") // in meta: a secret sealed as all those of the webhooks are; none in a file never sealed
 	keySchema  = []byte("schema")
 	keyRuns    = []byte("runs")             // in meta: the first seq that no run is made of yet
@@ -50,7 +53,7 @@ var (
 var buckets = [][]byte{
 	bucketMeta, bucketKeys, bucketKeyIDs, bucketKeyUses, bucketWebhooks, bucketWebhookIDs,
 	bucketEvents, bucketBodies, bucketEventIDs, bucketOwed, bucketSkipped, bucketAttempts, bucketRuns,
-	bucketRecoveries, bucketOpenRecoveries,
+	bucketRecoveries, bucketOpenRecoveries, bucketRequests, bucketRequestTimes,
 }
 
 // checkSchema creates the buckets of a new file, adds to an older one those that it

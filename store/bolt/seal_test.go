@@ -46,7 +46,7 @@ func TestSealing(t *testing.T) {
 				ID: fmt.Sprintf("wh_%05d", len(all)), Account: fmt.Sprint("acct_", len(all)%7), URL: "https://example.com/", Active: true,
 				Events: []webhooks.EventType{webhooks.TypeBalanceLow}, Secret: signing.NewSecret(),
 			}
-			if err := s.CreateWebhook(t.Context(), w); err != nil {
+			if err := s.CreateWebhook(t.Context(), w, webhooks.Terms{}); err != nil {
 				t.Fatal(err)
 			}
 			all = append(all, w)
@@ -85,7 +85,7 @@ func TestSealedFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	secret := signing.NewSecret()
-	err = s.CreateWebhook(t.Context(), webhooks.Webhook{ID: "wh_1", Account: "acct", URL: "https://example.com/", Secret: secret})
+	err = s.CreateWebhook(t.Context(), webhooks.Webhook{ID: "wh_1", Account: "acct", URL: "https://example.com/", Secret: secret}, webhooks.Terms{})
 	if err != nil {
 		t.Fatal(err)
 	}

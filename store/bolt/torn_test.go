@@ -251,10 +251,10 @@ func fillForChanges(t *testing.T, path string) *Store {
 		}
 	}
 	for i := range 40 {
-		must(s.CreateKey(t.Context(), testKey(i)))
+		must(s.CreateKey(t.Context(), testKey(i), apikeys.Terms{}))
 	}
 	for i := range 8 {
-		must(s.CreateWebhook(t.Context(), testWebhook(i)))
+		must(s.CreateWebhook(t.Context(), testWebhook(i), webhooks.Terms{}))
 	}
 	for i := range 60 {
 		_, err := s.Enqueue(t.Context(), testEvent(i, 500))
@@ -305,7 +305,7 @@ var changes = []struct {
 	name string
 	do   func(context.Context, *Store) error
 }{
-	{"CreateKey", func(ctx context.Context, s *Store) error { return s.CreateKey(ctx, testKey(100)) }},
+	{"CreateKey", func(ctx context.Context, s *Store) error { return s.CreateKey(ctx, testKey(100), apikeys.Terms{}) }},
 	{"UpdateKey", func(ctx context.Context, s *Store) error {
 		_, err := s.UpdateKey(ctx, "acct", "key7", func(key *apikeys.Key) error {
 			key.Previous, key.Hash = key.Hash, testKey(101).Hash
@@ -317,7 +317,9 @@ var changes = []struct {
 		return s.RecordKeyUse(ctx, []apikeys.KeyUse{{Account: "acct", ID: "key7", At: time.Now()}, {Account: "acct", ID: "key8", At: time.Now()}})
 	}},
 	{"DeleteKey", func(ctx context.Context, s *Store) error { return s.DeleteKey(ctx, "acct", "key7", nil) }},
-	{"CreateWebhook", func(ctx context.Context, s *Store) error { return s.CreateWebhook(ctx, testWebhook(100)) }},
+	{"CreateWebhook", func(ctx context.Context, s *Store) error {
+		return s.CreateWebhook(ctx, testWebhook(100), webhooks.Terms{})
+	}},
 	{"UpdateWebhook", func(ctx context.Context, s *Store) error {
 		_, err := s.UpdateWebhook(ctx, "acct", "wh3", func(w *webhooks.Webhook) error {
 			w.Active = false

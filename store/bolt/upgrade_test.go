@@ -71,7 +71,7 @@ func TestFilesOfVersion1(t *testing.T) {
 	rotated.Hash.Sum[0], rotated.Previous.Sum[0] = 2, 3
 	s := open()
 	for _, key := range []apikeys.Key{fresh, rotated} {
-		if err := s.CreateKey(t.Context(), key); err != nil {
+		if err := s.CreateKey(t.Context(), key, apikeys.Terms{}); err != nil {
 			t.Fatal(err)
 		}
 		if err := s.RecordKeyUse(t.Context(), []apikeys.KeyUse{{Account: "acct", ID: key.ID, At: at}}); err != nil {

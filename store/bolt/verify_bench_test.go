@@ -173,7 +173,7 @@ type collector struct {
 	make func(apikeys.Key)
 }
 
-func (c collector) CreateKey(_ context.Context, key apikeys.Key) error {
+func (c collector) CreateKey(_ context.Context, key apikeys.Key, _ apikeys.Terms) error {
 	c.make(key)
 	return nil
 }

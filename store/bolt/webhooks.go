@@ -10,10 +10,20 @@ import (
 )
 
 // CreateWebhook implements [webhooks.Store].
-func (s *Store) CreateWebhook(ctx context.Context, webhook webhooks.Webhook) error {
+func (s *Store) CreateWebhook(ctx context.Context, webhook webhooks.Webhook, terms webhooks.Terms) error {
 	return s.writer.run(ctx, func(b *batch) error {
-		if b.get(bucketWebhookIDs, []byte(webhook.ID)) != nil {
+		if err := b.repeated(webhookRequest, webhook.Account, &terms); err != nil {
+			return err
+		}
+		switch {
+		case b.get(bucketWebhookIDs, []byte(webhook.ID)) != nil:
 			return webhooks.ErrExists
+		case terms.Limit > 0 && s.webhookCensus.of(b.tx, webhook.Account) >= terms.Limit:
+			return webhooks.ErrLimit
+		}
+		s.webhookCensus.add(webhook.Account, 1)
+		if err := b.note(webhookRequest, webhook.Account, webhook.ID, &terms); err != nil {
+			return err
 		}
 		if err := b.put(bucketWebhookIDs, []byte(webhook.ID), []byte(webhook.Account)); err != nil {
 			return err
@@ -91,6 +101,7 @@ func (s *Store) DeleteWebhook(ctx context.Context, account, id string) error {
 			return webhooks.ErrNotFound
 		}
 		s.subscriptions.forget(account)
+		s.webhookCensus.add(account, -1)
 		if err := b.delete(bucketWebhooks, row); err != nil {
 			return err
 		}

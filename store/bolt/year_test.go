@@ -35,7 +35,7 @@ func TestYear(t *testing.T) {
 			err := s.CreateWebhook(t.Context(), webhooks.Webhook{
 				ID: fmt.Sprintf("wh_%02d", i), Account: fmt.Sprintf("acct_%02d", i), URL: "https://example.com/", Active: i > 0,
 				Events: []webhooks.EventType{webhooks.TypeBalanceLow}, Secret: signing.NewSecret(),
-			})
+			}, webhooks.Terms{})
 			if err != nil {
 				t.Fatal(err)
 			}

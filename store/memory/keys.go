@@ -25,18 +25,25 @@ func (k *key) usedBy(hash apikeys.Hash) time.Time {
 }
 
 // CreateKey implements [apikeys.Store].
-func (s *Store) CreateKey(ctx context.Context, created apikeys.Key) error {
+func (s *Store) CreateKey(ctx context.Context, created apikeys.Key, terms apikeys.Terms) error {
 	if err := s.begin(ctx); err != nil {
 		return err
 	}
 	defer s.mu.Unlock()
-	if s.keys.find(created.Account, created.ID) != nil || s.taken(&created, nil) {
+	if err := s.keyRequests.repeated(created.Account, &terms); err != nil {
+		return err
+	}
+	switch {
+	case s.keys.find(created.Account, created.ID) != nil, s.taken(&created, nil):
 		return apikeys.ErrExists
+	case terms.Limit > 0 && len(s.keys[created.Account]) >= terms.Limit:
+		return apikeys.ErrLimit
 	}
 	k := &key{Key: storedKey(created)}
 	k.LastUsedAt, k.PreviousUsedAt = time.Time{}, time.Time{}
 	s.keys.insert(k.Account, k.ID, k)
 	s.index(k)
+	s.keyRequests.note(k.Account, k.ID, &terms)
 	return nil
 }
 

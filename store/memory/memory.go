@@ -35,6 +35,8 @@ type Store struct {
 	keys   table[key]
 	byHash map[apikeys.Hash]*key // current and previous hashes, never the zero one
 
+	keyRequests, webhookRequests requests
+
 	webhooks   table[webhooks.Webhook]
 	webhookIDs map[string]bool // of all accounts
 	events     map[ref]*event  // by id

@@ -9,18 +9,25 @@ import (
 )
 
 // CreateWebhook implements [webhooks.Store].
-func (s *Store) CreateWebhook(ctx context.Context, w webhooks.Webhook) error {
+func (s *Store) CreateWebhook(ctx context.Context, w webhooks.Webhook, terms webhooks.Terms) error {
 	if err := s.begin(ctx); err != nil {
 		return err
 	}
 	defer s.mu.Unlock()
-	if s.webhookIDs[w.ID] {
+	if err := s.webhookRequests.repeated(w.Account, &terms); err != nil {
+		return err
+	}
+	switch {
+	case s.webhookIDs[w.ID]:
 		return webhooks.ErrExists
+	case terms.Limit > 0 && len(s.webhooks[w.Account]) >= terms.Limit:
+		return webhooks.ErrLimit
 	}
 	w = copyOf(w)
 	w.CreatedAt, w.FailingSince, w.WarnedAt = stored(w.CreatedAt), stored(w.FailingSince), stored(w.WarnedAt)
 	s.webhooks.insert(w.Account, w.ID, &w)
 	s.webhookIDs[w.ID] = true
+	s.webhookRequests.note(w.Account, w.ID, &terms)
 	return nil
 }
 

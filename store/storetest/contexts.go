@@ -33,7 +33,7 @@ func everyMethod(ctx context.Context, s store.Store, task webhooks.Task) iter.Se
 			name string
 			call func() error
 		}{
-			{"CreateKey", func() error { return s.CreateKey(ctx, newKey("acct", "new key")) }},
+			{"CreateKey", func() error { return s.CreateKey(ctx, newKey("acct", "new key"), apikeys.Terms{}) }},
 			{"KeyByHash", func() error { _, err := s.KeyByHash(ctx, hashOf("acct", "key")); return err }},
 			{"KeyByID", func() error { _, err := s.KeyByID(ctx, "acct", "key"); return err }},
 			{"ListKeys", func() error { _, err := s.ListKeys(ctx, "acct", apikeys.Page{Limit: 9}); return err }},
@@ -42,7 +42,7 @@ func everyMethod(ctx context.Context, s store.Store, task webhooks.Task) iter.Se
 				return s.RecordKeyUse(ctx, []apikeys.KeyUse{{Account: "acct", ID: "key", At: some}})
 			}},
 			{"DeleteKey", func() error { return s.DeleteKey(ctx, "acct", "key", nil) }},
-			{"CreateWebhook", func() error { return s.CreateWebhook(ctx, newWebhook("acct", "new webhook")) }},
+			{"CreateWebhook", func() error { return s.CreateWebhook(ctx, newWebhook("acct", "new webhook"), webhooks.Terms{}) }},
 			{"WebhookByID", func() error { _, err := s.WebhookByID(ctx, "acct", "webhook"); return err }},
 			{"ListWebhooks", func() error { _, err := s.ListWebhooks(ctx, "acct", webhooks.Page{Limit: 9}); return err }},
 			{"UpdateWebhook", func() error { _, err := s.UpdateWebhook(ctx, "acct", "webhook", turnOff); return err }},
@@ -141,7 +141,7 @@ func contexts(run runner) {
 					time.Sleep(time.Duration(i) * time.Microsecond)
 					cancel()
 				case 1:
-					err := t.store.CreateKey(ctx, key)
+					err := t.store.CreateKey(ctx, key, apikeys.Terms{})
 					_, found := t.store.KeyByHash(t.Context(), key.Hash)
 					if (err == nil) != (found == nil) {
 						t.Errorf("CreateKey = %v, but KeyByHash then = %v", err, found)

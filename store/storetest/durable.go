@@ -28,6 +28,7 @@ func RunDurable(t *testing.T, open func(t *testing.T, dir string) store.Store) {
 		})
 	}
 	durableRecords(reopened)
+	durableCreations(reopened)
 	durableDeliveries(reopened)
 	durableHistory(reopened)
 	durableRecoveries(reopened)
@@ -59,10 +60,10 @@ func durableRecords(reopened func(name string, before, after func(*tester))) {
 		t.wantNoKeyAt(gone.Previous)
 
 		// What is there still counts.
-		t.wantError("CreateKey", t.store.CreateKey(t.Context(), used), apikeys.ErrExists)
+		t.wantError("CreateKey", t.store.CreateKey(t.Context(), used, apikeys.Terms{}), apikeys.ErrExists)
 		thief := newKey("other", "thief")
 		thief.Hash = used.Previous
-		t.wantError("CreateKey", t.store.CreateKey(t.Context(), thief), apikeys.ErrExists)
+		t.wantError("CreateKey", t.store.CreateKey(t.Context(), thief, apikeys.Terms{}), apikeys.ErrExists)
 		t.must(t.store.RecordKeyUse(t.Context(), []apikeys.KeyUse{{Account: "acct", ID: "used", At: some}}))
 		wantSame(t, "KeyByID", t.key("acct", "used"), used)
 		t.createKeys(gone)
@@ -126,7 +127,7 @@ func durableRecords(reopened func(name string, before, after func(*tester))) {
 			}
 			for j := range 1_000 {
 				key := newKey("acct", numbered(numbered("key", i), j))
-				if err := t.store.CreateKey(t.Context(), key); err != nil {
+				if err := t.store.CreateKey(t.Context(), key, apikeys.Terms{}); err != nil {
 					t.wantError("CreateKey", err, store.ErrClosed)
 					return
 				}

@@ -27,6 +27,7 @@ import (
 	"errors"
 	"testing"
 
+	"github.com/storageapi/storageapi/apikeys"
 	"github.com/storageapi/storageapi/store"
 )
 
@@ -45,6 +46,7 @@ func Run(t *testing.T, open func(t *testing.T) store.Store) {
 		{"Close", closing},
 		{"Keys", keyValues},
 		{"CreateKey", createKey},
+		{"KeyTerms", keyTerms},
 		{"KeyByHash", keyByHash},
 		{"ListKeys", listKeys},
 		{"UpdateKey", updateKey},
@@ -52,6 +54,7 @@ func Run(t *testing.T, open func(t *testing.T) store.Store) {
 		{"RecordKeyUse", recordKeyUse},
 		{"Webhooks", webhookValues},
 		{"CreateWebhook", createWebhook},
+		{"WebhookTerms", webhookTerms},
 		{"ListWebhooks", listWebhooks},
 		{"UpdateWebhook", updateWebhook},
 		{"DeleteWebhook", deleteWebhook},
@@ -128,7 +131,7 @@ func closing(run runner) {
 				return
 			}
 			for j := range 10 {
-				err := t.store.CreateKey(t.Context(), newKey("acct", numbered("key", 10*i+j)))
+				err := t.store.CreateKey(t.Context(), newKey("acct", numbered("key", 10*i+j)), apikeys.Terms{})
 				if err != nil && !errors.Is(err, store.ErrClosed) {
 					t.Errorf("CreateKey = %v, want nil or ErrClosed", err)
 				}

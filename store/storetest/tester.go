@@ -64,7 +64,7 @@ func wantSame[T any](t *tester, what string, got, want T) {
 func (t *tester) createKeys(keys ...apikeys.Key) {
 	t.Helper()
 	for _, key := range keys {
-		t.must(t.store.CreateKey(t.Context(), key))
+		t.must(t.store.CreateKey(t.Context(), key, apikeys.Terms{}))
 	}
 }
 
@@ -104,7 +104,7 @@ func (t *tester) wantNoKeyAt(hash apikeys.Hash) {
 func (t *tester) createWebhooks(list ...webhooks.Webhook) {
 	t.Helper()
 	for _, w := range list {
-		t.must(t.store.CreateWebhook(t.Context(), w))
+		t.must(t.store.CreateWebhook(t.Context(), w, webhooks.Terms{}))
 	}
 }
 

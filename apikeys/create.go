@@ -1,0 +1,145 @@
+package apikeys
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/storageapi/storageapi/internal/creation"
+	"github.com/storageapi/storageapi/internal/id"
+	"github.com/storageapi/storageapi/internal/invalid"
+	"github.com/storageapi/storageapi/scopes"
+)
+
+// CreateParams says what key to create.
+type CreateParams struct {
+	Name   string     // 1 to 128 characters, none of them a control character
+	Scopes scopes.Set // at least one
+
+	// ExpiresAt is when the key dies, counted to the millisecond; it must be in
+	// the future and before the year 10000 in UTC. Zero: never.
+	ExpiresAt time.Time
+
+	// IdempotencyKey makes it safe to call Create again, for 24 hours: 1 to 128
+	// visible ASCII characters that the account uses for this creation alone.
+	// Empty: each call makes a key.
+	IdempotencyKey string
+}
+
+// Create makes a key for the account and returns it with its token, which
+// cannot be had again. An account is any string of 1 to 128 bytes of UTF-8
+// without control characters. Whether somebody may create such a key is for
+// the caller to decide. [ErrLimit] if the account has [Config.MaxPerAccount] keys.
+//
+// If the account has used params.IdempotencyKey before, no key is made: for the same
+// params Create returns the key made then, as it is now, with the zero Token;
+// [ErrGone] if it was deleted; for other params [ErrReused]. Of several such calls
+// at once one makes the key.
+func (s *KeyService) Create(ctx context.Context, account string, params CreateParams) (Key, Token, error) {
+	now := s.now().UTC().Truncate(time.Millisecond)
+	if err := invalid.Account(account); err != nil {
+		return Key{}, Token{}, err
+	}
+	params, err := params.check(now)
+	if err != nil {
+		return Key{}, Token{}, err
+	}
+	token := newToken(s.prefix)
+	key := Key{
+		ID:        s.ids.New(id.Key, now),
+		Account:   account,
+		Name:      params.Name,
+		Scopes:    params.Scopes,
+		CreatedAt: now,
+		ExpiresAt: params.ExpiresAt,
+		Hash:      token.Hash(),
+	}
+	terms := creation.TermsOf(s.most, params.IdempotencyKey, params.sum(), now)
+	err = s.store.CreateKey(ctx, key, terms)
+	var repeated *Repeated
+	if errors.As(err, &repeated) {
+		key, err = s.made(ctx, account, repeated, terms.Sum)
+		token = Token{}
+	}
+	if errors.Is(err, ErrLimit) {
+		err = &creation.LimitError{Err: err, Limit: s.most, What: "API keys"}
+	}
+	if err != nil {
+		return Key{}, Token{}, fmt.Errorf("create API key: %w", err)
+	}
+	return key, token, nil
+}
+
+// The errors of a request that is made again.
+var (
+	ErrReused = errors.New("idempotency key was used for another request")
+	ErrGone   = errors.New("API key that this request made is deleted")
+)
+
+// made returns the key that a request made before that now asks for what has that
+// sum.
+func (s *KeyService) made(ctx context.Context, account string, before *Repeated, sum creation.Sum) (Key, error) {
+	if before.Sum != sum {
+		return Key{}, ErrReused
+	}
+	key, err := s.store.KeyByID(ctx, account, before.ID)
+	if errors.Is(err, ErrNotFound) {
+		err = ErrGone
+	}
+	return s.shown(key), err
+}
+
+// Check returns params as Create would store them, or the [*ValidationError] that
+// it would refuse them with: for callers that must know before they decide
+// whether somebody may create such a key.
+func (s *KeyService) Check(params CreateParams) (CreateParams, error) {
+	return params.check(s.now())
+}
+
+func (p CreateParams) check(now time.Time) (CreateParams, error) {
+	err := checkName(p.Name)
+	if err == nil && p.Scopes.IsEmpty() {
+		err = invalid.Field("scopes", "must name at least one scope")
+	}
+	if err == nil {
+		p.ExpiresAt, err = checkExpiry(p.ExpiresAt, now)
+	}
+	if err == nil {
+		err = creation.CheckRequest(p.IdempotencyKey)
+	}
+	return p, err
+}
+
+// sum stands for what is asked for by params that were checked.
+func (p *CreateParams) sum() creation.Sum {
+	return creation.SumOf(p.Name, strings.Join(p.Scopes.Names(), " "), p.ExpiresAt.Format(time.RFC3339Nano))
+}
+
+func checkName(name string) error {
+	const rule = "must be 1 to 128 characters of UTF-8 without control characters"
+	if !invalid.PlainText(name) {
+		return invalid.Field("name", rule)
+	}
+	if n := utf8.RuneCountInString(name); n < 1 || n > 128 {
+		return invalid.Field("name", fmt.Sprintf("%s, not %d", rule, n))
+	}
+	return nil
+}
+
+// checkExpiry returns the expiry as it is stored.
+func checkExpiry(at, now time.Time) (time.Time, error) {
+	if at.IsZero() {
+		return time.Time{}, nil
+	}
+	at = at.UTC().Truncate(time.Millisecond)
+	if !at.After(now) {
+		return time.Time{}, invalid.Field("expiresAt", "must be in the future")
+	}
+	if at.Year() > 9999 {
+		return time.Time{}, invalid.Field("expiresAt", "must be before the year 10000")
+	}
+	return at, nil
+}

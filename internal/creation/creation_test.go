@@ -1,0 +1,18 @@
+package creation
+
+import "testing"
+
+// Parts do not run together.
+func TestSumOf(t *testing.T) {
+	seen := map[Sum][]string{}
+	for _, parts := range [][]string{nil, {""}, {"", ""}, {"ab"}, {"a", "b"}, {"b", "a"}, {"a", "b", ""}, {"", "a", "b"}, {"\x01a\x01b"}, {"\x01b"}} {
+		sum := SumOf(parts...)
+		if other, known := seen[sum]; known {
+			t.Errorf("%q and %q have one sum", parts, other)
+		}
+		seen[sum] = parts
+	}
+	if SumOf("a", "b") != SumOf("a", "b") {
+		t.Error("the sum of the same parts is another")
+	}
+}

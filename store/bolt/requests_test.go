@@ -1,0 +1,93 @@
+package bolt
+
+import (
+	"fmt"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"go.etcd.io/bbolt"
+
+	"github.com/storageapi/storageapi/apikeys"
+	"github.com/storageapi/storageapi/webhooks"
+)
+
+// TestRequestsDoNotPileUp makes requests for ten days, at times many at once: no more
+// are kept than were made in a day, or those forgotten soon.
+func TestRequestsDoNotPileUp(t *testing.T) {
+	s, err := Open(filepath.Join(t.TempDir(), "storage.db"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = s.Close() }()
+	count := func() (requests, times int) {
+		err := s.db.View(func(tx *bbolt.Tx) error {
+			requests, times = tx.Bucket(bucketRequests).Stats().KeyN, tx.Bucket(bucketRequestTimes).Stats().KeyN
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return requests, times
+	}
+	const aDay = 24
+	n := 0
+	request := func(hour int, name string) {
+		at := time.UnixMilli(0).Add(time.Duration(hour) * time.Hour)
+		terms := apikeys.Terms{Request: name, At: at, Since: at.Add(-aDay * time.Hour)}
+		key := apikeys.Key{ID: fmt.Sprint("key_", n), Account: "acct"}
+		key.Hash.Sum = [32]byte{byte(n), byte(n >> 8), 1}
+		n++
+		if err := s.CreateKey(t.Context(), key, terms); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.CreateWebhook(t.Context(), webhooks.Webhook{ID: key.ID, Account: "acct"}, terms); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i := range 100 {
+		request(0, fmt.Sprint("burst ", i))
+	}
+	for hour := range 10 * aDay {
+		request(hour, fmt.Sprint(hour))
+		if hour > aDay && hour%(aDay+2) == 0 {
+			request(hour, fmt.Sprint(hour-aDay-1)) // once more the same, which was forgotten
+		}
+	}
+	if requests, times := count(); requests > 2*(aDay+3) || times > 2*(aDay+4) || requests < 2*aDay {
+		t.Errorf("%d requests and %d times are kept, want about %d", requests, times, 2*aDay)
+	}
+}
+
+// TestCensusAfterAFailure: what a transaction that was undone has counted is counted
+// again.
+func TestCensusAfterAFailure(t *testing.T) {
+	s, err := Open(filepath.Join(t.TempDir(), "storage.db"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = s.Close() }()
+	one := apikeys.Terms{Limit: 1}
+	key := func(n byte) apikeys.Key {
+		key := apikeys.Key{ID: fmt.Sprint("key_", n), Account: "acct"}
+		key.Hash.Sum[0] = n
+		return key
+	}
+	err = s.writer.run(t.Context(), func(b *batch) error {
+		s.keyCensus.of(b.tx, "acct")
+		s.keyCensus.add("acct", 1)
+		if err := putKey(b, key(1), apikeys.Key{}); err != nil {
+			return err
+		}
+		return errRecord
+	})
+	if err != errRecord {
+		t.Fatal(err)
+	}
+	if err := s.CreateKey(t.Context(), key(2), one); err != nil {
+		t.Errorf("the first key: %v", err)
+	}
+	if err := s.CreateKey(t.Context(), key(3), one); err != apikeys.ErrLimit {
+		t.Errorf("the second key: %v, want ErrLimit", err)
+	}
+}

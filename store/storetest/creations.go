@@ -1,0 +1,244 @@
+package storetest
+
+import (
+	"errors"
+	"sync/atomic"
+	"time"
+
+	"github.com/storageapi/storageapi/apikeys"
+	"github.com/storageapi/storageapi/webhooks"
+)
+
+// A creator creates and deletes things of one kind: what CreateKey and CreateWebhook
+// say of terms is the same.
+type creator struct {
+	create         func(t *tester, account, id string, terms apikeys.Terms) error
+	createOther    func(t *tester, account, id string, terms apikeys.Terms) error // of the other kind
+	remove         func(t *tester, account, id string) error
+	exists         func(t *tester, account, id string) bool
+	exist, tooMany error // its ErrExists and ErrLimit
+}
+
+var keyCreator = creator{
+	create: func(t *tester, account, id string, terms apikeys.Terms) error {
+		return t.store.CreateKey(t.Context(), newKey(account, id), terms)
+	},
+	createOther: func(t *tester, account, id string, terms apikeys.Terms) error {
+		return t.store.CreateWebhook(t.Context(), newWebhook(account, id), terms)
+	},
+	remove: func(t *tester, account, id string) error { return t.store.DeleteKey(t.Context(), account, id, nil) },
+	exists: func(t *tester, account, id string) bool {
+		_, err := t.store.KeyByID(t.Context(), account, id)
+		return !errors.Is(err, apikeys.ErrNotFound)
+	},
+	exist: apikeys.ErrExists, tooMany: apikeys.ErrLimit,
+}
+
+var webhookCreator = creator{
+	create:      keyCreator.createOther,
+	createOther: keyCreator.create,
+	remove:      func(t *tester, account, id string) error { return t.store.DeleteWebhook(t.Context(), account, id) },
+	exists: func(t *tester, account, id string) bool {
+		_, err := t.store.WebhookByID(t.Context(), account, id)
+		return !errors.Is(err, webhooks.ErrNotFound)
+	},
+	exist: webhooks.ErrExists, tooMany: webhooks.ErrLimit,
+}
+
+// keyTerms tests what CreateKey says of terms.
+func keyTerms(run runner) { keyCreator.limits(run); keyCreator.requests(run) }
+
+// webhookTerms tests what CreateWebhook says of terms.
+func webhookTerms(run runner) { webhookCreator.limits(run); webhookCreator.requests(run) }
+
+// request returns the terms of a request of that name for what has that sum.
+func request(name string, sum byte) apikeys.Terms {
+	return apikeys.Terms{Request: name, Sum: [32]byte{sum}, At: some, Since: some.Add(-time.Hour)}
+}
+
+// wantRepeated checks for the error that the request was made before.
+func (t *tester) wantRepeated(err error, id string, sum byte) {
+	t.Helper()
+	var repeated *apikeys.Repeated
+	if !errors.As(err, &repeated) || repeated.ID != id || repeated.Sum != [32]byte{sum} {
+		t.Errorf("got %v (%+v), want that the request made %q before", err, repeated, id)
+	}
+}
+
+func (c creator) limits(run runner) {
+	limit := func(n int) apikeys.Terms { return apikeys.Terms{Limit: n} }
+
+	run("ErrLimit if the account has as many already", func(t *tester) {
+		t.must(c.create(t, "acct", "a", limit(2)))
+		t.must(c.create(t, "acct", "b", limit(2)))
+		for range 2 {
+			t.wantError("create", c.create(t, "acct", "c", limit(2)), c.tooMany)
+			wantSame(t, "exists", c.exists(t, "acct", "c"), false)
+		}
+		t.wantError("create", c.create(t, "acct", "c", limit(1)), c.tooMany)
+		t.must(c.create(t, "acct", "c", limit(3)))
+		t.must(c.create(t, "acct", "d", limit(0)))
+		t.wantError("create", c.create(t, "acct", "e", limit(3)), c.tooMany)
+		t.must(c.create(t, "acct", "e", limit(5)))
+		t.wantError("create", c.create(t, "acct", "f", limit(5)), c.tooMany)
+	})
+
+	run("the limit is of one account and one kind", func(t *tester) {
+		for _, account := range []string{"acct", "acct2", "acc", "t"} {
+			t.must(c.createOther(t, account, "other of "+account, limit(1)))
+			t.must(c.create(t, account, "first of "+account, limit(1)))
+		}
+		t.wantError("create", c.create(t, "acct", "second", limit(1)), c.tooMany)
+	})
+
+	run("what is deleted counts no more", func(t *tester) {
+		for i := range 4 {
+			id := numbered("id", i)
+			t.must(c.create(t, "acct", id, limit(1)))
+			t.wantError("create", c.create(t, "acct", "more", limit(1)), c.tooMany)
+			t.must(c.remove(t, "acct", id))
+		}
+		t.must(c.create(t, "acct", "more", limit(1)))
+	})
+
+	run("what was refused does not count", func(t *tester) {
+		t.must(c.create(t, "acct", "a", limit(2)))
+		t.wantError("create", c.create(t, "acct", "a", limit(2)), c.exist)
+		t.must(c.create(t, "acct", "b", limit(2)))
+		t.wantError("create", c.create(t, "acct", "c", limit(2)), c.tooMany)
+	})
+
+	run("of those at once no more are created than may be", func(t *tester) {
+		const most = 5
+		for round := range 5 {
+			var created atomic.Int32
+			account := numbered("acct", round)
+			inParallel(8, func(i int) {
+				for j := range 3 {
+					id := numbered(numbered(account, i), j)
+					err := c.create(t, account, id, limit(most))
+					switch {
+					case err == nil && i < 4 && j == 0: // makes room again
+						t.wantError("remove", c.remove(t, account, id), nil)
+					case err == nil:
+						created.Add(1)
+					default:
+						t.wantError("create", err, c.tooMany)
+					}
+				}
+			})
+			for c.create(t, account, numbered("more of "+account, int(created.Load())), limit(most)) == nil {
+				created.Add(1)
+			}
+			wantSame(t, "created", created.Load(), most)
+		}
+	})
+}
+
+func (c creator) requests(run runner) {
+	run("a request made before is told, and nothing is created", func(t *tester) {
+		t.must(c.create(t, "acct", "first", request("request", 1)))
+		again := request("request", 2)
+		again.Limit = 1
+		for range 2 {
+			t.wantRepeated(c.create(t, "acct", "second", again), "first", 1)
+			t.wantRepeated(c.create(t, "acct", "first", again), "first", 1)
+		}
+		wantSame(t, "exists", c.exists(t, "acct", "second"), false)
+	})
+
+	run("whether or not what it made is still there", func(t *tester) {
+		t.must(c.create(t, "acct", "first", request("request", 1)))
+		t.must(c.remove(t, "acct", "first"))
+		t.wantRepeated(c.create(t, "acct", "second", request("request", 1)), "first", 1)
+		wantSame(t, "exists", c.exists(t, "acct", "first"), false)
+		wantSame(t, "exists", c.exists(t, "acct", "second"), false)
+	})
+
+	run("a request is of one account and one kind", func(t *tester) {
+		for i, name := range []string{"request", "request2", "Request", "t", long("r", 128)} {
+			for j, account := range []string{"acct", "acc", "acctrequest", "a"} {
+				t.must(c.create(t, account, numbered(numbered("id", i), j), request(name, 1)))
+				t.must(c.createOther(t, account, numbered(numbered("other", i), j), request(name, 1)))
+			}
+		}
+		t.wantRepeated(c.create(t, "acct", "id", request("t", 1)), numbered(numbered("id", 3), 0), 1)
+	})
+
+	run("without a name there is none", func(t *tester) {
+		t.must(c.create(t, "acct", "a", request("", 1)))
+		t.must(c.create(t, "acct", "b", request("", 1)))
+	})
+
+	run("what is refused is not noted", func(t *tester) {
+		t.must(c.create(t, "acct", "a", apikeys.Terms{}))
+		t.wantError("create", c.create(t, "acct", "a", request("request", 1)), c.exist)
+		limited := request("request", 1)
+		limited.Limit = 1
+		t.wantError("create", c.create(t, "acct", "b", limited), c.tooMany)
+		t.must(c.create(t, "acct", "b", request("request", 2)))
+		t.wantRepeated(c.create(t, "acct", "c", limited), "b", 2)
+	})
+
+	run("requests before Since are forgotten", func(t *tester) {
+		at := func(terms apikeys.Terms, at time.Time) apikeys.Terms {
+			terms.At, terms.Since = at, at.Add(-time.Hour)
+			return terms
+		}
+		zoned := some.In(time.FixedZone("", 7200))
+		t.must(c.create(t, "acct", "first", at(request("request", 1), zoned)))
+		t.wantRepeated(c.create(t, "acct", "second", at(request("request", 1), some.Add(time.Hour))), "first", 1)
+		t.wantRepeated(c.create(t, "acct", "second", at(request("request", 1), some.Add(-24*time.Hour))), "first", 1)
+		t.must(c.create(t, "acct", "second", at(request("request", 2), some.Add(time.Hour+time.Millisecond))))
+		t.wantRepeated(c.create(t, "acct", "third", at(request("request", 1), some.Add(2*time.Hour))), "second", 2)
+
+		// Forgetting the first one for good does not touch the second.
+		for i := range 20 {
+			t.must(c.create(t, "acct", numbered("other", i), at(request(numbered("other", i), 1), some.Add(2*time.Hour))))
+		}
+		t.wantRepeated(c.create(t, "acct", "third", at(request("request", 1), some.Add(2*time.Hour))), "second", 2)
+	})
+
+	run("of the same request at once, one creates", func(t *tester) {
+		for round := range 10 {
+			name := numbered("request", round)
+			var created atomic.Int32
+			ids := make([]string, 8)
+			inParallel(len(ids), func(i int) {
+				id := numbered(name, i)
+				err := c.create(t, "acct", id, request(name, 1))
+				var repeated *apikeys.Repeated
+				switch {
+				case err == nil:
+					created.Add(1)
+					ids[i] = id
+				case errors.As(err, &repeated):
+					ids[i] = repeated.ID
+				default:
+					t.Errorf("create = %v", err)
+				}
+			})
+			wantSame(t, "created", created.Load(), 1)
+			for _, id := range ids {
+				wantSame(t, "what was made", id, ids[0])
+			}
+			wantSame(t, "exists", c.exists(t, "acct", ids[0]), true)
+		}
+	})
+}
+
+// durableCreations tests that requests and limits outlive a restart.
+func durableCreations(reopened func(name string, before, after func(*tester))) {
+	for kind, c := range map[string]creator{"keys": keyCreator, "webhooks": webhookCreator} {
+		reopened("requests that made "+kind+", and how many there are", func(t *tester) {
+			t.must(c.create(t, "acct", "first", request("request", 1)))
+			t.must(c.create(t, "acct", "gone", request("another", 2)))
+			t.must(c.remove(t, "acct", "gone"))
+		}, func(t *tester) {
+			t.wantRepeated(c.create(t, "acct", "second", request("request", 3)), "first", 1)
+			t.wantRepeated(c.create(t, "acct", "second", request("another", 3)), "gone", 2)
+			t.must(c.create(t, "acct", "second", apikeys.Terms{Limit: 2}))
+			t.wantError("create", c.create(t, "acct", "third", apikeys.Terms{Limit: 2}), c.tooMany)
+		})
+	}
+}

@@ -1,0 +1,83 @@
+package webhooks_test
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/storageapi/storageapi/signing"
+	"github.com/storageapi/storageapi/store/memory"
+	"github.com/storageapi/storageapi/webhooks"
+)
+
+func TestMaxPerAccount(t *testing.T) {
+	for configured, most := range map[int]int{0: 100, 3: 3, -1: 150} {
+		service := newService(t, memory.New(), webhooks.Config{MaxPerAccount: configured})
+		for range most {
+			subscribe(t, service, "https://example.com")
+		}
+		params := webhooks.CreateParams{URL: "https://example.com", Events: onBalance}
+		_, err := service.Create(t.Context(), account, params)
+		if configured < 0 {
+			if err != nil {
+				t.Error(err)
+			}
+			continue
+		}
+		if want := fmt.Sprintf("create webhook: too many webhooks: an account may have at most %d webhooks", most); !errors.Is(err, webhooks.ErrLimit) || err.Error() != want {
+			t.Errorf("got %v, want %s", err, want)
+		}
+		if _, err := service.Create(t.Context(), "another", params); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// A request that is made again makes nothing, and shows no secret.
+func TestCreateAgain(t *testing.T) {
+	now := noon
+	service := newService(t, memory.New(), webhooks.Config{Now: func() time.Time { return now }})
+	params := webhooks.CreateParams{URL: "https://example.com", Events: onBalance, BalanceThreshold: 5, IdempotencyKey: "request-1"}
+	made, err := service.Create(t.Context(), account, params)
+	if err != nil || made.Secret.IsZero() {
+		t.Fatal(err)
+	}
+	now = noon.Add(24 * time.Hour)
+	want := made
+	want.Secret = signing.Secret{}
+	if got, err := service.Create(t.Context(), account, params); err != nil || !cmp.Equal(want, got) {
+		t.Errorf("got %+v, %v", got, err)
+	}
+	for _, change := range []func(*webhooks.CreateParams){
+		func(p *webhooks.CreateParams) { p.URL += "/" },
+		func(p *webhooks.CreateParams) { p.Events = webhooks.EventTypes() },
+		func(p *webhooks.CreateParams) { p.BalanceThreshold = 0 },
+	} {
+		other := params
+		change(&other)
+		if got, err := service.Create(t.Context(), account, other); !errors.Is(err, webhooks.ErrReused) || got.ID != "" {
+			t.Errorf("%+v: got %+v, %v", other, got, err)
+		}
+	}
+	if got, err := service.Create(t.Context(), "another", params); err != nil || got.Secret.IsZero() {
+		t.Errorf("another account's: %v", err)
+	}
+	if err := service.Delete(t.Context(), account, made.ID); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := service.Create(t.Context(), account, params); !errors.Is(err, webhooks.ErrGone) {
+		t.Errorf("what is deleted: %v", err)
+	}
+	now = noon.Add(24*time.Hour + time.Millisecond)
+	if got, err := service.Create(t.Context(), account, params); err != nil || got.Secret.IsZero() {
+		t.Errorf("after 24 hours: %v", err)
+	}
+	params.IdempotencyKey = "a b"
+	var invalid *webhooks.ValidationError
+	if _, err := service.Create(t.Context(), account, params); !errors.As(err, &invalid) || invalid.Field != "Idempotency-Key" {
+		t.Errorf("%q: %v", params.IdempotencyKey, err)
+	}
+}
