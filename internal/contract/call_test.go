@@ -7,16 +7,10 @@ import (
 	"github.com/storageapi/storageapi/auth"
 )
 
-// do calls the operation with that id as an administrator, with the changes made
-// to the call, and wants the status.
+// do makes a prepared call, and wants the status.
 func (h *host) do(t testing.TB, id string, want int, changes ...func(*call)) *exchange {
 	t.Helper()
-	op := h.byID(t, id)
-	c := call{op: op, method: op.Method, path: op.Path, header: http.Header{auth.HeaderName: {h.admin}}}
-	for _, change := range changes {
-		change(&c)
-	}
-	done, err := h.exchange(c)
+	done, err := h.exchange(h.prepare(id, changes...))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -32,6 +26,17 @@ func (h *host) do(t testing.TB, id string, want int, changes ...func(*call)) *ex
 		}
 	}
 	return done
+}
+
+// prepare returns a call of the operation with that id by an administrator, with
+// the changes made to it.
+func (h *host) prepare(id string, changes ...func(*call)) call {
+	op := h.byID(h, id)
+	c := call{op: op, method: op.Method, path: op.Path, header: http.Header{auth.HeaderName: {h.admin}}}
+	for _, change := range changes {
+		change(&c)
+	}
+	return c
 }
 
 // at sets the values in the path, none of which needs escaping.

@@ -65,10 +65,7 @@ func (h *host) exchange(c call) (*exchange, error) {
 	if done.body, err = io.ReadAll(response.Body); err != nil {
 		return nil, fmt.Errorf("%v: %w", done, err)
 	}
-	if h.seen[c.op.id] == nil {
-		h.seen[c.op.id] = make(map[int]bool)
-	}
-	h.seen[c.op.id][done.status] = true
+	h.seen.add(c.op.id, done.status)
 	if err := done.check(h.Context()); err != nil {
 		return nil, fmt.Errorf("%w\n%v", err, done)
 	}

@@ -2,11 +2,11 @@ package contract
 
 import (
 	"context"
+	"crypto/x509"
 	"errors"
 	"io"
 	"log"
 	"log/slog"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
@@ -15,8 +15,6 @@ import (
 	"sync"
 	"testing"
 	"time"
-
-	"crypto/x509"
 
 	"github.com/storageapi/storageapi"
 	"github.com/storageapi/storageapi/apikeys"
@@ -34,13 +32,28 @@ type host struct {
 	url      string
 	admin    string // a key with all scopes
 	receiver *receiver
-	seen     map[string]map[int]bool // statuses by operation
+	seen     *seen
+}
+
+// What answers were seen.
+type seen struct {
+	mu       sync.Mutex
+	statuses map[string]map[int]bool // by operation
+}
+
+func (s *seen) add(op string, status int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.statuses[op] == nil {
+		s.statuses[op] = make(map[int]bool)
+	}
+	s.statuses[op][status] = true
 }
 
 // newHost starts a host. Its deliveries get one attempt each.
 func newHost(t testing.TB, d *document, change func(*storageapi.Config)) *host {
 	t.Helper()
-	h := &host{TB: t, document: d, receiver: newReceiver(t, d), seen: make(map[string]map[int]bool)}
+	h := &host{TB: t, document: d, receiver: newReceiver(t, d), seen: &seen{statuses: make(map[string]map[int]bool)}}
 	config := storageapi.Config{
 		Path:   filepath.Join(t.TempDir(), "storage.db"),
 		Logger: slog.New(slog.DiscardHandler),
@@ -104,20 +117,17 @@ type receiver struct {
 	*document
 	url   string
 	roots *x509.CertPool
-	mu    sync.Mutex
-	types map[string]int // how many of each event type came
+
+	mu       sync.Mutex
+	types    map[string]int // how many of each event type came
+	hang     chan struct{}  // closed to let go of what hangs
+	hangings int
 }
 
 func newReceiver(t testing.TB, d *document) *receiver {
-	r := &receiver{TB: t, document: d, types: make(map[string]int)}
+	r := &receiver{TB: t, document: d, types: make(map[string]int), hang: make(chan struct{})}
 	server := httptest.NewUnstartedServer(r)
 	server.Config.ErrorLog = log.New(io.Discard, "", 0)
-	server.Listener.Close()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	server.Listener = listener
 	server.StartTLS()
 	t.Cleanup(server.Close)
 	r.url = server.URL
@@ -139,6 +149,13 @@ func (r *receiver) ServeHTTP(w http.ResponseWriter, request *http.Request) {
 		http.Error(w, "not today", http.StatusServiceUnavailable)
 	case strings.HasPrefix(request.URL.Path, "/gone"):
 		w.WriteHeader(http.StatusGone)
+	case strings.HasPrefix(request.URL.Path, "/breaks"):
+		panic(http.ErrAbortHandler)
+	case strings.HasPrefix(request.URL.Path, "/hangs"):
+		r.mu.Lock()
+		r.hangings++
+		r.mu.Unlock()
+		<-r.hang
 	default:
 		w.WriteHeader(http.StatusNoContent)
 	}
@@ -150,6 +167,16 @@ func (r *receiver) received(eventType string) int {
 	defer r.mu.Unlock()
 	return r.types[eventType]
 }
+
+// hanging returns how many requests have come that hang.
+func (r *receiver) hanging() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.hangings
+}
+
+// release lets go of them.
+func (r *receiver) release() { close(r.hang) }
 
 // eventually waits until done says so.
 func eventually(t testing.TB, what string, done func() bool) {

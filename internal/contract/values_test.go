@@ -1,6 +1,7 @@
 package contract
 
 import (
+	"bytes"
 	"encoding/json"
 	"time"
 
@@ -30,4 +31,14 @@ func encode(value any) string {
 		panic(err) // it came from JSON
 	}
 	return string(data)
+}
+
+// contains reports whether text holds all of the parts.
+func contains(text []byte, parts ...string) bool {
+	for _, part := range parts {
+		if !bytes.Contains(text, []byte(part)) {
+			return false
+		}
+	}
+	return true
 }

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/url"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -31,6 +32,10 @@ type walker struct {
 	*generator
 	*host
 	weak string // a key that may do nothing
+
+	// Paths that led somewhere, by their last parameter: what is under a webhook
+	// is not found by chance.
+	paths map[string][]map[string]string
 }
 
 // TestWalk calls operations at random, with values that are good and bad by the
@@ -44,6 +49,7 @@ func TestWalk(t *testing.T) {
 	w := &walker{
 		generator: &generator{Rand: rand.New(rand.NewPCG(*seed, 0)), pools: make(map[string][]any)},
 		host:      newHost(t, load(t), nil),
+		paths:     make(map[string][]map[string]string),
 	}
 	_, w.weak = w.key("weak", scopes.Of(scopes.PublishersRead))
 	w.pools["WebhookURL"] = []any{w.receiver.url, w.receiver.url + "/fails", w.receiver.url + "/gone"}
@@ -79,13 +85,34 @@ func (w *walker) learn(schema string, value any) {
 	w.pools[schema] = pool[max(0, len(pool)-20):]
 }
 
+// forget removes an id that there is no more.
+func (w *walker) forget(id string) {
+	for schema, pool := range w.pools {
+		w.pools[schema] = slices.DeleteFunc(pool, func(value any) bool { return value == id })
+	}
+	for last, paths := range w.paths {
+		w.paths[last] = slices.DeleteFunc(paths, func(path map[string]string) bool { return path["id"] == id })
+	}
+}
+
 func (w *walker) learnFrom(done *exchange) {
+	if done.status == http.StatusNoContent {
+		w.forget(done.ids["id"])
+	}
 	if id := done.text("id"); id != "" {
 		for prefix, schema := range map[string]string{"key_": "KeyId", "wh_": "WebhookId", "rec_": "RecoveryId"} {
 			if strings.HasPrefix(id, prefix) {
 				w.learn(schema, id)
 			}
 		}
+	}
+	webhook := done.ids["id"]
+	if recovery := done.text("id"); done.op.id == "createRecovery" && done.status == http.StatusAccepted {
+		w.paths["recoveryId"] = append(w.paths["recoveryId"], map[string]string{"id": webhook, "recoveryId": recovery})
+	}
+	if deliveries, _ := done.object()["data"].([]any); done.op.id == "listDeliveries" && len(deliveries) > 0 {
+		event, _ := pick(w.generator, deliveries).(map[string]any)["eventId"].(string)
+		w.paths["eventId"] = append(w.paths["eventId"], map[string]string{"id": webhook, "eventId": event})
 	}
 	if cursor := done.text("nextCursor"); cursor != "" {
 		w.learn("Cursor", cursor)
@@ -107,6 +134,12 @@ func (w *walker) call() (c call, sure bool) {
 		c.method = http.MethodHead
 	}
 	sure = w.authenticate(&c)
+	var known map[string]string
+	for _, parameter := range op.parameters() {
+		if paths := w.paths[parameter.Name]; len(paths) > 0 && w.chance(80) {
+			known = pick(w.generator, paths)
+		}
+	}
 	var queries []string
 	for _, parameter := range op.parameters() {
 		var value any
@@ -119,6 +152,9 @@ func (w *walker) call() (c call, sure bool) {
 		switch {
 		case parameter.In == openapi3.ParameterInPath:
 			text := fmt.Sprint(value)
+			if known != nil {
+				text = known[parameter.Name]
+			}
 			if text == "" {
 				text = "x" // an empty segment is another path
 			}
