@@ -18,8 +18,15 @@ import (
 
 // TestRoutesByScope calls each route with a key for each one scope.
 func TestRoutesByScope(t *testing.T) {
-	h := serve(t, newClock().config())
+	r := newReceiver(t) // for test events
+	config := newClock().config()
+	config.Webhooks = r.config()
+	config.Webhooks.MaxPerAccount = -1
+	h := serve(t, config)
 	admin := h.admin(alice)
+	owed := webhooksPath + "/" + h.do("POST", webhooksPath, admin, fmt.Sprintf(`{"url":"%s","events":["balance.low"]}`, r.URL)).want(201, "").text("id")
+	recovery := "/recoveries/" + h.do("POST", owed+"/recoveries", admin, "").want(202, "").text("id")
+	h.publishSomeEvent()
 	webhook := func(event string) string {
 		return fmt.Sprintf(`{"url":"https://example.com","events":[%q]}`, event)
 	}
@@ -54,6 +61,18 @@ func TestRoutesByScope(t *testing.T) {
 			{"POST", webhooksPath, webhook("transactions.limit_approaching"), allowed(account, 201)},
 			{"POST", webhooksPath, webhook("transactions.limit_reached"), allowed(account, 201)},
 			{"POST", webhooksPath, `{"url":"https://example.com","events":["files.expiring","balance.low"]}`, 403},
+			{"PATCH", newWebhook("files.expiring"), `{"active":false}`, allowed(files, 200)},
+			{"PATCH", newWebhook("balance.low"), `{"active":false}`, allowed(account, 200)},
+			{"PATCH", newWebhook("files.expiring"), `{"events":["balance.low"]}`, 403},
+			{"PATCH", newWebhook("balance.low"), `{"events":["files.expiring"]}`, 403},
+			{"POST", newWebhook("files.expiring") + "/rotate-secret", "", allowed(files, 200)},
+			{"POST", newWebhook("balance.low") + "/rotate-secret", "", allowed(account, 200)},
+			{"POST", owed + "/test", "", allowed(account, 200)},
+			{"GET", owed + "/deliveries", "", allowed(account, 200)},
+			{"GET", owed + "/deliveries/" + someEvent, "", allowed(account, 200)},
+			{"POST", owed + "/deliveries/" + someEvent + "/redeliver", "", allowed(account, 202)},
+			{"POST", owed + "/recoveries", "", allowed(account, 202)},
+			{"GET", owed + recovery, "", allowed(account, 200)},
 			{"DELETE", newWebhook("files.expiring"), "", allowed(files, 204)},
 			{"DELETE", newWebhook("balance.low"), "", allowed(account, 204)},
 			{"PATCH", newKey(held), `{"name":"b"}`, 200},
@@ -225,6 +244,12 @@ func TestAuthorize(t *testing.T) {
 		{"PATCH", keysPath + "/" + target, `{"name":"b"}`, 200, auth.UpdateKey, &auth.Target{ID: target, Scopes: account}},
 		{"POST", keysPath + "/" + target + "/rotate", "", 200, auth.RotateKey, &auth.Target{ID: target, Scopes: account}},
 		{"DELETE", keysPath + "/" + target, "", 204, auth.DeleteKey, &auth.Target{ID: target, Scopes: account}},
+		{"PATCH", webhooksPath + "/" + hook, `{"events":["bandwidth.limit_reached"]}`, 200, auth.UpdateWebhook, &auth.Target{ID: hook, Scopes: account}},
+		{"PATCH", webhooksPath + "/" + hook, `{"events":["files.expiring"]}`, 200, auth.UpdateWebhook, &auth.Target{ID: hook, Scopes: scopes.Of(scopes.AccountRead, scopes.FilesRead)}},
+		{"PATCH", webhooksPath + "/" + hook, `{"events":["balance.low"]}`, 200, auth.UpdateWebhook, &auth.Target{ID: hook, Scopes: scopes.Of(scopes.FilesRead, scopes.AccountRead)}},
+		{"POST", webhooksPath + "/" + hook + "/rotate-secret", "", 200, auth.UpdateWebhook, &auth.Target{ID: hook, Scopes: scopes.Of(scopes.AccountRead, scopes.FilesRead)}},
+		{"POST", webhooksPath + "/" + hook + "/recoveries", "", 202, auth.UpdateWebhook, &auth.Target{ID: hook, Scopes: scopes.Of(scopes.AccountRead, scopes.FilesRead)}},
+		{"GET", webhooksPath + "/" + hook + "/deliveries", "", 200, auth.ReadWebhooks, nil},
 		{"DELETE", webhooksPath + "/" + hook, "", 204, auth.DeleteWebhook, &auth.Target{ID: hook, Scopes: account}},
 	}
 	answers := []struct {

@@ -20,6 +20,17 @@ import (
 // A step is a request and a store method that it needs.
 type step struct{ store, method, path, body, pattern string }
 
+// someEvent is an event that is published before the steps.
+const someEvent = "evt_1"
+
+func (h *host) publishSomeEvent() {
+	h.Helper()
+	event := webhooks.Event{ID: someEvent, Account: alice, Data: webhooks.BalanceLow{Balance: 1, Threshold: 2}}
+	if err := h.api.Webhooks.Publish(h.Context(), event); err != nil {
+		h.Fatal(err)
+	}
+}
+
 func steps(key, webhook string) []step {
 	const newWebhook = `{"url":"https://example.com/?secret","events":["balance.low"]}`
 	oneKey, oneWebhook := keysPath+"/"+key, webhooksPath+"/"+webhook
@@ -37,6 +48,19 @@ func steps(key, webhook string) []step {
 		{"CreateWebhook", "POST", webhooksPath, newWebhook, "POST /v2/notifications/webhooks"},
 		{"ListWebhooks", "GET", webhooksPath, "", "GET /v2/notifications/webhooks"},
 		{"WebhookByID", "GET", oneWebhook, "", "GET /v2/notifications/webhooks/{id}"},
+		{"WebhookByID", "PATCH", oneWebhook, `{"active":false}`, "PATCH /v2/notifications/webhooks/{id}"},
+		{"UpdateWebhook", "PATCH", oneWebhook, `{"active":false}`, "PATCH /v2/notifications/webhooks/{id}"},
+		{"WebhookByID", "POST", oneWebhook + "/rotate-secret", "", "POST /v2/notifications/webhooks/{id}/rotate-secret"},
+		{"UpdateWebhook", "POST", oneWebhook + "/rotate-secret", "", "POST /v2/notifications/webhooks/{id}/rotate-secret"},
+		{"WebhookByID", "POST", oneWebhook + "/test", "", "POST /v2/notifications/webhooks/{id}/test"},
+		{"ListDeliveries", "GET", oneWebhook + "/deliveries", "", "GET /v2/notifications/webhooks/{id}/deliveries"},
+		{"WebhookByID", "GET", oneWebhook + "/deliveries/" + someEvent, "", "GET /v2/notifications/webhooks/{id}/deliveries/{eventId}"},
+		{"EventDeliveries", "GET", oneWebhook + "/deliveries/" + someEvent, "", "GET /v2/notifications/webhooks/{id}/deliveries/{eventId}"},
+		{"EventDeliveries", "POST", oneWebhook + "/deliveries/" + someEvent + "/redeliver", "", "POST /v2/notifications/webhooks/{id}/deliveries/{eventId}/redeliver"},
+		{"Redeliver", "POST", oneWebhook + "/deliveries/" + someEvent + "/redeliver", "", "POST /v2/notifications/webhooks/{id}/deliveries/{eventId}/redeliver"},
+		{"WebhookByID", "POST", oneWebhook + "/recoveries", "", "POST /v2/notifications/webhooks/{id}/recoveries"},
+		{"CreateRecovery", "POST", oneWebhook + "/recoveries", "", "POST /v2/notifications/webhooks/{id}/recoveries"},
+		{"RecoveryByID", "GET", oneWebhook + "/recoveries/rec_" + someULID, "", "GET /v2/notifications/webhooks/{id}/recoveries/{recoveryId}"},
 		{"WebhookByID", "DELETE", oneWebhook, "", "DELETE /v2/notifications/webhooks/{id}"},
 		{"DeleteWebhook", "DELETE", oneWebhook, "", "DELETE /v2/notifications/webhooks/{id}"},
 	}
@@ -50,6 +74,7 @@ func TestFailingStore(t *testing.T) {
 	admin := h.admin(alice)
 	key, _ := h.key(alice, scopes.FilesRead)
 	webhook := h.do("POST", webhooksPath, admin, `{"url":"https://example.com","events":["balance.low"]}`).want(201, "").text("id")
+	h.publishSomeEvent()
 	state := func() string {
 		faults.before = func(string) error { return nil }
 		return h.do("GET", keysPath, admin, "").want(200, "").body + h.do("GET", webhooksPath, admin, "").want(200, "").body
@@ -99,16 +124,23 @@ func TestStoreAnswers(t *testing.T) {
 	admin := h.admin(alice)
 	key, _ := h.key(alice, scopes.FilesRead)
 	webhook := h.do("POST", webhooksPath, admin, `{"url":"https://example.com","events":["balance.low"]}`).want(201, "").text("id")
+	h.publishSomeEvent()
 	answers := map[string]struct {
 		err    error
 		status int
 		code   string
 	}{
-		"CreateKey":     {apikeys.ErrExists, 409, "CONFLICT"},
-		"CreateWebhook": {webhooks.ErrExists, 409, "CONFLICT"},
-		"UpdateKey":     {apikeys.ErrNotFound, 404, "NOT_FOUND"},
-		"DeleteKey":     {apikeys.ErrNotFound, 404, "NOT_FOUND"}, // gone since it was looked at
-		"DeleteWebhook": {webhooks.ErrNotFound, 404, "NOT_FOUND"},
+		"CreateKey":       {apikeys.ErrExists, 409, "CONFLICT"},
+		"CreateWebhook":   {webhooks.ErrExists, 409, "CONFLICT"},
+		"UpdateKey":       {apikeys.ErrNotFound, 404, "NOT_FOUND"},
+		"DeleteKey":       {apikeys.ErrNotFound, 404, "NOT_FOUND"}, // gone since it was looked at
+		"DeleteWebhook":   {webhooks.ErrNotFound, 404, "NOT_FOUND"},
+		"UpdateWebhook":   {webhooks.ErrNotFound, 404, "NOT_FOUND"},
+		"ListDeliveries":  {webhooks.ErrNotFound, 404, "NOT_FOUND"},
+		"EventDeliveries": {webhooks.ErrNotFound, 404, "NOT_FOUND"},
+		"Redeliver":       {webhooks.ErrNotFound, 409, "CONFLICT"}, // its payload was purged
+		"CreateRecovery":  {webhooks.ErrNotFound, 404, "NOT_FOUND"},
+		"RecoveryByID":    {webhooks.ErrNotFound, 404, "NOT_FOUND"},
 	}
 	for _, step := range steps(key, webhook) {
 		answer, ok := answers[step.store]
@@ -133,6 +165,7 @@ func TestCancelledRequest(t *testing.T) {
 	admin := h.admin(alice)
 	key, _ := h.key(alice, scopes.FilesRead)
 	webhook := h.do("POST", webhooksPath, admin, `{"url":"https://example.com","events":["balance.low"]}`).want(201, "").text("id")
+	h.publishSomeEvent()
 	before := trimLastUse(h.do("GET", keysPath, admin, "").body + h.do("GET", webhooksPath, admin, "").body)
 	for _, step := range steps(key, webhook) {
 		ctx, cancel := context.WithCancel(t.Context())

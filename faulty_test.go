@@ -83,11 +83,11 @@ func (f *faulty) ListWebhooks(ctx context.Context, account string, page webhooks
 	return f.Store.ListWebhooks(ctx, account, page)
 }
 
-func (f *faulty) DeleteWebhook(ctx context.Context, account, id string) error {
+func (f *faulty) DeleteWebhook(ctx context.Context, account, id string, check func(webhooks.Webhook) error) error {
 	if err := f.before("DeleteWebhook"); err != nil {
 		return err
 	}
-	return f.Store.DeleteWebhook(ctx, account, id)
+	return f.Store.DeleteWebhook(ctx, account, id, check)
 }
 
 func (f *faulty) RecordKeyUse(ctx context.Context, uses []apikeys.KeyUse) error {
@@ -95,4 +95,46 @@ func (f *faulty) RecordKeyUse(ctx context.Context, uses []apikeys.KeyUse) error 
 		return err
 	}
 	return f.Store.RecordKeyUse(ctx, uses)
+}
+
+func (f *faulty) UpdateWebhook(ctx context.Context, account, id string, change func(*webhooks.Webhook) error) (webhooks.Webhook, error) {
+	if err := f.before("UpdateWebhook"); err != nil {
+		return webhooks.Webhook{}, err
+	}
+	return f.Store.UpdateWebhook(ctx, account, id, change)
+}
+
+func (f *faulty) EventDeliveries(ctx context.Context, account, eventID string) ([]webhooks.Delivery, error) {
+	if err := f.before("EventDeliveries"); err != nil {
+		return nil, err
+	}
+	return f.Store.EventDeliveries(ctx, account, eventID)
+}
+
+func (f *faulty) ListDeliveries(ctx context.Context, account, webhookID string, query webhooks.DeliveryQuery) (webhooks.DeliveryPage, error) {
+	if err := f.before("ListDeliveries"); err != nil {
+		return webhooks.DeliveryPage{}, err
+	}
+	return f.Store.ListDeliveries(ctx, account, webhookID, query)
+}
+
+func (f *faulty) Redeliver(ctx context.Context, account, webhookID, eventID string) error {
+	if err := f.before("Redeliver"); err != nil {
+		return err
+	}
+	return f.Store.Redeliver(ctx, account, webhookID, eventID)
+}
+
+func (f *faulty) CreateRecovery(ctx context.Context, recovery webhooks.Recovery) error {
+	if err := f.before("CreateRecovery"); err != nil {
+		return err
+	}
+	return f.Store.CreateRecovery(ctx, recovery)
+}
+
+func (f *faulty) RecoveryByID(ctx context.Context, account, id string) (webhooks.Recovery, error) {
+	if err := f.before("RecoveryByID"); err != nil {
+		return webhooks.Recovery{}, err
+	}
+	return f.Store.RecoveryByID(ctx, account, id)
 }

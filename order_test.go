@@ -21,6 +21,7 @@ func TestOrderOfChecks(t *testing.T) {
 		return func(r *http.Request) { r.Header.Set("Content-Type", value) }
 	}
 	const (
+		oneWebhook = webhooksPath + "/wh_" + someULID
 		badJSON    = `{"name":`
 		pastAndFar = `{"name":"a","scopes":["account:read"],"expiresAt":"2020-01-01"}`
 		tooFar     = `{"name":"a","scopes":["account:read"]}`
@@ -69,12 +70,34 @@ func TestOrderOfChecks(t *testing.T) {
 		{"target of a rotation", "POST", keysPath + "/" + other + "/rotate", narrow, "", stale, 403, "FORBIDDEN"},
 		{"target of a deletion", "DELETE", keysPath + "/" + other, narrow, "", stale, 403, "FORBIDDEN"},
 		{"unknown key with If-Match", "PATCH", keysPath + "/key_" + someULID, useless, `{"name":"b"}`, stale, 404, "NOT_FOUND"},
+		{"authority before a change's media type", "PATCH", oneWebhook, useless, huge, text, 403, "FORBIDDEN"},
+		{"media type of a change", "PATCH", oneWebhook, narrow, badJSON, text, 415, "UNSUPPORTED_MEDIA_TYPE"},
+		{"a change has a body", "PATCH", oneWebhook, narrow, "", nil, 415, "UNSUPPORTED_MEDIA_TYPE"},
+		{"values of a change before unknown webhook", "PATCH", oneWebhook, narrow, `{"url":"http://example.com"}`, asJSON, 400, "VALIDATION_ERROR"},
+		{"values of a change before what is no id", "PATCH", webhooksPath + "/x", narrow, `{"events":["nope"]}`, asJSON, 400, "VALIDATION_ERROR"},
+		{"If-Match of a change before unknown webhook", "PATCH", oneWebhook, narrow, `{}`, ifMatch(`x`), 400, "VALIDATION_ERROR"},
+		{"unknown webhook before its tag", "PATCH", oneWebhook, narrow, `{}`, ifMatch(`"x"`), 404, "NOT_FOUND"},
+		{"media type of a rotation", "POST", oneWebhook + "/rotate-secret", narrow, badJSON, text, 415, "UNSUPPORTED_MEDIA_TYPE"},
+		{"values of a rotation before unknown webhook", "POST", oneWebhook + "/rotate-secret", narrow, `{"graceSeconds":-1}`, asJSON, 400, "VALIDATION_ERROR"},
+		{"rotation of an unknown webhook", "POST", oneWebhook + "/rotate-secret", narrow, "", nil, 404, "NOT_FOUND"},
+		{"a test has no body", "POST", oneWebhook + "/test", narrow, `{"url":"https://example.com"}`, asJSON, 400, "VALIDATION_ERROR"},
+		{"test of an unknown webhook", "POST", oneWebhook + "/test", narrow, "", nil, 404, "NOT_FOUND"},
+		{"a redelivery has no body", "POST", oneWebhook + "/deliveries/x/redeliver", narrow, `[]`, asJSON, 400, "VALIDATION_ERROR"},
+		{"redelivery of an unknown webhook", "POST", oneWebhook + "/deliveries/x/redeliver", narrow, "", nil, 404, "NOT_FOUND"},
+		{"values of a recovery before unknown webhook", "POST", oneWebhook + "/recoveries", narrow, `{"from":"2999-01-01"}`, asJSON, 400, "VALIDATION_ERROR"},
+		{"recovery of an unknown webhook", "POST", oneWebhook + "/recoveries", narrow, "", nil, 404, "NOT_FOUND"},
+		{"authority before the query of deliveries", "GET", oneWebhook + "/deliveries?limit=0", narrow, "", nil, 403, "FORBIDDEN"},
+		{"query of deliveries before unknown webhook", "GET", oneWebhook + "/deliveries?state=x", admin, "", nil, 400, "VALIDATION_ERROR"},
+		{"deliveries of an unknown webhook", "GET", oneWebhook + "/deliveries", admin, "", nil, 404, "NOT_FOUND"},
 		{"unknown key", "DELETE", keysPath + "/key_" + someULID, useless, "", asJSON, 404, "NOT_FOUND"},
 		{"unknown webhook", "DELETE", webhooksPath + "/wh_" + someULID, narrow, "", asJSON, 404, "NOT_FOUND"},
 	}
 	const keysMade = 4
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
+			if test.change == nil {
+				test.change = func(*http.Request) {}
+			}
 			h.do(test.method, test.path, test.token, test.body, test.change).want(test.status, test.code)
 		})
 	}
@@ -93,8 +116,15 @@ func TestMethods(t *testing.T) {
 		keysPath:                      "GET, HEAD, POST",
 		keysPath + "/key_" + someULID: "DELETE, GET, HEAD, PATCH",
 		keysPath + "/key_" + someULID + "/rotate": "POST",
-		webhooksPath:                     "GET, HEAD, POST",
-		webhooksPath + "/wh_" + someULID: "DELETE, GET, HEAD",
+		webhooksPath:                               "GET, HEAD, POST",
+		webhooksPath + "/wh_" + someULID:           "DELETE, GET, HEAD, PATCH",
+		webhooksPath + "/x/rotate-secret":          "POST",
+		webhooksPath + "/x/test":                   "POST",
+		webhooksPath + "/x/deliveries":             "GET, HEAD",
+		webhooksPath + "/x/deliveries/y":           "GET, HEAD",
+		webhooksPath + "/x/deliveries/y/redeliver": "POST",
+		webhooksPath + "/x/recoveries":             "POST",
+		webhooksPath + "/x/recoveries/y":           "GET, HEAD",
 	}
 	for path, allowed := range allow {
 		for _, method := range []string{"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "get", "BREW"} {
@@ -105,10 +135,9 @@ func TestMethods(t *testing.T) {
 				}
 				continue
 			}
-			if method == "HEAD" && got.status == 405 { // without a body
-				continue
+			if got.status != 405 || method != "HEAD" && got.code() != "METHOD_NOT_ALLOWED" {
+				t.Errorf("%s %s: got %d %s", method, path, got.status, got.body)
 			}
-			got.want(405, "METHOD_NOT_ALLOWED")
 			if got.header.Get("Allow") != allowed {
 				t.Errorf("%s %s: got Allow %q, want %q", method, path, got.header.Get("Allow"), allowed)
 			}

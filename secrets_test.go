@@ -34,6 +34,12 @@ func TestSecretsStayIn(t *testing.T) {
 	see(h.do("PATCH", keysPath+"/"+made.text("id"), admin, `{"name":"again"}`, ifMatch(`"`+rotated.text("key")+`"`)).want(412, "PRECONDITION_FAILED"))
 	see(h.do("PATCH", keysPath+"/"+made.text("id"), admin, `{"name":"again"}`, ifMatch(rotated.text("key"))).want(400, "VALIDATION_ERROR"))
 	token, secret := made.text("key"), hook.text("secret")
+	oneHook := webhooksPath + "/" + hook.text("id")
+	rotatedHook := h.do("POST", oneHook+"/rotate-secret", admin, "").want(200, "")
+	newSecret := rotatedHook.text("secret")
+	if rotatedHook.header.Get("Cache-Control") != "no-store" {
+		t.Error("an answer with a new secret may be cached")
+	}
 	if made.header.Get("Cache-Control") != "no-store" || rotated.header.Get("Cache-Control") != "no-store" || hook.header.Get("Cache-Control") != "no-store" {
 		t.Error("an answer with a secret may be cached")
 	}
@@ -64,18 +70,38 @@ func TestSecretsStayIn(t *testing.T) {
 	}
 	see(h.do("POST", webhooksPath, admin, fmt.Sprintf(`{"url":"https://a:%s@example.com","events":["balance.low"],"balanceThreshold":%q}`, token, secret)).want(400, "VALIDATION_ERROR"))
 	see(h.do("POST", webhooksPath, admin, fmt.Sprintf(`{"url":"https://a:%s@example.com","events":["balance.low"]}`, token)).want(400, "VALIDATION_ERROR"))
+	for _, body := range []string{
+		fmt.Sprintf(`{"url":"http://%s.example.com/%s"}`, newSecret, urlSecret), fmt.Sprintf(`{"balanceThreshold":%q}`, newSecret),
+		fmt.Sprintf(`{%q:1}`, newSecret), fmt.Sprintf(`{"active":%q}`, newSecret),
+	} {
+		see(h.do("PATCH", oneHook, admin, body).want(400, "VALIDATION_ERROR"))
+	}
+	see(h.do("PATCH", oneHook, admin, "{}", ifMatch(`"`+newSecret+`"`)).want(412, "PRECONDITION_FAILED"))
+	see(h.do("PATCH", oneHook, admin, "{}", ifMatch(newSecret)).want(400, "VALIDATION_ERROR"))
+	see(h.do("POST", oneHook+"/rotate-secret", admin, fmt.Sprintf(`{"graceSeconds":%q}`, newSecret)).want(400, "VALIDATION_ERROR"))
+	see(h.do("POST", oneHook+"/recoveries", admin, fmt.Sprintf(`{"from":%q}`, newSecret)).want(400, "VALIDATION_ERROR"))
+	see(h.do("GET", oneHook+"/deliveries?cursor="+newSecret+"&from="+newSecret, admin, "").want(400, "VALIDATION_ERROR"))
+	see(h.do("GET", oneHook+"/deliveries/"+strings.Trim(newSecret, "="), admin, "").want(404, "NOT_FOUND"))
 	see(h.do("GET", "/v2/"+token+"?"+token, admin, "").want(404, "NOT_FOUND"))
 	see(h.do("GET", keysPath+"?cursor="+token+"&limit="+token, admin, "").want(400, "VALIDATION_ERROR"))
 	see(h.do("GET", keysPath+"/"+token, token+"x", "").want(401, "UNAUTHORIZED"))
 	see(h.do("GET", webhooksPath, token, "").want(403, "FORBIDDEN"))
 
-	// A delivery that fails, and with it the webhook's URL.
+	// Deliveries that fail, and with them the webhook's URL; both secrets sign.
 	r.status = func() int { return 500 }
+	see(h.do("POST", oneHook+"/test", admin, "").want(200, ""))
+	if signatures := (<-r.received).Header.Get("X-Service-Signature"); strings.Count(signatures, ",") != 1 {
+		t.Errorf("signed %q, want two signatures", signatures)
+	}
 	go func() { _ = h.api.Run(t.Context()) }()
-	if err := h.api.Webhooks.Publish(t.Context(), webhooks.Event{Account: alice, Data: webhooks.BalanceLow{Balance: 1, Threshold: 2}}); err != nil {
+	if err := h.api.Webhooks.Publish(t.Context(), webhooks.Event{ID: "evt_1", Account: alice, Data: webhooks.BalanceLow{Balance: 1, Threshold: 2}}); err != nil {
 		t.Fatal(err)
 	}
 	<-r.received
+	h.await(oneHook+"/deliveries", admin, func(got reply) bool { return strings.Contains(got.body, `"dead"`) })
+	see(h.do("GET", oneHook+"/deliveries", admin, "").want(200, ""))
+	see(h.do("GET", oneHook+"/deliveries/evt_1", admin, "").want(200, ""))
+	see(h.do("POST", oneHook+"/recoveries", admin, `{"states":["delivered"]}`).want(202, ""))
 	if err := h.api.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -94,6 +120,8 @@ func TestSecretsStayIn(t *testing.T) {
 		"rotated token":   rotated.text("key"),
 		"caller's token":  admin,
 		"signing secret":  secret,
+		"new secret":      newSecret,
+		"base64 of new":   strings.TrimPrefix(newSecret, "whsec_"),
 		"its base64":      strings.TrimPrefix(secret, "whsec_"),
 		"hash of token":   sum(token),
 		"hash of rotated": sum(rotated.text("key")),

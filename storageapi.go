@@ -35,7 +35,21 @@
 //	POST   /v2/notifications/webhooks          create a webhook
 //	GET    /v2/notifications/webhooks          list webhooks
 //	GET    /v2/notifications/webhooks/{id}     get a webhook
+//	PATCH  /v2/notifications/webhooks/{id}     change a webhook
 //	DELETE /v2/notifications/webhooks/{id}     delete a webhook
+//
+// And under /v2/notifications/webhooks/{id}:
+//
+//	POST   rotate-secret                       give it a new secret
+//	POST   test                                send it a test event
+//	GET    deliveries                          list its deliveries
+//	GET    deliveries/{eventId}                get one, with its attempts
+//	POST   deliveries/{eventId}/redeliver      send it again
+//	POST   recoveries                          send a range of time again
+//	GET    recoveries/{recoveryId}             tell how far that is
+//
+// [OpenAPI] has the whole of it: every status, header and limit. Programs that call
+// the API get its errors from [DecodeError].
 //
 // Errors are {"error":{"code":…,"message":…}}. Checks come in one order, and the
 // first that fails answers: the key (401), its rate (429), the route (404, 405), the authority in

@@ -35,6 +35,7 @@ func TestWebhookLife(t *testing.T) {
 	}
 
 	shown := strings.Replace(want, fmt.Sprintf(`"secret":%q,`, secret), "", 1)
+	shown = strings.TrimSuffix(shown, "}") + `,"balanceThreshold":"0.5","offReason":null,"failingSince":null,"previousSecretExpiresAt":null}`
 	if got := h.do("GET", made.header.Get("Location"), token, "").want(200, ""); got.body != shown {
 		t.Errorf("read: got  %s\nwant %s", got.body, shown)
 	}

@@ -38,7 +38,7 @@ type Access struct {
 // A Target is the key or webhook that an [Access] is about.
 type Target struct {
 	ID        string     // empty for one that does not exist yet
-	Scopes    scopes.Set // a key's scopes; for a webhook, the read scope behind each of its events
+	Scopes    scopes.Set // a key's scopes; for a webhook, the read scope behind each of its events, of an update also past and new ones
 	ExpiresAt time.Time  // when a key dies; zero: never
 }
 

@@ -99,7 +99,7 @@ func (c *client) attempt(ctx context.Context, cancel context.CancelFunc, task *T
 	started := c.now()
 	res.attempt.StartedAt = started.UTC().Truncate(time.Millisecond)
 
-	endpoint, err := c.endpoints.of(&task.Webhook, c.header)
+	endpoint, err := c.endpoints.of(&task.Webhook, c.header, started)
 	if err != nil {
 		res.fail(classify(err))
 		return res
@@ -138,7 +138,7 @@ func (c *client) attempt(ctx context.Context, cancel context.CancelFunc, task *T
 	if response.Body != http.NoBody && response.StatusCode != http.StatusSwitchingProtocols {
 		timer.Reset(min(bodyTimeout, c.timeout-time.Since(begun)))
 		res.attempt.Response = readResponse(response,
-			task.Webhook.Secret.Reveal(), request.Header[c.header][0], request.Header[signing.HeaderSignature][0])
+			task.Webhook.Secret.Reveal(), task.Webhook.PreviousSecret.Reveal(), request.Header[c.header][0], request.Header[signing.HeaderSignature][0])
 	}
 	res.attempt.Status = response.StatusCode
 	res.fail(judge(response.StatusCode))

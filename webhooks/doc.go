@@ -40,6 +40,13 @@
 // [WebhookService.Recover], after what is published meanwhile. [Retention] says
 // how long all that is kept.
 //
+// # Changing
+//
+// [WebhookService.Update] changes a webhook and [WebhookService.RotateSecret] its
+// secret, with a grace period in which both secrets sign. Attempts under way go on
+// as they are; the later ones are made as the change has it. [WebhookService.SendTest]
+// sends one event to see whether it arrives.
+//
 // # Watching
 //
 // [WebhookService.Stats] gives the figures of the moment, [Hooks] tell of each

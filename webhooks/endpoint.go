@@ -12,12 +12,12 @@ import (
 )
 
 // An endpoint is what the requests to one webhook have in common, for as long as
-// its URL and secret stay the same.
+// its URL and the secrets that sign stay the same.
 type endpoint struct {
-	url      string
-	secret   signing.Secret
-	signer   *signing.Signer
-	template *http.Request
+	url              string
+	secret, previous signing.Secret // previous is zero if it does not sign
+	signer           *signing.Signer
+	template         *http.Request
 }
 
 // Header values that all requests have.
@@ -26,8 +26,12 @@ var (
 	userAgent   = []string{"storageapi-webhooks/1"}
 )
 
-func newEndpoint(webhook *Webhook, header string) (*endpoint, error) {
-	signer, err := signing.NewSigner(header, webhook.Secret)
+func newEndpoint(webhook *Webhook, header string, at time.Time) (*endpoint, error) {
+	secrets, previous := []signing.Secret{webhook.Secret}, webhook.previousSecretAt(at)
+	if !previous.IsZero() {
+		secrets = append(secrets, previous)
+	}
+	signer, err := signing.NewSigner(header, secrets...)
 	if err != nil {
 		return nil, errNoSecret
 	}
@@ -35,11 +39,11 @@ func newEndpoint(webhook *Webhook, header string) (*endpoint, error) {
 	if err != nil || template.URL.Scheme != "https" || template.URL.Hostname() == "" {
 		return nil, errNoURL
 	}
-	return &endpoint{url: webhook.URL, secret: webhook.Secret, signer: signer, template: template}, nil
+	return &endpoint{url: webhook.URL, secret: webhook.Secret, previous: previous, signer: signer, template: template}, nil
 }
 
-func (e *endpoint) is(webhook *Webhook) bool {
-	return e.url == webhook.URL && e.secret.Equal(webhook.Secret)
+func (e *endpoint) is(webhook *Webhook, at time.Time) bool {
+	return e.url == webhook.URL && e.secret.Equal(webhook.Secret) && e.previous.Equal(webhook.previousSecretAt(at))
 }
 
 // request returns the signed request that brings the event to the endpoint.
@@ -69,15 +73,15 @@ type endpoints struct {
 	kept map[string]*endpoint
 }
 
-// of returns the webhook's endpoint.
-func (e *endpoints) of(webhook *Webhook, header string) (*endpoint, error) {
+// of returns the webhook's endpoint at that time.
+func (e *endpoints) of(webhook *Webhook, header string, at time.Time) (*endpoint, error) {
 	e.mu.Lock()
 	found := e.kept[webhook.ID]
 	e.mu.Unlock()
-	if found != nil && found.is(webhook) {
+	if found != nil && found.is(webhook, at) {
 		return found, nil
 	}
-	made, err := newEndpoint(webhook, header)
+	made, err := newEndpoint(webhook, header, at)
 	if err != nil {
 		return nil, err
 	}

@@ -3,6 +3,7 @@ package webhooks
 import (
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/storageapi/storageapi/signing"
 )
@@ -10,10 +11,10 @@ import (
 // Endpoints are few, and are made anew when the webhook changes.
 func TestEndpointsAreBounded(t *testing.T) {
 	secrets := []signing.Secret{signing.NewSecret(), signing.NewSecret()}
-	kept := endpoints{kept: make(map[string]*endpoint)}
+	kept, at := endpoints{kept: make(map[string]*endpoint)}, time.Now()
 	of := func(webhook Webhook) *endpoint {
 		t.Helper()
-		endpoint, err := kept.of(&webhook, "X-Signature")
+		endpoint, err := kept.of(&webhook, "X-Signature", at)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -30,6 +31,14 @@ func TestEndpointsAreBounded(t *testing.T) {
 		if got := of(changed); got == first || got.template.URL.String() != changed.URL || !got.secret.Equal(changed.Secret) {
 			t.Errorf("the endpoint is that of before")
 		}
+	}
+	rotated.PreviousSecret, rotated.PreviousSecretExpiresAt = secrets[0], at.Add(time.Second)
+	both := of(rotated)
+	if again := of(rotated); again != both || !both.previous.Equal(secrets[0]) {
+		t.Error("during a grace it is made anew, or does not sign with the previous secret")
+	}
+	if at = at.Add(time.Second); !of(rotated).previous.IsZero() {
+		t.Error("after the grace it signs with the previous secret")
 	}
 	for i := range 2 * maxEndpoints {
 		webhook.ID = fmt.Sprint(i)

@@ -66,21 +66,27 @@ func (e Event) seal() (Envelope, error) {
 	if err != nil {
 		return Envelope{}, err
 	}
-	// Neither an id, a type nor a timestamp has anything to escape.
+	envelope := newEnvelope(e.ID, e.Account, e.Data.Type(), at, data)
+	if n := len(envelope.Body); n > maxBody {
+		return Envelope{}, invalid.Field("data", fmt.Sprintf("must make a body of at most %d bytes, not %d", maxBody, n))
+	}
+	return envelope, nil
+}
+
+// newEnvelope returns an event with its body. Neither an id, a type nor a timestamp
+// has anything to escape.
+func newEnvelope(id, account string, t EventType, at time.Time, data []byte) Envelope {
 	body := make([]byte, 0, 128+len(data))
 	body = append(body, `{"id":"`...)
-	body = append(body, e.ID...)
+	body = append(body, id...)
 	body = append(body, `","type":"`...)
-	body = append(body, e.Data.Type()...)
+	body = append(body, t...)
 	body = append(body, `","timestamp":"`...)
 	body = appendTimestamp(body, at)
 	body = append(body, `","data":`...)
 	body = append(body, data...)
 	body = append(body, '}')
-	if len(body) > maxBody {
-		return Envelope{}, invalid.Field("data", fmt.Sprintf("must make a body of at most %d bytes, not %d", maxBody, len(body)))
-	}
-	return Envelope{e.ID, e.Account, e.Data.Type(), at, body}, nil
+	return Envelope{id, account, t, at, body}
 }
 
 // encodeData returns a payload or a part of one as JSON, "<", ">" and "&" as they

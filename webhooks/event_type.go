@@ -19,6 +19,10 @@ const (
 	TypeTransactionsLimitReached     EventType = "transactions.limit_reached"
 )
 
+// TypeTest is the type of what [WebhookService.SendTest] sends. Nobody can subscribe
+// to it nor publish it, and it is not among [EventTypes].
+const TypeTest EventType = "webhook.test"
+
 var eventTypes = [...]EventType{
 	TypeFilesExpiring,
 	TypeBalanceLow,
@@ -28,7 +32,7 @@ var eventTypes = [...]EventType{
 	TypeTransactionsLimitReached,
 }
 
-// EventTypes returns all event types, in the order of SPEC section 6.
+// EventTypes returns all types to subscribe to, in the order of SPEC section 6.
 func EventTypes() []EventType { return slices.Clone(eventTypes[:]) }
 
 // ReadScope returns the scope that lets a key read what events of this type

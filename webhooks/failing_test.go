@@ -114,7 +114,7 @@ func TestAWebhookThatFailsForDays(t *testing.T) {
 			t.Errorf("told of %+v, turned off for %q", w, off[0].reason)
 		}
 		// Turned on again it has five days again.
-		if _, err := b.service.SetActive(b.Context(), account, webhook.ID, true); err != nil {
+		if _, err := b.service.Update(b.Context(), account, webhook.ID, webhooks.UpdateParams{Active: ptr(true)}); err != nil {
 			t.Fatal(err)
 		}
 		b.publish()

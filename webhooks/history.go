@@ -16,7 +16,8 @@ func (s *WebhookService) Deliveries(ctx context.Context, account, webhookID stri
 	if query.Limit < 1 {
 		return DeliveryPage{}, invalid.Field("limit", "must be at least 1")
 	}
-	if err := checkStates(query.States, Pending, Delivered, Dead, Skipped); err != nil {
+	var err error
+	if query.States, err = checkStates(query.States, Pending, Delivered, Dead, Skipped); err != nil {
 		return DeliveryPage{}, err
 	}
 	page, err := s.store.ListDeliveries(ctx, account, webhookID, query)
@@ -45,6 +46,9 @@ func (s *WebhookService) Delivery(ctx context.Context, account, webhookID, event
 // webhook it was meant for, with its attempts. [ErrNotFound] if there is no such
 // event.
 func (s *WebhookService) EventDeliveries(ctx context.Context, account, eventID string) ([]Delivery, error) {
+	if !validEventID(eventID) {
+		return nil, fmt.Errorf("get deliveries of event: %w", ErrNotFound)
+	}
 	deliveries, err := s.store.EventDeliveries(ctx, account, eventID)
 	if err != nil {
 		return nil, fmt.Errorf("get deliveries of event: %w", err)
@@ -58,6 +62,9 @@ func (s *WebhookService) EventDeliveries(ctx context.Context, account, eventID s
 // [ErrNotFound] if there is no such delivery, or its webhook was deleted or its
 // payload purged.
 func (s *WebhookService) Redeliver(ctx context.Context, account, webhookID, eventID string) error {
+	if !validEventID(eventID) {
+		return fmt.Errorf("redeliver: %w", ErrNotFound)
+	}
 	if err := s.store.Redeliver(ctx, account, webhookID, eventID); err != nil {
 		return fmt.Errorf("redeliver: %w", err)
 	}
@@ -80,27 +87,16 @@ type RecoverParams struct {
 // the same caps as all else, and after what is published meanwhile. [WebhookService.Run]
 // does the work; ask [WebhookService.Recovery] how far it is.
 func (s *WebhookService) Recover(ctx context.Context, account, webhookID string, params RecoverParams) (Recovery, error) {
-	now := time.Now()
-	if len(params.States) == 0 {
-		params.States = []DeliveryState{Dead, Skipped}
-	}
-	if err := checkStates(params.States, Dead, Skipped, Delivered); err != nil {
+	params, err := params.check()
+	if err != nil {
 		return Recovery{}, err
-	}
-	switch {
-	case !params.To.IsZero() && !params.From.Before(params.To):
-		return Recovery{}, invalid.Field("from", "must be before to")
-	case params.From.After(now):
-		return Recovery{}, invalid.Field("from", "must not be in the future")
-	case params.To.After(now):
-		return Recovery{}, invalid.Field("to", "must not be in the future")
 	}
 	created := s.now().UTC().Truncate(time.Millisecond)
 	recovery := Recovery{
 		ID:        s.ids.New(id.Recovery, created),
 		Account:   account,
 		WebhookID: webhookID,
-		States:    slices.Clone(params.States),
+		States:    params.States,
 		From:      params.From.UTC(),
 		To:        params.To.UTC(),
 		CreatedAt: created,
@@ -110,6 +106,32 @@ func (s *WebhookService) Recover(ctx context.Context, account, webhookID string,
 	}
 	s.keeper.hurry()
 	return s.Recovery(ctx, account, recovery.ID)
+}
+
+// CheckRecover returns params as Recover would take them, defaults filled in, or the
+// [*ValidationError] that it would refuse them with.
+func (s *WebhookService) CheckRecover(params RecoverParams) (RecoverParams, error) {
+	return params.check()
+}
+
+func (p RecoverParams) check() (RecoverParams, error) {
+	now := time.Now()
+	var err error
+	if p.States, err = checkStates(p.States, Dead, Skipped, Delivered); err != nil {
+		return p, err
+	}
+	if len(p.States) == 0 {
+		p.States = []DeliveryState{Dead, Skipped}
+	}
+	switch {
+	case !p.To.IsZero() && !p.From.Before(p.To):
+		return p, invalid.Field("from", "must be before to")
+	case p.From.After(now):
+		return p, invalid.Field("from", "must not be in the future")
+	case p.To.After(now):
+		return p, invalid.Field("to", "must not be in the future")
+	}
+	return p, nil
 }
 
 // Recovery returns the account's recovery of that id, or [ErrNotFound]. It is
@@ -122,12 +144,15 @@ func (s *WebhookService) Recovery(ctx context.Context, account, recoveryID strin
 	return recovery, nil
 }
 
-// checkStates allows those states only.
-func checkStates(states []DeliveryState, allowed ...DeliveryState) error {
+// checkStates returns the states without duplicates if all are among those allowed.
+func checkStates(states []DeliveryState, allowed ...DeliveryState) (folded []DeliveryState, err error) {
 	for _, state := range states {
-		if !slices.Contains(allowed, state) {
-			return invalid.Field("states", fmt.Sprintf("must be of %v; unknown: %.32q", allowed, state))
+		switch {
+		case !slices.Contains(allowed, state):
+			return nil, invalid.Field("states", fmt.Sprintf("must be of %q; unknown: %.32q", allowed, state))
+		case !slices.Contains(folded, state):
+			folded = append(folded, state)
 		}
 	}
-	return nil
+	return folded, nil
 }

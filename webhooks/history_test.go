@@ -16,7 +16,7 @@ import (
 // setActive turns the webhook on or off.
 func (b *bubble) setActive(webhook webhooks.Webhook, active bool) {
 	b.Helper()
-	if _, err := b.service.SetActive(b.Context(), account, webhook.ID, active); err != nil {
+	if _, err := b.service.Update(b.Context(), account, webhook.ID, webhooks.UpdateParams{Active: ptr(active)}); err != nil {
 		b.Fatal(err)
 	}
 }

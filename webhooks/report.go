@@ -18,10 +18,28 @@ func (d *dispatcher) report(batch []Settlement, stale []int) {
 		d.count(s.Outcome)
 		d.logAttempt(s)
 		if s.Warned || s.Deactivate != "" {
+			d.confirm(s)
+		}
+		if s.Warned || s.Deactivate != "" {
 			d.logWebhook(s)
 		}
 		d.tell(s)
 	}
+}
+
+// confirm takes back what a settlement was to make of its webhook if the webhook is
+// not so: its URL was changed before.
+func (d *dispatcher) confirm(s *Settlement) {
+	ctx, cancel := context.WithTimeout(context.Background(), storeTimeout)
+	defer cancel()
+	webhook, err := d.store.WebhookByID(ctx, s.Task.Webhook.Account, s.Task.Webhook.ID)
+	if err != nil {
+		return
+	}
+	if webhook.OffReason != s.Deactivate {
+		s.Deactivate = ""
+	}
+	s.Warned = s.Warned && webhook.WarnedAt.Equal(s.Attempt.StartedAt)
 }
 
 func (d *dispatcher) count(outcome Outcome) {

@@ -53,7 +53,7 @@ func FuzzResponse(f *testing.F) {
 			t.Errorf("%q: status %d", text, attempt.Status)
 		}
 		if got.Deactivate != "" {
-			if _, err := service.SetActive(t.Context(), account, got.Task.Webhook.ID, true); err != nil {
+			if _, err := service.Update(t.Context(), account, got.Task.Webhook.ID, webhooks.UpdateParams{Active: ptr(true)}); err != nil {
 				t.Error(err)
 			}
 		}

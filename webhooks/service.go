@@ -29,6 +29,7 @@ type WebhookService struct {
 	ids        id.Generator
 	dispatcher *dispatcher
 	keeper     *keeper
+	tests      tests
 	running    atomic.Bool
 }
 
@@ -71,6 +72,7 @@ func (s *WebhookService) Run(ctx context.Context) error {
 	if !s.running.CompareAndSwap(false, true) {
 		return ErrRunning
 	}
+	defer s.dispatcher.client.transport.CloseIdleConnections() // those of test events, too
 	defer s.running.Store(false)
 	var keeper sync.WaitGroup
 	keeper.Go(func() { s.keeper.run(ctx) })
@@ -197,6 +199,7 @@ func (s *WebhookService) Get(ctx context.Context, account, webhookID string) (We
 	if err != nil {
 		return Webhook{}, fmt.Errorf("get webhook: %w", err)
 	}
+	webhook.dropExpired(s.now())
 	return webhook, nil
 }
 
@@ -210,43 +213,48 @@ func (s *WebhookService) List(ctx context.Context, account string, page Page) ([
 	if err != nil {
 		return nil, fmt.Errorf("list webhooks: %w", err)
 	}
+	now := s.now()
+	for i := range list {
+		list[i].dropExpired(now)
+	}
 	return list, nil
 }
 
-// SetActive turns the account's webhook on or off, or returns [ErrNotFound].
-// While it is off, what it is owed waits, and what is published to it is skipped,
-// to be recovered if wanted; an attempt that is under way goes on.
-func (s *WebhookService) SetActive(ctx context.Context, account, webhookID string, active bool) (Webhook, error) {
-	webhook, err := s.store.UpdateWebhook(ctx, account, webhookID, func(w *Webhook) error {
-		if w.Active != active {
-			w.Active, w.OffReason = active, ""
-			w.FailingSince, w.WarnedAt = time.Time{}, time.Time{} // it begins anew
-		}
-		return nil
-	})
-	if err != nil {
-		return Webhook{}, fmt.Errorf("set webhook active: %w", err)
-	}
-	s.dispatcher.hurry()
-	return webhook, nil
+// Delete removes the account's webhook of that id with all that it is owed, or
+// returns [ErrNotFound]. Attempts that this process is making are cut short, that of
+// a test event as well: once Delete has returned nil, it sends nothing more to the
+// webhook. If ctx ends while it waits for that, the webhook is deleted and Delete
+// returns the context's error.
+func (s *WebhookService) Delete(ctx context.Context, account, webhookID string) error {
+	return s.DeleteIf(ctx, account, webhookID, nil)
 }
 
-// Delete removes the account's webhook of that id with all that it is owed, or
-// returns [ErrNotFound]. Attempts that this process is making are cut short: once
-// Delete has returned nil, it sends nothing more to the webhook. If ctx ends while
-// it waits for that, the webhook is deleted and Delete returns the context's error.
-func (s *WebhookService) Delete(ctx context.Context, account, webhookID string) error {
-	err := s.store.DeleteWebhook(ctx, account, webhookID)
+// DeleteIf is Delete if the condition holds.
+func (s *WebhookService) DeleteIf(ctx context.Context, account, webhookID string, condition Condition) error {
+	err := errChanged
+	for errors.Is(err, errChanged) {
+		check, refused := s.judge(ctx, account, webhookID, condition, func(w *Webhook) { *w = Webhook{} })
+		if refused != nil {
+			return fmt.Errorf("delete webhook: %w", refused)
+		}
+		err = s.store.DeleteWebhook(ctx, account, webhookID, check)
+	}
 	if errors.Is(err, ErrNotFound) {
 		return fmt.Errorf("delete webhook: %w", err)
 	}
 	if err != nil { // it may have been deleted nevertheless
-		return fmt.Errorf("delete webhook: %w", errors.Join(err, s.dispatcher.evict(ctx, webhookID)))
+		return fmt.Errorf("delete webhook: %w", errors.Join(err, s.evict(ctx, account, webhookID)))
 	}
-	if err := s.dispatcher.evict(ctx, webhookID); err != nil {
+	if err := s.evict(ctx, account, webhookID); err != nil {
 		return fmt.Errorf("delete webhook: deleted, but an attempt may be under way: %w", err)
 	}
 	return nil
+}
+
+// evict returns when nothing more will be sent to a webhook that was deleted, or
+// when ctx is done.
+func (s *WebhookService) evict(ctx context.Context, account, webhookID string) error {
+	return errors.Join(s.tests.evict(ctx, account, webhookID), s.dispatcher.evict(ctx, webhookID))
 }
 
 // Publish sends an event to all webhooks of its account that are active and

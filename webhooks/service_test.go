@@ -109,9 +109,16 @@ func TestAccountsAreApart(t *testing.T) {
 	mine := subscribe(t, service, anyURL)
 	event := publish(t, service)
 	calls := map[string]func(account, id string) error{
-		"Get":             func(a, id string) error { _, err := service.Get(t.Context(), a, id); return err },
-		"Delete":          func(a, id string) error { return service.Delete(t.Context(), a, id) },
-		"SetActive":       func(a, id string) error { _, err := service.SetActive(t.Context(), a, id, false); return err },
+		"Get":    func(a, id string) error { _, err := service.Get(t.Context(), a, id); return err },
+		"Delete": func(a, id string) error { return service.Delete(t.Context(), a, id) },
+		"Update": func(a, id string) error {
+			_, err := service.Update(t.Context(), a, id, webhooks.UpdateParams{Active: ptr(false)})
+			return err
+		},
+		"RotateSecret": func(a, id string) error {
+			_, err := service.RotateSecret(t.Context(), a, id, webhooks.RotateParams{})
+			return err
+		},
 		"EventDeliveries": func(a, _ string) error { _, err := service.EventDeliveries(t.Context(), a, event); return err },
 	}
 	for name, call := range calls {
@@ -123,7 +130,7 @@ func TestAccountsAreApart(t *testing.T) {
 	if list, err := service.List(t.Context(), "acct_2", webhooks.Page{Limit: 10}); err != nil || len(list) != 0 {
 		t.Errorf("List: %v, %v", list, err)
 	}
-	if webhook, err := service.Get(t.Context(), account, mine.ID); err != nil || !webhook.Active {
+	if webhook, err := service.Get(t.Context(), account, mine.ID); err != nil || !webhook.Active || !webhook.Secret.Equal(mine.Secret) {
 		t.Errorf("it is changed: %+v, %v", webhook, err)
 	}
 	// An event of another account is not for this one's webhooks.
@@ -173,8 +180,12 @@ func TestServicePassesOnTheStoresFailure(t *testing.T) {
 			return err
 		},
 		"Delete": func(ctx context.Context) error { return service.Delete(ctx, account, webhook.ID) },
-		"SetActive": func(ctx context.Context) error {
-			_, err := service.SetActive(ctx, account, webhook.ID, false)
+		"Update": func(ctx context.Context) error {
+			_, err := service.Update(ctx, account, webhook.ID, webhooks.UpdateParams{Active: ptr(false)})
+			return err
+		},
+		"RotateSecret": func(ctx context.Context) error {
+			_, err := service.RotateSecret(ctx, account, webhook.ID, webhooks.RotateParams{})
 			return err
 		},
 		"Publish": func(ctx context.Context) error {

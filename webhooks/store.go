@@ -83,9 +83,12 @@ type Store interface {
 	UpdateWebhook(ctx context.Context, account, id string, change func(*Webhook) error) (Webhook, error)
 
 	// DeleteWebhook removes a webhook and all that it is owed, or returns
-	// ErrNotFound. Nothing is claimed for it any more, and settlements of what
-	// was claimed before are stale. Its settled deliveries remain.
-	DeleteWebhook(ctx context.Context, account, id string) error
+	// ErrNotFound. check, unless it is nil, is called with the webhook before: if it
+	// returns an error, that is returned and nothing is removed. No other change of
+	// the webhook comes between; check may run more than once, and must not call the
+	// store. Once it is removed, nothing is claimed for it any more, and settlements
+	// of what was claimed before are stale. Its settled deliveries remain.
+	DeleteWebhook(ctx context.Context, account, id string, check func(Webhook) error) error
 
 	// Enqueue stores the event together with one owed delivery, due now, for
 	// each webhook of its account that is active and subscribed to its type at
@@ -122,11 +125,12 @@ type Store interface {
 	// just gives back the lease; and it deactivates the webhook if told so.
 	// Deliver ends the failing of the webhook (FailingSince and WarnedAt);
 	// Retry and GiveUp begin it, at Attempt.StartedAt, if it has not begun and
-	// the attempt is not of ClassInternal. A settlement whose token is not that
-	// of the delivery's current lease does nothing, and its index is among those
-	// returned, in ascending order; the others are done in one step. A lease that
-	// ran out stays current until a later claim, which may end it even if it gives
-	// the delivery to nobody yet.
+	// the attempt is not of ClassInternal. A settlement whose task has another URL
+	// than the webhook has by now is of another receiver: it changes nothing of the
+	// webhook. A settlement whose token is not that of the delivery's current lease
+	// does nothing, and its index is among those returned, in ascending order; the
+	// others are done in one step. A lease that ran out stays current until a later
+	// claim, which may end it even if it gives the delivery to nobody yet.
 	SettleDeliveries(ctx context.Context, settlements []Settlement) (stale []int, err error)
 
 	// EventDeliveries returns what became of an event, by ascending webhook

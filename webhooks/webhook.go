@@ -17,6 +17,10 @@ type Webhook struct {
 	// order without duplicates.
 	Events []EventType
 
+	// PastEvents are types that it was subscribed to before and is no more,
+	// without duplicates: what it is owed, or is sent again, may be of them too.
+	PastEvents []EventType
+
 	// Active tells whether events are sent. What an inactive webhook is still
 	// owed waits until it is active again; events published meanwhile are
 	// [Skipped].
@@ -39,6 +43,11 @@ type Webhook struct {
 
 	Secret    signing.Secret // signs what is sent
 	CreatedAt time.Time      // UTC, to the millisecond
+
+	// PreviousSecret, from before the last rotation, signs as well until
+	// PreviousSecretExpiresAt; zero if there is none.
+	PreviousSecret          signing.Secret
+	PreviousSecretExpiresAt time.Time // UTC, to the millisecond
 }
 
 // An OffReason is why a webhook was turned off.
@@ -49,6 +58,22 @@ const (
 	OffGone    OffReason = "gone"    // its receiver answered 410 Gone
 	OffFailing OffReason = "failing" // its attempts have all failed for [Config.FailingLimit]
 )
+
+// previousSecretAt returns the previous secret if it signs at that time, or else
+// the zero Secret.
+func (w *Webhook) previousSecretAt(now time.Time) signing.Secret {
+	if now.Before(w.PreviousSecretExpiresAt) {
+		return w.PreviousSecret
+	}
+	return signing.Secret{}
+}
+
+// dropExpired removes the previous secret once it does not sign any more.
+func (w *Webhook) dropExpired(now time.Time) {
+	if w.previousSecretAt(now).IsZero() {
+		w.PreviousSecret, w.PreviousSecretExpiresAt = signing.Secret{}, time.Time{}
+	}
+}
 
 // Subscribes reports whether the webhook is to receive events of the type now:
 // it is active and subscribed.

@@ -143,15 +143,6 @@ func routes(api *storageapi.Handler) http.Handler {
 			Data:    payloads[webhooks.EventType(r.PathValue("type"))],
 		}))
 	})
-	mux.HandleFunc("POST /active/{account}/{id}/{active}", func(w http.ResponseWriter, r *http.Request) {
-		_, err := api.Webhooks.SetActive(r.Context(), r.PathValue("account"), r.PathValue("id"), r.PathValue("active") == "true")
-		answer(w, err)
-	})
-	mux.HandleFunc("POST /recover/{account}/{id}", func(w http.ResponseWriter, r *http.Request) {
-		recovery, err := api.Webhooks.Recover(r.Context(), r.PathValue("account"), r.PathValue("id"), webhooks.RecoverParams{})
-		w.Header().Set("Recovery", recovery.ID)
-		answer(w, err)
-	})
 	mux.HandleFunc("GET /recovered/{account}/{id}", func(w http.ResponseWriter, r *http.Request) {
 		recovery, err := api.Webhooks.Recovery(r.Context(), r.PathValue("account"), r.PathValue("id"))
 		answerIf(w, recovery.Done, err)

@@ -141,7 +141,7 @@ func (s *session) toggle() {
 
 func (s *session) turn(h *hook, to state) bool {
 	s.ledger.changing(h)
-	_, ok := s.want("POST", fmt.Sprintf("/active/%s/%s/%v", h.account, h.id, to == on), "", "", http.StatusNoContent)
+	_, ok := s.want("PATCH", webhooksPath+"/"+h.id, s.tokens[h.account], fmt.Sprintf(`{"active":%v}`, to == on), http.StatusOK)
 	if ok {
 		s.ledger.turned(h, to)
 	}
@@ -151,11 +151,12 @@ func (s *session) turn(h *hook, to state) bool {
 // recover returns the id of the job.
 func (s *session) recover(h *hook) (id string, ok bool) {
 	s.ledger.recovering(h)
-	r, ok := s.want("POST", fmt.Sprintf("/recover/%s/%s", h.account, h.id), "", "", http.StatusNoContent)
-	if ok {
-		s.ledger.recovered(h)
+	r, ok := s.want("POST", webhooksPath+"/"+h.id+"/recoveries", s.tokens[h.account], "", http.StatusAccepted)
+	if !ok {
+		return "", false
 	}
-	return r.header.Get("Recovery"), ok
+	s.ledger.recovered(h)
+	return decode[struct{ ID string }](s, r).ID, true
 }
 
 // redeliver has the second webhook of each account sent again what an earlier host

@@ -108,9 +108,9 @@ func (d *deadly) UpdateWebhook(ctx context.Context, account, id string, change f
 	return d.Store.UpdateWebhook(ctx, account, id, change)
 }
 
-func (d *deadly) DeleteWebhook(ctx context.Context, account, id string) error {
+func (d *deadly) DeleteWebhook(ctx context.Context, account, id string, check func(webhooks.Webhook) error) error {
 	defer d.at("DeleteWebhook")()
-	return d.Store.DeleteWebhook(ctx, account, id)
+	return d.Store.DeleteWebhook(ctx, account, id, check)
 }
 
 func (d *deadly) Enqueue(ctx context.Context, event webhooks.Envelope) (int, error) {

@@ -90,3 +90,10 @@ func (t timestamp) MarshalJSON() ([]byte, error) {
 	}
 	return []byte(at.UTC().Format(`"2006-01-02T15:04:05.000Z"`)), nil
 }
+
+// accepted is the answer to a POST that began something, which goes on at that path;
+// empty: at this one.
+func accepted(location string, value any) (answer, error) {
+	body, err := encode(value)
+	return answer{status: http.StatusAccepted, location: location, body: body}, err
+}

@@ -55,3 +55,12 @@ func isJSON(header http.Header) bool {
 	charset, ok := params["charset"]
 	return err == nil && mediaType == "application/json" && (!ok || strings.EqualFold(charset, "utf-8"))
 }
+
+// noBody is for a request that has nothing to say: it may have an empty object.
+func (c *call) noBody() error {
+	data, err := c.optionalBody()
+	if err != nil {
+		return err
+	}
+	return decodeObject(data)
+}

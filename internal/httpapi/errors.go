@@ -19,6 +19,13 @@ var (
 	errTooLarge  = errors.New("body is too large")
 )
 
+// What the services do not tell apart.
+var (
+	errNoDelivery = errors.New("no such delivery")
+	errNoPayload  = errors.New("the delivery's event is gone")
+	errNoRecovery = errors.New("no such recovery")
+)
+
 // errPrecondition says that If-Match does not hold.
 var errPrecondition = errors.New("precondition failed")
 
@@ -48,6 +55,10 @@ var failures = []struct {
 	{webhooks.ErrExists, http.StatusConflict, auth.CodeConflict, "This webhook exists already. Send the request again."},
 	{webhooks.ErrReused, http.StatusConflict, auth.CodeConflict, reusedMessage},
 	{webhooks.ErrGone, http.StatusConflict, auth.CodeConflict, "The webhook that this request made is deleted. Send another Idempotency-Key to make another."},
+	{webhooks.ErrTesting, http.StatusConflict, auth.CodeConflict, "A test event is under way to this webhook, or too many are. Try again in a few seconds."},
+	{errNoDelivery, http.StatusNotFound, auth.CodeNotFound, "There is no delivery of an event with this id to this webhook."},
+	{errNoPayload, http.StatusConflict, auth.CodeConflict, "This event is not kept any more: it cannot be sent again."},
+	{errNoRecovery, http.StatusNotFound, auth.CodeNotFound, "There is no recovery with this id of this webhook."},
 }
 
 const reusedMessage = "This Idempotency-Key was used for a request with another body. Use a new one for each request."

@@ -184,6 +184,12 @@ func FuzzServeHTTP(f *testing.F) {
 	f.Add("HEAD", "/v2/notifications/webhooks", "limit=2;", "Api-Key", "", []byte(nil))
 	f.Add("DELETE", "/v2/api-keys/key_"+someULID, "", "Api-Key", "x", []byte(nil))
 	f.Add("DELETE", "/v2/notifications/webhooks/%2e%2e", "", "", "", []byte(nil))
+	f.Add("PATCH", "/v2/notifications/webhooks/wh_"+someULID, "", "If-Match", `"a", W/"b"`, []byte(`{"active":false,"balanceThreshold":null}`))
+	f.Add("POST", "/v2/notifications/webhooks/wh_"+someULID+"/rotate-secret", "", "Content-Type", "application/json", []byte(`{"graceSeconds":1e3}`))
+	f.Add("POST", "/v2/notifications/webhooks/wh_"+someULID+"/test", "", "", "", []byte(nil))
+	f.Add("GET", "/v2/notifications/webhooks/wh_"+someULID+"/deliveries", "state=dead&from=2020-01-01", "", "", []byte(nil))
+	f.Add("POST", "/v2/notifications/webhooks/wh_"+someULID+"/deliveries/%00/redeliver", "", "", "", []byte(nil))
+	f.Add("POST", "/v2/notifications/webhooks/wh_"+someULID+"/recoveries", "", "Content-Type", "application/json", []byte(`{"states":["dead"]}`))
 	f.Add("OPTIONS", "*", "", "", "", []byte(nil))
 	f.Add("GET", "//v2/../v2/api-keys/%zz", "", "", "", []byte(nil))
 	f.Fuzz(func(t *testing.T, method, path, query, name, value string, body []byte) {

@@ -77,7 +77,7 @@ type call struct {
 	writer http.ResponseWriter
 	caller auth.Principal
 	route  *route
-	id     string // what stands for {id} in the path; anything, not only an id
+	place
 }
 
 // ServeHTTP answers a request whose key was found good.
@@ -89,7 +89,7 @@ func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	c := &call{Request: r, writer: w}
 	c.caller, _ = auth.PrincipalFrom(r.Context())
 	var err error
-	if c.route, c.id, err = a.router.find(r); err != nil {
+	if c.route, c.place, err = a.router.find(r); err != nil {
 		a.fail(c, err)
 		return
 	}

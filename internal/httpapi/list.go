@@ -50,25 +50,44 @@ func list[T any](c *call, kind string, fetch func(after string, limit int) ([]T,
 // parsePage parses limit and cursor, each of which may be absent. Parameters of
 // other names mean nothing and are left alone.
 func parsePage(query, kind string) (after string, limit int, err error) {
-	values, err := url.ParseQuery(query)
+	values, err := parseQuery(query)
 	if err != nil {
-		return "", 0, invalid.Field("query", "must be well-formed: name=value, joined by &, percent-encoded")
+		return "", 0, err
 	}
-	limit = defaultLimit
-	if texts, given := values["limit"]; given {
-		number, err := strconv.ParseUint(texts[0], 10, 8) // takes no sign
-		limit = int(number)
-		if err != nil || len(texts) > 1 || limit < 1 || limit > maxLimit {
-			return "", 0, invalid.Field("limit", "must be one whole number from 1 to 100")
-		}
+	limit, err = parseLimit(values)
+	if err != nil {
+		return "", 0, err
 	}
 	if texts, given := values["cursor"]; given {
 		var valid bool
 		if after, valid = parseCursor(texts[0], kind); !valid || len(texts) > 1 {
-			return "", 0, invalid.Field("cursor", "must be one nextCursor of this list, as it was received; leave it out to start at the newest")
+			return "", 0, errCursor
 		}
 	}
 	return after, limit, nil
+}
+
+var errCursor = invalid.Field("cursor", "must be one nextCursor of this list, as it was received; leave it out to start at the newest")
+
+func parseQuery(query string) (url.Values, error) {
+	values, err := url.ParseQuery(query)
+	if err != nil {
+		return nil, invalid.Field("query", "must be well-formed: name=value, joined by &, percent-encoded")
+	}
+	return values, nil
+}
+
+// parseLimit returns how many items a part of a list has at most.
+func parseLimit(values url.Values) (int, error) {
+	texts, given := values["limit"]
+	if !given {
+		return defaultLimit, nil
+	}
+	limit, err := strconv.ParseUint(texts[0], 10, 8) // takes no sign
+	if err != nil || len(texts) > 1 || limit < 1 || limit > maxLimit {
+		return 0, invalid.Field("limit", "must be one whole number from 1 to 100")
+	}
+	return int(limit), nil
 }
 
 // A cursor is the id of the last item seen, wrapped so that clients do not build

@@ -23,9 +23,12 @@ type field struct {
 	set      func(json.RawMessage) error
 }
 
-// A value is what a field can be of: a string, an array of strings, or a whole
-// number, which JSON may write as 1.0 or 1e0 too and which saturates at maxWhole.
-type value interface{ string | []string | int64 }
+// A value is what a field can be of: a string, an array of strings, a boolean, or a
+// whole number, which JSON may write as 1.0 or 1e0 too and which saturates at
+// maxWhole.
+type value interface {
+	string | []string | int64 | bool
+}
 
 // required is a field that must be there. parse gets its value, and what it
 // returns goes to target.
@@ -73,6 +76,21 @@ func changing[J value, T any](name string, target **T, parse func(J) (T, error))
 // asIs is the parse of a string that the service checks.
 func asIs(s string) (string, error) { return s, nil }
 
+// clearing is changing for a field that may be null, which is to change to the zero
+// value.
+func clearing[J value, T any](name string, target **T, parse func(J) (T, error)) field {
+	f := changing(name, target, parse)
+	set := f.set
+	f.set = func(raw json.RawMessage) error {
+		if raw[0] == 'n' {
+			*target = new(T)
+			return nil
+		}
+		return set(raw)
+	}
+	return f
+}
+
 // decodeObject decodes one JSON object that holds nothing but the given fields,
 // each at most once. Unlike encoding/json it takes names as they are written, and
 // lets nothing pass silently: a misspelt expiresAt must not make a key that never
@@ -108,6 +126,9 @@ func decodeObject(data []byte, fields ...field) error {
 func setField(fields []field, seen map[string]bool, name string, raw json.RawMessage) error {
 	i := slices.IndexFunc(fields, func(f field) bool { return f.name == name })
 	if i < 0 {
+		if len(fields) == 0 {
+			return invalid.Field("body", "must be an empty object, or there must be none")
+		}
 		return invalid.Field("body", fmt.Sprintf("must hold no field %.32q; the fields are %s", name, names(fields)))
 	}
 	if seen[name] {
@@ -203,6 +224,11 @@ func parseJSON[J value](name string, raw json.RawMessage) (J, error) {
 		}
 		*target = int64(max(-maxWhole, min(number, maxWhole)))
 		return value, nil
+	case *bool:
+		if raw[0] != 't' && raw[0] != 'f' {
+			return value, invalid.Field(name, "must be a boolean, not "+kind(raw))
+		}
+		return value, json.Unmarshal(raw, target)
 	case *string:
 		if raw[0] != '"' {
 			return value, invalid.Field(name, "must be a string, not "+kind(raw))

@@ -13,7 +13,7 @@ import (
 // A route is one thing the API does.
 type route struct {
 	method  string
-	pattern string      // segments that stand for themselves, and {id}
+	pattern string      // segments that stand for themselves, and {id} and {…}, see place
 	action  auth.Action // the authority it takes
 	handle  func(*call) (answer, error)
 }
@@ -31,7 +31,15 @@ func (a *api) routes() []route {
 		{"POST", "/v2/notifications/webhooks", auth.CreateWebhook, a.createWebhook},
 		{"GET", "/v2/notifications/webhooks", auth.ReadWebhooks, a.listWebhooks},
 		{"GET", "/v2/notifications/webhooks/{id}", auth.ReadWebhooks, a.getWebhook},
+		{"PATCH", "/v2/notifications/webhooks/{id}", auth.UpdateWebhook, a.updateWebhook},
 		{"DELETE", "/v2/notifications/webhooks/{id}", auth.DeleteWebhook, a.deleteWebhook},
+		{"POST", "/v2/notifications/webhooks/{id}/rotate-secret", auth.UpdateWebhook, a.rotateSecret},
+		{"POST", "/v2/notifications/webhooks/{id}/test", auth.UpdateWebhook, a.sendTest},
+		{"GET", "/v2/notifications/webhooks/{id}/deliveries", auth.ReadWebhooks, a.listDeliveries},
+		{"GET", "/v2/notifications/webhooks/{id}/deliveries/{eventId}", auth.ReadWebhooks, a.getDelivery},
+		{"POST", "/v2/notifications/webhooks/{id}/deliveries/{eventId}/redeliver", auth.UpdateWebhook, a.redeliver},
+		{"POST", "/v2/notifications/webhooks/{id}/recoveries", auth.UpdateWebhook, a.createRecovery},
+		{"GET", "/v2/notifications/webhooks/{id}/recoveries/{recoveryId}", auth.ReadWebhooks, a.getRecovery},
 	}
 }
 
@@ -93,23 +101,30 @@ func allow(methods map[string]*route) string {
 	return strings.Join(names, ", ")
 }
 
-// find returns the route of a request and what its path has for {id}.
-func (rt router) find(r *http.Request) (*route, string, error) {
+// A place is what a path has for the parameters of its pattern: anything, not only
+// ids.
+type place struct {
+	id   string // for {id}
+	part string // for {eventId} or {recoveryId}, of what {id} is
+}
+
+// find returns the route of a request, and its place.
+func (rt router) find(r *http.Request) (*route, place, error) {
 	segments, err := split(r.URL)
 	if err != nil {
-		return nil, "", errNoRoute
+		return nil, place{}, errNoRoute
 	}
 	for i := range rt {
-		id, ok := rt[i].match(segments)
+		at, ok := rt[i].match(segments)
 		if !ok {
 			continue
 		}
 		if route := rt[i].methods[r.Method]; route != nil {
-			return route, id, nil
+			return route, at, nil
 		}
-		return nil, "", &methodError{rt[i].allow}
+		return nil, place{}, &methodError{rt[i].allow}
 	}
-	return nil, "", errNoRoute
+	return nil, place{}, errNoRoute
 }
 
 // split returns the segments of a path. They are split first and decoded after,
@@ -126,18 +141,20 @@ func split(u *url.URL) ([]string, error) {
 	return segments, nil
 }
 
-// match compares a path, as it is, and returns what it has for {id}.
-func (e *endpoint) match(segments []string) (id string, ok bool) {
+// match compares a path, as it is.
+func (e *endpoint) match(segments []string) (at place, ok bool) {
 	if len(segments) != len(e.segments) {
-		return "", false
+		return place{}, false
 	}
 	for i, want := range e.segments {
-		switch {
-		case want == "{id}" && segments[i] != "":
-			id = segments[i]
-		case want != segments[i]:
-			return "", false
+		switch isParameter := strings.HasPrefix(want, "{"); {
+		case isParameter && segments[i] == "", !isParameter && segments[i] != want:
+			return place{}, false
+		case want == "{id}":
+			at.id = segments[i]
+		case isParameter:
+			at.part = segments[i]
 		}
 	}
-	return id, true
+	return at, true
 }

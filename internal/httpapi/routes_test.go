@@ -1,8 +1,10 @@
 package httpapi
 
 import (
+	"errors"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"testing"
 
@@ -53,7 +55,15 @@ func TestRoutes(t *testing.T) {
 		{"POST", "/v2/notifications/webhooks", "create webhook"},
 		{"GET", "/v2/notifications/webhooks", "read webhooks"},
 		{"GET", "/v2/notifications/webhooks/{id}", "read webhooks"},
+		{"PATCH", "/v2/notifications/webhooks/{id}", "update webhook"},
 		{"DELETE", "/v2/notifications/webhooks/{id}", "delete webhook"},
+		{"POST", "/v2/notifications/webhooks/{id}/rotate-secret", "update webhook"},
+		{"POST", "/v2/notifications/webhooks/{id}/test", "update webhook"},
+		{"GET", "/v2/notifications/webhooks/{id}/deliveries", "read webhooks"},
+		{"GET", "/v2/notifications/webhooks/{id}/deliveries/{eventId}", "read webhooks"},
+		{"POST", "/v2/notifications/webhooks/{id}/deliveries/{eventId}/redeliver", "update webhook"},
+		{"POST", "/v2/notifications/webhooks/{id}/recoveries", "update webhook"},
+		{"GET", "/v2/notifications/webhooks/{id}/recoveries/{recoveryId}", "read webhooks"},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("routes (-want +got):\n%s", diff)
@@ -66,60 +76,72 @@ func TestRoutes(t *testing.T) {
 }
 
 func TestFind(t *testing.T) {
-	rt, err := newRouter(new(api).routes())
+	all := new(api).routes()
+	rt, err := newRouter(all)
 	if err != nil {
 		t.Fatal(err)
 	}
 	tests := []struct {
 		path    string
 		pattern string // empty: none
-		id      string
+		place   place
 	}{
-		{"/v2/api-keys", "/v2/api-keys", ""},
-		{"/v2/api%2Dkeys", "/v2/api-keys", ""},
-		{"/v2/api-keys/key_1", "/v2/api-keys/{id}", "key_1"},
-		{"/v2/api-keys/a%2Fb", "/v2/api-keys/{id}", "a/b"},
-		{"/v2/api-keys/%2e%2e", "/v2/api-keys/{id}", ".."},
-		{"/v2/api-keys/{id}", "/v2/api-keys/{id}", "{id}"},
-		{"/v2/api-keys/%00", "/v2/api-keys/{id}", "\x00"},
-		{"/v2/api-keys/key_1/rotate", "/v2/api-keys/{id}/rotate", "key_1"},
-		{"/v2/notifications/webhooks/wh_1", "/v2/notifications/webhooks/{id}", "wh_1"},
-		{"", "", ""},
-		{"*", "", ""},
-		{"/", "", ""},
-		{"/v2", "", ""},
-		{"/v2/", "", ""},
-		{"/V2/api-keys", "", ""},
-		{"/v2/API-keys", "", ""},
-		{"/v2/api-keys/", "", ""},
-		{"/v2/api-keys//", "", ""},
-		{"/v2/api-keys/key_1/", "", ""},
-		{"/v2/api-keys/key_1/more", "", ""},
-		{"//v2/api-keys", "", ""},
-		{"/v2//api-keys", "", ""},
-		{"/v2/./api-keys", "", ""},
-		{"/v2/../v2/api-keys", "", ""},
-		{"/v2%2Fapi-keys", "", ""},
-		{"/x/v2/api-keys", "", ""},
-		{"/v2/{id}", "", ""},
+		{"/v2/api-keys", "/v2/api-keys", place{}},
+		{"/v2/api%2Dkeys", "/v2/api-keys", place{}},
+		{"/v2/api-keys/key_1", "/v2/api-keys/{id}", place{id: "key_1"}},
+		{"/v2/api-keys/a%2Fb", "/v2/api-keys/{id}", place{id: "a/b"}},
+		{"/v2/api-keys/%2e%2e", "/v2/api-keys/{id}", place{id: ".."}},
+		{"/v2/api-keys/{id}", "/v2/api-keys/{id}", place{id: "{id}"}},
+		{"/v2/api-keys/%00", "/v2/api-keys/{id}", place{id: "\x00"}},
+		{"/v2/api-keys/key_1/rotate", "/v2/api-keys/{id}/rotate", place{id: "key_1"}},
+		{"/v2/notifications/webhooks/wh_1", "/v2/notifications/webhooks/{id}", place{id: "wh_1"}},
+		{"/v2/notifications/webhooks/wh_1/rotate-secret", "/v2/notifications/webhooks/{id}/rotate-secret", place{id: "wh_1"}},
+		{"/v2/notifications/webhooks/wh_1/deliveries", "/v2/notifications/webhooks/{id}/deliveries", place{id: "wh_1"}},
+		{"/v2/notifications/webhooks/wh_1/deliveries/e%2F1", "/v2/notifications/webhooks/{id}/deliveries/{eventId}", place{"wh_1", "e/1"}},
+		{"/v2/notifications/webhooks/deliveries/deliveries/deliveries", "/v2/notifications/webhooks/{id}/deliveries/{eventId}", place{"deliveries", "deliveries"}},
+		{"/v2/notifications/webhooks/wh_1/deliveries/e/redeliver", "/v2/notifications/webhooks/{id}/deliveries/{eventId}/redeliver", place{"wh_1", "e"}},
+		{"/v2/notifications/webhooks/wh_1/recoveries/rec_1", "/v2/notifications/webhooks/{id}/recoveries/{recoveryId}", place{"wh_1", "rec_1"}},
+		{"/v2/notifications/webhooks//deliveries", "", place{}},
+		{"/v2/notifications/webhooks/wh_1/deliveries/", "", place{}},
+		{"/v2/notifications/webhooks/wh_1/deliveries//redeliver", "", place{}},
+		{"/v2/notifications/webhooks/wh_1/Deliveries", "", place{}},
+		{"/v2/notifications/webhooks/wh_1/deliveries/e/redeliver/", "", place{}},
+		{"", "", place{}},
+		{"*", "", place{}},
+		{"/", "", place{}},
+		{"/v2", "", place{}},
+		{"/v2/", "", place{}},
+		{"/V2/api-keys", "", place{}},
+		{"/v2/API-keys", "", place{}},
+		{"/v2/api-keys/", "", place{}},
+		{"/v2/api-keys//", "", place{}},
+		{"/v2/api-keys/key_1/", "", place{}},
+		{"/v2/api-keys/key_1/more", "", place{}},
+		{"//v2/api-keys", "", place{}},
+		{"/v2//api-keys", "", place{}},
+		{"/v2/./api-keys", "", place{}},
+		{"/v2/../v2/api-keys", "", place{}},
+		{"/v2%2Fapi-keys", "", place{}},
+		{"/x/v2/api-keys", "", place{}},
+		{"/v2/{id}", "", place{}},
 	}
 	for _, test := range tests {
-		method := "GET"
-		if strings.HasSuffix(test.pattern, "/rotate") {
-			method = "POST"
-		}
 		path, err := url.PathUnescape(test.path)
 		if err != nil {
 			t.Fatal(err)
 		}
 		u := &url.URL{Path: path, RawPath: test.path}
-		r, id, err := rt.find(&http.Request{Method: method, URL: u})
+		method := "GET"
+		if i := slices.IndexFunc(all, func(r route) bool { return r.pattern == test.pattern }); i >= 0 {
+			method = all[i].method
+		}
+		r, at, err := rt.find(&http.Request{Method: method, URL: u})
 		pattern := ""
 		if r != nil {
 			pattern = r.pattern
 		}
-		if pattern != test.pattern || id != test.id || (err == nil) != (pattern != "") {
-			t.Errorf("find %q: got pattern %q, id %q, error %v; want %q, %q", test.path, pattern, id, err, test.pattern, test.id)
+		if pattern != test.pattern || at != test.place || (err == nil) != (pattern != "") || err != nil && !errors.Is(err, errNoRoute) {
+			t.Errorf("find %q: got pattern %q, %+v, error %v; want %q, %+v", test.path, pattern, at, err, test.pattern, test.place)
 		}
 	}
 }

@@ -1,14 +1,15 @@
 package httpapi
 
 import (
-	"github.com/storageapi/storageapi/auth"
+	"errors"
+
 	"github.com/storageapi/storageapi/internal/id"
 	"github.com/storageapi/storageapi/internal/invalid"
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// A webhookView is a webhook as SPEC 2.2 shows it. The secret is there only in
-// the answer that creates the webhook.
+// A webhookView is a webhook as SPEC 2.2 shows it. The secret is there only in the
+// answers that make it: to the creation of the webhook, and to its rotation.
 type webhookView struct {
 	ID        string               `json:"id"`
 	URL       string               `json:"url"`
@@ -16,6 +17,56 @@ type webhookView struct {
 	Active    bool                 `json:"active"`
 	Secret    string               `json:"secret,omitempty"`
 	CreatedAt timestamp            `json:"createdAt"`
+}
+
+// A webhookReadView is a webhook as it is read later.
+type webhookReadView struct {
+	webhookView
+	BalanceThreshold        *webhooks.Amount    `json:"balanceThreshold"`
+	OffReason               *webhooks.OffReason `json:"offReason"`
+	FailingSince            timestamp           `json:"failingSince"`
+	PreviousSecretExpiresAt timestamp           `json:"previousSecretExpiresAt"`
+}
+
+func viewWebhookRead(webhook webhooks.Webhook) webhookReadView {
+	return webhookReadView{
+		webhookView:             viewWebhook(webhook),
+		BalanceThreshold:        orNull(webhook.BalanceThreshold),
+		OffReason:               orNull(webhook.OffReason),
+		FailingSince:            timestamp(webhook.FailingSince),
+		PreviousSecretExpiresAt: timestamp(webhook.PreviousSecretExpiresAt),
+	}
+}
+
+// orNull returns nil for the zero value.
+func orNull[T comparable](value T) *T {
+	var zero T
+	if value == zero {
+		return nil
+	}
+	return &value
+}
+
+// tagWebhook returns the entity tag of a webhook. What its receiver does is not in
+// it, unless that turns it off.
+func tagWebhook(webhook *webhooks.Webhook) (string, error) {
+	return etag(struct {
+		URL, Secret string
+		Events      []webhooks.EventType
+		Active      bool
+		Threshold   webhooks.Amount
+	}{webhook.URL, webhook.Secret.Reveal(), webhook.Events, webhook.Active, webhook.BalanceThreshold})
+}
+
+// showWebhook answers with a webhook, and its new secret if it has got one.
+func showWebhook(webhook *webhooks.Webhook, secret string) (answer, error) {
+	tag, err := tagWebhook(webhook)
+	if err != nil {
+		return answer{}, err
+	}
+	view := viewWebhookRead(*webhook)
+	view.Secret = secret
+	return tagged(tag, view)
 }
 
 func viewWebhook(webhook webhooks.Webhook) webhookView {
@@ -43,7 +94,7 @@ func (a *api) createWebhook(c *call) (answer, error) {
 	if params, err = a.webhooks.Check(params); err != nil {
 		return answer{}, err
 	}
-	if err := a.permit(c, &auth.Target{Scopes: webhooks.ReadScopes(params.Events)}); err != nil {
+	if err := a.permitWebhook(c, "", params.Events); err != nil {
 		return answer{}, err
 	}
 	webhook, err := a.webhooks.Create(c.Context(), c.caller.Account, params)
@@ -51,7 +102,13 @@ func (a *api) createWebhook(c *call) (answer, error) {
 		return answer{}, err
 	}
 	if webhook.Secret.IsZero() { // made by an earlier request
-		return ok(viewWebhook(webhook))
+		if webhook, err = a.webhooks.Get(c.Context(), c.caller.Account, webhook.ID); errors.Is(err, webhooks.ErrNotFound) {
+			err = webhooks.ErrGone
+		}
+		if err != nil {
+			return answer{}, err
+		}
+		return showWebhook(&webhook, "") // whose tag depends on the secret
 	}
 	view := viewWebhook(webhook)
 	view.Secret = webhook.Secret.Reveal()
@@ -62,7 +119,7 @@ func (a *api) listWebhooks(c *call) (answer, error) {
 	fetch := func(after string, limit int) ([]webhooks.Webhook, error) {
 		return a.webhooks.List(c.Context(), c.caller.Account, webhooks.Page{After: after, Limit: limit})
 	}
-	return list(c, id.Webhook, fetch, func(w webhooks.Webhook) (string, any) { return w.ID, viewWebhook(w) })
+	return list(c, id.Webhook, fetch, func(w webhooks.Webhook) (string, any) { return w.ID, viewWebhookRead(w) })
 }
 
 func (a *api) getWebhook(c *call) (answer, error) {
@@ -70,18 +127,25 @@ func (a *api) getWebhook(c *call) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	return ok(viewWebhook(webhook))
+	return showWebhook(&webhook, "")
 }
 
 func (a *api) deleteWebhook(c *call) (answer, error) {
-	webhook, err := a.findWebhook(c)
+	match, err := c.ifMatch()
 	if err != nil {
 		return answer{}, err
 	}
-	if err := a.permit(c, &auth.Target{ID: webhook.ID, Scopes: webhooks.ReadScopes(webhook.Events)}); err != nil {
+	condition := func(webhook, _ webhooks.Webhook) error {
+		if err := a.permitWebhook(c, webhook.ID, webhook.Events); err != nil {
+			return err
+		}
+		return match.checkWebhook(&webhook)
+	}
+	webhookID, err := c.webhookID()
+	if err != nil {
 		return answer{}, err
 	}
-	if err := a.webhooks.Delete(c.Context(), c.caller.Account, webhook.ID); err != nil {
+	if err := a.webhooks.DeleteIf(c.Context(), c.caller.Account, webhookID, condition); err != nil {
 		return answer{}, err
 	}
 	return noContent(), nil
@@ -90,10 +154,18 @@ func (a *api) deleteWebhook(c *call) (answer, error) {
 // findWebhook returns the caller's webhook that the path names. What is no id is
 // unknown.
 func (a *api) findWebhook(c *call) (webhooks.Webhook, error) {
-	if !id.Valid(id.Webhook, c.id) {
-		return webhooks.Webhook{}, webhooks.ErrNotFound
+	webhookID, err := c.webhookID()
+	if err != nil {
+		return webhooks.Webhook{}, err
 	}
-	return a.webhooks.Get(c.Context(), c.caller.Account, c.id)
+	return a.webhooks.Get(c.Context(), c.caller.Account, webhookID)
+}
+
+func (c *call) webhookID() (string, error) {
+	if !id.Valid(id.Webhook, c.id) {
+		return "", webhooks.ErrNotFound
+	}
+	return c.id, nil
 }
 
 // decodeWebhook decodes the body that creates a webhook (SPEC 4.2).

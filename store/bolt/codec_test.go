@@ -5,6 +5,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/storageapi/storageapi/apikeys"
 	"github.com/storageapi/storageapi/internal/creation"
 	"github.com/storageapi/storageapi/scopes"
@@ -20,6 +22,7 @@ func records() [][]byte {
 	webhook := webhooks.Webhook{
 		ID: "wh_1", Account: "acct", URL: "https://example.com/", Events: webhooks.EventTypes(), Active: true,
 		BalanceThreshold: 1, Secret: signing.NewSecret(), CreatedAt: at, FailingSince: at, WarnedAt: at, OffReason: webhooks.OffFailing,
+		PreviousSecret: signing.NewSecret(), PreviousSecretExpiresAt: at, PastEvents: webhooks.EventTypes(),
 	}
 	event := webhooks.Envelope{ID: "evt_1", Account: "acct", Type: webhooks.TypeBalanceLow, Timestamp: at, Body: []byte("{}")}
 	attempt := webhooks.Attempt{Number: 3, StartedAt: at, Duration: time.Second, Status: 500, Class: webhooks.ClassStatus, Error: "status 500", Response: "oops"}
@@ -61,6 +64,17 @@ func TestDamagedRecords(t *testing.T) {
 				t.Errorf("record %d damaged to %d bytes: err = %v", i, len(damaged), err)
 			}
 		}
+	}
+}
+
+// TestFirstWebhookRecords: the first records of webhooks ended with the secret.
+func TestFirstWebhookRecords(t *testing.T) {
+	var s Store
+	w := webhooks.Webhook{ID: "wh_1", Account: "acct", URL: "https://example.com/", Secret: signing.NewSecret()}
+	record := s.encodeWebhook(&w)
+	got, err := s.decodeWebhook("acct", "wh_1", record[:len(record)-len("\x00\x00\x00")])
+	if diff := cmp.Diff(w, got); err != nil || diff != "" {
+		t.Errorf("(-want +got), %v:\n%s", err, diff)
 	}
 }
 

@@ -194,11 +194,14 @@ func (s *Store) settleWebhook(b *batch, id string, settlement *webhooks.Settleme
 	if !ends && !begins && !settlement.Warned && settlement.Deactivate == "" {
 		return nil
 	}
-	failing[id] = begins || fails && !ends
 	webhook, err := s.webhookOf(b.tx, id)
 	if err != nil {
 		return nil // it cannot be read, so nothing is sent to it either
 	}
+	if webhook.URL != settlement.Task.Webhook.URL {
+		return nil
+	}
+	failing[id] = begins || fails && !ends
 	if ends {
 		webhook.FailingSince, webhook.WarnedAt = time.Time{}, time.Time{}
 	}

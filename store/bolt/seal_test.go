@@ -45,6 +45,7 @@ func TestSealing(t *testing.T) {
 			w := webhooks.Webhook{
 				ID: fmt.Sprintf("wh_%05d", len(all)), Account: fmt.Sprint("acct_", len(all)%7), URL: "https://example.com/", Active: true,
 				Events: []webhooks.EventType{webhooks.TypeBalanceLow}, Secret: signing.NewSecret(),
+				PreviousSecret: signing.NewSecret(),
 			}
 			if err := s.CreateWebhook(t.Context(), w, webhooks.Terms{}); err != nil {
 				t.Fatal(err)
@@ -53,8 +54,8 @@ func TestSealing(t *testing.T) {
 		}
 		for _, w := range all {
 			got, err := s.WebhookByID(t.Context(), w.Account, w.ID)
-			if err != nil || !got.Secret.Equal(w.Secret) {
-				t.Fatalf("%s: the secret of %s is not what it was: %v", what, w.ID, err)
+			if err != nil || !got.Secret.Equal(w.Secret) || !got.PreviousSecret.Equal(w.PreviousSecret) {
+				t.Fatalf("%s: the secrets of %s are not what they were: %v", what, w.ID, err)
 			}
 		}
 	}
@@ -84,12 +85,15 @@ func TestSealedFile(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	secret := signing.NewSecret()
-	err = s.CreateWebhook(t.Context(), webhooks.Webhook{ID: "wh_1", Account: "acct", URL: "https://example.com/", Secret: secret}, webhooks.Terms{})
+	first, second := signing.NewSecret(), signing.NewSecret()
+	err = s.CreateWebhook(t.Context(), webhooks.Webhook{ID: "wh_1", Account: "acct", URL: "https://example.com/", Secret: first}, webhooks.Terms{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = s.UpdateWebhook(t.Context(), "acct", "wh_1", func(w *webhooks.Webhook) error { w.Active = true; return nil })
+	_, err = s.UpdateWebhook(t.Context(), "acct", "wh_1", func(w *webhooks.Webhook) error {
+		w.Secret, w.PreviousSecret = second, w.Secret
+		return nil
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -100,12 +104,14 @@ func TestSealedFile(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	text := strings.TrimPrefix(secret.Reveal(), "whsec_")
-	raw, err := base64.StdEncoding.DecodeString(text)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if bytes.Contains(file, []byte(text)) || bytes.Contains(file, raw) || !bytes.Contains(file, []byte("https://example.com/")) {
-		t.Error("the file shows the secret, or not what it should")
+	for _, secret := range []signing.Secret{first, second} {
+		text := strings.TrimPrefix(secret.Reveal(), "whsec_")
+		raw, err := base64.StdEncoding.DecodeString(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if bytes.Contains(file, []byte(text)) || bytes.Contains(file, raw) || !bytes.Contains(file, []byte("https://example.com/")) {
+			t.Error("the file shows the secret, or not what it should")
+		}
 	}
 }

@@ -354,7 +354,7 @@ var changes = []struct {
 		_, err := s.AdvanceRecovery(ctx, 20)
 		return err
 	}},
-	{"DeleteWebhook", func(ctx context.Context, s *Store) error { return s.DeleteWebhook(ctx, "acct", "wh4") }},
+	{"DeleteWebhook", func(ctx context.Context, s *Store) error { return s.DeleteWebhook(ctx, "acct", "wh4", nil) }},
 	{"Enqueue much more", func(ctx context.Context, s *Store) error {
 		_, err := s.Enqueue(ctx, testEvent(102, 1<<20))
 		return err

@@ -94,11 +94,20 @@ func (s *Store) UpdateWebhook(ctx context.Context, account, id string, change fu
 }
 
 // DeleteWebhook implements [webhooks.Store].
-func (s *Store) DeleteWebhook(ctx context.Context, account, id string) error {
+func (s *Store) DeleteWebhook(ctx context.Context, account, id string, check func(webhooks.Webhook) error) error {
 	return s.writer.run(ctx, func(b *batch) error {
 		row := prefixed(account, id)
 		if b.get(bucketWebhooks, row) == nil {
 			return webhooks.ErrNotFound
+		}
+		if check != nil { // without it, what cannot be read can be deleted
+			webhook, err := s.webhookByID(b.tx, account, id)
+			if err != nil {
+				return err
+			}
+			if err := check(webhook); err != nil {
+				return err
+			}
 		}
 		s.subscriptions.forget(account)
 		s.webhookCensus.add(account, -1)
@@ -151,21 +160,38 @@ func (s *Store) putRecord(b *batch, webhook *webhooks.Webhook) error {
 
 // A webhook record does not repeat the account and id it stands under.
 func (s *Store) encodeWebhook(w *webhooks.Webhook) []byte {
-	secret := s.keys.Seal(w.Secret, w.ID)
-	e := newEncoder(64 + len(w.URL) + len(secret) + 32*len(w.Events))
+	secret, previous := s.keys.Seal(w.Secret, w.ID), s.keys.Seal(w.PreviousSecret, w.ID)
+	e := newEncoder(64 + len(w.URL) + len(secret) + len(previous) + 32*(len(w.Events)+len(w.PastEvents)))
 	e.time(w.FailingSince) // first: see isFailing
 	e.time(w.WarnedAt)
 	e.bool(w.Active)
 	e.string(string(w.OffReason))
-	e.uint(uint64(len(w.Events)))
-	for _, t := range w.Events {
-		e.string(string(t))
-	}
+	e.eventTypes(w.Events)
 	e.time(w.CreatedAt)
 	e.uint(uint64(w.BalanceThreshold))
 	e.string(w.URL)
 	e.string(string(secret))
+	e.string(string(previous))
+	e.time(w.PreviousSecretExpiresAt)
+	e.eventTypes(w.PastEvents)
 	return e
+}
+
+func (e *encoder) eventTypes(types []webhooks.EventType) {
+	e.uint(uint64(len(types)))
+	for _, t := range types {
+		e.string(string(t))
+	}
+}
+
+func (d *decoder) eventTypes() (types []webhooks.EventType) {
+	for range d.uint() {
+		if d.failed {
+			break
+		}
+		types = append(types, webhooks.EventType(d.string()))
+	}
+	return types
 }
 
 // isFailing tells whether the webhook has a FailingSince without reading the rest.
@@ -178,21 +204,25 @@ func (s *Store) decodeWebhook(account, id string, record []byte) (webhooks.Webho
 	w.WarnedAt = d.time()
 	w.Active = d.bool()
 	w.OffReason = webhooks.OffReason(d.string())
-	for range d.uint() {
-		if d.failed {
-			break
-		}
-		w.Events = append(w.Events, webhooks.EventType(d.string()))
-	}
+	w.Events = d.eventTypes()
 	w.CreatedAt = d.time()
 	w.BalanceThreshold = webhooks.Amount(d.uint())
 	w.URL = d.string()
 	secret := d.raw(d.uint())
+	var previous []byte
+	if len(d.rest) > 0 { // the first records end here
+		previous = d.raw(d.uint())
+		w.PreviousSecretExpiresAt = d.time()
+		w.PastEvents = d.eventTypes()
+	}
 	if d.failed {
 		return webhooks.Webhook{}, errRecord
 	}
 	var err error
 	if w.Secret, err = s.keys.Open(secret, id); err != nil {
+		return webhooks.Webhook{}, fmt.Errorf("%w: %w", errRecord, err)
+	}
+	if w.PreviousSecret, err = s.keys.Open(previous, id); err != nil {
 		return webhooks.Webhook{}, fmt.Errorf("%w: %w", errRecord, err)
 	}
 	return w, nil

@@ -55,7 +55,6 @@ func (s *Store) settle(settlement *webhooks.Settlement, d *delivery) {
 		attempt.StartedAt = stored(attempt.StartedAt)
 		d.Attempts = append(d.Attempts, attempt)
 	}
-	w := d.webhook
 	switch settlement.Outcome {
 	case webhooks.Release:
 		s.queue.Free(token)
@@ -66,10 +65,16 @@ func (s *Store) settle(settlement *webhooks.Settlement, d *delivery) {
 	case webhooks.Deliver:
 		s.queue.Done(token)
 		d.State, d.NextAttemptAt = webhooks.Delivered, time.Time{}
-		w.FailingSince, w.WarnedAt = time.Time{}, time.Time{}
 	case webhooks.GiveUp:
 		s.queue.Done(token)
 		d.State, d.NextAttemptAt = webhooks.Dead, time.Time{}
+	}
+	w := d.webhook
+	if w.URL != settlement.Task.Webhook.URL {
+		return
+	}
+	if settlement.Outcome == webhooks.Deliver {
+		w.FailingSince, w.WarnedAt = time.Time{}, time.Time{}
 	}
 	if settlement.Fails() && w.FailingSince.IsZero() {
 		w.FailingSince = attempt.StartedAt

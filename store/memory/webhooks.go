@@ -24,7 +24,7 @@ func (s *Store) CreateWebhook(ctx context.Context, w webhooks.Webhook, terms web
 		return webhooks.ErrLimit
 	}
 	w = copyOf(w)
-	w.CreatedAt, w.FailingSince, w.WarnedAt = stored(w.CreatedAt), stored(w.FailingSince), stored(w.WarnedAt)
+	w.CreatedAt = stored(w.CreatedAt)
 	s.webhooks.insert(w.Account, w.ID, &w)
 	s.webhookIDs[w.ID] = true
 	s.webhookRequests.note(w.Account, w.ID, &terms)
@@ -72,7 +72,7 @@ func (s *Store) UpdateWebhook(ctx context.Context, account, id string, change fu
 		return webhooks.Webhook{}, err
 	}
 	changed.ID, changed.Account, changed.CreatedAt = w.ID, w.Account, w.CreatedAt
-	changed.FailingSince, changed.WarnedAt = stored(changed.FailingSince), stored(changed.WarnedAt)
+	changed = copyOf(changed)
 	*w = copyOf(changed)
 	if w.Active {
 		s.queue.Resume(id)
@@ -83,13 +83,19 @@ func (s *Store) UpdateWebhook(ctx context.Context, account, id string, change fu
 }
 
 // DeleteWebhook implements [webhooks.Store].
-func (s *Store) DeleteWebhook(ctx context.Context, account, id string) error {
+func (s *Store) DeleteWebhook(ctx context.Context, account, id string, check func(webhooks.Webhook) error) error {
 	if err := s.begin(ctx); err != nil {
 		return err
 	}
 	defer s.mu.Unlock()
-	if s.webhooks.find(account, id) == nil {
+	w := s.webhooks.find(account, id)
+	if w == nil {
 		return webhooks.ErrNotFound
+	}
+	if check != nil {
+		if err := check(copyOf(*w)); err != nil {
+			return err
+		}
 	}
 	for _, seq := range s.queue.Owed(id) {
 		d := s.deliveries[place{id, seq}]
@@ -105,8 +111,10 @@ func (s *Store) DeleteWebhook(ctx context.Context, account, id string) error {
 	return nil
 }
 
-// copyOf returns a webhook that shares nothing with w.
+// copyOf returns a webhook that shares nothing with w, its times as they are
+// stored.
 func copyOf(w webhooks.Webhook) webhooks.Webhook {
-	w.Events = slices.Clone(w.Events)
+	w.Events, w.PastEvents = slices.Clone(w.Events), slices.Clone(w.PastEvents)
+	w.FailingSince, w.WarnedAt, w.PreviousSecretExpiresAt = stored(w.FailingSince), stored(w.WarnedAt), stored(w.PreviousSecretExpiresAt)
 	return w
 }

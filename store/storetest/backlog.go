@@ -88,7 +88,7 @@ func backlogs(run runner) {
 			t.must(t.store.Redeliver(t.Context(), "acct", "webhook", id))
 			wantBoth(4 + i)
 		}
-		t.must(t.store.DeleteWebhook(t.Context(), "acct", "webhook"))
+		t.must(t.store.DeleteWebhook(t.Context(), "acct", "webhook", nil))
 		wantBoth(0)
 	})
 
@@ -120,7 +120,7 @@ func backlogs(run runner) {
 		wantOldest(t, "", "b", "2")
 		wantSame(t, "OldestDue of an inactive webhook", backlog(t, "a").OldestDue, time.Time{})
 		t.setActive("a", "a", true)
-		t.must(t.store.DeleteWebhook(t.Context(), "b", "b"))
+		t.must(t.store.DeleteWebhook(t.Context(), "b", "b", nil))
 		t.settle(settlement(t.claim(webhooks.Claim{Limit: 1, PerWebhook: 9, Lease: longLease})[0], webhooks.Deliver))
 		wantOldest(t, "", "a", "3")
 	})

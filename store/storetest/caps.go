@@ -147,7 +147,7 @@ func caps(run runner) {
 
 	run("ids in Caps without a webhook are ignored", func(t *tester) {
 		four(t)
-		t.must(t.store.DeleteWebhook(t.Context(), "a", "a"))
+		t.must(t.store.DeleteWebhook(t.Context(), "a", "a", nil))
 		claim := webhooks.Claim{Limit: many, PerWebhook: 1, Caps: map[string]int{"a": 5, "unknown": 5, "A": 0, "b": 3}}
 		wantSame(t, "number of tasks", t.claimCounts(claim), map[string]int{"b": 3, "c": 1, "d": 1})
 		claim.PerWebhook = 0

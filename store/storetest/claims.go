@@ -190,7 +190,7 @@ func claimRaces(run runner) {
 			t.enqueueMany(account, 10, 2)
 			inParallel(2, func(i int) {
 				if i == 0 {
-					t.wantError("DeleteWebhook", t.store.DeleteWebhook(t.Context(), account, account+" deleted"), nil)
+					t.wantError("DeleteWebhook", t.store.DeleteWebhook(t.Context(), account, account+" deleted", nil), nil)
 					_, err := t.store.UpdateWebhook(t.Context(), account, account+" off", turnOff)
 					t.wantError("UpdateWebhook", err, nil)
 				}

@@ -37,7 +37,7 @@ var keyCreator = creator{
 var webhookCreator = creator{
 	create:      keyCreator.createOther,
 	createOther: keyCreator.create,
-	remove:      func(t *tester, account, id string) error { return t.store.DeleteWebhook(t.Context(), account, id) },
+	remove:      func(t *tester, account, id string) error { return t.store.DeleteWebhook(t.Context(), account, id, nil) },
 	exists: func(t *tester, account, id string) bool {
 		_, err := t.store.WebhookByID(t.Context(), account, id)
 		return !errors.Is(err, webhooks.ErrNotFound)

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/storageapi/storageapi/apikeys"
+	"github.com/storageapi/storageapi/signing"
 	"github.com/storageapi/storageapi/store"
 	"github.com/storageapi/storageapi/webhooks"
 )
@@ -72,13 +73,14 @@ func durableRecords(reopened func(name string, before, after func(*tester))) {
 
 	w, off := newWebhook("acct", "webhook"), newWebhook("acct", "off")
 	w.FailingSince, w.WarnedAt = some, some.Add(time.Hour)
+	w.PreviousSecret, w.PreviousSecretExpiresAt = signing.NewSecret(), some.Add(time.Minute)
 	reopened("webhooks, whether they are active, and those that were deleted", func(t *tester) {
 		t.createWebhooks(w, off, newWebhook("acct", "gone"))
 		t.enqueue(newEvent("acct", "event"), 3)
 		off = t.updateWebhook("acct", "off", func(w *webhooks.Webhook) {
 			w.Active, w.URL, w.OffReason = false, "changed", webhooks.OffFailing
 		})
-		t.must(t.store.DeleteWebhook(t.Context(), "acct", "gone"))
+		t.must(t.store.DeleteWebhook(t.Context(), "acct", "gone", nil))
 	}, func(t *tester) {
 		list, err := t.store.ListWebhooks(t.Context(), "acct", webhooks.Page{Limit: 9})
 		t.must(err)
@@ -107,7 +109,7 @@ func durableRecords(reopened func(name string, before, after func(*tester))) {
 				t.settle(settlement(task, webhooks.Release))
 			}
 		}
-		t.must(t.store.DeleteWebhook(t.Context(), "acct", "b"))
+		t.must(t.store.DeleteWebhook(t.Context(), "acct", "b", nil))
 	}, func(t *tester) {
 		for id, want := range map[string]int{"unheard": 0, "owed": 2, "settled": 2} {
 			t.enqueue(newEvent("acct", id), want)
@@ -214,7 +216,7 @@ func durableDeliveries(reopened func(name string, before, after func(*tester))) 
 		t.enqueueMany("acct", 3, 1)
 		tasks := t.claimAll(3)
 		t.settle(settlement(tasks[0], webhooks.Deliver))
-		t.must(t.store.DeleteWebhook(t.Context(), "acct", "webhook"))
+		t.must(t.store.DeleteWebhook(t.Context(), "acct", "webhook", nil))
 		wantSame(t, "number of deliveries", len(t.deliveries("acct", tasks[0].Event.ID)), 1)
 	}, func(t *tester) {
 		_, err := t.store.WebhookByID(t.Context(), "acct", "webhook")

@@ -91,7 +91,7 @@ func durableHistory(reopened func(name string, before, after func(*tester))) {
 		}
 		t.must(t.store.Redeliver(t.Context(), "acct", "webhook", "skipped"))
 	}, func(t *tester) {
-		t.must(t.store.DeleteWebhook(t.Context(), "acct", "webhook"))
+		t.must(t.store.DeleteWebhook(t.Context(), "acct", "webhook", nil))
 		for _, d := range settled {
 			wantSame(t, "EventDeliveries", t.delivery("acct", d.EventID), d)
 		}

@@ -59,8 +59,8 @@ func eventDeliveries(run runner) {
 				t.settle(settlement(task, webhooks.Retry))
 			}
 		}
-		t.must(t.store.DeleteWebhook(t.Context(), "acct", "b"))
-		t.must(t.store.DeleteWebhook(t.Context(), "acct", "c")) // leased
+		t.must(t.store.DeleteWebhook(t.Context(), "acct", "b", nil))
+		t.must(t.store.DeleteWebhook(t.Context(), "acct", "c", nil)) // leased
 		wantSame(t, "WebhookID", t.delivery("acct", "event").WebhookID, "a")
 	})
 
@@ -97,7 +97,7 @@ func eventDeliveries(run runner) {
 				t.settle(settlement(task, webhooks.Release))
 			}
 		}
-		t.must(t.store.DeleteWebhook(t.Context(), "acct", "webhook"))
+		t.must(t.store.DeleteWebhook(t.Context(), "acct", "webhook", nil))
 		for id, list := range want {
 			wantSame(t, "EventDeliveries of "+id, t.deliveries("acct", id), list)
 		}

@@ -210,7 +210,7 @@ func failing(run runner) {
 			for n, task := range tasks {
 				if i == 0 {
 					_, err := t.store.UpdateWebhook(t.Context(), "acct", "webhook", func(w *webhooks.Webhook) error {
-						w.URL = numbered("url", n)
+						w.BalanceThreshold = webhooks.Amount(n)
 						return nil
 					})
 					t.wantError("UpdateWebhook", err, nil)
@@ -223,6 +223,29 @@ func failing(run runner) {
 			}
 		})
 		want(t, "webhook", fields{Since: at(0), Warned: at(19)})
-		wantSame(t, "URL", t.webhook("acct", "webhook").URL, numbered("url", 19))
+		wantSame(t, "BalanceThreshold", t.webhook("acct", "webhook").BalanceThreshold, 19)
+	})
+
+	run("a settlement of a task with another URL changes none of it, but ends the claim", func(t *tester) {
+		t.createWebhooks(newWebhook("acct", "webhook"))
+		old := func(eventID string, outcome webhooks.Outcome, minutes time.Duration) webhooks.Settlement {
+			end := ended(t, eventID, outcome, at(minutes))
+			end.Task.Webhook.URL, end.Warned = "https://example.org/before", outcome != webhooks.Deliver
+			return end
+		}
+		gone, failed := old("1", webhooks.GiveUp, 1), old("2", webhooks.Retry, 2)
+		gone.Deactivate = webhooks.OffGone
+		t.settle(gone, failed)
+		want(t, "webhook", fields{})
+		wantSame(t, "Active", t.webhook("acct", "webhook").Active, true)
+		wantSame(t, "State", t.delivery("acct", "1").State, webhooks.Dead)
+		wantSame(t, "Attempts", t.delivery("acct", "2").Attempts, []webhooks.Attempt{failed.Attempt})
+
+		t.settle(ended(t, "3", webhooks.Retry, at(3)))
+		t.settle(old("4", webhooks.Deliver, 4), old("5", webhooks.GiveUp, 5))
+		want(t, "webhook", fields{Since: at(3)})
+		wantSame(t, "State", t.delivery("acct", "4").State, webhooks.Delivered)
+		t.settle(old("6", webhooks.Deliver, 6), ended(t, "7", webhooks.Deliver, at(7)), old("8", webhooks.GiveUp, 8), ended(t, "9", webhooks.GiveUp, at(9)))
+		want(t, "webhook", fields{Since: at(9)})
 	})
 }

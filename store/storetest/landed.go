@@ -73,7 +73,7 @@ func landed(run runner) {
 		t.createWebhooks(newWebhook("gone", "gone"))
 		t.enqueue(newEvent("gone", "event"), 1)
 		gone := t.claimAll(1)[0]
-		t.must(t.store.DeleteWebhook(t.Context(), "gone", "gone"))
+		t.must(t.store.DeleteWebhook(t.Context(), "gone", "gone", nil))
 		t.createWebhooks(newWebhook("acct", "webhook"))
 		t.enqueueMany("acct", 20, 1)
 		claim := webhooks.Claim{Limit: 99, PerWebhook: 4, Lease: longLease}
@@ -110,7 +110,7 @@ func landed(run runner) {
 		}
 		t.must(t.store.Redeliver(t.Context(), "acct", "webhook", tasks[0].Event.ID))
 		t.claimAll(0)
-		t.must(t.store.DeleteWebhook(t.Context(), "acct", "webhook"))
+		t.must(t.store.DeleteWebhook(t.Context(), "acct", "webhook", nil))
 		for _, task := range tasks {
 			t.wantStale(settlement(task, webhooks.Deliver))
 		}

@@ -13,7 +13,7 @@ func lifetimes(run runner) {
 	run("attempts: nothing is listed any more", func(t *tester) {
 		t.createWebhooks(newWebhook("acct", "webhook"), newWebhook("acct", "deleted"))
 		t.settleEvent(newEvent("acct", "event"), 2, webhooks.Deliver)
-		t.must(t.store.DeleteWebhook(t.Context(), "acct", "deleted"))
+		t.must(t.store.DeleteWebhook(t.Context(), "acct", "deleted", nil))
 		t.inEachState("acct", "webhook")
 		border := t.border()
 		t.settleEvent(newEvent("acct", "young"), 1, webhooks.GiveUp)

@@ -67,7 +67,7 @@ func createRecovery(run runner) {
 
 	run("ErrNotFound if the account has no webhook of that id", func(t *tester) {
 		t.createWebhooks(newWebhook("acct", "webhook"), newWebhook("acct", "deleted"), newWebhook("other", "foreign"))
-		t.must(t.store.DeleteWebhook(t.Context(), "acct", "deleted"))
+		t.must(t.store.DeleteWebhook(t.Context(), "acct", "deleted", nil))
 		for _, ref := range [][2]string{{"acct", "unknown"}, {"acct", "deleted"}, {"acct", "foreign"}, {"other", "webhook"}} {
 			t.wantError("CreateRecovery", t.store.CreateRecovery(t.Context(), newRecovery(ref[0], ref[1], "recovery", webhooks.Dead)), webhooks.ErrNotFound)
 			_, err := t.store.RecoveryByID(t.Context(), ref[0], "recovery")

@@ -78,7 +78,7 @@ func recoveryJobs(run runner) {
 				t.must(err)
 			}
 			recovered := t.recovery(account, account).Recovered
-			t.must(t.store.DeleteWebhook(t.Context(), account, account))
+			t.must(t.store.DeleteWebhook(t.Context(), account, account, nil))
 			t.advance(9)
 			t.wantDone(job, recovered)
 			t.claimAll(0)

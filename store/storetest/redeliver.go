@@ -206,7 +206,7 @@ func redeliver(run runner) {
 		t.createWebhooks(newWebhook("acct", "webhook"), newWebhook("acct", "deleted"), silent, newWebhook("other", "foreign"))
 		t.settleEvent(newEvent("acct", "event"), 2, webhooks.Deliver)
 		t.settleEvent(newEvent("other", "theirs"), 1, webhooks.Deliver)
-		t.must(t.store.DeleteWebhook(t.Context(), "acct", "deleted"))
+		t.must(t.store.DeleteWebhook(t.Context(), "acct", "deleted", nil))
 		t.createWebhooks(newWebhook("acct", "late"))
 		for _, ref := range [][3]string{
 			{"acct", "webhook", "unknown"}, {"acct", "unknown", "event"}, {"acct", "deleted", "event"}, {"acct", "silent", "event"},

@@ -77,7 +77,7 @@ func skipped(run runner) {
 		t.createWebhooks(w)
 		t.enqueue(newEvent("acct", "event"), 0)
 		before := t.delivery("acct", "event")
-		t.must(t.store.DeleteWebhook(t.Context(), "acct", "webhook"))
+		t.must(t.store.DeleteWebhook(t.Context(), "acct", "webhook", nil))
 		wantSame(t, "EventDeliveries", t.delivery("acct", "event"), before)
 	})
 

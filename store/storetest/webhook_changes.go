@@ -117,7 +117,7 @@ func listWebhooks(run runner) {
 		a, c := newWebhook("acct", "a"), newWebhook("acct", "c")
 		t.createWebhooks(a, c, newWebhook("acct", "b"), newWebhook("acct", "d"))
 		for _, id := range []string{"b", "d"} {
-			t.must(t.store.DeleteWebhook(t.Context(), "acct", id))
+			t.must(t.store.DeleteWebhook(t.Context(), "acct", id, nil))
 		}
 		wantSame(t, "after d", list(t, "acct", "d", 9), []webhooks.Webhook{c, a})
 		wantSame(t, "after b", list(t, "acct", "b", 9), []webhooks.Webhook{a})
@@ -133,7 +133,9 @@ func updateWebhook(run runner) {
 		want := w
 		want.URL, want.Active = "https://example.org", false
 		want.Events = []webhooks.EventType{webhooks.TypeTransactionsLimitReached}
+		want.PastEvents = []webhooks.EventType{webhooks.TypeBalanceLow, webhooks.TypeFilesExpiring}
 		want.BalanceThreshold, want.Secret = 0, signing.NewSecret()
+		want.PreviousSecret, want.PreviousSecretExpiresAt = w.Secret, some.Add(time.Hour)
 		var given webhooks.Webhook
 		got := t.updateWebhook("acct", "webhook", func(w *webhooks.Webhook) {
 			given = *w
@@ -205,7 +207,7 @@ func updateWebhook(run runner) {
 			inParallel(2, func(i int) {
 				if i == 0 {
 					_, err := t.store.UpdateWebhook(t.Context(), id, id, func(w *webhooks.Webhook) error {
-						w.URL = "changed"
+						w.BalanceThreshold = 1
 						return nil
 					})
 					t.wantError("UpdateWebhook", err, nil)
@@ -214,8 +216,8 @@ func updateWebhook(run runner) {
 				_, err := t.store.SettleDeliveries(t.Context(), []webhooks.Settlement{end})
 				t.wantError("SettleDeliveries", err, nil)
 			})
-			if w := t.webhook(id, id); w.URL != "changed" || w.Active {
-				t.Errorf("URL = %q, Active = %v, want both changes", w.URL, w.Active)
+			if w := t.webhook(id, id); w.BalanceThreshold != 1 || w.Active {
+				t.Errorf("BalanceThreshold = %v, Active = %v, want both changes", w.BalanceThreshold, w.Active)
 			}
 		}
 	})

@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"fmt"
 	"time"
 
 	"github.com/storageapi/storageapi/webhooks"
@@ -12,7 +13,7 @@ func deleteWebhook(run runner) {
 		w, other := newWebhook("acct", "webhook"), newWebhook("acct", "other")
 		t.createWebhooks(w, other)
 		t.enqueueMany("acct", 3, 2)
-		t.must(t.store.DeleteWebhook(t.Context(), "acct", "webhook"))
+		t.must(t.store.DeleteWebhook(t.Context(), "acct", "webhook", nil))
 		_, err := t.store.WebhookByID(t.Context(), "acct", "webhook")
 		t.wantError("WebhookByID", err, webhooks.ErrNotFound)
 		list, err := t.store.ListWebhooks(t.Context(), "acct", webhooks.Page{Limit: 9})
@@ -40,8 +41,8 @@ func deleteWebhook(run runner) {
 				t.settle(later)
 			}
 		}
-		t.must(t.store.DeleteWebhook(t.Context(), "acct", "webhook"))
-		t.must(t.store.DeleteWebhook(t.Context(), "other", "a"))
+		t.must(t.store.DeleteWebhook(t.Context(), "acct", "webhook", nil))
+		t.must(t.store.DeleteWebhook(t.Context(), "other", "a", nil))
 		t.setActive("other", "b", false)
 		t.setActive("other", "b", true)
 		backlog, err := t.store.Backlog(t.Context(), "")
@@ -54,17 +55,70 @@ func deleteWebhook(run runner) {
 	})
 
 	run("ErrNotFound", func(t *tester) {
-		t.wantError("DeleteWebhook", t.store.DeleteWebhook(t.Context(), "acct", "webhook"), webhooks.ErrNotFound)
+		t.wantError("DeleteWebhook", t.store.DeleteWebhook(t.Context(), "acct", "webhook", nil), webhooks.ErrNotFound)
 		t.createWebhooks(newWebhook("acct", "webhook"))
-		t.must(t.store.DeleteWebhook(t.Context(), "acct", "webhook"))
-		t.wantError("DeleteWebhook", t.store.DeleteWebhook(t.Context(), "acct", "webhook"), webhooks.ErrNotFound)
+		t.must(t.store.DeleteWebhook(t.Context(), "acct", "webhook", nil))
+		t.wantError("DeleteWebhook", t.store.DeleteWebhook(t.Context(), "acct", "webhook", nil), webhooks.ErrNotFound)
+	})
+
+	run("check is called with the webhook, and its error leaves all as it is", func(t *tester) {
+		w := newWebhook("acct", "webhook")
+		t.createWebhooks(w)
+		t.enqueue(newEvent("acct", "event"), 1)
+		var given []webhooks.Webhook
+		remove := func(err error) error {
+			return t.store.DeleteWebhook(t.Context(), "acct", "webhook", func(w webhooks.Webhook) error {
+				given = append(given, w)
+				return err
+			})
+		}
+		t.wantError("DeleteWebhook", remove(fmt.Errorf("wrapped: %w", errChange)), errChange)
+		wantSame(t, "WebhookByID", t.webhook("acct", "webhook"), w)
+		t.settle(settlement(t.claimAll(1)[0], webhooks.Release))
+		t.must(remove(nil))
+		wantSame(t, "what check is given", given, []webhooks.Webhook{w, w})
+		t.wantError("DeleteWebhook", remove(errChange), webhooks.ErrNotFound)
+		wantSame(t, "calls of check", len(given), 2)
+		t.claimAll(0)
+	})
+
+	run("no other change comes between check and the removal", func(t *tester) {
+		for round := range 20 {
+			id := numbered("webhook", round)
+			t.createWebhooks(newWebhook("acct", id))
+			var checked, updated webhooks.Webhook
+			var refused error
+			inParallel(2, func(i int) {
+				if i == 0 {
+					updated, refused = t.store.UpdateWebhook(t.Context(), "acct", id, func(w *webhooks.Webhook) error {
+						w.BalanceThreshold = 1
+						return nil
+					})
+					return
+				}
+				err := t.store.DeleteWebhook(t.Context(), "acct", id, func(w webhooks.Webhook) error {
+					time.Sleep(time.Microsecond) // lets the other in
+					checked = w
+					return nil
+				})
+				t.wantError("DeleteWebhook", err, nil)
+			})
+			if refused != nil {
+				t.wantError("UpdateWebhook", refused, webhooks.ErrNotFound)
+				wantSame(t, "what check is given", checked.BalanceThreshold, newWebhook("acct", id).BalanceThreshold)
+			} else {
+				wantSame(t, "what check is given", checked, updated)
+			}
+			_, err := t.store.WebhookByID(t.Context(), "acct", id)
+			t.wantError("WebhookByID", err, webhooks.ErrNotFound)
+		}
 	})
 
 	run("settlements of what was claimed before are stale", func(t *tester) {
 		t.createWebhooks(newWebhook("acct", "webhook"))
 		t.enqueueMany("acct", 4, 1)
 		tasks := t.claimAll(4)
-		t.must(t.store.DeleteWebhook(t.Context(), "acct", "webhook"))
+		t.must(t.store.DeleteWebhook(t.Context(), "acct", "webhook", nil))
 		for i, outcome := range []webhooks.Outcome{webhooks.Release, webhooks.Retry, webhooks.Deliver, webhooks.GiveUp} {
 			end := settlement(tasks[i], outcome)
 			end.Deactivate = webhooks.OffGone
@@ -80,7 +134,7 @@ func deleteWebhook(run runner) {
 		tasks := t.claimAll(3)
 		t.settle(settlement(tasks[0], webhooks.Deliver), settlement(tasks[1], webhooks.GiveUp), settlement(tasks[2], webhooks.Retry))
 		delivered, dead := t.deliveries("acct", tasks[0].Event.ID), t.deliveries("acct", tasks[1].Event.ID)
-		t.must(t.store.DeleteWebhook(t.Context(), "acct", "webhook"))
+		t.must(t.store.DeleteWebhook(t.Context(), "acct", "webhook", nil))
 		wantSame(t, "EventDeliveries", t.deliveries("acct", tasks[0].Event.ID), delivered)
 		wantSame(t, "EventDeliveries", t.deliveries("acct", tasks[1].Event.ID), dead)
 		wantSame(t, "EventDeliveries", t.deliveries("acct", tasks[2].Event.ID), nil)
@@ -94,7 +148,7 @@ func deleteWebhook(run runner) {
 		t.settle(settlement(settled, webhooks.Deliver))
 		want := t.deliveries("acct", settled.Event.ID)
 		for _, account := range []string{"acct", "other"} {
-			t.must(t.store.DeleteWebhook(t.Context(), "acct", "webhook"))
+			t.must(t.store.DeleteWebhook(t.Context(), "acct", "webhook", nil))
 			w := newWebhook(account, "webhook")
 			t.createWebhooks(w)
 			t.claimAll(0)

@@ -16,6 +16,8 @@ func webhookValues(run runner) {
 		full, bare := newWebhook("acct", "full"), newWebhook("acct", "bare")
 		full.BalanceThreshold, full.OffReason = math.MaxUint64, webhooks.OffFailing
 		full.FailingSince, full.WarnedAt = some.Add(time.Minute), some.Add(time.Hour)
+		full.PastEvents = []webhooks.EventType{webhooks.TypeTransactionsLimitReached, webhooks.TypeBandwidthLimitReached}
+		full.PreviousSecret, full.PreviousSecretExpiresAt = signing.NewSecret(), some.Add(time.Second)
 		bare.Active, bare.BalanceThreshold, bare.Secret = false, 0, signing.Secret{}
 		t.createWebhooks(full, bare)
 		wantSame(t, "WebhookByID", t.webhook("acct", "full"), full)
@@ -74,10 +76,10 @@ func webhookValues(run runner) {
 	run("what is finer than a millisecond is dropped", func(t *tester) {
 		const most = time.Millisecond - time.Nanosecond
 		w, event, recovery := newWebhook("acct", "webhook"), newEvent("acct", "event"), newRecovery("acct", "webhook", "recovery", webhooks.Dead)
-		w.FailingSince, w.WarnedAt = some, some.Add(time.Hour)
+		w.FailingSince, w.WarnedAt, w.PreviousSecretExpiresAt = some, some.Add(time.Hour), some.Add(time.Minute)
 		fineWebhook, fineEvent, fineRecovery := w, event, recovery
 		for _, at := range []*time.Time{
-			&fineWebhook.CreatedAt, &fineWebhook.FailingSince, &fineWebhook.WarnedAt, &fineEvent.Timestamp,
+			&fineWebhook.CreatedAt, &fineWebhook.FailingSince, &fineWebhook.WarnedAt, &fineWebhook.PreviousSecretExpiresAt, &fineEvent.Timestamp,
 			&fineRecovery.From, &fineRecovery.To, &fineRecovery.CreatedAt,
 		} {
 			*at = at.Add(most)
@@ -95,8 +97,10 @@ func webhookValues(run runner) {
 		t.settle(end)
 		wantSame(t, "Attempts", t.delivery("acct", "event").Attempts, []webhooks.Attempt{want})
 		wantSame(t, "WarnedAt", t.webhook("acct", "webhook").WarnedAt, want.StartedAt)
-		changed := t.updateWebhook("acct", "webhook", func(w *webhooks.Webhook) { w.FailingSince, w.WarnedAt = some.Add(most), some.Add(most) })
-		wantSame(t, "FailingSince and WarnedAt", []time.Time{changed.FailingSince, changed.WarnedAt}, []time.Time{some, some})
+		changed := t.updateWebhook("acct", "webhook", func(w *webhooks.Webhook) {
+			w.FailingSince, w.WarnedAt, w.PreviousSecretExpiresAt = some.Add(most), some.Add(most), some.Add(most)
+		})
+		wantSame(t, "changed times", []time.Time{changed.FailingSince, changed.WarnedAt, changed.PreviousSecretExpiresAt}, []time.Time{some, some, some})
 		wantSame(t, "WebhookByID", t.webhook("acct", "webhook"), changed)
 	})
 
@@ -133,10 +137,11 @@ func webhookValues(run runner) {
 	run("values are copied in", func(t *tester) {
 		w, event := newWebhook("acct", "webhook"), newEvent("acct", "event")
 		givenWebhook, givenEvent := w, event
-		givenWebhook.Events, givenEvent.Body = slices.Clone(w.Events), slices.Clone(event.Body)
+		w.PastEvents = []webhooks.EventType{webhooks.TypeTransactionsLimitReached}
+		givenWebhook.Events, givenWebhook.PastEvents, givenEvent.Body = slices.Clone(w.Events), slices.Clone(w.PastEvents), slices.Clone(event.Body)
 		t.createWebhooks(givenWebhook)
 		t.enqueue(givenEvent, 1)
-		givenWebhook.Events[0], givenEvent.Body[0] = "changed", 'x'
+		givenWebhook.Events[0], givenWebhook.PastEvents[0], givenEvent.Body[0] = "changed", "changed", 'x'
 		wantSame(t, "WebhookByID", t.webhook("acct", "webhook"), w)
 
 		w.Events = []webhooks.EventType{webhooks.TypeBalanceLow, webhooks.TypeBandwidthLimitReached}
@@ -159,10 +164,12 @@ func webhookValues(run runner) {
 
 	run("values are copied out", func(t *tester) {
 		w, event := newWebhook("acct", "webhook"), newEvent("acct", "event")
+		w.PastEvents = []webhooks.EventType{webhooks.TypeTransactionsLimitReached}
 		t.createWebhooks(w)
 		t.enqueue(event, 1)
 
 		t.webhook("acct", "webhook").Events[0] = "changed by WebhookByID's caller"
+		t.webhook("acct", "webhook").PastEvents[0] = "changed by WebhookByID's caller"
 		list, err := t.store.ListWebhooks(t.Context(), "acct", webhooks.Page{Limit: 9})
 		t.must(err)
 		list[0].Events[0] = "changed by ListWebhooks's caller"
@@ -203,7 +210,7 @@ func webhookValues(run runner) {
 				return nil
 			})
 			t.wantError("UpdateWebhook", err, webhooks.ErrNotFound)
-			t.wantError("DeleteWebhook", t.store.DeleteWebhook(t.Context(), account, id), webhooks.ErrNotFound)
+			t.wantError("DeleteWebhook", t.store.DeleteWebhook(t.Context(), account, id, nil), webhooks.ErrNotFound)
 			_, err = t.store.EventDeliveries(t.Context(), account, "event")
 			if account != "acct" {
 				t.wantError("EventDeliveries", err, webhooks.ErrNotFound)
@@ -230,7 +237,7 @@ func webhookValues(run runner) {
 			t.enqueue(newEvent(ref[0], ref[1]), owed[ref[0]])
 		}
 		for _, gone := range refs {
-			t.must(t.store.DeleteWebhook(t.Context(), gone[0], gone[1]))
+			t.must(t.store.DeleteWebhook(t.Context(), gone[0], gone[1], nil))
 			owed[gone[0]]--
 			for _, ref := range refs {
 				wantSame(t, "number of deliveries", len(t.deliveries(ref[0], ref[1])), owed[ref[0]])

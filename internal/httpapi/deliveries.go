@@ -1,0 +1,215 @@
+package httpapi
+
+import (
+	"encoding/base64"
+	"errors"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/storageapi/storageapi/internal/invalid"
+	"github.com/storageapi/storageapi/webhooks"
+)
+
+// A deliveryView is a delivery without its attempts.
+type deliveryView struct {
+	EventID       string                 `json:"eventId"`
+	Type          webhooks.EventType     `json:"type"`
+	State         webhooks.DeliveryState `json:"state"`
+	PublishedAt   timestamp              `json:"publishedAt"`
+	NextAttemptAt timestamp              `json:"nextAttemptAt"`
+}
+
+// A deliveryListView is a delivery as it is listed.
+type deliveryListView struct {
+	deliveryView
+	Attempts    int          `json:"attempts"` // how many
+	LastAttempt *attemptView `json:"lastAttempt"`
+}
+
+// A deliveryReadView is a delivery as it is read by itself.
+type deliveryReadView struct {
+	deliveryView
+	Attempts []attemptView `json:"attempts"`
+}
+
+type attemptView struct {
+	Number     int                  `json:"number"`
+	StartedAt  timestamp            `json:"startedAt"`
+	DurationMS float64              `json:"durationMs"`
+	Status     *int                 `json:"status"`
+	ErrorClass *webhooks.ErrorClass `json:"errorClass"`
+	Error      *string              `json:"error"`
+	Response   *string              `json:"response"`
+}
+
+func viewAttempt(attempt webhooks.Attempt) attemptView {
+	return attemptView{
+		Number:     attempt.Number,
+		StartedAt:  timestamp(attempt.StartedAt),
+		DurationMS: float64(attempt.Duration.Microseconds()) / 1000,
+		Status:     orNull(attempt.Status),
+		ErrorClass: orNull(attempt.Class),
+		Error:      orNull(attempt.Error),
+		Response:   orNull(attempt.Response),
+	}
+}
+
+func viewDelivery(d *webhooks.Delivery) deliveryView {
+	return deliveryView{
+		EventID:       d.EventID,
+		Type:          d.Type,
+		State:         d.State,
+		PublishedAt:   timestamp(d.PublishedAt),
+		NextAttemptAt: timestamp(d.NextAttemptAt),
+	}
+}
+
+func viewDeliveryListed(d *webhooks.Delivery) deliveryListView {
+	view := deliveryListView{deliveryView: viewDelivery(d), Attempts: len(d.Attempts)}
+	if n := len(d.Attempts); n > 0 {
+		last := viewAttempt(d.Attempts[n-1])
+		view.LastAttempt = &last
+	}
+	return view
+}
+
+func viewDeliveryRead(d *webhooks.Delivery) deliveryReadView {
+	view := deliveryReadView{viewDelivery(d), []attemptView{}}
+	for _, attempt := range d.Attempts {
+		view.Attempts = append(view.Attempts, viewAttempt(attempt))
+	}
+	return view
+}
+
+func (a *api) listDeliveries(c *call) (answer, error) {
+	query, err := parseDeliveryQuery(c.URL.RawQuery, c.id)
+	if err != nil {
+		return answer{}, err
+	}
+	webhookID, err := c.webhookID()
+	if err != nil {
+		return answer{}, err
+	}
+	page, err := a.webhooks.Deliveries(c.Context(), c.caller.Account, webhookID, query)
+	if err != nil {
+		return answer{}, err
+	}
+	part := listView{Data: []any{}, HasMore: page.Next != ""}
+	for i := range page.Deliveries {
+		part.Data = append(part.Data, viewDeliveryListed(&page.Deliveries[i]))
+	}
+	if part.HasMore {
+		next := encodeCursor(webhookID + "/" + page.Next)
+		part.NextCursor = &next
+	}
+	return ok(part)
+}
+
+func (a *api) getDelivery(c *call) (answer, error) {
+	webhook, err := a.findWebhook(c)
+	if err != nil {
+		return answer{}, err
+	}
+	delivery, err := a.findDelivery(c, webhook.ID)
+	if err != nil {
+		return answer{}, err
+	}
+	return ok(viewDeliveryRead(&delivery))
+}
+
+func (a *api) redeliver(c *call) (answer, error) {
+	if err := c.noBody(); err != nil {
+		return answer{}, err
+	}
+	webhook, err := a.findWebhook(c)
+	if err != nil {
+		return answer{}, err
+	}
+	delivery, err := a.findDelivery(c, webhook.ID)
+	if err != nil {
+		return answer{}, err
+	}
+	if err := a.permitUse(c, &webhook); err != nil {
+		return answer{}, err
+	}
+	err = a.webhooks.Redeliver(c.Context(), c.caller.Account, webhook.ID, delivery.EventID)
+	if errors.Is(err, webhooks.ErrNotFound) {
+		if _, err := a.findWebhook(c); err != nil {
+			return answer{}, err
+		}
+		return answer{}, errNoPayload
+	}
+	if err != nil {
+		return answer{}, err
+	}
+	if delivery, err = a.findDelivery(c, webhook.ID); err != nil {
+		return answer{}, err
+	}
+	return accepted("", viewDeliveryRead(&delivery))
+}
+
+// findDelivery returns the delivery to the webhook that the path names.
+func (a *api) findDelivery(c *call, webhookID string) (webhooks.Delivery, error) {
+	delivery, err := a.webhooks.Delivery(c.Context(), c.caller.Account, webhookID, c.part)
+	if errors.Is(err, webhooks.ErrNotFound) {
+		return webhooks.Delivery{}, errNoDelivery
+	}
+	return delivery, err
+}
+
+var deliveryStates = []webhooks.DeliveryState{webhooks.Pending, webhooks.Delivered, webhooks.Dead, webhooks.Skipped}
+
+// parseDeliveryQuery parses what deliveries of the webhook to list: of one or more
+// states, from a time on and before another, each of which may be absent, beside
+// limit and cursor.
+func parseDeliveryQuery(query, webhookID string) (webhooks.DeliveryQuery, error) {
+	var parsed webhooks.DeliveryQuery
+	values, err := parseQuery(query)
+	if err != nil {
+		return parsed, err
+	}
+	if parsed.Limit, err = parseLimit(values); err != nil {
+		return parsed, err
+	}
+	for _, state := range values["state"] {
+		if !slices.Contains(deliveryStates, webhooks.DeliveryState(state)) {
+			return parsed, invalid.Field("state", "must be pending, delivered, dead or skipped; give it more than once for more than one")
+		}
+		parsed.States = append(parsed.States, webhooks.DeliveryState(state))
+	}
+	if parsed.From, err = parseBoundIn(values, "from"); err != nil {
+		return parsed, err
+	}
+	if parsed.To, err = parseBoundIn(values, "to"); err != nil {
+		return parsed, err
+	}
+	if texts, given := values["cursor"]; given {
+		var valid bool
+		if parsed.After, valid = parseDeliveryCursor(texts[0], webhookID); !valid || len(texts) > 1 {
+			return parsed, errCursor
+		}
+	}
+	return parsed, nil
+}
+
+// parseBoundIn parses where a range of time begins or ends; zero if it is not given.
+func parseBoundIn(values url.Values, name string) (time.Time, error) {
+	texts, given := values[name]
+	switch {
+	case !given:
+		return time.Time{}, nil
+	case len(texts) > 1:
+		return time.Time{}, invalid.Field(name, "must be given once only")
+	}
+	return parseBound(name)(texts[0])
+}
+
+// parseDeliveryCursor takes back the cursor of a list of the webhook's deliveries,
+// which holds the webhook's id and what the store says comes next.
+func parseDeliveryCursor(s, webhookID string) (next string, valid bool) {
+	decoded, err := base64.RawURLEncoding.DecodeString(s)
+	next, found := strings.CutPrefix(string(decoded), webhookID+"/")
+	return next, err == nil && found && next != "" && len(next) <= 128 && invalid.PlainText(next) && encodeCursor(string(decoded)) == s
+}

@@ -1,0 +1,91 @@
+package httpapi
+
+import (
+	"errors"
+
+	"github.com/storageapi/storageapi/internal/id"
+	"github.com/storageapi/storageapi/internal/invalid"
+	"github.com/storageapi/storageapi/webhooks"
+)
+
+// A recoveryView is a job that sends deliveries again.
+type recoveryView struct {
+	ID        string                   `json:"id"`
+	WebhookID string                   `json:"webhookId"`
+	States    []webhooks.DeliveryState `json:"states"`
+	From      timestamp                `json:"from"`
+	To        timestamp                `json:"to"`
+	CreatedAt timestamp                `json:"createdAt"`
+	Recovered int                      `json:"recovered"`
+	Done      bool                     `json:"done"`
+}
+
+func viewRecovery(r webhooks.Recovery) recoveryView {
+	return recoveryView{r.ID, r.WebhookID, r.States, timestamp(r.From), timestamp(r.To), timestamp(r.CreatedAt), r.Recovered, r.Done}
+}
+
+func (a *api) createRecovery(c *call) (answer, error) {
+	data, err := c.optionalBody()
+	if err != nil {
+		return answer{}, err
+	}
+	params, err := decodeRecovery(data)
+	if err != nil {
+		return answer{}, err
+	}
+	if params, err = a.webhooks.CheckRecover(params); err != nil {
+		return answer{}, err
+	}
+	webhook, err := a.findWebhook(c)
+	if err != nil {
+		return answer{}, err
+	}
+	if err := a.permitUse(c, &webhook); err != nil {
+		return answer{}, err
+	}
+	recovery, err := a.webhooks.Recover(c.Context(), c.caller.Account, webhook.ID, params)
+	if err != nil {
+		return answer{}, err
+	}
+	return accepted(path(c.Request)+"/"+recovery.ID, viewRecovery(recovery))
+}
+
+func (a *api) getRecovery(c *call) (answer, error) {
+	webhook, err := a.findWebhook(c)
+	if err != nil {
+		return answer{}, err
+	}
+	if !id.Valid(id.Recovery, c.part) {
+		return answer{}, errNoRecovery
+	}
+	recovery, err := a.webhooks.Recovery(c.Context(), c.caller.Account, c.part)
+	if errors.Is(err, webhooks.ErrNotFound) || err == nil && recovery.WebhookID != webhook.ID {
+		return answer{}, errNoRecovery
+	}
+	if err != nil {
+		return answer{}, err
+	}
+	return ok(viewRecovery(recovery))
+}
+
+// decodeRecovery decodes the body that recovers deliveries.
+func decodeRecovery(data []byte) (webhooks.RecoverParams, error) {
+	var params webhooks.RecoverParams
+	err := decodeObject(data,
+		optional("from", &params.From, parseBound("from")),
+		optional("to", &params.To, parseBound("to")),
+		optional("states", &params.States, parseStates),
+	)
+	return params, err
+}
+
+func parseStates(names []string) ([]webhooks.DeliveryState, error) {
+	if len(names) == 0 {
+		return nil, invalid.Field("states", "must hold at least one state; leave it out for those that are dead or skipped")
+	}
+	states := make([]webhooks.DeliveryState, len(names))
+	for i, name := range names {
+		states[i] = webhooks.DeliveryState(name)
+	}
+	return states, nil
+}

@@ -1,0 +1,116 @@
+package httpapi
+
+import (
+	"encoding/json"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/storageapi/storageapi/internal/id"
+	"github.com/storageapi/storageapi/store/memory"
+	"github.com/storageapi/storageapi/webhooks"
+)
+
+func FuzzWebhookUpdateBody(f *testing.F) {
+	for _, seed := range []string{
+		`{}`, `{"url":"https://example.com/h?a&b","events":["balance.low"],"active":true,"balanceThreshold":"0.5"}`,
+		`{"balanceThreshold":null}`, `{"events":[]}`, `{"active":null}`, `{"url":null}`, `{"active":"true"}`, `{"\u0061ctive":false}`, ``,
+	} {
+		f.Add([]byte(seed))
+	}
+	hooks, err := webhooks.New(memory.New(), webhooks.Config{})
+	if err != nil {
+		f.Fatal(err)
+	}
+	made, err := hooks.Create(f.Context(), "acct", webhooks.CreateParams{URL: "https://example.com", Events: webhooks.EventTypes(), BalanceThreshold: 1})
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		params, err := decodeWebhookUpdate(data)
+		if err != nil {
+			checkRefusal(t, err)
+			return
+		}
+		checkStrict(t, data, "url", "events", "active", "balanceThreshold")
+		var object map[string]any
+		_ = json.Unmarshal(data, &object) // checked already
+		for name, given := range map[string]bool{
+			"url": params.URL != nil, "events": params.Events != nil, "active": params.Active != nil, "balanceThreshold": params.BalanceThreshold != nil,
+		} {
+			if value, sent := object[name]; sent != given || sent && value == nil && name != "balanceThreshold" {
+				t.Fatalf("%q: %s sent %v, given %v", data, name, sent, given)
+			}
+		}
+		_, err = hooks.Update(t.Context(), "acct", made.ID, params)
+		if _, refused := hooks.CheckUpdate(params); !cmp.Equal(refused, err) {
+			t.Fatalf("%q: CheckUpdate says %v, Update %v", data, refused, err)
+		}
+	})
+}
+
+func FuzzRecoveryBody(f *testing.F) {
+	for _, seed := range []string{
+		`{}`, `{"from":"2020-01-01","to":"2021-01-01T00:00:00+01:00","states":["dead","skipped","dead"]}`,
+		`{"from":null,"to":null,"states":null}`, `{"states":[]}`, `{"states":["pending"]}`, `{"from":"0001-01-01"}`, `{"to":1}`, ``,
+	} {
+		f.Add([]byte(seed))
+	}
+	hooks, err := webhooks.New(memory.New(), webhooks.Config{})
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		params, err := decodeRecovery(data)
+		if err != nil {
+			checkRefusal(t, err)
+			return
+		}
+		checkStrict(t, data, "from", "to", "states")
+		checked, refused := hooks.CheckRecover(params)
+		_, err = hooks.Recover(t.Context(), "acct", id.Webhook+someULID, params)
+		if refused != nil {
+			checkRefusal(t, refused)
+		} else if !errors.Is(err, webhooks.ErrNotFound) || len(checked.States) < 1 || len(checked.States) > 3 {
+			t.Fatalf("%q: CheckRecover takes %+v, Recover says %v", data, checked, err)
+		}
+	})
+}
+
+func FuzzDeliveryQuery(f *testing.F) {
+	webhookID := id.Webhook + someULID
+	for _, seed := range []string{
+		"", "state=dead&state=pending&from=2020-01-01&to=2020-01-01T00:00:00Z&limit=1", "cursor=" + encodeCursor(webhookID+"/12"),
+		"cursor=" + encodeCursor(webhookID+"/"), "cursor=" + encodeCursor(id.Webhook), "cursor=" + encodeCursor(webhookID+"/\x00"),
+		"state=&from=&to=", "from=2020-01-01T00:00:00+01:00", "limit=%zz;",
+	} {
+		f.Add(seed)
+	}
+	hooks, err := webhooks.New(memory.New(), webhooks.Config{})
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Fuzz(func(t *testing.T, query string) {
+		parsed, err := parseDeliveryQuery(query, webhookID)
+		if err != nil {
+			checkRefusal(t, err)
+			return
+		}
+		if parsed.Limit < 1 || parsed.Limit > 100 || len(parsed.After) > 128 {
+			t.Fatalf("%q: %+v", query, parsed)
+		}
+		for _, bound := range []time.Time{parsed.From, parsed.To} {
+			if !bound.IsZero() && bound.Year() < 1969 {
+				t.Fatalf("%q: %+v", query, parsed)
+			}
+		}
+		if again, valid := parseDeliveryCursor(encodeCursor(webhookID+"/"+parsed.After), webhookID); parsed.After != "" && (!valid || again != parsed.After) {
+			t.Fatalf("%q: cursor %q, then %q", query, parsed.After, again)
+		}
+		if _, err := hooks.Deliveries(t.Context(), "acct", webhookID, parsed); !errors.Is(err, webhooks.ErrNotFound) {
+			t.Fatalf("%q: Deliveries says %v", query, err)
+		}
+	})
+}

@@ -1,0 +1,332 @@
+package storageapi_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/storageapi/storageapi"
+	"github.com/storageapi/storageapi/auth"
+	"github.com/storageapi/storageapi/scopes"
+	"github.com/storageapi/storageapi/signing"
+	"github.com/storageapi/storageapi/webhooks"
+)
+
+const newWebhook = `{"url":"https://example.com/h","events":["balance.low"],"balanceThreshold":"0.5"}`
+
+func TestUpdateWebhook(t *testing.T) {
+	h := serve(t, newClock().config())
+	admin := h.admin(alice)
+	made := h.do("POST", webhooksPath, admin, newWebhook).want(201, "")
+	one := webhooksPath + "/" + made.text("id")
+	shown := map[string]string{
+		"url": `"https://example.com/h"`, "events": `["balance.low"]`, "active": "true", "balanceThreshold": `"0.5"`,
+	}
+	tags := make(map[string]bool)
+	for _, step := range []struct {
+		body   string
+		change map[string]string
+	}{
+		{`{}`, nil},
+		{`{"url":"https://example.org/?a&b"}`, map[string]string{"url": `"https://example.org/?a&b"`}},
+		{`{"events":["files.expiring","balance.low","files.expiring"]}`, map[string]string{"events": `["files.expiring","balance.low"]`}},
+		{`{"active":false}`, map[string]string{"active": "false"}},
+		{`{"balanceThreshold":"12.50"}`, map[string]string{"balanceThreshold": `"12.5"`}},
+		{`{"balanceThreshold":null}`, map[string]string{"balanceThreshold": "null"}},
+		{`{"url":"https://example.com/h","events":["balance.low"],"active":true,"balanceThreshold":"1"}`, map[string]string{
+			"url": `"https://example.com/h"`, "events": `["balance.low"]`, "active": "true", "balanceThreshold": `"1"`,
+		}},
+	} {
+		for field, value := range step.change {
+			shown[field] = value
+		}
+		want := fmt.Sprintf(`{"id":%q,"url":%s,"events":%s,"active":%s,"createdAt":%q,"balanceThreshold":%s,"offReason":null,"failingSince":null,"previousSecretExpiresAt":null}`,
+			made.text("id"), shown["url"], shown["events"], shown["active"], made.text("createdAt"), shown["balanceThreshold"])
+		got := h.do("PATCH", one, admin, step.body).want(200, "")
+		if got.body != want {
+			t.Errorf("%s: got  %s\nwant %s", step.body, got.body, want)
+		}
+		tag, read := got.header.Get("ETag"), h.do("GET", one, admin, "").want(200, "")
+		if read.body != want || read.header.Get("ETag") != tag || tag == "" || tags[tag] {
+			t.Errorf("%s: read as %s with tag %s, want %s, a new one", step.body, read.body, read.header.Get("ETag"), tag)
+		}
+		tags[tag] = true
+	}
+}
+
+// TestUpdateWebhookFields checks what a change must not be.
+func TestUpdateWebhookFields(t *testing.T) {
+	h := serve(t, newClock().config())
+	admin := h.admin(alice)
+	one := webhooksPath + "/" + h.do("POST", webhooksPath, admin, newWebhook).want(201, "").text("id")
+	before := h.do("GET", one, admin, "").want(200, "").body
+	for body, want := range map[string]string{
+		``:                               "",
+		`null`:                           "body must be one JSON object",
+		`{"url":null}`:                   "url must be a string, not null",
+		`{"url":"http://example.com"}`:   "url must begin with https://",
+		`{"url":"https://127.0.0.1"}`:    "url must not point into",
+		`{"url":""}`:                     "url is required",
+		`{"events":null}`:                "events must be an array of strings, not null",
+		`{"events":[]}`:                  "events must be one or more of",
+		`{"events":["webhook.test"]}`:    `unknown: "webhook.test"`,
+		`{"active":null}`:                "active must be a boolean, not null",
+		`{"active":"false"}`:             "active must be a boolean, not a string",
+		`{"active":0}`:                   "active must be a boolean, not a number",
+		`{"balanceThreshold":0.5}`:       "balanceThreshold must be a string, not a number",
+		`{"balanceThreshold":"0"}`:       "balanceThreshold must be greater than 0",
+		`{"active":true,"active":true}`:  "active must be given once only",
+		`{"secret":"x"}`:                 `body must hold no field "secret"`,
+		`{"Active":true}`:                `body must hold no field "Active"`,
+		`{"active":false,"url":"x"}`:     "url must",
+		`{"active":false,"events":[""]}`: "events must",
+	} {
+		got := h.do("PATCH", one, admin, body)
+		if body == "" {
+			got.want(415, "UNSUPPORTED_MEDIA_TYPE")
+		} else if got.want(400, "VALIDATION_ERROR"); !strings.Contains(got.message(), want) {
+			t.Errorf("%s: got message %q, want %q", body, got.message(), want)
+		}
+	}
+	if after := h.do("GET", one, admin, "").want(200, "").body; after != before {
+		t.Errorf("a refused change left something behind: %s", after)
+	}
+}
+
+// TestWebhookIfMatch checks the conditions on PATCH, rotate-secret and DELETE.
+func TestWebhookIfMatch(t *testing.T) {
+	h := serve(t, newClock().config())
+	admin := h.admin(alice)
+	one := webhooksPath + "/" + h.do("POST", webhooksPath, admin, newWebhook).want(201, "").text("id")
+	first := h.do("GET", one, admin, "").header.Get("ETag")
+	second := h.do("PATCH", one, admin, `{"active":false}`, ifMatch(first)).want(200, "").header.Get("ETag")
+	third := h.do("POST", one+"/rotate-secret", admin, "", ifMatch(`"x", `+second)).want(200, "").header.Get("ETag")
+	if first == second || second == third {
+		t.Errorf("tags: %s, %s, %s", first, second, third)
+	}
+	before := h.do("GET", one, admin, "").body
+	for _, tags := range []string{first, second, "W/" + third, `"x"`} {
+		h.do("PATCH", one, admin, `{"active":true}`, ifMatch(tags)).want(412, "PRECONDITION_FAILED")
+		h.do("POST", one+"/rotate-secret", admin, "", ifMatch(tags)).want(412, "PRECONDITION_FAILED")
+		h.do("DELETE", one, admin, "", ifMatch(tags)).want(412, "PRECONDITION_FAILED")
+	}
+	for _, malformed := range []string{"x", `"x`, ""} {
+		for _, got := range []reply{
+			h.do("PATCH", one, admin, `{"active":true}`, ifMatch(malformed)), h.do("POST", one+"/rotate-secret", admin, "", ifMatch(malformed)),
+			h.do("DELETE", one, admin, "", ifMatch(malformed)),
+		} {
+			if got.want(400, "VALIDATION_ERROR"); !strings.HasPrefix(got.message(), "If-Match must ") {
+				t.Errorf("%q: got message %q", malformed, got.message())
+			}
+		}
+	}
+	if after := h.do("GET", one, admin, ""); after.body != before || after.header.Get("ETag") != third {
+		t.Errorf("a refused change left something behind: %s, want %s", after.body, before)
+	}
+	h.do("PATCH", one, admin, `{"active":true}`, ifMatch("*")).want(200, "")
+	last := h.do("GET", one, admin, "").header.Get("ETag")
+	h.do("DELETE", one, admin, "", ifMatch(last)).want(204, "")
+	h.do("DELETE", one, admin, "", ifMatch("*")).want(404, "NOT_FOUND")
+	h.do("PATCH", one, admin, `{}`, ifMatch(last)).want(404, "NOT_FOUND")
+}
+
+// TestOneOfManyUpdatesIsFirst sends the same tag with many changes at once: one of
+// them is made.
+func TestOneOfManyUpdatesIsFirst(t *testing.T) {
+	h := serve(t, newClock().config())
+	admin := h.admin(alice)
+	one := webhooksPath + "/" + h.do("POST", webhooksPath, admin, newWebhook).want(201, "").text("id")
+	for round := range 5 {
+		tag := h.do("GET", one, admin, "").header.Get("ETag")
+		var wg sync.WaitGroup
+		statuses := make([]int, 8)
+		for i := range statuses {
+			wg.Go(func() {
+				statuses[i] = h.do("PATCH", one, admin, fmt.Sprintf(`{"balanceThreshold":"%d"}`, 1+i+8*round), ifMatch(tag)).status
+			})
+		}
+		wg.Wait()
+		made := 0
+		for i, status := range statuses {
+			switch got := h.do("GET", one, admin, "").text("balanceThreshold"); {
+			case status == 200 && got == fmt.Sprint(1+i+8*round):
+				made++
+			case status != 412:
+				t.Errorf("got %d for threshold %d, and it is %s", status, 1+i+8*round, got)
+			}
+		}
+		if made != 1 {
+			t.Errorf("%d changes were made: %v", made, statuses)
+		}
+	}
+}
+
+func TestRotateWebhookSecret(t *testing.T) {
+	c := newClock()
+	config := c.config()
+	config.Webhooks.Now = c.now
+	h := serve(t, config)
+	admin := h.admin(alice)
+	made := h.do("POST", webhooksPath, admin, newWebhook).want(201, "")
+	one := webhooksPath + "/" + made.text("id")
+	seen := map[string]bool{made.text("secret"): true}
+	for body, until := range map[string]string{
+		"": `"2026-02-01T12:00:00.000Z"`, "{}": `"2026-02-01T12:00:00.000Z"`, `{"graceSeconds":null}`: `"2026-02-01T12:00:00.000Z"`,
+		`{"graceSeconds":60}`: `"2026-01-31T12:01:00.000Z"`, `{"graceSeconds":31536000}`: `"2027-01-31T12:00:00.000Z"`, `{"graceSeconds":0}`: "null",
+	} {
+		got := h.do("POST", one+"/rotate-secret", admin, body).want(200, "")
+		secret := got.text("secret")
+		if _, err := signing.ParseSecret(secret); err != nil || seen[secret] || !strings.HasSuffix(got.body, `,"previousSecretExpiresAt":`+until+`}`) {
+			t.Errorf("%s: got %s", body, got.body)
+		}
+		seen[secret] = true
+		shown := strings.Replace(got.body, fmt.Sprintf(`"secret":%q,`, secret), "", 1)
+		if read := h.do("GET", one, admin, ""); read.body != shown || read.header.Get("ETag") != got.header.Get("ETag") {
+			t.Errorf("%s: read as %s, want %s", body, read.body, shown)
+		}
+	}
+	for body, want := range map[string]string{
+		`{"graceSeconds":-1}`: "graceSeconds must be", `{"graceSeconds":31536001}`: "graceSeconds must be", `{"graceSeconds":1.5}`: "graceSeconds must be",
+		`{"graceSeconds":"60"}`: "graceSeconds must be", `{"grace":1}`: `body must hold no field "grace"`,
+	} {
+		if got := h.do("POST", one+"/rotate-secret", admin, body).want(400, "VALIDATION_ERROR"); !strings.Contains(got.message(), want) {
+			t.Errorf("%s: got message %q, want %q", body, got.message(), want)
+		}
+	}
+	h.do("POST", one+"/rotate-secret", admin, `{"graceSeconds":60}`).want(200, "")
+	tag := h.do("GET", one, admin, "").header.Get("ETag")
+	c.add(time.Minute)
+	if got := h.do("GET", one, admin, ""); got.object()["previousSecretExpiresAt"] != nil || got.header.Get("ETag") != tag {
+		t.Errorf("after the grace: %s with tag %s, want %s", got.body, got.header.Get("ETag"), tag)
+	}
+}
+
+// TestWebhookAuthority checks who may change and use a webhook: those who may read
+// what it was told before, and what it is told after.
+func TestWebhookAuthority(t *testing.T) {
+	h := serve(t, newClock().config())
+	admin := h.admin(alice)
+	_, files := h.key(alice, scopes.FilesRead)
+	_, account := h.key(alice, scopes.AccountRead)
+	_, both := h.key(alice, scopes.FilesRead, scopes.AccountRead)
+	const onFiles, onBalance, onBoth = `["files.expiring"]`, `["balance.low"]`, `["files.expiring","balance.low"]`
+	for _, test := range []struct {
+		token, before, after string
+		allowed              bool
+	}{
+		{files, onFiles, onFiles, true},
+		{files, onFiles, onBoth, false},
+		{files, onFiles, onBalance, false},
+		{files, onBoth, onFiles, false},
+		{files, onBalance, onFiles, false},
+		{account, onBalance, `["bandwidth.limit_reached"]`, true},
+		{account, onBalance, onBoth, false},
+		{account, onBoth, onBalance, false},
+		{both, onFiles, onBalance, true},
+		{both, onBalance, onBoth, true},
+		{both, onBoth, onFiles, true},
+	} {
+		one := webhooksPath + "/" + h.do("POST", webhooksPath, admin, fmt.Sprintf(`{"url":"https://example.com","events":%s}`, test.before)).want(201, "").text("id")
+		before := h.do("GET", one, admin, "").body
+		got := h.do("PATCH", one, test.token, fmt.Sprintf(`{"events":%s}`, test.after))
+		if test.allowed {
+			got.want(200, "")
+			h.do("PATCH", one, admin, fmt.Sprintf(`{"events":%s}`, test.before)).want(200, "")
+			continue
+		}
+		got.want(403, "FORBIDDEN")
+		if !strings.Contains(got.message(), "before and after") {
+			t.Errorf("got message %q", got.message())
+		}
+		if after := h.do("GET", one, admin, "").body; after != before {
+			t.Errorf("%s to %s: refused, and it is %s", test.before, test.after, after)
+		}
+	}
+}
+
+// TestAuthorityOverPastEvents checks that who may not read what a webhook was told
+// before can neither have it sent again nor say where it goes.
+func TestAuthorityOverPastEvents(t *testing.T) {
+	h := serve(t, storageapi.Config{})
+	admin := h.admin(alice)
+	_, account := h.key(alice, scopes.AccountRead)
+	_, both := h.key(alice, scopes.FilesRead, scopes.AccountRead)
+	one := webhooksPath + "/" + h.do("POST", webhooksPath, admin, `{"url":"https://example.com","events":["files.expiring"]}`).want(201, "").text("id")
+	err := h.api.Webhooks.Publish(t.Context(), webhooks.Event{ID: someEvent, Account: alice, Data: eventsOfAllTypes[0]})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, events := range []string{`["balance.low"]`, `["bandwidth.limit_reached"]`} {
+		h.do("PATCH", one, admin, `{"events":`+events+`}`).want(200, "")
+		for _, request := range []struct{ method, path, body string }{
+			{"PATCH", "", `{"url":"https://evil.example"}`}, {"POST", "/rotate-secret", ""}, {"POST", "/test", ""},
+			{"POST", "/deliveries/" + someEvent + "/redeliver", ""}, {"POST", "/recoveries", ""},
+		} {
+			h.do(request.method, one+request.path, account, request.body).want(403, "FORBIDDEN")
+		}
+	}
+	h.do("PATCH", one, both, `{"url":"https://example.org"}`).want(200, "")
+	h.do("DELETE", one, account, "").want(204, "")
+}
+
+// TestAuthorityIsOverWhatIsChanged widens a webhook's events just when somebody was
+// found good enough for those of before: they are asked about again.
+func TestAuthorityIsOverWhatIsChanged(t *testing.T) {
+	var widen func()
+	config := newClock().config()
+	config.Authorize = func(ctx context.Context, caller auth.Principal, access auth.Access) error {
+		err := auth.LeastPrivilege(ctx, caller, access)
+		if f := widen; access.Target != nil && f != nil {
+			widen = nil
+			f()
+		}
+		return err
+	}
+	h := serve(t, config)
+	admin := h.admin(alice)
+	_, account := h.key(alice, scopes.AccountRead)
+	for _, request := range []struct{ method, path, body string }{
+		{"PATCH", "", `{"url":"https://evil.example"}`}, {"POST", "/rotate-secret", ""}, {"DELETE", "", ""},
+	} {
+		id := h.do("POST", webhooksPath, admin, newWebhook).want(201, "").text("id")
+		before, err := h.api.Webhooks.Get(t.Context(), alice, id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		widen = func() {
+			if _, err := h.api.Webhooks.Update(t.Context(), alice, id, webhooks.UpdateParams{Events: webhooks.EventTypes()}); err != nil {
+				t.Error(err)
+			}
+		}
+		h.do(request.method, webhooksPath+"/"+id+request.path, account, request.body).want(403, "FORBIDDEN")
+		after, err := h.api.Webhooks.Get(t.Context(), alice, id)
+		if err != nil || after.URL != before.URL || !after.Secret.Equal(before.Secret) || len(after.Events) != len(webhooks.EventTypes()) {
+			t.Errorf("%s %s: it is %+v, %v", request.method, request.path, after, err)
+		}
+	}
+}
+
+// TestAnotherAccountsWebhook checks that each of its routes is as if it were not
+// there.
+func TestAnotherAccountsWebhook(t *testing.T) {
+	h := serve(t, storageapi.Config{})
+	admin, other := h.admin(alice), h.admin(bob)
+	id := h.do("POST", webhooksPath, admin, newWebhook).want(201, "").text("id")
+	h.publishSomeEvent()
+	recovery := h.do("POST", webhooksPath+"/"+id+"/recoveries", admin, "").want(202, "").text("id")
+	for _, route := range []struct{ method, path, body string }{
+		{"GET", "", ""}, {"PATCH", "", "{}"}, {"POST", "/rotate-secret", ""}, {"POST", "/test", ""}, {"GET", "/deliveries", ""},
+		{"GET", "/deliveries/" + someEvent, ""}, {"POST", "/deliveries/" + someEvent + "/redeliver", ""},
+		{"POST", "/recoveries", ""}, {"GET", "/recoveries/" + recovery, ""}, {"DELETE", "", ""},
+	} {
+		theirs := h.do(route.method, webhooksPath+"/"+id+route.path, other, route.body).want(404, "NOT_FOUND")
+		nobodys := h.do(route.method, webhooksPath+"/wh_"+someULID+route.path, other, route.body).want(404, "NOT_FOUND")
+		if theirs.body != nobodys.body {
+			t.Errorf("%s %s: %s for another account's, %s for nobody's", route.method, route.path, theirs.body, nobodys.body)
+		}
+	}
+	h.do("GET", webhooksPath+"/"+id, admin, "").want(200, "")
+}

@@ -1,0 +1,162 @@
+package webhooks_test
+
+import (
+	"errors"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/storageapi/storageapi/webhooks"
+)
+
+// Whatever is done to a webhook while it is deleted, it stays deleted, and nothing is
+// sent to it any more.
+func TestDeleteDuringEverything(t *testing.T) {
+	inBubble(t, webhooks.Config{PerWebhook: 4}, sleeping(3*time.Millisecond), func(b *bubble) {
+		b.start()
+		for i := range 15 {
+			webhook := b.subscribe("a")
+			event := b.publish()
+			var wg sync.WaitGroup
+			for _, do := range []func() error{
+				func() error {
+					_, err := b.service.Update(b.Context(), account, webhook.ID, webhooks.UpdateParams{
+						URL: ptr(webhook.URL), Active: ptr(true), If: func(_, _ webhooks.Webhook) error { return nil },
+					})
+					return err
+				},
+				func() error {
+					_, err := b.service.Update(b.Context(), account, webhook.ID, webhooks.UpdateParams{Active: ptr(false)})
+					return err
+				},
+				func() error {
+					_, err := b.service.RotateSecret(b.Context(), account, webhook.ID, webhooks.RotateParams{Grace: time.Hour})
+					return err
+				},
+				func() error {
+					_, err := b.service.SendTest(b.Context(), account, webhook.ID)
+					return err
+				},
+				func() error {
+					b.publish()
+					err := b.service.Redeliver(b.Context(), account, webhook.ID, event)
+					if errors.Is(err, webhooks.ErrNotFound) {
+						_, err = b.service.Get(b.Context(), account, webhook.ID)
+					}
+					return err
+				},
+				func() error {
+					_, err := b.service.Recover(b.Context(), account, webhook.ID, webhooks.RecoverParams{States: []webhooks.DeliveryState{webhooks.Delivered, webhooks.Skipped}})
+					if errors.Is(err, webhooks.ErrNotFound) {
+						_, err = b.service.Get(b.Context(), account, webhook.ID)
+					}
+					return err
+				},
+			} {
+				wg.Go(func() {
+					for {
+						err := do()
+						if errors.Is(err, webhooks.ErrNotFound) {
+							return
+						}
+						if err != nil && !errors.Is(err, webhooks.ErrTesting) {
+							t.Error(err)
+							return
+						}
+						time.Sleep(100 * time.Microsecond)
+					}
+				})
+			}
+			time.Sleep(time.Duration(i) * time.Millisecond)
+			if err := b.service.Delete(b.Context(), account, webhook.ID); err != nil {
+				t.Fatal(err)
+			}
+			synctest.Wait() // for what was on its way before
+			before := len(b.hits.of("a"))
+			wg.Wait()
+			time.Sleep(time.Minute)
+			if after := len(b.hits.of("a")); after != before {
+				t.Fatalf("round %d: %d requests after Delete", i, after-before)
+			}
+			if list, err := b.service.List(b.Context(), account, webhooks.Page{Limit: 1}); err != nil || len(list) != 0 {
+				t.Fatalf("round %d: it is back: %+v, %v", i, list, err)
+			}
+		}
+	})
+}
+
+// What the receiver's 410 changes and what updates change at the same moment is all
+// there in the end.
+func TestGoneDuringUpdates(t *testing.T) {
+	inBubble(t, webhooks.Config{}, sleepingThen(3*time.Millisecond, http.StatusGone), func(b *bubble) {
+		b.start()
+		for i := range 20 {
+			webhook := b.subscribe("a")
+			b.publish()
+			time.Sleep(time.Duration(i) * 200 * time.Microsecond)
+			const last = 40
+			for amount := range webhooks.Amount(last + 1) {
+				params := webhooks.UpdateParams{BalanceThreshold: &amount, If: func(_, _ webhooks.Webhook) error {
+					time.Sleep(50 * time.Microsecond) // lets the receiver in
+					return nil
+				}}
+				if _, err := b.service.Update(b.Context(), account, webhook.ID, params); err != nil {
+					t.Fatal(err)
+				}
+			}
+			time.Sleep(time.Second)
+			got, err := b.service.Get(b.Context(), account, webhook.ID)
+			if err != nil || got.Active || got.OffReason != webhooks.OffGone || got.BalanceThreshold != last {
+				t.Errorf("round %d: %+v, %v", i, got, err)
+			}
+			if err := b.service.Delete(b.Context(), account, webhook.ID); err != nil {
+				t.Fatal(err)
+			}
+		}
+	})
+}
+
+// An attempt counts that is under way while the webhook is turned off and on again:
+// if its receiver wants no more, the webhook is off.
+func TestGoneAfterItWasTurnedOnAgain(t *testing.T) {
+	var gone atomic.Bool
+	gone.Store(true)
+	handler := func(w http.ResponseWriter, r *http.Request) {
+		time.Sleep(10 * time.Second)
+		if gone.Load() {
+			w.WriteHeader(http.StatusGone)
+		}
+	}
+	inBubble(t, webhooks.Config{}, handler, func(b *bubble) {
+		webhook := b.subscribe("a")
+		b.publish()
+		b.start()
+		time.Sleep(time.Second)
+		b.setActive(webhook, false)
+		b.setActive(webhook, true)
+		time.Sleep(time.Minute)
+		got, err := b.service.Get(b.Context(), account, webhook.ID)
+		if err != nil || got.Active || got.OffReason != webhooks.OffGone {
+			t.Errorf("got %+v, %v", got, err)
+		}
+		gone.Store(false)
+		b.setActive(webhook, true)
+		event := b.publish()
+		time.Sleep(time.Minute)
+		b.wantState(event, webhooks.Delivered, 1)
+		if got, err := b.service.Get(b.Context(), account, webhook.ID); err != nil || !got.Active || got.OffReason != "" {
+			t.Errorf("turned on again: %+v, %v", got, err)
+		}
+	})
+}
+
+// sleepingThen returns a handler that answers with the status after a while.
+func sleepingThen(d time.Duration, code int) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		time.Sleep(d)
+		w.WriteHeader(code)
+	}
+}
