@@ -36,7 +36,7 @@ func BenchmarkVerify(b *testing.B) {
 				b.Fatal(err)
 			}
 			defer func() { _ = s.Close() }()
-			tokens := fill(b, s, count)
+			tokens := Fill(b, s, count, 1000)
 			service, err := apikeys.New(s, apikeys.Config{})
 			if err != nil {
 				b.Fatal(err)
@@ -126,40 +126,54 @@ func copyOf(b *testing.B, db *bbolt.DB) *bbolt.DB {
 	return bare
 }
 
-// fill stores that many keys, in the order of the tree so that it is quick, and
-// returns their tokens.
-func fill(b *testing.B, s *Store, count int) []string {
+// Fill stores that many keys of as many accounts, acct_0 and so on, each of which was
+// used, and returns their tokens.
+func Fill(b *testing.B, s *Store, count, accounts int) []string {
 	type made struct {
 		key   apikeys.Key
+		row   []byte
 		token string
 	}
 	var all []made
-	service, err := apikeys.New(collector{make: func(key apikeys.Key) { all = append(all, made{key: key}) }}, apikeys.Config{})
+	taken := func(key apikeys.Key) { all = append(all, made{key, prefixed(key.Account, key.ID), ""}) }
+	service, err := apikeys.New(collector{make: taken}, apikeys.Config{})
 	if err != nil {
 		b.Fatal(err)
 	}
 	for i := range count {
 		params := apikeys.CreateParams{Name: "benchmark", Scopes: scopes.Of(scopes.FilesRead, scopes.FilesWrite)}
-		_, token, err := service.Create(b.Context(), fmt.Sprint("acct_", i%1000), params)
+		_, token, err := service.Create(b.Context(), fmt.Sprint("acct_", i%accounts), params)
 		if err != nil {
 			b.Fatal(err)
 		}
 		all[i].token = token.Reveal()
 	}
-	slices.SortFunc(all, func(a, b made) int { return bytes.Compare(a.key.Hash.Sum[:], b.key.Hash.Sum[:]) })
-	for chunk := range slices.Chunk(all, 100_000) {
-		err := s.writer.run(b.Context(), func(batch *batch) error {
-			for _, m := range chunk {
-				if err := putKey(batch, m.key, apikeys.Key{}); err != nil {
-					return err
+	// In the order of each tree, so that it is quick.
+	store := func(less func(a, b made) int, put func(*batch, *made) error) {
+		slices.SortFunc(all, less)
+		for chunk := range slices.Chunk(all, 100_000) {
+			err := s.writer.run(b.Context(), func(batch *batch) error {
+				for i := range chunk {
+					if err := put(batch, &chunk[i]); err != nil {
+						return err
+					}
 				}
+				return nil
+			})
+			if err != nil {
+				b.Fatal(err)
 			}
-			return nil
-		})
-		if err != nil {
-			b.Fatal(err)
 		}
 	}
+	store(func(a, b made) int { return bytes.Compare(a.row, b.row) }, func(batch *batch, m *made) error {
+		if err := batch.put(bucketKeyIDs, m.row, m.key.Hash.Sum[:]); err != nil {
+			return err
+		}
+		return putUses(batch, m.row, uses{any: m.key.CreatedAt, current: m.key.CreatedAt}, uses{})
+	})
+	store(func(a, b made) int { return bytes.Compare(a.key.Hash.Sum[:], b.key.Hash.Sum[:]) }, func(batch *batch, m *made) error {
+		return batch.put(bucketKeys, m.key.Hash.Sum[:], encodeKey(&m.key))
+	})
 	tokens := make([]string, count)
 	for i, m := range all {
 		tokens[i] = m.token
