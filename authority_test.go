@@ -21,7 +21,6 @@ func TestRoutesByScope(t *testing.T) {
 	r := newReceiver(t) // for test events
 	config := newClock().config()
 	config.Webhooks = r.config()
-	config.Webhooks.MaxPerAccount = -1
 	h := serve(t, config)
 	admin := h.admin(alice)
 	owed := webhooksPath + "/" + h.do("POST", webhooksPath, admin, fmt.Sprintf(`{"url":"%s","events":["balance.low"]}`, r.URL)).want(201, "").text("id")
@@ -46,6 +45,7 @@ func TestRoutesByScope(t *testing.T) {
 			return 403
 		}
 		account, files := held == scopes.AccountRead, held == scopes.FilesRead
+		onFiles, onBalance := newWebhook("files.expiring"), newWebhook("balance.low")
 		for _, test := range []struct {
 			method, path, body string
 			status             int
@@ -53,7 +53,7 @@ func TestRoutesByScope(t *testing.T) {
 			{"GET", keysPath, "", allowed(account, 200)},
 			{"GET", newKey(held), "", allowed(account, 200)},
 			{"GET", webhooksPath, "", allowed(account, 200)},
-			{"GET", newWebhook("balance.low"), "", allowed(account, 200)},
+			{"GET", onBalance, "", allowed(account, 200)},
 			{"POST", webhooksPath, webhook("files.expiring"), allowed(files, 201)},
 			{"POST", webhooksPath, webhook("balance.low"), allowed(account, 201)},
 			{"POST", webhooksPath, webhook("bandwidth.limit_approaching"), allowed(account, 201)},
@@ -61,20 +61,20 @@ func TestRoutesByScope(t *testing.T) {
 			{"POST", webhooksPath, webhook("transactions.limit_approaching"), allowed(account, 201)},
 			{"POST", webhooksPath, webhook("transactions.limit_reached"), allowed(account, 201)},
 			{"POST", webhooksPath, `{"url":"https://example.com","events":["files.expiring","balance.low"]}`, 403},
-			{"PATCH", newWebhook("files.expiring"), `{"active":false}`, allowed(files, 200)},
-			{"PATCH", newWebhook("balance.low"), `{"active":false}`, allowed(account, 200)},
-			{"PATCH", newWebhook("files.expiring"), `{"events":["balance.low"]}`, 403},
-			{"PATCH", newWebhook("balance.low"), `{"events":["files.expiring"]}`, 403},
-			{"POST", newWebhook("files.expiring") + "/rotate-secret", "", allowed(files, 200)},
-			{"POST", newWebhook("balance.low") + "/rotate-secret", "", allowed(account, 200)},
+			{"PATCH", onFiles, `{"active":false}`, allowed(files, 200)},
+			{"PATCH", onBalance, `{"active":false}`, allowed(account, 200)},
+			{"PATCH", onFiles, `{"events":["balance.low"]}`, 403},
+			{"PATCH", onBalance, `{"events":["files.expiring"]}`, 403},
+			{"POST", onFiles + "/rotate-secret", "", allowed(files, 200)},
+			{"POST", onBalance + "/rotate-secret", "", allowed(account, 200)},
 			{"POST", owed + "/test", "", allowed(account, 200)},
 			{"GET", owed + "/deliveries", "", allowed(account, 200)},
 			{"GET", owed + "/deliveries/" + someEvent, "", allowed(account, 200)},
 			{"POST", owed + "/deliveries/" + someEvent + "/redeliver", "", allowed(account, 202)},
 			{"POST", owed + "/recoveries", "", allowed(account, 202)},
 			{"GET", owed + recovery, "", allowed(account, 200)},
-			{"DELETE", newWebhook("files.expiring"), "", allowed(files, 204)},
-			{"DELETE", newWebhook("balance.low"), "", allowed(account, 204)},
+			{"DELETE", onFiles, "", allowed(files, 204)},
+			{"DELETE", onBalance, "", allowed(account, 204)},
 			{"PATCH", newKey(held), `{"name":"b"}`, 200},
 			{"POST", newKey(held) + "/rotate", "", 200},
 			{"DELETE", newKey(held), "", 204},

@@ -1,6 +1,7 @@
 package webhooks_test
 
 import (
+	"fmt"
 	"net/http"
 	"strings"
 	"sync/atomic"
@@ -66,6 +67,9 @@ func TestRotateSecret(t *testing.T) {
 		t.Errorf("a dead secret is kept: %v, %v", err, storeErr)
 	}
 
+	if text := fmt.Sprintf("%v %+v %#v", second, &second, second); strings.Contains(text, strings.TrimPrefix(second.PreviousSecret.Reveal(), "whsec_")) {
+		t.Error("a webhook prints its previous secret")
+	}
 	third := rotate(0)
 	want.Secret = third.Secret
 	check("rotated without a grace", third, want)

@@ -49,7 +49,7 @@ func (h *host) testWebhooks(t *testing.T) {
 		t.Error("the secret was not rotated")
 	}
 	h.do(t, "rotateWebhookSecret", 200, at(id))
-	h.publish(everyEvent()[1]) // which two secrets sign
+	h.do(t, "testWebhook", 200, at(id)) // which two secrets sign
 
 	_, reader := h.key("reader", scopes.Of(scopes.FilesRead))
 	for _, op := range []string{"updateWebhook", "rotateWebhookSecret", "testWebhook", "createRecovery", "deleteWebhook"} {

@@ -6,7 +6,7 @@
 // Checks come in one order, and the first that fails answers: the key (401), its
 // rate (429), the route (404, 405), the authority that the route declares (403), the media type
 // (415), the size (413), syntax and values (400). What can be decided only then
-// follows: the authority over the very target (403) and the state (404, 409).
+// follows: the authority over the very target (403) and the state (404, 409, 412).
 //
 // [routes] lists what there is; errors.go is the one place where an error becomes
 // a status.
