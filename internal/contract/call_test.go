@@ -1,7 +1,10 @@
 package contract
 
 import (
+	"cmp"
+	"maps"
 	"net/http"
+	"net/url"
 	"testing"
 
 	"github.com/storageapi/storageapi/auth"
@@ -23,6 +26,12 @@ func (h *host) do(t testing.TB, id string, want int, changes ...func(*call)) *ex
 	default:
 		if done.invalid != nil {
 			t.Fatal(done)
+		}
+		values, _ := url.ParseQuery(done.query)
+		name := cmp.Or(undocumented(maps.Keys(values), done.op.parameterNames(), "unknown"),
+			undocumented(maps.Keys(done.call.header), done.op.parameterNames(), auth.HeaderName, "Content-Type"))
+		if name != "" {
+			t.Fatalf("parameter %s is not documented: %v", name, done)
 		}
 	}
 	return done

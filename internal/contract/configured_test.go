@@ -1,13 +1,18 @@
 package contract
 
 import (
+	"context"
+	"errors"
 	"net/http"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/storageapi/storageapi"
+	"github.com/storageapi/storageapi/apikeys"
 	"github.com/storageapi/storageapi/auth"
+	"github.com/storageapi/storageapi/store"
+	"github.com/storageapi/storageapi/store/memory"
 )
 
 // another starts a host that is configured otherwise, whose answers count as the
@@ -23,6 +28,7 @@ func another(t *testing.T, first *host, change func(*storageapi.Config)) *host {
 func testLimits(t *testing.T, first *host) {
 	h := another(t, first, func(c *storageapi.Config) {
 		c.Keys.MaxPerAccount, c.Webhooks.MaxPerAccount = 2, 1 // the administrator's key is one
+		c.RateLimit = auth.RateLimit{}
 	})
 	for op, bodies := range map[string][2]string{
 		"createKey":     {`{"name":"a","scopes":["files:read"]}`, `{"name":"b","scopes":["files:read"]}`},
@@ -74,13 +80,24 @@ func testRates(t *testing.T, first *host) {
 	}
 }
 
-// testFailing calls every operation of a host that has lost its file.
+// testFailing calls every operation of a host that has lost its file, and one of a
+// host that still knows its keys.
 func testFailing(t *testing.T, first *host) {
-	h := another(t, first, nil)
+	h := another(t, first, func(c *storageapi.Config) { c.Path, c.Store = "", unlisting{memory.New()} })
+	h.do(t, "listKeys", 500)
+
+	h = another(t, first, nil)
 	if err := h.api.Close(); err != nil {
 		t.Fatal(err)
 	}
 	for _, op := range h.operations {
 		h.do(t, op.id, 500, nobody, exampleBody)
 	}
+}
+
+// unlisting is a store that cannot list keys.
+type unlisting struct{ store.Store }
+
+func (unlisting) ListKeys(context.Context, string, apikeys.Page) ([]apikeys.Key, error) {
+	return nil, errors.New("cannot list")
 }

@@ -21,7 +21,7 @@ func TestContract(t *testing.T) {
 	t.Run("limits", func(t *testing.T) { testLimits(t, h) })
 	t.Run("retention", func(t *testing.T) { testRetention(t, h) })
 	t.Run("rates", func(t *testing.T) { testRates(t, h) })
-	t.Run("a file that is closed", func(t *testing.T) { testFailing(t, h) })
+	t.Run("failures", func(t *testing.T) { testFailing(t, h) })
 
 	if strings.Contains(flag.Lookup("test.run").Value.String(), "/") {
 		return // a part of it

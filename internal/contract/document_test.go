@@ -2,6 +2,7 @@ package contract
 
 import (
 	"encoding/json"
+	"iter"
 	"net/http"
 	"slices"
 	"strconv"
@@ -125,6 +126,17 @@ func (o *operation) parameters() []*openapi3.Parameter {
 	return list
 }
 
+// parameterNames returns the names of the parameters.
+func (o *operation) parameterNames() iter.Seq[string] {
+	return func(yield func(string) bool) {
+		for _, parameter := range o.parameters() {
+			if !yield(parameter.Name) {
+				return
+			}
+		}
+	}
+}
+
 // path returns the operation's path with values for what stands in braces, in
 // their order, and those by name.
 func (o *operation) path(values ...string) (path string, byName map[string]string) {
@@ -152,27 +164,35 @@ func TestDocument(t *testing.T) {
 			}
 		}
 		for status, response := range op.Operation.Responses.Map() {
+			for name, header := range response.Value.Headers {
+				if !header.Value.Required && status != "500" && !strings.HasPrefix(name, "X-RateLimit-") {
+					t.Errorf("%s %s: header %s is not required", op.id, status, name)
+				}
+			}
 			for _, content := range response.Value.Content {
 				checkRequired(t, op.id+" "+status, content.Schema)
 			}
 		}
 	}
+	for name, item := range d.spec.Webhooks {
+		checkRequired(t, name, item.Post.RequestBody.Value.Content["application/json"].Schema, "name", "environmentId")
+	}
 }
 
-// checkRequired checks that no field of an answer is documented as one that may be
-// absent: what there is none of is null.
-func checkRequired(t *testing.T, where string, ref *openapi3.SchemaRef) {
+// checkRequired checks that no field of what is sent is documented as one that may
+// be absent, but for those: what there is none of is null.
+func checkRequired(t *testing.T, where string, ref *openapi3.SchemaRef, but ...string) {
 	if ref == nil {
 		return
 	}
 	for name, property := range ref.Value.Properties {
-		if !slices.Contains(ref.Value.Required, name) {
+		if !slices.Contains(append(but, ref.Value.Required...), name) {
 			t.Errorf("%s: %s is not required", where, name)
 		}
-		checkRequired(t, where+" "+name, property)
+		checkRequired(t, where+" "+name, property, but...)
 	}
-	checkRequired(t, where, ref.Value.Items)
+	checkRequired(t, where, ref.Value.Items, but...)
 	for _, one := range ref.Value.OneOf {
-		checkRequired(t, where, one)
+		checkRequired(t, where, one, but...)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"iter"
 	"maps"
 	"net/http"
 	"net/url"
@@ -14,7 +15,6 @@ import (
 	"strings"
 
 	"github.com/getkin/kin-openapi/openapi3filter"
-	"github.com/getkin/kin-openapi/routers"
 )
 
 // A call is a request to be. Its zero value has neither key nor body.
@@ -103,8 +103,17 @@ func options() *openapi3filter.Options {
 	}
 }
 
-// undocumented are the headers that any answer of any server may have.
-var undocumented = []string{"Content-Length", "Content-Type", "Date", "X-Content-Type-Options"}
+// undocumented returns the first of the names that is none of the documented ones,
+// nor of those that need not be, in any case; or "".
+func undocumented(names, documented iter.Seq[string], common ...string) string {
+	known := append(slices.Collect(documented), common...)
+	for name := range names {
+		if !slices.ContainsFunc(known, func(n string) bool { return strings.EqualFold(n, name) }) {
+			return name
+		}
+	}
+	return ""
+}
 
 // check returns an error unless the answer is as documented: its status, its
 // headers, all of them and no others, its body, and the code of an error.
@@ -120,11 +129,8 @@ func (e *exchange) check(ctx context.Context) error {
 		return err
 	}
 	documented := e.op.Operation.Responses.Status(e.status).Value
-	names := slices.Collect(maps.Keys(documented.Headers))
-	for name := range e.header {
-		if !slices.ContainsFunc(append(names, undocumented...), func(n string) bool { return strings.EqualFold(n, name) }) {
-			return fmt.Errorf("header %s is not documented", name)
-		}
+	if name := undocumented(maps.Keys(e.header), maps.Keys(documented.Headers), "Content-Length", "Content-Type", "Date", "X-Content-Type-Options"); name != "" {
+		return fmt.Errorf("header %s is not documented", name)
 	}
 	switch {
 	case e.method == http.MethodHead:
@@ -184,9 +190,11 @@ func (d *document) checkEvent(request *http.Request) (string, error) {
 	if id := request.Header.Get("Webhook-Id"); id != event.ID {
 		return event.Type, fmt.Errorf("webhook-id is %q, the event's id %q", id, event.ID)
 	}
+	op := d.operation("", item, http.MethodPost, item.Post)
+	if name := undocumented(maps.Keys(request.Header), op.parameterNames(), "Content-Length", "Content-Type", "User-Agent"); name != "" {
+		return event.Type, fmt.Errorf("header %s is not documented", name)
+	}
 	return event.Type, openapi3filter.ValidateRequest(request.Context(), &openapi3filter.RequestValidationInput{
-		Request: request,
-		Route:   &routers.Route{Spec: d.spec, PathItem: item, Method: http.MethodPost, Operation: item.Post},
-		Options: options(),
+		Request: request, Route: &op.Route, Options: options(),
 	})
 }

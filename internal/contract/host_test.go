@@ -18,6 +18,7 @@ import (
 
 	"github.com/storageapi/storageapi"
 	"github.com/storageapi/storageapi/apikeys"
+	"github.com/storageapi/storageapi/auth"
 	"github.com/storageapi/storageapi/scopes"
 	"github.com/storageapi/storageapi/webhooks"
 )
@@ -50,13 +51,15 @@ func (s *seen) add(op string, status int) {
 	s.statuses[op][status] = true
 }
 
-// newHost starts a host. Its deliveries get one attempt each.
+// newHost starts a host. Its deliveries get one attempt each, and its rates are
+// bounded, by what nobody reaches, so that answers tell of them.
 func newHost(t testing.TB, d *document, change func(*storageapi.Config)) *host {
 	t.Helper()
 	h := &host{TB: t, document: d, receiver: newReceiver(t, d), seen: &seen{statuses: make(map[string]map[int]bool)}}
 	config := storageapi.Config{
-		Path:   filepath.Join(t.TempDir(), "storage.db"),
-		Logger: slog.New(slog.DiscardHandler),
+		Path:      filepath.Join(t.TempDir(), "storage.db"),
+		Logger:    slog.New(slog.DiscardHandler),
+		RateLimit: auth.RateLimit{PerSecond: 1e6},
 		Webhooks: webhooks.Config{
 			AllowNetworks: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")},
 			RootCAs:       h.receiver.roots,
