@@ -61,15 +61,6 @@ func TestOrderOfChecks(t *testing.T) {
 		{"events before target", "POST", webhooksPath, narrow, badEvent, asJSON, 400, "VALIDATION_ERROR"},
 		{"target of a key", "POST", keysPath, narrow, tooFar, asJSON, 403, "FORBIDDEN"},
 		{"target of a webhook", "POST", webhooksPath, narrow, notRead, asJSON, 403, "FORBIDDEN"},
-		{"authority before If-Match", "POST", webhooksPath, useless, "", match, 403, "FORBIDDEN"},
-		{"media type before all of PATCH", "PATCH", keysPath + "/x", narrow, badJSON, text, 415, "UNSUPPORTED_MEDIA_TYPE"},
-		{"a name before unknown key", "PATCH", keysPath + "/x", narrow, `{"name":""}`, asJSON, 400, "VALIDATION_ERROR"},
-		{"If-Match before unknown key", "DELETE", keysPath + "/x", narrow, "", match, 400, "VALIDATION_ERROR"},
-		{"a grace before unknown key", "POST", keysPath + "/x/rotate", narrow, `{"graceSeconds":-1}`, asJSON, 400, "VALIDATION_ERROR"},
-		{"target of an update", "PATCH", keysPath + "/" + other, narrow, `{"name":"b"}`, stale, 403, "FORBIDDEN"},
-		{"target of a rotation", "POST", keysPath + "/" + other + "/rotate", narrow, "", stale, 403, "FORBIDDEN"},
-		{"target of a deletion", "DELETE", keysPath + "/" + other, narrow, "", stale, 403, "FORBIDDEN"},
-		{"unknown key with If-Match", "PATCH", keysPath + "/key_" + someULID, useless, `{"name":"b"}`, stale, 404, "NOT_FOUND"},
 		{"authority before a change's media type", "PATCH", oneWebhook, useless, huge, text, 403, "FORBIDDEN"},
 		{"media type of a change", "PATCH", oneWebhook, narrow, badJSON, text, 415, "UNSUPPORTED_MEDIA_TYPE"},
 		{"a change has a body", "PATCH", oneWebhook, narrow, "", nil, 415, "UNSUPPORTED_MEDIA_TYPE"},
@@ -89,6 +80,15 @@ func TestOrderOfChecks(t *testing.T) {
 		{"authority before the query of deliveries", "GET", oneWebhook + "/deliveries?limit=0", narrow, "", nil, 403, "FORBIDDEN"},
 		{"query of deliveries before unknown webhook", "GET", oneWebhook + "/deliveries?state=x", admin, "", nil, 400, "VALIDATION_ERROR"},
 		{"deliveries of an unknown webhook", "GET", oneWebhook + "/deliveries", admin, "", nil, 404, "NOT_FOUND"},
+		{"authority before If-Match", "POST", webhooksPath, useless, "", match, 403, "FORBIDDEN"},
+		{"media type before all of PATCH", "PATCH", keysPath + "/x", narrow, badJSON, text, 415, "UNSUPPORTED_MEDIA_TYPE"},
+		{"a name before unknown key", "PATCH", keysPath + "/x", narrow, `{"name":""}`, asJSON, 400, "VALIDATION_ERROR"},
+		{"If-Match before unknown key", "DELETE", keysPath + "/x", narrow, "", match, 400, "VALIDATION_ERROR"},
+		{"a grace before unknown key", "POST", keysPath + "/x/rotate", narrow, `{"graceSeconds":-1}`, asJSON, 400, "VALIDATION_ERROR"},
+		{"target of an update", "PATCH", keysPath + "/" + other, narrow, `{"name":"b"}`, stale, 403, "FORBIDDEN"},
+		{"target of a rotation", "POST", keysPath + "/" + other + "/rotate", narrow, "", stale, 403, "FORBIDDEN"},
+		{"target of a deletion", "DELETE", keysPath + "/" + other, narrow, "", stale, 403, "FORBIDDEN"},
+		{"unknown key with If-Match", "PATCH", keysPath + "/key_" + someULID, useless, `{"name":"b"}`, stale, 404, "NOT_FOUND"},
 		{"unknown key", "DELETE", keysPath + "/key_" + someULID, useless, "", asJSON, 404, "NOT_FOUND"},
 		{"unknown webhook", "DELETE", webhooksPath + "/wh_" + someULID, narrow, "", asJSON, 404, "NOT_FOUND"},
 	}
@@ -113,9 +113,8 @@ func TestMethods(t *testing.T) {
 	h := serve(t, newClock().config())
 	admin := h.admin(alice)
 	allow := map[string]string{
-		keysPath:                      "GET, HEAD, POST",
-		keysPath + "/key_" + someULID: "DELETE, GET, HEAD, PATCH",
-		keysPath + "/key_" + someULID + "/rotate": "POST",
+		keysPath:                                   "GET, HEAD, POST",
+		keysPath + "/key_" + someULID:              "DELETE, GET, HEAD, PATCH",
 		webhooksPath:                               "GET, HEAD, POST",
 		webhooksPath + "/wh_" + someULID:           "DELETE, GET, HEAD, PATCH",
 		webhooksPath + "/x/rotate-secret":          "POST",
@@ -125,6 +124,7 @@ func TestMethods(t *testing.T) {
 		webhooksPath + "/x/deliveries/y/redeliver": "POST",
 		webhooksPath + "/x/recoveries":             "POST",
 		webhooksPath + "/x/recoveries/y":           "GET, HEAD",
+		keysPath + "/key_" + someULID + "/rotate":  "POST",
 	}
 	for path, allowed := range allow {
 		for _, method := range []string{"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "get", "BREW"} {

@@ -16,10 +16,11 @@
 //	mux.Handle("/v2/", api)
 //	mux.Handle("GET /v2/environments", api.Auth.Require(scopes.EnvironmentsRead, listEnvironments))
 //
-// The first key of an account is made in Go, and so is every event:
+// The first key of an account is made in Go. What makes events is told in Go, too, as
+// often as the host likes; who is to hear of it, and when, the library decides:
 //
 //	key, token, err := api.Keys.Create(ctx, "acct_1", apikeys.CreateParams{Name: "bootstrap", Scopes: scopes.All()})
-//	err = api.Webhooks.Publish(ctx, webhooks.Event{Account: "acct_1", Data: webhooks.FilesExpiring{…}})
+//	err = api.Webhooks.ReportBandwidth(ctx, "acct_1", usedBytes, limitBytes, "2026-11")
 //
 // # Contract
 //

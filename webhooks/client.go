@@ -6,70 +6,100 @@ import (
 	"crypto/x509"
 	"net"
 	"net/http"
-	"sync/atomic"
 	"time"
-
-	"github.com/storageapi/storageapi/signing"
 )
 
-const (
-	bodyTimeout = time.Second
-	maxIdle     = 1024 // connections kept, also if all are to one host: many webhooks often share one
-)
+const bodyTimeout = time.Second
 
 // A client makes attempts. It is the only way to a receiver: it dials nothing that
 // the guard refuses, uses no proxy, follows no redirect, verifies TLS, and bounds
 // time and memory.
 type client struct {
-	transport *http.Transport
 	dial      func(ctx context.Context, network, address string) (net.Conn, error)
-	tls       *tls.Config
-	header    string // of the signature
+	tls       *tls.Config // nil in tests only: none
+	header    string      // of the signature
 	timeout   time.Duration
 	now       func() time.Time
 	endpoints endpoints
+	conns     conns
 }
 
 func newClient(g guard, roots *x509.CertPool, header string, timeout time.Duration, now func() time.Time) *client {
-	c := &client{
-		dial:    g.dial,
-		tls:     &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}, // and HTTP/1.1 only: no NextProtos
-		header:  http.CanonicalHeaderKey(header),
-		timeout: timeout,
-		now:     now,
-
+	return &client{
+		dial:      g.dial,
+		tls:       &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}, // and HTTP/1.1 only: no NextProtos
+		header:    http.CanonicalHeaderKey(header),
+		timeout:   timeout,
+		now:       now,
 		endpoints: endpoints{kept: make(map[string]*endpoint)},
 	}
-	c.transport = &http.Transport{
-		Proxy:                  nil, // it would dial for us, unguarded
-		DialContext:            g.dial,
-		DialTLSContext:         c.connect,
-		DisableCompression:     true,
-		MaxIdleConnsPerHost:    maxIdle,
-		MaxIdleConns:           maxIdle,
-		IdleConnTimeout:        90 * time.Second,
-		MaxResponseHeaderBytes: maxResponseHeader,
-	}
-	return c
 }
 
-// connect returns a TLS connection to a host and port. It takes no longer than an
-// attempt; the transport does not end it with the attempt that needed it.
-func (c *client) connect(ctx context.Context, network, address string) (net.Conn, error) {
-	ctx, cancel := context.WithTimeout(ctx, c.timeout)
+// connect returns a new connection to a host and port, to be used until the deadline.
+func (c *client) connect(s *stop, address string, deadline time.Time) (*conn, error) {
+	ctx, cancel := context.WithDeadline(context.Background(), deadline)
 	defer cancel()
-	conn, err := c.dial(ctx, network, address)
+	if !s.hold(dialing(cancel)) {
+		return nil, errCanceled
+	}
+	raw, err := c.dial(ctx, "tcp", address)
 	if err != nil {
 		return nil, err
 	}
-	config := c.tls.Clone()
-	config.ServerName, _, _ = net.SplitHostPort(address)
-	secure := tls.Client(conn, config)
-	if err := secure.HandshakeContext(ctx); err != nil {
-		conn.Close()
-		return nil, classifyHandshake(err)
+	wire := newWire(raw)
+	said := net.Conn(wire)
+	if c.tls != nil {
+		config := c.tls.Clone()
+		config.ServerName, _, _ = net.SplitHostPort(address)
+		secure := tls.Client(wire, config)
+		if err := secure.HandshakeContext(ctx); err != nil {
+			_ = raw.Close()
+			return nil, classifyHandshake(err)
+		}
+		said = secure
 	}
-	return secure, nil
+	if err := said.SetDeadline(deadline); err != nil {
+		_ = raw.Close()
+		return nil, err
+	}
+	return newConn(address, said, wire), nil
+}
+
+// send sends a request until the deadline, and returns the response and the
+// connection that it comes on. If the receiver closed an idle connection just when it
+// was to be used, the request is sent once more on a new one; webhook-id is the same.
+func (c *client) send(s *stop, address string, request []byte, deadline time.Time) (*conn, *http.Response, error) {
+	for {
+		conn := c.conns.take(address, deadline)
+		if conn == nil {
+			var err error
+			if conn, err = c.connect(s, address, deadline); err != nil {
+				return nil, nil, err
+			}
+		}
+		if !s.hold(conn.wire) {
+			conn.close()
+			return nil, nil, errCanceled
+		}
+		response, err := conn.exchange(request)
+		if err == nil {
+			return conn, response, nil
+		}
+		stale := conn.used && !conn.incoming.some && broken(err)
+		c.done(s, conn, false)
+		if !stale {
+			return nil, nil, err
+		}
+	}
+}
+
+// done ends the use of a connection, and keeps it if there can be another.
+func (c *client) done(s *stop, conn *conn, whole bool) {
+	if goesOn := s.hold(nil); conn.end(whole) && goesOn {
+		c.conns.put(conn)
+	} else {
+		conn.close()
+	}
 }
 
 // A result is what came of an attempt.
@@ -84,10 +114,8 @@ type result struct {
 func (r *result) fail(f failure) { r.attempt.Class, r.attempt.Error = f.class, f.text }
 
 // attempt sends the task's event to its webhook, once, and judges the answer. It
-// takes no longer than the timeout and never panics. cancel ends ctx, which is for
-// this attempt only: whoever calls it cuts the attempt short, and the caller does when
-// it has returned.
-func (c *client) attempt(ctx context.Context, cancel context.CancelFunc, task *Task) (res result) {
+// takes no longer than the timeout and never panics; stop ends it early.
+func (c *client) attempt(stop *stop, task *Task) (res result) {
 	begun := time.Now() // measures by the monotonic clock, whatever clock the host set
 	res.attempt.Number = task.Attempt
 	defer func() {
@@ -104,45 +132,32 @@ func (c *client) attempt(ctx context.Context, cancel context.CancelFunc, task *T
 		res.fail(classify(err))
 		return res
 	}
-	var late atomic.Bool
-	timer := time.AfterFunc(c.timeout, func() {
-		late.Store(true)
-		cancel()
-	})
-	defer timer.Stop()
-
-	// Not an http.Client: that one follows redirects and keeps cookies.
-	request := endpoint.request(ctx, &task.Event, started)
-	response, err := c.transport.RoundTrip(request)
-	if err == nil {
-		defer response.Body.Close()
-	}
-	switch {
-	case late.Load():
-		// Whatever came: a receiver that is cut off may answer that, and Go's
-		// own answers 200.
-		res.fail(errTimeout)
-		return res
-	case ctx.Err() != nil:
-		res.canceled = true
-		res.fail(errCanceled)
-		return res
-	case err != nil:
+	request := endpoint.request(&task.Event, started)
+	defer request.release()
+	deadline := begun.Add(c.timeout)
+	conn, response, err := c.send(stop, endpoint.address, request.bytes, deadline)
+	if err != nil {
 		res.fail(classify(err))
+		if res.canceled = stop.wasCalled(); res.canceled {
+			res.fail(errCanceled)
+		}
 		return res
 	}
+	whole := response.Body == http.NoBody
+	defer func() { c.done(stop, conn, whole && !response.Close) }()
 
 	// The verdict is in, and the body changes nothing of it. That of 101
-	// Switching Protocols is the bare connection, which has no end, and which the
-	// context does not close any more.
-	if response.Body != http.NoBody && response.StatusCode != http.StatusSwitchingProtocols {
-		timer.Reset(min(bodyTimeout, c.timeout-time.Since(begun)))
-		res.attempt.Response = readResponse(response,
-			task.Webhook.Secret.Reveal(), task.Webhook.PreviousSecret.Reveal(), request.Header[c.header][0], request.Header[signing.HeaderSignature][0])
-	}
+	// Switching Protocols is the bare connection, which has no end.
 	res.attempt.Status = response.StatusCode
 	res.fail(judge(response.StatusCode))
 	res.gone = response.StatusCode == http.StatusGone
 	res.retryAfter = retryAfter(response.Header, c.now())
+	switch {
+	case response.StatusCode == http.StatusSwitchingProtocols:
+		whole = false
+	case !whole:
+		_ = conn.SetReadDeadline(earliest(deadline, time.Now().Add(bodyTimeout)))
+		res.attempt.Response, whole = readResponse(response, request.secrets(&task.Webhook, c.header)...)
+	}
 	return res
 }

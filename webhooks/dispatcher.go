@@ -3,6 +3,7 @@ package webhooks
 import (
 	"context"
 	"runtime"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -61,7 +62,6 @@ func (d *dispatcher) hurry() {
 // run delivers until ctx is done, then drains.
 func (d *dispatcher) run(ctx context.Context) {
 	d.failing.Store(false)
-	defer d.client.transport.CloseIdleConnections()
 
 	// Attempts outlive ctx by the drain timeout.
 	attempts, cutShort := context.WithCancel(context.WithoutCancel(ctx))
@@ -159,6 +159,7 @@ func (d *dispatcher) claim(ctx context.Context, r *round) (flights []*flight, ne
 	var err error
 	if failing {
 		flights, wait, err = d.lease(timed, Claim{Limit: limit, PerWebhook: 1, Caps: d.pacer.idle()}, now)
+		d.pacer.raised = nil // those caps were others
 		r.tried(now, len(flights))
 	} else {
 		flights, wait, err = d.leaseAll(timed, limit, now)
@@ -184,7 +185,7 @@ func (d *dispatcher) leaseAll(ctx context.Context, limit int, now time.Time) (fl
 			return flights, 0, err
 		}
 	}
-	fit, wait, err := d.lease(ctx, Claim{Limit: limit, PerWebhook: d.pacer.firstCap, Caps: d.pacer.caps}, now)
+	fit, wait, err := d.lease(ctx, Claim{Limit: limit, PerWebhook: d.pacer.firstCap, Caps: d.pacer.caps, Raised: d.pacer.raised}, now)
 	return append(flights, fit...), wait, err
 }
 
@@ -198,9 +199,11 @@ func (d *dispatcher) lease(ctx context.Context, claim Claim, now time.Time) (fli
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.pacer.landed = d.pacer.landed[:0]
+	if claim.PerWebhook > 0 {
+		d.pacer.raised = slices.Grow(d.pacer.raised[:0], 1) // not nil any more
+	}
 	for _, task := range tasks {
-		f := &flight{settlement: Settlement{Task: task}, landed: make(chan struct{}), begun: now, inTurn: claim.PerWebhook == 0}
-		f.ctx, f.cancel = context.WithCancel(context.Background()) // a common parent would cost each some
+		f := &flight{settlement: Settlement{Task: task}, begun: now, inTurn: claim.PerWebhook == 0}
 		d.pacer.begin(f)
 		flights = append(flights, f)
 	}
@@ -232,13 +235,11 @@ func (d *dispatcher) evict(ctx context.Context, webhook string) error {
 	flights := d.pacer.flights(webhook)
 	d.mu.Unlock()
 	for _, f := range flights {
-		f.cancel()
+		f.stop.now()
 	}
 	for _, f := range flights {
-		select {
-		case <-f.landed:
-		case <-ctx.Done():
-			return ctx.Err()
+		if err := f.stop.wait(ctx); err != nil {
+			return err
 		}
 	}
 	return nil

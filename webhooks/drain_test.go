@@ -2,7 +2,6 @@ package webhooks_test
 
 import (
 	"context"
-	"errors"
 	"net"
 	"net/http"
 	"runtime"
@@ -144,11 +143,9 @@ func TestDeleteUnderLoad(t *testing.T) {
 // A dialer that does not return holds nobody.
 func TestDeleteDoesNotWaitForADial(t *testing.T) {
 	inBubble(t, webhooks.Config{}, nil, func(b *bubble) {
-		stuck := make(chan struct{})
-		defer close(stuck)
-		b.service.DialThrough(func(context.Context, string, string) (net.Conn, error) {
-			<-stuck
-			return nil, errors.New("unstuck")
+		b.service.DialThrough(func(ctx context.Context, _, _ string) (net.Conn, error) {
+			<-ctx.Done()
+			return nil, ctx.Err()
 		})
 		webhook := b.subscribe("a")
 		b.publish()

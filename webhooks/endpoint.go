@@ -2,9 +2,9 @@ package webhooks
 
 import (
 	"bytes"
-	"context"
-	"io"
+	"net"
 	"net/http"
+	"strconv"
 	"sync"
 	"time"
 
@@ -17,14 +17,10 @@ type endpoint struct {
 	url              string
 	secret, previous signing.Secret // previous is zero if it does not sign
 	signer           *signing.Signer
-	template         *http.Request
+	header           string // of the signature
+	address          string // host and port to dial
+	head             []byte // of each request: its first line and the header lines that are the same in all
 }
-
-// Header values that all requests have.
-var (
-	contentType = []string{"application/json; charset=utf-8"}
-	userAgent   = []string{"storageapi-webhooks/1"}
-)
 
 func newEndpoint(webhook *Webhook, header string, at time.Time) (*endpoint, error) {
 	secrets, previous := []signing.Secret{webhook.Secret}, webhook.previousSecretAt(at)
@@ -35,33 +31,73 @@ func newEndpoint(webhook *Webhook, header string, at time.Time) (*endpoint, erro
 	if err != nil {
 		return nil, errNoSecret
 	}
-	template, err := http.NewRequest(http.MethodPost, webhook.URL, nil)
-	if err != nil || template.URL.Scheme != "https" || template.URL.Hostname() == "" {
+	request, err := http.NewRequest(http.MethodPost, webhook.URL, nil)
+	if err != nil || request.URL.Scheme != "https" || request.URL.Hostname() == "" {
 		return nil, errNoURL
 	}
-	return &endpoint{url: webhook.URL, secret: webhook.Secret, previous: previous, signer: signer, template: template}, nil
+	request.Header.Set("Content-Type", "application/json; charset=utf-8")
+	request.Header.Set("User-Agent", "storageapi-webhooks/1")
+	var head bytes.Buffer
+	if err := request.Write(&head); err != nil { // net/http knows how each part is written
+		return nil, errNoURL
+	}
+	port := request.URL.Port()
+	if port == "" {
+		port = "443"
+	}
+	return &endpoint{
+		url:      webhook.URL,
+		secret:   webhook.Secret,
+		previous: previous,
+		signer:   signer,
+		header:   header,
+		address:  net.JoinHostPort(request.URL.Hostname(), port),
+		head:     bytes.Replace(bytes.TrimSuffix(head.Bytes(), []byte("\r\n")), []byte("Content-Length: 0\r\n"), nil, 1),
+	}, nil
 }
 
 func (e *endpoint) is(webhook *Webhook, at time.Time) bool {
 	return e.url == webhook.URL && e.secret.Equal(webhook.Secret) && e.previous.Equal(webhook.previousSecretAt(at))
 }
 
-// request returns the signed request that brings the event to the endpoint.
-func (e *endpoint) request(ctx context.Context, event *Envelope, at time.Time) *http.Request {
-	request := e.template.WithContext(ctx)
-	request.Header = http.Header{
-		"Content-Type": contentType,
-		"User-Agent":   userAgent,
-		// Not sent, since it has no value, but it lets the transport send again
-		// on a new connection what an idle one was closed under; webhook-id is
-		// the same.
-		"X-Idempotency-Key": nil,
+// A request is what is sent in an attempt.
+type request struct {
+	signatures http.Header
+	bytes      []byte
+}
+
+var requests = sync.Pool{New: func() any { return &request{signatures: make(http.Header)} }}
+
+// release lets the request be used for another.
+func (r *request) release() {
+	if cap(r.bytes) <= 4*maxWrite {
+		requests.Put(r)
 	}
-	e.signer.Sign(request.Header, event.ID, at, event.Body)
-	request.ContentLength = int64(len(event.Body))
-	request.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(event.Body)), nil }
-	request.Body, _ = request.GetBody()
-	return request
+}
+
+// request returns the signed request that brings the event to the endpoint, until
+// its release.
+func (e *endpoint) request(event *Envelope, at time.Time) *request {
+	r := requests.Get().(*request)
+	clear(r.signatures)
+	e.signer.Sign(r.signatures, event.ID, at, event.Body)
+	b := append(r.bytes[:0], e.head...)
+	for _, name := range [...]string{signing.HeaderID, signing.HeaderTimestamp, signing.HeaderSignature, e.header} {
+		b = append(b, name...)
+		b = append(b, ": "...)
+		b = append(b, r.signatures[name][0]...)
+		b = append(b, "\r\n"...)
+	}
+	b = append(b, "Content-Length: "...)
+	b = strconv.AppendInt(b, int64(len(event.Body)), 10)
+	b = append(b, "\r\n\r\n"...)
+	r.bytes = append(b, event.Body...)
+	return r
+}
+
+// secrets returns what of the request, and of the webhook it is for, must not be kept.
+func (r *request) secrets(webhook *Webhook, header string) []string {
+	return []string{webhook.Secret.Reveal(), webhook.PreviousSecret.Reveal(), r.signatures[header][0], r.signatures[signing.HeaderSignature][0]}
 }
 
 // maxEndpoints bounds the endpoints kept; each has about 2 KiB.

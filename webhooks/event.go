@@ -62,11 +62,10 @@ func (e Event) seal() (Envelope, error) {
 	if !writable(at) {
 		return Envelope{}, invalid.Field("timestamp", "must be in the years 0 to 9999")
 	}
-	data, err := encodeData(e.Data)
+	envelope, err := newEnvelope(e.ID, e.Account, e.Data.Type(), at, e.Data)
 	if err != nil {
 		return Envelope{}, err
 	}
-	envelope := newEnvelope(e.ID, e.Account, e.Data.Type(), at, data)
 	if n := len(envelope.Body); n > maxBody {
 		return Envelope{}, invalid.Field("data", fmt.Sprintf("must make a body of at most %d bytes, not %d", maxBody, n))
 	}
@@ -75,8 +74,8 @@ func (e Event) seal() (Envelope, error) {
 
 // newEnvelope returns an event with its body. Neither an id, a type nor a timestamp
 // has anything to escape.
-func newEnvelope(id, account string, t EventType, at time.Time, data []byte) Envelope {
-	body := make([]byte, 0, 128+len(data))
+func newEnvelope(id, account string, t EventType, at time.Time, data any) (Envelope, error) {
+	body := make([]byte, 0, 384)
 	body = append(body, `{"id":"`...)
 	body = append(body, id...)
 	body = append(body, `","type":"`...)
@@ -84,16 +83,17 @@ func newEnvelope(id, account string, t EventType, at time.Time, data []byte) Env
 	body = append(body, `","timestamp":"`...)
 	body = appendTimestamp(body, at)
 	body = append(body, `","data":`...)
-	body = append(body, data...)
-	body = append(body, '}')
-	return Envelope{id, account, t, at, body}
+	body, err := appendData(body, data)
+	return Envelope{id, account, t, at, append(body, '}')}, err
 }
 
-// encodeData returns a payload or a part of one as JSON, "<", ">" and "&" as they
-// are.
-func encodeData(data any) ([]byte, error) {
-	var b bytes.Buffer
-	encoder := json.NewEncoder(&b)
+// appendData appends a payload as JSON, "<", ">" and "&" as they are.
+func appendData(body []byte, data any) ([]byte, error) {
+	if files, ok := data.(FilesExpiring); ok {
+		data = files.wire()
+	}
+	b := bytes.NewBuffer(body)
+	encoder := json.NewEncoder(b)
 	encoder.SetEscapeHTML(false)
 	if err := encoder.Encode(data); err != nil {
 		return nil, fmt.Errorf("encode event: %w", err)

@@ -3,11 +3,13 @@ package webhooks_test
 import (
 	"context"
 	"crypto/x509"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
+	"time"
 
 	"github.com/storageapi/storageapi/signing"
 	"github.com/storageapi/storageapi/store/memory"
@@ -80,6 +82,46 @@ func Example() {
 	// delivered 200
 }
 
+// What is nil stays as it is. A condition is asked about the very change that is made.
+func ExampleWebhookService_Update() {
+	hooks, err := webhooks.New(memory.New(), webhooks.Config{})
+	if err != nil {
+		panic(err)
+	}
+	ctx := context.Background()
+	webhook, err := hooks.Create(ctx, "acct_1", webhooks.CreateParams{
+		URL:    "https://example.com/hooks",
+		Events: []webhooks.EventType{webhooks.TypeBalanceLow},
+	})
+	if err != nil {
+		panic(err)
+	}
+
+	off := false
+	webhook, err = hooks.Update(ctx, "acct_1", webhook.ID, webhooks.UpdateParams{Active: &off})
+	fmt.Println(webhook.URL, webhook.Active, err)
+
+	elsewhere := "https://example.org/hooks"
+	_, err = hooks.Update(ctx, "acct_1", webhook.ID, webhooks.UpdateParams{
+		URL: &elsewhere,
+		If: func(before, _ webhooks.Webhook) error {
+			if !before.Active {
+				return errors.New("turn it on first")
+			}
+			return nil
+		},
+	})
+	fmt.Println(err)
+
+	rotated, err := hooks.RotateSecret(ctx, "acct_1", webhook.ID, webhooks.RotateParams{Grace: time.Hour})
+	fmt.Println(rotated.PreviousSecret.Equal(webhook.Secret), err) // both sign for an hour
+
+	// Output:
+	// https://example.com/hooks false <nil>
+	// update webhook: turn it on first
+	// true <nil>
+}
+
 // Amounts are exact, and written as decimal strings.
 func ExampleParseAmount() {
 	for _, text := range []string{"12.50", "0.000000001", "1e3"} {
@@ -89,5 +131,5 @@ func ExampleParseAmount() {
 	// Output:
 	// 12.5 12500000000 <nil>
 	// 0.000000001 1 <nil>
-	// 0 0 balanceThreshold must be a decimal string of SUI such as "12.5"
+	// 0 0 amount must be a decimal string of SUI such as "12.5"
 }

@@ -4,7 +4,7 @@ import "context"
 
 // Attempt makes one attempt, and neither claims nor settles anything.
 func (s *WebhookService) Attempt(ctx context.Context, task *Task) Attempt {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	return s.dispatcher.client.attempt(ctx, cancel, task).attempt
+	var stop stop
+	defer context.AfterFunc(ctx, stop.now)()
+	return s.dispatcher.client.attempt(&stop, task).attempt
 }

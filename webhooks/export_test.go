@@ -13,6 +13,5 @@ func (s *WebhookService) DialThrough(dial func(ctx context.Context, network, add
 
 // SpeakPlain makes the service speak HTTP without TLS.
 func (s *WebhookService) SpeakPlain() {
-	client := s.dispatcher.client
-	client.transport.DialTLSContext = client.dial
+	s.dispatcher.client.tls = nil
 }

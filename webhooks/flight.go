@@ -2,16 +2,13 @@ package webhooks
 
 import (
 	"container/list"
-	"context"
 	"time"
 )
 
 // A flight is an attempt, from its claim until it is settled.
 type flight struct {
 	settlement Settlement // what is known of it so far: its task at first
-	ctx        context.Context
-	cancel     context.CancelFunc
-	landed     chan struct{} // closed when nothing more will be sent
+	stop       stop
 
 	// What follows is the pacer's.
 	track             *track
@@ -38,15 +35,6 @@ func (f *flight) suspend() {
 // since returns when the flight began, or at if that is later.
 func (f *flight) since(at time.Time) time.Time { return latest(f.begun, at) }
 
-func (f *flight) hasLanded() bool {
-	select {
-	case <-f.landed:
-		return true
-	default:
-		return false
-	}
-}
-
 // fly makes one attempt and hands on what came of it.
 func (d *dispatcher) fly(f *flight, landed chan<- *flight) {
 	task := &f.settlement.Task
@@ -57,10 +45,9 @@ func (d *dispatcher) fly(f *flight, landed chan<- *flight) {
 			Class: ClassInternal, Error: "the stored record cannot be read",
 		}
 	} else {
-		res = d.client.attempt(f.ctx, f.cancel, task)
+		res = d.client.attempt(&f.stop, task)
 	}
-	f.cancel()
-	close(f.landed)
+	f.stop.end()
 	d.judge(&f.settlement, res)
 	landed <- f
 }

@@ -5,7 +5,6 @@ import (
 	"encoding/binary"
 	"encoding/hex"
 	"io"
-	"log"
 	"net"
 	"net/netip"
 	"os"
@@ -113,7 +112,6 @@ func TestMain(m *testing.M) {
 	}
 	os.Setenv("NO_PROXY", "")
 	os.Setenv("no_proxy", "")
-	log.SetOutput(io.Discard) // net/http writes there what receivers send unasked
 	os.Exit(m.Run())
 }
 

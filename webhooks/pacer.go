@@ -37,6 +37,7 @@ type pacer struct {
 	tracked  list.List // all of them, what was not seen to be in use for the longest time first
 	accounts map[string]*accountTrack
 	caps     map[string]int // of webhooks for which firstCap is not right, for [Claim.Caps]
+	raised   []string       // those whose cap in caps is 0 no more, for [Claim.Raised]
 	lines    [4]line        // by condition; no fit webhook is in one
 
 	offers map[string]int // the caps of a claim of turns
@@ -251,6 +252,19 @@ func (p *pacer) arrange(w *track) {
 	default:
 		p.caps[w.id] = capped
 	}
+	p.raise(w, capped)
+}
+
+// maxRaised bounds what is told apart, should the store not answer for long.
+const maxRaised = 4096
+
+// raise notes what caps says of a webhook now.
+func (p *pacer) raise(w *track, capped int) {
+	if w.capped == 0 && capped != 0 && p.raised != nil {
+		if p.raised = append(p.raised, w.id); len(p.raised) > maxRaised {
+			p.raised = nil
+		}
+	}
 	w.capped = capped
 }
 
@@ -293,7 +307,7 @@ func (p *pacer) flights(webhook string) []*flight {
 func (p *pacer) cancelAll() {
 	for _, w := range p.tracks {
 		for _, f := range w.flights {
-			f.cancel()
+			f.stop.now()
 		}
 	}
 }

@@ -1,7 +1,6 @@
 package webhooks
 
 import (
-	"context"
 	"fmt"
 	"math/rand/v2"
 	"testing"
@@ -25,9 +24,8 @@ func newPaceBench(t *testing.T, config Config) *paceBench {
 }
 
 func (b *paceBench) begin(account, webhook string, inTurn bool) *flight {
-	f := &flight{begun: b.now, inTurn: inTurn, landed: make(chan struct{})}
+	f := &flight{begun: b.now, inTurn: inTurn}
 	f.settlement.Task.Webhook = Webhook{ID: webhook, Account: account}
-	_, f.cancel = context.WithCancel(context.Background())
 	b.p.begin(f)
 	b.flights = append(b.flights, f)
 	return f
@@ -39,8 +37,8 @@ func (b *paceBench) end(i int, outcome Outcome, took time.Duration) {
 	b.flights[i] = b.flights[len(b.flights)-1]
 	b.flights = b.flights[:len(b.flights)-1]
 	f.settlement.Outcome, f.settlement.Attempt.Duration = outcome, took
-	if !f.hasLanded() {
-		close(f.landed)
+	if !f.stop.isOver() {
+		f.stop.end()
 	}
 	b.p.end([]*flight{f}, b.now)
 	b.p.settled([]*flight{f})
@@ -149,7 +147,7 @@ func TestPacerAtRandom(t *testing.T) {
 			}
 			p.look(b.now)
 			for _, f := range b.flights {
-				if f.cut && (f.inTurn || f.track.condition == fit && !f.hasLanded()) {
+				if f.cut && (f.inTurn || f.track.condition == fit && !f.stop.isOver()) {
 					t.Fatal("a flight was cut short that may not be")
 				}
 				if f.cut {
@@ -198,8 +196,8 @@ func TestPacerAtRandom(t *testing.T) {
 				switch hangs, fails := f.track.id < "w2", f.track.id > "w5"; {
 				case f.cut:
 					b.end(i, Release, age)
-				case !f.hasLanded() && random.IntN(50) == 0:
-					close(f.landed) // and it takes a while to be recorded
+				case !f.stop.isOver() && random.IntN(50) == 0:
+					f.stop.end() // and it takes a while to be recorded
 				case random.IntN(3) == 0 && (!hangs || age > 15*time.Second):
 					outcome := Deliver
 					switch {

@@ -18,16 +18,19 @@ const (
 var responseBuffers = sync.Pool{New: func() any { return new([maxResponseBody]byte) }}
 
 // readResponse reads the body, as far as it comes, and returns what is kept of it
-// ([Attempt.Response]), without the secrets. One that is compressed is not kept:
-// to make sense of it one would have to let it grow.
-func readResponse(response *http.Response, secrets ...string) string {
+// ([Attempt.Response]), without the secrets, and whether that was all of it. One that
+// is compressed is not kept: to make sense of it one would have to let it grow.
+func readResponse(response *http.Response, secrets ...string) (kept string, whole bool) {
 	buffer := responseBuffers.Get().(*[maxResponseBody]byte)
 	defer responseBuffers.Put(buffer)
-	n, _ := io.ReadFull(response.Body, buffer[:])
-	if encoding := response.Header.Get("Content-Encoding"); encoding != "" && !strings.EqualFold(encoding, "identity") {
-		return ""
+	n, err := 0, error(nil)
+	for more := 0; n < len(buffer) && err == nil; n += more {
+		more, err = response.Body.Read(buffer[n:])
 	}
-	return clean(string(buffer[:n]), secrets...)
+	if encoding := response.Header.Get("Content-Encoding"); encoding == "" || strings.EqualFold(encoding, "identity") {
+		kept = clean(string(buffer[:n]), secrets...)
+	}
+	return kept, err == io.EOF
 }
 
 // clean returns the beginning of a text without the secrets, as valid UTF-8 without

@@ -22,6 +22,8 @@ type settler struct {
 	again    time.Time     // the next one
 	last     time.Time     // when the last call ended
 	size     int           // of what came new with it
+
+	settlements []Settlement // of the last call, empty: to be used again
 }
 
 // A refusal is a batch that the store did not take.
@@ -150,10 +152,12 @@ func (s *settler) retry(results <-chan *flight) {
 
 // try settles a batch and hands it on, if the store takes it.
 func (s *settler) try(batch []*flight) bool {
-	settlements := make([]Settlement, len(batch))
-	for i, f := range batch {
-		settlements[i] = f.settlement
+	settlements := s.settlements[:0]
+	for _, f := range batch {
+		settlements = append(settlements, f.settlement)
 	}
+	s.settlements = settlements
+	defer clear(settlements)
 	ctx, cancel := context.WithTimeout(context.Background(), storeTimeout)
 	defer cancel()
 	stale, err := s.store.SettleDeliveries(ctx, settlements)

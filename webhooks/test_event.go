@@ -40,21 +40,20 @@ func (s *WebhookService) SendTest(ctx context.Context, account, webhookID string
 		return TestEvent{}, fmt.Errorf("send test event: %w", err)
 	}
 	defer s.tests.end(test)
-	defer context.AfterFunc(ctx, test.cancel)()
+	defer context.AfterFunc(ctx, test.stop.now)()
 	// Whoever deletes it from here on finds the test.
 	webhook, err := s.Get(ctx, account, webhookID)
 	if err != nil {
 		return TestEvent{}, err
 	}
-	data, err := encodeData(map[string]string{"webhookId": webhook.ID})
+	now := s.now().UTC().Truncate(time.Millisecond)
+	event, err := newEnvelope(s.ids.New(id.Event, now), account, TypeTest, now, map[string]string{"webhookId": webhook.ID})
 	if err != nil {
 		return TestEvent{}, err
 	}
-	now := s.now().UTC().Truncate(time.Millisecond)
-	event := newEnvelope(s.ids.New(id.Event, now), account, TypeTest, now, data)
-	res := s.dispatcher.client.attempt(test.ctx, test.cancel, &Task{Event: event, Webhook: webhook, Attempt: 1})
+	res := s.dispatcher.client.attempt(&test.stop, &Task{Event: event, Webhook: webhook, Attempt: 1})
 	if !s.running.Load() { // or else Run does
-		s.dispatcher.client.transport.CloseIdleConnections()
+		s.dispatcher.client.conns.close()
 	}
 	switch {
 	case res.canceled && ctx.Err() != nil:
@@ -75,9 +74,7 @@ type tests struct {
 // A test is a test event under way.
 type test struct {
 	account, webhook string
-	ctx              context.Context // of the attempt
-	cancel           context.CancelFunc
-	ended            chan struct{} // closed when nothing more will be sent
+	stop             stop
 }
 
 // begin registers a test, until end, or returns ErrTesting.
@@ -95,16 +92,14 @@ func (t *tests) begin(account, webhook string) (*test, error) {
 		own = make(map[string]*test)
 		t.underWay[account] = own
 	}
-	begun := &test{account: account, webhook: webhook, ended: make(chan struct{})}
-	begun.ctx, begun.cancel = context.WithCancel(context.Background())
+	begun := &test{account: account, webhook: webhook}
 	own[webhook] = begun
 	t.count++
 	return begun, nil
 }
 
 func (t *tests) end(ended *test) {
-	ended.cancel()
-	close(ended.ended)
+	ended.stop.end()
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	own := t.underWay[ended.account]
@@ -123,11 +118,6 @@ func (t *tests) evict(ctx context.Context, account, webhook string) error {
 	if found == nil {
 		return nil
 	}
-	found.cancel()
-	select {
-	case <-found.ended:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
+	found.stop.now()
+	return found.stop.wait(ctx)
 }

@@ -46,14 +46,20 @@ func BenchmarkThroughput(b *testing.B) {
 			c.floor(b, 4*benchWorkers*c.receivers) // opens the connections
 			c.service(b, 10*c.fanout*benchWorkers)
 			const round = 10_000 // deliveries
-			var floor, ours time.Duration
+			var floor, ours, floorCPU, oursCPU time.Duration
 			for b.Loop() {
+				at := processorTime()
 				floor += c.floor(b, round)
+				floorCPU += processorTime() - at
+				at = processorTime()
 				ours += c.service(b, round)
+				oursCPU += processorTime() - at
 			}
 			b.ReportMetric(0, "ns/op")
 			b.ReportMetric(float64(b.N*round)/ours.Seconds(), "deliveries/s")
 			b.ReportMetric(floor.Seconds()/ours.Seconds(), "of-floor")
+			b.ReportMetric(float64(oursCPU.Microseconds())/float64(b.N*round), "cpu-µs")
+			b.ReportMetric(oursCPU.Seconds()/floorCPU.Seconds(), "×-floor-cpu")
 		})
 	}
 }
@@ -104,6 +110,7 @@ type throughput struct {
 
 	data      webhooks.Data
 	urls      []string
+	accounts  []string
 	transport *http.Transport
 	counted   *countdown
 	api       *webhooks.WebhookService
@@ -149,8 +156,9 @@ func (c *throughput) start(b *testing.B) {
 		c.api.SpeakPlain()
 	}
 	for i, url := range c.urls {
+		c.accounts = append(c.accounts, fmt.Sprint("acct_", i))
 		for range c.fanout {
-			_, err := c.api.Create(b.Context(), fmt.Sprint("acct_", i), webhooks.CreateParams{URL: url, Events: webhooks.EventTypes()})
+			_, err := c.api.Create(b.Context(), c.accounts[i], webhooks.CreateParams{URL: url, Events: webhooks.EventTypes()})
 			if err != nil {
 				b.Fatal(err)
 			}
@@ -187,7 +195,7 @@ func (c *throughput) service(b *testing.B, deliveries int) time.Duration {
 	done := c.counted.expect(deliveries)
 	inGoroutines(256, deliveries/c.fanout, func(i int) {
 		event := c.event("")
-		event.Account = fmt.Sprint("acct_", i%c.receivers)
+		event.Account = c.accounts[i%c.receivers]
 		if err := c.api.Publish(b.Context(), event); err != nil {
 			b.Error(err)
 		}

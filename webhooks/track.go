@@ -147,6 +147,7 @@ func (p *pacer) track(webhook *Webhook, now time.Time) *track {
 func (p *pacer) forget(w *track) {
 	p.lines[w.condition].take(w)
 	delete(p.caps, w.id)
+	p.raise(w, unlisted)
 	delete(p.tracks, w.id)
 	p.tracked.Remove(w.member)
 	p.webhooks--

@@ -44,7 +44,7 @@ func (p *pacer) look(now time.Time) {
 		at = at.Next()
 		age := now.Sub(f.since(p.resumed))
 		switch {
-		case f.hasLanded():
+		case f.stop.isOver():
 			p.dismiss(f)
 		case age < least:
 			at = nil
@@ -78,7 +78,7 @@ func (p *pacer) relieve() {
 			f.cut = true
 			f.track.cut++
 			p.count(f.track, -1, 0)
-			f.cancel()
+			f.stop.now()
 		}
 	}
 }

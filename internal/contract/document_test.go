@@ -175,7 +175,7 @@ func TestDocument(t *testing.T) {
 		}
 	}
 	for name, item := range d.spec.Webhooks {
-		checkRequired(t, name, item.Post.RequestBody.Value.Content["application/json"].Schema, "name", "environmentId")
+		checkRequired(t, name, item.Post.RequestBody.Value.Content["application/json"].Schema, "name", "environmentId", "ratio")
 	}
 }
 

@@ -21,7 +21,8 @@ func everyEvent() []webhooks.Data {
 		webhooks.BalanceLow{Balance: 20_250_000_000, Threshold: 1<<64 - 1},
 		webhooks.BandwidthLimitApproaching{UsedBytes: 0, LimitBytes: 0, Period: "2026-11"},
 		webhooks.BandwidthLimitReached{UsedBytes: most, LimitBytes: most, Period: ""},
-		webhooks.TransactionsLimitApproaching{Used: 80, Limit: 100, Period: "2026-11"},
+		webhooks.TransactionsLimitApproaching{Used: 80, Limit: 100, Period: "2026-11", Ratio: 0.8},
+		webhooks.TransactionsLimitApproaching{Used: 1, Limit: 1, Period: "2026-11", Ratio: 1},
 		webhooks.TransactionsLimitReached{Used: 0, Limit: 0, Period: "2026-11"},
 	}
 }

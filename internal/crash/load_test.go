@@ -101,14 +101,19 @@ func (s *session) manage() {
 	clients.Wait()
 }
 
-// churn creates webhooks and deletes them soon.
+// churn creates webhooks, rotates their secrets and deletes them soon. Those of before
+// go on signing, whenever the host dies.
 func (s *session) churn() {
 	for s.goOn() {
 		h, ok := s.create(accounts[rand.IntN(len(accounts))], webhooks.TypeBalanceLow)
 		if !ok {
 			return
 		}
-		s.rest(rand.N(20 * time.Millisecond))
+		s.rest(rand.N(10 * time.Millisecond))
+		if _, ok := s.want("POST", webhooksPath+"/"+h.id+"/rotate-secret", s.tokens[h.account], "", http.StatusOK); !ok {
+			return
+		}
+		s.rest(rand.N(10 * time.Millisecond))
 		if !s.delete(h) {
 			return
 		}

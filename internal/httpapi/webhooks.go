@@ -102,13 +102,12 @@ func (a *api) createWebhook(c *call) (answer, error) {
 		return answer{}, err
 	}
 	if webhook.Secret.IsZero() { // made by an earlier request
-		if webhook, err = a.webhooks.Get(c.Context(), c.caller.Account, webhook.ID); errors.Is(err, webhooks.ErrNotFound) {
+		c.id = webhook.ID
+		answer, err := a.getWebhook(c)
+		if errors.Is(err, webhooks.ErrNotFound) { // meanwhile
 			err = webhooks.ErrGone
 		}
-		if err != nil {
-			return answer{}, err
-		}
-		return showWebhook(&webhook, "") // whose tag depends on the secret
+		return answer, err
 	}
 	view := viewWebhook(webhook)
 	view.Secret = webhook.Secret.Reveal()
@@ -189,8 +188,12 @@ func parseEvents(names []string) ([]webhooks.EventType, error) {
 
 func parseThreshold(s string) (webhooks.Amount, error) {
 	amount, err := webhooks.ParseAmount(s)
-	if err == nil && amount == 0 {
-		err = invalid.Field("balanceThreshold", "must be greater than 0")
+	var wrong *webhooks.ValidationError
+	switch {
+	case errors.As(err, &wrong):
+		return 0, invalid.Field("balanceThreshold", wrong.Reason)
+	case err == nil && amount == 0:
+		return 0, invalid.Field("balanceThreshold", "must be greater than 0")
 	}
 	return amount, err
 }

@@ -37,6 +37,7 @@ func (q *Queue) Claim(now time.Time, claim webhooks.Claim) (claimed []Claimed, w
 	if claim.PerWebhook == 0 {
 		claimed = q.claimCapped(t, &claim)
 	} else {
+		q.recall(claim.Raised)
 		for kind := range q.rings {
 			claimed = q.claimTurns(claimed, &q.rings[kind], t, &claim)
 		}
@@ -70,6 +71,8 @@ func (q *Queue) claimTurns(claimed []Claimed, r *ring, t int64, claim *webhooks.
 		case !l.has(t):
 			l.place = nowhere
 			q.schedule(l)
+		case l.off(claim):
+			q.setAside(l)
 		case l.full(claim):
 			full = append(full, l)
 		default:
@@ -102,6 +105,42 @@ func (q *Queue) claimCapped(t int64, claim *webhooks.Claim) (claimed []Claimed) 
 		}
 	}
 	return claimed
+}
+
+// off reports whether the claim allows none of the endpoint, whatever is leased.
+func (e *endpoint) off(claim *webhooks.Claim) bool {
+	limit, special := claim.Caps[e.webhook]
+	return special && limit == 0
+}
+
+// setAside keeps a lane out of line until its endpoint is recalled.
+func (q *Queue) setAside(l *lane) {
+	if q.aside == nil {
+		q.aside = make(map[*lane]bool)
+	}
+	q.aside[l] = true
+	l.place = aside
+}
+
+// recall puts lanes that were set aside back in line: those of the webhooks, or all
+// if that is nil.
+func (q *Queue) recall(webhooks []string) {
+	if webhooks == nil {
+		for l := range q.aside {
+			l.ring.push(l)
+		}
+		clear(q.aside)
+		return
+	}
+	for _, webhook := range webhooks {
+		e := q.endpoints[webhook]
+		for kind := 0; e != nil && kind < len(e.lanes); kind++ {
+			if l := &e.lanes[kind]; l.place == aside {
+				delete(q.aside, l)
+				l.ring.push(l)
+			}
+		}
+	}
 }
 
 // full reports whether the claim allows no more of the endpoint.

@@ -27,6 +27,7 @@ type lane struct {
 const (
 	nowhere = -1
 	inRing  = -2
+	aside   = -3 // in Queue.aside
 )
 
 // The kinds of lanes.

@@ -2,6 +2,7 @@ package queue
 
 import (
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -23,7 +24,8 @@ type model struct {
 	paused map[string]bool
 	tokens map[uint64]bool
 	leased []Claimed
-	done   int // delivered, removed or dropped
+	caps   map[string]int // of the last claim with a PerWebhook
+	done   int            // delivered, removed or dropped
 
 	draining bool
 }
@@ -119,9 +121,16 @@ func (m *model) step() {
 			Limit: 1 + m.rnd.IntN(6), PerWebhook: m.rnd.IntN(4), PerAccount: m.rnd.IntN(5), Lease: time.Second + m.some(time.Second),
 			Caps: map[string]int{},
 		}
+		if m.rnd.IntN(2) == 0 {
+			maps.Copy(claim.Caps, m.caps)
+		}
 		for range m.rnd.IntN(4) {
 			capped, _ := m.webhook()
 			claim.Caps[capped] = m.rnd.IntN(5)
+		}
+		if claim.PerWebhook > 0 {
+			claim.Raised = m.raised(claim.Caps)
+			m.caps = claim.Caps
 		}
 		for range m.rnd.IntN(4) {
 			if len(m.leased) > 0 {
@@ -163,6 +172,20 @@ func (m *model) step() {
 			}
 		}
 	}
+}
+
+// raised returns those whose cap was 0, and is not in caps; or sometimes nil.
+func (m *model) raised(caps map[string]int) []string {
+	if m.rnd.IntN(8) == 0 {
+		return nil
+	}
+	raised := []string{}
+	for id, limit := range m.caps {
+		if now, capped := caps[id]; limit == 0 && !(capped && now == 0) {
+			raised = append(raised, id)
+		}
+	}
+	return raised
 }
 
 // edit makes a change of a delivery that must succeed if it is not leased.

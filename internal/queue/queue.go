@@ -25,8 +25,9 @@ type Queue struct {
 	epoch     time.Time // where time begins
 	endpoints map[string]*endpoint
 	accounts  map[string]*account
-	rings     [2]ring // by kind: with something due, in turn
-	later     agenda  // with something due later
+	rings     [2]ring        // by kind: with something due, in turn
+	later     agenda         // with something due later
+	aside     map[*lane]bool // with something due, of webhooks whose cap was 0 in a claim
 	leases    map[uint64]*lease
 	ends      int64 // before which no lease runs out
 	token     uint64
@@ -118,7 +119,12 @@ func (q *Queue) schedule(l *lane) {
 	switch {
 	case l.place == inRing:
 	case l.paused || l.dropped || len(l.waiting) == 0:
+		if l.place == aside {
+			delete(q.aside, l)
+			l.place = nowhere
+		}
 		q.later.remove(l)
+	case l.place == aside:
 	case l.place == nowhere:
 		q.later.add(l)
 	default:

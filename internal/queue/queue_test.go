@@ -196,3 +196,25 @@ func BenchmarkAddClaimDone(b *testing.B) {
 		})
 	}
 }
+
+// What a claim costs beside webhooks that have much due and no slots.
+func BenchmarkClaimBesideCapped(b *testing.B) {
+	for _, capped := range []int{0, 100, 1000, 10_000} {
+		b.Run(fmt.Sprint("capped=", capped), func(b *testing.B) {
+			var q Queue
+			claim := webhooks.Claim{Limit: 1, PerWebhook: 8, Lease: time.Minute, Caps: map[string]int{}, Raised: []string{}}
+			for i := range capped {
+				id := fmt.Sprint("down_", i)
+				add(&q, id, uint64(i), start)
+				claim.Caps[id] = 0
+			}
+			seq := uint64(capped)
+			for b.Loop() {
+				add(&q, "fit", seq, start)
+				seq++
+				claimed, _ := q.Claim(start, claim)
+				q.Done(claimed[0].Token)
+			}
+		})
+	}
+}

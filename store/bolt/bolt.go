@@ -30,9 +30,11 @@ type Store struct {
 	writer writer
 	queue  queue.Queue
 	cache  webhookCache
+	alerts alerts
 
 	// For steps of the writer only.
 	subscriptions subscriptions
+	failing       failing
 	keyCensus     census
 	webhookCensus census
 	newestEvent   []byte    // no key in bucketEventIDs is greater; it need not be there
@@ -70,7 +72,10 @@ func Open(path string, options ...Option) (*Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open %s: %w", path, err)
 	}
-	s := &Store{db: db, keyCensus: census{bucket: bucketKeyIDs}, webhookCensus: census{bucket: bucketWebhooks}}
+	s := &Store{
+		db: db, failing: make(failing),
+		keyCensus: census{bucket: bucketKeyIDs}, webhookCensus: census{bucket: bucketWebhooks},
+	}
 	for _, option := range options {
 		option(s)
 	}
@@ -143,14 +148,16 @@ func (s *Store) prepare() (err error) {
 // undone.
 func (s *Store) forgetAll() {
 	s.subscriptions.forgetAll()
+	s.failing.forgetAll()
 	s.keyCensus.forgetAll()
 	s.webhookCensus.forgetAll()
 }
 
-// Close waits for the steps under way and closes the file. From then on every
-// method returns [store.ErrClosed]; closing again does nothing.
+// Close waits for the steps under way, writes what alerts have in memory only, and
+// closes the file. From then on every method returns [store.ErrClosed]; closing
+// again does nothing.
 func (s *Store) Close() error {
-	if err := s.db.Close(); err != nil {
+	if err := errors.Join(s.keepAlerts(), s.db.Close()); err != nil {
 		return fmt.Errorf("close %s: %w", s.db.Path(), err)
 	}
 	return nil

@@ -50,13 +50,14 @@ func (s *Store) ClaimDeliveries(ctx context.Context, claim webhooks.Claim) (task
 // A taskReader reads what a claim is about, each webhook once, and an event that is
 // for several of them once.
 type taskReader struct {
-	store                      *Store
-	tx                         *bbolt.Tx
-	eventRecords, bodies, rows *bbolt.Bucket
-	webhooks                   map[string]foundWebhook
-	seq                        uint64 // of event
-	event                      webhooks.Envelope
-	eventErr                   error
+	store                *Store
+	tx                   *bbolt.Tx
+	eventRecords, bodies *bbolt.Cursor
+	rows                 *bbolt.Bucket
+	webhooks             map[string]foundWebhook
+	seq                  uint64 // of event
+	event                webhooks.Envelope
+	eventErr             error
 }
 
 type foundWebhook struct {
@@ -66,7 +67,8 @@ type foundWebhook struct {
 
 func (s *Store) newTaskReader(tx *bbolt.Tx) *taskReader {
 	return &taskReader{
-		store: s, tx: tx, eventRecords: tx.Bucket(bucketEvents), bodies: tx.Bucket(bucketBodies), rows: tx.Bucket(bucketWebhooks),
+		store: s, tx: tx, eventRecords: tx.Bucket(bucketEvents).Cursor(), bodies: tx.Bucket(bucketBodies).Cursor(),
+		rows:     tx.Bucket(bucketWebhooks),
 		webhooks: make(map[string]foundWebhook),
 	}
 }
@@ -97,12 +99,20 @@ func (r *taskReader) read(c queue.Claimed) (task webhooks.Task) {
 func (r *taskReader) readEvent(seq uint64) {
 	r.seq, r.event, r.eventErr = 0, webhooks.Envelope{}, nil // 0 is no event's, should reading panic
 	key := seqKey(seq, "")
-	event, err := decodeEvent(r.eventRecords.Get(key))
+	event, err := decodeEvent(get(r.eventRecords, key))
 	r.event, r.eventErr = event.Envelope, err
-	if r.event.Body, err = decodeBody(r.bodies.Get(key)); err != nil {
+	if r.event.Body, err = decodeBody(get(r.bodies, key)); err != nil {
 		r.eventErr = err
 	}
 	r.seq = seq
+}
+
+// get is [bbolt.Bucket.Get] with a cursor that is there already.
+func get(c *bbolt.Cursor, key []byte) []byte {
+	if k, value := c.Seek(key); bytes.Equal(k, key) {
+		return value
+	}
+	return nil
 }
 
 // SettleDeliveries implements [webhooks.Store].
@@ -120,14 +130,14 @@ func (s *Store) SettleDeliveries(ctx context.Context, settlements []webhooks.Set
 	var gone []int // stale by the time the step ran
 	err := s.writer.run(ctx, func(b *batch) error {
 		gone = nil
-		failing := make(map[string]bool)
+		rows := b.tx.Bucket(bucketOwed).Cursor()
 		for _, h := range held {
-			if b.get(bucketOwed, h.row) == nil {
+			if row, _ := rows.Seek(h.row); !bytes.Equal(row, h.row) {
 				gone = append(gone, h.index)
 				b.done = append(b.done, func() { s.queue.Done(h.token) })
 				continue
 			}
-			if err := s.settle(b, h, &settlements[h.index], failing); err != nil {
+			if err := s.settle(b, rows, h, &settlements[h.index]); err != nil {
 				return err
 			}
 		}
@@ -153,9 +163,8 @@ type holding struct {
 	row     []byte // key of the owed record
 }
 
-// settle takes one of the settlements of a step. In failing is what the step knows
-// of webhooks already.
-func (s *Store) settle(b *batch, h holding, settlement *webhooks.Settlement, failing map[string]bool) error {
+// settle takes one of the settlements of a step, with rows at what it was owed.
+func (s *Store) settle(b *batch, rows *bbolt.Cursor, h holding, settlement *webhooks.Settlement) error {
 	if settlement.Outcome == webhooks.Release {
 		b.done = append(b.done, func() { s.queue.Free(h.token) })
 	} else if err := b.add(bucketAttempts, attemptKey(h.seq, h.webhook, settlement.Attempt.Number), encodeAttempt(&settlement.Attempt, settlement.Outcome)); err != nil {
@@ -173,23 +182,19 @@ func (s *Store) settle(b *batch, h holding, settlement *webhooks.Settlement, fai
 		}
 		b.done = append(b.done, func() { s.queue.Retry(h.token, due, attempts) })
 	case webhooks.Deliver, webhooks.GiveUp:
-		if err := b.delete(bucketOwed, h.row); err != nil {
+		b.dirty = true
+		if err := rows.Delete(); err != nil {
 			return err
 		}
 		b.done = append(b.done, func() { s.queue.Done(h.token) })
 	}
-	return s.settleWebhook(b, h.webhook, settlement, failing)
+	return s.settleWebhook(b, h.webhook, settlement)
 }
 
 // settleWebhook records what a settlement means for its webhook, which is mostly
 // nothing new.
-func (s *Store) settleWebhook(b *batch, id string, settlement *webhooks.Settlement, failing map[string]bool) error {
-	fails, known := failing[id]
-	if !known {
-		account := b.get(bucketWebhookIDs, []byte(id))
-		fails = isFailing(b.get(bucketWebhooks, prefixed(string(account), id)))
-		failing[id] = fails
-	}
+func (s *Store) settleWebhook(b *batch, id string, settlement *webhooks.Settlement) error {
+	fails := s.failing.is(b, id)
 	ends, begins := fails && settlement.Outcome == webhooks.Deliver, !fails && settlement.Fails()
 	if !ends && !begins && !settlement.Warned && settlement.Deactivate == "" {
 		return nil
@@ -201,7 +206,6 @@ func (s *Store) settleWebhook(b *batch, id string, settlement *webhooks.Settleme
 	if webhook.URL != settlement.Task.Webhook.URL {
 		return nil
 	}
-	failing[id] = begins || fails && !ends
 	if ends {
 		webhook.FailingSince, webhook.WarnedAt = time.Time{}, time.Time{}
 	}

@@ -44,6 +44,10 @@ type batch struct {
 	// owed is what earlier steps of the batch made owed: the queue does not
 	// know it yet.
 	owed []owed
+
+	// alerts is what they left of alerts, by row: the memory of them does not
+	// know it yet.
+	alerts map[string][]byte
 }
 
 type owed struct {
@@ -101,13 +105,7 @@ func (w *writer) run(ctx context.Context, do func(*batch) error) error {
 
 // lead commits what is waiting, the leader's own step first, and hands over.
 func (w *writer) lead(own *step) {
-	runtime.Gosched() // those who are about to come share the commit
-	w.mu.Lock()
-	n := min(len(w.waiting), maxBatch)
-	steps := w.waiting[:n:n]
-	w.waiting = w.waiting[n:]
-	w.mu.Unlock()
-
+	steps := w.gather()
 	w.commit(steps)
 
 	// The next leader first: it writes while the others are told and go on.
@@ -122,6 +120,24 @@ func (w *writer) lead(own *step) {
 		}
 	}
 	clear(steps) // their array lives on under those who wait
+}
+
+// gather takes what is waiting to share a commit, once nobody more is about to come.
+func (w *writer) gather() []*step {
+	for before := 0; ; {
+		runtime.Gosched()
+		w.mu.Lock()
+		n := min(len(w.waiting), maxBatch)
+		if n > before && n < maxBatch {
+			before = n
+			w.mu.Unlock()
+			continue
+		}
+		steps := w.waiting[:n:n]
+		w.waiting = w.waiting[n:]
+		w.mu.Unlock()
+		return steps
+	}
 }
 
 // commit runs the steps in one transaction. A step that fails after it has

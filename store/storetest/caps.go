@@ -155,6 +155,28 @@ func caps(run runner) {
 		wantSame(t, "number of tasks", t.claimCounts(claim), map[string]int{"b": 1})
 	})
 
+	run("what had no slots is claimed again once it is in Raised, or nothing is", func(t *tester) {
+		four(t)
+		claim := func(raised []string, caps map[string]int) map[string]int {
+			t.Helper()
+			return t.claimCounts(webhooks.Claim{Limit: many, PerWebhook: 1, Caps: caps, Raised: raised})
+		}
+		none := map[string]int{"a": 0, "b": 0, "c": 0}
+		wantSame(t, "number of tasks", claim(nil, none), map[string]int{"d": 1})
+		wantSame(t, "number of tasks with nothing raised", claim([]string{}, none), map[string]int{})
+		wantSame(t, "number of tasks with b and what is unknown raised",
+			claim([]string{"unknown", "b", "b"}, map[string]int{"a": 0, "c": 0}), map[string]int{"b": 1})
+		wantSame(t, "number of tasks of Caps alone", t.claimCounts(webhooks.Claim{Limit: many, Caps: map[string]int{"a": 1}}), map[string]int{"a": 1})
+		t.setActive("c", "c", false)
+		t.enqueueMany("a", 1, 1)
+		wantSame(t, "number of tasks with a raised", claim([]string{"a"}, map[string]int{"a": 3, "c": 0}), map[string]int{"a": 2})
+		t.setActive("c", "c", true)
+		wantSame(t, "number of tasks with c raised", claim([]string{"c"}, map[string]int{"a": 0}), map[string]int{"c": 1})
+		wantSame(t, "number of tasks with a at 0", claim([]string{}, map[string]int{"a": 0, "c": 0}), map[string]int{})
+		t.must(t.store.DeleteWebhook(t.Context(), "a", "a", nil))
+		wantSame(t, "number of tasks, Raised being nil", claim(nil, map[string]int{"c": 2, "d": 2}), map[string]int{"c": 1, "d": 1})
+	})
+
 	run("Caps are read during the call only", func(t *tester) {
 		four(t)
 		claim := webhooks.Claim{Limit: many, PerWebhook: 0, Caps: map[string]int{"a": 1}}

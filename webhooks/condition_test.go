@@ -1,0 +1,148 @@
+package webhooks_test
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/storageapi/storageapi/store/memory"
+	"github.com/storageapi/storageapi/webhooks"
+)
+
+// A condition sees what is and what would be, and its error leaves all as it is.
+func TestConditions(t *testing.T) {
+	service, no := newClocked(t), errors.New("no")
+	made := subscribe(t, service, anyURL)
+	var asked []string
+	condition := func(name string, err error) webhooks.Condition {
+		return func(before, after webhooks.Webhook) error {
+			asked = append(asked, fmt.Sprint(name, " ", before.BalanceThreshold, after.BalanceThreshold, before.Secret.Equal(after.Secret)))
+			return err
+		}
+	}
+	refused := func(err error) {
+		t.Helper()
+		if !errors.Is(err, no) {
+			t.Errorf("got %v", err)
+		}
+	}
+	_, err := service.Update(t.Context(), account, made.ID, webhooks.UpdateParams{BalanceThreshold: ptr(webhooks.Amount(1e9)), If: condition("update", no)})
+	refused(err)
+	_, err = service.RotateSecret(t.Context(), account, made.ID, webhooks.RotateParams{Grace: time.Hour, If: condition("rotate", no)})
+	refused(err)
+	refused(service.DeleteIf(t.Context(), account, made.ID, condition("delete", no)))
+	if diff := cmp.Diff([]string{"update 0 1 true", "rotate 0 0 false", "delete 0 0 false"}, asked); diff != "" {
+		t.Errorf("asked (-want +got):\n%s", diff)
+	}
+	if got, err := service.Get(t.Context(), account, made.ID); err != nil || !cmp.Equal(made, got) {
+		t.Errorf("it is changed: %+v, %v", got, err)
+	}
+	asked = nil
+	_, err = service.Update(t.Context(), account, "wh_none", webhooks.UpdateParams{If: condition("", no)})
+	for _, err := range []error{err, service.DeleteIf(t.Context(), account, "wh_none", condition("", no))} {
+		if !errors.Is(err, webhooks.ErrNotFound) || len(asked) != 0 {
+			t.Errorf("of no webhook: got %v, asked %v", err, asked)
+		}
+	}
+	if err := service.DeleteIf(t.Context(), account, made.ID, condition("delete", nil)); err != nil {
+		t.Error(err)
+	}
+}
+
+// What a condition was asked about is what is changed: if there is something else
+// by then, it is asked again.
+func TestConditionsAreAskedAboutWhatIsChanged(t *testing.T) {
+	store := memory.New()
+	service := newService(t, store, webhooks.Config{})
+	settle := func(t *testing.T, outcome webhooks.Outcome, deactivate webhooks.OffReason) {
+		tasks, _, err := store.ClaimDeliveries(t.Context(), webhooks.Claim{Limit: 1, PerWebhook: 9, Lease: time.Minute})
+		if err != nil || len(tasks) != 1 {
+			t.Fatalf("claimed %v, %v", tasks, err)
+		}
+		end := webhooks.Settlement{
+			Task: tasks[0], Outcome: outcome, Deactivate: deactivate,
+			Attempt: webhooks.Attempt{Number: 1, StartedAt: noon, Class: webhooks.ClassStatus, Error: "status 410", Status: 410},
+		}
+		if _, err := store.SettleDeliveries(t.Context(), []webhooks.Settlement{end}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	tests := []struct {
+		name      string
+		meanwhile func(t *testing.T, id string) error
+		again     bool
+		want      func(before *webhooks.Webhook) // what it is asked about then
+	}{
+		{"another update", func(t *testing.T, id string) error {
+			_, err := service.Update(t.Context(), account, id, webhooks.UpdateParams{Events: webhooks.EventTypes()})
+			return err
+		}, true, func(w *webhooks.Webhook) { w.Events = webhooks.EventTypes() }},
+		{"a receiver that answers 410", func(t *testing.T, _ string) error {
+			settle(t, webhooks.GiveUp, webhooks.OffGone)
+			return nil
+		}, true, func(w *webhooks.Webhook) { w.Active, w.OffReason, w.FailingSince = false, webhooks.OffGone, noon }},
+		{"a failed attempt", func(t *testing.T, _ string) error {
+			settle(t, webhooks.Retry, "")
+			return nil
+		}, false, nil},
+		{"nothing", func(*testing.T, string) error { return nil }, false, nil},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			made := subscribe(t, service, anyURL)
+			publish(t, service)
+			var asked []webhooks.Webhook
+			got, err := service.Update(t.Context(), account, made.ID, webhooks.UpdateParams{
+				BalanceThreshold: ptr(webhooks.Amount(5)),
+				If: func(before, _ webhooks.Webhook) error {
+					if asked = append(asked, before); len(asked) == 1 {
+						return test.meanwhile(t, made.ID)
+					}
+					return nil
+				},
+			})
+			want := []webhooks.Webhook{made}
+			if test.again {
+				second := made
+				test.want(&second)
+				want = append(want, second)
+			}
+			if diff := cmp.Diff(want, asked); err != nil || diff != "" || got.BalanceThreshold != 5 {
+				t.Errorf("%v, %+v; asked (-want +got):\n%s", err, got, diff)
+			}
+			if test.again && got.Active != want[1].Active {
+				t.Errorf("the other change is undone: %+v", got)
+			}
+			asks := 0
+			err = service.DeleteIf(t.Context(), account, made.ID, func(before, _ webhooks.Webhook) error {
+				if asks++; asks > 1 && before.Active {
+					t.Errorf("asked about %+v", before)
+				}
+				_, err := service.Update(t.Context(), account, made.ID, webhooks.UpdateParams{Active: ptr(false)})
+				return err
+			})
+			if err != nil || asks > 2 || got.Active && asks != 2 {
+				t.Errorf("deleted with %v after %d asks", err, asks)
+			}
+		})
+	}
+}
+
+// A webhook that is deleted while it is changed stays deleted.
+func TestUpdateOfWhatIsDeletedMeanwhile(t *testing.T) {
+	service := newClocked(t)
+	made := subscribe(t, service, anyURL)
+	_, err := service.Update(t.Context(), account, made.ID, webhooks.UpdateParams{
+		Active: ptr(false),
+		If:     func(_, _ webhooks.Webhook) error { return service.Delete(t.Context(), account, made.ID) },
+	})
+	if !errors.Is(err, webhooks.ErrNotFound) {
+		t.Errorf("got %v", err)
+	}
+	if list, err := service.List(t.Context(), account, webhooks.Page{Limit: 1}); err != nil || len(list) != 0 {
+		t.Errorf("there is %+v, %v", list, err)
+	}
+}

@@ -1,0 +1,113 @@
+package webhooks
+
+import (
+	"bufio"
+	"net"
+	"net/http"
+	"time"
+)
+
+// A conn is a connection to a receiver, for one exchange at a time of HTTP/1.1. The
+// goroutine that makes the attempt reads and writes by itself: a [http.Transport]
+// has two more for each connection, and passing a request and its response between
+// the three costs as much as all the rest of it.
+type conn struct {
+	net.Conn // TLS, but in tests
+	wire     *wire
+	address  string // host and port
+	incoming incoming
+	reader   *bufio.Reader // of incoming
+	used     bool          // for an exchange before
+	idle     time.Time     // since when
+
+	sending chan error // gets what came of sending a long request; nil: it is sent
+}
+
+func newConn(address string, said net.Conn, wire *wire) *conn {
+	c := &conn{Conn: said, wire: wire, address: address}
+	c.incoming.Conn = said
+	c.reader = bufio.NewReader(&c.incoming)
+	return c
+}
+
+// An incoming is what a receiver says, as far as that is bounded.
+type incoming struct {
+	net.Conn
+	left int  // bytes that it may still say
+	some bool // it said something
+}
+
+func (in *incoming) Read(b []byte) (int, error) {
+	if in.left == 0 {
+		return 0, errProtocol
+	}
+	n, err := in.Conn.Read(b[:min(len(b), in.left)])
+	in.left -= n
+	in.some = in.some || n > 0
+	return n, err
+}
+
+// isQuiet reports whether the connection is open and its receiver has said nothing
+// unasked, which would be taken for the next response.
+func (c *conn) isQuiet() bool {
+	c.incoming.left, c.wire.impatient = 1, true
+	_, err := c.reader.Peek(1)
+	c.wire.impatient = false
+	return err == errQuiet
+}
+
+// maxWrite is how long a request is, in bytes, that a new connection takes without
+// waiting for the receiver to read.
+const maxWrite = 16 << 10
+
+// posted tells http.ReadResponse to what the responses are.
+var posted = &http.Request{Method: http.MethodPost}
+
+// exchange sends a request and returns its final response, whose body is yet to be
+// read. The request must not change until end.
+func (c *conn) exchange(request []byte) (*http.Response, error) {
+	c.incoming.left, c.incoming.some = maxResponseHeader, false
+	if len(request) <= maxWrite {
+		if _, err := c.Write(request); err != nil {
+			return nil, err
+		}
+	} else { // the receiver may answer before it has read all, and read no more then
+		sending := make(chan error, 1)
+		c.sending = sending
+		go func() {
+			_, err := c.Write(request)
+			sending <- err
+		}()
+	}
+	for {
+		response, err := http.ReadResponse(c.reader, posted)
+		if err != nil {
+			return nil, err
+		}
+		if code := response.StatusCode; code < 100 || code > 199 || code == http.StatusSwitchingProtocols {
+			c.incoming.left = c.reader.Size() + maxResponseBody // for the body and what frames it
+			return response, nil
+		}
+	}
+}
+
+// end ends an exchange, and reports whether there can be another: its request was
+// sent and its response read, all of both.
+func (c *conn) end(whole bool) bool {
+	if c.sending != nil {
+		select {
+		case err := <-c.sending:
+			whole = whole && err == nil
+		default:
+			whole = false
+			_ = c.wire.Close()
+			<-c.sending
+		}
+		c.sending = nil
+	}
+	c.used = true
+	return whole
+}
+
+// close closes the connection without another word.
+func (c *conn) close() { _ = c.wire.Close() }

@@ -1,0 +1,190 @@
+package webhooks_test
+
+import (
+	"context"
+	"crypto/tls"
+	"net"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/storageapi/storageapi/signing"
+	"github.com/storageapi/storageapi/store/memory"
+	"github.com/storageapi/storageapi/webhooks"
+)
+
+// newTalker starts a receiver that speaks TLS and does as it likes with each request
+// of a connection, counted over all connections from 1, until it returns false.
+func newTalker(t *testing.T, respond func(n int, conn net.Conn) (more bool)) *receiver {
+	t.Helper()
+	config := &tls.Config{Certificates: []tls.Certificate{goodCertificate()}}
+	var requests atomic.Int64
+	return newTCPReceiver(t, func(conn net.Conn) {
+		secure := tls.Server(conn, config)
+		defer secure.Close()
+		for {
+			if _, err := readRequest(secure); err != nil || !respond(int(requests.Add(1)), secure) {
+				return
+			}
+		}
+	})
+}
+
+// attempts returns a function that makes an attempt at the receiver, on the same
+// connections each time.
+func attempts(t *testing.T, receiver *receiver) func() webhooks.Attempt {
+	t.Helper()
+	service := newService(t, memory.New(), webhooks.Config{
+		AllowNetworks: loopback, RootCAs: trusted().pool(), Timeout: 5 * time.Second,
+	})
+	task := webhooks.Task{
+		Event:   mustSeal(t, webhooks.Event{ID: "evt_1", Account: account, Data: lowBalance}),
+		Webhook: webhooks.Webhook{ID: "wh_1", URL: receiver.url("127.0.0.1"), Secret: signing.NewSecret()}, Attempt: 1,
+	}
+	return func() webhooks.Attempt { return service.Attempt(t.Context(), &task) }
+}
+
+const noContent = "HTTP/1.1 204 No Content\r\n\r\n"
+
+// A receiver that says more than was asked has not said it of the next event: that
+// one would be taken for delivered before it was.
+func TestStrayResponsesAreNotTaken(t *testing.T) {
+	t.Parallel()
+	for name, stray := range map[string]func(net.Conn){
+		"with the response":       func(c net.Conn) { say(noContent + noContent)(c) },
+		"right after it":          func(c net.Conn) { say(noContent)(c); say(noContent)(c) },
+		"half of one":             func(c net.Conn) { say(noContent + "HTTP/1.1 2")(c) },
+		"after a body":            func(c net.Conn) { say("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok" + noContent)(c) },
+		"after the end of chunks": func(c net.Conn) { say("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n" + noContent)(c) },
+		"instead of no body":      func(c net.Conn) { say(noContent + "oops")(c) },
+		"much later":              func(c net.Conn) { say(noContent)(c); time.Sleep(20 * time.Millisecond); say(noContent)(c) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			said := make(chan bool, 1)
+			receiver := newTalker(t, func(n int, conn net.Conn) bool {
+				if n == 1 {
+					stray(conn)
+					said <- true
+				} else {
+					say("HTTP/1.1 500 No\r\nContent-Length: 0\r\n\r\n")(conn)
+				}
+				return true
+			})
+			attempt := attempts(t, receiver)
+			if got := attempt(); got.Error != "" {
+				t.Fatalf("%+v", got)
+			}
+			<-said
+			if got := attempt(); got.Status != 500 {
+				t.Errorf("the second attempt: %+v", got)
+			}
+			if n := receiver.conns.Load(); n != 2 {
+				t.Errorf("%d connections", n)
+			}
+		})
+	}
+}
+
+// An idle connection that its receiver has closed, or closes at the moment when it is
+// used, is no failure of the receiver's. A new one that breaks is.
+func TestIdleConnectionsThatBreak(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		respond func(n int, conn net.Conn) bool
+		reason  string
+		conns   int64
+	}{
+		"closed while idle":          {func(n int, c net.Conn) bool { say(noContent)(c); return n > 1 }, "", 2},
+		"reset while idle":           {func(n int, c net.Conn) bool { say(noContent)(c); resetIf(n == 1, c); return n > 1 }, "", 2},
+		"closed by the next request": {func(n int, c net.Conn) bool { return n != 2 && say2(c) }, "", 2},
+		"reset by the next request":  {func(n int, c net.Conn) bool { resetIf(n == 2, c); return n != 2 && say2(c) }, "", 2},
+		"and the new one, too":       {func(n int, c net.Conn) bool { return n == 1 && say2(c) }, broke, 2},
+		"half a response": {func(n int, c net.Conn) bool {
+			if n > 1 {
+				say("HTTP/1.1 200 OK\r\n")(c)
+				return false
+			}
+			return say2(c)
+		}, broke, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			receiver := newTalker(t, test.respond)
+			attempt := attempts(t, receiver)
+			if got := attempt(); got.Error != "" {
+				t.Fatalf("%+v", got)
+			}
+			time.Sleep(20 * time.Millisecond) // for what happens while it is idle; none of the verdicts depends on it
+			if got := attempt(); got.Error != test.reason {
+				t.Errorf("the second attempt: %+v", got)
+			}
+			if n := receiver.conns.Load(); n != test.conns {
+				t.Errorf("%d connections", n)
+			}
+		})
+	}
+}
+
+func say2(conn net.Conn) bool {
+	say(noContent)(conn)
+	return true
+}
+
+func resetIf(now bool, conn net.Conn) {
+	if now {
+		reset(conn)
+	}
+}
+
+// Idle connections are closed after a while, and the service leaves none behind.
+func TestIdleConnectionsAreClosed(t *testing.T) {
+	inBubble(t, webhooks.Config{}, status(http.StatusNoContent), func(b *bubble) {
+		var open atomic.Int64
+		b.service.DialThrough(counting(b.dial, &open))
+		for _, name := range []string{"a", "b", "c"} {
+			b.subscribe(name)
+		}
+		stop := b.start()
+		b.publish()
+		time.Sleep(80 * time.Second)
+		if n := open.Load(); n != 3 {
+			t.Errorf("%d connections are open after 80 s", n)
+		}
+		time.Sleep(50 * time.Second)
+		if n := open.Load(); n != 0 {
+			t.Errorf("%d connections are open after 130 s", n)
+		}
+		b.publish()
+		time.Sleep(time.Second)
+		stop()
+		if n := open.Load(); n != 0 {
+			t.Errorf("%d connections are open after Run", n)
+		}
+	})
+}
+
+// counting returns a dialer that counts the connections that are open.
+func counting(dial dialer, open *atomic.Int64) dialer {
+	return func(ctx context.Context, network, address string) (net.Conn, error) {
+		conn, err := dial(ctx, network, address)
+		if err != nil {
+			return nil, err
+		}
+		open.Add(1)
+		return &counted{Conn: conn, open: open}, nil
+	}
+}
+
+type counted struct {
+	net.Conn
+	open *atomic.Int64
+	once sync.Once
+}
+
+func (c *counted) Close() error {
+	c.once.Do(func() { c.open.Add(-1) })
+	return c.Conn.Close()
+}

@@ -1,0 +1,119 @@
+package webhooks
+
+import (
+	"sync"
+	"time"
+)
+
+const (
+	maxIdle     = 1024 // connections, also if all are to one host: many webhooks often share one
+	idleTimeout = 90 * time.Second
+)
+
+// conns are the connections that are idle. The zero conns has none.
+type conns struct {
+	mu     sync.Mutex
+	idle   map[string][]*conn // by address; what was used last comes last
+	count  int
+	sweeps *time.Timer // while there may be any
+}
+
+// take returns a connection to the address that can be used until the deadline, or
+// nil if there is none.
+func (p *conns) take(address string, deadline time.Time) *conn {
+	for {
+		c := p.pop(address)
+		if c == nil {
+			return nil
+		}
+		if c.SetDeadline(deadline) == nil && c.isQuiet() {
+			return c
+		}
+		c.close()
+	}
+}
+
+func (p *conns) pop(address string) *conn {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	idle := p.idle[address]
+	if len(idle) == 0 {
+		return nil
+	}
+	last := len(idle) - 1
+	c := idle[last]
+	idle[last] = nil
+	p.idle[address] = idle[:last]
+	p.count--
+	return c
+}
+
+// put keeps a connection until it is taken, or has been idle for too long.
+func (p *conns) put(c *conn) {
+	c.idle = time.Now()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.count == maxIdle {
+		p.drop()
+	}
+	if p.idle == nil {
+		p.idle = make(map[string][]*conn)
+	}
+	if p.sweeps == nil {
+		p.sweeps = time.AfterFunc(idleTimeout, p.sweep)
+	}
+	p.idle[c.address] = append(p.idle[c.address], c)
+	p.count++
+}
+
+// drop closes one, whichever.
+func (p *conns) drop() {
+	for address, idle := range p.idle {
+		if len(idle) > 0 {
+			idle[0].close()
+			p.idle[address] = idle[1:]
+			p.count--
+			return
+		}
+	}
+}
+
+// sweep closes those that have been idle for too long.
+func (p *conns) sweep() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	now := time.Now()
+	for address, idle := range p.idle {
+		old := 0
+		for old < len(idle) && now.Sub(idle[old].idle) >= idleTimeout {
+			idle[old].close()
+			old++
+		}
+		p.count -= old
+		if old == len(idle) {
+			delete(p.idle, address)
+		} else {
+			p.idle[address] = idle[old:]
+		}
+	}
+	p.sweeps = nil
+	if len(p.idle) > 0 {
+		p.sweeps = time.AfterFunc(idleTimeout/3, p.sweep)
+	}
+}
+
+// close closes all.
+func (p *conns) close() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, idle := range p.idle {
+		for _, c := range idle {
+			c.close()
+		}
+	}
+	p.idle, p.count = nil, 0
+	if p.sweeps != nil {
+		p.sweeps.Stop()
+		p.sweeps = nil
+	}
+}
