@@ -132,7 +132,6 @@ func TestStoreAnswers(t *testing.T) {
 	}{
 		"CreateKey":       {apikeys.ErrExists, 409, "CONFLICT"},
 		"CreateWebhook":   {webhooks.ErrExists, 409, "CONFLICT"},
-		"UpdateKey":       {apikeys.ErrNotFound, 404, "NOT_FOUND"},
 		"DeleteKey":       {apikeys.ErrNotFound, 404, "NOT_FOUND"}, // gone since it was looked at
 		"DeleteWebhook":   {webhooks.ErrNotFound, 404, "NOT_FOUND"},
 		"UpdateWebhook":   {webhooks.ErrNotFound, 404, "NOT_FOUND"},
@@ -141,6 +140,7 @@ func TestStoreAnswers(t *testing.T) {
 		"Redeliver":       {webhooks.ErrNotFound, 409, "CONFLICT"}, // its payload was purged
 		"CreateRecovery":  {webhooks.ErrNotFound, 404, "NOT_FOUND"},
 		"RecoveryByID":    {webhooks.ErrNotFound, 404, "NOT_FOUND"},
+		"UpdateKey":       {apikeys.ErrNotFound, 404, "NOT_FOUND"},
 	}
 	for _, step := range steps(key, webhook) {
 		answer, ok := answers[step.store]
