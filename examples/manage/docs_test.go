@@ -49,7 +49,7 @@ func TestDocs(t *testing.T) {
 	shell.Dir = t.TempDir()
 	printed, err := shell.CombinedOutput()
 	if err != nil {
-		t.Fatalf("%v:\n%s", err, printed)
+		t.Fatalf("%v:\n%s", err, shorten(string(printed)))
 	}
 	answers := strings.Split(string(printed), mark)
 

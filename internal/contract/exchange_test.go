@@ -11,6 +11,7 @@ import (
 	"maps"
 	"net/http"
 	"net/url"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -37,9 +38,14 @@ type exchange struct {
 	body    []byte
 }
 
+// secrets are the values of keys and signing secrets.
+var secrets = regexp.MustCompile(`\b(sak|whsec)_[0-9A-Za-z+/=]+`)
+
+// String shows the exchange without its secrets.
 func (e *exchange) String() string {
-	return fmt.Sprintf("%s: %s %s?%s %v %.300q\n\tanswered %d %v %.600s\n\tby the document the request is: %v",
+	text := fmt.Sprintf("%s: %s %s?%s %v %.300q\n\tanswered %d %v %.600s\n\tby the document the request is: %v",
 		e.op.id, e.method, e.path, e.query, e.call.header, e.call.body, e.status, e.header, e.body, e.invalid)
+	return secrets.ReplaceAllString(text, "${1}_…")
 }
 
 // client follows no redirect.

@@ -133,7 +133,8 @@ func (w *walker) call() (c call, sure bool) {
 	if op.Method == http.MethodGet && w.chance(10) {
 		c.method = http.MethodHead
 	}
-	sure = w.authenticate(&c)
+	sure = true
+	w.authenticate(&c)
 	var known map[string]string
 	for _, parameter := range op.parameters() {
 		if paths := w.paths[parameter.Name]; len(paths) > 0 && w.chance(80) {
@@ -190,7 +191,7 @@ func (w *walker) call() (c call, sure bool) {
 const visible = " !\"#$%&'()*+,-./0123456789:;<=>?@ABCDEFGHIJKLMNOPQRSTUVWXYZ[\\]^_`abcdefghijklmnopqrstuvwxyz{|}~"
 
 // authenticate gives the call a key, or something else.
-func (w *walker) authenticate(c *call) (sure bool) {
+func (w *walker) authenticate(c *call) {
 	keys := []string{w.admin}
 	switch w.IntN(30) {
 	case 0:
@@ -205,7 +206,6 @@ func (w *walker) authenticate(c *call) (sure bool) {
 	if keys != nil {
 		c.header["Api-Key"] = keys
 	}
-	return true
 }
 
 // content gives the call a body.
@@ -269,10 +269,7 @@ func (w *walker) stray() call {
 	c := call{op: w.otherwise[http.StatusNotFound], header: make(http.Header)}
 	w.authenticate(&c)
 	c.method = pick(w.generator, []string{"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "FOO"})
-	c.path = pick(w.generator, []string{"/", "/v2", "/v2/", "/v1/api-keys", "/v2/api-keys/", "/v2//api-keys", "/v2/api-keys/a/b", "/v2/API-KEYS", "/v2/api-keys%2f", "/v2/./api-keys", "/v2/%", "/v2/environments", "/v2/notifications"})
-	if c.path == "/v2/%" { // which net/http answers itself
-		c.path = "/v2/%25"
-	}
+	c.path = pick(w.generator, []string{"/", "/v2", "/v2/", "/v1/api-keys", "/v2/api-keys/", "/v2//api-keys", "/v2/api-keys/a/b", "/v2/API-KEYS", "/v2/api-keys%2f", "/v2/./api-keys", "/v2/%25", "/v2/environments", "/v2/notifications"})
 	if w.chance(50) {
 		op := pick(w.generator, w.operations)
 		c.path, _ = op.path("key_1", "a", "b")
