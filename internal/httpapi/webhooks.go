@@ -103,7 +103,11 @@ func (a *api) createWebhook(c *call) (answer, error) {
 	}
 	if webhook.Secret.IsZero() { // made by an earlier request
 		c.id = webhook.ID
-		return a.getWebhook(c)
+		answer, err := a.getWebhook(c)
+		if errors.Is(err, webhooks.ErrNotFound) { // meanwhile
+			err = webhooks.ErrGone
+		}
+		return answer, err
 	}
 	view := viewWebhook(webhook)
 	view.Secret = webhook.Secret.Reveal()
