@@ -71,7 +71,7 @@ func TestAuthorityOverPastEvents(t *testing.T) {
 		h.do("PATCH", one, admin, `{"events":`+events+`}`).want(200, "")
 		for _, request := range []struct{ method, path, body string }{
 			{"PATCH", "", `{"url":"https://evil.example"}`}, {"POST", "/rotate-secret", ""}, {"POST", "/test", ""},
-			{"POST", "/deliveries/" + someEvent + "/redeliver", ""}, {"POST", "/recoveries", ""},
+			{"POST", "/deliveries/" + someEvent + "/redeliver", ""}, {"POST", "/deliveries/evt_none/redeliver", ""}, {"POST", "/recoveries", ""},
 		} {
 			h.do(request.method, one+request.path, account, request.body).want(403, "FORBIDDEN")
 		}
