@@ -80,6 +80,20 @@ func TestAuthorityOverPastEvents(t *testing.T) {
 	h.do("DELETE", one, account, "").want(204, "")
 }
 
+// TestAuthorityOverWhatWasMade sends a creation again when the webhook has become one
+// that the caller may not read the events of.
+func TestAuthorityOverWhatWasMade(t *testing.T) {
+	h := serve(t, newClock().config())
+	admin := h.admin(alice)
+	_, files := h.key(alice, scopes.FilesRead)
+	const body = `{"url":"https://example.com","events":["files.expiring"]}`
+	id := h.do("POST", webhooksPath, files, body, idempotent("a")).want(201, "").text("id")
+	h.do("POST", webhooksPath, files, body, idempotent("a")).want(200, "")
+	h.do("PATCH", webhooksPath+"/"+id, admin, `{"url":"https://example.com/secret","events":["balance.low"]}`).want(200, "")
+	h.do("POST", webhooksPath, files, body, idempotent("a")).want(403, "FORBIDDEN")
+	h.do("POST", webhooksPath, admin, body, idempotent("a")).want(200, "")
+}
+
 // TestAuthorityIsOverWhatIsChanged widens a webhook's events just when somebody was
 // found good enough for those of before: they are asked about again.
 func TestAuthorityIsOverWhatIsChanged(t *testing.T) {

@@ -101,9 +101,12 @@ func (a *api) createWebhook(c *call) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	if webhook.Secret.IsZero() { // made by an earlier request
+	if webhook.Secret.IsZero() { // made by an earlier request, and maybe changed since
 		c.id = webhook.ID
-		return a.getWebhook(c)
+		if webhook, err = a.findUsable(c); err != nil {
+			return answer{}, err
+		}
+		return showWebhook(&webhook, "")
 	}
 	view := viewWebhook(webhook)
 	view.Secret = webhook.Secret.Reveal()
