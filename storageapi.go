@@ -49,6 +49,9 @@
 //	POST   recoveries                          send a range of time again
 //	GET    recoveries/{recoveryId}             tell how far that is
 //
+// [OpenAPI] has the whole of it: every status, header and limit. Programs that call
+// the API get its errors from [DecodeError].
+//
 // Errors are {"error":{"code":…,"message":…}}. Checks come in one order, and the
 // first that fails answers: the key (401), its rate (429), the route (404, 405), the authority in
 // general (403), the media type (415), the size (413, above 64 KiB), syntax and

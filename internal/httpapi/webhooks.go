@@ -103,7 +103,11 @@ func (a *api) createWebhook(c *call) (answer, error) {
 	}
 	if webhook.Secret.IsZero() { // made by an earlier request, and maybe changed since
 		c.id = webhook.ID
-		if webhook, err = a.findUsable(c); err != nil {
+		webhook, err := a.findUsable(c)
+		switch {
+		case errors.Is(err, webhooks.ErrNotFound): // meanwhile
+			return answer{}, webhooks.ErrGone
+		case err != nil:
 			return answer{}, err
 		}
 		return showWebhook(&webhook, "")
