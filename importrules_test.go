@@ -26,12 +26,13 @@ var importRules = map[string][]string{
 	"webhooks": {"scopes", "signing", "internal/creation", "internal/id", "internal/invalid", "code.dny.dev/ssrf"},
 
 	"store":           {"apikeys", "webhooks"},
-	"store/memory":    {"apikeys", "webhooks", "scopes", "signing", "store", "internal/creation", "internal/queue"},
-	"store/bolt":      {"apikeys", "webhooks", "scopes", "signing", "store", "internal/creation", "internal/queue", "go.etcd.io/bbolt", "go.etcd.io/bbolt/errors"},
+	"store/memory":    {"apikeys", "webhooks", "scopes", "signing", "store", "internal/creation", "internal/cursor", "internal/queue"},
+	"store/bolt":      {"apikeys", "webhooks", "scopes", "signing", "store", "internal/creation", "internal/cursor", "internal/queue", "go.etcd.io/bbolt", "go.etcd.io/bbolt/errors"},
 	"store/storetest": {"apikeys", "webhooks", "scopes", "signing", "store", "github.com/google/go-cmp/cmp", "github.com/google/go-cmp/cmp/cmpopts"},
 
 	"internal/crash":    {},
 	"internal/creation": {"internal/invalid"},
+	"internal/cursor":   {},
 	"internal/httpapi":  {"apikeys", "auth", "scopes", "webhooks", "internal/creation", "internal/id", "internal/invalid"},
 	"internal/id":       {"github.com/oklog/ulid/v2"},
 	"internal/invalid":  {},

@@ -1,11 +1,14 @@
 package storageapi_test
 
 import (
+	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"io"
 	"net/url"
+	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -14,6 +17,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/storageapi/storageapi"
+	"github.com/storageapi/storageapi/store/memory"
 	"github.com/storageapi/storageapi/webhooks"
 )
 
@@ -242,7 +246,7 @@ func TestRecoveriesOverHTTP(t *testing.T) {
 		}
 	}
 	for body, want := range map[string]string{
-		`{"states":[]}`: "states must hold at least one", `{"states":["pending"]}`: "states must be of", `{"states":"dead"}`: "states must be an array",
+		`{"states":[]}`: "states must hold at least one", `{"states":["pending"]}`: `states must be of dead, skipped, delivered; unknown: "pending"`, `{"states":"dead"}`: "states must be an array",
 		`{"from":"2999-01-01"}`: "from must not be in the future", `{"to":"2999-01-01"}`: "to must not be in the future", `{"from":1}`: "from must be a string",
 		`{"from":"2020-01-02","to":"2020-01-02"}`: "from must be before to", `{"to":"0001-01-01"}`: "to must not be before 1970", `{"since":null}`: "body must hold no field",
 	} {
@@ -255,5 +259,36 @@ func TestRecoveriesOverHTTP(t *testing.T) {
 		if got := h.do("GET", path, admin, "").want(404, "NOT_FOUND"); !strings.Contains(got.message(), "no recovery") {
 			t.Errorf("%s: got message %q", path, got.message())
 		}
+	}
+}
+
+// TestCursorsTellNothingOfOthers looks into the cursors of a list of deliveries, which
+// a store makes from numbers that count the events of all accounts.
+func TestCursorsTellNothingOfOthers(t *testing.T) {
+	for name, config := range map[string]storageapi.Config{
+		"memory": {Store: memory.New()}, "bolt": {Path: filepath.Join(t.TempDir(), "storage.db")},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := serve(t, config)
+			admin := h.admin(alice)
+			list := webhooksPath + "/" + h.do("POST", webhooksPath, admin, newWebhook).want(201, "").text("id") + "/deliveries?limit=1"
+			for i := range 3 {
+				h.publish(fmt.Sprint("evt_", i))
+			}
+			cursor := h.do("GET", list, admin, "").text("nextCursor")
+			decoded, err := base64.RawURLEncoding.DecodeString(cursor)
+			_, rest, found := strings.Cut(string(decoded), "/")
+			if _, isNumber := strconv.ParseUint(rest, 10, 64); err != nil || !found || isNumber == nil {
+				t.Errorf("the cursor is %q, %v", decoded, err)
+			}
+			if got := h.do("GET", list+"&cursor="+cursor, admin, "").ids("eventId"); len(got) != 1 || got[0] != "evt_1" {
+				t.Errorf("after it come %v", got)
+			}
+			made := webhooksPath + "/" + strings.Split(list, "/")[4] + "/deliveries?cursor="
+			forged := base64.RawURLEncoding.EncodeToString([]byte(strings.Split(list, "/")[4] + "/2"))
+			if got := h.do("GET", made+forged, admin, "").want(200, "").ids("eventId"); len(got) != 0 {
+				t.Errorf("after one made up come %v", got)
+			}
+		})
 	}
 }

@@ -54,7 +54,8 @@ type DeliveryPage struct {
 
 	// Next asks for the page that follows; empty if there is none. A page may
 	// hold fewer deliveries than were asked for, even none, and have a Next
-	// nevertheless: looking for what is rare is done in steps.
+	// nevertheless: looking for what is rare is done in steps. It is shown to
+	// clients: nobody can tell from it what other accounts have.
 	Next string
 }
 

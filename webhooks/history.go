@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/storageapi/storageapi/internal/id"
@@ -149,10 +150,18 @@ func checkStates(states []DeliveryState, allowed ...DeliveryState) (folded []Del
 	for _, state := range states {
 		switch {
 		case !slices.Contains(allowed, state):
-			return nil, invalid.Field("states", fmt.Sprintf("must be of %q; unknown: %.32q", allowed, state))
+			return nil, invalid.Field("states", fmt.Sprintf("must be of %s; unknown: %.32q", strings.Join(namesOf(allowed), ", "), state))
 		case !slices.Contains(folded, state):
 			folded = append(folded, state)
 		}
 	}
 	return folded, nil
+}
+
+func namesOf(states []DeliveryState) []string {
+	names := make([]string, len(states))
+	for i, state := range states {
+		names[i] = string(state)
+	}
+	return names
 }

@@ -123,15 +123,12 @@ func (a *api) redeliver(c *call) (answer, error) {
 	if err := c.noBody(); err != nil {
 		return answer{}, err
 	}
-	webhook, err := a.findWebhook(c)
+	webhook, err := a.findUsable(c)
 	if err != nil {
 		return answer{}, err
 	}
 	delivery, err := a.findDelivery(c, webhook.ID)
 	if err != nil {
-		return answer{}, err
-	}
-	if err := a.permitUse(c, &webhook); err != nil {
 		return answer{}, err
 	}
 	err = a.webhooks.Redeliver(c.Context(), c.caller.Account, webhook.ID, delivery.EventID)

@@ -11,6 +11,7 @@ import (
 	"go.etcd.io/bbolt"
 	bbolterrors "go.etcd.io/bbolt/errors"
 
+	"github.com/storageapi/storageapi/internal/cursor"
 	"github.com/storageapi/storageapi/internal/queue"
 	"github.com/storageapi/storageapi/signing"
 	"github.com/storageapi/storageapi/store"
@@ -31,6 +32,8 @@ type Store struct {
 	queue  queue.Queue
 	cache  webhookCache
 	alerts alerts
+
+	cursors cursor.Key // hides the numbers of events
 
 	// For steps of the writer only.
 	subscriptions subscriptions
@@ -130,6 +133,9 @@ func checkSize(path string) error {
 func (s *Store) prepare() (err error) {
 	defer recovered(&err)
 	if err := checkSchema(s.db); err != nil {
+		return err
+	}
+	if err := s.loadCursors(); err != nil {
 		return err
 	}
 	if err := s.reseal(); err != nil {

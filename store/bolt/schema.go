@@ -50,6 +50,7 @@ var (
 
 	keySeal    = []byte("seal") // in meta: a secret sealed as all those of the webhooks are; none in a file never sealed
 	keySchema  = []byte("schema")
+	keyCursors = []byte("cursors")          // in meta: the key that hides the numbers of events
 	keyRuns    = []byte("runs")             // in meta: the first seq that no run is made of yet
 	keyIDsGone = []byte("event_ids_purged") // in meta: the first seq whose event id is not purged
 )

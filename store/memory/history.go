@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"slices"
-	"strconv"
 	"time"
 
 	"github.com/storageapi/storageapi/webhooks"
@@ -21,7 +20,7 @@ func (s *Store) ListDeliveries(ctx context.Context, account, webhookID string, q
 	}
 	log := s.log
 	if query.After != "" {
-		after, _ := strconv.ParseUint(query.After, 10, 64)
+		after, _ := s.cursors.Open(query.After)
 		log = log[:s.search(after)]
 	}
 	var page webhooks.DeliveryPage
@@ -32,7 +31,7 @@ func (s *Store) ListDeliveries(ctx context.Context, account, webhookID string, q
 			continue
 		}
 		if len(page.Deliveries) == query.Limit {
-			page.Next = strconv.FormatUint(last, 10)
+			page.Next = s.cursors.Seal(last)
 			break
 		}
 		page.Deliveries = append(page.Deliveries, d.copied())
