@@ -244,6 +244,7 @@ func TestRecoveriesOverHTTP(t *testing.T) {
 		if all := !strings.Contains(body, "["); all != strings.Contains(got.body, `"states":["dead","skipped"]`) {
 			t.Errorf("%s: got %s", body, got.body)
 		}
+		h.await(got.header.Get("Location"), admin, func(got reply) bool { return got.object()["done"] == true })
 	}
 	for body, want := range map[string]string{
 		`{"states":[]}`: "states must hold at least one", `{"states":["pending"]}`: `states must be of dead, skipped, delivered; unknown: "pending"`, `{"states":"dead"}`: "states must be an array",

@@ -84,7 +84,8 @@ type RecoverParams struct {
 }
 
 // Recover begins to make deliveries of the account's webhook pending again, and
-// returns the job that does so, or [ErrNotFound]. What is recovered goes through
+// returns the job that does so, or [ErrNotFound], or [ErrRecovering] if one of this
+// webhook is not done yet. Jobs of several webhooks take turns. What is recovered goes through
 // the same caps as all else, and after what is published meanwhile. [WebhookService.Run]
 // does the work; ask [WebhookService.Recovery] how far it is.
 func (s *WebhookService) Recover(ctx context.Context, account, webhookID string, params RecoverParams) (Recovery, error) {

@@ -40,6 +40,7 @@ type Store struct {
 	failing       failing
 	keyCensus     census
 	webhookCensus census
+	recovered     []byte    // the webhook whose recovery was advanced last
 	newestEvent   []byte    // no key in bucketEventIDs is greater; it need not be there
 	lastPublished time.Time // no event was published later
 }

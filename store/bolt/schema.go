@@ -39,7 +39,7 @@ var (
 	bucketRuns     = []byte("runs")      // first seq of a run, webhook id → its seqs in that run
 
 	bucketRecoveries     = []byte("recoveries")      // id → recovery record
-	bucketOpenRecoveries = []byte("open_recoveries") // id → nothing, of those that are not done
+	bucketOpenRecoveries = []byte("open_recoveries") // webhook id → id, of those that are not done
 
 	bucketRequests     = []byte("requests")      // kind, prefixed account, name → request record
 	bucketRequestTimes = []byte("request_times") // time, the same → nothing

@@ -65,6 +65,9 @@ func (s *Store) CreateRecovery(ctx context.Context, r webhooks.Recovery) error {
 	if slices.ContainsFunc(s.recoveries, func(other *recovery) bool { return other.ID == r.ID }) {
 		return webhooks.ErrExists
 	}
+	if slices.ContainsFunc(s.recoveries, func(other *recovery) bool { return other.WebhookID == r.WebhookID && !other.Done }) {
+		return webhooks.ErrRecovering
+	}
 	r.States = slices.Clone(r.States)
 	if r.To.IsZero() {
 		r.To = s.publication(time.Now()).Add(time.Millisecond)
@@ -96,13 +99,14 @@ func (s *Store) AdvanceRecovery(ctx context.Context, limit int) (advanced bool, 
 		return false, err
 	}
 	defer s.mu.Unlock()
-	for _, r := range s.recoveries {
-		if !r.Done {
-			s.advance(r, limit)
-			return true, nil
-		}
+	i := slices.IndexFunc(s.recoveries, func(r *recovery) bool { return !r.Done })
+	if i < 0 {
+		return false, nil
 	}
-	return false, nil
+	r := s.recoveries[i]
+	s.advance(r, limit)
+	s.recoveries = append(slices.Delete(s.recoveries, i, i+1), r) // the others first
+	return true, nil
 }
 
 func (s *Store) advance(r *recovery, limit int) {

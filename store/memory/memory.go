@@ -43,7 +43,7 @@ type Store struct {
 	events     map[ref]*event  // by id
 	log        []*event        // in the order they were stored
 	deliveries map[place]*delivery
-	recoveries []*recovery // oldest first
+	recoveries []*recovery // those that are not done in turn
 	cursors    cursor.Key  // hides the numbers of events
 	alerts     map[ref]*alert
 	notices    map[notice]bool
