@@ -144,11 +144,11 @@ func TestDeliveriesOverHTTP(t *testing.T) {
 		t.Errorf("got %s, want %s", dead.body, form)
 	}
 	listed := h.do("GET", list+"?state=dead", admin, "").want(200, "").body
-	if form := `^\{"data":\[` + head + `"attempts":1,"lastAttempt":` + attempt + `\}\],"nextCursor":null,"hasMore":false\}$`; !regexp.MustCompile(form).MatchString(listed) {
+	if form := `^\{"data":\[` + head + `"attemptCount":1,"lastAttempt":` + attempt + `\}\],"nextCursor":null,"hasMore":false\}$`; !regexp.MustCompile(form).MatchString(listed) {
 		t.Errorf("got %s, want %s", listed, form)
 	}
 	pending := h.do("GET", list+"?state=pending", admin, "").want(200, "").body
-	if form := `^\{"data":\[\{"eventId":"skipped",.*,"nextAttemptAt":"[^"]+","attempts":0,"lastAttempt":null\}\],`; !regexp.MustCompile(form).MatchString(pending) {
+	if form := `^\{"data":\[\{"eventId":"skipped",.*,"nextAttemptAt":"[^"]+","attemptCount":0,"lastAttempt":null\}\],`; !regexp.MustCompile(form).MatchString(pending) {
 		t.Errorf("got %s, want %s", pending, form)
 	}
 
@@ -186,7 +186,7 @@ func TestDeliveriesOverHTTP(t *testing.T) {
 	for query, want := range map[string]string{
 		"limit=0": "limit must", "state=": "state must be pending, delivered, dead or skipped", "state=Dead": "state must", "state=dead,skipped": "state must",
 		"from=x": "from must be an RFC 3339", "to=": "to must be an RFC 3339", "from=1969-12-31": "from must not be before 1970", "to=0001-01-01": "to must",
-		"from=2020-01-01&from=2020-01-01": "from must be given once only", "cursor=x": "cursor must", "a;b": "query must",
+		"from=2020-01-01&from=2020-01-01": "from must be given once only", "from=2020-01-02&to=2020-01-02": "from must be before to", "cursor=x": "cursor must", "a;b": "query must",
 	} {
 		if got := h.do("GET", list+"?"+query, admin, "").want(400, "VALIDATION_ERROR"); !strings.HasPrefix(got.message(), want) {
 			t.Errorf("%s: got message %q, want %q", query, got.message(), want)

@@ -24,8 +24,8 @@ type deliveryView struct {
 // A deliveryListView is a delivery as it is listed.
 type deliveryListView struct {
 	deliveryView
-	Attempts    int          `json:"attempts"` // how many
-	LastAttempt *attemptView `json:"lastAttempt"`
+	AttemptCount int          `json:"attemptCount"`
+	LastAttempt  *attemptView `json:"lastAttempt"`
 }
 
 // A deliveryReadView is a delivery as it is read by itself.
@@ -67,7 +67,7 @@ func viewDelivery(d *webhooks.Delivery) deliveryView {
 }
 
 func viewDeliveryListed(d *webhooks.Delivery) deliveryListView {
-	view := deliveryListView{deliveryView: viewDelivery(d), Attempts: len(d.Attempts)}
+	view := deliveryListView{deliveryView: viewDelivery(d), AttemptCount: len(d.Attempts)}
 	if n := len(d.Attempts); n > 0 {
 		last := viewAttempt(d.Attempts[n-1])
 		view.LastAttempt = &last
@@ -181,6 +181,9 @@ func parseDeliveryQuery(query, webhookID string) (webhooks.DeliveryQuery, error)
 	}
 	if parsed.To, err = parseBoundIn(values, "to"); err != nil {
 		return parsed, err
+	}
+	if !parsed.From.IsZero() && !parsed.To.IsZero() && !parsed.From.Before(parsed.To) {
+		return parsed, invalid.Field("from", "must be before to")
 	}
 	if texts, given := values["cursor"]; given {
 		var valid bool
