@@ -155,7 +155,8 @@ type Store interface {
 
 	// SettleDeliveries ends claims: for each settlement it logs the attempt,
 	// if there was one, and settles the delivery, or makes it due again, or
-	// just gives back the lease; and it deactivates the webhook if told so.
+	// just gives back the lease; and it deactivates the webhook if told so. Of a
+	// delivery no more than the last MaxAttempts are kept.
 	// Deliver ends the failing of the webhook (FailingSince and WarnedAt);
 	// Retry and GiveUp begin it, at Attempt.StartedAt, if it has not begun and
 	// the attempt is not of ClassInternal. A settlement whose task has another URL

@@ -67,10 +67,10 @@ func viewDelivery(d *webhooks.Delivery) deliveryView {
 }
 
 func viewDeliveryListed(d *webhooks.Delivery) deliveryListView {
-	view := deliveryListView{deliveryView: viewDelivery(d), AttemptCount: len(d.Attempts)}
+	view := deliveryListView{deliveryView: viewDelivery(d)}
 	if n := len(d.Attempts); n > 0 {
 		last := viewAttempt(d.Attempts[n-1])
-		view.LastAttempt = &last
+		view.AttemptCount, view.LastAttempt = last.Number, &last
 	}
 	return view
 }

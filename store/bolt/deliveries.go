@@ -169,7 +169,7 @@ type holding struct {
 func (s *Store) settle(b *batch, rows *bbolt.Cursor, h holding, settlement *webhooks.Settlement) error {
 	if settlement.Outcome == webhooks.Release {
 		b.done = append(b.done, func() { s.queue.Free(h.token) })
-	} else if err := b.add(bucketAttempts, attemptKey(h.seq, h.webhook, settlement.Attempt.Number), encodeAttempt(&settlement.Attempt, settlement.Outcome)); err != nil {
+	} else if err := logAttempt(b, h.seq, h.webhook, &settlement.Attempt, settlement.Outcome); err != nil {
 		return err
 	}
 	switch settlement.Outcome {
@@ -222,6 +222,22 @@ func (s *Store) settleWebhook(b *batch, id string, settlement *webhooks.Settleme
 	}
 	webhook.Active, webhook.OffReason = false, settlement.Deactivate
 	return s.putWebhook(b, &webhook)
+}
+
+// logAttempt stores an attempt, and forgets those that are too many by now.
+func logAttempt(b *batch, seq uint64, webhook string, a *webhooks.Attempt, outcome webhooks.Outcome) error {
+	if a.Number > webhooks.MaxAttempts {
+		var old [][]byte
+		c := b.tx.Bucket(bucketAttempts).Cursor()
+		last := attemptKey(seq, webhook, a.Number-webhooks.MaxAttempts)
+		for k, _ := c.Seek(attemptKey(seq, webhook, 0)); k != nil && bytes.Compare(k, last) <= 0; k, _ = c.Next() {
+			old = append(old, bytes.Clone(k))
+		}
+		if err := b.deleteAll(bucketAttempts, old); err != nil {
+			return err
+		}
+	}
+	return b.add(bucketAttempts, attemptKey(seq, webhook, a.Number), encodeAttempt(a, outcome))
 }
 
 func attemptKey(seq uint64, webhook string, number int) []byte {
