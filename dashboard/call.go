@@ -27,7 +27,7 @@ type answer struct {
 	data     any
 	title    string
 	tab      string // the part of the navigation that is current
-	replace  string // what the browser is to reload instead, relative to the root
+	replace  string // what the browser is to reload instead, relative to the root; default: the page that the form was on
 	refresh  bool   // whether the page goes on changing
 	redirect string // where to go instead, relative to the root
 }

@@ -11,8 +11,12 @@ import (
 // pageSize is how many keys or deliveries a page lists.
 const pageSize = 50
 
-// A key that dies within soon stands out.
-const soon = 14 * 24 * time.Hour
+// A key that dies within soon stands out, and so does one that is idle: never used for
+// so long.
+const (
+	soon = 14 * 24 * time.Hour
+	idle = 30 * 24 * time.Hour
+)
 
 // A keyView is a key as it is shown.
 type keyView struct {
@@ -24,6 +28,7 @@ type keyView struct {
 	Expires   *when
 	Expired   bool
 	Soon      bool // expires soon
+	Idle      bool // might be one that nobody needs
 	Version   string
 
 	// Of the value before the last rotation, while it is good.
@@ -44,6 +49,7 @@ func (p *pages) viewKey(key *apikeys.Key) keyView {
 		Expires:   p.when(key.ExpiresAt),
 		Expired:   !key.ExpiresAt.IsZero() && left <= 0,
 		Soon:      !key.ExpiresAt.IsZero() && left > 0 && left <= soon,
+		Idle:      key.LastUsedAt.IsZero() && p.now().Sub(key.CreatedAt) >= idle,
 		Version:   keyVersion(key),
 	}
 	for s := range key.Scopes.All() {

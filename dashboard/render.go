@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"html/template"
 	"io"
+	"net/http"
+	"net/url"
 	"path"
 	"strings"
 )
@@ -76,8 +78,11 @@ func (p *pages) render(w io.Writer, c *call, a answer) error {
 		Site: p.title, Title: a.title, Tab: a.tab, Account: c.account,
 		Root: c.root, Notice: c.notice(), Refresh: a.refresh, Data: a.data,
 	}
-	if a.replace != "" {
+	switch {
+	case a.replace != "":
 		view.Replace = c.root + a.replace
+	case c.Method == http.MethodPost: // or else the browser sends the form again
+		view.Replace = "./" + url.PathEscape(path.Base(c.URL.Path))
 	}
 	return page.Execute(w, view)
 }

@@ -84,7 +84,7 @@ func TestEditWebhook(t *testing.T) {
 	r := newReceiver(t)
 	s, w := newDelivering(t, r)
 	path := "webhooks/" + w.ID
-	form := s.get(path + "/edit").want(http.StatusOK).form("url", r.URL+"/new", "events", "files.expiring")
+	form := s.get(path+"/edit").want(http.StatusOK).form("url", r.URL+"/new", "events", "files.expiring")
 	s.follow(s.post(path+"/edit", form)).want(http.StatusOK).says("The changes were saved.", r.URL+"/new", "None of its own")
 	if got := s.webhook(w.ID); got.URL != r.URL+"/new" || got.BalanceThreshold != 0 || !slices.Equal(got.Events, []webhooks.EventType{webhooks.TypeFilesExpiring}) {
 		t.Errorf("got %+v", got)

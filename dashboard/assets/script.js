@@ -5,7 +5,7 @@
 // What is shown once: reloading and coming back lead to the page of what was made,
 // and what the browser keeps of this page holds nothing.
 if (document.body.dataset.replace || location.search.includes("done=")) {
-  for (const link of document.links) { // they are relative to the address
+  for (const link of [...document.links, document.querySelector("link[rel=icon]")]) { // they are relative to the address
     if (!link.getAttribute("href").startsWith("#")) link.href = link.href;
   }
   for (const form of document.forms) form.action = form.action;

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -92,8 +93,9 @@ type window struct {
 	site *site
 
 	mu       sync.Mutex
-	trouble  []string // what the console said
-	expected []string // of that
+	heard    []string // what the browser complained of
+	trouble  []string // of that, what was not expected
+	expected []string
 }
 
 // open opens a window. What goes wrong in it fails the test at its end.
@@ -143,6 +145,7 @@ func (w *window) listen(event any) {
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	w.heard = append(w.heard, said)
 	for _, expected := range w.expected {
 		if strings.Contains(said, expected) {
 			return
@@ -156,6 +159,18 @@ func (w *window) expect(text string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.expected = append(w.expected, text)
+}
+
+// hear waits until the browser has complained of something, as is expected.
+func (w *window) hear(text string) {
+	w.Helper()
+	w.wait(func() bool {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		about := func(said string) bool { return strings.Contains(said, text) }
+		w.trouble = slices.DeleteFunc(w.trouble, about)
+		return slices.ContainsFunc(w.heard, about)
+	}, func() string { return "the browser does not complain of " + text })
 }
 
 func (w *window) run(actions ...chromedp.Action[chromedp.Void]) {
@@ -207,7 +222,7 @@ func (w *window) visit(path string) {
 
 // clickable finds what can be clicked by its name.
 func clickable(name string) string {
-	return fmt.Sprintf(`//*[self::a or self::button][normalize-space()=%q or @aria-label=%[1]q]`, name)
+	return fmt.Sprintf(`//*[self::a or self::button or self::summary][normalize-space()=%q or @aria-label=%[1]q]`, name)
 }
 
 func (w *window) click(name string) {

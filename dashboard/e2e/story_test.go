@@ -49,6 +49,7 @@ func newStory(t *testing.T) *story {
 	key(200*day, "Production API", 0, time.Minute, scopes.All())
 	key(90*day, "Nightly backup", 9*day+time.Hour, 14*time.Hour, scopes.Of(scopes.EnvironmentsRead, scopes.FilesRead))
 	s.key = key(41*day, "CI deploy", 320*day, 26*time.Hour, scopes.Of(scopes.EnvironmentsRead, scopes.EnvironmentsWrite, scopes.FilesRead, scopes.FilesWrite, scopes.PublishersRead, scopes.PublishersWrite))
+	key(60*day, "Old laptop", 0, 0, scopes.Of(scopes.FilesRead))
 	key(30*day, "Usage report", 0, 3*time.Hour, scopes.Of(scopes.AccountRead))
 	key(3*day, "Migration (Ada)", 27*day, 0, scopes.Of(scopes.FilesRead, scopes.FilesWrite, scopes.SecretsRead))
 	s.clock(2 * time.Hour)
