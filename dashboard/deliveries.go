@@ -60,7 +60,7 @@ func (p *pages) viewDelivery(d *webhooks.Delivery) deliveryView {
 			view.State, view.Mark = s.Text, s.Mark
 		}
 	}
-	if d.State == webhooks.Pending {
+	if d.State == webhooks.Pending && d.NextAttemptAt.After(p.now()) { // or else as soon as can be
 		view.Next = p.when(d.NextAttemptAt)
 	}
 	for _, attempt := range slices.Backward(d.Attempts) {

@@ -27,13 +27,17 @@ type healthView struct {
 	State     string // one of the marks of style.css
 	Median    string
 	P95       string
-	Since     *when // if there was more than was looked at
+	Partial   bool  // there was more than was looked at
+	Since     *when // if so, when the oldest that was looked at was published; nil if there was none
 	Chart     chart
 }
 
 // Summary says in words what the chart shows.
 func (h healthView) Summary() string {
-	if h.Attempts == 0 {
+	switch {
+	case h.Attempts == 0 && h.Partial:
+		return "No attempts among the newest events"
+	case h.Attempts == 0:
 		return "No attempts in the last 24 hours"
 	}
 	return fmt.Sprintf("%s of %s in the last 24 hours succeeded; half of them took at most %s",
@@ -44,7 +48,7 @@ func (h healthView) Summary() string {
 func (p *pages) health(c *call, webhookID string, most int) (healthView, error) {
 	now := p.now()
 	from := now.Add(-hours * time.Hour)
-	page, err := p.webhooks.Deliveries(c.Context(), c.account, webhookID, webhooks.DeliveryQuery{From: from, Limit: most})
+	deliveries, partial, err := p.newest(c, webhookID, from, most)
 	if err != nil {
 		return healthView{}, err
 	}
@@ -53,8 +57,8 @@ func (p *pages) health(c *call, webhookID string, most int) (healthView, error) 
 		each  [hours]hour
 		times []time.Duration
 	)
-	for i := range page.Deliveries {
-		for _, attempt := range page.Deliveries[i].Attempts {
+	for _, delivery := range deliveries {
+		for _, attempt := range delivery.Attempts {
 			at := int(attempt.StartedAt.Sub(from) / time.Hour)
 			if at < 0 || at >= hours || attempt.Class == webhooks.ClassExpired {
 				continue
@@ -67,8 +71,8 @@ func (p *pages) health(c *call, webhookID string, most int) (healthView, error) 
 			}
 		}
 	}
-	if page.Next != "" && len(page.Deliveries) > 0 {
-		view.Since = p.when(page.Deliveries[len(page.Deliveries)-1].PublishedAt)
+	if view.Partial = partial; partial && len(deliveries) > 0 {
+		view.Since = p.when(deliveries[len(deliveries)-1].PublishedAt)
 	}
 	view.Chart = draw(&each)
 	if view.Attempts = len(times); view.Attempts == 0 {
@@ -87,6 +91,29 @@ func (p *pages) health(c *call, webhookID string, most int) (healthView, error) 
 		view.State = "bad"
 	}
 	return view, nil
+}
+
+// maxSteps is in how many steps deliveries are looked for that are rare among all.
+const maxSteps = 4
+
+// newest returns the webhook's newest deliveries since then, at most so many, and
+// whether there may be more.
+func (p *pages) newest(c *call, webhookID string, from time.Time, most int) (list []webhooks.Delivery, partial bool, err error) {
+	query := webhooks.DeliveryQuery{From: from, Limit: most}
+	for range maxSteps {
+		page, err := p.webhooks.Deliveries(c.Context(), c.account, webhookID, query)
+		if err != nil {
+			return nil, false, err
+		}
+		list = append(list, page.Deliveries...)
+		if page.Next == "" {
+			return list, false, nil
+		}
+		if query.After, query.Limit = page.Next, most-len(list); query.Limit == 0 {
+			break
+		}
+	}
+	return list, true, nil
 }
 
 // percent returns the part as a percentage, which is 100 only if it is all.

@@ -168,7 +168,7 @@ func TestWebhookPages(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	first := s.get("webhooks").says("example.com/20", "example.com/01", "Older", "No attempts in 24 hours").hides("example.com/00")
+	first := s.get("webhooks").says("example.com/20", "example.com/01", "Older", "No attempts in the last 24 hours").hides("example.com/00")
 	_, after, _ := strings.Cut(first.body, `webhooks?after=`)
 	after, _, _ = strings.Cut(after, `"`)
 	s.get("webhooks?after="+after).says("example.com/00", "Newest").hides("example.com/01", "Older")

@@ -29,14 +29,14 @@ func (p *pages) when(at time.Time) *when {
 
 // near tells of a time as far away as d, roughly.
 func near(d time.Duration) string {
-	format := "in %s"
-	if d < 0 {
-		format, d = "%s ago", -d
-	}
 	const day = 24 * time.Hour
+	format, moment := "in %s", "in a moment"
+	if d <= 0 {
+		format, moment, d = "%s ago", "just now", -d
+	}
 	switch {
 	case d < 10*time.Second:
-		return "just now"
+		return moment
 	case d < time.Minute:
 		return fmt.Sprintf(format, count(int(d/time.Second), "second"))
 	case d < time.Hour:
