@@ -19,8 +19,9 @@ type Config struct {
 	API *storageapi.Handler
 
 	// Account says whose keys and webhooks a request is for: the host's login. An
-	// error, or an empty account, is answered 403 and nothing is looked up. It is
-	// called on every request, also by several at once.
+	// error, or an account that is empty or none that could be (more than 128 bytes,
+	// no UTF-8), is answered 403 and nothing is looked up. It is called on every
+	// request, also by several at once.
 	Account func(*http.Request) (account string, err error)
 
 	// Path is where the pages are mounted, as the handler sees it: it begins and ends
@@ -116,13 +117,14 @@ func (p *pages) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	header.Set("X-Frame-Options", "DENY")
 
 	account, err := p.account(r)
-	if err != nil || account == "" {
+	if err != nil || account == "" || !isID(account) {
 		p.log.DebugContext(r.Context(), "dashboard: refused a request without an account", "error", err)
 		refuseAccount(w)
 		return
 	}
+	r = r.WithContext(withAccount(r.Context(), account)) // a copy
 	r.Body = http.MaxBytesReader(w, r.Body, maxBody)
-	p.routes.ServeHTTP(w, r.WithContext(withAccount(r.Context(), account)))
+	p.routes.ServeHTTP(w, r)
 }
 
 // refuseAccount answers without anything of the dashboard.

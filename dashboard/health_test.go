@@ -21,7 +21,7 @@ func TestHealthIsBounded(t *testing.T) {
 		}
 	}
 	s.get("webhooks").says("No attempts among the newest events")
-	s.get("webhooks/"+w.ID).hides("Taken from the newest deliveries only").says("Pending 201")
+	s.get("webhooks/" + w.ID).hides("Taken from the newest deliveries only").says("Pending 201")
 	for range 800 {
 		if err := s.api.Webhooks.Publish(t.Context(), webhooks.Event{Account: alice, Data: webhooks.BalanceLow{Balance: 1, Threshold: 2}}); err != nil {
 			t.Fatal(err)

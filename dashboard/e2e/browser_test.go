@@ -23,7 +23,10 @@ import (
 	"github.com/chromedp/chromedp/kb"
 )
 
-var screenshots = flag.Bool("screenshots", false, "make the screenshots in docs anew")
+var (
+	screenshots = flag.Bool("screenshots", false, "make the pictures in docs/dashboard anew")
+	pictures    = flag.String("pictures", "", "the `directory` to put pictures of all pages into")
+)
 
 // patience is how long a page may take to show what is expected: much longer than it
 // does, for machines that are busy.
@@ -51,7 +54,7 @@ func missing(t *testing.T, why string) {
 	t.Skip(why)
 }
 
-// A browser is one that is used by all tests, each in a window of its own.
+// shared is the browser that all tests use, each in a window of its own.
 var shared struct {
 	sync.Mutex
 	ctx  context.Context

@@ -6,5 +6,6 @@
 // package-lock.json pins ("npm ci" in this directory). Where the environment variable CI is set they fail without;
 // elsewhere they are skipped.
 //
-//	go test ./... -screenshots   # makes the screenshots in docs anew
+//	go test . -screenshots    # makes the pictures in docs/dashboard anew
+//	go test . -pictures /tmp  # puts pictures of all pages there, to look at
 package e2e

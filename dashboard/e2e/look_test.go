@@ -80,8 +80,8 @@ func TestLook(t *testing.T) {
 						t.Errorf("%s is %v pixels too wide", view.name, over)
 					}
 					w.axe(view.name)
-					if dir := os.Getenv("E2E_PICTURES"); dir != "" {
-						w.picture(filepath.Join(dir, fmt.Sprintf("%s-%v-%d.png", view.name, dark, width)))
+					if *pictures != "" {
+						w.picture(filepath.Join(*pictures, fmt.Sprintf("%s-dark=%v-%d.png", view.name, dark, width)))
 					}
 				}
 			})
@@ -93,8 +93,8 @@ func TestLook(t *testing.T) {
 		w.visit(path)
 		w.see("yet")
 		w.axe("empty " + path)
-		if dir := os.Getenv("E2E_PICTURES"); dir != "" {
-			w.picture(filepath.Join(dir, "empty-"+path+".png"))
+		if *pictures != "" {
+			w.picture(filepath.Join(*pictures, "empty-"+path+".png"))
 		}
 	}
 }
