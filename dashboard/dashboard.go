@@ -126,10 +126,3 @@ func (p *pages) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	r.Body = http.MaxBytesReader(w, r.Body, maxBody)
 	p.routes.ServeHTTP(w, r)
 }
-
-// refuseAccount answers without anything of the dashboard.
-func refuseAccount(w http.ResponseWriter) {
-	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
-	w.WriteHeader(http.StatusForbidden)
-	_, _ = w.Write([]byte("403: sign in to see these pages.\n"))
-}
