@@ -337,8 +337,10 @@ func (w *window) again(how string) {
 }
 
 // picture makes a screenshot of the whole page.
-func (w *window) picture(file string) {
-	image, err := chromedp.Run(w.ctx, chromedp.FullScreenshot(100))
+func (w *window) picture(file string) { w.save(file, chromedp.FullScreenshot(100)) }
+
+func (w *window) save(file string, screenshot chromedp.Action[[]byte]) {
+	image, err := chromedp.Run(w.ctx, screenshot)
 	if err != nil {
 		w.Logf("no screenshot: %v", err)
 		return

@@ -19,6 +19,7 @@ type receiver struct {
 	status int
 	body   string
 	delay  time.Duration
+	held   chan struct{} // closed once it may answer; nil: at once
 	check  func(http.Header, []byte) error
 	wrong  []error
 }
@@ -27,6 +28,20 @@ func (r *receiver) answer(status int, body string, delay time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.status, r.body, r.delay = status, body, delay
+}
+
+// hold lets the receiver answer nothing until release.
+func (r *receiver) hold() (release func()) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	held := make(chan struct{})
+	r.held = held
+	return func() {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.held = nil
+		close(held)
+	}
 }
 
 func newReceiver(t *testing.T) *receiver {
@@ -48,7 +63,7 @@ func newReceiver(t *testing.T) *receiver {
 func (r *receiver) receive(w http.ResponseWriter, request *http.Request) {
 	body, err := io.ReadAll(request.Body)
 	r.mu.Lock()
-	status, answer, delay := r.status, r.body, r.delay
+	status, answer, delay, held := r.status, r.body, r.delay, r.held
 	if err == nil && r.check != nil {
 		err = r.check(request.Header, body)
 	}
@@ -60,6 +75,12 @@ func (r *receiver) receive(w http.ResponseWriter, request *http.Request) {
 		status, answer = http.StatusGone, "no more"
 	}
 	time.Sleep(delay)
+	if held != nil {
+		select {
+		case <-held:
+		case <-request.Context().Done():
+		}
+	}
 	w.WriteHeader(status)
 	_, _ = io.WriteString(w, answer)
 }

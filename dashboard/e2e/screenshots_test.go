@@ -3,6 +3,8 @@ package e2e
 import (
 	"path/filepath"
 	"testing"
+
+	"github.com/chromedp/chromedp"
 )
 
 // TestScreenshots makes the pictures in docs, if it is asked to.
@@ -32,11 +34,16 @@ func TestScreenshots(t *testing.T) {
 	} {
 		w := s.open(t)
 		w.dark(picture.dark)
-		w.size(picture.width, 700)
+		w.size(picture.width, 800)
 		w.visit(views[picture.view].path)
 		if more := views[picture.view].more; more != nil {
 			more(w)
 		}
-		w.picture(filepath.Join("..", "..", "docs", "dashboard", picture.file+".png"))
+		file := filepath.Join("..", "..", "docs", "dashboard", picture.file+".png")
+		if picture.width < 500 { // as far as it is seen at once
+			w.save(file, chromedp.CaptureScreenshot())
+		} else {
+			w.picture(file)
+		}
 	}
 }

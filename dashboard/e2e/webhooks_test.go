@@ -5,7 +5,6 @@ import (
 	"net/http"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/storageapi/storageapi/webhooks"
 )
@@ -67,9 +66,11 @@ func TestWebhooks(t *testing.T) {
 	w.click("The balance falls below a threshold")
 	w.at(path + "/deliveries/" + dead)
 	w.see("503 Service Unavailable", "try later")
-	s.receiver.answer(http.StatusOK, "at last", 500*time.Millisecond)
+	s.receiver.answer(http.StatusOK, "at last", 0)
+	release := s.receiver.hold()
 	w.click("Send it again")
-	w.see("The event is being sent again.")
+	w.see("The event is being sent again.", "Pending")
+	release()
 	w.see("Attempt 2", "at last", "Delivered") // without a click: it is loaded again
 	s.receiver.verified(t)
 
@@ -143,13 +144,15 @@ func TestRecovery(t *testing.T) {
 			w.click("Send them again")
 			w.see("5 made pending", "They wait: the webhook is off.")
 
-			s.receiver.answer(http.StatusOK, "", time.Second)
+			release := s.receiver.hold()
 			on := true
 			if _, err := s.api.Webhooks.Update(t.Context(), account, webhook.ID, webhooks.UpdateParams{Active: &on}); err != nil {
 				t.Fatal(err)
 			}
 			w.again("reload")
-			w.see("the webhook is owed", "All 5 were sent again.")
+			w.see("5 made pending; the webhook is owed 5.")
+			release()
+			w.see("All 5 were sent again.")
 		})
 	}
 }
