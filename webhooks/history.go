@@ -3,14 +3,11 @@ package webhooks
 import (
 	"context"
 	"fmt"
-	"net/http"
 	"slices"
-	"strconv"
 	"time"
 
 	"github.com/storageapi/storageapi/internal/id"
 	"github.com/storageapi/storageapi/internal/invalid"
-	"github.com/storageapi/storageapi/signing"
 )
 
 // Deliveries returns a part of the deliveries of the account's webhook with their
@@ -57,26 +54,6 @@ func (s *WebhookService) EventDeliveries(ctx context.Context, account, eventID s
 		return nil, fmt.Errorf("get deliveries of event: %w", err)
 	}
 	return deliveries, nil
-}
-
-// SentHeader returns the header of the request that the attempt sent for the event, as
-// this service sends it: with "[redacted]" in place of the signatures, and without Host
-// and Content-Length. It is nil if it did not come to a request, for want of a
-// connection.
-func (s *WebhookService) SentHeader(eventID string, attempt Attempt) http.Header {
-	switch attempt.Class {
-	case ClassDNS, ClassBlocked, ClassConnect, ClassTLS, ClassInternal, ClassExpired:
-		return nil
-	}
-	header := http.Header{
-		"Content-Type":          {contentType},
-		"User-Agent":            {userAgent},
-		signing.HeaderID:        {eventID},
-		signing.HeaderTimestamp: {strconv.FormatInt(attempt.StartedAt.Unix(), 10)},
-		signing.HeaderSignature: {redacted},
-	}
-	header[s.dispatcher.client.header] = []string{redacted}
-	return header
 }
 
 // Redeliver makes a delivery of the account pending and due at once, and its retries
