@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/storageapi/storageapi"
 	"github.com/storageapi/storageapi/webhooks"
 )
 
@@ -90,4 +91,17 @@ func TestRecover(t *testing.T) {
 	}
 	_, id, _ := strings.Cut(begun.header.Get("Location"), "recoveries/")
 	s.get("webhooks/" + other.ID + "/recoveries/" + id).want(http.StatusNotFound)
+}
+
+// A webhook has one recovery at a time; here nothing works it off.
+func TestRecoverTwice(t *testing.T) {
+	s := newSite(t, storageapi.Config{})
+	w, err := s.api.Webhooks.Create(t.Context(), alice, webhooks.CreateParams{URL: "https://example.com/hooks", Events: webhooks.EventTypes()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := "webhooks/" + w.ID + "/recover"
+	form := s.get(path).want(http.StatusOK)
+	s.follow(s.post(path, form.form("state", "dead"))).want(http.StatusOK)
+	s.post(path, form.form("state", "dead")).want(http.StatusConflict).says("under way")
 }

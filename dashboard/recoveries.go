@@ -57,6 +57,10 @@ func (p *pages) startRecovery(c *call) (answer, error) {
 	}
 	id := c.PathValue("id")
 	recovery, err := p.webhooks.Recover(c.Context(), c.account, id, params)
+	if errors.Is(err, webhooks.ErrRecovering) {
+		f.Errors["state"] = "A recovery of this webhook is under way. Try again when it is done."
+		return p.recoveryForm(c, f, http.StatusConflict)
+	}
 	if err != nil {
 		return answer{}, err
 	}
