@@ -178,6 +178,14 @@ type Store interface {
 	Backlog(ctx context.Context, webhookID string) (Backlog, error)
 }
 
+// A Waker is a [Store] that others write to as well, and that hears of it.
+type Waker interface {
+	// Wake calls wake whenever others may have made deliveries due, until ctx is
+	// done: soon after it if it can, and as often as it likes besides. It need not
+	// hear of everything: the wait of ClaimDeliveries is kept to, too.
+	Wake(ctx context.Context, wake func())
+}
+
 // A Purge says what is past its time: what belongs to events that were published
 // before the given times.
 type Purge struct {

@@ -1,0 +1,180 @@
+//go:build unix
+
+// Package cluster runs PostgreSQL servers of its own from installed binaries, for
+// tests, benchmarks and examples.
+package cluster
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"os/user"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// ErrNotInstalled says that there are no binaries, and how to get them.
+var ErrNotInstalled = errors.New("PostgreSQL is not installed: no initdb in PATH or /usr/lib/postgresql/*/bin (on Debian: apt-get install postgresql)")
+
+// A Cluster is a running server, in a directory of its own and on a Unix socket
+// there.
+type Cluster struct {
+	dir     string
+	bin     string
+	owner   *syscall.Credential
+	options []string
+
+	server *exec.Cmd
+	alive  io.Closer // the server ends when this does, or this process
+	log    bytes.Buffer
+}
+
+// Start makes a cluster and starts its server with settings such as "fsync=off". It
+// must be stopped. The server is run by this process's user or, since PostgreSQL
+// refuses to be run by root, by postgres or nobody.
+func Start(settings ...string) (*Cluster, error) {
+	bin, err := binaries()
+	if err != nil {
+		return nil, err
+	}
+	dir, err := os.MkdirTemp("", "storageapi-postgres-")
+	if err != nil {
+		return nil, err
+	}
+	c := &Cluster{dir: dir, bin: bin}
+	for _, setting := range append([]string{"listen_addresses=", "unix_socket_directories=" + dir, "max_connections=200"}, settings...) {
+		c.options = append(c.options, "-c", setting)
+	}
+	if err := c.create(); err != nil {
+		_ = os.RemoveAll(dir)
+		return nil, err
+	}
+	if err := c.Restart(); err != nil {
+		_ = os.RemoveAll(dir)
+		return nil, err
+	}
+	return c, nil
+}
+
+// binaries returns the directory of the newest PostgreSQL that is installed.
+func binaries() (string, error) {
+	if found, _ := filepath.Glob("/usr/lib/postgresql/*/bin/initdb"); len(found) > 0 {
+		version := func(path string) int {
+			n, _ := strconv.Atoi(strings.Split(path, "/")[4])
+			return n
+		}
+		return filepath.Dir(slices.MaxFunc(found, func(a, b string) int { return version(a) - version(b) })), nil
+	}
+	if path, err := exec.LookPath("initdb"); err == nil {
+		return filepath.Dir(path), nil
+	}
+	return "", ErrNotInstalled
+}
+
+// create makes the cluster's files.
+func (c *Cluster) create() error {
+	if os.Geteuid() == 0 {
+		if err := c.chooseOwner(); err != nil {
+			return err
+		}
+		if err := os.Chown(c.dir, int(c.owner.Uid), int(c.owner.Gid)); err != nil {
+			return err
+		}
+	}
+	initdb := c.command("initdb", "-D", c.data(), "-U", "storageapi", "-A", "trust", "-E", "UTF8", "--no-locale", "--no-sync")
+	if out, err := initdb.CombinedOutput(); err != nil {
+		return fmt.Errorf("initdb: %w: %s", err, out)
+	}
+	return nil
+}
+
+func (c *Cluster) chooseOwner() error {
+	for _, name := range []string{"postgres", "nobody"} {
+		u, err := user.Lookup(name)
+		if err != nil {
+			continue
+		}
+		uid, err := strconv.ParseUint(u.Uid, 10, 32)
+		gid, err2 := strconv.ParseUint(u.Gid, 10, 32)
+		if err == nil && err2 == nil {
+			c.owner = &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}
+			return nil
+		}
+	}
+	return errors.New("PostgreSQL does not run as root, and there is neither a user postgres nor nobody")
+}
+
+func (c *Cluster) data() string { return filepath.Join(c.dir, "data") }
+
+func (c *Cluster) command(name string, args ...string) *exec.Cmd {
+	if name != "/bin/sh" {
+		name = filepath.Join(c.bin, name)
+	}
+	cmd := exec.Command(name, args...)
+	cmd.Dir = c.dir
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: c.owner, Setpgid: true}
+	return cmd
+}
+
+// Restart starts the server again after Kill, and waits until it answers.
+func (c *Cluster) Restart() error {
+	// The shell ends the server when its standard input ends.
+	script := `"$@" </dev/null & server=$!; (while read -r line; do :; done; kill -QUIT $server) & wait $server`
+	args := append([]string{"-c", script + "; true", "sh", filepath.Join(c.bin, "postgres"), "-D", c.data()}, c.options...)
+	server := c.command("/bin/sh", args...)
+	alive, err := server.StdinPipe()
+	if err != nil {
+		return err
+	}
+	c.log.Reset()
+	server.Stdout, server.Stderr = &c.log, &c.log
+	if err := server.Start(); err != nil {
+		return err
+	}
+	c.server, c.alive = server, alive
+	for end := time.Now().Add(30 * time.Second); ; time.Sleep(20 * time.Millisecond) {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+		conn, err := pgx.Connect(ctx, c.DSN("postgres"))
+		cancel()
+		if err == nil {
+			return conn.Close(context.Background())
+		}
+		if time.Now().After(end) {
+			c.Kill()
+			return fmt.Errorf("the server does not answer: %w: %s", err, c.log.String())
+		}
+	}
+}
+
+// DSN returns how to connect to a database.
+func (c *Cluster) DSN(database string) string {
+	return "host=" + c.dir + " user=storageapi dbname=" + database
+}
+
+// Kill ends the server as a power cut would: kill -9 of all its processes.
+func (c *Cluster) Kill() {
+	_ = syscall.Kill(-c.server.Process.Pid, syscall.SIGKILL)
+	c.wait()
+}
+
+// Stop ends the server and removes the cluster.
+func (c *Cluster) Stop() {
+	c.Kill()
+	_ = os.RemoveAll(c.dir)
+}
+
+func (c *Cluster) wait() {
+	_ = c.alive.Close()
+	_ = c.server.Wait()
+	_ = os.Remove(filepath.Join(c.data(), "postmaster.pid"))
+}
