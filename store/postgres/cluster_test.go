@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/storageapi/storageapi/store/postgres"
@@ -69,16 +70,21 @@ func inSchema(t testing.TB) postgres.Option {
 	t.Helper()
 	name := fmt.Sprintf("Test %d %d", os.Getpid(), schemas.Add(1))
 	option := postgres.InSchema(name)
-	t.Cleanup(func() {
-		if _, err := pool(t).Exec(context.Background(), fmt.Sprintf(`drop schema if exists %q cascade`, name)); err != nil {
-			t.Error(err)
-		}
-	})
-	if err := postgres.Migrate(t.Context(), pool(t), option); err != nil {
+	p := pool(t)
+	t.Cleanup(func() { drop(t, p, name) })
+	if err := postgres.Migrate(t.Context(), p, option); err != nil {
 		t.Fatal(err)
 	}
 	return option
 }
+
+func drop(t testing.TB, p *pgxpool.Pool, schema string) {
+	if _, err := p.Exec(context.Background(), `drop schema if exists `+quoted(schema)+` cascade`); err != nil {
+		t.Error(err)
+	}
+}
+
+func quoted(schema string) string { return pgx.Identifier{schema}.Sanitize() }
 
 // open returns a store in a schema.
 func open(t testing.TB, options ...postgres.Option) *postgres.Store {

@@ -13,8 +13,6 @@ import (
 
 // Codes of PostgreSQL's errors.
 const (
-	undefinedTable       = "42P01"
-	uniqueViolation      = "23505"
 	serializationFailure = "40001"
 	deadlockDetected     = "40P01"
 )

@@ -1,4 +1,11 @@
--- Everything lives in one schema. Times are UTC. Text is compared byte by byte.
+-- Everything lives in one schema. Ids and accounts are compared byte by byte.
+create schema if not exists storageapi;
+
+create table storageapi.versions (
+	version    integer primary key,
+	applied_at timestamptz not null default clock_timestamp()
+);
+insert into storageapi.versions (version) values (1);
 
 -- What an account's creations wait for: the limits are counted under its row.
 create table storageapi.accounts (

@@ -1,0 +1,302 @@
+package postgres_test
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/storageapi/storageapi/apikeys"
+	"github.com/storageapi/storageapi/scopes"
+	"github.com/storageapi/storageapi/signing"
+	"github.com/storageapi/storageapi/store/postgres"
+	"github.com/storageapi/storageapi/store/postgres/internal/cluster"
+	"github.com/storageapi/storageapi/webhooks"
+)
+
+var (
+	benchDue       = flag.Int("due", 100_000, "deliveries that are due in BenchmarkQueue")
+	benchEndpoints = flag.Int("endpoints", 10_000, "webhooks that they are of")
+)
+
+// durable returns connections to a server of its own that syncs to disk.
+func durable(t testing.TB) *pgxpool.Pool {
+	t.Helper()
+	c, err := cluster.Start("shared_buffers=512MB", "max_wal_size=4GB")
+	if err != nil {
+		skip(t, err)
+	}
+	t.Cleanup(c.Stop)
+	config, err := pgxpool.ParseConfig(c.DSN("postgres"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	config.MaxConns = 80
+	p, err := pgxpool.NewWithConfig(t.Context(), config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(p.Close)
+	if err := postgres.Migrate(t.Context(), p); err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+func openOn(t testing.TB, p *pgxpool.Pool) *postgres.Store {
+	t.Helper()
+	s, err := postgres.New(t.Context(), p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.Close() })
+	return s
+}
+
+// endpoints makes that many webhooks, each of its own account.
+func endpoints(t testing.TB, s *postgres.Store, n int) {
+	t.Helper()
+	secret := signing.NewSecret()
+	var group sync.WaitGroup
+	for worker := range 32 {
+		group.Go(func() {
+			for i := worker; i < n; i += 32 {
+				id := fmt.Sprintf("wh_%06d", i)
+				if err := s.CreateWebhook(context.Background(), webhooks.Webhook{
+					ID: id, Account: "acct_" + id, URL: "https://example.com/" + id, Events: []webhooks.EventType{webhooks.TypeBalanceLow},
+					Active: true, Secret: secret, CreatedAt: time.Now(),
+				}, webhooks.Terms{}); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	group.Wait()
+}
+
+// fill makes n deliveries due, in turn over all webhooks, as Enqueue would. Nobody
+// analyses the tables after that.
+func fill(t testing.TB, p *pgxpool.Pool, n int) {
+	t.Helper()
+	for _, sql := range []string{`
+		create temp table filling as
+		select (extract(epoch from clock_timestamp() - '2020-01-01 00:00:00Z'::timestamptz) * 1000000)::bigint * 4096 - $1::bigint * 4096 * 10 + i * 4096 as event, w.no, w.shard, w.account, i
+		from generate_series(1, $1::integer) i join (select *, row_number() over (order by id) as place, count(*) over () as total from storageapi.webhooks) w
+			on w.place = i % w.total + 1`,
+		`insert into storageapi.events (event, account, id, type, at, matched)
+		 select event, account, 'evt_' || event, 'balance.low', now(), $1::integer * 0 + 1 from filling`,
+		`insert into storageapi.payloads (event, body) select event, convert_to(repeat('{"a":1}', 30 + $1::integer * 0), 'UTF8') from filling`,
+		`insert into storageapi.queue (webhook, event, shard, kind, parked, due, attempts, before)
+		 select no, event, shard, 0, false, now(), $1::integer * 0, 0 from filling order by i`,
+		`drop table filling`,
+	} {
+		conn := onOne(t, p)
+		var err error
+		if sql == `drop table filling` {
+			_, err = conn.Exec(context.Background(), sql)
+		} else {
+			_, err = conn.Exec(context.Background(), sql, n)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+var ones sync.Map
+
+// onOne returns always the same connection of a pool.
+func onOne(t testing.TB, p *pgxpool.Pool) *pgxpool.Conn {
+	if c, ok := ones.Load(p); ok {
+		return c.(*pgxpool.Conn)
+	}
+	c, err := p.Acquire(context.Background())
+	if err != nil {
+		t.Fatal(err)
+	}
+	ones.Store(p, c)
+	t.Cleanup(c.Release)
+	return c
+}
+
+func quantile(list []time.Duration, q float64) time.Duration {
+	if len(list) == 0 {
+		return 0
+	}
+	slices.Sort(list)
+	return list[int(float64(len(list)-1)*q)]
+}
+
+// BenchmarkQueue has four nodes claim and settle, without HTTP.
+func BenchmarkQueue(b *testing.B) {
+	p := durable(b)
+	s := openOn(b, p)
+	endpoints(b, s, *benchEndpoints)
+	nodes := []*postgres.Store{s, openOn(b, p), openOn(b, p), openOn(b, p)}
+	for i := range 20 * len(nodes) { // the statements are planned while the queue is empty
+		s := nodes[i%len(nodes)]
+		if _, _, err := s.ClaimDeliveries(b.Context(), webhooks.Claim{Limit: 256, PerWebhook: 2, Lease: time.Minute}); err != nil {
+			b.Fatal(err)
+		}
+	}
+	for b.Loop() {
+		fill(b, p, *benchDue)
+		b.ResetTimer()
+		drain(b, nodes, *benchDue)
+	}
+}
+
+// drain has each node claim and settle until all is done.
+func drain(b *testing.B, nodes []*postgres.Store, n int) {
+	var mu sync.Mutex
+	var claims, settles []time.Duration
+	var done atomic.Int64
+	var group sync.WaitGroup
+	begun := time.Now()
+	for _, s := range nodes {
+		group.Go(func() {
+			for done.Load() < int64(n) {
+				at := time.Now()
+				tasks, _, err := s.ClaimDeliveries(context.Background(), webhooks.Claim{Limit: 256, PerWebhook: 8, PerAccount: 100, Lease: time.Minute})
+				claimed := time.Since(at)
+				if err != nil {
+					b.Error(err)
+					return
+				}
+				if len(tasks) == 0 {
+					time.Sleep(time.Millisecond)
+					continue
+				}
+				var list []webhooks.Settlement
+				for _, task := range tasks {
+					list = append(list, webhooks.Settlement{Task: task, Outcome: webhooks.Deliver, Attempt: webhooks.Attempt{Number: task.Attempt, StartedAt: at, Status: 200}})
+				}
+				at = time.Now()
+				stale, err := s.SettleDeliveries(context.Background(), list)
+				if err != nil || len(stale) > 0 {
+					b.Errorf("SettleDeliveries = %v, %v", stale, err)
+					return
+				}
+				done.Add(int64(len(tasks)))
+				mu.Lock()
+				claims, settles = append(claims, claimed), append(settles, time.Since(at))
+				mu.Unlock()
+			}
+		})
+	}
+	group.Wait()
+	b.ReportMetric(float64(n)/time.Since(begun).Seconds(), "deliveries/s")
+	b.ReportMetric(float64(n)/float64(len(claims)), "a_claim")
+	b.ReportMetric(float64(quantile(claims, 0.5).Microseconds())/1000, "claim_p50_ms")
+	b.ReportMetric(float64(quantile(claims, 0.99).Microseconds())/1000, "claim_p99_ms")
+	b.ReportMetric(float64(quantile(settles, 0.5).Microseconds())/1000, "settle_p50_ms")
+}
+
+// BenchmarkVerify compares the lookup of a key with a bare SELECT of as much by
+// primary key.
+func BenchmarkVerify(b *testing.B) {
+	p := durable(b)
+	s := openOn(b, p)
+	hash := func(i int) (h apikeys.Hash) {
+		copy(h.Sum[:], fmt.Sprintf("%032d", i*7919))
+		return h
+	}
+	const keys = 10_000
+	var group sync.WaitGroup
+	for worker := range 32 {
+		group.Go(func() {
+			for i := worker; i < keys; i += 32 {
+				key := apikeys.Key{ID: fmt.Sprintf("key_%026d", i), Account: "acct_" + fmt.Sprint(i%100), Name: "key", Scopes: scopes.All(), CreatedAt: time.Now(), Hash: hash(i)}
+				if err := s.CreateKey(context.Background(), key, apikeys.Terms{}); err != nil {
+					b.Error(err)
+				}
+			}
+		})
+	}
+	group.Wait()
+	if _, err := p.Exec(b.Context(), `create table bare as select * from storageapi.keys; alter table bare add primary key (hash); vacuum analyze`); err != nil {
+		if _, err := p.Exec(b.Context(), `create table if not exists bare as select * from storageapi.keys`); err != nil {
+			b.Fatal(err)
+		}
+		if _, err := p.Exec(b.Context(), `alter table bare add primary key (hash)`); err != nil {
+			b.Fatal(err)
+		}
+	}
+	b.Run("KeyByHash", func(b *testing.B) {
+		for i := 0; b.Loop(); i++ {
+			if _, err := s.KeyByHash(b.Context(), hash(i%keys)); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+	b.Run("SELECT", func(b *testing.B) {
+		for i := 0; b.Loop(); i++ {
+			h := hash(i % keys)
+			var account, id, name string
+			var names []string
+			var created time.Time
+			var expires, previousExpires *time.Time
+			var hash, previous []byte
+			err := p.QueryRow(b.Context(), `select account, id, name, scopes, created_at, expires_at, hash, previous, previous_expires_at from bare where hash = $1`, h.Sum[:]).
+				Scan(&account, &id, &name, &names, &created, &expires, &hash, &previous, &previousExpires)
+			if err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+}
+
+// BenchmarkPublish compares publishing with a bare INSERT of the same bytes.
+func BenchmarkPublish(b *testing.B) {
+	const publishers = 64
+	p := durable(b)
+	s := openOn(b, p)
+	endpoints(b, s, 1000)
+	if _, err := p.Exec(b.Context(), `create table bare (id text primary key, body bytea)`); err != nil {
+		b.Fatal(err)
+	}
+	body := []byte(fmt.Sprintf("%0300d", 1))
+	var next atomic.Int64
+	in := func(b *testing.B, publish func(i int64) error) {
+		var group sync.WaitGroup
+		n := int64(b.N)
+		first := next.Load()
+		for range publishers {
+			group.Go(func() {
+				for {
+					i := next.Add(1)
+					if i > first+n {
+						return
+					}
+					if err := publish(i); err != nil {
+						b.Error(err)
+						return
+					}
+				}
+			})
+		}
+		group.Wait()
+		next.Store(first + n + publishers)
+		b.ReportMetric(float64(n)/b.Elapsed().Seconds(), "events/s")
+	}
+	b.Run("Enqueue", func(b *testing.B) {
+		in(b, func(i int64) error {
+			_, err := s.Enqueue(context.Background(), webhooks.Envelope{
+				ID: fmt.Sprintf("evt_%026d", i), Account: fmt.Sprintf("acct_wh_%06d", i%1000), Type: webhooks.TypeBalanceLow, Timestamp: time.Now(), Body: body,
+			})
+			return err
+		})
+	})
+	b.Run("INSERT", func(b *testing.B) {
+		in(b, func(i int64) error {
+			_, err := p.Exec(context.Background(), `insert into bare values ($1, $2)`, fmt.Sprintf("evt_%026d", i), body)
+			return err
+		})
+	})
+}
