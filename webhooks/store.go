@@ -267,6 +267,12 @@ type Settlement struct {
 
 	// Warned sets the webhook's WarnedAt to Attempt.StartedAt in the same step.
 	Warned bool
+
+	// Rest is for how long the webhook, whose receiver is down, is to be left
+	// alone; 0: it need not be. Who settles keeps to it anyway: a store that others
+	// claim from too passes the webhook over in all claims, until then, or until a
+	// Deliver or UpdateWebhook. A store may ignore it.
+	Rest time.Duration
 }
 
 // Fails reports whether the receiver failed: what begins or prolongs the failing

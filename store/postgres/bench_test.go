@@ -5,11 +5,14 @@ import (
 	"flag"
 	"fmt"
 	"slices"
+	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/storageapi/storageapi/apikeys"
@@ -82,47 +85,26 @@ func endpoints(t testing.TB, s *postgres.Store, n int) {
 
 // fill makes n deliveries due, in turn over all webhooks, as Enqueue would. Nobody
 // analyses the tables after that.
-func fill(t testing.TB, p *pgxpool.Pool, n int) {
+func fill(t testing.TB, p *pgxpool.Pool, schema string, n int) {
 	t.Helper()
-	for _, sql := range []string{`
-		create temp table filling as
-		select (extract(epoch from clock_timestamp() - '2020-01-01 00:00:00Z'::timestamptz) * 1000000)::bigint * 4096 - $1::bigint * 4096 * 10 + i * 4096 as event, w.no, w.shard, w.account, i
-		from generate_series(1, $1::integer) i join (select *, row_number() over (order by id) as place, count(*) over () as total from storageapi.webhooks) w
-			on w.place = i % w.total + 1`,
-		`insert into storageapi.events (event, account, id, type, at, matched)
-		 select event, account, 'evt_' || event, 'balance.low', now(), $1::integer * 0 + 1 from filling`,
-		`insert into storageapi.payloads (event, body) select event, convert_to(repeat('{"a":1}', 30 + $1::integer * 0), 'UTF8') from filling`,
-		`insert into storageapi.queue (webhook, event, shard, kind, parked, due, attempts, before)
-		 select no, event, shard, 0, false, now(), $1::integer * 0, 0 from filling order by i`,
-		`drop table filling`,
-	} {
-		conn := onOne(t, p)
-		var err error
-		if sql == `drop table filling` {
-			_, err = conn.Exec(context.Background(), sql)
-		} else {
-			_, err = conn.Exec(context.Background(), sql, n)
+	err := pgx.BeginFunc(context.Background(), p, func(tx pgx.Tx) error {
+		if _, err := tx.Exec(context.Background(), `select set_config('search_path', $1, true)`, quoted(schema)+", pg_temp"); err != nil {
+			return err
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
-}
-
-var ones sync.Map
-
-// onOne returns always the same connection of a pool.
-func onOne(t testing.TB, p *pgxpool.Pool) *pgxpool.Conn {
-	if c, ok := ones.Load(p); ok {
-		return c.(*pgxpool.Conn)
-	}
-	c, err := p.Acquire(context.Background())
+		_, err := tx.Exec(context.Background(), strings.ReplaceAll(`
+			create temp table filling on commit drop as
+			select ((extract(epoch from clock_timestamp() - '2020-01-01 00:00:00Z'::timestamptz) * 1000000)::bigint - 10 * $1 + i) * 4096 as event, w.*, i
+			from generate_series(1, $1) i
+			join (select no, shard, account, row_number() over (order by id) as place, count(*) over () as total from webhooks) w on w.place = i % w.total + 1;
+			insert into events (event, account, id, type, at, matched) select event, account, 'evt_' || event, 'balance.low', now(), 1 from filling;
+			insert into payloads (event, body) select event, convert_to(repeat('{"a":1}', 30), 'UTF8') from filling;
+			insert into queue (webhook, event, shard, kind, parked, due, attempts, before)
+			select no, event, shard, 0, false, now(), 0, 0 from filling order by i`, "$1", strconv.Itoa(n)))
+		return err
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	ones.Store(p, c)
-	t.Cleanup(c.Release)
-	return c
 }
 
 func quantile(list []time.Duration, q float64) time.Duration {
@@ -146,7 +128,7 @@ func BenchmarkQueue(b *testing.B) {
 		}
 	}
 	for b.Loop() {
-		fill(b, p, *benchDue)
+		fill(b, p, postgres.DefaultSchema, *benchDue)
 		b.ResetTimer()
 		drain(b, nodes, *benchDue)
 	}

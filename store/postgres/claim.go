@@ -74,7 +74,7 @@ const lease = `
 			row_number() over (partition by lane.webhook, lane.kind order by r.due, r.event) as turn
 		from lane
 		left join of_webhook on of_webhook.webhook = lane.webhook
-		cross join lateral (select account from storageapi.webhooks where no = lane.webhook and active limit 1) w
+		cross join lateral (select account from storageapi.webhooks where no = lane.webhook and ` + awake + ` limit 1) w
 		cross join lateral (
 			select q.event, q.due, q.attempts, q.before from storageapi.queue q
 			where not q.parked and q.kind = lane.kind and q.shard = lane.shard and q.webhook = lane.webhook and not exists (

@@ -25,6 +25,10 @@ var server struct {
 }
 
 func TestMain(m *testing.M) {
+	if dsn := os.Getenv(nodeEnv); dsn != "" {
+		runNode(dsn)
+		return
+	}
 	code := m.Run()
 	if server.pool != nil {
 		server.pool.Close()

@@ -89,12 +89,15 @@ func (t *turns) served(capped bool, lanes [2]*lane) {
 	}
 }
 
+// awake are webhooks that may have attempts.
+const awake = `active and (rests_until is null or rests_until <= clock_timestamp())`
+
 // laneFields are of a lane that has something ready which is not leased, of kind $1.
 const laneFields = `
 	select l.webhook, l.shard, $1::smallint as kind, w.id, w.account, (
 		select count(*) from storageapi.leases h where h.shard = l.shard and h.webhook = l.webhook and h.until > clock_timestamp())::integer as held
 	from lane l
-	cross join lateral (select id, account from storageapi.webhooks where no = l.webhook and active limit 1) w
+	cross join lateral (select id, account from storageapi.webhooks where no = l.webhook and ` + awake + ` limit 1) w
 	where exists (
 		select from storageapi.queue q where not q.parked and q.kind = $1 and q.shard = l.shard and q.webhook = l.webhook and not exists (
 			select from storageapi.leases h where h.shard = q.shard and h.webhook = q.webhook and h.event = q.event and h.until > clock_timestamp()))`

@@ -29,8 +29,8 @@ const (
 const settle = `
 	with input as (
 		select * from unnest($1::bigint[], $2::smallint[], $3::integer[], $4::timestamptz[], $5::bigint[], $6::integer[], $7::text[], $8::text[],
-			$9::text[], $10::bigint[], $11::text[], $12::boolean[], $13::text[], $14::boolean[])
-		with ordinality as i (token, outcome, number, started_at, took, status, class, error, response, retry_after, off, warned, url, fails, place)
+			$9::text[], $10::bigint[], $11::text[], $12::boolean[], $13::text[], $14::boolean[], $15::bigint[])
+		with ordinality as i (token, outcome, number, started_at, took, status, class, error, response, retry_after, off, warned, url, fails, rest, place)
 	), found as materialized (
 		select i.*, l.leased_at, l.webhook, l.event, q.queued_at
 		from input i
@@ -56,17 +56,20 @@ const settle = `
 		select webhook, url, bool_or(proven is not null) as proven,
 			(array_agg(started_at order by place) filter (where fails and (proven is null or place > proven)))[1] as failing,
 			(array_agg(started_at order by place desc) filter (where warned and (proven is null or place >= proven)))[1] as warned,
+			(array_agg(rest order by place desc) filter (where rest > 0 and (proven is null or place > proven)))[1] as rest,
 			(array_agg(off order by place desc) filter (where off <> ''))[1] as off
 		from told group by webhook, url
 	), changed as materialized (
 		select w.no, h.* from health h
-		cross join lateral (select no, failing_since, warned_at from storageapi.webhooks where no = h.webhook and url = h.url limit 1) w
-		where h.failing is not null and (w.failing_since is null or h.proven) or h.warned is not null or h.off is not null
-			or h.proven and (w.failing_since is not null or w.warned_at is not null)
+		cross join lateral (select no, failing_since, warned_at, rests_until from storageapi.webhooks where no = h.webhook and url = h.url limit 1) w
+		where h.failing is not null and (w.failing_since is null or h.proven) or h.warned is not null or h.off is not null or h.rest is not null
+			or h.proven and (w.failing_since is not null or w.warned_at is not null or w.rests_until is not null)
 	), updated as (
 		update storageapi.webhooks w set
 			failing_since = coalesce(case when not c.proven then w.failing_since end, c.failing),
 			warned_at = coalesce(c.warned, case when not c.proven then w.warned_at end),
+			rests_until = case when c.rest is null and not c.proven then w.rests_until
+				else greatest(case when not c.proven then w.rests_until end, clock_timestamp() + c.rest * interval '1 microsecond') end,
 			active = w.active and c.off is null, off_reason = coalesce(c.off, w.off_reason)
 		from changed c where w.no = c.no and w.url = c.url
 	)
@@ -119,6 +122,7 @@ type settlementBatch struct {
 	responses, reasons []string
 	warned, fails      []bool
 	urls               []string
+	rests              []int64
 }
 
 func (b *settlementBatch) add(place int, s *webhooks.Settlement) {
@@ -141,11 +145,12 @@ func (b *settlementBatch) add(place int, s *webhooks.Settlement) {
 	b.warned = append(b.warned, s.Warned)
 	b.fails = append(b.fails, s.Fails())
 	b.urls = append(b.urls, s.Task.Webhook.URL)
+	b.rests = append(b.rests, s.Rest.Microseconds())
 }
 
 func (b *settlementBatch) args() []any {
 	return []any{
 		b.tokens, b.outcomes, b.numbers, b.started, b.took, b.statuses, b.classes, b.errors,
-		b.responses, b.retryAfter, b.reasons, b.warned, b.urls, b.fails,
+		b.responses, b.retryAfter, b.reasons, b.warned, b.urls, b.fails, b.rests,
 	}
 }

@@ -65,6 +65,7 @@ create table storageapi.webhooks (
 	off_reason                 text not null,
 	failing_since              timestamptz,
 	warned_at                  timestamptz,
+	rests_until                timestamptz,
 	balance_threshold          bigint not null,
 	secret                     bytea not null,
 	created_at                 timestamptz not null,

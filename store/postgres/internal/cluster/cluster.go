@@ -128,9 +128,17 @@ func (c *Cluster) command(name string, args ...string) *exec.Cmd {
 
 // Restart starts the server again after Kill, and waits until it answers.
 func (c *Cluster) Restart() error {
-	// The shell ends the server when its standard input ends.
-	script := `"$@" </dev/null & server=$!; (while read -r line; do :; done; kill -QUIT $server) & wait $server`
-	args := append([]string{"-c", script + "; true", "sh", filepath.Join(c.bin, "postgres"), "-D", c.data()}, c.options...)
+	// The shell ends the server when its standard input ends. A server that was
+	// killed leaves processes behind for a moment, with which another cannot start.
+	const script = `
+		exec 3<&0
+		(while read -r line <&3; do :; done; kill -QUIT 0) &
+		tries=0
+		until "$@" </dev/null || [ $tries = 50 ]; do tries=$((tries + 1)); sleep 0.1; done`
+	for _, lock := range []string{filepath.Join(c.data(), "postmaster.pid"), filepath.Join(c.dir, ".s.PGSQL.5432.lock")} {
+		_ = os.Remove(lock)
+	}
+	args := append([]string{"-c", script, "sh", filepath.Join(c.bin, "postgres"), "-D", c.data()}, c.options...)
 	server := c.command("/bin/sh", args...)
 	alive, err := server.StdinPipe()
 	if err != nil {
@@ -176,5 +184,4 @@ func (c *Cluster) Stop() {
 func (c *Cluster) wait() {
 	_ = c.alive.Close()
 	_ = c.server.Wait()
-	_ = os.Remove(filepath.Join(c.data(), "postmaster.pid"))
 }

@@ -1,0 +1,130 @@
+package postgres_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/storageapi/storageapi/store/postgres"
+	"github.com/storageapi/storageapi/webhooks"
+)
+
+// claimed returns how many deliveries a node claims.
+func claimed(t *testing.T, s *postgres.Store, claim webhooks.Claim) []webhooks.Task {
+	t.Helper()
+	claim.Limit, claim.Lease = 100, time.Minute
+	tasks, _, err := s.ClaimDeliveries(t.Context(), claim)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return tasks
+}
+
+func settleAs(t *testing.T, s *postgres.Store, task webhooks.Task, outcome webhooks.Outcome, rest time.Duration) {
+	t.Helper()
+	stale, err := s.SettleDeliveries(t.Context(), []webhooks.Settlement{{
+		Task: task, Outcome: outcome, Rest: rest,
+		Attempt: webhooks.Attempt{Number: task.Attempt, StartedAt: time.Now(), Class: webhooks.ClassConnect},
+	}})
+	if err != nil || len(stale) > 0 {
+		t.Fatal(stale, err)
+	}
+}
+
+// Caps are for all nodes together, and a receiver that is down for one is left alone
+// by the others.
+func TestNodesShareCaps(t *testing.T) {
+	option := inSchema(t)
+	nodes := []*postgres.Store{open(t, option), open(t, option), open(t, option)}
+	if err := nodes[0].CreateWebhook(t.Context(), newWebhook("acct", "wh"), webhooks.Terms{}); err != nil {
+		t.Fatal(err)
+	}
+	service, err := webhooks.New(nodes[0], webhooks.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 20 {
+		if err := service.Publish(t.Context(), lowBalance("acct", "")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	probe := webhooks.Claim{Caps: map[string]int{"wh": 1}}
+	first := claimed(t, nodes[0], probe)
+	if len(first) != 1 {
+		t.Fatalf("the first node claimed %d, want 1", len(first))
+	}
+	none := func(when string) {
+		t.Helper()
+		for i, claim := range []webhooks.Claim{probe, {PerWebhook: 1}, {PerWebhook: 10, PerAccount: 1}} {
+			if n := len(claimed(t, nodes[1+i%2], claim)); n != 0 {
+				t.Errorf("another node claimed %d %s, want none", n, when)
+			}
+		}
+	}
+	none("while the first has a probe under way")
+
+	settleAs(t, nodes[0], first[0], webhooks.Retry, time.Hour)
+	none("while the webhook rests")
+	if n := len(claimed(t, nodes[0], probe)); n != 0 {
+		t.Errorf("the first node claimed %d while the webhook rests, want none", n)
+	}
+	if _, err := nodes[1].UpdateWebhook(t.Context(), "acct", "wh", func(*webhooks.Webhook) error { return nil }); err != nil {
+		t.Fatal(err)
+	}
+	second := claimed(t, nodes[1], probe)
+	if len(second) != 1 {
+		t.Fatalf("claimed %d after the webhook was changed, want 1", len(second))
+	}
+	settleAs(t, nodes[1], second[0], webhooks.Retry, 30*time.Millisecond)
+	none("while the webhook rests again")
+	for end := time.Now().Add(10 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+		if third := claimed(t, nodes[2], probe); len(third) == 1 {
+			settleAs(t, nodes[2], third[0], webhooks.Deliver, 0)
+			break
+		}
+		if time.Now().After(end) {
+			t.Fatal("nothing is claimed after the rest")
+		}
+	}
+	if n := len(claimed(t, nodes[0], webhooks.Claim{PerWebhook: 5})); n != 5 {
+		t.Errorf("claimed %d once the webhook is up, want 5", n)
+	}
+}
+
+// A plan made while the queue is empty is not one that reads all of it once it is
+// full.
+func TestPlansOfAnEmptyQueue(t *testing.T) {
+	name := newSchema(t)
+	option := postgres.InSchema(name)
+	if err := postgres.Migrate(t.Context(), pool(t), option); err != nil {
+		t.Fatal(err)
+	}
+	s := open(t, option)
+	endpoints(t, s, 50)
+	claim := func() []webhooks.Task { return claimed(t, s, webhooks.Claim{PerWebhook: 2, PerAccount: 10}) }
+	for range 20 {
+		claim()
+	}
+	service, err := webhooks.New(s, webhooks.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 5 {
+		if err := service.Publish(t.Context(), lowBalance("acct_wh_000001", "")); err != nil {
+			t.Fatal(err)
+		}
+		for _, task := range claim() {
+			settleAs(t, s, task, webhooks.Deliver, 0)
+		}
+	}
+	fill(t, pool(t), name, 50_000)
+	begun := time.Now()
+	const claims = 20
+	for range claims {
+		if len(claim()) == 0 {
+			break
+		}
+	}
+	if each := time.Since(begun) / claims; each > 500*time.Millisecond {
+		t.Errorf("a claim of 100 from 50,000 takes %v", each)
+	}
+}
