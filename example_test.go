@@ -2,6 +2,7 @@ package storageapi_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log"
 	"net/http"
@@ -14,6 +15,7 @@ import (
 	"github.com/storageapi/storageapi/apikeys"
 	"github.com/storageapi/storageapi/auth"
 	"github.com/storageapi/storageapi/scopes"
+	"github.com/storageapi/storageapi/store/memory"
 )
 
 // A host mounts the API beside a route of its own, makes the first key in Go, and
@@ -74,4 +76,30 @@ func Example() {
 	// POST /v2/api-keys 201 Created
 	// POST /v2/notifications/webhooks 201 Created
 	// GET /v2/files 404 Not Found
+}
+
+// A program that calls the API gets its refusals as a type.
+func ExampleDecodeError() {
+	api, err := storageapi.NewHandler(storageapi.Config{Store: memory.New()})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer api.Close()
+	server := httptest.NewServer(api)
+	defer server.Close()
+
+	response, err := http.Get(server.URL + "/v2/api-keys") // without an API key
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer response.Body.Close()
+	var refusal *storageapi.Error
+	if err := storageapi.DecodeError(response); errors.As(err, &refusal) {
+		fmt.Println(refusal.Status, refusal.Code == auth.CodeUnauthorized)
+		fmt.Println(refusal.Message)
+	}
+
+	// Output:
+	// 401 true
+	// The Api-Key header is missing, or the key in it is invalid or expired.
 }

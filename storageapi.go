@@ -16,10 +16,11 @@
 //	mux.Handle("/v2/", api)
 //	mux.Handle("GET /v2/environments", api.Auth.Require(scopes.EnvironmentsRead, listEnvironments))
 //
-// The first key of an account is made in Go, and so is every event:
+// The first key of an account is made in Go. What makes events is told in Go, too, as
+// often as the host likes; who is to hear of it, and when, the library decides:
 //
 //	key, token, err := api.Keys.Create(ctx, "acct_1", apikeys.CreateParams{Name: "bootstrap", Scopes: scopes.All()})
-//	err = api.Webhooks.Publish(ctx, webhooks.Event{Account: "acct_1", Data: webhooks.FilesExpiring{…}})
+//	err = api.Webhooks.ReportBandwidth(ctx, "acct_1", usedBytes, limitBytes, "2026-11")
 //
 // # Contract
 //
@@ -47,6 +48,9 @@
 //	POST   deliveries/{eventId}/redeliver      send it again
 //	POST   recoveries                          send a range of time again
 //	GET    recoveries/{recoveryId}             tell how far that is
+//
+// [OpenAPI] has the whole of it: every status, header and limit. Programs that call
+// the API get its errors from [DecodeError].
 //
 // Errors are {"error":{"code":…,"message":…}}. Checks come in one order, and the
 // first that fails answers: the key (401), its rate (429), the route (404, 405), the authority in

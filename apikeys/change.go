@@ -9,9 +9,9 @@ import (
 )
 
 // A Condition is asked in the very step that changes or deletes a key, with the key
-// as it is then: if it returns an error, nothing changes, and that is returned, wrapped. It
-// may be asked more than once, and must not call the service. A nil Condition
-// always holds.
+// as it is then: if it returns an error, nothing changes, and that is returned,
+// wrapped. It may be asked more than once, and must not call the service. A nil
+// Condition always holds.
 type Condition func(Key) error
 
 func (c Condition) check(key Key) error {

@@ -34,7 +34,8 @@ type Config struct {
 // [auth.Verifier] and is safe for concurrent use.
 //
 // Its methods return errors wrapped: [ErrNotFound], [ErrLimit], [ErrReused] and
-// [ErrGone] to branch on, a [*ValidationError] for input that breaks a rule, anything else is a failure.
+// [ErrGone] to branch on, a [*ValidationError] for input that breaks a rule, anything
+// else is a failure.
 type KeyService struct {
 	store  Store
 	prefix string

@@ -14,11 +14,15 @@ var (
 	ErrLimit    = errors.New("too many API keys")
 )
 
-// Terms are what a Store heeds when it creates a key: a limit, and how a request
-// that is made again is known.
+// Terms are what a Store heeds when it creates a key. Limit is how many keys the
+// account may have in the end; 0: any number. Request, of 1 to 128 bytes, names the
+// request within the account, Sum stands for what it asks for, At is when that was;
+// requests of an earlier At than Since are forgotten. Without a Request the last
+// three mean nothing.
 type Terms = creation.Terms
 
-// Repeated is the error by which a Store tells that a request was made before.
+// Repeated is the error by which a Store tells that a request was made before: the ID
+// of the key that this made, and its Sum.
 type Repeated = creation.Repeated
 
 // A Page asks for a part of a list that is ordered by descending id.

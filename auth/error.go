@@ -6,13 +6,20 @@ import (
 	"net/http"
 )
 
-// The codes of SPEC section 7, the one for too many requests, and the one for what
-// is not the client's fault.
+// The codes of errors, each with its status. The first two are those of SPEC
+// section 7.
 const (
-	CodeUnauthorized = "UNAUTHORIZED"
-	CodeForbidden    = "FORBIDDEN"
-	CodeRateLimit    = "RATE_LIMIT_EXCEEDED"
-	CodeInternal     = "INTERNAL_ERROR"
+	CodeUnauthorized         = "UNAUTHORIZED"           // 401: no live key
+	CodeForbidden            = "FORBIDDEN"              // 403: the key lacks permission
+	CodeValidation           = "VALIDATION_ERROR"       // 400: the message names what is wrong
+	CodeNotFound             = "NOT_FOUND"              // 404
+	CodeMethodNotAllowed     = "METHOD_NOT_ALLOWED"     // 405, with Allow
+	CodeConflict             = "CONFLICT"               // 409: the state does not allow it
+	CodePreconditionFailed   = "PRECONDITION_FAILED"    // 412: If-Match does not hold
+	CodePayloadTooLarge      = "PAYLOAD_TOO_LARGE"      // 413
+	CodeUnsupportedMediaType = "UNSUPPORTED_MEDIA_TYPE" // 415
+	CodeRateLimit            = "RATE_LIMIT_EXCEEDED"    // 429, with Retry-After
+	CodeInternal             = "INTERNAL_ERROR"         // 500: not the client's fault
 )
 
 // WriteError answers a request with the error body of SPEC section 7,

@@ -18,8 +18,7 @@ const (
 
 // ParseAmount parses a decimal string of SUI such as "12.5": digits, and at most
 // nine more after a point; no sign, exponent, space or needless leading zero.
-// The error is a [*ValidationError]; it names the field balanceThreshold, since
-// that is where the wire has an amount that somebody wrote (SPEC 4.2).
+// The error is a [*ValidationError] for the field amount.
 func ParseAmount(s string) (Amount, error) {
 	whole, fraction, point := strings.Cut(s, ".")
 	switch {
@@ -35,7 +34,7 @@ func ParseAmount(s string) (Amount, error) {
 	return Amount(mist), nil
 }
 
-func badAmount(reason string) error { return invalid.Field("balanceThreshold", reason) }
+func badAmount(reason string) error { return invalid.Field("amount", reason) }
 
 func isDigits(s string) bool {
 	for i := range len(s) {

@@ -32,8 +32,8 @@ func TestParseAmountRefuses(t *testing.T) {
 	} {
 		got, err := webhooks.ParseAmount(text)
 		var invalid *webhooks.ValidationError
-		if got != 0 || !errors.As(err, &invalid) || invalid.Field != "balanceThreshold" {
-			t.Errorf("%.30q is %d, %v, want a ValidationError for balanceThreshold", text, got, err)
+		if got != 0 || !errors.As(err, &invalid) || invalid.Field != "amount" {
+			t.Errorf("%.30q is %d, %v, want a ValidationError for amount", text, got, err)
 		} else if len(err.Error()) > 150 {
 			t.Errorf("the error for %.30q is long: %v", text, err)
 		}
@@ -97,6 +97,19 @@ func FuzzParseAmount(f *testing.F) {
 		}
 		if again, err := webhooks.ParseAmount(amount.String()); again != amount || err != nil {
 			t.Errorf("%v came back as %v, %v", amount, again, err)
+		}
+	})
+}
+
+// FuzzAmount: what is printed is parsed as the same amount, and prints the same.
+func FuzzAmount(f *testing.F) {
+	for _, seed := range []uint64{0, 1, 999_999_999, 1e9, 12_500_000_000, 1e19, math.MaxUint64} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, mist uint64) {
+		amount := webhooks.Amount(mist)
+		if again, err := webhooks.ParseAmount(amount.String()); again != amount || err != nil {
+			t.Errorf("%d was printed as %v and came back as %d, %v", mist, amount, uint64(again), err)
 		}
 	})
 }

@@ -83,6 +83,35 @@ type Config struct {
 	// against. Default: the system's.
 	RootCAs *x509.CertPool
 
+	// DefaultBalanceThreshold is for webhooks that subscribe to balance.low and
+	// have no threshold of their own. Nodes that share a store should have the
+	// same one. Default: none, so that these get no balance.low from
+	// [WebhookService.ReportBalance].
+	DefaultBalanceThreshold Amount
+
+	// BalanceHysteresis is how far above its threshold a balance must come,
+	// after it was low, for the next balance.low to be possible. Default: not at
+	// all; at the threshold is enough.
+	BalanceHysteresis Amount
+
+	// ApproachingRatios are at what parts of a limit it is approaching, to a
+	// millionth: each one is told of. More than 0, less than 1, at most 20. An
+	// empty slice that is not nil means none. Default: 0.8.
+	ApproachingRatios []float64
+
+	// FileLeads are for how long before its expiry a file is expiring: it is
+	// told of once for each. At most 20, each at most ten years. Default: 7 days
+	// and 1 day.
+	FileLeads []time.Duration
+
+	// Files yields the host's files, for Run to scan for those that expire.
+	// Default: none; the host calls [WebhookService.ReportFiles].
+	Files FileSource
+
+	// FileScanInterval is from one beginning of a scan to the next; at least a
+	// second. Default: an hour.
+	FileScanInterval time.Duration
+
 	// Logger is told of deliveries given up, webhooks turned off and failures
 	// of the store, and at debug level of each attempt. Default:
 	// slog.Default().
@@ -119,6 +148,9 @@ func (c Config) withDefaults() (Config, error) {
 	c.Retries = slices.Clone(c.Retries)
 	c.AllowNetworks = slices.Clone(c.AllowNetworks)
 
+	if err := c.alertDefaults(); err != nil {
+		return c, err
+	}
 	var err error
 	if c.Retention, err = c.Retention.withDefaults(c.Retries, c.RetryJitter); err != nil {
 		return c, err

@@ -72,6 +72,8 @@ func (d *dispatcher) run(ctx context.Context) {
 	settled, refused := make(chan []*flight), make(chan []*flight)
 	go d.settle(attempts, results, settled, refused)
 	defer close(results)
+	crew := crew{fly: func(f *flight) { d.fly(f, landed) }, work: make(chan *flight)}
+	defer close(crew.work)
 
 	var r round
 	timer := time.NewTimer(0)
@@ -79,7 +81,7 @@ func (d *dispatcher) run(ctx context.Context) {
 	for ctx.Err() == nil {
 		flights, next := d.claim(ctx, &r)
 		for _, f := range flights {
-			go d.fly(f, landed)
+			crew.send(f)
 		}
 		timer.Reset(time.Until(next))
 		select {

@@ -10,6 +10,19 @@
 // visibly, as dead. Receivers tell repetitions by the webhook-id header, which
 // is the event's id.
 //
+// # Reporting
+//
+// Mostly a host does not publish: it reports what it knows, as often as it likes, and
+// the service decides when to tell whom. [WebhookService.ReportBalance] tells each
+// webhook once that the balance went below its threshold;
+// [WebhookService.ReportBandwidth] and [WebhookService.ReportTransactions] tell once a
+// period that a limit is approaching and reached; [WebhookService.ReportFiles] tells
+// of each file once for each of [Config.FileLeads] before it expires, and with
+// [Config.Files] the service asks for the files by itself. What was told is kept in
+// the same step as the event that tells it: whenever a process is killed, and however
+// many share a store, an alert is neither lost nor told twice. A report that changes
+// nothing writes nothing, and costs about a microsecond.
+//
 // # Delivering
 //
 // [WebhookService.Run] delivers what is due, in the host's own process, with

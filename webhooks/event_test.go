@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"flag"
+	"math"
 	"os"
 	"path/filepath"
 	"strings"
@@ -60,9 +61,9 @@ func TestEventBodiesAreStable(t *testing.T) {
 			{ID: "file_2", ExpiresAt: time.Date(2026, 12, 2, 0, 0, 0, 0, time.UTC)},
 		}},
 		webhooks.TypeBalanceLow:                   lowBalance,
-		webhooks.TypeBandwidthLimitApproaching:    webhooks.BandwidthLimitApproaching{UsedBytes: 80, LimitBytes: 100, Period: "2026-11"},
+		webhooks.TypeBandwidthLimitApproaching:    webhooks.BandwidthLimitApproaching{UsedBytes: 80, LimitBytes: 100, Period: "2026-11", Ratio: 0.8},
 		webhooks.TypeBandwidthLimitReached:        webhooks.BandwidthLimitReached{UsedBytes: 1 << 62, LimitBytes: 1 << 61, Period: "2026-11"},
-		webhooks.TypeTransactionsLimitApproaching: webhooks.TransactionsLimitApproaching{Used: 80, Limit: 100, Period: "2026-11"},
+		webhooks.TypeTransactionsLimitApproaching: webhooks.TransactionsLimitApproaching{Used: 80, Limit: 100, Period: "2026-11", Ratio: 0.8},
 		webhooks.TypeTransactionsLimitReached:     webhooks.TransactionsLimitReached{Period: "2026-11"},
 	}
 	for _, eventType := range webhooks.EventTypes() {
@@ -137,6 +138,8 @@ func TestEventsThatAreRefused(t *testing.T) {
 		"negative bytes":          {webhooks.Event{Account: account, Data: webhooks.BandwidthLimitApproaching{UsedBytes: -1}}, "data"},
 		"a negative limit":        {webhooks.Event{Account: account, Data: webhooks.BandwidthLimitReached{LimitBytes: -1}}, "data"},
 		"negative transactions":   {webhooks.Event{Account: account, Data: webhooks.TransactionsLimitApproaching{Used: -1}}, "data"},
+		"a ratio above 1":         {webhooks.Event{Account: account, Data: webhooks.BandwidthLimitApproaching{Ratio: 1.1}}, "data.ratio"},
+		"a ratio that is none":    {webhooks.Event{Account: account, Data: webhooks.TransactionsLimitApproaching{Ratio: math.NaN()}}, "data.ratio"},
 		"a negative quota":        {webhooks.Event{Account: account, Data: webhooks.TransactionsLimitReached{Limit: -1}}, "data"},
 	}
 	for _, id := range []string{"evt.1", "evt 1", "evt:1", "evt/1", "évt", "evt\n", "evt\x00", ".", strings.Repeat("x", 65), strings.Repeat("x", 1<<20)} {

@@ -6,14 +6,15 @@ import (
 	"time"
 )
 
-// A keeper does what can wait: it recovers deliveries and purges what is past its
-// time. It works in small steps with pauses between them, four times as long as
-// they are, so that deliveries go on beside it.
+// A keeper does what can wait: it reviews alerts that were left due, recovers
+// deliveries and purges what is past its time. It works in small steps with pauses
+// between them, four times as long as they are, so that deliveries go on beside it.
 type keeper struct {
 	store     Store
 	retention Retention
 	logger    *slog.Logger
-	recovered func()        // called when deliveries may have become due
+	recovered func() // called when deliveries may have become due
+	review    func(context.Context) (more bool, err error)
 	wake      chan struct{} // there may be something to recover
 }
 
@@ -23,8 +24,8 @@ const (
 	purgeStep      = 1000        // records
 )
 
-func newKeeper(store Store, config Config, recovered func()) *keeper {
-	return &keeper{store, config.Retention, config.Logger, recovered, make(chan struct{}, 1)}
+func newKeeper(store Store, config Config, recovered func(), review func(context.Context) (bool, error)) *keeper {
+	return &keeper{store, config.Retention, config.Logger, recovered, review, make(chan struct{}, 1)}
 }
 
 // hurry makes a running keeper look for recoveries now.
@@ -40,7 +41,8 @@ func (k *keeper) run(ctx context.Context) {
 	tick := time.NewTicker(keeperInterval)
 	defer tick.Stop()
 	for {
-		for recovers, purges := true, true; recovers || purges; { // in turns: neither holds up the other
+		for reviews, recovers, purges := true, true, true; reviews || recovers || purges; { // in turns: none holds up the others
+			reviews = reviews && k.step(ctx, "review", k.review)
 			recovers = recovers && k.step(ctx, "recover", k.recover)
 			purges = purges && k.step(ctx, "purge", k.purge)
 		}
@@ -89,6 +91,7 @@ func (k *keeper) purge(ctx context.Context) (more bool, err error) {
 		Payloads: before(now, k.retention.Payloads),
 		Attempts: before(now, k.retention.Attempts),
 		EventIDs: before(now, k.retention.EventIDs),
+		Notices:  before(now, noticeLife),
 		Limit:    purgeStep,
 	})
 }

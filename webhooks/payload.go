@@ -1,6 +1,7 @@
 package webhooks
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"time"
@@ -23,12 +24,13 @@ type FilesExpiring struct {
 	Files []ExpiringFile `json:"files"`
 }
 
-// An ExpiringFile is one file of a [FilesExpiring] event.
+// An ExpiringFile is one file of a [FilesExpiring] event: "id", "name",
+// "environmentId" and "expiresAt" on the wire.
 type ExpiringFile struct {
 	ID            string    // required
 	Name          string    // may be empty, and is then left out
 	EnvironmentID string    // may be empty, and is then left out
-	ExpiresAt     time.Time // required
+	ExpiresAt     time.Time // required; on the wire RFC 3339, UTC, milliseconds
 }
 
 // A wireFile is an [ExpiringFile] as receivers get it: with the timestamp as
@@ -59,9 +61,9 @@ func (d FilesExpiring) wire() any {
 	}{files}
 }
 
-// BalanceLow says that the account's balance is low. When to say so, to all of the
-// account's webhooks that subscribe to it, is the host's to decide; each webhook's
-// own [Webhook.BalanceThreshold] is kept for that and not looked at by Publish.
+// BalanceLow says that the account's balance went below a threshold.
+// [WebhookService.ReportBalance] sends each webhook its own; Publish sends one to
+// all of the account's webhooks that subscribe to it, whatever their thresholds.
 type BalanceLow struct {
 	Balance   Amount `json:"balance"`   // in SUI, a decimal string
 	Threshold Amount `json:"threshold"` // in SUI, a decimal string
@@ -69,29 +71,31 @@ type BalanceLow struct {
 
 // BandwidthLimitApproaching says that the account's bandwidth limit is near.
 type BandwidthLimitApproaching struct {
-	UsedBytes  int64  `json:"usedBytes"`
-	LimitBytes int64  `json:"limitBytes"`
-	Period     string `json:"period"` // the host's name for the time the limit is for: "2026-11"
+	UsedBytes  int64   `json:"usedBytes"`       // bytes used in the period
+	LimitBytes int64   `json:"limitBytes"`      // bytes that may be used in it
+	Period     string  `json:"period"`          // the host's name for the time the limit is for: "2026-11"
+	Ratio      float64 `json:"ratio,omitempty"` // what part of the limit was come to, from 0 to 1: 0.8; may be left out
 }
 
 // BandwidthLimitReached says that the account's bandwidth limit is reached.
 type BandwidthLimitReached struct {
-	UsedBytes  int64  `json:"usedBytes"`
-	LimitBytes int64  `json:"limitBytes"`
-	Period     string `json:"period"` // the host's name for the time the limit is for: "2026-11"
+	UsedBytes  int64  `json:"usedBytes"`  // bytes used in the period
+	LimitBytes int64  `json:"limitBytes"` // bytes that may be used in it
+	Period     string `json:"period"`     // the host's name for the time the limit is for: "2026-11"
 }
 
 // TransactionsLimitApproaching says that the account's transaction limit is near.
 type TransactionsLimitApproaching struct {
-	Used   int64  `json:"used"`   // transactions
-	Limit  int64  `json:"limit"`  // transactions
-	Period string `json:"period"` // the host's name for the time the limit is for: "2026-11"
+	Used   int64   `json:"used"`            // transactions made in the period
+	Limit  int64   `json:"limit"`           // transactions that may be made in it
+	Period string  `json:"period"`          // the host's name for the time the limit is for: "2026-11"
+	Ratio  float64 `json:"ratio,omitempty"` // what part of the limit was come to, from 0 to 1: 0.8; may be left out
 }
 
 // TransactionsLimitReached says that the account's transaction limit is reached.
 type TransactionsLimitReached struct {
-	Used   int64  `json:"used"`   // transactions
-	Limit  int64  `json:"limit"`  // transactions
+	Used   int64  `json:"used"`   // transactions made in the period
+	Limit  int64  `json:"limit"`  // transactions that may be made in it
 	Period string `json:"period"` // the host's name for the time the limit is for: "2026-11"
 }
 
@@ -117,17 +121,25 @@ func (d FilesExpiring) check() error {
 	if len(d.Files) == 0 {
 		return invalid.Field("data.files", "must name at least one file")
 	}
-	for i, f := range d.Files {
-		switch {
-		case f.ID == "":
-			return invalid.Field(fmt.Sprintf("data.files[%d].id", i), "is required")
-		case f.ExpiresAt.IsZero():
-			return invalid.Field(fmt.Sprintf("data.files[%d].expiresAt", i), "is required")
-		case !utf8.ValidString(f.ID + f.Name + f.EnvironmentID):
-			return invalid.Field(fmt.Sprintf("data.files[%d]", i), "must hold UTF-8 only")
-		case !writable(f.ExpiresAt):
-			return invalid.Field(fmt.Sprintf("data.files[%d].expiresAt", i), "must be in the years 0 to 9999")
+	for i := range d.Files {
+		if err := d.Files[i].check(fmt.Sprintf("data.files[%d]", i)); err != nil {
+			return err
 		}
+	}
+	return nil
+}
+
+// check checks a file of that name.
+func (f *ExpiringFile) check(name string) error {
+	switch {
+	case f.ID == "":
+		return invalid.Field(name+".id", "is required")
+	case f.ExpiresAt.IsZero():
+		return invalid.Field(name+".expiresAt", "is required")
+	case !utf8.ValidString(f.ID + f.Name + f.EnvironmentID):
+		return invalid.Field(name, "must hold UTF-8 only")
+	case !writable(f.ExpiresAt):
+		return invalid.Field(name+".expiresAt", "must be in the years 0 to 9999")
 	}
 	return nil
 }
@@ -135,15 +147,18 @@ func (d FilesExpiring) check() error {
 func (BalanceLow) check() error { return nil }
 
 func (d BandwidthLimitApproaching) check() error {
-	return checkUsage(d.UsedBytes, d.LimitBytes, d.Period)
+	return cmp.Or(checkUsage(d.UsedBytes, d.LimitBytes, d.Period), checkRatio(d.Ratio))
 }
 
 func (d BandwidthLimitReached) check() error {
 	return checkUsage(d.UsedBytes, d.LimitBytes, d.Period)
 }
 
-func (d TransactionsLimitApproaching) check() error { return checkUsage(d.Used, d.Limit, d.Period) }
-func (d TransactionsLimitReached) check() error     { return checkUsage(d.Used, d.Limit, d.Period) }
+func (d TransactionsLimitApproaching) check() error {
+	return cmp.Or(checkUsage(d.Used, d.Limit, d.Period), checkRatio(d.Ratio))
+}
+
+func (d TransactionsLimitReached) check() error { return checkUsage(d.Used, d.Limit, d.Period) }
 
 func checkUsage(used, limit int64, period string) error {
 	switch {
@@ -151,6 +166,13 @@ func checkUsage(used, limit int64, period string) error {
 		return invalid.Field("data", "must not have a negative use or limit")
 	case !utf8.ValidString(period):
 		return invalid.Field("data.period", "must be UTF-8")
+	}
+	return nil
+}
+
+func checkRatio(ratio float64) error {
+	if !(ratio >= 0 && ratio <= 1) { // NaN, too
+		return invalid.Field("data.ratio", "must be from 0 to 1")
 	}
 	return nil
 }

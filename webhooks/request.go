@@ -24,7 +24,7 @@ func (s *WebhookService) made(ctx context.Context, account string, before *Repea
 	if errors.Is(err, ErrNotFound) {
 		err = ErrGone
 	}
-	webhook.Secret = signing.Secret{}
+	webhook.Secret, webhook.PreviousSecret = signing.Secret{}, signing.Secret{}
 	return webhook, err
 }
 

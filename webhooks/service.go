@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"strings"
 	"sync"
@@ -20,16 +21,20 @@ import (
 // those. It is safe for concurrent use.
 //
 // Its methods return errors wrapped: [ErrNotFound], [ErrLimit], [ErrReused] and
-// [ErrGone] to branch on, a [*ValidationError] for input that breaks a rule, anything else is a failure.
+// [ErrGone] to branch on, a [*ValidationError] for input that breaks a rule, anything
+// else is a failure.
 type WebhookService struct {
 	store      Store
 	guard      guard
 	most       int // webhooks an account; negative: any number
 	now        func() time.Time
 	ids        id.Generator
+	logger     *slog.Logger
+	alerts     alertPolicy
 	dispatcher *dispatcher
 	keeper     *keeper
 	tests      tests
+	scanner    *scanner // nil without Config.Files
 	running    atomic.Bool
 }
 
@@ -51,14 +56,20 @@ func New(store Store, config Config) (*WebhookService, error) {
 	g := newGuard(config.AllowNetworks, config.AllowHosts)
 	client := newClient(g, config.RootCAs, config.SignatureHeader, config.Timeout, config.Now)
 	dispatcher := newDispatcher(store, client, config)
-	return &WebhookService{
+	s := &WebhookService{
 		store:      store,
 		guard:      g,
 		most:       config.MaxPerAccount,
 		now:        config.Now,
+		logger:     config.Logger,
+		alerts:     config.alertPolicy(),
 		dispatcher: dispatcher,
-		keeper:     newKeeper(store, config, dispatcher.hurry),
-	}, nil
+	}
+	s.keeper = newKeeper(store, config, dispatcher.hurry, s.reviewDue)
+	if config.Files != nil {
+		s.scanner = newScanner(s, config)
+	}
+	return s, nil
 }
 
 // ErrRunning is returned by [WebhookService.Run] if it is running already.
@@ -74,13 +85,16 @@ func (s *WebhookService) Run(ctx context.Context) error {
 	}
 	defer s.dispatcher.client.conns.close() // those of test events, too
 	defer s.running.Store(false)
-	var beside sync.WaitGroup
-	beside.Go(func() { s.keeper.run(ctx) })
+	var others sync.WaitGroup
+	others.Go(func() { s.keeper.run(ctx) })
+	if s.scanner != nil {
+		others.Go(func() { s.scanner.run(ctx) })
+	}
 	if waker, ok := s.store.(Waker); ok {
-		beside.Go(func() { waker.Wake(ctx, s.dispatcher.hurry) })
+		others.Go(func() { waker.Wake(ctx, s.dispatcher.hurry) })
 	}
 	s.dispatcher.run(ctx)
-	beside.Wait()
+	others.Wait()
 	return nil
 }
 
@@ -108,6 +122,8 @@ type CreateParams struct {
 // returns it. An account is any string of 1 to 128 bytes of UTF-8 without
 // control characters. Whether somebody may create such a webhook is for the
 // caller to decide. [ErrLimit] if the account has [Config.MaxPerAccount] webhooks.
+// One whose threshold is above the balance that was reported is told so at once, which may be
+// before its receiver knows the secret; it is told again then, as after every failure.
 //
 // If the account has used params.IdempotencyKey before, no webhook is made: for the
 // same params Create returns the webhook made then, as it is now, with the zero
@@ -144,6 +160,7 @@ func (s *WebhookService) Create(ctx context.Context, account string, params Crea
 	if err != nil {
 		return Webhook{}, fmt.Errorf("create webhook: %w", err)
 	}
+	s.balanceMayBeLow(ctx, webhook)
 	return webhook, nil
 }
 

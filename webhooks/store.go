@@ -11,15 +11,19 @@ import (
 // The errors that a Store returns, as they are or wrapped.
 var (
 	ErrNotFound = errors.New("no such webhook, event or recovery")
-	ErrExists   = errors.New("webhook exists already")
+	ErrExists   = errors.New("webhook, recovery or notice exists already")
 	ErrLimit    = errors.New("too many webhooks")
 )
 
-// Terms are what a Store heeds when it creates a webhook: a limit, and how a
-// request that is made again is known.
+// Terms are what a Store heeds when it creates a webhook. Limit is how many webhooks
+// the account may have in the end; 0: any number. Request, of 1 to 128 bytes, names
+// the request within the account, Sum stands for what it asks for, At is when that
+// was; requests of an earlier At than Since are forgotten. Without a Request the last
+// three mean nothing.
 type Terms = creation.Terms
 
-// Repeated is the error by which a Store tells that a request was made before.
+// Repeated is the error by which a Store tells that a request was made before: the ID
+// of the webhook that this made, and its Sum.
 type Repeated = creation.Repeated
 
 // A Page asks for a part of a list that is ordered by descending id.
@@ -98,6 +102,33 @@ type Store interface {
 	// result is returned again. PublishedAt of later events is not before that
 	// of earlier ones, also if the clock is set back.
 	Enqueue(ctx context.Context, event Envelope) (deliveries int, err error)
+
+	// UpdateAlert calls change with what is kept of the account's alert, and
+	// stores what change leaves of it together with the events, in one step. It
+	// returns how many deliveries that made owed. change's own error if it
+	// returns one, and nothing is stored. Neither the alert nor the account's
+	// webhooks change between reading and storing; change may run more than
+	// once, and must not call the store.
+	//
+	// Hosts report all the time, and mostly nothing new: if change leaves the
+	// State as it was, without events, and the alert is not due, nothing is
+	// written, nobody waits for those who write, and the answer comes from
+	// memory if the store has one process, or else by reading a row.
+	UpdateAlert(ctx context.Context, account string, metric Metric, change func(*AlertStep) error) (deliveries int, err error)
+
+	// DueAlerts returns accounts, at most limit, whose alert of MetricBalance is
+	// due: CreateWebhook, UpdateWebhook and DeleteWebhook make it so in the same
+	// step, if anything is kept of it, and UpdateAlert ends that.
+	DueAlerts(ctx context.Context, limit int) (accounts []string, err error)
+
+	// NewNotices returns the indexes, ascending, of the notices that the account
+	// does not have.
+	NewNotices(ctx context.Context, account string, notices []Notice) (fresh []int, err error)
+
+	// EnqueueNotices stores the notices and, as Enqueue does, the event, in one
+	// step. ErrExists if the event's account has one of the notices already, and
+	// nothing is stored.
+	EnqueueNotices(ctx context.Context, event Envelope, notices []Notice) (deliveries int, err error)
 
 	// ClaimDeliveries leases deliveries that are due, at most claim.Limit, and
 	// never so many that one webhook or account has more leased at a time than
@@ -200,6 +231,9 @@ type Purge struct {
 
 	// EventIDs are how an event published again is known. Not after Payloads.
 	EventIDs time.Time
+
+	// Notices removes those whose Until is before it.
+	Notices time.Time
 
 	Limit int // at least 1
 }

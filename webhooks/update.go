@@ -47,6 +47,8 @@ type UpdateParams struct {
 //   - Active: while it is false, what is owed waits, and what is published is
 //     [Skipped], to be recovered if wanted. Once it is true again, what is owed goes
 //     on; failing begins anew and there is no [OffReason] any more.
+//   - BalanceThreshold: if it is above the balance that was reported, and the webhook
+//     was not told yet, it is told at once.
 func (s *WebhookService) Update(ctx context.Context, account, webhookID string, params UpdateParams) (Webhook, error) {
 	params, err := params.check(s.guard)
 	if err != nil {
@@ -56,6 +58,7 @@ func (s *WebhookService) Update(ctx context.Context, account, webhookID string, 
 	if err != nil {
 		return Webhook{}, fmt.Errorf("update webhook: %w", err)
 	}
+	s.balanceMayBeLow(ctx, webhook)
 	return webhook, nil
 }
 

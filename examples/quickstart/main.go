@@ -126,15 +126,23 @@ func tell(ctx context.Context, out io.Writer, host *host, receiver *receiver, ad
 	}
 	fmt.Fprintf(out, "Registered %s at %s\n", webhook["id"], receiver.url)
 
-	for _, data := range sixEvents() {
-		if err := host.api.Webhooks.Publish(ctx, webhooks.Event{Account: account, Data: data}); err != nil {
-			return err
+	// The host reports what it knows, and the library decides what to tell. Reports
+	// that tell nothing new send nothing.
+	for _, r := range reports(ctx, host.api.Webhooks, 0) {
+		for range 3 {
+			if err := r.do(); err != nil {
+				return err
+			}
+		}
+		if r.tells == "" {
+			fmt.Fprintf(out, "Reported %s\n", r.what)
+			continue
 		}
 		select {
 		case body := <-receiver.events:
-			fmt.Fprintf(out, "Received, signature verified: %s\n", body)
+			fmt.Fprintf(out, "Reported %s and received, signature verified: %s\n", r.what, body)
 		case <-time.After(10 * time.Second):
-			return fmt.Errorf("%s did not arrive", data.Type())
+			return fmt.Errorf("%s did not arrive", r.tells)
 		}
 	}
 
@@ -142,7 +150,7 @@ func tell(ctx context.Context, out io.Writer, host *host, receiver *receiver, ad
 	if _, err := reader.call(ctx, 204, "DELETE", "/v2/notifications/webhooks/"+webhook["id"].(string), nil); err != nil {
 		return err
 	}
-	event := webhooks.Event{ID: host.api.Webhooks.NewEventID(), Account: account, Data: sixEvents()[0]}
+	event := webhooks.Event{ID: host.api.Webhooks.NewEventID(), Account: account, Data: webhooks.BalanceLow{Balance: 1, Threshold: 2}}
 	if err := host.api.Webhooks.Publish(ctx, event); err != nil {
 		return err
 	}
@@ -167,19 +175,4 @@ func (r *receiver) trust(text string) error {
 	}
 	r.secret.Store(&secret)
 	return nil
-}
-
-// sixEvents returns one event of each type.
-func sixEvents() []webhooks.Data {
-	const gib = 1 << 30
-	return []webhooks.Data{
-		webhooks.FilesExpiring{Files: []webhooks.ExpiringFile{
-			{ID: "file_1", Name: "report.pdf", EnvironmentID: "production", ExpiresAt: time.Now().Add(7 * 24 * time.Hour)},
-		}},
-		webhooks.BalanceLow{Balance: 20_250_000_000, Threshold: 25_500_000_000},
-		webhooks.BandwidthLimitApproaching{UsedBytes: 80 * gib, LimitBytes: 100 * gib, Period: "2026-11"},
-		webhooks.BandwidthLimitReached{UsedBytes: 100 * gib, LimitBytes: 100 * gib, Period: "2026-11"},
-		webhooks.TransactionsLimitApproaching{Used: 8_000, Limit: 10_000, Period: "2026-11"},
-		webhooks.TransactionsLimitReached{Used: 10_000, Limit: 10_000, Period: "2026-11"},
-	}
 }

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/storageapi/storageapi/webhooks"
 )
 
 func TestQuickstart(t *testing.T) {
@@ -19,9 +21,9 @@ func TestQuickstart(t *testing.T) {
 	if err := run(t.Context(), &out, false); err != nil {
 		t.Fatalf("%v, after:\n%s", err, &out)
 	}
-	for _, data := range sixEvents() {
-		if want := `"type":"` + string(data.Type()) + `"`; strings.Count(out.String(), want) != 1 {
-			t.Errorf("%s was not received once", data.Type())
+	for _, eventType := range webhooks.EventTypes() {
+		if want := `"type":"` + string(eventType) + `"`; strings.Count(out.String(), want) != 1 {
+			t.Errorf("%s was not received once", eventType)
 		}
 	}
 	t.Log("\n" + out.String())

@@ -10,10 +10,12 @@ import (
 )
 
 // serveOn leaves the service running until it is interrupted. It registers a
-// webhook, publishes an event every few seconds, and prints what arrives; the
+// webhook, makes a report every few seconds, and prints what arrives; the
 // curl lines show the rest.
 func serveOn(ctx context.Context, out io.Writer, host *host, receiver *receiver, key string) error {
-	webhook, err := host.api.Webhooks.Create(ctx, account, webhooks.CreateParams{URL: receiver.url, Events: webhooks.EventTypes()})
+	webhook, err := host.api.Webhooks.Create(ctx, account, webhooks.CreateParams{
+		URL: receiver.url, Events: webhooks.EventTypes(), BalanceThreshold: 25_500_000_000,
+	})
 	if err != nil {
 		return err
 	}
@@ -37,20 +39,22 @@ tries again.) Interrupt to stop.
 
 `, host.url, key, receiver.url, webhook.ID)
 
-	events := sixEvents()
-	for i := 0; ; i++ {
-		if err := host.api.Webhooks.Publish(ctx, webhooks.Event{Account: account, Data: events[i%len(events)]}); err != nil {
-			return ended(ctx, err)
-		}
-		next := time.After(3 * time.Second)
-		for waiting := true; waiting; {
-			select {
-			case body := <-receiver.events:
-				fmt.Fprintf(out, "Received, signature verified: %s\n", body)
-			case <-next:
-				waiting = false
-			case <-ctx.Done():
-				return nil
+	for month := 0; ; month++ {
+		for _, r := range reports(ctx, host.api.Webhooks, month) {
+			if err := r.do(); err != nil {
+				return ended(ctx, err)
+			}
+			fmt.Fprintf(out, "Reported %s\n", r.what)
+			next := time.After(3 * time.Second)
+			for waiting := true; waiting; {
+				select {
+				case body := <-receiver.events:
+					fmt.Fprintf(out, "Received, signature verified: %s\n", body)
+				case <-next:
+					waiting = false
+				case <-ctx.Done():
+					return nil
+				}
 			}
 		}
 	}

@@ -6,7 +6,8 @@
 // things happened: the clients that publish events and create, turn off and delete
 // webhooks, and the HTTPS server that receives. A host is killed at a random
 // moment, before or after a call of its store, or at a stage of an attempt; then
-// the next one goes on with the file, and the last one until all has arrived.
+// the next one goes on with the file, and the last one until all has arrived. In
+// another test hosts are killed while they are reported to.
 //
 //	go test -race ./internal/crash -v -kills 1000
 package crash

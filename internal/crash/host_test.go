@@ -13,6 +13,7 @@ import (
 	"net/http"
 	"net/netip"
 	"os"
+	"strconv"
 	"syscall"
 	"testing"
 	"time"
@@ -159,7 +160,32 @@ func routes(api *storageapi.Handler) http.Handler {
 		}
 		answerIf(w, d.State == webhooks.Delivered, err)
 	})
+	mux.HandleFunc("POST /watch/{account}/{threshold}", func(w http.ResponseWriter, r *http.Request) {
+		_, err := api.Webhooks.Create(r.Context(), r.PathValue("account"), webhooks.CreateParams{
+			URL: r.URL.Query().Get("url"), Events: webhooks.EventTypes(), BalanceThreshold: webhooks.Amount(number(r, "threshold")),
+		})
+		answer(w, err)
+	})
+	mux.HandleFunc("POST /balance/{account}/{amount}", func(w http.ResponseWriter, r *http.Request) {
+		answer(w, api.Webhooks.ReportBalance(r.Context(), r.PathValue("account"), webhooks.Amount(number(r, "amount"))))
+	})
+	mux.HandleFunc("POST /bandwidth/{account}/{used}/{limit}/{period}", func(w http.ResponseWriter, r *http.Request) {
+		answer(w, api.Webhooks.ReportBandwidth(r.Context(), r.PathValue("account"), number(r, "used"), number(r, "limit"), r.PathValue("period")))
+	})
+	mux.HandleFunc("POST /files/{account}/{first}/{count}/{expires}", func(w http.ResponseWriter, r *http.Request) {
+		var files []webhooks.ExpiringFile
+		for i := range number(r, "count") {
+			files = append(files, webhooks.ExpiringFile{ID: strconv.FormatInt(number(r, "first")+i, 10), ExpiresAt: time.Unix(number(r, "expires"), 0)})
+		}
+		answer(w, api.Webhooks.ReportFiles(r.Context(), r.PathValue("account"), files))
+	})
 	return mux
+}
+
+// number returns what is in the path.
+func number(r *http.Request, name string) int64 {
+	n, _ := strconv.ParseInt(r.PathValue(name), 10, 64)
+	return n
 }
 
 // payloads has one for each type of event that is published here.

@@ -12,7 +12,4 @@ func TestSumOf(t *testing.T) {
 		}
 		seen[sum] = parts
 	}
-	if SumOf("a", "b") != SumOf("a", "b") {
-		t.Error("the sum of the same parts is another")
-	}
 }

@@ -12,17 +12,6 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// The codes that answers carry, beside those of package auth.
-const (
-	codeNotFound         = "NOT_FOUND"
-	codeMethodNotAllowed = "METHOD_NOT_ALLOWED"
-	codeMediaType        = "UNSUPPORTED_MEDIA_TYPE"
-	codeTooLarge         = "PAYLOAD_TOO_LARGE"
-	codeValidation       = "VALIDATION_ERROR"
-	codeConflict         = "CONFLICT"
-	codePrecondition     = "PRECONDITION_FAILED"
-)
-
 // What can be wrong with a request before a service sees it.
 var (
 	errNoRoute   = errors.New("no route")
@@ -54,22 +43,22 @@ var failures = []struct {
 	code    string
 	message string
 }{
-	{errNoRoute, http.StatusNotFound, codeNotFound, "There is nothing at this path."},
-	{errMediaType, http.StatusUnsupportedMediaType, codeMediaType, "The body must be JSON, sent as it is with Content-Type: application/json."},
-	{errTooLarge, http.StatusRequestEntityTooLarge, codeTooLarge, "The body must be at most 65536 bytes."},
-	{errPrecondition, http.StatusPreconditionFailed, codePrecondition, "This was changed since: If-Match does not hold its ETag. Get it again."},
-	{apikeys.ErrNotFound, http.StatusNotFound, codeNotFound, "There is no API key with this id."},
-	{apikeys.ErrExists, http.StatusConflict, codeConflict, "This API key exists already. Send the request again."},
-	{apikeys.ErrReused, http.StatusConflict, codeConflict, reusedMessage},
-	{apikeys.ErrGone, http.StatusConflict, codeConflict, "The API key that this request made is deleted. Send another Idempotency-Key to make another."},
-	{webhooks.ErrNotFound, http.StatusNotFound, codeNotFound, "There is no webhook with this id."},
-	{webhooks.ErrTesting, http.StatusConflict, codeConflict, "A test event is under way to this webhook, or too many are. Try again in a few seconds."},
-	{errNoDelivery, http.StatusNotFound, codeNotFound, "There is no delivery of an event with this id to this webhook."},
-	{errNoPayload, http.StatusConflict, codeConflict, "This event is not kept any more: it cannot be sent again."},
-	{errNoRecovery, http.StatusNotFound, codeNotFound, "There is no recovery with this id of this webhook."},
-	{webhooks.ErrExists, http.StatusConflict, codeConflict, "This webhook exists already. Send the request again."},
-	{webhooks.ErrReused, http.StatusConflict, codeConflict, reusedMessage},
-	{webhooks.ErrGone, http.StatusConflict, codeConflict, "The webhook that this request made is deleted. Send another Idempotency-Key to make another."},
+	{errNoRoute, http.StatusNotFound, auth.CodeNotFound, "There is nothing at this path."},
+	{errMediaType, http.StatusUnsupportedMediaType, auth.CodeUnsupportedMediaType, "The body must be JSON, sent as it is with Content-Type: application/json."},
+	{errTooLarge, http.StatusRequestEntityTooLarge, auth.CodePayloadTooLarge, "The body must be at most 65536 bytes."},
+	{errPrecondition, http.StatusPreconditionFailed, auth.CodePreconditionFailed, "This was changed since: If-Match does not hold its ETag. Get it again."},
+	{apikeys.ErrNotFound, http.StatusNotFound, auth.CodeNotFound, "There is no API key with this id."},
+	{apikeys.ErrExists, http.StatusConflict, auth.CodeConflict, "This API key exists already. Send the request again."},
+	{apikeys.ErrReused, http.StatusConflict, auth.CodeConflict, reusedMessage},
+	{apikeys.ErrGone, http.StatusConflict, auth.CodeConflict, "The API key that this request made is deleted. Send another Idempotency-Key to make another."},
+	{webhooks.ErrNotFound, http.StatusNotFound, auth.CodeNotFound, "There is no webhook with this id."},
+	{webhooks.ErrExists, http.StatusConflict, auth.CodeConflict, "This webhook exists already. Send the request again."},
+	{webhooks.ErrReused, http.StatusConflict, auth.CodeConflict, reusedMessage},
+	{webhooks.ErrGone, http.StatusConflict, auth.CodeConflict, "The webhook that this request made is deleted. Send another Idempotency-Key to make another."},
+	{webhooks.ErrTesting, http.StatusConflict, auth.CodeConflict, "A test event is under way to this webhook, or too many are. Try again in a few seconds."},
+	{errNoDelivery, http.StatusNotFound, auth.CodeNotFound, "There is no delivery of an event with this id to this webhook."},
+	{errNoPayload, http.StatusConflict, auth.CodeConflict, "This event is not kept any more: it cannot be sent again."},
+	{errNoRecovery, http.StatusNotFound, auth.CodeNotFound, "There is no recovery with this id of this webhook."},
 }
 
 const reusedMessage = "This Idempotency-Key was used for a request with another body. Use a new one for each request."
@@ -103,13 +92,13 @@ func (a *api) fail(c *call, err error) {
 	case errors.Is(err, auth.ErrForbidden):
 		auth.WriteForbidden(c.writer, a.refusal(c))
 	case errors.As(err, &field):
-		auth.WriteError(c.writer, http.StatusBadRequest, codeValidation, field.Error()+".")
+		auth.WriteError(c.writer, http.StatusBadRequest, auth.CodeValidation, field.Error()+".")
 	case errors.As(err, &limit):
-		auth.WriteError(c.writer, http.StatusConflict, codeConflict,
+		auth.WriteError(c.writer, http.StatusConflict, auth.CodeConflict,
 			fmt.Sprintf("An account may have at most %d %s. Delete one first.", limit.Limit, limit.What))
 	case errors.As(err, &method):
 		c.writer.Header().Set("Allow", method.allow)
-		auth.WriteError(c.writer, http.StatusMethodNotAllowed, codeMethodNotAllowed, "This path takes "+method.allow+".")
+		auth.WriteError(c.writer, http.StatusMethodNotAllowed, auth.CodeMethodNotAllowed, "This path takes "+method.allow+".")
 	default:
 		a.logFailure(c, err)
 		auth.WriteInternal(c.writer)

@@ -194,7 +194,7 @@ func (a *api) permitKey(c *call) error {
 // ifKeyMatches returns the request's If-Match as a condition on the key.
 func (c *call) ifKeyMatches() (apikeys.Condition, error) {
 	condition, err := c.ifMatch()
-	if err != nil {
+	if err != nil || !condition.given {
 		return nil, err
 	}
 	return func(key apikeys.Key) error {

@@ -43,6 +43,16 @@ func (a *api) routes() []route {
 	}
 }
 
+// Routes lists all there is, as "POST /v2/api-keys": for tests of what is written
+// about them.
+func Routes() []string {
+	var list []string
+	for _, r := range new(api).routes() {
+		list = append(list, r.method+" "+r.pattern)
+	}
+	return list
+}
+
 // A router finds routes. It is not an [http.ServeMux] because that redirects
 // paths it would rather have otherwise; here a path is right or there is nothing.
 type router []endpoint

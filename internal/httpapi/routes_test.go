@@ -93,6 +93,7 @@ func TestFind(t *testing.T) {
 		{"/v2/api-keys/%2e%2e", "/v2/api-keys/{id}", place{id: ".."}},
 		{"/v2/api-keys/{id}", "/v2/api-keys/{id}", place{id: "{id}"}},
 		{"/v2/api-keys/%00", "/v2/api-keys/{id}", place{id: "\x00"}},
+		{"/v2/api-keys/key_1/rotate", "/v2/api-keys/{id}/rotate", place{id: "key_1"}},
 		{"/v2/notifications/webhooks/wh_1", "/v2/notifications/webhooks/{id}", place{id: "wh_1"}},
 		{"/v2/notifications/webhooks/wh_1/rotate-secret", "/v2/notifications/webhooks/{id}/rotate-secret", place{id: "wh_1"}},
 		{"/v2/notifications/webhooks/wh_1/deliveries", "/v2/notifications/webhooks/{id}/deliveries", place{id: "wh_1"}},

@@ -1,6 +1,8 @@
 package httpapi
 
 import (
+	"errors"
+
 	"github.com/storageapi/storageapi/internal/id"
 	"github.com/storageapi/storageapi/internal/invalid"
 	"github.com/storageapi/storageapi/webhooks"
@@ -100,10 +102,12 @@ func (a *api) createWebhook(c *call) (answer, error) {
 		return answer{}, err
 	}
 	if webhook.Secret.IsZero() { // made by an earlier request
-		if webhook, err = a.webhooks.Get(c.Context(), c.caller.Account, webhook.ID); err != nil {
-			return answer{}, err
+		c.id = webhook.ID
+		answer, err := a.getWebhook(c)
+		if errors.Is(err, webhooks.ErrNotFound) { // meanwhile
+			err = webhooks.ErrGone
 		}
-		return showWebhook(&webhook, "")
+		return answer, err
 	}
 	view := viewWebhook(webhook)
 	view.Secret = webhook.Secret.Reveal()
@@ -184,8 +188,12 @@ func parseEvents(names []string) ([]webhooks.EventType, error) {
 
 func parseThreshold(s string) (webhooks.Amount, error) {
 	amount, err := webhooks.ParseAmount(s)
-	if err == nil && amount == 0 {
-		err = invalid.Field("balanceThreshold", "must be greater than 0")
+	var wrong *webhooks.ValidationError
+	switch {
+	case errors.As(err, &wrong):
+		return 0, invalid.Field("balanceThreshold", wrong.Reason)
+	case err == nil && amount == 0:
+		return 0, invalid.Field("balanceThreshold", "must be greater than 0")
 	}
 	return amount, err
 }

@@ -30,6 +30,7 @@ type Store struct {
 	writer writer
 	queue  queue.Queue
 	cache  webhookCache
+	alerts alerts
 
 	// For steps of the writer only.
 	subscriptions subscriptions
@@ -152,10 +153,11 @@ func (s *Store) forgetAll() {
 	s.webhookCensus.forgetAll()
 }
 
-// Close waits for the steps under way and closes the file. From then on every
-// method returns [store.ErrClosed]; closing again does nothing.
+// Close waits for the steps under way, writes what alerts have in memory only, and
+// closes the file. From then on every method returns [store.ErrClosed]; closing
+// again does nothing.
 func (s *Store) Close() error {
-	if err := s.db.Close(); err != nil {
+	if err := errors.Join(s.keepAlerts(), s.db.Close()); err != nil {
 		return fmt.Errorf("close %s: %w", s.db.Path(), err)
 	}
 	return nil

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/binary"
+	"slices"
 	"time"
 
 	"go.etcd.io/bbolt"
@@ -13,53 +14,80 @@ import (
 )
 
 // Enqueue implements [webhooks.Store].
-func (s *Store) Enqueue(ctx context.Context, event webhooks.Envelope) (int, error) {
+func (s *Store) Enqueue(ctx context.Context, event webhooks.Envelope) (deliveries int, err error) {
 	// What can be made ready outside of the step does not keep others waiting.
-	row, record, body := prefixed(event.ID, event.Account), encodeEvent(&event), encodeBody(event.Body)
-	var deliveries int
-	err := s.writer.run(ctx, func(b *batch) error {
-		// Most ids are newer than all before, and need not be looked for.
-		if bytes.Compare(row, s.newestEvent) > 0 {
-			s.newestEvent = row
-		} else if seq := b.get(bucketEventIDs, row); seq != nil {
-			first, err := decodeEvent(b.get(bucketEvents, seq))
-			deliveries = first.deliveries
-			return err
-		}
-		now := time.Now()
-		if now.After(s.lastPublished) {
-			s.lastPublished = now
-		}
-		active, inactive := s.subscribers(b.tx, event.Account, event.Type)
-		n, err := b.tx.Bucket(bucketEvents).NextSequence()
-		if err != nil {
-			return err
-		}
-		seq := seqKey(n, "")
-		setPublished(record, s.lastPublished, len(active))
-		if err := b.add(bucketEvents, seq, record); err != nil {
-			return err
-		}
-		if err := b.add(bucketBodies, seq, body); err != nil {
-			return err
-		}
-		if err := b.add(bucketEventIDs, row, seq); err != nil {
-			return err
-		}
-		for _, id := range active {
-			if err := s.owe(b, queue.Owed{Webhook: id, Account: event.Account, Seq: n, Due: now}); err != nil {
-				return err
-			}
-		}
-		for _, id := range inactive {
-			if err := b.add(bucketSkipped, seqKey(n, id), newEncoder(0)); err != nil {
-				return err
-			}
-		}
-		deliveries = len(active)
-		return nil
+	rows := encodeRows(&event)
+	err = s.writer.run(ctx, func(b *batch) error {
+		deliveries, _, err = s.enqueue(b, rows, "")
+		return err
 	})
 	return deliveries, err
+}
+
+// eventRows are what is stored of an event.
+type eventRows struct {
+	account          string
+	kind             webhooks.EventType
+	id, record, body []byte
+}
+
+func encodeRows(event *webhooks.Envelope) eventRows {
+	return eventRows{event.Account, event.Type, prefixed(event.ID, event.Account), encodeEvent(event), encodeBody(event.Body)}
+}
+
+// enqueue stores an event for the only webhook, or if that is empty for all that
+// are subscribed, and returns how many deliveries of it were owed at first, and
+// whether it is new.
+func (s *Store) enqueue(b *batch, rows eventRows, only string) (owed int, isNew bool, err error) {
+	// Most ids are newer than all before, and need not be looked for.
+	if bytes.Compare(rows.id, s.newestEvent) > 0 {
+		s.newestEvent = rows.id
+	} else if seq := b.get(bucketEventIDs, rows.id); seq != nil {
+		first, err := decodeEvent(b.get(bucketEvents, seq))
+		return first.deliveries, false, err
+	}
+	now := time.Now()
+	if now.After(s.lastPublished) {
+		s.lastPublished = now
+	}
+	active, inactive := s.subscribers(b.tx, rows.account, rows.kind)
+	if only != "" {
+		active, inactive = the(only, active), the(only, inactive)
+	}
+	n, err := b.tx.Bucket(bucketEvents).NextSequence()
+	if err != nil {
+		return 0, false, err
+	}
+	seq := seqKey(n, "")
+	setPublished(rows.record, s.lastPublished, len(active))
+	if err := b.add(bucketEvents, seq, rows.record); err != nil {
+		return 0, false, err
+	}
+	if err := b.add(bucketBodies, seq, rows.body); err != nil {
+		return 0, false, err
+	}
+	if err := b.add(bucketEventIDs, rows.id, seq); err != nil {
+		return 0, false, err
+	}
+	for _, id := range active {
+		if err := s.owe(b, queue.Owed{Webhook: id, Account: rows.account, Seq: n, Due: now}); err != nil {
+			return 0, false, err
+		}
+	}
+	for _, id := range inactive {
+		if err := b.add(bucketSkipped, seqKey(n, id), newEncoder(0)); err != nil {
+			return 0, false, err
+		}
+	}
+	return len(active), true, nil
+}
+
+// the returns what of the ids is the one.
+func the(one string, ids []string) []string {
+	if slices.Contains(ids, one) {
+		return []string{one}
+	}
+	return nil
 }
 
 // loadNewest finds the greatest event id there is, and when the last event was

@@ -33,6 +33,7 @@ func (s *Store) purge(b *batch, purge *webhooks.Purge) (more bool, err error) {
 		func() error { return purgeEventIDs(b, ids, &left) },
 		func() error { return deleteBefore(b, bucketEvents, min(attempts, number(b.tx, keyIDsGone)), &left) },
 		func() error { return purgeRecoveries(b, purge.Attempts) },
+		func() error { return deleteBefore(b, bucketNotices, uint64(max(purge.Notices.UnixMilli(), 0)), &left) },
 	} {
 		if err := step(); err != nil {
 			return false, err
@@ -80,7 +81,8 @@ func (s *Store) expire(b *batch, before uint64, left *int) error {
 	return nil
 }
 
-// deleteBefore deletes the records of events before that number.
+// deleteBefore deletes the records of events before that number, or notices until
+// then.
 func deleteBefore(b *batch, bucket []byte, before uint64, left *int) error {
 	var old [][]byte // not deleted at once: a cursor skips keys after that
 	c := b.tx.Bucket(bucket).Cursor()

@@ -44,6 +44,10 @@ var (
 	bucketRequests     = []byte("requests")      // kind, prefixed account, name → request record
 	bucketRequestTimes = []byte("request_times") // time, the same → nothing
 
+	bucketAlerts    = []byte("alerts")     // prefixed account, metric → alert record
+	bucketDueAlerts = []byte("due_alerts") // the same, of those that are due → nothing
+	bucketNotices   = []byte("notices")    // until (8 bytes), prefixed account, key → nothing
+
 	keySeal    = []byte("seal") // in meta: a secret sealed as all those of the webhooks are; none in a file never sealed
 	keySchema  = []byte("schema")
 	keyRuns    = []byte("runs")             // in meta: the first seq that no run is made of yet
@@ -53,7 +57,7 @@ var (
 var buckets = [][]byte{
 	bucketMeta, bucketKeys, bucketKeyIDs, bucketKeyUses, bucketWebhooks, bucketWebhookIDs,
 	bucketEvents, bucketBodies, bucketEventIDs, bucketOwed, bucketSkipped, bucketAttempts, bucketRuns,
-	bucketRecoveries, bucketOpenRecoveries, bucketRequests, bucketRequestTimes,
+	bucketRecoveries, bucketOpenRecoveries, bucketRequests, bucketRequestTimes, bucketAlerts, bucketDueAlerts, bucketNotices,
 }
 
 // checkSchema creates the buckets of a new file, adds to an older one those that it

@@ -335,6 +335,25 @@ var changes = []struct {
 		_, err := s.Enqueue(ctx, testEvent(101, 250<<10))
 		return err
 	}},
+	{"UpdateAlert", func(ctx context.Context, s *Store) error {
+		_, err := s.UpdateAlert(ctx, "acct", webhooks.MetricBalance, func(step *webhooks.AlertStep) error {
+			step.State = []byte("state")
+			step.Events = []webhooks.AlertEvent{{Envelope: testEvent(200, 500)}, {Envelope: testEvent(201, 500), WebhookID: "wh1"}}
+			return nil
+		})
+		return err
+	}},
+	{"CreateWebhook that makes an alert due", func(ctx context.Context, s *Store) error {
+		return s.CreateWebhook(ctx, testWebhook(101), webhooks.Terms{})
+	}},
+	{"UpdateAlert that was due", func(ctx context.Context, s *Store) error {
+		_, err := s.UpdateAlert(ctx, "acct", webhooks.MetricBalance, func(*webhooks.AlertStep) error { return nil })
+		return err
+	}},
+	{"EnqueueNotices", func(ctx context.Context, s *Store) error {
+		_, err := s.EnqueueNotices(ctx, testEvent(300, 500), []webhooks.Notice{{Key: "a", Until: time.Now()}, {Key: "b", Until: time.Now()}})
+		return err
+	}},
 	{"SettleDeliveries", settleSome},
 	{"Redeliver", func(ctx context.Context, s *Store) error {
 		deliveries, err := s.EventDeliveries(ctx, "acct", testEvent(0, 0).ID)
@@ -361,7 +380,7 @@ var changes = []struct {
 	}},
 	{"Purge", func(ctx context.Context, s *Store) error {
 		now := time.Now().Add(time.Hour)
-		_, err := s.Purge(ctx, webhooks.Purge{Payloads: now, Attempts: now, EventIDs: now, Limit: 100})
+		_, err := s.Purge(ctx, webhooks.Purge{Payloads: now, Attempts: now, EventIDs: now, Notices: now, Limit: 100})
 		return err
 	}},
 }

@@ -28,6 +28,9 @@ func (s *Store) CreateWebhook(ctx context.Context, webhook webhooks.Webhook, ter
 		if err := b.put(bucketWebhookIDs, []byte(webhook.ID), []byte(webhook.Account)); err != nil {
 			return err
 		}
+		if err := s.alarm(b, webhook.Account); err != nil {
+			return err
+		}
 		return s.putWebhook(b, &webhook)
 	})
 }
@@ -81,6 +84,9 @@ func (s *Store) UpdateWebhook(ctx context.Context, account, id string, change fu
 			return err
 		}
 		updated.ID, updated.Account, updated.CreatedAt = old.ID, old.Account, old.CreatedAt
+		if err := s.alarm(b, account); err != nil {
+			return err
+		}
 		if err := s.putWebhook(b, &updated); err != nil {
 			return err
 		}
@@ -116,6 +122,9 @@ func (s *Store) DeleteWebhook(ctx context.Context, account, id string, check fun
 			return err
 		}
 		if err := b.delete(bucketWebhookIDs, []byte(id)); err != nil {
+			return err
+		}
+		if err := s.alarm(b, account); err != nil {
 			return err
 		}
 		seqs := s.queue.Owed(id)

@@ -44,6 +44,10 @@ type batch struct {
 	// owed is what earlier steps of the batch made owed: the queue does not
 	// know it yet.
 	owed []owed
+
+	// alerts is what they left of alerts, by row: the memory of them does not
+	// know it yet.
+	alerts map[string][]byte
 }
 
 type owed struct {

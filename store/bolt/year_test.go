@@ -18,7 +18,7 @@ import (
 var yearEvents = flag.Int("events", 36_500, "how many events TestYear publishes in its year")
 
 // TestYear lives through a year in which events are published, delivered, given up
-// and skipped every day, and purged as a service with the default retention does:
+// and skipped every day, files are told of, and all that is purged as a service with the default retention does:
 // once the file holds what is kept, it grows no more, and neither do its free
 // pages.
 func TestYear(t *testing.T) {
@@ -64,6 +64,7 @@ func TestYear(t *testing.T) {
 				})
 			}
 			wg.Wait()
+			tellOf(t, s, *yearEvents/3650)
 			deliverAll(t, s)
 			time.Sleep(24 * time.Hour)
 			purgeAll(t, s)
@@ -82,6 +83,20 @@ func TestYear(t *testing.T) {
 			t.Errorf("%d of %d bytes are free pages", free, size())
 		}
 	})
+}
+
+// tellOf tells of so many files that expire in a week.
+func tellOf(t *testing.T, s *Store, files int) {
+	event := webhooks.Envelope{
+		ID: fmt.Sprintf("evt_%x", time.Now().UnixNano()), Account: "acct_00", Type: webhooks.TypeFilesExpiring, Timestamp: time.Now(),
+	}
+	var notices []webhooks.Notice
+	for i := range files {
+		notices = append(notices, webhooks.Notice{Key: fmt.Sprintf("file_%026d", i), Until: time.Now().AddDate(0, 0, 7)})
+	}
+	if _, err := s.EnqueueNotices(t.Context(), event, notices); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // deliverAll settles what is due: most is delivered, some given up.
@@ -116,7 +131,8 @@ func purgeAll(t *testing.T, s *Store) {
 	for more := true; more; {
 		var err error
 		more, err = s.Purge(t.Context(), webhooks.Purge{
-			Payloads: now.AddDate(0, 0, -30), Attempts: now.AddDate(0, 0, -90), EventIDs: now.AddDate(0, 0, -90), Limit: 1000,
+			Payloads: now.AddDate(0, 0, -30), Attempts: now.AddDate(0, 0, -90), EventIDs: now.AddDate(0, 0, -90),
+			Notices: now.AddDate(0, 0, -1), Limit: 1000,
 		})
 		if err != nil {
 			t.Fatal(err)

@@ -41,9 +41,17 @@ func (s *Store) Enqueue(ctx context.Context, envelope webhooks.Envelope) (int, e
 		return 0, err
 	}
 	defer s.mu.Unlock()
+	owed, _ := s.enqueue(envelope, "")
+	return owed, nil
+}
+
+// enqueue stores an event for the only webhook, or if that is empty for all that
+// are subscribed, and returns how many deliveries of it were owed at first, and
+// whether it is new.
+func (s *Store) enqueue(envelope webhooks.Envelope, only string) (owed int, isNew bool) {
 	name := ref{envelope.Account, envelope.ID}
 	if known := s.events[name]; known != nil {
-		return known.matched, nil
+		return known.matched, false
 	}
 	envelope.Timestamp = stored(envelope.Timestamp)
 	envelope.Body = bytes.Clone(envelope.Body)
@@ -53,7 +61,7 @@ func (s *Store) Enqueue(ctx context.Context, envelope webhooks.Envelope) (int, e
 	e := &event{Envelope: envelope, seq: s.lastSeq, published: s.published}
 	for _, r := range s.webhooks[e.Account] {
 		w := r.record
-		if !slices.Contains(w.Events, e.Type) {
+		if !slices.Contains(w.Events, e.Type) || only != "" && only != w.ID {
 			continue
 		}
 		d := &delivery{event: e, webhook: w}
@@ -67,7 +75,7 @@ func (s *Store) Enqueue(ctx context.Context, envelope webhooks.Envelope) (int, e
 	}
 	s.log = append(s.log, e)
 	s.events[name] = e
-	return e.matched, nil
+	return e.matched, true
 }
 
 // publication returns when an event is published that is stored now: not before

@@ -145,7 +145,7 @@ func (s *Store) Purge(ctx context.Context, purge webhooks.Purge) (more bool, err
 	s.recoveries = slices.DeleteFunc(s.recoveries, func(r *recovery) bool {
 		return r.Done && r.CreatedAt.Before(purge.Attempts)
 	})
-	return more, nil
+	return s.purgeNotices(purge.Notices, purge.Limit-purged) || more, nil
 }
 
 // purge removes what is past its time of an event, and reports whether there was

@@ -43,6 +43,8 @@ type Store struct {
 	log        []*event        // in the order they were stored
 	deliveries map[place]*delivery
 	recoveries []*recovery // oldest first
+	alerts     map[ref]*alert
+	notices    map[notice]bool
 	lastSeq    uint64
 	published  time.Time   // when the last event was
 	queue      queue.Queue // its lanes have the webhooks' ids
@@ -57,6 +59,8 @@ func New() *Store {
 		webhookIDs: make(map[string]bool),
 		events:     make(map[ref]*event),
 		deliveries: make(map[place]*delivery),
+		alerts:     make(map[ref]*alert),
+		notices:    make(map[notice]bool),
 	}
 }
 

@@ -28,6 +28,7 @@ func (s *Store) CreateWebhook(ctx context.Context, w webhooks.Webhook, terms web
 	s.webhooks.insert(w.Account, w.ID, &w)
 	s.webhookIDs[w.ID] = true
 	s.webhookRequests.note(w.Account, w.ID, &terms)
+	s.alarm(w.Account)
 	return nil
 }
 
@@ -74,6 +75,7 @@ func (s *Store) UpdateWebhook(ctx context.Context, account, id string, change fu
 	changed.ID, changed.Account, changed.CreatedAt = w.ID, w.Account, w.CreatedAt
 	changed = copyOf(changed)
 	*w = copyOf(changed)
+	s.alarm(account)
 	if w.Active {
 		s.queue.Resume(id)
 	} else {
@@ -108,6 +110,7 @@ func (s *Store) DeleteWebhook(ctx context.Context, account, id string, check fun
 	s.queue.Drop(id)
 	s.webhooks.remove(account, id)
 	delete(s.webhookIDs, id)
+	s.alarm(account)
 	return nil
 }
 

@@ -53,7 +53,7 @@ const nextNumber = `
 // nothing.
 const enqueue = `
 	with matching as materialized (
-		select no, shard, active from storageapi.webhooks where account = $1 and events @> array[$3]::text[]
+		select no, shard, active from storageapi.webhooks where account = $1 and events @> array[$3]::text[] and ($6 = '' or id = $6)
 	), event as (
 		insert into storageapi.events (event, account, id, type, at, matched)
 		select ` + nextNumber + `, $1, $2, $3, $4, (select count(*) from matching where active)
@@ -77,7 +77,7 @@ const enqueue = `
 // meanwhile may not see it, or in a later page.
 func (s *Store) Enqueue(ctx context.Context, envelope webhooks.Envelope) (deliveries int, err error) {
 	err = s.write(ctx, func(ctx context.Context, conn *pgxpool.Conn) error {
-		deliveries, err = s.enqueue(ctx, conn, &envelope)
+		deliveries, _, err = s.enqueue(ctx, conn, &envelope, "")
 		return err
 	})
 	if err != nil {
@@ -98,7 +98,8 @@ func (s *Store) EnqueueTx(ctx context.Context, tx pgx.Tx, envelope webhooks.Enve
 		return 0, err
 	}
 	defer s.steps.RUnlock()
-	return s.enqueue(ctx, tx, &envelope)
+	deliveries, _, err = s.enqueue(ctx, tx, &envelope, "")
+	return deliveries, err
 }
 
 // PublishTx is [webhooks.WebhookService.Publish] as a part of the host's transaction:
@@ -113,20 +114,23 @@ func (s *Store) PublishTx(ctx context.Context, tx pgx.Tx, service *webhooks.Webh
 	return err
 }
 
-func (s *Store) enqueue(ctx context.Context, db querier, envelope *webhooks.Envelope) (deliveries int, err error) {
+// enqueue stores an event for the only webhook, or if that is empty for all that are
+// subscribed. It returns how many deliveries of it were owed at first, and whether it
+// is new.
+func (s *Store) enqueue(ctx context.Context, db querier, envelope *webhooks.Envelope, only string) (deliveries int, isNew bool, err error) {
 	body := envelope.Body
 	if body == nil {
 		body = []byte{} // not null
 	}
 	for try := 1; ; try++ {
-		err := db.QueryRow(ctx, s.sql(enqueue), envelope.Account, envelope.ID, string(envelope.Type), utc(envelope.Timestamp), body).Scan(&deliveries)
+		err := db.QueryRow(ctx, s.sql(enqueue), envelope.Account, envelope.ID, string(envelope.Type), utc(envelope.Timestamp), body, only).Scan(&deliveries)
 		if !errors.Is(err, pgx.ErrNoRows) {
-			return deliveries, err
+			return deliveries, true, err
 		}
 		err = db.QueryRow(ctx, s.sql(`select matched from storageapi.events where account = $1 and id = $2 and known`),
 			envelope.Account, envelope.ID).Scan(&deliveries)
 		if !errors.Is(err, pgx.ErrNoRows) || try == maxTries { // else it was purged in between
-			return deliveries, err
+			return deliveries, false, err
 		}
 	}
 }

@@ -66,7 +66,9 @@ func Migrate(ctx context.Context, pool *pgxpool.Pool, options ...Option) error {
 	return nil
 }
 
+// A querier is a connection, a pool or a transaction.
 type querier interface {
+	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
 	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
 }
 

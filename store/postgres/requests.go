@@ -20,7 +20,8 @@ const forgetStep = 8
 
 var errLimit = errors.New("too many of its kind")
 
-// lockAccount makes creations of an account come one after the other.
+// lockAccount makes creations of an account, changes of its webhooks and steps of its
+// alerts come one after the other.
 func (s *Store) lockAccount(ctx context.Context, tx pgx.Tx, account string) error {
 	_, err := tx.Exec(ctx, s.sql(`insert into storageapi.accounts as a (account) values ($1)
 		on conflict (account) do update set account = a.account`), account)

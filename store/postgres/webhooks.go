@@ -123,6 +123,9 @@ func (s *Store) CreateWebhook(ctx context.Context, w webhooks.Webhook, terms web
 		if err := s.checkLimit(ctx, tx, `select count(*) from storageapi.webhooks where account = $1`, w.Account, terms.Limit); err != nil {
 			return err
 		}
+		if err := s.alarm(ctx, tx, w.Account); err != nil {
+			return err
+		}
 		return s.note(ctx, tx, webhookRequests, w.Account, w.ID, &terms)
 	})
 	if errors.Is(err, errLimit) {
@@ -160,6 +163,9 @@ func (s *Store) ListWebhooks(ctx context.Context, account string, page webhooks.
 // runs; events are published to it as it was before.
 func (s *Store) UpdateWebhook(ctx context.Context, account, id string, change func(*webhooks.Webhook) error) (changed webhooks.Webhook, err error) {
 	err = s.transact(ctx, func(ctx context.Context, tx pgx.Tx) error {
+		if err := s.lockAccount(ctx, tx, account); err != nil {
+			return err
+		}
 		old, err := s.lockWebhook(ctx, tx, account, id)
 		if err != nil {
 			return err
@@ -174,7 +180,10 @@ func (s *Store) UpdateWebhook(ctx context.Context, account, id string, change fu
 			update storageapi.webhooks w set url = $3, events = $4, past_events = $5, active = $6, off_reason = $7, failing_since = $8,
 				warned_at = $9, balance_threshold = $10, secret = $11, previous_secret = $12, previous_secret_expires_at = $13, rests_until = null
 			where w.account = $1 and w.id = $2 returning `+webhookColumns), append([]any{account, id}, s.values(&w)...)...))
-		return err
+		if err != nil {
+			return err
+		}
+		return s.alarm(ctx, tx, account)
 	})
 	if err != nil {
 		return webhooks.Webhook{}, err
@@ -194,6 +203,9 @@ func (s *Store) lockWebhook(ctx context.Context, tx pgx.Tx, account, id string) 
 // it in time.
 func (s *Store) DeleteWebhook(ctx context.Context, account, id string, check func(webhooks.Webhook) error) error {
 	return s.transact(ctx, func(ctx context.Context, tx pgx.Tx) error {
+		if err := s.lockAccount(ctx, tx, account); err != nil {
+			return err
+		}
 		if check == nil {
 			check = func(webhooks.Webhook) error { return nil }
 		} else if w, err := s.lockWebhook(ctx, tx, account, id); err != nil {
@@ -212,7 +224,9 @@ func (s *Store) DeleteWebhook(ctx context.Context, account, id string, check fun
 		if err != nil {
 			return err
 		}
-		_, err = tx.Exec(ctx, s.sql(`delete from storageapi.leases where shard = $1 and webhook = $2`), shardOf(account), no)
-		return err
+		if _, err := tx.Exec(ctx, s.sql(`delete from storageapi.leases where shard = $1 and webhook = $2`), shardOf(account), no); err != nil {
+			return err
+		}
+		return s.alarm(ctx, tx, account)
 	})
 }

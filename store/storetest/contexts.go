@@ -22,6 +22,7 @@ func (t *tester) someOfAll() webhooks.Task {
 	t.enqueue(newEvent("acct", "claimed"), 1)
 	task := t.claimAll(1)[0]
 	t.enqueue(newEvent("acct", "owed"), 1)
+	t.updateAlert("acct", "metric", keepState("state"))
 	return task
 }
 
@@ -47,6 +48,13 @@ func everyMethod(ctx context.Context, s store.Store, task webhooks.Task) iter.Se
 			{"ListWebhooks", func() error { _, err := s.ListWebhooks(ctx, "acct", webhooks.Page{Limit: 9}); return err }},
 			{"UpdateWebhook", func() error { _, err := s.UpdateWebhook(ctx, "acct", "webhook", turnOff); return err }},
 			{"Enqueue", func() error { _, err := s.Enqueue(ctx, newEvent("acct", "new event")); return err }},
+			{"UpdateAlert", func() error { _, err := s.UpdateAlert(ctx, "acct", "metric", keepState("new")); return err }},
+			{"DueAlerts", func() error { _, err := s.DueAlerts(ctx, 9); return err }},
+			{"NewNotices", func() error { _, err := s.NewNotices(ctx, "acct", []webhooks.Notice{newNotice("notice")}); return err }},
+			{"EnqueueNotices", func() error {
+				_, err := s.EnqueueNotices(ctx, newEvent("acct", "new event of notices"), []webhooks.Notice{newNotice("new notice")})
+				return err
+			}},
 			{"ClaimDeliveries", func() error {
 				_, _, err := s.ClaimDeliveries(ctx, webhooks.Claim{Limit: 9, PerWebhook: 9, Lease: longLease})
 				return err
@@ -118,6 +126,8 @@ func contexts(run runner) {
 			t.wantError("EventDeliveries", err, webhooks.ErrNotFound)
 			wantSame(t, "ListDeliveries", t.list("acct", "webhook", webhooks.DeliveryQuery{}), deliveries)
 			wantSame(t, "RecoveryByID", t.recovery("acct", "recovery"), newRecovery("acct", "webhook", "recovery", webhooks.Delivered))
+			wantSame(t, "State", t.alert("acct", "metric"), "state")
+			t.wantNew([]int{0}, newNotice("new notice"))
 			_, err = t.store.RecoveryByID(t.Context(), "acct", "new recovery")
 			t.wantError("RecoveryByID", err, webhooks.ErrNotFound)
 			if got := t.claimAll(1)[0]; got.Event.ID != "owed" || got.Attempt != 1 {

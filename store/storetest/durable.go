@@ -34,6 +34,7 @@ func RunDurable(t *testing.T, open func(t *testing.T, dir string) store.Store) {
 	durableHistory(reopened)
 	durableRecoveries(reopened)
 	durablePurges(reopened)
+	durableAlerts(reopened)
 }
 
 // durableRecords tests keys, webhooks and events.

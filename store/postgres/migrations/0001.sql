@@ -174,6 +174,23 @@ create table storageapi.recoveries (
 );
 create index recoveries_undone on storageapi.recoveries (no) where not done;
 
+create table storageapi.alerts (
+	account text collate "C" not null,
+	metric  text collate "C" not null,
+	state   bytea not null,
+	due     boolean not null default false,
+	primary key (account, metric)
+) with (fillfactor = 70);
+create index alerts_due on storageapi.alerts (account) where due;
+
+create table storageapi.notices (
+	account text collate "C" not null,
+	key     text collate "C" not null,
+	until   timestamptz not null,
+	primary key (account, key, until)
+);
+create index notices_until on storageapi.notices (until);
+
 -- How far housekeeping has come, by event, which it locks meanwhile, and which keys
 -- seal the signing secrets.
 create table storageapi.marks (

@@ -1,0 +1,90 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/netip"
+	"path/filepath"
+	"time"
+
+	"github.com/storageapi/storageapi"
+	"github.com/storageapi/storageapi/apikeys"
+	"github.com/storageapi/storageapi/auth"
+	"github.com/storageapi/storageapi/scopes"
+	"github.com/storageapi/storageapi/webhooks"
+)
+
+// A host is a storage service that mounts the library.
+type host struct {
+	url  string
+	key  string // one with all scopes
+	stop func()
+}
+
+// newHost starts a service on a file in dir. It delivers to this machine, which is
+// refused otherwise, and tries once only, so that nobody has to wait for the next
+// try.
+func newHost(ctx context.Context, dir string, receiver *receiver) (*host, error) {
+	api, err := storageapi.NewHandler(storageapi.Config{
+		Path: filepath.Join(dir, "storage.db"),
+		Webhooks: webhooks.Config{
+			RootCAs:       receiver.roots,
+			AllowNetworks: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")},
+			Retries:       []time.Duration{},
+		},
+		Logger: slog.New(slog.DiscardHandler), // what fails here is meant to
+	})
+	if err != nil {
+		return nil, err
+	}
+	_, token, err := api.Keys.Create(ctx, "acct_1", apikeys.CreateParams{Name: "first", Scopes: scopes.All()})
+	if err != nil {
+		_ = api.Close()
+		return nil, err
+	}
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		_ = api.Close()
+		return nil, err
+	}
+	mux := http.NewServeMux()
+	mux.Handle("/v2/", api)
+	mux.Handle("GET /v2/openapi.json", storageapi.OpenAPIHandler())
+	mux.Handle("POST /v2/spend", api.Auth.Require(scopes.FilesWrite, spending(api.Webhooks)))
+	server := &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second}
+	go func() { _ = server.Serve(listener) }()
+	go func() { _ = api.Run(ctx) }() // delivers webhooks
+
+	return &host{
+		url: "http://" + listener.Addr().String(),
+		key: token.Reveal(),
+		stop: func() {
+			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+			defer cancel()
+			_ = server.Shutdown(ctx)
+			_ = api.Close()
+		},
+	}, nil
+}
+
+// spending is a route of the host's own, which leaves the account with a low
+// balance: so the host publishes an event.
+func spending(hooks *webhooks.WebhookService) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		caller, _ := auth.PrincipalFrom(r.Context())
+		event := webhooks.Event{
+			ID:      hooks.NewEventID(),
+			Account: caller.Account,
+			Data:    webhooks.BalanceLow{Balance: 9_500_000_000, Threshold: 12_500_000_000},
+		}
+		if err := hooks.Publish(r.Context(), event); err != nil {
+			auth.WriteInternal(w)
+			return
+		}
+		w.Header().Set("Content-Type", "application/json; charset=utf-8")
+		_ = json.NewEncoder(w).Encode(map[string]string{"eventId": event.ID})
+	})
+}

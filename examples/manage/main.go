@@ -1,0 +1,58 @@
+// Manage shows the management of API keys and webhooks as a dashboard or a client
+// library does it: over HTTP, with the library's documented errors. It starts a
+// storage service and a receiver of its own to do it with.
+//
+//	go run ./examples/manage         # once through, then exit
+//	go run ./examples/manage -serve  # leave them running, for docs/http.md
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+)
+
+func main() {
+	serve := flag.Bool("serve", false, "leave the service running")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	if err := run(ctx, os.Stdout, *serve); err != nil {
+		fmt.Fprintln(os.Stderr, "manage:", err)
+		os.Exit(1)
+	}
+}
+
+// run starts a service on a file in a directory that it removes afterwards, and
+// manages keys and webhooks.
+func run(ctx context.Context, out io.Writer, serve bool) error {
+	dir, err := os.MkdirTemp("", "storageapi-manage-")
+	if err != nil {
+		return err
+	}
+	defer func() { _ = os.RemoveAll(dir) }()
+	receiver := newReceiver()
+	defer receiver.server.Close()
+	host, err := newHost(ctx, dir, receiver)
+	if err != nil {
+		return err
+	}
+	defer host.stop()
+
+	if serve {
+		fmt.Fprintf(out, "The service runs, until it is interrupted. In another terminal:\n\nexport BASE=%s KEY=%s HOOK=%s\n", host.url, host.key, receiver.open)
+		<-ctx.Done()
+		return nil
+	}
+	admin := client{host.url, host.key}
+	if err := manageKeys(ctx, out, admin); err != nil {
+		return err
+	}
+	if err := manageWebhooks(ctx, out, admin, receiver); err != nil {
+		return err
+	}
+	return manageDeliveries(ctx, out, admin, receiver)
+}

@@ -1,0 +1,46 @@
+package main
+
+import (
+	"context"
+	"time"
+
+	"github.com/storageapi/storageapi/webhooks"
+)
+
+// A reported is a report that a host makes.
+type reported struct {
+	what  string
+	tells webhooks.EventType // which event follows; empty: none
+	do    func() error
+}
+
+// reports returns reports that tell each of the six events: those of a month, from
+// November 2026 on.
+func reports(ctx context.Context, hooks *webhooks.WebhookService, month int) []reported {
+	const sui, gib, day = 1_000_000_000, 1 << 30, 24 * time.Hour
+	period := time.Date(2026, time.November+time.Month(month), 1, 0, 0, 0, 0, time.UTC).Format("2006-01")
+	balance := func(amount webhooks.Amount) func() error {
+		return func() error { return hooks.ReportBalance(ctx, account, amount) }
+	}
+	bandwidth := func(used int64) func() error {
+		return func() error { return hooks.ReportBandwidth(ctx, account, used, 100*gib, period) }
+	}
+	transactions := func(used int64) func() error {
+		return func() error { return hooks.ReportTransactions(ctx, account, used, 10_000, period) }
+	}
+	now := time.Now()
+	files := []webhooks.ExpiringFile{
+		{ID: "file_1", Name: "report.pdf", EnvironmentID: "production", ExpiresAt: now.Add(6 * day)},
+		{ID: "file_2", Name: "archive.zip", EnvironmentID: "production", ExpiresAt: now.Add(365 * day)},
+	}
+	return []reported{
+		{"two files", webhooks.TypeFilesExpiring, func() error { return hooks.ReportFiles(ctx, account, files) }},
+		{"a balance of 100 SUI", "", balance(100 * sui)},
+		{"20.25 SUI", webhooks.TypeBalanceLow, balance(20.25 * sui)},
+		{"50 of 100 GiB of bandwidth", "", bandwidth(50 * gib)},
+		{"80 GiB", webhooks.TypeBandwidthLimitApproaching, bandwidth(80 * gib)},
+		{"100 GiB", webhooks.TypeBandwidthLimitReached, bandwidth(100 * gib)},
+		{"8,000 of 10,000 transactions", webhooks.TypeTransactionsLimitApproaching, transactions(8_000)},
+		{"10,000", webhooks.TypeTransactionsLimitReached, transactions(10_000)},
+	}
+}

@@ -1,0 +1,87 @@
+package contract
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/storageapi/storageapi/scopes"
+)
+
+// testAny provokes what any operation can answer, or any that has a body.
+func (h *host) testAny(t *testing.T) {
+	_, weak := h.key("weak", scopes.Of(scopes.EnvironmentsRead))
+	for _, op := range h.operations {
+		h.do(t, op.id, 401, nobody, as(""))
+		h.do(t, op.id, 401, nobody, as("sak_0123456789ABCDEFGHIJKLMNOPQRSTUVabcdef"))
+		h.do(t, op.id, 401, nobody, func(c *call) { c.header.Add("Api-Key", h.admin) })
+		if op.Operation.Responses.Status(http.StatusNotFound) != nil {
+			h.do(t, op.id, 404, nobody, exampleBody)
+		}
+		if onKey := strings.HasPrefix(op.Path, "/v2/api-keys"); !onKey || op.Method == http.MethodGet {
+			h.do(t, op.id, 403, nobody, as(weak), exampleBody) // of keys, the very one decides
+		}
+		if op.Method == http.MethodGet {
+			h.do(t, op.id, 401, nobody, as(""), func(c *call) { c.method = http.MethodHead })
+		}
+		if op.Operation.RequestBody == nil {
+			continue
+		}
+		h.do(t, op.id, 415, nobody, body("{}"), header("Content-Type", "text/plain"))
+		h.do(t, op.id, 415, nobody, body("{}"), header("Content-Encoding", "gzip"))
+		h.do(t, op.id, 413, nobody, body(strings.Repeat(" ", 64<<10)+"{}"))
+		h.do(t, op.id, 400, nobody, body(`{"unknown":1}`))
+		h.do(t, op.id, 400, nobody, body(`[]`))
+	}
+}
+
+// nobody names in the path what there is none of: the ids that the document has for
+// examples.
+func nobody(c *call) {
+	var values []string
+	for _, parameter := range c.op.parameters() {
+		if parameter.In == "path" {
+			values = append(values, parameter.Schema.Value.Examples[0].(string))
+		}
+	}
+	at(values...)(c)
+}
+
+// exampleBody gives the call a body that its operation documents as an example.
+func exampleBody(c *call) {
+	if c.op.Operation.RequestBody == nil {
+		return
+	}
+	for _, example := range c.op.Operation.RequestBody.Value.Content["application/json"].Examples {
+		body(encode(example.Value.Value))(c)
+		return
+	}
+}
+
+// testNone calls paths and methods that are not documented.
+func (h *host) testNone(t *testing.T) {
+	none := func(status int, method, path string) {
+		t.Helper()
+		done, err := h.exchange(call{op: h.otherwise[status], method: method, path: path, header: http.Header{"Api-Key": {h.admin}}})
+		if err != nil {
+			t.Error(err)
+		} else if done.status != status {
+			t.Errorf("want %d: %v", status, done)
+		}
+	}
+	paths := make(map[string]string) // their methods
+	for _, op := range h.operations {
+		paths[op.Path] += op.Method + " "
+	}
+	for path, documented := range paths {
+		for _, method := range []string{"GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "QUERY"} {
+			if !strings.Contains(documented, method+" ") {
+				none(405, method, path)
+			}
+		}
+		none(404, "GET", path+"/")
+		none(404, "PUT", path+"/more/and/more")
+	}
+	none(404, "GET", "/v2/files")
+	none(404, "POST", "/")
+}

@@ -1,0 +1,75 @@
+package contract
+
+import (
+	"cmp"
+	"maps"
+	"net/http"
+	"net/url"
+	"testing"
+
+	"github.com/storageapi/storageapi/auth"
+)
+
+// do makes a prepared call, and wants the status.
+func (h *host) do(t testing.TB, id string, want int, changes ...func(*call)) *exchange {
+	t.Helper()
+	done, err := h.exchange(h.prepare(id, changes...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if done.status != want {
+		t.Fatalf("want status %d: %v", want, done)
+	}
+	// A request that goes wrong for no fault of its own is one as documented.
+	switch want {
+	case http.StatusBadRequest, http.StatusUnauthorized, http.StatusUnsupportedMediaType, http.StatusRequestEntityTooLarge:
+	default:
+		if done.invalid != nil {
+			t.Fatal(done)
+		}
+		values, _ := url.ParseQuery(done.query)
+		name := cmp.Or(undocumented(maps.Keys(values), done.op.parameterNames(), "unknown"),
+			undocumented(maps.Keys(done.call.header), done.op.parameterNames(), auth.HeaderName, "Content-Type"))
+		if name != "" {
+			t.Fatalf("parameter %s is not documented: %v", name, done)
+		}
+	}
+	return done
+}
+
+// prepare returns a call of the operation with that id by an administrator, with
+// the changes made to it.
+func (h *host) prepare(id string, changes ...func(*call)) call {
+	op := h.byID(h, id)
+	c := call{op: op, method: op.Method, path: op.Path, header: http.Header{auth.HeaderName: {h.admin}}}
+	for _, change := range changes {
+		change(&c)
+	}
+	return c
+}
+
+// at sets the values in the path, none of which needs escaping.
+func at(values ...string) func(*call) {
+	return func(c *call) { c.path, c.ids = c.op.path(values...) }
+}
+
+func query(text string) func(*call) { return func(c *call) { c.query = text } }
+
+func body(text string) func(*call) {
+	return func(c *call) {
+		c.body = []byte(text)
+		c.header.Set("Content-Type", "application/json")
+	}
+}
+
+func header(name, value string) func(*call) { return func(c *call) { c.header.Set(name, value) } }
+
+// as makes the call with another key; with none if it is empty.
+func as(key string) func(*call) {
+	return func(c *call) {
+		c.header.Del(auth.HeaderName)
+		if key != "" {
+			c.header.Set(auth.HeaderName, key)
+		}
+	}
+}

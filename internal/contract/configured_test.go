@@ -1,0 +1,103 @@
+package contract
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/storageapi/storageapi"
+	"github.com/storageapi/storageapi/apikeys"
+	"github.com/storageapi/storageapi/auth"
+	"github.com/storageapi/storageapi/store"
+	"github.com/storageapi/storageapi/store/memory"
+)
+
+// another starts a host that is configured otherwise, whose answers count as the
+// first one's.
+func another(t *testing.T, first *host, change func(*storageapi.Config)) *host {
+	t.Helper()
+	h := newHost(t, first.document, change)
+	h.seen = first.seen
+	return h
+}
+
+// testLimits creates as much as there may be, and tries again.
+func testLimits(t *testing.T, first *host) {
+	h := another(t, first, func(c *storageapi.Config) {
+		c.Keys.MaxPerAccount, c.Webhooks.MaxPerAccount = 2, 1 // the administrator's key is one
+		c.RateLimit = auth.RateLimit{}
+	})
+	for op, bodies := range map[string][2]string{
+		"createKey":     {`{"name":"a","scopes":["files:read"]}`, `{"name":"b","scopes":["files:read"]}`},
+		"createWebhook": {`{"url":"https://example.com","events":["balance.low"]}`, `{"url":"https://example.org","events":["balance.low"]}`},
+	} {
+		once := header("Idempotency-Key", "7c5b7a2e-7f8f-4f0e-9d1c-3d1c6d0a5a55")
+		made := h.do(t, op, 201, body(bodies[0]), once)
+		again := h.do(t, op, 200, body(" "+bodies[0]), once)
+		got := h.do(t, strings.Replace(op, "create", "get", 1), 200, at(made.text("id")))
+		if again.header.Get("ETag") != got.header.Get("ETag") || string(again.body) != string(got.body) {
+			t.Errorf("not what is got: %v", again)
+		}
+		h.do(t, op, 409, body(bodies[1]), once)
+		h.do(t, op, 409, body(bodies[1])) // too many
+		h.do(t, op, 400, body(bodies[1]), header("Idempotency-Key", "not visible"))
+	}
+}
+
+// testRetention delivers what is not kept any more.
+func testRetention(t *testing.T, first *host) {
+	const forever = -1
+	h := another(t, first, func(c *storageapi.Config) {
+		c.Webhooks.Retention.Payloads, c.Webhooks.Retention.Attempts, c.Webhooks.Retention.EventIDs = time.Millisecond, forever, forever
+	})
+	webhook := h.webhook(t, "/fails")
+	event := h.publish(everyEvent()[0])
+	h.settled(t, webhook, event, "dead")
+	eventually(t, "the payload is gone", func() bool {
+		h.do(t, "createRecovery", 202, at(webhook), body(`{"states":["skipped"]}`)) // the host cleans up as it works
+		done, err := h.exchange(h.prepare("redeliver", at(webhook, event)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return done.status == http.StatusConflict
+	})
+}
+
+// testRates makes a second request with a key that has one.
+func testRates(t *testing.T, first *host) {
+	h := another(t, first, func(c *storageapi.Config) {
+		c.RateLimit = auth.RateLimit{PerSecond: 1e-6, Burst: 1}
+	})
+	granted := h.do(t, "listKeys", 200)
+	if got := granted.header; got.Get("X-RateLimit-Limit") != "1" || got.Get("X-RateLimit-Remaining") != "0" || got.Get("X-RateLimit-Reset") == "0" {
+		t.Errorf("%v", granted)
+	}
+	for _, op := range h.operations {
+		h.do(t, op.id, 429, nobody, exampleBody)
+	}
+}
+
+// testFailing calls every operation of a host that has lost its file, and one of a
+// host that still knows its keys.
+func testFailing(t *testing.T, first *host) {
+	h := another(t, first, func(c *storageapi.Config) { c.Path, c.Store = "", unlisting{memory.New()} })
+	h.do(t, "listKeys", 500)
+
+	h = another(t, first, nil)
+	if err := h.api.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for _, op := range h.operations {
+		h.do(t, op.id, 500, nobody, exampleBody)
+	}
+}
+
+// unlisting is a store that cannot list keys.
+type unlisting struct{ store.Store }
+
+func (unlisting) ListKeys(context.Context, string, apikeys.Page) ([]apikeys.Key, error) {
+	return nil, errors.New("cannot list")
+}

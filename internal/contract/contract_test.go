@@ -1,0 +1,45 @@
+package contract
+
+import (
+	"flag"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// TestContract provokes every answer that is documented.
+func TestContract(t *testing.T) {
+	d := load(t)
+	h := newHost(t, d, nil)
+	t.Run("keys", h.testKeys)
+	t.Run("webhooks", h.testWebhooks)
+	t.Run("test events", h.testTestEvents)
+	t.Run("events", h.testEvents)
+	t.Run("deliveries", h.testDeliveries)
+	t.Run("any operation", h.testAny)
+	t.Run("no operation", h.testNone)
+	t.Run("limits", func(t *testing.T) { testLimits(t, h) })
+	t.Run("retention", func(t *testing.T) { testRetention(t, h) })
+	t.Run("rates", func(t *testing.T) { testRates(t, h) })
+	t.Run("failures", func(t *testing.T) { testFailing(t, h) })
+
+	if strings.Contains(flag.Lookup("test.run").Value.String(), "/") {
+		return // a part of it
+	}
+	for _, op := range d.operations {
+		for status := range op.Operation.Responses.Map() {
+			if !h.seen.statuses[op.id][number(t, status)] {
+				t.Errorf("documented and never seen: %s %s", op.id, status)
+			}
+		}
+	}
+}
+
+func number(t *testing.T, status string) int {
+	t.Helper()
+	n, err := strconv.Atoi(status)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}

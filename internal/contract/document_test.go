@@ -1,0 +1,198 @@
+package contract
+
+import (
+	"encoding/json"
+	"iter"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/getkin/kin-openapi/openapi3"
+	"github.com/getkin/kin-openapi/routers"
+
+	"github.com/storageapi/storageapi"
+)
+
+// A document is the API's, as kin-openapi reads it.
+type document struct {
+	spec       *openapi3.T
+	operations []*operation // of the paths, in the order of their ids
+
+	// otherwise answers what no operation is for, by status: 404 and 405, beside
+	// what every request can be answered.
+	otherwise map[int]*operation
+}
+
+// An operation is what is documented of one method of one path.
+type operation struct {
+	routers.Route
+	id string
+}
+
+func load(t testing.TB) *document {
+	t.Helper()
+	var tree map[string]any
+	if err := json.Unmarshal(storageapi.OpenAPI(), &tree); err != nil {
+		t.Fatal(err)
+	}
+	components := tree["components"].(map[string]any)
+	otherwise := tree["x-otherwise"].(map[string]any)
+	for status, response := range otherwise {
+		components["responses"].(map[string]any)["otherwise-"+status] = response
+	}
+	closeObjects(components["schemas"])
+
+	data, err := json.Marshal(tree)
+	if err != nil {
+		t.Fatal(err)
+	}
+	spec, err := openapi3.NewLoader().LoadFromData(data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := &document{spec: spec, otherwise: make(map[int]*operation)}
+	for _, path := range spec.Paths.InMatchingOrder() {
+		item := spec.Paths.Value(path)
+		for method, op := range item.Operations() {
+			d.operations = append(d.operations, d.operation(path, item, method, op))
+		}
+	}
+	slices.SortFunc(d.operations, func(a, b *operation) int { return strings.Compare(a.id, b.id) })
+	for status := range otherwise {
+		number, err := strconv.Atoi(status)
+		if err != nil {
+			t.Fatal(err)
+		}
+		op := openapi3.NewOperation()
+		op.OperationID = "otherwise-" + status
+		op.Responses = openapi3.NewResponses()
+		op.Responses.Delete("default")
+		for status, name := range map[string]string{status: op.OperationID, "401": "Unauthorized", "429": "TooMany", "500": "Internal"} {
+			if component := spec.Components.Responses[name]; component != nil {
+				op.Responses.Set(status, component)
+			}
+		}
+		d.otherwise[number] = d.operation("", &openapi3.PathItem{}, "", op)
+	}
+	return d
+}
+
+func (d *document) operation(path string, item *openapi3.PathItem, method string, op *openapi3.Operation) *operation {
+	return &operation{
+		Route: routers.Route{Spec: d.spec, Path: path, PathItem: item, Method: method, Operation: op},
+		id:    op.OperationID,
+	}
+}
+
+// byID returns the operation of that id.
+func (d *document) byID(t testing.TB, id string) *operation {
+	t.Helper()
+	for _, op := range d.operations {
+		if op.id == id {
+			return op
+		}
+	}
+	t.Fatalf("the document has no operation %s", id)
+	return nil
+}
+
+// closeObjects lets no schema allow fields that it does not name.
+func closeObjects(node any) {
+	switch node := node.(type) {
+	case map[string]any:
+		if _, said := node["additionalProperties"]; !said && node["type"] == "object" {
+			node["additionalProperties"] = false
+		}
+		for _, value := range node {
+			closeObjects(value)
+		}
+	case []any:
+		for _, value := range node {
+			closeObjects(value)
+		}
+	}
+}
+
+// parameters returns those of the path and those of the operation.
+func (o *operation) parameters() []*openapi3.Parameter {
+	var list []*openapi3.Parameter
+	for _, parameters := range []openapi3.Parameters{o.PathItem.Parameters, o.Operation.Parameters} {
+		for _, ref := range parameters {
+			list = append(list, ref.Value)
+		}
+	}
+	return list
+}
+
+// parameterNames returns the names of the parameters.
+func (o *operation) parameterNames() iter.Seq[string] {
+	return func(yield func(string) bool) {
+		for _, parameter := range o.parameters() {
+			if !yield(parameter.Name) {
+				return
+			}
+		}
+	}
+}
+
+// path returns the operation's path with values for what stands in braces, in
+// their order, and those by name.
+func (o *operation) path(values ...string) (path string, byName map[string]string) {
+	byName = make(map[string]string)
+	segments := strings.Split(o.Path, "/")
+	for i, segment := range segments {
+		if strings.HasPrefix(segment, "{") && len(values) > 0 {
+			byName[strings.Trim(segment, "{}")] = values[0]
+			segments[i], values = values[0], values[1:]
+		}
+	}
+	return strings.Join(segments, "/"), byName
+}
+
+// TestDocument has kin-openapi check the document, its examples too.
+func TestDocument(t *testing.T) {
+	d := load(t)
+	if err := d.spec.Validate(t.Context(), openapi3.EnableExamplesValidation(), openapi3.IsOpenAPI31OrLater()); err != nil {
+		t.Error(err)
+	}
+	for _, op := range d.operations {
+		for _, status := range []int{http.StatusUnauthorized, http.StatusInternalServerError} {
+			if op.Operation.Responses.Status(status) == nil {
+				t.Errorf("%s: no %d", op.id, status)
+			}
+		}
+		for status, response := range op.Operation.Responses.Map() {
+			for name, header := range response.Value.Headers {
+				if !header.Value.Required && status != "500" && !strings.HasPrefix(name, "X-RateLimit-") {
+					t.Errorf("%s %s: header %s is not required", op.id, status, name)
+				}
+			}
+			for _, content := range response.Value.Content {
+				checkRequired(t, op.id+" "+status, content.Schema)
+			}
+		}
+	}
+	for name, item := range d.spec.Webhooks {
+		checkRequired(t, name, item.Post.RequestBody.Value.Content["application/json"].Schema, "name", "environmentId", "ratio")
+	}
+}
+
+// checkRequired checks that no field of what is sent is documented as one that may
+// be absent, but for those: what there is none of is null.
+func checkRequired(t *testing.T, where string, ref *openapi3.SchemaRef, but ...string) {
+	if ref == nil {
+		return
+	}
+	for name, property := range ref.Value.Properties {
+		if !slices.Contains(append(but, ref.Value.Required...), name) {
+			t.Errorf("%s: %s is not required", where, name)
+		}
+		checkRequired(t, where+" "+name, property, but...)
+	}
+	checkRequired(t, where, ref.Value.Items, but...)
+	for _, one := range ref.Value.OneOf {
+		checkRequired(t, where, one, but...)
+	}
+}

@@ -1,0 +1,46 @@
+package contract
+
+import (
+	"bytes"
+	"encoding/json"
+	"time"
+
+	"github.com/storageapi/storageapi/webhooks"
+)
+
+// everyEvent returns events of all types, with values at the edges.
+func everyEvent() []webhooks.Data {
+	const most = 1<<53 - 1 // what every reader of JSON has exactly
+	return []webhooks.Data{
+		webhooks.FilesExpiring{Files: []webhooks.ExpiringFile{
+			{ID: "file_1", Name: "Q&A <draft>.pdf", EnvironmentID: "env_1", ExpiresAt: time.Now()},
+			{ID: "file_2", ExpiresAt: time.Date(9999, 12, 31, 23, 59, 59, 999_999_999, time.UTC)},
+		}},
+		webhooks.FilesExpiring{Files: []webhooks.ExpiringFile{{ID: "1", Name: "a", EnvironmentID: "b", ExpiresAt: time.Unix(0, 0)}}},
+		webhooks.BalanceLow{Balance: 0, Threshold: 1},
+		webhooks.BalanceLow{Balance: 20_250_000_000, Threshold: 1<<64 - 1},
+		webhooks.BandwidthLimitApproaching{UsedBytes: 0, LimitBytes: 0, Period: "2026-11"},
+		webhooks.BandwidthLimitReached{UsedBytes: most, LimitBytes: most, Period: ""},
+		webhooks.TransactionsLimitApproaching{Used: 80, Limit: 100, Period: "2026-11", Ratio: 0.8},
+		webhooks.TransactionsLimitApproaching{Used: 1, Limit: 1, Period: "2026-11", Ratio: 1},
+		webhooks.TransactionsLimitReached{Used: 0, Limit: 0, Period: "2026-11"},
+	}
+}
+
+func encode(value any) string {
+	data, err := json.Marshal(value)
+	if err != nil {
+		panic(err) // it came from JSON
+	}
+	return string(data)
+}
+
+// contains reports whether text holds all of the parts.
+func contains(text []byte, parts ...string) bool {
+	for _, part := range parts {
+		if !bytes.Contains(text, []byte(part)) {
+			return false
+		}
+	}
+	return true
+}

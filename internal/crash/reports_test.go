@@ -1,0 +1,342 @@
+//go:build unix
+
+package crash_test
+
+import (
+	"crypto/tls"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log"
+	"maps"
+	"math/rand/v2"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"path/filepath"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/storageapi/storageapi/signing"
+	"github.com/storageapi/storageapi/store/bolt"
+	"github.com/storageapi/storageapi/webhooks"
+)
+
+// TestKillReports kills hosts while they are reported to, at random and around the
+// steps of alerts. Each alert must be told by exactly one event, whenever a host died
+// and whatever was reported again for it.
+func TestKillReports(t *testing.T) {
+	t.Parallel()
+	hosts := *kills / 3
+	if testing.Short() {
+		hosts /= 10
+	}
+	book := newToldBook(t)
+	config := hostConfig{Path: filepath.Join(t.TempDir(), "storage.db"), Authority: book.authority}
+	reporters := []*reporter{balances(), uses(), files(), watchers(book.url)}
+
+	first := start(t, config)
+	<-first.ready
+	for _, account := range []string{"balance", "use", "files"} {
+		first.want("POST", watch(book.url, account, 0), "", "", http.StatusNoContent)
+	}
+	first.want("POST", "/balance/watched/5", "", "", http.StatusNoContent)
+	first.end()
+	<-first.dead
+
+	calls := maps.Clone(reportChanges)
+	calls["CreateWebhook"] = 10
+	methods := slices.Sorted(maps.Keys(calls))
+	planned, reached := make(map[string]int), make(map[string]int)
+	for i := range hosts {
+		plan, delay := "at random", rand.N(40*time.Millisecond)
+		config.Point = point{}
+		if i%2 == 0 {
+			method := methods[i/4%len(methods)]
+			config.Point = point{method, i/2%2 == 1, 1 + rand.IntN(calls[method])}
+			plan, delay = config.Point.String(), patience
+		}
+		p := start(t, config)
+		var clients sync.WaitGroup
+		clients.Go(func() {
+			<-p.ready
+			for _, r := range reporters {
+				clients.Go(func() { r.report(p, nil) })
+			}
+			if p.rest(delay); delay < patience || !p.alive() {
+				reached[plan]++
+			}
+			p.kill()
+		})
+		<-p.dead
+		clients.Wait()
+		planned[plan]++
+		if t.Failed() {
+			t.FailNow()
+		}
+	}
+
+	config.Point = point{}
+	last := start(t, config)
+	<-last.ready
+	stop := make(chan struct{})
+	var clients sync.WaitGroup
+	for _, r := range reporters {
+		clients.Go(func() { r.report(last, stop) })
+	}
+	last.rest(100 * time.Millisecond)
+	close(stop)
+	clients.Wait()
+	for until := time.Now().Add(20 * time.Second); ; last.rest(10 * time.Millisecond) {
+		if r, ok := last.want("GET", "/delivered", "", "", http.StatusNoContent, http.StatusConflict); !ok || r.status == http.StatusNoContent {
+			break
+		}
+		if time.Now().After(until) {
+			t.Fatal("events are still owed")
+		}
+	}
+	last.end()
+	<-last.dead
+
+	want, maybe := make(map[string]bool), make(map[string]bool)
+	for _, r := range reporters {
+		for n := range r.n {
+			for _, alert := range r.tells(n) {
+				want[alert], maybe[alert] = !r.skipped[n], r.skipped[n]
+			}
+		}
+		t.Logf("%s: %d times", r.name, r.n)
+	}
+	for _, path := range watched(t, config.Path) { // whether or not its creation was answered
+		want[path+" balance.low "+webhooks.Amount(5).String()] = true
+	}
+	for plan, n := range planned {
+		t.Logf("%3d of %d killed %s", reached[plan], n, plan)
+		if reached[plan] == 0 && n > 1 {
+			t.Errorf("no host was killed %s", plan)
+		}
+	}
+	lost, repeated := book.compare(t, want, maybe)
+	t.Logf("%d hosts killed, %d alerts, lost=%d, repeated=%d", hosts, len(want), lost, repeated)
+}
+
+// watched returns the paths of the webhooks that are there.
+func watched(t *testing.T, file string) (paths []string) {
+	s, err := bolt.Open(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = s.Close() }()
+	list, err := s.ListWebhooks(t.Context(), "watched", webhooks.Page{Limit: 1_000_000})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, w := range list {
+		u, err := url.Parse(w.URL)
+		if err != nil {
+			t.Fatal(err)
+		}
+		paths = append(paths, u.Path)
+	}
+	return paths
+}
+
+// A reporter reports on one account, host after host.
+type reporter struct {
+	name  string
+	steps func(n int) []string // the requests of its nth report
+	tells func(n int) []string // the alerts that must follow
+
+	// once tells that requests cannot be repeated, those that were not answered
+	// included; others are, and made twice at once.
+	once    bool
+	skipped map[int]bool // reports that were not answered, and not repeated
+
+	n    int // how often it has reported
+	done int // how many requests of the next report were acknowledged
+}
+
+// report reports until the host is dead, or stop is closed and a report complete.
+func (r *reporter) report(p *process, stop <-chan struct{}) {
+	for {
+		for _, step := range r.steps(r.n)[r.done:] {
+			if !r.request(p, step) {
+				return
+			}
+			r.done++
+		}
+		r.n, r.done = r.n+1, 0
+		select {
+		case <-stop:
+			return
+		default:
+		}
+	}
+}
+
+// request reports whether a request was acknowledged.
+func (r *reporter) request(p *process, step string) bool {
+	do := func() bool {
+		_, ok := p.want("POST", step, "", "", http.StatusNoContent)
+		return ok
+	}
+	if !r.once {
+		other := make(chan bool)
+		go func() { other <- do() }()
+		ok := do()
+		return <-other && ok
+	}
+	if do() {
+		return true
+	}
+	r.skipped[r.n] = true
+	r.n++
+	return false
+}
+
+const threshold = 1_000_000_000_000
+
+func watch(receiver, account string, n int) string {
+	return fmt.Sprintf("/watch/%s/%d?url=%s", account, threshold, url.QueryEscape(fmt.Sprintf("%s/%s/%d", receiver, account, n)))
+}
+
+// balances goes down and up, to another balance each time.
+func balances() *reporter {
+	return &reporter{
+		name: "balances",
+		steps: func(n int) []string {
+			return []string{
+				fmt.Sprintf("/balance/balance/%d", 2*threshold), fmt.Sprintf("/balance/balance/%d", threshold+n),
+				fmt.Sprintf("/balance/balance/%d", 1000+n), fmt.Sprintf("/balance/balance/%d", 999+n),
+			}
+		},
+		tells: func(n int) []string {
+			return []string{fmt.Sprintf("/balance/0 balance.low %v", webhooks.Amount(1000+n))}
+		},
+	}
+}
+
+// uses comes to a limit in period after period, sometimes in one jump.
+func uses() *reporter {
+	return &reporter{
+		name: "uses",
+		steps: func(n int) []string {
+			var steps []string
+			for _, used := range []int{1, 8 + n%3, 10} {
+				steps = append(steps, fmt.Sprintf("/bandwidth/use/%d/10/%09d", used, n))
+			}
+			return append(steps, fmt.Sprintf("/bandwidth/use/10/10/%09d", n-1))
+		},
+		tells: func(n int) []string {
+			return []string{fmt.Sprintf("/use/0 bandwidth.limit_approaching %09d", n), fmt.Sprintf("/use/0 bandwidth.limit_reached %09d", n)}
+		},
+	}
+}
+
+// files has new files each time, and some of those before.
+func files() *reporter {
+	const batch, again = 130, 20
+	expires := time.Now().Add(12 * time.Hour).Unix()
+	return &reporter{
+		name: "files",
+		steps: func(n int) []string {
+			return []string{fmt.Sprintf("/files/files/%d/%d/%d", 1000+n*batch, batch, expires), fmt.Sprintf("/files/files/%d/%d/%d", 1000+(n+1)*batch-again, again, expires)}
+		},
+		tells: func(n int) (alerts []string) {
+			for i := range batch {
+				alerts = append(alerts, fmt.Sprintf("/files/0 files.expiring %d", 1000+n*batch+i))
+			}
+			return alerts
+		},
+	}
+}
+
+// watchers makes webhooks whose threshold is above the balance.
+func watchers(receiver string) *reporter {
+	return &reporter{
+		name: "watchers", once: true, skipped: make(map[int]bool),
+		steps: func(n int) []string { return []string{watch(receiver, "watched", n)} },
+		tells: func(n int) []string {
+			return []string{fmt.Sprintf("/watched/%d balance.low %v", n, webhooks.Amount(5))}
+		},
+	}
+}
+
+// A toldBook is the HTTPS server behind the webhooks of accounts that are reported
+// on. It knows by which events each alert came.
+type toldBook struct {
+	url       string
+	authority []byte // DER
+
+	mu     sync.Mutex
+	events map[string]map[string]bool // ids, by what they tell: "/use/0 bandwidth.limit_reached 000000001", say
+}
+
+func newToldBook(t *testing.T) *toldBook {
+	certificate := newCertificate(t)
+	b := &toldBook{authority: certificate.Certificate[0], events: make(map[string]map[string]bool)}
+	server := httptest.NewUnstartedServer(b)
+	server.TLS = &tls.Config{Certificates: []tls.Certificate{certificate}}
+	server.Config.ErrorLog = log.New(io.Discard, "", 0)
+	server.StartTLS()
+	t.Cleanup(server.Close)
+	b.url = server.URL
+	return b
+}
+
+// ServeHTTP enters what an event tells.
+func (b *toldBook) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	text, err := io.ReadAll(r.Body)
+	var body struct {
+		ID, Type string
+		Data     struct {
+			Balance, Period string
+			Files           []struct{ ID string }
+		}
+	}
+	if err != nil || json.Unmarshal(text, &body) != nil || body.ID != r.Header.Get(signing.HeaderID) {
+		return // half a request
+	}
+	about := []string{body.Data.Balance + body.Data.Period}
+	if files := body.Data.Files; len(files) > 0 {
+		about = nil
+		for _, f := range files {
+			about = append(about, f.ID)
+		}
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, what := range about {
+		alert := fmt.Sprintf("%s %s %s", r.URL.Path, body.Type, what)
+		if b.events[alert] == nil {
+			b.events[alert] = make(map[string]bool)
+		}
+		b.events[alert][body.ID] = true
+	}
+	w.WriteHeader(http.StatusNoContent)
+}
+
+// compare looks for what is wanted and was not told, and for what was told by more
+// than one event or is neither wanted nor possible.
+func (b *toldBook) compare(t *testing.T, want, maybe map[string]bool) (lost, repeated int) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for alert, wanted := range want {
+		if wanted && b.events[alert] == nil {
+			lost++
+			t.Errorf("lost: %s", alert)
+		}
+	}
+	for alert, ids := range b.events {
+		if len(ids) > 1 {
+			repeated++
+			t.Errorf("told by %d events: %s", len(ids), alert)
+		}
+		if !want[alert] && !maybe[alert] {
+			t.Errorf("told without a reason: %s", alert)
+		}
+	}
+	return lost, repeated
+}

@@ -1,0 +1,42 @@
+package storageapi
+
+import (
+	"bytes"
+	"crypto/sha256"
+	_ "embed" // the document
+	"encoding/base64"
+	"net/http"
+	"time"
+
+	"github.com/storageapi/storageapi/auth"
+)
+
+//go:embed openapi.json
+var openAPI []byte
+
+// OpenAPI returns the OpenAPI 3.1 document of the API, as JSON: every route,
+// status, code, header and limit, and the events that webhooks receive. It is what
+// [Config] makes of it by default: a host that changes, say, the name of the
+// signature's header may change that here too, as the copy is the caller's.
+func OpenAPI() []byte { return bytes.Clone(openAPI) }
+
+// OpenAPIHandler returns a handler that serves [OpenAPI] to everybody: GET and
+// HEAD, whatever the path, so that a host mounts it where it likes. Caches may keep
+// the document and are to ask whether it has changed, by its ETag.
+func OpenAPIHandler() http.Handler {
+	sum := sha256.Sum256(openAPI)
+	tag := `"` + base64.RawURLEncoding.EncodeToString(sum[:16]) + `"`
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		header := w.Header()
+		if r.Method != http.MethodGet && r.Method != http.MethodHead {
+			header.Set("Allow", "GET, HEAD")
+			auth.WriteError(w, http.StatusMethodNotAllowed, auth.CodeMethodNotAllowed, "This path takes GET, HEAD.")
+			return
+		}
+		header.Set("Content-Type", "application/json; charset=utf-8")
+		header.Set("X-Content-Type-Options", "nosniff")
+		header.Set("Cache-Control", "no-cache")
+		header.Set("ETag", tag)
+		http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(openAPI))
+	})
+}

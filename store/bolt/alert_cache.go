@@ -1,0 +1,111 @@
+package bolt
+
+import (
+	"bytes"
+	"sync"
+)
+
+// maxAlerts bounds how many alerts are remembered, some 300 bytes each. Half of them
+// may be soft; what would be soft beyond that is written.
+const maxAlerts = 131_072
+
+// alerts remembers what is kept of alerts, so that reports that change nothing are
+// answered from memory, and has what is soft.
+type alerts struct {
+	mu      sync.Mutex
+	known   map[string]alert // by row
+	writing map[string]int   // by row: steps under way, which must not be overtaken
+	soft    int              // how many are
+	closed  bool
+}
+
+// An alert is one that is remembered.
+type alert struct {
+	stored []byte // the record in the file; nil if there is none
+	state  []byte // what is kept; it follows from stored unless the alert is soft
+	due    bool
+	soft   bool
+}
+
+// write announces a step that writes the row, until the returned function is called.
+func (s *alerts) write(row []byte) (end func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.writing == nil {
+		s.writing = make(map[string]int)
+	}
+	s.writing[string(row)]++
+	return func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if s.writing[string(row)]--; s.writing[string(row)] == 0 {
+			delete(s.writing, string(row))
+		}
+	}
+}
+
+// latest returns what is kept, given what the file has.
+func (s *alerts) latest(row []byte, file alert) []byte {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if a := s.known[string(row)]; a.soft && bytes.Equal(a.stored, file.stored) {
+		return a.state
+	}
+	return file.state
+}
+
+// set remembers an alert that was written.
+func (s *alerts) set(row []byte, a alert) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.put(row, a)
+}
+
+// alarm makes a remembered alert due.
+func (s *alerts) alarm(row []byte) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if a, known := s.known[string(row)]; known {
+		a.due = true
+		s.known[string(row)] = a
+	}
+}
+
+// put remembers an alert. It reports false if that is soft and there are too many of
+// those, which must not be forgotten; others are, for want of room.
+func (s *alerts) put(row []byte, a alert) (done bool) {
+	old, known := s.known[string(row)]
+	switch {
+	case a.soft && !old.soft && s.soft >= maxAlerts/2:
+		return false
+	case a.soft && !old.soft:
+		s.soft++
+	case !a.soft && old.soft:
+		s.soft--
+	}
+	if s.known == nil {
+		s.known = make(map[string]alert)
+	}
+	if !known && len(s.known) >= maxAlerts {
+		s.evict()
+	}
+	s.known[string(row)] = a
+	return true
+}
+
+// evict forgets any one alert that is not soft.
+func (s *alerts) evict() {
+	for row, a := range s.known {
+		if !a.soft {
+			delete(s.known, row)
+			return
+		}
+	}
+}
+
+// forget forgets all alerts.
+func (s *alerts) forget() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.known, s.soft = nil, 0
+}

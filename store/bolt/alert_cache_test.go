@@ -1,0 +1,159 @@
+package bolt
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"go.etcd.io/bbolt"
+
+	"github.com/storageapi/storageapi/webhooks"
+)
+
+// What is soft is remembered, come what may, and all else as far as there is room.
+func TestAlertCacheIsBounded(t *testing.T) {
+	var s alerts
+	row := func(kind string, i int) []byte { return fmt.Appendf(nil, "%s %d", kind, i) }
+	for i := range maxAlerts / 2 {
+		if !s.put(row("soft", i), alert{state: []byte("state"), soft: true}) {
+			t.Fatalf("there is no room for the soft alert %d", i)
+		}
+	}
+	if s.put(row("soft", maxAlerts), alert{soft: true}) {
+		t.Error("there is room for one more that is soft")
+	}
+	for i := range 2 * maxAlerts {
+		s.put(row("hard", i), alert{})
+		if len(s.known) > maxAlerts {
+			t.Fatalf("%d are remembered", len(s.known))
+		}
+	}
+	for i := range maxAlerts / 2 {
+		if a := s.known[string(row("soft", i))]; !a.soft || string(a.state) != "state" {
+			t.Fatalf("the soft alert %d is forgotten", i)
+		}
+	}
+	s.put(row("soft", 1), alert{})
+	if !s.put(row("soft", maxAlerts), alert{soft: true}) {
+		t.Error("there is no room for a soft one in the place of another")
+	}
+}
+
+// A file of an earlier version of the library has no alerts yet, and one whose alerts
+// are damaged is used as if they were not there.
+func TestAlertsThatAreMissing(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "storage.db")
+	keep := func(state string) (found string) {
+		t.Helper()
+		s, err := Open(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = s.Close() }()
+		_, err = s.UpdateAlert(t.Context(), "acct", "metric", func(step *webhooks.AlertStep) error {
+			found, step.State = string(step.State), []byte(state)
+			return nil
+		})
+		if err != nil {
+			t.Error(err)
+		}
+		return found
+	}
+	spoil := func(change func(tx *bbolt.Tx) error) {
+		t.Helper()
+		db, err := bbolt.Open(path, 0o600, nil)
+		if err == nil {
+			err = db.Update(change)
+			_ = db.Close()
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	keep("1")
+	spoil(func(tx *bbolt.Tx) error {
+		for _, name := range [][]byte{bucketAlerts, bucketDueAlerts, bucketNotices} {
+			if err := tx.DeleteBucket(name); err != nil {
+				return err
+			}
+		}
+		return tx.Bucket(bucketMeta).Put(keySchema, []byte{0, 0, 0, 0, 0, 0, 0, 1})
+	})
+	if found := keep("2"); found != "" {
+		t.Errorf("found %q in a file without alerts", found)
+	}
+	spoil(func(tx *bbolt.Tx) error {
+		return tx.Bucket(bucketAlerts).Put(prefixed("acct", "metric"), []byte{99})
+	})
+	if found := keep("3"); found != "" {
+		t.Errorf("found %q where the record is damaged", found)
+	}
+	if found := keep("4"); found != "3" {
+		t.Errorf("found %q, want what was kept since", found)
+	}
+}
+
+// A report that changes nothing waits for nobody who writes.
+func TestQuietReportsDoNotWait(t *testing.T) {
+	s, err := Open(filepath.Join(t.TempDir(), "storage.db"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = s.Close() }()
+	update := func(account, state string) error {
+		_, err := s.UpdateAlert(t.Context(), account, "metric", func(step *webhooks.AlertStep) error {
+			step.State = []byte(state)
+			return nil
+		})
+		return err
+	}
+	if err := update("known", "state"); err != nil {
+		t.Fatal(err)
+	}
+	err = s.writer.run(context.Background(), func(*batch) error { // nothing can be written meanwhile
+		return errors.Join(update("known", "state"), update("unknown", ""))
+	})
+	if err != nil {
+		t.Error(err)
+	}
+}
+
+// Steps that share a commit come one after the other, whatever is in memory only.
+func TestAlertStepsOfOneBatch(t *testing.T) {
+	s, err := Open(filepath.Join(t.TempDir(), "storage.db"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = s.Close() }()
+	keep := func(state string, soft bool) func(*webhooks.AlertStep) error {
+		return func(step *webhooks.AlertStep) error {
+			step.State, step.Soft = []byte(state), soft
+			return nil
+		}
+	}
+	for _, step := range []func(*webhooks.AlertStep) error{keep("hard", false), keep("soft", true)} {
+		if _, err := s.UpdateAlert(t.Context(), "acct", "metric", step); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var found []string
+	err = s.writer.run(t.Context(), func(b *batch) error {
+		for range 2 {
+			_, err := s.updateAlert(b, prefixed("acct", "metric"), "acct", func(step *webhooks.AlertStep) error {
+				found = append(found, string(step.State))
+				step.State = []byte("hard") // as in the file
+				return nil
+			})
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil || !slices.Equal(found, []string{"soft", "hard"}) {
+		t.Errorf("the steps found %q, %v", found, err)
+	}
+}

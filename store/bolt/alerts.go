@@ -1,0 +1,202 @@
+package bolt
+
+import (
+	"bytes"
+	"context"
+	"maps"
+
+	"go.etcd.io/bbolt"
+
+	"github.com/storageapi/storageapi/store"
+	"github.com/storageapi/storageapi/webhooks"
+)
+
+// UpdateAlert implements [webhooks.Store].
+func (s *Store) UpdateAlert(ctx context.Context, account string, metric webhooks.Metric, change func(*webhooks.AlertStep) error) (deliveries int, err error) {
+	if err := ctx.Err(); err != nil {
+		return 0, err
+	}
+	row := prefixed(account, string(metric))
+	if answered, err := s.answer(row, change); answered || err != nil {
+		return 0, err
+	}
+	defer s.alerts.write(row)()
+	err = s.writer.run(ctx, func(b *batch) error {
+		deliveries, err = s.updateAlert(b, row, account, change)
+		return err
+	})
+	return deliveries, err
+}
+
+// answer makes a change that needs no transaction, or else reports false.
+func (s *Store) answer(row []byte, change func(*webhooks.AlertStep) error) (answered bool, err error) {
+	s.alerts.mu.Lock()
+	defer s.alerts.mu.Unlock()
+	if s.alerts.closed {
+		return false, store.ErrClosed
+	}
+	a, known := s.alerts.known[string(row)]
+	if !known {
+		if a, err = s.readAlert(row); err != nil {
+			return false, err
+		}
+		s.alerts.put(row, a)
+	}
+	if a.due {
+		return false, nil
+	}
+	looked := false
+	step := webhooks.AlertStep{State: a.state, Webhooks: func() []webhooks.Webhook { looked = true; return nil }}
+	err = change(&step)
+	switch {
+	case looked || len(step.Events) > 0:
+		return false, nil
+	case err != nil:
+		return false, err
+	case bytes.Equal(step.State, a.state):
+		return true, nil
+	case !step.Soft || s.alerts.writing[string(row)] > 0:
+		return false, nil
+	}
+	a.state, a.soft = bytes.Clone(step.State), true
+	return s.alerts.put(row, a), nil
+}
+
+// readAlert reads an alert in a transaction of its own.
+func (s *Store) readAlert(row []byte) (a alert, err error) {
+	tx, err := s.view(context.Background())
+	if err != nil {
+		return a, err
+	}
+	defer s.done(tx, &err)
+	return readAlert(tx, row), nil
+}
+
+// readAlert reads an alert. One that cannot be read is as if it were not there, so
+// that the next step mends it.
+func readAlert(tx *bbolt.Tx, row []byte) alert {
+	a := alert{
+		stored: bytes.Clone(tx.Bucket(bucketAlerts).Get(row)),
+		due:    tx.Bucket(bucketDueAlerts).Get(row) != nil,
+	}
+	if d := newDecoder(a.stored); d.err() == nil {
+		a.state = d.rest
+	}
+	return a
+}
+
+// updateAlert is a step of the writer.
+func (s *Store) updateAlert(b *batch, row []byte, account string, change func(*webhooks.AlertStep) error) (deliveries int, err error) {
+	a := readAlert(b.tx, row)
+	state, known := b.alerts[string(row)]
+	if !known {
+		state = s.alerts.latest(row, a)
+	}
+	step := webhooks.AlertStep{State: state, Due: a.due, Webhooks: func() []webhooks.Webhook { return s.webhooksOf(b.tx, account) }}
+	if err := change(&step); err != nil {
+		return 0, err
+	}
+	next := alert{state: bytes.Clone(step.State)}
+	if len(next.state) > 0 {
+		record := newEncoder(len(next.state))
+		record.raw(next.state)
+		next.stored = record
+	}
+	if !bytes.Equal(next.stored, a.stored) {
+		if err := b.putOrDelete(bucketAlerts, row, next.stored); err != nil {
+			return 0, err
+		}
+	}
+	if a.due {
+		if err := b.delete(bucketDueAlerts, row); err != nil {
+			return 0, err
+		}
+	}
+	for i := range step.Events {
+		owed, isNew, err := s.enqueue(b, encodeRows(&step.Events[i].Envelope), step.Events[i].WebhookID)
+		if err != nil {
+			return 0, err
+		}
+		if isNew {
+			deliveries += owed
+		}
+	}
+	if b.alerts == nil {
+		b.alerts = make(map[string][]byte)
+	}
+	b.alerts[string(row)] = next.state
+	b.done = append(b.done, func() { s.alerts.set(row, next) })
+	return deliveries, nil
+}
+
+// putOrDelete puts a value, or deletes the key if there is none.
+func (b *batch) putOrDelete(bucket, key, value []byte) error {
+	if value == nil {
+		return b.delete(bucket, key)
+	}
+	return b.put(bucket, key, value)
+}
+
+// webhooksOf returns the account's webhooks, but those that cannot be read.
+func (s *Store) webhooksOf(tx *bbolt.Tx, account string) []webhooks.Webhook {
+	var list []webhooks.Webhook
+	prefix := prefixed(account, "")
+	c := tx.Bucket(bucketWebhooks).Cursor()
+	for k, record := c.Seek(prefix); bytes.HasPrefix(k, prefix); k, record = c.Next() {
+		if webhook, err := s.decodeWebhook(account, string(k[len(prefix):]), record); err == nil {
+			list = append(list, webhook)
+		}
+	}
+	return list
+}
+
+// alarm makes the account's alert of its balance due, if there is one.
+func (s *Store) alarm(b *batch, account string) error {
+	row := prefixed(account, string(webhooks.MetricBalance))
+	if b.get(bucketAlerts, row) == nil {
+		return nil
+	}
+	b.done = append(b.done, func() { s.alerts.alarm(row) })
+	return b.put(bucketDueAlerts, row, newEncoder(0))
+}
+
+// DueAlerts implements [webhooks.Store].
+func (s *Store) DueAlerts(ctx context.Context, limit int) (accounts []string, err error) {
+	tx, err := s.view(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer s.done(tx, &err)
+	c := tx.Bucket(bucketDueAlerts).Cursor()
+	for k, _ := c.First(); k != nil && len(accounts) < limit; k, _ = c.Next() {
+		d := decoder{rest: k}
+		accounts = append(accounts, d.string())
+	}
+	return accounts, nil
+}
+
+// keepAlerts writes what is soft, for good.
+func (s *Store) keepAlerts() error {
+	s.alerts.mu.Lock()
+	s.alerts.closed = true
+	soft := maps.Clone(s.alerts.known)
+	s.alerts.mu.Unlock()
+	maps.DeleteFunc(soft, func(_ string, a alert) bool { return !a.soft })
+	if len(soft) == 0 {
+		return nil
+	}
+	defer s.alerts.forget()
+	return s.writer.run(context.Background(), func(b *batch) error {
+		for row, a := range soft {
+			if !bytes.Equal(b.get(bucketAlerts, []byte(row)), a.stored) {
+				continue // a later step has written
+			}
+			record := newEncoder(len(a.state))
+			record.raw(a.state)
+			if err := b.put(bucketAlerts, []byte(row), record); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}

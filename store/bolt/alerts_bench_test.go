@@ -1,0 +1,83 @@
+package bolt_test
+
+import (
+	"fmt"
+	"path/filepath"
+	"sync"
+	"testing"
+
+	"github.com/storageapi/storageapi/store/bolt"
+	"github.com/storageapi/storageapi/webhooks"
+)
+
+// BenchmarkReport measures reports that change nothing, which a host makes on every
+// download. Its floor is a locked map from the account to its last report, as a host
+// would keep one by itself.
+func BenchmarkReport(b *testing.B) {
+	const accounts = 1000
+	store, err := bolt.Open(filepath.Join(b.TempDir(), "storage.db"))
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer func() { _ = store.Close() }()
+	service, err := webhooks.New(store, webhooks.Config{})
+	if err != nil {
+		b.Fatal(err)
+	}
+	ctx, names := b.Context(), make([]string, accounts)
+	for i := range names {
+		names[i] = fmt.Sprintf("acct_%06d", i)
+		for range 3 {
+			_, err := service.Create(ctx, names[i], webhooks.CreateParams{
+				URL: "https://example.com/", Events: webhooks.EventTypes(), BalanceThreshold: 10e9,
+			})
+			if err != nil {
+				b.Fatal(err)
+			}
+		}
+	}
+	type report struct {
+		name string
+		do   func(account string, i int) error
+	}
+	reports := []report{
+		{"balance/same", func(account string, _ int) error { return service.ReportBalance(ctx, account, 20e9) }},
+		{"balance/moving", func(account string, i int) error {
+			return service.ReportBalance(ctx, account, 20e9-webhooks.Amount(i%100_000_000))
+		}},
+		{"bandwidth", func(account string, i int) error {
+			return service.ReportBandwidth(ctx, account, int64(i), 1<<40, "2026-11")
+		}},
+		{"transactions/late", func(account string, i int) error {
+			return service.ReportTransactions(ctx, account, int64(i), 10, "2026-10")
+		}},
+	}
+	for _, account := range names {
+		for _, r := range reports[:3] {
+			if err := r.do(account, 0); err != nil {
+				b.Fatal(err)
+			}
+		}
+		if err := service.ReportTransactions(ctx, account, 0, 10, "2026-11"); err != nil {
+			b.Fatal(err)
+		}
+	}
+	var mu sync.Mutex
+	last := make(map[string]int)
+	reports = append(reports, report{"floor", func(account string, i int) error {
+		mu.Lock()
+		defer mu.Unlock()
+		last[account] = i
+		return nil
+	}})
+	for _, r := range reports {
+		b.Run(r.name, func(b *testing.B) {
+			b.ReportAllocs()
+			for i := 0; b.Loop(); i++ {
+				if err := r.do(names[i*7%accounts], i); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}

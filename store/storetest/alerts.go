@@ -1,0 +1,441 @@
+package storetest
+
+import (
+	"errors"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/storageapi/storageapi/webhooks"
+)
+
+// keepState returns a change that keeps that state.
+func keepState(state string) func(*webhooks.AlertStep) error {
+	return func(step *webhooks.AlertStep) error {
+		step.State = []byte(state)
+		return nil
+	}
+}
+
+// updateAlert makes a step and returns how many deliveries that made.
+func (t *tester) updateAlert(account string, metric webhooks.Metric, change func(*webhooks.AlertStep) error) int {
+	t.Helper()
+	deliveries, err := t.store.UpdateAlert(t.Context(), account, metric, change)
+	t.must(err)
+	return deliveries
+}
+
+// alert returns what is kept of an alert.
+func (t *tester) alert(account string, metric webhooks.Metric) (state string) {
+	t.Helper()
+	t.updateAlert(account, metric, func(step *webhooks.AlertStep) error {
+		state = string(step.State)
+		return nil
+	})
+	return state
+}
+
+// wantDue checks of which accounts the alert of the balance is due.
+func (t *tester) wantDue(want ...string) {
+	t.Helper()
+	accounts, err := t.store.DueAlerts(t.Context(), 99)
+	t.must(err)
+	wantSame(t, "DueAlerts", slices.Sorted(slices.Values(accounts)), want)
+}
+
+// updateAlert tests UpdateAlert.
+func updateAlert(run runner) {
+	run("what is left is what is kept", func(t *tester) {
+		wantSame(t, "State at first", t.alert("acct", webhooks.MetricBalance), "")
+		for _, state := range []string{"a", "\x00\xff", long("state", 1<<20), "b", "b", "", "", "c"} {
+			t.updateAlert("acct", webhooks.MetricBalance, keepState(state))
+			wantSame(t, "State", t.alert("acct", webhooks.MetricBalance), state)
+		}
+	})
+
+	run("accounts and metrics are kept apart", func(t *tester) {
+		type name struct{ account, metric string }
+		want := map[name]string{}
+		for i, odd := range oddStrings {
+			for j, n := range []name{{odd, "metric"}, {"acct", odd}, {odd + "m", "etric"}} {
+				want[n] = strconv.Itoa(3*i + j)
+				t.updateAlert(n.account, webhooks.Metric(n.metric), keepState(want[n]))
+			}
+		}
+		for n, state := range want {
+			wantSame(t, "State of "+strconv.Quote(n.account+", "+n.metric), t.alert(n.account, webhooks.Metric(n.metric)), state)
+		}
+	})
+
+	run("copies in, copies out", func(t *tester) {
+		state := []byte("state")
+		t.updateAlert("acct", "metric", func(step *webhooks.AlertStep) error { step.State = state; return nil })
+		state[0] = 'x'
+		wantSame(t, "State", t.alert("acct", "metric"), "state")
+	})
+
+	run("the error of change is returned, and nothing is stored", func(t *tester) {
+		t.createWebhooks(newWebhook("acct", "webhook"))
+		t.updateAlert("acct", "metric", keepState("before"))
+		no := errors.New("no")
+		for range 2 {
+			deliveries, err := t.store.UpdateAlert(t.Context(), "acct", "metric", func(step *webhooks.AlertStep) error {
+				step.State = []byte("after")
+				step.Webhooks()
+				step.Events = []webhooks.AlertEvent{{Envelope: newEvent("acct", "event")}}
+				return no
+			})
+			t.wantError("UpdateAlert", err, no)
+			wantSame(t, "deliveries", deliveries, 0)
+			_, err = t.store.UpdateAlert(t.Context(), "acct", "metric", func(*webhooks.AlertStep) error { return no })
+			t.wantError("UpdateAlert that changes nothing", err, no)
+		}
+		wantSame(t, "State", t.alert("acct", "metric"), "before")
+		_, err := t.store.EventDeliveries(t.Context(), "acct", "event")
+		t.wantError("EventDeliveries", err, webhooks.ErrNotFound)
+	})
+
+	run("change is given the webhooks of the account, ascending", func(t *tester) {
+		var got []webhooks.Webhook
+		look := func(step *webhooks.AlertStep) error {
+			got = step.Webhooks()
+			return nil
+		}
+		t.updateAlert("acct", "metric", look)
+		wantSame(t, "no webhooks", got, nil)
+		a, b, off := newWebhook("acct", "a"), newWebhook("acct", "b"), newWebhook("acct", "c")
+		off.Active, off.Events = false, []webhooks.EventType{webhooks.TypeFilesExpiring}
+		t.createWebhooks(off, newWebhook("acc", "d"), b, a, newWebhook("acct2", "e"))
+		t.updateAlert("acct", "metric", look)
+		wantSame(t, "Webhooks", got, []webhooks.Webhook{a, b, off})
+		got[0].Events[0] = "changed"
+		t.updateAlert("acct", "metric", look)
+		wantSame(t, "Webhooks", got, []webhooks.Webhook{a, b, off})
+		t.must(t.store.DeleteWebhook(t.Context(), "acct", "b", nil))
+		a = t.updateWebhook("acct", "a", func(w *webhooks.Webhook) { w.BalanceThreshold = 7 })
+		t.updateAlert("acct", "metric", func(step *webhooks.AlertStep) error {
+			step.State = []byte("new")
+			return look(step)
+		})
+		wantSame(t, "Webhooks", got, []webhooks.Webhook{a, off})
+	})
+}
+
+// alertEvents tests what UpdateAlert says of events.
+func alertEvents(run runner) {
+	fire := func(state string, events ...webhooks.AlertEvent) func(*webhooks.AlertStep) error {
+		return func(step *webhooks.AlertStep) error {
+			step.State, step.Events = []byte(state), events
+			return nil
+		}
+	}
+	event := func(id, webhook string) webhooks.AlertEvent {
+		return webhooks.AlertEvent{Envelope: newEvent("acct", id), WebhookID: webhook}
+	}
+	states := func(t *tester, id string) map[string]webhooks.DeliveryState {
+		t.Helper()
+		states := map[string]webhooks.DeliveryState{}
+		for _, d := range t.deliveries("acct", id) {
+			states[d.WebhookID] = d.State
+		}
+		return states
+	}
+
+	run("each is stored as Enqueue does, in order", func(t *tester) {
+		off, unsubscribed := newWebhook("acct", "off"), newWebhook("acct", "unsubscribed")
+		off.Active, unsubscribed.Events = false, []webhooks.EventType{webhooks.TypeFilesExpiring}
+		t.createWebhooks(newWebhook("acct", "a"), newWebhook("acct", "b"), off, unsubscribed, newWebhook("other", "other"))
+		wantSame(t, "deliveries", t.updateAlert("acct", "metric", fire("state", event("1", ""), event("2", ""))), 4)
+		wantSame(t, "State", t.alert("acct", "metric"), "state")
+		for _, id := range []string{"1", "2"} {
+			wantSame(t, "states", states(t, id), map[string]webhooks.DeliveryState{"a": webhooks.Pending, "b": webhooks.Pending, "off": webhooks.Skipped})
+		}
+		var order []string
+		for _, task := range t.claimAll(4) {
+			wantSame(t, "Task.Event", task.Event, newEvent("acct", task.Event.ID))
+			if task.Webhook.ID == "a" {
+				order = append(order, task.Event.ID)
+			}
+		}
+		wantSame(t, "order", order, []string{"1", "2"})
+		listed := []string{}
+		for _, d := range t.list("acct", "b", webhooks.DeliveryQuery{}) {
+			listed = append(listed, d.EventID)
+		}
+		wantSame(t, "ListDeliveries", listed, []string{"2", "1"})
+	})
+
+	run("WebhookID is the only one that gets it", func(t *tester) {
+		off, unsubscribed := newWebhook("acct", "off"), newWebhook("acct", "unsubscribed")
+		off.Active, unsubscribed.Events = false, []webhooks.EventType{webhooks.TypeFilesExpiring}
+		t.createWebhooks(newWebhook("acct", "a"), newWebhook("acct", "b"), off, unsubscribed, newWebhook("other", "other"))
+		for webhook, want := range map[string]map[string]webhooks.DeliveryState{
+			"b":            {"b": webhooks.Pending},
+			"off":          {"off": webhooks.Skipped},
+			"unsubscribed": {}, "other": {}, "gone": {},
+		} {
+			id := "for " + webhook
+			wantSame(t, "deliveries", t.updateAlert("acct", "metric", fire("state", event(id, webhook))), strings.Count(webhook, "b")*len(want))
+			wantSame(t, "states "+id, states(t, id), want)
+		}
+		wantSame(t, "Task.Webhook.ID", t.claimAll(1)[0].Webhook.ID, "b")
+	})
+
+	run("also if the State is as it was", func(t *tester) {
+		t.createWebhooks(newWebhook("acct", "a"))
+		for _, id := range []string{"1", "2"} {
+			wantSame(t, "deliveries", t.updateAlert("acct", "metric", fire("state", event(id, ""))), 1)
+		}
+		wantSame(t, "deliveries", t.updateAlert("acct", "nothing is kept", fire("", event("3", ""))), 1)
+		t.claimAll(3)
+	})
+
+	run("an id that is known is not stored again", func(t *tester) {
+		t.createWebhooks(newWebhook("acct", "a"))
+		t.enqueue(newEvent("acct", "1"), 1)
+		wantSame(t, "deliveries", t.updateAlert("acct", "metric", fire("state", event("1", ""), event("2", ""), event("2", ""))), 1)
+		t.enqueue(newEvent("acct", "2"), 1)
+		wantSame(t, "State", t.alert("acct", "metric"), "state")
+		t.claimAll(2)
+	})
+}
+
+// softAlerts tests what is said of Soft.
+func softAlerts(run runner) {
+	soften := func(state string) func(*webhooks.AlertStep) error {
+		return func(step *webhooks.AlertStep) error {
+			step.State, step.Soft = []byte(state), true
+			return nil
+		}
+	}
+
+	run("it is what the next step is given", func(t *tester) {
+		t.updateAlert("acct", webhooks.MetricBalance, soften("soft"))
+		wantSame(t, "State", t.alert("acct", webhooks.MetricBalance), "soft")
+		t.updateAlert("acct", webhooks.MetricBalance, keepState("hard"))
+		for _, state := range []string{"soft", "softer", "softer", "hard"} {
+			t.updateAlert("acct", webhooks.MetricBalance, soften(state))
+			wantSame(t, "State", t.alert("acct", webhooks.MetricBalance), state)
+		}
+		t.updateAlert("acct", webhooks.MetricBalance, soften("softest"))
+		t.createWebhooks(newWebhook("acct", "webhook"))
+		wantSame(t, "State", t.alert("acct", webhooks.MetricBalance), "softest")
+		t.updateAlert("acct", webhooks.MetricBalance, soften("soft"))
+		t.updateAlert("acct", webhooks.MetricBalance, func(step *webhooks.AlertStep) error {
+			step.State = append(slices.Clone(step.State), " and hard"...)
+			return nil
+		})
+		wantSame(t, "State", t.alert("acct", webhooks.MetricBalance), "soft and hard")
+	})
+
+	run("many of them", func(t *tester) {
+		const accounts = 500
+		for round := range 2 {
+			for i := range accounts {
+				t.updateAlert(numbered("acct", i), "metric", soften(strconv.Itoa(i+round)))
+			}
+		}
+		for i := range accounts {
+			wantSame(t, "State", t.alert(numbered("acct", i), "metric"), strconv.Itoa(i+1))
+		}
+	})
+}
+
+// dueAlerts tests DueAlerts and Due.
+func dueAlerts(run runner) {
+	due := func(t *tester, account string, metric webhooks.Metric) (due bool) {
+		t.Helper()
+		t.updateAlert(account, metric, func(step *webhooks.AlertStep) error {
+			due = step.Due
+			return nil
+		})
+		return due
+	}
+
+	run("creating, updating and deleting a webhook makes it so, and a step ends it", func(t *tester) {
+		t.updateAlert("acct", webhooks.MetricBalance, keepState("state"))
+		t.wantDue()
+		for what, do := range map[string]func(){
+			"created": func() { t.createWebhooks(newWebhook("acct", "a")) },
+			"updated": func() { t.updateWebhook("acct", "a", func(*webhooks.Webhook) {}) },
+			"deleted": func() { t.must(t.store.DeleteWebhook(t.Context(), "acct", "a", nil)) },
+		} {
+			if what != "created" {
+				t.createWebhooks(newWebhook("acct", "a"))
+				wantSame(t, "Due", due(t, "acct", webhooks.MetricBalance), true)
+			}
+			do()
+			t.wantDue("acct")
+			wantSame(t, "Due after it was "+what, due(t, "acct", webhooks.MetricBalance), true)
+			t.wantDue()
+			wantSame(t, "Due then", due(t, "acct", webhooks.MetricBalance), false)
+			if what != "deleted" {
+				t.must(t.store.DeleteWebhook(t.Context(), "acct", "a", nil))
+				due(t, "acct", webhooks.MetricBalance)
+			}
+		}
+		wantSame(t, "State", t.alert("acct", webhooks.MetricBalance), "state")
+	})
+
+	run("only of the account, of that metric, and if something is kept", func(t *tester) {
+		t.updateAlert("other", webhooks.MetricBalance, keepState("state"))
+		t.updateAlert("acct", webhooks.MetricBandwidth, keepState("state"))
+		t.updateAlert("gone", webhooks.MetricBalance, keepState("state"))
+		t.updateAlert("gone", webhooks.MetricBalance, keepState(""))
+		t.createWebhooks(newWebhook("acct", "a"), newWebhook("gone", "b"))
+		t.wantDue()
+		for _, account := range []string{"acct", "other", "gone"} {
+			wantSame(t, "Due", due(t, account, webhooks.MetricBalance) || due(t, account, webhooks.MetricBandwidth), false)
+		}
+	})
+
+	run("a step that failed does not end it", func(t *tester) {
+		t.updateAlert("acct", webhooks.MetricBalance, keepState("state"))
+		t.createWebhooks(newWebhook("acct", "a"))
+		no := errors.New("no")
+		_, err := t.store.UpdateAlert(t.Context(), "acct", webhooks.MetricBalance, func(*webhooks.AlertStep) error { return no })
+		t.wantError("UpdateAlert", err, no)
+		t.wantDue("acct")
+		wantSame(t, "Due", due(t, "acct", webhooks.MetricBalance), true)
+	})
+
+	run("at most limit, and all in the end", func(t *tester) {
+		for i := range 7 {
+			account := numbered("acct", i)
+			t.updateAlert(account, webhooks.MetricBalance, keepState("state"))
+			t.createWebhooks(newWebhook(account, account))
+		}
+		for want := 7; want > 0; want -= 3 {
+			accounts, err := t.store.DueAlerts(t.Context(), 3)
+			t.must(err)
+			wantSame(t, "number of accounts", len(accounts), min(want, 3))
+			for _, account := range accounts {
+				wantSame(t, "Due", due(t, account, webhooks.MetricBalance), true)
+			}
+		}
+		t.wantDue()
+	})
+
+	run("a settlement that turns a webhook off does not make it so", func(t *tester) {
+		t.createWebhooks(newWebhook("acct", "a"))
+		t.updateAlert("acct", webhooks.MetricBalance, keepState("state"))
+		t.enqueue(newEvent("acct", "event"), 1)
+		end := settlement(t.claimAll(1)[0], webhooks.GiveUp)
+		end.Deactivate = webhooks.OffGone
+		t.settle(end)
+		t.wantDue()
+	})
+}
+
+// alertRaces tests what UpdateAlert says when it is not alone.
+func alertRaces(run runner) {
+	count := func(step *webhooks.AlertStep) (n int) {
+		n, _ = strconv.Atoi(string(step.State))
+		return n
+	}
+
+	run("no step is lost, soft or not, and each event is that of one state", func(t *tester) {
+		const goroutines, each = 8, 50
+		t.createWebhooks(newWebhook("acct", "a"))
+		inParallel(goroutines, func(i int) {
+			for j := range each {
+				_, err := t.store.UpdateAlert(t.Context(), "acct", webhooks.MetricBalance, func(step *webhooks.AlertStep) error {
+					n := count(step) + 1
+					step.State = []byte(strconv.Itoa(n))
+					step.Soft = (i+j)%3 > 0
+					if n%10 == 0 {
+						step.Soft, step.Events = false, []webhooks.AlertEvent{{Envelope: newEvent("acct", strconv.Itoa(n))}}
+					}
+					return nil
+				})
+				t.wantError("UpdateAlert", err, nil)
+			}
+		})
+		wantSame(t, "State", t.alert("acct", webhooks.MetricBalance), strconv.Itoa(goroutines*each))
+		seen := map[string]bool{}
+		for _, task := range t.claimAll(goroutines * each / 10) {
+			seen[task.Event.ID] = true
+		}
+		wantSame(t, "number of events", len(seen), goroutines*each/10)
+	})
+
+	run("a webhook that is created is seen by a step, also the first, or makes the alert due", func(t *tester) {
+		for round := range 50 {
+			account := numbered("acct", round)
+			if round%2 == 0 {
+				t.updateAlert(account, webhooks.MetricBalance, keepState("state"))
+			}
+			saw := false
+			inParallel(2, func(i int) {
+				if i == 0 {
+					t.wantError("CreateWebhook", t.store.CreateWebhook(t.Context(), newWebhook(account, account), webhooks.Terms{}), nil)
+					return
+				}
+				_, err := t.store.UpdateAlert(t.Context(), account, webhooks.MetricBalance, func(step *webhooks.AlertStep) error {
+					saw, step.State = len(step.Webhooks()) > 0, []byte("new")
+					return nil
+				})
+				t.wantError("UpdateAlert", err, nil)
+			})
+			accounts, err := t.store.DueAlerts(t.Context(), 99)
+			t.must(err)
+			if saw == slices.Contains(accounts, account) {
+				t.Errorf("the step saw the webhook: %v, and the alert is due: %v", saw, !saw)
+			}
+		}
+	})
+
+	run("steps of different alerts go on beside each other", func(t *tester) {
+		inParallel(8, func(i int) {
+			for j := range 50 {
+				account := numbered("acct", (i+j)%4)
+				_, err := t.store.UpdateAlert(t.Context(), account, "metric", func(step *webhooks.AlertStep) error {
+					step.State, step.Soft = []byte(strconv.Itoa(count(step)+1)), j%2 == 0
+					return nil
+				})
+				t.wantError("UpdateAlert", err, nil)
+			}
+		})
+		sum := 0
+		for i := range 4 {
+			n, _ := strconv.Atoi(t.alert(numbered("acct", i), "metric"))
+			sum += n
+		}
+		wantSame(t, "steps", sum, 8*50)
+	})
+}
+
+// durableAlerts tests what is kept of alerts, and notices.
+func durableAlerts(reopened func(name string, before, after func(*tester))) {
+	reopened("alerts, those that are due, and notices", func(t *tester) {
+		t.createWebhooks(newWebhook("acct", "webhook"))
+		t.updateAlert("acct", webhooks.MetricBalance, keepState("balance"))
+		t.updateAlert("other", webhooks.MetricBalance, keepState("balance"))
+		t.updateAlert("acct", webhooks.MetricBandwidth, keepState("bandwidth"))
+		t.updateAlert("acct", "gone", keepState("gone"))
+		t.updateAlert("acct", "gone", keepState(""))
+		t.updateAlert("acct", "fired", func(step *webhooks.AlertStep) error {
+			step.State, step.Events = []byte("fired"), []webhooks.AlertEvent{{Envelope: newEvent("acct", "fired")}}
+			return nil
+		})
+		for _, metric := range []webhooks.Metric{webhooks.MetricBandwidth, "soft at first"} {
+			t.updateAlert("acct", metric, func(step *webhooks.AlertStep) error {
+				step.State, step.Soft = []byte("soft"), true
+				return nil
+			})
+		}
+		t.enqueueNotices(newEvent("acct", "event"), 1, newNotice("notice"))
+		t.createWebhooks(newWebhook("other", "another webhook"))
+	}, func(t *tester) {
+		t.wantDue("other")
+		for metric, want := range map[webhooks.Metric]string{
+			webhooks.MetricBalance: "balance", webhooks.MetricBandwidth: "soft", "soft at first": "soft", "gone": "", "fired": "fired",
+		} {
+			wantSame(t, "State of "+string(metric), t.alert("acct", metric), want)
+		}
+		t.wantNew([]int{1}, newNotice("notice"), newNotice("another"))
+		_, err := t.store.EnqueueNotices(t.Context(), newEvent("acct", "again"), []webhooks.Notice{newNotice("notice")})
+		t.wantError("EnqueueNotices", err, webhooks.ErrExists)
+		t.claimAll(2)
+	})
+}

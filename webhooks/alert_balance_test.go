@@ -1,0 +1,259 @@
+package webhooks_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/storageapi/storageapi/webhooks"
+)
+
+// low is how a balance.low event is told.
+func low(w webhooks.Webhook, balance, threshold string) string {
+	return fmt.Sprintf(`balance.low %s {"balance":%q,"threshold":%q}`, w.ID, balance, threshold)
+}
+
+// report reports balances one after the other.
+func report(tb testing.TB, s *webhooks.WebhookService, balances ...string) {
+	tb.Helper()
+	for _, balance := range balances {
+		noError(tb, s.ReportBalance(tb.Context(), account, sui(balance)))
+	}
+}
+
+func TestBalanceIsToldOncePerCrossing(t *testing.T) {
+	box := newTeller()
+	s := newService(t, box, webhooks.Config{})
+	w := watch(t, s, "10")
+	report(t, s, "10.000000001", "10")
+	box.want(t, "reports at the threshold and above")
+	report(t, s, "9.999999999", "9", "0", "9.999999999")
+	box.want(t, "going below", low(w, "9.999999999", "10"))
+	report(t, s, "10", "11", "3", "2")
+	box.want(t, "coming back and going below again", low(w, "3", "10"))
+	report(t, s, "10", "10")
+	box.want(t, "coming back")
+}
+
+func TestBalanceBelowAtTheFirstReport(t *testing.T) {
+	box := newTeller()
+	s := newService(t, box, webhooks.Config{})
+	w := watch(t, s, "10")
+	report(t, s, "0", "0")
+	box.want(t, "the first report", low(w, "0", "10"))
+}
+
+// Each webhook has its own threshold, or the host's, or none.
+func TestBalanceThresholds(t *testing.T) {
+	for _, fallback := range []string{"", "5"} {
+		t.Run("the default is "+fallback, func(t *testing.T) {
+			box, config := newTeller(), webhooks.Config{}
+			if fallback != "" {
+				config.DefaultBalanceThreshold = sui(fallback)
+			}
+			s := newService(t, box, config)
+			a, b, none := watch(t, s, "10"), watch(t, s, "7.5"), watch(t, s, "")
+			files, err := s.Create(t.Context(), account, webhooks.CreateParams{
+				URL: "https://example.com/", Events: []webhooks.EventType{webhooks.TypeFilesExpiring}, BalanceThreshold: sui("10"),
+			})
+			noError(t, err)
+			report(t, s, "20", "9")
+			box.want(t, "9", low(a, "9", "10"))
+			report(t, s, "7")
+			box.want(t, "7", low(b, "7", "7.5"))
+			report(t, s, "4")
+			if fallback == "" {
+				box.want(t, "4")
+			} else {
+				box.want(t, "4", low(none, "4", "5"))
+			}
+			report(t, s, "8", "4")
+			if fallback == "" {
+				box.want(t, "8 and 4", low(b, "4", "7.5"))
+			} else {
+				box.want(t, "8 and 4", low(b, "4", "7.5"), low(none, "4", "5"))
+			}
+			page, err := s.Deliveries(t.Context(), account, files.ID, webhooks.DeliveryQuery{Limit: 9})
+			if len(page.Deliveries) > 0 || err != nil {
+				t.Errorf("the webhook for files has %v, %v", page, err)
+			}
+		})
+	}
+}
+
+func TestBalanceHysteresis(t *testing.T) {
+	box := newTeller()
+	s := newService(t, box, webhooks.Config{BalanceHysteresis: sui("2")})
+	w := watch(t, s, "10")
+	report(t, s, "11", "9", "11.999999999", "9")
+	box.want(t, "not being back yet", low(w, "9", "10"))
+	report(t, s, "12", "10")
+	box.want(t, "being back")
+	report(t, s, "8")
+	box.want(t, "going below again", low(w, "8", "10"))
+	most := webhooks.Amount(math.MaxUint64)
+	noError(t, s.ReportBalance(t.Context(), account, most))
+	watch(t, s, most.String())
+	box.want(t, "a webhook with the highest threshold there is")
+	report(t, s, "9")
+	if n := len(box.told()); n != 2 {
+		t.Errorf("%d were told, want 2", n)
+	}
+}
+
+// A webhook that is created or changed is told of the balance there is.
+func TestBalanceWhenWebhooksChange(t *testing.T) {
+	box := newTeller()
+	s := newService(t, box, webhooks.Config{})
+	early := watch(t, s, "30")
+	box.want(t, "a webhook and no report")
+	report(t, s, "20.25", "20")
+	box.want(t, "the first report", low(early, "20.25", "30"))
+	at := watch(t, s, "20")
+	box.want(t, "a webhook with a threshold at the balance")
+	above := watch(t, s, "20.000000001")
+	box.want(t, "a webhook with a threshold above the balance", low(above, "20", "20.000000001"))
+	noError(t, s.Delete(t.Context(), account, early.ID))
+	report(t, s, "20")
+	box.want(t, "a deletion")
+
+	change := func(w webhooks.Webhook, params webhooks.UpdateParams) {
+		t.Helper()
+		_, err := s.Update(t.Context(), account, w.ID, params)
+		noError(t, err)
+	}
+	threshold := func(text string) webhooks.UpdateParams {
+		return webhooks.UpdateParams{BalanceThreshold: ptr(sui(text))}
+	}
+	change(at, threshold("25"))
+	box.want(t, "raising a threshold", low(at, "20", "25"))
+	change(at, threshold("26"))
+	box.want(t, "raising it once more: the balance was not back")
+	change(at, threshold("15"))
+	change(at, threshold("25"))
+	box.want(t, "lowering it below the balance, and raising it", low(at, "20", "25"))
+	change(at, webhooks.UpdateParams{Events: []webhooks.EventType{webhooks.TypeFilesExpiring}})
+	report(t, s, "19")
+	change(at, webhooks.UpdateParams{Events: webhooks.EventTypes()})
+	box.want(t, "subscribing again", low(at, "19", "25"))
+}
+
+// A webhook that is off is told nevertheless: what it misses can be recovered.
+func TestBalanceWhileOff(t *testing.T) {
+	box := newTeller()
+	s := newService(t, box, webhooks.Config{})
+	w := watch(t, s, "10")
+	if _, err := s.Update(t.Context(), account, w.ID, webhooks.UpdateParams{Active: ptr(false)}); err != nil {
+		t.Fatal(err)
+	}
+	report(t, s, "9")
+	box.want(t, "going below", low(w, "9", "10"))
+	page, err := s.Deliveries(t.Context(), account, w.ID, webhooks.DeliveryQuery{Limit: 9})
+	if err != nil || len(page.Deliveries) != 1 || page.Deliveries[0].State != webhooks.Skipped {
+		t.Errorf("the deliveries are %v, %v", page, err)
+	}
+	if _, err := s.Update(t.Context(), account, w.ID, webhooks.UpdateParams{Active: ptr(true)}); err != nil {
+		t.Fatal(err)
+	}
+	report(t, s, "9", "8")
+	box.want(t, "being on again")
+}
+
+// What a report changes is written only if an alert follows, or a 64th of the
+// balance.
+func TestBalanceWritesLittle(t *testing.T) {
+	box := newTeller()
+	s := newService(t, box, webhooks.Config{})
+	watch(t, s, "10")
+	report(t, s, "64")
+	if n := box.wrote(); n != 1 {
+		t.Errorf("the first report wrote %d times", n)
+	}
+	for range 1000 {
+		report(t, s, "64", "63.5", "63", "65", "63.999999999")
+	}
+	if n := box.wrote(); n != 0 {
+		t.Errorf("reports that change nothing wrote %d times", n)
+	}
+	for balance := sui("64"); balance > 0; balance -= sui("0.01") {
+		noError(t, s.ReportBalance(t.Context(), account, balance))
+	}
+	if n := box.wrote(); n > 400 {
+		t.Errorf("going down in 6,400 steps wrote %d times", n)
+	}
+}
+
+// What was left due when a process died, or the store failed, the keeper makes up
+// for.
+func TestBalanceLeftDue(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		box, log := newTeller(), &logbook{}
+		s := newService(t, box, webhooks.Config{Logger: log.logger()})
+		report(t, s, "5")
+		box.fail = errors.New("no disk")
+		box.Store = failingReview{box.Store}
+		w := watch(t, s, "10") // is made
+		box.want(t, "a webhook, while the store fails")
+		if len(log.lines("not told yet", w.ID)) != 1 {
+			t.Errorf("the log has %s", log)
+		}
+		_, err := s.Update(t.Context(), account, w.ID, webhooks.UpdateParams{Active: ptr(false)}) // nothing is to be sent from here
+		noError(t, err)
+		box.fail, box.Store = nil, box.Store.(failingReview).Store
+		start(t, s)
+		time.Sleep(2 * time.Minute)
+		box.want(t, "two minutes", low(w, "5", "10"))
+	})
+}
+
+// A failingReview is a store that makes no steps of alerts.
+type failingReview struct{ webhooks.Store }
+
+func (failingReview) UpdateAlert(context.Context, string, webhooks.Metric, func(*webhooks.AlertStep) error) (int, error) {
+	return 0, errors.New("no disk")
+}
+
+// A report that failed after it was stored is reported again, and tells nothing
+// twice.
+func TestReportsAgain(t *testing.T) {
+	box := newTeller()
+	s := newService(t, box, webhooks.Config{Now: func() time.Time { return noon }})
+	watch(t, s, "10")
+	expiring := webhooks.ExpiringFile{ID: "file_1", ExpiresAt: noon.Add(time.Hour)}
+	reports := map[string]func() error{
+		"balance": func() error { return s.ReportBalance(t.Context(), account, sui("9")) },
+		"use":     func() error { return s.ReportBandwidth(t.Context(), account, 9, 10, "2026-11") },
+		"files":   func() error { return s.ReportFiles(t.Context(), account, []webhooks.ExpiringFile{expiring}) },
+	}
+	for name, report := range reports {
+		box.fail = errors.New("the connection broke")
+		if err := report(); !errors.Is(err, box.fail) {
+			t.Errorf("%s: got %v", name, err)
+		}
+		box.fail = nil
+		noError(t, report())
+		if got := box.told(); len(got) != 1 {
+			t.Errorf("%s told %v", name, got)
+		}
+	}
+}
+
+func TestReportsThatAreRefused(t *testing.T) {
+	box := newTeller()
+	s := newService(t, box, webhooks.Config{Now: func() time.Time { return noon }})
+	wantInvalid(t, s.ReportBalance(t.Context(), "", 0), "account")
+	wantInvalid(t, s.ReportBalance(t.Context(), "\x01", 0), "account")
+	for _, period := range []string{"", "a\x00", "\xff", string(make([]byte, 65))} {
+		wantInvalid(t, s.ReportBandwidth(t.Context(), account, 1, 1, period), "period")
+	}
+	wantInvalid(t, s.ReportBandwidth(t.Context(), account, -1, 1, "2026-11"), "used")
+	wantInvalid(t, s.ReportTransactions(t.Context(), account, 1, -1, "2026-11"), "limit")
+	wantInvalid(t, s.ReportTransactions(t.Context(), "a\n", 1, 1, "2026-11"), "account")
+	if n := box.wrote(); n != 0 {
+		t.Errorf("they wrote %d times", n)
+	}
+}

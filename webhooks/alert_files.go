@@ -1,0 +1,168 @@
+package webhooks
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/storageapi/storageapi/internal/id"
+	"github.com/storageapi/storageapi/internal/invalid"
+)
+
+const (
+	maxFiles     = 100       // in an event
+	maxFileID    = 512       // bytes of the id of a file that is reported
+	maxFileBytes = 16 << 10  // of its JSON
+	maxFilesSize = 192 << 10 // of the JSON of all files in an event
+
+	noticeStep = 1000 // how many notices are looked for at a time
+	noticeLife = day  // how long a notice is kept after its file has expired: clocks differ
+)
+
+// ReportFiles tells of files of an account and when they expire: of all that it has,
+// or of those that expire soon, as often as the host likes. Those that expire within
+// one of [Config.FileLeads], and that were not told of for that one with that expiry,
+// are told of by files.expiring events of at most 100 files each. A file that is
+// first reported when several leads have begun is told of for the shortest only. Of
+// those that have expired nothing is told.
+//
+// A file is known by its id, which has at most 512 bytes without control characters
+// and is unique in its account. Nothing is published if one of the files breaks a rule; the error names
+// it.
+//
+// When it returns nil, all events are stored as by [WebhookService.Publish]. When it
+// returns an error that is not a [*ValidationError], some may not be: report again,
+// no file is told of twice. Of what was told a note is kept until a day after the
+// file has expired.
+func (s *WebhookService) ReportFiles(ctx context.Context, account string, files []ExpiringFile) error {
+	if err := invalid.Account(account); err != nil {
+		return err
+	}
+	var due []dueFile
+	known := make(map[Notice]bool)
+	now := s.now()
+	for i := range files {
+		f, isDue, err := s.alerts.due(&files[i], fmt.Sprintf("files[%d]", i), now)
+		if err != nil {
+			return err
+		}
+		if isDue && !known[f.notice] {
+			known[f.notice] = true
+			due = append(due, f)
+		}
+	}
+	fresh := due[:0]
+	for len(due) > 0 {
+		n := min(len(due), noticeStep)
+		some, err := s.notTold(ctx, account, due[:n])
+		if err != nil {
+			return fmt.Errorf("report files: %w", err)
+		}
+		fresh, due = append(fresh, some...), due[n:]
+	}
+	for len(fresh) > 0 {
+		n := oneEvent(fresh)
+		if err := s.tell(ctx, account, fresh[:n]); err != nil {
+			return fmt.Errorf("report files: %w", err)
+		}
+		fresh = fresh[n:]
+	}
+	return nil
+}
+
+// A dueFile is one that is about to expire.
+type dueFile struct {
+	file   *ExpiringFile
+	size   int // of its JSON
+	notice Notice
+}
+
+// due checks a file of that name, and reports whether there is something to tell of
+// it.
+func (p *alertPolicy) due(f *ExpiringFile, name string, now time.Time) (due dueFile, isDue bool, err error) {
+	if err := f.check(name); err != nil {
+		return due, false, err
+	}
+	if len(f.ID) > maxFileID || !invalid.PlainText(f.ID) {
+		return due, false, invalid.Field(name+".id", fmt.Sprintf("must have at most %d bytes, and no control characters", maxFileID))
+	}
+	expires := f.ExpiresAt.UTC().Truncate(time.Millisecond)
+	left := expires.Sub(now)
+	if left <= 0 {
+		return due, false, nil
+	}
+	for _, lead := range p.leads {
+		if left > lead {
+			continue
+		}
+		text, err := f.MarshalJSON()
+		if err != nil {
+			return due, false, err
+		}
+		if len(text) > maxFileBytes {
+			return due, false, invalid.Field(name, fmt.Sprintf("must make at most %d bytes of JSON, not %d", maxFileBytes, len(text)))
+		}
+		return dueFile{f, len(text), Notice{Key: lead.String() + "/" + f.ID, Until: expires}}, true, nil
+	}
+	return due, false, nil
+}
+
+// oneEvent returns how many of the files fit into one event.
+func oneEvent(files []dueFile) int {
+	size := 0
+	for i := range files {
+		if size += files[i].size + len(","); i == maxFiles || size > maxFilesSize {
+			return i
+		}
+	}
+	return len(files)
+}
+
+// notTold returns those of the files that were not told of, in place.
+func (s *WebhookService) notTold(ctx context.Context, account string, files []dueFile) ([]dueFile, error) {
+	fresh, err := s.store.NewNotices(ctx, account, noticesOf(files))
+	if err != nil {
+		return nil, err
+	}
+	left := files[:0]
+	for _, i := range fresh {
+		left = append(left, files[i])
+	}
+	return left, nil
+}
+
+func noticesOf(files []dueFile) []Notice {
+	notices := make([]Notice, len(files))
+	for i := range files {
+		notices[i] = files[i].notice
+	}
+	return notices
+}
+
+// tell publishes one event of the files, but those that somebody else tells of
+// meanwhile.
+func (s *WebhookService) tell(ctx context.Context, account string, files []dueFile) error {
+	for len(files) > 0 {
+		data := FilesExpiring{Files: make([]ExpiringFile, len(files))}
+		for i := range files {
+			data.Files[i] = *files[i].file
+		}
+		now := s.now()
+		envelope, err := Event{ID: s.ids.New(id.Event, now), Account: account, Timestamp: now, Data: data}.seal()
+		if err != nil {
+			return err
+		}
+		deliveries, err := s.store.EnqueueNotices(ctx, envelope, noticesOf(files))
+		if err == nil && deliveries > 0 {
+			s.dispatcher.hurry()
+		}
+		if !errors.Is(err, ErrExists) {
+			return err
+		}
+		if files, err = s.notTold(ctx, account, files); err != nil {
+			return err
+		}
+	}
+	return nil
+}

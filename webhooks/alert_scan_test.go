@@ -1,0 +1,249 @@
+package webhooks_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/storageapi/storageapi/webhooks"
+)
+
+// A shelf is a host's files, by ascending cursor.
+type shelf struct {
+	mu     sync.Mutex
+	files  []webhooks.StoredFile
+	asked  []string // the cursors that scans began after
+	all    bool     // those that expire late are yielded, too
+	looked int      // how many files were yielded
+	breaks int      // a scan breaks there, once; 0: nowhere
+	panics bool     // and so
+}
+
+func newShelf(accounts, files int, expires func(i int) time.Time) *shelf {
+	s := new(shelf)
+	for i := range files {
+		id := fmt.Sprintf("file_%07d", i)
+		s.files = append(s.files, webhooks.StoredFile{
+			Account: fmt.Sprintf("acct_%03d", i%accounts), Cursor: id, File: expiring(id, expires(i)),
+		})
+	}
+	return s
+}
+
+// oneOfTen expires within a day, the others in a year.
+func oneOfTen(i int) time.Time {
+	if i%10 == 0 {
+		return time.Now().Add(20 * time.Hour)
+	}
+	return time.Now().AddDate(1, 0, 0)
+}
+
+var errShelf = errors.New("the database is gone")
+
+func (s *shelf) source(ctx context.Context, after string, before time.Time) iter.Seq2[webhooks.StoredFile, error] {
+	return func(yield func(webhooks.StoredFile, error) bool) {
+		s.mu.Lock()
+		s.asked = append(s.asked, after)
+		files := s.files
+		s.mu.Unlock()
+		for _, f := range files {
+			if f.Cursor <= after || !s.all && !f.File.ExpiresAt.Before(before) {
+				continue
+			}
+			s.mu.Lock()
+			s.looked++
+			breaks := s.looked == s.breaks
+			s.mu.Unlock()
+			switch {
+			case breaks && s.panics:
+				panic("shelf")
+			case breaks:
+				yield(webhooks.StoredFile{}, errShelf)
+				return
+			case !yield(f, nil):
+				return
+			}
+		}
+	}
+}
+
+// yielded returns how many files were.
+func (s *shelf) yielded() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.looked
+}
+
+// begun returns the cursors that scans began after since the last call.
+func (s *shelf) begun() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	asked := s.asked
+	s.asked = nil
+	return asked
+}
+
+func TestScan(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		// A file expires every minute. A scan is made every six.
+		const first, last = 168 * time.Minute, 24 * time.Minute
+		began := time.Now()
+		files := newShelf(3, 1000, func(i int) time.Time { return began.Add(time.Duration(i)*time.Minute + 30*time.Second) })
+		box := newTeller()
+		config := webhooks.Config{Files: files.source, FileScanInterval: 6 * time.Minute, FileLeads: []time.Duration{first, last}}
+		stop := start(t, newService(t, box, config))
+		time.Sleep(time.Minute)
+		if told, looked := slices.Concat(box.toldFiles(t)...), files.yielded(); len(told) != 168 || looked != 168 {
+			t.Errorf("%d were told of, %d looked at, want 168", len(told), looked)
+		}
+		time.Sleep(5*time.Minute + time.Second)
+		if told := slices.Concat(box.toldFiles(t)...); len(told) != 6+6 { // for the first time, and for the last
+			t.Errorf("%d were told of after six minutes more, want 12", len(told))
+		}
+		if asked := files.begun(); !slices.Equal(asked, []string{"", ""}) {
+			t.Errorf("scans began after %q", asked)
+		}
+
+		// Another process goes on with the schedule.
+		stop()
+		time.Sleep(time.Minute)
+		stop = start(t, newService(t, box, config))
+		time.Sleep(4 * time.Minute)
+		if asked := files.begun(); len(asked) != 0 {
+			t.Errorf("a scan began too early, after %q", asked)
+		}
+		time.Sleep(time.Minute)
+		if asked := files.begun(); len(asked) != 1 {
+			t.Errorf("scans began after %q, want one", asked)
+		}
+		time.Sleep(1000 * time.Minute)
+		told := map[string]int{}
+		for _, id := range slices.Concat(box.toldFiles(t)...) {
+			told[id]++
+		}
+		for i, f := range files.files[200:] {
+			if told[f.File.ID] != 2 {
+				t.Fatalf("%s, the file %d, was told of %d times", f.File.ID, 200+i, told[f.File.ID])
+			}
+		}
+		stop()
+	})
+}
+
+// A scan that is interrupted goes on where it was, in another process too, and tells
+// of each file once.
+func TestScanGoesOn(t *testing.T) {
+	for name, panics := range map[string]bool{"an error": false, "a panic": true} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				files := newShelf(7, 35_000, oneOfTen)
+				files.all = true
+				files.breaks, files.panics = 25_000, panics
+				files.files[5].File.ID = "" // breaks a rule
+				box, log := newTeller(), &logbook{}
+				config := webhooks.Config{Files: files.source, Logger: log.logger()}
+				stop := start(t, newService(t, box, config))
+				time.Sleep(time.Second)
+				stop()
+				if len(log.lines("interrupted")) != 1 || len(log.lines("break a rule", "files=1", "file.id is required")) != 1 {
+					t.Errorf("the log has %s", log)
+				}
+				stop = start(t, newService(t, box, config))
+				time.Sleep(time.Second)
+				stop()
+				if asked := files.begun(); !slices.Equal(asked, []string{"", "file_0019999"}) {
+					t.Errorf("scans began after %q", asked)
+				}
+				told := map[string]int{}
+				for _, event := range box.toldFiles(t) {
+					for _, id := range event {
+						told[id]++
+					}
+					if len(event) > 100 {
+						t.Errorf("%d files in an event", len(event))
+					}
+				}
+				if len(told) != 3500 {
+					t.Errorf("%d files were told of", len(told))
+				}
+				for id, n := range told {
+					if n != 1 {
+						t.Fatalf("%s was told of %d times", id, n)
+					}
+				}
+			})
+		})
+	}
+}
+
+// A source that fails is asked again soon, and a store that does.
+func TestScanAfterFailure(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		soon := time.Now().Add(20 * time.Hour)
+		files := newShelf(1, 10, func(int) time.Time { return soon })
+		files.breaks = 5
+		box := newTeller()
+		start(t, newService(t, box, webhooks.Config{Files: files.source, Logger: new(logbook).logger()}))
+		time.Sleep(59 * time.Second)
+		box.wantFiles(t, "the failure")
+		time.Sleep(2 * time.Second)
+		if told := box.toldFiles(t); len(told) != 1 || len(told[0]) != 10 {
+			t.Errorf("told of %v", told)
+		}
+	})
+}
+
+// Of several processes one scans at a time; if it is killed, another one goes on a
+// minute later.
+func TestScanByOneOfSeveral(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		files := newShelf(1, 30_000, oneOfTen)
+		files.all = true
+		hold := make(chan struct{})
+		slow := func(ctx context.Context, after string, before time.Time) iter.Seq2[webhooks.StoredFile, error] {
+			return func(yield func(webhooks.StoredFile, error) bool) {
+				n := 0
+				for file, err := range files.source(ctx, after, before) {
+					if n++; n == 15_000 {
+						<-hold // as if it were killed: it does not go on, nor give back
+					}
+					if !yield(file, err) {
+						return
+					}
+				}
+			}
+		}
+		box := newTeller()
+		start(t, newService(t, box, webhooks.Config{Files: slow}))
+		synctest.Wait()
+		for range 3 {
+			start(t, newService(t, box, webhooks.Config{Files: files.source}))
+		}
+		time.Sleep(59 * time.Second)
+		if asked := files.begun(); len(asked) != 1 {
+			t.Errorf("scans began after %q, want one", asked)
+		}
+		time.Sleep(2 * time.Second)
+		if asked := files.begun(); len(asked) == 0 || asked[0] != "file_0009999" {
+			t.Errorf("scans began after %q", asked)
+		}
+		close(hold)
+		time.Sleep(time.Second)
+		told := slices.Concat(box.toldFiles(t)...)
+		slices.Sort(told)
+		if n := len(told); n != 3000 || len(slices.Compact(told)) != n {
+			t.Errorf("%d were told of, %d different ones", n, len(slices.Compact(told)))
+		}
+		files.begun()
+		time.Sleep(time.Hour)
+		if asked := files.begun(); len(asked) != 1 {
+			t.Errorf("an hour later scans began after %q, want one", asked)
+		}
+	})
+}

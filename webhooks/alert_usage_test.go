@@ -1,0 +1,105 @@
+package webhooks_test
+
+import (
+	"fmt"
+	"math"
+	"testing"
+
+	"github.com/storageapi/storageapi/webhooks"
+)
+
+func approaching(used, limit int64, period string, ratio float64) string {
+	return fmt.Sprintf(`transactions.limit_approaching {"used":%d,"limit":%d,"period":%q,"ratio":%v}`, used, limit, period, ratio)
+}
+
+func reached(used, limit int64, period string) string {
+	return fmt.Sprintf(`transactions.limit_reached {"used":%d,"limit":%d,"period":%q}`, used, limit, period)
+}
+
+// A useStep is a report and what it tells.
+type useStep struct {
+	used, limit int64
+	period      string
+	told        []string
+}
+
+func TestUse(t *testing.T) {
+	const november, december = "2026-11", "2026-12"
+	tests := map[string]struct {
+		ratios []float64
+		steps  []useStep
+	}{
+		"each once per period": {nil, []useStep{
+			{0, 10, november, nil}, {7, 10, november, nil}, {8, 10, november, []string{approaching(8, 10, november, 0.8)}},
+			{9, 10, november, nil}, {10, 10, november, []string{reached(10, 10, november)}}, {11, 10, november, nil}, {3, 10, november, nil}, {12, 10, november, nil},
+		}},
+		"a jump past both": {nil, []useStep{
+			{99, 10, november, []string{approaching(99, 10, november, 0.8), reached(99, 10, november)}}, {100, 10, november, nil},
+		}},
+		"several ratios": {[]float64{0.9, 0.5, 0.5}, []useStep{
+			{5, 10, november, []string{approaching(5, 10, november, 0.5)}}, {8, 10, november, nil},
+			{9, 10, november, []string{approaching(9, 10, november, 0.9)}}, {10, 10, november, []string{reached(10, 10, november)}},
+			{10, 10, december, []string{approaching(10, 10, december, 0.5), approaching(10, 10, december, 0.9), reached(10, 10, december)}},
+		}},
+		"no ratios": {[]float64{}, []useStep{{9, 10, november, nil}, {10, 10, november, []string{reached(10, 10, november)}}}},
+		"a raised limit": {nil, []useStep{
+			{10, 10, november, []string{approaching(10, 10, november, 0.8), reached(10, 10, november)}},
+			{10, 20, november, nil}, {16, 20, november, []string{approaching(16, 20, november, 0.8)}},
+			{17, 21, november, []string{approaching(17, 21, november, 0.8)}}, {21, 21, november, []string{reached(21, 21, november)}},
+		}},
+		"a lowered limit": {nil, []useStep{
+			{8, 10, november, []string{approaching(8, 10, november, 0.8)}}, {8, 9, november, nil}, {8, 8, november, []string{reached(8, 8, november)}}, {8, 7, november, nil},
+		}},
+		"a new period, and late reports of the old one": {nil, []useStep{
+			{10, 10, november, []string{approaching(10, 10, november, 0.8), reached(10, 10, november)}},
+			{1, 10, december, nil}, {10, 10, november, nil}, {99, 100, november, nil},
+			{8, 10, december, []string{approaching(8, 10, december, 0.8)}}, {10, 10, november, nil}, {8, 10, december, nil},
+		}},
+		"0 is unlimited": {nil, []useStep{
+			{math.MaxInt64, 0, november, nil}, {9, 10, "2026-10", nil}, {9, 10, november, []string{approaching(9, 10, november, 0.8)}},
+			{10, 0, november, nil}, {10, 10, november, []string{approaching(10, 10, november, 0.8), reached(10, 10, november)}},
+		}},
+		"limits that no float holds": {nil, []useStep{
+			{math.MaxInt64 / 5 * 4, math.MaxInt64, november, nil}, {math.MaxInt64/5*4 + 2, math.MaxInt64, november, []string{approaching(math.MaxInt64/5*4+2, math.MaxInt64, november, 0.8)}},
+			{math.MaxInt64 - 1, math.MaxInt64, november, nil}, {math.MaxInt64, math.MaxInt64, november, []string{reached(math.MaxInt64, math.MaxInt64, november)}},
+		}},
+		"a limit of 1": {nil, []useStep{{0, 1, november, nil}, {1, 1, november, []string{approaching(1, 1, november, 0.8), reached(1, 1, november)}}}},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			box := newTeller()
+			s := newService(t, box, webhooks.Config{ApproachingRatios: test.ratios})
+			for _, step := range test.steps {
+				noError(t, s.ReportTransactions(t.Context(), account, step.used, step.limit, step.period))
+				box.want(t, fmt.Sprintf("%d of %d in %s", step.used, step.limit, step.period), step.told...)
+			}
+		})
+	}
+}
+
+// Bandwidth, transactions and accounts are counted apart.
+func TestUseIsKeptApart(t *testing.T) {
+	box := newTeller()
+	s := newService(t, box, webhooks.Config{})
+	noError(t, s.ReportBandwidth(t.Context(), account, 10, 10, "2026-11"))
+	box.want(t, "bandwidth",
+		`bandwidth.limit_approaching {"usedBytes":10,"limitBytes":10,"period":"2026-11","ratio":0.8}`,
+		`bandwidth.limit_reached {"usedBytes":10,"limitBytes":10,"period":"2026-11"}`)
+	noError(t, s.ReportTransactions(t.Context(), account, 8, 10, "2026-11"))
+	box.want(t, "transactions", approaching(8, 10, "2026-11", 0.8))
+	noError(t, s.ReportTransactions(t.Context(), "acct_2", 8, 10, "2026-11"))
+	box.want(t, "another account", approaching(8, 10, "2026-11", 0.8))
+}
+
+func TestUseWritesLittle(t *testing.T) {
+	box := newTeller()
+	s := newService(t, box, webhooks.Config{})
+	for used := range int64(1000) {
+		noError(t, s.ReportBandwidth(t.Context(), account, used, 500, "2026-11"))
+		noError(t, s.ReportBandwidth(t.Context(), account, used, 500, "2026-10"))
+		noError(t, s.ReportBandwidth(t.Context(), "acct_2", used, 0, "2026-11"))
+	}
+	if n := box.wrote(); n != 4 { // the first of each account, approaching, reached
+		t.Errorf("wrote %d times, want 4", n)
+	}
+}
