@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -29,7 +30,7 @@ var (
 )
 
 // durable returns connections to a server of its own that syncs to disk.
-func durable(t testing.TB) *pgxpool.Pool {
+func durable(t testing.TB) (*pgxpool.Pool, *cluster.Cluster) {
 	t.Helper()
 	c, err := cluster.Start("shared_buffers=512MB", "max_wal_size=4GB")
 	if err != nil {
@@ -49,7 +50,7 @@ func durable(t testing.TB) *pgxpool.Pool {
 	if err := postgres.Migrate(t.Context(), p); err != nil {
 		t.Fatal(err)
 	}
-	return p
+	return p, c
 }
 
 func openOn(t testing.TB, p *pgxpool.Pool) *postgres.Store {
@@ -107,6 +108,13 @@ func fill(t testing.TB, p *pgxpool.Pool, schema string, n int) {
 	}
 }
 
+// ownCPU returns how much processor time this process has used.
+func ownCPU() time.Duration {
+	var usage syscall.Rusage
+	_ = syscall.Getrusage(syscall.RUSAGE_SELF, &usage)
+	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
+}
+
 func quantile(list []time.Duration, q float64) time.Duration {
 	if len(list) == 0 {
 		return 0
@@ -117,7 +125,7 @@ func quantile(list []time.Duration, q float64) time.Duration {
 
 // BenchmarkQueue has four nodes claim and settle, without HTTP.
 func BenchmarkQueue(b *testing.B) {
-	p := durable(b)
+	p, c := durable(b)
 	s := openOn(b, p)
 	endpoints(b, s, *benchEndpoints)
 	nodes := []*postgres.Store{s, openOn(b, p), openOn(b, p), openOn(b, p)}
@@ -130,7 +138,9 @@ func BenchmarkQueue(b *testing.B) {
 	for b.Loop() {
 		fill(b, p, postgres.DefaultSchema, *benchDue)
 		b.ResetTimer()
+		used := c.CPU() + ownCPU()
 		drain(b, nodes, *benchDue)
+		b.ReportMetric(float64((c.CPU()+ownCPU()-used).Microseconds())/float64(*benchDue), "cpu_us/delivery")
 	}
 }
 
@@ -183,7 +193,7 @@ func drain(b *testing.B, nodes []*postgres.Store, n int) {
 // BenchmarkVerify compares the lookup of a key with a bare SELECT of as much by
 // primary key.
 func BenchmarkVerify(b *testing.B) {
-	p := durable(b)
+	p, _ := durable(b)
 	s := openOn(b, p)
 	hash := func(i int) (h apikeys.Hash) {
 		copy(h.Sum[:], fmt.Sprintf("%032d", i*7919))
@@ -237,7 +247,7 @@ func BenchmarkVerify(b *testing.B) {
 // BenchmarkPublish compares publishing with a bare INSERT of the same bytes.
 func BenchmarkPublish(b *testing.B) {
 	const publishers = 64
-	p := durable(b)
+	p, _ := durable(b)
 	s := openOn(b, p)
 	endpoints(b, s, 1000)
 	if _, err := p.Exec(b.Context(), `create table bare (id text primary key, body bytea)`); err != nil {

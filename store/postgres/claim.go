@@ -24,7 +24,7 @@ const (
 // What PostgreSQL plans for tables that happen to be empty must not be used when they
 // are full: the statements are written so that they start from what they are given,
 // and never read a table through. What a claim writes need not survive a crash of the
-// database: the delivery is due again then, under another token.
+// database, and leases do not: the deliveries are due again then, under other tokens.
 const (
 	indexed = `select set_config('enable_seqscan', 'off', true), set_config('jit', 'off', true)`
 	inClaim = `select set_config('enable_seqscan', 'off', true), set_config('jit', 'off', true), set_config('synchronous_commit', 'off', true)`
@@ -61,7 +61,8 @@ const expire = `
 // not 0. The shards in $5 are locked.
 const lease = `
 	with lane as (
-		select * from unnest($1::bigint[], $2::smallint[], $3::smallint[], $4::integer[]) with ordinality as l (webhook, shard, kind, cap, rank)
+		select * from unnest($1::bigint[], $2::smallint[], $3::smallint[], $4::integer[], $10::text[])
+		with ordinality as l (webhook, shard, kind, cap, account, rank)
 	), held as materialized (
 		select webhook, account from storageapi.leases where shard = any($5::smallint[])
 	), of_webhook as (
@@ -69,16 +70,15 @@ const lease = `
 	), of_account as (
 		select account, count(*) as n from held group by account
 	), ready as (
-		select lane.*, w.account, r.event, r.attempts, r.before, coalesce(of_webhook.n, 0) as held,
+		select lane.*, r.event, r.attempts, r.before, coalesce(of_webhook.n, 0) as held,
 			row_number() over (partition by lane.webhook order by lane.kind, r.due, r.event) as place,
 			row_number() over (partition by lane.webhook, lane.kind order by r.due, r.event) as turn
 		from lane
 		left join of_webhook on of_webhook.webhook = lane.webhook
-		cross join lateral (select account from storageapi.webhooks where no = lane.webhook and ` + awake + ` limit 1) w
 		cross join lateral (
 			select q.event, q.due, q.attempts, q.before from storageapi.queue q
-			where not q.parked and q.kind = lane.kind and q.shard = lane.shard and q.webhook = lane.webhook and not exists (
-				select from storageapi.leases l where l.shard = q.shard and l.webhook = q.webhook and l.event = q.event)
+			where not q.parked and q.kind = lane.kind and q.shard = lane.shard and q.webhook = lane.webhook and (of_webhook.n is null or not exists (
+				select from storageapi.leases l where l.shard = q.shard and l.webhook = q.webhook and l.event = q.event))
 			order by q.due, q.event limit greatest(least(lane.cap - coalesce(of_webhook.n, 0), $6), 0)) r
 	), fair as (
 		select ready.*, coalesce(of_account.n, 0) as account_held,
@@ -160,16 +160,18 @@ func (s *Store) lease(ctx context.Context, conn *pgxpool.Conn, claim *webhooks.C
 	var nos []int64
 	var inShards, kinds []int16
 	var caps []int32
+	var accounts []string
 	for _, l := range lanes {
 		if slices.Contains(got, l.shard) {
 			nos, inShards, kinds, caps = append(nos, l.webhook), append(inShards, l.shard), append(kinds, l.kind), append(caps, int32(l.cap))
+			accounts = append(accounts, l.account)
 		}
 	}
 	base := rand.Int64() >> 1 // no process takes another's token for its own
 	var served [2]*lane
 	batch = &pgx.Batch{}
 	batch.Queue(s.sql(expire), got)
-	batch.Queue(s.sql(lease), nos, inShards, kinds, caps, got, claim.Limit, claim.PerAccount, base, claim.Lease.Microseconds()).Query(func(rows pgx.Rows) error {
+	batch.Queue(s.sql(lease), nos, inShards, kinds, caps, got, claim.Limit, claim.PerAccount, base, claim.Lease.Microseconds(), accounts).Query(func(rows pgx.Rows) error {
 		for rows.Next() {
 			task, l, err := s.scanTask(rows, base)
 			if err != nil {

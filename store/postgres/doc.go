@@ -23,9 +23,9 @@
 // # Durability
 //
 // What changes something returns when PostgreSQL has committed it, which is on disk
-// with fsync and synchronous_commit on, and on the standbys too if it is told so. Claims
-// are the exception: they may be lost when the database crashes, and then what was
-// claimed is delivered again. With a single synchronous standby commits wait for as
+// with fsync and synchronous_commit on, and on the standbys too if it is told so. Leases
+// are the exception: none survives a crash of the database, and what was under way is
+// delivered again. With a single synchronous standby commits wait for as
 // long as that is down: name several, as in synchronous_standby_names = 'ANY 1 (a, b)'.
 //
 // # How nodes share the work

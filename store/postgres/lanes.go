@@ -94,13 +94,14 @@ const awake = `active and (rests_until is null or rests_until <= clock_timestamp
 
 // laneFields are of a lane that has something ready which is not leased, of kind $1.
 const laneFields = `
-	select l.webhook, l.shard, $1::smallint as kind, w.id, w.account, (
-		select count(*) from storageapi.leases h where h.shard = l.shard and h.webhook = l.webhook and h.until > clock_timestamp())::integer as held
+	select l.webhook, l.shard, $1::smallint as kind, w.id, w.account, h.held
 	from lane l
 	cross join lateral (select id, account from storageapi.webhooks where no = l.webhook and ` + awake + ` limit 1) w
+	cross join lateral (
+		select count(*)::integer as held from storageapi.leases where shard = l.shard and webhook = l.webhook and until > clock_timestamp()) h
 	where exists (
-		select from storageapi.queue q where not q.parked and q.kind = $1 and q.shard = l.shard and q.webhook = l.webhook and not exists (
-			select from storageapi.leases h where h.shard = q.shard and h.webhook = q.webhook and h.event = q.event and h.until > clock_timestamp()))`
+		select from storageapi.queue q where not q.parked and q.kind = $1 and q.shard = l.shard and q.webhook = l.webhook and (h.held = 0 or not exists (
+			select from storageapi.leases where shard = q.shard and webhook = q.webhook and event = q.event and until > clock_timestamp())))`
 
 // walk goes from one lane with something ready to the next: from after the spot
 // ($2, $3) to the spot ($4, $5). It touches one entry of the index for each lane,

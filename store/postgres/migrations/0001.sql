@@ -123,8 +123,8 @@ create index queue_ready on storageapi.queue (kind, shard, webhook, due, event) 
 create index queue_parked on storageapi.queue (due) where parked;
 
 -- What is leased: rows come and go, and never change. The queue is not written to
--- by a claim.
-create table storageapi.leases (
+-- by a claim. When the database crashes this is empty: what was leased is due.
+create unlogged table storageapi.leases (
 	token   bigint primary key,
 	shard   smallint not null,
 	webhook bigint not null,

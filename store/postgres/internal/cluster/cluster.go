@@ -169,6 +169,29 @@ func (c *Cluster) DSN(database string) string {
 	return "host=" + c.dir + " user=storageapi dbname=" + database
 }
 
+// CPU returns how much processor time the server's running processes have used, on
+// Linux.
+func (c *Cluster) CPU() (used time.Duration) {
+	pid, _, _ := strings.Cut(string(readFile(filepath.Join(c.data(), "postmaster.pid"))), "\n")
+	stats, _ := filepath.Glob("/proc/[0-9]*/stat")
+	for _, name := range stats {
+		_, rest, _ := strings.Cut(string(readFile(name)), ") ")
+		fields := strings.Fields(rest)
+		if len(fields) < 13 || fields[1] != pid && filepath.Base(filepath.Dir(name)) != pid {
+			continue
+		}
+		user, _ := strconv.Atoi(fields[11])
+		system, _ := strconv.Atoi(fields[12])
+		used += time.Duration(user+system) * 10 * time.Millisecond
+	}
+	return used
+}
+
+func readFile(name string) []byte {
+	data, _ := os.ReadFile(name)
+	return data
+}
+
 // Kill ends the server as a power cut would: kill -9 of all its processes.
 func (c *Cluster) Kill() {
 	_ = syscall.Kill(-c.server.Process.Pid, syscall.SIGKILL)
