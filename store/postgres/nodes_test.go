@@ -1,6 +1,9 @@
 package postgres_test
 
 import (
+	"fmt"
+	"math/rand/v2"
+	"sync"
 	"testing"
 	"time"
 
@@ -126,5 +129,56 @@ func TestPlansOfAnEmptyQueue(t *testing.T) {
 	}
 	if each := time.Since(begun) / claims; each > 500*time.Millisecond {
 		t.Errorf("a claim of 100 from 50,000 takes %v", each)
+	}
+}
+
+// Nodes that settle failures of the same webhooks at the same time do not lock each
+// other out, in whatever order they have them: PostgreSQL would take a second to see
+// that, each time.
+func TestSettlingInAnyOrder(t *testing.T) {
+	const hooks, rounds = 20, 15
+	option := inSchema(t)
+	nodes := []*postgres.Store{open(t, option), open(t, option), open(t, option)}
+	endpoints(t, nodes[0], hooks)
+	service, err := webhooks.New(nodes[0], webhooks.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	deadlocks := func() (n int) {
+		if err := pool(t).QueryRow(t.Context(), `select deadlocks from pg_stat_database where datname = current_database()`).Scan(&n); err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	before := deadlocks()
+	for round := range rounds {
+		for i := range hooks * len(nodes) {
+			if err := service.Publish(t.Context(), lowBalance(fmt.Sprintf("acct_wh_%06d", i%hooks), "")); err != nil {
+				t.Fatal(err)
+			}
+		}
+		tasks := claimed(t, nodes[0], webhooks.Claim{PerWebhook: 10})
+		var group sync.WaitGroup
+		for i, s := range nodes {
+			var mine []webhooks.Settlement
+			for j, task := range tasks {
+				if j%len(nodes) == i {
+					mine = append(mine, webhooks.Settlement{
+						Task: task, Outcome: webhooks.GiveUp, Rest: time.Microsecond, Warned: round%2 == 0,
+						Attempt: webhooks.Attempt{Number: task.Attempt, StartedAt: time.Now(), Class: webhooks.ClassConnect},
+					})
+				}
+			}
+			rand.Shuffle(len(mine), func(a, b int) { mine[a], mine[b] = mine[b], mine[a] })
+			group.Go(func() {
+				if stale, err := s.SettleDeliveries(t.Context(), mine); err != nil || len(stale) > 0 {
+					t.Errorf("SettleDeliveries = %v, %v", stale, err)
+				}
+			})
+		}
+		group.Wait()
+	}
+	if n := deadlocks() - before; n > 0 {
+		t.Errorf("%d deadlocks", n)
 	}
 }

@@ -25,7 +25,7 @@ const (
 // where they were found.
 //
 // What becomes of a webhook's failing is what its settlements would make of it one
-// after the other.
+// after the other. Webhooks that change are locked in one order.
 const settle = `
 	with input as (
 		select * from unnest($1::bigint[], $2::smallint[], $3::integer[], $4::timestamptz[], $5::bigint[], $6::integer[], $7::text[], $8::text[],
@@ -58,12 +58,14 @@ const settle = `
 			(array_agg(started_at order by place desc) filter (where warned and (proven is null or place >= proven)))[1] as warned,
 			(array_agg(rest order by place desc) filter (where rest > 0 and (proven is null or place > proven)))[1] as rest,
 			(array_agg(off order by place desc) filter (where off <> ''))[1] as off
-		from told group by webhook, url
+		from told group by webhook, url order by webhook, url
 	), changed as materialized (
 		select w.no, h.* from health h
-		cross join lateral (select no, failing_since, warned_at, rests_until from storageapi.webhooks where no = h.webhook and url = h.url limit 1) w
-		where h.failing is not null and (w.failing_since is null or h.proven) or h.warned is not null or h.off is not null or h.rest is not null
-			or h.proven and (w.failing_since is not null or w.warned_at is not null or w.rests_until is not null)
+		cross join lateral (
+			select no from storageapi.webhooks where no = h.webhook and url = h.url and (
+				h.failing is not null and (failing_since is null or h.proven) or h.warned is not null or h.off is not null or h.rest is not null
+				or h.proven and (failing_since is not null or warned_at is not null or rests_until is not null))
+			limit 1 for no key update) w
 	), updated as (
 		update storageapi.webhooks w set
 			failing_since = coalesce(case when not c.proven then w.failing_since end, c.failing),
