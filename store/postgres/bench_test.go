@@ -108,6 +108,14 @@ func fill(t testing.TB, p *pgxpool.Pool, schema string, n int) {
 	}
 }
 
+// walOf returns how many bytes of log the server has written.
+func walOf(t testing.TB, p *pgxpool.Pool) (bytes float64) {
+	if err := p.QueryRow(context.Background(), `select (pg_current_wal_lsn() - '0/0')::float8`).Scan(&bytes); err != nil {
+		t.Fatal(err)
+	}
+	return bytes
+}
+
 // ownCPU returns how much processor time this process has used.
 func ownCPU() time.Duration {
 	var usage syscall.Rusage
@@ -138,8 +146,9 @@ func BenchmarkQueue(b *testing.B) {
 	for b.Loop() {
 		fill(b, p, postgres.DefaultSchema, *benchDue)
 		b.ResetTimer()
-		used := c.CPU() + ownCPU()
+		used, wal := c.CPU()+ownCPU(), walOf(b, p)
 		drain(b, nodes, *benchDue)
+		b.ReportMetric((walOf(b, p)-wal)/float64(*benchDue), "wal_B/delivery")
 		b.ReportMetric(float64((c.CPU()+ownCPU()-used).Microseconds())/float64(*benchDue), "cpu_us/delivery")
 	}
 }
@@ -188,6 +197,67 @@ func drain(b *testing.B, nodes []*postgres.Store, n int) {
 	b.ReportMetric(float64(quantile(claims, 0.5).Microseconds())/1000, "claim_p50_ms")
 	b.ReportMetric(float64(quantile(claims, 0.99).Microseconds())/1000, "claim_p99_ms")
 	b.ReportMetric(float64(quantile(settles, 0.5).Microseconds())/1000, "settle_p50_ms")
+}
+
+var (
+	benchRate = flag.Int("rate", 4000, "events a second in BenchmarkSteady")
+	benchFor  = flag.Duration("for", 5*time.Second, "how long BenchmarkSteady goes on")
+	benchHeld = flag.Bool("held", false, "a transaction is open all the while in BenchmarkSteady")
+)
+
+// BenchmarkSteady publishes at a rate to 10,000 webhooks while two nodes claim and
+// settle.
+func BenchmarkSteady(b *testing.B) {
+	p, _ := durable(b)
+	s := openOn(b, p)
+	endpoints(b, s, *benchEndpoints)
+	if *benchHeld {
+		err := pgx.BeginTxFunc(b.Context(), p, pgx.TxOptions{IsoLevel: pgx.RepeatableRead}, func(tx pgx.Tx) error {
+			if _, err := tx.Exec(b.Context(), `select count(*) from storageapi.queue`); err != nil {
+				return err
+			}
+			steady(b, p, s)
+			return nil
+		})
+		if err != nil {
+			b.Fatal(err)
+		}
+		return
+	}
+	steady(b, p, s)
+}
+
+func steady(b *testing.B, p *pgxpool.Pool, s *postgres.Store) {
+	nodes := []*postgres.Store{s, openOn(b, p)}
+	for b.Loop() {
+		total := int(float64(*benchRate) * benchFor.Seconds())
+		begun := time.Now()
+		var group sync.WaitGroup
+		const publishers = 32
+		for i := range publishers {
+			group.Go(func() {
+				for j := i; j < total; j += publishers {
+					time.Sleep(time.Until(begun.Add(time.Duration(j) * time.Second / time.Duration(*benchRate))))
+					_, err := s.Enqueue(context.Background(), webhooks.Envelope{
+						ID: fmt.Sprintf("evt_%d_%d", begun.UnixNano(), j), Account: fmt.Sprintf("acct_wh_%06d", j*7919%*benchEndpoints),
+						Type: webhooks.TypeBalanceLow, Timestamp: time.Now(), Body: []byte(`{"a":1}`),
+					})
+					if err != nil {
+						b.Error(err)
+					}
+				}
+			})
+		}
+		drain(b, nodes, total)
+		group.Wait()
+	}
+	for _, table := range []string{"queue", "leases", "attempts", "events", "payloads"} {
+		var bytes int64
+		if err := p.QueryRow(context.Background(), `select pg_total_relation_size('storageapi.`+table+`')`).Scan(&bytes); err != nil {
+			b.Fatal(err)
+		}
+		b.ReportMetric(float64(bytes)/(1<<20), table+"_MiB")
+	}
 }
 
 // BenchmarkVerify compares the lookup of a key with a bare SELECT of as much by

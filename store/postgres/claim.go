@@ -25,9 +25,12 @@ const (
 // are full: the statements are written so that they start from what they are given,
 // and never read a table through. What a claim writes need not survive a crash of the
 // database, and leases do not: the deliveries are due again then, under other tokens.
+//
+// A node that stands still in a claim is cut off, so that its locks end.
 const (
-	indexed = `select set_config('enable_seqscan', 'off', true), set_config('jit', 'off', true)`
-	inClaim = `select set_config('enable_seqscan', 'off', true), set_config('jit', 'off', true), set_config('synchronous_commit', 'off', true)`
+	plain   = `select set_config('enable_seqscan', 'off', true), set_config('jit', 'off', true)`
+	indexed = plain + `, set_config('enable_bitmapscan', 'off', true), set_config('enable_hashagg', 'off', true)`
+	inClaim = plain + `, set_config('synchronous_commit', 'off', true), set_config('idle_in_transaction_session_timeout', '5s', true)`
 )
 
 // lock locks those of the shards that nobody has locked.

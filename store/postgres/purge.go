@@ -16,7 +16,7 @@ func (s *Store) Purge(ctx context.Context, purge webhooks.Purge) (more bool, err
 		if err := s.lockMark(ctx, tx, "purge"); err != nil {
 			return err
 		}
-		if _, err := tx.Exec(ctx, `select set_config('enable_seqscan', 'off', true), set_config('jit', 'off', true)`); err != nil {
+		if _, err := tx.Exec(ctx, indexed); err != nil {
 			return err
 		}
 		p := purger{Store: s, tx: tx, left: purge.Limit}

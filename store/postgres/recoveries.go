@@ -95,6 +95,9 @@ type recovery struct {
 }
 
 func (s *Store) advance(ctx context.Context, tx pgx.Tx, r *recovery, limit int) error {
+	if _, err := tx.Exec(ctx, indexed); err != nil {
+		return err
+	}
 	var events []int64
 	err := tx.QueryRow(ctx, s.sql(`select no from storageapi.webhooks where no = $1 for key share`), r.webhook).Scan(&r.webhook)
 	if err == nil {
