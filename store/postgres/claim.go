@@ -16,9 +16,10 @@ import (
 var errNoPayload = errors.New("the event's payload was purged")
 
 const (
-	promoteStep = 500                  // parked deliveries that a claim makes ready at most
-	maxLooks    = 16                   // statements that a claim may look for lanes with
-	busyWait    = 2 * time.Millisecond // if others hold what is due
+	promoteStep = 500                   // parked deliveries that a claim makes ready at most
+	maxLooks    = 16                    // statements that a claim may look for lanes with
+	busyWait    = 2 * time.Millisecond  // if others hold what is due
+	restWait    = 20 * time.Millisecond // if what was looked at is not for this claim, and there is more
 )
 
 // What PostgreSQL plans for tables that happen to be empty must not be used when they
@@ -140,8 +141,10 @@ func (s *Store) claim(ctx context.Context, conn *pgxpool.Conn, claim *webhooks.C
 	switch {
 	case len(tasks) == claim.Limit || sight.promoted == promoteStep || sight.rest && len(tasks) > 0:
 		wait = 0
-	case locked < len(wanted) || sight.rest:
+	case locked < len(wanted):
 		wait = min(wait, busyWait)
+	case sight.rest:
+		wait = min(wait, restWait)
 	}
 	return tasks, wait, nil
 }

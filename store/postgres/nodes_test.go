@@ -182,3 +182,42 @@ func TestSettlingInAnyOrder(t *testing.T) {
 		t.Errorf("%d deadlocks", n)
 	}
 }
+
+// However much one webhook is owed, the others have their turn in the same claim, and
+// that reads no more of the backlog than it takes.
+func TestBacklogOfOne(t *testing.T) {
+	name := newSchema(t)
+	option := postgres.InSchema(name)
+	if err := postgres.Migrate(t.Context(), pool(t), option); err != nil {
+		t.Fatal(err)
+	}
+	s := open(t, option)
+	endpoints(t, s, 1)
+	fill(t, pool(t), name, 30_000)
+	const others = 90
+	service, err := webhooks.New(s, webhooks.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range others {
+		account := fmt.Sprint("acct_", i)
+		if err := s.CreateWebhook(t.Context(), newWebhook(account, account), webhooks.Terms{}); err != nil {
+			t.Fatal(err)
+		}
+		if err := service.Publish(t.Context(), lowBalance(account, "")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	of := map[string]int{}
+	begun := time.Now()
+	for _, task := range claimed(t, s, webhooks.Claim{PerWebhook: 50}) {
+		of[task.Webhook.ID]++
+	}
+	took := time.Since(begun)
+	if busy := of["wh_000000"]; len(of) != 1+others || busy != 10 {
+		t.Errorf("claimed of %d webhooks, %d of the one with the backlog; want all %d, and the 10 that are left for it", len(of), busy, 1+others)
+	}
+	if took > 2*time.Second {
+		t.Errorf("the claim took %v", took)
+	}
+}
