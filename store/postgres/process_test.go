@@ -29,6 +29,9 @@ const nodeEnv, rootsEnv = "STORAGEAPI_TEST_NODE", "STORAGEAPI_TEST_ROOTS"
 
 const nodeLease = 4 * time.Second
 
+// accounts have a webhook each.
+const accounts = 20
+
 // runNode delivers until the process is killed, or its standard input ends.
 func runNode(dsn string) {
 	ctx, cancel := context.WithCancel(context.Background())
@@ -99,6 +102,53 @@ type ledger struct {
 	dead         int // requests to the receiver that is down
 }
 
+// newLedger returns a ledger with the receiver that fills it, and the certificate of
+// that in PEM.
+func newLedger(t *testing.T) (l *ledger, receiver *httptest.Server, roots string) {
+	t.Helper()
+	l = &ledger{acknowledged: map[string]bool{}, arrived: map[string]int{}, under: map[string]int{}, most: map[string]int{}}
+	receiver = httptest.NewTLSServer(l)
+	t.Cleanup(receiver.Close)
+	return l, receiver, string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: receiver.Certificate().Raw}))
+}
+
+// load publishes until stop is called, which waits for what is being published.
+func (l *ledger) load(service *webhooks.WebhookService) (stop func()) {
+	ctx, cancel := context.WithCancel(context.Background())
+	var publishers sync.WaitGroup
+	for i := range 4 {
+		publishers.Go(func() {
+			for j := i; ctx.Err() == nil; j += 4 {
+				l.publish(service, lowBalance(fmt.Sprint("acct_", j%accounts), fmt.Sprint("evt_", j)))
+				time.Sleep(time.Millisecond)
+			}
+		})
+	}
+	return func() {
+		cancel()
+		publishers.Wait()
+	}
+}
+
+// await waits until all that was acknowledged has arrived.
+func (l *ledger) await(t *testing.T) {
+	t.Helper()
+	for end := time.Now().Add(60 * time.Second); ; time.Sleep(50 * time.Millisecond) {
+		if lost := l.lost(); len(lost) == 0 {
+			break
+		} else if time.Now().After(end) {
+			t.Fatalf("%d events that were acknowledged have not arrived, such as %s", len(lost), lost[0])
+		}
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	twice := 0
+	for _, n := range l.arrived {
+		twice += n - 1
+	}
+	t.Logf("%d events acknowledged, all arrived, %d more than once; %d requests to the receiver that is down", len(l.acknowledged), twice, l.dead)
+}
+
 func (l *ledger) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	var event struct {
 		ID string `json:"id"`
@@ -122,6 +172,50 @@ func (l *ledger) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
+// TestFailover kills the primary under load and promotes its standby.
+func TestFailover(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes some seconds")
+	}
+	primary, err := cluster.Start()
+	if err != nil {
+		skip(t, err)
+	}
+	defer primary.Stop()
+	standby, err := primary.Standby()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer standby.Stop()
+	dsn := primary.DSN("postgres", standby) + " pool_max_conns=12"
+
+	l, receiver, roots := newLedger(t)
+	s, err := postgres.Open(t.Context(), dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = s.Close() }()
+	service, err := webhooks.New(s, webhooks.Config{AllowNetworks: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range accounts {
+		create(t, service, fmt.Sprint("acct_", i), fmt.Sprint(receiver.URL, "/", i))
+	}
+	startNode(t, dsn, roots)
+	startNode(t, dsn, roots)
+	stop := l.load(service)
+	time.Sleep(2 * time.Second)
+	primary.Kill()
+	time.Sleep(200 * time.Millisecond)
+	if err := standby.Promote(); err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(2 * time.Second)
+	stop()
+	l.await(t)
+}
+
 // TestCrashes kills nodes and the database under load. What was acknowledged arrives.
 func TestCrashes(t *testing.T) {
 	if testing.Short() {
@@ -134,11 +228,7 @@ func TestCrashes(t *testing.T) {
 	defer c.Stop()
 	dsn := c.DSN("postgres") + " pool_max_conns=12"
 
-	l := &ledger{acknowledged: map[string]bool{}, arrived: map[string]int{}, under: map[string]int{}, most: map[string]int{}}
-	receiver := httptest.NewTLSServer(l)
-	defer receiver.Close()
-	roots := string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: receiver.Certificate().Raw}))
-
+	l, receiver, roots := newLedger(t)
 	s, err := postgres.Open(t.Context(), dsn)
 	if err != nil {
 		t.Fatal(err)
@@ -148,7 +238,6 @@ func TestCrashes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	const accounts = 20
 	for i := range accounts {
 		create(t, service, fmt.Sprint("acct_", i), fmt.Sprint(receiver.URL, "/", i))
 	}
@@ -160,16 +249,7 @@ func TestCrashes(t *testing.T) {
 	}
 
 	nodes := []*node{startNode(t, dsn, roots), startNode(t, dsn, roots), startNode(t, dsn, roots)}
-	ctx, stop := context.WithCancel(t.Context())
-	var publishers sync.WaitGroup
-	for i := range 4 {
-		publishers.Go(func() {
-			for j := i; ctx.Err() == nil; j += 4 {
-				l.publish(service, lowBalance(fmt.Sprint("acct_", j%accounts), fmt.Sprint("evt_", j)))
-				time.Sleep(time.Millisecond)
-			}
-		})
-	}
+	stop := l.load(service)
 	time.Sleep(1500 * time.Millisecond)
 	nodes[0].kill()
 	time.Sleep(500 * time.Millisecond)
@@ -185,22 +265,10 @@ func TestCrashes(t *testing.T) {
 	nodes[1].kill()
 	time.Sleep(500 * time.Millisecond)
 	stop()
-	publishers.Wait()
 
-	for end := time.Now().Add(60 * time.Second); ; time.Sleep(50 * time.Millisecond) {
-		if lost := l.lost(); len(lost) == 0 {
-			break
-		} else if time.Now().After(end) {
-			t.Fatalf("%d of %d events that were acknowledged have not arrived, such as %s", len(lost), len(l.acknowledged), lost[0])
-		}
-	}
+	l.await(t)
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	twice := 0
-	for _, n := range l.arrived {
-		twice += n - 1
-	}
-	t.Logf("%d events acknowledged, all arrived, %d more than once; %d requests to the receiver that is down", len(l.acknowledged), twice, l.dead)
 	for path, n := range l.most {
 		// What a node that was killed had sent may still be worked on.
 		if n > 2*nodeCap {

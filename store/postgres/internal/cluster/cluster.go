@@ -43,6 +43,47 @@ type Cluster struct {
 // must be stopped. The server is run by this process's user or, since PostgreSQL
 // refuses to be run by root, by postgres or nobody.
 func Start(settings ...string) (*Cluster, error) {
+	return start(settings, func(c *Cluster) *exec.Cmd {
+		return c.command("initdb", "-D", c.data(), "-U", "storageapi", "-A", "trust", "-E", "UTF8", "--no-locale", "--no-sync")
+	})
+}
+
+// Standby makes a streaming standby of the cluster and starts it. It is synchronous:
+// from now on commits wait for it.
+func (c *Cluster) Standby() (*Cluster, error) {
+	standby, err := start(nil, func(s *Cluster) *exec.Cmd {
+		return s.command("pg_basebackup", "-D", s.data(), "-h", c.dir, "-U", "storageapi", "-R", "-X", "stream", "-c", "fast", "--no-sync")
+	})
+	if err != nil {
+		return nil, err
+	}
+	if err := c.do(`alter system set synchronous_standby_names = '*'`, `select pg_reload_conf()`); err != nil {
+		standby.Stop()
+		return nil, err
+	}
+	return standby, nil
+}
+
+// Promote makes a standby a primary.
+func (c *Cluster) Promote() error { return c.do(`select pg_promote()`) }
+
+// do runs statements.
+func (c *Cluster) do(statements ...string) error {
+	ctx := context.Background()
+	conn, err := pgx.Connect(ctx, c.DSN("postgres"))
+	if err != nil {
+		return err
+	}
+	for _, sql := range statements {
+		if _, execErr := conn.Exec(ctx, sql); err == nil {
+			err = execErr
+		}
+	}
+	return errors.Join(err, conn.Close(ctx))
+}
+
+// start makes a cluster's files with a command, and starts its server.
+func start(settings []string, create func(*Cluster) *exec.Cmd) (*Cluster, error) {
 	bin, err := binaries()
 	if err != nil {
 		return nil, err
@@ -55,11 +96,19 @@ func Start(settings ...string) (*Cluster, error) {
 	for _, setting := range append([]string{"listen_addresses=", "unix_socket_directories=" + dir, "max_connections=200"}, settings...) {
 		c.options = append(c.options, "-c", setting)
 	}
-	if err := c.create(); err != nil {
-		_ = os.RemoveAll(dir)
-		return nil, err
+	if os.Geteuid() == 0 {
+		err = c.chooseOwner()
 	}
-	if err := c.Restart(); err != nil {
+	if err == nil {
+		var out []byte
+		if out, err = create(c).CombinedOutput(); err != nil {
+			err = fmt.Errorf("make a cluster: %w: %s", err, out)
+		}
+	}
+	if err == nil {
+		err = c.Restart()
+	}
+	if err != nil {
 		_ = os.RemoveAll(dir)
 		return nil, err
 	}
@@ -81,23 +130,7 @@ func binaries() (string, error) {
 	return "", ErrNotInstalled
 }
 
-// create makes the cluster's files.
-func (c *Cluster) create() error {
-	if os.Geteuid() == 0 {
-		if err := c.chooseOwner(); err != nil {
-			return err
-		}
-		if err := os.Chown(c.dir, int(c.owner.Uid), int(c.owner.Gid)); err != nil {
-			return err
-		}
-	}
-	initdb := c.command("initdb", "-D", c.data(), "-U", "storageapi", "-A", "trust", "-E", "UTF8", "--no-locale", "--no-sync")
-	if out, err := initdb.CombinedOutput(); err != nil {
-		return fmt.Errorf("initdb: %w: %s", err, out)
-	}
-	return nil
-}
-
+// chooseOwner gives the directory to a user that may run the server.
 func (c *Cluster) chooseOwner() error {
 	for _, name := range []string{"postgres", "nobody"} {
 		u, err := user.Lookup(name)
@@ -108,7 +141,7 @@ func (c *Cluster) chooseOwner() error {
 		gid, err2 := strconv.ParseUint(u.Gid, 10, 32)
 		if err == nil && err2 == nil {
 			c.owner = &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}
-			return nil
+			return os.Chown(c.dir, int(uid), int(gid))
 		}
 	}
 	return errors.New("PostgreSQL does not run as root, and there is neither a user postgres nor nobody")
@@ -164,9 +197,18 @@ func (c *Cluster) Restart() error {
 	}
 }
 
-// DSN returns how to connect to a database.
-func (c *Cluster) DSN(database string) string {
-	return "host=" + c.dir + " user=storageapi dbname=" + database
+// DSN returns how to connect to a database, on whichever of the cluster and the others
+// is the primary.
+func (c *Cluster) DSN(database string, others ...*Cluster) string {
+	hosts, ports := c.dir, "5432"
+	for _, other := range others {
+		hosts, ports = hosts+","+other.dir, ports+",5432"
+	}
+	dsn := "host=" + hosts + " port=" + ports + " user=storageapi dbname=" + database
+	if len(others) > 0 {
+		dsn += " target_session_attrs=read-write"
+	}
+	return dsn
 }
 
 // CPU returns how much processor time the server's running processes have used, on
