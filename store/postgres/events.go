@@ -37,13 +37,23 @@ func publishedAt(number int64) time.Time {
 	return epoch.Add(time.Duration(number/perMicrosecond) * time.Microsecond).Truncate(time.Millisecond)
 }
 
-// nextNumber is the number of an event that is stored now: greater than those of all
-// that were when the statement began, also if the clock was set back.
-const nextNumber = `
-	greatest(
-		(extract(epoch from clock_timestamp() - '2020-01-01 00:00:00Z'::timestamptz) * 1000000)::bigint,
-		coalesce((select event from storageapi.events order by event desc limit 1), 0) / 4096 + 1
-	) * 4096 + nextval('storageapi.event_numbers')`
+// tick is the microsecond of an event that is stored now: later than those of all
+// that were when the statement began, also if the clock was set back. The sequence
+// event_clock tells of that: it holds the latest of them. Only then are the events
+// themselves looked at, since the newest are many that are not committed yet. (Two
+// that publish at once may leave the earlier of their microseconds in the sequence:
+// a clock set back by less than they are apart, at that very moment, goes unseen.)
+const tick = `
+	tick as materialized (
+		select greatest(now, mark + 1, case when mark > now + 1000 then (select event / 4096 + 1 from storageapi.events order by event desc limit 1) end) as at
+		from (
+			select (extract(epoch from clock_timestamp() - '2020-01-01 00:00:00Z'::timestamptz) * 1000000)::bigint as now,
+				(select last_value from storageapi.event_clock) as mark
+		) clock
+	)`
+
+// nextNumber is the number of an event of that tick.
+const nextNumber = `setval('storageapi.event_clock', tick.at) * 4096 + nextval('storageapi.event_numbers')`
 
 // enqueue stores an event with what is owed of it, in one statement. It returns no
 // row if the account has an event of that id.
@@ -52,11 +62,11 @@ const nextNumber = `
 // owed to one that is deleted meanwhile belongs to no webhook any more, and means
 // nothing.
 const enqueue = `
-	with matching as materialized (
+	with ` + tick + `, matching as materialized (
 		select no, shard, active from storageapi.webhooks where account = $1 and events @> array[$3]::text[] and ($6 = '' or id = $6)
 	), event as (
 		insert into storageapi.events (event, account, id, type, at, matched)
-		select ` + nextNumber + `, $1, $2, $3, $4, (select count(*) from matching where active)
+		select ` + nextNumber + `, $1, $2, $3, $4, (select count(*) from matching where active) from tick
 		on conflict (account, id) where known do nothing
 		returning event, matched
 	), payload as (

@@ -122,6 +122,9 @@ func TestClockSetBack(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	if _, err := pool(t).Exec(t.Context(), `select setval($1::text::regclass, last_value + $2) from `+quoted(name)+`.event_clock`, quoted(name)+".event_clock", int64(hour/4096)); err != nil {
+		t.Fatal(err)
+	}
 	last := first.PublishedAt.Add(time.Hour)
 	for _, id := range []string{"second", "third"} {
 		next := enqueue(id).PublishedAt

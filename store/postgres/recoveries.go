@@ -21,7 +21,7 @@ func (s *Store) CreateRecovery(ctx context.Context, r webhooks.Recovery) error {
 		to := utc(r.To)
 		if r.To.IsZero() {
 			var next int64
-			if err := tx.QueryRow(ctx, s.sql(`select `+nextNumber)).Scan(&next); err != nil {
+			if err := tx.QueryRow(ctx, s.sql(`with `+tick+` select `+nextNumber+` from tick`)).Scan(&next); err != nil {
 				return err
 			}
 			to = publishedAt(next).Add(time.Millisecond)

@@ -95,6 +95,7 @@ create table storageapi.events (
 	known   boolean not null default true
 );
 create unique index events_known on storageapi.events (account, id) where known;
+create sequence storageapi.event_clock minvalue 0;
 create sequence storageapi.event_numbers cycle minvalue 0 maxvalue 4095 cache 1;
 
 -- Bodies, of events that are for somebody; null once it was purged while an
