@@ -71,13 +71,27 @@ func TestAuthorityOverPastEvents(t *testing.T) {
 		h.do("PATCH", one, admin, `{"events":`+events+`}`).want(200, "")
 		for _, request := range []struct{ method, path, body string }{
 			{"PATCH", "", `{"url":"https://evil.example"}`}, {"POST", "/rotate-secret", ""}, {"POST", "/test", ""},
-			{"POST", "/deliveries/" + someEvent + "/redeliver", ""}, {"POST", "/recoveries", ""},
+			{"POST", "/deliveries/" + someEvent + "/redeliver", ""}, {"POST", "/deliveries/evt_none/redeliver", ""}, {"POST", "/recoveries", ""},
 		} {
 			h.do(request.method, one+request.path, account, request.body).want(403, "FORBIDDEN")
 		}
 	}
 	h.do("PATCH", one, both, `{"url":"https://example.org"}`).want(200, "")
 	h.do("DELETE", one, account, "").want(204, "")
+}
+
+// TestAuthorityOverWhatWasMade sends a creation again when the webhook has become one
+// that the caller may not read the events of.
+func TestAuthorityOverWhatWasMade(t *testing.T) {
+	h := serve(t, newClock().config())
+	admin := h.admin(alice)
+	_, files := h.key(alice, scopes.FilesRead)
+	const body = `{"url":"https://example.com","events":["files.expiring"]}`
+	id := h.do("POST", webhooksPath, files, body, idempotent("a")).want(201, "").text("id")
+	h.do("POST", webhooksPath, files, body, idempotent("a")).want(200, "")
+	h.do("PATCH", webhooksPath+"/"+id, admin, `{"url":"https://example.com/secret","events":["balance.low"]}`).want(200, "")
+	h.do("POST", webhooksPath, files, body, idempotent("a")).want(403, "FORBIDDEN")
+	h.do("POST", webhooksPath, admin, body, idempotent("a")).want(200, "")
 }
 
 // TestAuthorityIsOverWhatIsChanged widens a webhook's events just when somebody was

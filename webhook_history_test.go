@@ -1,11 +1,14 @@
 package storageapi_test
 
 import (
+	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"io"
 	"net/url"
+	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -14,6 +17,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/storageapi/storageapi"
+	"github.com/storageapi/storageapi/store/memory"
 	"github.com/storageapi/storageapi/webhooks"
 )
 
@@ -140,11 +144,11 @@ func TestDeliveriesOverHTTP(t *testing.T) {
 		t.Errorf("got %s, want %s", dead.body, form)
 	}
 	listed := h.do("GET", list+"?state=dead", admin, "").want(200, "").body
-	if form := `^\{"data":\[` + head + `"attempts":1,"lastAttempt":` + attempt + `\}\],"nextCursor":null,"hasMore":false\}$`; !regexp.MustCompile(form).MatchString(listed) {
+	if form := `^\{"data":\[` + head + `"attemptCount":1,"lastAttempt":` + attempt + `\}\],"nextCursor":null,"hasMore":false\}$`; !regexp.MustCompile(form).MatchString(listed) {
 		t.Errorf("got %s, want %s", listed, form)
 	}
 	pending := h.do("GET", list+"?state=pending", admin, "").want(200, "").body
-	if form := `^\{"data":\[\{"eventId":"skipped",.*,"nextAttemptAt":"[^"]+","attempts":0,"lastAttempt":null\}\],`; !regexp.MustCompile(form).MatchString(pending) {
+	if form := `^\{"data":\[\{"eventId":"skipped",.*,"nextAttemptAt":"[^"]+","attemptCount":0,"lastAttempt":null\}\],`; !regexp.MustCompile(form).MatchString(pending) {
 		t.Errorf("got %s, want %s", pending, form)
 	}
 
@@ -182,7 +186,7 @@ func TestDeliveriesOverHTTP(t *testing.T) {
 	for query, want := range map[string]string{
 		"limit=0": "limit must", "state=": "state must be pending, delivered, dead or skipped", "state=Dead": "state must", "state=dead,skipped": "state must",
 		"from=x": "from must be an RFC 3339", "to=": "to must be an RFC 3339", "from=1969-12-31": "from must not be before 1970", "to=0001-01-01": "to must",
-		"from=2020-01-01&from=2020-01-01": "from must be given once only", "cursor=x": "cursor must", "a;b": "query must",
+		"from=2020-01-01&from=2020-01-01": "from must be given once only", "from=2020-01-02&to=2020-01-02": "from must be before to", "cursor=x": "cursor must", "a;b": "query must",
 	} {
 		if got := h.do("GET", list+"?"+query, admin, "").want(400, "VALIDATION_ERROR"); !strings.HasPrefix(got.message(), want) {
 			t.Errorf("%s: got message %q, want %q", query, got.message(), want)
@@ -240,9 +244,10 @@ func TestRecoveriesOverHTTP(t *testing.T) {
 		if all := !strings.Contains(body, "["); all != strings.Contains(got.body, `"states":["dead","skipped"]`) {
 			t.Errorf("%s: got %s", body, got.body)
 		}
+		h.await(got.header.Get("Location"), admin, func(got reply) bool { return got.object()["done"] == true })
 	}
 	for body, want := range map[string]string{
-		`{"states":[]}`: "states must hold at least one", `{"states":["pending"]}`: "states must be of", `{"states":"dead"}`: "states must be an array",
+		`{"states":[]}`: "states must hold at least one", `{"states":["pending"]}`: `states must be of dead, skipped, delivered; unknown: "pending"`, `{"states":"dead"}`: "states must be an array",
 		`{"from":"2999-01-01"}`: "from must not be in the future", `{"to":"2999-01-01"}`: "to must not be in the future", `{"from":1}`: "from must be a string",
 		`{"from":"2020-01-02","to":"2020-01-02"}`: "from must be before to", `{"to":"0001-01-01"}`: "to must not be before 1970", `{"since":null}`: "body must hold no field",
 	} {
@@ -255,5 +260,36 @@ func TestRecoveriesOverHTTP(t *testing.T) {
 		if got := h.do("GET", path, admin, "").want(404, "NOT_FOUND"); !strings.Contains(got.message(), "no recovery") {
 			t.Errorf("%s: got message %q", path, got.message())
 		}
+	}
+}
+
+// TestCursorsTellNothingOfOthers looks into the cursors of a list of deliveries, which
+// a store makes from numbers that count the events of all accounts.
+func TestCursorsTellNothingOfOthers(t *testing.T) {
+	for name, config := range map[string]storageapi.Config{
+		"memory": {Store: memory.New()}, "bolt": {Path: filepath.Join(t.TempDir(), "storage.db")},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := serve(t, config)
+			admin := h.admin(alice)
+			list := webhooksPath + "/" + h.do("POST", webhooksPath, admin, newWebhook).want(201, "").text("id") + "/deliveries?limit=1"
+			for i := range 3 {
+				h.publish(fmt.Sprint("evt_", i))
+			}
+			cursor := h.do("GET", list, admin, "").text("nextCursor")
+			decoded, err := base64.RawURLEncoding.DecodeString(cursor)
+			_, rest, found := strings.Cut(string(decoded), "/")
+			if _, isNumber := strconv.ParseUint(rest, 10, 64); err != nil || !found || isNumber == nil {
+				t.Errorf("the cursor is %q, %v", decoded, err)
+			}
+			if got := h.do("GET", list+"&cursor="+cursor, admin, "").ids("eventId"); len(got) != 1 || got[0] != "evt_1" {
+				t.Errorf("after it come %v", got)
+			}
+			made := webhooksPath + "/" + strings.Split(list, "/")[4] + "/deliveries?cursor="
+			forged := base64.RawURLEncoding.EncodeToString([]byte(strings.Split(list, "/")[4] + "/2"))
+			if got := h.do("GET", made+forged, admin, "").want(200, "").ids("eventId"); len(got) != 0 {
+				t.Errorf("after one made up come %v", got)
+			}
+		})
 	}
 }

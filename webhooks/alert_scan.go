@@ -70,7 +70,6 @@ func (s *scanner) run(ctx context.Context) {
 // scan begins a scan, or goes on with one, unless it is too early or another process
 // is at it; it returns when to look again.
 func (s *scanner) scan(ctx context.Context) (wait time.Duration, err error) {
-	mine := false
 	at, err := s.progress(ctx, func(at scan) scan {
 		if wait = s.wait(at); wait > 0 {
 			return at
@@ -78,10 +77,9 @@ func (s *scanner) scan(ctx context.Context) (wait time.Duration, err error) {
 		if at.done {
 			at = scan{begun: s.service.now()}
 		}
-		mine = true
 		return s.claimed(at)
 	})
-	if err != nil || !mine {
+	if err != nil || wait > 0 {
 		return wait, err
 	}
 	if err := s.look(ctx, &at); err != nil {

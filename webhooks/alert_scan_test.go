@@ -247,3 +247,34 @@ func TestScanByOneOfSeveral(t *testing.T) {
 		}
 	})
 }
+
+// A hasty store runs each change of an alert once more before, as if nothing were kept.
+type hasty struct{ webhooks.Store }
+
+func (s hasty) UpdateAlert(ctx context.Context, account string, metric webhooks.Metric, change func(*webhooks.AlertStep) error) (int, error) {
+	if err := change(&webhooks.AlertStep{Webhooks: func() []webhooks.Webhook { return nil }}); err != nil {
+		return 0, err
+	}
+	return s.Store.UpdateAlert(ctx, account, metric, change)
+}
+
+// A store may find out only in the end that somebody else scans.
+func TestScanIsClaimedInTheEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		files := newShelf(1, 10, oneOfTen)
+		hold := make(chan struct{})
+		defer close(hold)
+		held := func(ctx context.Context, after string, before time.Time) iter.Seq2[webhooks.StoredFile, error] {
+			<-hold
+			return files.source(ctx, after, before)
+		}
+		box := newTeller()
+		start(t, newService(t, box, webhooks.Config{Files: held}))
+		synctest.Wait()
+		start(t, newService(t, hasty{box}, webhooks.Config{Files: files.source}))
+		time.Sleep(59 * time.Second)
+		if asked := files.begun(); len(asked) != 0 {
+			t.Errorf("scans began after %q beside the one under way", asked)
+		}
+	})
+}

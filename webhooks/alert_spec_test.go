@@ -102,6 +102,23 @@ func (s spec) use(op specOp) (spec, string) {
 	return s, strings.Join(told, ", ")
 }
 
+// equal reports whether two states tell the same from now on: in whichever order their
+// webhooks were created.
+func (s spec) equal(t spec) bool {
+	return s.known == t.known && s.balance == t.balance && s.period == t.period && s.limit == t.limit &&
+		slices.Equal(s.told, t.told) && slices.Equal(s.webhooks(), t.webhooks())
+}
+
+// webhooks tells of each webhook what matters, in the order of that.
+func (s spec) webhooks() []string {
+	list := make([]string, len(s.thresholds))
+	for i, threshold := range s.thresholds {
+		list[i] = fmt.Sprint(threshold, s.low[i])
+	}
+	slices.Sort(list)
+	return list
+}
+
 // A spied store hands each call what it told.
 type spied struct{ store.Store }
 
@@ -271,22 +288,35 @@ func TestReportsKeepTheSpec(t *testing.T) {
 	})
 }
 
+// reportsModel is the spec, for histories of operations.
+var reportsModel = porcupine.Model{
+	Init: func() any { return spec{} },
+	Step: func(state, input, output any) (bool, any) {
+		next, want := state.(spec).step(input.(specOp))
+		return want == output.(string), next
+	},
+	Equal: func(a, b any) bool { return a.(spec).equal(b.(spec)) },
+	Partition: func(history []porcupine.Operation) [][]porcupine.Operation { // neither knows of the other
+		var balance, use []porcupine.Operation
+		for _, op := range history {
+			if op.Input.(specOp).kind == "use" {
+				use = append(use, op)
+			} else {
+				balance = append(balance, op)
+			}
+		}
+		return [][]porcupine.Operation{balance, use}
+	},
+	DescribeOperation: func(input, output any) string {
+		return fmt.Sprintf("%v told %q", input, output)
+	},
+}
+
 // Reports at the same moment have the effect of one after the other: each tells what
 // it would tell in some order in which those come first that ended before others
 // began.
 func TestReportsAreLinearizable(t *testing.T) {
 	t.Parallel()
-	model := porcupine.Model{
-		Init: func() any { return spec{} },
-		Step: func(state, input, output any) (bool, any) {
-			next, want := state.(spec).step(input.(specOp))
-			return want == output.(string), next
-		},
-		Equal: func(a, b any) bool { return fmt.Sprint(a) == fmt.Sprint(b) },
-		DescribeOperation: func(input, output any) string {
-			return fmt.Sprintf("%v told %q", input, output)
-		},
-	}
 	const clients, rounds, each = 4, 30, 12
 	for name, open := range map[string]func(t *testing.T) store.Store{
 		"memory": func(*testing.T) store.Store { return memory.New() },
@@ -327,7 +357,7 @@ func TestReportsAreLinearizable(t *testing.T) {
 					})
 				}
 				group.Wait()
-				if result := porcupine.CheckOperationsTimeout(model, history, 20*time.Second); result != porcupine.Ok {
+				if result := porcupine.CheckOperationsTimeout(reportsModel, history, 20*time.Second); result != porcupine.Ok {
 					for _, op := range history {
 						t.Logf("%d: %d–%d %v told %q", op.ClientId, op.Call, op.Return, op.Input, op.Output)
 					}

@@ -69,8 +69,7 @@ func (c *client) connect(s *stop, address string, deadline time.Time) (*conn, er
 // connection that it comes on. If the receiver closed an idle connection just when it
 // was to be used, the request is sent once more on a new one; webhook-id is the same.
 func (c *client) send(s *stop, address string, request []byte, deadline time.Time) (*conn, *http.Response, error) {
-	for {
-		conn := c.conns.take(address, deadline)
+	for conn := c.conns.take(address, deadline); ; conn = nil {
 		if conn == nil {
 			var err error
 			if conn, err = c.connect(s, address, deadline); err != nil {

@@ -128,6 +128,44 @@ func TestIdleConnectionsThatBreak(t *testing.T) {
 	}
 }
 
+// However many idle connections there are, the event is sent at most twice in an
+// attempt: to a receiver that breaks over it, too.
+func TestABrokenAttemptIsMadeOnceMore(t *testing.T) {
+	t.Parallel()
+	const idle = 5
+	var began sync.WaitGroup
+	began.Add(idle)
+	var requests atomic.Int64
+	receiver := newTalker(t, func(n int, conn net.Conn) bool {
+		requests.Add(1)
+		if n > idle {
+			return false
+		}
+		began.Done()
+		began.Wait()
+		return say2(conn)
+	})
+	attempt := attempts(t, receiver)
+	var group sync.WaitGroup
+	for range idle {
+		group.Go(func() {
+			if got := attempt(); got.Error != "" {
+				t.Errorf("%+v", got)
+			}
+		})
+	}
+	group.Wait()
+	if got := attempt(); got.Error != broke {
+		t.Errorf("%+v", got)
+	}
+	if n := requests.Load() - idle; n != 2 {
+		t.Errorf("the event was sent %d times", n)
+	}
+	if n := receiver.conns.Load(); n != idle+1 {
+		t.Errorf("%d connections", n)
+	}
+}
+
 func say2(conn net.Conn) bool {
 	say(noContent)(conn)
 	return true

@@ -16,9 +16,14 @@ type Delivery struct {
 	// NextAttemptAt is when a pending delivery is due; it may be in the past.
 	NextAttemptAt time.Time
 
-	// Attempts are those that were settled, the first one first.
+	// Attempts are those that were settled, the first one first; of a delivery that
+	// is sent again and again, the last [MaxAttempts].
 	Attempts []Attempt
 }
+
+// MaxAttempts is how many attempts are kept of a delivery: those whose number is
+// lower than the last one's by as much are forgotten.
+const MaxAttempts = 100
 
 // A DeliveryState tells how far a delivery is.
 type DeliveryState string
@@ -54,7 +59,8 @@ type DeliveryPage struct {
 
 	// Next asks for the page that follows; empty if there is none. A page may
 	// hold fewer deliveries than were asked for, even none, and have a Next
-	// nevertheless: looking for what is rare is done in steps.
+	// nevertheless: looking for what is rare is done in steps. It is shown to
+	// clients: nobody can tell from it what other accounts have.
 	Next string
 }
 

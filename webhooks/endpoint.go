@@ -11,6 +11,12 @@ import (
 	"github.com/storageapi/storageapi/signing"
 )
 
+// What all requests say of themselves.
+const (
+	contentType = "application/json; charset=utf-8"
+	userAgent   = "storageapi-webhooks/1"
+)
+
 // An endpoint is what the requests to one webhook have in common, for as long as
 // its URL and the secrets that sign stay the same.
 type endpoint struct {
@@ -35,8 +41,8 @@ func newEndpoint(webhook *Webhook, header string, at time.Time) (*endpoint, erro
 	if err != nil || request.URL.Scheme != "https" || request.URL.Hostname() == "" {
 		return nil, errNoURL
 	}
-	request.Header.Set("Content-Type", "application/json; charset=utf-8")
-	request.Header.Set("User-Agent", "storageapi-webhooks/1")
+	request.Header.Set("Content-Type", contentType)
+	request.Header.Set("User-Agent", userAgent)
 	var head bytes.Buffer
 	if err := request.Write(&head); err != nil { // net/http knows how each part is written
 		return nil, errNoURL

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/storageapi/storageapi/internal/id"
@@ -83,7 +84,8 @@ type RecoverParams struct {
 }
 
 // Recover begins to make deliveries of the account's webhook pending again, and
-// returns the job that does so, or [ErrNotFound]. What is recovered goes through
+// returns the job that does so, or [ErrNotFound], or [ErrRecovering] if one of this
+// webhook is not done yet. Jobs of several webhooks take turns. What is recovered goes through
 // the same caps as all else, and after what is published meanwhile. [WebhookService.Run]
 // does the work; ask [WebhookService.Recovery] how far it is.
 func (s *WebhookService) Recover(ctx context.Context, account, webhookID string, params RecoverParams) (Recovery, error) {
@@ -149,10 +151,18 @@ func checkStates(states []DeliveryState, allowed ...DeliveryState) (folded []Del
 	for _, state := range states {
 		switch {
 		case !slices.Contains(allowed, state):
-			return nil, invalid.Field("states", fmt.Sprintf("must be of %q; unknown: %.32q", allowed, state))
+			return nil, invalid.Field("states", fmt.Sprintf("must be of %s; unknown: %.32q", strings.Join(namesOf(allowed), ", "), state))
 		case !slices.Contains(folded, state):
 			folded = append(folded, state)
 		}
 	}
 	return folded, nil
+}
+
+func namesOf(states []DeliveryState) []string {
+	names := make([]string, len(states))
+	for i, state := range states {
+		names[i] = string(state)
+	}
+	return names
 }

@@ -253,7 +253,7 @@ func (s *WebhookService) Delete(ctx context.Context, account, webhookID string) 
 func (s *WebhookService) DeleteIf(ctx context.Context, account, webhookID string, condition Condition) error {
 	err := errChanged
 	for errors.Is(err, errChanged) {
-		check, refused := s.judge(ctx, account, webhookID, condition, func(w *Webhook) { *w = Webhook{} })
+		check, refused := s.ask(ctx, account, webhookID, condition, func(w *Webhook) { *w = Webhook{} })
 		if refused != nil {
 			return fmt.Errorf("delete webhook: %w", refused)
 		}

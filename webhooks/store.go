@@ -13,6 +13,8 @@ var (
 	ErrNotFound = errors.New("no such webhook, event or recovery")
 	ErrExists   = errors.New("webhook, recovery or notice exists already")
 	ErrLimit    = errors.New("too many webhooks")
+
+	ErrRecovering = errors.New("a recovery of the webhook is under way")
 )
 
 // Terms are what a Store heeds when it creates a webhook. Limit is how many webhooks
@@ -153,7 +155,8 @@ type Store interface {
 
 	// SettleDeliveries ends claims: for each settlement it logs the attempt,
 	// if there was one, and settles the delivery, or makes it due again, or
-	// just gives back the lease; and it deactivates the webhook if told so.
+	// just gives back the lease; and it deactivates the webhook if told so. Of a
+	// delivery no more than the last MaxAttempts are kept.
 	// Deliver ends the failing of the webhook (FailingSince and WarnedAt);
 	// Retry and GiveUp begin it, at Attempt.StartedAt, if it has not begun and
 	// the attempt is not of ClassInternal. A settlement whose task has another URL
@@ -186,14 +189,15 @@ type Store interface {
 	// of all events that are stored by then, whatever the clock says, and To is
 	// set to a time after theirs. ErrNotFound if the
 	// account has no webhook of that id; ErrExists if there is a recovery of
-	// that id.
+	// that id; ErrRecovering if there is one of that webhook that is not done.
 	CreateRecovery(ctx context.Context, recovery Recovery) error
 
 	// RecoveryByID returns a recovery, or ErrNotFound.
 	RecoveryByID(ctx context.Context, account, id string) (Recovery, error)
 
-	// AdvanceRecovery takes the oldest recovery that is not done and makes its
-	// next deliveries owed and due now, after looking at about limit of them.
+	// AdvanceRecovery takes a recovery that is not done, of one webhook after the
+	// other in turn, and makes its next deliveries owed and due now, after looking
+	// at about limit of them.
 	// Those that are pending, or without payload, are left as they are. A
 	// recovery whose webhook is gone is done. It returns false if all
 	// recoveries are done already.

@@ -97,7 +97,7 @@ var errChanged = errors.New("the webhook was changed by somebody else meanwhile"
 func (s *WebhookService) change(ctx context.Context, account, webhookID string, condition Condition, apply func(*Webhook)) (Webhook, error) {
 	now := s.now()
 	for {
-		check, err := s.judge(ctx, account, webhookID, condition, apply)
+		check, err := s.ask(ctx, account, webhookID, condition, apply)
 		if err != nil {
 			return Webhook{}, err
 		}
@@ -121,10 +121,10 @@ func (s *WebhookService) change(ctx context.Context, account, webhookID string, 
 	}
 }
 
-// judge asks the condition about a change of a webhook and returns its error. Since it
+// ask asks the condition about a change of a webhook and returns its error. Since it
 // would hold up everybody else it is not asked within the store's step; there check,
 // unless it is nil, tells by errChanged if it was asked about something else.
-func (s *WebhookService) judge(ctx context.Context, account, webhookID string, condition Condition, apply func(*Webhook)) (check func(Webhook) error, err error) {
+func (s *WebhookService) ask(ctx context.Context, account, webhookID string, condition Condition, apply func(*Webhook)) (check func(Webhook) error, err error) {
 	if condition == nil {
 		return nil, nil
 	}

@@ -19,10 +19,10 @@ type delivery struct {
 
 // A listedDelivery has its last attempt only.
 type listedDelivery struct {
-	EventID     string   `json:"eventId"`
-	State       string   `json:"state"`
-	Attempts    int      `json:"attempts"`
-	LastAttempt *attempt `json:"lastAttempt"`
+	EventID      string   `json:"eventId"`
+	State        string   `json:"state"`
+	AttemptCount int      `json:"attemptCount"`
+	LastAttempt  *attempt `json:"lastAttempt"`
 }
 
 // A recovery is a job that sends again what a webhook missed.

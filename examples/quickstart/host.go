@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/storageapi/storageapi"
+	"github.com/storageapi/storageapi/dashboard"
 	"github.com/storageapi/storageapi/scopes"
 	"github.com/storageapi/storageapi/webhooks"
 )
@@ -41,6 +42,17 @@ func startHost(ctx context.Context, dir string, trusted *x509.CertPool) (*host, 
 	mux.Handle("/v2/", api)
 	mux.Handle("GET /v2/environments", api.Auth.Require(scopes.EnvironmentsRead, http.HandlerFunc(envs.serveList)))
 	mux.Handle("POST /v2/environments", api.Auth.Require(scopes.EnvironmentsWrite, http.HandlerFunc(envs.serveCreate)))
+
+	// The settings pages, for people: behind the host's own login.
+	logins := &sessions{accounts: make(map[string]string)}
+	settings, err := dashboard.New(dashboard.Config{API: api, Account: logins.account, Title: "Storage settings"})
+	if err != nil {
+		_ = api.Close()
+		return nil, err
+	}
+	mux.Handle("/settings/", logins.required(settings))
+	mux.HandleFunc("GET /login", logins.ask)
+	mux.HandleFunc("POST /login", logins.begin)
 
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -3,7 +3,7 @@
 // receiver that verifies what it is sent.
 //
 //	go run ./examples/quickstart         # once through, then exit
-//	go run ./examples/quickstart -serve  # leave the service running, to try with curl
+//	go run ./examples/quickstart -serve  # leave the service running, to try with a browser and curl
 package main
 
 import (
@@ -24,7 +24,7 @@ import (
 const account = "acct_1"
 
 func main() {
-	serve := flag.Bool("serve", false, "leave the service running and print curl lines")
+	serve := flag.Bool("serve", false, "leave the service running and print the address of its settings pages and curl lines")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"context"
 	"io"
+	"net/http"
+	"net/http/cookiejar"
 	"os"
 	"os/exec"
 	"strings"
@@ -79,9 +81,40 @@ func TestServe(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}
+	checkSettings(t, out.String())
 	cancel()
 	if err := <-ended; err != nil {
 		t.Errorf("interrupted: %v", err)
+	}
+}
+
+// checkSettings logs in at the address that is printed.
+func checkSettings(t *testing.T, out string) {
+	t.Helper()
+	_, rest, _ := strings.Cut(out, "See it in a browser: ")
+	address, _, _ := strings.Cut(rest, "\n")
+	jar, err := cookiejar.New(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	client := &http.Client{Jar: jar}
+	read := func(response *http.Response, err error) (string, string) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer response.Body.Close()
+		body, err := io.ReadAll(response.Body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return response.Request.URL.Path, string(body)
+	}
+	if path, body := read(client.Get(address)); path != "/login" || !strings.Contains(body, "Log in as acct_1") {
+		t.Fatalf("%q leads to %s: %s", address, path, body)
+	}
+	if path, body := read(client.PostForm(strings.Replace(address, "/settings/", "/login", 1), nil)); path != "/settings/api-keys" || !strings.Contains(body, "bootstrap") {
+		t.Errorf("the login leads to %s: %s", path, body)
 	}
 }
 

@@ -10,8 +10,8 @@ import (
 )
 
 // serveOn leaves the service running until it is interrupted. It registers a
-// webhook, makes a report every few seconds, and prints what arrives; the
-// curl lines show the rest.
+// webhook, makes a report every few seconds, and prints what arrives; the settings
+// pages and the curl lines show the rest.
 func serveOn(ctx context.Context, out io.Writer, host *host, receiver *receiver, key string) error {
 	webhook, err := host.api.Webhooks.Create(ctx, account, webhooks.CreateParams{
 		URL: receiver.url, Events: webhooks.EventTypes(), BalanceThreshold: 25_500_000_000,
@@ -22,6 +22,8 @@ func serveOn(ctx context.Context, out io.Writer, host *host, receiver *receiver,
 	receiver.secret.Store(&webhook.Secret)
 
 	fmt.Fprintf(out, `
+See it in a browser: %s/settings/
+
 Try it in another terminal:
 
 export BASE=%s KEY=%s
@@ -37,7 +39,7 @@ The last one ends what arrives below. (A webhook that you register has a secret
 of its own, which this receiver does not know: it answers 401, and the service
 tries again.) Interrupt to stop.
 
-`, host.url, key, receiver.url, webhook.ID)
+`, host.url, host.url, key, receiver.url, webhook.ID)
 
 	for month := 0; ; month++ {
 		for _, r := range reports(ctx, host.api.Webhooks, month) {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/url"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -50,6 +51,7 @@ func (h *host) testDeliveries(t *testing.T) {
 		"state=done":                       nil,
 		"state=":                           nil,
 		"from=1969-12-31":                  nil,
+		"from=2026-01-02&to=2026-01-01":    nil,
 		"from=2026-01-01&from=2026-01-01":  nil,
 		"to=tomorrow":                      nil,
 		"cursor=abc":                       nil,
@@ -83,8 +85,26 @@ func (h *host) testDeliveries(t *testing.T) {
 		return h.do(t, "getRecovery", 200, at(webhook, recovery)).object()["done"] == true
 	})
 	h.settled(t, webhook, skipped, "delivered")
-	h.do(t, "createRecovery", 202, at(webhook), body(`{"from":"2026-01-01","to":"2026-01-02","states":["delivered","dead"]}`))
-	h.do(t, "createRecovery", 202, at(webhook), body(`{"from":null,"to":null,"states":null}`))
+	h.recover(t, webhook, body(`{"from":"2026-01-01","to":"2026-01-02","states":["delivered","dead"]}`))
+	h.recover(t, webhook, body(`{"from":null,"to":null,"states":null}`))
+	eventually(t, "a second recovery at a time is refused", func() bool {
+		refused := false
+		var wg sync.WaitGroup
+		var mu sync.Mutex
+		for range 8 {
+			wg.Go(func() {
+				done, err := h.exchange(h.prepare("createRecovery", at(webhook)))
+				mu.Lock()
+				defer mu.Unlock()
+				if err != nil || done.status != 202 && done.status != 409 {
+					t.Errorf("got %v, %v", done, err)
+				}
+				refused = refused || done != nil && done.status == 409
+			})
+		}
+		wg.Wait()
+		return refused
+	})
 	h.do(t, "createRecovery", 400, at(webhook), body(`{"from":"2026-01-02","to":"2026-01-01"}`))
 	h.do(t, "createRecovery", 400, at(webhook), body(`{"states":["pending"]}`))
 	h.do(t, "getRecovery", 404, at(webhook, noRecovery))
@@ -92,3 +112,12 @@ func (h *host) testDeliveries(t *testing.T) {
 }
 
 const noRecovery = "rec_01JZ5T3K9QWERTYASDFGHJKMNP"
+
+// recover creates a recovery and waits until it is done.
+func (h *host) recover(t *testing.T, webhook string, how ...func(*call)) {
+	t.Helper()
+	job := h.do(t, "createRecovery", 202, append(how, at(webhook))...).text("id")
+	eventually(t, "the recovery is done", func() bool {
+		return h.do(t, "getRecovery", 200, at(webhook, job)).object()["done"] == true
+	})
+}

@@ -156,7 +156,10 @@ func (s *session) turn(h *hook, to state) bool {
 // recover returns the id of the job.
 func (s *session) recover(h *hook) (id string, ok bool) {
 	s.ledger.recovering(h)
-	r, ok := s.want("POST", webhooksPath+"/"+h.id+"/recoveries", s.tokens[h.account], "", http.StatusAccepted)
+	r, ok := reply{status: http.StatusConflict}, true
+	for ok && r.status == http.StatusConflict { // one that an earlier host began is under way
+		r, ok = s.want("POST", webhooksPath+"/"+h.id+"/recoveries", s.tokens[h.account], "", http.StatusAccepted, http.StatusConflict)
+	}
 	if !ok {
 		return "", false
 	}

@@ -24,8 +24,8 @@ type deliveryView struct {
 // A deliveryListView is a delivery as it is listed.
 type deliveryListView struct {
 	deliveryView
-	Attempts    int          `json:"attempts"` // how many
-	LastAttempt *attemptView `json:"lastAttempt"`
+	AttemptCount int          `json:"attemptCount"`
+	LastAttempt  *attemptView `json:"lastAttempt"`
 }
 
 // A deliveryReadView is a delivery as it is read by itself.
@@ -67,10 +67,10 @@ func viewDelivery(d *webhooks.Delivery) deliveryView {
 }
 
 func viewDeliveryListed(d *webhooks.Delivery) deliveryListView {
-	view := deliveryListView{deliveryView: viewDelivery(d), Attempts: len(d.Attempts)}
+	view := deliveryListView{deliveryView: viewDelivery(d)}
 	if n := len(d.Attempts); n > 0 {
 		last := viewAttempt(d.Attempts[n-1])
-		view.LastAttempt = &last
+		view.AttemptCount, view.LastAttempt = last.Number, &last
 	}
 	return view
 }
@@ -123,15 +123,12 @@ func (a *api) redeliver(c *call) (answer, error) {
 	if err := c.noBody(); err != nil {
 		return answer{}, err
 	}
-	webhook, err := a.findWebhook(c)
+	webhook, err := a.findUsable(c)
 	if err != nil {
 		return answer{}, err
 	}
 	delivery, err := a.findDelivery(c, webhook.ID)
 	if err != nil {
-		return answer{}, err
-	}
-	if err := a.permitUse(c, &webhook); err != nil {
 		return answer{}, err
 	}
 	err = a.webhooks.Redeliver(c.Context(), c.caller.Account, webhook.ID, delivery.EventID)
@@ -184,6 +181,9 @@ func parseDeliveryQuery(query, webhookID string) (webhooks.DeliveryQuery, error)
 	}
 	if parsed.To, err = parseBoundIn(values, "to"); err != nil {
 		return parsed, err
+	}
+	if !parsed.From.IsZero() && !parsed.To.IsZero() && !parsed.From.Before(parsed.To) {
+		return parsed, invalid.Field("from", "must be before to")
 	}
 	if texts, given := values["cursor"]; given {
 		var valid bool

@@ -55,6 +55,7 @@ var failures = []struct {
 	{webhooks.ErrExists, http.StatusConflict, auth.CodeConflict, "This webhook exists already. Send the request again."},
 	{webhooks.ErrReused, http.StatusConflict, auth.CodeConflict, reusedMessage},
 	{webhooks.ErrGone, http.StatusConflict, auth.CodeConflict, "The webhook that this request made is deleted. Send another Idempotency-Key to make another."},
+	{webhooks.ErrRecovering, http.StatusConflict, auth.CodeConflict, "A recovery of this webhook is under way. Send the request again when it is done."},
 	{webhooks.ErrTesting, http.StatusConflict, auth.CodeConflict, "A test event is under way to this webhook, or too many are. Try again in a few seconds."},
 	{errNoDelivery, http.StatusNotFound, auth.CodeNotFound, "There is no delivery of an event with this id to this webhook."},
 	{errNoPayload, http.StatusConflict, auth.CodeConflict, "This event is not kept any more: it cannot be sent again."},

@@ -36,11 +36,8 @@ func (a *api) createRecovery(c *call) (answer, error) {
 	if params, err = a.webhooks.CheckRecover(params); err != nil {
 		return answer{}, err
 	}
-	webhook, err := a.findWebhook(c)
+	webhook, err := a.findUsable(c)
 	if err != nil {
-		return answer{}, err
-	}
-	if err := a.permitUse(c, &webhook); err != nil {
 		return answer{}, err
 	}
 	recovery, err := a.webhooks.Recover(c.Context(), c.caller.Account, webhook.ID, params)

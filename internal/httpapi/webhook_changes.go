@@ -29,6 +29,15 @@ func (a *api) permitUse(c *call, webhook *webhooks.Webhook, more ...webhooks.Eve
 	return a.permitWebhook(c, webhook.ID, slices.Concat(webhook.Events, webhook.PastEvents, more))
 }
 
+// findUsable is findWebhook for a route that uses the webhook, if the caller may.
+func (a *api) findUsable(c *call) (webhooks.Webhook, error) {
+	webhook, err := a.findWebhook(c)
+	if err == nil {
+		err = a.permitUse(c, &webhook)
+	}
+	return webhook, err
+}
+
 // permitWebhook asks whether the caller may do what the route is for to a webhook of
 // those events.
 func (a *api) permitWebhook(c *call, id string, events []webhooks.EventType) error {
@@ -104,11 +113,8 @@ func (a *api) sendTest(c *call) (answer, error) {
 	if err := c.noBody(); err != nil {
 		return answer{}, err
 	}
-	webhook, err := a.findWebhook(c)
+	webhook, err := a.findUsable(c)
 	if err != nil {
-		return answer{}, err
-	}
-	if err := a.permitUse(c, &webhook); err != nil {
 		return answer{}, err
 	}
 	event, err := a.webhooks.SendTest(c.Context(), c.caller.Account, webhook.ID)

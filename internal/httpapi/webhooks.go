@@ -101,13 +101,16 @@ func (a *api) createWebhook(c *call) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	if webhook.Secret.IsZero() { // made by an earlier request
+	if webhook.Secret.IsZero() { // made by an earlier request, and maybe changed since
 		c.id = webhook.ID
-		answer, err := a.getWebhook(c)
-		if errors.Is(err, webhooks.ErrNotFound) { // meanwhile
-			err = webhooks.ErrGone
+		webhook, err := a.findUsable(c)
+		switch {
+		case errors.Is(err, webhooks.ErrNotFound): // meanwhile
+			return answer{}, webhooks.ErrGone
+		case err != nil:
+			return answer{}, err
 		}
-		return answer, err
+		return showWebhook(&webhook, "")
 	}
 	view := viewWebhook(webhook)
 	view.Secret = webhook.Secret.Reveal()

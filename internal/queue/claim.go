@@ -37,7 +37,10 @@ func (q *Queue) Claim(now time.Time, claim webhooks.Claim) (claimed []Claimed, w
 	if claim.PerWebhook == 0 {
 		claimed = q.claimCapped(t, &claim)
 	} else {
-		q.recall(claim.Raised)
+		if t >= q.recalls { // who set them aside may claim no more
+			claim.Raised = nil
+		}
+		q.recall(claim.Raised, t)
 		for kind := range q.rings {
 			claimed = q.claimTurns(claimed, &q.rings[kind], t, &claim)
 		}
@@ -58,6 +61,9 @@ func (q *Queue) Claim(now time.Time, claim webhooks.Claim) (claimed []Claimed, w
 	}
 	if len(q.leases) > 0 {
 		next = min(next, q.ends)
+	}
+	if len(q.aside) > 0 {
+		next = min(next, q.recalls)
 	}
 	return claimed, max(0, time.Duration(next-t)*time.Millisecond)
 }
@@ -122,10 +128,14 @@ func (q *Queue) setAside(l *lane) {
 	l.place = aside
 }
 
+// maxAside is for how long lanes are set aside at most, in milliseconds.
+const maxAside = 60_000
+
 // recall puts lanes that were set aside back in line: those of the webhooks, or all
 // if that is nil.
-func (q *Queue) recall(webhooks []string) {
+func (q *Queue) recall(webhooks []string, t int64) {
 	if webhooks == nil {
+		q.recalls = t + maxAside
 		for l := range q.aside {
 			l.ring.push(l)
 		}

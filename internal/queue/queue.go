@@ -28,6 +28,7 @@ type Queue struct {
 	rings     [2]ring        // by kind: with something due, in turn
 	later     agenda         // with something due later
 	aside     map[*lane]bool // with something due, of webhooks whose cap was 0 in a claim
+	recalls   int64          // when all of them are recalled
 	leases    map[uint64]*lease
 	ends      int64 // before which no lease runs out
 	token     uint64

@@ -57,6 +57,30 @@ func TestLanesTakeTurns(t *testing.T) {
 	}
 }
 
+// A claimer that knows nothing of a webhook is not kept from it for long by one that
+// gave it no slots, and is gone.
+func TestAsideIsNotForEver(t *testing.T) {
+	var q Queue
+	add(&q, "a", 1, start)
+	claim := webhooks.Claim{Limit: 9, PerWebhook: 1, Lease: time.Minute, Raised: []string{}}
+	down := claim
+	down.Caps = map[string]int{"a": 0}
+	if claimed, _ := q.Claim(start, down); len(claimed) != 0 {
+		t.Errorf("claimed %v without a slot", claimed)
+	}
+	now, waited := start, time.Duration(0)
+	for waited < time.Hour {
+		claimed, wait := q.Claim(now, claim)
+		if len(claimed) == 1 {
+			break
+		}
+		now, waited = now.Add(wait), waited+wait
+	}
+	if waited > time.Minute {
+		t.Errorf("claimed after %v", waited)
+	}
+}
+
 func TestCapHoldsOverClaims(t *testing.T) {
 	var q Queue
 	for seq := range uint64(10) {

@@ -11,6 +11,7 @@ import (
 	"go.etcd.io/bbolt"
 	bbolterrors "go.etcd.io/bbolt/errors"
 
+	"github.com/storageapi/storageapi/internal/cursor"
 	"github.com/storageapi/storageapi/internal/queue"
 	"github.com/storageapi/storageapi/signing"
 	"github.com/storageapi/storageapi/store"
@@ -32,11 +33,14 @@ type Store struct {
 	cache  webhookCache
 	alerts alerts
 
+	cursors cursor.Key // hides the numbers of events
+
 	// For steps of the writer only.
 	subscriptions subscriptions
 	failing       failing
 	keyCensus     census
 	webhookCensus census
+	recovered     []byte    // the webhook whose recovery was advanced last
 	newestEvent   []byte    // no key in bucketEventIDs is greater; it need not be there
 	lastPublished time.Time // no event was published later
 }
@@ -130,6 +134,9 @@ func checkSize(path string) error {
 func (s *Store) prepare() (err error) {
 	defer recovered(&err)
 	if err := checkSchema(s.db); err != nil {
+		return err
+	}
+	if err := s.loadCursors(); err != nil {
 		return err
 	}
 	if err := s.reseal(); err != nil {

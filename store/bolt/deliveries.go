@@ -28,13 +28,14 @@ func (s *Store) ClaimDeliveries(ctx context.Context, claim webhooks.Claim) (task
 			}
 		}
 	}()
+	changes := s.cache.changes.Load()
 	// Begun after the claim, it sees all that the queue knows.
 	tx, err := s.view(context.WithoutCancel(ctx))
 	if err != nil {
 		return nil, 0, err
 	}
 	defer s.done(tx, &err)
-	r := s.newTaskReader(tx)
+	r := s.newTaskReader(tx, changes)
 	tasks = make([]webhooks.Task, 0, len(claimed))
 	for _, c := range claimed {
 		task := r.read(c)
@@ -54,6 +55,7 @@ type taskReader struct {
 	tx                   *bbolt.Tx
 	eventRecords, bodies *bbolt.Cursor
 	rows                 *bbolt.Bucket
+	changes              uint64 // of webhooks, before tx
 	webhooks             map[string]foundWebhook
 	seq                  uint64 // of event
 	event                webhooks.Envelope
@@ -65,9 +67,9 @@ type foundWebhook struct {
 	err     error
 }
 
-func (s *Store) newTaskReader(tx *bbolt.Tx) *taskReader {
+func (s *Store) newTaskReader(tx *bbolt.Tx, changes uint64) *taskReader {
 	return &taskReader{
-		store: s, tx: tx, eventRecords: tx.Bucket(bucketEvents).Cursor(), bodies: tx.Bucket(bucketBodies).Cursor(),
+		store: s, tx: tx, changes: changes, eventRecords: tx.Bucket(bucketEvents).Cursor(), bodies: tx.Bucket(bucketBodies).Cursor(),
 		rows:     tx.Bucket(bucketWebhooks),
 		webhooks: make(map[string]foundWebhook),
 	}
@@ -87,7 +89,7 @@ func (r *taskReader) read(c queue.Claimed) (task webhooks.Task) {
 	task.Event, task.Err = r.event, r.eventErr
 	found, known := r.webhooks[c.Webhook]
 	if !known {
-		found.webhook, found.err = r.store.claimed(r.tx, r.rows, c.Webhook)
+		found.webhook, found.err = r.store.claimed(r.tx, r.rows, c.Webhook, r.changes)
 		r.webhooks[c.Webhook] = found
 	}
 	if task.Webhook = found.webhook; found.err != nil {
@@ -167,7 +169,7 @@ type holding struct {
 func (s *Store) settle(b *batch, rows *bbolt.Cursor, h holding, settlement *webhooks.Settlement) error {
 	if settlement.Outcome == webhooks.Release {
 		b.done = append(b.done, func() { s.queue.Free(h.token) })
-	} else if err := b.add(bucketAttempts, attemptKey(h.seq, h.webhook, settlement.Attempt.Number), encodeAttempt(&settlement.Attempt, settlement.Outcome)); err != nil {
+	} else if err := logAttempt(b, h.seq, h.webhook, &settlement.Attempt, settlement.Outcome); err != nil {
 		return err
 	}
 	switch settlement.Outcome {
@@ -220,6 +222,22 @@ func (s *Store) settleWebhook(b *batch, id string, settlement *webhooks.Settleme
 	}
 	webhook.Active, webhook.OffReason = false, settlement.Deactivate
 	return s.putWebhook(b, &webhook)
+}
+
+// logAttempt stores an attempt, and forgets those that are too many by now.
+func logAttempt(b *batch, seq uint64, webhook string, a *webhooks.Attempt, outcome webhooks.Outcome) error {
+	if a.Number > webhooks.MaxAttempts {
+		var old [][]byte
+		c := b.tx.Bucket(bucketAttempts).Cursor()
+		last := attemptKey(seq, webhook, a.Number-webhooks.MaxAttempts)
+		for k, _ := c.Seek(attemptKey(seq, webhook, 0)); k != nil && bytes.Compare(k, last) <= 0; k, _ = c.Next() {
+			old = append(old, bytes.Clone(k))
+		}
+		if err := b.deleteAll(bucketAttempts, old); err != nil {
+			return err
+		}
+	}
+	return b.add(bucketAttempts, attemptKey(seq, webhook, a.Number), encodeAttempt(a, outcome))
 }
 
 func attemptKey(seq uint64, webhook string, number int) []byte {

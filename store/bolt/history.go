@@ -5,7 +5,6 @@ import (
 	"encoding/binary"
 	"maps"
 	"slices"
-	"strconv"
 
 	"go.etcd.io/bbolt"
 
@@ -85,7 +84,7 @@ func (s *Store) ListDeliveries(ctx context.Context, account, webhookID string, q
 	}
 	low, high := between(tx, query)
 	if query.After != "" {
-		after, _ := strconv.ParseUint(query.After, 10, 64)
+		after, _ := s.cursors.Open(query.After)
 		high = min(high, after)
 	}
 	w := newWalk(tx, webhookID)
@@ -101,7 +100,7 @@ func (s *Store) ListDeliveries(ctx context.Context, account, webhookID string, q
 				continue
 			}
 			if w.cost > maxCost {
-				page.Next = strconv.FormatUint(seq+1, 10)
+				page.Next = s.cursors.Seal(seq + 1)
 				return page, nil
 			}
 			d, ok := w.delivery(seq)
@@ -109,13 +108,13 @@ func (s *Store) ListDeliveries(ctx context.Context, account, webhookID string, q
 				continue
 			}
 			if len(page.Deliveries) == query.Limit {
-				page.Next = strconv.FormatUint(seq+1, 10)
+				page.Next = s.cursors.Seal(seq + 1)
 				return page, nil
 			}
 			page.Deliveries = append(page.Deliveries, d)
 		}
 		if high = run; w.cost > maxCost && high > low {
-			page.Next = strconv.FormatUint(high, 10)
+			page.Next = s.cursors.Seal(high)
 			return page, nil
 		}
 	}

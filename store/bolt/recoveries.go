@@ -25,6 +25,9 @@ func (s *Store) CreateRecovery(ctx context.Context, created webhooks.Recovery) e
 		if b.get(bucketRecoveries, []byte(created.ID)) != nil {
 			return webhooks.ErrExists
 		}
+		if b.get(bucketOpenRecoveries, []byte(created.WebhookID)) != nil {
+			return webhooks.ErrRecovering
+		}
 		r := recovery{Recovery: created}
 		if r.To.IsZero() {
 			r.To = afterAll(s.lastPublished)
@@ -59,13 +62,14 @@ func (s *Store) RecoveryByID(ctx context.Context, account, id string) (found web
 // AdvanceRecovery implements [webhooks.Store].
 func (s *Store) AdvanceRecovery(ctx context.Context, limit int) (advanced bool, err error) {
 	err = s.writer.run(ctx, func(b *batch) error {
-		id, _ := b.tx.Bucket(bucketOpenRecoveries).Cursor().First()
-		if advanced = id != nil; !advanced {
+		webhook, id := s.nextRecovery(b.tx)
+		if advanced = webhook != nil; !advanced {
 			return nil
 		}
-		r, err := recoveryByID(b.tx, string(id))
+		s.recovered = webhook
+		r, err := recoveryByID(b.tx, id)
 		if err != nil { // it cannot be read: it must not block the others
-			return b.delete(bucketOpenRecoveries, bytes.Clone(id))
+			return b.delete(bucketOpenRecoveries, webhook)
 		}
 		if err := s.advance(b, &r, limit); err != nil {
 			return err
@@ -73,6 +77,20 @@ func (s *Store) AdvanceRecovery(ctx context.Context, limit int) (advanced bool, 
 		return putRecovery(b, &r)
 	})
 	return advanced, err
+}
+
+// nextRecovery returns the webhook whose turn it is, and its recovery; nil if all are
+// done.
+func (s *Store) nextRecovery(tx *bbolt.Tx) (webhook []byte, id string) {
+	c := tx.Bucket(bucketOpenRecoveries).Cursor()
+	k, record := c.Seek(s.recovered)
+	if bytes.Equal(k, s.recovered) {
+		k, record = c.Next()
+	}
+	if k == nil {
+		k, record = c.First()
+	}
+	return bytes.Clone(k), newDecoder(record).string()
 }
 
 // advance looks at the recovery's next deliveries and makes them owed.
@@ -130,9 +148,11 @@ func recoveryByID(tx *bbolt.Tx, id string) (recovery, error) {
 func putRecovery(b *batch, r *recovery) error {
 	var err error
 	if r.Done {
-		err = b.delete(bucketOpenRecoveries, []byte(r.ID))
+		err = b.delete(bucketOpenRecoveries, []byte(r.WebhookID))
 	} else {
-		err = b.put(bucketOpenRecoveries, []byte(r.ID), newEncoder(0))
+		e := newEncoder(len(r.ID) + 1)
+		e.string(r.ID)
+		err = b.put(bucketOpenRecoveries, []byte(r.WebhookID), e)
 	}
 	if err != nil {
 		return err

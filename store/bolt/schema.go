@@ -39,7 +39,7 @@ var (
 	bucketRuns     = []byte("runs")      // first seq of a run, webhook id → its seqs in that run
 
 	bucketRecoveries     = []byte("recoveries")      // id → recovery record
-	bucketOpenRecoveries = []byte("open_recoveries") // id → nothing, of those that are not done
+	bucketOpenRecoveries = []byte("open_recoveries") // webhook id → id, of those that are not done
 
 	bucketRequests     = []byte("requests")      // kind, prefixed account, name → request record
 	bucketRequestTimes = []byte("request_times") // time, the same → nothing
@@ -50,6 +50,7 @@ var (
 
 	keySeal    = []byte("seal") // in meta: a secret sealed as all those of the webhooks are; none in a file never sealed
 	keySchema  = []byte("schema")
+	keyCursors = []byte("cursors")          // in meta: the key that hides the numbers of events
 	keyRuns    = []byte("runs")             // in meta: the first seq that no run is made of yet
 	keyIDsGone = []byte("event_ids_purged") // in meta: the first seq whose event id is not purged
 )

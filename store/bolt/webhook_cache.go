@@ -3,6 +3,7 @@ package bolt
 import (
 	"bytes"
 	"sync"
+	"sync/atomic"
 
 	"go.etcd.io/bbolt"
 
@@ -13,23 +14,27 @@ import (
 const maxCached = 16_384
 
 // A webhookCache remembers webhooks as they were decoded for claims. Whether they
-// are still so is seen by their records, which are read each time.
+// are still so is seen by their records, which are read if any webhook has changed.
 type webhookCache struct {
-	mu    sync.Mutex
-	known map[string]cachedWebhook // by id
+	mu      sync.Mutex
+	known   map[string]*cachedWebhook // by id
+	changes atomic.Uint64             // of webhooks, all of them, since the file was opened
 }
 
 type cachedWebhook struct {
 	row, record []byte
 	webhook     webhooks.Webhook
+	changes     uint64 // no more had been made when it was found to be so
 }
 
-// claimed returns the webhook of that id for a task, which must not change it.
-func (s *Store) claimed(tx *bbolt.Tx, rows *bbolt.Bucket, id string) (webhooks.Webhook, error) {
+// claimed returns the webhook of that id for a task, which must not change it. As
+// many changes had been made, or more, when the transaction began.
+func (s *Store) claimed(tx *bbolt.Tx, rows *bbolt.Bucket, id string, changes uint64) (webhooks.Webhook, error) {
 	s.cache.mu.Lock()
-	cached, known := s.cache.known[id]
-	s.cache.mu.Unlock()
-	if known && bytes.Equal(rows.Get(cached.row), cached.record) {
+	defer s.cache.mu.Unlock()
+	cached := s.cache.known[id]
+	if cached != nil && (cached.changes == changes || bytes.Equal(rows.Get(cached.row), cached.record)) {
+		cached.changes = changes
 		return cached.webhook, nil
 	}
 	webhook, err := s.webhookOf(tx, id)
@@ -37,15 +42,14 @@ func (s *Store) claimed(tx *bbolt.Tx, rows *bbolt.Bucket, id string) (webhooks.W
 		return webhook, err
 	}
 	row := prefixed(webhook.Account, id)
-	s.cache.put(id, cachedWebhook{row, bytes.Clone(rows.Get(row)), webhook})
+	s.cache.put(id, &cachedWebhook{row, bytes.Clone(rows.Get(row)), webhook, changes})
 	return webhook, nil
 }
 
-func (c *webhookCache) put(id string, found cachedWebhook) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
+// put remembers a webhook.
+func (c *webhookCache) put(id string, found *cachedWebhook) {
 	if c.known == nil {
-		c.known = make(map[string]cachedWebhook)
+		c.known = make(map[string]*cachedWebhook)
 	}
 	for other := range c.known {
 		if len(c.known) < maxCached {

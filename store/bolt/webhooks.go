@@ -138,7 +138,10 @@ func (s *Store) DeleteWebhook(ctx context.Context, account, id string, check fun
 				return err
 			}
 		}
-		b.done = append(b.done, func() { s.queue.Drop(id) })
+		b.done = append(b.done, func() {
+			s.cache.changes.Add(1)
+			s.queue.Drop(id)
+		})
 		return nil
 	})
 }
@@ -166,6 +169,7 @@ func (s *Store) putWebhook(b *batch, webhook *webhooks.Webhook) error {
 // putRecord stores a webhook whose subscription stays as it is.
 func (s *Store) putRecord(b *batch, webhook *webhooks.Webhook) error {
 	s.failing.forget(webhook.ID)
+	b.done = append(b.done, func() { s.cache.changes.Add(1) })
 	return b.put(bucketWebhooks, prefixed(webhook.Account, webhook.ID), s.encodeWebhook(webhook))
 }
 

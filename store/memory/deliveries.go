@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/storageapi/storageapi/webhooks"
@@ -53,6 +54,9 @@ func (s *Store) settle(settlement *webhooks.Settlement, d *delivery) {
 	token, attempt := settlement.Task.Token, settlement.Attempt
 	if settlement.Outcome != webhooks.Release {
 		attempt.StartedAt = stored(attempt.StartedAt)
+		d.Attempts = slices.DeleteFunc(d.Attempts, func(old webhooks.Attempt) bool {
+			return old.Number <= attempt.Number-webhooks.MaxAttempts
+		})
 		d.Attempts = append(d.Attempts, attempt)
 	}
 	switch settlement.Outcome {

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"slices"
-	"strconv"
 	"time"
 
 	"github.com/storageapi/storageapi/webhooks"
@@ -21,7 +20,7 @@ func (s *Store) ListDeliveries(ctx context.Context, account, webhookID string, q
 	}
 	log := s.log
 	if query.After != "" {
-		after, _ := strconv.ParseUint(query.After, 10, 64)
+		after, _ := s.cursors.Open(query.After)
 		log = log[:s.search(after)]
 	}
 	var page webhooks.DeliveryPage
@@ -32,7 +31,7 @@ func (s *Store) ListDeliveries(ctx context.Context, account, webhookID string, q
 			continue
 		}
 		if len(page.Deliveries) == query.Limit {
-			page.Next = strconv.FormatUint(last, 10)
+			page.Next = s.cursors.Seal(last)
 			break
 		}
 		page.Deliveries = append(page.Deliveries, d.copied())
@@ -66,6 +65,9 @@ func (s *Store) CreateRecovery(ctx context.Context, r webhooks.Recovery) error {
 	if slices.ContainsFunc(s.recoveries, func(other *recovery) bool { return other.ID == r.ID }) {
 		return webhooks.ErrExists
 	}
+	if slices.ContainsFunc(s.recoveries, func(other *recovery) bool { return other.WebhookID == r.WebhookID && !other.Done }) {
+		return webhooks.ErrRecovering
+	}
 	r.States = slices.Clone(r.States)
 	if r.To.IsZero() {
 		r.To = s.publication(time.Now()).Add(time.Millisecond)
@@ -97,13 +99,14 @@ func (s *Store) AdvanceRecovery(ctx context.Context, limit int) (advanced bool, 
 		return false, err
 	}
 	defer s.mu.Unlock()
-	for _, r := range s.recoveries {
-		if !r.Done {
-			s.advance(r, limit)
-			return true, nil
-		}
+	i := slices.IndexFunc(s.recoveries, func(r *recovery) bool { return !r.Done })
+	if i < 0 {
+		return false, nil
 	}
-	return false, nil
+	r := s.recoveries[i]
+	s.advance(r, limit)
+	s.recoveries = append(slices.Delete(s.recoveries, i, i+1), r) // the others first
+	return true, nil
 }
 
 func (s *Store) advance(r *recovery, limit int) {

@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"github.com/storageapi/storageapi/apikeys"
+	"github.com/storageapi/storageapi/internal/cursor"
 	"github.com/storageapi/storageapi/internal/queue"
 	"github.com/storageapi/storageapi/store"
 	"github.com/storageapi/storageapi/webhooks"
@@ -42,7 +43,8 @@ type Store struct {
 	events     map[ref]*event  // by id
 	log        []*event        // in the order they were stored
 	deliveries map[place]*delivery
-	recoveries []*recovery // oldest first
+	recoveries []*recovery // those that are not done in turn
+	cursors    cursor.Key  // hides the numbers of events
 	alerts     map[ref]*alert
 	notices    map[notice]bool
 	lastSeq    uint64
@@ -61,6 +63,7 @@ func New() *Store {
 		deliveries: make(map[place]*delivery),
 		alerts:     make(map[ref]*alert),
 		notices:    make(map[notice]bool),
+		cursors:    cursor.NewKey(),
 	}
 }
 

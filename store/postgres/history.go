@@ -2,7 +2,6 @@ package postgres
 
 import (
 	"context"
-	"strconv"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -140,13 +139,13 @@ func (s *Store) ListDeliveries(ctx context.Context, account, webhookID string, q
 	if !query.To.IsZero() {
 		to = numberAfter(query.To)
 	}
-	if after, err := strconv.ParseInt(query.After, 10, 64); err == nil {
-		to = min(to, after)
-	}
 	err = s.read(ctx, func(ctx context.Context, conn *pgxpool.Conn) error {
 		no, err := s.webhookNo(ctx, conn, account, webhookID)
 		if err != nil {
 			return err
+		}
+		if after, ok := s.cursor.event(no, query.After); ok {
+			to = min(to, after)
 		}
 		return s.listDeliveries(ctx, conn, no, webhookID, &query, from, to, &page)
 	})
@@ -172,7 +171,7 @@ func (s *Store) listDeliveries(ctx context.Context, conn *pgxpool.Conn, no int64
 				continue
 			}
 			if len(page.Deliveries) == query.Limit {
-				page.Next = strconv.FormatInt(included, 10)
+				page.Next = s.cursor.text(no, included)
 				return nil
 			}
 			page.Deliveries = append(page.Deliveries, d)
@@ -183,9 +182,9 @@ func (s *Store) listDeliveries(ctx context.Context, conn *pgxpool.Conn, no int64
 		}
 		to = h.events[len(h.events)-1]
 	}
-	page.Next = strconv.FormatInt(to, 10)
+	page.Next = s.cursor.text(no, to)
 	if len(page.Deliveries) == query.Limit {
-		page.Next = strconv.FormatInt(included, 10)
+		page.Next = s.cursor.text(no, included)
 	}
 	return nil
 }

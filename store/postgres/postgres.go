@@ -30,8 +30,9 @@ type Store struct {
 	// statements are those in the host's schema, by their text.
 	statements sync.Map
 
-	turns turns
-	waker waker
+	turns  turns
+	waker  waker
+	cursor cursor
 }
 
 type options struct {
@@ -129,6 +130,9 @@ func New(ctx context.Context, pool *pgxpool.Pool, options ...Option) (*Store, er
 	}
 	s := &Store{pool: pool, options: o}
 	if err := s.reseal(ctx); err != nil {
+		return nil, err
+	}
+	if err := s.loadCursor(ctx); err != nil {
 		return nil, err
 	}
 	s.turns.start()

@@ -28,10 +28,16 @@ func (s *Store) CreateRecovery(ctx context.Context, r webhooks.Recovery) error {
 		}
 		inserted, err := tx.Exec(ctx, s.sql(`
 			insert into storageapi.recoveries (id, account, webhook, webhook_id, states, from_at, to_at, created_at)
-			values ($1, $2, $3, $4, $5, $6, $7, $8) on conflict (id) do nothing`),
+			values ($1, $2, $3, $4, $5, $6, $7, $8) on conflict do nothing`),
 			r.ID, r.Account, no, r.WebhookID, texts(r.States), stored(r.From), to, utc(r.CreatedAt))
 		if err == nil && inserted.RowsAffected() == 0 {
-			err = webhooks.ErrExists
+			var exists bool
+			err = tx.QueryRow(ctx, s.sql(`select exists (select from storageapi.recoveries where id = $1)`), r.ID).Scan(&exists)
+			if exists {
+				err = webhooks.ErrExists
+			} else if err == nil {
+				err = webhooks.ErrRecovering
+			}
 		}
 		return err
 	})
@@ -64,7 +70,7 @@ func (s *Store) AdvanceRecovery(ctx context.Context, limit int) (advanced bool, 
 		}
 		var r recovery
 		err := tx.QueryRow(ctx, s.sql(`
-			select no, account, webhook, states, from_at, to_at, next from storageapi.recoveries where not done order by no limit 1`)).
+			select no, account, webhook, states, from_at, to_at, next from storageapi.recoveries where not done order by turn, no limit 1`)).
 			Scan(&r.no, &r.account, &r.webhook, &r.states, &r.from, &r.to, &r.next)
 		if errors.Is(err, pgx.ErrNoRows) {
 			return nil
@@ -119,7 +125,8 @@ func (s *Store) advance(ctx context.Context, tx pgx.Tx, r *recovery, limit int) 
 		}
 		r.next = events[len(events)-1] + 1
 	}
-	_, err = tx.Exec(ctx, s.sql(`update storageapi.recoveries set next = $2, recovered = recovered + $3, done = $4 where no = $1`),
+	_, err = tx.Exec(ctx, s.sql(`update storageapi.recoveries set next = $2, recovered = recovered + $3, done = $4,
+		turn = 1 + (select max(turn) from storageapi.recoveries where not done) where no = $1`),
 		r.no, r.next, recoveredNow, len(events) < limit)
 	return err
 }

@@ -50,6 +50,12 @@ const settle = `
 		insert into storageapi.attempts (event, webhook, number, state, started_at, took, status, class, error, response)
 		select event, webhook, number, outcome - 1, started_at, took, status, class, error, response from current where outcome > 0
 		on conflict do nothing
+	), forgotten as (
+		delete from storageapi.attempts where ctid = any(array(
+			select a.at from current c cross join lateral (
+				select ctid as at from storageapi.attempts
+				where event = c.event and webhook = c.webhook and number between 1 and c.number - $16) a
+			where c.outcome > 0 and c.number > $16))
 	), told as (
 		select *, max(place) filter (where outcome = 2) over (partition by webhook, url) as proven from current
 	), health as materialized (
@@ -153,6 +159,6 @@ func (b *settlementBatch) add(place int, s *webhooks.Settlement) {
 func (b *settlementBatch) args() []any {
 	return []any{
 		b.tokens, b.outcomes, b.numbers, b.started, b.took, b.statuses, b.classes, b.errors,
-		b.responses, b.retryAfter, b.reasons, b.warned, b.urls, b.fails, b.rests,
+		b.responses, b.retryAfter, b.reasons, b.warned, b.urls, b.fails, b.rests, webhooks.MaxAttempts,
 	}
 }

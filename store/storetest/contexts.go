@@ -16,7 +16,7 @@ import (
 func (t *tester) someOfAll() webhooks.Task {
 	t.Helper()
 	t.createKeys(newKey("acct", "key"))
-	t.createWebhooks(newWebhook("acct", "webhook"))
+	t.createWebhooks(newWebhook("acct", "webhook"), newWebhook("other", "another"))
 	t.settleEvent(newEvent("acct", "settled"), 1, webhooks.Deliver)
 	t.createRecoveries(newRecovery("acct", "webhook", "recovery", webhooks.Delivered))
 	t.enqueue(newEvent("acct", "claimed"), 1)
@@ -70,7 +70,7 @@ func everyMethod(ctx context.Context, s store.Store, task webhooks.Task) iter.Se
 			}},
 			{"Redeliver", func() error { return s.Redeliver(ctx, "acct", "webhook", "settled") }},
 			{"CreateRecovery", func() error {
-				return s.CreateRecovery(ctx, newRecovery("acct", "webhook", "new recovery", webhooks.Dead))
+				return s.CreateRecovery(ctx, newRecovery("other", "another", "new recovery", webhooks.Dead))
 			}},
 			{"RecoveryByID", func() error { _, err := s.RecoveryByID(ctx, "acct", "recovery"); return err }},
 			{"AdvanceRecovery", func() error { _, err := s.AdvanceRecovery(ctx, 9); return err }},
@@ -128,7 +128,7 @@ func contexts(run runner) {
 			wantSame(t, "RecoveryByID", t.recovery("acct", "recovery"), newRecovery("acct", "webhook", "recovery", webhooks.Delivered))
 			wantSame(t, "State", t.alert("acct", "metric"), "state")
 			t.wantNew([]int{0}, newNotice("new notice"))
-			_, err = t.store.RecoveryByID(t.Context(), "acct", "new recovery")
+			_, err = t.store.RecoveryByID(t.Context(), "other", "new recovery")
 			t.wantError("RecoveryByID", err, webhooks.ErrNotFound)
 			if got := t.claimAll(1)[0]; got.Event.ID != "owed" || got.Attempt != 1 {
 				t.Errorf("claimed attempt %d of %q, want the first of the other delivery", got.Attempt, got.Event.ID)

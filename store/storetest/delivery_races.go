@@ -54,7 +54,10 @@ func deliveryRaces(run runner) {
 						t.wantError("Redeliver", err, webhooks.ErrNotFound) // not published yet
 					}
 				case 4:
-					check("CreateRecovery", t.store.CreateRecovery(t.Context(), newRecovery("acct", id, numbered("recovery", i), webhooks.Dead, webhooks.Skipped)))
+					job := newRecovery("acct", id, numbered("recovery", i), webhooks.Dead, webhooks.Skipped)
+					if err := t.store.CreateRecovery(t.Context(), job); err != nil {
+						t.wantError("CreateRecovery", err, webhooks.ErrRecovering)
+					}
 					_, err := t.store.AdvanceRecovery(t.Context(), 5)
 					check("AdvanceRecovery", err)
 				case 5:

@@ -156,10 +156,11 @@ func lifetimes(run runner) {
 	})
 
 	run("recoveries that are done, by their creation", func(t *tester) {
-		t.createWebhooks(newWebhook("acct", "webhook"))
 		border := t.border()
 		job := func(id string, createdAt time.Time) webhooks.Recovery {
-			recovery := newRecovery("acct", "webhook", id, webhooks.Dead)
+			hook := fmt.Sprint("of ", id, " at ", createdAt.UnixMilli()) // a webhook has one at a time
+			t.createWebhooks(newWebhook("acct", hook))
+			recovery := newRecovery("acct", hook, id, webhooks.Dead)
 			recovery.CreatedAt = createdAt
 			t.createRecoveries(recovery)
 			return recovery

@@ -51,12 +51,12 @@ func (t *tester) wantDone(want webhooks.Recovery, recovered int) {
 // createRecovery tests CreateRecovery and RecoveryByID.
 func createRecovery(run runner) {
 	run("every field comes back", func(t *tester) {
-		t.createWebhooks(newWebhook("acct", "webhook"))
 		for i, states := range [][]webhooks.DeliveryState{
 			{webhooks.Dead}, {webhooks.Skipped}, {webhooks.Delivered},
 			{webhooks.Skipped, webhooks.Dead}, {webhooks.Dead, webhooks.Skipped, webhooks.Delivered},
 		} {
-			recovery := newRecovery("acct", "webhook", numbered("recovery", i), states...)
+			t.createWebhooks(newWebhook("acct", numbered("webhook", i)))
+			recovery := newRecovery("acct", numbered("webhook", i), numbered("recovery", i), states...)
 			recovery.From, recovery.To = some.Add(time.Duration(i)*time.Hour), some.AddDate(0, i, 1)
 			recovery.CreatedAt = some.Add(time.Duration(i) * time.Minute)
 			t.createRecoveries(recovery)
@@ -99,14 +99,19 @@ func createRecovery(run runner) {
 		}
 	})
 
-	run("of recoveries with one id at once, one wins", func(t *tester) {
-		t.createWebhooks(newWebhook("acct", "webhook"))
+	run("of recoveries with one id, or of one webhook, at once, one wins", func(t *tester) {
 		for round := range 10 {
+			hook := numbered("webhook", round)
+			t.createWebhooks(newWebhook("acct", hook))
 			won := make([]bool, 8)
 			inParallel(len(won), func(i int) {
-				err := t.store.CreateRecovery(t.Context(), newRecovery("acct", "webhook", numbered("recovery", round), webhooks.Dead))
+				id, want := hook, webhooks.ErrExists
+				if round%2 == 0 {
+					id, want = numbered(hook, i), webhooks.ErrRecovering
+				}
+				err := t.store.CreateRecovery(t.Context(), newRecovery("acct", hook, id, webhooks.Dead))
 				if won[i] = err == nil; !won[i] {
-					t.wantError("CreateRecovery", err, webhooks.ErrExists)
+					t.wantError("CreateRecovery", err, want)
 				}
 			})
 			wantSame(t, "recoveries created", countTrue(won), 1)

@@ -55,6 +55,27 @@ func settleDeliveries(run runner) {
 		t.claimAll(0)
 	})
 
+	run("of more than MaxAttempts the last ones are kept", func(t *tester) {
+		task := claimed(t)
+		t.enqueue(newEvent("acct", "another"), 1)
+		t.settle(settlement(t.claimAll(1)[0], webhooks.Deliver))
+		const more = 5
+		for range webhooks.MaxAttempts + more - 1 {
+			t.settle(settlement(task, webhooks.Retry))
+			task = t.claimAll(1)[0]
+		}
+		t.settle(settlement(task, webhooks.GiveUp))
+		d := t.delivery("acct", "event")
+		wantSame(t, "number of attempts", len(d.Attempts), webhooks.MaxAttempts)
+		for i, attempt := range d.Attempts {
+			wantSame(t, "Number", attempt.Number, more+1+i)
+		}
+		wantSame(t, "State", d.State, webhooks.Dead)
+		wantSame(t, "number of another's attempts", len(t.delivery("acct", "another").Attempts), 1)
+		t.must(t.store.Redeliver(t.Context(), "acct", "webhook", "event"))
+		wantSame(t, "Attempt", t.claimAll(1)[0].Attempt, webhooks.MaxAttempts+more+1)
+	})
+
 	run("attempts are counted and logged in their order", func(t *tester) {
 		task := claimed(t)
 		var want []webhooks.Attempt

@@ -171,9 +171,10 @@ create table storageapi.recoveries (
 	created_at timestamptz not null,
 	recovered  integer not null default 0,
 	done       boolean not null default false,
-	next       bigint not null default 0
+	next       bigint not null default 0,
+	turn       bigint not null default 0
 );
-create index recoveries_undone on storageapi.recoveries (no) where not done;
+create unique index recoveries_undone on storageapi.recoveries (webhook) where not done;
 
 create table storageapi.alerts (
 	account text collate "C" not null,
@@ -194,9 +195,11 @@ create index notices_until on storageapi.notices (until);
 
 -- How far housekeeping has come, by event, which it locks meanwhile, and which keys
 -- seal the signing secrets.
+-- The seal of the cursors is what hides events' numbers in them.
 create table storageapi.marks (
 	name  text primary key,
 	event bigint,
 	seal  bytea
 );
 insert into storageapi.marks (name, event) values ('purge', 0), ('recoveries', null), ('seal', null);
+insert into storageapi.marks (name, seal) values ('cursors', sha256(convert_to(gen_random_uuid()::text || gen_random_uuid()::text, 'UTF8')));

@@ -1,0 +1,59 @@
+package dashboard
+
+import (
+	"bytes"
+	"net/http"
+)
+
+// An answer is a page, or the way to another one.
+type answer struct {
+	status   int    // default: 200
+	page     string // the template
+	data     any
+	title    string
+	tab      string // the part of the navigation that is current
+	replace  string // what the browser is to reload instead, relative to the root; default: the page that the form was on
+	refresh  bool   // whether the page goes on changing
+	redirect string // where to go instead, relative to the root
+}
+
+// goTo returns an answer that sends the browser to another page, where the notice of
+// that name is shown.
+func goTo(page, notice string) answer {
+	if notice != "" {
+		page += "?done=" + notice
+	}
+	return answer{redirect: page}
+}
+
+// write writes an answer.
+func (p *pages) write(w http.ResponseWriter, c *call, a answer) {
+	if a.redirect != "" {
+		w.Header().Set("Location", c.root+a.redirect) // relative: a prefix may have been stripped
+		w.WriteHeader(http.StatusSeeOther)
+		return
+	}
+	if a.status == 0 {
+		a.status = http.StatusOK
+	}
+	var body bytes.Buffer
+	if err := p.render(&body, c, a); err != nil {
+		p.log.ErrorContext(c.Context(), "dashboard: a page was not rendered", "page", a.page, "error", err)
+		http.Error(w, "Something went wrong.", http.StatusInternalServerError)
+		return
+	}
+	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	w.WriteHeader(a.status)
+	_, _ = w.Write(body.Bytes()) // the browser may be gone
+}
+
+// notices are what a page says after a redirect, by name.
+var notices = map[string]string{
+	"renamed":     "The key has its new name.",
+	"revoked":     "The key was revoked. Requests with it are refused from now on.",
+	"saved":       "The changes were saved.",
+	"on":          "The webhook is on. What it was owed goes on.",
+	"off":         "The webhook is off. What it is owed waits until it is on again.",
+	"deleted":     "The webhook was deleted, and sends nothing more.",
+	"redelivered": "The event is being sent again.",
+}

@@ -1,0 +1,98 @@
+"use strict";
+// Everything works without this: it adds copying, confirmations in place, and live
+// updates.
+
+// What is shown once: reloading and coming back lead to the page of what was made,
+// and what the browser keeps of this page holds nothing.
+if (document.body.dataset.replace || location.search.includes("done=")) {
+  for (const link of [...document.links, document.querySelector("link[rel=icon]")]) { // they are relative to the address
+    if (!link.getAttribute("href").startsWith("#")) link.href = link.href;
+  }
+  for (const form of document.forms) form.action = form.action;
+  const to = new URL(document.body.dataset.replace || location.href, location.href);
+  to.searchParams.delete("done");
+  history.replaceState(null, "", to);
+}
+addEventListener("pagehide", () => {
+  for (const secret of document.querySelectorAll("[data-secret]")) secret.textContent = "Not shown any more";
+});
+
+for (const button of document.querySelectorAll("[data-copy]")) {
+  button.hidden = false;
+  button.addEventListener("click", async () => {
+    const source = document.getElementById(button.dataset.copy);
+    try {
+      await navigator.clipboard.writeText(source.textContent);
+    } catch { // not over plain http
+      getSelection().selectAllChildren(source);
+      document.execCommand("copy");
+    }
+    button.textContent = "Copied";
+    setTimeout(() => { button.textContent = "Copy"; }, 2000);
+  });
+}
+
+// A form is sent once.
+addEventListener("submit", (event) => {
+  const button = event.submitter;
+  if (!button || event.target.method !== "post") return;
+  setTimeout(() => {
+    button.disabled = true;
+    if (button.dataset.busy) button.textContent = button.dataset.busy;
+  });
+});
+addEventListener("pageshow", (event) => {
+  if (event.persisted) location.reload();
+});
+
+document.querySelector("[aria-invalid=true]")?.focus();
+
+async function load(url) {
+  const response = await fetch(url);
+  if (!response.ok) throw new Error(response.statusText);
+  return new DOMParser().parseFromString(await response.text(), "text/html");
+}
+
+// A page that asks is shown in a dialog, where the browser stays on the one before.
+document.addEventListener("click", async (event) => {
+  const link = event.target.closest("a[data-dialog]");
+  if (!link || event.ctrlKey || event.metaKey || event.shiftKey || event.button) return;
+  event.preventDefault();
+  let ask;
+  try {
+    ask = document.importNode((await load(link.href)).getElementById("ask"), true);
+  } catch {
+    location.href = link.href;
+    return;
+  }
+  const dialog = document.createElement("dialog");
+  const heading = ask.querySelector("h1");
+  heading.id = "ask-heading";
+  dialog.setAttribute("aria-labelledby", heading.id);
+  ask.querySelector("form").action = link.href;
+  ask.querySelector("[data-close]").addEventListener("click", (close) => {
+    close.preventDefault();
+    dialog.close();
+  });
+  dialog.addEventListener("close", () => { dialog.remove(); link.focus(); });
+  dialog.addEventListener("click", (outside) => { if (outside.target === dialog) dialog.close(); });
+  dialog.append(ask);
+  document.body.append(dialog);
+  dialog.showModal();
+});
+
+// What goes on changing is loaded again, and put in its place if it has changed.
+async function refresh() {
+  const now = document.querySelector("[data-live]");
+  if (!now) return;
+  try {
+    const next = document.importNode((await load(location.href)).getElementById(now.id), true);
+    if (next.outerHTML !== now.outerHTML) {
+      const open = [...now.querySelectorAll("details")].map((details) => details.open).reverse();
+      [...next.querySelectorAll("details")].reverse().forEach((details, i) => { details.open = open[i] || false; });
+      now.replaceWith(next);
+    }
+  } catch { /* the next time, maybe */ }
+  setTimeout(refresh, document.hidden ? 10000 : 1000);
+}
+setTimeout(refresh, 1000);

@@ -1,0 +1,128 @@
+package dashboard
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/storageapi/storageapi"
+	"github.com/storageapi/storageapi/apikeys"
+	"github.com/storageapi/storageapi/webhooks"
+)
+
+// Config configures the pages. API and Account are required.
+type Config struct {
+	// API is what the pages show and change.
+	API *storageapi.Handler
+
+	// Account says whose keys and webhooks a request is for: the host's login. An
+	// error, or an account that is empty or none that could be (more than 128 bytes,
+	// no UTF-8), is answered 403 and nothing is looked up. It is called on every
+	// request, also by several at once.
+	Account func(*http.Request) (account string, err error)
+
+	// Path is where the pages are mounted, as the handler sees it: it begins and ends
+	// with a slash. What a proxy or [http.StripPrefix] takes off before does not
+	// belong to it: links are relative. Default: "/settings/".
+	Path string
+
+	// Title is shown above each page. Default: "Settings".
+	Title string
+
+	// Logger is told of failures, and at debug level of requests without an account.
+	// It never gets a secret. Default: [slog.Default].
+	Logger *slog.Logger
+
+	// Now is the clock that "3 days ago" goes by. Default: [time.Now].
+	Now func() time.Time
+}
+
+// pages answers requests for the dashboard.
+type pages struct {
+	keys     *apikeys.KeyService
+	webhooks *webhooks.WebhookService
+	account  func(*http.Request) (string, error)
+	path     string
+	title    string
+	log      *slog.Logger
+	now      func() time.Time
+	routes   http.Handler
+}
+
+// New returns the handler of all pages, which is safe for concurrent use and starts
+// nothing. An error names the field of config that is missing or wrong.
+func New(config Config) (http.Handler, error) {
+	switch {
+	case config.API == nil:
+		return nil, errors.New("dashboard: Config.API is required: what storageapi.NewHandler returns")
+	case config.Account == nil:
+		return nil, errors.New("dashboard: Config.Account is required: it decides who is looking")
+	}
+	p := &pages{
+		keys:     config.API.Keys,
+		webhooks: config.API.Webhooks,
+		account:  config.Account,
+		path:     config.Path,
+		title:    config.Title,
+		log:      config.Logger,
+		now:      config.Now,
+	}
+	if p.path == "" {
+		p.path = "/settings/"
+	}
+	if !validPath(p.path) {
+		return nil, fmt.Errorf("dashboard: Config.Path must begin and end with a slash, and be one that a ServeMux takes as it is: %q", p.path)
+	}
+	if p.title == "" {
+		p.title = "Settings"
+	}
+	if p.log == nil {
+		p.log = slog.Default()
+	}
+	if p.now == nil {
+		p.now = time.Now
+	}
+	origins := http.NewCrossOriginProtection()
+	origins.SetDenyHandler(http.HandlerFunc(p.refuseOrigin))
+	p.routes = origins.Handler(p.mux())
+	return p, nil
+}
+
+// validPath reports whether a path can be part of the patterns of a ServeMux.
+func validPath(path string) bool {
+	return strings.HasPrefix(path, "/") && strings.HasSuffix(path, "/") && !strings.Contains(path, "//") &&
+		!strings.Contains(path, "/./") && !strings.Contains(path, "/../") &&
+		!strings.ContainsFunc(path, func(r rune) bool { return r <= ' ' || r > '~' || strings.ContainsRune(`{}%?#\"<>`, r) })
+}
+
+// policy is the Content-Security-Policy of all answers.
+const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; " +
+	"form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+
+// maxBody is how many bytes a form may have.
+const maxBody = 64 << 10
+
+// ServeHTTP answers a request, if it has an account.
+func (p *pages) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	header := w.Header()
+	header.Set("Cache-Control", "no-store")
+	header.Set("Content-Security-Policy", policy)
+	header.Set("Cross-Origin-Opener-Policy", "same-origin")
+	header.Set("Cross-Origin-Resource-Policy", "same-origin")
+	header.Set("Referrer-Policy", "same-origin") // "no-referrer" would make the Origin of forms null
+	header.Set("X-Content-Type-Options", "nosniff")
+	header.Set("X-Frame-Options", "DENY")
+
+	account, err := p.account(r)
+	if err != nil || account == "" || !isID(account) {
+		p.log.DebugContext(r.Context(), "dashboard: refused a request without an account", "error", err)
+		refuseAccount(w)
+		return
+	}
+	r = r.WithContext(withAccount(r.Context(), account)) // a copy
+	r.Body = http.MaxBytesReader(w, r.Body, maxBody)
+	p.routes.ServeHTTP(w, r)
+}

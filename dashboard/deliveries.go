@@ -1,0 +1,198 @@
+package dashboard
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/storageapi/storageapi/webhooks"
+)
+
+// A deliveryView is a delivery as it is shown.
+type deliveryView struct {
+	EventID, WebhookID string
+	Event              eventView
+	State, Mark        string
+	Published          *when
+	Next               *when // when it is tried again
+	Attempts           []attemptView
+	Last               *attemptView
+}
+
+// An attemptView is an attempt as it is shown.
+type attemptView struct {
+	Number   int
+	Started  *when
+	Duration string
+	Mark     string
+	Outcome  string // "200 OK", or why there is none
+	Error    string
+	Response string // the receiver's text
+	Header   []headerView
+	Made     bool // whether anything was sent
+}
+
+// A headerView is a field of a request's header.
+type headerView struct{ Name, Value string }
+
+// deliveryStates are the states in plain words, with their marks of style.css.
+var deliveryStates = []struct {
+	State      webhooks.DeliveryState
+	Text, Mark string
+}{
+	{webhooks.Pending, "Pending", "warn"},
+	{webhooks.Delivered, "Delivered", "good"},
+	{webhooks.Dead, "Given up", "bad"},
+	{webhooks.Skipped, "Skipped", "quiet"},
+}
+
+func (p *pages) viewDelivery(d *webhooks.Delivery) deliveryView {
+	view := deliveryView{
+		EventID: d.EventID, WebhookID: d.WebhookID, Event: viewEvent(d.Type),
+		State: string(d.State), Published: p.when(d.PublishedAt),
+	}
+	for _, s := range deliveryStates {
+		if s.State == d.State {
+			view.State, view.Mark = s.Text, s.Mark
+		}
+	}
+	if d.State == webhooks.Pending && d.NextAttemptAt.After(p.now()) { // or else as soon as can be
+		view.Next = p.when(d.NextAttemptAt)
+	}
+	for _, attempt := range slices.Backward(d.Attempts) {
+		view.Attempts = append(view.Attempts, p.viewAttempt(d.EventID, attempt))
+	}
+	if len(view.Attempts) > 0 {
+		view.Last = &view.Attempts[0]
+	}
+	return view
+}
+
+func (p *pages) viewDeliveries(list []webhooks.Delivery) (views []deliveryView) {
+	for i := range list {
+		views = append(views, p.viewDelivery(&list[i]))
+	}
+	return views
+}
+
+func (p *pages) viewAttempt(eventID string, attempt webhooks.Attempt) attemptView {
+	view := attemptView{
+		Number: attempt.Number, Started: p.when(attempt.StartedAt), Duration: took(attempt.Duration),
+		Mark: "good", Outcome: attempt.Error, Response: attempt.Response,
+	}
+	if attempt.Class != "" {
+		view.Mark = "bad"
+	}
+	if attempt.Status != 0 {
+		view.Outcome = fmt.Sprintf("%d %s", attempt.Status, http.StatusText(attempt.Status))
+		if attempt.Class == webhooks.ClassRedirect {
+			view.Error = "Redirects are not followed: enter the address that it leads to."
+		}
+	}
+	header := p.webhooks.SentHeader(eventID, attempt)
+	for name, values := range header {
+		view.Header = append(view.Header, headerView{name, values[0]})
+	}
+	slices.SortFunc(view.Header, func(a, b headerView) int { return strings.Compare(a.Name, b.Name) })
+	view.Made = len(header) > 0
+	return view
+}
+
+// A deliveryListView is what the list of deliveries shows.
+type deliveryListView struct {
+	Webhook    webhookView
+	Form       form // the filters
+	States     []stateView
+	Filtered   bool
+	Deliveries []deliveryView
+	Query      string // the filters, for links
+	After      bool
+	Next       string
+}
+
+// A stateView is a state to filter by.
+type stateView struct {
+	Value, Text string
+	On          bool
+}
+
+func (p *pages) listDeliveries(c *call) (answer, error) {
+	webhook, err := p.webhooks.Get(c.Context(), c.account, c.PathValue("id"))
+	if err != nil {
+		return answer{}, err
+	}
+	f := newForm(c.URL.Query())
+	query := webhooks.DeliveryQuery{From: f.moment("from"), To: f.moment("to"), After: c.after(), Limit: pageSize}
+	filters := make(url.Values)
+	view := deliveryListView{Webhook: p.viewWebhook(&webhook), Form: f, After: query.After != ""}
+	for _, s := range deliveryStates {
+		on := f.Has("state", string(s.State))
+		if on {
+			query.States = append(query.States, s.State)
+			filters.Add("state", string(s.State))
+		}
+		view.States = append(view.States, stateView{string(s.State), s.Text, on})
+	}
+	for _, name := range [...]string{"from", "to"} {
+		if value := f.Values.Get(name); value != "" {
+			filters.Set(name, value)
+		}
+	}
+	if !query.To.IsZero() && !query.From.Before(query.To) {
+		f.Errors["to"] = "Must be after the beginning."
+	}
+	view.Query, view.Filtered = filters.Encode(), len(filters) > 0
+	a := answer{page: "deliveries", title: "Deliveries to " + webhook.URL, tab: "webhooks"}
+	if len(f.Errors) > 0 {
+		a.status, a.data = http.StatusUnprocessableEntity, view
+		return a, nil
+	}
+	page, err := p.webhooks.Deliveries(c.Context(), c.account, webhook.ID, query)
+	if err != nil {
+		return answer{}, err
+	}
+	view.Deliveries, view.Next = p.viewDeliveries(page.Deliveries), page.Next
+	a.data = view
+	return a, nil
+}
+
+// A deliveryPageView is what the page of a delivery shows.
+type deliveryPageView struct {
+	Webhook  webhookView
+	Delivery deliveryView
+	Problem  string
+}
+
+func (p *pages) showDelivery(c *call) (answer, error) { return p.deliveryPage(c, "") }
+
+func (p *pages) deliveryPage(c *call, problem string) (answer, error) {
+	webhook, err := p.webhooks.Get(c.Context(), c.account, c.PathValue("id"))
+	if err != nil {
+		return answer{}, err
+	}
+	delivery, err := p.webhooks.Delivery(c.Context(), c.account, webhook.ID, c.PathValue("event"))
+	if err != nil {
+		return answer{}, err
+	}
+	due := delivery.State == webhooks.Pending && webhook.Active && delivery.NextAttemptAt.Sub(p.now()) < time.Minute
+	return answer{page: "delivery", title: "Delivery of " + delivery.EventID, tab: "webhooks", refresh: due,
+		data: deliveryPageView{p.viewWebhook(&webhook), p.viewDelivery(&delivery), problem}}, nil
+}
+
+func (p *pages) redeliver(c *call) (answer, error) {
+	id, event := c.PathValue("id"), c.PathValue("event")
+	err := p.webhooks.Redeliver(c.Context(), c.account, id, event)
+	if errors.Is(err, webhooks.ErrNotFound) { // maybe of its payload only
+		a, err := p.deliveryPage(c, "This event is not kept any more: it cannot be sent again.")
+		a.status = http.StatusConflict
+		return a, err
+	}
+	if err != nil {
+		return answer{}, err
+	}
+	return goTo("webhooks/"+id+"/deliveries/"+event, "redelivered"), nil
+}

@@ -1,0 +1,93 @@
+package dashboard_test
+
+import (
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/storageapi/storageapi/webhooks"
+)
+
+func TestDeliveries(t *testing.T) {
+	r := newReceiver(t)
+	s, w := newDelivering(t, r)
+	path := "webhooks/" + w.ID
+	s.get(path).want(http.StatusOK).says("Nothing was sent yet")
+	s.get(path + "/deliveries").want(http.StatusOK).says("No deliveries yet")
+	s.publish(w.ID, "evt_fine")
+	r.answer(http.StatusServiceUnavailable, markup)
+	s.publish(w.ID, "evt_dead")
+	s.post(path+"/turn", url.Values{"to": {"off"}})
+	s.publish(w.ID, "evt_skipped")
+
+	s.get(path+"/deliveries").want(http.StatusOK).says("evt_fine Delivered 200 OK", "evt_dead Given up 503 Service Unavailable", "evt_skipped Skipped None yet")
+	s.get(path+"/deliveries?state=dead&state=skipped").says("evt_dead", "evt_skipped", "Clear").hides("evt_fine")
+	s.get(path + "/deliveries?state=pending").says("None like that").hides("evt_")
+	s.get(path + "/deliveries?from=2000-01-01T00:00&to=2001-01-01T00:00").says("None like that").hides("evt_")
+	s.get(path+"/deliveries?from=2000-01-01T00:00").says("evt_fine", "evt_skipped")
+	s.get(path + "/deliveries?from=whenever").want(http.StatusUnprocessableEntity).says("Must be a date and time such as")
+	s.get(path + "/deliveries?from=2001-01-01&to=2000-01-01").want(http.StatusUnprocessableEntity).says("Must be after the beginning.")
+	s.get(path).says("50 %", "Attempts 2").says("evt_skipped", "The balance falls below a threshold")
+	s.get("webhooks").says("50 % of 2")
+
+	one := s.get(path+"/deliveries/evt_dead").want(http.StatusOK).says("Given up", "Attempt 1", "503 Service Unavailable", "Webhook-Id evt_dead", "X-Service-Signature [redacted]")
+	checkMarkup(t, one)
+	s.get(path + "/deliveries/evt_skipped").says("None: the webhook was off when the event was published.")
+	s.get(path + "/deliveries/evt_never").want(http.StatusNotFound)
+	s.post(path+"/deliveries/evt_never", nil).want(http.StatusNotFound)
+}
+
+func TestRedeliver(t *testing.T) {
+	r := newReceiver(t)
+	s, w := newDelivering(t, r)
+	r.answer(http.StatusServiceUnavailable, "")
+	s.publish(w.ID, "evt_1")
+	r.answer(http.StatusOK, "")
+	path := "webhooks/" + w.ID + "/deliveries/evt_1"
+	s.follow(s.post(path, nil)).want(http.StatusOK).says("The event is being sent again.")
+	if got := s.settled(w.ID, "evt_1"); got.State != webhooks.Delivered {
+		t.Errorf("got %+v", got)
+	}
+	s.get(path).says("Delivered", "Attempt 2", "Attempt 1")
+}
+
+func TestRecover(t *testing.T) {
+	r := newReceiver(t)
+	s, w := newDelivering(t, r)
+	r.answer(http.StatusServiceUnavailable, "")
+	for i := range 3 {
+		s.publish(w.ID, fmt.Sprintf("evt_%d", i))
+	}
+	r.answer(http.StatusOK, "")
+	path := "webhooks/" + w.ID
+	form := s.get(path + "/recover").want(http.StatusOK).says("Given up: every attempt failed")
+	s.post(path+"/recover", form.form("from", "soon")).want(http.StatusUnprocessableEntity).says("Choose at least one.", "Must be a date and time")
+	s.post(path+"/recover", form.form("state", "dead", "to", "2999-01-01T00:00")).want(http.StatusUnprocessableEntity).says("Must not be in the future.")
+	s.post(path+"/recover", form.form("state", "lost")).want(http.StatusUnprocessableEntity).says("Must be of")
+	begun := s.post(path+"/recover", form.form("state", "dead"))
+	job := s.follow(begun).want(http.StatusOK).says("Recovery", "given up")
+	if !strings.Contains(job.body, `http-equiv="refresh"`) {
+		job.says("were sent again") // already
+	}
+	for i := range 3 {
+		s.settled(w.ID, fmt.Sprintf("evt_%d", i))
+	}
+	for deadline := time.Now().Add(20 * time.Second); !strings.Contains(s.follow(begun).text(), "All 3 were sent again."); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal(s.follow(begun).text())
+		}
+	}
+	if done := s.follow(begun); strings.Contains(done.body, "refresh") || strings.Contains(done.body, "data-live") {
+		t.Error("the page of a job that is done goes on refreshing")
+	}
+	s.post(path+"/recover", form.form("state", "skipped"))
+	other, err := s.api.Webhooks.Create(t.Context(), alice, webhooks.CreateParams{URL: r.URL, Events: webhooks.EventTypes()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, id, _ := strings.Cut(begun.header.Get("Location"), "recoveries/")
+	s.get("webhooks/" + other.ID + "/recoveries/" + id).want(http.StatusNotFound)
+}

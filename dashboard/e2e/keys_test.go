@@ -1,0 +1,255 @@
+package e2e
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/storageapi/storageapi/apikeys"
+)
+
+func (s *site) keys() []apikeys.Key {
+	s.Helper()
+	list, err := s.api.Keys.List(s.Context(), account, apikeys.Page{Limit: 100})
+	if err != nil {
+		s.Fatal(err)
+	}
+	return list
+}
+
+// secret is what the page shows once.
+func (w *window) secret() string {
+	w.Helper()
+	return eval[string](w, `document.getElementById("secret")?.textContent ?? ""`)
+}
+
+func TestKeys(t *testing.T) {
+	s := newSite(t)
+	w := s.open(t)
+	w.expect("status of 422")
+	w.allowClipboard()
+
+	w.visit("")
+	w.at("api-keys")
+	w.see("No keys yet")
+	w.click("Create the first key")
+	w.at("api-keys/new")
+	w.click("Create the key")
+	w.see("Give the key a name", "Choose at least one scope")
+	if focused := eval[string](w, `document.activeElement.id`); focused != "name" {
+		t.Errorf("the focus is on %q, not on the first field that is wrong", focused)
+	}
+	w.fill("name", "CI deploy")
+	w.check("scopes", "files:read")
+	w.check("scopes", "files:write")
+	if eval[bool](w, `document.getElementById("date").checkVisibility()`) {
+		t.Error("a day is asked for that does not matter")
+	}
+	w.check("expiry", "date")
+	eval[bool](w, `document.getElementById("date").value = "2999-01-31", true`)
+	w.check("expiry", "never")
+	w.click("Create the key")
+	w.see("The key was created", "it is shown this once")
+	token := w.secret()
+	if !s.valid(token) {
+		t.Fatalf("%q is no key", token)
+	}
+	w.click("Copy")
+	w.see("Copied")
+	if copied := eval[string](w, `navigator.clipboard.readText()`); copied != token {
+		t.Errorf("copied %q", copied)
+	}
+	key := s.keys()[0]
+	if !key.ExpiresAt.IsZero() || key.Scopes.String() != "files:read files:write" {
+		t.Errorf("got %+v", key)
+	}
+
+	// Reloading leads to the key's page; so does coming back.
+	w.again("reload")
+	w.at("api-keys/" + key.ID)
+	w.gone(token)
+	w.click("API keys")
+	w.at("api-keys")
+	w.again("back")
+	w.at("api-keys/" + key.ID)
+	w.gone(token)
+	w.again("back") // to the form, which was sent
+	w.see("Create an API key")
+	w.gone(token)
+	if n := len(s.keys()); n != 1 {
+		t.Fatalf("%d keys", n)
+	}
+
+	// Straight from the page that shows it, too.
+	w.visit("api-keys/" + key.ID)
+	w.click("Rotate…")
+	w.see("Rotate “CI deploy”", "1 day")
+	w.press(escape)
+	w.wait(func() bool { return eval[bool](w, `!document.querySelector("dialog")`) }, func() string { return "the dialog stays" })
+	if focused := eval[string](w, `document.activeElement.textContent`); focused != "Rotate…" {
+		t.Errorf("after the dialog the focus is on %q", focused)
+	}
+	w.click("Rotate…")
+	w.click("Rotate the key")
+	w.see("The key has a new value", "The value before works until")
+	next := w.secret()
+	if !s.valid(next) || !s.valid(token) || next == token {
+		t.Error("one of the values does not work")
+	}
+	w.click("I have copied it")
+	w.see("This key was rotated")
+	w.again("back")
+	w.at("api-keys/" + key.ID)
+	w.gone(next)
+
+	w.fill("name", "CI, rotated")
+	w.click("Rename")
+	w.see("The key has its new name.")
+	w.at("api-keys/" + key.ID) // without what was done
+	w.click("API keys")
+	w.see("CI, rotated")
+	w.click("Revoke CI, rotated")
+	w.see("Revoke “CI, rotated”?")
+	w.click("Keep it")
+	w.click("Revoke CI, rotated")
+	w.click("Revoke “CI, rotated”")
+	w.see("The key was revoked", "No keys yet")
+	if s.valid(next) || s.valid(token) {
+		t.Error("a value works that was revoked")
+	}
+}
+
+// Without JavaScript all of it works, and what is shown once is gone all the same.
+func TestKeysWithoutScripts(t *testing.T) {
+	s := newSite(t)
+	w := s.open(t)
+	w.expect("status of 4")
+	w.withoutScripts()
+	w.visit("api-keys/new")
+	w.fill("name", "no scripts")
+	w.check("scopes", "account:read")
+	w.click("Create the key")
+	w.see("The key was created")
+	token := w.secret()
+	if !s.valid(token) {
+		t.Fatalf("%q is no key", token)
+	}
+	if eval[bool](w, `document.querySelector("[data-copy]").checkVisibility()`) {
+		t.Error("a button is shown that does nothing")
+	}
+	key := s.keys()[0]
+
+	w.again("reload") // sends the form again
+	w.see("did not make another")
+	w.gone(token)
+	w.click("Go to the key")
+	w.see(key.ID)
+	w.again("back")
+	w.gone(token)
+	w.visit("api-keys/" + key.ID + "/rotate")
+	w.click("Rotate the key")
+	w.see("The key has a new value")
+	next := w.secret()
+	w.click("I have copied it")
+	w.see("This key was rotated")
+	w.again("back") // shows nothing, or sends the form again
+	w.gone(next)
+	w.visit("api-keys")
+	w.click("Revoke no scripts")
+	w.at("api-keys/" + key.ID + "/revoke")
+	if !s.valid(token) || !s.valid(next) || len(s.keys()) != 1 {
+		t.Error("a form that was sent again did something")
+	}
+	w.click("Revoke “no scripts”")
+	w.see("The key was revoked")
+	if s.valid(next) || s.valid(token) {
+		t.Error("a value works that was revoked")
+	}
+}
+
+// TestBack leaves the page that shows a value, and comes back at once: also a page
+// that the browser kept as it was shows nothing.
+func TestBack(t *testing.T) {
+	for _, scripts := range []bool{true, false} {
+		s := newSite(t)
+		w := s.open(t)
+		w.expect("ERR_CACHE_MISS")
+		if !scripts {
+			w.withoutScripts()
+		}
+		w.visit("api-keys/new")
+		w.fill("name", "a key")
+		w.check("scopes", "account:read")
+		w.click("Create the key")
+		w.see("The key was created")
+		token := w.secret()
+		w.click("Webhooks")
+		w.see("No webhooks yet")
+		w.again("back")
+		w.gone(token)
+		w.again("forward")
+		w.again("back")
+		w.gone(token)
+		if n := len(s.keys()); n != 1 {
+			t.Errorf("%d keys", n)
+		}
+	}
+}
+
+// All of it can be done with the keyboard.
+func TestKeyboard(t *testing.T) {
+	s := newSite(t)
+	w := s.open(t)
+	w.visit("api-keys/new")
+	focused := func() string {
+		return eval[string](w, `(e => e.id || e.value || e.textContent.trim())(document.activeElement)`)
+	}
+	var order []string
+	w.press(tab)
+	if first := focused(); first != "Skip to the content" {
+		t.Errorf("the first is %q", first)
+	}
+	w.press(enter)
+	w.press(tab)
+	order = append(order, focused())
+	for range 25 {
+		if order[len(order)-1] == "Create the key" {
+			break
+		}
+		w.press(tab)
+		order = append(order, focused())
+		switch order[len(order)-1] {
+		case "name":
+			w.press("a key")
+		case "files:read":
+			w.press(" ")
+		}
+		if !eval[bool](w, `getComputedStyle(document.activeElement).outlineStyle != "none"`) {
+			t.Errorf("the focus on %s is not to be seen", order[len(order)-1])
+		}
+	}
+	if got := strings.Join(order, " "); !strings.HasPrefix(got, "API keys name environments:read environments:write files:read") || !strings.HasSuffix(got, "account:read 90 Create the key") {
+		t.Errorf("the order is %q", order)
+	}
+	w.press(enter)
+	w.see("The key was created")
+	w.visit("api-keys")
+	for range 12 {
+		if eval[string](w, `document.activeElement.ariaLabel ?? ""`) == "Revoke a key" {
+			break
+		}
+		w.press(tab)
+	}
+	w.press(enter)
+	w.see("Revoke “a key”?")
+	for range 6 { // the dialog keeps the focus
+		w.press(tab)
+		if inside := eval[bool](w, `document.activeElement === document.body || !!document.activeElement.closest("dialog")`); !inside {
+			t.Errorf("the focus leaves the dialog for %q", focused())
+		}
+	}
+	w.press(escape)
+	w.wait(func() bool { return eval[bool](w, `!document.querySelector("dialog")`) }, func() string { return "the dialog stays" })
+	if label := eval[string](w, `document.activeElement.ariaLabel`); label != "Revoke a key" {
+		t.Errorf("the focus is on %q", label)
+	}
+}

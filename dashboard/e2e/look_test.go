@@ -1,0 +1,115 @@
+package e2e
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// A view is a page of a story.
+type view struct {
+	name string
+	path string
+	more func(*window) // what is done there
+}
+
+func (s *story) views() []view {
+	webhook := "webhooks/" + s.webhook.ID
+	return []view{
+		{name: "keys", path: "api-keys"},
+		{name: "keys-revoke", path: "api-keys", more: func(w *window) {
+			w.click("Revoke CI deploy")
+			w.see("Revoke “CI deploy”?")
+		}},
+		{name: "key-new", path: "api-keys/new"},
+		{name: "key-refused", path: "api-keys/new", more: func(w *window) {
+			w.check("expiry", "date")
+			w.click("Create the key")
+			w.see("Give the key a name")
+		}},
+		{name: "key-made", path: "api-keys/new", more: func(w *window) {
+			w.fill("name", "Nightly report")
+			w.check("scopes", "files:read")
+			w.click("Create the key")
+			w.see("The key was created")
+		}},
+		{name: "key", path: "api-keys/" + s.key.ID},
+		{name: "key-rotate", path: "api-keys/" + s.key.ID + "/rotate"},
+		{name: "webhooks", path: "webhooks"},
+		{name: "webhook-new", path: "webhooks/new"},
+		{name: "webhook", path: webhook},
+		{name: "webhook-test", path: webhook, more: func(w *window) {
+			w.click("Send a test")
+			w.see("The test")
+		}},
+		{name: "webhook-edit", path: webhook + "/edit"},
+		{name: "webhook-rotate", path: webhook + "/rotate"},
+		{name: "webhook-delete", path: webhook + "/delete"},
+		{name: "deliveries", path: webhook + "/deliveries"},
+		{name: "deliveries-refused", path: webhook + "/deliveries?from=2026-01-02T00:00&to=2026-01-01T00:00"},
+		{name: "deliveries-none", path: webhook + "/deliveries?state=skipped"},
+		{name: "delivery", path: webhook + "/deliveries/" + s.dead},
+		{name: "recover", path: webhook + "/recover"},
+		{name: "recovery", path: webhook + "/recover", more: func(w *window) {
+			w.click("Send them again")
+			w.see("Done")
+		}},
+		{name: "nothing", path: "nothing"},
+	}
+}
+
+// TestLook visits every page by day and by night, on a desk and on a phone: nothing is
+// cut off, and axe-core finds nothing.
+func TestLook(t *testing.T) {
+	s := newStory(t)
+	for _, dark := range []bool{false, true} {
+		for _, width := range []int64{1180, 360} {
+			t.Run(fmt.Sprintf("dark=%v,width=%d", dark, width), func(t *testing.T) {
+				w := s.open(t)
+				w.expect("the server responded with a status of 4")
+				w.dark(dark)
+				w.size(width, 800)
+				for _, view := range s.views() {
+					w.visit(view.path)
+					if view.more != nil {
+						view.more(w)
+					}
+					if over := eval[float64](w, `document.documentElement.scrollWidth - innerWidth`); over > 0 {
+						t.Errorf("%s is %v pixels too wide", view.name, over)
+					}
+					w.axe(view.name)
+					if *pictures != "" {
+						w.picture(filepath.Join(*pictures, fmt.Sprintf("%s-dark=%v-%d.png", view.name, dark, width)))
+					}
+				}
+			})
+		}
+	}
+	empty := newSite(t)
+	w := empty.open(t)
+	for _, path := range []string{"api-keys", "webhooks"} {
+		w.visit(path)
+		w.see("yet")
+		w.axe("empty " + path)
+		if *pictures != "" {
+			w.picture(filepath.Join(*pictures, "empty-"+path+".png"))
+		}
+	}
+}
+
+// axe fails the test if axe-core finds something on the page.
+func (w *window) axe(name string) {
+	w.Helper()
+	source, err := os.ReadFile("node_modules/axe-core/axe.min.js")
+	if err != nil {
+		missing(w.T, `needs axe-core: "npm ci" in dashboard/e2e`)
+	}
+	eval[bool](w, string(source)+"; true")
+	found := eval[[]string](w, `axe.run(document, {resultTypes: ["violations"]}).then((results) => results.violations.flatMap(
+		(rule) => rule.nodes.map((node) => rule.id + ": " + rule.help + ": " + node.html + " " + node.any.map((check) => check.message).join("; "))))`)
+	if len(found) > 0 {
+		w.Errorf("axe-core finds on %s:\n%s", name, strings.Join(found, "\n"))
+	}
+}

@@ -1,0 +1,134 @@
+package e2e
+
+import (
+	"context"
+	"crypto/x509"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"path/filepath"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/storageapi/storageapi"
+	"github.com/storageapi/storageapi/apikeys"
+	"github.com/storageapi/storageapi/dashboard"
+	"github.com/storageapi/storageapi/webhooks"
+)
+
+const account = "acct_1"
+
+// A site is a host on a file, with the dashboard, and a receiver of its webhooks.
+type site struct {
+	*testing.T
+	api      *storageapi.Handler
+	url      string // of the dashboard
+	receiver *receiver
+	now      atomic.Pointer[func() time.Time] // the services' clock
+}
+
+func newSite(t *testing.T) *site {
+	t.Helper()
+	chromium(t) // or else there is nothing to do
+	s := &site{T: t, receiver: newReceiver(t)}
+	s.clock(0)
+	now := func() time.Time { return (*s.now.Load())() }
+	roots := x509.NewCertPool()
+	roots.AddCert(s.receiver.Certificate())
+	api, err := storageapi.NewHandler(storageapi.Config{
+		Path: filepath.Join(t.TempDir(), "storage.db"),
+		Keys: apikeys.Config{Now: now},
+		Webhooks: webhooks.Config{
+			RootCAs: roots, AllowNetworks: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}, Retries: []time.Duration{}, Timeout: 2 * patience,
+			Now: now,
+		},
+		Logger: slog.New(slog.DiscardHandler),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.api = api
+	settings, err := dashboard.New(dashboard.Config{API: api, Account: func(r *http.Request) (string, error) { return account, nil }, Title: "Storage settings"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	mux := http.NewServeMux()
+	mux.Handle("/settings/", settings)
+	server := httptest.NewServer(mux)
+	s.url = server.URL + "/settings/"
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- api.Run(ctx) }()
+	t.Cleanup(func() {
+		server.Close()
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+		if err := api.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return s
+}
+
+// clock sets the services' clock to so long ago.
+func (s *site) clock(ago time.Duration) {
+	now := func() time.Time { return time.Now().Add(-ago) }
+	s.now.Store(&now)
+}
+
+func (s *site) valid(token string) bool {
+	_, err := s.api.Keys.Verify(s.Context(), token)
+	return err == nil
+}
+
+// subscribe makes a webhook in Go, that the receiver gets at the path.
+func (s *site) subscribe(path string, events ...webhooks.EventType) webhooks.Webhook {
+	s.Helper()
+	params := webhooks.CreateParams{URL: s.receiver.URL + path, Events: events, BalanceThreshold: 12_500_000_000}
+	webhook, err := s.api.Webhooks.Create(s.Context(), account, params)
+	if err != nil {
+		s.Fatal(err)
+	}
+	return webhook
+}
+
+// publish publishes events, and waits until they are settled.
+func (s *site) publish(data ...webhooks.Data) (ids []string) {
+	s.Helper()
+	for _, d := range data {
+		event := webhooks.Event{ID: s.api.Webhooks.NewEventID(), Account: account, Data: d}
+		if err := s.api.Webhooks.Publish(s.Context(), event); err != nil {
+			s.Fatal(err)
+		}
+		ids = append(ids, event.ID)
+	}
+	for _, id := range ids {
+		s.settled(id)
+	}
+	return ids
+}
+
+// settled waits until no delivery of an event is pending.
+func (s *site) settled(event string) {
+	s.Helper()
+	pending := func(d webhooks.Delivery) bool { return d.State == webhooks.Pending }
+	for deadline := time.Now().Add(patience); ; time.Sleep(5 * time.Millisecond) {
+		deliveries, err := s.api.Webhooks.EventDeliveries(s.Context(), account, event)
+		if err != nil {
+			s.Fatal(err)
+		}
+		if !slices.ContainsFunc(deliveries, pending) {
+			return
+		}
+		if time.Now().After(deadline) {
+			s.Fatalf("%s is still pending", event)
+		}
+	}
+}
+
+var low = webhooks.BalanceLow{Balance: 9_500_000_000, Threshold: 12_500_000_000}

@@ -1,0 +1,196 @@
+package e2e
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/storageapi/storageapi/webhooks"
+)
+
+func TestWebhooks(t *testing.T) {
+	s := newSite(t)
+	w := s.open(t)
+	w.expect("status of 422")
+	w.visit("webhooks")
+	w.click("Create the first webhook")
+	w.fill("url", "http://example.com/hooks")
+	w.fill("threshold", "a lot")
+	w.click("Create the webhook")
+	w.see("Must begin with https://.", "Choose at least one event", "Must be a decimal string of SUI")
+	w.fill("url", s.receiver.URL+"/hooks")
+	w.check("events", "balance.low")
+	w.check("events", "files.expiring")
+	w.fill("threshold", "12.5")
+	w.click("Create the webhook")
+	w.see("The webhook was created", "it is shown this once")
+	secret := w.secret()
+	s.receiver.trust(t, secret)
+	list, err := s.api.Webhooks.List(t.Context(), account, webhooks.Page{Limit: 10})
+	if err != nil || len(list) != 1 || list[0].BalanceThreshold != 12_500_000_000 || len(list[0].Events) != 2 {
+		t.Fatalf("got %+v, %v", list, err)
+	}
+	path := "webhooks/" + list[0].ID
+	w.again("reload")
+	w.at(path)
+	w.gone(secret)
+
+	// A test shows the answer.
+	w.see("Nothing was sent yet")
+	s.receiver.answer(http.StatusAccepted, "got it", 0)
+	w.click("Send a test")
+	w.see("The test", "202 Accepted", "got it")
+	w.click("Request header")
+	w.see("X-Service-Signature [redacted]", "Webhook-Signature [redacted]", "storageapi-webhooks/1")
+	w.again("reload")
+	w.at(path)
+	if strings.Contains(w.text(), "The test") {
+		t.Error("the test is shown, or sent, again")
+	}
+
+	// Deliveries, of which one fails and is sent again.
+	s.publish(low)
+	s.receiver.answer(http.StatusServiceUnavailable, "try later", 0)
+	dead := s.publish(low)[0]
+	w.visit(path)
+	w.see("50 %")
+	w.click("All deliveries")
+	w.see("Delivered", "Given up")
+	w.check("state", "dead")
+	w.click("Filter")
+	w.see("Clear")
+	if rows := eval[int](w, `document.querySelectorAll("tbody tr").length`); rows != 1 {
+		t.Errorf("%d rows", rows)
+	}
+	w.click("The balance falls below a threshold")
+	w.at(path + "/deliveries/" + dead)
+	w.see("503 Service Unavailable", "try later")
+	s.receiver.answer(http.StatusOK, "at last", 0)
+	release := s.receiver.hold()
+	w.click("Send it again")
+	w.see("The event is being sent again.", "Pending")
+	release()
+	w.see("Attempt 2", "at last", "Delivered") // without a click: it is loaded again
+	s.receiver.verified(t)
+
+	// Off, on, edited.
+	w.visit(path)
+	w.click("Turn off")
+	w.see("The webhook is off.")
+	s.publish(low)
+	w.click("Turn on")
+	w.see("The webhook is on.")
+	w.click("Edit")
+	w.check("events", "files.expiring")
+	w.click("Save the changes")
+	w.see("The changes were saved.")
+	if strings.Contains(w.text(), "files.expiring") {
+		t.Error("the events are as before")
+	}
+
+	// The secret, rotated: both sign.
+	w.click("Rotate the secret…")
+	w.see("Rotate the signing secret", "1 day")
+	w.click("Rotate the secret")
+	w.see("The webhook has a new secret")
+	next := w.secret()
+	if next == secret {
+		t.Error("the secret is as before")
+	}
+	s.receiver.trust(t, next)
+	s.publish(low)
+	s.receiver.trust(t, secret)
+	s.publish(low)
+	s.receiver.verified(t)
+	w.click("I have copied it")
+	w.see("The secret was rotated.")
+	w.gone(next)
+
+	w.click("Delete…")
+	w.see("Delete this webhook?", s.receiver.URL+"/hooks")
+	w.click("Delete the webhook")
+	w.see("The webhook was deleted", "No webhooks yet")
+}
+
+// A recovery shows how far it is, without a click and, more slowly, without scripts.
+func TestRecovery(t *testing.T) {
+	for _, scripts := range []bool{true, false} {
+		t.Run(fmt.Sprintf("scripts=%v", scripts), func(t *testing.T) {
+			s := newSite(t)
+			webhook := s.subscribe("/hooks", webhooks.TypeBalanceLow)
+			s.receiver.answer(http.StatusServiceUnavailable, "", 0)
+			s.publish(low, low, low)
+			s.receiver.answer(http.StatusOK, "", 0)
+			s.publish(low) // so that it is not taken for one that is down
+			off := false
+			if _, err := s.api.Webhooks.Update(t.Context(), account, webhook.ID, webhooks.UpdateParams{Active: &off}); err != nil {
+				t.Fatal(err)
+			}
+			s.publish(low, low)
+			w := s.open(t)
+			w.expect("status of 422")
+			if !scripts {
+				w.withoutScripts()
+			}
+			path := "webhooks/" + webhook.ID
+			w.visit(path + "/recover")
+			w.check("state", "dead")
+			w.check("state", "skipped")
+			w.click("Send them again")
+			w.see("Choose at least one.")
+			w.check("state", "dead")
+			w.check("state", "skipped")
+			w.click("Send them again")
+			w.see("5 made pending", "They wait: the webhook is off.")
+
+			release := s.receiver.hold()
+			on := true
+			if _, err := s.api.Webhooks.Update(t.Context(), account, webhook.ID, webhooks.UpdateParams{Active: &on}); err != nil {
+				t.Fatal(err)
+			}
+			w.again("reload")
+			w.see("5 made pending; the webhook is owed 5.")
+			release()
+			w.see("All 5 were sent again.")
+		})
+	}
+}
+
+// markup is what would run if it were not text.
+const markup = `"><script>alert(1)</script><img src=x onerror=alert(2)><svg onload=alert(3)>`
+
+// What others wrote is shown as they wrote it, and nothing of it runs.
+func TestMarkup(t *testing.T) {
+	s := newSite(t)
+	webhook := s.subscribe("/hooks", webhooks.TypeBalanceLow)
+	s.receiver.answer(http.StatusServiceUnavailable, markup, 0)
+	dead := s.publish(low)[0]
+	w := s.open(t)
+	w.visit("api-keys/new")
+	w.fill("name", markup)
+	w.check("scopes", "files:read")
+	w.click("Create the key")
+	w.see("The key was created", markup)
+	key := s.keys()[0].ID
+	for _, path := range []string{"api-keys", "api-keys/" + key, "api-keys/" + key + "/revoke", "webhooks/" + webhook.ID + "/deliveries/" + dead} {
+		w.visit(path)
+		w.see(markup)
+	}
+	w.visit("webhooks/" + webhook.ID)
+	w.click("Send a test")
+	w.see(markup)
+	w.visit("api-keys")
+	w.click("Revoke")
+	w.see("Revoke “" + markup + "”?")
+	if n := eval[int](w, `document.querySelectorAll("main script, main img, dialog script, dialog img").length`); n != 0 {
+		t.Errorf("%d elements were made of what others wrote", n)
+	}
+	// And if it were not text, the policy would not let it run.
+	w.expect("404")
+	eval[bool](w, `document.querySelector("main").insertAdjacentHTML("beforeend", "<img src=x onerror='document.title = \"ran\"'>"), true`)
+	w.hear("Content Security Policy")
+	if title := eval[string](w, `document.title`); title == "ran" {
+		t.Error("a handler in the page ran")
+	}
+}

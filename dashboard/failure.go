@@ -1,0 +1,56 @@
+package dashboard
+
+import (
+	"errors"
+	"net/http"
+
+	"github.com/storageapi/storageapi/apikeys"
+	"github.com/storageapi/storageapi/webhooks"
+)
+
+var errNoPage = errors.New("no such page")
+
+// A badForm is a body that cannot be read.
+type badForm struct{ error }
+
+func (f badForm) Unwrap() error { return f.error }
+
+// failure returns the page that tells of an error.
+func (p *pages) failure(c *call, err error) answer {
+	var (
+		form     badForm
+		tooLarge *http.MaxBytesError
+	)
+	switch {
+	case errors.Is(err, errNoPage), errors.Is(err, apikeys.ErrNotFound), errors.Is(err, webhooks.ErrNotFound):
+		return failed(http.StatusNotFound, "There is nothing here", "It may have been deleted, or the address is wrong.")
+	case errors.As(err, &tooLarge):
+		return failed(http.StatusRequestEntityTooLarge, "That was too much", "A form may have at most 64 KiB.")
+	case errors.As(err, &form):
+		return failed(http.StatusBadRequest, "The form did not arrive whole", "Go back and send it again.")
+	}
+	if c.Context().Err() == nil {
+		p.log.ErrorContext(c.Context(), "dashboard: a page failed", "route", c.Pattern, "error", err)
+	}
+	return failed(http.StatusInternalServerError, "Something went wrong", "It was not your doing. Try again in a moment.")
+}
+
+// A failureView is what the page of an error shows.
+type failureView struct{ Heading, Text string }
+
+func failed(status int, heading, text string) answer {
+	return answer{status: status, page: "failure", title: heading, data: failureView{heading, text}}
+}
+
+// refuseAccount answers without anything of the dashboard.
+func refuseAccount(w http.ResponseWriter) {
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	w.WriteHeader(http.StatusForbidden)
+	_, _ = w.Write([]byte("403: sign in to see these pages.\n"))
+}
+
+// refuseOrigin answers a request that another site made the browser send.
+func (p *pages) refuseOrigin(w http.ResponseWriter, r *http.Request) {
+	c := &call{Request: r, root: p.root(r)}
+	p.write(w, c, failed(http.StatusForbidden, "Not from here", "Another site sent this request. Nothing was changed."))
+}

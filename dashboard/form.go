@@ -1,0 +1,111 @@
+package dashboard
+
+import (
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/binary"
+	"errors"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/storageapi/storageapi/apikeys"
+	"github.com/storageapi/storageapi/webhooks"
+)
+
+// A form is what somebody entered, and what is wrong with it.
+type form struct {
+	Values url.Values
+	Errors map[string]string // by field
+}
+
+func newForm(values url.Values) form {
+	return form{Values: values, Errors: make(map[string]string)}
+}
+
+// A fieldView is one field of a form.
+type fieldView struct{ Name, Value, Error string }
+
+// Has reports whether a checkbox or radio button is on.
+func (f form) Has(name, value string) bool { return slices.Contains(f.Values[name], value) }
+
+// refuse notes what is wrong with a field, if err says so; it returns any other error.
+func (f form) refuse(name string, err error) error {
+	var keyRule *apikeys.ValidationError
+	var webhookRule *webhooks.ValidationError
+	switch {
+	case err == nil:
+		return nil
+	case errors.As(err, &keyRule):
+		f.Errors[name] = sentence(keyRule.Reason)
+	case errors.As(err, &webhookRule):
+		f.Errors[name] = sentence(webhookRule.Reason)
+	default:
+		return err
+	}
+	return nil
+}
+
+// sentence makes a sentence of what a field must be.
+func sentence(reason string) string {
+	first, size := utf8.DecodeRuneInString(reason)
+	return strings.TrimSuffix(string(unicode.ToUpper(first))+reason[size:], ".") + "."
+}
+
+// newNonce returns what makes a form's creation happen once.
+func newNonce() string { return "dashboard-" + rand.Text() }
+
+// version stands for a state, so that a form that was made of another is known.
+func version(parts ...string) string {
+	h := sha256.New()
+	for _, part := range parts {
+		h.Write(binary.AppendUvarint(nil, uint64(len(part))))
+		h.Write([]byte(part))
+	}
+	return base64.RawURLEncoding.EncodeToString(h.Sum(nil)[:15])
+}
+
+// errChanged says that a form was made of another state.
+var errChanged = errors.New("changed since the form was made")
+
+// graces are the offers for how long an old value lives on.
+var graces = []choice{
+	{"0s", "Not at all: it stops working now"},
+	{"1h", "1 hour"},
+	{"24h", "1 day"},
+	{"168h", "7 days"},
+	{"720h", "30 days"},
+}
+
+// A choice is one of several values to choose.
+type choice struct{ Value, Label string }
+
+// grace returns the choice of a form, which must be one of those offered.
+func (f form) grace() (time.Duration, bool) {
+	value := f.Values.Get("grace")
+	if !slices.ContainsFunc(graces, func(c choice) bool { return c.Value == value }) {
+		f.Errors["grace"] = "Must be one of the times offered."
+		return 0, false
+	}
+	grace, err := time.ParseDuration(value)
+	return grace, err == nil
+}
+
+// moment reads a field that holds a date and time in UTC, or nothing.
+func (f form) moment(name string) time.Time {
+	value := f.Values.Get(name)
+	if value == "" {
+		return time.Time{}
+	}
+	for _, layout := range [...]string{"2006-01-02T15:04", "2006-01-02T15:04:05", "2006-01-02"} {
+		if at, err := time.Parse(layout, value); err == nil {
+			return at
+		}
+	}
+	f.Errors[name] = "Must be a date and time such as 2026-11-21T16:30."
+	return time.Time{}
+}

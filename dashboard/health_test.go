@@ -1,0 +1,31 @@
+package dashboard_test
+
+import (
+	"testing"
+
+	"github.com/storageapi/storageapi"
+	"github.com/storageapi/storageapi/webhooks"
+)
+
+// What health is taken from is bounded, and that is said.
+func TestHealthIsBounded(t *testing.T) {
+	s := newSite(t, storageapi.Config{})
+	w, err := s.api.Webhooks.Create(t.Context(), alice, webhooks.CreateParams{URL: "https://example.com/", Events: webhooks.EventTypes()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.get("webhooks").says("No attempts in the last 24 hours")
+	for range 201 {
+		if err := s.api.Webhooks.Publish(t.Context(), webhooks.Event{Account: alice, Data: webhooks.BalanceLow{Balance: 1, Threshold: 2}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.get("webhooks").says("No attempts among the newest events")
+	s.get("webhooks/" + w.ID).hides("Taken from the newest deliveries only").says("Pending 201")
+	for range 800 {
+		if err := s.api.Webhooks.Publish(t.Context(), webhooks.Event{Account: alice, Data: webhooks.BalanceLow{Balance: 1, Threshold: 2}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.get("webhooks/"+w.ID).says("Taken from the newest deliveries only, published since", "Pending 1001")
+}

@@ -1,0 +1,96 @@
+package dashboard
+
+import (
+	"errors"
+	"net/http"
+	"strings"
+
+	"github.com/storageapi/storageapi/apikeys"
+)
+
+func (p *pages) renameKey(c *call) (answer, error) {
+	id, f := c.PathValue("id"), newForm(c.PostForm)
+	name := strings.TrimSpace(f.Values.Get("name"))
+	_, err := p.keys.Update(c.Context(), c.account, id, apikeys.UpdateParams{Name: &name})
+	if err := f.refuse("name", err); err != nil {
+		return answer{}, err
+	}
+	if len(f.Errors) == 0 {
+		return goTo("api-keys/"+id, "renamed"), nil
+	}
+	key, err := p.keys.Get(c.Context(), c.account, id)
+	if err != nil {
+		return answer{}, err
+	}
+	a := p.keyPage(&key, f)
+	a.status = http.StatusUnprocessableEntity
+	return a, nil
+}
+
+// A rotationView is what the page before a rotation shows: of a key, or of a webhook's
+// secret.
+type rotationView struct {
+	Key     keyView
+	Webhook webhookView
+	Form    form
+}
+
+func (p *pages) askRotateKey(c *call) (answer, error) {
+	key, err := p.keys.Get(c.Context(), c.account, c.PathValue("id"))
+	if err != nil {
+		return answer{}, err
+	}
+	return p.rotationOfKey(&key, newForm(map[string][]string{"grace": {"24h"}})), nil
+}
+
+func (p *pages) rotationOfKey(key *apikeys.Key, f form) answer {
+	return answer{page: "key-rotate", title: "Rotate " + key.Name, tab: "keys",
+		data: rotationView{Key: p.viewKey(key), Form: f}}
+}
+
+func (p *pages) rotateKey(c *call) (answer, error) {
+	id, f := c.PathValue("id"), newForm(c.PostForm)
+	grace, ok := f.grace()
+	if !ok {
+		key, err := p.keys.Get(c.Context(), c.account, id)
+		if err != nil {
+			return answer{}, err
+		}
+		a := p.rotationOfKey(&key, f)
+		a.status = http.StatusUnprocessableEntity
+		return a, nil
+	}
+	asked := f.Values.Get("version")
+	key, token, err := p.keys.Rotate(c.Context(), c.account, id, apikeys.RotateParams{Grace: grace, If: func(key apikeys.Key) error {
+		if keyVersion(&key) != asked {
+			return errChanged
+		}
+		return nil
+	}})
+	if errors.Is(err, errChanged) { // by this form, if it was sent again
+		if key, err = p.keys.Get(c.Context(), c.account, id); err == nil {
+			a := p.keyMade(&key, apikeys.Token{}, true)
+			a.status = http.StatusConflict
+			return a, nil
+		}
+	}
+	if err != nil {
+		return answer{}, err
+	}
+	return p.keyMade(&key, token, true), nil
+}
+
+func (p *pages) askRevokeKey(c *call) (answer, error) {
+	key, err := p.keys.Get(c.Context(), c.account, c.PathValue("id"))
+	if err != nil {
+		return answer{}, err
+	}
+	return answer{page: "key-revoke", title: "Revoke " + key.Name, tab: "keys", data: keyPageView{Key: p.viewKey(&key)}}, nil
+}
+
+func (p *pages) revokeKey(c *call) (answer, error) {
+	if err := p.keys.Delete(c.Context(), c.account, c.PathValue("id")); err != nil {
+		return answer{}, err
+	}
+	return goTo("api-keys", "revoked"), nil
+}

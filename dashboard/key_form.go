@@ -1,0 +1,124 @@
+package dashboard
+
+import (
+	"errors"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/storageapi/storageapi/apikeys"
+	"github.com/storageapi/storageapi/scopes"
+)
+
+// A keyFormView is what the form for a new key shows.
+type keyFormView struct {
+	Form     form
+	Problem  string // with the whole
+	Nonce    string
+	Areas    []areaView
+	Expiries []choice
+	Tomorrow string // the first day to choose
+}
+
+// expiries are the offers for how long a key lives, "date" apart.
+var expiries = []choice{
+	{"never", "Never"},
+	{"30", "In 30 days"},
+	{"90", "In 90 days"},
+	{"365", "In a year"},
+}
+
+func (p *pages) newKey(c *call) (answer, error) {
+	f := newForm(map[string][]string{"expiry": {"90"}})
+	return p.keyForm(f, newNonce(), "", http.StatusOK), nil
+}
+
+func (p *pages) keyForm(f form, nonce, problem string, status int) answer {
+	return answer{status: status, page: "key-new", title: "Create an API key", tab: "keys", data: keyFormView{
+		Form: f, Problem: problem, Nonce: nonce, Areas: areas, Expiries: expiries,
+		Tomorrow: p.now().UTC().AddDate(0, 0, 1).Format(time.DateOnly),
+	}}
+}
+
+// A keyMadeView is what is shown once a key was created or rotated.
+type keyMadeView struct {
+	Key     keyView
+	Value   string // empty if this was not the first answer to the form
+	Rotated bool
+}
+
+func (p *pages) createKey(c *call) (answer, error) {
+	f := newForm(c.PostForm)
+	nonce := c.PostForm.Get("nonce")
+	params, err := p.readKey(f)
+	if err != nil {
+		return answer{}, err
+	}
+	if len(f.Errors) > 0 {
+		return p.keyForm(f, nonce, "", http.StatusUnprocessableEntity), nil
+	}
+	params.IdempotencyKey = nonce
+	key, token, err := p.keys.Create(c.Context(), c.account, params)
+	var rule *apikeys.ValidationError
+	switch {
+	case errors.Is(err, apikeys.ErrLimit):
+		return p.keyForm(f, nonce, "This account has as many keys as it may have. Revoke one that is not needed any more first.", http.StatusConflict), nil
+	case errors.Is(err, apikeys.ErrReused), errors.Is(err, apikeys.ErrGone):
+		return p.keyForm(f, newNonce(), "This form made a key before, and made none now. Send it again to make another.", http.StatusConflict), nil
+	case errors.As(err, &rule): // the nonce, or the clock went on
+		return p.keyForm(f, newNonce(), "No key was made. Send the form again.", http.StatusUnprocessableEntity), nil
+	case err != nil:
+		return answer{}, err
+	}
+	return p.keyMade(&key, token, false), nil
+}
+
+// keyMade shows a key's new value. A browser that reloads the page goes to the key's.
+func (p *pages) keyMade(key *apikeys.Key, token apikeys.Token, rotated bool) answer {
+	return answer{
+		page: "key-made", title: key.Name, tab: "keys", replace: "api-keys/" + key.ID,
+		data: keyMadeView{p.viewKey(key), token.Reveal(), rotated},
+	}
+}
+
+// readKey returns what key the form asks for, and notes what is wrong, field by field.
+func (p *pages) readKey(f form) (apikeys.CreateParams, error) {
+	// Each field is checked by itself, beside others that are fine, so that all that
+	// is wrong is told at once.
+	params := apikeys.CreateParams{Name: strings.TrimSpace(f.Values.Get("name"))}
+	err := f.refuse("name", apikeys.UpdateParams{Name: &params.Name}.Check())
+	if params.Name == "" {
+		f.Errors["name"] = "Give the key a name that tells what it is for."
+	}
+	var unknown error
+	params.Scopes, unknown = scopes.ParseSet(f.Values["scopes"])
+	if unknown != nil || params.Scopes.IsEmpty() {
+		f.Errors["scopes"] = "Choose at least one scope: a key without any can do nothing."
+	}
+	params.ExpiresAt = p.readExpiry(f)
+	_, late := p.keys.Check(apikeys.CreateParams{Name: "any", Scopes: scopes.All(), ExpiresAt: params.ExpiresAt})
+	return params, errors.Join(err, f.refuse("date", late))
+}
+
+// readExpiry returns when the key is to die, and notes what is wrong with that.
+func (p *pages) readExpiry(f form) time.Time {
+	expiry := f.Values.Get("expiry")
+	switch {
+	case expiry == "never":
+	case expiry == "date":
+		at, err := time.Parse(time.DateOnly, f.Values.Get("date"))
+		if err != nil {
+			f.Errors["date"] = "Choose the day on which the key is to stop working."
+		}
+		return at
+	case !slices.ContainsFunc(expiries, func(c choice) bool { return c.Value == expiry }):
+		f.Errors["expiry"] = "Choose when the key is to stop working."
+	default:
+		// At midnight, so that the form asks for the same if it is sent again.
+		days, _ := strconv.Atoi(expiry)
+		return p.now().UTC().Truncate(24*time.Hour).AddDate(0, 0, days+1)
+	}
+	return time.Time{}
+}

@@ -1,0 +1,128 @@
+package dashboard
+
+import (
+	"strings"
+	"time"
+
+	"github.com/storageapi/storageapi/apikeys"
+	"github.com/storageapi/storageapi/scopes"
+)
+
+// pageSize is how many keys or deliveries a page lists.
+const pageSize = 50
+
+// A key that dies within soon stands out, and so does one that is idle: never used for
+// so long.
+const (
+	soon = 14 * 24 * time.Hour
+	idle = 30 * 24 * time.Hour
+)
+
+// A keyView is a key as it is shown.
+type keyView struct {
+	ID, Name  string
+	Scopes    []scopeView
+	AllScopes bool
+	Created   *when
+	LastUsed  *when
+	Expires   *when
+	Expired   bool
+	Soon      bool // expires soon
+	Idle      bool // might be one that nobody needs
+	Version   string
+
+	// Of the value before the last rotation, while it is good.
+	PreviousUntil *when
+	PreviousUsed  *when
+}
+
+// A scopeView is a scope as it is shown.
+type scopeView struct{ Name, Description string }
+
+func (p *pages) viewKey(key *apikeys.Key) keyView {
+	left := key.ExpiresAt.Sub(p.now())
+	view := keyView{
+		ID: key.ID, Name: key.Name,
+		AllScopes: key.Scopes.Covers(scopes.All()),
+		Created:   p.when(key.CreatedAt),
+		LastUsed:  p.when(key.LastUsedAt),
+		Expires:   p.when(key.ExpiresAt),
+		Expired:   !key.ExpiresAt.IsZero() && left <= 0,
+		Soon:      !key.ExpiresAt.IsZero() && left > 0 && left <= soon,
+		Idle:      key.LastUsedAt.IsZero() && p.now().Sub(key.CreatedAt) >= idle,
+		Version:   keyVersion(key),
+	}
+	for s := range key.Scopes.All() {
+		view.Scopes = append(view.Scopes, scopeView{s.String(), s.Description()})
+	}
+	if !key.Previous.IsZero() {
+		view.PreviousUntil, view.PreviousUsed = p.when(key.PreviousExpiresAt), p.when(key.PreviousUsedAt)
+	}
+	return view
+}
+
+// keyVersion stands for a key's value.
+func keyVersion(key *apikeys.Key) string { return version("key", key.ID, string(key.Hash.Sum[:])) }
+
+// A keyListView is what the list of keys shows.
+type keyListView struct {
+	Keys  []keyView
+	After bool   // not the first page
+	Next  string // the id after which the next page begins
+}
+
+func (p *pages) listKeys(c *call) (answer, error) {
+	after := c.after()
+	keys, err := p.keys.List(c.Context(), c.account, apikeys.Page{After: after, Limit: pageSize + 1})
+	if err != nil {
+		return answer{}, err
+	}
+	view := keyListView{After: after != ""}
+	if len(keys) > pageSize { // the one too many tells that there are more
+		keys = keys[:pageSize]
+		view.Next = keys[pageSize-1].ID
+	}
+	for i := range keys {
+		view.Keys = append(view.Keys, p.viewKey(&keys[i]))
+	}
+	return answer{page: "keys", title: "API keys", tab: "keys", data: view}, nil
+}
+
+// A keyPageView is what the page of a key shows.
+type keyPageView struct {
+	Key  keyView
+	Form form // the new name
+}
+
+func (p *pages) showKey(c *call) (answer, error) {
+	key, err := p.keys.Get(c.Context(), c.account, c.PathValue("id"))
+	if err != nil {
+		return answer{}, err
+	}
+	f := newForm(map[string][]string{"name": {key.Name}})
+	return p.keyPage(&key, f), nil
+}
+
+func (p *pages) keyPage(key *apikeys.Key, f form) answer {
+	return answer{page: "key", title: key.Name, tab: "keys", data: keyPageView{p.viewKey(key), f}}
+}
+
+// An areaView is a part of the service, with what keys may do there.
+type areaView struct {
+	Name   string
+	Scopes []scopeView
+}
+
+// areas are the scopes area by area, in the order of SPEC section 5.
+var areas = func() (list []areaView) {
+	for s := range scopes.All().All() {
+		name, _, _ := strings.Cut(s.String(), ":")
+		name = strings.ToUpper(name[:1]) + name[1:]
+		if len(list) == 0 || list[len(list)-1].Name != name {
+			list = append(list, areaView{Name: name})
+		}
+		last := &list[len(list)-1]
+		last.Scopes = append(last.Scopes, scopeView{s.String(), s.Description()})
+	}
+	return list
+}()

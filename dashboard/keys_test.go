@@ -1,0 +1,192 @@
+package dashboard_test
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/storageapi/storageapi"
+	"github.com/storageapi/storageapi/apikeys"
+	"github.com/storageapi/storageapi/scopes"
+)
+
+func TestNoKeys(t *testing.T) {
+	s := newSite(t, storageapi.Config{})
+	s.follow(s.get("")).want(http.StatusOK).says("No keys yet", "Create the first key")
+}
+
+func TestListKeys(t *testing.T) {
+	now := noon
+	s := newSite(t, storageapi.Config{Keys: apikeys.Config{Now: func() time.Time { return now }}})
+	s.key(alice, "everything", time.Time{}, scopes.EnvironmentsRead, scopes.EnvironmentsWrite, scopes.FilesRead, scopes.FilesWrite, scopes.MembersRead)
+	s.key(alice, "dying", now.Add(72*time.Hour))
+	s.key(alice, "dead", now.Add(time.Hour))
+	_, token := s.key(alice, "used", time.Time{})
+	s.key(bob, "of bob", time.Time{})
+	now = now.Add(2 * time.Hour)
+	s.valid(token)
+	now = now.Add(5 * time.Minute)
+	list := s.get("api-keys").want(http.StatusOK)
+	list.says("everything", "environments:read environments:write files:read files:write and 1 more",
+		"dying", "Expires in 2 days", "dead", "Expired", "used", "5 minutes ago", "Never used", "20 Nov 2026").hides("of bob")
+}
+
+func TestKeyPages(t *testing.T) {
+	s := newSite(t, storageapi.Config{})
+	for i := range 51 {
+		s.key(alice, fmt.Sprintf("key %02d", i), time.Time{})
+	}
+	first := s.get("api-keys").says("key 50", "key 01", "Older").hides("key 00", "Newest")
+	_, after, found := strings.Cut(first.body, `api-keys?after=`)
+	if !found {
+		t.Fatal("no link to the next page")
+	}
+	after, _, _ = strings.Cut(after, `"`)
+	s.get("api-keys?after="+after).says("key 00", "Newest").hides("key 01", "Older")
+	s.get("api-keys?after=key_0").says("There are no more keys.")
+	s.get("api-keys?after=%00").says("key 50") // nothing that a list could begin after
+}
+
+func TestCreateKey(t *testing.T) {
+	now := noon
+	s := newSite(t, storageapi.Config{Keys: apikeys.Config{Now: func() time.Time { return now }}})
+	form := s.get("api-keys/new").want(http.StatusOK).says("Environments", "List and retrieve environments environments:read", "Read account info and usage").
+		form("name", " nightly backup ", "scopes", "files:write", "scopes", "files:read", "expiry", "30")
+	made := s.post("api-keys/new", form).want(http.StatusOK).says("The key was created", "shown this once")
+	token := made.secret()
+	if !s.valid(token) {
+		t.Fatalf("%q is no key", token)
+	}
+	keys := s.keys()
+	if len(keys) != 1 {
+		t.Fatalf("%d keys", len(keys))
+	}
+	key := keys[0]
+	if expiry := time.Date(2026, 12, 21, 0, 0, 0, 0, time.UTC); key.Name != "nightly backup" || key.Scopes != scopes.Of(scopes.FilesWrite, scopes.FilesRead) || !key.ExpiresAt.Equal(expiry) {
+		t.Errorf("got %+v", key)
+	}
+	if want := `data-replace="../api-keys/` + key.ID + `"`; !strings.Contains(made.body, want) {
+		t.Errorf("no %s", want)
+	}
+
+	// The form again, as by a reload: nothing more is made, and nothing shown.
+	now = now.Add(time.Hour)
+	again := s.post("api-keys/new", form).want(http.StatusOK).says("did not make another", "nightly backup").hides(token)
+	// And with another name, as by the back button.
+	form.Set("name", "other")
+	other := s.post("api-keys/new", form).want(http.StatusConflict).says("made none now").hides(token)
+	if again.secret() != "" || other.secret() != "" || len(s.keys()) != 1 {
+		t.Errorf("a form that was sent again made %d keys", len(s.keys()))
+	}
+	for _, path := range []string{"api-keys", "api-keys/" + key.ID, "api-keys/" + key.ID + "/rotate", "api-keys/" + key.ID + "/revoke"} {
+		s.get(path).want(http.StatusOK).hides(token)
+	}
+	// What that page offers makes another, knowingly.
+	s.post("api-keys/new", other.form("name", "other", "scopes", "files:read", "expiry", "never")).want(http.StatusOK)
+	if keys := s.keys(); len(keys) != 2 || keys[0].Name != "other" || !keys[0].ExpiresAt.IsZero() {
+		t.Errorf("got %+v", keys)
+	}
+}
+
+func TestCreateKeyOnDay(t *testing.T) {
+	s := newSite(t, storageapi.Config{})
+	s.post("api-keys/new", s.get("api-keys/new").form("name", "a", "scopes", "files:read", "expiry", "date", "date", "2999-01-31")).want(http.StatusOK)
+	if key := s.keys()[0]; !key.ExpiresAt.Equal(time.Date(2999, 1, 31, 0, 0, 0, 0, time.UTC)) {
+		t.Errorf("expires at %v", key.ExpiresAt)
+	}
+}
+
+// What is wrong is told beside each field, all at once, and what was entered stays.
+func TestCreateKeyRefused(t *testing.T) {
+	const (
+		name   = "Give the key a name"
+		scope  = "Choose at least one scope"
+		expiry = "Choose when the key is to stop working."
+		day    = "Choose the day"
+	)
+	tests := []struct {
+		fields []string
+		want   []string
+	}{
+		{nil, []string{name, scope, expiry}},
+		{[]string{"name", "  ", "scopes", "files:all", "expiry", "date", "date", "soon"}, []string{name, scope, day}},
+		{[]string{"name", "kept", "expiry", "never"}, []string{scope}},
+		{[]string{"name", "kept", "scopes", "files:read", "expiry", "date", "date", "2020-01-01"}, []string{"Must be in the future."}},
+		{[]string{"name", "kept", "scopes", "files:read", "expiry", "10000000"}, []string{expiry}},
+		{[]string{"name", "tab\tkept", "scopes", "files:read", "expiry", "never"}, []string{"Must be 1 to 128 characters of UTF-8 without control characters."}},
+		{[]string{"name", strings.Repeat("ö", 129), "scopes", "files:read", "expiry", "never"}, []string{"not 129."}},
+	}
+	s := newSite(t, storageapi.Config{})
+	blank := s.get("api-keys/new")
+	for _, test := range tests {
+		got := s.post("api-keys/new", blank.form(test.fields...)).want(http.StatusUnprocessableEntity).says(test.want...).says("Nothing was changed yet")
+		if errors := strings.Count(got.body, `class="error"`); errors != len(test.want) {
+			t.Errorf("%q: %d errors, want %q", test.fields, errors, test.want)
+		}
+		if strings.Contains(strings.Join(test.fields, " "), "kept") && !strings.Contains(got.body, `kept"`) {
+			t.Errorf("%q: the name is lost", test.fields)
+		}
+	}
+	if len(s.keys()) != 0 {
+		t.Errorf("got %+v", s.keys())
+	}
+}
+
+func TestTooManyKeys(t *testing.T) {
+	s := newSite(t, storageapi.Config{Keys: apikeys.Config{MaxPerAccount: 1}})
+	s.key(alice, "a", time.Time{})
+	s.post("api-keys/new", s.get("api-keys/new").form("name", "b", "scopes", "files:read", "expiry", "never")).
+		want(http.StatusConflict).says("as many keys as it may have")
+}
+
+func TestRenameKey(t *testing.T) {
+	s := newSite(t, storageapi.Config{})
+	key, _ := s.key(alice, "before", time.Time{})
+	path := "api-keys/" + key.ID
+	s.get(path).want(http.StatusOK).says("before", "List, retrieve, download files files:read", "Never used")
+	s.follow(s.post(path, s.get(path).form("name", "after"))).want(http.StatusOK).says("after", "The key has its new name.").hides("before")
+	s.post(path, s.get(path).form("name", "")).want(http.StatusUnprocessableEntity).says("Must be 1 to 128 characters")
+	if got := s.keys()[0].Name; got != "after" {
+		t.Errorf("got %q", got)
+	}
+}
+
+func TestRotateKey(t *testing.T) {
+	s := newSite(t, storageapi.Config{})
+	key, before := s.key(alice, "a", time.Time{})
+	path := "api-keys/" + key.ID + "/rotate"
+	form := s.get(path).want(http.StatusOK).says("1 day").form("grace", "24h")
+	token := s.post(path, form).want(http.StatusOK).says("The key has a new value", "The value before works until").secret()
+	if !s.valid(token) || !s.valid(before) || token == before {
+		t.Error("one of the values does not work")
+	}
+	s.get("api-keys/"+key.ID).says("This key was rotated", "it was last used just now").hides(token, before)
+
+	// The form again rotates nothing: the value before lives on.
+	if again := s.post(path, form).want(http.StatusConflict).says("was not rotated again"); again.secret() != "" || !s.valid(token) || !s.valid(before) {
+		t.Error("a form that was sent again rotated again")
+	}
+	next := s.post(path, s.get(path).says("An older value is still good").form("grace", "0s")).want(http.StatusOK).says("does not work any more").secret()
+	if !s.valid(next) || s.valid(token) || s.valid(before) {
+		t.Error("a value works that should not, or the other way round")
+	}
+	s.post(path, s.get(path).form("grace", "1000000h")).want(http.StatusUnprocessableEntity).says("Must be one of the times offered.")
+}
+
+func TestRevokeKey(t *testing.T) {
+	s := newSite(t, storageapi.Config{})
+	key, token := s.key(alice, "of the intern", time.Time{})
+	path := "api-keys/" + key.ID + "/revoke"
+	s.get(path).want(http.StatusOK).says("Revoke “of the intern”?", "It was never used.")
+	if !s.valid(token) {
+		t.Error("asking revokes")
+	}
+	s.follow(s.post(path, nil)).want(http.StatusOK).says("The key was revoked", "No keys yet")
+	if s.valid(token) {
+		t.Error("the key works")
+	}
+	s.post(path, nil).want(http.StatusNotFound)
+	s.get("api-keys/" + key.ID).want(http.StatusNotFound)
+}

@@ -1,0 +1,110 @@
+package dashboard
+
+import (
+	"errors"
+	"net/http"
+	"strings"
+
+	"github.com/storageapi/storageapi/webhooks"
+)
+
+// A recoveryFormView is what the form for a recovery shows.
+type recoveryFormView struct {
+	Webhook webhookView
+	Form    form
+	States  []choice
+}
+
+// recoverable are the states that deliveries are recovered of.
+var recoverable = []choice{
+	{string(webhooks.Dead), "Given up: every attempt failed"},
+	{string(webhooks.Skipped), "Skipped: the webhook was off"},
+	{string(webhooks.Delivered), "Delivered: the receiver gets them a second time"},
+}
+
+func (p *pages) askRecover(c *call) (answer, error) {
+	f := newForm(map[string][]string{"state": {string(webhooks.Dead), string(webhooks.Skipped)}})
+	return p.recoveryForm(c, f, http.StatusOK)
+}
+
+func (p *pages) recoveryForm(c *call, f form, status int) (answer, error) {
+	webhook, err := p.webhooks.Get(c.Context(), c.account, c.PathValue("id"))
+	if err != nil {
+		return answer{}, err
+	}
+	return answer{status: status, page: "recover", title: "Recover deliveries to " + webhook.URL, tab: "webhooks",
+		data: recoveryFormView{p.viewWebhook(&webhook), f, recoverable}}, nil
+}
+
+func (p *pages) startRecovery(c *call) (answer, error) {
+	f := newForm(c.PostForm)
+	params := webhooks.RecoverParams{From: f.moment("from"), To: f.moment("to")}
+	for _, state := range f.Values["state"] {
+		params.States = append(params.States, webhooks.DeliveryState(state))
+	}
+	if len(params.States) == 0 {
+		f.Errors["state"] = "Choose at least one."
+	}
+	if len(f.Errors) == 0 {
+		_, err := p.webhooks.CheckRecover(params)
+		var rule *webhooks.ValidationError
+		if errors.As(err, &rule) {
+			f.Errors[strings.TrimSuffix(rule.Field, "s")] = sentence(rule.Reason) // "states" are the field "state"
+		}
+	}
+	if len(f.Errors) > 0 {
+		return p.recoveryForm(c, f, http.StatusUnprocessableEntity)
+	}
+	id := c.PathValue("id")
+	recovery, err := p.webhooks.Recover(c.Context(), c.account, id, params)
+	if err != nil {
+		return answer{}, err
+	}
+	return goTo("webhooks/"+id+"/recoveries/"+recovery.ID, ""), nil
+}
+
+// A recoveryPageView is what the page of a recovery shows.
+type recoveryPageView struct {
+	Webhook   webhookView
+	ID        string
+	States    string
+	From, To  *when
+	Created   *when
+	Recovered int
+	Done      bool
+	Pending   int // what the webhook is owed
+	Live      bool
+}
+
+func (p *pages) showRecovery(c *call) (answer, error) {
+	webhook, err := p.webhooks.Get(c.Context(), c.account, c.PathValue("id"))
+	if err != nil {
+		return answer{}, err
+	}
+	recovery, err := p.webhooks.Recovery(c.Context(), c.account, c.PathValue("recovery"))
+	if err == nil && recovery.WebhookID != webhook.ID {
+		err = webhooks.ErrNotFound
+	}
+	if err != nil {
+		return answer{}, err
+	}
+	stats, err := p.webhooks.WebhookStats(c.Context(), c.account, webhook.ID)
+	if err != nil {
+		return answer{}, err
+	}
+	var states []string
+	for _, s := range deliveryStates {
+		for _, state := range recovery.States {
+			if state == s.State {
+				states = append(states, strings.ToLower(s.Text))
+			}
+		}
+	}
+	view := recoveryPageView{
+		Webhook: p.viewWebhook(&webhook), ID: recovery.ID, States: strings.Join(states, ", "),
+		From: p.when(recovery.From), To: p.when(recovery.To), Created: p.when(recovery.CreatedAt),
+		Recovered: recovery.Recovered, Done: recovery.Done, Pending: stats.Pending,
+	}
+	view.Live = !view.Done || view.Pending > 0 && webhook.Active
+	return answer{page: "recovery", title: "Recovery", tab: "webhooks", refresh: view.Live, data: view}, nil
+}

@@ -1,0 +1,88 @@
+package dashboard
+
+import (
+	"embed"
+	"fmt"
+	"html/template"
+	"io"
+	"net/http"
+	"net/url"
+	"path"
+	"strings"
+)
+
+//go:embed templates
+var templateFiles embed.FS
+
+// functions are what templates call beside the views' own methods. A template that is
+// part of a page gets what it shows as one value: in and graces make one.
+var functions = template.FuncMap{
+	"asset":  func(name string) string { return assetNames[name] },
+	"field":  func(name string, f form) fieldView { return fieldView{name, f.Values.Get(name), f.Errors[name]} },
+	"in":     func(root string, list []deliveryView) any { return deliveriesView{root, list} },
+	"graces": func(label string, view rotationView) any { return gracesView{label, view.Form, graces} },
+	"more":   func(list []scopeView, shown int) int { return len(list) - shown },
+	"left":   func(whole, part int) int { return max(whole-part, 0) },
+}
+
+// A deliveriesView is what the table of deliveries shows.
+type deliveriesView struct {
+	Root       string
+	Deliveries []deliveryView
+}
+
+// A gracesView is what the choice of a grace shows.
+type gracesView struct {
+	Label  string
+	Form   form
+	Graces []choice
+}
+
+// templates are the pages, by name, each with the layout around it.
+var templates = loadTemplates()
+
+func loadTemplates() map[string]*template.Template {
+	layout := template.Must(template.New("layout.html").Funcs(functions).ParseFS(templateFiles, "templates/layout.html", "templates/parts.html"))
+	entries, err := templateFiles.ReadDir("templates")
+	if err != nil {
+		panic(err) // they are in the program
+	}
+	pages := make(map[string]*template.Template)
+	for _, entry := range entries {
+		if entry.Name() == "layout.html" || entry.Name() == "parts.html" {
+			continue
+		}
+		page := template.Must(template.Must(layout.Clone()).ParseFS(templateFiles, path.Join("templates", entry.Name())))
+		pages[strings.TrimSuffix(entry.Name(), ".html")] = page
+	}
+	return pages
+}
+
+// A layoutView is what the layout shows, around Data, which is the page's.
+type layoutView struct {
+	Site, Title, Tab, Account string
+	Root                      string
+	Notice                    string
+	Replace                   string
+	Refresh                   bool
+	Data                      any
+}
+
+// render writes the page of an answer.
+func (p *pages) render(w io.Writer, c *call, a answer) error {
+	page := templates[a.page]
+	if page == nil {
+		return fmt.Errorf("no template %q", a.page)
+	}
+	view := layoutView{
+		Site: p.title, Title: a.title, Tab: a.tab, Account: c.account,
+		Root: c.root, Notice: c.notice(), Refresh: a.refresh, Data: a.data,
+	}
+	switch {
+	case a.replace != "":
+		view.Replace = c.root + a.replace
+	case c.Method == http.MethodPost: // or else the browser sends the form again
+		view.Replace = "./" + url.PathEscape(path.Base(c.URL.Path))
+	}
+	return page.Execute(w, view)
+}

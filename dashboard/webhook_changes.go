@@ -1,0 +1,136 @@
+package dashboard
+
+import (
+	"errors"
+	"net/http"
+
+	"github.com/storageapi/storageapi/webhooks"
+)
+
+func (p *pages) editWebhook(c *call) (answer, error) {
+	webhook, err := p.webhooks.Get(c.Context(), c.account, c.PathValue("id"))
+	if err != nil {
+		return answer{}, err
+	}
+	view := p.viewWebhook(&webhook)
+	f := newForm(map[string][]string{"url": {webhook.URL}, "threshold": {view.Threshold}})
+	for _, t := range webhook.Events {
+		f.Values.Add("events", string(t))
+	}
+	return webhookForm(webhookFormView{Form: f, Webhook: &view, Version: view.Version}, http.StatusOK), nil
+}
+
+func (p *pages) updateWebhook(c *call) (answer, error) {
+	id, f := c.PathValue("id"), newForm(c.PostForm)
+	webhook, err := p.webhooks.Get(c.Context(), c.account, id)
+	if err != nil {
+		return answer{}, err
+	}
+	params, err := p.readWebhook(f)
+	if err != nil {
+		return answer{}, err
+	}
+	shown := p.viewWebhook(&webhook)
+	view := webhookFormView{Form: f, Webhook: &shown, Version: f.Values.Get("version")}
+	if len(f.Errors) > 0 {
+		return webhookForm(view, http.StatusUnprocessableEntity), nil
+	}
+	_, err = p.webhooks.Update(c.Context(), c.account, id, webhooks.UpdateParams{
+		URL: &params.URL, Events: params.Events, BalanceThreshold: &params.BalanceThreshold, If: unchanged(view.Version),
+	})
+	if errors.Is(err, errChanged) {
+		view.Problem = "The webhook was changed by somebody else meanwhile. Save again to have it as it is here."
+		view.Version = shown.Version
+		return webhookForm(view, http.StatusConflict), nil
+	}
+	if err != nil {
+		return answer{}, err
+	}
+	return goTo("webhooks/"+id, "saved"), nil
+}
+
+// unchanged holds as long as the webhook is what a form was made of.
+func unchanged(asked string) webhooks.Condition {
+	return func(before, _ webhooks.Webhook) error {
+		if webhookVersion(&before) != asked {
+			return errChanged
+		}
+		return nil
+	}
+}
+
+func (p *pages) turnWebhook(c *call) (answer, error) {
+	id, on := c.PathValue("id"), c.PostForm.Get("to") == "on"
+	if !on && c.PostForm.Get("to") != "off" {
+		return answer{}, badForm{errors.New("neither on nor off")}
+	}
+	if _, err := p.webhooks.Update(c.Context(), c.account, id, webhooks.UpdateParams{Active: &on}); err != nil {
+		return answer{}, err
+	}
+	return goTo("webhooks/"+id, c.PostForm.Get("to")), nil
+}
+
+func (p *pages) testWebhook(c *call) (answer, error) {
+	test, err := p.webhooks.SendTest(c.Context(), c.account, c.PathValue("id"))
+	if errors.Is(err, webhooks.ErrTesting) {
+		a, err := p.webhookPage(c, &testView{Busy: true})
+		a.status = http.StatusConflict
+		return a, err
+	}
+	if err != nil {
+		return answer{}, err
+	}
+	return p.webhookPage(c, &testView{EventID: test.ID, Attempt: p.viewAttempt(test.ID, test.Attempt)})
+}
+
+func (p *pages) askRotateSecret(c *call) (answer, error) {
+	webhook, err := p.webhooks.Get(c.Context(), c.account, c.PathValue("id"))
+	if err != nil {
+		return answer{}, err
+	}
+	return p.rotationOfSecret(&webhook, newForm(map[string][]string{"grace": {"24h"}})), nil
+}
+
+func (p *pages) rotationOfSecret(webhook *webhooks.Webhook, f form) answer {
+	return answer{page: "webhook-rotate", title: "Rotate the secret of " + webhook.URL, tab: "webhooks",
+		data: rotationView{Webhook: p.viewWebhook(webhook), Form: f}}
+}
+
+func (p *pages) rotateSecret(c *call) (answer, error) {
+	id, f := c.PathValue("id"), newForm(c.PostForm)
+	webhook, err := p.webhooks.Get(c.Context(), c.account, id)
+	if err != nil {
+		return answer{}, err
+	}
+	grace, ok := f.grace()
+	if !ok {
+		a := p.rotationOfSecret(&webhook, f)
+		a.status = http.StatusUnprocessableEntity
+		return a, nil
+	}
+	rotated, err := p.webhooks.RotateSecret(c.Context(), c.account, id, webhooks.RotateParams{Grace: grace, If: unchanged(f.Values.Get("version"))})
+	if errors.Is(err, errChanged) { // by this form, if it was sent again
+		a := p.webhookMade(&webhook, "", true)
+		a.status = http.StatusConflict
+		return a, nil
+	}
+	if err != nil {
+		return answer{}, err
+	}
+	return p.webhookMade(&rotated, rotated.Secret.Reveal(), true), nil
+}
+
+func (p *pages) askDeleteWebhook(c *call) (answer, error) {
+	webhook, err := p.webhooks.Get(c.Context(), c.account, c.PathValue("id"))
+	if err != nil {
+		return answer{}, err
+	}
+	return answer{page: "webhook-delete", title: "Delete " + webhook.URL, tab: "webhooks", data: webhookPageView{Webhook: p.viewWebhook(&webhook)}}, nil
+}
+
+func (p *pages) deleteWebhook(c *call) (answer, error) {
+	if err := p.webhooks.Delete(c.Context(), c.account, c.PathValue("id")); err != nil {
+		return answer{}, err
+	}
+	return goTo("webhooks", "deleted"), nil
+}

@@ -1,0 +1,104 @@
+package dashboard
+
+import (
+	"errors"
+	"net/http"
+	"strings"
+
+	"github.com/storageapi/storageapi/webhooks"
+)
+
+// A webhookFormView is what the form for a new or changed webhook shows.
+type webhookFormView struct {
+	Form    form
+	Problem string // with the whole
+	Nonce   string // of a new one
+	Webhook *webhookView
+	Version string // that the form was made of
+	Events  []eventView
+}
+
+func (p *pages) newWebhook(c *call) (answer, error) {
+	return webhookForm(webhookFormView{Form: newForm(nil), Nonce: newNonce()}, http.StatusOK), nil
+}
+
+func webhookForm(view webhookFormView, status int) answer {
+	view.Events = allEvents
+	title := "Create a webhook"
+	if view.Webhook != nil {
+		title = "Edit " + view.Webhook.URL
+	}
+	return answer{status: status, page: "webhook-form", title: title, tab: "webhooks", data: view}
+}
+
+// A webhookMadeView is what is shown once a webhook was created or its secret rotated.
+type webhookMadeView struct {
+	Webhook webhookView
+	Secret  string // empty if this was not the first answer to the form
+	Rotated bool
+}
+
+func (p *pages) createWebhook(c *call) (answer, error) {
+	f := newForm(c.PostForm)
+	view := webhookFormView{Form: f, Nonce: c.PostForm.Get("nonce")}
+	params, err := p.readWebhook(f)
+	if err != nil {
+		return answer{}, err
+	}
+	if len(f.Errors) > 0 {
+		return webhookForm(view, http.StatusUnprocessableEntity), nil
+	}
+	params.IdempotencyKey = view.Nonce
+	webhook, err := p.webhooks.Create(c.Context(), c.account, params)
+	var rule *webhooks.ValidationError
+	switch {
+	case errors.Is(err, webhooks.ErrLimit):
+		view.Problem = "This account has as many webhooks as it may have. Delete one that is not needed any more first."
+		return webhookForm(view, http.StatusConflict), nil
+	case errors.Is(err, webhooks.ErrReused), errors.Is(err, webhooks.ErrGone):
+		view.Problem = "This form made a webhook before, and made none now. Send it again to make another."
+		view.Nonce = newNonce()
+		return webhookForm(view, http.StatusConflict), nil
+	case errors.As(err, &rule): // the nonce
+		view.Problem, view.Nonce = "No webhook was made. Send the form again.", newNonce()
+		return webhookForm(view, http.StatusUnprocessableEntity), nil
+	case err != nil:
+		return answer{}, err
+	}
+	return p.webhookMade(&webhook, webhook.Secret.Reveal(), false), nil
+}
+
+// webhookMade shows a webhook's new secret. A browser that reloads the page goes to the
+// webhook's.
+func (p *pages) webhookMade(webhook *webhooks.Webhook, secret string, rotated bool) answer {
+	return answer{
+		page: "webhook-made", title: webhook.URL, tab: "webhooks", replace: "webhooks/" + webhook.ID,
+		data: webhookMadeView{p.viewWebhook(webhook), secret, rotated},
+	}
+}
+
+// readWebhook returns what webhook the form asks for, and notes what is wrong, field by
+// field.
+func (p *pages) readWebhook(f form) (webhooks.CreateParams, error) {
+	params := webhooks.CreateParams{URL: strings.TrimSpace(f.Values.Get("url")), Events: []webhooks.EventType{}}
+	_, refused := p.webhooks.CheckUpdate(webhooks.UpdateParams{URL: &params.URL})
+	err := f.refuse("url", refused)
+	if params.URL == "" {
+		f.Errors["url"] = "Enter the address that is to receive the events, such as https://example.com/hooks."
+	}
+	for _, name := range f.Values["events"] {
+		params.Events = append(params.Events, webhooks.EventType(name))
+	}
+	if _, refused := p.webhooks.CheckUpdate(webhooks.UpdateParams{Events: params.Events}); refused != nil {
+		f.Errors["events"] = "Choose at least one event to be told of."
+	}
+	if text := strings.TrimSpace(f.Values.Get("threshold")); text != "" {
+		amount, refused := webhooks.ParseAmount(text)
+		if refused == nil && amount == 0 {
+			f.Errors["threshold"] = "Must be more than 0; leave it empty for none."
+		}
+		err = errors.Join(err, f.refuse("threshold", refused))
+		params.BalanceThreshold = amount
+	}
+	return params, err
+}

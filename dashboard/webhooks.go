@@ -1,0 +1,182 @@
+package dashboard
+
+import (
+	"github.com/storageapi/storageapi/webhooks"
+)
+
+// A webhookView is a webhook as it is shown.
+type webhookView struct {
+	ID, URL   string
+	Events    []eventView
+	Active    bool
+	State     string // one of the marks of style.css
+	StateText string
+	Reason    string // why it is off, or that it fails
+	Threshold string // in SUI; empty: none
+	Created   *when
+	Version   string
+
+	// PreviousUntil is until when the secret before the last rotation signs.
+	PreviousUntil *when
+}
+
+func (p *pages) viewWebhook(w *webhooks.Webhook) webhookView {
+	view := webhookView{
+		ID: w.ID, URL: w.URL, Active: w.Active,
+		Created: p.when(w.CreatedAt), PreviousUntil: p.when(w.PreviousSecretExpiresAt), Version: webhookVersion(w),
+	}
+	for _, t := range w.Events {
+		view.Events = append(view.Events, viewEvent(t))
+	}
+	if w.BalanceThreshold > 0 {
+		view.Threshold = w.BalanceThreshold.String()
+	}
+	failing := p.when(w.FailingSince)
+	switch {
+	case w.OffReason == webhooks.OffGone:
+		view.State, view.StateText = "bad", "Off"
+		view.Reason = "It was turned off because its receiver answered 410 Gone: it wants no more events."
+	case w.OffReason == webhooks.OffFailing && failing != nil:
+		view.State, view.StateText = "bad", "Off"
+		view.Reason = "It was turned off because every attempt had failed since " + failing.Full + "."
+	case w.OffReason != "":
+		view.State, view.StateText = "bad", "Off"
+		view.Reason = "It was turned off because every attempt had failed for days."
+	case !w.Active:
+		view.State, view.StateText = "quiet", "Off"
+	case failing != nil:
+		view.State, view.StateText = "warn", "Failing"
+		view.Reason = "Every attempt has failed since " + failing.Full + ". If that goes on it will be turned off."
+	default:
+		view.State, view.StateText = "good", "On"
+	}
+	return view
+}
+
+// webhookVersion stands for what people change of a webhook.
+func webhookVersion(w *webhooks.Webhook) string {
+	parts := []string{"webhook", w.ID, w.URL, w.BalanceThreshold.String(), w.Secret.Reveal()}
+	for _, t := range w.Events {
+		parts = append(parts, string(t))
+	}
+	return version(parts...)
+}
+
+// An eventView is a type of events as it is shown.
+type eventView struct{ Type, Text string }
+
+// eventTexts are the types in plain words.
+var eventTexts = map[webhooks.EventType]string{
+	webhooks.TypeFilesExpiring:                "Files are about to expire",
+	webhooks.TypeBalanceLow:                   "The balance falls below a threshold",
+	webhooks.TypeBandwidthLimitApproaching:    "Bandwidth comes near its limit",
+	webhooks.TypeBandwidthLimitReached:        "Bandwidth reaches its limit",
+	webhooks.TypeTransactionsLimitApproaching: "Transactions come near their limit",
+	webhooks.TypeTransactionsLimitReached:     "Transactions reach their limit",
+}
+
+func viewEvent(t webhooks.EventType) eventView {
+	text, ok := eventTexts[t]
+	if !ok {
+		text = string(t)
+	}
+	return eventView{string(t), text}
+}
+
+// allEvents are all types to subscribe to.
+var allEvents = func() (list []eventView) {
+	for _, t := range webhooks.EventTypes() {
+		list = append(list, viewEvent(t))
+	}
+	return list
+}()
+
+// webhookPageSize is how many webhooks a page lists: each one's health is read.
+const webhookPageSize = 20
+
+// A webhookListView is what the list of webhooks shows.
+type webhookListView struct {
+	Webhooks []listedWebhook
+	After    bool
+	Next     string
+}
+
+type listedWebhook struct {
+	webhookView
+	Health healthView
+}
+
+func (p *pages) listWebhooks(c *call) (answer, error) {
+	after := c.after()
+	list, err := p.webhooks.List(c.Context(), c.account, webhooks.Page{After: after, Limit: webhookPageSize + 1})
+	if err != nil {
+		return answer{}, err
+	}
+	view := webhookListView{After: after != ""}
+	if len(list) > webhookPageSize {
+		list = list[:webhookPageSize]
+		view.Next = list[webhookPageSize-1].ID
+	}
+	for i := range list {
+		health, err := p.health(c, list[i].ID, glance)
+		if err != nil {
+			return answer{}, err
+		}
+		view.Webhooks = append(view.Webhooks, listedWebhook{p.viewWebhook(&list[i]), health})
+	}
+	return answer{page: "webhooks", title: "Webhooks", tab: "webhooks", data: view}, nil
+}
+
+// A webhookPageView is what the page of a webhook shows.
+type webhookPageView struct {
+	Webhook    webhookView
+	Health     healthView
+	Pending    int
+	OldestDue  string // for how long the one that waits longest has been due
+	Down       bool   // one attempt at a time is made
+	Deliveries []deliveryView
+	Test       *testView
+}
+
+// A testView is what came of a test event.
+type testView struct {
+	EventID string
+	Attempt attemptView
+	Busy    bool // it was not sent
+}
+
+func (p *pages) showWebhook(c *call) (answer, error) { return p.webhookPage(c, nil) }
+
+// latest is how many deliveries the page of a webhook shows.
+const latest = 5
+
+func (p *pages) webhookPage(c *call, test *testView) (answer, error) {
+	webhook, err := p.webhooks.Get(c.Context(), c.account, c.PathValue("id"))
+	if err != nil {
+		return answer{}, err
+	}
+	stats, err := p.webhooks.WebhookStats(c.Context(), c.account, webhook.ID)
+	if err != nil {
+		return answer{}, err
+	}
+	page, err := p.webhooks.Deliveries(c.Context(), c.account, webhook.ID, webhooks.DeliveryQuery{Limit: latest})
+	if err != nil {
+		return answer{}, err
+	}
+	health, err := p.health(c, webhook.ID, closeUp)
+	if err != nil {
+		return answer{}, err
+	}
+	view := webhookPageView{
+		Webhook: p.viewWebhook(&webhook), Health: health, Pending: stats.Pending, Down: stats.Pace.Down, Test: test,
+		Deliveries: p.viewDeliveries(page.Deliveries),
+	}
+	if stats.OldestDue > 0 {
+		view.OldestDue = took(stats.OldestDue)
+	}
+	a := answer{page: "webhook", title: webhook.URL, tab: "webhooks", data: view}
+	if test != nil {
+		a.replace = "webhooks/" + webhook.ID
+	}
+	return a, nil
+}

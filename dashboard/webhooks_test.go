@@ -1,0 +1,175 @@
+package dashboard_test
+
+import (
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/storageapi/storageapi"
+	"github.com/storageapi/storageapi/webhooks"
+)
+
+func (s *site) webhooks() []webhooks.Webhook {
+	s.Helper()
+	list, err := s.api.Webhooks.List(s.Context(), s.account, webhooks.Page{Limit: 100})
+	if err != nil {
+		s.Fatal(err)
+	}
+	return list
+}
+
+func (s *site) webhook(id string) webhooks.Webhook {
+	s.Helper()
+	webhook, err := s.api.Webhooks.Get(s.Context(), alice, id)
+	if err != nil {
+		s.Fatal(err)
+	}
+	return webhook
+}
+
+func TestCreateWebhook(t *testing.T) {
+	s := newSite(t, storageapi.Config{})
+	s.get("webhooks").want(http.StatusOK).says("No webhooks yet")
+	form := s.get("webhooks/new").want(http.StatusOK).says("Files are about to expire files.expiring", "SUI").
+		form("url", " https://example.com/hooks?a=1&b=2 ", "events", "balance.low", "events", "files.expiring", "threshold", "12.5")
+	made := s.post("webhooks/new", form).want(http.StatusOK).says("The webhook was created", "shown this once")
+	list := s.webhooks()
+	if len(list) != 1 {
+		t.Fatalf("%d webhooks", len(list))
+	}
+	w, secret := list[0], made.secret()
+	if w.URL != "https://example.com/hooks?a=1&b=2" || !slices.Equal(w.Events, []webhooks.EventType{webhooks.TypeBalanceLow, webhooks.TypeFilesExpiring}) ||
+		w.BalanceThreshold != 12_500_000_000 || w.Secret.Reveal() != secret {
+		t.Errorf("got %+v", w)
+	}
+
+	again := s.post("webhooks/new", form).want(http.StatusOK).says("did not make another").hides(secret)
+	form.Set("threshold", "13")
+	other := s.post("webhooks/new", form).want(http.StatusConflict).says("made none now").hides(secret)
+	if again.secret() != "" || other.secret() != "" || len(s.webhooks()) != 1 {
+		t.Error("a form that was sent again made something")
+	}
+	for _, path := range []string{"webhooks", "webhooks/" + w.ID, "webhooks/" + w.ID + "/edit", "webhooks/" + w.ID + "/rotate", "webhooks/" + w.ID + "/delete"} {
+		s.get(path).want(http.StatusOK).says("https://example.com/hooks?a=1&b=2").hides(secret)
+	}
+}
+
+func TestCreateWebhookRefused(t *testing.T) {
+	tests := []struct {
+		fields []string
+		want   []string
+	}{
+		{nil, []string{"Enter the address", "Choose at least one event"}},
+		{[]string{"url", "http://example.com", "events", "everything", "threshold", "much"}, []string{
+			"Must begin with https://.", "Choose at least one event", `Must be a decimal string of SUI such as "12.5".`}},
+		{[]string{"url", "https://10.0.0.1/", "events", "balance.low", "threshold", "0"}, []string{
+			"Must not point into a private or special network.", "Must be more than 0"}},
+	}
+	s := newSite(t, storageapi.Config{Webhooks: webhooks.Config{MaxPerAccount: 1}})
+	blank := s.get("webhooks/new")
+	for _, test := range tests {
+		got := s.post("webhooks/new", blank.form(test.fields...)).want(http.StatusUnprocessableEntity).says(test.want...)
+		if errors := strings.Count(got.body, `class="error"`); errors != len(test.want) {
+			t.Errorf("%q: %d errors, want %q", test.fields, errors, test.want)
+		}
+	}
+	fine := []string{"url", "https://example.com/", "events", "balance.low"}
+	s.post("webhooks/new", blank.form(fine...)).want(http.StatusOK)
+	s.post("webhooks/new", s.get("webhooks/new").form(fine...)).want(http.StatusConflict).says("as many webhooks as it may have")
+}
+
+func TestEditWebhook(t *testing.T) {
+	r := newReceiver(t)
+	s, w := newDelivering(t, r)
+	path := "webhooks/" + w.ID
+	form := s.get(path+"/edit").want(http.StatusOK).form("url", r.URL+"/new", "events", "files.expiring")
+	s.follow(s.post(path+"/edit", form)).want(http.StatusOK).says("The changes were saved.", r.URL+"/new", "None of its own")
+	if got := s.webhook(w.ID); got.URL != r.URL+"/new" || got.BalanceThreshold != 0 || !slices.Equal(got.Events, []webhooks.EventType{webhooks.TypeFilesExpiring}) {
+		t.Errorf("got %+v", got)
+	}
+	// A form that was made of what it was before does not undo that, unless it is sent again.
+	form.Set("url", r.URL+"/late")
+	again := s.post(path+"/edit", form).want(http.StatusConflict).says("changed by somebody else")
+	if got := s.webhook(w.ID).URL; got != r.URL+"/new" {
+		t.Errorf("got %s", got)
+	}
+	s.follow(s.post(path+"/edit", again.form("url", r.URL+"/late", "events", "files.expiring"))).want(http.StatusOK).says(r.URL + "/late")
+	s.post(path+"/edit", again.form("url", "late")).want(http.StatusUnprocessableEntity).says("Must begin with https://.", "Choose at least one event")
+}
+
+func TestTurnWebhook(t *testing.T) {
+	r := newReceiver(t)
+	s, w := newDelivering(t, r)
+	path := "webhooks/" + w.ID
+	s.follow(s.post(path+"/turn", s.get(path).form())).says("The webhook is off.", "Turn on")
+	if s.webhook(w.ID).Active {
+		t.Error("it is on")
+	}
+	s.follow(s.post(path+"/turn", s.get(path).form())).says("The webhook is on.", "Turn off")
+	s.post(path+"/turn", nil).want(http.StatusBadRequest)
+
+	r.answer(http.StatusGone, "")
+	s.publish(w.ID, "evt_gone")
+	s.get(path).says("Off", "answered 410 Gone")
+	s.get("webhooks").says("Off", "answered 410 Gone", "0 % of 1")
+}
+
+func TestFailingWebhook(t *testing.T) {
+	r := newReceiver(t)
+	s, w := newDelivering(t, r)
+	r.answer(http.StatusInternalServerError, "")
+	s.publish(w.ID, "evt_1")
+	s.get("webhooks").says("Failing", "Every attempt has failed since")
+}
+
+func TestRotateSecret(t *testing.T) {
+	s, w := newDelivering(t, newReceiver(t))
+	path := "webhooks/" + w.ID + "/rotate"
+	form := s.get(path).want(http.StatusOK).form("grace", "1h")
+	secret := s.post(path, form).want(http.StatusOK).says("The webhook has a new secret", "The secret before signs beside it until").secret()
+	if got := s.webhook(w.ID); got.Secret.Reveal() != secret || got.PreviousSecret.Reveal() != w.Secret.Reveal() {
+		t.Errorf("got %+v", got)
+	}
+	s.get("webhooks/"+w.ID).says("The secret was rotated.").hides(secret, w.Secret.Reveal())
+	if again := s.post(path, form).want(http.StatusConflict).hides(secret, w.Secret.Reveal()); again.secret() != "" || s.webhook(w.ID).Secret.Reveal() != secret {
+		t.Error("a form that was sent again rotated again")
+	}
+	s.post(path, s.get(path).says("An older secret still signs").form("grace", "0s")).want(http.StatusOK).says("does not sign any more")
+	s.post(path, s.get(path).form("grace", "-1h")).want(http.StatusUnprocessableEntity).says("Must be one of the times offered.")
+}
+
+func TestTestWebhook(t *testing.T) {
+	r := newReceiver(t)
+	s, w := newDelivering(t, r)
+	path := "webhooks/" + w.ID
+	r.answer(http.StatusTeapot, markup)
+	got := s.post(path+"/test", nil).want(http.StatusOK).says("The test", "418 I'm a teapot", "Webhook-Signature [redacted]")
+	checkMarkup(t, got)
+	received := r.header.Load().(http.Header)
+	got.hides(w.Secret.Reveal(), received.Get("Webhook-Signature"), received.Get("X-Service-Signature")).says(received.Get("Webhook-Id"), received.Get("User-Agent"))
+	r.Close()
+	s.post(path+"/test", nil).want(http.StatusOK).says("could not connect", "No request was sent.")
+}
+
+func TestDeleteWebhook(t *testing.T) {
+	s, w := newDelivering(t, newReceiver(t))
+	path := "webhooks/" + w.ID + "/delete"
+	s.get(path).want(http.StatusOK).says("Delete this webhook?", w.URL)
+	s.follow(s.post(path, nil)).says("The webhook was deleted", "No webhooks yet")
+	s.post(path, nil).want(http.StatusNotFound)
+}
+
+func TestWebhookPages(t *testing.T) {
+	s := newSite(t, storageapi.Config{})
+	for i := range 21 {
+		if _, err := s.api.Webhooks.Create(t.Context(), alice, webhooks.CreateParams{URL: fmt.Sprintf("https://example.com/%02d", i), Events: webhooks.EventTypes()}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	first := s.get("webhooks").says("example.com/20", "example.com/01", "Older", "No attempts in the last 24 hours").hides("example.com/00")
+	_, after, _ := strings.Cut(first.body, `webhooks?after=`)
+	after, _, _ = strings.Cut(after, `"`)
+	s.get("webhooks?after="+after).says("example.com/00", "Newest").hides("example.com/01", "Older")
+}

@@ -1,0 +1,73 @@
+package dashboard
+
+import (
+	"fmt"
+	"time"
+)
+
+// A when is a time as it is shown.
+type when struct {
+	ISO  string // for machines
+	Full string // "21 Nov 2026, 16:04:05 UTC"
+	Day  string // "21 Nov 2026"
+	Near string // "3 minutes ago", "in 2 days"
+}
+
+// when returns how to show a time; nil if there is none.
+func (p *pages) when(at time.Time) *when {
+	if at.IsZero() {
+		return nil
+	}
+	at = at.UTC()
+	return &when{
+		ISO:  at.Format(time.RFC3339),
+		Full: at.Format("2 Jan 2006, 15:04:05 UTC"),
+		Day:  at.Format("2 Jan 2006"),
+		Near: near(at.Sub(p.now())),
+	}
+}
+
+// near tells of a time as far away as d, roughly.
+func near(d time.Duration) string {
+	const day = 24 * time.Hour
+	format, moment := "in %s", "in a moment"
+	if d <= 0 {
+		format, moment, d = "%s ago", "just now", -d
+	}
+	switch {
+	case d < 10*time.Second:
+		return moment
+	case d < time.Minute:
+		return fmt.Sprintf(format, count(int(d/time.Second), "second"))
+	case d < time.Hour:
+		return fmt.Sprintf(format, count(int(d/time.Minute), "minute"))
+	case d < day:
+		return fmt.Sprintf(format, count(int(d/time.Hour), "hour"))
+	case d < 60*day:
+		return fmt.Sprintf(format, count(int(d/day), "day"))
+	case d < 730*day:
+		return fmt.Sprintf(format, count(int(d/(30*day)), "month"))
+	}
+	return fmt.Sprintf(format, count(int(d/(365*day)), "year"))
+}
+
+// count returns a number of things.
+func count(n int, thing string) string {
+	if n == 1 {
+		return "1 " + thing
+	}
+	return fmt.Sprintf("%d %ss", n, thing)
+}
+
+// took returns how long something took, to about three digits.
+func took(d time.Duration) string {
+	switch {
+	case d < time.Millisecond:
+		return fmt.Sprintf("%.2f ms", float64(d)/float64(time.Millisecond))
+	case d < 10*time.Millisecond:
+		return fmt.Sprintf("%.1f ms", float64(d)/float64(time.Millisecond))
+	case d < time.Second:
+		return fmt.Sprintf("%d ms", d/time.Millisecond)
+	}
+	return fmt.Sprintf("%.1f s", d.Seconds())
+}

@@ -1,0 +1,29 @@
+package bolt
+
+import (
+	"path/filepath"
+	"testing"
+)
+
+// What a client was given as a cursor is good after a restart, in its own file.
+func TestCursorsOutliveAProcess(t *testing.T) {
+	dir := t.TempDir()
+	seal := func(name string) (text string, open func(string) (uint64, bool)) {
+		s, err := Open(filepath.Join(dir, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+		return s.cursors.Seal(7), s.cursors.Open
+	}
+	text, _ := seal("one")
+	again, open := seal("one")
+	if n, ok := open(text); n != 7 || !ok || again != text {
+		t.Errorf("%q is %d, %v after a restart", text, n, ok)
+	}
+	if other, _ := seal("two"); other == text {
+		t.Error("two files have one key")
+	}
+}

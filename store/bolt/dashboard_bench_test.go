@@ -1,0 +1,121 @@
+package bolt_test
+
+import (
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/storageapi/storageapi"
+	"github.com/storageapi/storageapi/dashboard"
+	"github.com/storageapi/storageapi/store/bolt"
+	"github.com/storageapi/storageapi/webhooks"
+)
+
+// BenchmarkDashboard measures pages as they are rendered, without the network, with a
+// million keys in the file, of one account or of many, and 10,000 deliveries of the
+// webhook: lists of 50 keys, of 50 deliveries, and of 20 webhooks with their health,
+// and the webhook's own page. The bar is 10 ms for the lists of 50.
+func BenchmarkDashboard(b *testing.B) {
+	for _, accounts := range []int{1, 10_000} {
+		keys, events := 1_000_000, 10_000
+		if testing.Short() {
+			keys, events = 10_000, 100
+		}
+		b.Run(fmt.Sprintf("keys=%d/accounts=%d", keys, accounts), func(b *testing.B) {
+			store, err := bolt.Open(filepath.Join(b.TempDir(), "keys.db"))
+			if err != nil {
+				b.Fatal(err)
+			}
+			defer func() { _ = store.Close() }()
+			bolt.Fill(b, store, keys, accounts)
+			api, err := storageapi.NewHandler(storageapi.Config{Store: store})
+			if err != nil {
+				b.Fatal(err)
+			}
+			defer func() { _ = api.Close() }()
+			var webhook webhooks.Webhook
+			for range 20 {
+				params := webhooks.CreateParams{URL: "https://example.com/", Events: []webhooks.EventType{webhooks.TypeBalanceLow}}
+				if webhook.ID != "" {
+					params.Events[0] = webhooks.TypeFilesExpiring
+				}
+				made, err := api.Webhooks.Create(b.Context(), "acct_0", params)
+				if err != nil {
+					b.Fatal(err)
+				}
+				if webhook.ID == "" {
+					webhook = made
+				}
+			}
+			publishAndSettle(b, api, store, events)
+			pages, err := dashboard.New(dashboard.Config{API: api, Account: func(*http.Request) (string, error) { return "acct_0", nil }})
+			if err != nil {
+				b.Fatal(err)
+			}
+			for _, page := range []struct{ name, path string }{
+				{"50 keys", "api-keys"},
+				{"50 deliveries", "webhooks/" + webhook.ID + "/deliveries"},
+				{"20 webhooks", "webhooks"},
+				{"a webhook", "webhooks/" + webhook.ID},
+			} {
+				b.Run(page.name, func(b *testing.B) {
+					var times []time.Duration
+					for b.Loop() {
+						r, w := httptest.NewRequest(http.MethodGet, "/settings/"+page.path, nil), httptest.NewRecorder()
+						start := time.Now()
+						pages.ServeHTTP(w, r)
+						times = append(times, time.Since(start))
+						if w.Code != http.StatusOK {
+							b.Fatal(w.Code, w.Body)
+						}
+					}
+					slices.Sort(times)
+					b.ReportMetric(float64(times[len(times)/2])/1e6, "p50-ms")
+					b.ReportMetric(float64(times[len(times)*99/100])/1e6, "p99-ms")
+				})
+			}
+		})
+	}
+}
+
+// publishAndSettle publishes events to acct_0 and settles them, one in ten as given up.
+func publishAndSettle(b *testing.B, api *storageapi.Handler, store *bolt.Store, events int) {
+	b.Helper()
+	const publishers = 64
+	var wg sync.WaitGroup
+	for p := range publishers {
+		wg.Go(func() {
+			for n := p; n < events; n += publishers {
+				event := webhooks.Event{Account: "acct_0", Data: webhooks.BalanceLow{Balance: 1, Threshold: 2}}
+				if err := api.Webhooks.Publish(b.Context(), event); err != nil {
+					b.Error(err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	for left := events; left > 0; {
+		tasks, _, err := store.ClaimDeliveries(b.Context(), webhooks.Claim{Limit: 1000, PerWebhook: 1000, Lease: time.Minute})
+		if err != nil || len(tasks) == 0 {
+			b.Fatalf("%d tasks, %v", len(tasks), err)
+		}
+		var settlements []webhooks.Settlement
+		for i, task := range tasks {
+			attempt := webhooks.Attempt{Number: 1, StartedAt: time.Now().Add(-time.Duration(i) * time.Minute), Duration: 20 * time.Millisecond, Status: 200, Response: "ok"}
+			s := webhooks.Settlement{Task: task, Outcome: webhooks.Deliver, Attempt: attempt}
+			if i%10 == 0 {
+				s.Outcome, s.Attempt.Status, s.Attempt.Class, s.Attempt.Error = webhooks.GiveUp, 500, webhooks.ClassStatus, "status 500"
+			}
+			settlements = append(settlements, s)
+		}
+		if _, err := store.SettleDeliveries(b.Context(), settlements); err != nil {
+			b.Fatal(err)
+		}
+		left -= len(tasks)
+	}
+}
