@@ -17,6 +17,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgxpool"
+
 	"github.com/storageapi/storageapi"
 	"github.com/storageapi/storageapi/apikeys"
 	"github.com/storageapi/storageapi/scopes"
@@ -48,7 +50,7 @@ func main() {
 
 // run runs the nodes and what stands before them, until ctx is done.
 func run(ctx context.Context, out io.Writer, dsn, listen string) error {
-	token, err := firstKey(ctx, dsn)
+	token, err := prepare(ctx, dsn)
 	if err != nil {
 		return err
 	}
@@ -72,10 +74,21 @@ func run(ctx context.Context, out io.Writer, dsn, listen string) error {
 	return err
 }
 
-// firstKey makes the first key of the account, in Go. It also brings the database to
-// the schema of this version, which the nodes would do as well.
-func firstKey(ctx context.Context, dsn string) (token string, err error) {
-	store, err := postgres.Open(ctx, dsn)
+// prepare brings the database to where nodes can work with it, and makes the first key
+// of the account.
+func prepare(ctx context.Context, dsn string) (token string, err error) {
+	pool, err := pgxpool.New(ctx, dsn)
+	if err != nil {
+		return "", err
+	}
+	defer pool.Close()
+	if err := postgres.Migrate(ctx, pool); err != nil {
+		return "", err
+	}
+	if _, err := pool.Exec(ctx, `create table if not exists files (account text, id text, expires_at timestamptz, primary key (account, id))`); err != nil {
+		return "", err
+	}
+	store, err := postgres.New(ctx, pool)
 	if err != nil {
 		return "", err
 	}
@@ -85,7 +98,7 @@ func firstKey(ctx context.Context, dsn string) (token string, err error) {
 		return "", err
 	}
 	defer func() { _ = api.Close() }()
-	_, made, err := api.Keys.Create(ctx, account, apikeys.CreateParams{Name: "bootstrap", Scopes: scopes.All()})
+	_, made, err := api.Keys.Create(ctx, account, apikeys.CreateParams{Name: "bootstrap", Scopes: scopes.All()}) // in Go, never over HTTP
 	return made.Reveal(), err
 }
 

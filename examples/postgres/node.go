@@ -25,9 +25,6 @@ func runNode(ctx context.Context, dsn, address string) (err error) {
 		return err
 	}
 	defer pool.Close()
-	if err := postgres.Migrate(ctx, pool); err != nil {
-		return err
-	}
 	store, err := postgres.New(ctx, pool)
 	if err != nil {
 		return err
@@ -38,9 +35,6 @@ func runNode(ctx context.Context, dsn, address string) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, api.Close()) }()
-	if _, err := pool.Exec(ctx, `create table if not exists files (account text, id text, expires_at timestamptz, primary key (account, id))`); err != nil {
-		return err
-	}
 
 	host := &host{pool, store, api}
 	mux := http.NewServeMux()

@@ -10,7 +10,6 @@ import (
 	"path/filepath"
 	"regexp"
 	"strconv"
-	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -52,15 +51,15 @@ func TestExample(t *testing.T) {
 		_ = example.Wait()
 	}()
 
-	token, pids := "", []int{}
+	token, pids, nodes := "", []int{}, []string{}
 	lines := bufio.NewScanner(out)
 	for (token == "" || len(pids) < 2) && lines.Scan() {
 		if found := regexp.MustCompile(`Api-Key: (\S+)'`).FindStringSubmatch(lines.Text()); found != nil {
 			token = found[1]
 		}
-		if _, pid, ok := strings.Cut(lines.Text(), "process id "); ok {
-			n, _ := strconv.Atoi(pid)
-			pids = append(pids, n)
+		if found := regexp.MustCompile(`node (\S+) has the process id (\d+)`).FindStringSubmatch(lines.Text()); found != nil {
+			n, _ := strconv.Atoi(found[2])
+			pids, nodes = append(pids, n), append(nodes, found[1])
 		}
 	}
 	call := func(method, path string) int {
@@ -79,6 +78,17 @@ func TestExample(t *testing.T) {
 	for end := time.Now().Add(20 * time.Second); call("GET", "/v2/environments") != 200; time.Sleep(20 * time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatal("the service does not answer")
+		}
+	}
+	for _, node := range nodes { // both, so that one can go
+		for end := time.Now().Add(20 * time.Second); ; time.Sleep(20 * time.Millisecond) {
+			if conn, err := net.Dial("tcp", node); err == nil {
+				_ = conn.Close()
+				break
+			}
+			if time.Now().After(end) {
+				t.Fatalf("node %s does not answer", node)
+			}
 		}
 	}
 	for i := range 40 {
