@@ -5,7 +5,7 @@
 //
 // Package bolt keeps everything in one file and is what a host gets without
 // choosing. Package memory keeps nothing beyond its process, and is for tests and
-// small tools.
+// small tools. Package postgres, a module of its own, is for a host of many processes.
 //
 // # Writing a store
 //

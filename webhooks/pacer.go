@@ -181,10 +181,10 @@ func (p *pacer) learn(f *flight, now time.Time) {
 		switch {
 		case w.failures == downAfter:
 			w.pause = minProbe
-			w.rest(w.pause, now)
+			f.settlement.Rest = w.rest(now)
 		case f.probe:
 			w.pause = min(2*w.pause, maxProbe)
-			w.rest(w.pause, now)
+			f.settlement.Rest = w.rest(now)
 		}
 	case was == down:
 		w.failures, w.turn = 0, now

@@ -90,6 +90,9 @@ func (s *WebhookService) Run(ctx context.Context) error {
 	if s.scanner != nil {
 		others.Go(func() { s.scanner.run(ctx) })
 	}
+	if waker, ok := s.store.(Waker); ok {
+		others.Go(func() { waker.Wake(ctx, s.dispatcher.hurry) })
+	}
 	s.dispatcher.run(ctx)
 	others.Wait()
 	return nil
@@ -281,14 +284,7 @@ func (s *WebhookService) evict(ctx context.Context, account, webhookID string) e
 // not a [*ValidationError], the event may or may not have been stored: publish
 // it again under the same id to be sure.
 func (s *WebhookService) Publish(ctx context.Context, event Event) error {
-	now := s.now()
-	if event.ID == "" {
-		event.ID = s.ids.New(id.Event, now)
-	}
-	if event.Timestamp.IsZero() {
-		event.Timestamp = now
-	}
-	envelope, err := event.seal()
+	envelope, err := s.Seal(event)
 	if err != nil {
 		return err
 	}
@@ -300,6 +296,20 @@ func (s *WebhookService) Publish(ctx context.Context, event Event) error {
 		s.dispatcher.hurry()
 	}
 	return nil
+}
+
+// Seal returns an event as Publish would store it, or the [*ValidationError] that it
+// would refuse it with, and stores nothing: for stores that can store it as a part of
+// the host's own transaction. What is left out of the event is filled in.
+func (s *WebhookService) Seal(event Event) (Envelope, error) {
+	now := s.now()
+	if event.ID == "" {
+		event.ID = s.ids.New(id.Event, now)
+	}
+	if event.Timestamp.IsZero() {
+		event.Timestamp = now
+	}
+	return event.seal()
 }
 
 // NewEventID returns a new id for an [Event], for hosts that want to know it

@@ -213,6 +213,14 @@ type Store interface {
 	Backlog(ctx context.Context, webhookID string) (Backlog, error)
 }
 
+// A Waker is a [Store] that others write to as well, and that hears of it.
+type Waker interface {
+	// Wake calls wake whenever others may have made deliveries due, until ctx is
+	// done: soon after it if it can, and as often as it likes besides. It need not
+	// hear of everything: the wait of ClaimDeliveries is kept to, too.
+	Wake(ctx context.Context, wake func())
+}
+
 // A Purge says what is past its time: what belongs to events that were published
 // before the given times.
 type Purge struct {
@@ -297,6 +305,12 @@ type Settlement struct {
 
 	// Warned sets the webhook's WarnedAt to Attempt.StartedAt in the same step.
 	Warned bool
+
+	// Rest is for how long the webhook, whose receiver is down, is to be left
+	// alone; 0: it need not be. Who settles keeps to it anyway: a store that others
+	// claim from too passes the webhook over in all claims, until then, or until a
+	// Deliver or UpdateWebhook. A store may ignore it.
+	Rest time.Duration
 }
 
 // Fails reports whether the receiver failed: what begins or prolongs the failing

@@ -122,8 +122,12 @@ func (w *track) grow(full bool, most int, now time.Time) {
 // shrink halves the cap.
 func (w *track) shrink(now time.Time) { w.cap, w.filled, w.raised = max(1, w.cap/2), 0, now }
 
-// rest puts the webhook's next turn off by about so long.
-func (w *track) rest(d time.Duration, now time.Time) { w.turn = now.Add(jittered(d, paceJitter)) }
+// rest puts the webhook's next turn off by about its pause, and returns by how long.
+func (w *track) rest(now time.Time) time.Duration {
+	rest := jittered(w.pause, paceJitter)
+	w.turn = now.Add(rest)
+	return rest
+}
 
 // track returns the webhook's track, which may be new.
 func (p *pacer) track(webhook *Webhook, now time.Time) *track {

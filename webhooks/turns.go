@@ -132,7 +132,7 @@ func (p *pacer) answered(now time.Time, err error) {
 			p.forget(w)
 			continue
 		case w.condition == down: // nothing was due
-			w.rest(w.pause, now)
+			w.rest(now)
 		default:
 			w.turn = p.beat // all at once: it is one claim
 		}

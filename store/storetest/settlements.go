@@ -188,6 +188,26 @@ func settleDeliveries(run runner) {
 		t.claimAll(0)
 	})
 
+	run("with Rest the webhook may be passed over, until a Deliver or UpdateWebhook", func(t *tester) {
+		t.createWebhooks(newWebhook("acct", "webhook"), newWebhook("other", "other"))
+		t.enqueueMany("acct", 6, 1)
+		tasks := t.claim(webhooks.Claim{Limit: 4, PerWebhook: 4, Lease: longLease})
+		rest := func(task webhooks.Task) webhooks.Settlement {
+			end := settlement(task, webhooks.GiveUp)
+			end.Rest = time.Hour
+			return end
+		}
+		t.settle(rest(tasks[0]))
+		t.enqueue(newEvent("other", "event"), 1)
+		wantSame(t, "number of tasks of another", len(t.claim(webhooks.Claim{Limit: 9, Lease: longLease, Caps: map[string]int{"other": 9}})), 1)
+		t.settle(settlement(tasks[1], webhooks.Deliver))
+		wantSame(t, "number of tasks after a Deliver", len(t.claim(webhooks.Claim{Limit: 1, PerWebhook: 9, Lease: longLease})), 1)
+		t.settle(rest(tasks[2]))
+		t.updateWebhook("acct", "webhook", func(w *webhooks.Webhook) { w.URL = "changed" })
+		t.settle(rest(tasks[3])) // of the URL before: it changes nothing of the webhook
+		wantSame(t, "number of tasks after UpdateWebhook", len(t.claim(webhooks.Claim{Limit: 1, PerWebhook: 9, Lease: longLease})), 1)
+	})
+
 	run("none is not an error", func(t *tester) {
 		t.settle()
 	})

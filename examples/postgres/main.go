@@ -1,0 +1,121 @@
+// Postgres is a storage service of two nodes behind one address, on one database.
+// Either node can be killed: the other goes on, with requests and with deliveries.
+//
+//	DATABASE_URL=postgres://user:password@localhost/storage go run .
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"os/signal"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/storageapi/storageapi"
+	"github.com/storageapi/storageapi/apikeys"
+	"github.com/storageapi/storageapi/scopes"
+	"github.com/storageapi/storageapi/store/postgres"
+)
+
+const account = "acct_1"
+
+func main() {
+	node := flag.String("node", "", "be the node at this address; without it, run them all")
+	listen := flag.String("listen", "127.0.0.1:8080", "the address of the service")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	var err error
+	switch dsn := os.Getenv("DATABASE_URL"); {
+	case dsn == "":
+		err = errors.New("set DATABASE_URL to a PostgreSQL database, such as postgres://user:password@localhost/storage")
+	case *node != "":
+		err = runNode(ctx, dsn, *node)
+	default:
+		err = run(ctx, os.Stdout, dsn, *listen)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "postgres:", err)
+		os.Exit(1)
+	}
+}
+
+// run runs the nodes and what stands before them, until ctx is done.
+func run(ctx context.Context, out io.Writer, dsn, listen string) error {
+	token, err := prepare(ctx, dsn)
+	if err != nil {
+		return err
+	}
+	front, err := newFront(2)
+	if err != nil {
+		return err
+	}
+	var nodes sync.WaitGroup
+	for _, address := range front.nodes {
+		nodes.Go(func() { keepRunning(ctx, out, address) })
+	}
+	server := &http.Server{Addr: listen, Handler: front, ReadHeaderTimeout: 10 * time.Second}
+	context.AfterFunc(ctx, func() { _ = server.Close() })
+	fmt.Fprintf(out, "The service is at http://%s; try\n\n\tcurl -H 'Api-Key: %s' http://%s/v2/environments\n\n", listen, token, listen)
+	fmt.Fprintln(out, "and kill -9 a node meanwhile.")
+	err = server.ListenAndServe()
+	nodes.Wait()
+	if errors.Is(err, http.ErrServerClosed) {
+		err = nil
+	}
+	return err
+}
+
+// prepare brings the database to where nodes can work with it, and makes the first key
+// of the account.
+func prepare(ctx context.Context, dsn string) (token string, err error) {
+	pool, err := pgxpool.New(ctx, dsn)
+	if err != nil {
+		return "", err
+	}
+	defer pool.Close()
+	if err := postgres.Migrate(ctx, pool); err != nil {
+		return "", err
+	}
+	if _, err := pool.Exec(ctx, `create table if not exists files (account text, id text, expires_at timestamptz, primary key (account, id))`); err != nil {
+		return "", err
+	}
+	store, err := postgres.New(ctx, pool)
+	if err != nil {
+		return "", err
+	}
+	defer func() { _ = store.Close() }()
+	api, err := storageapi.NewHandler(storageapi.Config{Store: store})
+	if err != nil {
+		return "", err
+	}
+	defer func() { _ = api.Close() }()
+	_, made, err := api.Keys.Create(ctx, account, apikeys.CreateParams{Name: "bootstrap", Scopes: scopes.All()}) // in Go, never over HTTP
+	return made.Reveal(), err
+}
+
+// keepRunning runs a node, and runs it again two seconds after it has ended.
+func keepRunning(ctx context.Context, out io.Writer, address string) {
+	self, err := os.Executable()
+	for err == nil && ctx.Err() == nil {
+		node := exec.CommandContext(ctx, self, "-node", address)
+		node.Stderr = os.Stderr
+		node.Cancel = func() error { return node.Process.Signal(os.Interrupt) }
+		if err = node.Start(); err == nil {
+			fmt.Fprintf(out, "node %s has the process id %d\n", address, node.Process.Pid)
+			_ = node.Wait()
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(2 * time.Second):
+		}
+	}
+}

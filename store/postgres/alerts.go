@@ -1,0 +1,209 @@
+package postgres
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/storageapi/storageapi/webhooks"
+)
+
+// An alertRow is what is kept of an alert.
+type alertRow struct {
+	state []byte
+	due   bool
+}
+
+// UpdateAlert implements [webhooks.Store]. A step that changes nothing reads a row,
+// and the webhooks if change asks for them; any other runs change again in a
+// transaction, with the account locked.
+func (s *Store) UpdateAlert(ctx context.Context, account string, metric webhooks.Metric, change func(*webhooks.AlertStep) error) (deliveries int, err error) {
+	idle := false
+	err = s.read(ctx, func(ctx context.Context, conn *pgxpool.Conn) error {
+		kept, err := s.alert(ctx, conn, account, metric)
+		if err != nil {
+			return err
+		}
+		step, err := s.alertStep(ctx, conn, account, kept, change)
+		idle = err == nil && !kept.due && len(step.Events) == 0 && bytes.Equal(step.State, kept.state)
+		return err
+	})
+	if err != nil || idle {
+		return 0, err
+	}
+	err = s.transact(ctx, func(ctx context.Context, tx pgx.Tx) error {
+		deliveries, err = s.updateAlert(ctx, tx, account, metric, change)
+		return err
+	})
+	if err != nil {
+		return 0, err
+	}
+	if deliveries > 0 {
+		s.waker.tell()
+	}
+	return deliveries, nil
+}
+
+func (s *Store) updateAlert(ctx context.Context, tx pgx.Tx, account string, metric webhooks.Metric, change func(*webhooks.AlertStep) error) (deliveries int, err error) {
+	if err := s.lockAccount(ctx, tx, account); err != nil {
+		return 0, err
+	}
+	kept, err := s.alert(ctx, tx, account, metric)
+	if err != nil {
+		return 0, err
+	}
+	step, err := s.alertStep(ctx, tx, account, kept, change)
+	if err != nil {
+		return 0, err
+	}
+	batch := &pgx.Batch{}
+	if step.Soft && len(step.Events) == 0 {
+		batch.Queue(`select set_config('synchronous_commit', 'off', true)`)
+	}
+	if len(step.State) == 0 {
+		batch.Queue(s.sql(`delete from storageapi.alerts where account = $1 and metric = $2`), account, string(metric))
+	} else {
+		batch.Queue(s.sql(`insert into storageapi.alerts (account, metric, state) values ($1, $2, $3)
+			on conflict (account, metric) do update set state = excluded.state, due = false`), account, string(metric), step.State)
+	}
+	if err := tx.SendBatch(ctx, batch).Close(); err != nil {
+		return 0, err
+	}
+	for i := range step.Events {
+		event := &step.Events[i]
+		switch owed, isNew, err := s.enqueue(ctx, tx, &event.Envelope, event.WebhookID); {
+		case err != nil:
+			return 0, err
+		case isNew:
+			deliveries += owed
+		}
+	}
+	return deliveries, nil
+}
+
+// alert reads what is kept of an alert.
+func (s *Store) alert(ctx context.Context, db querier, account string, metric webhooks.Metric) (kept alertRow, err error) {
+	err = db.QueryRow(ctx, s.sql(`select state, due from storageapi.alerts where account = $1 and metric = $2`), account, string(metric)).Scan(&kept.state, &kept.due)
+	if errors.Is(err, pgx.ErrNoRows) {
+		err = nil
+	}
+	return kept, err
+}
+
+// alertStep runs change. In a transaction the webhooks that it asks for stay as they
+// are until that ends.
+func (s *Store) alertStep(ctx context.Context, db querier, account string, kept alertRow, change func(*webhooks.AlertStep) error) (webhooks.AlertStep, error) {
+	var failed error
+	step := webhooks.AlertStep{State: bytes.Clone(kept.state), Due: kept.due}
+	step.Webhooks = func() []webhooks.Webhook {
+		list, err := s.readable(ctx, db, account)
+		failed = errors.Join(failed, err)
+		return list
+	}
+	err := change(&step)
+	if failed != nil {
+		err = failed
+	}
+	return step, err
+}
+
+// readable returns all webhooks of the account, ascending by id, but those that
+// cannot be read.
+func (s *Store) readable(ctx context.Context, db querier, account string) (list []webhooks.Webhook, err error) {
+	sql := `select ` + webhookColumns + ` from storageapi.webhooks w where w.account = $1 order by w.id`
+	if _, locks := db.(pgx.Tx); locks {
+		sql += ` for share`
+	}
+	rows, err := db.Query(ctx, s.sql(sql), account)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var r webhookRow
+		if err := rows.Scan(r.fields()...); err != nil {
+			return nil, err
+		}
+		if w, err := s.webhook(&r); err == nil {
+			list = append(list, w)
+		}
+	}
+	return list, rows.Err()
+}
+
+// alarm makes the account's alert of its balance due.
+func (s *Store) alarm(ctx context.Context, tx pgx.Tx, account string) error {
+	_, err := tx.Exec(ctx, s.sql(`update storageapi.alerts set due = true where account = $1 and metric = $2 and not due`), account, string(webhooks.MetricBalance))
+	return err
+}
+
+// DueAlerts implements [webhooks.Store].
+func (s *Store) DueAlerts(ctx context.Context, limit int) (accounts []string, err error) {
+	err = s.read(ctx, func(ctx context.Context, conn *pgxpool.Conn) error {
+		rows, err := conn.Query(ctx, s.sql(`select account from storageapi.alerts where due limit $1`), limit)
+		if err == nil {
+			accounts, err = pgx.CollectRows(rows, pgx.RowTo[string])
+		}
+		return err
+	})
+	return accounts, err
+}
+
+// columns are the keys and times of notices.
+func columns(notices []webhooks.Notice) (keys []string, until []time.Time) {
+	for _, n := range notices {
+		keys, until = append(keys, n.Key), append(until, utc(n.Until))
+	}
+	return keys, until
+}
+
+// NewNotices implements [webhooks.Store].
+func (s *Store) NewNotices(ctx context.Context, account string, notices []webhooks.Notice) (fresh []int, err error) {
+	keys, until := columns(notices)
+	err = s.read(ctx, func(ctx context.Context, conn *pgxpool.Conn) error {
+		rows, err := conn.Query(ctx, s.sql(`
+			select i.place - 1 from unnest($2::text[], $3::timestamptz[]) with ordinality as i (key, until, place)
+			where not exists (select from storageapi.notices n where n.account = $1 and n.key = i.key and n.until = i.until)
+			order by 1`), account, keys, until)
+		if err == nil {
+			fresh, err = pgx.CollectRows(rows, pgx.RowTo[int])
+		}
+		return err
+	})
+	return fresh, err
+}
+
+// EnqueueNotices implements [webhooks.Store]. Who stores one of them at the same time
+// is waited for.
+func (s *Store) EnqueueNotices(ctx context.Context, event webhooks.Envelope, notices []webhooks.Notice) (deliveries int, err error) {
+	keys, until := columns(notices)
+	err = s.transact(ctx, func(ctx context.Context, tx pgx.Tx) error {
+		var known int
+		err := tx.QueryRow(ctx, s.sql(`
+			with notice as (
+				select distinct key, until from unnest($2::text[], $3::timestamptz[]) as i (key, until)
+			), noted as (
+				insert into storageapi.notices (account, key, until) select $1, key, until from notice order by key collate "C", until
+				on conflict do nothing returning 1
+			)
+			select (select count(*) from notice) - (select count(*) from noted)`), event.Account, keys, until).Scan(&known)
+		if err == nil && known > 0 {
+			err = webhooks.ErrExists
+		}
+		if err == nil {
+			deliveries, _, err = s.enqueue(ctx, tx, &event, "")
+		}
+		return err
+	})
+	if err != nil {
+		return 0, err
+	}
+	if deliveries > 0 {
+		s.waker.tell()
+	}
+	return deliveries, nil
+}

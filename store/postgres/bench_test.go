@@ -1,0 +1,364 @@
+package postgres_test
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/storageapi/storageapi/apikeys"
+	"github.com/storageapi/storageapi/scopes"
+	"github.com/storageapi/storageapi/signing"
+	"github.com/storageapi/storageapi/store/postgres"
+	"github.com/storageapi/storageapi/store/postgres/internal/cluster"
+	"github.com/storageapi/storageapi/webhooks"
+)
+
+var (
+	benchDue       = flag.Int("due", 100_000, "deliveries that are due in BenchmarkQueue")
+	benchEndpoints = flag.Int("endpoints", 10_000, "webhooks that they are of")
+)
+
+// durable returns connections to a server of its own that syncs to disk.
+func durable(t testing.TB) (*pgxpool.Pool, *cluster.Cluster) {
+	t.Helper()
+	c, err := cluster.Start("shared_buffers=512MB", "max_wal_size=4GB")
+	if err != nil {
+		skip(t, err)
+	}
+	t.Cleanup(c.Stop)
+	config, err := pgxpool.ParseConfig(c.DSN("postgres"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	config.MaxConns = 80
+	p, err := pgxpool.NewWithConfig(t.Context(), config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(p.Close)
+	if err := postgres.Migrate(t.Context(), p); err != nil {
+		t.Fatal(err)
+	}
+	return p, c
+}
+
+func openOn(t testing.TB, p *pgxpool.Pool) *postgres.Store {
+	t.Helper()
+	s, err := postgres.New(t.Context(), p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.Close() })
+	return s
+}
+
+// endpoints makes that many webhooks, each of its own account.
+func endpoints(t testing.TB, s *postgres.Store, n int) {
+	t.Helper()
+	secret := signing.NewSecret()
+	var group sync.WaitGroup
+	for worker := range 32 {
+		group.Go(func() {
+			for i := worker; i < n; i += 32 {
+				id := fmt.Sprintf("wh_%06d", i)
+				if err := s.CreateWebhook(context.Background(), webhooks.Webhook{
+					ID: id, Account: "acct_" + id, URL: "https://example.com/" + id, Events: []webhooks.EventType{webhooks.TypeBalanceLow},
+					Active: true, Secret: secret, CreatedAt: time.Now(),
+				}, webhooks.Terms{}); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	group.Wait()
+}
+
+// fill makes n deliveries due, in turn over all webhooks, as Enqueue would. Nobody
+// analyses the tables after that.
+func fill(t testing.TB, p *pgxpool.Pool, schema string, n int) {
+	t.Helper()
+	err := pgx.BeginFunc(context.Background(), p, func(tx pgx.Tx) error {
+		if _, err := tx.Exec(context.Background(), `select set_config('search_path', $1, true)`, quoted(schema)+", pg_temp"); err != nil {
+			return err
+		}
+		_, err := tx.Exec(context.Background(), strings.ReplaceAll(`
+			create temp table filling on commit drop as
+			select ((extract(epoch from clock_timestamp() - '2020-01-01 00:00:00Z'::timestamptz) * 1000000)::bigint - 10 * $1 + i) * 4096 as event, w.*, i
+			from generate_series(1, $1) i
+			join (select no, shard, account, row_number() over (order by id) as place, count(*) over () as total from webhooks) w on w.place = i % w.total + 1;
+			insert into events (event, account, id, type, at, matched) select event, account, 'evt_' || event, 'balance.low', now(), 1 from filling;
+			insert into payloads (event, body) select event, convert_to(repeat('{"a":1}', 30), 'UTF8') from filling;
+			insert into queue (webhook, event, shard, kind, parked, due, attempts, before)
+			select no, event, shard, 0, false, now(), 0, 0 from filling order by i`, "$1", strconv.Itoa(n)))
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// walOf returns how many bytes of log the server has written.
+func walOf(t testing.TB, p *pgxpool.Pool) (bytes float64) {
+	if err := p.QueryRow(context.Background(), `select (pg_current_wal_lsn() - '0/0')::float8`).Scan(&bytes); err != nil {
+		t.Fatal(err)
+	}
+	return bytes
+}
+
+// ownCPU returns how much processor time this process has used.
+func ownCPU() time.Duration {
+	var usage syscall.Rusage
+	_ = syscall.Getrusage(syscall.RUSAGE_SELF, &usage)
+	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
+}
+
+func quantile(list []time.Duration, q float64) time.Duration {
+	if len(list) == 0 {
+		return 0
+	}
+	slices.Sort(list)
+	return list[int(float64(len(list)-1)*q)]
+}
+
+// BenchmarkQueue has four nodes claim and settle, without HTTP.
+func BenchmarkQueue(b *testing.B) {
+	p, c := durable(b)
+	s := openOn(b, p)
+	endpoints(b, s, *benchEndpoints)
+	nodes := []*postgres.Store{s, openOn(b, p), openOn(b, p), openOn(b, p)}
+	for i := range 20 * len(nodes) { // the statements are planned while the queue is empty
+		s := nodes[i%len(nodes)]
+		if _, _, err := s.ClaimDeliveries(b.Context(), webhooks.Claim{Limit: 256, PerWebhook: 2, Lease: time.Minute}); err != nil {
+			b.Fatal(err)
+		}
+	}
+	for b.Loop() {
+		fill(b, p, postgres.DefaultSchema, *benchDue)
+		b.ResetTimer()
+		used, wal := c.CPU()+ownCPU(), walOf(b, p)
+		drain(b, nodes, *benchDue)
+		b.ReportMetric((walOf(b, p)-wal)/float64(*benchDue), "wal_B/delivery")
+		b.ReportMetric(float64((c.CPU()+ownCPU()-used).Microseconds())/float64(*benchDue), "cpu_us/delivery")
+	}
+}
+
+// drain has each node claim and settle until all is done.
+func drain(b *testing.B, nodes []*postgres.Store, n int) {
+	var mu sync.Mutex
+	var claims, settles []time.Duration
+	var done atomic.Int64
+	var group sync.WaitGroup
+	begun := time.Now()
+	for _, s := range nodes {
+		group.Go(func() {
+			for done.Load() < int64(n) {
+				at := time.Now()
+				tasks, _, err := s.ClaimDeliveries(context.Background(), webhooks.Claim{Limit: 256, PerWebhook: 8, PerAccount: 100, Lease: time.Minute})
+				claimed := time.Since(at)
+				if err != nil {
+					b.Error(err)
+					return
+				}
+				if len(tasks) == 0 {
+					time.Sleep(time.Millisecond)
+					continue
+				}
+				var list []webhooks.Settlement
+				for _, task := range tasks {
+					list = append(list, webhooks.Settlement{Task: task, Outcome: webhooks.Deliver, Attempt: webhooks.Attempt{Number: task.Attempt, StartedAt: at, Status: 200}})
+				}
+				at = time.Now()
+				stale, err := s.SettleDeliveries(context.Background(), list)
+				if err != nil || len(stale) > 0 {
+					b.Errorf("SettleDeliveries = %v, %v", stale, err)
+					return
+				}
+				done.Add(int64(len(tasks)))
+				mu.Lock()
+				claims, settles = append(claims, claimed), append(settles, time.Since(at))
+				mu.Unlock()
+			}
+		})
+	}
+	group.Wait()
+	b.ReportMetric(float64(n)/time.Since(begun).Seconds(), "deliveries/s")
+	b.ReportMetric(float64(n)/float64(len(claims)), "a_claim")
+	b.ReportMetric(float64(quantile(claims, 0.5).Microseconds())/1000, "claim_p50_ms")
+	b.ReportMetric(float64(quantile(claims, 0.99).Microseconds())/1000, "claim_p99_ms")
+	b.ReportMetric(float64(quantile(settles, 0.5).Microseconds())/1000, "settle_p50_ms")
+}
+
+var (
+	benchRate = flag.Int("rate", 4000, "events a second in BenchmarkSteady")
+	benchFor  = flag.Duration("for", 5*time.Second, "how long BenchmarkSteady goes on")
+	benchHeld = flag.Bool("held", false, "a transaction is open all the while in BenchmarkSteady")
+)
+
+// BenchmarkSteady publishes at a rate to 10,000 webhooks while two nodes claim and
+// settle.
+func BenchmarkSteady(b *testing.B) {
+	p, _ := durable(b)
+	s := openOn(b, p)
+	endpoints(b, s, *benchEndpoints)
+	if *benchHeld {
+		err := pgx.BeginTxFunc(b.Context(), p, pgx.TxOptions{IsoLevel: pgx.RepeatableRead}, func(tx pgx.Tx) error {
+			if _, err := tx.Exec(b.Context(), `select count(*) from storageapi.queue`); err != nil {
+				return err
+			}
+			steady(b, p, s)
+			return nil
+		})
+		if err != nil {
+			b.Fatal(err)
+		}
+		return
+	}
+	steady(b, p, s)
+}
+
+func steady(b *testing.B, p *pgxpool.Pool, s *postgres.Store) {
+	nodes := []*postgres.Store{s, openOn(b, p)}
+	for b.Loop() {
+		total := int(float64(*benchRate) * benchFor.Seconds())
+		begun := time.Now()
+		var group sync.WaitGroup
+		const publishers = 32
+		for i := range publishers {
+			group.Go(func() {
+				for j := i; j < total; j += publishers {
+					time.Sleep(time.Until(begun.Add(time.Duration(j) * time.Second / time.Duration(*benchRate))))
+					_, err := s.Enqueue(context.Background(), webhooks.Envelope{
+						ID: fmt.Sprintf("evt_%d_%d", begun.UnixNano(), j), Account: fmt.Sprintf("acct_wh_%06d", j*7919%*benchEndpoints),
+						Type: webhooks.TypeBalanceLow, Timestamp: time.Now(), Body: []byte(`{"a":1}`),
+					})
+					if err != nil {
+						b.Error(err)
+					}
+				}
+			})
+		}
+		drain(b, nodes, total)
+		group.Wait()
+	}
+	for _, table := range []string{"queue", "leases", "attempts", "events", "payloads"} {
+		var bytes int64
+		if err := p.QueryRow(context.Background(), `select pg_total_relation_size('storageapi.`+table+`')`).Scan(&bytes); err != nil {
+			b.Fatal(err)
+		}
+		b.ReportMetric(float64(bytes)/(1<<20), table+"_MiB")
+	}
+}
+
+// BenchmarkVerify compares the lookup of a key with a bare SELECT of as much by
+// primary key.
+func BenchmarkVerify(b *testing.B) {
+	p, _ := durable(b)
+	s := openOn(b, p)
+	hash := func(i int) (h apikeys.Hash) {
+		copy(h.Sum[:], fmt.Sprintf("%032d", i*7919))
+		return h
+	}
+	const keys = 10_000
+	var group sync.WaitGroup
+	for worker := range 32 {
+		group.Go(func() {
+			for i := worker; i < keys; i += 32 {
+				key := apikeys.Key{ID: fmt.Sprintf("key_%026d", i), Account: "acct_" + fmt.Sprint(i%100), Name: "key", Scopes: scopes.All(), CreatedAt: time.Now(), Hash: hash(i)}
+				if err := s.CreateKey(context.Background(), key, apikeys.Terms{}); err != nil {
+					b.Error(err)
+				}
+			}
+		})
+	}
+	group.Wait()
+	if _, err := p.Exec(b.Context(), `create table bare as select * from storageapi.keys; alter table bare add primary key (hash); vacuum analyze`); err != nil {
+		if _, err := p.Exec(b.Context(), `create table if not exists bare as select * from storageapi.keys`); err != nil {
+			b.Fatal(err)
+		}
+		if _, err := p.Exec(b.Context(), `alter table bare add primary key (hash)`); err != nil {
+			b.Fatal(err)
+		}
+	}
+	b.Run("KeyByHash", func(b *testing.B) {
+		for i := 0; b.Loop(); i++ {
+			if _, err := s.KeyByHash(b.Context(), hash(i%keys)); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+	b.Run("SELECT", func(b *testing.B) {
+		for i := 0; b.Loop(); i++ {
+			h := hash(i % keys)
+			var account, id, name string
+			var names []string
+			var created time.Time
+			var expires, previousExpires *time.Time
+			var hash, previous []byte
+			err := p.QueryRow(b.Context(), `select account, id, name, scopes, created_at, expires_at, hash, previous, previous_expires_at from bare where hash = $1`, h.Sum[:]).
+				Scan(&account, &id, &name, &names, &created, &expires, &hash, &previous, &previousExpires)
+			if err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+}
+
+// BenchmarkPublish compares publishing with a bare INSERT of the same bytes.
+func BenchmarkPublish(b *testing.B) {
+	const publishers = 64
+	p, _ := durable(b)
+	s := openOn(b, p)
+	endpoints(b, s, 1000)
+	if _, err := p.Exec(b.Context(), `create table bare (id text primary key, body bytea)`); err != nil {
+		b.Fatal(err)
+	}
+	body := []byte(fmt.Sprintf("%0300d", 1))
+	var next atomic.Int64
+	in := func(b *testing.B, publish func(i int64) error) {
+		var group sync.WaitGroup
+		n := int64(b.N)
+		first := next.Load()
+		for range publishers {
+			group.Go(func() {
+				for {
+					i := next.Add(1)
+					if i > first+n {
+						return
+					}
+					if err := publish(i); err != nil {
+						b.Error(err)
+						return
+					}
+				}
+			})
+		}
+		group.Wait()
+		next.Store(first + n + publishers)
+		b.ReportMetric(float64(n)/b.Elapsed().Seconds(), "events/s")
+	}
+	b.Run("Enqueue", func(b *testing.B) {
+		in(b, func(i int64) error {
+			_, err := s.Enqueue(context.Background(), webhooks.Envelope{
+				ID: fmt.Sprintf("evt_%026d", i), Account: fmt.Sprintf("acct_wh_%06d", i%1000), Type: webhooks.TypeBalanceLow, Timestamp: time.Now(), Body: body,
+			})
+			return err
+		})
+	})
+	b.Run("INSERT", func(b *testing.B) {
+		in(b, func(i int64) error {
+			_, err := p.Exec(context.Background(), `insert into bare values ($1, $2)`, fmt.Sprintf("evt_%026d", i), body)
+			return err
+		})
+	})
+}

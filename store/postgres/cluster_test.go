@@ -1,0 +1,102 @@
+package postgres_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/storageapi/storageapi/store/postgres"
+	"github.com/storageapi/storageapi/store/postgres/internal/cluster"
+)
+
+// server is the server of all tests that need not be durable: one of their own, or
+// that which STORAGEAPI_TEST_POSTGRES names.
+var server struct {
+	once sync.Once
+	own  *cluster.Cluster
+	pool *pgxpool.Pool
+	err  error
+}
+
+func TestMain(m *testing.M) {
+	if dsn := os.Getenv(nodeEnv); dsn != "" {
+		runNode(dsn)
+		return
+	}
+	code := m.Run()
+	if server.pool != nil {
+		server.pool.Close()
+	}
+	if server.own != nil {
+		server.own.Stop()
+	}
+	os.Exit(code)
+}
+
+// pool returns connections to the server, or skips the test.
+func pool(t testing.TB) *pgxpool.Pool {
+	t.Helper()
+	server.once.Do(func() {
+		dsn := os.Getenv("STORAGEAPI_TEST_POSTGRES")
+		if dsn == "" {
+			if server.own, server.err = cluster.Start("fsync=off", "full_page_writes=off"); server.err != nil {
+				return
+			}
+			dsn = server.own.DSN("postgres")
+		}
+		server.pool, server.err = pgxpool.New(context.Background(), dsn)
+	})
+	if server.err != nil {
+		skip(t, server.err)
+	}
+	return server.pool
+}
+
+// skip skips the test, or fails it in CI.
+func skip(t testing.TB, err error) {
+	t.Helper()
+	if os.Getenv("CI") != "" {
+		t.Fatal(err)
+	}
+	t.Skipf("%v; or set STORAGEAPI_TEST_POSTGRES to the connection string of a database in which schemas may be created and dropped", err)
+}
+
+var schemas atomic.Int64
+
+// inSchema returns an option for a schema that is there, empty, until the test ends.
+func inSchema(t testing.TB) postgres.Option {
+	t.Helper()
+	name := fmt.Sprintf("Test %d %d", os.Getpid(), schemas.Add(1))
+	option := postgres.InSchema(name)
+	p := pool(t)
+	t.Cleanup(func() { drop(t, p, name) })
+	if err := postgres.Migrate(t.Context(), p, option); err != nil {
+		t.Fatal(err)
+	}
+	return option
+}
+
+func drop(t testing.TB, p *pgxpool.Pool, schema string) {
+	if _, err := p.Exec(context.Background(), `drop schema if exists `+quoted(schema)+` cascade`); err != nil {
+		t.Error(err)
+	}
+}
+
+func quoted(schema string) string { return pgx.Identifier{schema}.Sanitize() }
+
+// open returns a store in a schema.
+func open(t testing.TB, options ...postgres.Option) *postgres.Store {
+	t.Helper()
+	s, err := postgres.New(t.Context(), pool(t), options...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.Close() })
+	return s
+}

@@ -1,0 +1,36 @@
+package postgres
+
+import (
+	"context"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/binary"
+	"strconv"
+)
+
+// A cursor names an event of a webhook's list to clients. What tells apart the events
+// of one microsecond counts those of all accounts, and is hidden.
+type cursor struct{ key []byte }
+
+// loadCursor reads the key that all nodes hide with.
+func (s *Store) loadCursor(ctx context.Context) error {
+	return s.pool.QueryRow(ctx, s.sql(`select seal from storageapi.marks where name = 'cursors'`)).Scan(&s.cursor.key)
+}
+
+// text returns the cursor for an event of the webhook of that number.
+func (c *cursor) text(webhook, event int64) string {
+	return strconv.FormatInt(c.turn(webhook, event), 10)
+}
+
+// event undoes text.
+func (c *cursor) event(webhook int64, text string) (event int64, ok bool) {
+	hidden, err := strconv.ParseInt(text, 10, 64)
+	return c.turn(webhook, hidden), err == nil && hidden >= 0
+}
+
+// turn hides what is shown and shows what is hidden.
+func (c *cursor) turn(webhook, event int64) int64 {
+	h := hmac.New(sha256.New, c.key)
+	_ = binary.Write(h, binary.BigEndian, [2]int64{webhook, event / perMicrosecond})
+	return event ^ int64(binary.BigEndian.Uint64(h.Sum(nil))%perMicrosecond)
+}

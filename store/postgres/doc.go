@@ -1,0 +1,43 @@
+// Package postgres keeps everything in a PostgreSQL database that any number of
+// nodes, which are processes with a host in them, share. A host that outgrows one
+// machine passes a Store of this package instead of a path, and runs as many copies
+// as it likes; nothing else changes.
+//
+// It is a module of its own, so that hosts which do not use it do not depend on pgx.
+//
+// # Use
+//
+//	store, err := postgres.Open(ctx, os.Getenv("DATABASE_URL"))
+//	…
+//	api, err := storageapi.NewHandler(storageapi.Config{Store: store})
+//
+// [Open] connects, migrates and checks. A host with a pool of its own calls [Migrate]
+// once and then [New]; one that applies schema changes by a tool of its own takes them
+// from [SQL]. All tables are in one schema, see [InSchema].
+//
+// # Publishing in the host's transaction
+//
+// [Store.PublishTx] makes an event a part of the transaction in which the host changes
+// what the event tells of: both are there when it is committed, or neither.
+//
+// # Durability
+//
+// What changes something returns when PostgreSQL has committed it, which is on disk
+// with fsync and synchronous_commit on, and on the standbys too if it is told so. Leases
+// are the exception: none survives a crash of the database, and what was under way is
+// delivered again. With a single synchronous standby commits wait for as
+// long as that is down: name several, as in synchronous_standby_names = 'ANY 1 (a, b)'.
+//
+// # How nodes share the work
+//
+// A claim locks the parts of the queue that it takes from, passes over what others have
+// locked, and counts the leases of all nodes: the caps of a claim hold for all of them
+// together. Leases go by the database's clock. What a node that crashed had leased is
+// claimed by others when that runs out. What a node is told by NOTIFY it knows within
+// some 20 ms, the rest within the time of [PollEvery].
+//
+// # What it was run on
+//
+// PostgreSQL 15, by the tests of this package. It keeps to what versions from 14 on
+// have, to READ COMMITTED and to plain SQL without extensions.
+package postgres

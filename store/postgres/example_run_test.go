@@ -1,0 +1,108 @@
+package postgres_test
+
+import (
+	"bufio"
+	"context"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/storageapi/storageapi/store/postgres/internal/cluster"
+)
+
+// TestExample runs examples/postgres and kills one of its nodes: whoever calls sees
+// nothing of it.
+func TestExample(t *testing.T) {
+	c, err := cluster.Start("fsync=off")
+	if err != nil {
+		skip(t, err)
+	}
+	defer c.Stop()
+	program := filepath.Join(t.TempDir(), "example")
+	if out, err := exec.Command("go", "build", "-C", "../../examples/postgres", "-o", program, ".").CombinedOutput(); err != nil {
+		t.Fatalf("go build: %v: %s", err, out)
+	}
+	free, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := free.Addr().String()
+	_ = free.Close()
+	ctx, stop := context.WithCancel(t.Context())
+	example := exec.CommandContext(ctx, program, "-listen", address)
+	example.Env = append(os.Environ(), "DATABASE_URL="+c.DSN("postgres"))
+	example.Cancel = func() error { return example.Process.Signal(os.Interrupt) }
+	out, err := example.StdoutPipe()
+	if err == nil {
+		err = example.Start()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		stop()
+		_ = example.Wait()
+	}()
+
+	token, pids, nodes := "", []int{}, []string{}
+	lines := bufio.NewScanner(out)
+	for (token == "" || len(pids) < 2) && lines.Scan() {
+		if found := regexp.MustCompile(`Api-Key: (\S+)'`).FindStringSubmatch(lines.Text()); found != nil {
+			token = found[1]
+		}
+		if found := regexp.MustCompile(`node (\S+) has the process id (\d+)`).FindStringSubmatch(lines.Text()); found != nil {
+			n, _ := strconv.Atoi(found[2])
+			pids, nodes = append(pids, n), append(nodes, found[1])
+		}
+	}
+	call := func(method, path string) int {
+		request, err := http.NewRequestWithContext(t.Context(), method, "http://"+address+path, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		request.Header.Set("Api-Key", token)
+		response, err := http.DefaultClient.Do(request)
+		if err != nil {
+			return 0
+		}
+		_ = response.Body.Close()
+		return response.StatusCode
+	}
+	for end := time.Now().Add(20 * time.Second); call("GET", "/v2/environments") != 200; time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("the service does not answer")
+		}
+	}
+	for _, node := range nodes { // both, so that one can go
+		for end := time.Now().Add(20 * time.Second); ; time.Sleep(20 * time.Millisecond) {
+			if conn, err := net.Dial("tcp", node); err == nil {
+				_ = conn.Close()
+				break
+			}
+			if time.Now().After(end) {
+				t.Fatalf("node %s does not answer", node)
+			}
+		}
+	}
+	for i := range 40 {
+		if i == 10 && len(pids) > 0 {
+			if err := syscall.Kill(pids[0], syscall.SIGKILL); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(100 * time.Millisecond) // what it was doing ends; nobody promises more
+		}
+		if status := call("GET", "/v2/environments"); status != 200 {
+			t.Errorf("request %d: status %d, want 200", i, status)
+		}
+		if status := call("POST", "/v2/files/file_"+strconv.Itoa(i)); status != 204 {
+			t.Errorf("request %d to store a file: status %d, want 204", i, status)
+		}
+	}
+}

@@ -1,0 +1,252 @@
+//go:build unix
+
+// Package cluster runs PostgreSQL servers of its own from installed binaries, for
+// tests, benchmarks and examples.
+package cluster
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"os/user"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// ErrNotInstalled says that there are no binaries, and how to get them.
+var ErrNotInstalled = errors.New("PostgreSQL is not installed: no initdb in PATH or /usr/lib/postgresql/*/bin (on Debian: apt-get install postgresql)")
+
+// A Cluster is a running server, in a directory of its own and on a Unix socket
+// there.
+type Cluster struct {
+	dir     string
+	bin     string
+	owner   *syscall.Credential
+	options []string
+
+	server *exec.Cmd
+	alive  io.Closer // the server ends when this does, or this process
+	log    bytes.Buffer
+}
+
+// Start makes a cluster and starts its server with settings such as "fsync=off". It
+// must be stopped. The server is run by this process's user or, since PostgreSQL
+// refuses to be run by root, by postgres or nobody.
+func Start(settings ...string) (*Cluster, error) {
+	return start(settings, func(c *Cluster) *exec.Cmd {
+		return c.command("initdb", "-D", c.data(), "-U", "storageapi", "-A", "trust", "-E", "UTF8", "--no-locale", "--no-sync")
+	})
+}
+
+// Standby makes a streaming standby of the cluster and starts it. It is synchronous:
+// from now on commits wait for it.
+func (c *Cluster) Standby() (*Cluster, error) {
+	standby, err := start(nil, func(s *Cluster) *exec.Cmd {
+		return s.command("pg_basebackup", "-D", s.data(), "-h", c.dir, "-U", "storageapi", "-R", "-X", "stream", "-c", "fast", "--no-sync")
+	})
+	if err != nil {
+		return nil, err
+	}
+	if err := c.do(`alter system set synchronous_standby_names = '*'`, `select pg_reload_conf()`); err != nil {
+		standby.Stop()
+		return nil, err
+	}
+	return standby, nil
+}
+
+// Promote makes a standby a primary.
+func (c *Cluster) Promote() error { return c.do(`select pg_promote()`) }
+
+// do runs statements.
+func (c *Cluster) do(statements ...string) error {
+	ctx := context.Background()
+	conn, err := pgx.Connect(ctx, c.DSN("postgres"))
+	if err != nil {
+		return err
+	}
+	for _, sql := range statements {
+		if _, execErr := conn.Exec(ctx, sql); err == nil {
+			err = execErr
+		}
+	}
+	return errors.Join(err, conn.Close(ctx))
+}
+
+// start makes a cluster's files with a command, and starts its server.
+func start(settings []string, create func(*Cluster) *exec.Cmd) (*Cluster, error) {
+	bin, err := binaries()
+	if err != nil {
+		return nil, err
+	}
+	dir, err := os.MkdirTemp("", "storageapi-postgres-")
+	if err != nil {
+		return nil, err
+	}
+	c := &Cluster{dir: dir, bin: bin}
+	for _, setting := range append([]string{"listen_addresses=", "unix_socket_directories=" + dir, "max_connections=200"}, settings...) {
+		c.options = append(c.options, "-c", setting)
+	}
+	if os.Geteuid() == 0 {
+		err = c.chooseOwner()
+	}
+	if err == nil {
+		var out []byte
+		if out, err = create(c).CombinedOutput(); err != nil {
+			err = fmt.Errorf("make a cluster: %w: %s", err, out)
+		}
+	}
+	if err == nil {
+		err = c.Restart()
+	}
+	if err != nil {
+		_ = os.RemoveAll(dir)
+		return nil, err
+	}
+	return c, nil
+}
+
+// binaries returns the directory of the newest PostgreSQL that is installed.
+func binaries() (string, error) {
+	if found, _ := filepath.Glob("/usr/lib/postgresql/*/bin/initdb"); len(found) > 0 {
+		version := func(path string) int {
+			n, _ := strconv.Atoi(strings.Split(path, "/")[4])
+			return n
+		}
+		return filepath.Dir(slices.MaxFunc(found, func(a, b string) int { return version(a) - version(b) })), nil
+	}
+	if path, err := exec.LookPath("initdb"); err == nil {
+		return filepath.Dir(path), nil
+	}
+	return "", ErrNotInstalled
+}
+
+// chooseOwner gives the directory to a user that may run the server.
+func (c *Cluster) chooseOwner() error {
+	for _, name := range []string{"postgres", "nobody"} {
+		u, err := user.Lookup(name)
+		if err != nil {
+			continue
+		}
+		uid, err := strconv.ParseUint(u.Uid, 10, 32)
+		gid, err2 := strconv.ParseUint(u.Gid, 10, 32)
+		if err == nil && err2 == nil {
+			c.owner = &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}
+			return os.Chown(c.dir, int(uid), int(gid))
+		}
+	}
+	return errors.New("PostgreSQL does not run as root, and there is neither a user postgres nor nobody")
+}
+
+func (c *Cluster) data() string { return filepath.Join(c.dir, "data") }
+
+func (c *Cluster) command(name string, args ...string) *exec.Cmd {
+	if name != "/bin/sh" {
+		name = filepath.Join(c.bin, name)
+	}
+	cmd := exec.Command(name, args...)
+	cmd.Dir = c.dir
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: c.owner, Setpgid: true}
+	return cmd
+}
+
+// Restart starts the server again after Kill, and waits until it answers.
+func (c *Cluster) Restart() error {
+	// The shell ends the server when its standard input ends. A server that was
+	// killed leaves processes behind for a moment, with which another cannot start.
+	const script = `
+		exec 3<&0
+		(while read -r line <&3; do :; done; kill -QUIT 0) &
+		tries=0
+		until "$@" </dev/null || [ $tries = 50 ]; do tries=$((tries + 1)); sleep 0.1; done`
+	for _, lock := range []string{filepath.Join(c.data(), "postmaster.pid"), filepath.Join(c.dir, ".s.PGSQL.5432.lock")} {
+		_ = os.Remove(lock)
+	}
+	args := append([]string{"-c", script, "sh", filepath.Join(c.bin, "postgres"), "-D", c.data()}, c.options...)
+	server := c.command("/bin/sh", args...)
+	alive, err := server.StdinPipe()
+	if err != nil {
+		return err
+	}
+	c.log.Reset()
+	server.Stdout, server.Stderr = &c.log, &c.log
+	if err := server.Start(); err != nil {
+		return err
+	}
+	c.server, c.alive = server, alive
+	for end := time.Now().Add(30 * time.Second); ; time.Sleep(20 * time.Millisecond) {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+		conn, err := pgx.Connect(ctx, c.DSN("postgres"))
+		cancel()
+		if err == nil {
+			return conn.Close(context.Background())
+		}
+		if time.Now().After(end) {
+			c.Kill()
+			return fmt.Errorf("the server does not answer: %w: %s", err, c.log.String())
+		}
+	}
+}
+
+// DSN returns how to connect to a database, on whichever of the cluster and the others
+// is the primary.
+func (c *Cluster) DSN(database string, others ...*Cluster) string {
+	hosts, ports := c.dir, "5432"
+	for _, other := range others {
+		hosts, ports = hosts+","+other.dir, ports+",5432"
+	}
+	dsn := "host=" + hosts + " port=" + ports + " user=storageapi dbname=" + database
+	if len(others) > 0 {
+		dsn += " target_session_attrs=read-write"
+	}
+	return dsn
+}
+
+// CPU returns how much processor time the server's running processes have used, on
+// Linux.
+func (c *Cluster) CPU() (used time.Duration) {
+	pid, _, _ := strings.Cut(string(readFile(filepath.Join(c.data(), "postmaster.pid"))), "\n")
+	stats, _ := filepath.Glob("/proc/[0-9]*/stat")
+	for _, name := range stats {
+		_, rest, _ := strings.Cut(string(readFile(name)), ") ")
+		fields := strings.Fields(rest)
+		if len(fields) < 13 || fields[1] != pid && filepath.Base(filepath.Dir(name)) != pid {
+			continue
+		}
+		user, _ := strconv.Atoi(fields[11])
+		system, _ := strconv.Atoi(fields[12])
+		used += time.Duration(user+system) * 10 * time.Millisecond
+	}
+	return used
+}
+
+func readFile(name string) []byte {
+	data, _ := os.ReadFile(name)
+	return data
+}
+
+// Kill ends the server as a power cut would: kill -9 of all its processes.
+func (c *Cluster) Kill() {
+	_ = syscall.Kill(-c.server.Process.Pid, syscall.SIGKILL)
+	c.wait()
+}
+
+// Stop ends the server and removes the cluster.
+func (c *Cluster) Stop() {
+	c.Kill()
+	_ = os.RemoveAll(c.dir)
+}
+
+func (c *Cluster) wait() {
+	_ = c.alive.Close()
+	_ = c.server.Wait()
+}

@@ -1,0 +1,247 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/storageapi/storageapi/apikeys"
+	"github.com/storageapi/storageapi/scopes"
+)
+
+const keyColumns = `k.account, k.id, k.name, k.scopes, k.created_at, k.expires_at, k.hash, k.previous, k.previous_expires_at`
+
+// keyUses are the columns that follow keyColumns where uses are asked for.
+const keyUses = `,
+	(select u.at from storageapi.key_uses u where u.account = k.account and u.id = k.id and u.hash = ''),
+	(select u.at from storageapi.key_uses u where u.account = k.account and u.id = k.id and u.hash = k.previous)`
+
+// scanKey reads keyColumns, and keyUses if uses is set.
+func scanKey(row pgx.Row, uses bool) (key apikeys.Key, err error) {
+	var names []string
+	var hash, previous []byte
+	var created time.Time
+	var expires, previousExpires, used, previousUsed *time.Time
+	fields := []any{&key.Account, &key.ID, &key.Name, &names, &created, &expires, &hash, &previous, &previousExpires}
+	if uses {
+		fields = append(fields, &used, &previousUsed)
+	}
+	if err := row.Scan(fields...); err != nil {
+		return apikeys.Key{}, err
+	}
+	if key.Scopes, err = scopes.ParseSet(names); err != nil {
+		return apikeys.Key{}, err
+	}
+	copy(key.Hash.Sum[:], hash)
+	copy(key.Previous.Sum[:], previous)
+	key.CreatedAt = utc(created)
+	key.ExpiresAt, key.PreviousExpiresAt = loaded(expires), loaded(previousExpires)
+	key.LastUsedAt, key.PreviousUsedAt = loaded(used), loaded(previousUsed)
+	return key, nil
+}
+
+// found returns the error that there is no such key for that of no rows.
+func found(key apikeys.Key, err error) (apikeys.Key, error) {
+	if errors.Is(err, pgx.ErrNoRows) {
+		err = apikeys.ErrNotFound
+	}
+	return key, err
+}
+
+// sum returns what is stored of a hash: null if it is zero.
+func sum(hash apikeys.Hash) []byte {
+	if hash.IsZero() {
+		return nil
+	}
+	return hash.Sum[:]
+}
+
+// CreateKey implements [apikeys.Store].
+func (s *Store) CreateKey(ctx context.Context, key apikeys.Key, terms apikeys.Terms) error {
+	err := s.transact(ctx, func(ctx context.Context, tx pgx.Tx) error {
+		if err := s.lockAccount(ctx, tx, key.Account); err != nil {
+			return err
+		}
+		if err := s.repeated(ctx, tx, keyRequests, key.Account, &terms); err != nil {
+			return err
+		}
+		if err := s.addHashes(ctx, tx, &key); err != nil {
+			return err
+		}
+		inserted, err := tx.Exec(ctx, s.sql(`
+			insert into storageapi.keys (account, id, name, scopes, created_at, expires_at, hash, previous, previous_expires_at)
+			values ($1, $2, $3, $4, $5, $6, $7, $8, $9) on conflict do nothing`),
+			key.Account, key.ID, key.Name, key.Scopes.Names(), utc(key.CreatedAt), stored(key.ExpiresAt),
+			sum(key.Hash), sum(key.Previous), stored(key.PreviousExpiresAt))
+		if err == nil && inserted.RowsAffected() == 0 {
+			err = apikeys.ErrExists
+		}
+		if err != nil {
+			return err
+		}
+		if err := s.checkLimit(ctx, tx, `select count(*) from storageapi.keys where account = $1`, key.Account, terms.Limit); err != nil {
+			return err
+		}
+		return s.note(ctx, tx, keyRequests, key.Account, key.ID, &terms)
+	})
+	if errors.Is(err, errLimit) {
+		return apikeys.ErrLimit
+	}
+	return err
+}
+
+// addHashes takes the hashes that the key has and none has taken; ErrExists if
+// another key has. Whoever takes one at the same time is waited for.
+func (s *Store) addHashes(ctx context.Context, tx pgx.Tx, key *apikeys.Key) error {
+	hashes := [][]byte{sum(key.Hash)}
+	if key.Previous != key.Hash && !key.Previous.IsZero() {
+		hashes = append(hashes, sum(key.Previous))
+	}
+	for _, hash := range hashes {
+		var account, id string
+		err := tx.QueryRow(ctx, s.sql(`
+			insert into storageapi.key_hashes as h (hash, account, id) values ($1, $2, $3)
+			on conflict (hash) do update set account = h.account returning account, id`),
+			hash, key.Account, key.ID).Scan(&account, &id)
+		if err != nil {
+			return err
+		}
+		if account != key.Account || id != key.ID {
+			return apikeys.ErrExists
+		}
+	}
+	return nil
+}
+
+// KeyByHash implements [apikeys.Store]. It is one statement that looks up two
+// primary keys.
+func (s *Store) KeyByHash(ctx context.Context, hash apikeys.Hash) (key apikeys.Key, err error) {
+	err = s.read(ctx, func(ctx context.Context, conn *pgxpool.Conn) error {
+		key, err = found(scanKey(conn.QueryRow(ctx, s.sql(`select `+keyColumns+`
+			from storageapi.key_hashes h join storageapi.keys k on k.account = h.account and k.id = h.id where h.hash = $1`), hash.Sum[:]), false))
+		return err
+	})
+	return key, err
+}
+
+// KeyByID implements [apikeys.Store].
+func (s *Store) KeyByID(ctx context.Context, account, id string) (key apikeys.Key, err error) {
+	err = s.read(ctx, func(ctx context.Context, conn *pgxpool.Conn) error {
+		key, err = found(scanKey(conn.QueryRow(ctx, s.sql(`select `+keyColumns+keyUses+`
+			from storageapi.keys k where k.account = $1 and k.id = $2`), account, id), true))
+		return err
+	})
+	return key, err
+}
+
+// ListKeys implements [apikeys.Store].
+func (s *Store) ListKeys(ctx context.Context, account string, page apikeys.Page) (list []apikeys.Key, err error) {
+	err = s.read(ctx, func(ctx context.Context, conn *pgxpool.Conn) error {
+		rows, err := conn.Query(ctx, s.sql(`select `+keyColumns+keyUses+`
+			from storageapi.keys k where k.account = $1 and ($2 = '' or k.id < $2) order by k.id desc limit $3`),
+			account, page.After, page.Limit)
+		if err != nil {
+			return err
+		}
+		list, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (apikeys.Key, error) { return scanKey(row, true) })
+		return err
+	})
+	return list, err
+}
+
+// UpdateKey implements [apikeys.Store]. The key is locked while change runs.
+func (s *Store) UpdateKey(ctx context.Context, account, id string, change func(*apikeys.Key) error) (changed apikeys.Key, err error) {
+	err = s.transact(ctx, func(ctx context.Context, tx pgx.Tx) error {
+		old, err := s.lockKey(ctx, tx, account, id)
+		if err != nil {
+			return err
+		}
+		key := old
+		if err := change(&key); err != nil {
+			return err
+		}
+		key.ID, key.Account = old.ID, old.Account
+		if err := s.addHashes(ctx, tx, &key); err != nil {
+			return err
+		}
+		batch := &pgx.Batch{}
+		batch.Queue(s.sql(`update storageapi.keys set name = $3, scopes = $4, expires_at = $5, hash = $6, previous = $7, previous_expires_at = $8
+			where account = $1 and id = $2`), account, id, key.Name, key.Scopes.Names(), stored(key.ExpiresAt),
+			sum(key.Hash), sum(key.Previous), stored(key.PreviousExpiresAt))
+		kept := [][]byte{{}, sum(key.Hash)}
+		if !key.Previous.IsZero() {
+			kept = append(kept, sum(key.Previous))
+		}
+		for _, hash := range [...][]byte{sum(old.Hash), sum(old.Previous)} {
+			batch.Queue(s.sql(`delete from storageapi.key_hashes where hash = $1 and hash <> all($2)`), hash, kept)
+		}
+		batch.Queue(s.sql(`delete from storageapi.key_uses where account = $1 and id = $2 and hash <> all($3)`), account, id, kept)
+		if err := tx.SendBatch(ctx, batch).Close(); err != nil {
+			return err
+		}
+		changed, err = scanKey(tx.QueryRow(ctx, s.sql(`select `+keyColumns+keyUses+`
+			from storageapi.keys k where k.account = $1 and k.id = $2`), account, id), true)
+		return err
+	})
+	if err != nil {
+		return apikeys.Key{}, err
+	}
+	return changed, nil
+}
+
+// lockKey returns a key that nobody else changes until the transaction ends.
+func (s *Store) lockKey(ctx context.Context, tx pgx.Tx, account, id string) (apikeys.Key, error) {
+	return found(scanKey(tx.QueryRow(ctx, s.sql(`select `+keyColumns+keyUses+`
+		from storageapi.keys k where k.account = $1 and k.id = $2 for update`), account, id), true))
+}
+
+// DeleteKey implements [apikeys.Store].
+func (s *Store) DeleteKey(ctx context.Context, account, id string, check func(apikeys.Key) error) error {
+	return s.transact(ctx, func(ctx context.Context, tx pgx.Tx) error {
+		key, err := s.lockKey(ctx, tx, account, id)
+		if err != nil {
+			return err
+		}
+		if check != nil {
+			if err := check(key); err != nil {
+				return err
+			}
+		}
+		batch := &pgx.Batch{}
+		batch.Queue(s.sql(`delete from storageapi.key_hashes where hash = $1 or hash = $2`), sum(key.Hash), sum(key.Previous))
+		batch.Queue(s.sql(`delete from storageapi.key_uses where account = $1 and id = $2`), account, id)
+		batch.Queue(s.sql(`delete from storageapi.keys where account = $1 and id = $2`), account, id)
+		return tx.SendBatch(ctx, batch).Close()
+	})
+}
+
+// RecordKeyUse implements [apikeys.Store]. The keys are kept from being deleted
+// meanwhile, all in the same order.
+func (s *Store) RecordKeyUse(ctx context.Context, uses []apikeys.KeyUse) error {
+	n := len(uses)
+	accounts, ids, hashes, times := make([]string, n), make([]string, n), make([][]byte, n), make([]time.Time, n)
+	for i, use := range uses {
+		accounts[i], ids[i], hashes[i], times[i] = use.Account, use.ID, use.Hash.Sum[:], utc(use.At)
+	}
+	return s.write(ctx, func(ctx context.Context, conn *pgxpool.Conn) error {
+		_, err := conn.Exec(ctx, s.sql(`
+			with use as (select * from unnest($1::text[], $2::text[], $3::bytea[], $4::timestamptz[]) as u (account, id, hash, at)),
+			kept as materialized (
+				select k.account, k.id, k.hash, k.previous from storageapi.keys k
+				where (k.account, k.id) in (select account, id from use) order by k.account, k.id for key share),
+			latest as (
+				select k.account, k.id, ''::bytea as hash, max(u.at) as at
+				from kept k join use u on u.account = k.account and u.id = k.id group by 1, 2
+				union all
+				select k.account, k.id, u.hash, max(u.at)
+				from kept k join use u on u.account = k.account and u.id = k.id and u.hash in (k.hash, k.previous) group by 1, 2, 3)
+			insert into storageapi.key_uses as old (account, id, hash, at)
+			select account, id, hash, at from latest order by account, id, hash
+			on conflict (account, id, hash) do update set at = excluded.at where old.at < excluded.at`),
+			accounts, ids, hashes, times)
+		return err
+	})
+}

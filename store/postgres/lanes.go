@@ -1,0 +1,116 @@
+package postgres
+
+import (
+	"math/rand/v2"
+	"sync"
+)
+
+// The kinds of lanes.
+const (
+	live = iota
+	recovered
+)
+
+// A lane is what a webhook is owed of one kind. Lanes take their turns in the order
+// of shard and webhook.
+type lane struct {
+	webhook int64
+	shard   int16
+	kind    int16
+	id      string // of the webhook
+	account string
+	cap     int // leases that the claim allows the webhook
+	held    int // leases that it has
+}
+
+func (l lane) spot() spot { return spot{l.shard, l.webhook} }
+
+// A spot is a place in the order of turns.
+type spot struct {
+	shard   int16
+	webhook int64
+}
+
+var last = spot{shards, 0} // after all lanes
+
+func (a spot) after(b spot) bool {
+	return a.shard > b.shard || a.shard == b.shard && a.webhook > b.webhook
+}
+
+// turns remembers which lanes had their turn last: of each kind, and in claims for
+// webhooks in Caps alone.
+type turns struct {
+	mu     sync.Mutex
+	spots  [2]spot
+	capped spot
+}
+
+// start begins somewhere, so that nodes do not go in step.
+func (t *turns) start() {
+	at := spot{int16(rand.N(shards)), 0}
+	t.spots, t.capped = [2]spot{at, at}, at
+}
+
+func (t *turns) of(kind int16) spot {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.spots[kind]
+}
+
+// pass notes that there was nothing to claim up to that lane.
+func (t *turns) pass(l lane) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.spots[l.kind] = l.spot()
+}
+
+// served notes the last lanes that a claim leased from, by kind.
+func (t *turns) served(capped bool, lanes [2]*lane) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for kind, l := range lanes {
+		switch {
+		case l == nil:
+		case capped:
+			t.capped = l.spot()
+		default:
+			t.spots[kind] = l.spot()
+		}
+	}
+}
+
+// awake are webhooks that may have attempts.
+const awake = `active and (rests_until is null or rests_until <= clock_timestamp())`
+
+// laneFields are of a lane that has something ready which is not leased, of kind $1.
+const laneFields = `
+	select l.webhook, l.shard, $1::smallint as kind, w.id, w.account, h.held
+	from lane l
+	cross join lateral (select id, account from storageapi.webhooks where no = l.webhook and ` + awake + ` limit 1) w
+	cross join lateral (
+		select count(*)::integer as held from storageapi.leases where shard = l.shard and webhook = l.webhook and until > clock_timestamp()) h
+	where exists (
+		select from storageapi.queue q where not q.parked and q.kind = $1 and q.shard = l.shard and q.webhook = l.webhook and (h.held = 0 or not exists (
+			select from storageapi.leases where shard = q.shard and webhook = q.webhook and event = q.event and until > clock_timestamp())))`
+
+// walk goes from one lane with something ready to the next: from after the spot
+// ($2, $3) to the spot ($4, $5). It touches one entry of the index for each lane,
+// however much that has ready.
+const walk = `
+	with recursive lane as (
+		(select shard, webhook from storageapi.queue
+			where not parked and kind = $1 and (shard, webhook) > ($2::smallint, $3::bigint) and (shard, webhook) <= ($4::smallint, $5::bigint)
+			order by shard, webhook limit 1)
+		union all
+		select n.shard, n.webhook from lane cross join lateral (
+			select q.shard, q.webhook from storageapi.queue q
+			where not q.parked and q.kind = $1 and (q.shard, q.webhook) > (lane.shard, lane.webhook) and (q.shard, q.webhook) <= ($4::smallint, $5::bigint)
+			order by q.shard, q.webhook limit 1) n
+	)` + laneFields
+
+// named goes to the webhooks of the ids $2.
+const named = `
+	with lane as (
+		select n.no as webhook, n.shard from unnest($2::text[]) as i (id)
+		cross join lateral (select no, shard from storageapi.webhooks where id = i.id limit 1) n
+	)` + laneFields

@@ -1,0 +1,223 @@
+package postgres_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/storageapi/storageapi/store/postgres"
+	"github.com/storageapi/storageapi/webhooks"
+)
+
+// claimed returns how many deliveries a node claims.
+func claimed(t *testing.T, s *postgres.Store, claim webhooks.Claim) []webhooks.Task {
+	t.Helper()
+	claim.Limit, claim.Lease = 100, time.Minute
+	tasks, _, err := s.ClaimDeliveries(t.Context(), claim)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return tasks
+}
+
+func settleAs(t *testing.T, s *postgres.Store, task webhooks.Task, outcome webhooks.Outcome, rest time.Duration) {
+	t.Helper()
+	stale, err := s.SettleDeliveries(t.Context(), []webhooks.Settlement{{
+		Task: task, Outcome: outcome, Rest: rest,
+		Attempt: webhooks.Attempt{Number: task.Attempt, StartedAt: time.Now(), Class: webhooks.ClassConnect},
+	}})
+	if err != nil || len(stale) > 0 {
+		t.Fatal(stale, err)
+	}
+}
+
+// Caps are for all nodes together, and a receiver that is down for one is left alone
+// by the others.
+func TestNodesShareCaps(t *testing.T) {
+	option := inSchema(t)
+	nodes := []*postgres.Store{open(t, option), open(t, option), open(t, option)}
+	if err := nodes[0].CreateWebhook(t.Context(), newWebhook("acct", "wh"), webhooks.Terms{}); err != nil {
+		t.Fatal(err)
+	}
+	service, err := webhooks.New(nodes[0], webhooks.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 20 {
+		if err := service.Publish(t.Context(), lowBalance("acct", "")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	probe := webhooks.Claim{Caps: map[string]int{"wh": 1}}
+	first := claimed(t, nodes[0], probe)
+	if len(first) != 1 {
+		t.Fatalf("the first node claimed %d, want 1", len(first))
+	}
+	none := func(when string) {
+		t.Helper()
+		for i, claim := range []webhooks.Claim{probe, {PerWebhook: 1}, {PerWebhook: 10, PerAccount: 1}} {
+			if n := len(claimed(t, nodes[1+i%2], claim)); n != 0 {
+				t.Errorf("another node claimed %d %s, want none", n, when)
+			}
+		}
+	}
+	none("while the first has a probe under way")
+
+	settleAs(t, nodes[0], first[0], webhooks.Retry, time.Hour)
+	none("while the webhook rests")
+	if n := len(claimed(t, nodes[0], probe)); n != 0 {
+		t.Errorf("the first node claimed %d while the webhook rests, want none", n)
+	}
+	if _, err := nodes[1].UpdateWebhook(t.Context(), "acct", "wh", func(*webhooks.Webhook) error { return nil }); err != nil {
+		t.Fatal(err)
+	}
+	second := claimed(t, nodes[1], probe)
+	if len(second) != 1 {
+		t.Fatalf("claimed %d after the webhook was changed, want 1", len(second))
+	}
+	settleAs(t, nodes[1], second[0], webhooks.Retry, 30*time.Millisecond)
+	none("while the webhook rests again")
+	for end := time.Now().Add(10 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+		if third := claimed(t, nodes[2], probe); len(third) == 1 {
+			settleAs(t, nodes[2], third[0], webhooks.Deliver, 0)
+			break
+		}
+		if time.Now().After(end) {
+			t.Fatal("nothing is claimed after the rest")
+		}
+	}
+	if n := len(claimed(t, nodes[0], webhooks.Claim{PerWebhook: 5})); n != 5 {
+		t.Errorf("claimed %d once the webhook is up, want 5", n)
+	}
+}
+
+// A plan made while the queue is empty is not one that reads all of it once it is
+// full.
+func TestPlansOfAnEmptyQueue(t *testing.T) {
+	name := newSchema(t)
+	option := postgres.InSchema(name)
+	if err := postgres.Migrate(t.Context(), pool(t), option); err != nil {
+		t.Fatal(err)
+	}
+	s := open(t, option)
+	endpoints(t, s, 50)
+	claim := func() []webhooks.Task { return claimed(t, s, webhooks.Claim{PerWebhook: 2, PerAccount: 10}) }
+	for range 20 {
+		claim()
+	}
+	service, err := webhooks.New(s, webhooks.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 5 {
+		if err := service.Publish(t.Context(), lowBalance("acct_wh_000001", "")); err != nil {
+			t.Fatal(err)
+		}
+		for _, task := range claim() {
+			settleAs(t, s, task, webhooks.Deliver, 0)
+		}
+	}
+	fill(t, pool(t), name, 50_000)
+	begun := time.Now()
+	const claims = 20
+	for range claims {
+		if len(claim()) == 0 {
+			break
+		}
+	}
+	if each := time.Since(begun) / claims; each > 500*time.Millisecond {
+		t.Errorf("a claim of 100 from 50,000 takes %v", each)
+	}
+}
+
+// Nodes that settle failures of the same webhooks at the same time do not lock each
+// other out, in whatever order they have them: PostgreSQL would take a second to see
+// that, each time.
+func TestSettlingInAnyOrder(t *testing.T) {
+	const hooks, rounds = 20, 15
+	option := inSchema(t)
+	nodes := []*postgres.Store{open(t, option), open(t, option), open(t, option)}
+	endpoints(t, nodes[0], hooks)
+	service, err := webhooks.New(nodes[0], webhooks.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	deadlocks := func() (n int) {
+		if err := pool(t).QueryRow(t.Context(), `select deadlocks from pg_stat_database where datname = current_database()`).Scan(&n); err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	before := deadlocks()
+	for round := range rounds {
+		for i := range hooks * len(nodes) {
+			if err := service.Publish(t.Context(), lowBalance(fmt.Sprintf("acct_wh_%06d", i%hooks), "")); err != nil {
+				t.Fatal(err)
+			}
+		}
+		tasks := claimed(t, nodes[0], webhooks.Claim{PerWebhook: 10})
+		var group sync.WaitGroup
+		for i, s := range nodes {
+			var mine []webhooks.Settlement
+			for j, task := range tasks {
+				if j%len(nodes) == i {
+					mine = append(mine, webhooks.Settlement{
+						Task: task, Outcome: webhooks.GiveUp, Rest: time.Microsecond, Warned: round%2 == 0,
+						Attempt: webhooks.Attempt{Number: task.Attempt, StartedAt: time.Now(), Class: webhooks.ClassConnect},
+					})
+				}
+			}
+			rand.Shuffle(len(mine), func(a, b int) { mine[a], mine[b] = mine[b], mine[a] })
+			group.Go(func() {
+				if stale, err := s.SettleDeliveries(t.Context(), mine); err != nil || len(stale) > 0 {
+					t.Errorf("SettleDeliveries = %v, %v", stale, err)
+				}
+			})
+		}
+		group.Wait()
+	}
+	if n := deadlocks() - before; n > 0 {
+		t.Errorf("%d deadlocks", n)
+	}
+}
+
+// However much one webhook is owed, the others have their turn in the same claim, and
+// that reads no more of the backlog than it takes.
+func TestBacklogOfOne(t *testing.T) {
+	name := newSchema(t)
+	option := postgres.InSchema(name)
+	if err := postgres.Migrate(t.Context(), pool(t), option); err != nil {
+		t.Fatal(err)
+	}
+	s := open(t, option)
+	endpoints(t, s, 1)
+	fill(t, pool(t), name, 30_000)
+	const others = 90
+	service, err := webhooks.New(s, webhooks.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range others {
+		account := fmt.Sprint("acct_", i)
+		if err := s.CreateWebhook(t.Context(), newWebhook(account, account), webhooks.Terms{}); err != nil {
+			t.Fatal(err)
+		}
+		if err := service.Publish(t.Context(), lowBalance(account, "")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	of := map[string]int{}
+	begun := time.Now()
+	for _, task := range claimed(t, s, webhooks.Claim{PerWebhook: 50}) {
+		of[task.Webhook.ID]++
+	}
+	took := time.Since(begun)
+	if busy := of["wh_000000"]; len(of) != 1+others || busy != 10 {
+		t.Errorf("claimed of %d webhooks, %d of the one with the backlog; want all %d, and the 10 that are left for it", len(of), busy, 1+others)
+	}
+	if took > 2*time.Second {
+		t.Errorf("the claim took %v", took)
+	}
+}

@@ -1,0 +1,183 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/storageapi/storageapi/signing"
+	"github.com/storageapi/storageapi/store"
+)
+
+var _ store.Store = (*Store)(nil)
+
+// A Store keeps everything in one schema of a PostgreSQL database, which other
+// Stores may use at the same time. It implements [store.Store].
+type Store struct {
+	pool    *pgxpool.Pool
+	own     bool // the pool is ours to close
+	options *options
+
+	// steps is read-locked by each step; Close locks it to wait for them.
+	steps  sync.RWMutex
+	closed bool
+
+	// statements are those in the host's schema, by their text.
+	statements sync.Map
+
+	turns  turns
+	waker  waker
+	cursor cursor
+}
+
+type options struct {
+	schema string
+	names  names
+	keys   *signing.Keyring
+	poll   time.Duration
+	quiet  bool
+}
+
+// An Option changes how a database is used.
+type Option func(*options)
+
+// InSchema has the tables in another schema than [DefaultSchema]: a name of 1 to 48
+// bytes that several services in one database do not share.
+func InSchema(name string) Option {
+	return func(o *options) {
+		o.schema, o.names = name, names{pgx.Identifier{name}.Sanitize()}
+	}
+}
+
+// Sealed keeps the webhooks' signing secrets sealed under the first of the keys.
+// Secrets that are in plain, or under another of the keys, are sealed anew by [Open]
+// and [New].
+func Sealed(keys *signing.Keyring) Option { return func(o *options) { o.keys = keys } }
+
+// PollEvery is how often an idle node looks for what others have made due, give or
+// take a fourth: 1 ms to an hour. Default: 100 ms.
+func PollEvery(d time.Duration) Option { return func(o *options) { o.poll = d } }
+
+// PollOnly has nodes neither notify each other nor listen, for connections by way of
+// a pooler that gives out connections by the transaction, and for databases without
+// LISTEN.
+func PollOnly() Option { return func(o *options) { o.quiet = true } }
+
+func optionsOf(list []Option) *options {
+	o := &options{schema: DefaultSchema, poll: 100 * time.Millisecond}
+	for _, option := range list {
+		option(o)
+	}
+	return o
+}
+
+func (o *options) check() error {
+	switch {
+	case len(o.schema) < 1 || len(o.schema) > 48:
+		return errors.New("InSchema: must be 1 to 48 bytes")
+	case o.poll < time.Millisecond || o.poll > time.Hour:
+		return errors.New("PollEvery: must be 1ms to 1h")
+	}
+	return nil
+}
+
+// Open connects to the database that dsn names, a URL or a connection string as
+// pgxpool takes them, migrates it, and returns a Store that closes its connections
+// when it is closed. Errors do not hold the password.
+func Open(ctx context.Context, dsn string, options ...Option) (*Store, error) {
+	config, err := pgxpool.ParseConfig(dsn)
+	if err != nil {
+		return nil, fmt.Errorf("open PostgreSQL: %w", err) // pgx redacts the password
+	}
+	pool, err := pgxpool.NewWithConfig(ctx, config)
+	if err != nil {
+		return nil, fmt.Errorf("open PostgreSQL: %w", err)
+	}
+	err = Migrate(ctx, pool, options...)
+	var s *Store
+	if err == nil {
+		s, err = New(ctx, pool, options...)
+	}
+	if err != nil {
+		pool.Close()
+		return nil, fmt.Errorf("open PostgreSQL: %w", err)
+	}
+	s.own = true
+	return s, nil
+}
+
+// New returns a Store on a pool that stays the caller's to close, after the Store.
+// The schema must be there: see [Migrate].
+func New(ctx context.Context, pool *pgxpool.Pool, options ...Option) (*Store, error) {
+	o := optionsOf(options)
+	if err := o.check(); err != nil {
+		return nil, err
+	}
+	var encoding string
+	if err := pool.QueryRow(ctx, `show server_encoding`).Scan(&encoding); err != nil {
+		return nil, err
+	}
+	if encoding != "UTF8" {
+		return nil, fmt.Errorf("the database's encoding is %s, and must be UTF8", encoding)
+	}
+	if err := checkSchema(ctx, pool, o); err != nil {
+		return nil, err
+	}
+	s := &Store{pool: pool, options: o}
+	if err := s.reseal(ctx); err != nil {
+		return nil, err
+	}
+	if err := s.loadCursor(ctx); err != nil {
+		return nil, err
+	}
+	s.turns.start()
+	s.waker.start(s)
+	return s, nil
+}
+
+// Close waits for the steps under way. From then on every method returns
+// [store.ErrClosed]. What this store had leased stays so until it runs out.
+func (s *Store) Close() error {
+	s.steps.Lock()
+	was := s.closed
+	s.closed = true
+	s.steps.Unlock()
+	if was {
+		return nil
+	}
+	if s.own {
+		s.pool.Close()
+	}
+	return nil
+}
+
+// begin starts a step, which s.steps.RUnlock ends; or it returns why there must be
+// none.
+func (s *Store) begin(ctx context.Context) error {
+	s.steps.RLock()
+	err := ctx.Err()
+	if s.closed {
+		err = store.ErrClosed
+	}
+	if err != nil {
+		s.steps.RUnlock()
+	}
+	return err
+}
+
+// sql returns a statement in the host's schema.
+func (s *Store) sql(text string) string {
+	if s.options.names.schema == "" {
+		return text
+	}
+	known, ok := s.statements.Load(text)
+	if !ok {
+		known, _ = s.statements.LoadOrStore(text, s.options.names.in(text))
+	}
+	return known.(string)
+}

@@ -1,0 +1,330 @@
+package postgres_test
+
+import (
+	"context"
+	"crypto/x509"
+	"encoding/json"
+	"encoding/pem"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"os"
+	"os/exec"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/storageapi/storageapi/store/postgres"
+	"github.com/storageapi/storageapi/store/postgres/internal/cluster"
+	"github.com/storageapi/storageapi/webhooks"
+)
+
+// nodeEnv makes a process of the test binary a node: it holds the connection string.
+const nodeEnv, rootsEnv = "STORAGEAPI_TEST_NODE", "STORAGEAPI_TEST_ROOTS"
+
+const nodeLease = 4 * time.Second
+
+// accounts have a webhook each.
+const accounts = 20
+
+// runNode delivers until the process is killed, or its standard input ends.
+func runNode(dsn string) {
+	ctx, cancel := context.WithCancel(context.Background())
+	go func() {
+		_, _ = io.Copy(io.Discard, os.Stdin)
+		cancel()
+	}()
+	check := func(err error) {
+		if err != nil {
+			fmt.Fprintln(os.Stderr, "node:", err)
+			os.Exit(1)
+		}
+	}
+	s, err := postgres.Open(ctx, dsn)
+	check(err)
+	roots := x509.NewCertPool()
+	roots.AppendCertsFromPEM([]byte(os.Getenv(rootsEnv)))
+	service, err := webhooks.New(s, webhooks.Config{
+		RootCAs: roots, AllowNetworks: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")},
+		Timeout: 2 * time.Second, Lease: nodeLease, PerWebhook: nodeCap,
+		Retries: []time.Duration{time.Second, time.Second, time.Second, time.Second, time.Second, time.Second},
+		Logger:  slog.New(slog.DiscardHandler), // the database will be away, and that is to be seen by what is delivered
+	})
+	check(err)
+	check(service.Run(ctx))
+	check(s.Close())
+}
+
+// nodeCap is PerWebhook of the nodes.
+const nodeCap = 8
+
+// A node is a process that delivers.
+type node struct {
+	process *exec.Cmd
+	stdin   io.Closer
+}
+
+func startNode(t *testing.T, dsn, roots string) *node {
+	t.Helper()
+	n := &node{process: exec.Command(os.Args[0])}
+	n.process.Env = append(os.Environ(), nodeEnv+"="+dsn, rootsEnv+"="+roots)
+	n.process.Stderr = os.Stderr
+	stdin, err := n.process.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	n.stdin = stdin
+	if err := n.process.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(n.kill)
+	return n
+}
+
+// kill ends the node as a crash would.
+func (n *node) kill() {
+	_ = n.process.Process.Kill()
+	_ = n.process.Wait()
+}
+
+// A ledger knows what was acknowledged and what arrived.
+type ledger struct {
+	mu           sync.Mutex
+	acknowledged map[string]bool
+	arrived      map[string]int
+	under        map[string]int // requests under way, by path
+	most         map[string]int
+	dead         int // requests to the receiver that is down
+}
+
+// newLedger returns a ledger with the receiver that fills it, and the certificate of
+// that in PEM.
+func newLedger(t *testing.T) (l *ledger, receiver *httptest.Server, roots string) {
+	t.Helper()
+	l = &ledger{acknowledged: map[string]bool{}, arrived: map[string]int{}, under: map[string]int{}, most: map[string]int{}}
+	receiver = httptest.NewTLSServer(l)
+	t.Cleanup(receiver.Close)
+	return l, receiver, string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: receiver.Certificate().Raw}))
+}
+
+// load publishes until stop is called, which waits for what is being published.
+func (l *ledger) load(service *webhooks.WebhookService) (stop func()) {
+	ctx, cancel := context.WithCancel(context.Background())
+	var publishers sync.WaitGroup
+	for i := range 4 {
+		publishers.Go(func() {
+			for j := i; ctx.Err() == nil; j += 4 {
+				l.publish(service, lowBalance(fmt.Sprint("acct_", j%accounts), fmt.Sprint("evt_", j)))
+				time.Sleep(time.Millisecond)
+			}
+		})
+	}
+	return func() {
+		cancel()
+		publishers.Wait()
+	}
+}
+
+// await waits until all that was acknowledged has arrived.
+func (l *ledger) await(t *testing.T) {
+	t.Helper()
+	for end := time.Now().Add(60 * time.Second); ; time.Sleep(50 * time.Millisecond) {
+		if lost := l.lost(); len(lost) == 0 {
+			break
+		} else if time.Now().After(end) {
+			t.Fatalf("%d events that were acknowledged have not arrived, such as %s", len(lost), lost[0])
+		}
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	twice := 0
+	for _, n := range l.arrived {
+		twice += n - 1
+	}
+	t.Logf("%d events acknowledged, all arrived, %d more than once; %d requests to the receiver that is down", len(l.acknowledged), twice, l.dead)
+}
+
+func (l *ledger) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	var event struct {
+		ID string `json:"id"`
+	}
+	err := json.NewDecoder(r.Body).Decode(&event)
+	l.mu.Lock()
+	if r.URL.Path == "/down" {
+		l.dead++
+	} else if err == nil {
+		l.arrived[event.ID]++
+	}
+	l.under[r.URL.Path]++
+	l.most[r.URL.Path] = max(l.most[r.URL.Path], l.under[r.URL.Path])
+	l.mu.Unlock()
+	time.Sleep(5 * time.Millisecond) // work
+	l.mu.Lock()
+	l.under[r.URL.Path]--
+	l.mu.Unlock()
+	if r.URL.Path == "/down" {
+		w.WriteHeader(http.StatusInternalServerError)
+	}
+}
+
+// TestFailover kills the primary under load and promotes its standby.
+func TestFailover(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes some seconds")
+	}
+	primary, err := cluster.Start()
+	if err != nil {
+		skip(t, err)
+	}
+	defer primary.Stop()
+	standby, err := primary.Standby()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer standby.Stop()
+	dsn := primary.DSN("postgres", standby) + " pool_max_conns=12"
+
+	l, receiver, roots := newLedger(t)
+	s, err := postgres.Open(t.Context(), dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = s.Close() }()
+	service, err := webhooks.New(s, webhooks.Config{AllowNetworks: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range accounts {
+		create(t, service, fmt.Sprint("acct_", i), fmt.Sprint(receiver.URL, "/", i))
+	}
+	startNode(t, dsn, roots)
+	startNode(t, dsn, roots)
+	stop := l.load(service)
+	time.Sleep(2 * time.Second)
+	primary.Kill()
+	time.Sleep(200 * time.Millisecond)
+	if err := standby.Promote(); err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(2 * time.Second)
+	stop()
+	l.await(t)
+}
+
+// TestCrashes kills nodes and the database under load. What was acknowledged arrives.
+func TestCrashes(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes half a minute")
+	}
+	c, err := cluster.Start()
+	if err != nil {
+		skip(t, err)
+	}
+	defer c.Stop()
+	dsn := c.DSN("postgres") + " pool_max_conns=12"
+
+	l, receiver, roots := newLedger(t)
+	s, err := postgres.Open(t.Context(), dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = s.Close() }()
+	service, err := webhooks.New(s, webhooks.Config{AllowNetworks: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range accounts {
+		create(t, service, fmt.Sprint("acct_", i), fmt.Sprint(receiver.URL, "/", i))
+	}
+	create(t, service, "down", receiver.URL+"/down")
+	for range 50 {
+		if err := service.Publish(t.Context(), lowBalance("down", "")); err != nil {
+			t.Fatal(err)
+		}
+	}
+
+	nodes := []*node{startNode(t, dsn, roots), startNode(t, dsn, roots), startNode(t, dsn, roots)}
+	stop := l.load(service)
+	time.Sleep(1500 * time.Millisecond)
+	nodes[0].kill()
+	time.Sleep(500 * time.Millisecond)
+	c.Kill()
+	time.Sleep(300 * time.Millisecond)
+	if err := c.Restart(); err != nil {
+		t.Fatal(err)
+	}
+	startNode(t, dsn, roots)
+	time.Sleep(time.Second)
+	cutConnections(t, c.DSN("postgres"))
+	time.Sleep(time.Second)
+	nodes[1].kill()
+	time.Sleep(500 * time.Millisecond)
+	stop()
+
+	l.await(t)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for path, n := range l.most {
+		// What a node that was killed had sent may still be worked on.
+		if n > 2*nodeCap {
+			t.Errorf("%s had %d requests at a time, want at most %d", path, n, nodeCap)
+		}
+	}
+	if l.dead > 60 { // three nodes that do not know of each other's probes have far more of them
+		t.Errorf("the receiver that is down had %d requests", l.dead)
+	}
+}
+
+func create(t *testing.T, service *webhooks.WebhookService, account, url string) {
+	t.Helper()
+	_, err := service.Create(t.Context(), account, webhooks.CreateParams{URL: url, Events: []webhooks.EventType{webhooks.TypeBalanceLow}})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// publish publishes an event until that is acknowledged.
+func (l *ledger) publish(service *webhooks.WebhookService, event webhooks.Event) {
+	for {
+		ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+		err := service.Publish(ctx, event)
+		cancel()
+		if err == nil {
+			l.mu.Lock()
+			defer l.mu.Unlock()
+			l.acknowledged[event.ID] = true
+			return
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+}
+
+// lost returns what was acknowledged and has not arrived.
+func (l *ledger) lost() (ids []string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for id := range l.acknowledged {
+		if l.arrived[id] == 0 {
+			ids = append(ids, id)
+		}
+	}
+	return ids
+}
+
+// cutConnections ends all connections to the database but its own.
+func cutConnections(t *testing.T, dsn string) {
+	t.Helper()
+	p, err := pgxpool.New(t.Context(), dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Close()
+	if _, err := p.Exec(t.Context(), `select pg_terminate_backend(pid) from pg_stat_activity where pid <> pg_backend_pid() and backend_type = 'client backend'`); err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,168 @@
+package postgres_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/storageapi/storageapi/signing"
+	"github.com/storageapi/storageapi/store/postgres"
+	"github.com/storageapi/storageapi/webhooks"
+)
+
+func newWebhook(account, id string) webhooks.Webhook {
+	return webhooks.Webhook{
+		ID: id, Account: account, URL: "https://example.com/" + id, Events: []webhooks.EventType{webhooks.TypeBalanceLow},
+		Active: true, Secret: signing.NewSecret(), CreatedAt: time.Now(),
+	}
+}
+
+func lowBalance(account, id string) webhooks.Event {
+	return webhooks.Event{ID: id, Account: account, Data: webhooks.BalanceLow{Balance: 1, Threshold: 2}}
+}
+
+// statements counts those that are begun.
+type statements struct{ n int }
+
+func (s *statements) TraceQueryStart(ctx context.Context, _ *pgx.Conn, _ pgx.TraceQueryStartData) context.Context {
+	s.n++
+	return ctx
+}
+func (*statements) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
+
+func TestPublishTx(t *testing.T) {
+	config := pool(t).Config()
+	counted := &statements{}
+	config.ConnConfig.Tracer = counted
+	p, err := pgxpool.NewWithConfig(t.Context(), config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Close()
+	option := inSchema(t)
+	s := open(t, option)
+	service, err := webhooks.New(s, webhooks.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, id := range []string{"a", "b"} {
+		if err := s.CreateWebhook(t.Context(), newWebhook("acct", id), webhooks.Terms{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	undo := errors.New("undone")
+	publish := func(id string, end error) {
+		t.Helper()
+		err := pgx.BeginFunc(t.Context(), p, func(tx pgx.Tx) error {
+			before := counted.n
+			if err := s.PublishTx(t.Context(), tx, service, lowBalance("acct", id)); err != nil {
+				t.Fatal(err)
+			}
+			if n := counted.n - before; n != 1 {
+				t.Errorf("PublishTx took %d statements, want 1", n)
+			}
+			if _, err := s.EventDeliveries(t.Context(), "acct", id); !errors.Is(err, webhooks.ErrNotFound) {
+				t.Errorf("EventDeliveries before the commit = %v, want ErrNotFound", err)
+			}
+			return end
+		})
+		if !errors.Is(err, end) {
+			t.Fatal(err)
+		}
+	}
+	publish("kept", nil)
+	publish("undone", undo)
+	tasks, _, err := s.ClaimDeliveries(t.Context(), webhooks.Claim{Limit: 9, PerWebhook: 9, Lease: time.Minute})
+	if err != nil || len(tasks) != 2 || tasks[0].Event.ID != "kept" {
+		t.Errorf("ClaimDeliveries = %d tasks, %v, want those of the event that was committed", len(tasks), err)
+	}
+	if _, err := s.EventDeliveries(t.Context(), "acct", "undone"); !errors.Is(err, webhooks.ErrNotFound) {
+		t.Errorf("EventDeliveries of what was undone = %v, want ErrNotFound", err)
+	}
+
+	var invalid *webhooks.ValidationError
+	if err := s.PublishTx(t.Context(), nil, service, webhooks.Event{Account: "acct"}); !errors.As(err, &invalid) {
+		t.Errorf("PublishTx of an event without Data = %v, want a ValidationError", err)
+	}
+}
+
+// An event that is published while the clock stands back has no earlier time than
+// those before it.
+func TestClockSetBack(t *testing.T) {
+	name := newSchema(t)
+	option := postgres.InSchema(name)
+	if err := postgres.Migrate(t.Context(), pool(t), option); err != nil {
+		t.Fatal(err)
+	}
+	s := open(t, option)
+	if err := s.CreateWebhook(t.Context(), newWebhook("acct", "a"), webhooks.Terms{}); err != nil {
+		t.Fatal(err)
+	}
+	enqueue := func(id string) webhooks.Delivery {
+		t.Helper()
+		if _, err := s.Enqueue(t.Context(), webhooks.Envelope{ID: id, Account: "acct", Type: webhooks.TypeBalanceLow}); err != nil {
+			t.Fatal(err)
+		}
+		list, err := s.EventDeliveries(t.Context(), "acct", id)
+		if err != nil || len(list) != 1 {
+			t.Fatal(list, err)
+		}
+		return list[0]
+	}
+	first := enqueue("first")
+	const hour = 3600 * 1_000_000 * 4096
+	for _, table := range []string{"events", "payloads", "queue"} { // as if it had been published in an hour
+		if _, err := pool(t).Exec(t.Context(), `update `+quoted(name)+`.`+table+` set event = event + $1`, int64(hour)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := pool(t).Exec(t.Context(), `select setval($1::text::regclass, last_value + $2) from `+quoted(name)+`.event_clock`, quoted(name)+".event_clock", int64(hour/4096)); err != nil {
+		t.Fatal(err)
+	}
+	last := first.PublishedAt.Add(time.Hour)
+	for _, id := range []string{"second", "third"} {
+		next := enqueue(id).PublishedAt
+		if next.Before(last) {
+			t.Errorf("%s was published at %v, before %v", id, next, last)
+		}
+		last = next
+	}
+	page, err := s.ListDeliveries(t.Context(), "acct", "a", webhooks.DeliveryQuery{Limit: 9})
+	var ids []string
+	for _, d := range page.Deliveries {
+		ids = append(ids, d.EventID)
+	}
+	if got := strings.Join(ids, " "); err != nil || got != "third second first" {
+		t.Errorf("ListDeliveries = %s, %v", got, err)
+	}
+}
+
+// A node hears of what another publishes.
+func TestWake(t *testing.T) {
+	option := inSchema(t)
+	a, b := open(t, option, postgres.PollEvery(time.Hour)), open(t, option)
+	if err := b.CreateWebhook(t.Context(), newWebhook("acct", "a"), webhooks.Terms{}); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	woken := make(chan struct{}, 100)
+	var group sync.WaitGroup
+	group.Go(func() { a.Wake(ctx, func() { woken <- struct{}{} }) })
+	<-woken // it listens
+	if _, err := b.Enqueue(t.Context(), webhooks.Envelope{ID: "event", Account: "acct", Type: webhooks.TypeBalanceLow}); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case <-woken:
+	case <-time.After(10 * time.Second):
+		t.Error("a node was not woken by what another published")
+	}
+	cancel()
+	group.Wait()
+}

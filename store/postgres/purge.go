@@ -1,0 +1,163 @@
+package postgres
+
+import (
+	"context"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/storageapi/storageapi/webhooks"
+)
+
+// Purge implements [webhooks.Store]. One at a time does. It also removes what is left
+// of webhooks that were deleted.
+func (s *Store) Purge(ctx context.Context, purge webhooks.Purge) (more bool, err error) {
+	err = s.transact(ctx, func(ctx context.Context, tx pgx.Tx) error {
+		if err := s.lockMark(ctx, tx, "purge"); err != nil {
+			return err
+		}
+		if _, err := tx.Exec(ctx, indexed); err != nil {
+			return err
+		}
+		p := purger{Store: s, tx: tx, left: purge.Limit}
+		payloads, attempts, ids := numberAfter(purge.Payloads), numberAfter(purge.Attempts), numberAfter(purge.EventIDs)
+		for _, step := range []func(context.Context) error{
+			func(ctx context.Context) error { return p.payloads(ctx, payloads) },
+			func(ctx context.Context) error { return p.remove(ctx, purgeAttempts, attempts, p.left) },
+			func(ctx context.Context) error { return p.remove(ctx, purgeIDs, ids, p.left) },
+			func(ctx context.Context) error { return p.remove(ctx, purgeEvents, min(attempts, ids), p.left) },
+			func(ctx context.Context) error { return p.remove(ctx, purgeRecoveries, utc(purge.Attempts), p.left) },
+			func(ctx context.Context) error { return p.remove(ctx, purgeNotices, utc(purge.Notices), p.left) },
+			func(ctx context.Context) error { return p.remove(ctx, purgeOrphans, p.left) },
+			func(ctx context.Context) error { return p.remove(ctx, purgeWebhooks, p.left) },
+		} {
+			if p.left <= 0 {
+				break
+			}
+			if err := step(ctx); err != nil {
+				return err
+			}
+		}
+		more = p.left <= 0
+		return nil
+	})
+	if err != nil {
+		return false, err
+	}
+	return more, nil
+}
+
+// A purger removes so many records more at most.
+type purger struct {
+	*Store
+	tx   pgx.Tx
+	left int
+}
+
+const (
+	purgeAttempts = `
+		delete from storageapi.attempts where ctid = any(array(
+			select a.ctid from storageapi.attempts a where a.event < $1 and not exists (
+				select from storageapi.queue q join storageapi.webhooks w on w.no = q.webhook where q.webhook = a.webhook and q.event = a.event)
+			order by a.event limit $2))`
+
+	// The ids of all events before the mark are forgotten.
+	purgeIDs = `
+		with old as materialized (
+			select event from storageapi.events
+			where known and event < $1 and event >= (select event from storageapi.marks where name = 'purge')
+			order by event limit $2
+		), marked as (
+			update storageapi.marks set event = greatest(event, (select max(event) from old) + 1) where name = 'purge' and exists (select from old)
+		)
+		update storageapi.events set known = false where event = any(array(select event from old))`
+
+	purgeEvents = `
+		delete from storageapi.events where event = any(array(
+			select e.event from storageapi.events e where e.event < $1 and not e.known
+				and not exists (select from storageapi.attempts a where a.event = e.event)
+				and not exists (select from storageapi.payloads p where p.event = e.event)
+			order by e.event limit $2))`
+
+	purgeRecoveries = `
+		delete from storageapi.recoveries where no = any(array(
+			select no from storageapi.recoveries where done and created_at < $1 order by no limit $2))`
+
+	purgeNotices = `
+		delete from storageapi.notices where (account, key, until) in (
+			select account, key, until from storageapi.notices where until < $1 order by until limit $2)`
+
+	// What deleted webhooks were owed.
+	purgeOrphans = `
+		delete from storageapi.queue where ctid = any(array(
+			select q.at from storageapi.past_webhooks p
+			cross join lateral (select ctid as at from storageapi.queue where webhook = p.no limit $1) q limit $1))`
+
+	// Nothing is published any more to webhooks that were deleted a day ago, not
+	// even by transactions of that time.
+	purgeWebhooks = `
+		delete from storageapi.past_webhooks where no = any(array(
+			select no from storageapi.past_webhooks p where deleted_at < clock_timestamp() - interval '1 day'
+				and not exists (select from storageapi.attempts where webhook = p.no)
+				and not exists (select from storageapi.queue where webhook = p.no)
+			limit $1))`
+)
+
+func (p *purger) remove(ctx context.Context, sql string, args ...any) error {
+	done, err := p.tx.Exec(ctx, p.sql(sql), args...)
+	p.left -= int(done.RowsAffected())
+	return err
+}
+
+const (
+	// owedOf finds what is owed of the events $1.
+	owedOf = `
+		select q.webhook, q.event, q.shard from unnest($1::bigint[]) as i (event)
+		cross join lateral (select account from storageapi.events where event = i.event limit 1) e
+		cross join lateral (select no from storageapi.webhooks where account = e.account) w
+		cross join lateral (select webhook, event, shard from storageapi.queue where webhook = w.no and event = i.event limit 1) q`
+
+	// endOwed ends as dead what is owed of the events $1 and not leased.
+	endOwed = `
+		with owed as (` + owedOf + `), gone as (
+			delete from storageapi.queue q using owed o where q.webhook = o.webhook and q.event = o.event and not exists (
+				select from storageapi.leases l where l.shard = q.shard and l.webhook = q.webhook and l.event = q.event)
+			returning q.webhook, q.event)
+		insert into storageapi.attempts (event, webhook, number, state, started_at, took, status, class, error, response)
+		select event, webhook, 1 + coalesce((select max(number) from storageapi.attempts a where a.event = gone.event and a.webhook = gone.webhook), 0),
+			2, $2, 0, 0, $3, $4, '' from gone`
+)
+
+// payloads removes the payloads of events before that number, and ends what is owed
+// of them. What is leased may finish: its payload's row remains until then.
+func (p *purger) payloads(ctx context.Context, before int64) error {
+	rows, err := p.tx.Query(ctx, p.sql(`select event from storageapi.payloads where event < $1 order by event limit $2`), before, p.left)
+	if err != nil {
+		return err
+	}
+	events, err := pgx.CollectRows(rows, pgx.RowTo[int64])
+	if err != nil || len(events) == 0 {
+		return err
+	}
+	var owed int
+	if err := p.tx.QueryRow(ctx, p.sql(`select count(*) from (`+owedOf+`) owed`), events).Scan(&owed); err != nil {
+		return err
+	}
+	if owed > 0 {
+		all := make([]int16, shards)
+		for i := range all {
+			all[i] = int16(i)
+		}
+		if err := p.lockShards(ctx, p.tx, all...); err != nil {
+			return err
+		}
+		expired := webhooks.Expired(0, time.Now())
+		if err := p.remove(ctx, endOwed, events, expired.StartedAt, string(expired.Class), expired.Error); err != nil {
+			return err
+		}
+	}
+	if err := p.remove(ctx, `delete from storageapi.payloads where event = any($1::bigint[]) and event <> all(select event from (`+owedOf+`) owed)`, events); err != nil {
+		return err
+	}
+	return p.remove(ctx, `update storageapi.payloads set body = null where event = any($1::bigint[]) and body is not null`, events)
+}

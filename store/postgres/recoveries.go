@@ -1,0 +1,153 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/storageapi/storageapi/webhooks"
+)
+
+// CreateRecovery implements [webhooks.Store].
+func (s *Store) CreateRecovery(ctx context.Context, r webhooks.Recovery) error {
+	return s.transact(ctx, func(ctx context.Context, tx pgx.Tx) error {
+		no, err := s.webhookNo(ctx, tx, r.Account, r.WebhookID)
+		if err != nil {
+			return err
+		}
+		to := utc(r.To)
+		if r.To.IsZero() {
+			var next int64
+			if err := tx.QueryRow(ctx, s.sql(`with `+tick+` select `+nextNumber+` from tick`)).Scan(&next); err != nil {
+				return err
+			}
+			to = publishedAt(next).Add(time.Millisecond)
+		}
+		inserted, err := tx.Exec(ctx, s.sql(`
+			insert into storageapi.recoveries (id, account, webhook, webhook_id, states, from_at, to_at, created_at)
+			values ($1, $2, $3, $4, $5, $6, $7, $8) on conflict do nothing`),
+			r.ID, r.Account, no, r.WebhookID, texts(r.States), stored(r.From), to, utc(r.CreatedAt))
+		if err == nil && inserted.RowsAffected() == 0 {
+			var exists bool
+			err = tx.QueryRow(ctx, s.sql(`select exists (select from storageapi.recoveries where id = $1)`), r.ID).Scan(&exists)
+			if exists {
+				err = webhooks.ErrExists
+			} else if err == nil {
+				err = webhooks.ErrRecovering
+			}
+		}
+		return err
+	})
+}
+
+// RecoveryByID implements [webhooks.Store].
+func (s *Store) RecoveryByID(ctx context.Context, account, id string) (r webhooks.Recovery, err error) {
+	err = s.read(ctx, func(ctx context.Context, conn *pgxpool.Conn) error {
+		var states []string
+		var from *time.Time
+		err := conn.QueryRow(ctx, s.sql(`
+			select id, account, webhook_id, states, from_at, to_at, created_at, recovered, done
+			from storageapi.recoveries where account = $1 and id = $2`), account, id).
+			Scan(&r.ID, &r.Account, &r.WebhookID, &states, &from, &r.To, &r.CreatedAt, &r.Recovered, &r.Done)
+		r.States, r.From, r.To, r.CreatedAt = typed[webhooks.DeliveryState](states), loaded(from), utc(r.To), utc(r.CreatedAt)
+		return none(err)
+	})
+	if err != nil {
+		return webhooks.Recovery{}, err
+	}
+	return r, nil
+}
+
+// AdvanceRecovery implements [webhooks.Store]. One at a time does.
+func (s *Store) AdvanceRecovery(ctx context.Context, limit int) (advanced bool, err error) {
+	err = s.transact(ctx, func(ctx context.Context, tx pgx.Tx) error {
+		advanced = false
+		if err := s.lockMark(ctx, tx, "recoveries"); err != nil {
+			return err
+		}
+		var r recovery
+		err := tx.QueryRow(ctx, s.sql(`
+			select no, account, webhook, states, from_at, to_at, next from storageapi.recoveries where not done order by turn, no limit 1`)).
+			Scan(&r.no, &r.account, &r.webhook, &r.states, &r.from, &r.to, &r.next)
+		if errors.Is(err, pgx.ErrNoRows) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		advanced = true
+		return s.advance(ctx, tx, &r, limit)
+	})
+	if err != nil {
+		return false, err
+	}
+	if advanced {
+		s.waker.tell()
+	}
+	return advanced, nil
+}
+
+// A recovery is one that is not done.
+type recovery struct {
+	no, webhook int64
+	account     string
+	states      []string
+	from        *time.Time
+	to          time.Time
+	next        int64 // the event to go on with
+}
+
+func (s *Store) advance(ctx context.Context, tx pgx.Tx, r *recovery, limit int) error {
+	if _, err := tx.Exec(ctx, indexed); err != nil {
+		return err
+	}
+	var events []int64
+	err := tx.QueryRow(ctx, s.sql(`select no from storageapi.webhooks where no = $1 for key share`), r.webhook).Scan(&r.webhook)
+	if err == nil {
+		var rows pgx.Rows
+		rows, err = tx.Query(ctx, s.sql(`
+			select event from storageapi.attempts where webhook = $1 and event >= $2 and event < $3 group by event order by event limit $4`),
+			r.webhook, max(r.next, numberAfter(loaded(r.from))), numberAfter(r.to), limit)
+		if err == nil {
+			events, err = pgx.CollectRows(rows, pgx.RowTo[int64])
+		}
+	}
+	if err != nil && !errors.Is(err, pgx.ErrNoRows) {
+		return err
+	}
+	recoveredNow := 0
+	if len(events) > 0 {
+		if recoveredNow, err = s.owe(ctx, tx, r.account, r.webhook, events, settledStates(r.states), recovered); err != nil {
+			return err
+		}
+		r.next = events[len(events)-1] + 1
+	}
+	_, err = tx.Exec(ctx, s.sql(`update storageapi.recoveries set next = $2, recovered = recovered + $3, done = $4,
+		turn = 1 + (select max(turn) from storageapi.recoveries where not done) where no = $1`),
+		r.no, r.next, recoveredNow, len(events) < limit)
+	return err
+}
+
+// settledStates returns states as the log has them.
+func settledStates(list []string) (states []int16) {
+	for _, state := range list {
+		switch webhooks.DeliveryState(state) {
+		case webhooks.Delivered:
+			states = append(states, stateDelivered)
+		case webhooks.Dead:
+			states = append(states, stateDead)
+		case webhooks.Skipped:
+			states = append(states, stateSkipped)
+		}
+	}
+	return states
+}
+
+// lockMark makes the steps of one kind come one after the other.
+func (s *Store) lockMark(ctx context.Context, tx pgx.Tx, name string) error {
+	_, err := tx.Exec(ctx, s.sql(`select name from storageapi.marks where name = $1 for update`), name)
+	return err
+}

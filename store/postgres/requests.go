@@ -1,0 +1,80 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/storageapi/storageapi/apikeys"
+)
+
+// The kinds of requests that are known.
+const (
+	keyRequests     = 0
+	webhookRequests = 1
+)
+
+// forgetStep is how many requests are forgotten at most when one is noted.
+const forgetStep = 8
+
+var errLimit = errors.New("too many of its kind")
+
+// lockAccount makes creations of an account, changes of its webhooks and steps of its
+// alerts come one after the other.
+func (s *Store) lockAccount(ctx context.Context, tx pgx.Tx, account string) error {
+	_, err := tx.Exec(ctx, s.sql(`insert into storageapi.accounts as a (account) values ($1)
+		on conflict (account) do update set account = a.account`), account)
+	return err
+}
+
+// checkLimit counts what the account has, of what is being created too. No limit is
+// 0.
+func (s *Store) checkLimit(ctx context.Context, tx pgx.Tx, count, account string, limit int) error {
+	if limit == 0 {
+		return nil
+	}
+	var n int
+	err := tx.QueryRow(ctx, s.sql(count), account).Scan(&n)
+	if err == nil && n > limit {
+		err = errLimit
+	}
+	return err
+}
+
+// repeated returns the error that the account has made the request before, or nil.
+func (s *Store) repeated(ctx context.Context, tx pgx.Tx, kind int, account string, terms *apikeys.Terms) error {
+	if terms.Request == "" {
+		return nil
+	}
+	var before apikeys.Repeated
+	var sum []byte
+	err := tx.QueryRow(ctx, s.sql(`select id, sum from storageapi.requests where kind = $1 and account = $2 and name = $3 and at >= $4`),
+		kind, account, terms.Request, utc(terms.Since)).Scan(&before.ID, &sum)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	copy(before.Sum[:], sum)
+	return &before
+}
+
+// note remembers a request that has made something, if terms name one, and forgets
+// some that are too old.
+func (s *Store) note(ctx context.Context, tx pgx.Tx, kind int, account, id string, terms *apikeys.Terms) error {
+	if terms.Request == "" {
+		return nil
+	}
+	batch := &pgx.Batch{}
+	batch.Queue(s.sql(`
+		insert into storageapi.requests (kind, account, name, id, sum, at) values ($1, $2, $3, $4, $5, $6)
+		on conflict (kind, account, name) do update set id = excluded.id, sum = excluded.sum, at = excluded.at`),
+		kind, account, terms.Request, id, terms.Sum[:], utc(terms.At))
+	batch.Queue(s.sql(`
+		delete from storageapi.requests where (kind, account, name) in (
+			select kind, account, name from storageapi.requests where kind = $1 and at < $2 order by at limit $3 for update skip locked)`),
+		kind, utc(terms.Since), forgetStep)
+	return tx.SendBatch(ctx, batch).Close()
+}

@@ -1,0 +1,164 @@
+package postgres
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/storageapi/storageapi/webhooks"
+)
+
+// The states of a row of attempts.
+const (
+	stateRetried = iota
+	stateDelivered
+	stateDead
+	stateSkipped
+)
+
+// settle ends claims in one statement, and returns the numbers of those that were
+// current. A lease that is being ended by another at the same time is waited for, and
+// is not current then. What is leased is changed by nobody else, so that rows are
+// where they were found.
+//
+// What becomes of a webhook's failing is what its settlements would make of it one
+// after the other. Webhooks that change are locked in one order.
+const settle = `
+	with input as (
+		select * from unnest($1::bigint[], $2::smallint[], $3::integer[], $4::timestamptz[], $5::bigint[], $6::integer[], $7::text[], $8::text[],
+			$9::text[], $10::bigint[], $11::text[], $12::boolean[], $13::text[], $14::boolean[], $15::bigint[])
+		with ordinality as i (token, outcome, number, started_at, took, status, class, error, response, retry_after, off, warned, url, fails, rest, place)
+	), found as materialized (
+		select i.*, l.leased_at, l.webhook, l.event, q.queued_at
+		from input i
+		cross join lateral (select ctid as leased_at, webhook, event from storageapi.leases where token = i.token limit 1) l
+		cross join lateral (select ctid as queued_at from storageapi.queue where webhook = l.webhook and event = l.event limit 1) q
+		cross join lateral (select no from storageapi.webhooks where no = l.webhook limit 1) w
+	), ended as (
+		delete from storageapi.leases where ctid = any(array(select leased_at from found)) returning token
+	), current as materialized (
+		select found.* from found join ended using (token)
+	), settled as (
+		delete from storageapi.queue where ctid = any(array(select queued_at from current where outcome in (2, 3)))
+	), retried as (
+		update storageapi.queue q set parked = true, attempts = c.number, due = clock_timestamp() + c.retry_after * interval '1 microsecond'
+		from current c where q.ctid = c.queued_at and c.outcome = 1
+	), logged as (
+		insert into storageapi.attempts (event, webhook, number, state, started_at, took, status, class, error, response)
+		select event, webhook, number, outcome - 1, started_at, took, status, class, error, response from current where outcome > 0
+		on conflict do nothing
+	), forgotten as (
+		delete from storageapi.attempts where ctid = any(array(
+			select a.at from current c cross join lateral (
+				select ctid as at from storageapi.attempts
+				where event = c.event and webhook = c.webhook and number between 1 and c.number - $16) a
+			where c.outcome > 0 and c.number > $16))
+	), told as (
+		select *, max(place) filter (where outcome = 2) over (partition by webhook, url) as proven from current
+	), health as materialized (
+		select webhook, url, bool_or(proven is not null) as proven,
+			(array_agg(started_at order by place) filter (where fails and (proven is null or place > proven)))[1] as failing,
+			(array_agg(started_at order by place desc) filter (where warned and (proven is null or place >= proven)))[1] as warned,
+			(array_agg(rest order by place desc) filter (where rest > 0 and (proven is null or place > proven)))[1] as rest,
+			(array_agg(off order by place desc) filter (where off <> ''))[1] as off
+		from told group by webhook, url order by webhook, url
+	), changed as materialized (
+		select w.no, h.* from health h
+		cross join lateral (
+			select no from storageapi.webhooks where no = h.webhook and url = h.url and (
+				h.failing is not null and (failing_since is null or h.proven) or h.warned is not null or h.off is not null or h.rest is not null
+				or h.proven and (failing_since is not null or warned_at is not null or rests_until is not null))
+			limit 1 for no key update) w
+	), updated as (
+		update storageapi.webhooks w set
+			failing_since = coalesce(case when not c.proven then w.failing_since end, c.failing),
+			warned_at = coalesce(c.warned, case when not c.proven then w.warned_at end),
+			rests_until = case when c.rest is null and not c.proven then w.rests_until
+				else greatest(case when not c.proven then w.rests_until end, clock_timestamp() + c.rest * interval '1 microsecond') end,
+			active = w.active and c.off is null, off_reason = coalesce(c.off, w.off_reason)
+		from changed c where w.no = c.no and w.url = c.url
+	)
+	select place::integer - 1 from current`
+
+// SettleDeliveries implements [webhooks.Store].
+func (s *Store) SettleDeliveries(ctx context.Context, settlements []webhooks.Settlement) (stale []int, err error) {
+	var b settlementBatch
+	for i := range settlements {
+		b.add(i, &settlements[i])
+	}
+	current := make([]bool, len(settlements))
+	err = s.write(ctx, func(ctx context.Context, conn *pgxpool.Conn) error {
+		if len(b.places) == 0 {
+			return nil
+		}
+		clear(current)
+		batch := &pgx.Batch{}
+		batch.Queue(indexed)
+		batch.Queue(s.sql(settle), b.args()...).Query(func(rows pgx.Rows) error {
+			places, err := pgx.CollectRows(rows, pgx.RowTo[int])
+			for _, place := range places {
+				current[b.places[place]] = true
+			}
+			return err
+		})
+		return conn.SendBatch(ctx, batch).Close()
+	})
+	if err != nil {
+		return nil, err
+	}
+	for i, is := range current {
+		if !is {
+			stale = append(stale, i)
+		}
+	}
+	return stale, nil
+}
+
+// A settlementBatch holds settlements by column. Of several with one token it has the
+// first, for that leaves the others stale.
+type settlementBatch struct {
+	places             []int
+	tokens             []int64
+	outcomes           []int16
+	numbers, statuses  []int
+	started            []*time.Time
+	took, retryAfter   []int64
+	classes, errors    []string
+	responses, reasons []string
+	warned, fails      []bool
+	urls               []string
+	rests              []int64
+}
+
+func (b *settlementBatch) add(place int, s *webhooks.Settlement) {
+	token := int64(s.Task.Token)
+	if slices.Contains(b.tokens, token) {
+		return
+	}
+	b.places = append(b.places, place)
+	b.tokens = append(b.tokens, token)
+	b.outcomes = append(b.outcomes, int16(s.Outcome))
+	b.numbers = append(b.numbers, s.Attempt.Number)
+	b.statuses = append(b.statuses, s.Attempt.Status)
+	b.started = append(b.started, stored(s.Attempt.StartedAt))
+	b.took = append(b.took, s.Attempt.Duration.Microseconds())
+	b.retryAfter = append(b.retryAfter, s.RetryAfter.Microseconds())
+	b.classes = append(b.classes, string(s.Attempt.Class))
+	b.errors = append(b.errors, s.Attempt.Error)
+	b.responses = append(b.responses, s.Attempt.Response)
+	b.reasons = append(b.reasons, string(s.Deactivate))
+	b.warned = append(b.warned, s.Warned)
+	b.fails = append(b.fails, s.Fails())
+	b.urls = append(b.urls, s.Task.Webhook.URL)
+	b.rests = append(b.rests, s.Rest.Microseconds())
+}
+
+func (b *settlementBatch) args() []any {
+	return []any{
+		b.tokens, b.outcomes, b.numbers, b.started, b.took, b.statuses, b.classes, b.errors,
+		b.responses, b.retryAfter, b.reasons, b.warned, b.urls, b.fails, b.rests, webhooks.MaxAttempts,
+	}
+}

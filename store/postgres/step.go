@@ -1,0 +1,119 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+)
+
+// Codes of PostgreSQL's errors.
+const (
+	serializationFailure = "40001"
+	deadlockDetected     = "40P01"
+)
+
+const (
+	maxTries = 10              // of a step that others got in the way of
+	grace    = 5 * time.Second // for an answer, once nobody waits for it any more
+)
+
+// code returns PostgreSQL's code of an error, or "".
+func code(err error) string {
+	var answer *pgconn.PgError
+	if errors.As(err, &answer) {
+		return answer.Code
+	}
+	return ""
+}
+
+// read runs a step that changes nothing.
+func (s *Store) read(ctx context.Context, step func(context.Context, *pgxpool.Conn) error) error {
+	if err := s.begin(ctx); err != nil {
+		return err
+	}
+	defer s.steps.RUnlock()
+	conn, err := s.pool.Acquire(ctx)
+	if err != nil {
+		return failure(ctx, err)
+	}
+	defer conn.Release()
+	return failure(ctx, step(ctx, conn))
+}
+
+// write runs a step that is one statement, or one batch of them. Once it is under
+// way, the end of ctx changes nothing any more: the answer tells what happened.
+func (s *Store) write(ctx context.Context, step func(context.Context, *pgxpool.Conn) error) error {
+	if err := s.begin(ctx); err != nil {
+		return err
+	}
+	defer s.steps.RUnlock()
+	conn, err := s.pool.Acquire(ctx)
+	if err != nil {
+		return failure(ctx, err)
+	}
+	defer conn.Release()
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	lasting, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	defer cancel()
+	defer context.AfterFunc(ctx, func() {
+		select {
+		case <-time.After(grace):
+			cancel()
+		case <-lasting.Done():
+		}
+	})()
+	for try := 1; ; try++ {
+		err := step(lasting, conn)
+		if c := code(err); try < maxTries && (c == serializationFailure || c == deadlockDetected) && ctx.Err() == nil {
+			continue
+		}
+		if err != nil && lasting.Err() != nil {
+			return fmt.Errorf("postgres: no answer within %v: %v", grace, err) // not the context's error: it may have happened
+		}
+		return err
+	}
+}
+
+// transact runs a step of several statements in a transaction. An error that the
+// step returns undoes it.
+func (s *Store) transact(ctx context.Context, step func(context.Context, pgx.Tx) error) error {
+	return s.write(ctx, func(ctx context.Context, conn *pgxpool.Conn) error {
+		return pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error { return step(ctx, tx) })
+	})
+}
+
+// failure returns the error of a step that changed nothing: the context's, if that
+// has ended.
+func failure(ctx context.Context, err error) error {
+	if err != nil && ctx.Err() != nil {
+		return ctx.Err()
+	}
+	return err
+}
+
+// utc returns a time as every store gives it back: in UTC, to the millisecond.
+func utc(t time.Time) time.Time { return t.UTC().Truncate(time.Millisecond) }
+
+// stored returns what is stored of a time: null if it is zero.
+func stored(t time.Time) *time.Time {
+	if t.IsZero() {
+		return nil
+	}
+	t = utc(t)
+	return &t
+}
+
+// loaded returns a time that was stored.
+func loaded(t *time.Time) time.Time {
+	if t == nil {
+		return time.Time{}
+	}
+	return utc(*t)
+}

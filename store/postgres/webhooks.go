@@ -1,0 +1,232 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/storageapi/storageapi/webhooks"
+)
+
+// shards is how many parts the queue has; rows of the table shards.
+const shards = 16
+
+// shardOf returns the shard of an account.
+func shardOf(account string) int16 {
+	h := fnv.New32a()
+	_, _ = h.Write([]byte(account))
+	return int16(h.Sum32() % shards)
+}
+
+const webhookColumns = `w.account, w.id, w.url, w.events, w.past_events, w.active, w.off_reason, w.failing_since, w.warned_at,
+	w.balance_threshold, w.secret, w.created_at, w.previous_secret, w.previous_secret_expires_at`
+
+// A webhookRow is where webhookColumns are read to.
+type webhookRow struct {
+	account, id, url        string
+	events, pastEvents      []string
+	active                  bool
+	offReason               string
+	failingSince, warnedAt  *time.Time
+	balanceThreshold        int64
+	secret, previous        []byte
+	createdAt               time.Time
+	previousSecretExpiresAt *time.Time
+}
+
+func (r *webhookRow) fields() []any {
+	return []any{
+		&r.account, &r.id, &r.url, &r.events, &r.pastEvents, &r.active, &r.offReason, &r.failingSince, &r.warnedAt,
+		&r.balanceThreshold, &r.secret, &r.createdAt, &r.previous, &r.previousSecretExpiresAt,
+	}
+}
+
+// webhook returns what was read. The error tells that a secret could not be opened.
+func (s *Store) webhook(r *webhookRow) (w webhooks.Webhook, err error) {
+	w = webhooks.Webhook{
+		ID: r.id, Account: r.account, URL: r.url, Events: typed[webhooks.EventType](r.events), PastEvents: typed[webhooks.EventType](r.pastEvents),
+		Active: r.active, OffReason: webhooks.OffReason(r.offReason), FailingSince: loaded(r.failingSince), WarnedAt: loaded(r.warnedAt),
+		BalanceThreshold: webhooks.Amount(r.balanceThreshold), CreatedAt: utc(r.createdAt), PreviousSecretExpiresAt: loaded(r.previousSecretExpiresAt),
+	}
+	if w.Secret, err = s.options.keys.Open(r.secret, r.id); err == nil {
+		w.PreviousSecret, err = s.options.keys.Open(r.previous, r.id)
+	}
+	if err != nil {
+		return webhooks.Webhook{}, fmt.Errorf("webhook %s: %w", r.id, err)
+	}
+	return w, nil
+}
+
+// values are those of webhookColumns, from url on but for created_at.
+func (s *Store) values(w *webhooks.Webhook) []any {
+	return []any{
+		w.URL, texts(w.Events), texts(w.PastEvents), w.Active, string(w.OffReason), stored(w.FailingSince), stored(w.WarnedAt),
+		int64(w.BalanceThreshold), s.options.keys.Seal(w.Secret, w.ID), s.options.keys.Seal(w.PreviousSecret, w.ID), stored(w.PreviousSecretExpiresAt),
+	}
+}
+
+// typed returns texts as another kind of string; nil if there are none.
+func typed[T ~string](list []string) (out []T) {
+	for _, text := range list {
+		out = append(out, T(text))
+	}
+	return out
+}
+
+// texts undoes typed. It returns no nil, which would be null.
+func texts[T ~string](list []T) []string {
+	out := make([]string, len(list))
+	for i, text := range list {
+		out[i] = string(text)
+	}
+	return out
+}
+
+// scanWebhook reads webhookColumns. No rows are ErrNotFound.
+func (s *Store) scanWebhook(row pgx.Row) (webhooks.Webhook, error) {
+	var r webhookRow
+	err := row.Scan(r.fields()...)
+	if errors.Is(err, pgx.ErrNoRows) {
+		err = webhooks.ErrNotFound
+	}
+	if err != nil {
+		return webhooks.Webhook{}, err
+	}
+	return s.webhook(&r)
+}
+
+// CreateWebhook implements [webhooks.Store].
+func (s *Store) CreateWebhook(ctx context.Context, w webhooks.Webhook, terms webhooks.Terms) error {
+	err := s.transact(ctx, func(ctx context.Context, tx pgx.Tx) error {
+		if err := s.lockAccount(ctx, tx, w.Account); err != nil {
+			return err
+		}
+		if err := s.repeated(ctx, tx, webhookRequests, w.Account, &terms); err != nil {
+			return err
+		}
+		inserted, err := tx.Exec(ctx, s.sql(`
+			insert into storageapi.webhooks (account, id, shard, created_at, url, events, past_events, active, off_reason, failing_since,
+				warned_at, balance_threshold, secret, previous_secret, previous_secret_expires_at)
+			values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15) on conflict (id) do nothing`),
+			append([]any{w.Account, w.ID, shardOf(w.Account), utc(w.CreatedAt)}, s.values(&w)...)...)
+		if err == nil && inserted.RowsAffected() == 0 {
+			err = webhooks.ErrExists
+		}
+		if err != nil {
+			return err
+		}
+		if err := s.checkLimit(ctx, tx, `select count(*) from storageapi.webhooks where account = $1`, w.Account, terms.Limit); err != nil {
+			return err
+		}
+		if err := s.alarm(ctx, tx, w.Account); err != nil {
+			return err
+		}
+		return s.note(ctx, tx, webhookRequests, w.Account, w.ID, &terms)
+	})
+	if errors.Is(err, errLimit) {
+		return webhooks.ErrLimit
+	}
+	return err
+}
+
+// WebhookByID implements [webhooks.Store].
+func (s *Store) WebhookByID(ctx context.Context, account, id string) (w webhooks.Webhook, err error) {
+	err = s.read(ctx, func(ctx context.Context, conn *pgxpool.Conn) error {
+		w, err = s.scanWebhook(conn.QueryRow(ctx, s.sql(`select `+webhookColumns+`
+			from storageapi.webhooks w where w.account = $1 and w.id = $2`), account, id))
+		return err
+	})
+	return w, err
+}
+
+// ListWebhooks implements [webhooks.Store].
+func (s *Store) ListWebhooks(ctx context.Context, account string, page webhooks.Page) (list []webhooks.Webhook, err error) {
+	err = s.read(ctx, func(ctx context.Context, conn *pgxpool.Conn) error {
+		rows, err := conn.Query(ctx, s.sql(`select `+webhookColumns+`
+			from storageapi.webhooks w where w.account = $1 and ($2 = '' or w.id < $2) order by w.id desc limit $3`),
+			account, page.After, page.Limit)
+		if err != nil {
+			return err
+		}
+		list, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (webhooks.Webhook, error) { return s.scanWebhook(row) })
+		return err
+	})
+	return list, err
+}
+
+// UpdateWebhook implements [webhooks.Store]. The webhook is locked while change
+// runs; events are published to it as it was before.
+func (s *Store) UpdateWebhook(ctx context.Context, account, id string, change func(*webhooks.Webhook) error) (changed webhooks.Webhook, err error) {
+	err = s.transact(ctx, func(ctx context.Context, tx pgx.Tx) error {
+		if err := s.lockAccount(ctx, tx, account); err != nil {
+			return err
+		}
+		old, err := s.lockWebhook(ctx, tx, account, id)
+		if err != nil {
+			return err
+		}
+		w := old
+		w.Events, w.PastEvents = typed[webhooks.EventType](texts(w.Events)), typed[webhooks.EventType](texts(w.PastEvents))
+		if err := change(&w); err != nil {
+			return err
+		}
+		w.ID = old.ID
+		changed, err = s.scanWebhook(tx.QueryRow(ctx, s.sql(`
+			update storageapi.webhooks w set url = $3, events = $4, past_events = $5, active = $6, off_reason = $7, failing_since = $8,
+				warned_at = $9, balance_threshold = $10, secret = $11, previous_secret = $12, previous_secret_expires_at = $13, rests_until = null
+			where w.account = $1 and w.id = $2 returning `+webhookColumns), append([]any{account, id}, s.values(&w)...)...))
+		if err != nil {
+			return err
+		}
+		return s.alarm(ctx, tx, account)
+	})
+	if err != nil {
+		return webhooks.Webhook{}, err
+	}
+	return changed, nil
+}
+
+// lockWebhook returns a webhook that nobody else changes until the transaction
+// ends.
+func (s *Store) lockWebhook(ctx context.Context, tx pgx.Tx, account, id string) (webhooks.Webhook, error) {
+	return s.scanWebhook(tx.QueryRow(ctx, s.sql(`select `+webhookColumns+`
+		from storageapi.webhooks w where w.account = $1 and w.id = $2 for update`), account, id))
+}
+
+// DeleteWebhook implements [webhooks.Store]. It takes as long whatever the webhook
+// is owed: without its webhook a row of the queue means nothing, and Purge removes
+// it in time.
+func (s *Store) DeleteWebhook(ctx context.Context, account, id string, check func(webhooks.Webhook) error) error {
+	return s.transact(ctx, func(ctx context.Context, tx pgx.Tx) error {
+		if err := s.lockAccount(ctx, tx, account); err != nil {
+			return err
+		}
+		if check == nil {
+			check = func(webhooks.Webhook) error { return nil }
+		} else if w, err := s.lockWebhook(ctx, tx, account, id); err != nil {
+			return err
+		} else if err := check(w); err != nil {
+			return err
+		}
+		var no int64
+		err := tx.QueryRow(ctx, s.sql(`
+			with gone as (delete from storageapi.webhooks where account = $1 and id = $2 returning no, account, id)
+			insert into storageapi.past_webhooks (no, account, id, deleted_at) select no, account, id, clock_timestamp() from gone returning no`),
+			account, id).Scan(&no)
+		if errors.Is(err, pgx.ErrNoRows) {
+			return webhooks.ErrNotFound
+		}
+		if err != nil {
+			return err
+		}
+		if _, err := tx.Exec(ctx, s.sql(`delete from storageapi.leases where shard = $1 and webhook = $2`), shardOf(account), no); err != nil {
+			return err
+		}
+		return s.alarm(ctx, tx, account)
+	})
+}
