@@ -120,14 +120,12 @@ func TestRunAndClose(t *testing.T) {
 		if err := api.Close(); err != nil {
 			t.Fatal(err)
 		}
-		select {
-		case err := <-first:
-			if err != nil {
-				t.Errorf("Run: %v", err)
-			}
-		default:
-			t.Error("Close returned before Run")
+		ended, end := context.WithCancel(t.Context())
+		end()
+		if err := api.Webhooks.Run(ended); err != nil {
+			t.Errorf("Close returned before Run had ended: %v", err)
 		}
+		want(t, first, nil)
 	})
 	inBubble("Run after Close", func(t *testing.T) {
 		api := newAPI(t)
