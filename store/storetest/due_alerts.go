@@ -1,0 +1,173 @@
+package storetest
+
+import (
+	"errors"
+	"slices"
+	"strconv"
+
+	"github.com/storageapi/storageapi/webhooks"
+)
+
+// dueAlerts tests DueAlerts and Due.
+func dueAlerts(run runner) {
+	due := func(t *tester, account string, metric webhooks.Metric) (due bool) {
+		t.Helper()
+		t.updateAlert(account, metric, func(step *webhooks.AlertStep) error {
+			due = step.Due
+			return nil
+		})
+		return due
+	}
+
+	run("creating, updating and deleting a webhook makes it so, and a step ends it", func(t *tester) {
+		t.updateAlert("acct", webhooks.MetricBalance, keepState("state"))
+		t.wantDue()
+		for what, do := range map[string]func(){
+			"created": func() { t.createWebhooks(newWebhook("acct", "a")) },
+			"updated": func() { t.updateWebhook("acct", "a", func(*webhooks.Webhook) {}) },
+			"deleted": func() { t.must(t.store.DeleteWebhook(t.Context(), "acct", "a", nil)) },
+		} {
+			if what != "created" {
+				t.createWebhooks(newWebhook("acct", "a"))
+				wantSame(t, "Due", due(t, "acct", webhooks.MetricBalance), true)
+			}
+			do()
+			t.wantDue("acct")
+			wantSame(t, "Due after it was "+what, due(t, "acct", webhooks.MetricBalance), true)
+			t.wantDue()
+			wantSame(t, "Due then", due(t, "acct", webhooks.MetricBalance), false)
+			if what != "deleted" {
+				t.must(t.store.DeleteWebhook(t.Context(), "acct", "a", nil))
+				due(t, "acct", webhooks.MetricBalance)
+			}
+		}
+		wantSame(t, "State", t.alert("acct", webhooks.MetricBalance), "state")
+	})
+
+	run("only of the account, of that metric, and if something is kept", func(t *tester) {
+		t.updateAlert("other", webhooks.MetricBalance, keepState("state"))
+		t.updateAlert("acct", webhooks.MetricBandwidth, keepState("state"))
+		t.updateAlert("gone", webhooks.MetricBalance, keepState("state"))
+		t.updateAlert("gone", webhooks.MetricBalance, keepState(""))
+		t.createWebhooks(newWebhook("acct", "a"), newWebhook("gone", "b"))
+		t.wantDue()
+		for _, account := range []string{"acct", "other", "gone"} {
+			wantSame(t, "Due", due(t, account, webhooks.MetricBalance) || due(t, account, webhooks.MetricBandwidth), false)
+		}
+	})
+
+	run("a step that failed does not end it", func(t *tester) {
+		t.updateAlert("acct", webhooks.MetricBalance, keepState("state"))
+		t.createWebhooks(newWebhook("acct", "a"))
+		no := errors.New("no")
+		_, err := t.store.UpdateAlert(t.Context(), "acct", webhooks.MetricBalance, func(*webhooks.AlertStep) error { return no })
+		t.wantError("UpdateAlert", err, no)
+		t.wantDue("acct")
+		wantSame(t, "Due", due(t, "acct", webhooks.MetricBalance), true)
+	})
+
+	run("at most limit, and all in the end", func(t *tester) {
+		for i := range 7 {
+			account := numbered("acct", i)
+			t.updateAlert(account, webhooks.MetricBalance, keepState("state"))
+			t.createWebhooks(newWebhook(account, account))
+		}
+		for want := 7; want > 0; want -= 3 {
+			accounts, err := t.store.DueAlerts(t.Context(), 3)
+			t.must(err)
+			wantSame(t, "number of accounts", len(accounts), min(want, 3))
+			for _, account := range accounts {
+				wantSame(t, "Due", due(t, account, webhooks.MetricBalance), true)
+			}
+		}
+		t.wantDue()
+	})
+
+	run("a settlement that turns a webhook off does not make it so", func(t *tester) {
+		t.createWebhooks(newWebhook("acct", "a"))
+		t.updateAlert("acct", webhooks.MetricBalance, keepState("state"))
+		t.enqueue(newEvent("acct", "event"), 1)
+		end := settlement(t.claimAll(1)[0], webhooks.GiveUp)
+		end.Deactivate = webhooks.OffGone
+		t.settle(end)
+		t.wantDue()
+	})
+}
+
+// alertRaces tests what UpdateAlert says when it is not alone.
+func alertRaces(run runner) {
+	count := func(step *webhooks.AlertStep) (n int) {
+		n, _ = strconv.Atoi(string(step.State))
+		return n
+	}
+
+	run("no step is lost, soft or not, and each event is that of one state", func(t *tester) {
+		const goroutines, each = 8, 50
+		t.createWebhooks(newWebhook("acct", "a"))
+		inParallel(goroutines, func(i int) {
+			for j := range each {
+				_, err := t.store.UpdateAlert(t.Context(), "acct", webhooks.MetricBalance, func(step *webhooks.AlertStep) error {
+					n := count(step) + 1
+					step.State = []byte(strconv.Itoa(n))
+					step.Soft = (i+j)%3 > 0
+					if n%10 == 0 {
+						step.Soft, step.Events = false, []webhooks.AlertEvent{{Envelope: newEvent("acct", strconv.Itoa(n))}}
+					}
+					return nil
+				})
+				t.wantError("UpdateAlert", err, nil)
+			}
+		})
+		wantSame(t, "State", t.alert("acct", webhooks.MetricBalance), strconv.Itoa(goroutines*each))
+		seen := map[string]bool{}
+		for _, task := range t.claimAll(goroutines * each / 10) {
+			seen[task.Event.ID] = true
+		}
+		wantSame(t, "number of events", len(seen), goroutines*each/10)
+	})
+
+	run("a webhook that is created is seen by a step, also the first, or makes the alert due", func(t *tester) {
+		for round := range 50 {
+			account := numbered("acct", round)
+			if round%2 == 0 {
+				t.updateAlert(account, webhooks.MetricBalance, keepState("state"))
+			}
+			saw := false
+			inParallel(2, func(i int) {
+				if i == 0 {
+					t.wantError("CreateWebhook", t.store.CreateWebhook(t.Context(), newWebhook(account, account), webhooks.Terms{}), nil)
+					return
+				}
+				_, err := t.store.UpdateAlert(t.Context(), account, webhooks.MetricBalance, func(step *webhooks.AlertStep) error {
+					saw, step.State = len(step.Webhooks()) > 0, []byte("new")
+					return nil
+				})
+				t.wantError("UpdateAlert", err, nil)
+			})
+			accounts, err := t.store.DueAlerts(t.Context(), 99)
+			t.must(err)
+			if saw == slices.Contains(accounts, account) {
+				t.Errorf("the step saw the webhook: %v, and the alert is due: %v", saw, !saw)
+			}
+		}
+	})
+
+	run("steps of different alerts go on beside each other", func(t *tester) {
+		inParallel(8, func(i int) {
+			for j := range 50 {
+				account := numbered("acct", (i+j)%4)
+				_, err := t.store.UpdateAlert(t.Context(), account, "metric", func(step *webhooks.AlertStep) error {
+					step.State, step.Soft = []byte(strconv.Itoa(count(step)+1)), j%2 == 0
+					return nil
+				})
+				t.wantError("UpdateAlert", err, nil)
+			}
+		})
+		sum := 0
+		for i := range 4 {
+			n, _ := strconv.Atoi(t.alert(numbered("acct", i), "metric"))
+			sum += n
+		}
+		wantSame(t, "steps", sum, 8*50)
+	})
+}
