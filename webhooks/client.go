@@ -68,26 +68,26 @@ func (c *client) connect(s *stop, address string, deadline time.Time) (*conn, er
 // send sends a request until the deadline, and returns the response and the
 // connection that it comes on. If the receiver closed an idle connection just when it
 // was to be used, the request is sent once more on a new one; webhook-id is the same.
-func (c *client) send(s *stop, address string, request []byte, deadline time.Time) (*conn, *http.Response, error) {
+func (c *client) send(s *stop, address string, request []byte, deadline time.Time) (*conn, response, error) {
 	for conn := c.conns.take(address, deadline); ; conn = nil {
 		if conn == nil {
 			var err error
 			if conn, err = c.connect(s, address, deadline); err != nil {
-				return nil, nil, err
+				return nil, response{}, err
 			}
 		}
 		if !s.hold(conn.wire) {
 			conn.close()
-			return nil, nil, errCanceled
+			return nil, response{}, errCanceled
 		}
-		response, err := conn.exchange(request)
+		answer, err := conn.exchange(request)
 		if err == nil {
-			return conn, response, nil
+			return conn, answer, nil
 		}
 		stale := conn.used && !conn.incoming.some && broken(err)
 		c.done(s, conn, false)
 		if !stale {
-			return nil, nil, err
+			return nil, response{}, err
 		}
 	}
 }
@@ -134,7 +134,7 @@ func (c *client) attempt(stop *stop, task *Task) (res result) {
 	request := endpoint.request(&task.Event, started)
 	defer request.release()
 	deadline := begun.Add(c.timeout)
-	conn, response, err := c.send(stop, endpoint.address, request.bytes, deadline)
+	conn, answer, err := c.send(stop, endpoint.address, request.bytes, deadline)
 	if err != nil {
 		res.fail(classify(err))
 		if res.canceled = stop.wasCalled(); res.canceled {
@@ -142,21 +142,17 @@ func (c *client) attempt(stop *stop, task *Task) (res result) {
 		}
 		return res
 	}
-	whole := response.Body == http.NoBody
-	defer func() { c.done(stop, conn, whole && !response.Close) }()
+	whole := answer.body == nil
+	defer func() { c.done(stop, conn, whole && !answer.last) }()
 
-	// The verdict is in, and the body changes nothing of it. That of 101
-	// Switching Protocols is the bare connection, which has no end.
-	res.attempt.Status = response.StatusCode
-	res.fail(judge(response.StatusCode))
-	res.gone = response.StatusCode == http.StatusGone
-	res.retryAfter = retryAfter(response.Header, c.now())
-	switch {
-	case response.StatusCode == http.StatusSwitchingProtocols:
-		whole = false
-	case !whole:
+	// The verdict is in, and the body changes nothing of it.
+	res.attempt.Status = answer.status
+	res.fail(judge(answer.status))
+	res.gone = answer.status == http.StatusGone
+	res.retryAfter = retryAfter(answer.header, c.now())
+	if !whole {
 		_ = conn.SetReadDeadline(earliest(deadline, time.Now().Add(bodyTimeout)))
-		res.attempt.Response, whole = readResponse(response, request.secrets(&task.Webhook, c.header)...)
+		res.attempt.Response, whole = answer.read(request.secrets(&task.Webhook, c.header)...)
 	}
 	return res
 }

@@ -3,7 +3,6 @@ package webhooks
 import (
 	"bufio"
 	"net"
-	"net/http"
 	"time"
 )
 
@@ -60,16 +59,13 @@ func (c *conn) isQuiet() bool {
 // waiting for the receiver to read.
 const maxWrite = 16 << 10
 
-// posted tells http.ReadResponse to what the responses are.
-var posted = &http.Request{Method: http.MethodPost}
-
 // exchange sends a request and returns its final response, whose body is yet to be
 // read. The request must not change until end.
-func (c *conn) exchange(request []byte) (*http.Response, error) {
+func (c *conn) exchange(request []byte) (response, error) {
 	c.incoming.left, c.incoming.some = maxResponseHeader, false
 	if len(request) <= maxWrite {
 		if _, err := c.Write(request); err != nil {
-			return nil, err
+			return response{}, err
 		}
 	} else { // the receiver may answer before it has read all, and read no more then
 		sending := make(chan error, 1)
@@ -79,16 +75,9 @@ func (c *conn) exchange(request []byte) (*http.Response, error) {
 			sending <- err
 		}()
 	}
-	for {
-		response, err := http.ReadResponse(c.reader, posted)
-		if err != nil {
-			return nil, err
-		}
-		if code := response.StatusCode; code < 100 || code > 199 || code == http.StatusSwitchingProtocols {
-			c.incoming.left = c.reader.Size() + maxResponseBody // for the body and what frames it
-			return response, nil
-		}
-	}
+	answer, err := readHead(c.reader)
+	c.incoming.left = c.reader.Size() + maxResponseBody // for the body and what frames it
+	return answer, err
 }
 
 // end ends an exchange, and reports whether there can be another: its request was

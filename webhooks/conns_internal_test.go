@@ -52,9 +52,9 @@ func TestAnAnswerBeforeTheRequestIsRead(t *testing.T) {
 			_, _ = theirs.Read(make([]byte, 1))
 			_, _ = theirs.Write([]byte("HTTP/1.1 413 Too Large\r\nContent-Length: 0\r\n\r\n"))
 		}()
-		response, err := c.exchange(make([]byte, size))
-		if err != nil || response.StatusCode != 413 {
-			t.Errorf("got %v, %v", response, err)
+		answer, err := c.exchange(make([]byte, size))
+		if err != nil || answer.status != 413 {
+			t.Errorf("got %v, %v", answer, err)
 		}
 		if c.end(true) {
 			t.Error("the connection is to be used again, with half a request on it")

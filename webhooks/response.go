@@ -17,17 +17,25 @@ const (
 
 var responseBuffers = sync.Pool{New: func() any { return new([maxResponseBody]byte) }}
 
-// readResponse reads the body, as far as it comes, and returns what is kept of it
+// A response is a receiver's final response, whose body is yet to be read.
+type response struct {
+	status int
+	header http.Header // nil: nothing in it matters
+	body   io.Reader   // nil: there is none
+	last   bool        // the connection cannot be used after it
+}
+
+// read reads the body, as far as it comes, and returns what is kept of it
 // ([Attempt.Response]), without the secrets, and whether that was all of it. One that
 // is compressed is not kept: to make sense of it one would have to let it grow.
-func readResponse(response *http.Response, secrets ...string) (kept string, whole bool) {
+func (r *response) read(secrets ...string) (kept string, whole bool) {
 	buffer := responseBuffers.Get().(*[maxResponseBody]byte)
 	defer responseBuffers.Put(buffer)
 	n, err := 0, error(nil)
 	for more := 0; n < len(buffer) && err == nil; n += more {
-		more, err = response.Body.Read(buffer[n:])
+		more, err = r.body.Read(buffer[n:])
 	}
-	if encoding := response.Header.Get("Content-Encoding"); encoding == "" || strings.EqualFold(encoding, "identity") {
+	if encoding := r.header.Get("Content-Encoding"); encoding == "" || strings.EqualFold(encoding, "identity") {
 		kept = clean(string(buffer[:n]), secrets...)
 	}
 	return kept, err == io.EOF
