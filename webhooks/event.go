@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/storageapi/storageapi/internal/invalid"
 )
@@ -90,7 +92,7 @@ func newEnvelope(id, account string, t EventType, at time.Time, data any) (Envel
 // appendData appends a payload as JSON, "<", ">" and "&" as they are.
 func appendData(body []byte, data any) ([]byte, error) {
 	if files, ok := data.(FilesExpiring); ok {
-		data = files.wire()
+		return files.append(body), nil
 	}
 	b := bytes.NewBuffer(body)
 	encoder := json.NewEncoder(b)
@@ -99,6 +101,27 @@ func appendData(body []byte, data any) ([]byte, error) {
 		return nil, fmt.Errorf("encode event: %w", err)
 	}
 	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), nil
+}
+
+// appendQuoted appends a string as JSON. What is no UTF-8 becomes U+FFFD.
+func appendQuoted(b []byte, text string) []byte {
+	text = strings.ToValidUTF8(text, string(utf8.RuneError))
+	b = append(b, '"')
+	from := 0
+	for i := range len(text) {
+		c := text[i]
+		if c >= ' ' && c != '"' && c != '\\' {
+			continue
+		}
+		b = append(b, text[from:i]...)
+		from = i + 1
+		if c < ' ' {
+			b = fmt.Appendf(b, `\u%04x`, c)
+		} else {
+			b = append(b, '\\', c)
+		}
+	}
+	return append(append(b, text[from:]...), '"')
 }
 
 // appendTimestamp appends the time as timestampFormat has it, by way of the layout

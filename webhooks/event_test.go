@@ -123,6 +123,7 @@ func TestEventsThatAreRefused(t *testing.T) {
 		"an empty interface":      {webhooks.Event{Account: account, Data: struct{ webhooks.Data }{}}, "data"},
 		"an id that is no UTF-8":  {webhooks.Event{Account: account, Data: file(webhooks.ExpiringFile{ID: "\xff", ExpiresAt: noon})}, "data.files[0]"},
 		"a name that is no UTF-8": {webhooks.Event{Account: account, Data: file(webhooks.ExpiringFile{ID: "x", Name: "\xff", ExpiresAt: noon})}, "data.files[0]"},
+		"a character in two":      {webhooks.Event{Account: account, Data: file(webhooks.ExpiringFile{ID: "x", Name: "\xdc", EnvironmentID: "\x80", ExpiresAt: noon})}, "data.files[0]"},
 		"a period of no UTF-8":    {webhooks.Event{Account: account, Data: webhooks.BandwidthLimitReached{Period: "\xff"}}, "data.period"},
 		"another of no UTF-8":     {webhooks.Event{Account: account, Data: webhooks.TransactionsLimitApproaching{Period: "\xff"}}, "data.period"},
 		"no data":                 {webhooks.Event{Account: account}, "data"},
@@ -206,6 +207,7 @@ func TestEventTextSurvives(t *testing.T) {
 func FuzzEvent(f *testing.F) {
 	f.Add("file_1", "Q&A <draft>.pdf", "env_1", int64(1_800_000_000), "evt_1")
 	f.Add("", "", "", int64(-1), "")
+	f.Add("\"\\\n\x7f", "\ufffd", "Ü🔑", int64(1), "a")
 	f.Add("\xff", "\u2028", "\x00", int64(1<<40), "a.b")
 	f.Fuzz(func(t *testing.T, fileID, name, environment string, expires int64, id string) {
 		data := file(webhooks.ExpiringFile{ID: fileID, Name: name, EnvironmentID: environment, ExpiresAt: time.Unix(expires, 0)})
@@ -220,11 +222,17 @@ func FuzzEvent(f *testing.F) {
 		var body struct {
 			ID, Type string
 			Data     struct {
-				Files []struct{ ExpiresAt time.Time }
+				Files []struct {
+					ID, Name, EnvironmentID string
+					ExpiresAt               time.Time
+				}
 			}
 		}
 		if err := json.Unmarshal(envelope.Body, &body); err != nil || body.ID != envelope.ID || !body.Data.Files[0].ExpiresAt.Equal(time.Unix(expires, 0)) {
-			t.Errorf("%v in %q", err, envelope.Body)
+			t.Fatalf("%v in %q", err, envelope.Body)
+		}
+		if got := body.Data.Files[0]; got.ID != fileID || got.Name != name || got.EnvironmentID != environment {
+			t.Errorf("%q, %q and %q became %+v", fileID, name, environment, got)
 		}
 	})
 }

@@ -2,7 +2,6 @@ package webhooks
 
 import (
 	"cmp"
-	"encoding/json"
 	"fmt"
 	"time"
 	"unicode/utf8"
@@ -33,32 +32,31 @@ type ExpiringFile struct {
 	ExpiresAt     time.Time // required; on the wire RFC 3339, UTC, milliseconds
 }
 
-// A wireFile is an [ExpiringFile] as receivers get it: with the timestamp as
-// everywhere on the wire, RFC 3339 in UTC with milliseconds.
-type wireFile struct {
-	ID            string `json:"id"`
-	Name          string `json:"name,omitempty"`
-	EnvironmentID string `json:"environmentId,omitempty"`
-	ExpiresAt     string `json:"expiresAt"`
-}
-
-func (f ExpiringFile) wire() wireFile {
-	return wireFile{f.ID, f.Name, f.EnvironmentID, f.ExpiresAt.UTC().Format(timestampFormat)}
-}
-
 // MarshalJSON writes the file as receivers get it.
-func (f ExpiringFile) MarshalJSON() ([]byte, error) { return json.Marshal(f.wire()) }
+func (f ExpiringFile) MarshalJSON() ([]byte, error) { return f.append(nil), nil }
 
-// wire returns the payload as receivers get it: what [json.Marshal] makes of it, but
-// for less.
-func (d FilesExpiring) wire() any {
-	files := make([]wireFile, len(d.Files))
-	for i, f := range d.Files {
-		files[i] = f.wire()
+func (f *ExpiringFile) append(b []byte) []byte {
+	b = appendQuoted(append(b, `{"id":`...), f.ID)
+	if f.Name != "" {
+		b = appendQuoted(append(b, `,"name":`...), f.Name)
 	}
-	return struct {
-		Files []wireFile `json:"files"`
-	}{files}
+	if f.EnvironmentID != "" {
+		b = appendQuoted(append(b, `,"environmentId":`...), f.EnvironmentID)
+	}
+	b = appendTimestamp(append(b, `,"expiresAt":"`...), f.ExpiresAt)
+	return append(b, `"}`...)
+}
+
+// append appends what [json.Marshal] would make of the payload, for a quarter of that.
+func (d *FilesExpiring) append(b []byte) []byte {
+	b = append(b, `{"files":[`...)
+	for i := range d.Files {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = d.Files[i].append(b)
+	}
+	return append(b, `]}`...)
 }
 
 // BalanceLow says that the account's balance went below a threshold.
@@ -136,7 +134,7 @@ func (f *ExpiringFile) check(name string) error {
 		return invalid.Field(name+".id", "is required")
 	case f.ExpiresAt.IsZero():
 		return invalid.Field(name+".expiresAt", "is required")
-	case !utf8.ValidString(f.ID + f.Name + f.EnvironmentID):
+	case !utf8.ValidString(f.ID) || !utf8.ValidString(f.Name) || !utf8.ValidString(f.EnvironmentID):
 		return invalid.Field(name, "must hold UTF-8 only")
 	case !writable(f.ExpiresAt):
 		return invalid.Field(name+".expiresAt", "must be in the years 0 to 9999")
