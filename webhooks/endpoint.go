@@ -106,8 +106,9 @@ func (r *request) secrets(webhook *Webhook, header string) []string {
 	return []string{webhook.Secret.Reveal(), webhook.PreviousSecret.Reveal(), r.signatures[header][0], r.signatures[signing.HeaderSignature][0]}
 }
 
-// maxEndpoints bounds the endpoints kept; each has about 2 KiB.
-const maxEndpoints = 4096
+// maxEndpoints bounds the endpoints kept; each has about half a KiB, and takes as long to
+// make as a quarter of an attempt.
+const maxEndpoints = 16_384
 
 // endpoints keeps the endpoints of webhooks, by webhook id.
 type endpoints struct {

@@ -40,11 +40,14 @@ func BenchmarkThroughput(b *testing.B) {
 		{body: 2048, fanout: 1, receivers: 1},
 		{body: 2048, fanout: 10, receivers: 1},
 		{body: 256, fanout: 1, receivers: 100},
+		{body: 256, fanout: 1, receivers: 1, others: 9},
+		{body: 256, fanout: 1, receivers: 1, others: 999},
+		{body: 256, fanout: 1, receivers: 1, others: 9_999},
 	} {
 		b.Run(c.String(), func(b *testing.B) {
 			c.start(b)
 			c.floor(b, 4*benchWorkers*c.receivers) // opens the connections
-			c.service(b, 10*c.fanout*benchWorkers)
+			c.service(b, 10*c.fanout*benchWorkers+c.others)
 			const round = 10_000 // deliveries
 			var floor, ours, floorCPU, oursCPU time.Duration
 			for b.Loop() {
@@ -106,6 +109,7 @@ type throughput struct {
 	body      int  // bytes, about
 	fanout    int  // webhooks an event is for
 	receivers int
+	others    int    // webhooks besides, in accounts of their own, with as many events
 	arrived   func() // called for each request; nil: nothing
 
 	data      webhooks.Data
@@ -121,7 +125,7 @@ func (c throughput) String() string {
 	if c.plain {
 		kind = "plain"
 	}
-	return fmt.Sprintf("%s/body=%d/fanout=%d/receivers=%d", kind, c.body, c.fanout, c.receivers)
+	return fmt.Sprintf("%s/body=%d/fanout=%d/receivers=%d/webhooks=%d", kind, c.body, c.fanout, c.receivers, c.fanout*c.receivers+c.others)
 }
 
 // start starts the receivers and the service.
@@ -155,15 +159,17 @@ func (c *throughput) start(b *testing.B) {
 	if c.plain {
 		c.api.SpeakPlain()
 	}
-	for i, url := range c.urls {
+	for i := range c.receivers + c.others {
 		c.accounts = append(c.accounts, fmt.Sprint("acct_", i))
+	}
+	inGoroutines(256, len(c.accounts), func(i int) {
 		for range c.fanout {
-			_, err := c.api.Create(b.Context(), c.accounts[i], webhooks.CreateParams{URL: url, Events: webhooks.EventTypes()})
+			_, err := c.api.Create(b.Context(), c.accounts[i], webhooks.CreateParams{URL: c.urls[i%c.receivers], Events: webhooks.EventTypes()})
 			if err != nil {
-				b.Fatal(err)
+				b.Error(err)
 			}
 		}
-	}
+	})
 	start(b, c.api)
 }
 
@@ -195,7 +201,7 @@ func (c *throughput) service(b *testing.B, deliveries int) time.Duration {
 	done := c.counted.expect(deliveries)
 	inGoroutines(256, deliveries/c.fanout, func(i int) {
 		event := c.event("")
-		event.Account = c.accounts[i%c.receivers]
+		event.Account = c.accounts[i%len(c.accounts)]
 		if err := c.api.Publish(b.Context(), event); err != nil {
 			b.Error(err)
 		}
