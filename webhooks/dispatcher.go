@@ -32,6 +32,8 @@ type dispatcher struct {
 	mu    sync.Mutex
 	pacer *pacer // changed by the run loop only
 
+	vacated []*flight // the run loop's, empty: to be used again
+
 	// failing is set while results cannot be settled: no attempt is begun whose
 	// result might be lost. But for one now and then, a trial, to find out
 	// whether it is the store that fails or what it is given.
@@ -119,7 +121,7 @@ func (d *dispatcher) run(ctx context.Context) {
 // to be settled: others may use their slots meanwhile.
 func (d *dispatcher) vacate(f *flight, landed <-chan *flight, results chan<- *flight) {
 	runtime.Gosched() // those that are about to land come along, and share a claim
-	flights := append(make([]*flight, 0, 16), f)
+	flights := append(d.vacated[:0], f)
 	for more := true; more; {
 		select {
 		case f := <-landed:
@@ -132,6 +134,8 @@ func (d *dispatcher) vacate(f *flight, landed <-chan *flight, results chan<- *fl
 	for _, f := range flights {
 		results <- f
 	}
+	clear(flights)
+	d.vacated = flights
 }
 
 // change tells the pacer something of flights.
@@ -188,6 +192,9 @@ func (d *dispatcher) leaseAll(ctx context.Context, limit int, now time.Time) (fl
 		}
 	}
 	fit, wait, err := d.lease(ctx, Claim{Limit: limit, PerWebhook: d.pacer.firstCap, Caps: d.pacer.caps, Raised: d.pacer.raised}, now)
+	if len(flights) == 0 {
+		return fit, wait, err
+	}
 	return append(flights, fit...), wait, err
 }
 
@@ -204,10 +211,12 @@ func (d *dispatcher) lease(ctx context.Context, claim Claim, now time.Time) (fli
 	if claim.PerWebhook > 0 {
 		d.pacer.raised = slices.Grow(d.pacer.raised[:0], 1) // not nil any more
 	}
-	for _, task := range tasks {
-		f := &flight{settlement: Settlement{Task: task}, begun: now, inTurn: claim.PerWebhook == 0}
+	flights = make([]*flight, len(tasks))
+	for i, task := range tasks {
+		f := d.pacer.flight()
+		f.settlement.Task, f.begun, f.inTurn = task, now, claim.PerWebhook == 0
 		d.pacer.begin(f)
-		flights = append(flights, f)
+		flights[i] = f
 	}
 	return flights, wait, nil
 }
@@ -234,7 +243,7 @@ func (d *dispatcher) evict(ctx context.Context, webhook string) error {
 		return ctx.Err()
 	}
 	d.mu.Lock()
-	flights := d.pacer.flights(webhook)
+	flights := d.pacer.watch(webhook)
 	d.mu.Unlock()
 	for _, f := range flights {
 		f.stop.now()

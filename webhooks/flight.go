@@ -22,6 +22,7 @@ type flight struct {
 	member            *list.Element
 
 	suspends bool // no other to its webhook may begin before it is settled
+	watched  bool // somebody waits for its end
 }
 
 // suspend lets no other flight to the webhook begin before this one is settled.

@@ -44,6 +44,7 @@ type pacer struct {
 	chosen []*track       // in that claim
 	beat   time.Time      // when those have their next turn for which nothing was due
 
+	spares    []*flight     // that are over, to be used again
 	unsettled int           // that have ended, and are leased until they are settled
 	landed    []uint64      // their tokens, those that no claim has told the store of yet
 	failing   int           // flights to webhooks that are ailing or down, but for those cut short
@@ -80,6 +81,17 @@ func (p *pacer) free() int { return p.slots - p.inFlight }
 // room returns how many deliveries may be claimed: as many as there are slots free,
 // unless too many results wait to be settled.
 func (p *pacer) room() int { return min(p.free(), p.slots+maxSettle-p.inFlight-p.unsettled) }
+
+// flight returns a new flight.
+func (p *pacer) flight() *flight {
+	last := len(p.spares) - 1
+	if last < 0 {
+		return new(flight)
+	}
+	f := p.spares[last]
+	p.spares = p.spares[:last]
+	return f
+}
 
 // begin registers a flight.
 func (p *pacer) begin(f *flight) {
@@ -137,7 +149,8 @@ func (p *pacer) end(flights []*flight, now time.Time) {
 	}
 }
 
-// settled notes that flights that have ended are leased no more.
+// settled notes that flights that have ended are leased no more. That is the end of
+// them, but for those that somebody waits for.
 func (p *pacer) settled(flights []*flight) {
 	for _, f := range flights {
 		p.unsettled--
@@ -145,6 +158,10 @@ func (p *pacer) settled(flights []*flight) {
 		if f.suspends {
 			f.track.suspended--
 			p.arrange(f.track)
+		}
+		if !f.watched && len(p.spares) < maxSettle {
+			*f = flight{}
+			p.spares = append(p.spares, f)
 		}
 	}
 }
@@ -295,12 +312,16 @@ func (p *pacer) idle() map[string]int {
 	return caps
 }
 
-// flights returns what is in flight to the webhook.
-func (p *pacer) flights(webhook string) []*flight {
-	if w := p.tracks[webhook]; w != nil {
-		return slices.Clone(w.flights)
+// watch returns what is in flight to the webhook, to be waited for.
+func (p *pacer) watch(webhook string) []*flight {
+	w := p.tracks[webhook]
+	if w == nil {
+		return nil
 	}
-	return nil
+	for _, f := range w.flights {
+		f.watched = true
+	}
+	return slices.Clone(w.flights)
 }
 
 // cancelAll cuts short all that is in flight.

@@ -12,6 +12,7 @@ func TestRest(t *testing.T) {
 	fail := func(what string, outcome Outcome, least, most time.Duration) {
 		t.Helper()
 		f := b.begin("acct", "wh", true)
+		f.watched = true
 		b.end(0, outcome, time.Millisecond)
 		if rest := f.settlement.Rest; rest < least || rest > most {
 			t.Errorf("Rest of %s = %v, want %v to %v", what, rest, least, most)
