@@ -97,8 +97,8 @@ func fill(t testing.TB, p *pgxpool.Pool, schema string, n int) {
 			select ((extract(epoch from clock_timestamp() - '2020-01-01 00:00:00Z'::timestamptz) * 1000000)::bigint - 10 * $1 + i) * 4096 as event, w.*, i
 			from generate_series(1, $1) i
 			join (select no, shard, account, row_number() over (order by id) as place, count(*) over () as total from webhooks) w on w.place = i % w.total + 1;
-			insert into events (event, account, id, type, at, matched) select event, account, 'evt_' || event, 'balance.low', now(), 1 from filling;
-			insert into payloads (event, body) select event, convert_to(repeat('{"a":1}', 30), 'UTF8') from filling;
+			insert into events (event, account, id, type, at, matched, body)
+			select event, account, 'evt_' || event, 'balance.low', now(), 1, convert_to(repeat('{"a":1}', 30), 'UTF8') from filling;
 			insert into queue (webhook, event, shard, kind, parked, due, attempts, before)
 			select no, event, shard, 0, false, now(), 0, 0 from filling order by i`, "$1", strconv.Itoa(n)))
 		return err
@@ -251,7 +251,7 @@ func steady(b *testing.B, p *pgxpool.Pool, s *postgres.Store) {
 		drain(b, nodes, total)
 		group.Wait()
 	}
-	for _, table := range []string{"queue", "leases", "attempts", "events", "payloads"} {
+	for _, table := range []string{"queue", "leases", "attempts", "events"} {
 		var bytes int64
 		if err := p.QueryRow(context.Background(), `select pg_total_relation_size('storageapi.`+table+`')`).Scan(&bytes); err != nil {
 			b.Fatal(err)

@@ -65,12 +65,10 @@ const enqueue = `
 	with ` + tick + `, matching as materialized (
 		select no, shard, active from storageapi.webhooks where account = $1 and events @> array[$3]::text[] and ($6 = '' or id = $6)
 	), event as (
-		insert into storageapi.events (event, account, id, type, at, matched)
-		select ` + nextNumber + `, $1, $2, $3, $4, (select count(*) from matching where active) from tick
+		insert into storageapi.events (event, account, id, type, at, matched, body)
+		select ` + nextNumber + `, $1, $2, $3, $4, (select count(*) from matching where active), case when exists (select from matching) then $5::bytea end from tick
 		on conflict (account, id) where known do nothing
 		returning event, matched
-	), payload as (
-		insert into storageapi.payloads (event, body) select event, $5 from event where exists (select from matching)
 	), owed as (
 		insert into storageapi.queue (webhook, event, shard, kind, parked, due, attempts, before)
 		select no, event, shard, 0, false, clock_timestamp(), 0, 0 from event, matching where active
