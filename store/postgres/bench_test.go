@@ -16,8 +16,6 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/storageapi/storageapi/apikeys"
-	"github.com/storageapi/storageapi/scopes"
 	"github.com/storageapi/storageapi/signing"
 	"github.com/storageapi/storageapi/store/postgres"
 	"github.com/storageapi/storageapi/store/postgres/internal/cluster"
@@ -258,107 +256,4 @@ func steady(b *testing.B, p *pgxpool.Pool, s *postgres.Store) {
 		}
 		b.ReportMetric(float64(bytes)/(1<<20), table+"_MiB")
 	}
-}
-
-// BenchmarkVerify compares the lookup of a key with a bare SELECT of as much by
-// primary key.
-func BenchmarkVerify(b *testing.B) {
-	p, _ := durable(b)
-	s := openOn(b, p)
-	hash := func(i int) (h apikeys.Hash) {
-		copy(h.Sum[:], fmt.Sprintf("%032d", i*7919))
-		return h
-	}
-	const keys = 10_000
-	var group sync.WaitGroup
-	for worker := range 32 {
-		group.Go(func() {
-			for i := worker; i < keys; i += 32 {
-				key := apikeys.Key{ID: fmt.Sprintf("key_%026d", i), Account: "acct_" + fmt.Sprint(i%100), Name: "key", Scopes: scopes.All(), CreatedAt: time.Now(), Hash: hash(i)}
-				if err := s.CreateKey(context.Background(), key, apikeys.Terms{}); err != nil {
-					b.Error(err)
-				}
-			}
-		})
-	}
-	group.Wait()
-	if _, err := p.Exec(b.Context(), `create table bare as select * from storageapi.keys; alter table bare add primary key (hash); vacuum analyze`); err != nil {
-		if _, err := p.Exec(b.Context(), `create table if not exists bare as select * from storageapi.keys`); err != nil {
-			b.Fatal(err)
-		}
-		if _, err := p.Exec(b.Context(), `alter table bare add primary key (hash)`); err != nil {
-			b.Fatal(err)
-		}
-	}
-	b.Run("KeyByHash", func(b *testing.B) {
-		for i := 0; b.Loop(); i++ {
-			if _, err := s.KeyByHash(b.Context(), hash(i%keys)); err != nil {
-				b.Fatal(err)
-			}
-		}
-	})
-	b.Run("SELECT", func(b *testing.B) {
-		for i := 0; b.Loop(); i++ {
-			h := hash(i % keys)
-			var account, id, name string
-			var names []string
-			var created time.Time
-			var expires, previousExpires *time.Time
-			var hash, previous []byte
-			err := p.QueryRow(b.Context(), `select account, id, name, scopes, created_at, expires_at, hash, previous, previous_expires_at from bare where hash = $1`, h.Sum[:]).
-				Scan(&account, &id, &name, &names, &created, &expires, &hash, &previous, &previousExpires)
-			if err != nil {
-				b.Fatal(err)
-			}
-		}
-	})
-}
-
-// BenchmarkPublish compares publishing with a bare INSERT of the same bytes.
-func BenchmarkPublish(b *testing.B) {
-	const publishers = 64
-	p, _ := durable(b)
-	s := openOn(b, p)
-	endpoints(b, s, 1000)
-	if _, err := p.Exec(b.Context(), `create table bare (id text primary key, body bytea)`); err != nil {
-		b.Fatal(err)
-	}
-	body := []byte(fmt.Sprintf("%0300d", 1))
-	var next atomic.Int64
-	in := func(b *testing.B, publish func(i int64) error) {
-		var group sync.WaitGroup
-		n := int64(b.N)
-		first := next.Load()
-		for range publishers {
-			group.Go(func() {
-				for {
-					i := next.Add(1)
-					if i > first+n {
-						return
-					}
-					if err := publish(i); err != nil {
-						b.Error(err)
-						return
-					}
-				}
-			})
-		}
-		group.Wait()
-		next.Store(first + n + publishers)
-		b.ReportMetric(float64(n)/b.Elapsed().Seconds(), "events/s")
-	}
-	b.Run("Enqueue", func(b *testing.B) {
-		in(b, func(i int64) error {
-			_, err := s.Enqueue(context.Background(), webhooks.Envelope{
-				ID: fmt.Sprintf("evt_%026d", i), Account: fmt.Sprintf("acct_wh_%06d", i%1000), Type: webhooks.TypeBalanceLow, Timestamp: time.Now(), Body: body,
-			})
-			return err
-		})
-	})
-	b.Run("INSERT", func(b *testing.B) {
-		in(b, func(i int64) error {
-			_, err := p.Exec(context.Background(), `insert into bare values ($1, $2)`, fmt.Sprintf("evt_%026d", i), body)
-			return err
-		})
-	})
 }

@@ -30,9 +30,10 @@ type Store struct {
 	// statements are those in the host's schema, by their text.
 	statements sync.Map
 
-	turns  turns
-	waker  waker
-	cursor cursor
+	turns     turns
+	waker     waker
+	publisher publisher
+	cursor    cursor
 }
 
 type options struct {
@@ -137,6 +138,7 @@ func New(ctx context.Context, pool *pgxpool.Pool, options ...Option) (*Store, er
 	}
 	s.turns.start()
 	s.waker.start(s)
+	s.publisher.start(s)
 	return s, nil
 }
 
@@ -150,6 +152,7 @@ func (s *Store) Close() error {
 	if was {
 		return nil
 	}
+	s.publisher.close()
 	if s.own {
 		s.pool.Close()
 	}
