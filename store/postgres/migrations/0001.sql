@@ -12,25 +12,22 @@ create table storageapi.accounts (
 	account text collate "C" primary key
 );
 
+-- A row for each hash that finds a key: its present one and, while it has any, its
+-- previous one, which next tells what took its place. The rest is the same in both: a
+-- request looks up one row.
 create table storageapi.keys (
+	hash                bytea primary key,
+	next                bytea,
 	account             text collate "C" not null,
 	id                  text collate "C" not null,
 	name                text not null,
 	scopes              text[] not null,
 	created_at          timestamptz not null,
 	expires_at          timestamptz,
-	hash                bytea not null,
 	previous            bytea,
-	previous_expires_at timestamptz,
-	primary key (account, id)
+	previous_expires_at timestamptz
 );
-
--- The hashes of all keys, present and previous: no two keys share one.
-create table storageapi.key_hashes (
-	hash    bytea primary key,
-	account text collate "C" not null,
-	id      text collate "C" not null
-);
+create unique index keys_account on storageapi.keys (account, id) where next is null;
 
 -- Apart from the keys, which must not churn. An empty hash stands for the key itself.
 create table storageapi.key_uses (
