@@ -51,9 +51,9 @@ func durable(t testing.TB) (*pgxpool.Pool, *cluster.Cluster) {
 	return p, c
 }
 
-func openOn(t testing.TB, p *pgxpool.Pool) *postgres.Store {
+func openOn(t testing.TB, p *pgxpool.Pool, options ...postgres.Option) *postgres.Store {
 	t.Helper()
-	s, err := postgres.New(t.Context(), p)
+	s, err := postgres.New(t.Context(), p, options...)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -118,30 +118,35 @@ func BenchmarkVerify(b *testing.B) {
 	const keys = 10_000
 	manyKeys(b, s, keys)
 	bareKeys(b, p)
+	verify := func(s *postgres.Store) func(i int64) error {
+		return func(i int64) error {
+			_, err := s.KeyByHash(context.Background(), hashNo(i%keys))
+			return err
+		}
+	}
+	bare := func(i int64) error {
+		h := hashNo(i % keys)
+		var account, id, name string
+		var names []string
+		var created time.Time
+		var expires, previousExpires *time.Time
+		var hash, previous []byte
+		return p.QueryRow(context.Background(), `select account, id, name, scopes, created_at, expires_at, hash, previous, previous_expires_at from bare where hash = $1`, h.Sum[:]).
+			Scan(&account, &id, &name, &names, &created, &expires, &hash, &previous, &previousExpires)
+	}
+	cached := openOn(b, p, postgres.CacheKeys(keys, time.Hour))
 	for _, callers := range []int{1, 16} {
-		b.Run(fmt.Sprintf("callers=%d", callers), func(b *testing.B) {
-			c := contest{server: server, names: [2]string{"verify", "select"}}
-			c.do[0] = func(i int64) error {
-				_, err := s.KeyByHash(context.Background(), hashNo(i%keys))
-				return err
-			}
-			c.do[1] = func(i int64) error {
-				h := hashNo(i % keys)
-				var account, id, name string
-				var names []string
-				var created time.Time
-				var expires, previousExpires *time.Time
-				var hash, previous []byte
-				return p.QueryRow(context.Background(), `select account, id, name, scopes, created_at, expires_at, hash, previous, previous_expires_at from bare where hash = $1`, h.Sum[:]).
-					Scan(&account, &id, &name, &names, &created, &expires, &hash, &previous, &previousExpires)
-			}
-			c.round(b, callers, 100*callers)
-			c = contest{server: server, names: c.names, do: c.do, next: c.next}
-			for b.Loop() {
-				c.round(b, callers, 1000)
-			}
-			c.report(b)
-		})
+		for name, s := range map[string]*postgres.Store{"": s, "/cached": cached} {
+			b.Run(fmt.Sprintf("callers=%d%s", callers, name), func(b *testing.B) {
+				c := contest{server: server, names: [2]string{"verify", "select"}, do: [2]func(i int64) error{verify(s), bare}}
+				c.round(b, callers, keys)
+				c = contest{server: server, names: c.names, do: c.do, next: c.next}
+				for b.Loop() {
+					c.round(b, callers, 1000)
+				}
+				c.report(b)
+			})
+		}
 	}
 }
 

@@ -121,13 +121,27 @@ func taken(err error) error {
 	return err
 }
 
-// KeyByHash implements [apikeys.Store]. It looks up one row by primary key.
+// KeyByHash implements [apikeys.Store]. It looks up one row by primary key, or with
+// [CacheKeys] mostly none.
 func (s *Store) KeyByHash(ctx context.Context, hash apikeys.Hash) (key apikeys.Key, err error) {
+	cache := s.options.keyCache
+	key, ok, asked, epoch := cache.get(hash)
+	if ok {
+		if err := s.begin(ctx); err != nil {
+			return apikeys.Key{}, err
+		}
+		s.steps.RUnlock()
+		return key, nil
+	}
 	err = s.read(ctx, func(ctx context.Context, conn *pgxpool.Conn) error {
 		key, err = found(scanKey(conn.QueryRow(ctx, s.sql(`select `+keyColumns+` from storageapi.keys k where k.hash = $1`), hash.Sum[:]), false))
 		return err
 	})
-	return key, err
+	if err != nil {
+		return apikeys.Key{}, err
+	}
+	cache.add(hash, key, asked, epoch)
+	return key, nil
 }
 
 // KeyByID implements [apikeys.Store].
@@ -157,9 +171,9 @@ func (s *Store) ListKeys(ctx context.Context, account string, page apikeys.Page)
 
 // UpdateKey implements [apikeys.Store]. The key is locked while change runs.
 func (s *Store) UpdateKey(ctx context.Context, account, id string, change func(*apikeys.Key) error) (changed apikeys.Key, err error) {
+	var old apikeys.Key
 	err = s.transact(ctx, func(ctx context.Context, tx pgx.Tx) error {
-		old, err := s.lockKey(ctx, tx, account, id)
-		if err != nil {
+		if old, err = s.lockKey(ctx, tx, account, id); err != nil {
 			return err
 		}
 		key := old
@@ -178,6 +192,7 @@ func (s *Store) UpdateKey(ctx context.Context, account, id string, change func(*
 			where account = $1 and id = $2 and next is null`), account, id,
 			sum(key.Hash), key.Name, key.Scopes.Names(), stored(key.ExpiresAt), sum(key.Previous), stored(key.PreviousExpiresAt))
 		s.queuePrevious(batch, &key)
+		s.queueChanged(batch, &old)
 		batch.Queue(s.sql(`delete from storageapi.key_uses where account = $1 and id = $2 and hash <> all($3)`), account, id, kept)
 		if err := taken(tx.SendBatch(ctx, batch).Close()); err != nil {
 			return err
@@ -186,10 +201,18 @@ func (s *Store) UpdateKey(ctx context.Context, account, id string, change func(*
 			from storageapi.keys k where k.account = $1 and k.id = $2 and k.next is null`), account, id), true)
 		return err
 	})
+	s.options.keyCache.forget(old.Hash, old.Previous)
 	if err != nil {
 		return apikeys.Key{}, err
 	}
 	return changed, nil
+}
+
+// queueChanged tells other nodes that a key is not any more what it was.
+func (s *Store) queueChanged(batch *pgx.Batch, old *apikeys.Key) {
+	if !s.options.quiet {
+		batch.Queue(`select pg_notify($1, $2)`, s.channel(), keyNotification(old.Hash, old.Previous))
+	}
 }
 
 // lockKey returns a key that nobody else changes until the transaction ends.
@@ -200,9 +223,9 @@ func (s *Store) lockKey(ctx context.Context, tx pgx.Tx, account, id string) (api
 
 // DeleteKey implements [apikeys.Store].
 func (s *Store) DeleteKey(ctx context.Context, account, id string, check func(apikeys.Key) error) error {
-	return s.transact(ctx, func(ctx context.Context, tx pgx.Tx) error {
-		key, err := s.lockKey(ctx, tx, account, id)
-		if err != nil {
+	var key apikeys.Key
+	err := s.transact(ctx, func(ctx context.Context, tx pgx.Tx) (err error) {
+		if key, err = s.lockKey(ctx, tx, account, id); err != nil {
 			return err
 		}
 		if check != nil {
@@ -213,8 +236,11 @@ func (s *Store) DeleteKey(ctx context.Context, account, id string, check func(ap
 		batch := &pgx.Batch{}
 		batch.Queue(s.sql(`delete from storageapi.keys where hash = $1 or hash = $2`), sum(key.Hash), sum(key.Previous))
 		batch.Queue(s.sql(`delete from storageapi.key_uses where account = $1 and id = $2`), account, id)
+		s.queueChanged(batch, &key)
 		return tx.SendBatch(ctx, batch).Close()
 	})
+	s.options.keyCache.forget(key.Hash, key.Previous)
+	return err
 }
 
 // RecordKeyUse implements [apikeys.Store]. The keys are kept from being deleted

@@ -42,6 +42,8 @@ type options struct {
 	keys   *signing.Keyring
 	poll   time.Duration
 	quiet  bool
+
+	keyCache *keyCache // nil: none
 }
 
 // An Option changes how a database is used.
@@ -84,7 +86,7 @@ func (o *options) check() error {
 	case o.poll < time.Millisecond || o.poll > time.Hour:
 		return errors.New("PollEvery: must be 1ms to 1h")
 	}
-	return nil
+	return o.keyCache.check()
 }
 
 // Open connects to the database that dsn names, a URL or a connection string as
