@@ -55,7 +55,10 @@ func (p *publisher) publish(ctx context.Context, envelope *webhooks.Envelope) (d
 	if alone {
 		return p.alone(ctx, envelope)
 	}
-	return event.deliveries, err
+	if err != nil {
+		return 0, err // perhaps without having waited for what came of it
+	}
+	return event.deliveries, nil
 }
 
 func (p *publisher) alone(ctx context.Context, envelope *webhooks.Envelope) (deliveries int, err error) {

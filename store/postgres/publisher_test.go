@@ -10,7 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
@@ -100,8 +99,8 @@ func (p *press) want(want ...string) {
 	p.t.Helper()
 	p.group.Wait()
 	slices.Sort(p.results)
-	if diff := cmp.Diff(want, p.results); diff != "" {
-		p.t.Errorf("results (-want +got):\n%s", diff)
+	if !slices.Equal(p.results, want) {
+		p.t.Errorf("results are %q, want %q", p.results, want)
 	}
 	if err := p.Close(); err != nil {
 		p.t.Error(err)
