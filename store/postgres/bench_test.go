@@ -16,8 +16,6 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/storageapi/storageapi/apikeys"
-	"github.com/storageapi/storageapi/scopes"
 	"github.com/storageapi/storageapi/signing"
 	"github.com/storageapi/storageapi/store/postgres"
 	"github.com/storageapi/storageapi/store/postgres/internal/cluster"
@@ -53,9 +51,9 @@ func durable(t testing.TB) (*pgxpool.Pool, *cluster.Cluster) {
 	return p, c
 }
 
-func openOn(t testing.TB, p *pgxpool.Pool) *postgres.Store {
+func openOn(t testing.TB, p *pgxpool.Pool, options ...postgres.Option) *postgres.Store {
 	t.Helper()
-	s, err := postgres.New(t.Context(), p)
+	s, err := postgres.New(t.Context(), p, options...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -97,8 +95,8 @@ func fill(t testing.TB, p *pgxpool.Pool, schema string, n int) {
 			select ((extract(epoch from clock_timestamp() - '2020-01-01 00:00:00Z'::timestamptz) * 1000000)::bigint - 10 * $1 + i) * 4096 as event, w.*, i
 			from generate_series(1, $1) i
 			join (select no, shard, account, row_number() over (order by id) as place, count(*) over () as total from webhooks) w on w.place = i % w.total + 1;
-			insert into events (event, account, id, type, at, matched) select event, account, 'evt_' || event, 'balance.low', now(), 1 from filling;
-			insert into payloads (event, body) select event, convert_to(repeat('{"a":1}', 30), 'UTF8') from filling;
+			insert into events (event, account, id, type, at, matched, body)
+			select event, account, 'evt_' || event, 'balance.low', now(), 1, convert_to(repeat('{"a":1}', 30), 'UTF8') from filling;
 			insert into queue (webhook, event, shard, kind, parked, due, attempts, before)
 			select no, event, shard, 0, false, now(), 0, 0 from filling order by i`, "$1", strconv.Itoa(n)))
 		return err
@@ -251,114 +249,11 @@ func steady(b *testing.B, p *pgxpool.Pool, s *postgres.Store) {
 		drain(b, nodes, total)
 		group.Wait()
 	}
-	for _, table := range []string{"queue", "leases", "attempts", "events", "payloads"} {
+	for _, table := range []string{"queue", "leases", "attempts", "events"} {
 		var bytes int64
 		if err := p.QueryRow(context.Background(), `select pg_total_relation_size('storageapi.`+table+`')`).Scan(&bytes); err != nil {
 			b.Fatal(err)
 		}
 		b.ReportMetric(float64(bytes)/(1<<20), table+"_MiB")
 	}
-}
-
-// BenchmarkVerify compares the lookup of a key with a bare SELECT of as much by
-// primary key.
-func BenchmarkVerify(b *testing.B) {
-	p, _ := durable(b)
-	s := openOn(b, p)
-	hash := func(i int) (h apikeys.Hash) {
-		copy(h.Sum[:], fmt.Sprintf("%032d", i*7919))
-		return h
-	}
-	const keys = 10_000
-	var group sync.WaitGroup
-	for worker := range 32 {
-		group.Go(func() {
-			for i := worker; i < keys; i += 32 {
-				key := apikeys.Key{ID: fmt.Sprintf("key_%026d", i), Account: "acct_" + fmt.Sprint(i%100), Name: "key", Scopes: scopes.All(), CreatedAt: time.Now(), Hash: hash(i)}
-				if err := s.CreateKey(context.Background(), key, apikeys.Terms{}); err != nil {
-					b.Error(err)
-				}
-			}
-		})
-	}
-	group.Wait()
-	if _, err := p.Exec(b.Context(), `create table bare as select * from storageapi.keys; alter table bare add primary key (hash); vacuum analyze`); err != nil {
-		if _, err := p.Exec(b.Context(), `create table if not exists bare as select * from storageapi.keys`); err != nil {
-			b.Fatal(err)
-		}
-		if _, err := p.Exec(b.Context(), `alter table bare add primary key (hash)`); err != nil {
-			b.Fatal(err)
-		}
-	}
-	b.Run("KeyByHash", func(b *testing.B) {
-		for i := 0; b.Loop(); i++ {
-			if _, err := s.KeyByHash(b.Context(), hash(i%keys)); err != nil {
-				b.Fatal(err)
-			}
-		}
-	})
-	b.Run("SELECT", func(b *testing.B) {
-		for i := 0; b.Loop(); i++ {
-			h := hash(i % keys)
-			var account, id, name string
-			var names []string
-			var created time.Time
-			var expires, previousExpires *time.Time
-			var hash, previous []byte
-			err := p.QueryRow(b.Context(), `select account, id, name, scopes, created_at, expires_at, hash, previous, previous_expires_at from bare where hash = $1`, h.Sum[:]).
-				Scan(&account, &id, &name, &names, &created, &expires, &hash, &previous, &previousExpires)
-			if err != nil {
-				b.Fatal(err)
-			}
-		}
-	})
-}
-
-// BenchmarkPublish compares publishing with a bare INSERT of the same bytes.
-func BenchmarkPublish(b *testing.B) {
-	const publishers = 64
-	p, _ := durable(b)
-	s := openOn(b, p)
-	endpoints(b, s, 1000)
-	if _, err := p.Exec(b.Context(), `create table bare (id text primary key, body bytea)`); err != nil {
-		b.Fatal(err)
-	}
-	body := []byte(fmt.Sprintf("%0300d", 1))
-	var next atomic.Int64
-	in := func(b *testing.B, publish func(i int64) error) {
-		var group sync.WaitGroup
-		n := int64(b.N)
-		first := next.Load()
-		for range publishers {
-			group.Go(func() {
-				for {
-					i := next.Add(1)
-					if i > first+n {
-						return
-					}
-					if err := publish(i); err != nil {
-						b.Error(err)
-						return
-					}
-				}
-			})
-		}
-		group.Wait()
-		next.Store(first + n + publishers)
-		b.ReportMetric(float64(n)/b.Elapsed().Seconds(), "events/s")
-	}
-	b.Run("Enqueue", func(b *testing.B) {
-		in(b, func(i int64) error {
-			_, err := s.Enqueue(context.Background(), webhooks.Envelope{
-				ID: fmt.Sprintf("evt_%026d", i), Account: fmt.Sprintf("acct_wh_%06d", i%1000), Type: webhooks.TypeBalanceLow, Timestamp: time.Now(), Body: body,
-			})
-			return err
-		})
-	})
-	b.Run("INSERT", func(b *testing.B) {
-		in(b, func(i int64) error {
-			_, err := p.Exec(context.Background(), `insert into bare values ($1, $2)`, fmt.Sprintf("evt_%026d", i), body)
-			return err
-		})
-	})
 }

@@ -97,11 +97,10 @@ const lease = `
 		insert into storageapi.leases (token, shard, webhook, event, account, until)
 		select $8 + number, shard, webhook, event, account, clock_timestamp() + $9 * interval '1 microsecond' from chosen
 	)
-	select c.number, c.webhook, c.shard, c.kind, c.event, c.attempts, c.before, e.id, e.type, e.at, p.body, ` + webhookColumns + `
+	select c.number, c.webhook, c.shard, c.kind, c.event, c.attempts, c.before, e.id, e.type, e.at, e.body, ` + webhookColumns + `
 	from chosen c
 	cross join lateral (select * from storageapi.webhooks where no = c.webhook limit 1) w
 	left join lateral (select * from storageapi.events where event = c.event limit 1) e on true
-	left join lateral (select * from storageapi.payloads where event = c.event limit 1) p on true
 	order by c.number`
 
 // ClaimDeliveries implements [webhooks.Store].

@@ -20,6 +20,14 @@
 // [Store.PublishTx] makes an event a part of the transaction in which the host changes
 // what the event tells of: both are there when it is committed, or neither.
 //
+// Other events are stored in batches: those that a node publishes at the same time
+// share a statement and a commit.
+//
+// # Keys
+//
+// A request looks up its key's row, so that what is revoked on one node is so on all at
+// once. [CacheKeys] trades some of that for speed.
+//
 // # Durability
 //
 // What changes something returns when PostgreSQL has committed it, which is on disk

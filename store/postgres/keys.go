@@ -12,20 +12,28 @@ import (
 	"github.com/storageapi/storageapi/scopes"
 )
 
-const keyColumns = `k.account, k.id, k.name, k.scopes, k.created_at, k.expires_at, k.hash, k.previous, k.previous_expires_at`
+const keyColumns = `k.hash, k.next, k.account, k.id, k.name, k.scopes, k.created_at, k.expires_at, k.previous, k.previous_expires_at`
 
 // keyUses are the columns that follow keyColumns where uses are asked for.
 const keyUses = `,
 	(select u.at from storageapi.key_uses u where u.account = k.account and u.id = k.id and u.hash = ''),
 	(select u.at from storageapi.key_uses u where u.account = k.account and u.id = k.id and u.hash = k.previous)`
 
+// A hashColumn reads a hash, or leaves it as it is if there is none.
+type hashColumn apikeys.Hash
+
+func (h *hashColumn) ScanBytes(sum []byte) error {
+	copy(h.Sum[:], sum)
+	return nil
+}
+
 // scanKey reads keyColumns, and keyUses if uses is set.
 func scanKey(row pgx.Row, uses bool) (key apikeys.Key, err error) {
 	var names []string
-	var hash, previous []byte
+	var next hashColumn
 	var created time.Time
 	var expires, previousExpires, used, previousUsed *time.Time
-	fields := []any{&key.Account, &key.ID, &key.Name, &names, &created, &expires, &hash, &previous, &previousExpires}
+	fields := []any{(*hashColumn)(&key.Hash), &next, &key.Account, &key.ID, &key.Name, &names, &created, &expires, (*hashColumn)(&key.Previous), &previousExpires}
 	if uses {
 		fields = append(fields, &used, &previousUsed)
 	}
@@ -35,8 +43,9 @@ func scanKey(row pgx.Row, uses bool) (key apikeys.Key, err error) {
 	if key.Scopes, err = scopes.ParseSet(names); err != nil {
 		return apikeys.Key{}, err
 	}
-	copy(key.Hash.Sum[:], hash)
-	copy(key.Previous.Sum[:], previous)
+	if next := apikeys.Hash(next); !next.IsZero() {
+		key.Hash, key.Previous = next, key.Hash
+	}
 	key.CreatedAt = utc(created)
 	key.ExpiresAt, key.PreviousExpiresAt = loaded(expires), loaded(previousExpires)
 	key.LastUsedAt, key.PreviousUsedAt = loaded(used), loaded(previousUsed)
@@ -68,21 +77,10 @@ func (s *Store) CreateKey(ctx context.Context, key apikeys.Key, terms apikeys.Te
 		if err := s.repeated(ctx, tx, keyRequests, key.Account, &terms); err != nil {
 			return err
 		}
-		if err := s.addHashes(ctx, tx, &key); err != nil {
+		if err := s.insertKey(ctx, tx, &key); err != nil {
 			return err
 		}
-		inserted, err := tx.Exec(ctx, s.sql(`
-			insert into storageapi.keys (account, id, name, scopes, created_at, expires_at, hash, previous, previous_expires_at)
-			values ($1, $2, $3, $4, $5, $6, $7, $8, $9) on conflict do nothing`),
-			key.Account, key.ID, key.Name, key.Scopes.Names(), utc(key.CreatedAt), stored(key.ExpiresAt),
-			sum(key.Hash), sum(key.Previous), stored(key.PreviousExpiresAt))
-		if err == nil && inserted.RowsAffected() == 0 {
-			err = apikeys.ErrExists
-		}
-		if err != nil {
-			return err
-		}
-		if err := s.checkLimit(ctx, tx, `select count(*) from storageapi.keys where account = $1`, key.Account, terms.Limit); err != nil {
+		if err := s.checkLimit(ctx, tx, `select count(*) from storageapi.keys where account = $1 and next is null`, key.Account, terms.Limit); err != nil {
 			return err
 		}
 		return s.note(ctx, tx, keyRequests, key.Account, key.ID, &terms)
@@ -93,45 +91,64 @@ func (s *Store) CreateKey(ctx context.Context, key apikeys.Key, terms apikeys.Te
 	return err
 }
 
-// addHashes takes the hashes that the key has and none has taken; ErrExists if
-// another key has. Whoever takes one at the same time is waited for.
-func (s *Store) addHashes(ctx context.Context, tx pgx.Tx, key *apikeys.Key) error {
-	hashes := [][]byte{sum(key.Hash)}
-	if key.Previous != key.Hash && !key.Previous.IsZero() {
-		hashes = append(hashes, sum(key.Previous))
-	}
-	for _, hash := range hashes {
-		var account, id string
-		err := tx.QueryRow(ctx, s.sql(`
-			insert into storageapi.key_hashes as h (hash, account, id) values ($1, $2, $3)
-			on conflict (hash) do update set account = h.account returning account, id`),
-			hash, key.Account, key.ID).Scan(&account, &id)
-		if err != nil {
-			return err
-		}
-		if account != key.Account || id != key.ID {
-			return apikeys.ErrExists
-		}
-	}
-	return nil
+const insertKey = `
+	insert into storageapi.keys (hash, next, account, id, name, scopes, created_at, expires_at, previous, previous_expires_at)
+	values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)`
+
+// insertKey adds the rows of a key; ErrExists if another has one of its hashes, or its
+// id. Who adds such a one at the same time is waited for.
+func (s *Store) insertKey(ctx context.Context, tx pgx.Tx, key *apikeys.Key) error {
+	batch := &pgx.Batch{}
+	batch.Queue(s.sql(insertKey), sum(key.Hash), nil, key.Account, key.ID, key.Name, key.Scopes.Names(),
+		utc(key.CreatedAt), stored(key.ExpiresAt), sum(key.Previous), stored(key.PreviousExpiresAt))
+	s.queuePrevious(batch, key)
+	return taken(tx.SendBatch(ctx, batch).Close())
 }
 
-// KeyByHash implements [apikeys.Store]. It is one statement that looks up two
-// primary keys.
+// queuePrevious adds the row of a key's previous hash, if it has one.
+func (s *Store) queuePrevious(batch *pgx.Batch, key *apikeys.Key) {
+	if !key.Previous.IsZero() && key.Previous != key.Hash {
+		batch.Queue(s.sql(insertKey), sum(key.Previous), sum(key.Hash), key.Account, key.ID, key.Name, key.Scopes.Names(),
+			utc(key.CreatedAt), stored(key.ExpiresAt), nil, stored(key.PreviousExpiresAt))
+	}
+}
+
+// taken returns ErrExists for the error that there is such a row already.
+func taken(err error) error {
+	if code(err) == uniqueViolation {
+		return apikeys.ErrExists
+	}
+	return err
+}
+
+// KeyByHash implements [apikeys.Store]. It looks up one row by primary key, or with
+// [CacheKeys] mostly none.
 func (s *Store) KeyByHash(ctx context.Context, hash apikeys.Hash) (key apikeys.Key, err error) {
+	cache := s.options.keyCache
+	key, ok, asked, epoch := cache.get(hash)
+	if ok {
+		if err := s.begin(ctx); err != nil {
+			return apikeys.Key{}, err
+		}
+		s.steps.RUnlock()
+		return key, nil
+	}
 	err = s.read(ctx, func(ctx context.Context, conn *pgxpool.Conn) error {
-		key, err = found(scanKey(conn.QueryRow(ctx, s.sql(`select `+keyColumns+`
-			from storageapi.key_hashes h join storageapi.keys k on k.account = h.account and k.id = h.id where h.hash = $1`), hash.Sum[:]), false))
+		key, err = found(scanKey(conn.QueryRow(ctx, s.sql(`select `+keyColumns+` from storageapi.keys k where k.hash = $1`), hash.Sum[:]), false))
 		return err
 	})
-	return key, err
+	if err != nil {
+		return apikeys.Key{}, err
+	}
+	cache.add(hash, key, asked, epoch)
+	return key, nil
 }
 
 // KeyByID implements [apikeys.Store].
 func (s *Store) KeyByID(ctx context.Context, account, id string) (key apikeys.Key, err error) {
 	err = s.read(ctx, func(ctx context.Context, conn *pgxpool.Conn) error {
 		key, err = found(scanKey(conn.QueryRow(ctx, s.sql(`select `+keyColumns+keyUses+`
-			from storageapi.keys k where k.account = $1 and k.id = $2`), account, id), true))
+			from storageapi.keys k where k.account = $1 and k.id = $2 and k.next is null`), account, id), true))
 		return err
 	})
 	return key, err
@@ -141,7 +158,7 @@ func (s *Store) KeyByID(ctx context.Context, account, id string) (key apikeys.Ke
 func (s *Store) ListKeys(ctx context.Context, account string, page apikeys.Page) (list []apikeys.Key, err error) {
 	err = s.read(ctx, func(ctx context.Context, conn *pgxpool.Conn) error {
 		rows, err := conn.Query(ctx, s.sql(`select `+keyColumns+keyUses+`
-			from storageapi.keys k where k.account = $1 and ($2 = '' or k.id < $2) order by k.id desc limit $3`),
+			from storageapi.keys k where k.account = $1 and k.next is null and ($2 = '' or k.id < $2) order by k.id desc limit $3`),
 			account, page.After, page.Limit)
 		if err != nil {
 			return err
@@ -154,55 +171,61 @@ func (s *Store) ListKeys(ctx context.Context, account string, page apikeys.Page)
 
 // UpdateKey implements [apikeys.Store]. The key is locked while change runs.
 func (s *Store) UpdateKey(ctx context.Context, account, id string, change func(*apikeys.Key) error) (changed apikeys.Key, err error) {
+	var old apikeys.Key
 	err = s.transact(ctx, func(ctx context.Context, tx pgx.Tx) error {
-		old, err := s.lockKey(ctx, tx, account, id)
-		if err != nil {
+		if old, err = s.lockKey(ctx, tx, account, id); err != nil {
 			return err
 		}
 		key := old
 		if err := change(&key); err != nil {
 			return err
 		}
-		key.ID, key.Account = old.ID, old.Account
-		if err := s.addHashes(ctx, tx, &key); err != nil {
-			return err
-		}
-		batch := &pgx.Batch{}
-		batch.Queue(s.sql(`update storageapi.keys set name = $3, scopes = $4, expires_at = $5, hash = $6, previous = $7, previous_expires_at = $8
-			where account = $1 and id = $2`), account, id, key.Name, key.Scopes.Names(), stored(key.ExpiresAt),
-			sum(key.Hash), sum(key.Previous), stored(key.PreviousExpiresAt))
+		key.ID, key.Account, key.CreatedAt = old.ID, old.Account, old.CreatedAt
 		kept := [][]byte{{}, sum(key.Hash)}
 		if !key.Previous.IsZero() {
 			kept = append(kept, sum(key.Previous))
 		}
-		for _, hash := range [...][]byte{sum(old.Hash), sum(old.Previous)} {
-			batch.Queue(s.sql(`delete from storageapi.key_hashes where hash = $1 and hash <> all($2)`), hash, kept)
-		}
+		batch := &pgx.Batch{}
+		batch.Queue(s.sql(`delete from storageapi.keys where hash = $1 and next is not null`), sum(old.Previous))
+		batch.Queue(s.sql(`
+			update storageapi.keys set hash = $3, name = $4, scopes = $5, expires_at = $6, previous = $7, previous_expires_at = $8
+			where account = $1 and id = $2 and next is null`), account, id,
+			sum(key.Hash), key.Name, key.Scopes.Names(), stored(key.ExpiresAt), sum(key.Previous), stored(key.PreviousExpiresAt))
+		s.queuePrevious(batch, &key)
+		s.queueChanged(batch, &old)
 		batch.Queue(s.sql(`delete from storageapi.key_uses where account = $1 and id = $2 and hash <> all($3)`), account, id, kept)
-		if err := tx.SendBatch(ctx, batch).Close(); err != nil {
+		if err := taken(tx.SendBatch(ctx, batch).Close()); err != nil {
 			return err
 		}
 		changed, err = scanKey(tx.QueryRow(ctx, s.sql(`select `+keyColumns+keyUses+`
-			from storageapi.keys k where k.account = $1 and k.id = $2`), account, id), true)
+			from storageapi.keys k where k.account = $1 and k.id = $2 and k.next is null`), account, id), true)
 		return err
 	})
+	s.options.keyCache.forget(old.Hash, old.Previous)
 	if err != nil {
 		return apikeys.Key{}, err
 	}
 	return changed, nil
 }
 
+// queueChanged tells other nodes that a key is not any more what it was.
+func (s *Store) queueChanged(batch *pgx.Batch, old *apikeys.Key) {
+	if !s.options.quiet {
+		batch.Queue(`select pg_notify($1, $2)`, s.channel(), keyNotification(old.Hash, old.Previous))
+	}
+}
+
 // lockKey returns a key that nobody else changes until the transaction ends.
 func (s *Store) lockKey(ctx context.Context, tx pgx.Tx, account, id string) (apikeys.Key, error) {
 	return found(scanKey(tx.QueryRow(ctx, s.sql(`select `+keyColumns+keyUses+`
-		from storageapi.keys k where k.account = $1 and k.id = $2 for update`), account, id), true))
+		from storageapi.keys k where k.account = $1 and k.id = $2 and k.next is null for update`), account, id), true))
 }
 
 // DeleteKey implements [apikeys.Store].
 func (s *Store) DeleteKey(ctx context.Context, account, id string, check func(apikeys.Key) error) error {
-	return s.transact(ctx, func(ctx context.Context, tx pgx.Tx) error {
-		key, err := s.lockKey(ctx, tx, account, id)
-		if err != nil {
+	var key apikeys.Key
+	err := s.transact(ctx, func(ctx context.Context, tx pgx.Tx) (err error) {
+		if key, err = s.lockKey(ctx, tx, account, id); err != nil {
 			return err
 		}
 		if check != nil {
@@ -211,11 +234,13 @@ func (s *Store) DeleteKey(ctx context.Context, account, id string, check func(ap
 			}
 		}
 		batch := &pgx.Batch{}
-		batch.Queue(s.sql(`delete from storageapi.key_hashes where hash = $1 or hash = $2`), sum(key.Hash), sum(key.Previous))
+		batch.Queue(s.sql(`delete from storageapi.keys where hash = $1 or hash = $2`), sum(key.Hash), sum(key.Previous))
 		batch.Queue(s.sql(`delete from storageapi.key_uses where account = $1 and id = $2`), account, id)
-		batch.Queue(s.sql(`delete from storageapi.keys where account = $1 and id = $2`), account, id)
+		s.queueChanged(batch, &key)
 		return tx.SendBatch(ctx, batch).Close()
 	})
+	s.options.keyCache.forget(key.Hash, key.Previous)
+	return err
 }
 
 // RecordKeyUse implements [apikeys.Store]. The keys are kept from being deleted
@@ -231,7 +256,7 @@ func (s *Store) RecordKeyUse(ctx context.Context, uses []apikeys.KeyUse) error {
 			with use as (select * from unnest($1::text[], $2::text[], $3::bytea[], $4::timestamptz[]) as u (account, id, hash, at)),
 			kept as materialized (
 				select k.account, k.id, k.hash, k.previous from storageapi.keys k
-				where (k.account, k.id) in (select account, id from use) order by k.account, k.id for key share),
+				where k.next is null and (k.account, k.id) in (select account, id from use) order by k.account, k.id for key share),
 			latest as (
 				select k.account, k.id, ''::bytea as hash, max(u.at) as at
 				from kept k join use u on u.account = k.account and u.id = k.id group by 1, 2

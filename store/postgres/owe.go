@@ -19,7 +19,7 @@ const owe = `
 	cross join lateral (
 		select max(number) as number, (array_agg(state order by number desc) filter (where state > 0))[1] as state
 		from storageapi.attempts where event = i.event and webhook = $1) a
-	where a.state = any($4::smallint[]) and exists (select from storageapi.payloads where event = i.event and body is not null)
+	where a.state = any($4::smallint[]) and exists (select from storageapi.events where event = i.event and body is not null)
 	on conflict (webhook, event) do nothing
 	returning event`
 
@@ -52,8 +52,7 @@ func (s *Store) Redeliver(ctx context.Context, account, webhookID, eventID strin
 			return none(err)
 		}
 		err = tx.QueryRow(ctx, s.sql(`
-			select e.event from storageapi.events e join storageapi.payloads p on p.event = e.event
-			where e.account = $1 and e.id = $2 and e.known and p.body is not null`), account, eventID).Scan(&event)
+			select event from storageapi.events where account = $1 and id = $2 and known and body is not null`), account, eventID).Scan(&event)
 		if err != nil {
 			return none(err)
 		}

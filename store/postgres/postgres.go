@@ -30,9 +30,10 @@ type Store struct {
 	// statements are those in the host's schema, by their text.
 	statements sync.Map
 
-	turns  turns
-	waker  waker
-	cursor cursor
+	turns     turns
+	waker     waker
+	publisher publisher
+	cursor    cursor
 }
 
 type options struct {
@@ -41,6 +42,8 @@ type options struct {
 	keys   *signing.Keyring
 	poll   time.Duration
 	quiet  bool
+
+	keyCache *keyCache // nil: none
 }
 
 // An Option changes how a database is used.
@@ -83,7 +86,7 @@ func (o *options) check() error {
 	case o.poll < time.Millisecond || o.poll > time.Hour:
 		return errors.New("PollEvery: must be 1ms to 1h")
 	}
-	return nil
+	return o.keyCache.check()
 }
 
 // Open connects to the database that dsn names, a URL or a connection string as
@@ -137,6 +140,7 @@ func New(ctx context.Context, pool *pgxpool.Pool, options ...Option) (*Store, er
 	}
 	s.turns.start()
 	s.waker.start(s)
+	s.publisher.start(s)
 	return s, nil
 }
 
@@ -150,6 +154,7 @@ func (s *Store) Close() error {
 	if was {
 		return nil
 	}
+	s.publisher.close()
 	if s.own {
 		s.pool.Close()
 	}

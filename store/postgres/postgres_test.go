@@ -2,6 +2,7 @@ package postgres_test
 
 import (
 	"testing"
+	"time"
 
 	"github.com/storageapi/storageapi/store"
 	"github.com/storageapi/storageapi/store/postgres"
@@ -10,6 +11,10 @@ import (
 
 func TestStore(t *testing.T) {
 	storetest.Run(t, func(t *testing.T) store.Store { return open(t, inSchema(t)) })
+}
+
+func TestStoreWithCachedKeys(t *testing.T) {
+	storetest.Run(t, func(t *testing.T) store.Store { return open(t, inSchema(t), postgres.CacheKeys(2, time.Hour)) })
 }
 
 func TestStoreDurable(t *testing.T) {

@@ -13,7 +13,7 @@ import (
 // of webhooks that were deleted.
 func (s *Store) Purge(ctx context.Context, purge webhooks.Purge) (more bool, err error) {
 	err = s.transact(ctx, func(ctx context.Context, tx pgx.Tx) error {
-		if err := s.lockMark(ctx, tx, "purge"); err != nil {
+		if err := s.lockMark(ctx, tx, "payloads"); err != nil {
 			return err
 		}
 		if _, err := tx.Exec(ctx, indexed); err != nil {
@@ -65,18 +65,19 @@ const (
 	purgeIDs = `
 		with old as materialized (
 			select event from storageapi.events
-			where known and event < $1 and event >= (select event from storageapi.marks where name = 'purge')
+			where known and event < $1 and event >= (select event from storageapi.marks where name = 'ids')
 			order by event limit $2
 		), marked as (
-			update storageapi.marks set event = greatest(event, (select max(event) from old) + 1) where name = 'purge' and exists (select from old)
+			update storageapi.marks set event = greatest(event, (select max(event) from old) + 1) where name = 'ids' and exists (select from old)
 		)
 		update storageapi.events set known = false where event = any(array(select event from old))`
 
 	purgeEvents = `
 		delete from storageapi.events where event = any(array(
 			select e.event from storageapi.events e where e.event < $1 and not e.known
+				and e.event < (select event from storageapi.marks where name = 'payloads')
+				and not exists (select from storageapi.expiring x where x.event = e.event)
 				and not exists (select from storageapi.attempts a where a.event = e.event)
-				and not exists (select from storageapi.payloads p where p.event = e.event)
 			order by e.event limit $2))`
 
 	purgeRecoveries = `
@@ -128,22 +129,26 @@ const (
 			2, $2, 0, 0, $3, $4, '' from gone`
 )
 
-// payloads removes the payloads of events before that number, and ends what is owed
-// of them. What is leased may finish: its payload's row remains until then.
+// payloads removes the bodies of events before that number, and ends what is owed of
+// them. What is leased may finish: its event is expiring meanwhile.
 func (p *purger) payloads(ctx context.Context, before int64) error {
-	rows, err := p.tx.Query(ctx, p.sql(`select event from storageapi.payloads where event < $1 order by event limit $2`), before, p.left)
+	expiring, err := p.events(ctx, `select event from storageapi.expiring where event < $1 order by event limit $2`, before)
 	if err != nil {
 		return err
 	}
-	events, err := pgx.CollectRows(rows, pgx.RowTo[int64])
-	if err != nil || len(events) == 0 {
+	old, err := p.events(ctx, `
+		select event from storageapi.events where event < $1 and event >= (select event from storageapi.marks where name = 'payloads')
+		order by event limit $2`, before)
+	if err != nil || len(old)+len(expiring) == 0 {
 		return err
 	}
-	var owed int
-	if err := p.tx.QueryRow(ctx, p.sql(`select count(*) from (`+owedOf+`) owed`), events).Scan(&owed); err != nil {
+	p.left -= len(old)
+	events := append(expiring, old...)
+	var owed bool
+	if err := p.tx.QueryRow(ctx, p.sql(`select exists (`+owedOf+`)`), events).Scan(&owed); err != nil {
 		return err
 	}
-	if owed > 0 {
+	if owed {
 		all := make([]int16, shards)
 		for i := range all {
 			all[i] = int16(i)
@@ -156,8 +161,19 @@ func (p *purger) payloads(ctx context.Context, before int64) error {
 			return err
 		}
 	}
-	if err := p.remove(ctx, `delete from storageapi.payloads where event = any($1::bigint[]) and event <> all(select event from (`+owedOf+`) owed)`, events); err != nil {
-		return err
+	batch := &pgx.Batch{}
+	batch.Queue(p.sql(`update storageapi.events set body = null where event = any($1::bigint[]) and body is not null`), old)
+	batch.Queue(p.sql(`update storageapi.marks set event = greatest(event, $1) where name = 'payloads'`), events[len(events)-1]+1)
+	batch.Queue(p.sql(`delete from storageapi.expiring where event = any($1::bigint[])`), expiring)
+	batch.Queue(p.sql(`insert into storageapi.expiring select distinct event from (`+owedOf+`) owed`), events)
+	return p.tx.SendBatch(ctx, batch).Close()
+}
+
+// events returns the numbers, as many as are left, that a query finds before one.
+func (p *purger) events(ctx context.Context, sql string, before int64) ([]int64, error) {
+	rows, err := p.tx.Query(ctx, p.sql(sql), before, p.left)
+	if err != nil {
+		return nil, err
 	}
-	return p.remove(ctx, `update storageapi.payloads set body = null where event = any($1::bigint[]) and body is not null`, events)
+	return pgx.CollectRows(rows, pgx.RowTo[int64])
 }

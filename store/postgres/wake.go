@@ -60,7 +60,7 @@ func (s *Store) Wake(ctx context.Context, wake func()) {
 	}
 }
 
-// listen calls wake for each notification, and reports whether it got so far as to
+// listen calls wake for each notification that something is due, and reports whether it got so far as to
 // listen.
 func (s *Store) listen(ctx context.Context, wake func()) (listened bool) {
 	if s.begin(ctx) != nil {
@@ -76,9 +76,17 @@ func (s *Store) listen(ctx context.Context, wake func()) (listened bool) {
 	if _, err := own.Exec(ctx, `listen `+pgx.Identifier{s.channel()}.Sanitize()); err != nil {
 		return false
 	}
-	for wake(); ; wake() { // also for what came before it listened
-		if _, err := own.WaitForNotification(ctx); err != nil {
+	keys := s.options.keyCache
+	keys.forgetAll() // what changed before it listened was not heard
+	defer keys.forgetAll()
+	wake() // also for what came before
+	for {
+		heard, err := own.WaitForNotification(ctx)
+		if err != nil {
 			return true
+		}
+		if !keys.hear(heard.Payload) {
+			wake()
 		}
 	}
 }

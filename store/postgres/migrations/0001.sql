@@ -12,25 +12,22 @@ create table storageapi.accounts (
 	account text collate "C" primary key
 );
 
+-- A row for each hash that finds a key: its present one and, while it has any, its
+-- previous one, which next tells what took its place. The rest is the same in both: a
+-- request looks up one row.
 create table storageapi.keys (
+	hash                bytea primary key,
+	next                bytea,
 	account             text collate "C" not null,
 	id                  text collate "C" not null,
 	name                text not null,
 	scopes              text[] not null,
 	created_at          timestamptz not null,
 	expires_at          timestamptz,
-	hash                bytea not null,
 	previous            bytea,
-	previous_expires_at timestamptz,
-	primary key (account, id)
+	previous_expires_at timestamptz
 );
-
--- The hashes of all keys, present and previous: no two keys share one.
-create table storageapi.key_hashes (
-	hash    bytea primary key,
-	account text collate "C" not null,
-	id      text collate "C" not null
-);
+create unique index keys_account on storageapi.keys (account, id) where next is null;
 
 -- Apart from the keys, which must not churn. An empty hash stands for the key itself.
 create table storageapi.key_uses (
@@ -84,7 +81,8 @@ create table storageapi.past_webhooks (
 create index past_webhooks_account on storageapi.past_webhooks (account);
 
 -- An event's number is the microsecond in which it was published, counted from
--- 2020, and 12 bits that tell apart those of one microsecond.
+-- 2020, and 12 bits that tell apart those of one microsecond. What is for nobody
+-- has no body.
 create table storageapi.events (
 	event   bigint primary key,
 	account text collate "C" not null,
@@ -92,17 +90,16 @@ create table storageapi.events (
 	type    text not null,
 	at      timestamptz not null,
 	matched integer not null,
-	known   boolean not null default true
+	known   boolean not null default true,
+	body    bytea
 );
 create unique index events_known on storageapi.events (account, id) where known;
 create sequence storageapi.event_clock minvalue 0;
 create sequence storageapi.event_numbers cycle minvalue 0 maxvalue 4095 cache 1;
 
--- Bodies, of events that are for somebody; null once it was purged while an
--- attempt was under way.
-create table storageapi.payloads (
-	event bigint primary key,
-	body  bytea
+-- Events whose body was purged while an attempt was under way.
+create table storageapi.expiring (
+	event bigint primary key
 );
 
 -- What is owed. Of a lane, which is a webhook and a kind, what is not parked is
@@ -194,12 +191,13 @@ create table storageapi.notices (
 create index notices_until on storageapi.notices (until);
 
 -- How far housekeeping has come, by event, which it locks meanwhile, and which keys
--- seal the signing secrets.
+-- seal the signing secrets: no event before payloads has a body, and the id of none
+-- before ids is known.
 -- The seal of the cursors is what hides events' numbers in them.
 create table storageapi.marks (
 	name  text primary key,
 	event bigint,
 	seal  bytea
 );
-insert into storageapi.marks (name, event) values ('purge', 0), ('recoveries', null), ('seal', null);
+insert into storageapi.marks (name, event) values ('payloads', 0), ('ids', 0), ('recoveries', null), ('seal', null);
 insert into storageapi.marks (name, seal) values ('cursors', sha256(convert_to(gen_random_uuid()::text || gen_random_uuid()::text, 'UTF8')));

@@ -1,0 +1,8 @@
+package postgres
+
+// Publishing tells how many send events, and how many events wait to be sent.
+func (s *Store) Publishing() (senders, waiting int) {
+	s.publisher.mu.Lock()
+	defer s.publisher.mu.Unlock()
+	return s.publisher.senders, len(s.publisher.waiting)
+}

@@ -1,0 +1,185 @@
+package postgres_test
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/storageapi/storageapi/apikeys"
+	"github.com/storageapi/storageapi/scopes"
+	"github.com/storageapi/storageapi/store/postgres"
+	"github.com/storageapi/storageapi/store/postgres/internal/cluster"
+	"github.com/storageapi/storageapi/webhooks"
+)
+
+// A contest measures what the store does beside the least that PostgreSQL could be
+// asked for, in turns, so that both have the same of a machine that does other things
+// too.
+type contest struct {
+	server *cluster.Cluster
+	names  [2]string
+	do     [2]func(i int64) error
+	next   int64
+	took   [2][]time.Duration // of each call
+	total  [2]time.Duration
+	cpu    [2]time.Duration // of the server and of this process
+}
+
+// round has each do it n times, by so many callers.
+func (c *contest) round(b *testing.B, callers, n int) {
+	for side, do := range c.do {
+		took := make([]time.Duration, n)
+		var place atomic.Int64
+		var group sync.WaitGroup
+		cpu, begun := c.server.CPU()+ownCPU(), time.Now()
+		for range callers {
+			group.Go(func() {
+				for i := place.Add(1) - 1; i < int64(n); i = place.Add(1) - 1 {
+					at := time.Now()
+					if err := do(c.next + i); err != nil {
+						b.Error(err)
+						return
+					}
+					took[i] = time.Since(at)
+				}
+			})
+		}
+		group.Wait()
+		c.total[side] += time.Since(begun)
+		c.cpu[side] += c.server.CPU() + ownCPU() - cpu
+		c.took[side] = append(c.took[side], took...)
+	}
+	c.next += int64(n)
+}
+
+// report tells of both sides, and the first as a multiple of the second.
+func (c *contest) report(b *testing.B) {
+	var rate, p50, cpu [2]float64
+	for side, name := range c.names {
+		n := float64(len(c.took[side]))
+		rate[side] = n / c.total[side].Seconds()
+		p50[side] = float64(quantile(c.took[side], 0.5).Nanoseconds()) / 1000
+		cpu[side] = float64(c.cpu[side].Nanoseconds()) / 1000 / n
+		b.ReportMetric(rate[side], name+"/s")
+		b.ReportMetric(p50[side], name+"_p50_us")
+		b.ReportMetric(cpu[side], name+"_cpu_us")
+	}
+	b.ReportMetric(rate[0]/rate[1], "rate_ratio")
+	b.ReportMetric(p50[0]/p50[1], "p50_ratio")
+	b.ReportMetric(cpu[0]/cpu[1], "cpu_ratio")
+}
+
+// BenchmarkPublish compares publishing with a prepared INSERT of the same bytes, in a
+// transaction of its own each.
+func BenchmarkPublish(b *testing.B) {
+	for _, publishers := range []int{1, 64} {
+		b.Run(fmt.Sprintf("publishers=%d", publishers), func(b *testing.B) {
+			p, server := durable(b)
+			s := openOn(b, p)
+			endpoints(b, s, 1000)
+			if _, err := p.Exec(b.Context(), `create table bare (id text primary key, body bytea)`); err != nil {
+				b.Fatal(err)
+			}
+			if _, err := p.Exec(b.Context(), `vacuum analyze`); err != nil {
+				b.Fatal(err)
+			}
+			body := []byte(fmt.Sprintf("%0300d", 1))
+			c := contest{server: server, names: [2]string{"publish", "insert"}}
+			c.do[0] = func(i int64) error {
+				_, err := s.Enqueue(context.Background(), webhooks.Envelope{
+					ID: fmt.Sprintf("evt_%026d", i), Account: fmt.Sprintf("acct_wh_%06d", i%1000), Type: webhooks.TypeBalanceLow, Timestamp: time.Now(), Body: body,
+				})
+				return err
+			}
+			c.do[1] = func(i int64) error {
+				_, err := p.Exec(context.Background(), `insert into bare values ($1, $2)`, fmt.Sprintf("evt_%026d", i), body)
+				return err
+			}
+			c.round(b, publishers, 100*publishers) // statements are prepared
+			c = contest{server: server, names: c.names, do: c.do, next: c.next}
+			for b.Loop() {
+				c.round(b, publishers, 50*(10+publishers))
+			}
+			c.report(b)
+		})
+	}
+}
+
+// BenchmarkVerify compares the lookup of a key with a prepared SELECT of as much by
+// primary key.
+func BenchmarkVerify(b *testing.B) {
+	p, server := durable(b)
+	s := openOn(b, p)
+	const keys = 10_000
+	manyKeys(b, s, keys)
+	bareKeys(b, p)
+	verify := func(s *postgres.Store) func(i int64) error {
+		return func(i int64) error {
+			_, err := s.KeyByHash(context.Background(), hashNo(i%keys))
+			return err
+		}
+	}
+	bare := func(i int64) error {
+		h := hashNo(i % keys)
+		var account, id, name string
+		var names []string
+		var created time.Time
+		var expires, previousExpires *time.Time
+		var hash, previous []byte
+		return p.QueryRow(context.Background(), `select account, id, name, scopes, created_at, expires_at, hash, previous, previous_expires_at from bare where hash = $1`, h.Sum[:]).
+			Scan(&account, &id, &name, &names, &created, &expires, &hash, &previous, &previousExpires)
+	}
+	cached := openOn(b, p, postgres.CacheKeys(keys, time.Hour))
+	for _, callers := range []int{1, 16} {
+		for name, s := range map[string]*postgres.Store{"": s, "/cached": cached} {
+			b.Run(fmt.Sprintf("callers=%d%s", callers, name), func(b *testing.B) {
+				c := contest{server: server, names: [2]string{"verify", "select"}, do: [2]func(i int64) error{verify(s), bare}}
+				c.round(b, callers, keys)
+				c = contest{server: server, names: c.names, do: c.do, next: c.next}
+				for b.Loop() {
+					c.round(b, callers, 1000)
+				}
+				c.report(b)
+			})
+		}
+	}
+}
+
+func hashNo(i int64) (h apikeys.Hash) {
+	copy(h.Sum[:], fmt.Sprintf("%032d", i*7919))
+	return h
+}
+
+// manyKeys makes that many keys, of a hundred accounts.
+func manyKeys(b *testing.B, s *postgres.Store, n int64) {
+	var group sync.WaitGroup
+	for worker := range int64(32) {
+		group.Go(func() {
+			for i := worker; i < n; i += 32 {
+				key := apikeys.Key{ID: fmt.Sprintf("key_%026d", i), Account: "acct_" + fmt.Sprint(i%100), Name: "key", Scopes: scopes.All(), CreatedAt: time.Now(), Hash: hashNo(i)}
+				if err := s.CreateKey(context.Background(), key, apikeys.Terms{}); err != nil {
+					b.Error(err)
+				}
+			}
+		})
+	}
+	group.Wait()
+}
+
+// bareKeys makes a table that has the same.
+func bareKeys(b *testing.B, p *pgxpool.Pool) {
+	for _, sql := range []string{
+		`create table bare as select account, id, name, scopes, created_at, expires_at, hash, previous, previous_expires_at from storageapi.keys`,
+		`alter table bare add primary key (hash)`,
+		`vacuum analyze`,
+	} {
+		if _, err := p.Exec(b.Context(), sql); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

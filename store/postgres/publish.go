@@ -1,0 +1,50 @@
+package postgres
+
+import (
+	"context"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/storageapi/storageapi/webhooks"
+)
+
+// Enqueue implements [webhooks.Store].
+//
+// Events are ordered by when they were published, and one whose Enqueue is under way
+// may come to stand before one that is stored already. Who goes through a list
+// meanwhile may not see it, or in a later page.
+func (s *Store) Enqueue(ctx context.Context, envelope webhooks.Envelope) (deliveries int, err error) {
+	deliveries, err = s.publisher.publish(ctx, &envelope)
+	if err != nil {
+		return 0, err
+	}
+	if deliveries > 0 {
+		s.waker.tell()
+	}
+	return deliveries, nil
+}
+
+// EnqueueTx is Enqueue as a part of the host's transaction: the event is stored when
+// that is committed, and not at all if it is undone. Deliveries begin within the
+// time of [PollEvery] after the commit. An event is listed as of when EnqueueTx was
+// called, and webhooks get it that were subscribed then: commit soon.
+func (s *Store) EnqueueTx(ctx context.Context, tx pgx.Tx, envelope webhooks.Envelope) (deliveries int, err error) {
+	if err := s.begin(ctx); err != nil {
+		return 0, err
+	}
+	defer s.steps.RUnlock()
+	deliveries, _, err = s.enqueue(ctx, tx, &envelope, "")
+	return deliveries, err
+}
+
+// PublishTx is [webhooks.WebhookService.Publish] as a part of the host's transaction:
+// the event is delivered if that is committed, and vanishes with it otherwise. See
+// [Store.EnqueueTx].
+func (s *Store) PublishTx(ctx context.Context, tx pgx.Tx, service *webhooks.WebhookService, event webhooks.Event) error {
+	envelope, err := service.Seal(event)
+	if err != nil {
+		return err
+	}
+	_, err = s.EnqueueTx(ctx, tx, envelope)
+	return err
+}

@@ -1,0 +1,236 @@
+package postgres_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/storageapi/storageapi/store/postgres"
+	"github.com/storageapi/storageapi/webhooks"
+)
+
+// A press is a store whose connections, all two, are in use until release, so that what
+// is published waits, and but for the first shares a batch then.
+type press struct {
+	*postgres.Store
+	t       *testing.T
+	release func()
+
+	group   sync.WaitGroup
+	mu      sync.Mutex
+	results []string
+}
+
+func newPress(t *testing.T, option postgres.Option) *press {
+	t.Helper()
+	config := pool(t).Config()
+	config.MaxConns = 2
+	only, err := pgxpool.NewWithConfig(t.Context(), config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(only.Close)
+	s, err := postgres.New(t.Context(), only, option)
+	if err != nil {
+		t.Fatal(err)
+	}
+	held := only.AcquireAllIdle(t.Context())
+	for len(held) < 2 {
+		conn, err := only.Acquire(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		held = append(held, conn)
+	}
+	p := &press{Store: s, t: t}
+	p.release = func() {
+		for _, conn := range held {
+			conn.Release()
+		}
+	}
+	p.publish(t.Context(), "first")
+	p.until(1, 0)
+	return p
+}
+
+// publish publishes events in the background, and notes what comes of them.
+func (p *press) publish(ctx context.Context, ids ...string) {
+	for _, id := range ids {
+		p.group.Go(func() {
+			n, err := p.Enqueue(ctx, webhooks.Envelope{ID: id, Account: "acct", Type: webhooks.TypeBalanceLow, Body: []byte(id)})
+			result := fmt.Sprint(id, ": ", n)
+			switch {
+			case errors.Is(err, context.Canceled):
+				result = id + ": canceled"
+			case err != nil:
+				result = id + ": error"
+			}
+			p.mu.Lock()
+			defer p.mu.Unlock()
+			p.results = append(p.results, result)
+		})
+	}
+}
+
+// until waits until so many senders are at work and so many events wait.
+func (p *press) until(senders, waiting int) {
+	p.t.Helper()
+	for end := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) {
+		s, w := p.Publishing()
+		if s == senders && w == waiting {
+			return
+		}
+		if time.Now().After(end) {
+			p.t.Fatalf("%d senders and %d waiting, want %d and %d", s, w, senders, waiting)
+		}
+	}
+}
+
+// want waits for the results, and closes the store.
+func (p *press) want(want ...string) {
+	p.t.Helper()
+	p.group.Wait()
+	slices.Sort(p.results)
+	if !slices.Equal(p.results, want) {
+		p.t.Errorf("results are %q, want %q", p.results, want)
+	}
+	if err := p.Close(); err != nil {
+		p.t.Error(err)
+	}
+}
+
+func TestPublishTogether(t *testing.T) {
+	name := newSchema(t)
+	option := postgres.InSchema(name)
+	if err := postgres.Migrate(t.Context(), pool(t), option); err != nil {
+		t.Fatal(err)
+	}
+	s := open(t, option)
+	for _, id := range []string{"a", "b"} {
+		if err := s.CreateWebhook(t.Context(), newWebhook("acct", id), webhooks.Terms{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	// batches counts the transactions in which the events were stored.
+	batches := func(ids ...string) (n int) {
+		if err := pool(t).QueryRow(t.Context(), `select count(distinct xmin::text) from `+quoted(name)+`.events where id = any($1)`, ids).Scan(&n); err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+
+	t.Run("in one transaction", func(t *testing.T) {
+		p := newPress(t, option)
+		p.publish(t.Context(), "1", "2", "3", "4")
+		p.until(2, 4)
+		p.release()
+		p.want("1: 2", "2: 2", "3: 2", "4: 2", "first: 2")
+		if n := batches("1", "2", "3", "4"); n != 1 {
+			t.Errorf("they were stored in %d transactions, want 1", n)
+		}
+	})
+
+	t.Run("of one id", func(t *testing.T) {
+		p := newPress(t, option)
+		p.publish(t.Context(), "5", "5", "1", "5", "6")
+		p.until(2, 5)
+		if err := s.CreateWebhook(t.Context(), newWebhook("acct", "late"), webhooks.Terms{}); err != nil {
+			t.Fatal(err)
+		}
+		p.release()
+		p.want("1: 2", "5: 3", "5: 3", "5: 3", "6: 3", "first: 2")
+	})
+
+	t.Run("one that cannot be stored", func(t *testing.T) {
+		p := newPress(t, option)
+		p.publish(t.Context(), "7", "\x00", "8")
+		p.until(2, 3)
+		p.release()
+		p.want("\x00: error", "7: 3", "8: 3", "first: 2")
+	})
+
+	t.Run("one that nobody waits for any more", func(t *testing.T) {
+		p := newPress(t, option)
+		ctx, cancel := context.WithCancel(t.Context())
+		p.publish(t.Context(), "9", "10")
+		p.publish(ctx, "given up")
+		p.until(2, 3)
+		cancel()
+		p.until(2, 2)
+		p.release()
+		p.want("10: 3", "9: 3", "first: 2", "given up: canceled")
+		if _, err := s.EventDeliveries(t.Context(), "acct", "given up"); !errors.Is(err, webhooks.ErrNotFound) {
+			t.Errorf("EventDeliveries of what was given up = %v, want ErrNotFound", err)
+		}
+	})
+
+	t.Run("one that a transaction of the host's has published", func(t *testing.T) {
+		p := newPress(t, option)
+		err := pgx.BeginFunc(t.Context(), pool(t), func(tx pgx.Tx) error {
+			if _, err := s.EnqueueTx(t.Context(), tx, webhooks.Envelope{ID: "held", Account: "acct", Type: webhooks.TypeBalanceLow}); err != nil {
+				return err
+			}
+			p.publish(t.Context(), "11", "12", "held")
+			p.until(2, 3)
+			p.release()
+			for end := time.Now().Add(20 * time.Second); batches("11", "12") == 0; time.Sleep(time.Millisecond) {
+				if time.Now().After(end) {
+					return errors.New("the others wait, too")
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		p.want("11: 3", "12: 3", "first: 2", "held: 3")
+	})
+}
+
+// The end of one's context while a batch is under way changes nothing for anybody.
+func TestPublishTogetherUnderWay(t *testing.T) {
+	name := newSchema(t)
+	option := postgres.InSchema(name)
+	if err := postgres.Migrate(t.Context(), pool(t), option); err != nil {
+		t.Fatal(err)
+	}
+	p := newPress(t, option)
+	ctx, cancel := context.WithCancel(t.Context())
+	p.publish(t.Context(), "1", "2")
+	p.publish(ctx, "given up")
+	p.until(2, 3)
+	err := pgx.BeginFunc(t.Context(), pool(t), func(tx pgx.Tx) error {
+		if _, err := tx.Exec(t.Context(), `lock table `+quoted(name)+`.attempts in access exclusive mode`); err != nil {
+			return err
+		}
+		p.release()
+		p.until(2, 0)
+		cancel()
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.group.Wait()
+	for _, result := range p.results {
+		id, came, _ := strings.Cut(result, ": ")
+		_, err := p.EventDeliveries(t.Context(), "acct", id)
+		if stored := err == nil; stored != (came == "0") {
+			t.Errorf("%s came of %s, and stored = %v", came, id, stored)
+		}
+		if id != "given up" && came != "0" {
+			t.Errorf("%s came of %s, want 0", came, id)
+		}
+	}
+	if err := p.Close(); err != nil {
+		t.Error(err)
+	}
+}
