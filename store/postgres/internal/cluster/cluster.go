@@ -223,20 +223,27 @@ func (c *Cluster) DSN(database string, others ...*Cluster) string {
 	return dsn
 }
 
-// CPU returns how much processor time the server's running processes have used, on
-// Linux.
+// CPU returns how much processor time the server's processes have used, those that
+// have ended included, on Linux.
 func (c *Cluster) CPU() (used time.Duration) {
-	pid, _, _ := strings.Cut(string(readFile(filepath.Join(c.data(), "postmaster.pid"))), "\n")
+	postmaster, _, _ := strings.Cut(string(readFile(filepath.Join(c.data(), "postmaster.pid"))), "\n")
 	stats, _ := filepath.Glob("/proc/[0-9]*/stat")
 	for _, name := range stats {
 		_, rest, _ := strings.Cut(string(readFile(name)), ") ")
 		fields := strings.Fields(rest)
-		if len(fields) < 13 || fields[1] != pid && filepath.Base(filepath.Dir(name)) != pid {
+		if len(fields) < 15 {
 			continue
 		}
-		user, _ := strconv.Atoi(fields[11])
-		system, _ := strconv.Atoi(fields[12])
-		used += time.Duration(user+system) * 10 * time.Millisecond
+		times := fields[11:13] // its own
+		if filepath.Base(filepath.Dir(name)) == postmaster {
+			times = fields[11:15] // and that of the children that it has seen end
+		} else if fields[1] != postmaster {
+			continue
+		}
+		for _, ticks := range times {
+			n, _ := strconv.Atoi(ticks)
+			used += time.Duration(n) * 10 * time.Millisecond
+		}
 	}
 	return used
 }
