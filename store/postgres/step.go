@@ -15,6 +15,8 @@ import (
 const (
 	serializationFailure = "40001"
 	deadlockDetected     = "40P01"
+	undefinedFunction    = "42883"
+	notSupported         = "0A000"
 )
 
 const (
