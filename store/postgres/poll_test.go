@@ -88,3 +88,52 @@ func TestPollOnly(t *testing.T) {
 		t.Errorf("a node that only polls sent %q", seen.list)
 	}
 }
+
+// trips counts the round trips of a pool.
+type trips struct{ n int }
+
+func (c *trips) TraceQueryStart(ctx context.Context, _ *pgx.Conn, _ pgx.TraceQueryStartData) context.Context {
+	c.n++
+	return ctx
+}
+func (*trips) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
+func (c *trips) TraceBatchStart(ctx context.Context, _ *pgx.Conn, _ pgx.TraceBatchStartData) context.Context {
+	c.n++
+	return ctx
+}
+func (*trips) TraceBatchQuery(context.Context, *pgx.Conn, pgx.TraceBatchQueryData) {}
+func (*trips) TraceBatchEnd(context.Context, *pgx.Conn, pgx.TraceBatchEndData)     {}
+
+// A node that has nothing to do asks once in a while, in one round trip, and nodes
+// drift apart.
+func TestIdle(t *testing.T) {
+	option := inSchema(t)
+	counted := &trips{}
+	config := pool(t).Config()
+	config.ConnConfig.Tracer = counted
+	p, err := pgxpool.NewWithConfig(t.Context(), config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Close()
+	s, err := postgres.New(t.Context(), p, option)
+	if err != nil {
+		t.Fatal(err)
+	}
+	endpoints(t, open(t, option), 100) // in all shards
+	waits := map[time.Duration]bool{}
+	for range 20 {
+		before := counted.n
+		tasks, wait, err := s.ClaimDeliveries(t.Context(), webhooks.Claim{Limit: 9, PerWebhook: 9, PerAccount: 9, Lease: time.Minute})
+		if err != nil || len(tasks) > 0 || wait < 75*time.Millisecond || wait > 125*time.Millisecond {
+			t.Fatalf("ClaimDeliveries = %d tasks, wait %v, %v", len(tasks), wait, err)
+		}
+		if n := counted.n - before; n != 1 {
+			t.Errorf("a claim of nothing took %d round trips, want 1", n)
+		}
+		waits[wait] = true
+	}
+	if len(waits) < 2 {
+		t.Error("all waits are the same")
+	}
+}
