@@ -120,6 +120,9 @@ func (g *growth) watch(b *testing.B, every time.Duration, done <-chan struct{}) 
 		case <-tick.C:
 		case <-done:
 			ended = true
+			if n := len(g.samples); n > 0 && time.Since(g.begun)-g.samples[n-1].at < every/2 {
+				return
+			}
 		}
 		s := sample{at: time.Since(g.begun), bytes: make(map[string]int64), dead: make(map[string]int64)}
 		g.mu.Lock()
