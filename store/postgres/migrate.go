@@ -47,12 +47,17 @@ func Migrate(ctx context.Context, pool *pgxpool.Pool, options ...Option) error {
 	}
 	steps := SQL(options...)
 	version, err := versionOf(ctx, pool, o)
-	for err == nil && version < len(steps) {
+	for try := 1; err == nil && version < len(steps); {
 		failed := pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error { return apply(ctx, tx, o, steps[version], version) })
 		was := version
-		if version, err = versionOf(ctx, pool, o); version == was {
+		if version, err = versionOf(ctx, pool, o); version != was {
+			continue // it is ours or another's
+		}
+		// What another has just made can be in the way before it can be seen.
+		if c := code(failed); try == maxTries || c != uniqueViolation && c != duplicateSchema && c != duplicateTable {
 			err = errors.Join(failed, err)
 		}
+		try++
 	}
 	if err != nil {
 		return fmt.Errorf("migrate schema %s: %w", o.schema, err)
