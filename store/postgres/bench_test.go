@@ -125,7 +125,7 @@ func quantile(list []time.Duration, q float64) time.Duration {
 	if len(list) == 0 {
 		return 0
 	}
-	slices.Sort(list)
+	list = slices.Sorted(slices.Values(list))
 	return list[int(float64(len(list)-1)*q)]
 }
 
@@ -145,16 +145,28 @@ func BenchmarkQueue(b *testing.B) {
 		fill(b, p, postgres.DefaultSchema, *benchDue)
 		b.ResetTimer()
 		used, wal := c.CPU()+ownCPU(), walOf(b, p)
-		drain(b, nodes, *benchDue)
+		drain(b, nodes, *benchDue, &record{})
 		b.ReportMetric((walOf(b, p)-wal)/float64(*benchDue), "wal_B/delivery")
 		b.ReportMetric(float64((c.CPU()+ownCPU()-used).Microseconds())/float64(*benchDue), "cpu_us/delivery")
 	}
 }
 
+// A record is of what nodes have done.
+type record struct {
+	mu      sync.Mutex
+	settled int
+	claims  []time.Duration // how long each took
+	settles []time.Duration
+}
+
+func (r *record) add(n int, claim, settle time.Duration) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.settled, r.claims, r.settles = r.settled+n, append(r.claims, claim), append(r.settles, settle)
+}
+
 // drain has each node claim and settle until all is done.
-func drain(b *testing.B, nodes []*postgres.Store, n int) {
-	var mu sync.Mutex
-	var claims, settles []time.Duration
+func drain(b *testing.B, nodes []*postgres.Store, n int, r *record) {
 	var done atomic.Int64
 	var group sync.WaitGroup
 	begun := time.Now()
@@ -183,77 +195,14 @@ func drain(b *testing.B, nodes []*postgres.Store, n int) {
 					return
 				}
 				done.Add(int64(len(tasks)))
-				mu.Lock()
-				claims, settles = append(claims, claimed), append(settles, time.Since(at))
-				mu.Unlock()
+				r.add(len(tasks), claimed, time.Since(at))
 			}
 		})
 	}
 	group.Wait()
 	b.ReportMetric(float64(n)/time.Since(begun).Seconds(), "deliveries/s")
-	b.ReportMetric(float64(n)/float64(len(claims)), "a_claim")
-	b.ReportMetric(float64(quantile(claims, 0.5).Microseconds())/1000, "claim_p50_ms")
-	b.ReportMetric(float64(quantile(claims, 0.99).Microseconds())/1000, "claim_p99_ms")
-	b.ReportMetric(float64(quantile(settles, 0.5).Microseconds())/1000, "settle_p50_ms")
-}
-
-var (
-	benchRate = flag.Int("rate", 4000, "events a second in BenchmarkSteady")
-	benchFor  = flag.Duration("for", 5*time.Second, "how long BenchmarkSteady goes on")
-	benchHeld = flag.Bool("held", false, "a transaction is open all the while in BenchmarkSteady")
-)
-
-// BenchmarkSteady publishes at a rate to 10,000 webhooks while two nodes claim and
-// settle.
-func BenchmarkSteady(b *testing.B) {
-	p, _ := durable(b)
-	s := openOn(b, p)
-	endpoints(b, s, *benchEndpoints)
-	if *benchHeld {
-		err := pgx.BeginTxFunc(b.Context(), p, pgx.TxOptions{IsoLevel: pgx.RepeatableRead}, func(tx pgx.Tx) error {
-			if _, err := tx.Exec(b.Context(), `select count(*) from storageapi.queue`); err != nil {
-				return err
-			}
-			steady(b, p, s)
-			return nil
-		})
-		if err != nil {
-			b.Fatal(err)
-		}
-		return
-	}
-	steady(b, p, s)
-}
-
-func steady(b *testing.B, p *pgxpool.Pool, s *postgres.Store) {
-	nodes := []*postgres.Store{s, openOn(b, p)}
-	for b.Loop() {
-		total := int(float64(*benchRate) * benchFor.Seconds())
-		begun := time.Now()
-		var group sync.WaitGroup
-		const publishers = 32
-		for i := range publishers {
-			group.Go(func() {
-				for j := i; j < total; j += publishers {
-					time.Sleep(time.Until(begun.Add(time.Duration(j) * time.Second / time.Duration(*benchRate))))
-					_, err := s.Enqueue(context.Background(), webhooks.Envelope{
-						ID: fmt.Sprintf("evt_%d_%d", begun.UnixNano(), j), Account: fmt.Sprintf("acct_wh_%06d", j*7919%*benchEndpoints),
-						Type: webhooks.TypeBalanceLow, Timestamp: time.Now(), Body: []byte(`{"a":1}`),
-					})
-					if err != nil {
-						b.Error(err)
-					}
-				}
-			})
-		}
-		drain(b, nodes, total)
-		group.Wait()
-	}
-	for _, table := range []string{"queue", "leases", "attempts", "events"} {
-		var bytes int64
-		if err := p.QueryRow(context.Background(), `select pg_total_relation_size('storageapi.`+table+`')`).Scan(&bytes); err != nil {
-			b.Fatal(err)
-		}
-		b.ReportMetric(float64(bytes)/(1<<20), table+"_MiB")
-	}
+	b.ReportMetric(float64(n)/float64(len(r.claims)), "a_claim")
+	b.ReportMetric(float64(quantile(r.claims, 0.5).Microseconds())/1000, "claim_p50_ms")
+	b.ReportMetric(float64(quantile(r.claims, 0.99).Microseconds())/1000, "claim_p99_ms")
+	b.ReportMetric(float64(quantile(r.settles, 0.5).Microseconds())/1000, "settle_p50_ms")
 }

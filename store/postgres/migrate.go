@@ -46,24 +46,43 @@ func Migrate(ctx context.Context, pool *pgxpool.Pool, options ...Option) error {
 		return err
 	}
 	steps := SQL(options...)
-	for done := false; !done; {
-		err := pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
-			// Who comes second waits here, and then sees what the first has done.
-			if _, err := tx.Exec(ctx, `select pg_advisory_xact_lock(hashtextextended($1, 0))`, "storageapi migrate "+o.schema); err != nil {
-				return err
-			}
-			version, err := versionOf(ctx, tx, o)
-			if done = err != nil || version == len(steps); done {
-				return err
-			}
-			_, err = tx.Exec(ctx, steps[version])
-			return err
-		})
-		if err != nil {
-			return fmt.Errorf("migrate schema %s: %w", o.schema, err)
+	version, err := versionOf(ctx, pool, o)
+	for try := 1; err == nil && version < len(steps); {
+		failed := pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error { return apply(ctx, tx, o, steps[version], version) })
+		was := version
+		if version, err = versionOf(ctx, pool, o); version != was {
+			continue // it is ours or another's
 		}
+		// What another has just made can be in the way before it can be seen.
+		if c := code(failed); try == maxTries || c != uniqueViolation && c != duplicateSchema && c != duplicateTable {
+			err = errors.Join(failed, err)
+		}
+		try++
+	}
+	if err != nil {
+		return fmt.Errorf("migrate schema %s: %w", o.schema, err)
 	}
 	return nil
+}
+
+// apply takes a schema of that version to the next, if it still is of that version.
+//
+// Who comes second waits for the lock, and then sees what the first has done. Where
+// advisory locks are missing, or do nothing, it waits for the row that the first notes
+// its version with, and is undone.
+func apply(ctx context.Context, tx pgx.Tx, o *options, step string, version int) error {
+	err := pgx.BeginFunc(ctx, tx, func(tx pgx.Tx) error {
+		_, err := tx.Exec(ctx, `select pg_advisory_xact_lock(hashtextextended($1, 0))`, "storageapi migrate "+o.schema)
+		return err
+	})
+	if c := code(err); err != nil && c != undefinedFunction && c != notSupported {
+		return err
+	}
+	if now, err := versionOf(ctx, tx, o); err != nil || now != version {
+		return err
+	}
+	_, err = tx.Exec(ctx, step)
+	return err
 }
 
 // A querier is a connection, a pool or a transaction.

@@ -7,6 +7,8 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/jackc/pgx/v5/pgxpool"
+
 	"github.com/storageapi/storageapi/store/postgres"
 )
 
@@ -21,7 +23,21 @@ func newSchema(t *testing.T) string {
 }
 
 func TestMigrateAtOnce(t *testing.T) {
-	p := pool(t)
+	t.Run("with advisory locks", func(t *testing.T) { migrateAtOnce(t, pool(t)) })
+	t.Run("with advisory locks that lock nothing", func(t *testing.T) {
+		migrateAtOnce(t, poolWith(t, `pg_advisory_xact_lock(bigint) returns void language sql as 'select'`))
+	})
+	t.Run("without advisory locks", func(t *testing.T) {
+		migrateAtOnce(t, poolWith(t, `pg_advisory_xact_lock(bigint) returns void language plpgsql as
+			$$ begin raise exception 'advisory locks are not supported' using errcode = '0A000'; end $$`))
+	})
+	t.Run("without functions of that kind", func(t *testing.T) {
+		migrateAtOnce(t, poolWith(t, `hashtextextended(text, bigint) returns bigint language plpgsql as
+			$$ begin raise exception 'unknown function' using errcode = '42883'; end $$`))
+	})
+}
+
+func migrateAtOnce(t *testing.T, p *pgxpool.Pool) {
 	for range 4 {
 		option := postgres.InSchema(newSchema(t))
 		var group sync.WaitGroup
@@ -35,6 +51,24 @@ func TestMigrateAtOnce(t *testing.T) {
 		group.Wait()
 		open(t, option)
 	}
+}
+
+// poolWith returns connections for which a function of PostgreSQL's is another.
+func poolWith(t *testing.T, function string) *pgxpool.Pool {
+	t.Helper()
+	schema := newSchema(t)
+	if _, err := pool(t).Exec(t.Context(), `create schema `+quoted(schema)+`; create function `+quoted(schema)+`.`+function); err != nil {
+		t.Fatal(err)
+	}
+	config := pool(t).Config()
+	config.ConnConfig.RuntimeParams["search_path"] = quoted(schema) + ", pg_catalog"
+	config.MaxConns = 8
+	p, err := pgxpool.NewWithConfig(t.Context(), config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(p.Close)
+	return p
 }
 
 func TestSchemaRefused(t *testing.T) {

@@ -5,6 +5,7 @@ import (
 	"crypto/x509"
 	"encoding/json"
 	"encoding/pem"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -214,6 +215,56 @@ func TestFailover(t *testing.T) {
 	time.Sleep(2 * time.Second)
 	stop()
 	l.await(t)
+}
+
+// TestStandbyLost kills the only synchronous standby: commits wait for it then. Whoever
+// publishes is told before long, and that what they published may be there; it is.
+func TestStandbyLost(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes some seconds")
+	}
+	primary, err := cluster.Start()
+	if err != nil {
+		skip(t, err)
+	}
+	defer primary.Stop()
+	standby, err := primary.Standby()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer standby.Stop()
+	s, err := postgres.Open(t.Context(), primary.DSN("postgres"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = s.Close() }()
+	if err := s.CreateWebhook(t.Context(), newWebhook("acct", "wh"), webhooks.Terms{}); err != nil {
+		t.Fatal(err)
+	}
+	enqueue := func(wait time.Duration) error {
+		ctx, cancel := context.WithTimeout(t.Context(), wait)
+		defer cancel()
+		_, err := s.Enqueue(ctx, webhooks.Envelope{ID: "event", Account: "acct", Type: webhooks.TypeBalanceLow})
+		return err
+	}
+	standby.Kill()
+	begun := time.Now()
+	if err := enqueue(100 * time.Millisecond); err == nil || errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("Enqueue without the standby = %v, want an error that does not say that nothing happened", err)
+	}
+	if took := time.Since(begun); took > 30*time.Second {
+		t.Errorf("Enqueue returned after %v", took)
+	}
+	if err := standby.Restart(); err != nil {
+		t.Fatal(err)
+	}
+	if err := enqueue(30 * time.Second); err != nil {
+		t.Fatal(err)
+	}
+	list, err := s.EventDeliveries(t.Context(), "acct", "event")
+	if err != nil || len(list) != 1 {
+		t.Errorf("EventDeliveries = %d, %v, want 1", len(list), err)
+	}
 }
 
 // TestCrashes kills nodes and the database under load. What was acknowledged arrives.

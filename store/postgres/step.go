@@ -16,6 +16,10 @@ const (
 	serializationFailure = "40001"
 	deadlockDetected     = "40P01"
 	uniqueViolation      = "23505"
+	duplicateSchema      = "42P06"
+	duplicateTable       = "42P07"
+	undefinedFunction    = "42883"
+	notSupported         = "0A000"
 )
 
 const (

@@ -1,7 +1,8 @@
 //go:build unix
 
-// Package cluster runs PostgreSQL servers of its own from installed binaries, for
-// tests, benchmarks and examples.
+// Package cluster runs PostgreSQL servers of its own for tests, benchmarks and
+// examples, from the binaries that are installed or from those in the directory that
+// STORAGEAPI_TEST_POSTGRES_BIN names. Of them it needs initdb and postgres.
 package cluster
 
 import (
@@ -23,8 +24,12 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
+// BinEnv names the directory of the binaries to use instead of the newest that are
+// installed.
+const BinEnv = "STORAGEAPI_TEST_POSTGRES_BIN"
+
 // ErrNotInstalled says that there are no binaries, and how to get them.
-var ErrNotInstalled = errors.New("PostgreSQL is not installed: no initdb in PATH or /usr/lib/postgresql/*/bin (on Debian: apt-get install postgresql)")
+var ErrNotInstalled = errors.New("PostgreSQL is not installed: no initdb in PATH or /usr/lib/postgresql/*/bin (on Debian: apt-get install postgresql), and " + BinEnv + " is not set")
 
 // A Cluster is a running server, in a directory of its own and on a Unix socket
 // there.
@@ -43,16 +48,18 @@ type Cluster struct {
 // must be stopped. The server is run by this process's user or, since PostgreSQL
 // refuses to be run by root, by postgres or nobody.
 func Start(settings ...string) (*Cluster, error) {
-	return start(settings, func(c *Cluster) *exec.Cmd {
-		return c.command("initdb", "-D", c.data(), "-U", "storageapi", "-A", "trust", "-E", "UTF8", "--no-locale", "--no-sync")
+	return start(settings, func(c *Cluster) error {
+		return c.run(filepath.Join(c.bin, "initdb"), "-D", c.data(), "-U", "storageapi", "-A", "trust", "-E", "UTF8", "--no-locale", "--no-sync")
 	})
 }
 
-// Standby makes a streaming standby of the cluster and starts it. It is synchronous:
-// from now on commits wait for it.
+// Standby makes a streaming standby of the cluster, which is killed and restarted for
+// it, and starts it. It is synchronous: from now on commits wait for it.
 func (c *Cluster) Standby() (*Cluster, error) {
-	standby, err := start(nil, func(s *Cluster) *exec.Cmd {
-		return s.command("pg_basebackup", "-D", s.data(), "-h", c.dir, "-U", "storageapi", "-R", "-X", "stream", "-c", "fast", "--no-sync")
+	standby, err := start([]string{"primary_conninfo=" + c.DSN("postgres")}, func(s *Cluster) error {
+		c.Kill() // its files stand still, as of one moment
+		err := s.run("/bin/sh", "-c", `cp -Rp "$1" "$2" && touch "$2/standby.signal"`, "sh", c.data(), s.data())
+		return errors.Join(err, c.Restart())
 	})
 	if err != nil {
 		return nil, err
@@ -82,8 +89,8 @@ func (c *Cluster) do(statements ...string) error {
 	return errors.Join(err, conn.Close(ctx))
 }
 
-// start makes a cluster's files with a command, and starts its server.
-func start(settings []string, create func(*Cluster) *exec.Cmd) (*Cluster, error) {
+// start has a cluster's files created, and starts its server.
+func start(settings []string, create func(*Cluster) error) (*Cluster, error) {
 	bin, err := binaries()
 	if err != nil {
 		return nil, err
@@ -100,10 +107,7 @@ func start(settings []string, create func(*Cluster) *exec.Cmd) (*Cluster, error)
 		err = c.chooseOwner()
 	}
 	if err == nil {
-		var out []byte
-		if out, err = create(c).CombinedOutput(); err != nil {
-			err = fmt.Errorf("make a cluster: %w: %s", err, out)
-		}
+		err = create(c)
 	}
 	if err == nil {
 		err = c.Restart()
@@ -115,8 +119,11 @@ func start(settings []string, create func(*Cluster) *exec.Cmd) (*Cluster, error)
 	return c, nil
 }
 
-// binaries returns the directory of the newest PostgreSQL that is installed.
+// binaries returns the directory of the binaries.
 func binaries() (string, error) {
+	if dir := os.Getenv(BinEnv); dir != "" {
+		return dir, nil
+	}
 	if found, _ := filepath.Glob("/usr/lib/postgresql/*/bin/initdb"); len(found) > 0 {
 		version := func(path string) int {
 			n, _ := strconv.Atoi(strings.Split(path, "/")[4])
@@ -150,13 +157,18 @@ func (c *Cluster) chooseOwner() error {
 func (c *Cluster) data() string { return filepath.Join(c.dir, "data") }
 
 func (c *Cluster) command(name string, args ...string) *exec.Cmd {
-	if name != "/bin/sh" {
-		name = filepath.Join(c.bin, name)
-	}
 	cmd := exec.Command(name, args...)
 	cmd.Dir = c.dir
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: c.owner, Setpgid: true}
 	return cmd
+}
+
+// run runs a command to its end.
+func (c *Cluster) run(name string, args ...string) error {
+	if out, err := c.command(name, args...).CombinedOutput(); err != nil {
+		return fmt.Errorf("make a cluster: %w: %s", err, out)
+	}
+	return nil
 }
 
 // Restart starts the server again after Kill, and waits until it answers.
@@ -211,20 +223,27 @@ func (c *Cluster) DSN(database string, others ...*Cluster) string {
 	return dsn
 }
 
-// CPU returns how much processor time the server's running processes have used, on
-// Linux.
+// CPU returns how much processor time the server's processes have used, those that
+// have ended included, on Linux.
 func (c *Cluster) CPU() (used time.Duration) {
-	pid, _, _ := strings.Cut(string(readFile(filepath.Join(c.data(), "postmaster.pid"))), "\n")
+	postmaster, _, _ := strings.Cut(string(readFile(filepath.Join(c.data(), "postmaster.pid"))), "\n")
 	stats, _ := filepath.Glob("/proc/[0-9]*/stat")
 	for _, name := range stats {
 		_, rest, _ := strings.Cut(string(readFile(name)), ") ")
 		fields := strings.Fields(rest)
-		if len(fields) < 13 || fields[1] != pid && filepath.Base(filepath.Dir(name)) != pid {
+		if len(fields) < 15 {
 			continue
 		}
-		user, _ := strconv.Atoi(fields[11])
-		system, _ := strconv.Atoi(fields[12])
-		used += time.Duration(user+system) * 10 * time.Millisecond
+		times := fields[11:13] // its own
+		if filepath.Base(filepath.Dir(name)) == postmaster {
+			times = fields[11:15] // and that of the children that it has seen end
+		} else if fields[1] != postmaster {
+			continue
+		}
+		for _, ticks := range times {
+			n, _ := strconv.Atoi(ticks)
+			used += time.Duration(n) * 10 * time.Millisecond
+		}
 	}
 	return used
 }

@@ -1,0 +1,151 @@
+//go:build unix
+
+package main
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/storageapi/storageapi/signing"
+	"github.com/storageapi/storageapi/store/postgres"
+	"github.com/storageapi/storageapi/webhooks"
+)
+
+// ours is this library's queue.
+type ours struct {
+	nodes    []*postgres.Store
+	webhooks int // with an account each
+	inserted atomic.Int64
+}
+
+func newOurs(ctx context.Context, pool *pgxpool.Pool, hooks int) (*ours, error) {
+	if err := postgres.Migrate(ctx, pool); err != nil {
+		return nil, err
+	}
+	q := &ours{webhooks: hooks}
+	for range 4 {
+		s, err := postgres.New(ctx, pool)
+		if err != nil {
+			return nil, err
+		}
+		q.nodes = append(q.nodes, s)
+	}
+	err := inParallel(ctx, hooks, func(i int) error { return q.subscribe(ctx, "", i) })
+	if err == nil {
+		err = inParallel(ctx, many, func(i int) error { return q.subscribe(ctx, "many", i) })
+	}
+	return q, err
+}
+
+// subscribe makes a webhook: of the account, or if that is empty of one of its own.
+func (q *ours) subscribe(ctx context.Context, account string, i int) error {
+	id := fmt.Sprintf("wh_%s%06d", account, i)
+	if account == "" {
+		account = fmt.Sprintf("acct_%06d", i)
+	}
+	return q.nodes[0].CreateWebhook(ctx, webhooks.Webhook{
+		ID: id, Account: account, URL: "https://example.com/" + id, Events: []webhooks.EventType{webhooks.TypeBalanceLow},
+		Active: true, Secret: signing.NewSecret(), CreatedAt: time.Now(),
+	}, webhooks.Terms{})
+}
+
+func (q *ours) close() {
+	for _, s := range q.nodes {
+		_ = s.Close()
+	}
+}
+
+func (*ours) name() string { return "storageapi" }
+
+func (q *ours) insert(ctx context.Context, n int) error {
+	return inParallel(ctx, n, func(i int) error { return q.enqueue(ctx, fmt.Sprintf("acct_%06d", i*7919%q.webhooks), 1) })
+}
+
+func (q *ours) insertMany(ctx context.Context, n int) error {
+	for i := 0; i < n; i += many {
+		if err := q.enqueue(ctx, "many", many); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (q *ours) enqueue(ctx context.Context, account string, deliveries int) error {
+	got, err := q.nodes[0].Enqueue(ctx, webhooks.Envelope{
+		ID: fmt.Sprintf("evt_%026d", q.inserted.Add(1)), Account: account, Type: webhooks.TypeBalanceLow, Timestamp: time.Now(), Body: []byte(body),
+	})
+	if err == nil && got != deliveries {
+		err = fmt.Errorf("%d deliveries are owed, want %d", got, deliveries)
+	}
+	return err
+}
+
+func (q *ours) work(ctx context.Context, n, nodes, slots int) error {
+	var left atomic.Int64
+	left.Store(int64(n))
+	group, ctx := errgroup.WithContext(ctx)
+	for _, s := range q.nodes[:nodes] {
+		claimed := make(chan []webhooks.Task) // half of the slots are being claimed, half settled
+		group.Go(func() error {
+			defer close(claimed)
+			for left.Load() > 0 {
+				tasks, wait, err := s.ClaimDeliveries(ctx, webhooks.Claim{Limit: slots / 2, PerWebhook: 8, Lease: time.Minute})
+				if err != nil {
+					return err
+				}
+				if len(tasks) == 0 {
+					time.Sleep(min(wait, 2*time.Millisecond)) // as often as the other
+					continue
+				}
+				left.Add(-int64(len(tasks)))
+				claimed <- tasks
+			}
+			return nil
+		})
+		group.Go(func() error {
+			for tasks := range claimed {
+				if err := settle(ctx, s, tasks); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	}
+	return group.Wait()
+}
+
+func settle(ctx context.Context, s *postgres.Store, tasks []webhooks.Task) error {
+	var list []webhooks.Settlement
+	for _, task := range tasks {
+		if string(task.Event.Body) != body {
+			return fmt.Errorf("an event has the body %q", task.Event.Body)
+		}
+		list = append(list, webhooks.Settlement{Task: task, Outcome: webhooks.Deliver, Attempt: webhooks.Attempt{Number: task.Attempt, StartedAt: time.Now(), Status: 200}})
+	}
+	stale, err := s.SettleDeliveries(ctx, list)
+	if err == nil && len(stale) > 0 {
+		err = fmt.Errorf("%d leases were lost", len(stale))
+	}
+	return err
+}
+
+// inParallel calls do with 0 to n-1 from some goroutines.
+func inParallel(ctx context.Context, n int, do func(i int) error) error {
+	group, ctx := errgroup.WithContext(ctx)
+	for worker := range publishers {
+		group.Go(func() error {
+			for i := worker; i < n && ctx.Err() == nil; i += publishers {
+				if err := do(i); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	}
+	return group.Wait()
+}

@@ -1,0 +1,78 @@
+package postgres_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/storageapi/storageapi/store/postgres"
+	"github.com/storageapi/storageapi/webhooks"
+)
+
+// BenchmarkPurge removes all that -due events have left, of which nine tenths were
+// delivered and the others are still owed, in the steps of webhooks.Retention, while
+// others publish and claim: how long these wait is what a step holds them up.
+func BenchmarkPurge(b *testing.B) {
+	p, _ := durable(b)
+	s := openOn(b, p)
+	endpoints(b, s, *benchEndpoints)
+	for b.Loop() {
+		fill(b, p, postgres.DefaultSchema, *benchDue)
+		_, err := p.Exec(b.Context(), `
+			with settled as (delete from storageapi.queue where event / 4096 % 10 <> 0 returning webhook, event)
+			insert into storageapi.attempts (event, webhook, number, state, started_at, took, status, class, error, response)
+			select event, webhook, 1, 1, now(), 1000, 200, '', '', '' from settled`)
+		if err != nil {
+			b.Fatal(err)
+		}
+		border := time.Now()
+		ctx, stop := context.WithCancel(b.Context())
+		var others sync.WaitGroup
+		var publishes, claims, steps []time.Duration
+		others.Go(func() {
+			for i := 0; ctx.Err() == nil; i++ {
+				publishes = append(publishes, timed(b, func() error {
+					_, err := s.Enqueue(b.Context(), webhooks.Envelope{
+						ID: fmt.Sprint(border.UnixNano(), i), Account: "acct_wh_000001", Type: webhooks.TypeBalanceLow, Timestamp: time.Now(), Body: []byte("{}"),
+					})
+					return err
+				}))
+			}
+		})
+		others.Go(func() {
+			for ctx.Err() == nil {
+				claims = append(claims, timed(b, func() error {
+					_, _, err := s.ClaimDeliveries(b.Context(), webhooks.Claim{Limit: 10, PerWebhook: 1, Lease: time.Millisecond})
+					return err
+				}))
+				time.Sleep(time.Millisecond)
+			}
+		})
+		b.ResetTimer()
+		for more := true; more && !b.Failed(); {
+			steps = append(steps, timed(b, func() (err error) {
+				more, err = s.Purge(b.Context(), webhooks.Purge{Payloads: border, Attempts: border, EventIDs: border, Limit: 1000})
+				return err
+			}))
+		}
+		stop()
+		others.Wait()
+		for name, list := range map[string][]time.Duration{"step": steps, "publish": publishes, "claim": claims} {
+			b.ReportMetric(millis(quantile(list, 0.5)), name+"_p50_ms")
+			b.ReportMetric(millis(slices.Max(list)), name+"_max_ms")
+		}
+		b.ReportMetric(float64(len(steps)), "steps")
+	}
+}
+
+// timed returns how long it takes to do something.
+func timed(b *testing.B, do func() error) time.Duration {
+	begun := time.Now()
+	if err := do(); err != nil {
+		b.Error(err)
+	}
+	return time.Since(begun)
+}

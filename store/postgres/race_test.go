@@ -1,0 +1,199 @@
+package postgres_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/storageapi/storageapi/store/postgres"
+	"github.com/storageapi/storageapi/webhooks"
+)
+
+// failures keeps what statements failed with. A step that PostgreSQL ended because of
+// a deadlock is taken again, and nobody else would know.
+type failures struct {
+	mu   sync.Mutex
+	list []error
+}
+
+func (f *failures) add(err error) {
+	if err != nil {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		f.list = append(f.list, err)
+	}
+}
+
+func (f *failures) TraceQueryStart(ctx context.Context, _ *pgx.Conn, _ pgx.TraceQueryStartData) context.Context {
+	return ctx
+}
+func (f *failures) TraceQueryEnd(_ context.Context, _ *pgx.Conn, data pgx.TraceQueryEndData) {
+	f.add(data.Err)
+}
+func (f *failures) TraceBatchStart(ctx context.Context, _ *pgx.Conn, _ pgx.TraceBatchStartData) context.Context {
+	return ctx
+}
+func (f *failures) TraceBatchQuery(_ context.Context, _ *pgx.Conn, data pgx.TraceBatchQueryData) {
+	f.add(data.Err)
+}
+func (f *failures) TraceBatchEnd(context.Context, *pgx.Conn, pgx.TraceBatchEndData) {}
+
+// What a node has leased it settles, whatever others do with the same deliveries and
+// webhooks meanwhile: claim, let leases run out, deliver again, change, purge. Nobody
+// locks another out.
+func TestSettlingBesideOthers(t *testing.T) {
+	const hooks, events, rounds = 8, 80, 12
+	option := inSchema(t)
+	failed := &failures{}
+	config := pool(t).Config()
+	config.ConnConfig.Tracer, config.MaxConns = failed, 12
+	p, err := pgxpool.NewWithConfig(t.Context(), config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Close()
+	var nodes []*postgres.Store
+	for range 4 {
+		s, err := postgres.New(t.Context(), p, option)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = s.Close() }()
+		nodes = append(nodes, s)
+	}
+	endpoints(t, nodes[0], hooks)
+	account := func(i int) string { return fmt.Sprintf("acct_wh_%06d", i%hooks) }
+	event := func(round, i int) string { return fmt.Sprintf("evt_%d_%d", round, i) }
+
+	for round := range rounds {
+		border := time.Now().Add(-time.Millisecond) // what earlier rounds left is purged
+		for i := range events {
+			if _, err := nodes[0].Enqueue(t.Context(), webhooks.Envelope{ID: event(round, i), Account: account(i), Type: webhooks.TypeBalanceLow}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		ctx, stop := context.WithCancel(t.Context())
+		var others sync.WaitGroup
+		other := func(do func() error) {
+			others.Go(func() {
+				for ctx.Err() == nil {
+					if err := do(); err != nil {
+						t.Error(err)
+						return
+					}
+				}
+			})
+		}
+		other(func() error { // leases that run out
+			_, _, err := nodes[2].ClaimDeliveries(t.Context(), webhooks.Claim{Limit: 3, PerWebhook: 2, Lease: time.Millisecond})
+			return err
+		})
+		other(func() error { // nothing, but for what is settled
+			i := rand.N(events)
+			return nodes[3].Redeliver(t.Context(), account(i), fmt.Sprintf("wh_%06d", i%hooks), event(round, i))
+		})
+		other(func() error {
+			i := rand.N(hooks)
+			_, err := nodes[3].UpdateWebhook(t.Context(), account(i), fmt.Sprintf("wh_%06d", i), func(w *webhooks.Webhook) error {
+				w.Active = true
+				return nil
+			})
+			return err
+		})
+		other(func() error {
+			_, err := nodes[2].Purge(t.Context(), webhooks.Purge{Payloads: border, Attempts: border, EventIDs: border, Limit: 50})
+			return err
+		})
+		var settling sync.WaitGroup
+		for _, s := range nodes[:2] {
+			settling.Go(func() {
+				for range events / 10 {
+					tasks, _, err := s.ClaimDeliveries(t.Context(), webhooks.Claim{Limit: 10, PerWebhook: 5, Lease: time.Minute})
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					var list []webhooks.Settlement
+					for _, task := range tasks {
+						list = append(list, webhooks.Settlement{
+							Task: task, Outcome: []webhooks.Outcome{webhooks.Retry, webhooks.Deliver, webhooks.GiveUp, webhooks.Release}[rand.N(4)],
+							RetryAfter: time.Microsecond, Warned: rand.N(2) == 0,
+							Attempt: webhooks.Attempt{Number: task.Attempt, StartedAt: time.Now(), Class: webhooks.ClassConnect},
+						})
+					}
+					rand.Shuffle(len(list), func(a, b int) { list[a], list[b] = list[b], list[a] })
+					if stale, err := s.SettleDeliveries(t.Context(), list); err != nil || len(stale) > 0 {
+						t.Errorf("%d of %d leases were lost within a minute, %v", len(stale), len(list), err)
+					}
+				}
+			})
+		}
+		settling.Wait()
+		stop()
+		others.Wait()
+	}
+	failed.mu.Lock()
+	defer failed.mu.Unlock()
+	for _, err := range failed.list {
+		t.Errorf("a statement failed: %v", err)
+	}
+}
+
+// What is leased is changed by nobody else. A settlement that runs beside another
+// change would miss the row that this has moved, and not know.
+func TestLeasedStays(t *testing.T) {
+	name := newSchema(t)
+	option := postgres.InSchema(name)
+	if err := postgres.Migrate(t.Context(), pool(t), option); err != nil {
+		t.Fatal(err)
+	}
+	s, other := open(t, option), open(t, option)
+	endpoints(t, s, 1)
+	for i := range 5 {
+		if _, err := s.Enqueue(t.Context(), webhooks.Envelope{ID: fmt.Sprint(i), Account: "acct_wh_000000", Type: webhooks.TypeBalanceLow}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	tasks := claimed(t, s, webhooks.Claim{PerWebhook: 9})
+	places := func() (list string) {
+		t.Helper()
+		if err := pool(t).QueryRow(t.Context(), `select string_agg(ctid::text, ' ' order by event) from `+quoted(name)+`.queue`).Scan(&list); err != nil {
+			t.Fatal(err)
+		}
+		return list
+	}
+	before := places()
+	for i := range tasks {
+		if err := other.Redeliver(t.Context(), "acct_wh_000000", "wh_000000", fmt.Sprint(i)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := other.UpdateWebhook(t.Context(), "acct_wh_000000", "wh_000000", func(w *webhooks.Webhook) error {
+		w.URL = "https://example.com/elsewhere"
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	soon := time.Now().Add(time.Hour)
+	if _, err := other.Purge(t.Context(), webhooks.Purge{Payloads: soon, Attempts: soon, EventIDs: soon, Limit: 99}); err != nil {
+		t.Fatal(err)
+	}
+	if n := len(claimed(t, other, webhooks.Claim{PerWebhook: 9})); n > 0 {
+		t.Errorf("another node claimed %d of what is leased", n)
+	}
+	if after := places(); after != before {
+		t.Errorf("what is leased was at %s, and is at %s", before, after)
+	}
+	for _, task := range tasks {
+		settleAs(t, s, task, webhooks.Deliver, 0)
+	}
+	if left := claimed(t, s, webhooks.Claim{PerWebhook: 9}); len(left) > 0 {
+		t.Errorf("%d are owed after all were delivered", len(left))
+	}
+}
