@@ -138,7 +138,7 @@ func (g *growth) watch(b *testing.B, every time.Duration, done <-chan struct{}) 
 }
 
 // grown are the tables that deliveries pass through.
-var grown = []string{"queue", "leases", "events", "payloads", "attempts"}
+var grown = []string{"queue", "leases", "events", "attempts"}
 
 func (g *growth) look(s *sample) error {
 	ctx := context.Background()
