@@ -112,7 +112,11 @@ func (m *model) step() {
 		o := Owed{Webhook: id, Account: account, Seq: m.next, Due: due, Attempts: attempts, Before: m.rnd.IntN(attempts + 1), Recovered: m.rnd.IntN(3) == 0}
 		m.next++
 		m.owed[o.Seq] = &debt{Owed: o}
-		m.q.Add(o)
+		if attempts == 0 && !o.Recovered {
+			m.q.AddEach([]string{id}, account, o.Seq, due)
+		} else {
+			m.q.Add(o)
+		}
 		if m.paused[id] { // a store says so, if the webhook had no lanes yet
 			m.q.Pause(id)
 		}

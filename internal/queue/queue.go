@@ -70,10 +70,7 @@ func (q *Queue) at(t time.Time) int64 {
 func (q *Queue) Add(o Owed) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	e := q.endpoints[o.Webhook]
-	if e == nil {
-		e = q.open(o.Webhook, o.Account)
-	}
+	e := q.endpoint(o.Webhook, o.Account)
 	kind := live
 	if o.Recovered {
 		kind = recovered
@@ -81,8 +78,21 @@ func (q *Queue) Add(o Owed) {
 	q.put(&e.lanes[kind], item{o.Seq, q.at(o.Due), int32(o.Attempts), int32(o.Before)})
 }
 
-// open returns a new endpoint.
-func (q *Queue) open(webhook, of string) *endpoint {
+// AddEach adds a delivery owed to each of an account's webhooks, as it is when it was
+// published. Their numbers follow each other, from first on.
+func (q *Queue) AddEach(ids []string, account string, first uint64, due time.Time) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for i, id := range ids {
+		q.put(&q.endpoint(id, account).lanes[live], item{seq: first + uint64(i), due: q.at(due)})
+	}
+}
+
+// endpoint returns that of a webhook of the account, a new one if need be.
+func (q *Queue) endpoint(webhook, of string) *endpoint {
+	if e := q.endpoints[webhook]; e != nil {
+		return e
+	}
 	if q.endpoints == nil {
 		q.endpoints, q.accounts = make(map[string]*endpoint), make(map[string]*account)
 	}

@@ -113,7 +113,7 @@ func (s *Store) updateAlert(b *batch, row []byte, account string, change func(*w
 		}
 	}
 	for i := range step.Events {
-		owed, isNew, err := s.enqueue(b, encodeRows(&step.Events[i].Envelope), step.Events[i].WebhookID)
+		owed, isNew, err := s.enqueue(b, newPublication(&step.Events[i].Envelope), step.Events[i].WebhookID)
 		if err != nil {
 			return 0, err
 		}
@@ -127,14 +127,6 @@ func (s *Store) updateAlert(b *batch, row []byte, account string, change func(*w
 	b.alerts[string(row)] = next.state
 	b.done = append(b.done, func() { s.alerts.set(row, next) })
 	return deliveries, nil
-}
-
-// putOrDelete puts a value, or deletes the key if there is none.
-func (b *batch) putOrDelete(bucket, key, value []byte) error {
-	if value == nil {
-		return b.delete(bucket, key)
-	}
-	return b.put(bucket, key, value)
 }
 
 // webhooksOf returns the account's webhooks, but those that cannot be read.

@@ -33,7 +33,7 @@ type Store struct {
 	cache  webhookCache
 	alerts alerts
 
-	cursors cursor.Key // hides the numbers of events
+	cursors cursor.Key // hides the numbers of deliveries
 
 	// For steps of the writer only.
 	subscriptions subscriptions

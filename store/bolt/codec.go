@@ -108,8 +108,5 @@ func prefixed(head, tail string) []byte {
 	return append(append(key, head...), tail...)
 }
 
-// seqKey returns the key of an event, and with a tail of what belongs to it.
-func seqKey(seq uint64, tail string) []byte {
-	key := make([]byte, 0, 8+len(tail))
-	return append(binary.BigEndian.AppendUint64(key, seq), tail...)
-}
+// seqKey returns the key of an event, a delivery or a segment.
+func seqKey(n uint64) []byte { return binary.BigEndian.AppendUint64(make([]byte, 0, 8), n) }

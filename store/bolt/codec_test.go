@@ -1,14 +1,14 @@
 package bolt
 
 import (
+	"encoding/binary"
 	"errors"
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/storageapi/storageapi/apikeys"
 	"github.com/storageapi/storageapi/internal/creation"
+	"github.com/storageapi/storageapi/internal/queue"
 	"github.com/storageapi/storageapi/scopes"
 	"github.com/storageapi/storageapi/signing"
 	"github.com/storageapi/storageapi/webhooks"
@@ -31,8 +31,9 @@ func records() [][]byte {
 	}, 1 << 20}
 	var s Store
 	return [][]byte{
-		encodeKey(&key), s.encodeWebhook(&webhook), encodeEvent(&event), encodeBody(event.Body), encodeOwed(at, 3, 2, true),
+		encodeKey(&key), s.encodeWebhook(&webhook), encodeEvent(&event), encodeOwed(&queue.Owed{Due: at, Attempts: 3, Before: 2, Recovered: true}),
 		encodeAttempt(&attempt, webhooks.Retry), encodeRun(4096, []uint64{4096, 4300, 8000}), encodeRecovery(&job),
+		testSegment(&event).record(), (&bitmap{7, []byte{2}}).record(),
 		(&request{creation.Repeated{ID: "key_1", Sum: creation.Sum{1}}, at}).encode(),
 	}
 }
@@ -41,12 +42,65 @@ var decoders = []func(record []byte) error{
 	func(r []byte) error { return decodeKey(new(apikeys.Key), make([]byte, 32), r) },
 	func(r []byte) error { var s Store; _, err := s.decodeWebhook("acct", "wh_1", r); return err },
 	func(r []byte) error { _, err := decodeEvent(r); return err },
-	func(r []byte) error { _, err := decodeBody(r); return err },
 	func(r []byte) error { _, err := decodeOwed(r); return err },
 	func(r []byte) error { _, _, err := decodeAttempt(r); return err },
 	func(r []byte) error { _, err := decodeRun(4096, r); return err },
 	func(r []byte) error { _, err := decodeRecovery("rec_1", r); return err },
+	readSegment,
+	func(r []byte) error { _, err := decodeBitmap(r); return err },
 	func(r []byte) error { _, err := decodeRequest(r); return err },
+}
+
+// testSegment packs two events of one delivery each: the numbers 7 to 10.
+func testSegment(event *webhooks.Envelope) *packer {
+	var p packer
+	for _, number := range []uint64{7, 9} {
+		p.data = binary.BigEndian.AppendUint64(p.data, number)
+		p.data.string("wh_1")
+		p.end()
+		p.data.raw(encodeEvent(event))
+		p.end()
+	}
+	return &p
+}
+
+// readSegment reads all there is in a segment whose last number is 10.
+func readSegment(record []byte) error {
+	segment, err := decodeSegment(seqKey(10), record)
+	if err != nil {
+		return err
+	}
+	for number := range segment.last + 2 {
+		place := segment.place(number)
+		_, _ = segment.recipient(number)
+		_, _ = segment.deliveryTo(place, "wh_1")
+		if _, err := segment.event(place); err != nil && !errors.Is(err, errRecord) {
+			return err
+		}
+		_ = segment.end(place)
+	}
+	return nil
+}
+
+// TestSegments finds events and deliveries by their numbers.
+func TestSegments(t *testing.T) {
+	event := webhooks.Envelope{ID: "evt_1", Account: "acct", Type: webhooks.TypeBalanceLow}
+	segment, err := decodeSegment(seqKey(10), testSegment(&event).record())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if segment.first != 7 || segment.len() != 2 || segment.end(0) != 9 || segment.end(1) != 11 {
+		t.Errorf("%+v", segment)
+	}
+	for number, place := range map[uint64]int{6: -1, 7: 0, 8: 0, 9: 1, 10: 1, 11: 1} {
+		if got := segment.place(number); got != place {
+			t.Errorf("place(%d) = %d, want %d", number, got, place)
+		}
+		id, err := segment.recipient(number)
+		if isDelivery := number == 8 || number == 10; isDelivery != (err == nil) || isDelivery && string(id) != "wh_1" {
+			t.Errorf("recipient(%d) = %s, %v", number, id, err)
+		}
+	}
 }
 
 func TestDamagedRecords(t *testing.T) {
@@ -64,17 +118,6 @@ func TestDamagedRecords(t *testing.T) {
 				t.Errorf("record %d damaged to %d bytes: err = %v", i, len(damaged), err)
 			}
 		}
-	}
-}
-
-// TestFirstWebhookRecords: the first records of webhooks ended with the secret.
-func TestFirstWebhookRecords(t *testing.T) {
-	var s Store
-	w := webhooks.Webhook{ID: "wh_1", Account: "acct", URL: "https://example.com/", Secret: signing.NewSecret()}
-	record := s.encodeWebhook(&w)
-	got, err := s.decodeWebhook("acct", "wh_1", record[:len(record)-len("\x00\x00\x00")])
-	if diff := cmp.Diff(w, got); err != nil || diff != "" {
-		t.Errorf("(-want +got), %v:\n%s", err, diff)
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/storageapi/storageapi/apikeys"
+	"github.com/storageapi/storageapi/internal/queue"
 	"github.com/storageapi/storageapi/scopes"
 	"github.com/storageapi/storageapi/webhooks"
 )
@@ -21,7 +22,7 @@ func TestDamagedPagesAreErrors(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, bucket := range [][]byte{bucketKeys, bucketKeyIDs, bucketWebhooks, bucketEvents, bucketEventIDs, bucketOwed} {
+	for _, bucket := range [][]byte{bucketKeys, bucketKeyIDs, bucketWebhooks, bucketEvents, bucketBodies, bucketEventIDs, bucketFresh} {
 		t.Run(string(bucket), func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "storage.db")
 			if err := os.WriteFile(path, file, 0o600); err != nil {
@@ -68,7 +69,7 @@ func TestDamagedPagesAreErrors(t *testing.T) {
 // TestDamagedAttempts: no number in the file may become an index.
 func TestDamagedAttempts(t *testing.T) {
 	for _, attempts := range []int{maxAttempts + 1, 1 << 31, 1<<63 - 1} {
-		if o, err := decodeOwed(encodeOwed(time.Now(), attempts, 0, false)); err == nil {
+		if o, err := decodeOwed(encodeOwed(&queue.Owed{Due: time.Now(), Attempts: attempts})); err == nil {
 			t.Errorf("%d attempts are read as %d", attempts, o.Attempts)
 		}
 	}
@@ -146,9 +147,16 @@ func TestDamagedOwedRecordStartsOver(t *testing.T) {
 	if _, err := s.Enqueue(t.Context(), webhooks.Envelope{ID: "e", Account: "acct", Type: webhooks.TypeBalanceLow}); err != nil {
 		t.Fatal(err)
 	}
+	tasks, _, err := s.ClaimDeliveries(t.Context(), webhooks.Claim{Limit: 9, PerWebhook: 9, Lease: time.Minute})
+	if err != nil || len(tasks) != 1 {
+		t.Fatalf("claimed %v, %v", tasks, err)
+	}
+	if _, err := s.SettleDeliveries(t.Context(), []webhooks.Settlement{settlementOf(tasks[0], webhooks.Retry)}); err != nil {
+		t.Fatal(err)
+	}
 	err = s.writer.run(t.Context(), func(b *batch) error {
 		row, _ := b.tx.Bucket(bucketOwed).Cursor().First()
-		return b.put(bucketOwed, append([]byte(nil), row...), encodeOwed(time.Now().Add(time.Hour), 1<<31, 0, false))
+		return b.put(bucketOwed, append([]byte(nil), row...), encodeOwed(&queue.Owed{Due: time.Now().Add(time.Hour), Attempts: 1 << 31}))
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -160,7 +168,7 @@ func TestDamagedOwedRecordStartsOver(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = s.Close() }()
-	tasks, _, err := s.ClaimDeliveries(t.Context(), webhooks.Claim{Limit: 9, PerWebhook: 9, Lease: time.Minute})
+	tasks, _, err = s.ClaimDeliveries(t.Context(), webhooks.Claim{Limit: 9, PerWebhook: 9, Lease: time.Minute})
 	if err != nil || len(tasks) != 1 || tasks[0].Attempt != 1 {
 		t.Errorf("claimed %v, %v; want the first attempt, now", tasks, err)
 	}

@@ -19,4 +19,7 @@
 // It is created readable by its owner only (mode 0600), since it holds signing
 // secrets. It carries a schema version, and a file of a newer version is
 // refused. It can be copied while it is closed.
+//
+// What a commit stores of its events and of first attempts is a few records,
+// however many those are; and what is owed as it was published is a bit each.
 package bolt

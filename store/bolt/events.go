@@ -9,77 +9,76 @@ import (
 
 	"go.etcd.io/bbolt"
 
-	"github.com/storageapi/storageapi/internal/queue"
 	"github.com/storageapi/storageapi/webhooks"
 )
 
 // Enqueue implements [webhooks.Store].
 func (s *Store) Enqueue(ctx context.Context, event webhooks.Envelope) (deliveries int, err error) {
 	// What can be made ready outside of the step does not keep others waiting.
-	rows := encodeRows(&event)
+	p := newPublication(&event)
 	err = s.writer.run(ctx, func(b *batch) error {
-		deliveries, _, err = s.enqueue(b, rows, "")
+		deliveries, _, err = s.enqueue(b, p, "")
 		return err
 	})
 	return deliveries, err
 }
 
-// eventRows are what is stored of an event.
-type eventRows struct {
+// A publication is an event that is to be stored.
+type publication struct {
 	account          string
 	kind             webhooks.EventType
 	id, record, body []byte
 }
 
-func encodeRows(event *webhooks.Envelope) eventRows {
-	return eventRows{event.Account, event.Type, prefixed(event.ID, event.Account), encodeEvent(event), encodeBody(event.Body)}
+func newPublication(event *webhooks.Envelope) publication {
+	return publication{event.Account, event.Type, prefixed(event.ID, event.Account), encodeEvent(event), event.Body}
 }
 
 // enqueue stores an event for the only webhook, or if that is empty for all that
 // are subscribed, and returns how many deliveries of it were owed at first, and
 // whether it is new.
-func (s *Store) enqueue(b *batch, rows eventRows, only string) (owed int, isNew bool, err error) {
+func (s *Store) enqueue(b *batch, p publication, only string) (deliveries int, isNew bool, err error) {
 	// Most ids are newer than all before, and need not be looked for.
-	if bytes.Compare(rows.id, s.newestEvent) > 0 {
-		s.newestEvent = rows.id
-	} else if seq := b.get(bucketEventIDs, rows.id); seq != nil {
-		first, err := decodeEvent(b.get(bucketEvents, seq))
-		return first.deliveries, false, err
+	if bytes.Compare(p.id, s.newestEvent) > 0 {
+		s.newestEvent = p.id
+	} else if key := b.get(bucketEventIDs, p.id); key != nil {
+		deliveries, err := owedAtFirst(b, binary.BigEndian.Uint64(key))
+		return deliveries, false, err
 	}
 	now := time.Now()
 	if now.After(s.lastPublished) {
 		s.lastPublished = now
 	}
-	active, inactive := s.subscribers(b.tx, rows.account, rows.kind)
+	active, inactive := s.subscribers(b.tx, p.account, p.kind)
 	if only != "" {
 		active, inactive = the(only, active), the(only, inactive)
 	}
-	n, err := b.tx.Bucket(bucketEvents).NextSequence()
+	setPublished(p.record, s.lastPublished, len(active))
+	n, err := b.publish(p.record, p.body, active, inactive)
 	if err != nil {
 		return 0, false, err
 	}
-	seq := seqKey(n, "")
-	setPublished(rows.record, s.lastPublished, len(active))
-	if err := b.add(bucketEvents, seq, rows.record); err != nil {
+	if err := b.add(bucketEventIDs, p.id, seqKey(n)); err != nil {
 		return 0, false, err
 	}
-	if err := b.add(bucketBodies, seq, rows.body); err != nil {
-		return 0, false, err
-	}
-	if err := b.add(bucketEventIDs, rows.id, seq); err != nil {
-		return 0, false, err
-	}
-	for _, id := range active {
-		if err := s.owe(b, queue.Owed{Webhook: id, Account: rows.account, Seq: n, Due: now}); err != nil {
-			return 0, false, err
-		}
-	}
-	for _, id := range inactive {
-		if err := b.add(bucketSkipped, seqKey(n, id), newEncoder(0)); err != nil {
-			return 0, false, err
-		}
+	if len(active) > 0 {
+		b.owed = append(b.owed, owed{n + 1, active})
+		b.done = append(b.done, func() { s.queue.AddEach(active, p.account, n+1, now) })
 	}
 	return len(active), true, nil
+}
+
+// owedAtFirst returns how many deliveries of the event were owed when it was published.
+func owedAtFirst(b *batch, number uint64) (int, error) {
+	if err := b.flush(); err != nil {
+		return 0, err
+	}
+	segment, err := newSegments(b.tx).at(number)
+	if err != nil {
+		return 0, err
+	}
+	event, err := segment.event(segment.place(number))
+	return event.deliveries, err
 }
 
 // the returns what of the ids is the one.
@@ -96,8 +95,11 @@ func (s *Store) loadNewest() error {
 	return s.db.View(func(tx *bbolt.Tx) error {
 		last, _ := tx.Bucket(bucketEventIDs).Cursor().Last()
 		s.newestEvent = bytes.Clone(last)
-		_, record := tx.Bucket(bucketEvents).Cursor().Last()
-		if event, err := decodeEvent(record); err == nil {
+		segment, err := decodeSegment(tx.Bucket(bucketEvents).Cursor().Last())
+		if err != nil {
+			return nil
+		}
+		if event, err := segment.event(segment.len() - 1); err == nil {
 			s.lastPublished = event.published
 		}
 		return nil
@@ -105,8 +107,7 @@ func (s *Store) loadNewest() error {
 }
 
 // An event record begins with what is known only once it is stored, in a fixed
-// size: when it was published, and how many deliveries were owed. Its body stands
-// apart, since it is purged earlier.
+// size: when it was published, and how many deliveries were owed.
 func encodeEvent(event *webhooks.Envelope) []byte {
 	e := newEncoder(48 + len(event.Type) + len(event.ID) + len(event.Account))
 	e.raw(make([]byte, 12))
@@ -145,40 +146,36 @@ func decodeEvent(record []byte) (eventRecord, error) {
 	return r, nil
 }
 
-func encodeBody(body []byte) []byte {
-	e := newEncoder(len(body))
-	e.raw(body)
-	return e
-}
-
-func decodeBody(record []byte) ([]byte, error) {
-	d := newDecoder(record)
-	return bytes.Clone(d.rest), d.err()
-}
-
 // firstSince returns the number of the first event published then or later; one
 // more than the last if there is none.
 func firstSince(tx *bbolt.Tx, at time.Time) uint64 {
-	c := tx.Bucket(bucketEvents).Cursor()
-	first, _ := c.First()
-	last, _ := c.Last()
-	if first == nil {
-		return 0
-	}
-	low, high := binary.BigEndian.Uint64(first), binary.BigEndian.Uint64(last)+1
+	low, high := bounds(tx)
+	found := newSegments(tx)
 	for low < high { // events before low are too old, those from high on are not
 		middle := low + (high-low)/2
-		k, record := c.Seek(seqKey(middle, ""))
-		event, err := decodeEvent(record)
-		for err != nil && k != nil { // damaged: the next one tells
-			k, record = c.Next()
-			event, err = decodeEvent(record)
-		}
-		if k != nil && event.published.Before(at) {
-			low = binary.BigEndian.Uint64(k) + 1
-		} else {
+		number, end, published := found.eventFrom(middle)
+		switch {
+		case end == 0:
 			high = middle
+		case published.Before(at):
+			low = max(end, middle+1)
+		default:
+			high = min(number, middle)
 		}
 	}
 	return low
+}
+
+// eventFrom returns the number of the event that has the number given or whose
+// delivery has, and the one after its last delivery's, and when it was published: or
+// that of the next event that can be read. end is 0 if there is none.
+func (s *segments) eventFrom(number uint64) (first, end uint64, published time.Time) {
+	for segment := range s.from(number) {
+		for i := max(0, segment.place(number)); i < segment.len(); i++ {
+			if event, err := segment.event(i); err == nil {
+				return segment.number(i), segment.end(i), event.published
+			}
+		}
+	}
+	return 0, 0, time.Time{}
 }

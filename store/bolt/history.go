@@ -11,14 +11,14 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// runSize is how many events make a run. What was published to one webhook is
+// runSize is how many numbers make a run. What was published to one webhook is
 // looked for run by run: in the index made of a run once it is complete, which
 // costs a page a webhook and run, where an index kept up with each event would
-// cost a page a delivery; or else in all records of the run.
-const runSize = 4096
+// cost a page a delivery; or else in all segments of the run.
+const runSize = 8192
 
 // A list page takes some tens of milliseconds at most: longer transactions pin
-// pages. Costs are in about microseconds.
+// pages. Costs are in about microseconds, and rather too high.
 const (
 	maxCost     = 50_000
 	maxStepCost = 5_000 // in a step of the writer, which keeps others waiting
@@ -29,47 +29,57 @@ const (
 
 // A walk looks for the deliveries of one webhook.
 type walk struct {
-	tx      *bbolt.Tx
-	webhook string
-	indexed uint64 // the first number that no index was made of
-	first   uint64 // there are no events before
-	cost    int
+	tx       *bbolt.Tx
+	segments *segments
+	webhook  string
+	indexed  uint64 // the first number that no index was made of
+	cost     int
 }
 
 func newWalk(tx *bbolt.Tx, webhook string) *walk {
-	w := &walk{tx: tx, webhook: webhook, indexed: number(tx, keyRuns)}
-	if first, _ := tx.Bucket(bucketEvents).Cursor().First(); first != nil {
-		w.first = binary.BigEndian.Uint64(first)
-	}
-	return w
+	return &walk{tx: tx, segments: newSegments(tx), webhook: webhook, indexed: metaNumber(tx, keyRuns)}
 }
 
-// number reads a number from bucketMeta.
-func number(tx *bbolt.Tx, key []byte) uint64 {
+// metaNumber reads a number from bucketMeta.
+func metaNumber(tx *bbolt.Tx, key []byte) uint64 {
 	if v := tx.Bucket(bucketMeta).Get(key); len(v) == 8 {
 		return binary.BigEndian.Uint64(v)
 	}
 	return 0
 }
 
-// within returns the numbers of the webhook's events in the run that begins there,
+// within returns the numbers of the webhook's deliveries in the run that begins there,
 // ascending.
 func (w *walk) within(run uint64) ([]uint64, error) {
 	if run < w.indexed {
 		w.cost += costIndex
-		return decodeRun(run, w.tx.Bucket(bucketRuns).Get(seqKey(run, w.webhook)))
+		return decodeRun(run, w.tx.Bucket(bucketRuns).Get(runKey(run, w.webhook)))
 	}
-	all, records, err := readRun(w.tx, run, w.webhook)
-	w.cost += records * costRecord
-	return all[w.webhook], err
+	all := make(map[string][]uint64)
+	w.cost += costRecord * readRun(w.tx, run, w.webhook, all)
+	return all[w.webhook], nil
 }
 
 // delivery puts a delivery together; ok is false if there is none, or none that can
 // be read.
-func (w *walk) delivery(seq uint64) (d webhooks.Delivery, ok bool) {
+func (w *walk) delivery(number uint64) (d webhooks.Delivery, ok bool) {
 	w.cost += costDetails
-	d, err := deliveryOf(w.tx, seq, w.webhook)
+	segment, err := w.segments.at(number)
+	if err != nil {
+		return d, false
+	}
+	event, err := segment.event(segment.place(number))
+	if err != nil {
+		return d, false
+	}
+	d, err = deliveryOf(w.tx, segment, &event, number, w.webhook)
 	return d, err == nil && d.State != ""
+}
+
+// hasBody reports whether the delivery's event still has its body.
+func (w *walk) hasBody(number uint64) bool {
+	segment, err := w.segments.at(number)
+	return err == nil && w.tx.Bucket(bucketBodies).Get(segment.key) != nil
 }
 
 // ListDeliveries implements [webhooks.Store].
@@ -88,27 +98,26 @@ func (s *Store) ListDeliveries(ctx context.Context, account, webhookID string, q
 		high = min(high, after)
 	}
 	w := newWalk(tx, webhookID)
-	low = max(low, w.first)
 	for high > low {
 		run := (high - 1) / runSize * runSize
-		seqs, err := w.within(run)
+		numbers, err := w.within(run)
 		if err != nil {
 			return page, err
 		}
-		for _, seq := range slices.Backward(seqs) {
-			if seq < low || seq >= high {
+		for _, n := range slices.Backward(numbers) {
+			if n < low || n >= high {
 				continue
 			}
 			if w.cost > maxCost {
-				page.Next = s.cursors.Seal(seq + 1)
+				page.Next = s.cursors.Seal(n + 1)
 				return page, nil
 			}
-			d, ok := w.delivery(seq)
+			d, ok := w.delivery(n)
 			if !ok || !query.Matches(&d) {
 				continue
 			}
 			if len(page.Deliveries) == query.Limit {
-				page.Next = s.cursors.Seal(seq + 1)
+				page.Next = s.cursors.Seal(n + 1)
 				return page, nil
 			}
 			page.Deliveries = append(page.Deliveries, d)
@@ -124,9 +133,7 @@ func (s *Store) ListDeliveries(ctx context.Context, account, webhookID string, q
 // between returns the numbers of the events that were published in the query's
 // time: from low, and before high.
 func between(tx *bbolt.Tx, query webhooks.DeliveryQuery) (low, high uint64) {
-	if last, _ := tx.Bucket(bucketEvents).Cursor().Last(); last != nil {
-		high = binary.BigEndian.Uint64(last) + 1
-	}
+	low, high = bounds(tx)
 	if !query.From.IsZero() {
 		low = firstSince(tx, query.From)
 	}
@@ -136,71 +143,62 @@ func between(tx *bbolt.Tx, query webhooks.DeliveryQuery) (low, high uint64) {
 	return low, high
 }
 
-// readRun reads which events of a run are for which webhooks, or only for the one
-// given, and how many records it has looked at.
-func readRun(tx *bbolt.Tx, run uint64, webhook string) (seqs map[string][]uint64, records int, err error) {
-	seqs = make(map[string][]uint64)
-	for _, bucket := range [][]byte{bucketOwed, bucketSkipped, bucketAttempts} {
-		c := tx.Bucket(bucket).Cursor()
-		for k, _ := c.Seek(seqKey(run, "")); k != nil; k, _ = c.Next() {
-			seq, _, ok := splitSeq(k)
-			if !ok || seq >= run+runSize {
-				break
-			}
-			records++
-			id, err := webhookIn(bucket, k)
-			if err != nil {
-				return nil, records, err
-			}
-			if webhook == "" || id == webhook {
-				seqs[id] = append(seqs[id], seq)
+// readRun adds which deliveries of a run are those of which webhooks, or only of the one
+// given, and returns how many it has looked at.
+func readRun(tx *bbolt.Tx, run uint64, webhook string, numbers map[string][]uint64) (looked int) {
+	for segment := range newSegments(tx).from(run) {
+		if segment.first >= run+runSize {
+			break
+		}
+		for i := range segment.len() {
+			for number, id := range segment.recipients(i) {
+				looked++
+				if number >= run && number < run+runSize && (webhook == "" || string(id) == webhook) {
+					numbers[string(id)] = append(numbers[string(id)], number)
+				}
 			}
 		}
 	}
-	for id, list := range seqs {
-		slices.Sort(list)
-		seqs[id] = slices.Compact(list)
-	}
-	return seqs, records, nil
+	return looked
 }
 
 // indexRun makes the index of the first complete run that has none, and tells
 // whether there was one.
 func indexRun(b *batch) (made bool, err error) {
-	run := number(b.tx, keyRuns)
+	run := metaNumber(b.tx, keyRuns)
 	if run+runSize > b.tx.Bucket(bucketEvents).Sequence()+1 {
 		return false, nil
 	}
-	all, _, err := readRun(b.tx, run, "")
-	if err != nil {
-		return false, err
-	}
+	all := make(map[string][]uint64)
+	readRun(b.tx, run, "", all)
 	for _, webhook := range slices.Sorted(maps.Keys(all)) {
-		if err := b.add(bucketRuns, seqKey(run, webhook), encodeRun(run, all[webhook])); err != nil {
+		if err := b.add(bucketRuns, runKey(run, webhook), encodeRun(run, all[webhook])); err != nil {
 			return false, err
 		}
 	}
-	return true, b.put(bucketMeta, keyRuns, seqKey(run+runSize, ""))
+	return true, b.put(bucketMeta, keyRuns, seqKey(run+runSize))
 }
 
+func runKey(run uint64, webhook string) []byte { return append(seqKey(run), webhook...) }
+
 // An index record lists numbers by their distances.
-func encodeRun(run uint64, seqs []uint64) []byte {
-	e := newEncoder(2 * len(seqs))
-	for _, seq := range seqs {
-		e.uint(seq - run)
-		run = seq
+func encodeRun(run uint64, numbers []uint64) []byte {
+	e := newEncoder(2 * len(numbers))
+	for _, n := range numbers {
+		e.uint(n - run)
+		run = n
 	}
 	return e
 }
 
-func decodeRun(run uint64, record []byte) (seqs []uint64, err error) {
+func decodeRun(run uint64, record []byte) (numbers []uint64, err error) {
 	if record == nil {
 		return nil, nil
 	}
 	d := newDecoder(record)
 	for len(d.rest) > 0 && !d.failed {
 		run += d.uint()
-		seqs = append(seqs, run)
+		numbers = append(numbers, run)
 	}
-	return seqs, d.err()
+	return numbers, d.err()
 }

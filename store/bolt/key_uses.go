@@ -56,16 +56,11 @@ func (u *uses) encode() []byte {
 	return value
 }
 
-// decodeUses decodes what encode made. A file of version 1 has the first only: of a
-// key that was never rotated it is the second, too.
-func decodeUses(value []byte, rotated bool) (u uses) {
+func decodeUses(value []byte) (u uses) {
 	for i, at := range []*time.Time{&u.any, &u.current, &u.previous} {
 		if len(value) >= 8*(i+1) {
 			*at = timeOf(binary.BigEndian.Uint64(value[8*i:]))
 		}
-	}
-	if len(value) == 8 && !rotated {
-		u.current = u.any
 	}
 	return u
 }

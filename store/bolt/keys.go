@@ -74,7 +74,7 @@ func keyByID(tx *bbolt.Tx, row []byte) (key apikeys.Key, used uses, err error) {
 		return key, used, apikeys.ErrNotFound
 	}
 	err = readKey(tx, &key, hash)
-	used = decodeUses(tx.Bucket(bucketKeyUses).Get(row), !key.Previous.IsZero())
+	used = decodeUses(tx.Bucket(bucketKeyUses).Get(row))
 	key.LastUsedAt, key.PreviousUsedAt = used.any, used.previous
 	return key, used, err
 }

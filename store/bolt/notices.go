@@ -8,7 +8,7 @@ import (
 
 // noticeKey returns the key of a notice, which begins with when it may go.
 func noticeKey(account string, n *webhooks.Notice) []byte {
-	return seqKey(uint64(n.Until.UnixMilli()), string(prefixed(account, n.Key)))
+	return append(seqKey(uint64(n.Until.UnixMilli())), prefixed(account, n.Key)...)
 }
 
 // NewNotices implements [webhooks.Store].
@@ -29,7 +29,7 @@ func (s *Store) NewNotices(ctx context.Context, account string, notices []webhoo
 
 // EnqueueNotices implements [webhooks.Store].
 func (s *Store) EnqueueNotices(ctx context.Context, event webhooks.Envelope, notices []webhooks.Notice) (deliveries int, err error) {
-	rows, keys := encodeRows(&event), make([][]byte, len(notices))
+	p, keys := newPublication(&event), make([][]byte, len(notices))
 	for i := range notices {
 		keys[i] = noticeKey(event.Account, &notices[i])
 	}
@@ -44,7 +44,7 @@ func (s *Store) EnqueueNotices(ctx context.Context, event webhooks.Envelope, not
 				return err
 			}
 		}
-		deliveries, _, err = s.enqueue(b, rows, "")
+		deliveries, _, err = s.enqueue(b, p, "")
 		return err
 	})
 	return deliveries, err

@@ -77,14 +77,17 @@ func TestFilesThatAreNotOurs(t *testing.T) {
 		return path
 	}
 
-	newer := write("newer.db", func(tx *bbolt.Tx) error {
-		meta, err := tx.CreateBucket([]byte("meta"))
-		if err != nil {
-			return err
+	ofVersion := func(version uint64) func(*bbolt.Tx) error {
+		return func(tx *bbolt.Tx) error {
+			meta, err := tx.CreateBucket([]byte("meta"))
+			if err != nil {
+				return err
+			}
+			return meta.Put([]byte("schema"), binary.BigEndian.AppendUint64(nil, version))
 		}
-		return meta.Put([]byte("schema"), binary.BigEndian.AppendUint64(nil, 3))
-	})
-	wantOpenError(t, newer, bolt.ErrSchema, "newer version")
+	}
+	wantOpenError(t, write("newer.db", ofVersion(4)), bolt.ErrSchema, "newer version")
+	wantOpenError(t, write("older.db", ofVersion(2)), bolt.ErrSchema, "no release")
 
 	foreign := write("foreign.db", func(tx *bbolt.Tx) error {
 		_, err := tx.CreateBucket([]byte("users"))

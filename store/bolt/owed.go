@@ -1,42 +1,46 @@
 package bolt
 
 import (
-	"bytes"
 	"context"
-	"encoding/binary"
-	"errors"
 	"time"
-
-	"go.etcd.io/bbolt"
 
 	"github.com/storageapi/storageapi/internal/queue"
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// owe makes a delivery owed.
-func (s *Store) owe(b *batch, o queue.Owed) error {
-	if err := b.add(bucketOwed, seqKey(o.Seq, o.Webhook), encodeOwed(o.Due, o.Attempts, o.Before, o.Recovered)); err != nil {
-		return err
+// owes returns the delivery of that number as it is owed, and whether it is; and the
+// mark of it if it is so as it was published.
+func (b *batch) owes(number uint64) (o queue.Owed, fresh *mark, owed bool) {
+	if fresh := b.fresh.of(b.tx, number); fresh != nil {
+		return o, fresh, true
 	}
-	b.owed = append(b.owed, owed{o.Webhook, o.Seq})
-	b.done = append(b.done, func() { s.queue.Add(o) })
-	return nil
+	record := b.get(bucketOwed, seqKey(number))
+	o, _ = decodeOwed(record) // what cannot be read of it counts for nothing
+	return o, nil, record != nil
+}
+
+// unowe ends that a delivery is owed.
+func (b *batch) unowe(number uint64) error {
+	if b.fresh.clear(b, number) {
+		return nil
+	}
+	return b.delete(bucketOwed, seqKey(number))
 }
 
 // maxAttempts is more than any schedule has.
 const maxAttempts = 1 << 20
 
 // An owed record says when a delivery is due and what was before.
-func encodeOwed(due time.Time, attempts, before int, recovered bool) []byte {
+func encodeOwed(o *queue.Owed) []byte {
 	e := newEncoder(16)
-	e.time(due)
-	e.uint(uint64(attempts))
-	e.uint(uint64(before))
-	e.bool(recovered)
+	e.time(o.Due)
+	e.uint(uint64(o.Attempts))
+	e.uint(uint64(o.Before))
+	e.bool(o.Recovered)
 	return e
 }
 
-// decodeOwed returns what an owed record holds; its seq and webhook are its key's.
+// decodeOwed returns what an owed record holds; whose it is the segment says.
 func decodeOwed(record []byte) (o queue.Owed, err error) {
 	d := newDecoder(record)
 	o.Due = d.time()
@@ -49,105 +53,56 @@ func decodeOwed(record []byte) (o queue.Owed, err error) {
 	return o, nil
 }
 
-// splitSeq splits a key that begins with an event's number.
-func splitSeq(key []byte) (seq uint64, rest []byte, ok bool) {
-	if len(key) < 8 {
-		return 0, nil, false
-	}
-	return binary.BigEndian.Uint64(key), key[8:], true
-}
-
-// loadQueue tells the queue what the file says is owed, and forgets what is owed
-// to webhooks that are gone.
-func (s *Store) loadQueue() error {
-	var orphans [][]byte
-	err := s.db.View(func(tx *bbolt.Tx) error {
-		type lane struct {
-			id, account   string
-			gone, passive bool
-		}
-		lanes := make(map[string]lane)
-		now := time.Now()
-		// If the clock was set back while nobody looked, what was due in a
-		// minute is not to wait for it to catch up.
-		ahead := max(0, s.lastPublished.Sub(now))
-		err := tx.Bucket(bucketOwed).ForEach(func(k, record []byte) error {
-			seq, webhook, ok := splitSeq(k)
-			if !ok {
-				return nil
-			}
-			l, known := lanes[string(webhook)]
-			if !known {
-				l.id = string(webhook)
-				l.account = string(tx.Bucket(bucketWebhookIDs).Get(webhook))
-				found, err := s.webhookOf(tx, l.id)
-				l.gone = errors.Is(err, webhooks.ErrNotFound)
-				l.passive = err == nil && !found.Active
-				lanes[l.id] = l
-			}
-			if l.gone {
-				orphans = append(orphans, bytes.Clone(k))
-				return nil
-			}
-			o, err := decodeOwed(record)
-			if err != nil {
-				o.Due = now // its event is there: better late than never
-			}
-			o.Webhook, o.Account, o.Seq, o.Due = l.id, l.account, seq, o.Due.Add(-ahead)
-			s.queue.Add(o)
-			return nil
-		})
-		for _, l := range lanes {
-			if l.passive {
-				s.queue.Pause(l.id)
-			}
-		}
-		return err
-	})
-	if err != nil || len(orphans) == 0 {
-		return err
-	}
-	return s.writer.run(context.Background(), func(b *batch) error { return b.deleteAll(bucketOwed, orphans) })
-}
-
 // Redeliver implements [webhooks.Store].
 func (s *Store) Redeliver(ctx context.Context, account, webhookID, eventID string) error {
-	return s.writer.run(ctx, func(b *batch) error {
-		webhook, err := s.webhookByID(b.tx, account, webhookID)
-		if err != nil {
-			return err
-		}
-		seq := b.get(bucketEventIDs, prefixed(eventID, account))
-		if seq == nil || b.get(bucketBodies, seq) == nil {
-			return webhooks.ErrNotFound
-		}
-		n := binary.BigEndian.Uint64(seq)
-		d, err := deliveryOf(b.tx, n, webhookID)
-		switch {
-		case err != nil:
-			return err
-		case d.State == "":
-			return webhooks.ErrNotFound
-		case d.State == webhooks.Pending:
-			return s.expedite(b, n, webhookID)
-		}
-		return s.oweAgain(b, &webhook, n, lastNumber(&d), false)
-	})
+	return s.writer.run(ctx, func(b *batch) error { return s.redeliver(b, account, webhookID, eventID) })
 }
 
-// expedite makes an owed delivery due now, unless it is leased.
-func (s *Store) expedite(b *batch, seq uint64, webhook string) error {
-	if s.queue.Leased(webhook, seq) {
-		return nil
+func (s *Store) redeliver(b *batch, account, webhookID, eventID string) error {
+	if err := b.flush(); err != nil {
+		return err
 	}
-	row := seqKey(seq, webhook)
-	o, err := decodeOwed(b.get(bucketOwed, row))
+	webhook, err := s.webhookByID(b.tx, account, webhookID)
 	if err != nil {
 		return err
 	}
-	now := time.Now()
-	b.done = append(b.done, func() { s.queue.Expedite(webhook, seq, now) })
-	return b.put(bucketOwed, row, encodeOwed(now, o.Attempts, o.Before, o.Recovered))
+	segment, place, err := eventByID(b.tx, account, eventID)
+	if err != nil {
+		return err
+	}
+	number, ok := segment.deliveryTo(place, webhookID)
+	if !ok || b.get(bucketBodies, segment.key) == nil {
+		return webhooks.ErrNotFound
+	}
+	event, err := segment.event(place)
+	if err != nil {
+		return err
+	}
+	d, err := deliveryOf(b.tx, segment, &event, number, webhookID)
+	switch {
+	case err != nil:
+		return err
+	case d.State == "":
+		return webhooks.ErrNotFound
+	case d.State == webhooks.Pending:
+		return s.expedite(b, number, webhookID)
+	}
+	return s.oweAgain(b, &webhook, number, lastNumber(&d), false)
+}
+
+// expedite makes an owed delivery due now, unless it is leased, or due since it was
+// published.
+func (s *Store) expedite(b *batch, number uint64, webhook string) error {
+	if s.queue.Leased(webhook, number) || b.fresh.of(b.tx, number) != nil {
+		return nil
+	}
+	o, err := decodeOwed(b.get(bucketOwed, seqKey(number)))
+	if err != nil {
+		return err
+	}
+	o.Due = time.Now()
+	b.done = append(b.done, func() { s.queue.Expedite(webhook, number, o.Due) })
+	return b.put(bucketOwed, seqKey(number), encodeOwed(&o))
 }
 
 // lastNumber returns the number of the delivery's last attempt.
@@ -159,21 +114,20 @@ func lastNumber(d *webhooks.Delivery) int {
 }
 
 // oweAgain makes a delivery that is not owed due, after so many attempts.
-func (s *Store) oweAgain(b *batch, webhook *webhooks.Webhook, seq uint64, attempts int, recovered bool) error {
-	row := seqKey(seq, webhook.ID)
-	if b.get(bucketSkipped, row) != nil {
-		if err := b.delete(bucketSkipped, row); err != nil {
-			return err
-		}
-	}
-	err := s.owe(b, queue.Owed{
-		Webhook: webhook.ID, Account: webhook.Account, Seq: seq, Due: time.Now(),
+func (s *Store) oweAgain(b *batch, webhook *webhooks.Webhook, number uint64, attempts int, recovered bool) error {
+	b.skipped.clear(b, number)
+	o := queue.Owed{
+		Webhook: webhook.ID, Account: webhook.Account, Seq: number, Due: time.Now(),
 		Attempts: attempts, Before: attempts, Recovered: recovered,
-	})
-	if id := webhook.ID; !webhook.Active {
-		b.done = append(b.done, func() { s.queue.Pause(id) })
 	}
-	return err
+	b.owed = append(b.owed, owed{number, []string{webhook.ID}})
+	active := webhook.Active
+	b.done = append(b.done, func() {
+		if s.queue.Add(o); !active {
+			s.queue.Pause(o.Webhook)
+		}
+	})
+	return b.add(bucketOwed, seqKey(number), encodeOwed(&o))
 }
 
 // Backlog implements [webhooks.Store].

@@ -1,6 +1,7 @@
 package bolt_test
 
 import (
+	"bytes"
 	"path/filepath"
 	"testing"
 	"time"
@@ -76,7 +77,8 @@ func TestDamagedRecordBlocksNobody(t *testing.T) {
 	}
 }
 
-// damage gives the first event and the webhook "wh_bad" records of no version.
+// damage makes the records of the first event and of the webhook "wh_bad" such of no
+// version.
 func damage(t *testing.T, path string) {
 	db, err := bbolt.Open(path, 0o600, nil)
 	if err != nil {
@@ -85,8 +87,11 @@ func damage(t *testing.T, path string) {
 	defer func() { _ = db.Close() }()
 	err = db.Update(func(tx *bbolt.Tx) error {
 		events := tx.Bucket([]byte("events"))
-		first, _ := events.Cursor().First()
-		if err := events.Put(first, []byte{255}); err != nil {
+		first, record := events.Cursor().First()
+		at := len(record) - len("\x01"+"published at"+"\x00"+"\x0bbalance.low"+"\x07evt_bad"+"\x04acct")
+		record = bytes.Clone(record)
+		record[at] = 255
+		if err := events.Put(first, record); err != nil {
 			return err
 		}
 		return tx.Bucket([]byte("webhooks")).Put([]byte("\x04acctwh_bad"), []byte{255})

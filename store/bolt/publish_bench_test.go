@@ -17,8 +17,9 @@ import (
 
 // BenchmarkPublish measures WebhookService.Publish of one event to one webhook,
 // fsynced, by so many publishers at a time, against a bare group-commit loop on
-// bbolt: one goroutine that drains a channel and commits rows of the same sizes,
-// with keys in the same order, in one transaction per drain. Both take turns in
+// bbolt: one goroutine that drains a channel and commits rows of the same sizes, with
+// keys in the same order, in one transaction per drain: some for each event, and some
+// that hold all events of the drain. Both take turns in
 // one run. "of-floor" compares events per second; "x/floor-p50" compares the
 // median time a publisher waits, which for one publisher is a bare commit's.
 func BenchmarkPublish(b *testing.B) {
@@ -90,13 +91,15 @@ func race(b *testing.B, goroutines, count int, do func() error) (waits []time.Du
 type floor struct {
 	requests chan chan error
 	seq      uint64
-	sizes    []row
+	rows     []row
 }
 
-// A row is what is written to one bucket for each event.
+// A row is what is written to a bucket: for each event, or once for all of a drain.
 type row struct {
-	bucket     string
-	key, value int // bytes; keys begin with a sequence number
+	bucket string
+	each   bool
+	key    int // bytes; keys begin with a sequence number
+	value  int // bytes; of each event, if the row is for all
 }
 
 func newFloor(b *testing.B, webhookID int) *floor {
@@ -105,14 +108,14 @@ func newFloor(b *testing.B, webhookID int) *floor {
 		b.Fatal(err)
 	}
 	const eventID, account, body = 30, 6, 149
-	f := &floor{requests: make(chan chan error, 1024), sizes: []row{
-		{"events", 8, 1 + 12 + 7 + 12 + 1 + eventID + 1 + account},
-		{"bodies", 8, 1 + body},
-		{"event_ids", 1 + eventID + account, 8},
-		{"owed", 8 + webhookID, 11},
+	f := &floor{requests: make(chan chan error, 1024), rows: []row{
+		{"events", false, 8, 4 + 8 + 1 + webhookID + 4 + 1 + 12 + 7 + 12 + 1 + eventID + 1 + account},
+		{"bodies", false, 8, 4 + body},
+		{"fresh", false, 8, 1},
+		{"event_ids", true, 1 + eventID + account, 8},
 	}}
 	err = db.Update(func(tx *bbolt.Tx) error {
-		for _, r := range f.sizes {
+		for _, r := range f.rows {
 			if _, err := tx.CreateBucket([]byte(r.bucket)); err != nil {
 				return err
 			}
@@ -157,20 +160,31 @@ func (f *floor) loop(db *bbolt.DB) {
 		err := db.Update(func(tx *bbolt.Tx) error {
 			for range batch {
 				f.seq++
-				for _, r := range f.sizes {
-					key := make([]byte, r.key)
-					binary.BigEndian.PutUint64(key, f.seq)
-					bucket := tx.Bucket([]byte(r.bucket))
-					bucket.FillPercent = 0.95
-					if err := bucket.Put(key, make([]byte, r.value)); err != nil {
-						return err
-					}
+				if err := f.put(tx, true, 1); err != nil {
+					return err
 				}
 			}
-			return nil
+			return f.put(tx, false, len(batch))
 		})
 		for _, done := range batch {
 			done <- err
 		}
 	}
+}
+
+// put writes the rows for each event, or else those that are for so many.
+func (f *floor) put(tx *bbolt.Tx, each bool, events int) error {
+	for _, r := range f.rows {
+		if r.each != each {
+			continue
+		}
+		key := make([]byte, r.key)
+		binary.BigEndian.PutUint64(key, f.seq)
+		bucket := tx.Bucket([]byte(r.bucket))
+		bucket.FillPercent = 0.95
+		if err := bucket.Put(key, make([]byte, events*r.value)); err != nil {
+			return err
+		}
+	}
+	return nil
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/binary"
+	"math"
 	"time"
 
 	"github.com/storageapi/storageapi/webhooks"
@@ -19,6 +20,9 @@ func (s *Store) Purge(ctx context.Context, purge webhooks.Purge) (more bool, err
 }
 
 func (s *Store) purge(b *batch, purge *webhooks.Purge) (more bool, err error) {
+	if err := b.flush(); err != nil {
+		return false, err
+	}
 	if indexed, err := indexRun(b); indexed || err != nil {
 		return true, err
 	}
@@ -28,10 +32,13 @@ func (s *Store) purge(b *batch, purge *webhooks.Purge) (more bool, err error) {
 		func() error { return s.expire(b, payloads, &left) },
 		func() error { return deleteBefore(b, bucketBodies, payloads, &left) },
 		func() error { return deleteBefore(b, bucketAttempts, attempts, &left) },
+		func() error { return deleteBefore(b, bucketFirstAttempts, attempts, &left) },
 		func() error { return deleteBefore(b, bucketSkipped, attempts, &left) },
 		func() error { return deleteBefore(b, bucketRuns, max(attempts, runSize)-runSize, &left) },
 		func() error { return purgeEventIDs(b, ids, &left) },
-		func() error { return deleteBefore(b, bucketEvents, min(attempts, number(b.tx, keyIDsGone)), &left) },
+		func() error {
+			return deleteBefore(b, bucketEvents, min(attempts, metaNumber(b.tx, keyIDsGone), firstOwed(b)), &left)
+		},
 		func() error { return purgeRecoveries(b, purge.Attempts) },
 		func() error { return deleteBefore(b, bucketNotices, uint64(max(purge.Notices.UnixMilli(), 0)), &left) },
 	} {
@@ -47,47 +54,76 @@ func (s *Store) purge(b *batch, purge *webhooks.Purge) (more bool, err error) {
 
 // expire ends the deliveries owed of events before that number, but those leased.
 func (s *Store) expire(b *batch, before uint64, left *int) error {
-	type row struct {
-		key     []byte
+	found := newSegments(b.tx)
+	type delivery struct {
+		number  uint64
 		webhook string
-		seq     uint64
-		number  int
+		attempt int
 	}
-	var old []row
-	c := b.tx.Bucket(bucketOwed).Cursor()
-	for k, record := c.First(); k != nil && *left > 0; k, record = c.Next() {
-		seq, id, ok := splitSeq(k)
-		if !ok || seq >= before {
+	var old []delivery
+	look := func(number uint64, attempt int) (more bool) {
+		if number >= before || *left <= 0 {
+			return false
+		}
+		var webhook []byte // nil if nobody knows whom it was for
+		if segment, err := found.at(number); err == nil {
+			webhook, _ = segment.recipient(number)
+		}
+		if id := string(webhook); !s.queue.Leased(id, number) {
+			old = append(old, delivery{number, id, attempt})
+			*left--
+		}
+		return true
+	}
+	var damaged [][]byte
+	c := b.tx.Bucket(bucketFresh).Cursor()
+	for k, record := c.First(); k != nil && binary.BigEndian.Uint64(k) < before; k, record = c.Next() {
+		m, err := decodeBitmap(record)
+		if err != nil {
+			damaged = append(damaged, bytes.Clone(k))
+		}
+		if !m.each(func(n uint64) bool { return look(n, 1) }) {
 			break
 		}
-		webhook := string(id)
-		if s.queue.Leased(webhook, seq) {
-			continue
-		}
+	}
+	c = b.tx.Bucket(bucketOwed).Cursor()
+	for k, record := c.First(); k != nil; k, record = c.Next() {
 		o, _ := decodeOwed(record)
-		old = append(old, row{bytes.Clone(k), webhook, seq, o.Attempts + 1})
-		*left--
+		if len(k) == 8 && !look(binary.BigEndian.Uint64(k), o.Attempts+1) {
+			break
+		}
 	}
-	for _, r := range old {
-		attempt := webhooks.Expired(r.number, time.Now())
-		if err := b.put(bucketAttempts, attemptKey(r.seq, r.webhook, r.number), encodeAttempt(&attempt, webhooks.GiveUp)); err != nil {
+	for _, d := range old {
+		attempt := webhooks.Expired(d.attempt, time.Now())
+		if err := b.logAttempt(d.number, &attempt, webhooks.GiveUp); err != nil {
 			return err
 		}
-		if err := b.delete(bucketOwed, r.key); err != nil {
+		if err := b.unowe(d.number); err != nil {
 			return err
 		}
-		b.done = append(b.done, func() { s.queue.Remove(r.webhook, r.seq) })
+		b.done = append(b.done, func() { s.queue.Remove(d.webhook, d.number) })
 	}
-	return nil
+	return b.deleteAll(bucketFresh, damaged)
 }
 
-// deleteBefore deletes the records of events before that number, or notices until
-// then.
+// firstOwed returns a number which no delivery that is owed is before: the segments
+// from there on are needed.
+func firstOwed(b *batch) uint64 {
+	first := uint64(math.MaxUint64)
+	for _, bucket := range [][]byte{bucketFresh, bucketOwed} {
+		if key, _ := b.tx.Bucket(bucket).Cursor().First(); len(key) == 8 {
+			first = min(first, binary.BigEndian.Uint64(key))
+		}
+	}
+	return first
+}
+
+// deleteBefore deletes the records whose keys begin with a number before that one.
 func deleteBefore(b *batch, bucket []byte, before uint64, left *int) error {
 	var old [][]byte // not deleted at once: a cursor skips keys after that
 	c := b.tx.Bucket(bucket).Cursor()
 	for k, _ := c.First(); k != nil && *left > 0; k, _ = c.Next() {
-		if seq, _, ok := splitSeq(k); ok && seq >= before {
+		if len(k) >= 8 && binary.BigEndian.Uint64(k) >= before {
 			break
 		}
 		old = append(old, bytes.Clone(k))
@@ -98,30 +134,33 @@ func deleteBefore(b *batch, bucket []byte, before uint64, left *int) error {
 
 // purgeEventIDs forgets the ids of events before that number.
 func purgeEventIDs(b *batch, before uint64, left *int) error {
-	next := number(b.tx, keyIDsGone)
-	var seqs, ids [][]byte
-	c := b.tx.Bucket(bucketEvents).Cursor()
-	for k, record := c.Seek(seqKey(next, "")); k != nil && *left > 0; k, record = c.Next() {
-		seq := binary.BigEndian.Uint64(k)
-		if seq >= before {
-			break
+	begin := metaNumber(b.tx, keyIDsGone)
+	next := begin
+	for segment := range newSegments(b.tx).from(begin) {
+		for i := max(0, segment.place(begin)); i < segment.len(); i++ {
+			n := segment.number(i)
+			if n >= before || *left <= 0 {
+				return b.putIDsGone(begin, next)
+			}
+			if event, err := segment.event(i); err == nil {
+				// It may be that of a later event of the same id.
+				if id := prefixed(event.ID, event.Account); bytes.Equal(b.get(bucketEventIDs, id), seqKey(n)) {
+					if err := b.delete(bucketEventIDs, id); err != nil {
+						return err
+					}
+				}
+			}
+			next = segment.end(i)
+			*left--
 		}
-		if event, err := decodeEvent(record); err == nil {
-			seqs, ids = append(seqs, bytes.Clone(k)), append(ids, prefixed(event.ID, event.Account))
-		}
-		next = seq + 1
-		*left--
 	}
-	if next == number(b.tx, keyIDsGone) {
+	return b.putIDsGone(begin, next)
+}
+
+// putIDsGone stores from which event on ids are kept.
+func (b *batch) putIDsGone(before, next uint64) error {
+	if next == before {
 		return nil
 	}
-	for i, id := range ids {
-		// It may be that of a later event of the same id.
-		if bytes.Equal(b.get(bucketEventIDs, id), seqs[i]) {
-			if err := b.delete(bucketEventIDs, id); err != nil {
-				return err
-			}
-		}
-	}
-	return b.put(bucketMeta, keyIDsGone, seqKey(next, ""))
+	return b.put(bucketMeta, keyIDsGone, seqKey(next))
 }

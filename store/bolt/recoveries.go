@@ -13,7 +13,7 @@ import (
 // A recovery is one with how far it has come.
 type recovery struct {
 	webhooks.Recovery
-	next uint64 // the number of the event to go on with
+	next uint64 // the number of the delivery to go on with
 }
 
 // CreateRecovery implements [webhooks.Store].
@@ -67,6 +67,9 @@ func (s *Store) AdvanceRecovery(ctx context.Context, limit int) (advanced bool, 
 			return nil
 		}
 		s.recovered = webhook
+		if err := b.flush(); err != nil {
+			return err
+		}
 		r, err := recoveryByID(b.tx, id)
 		if err != nil { // it cannot be read: it must not block the others
 			return b.delete(bucketOpenRecoveries, webhook)
@@ -103,26 +106,26 @@ func (s *Store) advance(b *batch, r *recovery, limit int) error {
 	query := webhooks.DeliveryQuery{States: r.States, From: r.From, To: r.To}
 	low, high := between(b.tx, query)
 	w := newWalk(b.tx, r.WebhookID)
-	low = max(low, r.next, w.first)
+	low = max(low, r.next)
 	for low < high {
 		run := low / runSize * runSize
-		seqs, err := w.within(run)
+		numbers, err := w.within(run)
 		if err != nil {
 			return err
 		}
-		for _, seq := range seqs {
-			if seq < low || seq >= high {
+		for _, n := range numbers {
+			if n < low || n >= high {
 				continue
 			}
 			if limit--; limit < 0 {
-				r.next = seq
+				r.next = n
 				return nil
 			}
-			d, ok := w.delivery(seq)
-			if !ok || d.State == webhooks.Pending || !query.Matches(&d) || b.get(bucketBodies, seqKey(seq, "")) == nil {
+			d, ok := w.delivery(n)
+			if !ok || d.State == webhooks.Pending || !query.Matches(&d) || !w.hasBody(n) {
 				continue
 			}
-			if err := s.oweAgain(b, &webhook, seq, lastNumber(&d), true); err != nil {
+			if err := s.oweAgain(b, &webhook, n, lastNumber(&d), true); err != nil {
 				return err
 			}
 			r.Recovered++

@@ -12,14 +12,14 @@ import (
 // of the package cannot use.
 var ErrSchema = errors.New("unknown schema")
 
-// schemaVersion is the version of the layout below. Version 1 lacked some buckets,
-// and its records may be shorter: what is missing of them is zero.
-const schemaVersion = 2
+// schemaVersion is the version of the layout below. Those before it were of no release.
+const schemaVersion = 3
 
 // The buckets. Whatever is written for each event or attempt has keys that only
 // grow, because random keys in a large tree cost a page each; only what is
-// written at the pace of people is ordered otherwise. An account or id that more
-// follows is preceded by its length, "prefixed".
+// written at the pace of people is ordered otherwise. What comes by the hundred is
+// packed, see [pack]. An account or id that more follows is preceded by its length,
+// "prefixed".
 var (
 	bucketMeta = []byte("meta") // "schema" → version
 
@@ -30,13 +30,16 @@ var (
 	bucketWebhooks   = []byte("webhooks")    // prefixed account, id → webhook record
 	bucketWebhookIDs = []byte("webhook_ids") // id → account
 
-	bucketEvents   = []byte("events")    // seq → event record
-	bucketBodies   = []byte("bodies")    // seq → the event's body
-	bucketEventIDs = []byte("event_ids") // prefixed id, account → seq
-	bucketOwed     = []byte("owed")      // seq, webhook id → owed record
-	bucketSkipped  = []byte("skipped")   // seq, webhook id → nothing
-	bucketAttempts = []byte("attempts")  // seq, prefixed webhook id, number → attempt record
-	bucketRuns     = []byte("runs")      // first seq of a run, webhook id → its seqs in that run
+	bucketEventIDs = []byte("event_ids") // prefixed id, account → number of the event
+	bucketEvents   = []byte("events")    // last number of a segment → its records, see [segment]
+	bucketBodies   = []byte("bodies")    // the same → the bodies of its events
+	bucketFresh    = []byte("fresh")     // the same → which of its deliveries are owed as they were when published
+	bucketSkipped  = []byte("skipped")   // the same → which of its deliveries are skipped
+	bucketOwed     = []byte("owed")      // number of a delivery that is owed otherwise → owed record
+	bucketRuns     = []byte("runs")      // first number of a run, webhook id → numbers of its deliveries in that run
+
+	bucketFirstAttempts = []byte("first_attempts") // last number of a segment, least number in the pack → first attempts at its deliveries
+	bucketAttempts      = []byte("attempts")       // number of the delivery, number of the attempt (4 bytes) → attempt record, of all others
 
 	bucketRecoveries     = []byte("recoveries")      // id → recovery record
 	bucketOpenRecoveries = []byte("open_recoveries") // webhook id → id, of those that are not done
@@ -50,19 +53,19 @@ var (
 
 	keySeal    = []byte("seal") // in meta: a secret sealed as all those of the webhooks are; none in a file never sealed
 	keySchema  = []byte("schema")
-	keyCursors = []byte("cursors")          // in meta: the key that hides the numbers of events
-	keyRuns    = []byte("runs")             // in meta: the first seq that no run is made of yet
-	keyIDsGone = []byte("event_ids_purged") // in meta: the first seq whose event id is not purged
+	keyCursors = []byte("cursors")          // in meta: the key that hides the numbers of deliveries
+	keyRuns    = []byte("runs")             // in meta: the first number that no run is made of yet
+	keyIDsGone = []byte("event_ids_purged") // in meta: the first number whose event id is not purged
 )
 
 var buckets = [][]byte{
 	bucketMeta, bucketKeys, bucketKeyIDs, bucketKeyUses, bucketWebhooks, bucketWebhookIDs,
-	bucketEvents, bucketBodies, bucketEventIDs, bucketOwed, bucketSkipped, bucketAttempts, bucketRuns,
+	bucketEventIDs, bucketEvents, bucketBodies, bucketFresh, bucketSkipped, bucketOwed, bucketRuns, bucketFirstAttempts, bucketAttempts,
 	bucketRecoveries, bucketOpenRecoveries, bucketRequests, bucketRequestTimes, bucketAlerts, bucketDueAlerts, bucketNotices,
 }
 
-// checkSchema creates the buckets of a new file, adds to an older one those that it
-// lacks, and refuses a file that is not ours, or newer than this program.
+// checkSchema creates the buckets of a new file, and refuses one that is not ours, or
+// of another version.
 func checkSchema(db *bbolt.DB) error {
 	var version uint64
 	var ours, empty bool
@@ -87,14 +90,14 @@ func checkSchema(db *bbolt.DB) error {
 		return fmt.Errorf("%w: version %d, written by a newer version of this library; this one knows up to %d",
 			ErrSchema, version, schemaVersion)
 	case version < schemaVersion:
-		return db.Update(createSchema)
+		return fmt.Errorf("%w: version %d, which no release of this library had", ErrSchema, version)
 	}
 	return nil
 }
 
 func createSchema(tx *bbolt.Tx) error {
 	for _, name := range buckets {
-		if _, err := tx.CreateBucketIfNotExists(name); err != nil {
+		if _, err := tx.CreateBucket(name); err != nil {
 			return err
 		}
 	}

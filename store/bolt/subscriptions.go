@@ -1,7 +1,6 @@
 package bolt
 
 import (
-	"bytes"
 	"slices"
 
 	"go.etcd.io/bbolt"
@@ -17,20 +16,19 @@ const maxSubscriptions = 10_000
 // and those run one after the other. A step that changes a subscription makes it
 // forget the account, and a transaction that is undone all of them, since they may
 // have been read in it.
-type subscriptions map[string][]subscription // by account
+type subscriptions map[string][]audience // by account
 
-// A subscription is that of one webhook.
-type subscription struct {
-	webhook string
-	types   []webhooks.EventType
-	active  bool
+// An audience is the webhooks of an account that are subscribed to a type of event.
+type audience struct {
+	of               webhooks.EventType
+	active, inactive []string // ids
 }
 
 func (s *subscriptions) forget(account string) { delete(*s, account) }
 func (s *subscriptions) forgetAll()            { clear(*s) }
 
 // subscribers returns the ids of the account's webhooks that are subscribed to events of
-// the type, by whether they are active.
+// the type, by whether they are active. They are not to be changed.
 func (s *Store) subscribers(tx *bbolt.Tx, account string, t webhooks.EventType) (active, inactive []string) {
 	list, known := s.subscriptions[account]
 	if !known {
@@ -40,28 +38,33 @@ func (s *Store) subscribers(tx *bbolt.Tx, account string, t webhooks.EventType) 
 		list = s.readSubscriptions(tx, account)
 		s.subscriptions[account] = list
 	}
-	for _, sub := range list {
-		switch {
-		case !slices.Contains(sub.types, t):
-		case sub.active:
-			active = append(active, sub.webhook)
-		default:
-			inactive = append(inactive, sub.webhook)
+	for _, a := range list {
+		if a.of == t {
+			return a.active, a.inactive
 		}
 	}
-	return active, inactive
+	return nil, nil
 }
 
 // readSubscriptions reads the account's webhooks. One that cannot be read
 // subscribes to nothing: nothing could be sent to it either.
-func (s *Store) readSubscriptions(tx *bbolt.Tx, account string) []subscription {
-	var list []subscription
-	prefix := prefixed(account, "")
-	c := tx.Bucket(bucketWebhooks).Cursor()
-	for k, record := c.Seek(prefix); bytes.HasPrefix(k, prefix); k, record = c.Next() {
-		id := string(k[len(prefix):])
-		if webhook, err := s.decodeWebhook(account, id, record); err == nil {
-			list = append(list, subscription{id, webhook.Events, webhook.Active})
+func (s *Store) readSubscriptions(tx *bbolt.Tx, account string) []audience {
+	var list []audience
+	for _, webhook := range s.webhooksOf(tx, account) {
+		for n, t := range webhook.Events {
+			if slices.Contains(webhook.Events[:n], t) {
+				continue
+			}
+			i := slices.IndexFunc(list, func(a audience) bool { return a.of == t })
+			if i < 0 {
+				i = len(list)
+				list = append(list, audience{of: t})
+			}
+			if webhook.Active {
+				list[i].active = append(list[i].active, webhook.ID)
+			} else {
+				list[i].inactive = append(list[i].inactive, webhook.ID)
+			}
 		}
 	}
 	return list

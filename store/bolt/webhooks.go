@@ -3,6 +3,7 @@ package bolt
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"go.etcd.io/bbolt"
 
@@ -127,16 +128,8 @@ func (s *Store) DeleteWebhook(ctx context.Context, account, id string, check fun
 		if err := s.alarm(b, account); err != nil {
 			return err
 		}
-		seqs := s.queue.Owed(id)
-		for _, o := range b.owed {
-			if o.webhook == id {
-				seqs = append(seqs, o.seq)
-			}
-		}
-		for _, seq := range seqs {
-			if err := b.delete(bucketOwed, seqKey(seq, id)); err != nil {
-				return err
-			}
+		if err := s.unoweAll(b, id); err != nil {
+			return err
 		}
 		b.done = append(b.done, func() {
 			s.cache.changes.Add(1)
@@ -144,6 +137,25 @@ func (s *Store) DeleteWebhook(ctx context.Context, account, id string, check fun
 		})
 		return nil
 	})
+}
+
+// unoweAll ends all that the webhook is owed.
+func (s *Store) unoweAll(b *batch, id string) error {
+	numbers := s.queue.Owed(id)
+	for _, o := range b.owed {
+		if i := slices.Index(o.webhooks, id); i >= 0 {
+			numbers = append(numbers, o.first+uint64(i))
+		}
+	}
+	if err := b.flush(); err != nil {
+		return err
+	}
+	for _, number := range numbers {
+		if err := b.unowe(number); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // webhookOf returns the webhook of that id, whatever its account.
@@ -224,12 +236,9 @@ func (s *Store) decodeWebhook(account, id string, record []byte) (webhooks.Webho
 	w.BalanceThreshold = webhooks.Amount(d.uint())
 	w.URL = d.string()
 	secret := d.raw(d.uint())
-	var previous []byte
-	if len(d.rest) > 0 { // the first records end here
-		previous = d.raw(d.uint())
-		w.PreviousSecretExpiresAt = d.time()
-		w.PastEvents = d.eventTypes()
-	}
+	previous := d.raw(d.uint())
+	w.PreviousSecretExpiresAt = d.time()
+	w.PastEvents = d.eventTypes()
 	if d.failed {
 		return webhooks.Webhook{}, errRecord
 	}

@@ -19,6 +19,8 @@ type writer struct {
 	db     *bbolt.DB
 	undone func() // called when steps turn out not to have happened
 
+	draft draft // of the batch under way
+
 	mu      sync.Mutex
 	waiting []*step
 	led     bool // somebody commits
@@ -31,58 +33,6 @@ type step struct {
 	err  error
 	turn chan bool // true: lead; false: done
 }
-
-// A batch is one transaction and the steps in it.
-type batch struct {
-	tx    *bbolt.Tx
-	dirty bool // the current step has written
-
-	// done is run, in order, when the transaction is committed. What steps do
-	// to the queue goes here, so that it follows the order of the file.
-	done []func()
-
-	// owed is what earlier steps of the batch made owed: the queue does not
-	// know it yet.
-	owed []owed
-
-	// alerts is what they left of alerts, by row: the memory of them does not
-	// know it yet.
-	alerts map[string][]byte
-}
-
-type owed struct {
-	webhook string
-	seq     uint64
-}
-
-func (b *batch) put(bucket, key, value []byte) error {
-	b.dirty = true
-	return b.tx.Bucket(bucket).Put(key, value)
-}
-
-// add is put for keys that only grow: it packs pages full.
-func (b *batch) add(bucket, key, value []byte) error {
-	b.dirty = true
-	bk := b.tx.Bucket(bucket)
-	bk.FillPercent = 0.95
-	return bk.Put(key, value)
-}
-
-func (b *batch) delete(bucket, key []byte) error {
-	b.dirty = true
-	return b.tx.Bucket(bucket).Delete(key)
-}
-
-func (b *batch) deleteAll(bucket []byte, keys [][]byte) error {
-	for _, key := range keys {
-		if err := b.delete(bucket, key); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func (b *batch) get(bucket, key []byte) []byte { return b.tx.Bucket(bucket).Get(key) }
 
 // run commits a step and returns its error. A step may run more than once, each
 // time in another transaction; it returns an error either before it writes, and
@@ -181,7 +131,7 @@ func (w *writer) try(steps []*step) (culprit *step, err error) {
 	defer recovered(&err)
 	defer func() { _ = tx.Rollback() }() // does nothing after Commit
 
-	b := &batch{tx: tx}
+	b := newBatch(tx, &w.draft)
 	changed := false
 	for _, s := range steps {
 		b.dirty = false
@@ -198,6 +148,9 @@ func (w *writer) try(steps []*step) (culprit *step, err error) {
 		b.finish()
 		return nil, nil
 	}
+	if err := b.flush(); err != nil {
+		return nil, fmt.Errorf("write %s: %w", w.db.Path(), err)
+	}
 	id := tx.ID()
 	if err := tx.Commit(); err != nil {
 		// Whoever reads the file may see the transaction nevertheless, if only
@@ -209,12 +162,6 @@ func (w *writer) try(steps []*step) (culprit *step, err error) {
 	}
 	b.finish()
 	return nil, nil
-}
-
-func (b *batch) finish() {
-	for _, done := range b.done {
-		done()
-	}
 }
 
 // seen reports whether the transaction is what a reader sees.

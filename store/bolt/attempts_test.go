@@ -1,0 +1,102 @@
+package bolt
+
+import (
+	"path/filepath"
+	"testing"
+	"time"
+
+	"go.etcd.io/bbolt"
+
+	"github.com/storageapi/storageapi/webhooks"
+)
+
+// TestFirstAttempts settles deliveries of one segment in batches of several sizes and
+// out of order: first attempts that are many are packed, all are found again, and one
+// that is not among the last MaxAttempts is not.
+func TestFirstAttempts(t *testing.T) {
+	const events = 20
+	s, err := Open(filepath.Join(t.TempDir(), "storage.db"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = s.Close() }()
+	if err := s.CreateWebhook(t.Context(), testWebhook(1), webhooks.Terms{}); err != nil {
+		t.Fatal(err)
+	}
+	var steps []*step
+	for i := range events {
+		p := publicationOf(testEvent(i, 10))
+		steps = append(steps, &step{ctx: t.Context(), do: func(b *batch) error { _, _, err := s.enqueue(b, p, ""); return err }})
+	}
+	s.writer.commit(steps)
+	claim := func() []webhooks.Task {
+		t.Helper()
+		tasks, _, err := s.ClaimDeliveries(t.Context(), webhooks.Claim{Limit: events, PerWebhook: events, Lease: time.Minute})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return tasks
+	}
+	settle := func(outcome webhooks.Outcome, tasks ...webhooks.Task) {
+		t.Helper()
+		var settlements []webhooks.Settlement
+		for _, task := range tasks {
+			settlement := settlementOf(task, outcome)
+			settlement.RetryAfter = 0
+			settlements = append(settlements, settlement)
+		}
+		if stale, err := s.SettleDeliveries(t.Context(), settlements); err != nil || len(stale) > 0 {
+			t.Fatal(stale, err)
+		}
+	}
+	want := func(event, attempts int, state webhooks.DeliveryState) {
+		t.Helper()
+		list, err := s.EventDeliveries(t.Context(), "acct", testEvent(event, 0).ID)
+		if err != nil || len(list) != 1 || list[0].State != state || len(list[0].Attempts) != attempts {
+			t.Errorf("event %d: %v, %v; want %s after %d attempts", event, list, err, state, attempts)
+		}
+	}
+	tasks := claim()
+	odd, even := []webhooks.Task{}, []webhooks.Task{}
+	for i, task := range tasks[3:] {
+		if i%2 == 0 {
+			odd = append(odd, task)
+		} else {
+			even = append(even, task)
+		}
+	}
+	settle(webhooks.GiveUp, even...)
+	settle(webhooks.Deliver, odd...)
+	settle(webhooks.Deliver, tasks[2])
+	settle(webhooks.Retry, tasks[:2]...)
+	err = s.db.View(func(tx *bbolt.Tx) error {
+		packs, rows := tx.Bucket(bucketFirstAttempts).Stats().KeyN, tx.Bucket(bucketAttempts).Stats().KeyN
+		if packs != 2 || rows != 3 {
+			t.Errorf("there are %d packs and %d other attempts, want 2 and 3", packs, rows)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Error(err)
+	}
+	want(0, 1, webhooks.Pending)
+	want(2, 1, webhooks.Delivered)
+	for i := 3; i < events; i++ {
+		state := webhooks.Delivered
+		if i%2 == 0 {
+			state = webhooks.Dead
+		}
+		want(i, 1, state)
+	}
+
+	settle(webhooks.GiveUp, claim()...)
+	if err := s.Redeliver(t.Context(), "acct", "wh1", testEvent(4, 0).ID); err != nil {
+		t.Fatal(err)
+	}
+	for range webhooks.MaxAttempts - 1 {
+		settle(webhooks.Retry, claim()...)
+	}
+	want(4, webhooks.MaxAttempts, webhooks.Pending)
+	settle(webhooks.Deliver, claim()...)
+	want(4, webhooks.MaxAttempts, webhooks.Delivered)
+}

@@ -1,0 +1,122 @@
+package bolt
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/storageapi/storageapi/webhooks"
+)
+
+// TestStepsOfOneBatch: steps that share a commit see what those before have left to be
+// written once for all of them, also when that takes several segments.
+func TestStepsOfOneBatch(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "storage.db")
+	s, err := Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range 3 { // the first is inactive
+		if err := s.CreateWebhook(t.Context(), testWebhook(i), webhooks.Terms{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	const events = 5
+	var owed []int
+	var steps []*step
+	then := func(do func(*batch) error) { steps = append(steps, &step{ctx: t.Context(), do: do}) }
+	enqueue := func(i int) {
+		p := publicationOf(testEvent(i, maxSegmentBodies/2))
+		then(func(b *batch) error {
+			n, _, err := s.enqueue(b, p, "")
+			owed = append(owed, n)
+			return err
+		})
+	}
+	for i := range events {
+		enqueue(i)
+	}
+	enqueue(0) // again
+	enqueue(events - 1)
+	then(func(b *batch) error { // what is skipped is owed after all
+		return s.redeliver(b, "acct", "wh0", testEvent(events-1, 0).ID)
+	})
+	then(func(b *batch) error { return s.unoweAll(b, "wh2") })
+	s.writer.commit(steps)
+	for i, step := range steps {
+		if step.err != nil {
+			t.Errorf("step %d: %v", i, step.err)
+		}
+	}
+	if got := fmt.Sprint(owed); got != "[2 2 2 2 2 2 2]" {
+		t.Errorf("%v were owed", got)
+	}
+	for range 2 { // the second time it is read from the file
+		for i := range events {
+			list, err := s.EventDeliveries(t.Context(), "acct", testEvent(i, 0).ID)
+			states := map[string]webhooks.DeliveryState{}
+			for _, d := range list {
+				states[d.WebhookID] = d.State
+			}
+			want := map[string]webhooks.DeliveryState{"wh0": webhooks.Skipped, "wh1": webhooks.Pending}
+			if i == events-1 {
+				want["wh0"] = webhooks.Pending
+			}
+			if fmt.Sprint(states) != fmt.Sprint(want) || err != nil {
+				t.Errorf("event %d: %v, %v; want %v", i, states, err, want)
+			}
+		}
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if s, err = Open(path); err != nil {
+			t.Fatal(err)
+		}
+	}
+	defer func() { _ = s.Close() }()
+	tasks, _, err := s.ClaimDeliveries(t.Context(), webhooks.Claim{Limit: 99, PerWebhook: 99, Lease: time.Minute})
+	if err != nil || len(tasks) != events {
+		t.Fatalf("%d tasks, %v; want %d: that of an inactive webhook is not claimed", len(tasks), err, events)
+	}
+	for _, task := range tasks {
+		if task.Err != nil || task.Webhook.ID != "wh1" || len(task.Event.Body) != maxSegmentBodies/2 {
+			t.Errorf("claimed %s to %s with %d bytes, %v", task.Event.ID, task.Webhook.ID, len(task.Event.Body), task.Err)
+		}
+	}
+}
+
+// TestBatchThatIsUndone: what a step that fails has published is gone, also from the
+// memory that the next batch goes on with.
+func TestBatchThatIsUndone(t *testing.T) {
+	s, err := Open(filepath.Join(t.TempDir(), "storage.db"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = s.Close() }()
+	if err := s.CreateWebhook(t.Context(), testWebhook(1), webhooks.Terms{}); err != nil {
+		t.Fatal(err)
+	}
+	failed := errors.New("failed")
+	err = s.writer.run(t.Context(), func(b *batch) error {
+		if _, _, err := s.enqueue(b, publicationOf(testEvent(1, 100)), ""); err != nil {
+			return err
+		}
+		return failed
+	})
+	if err != failed {
+		t.Fatal(err)
+	}
+	for i, want := range []int{1, 1} { // of the same id, then of another
+		if n, err := s.Enqueue(t.Context(), testEvent(1+i, 100)); n != want || err != nil {
+			t.Errorf("Enqueue = %d, %v", n, err)
+		}
+	}
+	tasks, _, err := s.ClaimDeliveries(t.Context(), webhooks.Claim{Limit: 99, PerWebhook: 99, Lease: time.Minute})
+	if err != nil || len(tasks) != 2 {
+		t.Errorf("%d tasks, %v; want 2", len(tasks), err)
+	}
+}
+
+func publicationOf(event webhooks.Envelope) publication { return newPublication(&event) }

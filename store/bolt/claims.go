@@ -1,0 +1,119 @@
+package bolt
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"time"
+
+	"go.etcd.io/bbolt"
+
+	"github.com/storageapi/storageapi/internal/queue"
+	"github.com/storageapi/storageapi/webhooks"
+)
+
+// ClaimDeliveries implements [webhooks.Store].
+func (s *Store) ClaimDeliveries(ctx context.Context, claim webhooks.Claim) (tasks []webhooks.Task, wait time.Duration, err error) {
+	if err := ctx.Err(); err != nil {
+		return nil, 0, err
+	}
+	claimed, wait := s.queue.Claim(time.Now(), claim)
+	defer func() {
+		if err != nil {
+			for _, c := range claimed {
+				s.queue.Free(c.Token)
+			}
+		}
+	}()
+	changes := s.cache.changes.Load()
+	// Begun after the claim, it sees all that the queue knows.
+	tx, err := s.view(context.WithoutCancel(ctx))
+	if err != nil {
+		return nil, 0, err
+	}
+	defer s.done(tx, &err)
+	r := s.newTaskReader(tx, changes)
+	tasks = make([]webhooks.Task, 0, len(claimed))
+	for _, c := range claimed {
+		task := r.read(c)
+		if errors.Is(task.Err, webhooks.ErrNotFound) || task.Err == nil && !task.Webhook.Active {
+			s.queue.Free(c.Token) // deleted or turned off just now: the queue will hear of it
+			continue
+		}
+		tasks = append(tasks, task)
+	}
+	return tasks, wait, nil
+}
+
+// A taskReader reads what a claim is about, an event that is for several webhooks once.
+type taskReader struct {
+	store    *Store
+	tx       *bbolt.Tx
+	segments *segments
+	bodies   *bbolt.Cursor
+	rows     *bbolt.Bucket
+	changes  uint64 // of webhooks, before tx
+
+	// The segment that was looked at last, and its event. The numbers before end,
+	// from first on, are the event's.
+	segment    *segment
+	packed     pack // its bodies; empty if it cannot be read
+	first, end uint64
+	event      webhooks.Envelope
+	eventErr   error
+}
+
+func (s *Store) newTaskReader(tx *bbolt.Tx, changes uint64) *taskReader {
+	return &taskReader{
+		store: s, tx: tx, changes: changes, segments: newSegments(tx), bodies: tx.Bucket(bucketBodies).Cursor(),
+		rows: tx.Bucket(bucketWebhooks),
+	}
+}
+
+// read returns the task of a claim. Its Err is ErrNotFound if the webhook is gone.
+func (r *taskReader) read(c queue.Claimed) (task webhooks.Task) {
+	task.Attempt, task.Before, task.Token = c.Attempt, c.Before, c.Token
+	defer func() { // a damaged page is a damaged record
+		if p := recover(); p != nil {
+			task.Webhook.ID, task.Err = c.Webhook, errRecord
+		}
+	}()
+	if c.Seq < r.first || c.Seq >= r.end {
+		r.readEvent(c.Seq)
+	}
+	task.Event, task.Err = r.event, r.eventErr
+	var err error
+	if task.Webhook, err = r.store.claimed(r.tx, r.rows, c.Webhook, r.changes); err != nil {
+		task.Webhook.ID, task.Err = c.Webhook, err
+	}
+	return task
+}
+
+// readEvent reads the event whose delivery has the number.
+func (r *taskReader) readEvent(number uint64) {
+	r.first, r.end, r.event = 0, 0, webhooks.Envelope{} // should reading panic
+	if r.segment == nil || number < r.segment.first || number > r.segment.last {
+		if r.segment, r.eventErr = r.segments.at(number); r.eventErr != nil {
+			return
+		}
+		r.packed = pack{}
+		r.packed, _ = decodePack(get(r.bodies, r.segment.key))
+	}
+	place := r.segment.place(number)
+	event, err := r.segment.event(place)
+	r.event, r.eventErr = event.Envelope, err
+	body := r.packed.at(place)
+	if body == nil {
+		r.eventErr = errRecord
+	}
+	r.event.Body = bytes.Clone(body)
+	r.first, r.end = r.segment.number(place), r.segment.end(place)
+}
+
+// get is [bbolt.Bucket.Get] with a cursor that is there already.
+func get(c *bbolt.Cursor, key []byte) []byte {
+	if k, value := c.Seek(key); bytes.Equal(k, key) {
+		return value
+	}
+	return nil
+}

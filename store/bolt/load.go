@@ -1,0 +1,143 @@
+package bolt
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"time"
+
+	"go.etcd.io/bbolt"
+
+	"github.com/storageapi/storageapi/internal/queue"
+	"github.com/storageapi/storageapi/webhooks"
+)
+
+// loadQueue tells the queue what the file says is owed, and forgets what is owed
+// to webhooks that are gone.
+func (s *Store) loadQueue() error {
+	var orphans []uint64
+	err := s.db.View(func(tx *bbolt.Tx) (err error) {
+		orphans, err = newLoader(s, tx).load()
+		return err
+	})
+	if err != nil || len(orphans) == 0 {
+		return err
+	}
+	return s.writer.run(context.Background(), func(b *batch) error {
+		for _, number := range orphans {
+			if err := b.unowe(number); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// A loader reads what is owed.
+type loader struct {
+	store    *Store
+	tx       *bbolt.Tx
+	segments *segments
+	lanes    map[string]*loadedLane // by webhook
+	now      time.Time
+	ahead    time.Duration // of the clock, when the last event was published
+	orphans  []uint64
+}
+
+type loadedLane struct {
+	id, account   string
+	gone, passive bool
+}
+
+func newLoader(s *Store, tx *bbolt.Tx) *loader {
+	now := time.Now()
+	return &loader{
+		store: s, tx: tx, segments: newSegments(tx), lanes: make(map[string]*loadedLane), now: now,
+		// If the clock was set back while nobody looked, what was due in a
+		// minute is not to wait for it to catch up.
+		ahead: max(0, s.lastPublished.Sub(now)),
+	}
+}
+
+// load tells the queue of all that is owed, and returns the numbers of what is owed to
+// webhooks that are gone.
+func (l *loader) load() (orphans []uint64, err error) {
+	if err := l.tx.Bucket(bucketFresh).ForEach(l.loadFresh); err != nil {
+		return nil, err
+	}
+	if err := l.tx.Bucket(bucketOwed).ForEach(l.loadOwed); err != nil {
+		return nil, err
+	}
+	for _, lane := range l.lanes {
+		if lane.passive {
+			l.store.queue.Pause(lane.id)
+		}
+	}
+	return l.orphans, nil
+}
+
+// loadFresh loads what is owed of a segment as it was published. Of a segment that
+// cannot be read nobody knows whom it is for: it stays until it expires.
+func (l *loader) loadFresh(key, record []byte) error {
+	m, err := decodeBitmap(record)
+	if err != nil || len(key) != 8 {
+		return nil
+	}
+	segment, err := l.segments.at(m.first)
+	if err != nil {
+		return nil
+	}
+	for i := range segment.len() {
+		event, err := segment.event(i)
+		due := event.published
+		if err != nil {
+			due = l.now // it will be claimed as one that cannot be read
+		}
+		for number, webhook := range segment.recipients(i) {
+			if m.has(number) {
+				l.add(webhook, number, queue.Owed{Due: due})
+			}
+		}
+	}
+	return nil
+}
+
+// loadOwed loads what is owed otherwise.
+func (l *loader) loadOwed(key, record []byte) error {
+	if len(key) != 8 {
+		return nil
+	}
+	number := binary.BigEndian.Uint64(key)
+	segment, err := l.segments.at(number)
+	if err != nil {
+		return nil
+	}
+	webhook, err := segment.recipient(number)
+	if err != nil {
+		return nil
+	}
+	o, err := decodeOwed(record)
+	if err != nil {
+		o.Due = l.now // its event is there: better late than never
+	}
+	l.add(webhook, number, o)
+	return nil
+}
+
+// add tells the queue of a delivery.
+func (l *loader) add(webhook []byte, number uint64, o queue.Owed) {
+	lane := l.lanes[string(webhook)]
+	if lane == nil {
+		lane = &loadedLane{id: string(webhook), account: string(l.tx.Bucket(bucketWebhookIDs).Get(webhook))}
+		found, err := l.store.webhookOf(l.tx, lane.id)
+		lane.gone = errors.Is(err, webhooks.ErrNotFound)
+		lane.passive = err == nil && !found.Active
+		l.lanes[lane.id] = lane
+	}
+	if lane.gone {
+		l.orphans = append(l.orphans, number)
+		return
+	}
+	o.Webhook, o.Account, o.Seq, o.Due = lane.id, lane.account, number, o.Due.Add(-l.ahead)
+	l.store.queue.Add(o)
+}

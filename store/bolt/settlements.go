@@ -1,0 +1,138 @@
+package bolt
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/storageapi/storageapi/internal/queue"
+	"github.com/storageapi/storageapi/webhooks"
+)
+
+// SettleDeliveries implements [webhooks.Store].
+func (s *Store) SettleDeliveries(ctx context.Context, settlements []webhooks.Settlement) ([]int, error) {
+	var stale []int
+	held := make([]holding, 0, len(settlements))
+	for i := range settlements {
+		token := settlements[i].Task.Token
+		if webhook, number, ok := s.queue.Hold(token); ok {
+			held = append(held, holding{index: i, token: token, webhook: webhook, number: number})
+		} else {
+			stale = append(stale, i)
+		}
+	}
+	err := s.writer.run(ctx, func(b *batch) error {
+		for i := range held {
+			if err := s.settle(b, &held[i], &settlements[held[i].index]); err != nil {
+				return err
+			}
+		}
+		b.done = append(b.done, func() { s.letGo(held) })
+		return nil
+	})
+	if err != nil {
+		for _, h := range held {
+			s.queue.Unhold(h.token)
+		}
+		return nil, err
+	}
+	for _, h := range held {
+		if h.gone {
+			stale = append(stale, h.index)
+		}
+	}
+	slices.Sort(stale)
+	return stale, nil
+}
+
+// A holding is a settlement's lease, kept from running out.
+type holding struct {
+	index   int // of the settlement
+	token   uint64
+	webhook string
+	number  uint64 // of the delivery
+
+	// What has become of it when the step has run.
+	gone    bool // it was not owed any more
+	outcome webhooks.Outcome
+	owed    queue.Owed // if it is owed again
+}
+
+// letGo ends the leases.
+func (s *Store) letGo(held []holding) {
+	for i := range held {
+		switch h := &held[i]; {
+		case h.gone || h.outcome == webhooks.Deliver || h.outcome == webhooks.GiveUp:
+			s.queue.Done(h.token)
+		case h.outcome == webhooks.Retry:
+			s.queue.Retry(h.token, h.owed.Due, h.owed.Attempts)
+		default:
+			s.queue.Free(h.token)
+		}
+	}
+}
+
+// settle takes one of the settlements of a step.
+func (s *Store) settle(b *batch, h *holding, settlement *webhooks.Settlement) error {
+	before, fresh, owed := b.owes(h.number)
+	h.gone, h.outcome = !owed, settlement.Outcome
+	if h.gone {
+		return nil
+	}
+	switch {
+	case settlement.Outcome == webhooks.Release:
+	case fresh != nil && settlement.Attempt.Number == 1:
+		fresh.log = append(fresh.log, logged{h.number, encodeAttempt(&settlement.Attempt, settlement.Outcome)})
+	default:
+		if err := b.logAttempt(h.number, &settlement.Attempt, settlement.Outcome); err != nil {
+			return err
+		}
+	}
+	switch settlement.Outcome {
+	case webhooks.Retry:
+		h.owed = queue.Owed{
+			Due: time.Now().Add(settlement.RetryAfter), Attempts: settlement.Attempt.Number, Before: settlement.Task.Before,
+			Recovered: before.Recovered,
+		}
+		b.fresh.clear(b, h.number)
+		if err := b.put(bucketOwed, seqKey(h.number), encodeOwed(&h.owed)); err != nil {
+			return err
+		}
+	case webhooks.Deliver, webhooks.GiveUp:
+		if err := b.unowe(h.number); err != nil {
+			return err
+		}
+	}
+	return s.settleWebhook(b, h.webhook, settlement)
+}
+
+// settleWebhook records what a settlement means for its webhook, which is mostly
+// nothing new.
+func (s *Store) settleWebhook(b *batch, id string, settlement *webhooks.Settlement) error {
+	fails := s.failing.is(b, id)
+	ends, begins := fails && settlement.Outcome == webhooks.Deliver, !fails && settlement.Fails()
+	if !ends && !begins && !settlement.Warned && settlement.Deactivate == "" {
+		return nil
+	}
+	webhook, err := s.webhookOf(b.tx, id)
+	if err != nil {
+		return nil // it cannot be read, so nothing is sent to it either
+	}
+	if webhook.URL != settlement.Task.Webhook.URL {
+		return nil
+	}
+	if ends {
+		webhook.FailingSince, webhook.WarnedAt = time.Time{}, time.Time{}
+	}
+	if begins {
+		webhook.FailingSince = settlement.Attempt.StartedAt
+	}
+	if settlement.Warned {
+		webhook.WarnedAt = settlement.Attempt.StartedAt
+	}
+	if settlement.Deactivate == "" {
+		return s.putRecord(b, &webhook)
+	}
+	webhook.Active, webhook.OffReason = false, settlement.Deactivate
+	return s.putWebhook(b, &webhook)
+}
