@@ -77,7 +77,7 @@ func (e Event) seal() (Envelope, error) {
 // newEnvelope returns an event with its body. Neither an id, a type nor a timestamp
 // has anything to escape.
 func newEnvelope(id, account string, t EventType, at time.Time, data any) (Envelope, error) {
-	body := make([]byte, 0, 384)
+	body := make([]byte, 0, 128+sizeOf(data))
 	body = append(body, `{"id":"`...)
 	body = append(body, id...)
 	body = append(body, `","type":"`...)
@@ -87,6 +87,18 @@ func newEnvelope(id, account string, t EventType, at time.Time, data any) (Envel
 	body = append(body, `","data":`...)
 	body, err := appendData(body, data)
 	return Envelope{id, account, t, at, append(body, '}')}, err
+}
+
+// sizeOf returns about how many bytes a payload takes.
+func sizeOf(data any) (size int) {
+	files, ok := data.(FilesExpiring)
+	if !ok {
+		return 128
+	}
+	for _, f := range files.Files {
+		size += 96 + len(f.ID) + len(f.Name) + len(f.EnvironmentID)
+	}
+	return size
 }
 
 // appendData appends a payload as JSON, "<", ">" and "&" as they are.

@@ -51,10 +51,11 @@ func (b *batch) writeLog(row *mark) error {
 		return nil
 	}
 	slices.SortFunc(row.log, func(a, b logged) int { return cmp.Compare(a.number, b.number) })
-	var p packer
+	p := &b.draft.log
 	for _, l := range row.log {
-		p.data = binary.BigEndian.AppendUint64(p.data, l.number)
-		p.data.raw(l.record)
+		e := p.next()
+		*e = binary.BigEndian.AppendUint64(*e, l.number)
+		e.raw(l.record)
 		p.end()
 	}
 	return b.add(bucketFirstAttempts, firstAttemptsKey(row.last, row.log[0].number), p.record())

@@ -55,10 +55,11 @@ var decoders = []func(record []byte) error{
 func testSegment(event *webhooks.Envelope) *packer {
 	var p packer
 	for _, number := range []uint64{7, 9} {
-		p.data = binary.BigEndian.AppendUint64(p.data, number)
-		p.data.string("wh_1")
+		e := p.next()
+		*e = binary.BigEndian.AppendUint64(*e, number)
+		e.string("wh_1")
 		p.end()
-		p.data.raw(encodeEvent(event))
+		e.raw(encodeEvent(event))
 		p.end()
 	}
 	return &p

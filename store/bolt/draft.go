@@ -7,6 +7,7 @@ import "encoding/binary"
 type draft struct {
 	first, next     uint64 // its first number, and the one after its last
 	records, bodies packer
+	log             packer // attempts
 	fresh, skipped  bitmap
 }
 
@@ -30,19 +31,20 @@ func (b *batch) publish(record, body []byte, active, inactive []string) (number 
 	number = d.next
 	d.next += numbers
 
-	d.records.data = binary.BigEndian.AppendUint64(d.records.data, number)
+	to := d.records.next()
+	*to = binary.BigEndian.AppendUint64(*to, number)
 	for i, webhook := range active {
-		d.records.data.string(webhook)
+		to.string(webhook)
 		d.fresh.set(number + 1 + uint64(i))
 	}
 	for i, webhook := range inactive {
-		d.records.data.string(webhook)
+		to.string(webhook)
 		d.skipped.set(number + 1 + uint64(len(active)+i))
 	}
 	d.records.end()
-	d.records.data.raw(record)
+	to.raw(record)
 	d.records.end()
-	d.bodies.data.raw(body)
+	d.bodies.next().raw(body)
 	d.bodies.end()
 	return number, nil
 }
@@ -73,12 +75,12 @@ func (b *batch) writeDraft() error {
 			return err
 		}
 	}
-	d.reset()
 	return nil
 }
 
-// reset empties it.
+// reset empties it. No batch uses what it made any more.
 func (d *draft) reset() {
 	d.records.reset()
 	d.bodies.reset()
+	d.log.reset()
 }

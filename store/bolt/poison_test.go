@@ -88,7 +88,7 @@ func damage(t *testing.T, path string) {
 	err = db.Update(func(tx *bbolt.Tx) error {
 		events := tx.Bucket([]byte("events"))
 		first, record := events.Cursor().First()
-		at := len(record) - len("\x01"+"published at"+"\x00"+"\x0bbalance.low"+"\x07evt_bad"+"\x04acct")
+		at := len(record) - len("\x01"+"published at"+"\x00"+"\x0bbalance.low"+"\x07evt_bad"+"\x04acct"+"end1"+"end2"+"many")
 		record = bytes.Clone(record)
 		record[at] = 255
 		if err := events.Put(first, record); err != nil {
