@@ -117,7 +117,9 @@ func appendData(body []byte, data any) ([]byte, error) {
 
 // appendQuoted appends a string as JSON. What is no UTF-8 becomes U+FFFD.
 func appendQuoted(b []byte, text string) []byte {
-	text = strings.ToValidUTF8(text, string(utf8.RuneError))
+	if !utf8.ValidString(text) {
+		text = strings.ToValidUTF8(text, string(utf8.RuneError))
+	}
 	b = append(b, '"')
 	from := 0
 	for i := range len(text) {
