@@ -70,7 +70,8 @@ create table storageapi.webhooks (
 	secret                     bytea not null,
 	created_at                 timestamptz not null,
 	previous_secret            bytea,
-	previous_secret_expires_at timestamptz
+	previous_secret_expires_at timestamptz,
+	version                    bigint not null default 0 -- of all this
 ) with (fillfactor = 70);
 create unique index webhooks_account on storageapi.webhooks (account, id);
 
@@ -155,9 +156,8 @@ create table storageapi.attempts (
 	class      text not null,
 	error      text not null,
 	response   text not null,
-	primary key (event, webhook, number)
+	primary key (webhook, event, number)
 );
-create index attempts_webhook on storageapi.attempts (webhook, event);
 
 create table storageapi.recoveries (
 	no         bigint generated always as identity primary key,
@@ -194,13 +194,13 @@ create table storageapi.notices (
 create index notices_until on storageapi.notices (until);
 
 -- How far housekeeping has come, by event, which it locks meanwhile, and which keys
--- seal the signing secrets: no event before payloads has a body, and the id of none
--- before ids is known.
+-- seal the signing secrets: no event before payloads has a body, none before attempts
+-- has any, and the id of none before ids is known.
 -- The seal of the cursors is what hides events' numbers in them.
 create table storageapi.marks (
 	name  text primary key,
 	event bigint,
 	seal  bytea
 );
-insert into storageapi.marks (name, event) values ('payloads', 0), ('ids', 0), ('recoveries', null), ('seal', null);
+insert into storageapi.marks (name, event) values ('payloads', 0), ('attempts', 0), ('ids', 0), ('recoveries', null), ('seal', null);
 insert into storageapi.marks (name, seal) values ('cursors', sha256(convert_to(gen_random_uuid()::text || gen_random_uuid()::text, 'UTF8')));
