@@ -178,7 +178,7 @@ func (s *Store) UpdateWebhook(ctx context.Context, account, id string, change fu
 		w.ID = old.ID
 		changed, err = s.scanWebhook(tx.QueryRow(ctx, s.sql(`
 			update storageapi.webhooks w set url = $3, events = $4, past_events = $5, active = $6, off_reason = $7, failing_since = $8,
-				warned_at = $9, balance_threshold = $10, secret = $11, previous_secret = $12, previous_secret_expires_at = $13, rests_until = null
+				warned_at = $9, balance_threshold = $10, secret = $11, previous_secret = $12, previous_secret_expires_at = $13, rests_until = null, version = w.version + 1
 			where w.account = $1 and w.id = $2 returning `+webhookColumns), append([]any{account, id}, s.values(&w)...)...))
 		if err != nil {
 			return err
