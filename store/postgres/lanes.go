@@ -3,6 +3,7 @@ package postgres
 import (
 	"math/rand/v2"
 	"sync"
+	"time"
 )
 
 // The kinds of lanes.
@@ -21,6 +22,7 @@ type lane struct {
 	account string
 	cap     int // leases that the claim allows the webhook
 	held    int // leases that it has
+	known   cachedWebhook
 }
 
 func (l lane) spot() spot { return spot{l.shard, l.webhook} }
@@ -43,6 +45,9 @@ type turns struct {
 	mu     sync.Mutex
 	spots  [2]spot
 	capped spot
+
+	full bool      // the last claim was, at its first look
+	seen time.Time // when a claim last looked at more than lanes
 }
 
 // start begins somewhere, so that nodes do not go in step.
@@ -79,23 +84,47 @@ func (t *turns) served(capped bool, lanes [2]*lane) {
 	}
 }
 
+// maxBrief is for how long claims that come back full may look at nothing but lanes.
+const maxBrief = 100 * time.Millisecond
+
+// brief reports whether a claim need not look at more than lanes.
+func (t *turns) brief() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.full && time.Since(t.seen) < maxBrief
+}
+
+// looked notes that a claim looked at the lanes alone, or at all there is to see, and
+// whether it came back full.
+func (t *turns) looked(brief, full bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.full = full; !brief {
+		t.seen = time.Now()
+	}
+}
+
 // awake are webhooks that may have attempts.
 const awake = `active and (rests_until is null or rests_until <= clock_timestamp())`
 
-// laneFields are of a lane that has something ready which is not leased, of kind $1.
+// laneFields are of lanes of kind $1 whose webhooks are awake.
 const laneFields = `
 	select l.webhook, l.shard, $1::smallint as kind, w.id, w.account, h.held
 	from lane l
 	cross join lateral (select id, account from storageapi.webhooks where no = l.webhook and ` + awake + ` limit 1) w
 	cross join lateral (
 		select count(*)::integer as held from storageapi.leases where shard = l.shard and webhook = l.webhook and until > clock_timestamp()) h
-	where exists (
-		select from storageapi.queue q where not q.parked and q.kind = $1 and q.shard = l.shard and q.webhook = l.webhook and (h.held = 0 or not exists (
-			select from storageapi.leases where shard = q.shard and webhook = q.webhook and event = q.event and until > clock_timestamp())))`
+	where `
+
+// unleased is true of lanes that have something ready which is not leased.
+const unleased = `
+	exists (
+		select from storageapi.queue q where not q.parked and q.kind = $1 and q.shard = l.shard and q.webhook = l.webhook and not exists (
+			select from storageapi.leases where shard = q.shard and webhook = q.webhook and event = q.event and until > clock_timestamp()))`
 
 // walk goes from one lane with something ready to the next: from after the spot
 // ($2, $3) to the spot ($4, $5). It touches one entry of the index for each lane,
-// however much that has ready.
+// however much that has ready, unless something of it is leased.
 const walk = `
 	with recursive lane as (
 		(select shard, webhook from storageapi.queue
@@ -106,11 +135,11 @@ const walk = `
 			select q.shard, q.webhook from storageapi.queue q
 			where not q.parked and q.kind = $1 and (q.shard, q.webhook) > (lane.shard, lane.webhook) and (q.shard, q.webhook) <= ($4::smallint, $5::bigint)
 			order by q.shard, q.webhook limit 1) n
-	)` + laneFields
+	)` + laneFields + ` held = 0 or ` + unleased
 
 // named goes to the webhooks of the ids $2.
 const named = `
 	with lane as (
 		select n.no as webhook, n.shard from unnest($2::text[]) as i (id)
 		cross join lateral (select no, shard from storageapi.webhooks where id = i.id limit 1) n
-	)` + laneFields
+	)` + laneFields + unleased

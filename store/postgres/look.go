@@ -1,7 +1,9 @@
 package postgres
 
 import (
+	"cmp"
 	"context"
+	"math"
 	"regexp"
 	"slices"
 	"strconv"
@@ -13,48 +15,77 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// crowded are the accounts that have as many leases as they may.
-const crowded = `
-	select account from storageapi.leases where until > clock_timestamp() group by account having count(*) >= $1`
+// nextDue tells in how many seconds something is due that is not yet; null if nothing
+// is.
+const nextDue = `
+	select extract(epoch from (select due from storageapi.queue where parked order by due limit 1) - clock_timestamp())::float8`
+
+// allLeases tells of accounts that have $1 leases or more, or some that have run out,
+// and without an account in how many seconds the next lease does.
+const allLeases = `
+	select account, shard, count(*) filter (where until > now), coalesce(bool_or(until <= now), false),
+		extract(epoch from min(until) filter (where until > now) - now)::float8
+	from storageapi.leases cross join (select clock_timestamp() as now) clock
+	group by grouping sets ((account, shard, now), (now))
+	having grouping(account) = 1 or count(*) filter (where until > now) >= $1 or bool_or(until <= now)`
 
 // A sight is what a claim sees before it locks anything.
 type sight struct {
-	promoted int64    // made ready
-	next     *float64 // seconds until something is due that is not; nil: nothing is
-	crowded  map[string]bool
-	expired  []int16 // shards in which leases have run out
-	lanes    []lane  // to claim from, in turn
-	rest     bool    // there may be lanes that were not looked at
+	promoted int64           // made ready
+	next     *float64        // seconds until something is due that is not; nil: nothing is
+	crowded  map[string]bool // accounts that have as many leases as they may
+	expired  []int16         // shards in which leases have run out
+	lanes    []lane          // to claim from, in turn
+	rest     bool            // there may be lanes that were not looked at
 }
 
 // look makes ready what is due, and looks for lanes to claim from: in one round trip,
-// unless most that have something ready are not for this claim.
-func (s *Store) look(ctx context.Context, conn *pgxpool.Conn, claim *webhooks.Claim) (*sight, error) {
+// unless most that have something ready are not for this claim. If it is to be brief
+// it looks for lanes alone.
+func (s *Store) look(ctx context.Context, conn *pgxpool.Conn, claim *webhooks.Claim, brief bool) (*sight, error) {
 	sight := &sight{crowded: make(map[string]bool)}
 	batch := &pgx.Batch{}
 	batch.Queue(inClaim)
-	batch.Queue(s.sql(promote), promoteStep).Exec(func(done pgconn.CommandTag) error {
-		sight.promoted = done.RowsAffected()
-		return nil
-	})
-	batch.Queue(s.sql(nextDue)).QueryRow(func(row pgx.Row) error { return row.Scan(&sight.next) })
-	batch.Queue(s.sql(`select distinct shard from storageapi.leases where until <= clock_timestamp()`)).Query(func(rows pgx.Rows) (err error) {
-		sight.expired, err = pgx.CollectRows(rows, pgx.RowTo[int16])
-		return err
-	})
-	if claim.PerAccount > 0 {
-		batch.Queue(s.sql(crowded), claim.PerAccount).Query(func(rows pgx.Rows) error {
-			accounts, err := pgx.CollectRows(rows, pgx.RowTo[string])
-			for _, account := range accounts {
-				sight.crowded[account] = true
-			}
-			return err
+	if !brief {
+		batch.Queue(s.sql(promote), promoteStep).Exec(func(done pgconn.CommandTag) error {
+			sight.promoted = done.RowsAffected()
+			return nil
 		})
+		batch.Queue(s.sql(nextDue)).QueryRow(func(row pgx.Row) error { return row.Scan(&sight.next) })
+		limit := cmp.Or(claim.PerAccount, math.MaxInt32)
+		batch.Queue(s.sql(allLeases), limit).Query(func(rows pgx.Rows) error { return sight.addLeases(rows, limit) })
 	}
 	if claim.PerWebhook == 0 {
 		return sight, s.lookAtCapped(ctx, conn, batch, sight, claim)
 	}
 	return sight, s.lookAround(ctx, conn, batch, sight, claim)
+}
+
+// addLeases reads the rows of allLeases.
+func (sight *sight) addLeases(rows pgx.Rows, limit int) error {
+	for rows.Next() {
+		var account *string
+		var shard *int16
+		var held int
+		var expired bool
+		var next *float64
+		if err := rows.Scan(&account, &shard, &held, &expired, &next); err != nil {
+			return err
+		}
+		switch {
+		case account == nil:
+			if sight.next == nil || next != nil && *next < *sight.next {
+				sight.next = next
+			}
+			continue
+		case held >= limit:
+			sight.crowded[*account] = true
+		}
+		if expired && !slices.Contains(sight.expired, *shard) {
+			sight.expired = append(sight.expired, *shard)
+		}
+	}
+	return rows.Err()
 }
 
 // A stretch is a part of the way around the lanes of a kind: from after one spot to

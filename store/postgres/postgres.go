@@ -30,6 +30,7 @@ type Store struct {
 	// statements are those in the host's schema, by their text.
 	statements sync.Map
 
+	known  webhookCache
 	turns  turns
 	waker  waker
 	cursor cursor
