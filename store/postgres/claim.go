@@ -48,12 +48,13 @@ const promote = `
 	update storageapi.queue set parked = false where ctid = any(array(
 		select ctid from storageapi.queue where parked and due <= clock_timestamp() order by due limit $1 for update skip locked))`
 
-// expire ends the leases that have run out in the locked shards. The attempts that
-// were going to be made count.
+// expire ends the leases of the accounts $1 that have run out, if their shards are
+// locked. The attempts that were going to be made count.
 const expire = `
 	with gone as (
 		delete from storageapi.leases where ctid = any(array(
-			select ctid from storageapi.leases where shard = any(` + locked + `) and until <= clock_timestamp() for update skip locked))
+			select ctid from storageapi.leases
+			where account = any($1::text[]) and shard = any(` + locked + `) and until <= clock_timestamp() for update skip locked))
 		returning webhook, event)
 	update storageapi.queue set attempts = attempts + 1 where ctid = any(array(
 		select q.at from gone cross join lateral (
@@ -63,36 +64,35 @@ const expire = `
 // besides those that are leased, in turns, and at most $7 of an account, if that is
 // not 0. Of a lane it looks at no more than could be leased if each of the others had
 // one; clipped tells that a lane may have more. The webhook comes along if its version
-// is not that which the claim knows.
+// is not that which the claim knows. Lanes have the place of the first one of their
+// account.
+//
+// It looks things up and sorts, and joins nothing that could be joined by looking at
+// every pair.
 const lease = `
-	with lane as materialized (
-		select * from unnest($1::bigint[], $2::smallint[], $3::smallint[], $4::integer[], $10::text[], $5::bigint[])
-		with ordinality as l (webhook, shard, kind, cap, account, version, rank)
+	with given as (
+		select * from unnest($1::bigint[], $2::smallint[], $3::smallint[], $4::integer[], $10::text[], $11::bigint[], $5::bigint[])
+		with ordinality as l (webhook, shard, kind, cap, account, first, version, rank)
 		where shard = any(` + locked + `)
+	), lane as materialized (
+		select *, max(case when rank = first then (select count(*) from storageapi.leases where account = given.account) end) over (partition by first) as account_held
+		from given
 	), bound as materialized (
 		select greatest($6 - count(*) + 1, 1) as n from lane
-	), held as materialized (
-		select webhook, account from storageapi.leases where shard = any(` + locked + `)
-	), of_webhook as (
-		select webhook, count(*) as n from held group by webhook
-	), of_account as (
-		select account, count(*) as n from held group by account
 	), ready as (
-		select lane.*, r.event, r.attempts, r.before, coalesce(of_webhook.n, 0) as held,
+		select lane.*, h.held, r.event, r.attempts, r.before,
 			row_number() over (partition by lane.webhook order by lane.kind, r.due, r.event) as place,
 			row_number() over (partition by lane.webhook, lane.kind order by r.due, r.event) as turn
 		from lane
-		left join of_webhook on of_webhook.webhook = lane.webhook
+		cross join lateral (select count(*) as held from storageapi.leases where account = lane.account and webhook = lane.webhook) h
 		cross join lateral (
 			select q.event, q.due, q.attempts, q.before from storageapi.queue q
-			where not q.parked and q.kind = lane.kind and q.shard = lane.shard and q.webhook = lane.webhook and (of_webhook.n is null or not exists (
-				select from storageapi.leases l where l.shard = q.shard and l.webhook = q.webhook and l.event = q.event))
-			order by q.due, q.event limit greatest(least(lane.cap - coalesce(of_webhook.n, 0), (select n from bound)), 0)) r
+			where not q.parked and q.kind = lane.kind and q.shard = lane.shard and q.webhook = lane.webhook and (h.held = 0 or not exists (
+				select from storageapi.leases l where l.account = lane.account and l.webhook = q.webhook and l.event = q.event))
+			order by q.due, q.event limit greatest(least(lane.cap - h.held, (select n from bound)), 0)) r
 	), fair as (
-		select ready.*, coalesce(of_account.n, 0) as account_held,
-			row_number() over (partition by ready.account order by kind, turn, rank) as account_place
-		from ready left join of_account on of_account.account = ready.account
-		where place + held <= cap
+		select *, row_number() over (partition by first order by kind, turn, rank) as account_place
+		from ready where place + held <= cap
 	), chosen as materialized (
 		select fair.*, row_number() over (order by kind, turn, rank) as number from fair
 		where $7 = 0 or account_place + account_held <= $7
@@ -159,7 +159,7 @@ func (l *leasing) run(ctx context.Context, conn *pgxpool.Conn, brief bool) error
 	wanted := sight.shards()
 	l.lanes, l.locked, l.clipped, l.served = sight.lanes, nil, false, [2]*lane{}
 	if len(wanted) > 0 {
-		if err := l.lease(ctx, conn, wanted); err != nil {
+		if err := l.lease(ctx, conn, wanted, sight.expired); err != nil {
 			_, _ = conn.Exec(ctx, `rollback`)
 			return err
 		}
@@ -190,24 +190,31 @@ func (l *leasing) run(ctx context.Context, conn *pgxpool.Conn, brief bool) error
 
 // lease locks shards and leases what is ready of the lanes in those that it got, in
 // one round trip.
-func (l *leasing) lease(ctx context.Context, conn *pgxpool.Conn, wanted []int16) error {
+func (l *leasing) lease(ctx context.Context, conn *pgxpool.Conn, wanted []int16, expired []string) error {
 	l.base = rand.Int64() >> 1 // no process takes another's token for its own
-	var nos, versions []int64
+	var nos, versions, firsts []int64
 	var shards, kinds []int16
 	var caps []int32
 	var accounts []string
+	first := make(map[string]int64)
 	for i := range l.lanes {
 		lane := &l.lanes[i]
 		lane.known = l.known.get(lane.webhook)
 		nos, shards, kinds, caps = append(nos, lane.webhook), append(shards, lane.shard), append(kinds, lane.kind), append(caps, int32(lane.cap))
 		accounts, versions = append(accounts, lane.account), append(versions, lane.known.version)
+		if first[lane.account] == 0 {
+			first[lane.account] = int64(i + 1)
+		}
+		firsts = append(firsts, first[lane.account])
 	}
 	batch := &pgx.Batch{}
 	batch.Queue(`begin`)
 	batch.Queue(inClaim)
 	batch.Queue(l.sql(lock), wanted).QueryRow(func(row pgx.Row) error { return row.Scan(&l.locked, nil) })
-	batch.Queue(l.sql(expire))
-	batch.Queue(l.sql(lease), nos, shards, kinds, caps, versions, l.claim.Limit, l.claim.PerAccount, l.base, l.claim.Lease.Microseconds(), accounts).Query(func(rows pgx.Rows) error {
+	if len(expired) > 0 {
+		batch.Queue(l.sql(expire), expired)
+	}
+	batch.Queue(l.sql(lease), nos, shards, kinds, caps, versions, l.claim.Limit, l.claim.PerAccount, l.base, l.claim.Lease.Microseconds(), accounts, firsts).Query(func(rows pgx.Rows) error {
 		for rows.Next() {
 			if err := l.add(rows); err != nil {
 				return err

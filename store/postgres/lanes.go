@@ -107,39 +107,46 @@ func (t *turns) looked(brief, full bool) {
 // awake are webhooks that may have attempts.
 const awake = `active and (rests_until is null or rests_until <= clock_timestamp())`
 
-// laneFields are of lanes of kind $1 whose webhooks are awake.
+// laneFields are of lanes of the kind s.kind whose webhooks are awake.
 const laneFields = `
-	select l.webhook, l.shard, $1::smallint as kind, w.id, w.account, h.held
+	select l.webhook, l.shard, s.kind, w.id, w.account, h.held
 	from lane l
 	cross join lateral (select id, account from storageapi.webhooks where no = l.webhook and ` + awake + ` limit 1) w
 	cross join lateral (
-		select count(*)::integer as held from storageapi.leases where shard = l.shard and webhook = l.webhook and until > clock_timestamp()) h
+		select count(*)::integer as held from storageapi.leases where account = w.account and webhook = l.webhook and until > clock_timestamp()) h
 	where `
 
 // unleased is true of lanes that have something ready which is not leased.
 const unleased = `
 	exists (
-		select from storageapi.queue q where not q.parked and q.kind = $1 and q.shard = l.shard and q.webhook = l.webhook and not exists (
-			select from storageapi.leases where shard = q.shard and webhook = q.webhook and event = q.event and until > clock_timestamp()))`
+		select from storageapi.queue q where not q.parked and q.kind = s.kind and q.shard = l.shard and q.webhook = l.webhook and not exists (
+			select from storageapi.leases where account = w.account and webhook = q.webhook and event = q.event and until > clock_timestamp()))`
 
-// walk goes from one lane with something ready to the next: from after the spot
-// ($2, $3) to the spot ($4, $5). It touches one entry of the index for each lane,
-// however much that has ready, unless something of it is leased.
+// walk goes from one lane with something ready to the next, $6 at most: stretch by
+// stretch, from after one spot to another. It touches one entry of the index for each
+// lane, however much that has ready, unless something of it is leased.
 const walk = `
-	with recursive lane as (
-		(select shard, webhook from storageapi.queue
-			where not parked and kind = $1 and (shard, webhook) > ($2::smallint, $3::bigint) and (shard, webhook) <= ($4::smallint, $5::bigint)
-			order by shard, webhook limit 1)
-		union all
-		select n.shard, n.webhook from lane cross join lateral (
-			select q.shard, q.webhook from storageapi.queue q
-			where not q.parked and q.kind = $1 and (q.shard, q.webhook) > (lane.shard, lane.webhook) and (q.shard, q.webhook) <= ($4::smallint, $5::bigint)
-			order by q.shard, q.webhook limit 1) n
-	)` + laneFields + ` held = 0 or ` + unleased
+	select l.* from unnest($1::smallint[], $2::smallint[], $3::bigint[], $4::smallint[], $5::bigint[])
+		as s (kind, from_shard, from_webhook, to_shard, to_webhook)
+	cross join lateral (
+		with recursive lane as (
+			(select q.shard, q.webhook from storageapi.queue q
+				where not q.parked and q.kind = s.kind and (q.shard, q.webhook) > (s.from_shard, s.from_webhook) and (q.shard, q.webhook) <= (s.to_shard, s.to_webhook)
+				order by q.shard, q.webhook limit 1)
+			union all
+			select n.shard, n.webhook from lane cross join lateral (
+				select q.shard, q.webhook from storageapi.queue q
+				where not q.parked and q.kind = s.kind and (q.shard, q.webhook) > (lane.shard, lane.webhook) and (q.shard, q.webhook) <= (s.to_shard, s.to_webhook)
+				order by q.shard, q.webhook limit 1) n
+		)` + laneFields + ` held = 0 or ` + unleased + `
+	) l limit $6`
 
-// named goes to the webhooks of the ids $2.
+// named goes to the lanes of the webhooks of the ids $1.
 const named = `
-	with lane as (
-		select n.no as webhook, n.shard from unnest($2::text[]) as i (id)
-		cross join lateral (select no, shard from storageapi.webhooks where id = i.id limit 1) n
-	)` + laneFields + unleased
+	select l.* from unnest('{0,1}'::smallint[]) as s (kind)
+	cross join lateral (
+		with lane as (
+			select n.no as webhook, n.shard from unnest($1::text[]) as i (id)
+			cross join lateral (select no, shard from storageapi.webhooks where id = i.id limit 1) n
+		)` + laneFields + unleased + `
+	) l`

@@ -4,9 +4,7 @@ import (
 	"cmp"
 	"context"
 	"math"
-	"regexp"
 	"slices"
-	"strconv"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -23,10 +21,10 @@ const nextDue = `
 // allLeases tells of accounts that have $1 leases or more, or some that have run out,
 // and without an account in how many seconds the next lease does.
 const allLeases = `
-	select account, shard, count(*) filter (where until > now), coalesce(bool_or(until <= now), false),
+	select account, count(*) filter (where until > now), coalesce(bool_or(until <= now), false),
 		extract(epoch from min(until) filter (where until > now) - now)::float8
 	from storageapi.leases cross join (select clock_timestamp() as now) clock
-	group by grouping sets ((account, shard, now), (now))
+	group by grouping sets ((account, now), (now))
 	having grouping(account) = 1 or count(*) filter (where until > now) >= $1 or bool_or(until <= now)`
 
 // A sight is what a claim sees before it locks anything.
@@ -34,7 +32,7 @@ type sight struct {
 	promoted int64           // made ready
 	next     *float64        // seconds until something is due that is not; nil: nothing is
 	crowded  map[string]bool // accounts that have as many leases as they may
-	expired  []int16         // shards in which leases have run out
+	expired  []string        // accounts of which leases have run out
 	lanes    []lane          // to claim from, in turn
 	rest     bool            // there may be lanes that were not looked at
 }
@@ -65,11 +63,10 @@ func (s *Store) look(ctx context.Context, conn *pgxpool.Conn, claim *webhooks.Cl
 func (sight *sight) addLeases(rows pgx.Rows, limit int) error {
 	for rows.Next() {
 		var account *string
-		var shard *int16
 		var held int
 		var expired bool
 		var next *float64
-		if err := rows.Scan(&account, &shard, &held, &expired, &next); err != nil {
+		if err := rows.Scan(&account, &held, &expired, &next); err != nil {
 			return err
 		}
 		switch {
@@ -81,8 +78,8 @@ func (sight *sight) addLeases(rows pgx.Rows, limit int) error {
 		case held >= limit:
 			sight.crowded[*account] = true
 		}
-		if expired && !slices.Contains(sight.expired, *shard) {
-			sight.expired = append(sight.expired, *shard)
+		if expired {
+			sight.expired = append(sight.expired, *account)
 		}
 	}
 	return rows.Err()
@@ -95,6 +92,17 @@ type stretch struct {
 	from, to spot
 }
 
+func columnsOf(way []stretch) []any {
+	var kinds, fromShards, toShards []int16
+	var fromWebhooks, toWebhooks []int64
+	for _, w := range way {
+		kinds = append(kinds, w.kind)
+		fromShards, fromWebhooks = append(fromShards, w.from.shard), append(fromWebhooks, w.from.webhook)
+		toShards, toWebhooks = append(toShards, w.to.shard), append(toWebhooks, w.to.webhook)
+	}
+	return []any{kinds, fromShards, fromWebhooks, toShards, toWebhooks}
+}
+
 // lookAround finds lanes in turn, the live ones first.
 func (s *Store) lookAround(ctx context.Context, conn *pgxpool.Conn, batch *pgx.Batch, sight *sight, claim *webhooks.Claim) error {
 	var way []stretch
@@ -104,7 +112,7 @@ func (s *Store) lookAround(ctx context.Context, conn *pgxpool.Conn, batch *pgx.B
 	}
 	for looks := 1; ; looks++ {
 		var seen []lane
-		batch.Queue(s.sql(walks[len(way)]), s.walkArgs(way, claim.Limit)...).Query(func(rows pgx.Rows) (err error) {
+		batch.Queue(s.sql(walk), append(columnsOf(way), claim.Limit)...).Query(func(rows pgx.Rows) (err error) {
 			seen, err = pgx.CollectRows(rows, scanLane)
 			return err
 		})
@@ -139,32 +147,6 @@ func (s *Store) lookAround(ctx context.Context, conn *pgxpool.Conn, batch *pgx.B
 	}
 }
 
-var parameter = regexp.MustCompile(`\$\d`)
-
-// walks are statements that go so many stretches.
-var walks = func() (list [5]string) {
-	for n := 1; n < len(list); n++ {
-		for i := range n {
-			if i > 0 {
-				list[n] += ` union all `
-			}
-			part := parameter.ReplaceAllStringFunc(walk, func(p string) string {
-				return "$" + strconv.Itoa(5*i+int(p[1]-'0'))
-			})
-			list[n] += `select * from (` + part + `) s` + strconv.Itoa(i)
-		}
-		list[n] += ` limit $` + strconv.Itoa(5*n+1)
-	}
-	return list
-}()
-
-func (s *Store) walkArgs(way []stretch, limit int) (args []any) {
-	for _, w := range way {
-		args = append(args, w.kind, w.from.shard, w.from.webhook, w.to.shard, w.to.webhook)
-	}
-	return append(args, limit)
-}
-
 // lookAtCapped finds the lanes of the webhooks that the claim has caps for, in turn.
 func (s *Store) lookAtCapped(ctx context.Context, conn *pgxpool.Conn, batch *pgx.Batch, sight *sight, claim *webhooks.Claim) error {
 	var ids []string
@@ -173,8 +155,8 @@ func (s *Store) lookAtCapped(ctx context.Context, conn *pgxpool.Conn, batch *pgx
 			ids = append(ids, id)
 		}
 	}
-	for kind := int16(live); kind <= recovered && len(ids) > 0; kind++ {
-		batch.Queue(s.sql(named), kind, ids).Query(func(rows pgx.Rows) error {
+	if len(ids) > 0 {
+		batch.Queue(s.sql(named), ids).Query(func(rows pgx.Rows) error {
 			seen, err := pgx.CollectRows(rows, scanLane)
 			for _, l := range seen {
 				if l.cap = claim.Caps[l.id]; l.held < l.cap && !sight.crowded[l.account] {
@@ -209,7 +191,12 @@ func scanLane(row pgx.CollectableRow) (l lane, err error) {
 
 // shards returns those that a claim has to do with.
 func (sight *sight) shards() []int16 {
-	list := sight.expired
+	var list []int16
+	for _, account := range sight.expired {
+		if shard := shardOf(account); !slices.Contains(list, shard) {
+			list = append(list, shard)
+		}
+	}
 	for _, l := range sight.lanes {
 		if !slices.Contains(list, l.shard) {
 			list = append(list, l.shard)

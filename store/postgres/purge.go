@@ -149,16 +149,16 @@ func (p *purger) attempts(ctx context.Context, before int64) error {
 const (
 	// owedOf finds what is owed of the events $1.
 	owedOf = `
-		select q.webhook, q.event, q.shard from unnest($1::bigint[]) as i (event)
+		select e.account, q.webhook, q.event from unnest($1::bigint[]) as i (event)
 		cross join lateral (select account from storageapi.events where event = i.event limit 1) e
 		cross join lateral (select no from storageapi.webhooks where account = e.account) w
-		cross join lateral (select webhook, event, shard from storageapi.queue where webhook = w.no and event = i.event limit 1) q`
+		cross join lateral (select webhook, event from storageapi.queue where webhook = w.no and event = i.event limit 1) q`
 
 	// endOwed ends as dead what is owed of the events $1 and not leased.
 	endOwed = `
 		with owed as (` + owedOf + `), gone as (
 			delete from storageapi.queue q using owed o where q.webhook = o.webhook and q.event = o.event and not exists (
-				select from storageapi.leases l where l.shard = q.shard and l.webhook = q.webhook and l.event = q.event)
+				select from storageapi.leases l where l.account = o.account and l.webhook = q.webhook and l.event = q.event)
 			returning q.webhook, q.event)
 		insert into storageapi.attempts (event, webhook, number, state, started_at, took, status, class, error, response)
 		select event, webhook, 1 + coalesce((select max(number) from storageapi.attempts a where a.event = gone.event and a.webhook = gone.webhook), 0),

@@ -28,19 +28,18 @@ const (
 // or that were failing: not for those that are well, which most are. Webhooks that
 // change are locked in one order.
 const settle = `
-	with ended as (
-		delete from storageapi.leases l
-		using unnest($1::bigint[], $2::smallint[], $3::integer[], $4::timestamptz[], $5::bigint[], $6::integer[], $7::text[], $8::text[],
+	with current as materialized (
+		select i.*, l.webhook, l.event, l.leased_at, q.queued_at, i.tells or w.ails as matters
+		from unnest($1::bigint[], $2::smallint[], $3::integer[], $4::timestamptz[], $5::bigint[], $6::integer[], $7::text[], $8::text[],
 			$9::text[], $10::bigint[], $11::text[], $12::boolean[], $13::text[], $14::boolean[], $15::bigint[], $17::boolean[])
 		with ordinality as i (token, outcome, number, started_at, took, status, class, error, response, retry_after, off, warned, url, fails, rest, tells, place)
-		where l.token = i.token returning i.*, l.webhook, l.event
-	), current as materialized (
-		select l.*, q.queued_at, l.tells or w.ails as matters
-		from ended l
+		cross join lateral (select ctid as leased_at, webhook, event from storageapi.leases where token = i.token limit 1 for update) l
 		cross join lateral (select ctid as queued_at from storageapi.queue where webhook = l.webhook and event = l.event limit 1) q
 		cross join lateral (
 			select failing_since is not null or warned_at is not null or rests_until is not null as ails
 			from storageapi.webhooks where no = l.webhook limit 1) w
+	), ended as (
+		delete from storageapi.leases where ctid = any(array(select leased_at from current))
 	), settled as (
 		delete from storageapi.queue where ctid = any(array(select queued_at from current where outcome in (2, 3)))
 	), retried as (

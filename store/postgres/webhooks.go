@@ -224,7 +224,7 @@ func (s *Store) DeleteWebhook(ctx context.Context, account, id string, check fun
 		if err != nil {
 			return err
 		}
-		if _, err := tx.Exec(ctx, s.sql(`delete from storageapi.leases where shard = $1 and webhook = $2`), shardOf(account), no); err != nil {
+		if _, err := tx.Exec(ctx, s.sql(`delete from storageapi.leases where account = $1 and webhook = $2`), account, no); err != nil {
 			return err
 		}
 		return s.alarm(ctx, tx, account)

@@ -135,7 +135,7 @@ create unlogged table storageapi.leases (
 	until   timestamptz not null
 ) with (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000,
 	autovacuum_vacuum_cost_delay = 0);
-create unique index leases_place on storageapi.leases (shard, webhook, event);
+create unique index leases_place on storageapi.leases (account, webhook, event);
 
 -- Claims lock the shards that they claim from; an account is in one shard.
 create table storageapi.shards (
