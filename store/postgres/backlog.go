@@ -22,5 +22,8 @@ func (s *Store) Backlog(ctx context.Context, webhookID string) (backlog webhooks
 		backlog.OldestDue = loaded(oldest)
 		return err
 	})
+	if err == nil && webhookID == "" {
+		backlog.Lapsed = s.lapsed.Load()
+	}
 	return backlog, err
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/storageapi/storageapi/webhooks"
@@ -197,6 +198,7 @@ func (l *leasing) lease(ctx context.Context, conn *pgxpool.Conn, wanted []int16,
 	var caps []int32
 	var accounts []string
 	first := make(map[string]int64)
+	var lapsed int64
 	for i := range l.lanes {
 		lane := &l.lanes[i]
 		lane.known = l.known.get(lane.webhook)
@@ -212,7 +214,10 @@ func (l *leasing) lease(ctx context.Context, conn *pgxpool.Conn, wanted []int16,
 	batch.Queue(inClaim)
 	batch.Queue(l.sql(lock), wanted).QueryRow(func(row pgx.Row) error { return row.Scan(&l.locked, nil) })
 	if len(expired) > 0 {
-		batch.Queue(l.sql(expire), expired)
+		batch.Queue(l.sql(expire), expired).Exec(func(done pgconn.CommandTag) error {
+			lapsed = done.RowsAffected()
+			return nil
+		})
 	}
 	batch.Queue(l.sql(lease), nos, shards, kinds, caps, versions, l.claim.Limit, l.claim.PerAccount, l.base, l.claim.Lease.Microseconds(), accounts, firsts).Query(func(rows pgx.Rows) error {
 		for rows.Next() {
@@ -223,7 +228,11 @@ func (l *leasing) lease(ctx context.Context, conn *pgxpool.Conn, wanted []int16,
 		return rows.Err()
 	})
 	batch.Queue(`commit`)
-	return conn.SendBatch(ctx, batch).Close()
+	if err := conn.SendBatch(ctx, batch).Close(); err != nil {
+		return err
+	}
+	l.lapsed.Add(uint64(lapsed))
+	return nil
 }
 
 // add reads a row of lease.
