@@ -46,7 +46,7 @@ const locked = `current_setting('storageapi_claim.shards')::smallint[]`
 
 // promote makes ready what was parked and is due.
 const promote = `
-	update storageapi.queue set parked = false where ctid = any(array(
+	update storageapi.queue set parked = false, kind = kind & 1 where ctid = any(array(
 		select ctid from storageapi.queue where parked and due <= clock_timestamp() order by due limit $1 for update skip locked))`
 
 // expire ends the leases of the accounts $1 that have run out, if their shards are
@@ -82,7 +82,7 @@ const lease = `
 		select greatest($6 - count(*) + 1, 1) as n from lane
 	), ready as (
 		select lane.*, h.held, r.event, r.attempts, r.before,
-			row_number() over (partition by lane.webhook order by lane.kind, r.due, r.event) as place,
+			row_number() over (partition by lane.webhook order by lane.kind & 1, r.due, r.event) as place,
 			row_number() over (partition by lane.webhook, lane.kind order by r.due, r.event) as turn
 		from lane
 		cross join lateral (select count(*) as held from storageapi.leases where account = lane.account and webhook = lane.webhook) h
@@ -92,12 +92,12 @@ const lease = `
 				select from storageapi.leases l where l.account = lane.account and l.webhook = q.webhook and l.event = q.event))
 			order by q.due, q.event limit greatest(least(lane.cap - h.held, (select n from bound)), 0)) r
 	), fair as (
-		select *, row_number() over (partition by first order by kind, turn, rank) as account_place
+		select *, row_number() over (partition by first order by kind & 1, turn, rank) as account_place
 		from ready where place + held <= cap
 	), chosen as materialized (
-		select fair.*, row_number() over (order by kind, turn, rank) as number from fair
+		select fair.*, row_number() over (order by kind & 1, turn, rank) as number from fair
 		where $7 = 0 or account_place + account_held <= $7
-		order by kind, turn, rank limit $6
+		order by kind & 1, turn, rank limit $6
 	), leased as (
 		insert into storageapi.leases (token, shard, webhook, event, account, until)
 		select $8 + number, shard, webhook, event, account, clock_timestamp() + $9 * interval '1 microsecond' from chosen
@@ -110,12 +110,27 @@ const lease = `
 	left join lateral (select * from storageapi.events where event = c.event limit 1) e on true
 	order by c.number`
 
+// move puts aside what is ready in lanes, or takes it back, if their shards are locked:
+// $5 deliveries at most. What is leased stays where it is.
+const move = `
+	update storageapi.queue set kind = kind # 2::smallint where ctid = any(array(
+		select q.at from unnest($1::bigint[], $2::smallint[], $3::smallint[], $4::text[]) as l (webhook, shard, kind, account)
+		cross join lateral (
+			select q.ctid as at from storageapi.queue q
+			where not q.parked and q.kind = l.kind and q.shard = l.shard and q.webhook = l.webhook and not exists (
+				select from storageapi.leases where account = l.account and webhook = q.webhook and event = q.event)
+			order by q.due, q.event limit $5) q
+		where l.shard = any(` + locked + `) limit $5))`
+
 // ClaimDeliveries implements [webhooks.Store].
 //
 // It looks without locks which lanes have something ready that the claim allows,
 // then locks their shards, but for those that others have locked, and leases what is
 // ready there now. A shard holds all webhooks of an account, so nothing that the caps
 // are about changes meanwhile but by settlements.
+//
+// What is owed to webhooks that are not awake it puts aside, so that later claims need
+// not pass by. It is taken back soon after they are.
 //
 // While claims come back full, what else there is to see can wait a little.
 func (s *Store) ClaimDeliveries(ctx context.Context, claim webhooks.Claim) (tasks []webhooks.Task, wait time.Duration, err error) {
@@ -160,7 +175,7 @@ func (l *leasing) run(ctx context.Context, conn *pgxpool.Conn, brief bool) error
 	wanted := sight.shards()
 	l.lanes, l.locked, l.clipped, l.served = sight.lanes, nil, false, [2]*lane{}
 	if len(wanted) > 0 {
-		if err := l.lease(ctx, conn, wanted, sight.expired); err != nil {
+		if err := l.lease(ctx, conn, wanted, sight); err != nil {
 			_, _ = conn.Exec(ctx, `rollback`)
 			return err
 		}
@@ -191,7 +206,7 @@ func (l *leasing) run(ctx context.Context, conn *pgxpool.Conn, brief bool) error
 
 // lease locks shards and leases what is ready of the lanes in those that it got, in
 // one round trip.
-func (l *leasing) lease(ctx context.Context, conn *pgxpool.Conn, wanted []int16, expired []string) error {
+func (l *leasing) lease(ctx context.Context, conn *pgxpool.Conn, wanted []int16, sight *sight) error {
 	l.base = rand.Int64() >> 1 // no process takes another's token for its own
 	var nos, versions, firsts []int64
 	var shards, kinds []int16
@@ -213,8 +228,8 @@ func (l *leasing) lease(ctx context.Context, conn *pgxpool.Conn, wanted []int16,
 	batch.Queue(`begin`)
 	batch.Queue(inClaim)
 	batch.Queue(l.sql(lock), wanted).QueryRow(func(row pgx.Row) error { return row.Scan(&l.locked, nil) })
-	if len(expired) > 0 {
-		batch.Queue(l.sql(expire), expired).Exec(func(done pgconn.CommandTag) error {
+	if len(sight.expired) > 0 {
+		batch.Queue(l.sql(expire), sight.expired).Exec(func(done pgconn.CommandTag) error {
 			lapsed = done.RowsAffected()
 			return nil
 		})
@@ -227,12 +242,25 @@ func (l *leasing) lease(ctx context.Context, conn *pgxpool.Conn, wanted []int16,
 		}
 		return rows.Err()
 	})
+	if len(sight.moves) > 0 {
+		batch.Queue(l.sql(move), movesOf(sight.moves)...)
+	}
 	batch.Queue(`commit`)
 	if err := conn.SendBatch(ctx, batch).Close(); err != nil {
 		return err
 	}
 	l.lapsed.Add(uint64(lapsed))
 	return nil
+}
+
+func movesOf(lanes []lane) []any {
+	var nos []int64
+	var shards, kinds []int16
+	var accounts []string
+	for _, l := range lanes {
+		nos, shards, kinds, accounts = append(nos, l.webhook), append(shards, l.shard), append(kinds, l.kind), append(accounts, l.account)
+	}
+	return []any{nos, shards, kinds, accounts, promoteStep}
 }
 
 // add reads a row of lease.
@@ -267,6 +295,9 @@ func (l *leasing) add(rows pgx.Rows) error {
 	if body == nil && task.Err == nil {
 		task.Err = errNoPayload
 	}
-	l.tasks, l.clipped, l.served[lane.kind] = append(l.tasks, task), l.clipped || clipped, lane
+	l.tasks, l.clipped = append(l.tasks, task), l.clipped || clipped
+	if lane.kind < aside {
+		l.served[lane.kind] = lane
+	}
 	return nil
 }

@@ -6,10 +6,11 @@ import (
 	"time"
 )
 
-// The kinds of lanes.
+// The kinds of lanes, and what is added to those that were put aside.
 const (
 	live = iota
 	recovered
+	aside
 )
 
 // A lane is what a webhook is owed of one kind. Lanes take their turns in the order
@@ -22,6 +23,7 @@ type lane struct {
 	account string
 	cap     int // leases that the claim allows the webhook
 	held    int // leases that it has
+	awake   bool
 	known   cachedWebhook
 }
 
@@ -48,6 +50,9 @@ type turns struct {
 
 	full bool      // the last claim was, at its first look
 	seen time.Time // when a claim last looked at more than lanes
+
+	awoken []string  // webhooks of which something may have been put aside, and that are awake
+	back   time.Time // when to look next at all that was
 }
 
 // start begins somewhere, so that nodes do not go in step.
@@ -104,14 +109,43 @@ func (t *turns) looked(brief, full bool) {
 	}
 }
 
-// awake are webhooks that may have attempts.
-const awake = `active and (rests_until is null or rests_until <= clock_timestamp())`
+// maxAside is for how long a webhook that is awake again may go unnoticed, if another
+// node knows of it or its rest has ended.
+const maxAside = time.Second
 
-// laneFields are of lanes of the kind s.kind whose webhooks are awake.
+const maxAwoken = 1000
+
+// awoke has the next claim look at what was put aside of a webhook.
+func (t *turns) awoke(id string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if len(t.awoken) == maxAwoken { // this node may claim nothing
+		t.awoken, t.back = nil, time.Time{}
+	}
+	t.awoken = append(t.awoken, id)
+}
+
+// looksBack returns the webhooks to look at what was put aside of, and whether to look
+// at that of all.
+func (t *turns) looksBack() (awoken []string, all bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	awoken, t.awoken = t.awoken, nil
+	now := time.Now()
+	if all = !now.Before(t.back); all {
+		t.back = now.Add(maxAside)
+	}
+	return awoken, all
+}
+
+// awake are webhooks that may have attempts.
+const awake = `(active and (rests_until is null or rests_until <= clock_timestamp()))`
+
+// laneFields are of lanes of the kind s.kind.
 const laneFields = `
-	select l.webhook, l.shard, s.kind, w.id, w.account, h.held
+	select l.webhook, l.shard, s.kind, w.id, w.account, h.held, w.awake
 	from lane l
-	cross join lateral (select id, account from storageapi.webhooks where no = l.webhook and ` + awake + ` limit 1) w
+	cross join lateral (select id, account, ` + awake + ` as awake from storageapi.webhooks where no = l.webhook limit 1) w
 	cross join lateral (
 		select count(*)::integer as held from storageapi.leases where account = w.account and webhook = l.webhook and until > clock_timestamp()) h
 	where `
@@ -123,7 +157,8 @@ const unleased = `
 			select from storageapi.leases where account = w.account and webhook = q.webhook and event = q.event and until > clock_timestamp()))`
 
 // walk goes from one lane with something ready to the next, $6 at most: stretch by
-// stretch, from after one spot to another. It touches one entry of the index for each
+// stretch, from after one spot to another. It passes over those whose webhooks are not
+// awake, unless $7. It touches one entry of the index for each
 // lane, however much that has ready, unless something of it is leased.
 const walk = `
 	select l.* from unnest($1::smallint[], $2::smallint[], $3::bigint[], $4::smallint[], $5::bigint[])
@@ -138,15 +173,16 @@ const walk = `
 				select q.shard, q.webhook from storageapi.queue q
 				where not q.parked and q.kind = s.kind and (q.shard, q.webhook) > (lane.shard, lane.webhook) and (q.shard, q.webhook) <= (s.to_shard, s.to_webhook)
 				order by q.shard, q.webhook limit 1) n
-		)` + laneFields + ` held = 0 or ` + unleased + `
+		)` + laneFields + ` (w.awake or $7) and (not w.awake or held = 0 or ` + unleased + `)
 	) l limit $6`
 
-// named goes to the lanes of the webhooks of the ids $1.
+// named goes to the lanes of the webhooks of the ids $1 that are awake, also to those
+// that were put aside.
 const named = `
-	select l.* from unnest('{0,1}'::smallint[]) as s (kind)
+	select l.* from unnest('{0,1,2,3}'::smallint[]) as s (kind)
 	cross join lateral (
 		with lane as (
 			select n.no as webhook, n.shard from unnest($1::text[]) as i (id)
 			cross join lateral (select no, shard from storageapi.webhooks where id = i.id limit 1) n
-		)` + laneFields + unleased + `
+		)` + laneFields + ` w.awake and ` + unleased + `
 	) l`

@@ -34,6 +34,7 @@ type sight struct {
 	crowded  map[string]bool // accounts that have as many leases as they may
 	expired  []string        // accounts of which leases have run out
 	lanes    []lane          // to claim from, in turn
+	moves    []lane          // to put aside, or if that was done to take back
 	rest     bool            // there may be lanes that were not looked at
 }
 
@@ -56,7 +57,7 @@ func (s *Store) look(ctx context.Context, conn *pgxpool.Conn, claim *webhooks.Cl
 	if claim.PerWebhook == 0 {
 		return sight, s.lookAtCapped(ctx, conn, batch, sight, claim)
 	}
-	return sight, s.lookAround(ctx, conn, batch, sight, claim)
+	return sight, s.lookAround(ctx, conn, batch, sight, claim, brief)
 }
 
 // addLeases reads the rows of allLeases.
@@ -104,15 +105,18 @@ func columnsOf(way []stretch) []any {
 }
 
 // lookAround finds lanes in turn, the live ones first.
-func (s *Store) lookAround(ctx context.Context, conn *pgxpool.Conn, batch *pgx.Batch, sight *sight, claim *webhooks.Claim) error {
+func (s *Store) lookAround(ctx context.Context, conn *pgxpool.Conn, batch *pgx.Batch, sight *sight, claim *webhooks.Claim, brief bool) error {
 	var way []stretch
 	for kind := int16(live); kind <= recovered; kind++ {
 		at := s.turns.of(kind)
 		way = append(way, stretch{kind, at, last}, stretch{kind, spot{-1, 0}, at})
 	}
+	if !brief {
+		s.lookBack(batch, sight, claim)
+	}
 	for looks := 1; ; looks++ {
 		var seen []lane
-		batch.Queue(s.sql(walk), append(columnsOf(way), claim.Limit)...).Query(func(rows pgx.Rows) (err error) {
+		batch.Queue(s.sql(walk), append(columnsOf(way), claim.Limit, true)...).Query(func(rows pgx.Rows) (err error) {
 			seen, err = pgx.CollectRows(rows, scanLane)
 			return err
 		})
@@ -120,12 +124,10 @@ func (s *Store) lookAround(ctx context.Context, conn *pgxpool.Conn, batch *pgx.B
 			return err
 		}
 		for _, l := range seen {
-			special, ok := claim.Caps[l.id]
-			if l.cap = claim.PerWebhook; ok {
-				l.cap = special
-			}
-			if l.held < l.cap && !sight.crowded[l.account] {
-				sight.lanes = append(sight.lanes, l)
+			if l.awake {
+				sight.add(l, claim)
+			} else {
+				sight.moves = append(sight.moves, l)
 			}
 		}
 		if len(seen) < claim.Limit {
@@ -144,6 +146,38 @@ func (s *Store) lookAround(ctx context.Context, conn *pgxpool.Conn, batch *pgx.B
 		}
 		batch = &pgx.Batch{}
 		batch.Queue(indexed)
+	}
+}
+
+// lookBack finds lanes that were put aside and whose webhooks are awake.
+func (s *Store) lookBack(batch *pgx.Batch, sight *sight, claim *webhooks.Claim) {
+	add := func(rows pgx.Rows) error {
+		seen, err := pgx.CollectRows(rows, scanLane)
+		for _, l := range seen {
+			if l.kind >= aside {
+				sight.moves = append(sight.moves, l)
+				sight.add(l, claim)
+			}
+		}
+		return err
+	}
+	switch awoken, all := s.turns.looksBack(); {
+	case all:
+		back := []stretch{{live + aside, spot{-1, 0}, last}, {recovered + aside, spot{-1, 0}, last}}
+		batch.Queue(s.sql(walk), append(columnsOf(back), promoteStep, false)...).Query(add)
+	case len(awoken) > 0:
+		batch.Queue(s.sql(named), awoken).Query(add)
+	}
+}
+
+// add adds a lane to claim from, if the claim allows.
+func (sight *sight) add(l lane, claim *webhooks.Claim) {
+	special, ok := claim.Caps[l.id]
+	if l.cap = claim.PerWebhook; ok {
+		l.cap = special
+	}
+	if l.held < l.cap && !sight.crowded[l.account] {
+		sight.lanes = append(sight.lanes, l)
 	}
 }
 
@@ -186,7 +220,7 @@ func (s *Store) lookAtCapped(ctx context.Context, conn *pgxpool.Conn, batch *pgx
 }
 
 func scanLane(row pgx.CollectableRow) (l lane, err error) {
-	return l, row.Scan(&l.webhook, &l.shard, &l.kind, &l.id, &l.account, &l.held)
+	return l, row.Scan(&l.webhook, &l.shard, &l.kind, &l.id, &l.account, &l.held, &l.awake)
 }
 
 // shards returns those that a claim has to do with.
@@ -197,9 +231,11 @@ func (sight *sight) shards() []int16 {
 			list = append(list, shard)
 		}
 	}
-	for _, l := range sight.lanes {
-		if !slices.Contains(list, l.shard) {
-			list = append(list, l.shard)
+	for _, lanes := range [][]lane{sight.lanes, sight.moves} {
+		for _, l := range lanes {
+			if !slices.Contains(list, l.shard) {
+				list = append(list, l.shard)
+			}
 		}
 	}
 	return list

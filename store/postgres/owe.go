@@ -79,7 +79,7 @@ func (s *Store) redeliver(ctx context.Context, tx pgx.Tx, account string, no, ev
 	case err != nil || leased:
 		return err
 	}
-	_, err = tx.Exec(ctx, s.sql(`update storageapi.queue set parked = false, due = clock_timestamp() where webhook = $1 and event = $2`), no, event)
+	_, err = tx.Exec(ctx, s.sql(`update storageapi.queue set parked = false, kind = kind & 1, due = clock_timestamp() where webhook = $1 and event = $2`), no, event)
 	return err
 }
 

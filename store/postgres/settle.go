@@ -79,31 +79,41 @@ const settle = `
 			active = w.active and c.off is null, off_reason = coalesce(c.off, w.off_reason), version = w.version + 1
 		from changed c where w.no = c.no and w.url = c.url
 	)
-	select place::integer - 1 from current`
+	select place::integer - 1, matters and outcome = 2 from current`
 
 // SettleDeliveries implements [webhooks.Store].
 func (s *Store) SettleDeliveries(ctx context.Context, settlements []webhooks.Settlement) (stale []int, err error) {
 	var b settlementBatch
 	b.fill(settlements)
 	current := make([]bool, len(settlements))
+	var revived []string
 	err = s.write(ctx, func(ctx context.Context, conn *pgxpool.Conn) error {
 		if len(b.places) == 0 {
 			return nil
 		}
 		clear(current)
+		revived = nil
 		batch := &pgx.Batch{}
 		batch.Queue(indexed)
 		batch.Queue(s.sql(settle), b.args()...).Query(func(rows pgx.Rows) error {
-			places, err := pgx.CollectRows(rows, pgx.RowTo[int])
-			for _, place := range places {
+			var place int
+			var revives bool
+			_, err := pgx.ForEachRow(rows, []any{&place, &revives}, func() error {
 				current[b.places[place]] = true
-			}
+				if revives {
+					revived = append(revived, settlements[b.places[place]].Task.Webhook.ID)
+				}
+				return nil
+			})
 			return err
 		})
 		return conn.SendBatch(ctx, batch).Close()
 	})
 	if err != nil {
 		return nil, err
+	}
+	for _, id := range revived {
+		s.turns.awoke(id)
 	}
 	for i, is := range current {
 		if !is {

@@ -107,7 +107,8 @@ create table storageapi.expiring (
 );
 
 -- What is owed. Of a lane, which is a webhook and a kind, what is not parked is
--- ready. Kind 0 is live, 1 recovered.
+-- ready. Kind 0 is live, 1 recovered; 2 and 3 are the same of webhooks that have no
+-- attempts for now, which claims have put aside.
 create table storageapi.queue (
 	webhook  bigint not null,
 	event    bigint not null,
