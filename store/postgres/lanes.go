@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"time"
 )
@@ -113,7 +114,7 @@ func (t *turns) looked(brief, full bool) {
 // node knows of it or its rest has ended.
 const maxAside = time.Second
 
-const maxAwoken = 1000
+const maxAwoken = 100
 
 // awoke has the next claim look at what was put aside of a webhook.
 func (t *turns) awoke(id string) {
@@ -122,7 +123,9 @@ func (t *turns) awoke(id string) {
 	if len(t.awoken) == maxAwoken { // this node may claim nothing
 		t.awoken, t.back = nil, time.Time{}
 	}
-	t.awoken = append(t.awoken, id)
+	if !slices.Contains(t.awoken, id) { // no lane is claimed from twice at once
+		t.awoken = append(t.awoken, id)
+	}
 }
 
 // looksBack returns the webhooks to look at what was put aside of, and whether to look

@@ -232,6 +232,7 @@ func TestPutAside(t *testing.T) {
 	settleAs(t, one, tasks[0], webhooks.Retry, time.Hour)
 	rest()
 	awaken(one)
+	awaken(one)
 	seen := map[string]bool{down[1].Event.ID: true}
 	deliver := func(tasks []webhooks.Task) {
 		for _, task := range tasks {
