@@ -231,8 +231,6 @@ func TestPutAside(t *testing.T) {
 	}
 	settleAs(t, one, tasks[0], webhooks.Retry, time.Hour)
 	rest()
-	awaken(one)
-	awaken(one)
 	seen := map[string]bool{down[1].Event.ID: true}
 	deliver := func(tasks []webhooks.Task) {
 		for _, task := range tasks {
@@ -242,6 +240,13 @@ func TestPutAside(t *testing.T) {
 			seen[task.Event.ID] = true
 			settleAs(t, one, task, webhooks.Deliver, 0)
 		}
+	}
+	awaken(one)
+	awaken(one)
+	if tasks := claimed(t, one, webhooks.Claim{PerWebhook: 101}); len(tasks) != 2 {
+		t.Errorf("the node that changed the webhook claimed %d, want the 2 that there is room for", len(tasks))
+	} else {
+		deliver(tasks)
 	}
 	deliver(tasks[1:])
 	for end := time.Now().Add(20 * time.Second); len(seen) < owed && time.Now().Before(end); {
