@@ -62,7 +62,7 @@ const expire = `
 			select ctid as at from storageapi.queue where webhook = gone.webhook and event = gone.event limit 1) q))`
 
 // lease leases what is ready in the lanes: of each webhook as many as it may have
-// besides those that are leased, in turns, and at most $7 of an account, if that is
+// besides those that are leased, in turns, and at most $9 of an account, if that is
 // not 0. Of a lane it looks at no more than could be leased if each of the others had
 // one; clipped tells that a lane may have more. The webhook comes along if its version
 // is not that which the claim knows. Lanes have the place of the first one of their
@@ -72,14 +72,14 @@ const expire = `
 // every pair.
 const lease = `
 	with given as (
-		select * from unnest($1::bigint[], $2::smallint[], $3::smallint[], $4::integer[], $10::text[], $11::bigint[], $5::bigint[])
+		select * from unnest($1::bigint[], $2::smallint[], $3::smallint[], $4::integer[], $5::text[], $6::bigint[], $7::bigint[])
 		with ordinality as l (webhook, shard, kind, cap, account, first, version, rank)
 		where shard = any(` + locked + `)
 	), lane as materialized (
 		select *, max(case when rank = first then (select count(*) from storageapi.leases where account = given.account) end) over (partition by first) as account_held
 		from given
 	), bound as materialized (
-		select greatest($6 - count(*) + 1, 1) as n from lane
+		select greatest($8 - count(*) + 1, 1) as n from lane
 	), ready as (
 		select lane.*, h.held, r.event, r.attempts, r.before,
 			row_number() over (partition by lane.webhook order by lane.kind & 1, r.due, r.event) as place,
@@ -96,11 +96,11 @@ const lease = `
 		from ready where place + held <= cap
 	), chosen as materialized (
 		select fair.*, row_number() over (order by kind & 1, turn, rank) as number from fair
-		where $7 = 0 or account_place + account_held <= $7
-		order by kind & 1, turn, rank limit $6
+		where $9 = 0 or account_place + account_held <= $9
+		order by kind & 1, turn, rank limit $8
 	), leased as (
 		insert into storageapi.leases (token, shard, webhook, event, account, until)
-		select $8 + number, shard, webhook, event, account, clock_timestamp() + $9 * interval '1 microsecond' from chosen
+		select $10 + number, shard, webhook, event, account, clock_timestamp() + $11 * interval '1 microsecond' from chosen
 	)
 	select c.number, c.rank - 1, c.turn = (select n from bound) as clipped, c.attempts, c.before, e.id, e.type, e.at, e.body,
 		v.version, ` + webhookColumns + `
@@ -139,7 +139,9 @@ func (s *Store) ClaimDeliveries(ctx context.Context, claim webhooks.Claim) (task
 		l := leasing{Store: s, claim: claim}
 		if err = l.run(ctx, conn, brief); err == nil && brief && len(l.tasks) < claim.Limit {
 			l.claim.Limit -= len(l.tasks)
-			err = l.run(ctx, conn, false)
+			if err = l.run(ctx, conn, false); len(l.tasks) > 0 {
+				err = nil // they are leased
+			}
 		}
 		tasks, wait = l.tasks, l.wait
 		return err
@@ -177,6 +179,7 @@ func (l *leasing) run(ctx context.Context, conn *pgxpool.Conn, brief bool) error
 	if len(wanted) > 0 {
 		if err := l.lease(ctx, conn, wanted, sight); err != nil {
 			_, _ = conn.Exec(ctx, `rollback`)
+			l.tasks = l.tasks[:before]
 			return err
 		}
 	}
@@ -234,7 +237,7 @@ func (l *leasing) lease(ctx context.Context, conn *pgxpool.Conn, wanted []int16,
 			return nil
 		})
 	}
-	batch.Queue(l.sql(lease), nos, shards, kinds, caps, versions, l.claim.Limit, l.claim.PerAccount, l.base, l.claim.Lease.Microseconds(), accounts, firsts).Query(func(rows pgx.Rows) error {
+	batch.Queue(l.sql(lease), nos, shards, kinds, caps, accounts, firsts, versions, l.claim.Limit, l.claim.PerAccount, l.base, l.claim.Lease.Microseconds()).Query(func(rows pgx.Rows) error {
 		for rows.Next() {
 			if err := l.add(rows); err != nil {
 				return err

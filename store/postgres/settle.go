@@ -31,7 +31,7 @@ const settle = `
 	with current as materialized (
 		select i.*, l.webhook, l.event, l.leased_at, q.queued_at, i.tells or w.ails as matters
 		from unnest($1::bigint[], $2::smallint[], $3::integer[], $4::timestamptz[], $5::bigint[], $6::integer[], $7::text[], $8::text[],
-			$9::text[], $10::bigint[], $11::text[], $12::boolean[], $13::text[], $14::boolean[], $15::bigint[], $17::boolean[])
+			$9::text[], $10::bigint[], $11::text[], $12::boolean[], $13::text[], $14::boolean[], $15::bigint[], $16::boolean[])
 		with ordinality as i (token, outcome, number, started_at, took, status, class, error, response, retry_after, off, warned, url, fails, rest, tells, place)
 		cross join lateral (select ctid as leased_at, webhook, event from storageapi.leases where token = i.token limit 1 for update) l
 		cross join lateral (select ctid as queued_at from storageapi.queue where webhook = l.webhook and event = l.event limit 1) q
@@ -52,8 +52,8 @@ const settle = `
 		delete from storageapi.attempts where ctid = any(array(
 			select a.at from current c cross join lateral (
 				select ctid as at from storageapi.attempts
-				where event = c.event and webhook = c.webhook and number between 1 and c.number - $16) a
-			where c.outcome > 0 and c.number > $16))
+				where event = c.event and webhook = c.webhook and number between 1 and c.number - $17) a
+			where c.outcome > 0 and c.number > $17))
 	), told as (
 		select *, max(place) filter (where outcome = 2) over (partition by webhook, url) as proven from current where matters
 	), health as materialized (
@@ -180,6 +180,6 @@ func (b *settlementBatch) add(place int, s *webhooks.Settlement, tells bool) {
 func (b *settlementBatch) args() []any {
 	return []any{
 		b.tokens, b.outcomes, b.numbers, b.started, b.took, b.statuses, b.classes, b.errors,
-		b.responses, b.retryAfter, b.reasons, b.warned, b.urls, b.fails, b.rests, webhooks.MaxAttempts, b.tells,
+		b.responses, b.retryAfter, b.reasons, b.warned, b.urls, b.fails, b.rests, b.tells, webhooks.MaxAttempts,
 	}
 }
