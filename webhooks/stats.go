@@ -16,6 +16,11 @@ type Stats struct {
 	Delivered uint64 // deliveries that arrived
 	Failed    uint64 // attempts that failed
 	Dead      uint64 // deliveries given up
+
+	// Lapsed is how many claims came to nothing, because the process that had made
+	// them ended or could not tell in time what became of them, and were taken back:
+	// by this process, since its store was opened.
+	Lapsed uint64
 }
 
 // Stats returns the figures of the moment. It costs about a millisecond for each
@@ -25,7 +30,7 @@ func (s *WebhookService) Stats(ctx context.Context) (Stats, error) {
 	if err != nil {
 		return Stats{}, fmt.Errorf("get stats: %w", err)
 	}
-	stats := Stats{Pending: backlog.Pending, OldestDue: backlog.age()}
+	stats := Stats{Pending: backlog.Pending, OldestDue: backlog.age(), Lapsed: backlog.Lapsed}
 	stats.InFlight, stats.Delivered, stats.Failed, stats.Dead = s.dispatcher.stats()
 	return stats, nil
 }

@@ -249,6 +249,10 @@ type Backlog struct {
 	// OldestDue is since when the longest due delivery waits that is not leased
 	// and whose webhook is active; zero if none is due.
 	OldestDue time.Time
+
+	// Lapsed is how many leases that had run out this Store has ended in claims,
+	// since it was opened, of whatever webhooks; 0 if one webhook was asked for.
+	Lapsed uint64
 }
 
 // A Claim says how much to lease. Earlier leases count too.

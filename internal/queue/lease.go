@@ -75,6 +75,7 @@ func (q *Queue) expire(t int64) {
 			q.ends = min(q.ends, le.until)
 		default:
 			q.end(le.token)
+			q.lapsed++
 			le.item.attempts++
 			q.put(le.lane, le.item)
 		}

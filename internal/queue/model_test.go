@@ -26,6 +26,7 @@ type model struct {
 	leased []Claimed
 	caps   map[string]int // of the last claim with a PerWebhook
 	done   int            // delivered, removed or dropped
+	lapsed uint64         // leases that ran out
 
 	draining bool
 }
@@ -254,6 +255,7 @@ func (m *model) claim(claim webhooks.Claim) {
 		if d.lease != 0 && !d.held && !d.until.After(m.now) {
 			d.lease = 0
 			d.Attempts++
+			m.lapsed++
 		}
 	}
 	for _, token := range claim.Landed {
@@ -392,6 +394,7 @@ func (m *model) compare() {
 		slices.Sort(owed)
 		want[id], got[id] = f, facts{owed, m.q.Backlog(m.now, id)}
 	}
+	all.Backlog.Lapsed = m.lapsed
 	want[""], got[""] = all, facts{nil, m.q.Backlog(m.now, "")}
 	if diff := cmp.Diff(want, got); diff != "" {
 		m.Fatalf("what is owed (-want +got):\n%s", diff)

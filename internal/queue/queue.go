@@ -34,6 +34,7 @@ type Queue struct {
 	token     uint64
 	waiting   int
 	served    uint64
+	lapsed    uint64 // leases that ran out
 }
 
 // An Owed is a delivery that is owed.
@@ -257,7 +258,7 @@ func (q *Queue) Backlog(now time.Time, webhook string) webhooks.Backlog {
 	}
 	var b webhooks.Backlog
 	if webhook == "" {
-		b.Pending = q.waiting + len(q.leases)
+		b.Pending, b.Lapsed = q.waiting+len(q.leases), q.lapsed
 		for _, e := range q.endpoints {
 			look(e)
 		}

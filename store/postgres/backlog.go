@@ -17,10 +17,13 @@ func (s *Store) Backlog(ctx context.Context, webhookID string) (backlog webhooks
 			select count(*), min(q.due) filter (where w.active and q.due <= clock_timestamp() and l.event is null)
 			from storageapi.webhooks w
 			join storageapi.queue q on q.webhook = w.no
-			left join storageapi.leases l on l.shard = q.shard and l.webhook = q.webhook and l.event = q.event and l.until > clock_timestamp()
+			left join storageapi.leases l on l.account = w.account and l.webhook = q.webhook and l.event = q.event and l.until > clock_timestamp()
 			where $1 = '' or w.id = $1`), webhookID).Scan(&backlog.Pending, &oldest)
 		backlog.OldestDue = loaded(oldest)
 		return err
 	})
+	if err == nil && webhookID == "" {
+		backlog.Lapsed = s.lapsed.Load()
+	}
 	return backlog, err
 }

@@ -92,7 +92,7 @@ func fill(t testing.TB, p *pgxpool.Pool, schema string, n int) {
 		}
 		_, err := tx.Exec(context.Background(), strings.ReplaceAll(`
 			create temp table filling on commit drop as
-			select ((extract(epoch from clock_timestamp() - '2020-01-01 00:00:00Z'::timestamptz) * 1000000)::bigint - 10 * $1 + i) * 4096 as event, w.*, i
+			select ((extract(epoch from clock_timestamp() - '2020-01-01 00:00:00Z'::timestamptz) * 1000000)::bigint - 10 * $1 + i) * 4096 + 4095 as event, w.*, i
 			from generate_series(1, $1) i
 			join (select no, shard, account, row_number() over (order by id) as place, count(*) over () as total from webhooks) w on w.place = i % w.total + 1;
 			insert into events (event, account, id, type, at, matched, body)
@@ -148,6 +148,51 @@ func BenchmarkQueue(b *testing.B) {
 		drain(b, nodes, *benchDue, &record{})
 		b.ReportMetric((walOf(b, p)-wal)/float64(*benchDue), "wal_B/delivery")
 		b.ReportMetric(float64((c.CPU()+ownCPU()-used).Microseconds())/float64(*benchDue), "cpu_us/delivery")
+	}
+}
+
+// BenchmarkDown claims what is due of 50 webhooks beside so many others that are owed
+// something and rest, for their receivers are down.
+func BenchmarkDown(b *testing.B) {
+	const up = 50
+	for _, down := range []int{0, *benchEndpoints} {
+		b.Run(fmt.Sprint(down), func(b *testing.B) {
+			p, _ := durable(b)
+			s := openOn(b, p)
+			endpoints(b, s, up+down)
+			fill(b, p, postgres.DefaultSchema, up+down)
+			if _, err := p.Exec(b.Context(), `update storageapi.webhooks set rests_until = now() + interval '1 hour' where id >= $1`, fmt.Sprintf("wh_%06d", up)); err != nil {
+				b.Fatal(err)
+			}
+			claim := func(full bool) []webhooks.Task {
+				tasks, _, err := s.ClaimDeliveries(b.Context(), webhooks.Claim{Limit: 256, PerWebhook: 2, PerAccount: 100, Lease: time.Minute})
+				if err != nil || full && len(tasks) != up {
+					b.Fatalf("claimed %d, want %d; %v", len(tasks), up, err)
+				}
+				return tasks
+			}
+			release := func(tasks []webhooks.Task) {
+				var list []webhooks.Settlement
+				for _, task := range tasks {
+					list = append(list, webhooks.Settlement{Task: task, Outcome: webhooks.Release})
+				}
+				if _, err := s.SettleDeliveries(b.Context(), list); err != nil {
+					b.Fatal(err)
+				}
+			}
+			for range 10 + down/100 { // what rests is put aside
+				release(claim(false))
+			}
+			var claims []time.Duration
+			for b.Loop() {
+				at := time.Now()
+				tasks := claim(true)
+				claims = append(claims, time.Since(at))
+				release(tasks)
+			}
+			b.ReportMetric(float64(quantile(claims, 0.5).Microseconds())/1000, "claim_p50_ms")
+			b.ReportMetric(float64(quantile(claims, 0.99).Microseconds())/1000, "claim_p99_ms")
+		})
 	}
 }
 

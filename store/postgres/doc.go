@@ -41,8 +41,12 @@
 // A claim locks the parts of the queue that it takes from, passes over what others have
 // locked, and counts the leases of all nodes: the caps of a claim hold for all of them
 // together. Leases go by the database's clock. What a node that crashed had leased is
-// claimed by others when that runs out. What a node is told by NOTIFY it knows within
-// some 20 ms, the rest within the time of [PollEvery].
+// claimed by others when that runs out, and counted in their Stats. What a node is told
+// by NOTIFY it knows within some 20 ms, the rest within the time of [PollEvery]; that a
+// webhook was turned on, or is up again, within a second.
+//
+// Statements are prepared, and planned once on each connection: with a pooler that gives
+// out connections by the transaction, use one that keeps prepared statements.
 //
 // # What it was run on
 //

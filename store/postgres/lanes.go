@@ -2,13 +2,16 @@ package postgres
 
 import (
 	"math/rand/v2"
+	"slices"
 	"sync"
+	"time"
 )
 
-// The kinds of lanes.
+// The kinds of lanes, and what is added to those that were put aside.
 const (
 	live = iota
 	recovered
+	aside
 )
 
 // A lane is what a webhook is owed of one kind. Lanes take their turns in the order
@@ -21,6 +24,8 @@ type lane struct {
 	account string
 	cap     int // leases that the claim allows the webhook
 	held    int // leases that it has
+	awake   bool
+	known   cachedWebhook
 }
 
 func (l lane) spot() spot { return spot{l.shard, l.webhook} }
@@ -43,6 +48,12 @@ type turns struct {
 	mu     sync.Mutex
 	spots  [2]spot
 	capped spot
+
+	full bool      // the last claim was, at its first look
+	seen time.Time // when a claim last looked at more than lanes
+
+	awoken []string  // webhooks of which something may have been put aside, and that are awake
+	back   time.Time // when to look next at all that was
 }
 
 // start begins somewhere, so that nodes do not go in step.
@@ -79,38 +90,102 @@ func (t *turns) served(capped bool, lanes [2]*lane) {
 	}
 }
 
+// maxBrief is for how long claims that come back full may look at nothing but lanes.
+const maxBrief = 100 * time.Millisecond
+
+// brief reports whether a claim need not look at more than lanes.
+func (t *turns) brief() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.full && time.Since(t.seen) < maxBrief
+}
+
+// looked notes that a claim looked at the lanes alone, or at all there is to see, and
+// whether it came back full.
+func (t *turns) looked(brief, full bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.full = full; !brief {
+		t.seen = time.Now()
+	}
+}
+
+// maxAside is for how long a webhook that is awake again may go unnoticed, if another
+// node knows of it or its rest has ended.
+const maxAside = time.Second
+
+const maxAwoken = 100
+
+// awoke has the next claim look at what was put aside of a webhook.
+func (t *turns) awoke(id string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if len(t.awoken) == maxAwoken { // this node may claim nothing
+		t.awoken, t.back = nil, time.Time{}
+	}
+	if !slices.Contains(t.awoken, id) { // no lane is claimed from twice at once
+		t.awoken = append(t.awoken, id)
+	}
+}
+
+// looksBack returns the webhooks to look at what was put aside of, and whether to look
+// at that of all.
+func (t *turns) looksBack() (awoken []string, all bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	awoken, t.awoken = t.awoken, nil
+	now := time.Now()
+	if all = !now.Before(t.back); all {
+		t.back = now.Add(maxAside)
+	}
+	return awoken, all
+}
+
 // awake are webhooks that may have attempts.
-const awake = `active and (rests_until is null or rests_until <= clock_timestamp())`
+const awake = `(active and (rests_until is null or rests_until <= clock_timestamp()))`
 
-// laneFields are of a lane that has something ready which is not leased, of kind $1.
+// laneFields are of lanes of the kind s.kind.
 const laneFields = `
-	select l.webhook, l.shard, $1::smallint as kind, w.id, w.account, h.held
+	select l.webhook, l.shard, s.kind, w.id, w.account, h.held, w.awake
 	from lane l
-	cross join lateral (select id, account from storageapi.webhooks where no = l.webhook and ` + awake + ` limit 1) w
+	cross join lateral (select id, account, ` + awake + ` as awake from storageapi.webhooks where no = l.webhook limit 1) w
 	cross join lateral (
-		select count(*)::integer as held from storageapi.leases where shard = l.shard and webhook = l.webhook and until > clock_timestamp()) h
-	where exists (
-		select from storageapi.queue q where not q.parked and q.kind = $1 and q.shard = l.shard and q.webhook = l.webhook and (h.held = 0 or not exists (
-			select from storageapi.leases where shard = q.shard and webhook = q.webhook and event = q.event and until > clock_timestamp())))`
+		select count(*)::integer as held from storageapi.leases where account = w.account and webhook = l.webhook and until > clock_timestamp()) h
+	where `
 
-// walk goes from one lane with something ready to the next: from after the spot
-// ($2, $3) to the spot ($4, $5). It touches one entry of the index for each lane,
-// however much that has ready.
+// unleased is true of lanes that have something ready which is not leased.
+const unleased = `
+	exists (
+		select from storageapi.queue q where not q.parked and q.kind = s.kind and q.shard = l.shard and q.webhook = l.webhook and not exists (
+			select from storageapi.leases where account = w.account and webhook = q.webhook and event = q.event and until > clock_timestamp()))`
+
+// walk goes from one lane with something ready to the next, $6 at most: stretch by
+// stretch, from after one spot to another. It passes over those whose webhooks are not
+// awake, unless $7. It touches one entry of the index for each
+// lane, however much that has ready, unless something of it is leased.
 const walk = `
-	with recursive lane as (
-		(select shard, webhook from storageapi.queue
-			where not parked and kind = $1 and (shard, webhook) > ($2::smallint, $3::bigint) and (shard, webhook) <= ($4::smallint, $5::bigint)
-			order by shard, webhook limit 1)
-		union all
-		select n.shard, n.webhook from lane cross join lateral (
-			select q.shard, q.webhook from storageapi.queue q
-			where not q.parked and q.kind = $1 and (q.shard, q.webhook) > (lane.shard, lane.webhook) and (q.shard, q.webhook) <= ($4::smallint, $5::bigint)
-			order by q.shard, q.webhook limit 1) n
-	)` + laneFields
+	select l.* from unnest($1::smallint[], $2::smallint[], $3::bigint[], $4::smallint[], $5::bigint[])
+		as s (kind, from_shard, from_webhook, to_shard, to_webhook)
+	cross join lateral (
+		with recursive lane as (
+			(select q.shard, q.webhook from storageapi.queue q
+				where not q.parked and q.kind = s.kind and (q.shard, q.webhook) > (s.from_shard, s.from_webhook) and (q.shard, q.webhook) <= (s.to_shard, s.to_webhook)
+				order by q.shard, q.webhook limit 1)
+			union all
+			select n.shard, n.webhook from lane cross join lateral (
+				select q.shard, q.webhook from storageapi.queue q
+				where not q.parked and q.kind = s.kind and (q.shard, q.webhook) > (lane.shard, lane.webhook) and (q.shard, q.webhook) <= (s.to_shard, s.to_webhook)
+				order by q.shard, q.webhook limit 1) n
+		)` + laneFields + ` (w.awake or $7) and (not w.awake or held = 0 or ` + unleased + `)
+	) l limit $6`
 
-// named goes to the webhooks of the ids $2.
+// named goes to the lanes of the webhooks of the ids $1 that are awake, also to those
+// that were put aside.
 const named = `
-	with lane as (
-		select n.no as webhook, n.shard from unnest($2::text[]) as i (id)
-		cross join lateral (select no, shard from storageapi.webhooks where id = i.id limit 1) n
-	)` + laneFields
+	select l.* from unnest('{0,1,2,3}'::smallint[]) as s (kind)
+	cross join lateral (
+		with lane as (
+			select n.no as webhook, n.shard from unnest($1::text[]) as i (id)
+			cross join lateral (select no, shard from storageapi.webhooks where id = i.id limit 1) n
+		)` + laneFields + ` w.awake and ` + unleased + `
+	) l`

@@ -1,10 +1,10 @@
 package postgres
 
 import (
+	"cmp"
 	"context"
-	"regexp"
+	"math"
 	"slices"
-	"strconv"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -13,48 +13,77 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// crowded are the accounts that have as many leases as they may.
-const crowded = `
-	select account from storageapi.leases where until > clock_timestamp() group by account having count(*) >= $1`
+// nextDue tells in how many seconds something is due that is not yet; null if nothing
+// is.
+const nextDue = `
+	select extract(epoch from (select due from storageapi.queue where parked order by due limit 1) - clock_timestamp())::float8`
+
+// allLeases tells of accounts that have $1 leases or more, or some that have run out,
+// and without an account in how many seconds the next lease does.
+const allLeases = `
+	select account, count(*) filter (where until > now), coalesce(bool_or(until <= now), false),
+		extract(epoch from min(until) filter (where until > now) - now)::float8
+	from storageapi.leases cross join (select clock_timestamp() as now) clock
+	group by grouping sets ((account, now), (now))
+	having grouping(account) = 1 or count(*) filter (where until > now) >= $1 or bool_or(until <= now)`
 
 // A sight is what a claim sees before it locks anything.
 type sight struct {
-	promoted int64    // made ready
-	next     *float64 // seconds until something is due that is not; nil: nothing is
-	crowded  map[string]bool
-	expired  []int16 // shards in which leases have run out
-	lanes    []lane  // to claim from, in turn
-	rest     bool    // there may be lanes that were not looked at
+	promoted int64           // made ready
+	next     *float64        // seconds until something is due that is not; nil: nothing is
+	crowded  map[string]bool // accounts that have as many leases as they may
+	expired  []string        // accounts of which leases have run out
+	lanes    []lane          // to claim from, in turn
+	moves    []lane          // to put aside, or if that was done to take back
+	rest     bool            // there may be lanes that were not looked at
 }
 
 // look makes ready what is due, and looks for lanes to claim from: in one round trip,
-// unless most that have something ready are not for this claim.
-func (s *Store) look(ctx context.Context, conn *pgxpool.Conn, claim *webhooks.Claim) (*sight, error) {
+// unless most that have something ready are not for this claim. If it is to be brief
+// it looks for lanes alone.
+func (s *Store) look(ctx context.Context, conn *pgxpool.Conn, claim *webhooks.Claim, brief bool) (*sight, error) {
 	sight := &sight{crowded: make(map[string]bool)}
 	batch := &pgx.Batch{}
 	batch.Queue(inClaim)
-	batch.Queue(s.sql(promote), promoteStep).Exec(func(done pgconn.CommandTag) error {
-		sight.promoted = done.RowsAffected()
-		return nil
-	})
-	batch.Queue(s.sql(nextDue)).QueryRow(func(row pgx.Row) error { return row.Scan(&sight.next) })
-	batch.Queue(s.sql(`select distinct shard from storageapi.leases where until <= clock_timestamp()`)).Query(func(rows pgx.Rows) (err error) {
-		sight.expired, err = pgx.CollectRows(rows, pgx.RowTo[int16])
-		return err
-	})
-	if claim.PerAccount > 0 {
-		batch.Queue(s.sql(crowded), claim.PerAccount).Query(func(rows pgx.Rows) error {
-			accounts, err := pgx.CollectRows(rows, pgx.RowTo[string])
-			for _, account := range accounts {
-				sight.crowded[account] = true
-			}
-			return err
+	if !brief {
+		batch.Queue(s.sql(promote), promoteStep).Exec(func(done pgconn.CommandTag) error {
+			sight.promoted = done.RowsAffected()
+			return nil
 		})
+		batch.Queue(s.sql(nextDue)).QueryRow(func(row pgx.Row) error { return row.Scan(&sight.next) })
+		limit := cmp.Or(claim.PerAccount, math.MaxInt32)
+		batch.Queue(s.sql(allLeases), limit).Query(func(rows pgx.Rows) error { return sight.addLeases(rows, limit) })
 	}
 	if claim.PerWebhook == 0 {
 		return sight, s.lookAtCapped(ctx, conn, batch, sight, claim)
 	}
-	return sight, s.lookAround(ctx, conn, batch, sight, claim)
+	return sight, s.lookAround(ctx, conn, batch, sight, claim, brief)
+}
+
+// addLeases reads the rows of allLeases.
+func (sight *sight) addLeases(rows pgx.Rows, limit int) error {
+	for rows.Next() {
+		var account *string
+		var held int
+		var expired bool
+		var next *float64
+		if err := rows.Scan(&account, &held, &expired, &next); err != nil {
+			return err
+		}
+		switch {
+		case account == nil:
+			if sight.next == nil || next != nil && *next < *sight.next {
+				sight.next = next
+			}
+			continue
+		case held >= limit:
+			sight.crowded[*account] = true
+		}
+		if expired {
+			sight.expired = append(sight.expired, *account)
+		}
+	}
+	return rows.Err()
 }
 
 // A stretch is a part of the way around the lanes of a kind: from after one spot to
@@ -64,16 +93,30 @@ type stretch struct {
 	from, to spot
 }
 
+func columnsOf(way []stretch) []any {
+	var kinds, fromShards, toShards []int16
+	var fromWebhooks, toWebhooks []int64
+	for _, w := range way {
+		kinds = append(kinds, w.kind)
+		fromShards, fromWebhooks = append(fromShards, w.from.shard), append(fromWebhooks, w.from.webhook)
+		toShards, toWebhooks = append(toShards, w.to.shard), append(toWebhooks, w.to.webhook)
+	}
+	return []any{kinds, fromShards, fromWebhooks, toShards, toWebhooks}
+}
+
 // lookAround finds lanes in turn, the live ones first.
-func (s *Store) lookAround(ctx context.Context, conn *pgxpool.Conn, batch *pgx.Batch, sight *sight, claim *webhooks.Claim) error {
+func (s *Store) lookAround(ctx context.Context, conn *pgxpool.Conn, batch *pgx.Batch, sight *sight, claim *webhooks.Claim, brief bool) error {
 	var way []stretch
 	for kind := int16(live); kind <= recovered; kind++ {
 		at := s.turns.of(kind)
 		way = append(way, stretch{kind, at, last}, stretch{kind, spot{-1, 0}, at})
 	}
+	if !brief {
+		s.lookBack(batch, sight, claim)
+	}
 	for looks := 1; ; looks++ {
 		var seen []lane
-		batch.Queue(s.sql(walks[len(way)]), s.walkArgs(way, claim.Limit)...).Query(func(rows pgx.Rows) (err error) {
+		batch.Queue(s.sql(walk), append(columnsOf(way), claim.Limit, true)...).Query(func(rows pgx.Rows) (err error) {
 			seen, err = pgx.CollectRows(rows, scanLane)
 			return err
 		})
@@ -81,12 +124,10 @@ func (s *Store) lookAround(ctx context.Context, conn *pgxpool.Conn, batch *pgx.B
 			return err
 		}
 		for _, l := range seen {
-			special, ok := claim.Caps[l.id]
-			if l.cap = claim.PerWebhook; ok {
-				l.cap = special
-			}
-			if l.held < l.cap && !sight.crowded[l.account] {
-				sight.lanes = append(sight.lanes, l)
+			if l.awake {
+				sight.add(l, claim)
+			} else {
+				sight.moves = append(sight.moves, l)
 			}
 		}
 		if len(seen) < claim.Limit {
@@ -108,30 +149,36 @@ func (s *Store) lookAround(ctx context.Context, conn *pgxpool.Conn, batch *pgx.B
 	}
 }
 
-var parameter = regexp.MustCompile(`\$\d`)
-
-// walks are statements that go so many stretches.
-var walks = func() (list [5]string) {
-	for n := 1; n < len(list); n++ {
-		for i := range n {
-			if i > 0 {
-				list[n] += ` union all `
+// lookBack finds lanes that were put aside and whose webhooks are awake.
+func (s *Store) lookBack(batch *pgx.Batch, sight *sight, claim *webhooks.Claim) {
+	add := func(rows pgx.Rows) error {
+		seen, err := pgx.CollectRows(rows, scanLane)
+		for _, l := range seen {
+			if l.kind >= aside {
+				sight.moves = append(sight.moves, l)
+				sight.add(l, claim)
 			}
-			part := parameter.ReplaceAllStringFunc(walk, func(p string) string {
-				return "$" + strconv.Itoa(5*i+int(p[1]-'0'))
-			})
-			list[n] += `select * from (` + part + `) s` + strconv.Itoa(i)
 		}
-		list[n] += ` limit $` + strconv.Itoa(5*n+1)
+		return err
 	}
-	return list
-}()
+	switch awoken, all := s.turns.looksBack(); {
+	case all:
+		back := []stretch{{live + aside, spot{-1, 0}, last}, {recovered + aside, spot{-1, 0}, last}}
+		batch.Queue(s.sql(walk), append(columnsOf(back), promoteStep, false)...).Query(add)
+	case len(awoken) > 0:
+		batch.Queue(s.sql(named), awoken).Query(add)
+	}
+}
 
-func (s *Store) walkArgs(way []stretch, limit int) (args []any) {
-	for _, w := range way {
-		args = append(args, w.kind, w.from.shard, w.from.webhook, w.to.shard, w.to.webhook)
+// add adds a lane to claim from, if the claim allows.
+func (sight *sight) add(l lane, claim *webhooks.Claim) {
+	special, ok := claim.Caps[l.id]
+	if l.cap = claim.PerWebhook; ok {
+		l.cap = special
 	}
-	return append(args, limit)
+	if l.held < l.cap && !sight.crowded[l.account] {
+		sight.lanes = append(sight.lanes, l)
+	}
 }
 
 // lookAtCapped finds the lanes of the webhooks that the claim has caps for, in turn.
@@ -142,8 +189,8 @@ func (s *Store) lookAtCapped(ctx context.Context, conn *pgxpool.Conn, batch *pgx
 			ids = append(ids, id)
 		}
 	}
-	for kind := int16(live); kind <= recovered && len(ids) > 0; kind++ {
-		batch.Queue(s.sql(named), kind, ids).Query(func(rows pgx.Rows) error {
+	if len(ids) > 0 {
+		batch.Queue(s.sql(named), ids).Query(func(rows pgx.Rows) error {
 			seen, err := pgx.CollectRows(rows, scanLane)
 			for _, l := range seen {
 				if l.cap = claim.Caps[l.id]; l.held < l.cap && !sight.crowded[l.account] {
@@ -173,15 +220,22 @@ func (s *Store) lookAtCapped(ctx context.Context, conn *pgxpool.Conn, batch *pgx
 }
 
 func scanLane(row pgx.CollectableRow) (l lane, err error) {
-	return l, row.Scan(&l.webhook, &l.shard, &l.kind, &l.id, &l.account, &l.held)
+	return l, row.Scan(&l.webhook, &l.shard, &l.kind, &l.id, &l.account, &l.held, &l.awake)
 }
 
 // shards returns those that a claim has to do with.
 func (sight *sight) shards() []int16 {
-	list := sight.expired
-	for _, l := range sight.lanes {
-		if !slices.Contains(list, l.shard) {
-			list = append(list, l.shard)
+	var list []int16
+	for _, account := range sight.expired {
+		if shard := shardOf(account); !slices.Contains(list, shard) {
+			list = append(list, shard)
+		}
+	}
+	for _, lanes := range [][]lane{sight.lanes, sight.moves} {
+		for _, l := range lanes {
+			if !slices.Contains(list, l.shard) {
+				list = append(list, l.shard)
+			}
 		}
 	}
 	return list

@@ -211,6 +211,83 @@ func TestSettlingInAnyOrder(t *testing.T) {
 	}
 }
 
+// What a webhook that rests is owed is put aside, so that claims need not pass it by,
+// and is claimed when it rests no more: at once by the node that knows, and soon by the
+// others.
+func TestPutAside(t *testing.T) {
+	const owed = 700 // more than a claim puts aside, or takes back
+	name := newSchema(t)
+	option := postgres.InSchema(name)
+	if err := postgres.Migrate(t.Context(), pool(t), option); err != nil {
+		t.Fatal(err)
+	}
+	one, other := open(t, option), open(t, option)
+	endpoints(t, one, 1)
+	fill(t, pool(t), name, owed)
+	ready := func() (n int) {
+		if err := pool(t).QueryRow(t.Context(), `select count(*) from `+quoted(name)+`.queue where kind < 2`).Scan(&n); err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	all := webhooks.Claim{PerWebhook: 100}
+	awaken := func(s *postgres.Store) {
+		if _, err := s.UpdateWebhook(t.Context(), "acct_wh_000000", "wh_000000", func(*webhooks.Webhook) error { return nil }); err != nil {
+			t.Fatal(err)
+		}
+	}
+	down := claimed(t, one, webhooks.Claim{PerWebhook: 2})
+	settleAs(t, one, down[0], webhooks.Retry, time.Hour)
+	rest := func() {
+		t.Helper()
+		for range 5 {
+			for _, s := range []*postgres.Store{one, other} {
+				if n := len(claimed(t, s, all)); n != 0 {
+					t.Fatalf("claimed %d of a webhook that rests", n)
+				}
+			}
+		}
+	}
+	rest()
+	if n := ready(); n != 1 { // which is leased
+		t.Errorf("%d deliveries are where claims look, want 1", n)
+	}
+	settleAs(t, one, down[1], webhooks.Deliver, 0)
+	tasks := claimed(t, one, all)
+	if len(tasks) != 100 {
+		t.Errorf("the node that delivered claimed %d, want 100", len(tasks))
+	}
+	settleAs(t, one, tasks[0], webhooks.Retry, time.Hour)
+	rest()
+	seen := map[string]bool{down[1].Event.ID: true}
+	deliver := func(tasks []webhooks.Task) {
+		for _, task := range tasks {
+			if seen[task.Event.ID] {
+				t.Errorf("%s was claimed again", task.Event.ID)
+			}
+			seen[task.Event.ID] = true
+			settleAs(t, one, task, webhooks.Deliver, 0)
+		}
+	}
+	awaken(one)
+	awaken(one)
+	if tasks := claimed(t, one, webhooks.Claim{PerWebhook: 101}); len(tasks) != 2 {
+		t.Errorf("the node that changed the webhook claimed %d, want the 2 that there is room for", len(tasks))
+	} else {
+		deliver(tasks)
+	}
+	deliver(tasks[1:])
+	for end := time.Now().Add(20 * time.Second); len(seen) < owed && time.Now().Before(end); {
+		if tasks = claimed(t, other, all); len(tasks) == 0 {
+			time.Sleep(5 * time.Millisecond)
+		}
+		deliver(tasks)
+	}
+	if len(seen) != owed {
+		t.Errorf("delivered %d, want %d", len(seen), owed)
+	}
+}
+
 // However much one webhook is owed, the others have their turn in the same claim, and
 // that reads no more of the backlog than it takes.
 func TestBacklogOfOne(t *testing.T) {

@@ -67,8 +67,8 @@ func (s *Store) Redeliver(ctx context.Context, account, webhookID, eventID strin
 func (s *Store) redeliver(ctx context.Context, tx pgx.Tx, account string, no, event int64) error {
 	var leased bool
 	err := tx.QueryRow(ctx, s.sql(`
-		select exists (select from storageapi.leases l where l.shard = q.shard and l.webhook = q.webhook and l.event = q.event)
-		from storageapi.queue q where q.webhook = $1 and q.event = $2 for update of q`), no, event).Scan(&leased)
+		select exists (select from storageapi.leases l where l.account = $3 and l.webhook = q.webhook and l.event = q.event)
+		from storageapi.queue q where q.webhook = $1 and q.event = $2 for update of q`), no, event, account).Scan(&leased)
 	switch {
 	case errors.Is(err, pgx.ErrNoRows): // it was settled
 		owed, err := s.owe(ctx, tx, account, no, []int64{event}, []int16{stateDelivered, stateDead, stateSkipped}, live)
@@ -79,7 +79,7 @@ func (s *Store) redeliver(ctx context.Context, tx pgx.Tx, account string, no, ev
 	case err != nil || leased:
 		return err
 	}
-	_, err = tx.Exec(ctx, s.sql(`update storageapi.queue set parked = false, due = clock_timestamp() where webhook = $1 and event = $2`), no, event)
+	_, err = tx.Exec(ctx, s.sql(`update storageapi.queue set parked = false, kind = kind & 1, due = clock_timestamp() where webhook = $1 and event = $2`), no, event)
 	return err
 }
 

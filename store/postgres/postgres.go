@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -30,6 +31,8 @@ type Store struct {
 	// statements are those in the host's schema, by their text.
 	statements sync.Map
 
+	lapsed    atomic.Uint64 // leases that ran out
+	known     webhookCache
 	turns     turns
 	waker     waker
 	publisher publisher

@@ -23,7 +23,7 @@ func (s *Store) Purge(ctx context.Context, purge webhooks.Purge) (more bool, err
 		payloads, attempts, ids := numberAfter(purge.Payloads), numberAfter(purge.Attempts), numberAfter(purge.EventIDs)
 		for _, step := range []func(context.Context) error{
 			func(ctx context.Context) error { return p.payloads(ctx, payloads) },
-			func(ctx context.Context) error { return p.remove(ctx, purgeAttempts, attempts, p.left) },
+			func(ctx context.Context) error { return p.attempts(ctx, attempts) },
 			func(ctx context.Context) error { return p.remove(ctx, purgeIDs, ids, p.left) },
 			func(ctx context.Context) error { return p.remove(ctx, purgeEvents, min(attempts, ids), p.left) },
 			func(ctx context.Context) error { return p.remove(ctx, purgeRecoveries, utc(purge.Attempts), p.left) },
@@ -55,11 +55,40 @@ type purger struct {
 }
 
 const (
+	// attemptsOf finds the attempts of events.
+	attemptsOf = `
+		select a.at from old
+		cross join lateral (
+			select no from storageapi.webhooks where account = old.account union all select no from storageapi.past_webhooks where account = old.account) w
+		cross join lateral (select ctid as at from storageapi.attempts where webhook = w.no and event = old.event) a`
+
+	// Attempts go event by event, and those of one all together, once it has no body
+	// any more: then there are no further ones, but of those that are expiring.
 	purgeAttempts = `
-		delete from storageapi.attempts where ctid = any(array(
-			select a.ctid from storageapi.attempts a where a.event < $1 and not exists (
-				select from storageapi.queue q join storageapi.webhooks w on w.no = q.webhook where q.webhook = a.webhook and q.event = a.event)
-			order by a.event limit $2))`
+		with next as materialized (
+			select event, account, sum(matched + 1) over (order by event) - matched as before from storageapi.events
+			where event >= (select event from storageapi.marks where name = 'attempts')
+				and event < least($1, (select event from storageapi.marks where name = 'payloads'))
+			order by event limit $2
+		), passed as materialized (
+			select event, account from next where before <= $2
+		), marked as (
+			update storageapi.marks set event = greatest(event, (select max(event) from passed) + 1) where name = 'attempts' and exists (select from passed)
+		), old as (
+			select event, account from passed where not exists (select from storageapi.expiring where event = passed.event)
+		), gone as (
+			delete from storageapi.attempts where ctid = any(array(` + attemptsOf + `)) returning 1
+		)
+		select (select count(*) from passed) + (select count(*) from gone)`
+
+	// Attempts of events that expired when the others' attempts had gone already.
+	purgeExpired = `
+		with old as (
+			select event, account from storageapi.events where event = any($1::bigint[])
+				and event < (select event from storageapi.marks where name = 'attempts')
+				and not exists (select from storageapi.expiring where event = events.event)
+		)
+		delete from storageapi.attempts where ctid = any(array(` + attemptsOf + `))`
 
 	// The ids of all events before the mark are forgotten.
 	purgeIDs = `
@@ -74,11 +103,10 @@ const (
 
 	purgeEvents = `
 		delete from storageapi.events where event = any(array(
-			select e.event from storageapi.events e where e.event < $1 and not e.known
-				and e.event < (select event from storageapi.marks where name = 'payloads')
-				and not exists (select from storageapi.expiring x where x.event = e.event)
-				and not exists (select from storageapi.attempts a where a.event = e.event)
-			order by e.event limit $2))`
+			select event from storageapi.events
+			where not known and event < least($1, (select event from storageapi.marks where name = 'attempts'))
+				and not exists (select from storageapi.expiring where event = events.event)
+			order by event limit $2))`
 
 	purgeRecoveries = `
 		delete from storageapi.recoveries where no = any(array(
@@ -110,19 +138,27 @@ func (p *purger) remove(ctx context.Context, sql string, args ...any) error {
 	return err
 }
 
+// attempts removes those of events before that number, and counts the events too.
+func (p *purger) attempts(ctx context.Context, before int64) error {
+	var done int
+	err := p.tx.QueryRow(ctx, p.sql(purgeAttempts), before, p.left).Scan(&done)
+	p.left -= done
+	return err
+}
+
 const (
 	// owedOf finds what is owed of the events $1.
 	owedOf = `
-		select q.webhook, q.event, q.shard from unnest($1::bigint[]) as i (event)
+		select e.account, q.webhook, q.event from unnest($1::bigint[]) as i (event)
 		cross join lateral (select account from storageapi.events where event = i.event limit 1) e
 		cross join lateral (select no from storageapi.webhooks where account = e.account) w
-		cross join lateral (select webhook, event, shard from storageapi.queue where webhook = w.no and event = i.event limit 1) q`
+		cross join lateral (select webhook, event from storageapi.queue where webhook = w.no and event = i.event limit 1) q`
 
 	// endOwed ends as dead what is owed of the events $1 and not leased.
 	endOwed = `
 		with owed as (` + owedOf + `), gone as (
 			delete from storageapi.queue q using owed o where q.webhook = o.webhook and q.event = o.event and not exists (
-				select from storageapi.leases l where l.shard = q.shard and l.webhook = q.webhook and l.event = q.event)
+				select from storageapi.leases l where l.account = o.account and l.webhook = q.webhook and l.event = q.event)
 			returning q.webhook, q.event)
 		insert into storageapi.attempts (event, webhook, number, state, started_at, took, status, class, error, response)
 		select event, webhook, 1 + coalesce((select max(number) from storageapi.attempts a where a.event = gone.event and a.webhook = gone.webhook), 0),
@@ -166,6 +202,7 @@ func (p *purger) payloads(ctx context.Context, before int64) error {
 	batch.Queue(p.sql(`update storageapi.marks set event = greatest(event, $1) where name = 'payloads'`), events[len(events)-1]+1)
 	batch.Queue(p.sql(`delete from storageapi.expiring where event = any($1::bigint[])`), expiring)
 	batch.Queue(p.sql(`insert into storageapi.expiring select distinct event from (`+owedOf+`) owed`), events)
+	batch.Queue(p.sql(purgeExpired), expiring)
 	return p.tx.SendBatch(ctx, batch).Close()
 }
 

@@ -65,7 +65,7 @@ func (s *Store) resealFrom(ctx context.Context, tx pgx.Tx, from int64) (next int
 		if errors.Join(err, err2) != nil {
 			continue // it cannot be read with these keys, nor will it be
 		}
-		batch.Queue(s.sql(`update storageapi.webhooks set secret = $2, previous_secret = $3 where no = $1`),
+		batch.Queue(s.sql(`update storageapi.webhooks set secret = $2, previous_secret = $3, version = version + 1 where no = $1`),
 			next, keys.Seal(now, id), keys.Seal(before, id))
 	}
 	if rows.Err() != nil {

@@ -2,7 +2,6 @@ package postgres
 
 import (
 	"context"
-	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -25,22 +24,22 @@ const (
 // where they were found.
 //
 // What becomes of a webhook's failing is what its settlements would make of it one
-// after the other. Webhooks that change are locked in one order.
+// after the other. That is worked out for those of which there is something to tell,
+// or that were failing: not for those that are well, which most are. Webhooks that
+// change are locked in one order.
 const settle = `
-	with input as (
-		select * from unnest($1::bigint[], $2::smallint[], $3::integer[], $4::timestamptz[], $5::bigint[], $6::integer[], $7::text[], $8::text[],
-			$9::text[], $10::bigint[], $11::text[], $12::boolean[], $13::text[], $14::boolean[], $15::bigint[])
-		with ordinality as i (token, outcome, number, started_at, took, status, class, error, response, retry_after, off, warned, url, fails, rest, place)
-	), found as materialized (
-		select i.*, l.leased_at, l.webhook, l.event, q.queued_at
-		from input i
-		cross join lateral (select ctid as leased_at, webhook, event from storageapi.leases where token = i.token limit 1) l
+	with current as materialized (
+		select i.*, l.webhook, l.event, l.leased_at, q.queued_at, i.tells or w.ails as matters
+		from unnest($1::bigint[], $2::smallint[], $3::integer[], $4::timestamptz[], $5::bigint[], $6::integer[], $7::text[], $8::text[],
+			$9::text[], $10::bigint[], $11::text[], $12::boolean[], $13::text[], $14::boolean[], $15::bigint[], $16::boolean[])
+		with ordinality as i (token, outcome, number, started_at, took, status, class, error, response, retry_after, off, warned, url, fails, rest, tells, place)
+		cross join lateral (select ctid as leased_at, webhook, event from storageapi.leases where token = i.token limit 1 for update) l
 		cross join lateral (select ctid as queued_at from storageapi.queue where webhook = l.webhook and event = l.event limit 1) q
-		cross join lateral (select no from storageapi.webhooks where no = l.webhook limit 1) w
+		cross join lateral (
+			select failing_since is not null or warned_at is not null or rests_until is not null as ails
+			from storageapi.webhooks where no = l.webhook limit 1) w
 	), ended as (
-		delete from storageapi.leases where ctid = any(array(select leased_at from found)) returning token
-	), current as materialized (
-		select found.* from found join ended using (token)
+		delete from storageapi.leases where ctid = any(array(select leased_at from current))
 	), settled as (
 		delete from storageapi.queue where ctid = any(array(select queued_at from current where outcome in (2, 3)))
 	), retried as (
@@ -49,15 +48,14 @@ const settle = `
 	), logged as (
 		insert into storageapi.attempts (event, webhook, number, state, started_at, took, status, class, error, response)
 		select event, webhook, number, outcome - 1, started_at, took, status, class, error, response from current where outcome > 0
-		on conflict do nothing
 	), forgotten as (
 		delete from storageapi.attempts where ctid = any(array(
 			select a.at from current c cross join lateral (
 				select ctid as at from storageapi.attempts
-				where event = c.event and webhook = c.webhook and number between 1 and c.number - $16) a
-			where c.outcome > 0 and c.number > $16))
+				where event = c.event and webhook = c.webhook and number between 1 and c.number - $17) a
+			where c.outcome > 0 and c.number > $17))
 	), told as (
-		select *, max(place) filter (where outcome = 2) over (partition by webhook, url) as proven from current
+		select *, max(place) filter (where outcome = 2) over (partition by webhook, url) as proven from current where matters
 	), health as materialized (
 		select webhook, url, bool_or(proven is not null) as proven,
 			(array_agg(started_at order by place) filter (where fails and (proven is null or place > proven)))[1] as failing,
@@ -78,36 +76,44 @@ const settle = `
 			warned_at = coalesce(c.warned, case when not c.proven then w.warned_at end),
 			rests_until = case when c.rest is null and not c.proven then w.rests_until
 				else greatest(case when not c.proven then w.rests_until end, clock_timestamp() + c.rest * interval '1 microsecond') end,
-			active = w.active and c.off is null, off_reason = coalesce(c.off, w.off_reason)
+			active = w.active and c.off is null, off_reason = coalesce(c.off, w.off_reason), version = w.version + 1
 		from changed c where w.no = c.no and w.url = c.url
 	)
-	select place::integer - 1 from current`
+	select place::integer - 1, matters and outcome = 2 from current`
 
 // SettleDeliveries implements [webhooks.Store].
 func (s *Store) SettleDeliveries(ctx context.Context, settlements []webhooks.Settlement) (stale []int, err error) {
 	var b settlementBatch
-	for i := range settlements {
-		b.add(i, &settlements[i])
-	}
+	b.fill(settlements)
 	current := make([]bool, len(settlements))
+	var revived []string
 	err = s.write(ctx, func(ctx context.Context, conn *pgxpool.Conn) error {
 		if len(b.places) == 0 {
 			return nil
 		}
 		clear(current)
+		revived = nil
 		batch := &pgx.Batch{}
 		batch.Queue(indexed)
 		batch.Queue(s.sql(settle), b.args()...).Query(func(rows pgx.Rows) error {
-			places, err := pgx.CollectRows(rows, pgx.RowTo[int])
-			for _, place := range places {
+			var place int
+			var revives bool
+			_, err := pgx.ForEachRow(rows, []any{&place, &revives}, func() error {
 				current[b.places[place]] = true
-			}
+				if revives {
+					revived = append(revived, settlements[b.places[place]].Task.Webhook.ID)
+				}
+				return nil
+			})
 			return err
 		})
 		return conn.SendBatch(ctx, batch).Close()
 	})
 	if err != nil {
 		return nil, err
+	}
+	for _, id := range revived {
+		s.turns.awoke(id)
 	}
 	for i, is := range current {
 		if !is {
@@ -129,15 +135,29 @@ type settlementBatch struct {
 	classes, errors    []string
 	responses, reasons []string
 	warned, fails      []bool
+	tells              []bool // something about its webhook
 	urls               []string
 	rests              []int64
 }
 
-func (b *settlementBatch) add(place int, s *webhooks.Settlement) {
-	token := int64(s.Task.Token)
-	if slices.Contains(b.tokens, token) {
-		return
+func (b *settlementBatch) fill(settlements []webhooks.Settlement) {
+	told := make(map[string]bool)
+	for i := range settlements {
+		if s := &settlements[i]; s.Fails() || s.Warned || s.Rest > 0 || s.Deactivate != "" {
+			told[s.Task.Webhook.ID] = true
+		}
 	}
+	known := make(map[uint64]bool, len(settlements))
+	for i := range settlements {
+		if s := &settlements[i]; !known[s.Task.Token] {
+			known[s.Task.Token] = true
+			b.add(i, s, told[s.Task.Webhook.ID])
+		}
+	}
+}
+
+func (b *settlementBatch) add(place int, s *webhooks.Settlement, tells bool) {
+	token := int64(s.Task.Token)
 	b.places = append(b.places, place)
 	b.tokens = append(b.tokens, token)
 	b.outcomes = append(b.outcomes, int16(s.Outcome))
@@ -154,11 +174,12 @@ func (b *settlementBatch) add(place int, s *webhooks.Settlement) {
 	b.fails = append(b.fails, s.Fails())
 	b.urls = append(b.urls, s.Task.Webhook.URL)
 	b.rests = append(b.rests, s.Rest.Microseconds())
+	b.tells = append(b.tells, tells)
 }
 
 func (b *settlementBatch) args() []any {
 	return []any{
 		b.tokens, b.outcomes, b.numbers, b.started, b.took, b.statuses, b.classes, b.errors,
-		b.responses, b.retryAfter, b.reasons, b.warned, b.urls, b.fails, b.rests, webhooks.MaxAttempts,
+		b.responses, b.retryAfter, b.reasons, b.warned, b.urls, b.fails, b.rests, b.tells, webhooks.MaxAttempts,
 	}
 }

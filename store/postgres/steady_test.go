@@ -32,6 +32,9 @@ func BenchmarkSteady(b *testing.B) {
 	s := openOn(b, p)
 	endpoints(b, s, *benchEndpoints)
 	nodes := []*postgres.Store{s, openOn(b, p)}
+	warm := 2 * *benchRate // each connection plans its statements once
+	go publish(b, s, warm)
+	drain(b, nodes, warm, &record{})
 	for b.Loop() {
 		var group sync.WaitGroup
 		if *benchHeld {

@@ -178,7 +178,7 @@ func (s *Store) UpdateWebhook(ctx context.Context, account, id string, change fu
 		w.ID = old.ID
 		changed, err = s.scanWebhook(tx.QueryRow(ctx, s.sql(`
 			update storageapi.webhooks w set url = $3, events = $4, past_events = $5, active = $6, off_reason = $7, failing_since = $8,
-				warned_at = $9, balance_threshold = $10, secret = $11, previous_secret = $12, previous_secret_expires_at = $13, rests_until = null
+				warned_at = $9, balance_threshold = $10, secret = $11, previous_secret = $12, previous_secret_expires_at = $13, rests_until = null, version = w.version + 1
 			where w.account = $1 and w.id = $2 returning `+webhookColumns), append([]any{account, id}, s.values(&w)...)...))
 		if err != nil {
 			return err
@@ -188,6 +188,7 @@ func (s *Store) UpdateWebhook(ctx context.Context, account, id string, change fu
 	if err != nil {
 		return webhooks.Webhook{}, err
 	}
+	s.turns.awoke(id)
 	return changed, nil
 }
 
@@ -224,7 +225,7 @@ func (s *Store) DeleteWebhook(ctx context.Context, account, id string, check fun
 		if err != nil {
 			return err
 		}
-		if _, err := tx.Exec(ctx, s.sql(`delete from storageapi.leases where shard = $1 and webhook = $2`), shardOf(account), no); err != nil {
+		if _, err := tx.Exec(ctx, s.sql(`delete from storageapi.leases where account = $1 and webhook = $2`), account, no); err != nil {
 			return err
 		}
 		return s.alarm(ctx, tx, account)

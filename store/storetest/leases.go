@@ -38,6 +38,27 @@ func leases(run runner) {
 		wantSame(t, "number of the attempt after", t.await(1, long)[0].Attempt, 4)
 	})
 
+	run("those that were taken back are counted", func(t *tester) {
+		t.createWebhooks(newWebhook("acct", "webhook"))
+		t.enqueueMany("acct", 3, 1)
+		lapsed := func(webhookID string, want uint64) {
+			t.Helper()
+			backlog, err := t.store.Backlog(t.Context(), webhookID)
+			t.must(err)
+			wantSame(t, "Lapsed", backlog.Lapsed, want)
+		}
+		tasks := t.await(3, short)
+		t.settle(settlement(tasks[0], webhooks.Deliver))
+		lapsed("", 0)
+		tasks = t.await(2, short)
+		lapsed("", 2)
+		lapsed("webhook", 0)
+		t.await(2, long)
+		lapsed("", 4)
+		t.wantStale(settlement(tasks[0], webhooks.Deliver))
+		lapsed("", 4)
+	})
+
 	run("it makes room", func(t *tester) {
 		t.createWebhooks(newWebhook("acct", "webhook"))
 		t.enqueueMany("acct", 4, 1)

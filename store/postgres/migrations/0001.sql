@@ -67,7 +67,8 @@ create table storageapi.webhooks (
 	secret                     bytea not null,
 	created_at                 timestamptz not null,
 	previous_secret            bytea,
-	previous_secret_expires_at timestamptz
+	previous_secret_expires_at timestamptz,
+	version                    bigint not null default 0 -- of all this
 ) with (fillfactor = 70);
 create unique index webhooks_account on storageapi.webhooks (account, id);
 
@@ -103,7 +104,8 @@ create table storageapi.expiring (
 );
 
 -- What is owed. Of a lane, which is a webhook and a kind, what is not parked is
--- ready. Kind 0 is live, 1 recovered.
+-- ready. Kind 0 is live, 1 recovered; 2 and 3 are the same of webhooks that have no
+-- attempts for now, which claims have put aside.
 create table storageapi.queue (
 	webhook  bigint not null,
 	event    bigint not null,
@@ -131,7 +133,7 @@ create unlogged table storageapi.leases (
 	until   timestamptz not null
 ) with (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000,
 	autovacuum_vacuum_cost_delay = 0);
-create unique index leases_place on storageapi.leases (shard, webhook, event);
+create unique index leases_place on storageapi.leases (account, webhook, event);
 
 -- Claims lock the shards that they claim from; an account is in one shard.
 create table storageapi.shards (
@@ -152,9 +154,8 @@ create table storageapi.attempts (
 	class      text not null,
 	error      text not null,
 	response   text not null,
-	primary key (event, webhook, number)
+	primary key (webhook, event, number)
 );
-create index attempts_webhook on storageapi.attempts (webhook, event);
 
 create table storageapi.recoveries (
 	no         bigint generated always as identity primary key,
@@ -191,13 +192,13 @@ create table storageapi.notices (
 create index notices_until on storageapi.notices (until);
 
 -- How far housekeeping has come, by event, which it locks meanwhile, and which keys
--- seal the signing secrets: no event before payloads has a body, and the id of none
--- before ids is known.
+-- seal the signing secrets: no event before payloads has a body, none before attempts
+-- has any, and the id of none before ids is known.
 -- The seal of the cursors is what hides events' numbers in them.
 create table storageapi.marks (
 	name  text primary key,
 	event bigint,
 	seal  bytea
 );
-insert into storageapi.marks (name, event) values ('payloads', 0), ('ids', 0), ('recoveries', null), ('seal', null);
+insert into storageapi.marks (name, event) values ('payloads', 0), ('attempts', 0), ('ids', 0), ('recoveries', null), ('seal', null);
 insert into storageapi.marks (name, seal) values ('cursors', sha256(convert_to(gen_random_uuid()::text || gen_random_uuid()::text, 'UTF8')));

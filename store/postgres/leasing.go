@@ -1,0 +1,166 @@
+package postgres
+
+import (
+	"context"
+	"math/rand/v2"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/storageapi/storageapi/webhooks"
+)
+
+// A leasing is what becomes of a claim.
+type leasing struct {
+	*Store
+	claim webhooks.Claim
+	tasks []webhooks.Task
+	wait  time.Duration
+
+	// Of a run:
+	lanes   []lane
+	base    int64 // before the first token
+	locked  []int16
+	clipped bool
+	served  [2]*lane // the last of each kind
+}
+
+// run claims what it sees when it looks at the lanes alone, or at all there is to see.
+func (l *leasing) run(ctx context.Context, conn *pgxpool.Conn, brief bool) error {
+	before := len(l.tasks)
+	sight, err := l.look(ctx, conn, &l.claim, brief)
+	if err != nil {
+		return err
+	}
+	wanted := sight.shards()
+	l.lanes, l.locked, l.clipped, l.served = sight.lanes, nil, false, [2]*lane{}
+	if len(wanted) > 0 {
+		if err := l.lease(ctx, conn, wanted, sight); err != nil {
+			_, _ = conn.Exec(ctx, `rollback`)
+			l.tasks = l.tasks[:before]
+			return err
+		}
+	}
+	claimed := len(l.tasks) - before
+	if before == 0 {
+		// What is claimed in a second run had no turn: others that could not have theirs
+		// now are still before it.
+		l.turns.served(l.claim.PerWebhook == 0, l.served)
+	}
+	if l.claim.PerWebhook > 0 {
+		l.turns.looked(brief, claimed == l.claim.Limit)
+	}
+	l.wait = l.options.poll*3/4 + rand.N(l.options.poll/2+1)
+	if sight.next != nil {
+		l.wait = min(l.wait, max(time.Duration(*sight.next*float64(time.Second)), time.Millisecond))
+	}
+	switch {
+	case claimed == l.claim.Limit || l.clipped || sight.promoted == promoteStep || sight.rest && claimed > 0:
+		l.wait = 0
+	case len(l.locked) < len(wanted):
+		l.wait = min(l.wait, busyWait)
+	case sight.rest:
+		l.wait = min(l.wait, restWait)
+	}
+	return nil
+}
+
+// lease locks shards and leases what is ready of the lanes in those that it got, in
+// one round trip.
+func (l *leasing) lease(ctx context.Context, conn *pgxpool.Conn, wanted []int16, sight *sight) error {
+	l.base = rand.Int64() >> 1 // no process takes another's token for its own
+	var nos, versions, firsts []int64
+	var shards, kinds []int16
+	var caps []int32
+	var accounts []string
+	first := make(map[string]int64)
+	var lapsed int64
+	for i := range l.lanes {
+		lane := &l.lanes[i]
+		lane.known = l.known.get(lane.webhook)
+		nos, shards, kinds, caps = append(nos, lane.webhook), append(shards, lane.shard), append(kinds, lane.kind), append(caps, int32(lane.cap))
+		accounts, versions = append(accounts, lane.account), append(versions, lane.known.version)
+		if first[lane.account] == 0 {
+			first[lane.account] = int64(i + 1)
+		}
+		firsts = append(firsts, first[lane.account])
+	}
+	batch := &pgx.Batch{}
+	batch.Queue(`begin`)
+	batch.Queue(inClaim)
+	batch.Queue(l.sql(lock), wanted).QueryRow(func(row pgx.Row) error { return row.Scan(&l.locked, nil) })
+	if len(sight.expired) > 0 {
+		batch.Queue(l.sql(expire), sight.expired).Exec(func(done pgconn.CommandTag) error {
+			lapsed = done.RowsAffected()
+			return nil
+		})
+	}
+	batch.Queue(l.sql(lease), nos, shards, kinds, caps, accounts, firsts, versions, l.claim.Limit, l.claim.PerAccount, l.base, l.claim.Lease.Microseconds()).Query(func(rows pgx.Rows) error {
+		for rows.Next() {
+			if err := l.add(rows); err != nil {
+				return err
+			}
+		}
+		return rows.Err()
+	})
+	if len(sight.moves) > 0 {
+		batch.Queue(l.sql(move), movesOf(sight.moves)...)
+	}
+	batch.Queue(`commit`)
+	if err := conn.SendBatch(ctx, batch).Close(); err != nil {
+		return err
+	}
+	l.lapsed.Add(uint64(lapsed))
+	return nil
+}
+
+func movesOf(lanes []lane) []any {
+	var nos []int64
+	var shards, kinds []int16
+	var accounts []string
+	for _, l := range lanes {
+		nos, shards, kinds, accounts = append(nos, l.webhook), append(shards, l.shard), append(kinds, l.kind), append(accounts, l.account)
+	}
+	return []any{nos, shards, kinds, accounts, promoteStep}
+}
+
+// add reads a row of lease.
+func (l *leasing) add(rows pgx.Rows) error {
+	var number, version int64
+	var rank, attempts, before int
+	var clipped bool
+	var id, eventType *string
+	var at *time.Time
+	var body []byte
+	var r webhookRow
+	fields := append([]any{&number, &rank, &clipped, &attempts, &before, &id, &eventType, &at, &body, &version}, r.fields()...)
+	news := rows.RawValues()[10] != nil
+	if !news {
+		clear(fields[10:])
+	}
+	if err := rows.Scan(fields...); err != nil {
+		return err
+	}
+	lane := &l.lanes[rank]
+	if news {
+		lane.known = cachedWebhook{version: version}
+		if lane.known.webhook, lane.known.err = l.webhook(&r); lane.known.err != nil {
+			lane.known.webhook.ID = r.id
+		}
+		l.known.put(lane.webhook, lane.known)
+	}
+	task := webhooks.Task{Webhook: lane.known.webhook, Attempt: attempts + 1, Before: before, Token: uint64(l.base + number), Err: lane.known.err}
+	if id != nil {
+		task.Event = webhooks.Envelope{ID: *id, Account: lane.account, Type: webhooks.EventType(*eventType), Timestamp: utc(*at), Body: body}
+	}
+	if body == nil && task.Err == nil {
+		task.Err = errNoPayload
+	}
+	l.tasks, l.clipped = append(l.tasks, task), l.clipped || clipped
+	if lane.kind < aside {
+		l.served[lane.kind] = lane
+	}
+	return nil
+}
