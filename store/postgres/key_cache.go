@@ -63,7 +63,13 @@ func (c *keyCache) get(hash apikeys.Hash) (key apikeys.Key, ok bool, asked time.
 	c.mu.RLock()
 	defer c.mu.RUnlock()
 	cached, ok := c.keys[hash]
-	return cached.Key, ok && asked.Sub(cached.asked) < c.maxAge, asked, c.epoch
+	return cached.Key, ok && c.isYoung(cached.asked, asked), asked, c.epoch
+}
+
+// isYoung reports whether what was asked for then may be used now: by the wall clock,
+// too, for the other stands still while the machine is suspended.
+func (c *keyCache) isYoung(then, now time.Time) bool {
+	return now.Sub(then) < c.maxAge && now.Round(0).Sub(then.Round(0)) < c.maxAge
 }
 
 // add remembers a key, unless something was forgotten since the database was asked:
