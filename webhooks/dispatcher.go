@@ -10,7 +10,7 @@ import (
 )
 
 const (
-	maxClaim     = 256                   // tasks a store call, so that its steps stay short
+	maxClaim     = 400                   // tasks a store call, so that its steps stay short
 	minPause     = time.Millisecond      // between claims, if nothing was due
 	storeTimeout = 10 * time.Second      // for one call
 	minBackoff   = 50 * time.Millisecond // after a failure of the store

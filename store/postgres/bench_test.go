@@ -137,7 +137,7 @@ func BenchmarkQueue(b *testing.B) {
 	nodes := []*postgres.Store{s, openOn(b, p), openOn(b, p), openOn(b, p)}
 	for i := range 20 * len(nodes) { // the statements are planned while the queue is empty
 		s := nodes[i%len(nodes)]
-		if _, _, err := s.ClaimDeliveries(b.Context(), webhooks.Claim{Limit: 256, PerWebhook: 2, Lease: time.Minute}); err != nil {
+		if _, _, err := s.ClaimDeliveries(b.Context(), webhooks.Claim{Limit: 400, PerWebhook: 2, Lease: time.Minute}); err != nil {
 			b.Fatal(err)
 		}
 	}
@@ -219,7 +219,7 @@ func drain(b *testing.B, nodes []*postgres.Store, n int, r *record) {
 		group.Go(func() {
 			for done.Load() < int64(n) {
 				at := time.Now()
-				tasks, _, err := s.ClaimDeliveries(context.Background(), webhooks.Claim{Limit: 256, PerWebhook: 8, PerAccount: 100, Lease: time.Minute})
+				tasks, _, err := s.ClaimDeliveries(context.Background(), webhooks.Claim{Limit: 400, PerWebhook: 8, PerAccount: 100, Lease: time.Minute})
 				claimed := time.Since(at)
 				if err != nil {
 					b.Error(err)

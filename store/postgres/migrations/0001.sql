@@ -118,7 +118,7 @@ create table storageapi.queue (
 	primary key (webhook, event)
 ) with (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 20000,
 	autovacuum_analyze_scale_factor = 0, autovacuum_analyze_threshold = 50000,
-	autovacuum_vacuum_cost_delay = 0);
+	autovacuum_vacuum_cost_delay = 0, vacuum_truncate = false);
 create index queue_ready on storageapi.queue (kind, shard, webhook, due, event) where not parked;
 create index queue_parked on storageapi.queue (due) where parked;
 
@@ -132,7 +132,7 @@ create unlogged table storageapi.leases (
 	account text collate "C" not null,
 	until   timestamptz not null
 ) with (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000,
-	autovacuum_vacuum_cost_delay = 0);
+	autovacuum_vacuum_cost_delay = 0, vacuum_truncate = false);
 create unique index leases_place on storageapi.leases (account, webhook, event);
 
 -- Claims lock the shards that they claim from; an account is in one shard.
