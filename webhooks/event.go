@@ -138,18 +138,15 @@ func appendQuoted(b []byte, text string) []byte {
 	return append(append(b, text[from:]...), '"')
 }
 
-// appendTimestamp appends the time as timestampFormat has it, by way of the layout
-// that the time package is quick at.
+// appendTimestamp appends the time as everywhere on the wire: RFC 3339 in UTC with
+// milliseconds, by way of the layout that the time package is quick at.
 func appendTimestamp(b []byte, at time.Time) []byte {
 	b = at.UTC().AppendFormat(b, time.RFC3339)
 	ms := at.Nanosecond() / int(time.Millisecond)
 	return append(b[:len(b)-1], '.', byte('0'+ms/100), byte('0'+ms/10%10), byte('0'+ms%10), 'Z')
 }
 
-// timestampFormat is RFC 3339 in UTC with milliseconds, as everywhere on the wire.
-const timestampFormat = "2006-01-02T15:04:05.000Z"
-
-// writable reports whether timestampFormat can write the time.
+// writable reports whether a timestamp can say the time.
 func writable(t time.Time) bool { return t.UTC().Year() >= 0 && t.UTC().Year() <= 9999 }
 
 // validEventID keeps ids apart from the signed content around them: a full stop
