@@ -192,9 +192,6 @@ func (d *dispatcher) leaseAll(ctx context.Context, limit int, now time.Time) (fl
 		}
 	}
 	fit, wait, err := d.lease(ctx, Claim{Limit: limit, PerWebhook: d.pacer.firstCap, Caps: d.pacer.caps, Raised: d.pacer.raised}, now)
-	if len(flights) == 0 {
-		return fit, wait, err
-	}
 	return append(flights, fit...), wait, err
 }
 

@@ -47,7 +47,7 @@ func (f *ExpiringFile) append(b []byte) []byte {
 	return append(b, `"}`...)
 }
 
-// append appends what [json.Marshal] would make of the payload, for a quarter of that.
+// append appends the payload as JSON, for a quarter of what [json.Marshal] takes.
 func (d *FilesExpiring) append(b []byte) []byte {
 	b = append(b, `{"files":[`...)
 	for i := range d.Files {

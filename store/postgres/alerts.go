@@ -39,13 +39,7 @@ func (s *Store) UpdateAlert(ctx context.Context, account string, metric webhooks
 		deliveries, err = s.updateAlert(ctx, tx, account, metric, change)
 		return err
 	})
-	if err != nil {
-		return 0, err
-	}
-	if deliveries > 0 {
-		s.waker.tell()
-	}
-	return deliveries, nil
+	return s.owed(deliveries, err)
 }
 
 func (s *Store) updateAlert(ctx context.Context, tx pgx.Tx, account string, metric webhooks.Metric, change func(*webhooks.AlertStep) error) (deliveries int, err error) {
@@ -199,11 +193,5 @@ func (s *Store) EnqueueNotices(ctx context.Context, event webhooks.Envelope, not
 		}
 		return err
 	})
-	if err != nil {
-		return 0, err
-	}
-	if deliveries > 0 {
-		s.waker.tell()
-	}
-	return deliveries, nil
+	return s.owed(deliveries, err)
 }

@@ -19,6 +19,9 @@ const keyUses = `,
 	(select u.at from storageapi.key_uses u where u.account = k.account and u.id = k.id and u.hash = ''),
 	(select u.at from storageapi.key_uses u where u.account = k.account and u.id = k.id and u.hash = k.previous)`
 
+// keyByID is the key $2 of the account $1, with its uses.
+const keyByID = `select ` + keyColumns + keyUses + ` from storageapi.keys k where k.account = $1 and k.id = $2 and k.next is null`
+
 // A hashColumn reads a hash, or leaves it as it is if there is none.
 type hashColumn apikeys.Hash
 
@@ -147,8 +150,7 @@ func (s *Store) KeyByHash(ctx context.Context, hash apikeys.Hash) (key apikeys.K
 // KeyByID implements [apikeys.Store].
 func (s *Store) KeyByID(ctx context.Context, account, id string) (key apikeys.Key, err error) {
 	err = s.read(ctx, func(ctx context.Context, conn *pgxpool.Conn) error {
-		key, err = found(scanKey(conn.QueryRow(ctx, s.sql(`select `+keyColumns+keyUses+`
-			from storageapi.keys k where k.account = $1 and k.id = $2 and k.next is null`), account, id), true))
+		key, err = found(scanKey(conn.QueryRow(ctx, s.sql(keyByID), account, id), true))
 		return err
 	})
 	return key, err
@@ -197,8 +199,7 @@ func (s *Store) UpdateKey(ctx context.Context, account, id string, change func(*
 		if err := taken(tx.SendBatch(ctx, batch).Close()); err != nil {
 			return err
 		}
-		changed, err = scanKey(tx.QueryRow(ctx, s.sql(`select `+keyColumns+keyUses+`
-			from storageapi.keys k where k.account = $1 and k.id = $2 and k.next is null`), account, id), true)
+		changed, err = scanKey(tx.QueryRow(ctx, s.sql(keyByID), account, id), true)
 		return err
 	})
 	s.options.keyCache.forget(old.Hash, old.Previous)
@@ -217,8 +218,7 @@ func (s *Store) queueChanged(batch *pgx.Batch, old *apikeys.Key) {
 
 // lockKey returns a key that nobody else changes until the transaction ends.
 func (s *Store) lockKey(ctx context.Context, tx pgx.Tx, account, id string) (apikeys.Key, error) {
-	return found(scanKey(tx.QueryRow(ctx, s.sql(`select `+keyColumns+keyUses+`
-		from storageapi.keys k where k.account = $1 and k.id = $2 and k.next is null for update`), account, id), true))
+	return found(scanKey(tx.QueryRow(ctx, s.sql(keyByID+` for update`), account, id), true))
 }
 
 // DeleteKey implements [apikeys.Store].

@@ -173,21 +173,27 @@ func (l *ledger) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
+// replicated starts a server and its standby.
+func replicated(t *testing.T) (primary, standby *cluster.Cluster) {
+	t.Helper()
+	primary, err := cluster.Start()
+	if err != nil {
+		skip(t, err)
+	}
+	t.Cleanup(primary.Stop)
+	if standby, err = primary.Standby(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(standby.Stop)
+	return primary, standby
+}
+
 // TestFailover kills the primary under load and promotes its standby.
 func TestFailover(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes some seconds")
 	}
-	primary, err := cluster.Start()
-	if err != nil {
-		skip(t, err)
-	}
-	defer primary.Stop()
-	standby, err := primary.Standby()
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer standby.Stop()
+	primary, standby := replicated(t)
 	dsn := primary.DSN("postgres", standby) + " pool_max_conns=12"
 
 	l, receiver, roots := newLedger(t)
@@ -223,16 +229,7 @@ func TestStandbyLost(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes some seconds")
 	}
-	primary, err := cluster.Start()
-	if err != nil {
-		skip(t, err)
-	}
-	defer primary.Stop()
-	standby, err := primary.Standby()
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer standby.Stop()
+	primary, standby := replicated(t)
 	s, err := postgres.Open(t.Context(), primary.DSN("postgres"))
 	if err != nil {
 		t.Fatal(err)

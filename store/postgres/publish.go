@@ -14,14 +14,7 @@ import (
 // may come to stand before one that is stored already. Who goes through a list
 // meanwhile may not see it, or in a later page.
 func (s *Store) Enqueue(ctx context.Context, envelope webhooks.Envelope) (deliveries int, err error) {
-	deliveries, err = s.publisher.publish(ctx, &envelope)
-	if err != nil {
-		return 0, err
-	}
-	if deliveries > 0 {
-		s.waker.tell()
-	}
-	return deliveries, nil
+	return s.owed(s.publisher.publish(ctx, &envelope))
 }
 
 // EnqueueTx is Enqueue as a part of the host's transaction: the event is stored when

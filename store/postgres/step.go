@@ -36,32 +36,42 @@ func code(err error) string {
 	return ""
 }
 
-// read runs a step that changes nothing.
-func (s *Store) read(ctx context.Context, step func(context.Context, *pgxpool.Conn) error) error {
+// acquire begins a step, with a connection; release ends it.
+func (s *Store) acquire(ctx context.Context) (*pgxpool.Conn, error) {
 	if err := s.begin(ctx); err != nil {
-		return err
+		return nil, err
 	}
-	defer s.steps.RUnlock()
 	conn, err := s.pool.Acquire(ctx)
 	if err != nil {
-		return failure(ctx, err)
+		s.steps.RUnlock()
+		return nil, failure(ctx, err)
 	}
-	defer conn.Release()
+	return conn, nil
+}
+
+func (s *Store) release(conn *pgxpool.Conn) {
+	conn.Release()
+	s.steps.RUnlock()
+}
+
+// read runs a step that changes nothing.
+func (s *Store) read(ctx context.Context, step func(context.Context, *pgxpool.Conn) error) error {
+	conn, err := s.acquire(ctx)
+	if err != nil {
+		return err
+	}
+	defer s.release(conn)
 	return failure(ctx, step(ctx, conn))
 }
 
 // write runs a step that is one statement, or one batch of them. Once it is under
 // way, the end of ctx changes nothing any more: the answer tells what happened.
 func (s *Store) write(ctx context.Context, step func(context.Context, *pgxpool.Conn) error) error {
-	if err := s.begin(ctx); err != nil {
+	conn, err := s.acquire(ctx)
+	if err != nil {
 		return err
 	}
-	defer s.steps.RUnlock()
-	conn, err := s.pool.Acquire(ctx)
-	if err != nil {
-		return failure(ctx, err)
-	}
-	defer conn.Release()
+	defer s.release(conn)
 	if err := ctx.Err(); err != nil {
 		return err
 	}

@@ -44,6 +44,17 @@ func (w *waker) tell() {
 	})
 }
 
+// owed is what a step returns that made deliveries owed, or failed: others are told.
+func (s *Store) owed(deliveries int, err error) (int, error) {
+	if err != nil {
+		return 0, err
+	}
+	if deliveries > 0 {
+		s.waker.tell()
+	}
+	return deliveries, nil
+}
+
 // Wake implements [webhooks.Waker]. It uses one connection of the pool.
 func (s *Store) Wake(ctx context.Context, wake func()) {
 	if s.options.quiet {
