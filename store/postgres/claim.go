@@ -132,6 +132,9 @@ const move = `
 // While claims come back full, what else there is to see can wait a little.
 func (s *Store) ClaimDeliveries(ctx context.Context, claim webhooks.Claim) (tasks []webhooks.Task, wait time.Duration, err error) {
 	err = s.write(ctx, func(ctx context.Context, conn *pgxpool.Conn) error {
+		if s.renewal.begins() {
+			s.renew(ctx, conn)
+		}
 		brief := claim.PerWebhook > 0 && s.turns.brief()
 		l := leasing{Store: s, claim: claim}
 		if err = l.run(ctx, conn, brief); err == nil && brief && len(l.tasks) < claim.Limit {

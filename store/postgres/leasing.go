@@ -30,10 +30,12 @@ type leasing struct {
 // run claims what it sees when it looks at the lanes alone, or at all there is to see.
 func (l *leasing) run(ctx context.Context, conn *pgxpool.Conn, brief bool) error {
 	before := len(l.tasks)
+	at := time.Now()
 	sight, err := l.look(ctx, conn, &l.claim, brief)
 	if err != nil {
 		return err
 	}
+	l.renewal.looked(time.Since(at))
 	wanted := sight.shards()
 	l.lanes, l.locked, l.clipped, l.served = sight.lanes, nil, false, [2]*lane{}
 	if len(wanted) > 0 {

@@ -34,6 +34,7 @@ type Store struct {
 	lapsed    atomic.Uint64 // leases that ran out
 	known     webhookCache
 	turns     turns
+	renewal   renewal
 	waker     waker
 	publisher publisher
 	cursor    cursor
@@ -134,7 +135,7 @@ func New(ctx context.Context, pool *pgxpool.Pool, options ...Option) (*Store, er
 	if err := checkSchema(ctx, pool, o); err != nil {
 		return nil, err
 	}
-	s := &Store{pool: pool, options: o}
+	s := &Store{pool: pool, options: o, renewal: renewal{slow: slowLook, bytes: minRenewed, every: renewEvery, pause: renewEvery}}
 	if err := s.reseal(ctx); err != nil {
 		return nil, err
 	}

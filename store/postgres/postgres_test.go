@@ -13,8 +13,9 @@ func TestStore(t *testing.T) {
 	storetest.Run(t, func(t *testing.T) store.Store { return open(t, inSchema(t)) })
 }
 
-func TestStoreWithCachedKeys(t *testing.T) {
-	storetest.Run(t, func(t *testing.T) store.Store { return open(t, inSchema(t), postgres.CacheKeys(2, time.Hour)) })
+// One that remembers keys, and renews its tables with every claim.
+func TestStoreRemembersAndRenews(t *testing.T) {
+	storetest.Run(t, func(t *testing.T) store.Store { return renewing(t, inSchema(t), postgres.CacheKeys(2, time.Hour)) })
 }
 
 func TestStoreDurable(t *testing.T) {

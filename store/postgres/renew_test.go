@@ -1,0 +1,245 @@
+package postgres_test
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/storageapi/storageapi/store/postgres"
+	"github.com/storageapi/storageapi/webhooks"
+)
+
+// renewing returns a store that renews its tables with every claim.
+func renewing(t testing.TB, options ...postgres.Option) *postgres.Store {
+	s := open(t, options...)
+	s.RenewAlways()
+	return s
+}
+
+// hold begins a transaction that sees everything as it is now, so that no row which is
+// there now or comes later can be vacuumed.
+func hold(t testing.TB, begin func(context.Context, pgx.TxOptions) (pgx.Tx, error)) pgx.Tx {
+	t.Helper()
+	tx, err := begin(context.Background(), pgx.TxOptions{IsoLevel: pgx.RepeatableRead})
+	if err == nil {
+		t.Cleanup(func() { _ = tx.Rollback(context.Background()) })
+		_, err = tx.Exec(context.Background(), `select count(*) from pg_class`)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return tx
+}
+
+// files returns which files tables are in, and how many bytes they have.
+func files(t testing.TB, schema string) (of map[string]int64, bytes int64) {
+	t.Helper()
+	of = make(map[string]int64)
+	for _, table := range []string{"queue", "leases"} {
+		var file, size int64
+		name := quoted(schema) + "." + table
+		if err := pool(t).QueryRow(t.Context(), `select pg_relation_filenode($1::regclass)::bigint, pg_relation_size($1::regclass)`, name).Scan(&file, &size); err != nil {
+			t.Fatal(err)
+		}
+		of[table], bytes = file, bytes+size
+	}
+	return of, bytes
+}
+
+// work claims and settles until so many deliveries are done.
+func work(t testing.TB, s *postgres.Store, n int) {
+	t.Helper()
+	for done := 0; done < n; {
+		tasks, _, err := s.ClaimDeliveries(t.Context(), webhooks.Claim{Limit: 100, PerWebhook: 10, Lease: time.Minute})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, task := range tasks {
+			settle(t, s, task)
+		}
+		done += len(tasks)
+	}
+}
+
+func settle(t testing.TB, s *postgres.Store, task webhooks.Task) {
+	t.Helper()
+	stale, err := s.SettleDeliveries(t.Context(), []webhooks.Settlement{{
+		Task: task, Outcome: webhooks.Deliver, Attempt: webhooks.Attempt{Number: task.Attempt, StartedAt: time.Now(), Status: 200},
+	}})
+	if err != nil || len(stale) > 0 {
+		t.Fatal(stale, err)
+	}
+}
+
+// With a transaction open that sees all that was ever owed, the tables do not grow by
+// what is settled.
+func TestRenewal(t *testing.T) {
+	grown := func(t *testing.T, open func(testing.TB, ...postgres.Option) *postgres.Store) int64 {
+		schema := newSchema(t)
+		if err := postgres.Migrate(t.Context(), pool(t), postgres.InSchema(schema)); err != nil {
+			t.Fatal(err)
+		}
+		s := open(t, postgres.InSchema(schema))
+		endpoints(t, s, 20)
+		hold(t, pool(t).BeginTx)
+		for range 8 {
+			fill(t, pool(t), schema, 300)
+			work(t, s, 300)
+		}
+		_, bytes := files(t, schema)
+		return bytes
+	}
+	const want = 200 << 10
+	if n := grown(t, open); n < want {
+		t.Errorf("the tables have %d bytes where nothing is renewed: the test shows nothing", n)
+	}
+	if n := grown(t, renewing); n >= want {
+		t.Errorf("the tables have %d bytes, want less than %d", n, want)
+	}
+}
+
+// Nothing is missed by those who use a table while it is renewed, whatever they do with
+// it.
+func TestRenewalBesideOthers(t *testing.T) {
+	const hooks, publishers, events = 10, 4, 100
+	schema := newSchema(t)
+	option := postgres.InSchema(schema)
+	if err := postgres.Migrate(t.Context(), pool(t), option); err != nil {
+		t.Fatal(err)
+	}
+	nodes := []*postgres.Store{renewing(t, option), renewing(t, option), open(t, option)}
+	endpoints(t, nodes[0], hooks)
+	service, err := webhooks.New(nodes[2], webhooks.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	event := func(publisher, i int) webhooks.Event {
+		return lowBalance(fmt.Sprintf("acct_wh_%06d", i%hooks), fmt.Sprintf("evt_%d_%d", publisher, i))
+	}
+	before, _ := files(t, schema)
+	var publishing, working sync.WaitGroup
+	for p := range publishers {
+		publishing.Go(func() {
+			for i := range events {
+				publish := func(tx pgx.Tx) error { return nodes[2].PublishTx(t.Context(), tx, service, event(p, i)) }
+				var err error
+				switch p {
+				case 0:
+					err = pgx.BeginFunc(t.Context(), pool(t), publish)
+				case 1: // it sees what was before, also after the table was renewed
+					tx := hold(t, pool(t).BeginTx)
+					time.Sleep(time.Millisecond)
+					if err = publish(tx); err == nil {
+						err = tx.Commit(t.Context())
+					}
+				default:
+					err = service.Publish(t.Context(), event(p, i))
+				}
+				if err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	var done atomic.Int64
+	var mu sync.Mutex
+	delivered := make(map[string]int)
+	ctx, stop := context.WithTimeout(t.Context(), time.Minute)
+	defer stop()
+	for _, s := range nodes {
+		working.Go(func() {
+			for done.Load() < publishers*events && ctx.Err() == nil {
+				tasks, _, err := s.ClaimDeliveries(ctx, webhooks.Claim{Limit: 20, PerWebhook: 5, Lease: time.Minute})
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				var settlements []webhooks.Settlement
+				for _, task := range tasks {
+					one := webhooks.Settlement{Task: task, Outcome: webhooks.Deliver, Attempt: webhooks.Attempt{Number: task.Attempt, StartedAt: time.Now()}}
+					if task.Attempt == 1 && len(task.Event.ID)%2 == 0 {
+						one.Outcome, one.Attempt.Class = webhooks.Retry, webhooks.ClassConnect
+					} else {
+						mu.Lock()
+						delivered[task.Event.ID]++
+						mu.Unlock()
+						done.Add(1)
+					}
+					settlements = append(settlements, one)
+				}
+				if stale, err := s.SettleDeliveries(ctx, settlements); err != nil || len(stale) > 0 {
+					t.Errorf("SettleDeliveries = %v, %v", stale, err)
+				}
+			}
+		})
+	}
+	publishing.Wait()
+	working.Wait()
+	if len(delivered) != publishers*events {
+		t.Errorf("%d of %d were delivered", len(delivered), publishers*events)
+	}
+	for id, n := range delivered {
+		if n != 1 {
+			t.Errorf("%s was delivered %d times", id, n)
+		}
+	}
+	after, _ := files(t, schema)
+	for table, file := range before {
+		if after[table] == file {
+			t.Errorf("%s was not renewed", table)
+		}
+	}
+	if backlog, err := nodes[0].Backlog(t.Context(), ""); err != nil || backlog.Pending != 0 {
+		t.Errorf("Backlog = %+v, %v; want nothing", backlog, err)
+	}
+}
+
+// A transaction of the host's that has published keeps the queue from being renewed
+// until it ends, and claims go on.
+func TestRenewalBesideAPublisher(t *testing.T) {
+	schema := newSchema(t)
+	option := postgres.InSchema(schema)
+	if err := postgres.Migrate(t.Context(), pool(t), option); err != nil {
+		t.Fatal(err)
+	}
+	s := renewing(t, option)
+	endpoints(t, s, 2)
+	service, err := webhooks.New(s, webhooks.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	tx, err := pool(t).Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = tx.Rollback(context.Background()) }()
+	if err := s.PublishTx(t.Context(), tx, service, lowBalance("acct_wh_000000", "")); err != nil {
+		t.Fatal(err)
+	}
+	before, _ := files(t, schema)
+	for range 3 { // the first has nothing to renew
+		fill(t, pool(t), schema, 10)
+		work(t, s, 10)
+	}
+	if after, _ := files(t, schema); after["queue"] != before["queue"] {
+		t.Error("the queue was renewed with what was published in a transaction that is open")
+	}
+	if err := tx.Commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	work(t, s, 1)
+	for end := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) {
+		claimed(t, s, webhooks.Claim{PerWebhook: 1})
+		if after, _ := files(t, schema); after["queue"] != before["queue"] {
+			break
+		}
+		if time.Now().After(end) {
+			t.Fatal("the queue is not renewed once the transaction has ended")
+		}
+	}
+}
