@@ -12,10 +12,12 @@ import (
 // Deleted rows stay for as long as any transaction in the database might see them, and
 // claims pass them by. So a table that has many of them, and few others, is written
 // anew. Whoever wants to use it meanwhile waits, and sees all that is there then: every
-// statement that reads it has a snapshot of its own, taken once it has waited.
+// statement that reads it has a snapshot of its own, taken once it has waited. Standbys
+// nobody waits for: the table would stay locked, and what is committed later comes after.
 const renew = `
 	set local lock_timeout = '100ms';
 	set local statement_timeout = '1s';
+	set local synchronous_commit = off;
 	lock table storageapi.%[1]s in access exclusive mode;
 	create temporary table storageapi_renewed on commit drop as select * from storageapi.%[1]s;
 	truncate storageapi.%[1]s;

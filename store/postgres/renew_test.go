@@ -243,3 +243,30 @@ func TestRenewalBesideAPublisher(t *testing.T) {
 		}
 	}
 }
+
+// While the only synchronous standby is down, what renews a table does not wait for it
+// with the table locked: claims do not wait for it either.
+func TestRenewalWithoutStandby(t *testing.T) {
+	primary, standby := replicated(t)
+	s, err := postgres.Open(t.Context(), primary.DSN("postgres"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = s.Close() }()
+	if err := s.CreateWebhook(t.Context(), newWebhook("acct", "wh"), webhooks.Terms{}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Enqueue(t.Context(), webhooks.Envelope{ID: "event", Account: "acct", Type: webhooks.TypeBalanceLow}); err != nil {
+		t.Fatal(err)
+	}
+	standby.Kill()
+	s.RenewAlways()
+	for _, want := range []int{1, 0} { // the second renews
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		tasks, _, err := s.ClaimDeliveries(ctx, webhooks.Claim{Limit: 1, PerWebhook: 1, Lease: time.Minute})
+		if err != nil || len(tasks) != want {
+			t.Fatalf("ClaimDeliveries = %d tasks, %v; want %d", len(tasks), err, want)
+		}
+	}
+}
