@@ -48,6 +48,7 @@ func runNode(dsn string) {
 	}
 	s, err := postgres.Open(ctx, dsn)
 	check(err)
+	s.RenewAlways() // also when the server, or this, is killed
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM([]byte(os.Getenv(rootsEnv)))
 	service, err := webhooks.New(s, webhooks.Config{
