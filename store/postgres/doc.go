@@ -51,5 +51,5 @@
 // # What it was run on
 //
 // PostgreSQL 14.23, 15.18, 16.14, 17.10 and 18.4, by all tests of this package: crashes
-// and failover too. It keeps to READ COMMITTED and to plain SQL without extensions.
+// and failover too. It needs READ COMMITTED and plain SQL without extensions.
 package postgres

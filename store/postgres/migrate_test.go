@@ -112,3 +112,25 @@ func TestOptionsRefused(t *testing.T) {
 		}
 	}
 }
+
+// A statement that waited for others must see what they have done: it would claim what
+// they have claimed.
+func TestIsolationRefused(t *testing.T) {
+	option := inSchema(t)
+	for isolation, ok := range map[string]bool{"read committed": true, "repeatable read": false, "serializable": false} {
+		config := pool(t).Config()
+		config.ConnConfig.RuntimeParams["default_transaction_isolation"] = isolation
+		p, err := pgxpool.NewWithConfig(t.Context(), config)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s, err := postgres.New(t.Context(), p, option)
+		if err == nil {
+			_ = s.Close()
+		}
+		if (err == nil) != ok {
+			t.Errorf("New with %s = %v", isolation, err)
+		}
+		p.Close()
+	}
+}

@@ -119,15 +119,19 @@ func Open(ctx context.Context, dsn string, options ...Option) (*Store, error) {
 }
 
 // New returns a Store on a pool that stays the caller's to close, after the Store.
-// The schema must be there: see [Migrate].
+// The schema must be there: see [Migrate]. The connections' default_transaction_isolation
+// must be read committed, whatever that of the host's transactions is.
 func New(ctx context.Context, pool *pgxpool.Pool, options ...Option) (*Store, error) {
 	o := optionsOf(options)
 	if err := o.check(); err != nil {
 		return nil, err
 	}
-	var encoding string
-	if err := pool.QueryRow(ctx, `show server_encoding`).Scan(&encoding); err != nil {
+	var encoding, isolation string
+	if err := pool.QueryRow(ctx, `select current_setting('server_encoding'), current_setting('default_transaction_isolation')`).Scan(&encoding, &isolation); err != nil {
 		return nil, err
+	}
+	if isolation == "repeatable read" || isolation == "serializable" {
+		return nil, fmt.Errorf("the connections' default_transaction_isolation is %s, and must be read committed", isolation)
 	}
 	if encoding != "UTF8" {
 		return nil, fmt.Errorf("the database's encoding is %s, and must be UTF8", encoding)
