@@ -27,9 +27,11 @@ const renew = `
 // that is rows, and those are less than $2. The server's own counts of rows do not tell:
 // they lag, and lose what was truncated.
 const worthRenewing = `
-	select size >= $1 and rows < $2 and size >= 160 * rows
+	select size >= $1 and rows < $2 and size >= 2 * bytes
 	from (select pg_relation_size(to_regclass($3)) as size) s
-	cross join lateral (select count(*) as rows from (select from storageapi.%[1]s where size >= $1 limit $2) r) r`
+	cross join lateral (
+		select count(*) as rows, coalesce(sum(pg_column_size(r.t)), 0) as bytes
+		from (select t from storageapi.%[1]s t where size >= $1 limit $2) r) r`
 
 const (
 	slowLook   = 10 * time.Millisecond // of a claim that may be passing by what was deleted

@@ -3,6 +3,7 @@ package postgres_test
 import (
 	"context"
 	"fmt"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -54,7 +55,11 @@ func files(t testing.TB, schema string) (of map[string]int64, bytes int64) {
 // work claims and settles until so many deliveries are done.
 func work(t testing.TB, s *postgres.Store, n int) {
 	t.Helper()
+	end := time.Now().Add(30 * time.Second)
 	for done := 0; done < n; {
+		if time.Now().After(end) {
+			t.Fatalf("%d of %d are done", done, n)
+		}
 		tasks, _, err := s.ClaimDeliveries(t.Context(), webhooks.Claim{Limit: 100, PerWebhook: 10, Lease: time.Minute})
 		if err != nil {
 			t.Fatal(err)
@@ -100,6 +105,32 @@ func TestRenewal(t *testing.T) {
 	}
 	if n := grown(t, renewing); n >= want {
 		t.Errorf("the tables have %d bytes, want less than %d", n, want)
+	}
+}
+
+// A table of which most is rows is not renewed, however long those are.
+func TestRenewalOfRows(t *testing.T) {
+	schema := newSchema(t)
+	option := postgres.InSchema(schema)
+	if err := postgres.Migrate(t.Context(), pool(t), option); err != nil {
+		t.Fatal(err)
+	}
+	s := open(t, option)
+	account := strings.Repeat("a", 128)
+	if err := s.CreateWebhook(t.Context(), newWebhook(account, "wh"), webhooks.Terms{}); err != nil {
+		t.Fatal(err)
+	}
+	fill(t, pool(t), schema, 100)
+	if n := len(claimed(t, s, webhooks.Claim{PerWebhook: 100})); n != 100 {
+		t.Fatalf("claimed %d, want 100", n)
+	}
+	before, _ := files(t, schema)
+	s.RenewAlways()
+	for range 2 { // the second renews
+		claimed(t, s, webhooks.Claim{PerWebhook: 100})
+	}
+	if after, _ := files(t, schema); after["leases"] != before["leases"] {
+		t.Error("the leases were renewed, and all are current")
 	}
 }
 
