@@ -64,7 +64,7 @@ func flooded(tb testing.TB, respond func(net.Conn)) func(context.Context) webhoo
 	service := newService(tb, memory.New(), webhooks.Config{AllowNetworks: loopback, RootCAs: trusted().pool(), Timeout: 5 * time.Second})
 	task := webhooks.Task{
 		Event:   mustSeal(tb, webhooks.Event{ID: "evt_1", Account: account, Data: lowBalance}),
-		Webhook: webhooks.Webhook{ID: "wh_1", URL: receiver.url("127.0.0.1"), Secret: floodSecret}, Attempt: 1,
+		Webhook: &webhooks.Webhook{ID: "wh_1", URL: receiver.url("127.0.0.1"), Secret: floodSecret}, Attempt: 1,
 	}
 	return func(ctx context.Context) webhooks.Attempt { return service.Attempt(ctx, &task) }
 }

@@ -126,7 +126,7 @@ func (c *client) attempt(stop *stop, task *Task) (res result) {
 	started := c.now()
 	res.attempt.StartedAt = started.UTC().Truncate(time.Millisecond)
 
-	endpoint, err := c.endpoints.of(&task.Webhook, c.header, started)
+	endpoint, err := c.endpoints.of(task.Webhook, c.header, started)
 	if err != nil {
 		res.fail(classify(err))
 		return res
@@ -152,7 +152,7 @@ func (c *client) attempt(stop *stop, task *Task) (res result) {
 	res.retryAfter = retryAfter(answer.header, c.now())
 	if !whole {
 		_ = conn.SetReadDeadline(earliest(deadline, time.Now().Add(bodyTimeout)))
-		res.attempt.Response, whole = answer.read(request.secrets(&task.Webhook, c.header)...)
+		res.attempt.Response, whole = answer.read(request.secrets(task.Webhook, c.header)...)
 	}
 	return res
 }

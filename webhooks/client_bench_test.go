@@ -28,7 +28,7 @@ func BenchmarkAttempt(b *testing.B) {
 				service := newService(b, memory.New(), webhooks.Config{AllowNetworks: loopback, RootCAs: trusted().pool()})
 				webhook := webhooks.Webhook{ID: "wh_1", URL: receiver.url("127.0.0.1"), Secret: signing.NewSecret()}
 				inParallel(b, func() bool {
-					got := service.Attempt(b.Context(), &webhooks.Task{Event: event, Webhook: webhook, Attempt: 1})
+					got := service.Attempt(b.Context(), &webhooks.Task{Event: event, Webhook: &webhook, Attempt: 1})
 					return got.Error == ""
 				})
 			})

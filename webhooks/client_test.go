@@ -244,7 +244,7 @@ func TestOurOwnFailures(t *testing.T) {
 	task := func() *webhooks.Task {
 		return &webhooks.Task{
 			Event:   mustSeal(t, webhooks.Event{ID: "evt_1", Account: account, Data: lowBalance}),
-			Webhook: webhooks.Webhook{ID: "wh_1", URL: receiver.url("hooks.example.com"), Secret: signing.NewSecret()}, Attempt: 7,
+			Webhook: &webhooks.Webhook{ID: "wh_1", URL: receiver.url("hooks.example.com"), Secret: signing.NewSecret()}, Attempt: 7,
 		}
 	}
 	for name, test := range map[string]struct {

@@ -41,7 +41,7 @@ func attempts(t *testing.T, receiver *receiver) func() webhooks.Attempt {
 	})
 	task := webhooks.Task{
 		Event:   mustSeal(t, webhooks.Event{ID: "evt_1", Account: account, Data: lowBalance}),
-		Webhook: webhooks.Webhook{ID: "wh_1", URL: receiver.url("127.0.0.1"), Secret: signing.NewSecret()}, Attempt: 1,
+		Webhook: &webhooks.Webhook{ID: "wh_1", URL: receiver.url("127.0.0.1"), Secret: signing.NewSecret()}, Attempt: 1,
 	}
 	return func() webhooks.Attempt { return service.Attempt(t.Context(), &task) }
 }

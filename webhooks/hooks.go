@@ -37,12 +37,13 @@ func (d *dispatcher) tell(s *Settlement) {
 		info := AttemptInfo{s.Task.Webhook.Account, s.Task.Webhook.ID, s.Task.Event.ID, s.Task.Event.Type, s.Attempt, stateAfter(s.Outcome)}
 		d.call("Attempt", func() { hooks.Attempt(info) })
 	}
-	webhook := s.Task.Webhook
 	if s.Warned && hooks.Failing != nil {
+		webhook := *s.Task.Webhook
 		webhook.WarnedAt = s.Attempt.StartedAt
 		d.call("Failing", func() { hooks.Failing(webhook, webhook.FailingSince) })
 	}
 	if s.Deactivate != "" && hooks.Off != nil {
+		webhook := *s.Task.Webhook
 		webhook.Active, webhook.OffReason = false, s.Deactivate
 		d.call("Off", func() { hooks.Off(webhook, s.Deactivate) })
 	}

@@ -315,7 +315,7 @@ func TestAnUnreadableRecordIsAFailedAttempt(t *testing.T) {
 		poisoned, next := b.publish(), b.publish()
 		b.store.spoil = func(task *webhooks.Task) {
 			if task.Event.ID == poisoned {
-				*task = webhooks.Task{Webhook: webhooks.Webhook{ID: task.Webhook.ID}, Attempt: task.Attempt, Token: task.Token, Err: errOutage}
+				*task = webhooks.Task{Webhook: &webhooks.Webhook{ID: task.Webhook.ID}, Attempt: task.Attempt, Token: task.Token, Err: errOutage}
 			}
 		}
 		b.start()

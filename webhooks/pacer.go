@@ -95,7 +95,7 @@ func (p *pacer) flight() *flight {
 
 // begin registers a flight.
 func (p *pacer) begin(f *flight) {
-	w := p.track(&f.settlement.Task.Webhook, f.begun)
+	w := p.track(f.settlement.Task.Webhook, f.begun)
 	f.track, f.place, f.probe = w, len(w.flights), w.condition == down
 	f.passed, f.passedOwn = p.passed(), w.account.passed()
 	w.flights = append(w.flights, f)

@@ -25,7 +25,7 @@ func newPaceBench(t *testing.T, config Config) *paceBench {
 
 func (b *paceBench) begin(account, webhook string, inTurn bool) *flight {
 	f := &flight{begun: b.now, inTurn: inTurn}
-	f.settlement.Task.Webhook = Webhook{ID: webhook, Account: account}
+	f.settlement.Task.Webhook = &Webhook{ID: webhook, Account: account}
 	b.p.begin(f)
 	b.flights = append(b.flights, f)
 	return f

@@ -235,7 +235,7 @@ func try(t *testing.T, service *webhooks.WebhookService, url string) webhooks.At
 	t.Helper()
 	got := service.Attempt(t.Context(), &webhooks.Task{
 		Event:   mustSeal(t, webhooks.Event{ID: "evt_1", Account: account, Data: lowBalance}),
-		Webhook: webhooks.Webhook{ID: "wh_1", URL: url, Secret: signing.NewSecret()},
+		Webhook: &webhooks.Webhook{ID: "wh_1", URL: url, Secret: signing.NewSecret()},
 		Attempt: 1,
 	})
 	if (got.Class == "") != (got.Error == "") {

@@ -139,7 +139,7 @@ func TestResponsesHoldNoSecrets(t *testing.T) {
 			service := newService(t, memory.New(), reaching(&logbook{}))
 			got := service.Attempt(t.Context(), &webhooks.Task{
 				Event:   mustSeal(t, webhooks.Event{ID: "evt_1", Account: account, Data: lowBalance}),
-				Webhook: webhooks.Webhook{ID: "wh_1", URL: receiver.url("hooks.example.com"), Secret: secret}, Attempt: 1,
+				Webhook: &webhooks.Webhook{ID: "wh_1", URL: receiver.url("hooks.example.com"), Secret: secret}, Attempt: 1,
 			}).Response
 			if !strings.Contains(got, "[redacted]") || len(got) > 1024 {
 				t.Errorf("the response is kept as %q", got)

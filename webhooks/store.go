@@ -45,7 +45,8 @@ type Page struct {
 // context's error; one that ends while the step is being committed changes nothing
 // any more.
 //
-// Values are copied in and out: neither side sees what the other changes later.
+// Values are copied in and out: neither side sees what the other changes later. The
+// bodies of events and the webhooks of tasks are not, for nobody changes them.
 // Times come back in UTC, to the millisecond; what is finer is dropped. What ids,
 // accounts and URLs mean is the service's business: a store takes any ids and
 // accounts of 1 to 128 bytes, and other strings of up to 4,096 bytes, all of them
@@ -283,10 +284,10 @@ type Claim struct {
 // A Task is a claimed delivery.
 type Task struct {
 	Event   Envelope
-	Webhook Webhook
-	Attempt int    // the number of the attempt to make: one more than were made, claims whose lease ran out in this process included
-	Before  int    // how many attempts were made before it was last redelivered or recovered: its retries begin anew after them
-	Token   uint64 // unique to this claim
+	Webhook *Webhook // shared by tasks: nobody changes it
+	Attempt int      // the number of the attempt to make: one more than were made, claims whose lease ran out in this process included
+	Before  int      // how many attempts were made before it was last redelivered or recovered: its retries begin anew after them
+	Token   uint64   // unique to this claim
 
 	// Err tells that a stored record could not be read. What could not be
 	// read of Event and Webhook is zero, but for the webhook's ID.

@@ -51,7 +51,7 @@ func (s *WebhookService) SendTest(ctx context.Context, account, webhookID string
 	if err != nil {
 		return TestEvent{}, err
 	}
-	res := s.dispatcher.client.attempt(&test.stop, &Task{Event: event, Webhook: webhook, Attempt: 1})
+	res := s.dispatcher.client.attempt(&test.stop, &Task{Event: event, Webhook: &webhook, Attempt: 1})
 	if !s.running.Load() { // or else Run does
 		s.dispatcher.client.conns.close()
 	}

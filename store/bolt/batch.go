@@ -6,6 +6,7 @@ import "go.etcd.io/bbolt"
 type batch struct {
 	tx    *bbolt.Tx
 	dirty bool // the current step has written
+	tells bool // done tells the queue what was published
 
 	// done is run, in order, when the transaction is committed. What steps do
 	// to the queue goes here, so that it follows the order of the file.
@@ -16,19 +17,9 @@ type batch struct {
 	draft          *draft
 	fresh, skipped marks
 
-	// owed is what earlier steps of the batch made owed: the queue does not
-	// know it yet.
-	owed []owed
-
 	// alerts is what they left of alerts, by row: the memory of them does not
 	// know it yet.
 	alerts map[string][]byte
-}
-
-// An owed is deliveries to webhooks, of ascending numbers.
-type owed struct {
-	first    uint64
-	webhooks []string
 }
 
 // newBatch returns an empty one. There is one at a time to a draft.

@@ -119,4 +119,4 @@ func TestBatchThatIsUndone(t *testing.T) {
 	}
 }
 
-func publicationOf(event webhooks.Envelope) publication { return newPublication(&event) }
+func publicationOf(event webhooks.Envelope) *publication { return newPublication(&event) }

@@ -31,6 +31,7 @@ type Store struct {
 	writer writer
 	queue  queue.Queue
 	cache  webhookCache
+	recent recent
 	alerts alerts
 
 	cursors cursor.Key // hides the numbers of deliveries

@@ -75,16 +75,19 @@ func (r *taskReader) read(c queue.Claimed) (task webhooks.Task) {
 	task.Attempt, task.Before, task.Token = c.Attempt, c.Before, c.Token
 	defer func() { // a damaged page is a damaged record
 		if p := recover(); p != nil {
-			task.Webhook.ID, task.Err = c.Webhook, errRecord
+			task.Webhook, task.Err = &webhooks.Webhook{ID: c.Webhook}, errRecord
 		}
 	}()
-	if c.Seq < r.first || c.Seq >= r.end {
-		r.readEvent(c.Seq)
+	var held bool
+	if task.Event, held = r.store.recent.take(c.Seq); !held {
+		if c.Seq < r.first || c.Seq >= r.end {
+			r.readEvent(c.Seq)
+		}
+		task.Event, task.Err = r.event, r.eventErr
 	}
-	task.Event, task.Err = r.event, r.eventErr
 	var err error
 	if task.Webhook, err = r.store.claimed(r.tx, r.rows, c.Webhook, r.changes); err != nil {
-		task.Webhook.ID, task.Err = c.Webhook, err
+		task.Webhook, task.Err = &webhooks.Webhook{ID: c.Webhook}, err
 	}
 	return task
 }

@@ -103,7 +103,10 @@ func (d *decoder) time() time.Time {
 
 // prefixed returns head preceded by its length, and tail.
 func prefixed(head, tail string) []byte {
-	key := make([]byte, 0, binary.MaxVarintLen32+len(head)+len(tail))
+	return appendPrefixed(make([]byte, 0, binary.MaxVarintLen32+len(head)+len(tail)), head, tail)
+}
+
+func appendPrefixed(key []byte, head, tail string) []byte {
 	key = binary.AppendUvarint(key, uint64(len(head)))
 	return append(append(key, head...), tail...)
 }

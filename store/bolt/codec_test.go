@@ -31,7 +31,7 @@ func records() [][]byte {
 	}, 1 << 20}
 	var s Store
 	return [][]byte{
-		encodeKey(&key), s.encodeWebhook(&webhook), encodeEvent(&event), encodeOwed(&queue.Owed{Due: at, Attempts: 3, Before: 2, Recovered: true}),
+		encodeKey(&key), s.encodeWebhook(&webhook), appendEvent(nil, &event), encodeOwed(&queue.Owed{Due: at, Attempts: 3, Before: 2, Recovered: true}),
 		encodeAttempt(&attempt, webhooks.Retry), encodeRun(4096, []uint64{4096, 4300, 8000}), encodeRecovery(&job),
 		testSegment(&event).record(), (&bitmap{7, []byte{2}}).record(),
 		(&request{creation.Repeated{ID: "key_1", Sum: creation.Sum{1}}, at}).encode(),
@@ -59,7 +59,7 @@ func testSegment(event *webhooks.Envelope) *packer {
 		*e = binary.BigEndian.AppendUint64(*e, number)
 		e.string("wh_1")
 		p.end()
-		e.raw(encodeEvent(event))
+		e.raw(appendEvent(nil, event))
 		p.end()
 	}
 	return &p

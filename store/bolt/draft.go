@@ -1,6 +1,11 @@
 package bolt
 
-import "encoding/binary"
+import (
+	"encoding/binary"
+	"time"
+
+	"github.com/storageapi/storageapi/webhooks"
+)
 
 // A draft is the segment of a batch: what its steps have published. Its memory serves
 // one batch after the other.
@@ -9,6 +14,16 @@ type draft struct {
 	records, bodies packer
 	log             packer // attempts
 	fresh, skipped  bitmap
+	owed            []owed // what the batch made owed: the queue does not know it yet
+}
+
+// An owed is deliveries to webhooks, of ascending numbers.
+type owed struct {
+	first    uint64
+	webhooks []string
+
+	event *webhooks.Envelope // if they are owed since it was published
+	at    time.Time          // when that was
 }
 
 // publish adds an event to the draft, for webhooks to which it is owed and those that
@@ -83,4 +98,6 @@ func (d *draft) reset() {
 	d.records.reset()
 	d.bodies.reset()
 	d.log.reset()
+	clear(d.owed)
+	d.owed = d.owed[:0]
 }

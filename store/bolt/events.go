@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/binary"
 	"slices"
+	"sync"
 	"time"
 
 	"go.etcd.io/bbolt"
@@ -16,6 +17,7 @@ import (
 func (s *Store) Enqueue(ctx context.Context, event webhooks.Envelope) (deliveries int, err error) {
 	// What can be made ready outside of the step does not keep others waiting.
 	p := newPublication(&event)
+	defer p.release()
 	err = s.writer.run(ctx, func(b *batch) error {
 		deliveries, _, err = s.enqueue(b, p, "")
 		return err
@@ -25,22 +27,37 @@ func (s *Store) Enqueue(ctx context.Context, event webhooks.Envelope) (deliverie
 
 // A publication is an event that is to be stored.
 type publication struct {
-	account          string
-	kind             webhooks.EventType
-	id, record, body []byte
+	event      webhooks.Envelope
+	id, record []byte
 }
 
-func newPublication(event *webhooks.Envelope) publication {
-	return publication{event.Account, event.Type, prefixed(event.ID, event.Account), encodeEvent(event), event.Body}
+var publications = sync.Pool{New: func() any { return new(publication) }}
+
+// newPublication returns one, which may be released when the batch that it is part of
+// has ended.
+func newPublication(event *webhooks.Envelope) *publication {
+	p := publications.Get().(*publication)
+	p.event = *event
+	if !event.Timestamp.IsZero() {
+		p.event.Timestamp = time.UnixMilli(event.Timestamp.UnixMilli()).UTC() // as it is read
+	}
+	p.id = appendPrefixed(p.id[:0], event.ID, event.Account)
+	p.record = appendEvent(p.record[:0], event)
+	return p
+}
+
+func (p *publication) release() {
+	p.event = webhooks.Envelope{}
+	publications.Put(p)
 }
 
 // enqueue stores an event for the only webhook, or if that is empty for all that
 // are subscribed, and returns how many deliveries of it were owed at first, and
 // whether it is new.
-func (s *Store) enqueue(b *batch, p publication, only string) (deliveries int, isNew bool, err error) {
+func (s *Store) enqueue(b *batch, p *publication, only string) (deliveries int, isNew bool, err error) {
 	// Most ids are newer than all before, and need not be looked for.
 	if bytes.Compare(p.id, s.newestEvent) > 0 {
-		s.newestEvent = p.id
+		s.newestEvent = append(s.newestEvent[:0], p.id...)
 	} else if key := b.get(bucketEventIDs, p.id); key != nil {
 		deliveries, err := owedAtFirst(b, binary.BigEndian.Uint64(key))
 		return deliveries, false, err
@@ -49,12 +66,12 @@ func (s *Store) enqueue(b *batch, p publication, only string) (deliveries int, i
 	if now.After(s.lastPublished) {
 		s.lastPublished = now
 	}
-	active, inactive := s.subscribers(b.tx, p.account, p.kind)
+	active, inactive := s.subscribers(b.tx, p.event.Account, p.event.Type)
 	if only != "" {
 		active, inactive = the(only, active), the(only, inactive)
 	}
 	setPublished(p.record, s.lastPublished, len(active))
-	n, err := b.publish(p.record, p.body, active, inactive)
+	n, err := b.publish(p.record, p.event.Body, active, inactive)
 	if err != nil {
 		return 0, false, err
 	}
@@ -62,10 +79,25 @@ func (s *Store) enqueue(b *batch, p publication, only string) (deliveries int, i
 		return 0, false, err
 	}
 	if len(active) > 0 {
-		b.owed = append(b.owed, owed{n + 1, active})
-		b.done = append(b.done, func() { s.queue.AddEach(active, p.account, n+1, now) })
+		if b.draft.owed = append(b.draft.owed, owed{n + 1, active, &p.event, now}); !b.tells {
+			b.tells = true
+			b.done = append(b.done, func() { s.tell(b.draft.owed) })
+		}
 	}
 	return len(active), true, nil
+}
+
+// tell tells the queue what was published. What else has become of the webhooks in the
+// batch it is told later: nobody publishes to one that earlier steps have turned off.
+func (s *Store) tell(list []owed) {
+	for i := range list {
+		o := &list[i]
+		if o.event == nil {
+			continue
+		}
+		s.recent.put(o)
+		s.queue.AddEach(o.webhooks, o.event.Account, o.first, o.at)
+	}
 }
 
 // owedAtFirst returns how many deliveries of the event were owed when it was published.
@@ -108,8 +140,8 @@ func (s *Store) loadNewest() error {
 
 // An event record begins with what is known only once it is stored, in a fixed
 // size: when it was published, and how many deliveries were owed.
-func encodeEvent(event *webhooks.Envelope) []byte {
-	e := newEncoder(48 + len(event.Type) + len(event.ID) + len(event.Account))
+func appendEvent(record []byte, event *webhooks.Envelope) []byte {
+	e := append(encoder(record), recordVersion)
 	e.raw(make([]byte, 12))
 	e.time(event.Timestamp)
 	e.string(string(event.Type))

@@ -30,6 +30,7 @@ func (s *Store) NewNotices(ctx context.Context, account string, notices []webhoo
 // EnqueueNotices implements [webhooks.Store].
 func (s *Store) EnqueueNotices(ctx context.Context, event webhooks.Envelope, notices []webhooks.Notice) (deliveries int, err error) {
 	p, keys := newPublication(&event), make([][]byte, len(notices))
+	defer p.release()
 	for i := range notices {
 		keys[i] = noticeKey(event.Account, &notices[i])
 	}

@@ -27,6 +27,7 @@ func (s *Store) purge(b *batch, purge *webhooks.Purge) (more bool, err error) {
 		return true, err
 	}
 	payloads, attempts, ids := firstSince(b.tx, purge.Payloads), firstSince(b.tx, purge.Attempts), firstSince(b.tx, purge.EventIDs)
+	b.done = append(b.done, func() { s.recent.forget(payloads) })
 	left := purge.Limit
 	for _, step := range []func() error{
 		func() error { return s.expire(b, payloads, &left) },

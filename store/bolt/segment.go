@@ -14,7 +14,7 @@ import (
 // what has that number, and it is past its time when the last of it is.
 //
 // A segment has two records of each event: its number and the ids of the webhooks that
-// it is for, and what it is, see encodeEvent. The bodies, which are purged earlier, are
+// it is for, and what it is, see appendEvent. The bodies, which are purged earlier, are
 // a pack of their own under the same key.
 
 // What a segment has at most, unless a single event has more. Several segments share a

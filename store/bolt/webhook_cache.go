@@ -23,13 +23,13 @@ type webhookCache struct {
 
 type cachedWebhook struct {
 	row, record []byte
-	webhook     webhooks.Webhook
+	webhook     *webhooks.Webhook
 	changes     uint64 // no more had been made when it was found to be so
 }
 
-// claimed returns the webhook of that id for a task, which must not change it. As
-// many changes had been made, or more, when the transaction began.
-func (s *Store) claimed(tx *bbolt.Tx, rows *bbolt.Bucket, id string, changes uint64) (webhooks.Webhook, error) {
+// claimed returns the webhook of that id for a task. As many changes had been made, or
+// more, when the transaction began.
+func (s *Store) claimed(tx *bbolt.Tx, rows *bbolt.Bucket, id string, changes uint64) (*webhooks.Webhook, error) {
 	s.cache.mu.Lock()
 	defer s.cache.mu.Unlock()
 	cached := s.cache.known[id]
@@ -39,11 +39,11 @@ func (s *Store) claimed(tx *bbolt.Tx, rows *bbolt.Bucket, id string, changes uin
 	}
 	webhook, err := s.webhookOf(tx, id)
 	if err != nil {
-		return webhook, err
+		return nil, err
 	}
 	row := prefixed(webhook.Account, id)
-	s.cache.put(id, &cachedWebhook{row, bytes.Clone(rows.Get(row)), webhook, changes})
-	return webhook, nil
+	s.cache.put(id, &cachedWebhook{row, bytes.Clone(rows.Get(row)), &webhook, changes})
+	return &webhook, nil
 }
 
 // put remembers a webhook.

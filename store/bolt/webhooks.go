@@ -142,7 +142,7 @@ func (s *Store) DeleteWebhook(ctx context.Context, account, id string, check fun
 // unoweAll ends all that the webhook is owed.
 func (s *Store) unoweAll(b *batch, id string) error {
 	numbers := s.queue.Owed(id)
-	for _, o := range b.owed {
+	for _, o := range b.draft.owed {
 		if i := slices.Index(o.webhooks, id); i >= 0 {
 			numbers = append(numbers, o.first+uint64(i))
 		}

@@ -1,7 +1,6 @@
 package memory
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"slices"
@@ -22,8 +21,8 @@ func (s *Store) ClaimDeliveries(ctx context.Context, claim webhooks.Claim) ([]we
 	tasks := make([]webhooks.Task, 0, len(claimed))
 	for _, c := range claimed {
 		d := s.deliveries[place{c.Webhook, c.Seq}]
-		task := webhooks.Task{Event: d.event.Envelope, Webhook: copyOf(*d.webhook), Attempt: c.Attempt, Before: c.Before, Token: c.Token}
-		task.Event.Body = bytes.Clone(d.event.Body)
+		webhook := copyOf(*d.webhook)
+		task := webhooks.Task{Event: d.event.Envelope, Webhook: &webhook, Attempt: c.Attempt, Before: c.Before, Token: c.Token}
 		if d.event.noBody {
 			task.Err = errNoPayload
 		}

@@ -1,7 +1,6 @@
 package memory
 
 import (
-	"bytes"
 	"context"
 	"slices"
 	"strings"
@@ -54,7 +53,6 @@ func (s *Store) enqueue(envelope webhooks.Envelope, only string) (owed int, isNe
 		return known.matched, false
 	}
 	envelope.Timestamp = stored(envelope.Timestamp)
-	envelope.Body = bytes.Clone(envelope.Body)
 	s.lastSeq++
 	now := time.Now()
 	s.published = s.publication(now)

@@ -148,9 +148,11 @@ func (l *leasing) add(rows pgx.Rows) error {
 	lane := &l.lanes[rank]
 	if news {
 		lane.known = cachedWebhook{version: version}
-		if lane.known.webhook, lane.known.err = l.webhook(&r); lane.known.err != nil {
-			lane.known.webhook.ID = r.id
+		webhook, err := l.webhook(&r)
+		if err != nil {
+			webhook.ID = r.id
 		}
+		lane.known.webhook, lane.known.err = &webhook, err
 		l.known.put(lane.webhook, lane.known)
 	}
 	task := webhooks.Task{Webhook: lane.known.webhook, Attempt: attempts + 1, Before: before, Token: uint64(l.base + number), Err: lane.known.err}

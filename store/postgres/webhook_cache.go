@@ -16,10 +16,10 @@ type webhookCache struct {
 	known map[int64]cachedWebhook
 }
 
-// A cachedWebhook is shared by tasks, which must not change it.
+// A cachedWebhook is shared by tasks.
 type cachedWebhook struct {
 	version int64
-	webhook webhooks.Webhook
+	webhook *webhooks.Webhook
 	err     error // it cannot be read
 }
 

@@ -111,7 +111,7 @@ func claimDeliveries(run runner) {
 		changed := t.updateWebhook("acct", "webhook", func(w *webhooks.Webhook) {
 			w.URL, w.Events = "changed", []webhooks.EventType{webhooks.TypeFilesExpiring}
 		})
-		wantSame(t, "Task.Webhook", t.claimAll(1)[0].Webhook, changed)
+		wantSame(t, "Task.Webhook", *t.claimAll(1)[0].Webhook, changed)
 	})
 
 	run("tokens are unique", func(t *tester) {

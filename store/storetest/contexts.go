@@ -121,7 +121,7 @@ func contexts(run runner) {
 			wantSame(t, "keys", keys, []apikeys.Key{newKey("acct", "key")})
 			hooks, err := t.store.ListWebhooks(t.Context(), "acct", webhooks.Page{Limit: 9})
 			t.must(err)
-			wantSame(t, "webhooks", hooks, []webhooks.Webhook{task.Webhook})
+			wantSame(t, "webhooks", hooks, []webhooks.Webhook{*task.Webhook})
 			_, err = t.store.EventDeliveries(t.Context(), "acct", "new event")
 			t.wantError("EventDeliveries", err, webhooks.ErrNotFound)
 			wantSame(t, "ListDeliveries", t.list("acct", "webhook", webhooks.DeliveryQuery{}), deliveries)

@@ -89,7 +89,7 @@ func durableRecords(reopened func(name string, before, after func(*tester))) {
 		backlog, err := t.store.Backlog(t.Context(), "off")
 		t.must(err)
 		wantSame(t, "Backlog of what is off", backlog, webhooks.Backlog{Pending: 1})
-		wantSame(t, "Task.Webhook", t.claimAll(1)[0].Webhook, w)
+		wantSame(t, "Task.Webhook", *t.claimAll(1)[0].Webhook, w)
 		if _, wait := t.claimAndWait(webhooks.Claim{Limit: 9, PerWebhook: 9, Lease: longLease}); wait == 0 {
 			t.Error("wait = 0 with nothing due but what an inactive webhook is owed")
 		}

@@ -23,7 +23,7 @@ func enqueue(run runner) {
 			got[task.Webhook.ID] = task
 		}
 		for _, w := range []webhooks.Webhook{matching, another} {
-			wantSame(t, "Task.Webhook", got[w.ID].Webhook, w)
+			wantSame(t, "Task.Webhook", *got[w.ID].Webhook, w)
 			wantSame(t, "Task.Event", got[w.ID].Event, event)
 			wantSame(t, "Task.Attempt", got[w.ID].Attempt, 1)
 			wantSame(t, "Task.Err", got[w.ID].Err, nil)

@@ -155,7 +155,7 @@ func failing(run runner) {
 		failure.Warned = true
 		t.settle(failure)
 		t.enqueue(newEvent("acct", "2"), 1)
-		wantSame(t, "Task.Webhook", t.claimAll(1)[0].Webhook, t.webhook("acct", "webhook"))
+		wantSame(t, "Task.Webhook", *t.claimAll(1)[0].Webhook, t.webhook("acct", "webhook"))
 		want(t, "webhook", fields{Since: at(1), Warned: at(1)})
 	})
 
@@ -230,7 +230,9 @@ func failing(run runner) {
 		t.createWebhooks(newWebhook("acct", "webhook"))
 		old := func(eventID string, outcome webhooks.Outcome, minutes time.Duration) webhooks.Settlement {
 			end := ended(t, eventID, outcome, at(minutes))
-			end.Task.Webhook.URL, end.Warned = "https://example.org/before", outcome != webhooks.Deliver
+			before := *end.Task.Webhook
+			before.URL = "https://example.org/before"
+			end.Task.Webhook, end.Warned = &before, outcome != webhooks.Deliver
 			return end
 		}
 		gone, failed := old("1", webhooks.GiveUp, 1), old("2", webhooks.Retry, 2)

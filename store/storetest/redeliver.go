@@ -197,7 +197,7 @@ func redeliver(run runner) {
 			w.URL, w.Events = "changed", []webhooks.EventType{webhooks.TypeFilesExpiring}
 		})
 		again(t, "event")
-		wantSame(t, "Task.Webhook", t.claimAll(1)[0].Webhook, changed)
+		wantSame(t, "Task.Webhook", *t.claimAll(1)[0].Webhook, changed)
 	})
 
 	run("ErrNotFound if there is no such delivery, or no webhook for it any more", func(t *tester) {

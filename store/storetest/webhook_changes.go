@@ -25,7 +25,7 @@ func createWebhook(run runner) {
 		t.wantError("WebhookByID", err, webhooks.ErrNotFound)
 		t.enqueue(newEvent("other", "event"), 0)
 		t.enqueue(newEvent("acct", "event"), 1)
-		wantSame(t, "Task.Webhook", t.claimAll(1)[0].Webhook, w)
+		wantSame(t, "Task.Webhook", *t.claimAll(1)[0].Webhook, w)
 	})
 
 	run("WebhookByID returns ErrNotFound", func(t *tester) {

@@ -20,7 +20,7 @@ func deleteWebhook(run runner) {
 		t.must(err)
 		wantSame(t, "ListWebhooks", list, []webhooks.Webhook{other})
 		for i, task := range t.claimAll(3) {
-			wantSame(t, "Task.Webhook", task.Webhook, other)
+			wantSame(t, "Task.Webhook", *task.Webhook, other)
 			wantSame(t, "WebhookID", t.delivery("acct", numbered("event", i)).WebhookID, "other")
 		}
 		t.enqueue(newEvent("acct", "later"), 1)
@@ -156,7 +156,7 @@ func deleteWebhook(run runner) {
 			t.enqueue(newEvent(account, "later"), 1)
 			task := t.claimAll(1)[0]
 			wantSame(t, "Task.Event", task.Event, newEvent(account, "later"))
-			wantSame(t, "Task.Webhook", task.Webhook, w)
+			wantSame(t, "Task.Webhook", *task.Webhook, w)
 		}
 		t.enqueue(newEvent("other", settled.Event.ID), 1)
 		t.settle(settlement(t.claimAll(1)[0], webhooks.GiveUp))

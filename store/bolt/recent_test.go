@@ -1,0 +1,97 @@
+package bolt
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/storageapi/storageapi/webhooks"
+)
+
+// recentOf is what a publication to so many webhooks puts.
+func recentOf(first uint64, webhooksOf, body int, at time.Time) *owed {
+	event := &webhooks.Envelope{ID: fmt.Sprint("evt_", first), Body: make([]byte, body)}
+	return &owed{first, make([]string, webhooksOf), event, at}
+}
+
+// What is held of random events, which are claimed in random order, is of the right
+// numbers, once each, and no more than it may be.
+func TestRecent(t *testing.T) {
+	const events, most = 3000, 5
+	var r recent
+	left := make(map[uint64]string)
+	var numbers []uint64
+	next := uint64(1)
+	now := time.Unix(1_700_000_000, 0)
+	found := 0
+	for range events {
+		n := 1 + rand.N(most)
+		o := recentOf(next+1, n, rand.N(64<<10), now)
+		r.put(o)
+		for i := range uint64(n) {
+			left[next+1+i] = o.event.ID
+			numbers = append(numbers, next+1+i)
+		}
+		if next += uint64(n) + 1; r.bytes > maxRecent {
+			t.Fatalf("%d bytes are held", r.bytes)
+		}
+		if _, held := r.take(o.first - 1); held {
+			t.Fatal("the event's own number is held")
+		}
+		now = now.Add(rand.N(20 * time.Millisecond))
+		for range rand.N(2 * n) {
+			i := rand.N(len(numbers))
+			number := numbers[i]
+			event, held := r.take(number)
+			if held && event.ID != left[number] {
+				t.Fatalf("%d is of %q, want %q", number, event.ID, left[number])
+			}
+			if held {
+				found++
+			}
+			if numbers[i] = numbers[len(numbers)-1]; len(numbers) > 1 {
+				numbers = numbers[:len(numbers)-1]
+			}
+		}
+	}
+	if found < events {
+		t.Errorf("%d deliveries were held when they were claimed, want more", found)
+	}
+	for _, number := range numbers {
+		r.take(number)
+	}
+	r.forget(next)
+	if r.bytes != 0 || r.count != 0 {
+		t.Errorf("%d bytes of %d events are held at the end", r.bytes, r.count)
+	}
+}
+
+// If there is no room, what is there stays, for it is claimed before what is new; but
+// not for long, for perhaps it is not claimed at all.
+func TestRecentWithoutRoom(t *testing.T) {
+	const body = maxRecent/4 - recentBytes
+	var r recent
+	at := time.Unix(1_700_000_000, 0)
+	for i := range uint64(6) {
+		r.put(recentOf(10*i, 1, body, at))
+	}
+	holds := func(want ...uint64) {
+		t.Helper()
+		var got []uint64
+		for i := range r.count {
+			got = append(got, r.at(i).first)
+		}
+		if fmt.Sprint(got) != fmt.Sprint(want) {
+			t.Errorf("%v are held, want %v", got, want)
+		}
+	}
+	holds(0, 10, 20, 30)
+	r.take(0)
+	r.put(recentOf(60, 1, body, at))
+	holds(10, 20, 30, 60)
+	r.put(recentOf(70, 1, body, at.Add(recentFor)))
+	holds(20, 30, 60, 70)
+	r.forget(60)
+	holds(60, 70)
+}
