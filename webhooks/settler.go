@@ -9,7 +9,7 @@ import (
 const (
 	maxSettle   = 512                  // settlements a store call
 	busySettle  = 16                   // settlements, when many come,
-	settlePause = 2 * time.Millisecond // between calls: each costs a commit, whatever its size
+	settlePause = 4 * time.Millisecond // between calls: each costs a commit, whatever its size
 )
 
 // A settler records what came of attempts.

@@ -5,12 +5,19 @@ import (
 	"fmt"
 	"runtime"
 	"sync"
+	"time"
 
 	"go.etcd.io/bbolt"
 )
 
-// maxBatch bounds how many steps share a commit, and so how long each waits.
-const maxBatch = 1024
+const (
+	maxBatch = 1024 // steps that share a commit
+
+	// Steps that come while so many do wait for others, which costs them less than
+	// commits of few.
+	minCrowd  = 32
+	maxGather = 2 * time.Millisecond
+)
 
 // A writer commits steps, those that wait at the same time together. There is no
 // goroutine to it: whoever comes first commits for all who have come by then,
@@ -23,7 +30,9 @@ type writer struct {
 
 	mu      sync.Mutex
 	waiting []*step
-	led     bool // somebody commits
+	spare   []*step // to be used again
+	led     bool    // somebody commits
+	crowd   int     // how many were there of late
 }
 
 // A step is one atomic change.
@@ -41,8 +50,9 @@ func (w *writer) run(ctx context.Context, do func(*batch) error) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	s := &step{ctx: ctx, do: do, turn: make(chan bool, 1)}
 	w.mu.Lock()
+	s := w.next()
+	s.ctx, s.do = ctx, do
 	w.waiting = append(w.waiting, s)
 	lead := !w.led
 	w.led = true
@@ -50,7 +60,22 @@ func (w *writer) run(ctx context.Context, do func(*batch) error) error {
 	if lead || <-s.turn {
 		w.lead(s)
 	}
-	return s.err
+	err := s.err
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	*s = step{turn: s.turn}
+	w.spare = append(w.spare, s) // nobody else knows of it any more
+	return err
+}
+
+// next returns a step to be filled in.
+func (w *writer) next() *step {
+	if last := len(w.spare) - 1; last >= 0 {
+		s := w.spare[last]
+		w.spare = w.spare[:last]
+		return s
+	}
+	return &step{turn: make(chan bool, 1)}
 }
 
 // lead commits what is waiting, the leader's own step first, and hands over.
@@ -60,6 +85,7 @@ func (w *writer) lead(own *step) {
 
 	// The next leader first: it writes while the others are told and go on.
 	w.mu.Lock()
+	w.crowd = max(len(steps)+len(w.waiting), w.crowd*7/8)
 	if w.led = len(w.waiting) > 0; w.led {
 		w.waiting[0].turn <- true
 	}
@@ -73,14 +99,20 @@ func (w *writer) lead(own *step) {
 }
 
 // gather takes what is waiting to share a commit, once nobody more is about to come.
+// If many come all the time, it waits for about as many as there were.
 func (w *writer) gather() []*step {
-	for before := 0; ; {
+	for before, until := 0, time.Now().Add(maxGather); ; {
 		runtime.Gosched()
 		w.mu.Lock()
 		n := min(len(w.waiting), maxBatch)
 		if n > before && n < maxBatch {
 			before = n
 			w.mu.Unlock()
+			continue
+		}
+		if w.crowd >= minCrowd && n < w.crowd*9/10 && time.Now().Before(until) {
+			w.mu.Unlock()
+			time.Sleep(100 * time.Microsecond)
 			continue
 		}
 		steps := w.waiting[:n:n]

@@ -1,0 +1,43 @@
+package bolt
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// A step that comes alone after many waits a little for others, once or twice, and then
+// no more.
+func TestStepsAfterACrowd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := openTemp(t)
+		wait := func() (longest time.Duration) {
+			began := time.Now()
+			if err := s.writer.run(t.Context(), func(b *batch) error { return b.put(bucketMeta, []byte("a"), []byte("b")) }); err != nil {
+				t.Error(err)
+			}
+			return time.Since(began)
+		}
+		if d := wait(); d > 0 {
+			t.Errorf("the first step waited %v", d)
+		}
+		const many = 256
+		for range many {
+			go wait()
+		}
+		synctest.Wait()
+		time.Sleep(time.Second)
+		waited := 0
+		for range 40 {
+			switch d := wait(); {
+			case d > maxGather+time.Millisecond:
+				t.Errorf("a step waited %v", d)
+			case d > 0:
+				waited++
+			case waited > 0:
+				return
+			}
+		}
+		t.Errorf("%d steps waited, one after the other", waited)
+	})
+}
