@@ -2,6 +2,7 @@ package webhooks
 
 import (
 	"bytes"
+	"encoding/binary"
 	"encoding/json"
 	"fmt"
 	"strings"
@@ -40,7 +41,7 @@ type Envelope struct {
 	Timestamp time.Time // UTC, to the millisecond
 
 	// Body is the JSON that receivers get, to the byte:
-	// {"id":…,"type":…,"timestamp":…,"data":…}.
+	// {"id":…,"type":…,"timestamp":…,"data":…}. Nobody changes it.
 	Body []byte
 }
 
@@ -121,6 +122,34 @@ func appendQuoted(b []byte, text string) []byte {
 		text = strings.ToValidUTF8(text, string(utf8.RuneError))
 	}
 	b = append(b, '"')
+	begin := len(b)
+	b = append(b, text...)
+	if !isPlainText(b[begin:]) {
+		b = appendEscaped(b[:begin], text)
+	}
+	return append(b, '"')
+}
+
+// isPlainText reports whether nothing in the text has to be escaped.
+func isPlainText(text []byte) bool {
+	if bytes.IndexByte(text, '"') >= 0 || bytes.IndexByte(text, '\\') >= 0 {
+		return false
+	}
+	const ones = 0x0101010101010101
+	for ; len(text) >= 8; text = text[8:] { // a byte below ' ' borrows from the bit above it
+		if eight := binary.LittleEndian.Uint64(text); (eight-' '*ones)&^eight&(0x80*ones) != 0 {
+			return false
+		}
+	}
+	for _, c := range text {
+		if c < ' ' {
+			return false
+		}
+	}
+	return true
+}
+
+func appendEscaped(b []byte, text string) []byte {
 	from := 0
 	for i := range len(text) {
 		c := text[i]
@@ -135,7 +164,7 @@ func appendQuoted(b []byte, text string) []byte {
 			b = append(b, '\\', c)
 		}
 	}
-	return append(append(b, text[from:]...), '"')
+	return append(b, text[from:]...)
 }
 
 // appendTimestamp appends the time as everywhere on the wire: RFC 3339 in UTC with

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -185,7 +186,13 @@ func TestEventSize(t *testing.T) {
 
 // Whatever a host puts into a payload, receivers get valid JSON that says so.
 func TestEventTextSurvives(t *testing.T) {
-	for _, text := range []string{`"\/`, "<script>&amp;</script>", "line\nend\r\t\x00\x1b\x7f", "Ümläut 🔑 \u2028\u2029\ufeff\ufffd", `\u003c`} {
+	texts := []string{`"\/`, "<script>&amp;</script>", "line\nend\r\t\x00\x1b\x7f", "Ümläut 🔑 \u2028\u2029\ufeff\ufffd", `\u003c`}
+	for c := range utf8.RuneSelf { // each at each place in a word
+		for i := range 12 {
+			texts = append(texts, strings.Repeat("!", i)+string(rune(c))+"ÿ! \x7f!")
+		}
+	}
+	for _, text := range texts {
 		envelope := mustSeal(t, webhooks.Event{Account: account, Data: file(webhooks.ExpiringFile{ID: text, Name: text, EnvironmentID: text, ExpiresAt: noon})})
 		var body struct {
 			Data struct {

@@ -48,7 +48,7 @@ func BenchmarkThroughput(b *testing.B) {
 			c.start(b)
 			c.floor(b, 4*benchWorkers*c.receivers) // opens the connections
 			c.service(b, 10*c.fanout*benchWorkers+c.others)
-			const round = 10_000 // deliveries
+			const round = 50_000 // deliveries
 			var floor, ours, floorCPU, oursCPU time.Duration
 			for b.Loop() {
 				at := processorTime()
