@@ -7,7 +7,7 @@ import (
 )
 
 const (
-	maxSettle   = 512                  // settlements a store call
+	maxSettle   = 1024                 // settlements a store call
 	busySettle  = 16                   // settlements, when many come,
 	settlePause = 4 * time.Millisecond // between calls: each costs a commit, whatever its size
 )

@@ -13,9 +13,10 @@ import (
 const (
 	maxBatch = 1024 // steps that share a commit
 
-	// Steps that come while so many do wait for others, which costs them less than
-	// commits of few.
+	// While so many steps come at a time, a commit waits for about as many, so long at
+	// most, unless it has enough: commits of few cost them more.
 	minCrowd  = 32
+	enough    = 128
 	maxGather = 2 * time.Millisecond
 )
 
@@ -30,9 +31,11 @@ type writer struct {
 
 	mu      sync.Mutex
 	waiting []*step
-	spare   []*step // to be used again
-	led     bool    // somebody commits
-	crowd   int     // how many were there of late
+	led     bool // somebody commits
+	crowd   int  // how many were there of late
+
+	here   chan struct{} // closed when wanted steps are waiting; nil: nobody waits for that
+	wanted int
 }
 
 // A step is one atomic change.
@@ -50,32 +53,19 @@ func (w *writer) run(ctx context.Context, do func(*batch) error) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
+	s := &step{ctx: ctx, do: do, turn: make(chan bool, 1)}
 	w.mu.Lock()
-	s := w.next()
-	s.ctx, s.do = ctx, do
-	w.waiting = append(w.waiting, s)
+	if w.waiting = append(w.waiting, s); w.here != nil && len(w.waiting) >= w.wanted {
+		close(w.here)
+		w.here = nil
+	}
 	lead := !w.led
 	w.led = true
 	w.mu.Unlock()
 	if lead || <-s.turn {
 		w.lead(s)
 	}
-	err := s.err
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	*s = step{turn: s.turn}
-	w.spare = append(w.spare, s) // nobody else knows of it any more
-	return err
-}
-
-// next returns a step to be filled in.
-func (w *writer) next() *step {
-	if last := len(w.spare) - 1; last >= 0 {
-		s := w.spare[last]
-		w.spare = w.spare[:last]
-		return s
-	}
-	return &step{turn: make(chan bool, 1)}
+	return s.err
 }
 
 // lead commits what is waiting, the leader's own step first, and hands over.
@@ -98,28 +88,32 @@ func (w *writer) lead(own *step) {
 	clear(steps) // their array lives on under those who wait
 }
 
-// gather takes what is waiting to share a commit, once nobody more is about to come.
-// If many come all the time, it waits for about as many as there were.
+// gather takes what is waiting to share a commit, once nobody more is about to come. If
+// many come all the time, it waits for about as many as there were.
 func (w *writer) gather() []*step {
-	for before, until := 0, time.Now().Add(maxGather); ; {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for before := 0; before < len(w.waiting) && len(w.waiting) < maxBatch; {
+		before = len(w.waiting)
+		w.mu.Unlock()
 		runtime.Gosched()
 		w.mu.Lock()
-		n := min(len(w.waiting), maxBatch)
-		if n > before && n < maxBatch {
-			before = n
-			w.mu.Unlock()
-			continue
-		}
-		if w.crowd >= minCrowd && n < w.crowd*9/10 && time.Now().Before(until) {
-			w.mu.Unlock()
-			time.Sleep(100 * time.Microsecond)
-			continue
-		}
-		steps := w.waiting[:n:n]
-		w.waiting = w.waiting[n:]
-		w.mu.Unlock()
-		return steps
 	}
+	if w.wanted = w.crowd * 9 / 10; w.crowd >= minCrowd && len(w.waiting) < min(w.wanted, enough) {
+		here := make(chan struct{})
+		w.here = here
+		w.mu.Unlock()
+		select {
+		case <-here:
+		case <-time.After(maxGather):
+		}
+		w.mu.Lock()
+		w.here = nil
+	}
+	n := min(len(w.waiting), maxBatch)
+	steps := w.waiting[:n:n]
+	w.waiting = w.waiting[n:]
+	return steps
 }
 
 // commit runs the steps in one transaction. A step that fails after it has
