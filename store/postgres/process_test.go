@@ -14,6 +14,7 @@ import (
 	"net/netip"
 	"os"
 	"os/exec"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -58,8 +59,27 @@ func runNode(dsn string) {
 		Logger:  slog.New(slog.DiscardHandler), // the database will be away, and that is to be seen by what is delivered
 	})
 	check(err)
+	go meter(ctx, service, func(int) {})
 	check(service.Run(ctx))
 	check(s.Close())
+}
+
+// Some more accounts have used up their bandwidth, all at different times. Each node
+// notices it when it happens.
+const metered = 60
+
+func meteredAccount(i int) string { return fmt.Sprint("metered_", i) }
+
+// meter reports the use of the account whose time it is, and calls told when a report
+// is acknowledged.
+func meter(ctx context.Context, service *webhooks.WebhookService, told func(i int)) {
+	for ctx.Err() == nil {
+		i := int(time.Now().UnixMilli()/200) % metered
+		if err := service.ReportBandwidth(ctx, meteredAccount(i), 100, 100, "2026-11"); err == nil {
+			told(i)
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
 }
 
 // nodeCap is PerWebhook of the nodes.
@@ -102,13 +122,19 @@ type ledger struct {
 	under        map[string]int // requests under way, by path
 	most         map[string]int
 	dead         int // requests to the receiver that is down
+
+	reported map[string]bool           // paths of accounts whose use was reported
+	alerts   map[string]map[string]int // requests, by path and type, and by event
 }
 
 // newLedger returns a ledger with the receiver that fills it, and the certificate of
 // that in PEM.
 func newLedger(t *testing.T) (l *ledger, receiver *httptest.Server, roots string) {
 	t.Helper()
-	l = &ledger{acknowledged: map[string]bool{}, arrived: map[string]int{}, under: map[string]int{}, most: map[string]int{}}
+	l = &ledger{
+		acknowledged: map[string]bool{}, arrived: map[string]int{}, under: map[string]int{}, most: map[string]int{},
+		reported: map[string]bool{}, alerts: map[string]map[string]int{},
+	}
 	receiver = httptest.NewTLSServer(l)
 	t.Cleanup(receiver.Close)
 	return l, receiver, string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: receiver.Certificate().Raw}))
@@ -118,6 +144,13 @@ func newLedger(t *testing.T) (l *ledger, receiver *httptest.Server, roots string
 func (l *ledger) load(service *webhooks.WebhookService) (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var publishers sync.WaitGroup
+	publishers.Go(func() {
+		meter(ctx, service, func(i int) {
+			l.mu.Lock()
+			defer l.mu.Unlock()
+			l.reported["/"+meteredAccount(i)] = true
+		})
+	})
 	for i := range 4 {
 		publishers.Go(func() {
 			for j := i; ctx.Err() == nil; j += 4 {
@@ -148,12 +181,28 @@ func (l *ledger) await(t *testing.T) {
 	for _, n := range l.arrived {
 		twice += n - 1
 	}
-	t.Logf("%d events acknowledged, all arrived, %d more than once; %d requests to the receiver that is down", len(l.acknowledged), twice, l.dead)
+	for of, events := range l.alerts {
+		if len(events) != 1 {
+			t.Errorf("%s was told by %d events, want one", of, len(events))
+		}
+	}
+	if len(l.reported) < 10 {
+		t.Errorf("%d alerts were fired, which shows little", len(l.reported))
+	}
+	t.Logf("%d events acknowledged, all arrived, %d more than once; %d requests to the receiver that is down; %d alerts, each told once",
+		len(l.acknowledged), twice, l.dead, len(l.alerts))
 }
+
+// alertsOf are the types of what tells that an account has used up its bandwidth.
+var alertsOf = []webhooks.EventType{webhooks.TypeBandwidthLimitApproaching, webhooks.TypeBandwidthLimitReached}
+
+// alertName names an alert to an account's path.
+func alertName(path string, of webhooks.EventType) string { return path + " " + string(of) }
 
 func (l *ledger) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	var event struct {
-		ID string `json:"id"`
+		ID   string             `json:"id"`
+		Type webhooks.EventType `json:"type"`
 	}
 	err := json.NewDecoder(r.Body).Decode(&event)
 	l.mu.Lock()
@@ -161,6 +210,12 @@ func (l *ledger) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		l.dead++
 	} else if err == nil {
 		l.arrived[event.ID]++
+		if name := alertName(r.URL.Path, event.Type); slices.Contains(alertsOf, event.Type) {
+			if l.alerts[name] == nil {
+				l.alerts[name] = map[string]int{}
+			}
+			l.alerts[name][event.ID]++
+		}
 	}
 	l.under[r.URL.Path]++
 	l.most[r.URL.Path] = max(l.most[r.URL.Path], l.under[r.URL.Path])
@@ -207,9 +262,7 @@ func TestFailover(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for i := range accounts {
-		create(t, service, fmt.Sprint("acct_", i), fmt.Sprint(receiver.URL, "/", i))
-	}
+	createAll(t, service, receiver.URL)
 	startNode(t, dsn, roots)
 	startNode(t, dsn, roots)
 	stop := l.load(service)
@@ -287,9 +340,7 @@ func TestCrashes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for i := range accounts {
-		create(t, service, fmt.Sprint("acct_", i), fmt.Sprint(receiver.URL, "/", i))
-	}
+	createAll(t, service, receiver.URL)
 	create(t, service, "down", receiver.URL+"/down")
 	for range 50 {
 		if err := service.Publish(t.Context(), lowBalance("down", "")); err != nil {
@@ -329,9 +380,21 @@ func TestCrashes(t *testing.T) {
 	}
 }
 
+// createAll creates the webhooks of the accounts that events are of, and of those that
+// are metered.
+func createAll(t *testing.T, service *webhooks.WebhookService, url string) {
+	t.Helper()
+	for i := range accounts {
+		create(t, service, fmt.Sprint("acct_", i), fmt.Sprint(url, "/", i))
+	}
+	for i := range metered {
+		create(t, service, meteredAccount(i), url+"/"+meteredAccount(i))
+	}
+}
+
 func create(t *testing.T, service *webhooks.WebhookService, account, url string) {
 	t.Helper()
-	_, err := service.Create(t.Context(), account, webhooks.CreateParams{URL: url, Events: []webhooks.EventType{webhooks.TypeBalanceLow}})
+	_, err := service.Create(t.Context(), account, webhooks.CreateParams{URL: url, Events: webhooks.EventTypes()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -360,6 +423,13 @@ func (l *ledger) lost() (ids []string) {
 	for id := range l.acknowledged {
 		if l.arrived[id] == 0 {
 			ids = append(ids, id)
+		}
+	}
+	for path := range l.reported {
+		for _, of := range alertsOf {
+			if name := alertName(path, of); l.alerts[name] == nil {
+				ids = append(ids, name)
+			}
 		}
 	}
 	return ids
