@@ -135,11 +135,7 @@ func TestCachedKeysGrowOld(t *testing.T) {
 
 // A node that may have missed something forgets all.
 func TestCachedKeysWithoutListener(t *testing.T) {
-	name := newSchema(t)
-	option := postgres.InSchema(name)
-	if err := postgres.Migrate(t.Context(), pool(t), option); err != nil {
-		t.Fatal(err)
-	}
+	name, option := migratedSchema(t)
 	a, quiet := open(t, option, postgres.CacheKeys(10, time.Hour)), open(t, option, postgres.PollOnly())
 	listens(t, a)
 	createKeys(t, quiet, 1)

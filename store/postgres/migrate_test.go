@@ -22,6 +22,18 @@ func newSchema(t *testing.T) string {
 	return name
 }
 
+// migratedSchema returns the name of a schema that is migrated and empty, and the option
+// for it.
+func migratedSchema(t *testing.T) (string, postgres.Option) {
+	t.Helper()
+	name := newSchema(t)
+	option := postgres.InSchema(name)
+	if err := postgres.Migrate(t.Context(), pool(t), option); err != nil {
+		t.Fatal(err)
+	}
+	return name, option
+}
+
 func TestMigrateAtOnce(t *testing.T) {
 	t.Run("with advisory locks", func(t *testing.T) { migrateAtOnce(t, pool(t)) })
 	t.Run("with advisory locks that lock nothing", func(t *testing.T) {

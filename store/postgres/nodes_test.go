@@ -98,11 +98,7 @@ func TestNodesShareCaps(t *testing.T) {
 // A plan made while the queue is empty is not one that reads all of it once it is
 // full.
 func TestPlansOfAnEmptyQueue(t *testing.T) {
-	name := newSchema(t)
-	option := postgres.InSchema(name)
-	if err := postgres.Migrate(t.Context(), pool(t), option); err != nil {
-		t.Fatal(err)
-	}
+	name, option := migratedSchema(t)
 	p, err := pgxpool.NewWithConfig(t.Context(), pool(t).Config())
 	if err != nil {
 		t.Fatal(err)
@@ -216,11 +212,7 @@ func TestSettlingInAnyOrder(t *testing.T) {
 // others.
 func TestPutAside(t *testing.T) {
 	const owed = 700 // more than a claim puts aside, or takes back
-	name := newSchema(t)
-	option := postgres.InSchema(name)
-	if err := postgres.Migrate(t.Context(), pool(t), option); err != nil {
-		t.Fatal(err)
-	}
+	name, option := migratedSchema(t)
 	one, other := open(t, option), open(t, option)
 	endpoints(t, one, 1)
 	fill(t, pool(t), name, owed)
@@ -291,11 +283,7 @@ func TestPutAside(t *testing.T) {
 // However much one webhook is owed, the others have their turn in the same claim, and
 // that reads no more of the backlog than it takes.
 func TestBacklogOfOne(t *testing.T) {
-	name := newSchema(t)
-	option := postgres.InSchema(name)
-	if err := postgres.Migrate(t.Context(), pool(t), option); err != nil {
-		t.Fatal(err)
-	}
+	name, option := migratedSchema(t)
 	s := open(t, option)
 	endpoints(t, s, 1)
 	fill(t, pool(t), name, 30_000)

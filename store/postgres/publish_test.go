@@ -95,11 +95,7 @@ func TestPublishTx(t *testing.T) {
 // An event that is published while the clock stands back has no earlier time than
 // those before it.
 func TestClockSetBack(t *testing.T) {
-	name := newSchema(t)
-	option := postgres.InSchema(name)
-	if err := postgres.Migrate(t.Context(), pool(t), option); err != nil {
-		t.Fatal(err)
-	}
+	name, option := migratedSchema(t)
 	s := open(t, option)
 	if err := s.CreateWebhook(t.Context(), newWebhook("acct", "a"), webhooks.Terms{}); err != nil {
 		t.Fatal(err)

@@ -108,11 +108,7 @@ func (p *press) want(want ...string) {
 }
 
 func TestPublishTogether(t *testing.T) {
-	name := newSchema(t)
-	option := postgres.InSchema(name)
-	if err := postgres.Migrate(t.Context(), pool(t), option); err != nil {
-		t.Fatal(err)
-	}
+	name, option := migratedSchema(t)
 	s := open(t, option)
 	for _, id := range []string{"a", "b"} {
 		if err := s.CreateWebhook(t.Context(), newWebhook("acct", id), webhooks.Terms{}); err != nil {
@@ -197,11 +193,7 @@ func TestPublishTogether(t *testing.T) {
 
 // The end of one's context while a batch is under way changes nothing for anybody.
 func TestPublishTogetherUnderWay(t *testing.T) {
-	name := newSchema(t)
-	option := postgres.InSchema(name)
-	if err := postgres.Migrate(t.Context(), pool(t), option); err != nil {
-		t.Fatal(err)
-	}
+	name, option := migratedSchema(t)
 	p := newPress(t, option)
 	ctx, cancel := context.WithCancel(t.Context())
 	p.publish(t.Context(), "1", "2")

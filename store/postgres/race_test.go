@@ -148,11 +148,7 @@ func TestSettlingBesideOthers(t *testing.T) {
 // What is leased is changed by nobody else. A settlement that runs beside another
 // change would miss the row that this has moved, and not know.
 func TestLeasedStays(t *testing.T) {
-	name := newSchema(t)
-	option := postgres.InSchema(name)
-	if err := postgres.Migrate(t.Context(), pool(t), option); err != nil {
-		t.Fatal(err)
-	}
+	name, option := migratedSchema(t)
 	s, other := open(t, option), open(t, option)
 	endpoints(t, s, 1)
 	for i := range 5 {

@@ -53,7 +53,7 @@ func files(t testing.TB, schema string) (of map[string]int64, bytes int64) {
 }
 
 // work claims and settles until so many deliveries are done.
-func work(t testing.TB, s *postgres.Store, n int) {
+func work(t *testing.T, s *postgres.Store, n int) {
 	t.Helper()
 	end := time.Now().Add(30 * time.Second)
 	for done := 0; done < n; {
@@ -65,19 +65,9 @@ func work(t testing.TB, s *postgres.Store, n int) {
 			t.Fatal(err)
 		}
 		for _, task := range tasks {
-			settle(t, s, task)
+			settleAs(t, s, task, webhooks.Deliver, 0)
 		}
 		done += len(tasks)
-	}
-}
-
-func settle(t testing.TB, s *postgres.Store, task webhooks.Task) {
-	t.Helper()
-	stale, err := s.SettleDeliveries(t.Context(), []webhooks.Settlement{{
-		Task: task, Outcome: webhooks.Deliver, Attempt: webhooks.Attempt{Number: task.Attempt, StartedAt: time.Now(), Status: 200},
-	}})
-	if err != nil || len(stale) > 0 {
-		t.Fatal(stale, err)
 	}
 }
 
@@ -85,11 +75,8 @@ func settle(t testing.TB, s *postgres.Store, task webhooks.Task) {
 // what is settled.
 func TestRenewal(t *testing.T) {
 	grown := func(t *testing.T, open func(testing.TB, ...postgres.Option) *postgres.Store) int64 {
-		schema := newSchema(t)
-		if err := postgres.Migrate(t.Context(), pool(t), postgres.InSchema(schema)); err != nil {
-			t.Fatal(err)
-		}
-		s := open(t, postgres.InSchema(schema))
+		schema, option := migratedSchema(t)
+		s := open(t, option)
 		endpoints(t, s, 20)
 		hold(t, pool(t).BeginTx)
 		for range 8 {
@@ -110,11 +97,7 @@ func TestRenewal(t *testing.T) {
 
 // A table of which most is rows is not renewed, however long those are.
 func TestRenewalOfRows(t *testing.T) {
-	schema := newSchema(t)
-	option := postgres.InSchema(schema)
-	if err := postgres.Migrate(t.Context(), pool(t), option); err != nil {
-		t.Fatal(err)
-	}
+	schema, option := migratedSchema(t)
 	s := open(t, option)
 	account := strings.Repeat("a", 128)
 	if err := s.CreateWebhook(t.Context(), newWebhook(account, "wh"), webhooks.Terms{}); err != nil {
@@ -138,11 +121,7 @@ func TestRenewalOfRows(t *testing.T) {
 // it.
 func TestRenewalBesideOthers(t *testing.T) {
 	const hooks, publishers, events = 10, 4, 100
-	schema := newSchema(t)
-	option := postgres.InSchema(schema)
-	if err := postgres.Migrate(t.Context(), pool(t), option); err != nil {
-		t.Fatal(err)
-	}
+	schema, option := migratedSchema(t)
 	nodes := []*postgres.Store{renewing(t, option), renewing(t, option), open(t, option)}
 	endpoints(t, nodes[0], hooks)
 	service, err := webhooks.New(nodes[2], webhooks.Config{})
@@ -233,11 +212,7 @@ func TestRenewalBesideOthers(t *testing.T) {
 // A transaction of the host's that has published keeps the queue from being renewed
 // until it ends, and claims go on.
 func TestRenewalBesideAPublisher(t *testing.T) {
-	schema := newSchema(t)
-	option := postgres.InSchema(schema)
-	if err := postgres.Migrate(t.Context(), pool(t), option); err != nil {
-		t.Fatal(err)
-	}
+	schema, option := migratedSchema(t)
 	s := renewing(t, option)
 	endpoints(t, s, 2)
 	service, err := webhooks.New(s, webhooks.Config{})

@@ -25,11 +25,7 @@ func keyring(t *testing.T, fill ...byte) *signing.Keyring {
 }
 
 func TestSealed(t *testing.T) {
-	name := newSchema(t)
-	option := postgres.InSchema(name)
-	if err := postgres.Migrate(t.Context(), pool(t), option); err != nil {
-		t.Fatal(err)
-	}
+	name, option := migratedSchema(t)
 	w := newWebhook("acct", "wh")
 	w.PreviousSecret, w.PreviousSecretExpiresAt = signing.NewSecret(), time.Now().Add(time.Hour)
 	if err := open(t, option).CreateWebhook(t.Context(), w, webhooks.Terms{}); err != nil {
@@ -65,11 +61,7 @@ func TestSealed(t *testing.T) {
 
 // A webhook whose secret cannot be read does not keep the others from theirs.
 func TestUnreadable(t *testing.T) {
-	name := newSchema(t)
-	option := postgres.InSchema(name)
-	if err := postgres.Migrate(t.Context(), pool(t), option); err != nil {
-		t.Fatal(err)
-	}
+	name, option := migratedSchema(t)
 	s := open(t, option, postgres.Sealed(keyring(t, 1)))
 	service, err := webhooks.New(s, webhooks.Config{})
 	if err != nil {
