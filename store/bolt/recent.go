@@ -74,13 +74,14 @@ func (r *recent) take(number uint64) (event webhooks.Envelope, held bool) {
 	return event, true
 }
 
-// drop holds an event no more.
+// drop holds an event no more. Its place is taken until those before it are dropped.
 func (r *recent) drop(e *recentEvent) {
-	r.bytes -= recentBytes + len(e.event.Body)
+	r.bytes -= len(e.event.Body)
 	e.left, e.event = 0, webhooks.Envelope{}
 	for r.count > 0 && r.at(0).left == 0 {
 		r.head = (r.head + 1) % len(r.ring)
 		r.count--
+		r.bytes -= recentBytes
 	}
 }
 

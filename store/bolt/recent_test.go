@@ -95,3 +95,22 @@ func TestRecentWithoutRoom(t *testing.T) {
 	r.forget(60)
 	holds(60, 70)
 }
+
+// An event that is not claimed, for its webhook is down, does not let the ring grow with
+// all that is published and claimed after it.
+func TestRecentBehindOneThatStays(t *testing.T) {
+	const most = maxRecent / recentBytes
+	var r recent
+	at := time.Unix(1_700_000_000, 0)
+	r.put(recentOf(1, 1, 0, at))
+	for i := range uint64(3 * most) {
+		at = at.Add(time.Millisecond)
+		r.put(recentOf(2*i+3, 1, 0, at))
+		if _, held := r.take(2*i + 3); !held {
+			t.Fatalf("event %d is not held", i)
+		}
+	}
+	if len(r.ring) > most {
+		t.Errorf("the ring has %d places, want %d at most", len(r.ring), most)
+	}
+}
