@@ -4,6 +4,9 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"runtime"
+	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -116,6 +119,59 @@ func TestBatchThatIsUndone(t *testing.T) {
 	tasks, _, err := s.ClaimDeliveries(t.Context(), webhooks.Claim{Limit: 99, PerWebhook: 99, Lease: time.Minute})
 	if err != nil || len(tasks) != 2 {
 		t.Errorf("%d tasks, %v; want 2", len(tasks), err)
+	}
+}
+
+// A webhook that is deleted and made again in one batch is owed what is published then,
+// also if something was published in the batch before.
+func TestWebhookMadeAgainInABatch(t *testing.T) {
+	s := openTemp(t)
+	create := func(i int) error { return s.CreateWebhook(t.Context(), testWebhook(i), webhooks.Terms{}) }
+	enqueue := func(i int) error { _, err := s.Enqueue(t.Context(), testEvent(i, 10)); return err }
+	for i := range 2 {
+		if err := create(1 + i); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var done sync.WaitGroup
+	waiting := func() int {
+		s.writer.mu.Lock()
+		defer s.writer.mu.Unlock()
+		return len(s.writer.waiting)
+	}
+	begun, end := make(chan bool), make(chan bool)
+	done.Go(func() {
+		_ = s.writer.run(t.Context(), func(*batch) error { close(begun); <-end; return nil })
+	})
+	<-begun
+	for i, do := range []func() error{
+		func() error { return enqueue(1) },
+		func() error { return s.DeleteWebhook(t.Context(), "acct", "wh1", nil) },
+		func() error { return create(1) },
+		func() error { return enqueue(2) },
+	} {
+		done.Go(func() {
+			if err := do(); err != nil {
+				t.Error(err)
+			}
+		})
+		for waiting() <= i {
+			runtime.Gosched()
+		}
+	}
+	close(end)
+	done.Wait()
+	tasks, _, err := s.ClaimDeliveries(t.Context(), webhooks.Claim{Limit: 9, PerWebhook: 9, Lease: time.Minute})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, task := range tasks {
+		got = append(got, task.Event.ID+" "+task.Webhook.ID)
+	}
+	slices.Sort(got)
+	if want := []string{"evt0001 wh2", "evt0002 wh1", "evt0002 wh2"}; !slices.Equal(got, want) {
+		t.Errorf("claimed %q, want %q", got, want)
 	}
 }
 

@@ -26,6 +26,12 @@ type owed struct {
 	at    time.Time          // when that was
 }
 
+// endTelling has what is published later be told after what was done by then.
+func (b *batch) endTelling() {
+	b.tells = false
+	b.draft.owed = append(b.draft.owed, owed{})
+}
+
 // publish adds an event to the draft, for webhooks to which it is owed and those that
 // it skips, and returns its number. The draft is written first if it has no room.
 func (b *batch) publish(record, body []byte, active, inactive []string) (number uint64, err error) {

@@ -79,19 +79,25 @@ func (s *Store) enqueue(b *batch, p *publication, only string) (deliveries int, 
 		return 0, false, err
 	}
 	if len(active) > 0 {
-		if b.draft.owed = append(b.draft.owed, owed{n + 1, active, &p.event, now}); !b.tells {
+		if !b.tells {
 			b.tells = true
-			b.done = append(b.done, func() { s.tell(b.draft.owed) })
+			from := len(b.draft.owed)
+			b.done = append(b.done, func() { s.tell(b.draft.owed[from:]) })
 		}
+		b.draft.owed = append(b.draft.owed, owed{n + 1, active, &p.event, now})
 	}
 	return len(active), true, nil
 }
 
-// tell tells the queue what was published. What else has become of the webhooks in the
-// batch it is told later: nobody publishes to one that earlier steps have turned off.
+// tell tells the queue what was published, until a webhook was deleted. What else has
+// become of the webhooks in the batch it is told later: nobody publishes to one that
+// earlier steps have turned off.
 func (s *Store) tell(list []owed) {
 	for i := range list {
 		o := &list[i]
+		if o.first == 0 {
+			return
+		}
 		if o.event == nil {
 			continue
 		}
