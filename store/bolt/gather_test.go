@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// A step that comes alone after many waits a little for others, once or twice, and then
+// Steps that come alone after many wait a little for others, for some commits, and then
 // no more.
 func TestStepsAfterACrowd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

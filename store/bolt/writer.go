@@ -13,8 +13,8 @@ import (
 const (
 	maxBatch = 1024 // steps that share a commit
 
-	// While so many steps come at a time, a commit waits for about as many, so long at
-	// most, unless it has enough: commits of few cost them more.
+	// While so many steps come at a time, a commit that does not have enough waits for
+	// about as many as come, so long at most: commits of few cost them more.
 	minCrowd  = 32
 	enough    = 128
 	maxGather = 2 * time.Millisecond
@@ -89,7 +89,7 @@ func (w *writer) lead(own *step) {
 }
 
 // gather takes what is waiting to share a commit, once nobody more is about to come. If
-// many come all the time, it waits for about as many as there were.
+// many come all the time, and it has not enough, it waits for about as many as there were.
 func (w *writer) gather() []*step {
 	w.mu.Lock()
 	defer w.mu.Unlock()
