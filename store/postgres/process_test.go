@@ -277,21 +277,28 @@ func TestFailover(t *testing.T) {
 	l.await(t)
 }
 
+// onPrimary returns a store with a webhook on a server that waits for its only standby.
+func onPrimary(t *testing.T) (*postgres.Store, *cluster.Cluster) {
+	t.Helper()
+	primary, standby := replicated(t)
+	s, err := postgres.Open(t.Context(), primary.DSN("postgres"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.Close() })
+	if err := s.CreateWebhook(t.Context(), newWebhook("acct", "wh"), webhooks.Terms{}); err != nil {
+		t.Fatal(err)
+	}
+	return s, standby
+}
+
 // TestStandbyLost kills the only synchronous standby: commits wait for it then. Whoever
 // publishes is told before long, and that what they published may be there; it is.
 func TestStandbyLost(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes some seconds")
 	}
-	primary, standby := replicated(t)
-	s, err := postgres.Open(t.Context(), primary.DSN("postgres"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = s.Close() }()
-	if err := s.CreateWebhook(t.Context(), newWebhook("acct", "wh"), webhooks.Terms{}); err != nil {
-		t.Fatal(err)
-	}
+	s, standby := onPrimary(t)
 	enqueue := func(wait time.Duration) error {
 		ctx, cancel := context.WithTimeout(t.Context(), wait)
 		defer cancel()

@@ -253,15 +253,7 @@ func TestRenewalBesideAPublisher(t *testing.T) {
 // While the only synchronous standby is down, what renews a table does not wait for it
 // with the table locked: claims do not wait for it either.
 func TestRenewalWithoutStandby(t *testing.T) {
-	primary, standby := replicated(t)
-	s, err := postgres.Open(t.Context(), primary.DSN("postgres"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = s.Close() }()
-	if err := s.CreateWebhook(t.Context(), newWebhook("acct", "wh"), webhooks.Terms{}); err != nil {
-		t.Fatal(err)
-	}
+	s, standby := onPrimary(t)
 	if _, err := s.Enqueue(t.Context(), webhooks.Envelope{ID: "event", Account: "acct", Type: webhooks.TypeBalanceLow}); err != nil {
 		t.Fatal(err)
 	}
