@@ -6,7 +6,6 @@ import "go.etcd.io/bbolt"
 type batch struct {
 	tx    *bbolt.Tx
 	dirty bool // the current step has written
-	tells bool // done tells the queue what was published
 
 	// done is run, in order, when the transaction is committed. What steps do
 	// to the queue goes here, so that it follows the order of the file.

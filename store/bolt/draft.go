@@ -1,11 +1,6 @@
 package bolt
 
-import (
-	"encoding/binary"
-	"time"
-
-	"github.com/storageapi/storageapi/webhooks"
-)
+import "encoding/binary"
 
 // A draft is the segment of a batch: what its steps have published. Its memory serves
 // one batch after the other.
@@ -21,15 +16,6 @@ type draft struct {
 type owed struct {
 	first    uint64
 	webhooks []string
-
-	event *webhooks.Envelope // if they are owed since it was published
-	at    time.Time          // when that was
-}
-
-// endTelling has what is published later be told after what was done by then.
-func (b *batch) endTelling() {
-	b.tells = false
-	b.draft.owed = append(b.draft.owed, owed{})
 }
 
 // publish adds an event to the draft, for webhooks to which it is owed and those that

@@ -79,31 +79,13 @@ func (s *Store) enqueue(b *batch, p *publication, only string) (deliveries int, 
 		return 0, false, err
 	}
 	if len(active) > 0 {
-		if !b.tells {
-			b.tells = true
-			from := len(b.draft.owed)
-			b.done = append(b.done, func() { s.tell(b.draft.owed[from:]) })
-		}
-		b.draft.owed = append(b.draft.owed, owed{n + 1, active, &p.event, now})
+		b.draft.owed = append(b.draft.owed, owed{n + 1, active})
+		b.done = append(b.done, func() {
+			s.recent.put(&p.event, n+1, len(active), now)
+			s.queue.AddEach(active, p.event.Account, n+1, now)
+		})
 	}
 	return len(active), true, nil
-}
-
-// tell tells the queue what was published, until a webhook was deleted. What else has
-// become of the webhooks in the batch it is told later: nobody publishes to one that
-// earlier steps have turned off.
-func (s *Store) tell(list []owed) {
-	for i := range list {
-		o := &list[i]
-		if o.first == 0 {
-			return
-		}
-		if o.event == nil {
-			continue
-		}
-		s.recent.put(o)
-		s.queue.AddEach(o.webhooks, o.event.Account, o.first, o.at)
-	}
 }
 
 // owedAtFirst returns how many deliveries of the event were owed when it was published.

@@ -35,13 +35,14 @@ type recentEvent struct {
 
 func (r *recent) at(i int) *recentEvent { return &r.ring[(r.head+i)%len(r.ring)] }
 
-// put holds the event of deliveries whose numbers are greater than all before.
-func (r *recent) put(o *owed) {
+// put holds an event that was published at a time, for so many deliveries: their numbers
+// follow each other from first on, and are greater than all before.
+func (r *recent) put(event *webhooks.Envelope, first uint64, deliveries int, at time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	size := recentBytes + len(o.event.Body)
+	size := recentBytes + len(event.Body)
 	for r.bytes+size > maxRecent {
-		if r.count == 0 || o.at.Sub(r.at(0).at) < recentFor {
+		if r.count == 0 || at.Sub(r.at(0).at) < recentFor {
 			return
 		}
 		r.drop(r.at(0))
@@ -54,7 +55,7 @@ func (r *recent) put(o *owed) {
 		r.ring, r.head = larger, 0
 	}
 	r.count++
-	*r.at(r.count - 1) = recentEvent{o.first, o.first + uint64(len(o.webhooks)) - 1, len(o.webhooks), o.at, *o.event}
+	*r.at(r.count - 1) = recentEvent{first, first + uint64(deliveries) - 1, deliveries, at, *event}
 	r.bytes += size
 }
 

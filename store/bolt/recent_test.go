@@ -9,10 +9,9 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// recentOf is what a publication to so many webhooks puts.
-func recentOf(first uint64, webhooksOf, body int, at time.Time) *owed {
-	event := &webhooks.Envelope{ID: fmt.Sprint("evt_", first), Body: make([]byte, body)}
-	return &owed{first, make([]string, webhooksOf), event, at}
+// recentOf is what a publication for so many deliveries puts.
+func recentOf(first uint64, deliveries, body int, at time.Time) (*webhooks.Envelope, uint64, int, time.Time) {
+	return &webhooks.Envelope{ID: fmt.Sprint("evt_", first), Body: make([]byte, body)}, first, deliveries, at
 }
 
 // What is held of random events, which are claimed in random order, is of the right
@@ -27,16 +26,16 @@ func TestRecent(t *testing.T) {
 	found := 0
 	for range events {
 		n := 1 + rand.N(most)
-		o := recentOf(next+1, n, rand.N(64<<10), now)
-		r.put(o)
+		put, first, _, _ := recentOf(next+1, n, rand.N(64<<10), now)
+		r.put(put, first, n, now)
 		for i := range uint64(n) {
-			left[next+1+i] = o.event.ID
+			left[next+1+i] = put.ID
 			numbers = append(numbers, next+1+i)
 		}
 		if next += uint64(n) + 1; r.bytes > maxRecent {
 			t.Fatalf("%d bytes are held", r.bytes)
 		}
-		if _, held := r.take(o.first - 1); held {
+		if _, held := r.take(first - 1); held {
 			t.Fatal("the event's own number is held")
 		}
 		now = now.Add(rand.N(20 * time.Millisecond))

@@ -135,7 +135,6 @@ func (s *Store) DeleteWebhook(ctx context.Context, account, id string, check fun
 			s.cache.changes.Add(1)
 			s.queue.Drop(id)
 		})
-		b.endTelling() // its id may be made again
 		return nil
 	})
 }
