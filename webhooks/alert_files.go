@@ -81,8 +81,8 @@ type dueFile struct {
 // due checks a file of that name, and reports whether there is something to tell of
 // it.
 func (p *alertPolicy) due(f *ExpiringFile, name string, now time.Time) (due dueFile, isDue bool, err error) {
-	if err := f.check(name); err != nil {
-		return due, false, err
+	if field, problem := f.check(); problem != "" {
+		return due, false, invalid.Field(name+field, problem)
 	}
 	if len(f.ID) > maxFileID || !invalid.PlainText(f.ID) {
 		return due, false, invalid.Field(name+".id", fmt.Sprintf("must have at most %d bytes, and no control characters", maxFileID))

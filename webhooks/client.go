@@ -35,7 +35,7 @@ func newClient(g guard, roots *x509.CertPool, header string, timeout time.Durati
 	}
 }
 
-// connect returns a new connection to a host and port, to be used until the deadline.
+// connect returns a new connection to a host and port.
 func (c *client) connect(s *stop, address string, deadline time.Time) (*conn, error) {
 	ctx, cancel := context.WithDeadline(context.Background(), deadline)
 	defer cancel()
@@ -58,10 +58,6 @@ func (c *client) connect(s *stop, address string, deadline time.Time) (*conn, er
 		}
 		said = secure
 	}
-	if err := said.SetDeadline(deadline); err != nil {
-		_ = raw.Close()
-		return nil, err
-	}
 	return newConn(address, said, wire), nil
 }
 
@@ -69,7 +65,11 @@ func (c *client) connect(s *stop, address string, deadline time.Time) (*conn, er
 // connection that it comes on. If the receiver closed an idle connection just when it
 // was to be used, the request is sent once more on a new one; webhook-id is the same.
 func (c *client) send(s *stop, address string, request []byte, deadline time.Time) (*conn, response, error) {
-	for conn := c.conns.take(address, deadline); ; conn = nil {
+	for idle := true; ; {
+		var conn *conn
+		if idle {
+			conn = c.conns.take(address)
+		}
 		if conn == nil {
 			var err error
 			if conn, err = c.connect(s, address, deadline); err != nil {
@@ -80,15 +80,16 @@ func (c *client) send(s *stop, address string, request []byte, deadline time.Tim
 			conn.close()
 			return nil, response{}, errCanceled
 		}
-		answer, err := conn.exchange(request)
+		answer, err := conn.exchange(request, deadline)
 		if err == nil {
 			return conn, answer, nil
 		}
 		stale := conn.used && !conn.incoming.some && broken(err)
 		c.done(s, conn, false)
-		if !stale {
+		if !stale && err != errNotQuiet {
 			return nil, response{}, err
 		}
+		idle = err == errNotQuiet
 	}
 }
 

@@ -2,6 +2,7 @@ package webhooks
 
 import (
 	"bufio"
+	"errors"
 	"net"
 	"time"
 )
@@ -46,38 +47,63 @@ func (in *incoming) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// isQuiet reports whether the connection is open and its receiver has said nothing
-// unasked, which would be taken for the next response.
-func (c *conn) isQuiet() bool {
-	c.incoming.left, c.wire.impatient = 1, true
-	_, err := c.reader.Peek(1)
-	c.wire.impatient = false
-	return err == errQuiet
-}
-
-// maxWrite is how long a request is, in bytes, that a new connection takes without
-// waiting for the receiver to read.
-const maxWrite = 16 << 10
+// errNotQuiet is the failure of an exchange that was not begun: the connection is
+// closed, or its receiver has said something unasked, which would be taken for the
+// response.
+var errNotQuiet = errors.New("the connection is not quiet")
 
 // exchange sends a request and returns its final response, whose body is yet to be
-// read. The request must not change until end.
-func (c *conn) exchange(request []byte) (response, error) {
+// read: until the deadline, too. The request must not change until end.
+func (c *conn) exchange(request []byte, deadline time.Time) (response, error) {
 	c.incoming.left, c.incoming.some = maxResponseHeader, false
-	if len(request) <= maxWrite {
-		if _, err := c.Write(request); err != nil {
-			return response{}, err
-		}
-	} else { // the receiver may answer before it has read all, and read no more then
-		sending := make(chan error, 1)
-		c.sending = sending
-		go func() {
-			_, err := c.Write(request)
-			sending <- err
-		}()
+	if err := c.SetDeadline(deadline); err != nil {
+		return response{}, err
+	}
+	if err := c.ask(request); err != nil {
+		return response{}, err
 	}
 	answer, err := readHead(c.reader)
 	c.incoming.left = c.reader.Size() + maxResponseBody // for the body and what frames it
 	return answer, err
+}
+
+// ask sends a request, and, on a connection that was used before, waits for something
+// to come.
+func (c *conn) ask(request []byte) error {
+	if !c.used {
+		return c.send(request)
+	}
+	sent := false
+	c.wire.ask = func() error {
+		sent = true
+		return c.send(request)
+	}
+	_, err := c.reader.Peek(1)
+	c.wire.ask = nil
+	if !sent {
+		return errNotQuiet
+	}
+	return err
+}
+
+// maxWrite is how long a request is, in bytes, that a connection takes without
+// waiting for the receiver to read.
+const maxWrite = 16 << 10
+
+// send sends a request, or begins to if it is long.
+func (c *conn) send(request []byte) error {
+	if len(request) <= maxWrite {
+		_, err := c.Write(request)
+		return err
+	}
+	// The receiver may answer before it has read all, and read no more then.
+	sending := make(chan error, 1)
+	c.sending = sending
+	go func() {
+		_, err := c.Write(request)
+		sending <- err
+	}()
+	return nil
 }
 
 // end ends an exchange, and reports whether there can be another: its request was

@@ -18,22 +18,8 @@ type conns struct {
 	sweeps *time.Timer // while there may be any
 }
 
-// take returns a connection to the address that can be used until the deadline, or
-// nil if there is none.
-func (p *conns) take(address string, deadline time.Time) *conn {
-	for {
-		c := p.pop(address)
-		if c == nil {
-			return nil
-		}
-		if c.SetDeadline(deadline) == nil && c.isQuiet() {
-			return c
-		}
-		c.close()
-	}
-}
-
-func (p *conns) pop(address string) *conn {
+// take returns a connection to the address, or nil if there is none.
+func (p *conns) take(address string) *conn {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	idle := p.idle[address]

@@ -31,7 +31,7 @@ func TestIdleConnectionsAreBounded(t *testing.T) {
 	}
 	taken := 0
 	for i := range maxIdle / 2 {
-		for pool.take(fmt.Sprint("host-", i, ":443"), time.Now().Add(time.Minute)) != nil {
+		for pool.take(fmt.Sprint("host-", i, ":443")) != nil {
 			taken++
 		}
 	}
@@ -47,12 +47,11 @@ func TestAnAnswerBeforeTheRequestIsRead(t *testing.T) {
 		ours, theirs := net.Pipe()
 		wire := newWire(ours)
 		c := newConn("host:443", wire, wire)
-		_ = c.SetDeadline(time.Now().Add(time.Minute))
 		go func() {
 			_, _ = theirs.Read(make([]byte, 1))
 			_, _ = theirs.Write([]byte("HTTP/1.1 413 Too Large\r\nContent-Length: 0\r\n\r\n"))
 		}()
-		answer, err := c.exchange(make([]byte, size))
+		answer, err := c.exchange(make([]byte, size), time.Now().Add(time.Minute))
 		if err != nil || answer.status != 413 {
 			t.Errorf("got %v, %v", answer, err)
 		}

@@ -120,26 +120,26 @@ func (d FilesExpiring) check() error {
 		return invalid.Field("data.files", "must name at least one file")
 	}
 	for i := range d.Files {
-		if err := d.Files[i].check(fmt.Sprintf("data.files[%d]", i)); err != nil {
-			return err
+		if field, problem := d.Files[i].check(); problem != "" {
+			return invalid.Field(fmt.Sprintf("data.files[%d]%s", i, field), problem)
 		}
 	}
 	return nil
 }
 
-// check checks a file of that name.
-func (f *ExpiringFile) check(name string) error {
+// check returns what is wrong with a file, if anything, and in which of its fields.
+func (f *ExpiringFile) check() (field, problem string) {
 	switch {
 	case f.ID == "":
-		return invalid.Field(name+".id", "is required")
+		return ".id", "is required"
 	case f.ExpiresAt.IsZero():
-		return invalid.Field(name+".expiresAt", "is required")
+		return ".expiresAt", "is required"
 	case !utf8.ValidString(f.ID) || !utf8.ValidString(f.Name) || !utf8.ValidString(f.EnvironmentID):
-		return invalid.Field(name, "must hold UTF-8 only")
+		return "", "must hold UTF-8 only"
 	case !writable(f.ExpiresAt):
-		return invalid.Field(name+".expiresAt", "must be in the years 0 to 9999")
+		return ".expiresAt", "must be in the years 0 to 9999"
 	}
-	return nil
+	return "", ""
 }
 
 func (BalanceLow) check() error { return nil }

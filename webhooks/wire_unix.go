@@ -4,30 +4,50 @@ package webhooks
 
 import (
 	"io"
+	"net"
 	"syscall"
 )
 
-func (w *wire) readNow(b []byte) (int, error) {
-	if w.raw == nil {
-		return 0, errQuiet
+func rawConn(conn net.Conn) syscall.RawConn {
+	if system, ok := conn.(syscall.Conn); ok {
+		if raw, err := system.SyscallConn(); err == nil {
+			return raw
+		}
 	}
+	return nil
+}
+
+// readRaw reads, and asks if nothing has come.
+func (w *wire) readRaw(b []byte) (int, error) {
 	w.into = b
 	err := w.raw.Read(w.look)
 	w.into = nil
+	if err == nil {
+		err = w.err
+	}
 	switch {
 	case err != nil:
-		return 0, err
-	case w.err == syscall.EAGAIN:
-		return 0, errQuiet
-	case w.err != nil:
-		return 0, w.err
+		return 0, &net.OpError{Op: "read", Net: "tcp", Err: err}
 	case w.n == 0:
 		return 0, io.EOF
 	}
 	return w.n, nil
 }
 
-func (w *wire) look(fd uintptr) (done bool) {
-	w.n, w.err = syscall.Read(int(fd), w.into)
-	return true
+// readOrAsk is called again once something has come, if it returns false.
+func (w *wire) readOrAsk(fd uintptr) (done bool) {
+	for {
+		w.n, w.err = syscall.Read(int(fd), w.into)
+		if w.err != syscall.EINTR {
+			break
+		}
+	}
+	if w.err != syscall.EAGAIN {
+		return true
+	}
+	if w.ask == nil {
+		return false
+	}
+	w.err = w.asked()
+	return w.err != nil
 }

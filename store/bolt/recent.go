@@ -9,7 +9,7 @@ import (
 )
 
 const (
-	maxRecent   = 16 << 20    // bytes that are held, about
+	maxRecent   = 24 << 20    // bytes that are held, about
 	recentBytes = 256         // of them, for an event besides its body
 	recentFor   = time.Second // what is held for longer makes room for what is new
 )
@@ -48,7 +48,7 @@ func (r *recent) put(event *webhooks.Envelope, first uint64, deliveries int, at 
 		r.drop(r.at(0))
 	}
 	if r.count == len(r.ring) {
-		larger := make([]recentEvent, max(64, 2*len(r.ring)))
+		larger := make([]recentEvent, max(64, min(2*len(r.ring), maxRecent/recentBytes)))
 		for i := range r.count {
 			larger[i] = *r.at(i)
 		}

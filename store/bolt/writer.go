@@ -16,7 +16,7 @@ const (
 	// While so many steps come at a time, a commit that does not have enough waits for
 	// about as many as come, so long at most: commits of few cost them more.
 	minCrowd  = 32
-	enough    = 128
+	enough    = 256
 	maxGather = 2 * time.Millisecond
 )
 
@@ -99,7 +99,7 @@ func (w *writer) gather() []*step {
 		runtime.Gosched()
 		w.mu.Lock()
 	}
-	if w.wanted = w.crowd * 9 / 10; w.crowd >= minCrowd && len(w.waiting) < min(w.wanted, enough) {
+	if w.wanted = min(w.crowd*9/10, enough); w.crowd >= minCrowd && len(w.waiting) < w.wanted {
 		here := make(chan struct{})
 		w.here = here
 		w.mu.Unlock()
