@@ -85,6 +85,10 @@ var proxied atomic.Int64
 // TestMain gives the tests a name server and an environment with a proxy, both
 // before anything can have looked at the real ones.
 func TestMain(m *testing.M) {
+	if os.Getenv(receiversApart) != "" {
+		serveApart()
+		os.Exit(0)
+	}
 	if os.Getenv(systemResolver) != "" {
 		os.Exit(m.Run())
 	}

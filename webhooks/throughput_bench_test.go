@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/tls"
+	"crypto/x509"
 	"encoding/binary"
 	"fmt"
 	"io"
@@ -28,8 +29,16 @@ import (
 // settlement on disk, with the attempt log, by 64 workers at most. The floor, which
 // takes turns with it in the same run, is a bare net/http loop of as many workers
 // that signs and posts the same bodies to the same receivers: "of-floor" is how
-// much of its rate is left. Everything shares the machine, receivers too.
+// much of its rate is left. Everything shares the machine, receivers too. They are in a
+// process of their own, as in life, and then, for comparison, in this one, where they
+// stand still with it while a commit is synced.
 func BenchmarkThroughput(b *testing.B) {
+	for _, apart := range []bool{true, false} {
+		benchmarkThroughput(b, apart)
+	}
+}
+
+func benchmarkThroughput(b *testing.B, apart bool) {
 	for _, c := range []throughput{
 		{plain: true, body: 256, fanout: 1, receivers: 1},
 		{plain: true, body: 256, fanout: 10, receivers: 1},
@@ -44,6 +53,7 @@ func BenchmarkThroughput(b *testing.B) {
 		{body: 256, fanout: 1, receivers: 1, others: 999},
 		{body: 256, fanout: 1, receivers: 1, others: 9_999},
 	} {
+		c.apart = apart
 		b.Run(c.String(), func(b *testing.B) {
 			c.start(b)
 			c.floor(b, 4*benchWorkers*c.receivers) // opens the connections
@@ -110,6 +120,7 @@ type throughput struct {
 	fanout    int  // webhooks an event is for
 	receivers int
 	others    int    // webhooks besides, in accounts of their own, with as many events
+	apart     bool   // the receivers are in a process of their own
 	arrived   func() // called for each request; nil: nothing
 
 	data      webhooks.Data
@@ -125,7 +136,11 @@ func (c throughput) String() string {
 	if c.plain {
 		kind = "plain"
 	}
-	return fmt.Sprintf("%s/body=%d/fanout=%d/receivers=%d/webhooks=%d", kind, c.body, c.fanout, c.receivers, c.fanout*c.receivers+c.others)
+	where := "within"
+	if c.apart {
+		where = "apart"
+	}
+	return fmt.Sprintf("%s/%s/body=%d/fanout=%d/receivers=%d/webhooks=%d", where, kind, c.body, c.fanout, c.receivers, c.fanout*c.receivers+c.others)
 }
 
 // start starts the receivers and the service.
@@ -133,9 +148,7 @@ func (c *throughput) start(b *testing.B) {
 	files := []webhooks.ExpiringFile{{ID: "f", ExpiresAt: time.Unix(1_800_000_000, 0)}}
 	c.data = webhooks.FilesExpiring{Files: files}
 	files[0].ID = strings.Repeat("f", max(1, c.body-len(mustSeal(b, c.event("evt_"+strings.Repeat("0", 26))).Body)))
-	for range c.receivers {
-		c.urls = append(c.urls, c.listen(b))
-	}
+	c.listen(b)
 	dial := (&net.Dialer{}).DialContext
 	c.transport = &http.Transport{
 		TLSClientConfig: &tls.Config{RootCAs: trusted().pool()}, MaxIdleConnsPerHost: benchWorkers, DisableCompression: true,
@@ -177,22 +190,39 @@ func (c *throughput) event(id string) webhooks.Event {
 	return webhooks.Event{ID: id, Account: "acct_0", Data: c.data, Timestamp: time.Unix(1_700_000_000, 0)}
 }
 
-func (c *throughput) listen(b *testing.B) string {
-	r := &receiver{}
-	listener := r.listen(b)
-	if !c.plain {
-		listener = tls.NewListener(listener, &tls.Config{Certificates: []tls.Certificate{goodCertificate()}})
+// listen starts the receivers.
+func (c *throughput) listen(b *testing.B) {
+	certificate := goodCertificate()
+	if c.apart {
+		s := sinks{Number: c.receivers}
+		if !c.plain {
+			s.Certificate, s.Key = certificate.Certificate[0], must(x509.MarshalPKCS8PrivateKey(certificate.PrivateKey))
+		}
+		c.urls = s.start(b)
+		return
 	}
-	server := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if c.arrived != nil {
-			c.arrived()
+	for range c.receivers {
+		r := &receiver{}
+		listener := r.listen(b)
+		if !c.plain {
+			listener = tls.NewListener(listener, &tls.Config{Certificates: []tls.Certificate{certificate}})
+		}
+		server := sink(c.arrived)
+		go server.Serve(listener)
+		b.Cleanup(func() { server.Close() })
+		c.urls = append(c.urls, r.url("127.0.0.1"))
+	}
+}
+
+// sink returns a server that takes everything.
+func sink(arrived func()) *http.Server {
+	return &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if arrived != nil {
+			arrived()
 		}
 		_, _ = io.Copy(io.Discard, r.Body)
 		w.WriteHeader(http.StatusNoContent)
 	})}
-	go server.Serve(listener)
-	b.Cleanup(func() { server.Close() })
-	return r.url("127.0.0.1")
 }
 
 // service publishes and delivers.
