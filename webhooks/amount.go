@@ -1,6 +1,7 @@
 package webhooks
 
 import (
+	"bytes"
 	"strconv"
 	"strings"
 
@@ -47,15 +48,19 @@ func isDigits(s string) bool {
 
 // String returns the amount in SUI as [ParseAmount] reads it, without needless
 // zeros: "12.5".
-func (a Amount) String() string {
-	whole := strconv.FormatUint(uint64(a)/mistPerSUI, 10)
-	fraction := strconv.FormatUint(mistPerSUI+uint64(a)%mistPerSUI, 10)[1:] // nine digits
-	return strings.TrimSuffix(whole+"."+strings.TrimRight(fraction, "0"), ".")
+func (a Amount) String() string { return string(a.append(nil)) }
+
+func (a Amount) append(b []byte) []byte {
+	b = strconv.AppendUint(b, uint64(a)/mistPerSUI, 10)
+	point := len(b)
+	b = strconv.AppendUint(b, mistPerSUI+uint64(a)%mistPerSUI, 10) // the point's place and nine digits
+	b[point] = '.'
+	return bytes.TrimSuffix(bytes.TrimRight(b, "0"), []byte("."))
 }
 
 // MarshalText implements [encoding.TextMarshaler]: in JSON an amount is a
 // decimal string.
-func (a Amount) MarshalText() ([]byte, error) { return []byte(a.String()), nil }
+func (a Amount) MarshalText() ([]byte, error) { return a.append(nil), nil }
 
 // UnmarshalText implements [encoding.TextUnmarshaler] as [ParseAmount] does.
 func (a *Amount) UnmarshalText(text []byte) error {

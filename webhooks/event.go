@@ -104,8 +104,11 @@ func sizeOf(data any) (size int) {
 
 // appendData appends a payload as JSON, "<", ">" and "&" as they are.
 func appendData(body []byte, data any) ([]byte, error) {
-	if files, ok := data.(FilesExpiring); ok {
-		return files.append(body), nil
+	switch data := data.(type) {
+	case FilesExpiring:
+		return data.append(body), nil
+	case BalanceLow:
+		return data.append(body), nil
 	}
 	b := bytes.NewBuffer(body)
 	encoder := json.NewEncoder(b)

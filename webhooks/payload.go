@@ -67,6 +67,12 @@ type BalanceLow struct {
 	Threshold Amount `json:"threshold"` // in SUI, a decimal string
 }
 
+func (d *BalanceLow) append(b []byte) []byte {
+	b = d.Balance.append(append(b, `{"balance":"`...))
+	b = d.Threshold.append(append(b, `","threshold":"`...))
+	return append(b, `"}`...)
+}
+
 // BandwidthLimitApproaching says that the account's bandwidth limit is near.
 type BandwidthLimitApproaching struct {
 	UsedBytes  int64   `json:"usedBytes"`       // bytes used in the period

@@ -42,8 +42,9 @@ func (g *Generator) New(prefix string, at time.Time) string {
 		g.last++
 		u = ulid.MustNew(g.last, g.entropy)
 	}
-	text := make([]byte, len(prefix)+ulid.EncodedSize)
-	_ = u.MarshalTextTo(text[copy(text, prefix):]) // fails only for want of room
+	text := append(make([]byte, 0, 64), prefix...)
+	text = text[:len(prefix)+ulid.EncodedSize]
+	_ = u.MarshalTextTo(text[len(prefix):]) // fails only for want of room
 	return string(text)
 }
 
