@@ -20,12 +20,12 @@ const (
 // An endpoint is what the requests to one webhook have in common, for as long as
 // its URL and the secrets that sign stay the same.
 type endpoint struct {
-	url              string
-	secret, previous signing.Secret // previous is zero if it does not sign
-	signer           *signing.Signer
-	header           string // of the signature
-	address          string // host and port to dial
-	head             []byte // of each request: its first line and the header lines that are the same in all
+	webhook  *Webhook       // as it was when this was made
+	previous signing.Secret // zero if it does not sign
+	signer   *signing.Signer
+	header   string // of the signature
+	address  string // host and port to dial
+	head     []byte // of each request: its first line and the header lines that are the same in all
 }
 
 func newEndpoint(webhook *Webhook, header string, at time.Time) (*endpoint, error) {
@@ -52,8 +52,7 @@ func newEndpoint(webhook *Webhook, header string, at time.Time) (*endpoint, erro
 		port = "443"
 	}
 	return &endpoint{
-		url:      webhook.URL,
-		secret:   webhook.Secret,
+		webhook:  webhook,
 		previous: previous,
 		signer:   signer,
 		header:   header,
@@ -63,7 +62,8 @@ func newEndpoint(webhook *Webhook, header string, at time.Time) (*endpoint, erro
 }
 
 func (e *endpoint) is(webhook *Webhook, at time.Time) bool {
-	return e.url == webhook.URL && e.secret.Equal(webhook.Secret) && e.previous.Equal(webhook.previousSecretAt(at))
+	unchanged := e.webhook == webhook || e.webhook.URL == webhook.URL && e.webhook.Secret.Equal(webhook.Secret)
+	return unchanged && e.previous.Equal(webhook.previousSecretAt(at))
 }
 
 // A request is what is sent in an attempt.

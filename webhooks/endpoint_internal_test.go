@@ -28,7 +28,7 @@ func TestEndpointsAreBounded(t *testing.T) {
 	moved, rotated := webhook, webhook
 	moved.URL, rotated.Secret = "https://example.com/b", secrets[1]
 	for _, changed := range []Webhook{moved, rotated, webhook} {
-		if got := of(changed); got == first || got.url != changed.URL || !got.secret.Equal(changed.Secret) {
+		if got := of(changed); got == first || got.webhook.URL != changed.URL || !got.webhook.Secret.Equal(changed.Secret) {
 			t.Errorf("the endpoint is that of before")
 		}
 	}
