@@ -266,6 +266,38 @@ func TestAttemptsAreTold(t *testing.T) {
 	})
 }
 
+// What hooks get is theirs: the store's is not changed with it.
+func TestHooksMayChangeWhatTheyGet(t *testing.T) {
+	spoil := func(webhook webhooks.Webhook) { webhook.Events[0], webhook.PastEvents[0] = "spoilt", "spoilt" }
+	hooks := webhooks.Hooks{
+		Failing: func(webhook webhooks.Webhook, _ time.Time) { spoil(webhook) },
+		Off:     func(webhook webhooks.Webhook, _ webhooks.OffReason) { spoil(webhook) },
+	}
+	inBubble(t, webhooks.Config{Hooks: hooks, Retries: []time.Duration{day, day, day, day, day, day}}, status(http.StatusInternalServerError), func(b *bubble) {
+		webhook := b.subscribe("a")
+		for _, events := range [][]webhooks.EventType{{webhooks.TypeFilesExpiring}, onBalance} {
+			if _, err := b.service.Update(b.Context(), account, webhook.ID, webhooks.UpdateParams{Events: events}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		b.publish()
+		b.start()
+		time.Sleep(7 * day)
+		synctest.Wait()
+		got, err := b.service.Get(b.Context(), account, webhook.ID)
+		if err != nil || got.Active || got.Events[0] != onBalance[0] {
+			t.Errorf("got %+v, %v", got, err)
+		}
+		b.store.mu.Lock()
+		defer b.store.mu.Unlock()
+		for _, settlement := range b.store.settlements {
+			if w := settlement.Task.Webhook; w.Events[0] != onBalance[0] || w.PastEvents[0] != webhooks.TypeFilesExpiring {
+				t.Errorf("the task's webhook is for %q, and was for %q", w.Events, w.PastEvents)
+			}
+		}
+	})
+}
+
 // A hook that panics harms nobody, and says nothing of what it panicked with.
 func TestAHookThatPanics(t *testing.T) {
 	hooks := webhooks.Hooks{

@@ -38,12 +38,12 @@ func (d *dispatcher) tell(s *Settlement) {
 		d.call("Attempt", func() { hooks.Attempt(info) })
 	}
 	if s.Warned && hooks.Failing != nil {
-		webhook := *s.Task.Webhook
+		webhook := s.Task.Webhook.clone()
 		webhook.WarnedAt = s.Attempt.StartedAt
 		d.call("Failing", func() { hooks.Failing(webhook, webhook.FailingSince) })
 	}
 	if s.Deactivate != "" && hooks.Off != nil {
-		webhook := *s.Task.Webhook
+		webhook := s.Task.Webhook.clone()
 		webhook.Active, webhook.OffReason = false, s.Deactivate
 		d.call("Off", func() { hooks.Off(webhook, s.Deactivate) })
 	}

@@ -68,6 +68,13 @@ func (w *Webhook) previousSecretAt(now time.Time) signing.Secret {
 	return signing.Secret{}
 }
 
+// clone returns a copy that shares nothing with w: that of a task is shared.
+func (w *Webhook) clone() Webhook {
+	c := *w
+	c.Events, c.PastEvents = slices.Clone(w.Events), slices.Clone(w.PastEvents)
+	return c
+}
+
 // dropExpired removes the previous secret once it does not sign any more.
 func (w *Webhook) dropExpired(now time.Time) {
 	if w.previousSecretAt(now).IsZero() {
