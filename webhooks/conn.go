@@ -73,14 +73,9 @@ func (c *conn) ask(request []byte) error {
 	if !c.used {
 		return c.send(request)
 	}
-	sent := false
-	c.wire.ask = func() error {
-		sent = true
-		return c.send(request)
-	}
+	c.wire.ask = func() error { return c.send(request) }
 	_, err := c.reader.Peek(1)
-	c.wire.ask = nil
-	if !sent {
+	if c.wire.ask != nil {
 		return errNotQuiet
 	}
 	return err
