@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"net"
 	"net/http"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -32,18 +33,25 @@ func newTalker(t *testing.T, respond func(n int, conn net.Conn) (more bool)) *re
 	})
 }
 
+// payloads are of events whose requests are sent in one go, and beside waiting for the
+// response, for they are long.
+var payloads = map[string]webhooks.Data{
+	"short": lowBalance,
+	"long":  webhooks.FilesExpiring{Files: []webhooks.ExpiringFile{{ID: strings.Repeat("f", 100_000), ExpiresAt: time.Unix(1_800_000_000, 0)}}},
+}
+
 // attempts returns a function that makes an attempt at the receiver, on the same
 // connections each time.
-func attempts(t *testing.T, receiver *receiver) func() webhooks.Attempt {
+func attempts(t *testing.T, receiver *receiver) func(webhooks.Data) webhooks.Attempt {
 	t.Helper()
 	service := newService(t, memory.New(), webhooks.Config{
 		AllowNetworks: loopback, RootCAs: trusted().pool(), Timeout: 5 * time.Second,
 	})
-	task := webhooks.Task{
-		Event:   mustSeal(t, webhooks.Event{ID: "evt_1", Account: account, Data: lowBalance}),
-		Webhook: &webhooks.Webhook{ID: "wh_1", URL: receiver.url("127.0.0.1"), Secret: signing.NewSecret()}, Attempt: 1,
+	webhook := webhooks.Webhook{ID: "wh_1", URL: receiver.url("127.0.0.1"), Secret: signing.NewSecret()}
+	return func(data webhooks.Data) webhooks.Attempt {
+		event := mustSeal(t, webhooks.Event{ID: "evt_1", Account: account, Data: data})
+		return service.Attempt(t.Context(), &webhooks.Task{Event: event, Webhook: &webhook, Attempt: 1})
 	}
-	return func() webhooks.Attempt { return service.Attempt(t.Context(), &task) }
 }
 
 const noContent = "HTTP/1.1 204 No Content\r\n\r\n"
@@ -61,30 +69,32 @@ func TestStrayResponsesAreNotTaken(t *testing.T) {
 		"instead of no body":      func(c net.Conn) { say(noContent + "oops")(c) },
 		"much later":              func(c net.Conn) { say(noContent)(c); time.Sleep(20 * time.Millisecond); say(noContent)(c) },
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			said := make(chan bool, 1)
-			receiver := newTalker(t, func(n int, conn net.Conn) bool {
-				if n == 1 {
-					stray(conn)
-					said <- true
-				} else {
-					say("HTTP/1.1 500 No\r\nContent-Length: 0\r\n\r\n")(conn)
+		for length, next := range payloads {
+			t.Run(name+"/"+length, func(t *testing.T) {
+				t.Parallel()
+				said := make(chan bool, 1)
+				receiver := newTalker(t, func(n int, conn net.Conn) bool {
+					if n == 1 {
+						stray(conn)
+						said <- true
+					} else {
+						say("HTTP/1.1 500 No\r\nContent-Length: 0\r\n\r\n")(conn)
+					}
+					return true
+				})
+				attempt := attempts(t, receiver)
+				if got := attempt(lowBalance); got.Error != "" {
+					t.Fatalf("%+v", got)
 				}
-				return true
+				<-said
+				if got := attempt(next); got.Status != 500 {
+					t.Errorf("the second attempt: %+v", got)
+				}
+				if n := receiver.conns.Load(); n != 2 {
+					t.Errorf("%d connections", n)
+				}
 			})
-			attempt := attempts(t, receiver)
-			if got := attempt(); got.Error != "" {
-				t.Fatalf("%+v", got)
-			}
-			<-said
-			if got := attempt(); got.Status != 500 {
-				t.Errorf("the second attempt: %+v", got)
-			}
-			if n := receiver.conns.Load(); n != 2 {
-				t.Errorf("%d connections", n)
-			}
-		})
+		}
 	}
 }
 
@@ -110,21 +120,58 @@ func TestIdleConnectionsThatBreak(t *testing.T) {
 			return say2(c)
 		}, broke, 1},
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			receiver := newTalker(t, test.respond)
-			attempt := attempts(t, receiver)
-			if got := attempt(); got.Error != "" {
-				t.Fatalf("%+v", got)
-			}
-			time.Sleep(20 * time.Millisecond) // for what happens while it is idle; none of the verdicts depends on it
-			if got := attempt(); got.Error != test.reason {
-				t.Errorf("the second attempt: %+v", got)
-			}
-			if n := receiver.conns.Load(); n != test.conns {
-				t.Errorf("%d connections", n)
-			}
-		})
+		for length, next := range payloads {
+			t.Run(name+"/"+length, func(t *testing.T) {
+				t.Parallel()
+				receiver := newTalker(t, test.respond)
+				attempt := attempts(t, receiver)
+				if got := attempt(lowBalance); got.Error != "" {
+					t.Fatalf("%+v", got)
+				}
+				time.Sleep(20 * time.Millisecond) // for what happens while it is idle; none of the verdicts depends on it
+				if got := attempt(next); got.Error != test.reason {
+					t.Errorf("the second attempt: %+v", got)
+				}
+				if n := receiver.conns.Load(); n != test.conns {
+					t.Errorf("%d connections", n)
+				}
+			})
+		}
+	}
+}
+
+// An idle connection that is of no use any more is no reason to open one, if there is
+// another.
+func TestAnIdleConnectionOfNoUseIsPassedOver(t *testing.T) {
+	t.Parallel()
+	begun, other := make(chan bool), make(chan bool)
+	receiver := newTalker(t, func(n int, conn net.Conn) bool {
+		if n > 1 {
+			return say2(conn)
+		}
+		close(begun)
+		<-other
+		say(noContent + noContent)(conn)
+		return true
+	})
+	attempt := attempts(t, receiver)
+	var group sync.WaitGroup
+	group.Go(func() {
+		if got := attempt(lowBalance); got.Error != "" {
+			t.Errorf("%+v", got)
+		}
+	})
+	<-begun
+	if got := attempt(lowBalance); got.Error != "" {
+		t.Errorf("%+v", got)
+	}
+	close(other)
+	group.Wait() // the one that will be taken first has more to say
+	if got := attempt(lowBalance); got.Error != "" {
+		t.Errorf("%+v", got)
+	}
+	if n := receiver.conns.Load(); n != 2 {
+		t.Errorf("%d connections", n)
 	}
 }
 
@@ -149,13 +196,13 @@ func TestABrokenAttemptIsMadeOnceMore(t *testing.T) {
 	var group sync.WaitGroup
 	for range idle {
 		group.Go(func() {
-			if got := attempt(); got.Error != "" {
+			if got := attempt(lowBalance); got.Error != "" {
 				t.Errorf("%+v", got)
 			}
 		})
 	}
 	group.Wait()
-	if got := attempt(); got.Error != broke {
+	if got := attempt(lowBalance); got.Error != broke {
 		t.Errorf("%+v", got)
 	}
 	if n := requests.Load() - idle; n != 2 {
