@@ -33,6 +33,7 @@ func (s *KeyService) Update(ctx context.Context, account, keyID string, params U
 	if err := params.Check(); err != nil {
 		return Key{}, err
 	}
+	before := s.uses.unwritten()
 	key, err := s.store.UpdateKey(ctx, account, keyID, func(key *Key) error {
 		if err := params.If.check(*key); err != nil {
 			return err
@@ -45,7 +46,7 @@ func (s *KeyService) Update(ctx context.Context, account, keyID string, params U
 	if err != nil {
 		return Key{}, fmt.Errorf("update API key: %w", err)
 	}
-	return s.shown(key), nil
+	return s.shown(key, before), nil
 }
 
 // Check returns the [*ValidationError] that Update would refuse params with: for
@@ -77,6 +78,7 @@ func (s *KeyService) Rotate(ctx context.Context, account, keyID string, params R
 	}
 	token := newToken(s.prefix)
 	until := s.now().UTC().Add(params.Grace).Truncate(time.Millisecond)
+	before := s.uses.unwritten()
 	key, err := s.store.UpdateKey(ctx, account, keyID, func(key *Key) error {
 		if err := params.If.check(*key); err != nil {
 			return err
@@ -91,5 +93,5 @@ func (s *KeyService) Rotate(ctx context.Context, account, keyID string, params R
 	if err != nil {
 		return Key{}, Token{}, fmt.Errorf("rotate API key: %w", err)
 	}
-	return s.shown(key), token, nil
+	return s.shown(key, before), token, nil
 }

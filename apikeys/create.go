@@ -85,11 +85,12 @@ func (s *KeyService) made(ctx context.Context, account string, before *Repeated,
 	if before.Sum != sum {
 		return Key{}, ErrReused
 	}
+	uses := s.uses.unwritten()
 	key, err := s.store.KeyByID(ctx, account, before.ID)
 	if errors.Is(err, ErrNotFound) {
 		err = ErrGone
 	}
-	return s.shown(key), err
+	return s.shown(key, uses), err
 }
 
 // Check returns params as Create would store them, or the [*ValidationError] that

@@ -117,17 +117,18 @@ func (s *KeyService) Verify(ctx context.Context, token string) (auth.Principal, 
 
 // Get returns the account's key of that id, or [ErrNotFound].
 func (s *KeyService) Get(ctx context.Context, account, keyID string) (Key, error) {
+	before := s.uses.unwritten()
 	key, err := s.store.KeyByID(ctx, account, keyID)
 	if err != nil {
 		return Key{}, fmt.Errorf("get API key: %w", err)
 	}
-	return s.shown(key), nil
+	return s.shown(key, before), nil
 }
 
-// shown returns a key as callers see it: with uses that are not written yet, and
-// without a previous token that is dead.
-func (s *KeyService) shown(key Key) Key {
-	s.uses.overlay(&key)
+// shown returns a key as callers see it: with uses that were not written yet before
+// it was read, and without a previous token that is dead.
+func (s *KeyService) shown(key Key, before unwritten) Key {
+	s.uses.overlay(&key, before)
 	if !s.now().Before(key.PreviousExpiresAt) {
 		key.Previous, key.PreviousExpiresAt, key.PreviousUsedAt = Hash{}, time.Time{}, time.Time{}
 	}
@@ -140,12 +141,13 @@ func (s *KeyService) List(ctx context.Context, account string, page Page) ([]Key
 	if page.Limit < 1 {
 		return nil, invalid.Field("limit", "must be at least 1")
 	}
+	before := s.uses.unwritten()
 	keys, err := s.store.ListKeys(ctx, account, page)
 	if err != nil {
 		return nil, fmt.Errorf("list API keys: %w", err)
 	}
 	for i := range keys {
-		keys[i] = s.shown(keys[i])
+		keys[i] = s.shown(keys[i], before)
 	}
 	return keys, nil
 }

@@ -36,7 +36,7 @@ type uses struct {
 
 	mu      sync.Mutex
 	pending map[string]*pendingUse // by key id
-	written map[string]*pendingUse // what the last write took, until the next one: see overlay
+	written map[string]*pendingUse // what the last write took, until the next one
 	timer   *time.Timer            // set while something is pending
 	closed  bool
 
@@ -104,13 +104,24 @@ func (u *uses) add(account, id string, hash Hash, ms int64) {
 	}
 }
 
-// overlay raises key's LastUsedAt and PreviousUsedAt to uses that were not written
-// yet when key was read, so that they never seem to be set back. The last write may
-// be under way, or have come between.
-func (u *uses) overlay(key *Key) {
+// unwritten are uses that were not written yet at some time, by key id, or only just.
+type unwritten [2]map[string]*pendingUse
+
+// unwritten returns what a key that is read from now on may lack. What it holds is
+// added to while it is pending.
+func (u *uses) unwritten() unwritten {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	for _, uses := range [...]map[string]*pendingUse{u.pending, u.written} {
+	return unwritten{u.pending, u.written}
+}
+
+// overlay raises key's LastUsedAt and PreviousUsedAt to uses that were not written
+// yet before it was read, so that they never seem to be set back, whatever was
+// written meanwhile.
+func (u *uses) overlay(key *Key, before unwritten) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	for _, uses := range before {
 		use := uses[key.ID]
 		if use == nil {
 			continue
@@ -138,7 +149,9 @@ func (u *uses) write() {
 
 	u.mu.Lock()
 	pending := u.pending
-	u.pending, u.written, u.timer = nil, pending, nil
+	if u.timer = nil; len(pending) > 0 {
+		u.pending, u.written = nil, pending
+	}
 	u.mu.Unlock()
 
 	batch := make([]KeyUse, 0, min(2*len(pending), useBatch))

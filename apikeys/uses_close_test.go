@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"runtime"
 	"sync"
@@ -151,6 +152,66 @@ func TestAUseDoesNotReviveADeletedKey(t *testing.T) {
 	refused(t, service, token.Reveal())
 	if _, err := service.Get(t.Context(), account, key.ID); !errors.Is(err, apikeys.ErrNotFound) {
 		t.Errorf("Get: %v", err)
+	}
+}
+
+// slow is a store whose reads by id take as long as meanwhile does.
+type slow struct {
+	*spy
+	meanwhile func()
+}
+
+func (s *slow) KeyByID(ctx context.Context, account, id string) (apikeys.Key, error) {
+	key, err := s.spy.KeyByID(ctx, account, id)
+	s.meanwhile()
+	return key, err
+}
+
+func (s *slow) ListKeys(ctx context.Context, account string, page apikeys.Page) ([]apikeys.Key, error) {
+	keys, err := s.spy.ListKeys(ctx, account, page)
+	s.meanwhile()
+	return keys, err
+}
+
+// Whatever is written while a key is read, its last use is not set back.
+func TestUsesThatAreWrittenDuringARead(t *testing.T) {
+	for name, written := range map[string]func(*apikeys.KeyService, func()){
+		"at the end":                    func(s *apikeys.KeyService, _ func()) { s.Close() },
+		"at the end, which comes twice": func(s *apikeys.KeyService, _ func()) { s.Close(); s.Close() },
+		"before others, and at the end": func(s *apikeys.KeyService, others func()) { time.Sleep(time.Minute); others(); s.Close() },
+		"before others, for long": func(_ *apikeys.KeyService, others func()) {
+			others()
+			time.Sleep(time.Minute)
+			others()
+			time.Sleep(time.Hour)
+		},
+	} {
+		for _, list := range []bool{false, true} {
+			t.Run(fmt.Sprint(name, "/list=", list), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					store := &slow{spy: newSpy()}
+					service := newService(t, store, apikeys.Config{})
+					key, token := create(t, service, time.Time{})
+					_, other := create(t, service, time.Time{})
+					accepted(t, service, token.Reveal())
+					used := time.Now().UTC().Truncate(time.Millisecond)
+					store.meanwhile = func() { written(service, func() { accepted(t, service, other.Reveal()) }) }
+					var got []apikeys.Key
+					var err error
+					if list {
+						got, err = service.List(t.Context(), account, apikeys.Page{Limit: 2})
+					} else {
+						got = make([]apikeys.Key, 1)
+						got[0], err = service.Get(t.Context(), account, key.ID)
+					}
+					last := got[len(got)-1] // the newest comes first
+					if err != nil || last.ID != key.ID || !last.LastUsedAt.Equal(used) {
+						t.Errorf("got %+v, %v; want a use at %v", last, err, used)
+					}
+					service.Close()
+				})
+			})
+		}
 	}
 }
 
