@@ -149,9 +149,7 @@ func (u *uses) write() {
 
 	u.mu.Lock()
 	pending := u.pending
-	if u.timer = nil; len(pending) > 0 {
-		u.pending, u.written = nil, pending
-	}
+	u.pending, u.written, u.timer = nil, pending, nil
 	u.mu.Unlock()
 
 	batch := make([]KeyUse, 0, min(2*len(pending), useBatch))
