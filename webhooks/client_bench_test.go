@@ -23,7 +23,7 @@ func BenchmarkAttempt(b *testing.B) {
 		"body": func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, `{"received":true}`) },
 	} {
 		b.Run(name, func(b *testing.B) {
-			receiver := newSink(b, answer)
+			receiver := newSink(b, false, answer)
 			b.Run("client", func(b *testing.B) {
 				service := newService(b, memory.New(), webhooks.Config{AllowNetworks: loopback, RootCAs: trusted().pool()})
 				webhook := webhooks.Webhook{ID: "wh_1", URL: receiver.url("127.0.0.1"), Secret: signing.NewSecret()}
@@ -83,12 +83,16 @@ func inParallel(b *testing.B, work func() bool) {
 	run(b.N)
 }
 
-// newSink starts a receiver that remembers nothing.
-func newSink(tb testing.TB, answer http.HandlerFunc) *receiver {
+// newSink starts a receiver that remembers nothing, over TLS unless it is plain.
+func newSink(tb testing.TB, plain bool, answer http.HandlerFunc) *receiver {
 	tb.Helper()
 	r := &receiver{}
+	listener := r.listen(tb)
+	if !plain {
+		listener = tls.NewListener(listener, &tls.Config{Certificates: []tls.Certificate{goodCertificate()}})
+	}
 	server := &http.Server{Handler: answer}
-	go server.Serve(tls.NewListener(r.listen(tb), &tls.Config{Certificates: []tls.Certificate{goodCertificate()}}))
+	go server.Serve(listener)
 	tb.Cleanup(func() { server.Close() })
 	return r
 }

@@ -195,37 +195,31 @@ func (c *throughput) event(id string) webhooks.Event {
 
 // listen starts the receivers.
 func (c *throughput) listen(b *testing.B) {
-	certificate := goodCertificate()
 	if c.apart {
 		s := sinks{Number: c.receivers}
 		if !c.plain {
+			certificate := goodCertificate()
 			s.Certificate, s.Key = certificate.Certificate[0], must(x509.MarshalPKCS8PrivateKey(certificate.PrivateKey))
 		}
 		c.urls = s.start(b)
 		return
 	}
-	for range c.receivers {
-		r := &receiver{}
-		listener := r.listen(b)
-		if !c.plain {
-			listener = tls.NewListener(listener, &tls.Config{Certificates: []tls.Certificate{certificate}})
+	answer := http.HandlerFunc(swallow)
+	if c.arrived != nil {
+		answer = func(w http.ResponseWriter, r *http.Request) {
+			c.arrived()
+			swallow(w, r)
 		}
-		server := sink(c.arrived)
-		go server.Serve(listener)
-		b.Cleanup(func() { server.Close() })
-		c.urls = append(c.urls, r.url("127.0.0.1"))
+	}
+	for range c.receivers {
+		c.urls = append(c.urls, newSink(b, c.plain, answer).url("127.0.0.1"))
 	}
 }
 
-// sink returns a server that takes everything.
-func sink(arrived func()) *http.Server {
-	return &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if arrived != nil {
-			arrived()
-		}
-		_, _ = io.Copy(io.Discard, r.Body)
-		w.WriteHeader(http.StatusNoContent)
-	})}
+// swallow takes everything.
+func swallow(w http.ResponseWriter, r *http.Request) {
+	_, _ = io.Copy(io.Discard, r.Body)
+	w.WriteHeader(http.StatusNoContent)
 }
 
 // service publishes and delivers.
