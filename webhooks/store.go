@@ -210,7 +210,7 @@ type Store interface {
 	Purge(ctx context.Context, purge Purge) (more bool, err error)
 
 	// Backlog tells what is owed: to the webhook of that id, or to all if it is
-	// empty.
+	// empty. It is not behind what other methods returned before.
 	Backlog(ctx context.Context, webhookID string) (Backlog, error)
 }
 

@@ -137,5 +137,6 @@ func (s *Store) Backlog(ctx context.Context, webhookID string) (webhooks.Backlog
 		return webhooks.Backlog{}, err
 	}
 	_ = tx.Rollback()
+	s.writer.landed()
 	return s.queue.Backlog(time.Now(), webhookID), nil
 }

@@ -29,6 +29,10 @@ type writer struct {
 
 	draft draft // of the batch under way
 
+	// landing is held while readers of the file may see a transaction that is not
+	// done with.
+	landing sync.Mutex
+
 	mu      sync.Mutex
 	waiting []*step
 	led     bool // somebody commits
@@ -177,6 +181,8 @@ func (w *writer) try(steps []*step) (culprit *step, err error) {
 	if err := b.flush(); err != nil {
 		return nil, fmt.Errorf("write %s: %w", w.db.Path(), err)
 	}
+	w.landing.Lock()
+	defer w.landing.Unlock()
 	id := tx.ID()
 	if err := tx.Commit(); err != nil {
 		// Whoever reads the file may see the transaction nevertheless, if only
@@ -188,6 +194,12 @@ func (w *writer) try(steps []*step) (culprit *step, err error) {
 	}
 	b.finish()
 	return nil, nil
+}
+
+// landed waits until the queue knows of all that readers of the file could see before.
+func (w *writer) landed() {
+	w.landing.Lock()
+	defer w.landing.Unlock()
 }
 
 // seen reports whether the transaction is what a reader sees.

@@ -1,6 +1,8 @@
 package storetest
 
 import (
+	"errors"
+	"slices"
 	"time"
 
 	"github.com/storageapi/storageapi/webhooks"
@@ -104,6 +106,58 @@ func backlogs(run runner) {
 			wantPending(t, "webhook", 4)
 			wantPending(t, "", 4)
 		}
+	})
+
+	run("Pending: what others see already of what is under way", func(t *tester) {
+		t.createWebhooks(newWebhook("acct", "webhook"))
+		seen := func(event string, states ...webhooks.DeliveryState) {
+			t.Helper()
+			for end := time.Now().Add(patience); ; {
+				deliveries, err := t.store.EventDeliveries(t.Context(), "acct", event)
+				if err != nil && !errors.Is(err, webhooks.ErrNotFound) {
+					t.Fatal(err)
+				}
+				if len(deliveries) == 1 && slices.Contains(states, deliveries[0].State) {
+					return
+				}
+				if time.Now().After(end) {
+					t.Fatalf("%s is never %v", event, states)
+				}
+			}
+		}
+		for i := range 50 {
+			event := numbered("event", i)
+			ended := make(chan error, 1)
+			go func() {
+				_, err := t.store.Enqueue(t.Context(), newEvent("acct", event))
+				ended <- err
+			}()
+			seen(event, webhooks.Pending)
+			wantPending(t, "webhook", 1)
+			t.must(<-ended)
+
+			end := settlement(t.claimAll(1)[0], webhooks.GiveUp)
+			go func() {
+				_, err := t.store.SettleDeliveries(t.Context(), []webhooks.Settlement{end})
+				ended <- err
+			}()
+			seen(event, webhooks.Dead)
+			wantPending(t, "webhook", 0)
+			t.must(<-ended)
+		}
+		t.createRecoveries(newRecovery("acct", "webhook", "recovery", webhooks.Dead))
+		ended := make(chan error, 1)
+		go func() {
+			_, err := t.store.AdvanceRecovery(t.Context(), 99)
+			ended <- err
+		}()
+		for end := time.Now().Add(patience); !t.recovery("acct", "recovery").Done; {
+			if time.Now().After(end) {
+				t.Fatal("the recovery is never done")
+			}
+		}
+		wantPending(t, "webhook", 50)
+		t.must(<-ended)
 	})
 
 	run("OldestDue: since when the longest due delivery waits", func(t *tester) {
