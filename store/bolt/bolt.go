@@ -159,6 +159,7 @@ func (s *Store) forgetAll() {
 	s.failing.forgetAll()
 	s.keyCensus.forgetAll()
 	s.webhookCensus.forgetAll()
+	s.cache.changed()
 }
 
 // Close waits for the steps under way, writes what alerts have in memory only, and

@@ -52,7 +52,7 @@ type taskReader struct {
 	segments *segments
 	bodies   *bbolt.Cursor
 	rows     *bbolt.Bucket
-	changes  uint64 // of webhooks, before tx
+	changes  uint64 // what was counted before tx
 
 	// The segment that was looked at last, and its event. The numbers before end,
 	// from first on, are the event's.

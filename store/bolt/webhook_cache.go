@@ -14,26 +14,33 @@ import (
 const maxCached = 16_384
 
 // A webhookCache remembers webhooks as they were decoded for claims. Whether they
-// are still so is seen by their records, which are read if any webhook has changed.
+// are still so is seen by their records, which are read if any webhook has changed, or
+// may be changing: readers of the file see a change before the step is done with.
 type webhookCache struct {
-	mu      sync.Mutex
-	known   map[string]*cachedWebhook // by id
-	changes atomic.Uint64             // of webhooks, all of them, since the file was opened
+	mu    sync.Mutex
+	known map[string]*cachedWebhook // by id
+
+	// changes counts when a transaction begins to change webhooks, and when that is
+	// done with: while it is odd, one may be seen already. The writer's steps count.
+	changes atomic.Uint64
 }
+
+func (c *webhookCache) changing() { c.changes.Store(c.changes.Load() | 1) }
+func (c *webhookCache) changed()  { c.changes.Store((c.changes.Load() + 1) &^ 1) }
 
 type cachedWebhook struct {
 	row, record []byte
 	webhook     *webhooks.Webhook
-	changes     uint64 // no more had been made when it was found to be so
+	changes     uint64 // what it counted when it was found to be so
 }
 
-// claimed returns the webhook of that id for a task. As many changes had been made, or
-// more, when the transaction began.
+// claimed returns the webhook of that id for a task. changes were counted before the
+// transaction began.
 func (s *Store) claimed(tx *bbolt.Tx, rows *bbolt.Bucket, id string, changes uint64) (*webhooks.Webhook, error) {
 	s.cache.mu.Lock()
 	defer s.cache.mu.Unlock()
 	cached := s.cache.known[id]
-	if cached != nil && (cached.changes == changes || bytes.Equal(rows.Get(cached.row), cached.record)) {
+	if cached != nil && (changes%2 == 0 && cached.changes == changes || bytes.Equal(rows.Get(cached.row), cached.record)) {
 		cached.changes = changes
 		return cached.webhook, nil
 	}

@@ -119,6 +119,7 @@ func (s *Store) DeleteWebhook(ctx context.Context, account, id string, check fun
 		s.subscriptions.forget(account)
 		s.failing.forget(id)
 		s.webhookCensus.add(account, -1)
+		s.cache.changing()
 		if err := b.delete(bucketWebhooks, row); err != nil {
 			return err
 		}
@@ -132,7 +133,7 @@ func (s *Store) DeleteWebhook(ctx context.Context, account, id string, check fun
 			return err
 		}
 		b.done = append(b.done, func() {
-			s.cache.changes.Add(1)
+			s.cache.changed()
 			s.queue.Drop(id)
 		})
 		return nil
@@ -181,7 +182,8 @@ func (s *Store) putWebhook(b *batch, webhook *webhooks.Webhook) error {
 // putRecord stores a webhook whose subscription stays as it is.
 func (s *Store) putRecord(b *batch, webhook *webhooks.Webhook) error {
 	s.failing.forget(webhook.ID)
-	b.done = append(b.done, func() { s.cache.changes.Add(1) })
+	s.cache.changing()
+	b.done = append(b.done, s.cache.changed)
 	return b.put(bucketWebhooks, prefixed(webhook.Account, webhook.ID), s.encodeWebhook(webhook))
 }
 

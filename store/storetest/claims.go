@@ -114,6 +114,31 @@ func claimDeliveries(run runner) {
 		wantSame(t, "Task.Webhook", *t.claimAll(1)[0].Webhook, changed)
 	})
 
+	run("a task holds the webhook as others see it already", func(t *tester) {
+		t.createWebhooks(newWebhook("acct", "webhook"))
+		t.enqueue(newEvent("acct", "event"), 1)
+		t.settle(settlement(t.claimAll(1)[0], webhooks.Release))
+		for i := range 50 {
+			url, ended := numbered("url", i), make(chan error, 1)
+			go func() {
+				_, err := t.store.UpdateWebhook(t.Context(), "acct", "webhook", func(w *webhooks.Webhook) error {
+					w.URL = url
+					return nil
+				})
+				ended <- err
+			}()
+			for end := time.Now().Add(patience); t.webhook("acct", "webhook").URL != url; {
+				if time.Now().After(end) {
+					t.Fatal("the change is never seen")
+				}
+			}
+			task := t.claimAll(1)[0]
+			wantSame(t, "Task.Webhook.URL", task.Webhook.URL, url)
+			t.must(<-ended)
+			t.settle(settlement(task, webhooks.Release))
+		}
+	})
+
 	run("tokens are unique", func(t *tester) {
 		t.createWebhooks(newWebhook("acct", "a"), newWebhook("acct", "b"))
 		t.enqueueMany("acct", 10, 2)
