@@ -99,6 +99,48 @@ func TestRemove(t *testing.T) {
 	want(t, "added after the last was removed", got, "a30")
 }
 
+func TestSeize(t *testing.T) {
+	var q Queue
+	for seq := range uint64(4) {
+		add(&q, "a", seq, start)
+	}
+	c, _ := claimFor(&q, start, 1, 9, time.Minute)
+	if _, ok := q.Seize("a", 0); ok {
+		t.Error("a leased one was seized")
+	}
+	if token, ok := q.Seize("a", 9); token != 0 || !ok {
+		t.Errorf("Seize of what is not owed = %v, %v, want 0, true", token, ok)
+	}
+	tokens := map[uint64]uint64{}
+	for _, seq := range []uint64{1, 3} {
+		token, ok := q.Seize("a", seq)
+		if !ok {
+			t.Errorf("%d was not seized", seq)
+		}
+		tokens[seq] = token
+	}
+	if _, ok := q.Seize("a", 1); ok {
+		t.Error("what is seized was seized")
+	}
+	q.Done(c[0].Token)
+	if got := q.Backlog(at(time.Hour), "a").Pending; got != 3 {
+		t.Errorf("%d pending, want those seized, too", got)
+	}
+	got, wait := claim(&q, at(time.Hour), 9, 1) // seizing is for long, and does not count
+	want(t, "what is not seized", got, "a2")
+	if wait != time.Minute {
+		t.Errorf("wait = %v, want until the lease ends", wait)
+	}
+	q.Done(tokens[1])
+	q.Free(tokens[3])
+	q.Free(tokens[1]) // it has ended
+	got, _ = claim(&q, at(time.Hour), 9, 9)
+	want(t, "given back", got, "a3")
+	if got := q.Backlog(at(time.Hour), "").Pending; got != 2 {
+		t.Errorf("%d pending, want the two leased", got)
+	}
+}
+
 func TestLeasedAndOwed(t *testing.T) {
 	var q Queue
 	add(&q, "a", 1, start)

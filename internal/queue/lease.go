@@ -20,24 +20,41 @@ type lease struct {
 
 // lease leases the first item that waits in l.
 func (q *Queue) lease(l *lane, until int64) Claimed {
-	if q.token == 0 {
-		q.token = rand.Uint64() // no process takes another's token for its own
-	}
-	q.token++
-	le := &lease{lane: l, item: q.take(l), token: q.token, until: until}
-	if q.leases == nil {
-		q.leases = make(map[uint64]*lease)
-	}
 	if len(q.leases) == 0 {
 		q.ends = until
 	}
 	q.ends = min(q.ends, until)
-	q.leases[le.token] = le
+	le := q.begin(lease{lane: l, item: q.take(l), until: until})
 	q.served++
 	l.served = q.served
 	l.leased++
 	l.account.leased++
 	return Claimed{l.webhook, le.item.seq, int(le.item.attempts) + 1, int(le.item.before), le.token}
+}
+
+// begin gives a lease its token.
+func (q *Queue) begin(le lease) *lease {
+	if q.token == 0 {
+		q.token = rand.Uint64() // no process takes another's token for its own
+	}
+	if q.leases == nil {
+		q.leases = make(map[uint64]*lease)
+	}
+	q.token++
+	le.token = q.token
+	q.leases[le.token] = &le
+	return &le
+}
+
+// Seize keeps a delivery that waits from being claimed, until Done or Free with the
+// token; ok is false if it is leased. Of one that is not owed the token is nobody's.
+func (q *Queue) Seize(webhook string, seq uint64) (token uint64, ok bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.edit(webhook, seq, func(l *lane, it item) {
+		token = q.begin(lease{lane: l, item: it, held: true, landed: true}).token
+	})
+	return token, token != 0 || !q.leased(webhook, seq)
 }
 
 // end ends a lease and reports whether there was one.
@@ -138,6 +155,10 @@ func (q *Queue) Free(token uint64) {
 func (q *Queue) Leased(webhook string, seq uint64) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
+	return q.leased(webhook, seq)
+}
+
+func (q *Queue) leased(webhook string, seq uint64) bool {
 	for le := range q.leasesOf(q.endpoints[webhook]) {
 		if le.item.seq == seq {
 			return true

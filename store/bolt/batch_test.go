@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"go.etcd.io/bbolt"
+
 	"github.com/storageapi/storageapi/webhooks"
 )
 
@@ -87,6 +89,63 @@ func TestStepsOfOneBatch(t *testing.T) {
 		if task.Err != nil || task.Webhook.ID != "wh1" || len(task.Event.Body) != maxSegmentBodies/2 {
 			t.Errorf("claimed %s to %s with %d bytes, %v", task.Event.ID, task.Webhook.ID, len(task.Event.Body), task.Err)
 		}
+	}
+}
+
+// TestPurgeInABatch: a purge ends what a step before it made owed, and what a batch
+// undoes of it is done again with the next.
+func TestPurgeInABatch(t *testing.T) {
+	s := openTemp(t)
+	for i := range 2 { // the first is inactive
+		if err := s.CreateWebhook(t.Context(), testWebhook(i), webhooks.Terms{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	event := testEvent(1, 100)
+	if _, err := s.Enqueue(t.Context(), event); err != nil {
+		t.Fatal(err)
+	}
+	purge, seized := webhooks.Purge{Payloads: time.Now().Add(time.Minute), Limit: 99}, make(map[uint64]uint64)
+	failed := errors.New("failed")
+	steps := []*step{
+		{ctx: t.Context(), do: func(b *batch) error { return s.redeliver(b, "acct", "wh0", event.ID) }},
+		{ctx: t.Context(), do: func(b *batch) error {
+			_, err := s.purge(b, &purge, seized)
+			return err
+		}},
+		{ctx: t.Context(), do: func(b *batch) error { return errors.Join(failed, b.put(bucketMeta, []byte("x"), nil)) }},
+	}
+	s.writer.commit(steps)
+	if steps[0].err != nil || steps[1].err != nil || !errors.Is(steps[2].err, failed) {
+		t.Errorf("%v, %v, %v", steps[0].err, steps[1].err, steps[2].err)
+	}
+	list, err := s.EventDeliveries(t.Context(), "acct", event.ID)
+	if err != nil || len(list) != 2 || list[0].State != webhooks.Dead || list[1].State != webhooks.Dead {
+		t.Errorf("%+v, %v; want two that are dead", list, err)
+	}
+	if got, err := s.Backlog(t.Context(), ""); got != (webhooks.Backlog{}) || err != nil {
+		t.Errorf("Backlog = %+v, %v", got, err)
+	}
+}
+
+// TestPurgeThatFails: what a purge that fails was about to end can be claimed again.
+func TestPurgeThatFails(t *testing.T) {
+	s := openTemp(t)
+	if err := s.CreateWebhook(t.Context(), testWebhook(1), webhooks.Terms{}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Enqueue(t.Context(), testEvent(1, 100)); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.db.Update(func(tx *bbolt.Tx) error { return tx.DeleteBucket(bucketAttempts) }); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Purge(t.Context(), webhooks.Purge{Payloads: time.Now().Add(time.Minute), Limit: 99}); err == nil {
+		t.Error("the purge did not fail")
+	}
+	tasks, _, err := s.ClaimDeliveries(t.Context(), webhooks.Claim{Limit: 99, PerWebhook: 99, Lease: time.Minute})
+	if err != nil || len(tasks) != 1 {
+		t.Errorf("%d tasks, %v; want one", len(tasks), err)
 	}
 }
 

@@ -12,14 +12,20 @@ import (
 
 // Purge implements [webhooks.Store]. It indexes complete runs, too.
 func (s *Store) Purge(ctx context.Context, purge webhooks.Purge) (more bool, err error) {
+	seized := make(map[uint64]uint64)
 	err = s.writer.run(ctx, func(b *batch) error {
-		more, err = s.purge(b, &purge)
+		more, err = s.purge(b, &purge, seized)
 		return err
 	})
+	for _, token := range seized {
+		s.queue.Free(token) // if it has not ended
+	}
 	return more, err
 }
 
-func (s *Store) purge(b *batch, purge *webhooks.Purge) (more bool, err error) {
+// purge takes a step. What it ends it seizes before, so that no claim has it, and notes
+// the token in seized, by number: it may run more than once.
+func (s *Store) purge(b *batch, purge *webhooks.Purge, seized map[uint64]uint64) (more bool, err error) {
 	if err := b.flush(); err != nil {
 		return false, err
 	}
@@ -30,7 +36,7 @@ func (s *Store) purge(b *batch, purge *webhooks.Purge) (more bool, err error) {
 	b.done = append(b.done, func() { s.recent.forget(payloads) })
 	left := purge.Limit
 	for _, step := range []func() error{
-		func() error { return s.expire(b, payloads, &left) },
+		func() error { return s.expire(b, payloads, &left, seized) },
 		func() error { return deleteBefore(b, bucketBodies, payloads, &left) },
 		func() error { return deleteBefore(b, bucketAttempts, attempts, &left) },
 		func() error { return deleteBefore(b, bucketFirstAttempts, attempts, &left) },
@@ -54,12 +60,13 @@ func (s *Store) purge(b *batch, purge *webhooks.Purge) (more bool, err error) {
 }
 
 // expire ends the deliveries owed of events before that number, but those leased.
-func (s *Store) expire(b *batch, before uint64, left *int) error {
+func (s *Store) expire(b *batch, before uint64, left *int, seized map[uint64]uint64) error {
 	found := newSegments(b.tx)
 	type delivery struct {
 		number  uint64
 		webhook string
 		attempt int
+		token   uint64
 	}
 	var old []delivery
 	look := func(number uint64, attempt int) (more bool) {
@@ -70,8 +77,14 @@ func (s *Store) expire(b *batch, before uint64, left *int) error {
 		if segment, err := found.at(number); err == nil {
 			webhook, _ = segment.recipient(number)
 		}
-		if id := string(webhook); !s.queue.Leased(id, number) {
-			old = append(old, delivery{number, id, attempt})
+		id := string(webhook)
+		token, ok := seized[number]
+		if !ok {
+			token, ok = s.queue.Seize(id, number)
+		}
+		if ok {
+			seized[number] = token
+			old = append(old, delivery{number, id, attempt, token})
 			*left--
 		}
 		return true
@@ -102,7 +115,11 @@ func (s *Store) expire(b *batch, before uint64, left *int) error {
 		if err := b.unowe(d.number); err != nil {
 			return err
 		}
-		b.done = append(b.done, func() { s.queue.Remove(d.webhook, d.number) })
+		b.done = append(b.done, func() {
+			if s.queue.Done(d.token); d.token == 0 { // a step before this one made it owed
+				s.queue.Remove(d.webhook, d.number)
+			}
+		})
 	}
 	return b.deleteAll(bucketFresh, damaged)
 }

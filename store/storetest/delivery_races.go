@@ -9,6 +9,46 @@ import (
 
 // deliveryRaces tests all that is done with deliveries at the same time.
 func deliveryRaces(run runner) {
+	run("what is purged is not claimed, and what is claimed may finish", func(t *tester) {
+		const rounds, events = 10, 40
+		t.createWebhooks(newWebhook("acct", "webhook"))
+		for round := range rounds {
+			ids := make([]string, events)
+			inParallel(events, func(i int) {
+				ids[i] = numbered("event", events*round+i)
+				_, err := t.store.Enqueue(t.Context(), newEvent("acct", ids[i]))
+				t.wantError("Enqueue", err, nil)
+			})
+			purge := webhooks.Purge{Payloads: t.border(), Limit: 10 * events}
+			purged := make(chan error, 1)
+			go func() {
+				more, err := true, error(nil)
+				for more && err == nil {
+					more, err = t.store.Purge(t.Context(), purge)
+				}
+				purged <- err
+			}()
+			claimed := map[string]bool{}
+			var settlements []webhooks.Settlement
+			for len(purged) == 0 && len(claimed) < events {
+				for _, task := range t.claim(webhooks.Claim{Limit: 1, PerWebhook: events, Lease: longLease}) {
+					claimed[task.Event.ID] = true
+					settlements = append(settlements, settlement(task, webhooks.Deliver))
+				}
+			}
+			t.must(<-purged)
+			b, err := t.store.Backlog(t.Context(), "webhook")
+			t.must(err)
+			wantSame(t, "Pending", b.Pending, len(claimed))
+			for _, id := range ids {
+				if got := t.delivery("acct", id).State; claimed[id] != (got == webhooks.Pending) {
+					t.Errorf("%s is %s, claimed: %v", id, got, claimed[id])
+				}
+			}
+			t.settle(settlements...)
+		}
+	})
+
 	run("all at once: nothing is lost, nothing is listed twice", func(t *tester) {
 		const hooks, events = 4, 60
 		ids := []string{"a", "b", "c", "d"}
