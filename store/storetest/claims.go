@@ -164,9 +164,9 @@ func claimRaces(run runner) {
 		}
 		t.enqueueMany("acct", events, hooks)
 		book := ledger{leased: map[string]map[string]bool{}, done: map[string]int{}}
-		end := time.Now().Add(patience)
 		inParallel(4, func(worker int) {
-			for turn := worker; book.count() < hooks*events && time.Now().Before(end); {
+			turn, progress := worker, time.Now()
+			for book.count() < hooks*events && time.Since(progress) < patience {
 				tasks, _, err := t.store.ClaimDeliveries(t.Context(), webhooks.Claim{Limit: 1 + worker, PerWebhook: perWebhook, Lease: longLease})
 				t.wantError("ClaimDeliveries", err, nil)
 				book.claimed(t.T, tasks, perWebhook)
@@ -179,6 +179,9 @@ func claimRaces(run runner) {
 				stale, err := t.store.SettleDeliveries(t.Context(), settlements)
 				if err != nil || len(stale) != 0 {
 					t.Errorf("SettleDeliveries = %v, %v, want none stale", stale, err)
+				}
+				if len(tasks) > 0 {
+					progress = time.Now()
 				}
 			}
 		})
