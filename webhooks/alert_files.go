@@ -154,7 +154,7 @@ func (s *WebhookService) tell(ctx context.Context, account string, files []dueFi
 			return err
 		}
 		deliveries, err := s.store.EnqueueNotices(ctx, envelope, noticesOf(files))
-		if err == nil && deliveries > 0 {
+		if deliveries > 0 || err != nil && !errors.Is(err, ErrExists) {
 			s.dispatcher.hurry()
 		}
 		if !errors.Is(err, ErrExists) {

@@ -91,11 +91,11 @@ func (s *WebhookService) report(ctx context.Context, account string, metric Metr
 		return err
 	}
 	deliveries, err := s.store.UpdateAlert(ctx, account, metric, change)
+	if deliveries > 0 || err != nil {
+		s.dispatcher.hurry()
+	}
 	if err != nil {
 		return fmt.Errorf("report %s: %w", metric, err)
-	}
-	if deliveries > 0 {
-		s.dispatcher.hurry()
 	}
 	return nil
 }

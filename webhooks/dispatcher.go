@@ -53,7 +53,8 @@ func newDispatcher(store Store, client *client, config Config) *dispatcher {
 	}
 }
 
-// hurry makes a running dispatcher look for due deliveries now.
+// hurry makes a running dispatcher look for due deliveries now. It is called also when
+// the store failed to make some due: it may have done so nevertheless.
 func (d *dispatcher) hurry() {
 	select {
 	case d.wake <- struct{}{}:

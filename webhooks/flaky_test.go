@@ -22,6 +22,7 @@ type flaky struct {
 	mu          sync.Mutex
 	claimErr    error                           // what ClaimDeliveries returns
 	settleErr   error                           // what SettleDeliveries returns
+	doubt       error                           // what those return that make deliveries due, although they have
 	refuse      func(*webhooks.Settlement) bool // those with which it fails
 	spoil       func(*webhooks.Task)            // applied to each task that is claimed
 	refused     int
@@ -58,6 +59,53 @@ func (f *flaky) called() (claims, settles []time.Time) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return append([]time.Time(nil), f.claims...), append([]time.Time(nil), f.settles...)
+}
+
+// doubts makes those methods return this error from now on that make deliveries due,
+// although they have.
+func (f *flaky) doubts(err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.doubt = err
+}
+
+func doubtful[T any](f *flaky, result T, err error) (T, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.doubt != nil {
+		return *new(T), f.doubt
+	}
+	return result, err
+}
+
+func (f *flaky) Enqueue(ctx context.Context, event webhooks.Envelope) (int, error) {
+	deliveries, err := f.Store.Enqueue(ctx, event)
+	return doubtful(f, deliveries, err)
+}
+
+func (f *flaky) UpdateAlert(ctx context.Context, account string, metric webhooks.Metric, change func(*webhooks.AlertStep) error) (int, error) {
+	deliveries, err := f.Store.UpdateAlert(ctx, account, metric, change)
+	return doubtful(f, deliveries, err)
+}
+
+func (f *flaky) EnqueueNotices(ctx context.Context, event webhooks.Envelope, notices []webhooks.Notice) (int, error) {
+	deliveries, err := f.Store.EnqueueNotices(ctx, event, notices)
+	return doubtful(f, deliveries, err)
+}
+
+func (f *flaky) UpdateWebhook(ctx context.Context, account, id string, change func(*webhooks.Webhook) error) (webhooks.Webhook, error) {
+	webhook, err := f.Store.UpdateWebhook(ctx, account, id, change)
+	return doubtful(f, webhook, err)
+}
+
+func (f *flaky) Redeliver(ctx context.Context, account, webhookID, eventID string) error {
+	_, err := doubtful(f, 0, f.Store.Redeliver(ctx, account, webhookID, eventID))
+	return err
+}
+
+func (f *flaky) AdvanceRecovery(ctx context.Context, limit int) (bool, error) {
+	advanced, err := f.Store.AdvanceRecovery(ctx, limit)
+	return doubtful(f, advanced, err)
 }
 
 func (f *flaky) ClaimDeliveries(ctx context.Context, claim webhooks.Claim) ([]webhooks.Task, time.Duration, error) {

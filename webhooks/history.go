@@ -2,6 +2,7 @@ package webhooks
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -66,10 +67,13 @@ func (s *WebhookService) Redeliver(ctx context.Context, account, webhookID, even
 	if !validEventID(eventID) {
 		return fmt.Errorf("redeliver: %w", ErrNotFound)
 	}
-	if err := s.store.Redeliver(ctx, account, webhookID, eventID); err != nil {
+	err := s.store.Redeliver(ctx, account, webhookID, eventID)
+	if !errors.Is(err, ErrNotFound) {
+		s.dispatcher.hurry()
+	}
+	if err != nil {
 		return fmt.Errorf("redeliver: %w", err)
 	}
-	s.dispatcher.hurry()
 	return nil
 }
 

@@ -79,7 +79,7 @@ func (k *keeper) step(ctx context.Context, what string, do func(context.Context)
 
 func (k *keeper) recover(ctx context.Context) (more bool, err error) {
 	advanced, err := k.store.AdvanceRecovery(ctx, recoverStep)
-	if advanced {
+	if advanced || err != nil { // it may have happened nevertheless
 		k.recovered()
 	}
 	return advanced, err
@@ -87,13 +87,17 @@ func (k *keeper) recover(ctx context.Context) (more bool, err error) {
 
 func (k *keeper) purge(ctx context.Context) (more bool, err error) {
 	now := time.Now()
-	return k.store.Purge(ctx, Purge{
+	more, err = k.store.Purge(ctx, Purge{
 		Payloads: before(now, k.retention.Payloads),
 		Attempts: before(now, k.retention.Attempts),
 		EventIDs: before(now, k.retention.EventIDs),
 		Notices:  before(now, noticeLife),
 		Limit:    purgeStep,
 	})
+	if err != nil {
+		k.recovered() // claims may have passed over what it was about to end
+	}
+	return more, err
 }
 
 // before returns since when things are kept.

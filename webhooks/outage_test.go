@@ -2,6 +2,7 @@ package webhooks_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"strings"
@@ -64,6 +65,66 @@ func TestPublishingDuringAnOutage(t *testing.T) {
 			t.Errorf("%d claims in an outage of 10 seconds", n)
 		}
 	})
+}
+
+// What the store has made due although it said that it failed is not found out about
+// by chance, in an hour perhaps. Whoever tries again may be told that there is nothing
+// to do any more.
+func TestWhatHappenedNevertheless(t *testing.T) {
+	for name, do := range map[string]func(*bubble, webhooks.Webhook, string) error{
+		"Publish": func(b *bubble, _ webhooks.Webhook, _ string) error {
+			return b.service.Publish(b.Context(), webhooks.Event{Account: account, Data: lowBalance})
+		},
+		"ReportBalance": func(b *bubble, _ webhooks.Webhook, _ string) error {
+			return b.service.ReportBalance(b.Context(), account, 1)
+		},
+		"ReportFiles": func(b *bubble, _ webhooks.Webhook, _ string) error {
+			return b.service.ReportFiles(b.Context(), account, []webhooks.ExpiringFile{expiring("file", time.Now().Add(time.Hour))})
+		},
+		"Redeliver": func(b *bubble, w webhooks.Webhook, event string) error {
+			return b.service.Redeliver(b.Context(), account, w.ID, event)
+		},
+		"Recover": func(b *bubble, w webhooks.Webhook, _ string) error {
+			delivered := webhooks.RecoverParams{States: []webhooks.DeliveryState{webhooks.Delivered}}
+			if _, err := b.service.Recover(b.Context(), account, w.ID, delivered); err != nil {
+				return err
+			}
+			return errOutage // as the keeper is told
+		},
+		"Update": func(b *bubble, w webhooks.Webhook, event string) error {
+			off := webhooks.UpdateParams{Active: ptr(false)}
+			if _, err := b.service.Update(b.Context(), account, w.ID, off); !errors.Is(err, errOutage) {
+				return err
+			}
+			if err := b.service.Redeliver(b.Context(), account, w.ID, event); !errors.Is(err, errOutage) {
+				return err
+			}
+			synctest.Wait()
+			_, err := b.service.Update(b.Context(), account, w.ID, webhooks.UpdateParams{Active: ptr(true)})
+			return err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			config := webhooks.Config{DefaultBalanceThreshold: 2}
+			inBubble(t, config, status(http.StatusOK), func(b *bubble) {
+				webhook, err := b.service.Create(b.Context(), account, webhooks.CreateParams{
+					URL: "https://a.example.com/", Events: []webhooks.EventType{webhooks.TypeBalanceLow, webhooks.TypeFilesExpiring},
+				})
+				noError(b, err)
+				b.start()
+				event := b.publish()
+				synctest.Wait()
+				b.store.doubts(errOutage)
+				if err := do(b, webhook, event); !errors.Is(err, errOutage) {
+					t.Fatalf("%v, want that the store failed", err)
+				}
+				time.Sleep(time.Second)
+				if n := len(b.hits.of("a")); n != 2 {
+					t.Errorf("%d requests, want the one before and one more", n)
+				}
+			})
+		})
+	}
 }
 
 // What came of an attempt is recorded once the store is back: the receiver gets

@@ -289,11 +289,11 @@ func (s *WebhookService) Publish(ctx context.Context, event Event) error {
 		return err
 	}
 	deliveries, err := s.store.Enqueue(ctx, envelope)
+	if deliveries > 0 || err != nil {
+		s.dispatcher.hurry()
+	}
 	if err != nil {
 		return fmt.Errorf("publish event: %w", err)
-	}
-	if deliveries > 0 {
-		s.dispatcher.hurry()
 	}
 	return nil
 }

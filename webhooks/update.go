@@ -114,7 +114,7 @@ func (s *WebhookService) change(ctx context.Context, account, webhookID string, 
 		if errors.Is(err, errChanged) {
 			continue
 		}
-		if err == nil {
+		if !errors.Is(err, ErrNotFound) {
 			s.dispatcher.hurry()
 		}
 		return changed, err
