@@ -8,7 +8,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/storageapi/storageapi/signing"
 	"github.com/storageapi/storageapi/store/memory"
@@ -61,7 +60,7 @@ var bomb = sync.OnceValue(func() string {
 // flooded returns a function that makes an attempt at a receiver that answers so.
 func flooded(tb testing.TB, respond func(net.Conn)) func(context.Context) webhooks.Attempt {
 	receiver := newRawReceiver(tb, respond)
-	service := newService(tb, memory.New(), webhooks.Config{AllowNetworks: loopback, RootCAs: trusted().pool(), Timeout: 5 * time.Second})
+	service := newService(tb, memory.New(), webhooks.Config{AllowNetworks: loopback, RootCAs: trusted().pool(), Timeout: unhurried})
 	task := webhooks.Task{
 		Event:   mustSeal(tb, webhooks.Event{ID: "evt_1", Account: account, Data: lowBalance}),
 		Webhook: &webhooks.Webhook{ID: "wh_1", URL: receiver.url("127.0.0.1"), Secret: floodSecret}, Attempt: 1,
@@ -80,7 +79,7 @@ func TestAnAttemptAllocatesLittle(t *testing.T) {
 			var before, after runtime.MemStats
 			runtime.ReadMemStats(&before)
 			for range attempts {
-				if got := try(t.Context()); got.Error == "" || got.Class == webhooks.ClassTimeout || got.Duration > 3*time.Second {
+				if got := try(t.Context()); got.Error == "" || got.Class == webhooks.ClassTimeout || got.Duration > unhurried/2 {
 					t.Errorf("%+v", got)
 				}
 			}

@@ -45,7 +45,7 @@ var payloads = map[string]webhooks.Data{
 func attempts(t *testing.T, receiver *receiver) func(webhooks.Data) webhooks.Attempt {
 	t.Helper()
 	service := newService(t, memory.New(), webhooks.Config{
-		AllowNetworks: loopback, RootCAs: trusted().pool(), Timeout: 5 * time.Second,
+		AllowNetworks: loopback, RootCAs: trusted().pool(), Timeout: unhurried,
 	})
 	webhook := webhooks.Webhook{ID: "wh_1", URL: receiver.url("127.0.0.1"), Secret: signing.NewSecret()}
 	return func(data webhooks.Data) webhooks.Attempt {

@@ -31,7 +31,6 @@ func TestTheGuardRefusesWhatANameResolvesTo(t *testing.T) {
 			for _, network := range networks {
 				config.AllowNetworks = append(config.AllowNetworks, netip.MustParsePrefix(network))
 			}
-			config.Timeout = 2 * time.Second
 		}
 	}
 	for _, host := range []string{
@@ -118,7 +117,7 @@ func TestTheGuardRefusesEverySpecialAddress(t *testing.T) {
 	}, ssrf.IPv6DeniedPrefixes...) {
 		addrs = append(addrs, ends(prefix)...)
 	}
-	service := newService(t, memory.New(), webhooks.Config{Timeout: 2 * time.Second})
+	service := newService(t, memory.New(), webhooks.Config{Timeout: unhurried})
 	for _, addr := range addrs {
 		failed(t, try(t, service, "https://"+nameOf(addr)+":65535/"), nowhere)
 		failed(t, try(t, service, "https://"+bracketed(addr)+":65535/"), blocked)
@@ -139,7 +138,7 @@ func TestTheGuardRefusesEverySpelling(t *testing.T) {
 	t.Parallel()
 	receiver := newReceiver(t, status(http.StatusOK))
 	_, port, _ := net.SplitHostPort(receiver.address)
-	service := newService(t, memory.New(), webhooks.Config{RootCAs: trusted().pool(), Timeout: 2 * time.Second})
+	service := newService(t, memory.New(), webhooks.Config{RootCAs: trusted().pool(), Timeout: unhurried})
 	for _, scheme := range []string{"https", "http", "HTTPS", "ftp", ""} {
 		for _, host := range spellings {
 			got := try(t, service, scheme+"://"+host+":"+port+"/")
@@ -179,7 +178,7 @@ func TestTheGuardRefusesEverySpellingOfTheSystem(t *testing.T) {
 		t.Skipf("this system takes it for %v, %v", addrs, err)
 	}
 	receiver := newReceiver(t, status(http.StatusOK))
-	service := newService(t, memory.New(), webhooks.Config{RootCAs: trusted().pool(), Timeout: 2 * time.Second})
+	service := newService(t, memory.New(), webhooks.Config{RootCAs: trusted().pool(), Timeout: unhurried})
 	for _, host := range []string{"127.1", "2130706433", "0177.0.0.1", "017700000001", "0x7f.0.0.1", "0x7f.1", "0x7f000001", "0X7F000001", "0", "0x0", "localhost"} {
 		failed(t, try(t, service, receiver.url(host)), nowhere)
 	}
@@ -205,7 +204,7 @@ func TestRebinding(t *testing.T) {
 		w.Header().Set("Connection", "close") // the next attempt has to dial
 	})
 	service := newService(t, memory.New(), webhooks.Config{
-		RootCAs: trusted().pool(), AllowNetworks: []netip.Prefix{netip.PrefixFrom(harmless, 32)}, Timeout: 2 * time.Second,
+		RootCAs: trusted().pool(), AllowNetworks: []netip.Prefix{netip.PrefixFrom(harmless, 32)}, Timeout: unhurried,
 	})
 	answers := [][]netip.Addr{{harmless}, {private}, {harmless}, {private, harmless}, {harmless, private}, {private, private}, {}, {harmless}, {private}}
 	takeTurns(name, answers...)

@@ -189,16 +189,20 @@ func (l *ledger) next(tb testing.TB) webhooks.Settlement {
 	select {
 	case settlement := <-l.settled:
 		return settlement
-	case <-time.After(10 * time.Second):
+	case <-time.After(2 * unhurried):
 		tb.Fatal("nothing is settled")
 		panic(errors.ErrUnsupported)
 	}
 }
 
+// unhurried is the timeout of attempts that are not to run into it, however slow the
+// machine is.
+const unhurried = time.Minute
+
 // reaching returns a config that reaches the tests' receivers.
 func reaching(logs *logbook) webhooks.Config {
 	return webhooks.Config{
-		AllowNetworks: loopback, RootCAs: trusted().pool(), Retries: []time.Duration{time.Hour}, Timeout: 5 * time.Second, Logger: logs.logger(),
+		AllowNetworks: loopback, RootCAs: trusted().pool(), Retries: []time.Duration{time.Hour}, Timeout: unhurried, Logger: logs.logger(),
 	}
 }
 
