@@ -1,5 +1,7 @@
 package postgres
 
+import "time"
+
 // Publishing tells how many send events, and how many events wait to be sent.
 func (s *Store) Publishing() (senders, waiting int) {
 	s.publisher.mu.Lock()
@@ -10,4 +12,9 @@ func (s *Store) Publishing() (senders, waiting int) {
 // RenewAlways has each claim renew tables that have something deleted.
 func (s *Store) RenewAlways() {
 	s.renewal = renewal{bytes: 1}
+}
+
+// RenewNever has no claim look for tables to renew, however slow the machine is.
+func (s *Store) RenewNever() {
+	s.renewal = renewal{slow: time.Hour}
 }

@@ -108,6 +108,7 @@ func TestPlansOfAnEmptyQueue(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	s.RenewNever() // which looks through a table
 	endpoints(t, s, 50)
 	service, err := webhooks.New(s, webhooks.Config{})
 	if err != nil {

@@ -111,6 +111,7 @@ func TestIdle(t *testing.T) {
 	counted := &trips{}
 	config := pool(t).Config()
 	config.ConnConfig.Tracer = counted
+	config.ShouldPing = func(context.Context, pgxpool.ShouldPingParams) bool { return false } // after a while without use
 	p, err := pgxpool.NewWithConfig(t.Context(), config)
 	if err != nil {
 		t.Fatal(err)
@@ -120,6 +121,7 @@ func TestIdle(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	s.RenewNever()                     // a claim that took long would see if it is time to
 	endpoints(t, open(t, option), 100) // in all shards
 	waits := map[time.Duration]bool{}
 	for range 20 {
