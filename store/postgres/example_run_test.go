@@ -81,28 +81,37 @@ func TestExample(t *testing.T) {
 		}
 	}
 	for _, node := range nodes { // both, so that one can go
-		for end := time.Now().Add(20 * time.Second); ; time.Sleep(20 * time.Millisecond) {
-			if conn, err := net.Dial("tcp", node); err == nil {
-				_ = conn.Close()
-				break
-			}
-			if time.Now().After(end) {
-				t.Fatalf("node %s does not answer", node)
-			}
-		}
+		awaitNode(t, node, true)
 	}
 	for i := range 40 {
 		if i == 10 && len(pids) > 0 {
 			if err := syscall.Kill(pids[0], syscall.SIGKILL); err != nil {
 				t.Fatal(err)
 			}
-			time.Sleep(100 * time.Millisecond) // what it was doing ends; nobody promises more
+			awaitNode(t, nodes[0], false) // what it was doing ends; nobody promises more
 		}
 		if status := call("GET", "/v2/environments"); status != 200 {
 			t.Errorf("request %d: status %d, want 200", i, status)
 		}
 		if status := call("POST", "/v2/files/file_"+strconv.Itoa(i)); status != 204 {
 			t.Errorf("request %d to store a file: status %d, want 204", i, status)
+		}
+	}
+}
+
+// awaitNode waits until a node takes connections, or until it is gone.
+func awaitNode(t *testing.T, address string, there bool) {
+	t.Helper()
+	for end := time.Now().Add(20 * time.Second); ; time.Sleep(20 * time.Millisecond) {
+		conn, err := net.Dial("tcp", address)
+		if err == nil {
+			_ = conn.Close()
+		}
+		if (err == nil) == there {
+			return
+		}
+		if time.Now().After(end) {
+			t.Fatalf("node %s answers: %v, want %v", address, err == nil, there)
 		}
 	}
 }

@@ -79,10 +79,14 @@ func TestNodesShareCaps(t *testing.T) {
 	if len(second) != 1 {
 		t.Fatalf("claimed %d after the webhook was changed, want 1", len(second))
 	}
-	settleAs(t, nodes[1], second[0], webhooks.Retry, 30*time.Millisecond)
-	none("while the webhook rests again")
+	const rest = 30 * time.Millisecond
+	begun := time.Now()
+	settleAs(t, nodes[1], second[0], webhooks.Retry, rest)
 	for end := time.Now().Add(10 * time.Second); ; time.Sleep(5 * time.Millisecond) {
 		if third := claimed(t, nodes[2], probe); len(third) == 1 {
+			if took := time.Since(begun); took < rest {
+				t.Errorf("another node claimed after %v while the webhook rests again for %v", took, rest)
+			}
 			settleAs(t, nodes[2], third[0], webhooks.Deliver, 0)
 			break
 		}

@@ -278,9 +278,9 @@ func TestFailover(t *testing.T) {
 }
 
 // onPrimary returns a store with a webhook on a server that waits for its only standby.
-func onPrimary(t *testing.T) (*postgres.Store, *cluster.Cluster) {
+func onPrimary(t *testing.T) (s *postgres.Store, primary, standby *cluster.Cluster) {
 	t.Helper()
-	primary, standby := replicated(t)
+	primary, standby = replicated(t)
 	s, err := postgres.Open(t.Context(), primary.DSN("postgres"))
 	if err != nil {
 		t.Fatal(err)
@@ -289,7 +289,7 @@ func onPrimary(t *testing.T) (*postgres.Store, *cluster.Cluster) {
 	if err := s.CreateWebhook(t.Context(), newWebhook("acct", "wh"), webhooks.Terms{}); err != nil {
 		t.Fatal(err)
 	}
-	return s, standby
+	return s, primary, standby
 }
 
 // TestStandbyLost kills the only synchronous standby: commits wait for it then. Whoever
@@ -298,16 +298,29 @@ func TestStandbyLost(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes some seconds")
 	}
-	s, standby := onPrimary(t)
-	enqueue := func(wait time.Duration) error {
-		ctx, cancel := context.WithTimeout(t.Context(), wait)
-		defer cancel()
+	s, primary, standby := onPrimary(t)
+	enqueue := func(ctx context.Context) error {
 		_, err := s.Enqueue(ctx, webhooks.Envelope{ID: "event", Account: "acct", Type: webhooks.TypeBalanceLow})
 		return err
 	}
+	p, err := pgxpool.New(t.Context(), primary.DSN("postgres"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Close()
 	standby.Kill()
+	ctx, giveUp := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- enqueue(ctx) }()
+	eventually(t, "the commit waits for the standby", func() (waits bool) {
+		if err := p.QueryRow(t.Context(), `select exists (select from pg_stat_activity where wait_event = 'SyncRep')`).Scan(&waits); err != nil {
+			t.Fatal(err)
+		}
+		return waits
+	})
+	giveUp()
 	begun := time.Now()
-	if err := enqueue(100 * time.Millisecond); err == nil || errors.Is(err, context.DeadlineExceeded) {
+	if err := <-ended; err == nil || errors.Is(err, context.Canceled) {
 		t.Errorf("Enqueue without the standby = %v, want an error that does not say that nothing happened", err)
 	}
 	if took := time.Since(begun); took > 30*time.Second {
@@ -316,7 +329,7 @@ func TestStandbyLost(t *testing.T) {
 	if err := standby.Restart(); err != nil {
 		t.Fatal(err)
 	}
-	if err := enqueue(30 * time.Second); err != nil {
+	if err := enqueue(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	list, err := s.EventDeliveries(t.Context(), "acct", "event")

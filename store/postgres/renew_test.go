@@ -253,14 +253,14 @@ func TestRenewalBesideAPublisher(t *testing.T) {
 // While the only synchronous standby is down, what renews a table does not wait for it
 // with the table locked: claims do not wait for it either.
 func TestRenewalWithoutStandby(t *testing.T) {
-	s, standby := onPrimary(t)
+	s, _, standby := onPrimary(t)
 	if _, err := s.Enqueue(t.Context(), webhooks.Envelope{ID: "event", Account: "acct", Type: webhooks.TypeBalanceLow}); err != nil {
 		t.Fatal(err)
 	}
 	standby.Kill()
 	s.RenewAlways()
 	for _, want := range []int{1, 0} { // the second renews
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second) // it would wait for ever
 		defer cancel()
 		tasks, _, err := s.ClaimDeliveries(ctx, webhooks.Claim{Limit: 1, PerWebhook: 1, Lease: time.Minute})
 		if err != nil || len(tasks) != want {
