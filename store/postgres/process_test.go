@@ -165,6 +165,23 @@ func (l *ledger) load(service *webhooks.WebhookService) (stop func()) {
 	}
 }
 
+// more waits until the use of so many more accounts was reported, which takes a second
+// for five, or as long as the machine needs.
+func (l *ledger) more(t *testing.T, n int) {
+	t.Helper()
+	reported := func() int {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		return len(l.reported)
+	}
+	before := reported()
+	for end := time.Now().Add(60 * time.Second); reported() < before+n; time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("the use of %d more accounts was reported in a minute, want %d", reported()-before, n)
+		}
+	}
+}
+
 // await waits until all that was acknowledged has arrived.
 func (l *ledger) await(t *testing.T) {
 	t.Helper()
@@ -185,9 +202,6 @@ func (l *ledger) await(t *testing.T) {
 		if len(events) != 1 {
 			t.Errorf("%s was told by %d events, want one", of, len(events))
 		}
-	}
-	if len(l.reported) < 10 {
-		t.Errorf("%d alerts were fired, which shows little", len(l.reported))
 	}
 	t.Logf("%d events acknowledged, all arrived, %d more than once; %d requests to the receiver that is down; %d alerts, each told once",
 		len(l.acknowledged), twice, l.dead, len(l.alerts))
@@ -266,13 +280,13 @@ func TestFailover(t *testing.T) {
 	startNode(t, dsn, roots)
 	startNode(t, dsn, roots)
 	stop := l.load(service)
-	time.Sleep(2 * time.Second)
+	l.more(t, 8)
 	primary.Kill()
 	time.Sleep(200 * time.Millisecond)
 	if err := standby.Promote(); err != nil {
 		t.Fatal(err)
 	}
-	time.Sleep(2 * time.Second)
+	l.more(t, 8)
 	stop()
 	l.await(t)
 }
@@ -370,7 +384,7 @@ func TestCrashes(t *testing.T) {
 
 	nodes := []*node{startNode(t, dsn, roots), startNode(t, dsn, roots), startNode(t, dsn, roots)}
 	stop := l.load(service)
-	time.Sleep(1500 * time.Millisecond)
+	l.more(t, 6)
 	nodes[0].kill()
 	time.Sleep(500 * time.Millisecond)
 	c.Kill()
@@ -383,7 +397,7 @@ func TestCrashes(t *testing.T) {
 	cutConnections(t, c.DSN("postgres"))
 	time.Sleep(time.Second)
 	nodes[1].kill()
-	time.Sleep(500 * time.Millisecond)
+	l.more(t, 4)
 	stop()
 
 	l.await(t)
