@@ -94,6 +94,7 @@ type window struct {
 	*testing.T
 	ctx  context.Context
 	site *site
+	bare bool // without scripts
 
 	mu       sync.Mutex
 	heard    []string // what the browser complained of
@@ -122,6 +123,7 @@ func (s *site) open(t *testing.T) *window {
 	}
 	call(w, log.Enable, cdp.Empty{})
 	call(w, runtime.Enable, cdp.Empty{})
+	call(w, page.AddScriptToEvaluateOnNewDocument, page.AddScriptToEvaluateOnNewDocumentParams{Source: `addEventListener("pagehide", () => { window.left = true; })`})
 	w.size(1180, 900)
 	return w
 }
@@ -214,6 +216,7 @@ func (w *window) dark(on bool) {
 // withoutScripts is a browser that runs none.
 func (w *window) withoutScripts() {
 	w.Helper()
+	w.bare = true
 	call(w, emulation.SetScriptExecutionDisabled, emulation.SetScriptExecutionDisabledParams{Value: true})
 }
 
@@ -269,10 +272,11 @@ func eval[T any](w *window, expression string) T {
 	}
 }
 
-// text is what can be read on the page.
+// text is what can be read on the page, once that is there as a whole and its scripts
+// have run.
 func (w *window) text() string {
 	w.Helper()
-	return strings.Join(strings.Fields(eval[string](w, `document.body ? document.body.innerText : ""`)), " ")
+	return strings.Join(strings.Fields(eval[string](w, `document.readyState == "complete" ? document.body.innerText : ""`)), " ")
 }
 
 // see waits until all of it can be read.
@@ -312,7 +316,8 @@ func (w *window) gone(text string) {
 	}
 }
 
-// again goes back or forward, or reloads.
+// again goes back or forward, or reloads. A page that the browser kept as it was left is
+// loaded again by its script, which is waited for.
 func (w *window) again(how string) {
 	w.Helper()
 	before := eval[float64](w, `performance.timeOrigin`)
@@ -331,7 +336,7 @@ func (w *window) again(how string) {
 		call(w, page.Reload, page.ReloadParams{})
 	}
 	w.wait(func() bool {
-		return eval[float64](w, `performance.timeOrigin`) != before && eval[string](w, `document.readyState`) == "complete"
+		return eval[bool](w, fmt.Sprintf(`performance.timeOrigin != %v && document.readyState == "complete" && (%v || !window.left)`, before, w.bare))
 	},
 		func() string { return "no page comes by " + how })
 }
