@@ -56,4 +56,5 @@ var notices = map[string]string{
 	"off":         "The webhook is off. What it is owed waits until it is on again.",
 	"deleted":     "The webhook was deleted, and sends nothing more.",
 	"redelivered": "The event is being sent again.",
+	"waits":       "The event is sent again once the webhook is on.",
 }

@@ -194,5 +194,13 @@ func (p *pages) redeliver(c *call) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	return goTo("webhooks/"+id+"/deliveries/"+event, "redelivered"), nil
+	webhook, err := p.webhooks.Get(c.Context(), c.account, id)
+	if err != nil {
+		return answer{}, err
+	}
+	notice := "redelivered"
+	if !webhook.Active {
+		notice = "waits"
+	}
+	return goTo("webhooks/"+id+"/deliveries/"+event, notice), nil
 }

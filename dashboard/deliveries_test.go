@@ -53,6 +53,9 @@ func TestRedeliver(t *testing.T) {
 		t.Errorf("got %+v", got)
 	}
 	s.get(path).says("Delivered", "Attempt 2", "Attempt 1")
+
+	s.post("webhooks/"+w.ID+"/turn", url.Values{"to": {"off"}})
+	s.follow(s.post(path, nil)).want(http.StatusOK).says("Pending", "The event is sent again once the webhook is on.", "When the webhook is on again").hides("is being sent")
 }
 
 func TestRecover(t *testing.T) {
