@@ -24,6 +24,7 @@ type model struct {
 	paused map[string]bool
 	tokens map[uint64]bool
 	leased []Claimed
+	seized []*debt        // with what token is in lease, unless it was dropped
 	caps   map[string]int // of the last claim with a PerWebhook
 	done   int            // delivered, removed or dropped
 	lapsed uint64         // leases that ran out
@@ -79,6 +80,7 @@ func TestNothingIsLost(t *testing.T) {
 			}
 			clear(m.paused)
 			m.draining = true
+			m.giveBack()
 			for range 10_000 {
 				if len(m.owed) == 0 {
 					break
@@ -162,6 +164,20 @@ func (m *model) step() {
 			}
 			return ok
 		})
+	case n < 93:
+		m.edit(func(d *debt) bool {
+			token, ok := m.q.Seize(d.Webhook, d.Seq)
+			switch owed := m.owed[d.Seq] == d; {
+			case !owed:
+				return token != 0 || !ok // as for what is leased
+			case ok:
+				d.lease, d.held, d.landed = token, true, true
+				m.seized = append(m.seized, d)
+			}
+			return ok
+		})
+	case n < 94:
+		m.giveBack()
 	case n < 95:
 		m.q.Pause(id)
 		m.paused[id] = true
@@ -202,9 +218,28 @@ func (m *model) edit(change func(*debt) bool) {
 	if d == nil {
 		d = &debt{Owed: Owed{Webhook: "w0", Seq: m.next}, lease: 1} // not there at all
 	}
-	if want, got := d.lease == 0, change(d); got != want {
+	want := d.lease == 0
+	if got := change(d); got != want {
 		m.Fatalf("an edit of %+v reports %v, want %v", d, got, want)
 	}
+}
+
+// giveBack ends what is seized, or was when its webhook was dropped.
+func (m *model) giveBack() {
+	for _, d := range m.seized {
+		token := d.lease
+		switch owed := m.owed[d.Seq] == d; {
+		case owed && m.rnd.IntN(2) == 0:
+			m.q.Done(token)
+			m.end(d)
+		case owed:
+			d.lease, d.held = 0, false
+			fallthrough
+		default:
+			m.q.Free(token)
+		}
+	}
+	m.seized = nil
 }
 
 func (m *model) end(d *debt) {
@@ -320,8 +355,8 @@ func (m *model) checkRest(claim webhooks.Claim, claimed []Claimed, wait time.Dur
 		if missed && (short || anyRecovered && !d.Recovered && claim.PerWebhook > 0) {
 			m.Fatalf("claimed %+v, but not %+v: %+v", claimed, d, claim)
 		}
-		_, capped := claim.Caps[d.Webhook]
-		concerned := (claim.PerWebhook > 0 || capped) && !m.paused[d.Webhook] && !m.blocked(d.Webhook)
+		limit, capped := claim.Caps[d.Webhook]
+		concerned := (claim.PerWebhook > 0 && !capped || limit > 0) && !m.paused[d.Webhook] && !m.blocked(d.Webhook)
 		if concerned && m.now.Add(wait).After(d.Due) {
 			m.Fatalf("wait = %v, longer than until %+v is due: %+v", wait, d, claim)
 		}
