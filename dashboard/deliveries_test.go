@@ -87,6 +87,9 @@ func TestRecover(t *testing.T) {
 	if done := s.follow(begun); strings.Contains(done.body, "refresh") || strings.Contains(done.body, "data-live") {
 		t.Error("the page of a job that is done goes on refreshing")
 	}
+	s.post(path+"/turn", url.Values{"to": {"off"}})
+	s.post(path+"/deliveries/evt_0", nil)
+	s.follow(begun).want(http.StatusOK).says("Waiting", "They wait: the webhook is off.").hides("Sending")
 	s.post(path+"/recover", form.form("state", "skipped"))
 	other, err := s.api.Webhooks.Create(t.Context(), alice, webhooks.CreateParams{URL: r.URL, Events: webhooks.EventTypes()})
 	if err != nil {
