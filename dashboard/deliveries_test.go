@@ -90,7 +90,13 @@ func TestRecover(t *testing.T) {
 	s.post(path+"/turn", url.Values{"to": {"off"}})
 	s.post(path+"/deliveries/evt_0", nil)
 	s.follow(begun).want(http.StatusOK).says("Waiting", "They wait: the webhook is off.").hides("Sending")
-	s.post(path+"/recover", form.form("state", "skipped"))
+	none := s.post(path+"/recover", form.form("state", "skipped"))
+	for deadline := time.Now().Add(20 * time.Second); !strings.Contains(s.follow(none).text(), "There was nothing to send again."); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal(s.follow(none).text())
+		}
+	}
+	s.follow(none).says("Done").hides("Waiting", "refresh") // although the webhook is owed something
 	other, err := s.api.Webhooks.Create(t.Context(), alice, webhooks.CreateParams{URL: r.URL, Events: webhooks.EventTypes()})
 	if err != nil {
 		t.Fatal(err)

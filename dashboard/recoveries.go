@@ -109,6 +109,9 @@ func (p *pages) showRecovery(c *call) (answer, error) {
 		From: p.when(recovery.From), To: p.when(recovery.To), Created: p.when(recovery.CreatedAt),
 		Recovered: recovery.Recovered, Done: recovery.Done, Pending: stats.Pending,
 	}
+	if view.Recovered == 0 {
+		view.Pending = 0 // none of it is of this recovery
+	}
 	view.Live = !view.Done || view.Pending > 0 && webhook.Active
 	return answer{page: "recovery", title: "Recovery", tab: "webhooks", refresh: view.Live, data: view}, nil
 }
