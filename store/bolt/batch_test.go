@@ -1,6 +1,7 @@
 package bolt
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"path/filepath"
@@ -125,6 +126,36 @@ func TestPurgeInABatch(t *testing.T) {
 	}
 	if got, err := s.Backlog(t.Context(), ""); got != (webhooks.Backlog{}) || err != nil {
 		t.Errorf("Backlog = %+v, %v", got, err)
+	}
+}
+
+// TestBacklogDuringACommit: while a commit does not end, as on a disk that hangs, Backlog
+// waits for it as long as its context lets it.
+func TestBacklogDuringACommit(t *testing.T) {
+	s := openTemp(t)
+	landing, release, ended := make(chan struct{}), make(chan struct{}), make(chan error, 1)
+	go func() {
+		ended <- s.writer.run(t.Context(), func(b *batch) error {
+			b.done = append(b.done, func() {
+				close(landing)
+				<-release
+			})
+			return b.put(bucketMeta, []byte("x"), nil)
+		})
+	}()
+	<-landing
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+	defer cancel()
+	_, err := s.Backlog(ctx, "")
+	close(release)
+	if !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("Backlog = %v, want %v", err, context.DeadlineExceeded)
+	}
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+	if _, err := s.Backlog(t.Context(), ""); err != nil {
+		t.Error(err)
 	}
 }
 

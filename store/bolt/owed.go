@@ -137,6 +137,8 @@ func (s *Store) Backlog(ctx context.Context, webhookID string) (webhooks.Backlog
 		return webhooks.Backlog{}, err
 	}
 	_ = tx.Rollback()
-	s.writer.landed()
+	if err := s.writer.landed(ctx); err != nil {
+		return webhooks.Backlog{}, err
+	}
 	return s.queue.Backlog(time.Now(), webhookID), nil
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"runtime"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"go.etcd.io/bbolt"
@@ -29,9 +30,9 @@ type writer struct {
 
 	draft draft // of the batch under way
 
-	// landing is held while readers of the file may see a transaction that is not
-	// done with.
-	landing sync.Mutex
+	// landing is of the last commit: closed once that is done with, while readers of
+	// the file may see it before.
+	landing atomic.Pointer[chan struct{}]
 
 	mu      sync.Mutex
 	waiting []*step
@@ -181,8 +182,9 @@ func (w *writer) try(steps []*step) (culprit *step, err error) {
 	if err := b.flush(); err != nil {
 		return nil, fmt.Errorf("write %s: %w", w.db.Path(), err)
 	}
-	w.landing.Lock()
-	defer w.landing.Unlock()
+	landing := make(chan struct{})
+	w.landing.Store(&landing)
+	defer close(landing)
 	id := tx.ID()
 	if err := tx.Commit(); err != nil {
 		// Whoever reads the file may see the transaction nevertheless, if only
@@ -196,10 +198,19 @@ func (w *writer) try(steps []*step) (culprit *step, err error) {
 	return nil, nil
 }
 
-// landed waits until the queue knows of all that readers of the file could see before.
-func (w *writer) landed() {
-	w.landing.Lock()
-	defer w.landing.Unlock()
+// landed waits until the queue knows of all that readers of the file could see before,
+// or until ctx is done.
+func (w *writer) landed(ctx context.Context) error {
+	landing := w.landing.Load()
+	if landing == nil {
+		return nil
+	}
+	select {
+	case <-*landing:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }
 
 // seen reports whether the transaction is what a reader sees.
