@@ -159,6 +159,45 @@ func TestBacklogDuringACommit(t *testing.T) {
 	}
 }
 
+// TestClaimsDuringACommit: a claim has the webhook as readers of the file see it, however
+// many had it as it was before while the same commit was under way.
+func TestClaimsDuringACommit(t *testing.T) {
+	s := openTemp(t)
+	webhook := testWebhook(1)
+	if err := s.CreateWebhook(t.Context(), webhook, webhooks.Terms{}); err != nil {
+		t.Fatal(err)
+	}
+	for i := range 4 {
+		if _, err := s.Enqueue(t.Context(), testEvent(i, 100)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	before, after := webhook.URL, "https://after.example.com/"
+	claim := func(want string) {
+		t.Helper()
+		tasks, _, err := s.ClaimDeliveries(t.Context(), webhooks.Claim{Limit: 1, PerWebhook: 9, Lease: time.Minute})
+		if err != nil || len(tasks) != 1 {
+			t.Fatalf("%d tasks, %v; want one", len(tasks), err)
+		}
+		if got := tasks[0].Webhook.URL; got != want {
+			t.Errorf("claimed for %s, want %s", got, want)
+		}
+	}
+	claim(before)
+	if err := s.writer.run(t.Context(), func(b *batch) error {
+		b.done = append(b.done, func() { claim(after) }) // the first that is done
+		webhook.URL = after
+		if err := s.putWebhook(b, &webhook); err != nil {
+			return err
+		}
+		claim(before)
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	claim(after)
+}
+
 // TestPurgeThatFails: what a purge that fails was about to end can be claimed again.
 func TestPurgeThatFails(t *testing.T) {
 	s := openTemp(t)
