@@ -13,7 +13,7 @@ type keeper struct {
 	store     Store
 	retention Retention
 	logger    *slog.Logger
-	recovered func() // called when deliveries may have become due
+	due       func() // called when deliveries may have become due
 	review    func(context.Context) (more bool, err error)
 	wake      chan struct{} // there may be something to recover
 }
@@ -24,8 +24,8 @@ const (
 	purgeStep      = 1000        // records
 )
 
-func newKeeper(store Store, config Config, recovered func(), review func(context.Context) (bool, error)) *keeper {
-	return &keeper{store, config.Retention, config.Logger, recovered, review, make(chan struct{}, 1)}
+func newKeeper(store Store, config Config, due func(), review func(context.Context) (bool, error)) *keeper {
+	return &keeper{store, config.Retention, config.Logger, due, review, make(chan struct{}, 1)}
 }
 
 // hurry makes a running keeper look for recoveries now.
@@ -80,7 +80,7 @@ func (k *keeper) step(ctx context.Context, what string, do func(context.Context)
 func (k *keeper) recover(ctx context.Context) (more bool, err error) {
 	advanced, err := k.store.AdvanceRecovery(ctx, recoverStep)
 	if advanced || err != nil { // it may have happened nevertheless
-		k.recovered()
+		k.due()
 	}
 	return advanced, err
 }
@@ -95,7 +95,7 @@ func (k *keeper) purge(ctx context.Context) (more bool, err error) {
 		Limit:    purgeStep,
 	})
 	if err != nil {
-		k.recovered() // claims may have passed over what it was about to end
+		k.due() // claims may have passed over what it was about to end
 	}
 	return more, err
 }
