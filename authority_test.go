@@ -174,7 +174,7 @@ func TestKeyDeletesItself(t *testing.T) {
 }
 
 // TestGraceIsNoLongerLife checks that a token in its grace period cannot make a
-// key that outlives it, though the key it belongs to never expires.
+// key that lives as long as it, though the key it belongs to never expires.
 func TestGraceIsNoLongerLife(t *testing.T) {
 	h := serve(t, newClock().config())
 	id, old := h.key(alice, scopes.FilesRead)
@@ -183,7 +183,8 @@ func TestGraceIsNoLongerLife(t *testing.T) {
 		t.Fatal(err)
 	}
 	h.do("POST", keysPath, old, `{"name":"a","scopes":["files:read"]}`).want(403, "FORBIDDEN")
-	h.do("POST", keysPath, old, `{"name":"a","scopes":["files:read"],"expiresAt":"2026-01-31T13:00:00Z"}`).want(201, "")
+	h.do("POST", keysPath, old, `{"name":"a","scopes":["files:read"],"expiresAt":"2026-01-31T13:00:00Z"}`).want(403, "FORBIDDEN")
+	h.do("POST", keysPath, old, `{"name":"a","scopes":["files:read"],"expiresAt":"2026-01-31T12:59:59.999Z"}`).want(201, "")
 	h.do("POST", keysPath, fresh.Reveal(), `{"name":"a","scopes":["files:read"]}`).want(201, "")
 }
 
@@ -203,6 +204,56 @@ func TestReplacedValueCannotTakeOver(t *testing.T) {
 		h.do("DELETE", keysPath+"/"+id, old, "").want(204, "")
 		h.do("GET", keysPath, fresh, "").want(401, "UNAUTHORIZED")
 	}
+}
+
+// TestReplacedValueCannotTakeOverByAnotherKey has a value of which the grace ends with
+// its key make, and take, another key that could rotate the first.
+func TestReplacedValueCannotTakeOverByAnotherKey(t *testing.T) {
+	c := newClock()
+	h := serve(t, c.config())
+	expires := c.now().Add(time.Hour)
+	other, _ := h.expiringKey(alice, expires, scopes.FilesRead)
+	id, old := h.expiringKey(alice, expires, scopes.FilesRead)
+	h.do("POST", keysPath+"/"+id+"/rotate", old, "").want(200, "")
+
+	until := func(at time.Time) string {
+		return `{"name":"a","scopes":["files:read"],"expiresAt":"` + at.Format("2006-01-02T15:04:05.000Z") + `"}`
+	}
+	h.do("POST", keysPath, old, until(expires)).want(403, "FORBIDDEN")
+	h.do("POST", keysPath+"/"+other+"/rotate", old, "").want(403, "FORBIDDEN")
+	h.do("DELETE", keysPath+"/"+other, old, "").want(403, "FORBIDDEN")
+
+	// What it may make is less than what it was.
+	made := h.do("POST", keysPath, old, until(expires.Add(-time.Millisecond))).want(201, "").text("key")
+	for _, key := range []string{id, other} {
+		h.do("POST", keysPath+"/"+key+"/rotate", made, "").want(403, "FORBIDDEN")
+		h.do("PATCH", keysPath+"/"+key, made, `{"name":"b"}`).want(403, "FORBIDDEN")
+		h.do("DELETE", keysPath+"/"+key, made, "").want(403, "FORBIDDEN")
+	}
+}
+
+// TestReplacedValueManagesNoWebhooks checks that the value before a rotation leaves
+// nothing behind that tells its holder of the account for ever.
+func TestReplacedValueManagesNoWebhooks(t *testing.T) {
+	h := serve(t, newClock().config())
+	id, old := h.key(alice, scopes.AccountRead)
+	hook := webhooksPath + "/" + h.do("POST", webhooksPath, old, newWebhook).want(201, "").text("id")
+	h.do("POST", keysPath+"/"+id+"/rotate", old, "").want(200, "")
+	for _, request := range []struct{ method, path, body string }{
+		{"POST", webhooksPath, newWebhook},
+		{"PATCH", hook, `{"url":"https://evil.example"}`},
+		{"POST", hook + "/rotate-secret", ""},
+		{"POST", hook + "/test", ""},
+		{"POST", hook + "/recoveries", ""},
+		{"POST", hook + "/deliveries/" + someEvent + "/redeliver", ""},
+		{"DELETE", hook, ""},
+	} {
+		got := h.do(request.method, request.path, old, request.body).want(403, "FORBIDDEN")
+		if !strings.Contains(got.message(), "replaced") {
+			t.Errorf("%s %s: the message does not say why: %s", request.method, request.path, got.body)
+		}
+	}
+	h.do("GET", hook, old, "").want(200, "")
 }
 
 // TestAuthorize checks what a host's own policy is asked, and what becomes of its

@@ -63,10 +63,13 @@ var eventScopes = scopes.Of(scopes.FilesRead, scopes.AccountRead)
 //   - Creating, updating, rotating or deleting a key takes every scope the key
 //     has, and a life at least as long: nobody can make, or act on, a key that
 //     could do more or live longer than their own. So a key may update and rotate
-//     itself, but not by a value that a rotation has replaced; and it may always
-//     delete itself.
+//     itself; and it may always delete itself.
 //   - Creating, updating or deleting a webhook takes the read scope behind each
 //     of its events: what it would be told, the caller may also read.
+//   - A value that a rotation has replaced manages nothing that lives as long as
+//     itself: of keys only those that die before it does, and no webhooks, which
+//     live on. Otherwise whoever got hold of it could keep, past the end of its
+//     grace, what the rotation was to take away. It may still delete its own key.
 //   - Reading keys or webhooks takes account:read.
 //
 // An unknown action is refused.
@@ -87,6 +90,9 @@ func leastPrivilege(caller Principal, access Access) bool {
 	case DeleteKey:
 		return target == nil || isItself(caller, target) || dominates(caller, target)
 	case CreateWebhook, UpdateWebhook, DeleteWebhook:
+		if caller.Replaced {
+			return false
+		}
 		if target == nil {
 			return caller.Scopes.Intersects(eventScopes)
 		}
@@ -95,16 +101,17 @@ func leastPrivilege(caller Principal, access Access) bool {
 	return false
 }
 
-// dominates reports whether the caller can do all that the key can, for at
-// least as long. A replaced value is less than its own key, also where both die
-// at the same instant: else whoever got hold of it could take the key over.
+// dominates reports whether the caller can do all that the key can, for at least as
+// long: a replaced value for longer. Its own key lives as long as it does at least,
+// and so does a key as good as that one, which could then be used to rotate it.
 func dominates(caller Principal, key *Target) bool {
-	if caller.Replaced && isItself(caller, key) {
+	if !caller.Scopes.Covers(key.Scopes) {
 		return false
 	}
-	outlives := caller.ExpiresAt.IsZero() ||
-		!key.ExpiresAt.IsZero() && !key.ExpiresAt.After(caller.ExpiresAt)
-	return outlives && caller.Scopes.Covers(key.Scopes)
+	if caller.Replaced {
+		return !key.ExpiresAt.IsZero() && key.ExpiresAt.Before(caller.ExpiresAt)
+	}
+	return caller.ExpiresAt.IsZero() || !key.ExpiresAt.IsZero() && !key.ExpiresAt.After(caller.ExpiresAt)
 }
 
 func isItself(caller Principal, key *Target) bool {

@@ -141,15 +141,35 @@ func TestLeastPrivilege(t *testing.T) {
 		{caller{readFiles, never}, auth.RotateKey, &target{self, readFiles, never}, allow},
 		{caller{readFiles, soon}, auth.RotateKey, &target{self, readFiles, soon}, allow},
 
-		// A value that was replaced dies before its key does, and cannot: also
-		// where the key ends its grace. To others it is as good as it lives long.
+		// A value that was replaced manages only what dies before it does, and so
+		// never its own key, nor one as good as that.
+		{replaced{readFiles, soon}, auth.UpdateKey, anything, allow},
 		{replaced{readFiles, soon}, auth.UpdateKey, &target{self, readFiles, never}, deny},
 		{replaced{readFiles, soon}, auth.UpdateKey, &target{self, readFiles, soon}, deny},
 		{replaced{readFiles, soon}, auth.RotateKey, &target{self, readFiles, never}, deny},
 		{replaced{readFiles, soon}, auth.RotateKey, &target{self, readFiles, soon}, deny},
-		{replaced{readFiles, soon}, auth.RotateKey, &target{"key_other", readFiles, soon}, allow},
-		{replaced{readFiles, soon}, auth.CreateKey, &target{"", readFiles, soon}, allow},
+		{replaced{readFiles, soon}, auth.UpdateKey, &target{"key_other", readFiles, soon}, deny},
+		{replaced{readFiles, soon}, auth.RotateKey, &target{"key_other", readFiles, zoned}, deny},
+		{replaced{readFiles, soon}, auth.DeleteKey, &target{"key_other", readFiles, soon}, deny},
+		{replaced{readFiles, soon}, auth.DeleteKey, &target{"key_other", readFiles, never}, deny},
+		{replaced{readFiles, soon}, auth.CreateKey, &target{"", readFiles, never}, deny},
 		{replaced{readFiles, soon}, auth.CreateKey, &target{"", readFiles, later}, deny},
+		{replaced{readFiles, soon}, auth.CreateKey, &target{"", readFiles, soon}, deny},
+		{replaced{readFiles, later}, auth.CreateKey, &target{"", readFiles, soon}, allow},
+		{replaced{readFiles, later}, auth.UpdateKey, &target{"key_other", readFiles, soon}, allow},
+		{replaced{readFiles, later}, auth.RotateKey, &target{"key_other", readFiles, soon}, allow},
+		{replaced{readFiles, later}, auth.DeleteKey, &target{"key_other", readFiles, soon}, allow},
+		{replaced{readFiles, later}, auth.CreateKey, &target{"", both, soon}, deny},
+
+		// Webhooks do not die: it manages none. It may read.
+		{replaced{all, soon}, auth.CreateWebhook, anything, deny},
+		{replaced{all, soon}, auth.UpdateWebhook, anything, deny},
+		{replaced{all, soon}, auth.DeleteWebhook, anything, deny},
+		{replaced{both, soon}, auth.CreateWebhook, &target{"", both, never}, deny},
+		{replaced{both, soon}, auth.UpdateWebhook, &target{"wh_1", readFiles, never}, deny},
+		{replaced{both, soon}, auth.DeleteWebhook, &target{"wh_1", readFiles, never}, deny},
+		{replaced{readAcct, soon}, auth.ReadWebhooks, anything, allow},
+		{replaced{readAcct, soon}, auth.ReadKeys, anything, allow},
 
 		// But a key may always delete itself, by that value too.
 		{caller{readFiles, never}, auth.DeleteKey, &target{self, readFiles, never}, allow},

@@ -64,13 +64,16 @@ var failures = []struct {
 
 const reusedMessage = "This Idempotency-Key was used for a request with another body. Use a new one for each request."
 
+// replacedRefusal explains it to a value that a rotation has replaced.
+const replacedRefusal = "This value of the API key was replaced by a rotation: it can delete its own key, and manage keys whose scopes it has that expire before it does; no webhooks. Use the new value."
+
 // leastPrivilegeRefusals explains [auth.LeastPrivilege]. Why another policy
 // refuses is not known here.
 var leastPrivilegeRefusals = map[auth.Action]string{
 	auth.ReadKeys:      "Reading API keys needs an API key with the scope account:read.",
 	auth.CreateKey:     "An API key can create only keys whose scopes it has itself, and that expire no later than it does.",
 	auth.UpdateKey:     "An API key can change only keys whose scopes it has itself, and that expire no later than it does.",
-	auth.RotateKey:     "An API key can rotate only keys whose scopes it has itself, and that expire no later than it does; a value that was replaced cannot rotate its own key.",
+	auth.RotateKey:     "An API key can rotate only keys whose scopes it has itself, and that expire no later than it does.",
 	auth.DeleteKey:     "An API key can delete itself, and keys whose scopes it has itself and that expire no later than it does.",
 	auth.ReadWebhooks:  "Reading webhooks needs an API key with the scope account:read.",
 	auth.CreateWebhook: "A webhook needs an API key with the read scope behind each event: files:read for files.expiring, account:read for all others.",
@@ -107,6 +110,10 @@ func (a *api) fail(c *call, err error) {
 }
 
 func (a *api) refusal(c *call) string {
+	reads := c.route.action == auth.ReadKeys || c.route.action == auth.ReadWebhooks
+	if a.refusals != nil && c.caller.Replaced && !reads {
+		return replacedRefusal
+	}
 	if message := a.refusals[c.route.action]; message != "" {
 		return message
 	}
