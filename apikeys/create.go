@@ -57,7 +57,7 @@ func (s *KeyService) Create(ctx context.Context, account string, params CreatePa
 		ExpiresAt: params.ExpiresAt,
 		Hash:      token.Hash(),
 	}
-	terms := creation.TermsOf(s.most, params.IdempotencyKey, params.sum(), now)
+	terms := creation.TermsOf(s.most, params.IdempotencyKey, params.sum())
 	err = s.store.CreateKey(ctx, key, terms)
 	var repeated *Repeated
 	if errors.As(err, &repeated) {

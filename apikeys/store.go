@@ -16,9 +16,9 @@ var (
 
 // Terms are what a Store heeds when it creates a key. Limit is how many keys the
 // account may have in the end; 0: any number. Request, of 1 to 128 bytes, names the
-// request within the account, Sum stands for what it asks for, At is when that was;
-// requests of an earlier At than Since are forgotten. Without a Request the last
-// three mean nothing.
+// request within the account, Sum stands for what it asks for, and Lifetime, more
+// than 0, is for how long a request is known, by the store's clock. Without a Request
+// the last two mean nothing.
 type Terms = creation.Terms
 
 // Repeated is the error by which a Store tells that a request was made before: the ID
@@ -53,13 +53,13 @@ type Page struct {
 type Store interface {
 	// CreateKey adds a key and, in the same step, notes what request made it, if
 	// terms name one. A [*Repeated] if the account has made a request of that
-	// name since terms.Since, whatever it asked for and whether or not its key
-	// is still there. ErrExists if the account has a key of that id, or any key,
+	// name within terms.Lifetime, whatever it asked for and whether or not its
+	// key is still there. ErrExists if the account has a key of that id, or any key,
 	// in whatever account, has one of its hashes, now or as its previous one.
 	// ErrLimit if the account has terms.Limit keys already, dead ones included.
 	// What is returned as an error adds and notes nothing. Each call that notes
-	// a request forgets some of those before terms.Since, so that they do not
-	// pile up.
+	// a request forgets some that are older than terms.Lifetime, so that they do
+	// not pile up.
 	CreateKey(ctx context.Context, key Key, terms Terms) error
 
 	// KeyByHash returns the key whose Hash or Previous is hash, whether or not

@@ -25,6 +25,7 @@ type flaky struct {
 	doubt       error                           // what those return that make deliveries due, although they have
 	refuse      func(*webhooks.Settlement) bool // those with which it fails
 	spoil       func(*webhooks.Task)            // applied to each task that is claimed
+	ahead       time.Duration                   // of its clock
 	refused     int
 	claims      []time.Time // when each call was
 	settles     []time.Time

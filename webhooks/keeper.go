@@ -11,6 +11,7 @@ import (
 // between them, four times as long as they are, so that deliveries go on beside it.
 type keeper struct {
 	store     Store
+	clock     storeClock
 	retention Retention
 	logger    *slog.Logger
 	due       func() // called when deliveries may have become due
@@ -25,7 +26,10 @@ const (
 )
 
 func newKeeper(store Store, config Config, due func(), review func(context.Context) (bool, error)) *keeper {
-	return &keeper{store, config.Retention, config.Logger, due, review, make(chan struct{}, 1)}
+	return &keeper{
+		store: store, clock: storeClock{store: store, logger: config.Logger}, retention: config.Retention, logger: config.Logger,
+		due: due, review: review, wake: make(chan struct{}, 1),
+	}
 }
 
 // hurry makes a running keeper look for recoveries now.
@@ -86,7 +90,10 @@ func (k *keeper) recover(ctx context.Context) (more bool, err error) {
 }
 
 func (k *keeper) purge(ctx context.Context) (more bool, err error) {
-	now := time.Now()
+	now, err := k.clock.now(ctx)
+	if err != nil {
+		return false, err
+	}
 	more, err = k.store.Purge(ctx, Purge{
 		Payloads: before(now, k.retention.Payloads),
 		Attempts: before(now, k.retention.Attempts),

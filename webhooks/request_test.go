@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -37,15 +38,16 @@ func TestMaxPerAccount(t *testing.T) {
 }
 
 // A request that is made again makes nothing, and shows no secret.
-func TestCreateAgain(t *testing.T) {
-	now := noon
-	service := newService(t, memory.New(), webhooks.Config{Now: func() time.Time { return now }})
+func TestCreateAgain(t *testing.T) { synctest.Test(t, testCreateAgain) }
+
+func testCreateAgain(t *testing.T) {
+	service := newService(t, memory.New(), webhooks.Config{})
 	params := webhooks.CreateParams{URL: "https://example.com", Events: onBalance, BalanceThreshold: 5, IdempotencyKey: "request-1"}
 	made, err := service.Create(t.Context(), account, params)
 	if err != nil || made.Secret.IsZero() {
 		t.Fatal(err)
 	}
-	now = noon.Add(24 * time.Hour)
+	time.Sleep(24 * time.Hour)
 	want := made
 	want.Secret = signing.Secret{}
 	if got, err := service.Create(t.Context(), account, params); err != nil || !cmp.Equal(want, got) {
@@ -71,7 +73,7 @@ func TestCreateAgain(t *testing.T) {
 	if _, err := service.Create(t.Context(), account, params); !errors.Is(err, webhooks.ErrGone) {
 		t.Errorf("what is deleted: %v", err)
 	}
-	now = noon.Add(24*time.Hour + time.Millisecond)
+	time.Sleep(time.Millisecond)
 	if got, err := service.Create(t.Context(), account, params); err != nil || got.Secret.IsZero() {
 		t.Errorf("after 24 hours: %v", err)
 	}

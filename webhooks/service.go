@@ -148,7 +148,7 @@ func (s *WebhookService) Create(ctx context.Context, account string, params Crea
 		Secret:           signing.NewSecret(),
 		CreatedAt:        now,
 	}
-	terms := creation.TermsOf(s.most, params.IdempotencyKey, params.sum(), now)
+	terms := creation.TermsOf(s.most, params.IdempotencyKey, params.sum())
 	err = s.store.CreateWebhook(ctx, webhook, terms)
 	var repeated *Repeated
 	if errors.As(err, &repeated) {

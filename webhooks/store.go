@@ -19,9 +19,9 @@ var (
 
 // Terms are what a Store heeds when it creates a webhook. Limit is how many webhooks
 // the account may have in the end; 0: any number. Request, of 1 to 128 bytes, names
-// the request within the account, Sum stands for what it asks for, At is when that
-// was; requests of an earlier At than Since are forgotten. Without a Request the last
-// three mean nothing.
+// the request within the account, Sum stands for what it asks for, and Lifetime, more
+// than 0, is for how long a request is known, by the store's clock. Without a Request
+// the last two mean nothing.
 type Terms = creation.Terms
 
 // Repeated is the error by which a Store tells that a request was made before: the ID
@@ -65,12 +65,12 @@ type Page struct {
 type Store interface {
 	// CreateWebhook adds a webhook and, in the same step, notes what request
 	// made it, if terms name one. A [*Repeated] if the account has made a
-	// request of that name, for a webhook, since terms.Since, whatever it asked
+	// request of that name, for a webhook, within terms.Lifetime, whatever it asked
 	// for and whether or not its webhook is still there. ErrExists if there is a
 	// webhook of that id, in whatever account. ErrLimit if the account has
 	// terms.Limit webhooks already. What is returned as an error adds and notes
-	// nothing. Each call that notes a request forgets some of those before
-	// terms.Since, so that they do not pile up.
+	// nothing. Each call that notes a request forgets some that are older than
+	// terms.Lifetime, so that they do not pile up.
 	CreateWebhook(ctx context.Context, webhook Webhook, terms Terms) error
 
 	// WebhookByID returns a webhook, or ErrNotFound.
@@ -204,6 +204,11 @@ type Store interface {
 	// recoveries are done already.
 	AdvanceRecovery(ctx context.Context, limit int) (advanced bool, err error)
 
+	// Now returns the time by the store's clock, which is that of the events that
+	// it stores: what ages is to be told by. Who shares the store with others may
+	// have another clock.
+	Now(ctx context.Context) (time.Time, error)
+
 	// Purge removes what is past its time, the oldest first, about limit
 	// records at most; more tells that there is more to remove. It may do other
 	// housekeeping of the store.
@@ -223,7 +228,7 @@ type Waker interface {
 }
 
 // A Purge says what is past its time: what belongs to events that were published
-// before the given times.
+// before the given times, by the store's clock, see [Store.Now].
 type Purge struct {
 	// Payloads are the bodies of events. Deliveries still owed end as Dead,
 	// with an attempt of ClassExpired logged that tells why.

@@ -25,10 +25,9 @@ type Terms struct {
 	// Request is what the client calls its request: 1 to 128 bytes, unique to
 	// the account and the kind. Empty: it is not to be known again, and the rest
 	// means nothing.
-	Request string
-	Sum     Sum       // of what is asked for
-	At      time.Time // when it is asked for
-	Since   time.Time // requests of an earlier At are forgotten
+	Request  string
+	Sum      Sum           // of what is asked for
+	Lifetime time.Duration // older requests, by the store's clock, are forgotten
 }
 
 // A Sum stands for what a request asks for.
@@ -47,8 +46,8 @@ func SumOf(parts ...string) (sum Sum) {
 
 // TermsOf returns the terms of a request that asks for what has that sum. A limit
 // that is negative is none.
-func TermsOf(limit int, request string, sum Sum, at time.Time) Terms {
-	return Terms{max(limit, 0), request, sum, at, at.Add(-RequestLifetime)}
+func TermsOf(limit int, request string, sum Sum) Terms {
+	return Terms{max(limit, 0), request, sum, RequestLifetime}
 }
 
 // Repeated is the error of a store that the request was made before.

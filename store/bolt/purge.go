@@ -10,6 +10,15 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
+// Now implements [webhooks.Store].
+func (s *Store) Now(ctx context.Context) (time.Time, error) {
+	tx, err := s.view(ctx) // says whether the store is closed
+	if err != nil {
+		return time.Time{}, err
+	}
+	return time.Now(), tx.Rollback()
+}
+
 // Purge implements [webhooks.Store]. It indexes complete runs, too.
 func (s *Store) Purge(ctx context.Context, purge webhooks.Purge) (more bool, err error) {
 	seized := make(map[uint64]uint64)

@@ -36,7 +36,7 @@ func (b *batch) repeated(kind, account string, terms *creation.Terms) error {
 	if err != nil {
 		return err
 	}
-	if before.at.Before(stored(terms.Since)) {
+	if before.at.Before(since(terms)) {
 		return nil
 	}
 	return &before.Repeated
@@ -47,7 +47,7 @@ func (b *batch) note(kind, account, id string, terms *creation.Terms) error {
 	if terms.Request == "" {
 		return nil
 	}
-	noted := request{creation.Repeated{ID: id, Sum: terms.Sum}, stored(terms.At)}
+	noted := request{creation.Repeated{ID: id, Sum: terms.Sum}, stored(time.Now())}
 	key := requestKey(kind, account, terms.Request)
 	if err := b.put(bucketRequests, key, noted.encode()); err != nil {
 		return err
@@ -55,8 +55,11 @@ func (b *batch) note(kind, account, id string, terms *creation.Terms) error {
 	if err := b.put(bucketRequestTimes, requestTime(noted.at, key), nil); err != nil {
 		return err
 	}
-	return b.forgetRequests(stored(terms.Since))
+	return b.forgetRequests(since(terms))
 }
+
+// since returns when the oldest request that is known was noted.
+func since(terms *creation.Terms) time.Time { return stored(time.Now().Add(-terms.Lifetime)) }
 
 // forgetRequests forgets some of the requests that were noted before then.
 func (b *batch) forgetRequests(since time.Time) error {

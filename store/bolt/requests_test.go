@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"go.etcd.io/bbolt"
@@ -14,7 +15,9 @@ import (
 
 // TestRequestsDoNotPileUp makes requests for ten days, at times many at once: no more
 // are kept than were made in a day, or those forgotten soon.
-func TestRequestsDoNotPileUp(t *testing.T) {
+func TestRequestsDoNotPileUp(t *testing.T) { synctest.Test(t, testRequestsDoNotPileUp) }
+
+func testRequestsDoNotPileUp(t *testing.T) {
 	s, err := Open(filepath.Join(t.TempDir(), "storage.db"))
 	if err != nil {
 		t.Fatal(err)
@@ -32,9 +35,10 @@ func TestRequestsDoNotPileUp(t *testing.T) {
 	}
 	const aDay = 24
 	n := 0
+	begun := time.Now()
 	request := func(hour int, name string) {
-		at := time.UnixMilli(0).Add(time.Duration(hour) * time.Hour)
-		terms := apikeys.Terms{Request: name, At: at, Since: at.Add(-aDay * time.Hour)}
+		time.Sleep(time.Until(begun.Add(time.Duration(hour) * time.Hour)))
+		terms := apikeys.Terms{Request: name, Lifetime: aDay * time.Hour}
 		key := apikeys.Key{ID: fmt.Sprint("key_", n), Account: "acct"}
 		key.Hash.Sum = [32]byte{byte(n), byte(n >> 8), 1}
 		n++

@@ -126,6 +126,15 @@ func (s *Store) advance(r *recovery, limit int) {
 	r.Done = len(rest) <= limit
 }
 
+// Now implements [webhooks.Store].
+func (s *Store) Now(ctx context.Context) (time.Time, error) {
+	if err := s.begin(ctx); err != nil {
+		return time.Time{}, err
+	}
+	defer s.mu.Unlock()
+	return time.Now(), nil
+}
+
 // Purge implements [webhooks.Store].
 func (s *Store) Purge(ctx context.Context, purge webhooks.Purge) (more bool, err error) {
 	if err := s.begin(ctx); err != nil {

@@ -25,7 +25,7 @@ const forgetStep = 8
 // repeated returns the error that the account has made the request before, or nil.
 func (r *requests) repeated(account string, terms *creation.Terms) error {
 	before, known := r.known[ref{account, terms.Request}]
-	if !known || before.at.Before(stored(terms.Since)) {
+	if !known || time.Since(before.at) > terms.Lifetime {
 		return nil
 	}
 	return &before.made
@@ -39,12 +39,12 @@ func (r *requests) note(account, id string, terms *creation.Terms) {
 	if r.known == nil {
 		r.known = make(map[ref]request)
 	}
-	noted := request{ref{account, terms.Request}, creation.Repeated{ID: id, Sum: terms.Sum}, stored(terms.At)}
+	noted := request{ref{account, terms.Request}, creation.Repeated{ID: id, Sum: terms.Sum}, time.Now()}
 	r.known[noted.name] = noted
 	r.log = append(r.log, noted)
 	for range min(forgetStep, len(r.log)) {
 		oldest := r.log[0]
-		if !oldest.at.Before(stored(terms.Since)) {
+		if time.Since(oldest.at) <= terms.Lifetime {
 			break
 		}
 		if r.known[oldest.name] == oldest {

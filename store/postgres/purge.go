@@ -5,9 +5,18 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/storageapi/storageapi/webhooks"
 )
+
+// Now implements [webhooks.Store]: it is the database's clock.
+func (s *Store) Now(ctx context.Context) (now time.Time, err error) {
+	err = s.read(ctx, func(ctx context.Context, conn *pgxpool.Conn) error {
+		return conn.QueryRow(ctx, `select clock_timestamp()`).Scan(&now)
+	})
+	return now, err
+}
 
 // Purge implements [webhooks.Store]. One at a time does. It also removes what is left
 // of webhooks that were deleted.

@@ -49,8 +49,9 @@ func (s *Store) repeated(ctx context.Context, tx pgx.Tx, kind int, account strin
 	}
 	var before apikeys.Repeated
 	var sum []byte
-	err := tx.QueryRow(ctx, s.sql(`select id, sum from storageapi.requests where kind = $1 and account = $2 and name = $3 and at >= $4`),
-		kind, account, terms.Request, utc(terms.Since)).Scan(&before.ID, &sum)
+	err := tx.QueryRow(ctx, s.sql(`select id, sum from storageapi.requests where kind = $1 and account = $2 and name = $3
+		and at >= clock_timestamp() - $4 * interval '1 microsecond'`),
+		kind, account, terms.Request, terms.Lifetime.Microseconds()).Scan(&before.ID, &sum)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return nil
 	}
@@ -69,12 +70,12 @@ func (s *Store) note(ctx context.Context, tx pgx.Tx, kind int, account, id strin
 	}
 	batch := &pgx.Batch{}
 	batch.Queue(s.sql(`
-		insert into storageapi.requests (kind, account, name, id, sum, at) values ($1, $2, $3, $4, $5, $6)
+		insert into storageapi.requests (kind, account, name, id, sum, at) values ($1, $2, $3, $4, $5, clock_timestamp())
 		on conflict (kind, account, name) do update set id = excluded.id, sum = excluded.sum, at = excluded.at`),
-		kind, account, terms.Request, id, terms.Sum[:], utc(terms.At))
+		kind, account, terms.Request, id, terms.Sum[:])
 	batch.Queue(s.sql(`
 		delete from storageapi.requests where (kind, account, name) in (
-			select kind, account, name from storageapi.requests where kind = $1 and at < $2 order by at limit $3 for update skip locked)`),
-		kind, utc(terms.Since), forgetStep)
+			select kind, account, name from storageapi.requests where kind = $1 and at < clock_timestamp() - $2 * interval '1 microsecond' order by at limit $3 for update skip locked)`),
+		kind, terms.Lifetime.Microseconds(), forgetStep)
 	return tx.SendBatch(ctx, batch).Close()
 }

@@ -75,6 +75,7 @@ func everyMethod(ctx context.Context, s store.Store, task webhooks.Task) iter.Se
 			{"RecoveryByID", func() error { _, err := s.RecoveryByID(ctx, "acct", "recovery"); return err }},
 			{"AdvanceRecovery", func() error { _, err := s.AdvanceRecovery(ctx, 9); return err }},
 			{"Backlog", func() error { _, err := s.Backlog(ctx, "webhook"); return err }},
+			{"Now", func() error { _, err := s.Now(ctx); return err }},
 			{"Purge", func() error {
 				tomorrow := time.Now().AddDate(0, 0, 1)
 				_, err := s.Purge(ctx, webhooks.Purge{Payloads: tomorrow, Attempts: tomorrow, EventIDs: tomorrow, Limit: 99})

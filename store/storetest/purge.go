@@ -32,6 +32,13 @@ func (t *tester) border() time.Time {
 	return first
 }
 
+func (t *tester) now() time.Time {
+	t.Helper()
+	now, err := t.store.Now(t.Context())
+	t.must(err)
+	return now
+}
+
 // purge purges to the end, and returns the number of calls. The Limit is 100, if
 // it is 0.
 func (t *tester) purge(purge webhooks.Purge) (calls int) {
@@ -71,8 +78,20 @@ func (t *tester) wantPurged(before webhooks.Delivery) {
 	wantSame(t, "EventDeliveries", got, before)
 }
 
-// purging tests what Purge says of payloads.
+// purging tests what Purge says of payloads, and the clock that it goes by.
 func purging(run runner) {
+	run("Now is the clock by which events are published", func(t *tester) {
+		t.createWebhooks(newWebhook("acct", "webhook"))
+		for i := range 5 {
+			before := t.now()
+			t.enqueue(newEvent("acct", numbered("event", i)), 1)
+			after := t.now()
+			if at := t.delivery("acct", numbered("event", i)).PublishedAt; at.Before(before.Truncate(time.Millisecond)) || at.After(after.Add(time.Millisecond)) {
+				t.Errorf("an event is published at %v, and Now was %v before and %v after", at, before, after)
+			}
+		}
+	})
+
 	run("zero times purge nothing", func(t *tester) {
 		t.createWebhooks(newWebhook("acct", "webhook"))
 		t.inEachState("acct", "webhook")

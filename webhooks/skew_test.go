@@ -1,0 +1,63 @@
+package webhooks_test
+
+import (
+	"context"
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/storageapi/storageapi/webhooks"
+)
+
+// Now is the time by a clock that is not this node's.
+func (f *flaky) Now(ctx context.Context) (time.Time, error) {
+	now, err := f.Store.Now(ctx)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return now.Round(0).Add(f.ahead), err
+}
+
+func (f *flaky) isAhead(by time.Duration) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.ahead = by
+}
+
+// What is past its time is so by the store's clock, whatever this node's says.
+func TestRetentionGoesByTheStoresClock(t *testing.T) {
+	config := webhooks.Config{Retries: []time.Duration{}, Retention: webhooks.Retention{Payloads: time.Hour}}
+	inBubble(t, config, status(http.StatusOK), func(b *bubble) {
+		webhook := b.subscribe("a")
+		b.store.isAhead(-30 * time.Minute)
+		b.start()
+		event := b.publish()
+		for range 80 { // that clock says so less than an hour ago
+			time.Sleep(time.Minute)
+			if err := b.service.Redeliver(b.Context(), account, webhook.ID, event); err != nil {
+				b.Fatalf("redelivered: %v", err)
+			}
+		}
+		time.Sleep(12 * time.Minute)
+		if err := b.service.Redeliver(b.Context(), account, webhook.ID, event); err == nil {
+			b.Error("its body is there after more than an hour")
+		}
+	})
+}
+
+// A node whose clock is not the store's says so, once an hour.
+func TestClockDiffers(t *testing.T) {
+	for by, text := range map[time.Duration]string{
+		5 * time.Second: "", -5 * time.Second: "",
+		6 * time.Second: "is behind the store's", -6 * time.Second: "is ahead of the store's",
+	} {
+		inBubble(t, webhooks.Config{}, status(http.StatusOK), func(b *bubble) {
+			b.store.isAhead(by)
+			b.start()
+			time.Sleep(90 * time.Minute)
+			said := b.logs.lines("level=WARN", "clock")
+			if text == "" && len(said) > 0 || text != "" && len(b.logs.lines(text, "by=6s")) != 2 {
+				b.Errorf("a store's clock that is %v ahead: said %q in 90 minutes", by, said)
+			}
+		})
+	}
+}
