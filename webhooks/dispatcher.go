@@ -198,14 +198,15 @@ func (d *dispatcher) leaseAll(ctx context.Context, limit int, now time.Time) (fl
 
 // lease makes flights of what it claims.
 func (d *dispatcher) lease(ctx context.Context, claim Claim, now time.Time) (flights []*flight, wait time.Duration, err error) {
-	claim.Lease, claim.PerAccount, claim.Landed = d.config.Lease, d.config.PerAccount, d.pacer.landed
+	claim.Lease, claim.PerAccount = d.config.Lease, d.config.PerAccount
+	claim.Landed = d.pacer.waiting.landed(now, claim.Lease, d.failing.Load())
 	tasks, wait, err := d.store.ClaimDeliveries(ctx, claim)
 	if err != nil {
 		return nil, 0, err
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.pacer.landed = d.pacer.landed[:0]
+	d.pacer.waiting.told()
 	if claim.PerWebhook > 0 {
 		d.pacer.raised = slices.Grow(d.pacer.raised[:0], 1) // not nil any more
 	}

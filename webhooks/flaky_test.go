@@ -19,14 +19,18 @@ var (
 type flaky struct {
 	webhooks.Store
 
-	mu          sync.Mutex
-	claimErr    error                           // what ClaimDeliveries returns
-	settleErr   error                           // what SettleDeliveries returns
-	doubt       error                           // what those return that make deliveries due, although they have
-	refuse      func(*webhooks.Settlement) bool // those with which it fails
-	spoil       func(*webhooks.Task)            // applied to each task that is claimed
-	ahead       time.Duration                   // of its clock
-	refused     int
+	mu        sync.Mutex
+	claimErr  error                           // what ClaimDeliveries returns
+	settleErr error                           // what SettleDeliveries returns
+	doubt     error                           // what those return that make deliveries due, although they have
+	refuse    func(*webhooks.Settlement) bool // those with which it fails
+	spoil     func(*webhooks.Task)            // applied to each task that is claimed
+	ahead     time.Duration                   // of its clock
+	refused   int
+
+	settleHangs  bool // SettleDeliveries fails only when its context ends
+	settleDoubts bool // it fails although it has happened
+
 	claims      []time.Time // when each call was
 	settles     []time.Time
 	settlements []webhooks.Settlement // that the store has taken
@@ -129,8 +133,16 @@ func (f *flaky) SettleDeliveries(ctx context.Context, settlements []webhooks.Set
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.settles = append(f.settles, time.Now())
-	if f.settleErr != nil {
-		return nil, f.settleErr
+	if err := f.settleErr; err != nil {
+		if f.settleHangs {
+			f.mu.Unlock()
+			<-ctx.Done()
+			f.mu.Lock()
+		}
+		if f.settleDoubts {
+			_, _ = f.Store.SettleDeliveries(ctx, settlements)
+		}
+		return nil, err
 	}
 	for i := range settlements {
 		if f.refuse != nil && f.refuse(&settlements[i]) {

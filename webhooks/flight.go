@@ -19,6 +19,8 @@ type flight struct {
 	lagging           bool // it has taken too long
 	passed, passedOwn int  // at how many landings, of all and of its account, those begun before it have landed
 	place             int  // in track.flights
+	ended             time.Time
+	waits             int // in waiting.flights, once it has ended
 	member            *list.Element
 
 	suspends bool // no other to its webhook may begin before it is settled

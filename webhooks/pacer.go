@@ -46,7 +46,7 @@ type pacer struct {
 
 	spares    []*flight     // that are over, to be used again
 	unsettled int           // that have ended, and are leased until they are settled
-	landed    []uint64      // their tokens, those that no claim has told the store of yet
+	waiting   waiting       // they
 	failing   int           // flights to webhooks that are ailing or down, but for those cut short
 	crowded   int           // accounts that have as much in flight as they may
 	young     list.List     // flights that have not taken too long yet, oldest first
@@ -141,7 +141,7 @@ func (p *pacer) end(flights []*flight, now time.Time) {
 		}
 		p.unsettled++
 		w.unsettled++
-		p.landed = append(p.landed, f.settlement.Task.Token)
+		p.waiting.add(f, now)
 		if f.settlement.Deactivate != "" {
 			f.suspend()
 		}
@@ -154,6 +154,7 @@ func (p *pacer) end(flights []*flight, now time.Time) {
 func (p *pacer) settled(flights []*flight) {
 	for _, f := range flights {
 		p.unsettled--
+		p.waiting.remove(f)
 		f.track.unsettled--
 		if f.suspends {
 			f.track.suspended--

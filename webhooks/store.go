@@ -165,7 +165,8 @@ type Store interface {
 	// webhook. A settlement whose token is not that of the delivery's current lease
 	// does nothing, and its index is among those returned, in ascending order; the
 	// others are done in one step. A lease that ran out stays current until a later
-	// claim, which may end it even if it gives the delivery to nobody yet.
+	// claim that does not hold its token in Landed, which may end it even if it gives
+	// the delivery to nobody yet.
 	SettleDeliveries(ctx context.Context, settlements []Settlement) (stale []int, err error)
 
 	// EventDeliveries returns what became of an event, by ascending webhook
@@ -282,7 +283,9 @@ type Claim struct {
 
 	// Landed are tokens of leases whose attempts have ended and are about to be
 	// settled: they stay current, and need not count any more, in this claim
-	// and later ones. A store may count them nevertheless.
+	// and later ones. A store may count them nevertheless. Those that have run out
+	// this claim does not end, and leases them for Lease from now: what is to be
+	// settled for long is told again in each claim.
 	Landed []uint64
 }
 

@@ -26,13 +26,15 @@ func (q *Queue) Claim(now time.Time, claim webhooks.Claim) (claimed []Claimed, w
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	t := q.at(now)
-	q.expire(t)
-	q.wake(t)
+	until := t + claim.Lease.Milliseconds()
 	for _, token := range claim.Landed {
 		if le := q.leases[token]; le != nil {
 			le.land()
+			le.until = max(le.until, until)
 		}
 	}
+	q.expire(t)
+	q.wake(t)
 
 	if claim.PerWebhook == 0 {
 		claimed = q.claimCapped(t, &claim)

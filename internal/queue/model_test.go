@@ -286,18 +286,21 @@ func (m *model) settle() {
 
 // claim claims and checks what it gets.
 func (m *model) claim(claim webhooks.Claim) {
+	for _, token := range claim.Landed {
+		for _, d := range m.owed {
+			if d.lease == token {
+				d.landed = true
+				if until := m.now.Add(claim.Lease); until.After(d.until) {
+					d.until = until
+				}
+			}
+		}
+	}
 	for _, d := range m.owed {
 		if d.lease != 0 && !d.held && !d.until.After(m.now) {
 			d.lease = 0
 			d.Attempts++
 			m.lapsed++
-		}
-	}
-	for _, token := range claim.Landed {
-		for _, d := range m.owed {
-			if d.lease == token {
-				d.landed = true
-			}
 		}
 	}
 	claimed, wait := m.q.Claim(m.now, claim)

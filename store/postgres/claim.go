@@ -46,6 +46,14 @@ const promote = `
 	update storageapi.queue set parked = false, kind = kind & 1 where ctid = any(array(
 		select ctid from storageapi.queue where parked and due <= clock_timestamp() order by due limit $1 for update skip locked))`
 
+// prolong leases anew what is about to be settled, when some leases have run out. Others may have
+// ended that before.
+const prolong = `
+	update storageapi.leases set until = clock_timestamp() + $2 * interval '1 microsecond' where ctid = any(array(
+		select l.at from unnest($1::bigint[]) as t (token)
+		cross join lateral (
+			select ctid as at from storageapi.leases where token = t.token and shard = any(` + locked + `) limit 1 for update skip locked) l))`
+
 // expire ends the leases of the accounts $1 that have run out, if their shards are
 // locked. The attempts that were going to be made count.
 const expire = `

@@ -93,6 +93,13 @@ func (l *leasing) lease(ctx context.Context, conn *pgxpool.Conn, wanted []int16,
 	batch.Queue(`begin`)
 	batch.Queue(inClaim)
 	batch.Queue(l.sql(lock), wanted).QueryRow(func(row pgx.Row) error { return row.Scan(&l.locked, nil) })
+	if len(sight.expired) > 0 && len(l.claim.Landed) > 0 {
+		var tokens []int64
+		for _, token := range l.claim.Landed {
+			tokens = append(tokens, int64(token))
+		}
+		batch.Queue(l.sql(prolong), tokens, l.claim.Lease.Microseconds())
+	}
 	if len(sight.expired) > 0 {
 		batch.Queue(l.sql(expire), sight.expired).Exec(func(done pgconn.CommandTag) error {
 			lapsed = done.RowsAffected()

@@ -1,6 +1,10 @@
 package storetest
 
-import "github.com/storageapi/storageapi/webhooks"
+import (
+	"time"
+
+	"github.com/storageapi/storageapi/webhooks"
+)
 
 // landed tests what ClaimDeliveries says of Claim.Landed. A store may count such
 // leases all the same, so it is tested that none is counted wrongly.
@@ -84,13 +88,45 @@ func landed(run runner) {
 		wantSame(t, "number of tasks again", len(t.claim(claim)), 0)
 	})
 
-	run("one that runs out is claimed again, and counts", func(t *tester) {
+	run("one that runs out is not claimed by those who hold its token, and is leased anew", func(t *tester) {
+		t.createWebhooks(newWebhook("acct", "webhook"))
+		t.enqueueMany("acct", 2, 1)
+		tasks := t.await(2, webhooks.Claim{Limit: 9, PerWebhook: 9, Lease: shortLease})
+		for range 3 {
+			time.Sleep(shortLease + shortLease/2)
+			wantSame(t, "number of tasks", len(t.claim(webhooks.Claim{Limit: 9, PerWebhook: 9, Lease: shortLease, Landed: tokens(tasks)})), 0)
+		}
+		time.Sleep(shortLease + shortLease/2)
+		wantSame(t, "number of tasks", len(t.claim(webhooks.Claim{Limit: 9, PerWebhook: 9, Lease: longLease, Landed: tokens(tasks)})), 0)
+		t.claimAll(0) // they have not run out any more
+		backlog, err := t.store.Backlog(t.Context(), "")
+		t.must(err)
+		wantSame(t, "Lapsed", backlog.Lapsed, 0)
+		later := settlement(tasks[1], webhooks.Retry)
+		t.settle(settlement(tasks[0], webhooks.Deliver), later)
+		wantSame(t, "State", t.delivery("acct", tasks[0].Event.ID).State, webhooks.Delivered)
+		wantSame(t, "Attempts", t.delivery("acct", tasks[1].Event.ID).Attempts, []webhooks.Attempt{attemptOf(tasks[1])})
+		wantSame(t, "Task.Attempt", t.claimAll(1)[0].Attempt, 2)
+	})
+
+	run("a claim that holds the tokens of some ends others that have run out", func(t *tester) {
+		t.createWebhooks(newWebhook("acct", "webhook"))
+		t.enqueueMany("acct", 2, 1)
+		tasks := t.await(2, webhooks.Claim{Limit: 9, PerWebhook: 9, Lease: shortLease})
+		again := t.await(1, webhooks.Claim{Limit: 9, PerWebhook: 9, Lease: longLease, Landed: tokens(tasks[:1])})
+		wantSame(t, "Task.Event.ID", again[0].Event.ID, tasks[1].Event.ID)
+		wantSame(t, "Task.Attempt", again[0].Attempt, 2)
+		t.wantStale(settlement(tasks[1], webhooks.Deliver))
+		t.settle(settlement(tasks[0], webhooks.Deliver), settlement(again[0], webhooks.Deliver))
+	})
+
+	run("one that runs out untold is claimed again, and counts", func(t *tester) {
 		t.createWebhooks(newWebhook("acct", "webhook"))
 		t.enqueueMany("acct", 1, 1)
 		first := t.await(1, webhooks.Claim{Limit: 9, PerWebhook: 1, Lease: shortLease})[0]
-		claim := webhooks.Claim{Limit: 9, PerWebhook: 1, Lease: longLease, Landed: []uint64{first.Token}}
-		second := t.await(1, claim)[0]
+		second := t.await(1, webhooks.Claim{Limit: 9, PerWebhook: 1, Lease: longLease})[0]
 		wantSame(t, "Task.Attempt", second.Attempt, 2)
+		claim := webhooks.Claim{Limit: 9, PerWebhook: 1, Lease: longLease, Landed: []uint64{first.Token}}
 		t.wantStale(settlement(first, webhooks.Deliver))
 		t.enqueue(newEvent("acct", "another"), 1)
 		wantSame(t, "number of tasks", len(t.claim(claim)), 0)
