@@ -27,19 +27,20 @@ var importRules = map[string][]string{
 
 	"store":           {"apikeys", "webhooks"},
 	"store/memory":    {"apikeys", "webhooks", "scopes", "signing", "store", "internal/creation", "internal/cursor", "internal/queue"},
-	"store/bolt":      {"apikeys", "webhooks", "scopes", "signing", "store", "internal/creation", "internal/cursor", "internal/queue", "go.etcd.io/bbolt", "go.etcd.io/bbolt/errors"},
+	"store/bolt":      {"apikeys", "webhooks", "scopes", "signing", "store", "internal/boltfault", "internal/creation", "internal/cursor", "internal/queue", "go.etcd.io/bbolt", "go.etcd.io/bbolt/errors"},
 	"store/storetest": {"apikeys", "webhooks", "scopes", "signing", "store", "github.com/google/go-cmp/cmp", "github.com/google/go-cmp/cmp/cmpopts"},
 
 	// What people see stands on what hosts use.
 	"dashboard": {".", "apikeys", "scopes", "webhooks"},
 
-	"internal/crash":    {},
-	"internal/creation": {"internal/invalid"},
-	"internal/cursor":   {},
-	"internal/httpapi":  {"apikeys", "auth", "scopes", "webhooks", "internal/creation", "internal/id", "internal/invalid"},
-	"internal/id":       {"github.com/oklog/ulid/v2"},
-	"internal/invalid":  {},
-	"internal/queue":    {"webhooks"},
+	"internal/boltfault": {},
+	"internal/crash":     {},
+	"internal/creation":  {"internal/invalid"},
+	"internal/cursor":    {},
+	"internal/httpapi":   {"apikeys", "auth", "scopes", "webhooks", "internal/creation", "internal/id", "internal/invalid"},
+	"internal/id":        {"github.com/oklog/ulid/v2"},
+	"internal/invalid":   {},
+	"internal/queue":     {"webhooks"},
 
 	// Programs show what others can do: they import what others can.
 	"examples/*": {".", "apikeys", "auth", "dashboard", "scopes", "signing", "store", "store/bolt", "store/memory", "webhooks"},

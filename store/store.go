@@ -42,6 +42,12 @@ import (
 // was closed.
 var ErrClosed = errors.New("store is closed")
 
+// ErrReadOnly is wrapped by the error of every method that writes or claims, of a
+// [Store] whose disk failed in the middle of a commit, so that nobody knows what it
+// holds. Such a call has changed nothing. Reads go on. The store writes again once it
+// was closed and opened, which a host does when the disk is sound: that is a restart.
+var ErrReadOnly = errors.New("store is read-only until it is opened again")
+
 // A Store keeps all that the service keeps. It is safe for concurrent use.
 type Store interface {
 	apikeys.Store

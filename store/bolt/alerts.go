@@ -55,7 +55,7 @@ func (s *Store) answer(row []byte, change func(*webhooks.AlertStep) error) (answ
 		return false, err
 	case bytes.Equal(step.State, a.state):
 		return true, nil
-	case !step.Soft || s.alerts.writing[string(row)] > 0:
+	case !step.Soft || s.alerts.writing[string(row)] > 0 || s.writer.broken() != nil:
 		return false, nil
 	}
 	a.state, a.soft = bytes.Clone(step.State), true

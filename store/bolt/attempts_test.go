@@ -1,6 +1,7 @@
 package bolt
 
 import (
+	"errors"
 	"path/filepath"
 	"testing"
 	"time"
@@ -23,12 +24,14 @@ func TestFirstAttempts(t *testing.T) {
 	if err := s.CreateWebhook(t.Context(), testWebhook(1), webhooks.Terms{}); err != nil {
 		t.Fatal(err)
 	}
-	var steps []*step
+	var steps []func(*batch) error
 	for i := range events {
 		p := publicationOf(testEvent(i, 10))
-		steps = append(steps, &step{ctx: t.Context(), do: func(b *batch) error { _, _, err := s.enqueue(b, p, ""); return err }})
+		steps = append(steps, func(b *batch) error { _, _, err := s.enqueue(b, p, ""); return err })
 	}
-	s.writer.commit(steps)
+	if err := errors.Join(together(t, s, steps...)...); err != nil {
+		t.Fatal(err)
+	}
 	claim := func() []webhooks.Task {
 		t.Helper()
 		tasks, _, err := s.ClaimDeliveries(t.Context(), webhooks.Claim{Limit: events, PerWebhook: events, Lease: time.Minute})

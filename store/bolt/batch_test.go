@@ -31,8 +31,8 @@ func TestStepsOfOneBatch(t *testing.T) {
 	}
 	const events = 5
 	var owed []int
-	var steps []*step
-	then := func(do func(*batch) error) { steps = append(steps, &step{ctx: t.Context(), do: do}) }
+	var steps []func(*batch) error
+	then := func(do func(*batch) error) { steps = append(steps, do) }
 	enqueue := func(i int) {
 		p := publicationOf(testEvent(i, maxSegmentBodies/2))
 		then(func(b *batch) error {
@@ -50,10 +50,9 @@ func TestStepsOfOneBatch(t *testing.T) {
 		return s.redeliver(b, "acct", "wh0", testEvent(events-1, 0).ID)
 	})
 	then(func(b *batch) error { return s.unoweAll(b, "wh2") })
-	s.writer.commit(steps)
-	for i, step := range steps {
-		if step.err != nil {
-			t.Errorf("step %d: %v", i, step.err)
+	for i, err := range together(t, s, steps...) {
+		if err != nil {
+			t.Errorf("step %d: %v", i, err)
 		}
 	}
 	if got := fmt.Sprint(owed); got != "[2 2 2 2 2 2 2]" {
@@ -108,17 +107,16 @@ func TestPurgeInABatch(t *testing.T) {
 	}
 	purge, seized := webhooks.Purge{Payloads: time.Now().Add(time.Minute), Limit: 99}, make(map[uint64]uint64)
 	failed := errors.New("failed")
-	steps := []*step{
-		{ctx: t.Context(), do: func(b *batch) error { return s.redeliver(b, "acct", "wh0", event.ID) }},
-		{ctx: t.Context(), do: func(b *batch) error {
+	outcomes := together(t, s,
+		func(b *batch) error { return s.redeliver(b, "acct", "wh0", event.ID) },
+		func(b *batch) error {
 			_, err := s.purge(b, &purge, seized)
 			return err
-		}},
-		{ctx: t.Context(), do: func(b *batch) error { return errors.Join(failed, b.put(bucketMeta, []byte("x"), nil)) }},
-	}
-	s.writer.commit(steps)
-	if steps[0].err != nil || steps[1].err != nil || !errors.Is(steps[2].err, failed) {
-		t.Errorf("%v, %v, %v", steps[0].err, steps[1].err, steps[2].err)
+		},
+		func(b *batch) error { return errors.Join(failed, b.put(bucketMeta, []byte("x"), nil)) },
+	)
+	if outcomes[0] != nil || outcomes[1] != nil || !errors.Is(outcomes[2], failed) {
+		t.Error(outcomes)
 	}
 	list, err := s.EventDeliveries(t.Context(), "acct", event.ID)
 	if err != nil || len(list) != 2 || list[0].State != webhooks.Dead || list[1].State != webhooks.Dead {

@@ -162,12 +162,16 @@ func (s *Store) forgetAll() {
 	s.cache.changed()
 }
 
-// Close waits for the steps under way, writes what alerts have in memory only, and
-// closes the file. From then on every method returns [store.ErrClosed]; closing
-// again does nothing.
+// Close waits for the steps under way, those that wait for a commit included, writes
+// what alerts have in memory only, and closes the file. From then on every method
+// returns [store.ErrClosed]; closing again does nothing. While the disk hangs in a
+// commit, Close waits for that.
 func (s *Store) Close() error {
-	if err := errors.Join(s.keepAlerts(), s.db.Close()); err != nil {
-		return fmt.Errorf("close %s: %w", s.db.Path(), err)
+	path := s.db.Path()
+	kept := s.keepAlerts()
+	s.writer.close()
+	if err := errors.Join(kept, s.db.Close()); err != nil {
+		return fmt.Errorf("close %s: %w", path, err)
 	}
 	return nil
 }

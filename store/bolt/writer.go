@@ -2,13 +2,16 @@ package bolt
 
 import (
 	"context"
-	"fmt"
+	"errors"
 	"runtime"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"go.etcd.io/bbolt"
+
+	"github.com/storageapi/storageapi/store"
 )
 
 const (
@@ -21,12 +24,15 @@ const (
 	maxGather = 2 * time.Millisecond
 )
 
-// A writer commits steps, those that wait at the same time together. There is no
-// goroutine to it: whoever comes first commits for all who have come by then,
-// and hands over to one of those who came meanwhile.
+// A writer commits steps, those that wait at the same time together (group commit).
+// Each transaction is a goroutine, which begins the next one: there is none while
+// nobody writes. No step runs in its caller's goroutine, so a callback that ends its
+// goroutine ends neither another caller nor the commits.
 type writer struct {
 	db     *bbolt.DB
 	undone func() // called when steps turn out not to have happened
+
+	around atomic.Pointer[func(commit func() error) error] // of tests, see [boltfault.Around]
 
 	draft draft // of the batch under way
 
@@ -34,67 +40,148 @@ type writer struct {
 	// the file may see it before.
 	landing atomic.Pointer[chan struct{}]
 
+	fault atomic.Pointer[error] // why nothing is written any more
+
 	mu      sync.Mutex
 	waiting []*step
-	led     bool // somebody commits
+	leading bool // a transaction is under way, or about to be
 	crowd   int  // how many were there of late
+	closed  bool
+	idle    chan struct{} // closed when all is committed, once closed is set; nil: it was already
 
 	here   chan struct{} // closed when wanted steps are waiting; nil: nobody waits for that
 	wanted int
 }
 
-// A step is one atomic change.
+// errNotDone is the error of a step of which nobody said what came of it.
+var errNotDone = errors.New("the step was not done")
+
+// A step is one atomic change. Nothing but the success of its transaction makes it
+// done; see [transaction.outcome].
 type step struct {
-	ctx  context.Context
-	do   func(*batch) error
-	err  error
-	turn chan bool // true: lead; false: done
+	ctx     context.Context
+	do      func(*batch) error
+	own     error      // what do returned in the transaction under way
+	outcome chan error // is sent one value, however it ends
+}
+
+func newStep(ctx context.Context, do func(*batch) error) *step {
+	return &step{ctx: ctx, do: do, own: errNotDone, outcome: make(chan error, 1)}
 }
 
 // run commits a step and returns its error. A step may run more than once, each
 // time in another transaction; it returns an error either before it writes, and
 // the others go on, or because the file failed.
+//
+// If ctx ends before the step is part of a transaction, nothing happens and run
+// returns the context's error. From then on run waits for what comes of it.
 func (w *writer) run(ctx context.Context, do func(*batch) error) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	s := &step{ctx: ctx, do: do, turn: make(chan bool, 1)}
+	s := newStep(ctx, do)
+	if err := w.add(s); err != nil {
+		return err
+	}
+	if ctx.Done() == nil {
+		return <-s.outcome
+	}
+	select {
+	case err := <-s.outcome:
+		return err
+	case <-ctx.Done():
+		if w.withdraw(s) {
+			return ctx.Err()
+		}
+		return <-s.outcome
+	}
+}
+
+// add has steps committed together, or returns why they cannot be.
+func (w *writer) add(steps ...*step) error {
+	if err := w.broken(); err != nil {
+		return err
+	}
 	w.mu.Lock()
-	if w.waiting = append(w.waiting, s); w.here != nil && len(w.waiting) >= w.wanted {
+	defer w.mu.Unlock()
+	if w.closed {
+		return store.ErrClosed
+	}
+	if w.waiting = append(w.waiting, steps...); w.here != nil && len(w.waiting) >= w.wanted {
 		close(w.here)
 		w.here = nil
 	}
-	lead := !w.led
-	w.led = true
-	w.mu.Unlock()
-	if lead || <-s.turn {
-		w.lead(s)
+	if !w.leading {
+		w.leading = true
+		go w.lead()
 	}
-	return s.err
+	return nil
 }
 
-// lead commits what is waiting, the leader's own step first, and hands over.
-func (w *writer) lead(own *step) {
-	steps := w.gather()
-	w.commit(steps)
-
-	// The next leader first: it writes while the others are told and go on.
+// withdraw takes a step back, unless it is part of a transaction already.
+func (w *writer) withdraw(s *step) bool {
 	w.mu.Lock()
-	w.crowd = max(len(steps)+len(w.waiting), w.crowd*7/8)
-	if w.led = len(w.waiting) > 0; w.led {
-		w.waiting[0].turn <- true
+	defer w.mu.Unlock()
+	i := slices.Index(w.waiting, s)
+	if i >= 0 {
+		w.waiting = slices.Delete(w.waiting, i, i+1)
 	}
+	return i >= 0
+}
+
+// close lets what waits be committed, and refuses what comes from then on.
+func (w *writer) close() {
+	w.mu.Lock()
+	w.closed = true
+	if w.leading && w.idle == nil {
+		w.idle = make(chan struct{})
+	}
+	idle := w.idle
 	w.mu.Unlock()
-	for _, s := range steps {
-		if s != own {
-			s.turn <- false
-		}
+	if idle != nil {
+		<-idle
 	}
-	clear(steps) // their array lives on under those who wait
+}
+
+// lead commits what is waiting.
+func (w *writer) lead() { w.transact(w.gather()) }
+
+// transact commits the steps in one transaction. It goes on whatever they do: one that
+// fails after it has written, or ends its goroutine, takes the transaction down, and
+// the others run again in another.
+func (w *writer) transact(steps []*step) {
+	t := &transaction{writer: w, steps: steps}
+	defer func() { // also if the goroutine is being ended
+		if culprit, rest := t.culprit(); culprit != nil {
+			culprit.outcome <- culprit.own
+			go w.transact(rest)
+			return
+		}
+		w.handOver(len(steps)) // first: the next one writes while these are told and go on
+		for _, s := range steps {
+			s.outcome <- t.outcome(s)
+		}
+		clear(steps) // their array lives on under those who wait
+	}()
+	t.run()
+}
+
+// handOver begins the next transaction, after one of n steps.
+func (w *writer) handOver(n int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.crowd = max(n+len(w.waiting), w.crowd*7/8)
+	switch w.leading = len(w.waiting) > 0; {
+	case w.leading:
+		go w.lead()
+	case w.idle != nil:
+		close(w.idle)
+	}
 }
 
 // gather takes what is waiting to share a commit, once nobody more is about to come. If
 // many come all the time, and it has not enough, it waits for about as many as there were.
+// Steps whose context has ended by now are told so.
 func (w *writer) gather() []*step {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -118,84 +205,13 @@ func (w *writer) gather() []*step {
 	n := min(len(w.waiting), maxBatch)
 	steps := w.waiting[:n:n]
 	w.waiting = w.waiting[n:]
-	return steps
-}
-
-// commit runs the steps in one transaction. A step that fails after it has
-// written takes the transaction down: the others run again in another.
-func (w *writer) commit(steps []*step) {
-	for {
-		culprit, err := w.try(steps)
-		if culprit == nil {
-			for _, s := range steps {
-				// Also a step that failed by itself may have done so because of
-				// what another had written.
-				if err != nil && s.ctx.Err() == nil {
-					s.err = err
-				}
-			}
-			return
+	return slices.DeleteFunc(steps, func(s *step) bool {
+		err := s.ctx.Err()
+		if err != nil {
+			s.outcome <- err
 		}
-		rest := make([]*step, 0, len(steps)-1)
-		for _, s := range steps {
-			if s != culprit {
-				s.err = nil
-				rest = append(rest, s)
-			}
-		}
-		steps = rest
-	}
-}
-
-// try runs the steps in one transaction and commits it. It returns the step that
-// took it down, if one did, or else the error of the commit.
-func (w *writer) try(steps []*step) (culprit *step, err error) {
-	tx, err := w.db.Begin(true)
-	if err != nil {
-		return nil, closed(err)
-	}
-	defer func() {
-		if culprit != nil || err != nil {
-			w.undone()
-		}
-	}()
-	defer recovered(&err)
-	defer func() { _ = tx.Rollback() }() // does nothing after Commit
-
-	b := newBatch(tx, &w.draft)
-	changed := false
-	for _, s := range steps {
-		b.dirty = false
-		before := len(b.done)
-		if s.err = s.attempt(b); s.err != nil {
-			if b.dirty {
-				return s, nil
-			}
-			b.done = b.done[:before]
-		}
-		changed = changed || b.dirty
-	}
-	if !changed {
-		b.finish()
-		return nil, nil
-	}
-	if err := b.flush(); err != nil {
-		return nil, fmt.Errorf("write %s: %w", w.db.Path(), err)
-	}
-	landing := make(chan struct{})
-	w.landing.Store(&landing)
-	defer close(landing)
-	id := tx.ID()
-	if err := tx.Commit(); err != nil {
-		// Whoever reads the file may see the transaction nevertheless, if only
-		// the last sync failed; the queue must follow what they see.
-		if w.seen(id) {
-			b.finish()
-		}
-		return nil, fmt.Errorf("commit to %s: %w", w.db.Path(), err)
-	}
-	b.finish()
-	return nil, nil
+		return err != nil
+	})
 }
 
 // landed waits until the queue knows of all that readers of the file could see before,
@@ -210,32 +226,5 @@ func (w *writer) landed(ctx context.Context) error {
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()
-	}
-}
-
-// seen reports whether the transaction is what a reader sees.
-func (w *writer) seen(id int) bool {
-	tx, err := w.db.Begin(false)
-	if err != nil {
-		return false
-	}
-	defer func() { _ = tx.Rollback() }()
-	return tx.ID() >= id
-}
-
-// attempt runs the step.
-func (s *step) attempt(b *batch) (err error) {
-	if err := s.ctx.Err(); err != nil {
-		return err
-	}
-	defer recovered(&err)
-	return s.do(b)
-}
-
-// recovered makes an error of a panic. bbolt panics when it meets damage in the
-// file, and one damaged page must not end the host.
-func recovered(err *error) {
-	if p := recover(); p != nil {
-		*err = fmt.Errorf("panic: %v", p)
 	}
 }
