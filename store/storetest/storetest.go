@@ -9,7 +9,8 @@
 //
 // # Stores that survive a restart
 //
-// [RunDurable] closes stores and opens them again.
+// [RunDurable] closes stores and opens them again. [RunFailing] has their commits fail,
+// if the backend has a way to make them.
 //
 // # What is left to the backend
 //
@@ -44,6 +45,7 @@ func Run(t *testing.T, open func(t *testing.T) store.Store) {
 	}{
 		{"Context", contexts},
 		{"Close", closing},
+		{"Cut", cutting},
 		{"Keys", keyValues},
 		{"CreateKey", createKey},
 		{"KeyTerms", keyTerms},

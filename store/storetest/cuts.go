@@ -1,0 +1,290 @@
+package storetest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"runtime"
+	"sync"
+	"time"
+
+	"github.com/storageapi/storageapi/apikeys"
+	"github.com/storageapi/storageapi/store"
+	"github.com/storageapi/storageapi/webhooks"
+)
+
+// A cut is a step that may be cut short: by the end of its context, by Close, by a
+// commit that fails.
+type cut struct {
+	name string
+	do   func(ctx context.Context, s store.Store) error
+	done func(t *tester) bool // whether the step was done, as the store says
+
+	err error // what do returned
+}
+
+var errStale = errors.New("the settlement is stale")
+
+// cuts returns steps of every kind, n of each, none of which is about what another is
+// about.
+func (t *tester) cuts(n int) []*cut {
+	t.Helper()
+	var list []*cut
+	for i := range n {
+		account := numbered("account", i)
+		add := func(name string, do func(ctx context.Context, s store.Store) error, done func(t *tester) bool) {
+			list = append(list, &cut{name: name + " of " + account, do: do, done: done})
+		}
+		found := func(err, notFound error) func(*tester) bool {
+			return func(t *tester) bool {
+				if err != nil && !errors.Is(err, notFound) {
+					t.Error(err)
+				}
+				return err == nil
+			}
+		}
+		t.createKeys(newKey(account, "kept"), newKey(account, "deleted"))
+		add("CreateKey", func(ctx context.Context, s store.Store) error {
+			return s.CreateKey(ctx, newKey(account, "new"), apikeys.Terms{})
+		}, func(t *tester) bool {
+			_, err := t.store.KeyByHash(t.Context(), hashOf(account, "new"))
+			return found(err, apikeys.ErrNotFound)(t)
+		})
+		add("UpdateKey", func(ctx context.Context, s store.Store) error {
+			_, err := s.UpdateKey(ctx, account, "kept", func(key *apikeys.Key) error { key.Hash = hashOf(account, "rotated"); return nil })
+			return err
+		}, func(t *tester) bool {
+			_, err := t.store.KeyByHash(t.Context(), hashOf(account, "rotated"))
+			return found(err, apikeys.ErrNotFound)(t)
+		})
+		add("RecordKeyUse", func(ctx context.Context, s store.Store) error {
+			return s.RecordKeyUse(ctx, []apikeys.KeyUse{{Account: account, ID: "kept", At: some}})
+		}, func(t *tester) bool { return !t.key(account, "kept").LastUsedAt.IsZero() })
+		add("DeleteKey", func(ctx context.Context, s store.Store) error { return s.DeleteKey(ctx, account, "deleted", nil) },
+			func(t *tester) bool {
+				_, err := t.store.KeyByHash(t.Context(), hashOf(account, "deleted"))
+				return !found(err, apikeys.ErrNotFound)(t)
+			})
+
+		id := func(name string) string { return name + " of " + account }
+		t.createWebhooks(newWebhook(account, id("kept")), newWebhook(account, id("deleted")))
+		webhook := func(t *tester, name string) bool {
+			_, err := t.store.WebhookByID(t.Context(), account, id(name))
+			return found(err, webhooks.ErrNotFound)(t)
+		}
+		add("CreateWebhook", func(ctx context.Context, s store.Store) error {
+			return s.CreateWebhook(ctx, newWebhook(account, id("new")), webhooks.Terms{})
+		}, func(t *tester) bool { return webhook(t, "new") })
+		add("UpdateWebhook", func(ctx context.Context, s store.Store) error {
+			_, err := s.UpdateWebhook(ctx, account, id("kept"), turnOff)
+			return err
+		}, func(t *tester) bool { return !t.webhook(account, id("kept")).Active })
+		add("DeleteWebhook", func(ctx context.Context, s store.Store) error {
+			return s.DeleteWebhook(ctx, account, id("deleted"), nil)
+		}, func(t *tester) bool { return !webhook(t, "deleted") })
+
+		event := func(t *tester, eventID string) bool {
+			_, err := t.store.EventDeliveries(t.Context(), account, eventID)
+			return found(err, webhooks.ErrNotFound)(t)
+		}
+		add("Enqueue", func(ctx context.Context, s store.Store) error {
+			_, err := s.Enqueue(ctx, newEvent(account, "new"))
+			return err
+		}, func(t *tester) bool { return event(t, "new") })
+		add("UpdateAlert", func(ctx context.Context, s store.Store) error {
+			_, err := s.UpdateAlert(ctx, account, "metric", func(step *webhooks.AlertStep) error {
+				step.Events = []webhooks.AlertEvent{{Envelope: newEvent(account, "alert")}}
+				return keepState("told")(step)
+			})
+			return err
+		}, func(t *tester) bool {
+			told := t.alert(account, "metric") == "told"
+			if told != event(t, "alert") {
+				t.Errorf("the state of the alert of %s is told: %v; its event is not as that says", account, told)
+			}
+			return told
+		})
+		add("EnqueueNotices", func(ctx context.Context, s store.Store) error {
+			_, err := s.EnqueueNotices(ctx, newEvent(account, "notice"), []webhooks.Notice{newNotice("notice")})
+			return err
+		}, func(t *tester) bool {
+			fresh, err := t.store.NewNotices(t.Context(), account, []webhooks.Notice{newNotice("notice")})
+			t.must(err)
+			if known := len(fresh) == 0; known != event(t, "notice") {
+				t.Errorf("the notice of %s is known: %v; its event is not as that says", account, known)
+			}
+			return len(fresh) == 0
+		})
+		add("CreateRecovery", func(ctx context.Context, s store.Store) error {
+			return s.CreateRecovery(ctx, newRecovery(account, id("kept"), id("recovery"), webhooks.Dead))
+		}, func(t *tester) bool {
+			_, err := t.store.RecoveryByID(t.Context(), account, id("recovery"))
+			return found(err, webhooks.ErrNotFound)(t)
+		})
+
+		settled := numbered("settled", i)
+		t.createWebhooks(newWebhook(settled, settled))
+		t.enqueue(newEvent(settled, "event"), 1)
+		task := t.claimAll(1)[0]
+		add("SettleDeliveries", func(ctx context.Context, s store.Store) error {
+			stale, err := s.SettleDeliveries(ctx, []webhooks.Settlement{settlement(task, webhooks.Deliver)})
+			if err == nil && len(stale) > 0 {
+				return errStale
+			}
+			return err
+		}, func(t *tester) bool { return t.delivery(settled, "event").State == webhooks.Delivered })
+	}
+	return list
+}
+
+// undone tells by which errors a store says that nothing has happened.
+func undone(err error) bool {
+	for _, sentinel := range []error{context.Canceled, context.DeadlineExceeded, store.ErrClosed, store.ErrReadOnly} {
+		if errors.Is(err, sentinel) {
+			return true
+		}
+	}
+	return false
+}
+
+// check compares what the store says that came of the steps with what it has.
+func (t *tester) check(list []*cut) (done, not, unknown int) {
+	t.Helper()
+	for _, c := range list {
+		switch is := c.done(t); {
+		case c.err == nil && !is:
+			t.Errorf("%s returned nil and was not done", c.name)
+		case undone(c.err) && is:
+			t.Errorf("%s returned %v and was done", c.name, c.err)
+		case c.err == nil:
+			done++
+		case undone(c.err):
+			not++
+		default:
+			unknown++
+		}
+	}
+	return done, not, unknown
+}
+
+// cutShort takes the steps, half of them at once and the others within the time given,
+// with contexts of which most end within that time, and does something else after a
+// part of it. Each step is waited for.
+func (t *tester) cutShort(list []*cut, within time.Duration, meanwhile func()) {
+	var group sync.WaitGroup
+	for i, c := range list {
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		group.Go(func() {
+			if i%2 > 0 {
+				time.Sleep(rand.N(within))
+			}
+			if i%4 > 0 {
+				time.AfterFunc(rand.N(within), cancel)
+			}
+			c.err = c.do(ctx, t.store)
+		})
+	}
+	time.Sleep(rand.N(within))
+	meanwhile()
+	group.Wait()
+}
+
+// cutting tests what is said of steps that are cut short.
+func cutting(run runner) {
+	run("contexts that end at any point of a step", func(t *tester) {
+		list := t.cuts(12)
+		began := time.Now()
+		t.createKeys(newKey("acct", "key"))
+		step := time.Since(began)
+		t.cutShort(list, min(max(20*step, time.Millisecond), time.Second), func() {})
+		done, not, unknown := t.check(list)
+		t.Logf("%d steps done, %d not, %d unknown", done, not, unknown)
+		if unknown > 0 {
+			for _, c := range list {
+				if c.err != nil && !undone(c.err) {
+					t.Errorf("%s = %v", c.name, c.err)
+				}
+			}
+		}
+		for _, c := range list { // what was not done can be done now
+			if c.err != nil {
+				if err := c.do(t.Context(), t.store); err != nil || !c.done(t) {
+					t.Errorf("%s again = %v", c.name, err)
+				}
+			}
+		}
+	})
+
+	run("Close at any point of a step", func(t *tester) {
+		list := t.cuts(4)
+		t.cutShort(list, 5*time.Millisecond, func() { t.must(t.store.Close()) })
+		for _, c := range list {
+			if c.err != nil && !undone(c.err) {
+				t.Errorf("%s = %v, want nil, the context's error or ErrClosed", c.name, c.err)
+			}
+		}
+	})
+
+	run("a callback that ends its goroutine changes nothing, and stops nothing", func(t *tester) {
+		t.createKeys(newKey("acct", "key"))
+		webhook := newWebhook("acct", "webhook")
+		t.createWebhooks(webhook)
+		for name, call := range map[string]func() error{
+			"UpdateKey": func() error {
+				_, err := t.store.UpdateKey(t.Context(), "acct", "key", func(key *apikeys.Key) error { key.Name = "changed"; runtime.Goexit(); return nil })
+				return err
+			},
+			"DeleteKey": func() error {
+				return t.store.DeleteKey(t.Context(), "acct", "key", func(apikeys.Key) error { runtime.Goexit(); return nil })
+			},
+			"UpdateWebhook": func() error {
+				_, err := t.store.UpdateWebhook(t.Context(), "acct", "webhook", func(w *webhooks.Webhook) error { w.URL = "changed"; runtime.Goexit(); return nil })
+				return err
+			},
+			"DeleteWebhook": func() error {
+				return t.store.DeleteWebhook(t.Context(), "acct", "webhook", func(webhooks.Webhook) error { runtime.Goexit(); return nil })
+			},
+			"UpdateAlert": func() error {
+				_, err := t.store.UpdateAlert(t.Context(), "acct", "metric", func(step *webhooks.AlertStep) error { step.State = []byte("changed"); runtime.Goexit(); return nil })
+				return err
+			},
+		} {
+			others := make([]error, 8)
+			inParallel(len(others)+1, func(i int) {
+				if i < len(others) {
+					_, others[i] = t.store.Enqueue(t.Context(), newEvent("acct", numbered(name, i)))
+					return
+				}
+				if err := call(); err == nil {
+					t.Errorf("%s = nil", name)
+				}
+			})
+			for _, err := range others {
+				if err != nil {
+					t.Errorf("a step beside %s = %v", name, err)
+				}
+			}
+		}
+		wantSame(t, "KeyByID", t.key("acct", "key"), newKey("acct", "key"))
+		wantSame(t, "WebhookByID", t.webhook("acct", "webhook"), webhook)
+		wantSame(t, "State", t.alert("acct", "metric"), "")
+		t.claimAll(5 * 8)
+	})
+}
+
+// durableCuts tests that what is acknowledged while contexts end and the store is
+// closed is there afterwards, and what is refused is not.
+func durableCuts(reopened func(name string, before, after func(*tester))) {
+	for i, within := range []time.Duration{time.Millisecond, 4 * time.Millisecond, 16 * time.Millisecond, 64 * time.Millisecond} {
+		var list []*cut
+		reopened(fmt.Sprintf("steps cut short by contexts and Close, %d", i), func(t *tester) {
+			list = t.cuts(12)
+			t.cutShort(list, within, func() { t.must(t.store.Close()) })
+		}, func(t *tester) {
+			done, not, unknown := t.check(list)
+			t.Logf("%d steps done, %d not, %d unknown", done, not, unknown)
+		})
+	}
+}

@@ -1,0 +1,78 @@
+package storetest
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/storageapi/storageapi/store"
+	"github.com/storageapi/storageapi/webhooks"
+)
+
+// A FailingStore is a store whose commits can be made to fail.
+type FailingStore struct {
+	store.Store
+
+	// Fail makes commits fail from now on, some of them or all.
+	Fail func()
+
+	// Mend ends that, and returns the store to go on with: opened again if it was
+	// closed, or writes nothing any more.
+	Mend func() store.Store
+}
+
+// RunFailing tests what stores say of steps whose commits fail: nothing is said to be
+// done that is not, nor is what happened said not to have. The suite closes the stores
+// that open and Mend return.
+func RunFailing(t *testing.T, open func(t *testing.T) FailingStore) {
+	t.Helper()
+	for name, meanwhile := range map[string]func(*tester){
+		"steps whose commits fail":                                    func(*tester) {},
+		"steps whose commits fail, and the store is closed meanwhile": func(t *tester) { _ = t.store.Close() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			failing := open(t)
+			before := &tester{t, failing.Store}
+			list := before.cuts(8)
+			failing.Fail()
+			before.cutShort(list, 50*time.Millisecond, func() { meanwhile(before) })
+			mended := failing.Mend()
+			defer closeStore(t, mended)
+			if mended != failing.Store {
+				_ = failing.Close() // it may tell that something could not be kept
+			}
+			after := &tester{t, mended}
+			done, not, unknown := after.check(list)
+			t.Logf("%d steps done, %d not, %d unknown", done, not, unknown)
+			after.again(list)
+		})
+	}
+}
+
+// again takes the steps that were not done. What was to be settled and is not leased
+// any more can be claimed.
+func (t *tester) again(list []*cut) {
+	t.Helper()
+	pending := 0
+	for _, c := range list {
+		if c.done(t) {
+			continue
+		}
+		switch err := c.do(t.Context(), t.store); {
+		case errors.Is(err, errStale):
+			pending++
+		case err != nil:
+			t.Errorf("%s again = %v", c.name, err)
+		case !c.done(t):
+			t.Errorf("%s again was not done", c.name)
+		}
+	}
+	for _, task := range t.claim(webhooks.Claim{Limit: 9999, PerWebhook: 9999, Lease: longLease}) {
+		if task.Event.ID == "event" {
+			pending--
+		}
+	}
+	if pending != 0 {
+		t.Errorf("%d deliveries that were not settled cannot be claimed", pending)
+	}
+}
