@@ -23,12 +23,10 @@ const (
 // are full: the statements are written so that they start from what they are given,
 // and never read a table through. So one plan does for all, and is made once. What a claim writes need not survive a crash of the
 // database, and leases do not: the deliveries are due again then, under other tokens.
-//
-// A node that stands still in a claim is cut off, so that its locks end.
 const (
-	plain   = `select set_config('enable_seqscan', 'off', true), set_config('jit', 'off', true), set_config('plan_cache_mode', 'force_generic_plan', true)`
+	plain   = `select set_config('enable_seqscan', 'off', true), set_config('jit', 'off', true), set_config('plan_cache_mode', 'force_generic_plan', true), ` + probed
 	indexed = plain + `, set_config('enable_bitmapscan', 'off', true), set_config('enable_hashagg', 'off', true)`
-	inClaim = plain + `, set_config('synchronous_commit', 'off', true), set_config('idle_in_transaction_session_timeout', '5s', true)`
+	inClaim = plain + `, set_config('synchronous_commit', 'off', true), ` + unidle
 )
 
 // lock locks those of the shards that nobody has locked, and leaves word of them to the

@@ -48,7 +48,7 @@ func Migrate(ctx context.Context, pool *pgxpool.Pool, options ...Option) error {
 	steps := SQL(options...)
 	version, err := versionOf(ctx, pool, o)
 	for try := 1; err == nil && version < len(steps); {
-		failed := pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error { return apply(ctx, tx, o, steps[version], version) })
+		failed := pgx.BeginTxFunc(ctx, pool, transaction, func(tx pgx.Tx) error { return apply(ctx, tx, o, steps[version], version) })
 		was := version
 		if version, err = versionOf(ctx, pool, o); version != was {
 			continue // it is ours or another's

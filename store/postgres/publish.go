@@ -20,7 +20,9 @@ func (s *Store) Enqueue(ctx context.Context, envelope webhooks.Envelope) (delive
 // EnqueueTx is Enqueue as a part of the host's transaction: the event is stored when
 // that is committed, and not at all if it is undone. Deliveries begin within the
 // time of [PollEvery] after the commit. An event is listed as of when EnqueueTx was
-// called, and webhooks get it that were subscribed then: commit soon.
+// called, and webhooks get it that were subscribed then: commit soon. A host that loses
+// power before it commits keeps the transaction open, and Enqueue of the same id waiting,
+// for as long as the server lets it: set idle_in_transaction_session_timeout.
 func (s *Store) EnqueueTx(ctx context.Context, tx pgx.Tx, envelope webhooks.Envelope) (deliveries int, err error) {
 	if err := s.begin(ctx); err != nil {
 		return 0, err

@@ -21,7 +21,7 @@ const sealMark = "seal"
 // keys, or else that none is sealed.
 func (s *Store) reseal(ctx context.Context) error {
 	for from, done := int64(0), false; !done; {
-		err := pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) (err error) {
+		err := pgx.BeginTxFunc(ctx, s.pool, transaction, func(tx pgx.Tx) (err error) {
 			from, done, err = s.resealFrom(ctx, tx, from)
 			return err
 		})

@@ -27,6 +27,18 @@ const (
 	grace    = 5 * time.Second // for an answer, once nobody waits for it any more
 )
 
+// A node that loses power or stands still in the middle of a transaction must not keep
+// what it has locked: the server ends its session. The first setting counts from when the
+// server has answered, the others find out that a node is gone of which half a batch has
+// arrived, in 5 s and some probes.
+const (
+	unidle = `set_config('idle_in_transaction_session_timeout', '5s', true)`
+	probed = `set_config('tcp_keepalives_idle', '5', true), set_config('tcp_keepalives_interval', '1', true)`
+)
+
+// transaction is how transactions begin: in one round trip.
+var transaction = pgx.TxOptions{BeginQuery: `begin; select ` + unidle + `, ` + probed}
+
 // code returns PostgreSQL's code of an error, or "".
 func code(err error) string {
 	var answer *pgconn.PgError
@@ -100,7 +112,7 @@ func (s *Store) write(ctx context.Context, step func(context.Context, *pgxpool.C
 // step returns undoes it.
 func (s *Store) transact(ctx context.Context, step func(context.Context, pgx.Tx) error) error {
 	return s.write(ctx, func(ctx context.Context, conn *pgxpool.Conn) error {
-		return pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error { return step(ctx, tx) })
+		return pgx.BeginTxFunc(ctx, conn, transaction, func(tx pgx.Tx) error { return step(ctx, tx) })
 	})
 }
 

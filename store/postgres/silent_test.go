@@ -1,0 +1,297 @@
+package postgres_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/storageapi/storageapi/apikeys"
+	"github.com/storageapi/storageapi/scopes"
+	"github.com/storageapi/storageapi/store/postgres"
+	"github.com/storageapi/storageapi/webhooks"
+)
+
+// A wire connects a node to the server. Once it is cut nothing passes any more, and
+// the server does not learn of it: as if the node had lost power, or stood still.
+type wire struct {
+	mu    sync.Mutex
+	sent  int // flights: what the node sends before it waits for an answer
+	cutAt int // the last flight that passes, if above 0; its answer does not
+	isCut bool
+	ends  []net.Conn
+}
+
+func (w *wire) dial(ctx context.Context, network, address string) (net.Conn, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.isCut {
+		return nil, errors.New("the wire is cut")
+	}
+	server, err := (&net.Dialer{}).DialContext(ctx, network, address)
+	if err != nil {
+		return nil, err
+	}
+	node, far := net.Pipe()
+	w.ends = append(w.ends, server, far)
+	go func() {
+		buffer := make([]byte, 1<<20)
+		for {
+			n, err := far.Read(buffer)
+			if err == nil && w.flies() {
+				_, err = server.Write(buffer[:n])
+			}
+			if err != nil {
+				if !w.silent() {
+					_ = server.Close()
+				}
+				return
+			}
+		}
+	}()
+	go func() {
+		buffer := make([]byte, 16<<10)
+		for {
+			n, err := server.Read(buffer)
+			if w.silent() {
+				return // from now on the server writes to nobody
+			}
+			if err == nil {
+				_, err = far.Write(buffer[:n])
+			}
+			if err != nil {
+				_ = far.Close()
+				return
+			}
+		}
+	}()
+	return node, nil
+}
+
+// flies counts a flight, and reports whether it passes.
+func (w *wire) flies() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.isCut {
+		return false
+	}
+	w.sent++
+	w.isCut = w.sent == w.cutAt
+	return true
+}
+
+func (w *wire) silent() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.isCut
+}
+
+// cutAfter cuts the wire after so many more flights; 0: never.
+func (w *wire) cutAfter(flights int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.sent, w.cutAt = 0, flights
+}
+
+func (w *wire) flights() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.sent
+}
+
+// wired returns a node with one connection, by way of a wire. The server knows it by
+// name.
+func wired(t *testing.T, name string, options ...postgres.Option) (*postgres.Store, *wire) {
+	t.Helper()
+	w := &wire{}
+	config := pool(t).Config()
+	config.MaxConns, config.ConnConfig.DialFunc = 1, w.dial
+	config.ConnConfig.RuntimeParams["application_name"] = name
+	p, err := pgxpool.NewWithConfig(t.Context(), config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := postgres.New(t.Context(), p, options...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		w.mu.Lock()
+		for _, conn := range w.ends {
+			_ = conn.Close()
+		}
+		w.mu.Unlock()
+		_ = s.Close()
+		p.Close()
+	})
+	return s, w
+}
+
+// transactions are what a store does in several statements: on an account that has a
+// webhook, a key, a delivered event and a recovery that is not done, all of that name.
+var transactions = map[string]func(ctx context.Context, s *postgres.Store, of string) error{
+	"CreateKey": func(ctx context.Context, s *postgres.Store, of string) error {
+		return s.CreateKey(ctx, testKey(of, "key_2", 2), apikeys.Terms{Limit: 9, Request: "again", Lifetime: time.Hour})
+	},
+	"UpdateKey": func(ctx context.Context, s *postgres.Store, of string) error {
+		_, err := s.UpdateKey(ctx, of, of, func(k *apikeys.Key) error { k.Name = "new"; return nil })
+		return err
+	},
+	"DeleteKey": func(ctx context.Context, s *postgres.Store, of string) error {
+		return s.DeleteKey(ctx, of, of, func(apikeys.Key) error { return nil })
+	},
+	"CreateWebhook": func(ctx context.Context, s *postgres.Store, of string) error {
+		return s.CreateWebhook(ctx, newWebhook(of, of+"2"), webhooks.Terms{Limit: 9, Request: "again", Lifetime: time.Hour})
+	},
+	"UpdateWebhook": func(ctx context.Context, s *postgres.Store, of string) error {
+		_, err := s.UpdateWebhook(ctx, of, of, func(w *webhooks.Webhook) error { w.URL = "https://example.com/new"; return nil })
+		return err
+	},
+	"DeleteWebhook": func(ctx context.Context, s *postgres.Store, of string) error {
+		return s.DeleteWebhook(ctx, of, of, func(webhooks.Webhook) error { return nil })
+	},
+	"UpdateAlert": func(ctx context.Context, s *postgres.Store, of string) error {
+		_, err := s.UpdateAlert(ctx, of, webhooks.MetricBalance, func(step *webhooks.AlertStep) error {
+			step.State = []byte("state")
+			return nil
+		})
+		return err
+	},
+	"EnqueueNotices": func(ctx context.Context, s *postgres.Store, of string) error {
+		_, err := s.EnqueueNotices(ctx, webhooks.Envelope{ID: of + "2", Account: of, Type: webhooks.TypeBalanceLow},
+			[]webhooks.Notice{{Key: "notice", Until: time.Now().Add(time.Hour)}})
+		return err
+	},
+	"Redeliver": func(ctx context.Context, s *postgres.Store, of string) error {
+		return s.Redeliver(ctx, of, of, of)
+	},
+	"CreateRecovery": func(ctx context.Context, s *postgres.Store, of string) error {
+		return s.CreateRecovery(ctx, webhooks.Recovery{ID: of + "2", Account: of, WebhookID: of, States: []webhooks.DeliveryState{webhooks.Delivered}, CreatedAt: time.Now()})
+	},
+	"AdvanceRecovery": func(ctx context.Context, s *postgres.Store, of string) error {
+		_, err := s.AdvanceRecovery(ctx, 10)
+		return err
+	},
+	"Purge": func(ctx context.Context, s *postgres.Store, of string) error {
+		soon := time.Now().Add(time.Hour)
+		_, err := s.Purge(ctx, webhooks.Purge{Payloads: soon, Attempts: soon, EventIDs: soon, Notices: soon, Limit: 99})
+		return err
+	},
+	"ClaimDeliveries": func(ctx context.Context, s *postgres.Store, of string) error {
+		_, _, err := s.ClaimDeliveries(ctx, webhooks.Claim{Limit: 9, PerWebhook: 9, Lease: time.Minute})
+		return err
+	},
+}
+
+func testKey(account, id string, no int64) apikeys.Key {
+	return apikeys.Key{ID: id, Account: account, Name: "key", Scopes: scopes.All(), CreatedAt: time.Now(), Hash: apikeys.Hash{Sum: [32]byte([]byte(fmt.Sprintf("%20s%012d", account, no)))}}
+}
+
+// transacting makes an account for one of transactions.
+func transacting(t *testing.T, s *postgres.Store, of string) {
+	t.Helper()
+	check := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(of, err)
+		}
+	}
+	check(s.CreateWebhook(t.Context(), newWebhook(of, of), webhooks.Terms{}))
+	check(s.CreateKey(t.Context(), testKey(of, of, 1), apikeys.Terms{}))
+	_, err := s.Enqueue(t.Context(), webhooks.Envelope{ID: of, Account: of, Type: webhooks.TypeBalanceLow})
+	check(err)
+	for _, task := range claimed(t, s, webhooks.Claim{PerWebhook: 9}) {
+		settleAs(t, s, task, webhooks.Deliver, 0)
+	}
+	if of == "AdvanceRecovery" {
+		check(transactions["CreateRecovery"](t.Context(), s, of))
+	}
+}
+
+// A node that loses power, or stands still, in the middle of any step keeps nothing
+// locked for longer than some seconds.
+func TestSilentNodes(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes ten seconds")
+	}
+	flights := make(map[string]int)
+	option := inSchema(t)
+	for name, do := range transactions {
+		transacting(t, open(t, option), name)
+		s, w := wired(t, "counted", option)
+		w.cutAfter(0)
+		if err := do(t.Context(), s, name); err != nil {
+			t.Fatal(name, err)
+		}
+		flights[name] = w.flights()
+	}
+	var steps []func()
+	for _, at := range []func(flights int) int{
+		func(n int) int { return n - 1 }, // before the last, which commits
+		func(n int) int { return (n + 1) / 2 },
+	} {
+		option := inSchema(t)
+		other := open(t, option)
+		for name, do := range transactions {
+			transacting(t, other, name)
+			s, w := wired(t, "silent "+name, option)
+			w.cutAfter(at(flights[name]))
+			steps = append(steps, func() {
+				ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+				defer cancel()
+				if err := do(ctx, s, name); err == nil {
+					t.Errorf("%s was done without an answer", name)
+				}
+			})
+		}
+	}
+	var group sync.WaitGroup
+	for _, step := range steps {
+		group.Go(step)
+	}
+	// held are the steps that are in a transaction and have nothing to do in it, and how
+	// many of each.
+	held := func() map[string]int {
+		t.Helper()
+		of := make(map[string]int)
+		rows, err := pool(t).Query(t.Context(), `
+			select replace(application_name, 'silent ', ''), count(*) from pg_stat_activity
+			where application_name like 'silent %' and state like 'idle in transaction%' group by 1`)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for rows.Next() {
+			var name string
+			var n int
+			if err := rows.Scan(&name, &n); err != nil {
+				t.Fatal(err)
+			}
+			of[name] = n
+		}
+		return of
+	}
+	seen := make(map[string]int)
+	for end := time.Now().Add(2 * time.Second); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
+		for name, n := range held() {
+			seen[name] = max(seen[name], n)
+		}
+	}
+	for name := range transactions {
+		if seen[name] == 0 && name != "ClaimDeliveries" { // which sends all of a transaction at once
+			t.Errorf("%s was never cut off in a transaction: the test shows nothing", name)
+		}
+	}
+	left := held()
+	for end := time.Now().Add(8 * time.Second); len(left) > 0 && time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
+		left = held()
+	}
+	for name, n := range left {
+		t.Errorf("%d times what %s has locked stays locked", n, name)
+	}
+	group.Wait()
+}
