@@ -72,7 +72,7 @@ var schemas atomic.Int64
 // inSchema returns an option for a schema that is there, empty, until the test ends.
 func inSchema(t testing.TB) postgres.Option {
 	t.Helper()
-	name := fmt.Sprintf("Test %d %d", os.Getpid(), schemas.Add(1))
+	name := fmt.Sprintf(oddSchema, os.Getpid(), schemas.Add(1))
 	option := postgres.InSchema(name)
 	p := pool(t)
 	t.Cleanup(func() { drop(t, p, name) })

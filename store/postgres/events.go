@@ -45,16 +45,16 @@ func publishedAt(number int64) time.Time {
 // back by less than they are apart, at that very moment, goes unseen.)
 const tick = `
 	tick as materialized (
-		select setval('storageapi.event_clock',
+		select setval(clock,
 			greatest(now, mark + 1, case when mark > now + 1000 then (select event / 4096 + 1 from storageapi.events order by event desc limit 1) end)) as at
 		from (
 			select (extract(epoch from clock_timestamp() - '2020-01-01 00:00:00Z'::timestamptz) * 1000000)::bigint as now,
-				(select last_value from storageapi.event_clock) as mark
+				last_value as mark, tableoid::regclass as clock from storageapi.event_clock
 		) clock
 	)`
 
 // nextNumber is the number of an event of that tick.
-const nextNumber = `tick.at * 4096 + nextval('storageapi.event_numbers')`
+const nextNumber = `tick.at * 4096 + nextval((select tableoid::regclass from storageapi.event_numbers))`
 
 // enqueue stores events with what is owed of them, in one statement. It returns the
 // places of those whose account had none of that id, and how many deliveries each is

@@ -17,10 +17,14 @@ import (
 func newSchema(t *testing.T) string {
 	t.Helper()
 	p := pool(t)
-	name := fmt.Sprintf(`Odd "name" %d %d`, os.Getpid(), schemas.Add(1))
+	name := fmt.Sprintf(oddSchema, os.Getpid(), schemas.Add(1))
 	t.Cleanup(func() { drop(t, p, name) })
 	return name
 }
+
+// oddSchema is a schema's name that is looked for in statements, ends literals of all
+// kinds, and is no bare name: with two numbers.
+const oddSchema = `exists storageapi.a'b"$$ %%s \ %d %d`
 
 // migratedSchema returns the name of a schema that is migrated and empty, and the option
 // for it.

@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
+	"unicode/utf8"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -87,6 +89,8 @@ func (o *options) check() error {
 	switch {
 	case len(o.schema) < 1 || len(o.schema) > 48:
 		return errors.New("InSchema: must be 1 to 48 bytes")
+	case !utf8.ValidString(o.schema) || strings.ContainsRune(o.schema, 0):
+		return errors.New("InSchema: must be UTF-8 without NUL")
 	case o.poll < time.Millisecond || o.poll > time.Hour:
 		return errors.New("PollEvery: must be 1ms to 1h")
 	}

@@ -1,5 +1,4 @@
 -- Everything lives in one schema. Ids and accounts are compared byte by byte.
-create schema if not exists storageapi;
 
 create table storageapi.versions (
 	version    integer primary key,

@@ -1,0 +1,159 @@
+package postgres_test
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/storageapi/storageapi/store/postgres"
+	"github.com/storageapi/storageapi/webhooks"
+)
+
+// What was released is never changed: nodes refuse a schema that was made by it.
+func TestMigrationsStay(t *testing.T) {
+	for name, want := range map[string]string{
+		"0001": "5b7656d1778b5e37770899c2500df306346dac6416ef43d35a4c64cf000c001e",
+		"0002": "478926de5278b63c5ae2c57704e36ae0755fb2bae615f5be061f22eafd116646",
+	} {
+		text, err := os.ReadFile("migrations/" + name + ".sql")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := fmt.Sprintf("%x", sha256.Sum256(text)); got != want {
+			t.Errorf("migration %s has the checksum %s, want %s: add another instead", name, got, want)
+		}
+	}
+}
+
+// A schema that was made by other statements of the same version is refused.
+func TestChecksumRefused(t *testing.T) {
+	p := pool(t)
+	for version := range len(postgres.SQL()) {
+		name, option := migratedSchema(t)
+		if err := postgres.Migrate(t.Context(), p, option); err != nil {
+			t.Errorf("Migrate once more = %v", err)
+		}
+		sql := fmt.Sprintf(`update %s.versions set checksum = sha256('another') where version = %d`, quoted(name), version+1)
+		if _, err := p.Exec(t.Context(), sql); err != nil {
+			t.Fatal(err)
+		}
+		if err := postgres.Migrate(t.Context(), p, option); !errors.Is(err, postgres.ErrSchema) {
+			t.Errorf("Migrate = %v, want ErrSchema", err)
+		}
+		if _, err := postgres.New(t.Context(), p, option); !errors.Is(err, postgres.ErrSchema) {
+			t.Errorf("New = %v, want ErrSchema", err)
+		}
+	}
+}
+
+// newRole returns connections of a role of its own, which may log in, to a database of its
+// own, in which the statements were run before: {} in them is the role's name.
+func newRole(t *testing.T, before ...string) (p *pgxpool.Pool, role string) {
+	t.Helper()
+	admin := pool(t)
+	role = fmt.Sprintf("role %d %d", os.Getpid(), schemas.Add(1))
+	exec := func(p *pgxpool.Pool, sql string) {
+		t.Helper()
+		if _, err := p.Exec(context.Background(), strings.ReplaceAll(sql, "{}", quoted(role))); err != nil {
+			t.Fatalf("%s: %v", sql, err)
+		}
+	}
+	connect := func(user string) *pgxpool.Pool {
+		config := admin.Config()
+		config.ConnConfig.Database, config.ConnConfig.User = role, user
+		p, err := pgxpool.NewWithConfig(t.Context(), config)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(p.Close)
+		return p
+	}
+	exec(admin, `create role {} login`)
+	t.Cleanup(func() { exec(admin, `drop role {}`) })
+	exec(admin, `create database {}`)
+	t.Cleanup(func() { exec(admin, `drop database {} with (force)`) })
+	owner := connect(admin.Config().ConnConfig.User)
+	for _, sql := range before {
+		exec(owner, sql)
+	}
+	return connect(role), role
+}
+
+// A role that owns the schema need not be allowed to create any.
+func TestMigrateAnAdministratorsSchema(t *testing.T) {
+	for _, schema := range []string{postgres.DefaultSchema, `a'b`, `exists storageapi`} {
+		p, _ := newRole(t, `create schema `+quoted(schema)+` authorization {}`)
+		if _, err := p.Exec(t.Context(), `create schema more`); err == nil {
+			t.Fatal("the role may create schemas")
+		}
+		option := postgres.InSchema(schema)
+		if err := postgres.Migrate(t.Context(), p, option); err != nil {
+			t.Fatal(err)
+		}
+		s, err := postgres.New(t.Context(), p, option)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = s.Close() }()
+		endpoints(t, s, 1)
+		if n, err := s.Enqueue(t.Context(), webhooks.Envelope{ID: "event", Account: "acct_wh_000000", Type: webhooks.TypeBalanceLow}); n != 1 || err != nil {
+			t.Errorf("Enqueue = %d, %v", n, err)
+		}
+	}
+}
+
+// A role that bears the name of the schema has its tables where it had them before, and
+// finds them, on connections that it has and on new ones.
+func TestRoleOfTheSchemasName(t *testing.T) {
+	for path, home := range map[string]string{`"$user", public`: "public", `app, "$user",public`: "app", `"$user"`: ""} {
+		p, role := newRole(t,
+			`create schema app authorization {}`, `grant all on schema public to {}`, `grant create on database {} to {}`, `alter role {} set search_path = `+path)
+		conns := p.AcquireAllIdle(t.Context())
+		for range 3 {
+			conn, err := p.Acquire(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			conns = append(conns, conn)
+		}
+		for _, conn := range conns {
+			conn.Release()
+		}
+		option := postgres.InSchema(role)
+		if err := postgres.Migrate(t.Context(), p, option); err != nil {
+			t.Fatal(err)
+		}
+		another, err := pgxpool.NewWithConfig(t.Context(), p.Config())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer another.Close()
+		for _, p := range []*pgxpool.Pool{p, p, p, p, another} {
+			_, err := p.Exec(t.Context(), `create table if not exists keys (n integer)`)
+			if home == "" { // the role had nowhere to put it
+				if err == nil {
+					t.Error("a table could be created with no schema to be in")
+				}
+				continue
+			}
+			var schema string
+			if err == nil {
+				err = p.QueryRow(t.Context(), `select relnamespace::regnamespace::text from pg_class where oid = 'keys'::regclass`).Scan(&schema)
+			}
+			if schema != home || err != nil {
+				t.Errorf("with the search_path %s the host's table keys is in %q, %v, want %s", path, schema, err, home)
+			}
+		}
+		s, err := postgres.New(t.Context(), p, option)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = s.Close()
+	}
+}
