@@ -27,7 +27,7 @@ type client struct {
 func newClient(g guard, roots *x509.CertPool, header string, timeout time.Duration, now func() time.Time) *client {
 	return &client{
 		dial:      g.dial,
-		tls:       &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}, // and HTTP/1.1 only: no NextProtos
+		tls:       &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12, NextProtos: []string{"http/1.1"}},
 		header:    http.CanonicalHeaderKey(header),
 		timeout:   timeout,
 		now:       now,
@@ -65,6 +65,7 @@ func (c *client) connect(s *stop, address string, deadline time.Time) (*conn, er
 // connection that it comes on. If the receiver closed an idle connection just when it
 // was to be used, the request is sent once more on a new one; webhook-id is the same.
 func (c *client) send(s *stop, address string, request []byte, deadline time.Time) (*conn, response, error) {
+	spoke := false // HTTP/1.1, on a connection before
 	for idle := true; ; {
 		var conn *conn
 		if idle {
@@ -84,12 +85,16 @@ func (c *client) send(s *stop, address string, request []byte, deadline time.Tim
 		if err == nil {
 			return conn, answer, nil
 		}
-		stale := conn.used && !conn.incoming.some && broken(err)
+		silent := !conn.incoming.some && broken(err)
+		stale := silent && conn.used
 		c.done(s, conn, false)
 		if !stale && err != errNotQuiet {
+			if silent && !spoke && c.isForHTTP2(s, conn, deadline) {
+				err = errHTTP2
+			}
 			return nil, response{}, err
 		}
-		idle = err == errNotQuiet
+		idle, spoke = err == errNotQuiet, true
 	}
 }
 

@@ -89,6 +89,46 @@ func TestReceiversAreAuthenticated(t *testing.T) {
 	}
 }
 
+// Receivers that have HTTP/2 only say so in three ways. That is what the account is
+// told, and not that something is wrong with its TLS, or that the connection broke.
+func TestReceiversOfHTTP2Only(t *testing.T) {
+	t.Parallel()
+	const reason = "the receiver speaks HTTP/2 only; HTTP/1.1 is needed"
+	secure := func(protocols ...string) *tls.Config {
+		return &tls.Config{Certificates: []tls.Certificate{goodCertificate()}, NextProtos: protocols}
+	}
+	answering := func(config *tls.Config, answer string) *receiver {
+		return newTCPReceiver(t, func(conn net.Conn) {
+			c := tls.Server(conn, config)
+			defer c.Close()
+			if _, err := readRequest(c); err == nil {
+				_, _ = io.WriteString(c, answer)
+			}
+		})
+	}
+	for name, test := range map[string]struct {
+		receiver *receiver
+		reason   string
+	}{
+		"an alert":              {answering(secure("x-other"), noContent), reason},
+		"SETTINGS":              {answering(secure(), "\x00\x00\x06\x04\x00\x00\x00\x00\x00\x00\x03\x00\x00\x00\x80"), reason},
+		"GOAWAY":                {answering(secure(), "\x00\x00\x08\x07\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x01"), reason},
+		"not a word":            {answering(secure("h2"), ""), reason},
+		"both, and it broke":    {answering(secure("h2", "http/1.1"), ""), broke},
+		"neither, and it broke": {answering(secure(), ""), broke},
+		"no frame":              {answering(secure(), "\x00\x00\x06\x09\x00\x00\x00\x00\x00"), noHTTP},
+		"half a frame":          {answering(secure(), "\x00\x00\x06\x04"), noHTTP},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			got := attempt(t, test.receiver.url("hooks.example.com"), nil)
+			if class := got.Attempt.Class; got.Attempt.Error != test.reason || class != webhooks.ClassProtocol && class != webhooks.ClassConnection {
+				t.Errorf("%+v, want %q", got.Attempt, test.reason)
+			}
+		})
+	}
+}
+
 func TestPortsThatDoNotSpeakTLS(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"strings"
 	"syscall"
 )
 
@@ -87,6 +88,8 @@ func classifyHandshake(err error) error {
 		return errHostname
 	case errors.As(err, new(x509.CertificateInvalidError)):
 		return errCertificate
+	case strings.HasSuffix(err.Error(), "tls: no application protocol"): // an alert, whose type crypto/tls keeps to itself
+		return errHTTP2
 	case broken(err), errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 		return err
 	}

@@ -26,6 +26,9 @@ func readHead(from *bufio.Reader) (response, error) {
 			_, err := from.Discard(size)
 			return r, err
 		}
+		if isFrame(from) {
+			return response{}, errHTTP2
+		}
 		full, err := http.ReadResponse(from, posted)
 		if err != nil {
 			return response{}, err
@@ -34,8 +37,9 @@ func readHead(from *bufio.Reader) (response, error) {
 		if code >= 100 && code <= 199 && code != http.StatusSwitchingProtocols {
 			continue
 		}
-		// What follows 101 is another protocol, and has no end.
-		r := response{status: code, header: full.Header, last: full.Close || code == http.StatusSwitchingProtocols}
+		// What follows 101 is another protocol, and has no end; what a status below 100
+		// means for what follows nobody knows.
+		r := response{status: code, header: full.Header, last: full.Close || code <= 199}
 		if full.Body != http.NoBody {
 			r.body = full.Body
 		}
@@ -58,8 +62,8 @@ func plain(came []byte, from *bufio.Reader) (r response, size int) {
 		return response{}, 0
 	}
 	r.status = decimal(code)
-	length := -1
-	if r.status == http.StatusNoContent {
+	length, stated := -1, r.status == http.StatusNoContent
+	if stated {
 		length = 0
 	}
 	for len(rest) > 0 {
@@ -69,10 +73,10 @@ func plain(came []byte, from *bufio.Reader) (r response, size int) {
 		case !isPlain || !isWord(name) || !isPrintable(value):
 			return response{}, 0
 		case bytes.EqualFold(name, []byte("Content-Length")):
-			if length >= 0 {
+			if stated { // also if it was stated badly
 				return response{}, 0
 			}
-			length = decimal(bytes.Trim(value, " "))
+			length, stated = decimal(bytes.Trim(value, " ")), true
 		case bytes.EqualFold(name, []byte("Transfer-Encoding")), bytes.EqualFold(name, []byte("Content-Encoding")), bytes.EqualFold(name, []byte("Connection")):
 			return response{}, 0
 		}
