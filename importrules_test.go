@@ -21,7 +21,7 @@ var importRules = map[string][]string{
 	".":        {"apikeys", "auth", "scopes", "signing", "store", "webhooks", "internal/httpapi", "store/bolt"},
 	"scopes":   {},
 	"signing":  {},
-	"auth":     {"scopes"},
+	"auth":     {"scopes", "internal/lasting"},
 	"apikeys":  {"auth", "scopes", "internal/creation", "internal/id", "internal/invalid"},
 	"webhooks": {"scopes", "signing", "internal/creation", "internal/id", "internal/invalid", "code.dny.dev/ssrf"},
 
@@ -31,15 +31,16 @@ var importRules = map[string][]string{
 	"store/storetest": {"apikeys", "webhooks", "scopes", "signing", "store", "github.com/google/go-cmp/cmp", "github.com/google/go-cmp/cmp/cmpopts"},
 
 	// What people see stands on what hosts use.
-	"dashboard": {".", "apikeys", "scopes", "webhooks"},
+	"dashboard": {".", "apikeys", "scopes", "webhooks", "internal/lasting"},
 
 	"internal/boltfault": {},
 	"internal/crash":     {},
 	"internal/creation":  {"internal/invalid"},
 	"internal/cursor":    {},
-	"internal/httpapi":   {"apikeys", "auth", "scopes", "webhooks", "internal/creation", "internal/id", "internal/invalid"},
+	"internal/httpapi":   {"apikeys", "auth", "scopes", "webhooks", "internal/creation", "internal/id", "internal/invalid", "internal/lasting"},
 	"internal/id":        {"github.com/oklog/ulid/v2"},
 	"internal/invalid":   {},
+	"internal/lasting":   {},
 	"internal/queue":     {"webhooks"},
 
 	// Programs show what others can do: they import what others can.

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/storageapi/storageapi/internal/lasting"
 	"github.com/storageapi/storageapi/scopes"
 )
 
@@ -63,7 +64,9 @@ func (a *Authenticator) Authenticate(r *http.Request) (Principal, error) {
 	if len(values) != 1 {
 		return Principal{}, ErrUnauthorized
 	}
-	return a.verifier.Verify(r.Context(), values[0])
+	ctx, cancel := lasting.Context(r.Context())
+	defer cancel()
+	return a.verifier.Verify(ctx, values[0])
 }
 
 // Require returns a handler that lets a request through to next if it carries a
@@ -119,9 +122,11 @@ func (a *Authenticator) Handler(next http.Handler) http.Handler {
 	})
 }
 
-func (a *Authenticator) logFailure(ctx context.Context, err error) {
+func (a *Authenticator) logFailure(request context.Context, err error) {
+	ctx, cancel := lasting.Context(request)
+	defer cancel()
 	if ctx.Err() != nil {
-		return // the client went away; nothing failed
+		return // nobody waits any more; nothing failed
 	}
 	a.log.ErrorContext(ctx, "storageapi: API key not verified", "error", err)
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/storageapi/storageapi"
 	"github.com/storageapi/storageapi/apikeys"
+	"github.com/storageapi/storageapi/internal/lasting"
 	"github.com/storageapi/storageapi/webhooks"
 )
 
@@ -116,13 +117,15 @@ func (p *pages) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	header.Set("X-Content-Type-Options", "nosniff")
 	header.Set("X-Frame-Options", "DENY")
 
-	account, err := p.account(r)
+	ctx, cancel := lasting.Context(r.Context())
+	defer cancel()
+	account, err := p.account(r.WithContext(ctx))
 	if err != nil || account == "" || !isID(account) {
 		p.log.DebugContext(r.Context(), "dashboard: refused a request without an account", "error", err)
 		refuseAccount(w)
 		return
 	}
-	r = r.WithContext(withAccount(r.Context(), account)) // a copy
+	r = r.WithContext(withAccount(ctx, account)) // a copy
 	r.Body = http.MaxBytesReader(w, r.Body, maxBody)
 	p.routes.ServeHTTP(w, r)
 }

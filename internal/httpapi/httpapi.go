@@ -13,12 +13,14 @@
 package httpapi
 
 import (
+	"context"
 	"errors"
 	"log/slog"
 	"net/http"
 
 	"github.com/storageapi/storageapi/apikeys"
 	"github.com/storageapi/storageapi/auth"
+	"github.com/storageapi/storageapi/internal/lasting"
 	"github.com/storageapi/storageapi/webhooks"
 )
 
@@ -74,11 +76,15 @@ func New(config Config) (http.Handler, error) {
 // A call is a request on its way through a route.
 type call struct {
 	*http.Request
+	ctx    context.Context // see [call.Context]
 	writer http.ResponseWriter
 	caller auth.Principal
 	route  *route
 	place
 }
+
+// Context returns the context of answering, in place of the request's own.
+func (c *call) Context() context.Context { return c.ctx }
 
 // ServeHTTP answers a request whose key was found good.
 func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -86,8 +92,10 @@ func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	// some answers hold secrets.
 	w.Header().Set("Cache-Control", "no-store")
 
-	c := &call{Request: r, writer: w}
-	c.caller, _ = auth.PrincipalFrom(r.Context())
+	ctx, cancel := lasting.Context(r.Context())
+	defer cancel()
+	c := &call{Request: r, ctx: ctx, writer: w}
+	c.caller, _ = auth.PrincipalFrom(ctx)
 	var err error
 	if c.route, c.place, err = a.router.find(r); err != nil {
 		a.fail(c, err)

@@ -1,0 +1,49 @@
+package lasting_test
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/storageapi/storageapi/internal/lasting"
+)
+
+type key struct{}
+
+func TestContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		served := context.WithValue(context.WithValue(t.Context(), key{}, "value"), http.ServerContextKey, &http.Server{})
+		parent, leave := context.WithCancel(served)
+		ctx, cancel := lasting.Context(parent)
+		defer cancel()
+		leave()
+		if ctx.Err() != nil || ctx.Value(key{}) != "value" {
+			t.Errorf("after the client closed its half: %v, %v", ctx.Err(), ctx.Value(key{}))
+		}
+
+		parent, leave = context.WithCancel(t.Context())
+		ctx, cancel = lasting.Context(parent)
+		defer cancel()
+		leave()
+		if ctx.Err() == nil {
+			t.Error("a context that is not of a server goes on after its end")
+		}
+
+		parent, leave = context.WithTimeout(served, time.Minute)
+		ctx, cancel = lasting.Context(parent)
+		defer cancel()
+		leave()
+		synctest.Wait()
+		if ctx.Err() != nil {
+			t.Errorf("before the deadline: %v", ctx.Err())
+		}
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if !errors.Is(ctx.Err(), context.DeadlineExceeded) {
+			t.Errorf("after the deadline: %v", ctx.Err())
+		}
+	})
+}
