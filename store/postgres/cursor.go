@@ -14,7 +14,10 @@ type cursor struct{ key []byte }
 
 // loadCursor reads the key that all nodes hide with.
 func (s *Store) loadCursor(ctx context.Context) error {
-	return s.pool.QueryRow(ctx, s.sql(`select seal from storageapi.marks where name = 'cursors'`)).Scan(&s.cursor.key)
+	ctx, cancel := within(ctx, patience)
+	defer cancel()
+	err := s.pool.QueryRow(ctx, s.sql(`select seal from storageapi.marks where name = 'cursors'`)).Scan(&s.cursor.key)
+	return failure(ctx, err)
 }
 
 // text returns the cursor for an event of the webhook of that number.

@@ -1,6 +1,10 @@
 package postgres
 
-import "time"
+import (
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+)
 
 // Publishing tells how many send events, and how many events wait to be sent.
 func (s *Store) Publishing() (senders, waiting int) {
@@ -8,6 +12,12 @@ func (s *Store) Publishing() (senders, waiting int) {
 	defer s.publisher.mu.Unlock()
 	return s.publisher.senders, len(s.publisher.waiting)
 }
+
+// Pool returns the connections.
+func (s *Store) Pool() *pgxpool.Pool { return s.pool }
+
+// AskEvery has who listens ask so often whether it is still connected.
+func (s *Store) AskEvery(d time.Duration) { s.waker.ask = d }
 
 // RenewAlways has each claim renew tables that have something deleted.
 func (s *Store) RenewAlways() {

@@ -11,6 +11,7 @@ import (
 	"io/fs"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -91,7 +92,11 @@ func Migrate(ctx context.Context, pool *pgxpool.Pool, options ...Option) error {
 		return err
 	}
 	steps := statements(o.names)
-	version, err := versionOf(ctx, pool, o)
+	short, cancel := within(ctx, patience)
+	defer cancel()
+	ctx, cancel = within(ctx, migrating)
+	defer cancel()
+	version, err := versionOf(short, pool, o)
 	for try := 1; err == nil && version < len(steps); {
 		failed := pgx.BeginTxFunc(ctx, pool, transaction, func(tx pgx.Tx) error { return apply(ctx, tx, o, steps[version], version) })
 		was := version
@@ -108,10 +113,14 @@ func Migrate(ctx context.Context, pool *pgxpool.Pool, options ...Option) error {
 		err = lookElsewhere(ctx, pool, o)
 	}
 	if err != nil {
-		return fmt.Errorf("migrate schema %s: %w", o.schema, err)
+		return fmt.Errorf("migrate schema %s: %w", o.schema, failure(ctx, err))
 	}
 	return nil
 }
+
+// migrating is how long Migrate takes at most, without a deadline, once there was an
+// answer: another node may be at it.
+const migrating = 5 * time.Minute
 
 // apply takes a schema of that version to the next, if it still is of that version.
 //

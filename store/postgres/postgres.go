@@ -33,7 +33,8 @@ type Store struct {
 	// statements are those in the host's schema, by their text.
 	statements sync.Map
 
-	lapsed    atomic.Uint64 // leases that ran out
+	lapsed    atomic.Uint64             // leases that ran out
+	reset     atomic.Pointer[time.Time] // when idle connections were closed
 	known     webhookCache
 	turns     turns
 	renewal   renewal
@@ -100,11 +101,16 @@ func (o *options) check() error {
 // Open connects to the database that dsn names, a URL or a connection string as
 // pgxpool takes them, migrates it, and returns a Store that closes its connections
 // when it is closed. Errors do not hold the password.
+//
+// What dsn does not say of application_name, connect_timeout and pool_ping_timeout is
+// storageapi, 5 s and 2 s. Connections by TCP whose other end does not answer for 10 s are
+// closed.
 func Open(ctx context.Context, dsn string, options ...Option) (*Store, error) {
 	config, err := pgxpool.ParseConfig(dsn)
 	if err != nil {
 		return nil, fmt.Errorf("open PostgreSQL: %w", err) // pgx redacts the password
 	}
+	prepare(config)
 	pool, err := pgxpool.NewWithConfig(ctx, config)
 	if err != nil {
 		return nil, fmt.Errorf("open PostgreSQL: %w", err)
@@ -122,7 +128,11 @@ func Open(ctx context.Context, dsn string, options ...Option) (*Store, error) {
 	return s, nil
 }
 
-// New returns a Store on a pool that stays the caller's to close, after the Store.
+// New returns a Store on a pool that stays the caller's to close, after the Store. Each
+// step takes 10 s at most where its context has no deadline; when one had no answer for
+// so long, the pool's idle connections are closed. See [Open] for settings that notice it
+// sooner.
+//
 // The schema must be there: see [Migrate]. The connections' default_transaction_isolation
 // must be read committed, whatever that of the host's transactions is.
 func New(ctx context.Context, pool *pgxpool.Pool, options ...Option) (*Store, error) {
@@ -130,9 +140,11 @@ func New(ctx context.Context, pool *pgxpool.Pool, options ...Option) (*Store, er
 	if err := o.check(); err != nil {
 		return nil, err
 	}
+	short, cancel := within(ctx, patience)
+	defer cancel()
 	var encoding, isolation string
-	if err := pool.QueryRow(ctx, `select current_setting('server_encoding'), current_setting('default_transaction_isolation')`).Scan(&encoding, &isolation); err != nil {
-		return nil, err
+	if err := pool.QueryRow(short, `select current_setting('server_encoding'), current_setting('default_transaction_isolation')`).Scan(&encoding, &isolation); err != nil {
+		return nil, failure(short, err)
 	}
 	if isolation == "repeatable read" || isolation == "serializable" {
 		return nil, fmt.Errorf("the connections' default_transaction_isolation is %s, and must be read committed", isolation)
@@ -140,7 +152,7 @@ func New(ctx context.Context, pool *pgxpool.Pool, options ...Option) (*Store, er
 	if encoding != "UTF8" {
 		return nil, fmt.Errorf("the database's encoding is %s, and must be UTF8", encoding)
 	}
-	if err := checkSchema(ctx, pool, o); err != nil {
+	if err := checkSchema(short, pool, o); err != nil {
 		return nil, err
 	}
 	s := &Store{pool: pool, options: o, renewal: renewal{slow: slowLook, bytes: minRenewed, every: renewEvery, pause: renewEvery}}
@@ -167,6 +179,7 @@ func (s *Store) Close() error {
 		return nil
 	}
 	s.publisher.close()
+	s.waker.group.Wait()
 	if s.own {
 		s.pool.Close()
 	}

@@ -2,7 +2,6 @@ package postgres
 
 import (
 	"context"
-	"fmt"
 	"runtime"
 	"slices"
 	"sync"
@@ -46,6 +45,8 @@ func (p *publisher) close() {
 // publish stores an event: alone if nobody else publishes, or else with others. What
 // cannot be stored with others, perhaps because of one of them, is stored alone then.
 func (p *publisher) publish(ctx context.Context, envelope *webhooks.Envelope) (deliveries int, err error) {
+	ctx, cancel := within(ctx, patience)
+	defer cancel()
 	if p.enter() {
 		defer p.leave()
 		return p.alone(ctx, envelope)
@@ -112,13 +113,17 @@ func (p *publisher) share(ctx context.Context, event *publication) (alone bool, 
 	case <-event.done:
 	case <-ctx.Done():
 		if p.withdraw(event) {
-			return false, ctx.Err()
+			return false, failure(ctx, ctx.Err())
+		}
+		more := grace
+		if failure(ctx, ctx.Err()) == errSilent {
+			more = 0
 		}
 		select {
 		case <-event.done:
-		case <-time.After(grace):
+		case <-time.After(more):
 			event.batch.leave()
-			return false, fmt.Errorf("postgres: no answer within %v", grace) // not the context's error: it may have happened
+			return false, errSilent // not the context's error: it may have happened
 		}
 	}
 	// What a batch that failed may have stored nevertheless, ctx does not tell of.
@@ -140,13 +145,19 @@ func (p *publisher) withdraw(event *publication) bool {
 // gathers.
 func (p *publisher) send() {
 	for gathers := true; gathers && p.wanted(); gathers = p.gather() {
-		conn, err := p.store.pool.Acquire(p.ctx)
+		acquiring, cancel := within(p.ctx, patience)
+		conn, err := p.store.pool.Acquire(acquiring)
+		err = failure(acquiring, err)
+		cancel()
 		b := p.take()
 		if err == nil {
 			if len(b.events) > 0 {
 				err = b.store(p.store, conn)
 			}
 			conn.Release()
+		}
+		if err != nil && b.ctx.Err() != nil {
+			err = errSilent // not the context's error: it may have happened
 		}
 		b.tell(err)
 	}
@@ -186,7 +197,7 @@ func (p *publisher) gather() bool {
 // take makes a batch of what waits.
 func (p *publisher) take() *publicationBatch {
 	b := &publicationBatch{}
-	b.ctx, b.cancel = context.WithCancel(context.Background())
+	b.ctx, b.cancel = context.WithTimeout(context.Background(), patience)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.gathering = false

@@ -21,10 +21,13 @@ const sealMark = "seal"
 // keys, or else that none is sealed.
 func (s *Store) reseal(ctx context.Context) error {
 	for from, done := int64(0), false; !done; {
+		ctx, cancel := within(ctx, patience)
 		err := pgx.BeginTxFunc(ctx, s.pool, transaction, func(tx pgx.Tx) (err error) {
 			from, done, err = s.resealFrom(ctx, tx, from)
 			return err
 		})
+		err = failure(ctx, err)
+		cancel()
 		if err != nil {
 			return fmt.Errorf("signing secrets: %w", err)
 		}

@@ -23,8 +23,9 @@ const (
 )
 
 const (
-	maxTries = 10              // of a step that others got in the way of
-	grace    = 5 * time.Second // for an answer, once nobody waits for it any more
+	maxTries = 10               // of a step that others got in the way of
+	patience = 10 * time.Second // for an answer, if the caller has no deadline
+	grace    = 5 * time.Second  // at least, for that of what changes something
 )
 
 // A node that loses power or stands still in the middle of a transaction must not keep
@@ -48,17 +49,43 @@ func code(err error) string {
 	return ""
 }
 
+// errSilent is of a step without an answer, of a caller without a deadline. It may have
+// happened.
+var errSilent = fmt.Errorf("postgres: no answer within %v", patience)
+
+// within returns ctx, which ends in that time if it has no deadline: connections go
+// silent without an error.
+func within(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc) {
+	if _, ok := ctx.Deadline(); ok {
+		return ctx, func() {}
+	}
+	return context.WithTimeoutCause(ctx, d, errSilent)
+}
+
 // acquire begins a step, with a connection; release ends it.
 func (s *Store) acquire(ctx context.Context) (*pgxpool.Conn, error) {
 	if err := s.begin(ctx); err != nil {
 		return nil, err
 	}
+	begun := time.Now()
 	conn, err := s.pool.Acquire(ctx)
 	if err != nil {
 		s.steps.RUnlock()
+		s.waited(begun)
 		return nil, failure(ctx, err)
 	}
 	return conn, nil
+}
+
+// waited is for when there was no answer since then. If that is long, what made one
+// connection silent may have made all: those that are idle are closed, for each would
+// have to be waited for again.
+func (s *Store) waited(begun time.Time) {
+	now := time.Now()
+	last := s.reset.Load()
+	if now.Sub(begun) >= grace && (last == nil || now.Sub(*last) >= patience) && s.reset.CompareAndSwap(last, &now) {
+		s.pool.Reset()
+	}
 }
 
 func (s *Store) release(conn *pgxpool.Conn) {
@@ -68,41 +95,50 @@ func (s *Store) release(conn *pgxpool.Conn) {
 
 // read runs a step that changes nothing.
 func (s *Store) read(ctx context.Context, step func(context.Context, *pgxpool.Conn) error) error {
+	ctx, cancel := within(ctx, patience)
+	defer cancel()
 	conn, err := s.acquire(ctx)
 	if err != nil {
 		return err
 	}
 	defer s.release(conn)
-	return failure(ctx, step(ctx, conn))
+	begun := time.Now()
+	if err = step(ctx, conn); err != nil && ctx.Err() != nil {
+		s.waited(begun)
+	}
+	return failure(ctx, err)
 }
 
 // write runs a step that is one statement, or one batch of them. Once it is under
-// way, the end of ctx changes nothing any more: the answer tells what happened.
+// way, a ctx that is cancelled changes nothing any more: the answer tells what happened.
+// Without one until the deadline, or within grace if that is later, the step may have
+// happened.
 func (s *Store) write(ctx context.Context, step func(context.Context, *pgxpool.Conn) error) error {
+	ctx, cancel := within(ctx, patience)
+	defer cancel()
 	conn, err := s.acquire(ctx)
 	if err != nil {
 		return err
 	}
 	defer s.release(conn)
 	if err := ctx.Err(); err != nil {
-		return err
+		return failure(ctx, err)
 	}
-	lasting, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	defer cancel()
-	defer context.AfterFunc(ctx, func() {
-		select {
-		case <-time.After(grace):
-			cancel()
-		case <-lasting.Done():
-		}
-	})()
+	begun := time.Now()
+	end, _ := ctx.Deadline()
+	if least := begun.Add(grace); end.Before(least) {
+		end = least
+	}
+	lasting, cancelLasting := context.WithDeadline(context.WithoutCancel(ctx), end)
+	defer cancelLasting()
 	for try := 1; ; try++ {
 		err := step(lasting, conn)
 		if c := code(err); try < maxTries && (c == serializationFailure || c == deadlockDetected) && ctx.Err() == nil {
 			continue
 		}
 		if err != nil && lasting.Err() != nil {
-			return fmt.Errorf("postgres: no answer within %v: %v", grace, err) // not the context's error: it may have happened
+			s.waited(begun)
+			return fmt.Errorf("postgres: no answer within %v: %v", time.Since(begun).Round(time.Millisecond), err) // not the context's error: it may have happened
 		}
 		return err
 	}
@@ -117,10 +153,16 @@ func (s *Store) transact(ctx context.Context, step func(context.Context, pgx.Tx)
 }
 
 // failure returns the error of a step that changed nothing: the context's, if that
-// has ended.
+// has ended, or errSilent if it was only within that ended it.
 func failure(ctx context.Context, err error) error {
 	if err != nil && ctx.Err() != nil {
+		if errors.Is(context.Cause(ctx), errSilent) {
+			return errSilent
+		}
 		return ctx.Err()
+	}
+	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
+		return fmt.Errorf("postgres: %v", err) // ctx goes on: it was a shorter one of the pool's
 	}
 	return err
 }

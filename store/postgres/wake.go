@@ -2,10 +2,12 @@ package postgres
 
 import (
 	"context"
+	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
@@ -13,6 +15,7 @@ const (
 	tellPause   = 20 * time.Millisecond // at least, between two notifications
 	relistenMin = 100 * time.Millisecond
 	relistenMax = 10 * time.Second
+	askEvery    = 20 * time.Second // whether who listens is still connected
 )
 
 // A waker tells other nodes that something is due. A notification takes a lock that
@@ -21,9 +24,11 @@ const (
 type waker struct {
 	store   *Store
 	telling atomic.Bool
+	ask     time.Duration  // askEvery
+	group   sync.WaitGroup // those who listen
 }
 
-func (w *waker) start(s *Store) { w.store = s }
+func (w *waker) start(s *Store) { w.store, w.ask = s, askEvery }
 
 // channel is what nodes on this schema listen to.
 func (s *Store) channel() string { return "storageapi_" + s.options.schema }
@@ -55,11 +60,15 @@ func (s *Store) owed(deliveries int, err error) (int, error) {
 	return deliveries, nil
 }
 
-// Wake implements [webhooks.Waker]. It uses one connection of the pool.
+// Wake implements [webhooks.Waker]. It uses one of the pool's connections all the time,
+// or none if the pool has no other: then what others made due is found by polling.
 func (s *Store) Wake(ctx context.Context, wake func()) {
-	if s.options.quiet {
+	if s.options.quiet || s.pool.Stat().MaxConns() < 2 {
 		return
 	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(s.publisher.ctx, cancel)() // when the store is closed
 	for pause := relistenMin; ctx.Err() == nil; pause = min(2*pause, relistenMax) {
 		if s.listen(ctx, wake) {
 			pause = relistenMin
@@ -77,14 +86,23 @@ func (s *Store) listen(ctx context.Context, wake func()) (listened bool) {
 	if s.begin(ctx) != nil {
 		return false
 	}
-	conn, err := s.pool.Acquire(ctx)
+	s.waker.group.Add(1)
+	defer s.waker.group.Done()
 	s.steps.RUnlock()
+	short, cancel := within(ctx, patience)
+	defer cancel()
+	conn, err := s.pool.Acquire(short)
 	if err != nil {
 		return false
 	}
-	own := conn.Hijack() // it listens, and nobody else is to get it
-	defer func() { _ = own.Close(context.WithoutCancel(ctx)) }()
-	if _, err := own.Exec(ctx, `listen `+pgx.Identifier{s.channel()}.Sanitize()); err != nil {
+	defer conn.Release()
+	own := conn.Conn()
+	defer func() { // it listens, and nobody else is to get it
+		closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), grace)
+		defer cancel()
+		_ = own.Close(closing)
+	}()
+	if _, err := own.Exec(short, `listen `+pgx.Identifier{s.channel()}.Sanitize()); err != nil {
 		return false
 	}
 	keys := s.options.keyCache
@@ -92,12 +110,26 @@ func (s *Store) listen(ctx context.Context, wake func()) (listened bool) {
 	defer keys.forgetAll()
 	wake() // also for what came before
 	for {
-		heard, err := own.WaitForNotification(ctx)
+		heard, err := hear(ctx, own, s.waker.ask)
 		if err != nil {
 			return true
 		}
-		if !keys.hear(heard.Payload) {
+		if heard != nil && !keys.hear(heard.Payload) {
 			wake()
 		}
 	}
+}
+
+// hear waits for a notification, and for a while only: then it asks whether the server
+// is still there.
+func hear(ctx context.Context, conn *pgx.Conn, ask time.Duration) (*pgconn.Notification, error) {
+	waiting, cancel := context.WithTimeout(ctx, ask)
+	defer cancel()
+	heard, err := conn.WaitForNotification(waiting)
+	if err == nil || waiting.Err() == nil || ctx.Err() != nil {
+		return heard, err
+	}
+	asking, cancel := context.WithTimeout(ctx, grace)
+	defer cancel()
+	return nil, conn.Ping(asking)
 }

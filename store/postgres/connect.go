@@ -1,0 +1,42 @@
+package postgres
+
+import (
+	"net"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+)
+
+// What connections are like of which the host says no more than how to connect.
+const (
+	applicationName = "storageapi"
+	connectTimeout  = 5 * time.Second
+	pingTimeout     = 2 * time.Second // of connections that were idle
+	keepAlive       = 5 * time.Second
+)
+
+// prepare completes how a pool of our own connects: so that it is soon noticed when
+// nobody answers.
+func prepare(config *pgxpool.Config) {
+	c := config.ConnConfig
+	if _, given := c.RuntimeParams["application_name"]; !given {
+		c.RuntimeParams["application_name"] = applicationName
+	}
+	if config.PingTimeout == 0 {
+		config.PingTimeout = pingTimeout
+	}
+	if c.ConnectTimeout == 0 {
+		c.ConnectTimeout = connectTimeout
+	}
+	dialer := &net.Dialer{
+		KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: keepAlive, Interval: keepAlive, Count: 2},
+		Control:         control,
+	}
+	c.DialFunc = dialer.DialContext
+	config.BeforeClose = func(conn *pgx.Conn) {
+		if conn.IsClosed() { // after a failure: pgx would wait for the other end to close it, too
+			_ = conn.PgConn().Conn().Close()
+		}
+	}
+}

@@ -1,0 +1,8 @@
+//go:build !linux
+
+package postgres
+
+import "syscall"
+
+// control does nothing: keep-alives and timeouts have to do.
+func control(string, string, syscall.RawConn) error { return nil }

@@ -1,0 +1,135 @@
+package postgres_test
+
+import (
+	"fmt"
+	"io"
+	"net"
+	"sync"
+	"testing"
+
+	"github.com/jackc/pgx/v5/pgconn"
+)
+
+// A relay is a port on loopback behind which the server is. When it is silent, it takes
+// connections and what is sent, and passes nothing on: neither side learns of it.
+type relay struct {
+	listener net.Listener
+	network  string
+	address  string
+
+	mu    sync.Mutex
+	mute  bool    // what connects from now on
+	lines []*line // all there were
+	group sync.WaitGroup
+}
+
+// A line is a connection by way of a relay.
+type line struct {
+	ends [2]net.Conn
+
+	mu     sync.Mutex
+	silent bool
+}
+
+func newRelay(t testing.TB) *relay {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	config := pool(t).Config().ConnConfig
+	r := &relay{listener: listener}
+	r.network, r.address = pgconn.NetworkAddress(config.Host, config.Port)
+	r.group.Go(r.accept)
+	t.Cleanup(func() {
+		_ = listener.Close()
+		r.mu.Lock()
+		for _, l := range r.lines {
+			l.close()
+		}
+		r.mu.Unlock()
+		r.group.Wait()
+	})
+	return r
+}
+
+// dsn returns how to connect by way of the relay.
+func (r *relay) dsn(t testing.TB, more string) string {
+	config := pool(t).Config().ConnConfig
+	return fmt.Sprintf("host=127.0.0.1 port=%d user=%s password='%s' dbname=%s sslmode=disable %s",
+		r.listener.Addr().(*net.TCPAddr).Port, config.User, config.Password, config.Database, more)
+}
+
+func (r *relay) accept() {
+	for {
+		client, err := r.listener.Accept()
+		if err != nil {
+			return
+		}
+		server, err := net.Dial(r.network, r.address)
+		if err != nil {
+			_ = client.Close()
+			continue
+		}
+		l := &line{ends: [2]net.Conn{client, server}}
+		r.mu.Lock()
+		l.silent = r.mute
+		r.lines = append(r.lines, l)
+		r.mu.Unlock()
+		for i := range l.ends {
+			r.group.Go(func() { l.pass(l.ends[i], l.ends[1-i]) })
+		}
+	}
+}
+
+// pass passes on what comes, until one end closes: which a silent line does not tell
+// the other.
+func (l *line) pass(from, to net.Conn) {
+	buffer := make([]byte, 32<<10)
+	for {
+		n, err := from.Read(buffer)
+		if !l.isSilent() {
+			if err == nil {
+				_, err = to.Write(buffer[:n])
+			}
+			if err != nil {
+				l.close()
+			}
+		}
+		if err != nil {
+			_, _ = io.Copy(io.Discard, from)
+			return
+		}
+	}
+}
+
+func (l *line) isSilent() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.silent
+}
+
+func (l *line) close() {
+	for _, end := range l.ends {
+		_ = end.Close()
+	}
+}
+
+// silence makes all connections silent, and those to come as long as mute is set.
+func (r *relay) silence(mute bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.mute = mute
+	for _, l := range r.lines {
+		l.mu.Lock()
+		l.silent = true
+		l.mu.Unlock()
+	}
+}
+
+// open lets new connections pass again.
+func (r *relay) open() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.mute = false
+}
