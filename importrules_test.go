@@ -28,16 +28,17 @@ var importRules = map[string][]string{
 	"store":           {"apikeys", "webhooks"},
 	"store/memory":    {"apikeys", "webhooks", "scopes", "signing", "store", "internal/creation", "internal/cursor", "internal/queue"},
 	"store/bolt":      {"apikeys", "webhooks", "scopes", "signing", "store", "internal/boltfault", "internal/creation", "internal/cursor", "internal/queue", "go.etcd.io/bbolt", "go.etcd.io/bbolt/errors"},
-	"store/storetest": {"apikeys", "webhooks", "scopes", "signing", "store", "github.com/google/go-cmp/cmp", "github.com/google/go-cmp/cmp/cmpopts"},
+	"store/storetest": {"apikeys", "auth", "webhooks", "scopes", "signing", "store", "github.com/google/go-cmp/cmp", "github.com/google/go-cmp/cmp/cmpopts"},
 
 	// What people see stands on what hosts use.
-	"dashboard": {".", "apikeys", "scopes", "webhooks", "internal/lasting"},
+	"dashboard": {".", "apikeys", "scopes", "webhooks", "internal/arrival", "internal/lasting"},
 
+	"internal/arrival":   {},
 	"internal/boltfault": {},
 	"internal/crash":     {},
 	"internal/creation":  {"internal/invalid"},
 	"internal/cursor":    {},
-	"internal/httpapi":   {"apikeys", "auth", "scopes", "webhooks", "internal/creation", "internal/id", "internal/invalid", "internal/lasting"},
+	"internal/httpapi":   {"apikeys", "auth", "scopes", "webhooks", "internal/arrival", "internal/creation", "internal/id", "internal/invalid", "internal/lasting"},
 	"internal/id":        {"github.com/oklog/ulid/v2"},
 	"internal/invalid":   {},
 	"internal/lasting":   {},

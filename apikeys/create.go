@@ -8,6 +8,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/storageapi/storageapi/auth"
 	"github.com/storageapi/storageapi/internal/creation"
 	"github.com/storageapi/storageapi/internal/id"
 	"github.com/storageapi/storageapi/internal/invalid"
@@ -27,6 +28,19 @@ type CreateParams struct {
 	// visible ASCII characters that the account uses for this creation alone.
 	// Empty: each call makes a key.
 	IdempotencyKey string
+
+	// By is the value that asks for the key, see [CallerOf]: if it is deleted or
+	// rotated before the key is made, none is made, and Create returns [ErrCaller].
+	// Zero: the host asks.
+	By Caller
+}
+
+// A Caller is the value of a key by which something is asked for.
+type Caller = creation.Caller
+
+// CallerOf returns the Caller of a value that was verified as p.
+func CallerOf(token string, p auth.Principal) Caller {
+	return creation.NewCaller(p.KeyID, hashOf(token).Sum, p.Replaced)
 }
 
 // Create makes a key for the account and returns it with its token, which
@@ -58,6 +72,7 @@ func (s *KeyService) Create(ctx context.Context, account string, params CreatePa
 		Hash:      token.Hash(),
 	}
 	terms := creation.TermsOf(s.most, params.IdempotencyKey, params.sum())
+	terms.By = params.By
 	err = s.store.CreateKey(ctx, key, terms)
 	var repeated *Repeated
 	if errors.As(err, &repeated) {

@@ -31,7 +31,7 @@ type Config struct {
 }
 
 // A KeyService creates, verifies and manages API keys. It implements
-// [auth.Verifier] and is safe for concurrent use.
+// [auth.Verifier] and [auth.Rechecker], and is safe for concurrent use.
 //
 // Its methods return errors wrapped: [ErrNotFound], [ErrLimit], [ErrReused] and
 // [ErrGone] to branch on, a [*ValidationError] for input that breaks a rule, anything
@@ -105,13 +105,39 @@ func (s *KeyService) Verify(ctx context.Context, token string) (auth.Principal, 
 		return auth.Principal{}, fmt.Errorf("verify API key: %w", err)
 	}
 	now := s.now()
-	expiresAt, ok := key.expiryOf(hash)
+	p, err := key.principal(hash, now)
+	if err == nil {
+		s.uses.record(&key, hash, now)
+	}
+	return p, err
+}
+
+// Recheck is Verify for a value that Verify found to be that of p: it reads the key's
+// record even where the store has it in memory, so that whatever happened to the key
+// before the call counts, whichever process did it. It records no use.
+func (s *KeyService) Recheck(ctx context.Context, p auth.Principal, token string) (auth.Principal, error) {
+	if !wellFormed(token) {
+		return auth.Principal{}, auth.ErrUnauthorized
+	}
+	key, err := s.store.KeyByID(ctx, p.Account, p.KeyID)
+	if errors.Is(err, ErrNotFound) {
+		return auth.Principal{}, auth.ErrUnauthorized
+	}
+	if err != nil {
+		return auth.Principal{}, fmt.Errorf("verify API key: %w", err)
+	}
+	return key.principal(hashOf(token), s.now())
+}
+
+// principal returns whom the value with that hash stands for, or auth.ErrUnauthorized
+// if it is none of the key's or is dead.
+func (k *Key) principal(hash Hash, now time.Time) (auth.Principal, error) {
+	expiresAt, ok := k.expiryOf(hash)
 	if !ok || !expiresAt.IsZero() && !now.Before(expiresAt) {
 		return auth.Principal{}, auth.ErrUnauthorized
 	}
-	s.uses.record(&key, hash, now)
 	return auth.Principal{
-		Account: key.Account, KeyID: key.ID, Scopes: key.Scopes, ExpiresAt: expiresAt, Replaced: hash != key.Hash,
+		Account: k.Account, KeyID: k.ID, Scopes: k.Scopes, ExpiresAt: expiresAt, Replaced: hash != k.Hash,
 	}, nil
 }
 

@@ -12,13 +12,16 @@ var (
 	ErrNotFound = errors.New("no such API key")
 	ErrExists   = errors.New("API key exists already")
 	ErrLimit    = errors.New("too many API keys")
+	ErrCaller   = creation.ErrCaller // of a creation, by a value that is not what it was
 )
 
 // Terms are what a Store heeds when it creates a key. Limit is how many keys the
 // account may have in the end; 0: any number. Request, of 1 to 128 bytes, names the
 // request within the account, Sum stands for what it asks for, and Lifetime, more
 // than 0, is for how long a request is known, by the store's clock. Without a Request
-// the last two mean nothing.
+// the last two mean nothing. By, unless it is zero, is the value of one of the account's
+// keys: what it asks for is done only if that key is there and, by Caller.Is, has it
+// still.
 type Terms = creation.Terms
 
 // Repeated is the error by which a Store tells that a request was made before: the ID
@@ -52,7 +55,8 @@ type Page struct {
 // together the answer is ErrNotFound.
 type Store interface {
 	// CreateKey adds a key and, in the same step, notes what request made it, if
-	// terms name one. A [*Repeated] if the account has made a request of that
+	// terms name one. ErrCaller if terms.By is not what it was, before all else. A
+	// [*Repeated] if the account has made a request of that
 	// name within terms.Lifetime, whatever it asked for and whether or not its
 	// key is still there. ErrExists if the account has a key of that id, or any key,
 	// in whatever account, has one of its hashes, now or as its previous one.
@@ -68,7 +72,8 @@ type Store interface {
 	// called.
 	KeyByHash(ctx context.Context, hash Hash) (Key, error)
 
-	// KeyByID returns a key, or ErrNotFound.
+	// KeyByID returns a key, or ErrNotFound. It is never answered from memory that
+	// another process could have made old.
 	KeyByID(ctx context.Context, account, id string) (Key, error)
 
 	// ListKeys returns a part of the account's keys by descending id, which is

@@ -176,3 +176,37 @@ func (answering) ListKeys(context.Context, string, apikeys.Page) ([]apikeys.Key,
 func (answering) UpdateKey(context.Context, string, string, func(*apikeys.Key) error) (k apikeys.Key, _ error) {
 	return k, nil
 }
+
+func TestRecheckIsVerifyWithoutAUse(t *testing.T) {
+	service, clock := newClocked(t)
+	key, token := create(t, service, noon.Add(time.Hour))
+	p := accepted(t, service, token.Reveal())
+	recheck := func(want auth.Principal, value string) {
+		t.Helper()
+		got, err := service.Recheck(t.Context(), p, value)
+		if got != want || (want == auth.Principal{}) != errors.Is(err, auth.ErrUnauthorized) {
+			t.Errorf("got %+v, %v, want %+v", got, err, want)
+		}
+	}
+	recheck(p, token.Reveal())
+	recheck(auth.Principal{}, token.Reveal()+"x")
+	recheck(auth.Principal{}, numbered(1))
+
+	_, fresh, err := service.Rotate(t.Context(), account, key.ID, apikeys.RotateParams{Grace: time.Minute})
+	if err != nil {
+		t.Fatal(err)
+	}
+	replaced := p
+	replaced.Replaced, replaced.ExpiresAt = true, noon.Add(time.Minute)
+	recheck(replaced, token.Reveal())
+	recheck(p, fresh.Reveal())
+	clock.set(noon.Add(time.Minute))
+	recheck(auth.Principal{}, token.Reveal())
+	clock.set(noon.Add(time.Hour))
+	recheck(auth.Principal{}, fresh.Reveal())
+	clock.set(noon)
+	if err := service.Delete(t.Context(), account, key.ID); err != nil {
+		t.Fatal(err)
+	}
+	recheck(auth.Principal{}, fresh.Reveal())
+}

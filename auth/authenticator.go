@@ -60,13 +60,19 @@ func New(verifier Verifier, config Config) (*Authenticator, error) {
 // an error that wraps [ErrUnauthorized]; any other error means that the store
 // could not be asked.
 func (a *Authenticator) Authenticate(r *http.Request) (Principal, error) {
+	c, err := a.authenticate(r)
+	return c.principal, err
+}
+
+func (a *Authenticator) authenticate(r *http.Request) (caller, error) {
 	values := r.Header[HeaderName]
 	if len(values) != 1 {
-		return Principal{}, ErrUnauthorized
+		return caller{}, ErrUnauthorized
 	}
 	ctx, cancel := lasting.Context(r.Context())
 	defer cancel()
-	return a.verifier.Verify(ctx, values[0])
+	p, err := a.verifier.Verify(ctx, values[0])
+	return caller{p, a.verifier, p, value(values[0])}, err
 }
 
 // Require returns a handler that lets a request through to next if it carries a
@@ -106,13 +112,13 @@ func (a *Authenticator) Handler(next http.Handler) http.Handler {
 		panic("auth: Handler: nil handler")
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		p, err := a.Authenticate(r)
+		c, err := a.authenticate(r)
 		switch {
 		case err == nil:
-			if !a.limiter.admit(w, p.KeyID) {
+			if !a.limiter.admit(w, c.principal.KeyID) {
 				return
 			}
-			next.ServeHTTP(w, r.WithContext(WithPrincipal(r.Context(), p)))
+			next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), callerKey{}, &c)))
 		case errors.Is(err, ErrUnauthorized):
 			WriteUnauthorized(w)
 		default:

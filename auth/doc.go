@@ -9,6 +9,12 @@
 // valid key never reaches it: it is answered 401 UNAUTHORIZED, or 403 FORBIDDEN
 // where the key is good but lacks the scope.
 //
+// # When the body takes its time
+//
+// A request is let through once its header is there. A handler that waits for a body
+// asks [Recheck] before it does what the body says: the key may have been deleted, or
+// rotated, meanwhile.
+//
 // # Where the key is looked for
 //
 // In the Api-Key header and nowhere else: not in the query, not in another

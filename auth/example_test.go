@@ -2,6 +2,7 @@ package auth_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -53,6 +54,39 @@ func Example() {
 	// 200 environments of acct_1
 	// 401 {"error":{"code":"UNAUTHORIZED","message":"The Api-Key header is missing, or the key in it is invalid or expired."}}
 	// 403 {"error":{"code":"FORBIDDEN","message":"This needs an API key with the scope environments:write."}}
+}
+
+// A host's upload takes as long as its client likes. What it does once all is there, it
+// does for a key that is good then.
+func ExampleRecheck() {
+	authenticator, err := auth.New(oneKey{}, auth.Config{})
+	if err != nil {
+		panic(err)
+	}
+	upload := authenticator.Require(scopes.EnvironmentsRead, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		content, err := io.ReadAll(http.MaxBytesReader(w, r.Body, 1<<20)) // maybe for an hour
+		if err != nil {
+			auth.WriteError(w, http.StatusBadRequest, auth.CodeValidation, "The file must arrive whole.")
+			return
+		}
+		caller, err := auth.Recheck(r.Context())
+		switch {
+		case errors.Is(err, auth.ErrUnauthorized): // it was deleted meanwhile
+			auth.WriteUnauthorized(w)
+		case err != nil:
+			auth.WriteInternal(w)
+		default:
+			fmt.Fprintf(w, "%d bytes stored for %s", len(content), caller.Account)
+		}
+	}))
+
+	r := httptest.NewRequest(http.MethodPost, "/v2/files", strings.NewReader("content"))
+	r.Header.Set(auth.HeaderName, "sak_example")
+	w := httptest.NewRecorder()
+	upload.ServeHTTP(w, r)
+	fmt.Println(w.Code, w.Body)
+
+	// Output: 200 7 bytes stored for acct_1
 }
 
 // A host wraps the default policy: here, keys of accounts whose name begins with

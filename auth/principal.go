@@ -3,8 +3,10 @@ package auth
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
+	"github.com/storageapi/storageapi/internal/lasting"
 	"github.com/storageapi/storageapi/scopes"
 )
 
@@ -31,17 +33,84 @@ type Verifier interface {
 	Verify(ctx context.Context, token string) (Principal, error)
 }
 
-type principalKey struct{}
+// A Rechecker is a [Verifier] that can verify a value again, as its key is at this
+// moment: a Verifier whose Verify may answer from memory implements it, so that
+// [Recheck] does not. Where a Verifier is none, Recheck calls Verify.
+//
+// Recheck is Verify for a value that Verify found to be that of p. It returns the
+// principal as it is now: Replaced and ExpiresAt may differ.
+type Rechecker interface {
+	Recheck(ctx context.Context, p Principal, token string) (Principal, error)
+}
+
+// Recheck verifies the key of a guarded request once more, as it is now, and returns
+// its principal; ctx is the request's. A handler calls it after it has waited for the
+// client, above all for the body, and before it does what was asked for: a client that
+// holds its request open must not be able to use a key that was deleted meanwhile.
+// What is done after that is done by a key that was good at the time of the call: how
+// soon after is the handler's business.
+//
+// It returns an error that wraps [ErrUnauthorized] if the key is not live any more, or
+// the request is not guarded; and any other error if it could not find out. [WriteError]
+// and its siblings answer both. It is not counted by a [RateLimit].
+func Recheck(ctx context.Context) (Principal, error) {
+	c, _ := ctx.Value(callerKey{}).(*caller)
+	if c == nil || c.verifier == nil {
+		return Principal{}, ErrUnauthorized
+	}
+	ctx, cancel := lasting.Context(ctx)
+	defer cancel()
+	var p Principal
+	var err error
+	if again, ok := c.verifier.(Rechecker); ok {
+		p, err = again.Recheck(ctx, c.verified, string(c.token))
+	} else {
+		p, err = c.verifier.Verify(ctx, string(c.token))
+	}
+	if err == nil && (p.Account != c.verified.Account || p.KeyID != c.verified.KeyID) {
+		err = ErrUnauthorized // another's: it is not who began
+	}
+	if err != nil {
+		return Principal{}, err
+	}
+	return p, nil
+}
+
+type callerKey struct{}
+
+// A caller is what the context of a request carries: who it comes from, and how that
+// was found out.
+type caller struct {
+	principal Principal
+
+	verifier Verifier // nil: it was not
+	verified Principal
+	token    value
+}
+
+// A value is that of a key. It prints as "[redacted]".
+type value string
+
+func (value) Format(f fmt.State, _ rune) { _, _ = f.Write([]byte("[redacted]")) }
 
 // WithPrincipal returns a context that carries p. [Authenticator.Require] calls
-// it; hosts need it only to test their handlers.
+// it; hosts need it only to test their handlers. What [Recheck] verifies does not
+// change by it.
 func WithPrincipal(ctx context.Context, p Principal) context.Context {
-	return context.WithValue(ctx, principalKey{}, p)
+	var changed caller
+	if c, _ := ctx.Value(callerKey{}).(*caller); c != nil {
+		changed = *c
+	}
+	changed.principal = p
+	return context.WithValue(ctx, callerKey{}, &changed)
 }
 
 // PrincipalFrom returns the principal of the request that ctx belongs to; ok
 // is false outside a guarded handler.
 func PrincipalFrom(ctx context.Context) (p Principal, ok bool) {
-	p, ok = ctx.Value(principalKey{}).(Principal)
-	return p, ok
+	c, _ := ctx.Value(callerKey{}).(*caller)
+	if c == nil {
+		return Principal{}, false
+	}
+	return c.principal, true
 }

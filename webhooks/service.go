@@ -116,6 +116,11 @@ type CreateParams struct {
 	// visible ASCII characters that the account uses for this creation alone.
 	// Empty: each call makes a webhook.
 	IdempotencyKey string
+
+	// By is the value of an API key that asks for the webhook, see apikeys.CallerOf: if
+	// it is deleted or rotated before the webhook is made, none is made, and Create
+	// returns [ErrCaller]. Zero: the host asks.
+	By Caller
 }
 
 // Create makes an active webhook for the account, with a new signing secret, and
@@ -149,6 +154,7 @@ func (s *WebhookService) Create(ctx context.Context, account string, params Crea
 		CreatedAt:        now,
 	}
 	terms := creation.TermsOf(s.most, params.IdempotencyKey, params.sum())
+	terms.By = params.By
 	err = s.store.CreateWebhook(ctx, webhook, terms)
 	var repeated *Repeated
 	if errors.As(err, &repeated) {

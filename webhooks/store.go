@@ -13,6 +13,7 @@ var (
 	ErrNotFound = errors.New("no such webhook, event or recovery")
 	ErrExists   = errors.New("webhook, recovery or notice exists already")
 	ErrLimit    = errors.New("too many webhooks")
+	ErrCaller   = creation.ErrCaller // of a creation, by a value that is not what it was
 
 	ErrRecovering = errors.New("a recovery of the webhook is under way")
 )
@@ -21,8 +22,13 @@ var (
 // the account may have in the end; 0: any number. Request, of 1 to 128 bytes, names
 // the request within the account, Sum stands for what it asks for, and Lifetime, more
 // than 0, is for how long a request is known, by the store's clock. Without a Request
-// the last two mean nothing.
+// the last two mean nothing. By, unless it is zero, is the value of one of the account's
+// API keys in the same store: what it asks for is done only if that key is there and,
+// by Caller.Is, has it still.
 type Terms = creation.Terms
+
+// A Caller is the value of an API key by which something is asked for.
+type Caller = creation.Caller
 
 // Repeated is the error by which a Store tells that a request was made before: the ID
 // of the webhook that this made, and its Sum.
@@ -64,7 +70,8 @@ type Page struct {
 // nobody has to clean up. Due times and leases go by the store's clock.
 type Store interface {
 	// CreateWebhook adds a webhook and, in the same step, notes what request
-	// made it, if terms name one. A [*Repeated] if the account has made a
+	// made it, if terms name one. ErrCaller if terms.By is not what it was, before
+	// all else. A [*Repeated] if the account has made a
 	// request of that name, for a webhook, within terms.Lifetime, whatever it asked
 	// for and whether or not its webhook is still there. ErrExists if there is a
 	// webhook of that id, in whatever account. ErrLimit if the account has

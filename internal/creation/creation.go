@@ -5,6 +5,7 @@ package creation
 import (
 	"crypto/sha256"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -28,7 +29,42 @@ type Terms struct {
 	Request  string
 	Sum      Sum           // of what is asked for
 	Lifetime time.Duration // older requests, by the store's clock, are forgotten
+
+	// By is the value of an API key that asks for it. The zero By is none: the host
+	// does.
+	By Caller
 }
+
+// ErrCaller is returned by a store that was asked By a value that is not what it was.
+var ErrCaller = errors.New("the API key that asks for this was rotated or deleted meanwhile")
+
+// A Caller is the value of an API key as it was verified: its key's value, or the one
+// before a rotation. It prints as "[redacted]".
+type Caller struct {
+	KeyID    string
+	hash     [sha256.Size]byte
+	replaced bool
+}
+
+// NewCaller returns the Caller of a value by its SHA-256. One that was not replaced is
+// no Caller any more once it is.
+func NewCaller(keyID string, hash [sha256.Size]byte, replaced bool) Caller {
+	return Caller{keyID, hash, replaced}
+}
+
+// IsZero reports whether c is none.
+func (c Caller) IsZero() bool { return c == Caller{} }
+
+// Is reports whether c is still what it was, where its key has these hashes now.
+func (c Caller) Is(current, previous [sha256.Size]byte) bool {
+	if c.replaced {
+		return c.hash == previous
+	}
+	return c.hash == current
+}
+
+// Format prints nothing of a Caller: a hash can be as good as its value to a store.
+func (c Caller) Format(f fmt.State, _ rune) { _, _ = f.Write([]byte("[redacted]")) }
 
 // A Sum stands for what a request asks for.
 type Sum [sha256.Size]byte
@@ -47,7 +83,7 @@ func SumOf(parts ...string) (sum Sum) {
 // TermsOf returns the terms of a request that asks for what has that sum. A limit
 // that is negative is none.
 func TermsOf(limit int, request string, sum Sum) Terms {
-	return Terms{max(limit, 0), request, sum, RequestLifetime}
+	return Terms{Limit: max(limit, 0), Request: request, Sum: sum, Lifetime: RequestLifetime}
 }
 
 // Repeated is the error of a store that the request was made before.

@@ -7,41 +7,67 @@ import (
 	"net/http"
 	"strings"
 
+	"github.com/storageapi/storageapi/internal/arrival"
 	"github.com/storageapi/storageapi/internal/invalid"
 )
 
 const maxBody = 64 << 10
 
-// body returns the request's body: JSON by its header, and not too large.
-func (c *call) body() ([]byte, error) {
+// A bodyRule says what a route takes of a request's body.
+type bodyRule int
+
+const (
+	noBody       bodyRule = iota // nothing: it is not read
+	emptyBody                    // none, or an empty object
+	optionalBody                 // none, which is as good as an empty object, or JSON
+	neededBody                   // JSON
+)
+
+// receive reads the request's body as the route's rule has it: JSON by its header, and
+// not too large.
+func (c *call) receive() error {
+	rule := c.route.body
+	if rule == noBody {
+		return nil
+	}
+	c.data = []byte("{}")
+	if c.ContentLength == 0 && rule != neededBody {
+		return nil
+	}
+	body := http.MaxBytesReader(c.writer, c.Body, maxBody)
 	if !isJSON(c.Header) {
-		return nil, errMediaType
+		// One of unknown length may turn out to be none.
+		if rule != neededBody && c.ContentLength < 0 && isEmpty(body) {
+			arrival.Lift(c.writer, c.Request)
+			return nil
+		}
+		return errMediaType
 	}
 	if c.ContentLength > maxBody {
-		return nil, errTooLarge
+		return errTooLarge
 	}
-	data, err := io.ReadAll(http.MaxBytesReader(c.writer, c.Body, maxBody))
+	data, err := io.ReadAll(body)
 	var tooLarge *http.MaxBytesError
 	switch {
 	case errors.As(err, &tooLarge):
-		return nil, errTooLarge
-	case err != nil: // the client's doing: it went away or broke the framing
-		return nil, invalid.Field("body", "must arrive whole")
+		return errTooLarge
+	case err != nil: // the client's doing: it went away, broke the framing or took too long
+		return invalid.Field("body", "must arrive whole, and within 30 seconds")
 	}
-	return data, nil
+	arrival.Lift(c.writer, c.Request)
+	if len(data) > 0 || rule == neededBody {
+		c.data = data
+	}
+	if rule == emptyBody {
+		return decodeObject(c.data)
+	}
+	return nil
 }
 
-// optionalBody is body for a request that may have none, which is as good as an
-// empty object.
-func (c *call) optionalBody() ([]byte, error) {
-	if c.ContentLength == 0 {
-		return []byte("{}"), nil
-	}
-	data, err := c.body()
-	if err == nil && len(data) == 0 { // of unknown length, in the beginning
-		data = []byte("{}")
-	}
-	return data, err
+// isEmpty reports whether a body ends before its first byte.
+func isEmpty(body io.Reader) bool {
+	_, err := io.ReadFull(body, make([]byte, 1))
+	return err == io.EOF
 }
 
 // isJSON reports whether the header announces JSON in UTF-8 without a content
@@ -54,13 +80,4 @@ func isJSON(header http.Header) bool {
 	mediaType, params, err := mime.ParseMediaType(types[0])
 	charset, ok := params["charset"]
 	return err == nil && mediaType == "application/json" && (!ok || strings.EqualFold(charset, "utf-8"))
-}
-
-// noBody is for a request that has nothing to say: it may have an empty object.
-func (c *call) noBody() error {
-	data, err := c.optionalBody()
-	if err != nil {
-		return err
-	}
-	return decodeObject(data)
 }

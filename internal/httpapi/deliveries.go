@@ -120,9 +120,6 @@ func (a *api) getDelivery(c *call) (answer, error) {
 }
 
 func (a *api) redeliver(c *call) (answer, error) {
-	if err := c.noBody(); err != nil {
-		return answer{}, err
-	}
 	webhook, err := a.findUsable(c)
 	if err != nil {
 		return answer{}, err

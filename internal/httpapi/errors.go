@@ -47,6 +47,7 @@ var failures = []struct {
 	{errMediaType, http.StatusUnsupportedMediaType, auth.CodeUnsupportedMediaType, "The body must be JSON, sent as it is with Content-Type: application/json."},
 	{errTooLarge, http.StatusRequestEntityTooLarge, auth.CodePayloadTooLarge, "The body must be at most 65536 bytes."},
 	{errPrecondition, http.StatusPreconditionFailed, auth.CodePreconditionFailed, "This was changed since: If-Match does not hold its ETag. Get it again."},
+	{apikeys.ErrCaller, http.StatusConflict, auth.CodeConflict, "This API key is being changed at this moment. Send the request again."},
 	{apikeys.ErrNotFound, http.StatusNotFound, auth.CodeNotFound, "There is no API key with this id."},
 	{apikeys.ErrExists, http.StatusConflict, auth.CodeConflict, "This API key exists already. Send the request again."},
 	{apikeys.ErrReused, http.StatusConflict, auth.CodeConflict, reusedMessage},
@@ -93,6 +94,8 @@ func (a *api) fail(c *call, err error) {
 	var method *methodError
 	var limit *creation.LimitError
 	switch {
+	case errors.Is(err, auth.ErrUnauthorized): // meanwhile
+		auth.WriteUnauthorized(c.writer)
 	case errors.Is(err, auth.ErrForbidden):
 		auth.WriteForbidden(c.writer, a.refusal(c))
 	case errors.As(err, &field):

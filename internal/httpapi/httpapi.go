@@ -8,6 +8,10 @@
 // (415), the size (413), syntax and values (400). What can be decided only then
 // follows: the authority over the very target (403) and the state (404, 409, 412).
 //
+// The body has 30 s to arrive. As it may take that long, the key is verified again once
+// the body is there (401, 403), and before a deletion: as it is then, and not from memory. A change of the key itself, and a creation, are made in one step
+// with finding that the caller's value is still what it was.
+//
 // [routes] lists what there is; errors.go is the one place where an error becomes
 // a status.
 package httpapi
@@ -17,9 +21,11 @@ import (
 	"errors"
 	"log/slog"
 	"net/http"
+	"sync"
 
 	"github.com/storageapi/storageapi/apikeys"
 	"github.com/storageapi/storageapi/auth"
+	"github.com/storageapi/storageapi/internal/arrival"
 	"github.com/storageapi/storageapi/internal/lasting"
 	"github.com/storageapi/storageapi/webhooks"
 )
@@ -33,8 +39,8 @@ type Config struct {
 	// Authorize decides who may do what. Default: [auth.LeastPrivilege].
 	Authorize auth.Authorize
 
-	// Logger is told of failures, and of nothing else above debug level.
-	// Default: slog.Default().
+	// Logger is told of failures, and once if bodies may take for ever to arrive; of
+	// nothing else above debug level. Default: slog.Default().
 	Logger *slog.Logger
 }
 
@@ -46,6 +52,7 @@ type api struct {
 	refusals  map[auth.Action]string // what a 403 says, where the policy is known
 	log       *slog.Logger
 	router    router
+	unbounded sync.Once // tells that bodies may take for ever
 }
 
 // New returns the handler of all routes, guarded by config.Auth. It answers every
@@ -81,6 +88,7 @@ type call struct {
 	caller auth.Principal
 	route  *route
 	place
+	data []byte // the body, once it was received
 }
 
 // Context returns the context of answering, in place of the request's own.
@@ -96,22 +104,62 @@ func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	defer cancel()
 	c := &call{Request: r, ctx: ctx, writer: w}
 	c.caller, _ = auth.PrincipalFrom(ctx)
-	var err error
-	if c.route, c.place, err = a.router.find(r); err != nil {
-		a.fail(c, err)
-		return
+	if err := arrival.Limit(w, r, arrival.Timeout); err != nil {
+		a.unbounded.Do(func() {
+			a.log.WarnContext(ctx, "storageapi: bodies of requests may take as long as the server lets them: the ResponseWriter takes no read deadline", "error", err)
+		})
 	}
-	if err := a.permit(c, nil); err != nil {
-		a.fail(c, err)
-		return
-	}
-	answer, err := c.route.handle(c)
+	answer, err := a.answer(c)
 	if err != nil {
 		a.fail(c, err)
 		return
 	}
 	answer.write(w)
 }
+
+// answer does what a request asks for.
+func (a *api) answer(c *call) (done answer, err error) {
+	if c.route, c.place, err = a.router.find(c.Request); err != nil {
+		return answer{}, err
+	}
+	if err := a.permit(c, nil); err != nil {
+		return answer{}, err
+	}
+	if c.route.body != noBody {
+		if err := c.receive(); err != nil {
+			return answer{}, err
+		}
+		if err := a.recheck(c); err != nil {
+			return answer{}, err
+		}
+	}
+	done, err = c.route.handle(c)
+	if errors.Is(err, apikeys.ErrCaller) { // after the check: what is it now?
+		if err := a.recheck(c); err != nil {
+			return answer{}, err
+		}
+		done, err = c.route.handle(c)
+	}
+	return done, err
+}
+
+// recheck verifies the caller's key again, and asks again whether it may do what the
+// route is for if it is not what it was.
+func (a *api) recheck(c *call) error {
+	now, err := auth.Recheck(c.Context())
+	if err != nil {
+		return err
+	}
+	before := c.caller
+	c.caller = now
+	if now.Replaced == before.Replaced && now.ExpiresAt.Equal(before.ExpiresAt) && now.Scopes == before.Scopes {
+		return nil
+	}
+	return a.permit(c, nil)
+}
+
+// by returns the value that the request carries, as what asks for a change.
+func (c *call) by() apikeys.Caller { return apikeys.CallerOf(c.Header.Get(auth.HeaderName), c.caller) }
 
 // permit asks whether the caller may do what the route is for: in general if
 // target is nil, else to that target.

@@ -75,11 +75,7 @@ func showKey(key apikeys.Key, value string) (answer, error) {
 }
 
 func (a *api) createKey(c *call) (answer, error) {
-	data, err := c.body()
-	if err != nil {
-		return answer{}, err
-	}
-	params, err := decodeKey(data)
+	params, err := decodeKey(c.data)
 	if err != nil {
 		return answer{}, err
 	}
@@ -92,6 +88,7 @@ func (a *api) createKey(c *call) (answer, error) {
 	if err := a.permit(c, &auth.Target{Scopes: params.Scopes, ExpiresAt: params.ExpiresAt}); err != nil {
 		return answer{}, err
 	}
+	params.By = c.by()
 	key, token, err := a.keys.Create(c.Context(), c.caller.Account, params)
 	if err != nil {
 		return answer{}, err
@@ -121,18 +118,15 @@ func (a *api) getKey(c *call) (answer, error) {
 }
 
 func (a *api) updateKey(c *call) (answer, error) {
-	data, err := c.body()
-	if err != nil {
-		return answer{}, err
-	}
 	var params apikeys.UpdateParams
-	if err := decodeObject(data, changing("name", &params.Name, asIs)); err != nil {
+	if err := decodeObject(c.data, changing("name", &params.Name, asIs)); err != nil {
 		return answer{}, err
 	}
 	if err := params.Check(); err != nil {
 		return answer{}, err
 	}
-	if params.If, err = c.ifKeyMatches(); err != nil {
+	var err error
+	if params.If, err = c.mayChangeKey(); err != nil {
 		return answer{}, err
 	}
 	if err := a.permitKey(c); err != nil {
@@ -146,15 +140,12 @@ func (a *api) updateKey(c *call) (answer, error) {
 }
 
 func (a *api) rotateKey(c *call) (answer, error) {
-	data, err := c.optionalBody()
-	if err != nil {
-		return answer{}, err
-	}
 	params := apikeys.RotateParams{Grace: defaultGrace}
-	if err := decodeObject(data, optional("graceSeconds", &params.Grace, parseGrace)); err != nil {
+	if err := decodeObject(c.data, optional("graceSeconds", &params.Grace, parseGrace)); err != nil {
 		return answer{}, err
 	}
-	if params.If, err = c.ifKeyMatches(); err != nil {
+	var err error
+	if params.If, err = c.mayChangeKey(); err != nil {
 		return answer{}, err
 	}
 	if err := a.permitKey(c); err != nil {
@@ -168,8 +159,14 @@ func (a *api) rotateKey(c *call) (answer, error) {
 }
 
 func (a *api) deleteKey(c *call) (answer, error) {
-	matches, err := c.ifKeyMatches()
+	matches, err := c.mayChangeKey()
 	if err != nil {
+		return answer{}, err
+	}
+	if !id.Valid(id.Key, c.id) {
+		return answer{}, apikeys.ErrNotFound
+	}
+	if err := a.recheck(c); err != nil {
 		return answer{}, err
 	}
 	if err := a.permitKey(c); err != nil {
@@ -191,18 +188,23 @@ func (a *api) permitKey(c *call) error {
 	return a.permit(c, &auth.Target{ID: key.ID, Scopes: key.Scopes, ExpiresAt: key.ExpiresAt})
 }
 
-// ifKeyMatches returns the request's If-Match as a condition on the key.
-func (c *call) ifKeyMatches() (apikeys.Condition, error) {
-	condition, err := c.ifMatch()
-	if err != nil || !condition.given {
+// mayChangeKey returns the condition of a change or deletion: the request's If-Match
+// holds and, if it is the caller's own key, its value is still what it was when it was
+// verified. Otherwise a value that is replaced at this moment could still rotate.
+func (c *call) mayChangeKey() (apikeys.Condition, error) {
+	match, err := c.ifMatch()
+	if err != nil {
 		return nil, err
 	}
 	return func(key apikeys.Key) error {
+		if key.ID == c.caller.KeyID && !c.by().Is(key.Hash.Sum, key.Previous.Sum) {
+			return apikeys.ErrCaller
+		}
 		tag, err := tagKey(key)
 		if err != nil {
 			return err
 		}
-		return condition.check(tag)
+		return match.check(tag)
 	}, nil
 }
 

@@ -25,11 +25,7 @@ func viewRecovery(r webhooks.Recovery) recoveryView {
 }
 
 func (a *api) createRecovery(c *call) (answer, error) {
-	data, err := c.optionalBody()
-	if err != nil {
-		return answer{}, err
-	}
-	params, err := decodeRecovery(data)
+	params, err := decodeRecovery(c.data)
 	if err != nil {
 		return answer{}, err
 	}

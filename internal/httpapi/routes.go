@@ -15,31 +15,32 @@ type route struct {
 	method  string
 	pattern string      // segments that stand for themselves, and {id} and {…}, see place
 	action  auth.Action // the authority it takes
+	body    bodyRule
 	handle  func(*call) (answer, error)
 }
 
 // routes lists all there is.
 func (a *api) routes() []route {
 	return []route{
-		{"POST", "/v2/api-keys", auth.CreateKey, a.createKey},
-		{"GET", "/v2/api-keys", auth.ReadKeys, a.listKeys},
-		{"GET", "/v2/api-keys/{id}", auth.ReadKeys, a.getKey},
-		{"PATCH", "/v2/api-keys/{id}", auth.UpdateKey, a.updateKey},
-		{"DELETE", "/v2/api-keys/{id}", auth.DeleteKey, a.deleteKey},
-		{"POST", "/v2/api-keys/{id}/rotate", auth.RotateKey, a.rotateKey},
+		{"POST", "/v2/api-keys", auth.CreateKey, neededBody, a.createKey},
+		{"GET", "/v2/api-keys", auth.ReadKeys, noBody, a.listKeys},
+		{"GET", "/v2/api-keys/{id}", auth.ReadKeys, noBody, a.getKey},
+		{"PATCH", "/v2/api-keys/{id}", auth.UpdateKey, neededBody, a.updateKey},
+		{"DELETE", "/v2/api-keys/{id}", auth.DeleteKey, noBody, a.deleteKey},
+		{"POST", "/v2/api-keys/{id}/rotate", auth.RotateKey, optionalBody, a.rotateKey},
 
-		{"POST", "/v2/notifications/webhooks", auth.CreateWebhook, a.createWebhook},
-		{"GET", "/v2/notifications/webhooks", auth.ReadWebhooks, a.listWebhooks},
-		{"GET", "/v2/notifications/webhooks/{id}", auth.ReadWebhooks, a.getWebhook},
-		{"PATCH", "/v2/notifications/webhooks/{id}", auth.UpdateWebhook, a.updateWebhook},
-		{"DELETE", "/v2/notifications/webhooks/{id}", auth.DeleteWebhook, a.deleteWebhook},
-		{"POST", "/v2/notifications/webhooks/{id}/rotate-secret", auth.UpdateWebhook, a.rotateSecret},
-		{"POST", "/v2/notifications/webhooks/{id}/test", auth.UpdateWebhook, a.sendTest},
-		{"GET", "/v2/notifications/webhooks/{id}/deliveries", auth.ReadWebhooks, a.listDeliveries},
-		{"GET", "/v2/notifications/webhooks/{id}/deliveries/{eventId}", auth.ReadWebhooks, a.getDelivery},
-		{"POST", "/v2/notifications/webhooks/{id}/deliveries/{eventId}/redeliver", auth.UpdateWebhook, a.redeliver},
-		{"POST", "/v2/notifications/webhooks/{id}/recoveries", auth.UpdateWebhook, a.createRecovery},
-		{"GET", "/v2/notifications/webhooks/{id}/recoveries/{recoveryId}", auth.ReadWebhooks, a.getRecovery},
+		{"POST", "/v2/notifications/webhooks", auth.CreateWebhook, neededBody, a.createWebhook},
+		{"GET", "/v2/notifications/webhooks", auth.ReadWebhooks, noBody, a.listWebhooks},
+		{"GET", "/v2/notifications/webhooks/{id}", auth.ReadWebhooks, noBody, a.getWebhook},
+		{"PATCH", "/v2/notifications/webhooks/{id}", auth.UpdateWebhook, neededBody, a.updateWebhook},
+		{"DELETE", "/v2/notifications/webhooks/{id}", auth.DeleteWebhook, noBody, a.deleteWebhook},
+		{"POST", "/v2/notifications/webhooks/{id}/rotate-secret", auth.UpdateWebhook, optionalBody, a.rotateSecret},
+		{"POST", "/v2/notifications/webhooks/{id}/test", auth.UpdateWebhook, emptyBody, a.sendTest},
+		{"GET", "/v2/notifications/webhooks/{id}/deliveries", auth.ReadWebhooks, noBody, a.listDeliveries},
+		{"GET", "/v2/notifications/webhooks/{id}/deliveries/{eventId}", auth.ReadWebhooks, noBody, a.getDelivery},
+		{"POST", "/v2/notifications/webhooks/{id}/deliveries/{eventId}/redeliver", auth.UpdateWebhook, emptyBody, a.redeliver},
+		{"POST", "/v2/notifications/webhooks/{id}/recoveries", auth.UpdateWebhook, optionalBody, a.createRecovery},
+		{"GET", "/v2/notifications/webhooks/{id}/recoveries/{recoveryId}", auth.ReadWebhooks, noBody, a.getRecovery},
 	}
 }
 

@@ -54,11 +54,7 @@ func (c condition) checkWebhook(webhook *webhooks.Webhook) error {
 }
 
 func (a *api) updateWebhook(c *call) (answer, error) {
-	data, err := c.body()
-	if err != nil {
-		return answer{}, err
-	}
-	params, err := decodeWebhookUpdate(data)
+	params, err := decodeWebhookUpdate(c.data)
 	if err != nil {
 		return answer{}, err
 	}
@@ -80,14 +76,11 @@ func (a *api) updateWebhook(c *call) (answer, error) {
 }
 
 func (a *api) rotateSecret(c *call) (answer, error) {
-	data, err := c.optionalBody()
-	if err != nil {
-		return answer{}, err
-	}
 	params := webhooks.RotateParams{Grace: defaultGrace}
-	if err := decodeObject(data, optional("graceSeconds", &params.Grace, parseGrace)); err != nil {
+	if err := decodeObject(c.data, optional("graceSeconds", &params.Grace, parseGrace)); err != nil {
 		return answer{}, err
 	}
+	var err error
 	if params.If, err = a.mayChange(c); err != nil {
 		return answer{}, err
 	}
@@ -110,9 +103,6 @@ type testView struct {
 }
 
 func (a *api) sendTest(c *call) (answer, error) {
-	if err := c.noBody(); err != nil {
-		return answer{}, err
-	}
 	webhook, err := a.findUsable(c)
 	if err != nil {
 		return answer{}, err

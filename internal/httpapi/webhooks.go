@@ -80,11 +80,7 @@ func viewWebhook(webhook webhooks.Webhook) webhookView {
 }
 
 func (a *api) createWebhook(c *call) (answer, error) {
-	data, err := c.body()
-	if err != nil {
-		return answer{}, err
-	}
-	params, err := decodeWebhook(data)
+	params, err := decodeWebhook(c.data)
 	if err != nil {
 		return answer{}, err
 	}
@@ -97,6 +93,7 @@ func (a *api) createWebhook(c *call) (answer, error) {
 	if err := a.permitWebhook(c, "", params.Events); err != nil {
 		return answer{}, err
 	}
+	params.By = c.by()
 	webhook, err := a.webhooks.Create(c.Context(), c.caller.Account, params)
 	if err != nil {
 		return answer{}, err
@@ -137,15 +134,18 @@ func (a *api) deleteWebhook(c *call) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
+	webhookID, err := c.webhookID()
+	if err != nil {
+		return answer{}, err
+	}
+	if err := a.recheck(c); err != nil {
+		return answer{}, err
+	}
 	condition := func(webhook, _ webhooks.Webhook) error {
 		if err := a.permitWebhook(c, webhook.ID, webhook.Events); err != nil {
 			return err
 		}
 		return match.checkWebhook(&webhook)
-	}
-	webhookID, err := c.webhookID()
-	if err != nil {
-		return answer{}, err
 	}
 	if err := a.webhooks.DeleteIf(c.Context(), c.caller.Account, webhookID, condition); err != nil {
 		return answer{}, err

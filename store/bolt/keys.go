@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/binary"
+	"errors"
 	"time"
 
 	"go.etcd.io/bbolt"
@@ -15,6 +16,9 @@ import (
 // CreateKey implements [apikeys.Store].
 func (s *Store) CreateKey(ctx context.Context, key apikeys.Key, terms apikeys.Terms) error {
 	return s.writer.run(ctx, func(b *batch) error {
+		if err := b.checkCaller(key.Account, terms.By); err != nil {
+			return err
+		}
 		if err := b.repeated(keyRequest, key.Account, &terms); err != nil {
 			return err
 		}
@@ -30,6 +34,18 @@ func (s *Store) CreateKey(ctx context.Context, key apikeys.Key, terms apikeys.Te
 		}
 		return b.note(keyRequest, key.Account, key.ID, &terms)
 	})
+}
+
+// checkCaller returns ErrCaller if somebody asks who is not what they were.
+func (b *batch) checkCaller(account string, by apikeys.Caller) error {
+	if by.IsZero() {
+		return nil
+	}
+	key, _, err := keyByID(b.tx, prefixed(account, by.KeyID))
+	if errors.Is(err, apikeys.ErrNotFound) || err == nil && !by.Is(key.Hash.Sum, key.Previous.Sum) {
+		return apikeys.ErrCaller
+	}
+	return err
 }
 
 // KeyByHash implements [apikeys.Store]. One lookup finds the record; a previous

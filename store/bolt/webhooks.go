@@ -13,6 +13,9 @@ import (
 // CreateWebhook implements [webhooks.Store].
 func (s *Store) CreateWebhook(ctx context.Context, webhook webhooks.Webhook, terms webhooks.Terms) error {
 	return s.writer.run(ctx, func(b *batch) error {
+		if err := b.checkCaller(webhook.Account, terms.By); err != nil {
+			return err
+		}
 		if err := b.repeated(webhookRequest, webhook.Account, &terms); err != nil {
 			return err
 		}

@@ -30,6 +30,9 @@ func (s *Store) CreateKey(ctx context.Context, created apikeys.Key, terms apikey
 		return err
 	}
 	defer s.mu.Unlock()
+	if err := s.checkCaller(created.Account, terms.By); err != nil {
+		return err
+	}
 	if err := s.keyRequests.repeated(created.Account, &terms); err != nil {
 		return err
 	}
@@ -44,6 +47,17 @@ func (s *Store) CreateKey(ctx context.Context, created apikeys.Key, terms apikey
 	s.keys.insert(k.Account, k.ID, k)
 	s.index(k)
 	s.keyRequests.note(k.Account, k.ID, &terms)
+	return nil
+}
+
+// checkCaller returns ErrCaller if somebody asks who is not what they were.
+func (s *Store) checkCaller(account string, by apikeys.Caller) error {
+	if by.IsZero() {
+		return nil
+	}
+	if k := s.keys.find(account, by.KeyID); k == nil || !by.Is(k.Hash.Sum, k.Previous.Sum) {
+		return apikeys.ErrCaller
+	}
 	return nil
 }
 

@@ -14,6 +14,9 @@ func (s *Store) CreateWebhook(ctx context.Context, w webhooks.Webhook, terms web
 		return err
 	}
 	defer s.mu.Unlock()
+	if err := s.checkCaller(w.Account, terms.By); err != nil {
+		return err
+	}
 	if err := s.webhookRequests.repeated(w.Account, &terms); err != nil {
 		return err
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/storageapi/storageapi/apikeys"
+	"github.com/storageapi/storageapi/auth"
 	"github.com/storageapi/storageapi/scopes"
 	"github.com/storageapi/storageapi/store/postgres"
 )
@@ -230,5 +231,39 @@ func TestCacheKeysRefused(t *testing.T) {
 		if _, err := postgres.New(t.Context(), pool(t), option); err == nil {
 			t.Error("New = nil, want an error")
 		}
+	}
+}
+
+// A second look at a key is at the database, whatever is remembered of it.
+func TestRecheckIsNotFromTheCache(t *testing.T) {
+	option := inSchema(t)
+	a, b := open(t, option, postgres.PollOnly(), postgres.CacheKeys(10, time.Hour)), open(t, option)
+	service, err := apikeys.New(a, apikeys.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer service.Close()
+	key, token, err := service.Create(t.Context(), "acct", apikeys.CreateParams{Name: "key", Scopes: scopes.All()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	verified := func() auth.Principal {
+		t.Helper()
+		p, err := service.Verify(t.Context(), token.Reveal())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return p
+	}
+	p := verified()
+	if got, err := service.Recheck(t.Context(), p, token.Reveal()); got != p || err != nil {
+		t.Errorf("got %+v, %v", got, err)
+	}
+	if err := b.DeleteKey(t.Context(), "acct", key.ID, nil); err != nil {
+		t.Fatal(err)
+	}
+	verified() // by the cache
+	if got, err := service.Recheck(t.Context(), p, token.Reveal()); !errors.Is(err, auth.ErrUnauthorized) {
+		t.Errorf("a key that was deleted elsewhere: got %+v, %v", got, err)
 	}
 }

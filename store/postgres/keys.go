@@ -77,6 +77,9 @@ func (s *Store) CreateKey(ctx context.Context, key apikeys.Key, terms apikeys.Te
 		if err := s.lockAccount(ctx, tx, key.Account); err != nil {
 			return err
 		}
+		if err := s.checkCaller(ctx, tx, key.Account, terms.By); err != nil {
+			return err
+		}
 		if err := s.repeated(ctx, tx, keyRequests, key.Account, &terms); err != nil {
 			return err
 		}
@@ -90,6 +93,21 @@ func (s *Store) CreateKey(ctx context.Context, key apikeys.Key, terms apikeys.Te
 	})
 	if errors.Is(err, errLimit) {
 		return apikeys.ErrLimit
+	}
+	return err
+}
+
+// checkCaller returns ErrCaller if somebody asks who is not what they were. Their key
+// stays as it is until the transaction ends.
+func (s *Store) checkCaller(ctx context.Context, tx pgx.Tx, account string, by apikeys.Caller) error {
+	if by.IsZero() {
+		return nil
+	}
+	var current, previous hashColumn
+	err := tx.QueryRow(ctx, s.sql(`select k.hash, k.previous from storageapi.keys k
+		where k.account = $1 and k.id = $2 and k.next is null for share`), account, by.KeyID).Scan(&current, &previous)
+	if errors.Is(err, pgx.ErrNoRows) || err == nil && !by.Is(current.Sum, previous.Sum) {
+		return apikeys.ErrCaller
 	}
 	return err
 }

@@ -106,6 +106,9 @@ func (s *Store) CreateWebhook(ctx context.Context, w webhooks.Webhook, terms web
 		if err := s.lockAccount(ctx, tx, w.Account); err != nil {
 			return err
 		}
+		if err := s.checkCaller(ctx, tx, w.Account, terms.By); err != nil {
+			return err
+		}
 		if err := s.repeated(ctx, tx, webhookRequests, w.Account, &terms); err != nil {
 			return err
 		}

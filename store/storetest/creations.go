@@ -46,10 +46,14 @@ var webhookCreator = creator{
 }
 
 // keyTerms tests what CreateKey says of terms.
-func keyTerms(run runner) { keyCreator.limits(run); keyCreator.requests(run) }
+func keyTerms(run runner) { keyCreator.limits(run); keyCreator.requests(run); keyCreator.callers(run) }
 
 // webhookTerms tests what CreateWebhook says of terms.
-func webhookTerms(run runner) { webhookCreator.limits(run); webhookCreator.requests(run) }
+func webhookTerms(run runner) {
+	webhookCreator.limits(run)
+	webhookCreator.requests(run)
+	webhookCreator.callers(run)
+}
 
 // request returns the terms of a request of that name for what has that sum.
 func request(name string, sum byte) apikeys.Terms {

@@ -1,0 +1,97 @@
+package auth_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"testing"
+
+	"github.com/storageapi/storageapi/auth"
+)
+
+// changing is a Verifier of which the keys can be exchanged.
+type changing struct{ keys }
+
+func (c *changing) Verify(ctx context.Context, token string) (auth.Principal, error) {
+	return c.keys.Verify(ctx, token)
+}
+
+// remembering is one that goes on with what it found at first, but for Recheck.
+type remembering struct{ first, now keys }
+
+func (r *remembering) Verify(ctx context.Context, token string) (auth.Principal, error) {
+	return r.first.Verify(ctx, token)
+}
+
+func (r *remembering) Recheck(ctx context.Context, p auth.Principal, token string) (auth.Principal, error) {
+	if p != reader {
+		return auth.Principal{}, fmt.Errorf("asked about %+v", p)
+	}
+	return r.now.Verify(ctx, token)
+}
+
+// TestRecheck checks that a request's key is verified as it is when it is asked about.
+func TestRecheck(t *testing.T) {
+	replaced, moved, other := reader, reader, reader
+	replaced.Replaced, moved.Account, other.KeyID = true, "acct_2", "key_other"
+	for _, test := range []struct {
+		name  string
+		now   keys
+		want  auth.Principal
+		error error
+	}{
+		{"the same", allKeys, reader, nil},
+		{"replaced", keys{"reader": replaced}, replaced, nil},
+		{"deleted", keys{}, auth.Principal{}, auth.ErrUnauthorized},
+		{"another account's", keys{"reader": moved}, auth.Principal{}, auth.ErrUnauthorized},
+		{"another key's", keys{"reader": other}, auth.Principal{}, auth.ErrUnauthorized},
+	} {
+		plain, cache := &changing{allKeys}, &remembering{allKeys, test.now}
+		for _, verifier := range []auth.Verifier{plain, cache} {
+			a, err := auth.New(verifier, auth.Config{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			serve(t, a.Handler(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+				plain.keys = test.now
+				for _, ctx := range []context.Context{r.Context(), auth.WithPrincipal(r.Context(), writer)} {
+					if got, err := auth.Recheck(ctx); got != test.want || !errors.Is(err, test.error) {
+						t.Errorf("%s, %T: got %+v, %v", test.name, verifier, got, err)
+					}
+				}
+			})), request("reader"))
+		}
+	}
+}
+
+// TestRecheckFails tells a store that cannot be asked from a key that is dead.
+func TestRecheckFails(t *testing.T) {
+	a, err := auth.New(firstGood{}, auth.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	serve(t, a.Handler(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		if got, err := auth.Recheck(r.Context()); got != (auth.Principal{}) || !errors.Is(err, errBroken) || errors.Is(err, auth.ErrUnauthorized) {
+			t.Errorf("got %+v, %v", got, err)
+		}
+	})), request("broken"))
+}
+
+// firstGood finds every value good, and cannot find out later.
+type firstGood struct{}
+
+func (firstGood) Verify(context.Context, string) (auth.Principal, error) { return reader, nil }
+
+func (firstGood) Recheck(ctx context.Context, _ auth.Principal, token string) (auth.Principal, error) {
+	return allKeys.Verify(ctx, token)
+}
+
+// TestRecheckWithoutGuard finds nobody where nobody was verified.
+func TestRecheckWithoutGuard(t *testing.T) {
+	for _, ctx := range []context.Context{t.Context(), auth.WithPrincipal(t.Context(), reader)} {
+		if got, err := auth.Recheck(ctx); got != (auth.Principal{}) || !errors.Is(err, auth.ErrUnauthorized) {
+			t.Errorf("got %+v, %v", got, err)
+		}
+	}
+}
