@@ -17,9 +17,6 @@ import (
 	"github.com/storageapi/storageapi/store"
 )
 
-// lockTimeout is how long Open waits for another process to let go of the file.
-const lockTimeout = 500 * time.Millisecond
-
 // ErrLocked is wrapped by the error of [Open] if the file is open already, in
 // this process or another.
 var ErrLocked = errors.New("in use by another process, or opened twice in this one")
@@ -69,7 +66,7 @@ func Open(path string, options ...Option) (*Store, error) {
 	if err := checkSize(path); err != nil {
 		return nil, fmt.Errorf("open %s: %w", path, err)
 	}
-	db, err := openFile(path, &bbolt.Options{FreelistType: bbolt.FreelistMapType})
+	db, file, err := openFile(path, &bbolt.Options{FreelistType: bbolt.FreelistMapType})
 	var named *fs.PathError
 	if errors.As(err, &named) && named.Path == path {
 		return nil, err
@@ -85,56 +82,20 @@ func Open(path string, options ...Option) (*Store, error) {
 		option(s)
 	}
 	s.writer.db, s.writer.undone = db, s.forgetAll
-	if err := s.prepare(); err != nil {
+	if err := s.prepare(file); err != nil {
 		_ = db.Close()
 		return nil, fmt.Errorf("open %s: %w", path, err)
 	}
 	return s, nil
 }
 
-// openFile opens a file with bbolt, which panics if it is damaged.
-func openFile(path string, options *bbolt.Options) (db *bbolt.DB, err error) {
-	defer recovered(&err)
-	options.Timeout = lockTimeout
-	options.NoStatistics = true // they cost a third of a lookup
-	db, err = bbolt.Open(path, 0o600, options)
-	if errors.Is(err, bbolterrors.ErrTimeout) {
-		err = ErrLocked
-	}
-	return db, err
-}
-
-// checkSize refuses a file that is shorter than it says. bbolt maps files into
-// memory, and the system ends a process that reads there what the file does not
-// have. What else is wrong with the file will be seen later.
-func checkSize(path string) error {
-	if info, err := os.Stat(path); err != nil || info.Size() == 0 {
-		return nil
-	}
-	db, err := openFile(path, &bbolt.Options{ReadOnly: true}) // reads no more than the file's first pages
-	if errors.Is(err, ErrLocked) {
-		return err
-	}
-	if err != nil {
-		return nil
-	}
-	defer func() { _ = db.Close() }()
-	tx, err := db.Begin(false)
-	if err != nil {
-		return nil
-	}
-	defer func() { _ = tx.Rollback() }()
-	info, err := os.Stat(path)
-	if err == nil && info.Size() < tx.Size() {
-		return fmt.Errorf("the file is truncated: it has %d bytes and should have %d", info.Size(), tx.Size())
-	}
-	return err
-}
-
 // prepare brings the file and the queue to where work can begin.
-func (s *Store) prepare() (err error) {
+func (s *Store) prepare(file *os.File) (err error) {
 	defer recovered(&err)
 	if err := checkSchema(s.db); err != nil {
+		return err
+	}
+	if err := confirm(file, s.db.Info().PageSize); err != nil {
 		return err
 	}
 	if err := s.loadCursors(); err != nil {

@@ -24,7 +24,7 @@ func create(path string) error {
 	if err := temporary.Close(); err != nil {
 		return err
 	}
-	db, err := openFile(temporary.Name(), &bbolt.Options{})
+	db, _, err := openFile(temporary.Name(), &bbolt.Options{})
 	if err != nil {
 		return err
 	}
