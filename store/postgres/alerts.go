@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -108,7 +110,7 @@ func (s *Store) alertStep(ctx context.Context, db querier, account string, kept 
 // readable returns all webhooks of the account, ascending by id, but those that
 // cannot be read.
 func (s *Store) readable(ctx context.Context, db querier, account string) (list []webhooks.Webhook, err error) {
-	sql := `select ` + webhookColumns + ` from storageapi.webhooks w where w.account = $1 order by w.id`
+	sql := `select ` + webhookColumns + ` from storageapi.webhooks w where w.account = $1 order by w.no` // as settling locks them
 	if _, locks := db.(pgx.Tx); locks {
 		sql += ` for share`
 	}
@@ -126,6 +128,7 @@ func (s *Store) readable(ctx context.Context, db querier, account string) (list 
 			list = append(list, w)
 		}
 	}
+	slices.SortFunc(list, func(a, b webhooks.Webhook) int { return strings.Compare(a.ID, b.ID) })
 	return list, rows.Err()
 }
 

@@ -25,14 +25,16 @@ const (
 //
 // What becomes of a webhook's failing is what its settlements would make of it one
 // after the other. That is worked out for those of which there is something to tell,
-// or that were failing: not for those that are well, which most are. Webhooks that
-// change are locked in one order.
+// or that were failing: not for those that are well, which most are. Leases, and after
+// them webhooks that change, are locked in one order.
 const settle = `
 	with current as materialized (
 		select i.*, l.webhook, l.event, l.leased_at, q.queued_at, i.tells or w.ails as matters
-		from unnest($1::bigint[], $2::smallint[], $3::integer[], $4::timestamptz[], $5::bigint[], $6::integer[], $7::text[], $8::text[],
-			$9::text[], $10::bigint[], $11::text[], $12::boolean[], $13::text[], $14::boolean[], $15::bigint[], $16::boolean[])
-		with ordinality as i (token, outcome, number, started_at, took, status, class, error, response, retry_after, off, warned, url, fails, rest, tells, place)
+		from (
+			select * from unnest($1::bigint[], $2::smallint[], $3::integer[], $4::timestamptz[], $5::bigint[], $6::integer[], $7::text[], $8::text[],
+				$9::text[], $10::bigint[], $11::text[], $12::boolean[], $13::text[], $14::boolean[], $15::bigint[], $16::boolean[])
+			with ordinality as u (token, outcome, number, started_at, took, status, class, error, response, retry_after, off, warned, url, fails, rest, tells, place)
+			order by token) i
 		cross join lateral (select ctid as leased_at, webhook, event from storageapi.leases where token = i.token limit 1 for update) l
 		cross join lateral (select ctid as queued_at from storageapi.queue where webhook = l.webhook and event = l.event limit 1) q
 		cross join lateral (

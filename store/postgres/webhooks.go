@@ -205,9 +205,24 @@ func (s *Store) lockWebhook(ctx context.Context, tx pgx.Tx, account, id string) 
 // DeleteWebhook implements [webhooks.Store]. It takes as long whatever the webhook
 // is owed: without its webhook a row of the queue means nothing, and Purge removes
 // it in time.
+//
+// It locks leases before their webhook, and by token, as settling does. No others are
+// added meanwhile, for it has the shard.
 func (s *Store) DeleteWebhook(ctx context.Context, account, id string, check func(webhooks.Webhook) error) error {
 	return s.transact(ctx, func(ctx context.Context, tx pgx.Tx) error {
 		if err := s.lockAccount(ctx, tx, account); err != nil {
+			return err
+		}
+		var no int64
+		err := tx.QueryRow(ctx, s.sql(`select no from storageapi.webhooks where account = $1 and id = $2`), account, id).Scan(&no)
+		if err != nil {
+			return none(err)
+		}
+		if err := s.lockShards(ctx, tx, shardOf(account)); err != nil {
+			return err
+		}
+		_, err = tx.Exec(ctx, s.sql(`select from storageapi.leases where account = $1 and webhook = $2 order by token for update`), account, no)
+		if err != nil {
 			return err
 		}
 		if check == nil {
@@ -217,16 +232,12 @@ func (s *Store) DeleteWebhook(ctx context.Context, account, id string, check fun
 		} else if err := check(w); err != nil {
 			return err
 		}
-		var no int64
-		err := tx.QueryRow(ctx, s.sql(`
+		err = tx.QueryRow(ctx, s.sql(`
 			with gone as (delete from storageapi.webhooks where account = $1 and id = $2 returning no, account, id)
 			insert into storageapi.past_webhooks (no, account, id, deleted_at) select no, account, id, clock_timestamp() from gone returning no`),
 			account, id).Scan(&no)
-		if errors.Is(err, pgx.ErrNoRows) {
-			return webhooks.ErrNotFound
-		}
 		if err != nil {
-			return err
+			return none(err)
 		}
 		if _, err := tx.Exec(ctx, s.sql(`delete from storageapi.leases where account = $1 and webhook = $2`), account, no); err != nil {
 			return err

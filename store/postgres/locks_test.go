@@ -1,0 +1,155 @@
+package postgres_test
+
+import (
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/storageapi/storageapi/store/postgres"
+	"github.com/storageapi/storageapi/webhooks"
+)
+
+// traced returns a store on connections of its own, with which the server knows it by
+// that name, and what fails there.
+func traced(t *testing.T, name string, option postgres.Option) (*postgres.Store, *failures) {
+	t.Helper()
+	failed := &failures{}
+	config := pool(t).Config()
+	config.ConnConfig.Tracer, config.MaxConns = failed, 12
+	config.ConnConfig.RuntimeParams["application_name"] = name
+	p, err := pgxpool.NewWithConfig(t.Context(), config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(p.Close)
+	s, err := postgres.New(t.Context(), p, option)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.Close() })
+	return s, failed
+}
+
+// waits waits until so many connections of that name wait for a lock.
+func waits(t *testing.T, name string, n int) {
+	t.Helper()
+	eventually(t, fmt.Sprintf("%d of %s wait for a lock", n, name), func() bool {
+		var waiting int
+		err := pool(t).QueryRow(t.Context(), `select count(*) from pg_stat_activity where application_name = $1 and wait_event_type = 'Lock'`, name).Scan(&waiting)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return waiting == n
+	})
+}
+
+func (f *failures) want(t *testing.T) {
+	t.Helper()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, err := range f.list {
+		t.Errorf("a statement failed: %v", err)
+	}
+}
+
+// failing are settlements of two tasks each that have their webhooks locked.
+func failing(tasks []webhooks.Task) (list []webhooks.Settlement) {
+	for i := range tasks {
+		task := tasks[len(tasks)-1-i]
+		list = append(list, webhooks.Settlement{
+			Task: task, Outcome: webhooks.Retry, RetryAfter: 1, Rest: 1,
+			Attempt: webhooks.Attempt{Number: task.Attempt, StartedAt: task.Webhook.CreatedAt, Class: webhooks.ClassConnect},
+		})
+	}
+	return list
+}
+
+// Who deletes a webhook and who settles what it is owed wait for each other in one
+// order, and so do claims that lease more of it meanwhile.
+func TestDeletingBesideSettling(t *testing.T) {
+	name := strings.ReplaceAll(t.Name(), "/", " ")
+	s, failed := traced(t, name, inSchema(t))
+	endpoints(t, s, 1)
+	const account, id = "acct_wh_000000", "wh_000000"
+	for i := range 6 {
+		if _, err := s.Enqueue(t.Context(), webhooks.Envelope{ID: fmt.Sprint(i), Account: account, Type: webhooks.TypeBalanceLow}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	first := failing(claimed(t, s, webhooks.Claim{PerWebhook: 4}))
+	var group sync.WaitGroup
+	err := s.DeleteWebhook(t.Context(), account, id, func(webhooks.Webhook) error {
+		if n := len(claimed(t, s, webhooks.Claim{PerWebhook: 6})); n > 0 {
+			t.Errorf("claimed %d of a webhook that is being deleted", n)
+		}
+		group.Go(func() {
+			stale, err := s.SettleDeliveries(t.Context(), first)
+			if err != nil || len(stale) != 4 {
+				t.Errorf("SettleDeliveries = %v, %v, want all to be stale", stale, err)
+			}
+		})
+		waits(t, name, 1)
+		return nil
+	})
+	if err != nil {
+		t.Error(err)
+	}
+	group.Wait()
+	failed.want(t)
+}
+
+// Who settles and who reads the webhooks for an alert lock them in one order.
+func TestAlertBesideSettling(t *testing.T) {
+	name := t.Name()
+	schema, option := migratedSchema(t)
+	s, failed := traced(t, name, option)
+	for _, id := range []string{"b", "a"} { // not in the order of their ids
+		if err := s.CreateWebhook(t.Context(), newWebhook("acct", id), webhooks.Terms{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := s.Enqueue(t.Context(), webhooks.Envelope{ID: "event", Account: "acct", Type: webhooks.TypeBalanceLow}); err != nil {
+		t.Fatal(err)
+	}
+	list := failing(claimed(t, s, webhooks.Claim{PerWebhook: 4}))
+	tx, err := pool(t).Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = tx.Rollback(t.Context()) }()
+	if _, err := tx.Exec(t.Context(), `select from `+quoted(schema)+`.webhooks where id = 'b' for update`); err != nil {
+		t.Fatal(err)
+	}
+	var group sync.WaitGroup
+	group.Go(func() {
+		if stale, err := s.SettleDeliveries(t.Context(), list); err != nil || len(stale) > 0 {
+			t.Errorf("SettleDeliveries = %v, %v", stale, err)
+		}
+	})
+	waits(t, name, 1)
+	group.Go(func() {
+		_, err := s.UpdateAlert(t.Context(), "acct", webhooks.MetricBalance, func(step *webhooks.AlertStep) error {
+			var ids []string
+			for _, w := range step.Webhooks() {
+				ids = append(ids, w.ID)
+			}
+			if fmt.Sprint(ids) != "[a b]" {
+				t.Errorf("the webhooks are %v, want [a b]", ids)
+			}
+			step.State = []byte("state")
+			return nil
+		})
+		if err != nil {
+			t.Error(err)
+		}
+	})
+	waits(t, name, 2)
+	if err := tx.Rollback(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	group.Wait()
+	failed.want(t)
+}
