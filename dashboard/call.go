@@ -2,9 +2,13 @@ package dashboard
 
 import (
 	"context"
+	"errors"
 	"net/http"
+	"slices"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/storageapi/storageapi/internal/arrival"
 )
 
 // A call is a request for a page.
@@ -25,10 +29,25 @@ func (p *pages) serve(handle func(*call) (answer, error)) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		c := &call{Request: r, root: p.root(r)}
 		c.account, _ = r.Context().Value(accountKey{}).(string)
+		if err := arrival.Limit(w, r, arrival.Timeout); err != nil {
+			p.unbounded.Do(func() {
+				p.log.WarnContext(r.Context(), "dashboard: forms may take as long as the server lets them: the ResponseWriter takes no read deadline", "error", err)
+			})
+		}
 		var a answer
 		err := c.check()
+		if err == nil && len(c.PostForm) > 0 { // it was read
+			arrival.Lift(w, r)
+		}
+		if err == nil {
+			err = p.recheck(c)
+		}
 		if err == nil {
 			a, err = handle(c)
+		}
+		if errors.Is(err, errNoAccount) {
+			refuseAccount(w)
+			return
 		}
 		if err != nil {
 			a = p.failure(c, err)
@@ -36,6 +55,27 @@ func (p *pages) serve(handle func(*call) (answer, error)) http.Handler {
 		p.write(w, c, a)
 	})
 }
+
+// recheck asks once more whose a form is, now that it has arrived: they may have signed
+// out meanwhile. And it refuses one that was opened for another account.
+func (p *pages) recheck(c *call) error {
+	if c.Method == http.MethodGet || c.Method == http.MethodHead {
+		return nil
+	}
+	now, err := p.accountOf(c.Request)
+	if err != nil {
+		return err
+	}
+	before := c.account
+	c.account = now
+	if bound, given := c.PostForm["account"]; now != before || given && !slices.Equal(bound, []string{boundTo(now)}) {
+		return errOtherAccount
+	}
+	return nil
+}
+
+// boundTo returns what the forms of an account carry. It is no secret.
+func boundTo(account string) string { return version("account", account) }
 
 // root returns the way from a request's URL to where the pages are mounted.
 func (p *pages) root(r *http.Request) string {

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"net/http"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/storageapi/storageapi"
@@ -22,7 +23,8 @@ type Config struct {
 	// Account says whose keys and webhooks a request is for: the host's login. An
 	// error, or an account that is empty or none that could be (more than 128 bytes,
 	// no UTF-8), is answered 403 and nothing is looked up. It is called on every
-	// request, also by several at once.
+	// request, also by several at once; and once more when a form has arrived, since
+	// that may take as long as 30 s.
 	Account func(*http.Request) (account string, err error)
 
 	// Path is where the pages are mounted, as the handler sees it: it begins and ends
@@ -51,6 +53,8 @@ type pages struct {
 	log      *slog.Logger
 	now      func() time.Time
 	routes   http.Handler
+
+	unbounded sync.Once // tells that forms may take for ever
 }
 
 // New returns the handler of all pages, which is safe for concurrent use and starts
@@ -119,13 +123,22 @@ func (p *pages) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 	ctx, cancel := lasting.Context(r.Context())
 	defer cancel()
-	account, err := p.account(r.WithContext(ctx))
-	if err != nil || account == "" || !isID(account) {
-		p.log.DebugContext(r.Context(), "dashboard: refused a request without an account", "error", err)
+	account, err := p.accountOf(r.WithContext(ctx))
+	if err != nil {
 		refuseAccount(w)
 		return
 	}
 	r = r.WithContext(withAccount(ctx, account)) // a copy
 	r.Body = http.MaxBytesReader(w, r.Body, maxBody)
 	p.routes.ServeHTTP(w, r)
+}
+
+// accountOf asks the host whose a request is; errNoAccount if it is nobody's.
+func (p *pages) accountOf(r *http.Request) (string, error) {
+	account, err := p.account(r)
+	if err != nil || account == "" || !isID(account) {
+		p.log.DebugContext(r.Context(), "dashboard: refused a request without an account", "error", err)
+		return "", errNoAccount
+	}
+	return account, nil
 }

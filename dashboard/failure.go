@@ -8,7 +8,11 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-var errNoPage = errors.New("no such page")
+var (
+	errNoPage       = errors.New("no such page")
+	errNoAccount    = errors.New("no account")
+	errOtherAccount = errors.New("the form is another account's")
+)
 
 // A badForm is a body that cannot be read.
 type badForm struct{ error }
@@ -24,6 +28,8 @@ func (p *pages) failure(c *call, err error) answer {
 	switch {
 	case errors.Is(err, errNoPage), errors.Is(err, apikeys.ErrNotFound), errors.Is(err, webhooks.ErrNotFound):
 		return failed(http.StatusNotFound, "There is nothing here", "It may have been deleted, or the address is wrong.")
+	case errors.Is(err, errOtherAccount):
+		return failed(http.StatusConflict, "You are signed in to another account", "This form was opened for a different one. Nothing was changed. Open the page again.")
 	case errors.As(err, &tooLarge):
 		return failed(http.StatusRequestEntityTooLarge, "That was too much", "A form may have at most 64 KiB.")
 	case errors.As(err, &form):

@@ -61,6 +61,7 @@ func loadTemplates() map[string]*template.Template {
 // A layoutView is what the layout shows, around Data, which is the page's.
 type layoutView struct {
 	Site, Title, Tab, Account string
+	Bound                     string // the field "account" of forms
 	Root                      string
 	Notice                    string
 	Replace                   string
@@ -75,7 +76,7 @@ func (p *pages) render(w io.Writer, c *call, a answer) error {
 		return fmt.Errorf("no template %q", a.page)
 	}
 	view := layoutView{
-		Site: p.title, Title: a.title, Tab: a.tab, Account: c.account,
+		Site: p.title, Title: a.title, Tab: a.tab, Account: c.account, Bound: boundTo(c.account),
 		Root: c.root, Notice: c.notice(), Refresh: a.refresh, Data: a.data,
 	}
 	switch {
