@@ -101,7 +101,11 @@ type Store interface {
 	// returns an error, that is returned and nothing is removed. No other change of
 	// the webhook comes between; check may run more than once, and must not call the
 	// store. Once it is removed, nothing is claimed for it any more, and settlements
-	// of what was claimed before are stale. Its settled deliveries remain.
+	// of what was claimed before are stale. Its settled deliveries remain. However
+	// much it is owed, others do not wait for the removal: as every method sees it, all
+	// of it is removed in this step, though its rows may go later, in steps of Purge.
+	// A webhook that is created with its id is owed none of it; the creation may have to
+	// wait for the rows.
 	DeleteWebhook(ctx context.Context, account, id string, check func(Webhook) error) error
 
 	// Enqueue stores the event together with one owed delivery, due now, for

@@ -1,6 +1,9 @@
 package queue
 
-import stdheap "container/heap"
+import (
+	stdheap "container/heap"
+	"slices"
+)
 
 // An agenda is a min-heap of lanes by when their first item is due. Each lane
 // knows its place in it.
@@ -37,7 +40,9 @@ func (a *agenda) Pop() any {
 	s := *a
 	l := s[len(s)-1]
 	s[len(s)-1] = nil
-	*a = s[:len(s)-1]
+	if *a = s[:len(s)-1]; cap(*a) > minShrunk && len(*a) < cap(*a)/8 {
+		*a = slices.Clone(*a) // a crowd leaves no memory behind
+	}
 	l.place = nowhere
 	return l
 }

@@ -91,8 +91,8 @@ func TestCapsOfAccounts(t *testing.T) {
 			t.Errorf("claimed %v, want only c", c)
 		}
 	}
-	if q.accounts["a1"].leased != 3 {
-		t.Errorf("the account has %d leases after one of its webhooks was dropped, want the 3 of the other", q.accounts["a1"].leased)
+	if q.accounts.all["a1"].leased != 3 {
+		t.Errorf("the account has %d leases after one of its webhooks was dropped, want the 3 of the other", q.accounts.all["a1"].leased)
 	}
 	claim.PerAccount = 0
 	if next, _ := q.Claim(at(time.Second), claim); len(next) < 5 {
@@ -138,8 +138,8 @@ func TestLanded(t *testing.T) {
 		t.Errorf("claimed %v after all leases ran out, want 7", got)
 	}
 	q.Drop("b")
-	if n := q.accounts["a2"].leased; n != 0 {
-		t.Errorf("the account of what was dropped has %d leases", n)
+	if q.accounts.all["a2"] != nil {
+		t.Error("the account of what was dropped is remembered")
 	}
 }
 

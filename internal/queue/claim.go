@@ -56,7 +56,7 @@ func (q *Queue) Claim(now time.Time, claim webhooks.Claim) (claimed []Claimed, w
 	}
 	if claim.PerWebhook == 0 { // whose lanes stay in line when nothing of them is due any more
 		for webhook := range claim.Caps {
-			if e := q.endpoints[webhook]; e != nil {
+			if e := q.endpoints.all[webhook]; e != nil {
 				next = min(next, e.after(t))
 			}
 		}
@@ -97,7 +97,7 @@ func (q *Queue) claimTurns(claimed []Claimed, r *ring, t int64, claim *webhooks.
 func (q *Queue) claimCapped(t int64, claim *webhooks.Claim) (claimed []Claimed) {
 	var due []*endpoint
 	for webhook := range claim.Caps {
-		if e := q.endpoints[webhook]; e != nil && e.next(t) != nil {
+		if e := q.endpoints.all[webhook]; e != nil && e.next(t) != nil {
 			due = append(due, e)
 		}
 	}
@@ -145,7 +145,7 @@ func (q *Queue) recall(webhooks []string, t int64) {
 		return
 	}
 	for _, webhook := range webhooks {
-		e := q.endpoints[webhook]
+		e := q.endpoints.all[webhook]
 		for kind := 0; e != nil && kind < len(e.lanes); kind++ {
 			if l := &e.lanes[kind]; l.place == aside {
 				delete(q.aside, l)

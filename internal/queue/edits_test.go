@@ -161,8 +161,8 @@ func TestLeasedAndOwed(t *testing.T) {
 	if q.Leased("a", 1) || q.Leased("a", 2) {
 		t.Error("Leased after the lease ended")
 	}
-	if diff := cmp.Diff([][]uint64{{1}, {1}, nil}, [][]uint64{q.Owed("a"), q.Owed("b"), q.Owed("c")}); diff != "" {
-		t.Errorf("Owed (-want +got):\n%s", diff)
+	if diff := cmp.Diff([][]uint64{{1}, {1}, nil}, [][]uint64{owed(&q, "a"), owed(&q, "b"), owed(&q, "c")}); diff != "" {
+		t.Errorf("what is owed (-want +got):\n%s", diff)
 	}
 }
 

@@ -2,19 +2,24 @@ package queue
 
 import "math"
 
-// An endpoint is what one webhook is owed.
+// An endpoint is what one webhook is owed. There is none of a webhook that is owed
+// nothing.
 type endpoint struct {
 	webhook string
 	account *account
 	lanes   [2]lane // live and recovered
-	leased  int
+	leases  int
+	leased  int    // leases that count
 	served  uint64 // when it was last given a lease, in leases
 	paused  bool
 	dropped bool
 }
 
-// An account counts the leases of its webhooks.
-type account struct{ leased int }
+// An account counts the endpoints of its webhooks, and their leases.
+type account struct {
+	name              string
+	endpoints, leased int
+}
 
 // A lane holds what an endpoint is owed of one kind.
 type lane struct {
@@ -42,6 +47,11 @@ func newEndpoint(webhook string, account *account, rings *[2]ring) *endpoint {
 		e.lanes[kind] = lane{endpoint: e, ring: &rings[kind], place: nowhere}
 	}
 	return e
+}
+
+// pending returns how many deliveries the webhook is owed.
+func (e *endpoint) pending() int {
+	return len(e.lanes[live].waiting) + len(e.lanes[recovered].waiting) + e.leases
 }
 
 // has reports whether something waits in the lane that may be claimed at t.
@@ -82,6 +92,8 @@ func (r *ring) push(l *lane) {
 func (r *ring) pop() *lane {
 	l := (*r)[0]
 	(*r)[0] = nil
-	*r = (*r)[1:]
+	if *r = (*r)[1:]; len(*r) == 0 {
+		*r = nil // a crowd leaves no memory behind
+	}
 	return l
 }

@@ -20,7 +20,7 @@ func (h *heap[T]) remove(i int) T {
 	s = s[:last]
 	*h = s
 	switch {
-	case last == 0 && cap(s) > 1024:
+	case last == 0 && cap(s) > minShrunk:
 		*h = nil // a backlog leaves no memory behind
 	case i < last:
 		h.down(i)

@@ -43,6 +43,7 @@ func (q *Queue) begin(le lease) *lease {
 	q.token++
 	le.token = q.token
 	q.leases[le.token] = &le
+	le.lane.leases++
 	return &le
 }
 
@@ -64,6 +65,7 @@ func (q *Queue) end(token uint64) (*lease, bool) {
 		return nil, false
 	}
 	delete(q.leases, token)
+	le.lane.leases--
 	le.land()
 	return le, true
 }
@@ -128,7 +130,9 @@ func (q *Queue) Unhold(token uint64) {
 func (q *Queue) Done(token uint64) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.end(token)
+	if le, ok := q.end(token); ok {
+		q.release(le.lane.endpoint)
+	}
 }
 
 // Retry ends the lease; its delivery is due again at the given time, after that
@@ -159,7 +163,7 @@ func (q *Queue) Leased(webhook string, seq uint64) bool {
 }
 
 func (q *Queue) leased(webhook string, seq uint64) bool {
-	for le := range q.leasesOf(q.endpoints[webhook]) {
+	for le := range q.leasesOf(q.endpoints.all[webhook]) {
 		if le.item.seq == seq {
 			return true
 		}
@@ -170,6 +174,9 @@ func (q *Queue) leased(webhook string, seq uint64) bool {
 // leasesOf returns the leases of an endpoint, which may be ended meanwhile.
 func (q *Queue) leasesOf(e *endpoint) iter.Seq[*lease] {
 	return func(yield func(*lease) bool) {
+		if e == nil || e.leases == 0 {
+			return
+		}
 		for _, le := range q.leases {
 			if le.lane.endpoint == e && !yield(le) {
 				return

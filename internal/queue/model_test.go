@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/storageapi/storageapi/webhooks"
 )
@@ -97,10 +98,8 @@ func TestNothingIsLost(t *testing.T) {
 				t.Fatalf("left over: %d leases, %d lanes on the agenda, %d and %d in line, %d waiting",
 					len(m.q.leases), len(m.q.later), len(m.q.rings[live]), len(m.q.rings[recovered]), m.q.waiting)
 			}
-			for name, a := range m.q.accounts {
-				if a.leased != 0 {
-					t.Errorf("account %s has %d leases left", name, a.leased)
-				}
+			if len(m.q.endpoints.all)+len(m.q.accounts.all) != 0 {
+				t.Errorf("remembered although owed nothing: %d webhooks, %d accounts", len(m.q.endpoints.all), len(m.q.accounts.all))
 			}
 		})
 	}
@@ -185,12 +184,16 @@ func (m *model) step() {
 		m.q.Resume(id)
 		m.paused[id] = false
 	default:
-		m.q.Drop(id)
+		var want []uint64
 		m.paused[id] = false
 		for _, d := range m.owed {
 			if d.Webhook == id {
 				m.end(d)
+				want = append(want, d.Seq)
 			}
+		}
+		if diff := cmp.Diff(sorted(want), sorted(m.q.Drop(id)), cmpopts.EquateEmpty()); diff != "" {
+			m.Fatalf("Drop of %s (-want +got):\n%s", id, diff)
 		}
 	}
 }
@@ -428,9 +431,7 @@ func (m *model) compare() {
 			}
 		}
 		slices.Sort(f.Owed)
-		owed := m.q.Owed(id)
-		slices.Sort(owed)
-		want[id], got[id] = f, facts{owed, m.q.Backlog(m.now, id)}
+		want[id], got[id] = f, facts{owed(&m.q, id), m.q.Backlog(m.now, id)}
 	}
 	all.Backlog.Lapsed = m.lapsed
 	want[""], got[""] = all, facts{nil, m.q.Backlog(m.now, "")}
@@ -442,4 +443,24 @@ func (m *model) compare() {
 			m.Fatalf("Leased = %v; the model has %+v", got, d)
 		}
 	}
+}
+
+// owed returns the numbers of what the webhook is owed, ascending.
+func owed(q *Queue, webhook string) (seqs []uint64) {
+	for _, kind := range []int{live, recovered} {
+		if e := q.endpoints.all[webhook]; e != nil {
+			for _, it := range e.lanes[kind].waiting {
+				seqs = append(seqs, it.seq)
+			}
+		}
+	}
+	for le := range q.leasesOf(q.endpoints.all[webhook]) {
+		seqs = append(seqs, le.item.seq)
+	}
+	return sorted(seqs)
+}
+
+func sorted(seqs []uint64) []uint64 {
+	slices.Sort(seqs)
+	return seqs
 }

@@ -23,8 +23,8 @@ import (
 type Queue struct {
 	mu        sync.Mutex
 	epoch     time.Time // where time begins
-	endpoints map[string]*endpoint
-	accounts  map[string]*account
+	endpoints roster[*endpoint]
+	accounts  roster[*account]
 	rings     [2]ring        // by kind: with something due, in turn
 	later     agenda         // with something due later
 	aside     map[*lane]bool // with something due, of webhooks whose cap was 0 in a claim
@@ -91,20 +91,44 @@ func (q *Queue) AddEach(ids []string, account string, first uint64, due time.Tim
 
 // endpoint returns that of a webhook of the account, a new one if need be.
 func (q *Queue) endpoint(webhook, of string) *endpoint {
-	if e := q.endpoints[webhook]; e != nil {
+	if e := q.endpoints.all[webhook]; e != nil {
 		return e
 	}
-	if q.endpoints == nil {
-		q.endpoints, q.accounts = make(map[string]*endpoint), make(map[string]*account)
-	}
-	a := q.accounts[of]
+	a := q.accounts.all[of]
 	if a == nil {
-		a = &account{}
-		q.accounts[of] = a
+		a = &account{name: of}
+		q.accounts.put(of, a)
 	}
+	a.endpoints++
 	e := newEndpoint(webhook, a, &q.rings)
-	q.endpoints[webhook] = e
+	e.served = q.served // it waits from now on
+	q.endpoints.put(webhook, e)
 	return e
+}
+
+// release forgets an endpoint that is owed nothing any more. Whether it is paused its
+// store says again when it is.
+func (q *Queue) release(e *endpoint) {
+	if e.leases == 0 && len(e.lanes[live].waiting)+len(e.lanes[recovered].waiting) == 0 {
+		q.forget(e)
+	}
+}
+
+// forget forgets an endpoint without leases, and its account if it was the last one.
+func (q *Queue) forget(e *endpoint) {
+	if q.endpoints.all[e.webhook] != e {
+		return
+	}
+	e.dropped = true
+	q.reschedule(e) // the agenda looks at what waits in its lanes
+	for kind := range e.lanes {
+		q.waiting -= len(e.lanes[kind].waiting)
+		e.lanes[kind].waiting = nil
+	}
+	q.endpoints.delete(e.webhook)
+	if e.account.endpoints--; e.account.endpoints == 0 {
+		q.accounts.delete(e.account.name)
+	}
 }
 
 // put makes it wait in its lane.
@@ -165,7 +189,7 @@ func (q *Queue) Remove(webhook string, seq uint64) bool {
 // edit takes out the item, if it waits, and hands it to put. It looks at all that
 // the webhook is owed.
 func (q *Queue) edit(webhook string, seq uint64, put func(*lane, item)) bool {
-	e := q.endpoints[webhook]
+	e := q.endpoints.all[webhook]
 	if e == nil {
 		return false
 	}
@@ -176,6 +200,7 @@ func (q *Queue) edit(webhook string, seq uint64, put func(*lane, item)) bool {
 			q.waiting--
 			q.schedule(l)
 			put(l, it)
+			q.release(e)
 			return true
 		}
 	}
@@ -191,7 +216,7 @@ func (q *Queue) Resume(webhook string) { q.setPaused(webhook, false) }
 func (q *Queue) setPaused(webhook string, paused bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if e := q.endpoints[webhook]; e != nil {
+	if e := q.endpoints.all[webhook]; e != nil {
 		e.paused = paused
 		q.reschedule(e)
 	}
@@ -203,35 +228,16 @@ func (q *Queue) reschedule(e *endpoint) {
 	}
 }
 
-// Drop removes a webhook with all its deliveries and leases.
-func (q *Queue) Drop(webhook string) {
+// Drop removes a webhook with all its deliveries and leases, and returns the numbers of
+// the deliveries, in no order.
+func (q *Queue) Drop(webhook string) (seqs []uint64) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	e := q.endpoints[webhook]
-	if e == nil {
-		return
-	}
-	e.dropped = true
-	q.reschedule(e) // the agenda looks at what waits in its lanes
-	for kind := range e.lanes {
-		q.waiting -= len(e.lanes[kind].waiting)
-		e.lanes[kind].waiting = nil
-	}
-	for le := range q.leasesOf(e) {
-		q.end(le.token)
-	}
-	delete(q.endpoints, webhook)
-}
-
-// Owed returns the numbers of all deliveries of a webhook, leased ones
-// included, in no order.
-func (q *Queue) Owed(webhook string) (seqs []uint64) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	e := q.endpoints[webhook]
+	e := q.endpoints.all[webhook]
 	if e == nil {
 		return nil
 	}
+	seqs = make([]uint64, 0, e.pending())
 	for kind := range e.lanes {
 		for _, it := range e.lanes[kind].waiting {
 			seqs = append(seqs, it.seq)
@@ -239,7 +245,9 @@ func (q *Queue) Owed(webhook string) (seqs []uint64) {
 	}
 	for le := range q.leasesOf(e) {
 		seqs = append(seqs, le.item.seq)
+		q.end(le.token)
 	}
+	q.forget(e)
 	return seqs
 }
 
@@ -259,14 +267,11 @@ func (q *Queue) Backlog(now time.Time, webhook string) webhooks.Backlog {
 	var b webhooks.Backlog
 	if webhook == "" {
 		b.Pending, b.Lapsed = q.waiting+len(q.leases), q.lapsed
-		for _, e := range q.endpoints {
+		for _, e := range q.endpoints.all {
 			look(e)
 		}
-	} else if e := q.endpoints[webhook]; e != nil {
-		b.Pending = len(e.lanes[live].waiting) + len(e.lanes[recovered].waiting)
-		for range q.leasesOf(e) {
-			b.Pending++
-		}
+	} else if e := q.endpoints.all[webhook]; e != nil {
+		b.Pending = e.pending()
 		look(e)
 	}
 	if oldest < math.MaxInt64 {

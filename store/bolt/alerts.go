@@ -88,11 +88,7 @@ func readAlert(tx *bbolt.Tx, row []byte) alert {
 // updateAlert is a step of the writer.
 func (s *Store) updateAlert(b *batch, row []byte, account string, change func(*webhooks.AlertStep) error) (deliveries int, err error) {
 	a := readAlert(b.tx, row)
-	state, known := b.alerts[string(row)]
-	if !known {
-		state = s.alerts.latest(row, a)
-	}
-	step := webhooks.AlertStep{State: state, Due: a.due, Webhooks: func() []webhooks.Webhook { return s.webhooksOf(b.tx, account) }}
+	step := webhooks.AlertStep{State: s.stateOf(b, row, a), Due: a.due, Webhooks: func() []webhooks.Webhook { return s.webhooksOf(b.tx, account) }}
 	if err := change(&step); err != nil {
 		return 0, err
 	}
@@ -129,6 +125,14 @@ func (s *Store) updateAlert(b *batch, row []byte, account string, change func(*w
 	return deliveries, nil
 }
 
+// stateOf returns what is kept of the alert for a step, given what the file has.
+func (s *Store) stateOf(b *batch, row []byte, file alert) []byte {
+	if state, known := b.alerts[string(row)]; known {
+		return state
+	}
+	return s.alerts.latest(row, file)
+}
+
 // webhooksOf returns the account's webhooks, but those that cannot be read.
 func (s *Store) webhooksOf(tx *bbolt.Tx, account string) []webhooks.Webhook {
 	var list []webhooks.Webhook
@@ -142,10 +146,11 @@ func (s *Store) webhooksOf(tx *bbolt.Tx, account string) []webhooks.Webhook {
 	return list
 }
 
-// alarm makes the account's alert of its balance due, if there is one.
+// alarm makes the account's alert of its balance due, if there is one, in the file or in
+// memory only.
 func (s *Store) alarm(b *batch, account string) error {
 	row := prefixed(account, string(webhooks.MetricBalance))
-	if b.get(bucketAlerts, row) == nil {
+	if len(s.stateOf(b, row, readAlert(b.tx, row))) == 0 && b.get(bucketAlerts, row) == nil {
 		return nil
 	}
 	b.done = append(b.done, func() { s.alerts.alarm(row) })

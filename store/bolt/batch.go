@@ -19,6 +19,8 @@ type batch struct {
 	// alerts is what they left of alerts, by row: the memory of them does not
 	// know it yet.
 	alerts map[string][]byte
+
+	deleted []string // webhooks
 }
 
 // newBatch returns an empty one. There is one at a time to a draft.

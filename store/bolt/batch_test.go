@@ -49,7 +49,7 @@ func TestStepsOfOneBatch(t *testing.T) {
 	then(func(b *batch) error { // what is skipped is owed after all
 		return s.redeliver(b, "acct", "wh0", testEvent(events-1, 0).ID)
 	})
-	then(func(b *batch) error { return s.unoweAll(b, "wh2") })
+	then(func(b *batch) error { return s.deleteWebhook(b, "acct", "wh2", nil) })
 	for i, err := range together(t, s, steps...) {
 		if err != nil {
 			t.Errorf("step %d: %v", i, err)
@@ -249,8 +249,8 @@ func TestBatchThatIsUndone(t *testing.T) {
 	}
 }
 
-// A webhook that is deleted and made again in one batch is owed what is published then,
-// also if something was published in the batch before.
+// A webhook that is deleted and to be made again in one batch, in which it was owed
+// something before, is made once the rows of that are gone, and is not owed it.
 func TestWebhookMadeAgainInABatch(t *testing.T) {
 	s := openTemp(t)
 	create := func(i int) error { return s.CreateWebhook(t.Context(), testWebhook(i), webhooks.Terms{}) }
@@ -288,6 +288,9 @@ func TestWebhookMadeAgainInABatch(t *testing.T) {
 	}
 	close(end)
 	done.Wait()
+	if err := enqueue(3); err != nil {
+		t.Fatal(err)
+	}
 	tasks, _, err := s.ClaimDeliveries(t.Context(), webhooks.Claim{Limit: 9, PerWebhook: 9, Lease: time.Minute})
 	if err != nil {
 		t.Fatal(err)
@@ -297,7 +300,7 @@ func TestWebhookMadeAgainInABatch(t *testing.T) {
 		got = append(got, task.Event.ID+" "+task.Webhook.ID)
 	}
 	slices.Sort(got)
-	if want := []string{"evt0001 wh2", "evt0002 wh1", "evt0002 wh2"}; !slices.Equal(got, want) {
+	if want := []string{"evt0001 wh2", "evt0002 wh2", "evt0003 wh1", "evt0003 wh2"}; !slices.Equal(got, want) {
 		t.Errorf("claimed %q, want %q", got, want)
 	}
 }

@@ -31,11 +31,13 @@ type Store struct {
 	recent recent
 	alerts alerts
 
+	leftovers leftovers
+
 	cursors cursor.Key // hides the numbers of deliveries
 
 	// For steps of the writer only.
 	subscriptions subscriptions
-	failing       failing
+	standings     standings
 	keyCensus     census
 	webhookCensus census
 	recovered     []byte    // the webhook whose recovery was advanced last
@@ -75,7 +77,7 @@ func Open(path string, options ...Option) (*Store, error) {
 		return nil, fmt.Errorf("open %s: %w", path, err)
 	}
 	s := &Store{
-		db: db, failing: make(failing),
+		db: db, standings: make(standings),
 		keyCensus: census{bucket: bucketKeyIDs}, webhookCensus: census{bucket: bucketWebhooks},
 	}
 	for _, option := range options {
@@ -117,7 +119,7 @@ func (s *Store) prepare(file *os.File) (err error) {
 // undone.
 func (s *Store) forgetAll() {
 	s.subscriptions.forgetAll()
-	s.failing.forgetAll()
+	s.standings.forgetAll()
 	s.keyCensus.forgetAll()
 	s.webhookCensus.forgetAll()
 	s.cache.changed()

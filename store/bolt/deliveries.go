@@ -54,10 +54,12 @@ func eventByID(tx *bbolt.Tx, account, id string) (s *segment, place int, err err
 
 // deliveryOf puts together the event's delivery of that number: what is owed, or else
 // what settled it, or else that it was skipped. One that is nothing of it, without a
-// State, was owed to a webhook that was deleted, or was purged.
+// State, was owed to a webhook that was deleted, or was purged. What its rows say is
+// owed to a webhook that is gone is not, see [leftovers].
 func deliveryOf(tx *bbolt.Tx, segment *segment, event *eventRecord, number uint64, webhook string) (webhooks.Delivery, error) {
 	d := webhooks.Delivery{EventID: event.ID, WebhookID: webhook, Type: event.Type, PublishedAt: event.published}
-	if isMarked(tx, bucketFresh, number) {
+	there := tx.Bucket(bucketWebhookIDs).Get([]byte(webhook)) != nil
+	if there && isMarked(tx, bucketFresh, number) {
 		d.State, d.NextAttemptAt = webhooks.Pending, event.published
 		return d, nil
 	}
@@ -71,7 +73,7 @@ func deliveryOf(tx *bbolt.Tx, segment *segment, event *eventRecord, number uint6
 	if d.Attempts = attempts; state != "" {
 		d.State = state
 	}
-	if record := tx.Bucket(bucketOwed).Get(seqKey(number)); record != nil {
+	if record := tx.Bucket(bucketOwed).Get(seqKey(number)); record != nil && there {
 		o, err := decodeOwed(record)
 		if err != nil {
 			return d, err

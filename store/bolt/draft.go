@@ -9,13 +9,6 @@ type draft struct {
 	records, bodies packer
 	log             packer // attempts
 	fresh, skipped  bitmap
-	owed            []owed // what the batch made owed: the queue does not know it yet
-}
-
-// An owed is deliveries to webhooks, of ascending numbers.
-type owed struct {
-	first    uint64
-	webhooks []string
 }
 
 // publish adds an event to the draft, for webhooks to which it is owed and those that
@@ -90,6 +83,4 @@ func (d *draft) reset() {
 	d.records.reset()
 	d.bodies.reset()
 	d.log.reset()
-	clear(d.owed)
-	d.owed = d.owed[:0]
 }

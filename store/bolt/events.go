@@ -79,7 +79,6 @@ func (s *Store) enqueue(b *batch, p *publication, only string) (deliveries int, 
 		return 0, false, err
 	}
 	if len(active) > 0 {
-		b.draft.owed = append(b.draft.owed, owed{n + 1, active})
 		b.done = append(b.done, func() {
 			s.recent.put(&p.event, n+1, len(active), now)
 			s.queue.AddEach(active, p.event.Account, n+1, now)

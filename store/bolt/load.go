@@ -1,7 +1,6 @@
 package bolt
 
 import (
-	"context"
 	"encoding/binary"
 	"errors"
 	"time"
@@ -12,25 +11,10 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// loadQueue tells the queue what the file says is owed, and forgets what is owed
-// to webhooks that are gone.
+// loadQueue tells the queue what the file says is owed, but not to webhooks that are
+// gone.
 func (s *Store) loadQueue() error {
-	var orphans []uint64
-	err := s.db.View(func(tx *bbolt.Tx) (err error) {
-		orphans, err = newLoader(s, tx).load()
-		return err
-	})
-	if err != nil || len(orphans) == 0 {
-		return err
-	}
-	return s.writer.run(context.Background(), func(b *batch) error {
-		for _, number := range orphans {
-			if err := b.unowe(number); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
+	return s.db.View(func(tx *bbolt.Tx) error { return newLoader(s, tx).load() })
 }
 
 // A loader reads what is owed.
@@ -41,12 +25,12 @@ type loader struct {
 	lanes    map[string]*loadedLane // by webhook
 	now      time.Time
 	ahead    time.Duration // of the clock, when the last event was published
-	orphans  []uint64
 }
 
 type loadedLane struct {
 	id, account   string
 	gone, passive bool
+	left          []uint64 // what it was owed, if it is gone
 }
 
 func newLoader(s *Store, tx *bbolt.Tx) *loader {
@@ -59,21 +43,21 @@ func newLoader(s *Store, tx *bbolt.Tx) *loader {
 	}
 }
 
-// load tells the queue of all that is owed, and returns the numbers of what is owed to
-// webhooks that are gone.
-func (l *loader) load() (orphans []uint64, err error) {
+// load tells the queue of all that is owed.
+func (l *loader) load() error {
 	if err := l.tx.Bucket(bucketFresh).ForEach(l.loadFresh); err != nil {
-		return nil, err
+		return err
 	}
 	if err := l.tx.Bucket(bucketOwed).ForEach(l.loadOwed); err != nil {
-		return nil, err
+		return err
 	}
 	for _, lane := range l.lanes {
 		if lane.passive {
 			l.store.queue.Pause(lane.id)
 		}
+		l.store.leftovers.add(lane.id, lane.left)
 	}
-	return l.orphans, nil
+	return nil
 }
 
 // loadFresh loads what is owed of a segment as it was published. Of a segment that
@@ -135,7 +119,7 @@ func (l *loader) add(webhook []byte, number uint64, o queue.Owed) {
 		l.lanes[lane.id] = lane
 	}
 	if lane.gone {
-		l.orphans = append(l.orphans, number)
+		lane.left = append(lane.left, number)
 		return
 	}
 	o.Webhook, o.Account, o.Seq, o.Due = lane.id, lane.account, number, o.Due.Add(-l.ahead)

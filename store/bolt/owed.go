@@ -120,7 +120,6 @@ func (s *Store) oweAgain(b *batch, webhook *webhooks.Webhook, number uint64, att
 		Webhook: webhook.ID, Account: webhook.Account, Seq: number, Due: time.Now(),
 		Attempts: attempts, Before: attempts, Recovered: recovered,
 	}
-	b.draft.owed = append(b.draft.owed, owed{number, []string{webhook.ID}})
 	active := webhook.Active
 	b.done = append(b.done, func() {
 		if s.queue.Add(o); !active {

@@ -19,8 +19,12 @@ func (s *Store) Now(ctx context.Context) (time.Time, error) {
 	return time.Now(), tx.Rollback()
 }
 
-// Purge implements [webhooks.Store]. It indexes complete runs, too.
+// Purge implements [webhooks.Store]. It indexes complete runs, too, and removes the rows
+// of webhooks that were deleted.
 func (s *Store) Purge(ctx context.Context, purge webhooks.Purge) (more bool, err error) {
+	if swept, err := s.sweep(ctx, "", purge.Limit); swept || err != nil {
+		return true, err
+	}
 	seized := make(map[uint64]uint64)
 	err = s.writer.run(ctx, func(b *batch) error {
 		more, err = s.purge(b, &purge, seized)
@@ -85,6 +89,9 @@ func (s *Store) expire(b *batch, before uint64, left *int, seized map[uint64]uin
 		var webhook []byte // nil if nobody knows whom it was for
 		if segment, err := found.at(number); err == nil {
 			webhook, _ = segment.recipient(number)
+		}
+		if webhook != nil && b.get(bucketWebhookIDs, webhook) == nil {
+			return true // left over, and not owed
 		}
 		id := string(webhook)
 		token, ok := seized[number]

@@ -74,8 +74,9 @@ func (s *Store) letGo(held []holding) {
 
 // settle takes one of the settlements of a step.
 func (s *Store) settle(b *batch, h *holding, settlement *webhooks.Settlement) error {
+	webhook := s.standings.of(b, h.webhook)
 	before, fresh, owed := b.owes(h.number)
-	h.gone, h.outcome = !owed, settlement.Outcome
+	h.gone, h.outcome = !owed || webhook.gone, settlement.Outcome
 	if h.gone {
 		return nil
 	}
@@ -103,14 +104,14 @@ func (s *Store) settle(b *batch, h *holding, settlement *webhooks.Settlement) er
 			return err
 		}
 	}
-	return s.settleWebhook(b, h.webhook, settlement)
+	return s.settleWebhook(b, h.webhook, webhook, settlement)
 }
 
 // settleWebhook records what a settlement means for its webhook, which is mostly
 // nothing new.
-func (s *Store) settleWebhook(b *batch, id string, settlement *webhooks.Settlement) error {
-	fails := s.failing.is(b, id)
-	ends, begins := fails && settlement.Outcome == webhooks.Deliver, !fails && settlement.Fails()
+func (s *Store) settleWebhook(b *batch, id string, now standing, settlement *webhooks.Settlement) error {
+	ends := (now.failing || now.warned) && settlement.Outcome == webhooks.Deliver
+	begins := !now.failing && settlement.Fails()
 	if !ends && !begins && !settlement.Warned && settlement.Deactivate == "" {
 		return nil
 	}

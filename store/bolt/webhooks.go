@@ -12,11 +12,28 @@ import (
 
 // CreateWebhook implements [webhooks.Store].
 func (s *Store) CreateWebhook(ctx context.Context, webhook webhooks.Webhook, terms webhooks.Terms) error {
+	for {
+		err := s.createWebhook(ctx, &webhook, &terms)
+		if err != errLeftovers {
+			return err
+		}
+		for swept := true; swept; {
+			if swept, err = s.sweep(ctx, webhook.ID, sweepStep); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// sweepStep is how many rows go in a step.
+const sweepStep = 1000
+
+func (s *Store) createWebhook(ctx context.Context, webhook *webhooks.Webhook, terms *webhooks.Terms) error {
 	return s.writer.run(ctx, func(b *batch) error {
 		if err := b.checkCaller(webhook.Account, terms.By); err != nil {
 			return err
 		}
-		if err := b.repeated(webhookRequest, webhook.Account, &terms); err != nil {
+		if err := b.repeated(webhookRequest, webhook.Account, terms); err != nil {
 			return err
 		}
 		switch {
@@ -24,9 +41,11 @@ func (s *Store) CreateWebhook(ctx context.Context, webhook webhooks.Webhook, ter
 			return webhooks.ErrExists
 		case terms.Limit > 0 && s.webhookCensus.of(b.tx, webhook.Account) >= terms.Limit:
 			return webhooks.ErrLimit
+		case slices.Contains(b.deleted, webhook.ID), s.leftovers.has(webhook.ID):
+			return errLeftovers
 		}
 		s.webhookCensus.add(webhook.Account, 1)
-		if err := b.note(webhookRequest, webhook.Account, webhook.ID, &terms); err != nil {
+		if err := b.note(webhookRequest, webhook.Account, webhook.ID, terms); err != nil {
 			return err
 		}
 		if err := b.put(bucketWebhookIDs, []byte(webhook.ID), []byte(webhook.Account)); err != nil {
@@ -35,7 +54,7 @@ func (s *Store) CreateWebhook(ctx context.Context, webhook webhooks.Webhook, ter
 		if err := s.alarm(b, webhook.Account); err != nil {
 			return err
 		}
-		return s.putWebhook(b, &webhook)
+		return s.putWebhook(b, webhook)
 	})
 }
 
@@ -105,60 +124,41 @@ func (s *Store) UpdateWebhook(ctx context.Context, account, id string, change fu
 
 // DeleteWebhook implements [webhooks.Store].
 func (s *Store) DeleteWebhook(ctx context.Context, account, id string, check func(webhooks.Webhook) error) error {
-	return s.writer.run(ctx, func(b *batch) error {
-		row := prefixed(account, id)
-		if b.get(bucketWebhooks, row) == nil {
-			return webhooks.ErrNotFound
-		}
-		if check != nil { // without it, what cannot be read can be deleted
-			webhook, err := s.webhookByID(b.tx, account, id)
-			if err != nil {
-				return err
-			}
-			if err := check(webhook); err != nil {
-				return err
-			}
-		}
-		s.subscriptions.forget(account)
-		s.failing.forget(id)
-		s.webhookCensus.add(account, -1)
-		s.cache.changing()
-		if err := b.delete(bucketWebhooks, row); err != nil {
-			return err
-		}
-		if err := b.delete(bucketWebhookIDs, []byte(id)); err != nil {
-			return err
-		}
-		if err := s.alarm(b, account); err != nil {
-			return err
-		}
-		if err := s.unoweAll(b, id); err != nil {
-			return err
-		}
-		b.done = append(b.done, func() {
-			s.cache.changed()
-			s.queue.Drop(id)
-		})
-		return nil
-	})
+	return s.writer.run(ctx, func(b *batch) error { return s.deleteWebhook(b, account, id, check) })
 }
 
-// unoweAll ends all that the webhook is owed.
-func (s *Store) unoweAll(b *batch, id string) error {
-	numbers := s.queue.Owed(id)
-	for _, o := range b.draft.owed {
-		if i := slices.Index(o.webhooks, id); i >= 0 {
-			numbers = append(numbers, o.first+uint64(i))
+func (s *Store) deleteWebhook(b *batch, account, id string, check func(webhooks.Webhook) error) error {
+	row := prefixed(account, id)
+	if b.get(bucketWebhooks, row) == nil {
+		return webhooks.ErrNotFound
+	}
+	if check != nil { // without it, what cannot be read can be deleted
+		webhook, err := s.webhookByID(b.tx, account, id)
+		if err != nil {
+			return err
 		}
-	}
-	if err := b.flush(); err != nil {
-		return err
-	}
-	for _, number := range numbers {
-		if err := b.unowe(number); err != nil {
+		if err := check(webhook); err != nil {
 			return err
 		}
 	}
+	s.subscriptions.forget(account)
+	s.standings.forget(id)
+	s.webhookCensus.add(account, -1)
+	s.cache.changing()
+	if err := b.delete(bucketWebhooks, row); err != nil {
+		return err
+	}
+	if err := b.delete(bucketWebhookIDs, []byte(id)); err != nil {
+		return err
+	}
+	if err := s.alarm(b, account); err != nil {
+		return err
+	}
+	b.deleted = append(b.deleted, id)
+	b.done = append(b.done, func() {
+		s.cache.changed()
+		s.leftovers.add(id, s.queue.Drop(id))
+	})
 	return nil
 }
 
@@ -184,7 +184,7 @@ func (s *Store) putWebhook(b *batch, webhook *webhooks.Webhook) error {
 
 // putRecord stores a webhook whose subscription stays as it is.
 func (s *Store) putRecord(b *batch, webhook *webhooks.Webhook) error {
-	s.failing.forget(webhook.ID)
+	s.standings.forget(webhook.ID)
 	s.cache.changing()
 	b.done = append(b.done, s.cache.changed)
 	return b.put(bucketWebhooks, prefixed(webhook.Account, webhook.ID), s.encodeWebhook(webhook))
@@ -194,7 +194,7 @@ func (s *Store) putRecord(b *batch, webhook *webhooks.Webhook) error {
 func (s *Store) encodeWebhook(w *webhooks.Webhook) []byte {
 	secret, previous := s.keys.Seal(w.Secret, w.ID), s.keys.Seal(w.PreviousSecret, w.ID)
 	e := newEncoder(64 + len(w.URL) + len(secret) + len(previous) + 32*(len(w.Events)+len(w.PastEvents)))
-	e.time(w.FailingSince) // first: see isFailing
+	e.time(w.FailingSince) // first: see readStanding
 	e.time(w.WarnedAt)
 	e.bool(w.Active)
 	e.string(string(w.OffReason))
@@ -226,8 +226,11 @@ func (d *decoder) eventTypes() (types []webhooks.EventType) {
 	return types
 }
 
-// isFailing tells whether the webhook has a FailingSince without reading the rest.
-func isFailing(record []byte) bool { return !newDecoder(record).time().IsZero() }
+// readStanding reads no more of a webhook than it needs.
+func readStanding(record []byte) standing {
+	d := newDecoder(record)
+	return standing{failing: !d.time().IsZero(), warned: !d.time().IsZero()}
+}
 
 func (s *Store) decodeWebhook(account, id string, record []byte) (webhooks.Webhook, error) {
 	w := webhooks.Webhook{Account: account, ID: id}

@@ -21,7 +21,7 @@ func (s *Store) ClaimDeliveries(ctx context.Context, claim webhooks.Claim) ([]we
 	tasks := make([]webhooks.Task, 0, len(claimed))
 	for _, c := range claimed {
 		d := s.deliveries[place{c.Webhook, c.Seq}]
-		webhook := copyOf(*d.webhook)
+		webhook := copyOf(*s.webhooks.find(d.event.Account, c.Webhook)) // it is there, or nothing is owed to it
 		task := webhooks.Task{Event: d.event.Envelope, Webhook: &webhook, Attempt: c.Attempt, Before: c.Before, Token: c.Token}
 		if d.event.noBody {
 			task.Err = errNoPayload
@@ -72,7 +72,7 @@ func (s *Store) settle(settlement *webhooks.Settlement, d *delivery) {
 		s.queue.Done(token)
 		d.State, d.NextAttemptAt = webhooks.Dead, time.Time{}
 	}
-	w := d.webhook
+	w := s.webhooks.find(d.event.Account, d.WebhookID)
 	if w.URL != settlement.Task.Webhook.URL {
 		return
 	}
@@ -98,7 +98,8 @@ func (s *Store) Redeliver(ctx context.Context, account, webhookID, eventID strin
 	}
 	defer s.mu.Unlock()
 	e := s.events[ref{account, eventID}]
-	if e == nil || e.noBody || s.webhooks.find(account, webhookID) == nil {
+	w := s.webhooks.find(account, webhookID)
+	if e == nil || e.noBody || w == nil {
 		return webhooks.ErrNotFound
 	}
 	d := e.find(webhookID)
@@ -108,7 +109,7 @@ func (s *Store) Redeliver(ctx context.Context, account, webhookID, eventID strin
 	now := time.Now()
 	switch {
 	case d.State != webhooks.Pending:
-		s.owe(d, now, false)
+		s.owe(d, w, now, false)
 	case s.queue.Expedite(webhookID, e.seq, now):
 		d.NextAttemptAt = stored(now)
 	}

@@ -24,7 +24,6 @@ type event struct {
 type delivery struct {
 	webhooks.Delivery
 	event   *event
-	webhook *webhooks.Webhook
 	settled webhooks.DeliveryState // before it was last made owed
 }
 
@@ -62,12 +61,12 @@ func (s *Store) enqueue(envelope webhooks.Envelope, only string) (owed int, isNe
 		if !slices.Contains(w.Events, e.Type) || only != "" && only != w.ID {
 			continue
 		}
-		d := &delivery{event: e, webhook: w}
+		d := &delivery{event: e}
 		d.Delivery = webhooks.Delivery{EventID: e.ID, WebhookID: w.ID, Type: e.Type, PublishedAt: e.published, State: webhooks.Skipped}
 		e.deliveries = append(e.deliveries, d)
 		s.deliveries[place{w.ID, e.seq}] = d
 		if w.Active {
-			s.owe(d, now, false)
+			s.owe(d, w, now, false)
 			e.matched++
 		}
 	}
@@ -85,15 +84,15 @@ func (s *Store) publication(now time.Time) time.Time {
 	return s.published
 }
 
-// owe makes a delivery that is not owed due.
-func (s *Store) owe(d *delivery, due time.Time, recovered bool) {
+// owe makes a delivery to the webhook that is not owed due.
+func (s *Store) owe(d *delivery, w *webhooks.Webhook, due time.Time, recovered bool) {
 	made := d.made()
 	s.queue.Add(queue.Owed{
 		Webhook: d.WebhookID, Account: d.event.Account, Seq: d.event.seq, Due: due,
 		Attempts: made, Before: made, Recovered: recovered,
 	})
 	d.settled, d.State, d.NextAttemptAt = d.State, webhooks.Pending, stored(due)
-	if !d.webhook.Active {
+	if !w.Active {
 		s.queue.Pause(d.WebhookID)
 	}
 }

@@ -110,7 +110,8 @@ func (s *Store) AdvanceRecovery(ctx context.Context, limit int) (advanced bool, 
 }
 
 func (s *Store) advance(r *recovery, limit int) {
-	if s.webhooks.find(r.Account, r.WebhookID) == nil {
+	w := s.webhooks.find(r.Account, r.WebhookID)
+	if w == nil {
 		r.Done = true
 		return
 	}
@@ -119,7 +120,7 @@ func (s *Store) advance(r *recovery, limit int) {
 	for _, e := range rest[:min(limit, len(rest))] {
 		r.next = e.seq + 1
 		if d := e.find(r.WebhookID); d != nil && d.State != webhooks.Pending && !e.noBody && query.Matches(&d.Delivery) {
-			s.owe(d, time.Now(), true)
+			s.owe(d, w, time.Now(), true)
 			r.Recovered++
 		}
 	}

@@ -102,7 +102,7 @@ func (s *Store) DeleteWebhook(ctx context.Context, account, id string, check fun
 			return err
 		}
 	}
-	for _, seq := range s.queue.Owed(id) {
+	for _, seq := range s.queue.Drop(id) {
 		d := s.deliveries[place{id, seq}]
 		if d.settled != webhooks.Delivered && d.settled != webhooks.Dead {
 			s.remove(d)
@@ -110,7 +110,6 @@ func (s *Store) DeleteWebhook(ctx context.Context, account, id string, check fun
 			d.State, d.NextAttemptAt = d.settled, time.Time{}
 		}
 	}
-	s.queue.Drop(id)
 	s.webhooks.remove(account, id)
 	delete(s.webhookIDs, id)
 	s.alarm(account)

@@ -44,6 +44,24 @@ func dueAlerts(run runner) {
 		wantSame(t, "State", t.alert("acct", webhooks.MetricBalance), "state")
 	})
 
+	run("also if what is kept is soft", func(t *tester) {
+		soft := func(state string) func(*webhooks.AlertStep) error {
+			return func(step *webhooks.AlertStep) error {
+				step.State, step.Soft = []byte(state), true
+				return nil
+			}
+		}
+		t.updateAlert("acct", webhooks.MetricBalance, soft("soft"))
+		t.wantDue()
+		t.createWebhooks(newWebhook("acct", "a"))
+		t.wantDue("acct")
+		wantSame(t, "Due", due(t, "acct", webhooks.MetricBalance), true)
+		t.updateAlert("acct", webhooks.MetricBalance, soft("softer"))
+		t.updateWebhook("acct", "a", func(*webhooks.Webhook) {})
+		wantSame(t, "Due", due(t, "acct", webhooks.MetricBalance), true)
+		wantSame(t, "State", t.alert("acct", webhooks.MetricBalance), "softer")
+	})
+
 	run("only of the account, of that metric, and if something is kept", func(t *tester) {
 		t.updateAlert("other", webhooks.MetricBalance, keepState("state"))
 		t.updateAlert("acct", webhooks.MetricBandwidth, keepState("state"))

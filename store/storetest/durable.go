@@ -228,8 +228,13 @@ func durableDeliveries(reopened func(name string, before, after func(*tester))) 
 			remaining += len(t.deliveries("acct", numbered("event", i)))
 		}
 		wantSame(t, "number of deliveries", remaining, 1)
+		backlog, err := t.store.Backlog(t.Context(), "")
+		t.must(err)
+		wantSame(t, "Pending", backlog.Pending, 0)
 		t.createWebhooks(newWebhook("acct", "webhook"))
 		t.claimAll(0)
+		t.enqueue(newEvent("acct", "later"), 1)
+		wantSame(t, "Task.Event.ID", t.claimAll(1)[0].Event.ID, "later")
 	})
 
 	var deactivated webhooks.Webhook

@@ -83,6 +83,19 @@ func failing(run runner) {
 		want(t, "webhook", fields{Since: at(4)})
 	})
 
+	run("Deliver ends WarnedAt, also without FailingSince", func(t *tester) {
+		t.createWebhooks(newWebhook("acct", "webhook"))
+		t.updateWebhook("acct", "webhook", func(w *webhooks.Webhook) { w.WarnedAt = at(1) })
+		t.settle(ended(t, "1", webhooks.Deliver, at(2)))
+		want(t, "webhook", fields{})
+		own := ended(t, "2", webhooks.Retry, at(3))
+		own.Attempt.Class, own.Warned = webhooks.ClassInternal, true
+		t.settle(own)
+		want(t, "webhook", fields{Warned: at(3)})
+		t.settle(ended(t, "3", webhooks.Deliver, at(4)))
+		want(t, "webhook", fields{})
+	})
+
 	run("Release leaves it as it is", func(t *tester) {
 		t.createWebhooks(newWebhook("acct", "webhook"))
 		t.settle(ended(t, "1", webhooks.Release, at(1)))

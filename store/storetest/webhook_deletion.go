@@ -1,9 +1,11 @@
 package storetest
 
 import (
+	"errors"
 	"fmt"
 	"time"
 
+	"github.com/storageapi/storageapi/signing"
 	"github.com/storageapi/storageapi/webhooks"
 )
 
@@ -164,5 +166,77 @@ func deleteWebhook(run runner) {
 		_, err := t.store.ListDeliveries(t.Context(), "acct", "webhook", webhooks.DeliveryQuery{Limit: 9})
 		t.wantError("ListDeliveries", err, webhooks.ErrNotFound)
 		wantSame(t, "EventDeliveries", t.deliveries("acct", settled.Event.ID), want)
+	})
+
+	run("what one made again with its id gets is sent to its own URL, with its own secret", func(t *tester) {
+		t.createWebhooks(newWebhook("acct", "webhook"))
+		t.settleEvent(newEvent("acct", "redelivered"), 1, webhooks.Deliver)
+		t.settleEvent(newEvent("acct", "recovered"), 1, webhooks.GiveUp)
+		t.must(t.store.DeleteWebhook(t.Context(), "acct", "webhook", nil))
+		again := newWebhook("acct", "webhook")
+		again.URL, again.Secret = "https://again.example.com/", signing.NewSecret()
+		t.createWebhooks(again)
+		if err := t.store.Redeliver(t.Context(), "acct", "webhook", "redelivered"); !errors.Is(err, webhooks.ErrNotFound) {
+			t.must(err) // a store may know what belonged to the one before
+		}
+		t.createRecoveries(newRecovery("acct", "webhook", "recovery", webhooks.Dead))
+		t.advance(9)
+		t.enqueue(newEvent("acct", "published"), 1)
+		var ends []webhooks.Settlement
+		for _, task := range t.claim(webhooks.Claim{Limit: 9, PerWebhook: 9, Lease: longLease}) {
+			wantSame(t, "Task.Webhook", *task.Webhook, again)
+			failed := settlement(task, webhooks.GiveUp)
+			failed.Deactivate = webhooks.OffGone
+			ends = append(ends, failed)
+		}
+		t.settle(ends...)
+		wantSame(t, "Active", t.webhook("acct", "webhook").Active, false)
+	})
+
+	run("a long backlog is gone in one step, as every method sees it", func(t *tester) {
+		const n = 500
+		w, other := newWebhook("acct", "webhook"), newWebhook("acct", "other")
+		t.createWebhooks(w, other)
+		inParallel(50, func(i int) {
+			for j := i; j < n; j += 50 {
+				_, err := t.store.Enqueue(t.Context(), newEvent("acct", numbered("event", j)))
+				t.wantError("Enqueue", err, nil)
+			}
+		})
+		var later []webhooks.Settlement
+		for _, task := range t.claim(webhooks.Claim{Limit: n, PerWebhook: n, Lease: longLease}) {
+			retry := settlement(task, webhooks.Retry)
+			retry.RetryAfter = time.Hour
+			later = append(later, retry)
+		}
+		t.settle(later...)
+		t.must(t.store.DeleteWebhook(t.Context(), "acct", "webhook", nil))
+		border := t.border()
+		check := func() {
+			t.Helper()
+			backlog, err := t.store.Backlog(t.Context(), "")
+			t.must(err)
+			wantSame(t, "Pending", backlog.Pending, n)
+			for i := 0; i < n; i += 49 {
+				id := numbered("event", i)
+				wantSame(t, "EventDeliveries", t.delivery("acct", id).WebhookID, "other")
+				t.wantError("Redeliver", t.store.Redeliver(t.Context(), "acct", "webhook", id), webhooks.ErrNotFound)
+			}
+		}
+		check()
+		for steps := 0; steps < 3; steps++ { // the store may tidy up in these
+			_, err := t.store.Purge(t.Context(), webhooks.Purge{Limit: 50})
+			t.must(err)
+			check()
+		}
+		t.createWebhooks(w)
+		check()
+		wantSame(t, "ListDeliveries", t.list("acct", "webhook", webhooks.DeliveryQuery{}), nil)
+		t.enqueue(newEvent("acct", "later"), 2)
+		t.purge(webhooks.Purge{Payloads: border})
+		wantSame(t, "state of what the other was owed", t.delivery("acct", numbered("event", 0)).State, webhooks.Dead)
+		for _, task := range t.claimAll(2) {
+			wantSame(t, "Task.Event", task.Event, newEvent("acct", "later"))
+		}
 	})
 }

@@ -1,0 +1,191 @@
+package bolt
+
+import (
+	"fmt"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+	"unsafe"
+
+	"github.com/storageapi/storageapi/webhooks"
+)
+
+// BenchmarkDelete deletes a webhook with 1 M deliveries pending, half of them as they were
+// published and half to be retried, and purges as a service does until their rows are
+// gone. It measures for how long a step has held the writer, in milliseconds of processor
+// time: the deletion, and the longest of the others; and how long publishing to other
+// webhooks takes meanwhile (p50), against before.
+func BenchmarkDelete(b *testing.B) {
+	pending := 1_000_000
+	if testing.Short() {
+		pending = 20_000
+	}
+	for b.Loop() {
+		b.StopTimer()
+		s, err := Open(filepath.Join(b.TempDir(), "delete.db"))
+		if err != nil {
+			b.Fatal(err)
+		}
+		for i := range 2 {
+			owe(b, s, i, pending)
+		}
+		b.StartTimer()
+		deletion, longest := deleteAlone(b, s, 0)
+		before, during, swept := deleteBeside(b, s, 1)
+		b.ReportMetric(deletion, "deletion-cpu-ms")
+		b.ReportMetric(longest, "longest-cpu-ms")
+		b.ReportMetric(before, "p50-before-µs")
+		b.ReportMetric(during, "p50-during-µs")
+		b.ReportMetric(swept, "swept-s")
+		b.StopTimer()
+		if err := s.Close(); err != nil {
+			b.Fatal(err)
+		}
+		b.StartTimer()
+	}
+}
+
+func benchWebhook(i int) webhooks.Webhook {
+	return webhooks.Webhook{
+		ID: fmt.Sprintf("wh_%026d", i), Account: fmt.Sprint("acct_", i), URL: "https://example.com/", Active: true,
+		Events: []webhooks.EventType{webhooks.TypeBalanceLow},
+	}
+}
+
+func benchEvent(account, i int) webhooks.Envelope {
+	return webhooks.Envelope{
+		ID: fmt.Sprintf("evt_%02d_%023d", account, i), Account: fmt.Sprint("acct_", account), Type: webhooks.TypeBalanceLow,
+		Timestamp: time.Now(), Body: make([]byte, 256),
+	}
+}
+
+// owe makes a webhook that is owed so many deliveries.
+func owe(b *testing.B, s *Store, account, pending int) {
+	if err := s.CreateWebhook(b.Context(), benchWebhook(account), webhooks.Terms{}); err != nil {
+		b.Fatal(err)
+	}
+	var wg sync.WaitGroup
+	for p := range 256 {
+		wg.Go(func() {
+			for i := p; i < pending; i += 256 {
+				if _, err := s.Enqueue(b.Context(), benchEvent(account, i)); err != nil {
+					b.Error(err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	for n := 0; n < pending/2; {
+		tasks, _, err := s.ClaimDeliveries(b.Context(), webhooks.Claim{Limit: 500, PerWebhook: 500, Lease: time.Hour})
+		if err != nil {
+			b.Fatal(err)
+		}
+		var settlements []webhooks.Settlement
+		for _, task := range tasks {
+			settlements = append(settlements, webhooks.Settlement{
+				Task: task, Outcome: webhooks.Retry, RetryAfter: 24 * time.Hour,
+				Attempt: webhooks.Attempt{Number: 1, StartedAt: time.Now(), Status: 500},
+			})
+		}
+		if _, err := s.SettleDeliveries(b.Context(), settlements); err != nil {
+			b.Fatal(err)
+		}
+		n += len(tasks)
+	}
+}
+
+// deleteAlone deletes the account's webhook while nobody does anything else: what the
+// process uses meanwhile is what a step holds the writer for, at most.
+func deleteAlone(b *testing.B, s *Store, account int) (deletion, longest float64) {
+	runtime.GC()
+	hold := func(step func() error) float64 {
+		begun := processorTime(b)
+		if err := step(); err != nil {
+			b.Fatal(err)
+		}
+		return float64((processorTime(b) - begun).Microseconds()) / 1000
+	}
+	webhook := benchWebhook(account)
+	deletion = hold(func() error { return s.DeleteWebhook(b.Context(), webhook.Account, webhook.ID, nil) })
+	s.leftovers.next("", 1) // sorts what is left over, for which nobody waits
+	longest = deletion
+	for more := true; more; {
+		longest = max(longest, hold(func() (err error) {
+			more, err = s.Purge(b.Context(), webhooks.Purge{Limit: 1000})
+			return err
+		}))
+	}
+	return deletion, longest
+}
+
+// deleteBeside deletes the account's webhook while others publish.
+func deleteBeside(b *testing.B, s *Store, account int) (before, during, swept float64) {
+	other := benchWebhook(2)
+	if err := s.CreateWebhook(b.Context(), other, webhooks.Terms{}); err != nil {
+		b.Fatal(err)
+	}
+	var mu sync.Mutex
+	var took []time.Duration
+	stop := make(chan struct{})
+	var publishers sync.WaitGroup
+	for p := range 8 {
+		publishers.Go(func() {
+			for i := p; ; i += 8 {
+				select {
+				case <-stop:
+					return
+				case <-time.After(time.Millisecond):
+				}
+				begun := time.Now()
+				if _, err := s.Enqueue(b.Context(), benchEvent(2, i)); err != nil {
+					b.Error(err)
+				}
+				mu.Lock()
+				took = append(took, time.Since(begun))
+				mu.Unlock()
+			}
+		})
+	}
+	p50 := func() float64 {
+		mu.Lock()
+		defer mu.Unlock()
+		slices.Sort(took)
+		middle := took[len(took)/2]
+		took = nil
+		return float64(middle.Nanoseconds()) / 1000
+	}
+	time.Sleep(3 * time.Second)
+	before = p50()
+	webhook := benchWebhook(account)
+	begun := time.Now()
+	if err := s.DeleteWebhook(b.Context(), webhook.Account, webhook.ID, nil); err != nil {
+		b.Fatal(err)
+	}
+	for more := true; more; {
+		var err error
+		step := time.Now()
+		if more, err = s.Purge(b.Context(), webhooks.Purge{Limit: 1000}); err != nil {
+			b.Fatal(err)
+		}
+		time.Sleep(4 * time.Since(step)) // as a service does
+	}
+	swept = time.Since(begun).Seconds()
+	during = p50()
+	close(stop)
+	publishers.Wait()
+	return before, during, swept
+}
+
+// processorTime returns that of this process.
+func processorTime(b *testing.B) time.Duration {
+	const process = 2 // CLOCK_PROCESS_CPUTIME_ID
+	var now syscall.Timespec
+	if _, _, errno := syscall.Syscall(syscall.SYS_CLOCK_GETTIME, process, uintptr(unsafe.Pointer(&now)), 0); errno != 0 {
+		b.Fatal(errno)
+	}
+	return time.Duration(now.Nano())
+}

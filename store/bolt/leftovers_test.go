@@ -1,0 +1,241 @@
+package bolt
+
+import (
+	"errors"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"go.etcd.io/bbolt"
+
+	"github.com/storageapi/storageapi/webhooks"
+)
+
+// TestDeletionGoesInSteps: deleting a webhook touches none of the rows of what it is
+// owed, however many those are; purges remove them, some at a time, and go on with it
+// after the file was closed in between. Nothing shows of them meanwhile.
+func TestDeletionGoesInSteps(t *testing.T) {
+	const events, limit = 1000, 100
+	path := filepath.Join(t.TempDir(), "storage.db")
+	s := mustOpen(t, path)
+	for i := range 3 { // the first is inactive
+		if err := s.CreateWebhook(t.Context(), testWebhook(i), webhooks.Terms{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	publishMany(t, s, events)
+	retrySome(t, s, "wh1", events/2)
+	rows := owedRows(t, s)
+	if rows != 2*events {
+		t.Fatalf("%d rows, want %d", rows, 2*events)
+	}
+	if err := s.DeleteWebhook(t.Context(), "acct", "wh1", nil); err != nil {
+		t.Fatal(err)
+	}
+	if left := owedRows(t, s); left != rows {
+		t.Errorf("the deletion removed %d rows by itself", rows-left)
+	}
+	for steps := 0; owedRows(t, s) > events; steps++ {
+		if steps == 3 {
+			if err := s.Close(); err != nil {
+				t.Fatal(err)
+			}
+			s = mustOpen(t, path)
+		}
+		for i := 0; i < events; i += 99 {
+			list, err := s.EventDeliveries(t.Context(), "acct", testEvent(i, 0).ID)
+			if err != nil || len(list) != 2 || list[1].WebhookID != "wh2" || list[1].State != webhooks.Pending {
+				t.Fatalf("after %d steps event %d has %+v, %v", steps, i, list, err)
+			}
+		}
+		if got, err := s.Backlog(t.Context(), ""); got.Pending != events || err != nil {
+			t.Fatalf("after %d steps %d are pending, %v", steps, got.Pending, err)
+		}
+		before := owedRows(t, s)
+		more, err := s.Purge(t.Context(), webhooks.Purge{Limit: limit})
+		if err != nil || !more || before-owedRows(t, s) != limit {
+			t.Fatalf("step %d removed %d rows, %v, %v; want %d and more", steps, before-owedRows(t, s), more, err, limit)
+		}
+	}
+	if more, err := s.Purge(t.Context(), webhooks.Purge{Limit: limit}); more || err != nil {
+		t.Errorf("Purge = %v, %v with nothing left over", more, err)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestLeftoversExpire: what is left over when its time comes ends without a trace.
+func TestLeftoversExpire(t *testing.T) {
+	s := openTemp(t)
+	if err := s.CreateWebhook(t.Context(), testWebhook(1), webhooks.Terms{}); err != nil {
+		t.Fatal(err)
+	}
+	publishMany(t, s, 20)
+	outcomes := together(t, s, func(b *batch) error {
+		return s.deleteWebhook(b, "acct", "wh1", nil)
+	}, func(b *batch) error { // it has looked for leftovers before
+		_, err := s.purge(b, &webhooks.Purge{Payloads: time.Now().Add(time.Hour), Limit: 100}, make(map[uint64]uint64))
+		return err
+	})
+	if err := errors.Join(outcomes...); err != nil {
+		t.Fatal(err)
+	}
+	for i := range 20 {
+		if list, err := s.EventDeliveries(t.Context(), "acct", testEvent(i, 0).ID); len(list) != 0 || err != nil {
+			t.Fatalf("event %d has %+v, %v", i, list, err)
+		}
+	}
+}
+
+// TestSweepsRace: whoever removes what a webhook has left, nothing of the one made again
+// with its id goes with it.
+func TestSweepsRace(t *testing.T) {
+	const rounds, events = 5, 200
+	s := openTemp(t)
+	if err := s.CreateWebhook(t.Context(), testWebhook(1), webhooks.Terms{}); err != nil {
+		t.Fatal(err)
+	}
+	for round := range rounds {
+		var wg sync.WaitGroup
+		for i := range events {
+			wg.Go(func() {
+				event := testEvent(round*events+i, 10)
+				if _, err := s.Enqueue(t.Context(), event); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		wg.Wait()
+		if err := s.DeleteWebhook(t.Context(), "acct", "wh1", nil); err != nil {
+			t.Fatal(err)
+		}
+		for range 4 {
+			wg.Go(func() {
+				for range 20 {
+					if _, err := s.Purge(t.Context(), webhooks.Purge{Limit: 7}); err != nil {
+						t.Error(err)
+					}
+				}
+			})
+		}
+		if err := s.CreateWebhook(t.Context(), testWebhook(1), webhooks.Terms{}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := s.Enqueue(t.Context(), testEvent(9000+round, 10)); err != nil {
+			t.Fatal(err)
+		}
+		wg.Wait()
+		if rows := owedRows(t, s); rows != 1 {
+			t.Fatalf("in round %d there are %d rows, want that of the last event", round, rows)
+		}
+		tasks, _, err := s.ClaimDeliveries(t.Context(), webhooks.Claim{Limit: 9, PerWebhook: 9, Lease: time.Minute})
+		if err != nil || len(tasks) != 1 || tasks[0].Event.ID != testEvent(9000+round, 0).ID {
+			t.Fatalf("claimed %d, %v; want the last event", len(tasks), err)
+		}
+		if _, err := s.SettleDeliveries(t.Context(), []webhooks.Settlement{{Task: tasks[0], Outcome: webhooks.Deliver, Attempt: webhooks.Attempt{Number: 1}}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// TestSettlementBesideADeletion: what was held to be settled when its webhook was deleted
+// is stale, in the same batch and later, though its row is still there.
+func TestSettlementBesideADeletion(t *testing.T) {
+	s := openTemp(t)
+	if err := s.CreateWebhook(t.Context(), testWebhook(1), webhooks.Terms{}); err != nil {
+		t.Fatal(err)
+	}
+	publishMany(t, s, 2)
+	tasks, _, err := s.ClaimDeliveries(t.Context(), webhooks.Claim{Limit: 9, PerWebhook: 9, Lease: time.Minute})
+	if err != nil || len(tasks) != 2 {
+		t.Fatalf("claimed %d, %v", len(tasks), err)
+	}
+	var held []holding
+	for _, task := range tasks {
+		webhook, number, ok := s.queue.Hold(task.Token)
+		if !ok {
+			t.Fatal("not held")
+		}
+		held = append(held, holding{token: task.Token, webhook: webhook, number: number})
+	}
+	settle := func(i int) func(*batch) error {
+		return func(b *batch) error {
+			return s.settle(b, &held[i], &webhooks.Settlement{Task: tasks[i], Outcome: webhooks.Deliver, Attempt: webhooks.Attempt{Number: 1}})
+		}
+	}
+	deletion := func(b *batch) error { return s.deleteWebhook(b, "acct", "wh1", nil) }
+	if err := errors.Join(append(together(t, s, deletion, settle(0)), together(t, s, settle(1))...)...); err != nil {
+		t.Fatal(err)
+	}
+	for i, h := range held {
+		if !h.gone {
+			t.Errorf("settlement %d is not stale", i)
+		}
+		if list, err := s.EventDeliveries(t.Context(), "acct", tasks[i].Event.ID); len(list) != 0 || err != nil {
+			t.Errorf("event %d has %+v, %v", i, list, err)
+		}
+	}
+}
+
+func mustOpen(t *testing.T, path string) *Store {
+	t.Helper()
+	s, err := Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func publishMany(t *testing.T, s *Store, events int) {
+	t.Helper()
+	var wg sync.WaitGroup
+	for p := range 50 {
+		wg.Go(func() {
+			for i := p; i < events; i += 50 {
+				if _, err := s.Enqueue(t.Context(), testEvent(i, 10)); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+}
+
+// retrySome claims so many deliveries and puts off those to the webhook.
+func retrySome(t *testing.T, s *Store, webhook string, n int) {
+	t.Helper()
+	tasks, _, err := s.ClaimDeliveries(t.Context(), webhooks.Claim{Limit: n, PerWebhook: n, Lease: time.Minute})
+	if err != nil || len(tasks) != n {
+		t.Fatalf("claimed %d, %v; want %d", len(tasks), err, n)
+	}
+	var settlements []webhooks.Settlement
+	for _, task := range tasks {
+		s := webhooks.Settlement{Task: task, Outcome: webhooks.Release}
+		if task.Webhook.ID == webhook {
+			s.Outcome, s.RetryAfter, s.Attempt = webhooks.Retry, time.Hour, webhooks.Attempt{Number: 1, Status: 500}
+		}
+		settlements = append(settlements, s)
+	}
+	if stale, err := s.SettleDeliveries(t.Context(), settlements); len(stale) > 0 || err != nil {
+		t.Fatal(stale, err)
+	}
+}
+
+// owedRows counts what the file says is owed, to whomever.
+func owedRows(t *testing.T, s *Store) (rows int) {
+	t.Helper()
+	err := s.db.View(func(tx *bbolt.Tx) error {
+		rows = tx.Bucket(bucketOwed).Stats().KeyN
+		return tx.Bucket(bucketFresh).ForEach(func(_, record []byte) error {
+			m, err := decodeBitmap(record)
+			m.each(func(uint64) bool { rows++; return true })
+			return err
+		})
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return rows
+}

@@ -1,0 +1,35 @@
+package bolt
+
+// A standing is what a settlement may change of its webhook.
+type standing struct {
+	gone    bool // there is no such webhook
+	failing bool // it has a FailingSince
+	warned  bool // it has a WarnedAt
+}
+
+// standings remembers those of webhooks, so that mostly settling need not look. It is for
+// steps of the writer only.
+type standings map[string]standing
+
+// maxStandings bounds it, at some 100 bytes a webhook.
+const maxStandings = 65_536
+
+// of returns the webhook's standing.
+func (s standings) of(b *batch, id string) standing {
+	known, ok := s[id]
+	if !ok {
+		if len(s) >= maxStandings {
+			clear(s)
+		}
+		account := b.get(bucketWebhookIDs, []byte(id))
+		known = readStanding(b.get(bucketWebhooks, prefixed(string(account), id)))
+		known.gone = account == nil
+		s[id] = known
+	}
+	return known
+}
+
+// forget forgets a webhook that changes, and a transaction that is undone all of
+// them, since they may have changed in it.
+func (s standings) forget(id string) { delete(s, id) }
+func (s standings) forgetAll()       { clear(s) }
