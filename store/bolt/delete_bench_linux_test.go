@@ -1,6 +1,7 @@
 package bolt
 
 import (
+	"errors"
 	"fmt"
 	"path/filepath"
 	"runtime"
@@ -98,28 +99,37 @@ func owe(b *testing.B, s *Store, account, pending int) {
 	}
 }
 
-// deleteAlone deletes the account's webhook while nobody does anything else: what the
-// process uses meanwhile is what a step holds the writer for, at most.
+// deleteAlone deletes the account's webhook, and measures what its steps hold the writer
+// for.
 func deleteAlone(b *testing.B, s *Store, account int) (deletion, longest float64) {
-	runtime.GC()
-	hold := func(step func() error) float64 {
-		begun := processorTime(b)
-		if err := step(); err != nil {
+	hold := func(step func(*batch) error) float64 {
+		var begun, took time.Duration
+		err := errors.Join(together(b, s, func(*batch) error {
+			runtime.LockOSThread() // what is done after the commit is done in this goroutine, too
+			begun = processorTime(b)
+			return nil
+		}, step, func(batch *batch) error {
+			batch.done = append(batch.done, func() {
+				took = processorTime(b) - begun
+				runtime.UnlockOSThread()
+			})
+			return nil
+		})...)
+		if err != nil {
 			b.Fatal(err)
 		}
-		return float64((processorTime(b) - begun).Microseconds()) / 1000
+		return float64(took.Microseconds()) / 1000
 	}
 	webhook := benchWebhook(account)
-	deletion = hold(func() error { return s.DeleteWebhook(b.Context(), webhook.Account, webhook.ID, nil) })
-	s.leftovers.next("", 1) // sorts what is left over, for which nobody waits
+	deletion = hold(func(b *batch) error { return s.deleteWebhook(b, webhook.Account, webhook.ID, nil) })
 	longest = deletion
-	for more := true; more; {
-		longest = max(longest, hold(func() (err error) {
-			more, err = s.Purge(b.Context(), webhooks.Purge{Limit: 1000})
-			return err
-		}))
+	for {
+		left, numbers := s.leftovers.next("", 1000)
+		if len(numbers) == 0 {
+			return deletion, longest
+		}
+		longest = max(longest, hold(func(b *batch) error { return s.removeRows(b, left, numbers) }))
 	}
-	return deletion, longest
 }
 
 // deleteBeside deletes the account's webhook while others publish.
@@ -180,11 +190,11 @@ func deleteBeside(b *testing.B, s *Store, account int) (before, during, swept fl
 	return before, during, swept
 }
 
-// processorTime returns that of this process.
+// processorTime returns that of this thread.
 func processorTime(b *testing.B) time.Duration {
-	const process = 2 // CLOCK_PROCESS_CPUTIME_ID
+	const thread = 3 // CLOCK_THREAD_CPUTIME_ID
 	var now syscall.Timespec
-	if _, _, errno := syscall.Syscall(syscall.SYS_CLOCK_GETTIME, process, uintptr(unsafe.Pointer(&now)), 0); errno != 0 {
+	if _, _, errno := syscall.Syscall(syscall.SYS_CLOCK_GETTIME, thread, uintptr(unsafe.Pointer(&now)), 0); errno != 0 {
 		b.Fatal(errno)
 	}
 	return time.Duration(now.Nano())
