@@ -23,7 +23,7 @@ var importRules = map[string][]string{
 	"signing":  {},
 	"auth":     {"scopes", "internal/lasting"},
 	"apikeys":  {"auth", "scopes", "internal/creation", "internal/id", "internal/invalid"},
-	"webhooks": {"scopes", "signing", "internal/creation", "internal/id", "internal/invalid", "code.dny.dev/ssrf"},
+	"webhooks": {"scopes", "signing", "internal/creation", "internal/id", "internal/invalid", "internal/testhook", "code.dny.dev/ssrf"},
 
 	"store":           {"apikeys", "webhooks"},
 	"store/memory":    {"apikeys", "webhooks", "scopes", "signing", "store", "internal/creation", "internal/cursor", "internal/queue"},
@@ -43,6 +43,9 @@ var importRules = map[string][]string{
 	"internal/invalid":   {},
 	"internal/lasting":   {},
 	"internal/queue":     {"webhooks"},
+
+	"internal/simulation": {},
+	"internal/testhook":   {},
 
 	// Programs show what others can do: they import what others can.
 	"examples/*": {".", "apikeys", "auth", "dashboard", "scopes", "signing", "store", "store/bolt", "store/memory", "webhooks"},

@@ -1,0 +1,320 @@
+package simulation_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/storageapi/storageapi/apikeys"
+	"github.com/storageapi/storageapi/scopes"
+	"github.com/storageapi/storageapi/store"
+)
+
+// clients manage the keys of an account, and use them. One thing is done at a time, so
+// that what each key must be is known.
+type clients struct {
+	*actor
+	keys []*key
+	made int
+}
+
+// A key is what must be true of one.
+type key struct {
+	name     string // of the key, and in the story
+	id       string
+	token    string // empty: nobody knows it
+	previous string // the token before, while it may be alive
+	until    time.Time
+	deleted  bool
+}
+
+const keysPath = "/v2/api-keys"
+
+func (c *clients) live(ctx context.Context, share float64) {
+	for !c.account.subscriber.settled.Load() {
+		time.Sleep(time.Second)
+	}
+	c.paced(60, share, func() {
+		k := c.some()
+		switch n := c.rand.IntN(14); {
+		case n < 3 || k == nil:
+			c.create(ctx)
+		case n < 4:
+			c.createInGo(ctx)
+		case n < 6:
+			c.rename(ctx, k)
+		case n < 7:
+			c.rotate(ctx, k)
+		case n < 9:
+			c.delete(ctx, k)
+		case n < 10:
+			c.deleteInGo(ctx, k)
+		case n < 11:
+			c.hold(ctx, k)
+		default:
+			c.use(ctx)
+		}
+	})
+}
+
+// some returns a key that is there, or nil.
+func (c *clients) some() *key {
+	var alive []*key
+	for _, k := range c.keys {
+		if !k.deleted {
+			alive = append(alive, k)
+		}
+	}
+	if len(alive) == 0 {
+		return nil
+	}
+	return alive[c.rand.IntN(len(alive))]
+}
+
+func (c *clients) newName() string {
+	c.made++
+	return fmt.Sprintf("k%s-%d", c.account.id[4:], c.made)
+}
+
+// create makes a key over HTTP, with an idempotency key and again if nobody can tell.
+func (c *clients) create(ctx context.Context) {
+	name := c.newName()
+	body := map[string]any{"name": name, "scopes": scopes.All().Names()}
+	var id, token string
+	result := unknown
+	for try := 0; try < 3 && result == unknown; try++ {
+		undo := c.beset("CreateKey", "KeyByHash")
+		var status int
+		var answer map[string]any
+		result, status, answer = c.send(ctx, c.account.admin, "POST", keysPath, body, "Idempotency-Key", name)
+		undo()
+		c.tell([]string{name}, "creates %s: %s, status %d", name, result, status)
+		id, _ = answer["id"].(string)
+		token, _ = answer["key"].(string)
+		time.Sleep(time.Second)
+	}
+	c.adopt(name, id, token, result)
+}
+
+func (c *clients) createInGo(ctx context.Context) {
+	name := c.newName()
+	call, end, looks := c.context(ctx)
+	defer end()
+	undo := c.beset("CreateKey")
+	made, token, err := c.world.reach().api.Keys.Create(call, c.account.id, apikeys.CreateParams{Name: name, Scopes: scopes.All()})
+	undo()
+	result := outcomeOf(err, errors.Is(err, apikeys.ErrExists))
+	c.tell([]string{name}, "creates %s in Go, context of %d looks: %s, %v", name, looks, result, err)
+	c.adopt(name, made.ID, token.Reveal(), result)
+}
+
+// adopt finds out what came of a creation.
+func (c *clients) adopt(name, id, token string, result outcome) {
+	var found []apikeys.Key
+	c.world.truth(func(ctx context.Context, s store.Store) {
+		all, err := s.ListKeys(ctx, c.account.id, apikeys.Page{Limit: 1000})
+		if err != nil {
+			c.world.breach("the store can be asked", nil, "ListKeys: %v", err)
+		}
+		for _, k := range all {
+			if k.Name == name {
+				found = append(found, k)
+			}
+		}
+	})
+	switch {
+	case len(found) > 1:
+		c.world.breach("a request that is made again makes nothing more", []string{name}, "%d keys are named %s", len(found), name)
+	case result == done && (len(found) == 0 || found[0].ID != id):
+		c.world.breach("acknowledged is done", []string{name}, "the key %s was created, and is not there", name)
+	case result == refused && len(found) > 0:
+		c.world.breach("refused is not done", []string{name}, "the key %s was refused, and is there", name)
+	}
+	if len(found) > 0 {
+		c.keys = append(c.keys, &key{name: name, id: found[0].ID, token: token})
+	}
+}
+
+// is returns the key as the store has it; nil: it is not there.
+func (c *clients) is(k *key) (now *apikeys.Key) {
+	c.world.truth(func(ctx context.Context, s store.Store) {
+		found, err := s.KeyByID(ctx, c.account.id, k.id)
+		switch {
+		case err == nil:
+			now = &found
+		case !errors.Is(err, apikeys.ErrNotFound):
+			c.world.breach("the store can be asked", nil, "KeyByID: %v", err)
+		}
+	})
+	return now
+}
+
+func (c *clients) rename(ctx context.Context, k *key) {
+	name := c.newName()
+	undo := c.beset("UpdateKey", "KeyByID")
+	result, status, _ := c.send(ctx, c.account.admin, "PATCH", keysPath+"/"+k.id, map[string]any{"name": name})
+	undo()
+	c.tell([]string{k.name, name}, "renames %s to %s: %s, status %d", k.name, name, result, status)
+	now := c.is(k)
+	switch {
+	case now == nil:
+		c.world.breach("what was not deleted is there", []string{k.name}, "%s is gone", k.name)
+	case result == done && now.Name != name:
+		c.world.breach("acknowledged is done", []string{k.name, name}, "%s was renamed to %s and is %s", k.name, name, now.Name)
+	case result == refused && now.Name != k.name:
+		c.world.breach("refused is not done", []string{k.name, name}, "%s is %s", k.name, now.Name)
+	default:
+		k.name = now.Name
+	}
+}
+
+func (c *clients) rotate(ctx context.Context, k *key) {
+	grace := pick(c.rand, 0, 60, 3600)
+	was := c.is(k)
+	if was == nil {
+		c.world.breach("what was not deleted is there", []string{k.name}, "%s is gone", k.name)
+		return
+	}
+	undo := c.beset("UpdateKey", "KeyByID")
+	began := c.world.wallNow()
+	result, status, answer := c.send(ctx, c.account.admin, "POST", keysPath+"/"+k.id+"/rotate", map[string]any{"graceSeconds": grace})
+	undo()
+	c.tell([]string{k.name}, "rotates %s with %d s of grace: %s, status %d", k.name, grace, result, status)
+	now := c.is(k)
+	token, _ := answer["key"].(string)
+	switch rotated := now != nil && now.Hash != was.Hash; {
+	case now == nil:
+		c.world.breach("what was not deleted is there", []string{k.name}, "%s is gone", k.name)
+	case result == done && !rotated:
+		c.world.breach("acknowledged is done", []string{k.name}, "%s was rotated, and has its value of before", k.name)
+	case result == refused && rotated:
+		c.world.breach("refused is not done", []string{k.name}, "%s was not to be rotated, and was", k.name)
+	case rotated:
+		ended := c.world.wallNow()
+		k.previous, k.until = k.token, ended.Add(time.Duration(grace)*time.Second)
+		if k.token = token; ended.Before(began) || ended.Sub(began) > 10*time.Minute {
+			k.previous = "" // a clock was set meanwhile: nobody can tell until when it lives
+		}
+	}
+}
+
+func (c *clients) delete(ctx context.Context, k *key) {
+	undo := c.beset("DeleteKey", "KeyByID")
+	result, status, _ := c.send(ctx, c.account.admin, "DELETE", keysPath+"/"+k.id, nil)
+	undo()
+	c.tell([]string{k.name}, "deletes %s: %s, status %d", k.name, result, status)
+	c.deleted(k, result)
+}
+
+func (c *clients) deleteInGo(ctx context.Context, k *key) {
+	call, end, looks := c.context(ctx)
+	defer end()
+	undo := c.beset("DeleteKey")
+	err := c.world.reach().api.Keys.Delete(call, c.account.id, k.id)
+	undo()
+	c.tell([]string{k.name}, "deletes %s in Go, context of %d looks: %v", k.name, looks, err)
+	c.deleted(k, outcomeOf(err, errors.Is(err, apikeys.ErrNotFound)))
+}
+
+// deleted finds out what came of a deletion. One that was refused found nothing.
+func (c *clients) deleted(k *key, result outcome) {
+	now := c.is(k)
+	if result == done && now != nil {
+		c.world.breach("acknowledged is done", []string{k.name}, "%s was deleted, and is there", k.name)
+	}
+	if result == refused {
+		c.world.breach("what is there can be deleted", []string{k.name}, "the deletion of %s was refused", k.name)
+	}
+	k.deleted = now == nil
+}
+
+// hold opens a request with a key, deletes that, and then sends the rest.
+func (c *clients) hold(ctx context.Context, k *key) {
+	if k.token == "" {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	name := c.newName()
+	path, text := keysPath, fmt.Sprintf(`{"name":%q,"scopes":["account:read"]}`, name)
+	switch c.rand.IntN(3) {
+	case 0:
+		path, text = hooksPath, fmt.Sprintf(`{"url":"https://%s.example.com/","events":["balance.low"]}`, name)
+		c.world.receivers.add(name, c.account.id, well)
+	case 1:
+		path, text = keysPath+"/"+k.id+"/rotate", `{"graceSeconds":86400}`
+	}
+	body := &held{text: text, rest: make(chan struct{})}
+	var status int
+	var request sync.WaitGroup
+	request.Go(func() { status, _ = c.request(ctx, k.token, "POST", path, io.NopCloser(body)) })
+	time.Sleep(time.Second)
+	deletion, _ := c.request(ctx, c.account.admin, "DELETE", keysPath+"/"+k.id, nil)
+	c.tell([]string{k.name, name}, "deletes %s, with which a POST to %s is open: status %d", k.name, path, deletion)
+	result := unknown
+	if deletion == 204 {
+		result = done
+	}
+	c.deleted(k, result)
+	close(body.rest)
+	request.Wait()
+	c.tell([]string{k.name, name}, "sends the rest of that POST: status %d", status)
+	if !k.deleted && status == 200 {
+		k.token, k.previous = "", "" // it gave itself another, which nobody kept
+	}
+	if result == done && status >= 200 && status <= 299 {
+		c.world.breach("a dead key does nothing", []string{k.name, name}, "a POST to %s with %s, which was deleted before its body came, was answered %d", path, k.name, status)
+	}
+}
+
+// held is a body whose first byte comes at once, and the rest later.
+type held struct {
+	text string
+	read int
+	rest chan struct{}
+}
+
+func (h *held) Read(b []byte) (int, error) {
+	if h.read == 0 {
+		h.read = 1
+		return copy(b, h.text[:1]), nil
+	}
+	<-h.rest
+	n, err := strings.NewReader(h.text[h.read:]).Read(b)
+	h.read += n
+	return n, err
+}
+
+// use uses a key, dead or alive.
+func (c *clients) use(ctx context.Context) {
+	if len(c.keys) == 0 {
+		return
+	}
+	k := c.keys[c.rand.IntN(len(c.keys))]
+	token, replaced := k.token, false
+	if k.previous != "" && c.rand.IntN(2) == 0 {
+		token, replaced = k.previous, true
+	}
+	if token == "" {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+	defer cancel()
+	began := c.world.wallNow()
+	status, _ := c.request(ctx, token, "GET", keysPath+"?limit=1", nil)
+	ended := c.world.wallNow()
+	c.tell([]string{k.name}, "uses %s: status %d", k.name, status)
+	steady := !ended.Before(began) && ended.Sub(began) < 10*time.Minute // no clock was set
+	dead := k.deleted || replaced && steady && began.After(k.until)
+	alive := !k.deleted && (!replaced || steady && ended.Before(k.until.Add(-time.Minute)))
+	switch {
+	case dead && status == 200:
+		c.world.breach("nobody is authorised by a dead key", []string{k.name}, "%s is let through", k.name)
+	case alive && status == 401:
+		c.world.breach("a live key is let through", []string{k.name}, "%s is refused", k.name)
+	}
+}

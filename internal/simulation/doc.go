@@ -1,0 +1,49 @@
+// Package simulation holds the tests that simulate the whole service: host, API,
+// dispatcher, clients and receivers, a day of it in a bubble of testing/synctest, from
+// one seed. There is nothing in it to import.
+//
+//	go test ./internal/simulation                        # a few seeds
+//	cd internal/simulation && go test -seeds 500         # as CI does: 500 in memory, 100 on disk; prints what met what
+//	cd internal/simulation && go test -for 8h -timeout 0 # ever new ones
+//	go test ./internal/simulation -run Bolt -seed 17 -count 20
+//
+// # What happens in a seed
+//
+// Some 500 operations of two customers: keys and webhooks are created, changed, rotated,
+// used and deleted over HTTP and in Go, events are published one by one and together,
+// balances, bandwidth and files are reported, test events are sent, deliveries sent
+// again. Meanwhile
+//
+//   - calls of the store fail before they happened, or after, or hang and then happen or
+//     not: single calls that an operation needs, and all calls of some methods for up to
+//     an hour;
+//   - contexts end, at some look at them or at some time; clients go away;
+//   - receivers hang, fail, ask for time, refuse, are gone, and recover; crowds of them
+//     hang in accounts of their own;
+//   - the host has no descriptors; its clock is set while it runs, and, with a file,
+//     while it does not (bubbles all begin at the same time: a seed may have two);
+//   - the host ends as it should, or has its store closed under it, or dies; it starts
+//     again on the same memory, or on the same file;
+//   - the disk of the file is full, or takes no writes any more: the descriptor by which
+//     the store writes is made to lead elsewhere, so that it is the system which refuses.
+//     What syncs do that fail is for the tests under strace to judge.
+//
+// At the end everything comes right, and within the time that the last retry may take
+// nothing is owed any more.
+//
+// # What must hold
+//
+// All along: what is acknowledged is done, what is refused is not, also after restarts;
+// nothing is claimed or sent after a deletion was acknowledged; nobody is authorised by
+// a dead key; nothing is claimed twice in a process, sent unclaimed, or claimed once it
+// is settled; each retry is in its time, and not before what its receiver asked for;
+// attempts are counted as they are made, and none is used up by what the host lacks;
+// caps are kept; live secrets sign; a receiver that is well gets its events soon,
+// whatever the others do; what a person presses ends a pause. At the end: each alert was
+// told once, each event is with all that were subscribed, and all that was delivered has
+// arrived. Each rule is a call of world.breach; a seed that breaks one tells its story.
+//
+// A plan is the same each time, and so are the operations; which goroutine of an instant
+// comes first, jitter and ids are not. The rules do not depend on it, but whether a seed
+// finds a fault may: -count.
+package simulation

@@ -1,0 +1,193 @@
+package simulation_test
+
+import (
+	"context"
+	"io"
+	"log"
+	"log/slog"
+	"net/http"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/storageapi/storageapi"
+	"github.com/storageapi/storageapi/apikeys"
+	"github.com/storageapi/storageapi/internal/testhook"
+)
+
+// A host is one process: it serves the API and delivers, on the store.
+type host struct {
+	world    *world
+	api      *storageapi.Handler
+	store    *faulty
+	link     *uplink
+	listener *pipes
+	server   *http.Server
+	client   *http.Client // to its API
+	ended    chan struct{}
+
+	mu       sync.Mutex
+	requests map[string]progress
+}
+
+// A progress is how far a request is.
+type progress int
+
+const (
+	open progress = iota + 1
+	over
+)
+
+func (h *host) opens(request string) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.requests[request] == over {
+		return false
+	}
+	h.requests[request] = open
+	return true
+}
+
+func (h *host) closes(request string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.requests[request] = over
+}
+
+// await returns once a request is over, or can not begin any more.
+func (h *host) await(request string) {
+	for {
+		time.Sleep(time.Millisecond) // what is on its way comes meanwhile
+		h.mu.Lock()
+		if h.requests[request] != open {
+			h.requests[request] = over
+			h.mu.Unlock()
+			return
+		}
+		h.mu.Unlock()
+		time.Sleep(100 * time.Millisecond)
+	}
+}
+
+// looksHeader tells the host after how many looks a request's context is to end.
+const looksHeader = "Sim-Looks"
+
+// start starts a process on the store.
+func (w *world) start() {
+	w.mu.Lock()
+	closed := w.kept == nil
+	w.mu.Unlock()
+	if closed {
+		w.openStore()
+	}
+	w.process++
+	h := &host{world: w, link: &uplink{}, listener: newPipes(), ended: make(chan struct{}), requests: make(map[string]progress)}
+	h.store = &faulty{Store: w.kept, world: w, process: w.process, died: make(chan struct{})}
+	config := w.plan.config
+	config.Now = w.wallNow
+	api, err := storageapi.NewHandler(storageapi.Config{
+		Store: h.store, Keys: apikeys.Config{Now: w.wallNow, MaxPerAccount: -1}, Webhooks: config,
+		Logger: slog.New(slog.DiscardHandler),
+	})
+	if err != nil {
+		panic(err)
+	}
+	h.api = api
+	testhook.DialThrough(api.Webhooks, w.receivers.dial(h.link), true)
+	go func() {
+		defer close(h.ended)
+		if err := api.Run(context.Background()); err != nil {
+			w.breach("Run ends well", nil, "Run: %v", err)
+		}
+	}()
+	h.server = &http.Server{Handler: http.HandlerFunc(h.serve), ErrorLog: log.New(io.Discard, "", 0)}
+	go h.server.Serve(h.listener)
+	h.client = &http.Client{Transport: &http.Transport{DialContext: h.listener.dial, DisableKeepAlives: true}}
+	w.mu.Lock()
+	w.host, w.up = h, w.now()
+	w.mu.Unlock()
+	w.tell("host", nil, "process %d is up", w.process)
+}
+
+// requestHeader names a request.
+const requestHeader = "Sim-Request"
+
+// serve gives a request the context that it asks for, and tells when it is over: a
+// client that gave up must know that before it looks what came of it.
+func (h *host) serve(rw http.ResponseWriter, r *http.Request) {
+	if name := r.Header.Get(requestHeader); name != "" {
+		if !h.opens(name) {
+			return // too late: its client looked already
+		}
+		defer h.closes(name)
+	}
+	if looks, err := strconv.Atoi(r.Header.Get(looksHeader)); err == nil {
+		ctx, end := newDying(r.Context(), looks)
+		defer end()
+		r = r.WithContext(ctx)
+	}
+	h.api.ServeHTTP(rw, r)
+}
+
+// stop ends the process.
+func (w *world) stop(how string) {
+	w.mu.Lock()
+	h := w.host
+	w.host = nil
+	w.mu.Unlock()
+	w.tell("host", nil, "process %d ends: %s", w.process, how)
+	switch how {
+	case strikeKill: // nothing that it does from now on counts
+		h.store.kill()
+		h.link.cut()
+		h.end(false)
+		w.closeStore()
+	case strikeHasty: // and the store is closed under it
+		if w.path != "" {
+			w.closeStore()
+		}
+		h.end(false)
+		h.store.kill()
+	default:
+		h.end(true)
+		h.store.kill()
+		w.closeStore()
+	}
+	h.link.cut()
+}
+
+// end ends serving and delivering, within what a host waits for that.
+func (h *host) end(gently bool) {
+	if gently {
+		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+		defer cancel()
+		_ = h.server.Shutdown(ctx)
+	}
+	_ = h.server.Close()
+	began := h.world.now()
+	_ = h.api.Close()
+	<-h.ended
+	if took := h.world.now() - began; took > time.Minute {
+		h.world.breach("a process ends", nil, "Close took %v", took)
+	}
+}
+
+// restart ends the process and starts another.
+func (w *world) restart(how string) {
+	w.stop(how)
+	time.Sleep(time.Second)
+	w.start()
+}
+
+// reach returns the process, once there is one.
+func (w *world) reach() *host {
+	for {
+		w.mu.Lock()
+		h := w.host
+		w.mu.Unlock()
+		if h != nil {
+			return h
+		}
+		time.Sleep(100 * time.Millisecond)
+	}
+}

@@ -1,0 +1,187 @@
+package simulation_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/storageapi/storageapi/apikeys"
+	"github.com/storageapi/storageapi/store"
+	"github.com/storageapi/storageapi/webhooks"
+)
+
+// soon is within what time a receiver that is well gets an event, whatever the others
+// do.
+const soon = 2 * time.Second
+
+// punctual checks that a claim comes in time, as far as that can be said.
+func (w *world) punctual(d *delivery, now time.Duration) {
+	if d.attempts > 0 || !isSteady(d.webhook) {
+		return
+	}
+	acked, ok := w.events.acknowledged(d.event)
+	since, calm := w.calmSince()
+	if from := max(acked, since); ok && calm && now-from > soon {
+		w.breach("a receiver that is well is not held up", d.about(), "%s is claimed for %s only %v after %s", d.event, d.webhook, now-from, clock(from))
+	}
+}
+
+// isSteady reports whether a name is that of a steady webhook.
+func isSteady(webhook string) bool { return webhook[0] == 's' }
+
+// judge looks at all there is once everything has come right.
+func (w *world) judge() {
+	w.truth(func(ctx context.Context, s store.Store) {
+		for _, a := range w.accounts {
+			a.clients.judge(ctx, s)
+			a.subscriber.judge(ctx, s)
+			a.publisher.judge()
+		}
+		for _, e := range w.events.list {
+			w.judgeEvent(ctx, s, e)
+		}
+	})
+}
+
+// judge checks that exactly those keys are there that are to be.
+func (c *clients) judge(ctx context.Context, s store.Store) {
+	list, err := s.ListKeys(ctx, c.account.id, apikeys.Page{Limit: 1000})
+	if err != nil {
+		c.world.breach("the store can be asked", nil, "ListKeys: %v", err)
+	}
+	there := make(map[string]string)
+	for _, k := range list {
+		there[k.ID] = k.Name
+	}
+	for _, k := range c.keys {
+		switch name, ok := there[k.id]; {
+		case k.deleted && ok:
+			c.world.breach("acknowledged is done", []string{k.name}, "%s was deleted, and is there again", k.name)
+		case !k.deleted && !ok:
+			c.world.breach("acknowledged is done", []string{k.name}, "%s is gone", k.name)
+		case ok && name != k.name:
+			c.world.breach("acknowledged is done", []string{k.name}, "%s is called %s", k.name, name)
+		}
+	}
+}
+
+// judge checks that exactly those webhooks are there that are to be, and that those
+// that are off wait alone.
+func (s *subscriber) judge(ctx context.Context, kept store.Store) {
+	there := make(map[string]*webhooks.Webhook)
+	for _, w := range s.stored() {
+		there[w.ID] = &w
+	}
+	for _, k := range s.hooks {
+		now := there[k.id]
+		switch {
+		case k.deleted && now != nil:
+			s.world.breach("acknowledged is done", []string{k.name}, "%s was deleted, and is there again", k.name)
+			continue
+		case !k.deleted && now == nil:
+			s.world.breach("acknowledged is done", []string{k.name}, "%s is gone", k.name)
+			continue
+		case now == nil:
+			continue
+		case hostOf(now.URL) != k.host(), now.Active && !k.active:
+			s.world.breach("acknowledged is done", []string{k.name}, "%s is at %s, active %v", k.name, now.URL, now.Active)
+		}
+		backlog, err := kept.Backlog(ctx, k.id)
+		if err != nil || now.Active && backlog.Pending > 0 {
+			s.world.breach("nothing is owed for ever", []string{k.name}, "%s is owed %d, the oldest since %s, %v", k.name, backlog.Pending, backlog.OldestDue.Format(time.TimeOnly), err)
+		}
+	}
+}
+
+// judge checks that each alert was told to the steady webhook, once.
+func (p *publisher) judge() {
+	var steady string
+	for _, k := range p.account.subscriber.all() {
+		if k.steady {
+			steady = k.name
+		}
+	}
+	if steady == "" {
+		return
+	}
+	told, falls := make(map[report]int), 0
+	for _, got := range p.world.receivers.taken(steady) {
+		switch kind := webhooks.EventType(got.kind); kind {
+		case webhooks.TypeFilesExpiring:
+			for _, id := range got.files {
+				told[report{kind, id}]++
+			}
+		case webhooks.TypeBalanceLow:
+			falls++
+		default:
+			told[report{kind, got.period}]++
+		}
+	}
+	for _, r := range p.reported {
+		most := 1
+		if r.kind == webhooks.TypeFilesExpiring && p.world.wall.Load() != 0 {
+			most = 2 // the clock that was set may have come to the second lead
+		}
+		if n := told[r]; n < 1 || n > most {
+			p.world.breach("alerts are told once", []string{p.account.id, steady}, "%s of %s was told %d times", r.kind, r.period, n)
+		}
+	}
+	if falls != p.fallen {
+		p.world.breach("alerts are told once", []string{p.account.id, steady}, "the balance fell %d times, and was told %d times", p.fallen, falls)
+	}
+}
+
+// judgeEvent checks what became of an event.
+func (w *world) judgeEvent(ctx context.Context, s store.Store, e *event) {
+	deliveries, err := s.EventDeliveries(ctx, e.account.id, e.id)
+	switch {
+	case errors.Is(err, webhooks.ErrNotFound) && e.stored:
+		w.breach("acknowledged is done", []string{e.id}, "%s was stored, and is gone", e.id)
+		return
+	case errors.Is(err, webhooks.ErrNotFound):
+		return
+	case err != nil:
+		w.breach("the store can be asked", nil, "EventDeliveries: %v", err)
+		return
+	}
+	of := make(map[string]*webhooks.Delivery)
+	for i := range deliveries {
+		of[deliveries[i].WebhookID] = &deliveries[i]
+	}
+	for _, k := range e.account.subscriber.all() {
+		d := of[k.id]
+		if d == nil {
+			certain, wanted := e.account.subscriber.wants(k, e.from, e.to)
+			if certain && wanted && !k.deleted && e.acked {
+				w.breach("acknowledged is done", []string{e.id, k.name}, "%s is not owed to %s, which was subscribed", e.id, k.name)
+			}
+			continue
+		}
+		w.judgeDelivery(e, k, d)
+	}
+}
+
+func (w *world) judgeDelivery(e *event, k *hook, d *webhooks.Delivery) {
+	about := []string{e.id, k.name}
+	if certain, wanted := e.account.subscriber.wants(k, e.from, max(e.from, e.to)); certain && !wanted && !k.resent && e.acked && d.State != webhooks.Skipped && len(d.Attempts) == 0 {
+		w.breach("only who is subscribed is told", about, "%s is owed to %s, which was off or not subscribed", e.id, k.name)
+	}
+	numbers := make([]int, len(d.Attempts))
+	for i, attempt := range d.Attempts {
+		numbers[i] = attempt.Number
+	}
+	if !slices.IsSorted(numbers) {
+		w.breach("attempts are counted right", about, "the attempts of %s for %s are %v", e.id, k.name, numbers)
+	}
+	w.ledger.mu.Lock()
+	defer w.ledger.mu.Unlock()
+	known := w.ledger.deliveries[[2]string{k.name, e.id}]
+	arrived := known != nil && known.arrived > 0
+	if d.State == webhooks.Delivered && !arrived {
+		w.breach("what is delivered has arrived", about, "%s is said to be delivered to %s, which never took it", e.id, k.name)
+	}
+	if n := len(d.Attempts); known != nil && n > 0 && n < webhooks.MaxAttempts && numbers[n-1] > known.attempts {
+		w.breach("attempts are counted right", about, "%d attempts of %s for %s are recorded, %d were made", numbers[n-1], e.id, k.name, known.attempts)
+	}
+}

@@ -1,0 +1,133 @@
+package simulation_test
+
+import (
+	"math"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/storageapi/storageapi/webhooks"
+)
+
+const day = 24 * time.Hour
+
+// A plan is what a seed says: who does how much, and what goes wrong when. What is in
+// the hands of goroutines, which of two calls in an instant comes first, is not in it.
+type plan struct {
+	rand     *rand.Rand
+	onDisk   bool
+	config   webhooks.Config
+	accounts int
+	crowd    int // hanging receivers for a part of the day
+	eras     []era
+	windows  []window
+	strikes  []strike
+}
+
+// An era is a part of the day in a bubble of its own. Bubbles all begin at the same
+// time: that is how a clock is set while the host is down.
+type era struct {
+	ahead time.Duration // of where bubbles begin
+	from  time.Duration
+	to    time.Duration
+}
+
+// A strike is what is done to the host or to receivers at a time.
+type strike struct {
+	at   time.Duration
+	what string
+	arg  int
+	for_ time.Duration
+}
+
+// What strikes do.
+const (
+	strikeStop    = "stop"    // the host ends as it should, and starts again
+	strikeHasty   = "hasty"   // the store is closed under it, and it starts again
+	strikeKill    = "kill"    // the host dies, and starts again
+	strikeMood    = "mood"    // a receiver changes
+	strikeExhaust = "exhaust" // the host has no descriptors for a while
+	strikeWall    = "wall"    // the service's clock jumps
+	strikeDisk    = "disk"    // the disk is full for a while
+)
+
+// span returns a duration between least and most, of any order of magnitude as likely.
+func span(r *rand.Rand, least, most time.Duration) time.Duration {
+	return time.Duration(float64(least) * math.Pow(float64(most)/float64(least), r.Float64()))
+}
+
+func pick[T any](r *rand.Rand, list ...T) T { return list[r.IntN(len(list))] }
+
+func newPlan(seed uint64, onDisk bool) plan {
+	r := rand.New(rand.NewPCG(seed, 1))
+	p := plan{rand: r, onDisk: onDisk, accounts: 2}
+	p.config = webhooks.Config{
+		Concurrency:             pick(r, 8, 16, 64, 1024),
+		DefaultBalanceThreshold: 10,
+		MaxPerAccount:           -1,
+	}
+	p.config.Retries = pick(r, webhooks.DefaultRetries(), []time.Duration{5 * time.Second, time.Minute, 10 * time.Minute}, []time.Duration{time.Second, 30 * time.Second, time.Hour, 2 * time.Hour})
+	p.config.FailingLimit = pick(r, 0, 0, 6*time.Hour)
+	if r.IntN(6) == 0 {
+		p.crowd = 3 * min(p.config.Concurrency, 24)
+		p.config.Concurrency = min(p.config.Concurrency, 24)
+	}
+	p.eras = []era{{0, 0, day}}
+	if onDisk && r.IntN(3) == 0 { // less than payloads are kept
+		middle := day/4 + span(r, time.Hour, day/2)
+		p.eras = []era{{span(r, time.Hour, 20*day), 0, middle}, {span(r, time.Hour, 20*day), middle, day}}
+		for range 3 {
+			p.strikes = append(p.strikes, strike{at: middle + span(r, time.Minute, 5*time.Hour), what: strikeStop})
+		}
+	}
+	for range 4 + r.IntN(8) {
+		p.windows = append(p.windows, newWindow(r))
+	}
+	p.strike(strikeStop, 1+r.IntN(3), 0, 0)
+	p.strike(strikeHasty, r.IntN(3), 0, 0)
+	p.strike(strikeKill, r.IntN(4), 0, 0)
+	p.strike(strikeMood, 60, time.Second, time.Hour)
+	p.strike(strikeExhaust, 1+r.IntN(3), 5*time.Second, 5*time.Minute)
+	p.strike(strikeWall, r.IntN(3), 0, 0)
+	if onDisk {
+		p.strike(strikeDisk, 2+r.IntN(4), time.Second, 5*time.Minute)
+	}
+	slices.SortStableFunc(p.strikes, func(a, b strike) int { return int(a.at - b.at) })
+	return p
+}
+
+func (p *plan) strike(what string, n int, least, most time.Duration) {
+	for range n {
+		s := strike{at: time.Duration(p.rand.Int64N(int64(day))), what: what, arg: p.rand.IntN(1 << 20)}
+		if least > 0 {
+			s.for_ = span(p.rand, least, most)
+		}
+		p.strikes = append(p.strikes, s)
+	}
+}
+
+// methods are what windows are of.
+var methods = [][]string{
+	nil,
+	{"SettleDeliveries"},
+	{"SettleDeliveries"},
+	{"ClaimDeliveries"},
+	{"ClaimDeliveries", "SettleDeliveries"},
+	{"Enqueue", "UpdateAlert", "EnqueueNotices", "NewNotices"},
+	{"KeyByHash", "KeyByID", "ListKeys"},
+	{"CreateKey", "UpdateKey", "DeleteKey", "RecordKeyUse", "CreateWebhook", "UpdateWebhook", "DeleteWebhook"},
+	{"DueAlerts", "AdvanceRecovery", "Purge", "CreateRecovery", "RecoveryByID", "Redeliver"},
+}
+
+func newWindow(r *rand.Rand) window {
+	w := window{fault: pick(r, before, before, after, hang, stall), chance: pick(r, 0.3, 1, 1)}
+	w.from = time.Duration(r.Int64N(int64(day)))
+	w.to = w.from + pick(r, span(r, time.Second, 10*time.Minute), 30*time.Second, 90*time.Second, 5*time.Minute, time.Hour)
+	if list := pick(r, methods...); list != nil {
+		w.methods = make(map[string]bool)
+		for _, method := range list {
+			w.methods[method] = true
+		}
+	}
+	return w
+}

@@ -1,0 +1,192 @@
+package simulation_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/storageapi/storageapi/store"
+	"github.com/storageapi/storageapi/webhooks"
+)
+
+// A publisher is the part of the host that tells of an account: it publishes events,
+// and reports.
+type publisher struct {
+	*actor
+	periods  int
+	low      bool // the balance
+	fallen   int  // how often it has fallen
+	files    int
+	reported []report
+}
+
+// A report is one that was acknowledged, and of which there must be an alert.
+type report struct {
+	kind   webhooks.EventType
+	period string // or the file
+}
+
+// events are all that were published, by whatever account.
+type events struct {
+	world *world
+	mu    sync.Mutex
+	list  []*event
+}
+
+// An event is one that somebody published.
+type event struct {
+	id       string
+	account  *account
+	from, to time.Duration // of the first call, and when it was acknowledged
+	acked    bool
+	stored   bool
+}
+
+func newEvents(w *world) *events { return &events{world: w} }
+
+func (e *events) add(a *account) *event {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	one := &event{id: fmt.Sprint("e", len(e.list)+1), account: a, from: e.world.now()}
+	e.list = append(e.list, one)
+	return one
+}
+
+// some returns an event of the account.
+func (e *events) some(r *rand.Rand, account string) (id string, ok bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for range 20 {
+		if len(e.list) == 0 {
+			break
+		}
+		if one := e.list[len(e.list)-1-r.IntN(min(len(e.list), 20))]; one.account.id == account && one.acked {
+			return one.id, true
+		}
+	}
+	return "", false
+}
+
+// acknowledged returns when an event was; ok is false if it was not yet.
+func (e *events) acknowledged(id string) (at time.Duration, ok bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	var n int
+	if _, err := fmt.Sscanf(id, "e%d", &n); err != nil || n < 1 || n > len(e.list) {
+		return 0, false
+	}
+	return e.list[n-1].to, e.list[n-1].acked
+}
+
+func (p *publisher) live(ctx context.Context, share float64) {
+	for !p.account.subscriber.settled.Load() {
+		time.Sleep(time.Second)
+	}
+	p.paced(100, share, func() {
+		switch n := p.rand.IntN(20); {
+		case n < 9:
+			p.publish(ctx, 1)
+		case n < 13:
+			p.publish(ctx, 2+p.rand.IntN(5))
+		case n < 15:
+			p.bandwidth(ctx)
+		case n < 18:
+			p.balance(ctx)
+		default:
+			p.file(ctx)
+		}
+	})
+}
+
+// publish publishes some events at once.
+func (p *publisher) publish(ctx context.Context, n int) {
+	undo := p.beset("Enqueue")
+	var all sync.WaitGroup
+	for range n {
+		call, end, looks := p.context(ctx)
+		e := p.world.events.add(p.account)
+		all.Go(func() {
+			defer end()
+			p.publishOne(call, e, looks)
+		})
+	}
+	all.Wait()
+	undo()
+}
+
+func (p *publisher) publishOne(ctx context.Context, e *event, looks int) {
+	data := webhooks.TransactionsLimitReached{Used: 1, Limit: 1, Period: e.id}
+	err := p.world.reach().api.Webhooks.Publish(ctx, webhooks.Event{ID: e.id, Account: p.account.id, Data: data})
+	now := p.world.now()
+	p.tell([]string{e.id}, "publishes %s, context of %d looks: %v", e.id, looks, err)
+	found := true
+	p.world.truth(func(ctx context.Context, s store.Store) {
+		_, err := s.EventDeliveries(ctx, p.account.id, e.id)
+		if found = err == nil; err != nil && !errors.Is(err, webhooks.ErrNotFound) {
+			p.world.breach("the store can be asked", nil, "EventDeliveries: %v", err)
+		}
+	})
+	if err == nil && !found {
+		p.world.breach("acknowledged is done", []string{e.id}, "%s was published, and is not there", e.id)
+	}
+	p.world.events.mu.Lock()
+	defer p.world.events.mu.Unlock()
+	e.to, e.acked, e.stored = now, err == nil, found
+}
+
+// untilAcked calls until it is acknowledged.
+func (p *publisher) untilAcked(ctx context.Context, what, method string, do func(ctx context.Context, service *webhooks.WebhookService) error) bool {
+	for try := range 200 {
+		call, end, looks := p.context(ctx)
+		undo := func() {}
+		if try < 3 {
+			undo = p.beset(method)
+		}
+		err := do(call, p.world.reach().api.Webhooks)
+		undo()
+		end()
+		p.tell(nil, "reports %s, context of %d looks: %v", what, looks, err)
+		if err == nil {
+			return true
+		}
+		time.Sleep(time.Minute)
+	}
+	return false
+}
+
+func (p *publisher) bandwidth(ctx context.Context) {
+	p.periods++
+	period := fmt.Sprintf("period-%06d", p.periods)
+	if p.untilAcked(ctx, "bandwidth of "+period, "UpdateAlert", func(ctx context.Context, s *webhooks.WebhookService) error {
+		return s.ReportBandwidth(ctx, p.account.id, 100, 100, period)
+	}) {
+		p.reported = append(p.reported, report{webhooks.TypeBandwidthLimitReached, period}, report{webhooks.TypeBandwidthLimitApproaching, period})
+	}
+}
+
+func (p *publisher) balance(ctx context.Context) {
+	balance := webhooks.Amount(1)
+	if p.low {
+		balance = 1_000_000
+	}
+	if p.untilAcked(ctx, "the balance "+balance.String(), "UpdateAlert", func(ctx context.Context, s *webhooks.WebhookService) error {
+		return s.ReportBalance(ctx, p.account.id, balance)
+	}) {
+		if p.low = !p.low; p.low {
+			p.fallen++
+		}
+	}
+}
+
+func (p *publisher) file(ctx context.Context) {
+	p.files++
+	file := webhooks.ExpiringFile{ID: fmt.Sprint("file-", p.files), ExpiresAt: p.world.wallNow().Add(4 * day)}
+	if p.untilAcked(ctx, file.ID, "EnqueueNotices", func(ctx context.Context, s *webhooks.WebhookService) error {
+		return s.ReportFiles(ctx, p.account.id, []webhooks.ExpiringFile{file})
+	}) {
+		p.reported = append(p.reported, report{webhooks.TypeFilesExpiring, file.ID})
+	}
+}

@@ -1,0 +1,98 @@
+package simulation_test
+
+import (
+	"cmp"
+	"flag"
+	"fmt"
+	"os"
+	"runtime"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+var (
+	seeds    = flag.Int("seeds", 0, "how many seeds each test runs; a fifth of them on disk; 0: a few")
+	theSeed  = flag.Uint64("seed", 0, "run this seed only")
+	duration = flag.Duration("for", 0, "run ever new seeds for so long")
+)
+
+// slowdown is how much longer a seed takes under the race detector, about.
+var slowdown = 1
+
+// wanted returns how many seeds are to be run.
+func wanted() int { return cmp.Or(*seeds, 20/slowdown) }
+
+// TestMemory simulates on the memory store, which survives its hosts.
+func TestMemory(t *testing.T) { simulate(t, false, wanted()) }
+
+// TestBolt simulates on a file, whose disk fails at times.
+func TestBolt(t *testing.T) { simulate(t, true, max(1, wanted()/5)) }
+
+// simulate runs seeds, as many at a time as there are processors, and prints which
+// fault met what how often.
+func simulate(t *testing.T, onDisk bool, n int) {
+	if t.Name() == "TestBolt" && runtime.GOOS != "linux" {
+		t.Log("the disk fails on Linux only")
+	}
+	first, until := uint64(1), time.Time{}
+	switch {
+	case *theSeed > 0:
+		first, n = *theSeed, 1
+	case *duration > 0:
+		first, n, until = uint64(time.Now().Unix())<<20, 1<<30, time.Now().Add(*duration)
+	}
+	met, next := new(tally), atomic.Int64{}
+	t.Run("seeds", func(t *testing.T) {
+		for i := range min(n, runtime.GOMAXPROCS(0)) {
+			t.Run(fmt.Sprint(i), func(t *testing.T) {
+				t.Parallel()
+				for {
+					seed := next.Add(1) - 1
+					if seed >= int64(n) || !until.IsZero() && time.Now().After(until) {
+						return
+					}
+					runSeed(t, first+uint64(seed), onDisk, met)
+				}
+			})
+		}
+	})
+	fmt.Printf("%s: %s\n\n", t.Name(), met)
+}
+
+// minOps is how many operations a seed has at least.
+const minOps = 200
+
+// runSeed runs one seed, and tells its story if a rule was broken.
+func runSeed(t *testing.T, seed uint64, onDisk bool, met *tally) {
+	dir := ""
+	if onDisk {
+		dir = directory(t)
+		defer os.RemoveAll(dir)
+	}
+	w := newWorld(seed, dir, met)
+	story := w.run(t)
+	if n := w.ops.Load(); story == "" && n < minOps {
+		t.Errorf("seed %d has %d operations only", seed, n)
+	}
+	if story != "" {
+		test := "TestMemory"
+		if onDisk {
+			test = "TestBolt"
+		}
+		t.Errorf("seed %d:\n%s\nagain: go test ./internal/simulation -run %s -seed %d -count 20", seed, story, test, seed)
+	}
+}
+
+// directory returns one for a file, in memory if it can: what a disk does with syncs
+// is for other tests to judge.
+func directory(t *testing.T) string {
+	dir, err := os.MkdirTemp("/dev/shm", "simulation")
+	if err != nil {
+		dir, err = os.MkdirTemp("", "simulation")
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}

@@ -1,0 +1,197 @@
+package simulation_test
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/storageapi/storageapi/apikeys"
+	"github.com/storageapi/storageapi/store"
+	"github.com/storageapi/storageapi/webhooks"
+)
+
+// A faulty store is one process's way to the store, on which calls meet faults. What
+// it claims and settles goes into the ledger.
+type faulty struct {
+	store.Store
+	world   *world
+	process int // which one
+
+	mu    sync.Mutex
+	calls int // under way in Store
+	dead  bool
+	died  chan struct{}
+}
+
+func (f *faulty) enter() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.dead {
+		return false
+	}
+	f.calls++
+	return true
+}
+
+func (f *faulty) leave() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.calls--
+}
+
+func (f *faulty) isDead() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.dead
+}
+
+// kill ends the process as far as the store can tell: what is under way happens, and
+// nobody hears of it.
+func (f *faulty) kill() {
+	f.mu.Lock()
+	if !f.dead {
+		f.dead = true
+		close(f.died)
+	}
+	f.mu.Unlock()
+	for f.busy() {
+		time.Sleep(time.Millisecond)
+	}
+}
+
+func (f *faulty) busy() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.calls > 0
+}
+
+// try is call for methods without a result.
+func try(f *faulty, ctx context.Context, method string, do func() error) error {
+	_, err := call(f, ctx, method, func() (struct{}, error) { return struct{}{}, do() })
+	return err
+}
+
+func (f *faulty) CreateKey(ctx context.Context, key apikeys.Key, terms apikeys.Terms) error {
+	return try(f, ctx, "CreateKey", func() error { return f.Store.CreateKey(ctx, key, terms) })
+}
+
+func (f *faulty) KeyByHash(ctx context.Context, hash apikeys.Hash) (apikeys.Key, error) {
+	return call(f, ctx, "KeyByHash", func() (apikeys.Key, error) { return f.Store.KeyByHash(ctx, hash) })
+}
+
+func (f *faulty) KeyByID(ctx context.Context, account, id string) (apikeys.Key, error) {
+	return call(f, ctx, "KeyByID", func() (apikeys.Key, error) { return f.Store.KeyByID(ctx, account, id) })
+}
+
+func (f *faulty) ListKeys(ctx context.Context, account string, page apikeys.Page) ([]apikeys.Key, error) {
+	return call(f, ctx, "ListKeys", func() ([]apikeys.Key, error) { return f.Store.ListKeys(ctx, account, page) })
+}
+
+func (f *faulty) UpdateKey(ctx context.Context, account, id string, change func(*apikeys.Key) error) (apikeys.Key, error) {
+	return call(f, ctx, "UpdateKey", func() (apikeys.Key, error) { return f.Store.UpdateKey(ctx, account, id, change) })
+}
+
+func (f *faulty) DeleteKey(ctx context.Context, account, id string, check func(apikeys.Key) error) error {
+	return try(f, ctx, "DeleteKey", func() error { return f.Store.DeleteKey(ctx, account, id, check) })
+}
+
+func (f *faulty) RecordKeyUse(ctx context.Context, uses []apikeys.KeyUse) error {
+	return try(f, ctx, "RecordKeyUse", func() error { return f.Store.RecordKeyUse(ctx, uses) })
+}
+
+func (f *faulty) CreateWebhook(ctx context.Context, webhook webhooks.Webhook, terms webhooks.Terms) error {
+	return try(f, ctx, "CreateWebhook", func() error { return f.Store.CreateWebhook(ctx, webhook, terms) })
+}
+
+func (f *faulty) WebhookByID(ctx context.Context, account, id string) (webhooks.Webhook, error) {
+	return call(f, ctx, "WebhookByID", func() (webhooks.Webhook, error) { return f.Store.WebhookByID(ctx, account, id) })
+}
+
+func (f *faulty) ListWebhooks(ctx context.Context, account string, page webhooks.Page) ([]webhooks.Webhook, error) {
+	return call(f, ctx, "ListWebhooks", func() ([]webhooks.Webhook, error) { return f.Store.ListWebhooks(ctx, account, page) })
+}
+
+func (f *faulty) UpdateWebhook(ctx context.Context, account, id string, change func(*webhooks.Webhook) error) (webhooks.Webhook, error) {
+	return call(f, ctx, "UpdateWebhook", func() (webhooks.Webhook, error) { return f.Store.UpdateWebhook(ctx, account, id, change) })
+}
+
+func (f *faulty) DeleteWebhook(ctx context.Context, account, id string, check func(webhooks.Webhook) error) error {
+	return try(f, ctx, "DeleteWebhook", func() error { return f.Store.DeleteWebhook(ctx, account, id, check) })
+}
+
+func (f *faulty) Enqueue(ctx context.Context, event webhooks.Envelope) (int, error) {
+	return call(f, ctx, "Enqueue", func() (int, error) { return f.Store.Enqueue(ctx, event) })
+}
+
+func (f *faulty) UpdateAlert(ctx context.Context, account string, metric webhooks.Metric, change func(*webhooks.AlertStep) error) (int, error) {
+	return call(f, ctx, "UpdateAlert", func() (int, error) { return f.Store.UpdateAlert(ctx, account, metric, change) })
+}
+
+func (f *faulty) DueAlerts(ctx context.Context, limit int) ([]string, error) {
+	return call(f, ctx, "DueAlerts", func() ([]string, error) { return f.Store.DueAlerts(ctx, limit) })
+}
+
+func (f *faulty) NewNotices(ctx context.Context, account string, notices []webhooks.Notice) ([]int, error) {
+	return call(f, ctx, "NewNotices", func() ([]int, error) { return f.Store.NewNotices(ctx, account, notices) })
+}
+
+func (f *faulty) EnqueueNotices(ctx context.Context, event webhooks.Envelope, notices []webhooks.Notice) (int, error) {
+	return call(f, ctx, "EnqueueNotices", func() (int, error) { return f.Store.EnqueueNotices(ctx, event, notices) })
+}
+
+func (f *faulty) ClaimDeliveries(ctx context.Context, claim webhooks.Claim) (tasks []webhooks.Task, wait time.Duration, err error) {
+	var made []webhooks.Task
+	tasks, err = call(f, ctx, "ClaimDeliveries", func() (tasks []webhooks.Task, err error) {
+		tasks, wait, err = f.Store.ClaimDeliveries(ctx, claim)
+		f.world.ledger.claimed(f.process, tasks)
+		made = tasks
+		return tasks, err
+	})
+	if err != nil {
+		f.world.ledger.lost(made)
+	}
+	return tasks, wait, err
+}
+
+func (f *faulty) SettleDeliveries(ctx context.Context, settlements []webhooks.Settlement) ([]int, error) {
+	return call(f, ctx, "SettleDeliveries", func() ([]int, error) {
+		f.world.ledger.settling(settlements)
+		stale, err := f.Store.SettleDeliveries(ctx, settlements)
+		f.world.ledger.settled(settlements, stale, err)
+		return stale, err
+	})
+}
+
+func (f *faulty) EventDeliveries(ctx context.Context, account, eventID string) ([]webhooks.Delivery, error) {
+	return call(f, ctx, "EventDeliveries", func() ([]webhooks.Delivery, error) { return f.Store.EventDeliveries(ctx, account, eventID) })
+}
+
+func (f *faulty) ListDeliveries(ctx context.Context, account, webhookID string, query webhooks.DeliveryQuery) (webhooks.DeliveryPage, error) {
+	return call(f, ctx, "ListDeliveries", func() (webhooks.DeliveryPage, error) {
+		return f.Store.ListDeliveries(ctx, account, webhookID, query)
+	})
+}
+
+func (f *faulty) Redeliver(ctx context.Context, account, webhookID, eventID string) error {
+	return try(f, ctx, "Redeliver", func() error { return f.Store.Redeliver(ctx, account, webhookID, eventID) })
+}
+
+func (f *faulty) CreateRecovery(ctx context.Context, recovery webhooks.Recovery) error {
+	return try(f, ctx, "CreateRecovery", func() error { return f.Store.CreateRecovery(ctx, recovery) })
+}
+
+func (f *faulty) RecoveryByID(ctx context.Context, account, id string) (webhooks.Recovery, error) {
+	return call(f, ctx, "RecoveryByID", func() (webhooks.Recovery, error) { return f.Store.RecoveryByID(ctx, account, id) })
+}
+
+func (f *faulty) AdvanceRecovery(ctx context.Context, limit int) (bool, error) {
+	return call(f, ctx, "AdvanceRecovery", func() (bool, error) { return f.Store.AdvanceRecovery(ctx, limit) })
+}
+
+func (f *faulty) Purge(ctx context.Context, purge webhooks.Purge) (bool, error) {
+	return call(f, ctx, "Purge", func() (bool, error) { return f.Store.Purge(ctx, purge) })
+}
+
+func (f *faulty) Backlog(ctx context.Context, webhookID string) (webhooks.Backlog, error) {
+	return call(f, ctx, "Backlog", func() (webhooks.Backlog, error) { return f.Store.Backlog(ctx, webhookID) })
+}

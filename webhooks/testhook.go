@@ -1,0 +1,12 @@
+package webhooks
+
+import "github.com/storageapi/storageapi/internal/testhook"
+
+func init() {
+	testhook.DialThrough = func(service any, dial testhook.Dial, plain bool) {
+		client := service.(*WebhookService).dispatcher.client
+		if client.dial = dial; plain {
+			client.tls = nil
+		}
+	}
+}
