@@ -138,6 +138,9 @@ const move = `
 // While claims come back full, what else there is to see can wait a little.
 func (s *Store) ClaimDeliveries(ctx context.Context, claim webhooks.Claim) (tasks []webhooks.Task, wait time.Duration, err error) {
 	err = s.write(ctx, func(ctx context.Context, conn *pgxpool.Conn) error {
+		if err := s.checkClock(ctx, conn); err != nil {
+			return err
+		}
 		if s.renewal.begins() {
 			s.renew(ctx, conn)
 		}

@@ -16,6 +16,9 @@ func (s *Store) Publishing() (senders, waiting int) {
 // Pool returns the connections.
 func (s *Store) Pool() *pgxpool.Pool { return s.pool }
 
+// CheckClockAlways has each claim look at the database's clock.
+func (s *Store) CheckClockAlways() { s.clock.every = 0 }
+
 // AskEvery has who listens ask so often whether it is still connected.
 func (s *Store) AskEvery(d time.Duration) { s.waker.ask = d }
 

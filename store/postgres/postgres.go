@@ -41,6 +41,7 @@ type Store struct {
 	waker     waker
 	publisher publisher
 	cursor    cursor
+	clock     clock
 }
 
 type options struct {
@@ -134,7 +135,8 @@ func Open(ctx context.Context, dsn string, options ...Option) (*Store, error) {
 // sooner.
 //
 // The schema must be there: see [Migrate]. The connections' default_transaction_isolation
-// must be read committed, whatever that of the host's transactions is.
+// must be read committed, whatever that of the host's transactions is. A node whose clock
+// differs from the database's by more than an hour is refused with [ErrClock].
 func New(ctx context.Context, pool *pgxpool.Pool, options ...Option) (*Store, error) {
 	o := optionsOf(options)
 	if err := o.check(); err != nil {
@@ -143,7 +145,9 @@ func New(ctx context.Context, pool *pgxpool.Pool, options ...Option) (*Store, er
 	short, cancel := within(ctx, patience)
 	defer cancel()
 	var encoding, isolation string
-	if err := pool.QueryRow(short, `select current_setting('server_encoding'), current_setting('default_transaction_isolation')`).Scan(&encoding, &isolation); err != nil {
+	var now time.Time
+	asked := time.Now()
+	if err := pool.QueryRow(short, `select current_setting('server_encoding'), current_setting('default_transaction_isolation'), clock_timestamp()`).Scan(&encoding, &isolation, &now); err != nil {
 		return nil, failure(short, err)
 	}
 	if isolation == "repeatable read" || isolation == "serializable" {
@@ -155,7 +159,10 @@ func New(ctx context.Context, pool *pgxpool.Pool, options ...Option) (*Store, er
 	if err := checkSchema(short, pool, o); err != nil {
 		return nil, err
 	}
-	s := &Store{pool: pool, options: o, renewal: renewal{slow: slowLook, bytes: minRenewed, every: renewEvery, pause: renewEvery}}
+	s := &Store{pool: pool, options: o, clock: clock{every: clockEvery}, renewal: renewal{slow: slowLook, bytes: minRenewed, every: renewEvery, pause: renewEvery}}
+	if err := s.clock.check(asked, now); err != nil {
+		return nil, err
+	}
 	if err := s.reseal(ctx); err != nil {
 		return nil, err
 	}

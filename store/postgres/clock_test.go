@@ -1,0 +1,71 @@
+package postgres_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/storageapi/storageapi/store/postgres"
+	"github.com/storageapi/storageapi/webhooks"
+)
+
+// otherClock returns connections for which the database's clock is ahead of this node's,
+// or behind, and how to set that.
+func otherClock(t *testing.T) (p *pgxpool.Pool, ahead func(time.Duration)) {
+	t.Helper()
+	function := func(by time.Duration) string {
+		return fmt.Sprintf(`clock_timestamp() returns timestamptz language sql as $$ select pg_catalog.clock_timestamp() + interval '%d seconds' $$`, int(by.Seconds()))
+	}
+	p = poolWith(t, function(0))
+	schema, _, _ := strings.Cut(p.Config().ConnConfig.RuntimeParams["search_path"], ", pg_catalog")
+	return p, func(by time.Duration) {
+		t.Helper()
+		if _, err := p.Exec(t.Context(), `create or replace function `+schema+`.`+function(by)); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// A node whose clock differs from the database's by more than an hour takes no part,
+// and says by how much.
+func TestClockRefused(t *testing.T) {
+	option := inSchema(t)
+	p, ahead := otherClock(t)
+	s, err := postgres.New(t.Context(), p, option)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = s.Close() }()
+	s.CheckClockAlways()
+	endpoints(t, s, 1)
+	claim := func() error {
+		_, _, err := s.ClaimDeliveries(t.Context(), webhooks.Claim{Limit: 1, PerWebhook: 1, Lease: time.Minute})
+		return err
+	}
+	for by, text := range map[time.Duration]string{
+		59 * time.Minute: "", -59 * time.Minute: "", 61 * time.Minute: "it is 1h1m0s behind it", -61 * time.Minute: "it is 1h1m0s ahead of it",
+	} {
+		ahead(by)
+		other, newErr := postgres.New(context.Background(), p, option)
+		if newErr == nil {
+			_ = other.Close()
+		}
+		for what, err := range map[string]error{"New": newErr, "ClaimDeliveries": claim()} {
+			if (text != "") != errors.Is(err, postgres.ErrClock) || err != nil && !strings.Contains(err.Error(), text) {
+				t.Errorf("%s with a database that is %v ahead = %v, want %q", what, by, err, text)
+			}
+		}
+		if now, err := s.Now(t.Context()); err != nil || time.Until(now.Add(-by)).Abs() > 10*time.Second {
+			t.Errorf("Now = %v, %v with a database that is %v ahead", now, err, by)
+		}
+	}
+	ahead(0)
+	if err := claim(); err != nil {
+		t.Errorf("ClaimDeliveries once the clock is right: %v", err)
+	}
+}
