@@ -15,6 +15,7 @@ var errNoPayload = errors.New("the event's payload was purged")
 const (
 	promoteStep = 500                   // parked deliveries that a claim makes ready at most
 	maxLooks    = 16                    // statements that a claim may look for lanes with
+	maxBytes    = 4 << 20               // of the bodies of a claim, unless one alone has more
 	busyWait    = 2 * time.Millisecond  // if others hold what is due
 	restWait    = 20 * time.Millisecond // if what was looked at is not for this claim, and there is more
 )
@@ -65,24 +66,27 @@ const expire = `
 			select ctid as at from storageapi.queue where webhook = gone.webhook and event = gone.event limit 1) q))`
 
 // lease leases what is ready in the lanes: of each webhook as many as it may have
-// besides those that are leased, in turns, and at most $9 of an account, if that is
+// besides those that are leased, in turns, and at most $8 of an account, if that is
 // not 0. Of a lane it looks at no more than could be leased if each of the others had
-// one; clipped tells that a lane may have more. The webhook comes along if its version
-// is not that which the claim knows. Lanes have the place of the first one of their
+// one, and it ends before the bodies are more than $9 bytes. It tells how many it has
+// leased, and whether there may be more. Lanes have the place of the first one of their
 // account.
+//
+// It returns no more than that: a server that writes to a node which does not read
+// waits, and what it has locked stays so.
 //
 // It looks things up and sorts, and joins nothing that could be joined by looking at
 // every pair.
 const lease = `
 	with given as (
-		select * from unnest($1::bigint[], $2::smallint[], $3::smallint[], $4::integer[], $5::text[], $6::bigint[], $7::bigint[])
-		with ordinality as l (webhook, shard, kind, cap, account, first, version, rank)
+		select * from unnest($1::bigint[], $2::smallint[], $3::smallint[], $4::integer[], $5::text[], $6::bigint[])
+		with ordinality as l (webhook, shard, kind, cap, account, first, rank)
 		where shard = any(` + locked + `)
 	), lane as materialized (
 		select *, max(case when rank = first then (select count(*) from storageapi.leases where account = given.account) end) over (partition by first) as account_held
 		from given
 	), bound as materialized (
-		select greatest($8 - count(*) + 1, 1) as n from lane
+		select greatest($7 - count(*) + 1, 1) as n from lane
 	), ready as (
 		select lane.*, h.held, r.event, r.attempts, r.before,
 			row_number() over (partition by lane.webhook order by lane.kind & 1, r.due, r.event) as place,
@@ -99,19 +103,17 @@ const lease = `
 		from ready where place + held <= cap
 	), chosen as materialized (
 		select fair.*, row_number() over (order by kind & 1, turn, rank) as number from fair
-		where $9 = 0 or account_place + account_held <= $9
-		order by kind & 1, turn, rank limit $8
+		where $8 = 0 or account_place + account_held <= $8
+		order by kind & 1, turn, rank limit $7
+	), sized as materialized (
+		select chosen.*, sum(s.bytes) over (order by number) as bytes from chosen cross join lateral (
+			select coalesce((select octet_length(body) from storageapi.events where event = chosen.event limit 1), 0) as bytes) s
 	), leased as (
 		insert into storageapi.leases (token, shard, webhook, event, account, until)
-		select $10 + number, shard, webhook, event, account, clock_timestamp() + $11 * interval '1 microsecond' from chosen
+		select $10 + number, shard, webhook, event, account, clock_timestamp() + $11 * interval '1 microsecond' from sized where number = 1 or bytes <= $9
+		returning 1
 	)
-	select c.number, c.rank - 1, c.turn = (select n from bound) as clipped, c.attempts, c.before, e.id, e.type, e.at, e.body,
-		v.version, ` + webhookColumns + `
-	from chosen c
-	cross join lateral (select * from storageapi.webhooks where no = c.webhook limit 1) v
-	left join lateral (select v.*) w on v.version <> c.version
-	left join lateral (select * from storageapi.events where event = c.event limit 1) e on true
-	order by c.number`
+	select (select count(*) from leased), coalesce(bool_or(turn = (select n from bound) or number > 1 and bytes > $9), false) from sized`
 
 // move puts aside what is ready in lanes, or takes it back, if their shards are locked:
 // $5 deliveries at most. What is leased stays where it is.
@@ -136,6 +138,8 @@ const move = `
 // not pass by. It is taken back soon after they are.
 //
 // While claims come back full, what else there is to see can wait a little.
+//
+// What a claim that failed has leased nevertheless is given back by those after it.
 func (s *Store) ClaimDeliveries(ctx context.Context, claim webhooks.Claim) (tasks []webhooks.Task, wait time.Duration, err error) {
 	err = s.write(ctx, func(ctx context.Context, conn *pgxpool.Conn) error {
 		if err := s.checkClock(ctx, conn); err != nil {

@@ -42,6 +42,7 @@ func (l *leasing) run(ctx context.Context, conn *pgxpool.Conn, brief bool) error
 		if err := l.lease(ctx, conn, wanted, sight); err != nil {
 			_, _ = conn.Exec(ctx, `rollback`)
 			l.tasks = l.tasks[:before]
+			l.lost.add(l.base, l.claim.Limit)
 			return err
 		}
 	}
@@ -70,7 +71,8 @@ func (l *leasing) run(ctx context.Context, conn *pgxpool.Conn, brief bool) error
 }
 
 // lease locks shards and leases what is ready of the lanes in those that it got, in
-// one round trip.
+// one round trip. What it has leased it reads once that is committed, and nothing is
+// locked any more.
 func (l *leasing) lease(ctx context.Context, conn *pgxpool.Conn, wanted []int16, sight *sight) error {
 	l.base = rand.Int64() >> 1 // no process takes another's token for its own
 	var nos, versions, firsts []int64
@@ -106,22 +108,24 @@ func (l *leasing) lease(ctx context.Context, conn *pgxpool.Conn, wanted []int16,
 			return nil
 		})
 	}
-	batch.Queue(l.sql(lease), nos, shards, kinds, caps, accounts, firsts, versions, l.claim.Limit, l.claim.PerAccount, l.base, l.claim.Lease.Microseconds()).Query(func(rows pgx.Rows) error {
-		for rows.Next() {
-			if err := l.add(rows); err != nil {
-				return err
-			}
-		}
-		return rows.Err()
-	})
+	batch.Queue(l.sql(lease), nos, shards, kinds, caps, accounts, firsts, l.claim.Limit, l.claim.PerAccount, maxBytes, l.base, l.claim.Lease.Microseconds()).
+		QueryRow(func(row pgx.Row) error { return row.Scan(nil, &l.clipped) })
 	if len(sight.moves) > 0 {
 		batch.Queue(l.sql(move), movesOf(sight.moves)...)
 	}
 	batch.Queue(`commit`)
+	batch.Queue(indexed)
+	var leases []leaseRow
+	batch.Queue(l.sql(leased), l.base, l.claim.Limit).Query(func(rows pgx.Rows) (err error) {
+		leases, err = pgx.CollectRows(rows, scanLease)
+		return err
+	})
+	batch.Queue(l.sql(changed), nos, versions).Query(l.addChanged)
 	if err := conn.SendBatch(ctx, batch).Close(); err != nil {
 		return err
 	}
 	l.lapsed.Add(uint64(lapsed))
+	l.add(leases)
 	return nil
 }
 
@@ -133,45 +137,4 @@ func movesOf(lanes []lane) []any {
 		nos, shards, kinds, accounts = append(nos, l.webhook), append(shards, l.shard), append(kinds, l.kind), append(accounts, l.account)
 	}
 	return []any{nos, shards, kinds, accounts, promoteStep}
-}
-
-// add reads a row of lease.
-func (l *leasing) add(rows pgx.Rows) error {
-	var number, version int64
-	var rank, attempts, before int
-	var clipped bool
-	var id, eventType *string
-	var at *time.Time
-	var body []byte
-	var r webhookRow
-	fields := append([]any{&number, &rank, &clipped, &attempts, &before, &id, &eventType, &at, &body, &version}, r.fields()...)
-	news := rows.RawValues()[10] != nil
-	if !news {
-		clear(fields[10:])
-	}
-	if err := rows.Scan(fields...); err != nil {
-		return err
-	}
-	lane := &l.lanes[rank]
-	if news {
-		lane.known = cachedWebhook{version: version}
-		webhook, err := l.webhook(&r)
-		if err != nil {
-			webhook.ID = r.id
-		}
-		lane.known.webhook, lane.known.err = &webhook, err
-		l.known.put(lane.webhook, lane.known)
-	}
-	task := webhooks.Task{Webhook: lane.known.webhook, Attempt: attempts + 1, Before: before, Token: uint64(l.base + number), Err: lane.known.err}
-	if id != nil {
-		task.Event = webhooks.Envelope{ID: *id, Account: lane.account, Type: webhooks.EventType(*eventType), Timestamp: utc(*at), Body: body}
-	}
-	if body == nil && task.Err == nil {
-		task.Err = errNoPayload
-	}
-	l.tasks, l.clipped = append(l.tasks, task), l.clipped || clipped
-	if lane.kind < aside {
-		l.served[lane.kind] = lane
-	}
-	return nil
 }

@@ -45,6 +45,9 @@ func (s *Store) look(ctx context.Context, conn *pgxpool.Conn, claim *webhooks.Cl
 	sight := &sight{crowded: make(map[string]bool)}
 	batch := &pgx.Batch{}
 	batch.Queue(inClaim)
+	if bases, ns := s.lost.get(); len(bases) > 0 {
+		batch.Queue(s.sql(release), bases, ns)
+	}
 	if !brief {
 		batch.Queue(s.sql(promote), promoteStep).Exec(func(done pgconn.CommandTag) error {
 			sight.promoted = done.RowsAffected()

@@ -37,6 +37,7 @@ type Store struct {
 	reset     atomic.Pointer[time.Time] // when idle connections were closed
 	known     webhookCache
 	turns     turns
+	lost      lost
 	renewal   renewal
 	waker     waker
 	publisher publisher

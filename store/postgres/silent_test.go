@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"sync"
 	"testing"
@@ -98,19 +99,26 @@ func (w *wire) cutAfter(flights int) {
 	w.sent, w.cutAt = 0, flights
 }
 
+// mend lets new connections pass.
+func (w *wire) mend() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.isCut, w.cutAt = false, 0
+}
+
 func (w *wire) flights() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.sent
 }
 
-// wired returns a node with one connection, by way of a wire. The server knows it by
+// wired returns a node whose connections are by way of a wire. The server knows it by
 // name.
 func wired(t *testing.T, name string, options ...postgres.Option) (*postgres.Store, *wire) {
 	t.Helper()
 	w := &wire{}
 	config := pool(t).Config()
-	config.MaxConns, config.ConnConfig.DialFunc = 1, w.dial
+	config.MaxConns, config.ConnConfig.DialFunc = 2, w.dial
 	config.ConnConfig.RuntimeParams["application_name"] = name
 	p, err := pgxpool.NewWithConfig(t.Context(), config)
 	if err != nil {
@@ -294,4 +302,98 @@ func TestSilentNodes(t *testing.T) {
 		t.Errorf("%d times what %s has locked stays locked", n, name)
 	}
 	group.Wait()
+}
+
+// A node that does not read the answer to a claim, however large that is, keeps others
+// from nothing but what it has leased; and that it gets when it is back.
+func TestClaimOfASilentNode(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes some seconds")
+	}
+	option := inSchema(t)
+	s, w := wired(t, "silent claim", option)
+	other := open(t, option)
+	if err := other.CreateWebhook(t.Context(), newWebhook("acct", "wh"), webhooks.Terms{}); err != nil {
+		t.Fatal(err)
+	}
+	const events, size = 40, 256 << 10
+	publish := func(n int) {
+		t.Helper()
+		for range n {
+			if _, err := other.Enqueue(t.Context(), webhooks.Envelope{ID: fmt.Sprint(rand.Int64()), Account: "acct", Type: webhooks.TypeBalanceLow, Body: make([]byte, size)}); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	claim := webhooks.Claim{Limit: 400, PerWebhook: 400, Lease: time.Hour}
+	publish(1)
+	w.cutAfter(0)
+	if tasks, _, err := s.ClaimDeliveries(t.Context(), claim); err != nil || len(tasks) != 1 {
+		t.Fatalf("claimed %d, want 1; %v", len(tasks), err)
+	}
+	publish(events)
+	w.cutAfter(0)
+	if _, _, err := s.ClaimDeliveries(t.Context(), webhooks.Claim{Limit: 1, PerWebhook: 400, Lease: time.Hour}); err != nil {
+		t.Fatal(err)
+	}
+	w.cutAfter(w.flights()) // the statements are prepared
+	ended := make(chan error)
+	go func() {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+		defer cancel()
+		_, _, err := s.ClaimDeliveries(ctx, claim)
+		ended <- err
+	}()
+	eventually(t, "the claim is cut off", w.silent)
+	time.Sleep(100 * time.Millisecond)
+	begun, got := time.Now(), 0
+	eventually(t, "others claim the rest", func() bool {
+		tasks, _, err := other.ClaimDeliveries(t.Context(), claim)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got += len(tasks)
+		return got > 0 && len(tasks) == 0
+	})
+	t.Logf("others claimed %d after %v", got, time.Since(begun))
+	if err := <-ended; err == nil {
+		t.Error("a claim without an answer has no error")
+	}
+	w.mend()
+	left := events - 1 - got
+	tasks, _, err := s.ClaimDeliveries(t.Context(), claim)
+	if err != nil || len(tasks) != left || left == 0 {
+		t.Fatalf("claimed %d when it was back, want the %d that others have left; %v", len(tasks), left, err)
+	}
+	for _, task := range tasks {
+		if task.Attempt != 1 {
+			t.Errorf("attempt %d, and none was made", task.Attempt)
+		}
+	}
+}
+
+// The bodies of a claim are 4 MiB at most, but for one that is larger.
+func TestBytesOfAClaim(t *testing.T) {
+	s := open(t, inSchema(t))
+	if err := s.CreateWebhook(t.Context(), newWebhook("acct", "wh"), webhooks.Terms{}); err != nil {
+		t.Fatal(err)
+	}
+	for i, size := range []int{3 << 19, 3 << 19, 3 << 19, 5 << 20, 1, 1} {
+		if _, err := s.Enqueue(t.Context(), webhooks.Envelope{ID: fmt.Sprint(i), Account: "acct", Type: webhooks.TypeBalanceLow, Body: make([]byte, size)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, want := range []string{"[0 1]", "[2]", "[3]", "[4 5]", "[]"} {
+		tasks, wait, err := s.ClaimDeliveries(t.Context(), webhooks.Claim{Limit: 9, PerWebhook: 9, Lease: time.Minute})
+		ids := []string{}
+		for _, task := range tasks {
+			ids = append(ids, task.Event.ID)
+		}
+		if got := fmt.Sprint(ids); err != nil || got != want {
+			t.Errorf("claimed %s, want %s; %v", got, want, err)
+		}
+		if want < "[4" && wait != 0 {
+			t.Errorf("it is to wait %v after %s, and there is more", wait, want)
+		}
+	}
 }
