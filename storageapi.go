@@ -126,8 +126,8 @@ type Config struct {
 	// its Logger defaults to the one below.
 	Webhooks webhooks.Config
 
-	// RateLimit limits the requests of each key, to the Handler and to whatever its
-	// Auth guards. Its clock is Keys.Now. Default: no limit.
+	// RateLimit limits the requests of each key, and of each account, to the Handler and
+	// to whatever its Auth guards. Its clock is Keys.Now. Default: no limit.
 	RateLimit auth.RateLimit
 
 	// Authorize decides what a key may do with other keys and with webhooks.

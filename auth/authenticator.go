@@ -18,7 +18,7 @@ const HeaderName = "Api-Key"
 // Config configures an [Authenticator]. The zero Config works.
 type Config struct {
 	// RateLimit is of each key's requests, by its id, whichever of its values they
-	// carry. Default: none.
+	// carry, and of those of all keys of an account together. Default: none.
 	RateLimit RateLimit
 
 	// Logger is told what could not be found out about keys. Default:
@@ -32,7 +32,7 @@ type Config struct {
 // An Authenticator guards handlers. It is safe for concurrent use.
 type Authenticator struct {
 	verifier Verifier
-	limiter  *limiter // nil: none
+	limiters limiters
 	log      *slog.Logger
 }
 
@@ -52,7 +52,7 @@ func New(verifier Verifier, config Config) (*Authenticator, error) {
 	if config.Now == nil {
 		config.Now = time.Now
 	}
-	return &Authenticator{verifier, newLimiter(limit, config.Now), config.Logger}, nil
+	return &Authenticator{verifier, newLimiters(limit, config.Now), config.Logger}, nil
 }
 
 // Authenticate returns the principal of a request, and counts nothing: that of the
@@ -81,7 +81,8 @@ func (a *Authenticator) authenticate(r *http.Request) (caller, error) {
 // key, 429 RATE_LIMIT_EXCEEDED if the key has made too many requests, 403 FORBIDDEN
 // without the scope, 500 INTERNAL_ERROR if the store fails.
 //
-// With a [RateLimit] every answer to a live key tells how it stands: the headers
+// With a [RateLimit] every answer to a live key tells how it stands, or its account if
+// that has less left: the headers
 // X-RateLimit-Limit (how many requests at once at most), X-RateLimit-Remaining (how
 // many now) and X-RateLimit-Reset (in how many seconds as many as at most); and where
 // there was one too many, Retry-After (in how many seconds the next). A request that
@@ -115,7 +116,7 @@ func (a *Authenticator) Handler(next http.Handler) http.Handler {
 		c, err := a.authenticate(r)
 		switch {
 		case err == nil:
-			if !a.limiter.admit(w, c.principal.KeyID) {
+			if !a.limiters.admit(w, c.principal) {
 				return
 			}
 			next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), callerKey{}, &c)))

@@ -22,8 +22,8 @@
 //
 // # Limiting requests
 //
-// [Config.RateLimit] limits the requests of each key, to the library's routes and
-// the host's alike. It is off unless it is set.
+// [Config.RateLimit] limits the requests of each key, and of an account to so many times
+// as much, to the library's routes and the host's alike. It is off unless it is set.
 //
 // # Deciding more than scopes
 //

@@ -1,0 +1,176 @@
+package auth_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/storageapi/storageapi/auth"
+	"github.com/storageapi/storageapi/scopes"
+)
+
+// anyKey finds every token good: "acct/key".
+type anyKey struct{}
+
+func (anyKey) Verify(_ context.Context, token string) (auth.Principal, error) {
+	account, _, _ := strings.Cut(token, "/")
+	return auth.Principal{Account: account, KeyID: token, Scopes: scopes.All()}, nil
+}
+
+// accounts is a handler that is limited by account.
+type accounts struct {
+	*testing.T
+	handler http.Handler
+	clock   *clock
+}
+
+func newAccounts(t *testing.T, limit auth.RateLimit) *accounts {
+	t.Helper()
+	c := &clock{at: time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)}
+	a, err := auth.New(anyKey{}, auth.Config{RateLimit: limit, Now: c.now})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &accounts{t, a.Handler(nothing), c}
+}
+
+// ask makes a request and returns what its answer tells.
+func (a *accounts) ask(account string, key int) (admitted bool, limit, remaining, reset, retryAfter string) {
+	a.Helper()
+	response, _ := serve(a.T, a.handler, request(account+"/"+strconv.Itoa(key)))
+	get := response.Header.Get
+	return response.StatusCode == 200, get("X-RateLimit-Limit"), get("X-RateLimit-Remaining"), get("X-RateLimit-Reset"), get("Retry-After")
+}
+
+// TestManyKeysDoNotMultiplyTheLimit makes requests with 40 keys of an account.
+func TestManyKeysDoNotMultiplyTheLimit(t *testing.T) {
+	for perAccount, want := range map[int]int{0: 20, 1: 5, 3: 15, 100: 200, -1: 200} {
+		a := newAccounts(t, auth.RateLimit{PerSecond: 1, Burst: 5, PerAccount: perAccount})
+		count := func(account string) (n int) {
+			for range 10 {
+				for key := range 40 {
+					if admitted, _, _, _, _ := a.ask(account, key); admitted {
+						n++
+					}
+				}
+			}
+			return n
+		}
+		for _, account := range []string{"one", "two"} { // each by itself
+			if got := count(account); got != want {
+				t.Errorf("PerAccount %d: %d requests were admitted, want %d", perAccount, got, want)
+			}
+		}
+		a.clock.add(2 * time.Second)
+		back := 2 * max(perAccount, 1)
+		if perAccount == 0 {
+			back = 8
+		} else if perAccount < 0 || perAccount > 40 {
+			back = 80
+		}
+		if got := count("one"); got != back {
+			t.Errorf("PerAccount %d: two seconds later %d were admitted, want %d", perAccount, got, back)
+		}
+	}
+}
+
+// TestHeadersAreOfWhatHasLessLeft uses up a key's limit, and then its account's.
+func TestHeadersAreOfWhatHasLessLeft(t *testing.T) {
+	a := newAccounts(t, auth.RateLimit{PerSecond: 0.5, Burst: 3, PerAccount: 2})
+	for i, step := range []struct {
+		key  int
+		want string
+	}{
+		{1, "true 3 2 2 "},
+		{1, "true 3 1 4 "},
+		{1, "true 3 0 6 "},
+		{1, "false 3 0 6 2"},
+		{1, "false 3 0 6 2"}, // and takes nothing from the account
+		{2, "true 3 2 2 "},   // as many as the account has
+		{2, "true 3 1 4 "},
+		{3, "true 6 0 6 "},
+		{3, "false 6 0 6 1"},
+		{1, "false 3 0 6 2"}, // the key has to wait for longer
+		{4, "false 6 0 6 1"}, // and takes nothing from the key
+	} {
+		admitted, limit, remaining, reset, retryAfter := a.ask("one", step.key)
+		if got := fmt.Sprint(admitted, " ", limit, " ", remaining, " ", reset, " ", retryAfter); got != step.want {
+			t.Errorf("step %d: got %s, want %s", i, got, step.want)
+		}
+	}
+	response, body := serve(t, a.handler, request("one/5"))
+	const want = `{"error":{"code":"RATE_LIMIT_EXCEEDED","message":"The API keys of this account have made too many requests. Send the next one in 1 s."}}`
+	if response.StatusCode != 429 || strings.TrimSpace(body) != want {
+		t.Errorf("got %d %s", response.StatusCode, body)
+	}
+}
+
+// TestRatesHold spreads requests at random over keys and accounts: neither a key nor an
+// account makes more than it may in any span of time; what is said to remain can be
+// used at once; and whoever is told to wait is admitted after that.
+func TestRatesHold(t *testing.T) {
+	random := rand.New(rand.NewPCG(3, 4))
+	for range 20 {
+		limit := auth.RateLimit{PerSecond: 0.1 + 10*random.Float64(), Burst: 1 + random.IntN(6), PerAccount: 1 + random.IntN(4)}
+		a := newAccounts(t, limit)
+		interval := float64(time.Second) / limit.PerSecond
+		admitted := make(map[string][]time.Time)
+		for range 600 {
+			a.clock.add(time.Duration(random.ExpFloat64() * interval * []float64{0, 0.1, 0.5, 3}[random.IntN(4)]))
+			account, key := strconv.Itoa(random.IntN(2)), random.IntN(5)
+			ok, _, remaining, _, retryAfter := a.ask(account, key)
+			if ok {
+				id := account + "/" + strconv.Itoa(key)
+				admitted[account] = append(admitted[account], a.clock.now())
+				admitted[id] = append(admitted[id], a.clock.now())
+			}
+			if random.IntN(20) > 0 {
+				continue
+			}
+			left, _ := strconv.Atoi(remaining)
+			for i := range left + 1 {
+				ok, _, _, _, again := a.ask(account, key)
+				if ok != (i < left) {
+					t.Fatalf("%+v: %d remain, and number %d was admitted: %v", limit, left, i+1, ok)
+				}
+				if ok {
+					admitted[account] = append(admitted[account], a.clock.now())
+					admitted[account+"/"+strconv.Itoa(key)] = append(admitted[account+"/"+strconv.Itoa(key)], a.clock.now())
+				}
+				retryAfter = again
+			}
+			wait, _ := strconv.Atoi(retryAfter)
+			a.clock.add(time.Duration(wait) * time.Second)
+			if ok, _, _, _, _ := a.ask(account, key); !ok {
+				t.Fatalf("%+v: not admitted after %d s", limit, wait)
+			}
+			admitted[account] = append(admitted[account], a.clock.now())
+			admitted[account+"/"+strconv.Itoa(key)] = append(admitted[account+"/"+strconv.Itoa(key)], a.clock.now())
+		}
+		for id, times := range admitted {
+			n := float64(limit.PerAccount)
+			if strings.Contains(id, "/") {
+				n = 1
+			}
+			for i, from := range times {
+				for j, to := range times[i:] {
+					if most := n*float64(limit.Burst) + float64(to.Sub(from))*n/interval + 1e-3; float64(j+1) > most {
+						t.Fatalf("%+v: %s made %d requests in %v", limit, id, j+1, to.Sub(from))
+					}
+				}
+			}
+		}
+	}
+}
+
+func TestRateLimitPerAccountIsBounded(t *testing.T) {
+	_, err := auth.New(anyKey{}, auth.Config{RateLimit: auth.RateLimit{PerSecond: 1, PerAccount: 1_000_001}})
+	if err == nil || !strings.Contains(err.Error(), "RateLimit.PerAccount must be at most 1000000") {
+		t.Errorf("got %v", err)
+	}
+}
