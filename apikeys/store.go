@@ -39,10 +39,9 @@ type Page struct {
 // Every method is one atomic step, and what it reports as done survives a crash.
 // If it returns one of the errors above or the context's, nothing has happened;
 // after any other error the step has happened as a whole or not at all, and the
-// caller must cope with both. Methods are safe for concurrent use and appear to
-// happen one after the other. A context that has ended makes a method return the
-// context's error; one that ends while the step is being committed changes nothing
-// any more.
+// caller must cope with both. Package store says what becomes of a call whose context
+// ends, whose store is closed, whose commit fails or whose callback does not return.
+// Methods are safe for concurrent use and appear to happen one after the other.
 //
 // Values are copied in and out: neither side sees what the other changes later.
 // Times come back in UTC, to the millisecond; what is finer is dropped. What ids,

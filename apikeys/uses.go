@@ -39,6 +39,7 @@ type uses struct {
 	written map[string]*pendingUse // what the last write took, until the next one
 	timer   *time.Timer            // set while something is pending
 	closed  bool
+	halted  bool // it was logged that the store writes nothing any more
 
 	writing sync.Mutex // held during a write: one at a time, and Close waits
 }
@@ -157,7 +158,13 @@ func (u *uses) write() {
 		ctx, cancel := context.WithTimeout(context.Background(), useTimeout)
 		defer cancel()
 		if err := u.store.RecordKeyUse(ctx, batch); err != nil {
-			u.log.Error("storageapi: last use of API keys not recorded", "keys", len(batch), "error", err)
+			// Of a store that writes nothing any more, one line is enough.
+			halter, _ := u.store.(interface{ Halted() error })
+			halted := halter != nil && halter.Halted() != nil
+			if !halted || !u.halted {
+				u.log.Error("storageapi: last use of API keys not recorded", "keys", len(batch), "error", err)
+			}
+			u.halted = halted
 			for _, use := range batch {
 				u.add(use.Account, use.ID, use.Hash, use.At.UnixMilli())
 			}

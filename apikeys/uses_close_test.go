@@ -100,6 +100,30 @@ func TestUsesAreWrittenAgainAfterAFailure(t *testing.T) {
 	})
 }
 
+// halted is a store that writes nothing any more.
+type halted struct{ *spy }
+
+func (halted) Halted() error { return errors.New("input/output error") }
+
+// That a store writes nothing any more takes one line of the log, however long it goes on.
+func TestAStoreThatHalts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log bytes.Buffer
+		store := newSpy()
+		service := newService(t, halted{store}, apikeys.Config{Logger: slog.New(slog.NewTextHandler(&log, nil))})
+		_, token := create(t, service, time.Time{})
+		store.fail(errors.New("read-only"))
+		for range 60 {
+			accepted(t, service, token.Reveal())
+			time.Sleep(time.Minute)
+		}
+		synctest.Wait()
+		if n := bytes.Count(log.Bytes(), []byte("\n")); n != 1 {
+			t.Errorf("%d lines:\n%s", n, &log)
+		}
+	})
+}
+
 // A store that stays broken does not keep Close from returning, nor anything
 // running after it.
 func TestCloseGivesUpOnABrokenStore(t *testing.T) {

@@ -58,7 +58,9 @@ func (s *scanner) run(ctx context.Context) {
 		wait, err := s.scan(ctx)
 		if err != nil && ctx.Err() == nil {
 			wait = min(s.interval, keeperInterval)
-			s.logger.Error("storageapi: the scan for expiring files was interrupted", "error", err, "again_in", wait)
+			if !s.service.dispatcher.halt.explains() {
+				s.logger.Error("storageapi: the scan for expiring files was interrupted", "error", err, "again_in", wait)
+			}
 		}
 		select {
 		case <-ctx.Done():

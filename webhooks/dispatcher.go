@@ -22,6 +22,7 @@ type dispatcher struct {
 	store  Store
 	client *client
 	config Config
+	halt   *halt
 	wake   chan struct{} // something may have become due
 
 	// claiming is full from before a claim until its tasks are in flight: who
@@ -47,6 +48,7 @@ func newDispatcher(store Store, client *client, config Config) *dispatcher {
 		store:    store,
 		client:   client,
 		config:   config,
+		halt:     &halt{store: store, logger: config.Logger},
 		wake:     make(chan struct{}, 1),
 		claiming: make(chan struct{}, 1),
 		pacer:    newPacer(config),

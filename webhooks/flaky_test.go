@@ -27,6 +27,7 @@ type flaky struct {
 	spoil     func(*webhooks.Task)            // applied to each task that is claimed
 	ahead     time.Duration                   // of its clock
 	refused   int
+	halted    error // why it writes nothing any more
 
 	settleHangs  bool // SettleDeliveries fails only when its context ends
 	settleDoubts bool // it fails although it has happened
@@ -43,6 +44,21 @@ func (f *flaky) fail(claim, settle error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.claimErr, f.settleErr = claim, settle
+}
+
+// halts makes it write nothing any more.
+func (f *flaky) halts(why error) {
+	f.fail(why, why)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.halted = why
+}
+
+// Halted implements [webhooks.Halter].
+func (f *flaky) Halted() error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.halted
 }
 
 // refuses makes settlements fail that hold one of these, from now on.

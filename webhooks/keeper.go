@@ -14,6 +14,7 @@ type keeper struct {
 	clock     storeClock
 	retention Retention
 	logger    *slog.Logger
+	halt      *halt
 	due       func() // called when deliveries may have become due
 	review    func(context.Context) (more bool, err error)
 	wake      chan struct{} // there may be something to recover
@@ -25,10 +26,10 @@ const (
 	purgeStep      = 1000        // records
 )
 
-func newKeeper(store Store, config Config, due func(), review func(context.Context) (bool, error)) *keeper {
+func newKeeper(store Store, config Config, halt *halt, due func(), review func(context.Context) (bool, error)) *keeper {
 	return &keeper{
 		store: store, clock: storeClock{store: store, logger: config.Logger}, retention: config.Retention, logger: config.Logger,
-		due: due, review: review, wake: make(chan struct{}, 1),
+		halt: halt, due: due, review: review, wake: make(chan struct{}, 1),
 	}
 }
 
@@ -68,7 +69,7 @@ func (k *keeper) step(ctx context.Context, what string, do func(context.Context)
 	timed, cancel := context.WithTimeout(ctx, storeTimeout)
 	defer cancel()
 	more, err := do(timed)
-	if err != nil && ctx.Err() == nil {
+	if err != nil && ctx.Err() == nil && !k.halt.explains() {
 		k.logger.Error("storageapi: webhook store failed", "step", what, "error", err, "again_in", keeperInterval)
 	}
 	if !more || err != nil {

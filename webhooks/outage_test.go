@@ -53,6 +53,26 @@ func TestAnOutageOfClaims(t *testing.T) {
 	})
 }
 
+// A store that writes nothing any more is told of in one line, and in the statistics.
+func TestAStoreThatHalts(t *testing.T) {
+	inBubble(t, webhooks.Config{}, status(http.StatusOK), func(b *bubble) {
+		b.beginOutage()
+		b.store.halts(errOutage)
+		b.publish()
+		time.Sleep(time.Hour)
+		if lines := b.logs.lines("level=ERROR"); len(lines) != 1 || !strings.Contains(lines[0], "restart") || !strings.Contains(lines[0], errOutage.Error()) {
+			t.Errorf("%d lines in an hour: %q", len(lines), lines)
+		}
+		if stats, err := b.service.Stats(b.Context()); err != nil || !errors.Is(stats.Halted, errOutage) {
+			t.Errorf("Stats = %+v, %v", stats, err)
+		}
+		b.store.halts(nil)
+		if stats, err := b.service.Stats(b.Context()); err != nil || stats.Halted != nil {
+			t.Errorf("Stats = %+v, %v", stats, err)
+		}
+	})
+}
+
 // Publishing during an outage does not make the dispatcher ask any more often.
 func TestPublishingDuringAnOutage(t *testing.T) {
 	inBubble(t, webhooks.Config{}, status(http.StatusOK), func(b *bubble) {

@@ -107,6 +107,8 @@ func (d *dispatcher) backoff(step string, last time.Duration, err error) time.Du
 		return 0
 	}
 	next := min(max(2*last, minBackoff), maxBackoff)
-	d.config.Logger.Error("storageapi: webhook store failed", "step", step, "error", err, "again_in", next)
+	if !d.halt.explains() {
+		d.config.Logger.Error("storageapi: webhook store failed", "step", step, "error", err, "again_in", next)
+	}
 	return next
 }

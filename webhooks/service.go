@@ -65,7 +65,7 @@ func New(store Store, config Config) (*WebhookService, error) {
 		alerts:     config.alertPolicy(),
 		dispatcher: dispatcher,
 	}
-	s.keeper = newKeeper(store, config, dispatcher.hurry, s.reviewDue)
+	s.keeper = newKeeper(store, config, dispatcher.halt, dispatcher.hurry, s.reviewDue)
 	if config.Files != nil {
 		s.scanner = newScanner(s, config)
 	}

@@ -21,6 +21,10 @@ type Stats struct {
 	// them ended or could not tell in time what became of them, and were taken back:
 	// by this process, since its store was opened.
 	Lapsed uint64
+
+	// Halted is why the store writes and claims nothing any more, if it is a [Halter]
+	// that has halted: alert on it, and restart once the disk is sound. Nil: it does.
+	Halted error
 }
 
 // Stats returns the figures of the moment. It costs about a millisecond for each
@@ -30,7 +34,7 @@ func (s *WebhookService) Stats(ctx context.Context) (Stats, error) {
 	if err != nil {
 		return Stats{}, fmt.Errorf("get stats: %w", err)
 	}
-	stats := Stats{Pending: backlog.Pending, OldestDue: backlog.age(), Lapsed: backlog.Lapsed}
+	stats := Stats{Pending: backlog.Pending, OldestDue: backlog.age(), Lapsed: backlog.Lapsed, Halted: s.dispatcher.halt.cause()}
 	stats.InFlight, stats.Delivered, stats.Failed, stats.Dead = s.dispatcher.stats()
 	return stats, nil
 }

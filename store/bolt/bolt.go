@@ -59,7 +59,8 @@ func Sealed(keys *signing.Keyring) Option { return func(s *Store) { s.keys = key
 // Open opens the file at path, or creates it with mode 0600 in a directory that
 // exists. Errors name the file; they wrap [ErrLocked] if it is open elsewhere,
 // after half a second, [ErrSchema] if it is not ours or from a newer version, and
-// [signing.ErrSealed] if it is sealed under a key that was not given. Deliveries
+// [signing.ErrSealed] if it is sealed under a key that was not given. A file that
+// cannot be opened is not held open, nor locked. Deliveries
 // that were leased when the file was last used are claimable at once.
 func Open(path string, options ...Option) (*Store, error) {
 	if err := create(path); err != nil {

@@ -77,6 +77,9 @@ func (w *writer) fail(cause error) {
 	w.fault.Store(&err)
 }
 
+// Halted implements [webhooks.Halter].
+func (s *Store) Halted() error { return s.writer.broken() }
+
 // broken returns why nothing is written any more, or nil.
 func (w *writer) broken() error {
 	if err := w.fault.Load(); err != nil {

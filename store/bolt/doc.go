@@ -8,6 +8,12 @@
 // throughput grows with the number of callers while each waits for about one
 // commit. Nothing sleeps to collect a batch.
 //
+// A commit that the system refuses to write, because the disk is full, fails by itself.
+// After one whose sync failed, or of which readers see what may not be on the disk,
+// nothing more is written or claimed: methods return [store.ErrReadOnly],
+// [Store.Halted] says why, and reads go on. Closing and opening the file ends that:
+// [Open] makes what it finds durable, or fails, before anything is written.
+//
 // # One process
 //
 // The file is locked while it is open: a second [Open], in whatever process,

@@ -5,14 +5,17 @@ import (
 	"io/fs"
 	"math/rand/v2"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
 
+	"github.com/storageapi/storageapi/apikeys"
 	"github.com/storageapi/storageapi/internal/boltfault"
 	"github.com/storageapi/storageapi/store"
 	"github.com/storageapi/storageapi/store/bolt"
 	"github.com/storageapi/storageapi/store/storetest"
+	"github.com/storageapi/storageapi/webhooks"
 )
 
 var (
@@ -68,5 +71,78 @@ func failingStore(t *testing.T, around func(commit func() error) error) storetes
 			}
 			return again
 		},
+	}
+}
+
+// TestFailedSyncEndsWriting: nothing is written or claimed after a sync that failed, and
+// it can be read on. Whoever opens the file anew goes on.
+func TestFailedSyncEndsWriting(t *testing.T) {
+	ctx, dir := t.Context(), t.TempDir()
+	s := open(t, dir).(*bolt.Store)
+	key := apikeys.Key{ID: "key", Account: "acct", Hash: apikeys.Hash{Sum: [32]byte{1}}}
+	webhook := webhooks.Webhook{ID: "wh", Account: "acct", URL: "https://example.com", Active: true, Events: []webhooks.EventType{webhooks.TypeBalanceLow}}
+	event := func(id string) webhooks.Envelope {
+		return webhooks.Envelope{ID: id, Account: "acct", Type: webhooks.TypeBalanceLow}
+	}
+	_, enqueued := s.Enqueue(ctx, event("unheard"))
+	if err := errors.Join(enqueued, s.CreateKey(ctx, key, apikeys.Terms{}), s.CreateWebhook(ctx, webhook, webhooks.Terms{})); err != nil {
+		t.Fatal(err)
+	}
+	for _, id := range []string{"settled", "owed"} {
+		if _, err := s.Enqueue(ctx, event(id)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	claim := webhooks.Claim{Limit: 1, PerWebhook: 9, Lease: time.Hour}
+	tasks, _, err := s.ClaimDeliveries(ctx, claim)
+	if err != nil || len(tasks) != 1 {
+		t.Fatal(tasks, err)
+	}
+	if s.Halted() != nil {
+		t.Error("it has halted")
+	}
+	boltfault.Around(s, func(commit func() error) error { return errors.Join(commit(), errDisk) })
+	if _, err := s.Enqueue(ctx, event("unsure")); !errors.Is(err, errDisk) || errors.Is(err, store.ErrReadOnly) {
+		t.Errorf("the step whose commit failed: %v", err)
+	}
+	boltfault.Around(s, nil)
+
+	keep := func(state string, soft bool) error {
+		_, err := s.UpdateAlert(ctx, "acct", "metric", func(step *webhooks.AlertStep) error {
+			step.State, step.Soft = []byte(state), soft
+			return nil
+		})
+		return err
+	}
+	_, _, claimed := s.ClaimDeliveries(ctx, claim)
+	_, settled := s.SettleDeliveries(ctx, []webhooks.Settlement{{Task: tasks[0], Outcome: webhooks.Deliver, Attempt: webhooks.Attempt{Number: 1}}})
+	_, enqueued = s.Enqueue(ctx, event("refused"))
+	for name, err := range map[string]error{
+		"CreateKey": s.CreateKey(ctx, apikeys.Key{ID: "k2", Account: "acct", Hash: apikeys.Hash{Sum: [32]byte{2}}}, apikeys.Terms{}),
+		"DeleteKey": s.DeleteKey(ctx, "acct", "key", nil), "Enqueue": enqueued, "ClaimDeliveries": claimed, "SettleDeliveries": settled,
+		"UpdateAlert": keep("state", false), "UpdateAlert, soft": keep("state", true), "DeleteWebhook": s.DeleteWebhook(ctx, "acct", "wh", nil),
+	} {
+		if !errors.Is(err, store.ErrReadOnly) || !strings.Contains(err.Error(), "storage.db") || !strings.Contains(err.Error(), errDisk.Error()) {
+			t.Errorf("%s = %v, want ErrReadOnly, the file and why", name, err)
+		}
+	}
+	_, byHash := s.KeyByHash(ctx, key.Hash)
+	_, of := s.EventDeliveries(ctx, "acct", "unsure") // readers see it
+	backlog, counted := s.Backlog(ctx, "")
+	if err := errors.Join(byHash, of, counted, keep("", false)); err != nil || backlog.Pending != 3 {
+		t.Errorf("reads: %v, %+v", err, backlog)
+	}
+	if !errors.Is(s.Halted(), store.ErrReadOnly) {
+		t.Errorf("Halted = %v", s.Halted())
+	}
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
+
+	s = open(t, dir).(*bolt.Store)
+	defer func() { _ = s.Close() }()
+	claim.Limit = 9
+	if tasks, _, err = s.ClaimDeliveries(ctx, claim); err != nil || len(tasks) != 3 || s.Halted() != nil {
+		t.Errorf("opened again: %d tasks, %v, %v", len(tasks), err, s.Halted())
 	}
 }
