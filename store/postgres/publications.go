@@ -18,9 +18,32 @@ const (
 	maxBytesTogether = 1 << 20 // of their bodies, but for the last
 )
 
-// together is for a batch of several events, of which one may have to wait for a
-// transaction of the host's that has published it, too: the others do not.
-const together = plain + `, set_config('plan_cache_mode', 'force_generic_plan', true), set_config('lock_timeout', '1s', true)`
+// together is for what has one of the senders' slots: a transaction of the host's may have
+// published one of the events, and others do not wait for that.
+const together = plain + `, set_config('lock_timeout', '100ms', true)`
+
+// A hurried connection waits for a transaction of the host's no longer than together does.
+type hurried struct{ *pgxpool.Conn }
+
+func (h hurried) QueryRow(ctx context.Context, sql string, args ...any) pgx.Row {
+	batch := &pgx.Batch{}
+	batch.Queue(`select set_config('lock_timeout', '100ms', true)`)
+	batch.Queue(sql, args...)
+	return hurriedRow{h.SendBatch(ctx, batch)}
+}
+
+type hurriedRow struct{ pgx.BatchResults }
+
+func (r hurriedRow) Scan(to ...any) error {
+	_, err := r.Exec()
+	if err == nil {
+		err = r.BatchResults.QueryRow().Scan(to...)
+	}
+	if closed := r.Close(); err == nil {
+		err = closed
+	}
+	return err
+}
 
 // A publication is an event that is published with others.
 type publication struct {
@@ -54,7 +77,7 @@ func (b *publicationBatch) leave() {
 func (b *publicationBatch) store(s *Store, conn *pgxpool.Conn) error {
 	if len(b.events) == 1 {
 		event := b.events[0]
-		event.deliveries, _, event.err = s.enqueue(b.ctx, conn, event.Envelope, "")
+		event.deliveries, _, event.err = s.enqueue(b.ctx, hurried{conn}, event.Envelope, "")
 		event.alone = event.err != nil
 		return event.err
 	}

@@ -13,6 +13,9 @@ import (
 // Events are ordered by when they were published, and one whose Enqueue is under way
 // may come to stand before one that is stored already. Who goes through a list
 // meanwhile may not see it, or in a later page.
+//
+// An event whose id an open transaction of the host's has published waits for its end, and
+// keeps no others waiting. If ctx ends before, it is not stored.
 func (s *Store) Enqueue(ctx context.Context, envelope webhooks.Envelope) (deliveries int, err error) {
 	return s.owed(s.publisher.publish(ctx, &envelope))
 }

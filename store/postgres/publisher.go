@@ -16,6 +16,11 @@ import (
 // to disk the next is stored.
 const maxSenders = 2
 
+const (
+	maxAlone  = 2                     // connections, each, of those who are refused and of those who wait
+	heldPause = 50 * time.Millisecond // before another try of what has to wait
+)
+
 // A publisher stores events in batches, each a statement and a commit: whoever comes
 // while maxSenders are under way shares the next with all who have come by then.
 // There is no goroutine to it while nobody publishes.
@@ -29,10 +34,14 @@ type publisher struct {
 	waiting   []*publication
 	senders   int
 	gathering bool // a sender is about to take what waits
+
+	refused chan struct{} // those who try for the first time what was not stored with others
+	held    chan struct{} // those who try again what had to wait
 }
 
 func (p *publisher) start(s *Store) {
 	p.store = s
+	p.refused, p.held = make(chan struct{}, maxAlone), make(chan struct{}, maxAlone)
 	p.ctx, p.stop = context.WithCancel(context.Background())
 }
 
@@ -43,31 +52,55 @@ func (p *publisher) close() {
 }
 
 // publish stores an event: alone if nobody else publishes, or else with others. What
-// cannot be stored with others, perhaps because of one of them, is stored alone then.
+// cannot be stored with others, perhaps because of one of them, is stored alone then,
+// and what has to wait for a transaction of the host's waits where it keeps nobody else.
 func (p *publisher) publish(ctx context.Context, envelope *webhooks.Envelope) (deliveries int, err error) {
 	ctx, cancel := within(ctx, patience)
 	defer cancel()
 	if p.enter() {
-		defer p.leave()
-		return p.alone(ctx, envelope)
+		deliveries, err = p.alone(ctx, envelope)
+		p.leave()
+	} else {
+		event := &publication{Envelope: envelope, done: make(chan struct{})}
+		alone, failed := p.share(ctx, event)
+		switch {
+		case alone:
+		case failed != nil:
+			return 0, failed // perhaps without having waited for what came of it
+		default:
+			return event.deliveries, nil
+		}
+		deliveries, err = p.inTurn(ctx, p.refused, envelope)
 	}
-	event := &publication{Envelope: envelope, done: make(chan struct{})}
-	alone, err := p.share(ctx, event)
-	if alone {
-		return p.alone(ctx, envelope)
+	for code(err) == lockNotAvailable {
+		select {
+		case <-time.After(heldPause):
+			deliveries, err = p.inTurn(ctx, p.held, envelope)
+		case <-ctx.Done():
+			err = failure(ctx, ctx.Err())
+		}
 	}
-	if err != nil {
-		return 0, err // perhaps without having waited for what came of it
-	}
-	return event.deliveries, nil
+	return deliveries, err
 }
 
+// alone stores an event, unless it has to wait for long.
 func (p *publisher) alone(ctx context.Context, envelope *webhooks.Envelope) (deliveries int, err error) {
 	err = p.store.write(ctx, func(ctx context.Context, conn *pgxpool.Conn) error {
-		deliveries, _, err = p.store.enqueue(ctx, conn, envelope, "")
+		deliveries, _, err = p.store.enqueue(ctx, hurried{conn}, envelope, "")
 		return err
 	})
 	return deliveries, err
+}
+
+// inTurn stores an event alone, as one of few.
+func (p *publisher) inTurn(ctx context.Context, few chan struct{}, envelope *webhooks.Envelope) (deliveries int, err error) {
+	select {
+	case few <- struct{}{}:
+		defer func() { <-few }()
+		return p.alone(ctx, envelope)
+	case <-ctx.Done():
+		return 0, failure(ctx, ctx.Err())
+	}
 }
 
 // enter makes the caller a sender, if there is none.

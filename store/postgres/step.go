@@ -20,6 +20,7 @@ const (
 	duplicateTable       = "42P07"
 	undefinedFunction    = "42883"
 	notSupported         = "0A000"
+	lockNotAvailable     = "55P03"
 )
 
 const (
