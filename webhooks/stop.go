@@ -4,6 +4,7 @@ import (
 	"context"
 	"io"
 	"sync"
+	"time"
 )
 
 // A stop ends an attempt early, from any goroutine, and tells when it has ended. The
@@ -34,6 +35,21 @@ func (s *stop) hold(what io.Closer) bool {
 	s.held = what
 	return !s.called
 }
+
+// sleep waits until then, or until the attempt is stopped.
+func (s *stop) sleep(until time.Time) {
+	ctx, cancel := context.WithDeadline(context.Background(), until)
+	defer cancel()
+	if s.hold(closer(cancel)) {
+		<-ctx.Done()
+		s.hold(nil)
+	}
+}
+
+// A closer is called by Close.
+type closer func()
+
+func (c closer) Close() error { c(); return nil }
 
 func (s *stop) wasCalled() bool {
 	s.mu.Lock()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -12,12 +13,14 @@ import (
 
 // Bounds of what test events take beside the deliveries.
 const (
-	maxTests        = 64 // under way at a time
-	maxAccountTests = 8  // of one account
+	maxTests        = 256         // under way at a time
+	maxAccountTests = 8           // of one account, and how many it begins within testInterval
+	testInterval    = time.Second // between the beginnings of two to one webhook
 )
 
 // ErrTesting is returned by [WebhookService.SendTest] if a test event is under way to
-// the webhook already, or too many are: 64 in this process, 8 of them of the account.
+// the webhook already, or too many are: 256 in this process, or 8 of the account, or an
+// eighth of what is left of those 256 if that is less.
 var ErrTesting = errors.New("a test event is under way already")
 
 // A TestEvent is an event that was sent to one webhook, and what came of it.
@@ -32,6 +35,9 @@ type TestEvent struct {
 // [Config.Timeout]. Its data is {"webhookId":…}. Nothing of it is stored, counted or
 // told to [Hooks], and whether it arrives changes nothing of the webhook.
 //
+// Whoever may send them chooses where to. So a second passes between two to one webhook,
+// and an account begins 8 a second at most: SendTest waits for that, a second at most.
+//
 // It needs no Run. If ctx ends it is cut short, and SendTest returns the context's
 // error; if the webhook is deleted, [ErrNotFound].
 func (s *WebhookService) SendTest(ctx context.Context, account, webhookID string) (TestEvent, error) {
@@ -41,6 +47,7 @@ func (s *WebhookService) SendTest(ctx context.Context, account, webhookID string
 	}
 	defer s.tests.end(test)
 	defer context.AfterFunc(ctx, test.stop.now)()
+	test.stop.sleep(test.at) // what has stopped it stops the attempt, too
 	// Whoever deletes it from here on finds the test.
 	webhook, err := s.Get(ctx, account, webhookID)
 	if err != nil {
@@ -64,56 +71,109 @@ func (s *WebhookService) SendTest(ctx context.Context, account, webhookID string
 	return TestEvent{event.ID, res.attempt}, nil
 }
 
-// tests are the test events under way. The zero tests are none.
+// tests are the test events under way, and those of the last second. The zero tests are
+// none.
 type tests struct {
 	mu       sync.Mutex
-	underWay map[string]map[string]*test // by account and webhook
-	count    int
+	accounts map[string]*accountTests
+	begun    []*test // of the last second, about in the order of their beginnings
+	underWay int
 }
 
-// A test is a test event under way.
+// accountTests are those of one account.
+type accountTests struct {
+	underWay map[string]*test // by webhook
+	begun    []*test          // of the last second, in the order of their beginnings
+}
+
+// A test is a test event under way, or that was.
 type test struct {
 	account, webhook string
+	at               time.Time // when it begins
 	stop             stop
 }
 
-// begin registers a test, until end, or returns ErrTesting.
+// begin registers a test, until end, or returns ErrTesting. It begins at its time.
 func (t *tests) begin(account, webhook string) (*test, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	own := t.underWay[account]
-	if own[webhook] != nil || len(own) >= maxAccountTests || t.count >= maxTests {
+	now := time.Now()
+	t.forget(now)
+	own := t.accounts[account]
+	if own == nil {
+		own = &accountTests{underWay: make(map[string]*test)}
+	}
+	share := max(1, min(maxAccountTests, (maxTests-t.underWay)/maxAccountTests))
+	if own.underWay[webhook] != nil || len(own.underWay) >= share || t.underWay >= maxTests {
 		return nil, ErrTesting
 	}
-	if t.underWay == nil {
-		t.underWay = make(map[string]map[string]*test)
+	begun := &test{account: account, webhook: webhook, at: now}
+	for i, before := range own.begun {
+		if before.webhook == webhook || i == len(own.begun)-maxAccountTests {
+			begun.at = later(begun.at, before.at.Add(testInterval))
+		}
 	}
-	if own == nil {
-		own = make(map[string]*test)
-		t.underWay[account] = own
+	if t.accounts == nil {
+		t.accounts = make(map[string]*accountTests)
 	}
-	begun := &test{account: account, webhook: webhook}
-	own[webhook] = begun
-	t.count++
+	t.accounts[account] = own
+	own.underWay[webhook] = begun
+	at, _ := slices.BinarySearchFunc(own.begun, begun.at.Add(1), func(b *test, at time.Time) int { return b.at.Compare(at) })
+	own.begun = slices.Insert(own.begun, at, begun)
+	t.begun = append(t.begun, begun)
+	t.underWay++
 	return begun, nil
+}
+
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
 }
 
 func (t *tests) end(ended *test) {
 	ended.stop.end()
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	own := t.underWay[ended.account]
-	if delete(own, ended.webhook); len(own) == 0 {
-		delete(t.underWay, ended.account)
+	now, own := time.Now(), t.accounts[ended.account]
+	delete(own.underWay, ended.webhook)
+	t.underWay--
+	if now.Before(ended.at) { // it never began
+		isEnded := func(b *test) bool { return b == ended }
+		t.begun, own.begun = slices.DeleteFunc(t.begun, isEnded), slices.DeleteFunc(own.begun, isEnded)
 	}
-	t.count--
+	t.drop(ended.account)
+	t.forget(now)
+}
+
+// forget forgets what began more than a second ago.
+func (t *tests) forget(now time.Time) {
+	for len(t.begun) > 0 && now.Sub(t.begun[0].at) >= testInterval {
+		account := t.begun[0].account
+		t.begun = t.begun[1:]
+		if own := t.accounts[account]; own != nil {
+			own.begun = slices.DeleteFunc(own.begun, func(b *test) bool { return now.Sub(b.at) >= testInterval })
+			t.drop(account)
+		}
+	}
+}
+
+// drop forgets an account of which there is nothing to know.
+func (t *tests) drop(account string) {
+	if own := t.accounts[account]; len(own.underWay)+len(own.begun) == 0 {
+		delete(t.accounts, account)
+	}
 }
 
 // evict cuts short the test event to a webhook that was deleted, and returns when
 // nothing more will be sent, or when ctx is done.
 func (t *tests) evict(ctx context.Context, account, webhook string) error {
 	t.mu.Lock()
-	found := t.underWay[account][webhook]
+	var found *test
+	if own := t.accounts[account]; own != nil {
+		found = own.underWay[webhook]
+	}
 	t.mu.Unlock()
 	if found == nil {
 		return nil

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"regexp"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -118,6 +119,16 @@ func TestSendTestIsGuarded(t *testing.T) {
 	}
 }
 
+// create makes a webhook of an account.
+func (b *bubble) create(account string) string {
+	b.Helper()
+	webhook, err := b.service.Create(b.Context(), account, webhooks.CreateParams{URL: "https://a.example.com" + secretPath, Events: onBalance})
+	if err != nil {
+		b.Fatal(err)
+	}
+	return webhook.ID
+}
+
 // Test events are one at a time to a webhook, and so many in all and of an account;
 // nobody is in the way of another account, even with its webhooks' ids.
 func TestSendTestIsBounded(t *testing.T) {
@@ -137,32 +148,158 @@ func TestSendTestIsBounded(t *testing.T) {
 				t.Errorf("%s: got %v, want %v", account, err, want)
 			}
 		}
-		create := func(account string) string {
-			webhook, err := b.service.Create(b.Context(), account, webhooks.CreateParams{URL: "https://a.example.com" + secretPath, Events: onBalance})
-			if err != nil {
-				t.Fatal(err)
-			}
-			return webhook.ID
-		}
 		for i := range 8 {
 			own := fmt.Sprint("acct_", i)
-			for j := range 8 {
-				id := create(own)
+			for range 8 {
+				id := b.create(own)
 				send(own, id)
-				if i+j < 14 {
-					refused(own, id, webhooks.ErrTesting)
-					refused("acct_none", id, webhooks.ErrNotFound)
+				refused(own, id, webhooks.ErrTesting)
+			}
+			refused(own, b.create(own), webhooks.ErrTesting)
+		}
+		refused("acct_none", b.create("acct_0"), webhooks.ErrNotFound)
+		send("acct_other", b.create("acct_other")) // nobody is kept out by eight accounts
+		wg.Wait()
+		send("acct_0", b.create("acct_0"))
+		wg.Wait()
+		if n := len(b.hits.of("a")); n != 66 {
+			t.Errorf("%d requests, want 66", n)
+		}
+	})
+}
+
+// Forty accounts that send test events that hang, each as many as it may, leave room for
+// others.
+func TestSendTestIsShared(t *testing.T) {
+	inBubble(t, webhooks.Config{}, sleeping(10*time.Second), func(b *bubble) {
+		var wg sync.WaitGroup
+		began := time.Now()
+		for i := range 40 {
+			own := fmt.Sprint("acct_", i)
+			var admitted atomic.Int32
+			for range 9 {
+				id := b.create(own)
+				admitted.Add(1)
+				wg.Go(func() {
+					if _, err := b.service.SendTest(b.Context(), own, id); errors.Is(err, webhooks.ErrTesting) {
+						admitted.Add(-1)
+					} else if err != nil {
+						t.Error(err)
+					}
+				})
+			}
+			synctest.Wait()
+			if n := admitted.Load(); n < 1 || n > 8 || i < 8 && n < 8 {
+				t.Fatalf("account %d has %d test events under way", i, n)
+			}
+		}
+		if took := time.Since(began); took != 0 {
+			t.Errorf("they waited for %v", took)
+		}
+		wg.Wait()
+	})
+}
+
+// A receiver gets a test event a second, and an account sends eight a second, whatever
+// it does with its webhooks.
+func TestSendTestIsPaced(t *testing.T) {
+	inBubble(t, webhooks.Config{}, status(http.StatusOK), func(b *bubble) {
+		one, other := b.create(account), b.create(account)
+		send := func(account, webhookID string, want time.Duration) {
+			t.Helper()
+			began := time.Now()
+			if got, err := b.service.SendTest(b.Context(), account, webhookID); err != nil || got.Attempt.Status != 200 {
+				t.Errorf("got %+v, %v", got, err)
+			}
+			if took := time.Since(began); took != want {
+				t.Errorf("took %v, want %v", took, want)
+			}
+		}
+		send(account, one, 0)
+		send(account, one, time.Second)
+		send(account, other, 0)
+		time.Sleep(time.Second / 4)
+		send(account, one, 3*time.Second/4)
+		time.Sleep(time.Second)
+		send(account, one, 0)
+
+		time.Sleep(time.Second)
+		before := len(b.hits.of("a"))
+		for range 5 {
+			began := time.Now()
+			for range 8 { // ever new webhooks
+				id := b.create(account)
+				if _, err := b.service.SendTest(b.Context(), account, id); err != nil {
+					t.Error(err)
+				}
+				if err := b.service.Delete(b.Context(), account, id); err != nil {
+					t.Error(err)
 				}
 			}
-			refused(own, create(own), webhooks.ErrTesting)
+			send("acct_other", b.create("acct_other"), 0)
+			if took := time.Since(began); took > time.Second {
+				t.Errorf("8 took %v", took)
+			}
 		}
-		other := create("acct_other")
-		refused("acct_other", other, webhooks.ErrTesting)
+		if n := len(b.hits.of("a")) - before; n != 45 {
+			t.Errorf("%d requests", n)
+		}
+	})
+}
+
+// A flood of test events to one webhook is one a second; those that are given up while
+// they wait do not make those that follow wait for longer.
+func TestSendTestInAFlood(t *testing.T) {
+	inBubble(t, webhooks.Config{}, status(http.StatusOK), func(b *bubble) {
+		id := b.create(account)
+		end := time.Now().Add(10 * time.Second)
+		var wg sync.WaitGroup
+		for i := range 20 {
+			wg.Go(func() {
+				for time.Now().Before(end) {
+					ctx, cancel := context.WithTimeout(b.Context(), time.Duration(1+i)*10*time.Millisecond)
+					if i == 0 {
+						ctx = b.Context()
+					}
+					_, err := b.service.SendTest(ctx, account, id)
+					if err != nil && !errors.Is(err, webhooks.ErrTesting) && !errors.Is(err, context.DeadlineExceeded) {
+						t.Error(err)
+					}
+					cancel()
+					time.Sleep(time.Millisecond)
+				}
+			})
+		}
 		wg.Wait()
-		send("acct_other", other)
-		wg.Wait()
-		if n := len(b.hits.of("a")); n != 65 {
-			t.Errorf("%d requests, want 65", n)
+		if n := len(b.hits.of("a")); n < 9 || n > 11 {
+			t.Errorf("%d requests in 10 s", n)
+		}
+		began := time.Now()
+		if _, err := b.service.SendTest(b.Context(), account, id); err != nil || time.Since(began) > time.Second {
+			t.Errorf("after %v: %v", time.Since(began), err)
+		}
+	})
+}
+
+// What waits for its turn ends with its webhook.
+func TestDeleteEndsTestEventsThatWait(t *testing.T) {
+	inBubble(t, webhooks.Config{}, status(http.StatusOK), func(b *bubble) {
+		id := b.create(account)
+		if _, err := b.service.SendTest(b.Context(), account, id); err != nil {
+			t.Fatal(err)
+		}
+		ended := make(chan error, 1)
+		go func() {
+			_, err := b.service.SendTest(b.Context(), account, id)
+			ended <- err
+		}()
+		synctest.Wait()
+		began := time.Now()
+		if err := b.service.Delete(b.Context(), account, id); err != nil {
+			t.Fatal(err)
+		}
+		if err := <-ended; !errors.Is(err, webhooks.ErrNotFound) || time.Since(began) != 0 || len(b.hits.of("a")) != 1 {
+			t.Errorf("got %v after %v, %d requests", err, time.Since(began), len(b.hits.of("a")))
 		}
 	})
 }
