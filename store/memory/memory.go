@@ -79,7 +79,9 @@ func (s *Store) Close() error {
 // begin starts a step, which s.mu.Unlock ends; or it returns why there must be
 // none.
 func (s *Store) begin(ctx context.Context) error {
-	s.mu.Lock()
+	if err := s.lock(ctx); err != nil {
+		return err
+	}
 	err := ctx.Err()
 	if s.closed {
 		err = store.ErrClosed
@@ -88,6 +90,32 @@ func (s *Store) begin(ctx context.Context) error {
 		s.mu.Unlock()
 	}
 	return err
+}
+
+// lock locks s.mu, unless ctx ends before: a callback may hold it for long.
+func (s *Store) lock(ctx context.Context) error {
+	if s.mu.TryLock() {
+		return nil
+	}
+	if ctx.Done() == nil {
+		s.mu.Lock()
+		return nil
+	}
+	locked := make(chan struct{})
+	go func() {
+		s.mu.Lock()
+		select {
+		case locked <- struct{}{}:
+		case <-ctx.Done():
+			s.mu.Unlock()
+		}
+	}()
+	select {
+	case <-locked:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }
 
 // stored returns a time as every store gives it back: in UTC, to the

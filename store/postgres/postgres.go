@@ -197,7 +197,9 @@ func (s *Store) Close() error {
 // begin starts a step, which s.steps.RUnlock ends; or it returns why there must be
 // none.
 func (s *Store) begin(ctx context.Context) error {
-	s.steps.RLock()
+	if !s.steps.TryRLock() {
+		return store.ErrClosed // Close waits for steps that came before
+	}
 	err := ctx.Err()
 	if s.closed {
 		err = store.ErrClosed

@@ -217,6 +217,39 @@ func cutting(run runner) {
 		}
 	})
 
+	run("a call that waits for another's callback heeds its context", func(t *tester) {
+		t.createKeys(newKey("acct", "held"))
+		under, release, updated := make(chan struct{}), make(chan struct{}), make(chan error, 1)
+		go func() {
+			_, err := t.store.UpdateKey(t.Context(), "acct", "held", func(key *apikeys.Key) error {
+				close(under)
+				<-release
+				return rename(key)
+			})
+			updated <- err
+		}()
+		<-under
+		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+		defer cancel()
+		created := make(chan error, 1)
+		go func() { created <- t.store.CreateKey(ctx, newKey("acct", "waits"), apikeys.Terms{}) }()
+		var err error
+		select {
+		case err = <-created:
+			if err != nil && !errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("CreateKey = %v", err)
+			}
+		case <-time.After(patience):
+			t.Error("CreateKey waits for the callback longer than its context lasts")
+		}
+		close(release)
+		t.must(<-updated)
+		if _, found := t.store.KeyByID(t.Context(), "acct", "waits"); (err == nil) != (found == nil) {
+			t.Errorf("CreateKey = %v, but KeyByID then = %v", err, found)
+		}
+		wantSame(t, "Name", t.key("acct", "held").Name, "renamed")
+	})
+
 	run("Close at any point of a step", func(t *tester) {
 		list := t.cuts(4)
 		t.cutShort(list, 5*time.Millisecond, func() { t.must(t.store.Close()) })

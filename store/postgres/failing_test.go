@@ -1,0 +1,122 @@
+package postgres_test
+
+import (
+	"context"
+	"errors"
+	"io"
+	"math/rand/v2"
+	"net"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/storageapi/storageapi/apikeys"
+	"github.com/storageapi/storageapi/store"
+	"github.com/storageapi/storageapi/store/postgres"
+	"github.com/storageapi/storageapi/store/storetest"
+)
+
+// A lossyConn is cut now and then while that is wanted: before what is sent arrives, or
+// when the answer has.
+type lossyConn struct {
+	net.Conn
+	lossy *atomic.Bool
+}
+
+func (c *lossyConn) Write(b []byte) (int, error) {
+	if c.lossy.Load() && rand.N(60) == 0 {
+		_ = c.Close()
+		return 0, io.ErrClosedPipe
+	}
+	return c.Conn.Write(b)
+}
+
+func (c *lossyConn) Read(b []byte) (int, error) {
+	n, err := c.Conn.Read(b)
+	if c.lossy.Load() && rand.N(30) == 0 {
+		_ = c.Close()
+		return 0, io.EOF
+	}
+	return n, err
+}
+
+// TestFailingCommits loses connections while steps are under way, those that commit
+// among them.
+func TestFailingCommits(t *testing.T) {
+	storetest.RunFailing(t, func(t *testing.T) storetest.FailingStore {
+		schema, lossy := inSchema(t), new(atomic.Bool)
+		config := pool(t).Config()
+		config.ConnConfig.DialFunc = func(ctx context.Context, network, address string) (net.Conn, error) {
+			conn, err := new(net.Dialer).DialContext(ctx, network, address)
+			if err != nil {
+				return nil, err
+			}
+			return &lossyConn{conn, lossy}, nil
+		}
+		p, err := pgxpool.NewWithConfig(t.Context(), config)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(p.Close)
+		s, err := postgres.New(t.Context(), p, schema)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return storetest.FailingStore{
+			Store: s,
+			Fail:  func() { lossy.Store(true) },
+			Mend: func() store.Store {
+				lossy.Store(false)
+				p.Reset() // what was cut and is idle
+				if _, err := s.KeyByHash(t.Context(), apikeys.Hash{}); errors.Is(err, store.ErrClosed) {
+					return open(t, schema)
+				}
+				return s
+			},
+		}
+	})
+}
+
+// TestCloseKeepsNobodyWaiting: while Close waits for a step, others are told at once
+// that the store is closed.
+func TestCloseKeepsNobodyWaiting(t *testing.T) {
+	s := open(t, inSchema(t))
+	key := apikeys.Key{ID: "key", Account: "acct", Hash: apikeys.Hash{Sum: [32]byte{1}}}
+	if err := s.CreateKey(t.Context(), key, apikeys.Terms{}); err != nil {
+		t.Fatal(err)
+	}
+	under, release, ended := make(chan struct{}), make(chan struct{}), make(chan error, 2)
+	go func() {
+		ended <- s.DeleteKey(t.Context(), "acct", "key", func(apikeys.Key) error { close(under); <-release; return nil })
+	}()
+	<-under
+	go func() { ended <- s.Close() }()
+	refused := make(chan error)
+	go func() {
+		for {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			_, err := s.KeyByHash(ctx, key.Hash)
+			cancel()
+			if err != nil {
+				refused <- err
+				return
+			}
+		}
+	}()
+	select {
+	case err := <-refused:
+		if !errors.Is(err, store.ErrClosed) {
+			t.Errorf("KeyByHash = %v, want ErrClosed", err)
+		}
+	case <-time.After(10 * time.Second):
+		t.Error("a call waits for Close, and Close for a step")
+	}
+	close(release)
+	for range 2 {
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	}
+}
