@@ -26,8 +26,8 @@ var importRules = map[string][]string{
 	"webhooks": {"scopes", "signing", "internal/creation", "internal/id", "internal/invalid", "internal/testhook", "code.dny.dev/ssrf"},
 
 	"store":           {"apikeys", "webhooks"},
-	"store/memory":    {"apikeys", "webhooks", "scopes", "signing", "store", "internal/creation", "internal/cursor", "internal/queue"},
-	"store/bolt":      {"apikeys", "webhooks", "scopes", "signing", "store", "internal/boltfault", "internal/creation", "internal/cursor", "internal/queue", "go.etcd.io/bbolt", "go.etcd.io/bbolt/errors"},
+	"store/memory":    {"apikeys", "webhooks", "scopes", "signing", "store", "internal/clock", "internal/creation", "internal/cursor", "internal/queue"},
+	"store/bolt":      {"apikeys", "webhooks", "scopes", "signing", "store", "internal/boltfault", "internal/clock", "internal/creation", "internal/cursor", "internal/queue", "go.etcd.io/bbolt", "go.etcd.io/bbolt/errors"},
 	"store/storetest": {"apikeys", "auth", "webhooks", "scopes", "signing", "store", "github.com/google/go-cmp/cmp", "github.com/google/go-cmp/cmp/cmpopts"},
 
 	// What people see stands on what hosts use.
@@ -35,6 +35,7 @@ var importRules = map[string][]string{
 
 	"internal/arrival":   {},
 	"internal/boltfault": {},
+	"internal/clock":     {},
 	"internal/crash":     {},
 	"internal/creation":  {"internal/invalid"},
 	"internal/cursor":    {},

@@ -222,7 +222,9 @@ type Store interface {
 
 	// Purge removes what is past its time, the oldest first, about limit
 	// records at most; more tells that there is more to remove. It may do other
-	// housekeeping of the store.
+	// housekeeping of the store. A store that goes by the clock of its machine
+	// does not believe that as much time has passed as that says before it has said
+	// so for a day, if it was set ahead or may have been; see [Purge.Doubting].
 	Purge(ctx context.Context, purge Purge) (more bool, err error)
 
 	// Backlog tells what is owed: to the webhook of that id, or to all if it is
@@ -257,6 +259,17 @@ type Purge struct {
 	Notices time.Time
 
 	Limit int // at least 1
+}
+
+// Doubting returns the Purge of a store whose clock may have been set ahead by so much:
+// it removes what is past its time even if it was.
+func (p Purge) Doubting(ahead time.Duration) Purge {
+	for _, before := range []*time.Time{&p.Payloads, &p.Attempts, &p.EventIDs, &p.Notices} {
+		if !before.IsZero() {
+			*before = before.Add(-ahead)
+		}
+	}
+	return p
 }
 
 // A Backlog is what is owed.

@@ -11,6 +11,7 @@ import (
 	"go.etcd.io/bbolt"
 	bbolterrors "go.etcd.io/bbolt/errors"
 
+	"github.com/storageapi/storageapi/internal/clock"
 	"github.com/storageapi/storageapi/internal/cursor"
 	"github.com/storageapi/storageapi/internal/queue"
 	"github.com/storageapi/storageapi/signing"
@@ -32,6 +33,7 @@ type Store struct {
 	alerts alerts
 
 	leftovers leftovers
+	clock     clock.Clock
 
 	cursors cursor.Key // hides the numbers of deliveries
 
@@ -40,9 +42,10 @@ type Store struct {
 	standings     standings
 	keyCensus     census
 	webhookCensus census
-	recovered     []byte    // the webhook whose recovery was advanced last
-	newestEvent   []byte    // no key in bucketEventIDs is greater; it need not be there
-	lastPublished time.Time // no event was published later
+	recovered     []byte     // the webhook whose recovery was advanced last
+	newestEvent   []byte     // no key in bucketEventIDs is greater; it need not be there
+	lastPublished time.Time  // no event was published later
+	marked        clock.Mark // as it is in the file
 }
 
 var _ store.Store = (*Store)(nil)
@@ -108,6 +111,9 @@ func (s *Store) prepare(file *os.File) (err error) {
 		return err
 	}
 	if err := s.loadNewest(); err != nil {
+		return err
+	}
+	if err := s.loadClock(); err != nil {
 		return err
 	}
 	if err := s.loadQueue(); err != nil {

@@ -23,12 +23,7 @@ func TestClockIsSetBetweenRuns(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "storage.db")
 			var last time.Time // published
 			at(t, clock.first, path, func(t *testing.T, s *bolt.Store) {
-				err := s.CreateWebhook(t.Context(), webhooks.Webhook{
-					ID: "wh", Account: "acct", URL: "https://example.com/", Active: true, Events: []webhooks.EventType{webhooks.TypeBalanceLow},
-				}, webhooks.Terms{})
-				if err != nil {
-					t.Fatal(err)
-				}
+				createClockWebhook(t, s)
 				for i := range events {
 					enqueue(t, s, i)
 				}
@@ -89,5 +84,96 @@ func settleAll(t *testing.T, s *bolt.Store, want int, outcome webhooks.Outcome, 
 	}
 	if stale, err := s.SettleDeliveries(t.Context(), settlements); err != nil || len(stale) > 0 {
 		t.Fatalf("SettleDeliveries = %v, %v", stale, err)
+	}
+}
+
+// TestClockWasAYearAhead publishes one event under a clock that is a year ahead, between
+// runs under the right one: what waits to be retried is due early once at most.
+func TestClockWasAYearAhead(t *testing.T) {
+	const events, hour = 20, time.Hour
+	path := filepath.Join(t.TempDir(), "storage.db")
+	at(t, 0, path, func(t *testing.T, s *bolt.Store) {
+		createClockWebhook(t, s)
+		for i := range events {
+			enqueue(t, s, i)
+		}
+		settleAll(t, s, events, webhooks.Retry, 24*hour)
+	})
+	at(t, 365*24*hour, path, func(t *testing.T, s *bolt.Store) {
+		enqueue(t, s, events)
+		if _, err := s.Purge(t.Context(), webhooks.Purge{Limit: 1}); err != nil {
+			t.Fatal(err)
+		}
+	})
+	at(t, 1*hour, path, func(t *testing.T, s *bolt.Store) { settleAll(t, s, events+1, webhooks.Retry, 24*hour) })
+	for after := 2 * hour; after < 25*hour; after += hour {
+		at(t, after, path, func(t *testing.T, s *bolt.Store) { settleAll(t, s, 0, webhooks.Retry, 0) })
+	}
+	at(t, 25*hour, path, func(t *testing.T, s *bolt.Store) { settleAll(t, s, events+1, webhooks.Deliver, 0) })
+}
+
+// TestLongAbsence: how long a file was not open is told by the clock alone, which may have
+// been set. For a day nothing ends that is owed, but what is due is delivered.
+func TestLongAbsence(t *testing.T) {
+	const day = 24 * time.Hour
+	for name, test := range map[string]struct {
+		run, absent time.Duration
+		want        webhooks.DeliveryState // at once
+	}{
+		"never run before":        {0, 31 * day, webhooks.Pending},
+		"after it ran for long":   {29 * day, 2 * day, webhooks.Pending},
+		"a restart does not wait": {31 * day, 10 * time.Minute, webhooks.Dead},
+	} {
+		t.Run(name, func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), "storage.db")
+			at(t, 0, path, func(t *testing.T, s *bolt.Store) {
+				createClockWebhook(t, s)
+				enqueue(t, s, 0)
+				for range int(test.run / time.Hour) {
+					time.Sleep(time.Hour)
+					purgeOld(t, s, 100*day)
+				}
+			})
+			at(t, test.run+test.absent, path, func(t *testing.T, s *bolt.Store) {
+				wantState(t, s, test.want)
+				if test.want == webhooks.Dead {
+					return
+				}
+				settleAll(t, s, 1, webhooks.Retry, time.Hour)
+				time.Sleep(day - time.Second)
+				wantState(t, s, webhooks.Pending)
+				time.Sleep(time.Second)
+				wantState(t, s, webhooks.Dead)
+			})
+		})
+	}
+}
+
+func createClockWebhook(t *testing.T, s *bolt.Store) {
+	t.Helper()
+	err := s.CreateWebhook(t.Context(), webhooks.Webhook{
+		ID: "wh", Account: "acct", URL: "https://example.com/", Active: true, Events: []webhooks.EventType{webhooks.TypeBalanceLow},
+	}, webhooks.Terms{})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// purgeOld purges what is older than that by the system's clock.
+func purgeOld(t *testing.T, s *bolt.Store, age time.Duration) {
+	t.Helper()
+	before := time.Now().Add(-age)
+	if _, err := s.Purge(t.Context(), webhooks.Purge{Payloads: before, Attempts: before.Add(-age), EventIDs: before.Add(-age), Limit: 100}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// wantState purges what is older than 30 days, and checks what became of the first event.
+func wantState(t *testing.T, s *bolt.Store, want webhooks.DeliveryState) {
+	t.Helper()
+	purgeOld(t, s, 30*24*time.Hour)
+	list, err := s.EventDeliveries(t.Context(), "acct", eventID(0))
+	if err != nil || len(list) != 1 || list[0].State != want {
+		t.Fatalf("the delivery is %+v, %v; want it %s", list, err, want)
 	}
 }

@@ -27,7 +27,7 @@ func (s *Store) EventDeliveries(ctx context.Context, account, eventID string) (l
 		return nil, err
 	}
 	for number, webhook := range segment.recipients(place) {
-		d, err := deliveryOf(tx, segment, &event, number, string(webhook))
+		d, err := s.deliveryOf(tx, segment, &event, number, string(webhook))
 		if err != nil {
 			return nil, err
 		}
@@ -56,7 +56,7 @@ func eventByID(tx *bbolt.Tx, account, id string) (s *segment, place int, err err
 // what settled it, or else that it was skipped. One that is nothing of it, without a
 // State, was owed to a webhook that was deleted, or was purged. What its rows say is
 // owed to a webhook that is gone is not, see [leftovers].
-func deliveryOf(tx *bbolt.Tx, segment *segment, event *eventRecord, number uint64, webhook string) (webhooks.Delivery, error) {
+func (s *Store) deliveryOf(tx *bbolt.Tx, segment *segment, event *eventRecord, number uint64, webhook string) (webhooks.Delivery, error) {
 	d := webhooks.Delivery{EventID: event.ID, WebhookID: webhook, Type: event.Type, PublishedAt: event.published}
 	there := tx.Bucket(bucketWebhookIDs).Get([]byte(webhook)) != nil
 	if there && isMarked(tx, bucketFresh, number) {
@@ -78,7 +78,7 @@ func deliveryOf(tx *bbolt.Tx, segment *segment, event *eventRecord, number uint6
 		if err != nil {
 			return d, err
 		}
-		d.State, d.NextAttemptAt = webhooks.Pending, o.Due
+		d.State, d.NextAttemptAt = webhooks.Pending, s.clock.Wall(o.Due)
 	}
 	return d, nil
 }

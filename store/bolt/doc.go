@@ -20,6 +20,15 @@
 // fails within a second. What is due, and what is leased to whom, is kept in
 // memory, some 30 bytes a delivery, and read from the file at Open.
 //
+// # The clock
+//
+// What is due later is due when it was to be, whatever the system's clock is set to. Purge
+// goes by that clock, but does not believe it at once: a jump ahead of the monotonic clock
+// counts once it has held for a day. The monotonic clock does not survive a restart, so
+// neither does time that the file was not open count for a day after [Open], unless it was
+// an hour or less. That is told by a mark of the clock in the file, which is at most ten
+// minutes old while a service purges.
+//
 // # The file
 //
 // It is created readable by its owner only (mode 0600), since it holds signing

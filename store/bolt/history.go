@@ -29,6 +29,7 @@ const (
 
 // A walk looks for the deliveries of one webhook.
 type walk struct {
+	store    *Store
 	tx       *bbolt.Tx
 	segments *segments
 	webhook  string
@@ -36,8 +37,8 @@ type walk struct {
 	cost     int
 }
 
-func newWalk(tx *bbolt.Tx, webhook string) *walk {
-	return &walk{tx: tx, segments: newSegments(tx), webhook: webhook, indexed: metaNumber(tx, keyRuns)}
+func (s *Store) newWalk(tx *bbolt.Tx, webhook string) *walk {
+	return &walk{store: s, tx: tx, segments: newSegments(tx), webhook: webhook, indexed: metaNumber(tx, keyRuns)}
 }
 
 // metaNumber reads a number from bucketMeta.
@@ -72,7 +73,7 @@ func (w *walk) delivery(number uint64) (d webhooks.Delivery, ok bool) {
 	if err != nil {
 		return d, false
 	}
-	d, err = deliveryOf(w.tx, segment, &event, number, w.webhook)
+	d, err = w.store.deliveryOf(w.tx, segment, &event, number, w.webhook)
 	return d, err == nil && d.State != ""
 }
 
@@ -97,7 +98,7 @@ func (s *Store) ListDeliveries(ctx context.Context, account, webhookID string, q
 		after, _ := s.cursors.Open(query.After)
 		high = min(high, after)
 	}
-	w := newWalk(tx, webhookID)
+	w := s.newWalk(tx, webhookID)
 	for high > low {
 		run := (high - 1) / runSize * runSize
 		numbers, err := w.within(run)

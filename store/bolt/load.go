@@ -24,7 +24,7 @@ type loader struct {
 	segments *segments
 	lanes    map[string]*loadedLane // by webhook
 	now      time.Time
-	ahead    time.Duration // of the clock, when the last event was published
+	steady   time.Time // by the clock that the file has
 }
 
 type loadedLane struct {
@@ -36,10 +36,7 @@ type loadedLane struct {
 func newLoader(s *Store, tx *bbolt.Tx) *loader {
 	now := time.Now()
 	return &loader{
-		store: s, tx: tx, segments: newSegments(tx), lanes: make(map[string]*loadedLane), now: now,
-		// If the clock was set back while nobody looked, what was due in a
-		// minute is not to wait for it to catch up.
-		ahead: max(0, s.lastPublished.Sub(now)),
+		store: s, tx: tx, segments: newSegments(tx), lanes: make(map[string]*loadedLane), now: now, steady: s.clock.Steady(now),
 	}
 }
 
@@ -74,8 +71,8 @@ func (l *loader) loadFresh(key, record []byte) error {
 	for i := range segment.len() {
 		event, err := segment.event(i)
 		due := event.published
-		if err != nil {
-			due = l.now // it will be claimed as one that cannot be read
+		if err != nil || due.After(l.now) {
+			due = l.now // it will be claimed as one that cannot be read, or the clock was set back
 		}
 		for number, webhook := range segment.recipients(i) {
 			if m.has(number) {
@@ -101,7 +98,7 @@ func (l *loader) loadOwed(key, record []byte) error {
 		return nil
 	}
 	o, err := decodeOwed(record)
-	if err != nil {
+	if o.Due = l.now.Add(o.Due.Sub(l.steady)); err != nil {
 		o.Due = l.now // its event is there: better late than never
 	}
 	l.add(webhook, number, o)
@@ -122,6 +119,6 @@ func (l *loader) add(webhook []byte, number uint64, o queue.Owed) {
 		lane.left = append(lane.left, number)
 		return
 	}
-	o.Webhook, o.Account, o.Seq, o.Due = lane.id, lane.account, number, o.Due.Add(-l.ahead)
+	o.Webhook, o.Account, o.Seq = lane.id, lane.account, number
 	l.store.queue.Add(o)
 }

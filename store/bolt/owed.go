@@ -27,10 +27,22 @@ func (b *batch) unowe(number uint64) error {
 	return b.delete(bucketOwed, seqKey(number))
 }
 
+// owedRecord returns the record of what is due at a time to come, and marks the clock that
+// this is told by.
+func (s *Store) owedRecord(b *batch, o *queue.Owed) ([]byte, error) {
+	if err := s.mark(b, markBusy); err != nil {
+		return nil, err
+	}
+	steady := *o
+	steady.Due = s.clock.Steady(o.Due)
+	return encodeOwed(&steady), nil
+}
+
 // maxAttempts is more than any schedule has.
 const maxAttempts = 1 << 20
 
-// An owed record says when a delivery is due and what was before.
+// An owed record says when a delivery is due, by the clock that is not set, and what was
+// before.
 func encodeOwed(o *queue.Owed) []byte {
 	e := newEncoder(16)
 	e.time(o.Due)
@@ -78,7 +90,7 @@ func (s *Store) redeliver(b *batch, account, webhookID, eventID string) error {
 	if err != nil {
 		return err
 	}
-	d, err := deliveryOf(b.tx, segment, &event, number, webhookID)
+	d, err := s.deliveryOf(b.tx, segment, &event, number, webhookID)
 	switch {
 	case err != nil:
 		return err
@@ -102,7 +114,11 @@ func (s *Store) expedite(b *batch, number uint64, webhook string) error {
 	}
 	o.Due = time.Now()
 	b.done = append(b.done, func() { s.queue.Expedite(webhook, number, o.Due) })
-	return b.put(bucketOwed, seqKey(number), encodeOwed(&o))
+	record, err := s.owedRecord(b, &o)
+	if err != nil {
+		return err
+	}
+	return b.put(bucketOwed, seqKey(number), record)
 }
 
 // lastNumber returns the number of the delivery's last attempt.
@@ -126,7 +142,11 @@ func (s *Store) oweAgain(b *batch, webhook *webhooks.Webhook, number uint64, att
 			s.queue.Pause(o.Webhook)
 		}
 	})
-	return b.add(bucketOwed, seqKey(number), encodeOwed(&o))
+	record, err := s.owedRecord(b, &o)
+	if err != nil {
+		return err
+	}
+	return b.add(bucketOwed, seqKey(number), record)
 }
 
 // Backlog implements [webhooks.Store].

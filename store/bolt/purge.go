@@ -19,12 +19,13 @@ func (s *Store) Now(ctx context.Context) (time.Time, error) {
 	return time.Now(), tx.Rollback()
 }
 
-// Purge implements [webhooks.Store]. It indexes complete runs, too, and removes the rows
-// of webhooks that were deleted.
+// Purge implements [webhooks.Store]. It indexes complete runs, too, removes the rows
+// of webhooks that were deleted, and marks the clock.
 func (s *Store) Purge(ctx context.Context, purge webhooks.Purge) (more bool, err error) {
 	if swept, err := s.sweep(ctx, "", purge.Limit); swept || err != nil {
 		return true, err
 	}
+	purge = purge.Doubting(s.clock.Doubt())
 	seized := make(map[uint64]uint64)
 	err = s.writer.run(ctx, func(b *batch) error {
 		more, err = s.purge(b, &purge, seized)
@@ -47,6 +48,9 @@ func (s *Store) purge(b *batch, purge *webhooks.Purge, seized map[uint64]uint64)
 	}
 	payloads, attempts, ids := firstSince(b.tx, purge.Payloads), firstSince(b.tx, purge.Attempts), firstSince(b.tx, purge.EventIDs)
 	b.done = append(b.done, func() { s.recent.forget(payloads) })
+	if err := s.mark(b, markIdle); err != nil {
+		return false, err
+	}
 	left := purge.Limit
 	for _, step := range []func() error{
 		func() error { return s.expire(b, payloads, &left, seized) },

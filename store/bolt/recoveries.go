@@ -105,7 +105,7 @@ func (s *Store) advance(b *batch, r *recovery, limit int) error {
 	}
 	query := webhooks.DeliveryQuery{States: r.States, From: r.From, To: r.To}
 	low, high := between(b.tx, query)
-	w := newWalk(b.tx, r.WebhookID)
+	w := s.newWalk(b.tx, r.WebhookID)
 	low = max(low, r.next)
 	for low < high {
 		run := low / runSize * runSize

@@ -53,6 +53,7 @@ var (
 
 	keySeal    = []byte("seal") // in meta: a secret sealed as all those of the webhooks are; none in a file never sealed
 	keySchema  = []byte("schema")
+	keyClock   = []byte("clock")            // in meta: clock record
 	keyCursors = []byte("cursors")          // in meta: the key that hides the numbers of deliveries
 	keyRuns    = []byte("runs")             // in meta: the first number that no run is made of yet
 	keyIDsGone = []byte("event_ids_purged") // in meta: the first number whose event id is not purged

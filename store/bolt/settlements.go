@@ -96,7 +96,11 @@ func (s *Store) settle(b *batch, h *holding, settlement *webhooks.Settlement) er
 			Recovered: before.Recovered,
 		}
 		b.fresh.clear(b, h.number)
-		if err := b.put(bucketOwed, seqKey(h.number), encodeOwed(&h.owed)); err != nil {
+		record, err := s.owedRecord(b, &h.owed)
+		if err != nil {
+			return err
+		}
+		if err := b.put(bucketOwed, seqKey(h.number), record); err != nil {
 			return err
 		}
 	case webhooks.Deliver, webhooks.GiveUp:

@@ -142,6 +142,7 @@ func (s *Store) Purge(ctx context.Context, purge webhooks.Purge) (more bool, err
 		return false, err
 	}
 	defer s.mu.Unlock()
+	purge = purge.Doubting(s.clock.Doubt())
 	purged := 0
 	for _, e := range s.log {
 		if purged == purge.Limit {

@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"github.com/storageapi/storageapi/apikeys"
+	"github.com/storageapi/storageapi/internal/clock"
 	"github.com/storageapi/storageapi/internal/cursor"
 	"github.com/storageapi/storageapi/internal/queue"
 	"github.com/storageapi/storageapi/store"
@@ -48,13 +49,14 @@ type Store struct {
 	alerts     map[ref]*alert
 	notices    map[notice]bool
 	lastSeq    uint64
-	published  time.Time   // when the last event was
+	published  time.Time // when the last event was
+	clock      clock.Clock
 	queue      queue.Queue // its lanes have the webhooks' ids
 }
 
 // New returns an empty store.
 func New() *Store {
-	return &Store{
+	s := &Store{
 		keys:       make(table[key]),
 		byHash:     make(map[apikeys.Hash]*key),
 		webhooks:   make(table[webhooks.Webhook]),
@@ -65,6 +67,8 @@ func New() *Store {
 		notices:    make(map[notice]bool),
 		cursors:    cursor.NewKey(),
 	}
+	s.clock.Watch()
+	return s
 }
 
 // Close waits for the step under way. From then on every method returns

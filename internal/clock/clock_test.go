@@ -1,0 +1,108 @@
+package clock_test
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/storageapi/storageapi/internal/clock"
+)
+
+const (
+	hour = time.Hour
+	day  = 24 * hour
+	year = 365 * day
+)
+
+// A move lets time pass, sets the clock to what it is ahead of the right one then, and
+// says what is doubted of it.
+type move struct{ pass, ahead, doubt time.Duration }
+
+// TestSet: a jump ahead is doubted for a day, one back is not; the steady clock goes on
+// through all of them.
+func TestSet(t *testing.T) {
+	for name, moves := range map[string][]move{
+		"never":                     {{hour, 0, 0}, {year, 0, 0}},
+		"a little, again and again": {{hour, 30 * time.Second, 0}, {hour, hour / 60, 0}, {hour, 90 * time.Second, 0}},
+		"ahead":                     {{hour, 31 * day, 31 * day}, {day - 1, 31 * day, 31 * day}, {1, 31 * day, 0}, {day, 31 * day, 0}},
+		"ahead, and right again":    {{hour, 31 * day, 31 * day}, {hour, 0, 0}, {2 * day, 0, 0}},
+		"ahead, and almost right":   {{hour, 31 * day, 31 * day}, {hour, 30 * time.Second, 0}, {2 * day, 30 * time.Second, 0}},
+		"ahead twice":               {{hour, day, day}, {23 * hour, 2 * day, 2 * day}, {23 * hour, 2 * day, 2 * day}, {hour, 2 * day, 0}},
+		"back":                      {{hour, -year, 0}, {day, -year, 0}},
+		"back, and right again":     {{hour, -year, 0}, {hour, 0, year}, {day, 0, 0}},
+		"by centuries":              {{hour, 200 * year, 200 * year}, {hour, 0, 0}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var c clock.Clock
+				c.Watch()
+				for i, m := range moves {
+					time.Sleep(m.pass)
+					c.Set(m.ahead)
+					if got := c.Doubt(); got != m.doubt {
+						t.Errorf("move %d: %v are doubted, want %v", i, got, m.doubt)
+					}
+					soon := time.Now().Add(time.Second)
+					steady := c.Steady(soon)
+					if off := steady.Sub(soon.Round(0)).Abs(); off > 2*time.Minute {
+						t.Errorf("move %d: the steady clock is off by %v", i, off)
+					}
+					if shown, want := c.Wall(steady), soon.Round(0).Add(m.ahead); !shown.Equal(want) {
+						t.Errorf("move %d: %v is shown as %v, want %v", i, soon, shown, want)
+					}
+				}
+			})
+		})
+	}
+}
+
+// TestResume: a clock goes on from a mark, in a process that begins later under a clock
+// that may have been set meanwhile.
+func TestResume(t *testing.T) {
+	for name, test := range map[string]struct {
+		ahead  time.Duration // before the mark
+		gone   time.Duration // by the system's clock, from then on
+		steady time.Duration // has passed on the steady clock
+		doubt  time.Duration
+	}{
+		"at once":                       {},
+		"soon":                          {gone: hour, steady: hour},
+		"later":                         {gone: 31 * day, steady: 31 * day, doubt: 31 * day},
+		"set back":                      {gone: -year},
+		"set back a little":             {gone: -30 * time.Second, steady: -30 * time.Second},
+		"set ahead before":              {ahead: 31 * day, steady: 0, doubt: 31 * day},
+		"set ahead before, and later":   {ahead: 31 * day, gone: 2 * hour, steady: 2 * hour, doubt: 31*day + 2*hour},
+		"set ahead before, right again": {ahead: 31 * day, gone: -31*day + hour, doubt: hour},
+		"set back before":               {ahead: -year, gone: hour, steady: hour},
+		"set back before, right again":  {ahead: -year, gone: year, steady: year, doubt: year},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var before, after clock.Clock
+				before.Watch()
+				before.Set(test.ahead)
+				mark := before.Mark()
+				after.Set(test.ahead + test.gone) // before it is used
+				after.Resume(mark)
+				now := after.Mark()
+				if got := now.Steady.Sub(mark.Steady); got != test.steady {
+					t.Errorf("%v have passed on the steady clock, want %v", got, test.steady)
+				}
+				if got := after.Doubt(); got != test.doubt {
+					t.Errorf("%v are doubted, want %v", got, test.doubt)
+				}
+				if got := now.Wall.Sub(now.Sure); got != test.doubt {
+					t.Errorf("%v are doubted in the mark, want %v", got, test.doubt)
+				}
+				time.Sleep(day - 1)
+				if got := after.Doubt(); got != test.doubt {
+					t.Errorf("%v are doubted for almost a day, want %v", got, test.doubt)
+				}
+				time.Sleep(1)
+				if got := after.Doubt(); got != 0 {
+					t.Errorf("%v are doubted after a day", got)
+				}
+			})
+		})
+	}
+}

@@ -1,0 +1,131 @@
+package bolt
+
+import (
+	"path/filepath"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/storageapi/storageapi/webhooks"
+)
+
+// TestClockIsSetAhead: a purge under a clock that was set ahead ends nothing that is owed
+// before the clock has said so for a day, and nothing at all if it is set right meanwhile.
+func TestClockIsSetAhead(t *testing.T) {
+	const day, ahead = 24 * time.Hour, 31 * 24 * time.Hour
+	for name, right := range map[string]bool{"for a day": false, "for an hour": true} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := openTemp(t)
+				defer func() { _ = s.Close() }()
+				if err := s.CreateWebhook(t.Context(), testWebhook(1), webhooks.Terms{}); err != nil {
+					t.Fatal(err)
+				}
+				publishMany(t, s, 1)
+				state := func(ahead time.Duration) webhooks.DeliveryState {
+					s.clock.Set(ahead)
+					before := time.Now().Add(ahead - 30*day)
+					if _, err := s.Purge(t.Context(), webhooks.Purge{Payloads: before, Limit: 100}); err != nil {
+						t.Fatal(err)
+					}
+					list, err := s.EventDeliveries(t.Context(), "acct", testEvent(0, 0).ID)
+					if err != nil || len(list) != 1 {
+						t.Fatal(list, err)
+					}
+					return list[0].State
+				}
+				for range 24 {
+					if got := state(ahead); got != webhooks.Pending {
+						t.Fatalf("it is %s soon after the clock was set", got)
+					}
+					time.Sleep(time.Hour)
+					if right {
+						break
+					}
+				}
+				want := webhooks.Dead
+				if right {
+					ahead, want := time.Duration(0), webhooks.Pending
+					_ = state(ahead)
+					time.Sleep(2 * day)
+					if got := state(ahead); got != want {
+						t.Errorf("it is %s with the clock set right, want %s", got, want)
+					}
+					return
+				}
+				if got := state(ahead); got != want {
+					t.Errorf("it is %s a day after the clock was set, want %s", got, want)
+				}
+			})
+		})
+	}
+}
+
+// TestDueUnderAClockThatIsSet: what is put off while the clock is wrong is due when it was
+// to be, by a clock that is set right meanwhile and after restarts, and is shown as due
+// then by the clock of the day.
+func TestDueUnderAClockThatIsSet(t *testing.T) {
+	const retry = time.Hour
+	for name, ahead := range map[string]time.Duration{"ahead": 365 * 24 * time.Hour, "back": -365 * 24 * time.Hour} {
+		t.Run(name, func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), "storage.db")
+			synctest.Test(t, func(t *testing.T) {
+				s := mustOpen(t, path)
+				if err := s.CreateWebhook(t.Context(), testWebhook(1), webhooks.Terms{}); err != nil {
+					t.Fatal(err)
+				}
+				publishMany(t, s, 1)
+				putOff := func() {
+					tasks, _, err := s.ClaimDeliveries(t.Context(), webhooks.Claim{Limit: 1, PerWebhook: 9, Lease: time.Hour})
+					if err != nil || len(tasks) != 1 {
+						t.Fatal(len(tasks), err)
+					}
+					_, err = s.SettleDeliveries(t.Context(), []webhooks.Settlement{{
+						Task: tasks[0], Outcome: webhooks.Retry, RetryAfter: retry, Attempt: webhooks.Attempt{Number: tasks[0].Attempt},
+					}})
+					if err != nil {
+						t.Fatal(err)
+					}
+				}
+				wantDue := func(in time.Duration) {
+					t.Helper()
+					_, wait, err := s.ClaimDeliveries(t.Context(), webhooks.Claim{Limit: 1, PerWebhook: 9, Lease: time.Hour})
+					if err != nil || wait.Round(time.Second) != in {
+						t.Errorf("the next claim is to be in %v, %v; want %v", wait, err, in)
+					}
+					list, err := s.EventDeliveries(t.Context(), "acct", testEvent(0, 0).ID)
+					if err != nil || len(list) != 1 {
+						t.Fatal(list, err)
+					}
+					if shown := s.clock.Mark().Wall; list[0].NextAttemptAt.Sub(shown).Round(time.Second) != in {
+						t.Errorf("the next attempt is shown to be at %v, and it is %v; want it in %v", list[0].NextAttemptAt, shown, in)
+					}
+				}
+				again := func() {
+					if err := s.Close(); err != nil {
+						t.Fatal(err)
+					}
+					s = mustOpen(t, path)
+				}
+				s.clock.Set(ahead)
+				putOff()
+				wantDue(retry)
+				time.Sleep(10 * time.Minute)
+				s.clock.Set(0)
+				wantDue(50 * time.Minute)
+				if _, err := s.Purge(t.Context(), webhooks.Purge{Limit: 1}); err != nil { // marks the clock
+					t.Fatal(err)
+				}
+				again()
+				wantDue(50 * time.Minute)
+				time.Sleep(50 * time.Minute)
+				putOff()
+				again()
+				wantDue(retry)
+				if err := s.Close(); err != nil {
+					t.Fatal(err)
+				}
+			})
+		})
+	}
+}

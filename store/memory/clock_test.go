@@ -1,0 +1,48 @@
+package memory
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/storageapi/storageapi/webhooks"
+)
+
+// TestClockIsSetAhead: a purge under a clock that was set ahead ends nothing that is owed
+// before the clock has said so for a day.
+func TestClockIsSetAhead(t *testing.T) {
+	const day, ahead = 24 * time.Hour, 31 * 24 * time.Hour
+	synctest.Test(t, func(t *testing.T) {
+		s := New()
+		err := s.CreateWebhook(t.Context(), webhooks.Webhook{
+			ID: "wh", Account: "acct", URL: "https://example.com/", Active: true, Events: []webhooks.EventType{webhooks.TypeBalanceLow},
+		}, webhooks.Terms{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := s.Enqueue(t.Context(), webhooks.Envelope{ID: "evt", Account: "acct", Type: webhooks.TypeBalanceLow}); err != nil {
+			t.Fatal(err)
+		}
+		state := func() webhooks.DeliveryState {
+			if _, err := s.Purge(t.Context(), webhooks.Purge{Payloads: time.Now().Add(ahead - 30*day), Limit: 9}); err != nil {
+				t.Fatal(err)
+			}
+			list, err := s.EventDeliveries(t.Context(), "acct", "evt")
+			if err != nil || len(list) != 1 {
+				t.Fatal(list, err)
+			}
+			return list[0].State
+		}
+		time.Sleep(time.Hour)
+		s.clock.Set(ahead)
+		for range 24 {
+			if got := state(); got != webhooks.Pending {
+				t.Fatalf("it is %s soon after the clock was set", got)
+			}
+			time.Sleep(time.Hour)
+		}
+		if got := state(); got != webhooks.Dead {
+			t.Errorf("it is %s a day after the clock was set", got)
+		}
+	})
+}
