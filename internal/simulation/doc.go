@@ -3,7 +3,7 @@
 // one seed. There is nothing in it to import.
 //
 //	go test ./internal/simulation                        # a few seeds
-//	cd internal/simulation && go test -seeds 500         # as CI does: 500 in memory, 100 on disk; prints what met what
+//	cd internal/simulation && go test -seeds 500         # as CI does: 500 in memory, 100 on disk, 100 on both; prints what met what
 //	cd internal/simulation && go test -for 8h -timeout 0 # ever new ones
 //	go test ./internal/simulation -run Bolt -seed 17 -count 20
 //
@@ -42,6 +42,9 @@
 // whatever the others do; what a person presses ends a pause. At the end: each alert was
 // told once, each event is with all that were subscribed, and all that was delivered has
 // arrived. Each rule is a call of world.breach; a seed that breaks one tells its story.
+//
+// TestTwins does the same to a memory store and a file, call by call, and wants the same
+// results.
 //
 // A plan is the same each time, and so are the operations; which goroutine of an instant
 // comes first, jitter and ids are not. The rules do not depend on it, but whether a seed

@@ -57,6 +57,9 @@ func simulate(t *testing.T, onDisk bool, n int) {
 			})
 		}
 	})
+	if unmet := met.unmet(); n >= 100 && len(unmet) > 0 {
+		t.Errorf("no fault met %v", unmet)
+	}
 	fmt.Printf("%s: %s\n\n", t.Name(), met)
 }
 

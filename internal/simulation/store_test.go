@@ -195,3 +195,7 @@ func (f *faulty) Purge(ctx context.Context, purge webhooks.Purge) (bool, error) 
 func (f *faulty) Backlog(ctx context.Context, webhookID string) (webhooks.Backlog, error) {
 	return call(f, ctx, "Backlog", func() (webhooks.Backlog, error) { return f.Store.Backlog(ctx, webhookID) })
 }
+
+func (f *faulty) Now(ctx context.Context) (time.Time, error) {
+	return call(f, ctx, "Now", func() (time.Time, error) { return f.Store.Now(ctx) })
+}

@@ -3,9 +3,12 @@ package simulation_test
 import (
 	"fmt"
 	"maps"
+	"reflect"
 	"slices"
 	"strings"
 	"sync"
+
+	"github.com/storageapi/storageapi/store"
 )
 
 // A tally counts which fault met which method, over all seeds.
@@ -30,6 +33,23 @@ func (t *tally) seed(ops int) {
 	defer t.mu.Unlock()
 	t.seeds++
 	t.ops += ops
+}
+
+// unmet returns the methods of a store that met no fault.
+func (t *tally) unmet() (names []string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	all := reflect.TypeFor[store.Store]()
+	for i := range all.NumMethod() {
+		name, met := all.Method(i).Name, false
+		for pair := range t.count {
+			met = met || pair[0] == name
+		}
+		if !met && name != "Close" { // it meets restarts
+			names = append(names, name)
+		}
+	}
+	return names
 }
 
 // String is a table: a line for each method, a column for each fault.

@@ -1,0 +1,452 @@
+package simulation_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/storageapi/storageapi/apikeys"
+	"github.com/storageapi/storageapi/scopes"
+	"github.com/storageapi/storageapi/signing"
+	"github.com/storageapi/storageapi/store"
+	"github.com/storageapi/storageapi/store/bolt"
+	"github.com/storageapi/storageapi/store/memory"
+	"github.com/storageapi/storageapi/webhooks"
+)
+
+// TestTwins does the same to a memory store and a file, which is opened anew now and
+// then, and wants the same results.
+func TestTwins(t *testing.T) {
+	first, n := uint64(1), max(2, wanted()/5)
+	if *theSeed > 0 {
+		first, n = *theSeed, 1
+	}
+	for seed := first; seed < first+uint64(n); seed++ {
+		dir := directory(t)
+		synctest.Test(t, func(t *testing.T) { liveAsTwins(t, seed, filepath.Join(dir, "storage.db")) })
+		_ = os.RemoveAll(dir)
+	}
+}
+
+// A twin is one of the stores, with what was claimed of it.
+type twin struct {
+	store.Store
+	tasks map[[2]string]webhooks.Task // by webhook and event
+}
+
+// A deed is something done to both, and returns what can be seen of it.
+type deed struct {
+	story string
+	do    func(*twin) any
+}
+
+// deeds are from where a history takes what is done next.
+type deeds struct {
+	rand    *rand.Rand
+	ctx     context.Context
+	begun   time.Time
+	made    int
+	owed    [][2]string // that are claimed, of both
+	secrets []signing.Secret
+}
+
+func liveAsTwins(t *testing.T, seed uint64, path string) {
+	open := func() store.Store {
+		s, err := bolt.Open(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s
+	}
+	twins := []*twin{{memory.New(), make(map[[2]string]webhooks.Task)}, {open(), make(map[[2]string]webhooks.Task)}}
+	defer func() { _ = twins[1].Close() }()
+	d := &deeds{rand: rand.New(rand.NewPCG(seed, 3)), ctx: t.Context(), begun: time.Now()}
+	for range 4 {
+		d.secrets = append(d.secrets, signing.NewSecret())
+	}
+	var story []string
+	both := func(deed deed) {
+		story = append(story, fmt.Sprintf("%s  %s", clock(time.Since(d.begun)), deed.story))
+		results := [2]any{deed.do(twins[0]), deed.do(twins[1])}
+		if diff := cmp.Diff(results[0], results[1], alike); diff != "" {
+			t.Fatalf("seed %d: memory and file differ (-memory +file):\n%s\nafter\n%s", seed, diff, strings.Join(story[max(0, len(story)-30):], "\n"))
+		}
+	}
+	for i := range 300 {
+		time.Sleep(span(d.rand, time.Millisecond, 90*time.Minute).Truncate(time.Millisecond)) // in which they count
+		both(d.next())
+		if i%5 == 4 {
+			both(deed{"looks at all", d.look})
+		}
+		if i%60 == 59 {
+			both(deed{"gives back all that is claimed", d.release})
+			if err := twins[1].Close(); err != nil {
+				t.Fatal(err)
+			}
+			twins[1].Store = open()
+			story = append(story, "the file is opened anew")
+		}
+	}
+}
+
+// alike says what is the same: errors are by what they are, times and secrets by what
+// they mean.
+var alike = cmp.Options{
+	cmpopts.EquateEmpty(), cmpopts.EquateComparable(scopes.Set{}),
+	cmp.Comparer(func(a, b time.Time) bool { return a.Equal(b) }),
+	cmp.FilterValues(func(a, b error) bool { return a != nil && b != nil }, cmp.Comparer(func(a, b error) bool { return true })),
+}
+
+// is names an error.
+func is(err error) string {
+	for _, known := range []error{
+		apikeys.ErrNotFound, apikeys.ErrExists, apikeys.ErrLimit, webhooks.ErrNotFound, webhooks.ErrExists, webhooks.ErrLimit,
+		webhooks.ErrRecovering, store.ErrClosed, errRefused,
+	} {
+		if errors.Is(err, known) {
+			return known.Error()
+		}
+	}
+	var key *apikeys.Repeated
+	if errors.As(err, &key) {
+		return fmt.Sprint("repeated ", key.ID, key.Sum)
+	}
+	if err != nil {
+		return err.Error()
+	}
+	return ""
+}
+
+var errRefused = errors.New("refused by the caller")
+
+// A result is what can be seen of a call.
+type result struct {
+	Value any
+	Err   string
+}
+
+func (d *deeds) account() string         { return pick(d.rand, "a", "b") }
+func (d *deeds) some(kind string) string { return fmt.Sprint(kind, d.rand.IntN(12)) }
+
+// fails returns an error for a callback, now and then.
+func (d *deeds) fails() error {
+	if d.rand.IntN(8) == 0 {
+		return errRefused
+	}
+	return nil
+}
+
+// next returns what is done next.
+func (d *deeds) next() deed {
+	list := []func() deed{
+		d.createKey, d.changeKey, d.deleteKey, d.useKey, d.createWebhook, d.createWebhook, d.changeWebhook, d.changeWebhook, d.deleteWebhook,
+		d.enqueue, d.enqueue, d.enqueue, d.alert, d.notice, d.claim, d.claim, d.claim, d.settle, d.settle, d.redeliver, d.recover, d.advance, d.purge,
+	}
+	return list[d.rand.IntN(len(list))]()
+}
+
+func (d *deeds) hash() apikeys.Hash {
+	var h apikeys.Hash
+	h.Sum[0] = byte(1 + d.rand.IntN(20))
+	return h
+}
+
+func (d *deeds) terms() apikeys.Terms {
+	terms := apikeys.Terms{Limit: pick(d.rand, 0, 0, 5), Lifetime: 6 * time.Hour}
+	if d.rand.IntN(3) == 0 {
+		terms.Request = d.some("request")
+	}
+	return terms
+}
+
+func (d *deeds) createKey() deed {
+	key := apikeys.Key{Account: d.account(), ID: d.some("key"), Name: d.some("name"), Scopes: scopes.Of(scopes.FilesRead), CreatedAt: time.Now(), Hash: d.hash()}
+	terms := d.terms()
+	return deed{fmt.Sprint("creates ", key.ID, " of ", key.Account, " for ", terms.Request), func(t *twin) any { return is(t.CreateKey(d.ctx, key, terms)) }}
+}
+
+func (d *deeds) changeKey() deed {
+	account, id, hash, err := d.account(), d.some("key"), d.hash(), d.fails()
+	return deed{fmt.Sprint("rotates ", id, " of ", account), func(t *twin) any {
+		key, err := t.UpdateKey(d.ctx, account, id, func(k *apikeys.Key) error {
+			k.Previous, k.PreviousExpiresAt, k.Hash = k.Hash, d.begun.Add(day), hash
+			return err
+		})
+		return result{key, is(err)}
+	}}
+}
+
+func (d *deeds) deleteKey() deed {
+	account, id, err := d.account(), d.some("key"), d.fails()
+	return deed{fmt.Sprint("deletes ", id, " of ", account), func(t *twin) any {
+		return is(t.DeleteKey(d.ctx, account, id, func(apikeys.Key) error { return err }))
+	}}
+}
+
+func (d *deeds) useKey() deed {
+	var uses []apikeys.KeyUse
+	for range d.rand.IntN(5) {
+		uses = append(uses, apikeys.KeyUse{Account: d.account(), ID: d.some("key"), Hash: d.hash(), At: time.Now()})
+	}
+	return deed{fmt.Sprint("notes ", len(uses), " uses"), func(t *twin) any { return is(t.RecordKeyUse(d.ctx, uses)) }}
+}
+
+func (d *deeds) createWebhook() deed {
+	w := webhooks.Webhook{
+		Account: d.account(), URL: "https://" + d.some("host") + ".example.com/", Active: d.rand.IntN(5) > 0, CreatedAt: time.Now(),
+		Events: slices.Clone(pick(d.rand, webhooks.EventTypes(), webhooks.EventTypes()[:1])), Secret: d.secrets[d.rand.IntN(4)],
+	}
+	w.ID = w.Account + d.some("wh") // no id is of two accounts
+	terms := d.terms()
+	return deed{fmt.Sprint("creates ", w.ID, ", active ", w.Active, ", for ", terms.Request), func(t *twin) any { return is(t.CreateWebhook(d.ctx, w, terms)) }}
+}
+
+func (d *deeds) changeWebhook() deed {
+	account, id, active, err := d.account(), d.some("wh"), d.rand.IntN(3) > 0, d.fails()
+	return deed{fmt.Sprint("changes ", id, " of ", account, " to active ", active), func(t *twin) any {
+		w, err := t.UpdateWebhook(d.ctx, account, account+id, func(w *webhooks.Webhook) error {
+			w.Active = active
+			return err
+		})
+		return result{w, is(err)}
+	}}
+}
+
+func (d *deeds) deleteWebhook() deed {
+	account, id, err := d.account(), d.some("wh"), d.fails()
+	return deed{fmt.Sprint("deletes ", id, " of ", account), func(t *twin) any {
+		return is(t.DeleteWebhook(d.ctx, account, account+id, func(webhooks.Webhook) error { return err }))
+	}}
+}
+
+func (d *deeds) event(account string) webhooks.Envelope {
+	d.made++
+	id := fmt.Sprint("e", d.made-d.rand.IntN(2)*d.rand.IntN(3)) // some twice
+	return webhooks.Envelope{ID: id, Account: account, Type: pick(d.rand, webhooks.EventTypes()...), Timestamp: time.Now(), Body: []byte(`{"id":"` + id + `"}`)}
+}
+
+func (d *deeds) enqueue() deed {
+	event := d.event(d.account())
+	return deed{fmt.Sprint("publishes ", event.ID, " for ", event.Account), func(t *twin) any {
+		n, err := t.Enqueue(d.ctx, event)
+		return result{n, is(err)}
+	}}
+}
+
+func (d *deeds) alert() deed {
+	account, metric, soft, tells := d.account(), pick(d.rand, webhooks.MetricBalance, webhooks.MetricBandwidth), d.rand.IntN(3) == 0, d.rand.IntN(3) == 0
+	event, text, err := d.event(account), d.some("state"), d.fails()
+	return deed{fmt.Sprint("reports ", metric, " of ", account, ", ", text), func(t *twin) any {
+		var seen []any
+		n, err := t.UpdateAlert(d.ctx, account, metric, func(step *webhooks.AlertStep) error {
+			seen = []any{string(step.State), step.Due, step.Webhooks()}
+			if step.State = []byte(text); tells {
+				step.Events = append(step.Events, webhooks.AlertEvent{Envelope: event})
+			}
+			step.Soft = soft && !tells
+			return err
+		})
+		return result{[]any{n, seen}, is(err)}
+	}}
+}
+
+func (d *deeds) notice() deed {
+	event := d.event(d.account())
+	notices := []webhooks.Notice{{Key: d.some("notice"), Until: time.Now().Add(day / 4)}, {Key: d.some("other"), Until: time.Now().Add(day)}}
+	return deed{fmt.Sprint("tells ", notices[0].Key, " and ", notices[1].Key, " of ", event.Account), func(t *twin) any {
+		fresh, err := t.NewNotices(d.ctx, event.Account, notices)
+		n, err2 := t.EnqueueNotices(d.ctx, event, notices)
+		return result{[]any{fresh, n, is(err2)}, is(err)}
+	}}
+}
+
+func (d *deeds) claim() deed {
+	claim := webhooks.Claim{Limit: 1000, PerWebhook: pick(d.rand, 1, 3, 1000), Lease: 10 * day} // a file that is opened anew knows of no lease that ran out
+	if d.rand.IntN(3) == 0 {
+		claim.Caps = map[string]int{d.account() + d.some("wh"): d.rand.IntN(2)}
+	}
+	return deed{fmt.Sprintf("claims %d a webhook, %v", claim.PerWebhook, claim.Caps), func(t *twin) any {
+		tasks, _, err := t.ClaimDeliveries(d.ctx, claim)
+		var seen []webhooks.Task
+		for _, task := range tasks {
+			t.tasks[[2]string{task.Webhook.ID, task.Event.ID}] = task
+			task.Token = 0
+			seen = append(seen, task)
+		}
+		slices.SortFunc(seen, func(a, b webhooks.Task) int {
+			return strings.Compare(a.Webhook.ID+" "+a.Event.ID, b.Webhook.ID+" "+b.Event.ID)
+		})
+		return result{seen, is(err)}
+	}}
+}
+
+// settles settles what is claimed and chosen.
+func (d *deeds) settles(t *twin, outcome func(webhooks.Task) (webhooks.Settlement, bool)) any {
+	var settlements []webhooks.Settlement
+	var keys [][2]string
+	for key := range t.tasks {
+		keys = append(keys, key)
+	}
+	slices.SortFunc(keys, func(a, b [2]string) int { return strings.Compare(a[0]+" "+a[1], b[0]+" "+b[1]) })
+	for _, key := range keys {
+		if s, ok := outcome(t.tasks[key]); ok {
+			settlements = append(settlements, s)
+			delete(t.tasks, key)
+		}
+	}
+	stale, err := t.SettleDeliveries(d.ctx, settlements)
+	return result{[]any{len(settlements), stale}, is(err)}
+}
+
+func (d *deeds) settle() deed {
+	seed := d.rand.Uint64()
+	return deed{"settles some", func(t *twin) any {
+		r := rand.New(rand.NewPCG(seed, 4))
+		return d.settles(t, func(task webhooks.Task) (s webhooks.Settlement, ok bool) {
+			s = webhooks.Settlement{Task: task, Attempt: webhooks.Attempt{Number: task.Attempt, StartedAt: time.Now().UTC().Truncate(time.Millisecond), Status: 200}}
+			s.Outcome = pick(r, webhooks.Release, webhooks.Retry, webhooks.Retry, webhooks.Deliver, webhooks.Deliver, webhooks.GiveUp)
+			if s.Fails() {
+				s.Attempt.Status, s.Attempt.Class, s.Attempt.Error = 500, webhooks.ClassStatus, "status 500"
+			}
+			if s.Outcome == webhooks.Retry {
+				s.RetryAfter = span(r, time.Second, 3*time.Hour).Truncate(time.Millisecond)
+			}
+			if s.Outcome == webhooks.GiveUp && r.IntN(6) == 0 {
+				s.Deactivate = webhooks.OffGone
+			}
+			return s, r.IntN(3) > 0
+		})
+	}}
+}
+
+// release gives back all that is claimed: a file that is opened anew has no leases.
+func (d *deeds) release(t *twin) any {
+	return d.settles(t, func(task webhooks.Task) (webhooks.Settlement, bool) {
+		return webhooks.Settlement{Task: task, Outcome: webhooks.Release}, true
+	})
+}
+
+func (d *deeds) redeliver() deed {
+	account, id, event := d.account(), d.some("wh"), fmt.Sprint("e", d.rand.IntN(d.made+1))
+	return deed{fmt.Sprint("sends ", event, " again to ", id, " of ", account), func(t *twin) any {
+		if known["what is due keeps its place when it is sent again"] != "" {
+			list, _ := t.EventDeliveries(d.ctx, account, event)
+			for _, one := range list {
+				if one.WebhookID == account+id && one.State == webhooks.Pending {
+					return nil
+				}
+			}
+		}
+		return is(t.Redeliver(d.ctx, account, account+id, event))
+	}}
+}
+
+func (d *deeds) recover() deed {
+	account := d.account()
+	recovery := webhooks.Recovery{
+		ID: fmt.Sprint("rec", d.rand.IntN(40)), Account: account, WebhookID: account + d.some("wh"), CreatedAt: time.Now().UTC().Truncate(time.Millisecond),
+		States: pick(d.rand, []webhooks.DeliveryState{webhooks.Dead, webhooks.Skipped}, []webhooks.DeliveryState{webhooks.Delivered}),
+	}
+	return deed{fmt.Sprint("recovers ", recovery.WebhookID, " by ", recovery.ID), func(t *twin) any {
+		if err := t.CreateRecovery(d.ctx, recovery); err != nil {
+			return is(err)
+		}
+		found, err := t.RecoveryByID(d.ctx, account, recovery.ID)
+		return result{found, is(err)}
+	}}
+}
+
+func (d *deeds) advance() deed {
+	return deed{"advances all recoveries", func(t *twin) any {
+		for range 1000 {
+			if more, err := t.AdvanceRecovery(d.ctx, 100); err != nil || !more {
+				return is(err)
+			}
+		}
+		return "recoveries without end"
+	}}
+}
+
+func (d *deeds) purge() deed {
+	now := time.Now()
+	purge := webhooks.Purge{Payloads: now.Add(-12 * time.Hour), Attempts: now.Add(-16 * time.Hour), EventIDs: now.Add(-16 * time.Hour), Notices: now, Limit: 50}
+	return deed{"gives back all that is claimed, and purges", func(t *twin) any {
+		d.release(t) // no lease is as long as anything is kept
+		for range 1000 {
+			if more, err := t.Purge(d.ctx, purge); err != nil || !more {
+				return is(err)
+			}
+		}
+		return "purges without end"
+	}}
+}
+
+// look returns all that can be seen.
+func (d *deeds) look(t *twin) any {
+	var seen []any
+	see := func(value any, err error) { seen = append(seen, result{value, is(err)}) }
+	due, err := t.DueAlerts(d.ctx, 100)
+	slices.Sort(due)
+	see(due, err)
+	see(backlogOf(d.ctx, t, ""))
+	for _, account := range []string{"a", "b"} {
+		keys, err := t.ListKeys(d.ctx, account, apikeys.Page{Limit: 100})
+		see(keys, err)
+		for _, key := range keys {
+			found, err := t.KeyByHash(d.ctx, key.Hash)
+			see(found, err)
+		}
+		hooks, err := t.ListWebhooks(d.ctx, account, webhooks.Page{Limit: 100})
+		see(hooks, err)
+		for _, hook := range hooks {
+			see(backlogOf(d.ctx, t, hook.ID))
+			see(d.list(t, account, hook.ID))
+		}
+		for i := max(0, d.made-40); i <= d.made; i++ {
+			list, err := t.EventDeliveries(d.ctx, account, fmt.Sprint("e", i))
+			see(dueLater(list), err)
+		}
+	}
+	return seen
+}
+
+// backlogOf returns what is owed, and whether some of it is due.
+func backlogOf(ctx context.Context, t *twin, webhook string) (any, error) {
+	backlog, err := t.Backlog(ctx, webhook)
+	return []any{backlog.Pending, backlog.OldestDue.IsZero()}, err
+}
+
+// dueLater leaves away since when something is due that is: one that is sent again may
+// keep its place or have another.
+func dueLater(list []webhooks.Delivery) []webhooks.Delivery {
+	for i := range list {
+		if !list[i].NextAttemptAt.After(time.Now()) {
+			list[i].NextAttemptAt = time.Time{}
+		}
+	}
+	return list
+}
+
+// list returns all pages of a webhook's deliveries.
+func (d *deeds) list(t *twin, account, webhook string) (all []webhooks.Delivery, err error) {
+	query := webhooks.DeliveryQuery{Limit: 50}
+	for range 1000 {
+		page, err := t.ListDeliveries(d.ctx, account, webhook, query)
+		all = append(all, page.Deliveries...)
+		if query.After = page.Next; err != nil || page.Next == "" {
+			return dueLater(all), err
+		}
+	}
+	return nil, errors.New("pages without end")
+}
