@@ -22,6 +22,7 @@ type client struct {
 	now       func() time.Time
 	endpoints endpoints
 	conns     conns
+	reach     reach
 }
 
 func newClient(g guard, roots *x509.CertPool, header string, timeout time.Duration, now func() time.Time) *client {
@@ -32,12 +33,13 @@ func newClient(g guard, roots *x509.CertPool, header string, timeout time.Durati
 		timeout:   timeout,
 		now:       now,
 		endpoints: endpoints{kept: make(map[string]*endpoint)},
+		reach:     reach{asking: make(chan struct{}, 1)},
 	}
 }
 
-// connect returns a new connection to a host and port.
-func (c *client) connect(s *stop, address string, deadline time.Time) (*conn, error) {
-	ctx, cancel := context.WithDeadline(context.Background(), deadline)
+// connect returns a new connection to an account's receiver.
+func (c *client) connect(s *stop, account, address string, deadline time.Time) (*conn, error) {
+	ctx, cancel := context.WithDeadline(context.WithValue(context.Background(), accountKey{}, account), deadline)
 	defer cancel()
 	if !s.hold(dialing(cancel)) {
 		return nil, errCanceled
@@ -58,13 +60,14 @@ func (c *client) connect(s *stop, address string, deadline time.Time) (*conn, er
 		}
 		said = secure
 	}
+	c.reach.note(address)
 	return newConn(address, said, wire), nil
 }
 
 // send sends a request until the deadline, and returns the response and the
 // connection that it comes on. If the receiver closed an idle connection just when it
 // was to be used, the request is sent once more on a new one; webhook-id is the same.
-func (c *client) send(s *stop, address string, request []byte, deadline time.Time) (*conn, response, error) {
+func (c *client) send(s *stop, account, address string, request []byte, deadline time.Time) (*conn, response, error) {
 	spoke := false // HTTP/1.1, on a connection before
 	for idle := true; ; {
 		var conn *conn
@@ -73,7 +76,7 @@ func (c *client) send(s *stop, address string, request []byte, deadline time.Tim
 		}
 		if conn == nil {
 			var err error
-			if conn, err = c.connect(s, address, deadline); err != nil {
+			if conn, err = c.connect(s, account, address, deadline); err != nil {
 				return nil, response{}, err
 			}
 		}
@@ -113,10 +116,18 @@ type result struct {
 	gone       bool          // the receiver wants no more events: 410
 	retryAfter time.Duration // what the receiver asked for
 	canceled   bool          // the attempt was cut short by us
+	fault      fault         // not theirs: the receiver is not to blame
 }
 
 // fail records why the attempt failed; the zero failure, that it did not.
 func (r *result) fail(f failure) { r.attempt.Class, r.attempt.Error = f.class, f.text }
+
+// blame records that the attempt failed by a fault of this host's.
+func (r *result) blame(f fault) {
+	if r.fault = f; f == doubtful || f == dubious {
+		r.fail(errOffline)
+	}
+}
 
 // attempt sends the task's event to its webhook, once, and judges the answer. It
 // takes no longer than the timeout and never panics; stop ends it early.
@@ -140,9 +151,12 @@ func (c *client) attempt(stop *stop, task *Task) (res result) {
 	request := endpoint.request(&task.Event, started)
 	defer request.release()
 	deadline := begun.Add(c.timeout)
-	conn, answer, err := c.send(stop, endpoint.address, request.bytes, deadline)
+	conn, answer, err := c.send(stop, task.Webhook.Account, endpoint.address, request.bytes, deadline)
 	if err != nil {
 		res.fail(classify(err))
+		if f := faultOf(err); c.isOurs(stop, f, endpoint.address, begun) {
+			res.blame(f)
+		}
 		if res.canceled = stop.wasCalled(); res.canceled {
 			res.fail(errCanceled)
 		}

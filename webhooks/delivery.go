@@ -102,6 +102,6 @@ const (
 	ClassTLS        ErrorClass = "tls"        // no trusted connection
 	ClassConnection ErrorClass = "connection" // it broke before the response
 	ClassProtocol   ErrorClass = "protocol"   // what came is not an HTTP response
-	ClassInternal   ErrorClass = "internal"   // our own: an unreadable record, a panic, no descriptors left
+	ClassInternal   ErrorClass = "internal"   // our own: an unreadable record, a panic
 	ClassExpired    ErrorClass = "expired"    // no attempt: the event's payload outlived its time, see [Retention]
 )

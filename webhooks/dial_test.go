@@ -15,6 +15,7 @@ const (
 	blocked    = "the address is in a private or special network"
 	nowhere    = "the host name has no public address"
 	slow       = "timed out"
+	offline    = "this server cannot reach the network"
 	broke      = "the connection broke"
 	noHTTP     = "no valid HTTP response"
 	tlsFailed  = "TLS: the handshake failed"

@@ -40,6 +40,8 @@ type dispatcher struct {
 	// whether it is the store that fails or what it is given.
 	failing atomic.Bool
 
+	respite respite
+
 	delivered, failed, dead atomic.Uint64 // see stats
 }
 
@@ -159,6 +161,7 @@ func (d *dispatcher) claim(ctx context.Context, r *round) (flights []*flight, ne
 	d.mu.Unlock()
 
 	limit, next := r.limit(now, d.pacer.room(), failing)
+	limit, next = d.respite.limit(now, limit, next)
 	if limit == 0 {
 		return nil, d.pacer.plan(now, next, false)
 	}
@@ -173,6 +176,7 @@ func (d *dispatcher) claim(ctx context.Context, r *round) (flights []*flight, ne
 	} else {
 		flights, wait, err = d.leaseAll(timed, limit, now)
 	}
+	d.respite.claimed(len(flights))
 	if ctx.Err() != nil {
 		err = nil // it was to end, and did
 	}

@@ -9,7 +9,6 @@ import (
 	"io"
 	"net"
 	"strings"
-	"syscall"
 )
 
 // A failure is why an attempt failed, as its account may see it: without what the
@@ -28,6 +27,7 @@ var (
 	errPanic     = failure{ClassInternal, "panic"}
 	errCanceled  = failure{ClassInternal, "canceled"}
 	errExhausted = failure{ClassInternal, "this server can open no more connections"}
+	errOffline   = failure{ClassInternal, "this server cannot reach the network"}
 	errTimeout   = failure{ClassTimeout, "timed out"}
 	errLookup    = failure{ClassDNS, "looking up the host name failed"}
 	errConnect   = failure{ClassConnect, "could not connect"}
@@ -62,7 +62,7 @@ func classify(err error) failure {
 	switch {
 	case errors.As(err, &known):
 		return known
-	case errors.Is(err, syscall.EMFILE), errors.Is(err, syscall.ENFILE):
+	case isAny(err, exhausted):
 		return errExhausted
 	case errors.Is(err, context.DeadlineExceeded), errors.As(err, &timeout) && timeout.Timeout():
 		return errTimeout // also that of the name server

@@ -22,6 +22,8 @@ func TestClassify(t *testing.T) {
 		want failure
 	}{
 		{dialing(syscall.EMFILE), errExhausted},
+		{dialing(syscall.ENOBUFS), errExhausted},
+		{&net.DNSError{Err: "dial udp 192.0.2.1:53: socket: too many open files"}, errExhausted}, // as net says it
 		{dialing(syscall.ENFILE), errExhausted},
 		{&net.DNSError{Err: "too many open files", UnwrapErr: syscall.EMFILE}, errExhausted},
 		{dialing(syscall.ETIMEDOUT), errTimeout},

@@ -52,6 +52,7 @@ func (d *dispatcher) fly(f *flight, landed chan<- *flight) {
 	}
 	f.stop.end()
 	d.judge(&f.settlement, res)
+	d.heed(res)
 	landed <- f
 }
 
@@ -61,7 +62,7 @@ func (d *dispatcher) judge(s *Settlement, res result) {
 	switch {
 	case res.attempt.Error == "":
 		s.Outcome = Deliver
-	case res.canceled:
+	case res.canceled, res.fault != theirs:
 		s.Outcome = Release
 	case res.gone:
 		s.Outcome, s.Deactivate = GiveUp, OffGone
@@ -70,5 +71,21 @@ func (d *dispatcher) judge(s *Settlement, res result) {
 		if wait, ok := nextRetry(d.config.Retries, d.config.RetryJitter, s.Task.Attempt-s.Task.Before, res.retryAfter); ok {
 			s.Outcome, s.RetryAfter = Retry, wait
 		}
+	}
+}
+
+// heed makes the dispatcher pause, or go on, after an attempt that shows whether this
+// host can make any.
+func (d *dispatcher) heed(res result) {
+	switch {
+	case res.canceled, res.fault == crowded:
+	case res.fault != theirs:
+		d.client.conns.close() // they may be what there is too much of
+		if pause, tell := d.respite.begin(time.Now()); tell {
+			d.config.Logger.Error("storageapi: no webhook can be reached from here: deliveries pause, and no attempts are used up",
+				"error", res.attempt.Error, "again_in", pause)
+		}
+	case res.attempt.Status != 0 && d.respite.on.Load():
+		d.respite.end()
 	}
 }

@@ -26,7 +26,8 @@ var (
 // ranges, unless the host opened the address or the name that was asked for.
 type guard struct {
 	*ssrf.Guardian
-	names map[string]bool // open, in lower case and without the final dot
+	names   map[string]bool // open, in lower case and without the final dot
+	lookups *lookups
 }
 
 func newGuard(networks []netip.Prefix, names []string) guard {
@@ -38,7 +39,7 @@ func newGuard(networks []netip.Prefix, names []string) guard {
 			v6 = append(v6, prefix)
 		}
 	}
-	g := guard{names: make(map[string]bool), Guardian: ssrf.New(
+	g := guard{names: make(map[string]bool), lookups: new(lookups), Guardian: ssrf.New(
 		ssrf.WithAnyPort(),
 		ssrf.WithAllowedV4Prefixes(v4...),
 		ssrf.WithAllowedV6Prefixes(v6...),
@@ -59,10 +60,13 @@ func (g guard) opens(host string) bool { return g.names[plainHost(host)] }
 // plainHost returns the form in which equal host names are equal strings.
 func plainHost(host string) string { return strings.TrimSuffix(strings.ToLower(host), ".") }
 
+// accountKey is the key of the account in the context of a dial: whose lookup it is.
+type accountKey struct{}
+
 // dial connects to a host and port. What a name resolves to is checked when it can
 // not change any more: address by address, as each is dialled.
 func (g guard) dial(ctx context.Context, network, address string) (net.Conn, error) {
-	host, _, err := net.SplitHostPort(address)
+	host, port, err := net.SplitHostPort(address)
 	if err != nil {
 		return nil, err
 	}
@@ -70,7 +74,19 @@ func (g guard) dial(ctx context.Context, network, address string) (net.Conn, err
 	if !g.opens(host) {
 		dialer.Control = g.Safe
 	}
-	conn, err := dialer.DialContext(ctx, network, address)
+	var conn net.Conn
+	if _, notAddress := netip.ParseAddr(host); notAddress == nil {
+		conn, err = dialer.DialContext(ctx, network, address)
+	} else {
+		account, _ := ctx.Value(accountKey{}).(string)
+		var addrs []netip.Addr
+		if addrs, err = g.lookups.of(ctx, account, host); err == nil && len(addrs) == 0 {
+			err = errNoAddress
+		}
+		if err == nil {
+			conn, err = dialAny(ctx, &dialer, network, addrs, port)
+		}
+	}
 	var dns *net.DNSError
 	switch {
 	case err == nil:

@@ -1,0 +1,144 @@
+package webhooks
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// A nameServer answers, or not, names that tell how: "dead…" never, "slow…" after a
+// second.
+type nameServer struct{ running, most, calls atomic.Int64 }
+
+func (n *nameServer) resolve(ctx context.Context, name string) ([]netip.Addr, error) {
+	n.calls.Add(1)
+	defer n.running.Add(-1)
+	for now := n.running.Add(1); ; {
+		if most := n.most.Load(); now <= most || n.most.CompareAndSwap(most, now) {
+			break
+		}
+	}
+	switch {
+	case strings.HasPrefix(name, "dead"):
+		time.Sleep(20 * time.Second) // whatever becomes of ctx: getaddrinfo does not heed it
+		return nil, &net.DNSError{Err: "i/o timeout", Name: name, IsTimeout: true}
+	case strings.HasPrefix(name, "slow"):
+		time.Sleep(time.Second)
+	}
+	return []netip.Addr{netip.MustParseAddr("192.0.2.1")}, nil
+}
+
+// look looks up a name for the account, as an attempt does, and returns how long that
+// took.
+func look(l *lookups, account, name string) (time.Duration, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), 15*time.Second)
+	defer cancel()
+	begun := time.Now()
+	_, err := l.of(ctx, account, name)
+	return time.Since(begun), err
+}
+
+// However many names of a dead name server are looked up, again and again, those of
+// other accounts are as quick as ever, and what cannot be cancelled is bounded.
+func TestDeadNameServersHoldUpNobody(t *testing.T) {
+	for name, test := range map[string]struct{ accounts, names int }{
+		"one account": {1, 500}, "many accounts": {100, 10},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var server nameServer
+				l := &lookups{resolve: server.resolve}
+				for i := range 100 {
+					if _, err := look(l, "healthy", fmt.Sprint("w", i)); err != nil {
+						t.Fatal(err)
+					}
+				}
+				for a := range test.accounts {
+					for n := range test.names {
+						go func() {
+							for range 5 {
+								if _, err := look(l, fmt.Sprint("a", a), fmt.Sprint("dead", a, "-", n)); err == nil {
+									t.Error("a dead name was found")
+								}
+							}
+						}()
+					}
+				}
+				for i := range 300 {
+					time.Sleep(100 * time.Millisecond)
+					if took, err := look(l, "healthy", fmt.Sprint("w", i%100)); err != nil || took > 0 {
+						t.Fatalf("a name that is known took %v: %v", took, err)
+					}
+					if test.accounts > 1 {
+						continue
+					}
+					if took, err := look(l, "another", fmt.Sprint("new", i)); err != nil || took > 0 {
+						t.Fatalf("a new name of another account took %v: %v", took, err)
+					}
+				}
+				if most := server.most.Load(); most > maxLookups {
+					t.Errorf("%d lookups at a time", most)
+				}
+				time.Sleep(10 * time.Minute)
+				l.mu.Lock()
+				defer l.mu.Unlock()
+				if len(l.underWay)+len(l.waiting)+len(l.accounts)+l.running+l.first > 0 {
+					t.Errorf("left: %d under way, %d waiting, %d accounts, %d running, %d of them first", len(l.underWay), len(l.waiting), len(l.accounts), l.running, l.first)
+				}
+			})
+		})
+	}
+}
+
+// A name is looked up once at a time, however many wait for it, and anew for those that
+// come after.
+func TestLookupsAreShared(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var server nameServer
+		l := &lookups{resolve: server.resolve}
+		for range 50 {
+			go func() {
+				if took, err := look(l, "a", "slow"); err != nil || took != time.Second {
+					t.Errorf("%v after %v", err, took)
+				}
+			}()
+		}
+		time.Sleep(time.Minute)
+		if n := server.calls.Load(); n != 1 {
+			t.Errorf("looked up %d times", n)
+		}
+		if _, err := look(l, "a", "slow"); err != nil || server.calls.Load() != 2 {
+			t.Errorf("%v; looked up %d times", err, server.calls.Load())
+		}
+	})
+}
+
+// Whoever does not wait to the end is told why.
+func TestLookupsThatAreLeft(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := &lookups{resolve: new(nameServer).resolve}
+		if took, err := look(l, "a", "dead"); classify(err) != errTimeout || faultOf(err) != doubtful || took != 15*time.Second {
+			t.Errorf("%v after %v", err, took)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		time.AfterFunc(time.Second, cancel)
+		if _, err := l.of(ctx, "a", "dead"); !errors.Is(err, context.Canceled) {
+			t.Errorf("cancelled: %v", err)
+		}
+		for i := range maxLookupsOfOne {
+			go look(l, "b", fmt.Sprint("dead", i))
+		}
+		synctest.Wait()
+		if took, err := look(l, "b", "dead and too many"); faultOf(err) != crowded || took != 15*time.Second {
+			t.Errorf("%v after %v", err, took)
+		}
+		time.Sleep(time.Minute)
+	})
+}
