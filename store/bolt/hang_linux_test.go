@@ -1,0 +1,87 @@
+package bolt_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/storageapi/storageapi/apikeys"
+	"github.com/storageapi/storageapi/store"
+	"github.com/storageapi/storageapi/store/bolt"
+)
+
+func init() { roles["hurry"] = createInAHurry }
+
+// TestHangingDisk has the syncs of the real file hang for longer than callers wait, and
+// then succeed or fail, while the store is closed: what was acknowledged is in the
+// file, what was refused is not.
+func TestHangingDisk(t *testing.T) {
+	for name, inject := range map[string]string{
+		"slow":                 "fdatasync:delay_enter=60000",
+		"slow, and then fails": "fdatasync:delay_enter=60000:error=EIO:when=3+",
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			if err := open(t, dir).Close(); err != nil {
+				t.Fatal(err)
+			}
+			said := make(map[string]string) // by id
+			for _, call := range trace(t, "hurry", dir, inject) {
+				if call.name == "line" {
+					what, id, _ := strings.Cut(strings.TrimSpace(string(call.data)), " ")
+					said[id] = what
+				}
+			}
+			s := open(t, dir)
+			defer func() { _ = s.Close() }()
+			counts := make(map[string]int)
+			for id, what := range said {
+				_, err := s.KeyByID(t.Context(), "acct", id)
+				if is := err == nil; what == "done" && !is || what == "refused" && is {
+					t.Errorf("%s was %s; it is there: %v", id, what, is)
+				}
+				counts[what]++
+			}
+			t.Log(counts)
+			if counts["done"] == 0 || counts["refused"] == 0 {
+				t.Error("the test tests too little")
+			}
+		})
+	}
+}
+
+// createInAHurry creates keys from several goroutines that wait for 30 ms, closes the
+// store meanwhile, and prints what came of each.
+func createInAHurry(path string) error {
+	s, err := bolt.Open(path)
+	if err != nil {
+		return err
+	}
+	var all sync.WaitGroup
+	for who := range 8 {
+		all.Go(func() {
+			for i := range 20 {
+				key := someKey(fmt.Sprint("key", who, "-"), i)
+				ctx, cancel := context.WithTimeout(context.Background(), 30*time.Millisecond)
+				what := "unsure"
+				switch err := s.CreateKey(ctx, key, apikeys.Terms{}); {
+				case err == nil:
+					what = "done"
+				case errors.Is(err, context.DeadlineExceeded), errors.Is(err, store.ErrClosed), errors.Is(err, store.ErrReadOnly):
+					what = "refused"
+				}
+				cancel()
+				_, _ = os.Stdout.WriteString(what + " " + key.ID + "\n")
+			}
+		})
+	}
+	time.Sleep(time.Second)
+	err = s.Close()
+	all.Wait()
+	return err
+}
