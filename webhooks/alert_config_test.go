@@ -40,7 +40,7 @@ func TestAlertConfig(t *testing.T) {
 // What a host does to its Config later changes nothing.
 func TestAlertConfigIsCopied(t *testing.T) {
 	box, ratios := newTeller(), []float64{0.8}
-	s := newService(t, box, webhooks.Config{ApproachingRatios: ratios})
+	s := newService(t, box, webhooks.Config{ApproachingRatios: ratios, Now: func() time.Time { return noon }})
 	ratios[0] = 0.1
 	noError(t, s.ReportTransactions(t.Context(), account, 7, 10, "2026-11"))
 	box.want(t, "7 of 10")

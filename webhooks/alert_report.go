@@ -42,7 +42,11 @@ func (s *WebhookService) ReportBalance(ctx context.Context, account string, bala
 // The period is the host's name for the time the limit is for, 1 to 64 bytes without
 // control characters. A later period sorts after those before, byte by byte, as
 // "2026-11" does after "2026-10": a report of an earlier one than was reported
-// already changes nothing.
+// already changes nothing. So that none silences those to come, it must be as long as the
+// one that was reported before and have its digits in the same places, until
+// [WebhookService.ForgetPeriod] is called; and where it reads as a month (2026-11) or a
+// day (2026-11-30), it must begin within 45 days from now. Otherwise the report is a
+// [*ValidationError] of period, and changes nothing.
 //
 // Errors and reports at the same moment are as with [WebhookService.ReportBalance].
 func (s *WebhookService) ReportBandwidth(ctx context.Context, account string, usedBytes, limitBytes int64, period string) error {
@@ -76,7 +80,11 @@ func (s *WebhookService) reportUsage(ctx context.Context, account string, metric
 		return invalid.Field("period", "must be 1 to 64 bytes of UTF-8 without control characters")
 	}
 	return s.report(ctx, account, metric, func(step *AlertStep) error {
-		for _, level := range s.alerts.reportUsage(step, used, limit, period) {
+		levels, err := s.alerts.reportUsage(step, used, limit, period, s.now)
+		if err != nil {
+			return err
+		}
+		for _, level := range levels {
 			if err := s.tellOf(step, account, "", data(level)); err != nil {
 				return err
 			}

@@ -5,6 +5,7 @@ import (
 	"math"
 	"math/bits"
 	"slices"
+	"time"
 )
 
 // A usageAlert is what is kept of the reports of an account's use of bandwidth or
@@ -48,12 +49,20 @@ func (a *usageAlert) toldOf(level uint32) bool {
 
 // reportUsage takes in a report, and returns the levels that are to be told of,
 // ascending.
-func (p *alertPolicy) reportUsage(step *AlertStep, used, limit int64, period string) (tell []uint32) {
+func (p *alertPolicy) reportUsage(step *AlertStep, used, limit int64, period string, now func() time.Time) (tell []uint32, err error) {
 	a := parseUsage(step.State)
+	if period != string(a.period) {
+		if err := checkPeriod(period, string(a.period), now()); err != nil {
+			return nil, err
+		}
+		if isFarAhead(string(a.period), now()) {
+			a = usageAlert{} // it was kept when that was not checked, or under a clock that was ahead
+		}
+	}
 	changed := limit != a.limit
 	switch { // periods are compared byte by byte
 	case period < string(a.period):
-		return nil // a late report
+		return nil, nil // a late report
 	case period > string(a.period):
 		a, changed = usageAlert{period: []byte(period)}, true
 	case height(limit) > height(a.limit):
@@ -69,7 +78,7 @@ func (p *alertPolicy) reportUsage(step *AlertStep, used, limit int64, period str
 	if changed || len(tell) > 0 {
 		step.State = a.encode()
 	}
-	return tell
+	return tell, nil
 }
 
 // height makes a limit comparable: none is the highest.

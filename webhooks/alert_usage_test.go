@@ -3,7 +3,9 @@ package webhooks_test
 import (
 	"fmt"
 	"math"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/storageapi/storageapi/webhooks"
 )
@@ -68,7 +70,7 @@ func TestUse(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			box := newTeller()
-			s := newService(t, box, webhooks.Config{ApproachingRatios: test.ratios})
+			s := newService(t, box, webhooks.Config{ApproachingRatios: test.ratios, Now: func() time.Time { return noon }})
 			for _, step := range test.steps {
 				noError(t, s.ReportTransactions(t.Context(), account, step.used, step.limit, step.period))
 				box.want(t, fmt.Sprintf("%d of %d in %s", step.used, step.limit, step.period), step.told...)
@@ -80,7 +82,7 @@ func TestUse(t *testing.T) {
 // Bandwidth, transactions and accounts are counted apart.
 func TestUseIsKeptApart(t *testing.T) {
 	box := newTeller()
-	s := newService(t, box, webhooks.Config{})
+	s := newService(t, box, webhooks.Config{Now: func() time.Time { return noon }})
 	noError(t, s.ReportBandwidth(t.Context(), account, 10, 10, "2026-11"))
 	box.want(t, "bandwidth",
 		`bandwidth.limit_approaching {"usedBytes":10,"limitBytes":10,"period":"2026-11","ratio":0.8}`,
@@ -93,7 +95,7 @@ func TestUseIsKeptApart(t *testing.T) {
 
 func TestUseWritesLittle(t *testing.T) {
 	box := newTeller()
-	s := newService(t, box, webhooks.Config{})
+	s := newService(t, box, webhooks.Config{Now: func() time.Time { return noon }})
 	for used := range int64(1000) {
 		noError(t, s.ReportBandwidth(t.Context(), account, used, 500, "2026-11"))
 		noError(t, s.ReportBandwidth(t.Context(), account, used, 500, "2026-10"))
@@ -102,4 +104,88 @@ func TestUseWritesLittle(t *testing.T) {
 	if n := box.wrote(); n != 4 { // the first of each account, approaching, reached
 		t.Errorf("wrote %d times, want 4", n)
 	}
+}
+
+// A period that sorts oddly is refused, and changes nothing: one that is not of the form
+// of those before, and a month or day that is far ahead.
+func TestOddPeriods(t *testing.T) {
+	for name, test := range map[string]struct {
+		kept, odd, next string
+		because         string // in the error; empty: it is none
+	}{
+		"a month without its zero":  {"2026-11", "2026-9", "2026-12", `of the form of "2026-11"`},
+		"a day after months":        {"2026-11", "2026-12-01", "2026-12", `of the form of "2026-11"`},
+		"a month after days":        {"2026-11-30", "2026-12", "2026-12-01", `of the form of "2026-11-30"`},
+		"other words":               {"week 46", "weeks 4", "week 47", `of the form of "week 46"`},
+		"counted past the digits":   {"period 9", "period 10", "period 8", `of the form of "period 9"`},
+		"a month far ahead":         {"2026-11", "2099-01", "2026-12", "more than 45 days"},
+		"a month too far ahead":     {"2026-11", "2027-02", "2027-01", "more than 45 days"},
+		"a day far ahead":           {"2026-11-20", "2027-01-05", "2027-01-04", "more than 45 days"},
+		"a month far ahead, first":  {"", "2099-01", "2026-11", "more than 45 days"},
+		"a word of any sort, first": {"", "now", "too", ""},
+		"what is no month":          {"2026-47", "2026-48", "2026-49", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			box := newTeller()
+			s := newService(t, box, webhooks.Config{Now: func() time.Time { return noon }})
+			report := func(period string) error { return s.ReportTransactions(t.Context(), account, 10, 10, period) }
+			if test.kept != "" {
+				noError(t, report(test.kept))
+			}
+			box.told()
+			box.wrote()
+			err := report(test.odd)
+			if test.because == "" {
+				noError(t, err)
+			} else {
+				wantInvalid(t, err, "period")
+				if !strings.Contains(err.Error(), test.because) {
+					t.Errorf("%q does not say %q", err, test.because)
+				}
+				if box.wrote() != 0 {
+					t.Error("it was written")
+				}
+			}
+			box.told()
+			noError(t, report(test.next))
+			want := []string{approaching(10, 10, test.next, 0.8), reached(10, 10, test.next)}
+			if test.next < test.kept {
+				want = nil
+			}
+			box.want(t, "the next period", want...)
+		})
+	}
+}
+
+// A period that was kept under a clock that was far ahead silences nothing.
+func TestPeriodOfAWrongClock(t *testing.T) {
+	box, now := newTeller(), noon.AddDate(70, 0, 0)
+	s := newService(t, box, webhooks.Config{Now: func() time.Time { return now }})
+	noError(t, s.ReportTransactions(t.Context(), account, 10, 10, "2096-11"))
+	box.told()
+	now = noon
+	noError(t, s.ReportTransactions(t.Context(), account, 8, 10, "2026-11"))
+	box.want(t, "the right period", approaching(8, 10, "2026-11", 0.8))
+	noError(t, s.ReportTransactions(t.Context(), account, 10, 10, "2026-11"))
+	box.want(t, "the right period", reached(10, 10, "2026-11"))
+}
+
+// A host that changes how it names periods says so.
+func TestForgetPeriod(t *testing.T) {
+	box := newTeller()
+	s := newService(t, box, webhooks.Config{Now: func() time.Time { return noon }})
+	noError(t, s.ForgetPeriod(t.Context(), account, webhooks.MetricBandwidth))
+	noError(t, s.ReportTransactions(t.Context(), account, 8, 10, "2026-11"))
+	noError(t, s.ReportBandwidth(t.Context(), account, 8, 10, "2026-11"))
+	box.told()
+	wantInvalid(t, s.ReportTransactions(t.Context(), account, 9, 10, "2026-11-01"), "period")
+	noError(t, s.ForgetPeriod(t.Context(), account, webhooks.MetricTransactions))
+	noError(t, s.ReportTransactions(t.Context(), account, 9, 10, "2026-11-01"))
+	box.want(t, "the new form", approaching(9, 10, "2026-11-01", 0.8))
+	noError(t, s.ReportBandwidth(t.Context(), account, 9, 10, "2026-11"))
+	box.want(t, "the other metric")
+	for _, metric := range []webhooks.Metric{"", webhooks.MetricBalance, "files"} {
+		wantInvalid(t, s.ForgetPeriod(t.Context(), account, metric), "metric")
+	}
+	wantInvalid(t, s.ForgetPeriod(t.Context(), "", webhooks.MetricBandwidth), "account")
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/storageapi/storageapi/webhooks"
@@ -14,11 +15,11 @@ type reported struct {
 	do    func() error
 }
 
-// reports returns reports that tell each of the six events: those of a month, from
-// November 2026 on.
-func reports(ctx context.Context, hooks *webhooks.WebhookService, month int) []reported {
+// reports returns reports that tell each of the six events, those of use in a period of
+// that number.
+func reports(ctx context.Context, hooks *webhooks.WebhookService, number int) []reported {
 	const sui, gib, day = 1_000_000_000, 1 << 30, 24 * time.Hour
-	period := time.Date(2026, time.November+time.Month(month), 1, 0, 0, 0, 0, time.UTC).Format("2006-01")
+	period := fmt.Sprintf("period-%06d", number) // a month, as "2026-11", is what it mostly is
 	balance := func(amount webhooks.Amount) func() error {
 		return func() error { return hooks.ReportBalance(ctx, account, amount) }
 	}

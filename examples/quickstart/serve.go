@@ -41,8 +41,8 @@ tries again.) Interrupt to stop.
 
 `, host.url, host.url, key, receiver.url, webhook.ID)
 
-	for month := 0; ; month++ {
-		for _, r := range reports(ctx, host.api.Webhooks, month) {
+	for number := 0; ; number++ {
+		for _, r := range reports(ctx, host.api.Webhooks, number) {
 			if err := r.do(); err != nil {
 				return ended(ctx, err)
 			}

@@ -75,7 +75,7 @@ func meteredAccount(i int) string { return fmt.Sprint("metered_", i) }
 func meter(ctx context.Context, service *webhooks.WebhookService, told func(i int)) {
 	for ctx.Err() == nil {
 		i := int(time.Now().UnixMilli()/200) % metered
-		if err := service.ReportBandwidth(ctx, meteredAccount(i), 100, 100, "2026-11"); err == nil {
+		if err := service.ReportBandwidth(ctx, meteredAccount(i), 100, 100, "2020-11"); err == nil {
 			told(i)
 		}
 		time.Sleep(5 * time.Millisecond)
