@@ -256,7 +256,7 @@ func (h *Handler) Run(ctx context.Context) error {
 	return h.Webhooks.Run(ctx)
 }
 
-// Close ends a Run in progress and waits until it has drained, writes when keys
+// Close ends a Run in progress and test events, waits until they have drained, writes when keys
 // were last used, and closes the store if the Handler opened it. It does so once:
 // every call returns when that is done, with the same result. Requests that come
 // later find the file closed and are answered 500, so shut the server down first.
@@ -266,7 +266,10 @@ func (h *Handler) close() error {
 	h.mu.Lock()
 	h.endRuns()
 	h.mu.Unlock()
+	var tests sync.WaitGroup
+	tests.Go(h.Webhooks.Close)
 	h.runs.Wait()
+	tests.Wait()
 	h.Keys.Close()
 	if h.ownsStore == nil {
 		return nil

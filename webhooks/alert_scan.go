@@ -55,7 +55,7 @@ func newScanner(s *WebhookService, config Config) *scanner {
 // run scans until ctx is done.
 func (s *scanner) run(ctx context.Context) {
 	for ctx.Err() == nil {
-		wait, err := s.scan(ctx)
+		wait, err := s.scanApart(ctx)
 		if err != nil && ctx.Err() == nil {
 			wait = min(s.interval, keeperInterval)
 			if !s.service.dispatcher.halt.explains() {
@@ -67,6 +67,14 @@ func (s *scanner) run(ctx context.Context) {
 		case <-time.After(wait):
 		}
 	}
+}
+
+// scanApart is scan on a goroutine of its own, which Config.Files may end.
+func (s *scanner) scanApart(ctx context.Context) (wait time.Duration, err error) {
+	if returned := <-apart(func() { wait, err = s.scan(ctx) }); !returned {
+		return 0, errors.New("Config.Files ended its goroutine")
+	}
+	return wait, err
 }
 
 // scan begins a scan, or goes on with one, unless it is too early or another process

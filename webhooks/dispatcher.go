@@ -42,6 +42,9 @@ type dispatcher struct {
 
 	respite respite
 
+	over    context.Context // ends when Run has to return, whatever hooks do
+	telling chan struct{}   // full while a hook is called
+
 	delivered, failed, dead atomic.Uint64 // see stats
 }
 
@@ -53,6 +56,7 @@ func newDispatcher(store Store, client *client, config Config) *dispatcher {
 		halt:     &halt{store: store, logger: config.Logger},
 		wake:     make(chan struct{}, 1),
 		claiming: make(chan struct{}, 1),
+		telling:  make(chan struct{}, 1),
 		pacer:    newPacer(config),
 	}
 }
@@ -66,9 +70,11 @@ func (d *dispatcher) hurry() {
 	}
 }
 
-// run delivers until ctx is done, then drains.
-func (d *dispatcher) run(ctx context.Context) {
+// run delivers until ctx is done, then drains, until over is done at the latest as far
+// as hooks are concerned.
+func (d *dispatcher) run(ctx, over context.Context) {
 	d.failing.Store(false)
+	d.over = over
 
 	// Attempts outlive ctx by the drain timeout.
 	attempts, cutShort := context.WithCancel(context.WithoutCancel(ctx))

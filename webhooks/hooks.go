@@ -4,8 +4,10 @@ import "time"
 
 // Hooks tell the host what happens, once the store has recorded it; each may be
 // nil. They are called one after the other by the goroutine that records what came
-// of attempts, and hold it up: they must be quick. A panic in one is logged. What
-// happens just before a crash may not be told; the webhooks and the attempts
+// of attempts, and hold it up: they must be quick. One that panics or ends its
+// goroutine is logged, and so is one that has not returned when Run has drained: Run
+// returns all the same, and what else there is to tell is not told. What
+// happens just before a crash may not be told either; the webhooks and the attempts
 // stored tell it all.
 type Hooks struct {
 	// Attempt is called for each attempt that was made.
@@ -30,23 +32,30 @@ type AttemptInfo struct {
 	State     DeliveryState // Delivered, Dead, or Pending: there will be another attempt
 }
 
-// tell calls the hooks for a settlement that was recorded.
-func (d *dispatcher) tell(s *Settlement) {
+// A hookCall is a call of a hook that is to be made.
+type hookCall struct {
+	name string
+	call func()
+}
+
+// told returns the calls that tell of a settlement that was recorded.
+func (d *dispatcher) told(calls []hookCall, s *Settlement) []hookCall {
 	hooks := &d.config.Hooks
 	if hooks.Attempt != nil && s.Outcome != Release {
 		info := AttemptInfo{s.Task.Webhook.Account, s.Task.Webhook.ID, s.Task.Event.ID, s.Task.Event.Type, s.Attempt, stateAfter(s.Outcome)}
-		d.call("Attempt", func() { hooks.Attempt(info) })
+		calls = append(calls, hookCall{"Attempt", func() { hooks.Attempt(info) }})
 	}
 	if s.Warned && hooks.Failing != nil {
 		webhook := s.Task.Webhook.clone()
 		webhook.WarnedAt = s.Attempt.StartedAt
-		d.call("Failing", func() { hooks.Failing(webhook, webhook.FailingSince) })
+		calls = append(calls, hookCall{"Failing", func() { hooks.Failing(webhook, webhook.FailingSince) }})
 	}
 	if s.Deactivate != "" && hooks.Off != nil {
 		webhook := s.Task.Webhook.clone()
 		webhook.Active, webhook.OffReason = false, s.Deactivate
-		d.call("Off", func() { hooks.Off(webhook, s.Deactivate) })
+		calls = append(calls, hookCall{"Off", func() { hooks.Off(webhook, s.Deactivate) }})
 	}
+	return calls
 }
 
 func stateAfter(outcome Outcome) DeliveryState {
@@ -59,12 +68,42 @@ func stateAfter(outcome Outcome) DeliveryState {
 	return Pending
 }
 
+// tell makes calls of hooks, one after the other, until Run has to return. They run
+// apart, so that one that never returns, or ends its goroutine, is only itself.
+func (d *dispatcher) tell(calls []hookCall) {
+	for len(calls) > 0 {
+		select {
+		case d.telling <- struct{}{}:
+		case <-d.over.Done():
+			return // that of before has not returned, and was logged
+		}
+		made := 0
+		returned := apart(func() {
+			defer func() { <-d.telling }()
+			for ; made < len(calls); made++ {
+				d.call(calls[made])
+			}
+		})
+		select {
+		case ok := <-returned:
+			if !ok {
+				d.config.Logger.Error("storageapi: a webhook hook ended its goroutine", "hook", calls[made].name)
+				made++
+			}
+			calls = calls[made:]
+		case <-d.over.Done():
+			d.config.Logger.Error("storageapi: a webhook hook does not return; Run does")
+			return
+		}
+	}
+}
+
 // call calls a hook, which may panic.
-func (d *dispatcher) call(name string, hook func()) {
+func (d *dispatcher) call(c hookCall) {
 	defer func() {
 		if p := recover(); p != nil {
-			d.config.Logger.Error("storageapi: a webhook hook panicked", "hook", name) // its value could hold anything
+			d.config.Logger.Error("storageapi: a webhook hook panicked", "hook", c.name) // its value could hold anything
 		}
 	}()
-	hook()
+	c.call()
 }

@@ -10,6 +10,7 @@ import (
 // report counts and logs what came of attempts and tells the host, but for the
 // stale ones.
 func (d *dispatcher) report(batch []Settlement, stale []int) {
+	var calls []hookCall
 	for i := range batch {
 		if _, ignored := slices.BinarySearch(stale, i); ignored {
 			continue
@@ -23,8 +24,9 @@ func (d *dispatcher) report(batch []Settlement, stale []int) {
 		if s.Warned || s.Deactivate != "" {
 			d.logWebhook(s)
 		}
-		d.tell(s)
+		calls = d.told(calls, s)
 	}
+	d.tell(calls)
 }
 
 // confirm takes back what a settlement was to make of its webhook if the webhook is

@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"slices"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -77,25 +76,51 @@ var ErrRunning = errors.New("webhooks: Run is running already")
 
 // Run delivers what is due until ctx is done. Then it starts nothing new, waits
 // for the attempts under way up to [Config.DrainTimeout], cuts short what is
-// left and gives it back to be delivered later, and returns nil. If it is
-// running already it returns [ErrRunning] at once. It can be run again.
+// left and gives it back to be delivered later, and returns nil. A hook or
+// [Config.Files] that has not returned a second after that is logged and left behind. If
+// it is running already it returns [ErrRunning] at once. It can be run again.
 func (s *WebhookService) Run(ctx context.Context) error {
 	if !s.running.CompareAndSwap(false, true) {
 		return ErrRunning
 	}
 	defer s.dispatcher.client.conns.close() // those of test events, too
 	defer s.running.Store(false)
-	var others sync.WaitGroup
-	others.Go(func() { s.keeper.run(ctx) })
+	over, cancel := s.dispatcher.config.drained(ctx)
+	defer cancel()
+	others := map[string]<-chan bool{"maintenance": apart(func() { s.keeper.run(ctx) })}
 	if s.scanner != nil {
-		others.Go(func() { s.scanner.run(ctx) })
+		others["Config.Files"] = apart(func() { s.scanner.run(ctx) })
 	}
 	if waker, ok := s.store.(Waker); ok {
-		others.Go(func() { waker.Wake(ctx, s.dispatcher.hurry) })
+		others["Store.Wake"] = apart(func() { waker.Wake(ctx, s.dispatcher.hurry) })
 	}
-	s.dispatcher.run(ctx)
-	others.Wait()
+	s.dispatcher.run(ctx, over)
+	for name, returned := range others {
+		select {
+		case <-returned:
+			continue
+		default:
+		}
+		select {
+		case <-returned:
+		case <-over.Done():
+			s.logger.Error("storageapi: Run ends although something does not return", "what", name)
+		}
+	}
 	return nil
+}
+
+// ErrClosed is returned by [WebhookService.SendTest] after [WebhookService.Close], and
+// when that cuts it short.
+var ErrClosed = errors.New("webhooks: the service is closed")
+
+// Close begins no more test events, waits for those under way up to
+// [Config.DrainTimeout], cuts short what is left, and returns once nothing more is sent
+// of them. What Run does it leaves alone: end its context for that.
+func (s *WebhookService) Close() {
+	ctx, cancel := context.WithTimeout(context.Background(), max(s.dispatcher.config.DrainTimeout, 0))
+	defer cancel()
+	s.tests.close(ctx)
 }
 
 // CreateParams says what webhook to create.

@@ -39,7 +39,7 @@ type TestEvent struct {
 // and an account begins 8 a second at most: SendTest waits for that, a second at most.
 //
 // It needs no Run. If ctx ends it is cut short, and SendTest returns the context's
-// error; if the webhook is deleted, [ErrNotFound].
+// error; if the webhook is deleted, [ErrNotFound]; after Close, [ErrClosed].
 func (s *WebhookService) SendTest(ctx context.Context, account, webhookID string) (TestEvent, error) {
 	test, err := s.tests.begin(account, webhookID)
 	if err != nil {
@@ -65,6 +65,8 @@ func (s *WebhookService) SendTest(ctx context.Context, account, webhookID string
 	switch {
 	case res.canceled && ctx.Err() != nil:
 		return TestEvent{}, fmt.Errorf("send test event: %w", ctx.Err())
+	case res.canceled && s.tests.isClosed():
+		return TestEvent{}, fmt.Errorf("send test event: %w", ErrClosed)
 	case res.canceled:
 		return TestEvent{}, fmt.Errorf("send test event: %w", ErrNotFound)
 	}
@@ -78,6 +80,7 @@ type tests struct {
 	accounts map[string]*accountTests
 	begun    []*test // of the last second, about in the order of their beginnings
 	underWay int
+	closed   bool
 }
 
 // accountTests are those of one account.
@@ -97,6 +100,9 @@ type test struct {
 func (t *tests) begin(account, webhook string) (*test, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	if t.closed {
+		return nil, ErrClosed
+	}
 	now := time.Now()
 	t.forget(now)
 	own := t.accounts[account]
@@ -180,4 +186,35 @@ func (t *tests) evict(ctx context.Context, account, webhook string) error {
 	}
 	found.stop.now()
 	return found.stop.wait(ctx)
+}
+
+// close lets no more tests begin, and returns when those under way have ended. When ctx
+// is done it cuts them short.
+func (t *tests) close(ctx context.Context) {
+	t.mu.Lock()
+	t.closed = true
+	var left []*test
+	for _, own := range t.accounts {
+		for _, test := range own.underWay {
+			left = append(left, test)
+		}
+	}
+	t.mu.Unlock()
+	for _, test := range left {
+		_ = test.stop.wait(ctx)
+	}
+	late, cancel := context.WithTimeout(context.Background(), lastWords)
+	defer cancel()
+	for _, test := range left {
+		test.stop.now()
+	}
+	for _, test := range left {
+		_ = test.stop.wait(late) // it may wait for the store
+	}
+}
+
+func (t *tests) isClosed() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.closed
 }

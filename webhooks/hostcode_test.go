@@ -1,0 +1,164 @@
+package webhooks_test
+
+import (
+	"context"
+	"errors"
+	"iter"
+	"net/http"
+	"runtime"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/storageapi/storageapi/webhooks"
+)
+
+// forever does not return, as a hook that waits for something that never comes.
+func forever(b *bubble) (hang func()) {
+	end := make(chan struct{})
+	b.Cleanup(func() { close(end) })
+	return func() { <-end }
+}
+
+// A hook that does not return keeps Run no longer than the drain timeout, and what it
+// was told of is recorded.
+func TestAHookThatDoesNotReturn(t *testing.T) {
+	for name, drain := range map[string]time.Duration{"in time": 5 * time.Second, "at once": -1} {
+		t.Run(name, func(t *testing.T) {
+			var hang atomic.Pointer[func()]
+			var told atomic.Int64
+			hooks := webhooks.Hooks{Attempt: func(webhooks.AttemptInfo) {
+				told.Add(1)
+				if h := hang.Load(); h != nil {
+					(*h)()
+				}
+			}}
+			inBubble(t, webhooks.Config{Hooks: hooks, DrainTimeout: drain}, status(http.StatusOK), func(b *bubble) {
+				h := forever(b)
+				hang.Store(&h)
+				b.subscribe("a")
+				stop := b.start()
+				event := b.publish()
+				time.Sleep(time.Minute)
+				begun := time.Now()
+				stop()
+				if took := time.Since(begun); took > max(drain, 0)+time.Second {
+					t.Errorf("Run returned after %v", took)
+				}
+				b.wantState(event, webhooks.Delivered, 1)
+				if lines := b.logs.lines("level=ERROR", "does not return"); len(lines) != 1 || told.Load() != 1 {
+					t.Errorf("told %d times, logged %q", told.Load(), lines)
+				}
+			})
+		})
+	}
+}
+
+// A hook that ends its goroutine ends nothing else, and is logged.
+func TestAHookThatEndsItsGoroutine(t *testing.T) {
+	var told atomic.Int64
+	hooks := webhooks.Hooks{Attempt: func(webhooks.AttemptInfo) {
+		if told.Add(1)%2 == 1 {
+			runtime.Goexit()
+		}
+	}}
+	inBubble(t, webhooks.Config{Hooks: hooks}, status(http.StatusOK), func(b *bubble) {
+		for _, name := range []string{"a", "b", "c"} {
+			b.subscribe(name)
+		}
+		b.start()
+		for range 4 {
+			b.publish()
+			time.Sleep(time.Minute)
+		}
+		synctest.Wait()
+		if told.Load() != 12 || len(b.logs.lines("level=ERROR", "ended its goroutine")) != 6 {
+			t.Errorf("told %d times, logged\n%s", told.Load(), b.logs)
+		}
+		b.wantAllDelivered(4 * 3)
+	})
+}
+
+// wantAllDelivered fails the test unless that many deliveries were.
+func (b *bubble) wantAllDelivered(want int) {
+	b.Helper()
+	stats, err := b.service.Stats(b.Context())
+	if err != nil || stats.Delivered != uint64(want) || stats.Pending != 0 {
+		b.Errorf("%+v, %v; want %d delivered", stats, err, want)
+	}
+}
+
+// Config.Files that does not return, or ends its goroutine, keeps Run no longer, and
+// no later scan from being made.
+func TestFilesThatDoNotReturn(t *testing.T) {
+	var calls atomic.Int64
+	var do atomic.Pointer[func()]
+	files := func(context.Context, string, time.Time) iter.Seq2[webhooks.StoredFile, error] {
+		calls.Add(1)
+		return func(func(webhooks.StoredFile, error) bool) { (*do.Load())() }
+	}
+	config := webhooks.Config{Files: files, DrainTimeout: 3 * time.Second}
+	inBubble(t, config, status(http.StatusOK), func(b *bubble) {
+		exit := runtime.Goexit
+		do.Store(&exit)
+		stop := b.start()
+		time.Sleep(10*time.Minute + time.Second)
+		if n := calls.Load(); n < 5 || len(b.logs.lines("level=ERROR", "ended its goroutine")) != int(n) {
+			t.Errorf("%d scans, logged\n%s", n, b.logs)
+		}
+		hang := forever(b)
+		do.Store(&hang)
+		time.Sleep(10 * time.Minute)
+		begun := time.Now()
+		stop()
+		if took := time.Since(begun); took > 4*time.Second {
+			t.Errorf("Run returned after %v", took)
+		}
+		if lines := b.logs.lines("level=ERROR", "does not return", "Config.Files"); len(lines) != 1 {
+			t.Errorf("logged %q", lines)
+		}
+	})
+}
+
+// Test events under way when the service is closed have the drain timeout, and then are
+// cut short; there are none later.
+func TestCloseEndsTestEvents(t *testing.T) {
+	for name, test := range map[string]struct {
+		drain, takes, want time.Duration
+		cut                bool
+	}{
+		"in time":  {5 * time.Second, 3 * time.Second, 2 * time.Second, false},
+		"too late": {2 * time.Second, 10 * time.Second, 2 * time.Second, true},
+		"at once":  {-1, 10 * time.Second, 0, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, webhooks.Config{DrainTimeout: test.drain}, sleeping(test.takes), func(b *bubble) {
+				webhook := b.subscribe("a")
+				sent := make(chan error, 1)
+				go func() {
+					_, err := b.service.SendTest(b.Context(), account, webhook.ID)
+					sent <- err
+				}()
+				time.Sleep(time.Second)
+				begun := time.Now()
+				b.service.Close()
+				if took := time.Since(begun); took != test.want {
+					t.Errorf("Close returned after %v, want %v", took, test.want)
+				}
+				synctest.Wait()
+				select {
+				case err := <-sent:
+					if errors.Is(err, webhooks.ErrClosed) != test.cut || (err == nil) == test.cut {
+						t.Errorf("SendTest: %v", err)
+					}
+				default:
+					t.Error("the test event is under way after Close")
+				}
+				if _, err := b.service.SendTest(b.Context(), account, webhook.ID); !errors.Is(err, webhooks.ErrClosed) {
+					t.Errorf("SendTest after Close: %v", err)
+				}
+			})
+		})
+	}
+}
