@@ -46,6 +46,17 @@ func inBubble(t *testing.T, config webhooks.Config, handler http.HandlerFunc, te
 
 // serve starts a server for all names and returns how to reach it.
 func (b *bubble) serve(handler http.HandlerFunc) dialer {
+	return b.serveOn(handler, func(l net.Listener) net.Listener {
+		return tls.NewListener(l, &tls.Config{Certificates: []tls.Certificate{goodCertificate()}})
+	})
+}
+
+// servePlain does so without TLS, which takes most of the time of a test of thousands.
+func (b *bubble) servePlain(handler http.HandlerFunc) dialer {
+	return b.serveOn(handler, func(l net.Listener) net.Listener { return l })
+}
+
+func (b *bubble) serveOn(handler http.HandlerFunc, secured func(net.Listener) net.Listener) dialer {
 	listener := &pipes{conns: make(chan net.Conn), closed: make(chan struct{})}
 	server := &http.Server{
 		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -55,7 +66,7 @@ func (b *bubble) serve(handler http.HandlerFunc) dialer {
 		}),
 		ErrorLog: log.New(io.Discard, "", 0),
 	}
-	go server.Serve(tls.NewListener(listener, &tls.Config{Certificates: []tls.Certificate{goodCertificate()}}))
+	go server.Serve(secured(listener))
 	b.Cleanup(func() { server.Close() })
 	return listener.dial
 }

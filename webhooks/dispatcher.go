@@ -204,7 +204,9 @@ func (d *dispatcher) leaseAll(ctx context.Context, limit int, now time.Time) (fl
 			return flights, 0, err
 		}
 	}
-	fit, wait, err := d.lease(ctx, Claim{Limit: limit, PerWebhook: d.pacer.firstCap, Caps: d.pacer.caps, Raised: d.pacer.raised}, now)
+	claim := Claim{Limit: limit, PerWebhook: d.pacer.firstCap, Caps: d.pacer.caps, Raised: d.pacer.raised}
+	d.pacer.boundUnproven(&claim)
+	fit, wait, err := d.lease(ctx, claim, now)
 	return append(flights, fit...), wait, err
 }
 
@@ -212,6 +214,9 @@ func (d *dispatcher) leaseAll(ctx context.Context, limit int, now time.Time) (fl
 func (d *dispatcher) lease(ctx context.Context, claim Claim, now time.Time) (flights []*flight, wait time.Duration, err error) {
 	claim.Lease, claim.PerAccount = d.config.Lease, d.config.PerAccount
 	claim.Landed = d.pacer.waiting.landed(now, claim.Lease, d.failing.Load())
+	if !d.failing.Load() {
+		claim.Probes = d.pacer.asks()
+	}
 	tasks, wait, err := d.store.ClaimDeliveries(ctx, claim)
 	if err != nil {
 		return nil, 0, err
@@ -222,12 +227,19 @@ func (d *dispatcher) lease(ctx context.Context, claim Claim, now time.Time) (fli
 	if claim.PerWebhook > 0 {
 		d.pacer.raised = slices.Grow(d.pacer.raised[:0], 1) // not nil any more
 	}
+	unproven := 0
 	flights = make([]*flight, len(tasks))
 	for i, task := range tasks {
 		f := d.pacer.flight()
 		f.settlement.Task, f.begun, f.inTurn = task, now, claim.PerWebhook == 0
 		d.pacer.begin(f)
 		flights[i] = f
+		if f.unproven {
+			unproven++
+		}
+	}
+	if claim.PerUnproven == 1 && claim.MaxUnproven > 0 {
+		d.pacer.await(unproven >= claim.MaxUnproven)
 	}
 	return flights, wait, nil
 }

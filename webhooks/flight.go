@@ -15,9 +15,12 @@ type flight struct {
 	begun             time.Time
 	inTurn            bool // claimed in a turn of a webhook that is not fit: never cut short
 	probe             bool // in one of a webhook that is down
+	asked             bool // somebody asked for it, see Store.Probe
+	unproven          bool // its webhook was when it was claimed
 	cut               bool // cut short to vacate its slot
 	lagging           bool // it has taken too long
 	passed, passedOwn int  // at how many landings, of all and of its account, those begun before it have landed
+	passedUnproven    int  // and of the unproven
 	place             int  // in track.flights
 	ended             time.Time
 	waits             int // in waiting.flights, once it has ended

@@ -132,9 +132,9 @@ func TestHangingWebhooksDoNotDelayTheOthers(t *testing.T) {
 	}
 }
 
-// Where slots are short, webhooks that hang hold no more than a quarter of them:
-// what they hold beyond it is cut short, which uses up no attempt, and the rest
-// gets its full time.
+// Where slots are short, webhooks that hang hold no more than a quarter of them, and
+// as long as nothing is known of them half: what they hold beyond it is cut short,
+// which uses up no attempt, and the rest gets its full time.
 func TestTheShareOfTheSlow(t *testing.T) {
 	hangers := newHangers()
 	hangers.hang.Store(true)
@@ -155,8 +155,8 @@ func TestTheShareOfTheSlow(t *testing.T) {
 		b.start()
 		time.Sleep(4 * time.Second)
 		synctest.Wait()
-		if now := hangers.gauge.current("slow"); now != 10 {
-			t.Errorf("%d slots are held, want 10", now)
+		if now := hangers.gauge.current("slow"); now < 10 || now > 20 {
+			t.Errorf("%d slots are held, want 10 to 20", now)
 		}
 		cut := len(b.logs.lines("cut short"))
 		if cut == 0 || cut > 30*2 {

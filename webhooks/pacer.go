@@ -27,6 +27,10 @@ const (
 // were begun before their webhook was known to be slow are cut short beyond the
 // share, once slots are short.
 //
+// Nor do webhooks that are unproven as yet, see [Webhook.Proven], get more than a part
+// of the slots: those that have shown that they take events do not wait behind them,
+// whatever comes of them.
+//
 // It knows the webhooks with something in flight, and for a while those that had.
 // The dispatcher's run loop alone changes it, with the dispatcher's mutex held.
 type pacer struct {
@@ -38,6 +42,8 @@ type pacer struct {
 	accounts map[string]*accountTrack
 	caps     map[string]int // of webhooks for which firstCap is not right, for [Claim.Caps]
 	raised   []string       // those whose cap in caps is 0 no more, for [Claim.Raised]
+	unproven pool           // the slots that fit webhooks have which were unproven when these were claimed
+	asked    int            // flights that somebody asked for, see [Store.Probe], but for those cut short
 	lines    [4]line        // by condition; no fit webhook is in one
 
 	offers map[string]int // the caps of a claim of turns
@@ -52,6 +58,7 @@ type pacer struct {
 	young     list.List     // flights that have not taken too long yet, oldest first
 	tardy     list.List     // flights that have, and may be cut short, oldest first
 	usual     time.Duration // how long attempts take that succeed
+	successes int           // that it is known from
 	longest   time.Duration // that none is not late
 
 	squeezed bool      // slots became short while some hold more than their share
@@ -70,7 +77,8 @@ func newPacer(config Config) *pacer {
 		accounts:   make(map[string]*accountTrack),
 		caps:       make(map[string]int),
 		offers:     make(map[string]int),
-		usual:      lateAfter / lateBy, // until it is known
+		unproven:   pool{slots: max(1, config.Concurrency/2)},
+		usual:      hurryAfter / lateBy, // until it is known
 		longest:    max(lateAfter, config.Timeout/2),
 	}
 }
@@ -97,8 +105,14 @@ func (p *pacer) flight() *flight {
 func (p *pacer) begin(f *flight) {
 	w := p.track(f.settlement.Task.Webhook, f.begun)
 	f.track, f.place, f.probe = w, len(w.flights), w.condition == down
-	f.passed, f.passedOwn = p.passed(), w.account.passed()
+	f.passed, f.passedOwn, f.passedUnproven = p.passed(), w.account.passed(), p.unproven.passed()
 	w.flights = append(w.flights, f)
+	if f.settlement.Task.Probe {
+		p.ask(w, f)
+	}
+	if f.unproven = !f.settlement.Task.Webhook.Proven(); f.unproven {
+		p.countUnproven(w, 1)
+	}
 	w.active = f.begun
 	f.member = p.young.PushBack(f)
 	p.inFlight++
@@ -107,9 +121,87 @@ func (p *pacer) begin(f *flight) {
 	}
 	p.count(w, 1, 0)
 	p.arrange(w)
-	if p.full() && p.spare() < 0 || w.account.full() && w.account.spare() < 0 {
-		p.squeezed = true
+	p.squeezed = p.squeezed || p.squeezes(w.account)
+}
+
+// maxAsked is how many attempts that somebody asked for one webhook may have under way:
+// the oldest gives way to one more.
+const maxAsked = 4
+
+// ask registers that somebody asked for the flight.
+func (p *pacer) ask(w *track, f *flight) {
+	var oldest *flight
+	n := 0
+	for _, other := range w.flights {
+		if other.asked && !other.cut {
+			if n++; oldest == nil || other.begun.Before(oldest.begun) {
+				oldest = other
+			}
+		}
 	}
+	if n == maxAsked {
+		p.cut(oldest)
+	}
+	f.asked, f.inTurn = true, false
+	p.asked++
+}
+
+// cut cuts a flight short.
+func (p *pacer) cut(f *flight) {
+	p.dismiss(f)
+	f.cut = true
+	f.track.cut++
+	p.count(f.track, -1, 0)
+	p.uncount(f)
+	f.stop.now()
+}
+
+// uncount ends that a flight counts as one that was asked for, or as unproven.
+func (p *pacer) uncount(f *flight) {
+	if f.asked {
+		p.asked--
+	}
+	if f.unproven {
+		p.countUnproven(f.track, -1)
+	}
+	f.asked, f.unproven = false, false
+}
+
+// countUnproven counts so many flights more of the webhook as unproven.
+func (p *pacer) countUnproven(w *track, n int) {
+	if w.unproven += n; w.condition == fit {
+		p.unproven.inFlight += n
+	}
+}
+
+// asks returns how many flights more may be ones that somebody asked for.
+func (p *pacer) asks() int { return max(0, max(1, p.slots/8)-p.asked) }
+
+// unprovenRoom returns how many slots more unproven webhooks may have: half of all,
+// or if slow ones have more than a quarter, what leaves a quarter of all, but an
+// eighth at least.
+func (p *pacer) unprovenRoom() int {
+	return max(0, min(p.unproven.slots, max(1, p.slots/8, p.slots*3/4-p.troubled))-p.unproven.inFlight)
+}
+
+// boundUnproven says in a claim what unproven webhooks may have: firstCap each until
+// they have half of their slots, and one each of the rest.
+func (p *pacer) boundUnproven(claim *Claim) {
+	room := p.unprovenRoom()
+	if most := p.unproven.slots/2 - p.unproven.inFlight; most > 0 && most < room && !p.awaited {
+		claim.MaxUnproven = most
+		return
+	}
+	claim.MaxUnproven, claim.PerUnproven = room, 1
+	if room == 0 {
+		claim.MaxUnproven = -1
+	}
+}
+
+// await notes whether unproven webhooks wait for slots that have none.
+func (p *pacer) await(they bool) {
+	p.awaited = they
+	p.squeezed = p.squeezed || they && p.spare() < 0
 }
 
 // end learns from flights that have landed, and vacates their slots.
@@ -138,6 +230,7 @@ func (p *pacer) end(flights []*flight, now time.Time) {
 			w.cut--
 		} else {
 			p.count(w, -1, 0)
+			p.uncount(f)
 		}
 		p.unsettled++
 		w.unsettled++
@@ -180,27 +273,37 @@ func (p *pacer) suspend(flights []*flight) {
 // receiver's, and no merit, means nothing.
 func (p *pacer) learn(f *flight, now time.Time) {
 	w, took, failed := f.track, f.settlement.Attempt.Duration, f.settlement.Fails()
+	usual := w.condition == fit
 	switch {
 	case !failed && f.settlement.Outcome != Deliver:
 		return
 	case took > p.patience(false):
 		w.slow, w.lagged = true, now
+	case !failed && w.guessed && w.lagging == 0:
+		w.slow, usual = false, true
 	case took <= p.patience(p.full() || w.account.full()) && w.lagging == 0 && now.Sub(w.lagged) >= slowFor:
 		w.slow = false
 	}
+	w.guessed = false
+	w.landings++
 	for _, pool := range [2]*pool{&p.pool, &w.account.pool} {
 		pool.landings++
 		pool.landedAt = now
 	}
+	if f.unproven {
+		p.unproven.landings++
+		p.unproven.landedAt = now
+	}
 	switch was := w.condition; {
 	case failed:
 		w.failures++
+		w.hopeful = false
 		w.shrink(now)
 		switch {
 		case w.failures == downAfter:
 			w.pause = minProbe
 			f.settlement.Rest = w.rest(now)
-		case f.probe:
+		case f.probe && !f.asked: // what somebody asks for does not lengthen the pause
 			w.pause = min(2*w.pause, maxProbe)
 			f.settlement.Rest = w.rest(now)
 		}
@@ -210,8 +313,9 @@ func (p *pacer) learn(f *flight, now time.Time) {
 	default:
 		w.failures = 0
 		w.grow(len(w.flights) >= w.cap, p.perWebhook, now)
-		if was == fit {
-			p.usual += (took - p.usual) / 64
+		if usual { // what the first ones take counts most
+			p.successes++
+			p.usual += (took - p.usual) / time.Duration(min(p.successes, 64))
 		}
 	}
 	p.become(w, w.assess())
@@ -224,7 +328,10 @@ func (p *pacer) become(w *track, c condition) {
 	}
 	p.lines[w.condition].take(w)
 	p.count(w, -w.held(), -1)
+	unproven := w.unproven
+	p.countUnproven(w, -unproven)
 	w.condition = c
+	p.countUnproven(w, unproven)
 	p.count(w, w.held(), 1)
 	p.arrange(w)
 }
@@ -340,5 +447,12 @@ func (p *pacer) pace(webhook string) Pace {
 	if w == nil {
 		return Pace{Cap: p.firstCap}
 	}
-	return Pace{InFlight: len(w.flights), Cap: w.limit(), Failures: w.failures, Slow: w.slow, Down: w.condition == down}
+	return Pace{InFlight: len(w.flights), Cap: w.limit(), Failures: w.failures, Slow: w.slow, Down: w.condition == down && !w.hopeful}
+}
+
+// hope notes that the receiver took something, if not an event.
+func (p *pacer) hope(webhook string) {
+	if w := p.tracks[webhook]; w != nil {
+		w.hopeful = true
+	}
 }

@@ -147,9 +147,14 @@ type Store interface {
 	// never so many that one webhook or account has more leased at a time than
 	// the claim allows. Webhooks with deliveries due take turns, however many
 	// each has due, and over several claims too; of one webhook the longest due
-	// comes first. What was recovered comes after all that was not: of its own
-	// webhook, and as far as the turns go, of the others. Inactive webhooks are
-	// passed over. No tasks is not an error.
+	// comes first, but for what was redelivered. What was recovered comes after all that
+	// was not: of its own webhook, and as far as the turns go, of the others. Inactive
+	// webhooks are passed over. No tasks is not an error.
+	//
+	// With a PerWebhook above 0 proven and unproven webhooks take turns as groups, and
+	// only those of one group take turns with each other: many unproven webhooks do
+	// not keep the proven ones waiting. Within a group a store may let the accounts
+	// take turns first, and the webhooks of each among themselves.
 	//
 	// Claims and settlements at the same moment need not wait for each other: a
 	// claim may pass over what another call is busy with.
@@ -164,11 +169,21 @@ type Store interface {
 	// be where others write to the same store.
 	ClaimDeliveries(ctx context.Context, claim Claim) (tasks []Task, wait time.Duration, err error)
 
+	// Probe asks for an attempt to deliver to the webhook, whatever is known of its
+	// receiver: the next claim whose Probes allow it, by whichever process, leases what
+	// comes next of the deliveries that are due, or if none is, the first that becomes
+	// due within a minute; whatever PerWebhook, Caps and Settlement.Rest say, but heeding
+	// Limit and PerAccount. Of one webhook there is one such task a second at most; more
+	// calls before it ask for nothing more. ErrNotFound if the account has no webhook of
+	// that id. It need not survive a crash.
+	Probe(ctx context.Context, account, webhookID string) error
+
 	// SettleDeliveries ends claims: for each settlement it logs the attempt,
 	// if there was one, and settles the delivery, or makes it due again, or
 	// just gives back the lease; and it deactivates the webhook if told so. Of a
 	// delivery no more than the last MaxAttempts are kept.
-	// Deliver ends the failing of the webhook (FailingSince and WarnedAt);
+	// Deliver sets the webhook's ProvenAt to Attempt.StartedAt if it is zero, and ends
+	// its failing (FailingSince and WarnedAt);
 	// Retry and GiveUp begin it, at Attempt.StartedAt, if it has not begun and
 	// the attempt is not of ClassInternal. A settlement whose task has another URL
 	// than the webhook has by now is of another receiver: it changes nothing of the
@@ -192,9 +207,11 @@ type Store interface {
 	ListDeliveries(ctx context.Context, account, webhookID string, query DeliveryQuery) (DeliveryPage, error)
 
 	// Redeliver makes a delivery owed and due now; its retries begin anew. One
-	// that is owed already becomes due now, and its retries go on; if an attempt
-	// is under way nothing changes. ErrNotFound if
-	// there is no such delivery, or no webhook or payload for it any more.
+	// that is owed already becomes due now, and its retries go on. It is claimed before
+	// all else that the webhook is owed, at least until a restart, as one that was not
+	// recovered, and Probe is asked of the webhook in the same step. If an attempt is
+	// under way nothing changes. ErrNotFound if there is no such delivery, or no
+	// webhook or payload for it any more.
 	Redeliver(ctx context.Context, account, webhookID, eventID string) error
 
 	// CreateRecovery stores a recovery, to be advanced. If its To is zero it is
@@ -294,6 +311,15 @@ type Claim struct {
 	// PerAccount is how many leases an account has at most; 0: any number.
 	PerAccount int
 
+	// MaxUnproven is how many tasks of a claim with a PerWebhook above 0 may be of
+	// unproven webhooks, see [Webhook.Proven]; 0: any number, less than 0: none.
+	// PerUnproven is PerWebhook for those, if that is less; 0: it is the same.
+	MaxUnproven, PerUnproven int
+
+	// Probes is how many tasks at most may be ones that [Store.Probe] asked for; 0:
+	// none, and what was asked for stays so.
+	Probes int
+
 	// Caps are for webhooks that PerWebhook is not for, by id; none may be
 	// claimed of one whose cap is 0. The store reads it during the call only.
 	Caps map[string]int
@@ -319,6 +345,9 @@ type Task struct {
 	Attempt int      // the number of the attempt to make: one more than were made, claims whose lease ran out in this process included
 	Before  int      // how many attempts were made before it was last redelivered or recovered: its retries begin anew after them
 	Token   uint64   // unique to this claim
+
+	// Probe tells that [Store.Probe] asked for it.
+	Probe bool
 
 	// Err tells that a stored record could not be read. What could not be
 	// read of Event and Webhook is zero, but for the webhook's ID.

@@ -31,6 +31,7 @@ type track struct {
 	condition condition
 	flights   []*flight // in no order
 	cut       int       // of them were cut short
+	unproven  int       // of the others, those whose webhook was unproven when they were claimed
 	unsettled int       // flights that have ended, and are leased until they are settled
 	suspended int       // of them, those before which no other may begin
 
@@ -39,10 +40,13 @@ type track struct {
 	ramping  bool      // it was down: the cap doubles once a rampStep at most
 	raised   time.Time // when the cap last grew, while ramping
 	failures int
+	landings int // attempts that came to an end by themselves
 
 	slow    bool      // attempts take long
 	lagging int       // flights that have taken too long already
 	lagged  time.Time // when one last did
+	guessed bool      // nothing was known of it before it was taken for slow
+	hopeful bool      // it took a test event since it last failed
 
 	turn   time.Time     // unless fit: when it may next have attempts
 	pause  time.Duration // down: between probes
@@ -141,6 +145,9 @@ func (p *pacer) track(webhook *Webhook, now time.Time) *track {
 		p.webhooks++
 		a.webhooks++
 		w = &track{id: webhook.ID, account: a, cap: p.firstCap, place: nowhere, capped: unlisted, seen: now}
+		if !webhook.FailingSince.IsZero() { // as it was when it was forgotten, or the process ended
+			w.failures, w.cap = downAfter-1, 1
+		}
 		w.member = p.tracked.PushBack(w)
 		p.tracks[w.id] = w
 	}

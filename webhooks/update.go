@@ -179,7 +179,7 @@ func (p UpdateParams) check(g guard) (UpdateParams, error) {
 func (p *UpdateParams) apply(w *Webhook) {
 	if p.URL != nil && *p.URL != w.URL {
 		w.URL = *p.URL
-		w.FailingSince, w.WarnedAt = time.Time{}, time.Time{} // of another receiver
+		w.ProvenAt, w.FailingSince, w.WarnedAt = time.Time{}, time.Time{}, time.Time{} // of another receiver
 	}
 	if p.Events != nil {
 		w.PastEvents, w.Events = past(w, p.Events), slices.Clone(p.Events)

@@ -185,7 +185,12 @@ func TestURLChangesDuringAnAttempt(t *testing.T) {
 				if old, new := len(b.hits.of("old")), len(b.hits.of("new")); old != 1 || new != 1+test.hits {
 					t.Errorf("%d requests to the old URL, %d to the new one", old, new)
 				}
-				if now, err := b.service.Get(b.Context(), account, webhook.ID); err != nil || !cmp.Equal(got, now) {
+				now, err := b.service.Get(b.Context(), account, webhook.ID)
+				if now.ProvenAt.Sub(got.CreatedAt) < time.Second {
+					t.Errorf("proven at %v, by the old receiver", now.ProvenAt)
+				}
+				got.ProvenAt = now.ProvenAt
+				if err != nil || !cmp.Equal(got, now) {
 					t.Errorf("the old receiver changed the webhook: %+v, %v", now, err)
 				}
 				if _, off := diary.told(); len(off) != 0 || len(b.logs.lines("turned off")) != 0 {

@@ -24,7 +24,18 @@ func (p *pacer) patience(short bool) time.Duration {
 // or not.
 func (p *pacer) late(f *flight, age time.Duration, now time.Time) bool {
 	hurry := p.patience(true)
-	return age >= p.patience(p.blocked(f.passed, now, hurry) || f.track.account.blocked(f.passedOwn, now, hurry))
+	return age >= p.patience(p.blocked(f.passed, now, hurry) || f.track.account.blocked(f.passedOwn, now, hurry) ||
+		f.unproven && p.awaited && p.unproven.stuck(f.passedUnproven, now, hurry) || f.asked && p.asks() == 0)
+}
+
+// short reports whether slots are, of all, of an account or of those that are kept for
+// some.
+func (p *pacer) short() bool { return p.full() || p.awaited || p.crowded > 0 || p.asks() == 0 }
+
+// squeezes reports whether webhooks that are not fit hold slots beyond their share
+// while others wait for some.
+func (p *pacer) squeezes(a *accountTrack) bool {
+	return (p.full() || p.awaited) && p.spare() < 0 || a.full() && a.spare() < 0
 }
 
 // look finds the flights that take too long, and cuts short those that hold more
@@ -37,8 +48,8 @@ func (p *pacer) look(now time.Time) {
 	if !p.planned.IsZero() && now.Sub(p.planned) > hurryAfter/2 {
 		p.resumed = now // this process had no time, for its receivers neither
 	}
-	p.looked, p.squeezed = now, false
-	least := p.patience(p.full() || p.crowded > 0)
+	p.looked, p.squeezed, p.seeking = now, false, false
+	least := p.patience(p.short())
 	for at := p.young.Front(); at != nil; {
 		f := at.Value.(*flight)
 		at = at.Next()
@@ -50,9 +61,10 @@ func (p *pacer) look(now time.Time) {
 			at = nil
 		case p.late(f, age, now):
 			p.dismiss(f)
-			f.lagging = true
+			f.lagging, p.seeking = true, true
 			w := f.track
 			w.lagging++
+			w.guessed = !w.slow && w.landings == 0
 			w.slow, w.lagged = true, now
 			if w.condition == fit {
 				w.turn = now
@@ -72,13 +84,8 @@ func (p *pacer) relieve() {
 	for at := p.tardy.Front(); at != nil; {
 		f := at.Value.(*flight)
 		at = at.Next()
-		account := f.track.account
-		if p.full() && p.spare() < 0 || account.full() && account.spare() < 0 {
-			p.dismiss(f)
-			f.cut = true
-			f.track.cut++
-			p.count(f.track, -1, 0)
-			f.stop.now()
+		if p.squeezes(f.track.account) || f.asked && p.asks() == 0 {
+			p.cut(f)
 		}
 	}
 }
@@ -86,7 +93,7 @@ func (p *pacer) relieve() {
 // nextLook returns when look has something to do next; zero: when something has
 // begun.
 func (p *pacer) nextLook() time.Time {
-	front, short := p.young.Front(), p.full() || p.crowded > 0
+	front := p.young.Front()
 	pause := p.looked.Add(lookPause)
 	switch {
 	case p.squeezed && p.tardy.Len() > 0:
@@ -94,7 +101,7 @@ func (p *pacer) nextLook() time.Time {
 	case front == nil:
 		return time.Time{}
 	}
-	return latest(pause, front.Value.(*flight).since(p.resumed).Add(p.patience(short)))
+	return latest(pause, front.Value.(*flight).since(p.resumed).Add(p.patience(p.short())))
 }
 
 // dismiss takes the flight out of young or tardy.

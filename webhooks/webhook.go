@@ -30,6 +30,10 @@ type Webhook struct {
 	// somebody turned it off.
 	OffReason OffReason
 
+	// ProvenAt is when the first attempt began that succeeded at this URL; zero if none
+	// has.
+	ProvenAt time.Time
+
 	// FailingSince is when the first of its attempts began that have all failed
 	// since; zero if the last one succeeded.
 	FailingSince time.Time
@@ -67,6 +71,11 @@ func (w *Webhook) previousSecretAt(now time.Time) signing.Secret {
 	}
 	return signing.Secret{}
 }
+
+// Proven reports whether the receiver has shown that it takes events, and nothing has
+// shown otherwise since: an attempt succeeded, and the last one did. While slots are
+// short, unproven webhooks have a part of them.
+func (w *Webhook) Proven() bool { return !w.ProvenAt.IsZero() && w.FailingSince.IsZero() }
 
 // clone returns a copy that shares nothing with w: that of a task is shared.
 func (w *Webhook) clone() Webhook {

@@ -15,6 +15,7 @@ type Claimed struct {
 	Attempt int // the number of the attempt to make
 	Before  int
 	Token   uint64
+	Probe   bool // it is one that Probe was called for
 }
 
 // maxWait is the longest that a Claim may tell its caller to wait.
@@ -36,28 +37,26 @@ func (q *Queue) Claim(now time.Time, claim webhooks.Claim) (claimed []Claimed, w
 	q.expire(t)
 	q.wake(t)
 
+	claimed, next := q.claimProbes(nil, t, &claim)
 	if claim.PerWebhook == 0 {
-		claimed = q.claimCapped(t, &claim)
+		claimed = q.claimCapped(claimed, t, &claim)
 	} else {
 		if t >= q.recalls { // who set them aside may claim no more
 			claim.Raised = nil
 		}
 		q.recall(claim.Raised, t)
-		for kind := range q.rings {
-			claimed = q.claimTurns(claimed, &q.rings[kind], t, &claim)
-		}
+		claimed = q.claimTurns(claimed, t, &claim)
 	}
 	if len(claimed) == claim.Limit {
 		return claimed, 0
 	}
-	next := t + maxWait.Milliseconds()
 	if len(q.later) > 0 {
 		next = min(next, q.later[0].due())
 	}
 	if claim.PerWebhook == 0 { // whose lanes stay in line when nothing of them is due any more
 		for webhook := range claim.Caps {
 			if e := q.endpoints.all[webhook]; e != nil {
-				next = min(next, e.after(t))
+				next = min(next, e.dueAfter(t))
 			}
 		}
 	}
@@ -70,31 +69,9 @@ func (q *Queue) Claim(now time.Time, claim webhooks.Claim) (claimed []Claimed, w
 	return claimed, max(0, time.Duration(next-t)*time.Millisecond)
 }
 
-// claimTurns claims from the lanes of a ring, in turn.
-func (q *Queue) claimTurns(claimed []Claimed, r *ring, t int64, claim *webhooks.Claim) []Claimed {
-	var full []*lane // in line, but not for this claim
-	for len(claimed) < claim.Limit && len(*r) > 0 {
-		l := r.pop()
-		switch {
-		case !l.has(t):
-			l.place = nowhere
-			q.schedule(l)
-		case l.off(claim):
-			q.setAside(l)
-		case l.full(claim):
-			full = append(full, l)
-		default:
-			claimed = append(claimed, q.lease(l, t+claim.Lease.Milliseconds()))
-			r.push(l)
-		}
-	}
-	*r = append(*r, full...)
-	return claimed
-}
-
 // claimCapped claims for the webhooks that the claim has caps for, and for no
 // others: whoever waits longest for a lease comes first, one a turn.
-func (q *Queue) claimCapped(t int64, claim *webhooks.Claim) (claimed []Claimed) {
+func (q *Queue) claimCapped(claimed []Claimed, t int64, claim *webhooks.Claim) []Claimed {
 	var due []*endpoint
 	for webhook := range claim.Caps {
 		if e := q.endpoints.all[webhook]; e != nil && e.next(t) != nil {
@@ -139,7 +116,7 @@ func (q *Queue) recall(webhooks []string, t int64) {
 	if webhooks == nil {
 		q.recalls = t + maxAside
 		for l := range q.aside {
-			l.ring.push(l)
+			q.enter(l)
 		}
 		clear(q.aside)
 		return
@@ -149,7 +126,7 @@ func (q *Queue) recall(webhooks []string, t int64) {
 		for kind := 0; e != nil && kind < len(e.lanes); kind++ {
 			if l := &e.lanes[kind]; l.place == aside {
 				delete(q.aside, l)
-				l.ring.push(l)
+				q.enter(l)
 			}
 		}
 	}
@@ -160,6 +137,9 @@ func (e *endpoint) full(claim *webhooks.Claim) bool {
 	limit, special := claim.Caps[e.webhook]
 	if !special {
 		limit = claim.PerWebhook
+		if claim.PerUnproven > 0 && e.standing != Proven {
+			limit = min(limit, claim.PerUnproven)
+		}
 	}
 	return e.leased >= limit || claim.PerAccount > 0 && e.account.leased >= claim.PerAccount
 }
@@ -169,6 +149,6 @@ func (q *Queue) wake(t int64) {
 	for len(q.later) > 0 && q.later[0].due() <= t {
 		l := q.later[0]
 		q.later.remove(l)
-		l.ring.push(l)
+		q.enter(l)
 	}
 }

@@ -5,28 +5,35 @@ import "math"
 // An endpoint is what one webhook is owed. There is none of a webhook that is owed
 // nothing.
 type endpoint struct {
-	webhook string
-	account *account
-	lanes   [2]lane // live and recovered
-	leases  int
-	leased  int    // leases that count
-	served  uint64 // when it was last given a lease, in leases
-	paused  bool
-	dropped bool
+	webhook  string
+	account  *account
+	lanes    [2]lane // live and recovered
+	standing Standing
+	leases   int
+	leased   int    // leases that count
+	served   uint64 // when it was last given a lease, in leases
+	paused   bool
+	dropped  bool
 }
 
-// An account counts the endpoints of its webhooks, and their leases.
+// An account counts the endpoints of its webhooks, and their leases, and has their
+// lanes with something due in lines.
 type account struct {
 	name              string
 	endpoints, leased int
+	lines             [2][standings]*line // nil: no lane is in it
 }
 
 // A lane holds what an endpoint is owed of one kind.
 type lane struct {
 	*endpoint
-	ring    *ring // it takes turns in
+	kind    uint8
 	waiting heap[item]
 	place   int // in Queue.later, or one of the below
+
+	// In a ring: its line, and its neighbours there.
+	line          *line
+	before, after *lane
 }
 
 const (
@@ -41,10 +48,10 @@ const (
 	recovered
 )
 
-func newEndpoint(webhook string, account *account, rings *[2]ring) *endpoint {
-	e := &endpoint{webhook: webhook, account: account}
+func newEndpoint(webhook string, account *account, standing Standing) *endpoint {
+	e := &endpoint{webhook: webhook, account: account, standing: standing}
 	for kind := range e.lanes {
-		e.lanes[kind] = lane{endpoint: e, ring: &rings[kind], place: nowhere}
+		e.lanes[kind] = lane{endpoint: e, kind: uint8(kind), place: nowhere}
 	}
 	return e
 }
@@ -59,6 +66,15 @@ func (l *lane) has(t int64) bool {
 	return !l.paused && !l.dropped && len(l.waiting) > 0 && l.waiting[0].due <= t
 }
 
+// firstDue returns when something is due that is to come before all that waits in the
+// lane: then, or sooner.
+func (l *lane) firstDue(then int64) int64 {
+	if len(l.waiting) > 0 {
+		return min(then, l.due()-1)
+	}
+	return then
+}
+
 // next returns the lane of the endpoint to claim from at t, or nil.
 func (e *endpoint) next(t int64) *lane {
 	for kind := range e.lanes {
@@ -69,9 +85,9 @@ func (e *endpoint) next(t int64) *lane {
 	return nil
 }
 
-// after returns when something that waits in the endpoint's lanes is due next, if
+// dueAfter returns when something that waits in the endpoint's lanes is due next, if
 // that is after t.
-func (e *endpoint) after(t int64) int64 {
+func (e *endpoint) dueAfter(t int64) int64 {
 	next := int64(math.MaxInt64)
 	for kind := range e.lanes {
 		if l := &e.lanes[kind]; !l.paused && len(l.waiting) > 0 && l.due() > t {
@@ -79,21 +95,4 @@ func (e *endpoint) after(t int64) int64 {
 		}
 	}
 	return next
-}
-
-// A ring is the lanes with something due, in turn.
-type ring []*lane
-
-func (r *ring) push(l *lane) {
-	l.place = inRing
-	*r = append(*r, l)
-}
-
-func (r *ring) pop() *lane {
-	l := (*r)[0]
-	(*r)[0] = nil
-	if *r = (*r)[1:]; len(*r) == 0 {
-		*r = nil // a crowd leaves no memory behind
-	}
-	return l
 }

@@ -29,7 +29,7 @@ func (q *Queue) lease(l *lane, until int64) Claimed {
 	l.served = q.served
 	l.leased++
 	l.account.leased++
-	return Claimed{l.webhook, le.item.seq, int(le.item.attempts) + 1, int(le.item.before), le.token}
+	return Claimed{Webhook: l.webhook, Seq: le.item.seq, Attempt: int(le.item.attempts) + 1, Before: int(le.item.before), Token: le.token}
 }
 
 // begin gives a lease its token.

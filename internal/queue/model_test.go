@@ -30,6 +30,8 @@ type model struct {
 	done   int            // delivered, removed or dropped
 	lapsed uint64         // leases that ran out
 
+	standings map[string]Standing // as they are set
+
 	draining bool
 }
 
@@ -67,7 +69,7 @@ func TestNothingIsLost(t *testing.T) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
 			m := &model{
 				T: t, rnd: rand.New(rand.NewPCG(seed, 0)), now: start,
-				owed: map[uint64]*debt{}, paused: map[string]bool{}, tokens: map[uint64]bool{},
+				owed: map[uint64]*debt{}, paused: map[string]bool{}, tokens: map[uint64]bool{}, standings: map[string]Standing{},
 			}
 			for i := range 1000 {
 				m.now = m.now.Add(m.some(60 * time.Millisecond))
@@ -94,9 +96,9 @@ func TestNothingIsLost(t *testing.T) {
 				t.Fatalf("%d deliveries left, %d of %d done", len(m.owed), m.done, m.next)
 			}
 			m.q.Claim(m.now, webhooks.Claim{Limit: 9, PerWebhook: 9, Lease: time.Second}) // tidies the rings
-			if len(m.q.leases)+len(m.q.later)+len(m.q.rings[live])+len(m.q.rings[recovered])+m.q.waiting != 0 {
-				t.Fatalf("left over: %d leases, %d lanes on the agenda, %d and %d in line, %d waiting",
-					len(m.q.leases), len(m.q.later), len(m.q.rings[live]), len(m.q.rings[recovered]), m.q.waiting)
+			if len(m.q.leases)+len(m.q.later)+inLine(&m.q)+m.q.waiting != 0 {
+				t.Fatalf("left over: %d leases, %d lanes on the agenda, %d in line, %d waiting",
+					len(m.q.leases), len(m.q.later), inLine(&m.q), m.q.waiting)
 			}
 			if len(m.q.endpoints.all)+len(m.q.accounts.all) != 0 {
 				t.Errorf("remembered although owed nothing: %d webhooks, %d accounts", len(m.q.endpoints.all), len(m.q.accounts.all))
@@ -105,17 +107,36 @@ func TestNothingIsLost(t *testing.T) {
 	}
 }
 
+// inLine counts the lanes that are in rings.
+func inLine(q *Queue) (n int) {
+	for kind := range q.rings {
+		for s := range q.rings[kind] {
+			for line := q.rings[kind][s].first; line != nil; line = line.after {
+				for l := line.first; l != nil; l = l.after {
+					n++
+				}
+			}
+		}
+	}
+	return n
+}
+
 func (m *model) step() {
 	id, account := m.webhook()
 	switch n := m.rnd.IntN(100); {
 	case n < 35:
 		due := m.now.Add(m.some(2*time.Second) - time.Second)
 		attempts := m.rnd.IntN(3)
-		o := Owed{Webhook: id, Account: account, Seq: m.next, Due: due, Attempts: attempts, Before: m.rnd.IntN(attempts + 1), Recovered: m.rnd.IntN(3) == 0}
+		o := Owed{Webhook: id, Account: account, Seq: m.next, Due: due, Attempts: attempts, Before: m.rnd.IntN(attempts + 1), Recovered: m.rnd.IntN(3) == 0, Standing: m.standings[id]}
+		o.First = !o.Recovered && m.rnd.IntN(10) == 0
 		m.next++
-		m.owed[o.Seq] = &debt{Owed: o}
-		if attempts == 0 && !o.Recovered {
-			m.q.AddEach([]string{id}, account, o.Seq, due)
+		d := &debt{Owed: o}
+		if o.First {
+			d.Due = m.beforeAll(d, due)
+		}
+		m.owed[o.Seq] = d
+		if attempts == 0 && !o.Recovered && !o.First {
+			m.q.AddEach([]string{id}, []Standing{m.standings[id]}, account, o.Seq, due)
 		} else {
 			m.q.Add(o)
 		}
@@ -125,7 +146,7 @@ func (m *model) step() {
 	case n < 60:
 		claim := webhooks.Claim{
 			Limit: 1 + m.rnd.IntN(6), PerWebhook: m.rnd.IntN(4), PerAccount: m.rnd.IntN(5), Lease: time.Second + m.some(time.Second),
-			Caps: map[string]int{},
+			Caps: map[string]int{}, MaxUnproven: m.rnd.IntN(5) - 1, PerUnproven: m.rnd.IntN(3),
 		}
 		if m.rnd.IntN(2) == 0 {
 			maps.Copy(claim.Caps, m.caps)
@@ -151,7 +172,7 @@ func (m *model) step() {
 			due := m.now.Add(m.some(200*time.Millisecond) - 100*time.Millisecond)
 			ok := m.q.Expedite(d.Webhook, d.Seq, due)
 			if ok {
-				d.Due = due
+				d.Due, d.Recovered = m.beforeAll(d, due), false
 			}
 			return ok
 		})
@@ -175,8 +196,11 @@ func (m *model) step() {
 			}
 			return ok
 		})
-	case n < 94:
+	case n < 94 && m.rnd.IntN(2) == 0:
 		m.giveBack()
+	case n < 94:
+		m.standings[id] = Standing(m.rnd.IntN(int(standings)))
+		m.q.SetStanding(id, m.standings[id])
 	case n < 95:
 		m.q.Pause(id)
 		m.paused[id] = true
@@ -328,7 +352,7 @@ func (m *model) claim(claim webhooks.Claim) {
 		m.tokens[c.Token] = true
 		d.lease, d.until, d.landed = c.Token, m.now.Add(claim.Lease), false
 		m.leased = append(m.leased, c)
-		if webhook, account := m.leases(d); !allows(claim, d.Webhook, webhook-1, account-1) {
+		if webhook, account := m.leases(d); !m.allows(claim, d.Webhook, webhook-1, account-1) {
 			m.Fatalf("claimed %+v with %d leased of its webhook, %d of its account: %+v", c, webhook, account, claim)
 		}
 	}
@@ -339,7 +363,36 @@ func (m *model) claim(claim webhooks.Claim) {
 			}
 		}
 	}
+	if n := m.unproven(claimed); claim.PerWebhook > 0 && claim.MaxUnproven != 0 && n > max(0, claim.MaxUnproven) {
+		m.Fatalf("claimed %d of unproven webhooks: %+v", n, claim)
+	}
 	m.checkRest(claim, claimed, wait)
+}
+
+func (m *model) unproven(claimed []Claimed) (n int) {
+	for _, c := range claimed {
+		if m.standings[c.Webhook] != Proven {
+			n++
+		}
+	}
+	return n
+}
+
+// unprovenOut reports whether the claim allows no more of unproven webhooks, of which
+// the delivery is.
+func (m *model) unprovenOut(claim webhooks.Claim, claimed []Claimed, d *debt) bool {
+	return claim.PerWebhook > 0 && claim.MaxUnproven != 0 && m.standings[d.Webhook] != Proven && m.unproven(claimed) == max(0, claim.MaxUnproven)
+}
+
+// beforeAll returns when something is due that is to come before all that waits of
+// its webhook, by then.
+func (m *model) beforeAll(d *debt, due time.Time) time.Time {
+	for _, other := range m.owed {
+		if other != d && other.Webhook == d.Webhook && other.lease == 0 && !other.Recovered && !due.Before(other.Due) {
+			due = other.Due.Add(-time.Millisecond)
+		}
+	}
+	return due
 }
 
 // checkRest checks that nothing was overlooked, and that wait is not too long.
@@ -357,11 +410,14 @@ func (m *model) checkRest(claim webhooks.Claim, claimed []Claimed, wait time.Dur
 			continue
 		}
 		webhook, account := m.leases(d)
-		missed := m.claimable(d) && allows(claim, d.Webhook, webhook, account)
-		if missed && (short || anyRecovered && !d.Recovered && claim.PerWebhook > 0) {
+		missed := m.claimable(d) && m.allows(claim, d.Webhook, webhook, account)
+		if missed && !m.unprovenOut(claim, claimed, d) && (short || anyRecovered && !d.Recovered && claim.PerWebhook > 0) {
 			m.Fatalf("claimed %+v, but not %+v: %+v", claimed, d, claim)
 		}
 		limit, capped := claim.Caps[d.Webhook]
+		if account >= claim.PerAccount && claim.PerAccount > 0 || m.unprovenOut(claim, claimed, d) {
+			continue // until a lease ends, which is told
+		}
 		concerned := (claim.PerWebhook > 0 && !capped || limit > 0) && !m.paused[d.Webhook] && !m.blocked(d.Webhook)
 		if concerned && m.now.Add(wait).After(d.Due) {
 			m.Fatalf("wait = %v, longer than until %+v is due: %+v", wait, d, claim)
@@ -369,10 +425,13 @@ func (m *model) checkRest(claim webhooks.Claim, claimed []Claimed, wait time.Dur
 	}
 }
 
-func allows(claim webhooks.Claim, webhook string, ofWebhook, ofAccount int) bool {
+func (m *model) allows(claim webhooks.Claim, webhook string, ofWebhook, ofAccount int) bool {
 	limit, special := claim.Caps[webhook]
 	if !special {
 		limit = claim.PerWebhook
+		if claim.PerUnproven > 0 && m.standings[webhook] != Proven {
+			limit = min(limit, claim.PerUnproven)
+		}
 	}
 	return ofWebhook < limit && (claim.PerAccount == 0 || ofAccount < claim.PerAccount)
 }

@@ -25,7 +25,10 @@ type Queue struct {
 	epoch     time.Time // where time begins
 	endpoints roster[*endpoint]
 	accounts  roster[*account]
-	rings     [2]ring        // by kind: with something due, in turn
+	rings     [2][standings]ring // with something due, in turn
+	turn      Standing           // whose turn is next
+	spare     []*line            // to be used again
+	probes    probes
 	later     agenda         // with something due later
 	aside     map[*lane]bool // with something due, of webhooks whose cap was 0 in a claim
 	recalls   int64          // when all of them are recalled
@@ -46,6 +49,8 @@ type Owed struct {
 	Attempts  int // made so far
 	Before    int // made before it was last made owed
 	Recovered bool
+	First     bool     // it comes before all else that its webhook is owed, what was recovered aside
+	Standing  Standing // of the webhook, if nothing of it is in the queue yet
 }
 
 // An item is an Owed that waits in its lane. Times are milliseconds since
@@ -71,26 +76,31 @@ func (q *Queue) at(t time.Time) int64 {
 func (q *Queue) Add(o Owed) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	e := q.endpoint(o.Webhook, o.Account)
+	e := q.endpoint(o.Webhook, o.Account, o.Standing)
 	kind := live
 	if o.Recovered {
 		kind = recovered
 	}
-	q.put(&e.lanes[kind], item{o.Seq, q.at(o.Due), int32(o.Attempts), int32(o.Before)})
+	it := item{o.Seq, q.at(o.Due), int32(o.Attempts), int32(o.Before)}
+	if o.First {
+		it.due = e.lanes[kind].firstDue(it.due)
+	}
+	q.put(&e.lanes[kind], it)
 }
 
 // AddEach adds a delivery owed to each of an account's webhooks, as it is when it was
-// published. Their numbers follow each other, from first on.
-func (q *Queue) AddEach(ids []string, account string, first uint64, due time.Time) {
+// published. Their numbers follow each other, from first on. Their standings are told
+// of those of which nothing is in the queue yet.
+func (q *Queue) AddEach(ids []string, standings []Standing, account string, first uint64, due time.Time) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for i, id := range ids {
-		q.put(&q.endpoint(id, account).lanes[live], item{seq: first + uint64(i), due: q.at(due)})
+		q.put(&q.endpoint(id, account, standings[i]).lanes[live], item{seq: first + uint64(i), due: q.at(due)})
 	}
 }
 
 // endpoint returns that of a webhook of the account, a new one if need be.
-func (q *Queue) endpoint(webhook, of string) *endpoint {
+func (q *Queue) endpoint(webhook, of string, standing Standing) *endpoint {
 	if e := q.endpoints.all[webhook]; e != nil {
 		return e
 	}
@@ -100,7 +110,7 @@ func (q *Queue) endpoint(webhook, of string) *endpoint {
 		q.accounts.put(of, a)
 	}
 	a.endpoints++
-	e := newEndpoint(webhook, a, &q.rings)
+	e := newEndpoint(webhook, a, standing)
 	e.served = q.served // it waits from now on
 	q.endpoints.put(webhook, e)
 	return e
@@ -153,6 +163,8 @@ func (q *Queue) take(l *lane) item {
 // item is due.
 func (q *Queue) schedule(l *lane) {
 	switch {
+	case l.place == inRing && l.dropped:
+		q.exit(l)
 	case l.place == inRing:
 	case l.paused || l.dropped || len(l.waiting) == 0:
 		if l.place == aside {
@@ -168,14 +180,16 @@ func (q *Queue) schedule(l *lane) {
 	}
 }
 
-// Expedite makes an owed delivery due at the given time, and reports whether it
-// was owed and not leased.
+// Expedite makes an owed delivery the next one of its webhook, due at the given time
+// or sooner, and reports whether it was owed and not leased. It is as one that was not
+// recovered from then on.
 func (q *Queue) Expedite(webhook string, seq uint64, due time.Time) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return q.edit(webhook, seq, func(l *lane, it item) {
-		it.due = q.at(due)
-		q.put(l, it)
+		to := &l.lanes[live]
+		it.due = to.firstDue(q.at(due))
+		q.put(to, it)
 	})
 }
 

@@ -75,7 +75,7 @@ func (s *Store) newTaskReader(tx *bbolt.Tx, changes uint64) *taskReader {
 
 // read returns the task of a claim. Its Err is ErrNotFound if the webhook is gone.
 func (r *taskReader) read(c queue.Claimed) (task webhooks.Task) {
-	task.Attempt, task.Before, task.Token = c.Attempt, c.Before, c.Token
+	task.Attempt, task.Before, task.Token, task.Probe = c.Attempt, c.Before, c.Token, c.Probe
 	defer func() { // a damaged page is a damaged record
 		if p := recover(); p != nil {
 			task.Webhook, task.Err = &webhooks.Webhook{ID: c.Webhook}, errRecord

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/binary"
-	"slices"
 	"sync"
 	"time"
 
@@ -66,12 +65,13 @@ func (s *Store) enqueue(b *batch, p *publication, only string) (deliveries int, 
 	if now.After(s.lastPublished) {
 		s.lastPublished = now
 	}
-	active, inactive := s.subscribers(b.tx, p.event.Account, p.event.Type)
+	to := s.subscribers(b.tx, p.event.Account, p.event.Type)
 	if only != "" {
-		active, inactive = the(only, active), the(only, inactive)
+		to = to.only(only)
 	}
+	active := to.active
 	setPublished(p.record, s.lastPublished, len(active))
-	n, err := b.publish(p.record, p.event.Body, active, inactive)
+	n, err := b.publish(p.record, p.event.Body, active, to.inactive)
 	if err != nil {
 		return 0, false, err
 	}
@@ -81,7 +81,7 @@ func (s *Store) enqueue(b *batch, p *publication, only string) (deliveries int, 
 	if len(active) > 0 {
 		b.done = append(b.done, func() {
 			s.recent.put(&p.event, n+1, len(active), now)
-			s.queue.AddEach(active, p.event.Account, n+1, now)
+			s.queue.AddEach(active, to.standings, p.event.Account, n+1, now)
 		})
 	}
 	return len(active), true, nil
@@ -98,14 +98,6 @@ func owedAtFirst(b *batch, number uint64) (int, error) {
 	}
 	event, err := segment.event(segment.place(number))
 	return event.deliveries, err
-}
-
-// the returns what of the ids is the one.
-func the(one string, ids []string) []string {
-	if slices.Contains(ids, one) {
-		return []string{one}
-	}
-	return nil
 }
 
 // loadNewest finds the greatest event id there is, and when the last event was

@@ -29,6 +29,7 @@ type loader struct {
 
 type loadedLane struct {
 	id, account   string
+	standing      queue.Standing
 	gone, passive bool
 	left          []uint64 // what it was owed, if it is gone
 }
@@ -112,13 +113,13 @@ func (l *loader) add(webhook []byte, number uint64, o queue.Owed) {
 		lane = &loadedLane{id: string(webhook), account: string(l.tx.Bucket(bucketWebhookIDs).Get(webhook))}
 		found, err := l.store.webhookOf(l.tx, lane.id)
 		lane.gone = errors.Is(err, webhooks.ErrNotFound)
-		lane.passive = err == nil && !found.Active
+		lane.passive, lane.standing = err == nil && !found.Active, queue.StandingOf(&found)
 		l.lanes[lane.id] = lane
 	}
 	if lane.gone {
 		lane.left = append(lane.left, number)
 		return
 	}
-	o.Webhook, o.Account, o.Seq = lane.id, lane.account, number
+	o.Webhook, o.Account, o.Standing, o.Seq = lane.id, lane.account, lane.standing, number
 	l.store.queue.Add(o)
 }

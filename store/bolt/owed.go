@@ -99,13 +99,32 @@ func (s *Store) redeliver(b *batch, account, webhookID, eventID string) error {
 	case d.State == webhooks.Pending:
 		return s.expedite(b, number, webhookID)
 	}
-	return s.oweAgain(b, &webhook, number, lastNumber(&d), false)
+	err = s.oweAgain(b, &webhook, number, queue.Owed{Attempts: lastNumber(&d), First: true})
+	b.done = append(b.done, func() { s.queue.Probe(webhookID) })
+	return err
 }
 
-// expedite makes an owed delivery due now, unless it is leased, or due since it was
-// published.
+// Probe implements [webhooks.Store].
+func (s *Store) Probe(ctx context.Context, account, webhookID string) error {
+	if _, err := s.WebhookByID(ctx, account, webhookID); err != nil {
+		return err
+	}
+	s.queue.Probe(webhookID)
+	return nil
+}
+
+// expedite makes an owed delivery due now, and the next one of its webhook, unless it
+// is leased.
 func (s *Store) expedite(b *batch, number uint64, webhook string) error {
-	if s.queue.Leased(webhook, number) || b.fresh.of(b.tx, number) != nil {
+	if s.queue.Leased(webhook, number) {
+		return nil
+	}
+	if b.fresh.of(b.tx, number) != nil { // it is due since it was published
+		now := time.Now()
+		b.done = append(b.done, func() {
+			s.queue.Expedite(webhook, number, now)
+			s.queue.Probe(webhook)
+		})
 		return nil
 	}
 	o, err := decodeOwed(b.get(bucketOwed, seqKey(number)))
@@ -113,7 +132,11 @@ func (s *Store) expedite(b *batch, number uint64, webhook string) error {
 		return err
 	}
 	o.Due = time.Now()
-	b.done = append(b.done, func() { s.queue.Expedite(webhook, number, o.Due) })
+	o.Recovered = false
+	b.done = append(b.done, func() {
+		s.queue.Expedite(webhook, number, o.Due)
+		s.queue.Probe(webhook)
+	})
 	record, err := s.owedRecord(b, &o)
 	if err != nil {
 		return err
@@ -129,13 +152,11 @@ func lastNumber(d *webhooks.Delivery) int {
 	return d.Attempts[len(d.Attempts)-1].Number
 }
 
-// oweAgain makes a delivery that is not owed due, after so many attempts.
-func (s *Store) oweAgain(b *batch, webhook *webhooks.Webhook, number uint64, attempts int, recovered bool) error {
+// oweAgain makes a delivery that is not owed due, as o says.
+func (s *Store) oweAgain(b *batch, webhook *webhooks.Webhook, number uint64, o queue.Owed) error {
 	b.skipped.clear(b, number)
-	o := queue.Owed{
-		Webhook: webhook.ID, Account: webhook.Account, Seq: number, Due: time.Now(),
-		Attempts: attempts, Before: attempts, Recovered: recovered,
-	}
+	o.Webhook, o.Account, o.Standing = webhook.ID, webhook.Account, queue.StandingOf(webhook)
+	o.Seq, o.Due, o.Before = number, time.Now(), o.Attempts
 	active := webhook.Active
 	b.done = append(b.done, func() {
 		if s.queue.Add(o); !active {

@@ -7,6 +7,7 @@ import (
 
 	"go.etcd.io/bbolt"
 
+	"github.com/storageapi/storageapi/internal/queue"
 	"github.com/storageapi/storageapi/webhooks"
 )
 
@@ -125,7 +126,7 @@ func (s *Store) advance(b *batch, r *recovery, limit int) error {
 			if !ok || d.State == webhooks.Pending || !query.Matches(&d) || !w.hasBody(n) {
 				continue
 			}
-			if err := s.oweAgain(b, &webhook, n, lastNumber(&d), true); err != nil {
+			if err := s.oweAgain(b, &webhook, n, queue.Owed{Attempts: lastNumber(&d), Recovered: true}); err != nil {
 				return err
 			}
 			r.Recovered++

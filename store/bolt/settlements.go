@@ -114,7 +114,7 @@ func (s *Store) settle(b *batch, h *holding, settlement *webhooks.Settlement) er
 // settleWebhook records what a settlement means for its webhook, which is mostly
 // nothing new.
 func (s *Store) settleWebhook(b *batch, id string, now standing, settlement *webhooks.Settlement) error {
-	ends := (now.failing || now.warned) && settlement.Outcome == webhooks.Deliver
+	ends := (now.failing || now.warned || !now.proven) && settlement.Outcome == webhooks.Deliver
 	begins := !now.failing && settlement.Fails()
 	if !ends && !begins && !settlement.Warned && settlement.Deactivate == "" {
 		return nil
@@ -128,6 +128,9 @@ func (s *Store) settleWebhook(b *batch, id string, now standing, settlement *web
 	}
 	if ends {
 		webhook.FailingSince, webhook.WarnedAt = time.Time{}, time.Time{}
+		if webhook.ProvenAt.IsZero() {
+			webhook.ProvenAt = settlement.Attempt.StartedAt
+		}
 	}
 	if begins {
 		webhook.FailingSince = settlement.Attempt.StartedAt

@@ -5,6 +5,7 @@ type standing struct {
 	gone    bool // there is no such webhook
 	failing bool // it has a FailingSince
 	warned  bool // it has a WarnedAt
+	proven  bool // it has a ProvenAt
 }
 
 // standings remembers those of webhooks, so that mostly settling need not look. It is for

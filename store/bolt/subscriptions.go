@@ -5,6 +5,7 @@ import (
 
 	"go.etcd.io/bbolt"
 
+	"github.com/storageapi/storageapi/internal/queue"
 	"github.com/storageapi/storageapi/webhooks"
 )
 
@@ -21,15 +22,28 @@ type subscriptions map[string][]audience // by account
 // An audience is the webhooks of an account that are subscribed to a type of event.
 type audience struct {
 	of               webhooks.EventType
-	active, inactive []string // ids
+	active, inactive []string         // ids
+	standings        []queue.Standing // of the active ones
 }
 
 func (s *subscriptions) forget(account string) { delete(*s, account) }
 func (s *subscriptions) forgetAll()            { clear(*s) }
 
-// subscribers returns the ids of the account's webhooks that are subscribed to events of
-// the type, by whether they are active. They are not to be changed.
-func (s *Store) subscribers(tx *bbolt.Tx, account string, t webhooks.EventType) (active, inactive []string) {
+// note notes the standing of a webhook whose subscription stays as it is. What was
+// handed out before stays as it was.
+func (s *subscriptions) note(account, id string, standing queue.Standing) {
+	for i := range (*s)[account] {
+		a := &(*s)[account][i]
+		if at := slices.Index(a.active, id); at >= 0 {
+			a.standings = slices.Clone(a.standings)
+			a.standings[at] = standing
+		}
+	}
+}
+
+// subscribers returns the account's webhooks that are subscribed to events of the type.
+// They are not to be changed.
+func (s *Store) subscribers(tx *bbolt.Tx, account string, t webhooks.EventType) audience {
 	list, known := s.subscriptions[account]
 	if !known {
 		if s.subscriptions == nil || len(s.subscriptions) >= maxSubscriptions {
@@ -40,10 +54,21 @@ func (s *Store) subscribers(tx *bbolt.Tx, account string, t webhooks.EventType) 
 	}
 	for _, a := range list {
 		if a.of == t {
-			return a.active, a.inactive
+			return a
 		}
 	}
-	return nil, nil
+	return audience{}
+}
+
+// only returns what of the audience is the webhook of that id.
+func (a audience) only(id string) (one audience) {
+	if i := slices.Index(a.active, id); i >= 0 {
+		one.active, one.standings = a.active[i:i+1:i+1], a.standings[i:i+1]
+	}
+	if i := slices.Index(a.inactive, id); i >= 0 {
+		one.inactive = a.inactive[i : i+1 : i+1]
+	}
+	return one
 }
 
 // readSubscriptions reads the account's webhooks. One that cannot be read
@@ -62,6 +87,7 @@ func (s *Store) readSubscriptions(tx *bbolt.Tx, account string) []audience {
 			}
 			if webhook.Active {
 				list[i].active = append(list[i].active, webhook.ID)
+				list[i].standings = append(list[i].standings, queue.StandingOf(&webhook))
 			} else {
 				list[i].inactive = append(list[i].inactive, webhook.ID)
 			}

@@ -7,6 +7,7 @@ import (
 
 	"go.etcd.io/bbolt"
 
+	"github.com/storageapi/storageapi/internal/queue"
 	"github.com/storageapi/storageapi/webhooks"
 )
 
@@ -186,7 +187,12 @@ func (s *Store) putWebhook(b *batch, webhook *webhooks.Webhook) error {
 func (s *Store) putRecord(b *batch, webhook *webhooks.Webhook) error {
 	s.standings.forget(webhook.ID)
 	s.cache.changing()
-	b.done = append(b.done, s.cache.changed)
+	id, standing := webhook.ID, queue.StandingOf(webhook)
+	s.subscriptions.note(webhook.Account, id, standing)
+	b.done = append(b.done, func() {
+		s.cache.changed()
+		s.queue.SetStanding(id, standing)
+	})
 	return b.put(bucketWebhooks, prefixed(webhook.Account, webhook.ID), s.encodeWebhook(webhook))
 }
 
@@ -194,7 +200,7 @@ func (s *Store) putRecord(b *batch, webhook *webhooks.Webhook) error {
 func (s *Store) encodeWebhook(w *webhooks.Webhook) []byte {
 	secret, previous := s.keys.Seal(w.Secret, w.ID), s.keys.Seal(w.PreviousSecret, w.ID)
 	e := newEncoder(64 + len(w.URL) + len(secret) + len(previous) + 32*(len(w.Events)+len(w.PastEvents)))
-	e.time(w.FailingSince) // first: see readStanding
+	e.time(w.FailingSince)
 	e.time(w.WarnedAt)
 	e.bool(w.Active)
 	e.string(string(w.OffReason))
@@ -206,6 +212,7 @@ func (s *Store) encodeWebhook(w *webhooks.Webhook) []byte {
 	e.string(string(previous))
 	e.time(w.PreviousSecretExpiresAt)
 	e.eventTypes(w.PastEvents)
+	e.time(w.ProvenAt)
 	return e
 }
 
@@ -226,14 +233,39 @@ func (d *decoder) eventTypes() (types []webhooks.EventType) {
 	return types
 }
 
-// readStanding reads no more of a webhook than it needs.
+// readStanding returns the standing of a webhook. One that cannot be read has none:
+// nothing is sent to it.
 func readStanding(record []byte) standing {
-	d := newDecoder(record)
-	return standing{failing: !d.time().IsZero(), warned: !d.time().IsZero()}
+	w, err := decodeWebhookRecord(record)
+	if err != nil {
+		return standing{proven: true}
+	}
+	return standing{failing: !w.FailingSince.IsZero(), warned: !w.WarnedAt.IsZero(), proven: !w.ProvenAt.IsZero()}
 }
 
 func (s *Store) decodeWebhook(account, id string, record []byte) (webhooks.Webhook, error) {
-	w := webhooks.Webhook{Account: account, ID: id}
+	r, err := decodeWebhookRecord(record)
+	if err != nil {
+		return webhooks.Webhook{}, err
+	}
+	w := r.Webhook
+	w.Account, w.ID = account, id
+	if w.Secret, err = s.keys.Open(r.secret, id); err != nil {
+		return webhooks.Webhook{}, fmt.Errorf("%w: %w", errRecord, err)
+	}
+	if w.PreviousSecret, err = s.keys.Open(r.previous, id); err != nil {
+		return webhooks.Webhook{}, fmt.Errorf("%w: %w", errRecord, err)
+	}
+	return w, nil
+}
+
+// A webhookRecord is what a record holds, the secrets as they are stored.
+type webhookRecord struct {
+	webhooks.Webhook
+	secret, previous []byte
+}
+
+func decodeWebhookRecord(record []byte) (w webhookRecord, err error) {
 	d := newDecoder(record)
 	w.FailingSince = d.time()
 	w.WarnedAt = d.time()
@@ -243,19 +275,15 @@ func (s *Store) decodeWebhook(account, id string, record []byte) (webhooks.Webho
 	w.CreatedAt = d.time()
 	w.BalanceThreshold = webhooks.Amount(d.uint())
 	w.URL = d.string()
-	secret := d.raw(d.uint())
-	previous := d.raw(d.uint())
+	w.secret = d.raw(d.uint())
+	w.previous = d.raw(d.uint())
 	w.PreviousSecretExpiresAt = d.time()
 	w.PastEvents = d.eventTypes()
+	if len(d.rest) > 0 { // records of before it was kept end here
+		w.ProvenAt = d.time()
+	}
 	if d.failed {
-		return webhooks.Webhook{}, errRecord
-	}
-	var err error
-	if w.Secret, err = s.keys.Open(secret, id); err != nil {
-		return webhooks.Webhook{}, fmt.Errorf("%w: %w", errRecord, err)
-	}
-	if w.PreviousSecret, err = s.keys.Open(previous, id); err != nil {
-		return webhooks.Webhook{}, fmt.Errorf("%w: %w", errRecord, err)
+		return webhookRecord{}, errRecord
 	}
 	return w, nil
 }

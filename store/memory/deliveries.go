@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/storageapi/storageapi/internal/queue"
 	"github.com/storageapi/storageapi/webhooks"
 )
 
@@ -22,7 +23,7 @@ func (s *Store) ClaimDeliveries(ctx context.Context, claim webhooks.Claim) ([]we
 	for _, c := range claimed {
 		d := s.deliveries[place{c.Webhook, c.Seq}]
 		webhook := copyOf(*s.webhooks.find(d.event.Account, c.Webhook)) // it is there, or nothing is owed to it
-		task := webhooks.Task{Event: d.event.Envelope, Webhook: &webhook, Attempt: c.Attempt, Before: c.Before, Token: c.Token}
+		task := webhooks.Task{Event: d.event.Envelope, Webhook: &webhook, Attempt: c.Attempt, Before: c.Before, Token: c.Token, Probe: c.Probe}
 		if d.event.noBody {
 			task.Err = errNoPayload
 		}
@@ -78,6 +79,9 @@ func (s *Store) settle(settlement *webhooks.Settlement, d *delivery) {
 	}
 	if settlement.Outcome == webhooks.Deliver {
 		w.FailingSince, w.WarnedAt = time.Time{}, time.Time{}
+		if w.ProvenAt.IsZero() {
+			w.ProvenAt = attempt.StartedAt
+		}
 	}
 	if settlement.Fails() && w.FailingSince.IsZero() {
 		w.FailingSince = attempt.StartedAt
@@ -89,6 +93,7 @@ func (s *Store) settle(settlement *webhooks.Settlement, d *delivery) {
 		w.Active, w.OffReason = false, settlement.Deactivate
 		s.queue.Pause(w.ID)
 	}
+	s.queue.SetStanding(w.ID, queue.StandingOf(w))
 }
 
 // Redeliver implements [webhooks.Store].
@@ -109,10 +114,26 @@ func (s *Store) Redeliver(ctx context.Context, account, webhookID, eventID strin
 	now := time.Now()
 	switch {
 	case d.State != webhooks.Pending:
-		s.owe(d, w, now, false)
+		s.owe(d, w, queue.Owed{Due: now, First: true})
 	case s.queue.Expedite(webhookID, e.seq, now):
 		d.NextAttemptAt = stored(now)
+	default:
+		return nil
 	}
+	s.queue.Probe(webhookID)
+	return nil
+}
+
+// Probe implements [webhooks.Store].
+func (s *Store) Probe(ctx context.Context, account, webhookID string) error {
+	if err := s.begin(ctx); err != nil {
+		return err
+	}
+	defer s.mu.Unlock()
+	if s.webhooks.find(account, webhookID) == nil {
+		return webhooks.ErrNotFound
+	}
+	s.queue.Probe(webhookID)
 	return nil
 }
 

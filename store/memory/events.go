@@ -66,7 +66,7 @@ func (s *Store) enqueue(envelope webhooks.Envelope, only string) (owed int, isNe
 		e.deliveries = append(e.deliveries, d)
 		s.deliveries[place{w.ID, e.seq}] = d
 		if w.Active {
-			s.owe(d, w, now, false)
+			s.owe(d, w, queue.Owed{Due: now})
 			e.matched++
 		}
 	}
@@ -84,14 +84,13 @@ func (s *Store) publication(now time.Time) time.Time {
 	return s.published
 }
 
-// owe makes a delivery to the webhook that is not owed due.
-func (s *Store) owe(d *delivery, w *webhooks.Webhook, due time.Time, recovered bool) {
-	made := d.made()
-	s.queue.Add(queue.Owed{
-		Webhook: d.WebhookID, Account: d.event.Account, Seq: d.event.seq, Due: due,
-		Attempts: made, Before: made, Recovered: recovered,
-	})
-	d.settled, d.State, d.NextAttemptAt = d.State, webhooks.Pending, stored(due)
+// owe makes a delivery to the webhook that is not owed due, as o says.
+func (s *Store) owe(d *delivery, w *webhooks.Webhook, o queue.Owed) {
+	o.Webhook, o.Account, o.Seq, o.Standing = d.WebhookID, d.event.Account, d.event.seq, queue.StandingOf(w)
+	o.Attempts = d.made()
+	o.Before = o.Attempts
+	s.queue.Add(o)
+	d.settled, d.State, d.NextAttemptAt = d.State, webhooks.Pending, stored(o.Due)
 	if !w.Active {
 		s.queue.Pause(d.WebhookID)
 	}

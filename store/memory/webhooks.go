@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/storageapi/storageapi/internal/queue"
 	"github.com/storageapi/storageapi/webhooks"
 )
 
@@ -79,6 +80,7 @@ func (s *Store) UpdateWebhook(ctx context.Context, account, id string, change fu
 	changed = copyOf(changed)
 	*w = copyOf(changed)
 	s.alarm(account)
+	s.queue.SetStanding(id, queue.StandingOf(w))
 	if w.Active {
 		s.queue.Resume(id)
 	} else {
@@ -120,6 +122,7 @@ func (s *Store) DeleteWebhook(ctx context.Context, account, id string, check fun
 // stored.
 func copyOf(w webhooks.Webhook) webhooks.Webhook {
 	w.Events, w.PastEvents = slices.Clone(w.Events), slices.Clone(w.PastEvents)
-	w.FailingSince, w.WarnedAt, w.PreviousSecretExpiresAt = stored(w.FailingSince), stored(w.WarnedAt), stored(w.PreviousSecretExpiresAt)
+	w.ProvenAt, w.FailingSince, w.WarnedAt = stored(w.ProvenAt), stored(w.FailingSince), stored(w.WarnedAt)
+	w.PreviousSecretExpiresAt = stored(w.PreviousSecretExpiresAt)
 	return w
 }

@@ -25,6 +25,8 @@ type lane struct {
 	cap     int // leases that the claim allows the webhook
 	held    int // leases that it has
 	awake   bool
+	proven  bool
+	probe   bool // it is claimed from because somebody asked for that
 	known   cachedWebhook
 }
 
@@ -146,9 +148,10 @@ const awake = `(active and (rests_until is null or rests_until <= clock_timestam
 
 // laneFields are of lanes of the kind s.kind.
 const laneFields = `
-	select l.webhook, l.shard, s.kind, w.id, w.account, h.held, w.awake
+	select l.webhook, l.shard, s.kind, w.id, w.account, h.held, w.awake, w.proven
 	from lane l
-	cross join lateral (select id, account, ` + awake + ` as awake from storageapi.webhooks where no = l.webhook limit 1) w
+	cross join lateral (select id, account, ` + awake + ` as awake, proven_at is not null and failing_since is null as proven
+		from storageapi.webhooks where no = l.webhook limit 1) w
 	cross join lateral (
 		select count(*)::integer as held from storageapi.leases where account = w.account and webhook = l.webhook and until > clock_timestamp()) h
 	where `

@@ -81,7 +81,7 @@ func (l *leasing) add(leases []leaseRow) {
 		if lane == nil || lane.known.webhook == nil {
 			continue
 		}
-		task := webhooks.Task{Webhook: lane.known.webhook, Attempt: r.attempts + 1, Before: r.before, Token: uint64(r.token), Err: lane.known.err}
+		task := webhooks.Task{Webhook: lane.known.webhook, Attempt: r.attempts + 1, Before: r.before, Token: uint64(r.token), Probe: lane.probe, Err: lane.known.err}
 		if r.id != nil {
 			task.Event = webhooks.Envelope{ID: *r.id, Account: lane.account, Type: webhooks.EventType(*r.eventType), Timestamp: utc(*r.at), Body: r.body}
 		}
@@ -89,7 +89,7 @@ func (l *leasing) add(leases []leaseRow) {
 			task.Err = errNoPayload
 		}
 		l.tasks = append(l.tasks, task)
-		if lane.kind < aside {
+		if lane.kind < aside && !lane.probe {
 			l.served[lane.kind] = lane
 		}
 	}

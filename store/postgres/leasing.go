@@ -43,9 +43,11 @@ func (l *leasing) run(ctx context.Context, conn *pgxpool.Conn, brief bool) error
 			_, _ = conn.Exec(ctx, `rollback`)
 			l.tasks = l.tasks[:before]
 			l.lost.add(l.base, l.claim.Limit)
+			l.returnProbes(ctx, conn, sight, nil)
 			return err
 		}
 	}
+	l.returnProbes(ctx, conn, sight, l.tasks[before:])
 	claimed := len(l.tasks) - before
 	if before == 0 {
 		// What is claimed in a second run had no turn: others that could not have theirs

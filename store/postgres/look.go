@@ -13,10 +13,12 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// nextDue tells in how many seconds something is due that is not yet; null if nothing
-// is.
+// nextDue tells in how many seconds something is due, or may be probed, that is not
+// yet; null if nothing is.
 const nextDue = `
-	select extract(epoch from (select due from storageapi.queue where parked order by due limit 1) - clock_timestamp())::float8`
+	select extract(epoch from least(
+		(select due from storageapi.queue where parked order by due limit 1),
+		(select probe_at from storageapi.webhooks where probe_at > clock_timestamp() order by probe_at limit 1)) - clock_timestamp())::float8`
 
 // allLeases tells of accounts that have $1 leases or more, or some that have run out,
 // and without an account in how many seconds the next lease does.
@@ -33,6 +35,9 @@ type sight struct {
 	next     *float64        // seconds until something is due that is not; nil: nothing is
 	crowded  map[string]bool // accounts that have as many leases as they may
 	expired  []string        // accounts of which leases have run out
+	probed   map[string]bool // webhooks that are to be probed
+	unproven int             // tasks that may be of unproven webhooks, if the claim bounds them
+	capOf    map[string]int  // of unproven webhooks of which there is a lane
 	lanes    []lane          // to claim from, in turn
 	moves    []lane          // to put aside, or if that was done to take back
 	rest     bool            // there may be lanes that were not looked at
@@ -42,7 +47,7 @@ type sight struct {
 // unless most that have something ready are not for this claim. If it is to be brief
 // it looks for lanes alone.
 func (s *Store) look(ctx context.Context, conn *pgxpool.Conn, claim *webhooks.Claim, brief bool) (*sight, error) {
-	sight := &sight{crowded: make(map[string]bool)}
+	sight := &sight{crowded: make(map[string]bool), probed: make(map[string]bool), unproven: max(0, claim.MaxUnproven)}
 	batch := &pgx.Batch{}
 	batch.Queue(inClaim)
 	if bases, ns := s.lost.get(); len(bases) > 0 {
@@ -56,6 +61,9 @@ func (s *Store) look(ctx context.Context, conn *pgxpool.Conn, claim *webhooks.Cl
 		batch.Queue(s.sql(nextDue)).QueryRow(func(row pgx.Row) error { return row.Scan(&sight.next) })
 		limit := cmp.Or(claim.PerAccount, math.MaxInt32)
 		batch.Queue(s.sql(allLeases), limit).Query(func(rows pgx.Rows) error { return sight.addLeases(rows, limit) })
+	}
+	if claim.Probes > 0 {
+		batch.Queue(s.sql(takeProbes), min(claim.Probes, claim.Limit), probeLife.Microseconds()).Query(sight.addProbes)
 	}
 	if claim.PerWebhook == 0 {
 		return sight, s.lookAtCapped(ctx, conn, batch, sight, claim)
@@ -173,15 +181,43 @@ func (s *Store) lookBack(batch *pgx.Batch, sight *sight, claim *webhooks.Claim) 
 	}
 }
 
-// add adds a lane to claim from, if the claim allows.
+// add adds a lane to claim from, if the claim allows. Those of unproven webhooks may
+// have no more than the claim has for all of them.
 func (sight *sight) add(l lane, claim *webhooks.Claim) {
 	special, ok := claim.Caps[l.id]
-	if l.cap = claim.PerWebhook; ok {
+	switch l.cap = claim.PerWebhook; {
+	case ok:
 		l.cap = special
+	case !l.proven && claim.PerUnproven > 0:
+		l.cap = min(l.cap, claim.PerUnproven)
 	}
-	if l.held < l.cap && !sight.crowded[l.account] {
-		sight.lanes = append(sight.lanes, l)
+	if l.held >= l.cap || sight.crowded[l.account] || sight.probed[l.id] {
+		return
 	}
+	if !l.proven && claim.MaxUnproven != 0 {
+		if l.cap = sight.bound(l); l.cap == 0 {
+			return
+		}
+	}
+	sight.lanes = append(sight.lanes, l)
+}
+
+// bound returns the cap of a lane of an unproven webhook.
+func (sight *sight) bound(l lane) int {
+	most, known := sight.capOf[l.id]
+	switch {
+	case known:
+		return most
+	case sight.unproven == 0:
+		return 0
+	}
+	n := min(l.cap-l.held, sight.unproven)
+	sight.unproven -= n
+	if sight.capOf == nil {
+		sight.capOf = make(map[string]int)
+	}
+	sight.capOf[l.id] = l.held + n
+	return l.held + n
 }
 
 // lookAtCapped finds the lanes of the webhooks that the claim has caps for, in turn.
@@ -196,7 +232,7 @@ func (s *Store) lookAtCapped(ctx context.Context, conn *pgxpool.Conn, batch *pgx
 		batch.Queue(s.sql(named), ids).Query(func(rows pgx.Rows) error {
 			seen, err := pgx.CollectRows(rows, scanLane)
 			for _, l := range seen {
-				if l.cap = claim.Caps[l.id]; l.held < l.cap && !sight.crowded[l.account] {
+				if l.cap = claim.Caps[l.id]; l.held < l.cap && !sight.crowded[l.account] && !sight.probed[l.id] {
 					sight.lanes = append(sight.lanes, l)
 				}
 			}
@@ -210,6 +246,12 @@ func (s *Store) lookAtCapped(ctx context.Context, conn *pgxpool.Conn, batch *pgx
 	from := s.turns.capped
 	s.turns.mu.Unlock()
 	slices.SortFunc(sight.lanes, func(a, b lane) int {
+		if a.probe != b.probe {
+			if a.probe {
+				return -1
+			}
+			return 1
+		}
 		x, y := a.spot(), b.spot()
 		switch first, second := x.after(from), y.after(from); {
 		case x == y:
@@ -223,7 +265,7 @@ func (s *Store) lookAtCapped(ctx context.Context, conn *pgxpool.Conn, batch *pgx
 }
 
 func scanLane(row pgx.CollectableRow) (l lane, err error) {
-	return l, row.Scan(&l.webhook, &l.shard, &l.kind, &l.id, &l.account, &l.held, &l.awake)
+	return l, row.Scan(&l.webhook, &l.shard, &l.kind, &l.id, &l.account, &l.held, &l.awake, &l.proven)
 }
 
 // shards returns those that a claim has to do with.

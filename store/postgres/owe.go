@@ -75,11 +75,29 @@ func (s *Store) redeliver(ctx context.Context, tx pgx.Tx, account string, no, ev
 		if err == nil && owed == 0 {
 			err = webhooks.ErrNotFound
 		}
-		return err
+		if err != nil {
+			return err
+		}
+		return s.expedite(ctx, tx, account, no, event)
 	case err != nil || leased:
 		return err
 	}
-	_, err = tx.Exec(ctx, s.sql(`update storageapi.queue set parked = false, kind = kind & 1, due = clock_timestamp() where webhook = $1 and event = $2`), no, event)
+	return s.expedite(ctx, tx, account, no, event)
+}
+
+// expedite makes a delivery that is owed the next one of its webhook, due now or
+// sooner, and asks for an attempt.
+func (s *Store) expedite(ctx context.Context, tx pgx.Tx, account string, no, event int64) error {
+	_, err := tx.Exec(ctx, s.sql(`
+		update storageapi.queue set parked = false, kind = 0, due = least(clock_timestamp(), (
+			select min(r.due) - interval '1 microsecond' from unnest('{0,2}'::smallint[]) as s (kind) cross join lateral (
+				select due from storageapi.queue q where not q.parked and q.kind = s.kind and q.shard = $3 and q.webhook = $1 and q.event <> $2
+				order by q.due limit 1) r))
+		where webhook = $1 and event = $2`), no, event, shardOf(account))
+	if err != nil {
+		return err
+	}
+	_, err = tx.Exec(ctx, s.sql(askProbe), no)
 	return err
 }
 

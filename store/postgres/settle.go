@@ -38,7 +38,7 @@ const settle = `
 		cross join lateral (select ctid as leased_at, webhook, event from storageapi.leases where token = i.token limit 1 for update) l
 		cross join lateral (select ctid as queued_at from storageapi.queue where webhook = l.webhook and event = l.event limit 1) q
 		cross join lateral (
-			select failing_since is not null or warned_at is not null or rests_until is not null as ails
+			select proven_at is null or failing_since is not null or warned_at is not null or rests_until is not null as ails
 			from storageapi.webhooks where no = l.webhook limit 1) w
 	), ended as (
 		delete from storageapi.leases where ctid = any(array(select leased_at from current))
@@ -60,6 +60,7 @@ const settle = `
 		select *, max(place) filter (where outcome = 2) over (partition by webhook, url) as proven from current where matters
 	), health as materialized (
 		select webhook, url, bool_or(proven is not null) as proven,
+			(array_agg(started_at order by place) filter (where outcome = 2))[1] as delivered,
 			(array_agg(started_at order by place) filter (where fails and (proven is null or place > proven)))[1] as failing,
 			(array_agg(started_at order by place desc) filter (where warned and (proven is null or place >= proven)))[1] as warned,
 			(array_agg(rest order by place desc) filter (where rest > 0 and (proven is null or place > proven)))[1] as rest,
@@ -70,10 +71,11 @@ const settle = `
 		cross join lateral (
 			select no from storageapi.webhooks where no = h.webhook and url = h.url and (
 				h.failing is not null and (failing_since is null or h.proven) or h.warned is not null or h.off is not null or h.rest is not null
-				or h.proven and (failing_since is not null or warned_at is not null or rests_until is not null))
+				or h.proven and (proven_at is null or failing_since is not null or warned_at is not null or rests_until is not null))
 			limit 1 for no key update) w
 	), updated as (
 		update storageapi.webhooks w set
+			proven_at = coalesce(w.proven_at, c.delivered),
 			failing_since = coalesce(case when not c.proven then w.failing_since end, c.failing),
 			warned_at = coalesce(c.warned, case when not c.proven then w.warned_at end),
 			rests_until = case when c.rest is null and not c.proven then w.rests_until

@@ -23,7 +23,7 @@ func shardOf(account string) int16 {
 	return int16(h.Sum32() % shards)
 }
 
-const webhookColumns = `w.account, w.id, w.url, w.events, w.past_events, w.active, w.off_reason, w.failing_since, w.warned_at,
+const webhookColumns = `w.account, w.id, w.url, w.events, w.past_events, w.active, w.off_reason, w.proven_at, w.failing_since, w.warned_at,
 	w.balance_threshold, w.secret, w.created_at, w.previous_secret, w.previous_secret_expires_at`
 
 // A webhookRow is where webhookColumns are read to.
@@ -32,6 +32,7 @@ type webhookRow struct {
 	events, pastEvents      []string
 	active                  bool
 	offReason               string
+	provenAt                *time.Time
 	failingSince, warnedAt  *time.Time
 	balanceThreshold        int64
 	secret, previous        []byte
@@ -41,7 +42,7 @@ type webhookRow struct {
 
 func (r *webhookRow) fields() []any {
 	return []any{
-		&r.account, &r.id, &r.url, &r.events, &r.pastEvents, &r.active, &r.offReason, &r.failingSince, &r.warnedAt,
+		&r.account, &r.id, &r.url, &r.events, &r.pastEvents, &r.active, &r.offReason, &r.provenAt, &r.failingSince, &r.warnedAt,
 		&r.balanceThreshold, &r.secret, &r.createdAt, &r.previous, &r.previousSecretExpiresAt,
 	}
 }
@@ -50,7 +51,7 @@ func (r *webhookRow) fields() []any {
 func (s *Store) webhook(r *webhookRow) (w webhooks.Webhook, err error) {
 	w = webhooks.Webhook{
 		ID: r.id, Account: r.account, URL: r.url, Events: typed[webhooks.EventType](r.events), PastEvents: typed[webhooks.EventType](r.pastEvents),
-		Active: r.active, OffReason: webhooks.OffReason(r.offReason), FailingSince: loaded(r.failingSince), WarnedAt: loaded(r.warnedAt),
+		Active: r.active, OffReason: webhooks.OffReason(r.offReason), ProvenAt: loaded(r.provenAt), FailingSince: loaded(r.failingSince), WarnedAt: loaded(r.warnedAt),
 		BalanceThreshold: webhooks.Amount(r.balanceThreshold), CreatedAt: utc(r.createdAt), PreviousSecretExpiresAt: loaded(r.previousSecretExpiresAt),
 	}
 	if w.Secret, err = s.options.keys.Open(r.secret, r.id); err == nil {
@@ -65,7 +66,7 @@ func (s *Store) webhook(r *webhookRow) (w webhooks.Webhook, err error) {
 // values are those of webhookColumns, from url on but for created_at.
 func (s *Store) values(w *webhooks.Webhook) []any {
 	return []any{
-		w.URL, texts(w.Events), texts(w.PastEvents), w.Active, string(w.OffReason), stored(w.FailingSince), stored(w.WarnedAt),
+		w.URL, texts(w.Events), texts(w.PastEvents), w.Active, string(w.OffReason), stored(w.ProvenAt), stored(w.FailingSince), stored(w.WarnedAt),
 		int64(w.BalanceThreshold), s.options.keys.Seal(w.Secret, w.ID), s.options.keys.Seal(w.PreviousSecret, w.ID), stored(w.PreviousSecretExpiresAt),
 	}
 }
@@ -113,9 +114,9 @@ func (s *Store) CreateWebhook(ctx context.Context, w webhooks.Webhook, terms web
 			return err
 		}
 		inserted, err := tx.Exec(ctx, s.sql(`
-			insert into storageapi.webhooks (account, id, shard, created_at, url, events, past_events, active, off_reason, failing_since,
+			insert into storageapi.webhooks (account, id, shard, created_at, url, events, past_events, active, off_reason, proven_at, failing_since,
 				warned_at, balance_threshold, secret, previous_secret, previous_secret_expires_at)
-			values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15) on conflict (id) do nothing`),
+			values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16) on conflict (id) do nothing`),
 			append([]any{w.Account, w.ID, shardOf(w.Account), utc(w.CreatedAt)}, s.values(&w)...)...)
 		if err == nil && inserted.RowsAffected() == 0 {
 			err = webhooks.ErrExists
@@ -180,8 +181,8 @@ func (s *Store) UpdateWebhook(ctx context.Context, account, id string, change fu
 		}
 		w.ID = old.ID
 		changed, err = s.scanWebhook(tx.QueryRow(ctx, s.sql(`
-			update storageapi.webhooks w set url = $3, events = $4, past_events = $5, active = $6, off_reason = $7, failing_since = $8,
-				warned_at = $9, balance_threshold = $10, secret = $11, previous_secret = $12, previous_secret_expires_at = $13, rests_until = null, version = w.version + 1
+			update storageapi.webhooks w set url = $3, events = $4, past_events = $5, active = $6, off_reason = $7, proven_at = $8, failing_since = $9,
+				warned_at = $10, balance_threshold = $11, secret = $12, previous_secret = $13, previous_secret_expires_at = $14, rests_until = null, version = w.version + 1
 			where w.account = $1 and w.id = $2 returning `+webhookColumns), append([]any{account, id}, s.values(&w)...)...))
 		if err != nil {
 			return err

@@ -69,6 +69,7 @@ func everyMethod(ctx context.Context, s store.Store, task webhooks.Task) iter.Se
 				return err
 			}},
 			{"Redeliver", func() error { return s.Redeliver(ctx, "acct", "webhook", "settled") }},
+			{"Probe", func() error { return s.Probe(ctx, "acct", "webhook") }},
 			{"CreateRecovery", func() error {
 				return s.CreateRecovery(ctx, newRecovery("other", "another", "new recovery", webhooks.Dead))
 			}},

@@ -135,6 +135,35 @@ func failing(run runner) {
 		want(t, "webhook", fields{})
 	})
 
+	run("Deliver sets ProvenAt to Attempt.StartedAt if it is zero, and nothing else does", func(t *tester) {
+		t.createWebhooks(newWebhook("acct", "webhook"))
+		proven := func(want time.Time) {
+			t.Helper()
+			wantSame(t, "ProvenAt", t.webhook("acct", "webhook").ProvenAt, want)
+		}
+		t.settle(ended(t, "1", webhooks.Retry, at(1)))
+		t.settle(ended(t, "2", webhooks.GiveUp, at(2)))
+		proven(time.Time{})
+		elsewhere := ended(t, "3", webhooks.Deliver, at(3))
+		before := *elsewhere.Task.Webhook
+		before.URL = "https://example.org/before"
+		elsewhere.Task.Webhook = &before
+		t.settle(elsewhere)
+		proven(time.Time{})
+		t.settle(ended(t, "4", webhooks.Deliver, at(4)), ended(t, "5", webhooks.Deliver, at(5)))
+		proven(at(4))
+		t.settle(ended(t, "6", webhooks.GiveUp, at(6)))
+		t.settle(ended(t, "7", webhooks.Deliver, at(7)))
+		proven(at(4))
+		t.updateWebhook("acct", "webhook", func(w *webhooks.Webhook) { w.ProvenAt = time.Time{} })
+		proven(time.Time{})
+		t.settle(ended(t, "8", webhooks.GiveUp, at(8)), ended(t, "9", webhooks.Deliver, at(9)))
+		proven(at(9))
+		t.settle(ended(t, "a", webhooks.Deliver, at(10)))
+		proven(at(9))
+		wantSame(t, "Task.Webhook.ProvenAt", ended(t, "b", webhooks.Deliver, at(11)).Task.Webhook.ProvenAt, at(9))
+	})
+
 	run("each webhook has its own", func(t *tester) {
 		t.createWebhooks(newWebhook("acct", "a"), newWebhook("acct", "b"), newWebhook("acct", "c"))
 		t.enqueue(newEvent("acct", "event"), 3)

@@ -140,6 +140,9 @@ func settleDeliveries(run runner) {
 			if end.Fails() {
 				w.FailingSince = end.Attempt.StartedAt
 			}
+			if outcome == webhooks.Deliver {
+				w.ProvenAt = end.Attempt.StartedAt
+			}
 			wantSame(t, "WebhookByID", t.webhook(account, account), w)
 			t.claimAll(0)
 			t.enqueue(newEvent(account, "missed"), 0)

@@ -72,6 +72,8 @@ func Run(t *testing.T, open func(t *testing.T) store.Store) {
 		{"ClaimDeliveries", claimDeliveries},
 		{"PerAccount", accountCaps},
 		{"Caps", caps},
+		{"Unproven", unproven},
+		{"Probe", probes},
 		{"Landed", landed},
 		{"Turns", turns},
 		{"Priorities", priorities},

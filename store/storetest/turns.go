@@ -23,7 +23,9 @@ func turns(run runner) {
 	run("over several claims too", func(t *tester) {
 		accounts := []string{"a", "b", "c", "d", "e"}
 		for _, account := range accounts {
-			t.createWebhooks(newWebhook(account, account))
+			w := newWebhook(account, account)
+			w.ProvenAt = some // all are, so that they are of one group
+			t.createWebhooks(w)
 		}
 		for i, account := range accounts {
 			t.enqueueMany(account, 20+i*20, 1)

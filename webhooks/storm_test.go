@@ -1,0 +1,176 @@
+package webhooks_test
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/storageapi/storageapi/webhooks"
+)
+
+// A storm is many webhooks that hang, beside one that is well.
+type storm struct {
+	*bubble
+	hanging, accounts int
+	well              string // the account of the one
+	hangs             atomic.Bool
+}
+
+func newStorm(t *testing.T, hanging, accounts int, well string) *storm {
+	b := &bubble{T: t, store: newFlaky(), logs: &logbook{}}
+	s := &storm{bubble: b, hanging: hanging, accounts: accounts, well: well}
+	serve := b.servePlain(func(http.ResponseWriter, *http.Request) {})
+	b.dial = func(ctx context.Context, network, address string) (net.Conn, error) {
+		if strings.HasPrefix(address, "slow") && s.hangs.Load() {
+			<-ctx.Done() // which costs less than a receiver that does
+			return nil, ctx.Err()
+		}
+		return serve(ctx, network, address)
+	}
+	s.restart()
+	return s
+}
+
+func (s *storm) account(i int) string { return fmt.Sprint("hanging", i%s.accounts) }
+
+// restart makes another service on the same store.
+func (s *storm) restart() {
+	s.service = newService(s, s.store, s.config())
+	s.service.SpeakPlain()
+	s.service.DialThrough(s.dial)
+}
+
+func (*storm) config() webhooks.Config {
+	return webhooks.Config{MaxPerAccount: -1, Retries: []time.Duration{500 * time.Hour}, Logger: (&logbook{}).logger()}
+}
+
+// publishAll publishes an event to all that hang and then, at the same time, one to
+// the one that is well.
+func (s *storm) publishAll() (well string) {
+	for i := range s.accounts {
+		s.publishFor(s.account(i))
+	}
+	return s.publishFor(s.well)
+}
+
+// arrives returns how long after that time the event comes to the one that is well.
+func (s *storm) arrives(event string, since time.Time) time.Duration {
+	s.Helper()
+	time.Sleep(15 * time.Second)
+	for _, hit := range s.hits.of("fast") {
+		if hit.id == event {
+			return hit.at.Sub(since)
+		}
+	}
+	s.Errorf("nothing arrived within 15 s")
+	return 0
+}
+
+// However many webhooks hang, one that is well gets its events soon: from the moment
+// on at which the process starts, when all begin to hang at once, and after nothing
+// has happened for a while. With one webhook an account it is what is on disk that
+// tells it from the others.
+func TestOneWebhookBesideManyThatHang(t *testing.T) {
+	const soon = 500 * time.Millisecond
+	for _, test := range []struct {
+		hanging, accounts int
+		well              string // its account
+		proven            bool
+		cold              time.Duration // how long it may wait at the start
+	}{
+		{3000, 30, "its own", false, soon},
+		{10_000, 100, "its own", false, soon},
+		{10_000, 100, "hanging7", true, soon},
+		{3000, 3000, "its own", false, 2 * time.Second},
+		{10_000, 10_000, "its own", true, soon},
+		{10_000, 10_000, "its own", false, 5 * time.Second},
+	} {
+		name := fmt.Sprintf("%d in %d accounts, %s, proven %v", test.hanging, test.accounts, test.well, test.proven)
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newStorm(t, test.hanging, test.accounts, test.well)
+				s.hangs.Store(true)
+				if test.proven {
+					s.subscribeFor(test.well, "fast")
+					stop := s.start()
+					s.publishFor(test.well)
+					time.Sleep(time.Second)
+					stop()
+				}
+				for i := range test.hanging {
+					s.subscribeFor(s.account(i), fmt.Sprint("slow", i))
+				}
+				if !test.proven {
+					s.subscribeFor(test.well, "fast")
+				}
+				check := func(when string, event string, since time.Time, most time.Duration) {
+					t.Helper()
+					if waited := s.arrives(event, since); waited > most {
+						t.Errorf("%s: it waited for %v, want at most %v", when, waited, most)
+					}
+				}
+
+				s.restart()
+				event := s.publishAll()
+				time.Sleep(time.Minute)
+				begun := time.Now()
+				stop := s.start()
+				check("cold", event, begun, test.cold)
+
+				begun = time.Now()
+				check("warm, as they hang", s.publishAll(), begun, soon)
+				time.Sleep(10 * time.Minute) // what was pending has had its turn
+				begun = time.Now()
+				check("after idle minutes", s.publishAll(), begun, soon)
+
+				// Of the next process it is those that hang that are known, too.
+				stop()
+				s.restart()
+				event = s.publishAll()
+				begun = time.Now()
+				stop = s.start()
+				check("cold again", event, begun, soon)
+				stop()
+			})
+		})
+	}
+}
+
+// Receivers that were all well and begin to hang at once do not keep one of another
+// account waiting, nor hold its process up.
+func TestAllButOneBeginToHang(t *testing.T) {
+	for _, test := range []struct {
+		hanging, accounts int
+		most              time.Duration
+	}{
+		{3000, 30, 500 * time.Millisecond},
+		{10_000, 100, 500 * time.Millisecond},
+		{3000, 3000, 500 * time.Millisecond},
+		{10_000, 10_000, 1500 * time.Millisecond}, // nothing tells it from the others
+	} {
+		t.Run(fmt.Sprintf("%d in %d accounts", test.hanging, test.accounts), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newStorm(t, test.hanging, test.accounts, "its own")
+				for i := range test.hanging {
+					s.subscribeFor(s.account(i), fmt.Sprint("slow", i))
+				}
+				s.subscribeFor(s.well, "fast")
+				stop := s.start()
+				s.publishAll()
+				time.Sleep(time.Minute)
+				s.hangs.Store(true)
+				begun := time.Now()
+				if waited := s.arrives(s.publishAll(), begun); waited > test.most {
+					t.Errorf("warm: it waited for %v, want at most %v", waited, test.most)
+				}
+				stop()
+			})
+		})
+	}
+}
