@@ -1,5 +1,8 @@
-// Package boltfault makes commits of a bolt store fail, for the tests of this module.
+// Package boltfault makes commits of a bolt store fail, and its clock jump, for the tests
+// of this module.
 package boltfault
+
+import "time"
 
 // Around has the store call around with each commit from now on, instead of the commit:
 // which may fail before it, after it, take its time, or not commit at all. Nil ends
@@ -9,3 +12,7 @@ package boltfault
 // which the store goes on, provided that nothing was committed. After any other the
 // store is read-only.
 var Around func(store any, around func(commit func() error) error)
+
+// SetClock sets the system's clock as the store sees it, by so much against what it is:
+// a bubble of testing/synctest cannot. Package bolt sets it.
+var SetClock func(store any, by time.Duration)

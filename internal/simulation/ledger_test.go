@@ -211,7 +211,7 @@ func (l *ledger) settled(settlements []webhooks.Settlement, stale []int, err err
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if err != nil { // it may have happened: the next claim tells, or the next settlement
-		if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, store.ErrClosed) {
+		if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, store.ErrClosed) || errors.Is(err, store.ErrReadOnly) {
 			for _, s := range settlements { // no, it has not
 				if d := l.leases[s.Task.Token]; d != nil {
 					d.lease.settling = d.lease.doubted

@@ -48,7 +48,9 @@ const (
 	strikeMood    = "mood"    // a receiver changes
 	strikeExhaust = "exhaust" // the host has no descriptors for a while
 	strikeWall    = "wall"    // the service's clock jumps
-	strikeDisk    = "disk"    // the disk is full for a while
+	strikeDisk    = "disk"    // the disk takes no writes for a while
+	strikeSync    = "sync"    // a commit fails, and nobody knows what the disk has
+	strikeClock   = "clock"   // the system's clock jumps as the file sees it, and is set right
 )
 
 // span returns a duration between least and most, of any order of magnitude as likely.
@@ -91,6 +93,8 @@ func newPlan(seed uint64, onDisk bool) plan {
 	p.strike(strikeWall, r.IntN(3), 0, 0)
 	if onDisk {
 		p.strike(strikeDisk, 2+r.IntN(4), time.Second, 5*time.Minute)
+		p.strike(strikeSync, 1+r.IntN(3), time.Second, 5*time.Minute)
+		p.strike(strikeClock, r.IntN(2), time.Minute, 20*time.Hour)
 	}
 	slices.SortStableFunc(p.strikes, func(a, b strike) int { return int(a.at - b.at) })
 	return p

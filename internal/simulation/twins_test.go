@@ -91,6 +91,7 @@ func liveAsTwins(t *testing.T, seed uint64, path string) {
 		}
 		if i%60 == 59 {
 			both(deed{"gives back all that is claimed", d.release})
+			both(d.purge()) // a file that nobody kept for long doubts the clock
 			if err := twins[1].Close(); err != nil {
 				t.Fatal(err)
 			}

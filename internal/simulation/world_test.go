@@ -2,6 +2,7 @@ package simulation_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"path/filepath"
@@ -11,6 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/storageapi/storageapi/internal/boltfault"
 	"github.com/storageapi/storageapi/store"
 	"github.com/storageapi/storageapi/store/bolt"
 	"github.com/storageapi/storageapi/store/memory"
@@ -40,8 +42,9 @@ type world struct {
 	ended atomic.Bool  // the day has, and everything is to come right
 	wall  atomic.Int64 // by how much the service's clock is ahead
 
-	path string
-	disk *disk
+	path  string
+	disk  *disk
+	clock time.Duration // by which the system's is set
 
 	mu       sync.Mutex
 	kept     store.Store // nil: it is closed
@@ -98,7 +101,9 @@ func (w *world) live(ctx context.Context, last bool) {
 	w.start()
 	if w.era.from > 0 {
 		w.tell("host", nil, "goes on with its clock set to %s", time.Now().Format(time.DateTime))
-		w.ledger.clockWasSet()
+		if before := w.plan.eras[0]; w.era.ahead > before.ahead+before.to-before.from {
+			w.ledger.clockWasSet() // ahead, as if it had been so long
+		}
 	}
 	var actors sync.WaitGroup
 	share := float64(w.era.to-w.era.from) / float64(day)
@@ -107,7 +112,7 @@ func (w *world) live(ctx context.Context, last bool) {
 		actors.Go(func() { a.subscriber.live(ctx, share) })
 		actors.Go(func() { a.publisher.live(ctx, share) })
 	}
-	actors.Go(func() { w.strikes() })
+	actors.Go(func() { w.strikes(ctx) })
 	if w.plan.crowd > 0 && w.era.from == 0 {
 		actors.Go(func() { w.crowd(ctx) })
 	}
@@ -149,7 +154,7 @@ func (w *world) comeRight() {
 }
 
 // strikes does to the host and the receivers what the plan says.
-func (w *world) strikes() {
+func (w *world) strikes(ctx context.Context) {
 	for _, s := range w.plan.strikes {
 		if s.at < w.era.from || s.at >= w.era.to {
 			continue
@@ -178,6 +183,18 @@ func (w *world) strikes() {
 			w.disk.mend()
 			w.tell("disk", nil, "is well again")
 			w.restart(strikeKill)
+		case strikeSync:
+			w.trouble(w.now() + s.for_)
+			w.failCommit(ctx, s.arg%2 == 0)
+			time.Sleep(s.for_)
+			w.restart(strikeKill)
+		case strikeClock:
+			by := []time.Duration{31 * day, 366 * day, -366 * day}[s.arg%3]
+			w.setClock(by)
+			w.behind.Go(func() {
+				time.Sleep(min(s.for_, w.era.to-w.now()))
+				w.setClock(0)
+			})
 		case strikeMood:
 			var hosts []string
 			for _, a := range w.accounts {
@@ -194,6 +211,51 @@ func (w *world) strikes() {
 				w.receivers.setMood(host, well)
 			})
 		}
+	}
+}
+
+// failCommit has the next commit fail, before it happened or after, and publishes
+// something for it to be of.
+func (w *world) failCommit(ctx context.Context, happens bool) {
+	fault := "sync before"
+	if happens {
+		fault = "sync after"
+	}
+	var once sync.Once
+	boltfault.Around(w.kept, func(commit func() error) (err error) {
+		err = errSync
+		once.Do(func() {
+			w.tally.add("commit", fault)
+			w.tell("disk", nil, "fails at a sync (%s)", fault)
+			if happens {
+				err = errors.Join(err, commit())
+			}
+		})
+		return err
+	})
+	var all sync.WaitGroup
+	for _, a := range w.accounts {
+		for looks := range 4 {
+			e := w.events.add(a)
+			dying, end := newDying(ctx, 2*looks)
+			all.Go(func() {
+				defer end()
+				a.publisher.publishOne(dying, e, 2*looks)
+			})
+		}
+	}
+	all.Wait()
+}
+
+var errSync = errors.New("the disk failed")
+
+// setClock sets the system's clock as the file sees it, by so much against what it is.
+func (w *world) setClock(by time.Duration) {
+	w.tell("host", nil, "has the clock of its system at %v from now on", by)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.clock = by; w.kept != nil {
+		boltfault.SetClock(w.kept, by)
 	}
 }
 
@@ -298,4 +360,5 @@ func (w *world) openStore() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.kept = kept
+	boltfault.SetClock(kept, w.clock)
 }

@@ -47,6 +47,7 @@ func (w *writer) commitTx(tx *bbolt.Tx) (err error) {
 
 func init() {
 	boltfault.Around = func(s any, around func(func() error) error) { s.(*Store).writer.around.Store(&around) }
+	boltfault.SetClock = func(s any, by time.Duration) { s.(*Store).clock.Set(by) }
 }
 
 // seen reports whether the transaction is what a reader sees.
