@@ -26,11 +26,11 @@ type alertRow struct {
 func (s *Store) UpdateAlert(ctx context.Context, account string, metric webhooks.Metric, change func(*webhooks.AlertStep) error) (deliveries int, err error) {
 	idle := false
 	err = s.read(ctx, func(ctx context.Context, conn *pgxpool.Conn) error {
-		kept, err := s.alert(ctx, conn, account, metric)
+		kept, err := s.alert(ctx, s.planned(conn), account, metric)
 		if err != nil {
 			return err
 		}
-		step, err := s.alertStep(ctx, conn, account, kept, change)
+		step, err := s.alertStep(ctx, s.planned(conn), account, kept, change)
 		idle = err == nil && !kept.due && len(step.Events) == 0 && bytes.Equal(step.State, kept.state)
 		return err
 	})
@@ -141,7 +141,7 @@ func (s *Store) alarm(ctx context.Context, tx pgx.Tx, account string) error {
 // DueAlerts implements [webhooks.Store].
 func (s *Store) DueAlerts(ctx context.Context, limit int) (accounts []string, err error) {
 	err = s.read(ctx, func(ctx context.Context, conn *pgxpool.Conn) error {
-		rows, err := conn.Query(ctx, s.sql(`select account from storageapi.alerts where due limit $1`), limit)
+		rows, err := s.planned(conn).Query(ctx, s.sql(`select account from storageapi.alerts where due limit $1`), limit)
 		if err == nil {
 			accounts, err = pgx.CollectRows(rows, pgx.RowTo[string])
 		}
@@ -162,7 +162,7 @@ func columns(notices []webhooks.Notice) (keys []string, until []time.Time) {
 func (s *Store) NewNotices(ctx context.Context, account string, notices []webhooks.Notice) (fresh []int, err error) {
 	keys, until := columns(notices)
 	err = s.read(ctx, func(ctx context.Context, conn *pgxpool.Conn) error {
-		rows, err := conn.Query(ctx, s.sql(`
+		rows, err := s.planned(conn).Query(ctx, s.sql(`
 			select i.place - 1 from unnest($2::text[], $3::timestamptz[]) with ordinality as i (key, until, place)
 			where not exists (select from storageapi.notices n where n.account = $1 and n.key = i.key and n.until = i.until)
 			order by 1`), account, keys, until)

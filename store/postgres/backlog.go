@@ -13,7 +13,7 @@ import (
 func (s *Store) Backlog(ctx context.Context, webhookID string) (backlog webhooks.Backlog, err error) {
 	err = s.read(ctx, func(ctx context.Context, conn *pgxpool.Conn) error {
 		var oldest *time.Time
-		err := conn.QueryRow(ctx, s.sql(`
+		err := s.planned(conn).QueryRow(ctx, s.sql(`
 			select count(*), min(q.due) filter (where w.active and q.due <= clock_timestamp() and l.event is null)
 			from storageapi.webhooks w
 			join storageapi.queue q on q.webhook = w.no

@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"context"
 	"net"
 	"time"
 
@@ -18,7 +19,7 @@ const (
 
 // prepare completes how a pool of our own connects: so that it is soon noticed when
 // nobody answers.
-func prepare(config *pgxpool.Config) {
+func prepare(config *pgxpool.Config, o *options) {
 	c := config.ConnConfig
 	if _, given := c.RuntimeParams["application_name"]; !given {
 		c.RuntimeParams["application_name"] = applicationName
@@ -34,6 +35,12 @@ func prepare(config *pgxpool.Config) {
 		Control:         control,
 	}
 	c.DialFunc = dialer.DialContext
+	if !o.quiet { // or else the next statement may have another connection
+		config.AfterConnect = func(ctx context.Context, conn *pgx.Conn) error {
+			_, err := conn.Exec(ctx, ownPlans)
+			return err
+		}
+	}
 	config.BeforeClose = func(conn *pgx.Conn) {
 		if conn.IsClosed() { // after a failure: pgx would wait for the other end to close it, too
 			_ = conn.PgConn().Conn().Close()

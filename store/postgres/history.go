@@ -114,7 +114,7 @@ func (s *Store) EventDeliveries(ctx context.Context, account, eventID string) (l
 			from storageapi.events e
 			cross join hook h
 			left join lateral (select due from storageapi.queue where h.there and webhook = h.no and event = e.event limit 1) q on true
-			left join storageapi.attempts a on a.event = e.event and a.webhook = h.no
+			left join lateral (select * from storageapi.attempts where event = e.event and webhook = h.no order by number) a on true
 			where e.account = $1 and e.id = $2 and e.known and (q.due is not null or a.event is not null)
 			order by 3, 6`), account, eventID)
 	})
@@ -140,7 +140,7 @@ func (s *Store) ListDeliveries(ctx context.Context, account, webhookID string, q
 		to = numberAfter(query.To)
 	}
 	err = s.read(ctx, func(ctx context.Context, conn *pgxpool.Conn) error {
-		no, err := s.webhookNo(ctx, conn, account, webhookID)
+		no, err := s.webhookNo(ctx, s.planned(conn), account, webhookID)
 		if err != nil {
 			return err
 		}

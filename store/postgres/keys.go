@@ -155,7 +155,7 @@ func (s *Store) KeyByHash(ctx context.Context, hash apikeys.Hash) (key apikeys.K
 		return key, nil
 	}
 	err = s.read(ctx, func(ctx context.Context, conn *pgxpool.Conn) error {
-		key, err = found(scanKey(conn.QueryRow(ctx, s.sql(`select `+keyColumns+` from storageapi.keys k where k.hash = $1`), hash.Sum[:]), false))
+		key, err = found(scanKey(s.planned(conn).QueryRow(ctx, s.sql(`select `+keyColumns+` from storageapi.keys k where k.hash = $1`), hash.Sum[:]), false))
 		return err
 	})
 	if err != nil {
@@ -168,7 +168,7 @@ func (s *Store) KeyByHash(ctx context.Context, hash apikeys.Hash) (key apikeys.K
 // KeyByID implements [apikeys.Store].
 func (s *Store) KeyByID(ctx context.Context, account, id string) (key apikeys.Key, err error) {
 	err = s.read(ctx, func(ctx context.Context, conn *pgxpool.Conn) error {
-		key, err = found(scanKey(conn.QueryRow(ctx, s.sql(keyByID), account, id), true))
+		key, err = found(scanKey(s.planned(conn).QueryRow(ctx, s.sql(keyByID), account, id), true))
 		return err
 	})
 	return key, err
@@ -177,7 +177,7 @@ func (s *Store) KeyByID(ctx context.Context, account, id string) (key apikeys.Ke
 // ListKeys implements [apikeys.Store].
 func (s *Store) ListKeys(ctx context.Context, account string, page apikeys.Page) (list []apikeys.Key, err error) {
 	err = s.read(ctx, func(ctx context.Context, conn *pgxpool.Conn) error {
-		rows, err := conn.Query(ctx, s.sql(`select `+keyColumns+keyUses+`
+		rows, err := s.planned(conn).Query(ctx, s.sql(`select `+keyColumns+keyUses+`
 			from storageapi.keys k where k.account = $1 and k.next is null and ($2 = '' or k.id < $2) order by k.id desc limit $3`),
 			account, page.After, page.Limit)
 		if err != nil {
@@ -270,11 +270,15 @@ func (s *Store) RecordKeyUse(ctx context.Context, uses []apikeys.KeyUse) error {
 		accounts[i], ids[i], hashes[i], times[i] = use.Account, use.ID, use.Hash.Sum[:], utc(use.At)
 	}
 	return s.write(ctx, func(ctx context.Context, conn *pgxpool.Conn) error {
-		_, err := conn.Exec(ctx, s.sql(`
+		batch := &pgx.Batch{}
+		batch.Queue(plain)
+		batch.Queue(s.sql(`
 			with use as (select * from unnest($1::text[], $2::text[], $3::bytea[], $4::timestamptz[]) as u (account, id, hash, at)),
 			kept as materialized (
-				select k.account, k.id, k.hash, k.previous from storageapi.keys k
-				where k.next is null and (k.account, k.id) in (select account, id from use) order by k.account, k.id for key share),
+				select k.* from (select distinct account, id from use order by account, id) u
+				cross join lateral (
+					select account, id, hash, previous from storageapi.keys
+					where account = u.account and id = u.id and next is null limit 1 for key share) k),
 			latest as (
 				select k.account, k.id, ''::bytea as hash, max(u.at) as at
 				from kept k join use u on u.account = k.account and u.id = k.id group by 1, 2
@@ -285,6 +289,6 @@ func (s *Store) RecordKeyUse(ctx context.Context, uses []apikeys.KeyUse) error {
 			select account, id, hash, at from latest order by account, id, hash
 			on conflict (account, id, hash) do update set at = excluded.at where old.at < excluded.at`),
 			accounts, ids, hashes, times)
-		return err
+		return conn.SendBatch(ctx, batch).Close()
 	})
 }

@@ -26,6 +26,8 @@ type Store struct {
 	own     bool // the pool is ours to close
 	options *options
 
+	tellsPlans bool // connections know how statements are to be planned
+
 	// steps is read-locked by each step; Close locks it to wait for them.
 	steps  sync.RWMutex
 	closed bool
@@ -112,7 +114,8 @@ func Open(ctx context.Context, dsn string, options ...Option) (*Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open PostgreSQL: %w", err) // pgx redacts the password
 	}
-	prepare(config)
+	o := optionsOf(options)
+	prepare(config, o)
 	pool, err := pgxpool.NewWithConfig(ctx, config)
 	if err != nil {
 		return nil, fmt.Errorf("open PostgreSQL: %w", err)
@@ -126,7 +129,7 @@ func Open(ctx context.Context, dsn string, options ...Option) (*Store, error) {
 		pool.Close()
 		return nil, fmt.Errorf("open PostgreSQL: %w", err)
 	}
-	s.own = true
+	s.own, s.tellsPlans = true, !o.quiet
 	return s, nil
 }
 

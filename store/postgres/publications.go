@@ -22,27 +22,10 @@ const (
 // published one of the events, and others do not wait for that.
 const together = plain + `, set_config('lock_timeout', '100ms', true)`
 
-// A hurried connection waits for a transaction of the host's no longer than together does.
-type hurried struct{ *pgxpool.Conn }
-
-func (h hurried) QueryRow(ctx context.Context, sql string, args ...any) pgx.Row {
-	batch := &pgx.Batch{}
-	batch.Queue(`select set_config('lock_timeout', '100ms', true)`)
-	batch.Queue(sql, args...)
-	return hurriedRow{h.SendBatch(ctx, batch)}
-}
-
-type hurriedRow struct{ pgx.BatchResults }
-
-func (r hurriedRow) Scan(to ...any) error {
-	_, err := r.Exec()
-	if err == nil {
-		err = r.BatchResults.QueryRow().Scan(to...)
-	}
-	if closed := r.Close(); err == nil {
-		err = closed
-	}
-	return err
+// hurried is for one event, and waits for a transaction of the host's no longer than
+// together does.
+func hurried(conn *pgxpool.Conn) querier {
+	return told{conn, `select set_config('lock_timeout', '100ms', true), ` + indexOnly}
 }
 
 // A publication is an event that is published with others.
@@ -77,7 +60,7 @@ func (b *publicationBatch) leave() {
 func (b *publicationBatch) store(s *Store, conn *pgxpool.Conn) error {
 	if len(b.events) == 1 {
 		event := b.events[0]
-		event.deliveries, _, event.err = s.enqueue(b.ctx, hurried{conn}, event.Envelope, "")
+		event.deliveries, _, event.err = s.enqueue(b.ctx, hurried(conn), event.Envelope, "")
 		event.alone = event.err != nil
 		return event.err
 	}

@@ -25,7 +25,8 @@ func (s *Store) Enqueue(ctx context.Context, envelope webhooks.Envelope) (delive
 // time of [PollEvery] after the commit. An event is listed as of when EnqueueTx was
 // called, and webhooks get it that were subscribed then: commit soon. A host that loses
 // power before it commits keeps the transaction open, and Enqueue of the same id waiting,
-// for as long as the server lets it: set idle_in_transaction_session_timeout.
+// for as long as the server lets it: set idle_in_transaction_session_timeout. The statement
+// is planned as others of the transaction are, and ctx alone says how long it may take.
 func (s *Store) EnqueueTx(ctx context.Context, tx pgx.Tx, envelope webhooks.Envelope) (deliveries int, err error) {
 	if err := s.begin(ctx); err != nil {
 		return 0, err

@@ -86,7 +86,7 @@ func (p *publisher) publish(ctx context.Context, envelope *webhooks.Envelope) (d
 // alone stores an event, unless it has to wait for long.
 func (p *publisher) alone(ctx context.Context, envelope *webhooks.Envelope) (deliveries int, err error) {
 	err = p.store.write(ctx, func(ctx context.Context, conn *pgxpool.Conn) error {
-		deliveries, _, err = p.store.enqueue(ctx, hurried{conn}, envelope, "")
+		deliveries, _, err = p.store.enqueue(ctx, hurried(conn), envelope, "")
 		return err
 	})
 	return deliveries, err

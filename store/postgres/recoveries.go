@@ -48,7 +48,7 @@ func (s *Store) RecoveryByID(ctx context.Context, account, id string) (r webhook
 	err = s.read(ctx, func(ctx context.Context, conn *pgxpool.Conn) error {
 		var states []string
 		var from *time.Time
-		err := conn.QueryRow(ctx, s.sql(`
+		err := s.planned(conn).QueryRow(ctx, s.sql(`
 			select id, account, webhook_id, states, from_at, to_at, created_at, recovered, done
 			from storageapi.recoveries where account = $1 and id = $2`), account, id).
 			Scan(&r.ID, &r.Account, &r.WebhookID, &states, &from, &r.To, &r.CreatedAt, &r.Recovered, &r.Done)

@@ -75,7 +75,7 @@ func (s *Store) note(ctx context.Context, tx pgx.Tx, kind int, account, id strin
 		kind, account, terms.Request, id, terms.Sum[:])
 	batch.Queue(s.sql(`
 		delete from storageapi.requests where (kind, account, name) in (
-			select kind, account, name from storageapi.requests where kind = $1 and at < clock_timestamp() - $2 * interval '1 microsecond' order by at limit $3 for update skip locked)`),
-		kind, terms.Lifetime.Microseconds(), forgetStep)
+			select kind, account, name from storageapi.requests where at < (select clock_timestamp() - $1 * interval '1 microsecond') order by at limit $2 for update skip locked)`),
+		terms.Lifetime.Microseconds(), forgetStep)
 	return tx.SendBatch(ctx, batch).Close()
 }

@@ -20,6 +20,8 @@ func TestMigrationsStay(t *testing.T) {
 	for name, want := range map[string]string{
 		"0001": "5b7656d1778b5e37770899c2500df306346dac6416ef43d35a4c64cf000c001e",
 		"0002": "478926de5278b63c5ae2c57704e36ae0755fb2bae615f5be061f22eafd116646",
+		"0003": "29c84c7de256c20c14ff81d6eb80385760ee0a2a1d3ce88d62c8ed08f145401a",
+		"0004": "16d38eb8b96da2ed5ee5f15f19223c854a3107fc17b8c30606ccf9e28e6c84dc",
 	} {
 		text, err := os.ReadFile("migrations/" + name + ".sql")
 		if err != nil {

@@ -39,7 +39,7 @@ const (
 )
 
 // transaction is how transactions begin: in one round trip.
-var transaction = pgx.TxOptions{BeginQuery: `begin; select ` + unidle + `, ` + probed}
+var transaction = pgx.TxOptions{BeginQuery: `begin; select ` + unidle + `, ` + probed + `, ` + indexOnly}
 
 // code returns PostgreSQL's code of an error, or "".
 func code(err error) string {

@@ -141,7 +141,7 @@ func (s *Store) CreateWebhook(ctx context.Context, w webhooks.Webhook, terms web
 // WebhookByID implements [webhooks.Store].
 func (s *Store) WebhookByID(ctx context.Context, account, id string) (w webhooks.Webhook, err error) {
 	err = s.read(ctx, func(ctx context.Context, conn *pgxpool.Conn) error {
-		w, err = s.scanWebhook(conn.QueryRow(ctx, s.sql(`select `+webhookColumns+`
+		w, err = s.scanWebhook(s.planned(conn).QueryRow(ctx, s.sql(`select `+webhookColumns+`
 			from storageapi.webhooks w where w.account = $1 and w.id = $2`), account, id))
 		return err
 	})
@@ -151,7 +151,7 @@ func (s *Store) WebhookByID(ctx context.Context, account, id string) (w webhooks
 // ListWebhooks implements [webhooks.Store].
 func (s *Store) ListWebhooks(ctx context.Context, account string, page webhooks.Page) (list []webhooks.Webhook, err error) {
 	err = s.read(ctx, func(ctx context.Context, conn *pgxpool.Conn) error {
-		rows, err := conn.Query(ctx, s.sql(`select `+webhookColumns+`
+		rows, err := s.planned(conn).Query(ctx, s.sql(`select `+webhookColumns+`
 			from storageapi.webhooks w where w.account = $1 and ($2 = '' or w.id < $2) order by w.id desc limit $3`),
 			account, page.After, page.Limit)
 		if err != nil {

@@ -1,0 +1,223 @@
+package postgres_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/storageapi/storageapi/apikeys"
+	"github.com/storageapi/storageapi/store/postgres"
+	"github.com/storageapi/storageapi/webhooks"
+)
+
+// filled puts so many rows into every table that grows, of other accounts, as if all
+// had come since the server last looked.
+const filled = `
+	insert into keys (hash, account, id, name, scopes, created_at)
+		select sha256(convert_to('many' || i, 'UTF8')), 'many_' || i %% 1000, 'key_' || i, 'name', '{}', now() from generate_series(1, %[1]d) i;
+	insert into key_uses (account, id, hash, at) select account, id, '', now() from keys where account like 'many%%';
+	insert into accounts (account) select 'many_' || i from generate_series(1, %[1]d) i;
+	insert into requests (kind, account, name, id, sum, at) select i %% 2, 'many_' || i, 'request', 'id', '', now() from generate_series(1, %[1]d) i;
+	insert into webhooks (account, id, shard, url, events, past_events, active, off_reason, balance_threshold, secret, created_at)
+		select 'many_' || i, 'many_' || i, i %% 16, 'https://example.com', '{balance.low}', '{}', true, '', 0, '', now() from generate_series(1, %[1]d) i;
+	insert into past_webhooks (no, account, id, deleted_at) select -i, 'many_' || i, 'past_' || i, now() from generate_series(1, %[1]d) i;
+	insert into alerts (account, metric, state) select 'many_' || i, 'balance', 'state' from generate_series(1, %[1]d) i;
+	insert into notices (account, key, until) select 'many_' || i, 'key', now() + interval '1 year' from generate_series(1, %[1]d) i;
+	insert into events (event, account, id, type, at, matched, body)
+		select i, 'many_' || i %% 1000, 'event_' || i, 'balance.low', now(), 1, '' from generate_series(9000000000000000001, 9000000000000000000 + %[1]d) i;
+	insert into attempts (event, webhook, number, state, started_at, took, status, class, error, response)
+		select 9000000000000000000 + i, -i, 1, 1, now(), 1, 200, '', '', '' from generate_series(1, %[1]d) i;
+	insert into queue (webhook, event, shard, kind, parked, due, attempts, before)
+		select -i, 9000000000000000000 + i, i %% 16, 0, true, now() + interval '1 year', 0, 0 from generate_series(1, %[1]d) i;
+	insert into leases (token, shard, webhook, event, account, until)
+		select -i, i %% 16, -i, 9000000000000000000 + i, 'many_' || i, now() + interval '1 year' from generate_series(1, %[1]d / 100) i`
+
+// asks are calls that look up some rows. Of them is what transactions makes, whose
+// names come with a number.
+var asks = map[string]func(ctx context.Context, s *postgres.Store, of string) error{
+	"KeyByHash": func(ctx context.Context, s *postgres.Store, of string) error {
+		_, err := s.KeyByHash(ctx, testKey(of, of, 1).Hash)
+		return err
+	},
+	"KeyByID": func(ctx context.Context, s *postgres.Store, of string) error {
+		_, err := s.KeyByID(ctx, of, of)
+		return err
+	},
+	"ListKeys": func(ctx context.Context, s *postgres.Store, of string) error {
+		_, err := s.ListKeys(ctx, of, apikeys.Page{Limit: 9})
+		return err
+	},
+	"WebhookByID": func(ctx context.Context, s *postgres.Store, of string) error {
+		_, err := s.WebhookByID(ctx, of, of)
+		return err
+	},
+	"ListWebhooks": func(ctx context.Context, s *postgres.Store, of string) error {
+		_, err := s.ListWebhooks(ctx, of, webhooks.Page{Limit: 9})
+		return err
+	},
+	"RecordKeyUse": func(ctx context.Context, s *postgres.Store, of string) error {
+		return s.RecordKeyUse(ctx, []apikeys.KeyUse{{Account: of, ID: of, Hash: testKey(of, of, 1).Hash, At: time.Now()}})
+	},
+	"Enqueue": func(ctx context.Context, s *postgres.Store, of string) error {
+		_, err := s.Enqueue(ctx, webhooks.Envelope{ID: of + "3", Account: of, Type: webhooks.TypeBalanceLow})
+		return err
+	},
+	"NewNotices": func(ctx context.Context, s *postgres.Store, of string) error {
+		_, err := s.NewNotices(ctx, of, []webhooks.Notice{{Key: "notice", Until: time.Now()}})
+		return err
+	},
+	"DueAlerts": func(ctx context.Context, s *postgres.Store, of string) error {
+		_, err := s.DueAlerts(ctx, 9)
+		return err
+	},
+	"EventDeliveries": func(ctx context.Context, s *postgres.Store, of string) error {
+		_, err := s.EventDeliveries(ctx, of, of)
+		return err
+	},
+	"ListDeliveries": func(ctx context.Context, s *postgres.Store, of string) error {
+		_, err := s.ListDeliveries(ctx, of, of, webhooks.DeliveryQuery{Limit: 9})
+		return err
+	},
+	"RecoveryByID": func(ctx context.Context, s *postgres.Store, of string) error {
+		if _, err := s.RecoveryByID(ctx, of, of); !errors.Is(err, webhooks.ErrNotFound) {
+			return err
+		}
+		return nil
+	},
+	"Backlog": func(ctx context.Context, s *postgres.Store, of string) error {
+		_, err := s.Backlog(ctx, of)
+		return err
+	},
+}
+
+// What is planned while tables are empty does not read them through once they are full:
+// on connections of the host's, and on our own.
+func TestPlansOfEmptyTables(t *testing.T) {
+	for whose, open := range map[string]func(t *testing.T, name string, option postgres.Option) *postgres.Store{
+		"the host's": func(t *testing.T, name string, option postgres.Option) *postgres.Store {
+			config := pool(t).Config()
+			config.MaxConns = 1
+			p, err := pgxpool.NewWithConfig(t.Context(), config)
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(p.Close)
+			s, err := postgres.New(t.Context(), p, option)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return s
+		},
+		"our own": func(t *testing.T, _ string, option postgres.Option) *postgres.Store {
+			s, err := postgres.Open(t.Context(), newRelay(t).dsn(t, "pool_max_conns=1"), option)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return s
+		},
+	} {
+		t.Run(whose, func(t *testing.T) {
+			const many, rounds = 20_000, 6
+			name, option := migratedSchema(t)
+			exec := func(sql string) {
+				t.Helper()
+				err := pgx.BeginFunc(t.Context(), pool(t), func(tx pgx.Tx) error {
+					_, err := tx.Exec(t.Context(), `set local search_path = `+quoted(name)+`; `+sql)
+					return err
+				})
+				if err != nil {
+					t.Fatal(err)
+				}
+			}
+			for _, table := range tablesOf(t, name) { // so the server knows that they are empty
+				if _, err := pool(t).Exec(t.Context(), `vacuum analyze `+quoted(name)+`.`+table); err != nil {
+					t.Fatal(err)
+				}
+			}
+			s := open(t, name, option)
+			s.RenewNever()
+			steps := make(map[string]func(ctx context.Context, s *postgres.Store, of string) error)
+			for _, of := range []map[string]func(ctx context.Context, s *postgres.Store, of string) error{asks, transactions} {
+				for name, do := range of {
+					steps[name] = do
+				}
+			}
+			round := func(prefix string, measure bool) {
+				for step, do := range steps {
+					if measure && step == "Purge" {
+						continue // there is much that it has to do now
+					}
+					of := prefix + step
+					transacting(t, s, of)
+					if step == "AdvanceRecovery" {
+						if err := transactions["CreateRecovery"](t.Context(), s, of); err != nil {
+							t.Fatal(err)
+						}
+					}
+					before := map[string]int64{}
+					if measure {
+						before = readOf(t, s, name)
+					}
+					if err := do(t.Context(), s, of); err != nil {
+						t.Fatal(of, err)
+					}
+					if !measure {
+						continue
+					}
+					for table, n := range readOf(t, s, name) {
+						if n -= before[table]; n > many/20 {
+							t.Errorf("%s read %d rows or entries of %s", step, n, table)
+						}
+					}
+				}
+			}
+			for i := range rounds {
+				round(fmt.Sprint("early ", i, " "), false)
+			}
+			exec(fmt.Sprintf(filled, many))
+			round("late ", true)
+			_ = s.Close()
+		})
+	}
+}
+
+func tablesOf(t *testing.T, schema string) []string {
+	t.Helper()
+	rows, err := pool(t).Query(t.Context(), `select relname::text from pg_stat_user_tables where schemaname = $1`, schema)
+	if err != nil {
+		t.Fatal(err)
+	}
+	list, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	if err != nil {
+		t.Fatal(err)
+	}
+	return list
+}
+
+// readOf returns how many rows and entries of indexes the only connection of a store has
+// read, by table and index.
+func readOf(t *testing.T, s *postgres.Store, schema string) map[string]int64 {
+	t.Helper()
+	if _, err := s.Pool().Exec(t.Context(), `select pg_stat_force_next_flush()`); err != nil && !strings.Contains(err.Error(), "does not exist") {
+		t.Fatal(err)
+	}
+	of := make(map[string]int64)
+	rows, err := s.Pool().Query(t.Context(), `
+		select relname::text, seq_tup_read from pg_stat_user_tables where schemaname = $1
+		union all select indexrelname::text, idx_tup_read from pg_stat_user_indexes where schemaname = $1`, schema)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var name string
+	var n int64
+	if _, err := pgx.ForEachRow(rows, []any{&name, &n}, func() error { of[name] = n; return nil }); err != nil {
+		t.Fatal(err)
+	}
+	return of
+}
