@@ -104,7 +104,7 @@ func TestRequire(t *testing.T) {
 		mux.Handle("GET /v2/hosted/"+s.String(), api.Auth.Require(s, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			caller, _ := auth.PrincipalFrom(r.Context())
 			w.Header().Set("Content-Type", "application/json; charset=utf-8")
-			_, _ = fmt.Fprintf(w, "%q", caller.Account)
+			_, _ = fmt.Fprintf(w, "%q\n", caller.Account)
 		})))
 	}
 	h := mount(t, api, mux)

@@ -17,7 +17,7 @@ func TestDeletionIsImmediate(t *testing.T) {
 	mux.Handle("/v2/", api)
 	mux.Handle("GET /v2/environments", api.Auth.Require(scopes.EnvironmentsRead, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/json; charset=utf-8")
-		_, _ = w.Write([]byte("[]"))
+		_, _ = w.Write([]byte("[]\n"))
 	})))
 	h := mount(t, api, mux)
 	admin := h.admin(alice)

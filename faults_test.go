@@ -179,7 +179,7 @@ func TestCancelledRequest(t *testing.T) {
 		r.Header = http.Header{"Api-Key": {admin}, "Content-Type": {"application/json"}}
 		w := httptest.NewRecorder()
 		h.api.ServeHTTP(w, r)
-		if w.Code != 500 || w.Body.String() != internalError {
+		if w.Code != 500 || w.Body.String() != internalError+"\n" {
 			t.Errorf("%+v: got %d %s", step, w.Code, w.Body)
 		}
 		cancel()

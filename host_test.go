@@ -165,12 +165,16 @@ func read(t testing.TB, method string, response *http.Response) reply {
 		t.Fatal(err)
 	}
 	response.Header.Del("Date")
-	got := reply{t, response.StatusCode, response.Header, string(body)}
+	text, ended := strings.CutSuffix(string(body), "\n")
+	got := reply{t, response.StatusCode, response.Header, text}
 	if got.status == http.StatusNoContent || method == http.MethodHead {
 		if len(body) > 0 {
 			t.Errorf("%d to %s with a body: %s", got.status, method, body)
 		}
 		return got
+	}
+	if !ended || strings.HasSuffix(text, "\n") {
+		t.Errorf("%d does not end with one newline: %q", got.status, body)
 	}
 	if contentType := got.header.Get("Content-Type"); contentType != "application/json; charset=utf-8" {
 		t.Errorf("%d with Content-Type %q: %s", got.status, contentType, body)

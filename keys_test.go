@@ -30,7 +30,7 @@ func TestKeyLife(t *testing.T) {
 	}
 	wantHeader := http.Header{
 		"Cache-Control":          {"no-store"},
-		"Content-Length":         {fmt.Sprint(len(made.body))},
+		"Content-Length":         {fmt.Sprint(len(made.body + "\n"))},
 		"Content-Type":           {"application/json; charset=utf-8"},
 		"Location":               {keysPath + "/" + id},
 		"X-Content-Type-Options": {"nosniff"},
@@ -72,7 +72,7 @@ func TestCreateKeyFields(t *testing.T) {
 		{"name", `"x"`, `"name":"x"`},
 		{"name", `"` + strings.Repeat("é", 128) + `"`, strings.Repeat("é", 128)},
 		{"name", `"\ud83d\ude00 \u0041"`, `"name":"😀 A"`},
-		{"name", `" "`, `"name":" "`},
+		{"name", `"a b"`, `"name":"a b"`},
 		{"scopes", `["account:read","files:read"]`, `"scopes":["account:read","files:read"]`},
 		{"expiresAt", `null`, `"expiresAt":null`},
 		{"expiresAt", `"2026-02-01"`, `"expiresAt":"2026-02-01T00:00:00.000Z"`},
@@ -91,6 +91,10 @@ func TestCreateKeyFields(t *testing.T) {
 		{"name", `"` + strings.Repeat("é", 129) + `"`, "name must be 1 to 128 characters"},
 		{"name", `"a\u0000"`, "name must be 1 to 128 characters of UTF-8 without control characters"},
 		{"name", `"a\nb"`, "name must be"},
+		{"name", `" "`, "name must not begin or end with a space"},
+		{"name", `"a\u200b"`, "name must not hold U+200B"},
+		{"name", `"\u2800"`, "name must have at least one visible character"},
+		{"name", `"a\u200d"`, "name must have joiners, such as U+200D, only between visible characters"},
 		{"name", `"\u0085"`, "name must be"},
 		{"name", `"\ud800"`, "body must not have half of a surrogate pair"},
 		{"name", `1`, "name must be a string"},

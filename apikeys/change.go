@@ -23,7 +23,7 @@ func (c Condition) check(key Key) error {
 
 // UpdateParams says what to change of a key. What is nil stays as it is.
 type UpdateParams struct {
-	Name *string // 1 to 128 characters, none of them a control character
+	Name *string // as in CreateParams
 	If   Condition
 }
 

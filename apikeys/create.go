@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/storageapi/storageapi/auth"
 	"github.com/storageapi/storageapi/internal/creation"
@@ -17,7 +16,10 @@ import (
 
 // CreateParams says what key to create.
 type CreateParams struct {
-	Name   string     // 1 to 128 characters, none of them a control character
+	// Name is 1 to 128 characters, at least one of them visible, without space around
+	// them; none of them a control character, a line or paragraph separator, a control
+	// of the direction of writing or U+200B; joiners only between visible ones.
+	Name   string
 	Scopes scopes.Set // at least one
 
 	// ExpiresAt is when the key dies, counted to the millisecond; it must be in
@@ -132,17 +134,6 @@ func (p CreateParams) check(now time.Time) (CreateParams, error) {
 // sum stands for what is asked for by params that were checked.
 func (p *CreateParams) sum() creation.Sum {
 	return creation.SumOf(p.Name, strings.Join(p.Scopes.Names(), " "), p.ExpiresAt.Format(time.RFC3339Nano))
-}
-
-func checkName(name string) error {
-	const rule = "must be 1 to 128 characters of UTF-8 without control characters"
-	if !invalid.PlainText(name) {
-		return invalid.Field("name", rule)
-	}
-	if n := utf8.RuneCountInString(name); n < 1 || n > 128 {
-		return invalid.Field("name", fmt.Sprintf("%s, not %d", rule, n))
-	}
-	return nil
 }
 
 // checkExpiry returns the expiry as it is stored.

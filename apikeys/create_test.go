@@ -56,7 +56,7 @@ func TestCreateChecksItsInput(t *testing.T) {
 
 		{"a name of 128 characters", account, strings.Repeat("x", 128), readFiles, never, ""},
 		{"a name of 128 characters, not bytes", account, strings.Repeat("🔑", 128), readFiles, never, ""},
-		{"a name of one space", account, " ", readFiles, never, ""},
+		{"a name of one space", account, " ", readFiles, never, "name"},
 		{"a name with markup", account, `<b>"&'\%s`, readFiles, never, ""},
 		{"no name", account, "", readFiles, never, "name"},
 		{"a name of 129 characters", account, strings.Repeat("x", 129), readFiles, never, "name"},

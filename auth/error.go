@@ -23,7 +23,7 @@ const (
 )
 
 // WriteError answers a request with the error body of SPEC section 7,
-// {"error":{"code":…,"message":…}}. Hosts use it so that their own routes fail
+// {"error":{"code":…,"message":…}} and a newline. Hosts use it so that their own routes fail
 // in the same shape as the library's. The message is shown to the client: it
 // must hold no secret.
 func WriteError(w http.ResponseWriter, status int, code, message string) {
@@ -40,7 +40,7 @@ func WriteError(w http.ResponseWriter, status int, code, message string) {
 	w.Header().Set("Content-Type", "application/json; charset=utf-8")
 	w.Header().Set("X-Content-Type-Options", "nosniff")
 	w.WriteHeader(status)
-	_, _ = w.Write(bytes.TrimSuffix(data.Bytes(), []byte("\n")))
+	_, _ = w.Write(data.Bytes())
 }
 
 // WriteUnauthorized answers 401 UNAUTHORIZED. The answer is the same to the

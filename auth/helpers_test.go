@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"testing"
 
 	"github.com/storageapi/storageapi/auth"
@@ -57,7 +58,7 @@ func request(values ...string) *http.Request {
 	return r
 }
 
-// serve returns the response of handler, and its body.
+// serve returns the response of handler, and its body without the newline at its end.
 func serve(t *testing.T, handler http.Handler, r *http.Request) (*http.Response, string) {
 	t.Helper()
 	recorder := httptest.NewRecorder()
@@ -67,7 +68,7 @@ func serve(t *testing.T, handler http.Handler, r *http.Request) (*http.Response,
 	if err != nil {
 		t.Fatal(err)
 	}
-	return response, string(body)
+	return response, strings.TrimSuffix(string(body), "\n")
 }
 
 // unreachable is a handler that must not be called.

@@ -14,7 +14,7 @@ type answer struct {
 	status   int
 	location string
 	etag     string
-	body     []byte // JSON, or nil for none
+	body     []byte // JSON and a newline, or nil for none
 }
 
 func ok(value any) (answer, error) {
@@ -61,7 +61,7 @@ func encode(value any) ([]byte, error) {
 	if err := encoder.Encode(value); err != nil {
 		return nil, err
 	}
-	return bytes.TrimSuffix(body.Bytes(), []byte("\n")), nil
+	return body.Bytes(), nil
 }
 
 // path returns the path that the client asked for. It is longer than r.URL's where

@@ -1,0 +1,93 @@
+package apikeys
+
+import (
+	"fmt"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/storageapi/storageapi/internal/invalid"
+)
+
+// checkName checks the name of a key. People choose keys by their names, so one must
+// not look like another, or like nothing.
+func checkName(name string) error {
+	const rule = "must be 1 to 128 characters of UTF-8 without control characters"
+	if !invalid.PlainText(name) {
+		return invalid.Field("name", rule)
+	}
+	if n := utf8.RuneCountInString(name); n < 1 || n > 128 {
+		return invalid.Field("name", fmt.Sprintf("%s, not %d", rule, n))
+	}
+	for _, r := range name {
+		switch {
+		case unicode.In(r, unicode.Zl, unicode.Zp):
+			return invalid.Field("name", fmt.Sprintf("must be one line, without the separator %U", r))
+		case unicode.Is(unicode.Bidi_Control, r), r == zeroWidthSpace:
+			return invalid.Field("name", fmt.Sprintf("must not hold %U, which is invisible and changes how the name looks", r))
+		}
+	}
+	first, _ := utf8.DecodeRuneInString(name)
+	last, _ := utf8.DecodeLastRuneInString(name)
+	if unicode.IsSpace(first) || unicode.IsSpace(last) {
+		return invalid.Field("name", "must not begin or end with a space")
+	}
+	return checkVisible(name)
+}
+
+const zeroWidthSpace = '\u200b'
+
+// checkVisible checks that something of the name can be seen, and that joiners join
+// what can be: they shape Persian words and emoji, and are nothing elsewhere.
+func checkVisible(name string) error {
+	visible := false   // something is
+	joinable := false  // what a joiner would stand behind is
+	joining := rune(0) // the joiner that the next character follows
+	for _, r := range name {
+		switch {
+		case isJoiner(r):
+			if !joinable {
+				return misplaced(r)
+			}
+			joining, joinable = r, false
+		case isVisible(r):
+			visible, joinable, joining = true, true, 0
+		case joining != 0:
+			return misplaced(joining)
+		case !isModifier(r):
+			joinable = false
+		}
+	}
+	switch {
+	case joining != 0:
+		return misplaced(joining)
+	case !visible:
+		return invalid.Field("name", "must have at least one visible character")
+	}
+	return nil
+}
+
+func misplaced(joiner rune) error {
+	return invalid.Field("name", fmt.Sprintf("must have joiners, such as %U, only between visible characters", joiner))
+}
+
+// isJoiner reports whether a character, itself invisible, joins those around it or
+// keeps them apart.
+func isJoiner(r rune) bool {
+	switch r {
+	case '\u034f', '\u2060', '\ufeff': // combining grapheme joiner, word joiner, no-break space of no width
+		return true
+	}
+	return unicode.Is(unicode.Join_Control, r)
+}
+
+// isModifier reports whether an invisible character is one of how the one before it
+// looks.
+func isModifier(r rune) bool { return unicode.Is(unicode.Variation_Selector, r) }
+
+// isVisible reports whether a character leaves ink. One that this version of Unicode
+// does not know may.
+func isVisible(r rune) bool {
+	const brailleBlank = '\u2800'
+	return r != brailleBlank && !unicode.IsSpace(r) &&
+		!unicode.In(r, unicode.Cf, unicode.Zs, unicode.Other_Default_Ignorable_Code_Point, unicode.Variation_Selector)
+}
