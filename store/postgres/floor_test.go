@@ -135,8 +135,13 @@ func BenchmarkVerify(b *testing.B) {
 			Scan(&account, &id, &name, &names, &created, &expires, &hash, &previous, &previousExpires)
 	}
 	cached := openOn(b, p, postgres.CacheKeys(keys, time.Hour))
+	own, err := postgres.Open(b.Context(), fmt.Sprintf("%s pool_max_conns=%d", server.DSN("postgres"), p.Config().MaxConns))
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer func() { _ = own.Close() }()
 	for _, callers := range []int{1, 16} {
-		for name, s := range map[string]*postgres.Store{"": s, "/cached": cached} {
+		for name, s := range map[string]*postgres.Store{"": own, "/host": s, "/cached": cached} {
 			b.Run(fmt.Sprintf("callers=%d%s", callers, name), func(b *testing.B) {
 				c := contest{server: server, names: [2]string{"verify", "select"}, do: [2]func(i int64) error{verify(s), bare}}
 				c.round(b, callers, keys)
