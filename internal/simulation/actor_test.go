@@ -104,11 +104,10 @@ func (a *actor) beset(methods ...string) (undo func()) {
 	w := a.world
 	switch {
 	case w.disk != nil && a.rand.IntN(3) == 0:
-		if !w.disk.fail(full) {
+		if !w.disk.fail(full, func() { w.tally.add("commit", full) }) {
 			break
 		}
-		w.trouble(w.now() + time.Second)
-		w.tally.add(methods[0], "full disk")
+		w.trouble(w.now() + 30*time.Second)
 		a.tell(nil, "finds the disk full")
 		return w.disk.mend
 	case a.rand.IntN(4) == 0:

@@ -2,14 +2,8 @@
 
 package simulation_test
 
-// A disk fails on Linux only.
-type disk struct{}
+// A descriptor leads where it leads: on Linux only it can be made to lead elsewhere.
+type descriptor struct{}
 
-const (
-	full     = "full"
-	readOnly = "read-only"
-)
-
-func newDisk(string) *disk     { return &disk{} }
-func (*disk) fail(string) bool { return false }
-func (*disk) mend()            {}
+func (*descriptor) misdirect(string) bool { return false }
+func (*descriptor) redirect()             {}

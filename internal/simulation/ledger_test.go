@@ -33,6 +33,8 @@ type delivery struct {
 	last           *lease        // the one before,
 	ended          time.Duration // and when it ended
 	attempts       int           // that were settled as made, or lapsed
+	settled        int           // of them were settled
+	process        int           // that claimed it last
 	lapses         int           // leases that may have run out since then
 	due            time.Duration // not to be claimed before
 	anew           bool          // it was sent again meanwhile: due means nothing
@@ -115,8 +117,13 @@ func (l *ledger) claimed(process int, tasks []webhooks.Task) {
 		d.anew = d.anew || l.sending[d.webhook] > 0
 		w.punctual(d, now)
 		before := task.Before
+		least := d.attempts
+		if w.path != "" && d.process != process {
+			least = d.settled // a file does not know of leases that ran out
+		}
+		d.process = process
 		switch made := task.Attempt - 1; {
-		case made < d.attempts || made > d.attempts+d.lapses:
+		case made < least || made > d.attempts+d.lapses:
 			w.breach("attempts are counted right", d.about(), "attempt %d of %s for %s, after %d that were made and at most %d that ran out",
 				task.Attempt, d.event, d.webhook, d.attempts, d.lapses)
 		default:
@@ -125,7 +132,11 @@ func (l *ledger) claimed(process int, tasks []webhooks.Task) {
 		if before > task.Attempt-1 {
 			w.breach("attempts are counted right", d.about(), "attempt %d counts %d before", task.Attempt, before)
 		}
-		if now < d.due-early && !d.anew {
+		by := early
+		if task.Probe {
+			by = time.Minute // somebody asked for it
+		}
+		if now < d.due-by && !d.anew {
 			rule := "retries come on schedule"
 			if w.era.from > 0 {
 				rule = "a clock that was set moves nothing more than once"
@@ -179,7 +190,7 @@ func (d *delivery) conclude(s *webhooks.Settlement, since time.Duration) {
 	case webhooks.GiveUp:
 		d.state = webhooks.Dead
 	}
-	d.attempts = s.Task.Attempt
+	d.attempts, d.settled = s.Task.Attempt, s.Task.Attempt
 }
 
 // lost notes that nobody heard of these claims.
@@ -339,18 +350,19 @@ func (l *ledger) off(webhook string) (ok bool, at time.Duration) {
 }
 
 // waits reports whether the event, or any if that is empty, waits to be claimed for the
-// webhook, which was due at a time, and of which nothing was claimed since.
+// webhook, which was due at a time; of which nothing is under way, and nothing was
+// claimed since.
 func (l *ledger) waits(webhook, event string, at time.Duration) (waits bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, d := range l.deliveries {
-		if d.webhook != webhook || event != "" && d.event != event {
+		if d.webhook != webhook {
 			continue
 		}
-		if d.claimed >= at {
+		if d.claimed >= at || d.lease != nil {
 			return false
 		}
-		waits = waits || d.lease == nil && (event != "" || d.due <= at && d.state == webhooks.Pending)
+		waits = waits || (event == "" || d.event == event) && (event != "" || d.due <= at && d.state == webhooks.Pending)
 	}
 	return waits
 }

@@ -48,8 +48,7 @@ const (
 	strikeMood    = "mood"    // a receiver changes
 	strikeExhaust = "exhaust" // the host has no descriptors for a while
 	strikeWall    = "wall"    // the service's clock jumps
-	strikeDisk    = "disk"    // the disk takes no writes for a while
-	strikeSync    = "sync"    // a commit fails, and nobody knows what the disk has
+	strikeDisk    = "disk"    // the disk fails for a while
 	strikeClock   = "clock"   // the system's clock jumps as the file sees it, and is set right
 )
 
@@ -92,8 +91,7 @@ func newPlan(seed uint64, onDisk bool) plan {
 	p.strike(strikeExhaust, 1+r.IntN(3), 5*time.Second, 5*time.Minute)
 	p.strike(strikeWall, r.IntN(3), 0, 0)
 	if onDisk {
-		p.strike(strikeDisk, 2+r.IntN(4), time.Second, 5*time.Minute)
-		p.strike(strikeSync, 1+r.IntN(3), time.Second, 5*time.Minute)
+		p.strike(strikeDisk, 3+r.IntN(6), time.Second, 5*time.Minute)
 		p.strike(strikeClock, r.IntN(2), time.Minute, 20*time.Hour)
 	}
 	slices.SortStableFunc(p.strikes, func(a, b strike) int { return int(a.at - b.at) })

@@ -199,3 +199,7 @@ func (f *faulty) Backlog(ctx context.Context, webhookID string) (webhooks.Backlo
 func (f *faulty) Now(ctx context.Context) (time.Time, error) {
 	return call(f, ctx, "Now", func() (time.Time, error) { return f.Store.Now(ctx) })
 }
+
+func (f *faulty) Probe(ctx context.Context, account, webhookID string) error {
+	return try(f, ctx, "Probe", func() error { return f.Store.Probe(ctx, account, webhookID) })
+}

@@ -364,8 +364,9 @@ func (s *subscriber) test(ctx context.Context, k *hook) {
 func (s *subscriber) prompts(k *hook, event string) {
 	began := s.world.now()
 	mood, since := s.world.receivers.moodOf(k.host())
+	now := s.is(k)
 	waits := s.world.ledger.waits(k.name, event, began)
-	if mood != well || began-since < time.Minute || !k.active || !waits {
+	if mood != well || began-since < time.Minute || now == nil || !now.Active || !waits {
 		return
 	}
 	calm, _ := s.world.calmSince()

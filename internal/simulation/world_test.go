@@ -2,7 +2,6 @@ package simulation_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"path/filepath"
@@ -69,7 +68,7 @@ func newWorld(seed uint64, dir string, tally *tally) *world {
 	}
 	if dir != "" {
 		w.path = filepath.Join(dir, "storage.db")
-		w.disk = newDisk(w.path)
+		w.disk = &disk{path: w.path}
 	} else {
 		w.kept = memory.New()
 	}
@@ -173,21 +172,19 @@ func (w *world) strikes(ctx context.Context) {
 			w.tell("host", nil, "has its clock set by %v", by)
 			w.wall.Add(int64(by))
 		case strikeDisk:
-			how := []string{full, readOnly}[s.arg%2]
+			how := []string{full, readOnly, syncBefore, syncAfter}[s.arg%4]
 			w.trouble(w.now() + s.for_)
-			if !w.disk.fail(how) {
+			if !w.disk.fail(how, func() { w.tally.add("commit", how) }) {
 				continue
 			}
-			w.tell("disk", nil, "is %s for %v", how, s.for_)
+			w.tell("disk", nil, "fails for %v: %s", s.for_, how)
+			w.burst(ctx)
 			time.Sleep(s.for_)
 			w.disk.mend()
 			w.tell("disk", nil, "is well again")
-			w.restart(strikeKill)
-		case strikeSync:
-			w.trouble(w.now() + s.for_)
-			w.failCommit(ctx, s.arg%2 == 0)
-			time.Sleep(s.for_)
-			w.restart(strikeKill)
+			if how != full { // it is refused until the file is opened again
+				w.restart(strikeKill)
+			}
 		case strikeClock:
 			by := []time.Duration{31 * day, 366 * day, -366 * day}[s.arg%3]
 			w.setClock(by)
@@ -214,25 +211,8 @@ func (w *world) strikes(ctx context.Context) {
 	}
 }
 
-// failCommit has the next commit fail, before it happened or after, and publishes
-// something for it to be of.
-func (w *world) failCommit(ctx context.Context, happens bool) {
-	fault := "sync before"
-	if happens {
-		fault = "sync after"
-	}
-	var once sync.Once
-	boltfault.Around(w.kept, func(commit func() error) (err error) {
-		err = errSync
-		once.Do(func() {
-			w.tally.add("commit", fault)
-			w.tell("disk", nil, "fails at a sync (%s)", fault)
-			if happens {
-				err = errors.Join(err, commit())
-			}
-		})
-		return err
-	})
+// burst publishes events together, with contexts that end at all looks.
+func (w *world) burst(ctx context.Context) {
 	var all sync.WaitGroup
 	for _, a := range w.accounts {
 		for looks := range 4 {
@@ -246,8 +226,6 @@ func (w *world) failCommit(ctx context.Context, happens bool) {
 	}
 	all.Wait()
 }
-
-var errSync = errors.New("the disk failed")
 
 // setClock sets the system's clock as the file sees it, by so much against what it is.
 func (w *world) setClock(by time.Duration) {
@@ -340,6 +318,7 @@ func (w *world) closeStore() {
 		time.Sleep(time.Millisecond)
 	}
 	w.disk.mend()
+	w.disk.holds(nil)
 	if kept != nil {
 		if err := kept.Close(); err != nil {
 			w.tell("store", nil, "closes: %v", err)
@@ -361,4 +340,5 @@ func (w *world) openStore() {
 	defer w.mu.Unlock()
 	w.kept = kept
 	boltfault.SetClock(kept, w.clock)
+	w.disk.holds(kept)
 }
