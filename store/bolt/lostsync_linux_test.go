@@ -20,7 +20,7 @@ import (
 )
 
 var (
-	lostSyncs    = flag.Int("lost-syncs", 20, "how many processes TestLostSyncs has a sync fail in")
+	lostSyncs    = flag.Int("lost-syncs", 15, "how many processes TestLostSyncs has a sync fail in")
 	lostSyncSeed = flag.Uint64("lost-syncs-seed", 1, "what it draws them with")
 )
 
@@ -84,9 +84,9 @@ func TestLostSyncs(t *testing.T) {
 		for i, c := range calls {
 			d.do(c)
 			if c.failed || i == restart {
-				critical = i + 12
+				critical = i + 10
 			}
-			if c.name == "line" || i > critical && random.IntN(24) > 0 {
+			if c.name == "line" || i > critical && random.IntN(48) > 0 {
 				continue
 			}
 			for range 2 {
@@ -98,7 +98,7 @@ func TestLostSyncs(t *testing.T) {
 		}
 	}
 	t.Logf("%d processes, %d with a failed sync of the meta page, %d calls refused, %d files after a power loss; seed %d", *lostSyncs, metas, refused, files, *lostSyncSeed)
-	if *lostSyncs >= 20 && (metas == 0 || refused == 0 || files < 100) {
+	if *lostSyncs >= 15 && (metas == 0 || refused == 0 || files < 100) {
 		t.Error("the test tests too little")
 	}
 }
