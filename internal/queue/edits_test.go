@@ -105,22 +105,21 @@ func TestSeize(t *testing.T) {
 		add(&q, "a", seq, start)
 	}
 	c, _ := claimFor(&q, start, 1, 9, time.Minute)
-	if _, ok := q.Seize("a", 0); ok {
-		t.Error("a leased one was seized")
-	}
-	if token, ok := q.Seize("a", 9); token != 0 || !ok {
+	tokens := q.Seize("a", []uint64{9, 0, 3, 1})
+	if token, ok := tokens[9]; token != 0 || !ok {
 		t.Errorf("Seize of what is not owed = %v, %v, want 0, true", token, ok)
 	}
-	tokens := map[uint64]uint64{}
-	for _, seq := range []uint64{1, 3} {
-		token, ok := q.Seize("a", seq)
-		if !ok {
-			t.Errorf("%d was not seized", seq)
-		}
-		tokens[seq] = token
+	if _, ok := tokens[0]; ok {
+		t.Error("a leased one was seized")
 	}
-	if _, ok := q.Seize("a", 1); ok {
+	if len(tokens) != 3 || tokens[1] == 0 || tokens[3] == 0 || tokens[1] == tokens[3] {
+		t.Errorf("seized %v, want 1 and 3", tokens)
+	}
+	if tokens := q.Seize("a", []uint64{1}); len(tokens) != 0 {
 		t.Error("what is seized was seized")
+	}
+	if diff := cmp.Diff(map[uint64]bool{0: true, 1: true, 3: true}, q.Leases()); diff != "" {
+		t.Errorf("Leases (-want +got):\n%s", diff)
 	}
 	q.Done(c[0].Token)
 	if got := q.Backlog(at(time.Hour), "a").Pending; got != 3 {

@@ -29,6 +29,29 @@ func (h *heap[T]) remove(i int) T {
 	return item
 }
 
+// takeOut takes out the items that are wanted, in no order.
+func (h *heap[T]) takeOut(wanted func(T) bool) (taken []T) {
+	kept := (*h)[:0]
+	for _, item := range *h {
+		if wanted(item) {
+			taken = append(taken, item)
+		} else {
+			kept = append(kept, item)
+		}
+	}
+	if len(taken) == 0 {
+		return nil
+	}
+	clear((*h)[len(kept):])
+	if *h = kept; len(kept) == 0 && cap(kept) > minShrunk {
+		*h = nil
+	}
+	for i := len(kept)/2 - 1; i >= 0; i-- {
+		h.down(i)
+	}
+	return taken
+}
+
 func (h heap[T]) up(i int) {
 	for i > 0 {
 		parent := (i - 1) / 2

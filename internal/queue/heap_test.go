@@ -18,9 +18,15 @@ func TestHeap(t *testing.T) {
 			h.push(it)
 			want = append(want, it)
 		}
-		for range 40 {
+		for range 20 {
 			it := h.remove(rnd.IntN(len(h)))
 			want = slices.DeleteFunc(want, func(other item) bool { return other == it })
+		}
+		wanted := rnd.Uint64N(5) + 2
+		taken := h.takeOut(func(it item) bool { return it.seq%wanted == 0 })
+		want = slices.DeleteFunc(want, func(it item) bool { return slices.Contains(taken, it) })
+		if len(want) != len(h) || slices.ContainsFunc(want, func(it item) bool { return it.seq%wanted == 0 }) {
+			t.Fatalf("seed %d: took out %v", seed, taken)
 		}
 		slices.SortFunc(want, func(a, b item) int {
 			if a.sooner(b) {

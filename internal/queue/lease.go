@@ -4,6 +4,7 @@ import (
 	"iter"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"time"
 )
 
@@ -47,15 +48,44 @@ func (q *Queue) begin(le lease) *lease {
 	return &le
 }
 
-// Seize keeps a delivery that waits from being claimed, until Done or Free with the
-// token; ok is false if it is leased. Of one that is not owed the token is nobody's.
-func (q *Queue) Seize(webhook string, seq uint64) (token uint64, ok bool) {
+// Seize keeps deliveries of a webhook that wait from being claimed, until Done or Free
+// with their tokens, which it returns by number. Those that are leased are not among
+// them; the token of one that is not owed is 0, which is nobody's. It looks once at all
+// that the webhook is owed.
+func (q *Queue) Seize(webhook string, seqs []uint64) (tokens map[uint64]uint64) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.edit(webhook, seq, func(l *lane, it item) {
-		token = q.begin(lease{lane: l, item: it, held: true, landed: true}).token
-	})
-	return token, token != 0 || !q.leased(webhook, seq)
+	tokens = make(map[uint64]uint64, len(seqs))
+	for _, seq := range seqs {
+		tokens[seq] = 0
+	}
+	e := q.endpoints.all[webhook]
+	if e == nil || len(seqs) == 0 {
+		return tokens
+	}
+	for le := range q.leasesOf(e) {
+		delete(tokens, le.item.seq)
+	}
+	least, most := slices.Min(seqs), slices.Max(seqs)
+	for kind := range e.lanes {
+		l := &e.lanes[kind]
+		taken := l.waiting.takeOut(func(it item) bool {
+			if it.seq < least || it.seq > most { // mostly
+				return false
+			}
+			_, wanted := tokens[it.seq]
+			return wanted
+		})
+		if len(taken) == 0 {
+			continue
+		}
+		q.waiting -= len(taken)
+		q.schedule(l)
+		for _, it := range taken {
+			tokens[it.seq] = q.begin(lease{lane: l, item: it, held: true, landed: true}).token
+		}
+	}
+	return tokens
 }
 
 // end ends a lease and reports whether there was one.
@@ -153,6 +183,17 @@ func (q *Queue) Free(token uint64) {
 	if le, ok := q.end(token); ok {
 		q.put(le.lane, le.item)
 	}
+}
+
+// Leases returns the numbers of all deliveries that are leased.
+func (q *Queue) Leases() map[uint64]bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	seqs := make(map[uint64]bool, len(q.leases))
+	for _, le := range q.leases {
+		seqs[le.item.seq] = true
+	}
+	return seqs
 }
 
 // Leased reports whether the delivery is leased.

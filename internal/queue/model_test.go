@@ -186,7 +186,8 @@ func (m *model) step() {
 		})
 	case n < 93:
 		m.edit(func(d *debt) bool {
-			token, ok := m.q.Seize(d.Webhook, d.Seq)
+			tokens := m.q.Seize(d.Webhook, []uint64{d.Seq})
+			token, ok := tokens[d.Seq]
 			switch owed := m.owed[d.Seq] == d; {
 			case !owed:
 				return token != 0 || !ok // as for what is leased
@@ -196,6 +197,8 @@ func (m *model) step() {
 			}
 			return ok
 		})
+	case n < 94 && m.rnd.IntN(3) == 0:
+		m.seizeAll(id)
 	case n < 94 && m.rnd.IntN(2) == 0:
 		m.giveBack()
 	case n < 94:
@@ -248,6 +251,28 @@ func (m *model) edit(change func(*debt) bool) {
 	want := d.lease == 0
 	if got := change(d); got != want {
 		m.Fatalf("an edit of %+v reports %v, want %v", d, got, want)
+	}
+}
+
+// seizeAll seizes some of what the webhook is owed at once.
+func (m *model) seizeAll(webhook string) {
+	var seqs []uint64
+	for _, d := range m.owed {
+		if d.Webhook == webhook && m.rnd.IntN(2) == 0 {
+			seqs = append(seqs, d.Seq)
+		}
+	}
+	tokens := m.q.Seize(webhook, seqs)
+	for _, seq := range seqs {
+		d := m.owed[seq]
+		token, ok := tokens[seq]
+		if ok != (d.lease == 0) || ok && token == 0 {
+			m.Fatalf("Seize of %+v = %d, %v", d, token, ok)
+		}
+		if ok {
+			d.lease, d.held, d.landed = token, true, true
+			m.seized = append(m.seized, d)
+		}
 	}
 }
 

@@ -3,6 +3,7 @@ package bolt
 import (
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"path/filepath"
 	"runtime"
 	"slices"
@@ -11,6 +12,8 @@ import (
 	"testing"
 	"time"
 	"unsafe"
+
+	"go.etcd.io/bbolt"
 
 	"github.com/storageapi/storageapi/webhooks"
 )
@@ -47,6 +50,39 @@ func BenchmarkDelete(b *testing.B) {
 			b.Fatal(err)
 		}
 		b.StartTimer()
+	}
+}
+
+// BenchmarkExpire measures a purge that ends 1000 of the deliveries pending of a webhook that
+// is off, which has 200,000 to be retried.
+func BenchmarkExpire(b *testing.B) {
+	pending := 200_000
+	if testing.Short() {
+		pending = 20_000
+	}
+	s, err := Open(filepath.Join(b.TempDir(), "expire.db"))
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer func() { _ = s.Close() }()
+	owe(b, s, 0, pending)
+	for fresh := true; fresh; { // what was not tried is as easy as can be
+		if _, err := s.Purge(b.Context(), webhooks.Purge{Payloads: time.Now(), Limit: 1000}); err != nil {
+			b.Fatal(err)
+		}
+		err := s.db.View(func(tx *bbolt.Tx) error {
+			key, _ := tx.Bucket(bucketFresh).Cursor().First()
+			fresh = key != nil
+			return nil
+		})
+		if err != nil {
+			b.Fatal(err)
+		}
+	}
+	for b.Loop() {
+		if _, err := s.Purge(b.Context(), webhooks.Purge{Payloads: time.Now(), Limit: 1000}); err != nil {
+			b.Fatal(err)
+		}
 	}
 }
 
@@ -88,7 +124,7 @@ func owe(b *testing.B, s *Store, account, pending int) {
 		var settlements []webhooks.Settlement
 		for _, task := range tasks {
 			settlements = append(settlements, webhooks.Settlement{
-				Task: task, Outcome: webhooks.Retry, RetryAfter: 24 * time.Hour,
+				Task: task, Outcome: webhooks.Retry, RetryAfter: 20*time.Hour + rand.N(8*time.Hour),
 				Attempt: webhooks.Attempt{Number: 1, StartedAt: time.Now(), Status: 500},
 			})
 		}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/binary"
+	"maps"
 	"math"
 	"time"
 
@@ -76,36 +77,34 @@ func (s *Store) purge(b *batch, purge *webhooks.Purge, seized map[uint64]uint64)
 	return false, nil
 }
 
+// An expiring is a delivery that is owed for too long.
+type expiring struct {
+	number  uint64
+	webhook string // empty if nobody knows whom it is for
+	attempt int
+}
+
 // expire ends the deliveries owed of events before that number, but those leased.
 func (s *Store) expire(b *batch, before uint64, left *int, seized map[uint64]uint64) error {
 	found := newSegments(b.tx)
-	type delivery struct {
-		number  uint64
-		webhook string
-		attempt int
-		token   uint64
-	}
-	var old []delivery
+	var old []expiring
+	var leased map[uint64]bool
 	look := func(number uint64, attempt int) (more bool) {
-		if number >= before || *left <= 0 {
+		if number >= before || len(old) >= *left {
 			return false
 		}
-		var webhook []byte // nil if nobody knows whom it was for
+		var webhook []byte
 		if segment, err := found.at(number); err == nil {
 			webhook, _ = segment.recipient(number)
 		}
 		if webhook != nil && b.get(bucketWebhookIDs, webhook) == nil {
 			return true // left over, and not owed
 		}
-		id := string(webhook)
-		token, ok := seized[number]
-		if !ok {
-			token, ok = s.queue.Seize(id, number)
+		if leased == nil {
+			leased = s.queue.Leases()
 		}
-		if ok {
-			seized[number] = token
-			old = append(old, delivery{number, id, attempt, token})
-			*left--
+		if _, ours := seized[number]; ours || !leased[number] {
+			old = append(old, expiring{number, string(webhook), attempt})
 		}
 		return true
 	}
@@ -127,7 +126,12 @@ func (s *Store) expire(b *batch, before uint64, left *int, seized map[uint64]uin
 			break
 		}
 	}
+	s.seize(old, seized)
 	for _, d := range old {
+		token, ours := seized[d.number]
+		if !ours {
+			continue // leased just now
+		}
 		attempt := webhooks.Expired(d.attempt, time.Now())
 		if err := b.logAttempt(d.number, &attempt, webhooks.GiveUp); err != nil {
 			return err
@@ -136,12 +140,26 @@ func (s *Store) expire(b *batch, before uint64, left *int, seized map[uint64]uin
 			return err
 		}
 		b.done = append(b.done, func() {
-			if s.queue.Done(d.token); d.token == 0 { // a step before this one made it owed
+			if s.queue.Done(token); token == 0 { // a step before this one made it owed
 				s.queue.Remove(d.webhook, d.number)
 			}
 		})
+		*left--
 	}
 	return b.deleteAll(bucketFresh, damaged)
+}
+
+// seize keeps what expires from being claimed, unless it was seized before.
+func (s *Store) seize(old []expiring, seized map[uint64]uint64) {
+	numbers := make(map[string][]uint64) // by webhook
+	for _, d := range old {
+		if _, ours := seized[d.number]; !ours {
+			numbers[d.webhook] = append(numbers[d.webhook], d.number)
+		}
+	}
+	for webhook, numbers := range numbers {
+		maps.Copy(seized, s.queue.Seize(webhook, numbers))
+	}
 }
 
 // firstOwed returns a number which no delivery that is owed is before: the segments
