@@ -33,6 +33,8 @@ type dispatcher struct {
 	mu    sync.Mutex
 	pacer *pacer // changed by the run loop only
 
+	hopes map[string]bool // webhooks that the pacer is to be told of, see hope
+
 	vacated []*flight // the run loop's, empty: to be used again
 
 	// failing is set while results cannot be settled: no attempt is begun whose
@@ -58,6 +60,7 @@ func newDispatcher(store Store, client *client, config Config) *dispatcher {
 		claiming: make(chan struct{}, 1),
 		telling:  make(chan struct{}, 1),
 		pacer:    newPacer(config),
+		hopes:    make(map[string]bool),
 	}
 }
 
@@ -163,6 +166,7 @@ func (d *dispatcher) claim(ctx context.Context, r *round) (flights []*flight, ne
 	defer func() { <-d.claiming }()
 	now, failing := time.Now(), d.failing.Load()
 	d.mu.Lock()
+	d.takeHopes(now)
 	d.pacer.look(now)
 	d.mu.Unlock()
 
@@ -283,7 +287,9 @@ func (d *dispatcher) evict(ctx context.Context, webhook string) error {
 func (d *dispatcher) paceOf(webhook string) Pace {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return d.pacer.pace(webhook)
+	pace := d.pacer.pace(webhook)
+	pace.Down = pace.Down && !d.hopes[webhook]
+	return pace
 }
 
 // stats tells how many attempts are in flight, and since New: how many deliveries

@@ -59,8 +59,10 @@ func (s *WebhookService) EventDeliveries(ctx context.Context, account, eventID s
 }
 
 // Redeliver makes a delivery of the account pending and due at once, and its retries
-// begin anew. One that is pending becomes due at once, and its retries go on; if an
-// attempt is under way nothing changes.
+// begin anew. One that is pending becomes due at once, and its retries go on. It is sent
+// before all else that the webhook is owed, also to a receiver that is down, but a second
+// after the last attempt that somebody asked for. If an attempt is under way nothing
+// changes.
 // [ErrNotFound] if there is no such delivery, or its webhook was deleted or its
 // payload purged.
 func (s *WebhookService) Redeliver(ctx context.Context, account, webhookID, eventID string) error {
@@ -90,7 +92,8 @@ type RecoverParams struct {
 // Recover begins to make deliveries of the account's webhook pending again, and
 // returns the job that does so, or [ErrNotFound], or [ErrRecovering] if one of this
 // webhook is not done yet. Jobs of several webhooks take turns. What is recovered goes through
-// the same caps as all else, and after what is published meanwhile. [WebhookService.Run]
+// the same caps as all else, and after what is published meanwhile; one attempt is made at
+// once, also if the receiver is down. [WebhookService.Run]
 // does the work; ask [WebhookService.Recovery] how far it is.
 func (s *WebhookService) Recover(ctx context.Context, account, webhookID string, params RecoverParams) (Recovery, error) {
 	params, err := params.check()
@@ -110,6 +113,7 @@ func (s *WebhookService) Recover(ctx context.Context, account, webhookID string,
 	if err := s.store.CreateRecovery(ctx, recovery); err != nil {
 		return Recovery{}, fmt.Errorf("recover deliveries: %w", err)
 	}
+	s.probe(ctx, account, webhookID)
 	s.keeper.hurry()
 	return s.Recovery(ctx, account, recovery.ID)
 }

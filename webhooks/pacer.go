@@ -144,6 +144,10 @@ func (p *pacer) ask(w *track, f *flight) {
 	}
 	f.asked, f.inTurn = true, false
 	p.asked++
+	w.had++ // it is no turn of the webhook's
+	if w.condition == down {
+		w.turn = latest(w.turn, f.begun.Add(2*probePause)) // another one may be asked for before
+	}
 }
 
 // cut cuts a flight short.
@@ -297,19 +301,23 @@ func (p *pacer) learn(f *flight, now time.Time) {
 	switch was := w.condition; {
 	case failed:
 		w.failures++
+		if !w.hopeful && !f.asked && w.failures == downAfter { // or else it goes on
+			w.pause = 0
+		}
 		w.hopeful = false
 		w.shrink(now)
 		switch {
 		case w.failures == downAfter:
-			w.pause = minProbe
+			w.pause = max(w.pause, minProbe)
 			f.settlement.Rest = w.rest(now)
-		case f.probe && !f.asked: // what somebody asks for does not lengthen the pause
+		case f.probe && !f.asked && was == down: // what somebody asks for does not lengthen the pause
 			w.pause = min(2*w.pause, maxProbe)
 			f.settlement.Rest = w.rest(now)
 		}
 	case was == down:
 		w.failures, w.turn = 0, now
-		w.cap, w.filled, w.ramping, w.raised = 1, 0, true, now
+		w.restart(now)
+		w.cap = min(1+w.lagging, p.perWebhook) // what hangs still does not hold up the rest
 	default:
 		w.failures = 0
 		w.grow(len(w.flights) >= w.cap, p.perWebhook, now)
@@ -448,11 +456,4 @@ func (p *pacer) pace(webhook string) Pace {
 		return Pace{Cap: p.firstCap}
 	}
 	return Pace{InFlight: len(w.flights), Cap: w.limit(), Failures: w.failures, Slow: w.slow, Down: w.condition == down && !w.hopeful}
-}
-
-// hope notes that the receiver took something, if not an event.
-func (p *pacer) hope(webhook string) {
-	if w := p.tracks[webhook]; w != nil {
-		w.hopeful = true
-	}
 }

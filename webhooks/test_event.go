@@ -33,7 +33,10 @@ type TestEvent struct {
 // came of it, or [ErrNotFound] or [ErrTesting]. It is sent once, like any other event and by the same
 // client, whether the webhook is active or not, and takes no longer than
 // [Config.Timeout]. Its data is {"webhookId":…}. Nothing of it is stored, counted or
-// told to [Hooks], and whether it arrives changes nothing of the webhook.
+// told to [Hooks], and whether it arrives changes nothing of the webhook. But if it does,
+// what an active webhook is owed does not wait any more for its receiver, had that been
+// down: the next attempt is made at once, a second after the last one that somebody
+// asked for at the earliest. If that fails, the rest waits as before.
 //
 // Whoever may send them chooses where to. So a second passes between two to one webhook,
 // and an account begins 8 a second at most: SendTest waits for that, a second at most.
@@ -69,6 +72,9 @@ func (s *WebhookService) SendTest(ctx context.Context, account, webhookID string
 		return TestEvent{}, fmt.Errorf("send test event: %w", ErrClosed)
 	case res.canceled:
 		return TestEvent{}, fmt.Errorf("send test event: %w", ErrNotFound)
+	}
+	if res.attempt.Error == "" && webhook.Active {
+		s.retrust(ctx, account, webhookID)
 	}
 	return TestEvent{event.ID, res.attempt}, nil
 }

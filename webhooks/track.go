@@ -46,7 +46,7 @@ type track struct {
 	lagging int       // flights that have taken too long already
 	lagged  time.Time // when one last did
 	guessed bool      // nothing was known of it before it was taken for slow
-	hopeful bool      // it took a test event since it last failed
+	hopeful bool      // somebody has reason to believe that it is up, since it last failed
 
 	turn   time.Time     // unless fit: when it may next have attempts
 	pause  time.Duration // down: between probes
@@ -122,6 +122,9 @@ func (w *track) grow(full bool, most int, now time.Time) {
 		}
 	}
 }
+
+// restart begins with one attempt at a time.
+func (w *track) restart(now time.Time) { w.cap, w.filled, w.ramping, w.raised = 1, 0, true, now }
 
 // shrink halves the cap.
 func (w *track) shrink(now time.Time) { w.cap, w.filled, w.raised = max(1, w.cap/2), 0, now }

@@ -128,10 +128,13 @@ func (p *pacer) answered(now time.Time, err error) {
 		case err != nil:
 		case got > 0:
 			w.turn = now
+		case w.condition == down && len(w.flights) > 0: // somebody asked for it just now
 		case w.isIdle() && now.Sub(w.active) >= trackedFor:
 			p.forget(w)
 			continue
-		case w.condition == down: // nothing was due
+		case w.condition == down && w.hopeful: // nothing was due
+			p.halfOpen(w, now)
+		case w.condition == down:
 			w.rest(now)
 		default:
 			w.turn = p.beat // all at once: it is one claim

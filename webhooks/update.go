@@ -37,16 +37,15 @@ type UpdateParams struct {
 // Attempts that have begun go on as they are, and count; all later ones are made as
 // the change has it, also of what was published before:
 //
-//   - URL: what is owed goes to the new one when it is due, at first at the pace of
-//     the old one: one that is down gets its next probe within a minute. Failing
-//     begins anew, and what comes of attempts at the old one changes nothing of the
+//   - URL: what is owed goes to the new one when it is due, at once also if the old
+//     one was down, at first one attempt at a time. Failing begins anew, and what comes of attempts at the old one changes nothing of the
 //     webhook, not even 410 Gone. One that is off stays off.
 //   - Events: they decide about what is published from now on. What is owed, or
 //     recovered, is sent even if its type is not among them any more: whoever may
 //     change where it goes should be good enough for [Webhook.PastEvents], too.
 //   - Active: while it is false, what is owed waits, and what is published is
-//     [Skipped], to be recovered if wanted. Once it is true again, what is owed goes
-//     on; failing begins anew and there is no [OffReason] any more.
+//     [Skipped], to be recovered if wanted. Once it is true, what is owed goes on,
+//     at once also if the receiver was down; failing begins anew and there is no [OffReason] any more.
 //   - BalanceThreshold: if it is above the balance that was reported, and the webhook
 //     was not told yet, it is told at once.
 func (s *WebhookService) Update(ctx context.Context, account, webhookID string, params UpdateParams) (Webhook, error) {
@@ -57,6 +56,9 @@ func (s *WebhookService) Update(ctx context.Context, account, webhookID string, 
 	webhook, err := s.change(ctx, account, webhookID, params.If, params.apply)
 	if err != nil {
 		return Webhook{}, fmt.Errorf("update webhook: %w", err)
+	}
+	if turned := params.Active != nil || params.URL != nil; turned && webhook.Active {
+		s.retrust(ctx, account, webhookID)
 	}
 	s.balanceMayBeLow(ctx, webhook)
 	return webhook, nil

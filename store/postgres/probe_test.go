@@ -1,0 +1,119 @@
+package postgres_test
+
+import (
+	"context"
+	"crypto/x509"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/storageapi/storageapi/webhooks"
+)
+
+// What somebody asks of one node is done at once, though the receiver was down for
+// another, which alone knows of its pause, and the database has the webhook rest.
+func TestAnyNodeEndsThePause(t *testing.T) {
+	for name, press := range map[string]func(service *webhooks.WebhookService, webhook webhooks.Webhook, event string) error{
+		"redelivery": func(service *webhooks.WebhookService, webhook webhooks.Webhook, event string) error {
+			return service.Redeliver(t.Context(), webhook.Account, webhook.ID, event)
+		},
+		"test event": func(service *webhooks.WebhookService, webhook webhooks.Webhook, _ string) error {
+			_, err := service.SendTest(t.Context(), webhook.Account, webhook.ID)
+			return err
+		},
+		"on again": func(service *webhooks.WebhookService, webhook webhooks.Webhook, _ string) error {
+			active := true
+			_, err := service.Update(t.Context(), webhook.Account, webhook.ID, webhooks.UpdateParams{Active: &active})
+			return err
+		},
+	} {
+		for _, runs := range []bool{false, true} {
+			t.Run(map[bool]string{false: name, true: name + ", at a node that runs"}[runs], func(t *testing.T) {
+				t.Parallel()
+				anyNodeEndsThePause(t, runs, func(service *webhooks.WebhookService, webhook webhooks.Webhook, event string) error {
+					return press(service, webhook, event)
+				})
+			})
+		}
+	}
+}
+
+func anyNodeEndsThePause(t *testing.T, runs bool, press func(*webhooks.WebhookService, webhooks.Webhook, string) error) {
+	var repaired atomic.Bool
+	arrived := make(chan string, 1000)
+	receiver := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !repaired.Load() {
+			w.WriteHeader(http.StatusServiceUnavailable)
+			return
+		}
+		arrived <- r.Header.Get("Webhook-Id")
+	}))
+	defer receiver.Close()
+	roots := x509.NewCertPool()
+	roots.AddCert(receiver.Certificate())
+	option := inSchema(t)
+	node := func(runs bool) *webhooks.WebhookService {
+		service, err := webhooks.New(open(t, option), webhooks.Config{
+			AllowNetworks: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}, RootCAs: roots, Logger: slog.New(slog.DiscardHandler),
+			Retries: []time.Duration{time.Hour}, DrainTimeout: -1,
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if runs {
+			ctx, cancel := context.WithCancel(context.Background())
+			done := make(chan struct{})
+			go func() { defer close(done); _ = service.Run(ctx) }()
+			t.Cleanup(func() { cancel(); <-done })
+		}
+		return service
+	}
+	first := node(true)
+	webhook, err := first.Create(t.Context(), "acct", webhooks.CreateParams{URL: receiver.URL, Events: []webhooks.EventType{webhooks.TypeBalanceLow}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var last string
+	for range 40 {
+		last = first.NewEventID()
+		if err := first.Publish(t.Context(), lowBalance("acct", last)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	failures := func() int {
+		stats, err := first.WebhookStats(t.Context(), "acct", webhook.ID)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return stats.Pace.Failures
+	}
+	for end := time.Now().Add(30 * time.Second); failures() < 8; time.Sleep(5 * time.Millisecond) { // a pause of 8 s begins
+		if time.Now().After(end) {
+			t.Fatalf("%d failures", failures())
+		}
+	}
+	second := node(runs)
+	repaired.Store(true)
+	begun := time.Now()
+	if err := press(second, webhook, last); err != nil {
+		t.Fatal(err)
+	}
+	for {
+		select {
+		case id := <-arrived:
+			if _, err := second.EventDeliveries(t.Context(), "acct", id); err != nil {
+				continue // the test event
+			}
+			if took := time.Since(begun); took > 3*time.Second { // it is some 50 ms where the machine is idle
+				t.Errorf("the first event came after %v", took)
+			}
+			return
+		case <-time.After(20 * time.Second):
+			t.Fatal("nothing came")
+		}
+	}
+}

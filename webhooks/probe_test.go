@@ -1,0 +1,226 @@
+package webhooks_test
+
+import (
+	"net/http"
+	"path/filepath"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/storageapi/storageapi/store/bolt"
+	"github.com/storageapi/storageapi/store/memory"
+	"github.com/storageapi/storageapi/webhooks"
+)
+
+// A breakdown is a receiver that fails or hangs until it is repaired.
+type breakdown struct {
+	hangs    bool
+	repaired atomic.Bool
+}
+
+func (o *breakdown) handle(w http.ResponseWriter, r *http.Request) {
+	switch {
+	case o.repaired.Load():
+	case o.hangs:
+		<-r.Context().Done()
+	default:
+		w.WriteHeader(http.StatusServiceUnavailable)
+	}
+}
+
+// broken has a webhook with a backlog down for an hour, on each store that can be in a
+// bubble. The events are of the backlog; the first is dead.
+func broken(t *testing.T, hangs bool, test func(b *bubble, o *breakdown, webhook webhooks.Webhook, events []string)) {
+	for name, open := range map[string]func(t *testing.T) webhooks.Store{
+		"memory": func(*testing.T) webhooks.Store { return memory.New() },
+		"bolt": func(t *testing.T) webhooks.Store {
+			s, err := bolt.Open(filepath.Join(t.TempDir(), "db"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { s.Close() })
+			return s
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				o := &breakdown{hangs: hangs}
+				b := &bubble{T: t, store: &flaky{Store: open(t)}, logs: &logbook{}}
+				b.service = newService(t, b.store, webhooks.Config{MaxPerAccount: -1, Retries: []time.Duration{}, Logger: b.logs.logger()})
+				b.service.SpeakPlain()
+				b.service.DialThrough(b.servePlain(o.handle))
+				webhook := b.subscribe("a")
+				var events []string
+				for range 300 {
+					events = append(events, b.publish())
+				}
+				stop := b.start()
+				defer stop()
+				time.Sleep(time.Hour)
+				synctest.Wait()
+				if b.delivery(events[0]).State != webhooks.Dead || !b.pace(webhook).Down {
+					t.Fatalf("after an hour: %+v, %+v", b.delivery(events[0]).State, b.pace(webhook))
+				}
+				test(b, o, webhook, events)
+			})
+		})
+	}
+}
+
+func (b *bubble) pace(webhook webhooks.Webhook) webhooks.Pace {
+	b.Helper()
+	stats, err := b.service.WebhookStats(b.Context(), webhook.Account, webhook.ID)
+	if err != nil {
+		b.Fatal(err)
+	}
+	return stats.Pace
+}
+
+func (b *bubble) must(err error) {
+	b.Helper()
+	if err != nil {
+		b.Fatal(err)
+	}
+}
+
+// Whatever somebody does who has repaired a receiver, it gets something within a second,
+// though it was to be left alone for a minute: with an attempt under way that hangs, too.
+func TestARepairedReceiverGetsWhatSomebodyAsksForAtOnce(t *testing.T) {
+	for name, press := range map[string]func(b *bubble, webhook webhooks.Webhook, events []string) (first string){
+		"a test event": func(b *bubble, webhook webhooks.Webhook, _ []string) string {
+			test, err := b.service.SendTest(b.Context(), webhook.Account, webhook.ID)
+			b.must(err)
+			if test.Attempt.Status != http.StatusOK || b.pace(webhook).Down {
+				b.Errorf("the receiver answered %d, and is said to be down: %v", test.Attempt.Status, b.pace(webhook).Down)
+			}
+			return ""
+		},
+		"what is dead": func(b *bubble, webhook webhooks.Webhook, events []string) string {
+			b.must(b.service.Redeliver(b.Context(), webhook.Account, webhook.ID, events[0]))
+			return events[0]
+		},
+		"what waits behind its backlog": func(b *bubble, webhook webhooks.Webhook, events []string) string {
+			last := events[len(events)-1]
+			b.must(b.service.Redeliver(b.Context(), webhook.Account, webhook.ID, last))
+			return last
+		},
+		"a recovery": func(b *bubble, webhook webhooks.Webhook, _ []string) string {
+			_, err := b.service.Recover(b.Context(), webhook.Account, webhook.ID, webhooks.RecoverParams{})
+			b.must(err)
+			return ""
+		},
+		"off and on": func(b *bubble, webhook webhooks.Webhook, _ []string) string {
+			for _, active := range []bool{false, true} {
+				_, err := b.service.Update(b.Context(), webhook.Account, webhook.ID, webhooks.UpdateParams{Active: &active})
+				b.must(err)
+			}
+			return ""
+		},
+		"another URL": func(b *bubble, webhook webhooks.Webhook, _ []string) string {
+			_, err := b.service.Update(b.Context(), webhook.Account, webhook.ID, webhooks.UpdateParams{URL: ptr("https://b.example.com" + secretPath)})
+			b.must(err)
+			return ""
+		},
+	} {
+		for _, hangs := range []bool{false, true} {
+			t.Run(map[bool]string{false: "failing, ", true: "hanging, "}[hangs]+name, func(t *testing.T) {
+				broken(t, hangs, func(b *bubble, o *breakdown, webhook webhooks.Webhook, events []string) {
+					o.repaired.Store(true)
+					before, at := len(b.hits.of("")), time.Now()
+					first := press(b, webhook, events)
+					if name == "a test event" {
+						before++
+					}
+					time.Sleep(time.Second - time.Since(at))
+					synctest.Wait()
+					list := b.hits.of("")[before:]
+					if len(list) == 0 || first != "" && list[0].id != first {
+						b.Fatalf("%d events came within a second, want at first %s", len(list), first)
+					}
+					if b.pace(webhook).Down {
+						b.Error("it is down still")
+					}
+					time.Sleep(time.Minute)
+					if left := backlogOf(b, webhook); left > 0 {
+						b.Errorf("%d events are left after a minute", left)
+					}
+				})
+			})
+		}
+	}
+}
+
+func backlogOf(b *bubble, webhook webhooks.Webhook) int {
+	b.Helper()
+	stats, err := b.service.WebhookStats(b.Context(), webhook.Account, webhook.ID)
+	b.must(err)
+	return stats.Pending
+}
+
+// However often somebody asks, a receiver that is down gets one attempt a second for it,
+// of which no more than a few are under way; and it is left alone as before then.
+func TestAReceiverThatIsDownIsNotFlooded(t *testing.T) {
+	for _, hangs := range []bool{false, true} {
+		t.Run(map[bool]string{false: "failing", true: "hanging"}[hangs], func(t *testing.T) {
+			broken(t, hangs, func(b *bubble, _ *breakdown, webhook webhooks.Webhook, events []string) {
+				before := len(b.hits.of("a"))
+				const seconds = 30
+				most := 0
+				for i := range seconds * 10 {
+					b.must(b.service.Redeliver(b.Context(), webhook.Account, webhook.ID, events[len(events)-1-i%7]))
+					if i%3 == 0 {
+						_, err := b.service.Update(b.Context(), webhook.Account, webhook.ID, webhooks.UpdateParams{Active: ptr(true)})
+						b.must(err)
+					}
+					time.Sleep(100 * time.Millisecond)
+					most = max(most, b.pace(webhook).InFlight)
+				}
+				list := b.hits.of("a")[before:]
+				if len(list) < seconds-5 || len(list) > seconds+5 { // its own probes come besides
+					t.Errorf("%d attempts in %d s", len(list), seconds)
+				}
+				for i := 1; i < len(list); i++ {
+					if gap := list[i].at.Sub(list[i-1].at); gap < 300*time.Millisecond && i > 1 && list[i].at.Sub(list[i-2].at) < 900*time.Millisecond {
+						t.Errorf("three attempts within %v", list[i].at.Sub(list[i-2].at))
+					}
+				}
+				if most > 6 {
+					t.Errorf("%d attempts under way", most)
+				}
+				time.Sleep(2 * time.Minute)
+				before = len(b.hits.of("a"))
+				time.Sleep(10 * time.Minute)
+				if n := len(b.hits.of("a")) - before; n > 14 {
+					t.Errorf("%d attempts in 10 minutes after that", n)
+				}
+			})
+		})
+	}
+}
+
+// A receiver that took a test event is trusted also if nothing is owed to it then.
+func TestATestEventEndsThePauseOfAnIdleWebhook(t *testing.T) {
+	o := &breakdown{}
+	inBubble(t, webhooks.Config{Retries: []time.Duration{}}, o.handle, func(b *bubble) {
+		webhook := b.subscribe("a")
+		b.start()
+		for range 10 {
+			b.publish()
+		}
+		time.Sleep(time.Minute)
+		if !b.pace(webhook).Down || backlogOf(b, webhook) > 0 {
+			t.Errorf("after a minute: %+v, %d pending", b.pace(webhook), backlogOf(b, webhook))
+		}
+		o.repaired.Store(true)
+		_, err := b.service.SendTest(b.Context(), webhook.Account, webhook.ID)
+		b.must(err)
+		time.Sleep(3 * time.Second)
+		at, event := time.Now(), b.publish()
+		time.Sleep(time.Second)
+		list := b.hits.of("a")
+		if last := list[len(list)-1]; last.id != event || last.at.Sub(at) > 0 {
+			t.Errorf("an event that was published after the test did not come at once")
+		}
+	})
+}
