@@ -143,3 +143,33 @@ func TestIdempotencyAtOnce(t *testing.T) {
 		}
 	}
 }
+
+// TestIdempotencyKeysAreBounded creates and deletes with ever new Idempotency-Keys.
+func TestIdempotencyKeysAreBounded(t *testing.T) {
+	config := newClock().config()
+	config.Keys.MaxPerAccount, config.Webhooks.MaxPerAccount = 2, 1
+	h := serve(t, config)
+	admin := h.admin(alice)
+	for _, kind := range []struct {
+		path, body string
+		most       int
+	}{{keysPath, newKey, 20}, {webhooksPath, newWebhook, 10}} {
+		create := func(name string) reply { return h.do("POST", kind.path, admin, kind.body, idempotent(name)) }
+		for i := range kind.most {
+			id := create(fmt.Sprint("a", i)).want(201, "").text("id")
+			h.do("DELETE", kind.path+"/"+id, admin, "").want(204, "")
+		}
+		for range 2 {
+			got := create("another").want(429, "RATE_LIMIT_EXCEEDED")
+			if got.header.Get("Retry-After") != "3600" || !strings.Contains(got.message(), "too many Idempotency-Keys") {
+				t.Errorf("%s: got %v %s", kind.path, got.header, got.body)
+			}
+		}
+		create("a3").want(409, "CONFLICT") // it is known
+		id := h.do("POST", kind.path, admin, kind.body).want(201, "").text("id")
+		h.do("DELETE", kind.path+"/"+id, admin, "").want(204, "")
+		if kind.path == webhooksPath {
+			h.do("POST", kind.path, h.admin(bob), kind.body, idempotent("another")).want(201, "")
+		}
+	}
+}

@@ -48,7 +48,8 @@ func CallerOf(token string, p auth.Principal) Caller {
 // Create makes a key for the account and returns it with its token, which
 // cannot be had again. An account is any string of 1 to 128 bytes of UTF-8
 // without control characters. Whether somebody may create such a key is for
-// the caller to decide. [ErrLimit] if the account has [Config.MaxPerAccount] keys.
+// the caller to decide. [ErrLimit] if the account has [Config.MaxPerAccount] keys;
+// [ErrRequests] if it has used ten times as many idempotency keys in 24 hours.
 //
 // If the account has used params.IdempotencyKey before, no key is made: for the same
 // params Create returns the key made then, as it is now, with the zero Token;

@@ -12,14 +12,16 @@ var (
 	ErrNotFound = errors.New("no such API key")
 	ErrExists   = errors.New("API key exists already")
 	ErrLimit    = errors.New("too many API keys")
-	ErrCaller   = creation.ErrCaller // of a creation, by a value that is not what it was
+	ErrCaller   = creation.ErrCaller   // of a creation, by a value that is not what it was
+	ErrRequests = creation.ErrRequests // of a creation that would be noted, see Terms
 )
 
 // Terms are what a Store heeds when it creates a key. Limit is how many keys the
 // account may have in the end; 0: any number. Request, of 1 to 128 bytes, names the
 // request within the account, Sum stands for what it asks for, and Lifetime, more
 // than 0, is for how long a request is known, by the store's clock. Without a Request
-// the last two mean nothing. By, unless it is zero, is the value of one of the account's
+// the last two mean nothing. MaxRequests is how many requests of the account, of this
+// kind, may be known at a time; 0: any number. By, unless it is zero, is the value of one of the account's
 // keys: what it asks for is done only if that key is there and, by Caller.Is, has it
 // still.
 type Terms = creation.Terms
@@ -60,6 +62,8 @@ type Store interface {
 	// key is still there. ErrExists if the account has a key of that id, or any key,
 	// in whatever account, has one of its hashes, now or as its previous one.
 	// ErrLimit if the account has terms.Limit keys already, dead ones included.
+	// ErrRequests if terms name a request, and terms.MaxRequests of the account's are
+	// known already.
 	// What is returned as an error adds and notes nothing. Each call that notes
 	// a request forgets some that are older than terms.Lifetime, so that they do
 	// not pile up.

@@ -55,6 +55,9 @@ func (p *pages) createWebhook(c *call) (answer, error) {
 	case errors.Is(err, webhooks.ErrLimit):
 		view.Problem = "This account has as many webhooks as it may have. Delete one that is not needed any more first."
 		return webhookForm(view, http.StatusConflict), nil
+	case errors.Is(err, webhooks.ErrRequests):
+		view.Problem = "Too many webhooks were created for this account in the last 24 hours. Try again later."
+		return webhookForm(view, http.StatusTooManyRequests), nil
 	case errors.Is(err, webhooks.ErrReused), errors.Is(err, webhooks.ErrGone):
 		view.Problem = "This form made a webhook before, and made none now. Send it again to make another."
 		view.Nonce = newNonce()

@@ -151,7 +151,8 @@ type CreateParams struct {
 // Create makes an active webhook for the account, with a new signing secret, and
 // returns it. An account is any string of 1 to 128 bytes of UTF-8 without
 // control characters. Whether somebody may create such a webhook is for the
-// caller to decide. [ErrLimit] if the account has [Config.MaxPerAccount] webhooks.
+// caller to decide. [ErrLimit] if the account has [Config.MaxPerAccount] webhooks;
+// [ErrRequests] if it has used ten times as many idempotency keys in 24 hours.
 // One whose threshold is above the balance that was reported is told so at once, which may be
 // before its receiver knows the secret; it is told again then, as after every failure.
 //

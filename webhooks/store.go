@@ -13,7 +13,8 @@ var (
 	ErrNotFound = errors.New("no such webhook, event or recovery")
 	ErrExists   = errors.New("webhook, recovery or notice exists already")
 	ErrLimit    = errors.New("too many webhooks")
-	ErrCaller   = creation.ErrCaller // of a creation, by a value that is not what it was
+	ErrCaller   = creation.ErrCaller   // of a creation, by a value that is not what it was
+	ErrRequests = creation.ErrRequests // of a creation that would be noted, see Terms
 
 	ErrRecovering = errors.New("a recovery of the webhook is under way")
 )
@@ -22,7 +23,8 @@ var (
 // the account may have in the end; 0: any number. Request, of 1 to 128 bytes, names
 // the request within the account, Sum stands for what it asks for, and Lifetime, more
 // than 0, is for how long a request is known, by the store's clock. Without a Request
-// the last two mean nothing. By, unless it is zero, is the value of one of the account's
+// the last two mean nothing. MaxRequests is how many requests of the account, of this
+// kind, may be known at a time; 0: any number. By, unless it is zero, is the value of one of the account's
 // API keys in the same store: what it asks for is done only if that key is there and,
 // by Caller.Is, has it still.
 type Terms = creation.Terms
@@ -74,7 +76,8 @@ type Store interface {
 	// request of that name, for a webhook, within terms.Lifetime, whatever it asked
 	// for and whether or not its webhook is still there. ErrExists if there is a
 	// webhook of that id, in whatever account. ErrLimit if the account has
-	// terms.Limit webhooks already. What is returned as an error adds and notes
+	// terms.Limit webhooks already. ErrRequests if terms name a request, and
+	// terms.MaxRequests of the account's are known already. What is returned as an error adds and notes
 	// nothing. Each call that notes a request forgets some that are older than
 	// terms.Lifetime, so that they do not pile up.
 	CreateWebhook(ctx context.Context, webhook Webhook, terms Terms) error

@@ -7,6 +7,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"math"
 	"strings"
 	"time"
 
@@ -30,6 +31,10 @@ type Terms struct {
 	Sum      Sum           // of what is asked for
 	Lifetime time.Duration // older requests, by the store's clock, are forgotten
 
+	// MaxRequests is how many requests of the account, of that kind, may be known at a
+	// time, this one included; 0: any number.
+	MaxRequests int
+
 	// By is the value of an API key that asks for it. The zero By is none: the host
 	// does.
 	By Caller
@@ -37,6 +42,9 @@ type Terms struct {
 
 // ErrCaller is returned by a store that was asked By a value that is not what it was.
 var ErrCaller = errors.New("the API key that asks for this was rotated or deleted meanwhile")
+
+// ErrRequests is returned by a store where an account has made MaxRequests.
+var ErrRequests = errors.New("too many idempotency keys in use")
 
 // A Caller is the value of an API key as it was verified: its key's value, or the one
 // before a rotation. It prints as "[redacted]".
@@ -81,9 +89,10 @@ func SumOf(parts ...string) (sum Sum) {
 }
 
 // TermsOf returns the terms of a request that asks for what has that sum. A limit
-// that is negative is none.
+// that is negative is none. Who deletes what it creates can create on: so ten times as
+// many requests may be known as things may be there.
 func TermsOf(limit int, request string, sum Sum) Terms {
-	return Terms{Limit: max(limit, 0), Request: request, Sum: sum, Lifetime: RequestLifetime}
+	return Terms{Limit: max(limit, 0), Request: request, Sum: sum, Lifetime: RequestLifetime, MaxRequests: min(max(limit, 0), math.MaxInt/10) * 10}
 }
 
 // Repeated is the error of a store that the request was made before.

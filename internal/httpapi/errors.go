@@ -94,6 +94,10 @@ func (a *api) fail(c *call, err error) {
 	var method *methodError
 	var limit *creation.LimitError
 	switch {
+	case errors.Is(err, creation.ErrRequests):
+		c.writer.Header().Set("Retry-After", "3600") // in a day at the latest there is room
+		auth.WriteError(c.writer, http.StatusTooManyRequests, auth.CodeRateLimit,
+			"This account has used too many Idempotency-Keys in the last 24 hours. Send the request without one, or try again later.")
 	case errors.Is(err, auth.ErrUnauthorized): // meanwhile
 		auth.WriteUnauthorized(c.writer)
 	case errors.Is(err, auth.ErrForbidden):

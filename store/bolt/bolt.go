@@ -42,6 +42,7 @@ type Store struct {
 	standings     standings
 	keyCensus     census
 	webhookCensus census
+	requests      requests
 	recovered     []byte     // the webhook whose recovery was advanced last
 	newestEvent   []byte     // no key in bucketEventIDs is greater; it need not be there
 	lastPublished time.Time  // no event was published later
@@ -82,7 +83,7 @@ func Open(path string, options ...Option) (*Store, error) {
 	}
 	s := &Store{
 		db: db, standings: make(standings),
-		keyCensus: census{bucket: bucketKeyIDs}, webhookCensus: census{bucket: bucketWebhooks},
+		keyCensus: census{bucket: bucketKeyIDs}, webhookCensus: census{bucket: bucketWebhooks}, requests: newRequests(),
 	}
 	for _, option := range options {
 		option(s)
@@ -129,6 +130,7 @@ func (s *Store) forgetAll() {
 	s.standings.forgetAll()
 	s.keyCensus.forgetAll()
 	s.webhookCensus.forgetAll()
+	s.requests.forgetAll()
 	s.cache.changed()
 }
 

@@ -15,6 +15,7 @@ const maxCensus = 10_000
 // rows tell it, and a transaction that is undone makes it forget all.
 type census struct {
 	bucket []byte
+	kind   string         // with which the rows begin, before the account
 	counts map[string]int // by account
 }
 
@@ -26,7 +27,7 @@ func (c *census) of(tx *bbolt.Tx, account string) int {
 	if c.counts == nil || len(c.counts) >= maxCensus {
 		c.counts = make(map[string]int)
 	}
-	count, prefix := 0, prefixed(account, "")
+	count, prefix := 0, append([]byte(c.kind), prefixed(account, "")...)
 	rows := tx.Bucket(c.bucket).Cursor()
 	for k, _ := rows.Seek(prefix); bytes.HasPrefix(k, prefix); k, _ = rows.Next() {
 		count++

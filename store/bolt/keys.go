@@ -28,11 +28,14 @@ func (s *Store) CreateKey(ctx context.Context, key apikeys.Key, terms apikeys.Te
 		case terms.Limit > 0 && s.keyCensus.of(b.tx, key.Account) >= terms.Limit:
 			return apikeys.ErrLimit
 		}
+		if err := s.requests.check(b, keyRequest, key.Account, &terms); err != nil {
+			return err
+		}
 		s.keyCensus.add(key.Account, 1)
 		if err := putKey(b, key, apikeys.Key{}); err != nil {
 			return err
 		}
-		return b.note(keyRequest, key.Account, key.ID, &terms)
+		return s.requests.note(b, keyRequest, key.Account, key.ID, &terms)
 	})
 }
 

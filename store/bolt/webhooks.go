@@ -45,8 +45,11 @@ func (s *Store) createWebhook(ctx context.Context, webhook *webhooks.Webhook, te
 		case slices.Contains(b.deleted, webhook.ID), s.leftovers.has(webhook.ID):
 			return errLeftovers
 		}
+		if err := s.requests.check(b, webhookRequest, webhook.Account, terms); err != nil {
+			return err
+		}
 		s.webhookCensus.add(webhook.Account, 1)
-		if err := b.note(webhookRequest, webhook.Account, webhook.ID, terms); err != nil {
+		if err := s.requests.note(b, webhookRequest, webhook.Account, webhook.ID, terms); err != nil {
 			return err
 		}
 		if err := b.put(bucketWebhookIDs, []byte(webhook.ID), []byte(webhook.Account)); err != nil {

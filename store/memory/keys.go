@@ -41,6 +41,8 @@ func (s *Store) CreateKey(ctx context.Context, created apikeys.Key, terms apikey
 		return apikeys.ErrExists
 	case terms.Limit > 0 && len(s.keys[created.Account]) >= terms.Limit:
 		return apikeys.ErrLimit
+	case s.keyRequests.full(created.Account, &terms):
+		return apikeys.ErrRequests
 	}
 	k := &key{Key: storedKey(created)}
 	k.LastUsedAt, k.PreviousUsedAt = time.Time{}, time.Time{}

@@ -10,6 +10,7 @@ import (
 type requests struct {
 	known map[ref]request // by name
 	log   []request       // in the order they were noted, those known and others
+	count map[string]int  // of those known, by account
 }
 
 // A request is one that made something.
@@ -31,24 +32,44 @@ func (r *requests) repeated(account string, terms *creation.Terms) error {
 	return &before.made
 }
 
+// full reports whether the account has made as many requests as it may.
+func (r *requests) full(account string, terms *creation.Terms) bool {
+	if terms.Request == "" || terms.MaxRequests == 0 || r.count[account] < terms.MaxRequests {
+		return false
+	}
+	r.forget(len(r.log), terms.Lifetime)
+	return r.count[account] >= terms.MaxRequests
+}
+
 // note remembers a request that has made something, if terms name one.
 func (r *requests) note(account, id string, terms *creation.Terms) {
 	if terms.Request == "" {
 		return
 	}
 	if r.known == nil {
-		r.known = make(map[ref]request)
+		r.known, r.count = make(map[ref]request), make(map[string]int)
 	}
 	noted := request{ref{account, terms.Request}, creation.Repeated{ID: id, Sum: terms.Sum}, time.Now()}
+	if _, known := r.known[noted.name]; !known {
+		r.count[account]++
+	}
 	r.known[noted.name] = noted
 	r.log = append(r.log, noted)
-	for range min(forgetStep, len(r.log)) {
+	r.forget(forgetStep, terms.Lifetime)
+}
+
+// forget forgets requests, at most so many, that are older than that.
+func (r *requests) forget(most int, age time.Duration) {
+	for range min(most, len(r.log)) {
 		oldest := r.log[0]
-		if time.Since(oldest.at) <= terms.Lifetime {
-			break
+		if time.Since(oldest.at) <= age {
+			return
 		}
 		if r.known[oldest.name] == oldest {
 			delete(r.known, oldest.name)
+			if r.count[oldest.name.account]--; r.count[oldest.name.account] == 0 {
+				delete(r.count, oldest.name.account)
+			}
 		}
 		r.log = r.log[1:]
 	}

@@ -26,6 +26,8 @@ func (s *Store) CreateWebhook(ctx context.Context, w webhooks.Webhook, terms web
 		return webhooks.ErrExists
 	case terms.Limit > 0 && len(s.webhooks[w.Account]) >= terms.Limit:
 		return webhooks.ErrLimit
+	case s.webhookRequests.full(w.Account, &terms):
+		return webhooks.ErrRequests
 	}
 	w = copyOf(w)
 	w.CreatedAt = stored(w.CreatedAt)

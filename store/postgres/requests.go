@@ -63,10 +63,23 @@ func (s *Store) repeated(ctx context.Context, tx pgx.Tx, kind int, account strin
 }
 
 // note remembers a request that has made something, if terms name one, and forgets
-// some that are too old.
+// some that are too old. ErrRequests if the account has made as many as it may.
 func (s *Store) note(ctx context.Context, tx pgx.Tx, kind int, account, id string, terms *apikeys.Terms) error {
 	if terms.Request == "" {
 		return nil
+	}
+	if terms.MaxRequests > 0 {
+		var known int
+		err := tx.QueryRow(ctx, s.sql(`select count(*) from (
+			select from storageapi.requests where kind = $1 and account = $2
+				and at >= (select clock_timestamp() - $3 * interval '1 microsecond') limit $4) known`),
+			kind, account, terms.Lifetime.Microseconds(), terms.MaxRequests).Scan(&known)
+		if err == nil && known >= terms.MaxRequests {
+			err = apikeys.ErrRequests
+		}
+		if err != nil {
+			return err
+		}
 	}
 	batch := &pgx.Batch{}
 	batch.Queue(s.sql(`

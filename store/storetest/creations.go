@@ -200,6 +200,69 @@ func (c creator) requests(run runner) {
 		t.wantRepeated(c.create(t, "acct", "third", request("request", 1)), "second", 2)
 	})
 
+	few := func(name string) apikeys.Terms {
+		terms := request(name, 1)
+		terms.MaxRequests = 3
+		return terms
+	}
+
+	run("ErrRequests if the account has made as many already", func(t *tester) {
+		for i := range 3 {
+			t.must(c.create(t, "acct", numbered("id", i), few(numbered("request", i))))
+			t.must(c.remove(t, "acct", numbered("id", i))) // which does not matter
+		}
+		for range 2 {
+			t.wantError("one more", c.create(t, "acct", "more", few("another")), apikeys.ErrRequests)
+			wantSame(t, "exists", c.exists(t, "acct", "more"), false)
+			t.wantRepeated(c.create(t, "acct", "more", few("request1")), "id1", 1)
+		}
+		t.must(c.create(t, "acct", "unnamed", apikeys.Terms{MaxRequests: 3}))
+		t.wantError("the same id", c.create(t, "acct", "unnamed", few("another")), c.exist)
+		t.must(c.create(t, "acct2", "of another account", few("another")))
+		t.must(c.createOther(t, "acct", "of the other kind", few("another")))
+		more := few("another")
+		more.MaxRequests = 4
+		t.must(c.create(t, "acct", "fourth", more))
+		t.wantError("one more", c.create(t, "acct", "fifth", more), apikeys.ErrRequests)
+		more.MaxRequests, more.Request = 0, "any number"
+		t.must(c.create(t, "acct", "fifth", more))
+	})
+
+	run("requests that are forgotten make room", func(t *tester) {
+		for i := range 100 {
+			t.must(c.create(t, "acct", numbered("id", i), request(numbered("request", i), 1)))
+		}
+		brief := few("another")
+		brief.Lifetime = 10 * time.Millisecond
+		time.Sleep(2 * brief.Lifetime)
+		brief.Lifetime = time.Millisecond
+		for i := range 3 { // one after the other, each when those before may be known no more
+			brief.Request = numbered("new", i)
+			t.must(c.create(t, "acct", numbered("new", i), brief))
+			time.Sleep(10 * brief.Lifetime)
+		}
+		brief.Lifetime = time.Hour
+		brief.Request = "now they count"
+		t.wantError("one more", c.create(t, "acct", "more", brief), apikeys.ErrRequests)
+	})
+
+	run("of requests at once no more are noted than may be", func(t *tester) {
+		for round := range 5 {
+			account := numbered("acct", round)
+			var created atomic.Int32
+			inParallel(8, func(i int) {
+				id := numbered(account, i)
+				switch err := c.create(t, account, id, few(id)); {
+				case err == nil:
+					created.Add(1)
+				default:
+					t.wantError("create", err, apikeys.ErrRequests)
+				}
+			})
+			wantSame(t, "created", created.Load(), 3)
+		}
+	})
+
 	run("of the same request at once, one creates", func(t *tester) {
 		for round := range 10 {
 			name := numbered("request", round)
