@@ -38,8 +38,10 @@ type Config struct {
 	RetryJitter float64
 
 	// FailingLimit is after how long of nothing but failed attempts a webhook is
-	// turned off; [Hooks] tell of it, at half the time and when it happens.
-	// Negative: never. Default: 5 days.
+	// turned off, whether or not any is made just then; [Hooks] tell of it, at half the
+	// time, and when it happens. Failures of one event alone do not turn it off, and it
+	// stays on for 12 hours after the host was told, or half of FailingLimit if that is
+	// less. Negative: never. Default: 5 days.
 	FailingLimit time.Duration
 
 	// Concurrency is how many attempts are made at a time, at most 100,000.

@@ -73,11 +73,9 @@ func (d *dispatcher) hurry() {
 	}
 }
 
-// run delivers until ctx is done, then drains, until over is done at the latest as far
-// as hooks are concerned.
-func (d *dispatcher) run(ctx, over context.Context) {
+// run delivers until ctx is done, then drains.
+func (d *dispatcher) run(ctx context.Context) {
 	d.failing.Store(false)
-	d.over = over
 
 	// Attempts outlive ctx by the drain timeout.
 	attempts, cutShort := context.WithCancel(context.WithoutCancel(ctx))

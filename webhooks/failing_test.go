@@ -1,6 +1,7 @@
 package webhooks_test
 
 import (
+	"context"
 	"fmt"
 	"net/http"
 	"strings"
@@ -175,47 +176,114 @@ func TestNoFailingLimit(t *testing.T) {
 	})
 }
 
-// However many attempts are under way when it happens, a webhook is warned of and
-// turned off once; and not at all if one of them succeeds.
-func TestAttemptsUnderWayWhenTheLimitComes(t *testing.T) {
-	for name, test := range map[string]struct {
-		succeed      bool
-		failing, off int
-	}{"all fail": {false, 1, 1}, "one succeeds": {true, 0, 0}} {
-		t.Run(name, func(t *testing.T) {
-			// Both are claimed long after the first failure, and under way together.
-			begun := time.Now()
-			handler := func(w http.ResponseWriter, r *http.Request) {
-				if time.Since(begun) > time.Hour {
-					time.Sleep(roundTrip)
-					if test.succeed && r.Header.Get("Webhook-Id") == "evt_good" {
-						return
-					}
-					time.Sleep(roundTrip)
-				}
-				w.WriteHeader(http.StatusInternalServerError)
-			}
-			for limit, at := range map[time.Duration]string{day: "off", 2*day - 2: "warned"} {
-				diary := &diary{}
-				inBubble(t, webhooks.Config{Hooks: diary.hooks(), FailingLimit: limit, Retries: []time.Duration{}}, handler, func(b *bubble) {
-					begun = time.Now()
-					b.subscribe("a")
-					b.start()
-					b.publish()
-					time.Sleep(day + time.Minute)
-					if err := b.service.Publish(b.Context(), webhooks.Event{ID: "evt_good", Account: account, Data: lowBalance}); err != nil {
-						t.Fatal(err)
-					}
-					b.publish()
-					time.Sleep(time.Minute)
+// A webhook is judged by the clock: one that failed twice and gets nothing any more is
+// warned of and turned off in time. One event alone, however often it fails, does not
+// turn it off.
+func TestAQuietWebhookThatFails(t *testing.T) {
+	for events, want := range map[int]int{1: 0, 2: 1, 3: 1} {
+		t.Run(fmt.Sprint(events, " events"), func(t *testing.T) {
+			diary := &diary{}
+			inBubble(t, webhooks.Config{Hooks: diary.hooks()}, status(http.StatusInternalServerError), func(b *bubble) {
+				webhook := b.subscribe("a")
+				b.start()
+				begun := time.Now()
+				b.publishMany(events)
+				for time.Since(begun) < 6*day {
+					time.Sleep(time.Hour)
 					failing, off := diary.told()
-					if at == "off" && len(off) != test.off || at == "warned" && len(failing) != test.failing {
-						t.Errorf("%s: warned %d times, off %d times", at, len(failing), len(off))
+					warned, turnedOff := want*btoi(time.Since(begun) >= 5*day/2+time.Hour), want*btoi(time.Since(begun) >= 5*day+time.Hour)
+					if len(failing) != warned || len(off) != turnedOff {
+						t.Fatalf("after %v: warned %d times, off %d times", time.Since(begun), len(failing), len(off))
 					}
-				})
-			}
+				}
+				if got, err := b.service.Get(b.Context(), account, webhook.ID); err != nil || got.Active == (want == 1) {
+					t.Errorf("%+v, %v", got, err)
+				}
+			})
 		})
 	}
+}
+
+func btoi(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// One failure after a quiet week turns nothing off: the host is warned then, and has
+// half a day, in which one success is enough.
+func TestOneFailureAfterAQuietWeek(t *testing.T) {
+	for name, succeeds := range map[string]bool{"it goes on failing": false, "it succeeds in between": true} {
+		t.Run(name, func(t *testing.T) {
+			var up atomic.Bool
+			handler := func(w http.ResponseWriter, _ *http.Request) {
+				if !up.Load() {
+					w.WriteHeader(http.StatusInternalServerError)
+				}
+			}
+			diary := &diary{}
+			inBubble(t, webhooks.Config{Hooks: diary.hooks(), Retries: []time.Duration{}}, handler, func(b *bubble) {
+				webhook := b.subscribe("a")
+				b.start()
+				b.publish()
+				time.Sleep(7 * day)
+				b.publish()
+				time.Sleep(11 * time.Hour)
+				if failing, off := diary.told(); len(failing) != 1 || len(off) != 0 {
+					t.Fatalf("11 hours after the second failure: warned %d times, off %d times", len(failing), len(off))
+				}
+				up.Store(succeeds)
+				b.publish()
+				time.Sleep(2 * time.Hour)
+				_, off := diary.told()
+				got, err := b.service.Get(b.Context(), account, webhook.ID)
+				if err != nil || got.Active != succeeds || (len(off) == 0) != succeeds || got.FailingSince.IsZero() != succeeds {
+					t.Errorf("off %d times: %+v, %v", len(off), got, err)
+				}
+			})
+		})
+	}
+}
+
+// A wavering store has webhooks that do well again at the moment when they are judged.
+type wavering struct {
+	webhooks.Store
+	judged int
+}
+
+func (w *wavering) FailingWebhooks(ctx context.Context, since time.Time, page webhooks.Page) ([]webhooks.Webhook, error) {
+	list, err := w.Store.FailingWebhooks(ctx, since, page)
+	for _, webhook := range list {
+		w.judged++
+		if _, err := w.Store.UpdateWebhook(ctx, webhook.Account, webhook.ID, func(w *webhooks.Webhook) error {
+			w.EndFailing()
+			return nil
+		}); err != nil {
+			return nil, err
+		}
+	}
+	return list, err
+}
+
+// Only what is still as it was judged is warned of and turned off.
+func TestASuccessWhileItIsJudged(t *testing.T) {
+	diary := &diary{}
+	inBubble(t, webhooks.Config{}, status(http.StatusInternalServerError), func(b *bubble) {
+		store := &wavering{Store: b.store}
+		b.service = newService(b, store, webhooks.Config{Hooks: diary.hooks(), Logger: b.logs.logger(), RootCAs: trusted().pool(), Retries: []time.Duration{}})
+		b.service.DialThrough(b.dial)
+		webhook := b.subscribe("a")
+		b.start()
+		for range 20 {
+			b.publishMany(2)
+			time.Sleep(day)
+		}
+		failing, off := diary.told()
+		if got, err := b.service.Get(b.Context(), account, webhook.ID); err != nil || !got.Active || !got.WarnedAt.IsZero() || len(failing)+len(off) > 0 || store.judged == 0 {
+			t.Errorf("judged %d times, warned %d times, off %d times: %+v, %v", store.judged, len(failing), len(off), got, err)
+		}
+	})
 }
 
 // A webhook that answers 410 is turned off once, too, and the host is told.
@@ -280,7 +348,7 @@ func TestHooksMayChangeWhatTheyGet(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		b.publish()
+		b.publishMany(2)
 		b.start()
 		time.Sleep(7 * day)
 		synctest.Wait()

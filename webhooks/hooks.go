@@ -14,8 +14,9 @@ type Hooks struct {
 	Attempt func(AttemptInfo)
 
 	// Failing is called once when all attempts of a webhook have failed since
-	// the given time, which is half of [Config.FailingLimit] ago: it will be
-	// turned off if that goes on.
+	// the given time, which is half of [Config.FailingLimit] ago or more, those of two
+	// events at least: it will be turned off if that goes on, after 12 hours at the
+	// earliest, or half of FailingLimit if that is less.
 	Failing func(webhook Webhook, since time.Time)
 
 	// Off is called when a webhook was turned off.
@@ -44,11 +45,6 @@ func (d *dispatcher) told(calls []hookCall, s *Settlement) []hookCall {
 	if hooks.Attempt != nil && s.Outcome != Release {
 		info := AttemptInfo{s.Task.Webhook.Account, s.Task.Webhook.ID, s.Task.Event.ID, s.Task.Event.Type, s.Attempt, stateAfter(s.Outcome)}
 		calls = append(calls, hookCall{"Attempt", func() { hooks.Attempt(info) }})
-	}
-	if s.Warned && hooks.Failing != nil {
-		webhook := s.Task.Webhook.clone()
-		webhook.WarnedAt = s.Attempt.StartedAt
-		calls = append(calls, hookCall{"Failing", func() { hooks.Failing(webhook, webhook.FailingSince) }})
 	}
 	if s.Deactivate != "" && hooks.Off != nil {
 		webhook := s.Task.Webhook.clone()

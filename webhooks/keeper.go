@@ -7,7 +7,7 @@ import (
 )
 
 // A keeper does what can wait: it reviews alerts that were left due, recovers
-// deliveries and purges what is past its time. It works in small steps with pauses
+// deliveries, purges what is past its time and turns off webhooks that fail. It works in small steps with pauses
 // between them, four times as long as they are, so that deliveries go on beside it.
 type keeper struct {
 	store     Store
@@ -17,6 +17,7 @@ type keeper struct {
 	halt      *halt
 	due       func() // called when deliveries may have become due
 	review    func(context.Context) (more bool, err error)
+	warden    warden
 	wake      chan struct{} // there may be something to recover
 }
 
@@ -46,10 +47,11 @@ func (k *keeper) run(ctx context.Context) {
 	tick := time.NewTicker(keeperInterval)
 	defer tick.Stop()
 	for {
-		for reviews, recovers, purges := true, true, true; reviews || recovers || purges; { // in turns: none holds up the others
+		for reviews, recovers, purges, judges := true, true, true, true; reviews || recovers || purges || judges; { // in turns: none holds up the others
 			reviews = reviews && k.step(ctx, "review", k.review)
 			recovers = recovers && k.step(ctx, "recover", k.recover)
 			purges = purges && k.step(ctx, "purge", k.purge)
+			judges = judges && k.step(ctx, "turn off", k.warden.look)
 		}
 		select {
 		case <-ctx.Done():

@@ -18,11 +18,11 @@ func (d *dispatcher) report(batch []Settlement, stale []int) {
 		s := &batch[i]
 		d.count(s.Outcome)
 		d.logAttempt(s)
-		if s.Warned || s.Deactivate != "" {
+		if s.Deactivate != "" {
 			d.confirm(s)
 		}
-		if s.Warned || s.Deactivate != "" {
-			d.logWebhook(s)
+		if s.Deactivate != "" {
+			logFailing(d.config.Logger, "storageapi: webhook turned off: its receiver answered 410 Gone", s.Task.Webhook)
 		}
 		calls = d.told(calls, s)
 	}
@@ -41,7 +41,6 @@ func (d *dispatcher) confirm(s *Settlement) {
 	if webhook.OffReason != s.Deactivate {
 		s.Deactivate = ""
 	}
-	s.Warned = s.Warned && webhook.WarnedAt.Equal(s.Attempt.StartedAt)
 }
 
 func (d *dispatcher) count(outcome Outcome) {
@@ -82,23 +81,6 @@ func (d *dispatcher) logAttempt(s *Settlement) {
 		slog.Int("status", s.Attempt.Status),
 		slog.String("error", s.Attempt.Error),
 		slog.Duration("retry_after", s.RetryAfter),
-	)
-}
-
-// logWebhook logs what happens to the webhook after the attempt.
-func (d *dispatcher) logWebhook(s *Settlement) {
-	message := "storageapi: webhook will be turned off if its attempts go on failing"
-	switch s.Deactivate {
-	case OffGone:
-		message = "storageapi: webhook turned off: its receiver answered 410 Gone"
-	case OffFailing:
-		message = "storageapi: webhook turned off: its attempts have all failed for too long"
-	}
-	d.config.Logger.LogAttrs(context.Background(), slog.LevelWarn, message,
-		slog.String("account", s.Task.Webhook.Account),
-		slog.String("webhook", s.Task.Webhook.ID),
-		slog.String("receiver", origin(s.Task.Webhook.URL)),
-		slog.Time("failing_since", s.Task.Webhook.FailingSince),
 	)
 }
 

@@ -65,6 +65,7 @@ func New(store Store, config Config) (*WebhookService, error) {
 		dispatcher: dispatcher,
 	}
 	s.keeper = newKeeper(store, config, dispatcher.halt, dispatcher.hurry, s.reviewDue)
+	s.keeper.warden = warden{store: store, config: &dispatcher.config, tell: dispatcher.tell}
 	if config.Files != nil {
 		s.scanner = newScanner(s, config)
 	}
@@ -87,6 +88,7 @@ func (s *WebhookService) Run(ctx context.Context) error {
 	defer s.running.Store(false)
 	over, cancel := s.dispatcher.config.drained(ctx)
 	defer cancel()
+	s.dispatcher.over = over
 	others := map[string]<-chan bool{"maintenance": apart(func() { s.keeper.run(ctx) })}
 	if s.scanner != nil {
 		others["Config.Files"] = apart(func() { s.scanner.run(ctx) })
@@ -94,7 +96,7 @@ func (s *WebhookService) Run(ctx context.Context) error {
 	if waker, ok := s.store.(Waker); ok {
 		others["Store.Wake"] = apart(func() { waker.Wake(ctx, s.dispatcher.hurry) })
 	}
-	s.dispatcher.run(ctx, over)
+	s.dispatcher.run(ctx)
 	for name, returned := range others {
 		select {
 		case <-returned:

@@ -186,9 +186,10 @@ type Store interface {
 	// just gives back the lease; and it deactivates the webhook if told so. Of a
 	// delivery no more than the last MaxAttempts are kept.
 	// Deliver sets the webhook's ProvenAt to Attempt.StartedAt if it is zero, and ends
-	// its failing (FailingSince and WarnedAt);
-	// Retry and GiveUp begin it, at Attempt.StartedAt, if it has not begun and
-	// the attempt is not of ClassInternal. A settlement whose task has another URL
+	// its failing ([Webhook.EndFailing]);
+	// Retry and GiveUp begin it, at Attempt.StartedAt and with the task's event, if it has not
+	// begun and the attempt is not of ClassInternal; if it has, they set FailedAgain if the
+	// event is another than FailingEvent ([Webhook.NoteFailure]). A settlement whose task has another URL
 	// than the webhook has by now is of another receiver: it changes nothing of the
 	// webhook. A settlement whose token is not that of the delivery's current lease
 	// does nothing, and its index is among those returned, in ascending order; the
@@ -196,6 +197,11 @@ type Store interface {
 	// claim that does not hold its token in Landed, which may end it even if it gives
 	// the delivery to nobody yet.
 	SettleDeliveries(ctx context.Context, settlements []Settlement) (stale []int, err error)
+
+	// FailingWebhooks returns a part of the webhooks of all accounts that are active, have
+	// FailedAgain set and a FailingSince then or before, by descending id. Settlements and
+	// UpdateWebhook put them among these and take them out in the same step.
+	FailingWebhooks(ctx context.Context, since time.Time, page Page) ([]Webhook, error)
 
 	// EventDeliveries returns what became of an event, by ascending webhook
 	// id, or ErrNotFound if the account has no event of that id. Deliveries

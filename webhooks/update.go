@@ -181,7 +181,8 @@ func (p UpdateParams) check(g guard) (UpdateParams, error) {
 func (p *UpdateParams) apply(w *Webhook) {
 	if p.URL != nil && *p.URL != w.URL {
 		w.URL = *p.URL
-		w.ProvenAt, w.FailingSince, w.WarnedAt = time.Time{}, time.Time{}, time.Time{} // of another receiver
+		w.ProvenAt = time.Time{} // of another receiver
+		w.EndFailing()
 	}
 	if p.Events != nil {
 		w.PastEvents, w.Events = past(w, p.Events), slices.Clone(p.Events)
@@ -191,7 +192,7 @@ func (p *UpdateParams) apply(w *Webhook) {
 	}
 	if p.Active != nil && *p.Active != w.Active {
 		w.Active, w.OffReason = *p.Active, ""
-		w.FailingSince, w.WarnedAt = time.Time{}, time.Time{} // it begins anew
+		w.EndFailing() // it begins anew
 	}
 }
 

@@ -38,6 +38,11 @@ type Webhook struct {
 	// since; zero if the last one succeeded.
 	FailingSince time.Time
 
+	// FailingEvent is the id of the event of that attempt, and FailedAgain tells that
+	// another event has failed since, too.
+	FailingEvent string
+	FailedAgain  bool
+
 	// WarnedAt is when the host was told that the webhook will be turned off if
 	// it goes on failing; zero if it was not.
 	WarnedAt time.Time
@@ -60,8 +65,29 @@ type OffReason string
 // The reasons.
 const (
 	OffGone    OffReason = "gone"    // its receiver answered 410 Gone
-	OffFailing OffReason = "failing" // its attempts have all failed for [Config.FailingLimit]
+	OffFailing OffReason = "failing" // its attempts have all failed for [Config.FailingLimit], those of two events at least
 )
+
+// NoteFailure notes a failed attempt to send the webhook the event, begun then, as a
+// [Store] keeps it, and reports whether that changes anything.
+func (w *Webhook) NoteFailure(eventID string, at time.Time) (changed bool) {
+	switch {
+	case w.FailingSince.IsZero():
+		w.FailingSince, w.FailingEvent = at, eventID
+	case w.FailingEvent == "":
+		w.FailingEvent = eventID
+	case w.FailedAgain || w.FailingEvent == eventID:
+		return false
+	default:
+		w.FailedAgain = true
+	}
+	return true
+}
+
+// EndFailing forgets that attempts failed, and that the host was warned of it.
+func (w *Webhook) EndFailing() {
+	w.FailingSince, w.FailingEvent, w.FailedAgain, w.WarnedAt = time.Time{}, "", false, time.Time{}
+}
 
 // previousSecretAt returns the previous secret if it signs at that time, or else
 // the zero Secret.

@@ -105,6 +105,9 @@ func (s *Store) prepare(file *os.File) (err error) {
 	if err := confirm(file, s.db.Info().PageSize); err != nil {
 		return err
 	}
+	if err := prepareFailing(s.db); err != nil {
+		return err
+	}
 	if err := s.loadCursors(); err != nil {
 		return err
 	}

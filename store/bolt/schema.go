@@ -30,6 +30,8 @@ var (
 	bucketWebhooks   = []byte("webhooks")    // prefixed account, id → webhook record
 	bucketWebhookIDs = []byte("webhook_ids") // id → account
 
+	bucketFailing = []byte("failing") // id → account, of those that are active and have FailedAgain set
+
 	bucketEventIDs = []byte("event_ids") // prefixed id, account → number of the event
 	bucketEvents   = []byte("events")    // last number of a segment → its records, see [segment]
 	bucketBodies   = []byte("bodies")    // the same → the bodies of its events
@@ -60,7 +62,7 @@ var (
 )
 
 var buckets = [][]byte{
-	bucketMeta, bucketKeys, bucketKeyIDs, bucketKeyUses, bucketWebhooks, bucketWebhookIDs,
+	bucketMeta, bucketKeys, bucketKeyIDs, bucketKeyUses, bucketWebhooks, bucketWebhookIDs, bucketFailing,
 	bucketEventIDs, bucketEvents, bucketBodies, bucketFresh, bucketSkipped, bucketOwed, bucketRuns, bucketFirstAttempts, bucketAttempts,
 	bucketRecoveries, bucketOpenRecoveries, bucketRequests, bucketRequestTimes, bucketAlerts, bucketDueAlerts, bucketNotices,
 }

@@ -115,8 +115,8 @@ func (s *Store) settle(b *batch, h *holding, settlement *webhooks.Settlement) er
 // nothing new.
 func (s *Store) settleWebhook(b *batch, id string, now standing, settlement *webhooks.Settlement) error {
 	ends := (now.failing || now.warned || !now.proven) && settlement.Outcome == webhooks.Deliver
-	begins := !now.failing && settlement.Fails()
-	if !ends && !begins && !settlement.Warned && settlement.Deactivate == "" {
+	fails := !now.again && settlement.Fails()
+	if !ends && !fails && !settlement.Warned && settlement.Deactivate == "" {
 		return nil
 	}
 	webhook, err := s.webhookOf(b.tx, id)
@@ -127,13 +127,14 @@ func (s *Store) settleWebhook(b *batch, id string, now standing, settlement *web
 		return nil
 	}
 	if ends {
-		webhook.FailingSince, webhook.WarnedAt = time.Time{}, time.Time{}
+		webhook.EndFailing()
 		if webhook.ProvenAt.IsZero() {
 			webhook.ProvenAt = settlement.Attempt.StartedAt
 		}
 	}
-	if begins {
-		webhook.FailingSince = settlement.Attempt.StartedAt
+	fails = fails && webhook.NoteFailure(settlement.Task.Event.ID, settlement.Attempt.StartedAt)
+	if !ends && !fails && !settlement.Warned && settlement.Deactivate == "" {
+		return nil // the same event again
 	}
 	if settlement.Warned {
 		webhook.WarnedAt = settlement.Attempt.StartedAt

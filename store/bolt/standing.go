@@ -4,6 +4,7 @@ package bolt
 type standing struct {
 	gone    bool // there is no such webhook
 	failing bool // it has a FailingSince
+	again   bool // it has FailedAgain set
 	warned  bool // it has a WarnedAt
 	proven  bool // it has a ProvenAt
 }

@@ -155,6 +155,9 @@ func (s *Store) deleteWebhook(b *batch, account, id string, check func(webhooks.
 	if err := b.delete(bucketWebhookIDs, []byte(id)); err != nil {
 		return err
 	}
+	if err := b.delete(bucketFailing, []byte(id)); err != nil {
+		return err
+	}
 	if err := s.alarm(b, account); err != nil {
 		return err
 	}
@@ -196,6 +199,9 @@ func (s *Store) putRecord(b *batch, webhook *webhooks.Webhook) error {
 		s.cache.changed()
 		s.queue.SetStanding(id, standing)
 	})
+	if err := b.list(webhook); err != nil {
+		return err
+	}
 	return b.put(bucketWebhooks, prefixed(webhook.Account, webhook.ID), s.encodeWebhook(webhook))
 }
 
@@ -216,6 +222,8 @@ func (s *Store) encodeWebhook(w *webhooks.Webhook) []byte {
 	e.time(w.PreviousSecretExpiresAt)
 	e.eventTypes(w.PastEvents)
 	e.time(w.ProvenAt)
+	e.string(w.FailingEvent)
+	e.bool(w.FailedAgain)
 	return e
 }
 
@@ -243,7 +251,7 @@ func readStanding(record []byte) standing {
 	if err != nil {
 		return standing{proven: true}
 	}
-	return standing{failing: !w.FailingSince.IsZero(), warned: !w.WarnedAt.IsZero(), proven: !w.ProvenAt.IsZero()}
+	return standing{failing: !w.FailingSince.IsZero(), again: w.FailedAgain, warned: !w.WarnedAt.IsZero(), proven: !w.ProvenAt.IsZero()}
 }
 
 func (s *Store) decodeWebhook(account, id string, record []byte) (webhooks.Webhook, error) {
@@ -284,6 +292,10 @@ func decodeWebhookRecord(record []byte) (w webhookRecord, err error) {
 	w.PastEvents = d.eventTypes()
 	if len(d.rest) > 0 { // records of before it was kept end here
 		w.ProvenAt = d.time()
+	}
+	if len(d.rest) > 0 { // and those of before these were, here
+		w.FailingEvent = d.string()
+		w.FailedAgain = d.bool()
 	}
 	if d.failed {
 		return webhookRecord{}, errRecord

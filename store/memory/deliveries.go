@@ -78,13 +78,13 @@ func (s *Store) settle(settlement *webhooks.Settlement, d *delivery) {
 		return
 	}
 	if settlement.Outcome == webhooks.Deliver {
-		w.FailingSince, w.WarnedAt = time.Time{}, time.Time{}
+		w.EndFailing()
 		if w.ProvenAt.IsZero() {
 			w.ProvenAt = attempt.StartedAt
 		}
 	}
-	if settlement.Fails() && w.FailingSince.IsZero() {
-		w.FailingSince = attempt.StartedAt
+	if settlement.Fails() {
+		w.NoteFailure(d.event.ID, attempt.StartedAt)
 	}
 	if settlement.Warned {
 		w.WarnedAt = attempt.StartedAt

@@ -3,6 +3,7 @@ package memory
 import (
 	"context"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/storageapi/storageapi/internal/queue"
@@ -127,4 +128,23 @@ func copyOf(w webhooks.Webhook) webhooks.Webhook {
 	w.ProvenAt, w.FailingSince, w.WarnedAt = stored(w.ProvenAt), stored(w.FailingSince), stored(w.WarnedAt)
 	w.PreviousSecretExpiresAt = stored(w.PreviousSecretExpiresAt)
 	return w
+}
+
+// FailingWebhooks implements [webhooks.Store].
+func (s *Store) FailingWebhooks(ctx context.Context, since time.Time, page webhooks.Page) ([]webhooks.Webhook, error) {
+	if err := s.begin(ctx); err != nil {
+		return nil, err
+	}
+	defer s.mu.Unlock()
+	var list []webhooks.Webhook
+	for _, rows := range s.webhooks {
+		for _, row := range rows {
+			w := row.record
+			if w.Active && w.FailedAgain && !w.FailingSince.IsZero() && !w.FailingSince.After(since) && (page.After == "" || w.ID < page.After) {
+				list = append(list, copyOf(*w))
+			}
+		}
+	}
+	slices.SortFunc(list, func(a, b webhooks.Webhook) int { return strings.Compare(b.ID, a.ID) })
+	return list[:min(len(list), page.Limit)], nil
 }

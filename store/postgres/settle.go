@@ -32,8 +32,8 @@ const settle = `
 		select i.*, l.webhook, l.event, l.leased_at, q.queued_at, i.tells or w.ails as matters
 		from (
 			select * from unnest($1::bigint[], $2::smallint[], $3::integer[], $4::timestamptz[], $5::bigint[], $6::integer[], $7::text[], $8::text[],
-				$9::text[], $10::bigint[], $11::text[], $12::boolean[], $13::text[], $14::boolean[], $15::bigint[], $16::boolean[])
-			with ordinality as u (token, outcome, number, started_at, took, status, class, error, response, retry_after, off, warned, url, fails, rest, tells, place)
+				$9::text[], $10::bigint[], $11::text[], $12::boolean[], $13::text[], $14::boolean[], $15::bigint[], $16::boolean[], $18::text[])
+			with ordinality as u (token, outcome, number, started_at, took, status, class, error, response, retry_after, off, warned, url, fails, rest, tells, event_id, place)
 			order by token) i
 		cross join lateral (select ctid as leased_at, webhook, event from storageapi.leases where token = i.token limit 1 for update) l
 		cross join lateral (select ctid as queued_at from storageapi.queue where webhook = l.webhook and event = l.event limit 1) q
@@ -62,6 +62,7 @@ const settle = `
 		select webhook, url, bool_or(proven is not null) as proven,
 			(array_agg(started_at order by place) filter (where outcome = 2))[1] as delivered,
 			(array_agg(started_at order by place) filter (where fails and (proven is null or place > proven)))[1] as failing,
+			array_agg(event_id order by place) filter (where fails and (proven is null or place > proven)) as failed,
 			(array_agg(started_at order by place desc) filter (where warned and (proven is null or place >= proven)))[1] as warned,
 			(array_agg(rest order by place desc) filter (where rest > 0 and (proven is null or place > proven)))[1] as rest,
 			(array_agg(off order by place desc) filter (where off <> ''))[1] as off
@@ -70,13 +71,16 @@ const settle = `
 		select w.no, h.* from health h
 		cross join lateral (
 			select no from storageapi.webhooks where no = h.webhook and url = h.url and (
-				h.failing is not null and (failing_since is null or h.proven) or h.warned is not null or h.off is not null or h.rest is not null
+				h.failing is not null and (failing_since is null or h.proven or not failed_again and exists (select from unnest(h.failed) e where e <> failing_event)) or h.warned is not null or h.off is not null or h.rest is not null
 				or h.proven and (proven_at is null or failing_since is not null or warned_at is not null or rests_until is not null))
 			limit 1 for no key update) w
 	), updated as (
 		update storageapi.webhooks w set
 			proven_at = coalesce(w.proven_at, c.delivered),
 			failing_since = coalesce(case when not c.proven then w.failing_since end, c.failing),
+			failing_event = coalesce(nullif(case when c.proven then '' else w.failing_event end, ''), c.failed[1], ''),
+			failed_again = not c.proven and w.failed_again or exists (
+				select from unnest(c.failed) e where e <> coalesce(nullif(case when c.proven then '' else w.failing_event end, ''), c.failed[1])),
 			warned_at = coalesce(c.warned, case when not c.proven then w.warned_at end),
 			rests_until = case when c.rest is null and not c.proven then w.rests_until
 				else greatest(case when not c.proven then w.rests_until end, clock_timestamp() + c.rest * interval '1 microsecond') end,
@@ -142,6 +146,7 @@ type settlementBatch struct {
 	tells              []bool // something about its webhook
 	urls               []string
 	rests              []int64
+	events             []string // that failed
 }
 
 func (b *settlementBatch) fill(settlements []webhooks.Settlement) {
@@ -179,11 +184,16 @@ func (b *settlementBatch) add(place int, s *webhooks.Settlement, tells bool) {
 	b.urls = append(b.urls, s.Task.Webhook.URL)
 	b.rests = append(b.rests, s.Rest.Microseconds())
 	b.tells = append(b.tells, tells)
+	failed := ""
+	if s.Fails() {
+		failed = s.Task.Event.ID
+	}
+	b.events = append(b.events, failed)
 }
 
 func (b *settlementBatch) args() []any {
 	return []any{
 		b.tokens, b.outcomes, b.numbers, b.started, b.took, b.statuses, b.classes, b.errors,
-		b.responses, b.retryAfter, b.reasons, b.warned, b.urls, b.fails, b.rests, b.tells, webhooks.MaxAttempts,
+		b.responses, b.retryAfter, b.reasons, b.warned, b.urls, b.fails, b.rests, b.tells, webhooks.MaxAttempts, b.events,
 	}
 }

@@ -75,6 +75,7 @@ func durableRecords(reopened func(name string, before, after func(*tester))) {
 
 	w, off := newWebhook("acct", "webhook"), newWebhook("acct", "off")
 	w.FailingSince, w.WarnedAt = some, some.Add(time.Hour)
+	w.FailingEvent, w.FailedAgain = "event", true
 	w.PreviousSecret, w.PreviousSecretExpiresAt = signing.NewSecret(), some.Add(time.Minute)
 	reopened("webhooks, whether they are active, and those that were deleted", func(t *tester) {
 		t.createWebhooks(w, off, newWebhook("acct", "gone"))

@@ -138,7 +138,7 @@ func settleDeliveries(run runner) {
 			t.settle(end)
 			w.Active, w.OffReason = false, webhooks.OffGone
 			if end.Fails() {
-				w.FailingSince = end.Attempt.StartedAt
+				w.NoteFailure(end.Task.Event.ID, end.Attempt.StartedAt)
 			}
 			if outcome == webhooks.Deliver {
 				w.ProvenAt = end.Attempt.StartedAt

@@ -15,6 +15,7 @@ func webhookValues(run runner) {
 	run("every field comes back", func(t *tester) {
 		full, bare := newWebhook("acct", "full"), newWebhook("acct", "bare")
 		full.BalanceThreshold, full.OffReason = math.MaxUint64, webhooks.OffFailing
+		full.FailingEvent, full.FailedAgain = "event", true
 		full.ProvenAt, full.FailingSince, full.WarnedAt = some.Add(-time.Minute), some.Add(time.Minute), some.Add(time.Hour)
 		full.PastEvents = []webhooks.EventType{webhooks.TypeTransactionsLimitReached, webhooks.TypeBandwidthLimitReached}
 		full.PreviousSecret, full.PreviousSecretExpiresAt = signing.NewSecret(), some.Add(time.Second)
@@ -188,7 +189,7 @@ func webhookValues(run runner) {
 		t.recovery("acct", "recovery").States[0] = "changed by RecoveryByID's caller"
 
 		wantSame(t, "RecoveryByID", t.recovery("acct", "recovery"), recovery)
-		w.FailingSince = attemptOf(task).StartedAt
+		w.NoteFailure(task.Event.ID, attemptOf(task).StartedAt)
 		wantSame(t, "WebhookByID", t.webhook("acct", "webhook"), w)
 		again := t.await(1, webhooks.Claim{Limit: 1, PerWebhook: 1, Lease: longLease})[0]
 		wantSame(t, "Task.Webhook", *again.Webhook, w)
