@@ -47,7 +47,7 @@ func Example() {
 		r.Header.Set(auth.HeaderName, request.key)
 		w := httptest.NewRecorder()
 		mux.ServeHTTP(w, r)
-		fmt.Println(w.Code, w.Body)
+		fmt.Println(w.Code, strings.TrimSpace(w.Body.String()))
 	}
 
 	// Output:
@@ -84,7 +84,7 @@ func ExampleRecheck() {
 	r.Header.Set(auth.HeaderName, "sak_example")
 	w := httptest.NewRecorder()
 	upload.ServeHTTP(w, r)
-	fmt.Println(w.Code, w.Body)
+	fmt.Println(w.Code, strings.TrimSpace(w.Body.String()))
 
 	// Output: 200 7 bytes stored for acct_1
 }
