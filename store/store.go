@@ -10,8 +10,8 @@
 // # Writing a store
 //
 // The contract is the comments of [apikeys.Store] and [webhooks.Store], method
-// by method. A store decides nothing: ids, hashes, clocks, validation and policy
-// are the services' business. Every method is one atomic step, so a backend
+// by method. A store decides nothing: ids, hashes, validation and policy are the
+// services' business. Only what ages in it goes by its own clock. Every method is one atomic step, so a backend
 // needs no transaction type; a mutex, a single writer or row locks all do.
 //
 // # What a call leaves behind

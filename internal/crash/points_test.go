@@ -48,7 +48,7 @@ var reportChanges = map[string]int{
 var looks = []string{
 	"KeyByHash", "KeyByID", "ListKeys",
 	"WebhookByID", "ListWebhooks", "EventDeliveries", "ListDeliveries", "RecoveryByID", "Backlog",
-	"DueAlerts", "NewNotices",
+	"DueAlerts", "NewNotices", "Now",
 	"Close",
 }
 
