@@ -93,7 +93,7 @@ func TestConditionsAreAskedAboutWhatIsChanged(t *testing.T) {
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			made := subscribe(t, service, anyURL)
-			publish(t, service)
+			event := publish(t, service)
 			var asked []webhooks.Webhook
 			got, err := service.Update(t.Context(), account, made.ID, webhooks.UpdateParams{
 				BalanceThreshold: ptr(webhooks.Amount(5)),
@@ -108,6 +108,9 @@ func TestConditionsAreAskedAboutWhatIsChanged(t *testing.T) {
 			if test.again {
 				second := made
 				test.want(&second)
+				if !second.FailingSince.IsZero() {
+					second.FailingEvent = event
+				}
 				want = append(want, second)
 			}
 			if diff := cmp.Diff(want, asked); err != nil || diff != "" || got.BalanceThreshold != 5 {
