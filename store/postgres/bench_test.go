@@ -98,7 +98,7 @@ func fill(t testing.TB, p *pgxpool.Pool, schema string, n int) {
 			insert into events (event, account, id, type, at, matched, body)
 			select event, account, 'evt_' || event, 'balance.low', now(), 1, convert_to(repeat('{"a":1}', 30), 'UTF8') from filling;
 			insert into queue (webhook, event, shard, kind, parked, due, attempts, before)
-			select no, event, shard, 0, false, now(), 0, 0 from filling order by i`, "$1", strconv.Itoa(n)))
+			select no, event, shard, 4 * (select last_value % 8192 from queue_generation), false, now(), 0, 0 from filling order by i`, "$1", strconv.Itoa(n)))
 		return err
 	})
 	if err != nil {

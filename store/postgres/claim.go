@@ -43,7 +43,7 @@ const locked = `current_setting('storageapi_claim.shards')::smallint[]`
 // promote makes ready what was parked and is due. (As a subquery the time is of one moment,
 // and an index can be gone through up to it.)
 const promote = `
-	update storageapi.queue set parked = false, kind = kind & 1 where ctid = any(array(
+	update storageapi.queue set parked = false, kind = ` + newest + ` + (kind & 1::smallint) where ctid = any(array(
 		select ctid from storageapi.queue where parked and due <= (select clock_timestamp()) order by due limit $1 for update skip locked))`
 
 // prolong leases anew what is about to be settled, when some leases have run out. Others may have

@@ -81,7 +81,7 @@ const enqueue = `
 		select place, event, shard, matched, owed, skipped from added join input using (event)
 	), queued as (
 		insert into storageapi.queue (webhook, event, shard, kind, parked, due, attempts, before)
-		select unnest(owed), event, shard, 0, false, clock_timestamp(), 0, 0 from new
+		select unnest(owed), event, shard, ` + newest + `, false, clock_timestamp(), 0, 0 from new
 	), logged as (
 		insert into storageapi.attempts (event, webhook, number, state, took, status, class, error, response)
 		select event, unnest(skipped), 0, 3, 0, 0, '', '', '' from new

@@ -22,9 +22,10 @@ func (s *Store) CheckClockAlways() { s.clock.every = 0 }
 // AskEvery has who listens ask so often whether it is still connected.
 func (s *Store) AskEvery(d time.Duration) { s.waker.ask = d }
 
-// RenewAlways has each claim renew tables that have something deleted.
+// RenewAlways has claims renew the queue, twenty times a second at most, and the leases if something was
+// deleted.
 func (s *Store) RenewAlways() {
-	s.renewal = renewal{bytes: 1}
+	s.renewal = renewal{bytes: 1, always: 50 * time.Millisecond}
 }
 
 // RenewNever has no claim look for tables to renew, however slow the machine is.

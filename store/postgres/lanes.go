@@ -5,6 +5,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/storageapi/storageapi/webhooks"
 )
 
 // The kinds of lanes, and what is added to those that were put aside.
@@ -14,20 +16,31 @@ const (
 	aside
 )
 
+// kindOf are the bits of a kind that are not of its generation.
+const kindOf = 3
+
 // A lane is what a webhook is owed of one kind. Lanes take their turns in the order
 // of shard and webhook.
 type lane struct {
 	webhook int64
 	shard   int16
-	kind    int16
+	kind    int16  // and its generation
 	id      string // of the webhook
 	account string
 	cap     int // leases that the claim allows the webhook
 	held    int // leases that it has
-	awake   bool
-	proven  bool
-	probe   bool // it is claimed from because somebody asked for that
-	known   cachedWebhook
+
+	accountHeld int // leases that its account has, those that it may have at most
+
+	awake  bool
+	proven bool
+	probe  bool // it is claimed from because somebody asked for that
+	known  cachedWebhook
+}
+
+// crowded reports whether the account has as many leases as it may.
+func (l lane) crowded(claim *webhooks.Claim) bool {
+	return claim.PerAccount > 0 && l.accountHeld >= claim.PerAccount
 }
 
 func (l lane) spot() spot { return spot{l.shard, l.webhook} }
@@ -74,7 +87,7 @@ func (t *turns) of(kind int16) spot {
 func (t *turns) pass(l lane) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.spots[l.kind] = l.spot()
+	t.spots[l.kind&recovered] = l.spot()
 }
 
 // served notes the last lanes that a claim leased from, by kind.
@@ -162,13 +175,26 @@ const unleased = `
 		select from storageapi.queue q where not q.parked and q.kind = s.kind and q.shard = l.shard and q.webhook = l.webhook and not exists (
 			select from storageapi.leases where account = w.account and webhook = q.webhook and event = q.event and until > clock_timestamp()))`
 
+// counted counts the leases of the lanes' accounts, once each, and no further than to most.
+func counted(lanes, most string) string {
+	return `
+	select webhook, shard, kind, id, account, held, awake, proven, max(of_account) over (partition by account) from (
+		select *, case when row_number() over (partition by account order by place) = 1 then (
+			select count(*) from (select from storageapi.leases where account = l.account and until > clock_timestamp() limit ` + most + `::integer) of) end as of_account
+		from (select *, row_number() over () as place from (` + lanes + `) l) l) l
+	order by place`
+}
+
 // walk goes from one lane with something ready to the next, $6 at most: stretch by
 // stretch, from after one spot to another. It passes over those whose webhooks are not
 // awake, unless $7. It touches one entry of the index for each
 // lane, however much that has ready, unless something of it is leased.
-const walk = `
-	select l.* from unnest($1::smallint[], $2::smallint[], $3::bigint[], $4::smallint[], $5::bigint[])
-		as s (kind, from_shard, from_webhook, to_shard, to_webhook)
+var walk = counted(`
+	select l.* from (
+		select (g.kind + w.kind)::smallint as kind, w.from_shard, w.from_webhook, w.to_shard, w.to_webhook
+		from unnest($1::smallint[], $2::smallint[], $3::bigint[], $4::smallint[], $5::bigint[])
+			with ordinality as w (kind, from_shard, from_webhook, to_shard, to_webhook, place)
+		cross join `+generations+` order by w.place, g.kind) s
 	cross join lateral (
 		with recursive lane as (
 			(select q.shard, q.webhook from storageapi.queue q
@@ -179,16 +205,16 @@ const walk = `
 				select q.shard, q.webhook from storageapi.queue q
 				where not q.parked and q.kind = s.kind and (q.shard, q.webhook) > (lane.shard, lane.webhook) and (q.shard, q.webhook) <= (s.to_shard, s.to_webhook)
 				order by q.shard, q.webhook limit 1) n
-		)` + laneFields + ` (w.awake or $7) and (not w.awake or held = 0 or ` + unleased + `)
-	) l limit $6`
+		)`+laneFields+` (w.awake or $7) and (not w.awake or held = 0 or `+unleased+`)
+	) l limit $6`, "$8")
 
 // named goes to the lanes of the webhooks of the ids $1 that are awake, also to those
 // that were put aside.
-const named = `
-	select l.* from unnest('{0,1,2,3}'::smallint[]) as s (kind)
+var named = counted(`
+	select l.* from `+kinds+` s
 	cross join lateral (
 		with lane as (
 			select n.no as webhook, n.shard from unnest($1::text[]) as i (id)
 			cross join lateral (select no, shard from storageapi.webhooks where id = i.id limit 1) n
-		)` + laneFields + ` w.awake and ` + unleased + `
-	) l`
+		)`+laneFields+` w.awake and `+unleased+`
+	) l`, "$2")

@@ -73,11 +73,11 @@ func (l *leasing) add(leases []leaseRow) {
 	}
 	lanes := make(map[place]*lane, len(l.lanes))
 	for i := range l.lanes {
-		lanes[place{l.lanes[i].webhook, l.lanes[i].kind}] = &l.lanes[i]
+		lanes[place{l.lanes[i].webhook, l.lanes[i].kind & kindOf}] = &l.lanes[i] // the generation may be another by now
 	}
 	for i := range leases {
 		r := &leases[i]
-		lane := lanes[place{r.webhook, r.kind}]
+		lane := lanes[place{r.webhook, r.kind & kindOf}]
 		if lane == nil || lane.known.webhook == nil {
 			continue
 		}
@@ -89,8 +89,8 @@ func (l *leasing) add(leases []leaseRow) {
 			task.Err = errNoPayload
 		}
 		l.tasks = append(l.tasks, task)
-		if lane.kind < aside && !lane.probe {
-			l.served[lane.kind] = lane
+		if lane.kind&aside == 0 && !lane.probe {
+			l.served[lane.kind&recovered] = lane
 		}
 	}
 }
@@ -140,4 +140,58 @@ func (l *lost) get() (bases []int64, ns []int32) {
 
 func (l *lost) drop(n int) {
 	l.bases, l.ns, l.until = l.bases[n:], l.ns[n:], l.until[n:]
+}
+
+// maxExpiry is for how long it may go unnoticed that leases of others have run out.
+const maxExpiry = time.Second
+
+// expiry is when it is looked next for leases that have run out.
+type expiry struct {
+	mu    sync.Mutex
+	at    time.Time // then
+	known time.Time // when the next lease that is known of runs out; zero: none is
+}
+
+// begins reports whether it is time to look.
+func (e *expiry) begins() bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return !time.Now().Before(e.at)
+}
+
+// ended notes whether leases have run out, and in how many seconds the next does.
+func (e *expiry) ended(some bool, next *float64) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	now := time.Now()
+	e.at, e.known = now.Add(maxExpiry), time.Time{}
+	if next != nil {
+		e.leased(now.Add(time.Duration(*next * float64(time.Second))))
+	}
+	if some {
+		e.at = now
+	}
+}
+
+// within notes when those that a claim has just made run out, and bounds its wait by when
+// the next of all does.
+func (e *expiry) within(wait time.Duration, some bool, lease time.Duration) time.Duration {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if some {
+		e.leased(time.Now().Add(lease))
+	}
+	if e.known.IsZero() {
+		return wait
+	}
+	return min(wait, max(time.Until(e.known), time.Millisecond))
+}
+
+func (e *expiry) leased(until time.Time) {
+	if e.known.IsZero() || until.Before(e.known) {
+		e.known = until
+	}
+	if until.Before(e.at) {
+		e.at = until
+	}
 }

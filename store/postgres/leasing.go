@@ -58,6 +58,7 @@ func (l *leasing) run(ctx context.Context, conn *pgxpool.Conn, brief bool) error
 		l.turns.looked(brief, claimed == l.claim.Limit)
 	}
 	l.wait = l.options.poll*3/4 + rand.N(l.options.poll/2+1)
+	l.wait = l.expiry.within(l.wait, claimed > 0, l.claim.Lease)
 	if sight.next != nil {
 		l.wait = min(l.wait, max(time.Duration(*sight.next*float64(time.Second)), time.Millisecond))
 	}

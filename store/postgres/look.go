@@ -1,9 +1,7 @@
 package postgres
 
 import (
-	"cmp"
 	"context"
-	"math"
 	"slices"
 
 	"github.com/jackc/pgx/v5"
@@ -20,20 +18,16 @@ const nextDue = `
 		(select due from storageapi.queue where parked order by due limit 1),
 		(select probe_at from storageapi.webhooks where probe_at > clock_timestamp() order by probe_at limit 1)) - clock_timestamp())::float8`
 
-// allLeases tells of accounts that have $1 leases or more, or some that have run out,
-// and without an account in how many seconds the next lease does.
-const allLeases = `
-	select account, count(*) filter (where until > now), coalesce(bool_or(until <= now), false),
-		extract(epoch from min(until) filter (where until > now) - now)::float8
-	from storageapi.leases cross join (select clock_timestamp() as now) clock
-	group by grouping sets ((account, now), (now))
-	having grouping(account) = 1 or count(*) filter (where until > now) >= $1 or bool_or(until <= now)`
+// expired tells of the accounts of which leases have run out, and in how many seconds the
+// next lease does.
+const expired = `
+	select array(select distinct account from (select account from storageapi.leases where until <= statement_timestamp() order by until limit 1000) l),
+		extract(epoch from (select until from storageapi.leases where until > statement_timestamp() order by until limit 1) - clock_timestamp())::float8`
 
 // A sight is what a claim sees before it locks anything.
 type sight struct {
 	promoted int64           // made ready
 	next     *float64        // seconds until something is due that is not; nil: nothing is
-	crowded  map[string]bool // accounts that have as many leases as they may
 	expired  []string        // accounts of which leases have run out
 	probed   map[string]bool // webhooks that are to be probed
 	unproven int             // tasks that may be of unproven webhooks, if the claim bounds them
@@ -47,7 +41,7 @@ type sight struct {
 // unless most that have something ready are not for this claim. If it is to be brief
 // it looks for lanes alone.
 func (s *Store) look(ctx context.Context, conn *pgxpool.Conn, claim *webhooks.Claim, brief bool) (*sight, error) {
-	sight := &sight{crowded: make(map[string]bool), probed: make(map[string]bool), unproven: max(0, claim.MaxUnproven)}
+	sight := &sight{probed: make(map[string]bool), unproven: max(0, claim.MaxUnproven)}
 	batch := &pgx.Batch{}
 	batch.Queue(inClaim)
 	if bases, ns := s.lost.get(); len(bases) > 0 {
@@ -59,8 +53,16 @@ func (s *Store) look(ctx context.Context, conn *pgxpool.Conn, claim *webhooks.Cl
 			return nil
 		})
 		batch.Queue(s.sql(nextDue)).QueryRow(func(row pgx.Row) error { return row.Scan(&sight.next) })
-		limit := cmp.Or(claim.PerAccount, math.MaxInt32)
-		batch.Queue(s.sql(allLeases), limit).Query(func(rows pgx.Rows) error { return sight.addLeases(rows, limit) })
+		if s.expiry.begins() {
+			batch.Queue(s.sql(expired)).QueryRow(func(row pgx.Row) error {
+				var next *float64
+				err := row.Scan(&sight.expired, &next)
+				if err == nil {
+					s.expiry.ended(len(sight.expired) > 0, next)
+				}
+				return err
+			})
+		}
 	}
 	if claim.Probes > 0 {
 		batch.Queue(s.sql(takeProbes), min(claim.Probes, claim.Limit), probeLife.Microseconds()).Query(sight.addProbes)
@@ -69,32 +71,6 @@ func (s *Store) look(ctx context.Context, conn *pgxpool.Conn, claim *webhooks.Cl
 		return sight, s.lookAtCapped(ctx, conn, batch, sight, claim)
 	}
 	return sight, s.lookAround(ctx, conn, batch, sight, claim, brief)
-}
-
-// addLeases reads the rows of allLeases.
-func (sight *sight) addLeases(rows pgx.Rows, limit int) error {
-	for rows.Next() {
-		var account *string
-		var held int
-		var expired bool
-		var next *float64
-		if err := rows.Scan(&account, &held, &expired, &next); err != nil {
-			return err
-		}
-		switch {
-		case account == nil:
-			if sight.next == nil || next != nil && *next < *sight.next {
-				sight.next = next
-			}
-			continue
-		case held >= limit:
-			sight.crowded[*account] = true
-		}
-		if expired {
-			sight.expired = append(sight.expired, *account)
-		}
-	}
-	return rows.Err()
 }
 
 // A stretch is a part of the way around the lanes of a kind: from after one spot to
@@ -127,7 +103,7 @@ func (s *Store) lookAround(ctx context.Context, conn *pgxpool.Conn, batch *pgx.B
 	}
 	for looks := 1; ; looks++ {
 		var seen []lane
-		batch.Queue(s.sql(walk), append(columnsOf(way), claim.Limit, true)...).Query(func(rows pgx.Rows) (err error) {
+		batch.Queue(s.sql(walk), append(columnsOf(way), claim.Limit, true, claim.PerAccount)...).Query(func(rows pgx.Rows) (err error) {
 			seen, err = pgx.CollectRows(rows, scanLane)
 			return err
 		})
@@ -145,7 +121,7 @@ func (s *Store) lookAround(ctx context.Context, conn *pgxpool.Conn, batch *pgx.B
 			return nil // that was the whole way
 		}
 		end := seen[len(seen)-1]
-		for way[0].kind != end.kind || end.spot().after(way[0].to) || !end.spot().after(way[0].from) {
+		for way[0].kind != end.kind&kindOf || end.spot().after(way[0].to) || !end.spot().after(way[0].from) {
 			way = way[1:]
 		}
 		way[0].from = end.spot()
@@ -165,7 +141,7 @@ func (s *Store) lookBack(batch *pgx.Batch, sight *sight, claim *webhooks.Claim) 
 	add := func(rows pgx.Rows) error {
 		seen, err := pgx.CollectRows(rows, scanLane)
 		for _, l := range seen {
-			if l.kind >= aside {
+			if l.kind&aside != 0 {
 				sight.moves = append(sight.moves, l)
 				sight.add(l, claim)
 			}
@@ -175,15 +151,18 @@ func (s *Store) lookBack(batch *pgx.Batch, sight *sight, claim *webhooks.Claim) 
 	switch awoken, all := s.turns.looksBack(); {
 	case all:
 		back := []stretch{{live + aside, spot{-1, 0}, last}, {recovered + aside, spot{-1, 0}, last}}
-		batch.Queue(s.sql(walk), append(columnsOf(back), promoteStep, false)...).Query(add)
+		batch.Queue(s.sql(walk), append(columnsOf(back), promoteStep, false, claim.PerAccount)...).Query(add)
 	case len(awoken) > 0:
-		batch.Queue(s.sql(named), awoken).Query(add)
+		batch.Queue(s.sql(named), awoken, claim.PerAccount).Query(add)
 	}
 }
 
 // add adds a lane to claim from, if the claim allows. Those of unproven webhooks may
 // have no more than the claim has for all of them.
 func (sight *sight) add(l lane, claim *webhooks.Claim) {
+	if slices.ContainsFunc(sight.lanes, func(other lane) bool { return other.webhook == l.webhook && other.kind == l.kind }) {
+		return
+	}
 	special, ok := claim.Caps[l.id]
 	switch l.cap = claim.PerWebhook; {
 	case ok:
@@ -191,7 +170,7 @@ func (sight *sight) add(l lane, claim *webhooks.Claim) {
 	case !l.proven && claim.PerUnproven > 0:
 		l.cap = min(l.cap, claim.PerUnproven)
 	}
-	if l.held >= l.cap || sight.crowded[l.account] || sight.probed[l.id] {
+	if l.held >= l.cap || l.crowded(claim) || sight.probed[l.id] {
 		return
 	}
 	if !l.proven && claim.MaxUnproven != 0 {
@@ -229,10 +208,10 @@ func (s *Store) lookAtCapped(ctx context.Context, conn *pgxpool.Conn, batch *pgx
 		}
 	}
 	if len(ids) > 0 {
-		batch.Queue(s.sql(named), ids).Query(func(rows pgx.Rows) error {
+		batch.Queue(s.sql(named), ids, claim.PerAccount).Query(func(rows pgx.Rows) error {
 			seen, err := pgx.CollectRows(rows, scanLane)
 			for _, l := range seen {
-				if l.cap = claim.Caps[l.id]; l.held < l.cap && !sight.crowded[l.account] && !sight.probed[l.id] {
+				if l.cap = claim.Caps[l.id]; l.held < l.cap && !l.crowded(claim) && !sight.probed[l.id] {
 					sight.lanes = append(sight.lanes, l)
 				}
 			}
@@ -265,7 +244,7 @@ func (s *Store) lookAtCapped(ctx context.Context, conn *pgxpool.Conn, batch *pgx
 }
 
 func scanLane(row pgx.CollectableRow) (l lane, err error) {
-	return l, row.Scan(&l.webhook, &l.shard, &l.kind, &l.id, &l.account, &l.held, &l.awake, &l.proven)
+	return l, row.Scan(&l.webhook, &l.shard, &l.kind, &l.id, &l.account, &l.held, &l.awake, &l.proven, &l.accountHeld)
 }
 
 // shards returns those that a claim has to do with.

@@ -222,7 +222,7 @@ func TestPutAside(t *testing.T) {
 	endpoints(t, one, 1)
 	fill(t, pool(t), name, owed)
 	ready := func() (n int) {
-		if err := pool(t).QueryRow(t.Context(), `select count(*) from `+quoted(name)+`.queue where kind < 2`).Scan(&n); err != nil {
+		if err := pool(t).QueryRow(t.Context(), `select count(*) from `+quoted(name)+`.queue where kind & 2 = 0`).Scan(&n); err != nil {
 			t.Fatal(err)
 		}
 		return n

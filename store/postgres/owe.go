@@ -14,7 +14,7 @@ import (
 // are due now, of the kind $5. It returns their events.
 const owe = `
 	insert into storageapi.queue (webhook, event, shard, kind, parked, due, attempts, before)
-	select $1, i.event, $2, $5, false, clock_timestamp(), a.number, a.number
+	select $1, i.event, $2, ` + newest + ` + $5::smallint, false, clock_timestamp(), a.number, a.number
 	from unnest($3::bigint[]) as i (event)
 	cross join lateral (
 		select max(number) as number, (array_agg(state order by number desc) filter (where state > 0))[1] as state
@@ -89,8 +89,9 @@ func (s *Store) redeliver(ctx context.Context, tx pgx.Tx, account string, no, ev
 // sooner, and asks for an attempt.
 func (s *Store) expedite(ctx context.Context, tx pgx.Tx, account string, no, event int64) error {
 	_, err := tx.Exec(ctx, s.sql(`
-		update storageapi.queue set parked = false, kind = 0, due = least(clock_timestamp(), (
-			select min(r.due) - interval '1 microsecond' from unnest('{0,2}'::smallint[]) as s (kind) cross join lateral (
+		update storageapi.queue set parked = false, kind = `+newest+`, due = least(clock_timestamp(), (
+			select min(r.due) - interval '1 microsecond'
+			from (select (g.kind + k.kind)::smallint as kind from `+generations+` cross join unnest('{0,2}'::smallint[]) as k (kind)) s cross join lateral (
 				select due from storageapi.queue q where not q.parked and q.kind = s.kind and q.shard = $3 and q.webhook = $1 and q.event <> $2
 				order by q.due limit 1) r))
 		where webhook = $1 and event = $2`), no, event, shardOf(account))

@@ -40,6 +40,7 @@ type Store struct {
 	known     webhookCache
 	turns     turns
 	lost      lost
+	expiry    expiry
 	renewal   renewal
 	waker     waker
 	publisher publisher
@@ -163,7 +164,7 @@ func New(ctx context.Context, pool *pgxpool.Pool, options ...Option) (*Store, er
 	if err := checkSchema(short, pool, o); err != nil {
 		return nil, err
 	}
-	s := &Store{pool: pool, options: o, clock: clock{every: clockEvery}, renewal: renewal{slow: slowLook, bytes: minRenewed, every: renewEvery, pause: renewEvery}}
+	s := &Store{pool: pool, options: o, clock: clock{every: clockEvery}, renewal: renewal{slow: slowLook, bytes: minRenewed, every: renewEvery, pause: renewEvery, generation: -1}}
 	if err := s.clock.check(asked, now); err != nil {
 		return nil, err
 	}

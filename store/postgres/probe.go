@@ -26,7 +26,7 @@ const takeProbes = `
 	with wanted as (
 		select no from storageapi.webhooks w
 		where probe_at <= clock_timestamp() and probe_at > clock_timestamp() - $2 * interval '1 microsecond' and active and exists (
-			select from unnest('{0,1,2,3}'::smallint[]) as s (kind) cross join lateral (
+			select from ` + kinds + ` s cross join lateral (
 				select from storageapi.queue q where not q.parked and q.kind = s.kind and q.shard = w.shard and q.webhook = w.no and not exists (
 					select from storageapi.leases where account = w.account and webhook = q.webhook and event = q.event and until > clock_timestamp())
 				limit 1) r)
@@ -35,7 +35,7 @@ const takeProbes = `
 		update storageapi.webhooks set probe_at = null, probed_at = clock_timestamp() where no = any(array(select no from wanted))
 		returning no as webhook, shard
 	)
-	select l.* from unnest('{0,1,2,3}'::smallint[]) as s (kind)
+	select l.*, 0 from ` + kinds + ` s
 	cross join lateral (
 		with lane as (select webhook, shard from taken)` + laneFields + unleased + `
 	) l`

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/storageapi/storageapi/store/postgres"
 	"github.com/storageapi/storageapi/webhooks"
@@ -37,19 +38,27 @@ func hold(t testing.TB, begin func(context.Context, pgx.TxOptions) (pgx.Tx, erro
 	return tx
 }
 
-// files returns which files tables are in, and how many bytes they have.
-func files(t testing.TB, schema string) (of map[string]int64, bytes int64) {
+// renewed returns which generation the queue is in, which file the leases are in, and how
+// many bytes these have.
+func renewed(t testing.TB, schema string) (of map[string]int64, bytes int64) {
 	t.Helper()
-	of = make(map[string]int64)
-	for _, table := range []string{"queue", "leases"} {
-		var file, size int64
-		name := quoted(schema) + "." + table
-		if err := pool(t).QueryRow(t.Context(), `select pg_relation_filenode($1::regclass)::bigint, pg_relation_size($1::regclass)`, name).Scan(&file, &size); err != nil {
-			t.Fatal(err)
-		}
-		of[table], bytes = file, bytes+size
+	var generation, file int64
+	leases := quoted(schema) + ".leases"
+	if err := pool(t).QueryRow(t.Context(), `select event, pg_relation_filenode($1::regclass)::bigint, pg_relation_size($1::regclass)
+		from `+quoted(schema)+`.marks where name = 'generation'`, leases).Scan(&generation, &file, &bytes); err != nil {
+		t.Fatal(err)
 	}
-	return of, bytes
+	return map[string]int64{"queue": generation, "leases": file}, bytes
+}
+
+// passed returns how many entries of the index of what is ready were read, as far as the
+// server has counted them.
+func passed(t testing.TB, schema string) (n int) {
+	t.Helper()
+	if err := pool(t).QueryRow(t.Context(), `select idx_tup_read from pg_stat_user_indexes where schemaname = $1 and indexrelname = 'queue_ready'`, schema).Scan(&n); err != nil {
+		t.Fatal(err)
+	}
+	return n
 }
 
 // work claims and settles until so many deliveries are done.
@@ -71,27 +80,44 @@ func work(t *testing.T, s *postgres.Store, n int) {
 	}
 }
 
-// With a transaction open that sees all that was ever owed, the tables do not grow by
-// what is settled.
+// With a transaction open that sees all that was ever owed, the leases do not grow by what
+// is settled, and claims do not pass by it.
 func TestRenewal(t *testing.T) {
-	grown := func(t *testing.T, open func(testing.TB, ...postgres.Option) *postgres.Store) int64 {
+	const rounds, each = 8, 300
+	measure := func(t *testing.T, renews bool) (bytes int64, read int) {
 		schema, option := migratedSchema(t)
-		s := open(t, option)
+		p, err := pgxpool.NewWithConfig(t.Context(), pool(t).Config())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer p.Close()
+		s, err := postgres.New(t.Context(), p, option)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.RenewNever()
+		if renews {
+			s.RenewAlways()
+		}
 		endpoints(t, s, 20)
 		hold(t, pool(t).BeginTx)
-		for range 8 {
-			fill(t, pool(t), schema, 300)
-			work(t, s, 300)
+		for range rounds {
+			fill(t, pool(t), schema, each)
+			work(t, s, each)
 		}
-		_, bytes := files(t, schema)
-		return bytes
+		p.Close() // then the server counts what its connections did
+		for before, end := -1, time.Now().Add(10*time.Second); read != before && time.Now().Before(end); time.Sleep(300 * time.Millisecond) {
+			before, read = read, passed(t, schema)
+		}
+		_, bytes = renewed(t, schema)
+		return bytes, read
 	}
-	const want = 200 << 10
-	if n := grown(t, open); n < want {
-		t.Errorf("the tables have %d bytes where nothing is renewed: the test shows nothing", n)
+	const wantBytes, wantRead = 100 << 10, 20 * rounds * each
+	if bytes, read := measure(t, false); bytes < wantBytes || read < wantRead {
+		t.Errorf("the leases have %d bytes, and %d entries were passed, where nothing is renewed: the test shows nothing", bytes, read)
 	}
-	if n := grown(t, renewing); n >= want {
-		t.Errorf("the tables have %d bytes, want less than %d", n, want)
+	if bytes, read := measure(t, true); bytes >= wantBytes || read >= wantRead {
+		t.Errorf("the leases have %d bytes, and %d entries were passed, want less than %d and %d", bytes, read, wantBytes, wantRead)
 	}
 }
 
@@ -107,12 +133,12 @@ func TestRenewalOfRows(t *testing.T) {
 	if n := len(claimed(t, s, webhooks.Claim{PerWebhook: 100})); n != 100 {
 		t.Fatalf("claimed %d, want 100", n)
 	}
-	before, _ := files(t, schema)
+	before, _ := renewed(t, schema)
 	s.RenewAlways()
 	for range 2 { // the second renews
 		claimed(t, s, webhooks.Claim{PerWebhook: 100})
 	}
-	if after, _ := files(t, schema); after["leases"] != before["leases"] {
+	if after, _ := renewed(t, schema); after["leases"] != before["leases"] {
 		t.Error("the leases were renewed, and all are current")
 	}
 }
@@ -120,7 +146,7 @@ func TestRenewalOfRows(t *testing.T) {
 // Nothing is missed by those who use a table while it is renewed, whatever they do with
 // it.
 func TestRenewalBesideOthers(t *testing.T) {
-	const hooks, publishers, events = 10, 4, 100
+	const hooks, publishers, events = 10, 4, 40
 	schema, option := migratedSchema(t)
 	nodes := []*postgres.Store{renewing(t, option), renewing(t, option), open(t, option)}
 	endpoints(t, nodes[0], hooks)
@@ -131,7 +157,7 @@ func TestRenewalBesideOthers(t *testing.T) {
 	event := func(publisher, i int) webhooks.Event {
 		return lowBalance(fmt.Sprintf("acct_wh_%06d", i%hooks), fmt.Sprintf("evt_%d_%d", publisher, i))
 	}
-	before, _ := files(t, schema)
+	before, _ := renewed(t, schema)
 	var publishing, working sync.WaitGroup
 	for p := range publishers {
 		publishing.Go(func() {
@@ -198,7 +224,7 @@ func TestRenewalBesideOthers(t *testing.T) {
 			t.Errorf("%s was delivered %d times", id, n)
 		}
 	}
-	after, _ := files(t, schema)
+	after, _ := renewed(t, schema)
 	for table, file := range before {
 		if after[table] == file {
 			t.Errorf("%s was not renewed", table)
@@ -227,12 +253,12 @@ func TestRenewalBesideAPublisher(t *testing.T) {
 	if err := s.PublishTx(t.Context(), tx, service, lowBalance("acct_wh_000000", "")); err != nil {
 		t.Fatal(err)
 	}
-	before, _ := files(t, schema)
+	before, _ := renewed(t, schema)
 	for range 3 { // the first has nothing to renew
 		fill(t, pool(t), schema, 10)
 		work(t, s, 10)
 	}
-	if after, _ := files(t, schema); after["queue"] != before["queue"] {
+	if after, _ := renewed(t, schema); after["queue"] != before["queue"] {
 		t.Error("the queue was renewed with what was published in a transaction that is open")
 	}
 	if err := tx.Commit(t.Context()); err != nil {
@@ -241,7 +267,7 @@ func TestRenewalBesideAPublisher(t *testing.T) {
 	work(t, s, 1)
 	for end := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) {
 		claimed(t, s, webhooks.Claim{PerWebhook: 1})
-		if after, _ := files(t, schema); after["queue"] != before["queue"] {
+		if after, _ := renewed(t, schema); after["queue"] != before["queue"] {
 			break
 		}
 		if time.Now().After(end) {

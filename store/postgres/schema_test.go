@@ -22,6 +22,8 @@ func TestMigrationsStay(t *testing.T) {
 		"0002": "478926de5278b63c5ae2c57704e36ae0755fb2bae615f5be061f22eafd116646",
 		"0003": "29c84c7de256c20c14ff81d6eb80385760ee0a2a1d3ce88d62c8ed08f145401a",
 		"0004": "16d38eb8b96da2ed5ee5f15f19223c854a3107fc17b8c30606ccf9e28e6c84dc",
+		"0005": "b87f637c6f9eb7c34ddb8eb2301d390911008d5074379fc08df75e3f8f4a0442",
+		"0006": "4c860b139bcf547357f1e9e77e9a57629a88649f2e7841a0b717c4e924912db4",
 	} {
 		text, err := os.ReadFile("migrations/" + name + ".sql")
 		if err != nil {

@@ -1,0 +1,120 @@
+package postgres_test
+
+import (
+	"context"
+	"fmt"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/storageapi/storageapi/store/postgres"
+	"github.com/storageapi/storageapi/webhooks"
+)
+
+// Whenever pg_dump comes, all that is owed then is in it, and is delivered where it is
+// restored: also while nodes renew the queue with each claim.
+func TestDump(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes some seconds")
+	}
+	const backlog, dumps = 20, 5
+	schema, option := migratedSchema(t)
+	nodes := []*postgres.Store{renewing(t, option), renewing(t, option)}
+	endpoints(t, nodes[0], 10)
+	fill(t, pool(t), schema, backlog)
+	ctx, stop := context.WithCancel(t.Context())
+	var group sync.WaitGroup
+	defer group.Wait()
+	defer stop()
+	for n, s := range nodes {
+		group.Go(func() {
+			for i := 0; ctx.Err() == nil; {
+				tasks, _, err := s.ClaimDeliveries(t.Context(), webhooks.Claim{Limit: 5, PerWebhook: 2, Lease: time.Second})
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				var settlements []webhooks.Settlement
+				for _, task := range tasks {
+					settlements = append(settlements, webhooks.Settlement{Task: task, Outcome: webhooks.Deliver, Attempt: webhooks.Attempt{Number: task.Attempt, StartedAt: time.Now()}})
+				}
+				if _, err := s.SettleDeliveries(t.Context(), settlements); err != nil { // leases may have run out
+					t.Error(err)
+					return
+				}
+				for _, task := range tasks { // as many are published as are done
+					if _, err := s.Enqueue(t.Context(), webhooks.Envelope{
+						ID: fmt.Sprintf("evt_%d_%d", n, i), Account: task.Webhook.Account, Type: webhooks.TypeBalanceLow, Body: []byte("{}"),
+					}); err != nil {
+						t.Error(err)
+						return
+					}
+					i++
+				}
+			}
+		})
+	}
+	for i := range dumps {
+		restored := dumped(t, schema, fmt.Sprintf("restored_%d", i))
+		var events, owed, lost int
+		err := restored.QueryRow(t.Context(), `
+			select count(*), count(q.event), count(*) filter (where q.event is null and not exists (select from `+quoted(schema)+`.attempts a where a.event = e.event))
+			from `+quoted(schema)+`.events e left join `+quoted(schema)+`.queue q using (event)`).Scan(&events, &owed, &lost)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if lost > 0 || owed == 0 {
+			t.Errorf("of %d events %d are owed, and %d neither that nor delivered", events, owed, lost)
+			continue
+		}
+		work(t, openOn(t, restored, option), owed)
+	}
+	if generation, _ := renewed(t, schema); generation["queue"] < 10 {
+		t.Errorf("the queue was renewed %d times: the test shows nothing", generation["queue"])
+	}
+}
+
+// dumped returns connections to a database of that name, until the test ends, which has
+// what pg_dump finds in a schema.
+func dumped(t *testing.T, schema, name string) *pgxpool.Pool {
+	t.Helper()
+	config := pool(t).Config()
+	run := func(tool string, args ...string) {
+		t.Helper()
+		path, err := exec.LookPath(tool)
+		if found, _ := filepath.Glob("/usr/lib/postgresql/*/bin/" + tool); err != nil && len(found) > 0 {
+			path, err = found[len(found)-1], nil
+		}
+		if err != nil {
+			skip(t, err)
+		}
+		of := config.ConnConfig
+		args = append([]string{"-h", of.Host, "-p", strconv.Itoa(int(of.Port)), "-U", of.User}, args...)
+		cmd := exec.Command(path, args...)
+		cmd.Env = append(cmd.Environ(), "PGPASSWORD="+of.Password)
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Fatalf("%s: %v: %s", tool, err, out)
+		}
+	}
+	drop := func() { _, _ = pool(t).Exec(context.Background(), `drop database if exists `+name+` with (force)`) }
+	drop()
+	file := filepath.Join(t.TempDir(), "dump")
+	run("pg_dump", "-F", "custom", "-f", file, "-n", quoted(schema), "-d", config.ConnConfig.Database)
+	if _, err := pool(t).Exec(t.Context(), `create database `+name); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(drop)
+	run("pg_restore", "-d", name, file)
+	config.ConnConfig.Database = name
+	p, err := pgxpool.NewWithConfig(t.Context(), config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(p.Close)
+	return p
+}
