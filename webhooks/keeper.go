@@ -8,7 +8,8 @@ import (
 
 // A keeper does what can wait: it reviews alerts that were left due, recovers
 // deliveries, purges what is past its time and turns off webhooks that fail. It works in small steps with pauses
-// between them, four times as long as they are, so that deliveries go on beside it.
+// between them, four times as long as they are, so that deliveries go on beside it. Purges of
+// a [ConcurrentPurger] have pauses as long as they are.
 type keeper struct {
 	store     Store
 	clock     storeClock
@@ -77,9 +78,13 @@ func (k *keeper) step(ctx context.Context, what string, do func(context.Context)
 	if !more || err != nil {
 		return false
 	}
+	pauses := time.Duration(4)
+	if _, ok := k.store.(ConcurrentPurger); ok && what == "purge" {
+		pauses = 1
+	}
 	select {
 	case <-ctx.Done():
-	case <-time.After(4 * time.Since(began)):
+	case <-time.After(pauses * time.Since(began)):
 	}
 	return true
 }

@@ -266,6 +266,12 @@ type Waker interface {
 	Wake(ctx context.Context, wake func())
 }
 
+// A ConcurrentPurger is a [Store] whose other methods do not wait for Purge.
+type ConcurrentPurger interface {
+	// PurgesConcurrently does nothing.
+	PurgesConcurrently()
+}
+
 // A Purge says what is past its time: what belongs to events that were published
 // before the given times, by the store's clock, see [Store.Now].
 type Purge struct {

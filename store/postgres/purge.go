@@ -18,6 +18,9 @@ func (s *Store) Now(ctx context.Context) (now time.Time, err error) {
 	return now, err
 }
 
+// PurgesConcurrently implements [webhooks.ConcurrentPurger].
+func (s *Store) PurgesConcurrently() {}
+
 // Purge implements [webhooks.Store]. One at a time does. It also removes what is left
 // of webhooks that were deleted.
 func (s *Store) Purge(ctx context.Context, purge webhooks.Purge) (more bool, err error) {

@@ -1,0 +1,52 @@
+package webhooks_test
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/storageapi/storageapi/store/memory"
+	"github.com/storageapi/storageapi/webhooks"
+)
+
+// A slowPurge is a store with more to purge than can be, 10 ms a step.
+type slowPurge struct {
+	webhooks.Store
+	steps int
+}
+
+func (s *slowPurge) Purge(context.Context, webhooks.Purge) (bool, error) {
+	time.Sleep(10 * time.Millisecond)
+	s.steps++
+	return true, nil
+}
+
+type concurrentPurge struct{ slowPurge }
+
+func (*concurrentPurge) PurgesConcurrently() {}
+
+// Purges that others wait for leave them four fifths of the time, and others half.
+func TestPaceOfPurges(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		run := func(store webhooks.Store) {
+			service, err := webhooks.New(store, webhooks.Config{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+			defer cancel()
+			if err := service.Run(ctx); err != nil {
+				t.Fatal(err)
+			}
+		}
+		slow, concurrent := &slowPurge{Store: memory.New()}, &concurrentPurge{slowPurge{Store: memory.New()}}
+		run(slow)
+		run(concurrent)
+		for name, got := range map[string][2]int{"that others wait for": {slow.steps, 200}, "of a ConcurrentPurger": {concurrent.steps, 500}} {
+			if n, want := got[0], got[1]; n < want*9/10 || n > want*11/10 {
+				t.Errorf("%d purges %s in 10 s, want about %d", n, name, want)
+			}
+		}
+	})
+}
