@@ -232,6 +232,10 @@ func (p *pacer) end(flights []*flight, now time.Time) {
 		w.account.inFlight--
 		if f.cut {
 			w.cut--
+			if w.guessed && !w.doubted && w.lagging == 0 { // it may have been this process that had no time
+				w.guessed, w.doubted, w.slow = false, true, false
+				p.become(w, w.assess())
+			}
 		} else {
 			p.count(w, -1, 0)
 			p.uncount(f)

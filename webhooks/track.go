@@ -46,6 +46,7 @@ type track struct {
 	lagging int       // flights that have taken too long already
 	lagged  time.Time // when one last did
 	guessed bool      // nothing was known of it before it was taken for slow
+	doubted bool      // that has happened once already, and was taken back
 	hopeful bool      // somebody has reason to believe that it is up, since it last failed
 
 	turn   time.Time     // unless fit: when it may next have attempts
