@@ -169,7 +169,9 @@ func (w *world) judgeDelivery(e *event, k *hook, d *webhooks.Delivery) {
 	}
 	numbers := make([]int, len(d.Attempts))
 	for i, attempt := range d.Attempts {
-		numbers[i] = attempt.Number
+		if numbers[i] = attempt.Number; attempt.Class == webhooks.ClassExpired {
+			w.breach("a clock that was set ends nothing that is owed", about, "%s expired for %s, though no seed lives for 30 days", e.id, k.name)
+		}
 	}
 	if !slices.IsSorted(numbers) {
 		w.breach("attempts are counted right", about, "the attempts of %s for %s are %v", e.id, k.name, numbers)
@@ -187,7 +189,7 @@ func (w *world) judgeDelivery(e *event, k *hook, d *webhooks.Delivery) {
 			made = known.lease.task.Attempt // it was settled, whatever was said
 		}
 	}
-	if n := len(numbers); n > 0 && n < webhooks.MaxAttempts && numbers[n-1] > made && d.Attempts[n-1].Class != webhooks.ClassExpired {
+	if n := len(numbers); n > 0 && n < webhooks.MaxAttempts && numbers[n-1] > made {
 		w.breach("attempts are counted right", about, "%d attempts of %s for %s are recorded, %d were made", numbers[n-1], e.id, k.name, made)
 	}
 }

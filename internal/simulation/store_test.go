@@ -197,7 +197,10 @@ func (f *faulty) Backlog(ctx context.Context, webhookID string) (webhooks.Backlo
 }
 
 func (f *faulty) Now(ctx context.Context) (time.Time, error) {
-	return call(f, ctx, "Now", func() (time.Time, error) { return f.Store.Now(ctx) })
+	return call(f, ctx, "Now", func() (time.Time, error) {
+		now, err := f.Store.Now(ctx)
+		return now.Add(f.world.clockSet()), err
+	})
 }
 
 func (f *faulty) Probe(ctx context.Context, account, webhookID string) error {

@@ -237,6 +237,12 @@ func (w *world) setClock(by time.Duration) {
 	}
 }
 
+func (w *world) clockSet() time.Duration {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.clock
+}
+
 // trouble notes that something is wrong until then.
 func (w *world) trouble(until time.Duration) {
 	w.mu.Lock()
