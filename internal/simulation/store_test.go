@@ -206,3 +206,7 @@ func (f *faulty) Now(ctx context.Context) (time.Time, error) {
 func (f *faulty) Probe(ctx context.Context, account, webhookID string) error {
 	return try(f, ctx, "Probe", func() error { return f.Store.Probe(ctx, account, webhookID) })
 }
+
+func (f *faulty) FailingWebhooks(ctx context.Context, since time.Time, page webhooks.Page) ([]webhooks.Webhook, error) {
+	return call(f, ctx, "FailingWebhooks", func() ([]webhooks.Webhook, error) { return f.Store.FailingWebhooks(ctx, since, page) })
+}

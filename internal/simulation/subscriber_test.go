@@ -59,9 +59,11 @@ func (s *subscriber) live(ctx context.Context, share float64) {
 	s.settled.Store(true)
 	s.paced(60, share, func() {
 		k := s.some()
-		switch n := s.rand.IntN(14); {
+		switch n := s.rand.IntN(15); {
 		case n < 2 || k == nil:
 			s.create(ctx, false)
+		case n == 14:
+			s.look(ctx, k)
 		case n < 4:
 			s.patch(ctx, k)
 		case n < 6:
@@ -402,6 +404,42 @@ func (s *subscriber) redeliver(ctx context.Context, k *hook) {
 	if result == done {
 		s.prompts(k, event)
 	}
+}
+
+// look lists what there is.
+func (s *subscriber) look(ctx context.Context, k *hook) {
+	for _, list := range [][2]string{
+		{"ListWebhooks", hooksPath + "?limit=100"}, {"ListKeys", keysPath}, {"ListDeliveries", hooksPath + "/" + k.id + "/deliveries"},
+	} {
+		method, path := list[0], list[1]
+		undo := s.beset(method)
+		result, status, answer := s.send(ctx, s.account.admin, "GET", path, nil)
+		undo()
+		s.tell([]string{k.name}, "lists %s: %s, status %d", path, result, status)
+		if result == refused {
+			s.world.breach("what is there can be listed", []string{k.name}, "%s is answered %d", path, status)
+		}
+		if result != done || method != "ListWebhooks" {
+			continue
+		}
+		there := make(map[any]bool)
+		list, _ := answer["data"].([]any)
+		for _, one := range list {
+			fields, _ := one.(map[string]any)
+			there[fields["id"]] = true
+		}
+		for _, k := range s.hooks {
+			if there[k.id] == k.deleted {
+				s.world.breach("what is there is listed", []string{k.name}, "%s is listed: %v; deleted: %v", k.name, there[k.id], k.deleted)
+			}
+		}
+	}
+	call, end, _ := s.context(ctx)
+	defer end()
+	undo := s.beset("Backlog")
+	_, err := s.world.reach().api.Webhooks.Stats(call)
+	undo()
+	s.tell(nil, "asks for the stats: %v", err)
 }
 
 // recover sends all again that came to nothing.
