@@ -446,7 +446,7 @@ func (s *subscriber) look(ctx context.Context, k *hook) {
 func (s *subscriber) recover(ctx context.Context, k *hook) {
 	k.resent = true
 	s.world.ledger.sendsAgain(k.name, "") // and for good: a job is done when it is
-	undo := s.beset("CreateRecovery")
+	undo := s.beset("CreateRecovery", "RecoveryByID", "RecoveryByID")
 	result, status, _ := s.send(ctx, s.account.admin, "POST", hooksPath+"/"+k.id+"/recoveries", map[string]any{})
 	undo()
 	s.tell([]string{k.name}, "recovers %s: %s, status %d", k.name, result, status)
