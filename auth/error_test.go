@@ -32,7 +32,7 @@ func TestWriteErrorIsAlwaysValidJSON(t *testing.T) {
 func TestWriteForbidden(t *testing.T) {
 	recorder := httptest.NewRecorder()
 	auth.WriteForbidden(recorder, "No.")
-	const want = `{"error":{"code":"FORBIDDEN","message":"No."}}`
+	const want = `{"error":{"code":"FORBIDDEN","message":"No."}}` + "\n"
 	if recorder.Code != http.StatusForbidden || recorder.Body.String() != want {
 		t.Errorf("got %d %s, want 403 %s", recorder.Code, recorder.Body, want)
 	}
