@@ -174,6 +174,16 @@ func (r *slowReader) TraceQueryEnd(ctx context.Context, _ *pgx.Conn, _ pgx.Trace
 	}
 }
 
+func (r *slowReader) TraceBatchStart(ctx context.Context, _ *pgx.Conn, _ pgx.TraceBatchStartData) context.Context {
+	return ctx
+}
+
+func (r *slowReader) TraceBatchQuery(ctx context.Context, _ *pgx.Conn, data pgx.TraceBatchQueryData) {
+	r.TraceQueryEnd(context.WithValue(ctx, r, strings.Contains(data.SQL, "k.hash = $1")), nil, pgx.TraceQueryEndData{})
+}
+
+func (r *slowReader) TraceBatchEnd(context.Context, *pgx.Conn, pgx.TraceBatchEndData) {}
+
 // An answer that is under way while the key is deleted, here or elsewhere, is not
 // remembered.
 func TestCachedKeysStaleAnswer(t *testing.T) {
