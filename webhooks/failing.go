@@ -5,12 +5,17 @@ import (
 	"errors"
 	"log/slog"
 	"time"
+
+	"github.com/storageapi/storageapi/internal/clock"
 )
 
 // A warden turns off webhooks that fail for too long, and has the host warned before. It
-// goes by the clock, not by attempts: where little is sent, few of them are made.
+// goes by the clock, not by attempts: where little is sent, few of them are made. And as
+// it does, a clock that is set ahead must not turn off what fails since yesterday: that
+// much does not count before it has held for a day.
 type warden struct {
 	store  Store
+	clock  clock.Clock
 	config *Config
 	tell   func([]hookCall)
 	after  string // the webhook that was looked at last
@@ -30,13 +35,14 @@ func (w *warden) look(ctx context.Context) (more bool, err error) {
 		return false, nil
 	}
 	now := w.config.Now().UTC().Truncate(time.Millisecond)
-	list, err := w.store.FailingWebhooks(ctx, now.Add(-w.config.FailingLimit/2-time.Millisecond), Page{After: w.after, Limit: wardenStep})
+	sure := now.Add(-w.clock.Doubt())
+	list, err := w.store.FailingWebhooks(ctx, sure.Add(-w.config.FailingLimit/2-time.Millisecond), Page{After: w.after, Limit: wardenStep})
 	w.after = ""
 	if err != nil {
 		return false, err
 	}
 	for i := range list {
-		if err := w.judge(ctx, &list[i], now); err != nil {
+		if err := w.judge(ctx, &list[i], now, sure); err != nil {
 			return false, err
 		}
 	}
@@ -51,9 +57,9 @@ var errOther = errors.New("the webhook is not as it was when it was judged")
 
 // judge warns the host of a webhook, or turns it off, if it is time and the webhook is
 // still what was judged: an attempt that has succeeded meanwhile keeps it on.
-func (w *warden) judge(ctx context.Context, judged *Webhook, now time.Time) error {
+func (w *warden) judge(ctx context.Context, judged *Webhook, now, sure time.Time) error {
 	warns := judged.WarnedAt.IsZero()
-	if !warns && (now.Sub(judged.FailingSince) <= w.config.FailingLimit || now.Sub(judged.WarnedAt) < w.notice()) {
+	if !warns && (sure.Sub(judged.FailingSince) <= w.config.FailingLimit || sure.Sub(judged.WarnedAt) < w.notice()) {
 		return nil
 	}
 	changed, err := w.store.UpdateWebhook(ctx, judged.Account, judged.ID, func(current *Webhook) error {

@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/storageapi/storageapi/internal/clock"
 	"github.com/storageapi/storageapi/internal/creation"
 	"github.com/storageapi/storageapi/internal/id"
 	"github.com/storageapi/storageapi/internal/invalid"
@@ -65,7 +66,7 @@ func New(store Store, config Config) (*WebhookService, error) {
 		dispatcher: dispatcher,
 	}
 	s.keeper = newKeeper(store, config, dispatcher.halt, dispatcher.hurry, s.reviewDue)
-	s.keeper.warden = warden{store: store, config: &dispatcher.config, tell: dispatcher.tell}
+	s.keeper.warden = warden{store: store, clock: clock.Clock{Now: config.Now}, config: &dispatcher.config, tell: dispatcher.tell}
 	if config.Files != nil {
 		s.scanner = newScanner(s, config)
 	}

@@ -24,6 +24,9 @@ const (
 // A Clock watches the system's clock. The zero Clock is ready, and begins to watch at the
 // first call of a method. It sees that the system's clock was set at the next one.
 type Clock struct {
+	// Now is the system's clock. Default: time.Now.
+	Now func() time.Time
+
 	mu     sync.Mutex
 	begun  time.Time     // begins the monotonic time
 	zero   time.Time     // what the system's clock showed then, as it is set now
@@ -102,10 +105,15 @@ func (c *Clock) Wall(steady time.Time) time.Time {
 // look takes in whether the clock was set, and returns what it shows.
 func (c *Clock) look() (wall time.Time) {
 	now := time.Now()
-	if c.begun.IsZero() {
-		c.begun, c.zero = now, now.Round(0).Add(c.set)
+	wall = now
+	if c.Now != nil {
+		wall = c.Now()
 	}
-	wall, monotonic := now.Round(0).Add(c.set), now.Sub(c.begun)
+	wall = wall.Round(0).Add(c.set)
+	if c.begun.IsZero() {
+		c.begun, c.zero = now, wall
+	}
+	monotonic := now.Sub(c.begun)
 	jump := wall.Sub(c.zero) - monotonic
 	c.zero, c.looked = wall.Add(-monotonic), monotonic
 	if jump.Abs() > tolerance {
