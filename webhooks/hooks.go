@@ -67,16 +67,17 @@ func stateAfter(outcome Outcome) DeliveryState {
 // tell makes calls of hooks, one after the other, until Run has to return. They run
 // apart, so that one that never returns, or ends its goroutine, is only itself.
 func (d *dispatcher) tell(calls []hookCall) {
+	over := d.over
 	for len(calls) > 0 {
 		select {
 		case d.telling <- struct{}{}:
-		case <-d.over.Done():
+		case <-over.Done():
 			return // that of before has not returned, and was logged
 		}
 		made := 0
 		returned := apart(func() {
 			defer func() { <-d.telling }()
-			for ; made < len(calls); made++ {
+			for ; made < len(calls) && over.Err() == nil; made++ {
 				d.call(calls[made])
 			}
 		})
@@ -87,7 +88,7 @@ func (d *dispatcher) tell(calls []hookCall) {
 				made++
 			}
 			calls = calls[made:]
-		case <-d.over.Done():
+		case <-over.Done():
 			d.config.Logger.Error("storageapi: a webhook hook does not return; Run does")
 			return
 		}

@@ -162,3 +162,27 @@ func TestCloseEndsTestEvents(t *testing.T) {
 		})
 	}
 }
+
+// A hook that returns at last, after Run has, is not followed by others: the host may
+// have closed what they use.
+func TestNoHookIsCalledAfterRun(t *testing.T) {
+	var calls atomic.Int64
+	end := make(chan struct{})
+	hooks := webhooks.Hooks{
+		Attempt: func(webhooks.AttemptInfo) { calls.Add(1); <-end },
+		Off:     func(webhooks.Webhook, webhooks.OffReason) { calls.Add(1) },
+	}
+	inBubble(t, webhooks.Config{Hooks: hooks, DrainTimeout: time.Second}, status(http.StatusGone), func(b *bubble) {
+		end = make(chan struct{}) // of the bubble
+		b.subscribe("a")
+		stop := b.start()
+		b.publish()
+		time.Sleep(time.Minute)
+		stop()
+		close(end)
+		synctest.Wait()
+		if calls.Load() != 1 {
+			t.Errorf("%d hooks were called", calls.Load())
+		}
+	})
+}
