@@ -61,7 +61,7 @@ func New(verifier Verifier, config Config) (*Authenticator, error) {
 // could not be asked.
 func (a *Authenticator) Authenticate(r *http.Request) (Principal, error) {
 	c, err := a.authenticate(r)
-	return c.principal, err
+	return c.verified, err
 }
 
 func (a *Authenticator) authenticate(r *http.Request) (caller, error) {
@@ -72,7 +72,7 @@ func (a *Authenticator) authenticate(r *http.Request) (caller, error) {
 	ctx, cancel := lasting.Context(r.Context())
 	defer cancel()
 	p, err := a.verifier.Verify(ctx, values[0])
-	return caller{p, a.verifier, p, value(values[0])}, err
+	return caller{verified: p, verifier: a.verifier, token: value(values[0])}, err
 }
 
 // Require returns a handler that lets a request through to next if it carries a
@@ -116,10 +116,10 @@ func (a *Authenticator) Handler(next http.Handler) http.Handler {
 		c, err := a.authenticate(r)
 		switch {
 		case err == nil:
-			if !a.limiters.admit(w, c.principal) {
+			if !a.limiters.admit(w, c.verified) {
 				return
 			}
-			next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), callerKey{}, &c)))
+			next.ServeHTTP(w, r.WithContext(&guarded{r.Context(), c}))
 		case errors.Is(err, ErrUnauthorized):
 			WriteUnauthorized(w)
 		default:

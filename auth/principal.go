@@ -81,11 +81,31 @@ type callerKey struct{}
 // A caller is what the context of a request carries: who it comes from, and how that
 // was found out.
 type caller struct {
-	principal Principal
-
-	verifier Verifier // nil: it was not
 	verified Principal
+	verifier Verifier // nil: it was not
 	token    value
+	other    *Principal // whom it is said to come from instead, see WithPrincipal
+}
+
+// principal returns whom the request comes from.
+func (c *caller) principal() Principal {
+	if c.other != nil {
+		return *c.other
+	}
+	return c.verified
+}
+
+// A guarded context is that of a request whose caller is known.
+type guarded struct {
+	context.Context
+	caller caller
+}
+
+func (g *guarded) Value(key any) any {
+	if _, ok := key.(callerKey); ok {
+		return &g.caller
+	}
+	return g.Context.Value(key)
 }
 
 // A value is that of a key. It prints as "[redacted]".
@@ -101,8 +121,8 @@ func WithPrincipal(ctx context.Context, p Principal) context.Context {
 	if c, _ := ctx.Value(callerKey{}).(*caller); c != nil {
 		changed = *c
 	}
-	changed.principal = p
-	return context.WithValue(ctx, callerKey{}, &changed)
+	changed.other = &p
+	return &guarded{ctx, changed}
 }
 
 // PrincipalFrom returns the principal of the request that ctx belongs to; ok
@@ -112,5 +132,5 @@ func PrincipalFrom(ctx context.Context) (p Principal, ok bool) {
 	if c == nil {
 		return Principal{}, false
 	}
-	return c.principal, true
+	return c.principal(), true
 }
