@@ -66,10 +66,11 @@ var eventScopes = scopes.Of(scopes.FilesRead, scopes.AccountRead)
 //     itself; and it may always delete itself.
 //   - Creating, updating or deleting a webhook takes the read scope behind each
 //     of its events: what it would be told, the caller may also read.
-//   - A value that a rotation has replaced manages nothing that lives as long as
-//     itself: of keys only those that die before it does, and no webhooks, which
-//     live on. Otherwise whoever got hold of it could keep, past the end of its
-//     grace, what the rotation was to take away. It may still delete its own key.
+//   - A value that a rotation has replaced manages nothing, for what it did would
+//     outlive it: a key could be rotated by another one that it made, and webhooks,
+//     also those of a key that it made, live on. Otherwise whoever got hold of it
+//     could keep, past the end of its grace, what the rotation was to take away. It
+//     may still delete its own key.
 //   - Reading keys or webhooks takes account:read.
 //
 // An unknown action is refused.
@@ -86,9 +87,9 @@ func leastPrivilege(caller Principal, access Access) bool {
 	case ReadKeys, ReadWebhooks:
 		return caller.Scopes.Has(scopes.AccountRead)
 	case CreateKey, UpdateKey, RotateKey:
-		return target == nil || dominates(caller, target)
+		return !caller.Replaced && (target == nil || dominates(caller, target))
 	case DeleteKey:
-		return target == nil || isItself(caller, target) || dominates(caller, target)
+		return target == nil || isItself(caller, target) || !caller.Replaced && dominates(caller, target)
 	case CreateWebhook, UpdateWebhook, DeleteWebhook:
 		if caller.Replaced {
 			return false
@@ -102,16 +103,10 @@ func leastPrivilege(caller Principal, access Access) bool {
 }
 
 // dominates reports whether the caller can do all that the key can, for at least as
-// long: a replaced value for longer. Its own key lives as long as it does at least,
-// and so does a key as good as that one, which could then be used to rotate it.
+// long.
 func dominates(caller Principal, key *Target) bool {
-	if !caller.Scopes.Covers(key.Scopes) {
-		return false
-	}
-	if caller.Replaced {
-		return !key.ExpiresAt.IsZero() && key.ExpiresAt.Before(caller.ExpiresAt)
-	}
-	return caller.ExpiresAt.IsZero() || !key.ExpiresAt.IsZero() && !key.ExpiresAt.After(caller.ExpiresAt)
+	outlives := caller.ExpiresAt.IsZero() || !key.ExpiresAt.IsZero() && !key.ExpiresAt.After(caller.ExpiresAt)
+	return outlives && caller.Scopes.Covers(key.Scopes)
 }
 
 func isItself(caller Principal, key *Target) bool {

@@ -141,9 +141,8 @@ func TestLeastPrivilege(t *testing.T) {
 		{caller{readFiles, never}, auth.RotateKey, &target{self, readFiles, never}, allow},
 		{caller{readFiles, soon}, auth.RotateKey, &target{self, readFiles, soon}, allow},
 
-		// A value that was replaced manages only what dies before it does, and so
-		// never its own key, nor one as good as that.
-		{replaced{readFiles, soon}, auth.UpdateKey, anything, allow},
+		// A value that was replaced manages nothing, also not what dies before it does.
+		{replaced{readFiles, soon}, auth.UpdateKey, anything, deny},
 		{replaced{readFiles, soon}, auth.UpdateKey, &target{self, readFiles, never}, deny},
 		{replaced{readFiles, soon}, auth.UpdateKey, &target{self, readFiles, soon}, deny},
 		{replaced{readFiles, soon}, auth.RotateKey, &target{self, readFiles, never}, deny},
@@ -155,13 +154,13 @@ func TestLeastPrivilege(t *testing.T) {
 		{replaced{readFiles, soon}, auth.CreateKey, &target{"", readFiles, never}, deny},
 		{replaced{readFiles, soon}, auth.CreateKey, &target{"", readFiles, later}, deny},
 		{replaced{readFiles, soon}, auth.CreateKey, &target{"", readFiles, soon}, deny},
-		{replaced{readFiles, later}, auth.CreateKey, &target{"", readFiles, soon}, allow},
-		{replaced{readFiles, later}, auth.UpdateKey, &target{"key_other", readFiles, soon}, allow},
-		{replaced{readFiles, later}, auth.RotateKey, &target{"key_other", readFiles, soon}, allow},
-		{replaced{readFiles, later}, auth.DeleteKey, &target{"key_other", readFiles, soon}, allow},
+		{replaced{readFiles, later}, auth.CreateKey, &target{"", readFiles, soon}, deny},
+		{replaced{readFiles, later}, auth.UpdateKey, &target{"key_other", readFiles, soon}, deny},
+		{replaced{readFiles, later}, auth.RotateKey, &target{"key_other", readFiles, soon}, deny},
+		{replaced{readFiles, later}, auth.DeleteKey, &target{"key_other", readFiles, soon}, deny},
 		{replaced{readFiles, later}, auth.CreateKey, &target{"", both, soon}, deny},
 
-		// Webhooks do not die: it manages none. It may read.
+		// Nor webhooks, which do not die. It may read.
 		{replaced{all, soon}, auth.CreateWebhook, anything, deny},
 		{replaced{all, soon}, auth.UpdateWebhook, anything, deny},
 		{replaced{all, soon}, auth.DeleteWebhook, anything, deny},

@@ -66,7 +66,7 @@ var failures = []struct {
 const reusedMessage = "This Idempotency-Key was used for a request with another body. Use a new one for each request."
 
 // replacedRefusal explains it to a value that a rotation has replaced.
-const replacedRefusal = "This value of the API key was replaced by a rotation: it can delete its own key, and manage keys whose scopes it has that expire before it does; no webhooks. Use the new value."
+const replacedRefusal = "This value of the API key was replaced by a rotation: it can delete its own key, and manage nothing else. Use the new value."
 
 // leastPrivilegeRefusals explains [auth.LeastPrivilege]. Why another policy
 // refuses is not known here.
