@@ -78,7 +78,7 @@ func newPacer(config Config) *pacer {
 		caps:       make(map[string]int),
 		offers:     make(map[string]int),
 		unproven:   pool{slots: max(1, config.Concurrency/2)},
-		usual:      hurryAfter / lateBy, // until it is known
+		usual:      lateAfter / lateBy, // until it is known
 		longest:    max(lateAfter, config.Timeout/2),
 	}
 }
@@ -325,9 +325,9 @@ func (p *pacer) learn(f *flight, now time.Time) {
 	default:
 		w.failures = 0
 		w.grow(len(w.flights) >= w.cap, p.perWebhook, now)
-		if usual { // what the first ones take counts most
+		if usual {
 			p.successes++
-			p.usual += (took - p.usual) / time.Duration(min(p.successes, 64))
+			p.usual += (took - p.usual) / usualOf
 		}
 	}
 	p.become(w, w.assess())

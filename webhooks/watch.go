@@ -7,6 +7,12 @@ const (
 	lateAfter  = time.Second            // but not if it takes less than this,
 	hurryAfter = 100 * time.Millisecond // or where slots are short, than this
 	lookPause  = 20 * time.Millisecond  // between two looks at what is in flight
+
+	// As long as little is known of what is usual, an attempt to an unproven webhook is
+	// late after this where slots are short. To a proven one it is not: after a start,
+	// receivers that take some 100 ms would get much of the backlog twice.
+	firstPatience = 200 * time.Millisecond
+	usualOf       = 64 // successes, of late
 )
 
 // patience is how long an attempt may take before it is late, which depends on
@@ -23,9 +29,28 @@ func (p *pacer) patience(short bool) time.Duration {
 // late reports whether a flight of that age takes too long, where slots are short
 // or not.
 func (p *pacer) late(f *flight, age time.Duration, now time.Time) bool {
-	hurry := p.patience(true)
-	return age >= p.patience(p.blocked(f.passed, now, hurry) || f.track.account.blocked(f.passedOwn, now, hurry) ||
-		f.unproven && p.awaited && p.unproven.stuck(f.passedUnproven, now, hurry) || f.asked && p.asks() == 0)
+	hurry := p.hurry(f)
+	short := p.blocked(f.passed, now, hurry) || f.track.account.blocked(f.passedOwn, now, hurry) ||
+		f.unproven && p.awaited && p.unproven.stuck(f.passedUnproven, now, hurry) || f.asked && p.asks() == 0
+	return short && age >= hurry || age >= p.patience(false)
+}
+
+// hurry returns the patience with a flight where slots are short.
+func (p *pacer) hurry(f *flight) time.Duration {
+	if f.unproven && p.successes < usualOf {
+		return min(firstPatience, p.patience(true))
+	}
+	return p.patience(true)
+}
+
+// leastPatience returns how long no flight is late.
+func (p *pacer) leastPatience() time.Duration {
+	switch least := p.patience(p.short()); {
+	case p.short() && p.successes < usualOf:
+		return min(firstPatience, least)
+	default:
+		return least
+	}
 }
 
 // short reports whether slots are, of all, of an account or of those that are kept for
@@ -49,7 +74,7 @@ func (p *pacer) look(now time.Time) {
 		p.resumed = now // this process had no time, for its receivers neither
 	}
 	p.looked, p.squeezed, p.seeking = now, false, false
-	least := p.patience(p.short())
+	least := p.leastPatience()
 	for at := p.young.Front(); at != nil; {
 		f := at.Value.(*flight)
 		at = at.Next()
@@ -101,7 +126,7 @@ func (p *pacer) nextLook() time.Time {
 	case front == nil:
 		return time.Time{}
 	}
-	return latest(pause, front.Value.(*flight).since(p.resumed).Add(p.patience(p.short())))
+	return latest(pause, front.Value.(*flight).since(p.resumed).Add(p.leastPatience()))
 }
 
 // dismiss takes the flight out of young or tardy.

@@ -1,0 +1,61 @@
+package webhooks_test
+
+import (
+	"fmt"
+	"net/http"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// A process that starts with a backlog, and knows nothing yet of how long receivers take,
+// sends to those that take their time once, if they took an event before. Of those that
+// have taken nothing yet some get it twice: until it is known what is usual, they look
+// like ones that hang.
+func TestColdStartSendsOnce(t *testing.T) {
+	const webhooks, accounts, events = 1500, 150, 2
+	for _, test := range []struct {
+		takes  time.Duration
+		proven bool
+		twice  int // deliveries at most
+	}{
+		{300 * time.Millisecond, true, 0},
+		{800 * time.Millisecond, true, 0},
+		{150 * time.Millisecond, false, 0},
+		{300 * time.Millisecond, false, 1000},
+	} {
+		t.Run(fmt.Sprintf("%v, proven %v", test.takes, test.proven), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newStorm(t, 0, accounts, "")
+				s.dial = s.servePlain(func(http.ResponseWriter, *http.Request) { time.Sleep(test.takes) })
+				s.restart()
+				for i := range webhooks {
+					s.subscribeFor(s.account(i), fmt.Sprint("host", i))
+				}
+				publish := func() {
+					for i := range accounts {
+						s.publishFor(s.account(i))
+					}
+				}
+				if test.proven {
+					stop := s.start()
+					publish()
+					time.Sleep(time.Minute)
+					stop()
+				}
+				before := len(s.hits.of(""))
+
+				s.restart()
+				for range events {
+					publish()
+				}
+				stop := s.start()
+				time.Sleep(time.Minute)
+				stop()
+				if n := len(s.hits.of("")) - before; n < events*webhooks || n > events*webhooks+test.twice {
+					t.Errorf("%d requests for %d deliveries, want at most %d more", n, events*webhooks, test.twice)
+				}
+			})
+		})
+	}
+}
