@@ -35,7 +35,7 @@ func (w *warden) look(ctx context.Context) (more bool, err error) {
 		return false, nil
 	}
 	now := w.config.Now().UTC().Truncate(time.Millisecond)
-	sure := now.Add(-w.clock.Doubt())
+	sure := now.Add(-w.doubt())
 	list, err := w.store.FailingWebhooks(ctx, sure.Add(-w.config.FailingLimit/2-time.Millisecond), Page{After: w.after, Limit: wardenStep})
 	w.after = ""
 	if err != nil {
@@ -50,6 +50,24 @@ func (w *warden) look(ctx context.Context) (more bool, err error) {
 		w.after = list[len(list)-1].ID
 	}
 	return more, nil
+}
+
+// A Doubter is a [Store] that knows of a clock that may have been set while its process
+// was not there.
+type Doubter interface {
+	// Doubt returns how much of the time that has passed by the system's clock is not
+	// to be believed yet, and does not count for turning webhooks off: nothing failed
+	// then.
+	Doubt() time.Duration
+}
+
+// doubt returns how much of the time that has passed does not count yet.
+func (w *warden) doubt() time.Duration {
+	doubt := w.clock.Doubt()
+	if doubter, ok := w.store.(Doubter); ok {
+		doubt = max(doubt, doubter.Doubt())
+	}
+	return doubt
 }
 
 // errOther says that a webhook is not what was judged.

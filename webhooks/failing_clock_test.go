@@ -2,10 +2,12 @@ package webhooks_test
 
 import (
 	"net/http"
+	"path/filepath"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/storageapi/storageapi/store/bolt"
 	"github.com/storageapi/storageapi/webhooks"
 )
 
@@ -45,4 +47,46 @@ func TestAClockSetAheadTurnsNothingOff(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A process that was down for days turns nothing off when it starts: nothing failed
+// meanwhile, and the first attempt may succeed.
+func TestAProcessThatWasDownTurnsNothingOff(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "storage.db")
+	diary := &diary{}
+	inBubble(t, webhooks.Config{}, status(http.StatusInternalServerError), func(b *bubble) {
+		run := func(d time.Duration, then func(*webhooks.WebhookService)) {
+			store, err := bolt.Open(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			config := webhooks.Config{Hooks: diary.hooks(), Retries: []time.Duration{}, RootCAs: trusted().pool(), Logger: b.logs.logger()}
+			service := newService(b, store, config)
+			service.DialThrough(b.dial)
+			stop := start(b, service)
+			if then != nil {
+				then(service)
+			}
+			time.Sleep(d)
+			stop()
+			if err := store.Close(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		run(3*day, func(s *webhooks.WebhookService) {
+			subscribe(b, s, "https://a.example.com")
+			publish(b, s)
+			publish(b, s)
+		})
+		time.Sleep(6 * day)
+		run(23*time.Hour, nil)
+		if failing, off := diary.told(); len(failing) != 1 || len(off) != 0 {
+			t.Errorf("23 hours after the start: warned %d times, off %d times", len(failing), len(off))
+		}
+		run(2*time.Hour, nil) // which is not for long
+		run(26*time.Hour, nil)
+		if _, off := diary.told(); len(off) != 1 {
+			t.Errorf("off %d times in the end", len(off))
+		}
+	})
 }

@@ -56,3 +56,8 @@ func decodeMark(record []byte) (m clock.Mark, err error) {
 	m.Wall, m.Steady, m.Sure = d.time(), d.time(), d.time()
 	return m, d.err()
 }
+
+// Doubt returns how much of the time that has passed by the system's clock may not have:
+// see [webhooks.Doubter]. Time for which the file was not open, more than an hour, is
+// doubted for a day.
+func (s *Store) Doubt() time.Duration { return s.clock.Doubt() }
