@@ -101,6 +101,9 @@ type guarded struct {
 	caller caller
 }
 
+// Format prints nothing of the caller: fmt would not ask an unexported field how to.
+func (g *guarded) Format(f fmt.State, _ rune) { _, _ = f.Write([]byte("auth: guarded context")) }
+
 func (g *guarded) Value(key any) any {
 	if _, ok := key.(callerKey); ok {
 		return &g.caller

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/http/httptest"
+	"strings"
 	"testing"
 
 	"github.com/storageapi/storageapi/auth"
@@ -94,4 +96,25 @@ func TestRecheckWithoutGuard(t *testing.T) {
 			t.Errorf("got %+v, %v", got, err)
 		}
 	}
+}
+
+// TestContextPrintsNoKey prints the context of a guarded request, and one derived.
+func TestContextPrintsNoKey(t *testing.T) {
+	guard, err := auth.New(&changing{allKeys}, auth.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	guard.Handler(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		derived, cancel := context.WithCancel(auth.WithPrincipal(r.Context(), auth.Principal{}))
+		defer cancel()
+		for _, verb := range []string{"%v", "%+v", "%#v", "%s", "%q"} {
+			if got := fmt.Sprintf(verb+verb, r.Context(), derived); strings.Contains(got, "reader") {
+				t.Errorf("%s prints %s", verb, got)
+			}
+		}
+	})).ServeHTTP(httptest.NewRecorder(), func() *http.Request {
+		r := httptest.NewRequest("GET", "/", nil)
+		r.Header.Set(auth.HeaderName, "reader")
+		return r
+	}())
 }
