@@ -44,11 +44,11 @@ var reportChanges = map[string]int{
 	"EnqueueNotices": 20,
 }
 
-// looks are the methods that only look.
+// looks are the methods that only look, or like Probe need not survive a kill.
 var looks = []string{
 	"KeyByHash", "KeyByID", "ListKeys",
 	"WebhookByID", "ListWebhooks", "EventDeliveries", "ListDeliveries", "RecoveryByID", "Backlog",
-	"DueAlerts", "NewNotices", "Now",
+	"DueAlerts", "NewNotices", "FailingWebhooks", "Now", "Probe",
 	"Close",
 }
 

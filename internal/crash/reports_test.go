@@ -227,7 +227,7 @@ func uses() *reporter {
 			for _, used := range []int{1, 8 + n%3, 10} {
 				steps = append(steps, fmt.Sprintf("/bandwidth/use/%d/10/%09d", used, n))
 			}
-			return append(steps, fmt.Sprintf("/bandwidth/use/10/10/%09d", n-1))
+			return append(steps, fmt.Sprintf("/bandwidth/use/10/10/%09d", max(0, n-1)))
 		},
 		tells: func(n int) []string {
 			return []string{fmt.Sprintf("/use/0 bandwidth.limit_approaching %09d", n), fmt.Sprintf("/use/0 bandwidth.limit_reached %09d", n)}
