@@ -99,13 +99,10 @@ func (w *writer) run(ctx context.Context, do func(*batch) error) error {
 
 // add has steps committed together, or returns why they cannot be.
 func (w *writer) add(steps ...*step) error {
-	if err := w.broken(); err != nil {
-		return err
-	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.closed {
-		return store.ErrClosed
+	if err := w.refuses(); err != nil {
+		return err
 	}
 	if w.waiting = append(w.waiting, steps...); w.here != nil && len(w.waiting) >= w.wanted {
 		close(w.here)
@@ -116,6 +113,21 @@ func (w *writer) add(steps ...*step) error {
 		go w.lead()
 	}
 	return nil
+}
+
+// refuses returns why no step is taken any more, or nil. w.mu is held.
+func (w *writer) refuses() error {
+	if w.closed {
+		return store.ErrClosed
+	}
+	return w.broken()
+}
+
+// ready is refuses for those who do not hold w.mu.
+func (w *writer) ready() error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.refuses()
 }
 
 // withdraw takes a step back, unless it is part of a transaction already.
