@@ -129,3 +129,31 @@ func TestDueUnderAClockThatIsSet(t *testing.T) {
 		})
 	}
 }
+
+// TestPublishedInThePast: what is published while the clock is set back by weeks does not
+// make a purge take what was published before, which is owed, for as old.
+func TestPublishedInThePast(t *testing.T) {
+	const day, old, part = 24 * time.Hour, 5, 100
+	synctest.Test(t, func(t *testing.T) {
+		s := openTemp(t)
+		defer func() { _ = s.Close() }()
+		if err := s.CreateWebhook(t.Context(), testWebhook(1), webhooks.Terms{}); err != nil {
+			t.Fatal(err)
+		}
+		right := time.Now().Add(40 * day)
+		for i := range old + 3*part {
+			if s.lastPublished = right; i < old || i >= old+part && i < old+2*part {
+				s.lastPublished = time.Time{} // the clock shows that it is 40 days before
+			}
+			if _, err := s.Enqueue(t.Context(), testEvent(i, 1)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if _, err := s.Purge(t.Context(), webhooks.Purge{Payloads: right.Add(-30 * day), Limit: 1000}); err != nil {
+			t.Fatal(err)
+		}
+		if b, err := s.Backlog(t.Context(), ""); err != nil || b.Pending != 3*part {
+			t.Errorf("%d deliveries are owed, %v; want %d: all but those that are old", b.Pending, err, 3*part)
+		}
+	})
+}

@@ -158,20 +158,31 @@ func decodeEvent(record []byte) (eventRecord, error) {
 }
 
 // firstSince returns the number of the first event published then or later; one
-// more than the last if there is none.
+// more than the last if there is none. It looks from the oldest on, in growing strides: under
+// a clock that was set back events are published in the past, and those before them are
+// not to be taken for as old.
 func firstSince(tx *bbolt.Tx, at time.Time) uint64 {
-	low, high := bounds(tx)
+	low, last := bounds(tx)
 	found := newSegments(tx)
-	for low < high { // events before low are too old, those from high on are not
+	older := func(number uint64) (end uint64, older bool) {
+		_, end, published := found.eventFrom(number)
+		return end, end > 0 && published.Before(at)
+	}
+	high := low
+	for stride := uint64(1); high < last; stride *= 2 {
+		end, old := older(high)
+		if !old {
+			break
+		}
+		low = max(end, high+1)
+		high = min(low+stride, last)
+	}
+	for low < high { // events before low are too old, the one from high on is not
 		middle := low + (high-low)/2
-		number, end, published := found.eventFrom(middle)
-		switch {
-		case end == 0:
-			high = middle
-		case published.Before(at):
+		if end, old := older(middle); old {
 			low = max(end, middle+1)
-		default:
-			high = min(number, middle)
+		} else {
+			high = middle
 		}
 	}
 	return low
