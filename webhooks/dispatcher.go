@@ -199,7 +199,7 @@ func (d *dispatcher) claim(ctx context.Context, r *round) (flights []*flight, ne
 // leaseAll claims first what webhooks that are not fit may have, for they hold less
 // than their share, and then whatever is due.
 func (d *dispatcher) leaseAll(ctx context.Context, limit int, now time.Time) (flights []*flight, wait time.Duration, err error) {
-	if caps, turns := d.offer(now, limit); turns > 0 {
+	if caps, turns := d.offer(now, d.respite.turns(limit)); turns > 0 {
 		flights, _, err = d.lease(ctx, Claim{Limit: turns, Caps: caps}, now)
 		d.answer(err)
 		if limit -= len(flights); limit == 0 || err != nil {

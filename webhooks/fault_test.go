@@ -167,3 +167,39 @@ func TestOneReceiverThatCannotBeReached(t *testing.T) {
 		}
 	}
 }
+
+// After this host has run out of something, webhooks that are down do not keep those
+// that are well from showing that it can make connections again.
+func TestManyThatAreDownDoNotProlongAnOutageOfTheHost(t *testing.T) {
+	inBubble(t, webhooks.Config{}, status(http.StatusOK), func(b *bubble) {
+		var out atomic.Bool
+		b.service.DialThrough(func(ctx context.Context, network, address string) (net.Conn, error) {
+			switch {
+			case out.Load():
+				return nil, dialError("socket", syscall.EMFILE)
+			case strings.HasPrefix(address, "dead"):
+				return nil, dialError("connect", syscall.ECONNREFUSED)
+			}
+			return b.dial(ctx, network, address)
+		})
+		for i := range 200 {
+			b.subscribeFor(fmt.Sprint("dead", i), fmt.Sprint("dead", i))
+		}
+		b.subscribe("well")
+		b.start()
+		for range 30 {
+			for i := range 200 {
+				b.publishFor(fmt.Sprint("dead", i))
+			}
+		}
+		b.publish()
+		time.Sleep(10 * time.Minute) // they are down by now
+		out.Store(true)
+		time.Sleep(2 * time.Minute) // no connection is kept
+		event := b.publish()
+		time.Sleep(time.Minute)
+		out.Store(false)
+		time.Sleep(time.Minute)
+		b.wantState(event, webhooks.Delivered, 1)
+	})
+}

@@ -24,8 +24,17 @@ func newPaceBench(t *testing.T, config Config) *paceBench {
 }
 
 func (b *paceBench) begin(account, webhook string, inTurn bool) *flight {
+	return b.beginAsked(account, webhook, inTurn, false)
+}
+
+// beginAsked begins a flight that somebody may have asked for. Of an odd account all
+// webhooks are proven.
+func (b *paceBench) beginAsked(account, webhook string, inTurn, asked bool) *flight {
 	f := &flight{begun: b.now, inTurn: inTurn}
-	f.settlement.Task.Webhook = &Webhook{ID: webhook, Account: account}
+	f.settlement.Task.Webhook, f.settlement.Task.Probe = &Webhook{ID: webhook, Account: account}, asked
+	if account == "a1" || account == "a3" {
+		f.settlement.Task.Webhook.ProvenAt = b.now
+	}
 	b.p.begin(f)
 	b.flights = append(b.flights, f)
 	return f
@@ -48,14 +57,14 @@ func (b *paceBench) end(i int, outcome Outcome, took time.Duration) {
 func (b *paceBench) check() {
 	b.Helper()
 	p := b.p
-	inFlight, troubled, downs, lagging := 0, 0, 0, 0
+	inFlight, troubled, downs, lagging, asked, unproven := 0, 0, 0, 0, 0, 0
 	accounts := map[string][2]int{}
 	parkedAt, inLine := map[*accountTrack]int{}, map[*accountTrack]int{}
 	for id, w := range p.tracks {
 		inFlight += len(w.flights)
 		count := accounts[w.account.id]
 		count[0] += len(w.flights)
-		cut, late := 0, 0
+		cut, late, askedOf, unprovenOf := 0, 0, 0, 0
 		for i, f := range w.flights {
 			if f.track != w || f.place != i {
 				b.Fatalf("a flight of %s is lost", id)
@@ -66,6 +75,21 @@ func (b *paceBench) check() {
 			if f.lagging {
 				late++
 			}
+			if f.asked {
+				askedOf++
+			}
+			if f.unproven {
+				unprovenOf++
+			}
+			if f.cut && (f.asked || f.unproven) {
+				b.Fatalf("%s: a flight that was cut short counts", id)
+			}
+		}
+		if unprovenOf != w.unproven || askedOf > maxAsked {
+			b.Fatalf("%s: %d unproven, counted %d; %d asked for", id, unprovenOf, w.unproven, askedOf)
+		}
+		if asked += askedOf; w.condition == fit {
+			unproven += unprovenOf
 		}
 		if cut != w.cut || late != w.lagging {
 			b.Fatalf("%s: %d cut and %d late, counted %d and %d", id, cut, late, w.cut, w.lagging)
@@ -97,6 +121,9 @@ func (b *paceBench) check() {
 		if w.condition != w.assess() || w.condition == fit && w.lagging > 0 {
 			b.Fatalf("%s: condition %d after %d failures, %d late", id, w.condition, w.failures, w.lagging)
 		}
+	}
+	if asked != p.asked || unproven != p.unproven.inFlight {
+		b.Fatalf("%d asked for and %d unproven, counted %d and %d", asked, unproven, p.asked, p.unproven.inFlight)
 	}
 	full := 0
 	for id, a := range p.accounts {
@@ -145,6 +172,7 @@ func TestPacerAtRandom(t *testing.T) {
 					before++
 				}
 			}
+			asks := p.asks()
 			p.look(b.now)
 			for _, f := range b.flights {
 				if f.cut && (f.inTurn || f.track.condition == fit && !f.stop.isOver()) {
@@ -154,7 +182,7 @@ func TestPacerAtRandom(t *testing.T) {
 					before--
 				}
 			}
-			if before < 0 && (p.spare() > 0 && p.crowded == 0) {
+			if before < 0 && p.spare() > 0 && p.crowded == 0 && asks > 0 {
 				t.Fatalf("cut short with %d slots of the share to spare", p.spare())
 			}
 			b.check()
@@ -165,7 +193,11 @@ func TestPacerAtRandom(t *testing.T) {
 				}
 				for id, most := range caps {
 					w := p.tracks[id]
-					for len(w.flights) < most && random.IntN(5) > 0 {
+					if p.asks() > 0 && p.free() > 0 && !w.account.full() && random.IntN(5) == 0 {
+						b.beginAsked(w.account.id, id, true, true)
+						most++ // it does not come out of the turns
+					}
+					for len(w.flights) < most && p.free() > 0 && !w.account.full() && random.IntN(5) > 0 {
 						b.begin(w.account.id, id, true)
 					}
 				}
@@ -184,6 +216,10 @@ func TestPacerAtRandom(t *testing.T) {
 					inFlight = len(w.flights)
 				}
 				full := p.accounts[account] != nil && p.accounts[account].inFlight >= p.perAccount
+				if p.asks() > 0 && p.free() > 0 && !full && random.IntN(10) == 0 {
+					b.beginAsked(account, webhook, false, true)
+					continue
+				}
 				if p.free() > 0 && inFlight < most && !full {
 					b.begin(account, webhook, false)
 				}

@@ -68,6 +68,16 @@ func (r *respite) limit(now time.Time, limit int, next time.Time) (int, time.Tim
 	return min(limit, r.left), next
 }
 
+// turns returns how many of as many deliveries may go to webhooks that are not fit: where
+// few may be claimed half of them, for it is the others that show that the host can make
+// connections again.
+func (r *respite) turns(limit int) int {
+	if r.on.Load() {
+		return (limit + 1) / 2
+	}
+	return limit
+}
+
 // claimed notes that so many deliveries were claimed.
 func (r *respite) claimed(n int) {
 	if r.on.Load() {

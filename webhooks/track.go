@@ -52,7 +52,8 @@ type track struct {
 	turn   time.Time     // unless fit: when it may next have attempts
 	pause  time.Duration // down: between probes
 	place  int           // in its line, parked or nowhere
-	had    int           // flights when it was given a turn
+	had    int           // flights when it was given a turn, and those since that are none of the turn's
+	given  int           // turns that are being claimed
 	active time.Time     // when a flight last began or ended
 	seen   time.Time     // when it was last put at the end of pacer.tracked
 	member *list.Element // of pacer.tracked

@@ -65,6 +65,7 @@ func (p *pacer) offer(now time.Time, limit int) (caps map[string]int, turns int)
 	failing, room := p.hopeless(), min(limit, p.spare())
 	give := func(w *track) {
 		p.offers[w.id]++
+		w.given++
 		w.account.offered++
 		turns++
 		if w.condition >= ailing {
@@ -122,7 +123,8 @@ func (p *pacer) answered(now time.Time, err error) {
 	}
 	for _, w := range p.chosen {
 		got := len(w.flights) - w.had
-		w.account.offered -= p.offers[w.id] - w.had
+		w.account.offered -= w.given
+		w.given = 0
 		p.unpark(w.account)
 		switch {
 		case err != nil:
