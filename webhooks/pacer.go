@@ -58,7 +58,7 @@ type pacer struct {
 	young     list.List     // flights that have not taken too long yet, oldest first
 	tardy     list.List     // flights that have, and may be cut short, oldest first
 	usual     time.Duration // how long attempts take that succeed
-	successes int           // that it is known from
+	successes int           // that this is known from: usualOf at least, or it is not
 	longest   time.Duration // that none is not late
 
 	squeezed bool      // slots became short while some hold more than their share
@@ -78,7 +78,6 @@ func newPacer(config Config) *pacer {
 		caps:       make(map[string]int),
 		offers:     make(map[string]int),
 		unproven:   pool{slots: max(1, config.Concurrency/2)},
-		usual:      lateAfter / lateBy, // until it is known
 		longest:    max(lateAfter, config.Timeout/2),
 	}
 }
@@ -327,7 +326,7 @@ func (p *pacer) learn(f *flight, now time.Time) {
 		w.grow(len(w.flights) >= w.cap, p.perWebhook, now)
 		if usual {
 			p.successes++
-			p.usual += (took - p.usual) / usualOf
+			p.usual += (took - p.usual) / time.Duration(min(p.successes, usualOf))
 		}
 	}
 	p.become(w, w.assess())

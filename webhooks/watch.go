@@ -11,7 +11,7 @@ const (
 	// As long as little is known of what is usual, an attempt to an unproven webhook is
 	// late after this where slots are short. To a proven one it is not: after a start,
 	// receivers that take some 100 ms would get much of the backlog twice.
-	firstPatience = 200 * time.Millisecond
+	firstPatience = 150 * time.Millisecond
 	usualOf       = 64 // successes, of late
 )
 
@@ -20,7 +20,7 @@ const (
 // this process, and no one is to blame.
 func (p *pacer) patience(short bool) time.Duration {
 	least := lateAfter
-	if short {
+	if short && p.successes >= usualOf {
 		least = hurryAfter
 	}
 	return min(max(lateBy*p.usual, least), p.longest)
@@ -45,12 +45,11 @@ func (p *pacer) hurry(f *flight) time.Duration {
 
 // leastPatience returns how long no flight is late.
 func (p *pacer) leastPatience() time.Duration {
-	switch least := p.patience(p.short()); {
-	case p.short() && p.successes < usualOf:
-		return min(firstPatience, least)
-	default:
-		return least
+	short := p.short()
+	if short && p.successes < usualOf {
+		return min(firstPatience, p.patience(true))
 	}
+	return p.patience(short)
 }
 
 // short reports whether slots are, of all, of an account or of those that are kept for
