@@ -57,7 +57,6 @@ type deeds struct {
 	ctx     context.Context
 	begun   time.Time
 	made    int
-	owed    [][2]string // that are claimed, of both
 	secrets []signing.Secret
 }
 
