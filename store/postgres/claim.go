@@ -152,7 +152,7 @@ func (s *Store) ClaimDeliveries(ctx context.Context, claim webhooks.Claim) (task
 		brief := claim.PerWebhook > 0 && s.turns.brief()
 		l := leasing{Store: s, claim: claim}
 		if err = l.run(ctx, conn, brief); err == nil && brief && len(l.tasks) < claim.Limit {
-			l.claim.Limit -= len(l.tasks)
+			l.remain()
 			if err = l.run(ctx, conn, false); len(l.tasks) > 0 {
 				err = nil // they are leased
 			}

@@ -89,6 +89,12 @@ func (l *leasing) add(leases []leaseRow) {
 			task.Err = errNoPayload
 		}
 		l.tasks = append(l.tasks, task)
+		if !lane.proven {
+			l.unproven++
+		}
+		if lane.probe {
+			l.probes++
+		}
 		if lane.kind&aside == 0 && !lane.probe {
 			l.served[lane.kind&recovered] = lane
 		}

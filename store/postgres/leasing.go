@@ -19,6 +19,8 @@ type leasing struct {
 	tasks []webhooks.Task
 	wait  time.Duration
 
+	unproven, probes int // of the tasks
+
 	// Of a run:
 	lanes   []lane
 	base    int64 // before the first token
@@ -71,6 +73,18 @@ func (l *leasing) run(ctx context.Context, conn *pgxpool.Conn, brief bool) error
 		l.wait = min(l.wait, restWait)
 	}
 	return nil
+}
+
+// remain leaves the claim what a first run has left of it.
+func (l *leasing) remain() {
+	l.claim.Limit -= len(l.tasks)
+	l.claim.Probes = max(0, l.claim.Probes-l.probes)
+	if l.claim.MaxUnproven > 0 && l.unproven > 0 {
+		l.claim.MaxUnproven -= l.unproven
+		if l.claim.MaxUnproven <= 0 {
+			l.claim.MaxUnproven = -1 // none, for 0 is any number
+		}
+	}
 }
 
 // lease locks shards and leases what is ready of the lanes in those that it got, in

@@ -18,17 +18,19 @@ import (
 // What is written is of the newest generation: the last value of the sequence, which
 // transactions with an older snapshot see, too. Whoever writes to the queue has locked it
 // before that is read, and renewing waits for them. Claims look at the generations from the
-// mark on: if renewing is undone once it has begun the next, at both.
+// mark on, and at the first: if renewing is undone once it has begun the next, at both.
 const (
 	oldestNo = `(select event from storageapi.marks where name = 'generation')`
 	newestNo = `(select greatest(last_value, ` + oldestNo + `) from storageapi.queue_generation)`
 
-	// newest is what the newest generation adds to kinds. They come back after 8192,
-	// which are some hours of nothing but renewals.
-	newest = `(4 * (` + newestNo + ` % 8192))::smallint`
+	// newest is what the newest generation adds to kinds. They come back after 8191, which
+	// are some hours of nothing but renewals, but for the 0 of the first.
+	newest = `(4 * (1 + (` + newestNo + ` - 1) % 8191))::smallint`
 
-	// generations are what those that claims look at add to kinds.
-	generations = `(select (4 * (no % 8192))::smallint as kind from generate_series(` + oldestNo + `, ` + newestNo + `) as no) g`
+	// generations are what those that claims look at add to kinds. 0 is one of them for
+	// ever: nodes that run since before there were generations go on, and know no other.
+	generations = `(select 0::smallint as kind union all
+		select (4 * (1 + (no - 1) % 8191))::smallint from generate_series(greatest(` + oldestNo + `, 1), ` + newestNo + `) as no) g`
 
 	// kinds are all of theirs.
 	kinds = `(select (g.kind + k.kind)::smallint as kind from ` + generations + ` cross join unnest('{0,1,2,3}'::smallint[]) as k (kind))`

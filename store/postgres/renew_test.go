@@ -121,6 +121,42 @@ func TestRenewal(t *testing.T) {
 	}
 }
 
+// What nodes of before there were generations make ready is claimed, and moved: they go on
+// while others renew the queue.
+func TestRenewalBesideOlderNodes(t *testing.T) {
+	schema, option := migratedSchema(t)
+	s := open(t, option)
+	if err := s.CreateWebhook(t.Context(), newWebhook("acct", "wh"), webhooks.Terms{}); err != nil {
+		t.Fatal(err)
+	}
+	s.RenewAlways()
+	for end := time.Now().Add(10 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+		claimed(t, s, webhooks.Claim{PerWebhook: 1})
+		if now, _ := renewed(t, schema); now["queue"] > 0 {
+			break
+		}
+		if time.Now().After(end) {
+			t.Fatal("the queue was not renewed")
+		}
+	}
+	s.RenewNever()
+	fill(t, pool(t), schema, 3)
+	if _, err := pool(t).Exec(t.Context(), `update `+quoted(schema)+`.queue set kind = kind & 3`); err != nil { // as they write it
+		t.Fatal(err)
+	}
+	if n := len(claimed(t, s, webhooks.Claim{PerWebhook: 1})); n != 1 {
+		t.Errorf("claimed %d of what an older node has made ready, want 1", n)
+	}
+	s.RenewAlways()
+	for range 2 { // the second renews
+		claimed(t, s, webhooks.Claim{PerWebhook: 1})
+	}
+	s.RenewNever()
+	if n := len(claimed(t, s, webhooks.Claim{PerWebhook: 3})); n != 2 {
+		t.Errorf("claimed %d more once the queue was renewed, want 2", n)
+	}
+}
+
 // A table of which most is rows is not renewed, however long those are.
 func TestRenewalOfRows(t *testing.T) {
 	schema, option := migratedSchema(t)

@@ -63,7 +63,8 @@ func (s *Store) repeated(ctx context.Context, tx pgx.Tx, kind int, account strin
 }
 
 // note remembers a request that has made something, if terms name one, and forgets
-// some that are too old. ErrRequests if the account has made as many as it may.
+// some that were too old when the transaction began: not this one, however long that
+// takes. ErrRequests if the account has made as many as it may.
 func (s *Store) note(ctx context.Context, tx pgx.Tx, kind int, account, id string, terms *apikeys.Terms) error {
 	if terms.Request == "" {
 		return nil
@@ -88,7 +89,7 @@ func (s *Store) note(ctx context.Context, tx pgx.Tx, kind int, account, id strin
 		kind, account, terms.Request, id, terms.Sum[:])
 	batch.Queue(s.sql(`
 		delete from storageapi.requests where (kind, account, name) in (
-			select kind, account, name from storageapi.requests where at < (select clock_timestamp() - $1 * interval '1 microsecond') order by at limit $2 for update skip locked)`),
+			select kind, account, name from storageapi.requests where at < now() - $1 * interval '1 microsecond' order by at limit $2 for update skip locked)`),
 		terms.Lifetime.Microseconds(), forgetStep)
 	return tx.SendBatch(ctx, batch).Close()
 }

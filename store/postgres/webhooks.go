@@ -254,7 +254,7 @@ func (s *Store) DeleteWebhook(ctx context.Context, account, id string, check fun
 // FailingWebhooks implements [webhooks.Store].
 func (s *Store) FailingWebhooks(ctx context.Context, since time.Time, page webhooks.Page) (list []webhooks.Webhook, err error) {
 	err = s.read(ctx, func(ctx context.Context, conn *pgxpool.Conn) error {
-		rows, err := conn.Query(ctx, s.sql(`select `+webhookColumns+`
+		rows, err := s.planned(conn).Query(ctx, s.sql(`select `+webhookColumns+`
 			from storageapi.webhooks w where w.failed_again and w.active and w.failing_since <= $1 and ($2 = '' or w.id < $2)
 			order by w.id desc limit $3`), since, page.After, page.Limit)
 		if err != nil {

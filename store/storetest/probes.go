@@ -52,6 +52,24 @@ func unproven(run runner) {
 		wantSame(t, "the same, with 0", both(t.claimCounts(claim)), []int{0, 3})
 	})
 
+	run("MaxUnproven and Probes hold right after a claim that came back full", func(t *tester) {
+		six(t)
+		t.claimCounts(webhooks.Claim{Limit: 3, PerWebhook: 1, MaxUnproven: -1})
+		claim := webhooks.Claim{Limit: many, PerWebhook: 3, MaxUnproven: 2, PerUnproven: 1}
+		wantSame(t, "tasks of the proven and the unproven", both(t.claimCounts(claim)), []int{6, 2})
+		t.claimCounts(webhooks.Claim{Limit: 1, PerWebhook: 4, MaxUnproven: -1})
+		for _, id := range []string{"p1", "p2", "p3"} {
+			t.must(t.store.Probe(t.Context(), id, id))
+		}
+		asked := 0
+		for _, task := range t.claim(webhooks.Claim{Limit: many, PerWebhook: 4, Probes: 2, Lease: longLease}) {
+			if task.Probe {
+				asked++
+			}
+		}
+		wantSame(t, "tasks that were asked for", asked, 2)
+	})
+
 	run("PerUnproven is not for webhooks in Caps", func(t *tester) {
 		six(t)
 		claim := webhooks.Claim{Limit: many, PerWebhook: 3, PerUnproven: 1, MaxUnproven: many, Caps: map[string]int{"u1": 5, "f1": 0}}
