@@ -115,12 +115,10 @@ func (c *client) isOurs(s *stop, f fault, address string, begun time.Time) bool 
 	case crowded, ours:
 		return true
 	}
-	select {
-	case c.reach.asking <- struct{}{}:
-		defer func() { <-c.reach.asking }()
-	case <-time.After(2 * controlTimeout):
+	if !c.askNext(s) {
 		return f == doubtful
 	}
+	defer func() { <-c.reach.asking }()
 	others, failed := c.reach.others(address)
 	if len(others) == 0 {
 		return f == doubtful
@@ -138,10 +136,30 @@ func (c *client) isOurs(s *stop, f fault, address string, begun time.Time) bool 
 			return false
 		}
 	}
+	if s.wasCalled() { // it was not found out
+		return f == doubtful
+	}
 	c.reach.mu.Lock()
 	defer c.reach.mu.Unlock()
 	c.reach.failed = time.Now()
 	return true
+}
+
+// askNext waits until nobody else asks, for so long as that may take, unless the attempt
+// is stopped, and reports whether it is this one that may.
+func (c *client) askNext(s *stop) bool {
+	ctx, cancel := context.WithTimeout(context.Background(), 2*controlTimeout)
+	defer cancel()
+	if !s.hold(dialing(cancel)) {
+		return false
+	}
+	defer s.hold(nil)
+	select {
+	case c.reach.asking <- struct{}{}:
+		return true
+	case <-ctx.Done():
+		return false
+	}
 }
 
 // canReach reports whether there is a way to a receiver. That it refuses to talk shows

@@ -203,3 +203,44 @@ func TestManyThatAreDownDoNotProlongAnOutageOfTheHost(t *testing.T) {
 		b.wantState(event, webhooks.Delivered, 1)
 	})
 }
+
+// While it is being found out whether a failure is this host's, a deletion does not wait
+// for that, and is not taken for an answer.
+func TestADeletionWhileThereIsDoubt(t *testing.T) {
+	inBubble(t, webhooks.Config{}, status(http.StatusOK), func(b *bubble) {
+		var silent atomic.Bool
+		b.service.DialThrough(func(ctx context.Context, network, address string) (net.Conn, error) {
+			switch {
+			case strings.HasPrefix(address, "nowhere"):
+				return nil, dialError("connect", syscall.ENETUNREACH)
+			case silent.Load():
+				<-ctx.Done()
+				return nil, ctx.Err()
+			}
+			return b.dial(ctx, network, address)
+		})
+		for i := range 3 {
+			b.subscribe(fmt.Sprint("reached", i))
+		}
+		b.start()
+		b.publish()
+		time.Sleep(2 * time.Minute) // no connection is kept
+		silent.Store(true)
+		var list []webhooks.Webhook
+		for i := range 10 {
+			list = append(list, b.subscribeFor("other", fmt.Sprint("nowhere", i)))
+		}
+		b.publishFor("other")
+		time.Sleep(10 * time.Millisecond)
+		for _, w := range list {
+			begun := time.Now()
+			if err := b.service.Delete(b.Context(), w.Account, w.ID); err != nil || time.Since(begun) > 10*time.Millisecond {
+				t.Errorf("deleting %s took %v: %v", w.URL, time.Since(begun), err)
+			}
+		}
+		time.Sleep(time.Second)
+		if lines := b.logs.lines(pausing); len(lines) > 0 {
+			t.Errorf("logged %q", lines)
+		}
+	})
+}
