@@ -57,6 +57,7 @@ func (p *publisher) close() {
 func (p *publisher) publish(ctx context.Context, envelope *webhooks.Envelope) (deliveries int, err error) {
 	ctx, cancel := within(ctx, patience)
 	defer cancel()
+	var unknown error // of a batch that may have stored it nevertheless
 	if p.enter() {
 		deliveries, err = p.alone(ctx, envelope)
 		p.leave()
@@ -70,6 +71,9 @@ func (p *publisher) publish(ctx context.Context, envelope *webhooks.Envelope) (d
 		default:
 			return event.deliveries, nil
 		}
+		if event.err != nil && code(event.err) == "" {
+			unknown = event.err
+		}
 		deliveries, err = p.inTurn(ctx, p.refused, envelope)
 	}
 	for code(err) == lockNotAvailable {
@@ -79,6 +83,9 @@ func (p *publisher) publish(ctx context.Context, envelope *webhooks.Envelope) (d
 		case <-ctx.Done():
 			err = failure(ctx, ctx.Err())
 		}
+	}
+	if err != nil && unknown != nil {
+		return 0, unknown // another try that failed does not tell what came of the first
 	}
 	return deliveries, err
 }

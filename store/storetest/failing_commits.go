@@ -40,7 +40,7 @@ func RunFailing(t *testing.T, open func(t *testing.T) FailingStore) {
 			defer closeStore(t, mended)
 			if mended != failing.Store {
 				_ = failing.Close() // it may tell that something could not be kept
-				for method, err := range everyMethod(t.Context(), failing.Store, webhooks.Task{}) {
+				for method, err := range everyMethod(t.Context(), failing.Store, webhooks.Task{Webhook: &webhooks.Webhook{}}) {
 					if !errors.Is(err, store.ErrClosed) {
 						t.Errorf("%s = %v after Close, want ErrClosed", method, err)
 					}

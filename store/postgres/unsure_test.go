@@ -1,0 +1,117 @@
+package postgres_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/storageapi/storageapi/store"
+	"github.com/storageapi/storageapi/store/postgres"
+	"github.com/storageapi/storageapi/webhooks"
+)
+
+// A deafConn is cut when an answer has come, once that is wanted.
+type deafConn struct {
+	net.Conn
+	deaf *atomic.Bool
+}
+
+func (c *deafConn) Read(b []byte) (int, error) {
+	n, err := c.Conn.Read(b)
+	if c.deaf.Load() {
+		_ = c.Close()
+		return 0, io.EOF
+	}
+	return n, err
+}
+
+// TestPublishOfUnknownOutcome loses the answers to batches of events, which were stored,
+// and all connections. Who tries again, and waits for a connection until its context
+// ends, is not told by the context's error that nothing happened.
+func TestPublishOfUnknownOutcome(t *testing.T) {
+	schema, deaf, over := inSchema(t), new(atomic.Bool), make(chan struct{})
+	config := pool(t).Config()
+	config.MaxConns = 6
+	config.ConnConfig.DialFunc = func(ctx context.Context, network, address string) (net.Conn, error) {
+		if deaf.Load() {
+			select {
+			case <-ctx.Done():
+			case <-over:
+			}
+			return nil, errors.New("no connection")
+		}
+		conn, err := new(net.Dialer).DialContext(ctx, network, address)
+		if err != nil {
+			return nil, err
+		}
+		return &deafConn{conn, deaf}, nil
+	}
+	p, err := pgxpool.NewWithConfig(t.Context(), config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(p.Close)
+	s, err := postgres.New(t.Context(), p, schema)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	var conns []*pgxpool.Conn
+	for range config.MaxConns {
+		conn, err := p.Acquire(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		conns = append(conns, conn)
+	}
+	for _, conn := range conns {
+		conn.Release()
+	}
+
+	const publishers = 60
+	errs := make([]error, publishers)
+	publish := func(ctx context.Context, event string) {
+		var all sync.WaitGroup
+		for i := range publishers {
+			all.Go(func() {
+				_, errs[i] = s.Enqueue(ctx, webhooks.Envelope{ID: fmt.Sprint(event, i), Account: "acct", Type: webhooks.TypeBalanceLow, Timestamp: time.Now(), Body: []byte("{}")})
+			})
+		}
+		all.Wait()
+	}
+	for i := range 10 { // so that all is prepared
+		publish(t.Context(), fmt.Sprint("before", i))
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	deaf.Store(true)
+	publish(ctx, "event")
+	close(over)
+
+	look := open(t, schema)
+	stored := 0
+	for i, err := range errs {
+		_, missing := look.EventDeliveries(t.Context(), "acct", fmt.Sprint("event", i))
+		if missing == nil {
+			stored++
+		}
+		refused := errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) || errors.Is(err, store.ErrClosed)
+		switch {
+		case err == nil && missing != nil:
+			t.Errorf("event %d is said to be stored: %v", i, missing)
+		case refused && missing == nil:
+			t.Errorf("event %d is stored, and said not to be: %v", i, err)
+		}
+	}
+	if stored == 0 {
+		t.Error("nothing was stored whose answer was lost")
+	}
+}
