@@ -123,32 +123,6 @@ func (p *pacer) begin(f *flight) {
 	p.squeezed = p.squeezed || p.squeezes(w.account)
 }
 
-// maxAsked is how many attempts that somebody asked for one webhook may have under way:
-// the oldest gives way to one more.
-const maxAsked = 4
-
-// ask registers that somebody asked for the flight.
-func (p *pacer) ask(w *track, f *flight) {
-	var oldest *flight
-	n := 0
-	for _, other := range w.flights {
-		if other.asked && !other.cut {
-			if n++; oldest == nil || other.begun.Before(oldest.begun) {
-				oldest = other
-			}
-		}
-	}
-	if n == maxAsked {
-		p.cut(oldest)
-	}
-	f.asked, f.inTurn = true, false
-	p.asked++
-	w.had++ // it is no turn of the webhook's
-	if w.condition == down {
-		w.turn = latest(w.turn, f.begun.Add(2*probePause)) // another one may be asked for before
-	}
-}
-
 // cut cuts a flight short.
 func (p *pacer) cut(f *flight) {
 	p.dismiss(f)
@@ -168,43 +142,6 @@ func (p *pacer) uncount(f *flight) {
 		p.countUnproven(f.track, -1)
 	}
 	f.asked, f.unproven = false, false
-}
-
-// countUnproven counts so many flights more of the webhook as unproven.
-func (p *pacer) countUnproven(w *track, n int) {
-	if w.unproven += n; w.condition == fit {
-		p.unproven.inFlight += n
-	}
-}
-
-// asks returns how many flights more may be ones that somebody asked for.
-func (p *pacer) asks() int { return max(0, max(1, p.slots/8)-p.asked) }
-
-// unprovenRoom returns how many slots more unproven webhooks may have: half of all,
-// or if slow ones have more than a quarter, what leaves a quarter of all, but an
-// eighth at least.
-func (p *pacer) unprovenRoom() int {
-	return max(0, min(p.unproven.slots, max(1, p.slots/8, p.slots*3/4-p.troubled))-p.unproven.inFlight)
-}
-
-// boundUnproven says in a claim what unproven webhooks may have: firstCap each until
-// they have half of their slots, and one each of the rest.
-func (p *pacer) boundUnproven(claim *Claim) {
-	room := p.unprovenRoom()
-	if most := p.unproven.slots/2 - p.unproven.inFlight; most > 0 && most < room && !p.awaited {
-		claim.MaxUnproven = most
-		return
-	}
-	claim.MaxUnproven, claim.PerUnproven = room, 1
-	if room == 0 {
-		claim.MaxUnproven = -1
-	}
-}
-
-// await notes whether unproven webhooks wait for slots that have none.
-func (p *pacer) await(they bool) {
-	p.awaited = they
-	p.squeezed = p.squeezed || they && p.spare() < 0
 }
 
 // end learns from flights that have landed, and vacates their slots.

@@ -42,28 +42,42 @@ func (c *lossyConn) Read(b []byte) (int, error) {
 	return n, err
 }
 
+// openThrough opens a store on a host's pool whose connections are what through makes of
+// them; nil: they cannot be had.
+func openThrough(t *testing.T, schema postgres.Option, through func(net.Conn) net.Conn) *postgres.Store {
+	t.Helper()
+	config := pool(t).Config()
+	config.MaxConns = 6
+	config.ConnConfig.DialFunc = func(ctx context.Context, network, address string) (net.Conn, error) {
+		conn, err := new(net.Dialer).DialContext(ctx, network, address)
+		if err != nil {
+			return nil, err
+		}
+		if made := through(conn); made != nil {
+			return made, nil
+		}
+		_ = conn.Close()
+		return nil, errors.New("no connection")
+	}
+	p, err := pgxpool.NewWithConfig(t.Context(), config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(p.Close)
+	s, err := postgres.New(t.Context(), p, schema)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
 // TestFailingCommits loses connections while steps are under way, those that commit
 // among them.
 func TestFailingCommits(t *testing.T) {
 	storetest.RunFailing(t, func(t *testing.T) storetest.FailingStore {
 		schema, lossy := inSchema(t), new(atomic.Bool)
-		config := pool(t).Config()
-		config.ConnConfig.DialFunc = func(ctx context.Context, network, address string) (net.Conn, error) {
-			conn, err := new(net.Dialer).DialContext(ctx, network, address)
-			if err != nil {
-				return nil, err
-			}
-			return &lossyConn{conn, lossy}, nil
-		}
-		p, err := pgxpool.NewWithConfig(t.Context(), config)
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(p.Close)
-		s, err := postgres.New(t.Context(), p, schema)
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := openThrough(t, schema, func(conn net.Conn) net.Conn { return &lossyConn{conn, lossy} })
+		p := s.Pool()
 		return storetest.FailingStore{
 			Store: s,
 			Fail:  func() { lossy.Store(true) },

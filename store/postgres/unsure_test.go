@@ -14,7 +14,6 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/storageapi/storageapi/store"
-	"github.com/storageapi/storageapi/store/postgres"
 	"github.com/storageapi/storageapi/webhooks"
 )
 
@@ -38,35 +37,17 @@ func (c *deafConn) Read(b []byte) (int, error) {
 // ends, is not told by the context's error that nothing happened.
 func TestPublishOfUnknownOutcome(t *testing.T) {
 	schema, deaf, over := inSchema(t), new(atomic.Bool), make(chan struct{})
-	config := pool(t).Config()
-	config.MaxConns = 6
-	config.ConnConfig.DialFunc = func(ctx context.Context, network, address string) (net.Conn, error) {
+	s := openThrough(t, schema, func(conn net.Conn) net.Conn {
 		if deaf.Load() {
-			select {
-			case <-ctx.Done():
-			case <-over:
-			}
-			return nil, errors.New("no connection")
+			<-over
+			return nil
 		}
-		conn, err := new(net.Dialer).DialContext(ctx, network, address)
-		if err != nil {
-			return nil, err
-		}
-		return &deafConn{conn, deaf}, nil
-	}
-	p, err := pgxpool.NewWithConfig(t.Context(), config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(p.Close)
-	s, err := postgres.New(t.Context(), p, schema)
-	if err != nil {
-		t.Fatal(err)
-	}
+		return &deafConn{conn, deaf}
+	})
 	defer s.Close()
 	var conns []*pgxpool.Conn
-	for range config.MaxConns {
-		conn, err := p.Acquire(t.Context())
+	for range s.Pool().Config().MaxConns {
+		conn, err := s.Pool().Acquire(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
