@@ -22,7 +22,7 @@ func TestColdStartSendsOnce(t *testing.T) {
 		{300 * time.Millisecond, true, 0},
 		{800 * time.Millisecond, true, 0},
 		{120 * time.Millisecond, false, 0},
-		{300 * time.Millisecond, false, 1000},
+		{250 * time.Millisecond, false, 1500},
 	} {
 		t.Run(fmt.Sprintf("%v, proven %v", test.takes, test.proven), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
