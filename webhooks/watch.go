@@ -29,27 +29,27 @@ func (p *pacer) patience(short bool) time.Duration {
 // late reports whether a flight of that age takes too long, where slots are short
 // or not.
 func (p *pacer) late(f *flight, age time.Duration, now time.Time) bool {
-	hurry := p.hurry(f)
+	hurry := p.hurry(f.unproven)
 	short := p.blocked(f.passed, now, hurry) || f.track.account.blocked(f.passedOwn, now, hurry) ||
 		f.unproven && p.awaited && p.unproven.stuck(f.passedUnproven, now, hurry) || f.asked && p.asks() == 0
 	return short && age >= hurry || age >= p.patience(false)
 }
 
-// hurry returns the patience with a flight where slots are short.
-func (p *pacer) hurry(f *flight) time.Duration {
-	if f.unproven && p.successes < usualOf {
-		return min(firstPatience, p.patience(true))
+// hurry returns the patience with a flight where slots are short, by whether its webhook
+// was unproven.
+func (p *pacer) hurry(unproven bool) time.Duration {
+	if unproven && p.successes < usualOf {
+		return firstPatience
 	}
 	return p.patience(true)
 }
 
 // leastPatience returns how long no flight is late.
 func (p *pacer) leastPatience() time.Duration {
-	short := p.short()
-	if short && p.successes < usualOf {
-		return min(firstPatience, p.patience(true))
+	if p.short() {
+		return p.hurry(true)
 	}
-	return p.patience(short)
+	return p.patience(false)
 }
 
 // short reports whether slots are, of all, of an account or of those that are kept for
