@@ -149,6 +149,7 @@ func (l *ledger) claimed(process int, tasks []webhooks.Task) {
 			w.breach("what is settled is settled", d.about(), "%s is claimed for %s though it is %s", d.event, d.webhook, d.state)
 		}
 		d.lapses, d.anew, d.state, d.claimed = 0, false, webhooks.Pending, now
+		d.due = min(d.due, now) // if this lease runs out, the delivery is due again
 		d.lease = &lease{task: task, host: host, at: now, process: process}
 		l.leases[task.Token] = d
 	}
