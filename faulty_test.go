@@ -20,11 +20,11 @@ func newFaulty() *faulty {
 	return &faulty{memory.New(), func(string) error { return nil }}
 }
 
-func (f *faulty) CreateKey(ctx context.Context, key apikeys.Key, terms apikeys.Terms) error {
+func (f *faulty) CreateKey(ctx context.Context, key apikeys.Key, options apikeys.CreateOptions) error {
 	if err := f.before("CreateKey"); err != nil {
 		return err
 	}
-	return f.Store.CreateKey(ctx, key, terms)
+	return f.Store.CreateKey(ctx, key, options)
 }
 
 func (f *faulty) KeyByHash(ctx context.Context, hash apikeys.Hash) (apikeys.Key, error) {
@@ -62,11 +62,11 @@ func (f *faulty) DeleteKey(ctx context.Context, account, id string, check func(a
 	return f.Store.DeleteKey(ctx, account, id, check)
 }
 
-func (f *faulty) CreateWebhook(ctx context.Context, webhook webhooks.Webhook, terms webhooks.Terms) error {
+func (f *faulty) CreateWebhook(ctx context.Context, webhook webhooks.Webhook, options webhooks.CreateOptions) error {
 	if err := f.before("CreateWebhook"); err != nil {
 		return err
 	}
-	return f.Store.CreateWebhook(ctx, webhook, terms)
+	return f.Store.CreateWebhook(ctx, webhook, options)
 }
 
 func (f *faulty) WebhookByID(ctx context.Context, account, id string) (webhooks.Webhook, error) {

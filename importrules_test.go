@@ -26,8 +26,8 @@ var importRules = map[string][]string{
 	"webhooks": {"scopes", "signing", "internal/clock", "internal/creation", "internal/id", "internal/invalid", "internal/testhook", "code.dny.dev/ssrf"},
 
 	"store":           {"apikeys", "webhooks"},
-	"store/memory":    {"apikeys", "webhooks", "scopes", "signing", "store", "internal/clock", "internal/creation", "internal/cursor", "internal/queue"},
-	"store/bolt":      {"apikeys", "webhooks", "scopes", "signing", "store", "internal/boltfault", "internal/clock", "internal/creation", "internal/cursor", "internal/queue", "go.etcd.io/bbolt", "go.etcd.io/bbolt/errors"},
+	"store/memory":    {"apikeys", "webhooks", "scopes", "signing", "store", "internal/clock", "internal/creation", "internal/cursor", "store/queue"},
+	"store/bolt":      {"apikeys", "webhooks", "scopes", "signing", "store", "internal/boltfault", "internal/clock", "internal/creation", "internal/cursor", "store/queue", "go.etcd.io/bbolt", "go.etcd.io/bbolt/errors"},
 	"store/storetest": {"apikeys", "auth", "webhooks", "scopes", "signing", "store", "github.com/google/go-cmp/cmp", "github.com/google/go-cmp/cmp/cmpopts"},
 
 	// What people see stands on what hosts use.
@@ -43,7 +43,7 @@ var importRules = map[string][]string{
 	"internal/id":        {"github.com/oklog/ulid/v2"},
 	"internal/invalid":   {},
 	"internal/lasting":   {},
-	"internal/queue":     {"webhooks"},
+	"store/queue":     {"webhooks"},
 
 	"internal/simulation": {},
 	"internal/testhook":   {},

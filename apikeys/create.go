@@ -49,11 +49,11 @@ func CallerOf(token string, p auth.Principal) Caller {
 // cannot be had again. An account is any string of 1 to 128 bytes of UTF-8
 // without control characters. Whether somebody may create such a key is for
 // the caller to decide. [ErrLimit] if the account has [Config.MaxPerAccount] keys;
-// [ErrRequests] if it has used ten times as many idempotency keys in 24 hours.
+// [ErrIdempotencyKeys] if it has used ten times as many idempotency keys in 24 hours.
 //
 // If the account has used params.IdempotencyKey before, no key is made: for the same
 // params Create returns the key made then, as it is now, with the zero Token;
-// [ErrGone] if it was deleted; for other params [ErrReused]. Of several such calls
+// [ErrCreatedThenDeleted] if it was deleted; for other params [ErrIdempotencyMismatch]. Of several such calls
 // at once one makes the key.
 func (s *KeyService) Create(ctx context.Context, account string, params CreateParams) (Key, Token, error) {
 	now := s.now().UTC().Truncate(time.Millisecond)
@@ -74,12 +74,12 @@ func (s *KeyService) Create(ctx context.Context, account string, params CreatePa
 		ExpiresAt: params.ExpiresAt,
 		Hash:      token.Hash(),
 	}
-	terms := creation.TermsOf(s.most, params.IdempotencyKey, params.sum())
-	terms.By = params.By
-	err = s.store.CreateKey(ctx, key, terms)
-	var repeated *Repeated
+	options := creation.OptionsOf(s.most, params.IdempotencyKey, params.sum())
+	options.By = params.By
+	err = s.store.CreateKey(ctx, key, options)
+	var repeated *DuplicateRequestError
 	if errors.As(err, &repeated) {
-		key, err = s.made(ctx, account, repeated, terms.Sum)
+		key, err = s.made(ctx, account, repeated, options.Fingerprint)
 		token = Token{}
 	}
 	if errors.Is(err, ErrLimit) {
@@ -93,20 +93,20 @@ func (s *KeyService) Create(ctx context.Context, account string, params CreatePa
 
 // The errors of a request that is made again.
 var (
-	ErrReused = errors.New("idempotency key was used for another request")
-	ErrGone   = errors.New("API key that this request made is deleted")
+	ErrIdempotencyMismatch = errors.New("idempotency key was used for another request")
+	ErrCreatedThenDeleted  = errors.New("API key that this request made is deleted")
 )
 
 // made returns the key that a request made before that now asks for what has that
 // sum.
-func (s *KeyService) made(ctx context.Context, account string, before *Repeated, sum creation.Sum) (Key, error) {
-	if before.Sum != sum {
-		return Key{}, ErrReused
+func (s *KeyService) made(ctx context.Context, account string, before *DuplicateRequestError, sum creation.Fingerprint) (Key, error) {
+	if before.Fingerprint != sum {
+		return Key{}, ErrIdempotencyMismatch
 	}
 	uses := s.uses.unwritten()
 	key, err := s.store.KeyByID(ctx, account, before.ID)
 	if errors.Is(err, ErrNotFound) {
-		err = ErrGone
+		err = ErrCreatedThenDeleted
 	}
 	return s.shown(key, uses), err
 }
@@ -133,8 +133,8 @@ func (p CreateParams) check(now time.Time) (CreateParams, error) {
 }
 
 // sum stands for what is asked for by params that were checked.
-func (p *CreateParams) sum() creation.Sum {
-	return creation.SumOf(p.Name, strings.Join(p.Scopes.Names(), " "), p.ExpiresAt.Format(time.RFC3339Nano))
+func (p *CreateParams) sum() creation.Fingerprint {
+	return creation.FingerprintOf(p.Name, strings.Join(p.Scopes.Names(), " "), p.ExpiresAt.Format(time.RFC3339Nano))
 }
 
 // checkExpiry returns the expiry as it is stored.

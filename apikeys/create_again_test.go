@@ -86,7 +86,7 @@ func testCreateAgain(t *testing.T) {
 	} {
 		other := params
 		change(&other)
-		if key, _, err := service.Create(t.Context(), account, other); !errors.Is(err, apikeys.ErrReused) || key.ID != "" {
+		if key, _, err := service.Create(t.Context(), account, other); !errors.Is(err, apikeys.ErrIdempotencyMismatch) || key.ID != "" {
 			t.Errorf("%+v: got %+v, %v", other, key, err)
 		}
 	}
@@ -101,7 +101,7 @@ func testCreateAgain(t *testing.T) {
 	if err := service.Delete(t.Context(), account, made.ID); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := again(); !errors.Is(err, apikeys.ErrGone) {
+	if _, err := again(); !errors.Is(err, apikeys.ErrCreatedThenDeleted) {
 		t.Errorf("what is deleted: %v", err)
 	}
 	if _, err := service.Get(t.Context(), account, made.ID); !errors.Is(err, apikeys.ErrNotFound) {

@@ -67,9 +67,9 @@ func (s *spy) KeyByHash(ctx context.Context, hash apikeys.Hash) (apikeys.Key, er
 	return s.Store.KeyByHash(ctx, hash)
 }
 
-func (s *spy) CreateKey(ctx context.Context, key apikeys.Key, terms apikeys.Terms) error {
+func (s *spy) CreateKey(ctx context.Context, key apikeys.Key, options apikeys.CreateOptions) error {
 	s.count(&s.writes)
-	return s.Store.CreateKey(ctx, key, terms)
+	return s.Store.CreateKey(ctx, key, options)
 }
 
 func (s *spy) UpdateKey(ctx context.Context, account, id string, change func(*apikeys.Key) error) (apikeys.Key, error) {

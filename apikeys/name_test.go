@@ -77,7 +77,7 @@ func TestOldNamesAreRead(t *testing.T) {
 	service := newService(t, store, apikeys.Config{})
 	const old = " \u202eold\u200b "
 	key := apikeys.Key{ID: "key_01", Account: account, Name: old, Scopes: scopes.All(), CreatedAt: noon, Hash: apikeys.Hash{Sum: [32]byte{1}}}
-	if err := store.CreateKey(t.Context(), key, apikeys.Terms{}); err != nil {
+	if err := store.CreateKey(t.Context(), key, apikeys.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	if got, err := service.Get(t.Context(), account, key.ID); err != nil || got.Name != old {

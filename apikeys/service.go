@@ -33,8 +33,8 @@ type Config struct {
 // A KeyService creates, verifies and manages API keys. It implements
 // [auth.Verifier] and [auth.Rechecker], and is safe for concurrent use.
 //
-// Its methods return errors wrapped: [ErrNotFound], [ErrLimit], [ErrReused] and
-// [ErrGone] to branch on, a [*ValidationError] for input that breaks a rule, anything
+// Its methods return errors wrapped: [ErrNotFound], [ErrLimit], [ErrIdempotencyMismatch] and
+// [ErrCreatedThenDeleted] to branch on, a [*ValidationError] for input that breaks a rule, anything
 // else is a failure.
 type KeyService struct {
 	store  Store

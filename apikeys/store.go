@@ -9,14 +9,14 @@ import (
 
 // The errors that a Store returns, as they are or wrapped.
 var (
-	ErrNotFound = errors.New("no such API key")
-	ErrExists   = errors.New("API key exists already")
-	ErrLimit    = errors.New("too many API keys")
-	ErrCaller   = creation.ErrCaller   // of a creation, by a value that is not what it was
-	ErrRequests = creation.ErrRequests // of a creation that would be noted, see Terms
+	ErrNotFound        = errors.New("no such API key")
+	ErrExists          = errors.New("API key exists already")
+	ErrLimit           = errors.New("too many API keys")
+	ErrCaller          = creation.ErrCaller          // of a creation, by a value that is not what it was
+	ErrIdempotencyKeys = creation.ErrIdempotencyKeys // of a creation that would be noted, see CreateOptions
 )
 
-// Terms are what a Store heeds when it creates a key. Limit is how many keys the
+// CreateOptions are what a Store heeds when it creates a key. Limit is how many keys the
 // account may have in the end; 0: any number. Request, of 1 to 128 bytes, names the
 // request within the account, Sum stands for what it asks for, and Lifetime, more
 // than 0, is for how long a request is known, by the store's clock. Without a Request
@@ -24,11 +24,11 @@ var (
 // kind, may be known at a time; 0: any number. By, unless it is zero, is the value of one of the account's
 // keys: what it asks for is done only if that key is there and, by Caller.Is, has it
 // still.
-type Terms = creation.Terms
+type CreateOptions = creation.CreateOptions
 
-// Repeated is the error by which a Store tells that a request was made before: the ID
+// DuplicateRequestError is the error by which a Store tells that a request was made before: the ID
 // of the key that this made, and its Sum.
-type Repeated = creation.Repeated
+type DuplicateRequestError = creation.DuplicateRequestError
 
 // A Page asks for a part of a list that is ordered by descending id.
 type Page struct {
@@ -56,18 +56,18 @@ type Page struct {
 // together the answer is ErrNotFound.
 type Store interface {
 	// CreateKey adds a key and, in the same step, notes what request made it, if
-	// terms name one. ErrCaller if terms.By is not what it was, before all else. A
-	// [*Repeated] if the account has made a request of that
-	// name within terms.Lifetime, whatever it asked for and whether or not its
+	// options name one. ErrCaller if options.By is not what it was, before all else. A
+	// [*DuplicateRequestError] if the account has made a request of that
+	// name within options.IdempotencyTTL, whatever it asked for and whether or not its
 	// key is still there. ErrExists if the account has a key of that id, or any key,
 	// in whatever account, has one of its hashes, now or as its previous one.
-	// ErrLimit if the account has terms.Limit keys already, dead ones included.
-	// ErrRequests if terms name a request, and terms.MaxRequests of the account's are
+	// ErrLimit if the account has options.MaxCount keys already, dead ones included.
+	// ErrIdempotencyKeys if options name a request, and options.MaxIdempotencyKeys of the account's are
 	// known already.
 	// What is returned as an error adds and notes nothing. Each call that notes
-	// a request forgets some that are older than terms.Lifetime, so that they do
+	// a request forgets some that are older than options.IdempotencyTTL, so that they do
 	// not pile up.
-	CreateKey(ctx context.Context, key Key, terms Terms) error
+	CreateKey(ctx context.Context, key Key, options CreateOptions) error
 
 	// KeyByHash returns the key whose Hash or Previous is hash, whether or not
 	// it has expired, without its uses; or ErrNotFound. It is called on

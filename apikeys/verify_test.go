@@ -164,7 +164,7 @@ type answering func(apikeys.Hash) apikeys.Key
 func (f answering) KeyByHash(_ context.Context, hash apikeys.Hash) (apikeys.Key, error) {
 	return f(hash), nil
 }
-func (answering) CreateKey(context.Context, apikeys.Key, apikeys.Terms) error { return nil }
+func (answering) CreateKey(context.Context, apikeys.Key, apikeys.CreateOptions) error { return nil }
 func (answering) DeleteKey(context.Context, string, string, func(apikeys.Key) error) error {
 	return nil
 }

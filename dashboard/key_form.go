@@ -65,9 +65,9 @@ func (p *pages) createKey(c *call) (answer, error) {
 	switch {
 	case errors.Is(err, apikeys.ErrLimit):
 		return p.keyForm(f, nonce, "This account has as many keys as it may have. Revoke one that is not needed any more first.", http.StatusConflict), nil
-	case errors.Is(err, apikeys.ErrRequests):
+	case errors.Is(err, apikeys.ErrIdempotencyKeys):
 		return p.keyForm(f, nonce, "Too many keys were created for this account in the last 24 hours. Try again later.", http.StatusTooManyRequests), nil
-	case errors.Is(err, apikeys.ErrReused), errors.Is(err, apikeys.ErrGone):
+	case errors.Is(err, apikeys.ErrIdempotencyMismatch), errors.Is(err, apikeys.ErrCreatedThenDeleted):
 		return p.keyForm(f, newNonce(), "This form made a key before, and made none now. Send it again to make another.", http.StatusConflict), nil
 	case errors.As(err, &rule): // the nonce, or the clock went on
 		return p.keyForm(f, newNonce(), "No key was made. Send the form again.", http.StatusUnprocessableEntity), nil

@@ -55,10 +55,10 @@ func (p *pages) createWebhook(c *call) (answer, error) {
 	case errors.Is(err, webhooks.ErrLimit):
 		view.Problem = "This account has as many webhooks as it may have. Delete one that is not needed any more first."
 		return webhookForm(view, http.StatusConflict), nil
-	case errors.Is(err, webhooks.ErrRequests):
+	case errors.Is(err, webhooks.ErrIdempotencyKeys):
 		view.Problem = "Too many webhooks were created for this account in the last 24 hours. Try again later."
 		return webhookForm(view, http.StatusTooManyRequests), nil
-	case errors.Is(err, webhooks.ErrReused), errors.Is(err, webhooks.ErrGone):
+	case errors.Is(err, webhooks.ErrIdempotencyMismatch), errors.Is(err, webhooks.ErrCreatedThenDeleted):
 		view.Problem = "This form made a webhook before, and made none now. Send it again to make another."
 		view.Nonce = newNonce()
 		return webhookForm(view, http.StatusConflict), nil

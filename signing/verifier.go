@@ -94,37 +94,37 @@ func (v *Verifier) Verify(h http.Header, body []byte) error {
 	return v.check(e, body)
 }
 
-// envelope is what the headers of a request say about it.
-type envelope struct{ id, timestamp, service, standard string }
+// encoded is what the headers of a request say about it.
+type encoded struct{ id, timestamp, service, standard string }
 
 // open returns what the headers say, if it is well-formed and fresh. It is cheap, and needs no body.
-func (v *Verifier) open(h http.Header) (envelope, error) {
+func (v *Verifier) open(h http.Header) (encoded, error) {
 	var fields [4]string
 	for i, name := range [...]string{HeaderID, HeaderTimestamp, v.header, HeaderSignature} {
 		values := h[name]
 		if len(values) != 1 {
-			return envelope{}, fmt.Errorf("%w: want one %s header, have %d", ErrSignature, name, len(values))
+			return encoded{}, fmt.Errorf("%w: want one %s header, have %d", ErrSignature, name, len(values))
 		}
 		fields[i] = values[0]
 	}
-	e := envelope{id: fields[0], timestamp: fields[1], service: fields[2], standard: fields[3]}
+	e := encoded{id: fields[0], timestamp: fields[1], service: fields[2], standard: fields[3]}
 	if !ValidID(e.id) {
-		return envelope{}, fmt.Errorf("%w: malformed %s", ErrSignature, HeaderID)
+		return encoded{}, fmt.Errorf("%w: malformed %s", ErrSignature, HeaderID)
 	}
 	// 40 bits last until the year 36812, and leave time.Unix nothing to overflow with.
 	seconds, err := strconv.ParseUint(e.timestamp, 10, 40)
 	if err != nil {
-		return envelope{}, fmt.Errorf("%w: malformed %s", ErrTimestamp, HeaderTimestamp)
+		return encoded{}, fmt.Errorf("%w: malformed %s", ErrTimestamp, HeaderTimestamp)
 	}
 	age := v.now().Sub(time.Unix(int64(seconds), 0)) // saturates
 	if age > v.tolerance || age < -v.tolerance {
-		return envelope{}, fmt.Errorf("%w: off by %v", ErrTimestamp, age)
+		return encoded{}, fmt.Errorf("%w: off by %v", ErrTimestamp, age)
 	}
 	return e, nil
 }
 
 // check returns an error unless the signatures in e are signatures of body.
-func (v *Verifier) check(e envelope, body []byte) error {
+func (v *Verifier) check(e encoded, body []byte) error {
 	w := getWorkspace()
 	defer putWorkspace(w)
 	if !w.madeService(e.service, v.secrets, body) {
@@ -147,8 +147,8 @@ func (w *workspace) madeService(list string, secrets []Secret, body []byte) bool
 	return false
 }
 
-// madeStandard reports whether one of the secrets made one of the envelope's signatures of id, timestamp and body.
-func (w *workspace) madeStandard(e envelope, secrets []Secret, body []byte) bool {
+// madeStandard reports whether one of the secrets made one of the encoded's signatures of id, timestamp and body.
+func (w *workspace) madeStandard(e encoded, secrets []Secret, body []byte) bool {
 	b := appendPrefix(w.buf[:0], e.id, e.timestamp)
 	prefix := len(b)
 	for _, secret := range secrets {

@@ -34,24 +34,24 @@ type AlertStep struct {
 	// id the account has already are not, as with Enqueue.
 	Events []AlertEvent
 
-	// Soft tells that this State may be lost if the process is killed, and the
+	// Deferrable tells that this State may be lost if the process is killed, and the
 	// one before it be found: a store with one process can keep it in memory
 	// until it is closed. Not with Events.
-	Soft bool
+	Deferrable bool
 }
 
 // An AlertEvent is an event that an alert fired.
 type AlertEvent struct {
-	Envelope
+	EncodedEvent
 
 	// WebhookID is the only webhook that gets it, if it is subscribed; empty:
 	// all that are.
 	WebhookID string
 }
 
-// A Notice is kept of what an account was told of once and is not to be told again:
+// A DedupKey is kept of what an account was told of once and is not to be told again:
 // of the same Key and Until, to the millisecond.
-type Notice struct {
+type DedupKey struct {
 	Key   string    // 1 to 1,024 bytes
 	Until time.Time // after 1970; from then on it need not be kept
 }

@@ -62,7 +62,7 @@ func (p *alertPolicy) reportBalance(step *AlertStep, balance Amount) []lowBalanc
 		return p.review(step, balance, parseTexts(told))
 	}
 	if balance != a.balance {
-		step.State, step.Soft = slices.Clone(step.State), true
+		step.State, step.Deferrable = slices.Clone(step.State), true
 		binary.BigEndian.PutUint64(step.State[1:], uint64(balance))
 	}
 	return nil

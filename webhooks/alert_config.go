@@ -45,7 +45,7 @@ func (c *Config) alertDefaults() error {
 	return nil
 }
 
-// maxLead is ten years, which bounds for how long notices are kept.
+// maxLead is ten years, which bounds for how long deduplication keys are kept.
 const maxLead = 3652 * day
 
 // level returns the ratio in millionths, which makes it exact.

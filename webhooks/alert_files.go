@@ -16,8 +16,8 @@ const (
 	maxFileBytes = 16 << 10  // of its JSON
 	maxFilesSize = 192 << 10 // of the JSON of all files in an event
 
-	noticeStep = 1000 // how many notices are looked for at a time
-	noticeLife = day  // how long a notice is kept after its file has expired: clocks differ
+	unseenStep   = 1000 // how many deduplication keys are looked for at a time
+	dedupKeyLife = day  // how long a deduplication key is kept after its file has expired: clocks differ
 )
 
 // ReportFiles tells of files of an account and when they expire: of all that it has,
@@ -40,21 +40,21 @@ func (s *WebhookService) ReportFiles(ctx context.Context, account string, files 
 		return err
 	}
 	var due []dueFile
-	known := make(map[Notice]bool)
+	known := make(map[DedupKey]bool)
 	now := s.now()
 	for i := range files {
 		f, isDue, err := s.alerts.due(&files[i], fmt.Sprintf("files[%d]", i), now)
 		if err != nil {
 			return err
 		}
-		if isDue && !known[f.notice] {
-			known[f.notice] = true
+		if isDue && !known[f.dedupKey] {
+			known[f.dedupKey] = true
 			due = append(due, f)
 		}
 	}
 	fresh := due[:0]
 	for len(due) > 0 {
-		n := min(len(due), noticeStep)
+		n := min(len(due), unseenStep)
 		some, err := s.notTold(ctx, account, due[:n])
 		if err != nil {
 			return fmt.Errorf("report files: %w", err)
@@ -73,9 +73,9 @@ func (s *WebhookService) ReportFiles(ctx context.Context, account string, files 
 
 // A dueFile is one that is about to expire.
 type dueFile struct {
-	file   *ExpiringFile
-	size   int // of its JSON
-	notice Notice
+	file     *ExpiringFile
+	size     int // of its JSON
+	dedupKey DedupKey
 }
 
 // due checks a file of that name, and reports whether there is something to tell of
@@ -103,7 +103,7 @@ func (p *alertPolicy) due(f *ExpiringFile, name string, now time.Time) (due dueF
 		if len(text) > maxFileBytes {
 			return due, false, invalid.Field(name, fmt.Sprintf("must make at most %d bytes of JSON, not %d", maxFileBytes, len(text)))
 		}
-		return dueFile{f, len(text), Notice{Key: lead.String() + "/" + f.ID, Until: expires}}, true, nil
+		return dueFile{f, len(text), DedupKey{Key: lead.String() + "/" + f.ID, Until: expires}}, true, nil
 	}
 	return due, false, nil
 }
@@ -121,7 +121,7 @@ func oneEvent(files []dueFile) int {
 
 // notTold returns those of the files that were not told of, in place.
 func (s *WebhookService) notTold(ctx context.Context, account string, files []dueFile) ([]dueFile, error) {
-	fresh, err := s.store.NewNotices(ctx, account, noticesOf(files))
+	fresh, err := s.store.UnseenKeys(ctx, account, dedupKeysOf(files))
 	if err != nil {
 		return nil, err
 	}
@@ -132,12 +132,12 @@ func (s *WebhookService) notTold(ctx context.Context, account string, files []du
 	return left, nil
 }
 
-func noticesOf(files []dueFile) []Notice {
-	notices := make([]Notice, len(files))
+func dedupKeysOf(files []dueFile) []DedupKey {
+	dedupKeys := make([]DedupKey, len(files))
 	for i := range files {
-		notices[i] = files[i].notice
+		dedupKeys[i] = files[i].dedupKey
 	}
-	return notices
+	return dedupKeys
 }
 
 // tell publishes one event of the files, but those that somebody else tells of
@@ -149,11 +149,11 @@ func (s *WebhookService) tell(ctx context.Context, account string, files []dueFi
 			data.Files[i] = *files[i].file
 		}
 		now := s.now()
-		envelope, err := Event{ID: s.ids.New(id.Event, now), Account: account, Timestamp: now, Data: data}.seal()
+		encoded, err := Event{ID: s.ids.New(id.Event, now), Account: account, Timestamp: now, Data: data}.encode()
 		if err != nil {
 			return err
 		}
-		deliveries, err := s.store.EnqueueNotices(ctx, envelope, noticesOf(files))
+		deliveries, err := s.store.EnqueueOnce(ctx, encoded, dedupKeysOf(files))
 		if deliveries > 0 || err != nil && !errors.Is(err, ErrExists) {
 			s.dispatcher.hurry()
 		}

@@ -220,19 +220,19 @@ func TestFilesAreForgotten(t *testing.T) {
 		noError(t, s.ReportFiles(t.Context(), account, []webhooks.ExpiringFile{file}))
 		kept := func() bool {
 			t.Helper()
-			fresh, err := box.NewNotices(t.Context(), account, []webhooks.Notice{{Key: "24h0m0s/file", Until: file.ExpiresAt}})
+			fresh, err := box.UnseenKeys(t.Context(), account, []webhooks.DedupKey{{Key: "24h0m0s/file", Until: file.ExpiresAt}})
 			noError(t, err)
 			return len(fresh) == 0
 		}
 		time.Sleep(20*time.Hour + 23*time.Hour)
 		if !kept() {
-			t.Error("the notice was forgotten too early")
+			t.Error("the deduplication key was forgotten too early")
 		}
 		noError(t, s.ReportFiles(t.Context(), account, []webhooks.ExpiringFile{file}))
 		box.wantFiles(t, "two reports", []string{"file"})
 		time.Sleep(2 * time.Hour)
 		if kept() {
-			t.Error("the notice is kept a day after the file has expired")
+			t.Error("the deduplication key is kept a day after the file has expired")
 		}
 	})
 }

@@ -31,7 +31,7 @@ func (s *teller) UpdateAlert(ctx context.Context, account string, metric webhook
 	deliveries, err := s.Store.UpdateAlert(ctx, account, metric, func(step *webhooks.AlertStep) error {
 		before := string(step.State)
 		err := change(step)
-		events, wrote = step.Events, step.Due || len(step.Events) > 0 || string(step.State) != before && !step.Soft
+		events, wrote = step.Events, step.Due || len(step.Events) > 0 || string(step.State) != before && !step.Deferrable
 		return err
 	})
 	s.mu.Lock()
@@ -46,12 +46,12 @@ func (s *teller) UpdateAlert(ctx context.Context, account string, metric webhook
 	return deliveries, err
 }
 
-func (s *teller) EnqueueNotices(ctx context.Context, event webhooks.Envelope, notices []webhooks.Notice) (int, error) {
-	deliveries, err := s.Store.EnqueueNotices(ctx, event, notices)
+func (s *teller) EnqueueOnce(ctx context.Context, event webhooks.EncodedEvent, dedupKeys []webhooks.DedupKey) (int, error) {
+	deliveries, err := s.Store.EnqueueOnce(ctx, event, dedupKeys)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err == nil {
-		s.events = append(s.events, webhooks.AlertEvent{Envelope: event})
+		s.events = append(s.events, webhooks.AlertEvent{EncodedEvent: event})
 		s.writes++
 	}
 	if s.fail != nil {

@@ -111,11 +111,11 @@ func (s *WebhookService) report(ctx context.Context, account string, metric Metr
 // tellOf adds an event to the step, for that webhook or all that are subscribed.
 func (s *WebhookService) tellOf(step *AlertStep, account, webhook string, data Data) error {
 	now := s.now()
-	envelope, err := Event{ID: s.ids.New(id.Event, now), Account: account, Timestamp: now, Data: data}.seal()
+	encoded, err := Event{ID: s.ids.New(id.Event, now), Account: account, Timestamp: now, Data: data}.encode()
 	if err != nil {
 		return err
 	}
-	step.Events = append(step.Events, AlertEvent{Envelope: envelope, WebhookID: webhook})
+	step.Events = append(step.Events, AlertEvent{EncodedEvent: encoded, WebhookID: webhook})
 	return nil
 }
 

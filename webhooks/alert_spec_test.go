@@ -175,7 +175,7 @@ func (s *subject) do(node int, op specOp) string {
 	case "row":
 		err = s.store.CreateWebhook(ctx, webhooks.Webhook{
 			ID: service.NewEventID(), Account: account, URL: "https://example.com/", Events: onBalance, BalanceThreshold: op.amount, Active: true,
-		}, webhooks.Terms{})
+		}, webhooks.CreateOptions{})
 	case "use":
 		err = service.ReportBandwidth(ctx, account, op.used, op.limit, op.period)
 	}

@@ -215,7 +215,7 @@ func (d *dispatcher) leaseAll(ctx context.Context, limit int, now time.Time) (fl
 // lease makes flights of what it claims.
 func (d *dispatcher) lease(ctx context.Context, claim Claim, now time.Time) (flights []*flight, wait time.Duration, err error) {
 	claim.Lease, claim.PerAccount = d.config.Lease, d.config.PerAccount
-	claim.Landed = d.pacer.waiting.landed(now, claim.Lease, d.failing.Load())
+	claim.Finished = d.pacer.waiting.landed(now, claim.Lease, d.failing.Load())
 	if !d.failing.Load() {
 		claim.Probes = d.pacer.asks()
 	}
@@ -282,7 +282,7 @@ func (d *dispatcher) evict(ctx context.Context, webhook string) error {
 }
 
 // paceOf tells how a webhook does.
-func (d *dispatcher) paceOf(webhook string) Pace {
+func (d *dispatcher) paceOf(webhook string) LimiterState {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	pace := d.pacer.pace(webhook)

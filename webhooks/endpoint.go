@@ -83,7 +83,7 @@ func (r *request) release() {
 
 // request returns the signed request that brings the event to the endpoint, until
 // its release.
-func (e *endpoint) request(event *Envelope, at time.Time) *request {
+func (e *endpoint) request(event *EncodedEvent, at time.Time) *request {
 	r := requests.Get().(*request)
 	clear(r.signatures)
 	e.signer.Sign(r.signatures, event.ID, at, event.Body)

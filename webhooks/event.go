@@ -33,8 +33,8 @@ type Event struct {
 // maxBody bounds an encoded event: receivers commonly refuse larger ones.
 const maxBody = 256 << 10
 
-// An Envelope is an event as it is stored, signed and sent.
-type Envelope struct {
+// An EncodedEvent is an event as it is stored, signed and sent.
+type EncodedEvent struct {
 	ID        string // unique in its account
 	Account   string
 	Type      EventType
@@ -45,39 +45,39 @@ type Envelope struct {
 	Body []byte
 }
 
-// seal checks an event and encodes it once and for all.
-func (e Event) seal() (Envelope, error) {
+// encode checks an event and encodes it once and for all.
+func (e Event) encode() (EncodedEvent, error) {
 	if err := invalid.Account(e.Account); err != nil {
-		return Envelope{}, err
+		return EncodedEvent{}, err
 	}
 	if !validEventID(e.ID) {
-		return Envelope{}, invalid.Field("id", "must be 1 to 64 letters, digits, underscores and hyphens")
+		return EncodedEvent{}, invalid.Field("id", "must be 1 to 64 letters, digits, underscores and hyphens")
 	}
 	switch e.Data.(type) {
 	case FilesExpiring, BalanceLow, BandwidthLimitApproaching, BandwidthLimitReached, TransactionsLimitApproaching, TransactionsLimitReached:
 	default: // nil, a pointer, or a type that embeds one of them
-		return Envelope{}, invalid.Field("data", "must be a value of one of the payload types, such as webhooks.BalanceLow")
+		return EncodedEvent{}, invalid.Field("data", "must be a value of one of the payload types, such as webhooks.BalanceLow")
 	}
 	if err := e.Data.check(); err != nil {
-		return Envelope{}, err
+		return EncodedEvent{}, err
 	}
 	at := e.Timestamp.UTC().Truncate(time.Millisecond)
 	if !writable(at) {
-		return Envelope{}, invalid.Field("timestamp", "must be in the years 0 to 9999")
+		return EncodedEvent{}, invalid.Field("timestamp", "must be in the years 0 to 9999")
 	}
-	envelope, err := newEnvelope(e.ID, e.Account, e.Data.Type(), at, e.Data)
+	encoded, err := newEnvelope(e.ID, e.Account, e.Data.Type(), at, e.Data)
 	if err != nil {
-		return Envelope{}, err
+		return EncodedEvent{}, err
 	}
-	if n := len(envelope.Body); n > maxBody {
-		return Envelope{}, invalid.Field("data", fmt.Sprintf("must make a body of at most %d bytes, not %d", maxBody, n))
+	if n := len(encoded.Body); n > maxBody {
+		return EncodedEvent{}, invalid.Field("data", fmt.Sprintf("must make a body of at most %d bytes, not %d", maxBody, n))
 	}
-	return envelope, nil
+	return encoded, nil
 }
 
 // newEnvelope returns an event with its body. Neither an id, a type nor a timestamp
 // has anything to escape.
-func newEnvelope(id, account string, t EventType, at time.Time, data any) (Envelope, error) {
+func newEnvelope(id, account string, t EventType, at time.Time, data any) (EncodedEvent, error) {
 	body := make([]byte, 0, 128+sizeOf(data))
 	body = append(body, `{"id":"`...)
 	body = append(body, id...)
@@ -87,7 +87,7 @@ func newEnvelope(id, account string, t EventType, at time.Time, data any) (Envel
 	body = appendTimestamp(body, at)
 	body = append(body, `","data":`...)
 	body, err := appendData(body, data)
-	return Envelope{id, account, t, at, append(body, '}')}, err
+	return EncodedEvent{id, account, t, at, append(body, '}')}, err
 }
 
 // sizeOf returns about how many bytes a payload takes.

@@ -24,33 +24,33 @@ var update = flag.Bool("update", false, "write the golden files instead of compa
 // An outbox is a store that remembers the events it was given.
 type outbox struct {
 	webhooks.Store
-	events []webhooks.Envelope
+	events []webhooks.EncodedEvent
 }
 
-func (o *outbox) Enqueue(ctx context.Context, event webhooks.Envelope) (int, error) {
+func (o *outbox) Enqueue(ctx context.Context, event webhooks.EncodedEvent) (int, error) {
 	o.events = append(o.events, event)
 	return o.Store.Enqueue(ctx, event)
 }
 
-// seal publishes an event and returns what was stored of it.
-func seal(tb testing.TB, event webhooks.Event) (webhooks.Envelope, error) {
+// encode publishes an event and returns what was stored of it.
+func encode(tb testing.TB, event webhooks.Event) (webhooks.EncodedEvent, error) {
 	tb.Helper()
 	box := &outbox{Store: memory.New()}
 	service := newService(tb, box, webhooks.Config{Now: func() time.Time { return noon }})
 	err := service.Publish(tb.Context(), event)
 	if len(box.events) == 0 {
-		return webhooks.Envelope{}, err
+		return webhooks.EncodedEvent{}, err
 	}
 	return box.events[0], err
 }
 
-func mustSeal(tb testing.TB, event webhooks.Event) webhooks.Envelope {
+func mustSeal(tb testing.TB, event webhooks.Event) webhooks.EncodedEvent {
 	tb.Helper()
-	envelope, err := seal(tb, event)
+	encoded, err := encode(tb, event)
 	if err != nil {
 		tb.Fatal(err)
 	}
-	return envelope
+	return encoded
 }
 
 // The bodies that receivers get, in testdata: a change there breaks receivers.
@@ -69,15 +69,15 @@ func TestEventBodiesAreStable(t *testing.T) {
 	}
 	for _, eventType := range webhooks.EventTypes() {
 		t.Run(string(eventType), func(t *testing.T) {
-			envelope := mustSeal(t, webhooks.Event{
+			encoded := mustSeal(t, webhooks.Event{
 				ID: "evt_01JD5XQ0000000000000000000", Account: account, Timestamp: noon.Add(1_234_567).In(elsewhere), Data: payloads[eventType],
 			})
-			if envelope.Type != eventType || envelope.Timestamp != noon.Add(time.Millisecond) {
-				t.Errorf("the envelope is of %s at %v", envelope.Type, envelope.Timestamp)
+			if encoded.Type != eventType || encoded.Timestamp != noon.Add(time.Millisecond) {
+				t.Errorf("the encoded is of %s at %v", encoded.Type, encoded.Timestamp)
 			}
 			golden := filepath.Join("testdata", string(eventType)+".json")
 			if *update {
-				if err := os.WriteFile(golden, append(envelope.Body, '\n'), 0o600); err != nil {
+				if err := os.WriteFile(golden, append(encoded.Body, '\n'), 0o600); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -85,7 +85,7 @@ func TestEventBodiesAreStable(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if diff := cmp.Diff(string(bytes.TrimSpace(want)), string(envelope.Body)); diff != "" {
+			if diff := cmp.Diff(string(bytes.TrimSpace(want)), string(encoded.Body)); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 		})
@@ -93,15 +93,15 @@ func TestEventBodiesAreStable(t *testing.T) {
 }
 
 func TestEventDefaults(t *testing.T) {
-	envelope := mustSeal(t, webhooks.Event{Account: account, Data: lowBalance})
-	if !strings.HasPrefix(envelope.ID, "evt_") || len(envelope.ID) != 30 || envelope.Timestamp != noon || envelope.Account != account {
-		t.Errorf("got %+v", envelope)
+	encoded := mustSeal(t, webhooks.Event{Account: account, Data: lowBalance})
+	if !strings.HasPrefix(encoded.ID, "evt_") || len(encoded.ID) != 30 || encoded.Timestamp != noon || encoded.Account != account {
+		t.Errorf("got %+v", encoded)
 	}
 	var body struct{ ID, Type, Timestamp string }
-	if err := json.Unmarshal(envelope.Body, &body); err != nil {
+	if err := json.Unmarshal(encoded.Body, &body); err != nil {
 		t.Fatal(err)
 	}
-	if body.ID != envelope.ID || body.Type != "balance.low" || body.Timestamp != "2026-11-20T12:00:00.000Z" {
+	if body.ID != encoded.ID || body.Type != "balance.low" || body.Timestamp != "2026-11-20T12:00:00.000Z" {
 		t.Errorf("the body says %+v", body)
 	}
 }
@@ -152,10 +152,10 @@ func TestEventsThatAreRefused(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			envelope, err := seal(t, test.event)
+			encoded, err := encode(t, test.event)
 			wantInvalid(t, err, test.field)
-			if envelope.ID != "" {
-				t.Errorf("the store got %+v", envelope)
+			if encoded.ID != "" {
+				t.Errorf("the store got %+v", encoded)
 			}
 		})
 	}
@@ -180,7 +180,7 @@ func TestEventSize(t *testing.T) {
 	if got := len(mustSeal(t, sized(fill)).Body); got != most {
 		t.Errorf("the body has %d bytes, want %d", got, most)
 	}
-	_, err := seal(t, sized(fill+1))
+	_, err := encode(t, sized(fill+1))
 	wantInvalid(t, err, "data")
 }
 
@@ -193,20 +193,20 @@ func TestEventTextSurvives(t *testing.T) {
 		}
 	}
 	for _, text := range texts {
-		envelope := mustSeal(t, webhooks.Event{Account: account, Data: file(webhooks.ExpiringFile{ID: text, Name: text, EnvironmentID: text, ExpiresAt: noon})})
+		encoded := mustSeal(t, webhooks.Event{Account: account, Data: file(webhooks.ExpiringFile{ID: text, Name: text, EnvironmentID: text, ExpiresAt: noon})})
 		var body struct {
 			Data struct {
 				Files []struct{ ID, Name, EnvironmentID string }
 			}
 		}
-		if err := json.Unmarshal(envelope.Body, &body); err != nil {
-			t.Fatalf("%q: %v in %s", text, err, envelope.Body)
+		if err := json.Unmarshal(encoded.Body, &body); err != nil {
+			t.Fatalf("%q: %v in %s", text, err, encoded.Body)
 		}
 		if got := body.Data.Files[0]; got.ID != text || got.Name != text || got.EnvironmentID != text {
 			t.Errorf("%q came out as %+v", text, body)
 		}
-		if strings.ContainsAny(text, "<>&") && !bytes.Contains(envelope.Body, []byte(text)) {
-			t.Errorf("%q was escaped: %s", text, envelope.Body)
+		if strings.ContainsAny(text, "<>&") && !bytes.Contains(encoded.Body, []byte(text)) {
+			t.Errorf("%q was escaped: %s", text, encoded.Body)
 		}
 	}
 }
@@ -218,13 +218,13 @@ func FuzzEvent(f *testing.F) {
 	f.Add("\xff", "\u2028", "\x00", int64(1<<40), "a.b")
 	f.Fuzz(func(t *testing.T, fileID, name, environment string, expires int64, id string) {
 		data := file(webhooks.ExpiringFile{ID: fileID, Name: name, EnvironmentID: environment, ExpiresAt: time.Unix(expires, 0)})
-		envelope, err := seal(t, webhooks.Event{ID: id, Account: account, Data: data})
+		encoded, err := encode(t, webhooks.Event{ID: id, Account: account, Data: data})
 		if err != nil {
 			return
 		}
 		var compact bytes.Buffer
-		if err := json.Compact(&compact, envelope.Body); err != nil || !bytes.Equal(compact.Bytes(), envelope.Body) {
-			t.Errorf("not compact JSON: %v in %q", err, envelope.Body)
+		if err := json.Compact(&compact, encoded.Body); err != nil || !bytes.Equal(compact.Bytes(), encoded.Body) {
+			t.Errorf("not compact JSON: %v in %q", err, encoded.Body)
 		}
 		var body struct {
 			ID, Type string
@@ -235,8 +235,8 @@ func FuzzEvent(f *testing.F) {
 				}
 			}
 		}
-		if err := json.Unmarshal(envelope.Body, &body); err != nil || body.ID != envelope.ID || !body.Data.Files[0].ExpiresAt.Equal(time.Unix(expires, 0)) {
-			t.Fatalf("%v in %q", err, envelope.Body)
+		if err := json.Unmarshal(encoded.Body, &body); err != nil || body.ID != encoded.ID || !body.Data.Files[0].ExpiresAt.Equal(time.Unix(expires, 0)) {
+			t.Fatalf("%v in %q", err, encoded.Body)
 		}
 		if got := body.Data.Files[0]; got.ID != fileID || got.Name != name || got.EnvironmentID != environment {
 			t.Errorf("%q, %q and %q became %+v", fileID, name, environment, got)

@@ -99,7 +99,7 @@ func doubtful[T any](f *flaky, result T, err error) (T, error) {
 	return result, err
 }
 
-func (f *flaky) Enqueue(ctx context.Context, event webhooks.Envelope) (int, error) {
+func (f *flaky) Enqueue(ctx context.Context, event webhooks.EncodedEvent) (int, error) {
 	deliveries, err := f.Store.Enqueue(ctx, event)
 	return doubtful(f, deliveries, err)
 }
@@ -109,8 +109,8 @@ func (f *flaky) UpdateAlert(ctx context.Context, account string, metric webhooks
 	return doubtful(f, deliveries, err)
 }
 
-func (f *flaky) EnqueueNotices(ctx context.Context, event webhooks.Envelope, notices []webhooks.Notice) (int, error) {
-	deliveries, err := f.Store.EnqueueNotices(ctx, event, notices)
+func (f *flaky) EnqueueOnce(ctx context.Context, event webhooks.EncodedEvent, dedupKeys []webhooks.DedupKey) (int, error) {
+	deliveries, err := f.Store.EnqueueOnce(ctx, event, dedupKeys)
 	return doubtful(f, deliveries, err)
 }
 

@@ -103,11 +103,11 @@ func (k *keeper) purge(ctx context.Context) (more bool, err error) {
 		return false, err
 	}
 	more, err = k.store.Purge(ctx, Purge{
-		Payloads: before(now, k.retention.Payloads),
-		Attempts: before(now, k.retention.Attempts),
-		EventIDs: before(now, k.retention.EventIDs),
-		Notices:  before(now, noticeLife),
-		Limit:    purgeStep,
+		Payloads:  before(now, k.retention.Payloads),
+		Attempts:  before(now, k.retention.Attempts),
+		EventIDs:  before(now, k.retention.EventIDs),
+		DedupKeys: before(now, dedupKeyLife),
+		Limit:     purgeStep,
 	})
 	if err != nil {
 		k.due() // claims may have passed over what it was about to end

@@ -390,10 +390,10 @@ func (p *pacer) cancelAll() {
 }
 
 // pace tells how a webhook does.
-func (p *pacer) pace(webhook string) Pace {
+func (p *pacer) pace(webhook string) LimiterState {
 	w := p.tracks[webhook]
 	if w == nil {
-		return Pace{Cap: p.firstCap}
+		return LimiterState{Cap: p.firstCap}
 	}
-	return Pace{InFlight: len(w.flights), Cap: w.limit(), Failures: w.failures, Slow: w.slow, Down: w.condition == down && !w.hopeful}
+	return LimiterState{InFlight: len(w.flights), Cap: w.limit(), Failures: w.failures, Slow: w.slow, Down: w.condition == down && !w.hopeful}
 }

@@ -68,13 +68,13 @@ func broken(t *testing.T, hangs bool, test func(b *bubble, o *breakdown, webhook
 	}
 }
 
-func (b *bubble) pace(webhook webhooks.Webhook) webhooks.Pace {
+func (b *bubble) pace(webhook webhooks.Webhook) webhooks.LimiterState {
 	b.Helper()
 	stats, err := b.service.WebhookStats(b.Context(), webhook.Account, webhook.ID)
 	if err != nil {
 		b.Fatal(err)
 	}
-	return stats.Pace
+	return stats.LimiterState
 }
 
 func (b *bubble) must(err error) {

@@ -141,19 +141,19 @@ func TestPublishCancelled(t *testing.T) {
 	}
 }
 
-// Seal is what Publish does before it stores anything.
+// Encode is what Publish does before it stores anything.
 func TestSeal(t *testing.T) {
 	service := newClocked(t)
 	subscribe(t, service, "https://example.com/")
-	envelope, err := service.Seal(webhooks.Event{Account: account, Data: lowBalance})
-	if err != nil || envelope.ID == "" || !envelope.Timestamp.Equal(noon) || envelope.Type != webhooks.TypeBalanceLow || len(envelope.Body) == 0 {
-		t.Errorf("Seal = %+v, %v", envelope, err)
+	encoded, err := service.Encode(webhooks.Event{Account: account, Data: lowBalance})
+	if err != nil || encoded.ID == "" || !encoded.Timestamp.Equal(noon) || encoded.Type != webhooks.TypeBalanceLow || len(encoded.Body) == 0 {
+		t.Errorf("Encode = %+v, %v", encoded, err)
 	}
-	if _, err := service.EventDeliveries(t.Context(), account, envelope.ID); !errors.Is(err, webhooks.ErrNotFound) {
+	if _, err := service.EventDeliveries(t.Context(), account, encoded.ID); !errors.Is(err, webhooks.ErrNotFound) {
 		t.Errorf("EventDeliveries of what was only sealed = %v, want ErrNotFound", err)
 	}
 	var invalid *webhooks.ValidationError
-	if _, err := service.Seal(webhooks.Event{Account: account}); !errors.As(err, &invalid) {
-		t.Errorf("Seal of an event without Data = %v, want a ValidationError", err)
+	if _, err := service.Encode(webhooks.Event{Account: account}); !errors.As(err, &invalid) {
+		t.Errorf("Encode of an event without Data = %v, want a ValidationError", err)
 	}
 }

@@ -60,7 +60,7 @@ func testCreateAgain(t *testing.T) {
 	} {
 		other := params
 		change(&other)
-		if got, err := service.Create(t.Context(), account, other); !errors.Is(err, webhooks.ErrReused) || got.ID != "" {
+		if got, err := service.Create(t.Context(), account, other); !errors.Is(err, webhooks.ErrIdempotencyMismatch) || got.ID != "" {
 			t.Errorf("%+v: got %+v, %v", other, got, err)
 		}
 	}
@@ -70,7 +70,7 @@ func testCreateAgain(t *testing.T) {
 	if err := service.Delete(t.Context(), account, made.ID); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := service.Create(t.Context(), account, params); !errors.Is(err, webhooks.ErrGone) {
+	if _, err := service.Create(t.Context(), account, params); !errors.Is(err, webhooks.ErrCreatedThenDeleted) {
 		t.Errorf("what is deleted: %v", err)
 	}
 	time.Sleep(time.Millisecond)

@@ -20,8 +20,8 @@ import (
 // A WebhookService manages webhooks, publishes events to them and delivers
 // those. It is safe for concurrent use.
 //
-// Its methods return errors wrapped: [ErrNotFound], [ErrLimit], [ErrReused] and
-// [ErrGone] to branch on, a [*ValidationError] for input that breaks a rule, anything
+// Its methods return errors wrapped: [ErrNotFound], [ErrLimit], [ErrIdempotencyMismatch] and
+// [ErrCreatedThenDeleted] to branch on, a [*ValidationError] for input that breaks a rule, anything
 // else is a failure.
 type WebhookService struct {
 	store      Store
@@ -155,13 +155,13 @@ type CreateParams struct {
 // returns it. An account is any string of 1 to 128 bytes of UTF-8 without
 // control characters. Whether somebody may create such a webhook is for the
 // caller to decide. [ErrLimit] if the account has [Config.MaxPerAccount] webhooks;
-// [ErrRequests] if it has used ten times as many idempotency keys in 24 hours.
+// [ErrIdempotencyKeys] if it has used ten times as many idempotency keys in 24 hours.
 // One whose threshold is above the balance that was reported is told so at once, which may be
 // before its receiver knows the secret; it is told again then, as after every failure.
 //
 // If the account has used params.IdempotencyKey before, no webhook is made: for the
 // same params Create returns the webhook made then, as it is now, with the zero
-// Secret; [ErrGone] if it was deleted; for other params [ErrReused]. Of several such
+// Secret; [ErrCreatedThenDeleted] if it was deleted; for other params [ErrIdempotencyMismatch]. Of several such
 // calls at once one makes the webhook.
 func (s *WebhookService) Create(ctx context.Context, account string, params CreateParams) (Webhook, error) {
 	if err := invalid.Account(account); err != nil {
@@ -182,12 +182,12 @@ func (s *WebhookService) Create(ctx context.Context, account string, params Crea
 		Secret:           signing.NewSecret(),
 		CreatedAt:        now,
 	}
-	terms := creation.TermsOf(s.most, params.IdempotencyKey, params.sum())
-	terms.By = params.By
-	err = s.store.CreateWebhook(ctx, webhook, terms)
-	var repeated *Repeated
+	options := creation.OptionsOf(s.most, params.IdempotencyKey, params.sum())
+	options.By = params.By
+	err = s.store.CreateWebhook(ctx, webhook, options)
+	var repeated *DuplicateRequestError
 	if errors.As(err, &repeated) {
-		webhook, err = s.made(ctx, account, repeated, terms.Sum)
+		webhook, err = s.made(ctx, account, repeated, options.Fingerprint)
 	}
 	if errors.Is(err, ErrLimit) {
 		err = &creation.LimitError{Err: err, Limit: s.most, What: "webhooks"}
@@ -319,11 +319,11 @@ func (s *WebhookService) evict(ctx context.Context, account, webhookID string) e
 // not a [*ValidationError], the event may or may not have been stored: publish
 // it again under the same id to be sure.
 func (s *WebhookService) Publish(ctx context.Context, event Event) error {
-	envelope, err := s.Seal(event)
+	encoded, err := s.Encode(event)
 	if err != nil {
 		return err
 	}
-	deliveries, err := s.store.Enqueue(ctx, envelope)
+	deliveries, err := s.store.Enqueue(ctx, encoded)
 	if deliveries > 0 || err != nil {
 		s.dispatcher.hurry()
 	}
@@ -333,10 +333,10 @@ func (s *WebhookService) Publish(ctx context.Context, event Event) error {
 	return nil
 }
 
-// Seal returns an event as Publish would store it, or the [*ValidationError] that it
+// Encode returns an event as Publish would store it, or the [*ValidationError] that it
 // would refuse it with, and stores nothing: for stores that can store it as a part of
 // the host's own transaction. What is left out of the event is filled in.
-func (s *WebhookService) Seal(event Event) (Envelope, error) {
+func (s *WebhookService) Encode(event Event) (EncodedEvent, error) {
 	now := s.now()
 	if event.ID == "" {
 		event.ID = s.ids.New(id.Event, now)
@@ -344,7 +344,7 @@ func (s *WebhookService) Seal(event Event) (Envelope, error) {
 	if event.Timestamp.IsZero() {
 		event.Timestamp = now
 	}
-	return event.seal()
+	return event.encode()
 }
 
 // NewEventID returns a new id for an [Event], for hosts that want to know it

@@ -41,7 +41,7 @@ const maxRefusal = time.Minute // pauses between tries of one settlement: they d
 // What the store refuses is tried again later, and in halves, so that a settlement
 // that it never takes does not hold up the others. As long as it takes nothing, no
 // more is claimed but for trials, and no lease of what waits runs out: each claim tells
-// of it, see [Claim.Landed]. Once attempts are
+// of it, see [Claim.Finished]. Once attempts are
 // cut short what is refused is given up, and will be attempted again.
 func (d *dispatcher) settle(attempts context.Context, results <-chan *flight, settled, refused chan<- []*flight) {
 	s := settler{dispatcher: d, settled: settled, rejected: refused}

@@ -17,10 +17,10 @@ type Stats struct {
 	Failed    uint64 // attempts that failed
 	Dead      uint64 // deliveries given up
 
-	// Lapsed is how many claims came to nothing, because the process that had made
+	// ExpiredLeases is how many claims came to nothing, because the process that had made
 	// them ended or could not tell in time what became of them, and were taken back:
 	// by this process, since its store was opened.
-	Lapsed uint64
+	ExpiredLeases uint64
 
 	// Halted is why the store writes and claims nothing any more, if it is a [Halter]
 	// that has halted: alert on it, and restart once the disk is sound. Nil: it does.
@@ -34,16 +34,16 @@ func (s *WebhookService) Stats(ctx context.Context) (Stats, error) {
 	if err != nil {
 		return Stats{}, fmt.Errorf("get stats: %w", err)
 	}
-	stats := Stats{Pending: backlog.Pending, OldestDue: backlog.age(), Lapsed: backlog.Lapsed, Halted: s.dispatcher.halt.cause()}
+	stats := Stats{Pending: backlog.Pending, OldestDue: backlog.age(), ExpiredLeases: backlog.ExpiredLeases, Halted: s.dispatcher.halt.cause()}
 	stats.InFlight, stats.Delivered, stats.Failed, stats.Dead = s.dispatcher.stats()
 	return stats, nil
 }
 
 // WebhookStats tell how the deliveries to one webhook go.
 type WebhookStats struct {
-	Pending   int           // deliveries owed
-	OldestDue time.Duration // for how long the one that waits longest has been due; 0 if none is
-	Pace      Pace          // how this process treats it
+	Pending      int           // deliveries owed
+	OldestDue    time.Duration // for how long the one that waits longest has been due; 0 if none is
+	LimiterState LimiterState  // how this process treats it
 }
 
 // WebhookStats returns the figures of the account's webhook, or [ErrNotFound].
@@ -56,7 +56,7 @@ func (s *WebhookService) WebhookStats(ctx context.Context, account, webhookID st
 	if err != nil {
 		return WebhookStats{}, fmt.Errorf("get stats of webhook: %w", err)
 	}
-	return WebhookStats{Pending: backlog.Pending, OldestDue: backlog.age(), Pace: s.dispatcher.paceOf(webhookID)}, nil
+	return WebhookStats{Pending: backlog.Pending, OldestDue: backlog.age(), LimiterState: s.dispatcher.paceOf(webhookID)}, nil
 }
 
 // age returns for how long the longest due delivery waits.

@@ -10,16 +10,16 @@ import (
 
 // The errors that a Store returns, as they are or wrapped.
 var (
-	ErrNotFound = errors.New("no such webhook, event or recovery")
-	ErrExists   = errors.New("webhook, recovery or notice exists already")
-	ErrLimit    = errors.New("too many webhooks")
-	ErrCaller   = creation.ErrCaller   // of a creation, by a value that is not what it was
-	ErrRequests = creation.ErrRequests // of a creation that would be noted, see Terms
+	ErrNotFound        = errors.New("no such webhook, event or recovery")
+	ErrExists          = errors.New("webhook, recovery or deduplication key exists already")
+	ErrLimit           = errors.New("too many webhooks")
+	ErrCaller          = creation.ErrCaller          // of a creation, by a value that is not what it was
+	ErrIdempotencyKeys = creation.ErrIdempotencyKeys // of a creation that would be noted, see CreateOptions
 
 	ErrRecovering = errors.New("a recovery of the webhook is under way")
 )
 
-// Terms are what a Store heeds when it creates a webhook. Limit is how many webhooks
+// CreateOptions are what a Store heeds when it creates a webhook. Limit is how many webhooks
 // the account may have in the end; 0: any number. Request, of 1 to 128 bytes, names
 // the request within the account, Sum stands for what it asks for, and Lifetime, more
 // than 0, is for how long a request is known, by the store's clock. Without a Request
@@ -27,14 +27,14 @@ var (
 // kind, may be known at a time; 0: any number. By, unless it is zero, is the value of one of the account's
 // API keys in the same store: what it asks for is done only if that key is there and,
 // by Caller.Is, has it still.
-type Terms = creation.Terms
+type CreateOptions = creation.CreateOptions
 
 // A Caller is the value of an API key by which something is asked for.
 type Caller = creation.Caller
 
-// Repeated is the error by which a Store tells that a request was made before: the ID
+// DuplicateRequestError is the error by which a Store tells that a request was made before: the ID
 // of the webhook that this made, and its Sum.
-type Repeated = creation.Repeated
+type DuplicateRequestError = creation.DuplicateRequestError
 
 // A Page asks for a part of a list that is ordered by descending id.
 type Page struct {
@@ -71,16 +71,16 @@ type Page struct {
 // nobody has to clean up. Due times and leases go by the store's clock.
 type Store interface {
 	// CreateWebhook adds a webhook and, in the same step, notes what request
-	// made it, if terms name one. ErrCaller if terms.By is not what it was, before
-	// all else. A [*Repeated] if the account has made a
-	// request of that name, for a webhook, within terms.Lifetime, whatever it asked
+	// made it, if options name one. ErrCaller if options.By is not what it was, before
+	// all else. A [*DuplicateRequestError] if the account has made a
+	// request of that name, for a webhook, within options.IdempotencyTTL, whatever it asked
 	// for and whether or not its webhook is still there. ErrExists if there is a
 	// webhook of that id, in whatever account. ErrLimit if the account has
-	// terms.Limit webhooks already. ErrRequests if terms name a request, and
-	// terms.MaxRequests of the account's are known already. What is returned as an error adds and notes
+	// options.MaxCount webhooks already. ErrIdempotencyKeys if options name a request, and
+	// options.MaxIdempotencyKeys of the account's are known already. What is returned as an error adds and notes
 	// nothing. Each call that notes a request forgets some that are older than
-	// terms.Lifetime, so that they do not pile up.
-	CreateWebhook(ctx context.Context, webhook Webhook, terms Terms) error
+	// options.IdempotencyTTL, so that they do not pile up.
+	CreateWebhook(ctx context.Context, webhook Webhook, options CreateOptions) error
 
 	// WebhookByID returns a webhook, or ErrNotFound.
 	WebhookByID(ctx context.Context, account, id string) (Webhook, error)
@@ -117,7 +117,7 @@ type Store interface {
 	// that id already, nothing is stored, whatever else differs, and the first
 	// result is returned again. PublishedAt of later events is not before that
 	// of earlier ones, also if the clock is set back.
-	Enqueue(ctx context.Context, event Envelope) (deliveries int, err error)
+	Enqueue(ctx context.Context, event EncodedEvent) (deliveries int, err error)
 
 	// UpdateAlert calls change with what is kept of the account's alert, and
 	// stores what change leaves of it together with the events, in one step. It
@@ -137,14 +137,14 @@ type Store interface {
 	// step, if anything is kept of it, and UpdateAlert ends that.
 	DueAlerts(ctx context.Context, limit int) (accounts []string, err error)
 
-	// NewNotices returns the indexes, ascending, of the notices that the account
+	// UnseenKeys returns the indexes, ascending, of the deduplication keys that the account
 	// does not have.
-	NewNotices(ctx context.Context, account string, notices []Notice) (fresh []int, err error)
+	UnseenKeys(ctx context.Context, account string, dedupKeys []DedupKey) (fresh []int, err error)
 
-	// EnqueueNotices stores the notices and, as Enqueue does, the event, in one
-	// step. ErrExists if the event's account has one of the notices already, and
+	// EnqueueOnce stores the deduplication keys and, as Enqueue does, the event, in one
+	// step. ErrExists if the event's account has one of the deduplication keys already, and
 	// nothing is stored.
-	EnqueueNotices(ctx context.Context, event Envelope, notices []Notice) (deliveries int, err error)
+	EnqueueOnce(ctx context.Context, event EncodedEvent, dedupKeys []DedupKey) (deliveries int, err error)
 
 	// ClaimDeliveries leases deliveries that are due, at most claim.Limit, and
 	// never so many that one webhook or account has more leased at a time than
@@ -194,7 +194,7 @@ type Store interface {
 	// webhook. A settlement whose token is not that of the delivery's current lease
 	// does nothing, and its index is among those returned, in ascending order; the
 	// others are done in one step. A lease that ran out stays current until a later
-	// claim that does not hold its token in Landed, which may end it even if it gives
+	// claim that does not hold its token in Finished, which may end it even if it gives
 	// the delivery to nobody yet.
 	SettleDeliveries(ctx context.Context, settlements []Settlement) (stale []int, err error)
 
@@ -287,8 +287,8 @@ type Purge struct {
 	// EventIDs are how an event published again is known. Not after Payloads.
 	EventIDs time.Time
 
-	// Notices removes those whose Until is before it.
-	Notices time.Time
+	// DedupKeys removes those whose Until is before it.
+	DedupKeys time.Time
 
 	Limit int // at least 1
 }
@@ -296,7 +296,7 @@ type Purge struct {
 // Doubting returns the Purge of a store whose clock may have been set ahead by so much:
 // it removes what is past its time even if it was.
 func (p Purge) Doubting(ahead time.Duration) Purge {
-	for _, before := range []*time.Time{&p.Payloads, &p.Attempts, &p.EventIDs, &p.Notices} {
+	for _, before := range []*time.Time{&p.Payloads, &p.Attempts, &p.EventIDs, &p.DedupKeys} {
 		if !before.IsZero() {
 			*before = before.Add(-ahead)
 		}
@@ -312,9 +312,9 @@ type Backlog struct {
 	// and whose webhook is active; zero if none is due.
 	OldestDue time.Time
 
-	// Lapsed is how many leases that had run out this Store has ended in claims,
+	// ExpiredLeases is how many leases that had run out this Store has ended in claims,
 	// since it was opened, of whatever webhooks; 0 if one webhook was asked for.
-	Lapsed uint64
+	ExpiredLeases uint64
 }
 
 // A Claim says how much to lease. Earlier leases count too.
@@ -345,17 +345,17 @@ type Claim struct {
 	// nothing of any: it has to look at all of them.
 	Raised []string
 
-	// Landed are tokens of leases whose attempts have ended and are about to be
+	// Finished are tokens of leases whose attempts have ended and are about to be
 	// settled: they stay current, and need not count any more, in this claim
 	// and later ones. A store may count them nevertheless. Those that have run out
 	// this claim does not end, and leases them for Lease from now: what is to be
 	// settled for long is told again in each claim.
-	Landed []uint64
+	Finished []uint64
 }
 
 // A Task is a claimed delivery.
 type Task struct {
-	Event   Envelope
+	Event   EncodedEvent
 	Webhook *Webhook // shared by tasks: nobody changes it
 	Attempt int      // the number of the attempt to make: one more than were made, claims whose lease ran out in this process included
 	Before  int      // how many attempts were made before it was last redelivered or recovered: its retries begin anew after them

@@ -110,7 +110,7 @@ func TestSendTestIsGuarded(t *testing.T) {
 	config.AllowNetworks = nil
 	service := newService(t, store, config)
 	webhook := webhooks.Webhook{ID: "wh_1", Account: account, URL: receiver.url("127.0.0.1"), Secret: signing.NewSecret()}
-	if err := store.CreateWebhook(t.Context(), webhook, webhooks.Terms{}); err != nil {
+	if err := store.CreateWebhook(t.Context(), webhook, webhooks.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	got, err := service.SendTest(t.Context(), account, "wh_1")

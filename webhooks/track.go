@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// A Pace tells how fast deliveries to a webhook may go at the moment.
-type Pace struct {
+// A LimiterState tells how fast deliveries to a webhook may go at the moment.
+type LimiterState struct {
 	InFlight int  // attempts under way
 	Cap      int  // how many there may be at most
 	Failures int  // attempts that failed since the last one that did not

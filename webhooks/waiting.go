@@ -30,7 +30,7 @@ func (w *waiting) remove(f *flight) {
 	w.flights = w.flights[:last]
 }
 
-// landed returns the tokens for [Claim.Landed], of all that wait if the store fails:
+// landed returns the tokens for [Claim.Finished], of all that wait if the store fails:
 // claims are rare then.
 func (w *waiting) landed(now time.Time, lease time.Duration, all bool) []uint64 {
 	pause := min(lastingAfter, lease/8)

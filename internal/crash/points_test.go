@@ -40,15 +40,15 @@ var changes = map[string]int{
 // reportChanges are those that reports make, with how many calls there are in the life
 // of a host that TestKillReports kills.
 var reportChanges = map[string]int{
-	"UpdateAlert":    200,
-	"EnqueueNotices": 20,
+	"UpdateAlert": 200,
+	"EnqueueOnce": 20,
 }
 
 // looks are the methods that only look, or like Probe need not survive a kill.
 var looks = []string{
 	"KeyByHash", "KeyByID", "ListKeys",
 	"WebhookByID", "ListWebhooks", "EventDeliveries", "ListDeliveries", "RecoveryByID", "Backlog",
-	"DueAlerts", "NewNotices", "FailingWebhooks", "Now", "Probe",
+	"DueAlerts", "UnseenKeys", "FailingWebhooks", "Now", "Probe",
 	"Close",
 }
 
@@ -86,9 +86,9 @@ func (d *deadly) at(method string) func() {
 	return func() { reach(true) }
 }
 
-func (d *deadly) CreateKey(ctx context.Context, key apikeys.Key, terms apikeys.Terms) error {
+func (d *deadly) CreateKey(ctx context.Context, key apikeys.Key, options apikeys.CreateOptions) error {
 	defer d.at("CreateKey")()
-	return d.Store.CreateKey(ctx, key, terms)
+	return d.Store.CreateKey(ctx, key, options)
 }
 
 func (d *deadly) UpdateKey(ctx context.Context, account, id string, change func(*apikeys.Key) error) (apikeys.Key, error) {
@@ -106,9 +106,9 @@ func (d *deadly) RecordKeyUse(ctx context.Context, uses []apikeys.KeyUse) error 
 	return d.Store.RecordKeyUse(ctx, uses)
 }
 
-func (d *deadly) CreateWebhook(ctx context.Context, webhook webhooks.Webhook, terms webhooks.Terms) error {
+func (d *deadly) CreateWebhook(ctx context.Context, webhook webhooks.Webhook, options webhooks.CreateOptions) error {
 	defer d.at("CreateWebhook")()
-	return d.Store.CreateWebhook(ctx, webhook, terms)
+	return d.Store.CreateWebhook(ctx, webhook, options)
 }
 
 func (d *deadly) UpdateWebhook(ctx context.Context, account, id string, change func(*webhooks.Webhook) error) (webhooks.Webhook, error) {
@@ -121,7 +121,7 @@ func (d *deadly) DeleteWebhook(ctx context.Context, account, id string, check fu
 	return d.Store.DeleteWebhook(ctx, account, id, check)
 }
 
-func (d *deadly) Enqueue(ctx context.Context, event webhooks.Envelope) (int, error) {
+func (d *deadly) Enqueue(ctx context.Context, event webhooks.EncodedEvent) (int, error) {
 	defer d.at("Enqueue")()
 	return d.Store.Enqueue(ctx, event)
 }
@@ -131,9 +131,9 @@ func (d *deadly) UpdateAlert(ctx context.Context, account string, metric webhook
 	return d.Store.UpdateAlert(ctx, account, metric, change)
 }
 
-func (d *deadly) EnqueueNotices(ctx context.Context, event webhooks.Envelope, notices []webhooks.Notice) (int, error) {
-	defer d.at("EnqueueNotices")()
-	return d.Store.EnqueueNotices(ctx, event, notices)
+func (d *deadly) EnqueueOnce(ctx context.Context, event webhooks.EncodedEvent, dedupKeys []webhooks.DedupKey) (int, error) {
+	defer d.at("EnqueueOnce")()
+	return d.Store.EnqueueOnce(ctx, event, dedupKeys)
 }
 
 func (d *deadly) ClaimDeliveries(ctx context.Context, claim webhooks.Claim) ([]webhooks.Task, time.Duration, error) {

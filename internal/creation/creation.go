@@ -1,4 +1,4 @@
-// Package creation says on what terms stores create keys and webhooks: up to how
+// Package creation says on what options stores create keys and webhooks: up to how
 // many, and how a request that is made again is known.
 package creation
 
@@ -14,26 +14,26 @@ import (
 	"github.com/storageapi/storageapi/internal/invalid"
 )
 
-// RequestLifetime is how long a request is known.
-const RequestLifetime = 24 * time.Hour
+// IdempotencyTTL is how long a request is known.
+const IdempotencyTTL = 24 * time.Hour
 
-// Terms are what a store heeds when it creates something. The zero Terms ask for
+// CreateOptions are what a store heeds when it creates something. The zero CreateOptions ask for
 // nothing.
-type Terms struct {
-	// Limit is how many of its kind the account may have in the end; 0: any
+type CreateOptions struct {
+	// MaxCount is how many of its kind the account may have in the end; 0: any
 	// number.
-	Limit int
+	MaxCount int
 
-	// Request is what the client calls its request: 1 to 128 bytes, unique to
-	// the account and the kind. Empty: it is not to be known again, and the rest
-	// means nothing.
-	Request  string
-	Sum      Sum           // of what is asked for
-	Lifetime time.Duration // older requests, by the store's clock, are forgotten
+	// IdempotencyKey is what the client calls its request: 1 to 128 bytes, unique to
+	// the account and the kind. Empty: the request is not remembered, and the three
+	// fields that follow mean nothing.
+	IdempotencyKey string
+	Fingerprint    Fingerprint   // of what is asked for
+	IdempotencyTTL time.Duration // older keys, by the store's clock, are forgotten
 
-	// MaxRequests is how many requests of the account, of that kind, may be known at a
-	// time, this one included; 0: any number.
-	MaxRequests int
+	// MaxIdempotencyKeys is how many idempotency keys the account may have in use for
+	// that kind, this one included; 0: any number.
+	MaxIdempotencyKeys int
 
 	// By is the value of an API key that asks for it. The zero By is none: the host
 	// does.
@@ -43,8 +43,8 @@ type Terms struct {
 // ErrCaller is returned by a store that was asked By a value that is not what it was.
 var ErrCaller = errors.New("the API key that asks for this was rotated or deleted meanwhile")
 
-// ErrRequests is returned by a store where an account has made MaxRequests.
-var ErrRequests = errors.New("too many idempotency keys in use")
+// ErrIdempotencyKeys is returned by a store where an account has made MaxRequests.
+var ErrIdempotencyKeys = errors.New("too many idempotency keys in use")
 
 // A Caller is the value of an API key as it was verified: its key's value, or the one
 // before a rotation. It prints as "[redacted]".
@@ -74,11 +74,11 @@ func (c Caller) Is(current, previous [sha256.Size]byte) bool {
 // Format prints nothing of a Caller: a hash can be as good as its value to a store.
 func (c Caller) Format(f fmt.State, _ rune) { _, _ = f.Write([]byte("[redacted]")) }
 
-// A Sum stands for what a request asks for.
-type Sum [sha256.Size]byte
+// A Fingerprint stands for what a request asks for.
+type Fingerprint [sha256.Size]byte
 
-// SumOf returns the Sum of the parts, in their order.
-func SumOf(parts ...string) (sum Sum) {
+// FingerprintOf returns the Fingerprint of the parts, in their order.
+func FingerprintOf(parts ...string) (sum Fingerprint) {
 	h := sha256.New()
 	for _, part := range parts {
 		h.Write(binary.AppendUvarint(nil, uint64(len(part))))
@@ -88,20 +88,20 @@ func SumOf(parts ...string) (sum Sum) {
 	return sum
 }
 
-// TermsOf returns the terms of a request that asks for what has that sum. A limit
+// OptionsOf returns the options of a request that asks for what has that sum. A limit
 // that is negative is none. Who deletes what it creates can create on: so ten times as
 // many requests may be known as things may be there.
-func TermsOf(limit int, request string, sum Sum) Terms {
-	return Terms{Limit: max(limit, 0), Request: request, Sum: sum, Lifetime: RequestLifetime, MaxRequests: min(max(limit, 0), math.MaxInt/10) * 10}
+func OptionsOf(limit int, request string, fingerprint Fingerprint) CreateOptions {
+	return CreateOptions{MaxCount: max(limit, 0), IdempotencyKey: request, Fingerprint: fingerprint, IdempotencyTTL: IdempotencyTTL, MaxIdempotencyKeys: min(max(limit, 0), math.MaxInt/10) * 10}
 }
 
-// Repeated is the error of a store that the request was made before.
-type Repeated struct {
-	ID  string // of what it made
-	Sum Sum    // of what it asked for
+// DuplicateRequestError is the error of a store that the request was made before.
+type DuplicateRequestError struct {
+	ID          string      // of what it made
+	Fingerprint Fingerprint // of what it asked for
 }
 
-func (*Repeated) Error() string { return "this request was made before" }
+func (*DuplicateRequestError) Error() string { return "this request was made before" }
 
 // A LimitError says that an account has as many as it may have. It wraps the
 // store's error that says so.

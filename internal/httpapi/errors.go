@@ -50,12 +50,12 @@ var failures = []struct {
 	{apikeys.ErrCaller, http.StatusConflict, auth.CodeConflict, "This API key is being changed at this moment. Send the request again."},
 	{apikeys.ErrNotFound, http.StatusNotFound, auth.CodeNotFound, "There is no API key with this id."},
 	{apikeys.ErrExists, http.StatusConflict, auth.CodeConflict, "This API key exists already. Send the request again."},
-	{apikeys.ErrReused, http.StatusConflict, auth.CodeConflict, reusedMessage},
-	{apikeys.ErrGone, http.StatusConflict, auth.CodeConflict, "The API key that this request made is deleted. Send another Idempotency-Key to make another."},
+	{apikeys.ErrIdempotencyMismatch, http.StatusConflict, auth.CodeConflict, reusedMessage},
+	{apikeys.ErrCreatedThenDeleted, http.StatusConflict, auth.CodeConflict, "The API key that this request made is deleted. Send another Idempotency-Key to make another."},
 	{webhooks.ErrNotFound, http.StatusNotFound, auth.CodeNotFound, "There is no webhook with this id."},
 	{webhooks.ErrExists, http.StatusConflict, auth.CodeConflict, "This webhook exists already. Send the request again."},
-	{webhooks.ErrReused, http.StatusConflict, auth.CodeConflict, reusedMessage},
-	{webhooks.ErrGone, http.StatusConflict, auth.CodeConflict, "The webhook that this request made is deleted. Send another Idempotency-Key to make another."},
+	{webhooks.ErrIdempotencyMismatch, http.StatusConflict, auth.CodeConflict, reusedMessage},
+	{webhooks.ErrCreatedThenDeleted, http.StatusConflict, auth.CodeConflict, "The webhook that this request made is deleted. Send another Idempotency-Key to make another."},
 	{webhooks.ErrRecovering, http.StatusConflict, auth.CodeConflict, "A recovery of this webhook is under way. Send the request again when it is done."},
 	{webhooks.ErrTesting, http.StatusConflict, auth.CodeConflict, "A test event is under way to this webhook, or too many are. Try again in a few seconds."},
 	{errNoDelivery, http.StatusNotFound, auth.CodeNotFound, "There is no delivery of an event with this id to this webhook."},
@@ -94,7 +94,7 @@ func (a *api) fail(c *call, err error) {
 	var method *methodError
 	var limit *creation.LimitError
 	switch {
-	case errors.Is(err, creation.ErrRequests):
+	case errors.Is(err, creation.ErrIdempotencyKeys):
 		c.writer.Header().Set("Retry-After", "3600") // in a day at the latest there is room
 		auth.WriteError(c.writer, http.StatusTooManyRequests, auth.CodeRateLimit,
 			"This account has used too many Idempotency-Keys in the last 24 hours. Send the request without one, or try again later.")

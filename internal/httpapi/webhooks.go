@@ -103,7 +103,7 @@ func (a *api) createWebhook(c *call) (answer, error) {
 		webhook, err := a.findUsable(c)
 		switch {
 		case errors.Is(err, webhooks.ErrNotFound): // meanwhile
-			return answer{}, webhooks.ErrGone
+			return answer{}, webhooks.ErrCreatedThenDeleted
 		case err != nil:
 			return answer{}, err
 		}

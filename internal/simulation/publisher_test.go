@@ -184,7 +184,7 @@ func (p *publisher) balance(ctx context.Context) {
 func (p *publisher) file(ctx context.Context) {
 	p.files++
 	file := webhooks.ExpiringFile{ID: fmt.Sprint("file-", p.files), ExpiresAt: p.world.wallNow().Add(4 * day)}
-	if p.untilAcked(ctx, file.ID, "EnqueueNotices", func(ctx context.Context, s *webhooks.WebhookService) error {
+	if p.untilAcked(ctx, file.ID, "EnqueueOnce", func(ctx context.Context, s *webhooks.WebhookService) error {
 		return s.ReportFiles(ctx, p.account.id, []webhooks.ExpiringFile{file})
 	}) {
 		p.reported = append(p.reported, report{webhooks.TypeFilesExpiring, file.ID})

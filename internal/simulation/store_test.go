@@ -71,8 +71,8 @@ func try(f *faulty, ctx context.Context, method string, do func() error) error {
 	return err
 }
 
-func (f *faulty) CreateKey(ctx context.Context, key apikeys.Key, terms apikeys.Terms) error {
-	return try(f, ctx, "CreateKey", func() error { return f.Store.CreateKey(ctx, key, terms) })
+func (f *faulty) CreateKey(ctx context.Context, key apikeys.Key, options apikeys.CreateOptions) error {
+	return try(f, ctx, "CreateKey", func() error { return f.Store.CreateKey(ctx, key, options) })
 }
 
 func (f *faulty) KeyByHash(ctx context.Context, hash apikeys.Hash) (apikeys.Key, error) {
@@ -99,8 +99,8 @@ func (f *faulty) RecordKeyUse(ctx context.Context, uses []apikeys.KeyUse) error 
 	return try(f, ctx, "RecordKeyUse", func() error { return f.Store.RecordKeyUse(ctx, uses) })
 }
 
-func (f *faulty) CreateWebhook(ctx context.Context, webhook webhooks.Webhook, terms webhooks.Terms) error {
-	return try(f, ctx, "CreateWebhook", func() error { return f.Store.CreateWebhook(ctx, webhook, terms) })
+func (f *faulty) CreateWebhook(ctx context.Context, webhook webhooks.Webhook, options webhooks.CreateOptions) error {
+	return try(f, ctx, "CreateWebhook", func() error { return f.Store.CreateWebhook(ctx, webhook, options) })
 }
 
 func (f *faulty) WebhookByID(ctx context.Context, account, id string) (webhooks.Webhook, error) {
@@ -119,7 +119,7 @@ func (f *faulty) DeleteWebhook(ctx context.Context, account, id string, check fu
 	return try(f, ctx, "DeleteWebhook", func() error { return f.Store.DeleteWebhook(ctx, account, id, check) })
 }
 
-func (f *faulty) Enqueue(ctx context.Context, event webhooks.Envelope) (int, error) {
+func (f *faulty) Enqueue(ctx context.Context, event webhooks.EncodedEvent) (int, error) {
 	return call(f, ctx, "Enqueue", func() (int, error) { return f.Store.Enqueue(ctx, event) })
 }
 
@@ -131,12 +131,12 @@ func (f *faulty) DueAlerts(ctx context.Context, limit int) ([]string, error) {
 	return call(f, ctx, "DueAlerts", func() ([]string, error) { return f.Store.DueAlerts(ctx, limit) })
 }
 
-func (f *faulty) NewNotices(ctx context.Context, account string, notices []webhooks.Notice) ([]int, error) {
-	return call(f, ctx, "NewNotices", func() ([]int, error) { return f.Store.NewNotices(ctx, account, notices) })
+func (f *faulty) UnseenKeys(ctx context.Context, account string, dedupKeys []webhooks.DedupKey) ([]int, error) {
+	return call(f, ctx, "UnseenKeys", func() ([]int, error) { return f.Store.UnseenKeys(ctx, account, dedupKeys) })
 }
 
-func (f *faulty) EnqueueNotices(ctx context.Context, event webhooks.Envelope, notices []webhooks.Notice) (int, error) {
-	return call(f, ctx, "EnqueueNotices", func() (int, error) { return f.Store.EnqueueNotices(ctx, event, notices) })
+func (f *faulty) EnqueueOnce(ctx context.Context, event webhooks.EncodedEvent, dedupKeys []webhooks.DedupKey) (int, error) {
+	return call(f, ctx, "EnqueueOnce", func() (int, error) { return f.Store.EnqueueOnce(ctx, event, dedupKeys) })
 }
 
 func (f *faulty) ClaimDeliveries(ctx context.Context, claim webhooks.Claim) (tasks []webhooks.Task, wait time.Duration, err error) {

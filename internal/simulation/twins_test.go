@@ -121,9 +121,9 @@ func is(err error) string {
 			return known.Error()
 		}
 	}
-	var key *apikeys.Repeated
+	var key *apikeys.DuplicateRequestError
 	if errors.As(err, &key) {
-		return fmt.Sprint("repeated ", key.ID, key.Sum)
+		return fmt.Sprint("repeated ", key.ID, key.Fingerprint)
 	}
 	if err != nil {
 		return err.Error()
@@ -165,18 +165,18 @@ func (d *deeds) hash() apikeys.Hash {
 	return h
 }
 
-func (d *deeds) terms() apikeys.Terms {
-	terms := apikeys.Terms{Limit: pick(d.rand, 0, 0, 5), Lifetime: 6 * time.Hour}
+func (d *deeds) options() apikeys.CreateOptions {
+	options := apikeys.CreateOptions{MaxCount: pick(d.rand, 0, 0, 5), IdempotencyTTL: 6 * time.Hour}
 	if d.rand.IntN(3) == 0 {
-		terms.Request = d.some("request")
+		options.IdempotencyKey = d.some("request")
 	}
-	return terms
+	return options
 }
 
 func (d *deeds) createKey() deed {
 	key := apikeys.Key{Account: d.account(), ID: d.some("key"), Name: d.some("name"), Scopes: scopes.Of(scopes.FilesRead), CreatedAt: time.Now(), Hash: d.hash()}
-	terms := d.terms()
-	return deed{fmt.Sprint("creates ", key.ID, " of ", key.Account, " for ", terms.Request), func(t *twin) any { return is(t.CreateKey(d.ctx, key, terms)) }}
+	options := d.options()
+	return deed{fmt.Sprint("creates ", key.ID, " of ", key.Account, " for ", options.IdempotencyKey), func(t *twin) any { return is(t.CreateKey(d.ctx, key, options)) }}
 }
 
 func (d *deeds) changeKey() deed {
@@ -211,8 +211,8 @@ func (d *deeds) createWebhook() deed {
 		Events: slices.Clone(pick(d.rand, webhooks.EventTypes(), webhooks.EventTypes()[:1])), Secret: d.secrets[d.rand.IntN(4)],
 	}
 	w.ID = w.Account + d.some("wh") // no id is of two accounts
-	terms := d.terms()
-	return deed{fmt.Sprint("creates ", w.ID, ", active ", w.Active, ", for ", terms.Request), func(t *twin) any { return is(t.CreateWebhook(d.ctx, w, terms)) }}
+	options := d.options()
+	return deed{fmt.Sprint("creates ", w.ID, ", active ", w.Active, ", for ", options.IdempotencyKey), func(t *twin) any { return is(t.CreateWebhook(d.ctx, w, options)) }}
 }
 
 func (d *deeds) changeWebhook() deed {
@@ -233,10 +233,10 @@ func (d *deeds) deleteWebhook() deed {
 	}}
 }
 
-func (d *deeds) event(account string) webhooks.Envelope {
+func (d *deeds) event(account string) webhooks.EncodedEvent {
 	d.made++
 	id := fmt.Sprint("e", d.made-d.rand.IntN(2)*d.rand.IntN(3)) // some twice
-	return webhooks.Envelope{ID: id, Account: account, Type: pick(d.rand, webhooks.EventTypes()...), Timestamp: time.Now(), Body: []byte(`{"id":"` + id + `"}`)}
+	return webhooks.EncodedEvent{ID: id, Account: account, Type: pick(d.rand, webhooks.EventTypes()...), Timestamp: time.Now(), Body: []byte(`{"id":"` + id + `"}`)}
 }
 
 func (d *deeds) enqueue() deed {
@@ -255,9 +255,9 @@ func (d *deeds) alert() deed {
 		n, err := t.UpdateAlert(d.ctx, account, metric, func(step *webhooks.AlertStep) error {
 			seen = []any{string(step.State), step.Due, step.Webhooks()}
 			if step.State = []byte(text); tells {
-				step.Events = append(step.Events, webhooks.AlertEvent{Envelope: event})
+				step.Events = append(step.Events, webhooks.AlertEvent{EncodedEvent: event})
 			}
-			step.Soft = soft && !tells
+			step.Deferrable = soft && !tells
 			return err
 		})
 		return result{[]any{n, seen}, is(err)}
@@ -266,10 +266,10 @@ func (d *deeds) alert() deed {
 
 func (d *deeds) notice() deed {
 	event := d.event(d.account())
-	notices := []webhooks.Notice{{Key: d.some("notice"), Until: time.Now().Add(day / 4)}, {Key: d.some("other"), Until: time.Now().Add(day)}}
-	return deed{fmt.Sprint("tells ", notices[0].Key, " and ", notices[1].Key, " of ", event.Account), func(t *twin) any {
-		fresh, err := t.NewNotices(d.ctx, event.Account, notices)
-		n, err2 := t.EnqueueNotices(d.ctx, event, notices)
+	dedupKeys := []webhooks.DedupKey{{Key: d.some("notice"), Until: time.Now().Add(day / 4)}, {Key: d.some("other"), Until: time.Now().Add(day)}}
+	return deed{fmt.Sprint("tells ", dedupKeys[0].Key, " and ", dedupKeys[1].Key, " of ", event.Account), func(t *twin) any {
+		fresh, err := t.UnseenKeys(d.ctx, event.Account, dedupKeys)
+		n, err2 := t.EnqueueOnce(d.ctx, event, dedupKeys)
 		return result{[]any{fresh, n, is(err2)}, is(err)}
 	}}
 }
@@ -378,7 +378,7 @@ func (d *deeds) advance() deed {
 
 func (d *deeds) purge() deed {
 	now := time.Now()
-	purge := webhooks.Purge{Payloads: now.Add(-12 * time.Hour), Attempts: now.Add(-16 * time.Hour), EventIDs: now.Add(-16 * time.Hour), Notices: now, Limit: 50}
+	purge := webhooks.Purge{Payloads: now.Add(-12 * time.Hour), Attempts: now.Add(-16 * time.Hour), EventIDs: now.Add(-16 * time.Hour), DedupKeys: now, Limit: 50}
 	return deed{"gives back all that is claimed, and purges", func(t *twin) any {
 		d.release(t) // no lease is as long as anything is kept
 		for range 1000 {

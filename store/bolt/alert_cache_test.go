@@ -114,7 +114,7 @@ func TestAlertStepsOfOneBatch(t *testing.T) {
 	defer func() { _ = s.Close() }()
 	keep := func(state string, soft bool) func(*webhooks.AlertStep) error {
 		return func(step *webhooks.AlertStep) error {
-			step.State, step.Soft = []byte(state), soft
+			step.State, step.Deferrable = []byte(state), soft
 			return nil
 		}
 	}

@@ -55,7 +55,7 @@ func (s *Store) answer(row []byte, change func(*webhooks.AlertStep) error) (answ
 		return false, err
 	case bytes.Equal(step.State, a.state):
 		return true, nil
-	case !step.Soft || s.alerts.writing[string(row)] > 0 || s.writer.broken() != nil:
+	case !step.Deferrable || s.alerts.writing[string(row)] > 0 || s.writer.broken() != nil:
 		return false, nil
 	}
 	a.state, a.soft = bytes.Clone(step.State), true
@@ -109,7 +109,7 @@ func (s *Store) updateAlert(b *batch, row []byte, account string, change func(*w
 		}
 	}
 	for i := range step.Events {
-		owed, isNew, err := s.enqueue(b, newPublication(&step.Events[i].Envelope), step.Events[i].WebhookID)
+		owed, isNew, err := s.enqueue(b, newPublication(&step.Events[i].EncodedEvent), step.Events[i].WebhookID)
 		if err != nil {
 			return 0, err
 		}

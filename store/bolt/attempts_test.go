@@ -21,7 +21,7 @@ func TestFirstAttempts(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = s.Close() }()
-	if err := s.CreateWebhook(t.Context(), testWebhook(1), webhooks.Terms{}); err != nil {
+	if err := s.CreateWebhook(t.Context(), testWebhook(1), webhooks.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	var steps []func(*batch) error

@@ -25,7 +25,7 @@ func TestStepsOfOneBatch(t *testing.T) {
 		t.Fatal(err)
 	}
 	for i := range 3 { // the first is inactive
-		if err := s.CreateWebhook(t.Context(), testWebhook(i), webhooks.Terms{}); err != nil {
+		if err := s.CreateWebhook(t.Context(), testWebhook(i), webhooks.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -97,7 +97,7 @@ func TestStepsOfOneBatch(t *testing.T) {
 func TestPurgeInABatch(t *testing.T) {
 	s := openTemp(t)
 	for i := range 2 { // the first is inactive
-		if err := s.CreateWebhook(t.Context(), testWebhook(i), webhooks.Terms{}); err != nil {
+		if err := s.CreateWebhook(t.Context(), testWebhook(i), webhooks.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -162,7 +162,7 @@ func TestBacklogDuringACommit(t *testing.T) {
 func TestClaimsDuringACommit(t *testing.T) {
 	s := openTemp(t)
 	webhook := testWebhook(1)
-	if err := s.CreateWebhook(t.Context(), webhook, webhooks.Terms{}); err != nil {
+	if err := s.CreateWebhook(t.Context(), webhook, webhooks.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	for i := range 4 {
@@ -199,7 +199,7 @@ func TestClaimsDuringACommit(t *testing.T) {
 // TestPurgeThatFails: what a purge that fails was about to end can be claimed again.
 func TestPurgeThatFails(t *testing.T) {
 	s := openTemp(t)
-	if err := s.CreateWebhook(t.Context(), testWebhook(1), webhooks.Terms{}); err != nil {
+	if err := s.CreateWebhook(t.Context(), testWebhook(1), webhooks.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := s.Enqueue(t.Context(), testEvent(1, 100)); err != nil {
@@ -225,7 +225,7 @@ func TestBatchThatIsUndone(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = s.Close() }()
-	if err := s.CreateWebhook(t.Context(), testWebhook(1), webhooks.Terms{}); err != nil {
+	if err := s.CreateWebhook(t.Context(), testWebhook(1), webhooks.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	failed := errors.New("failed")
@@ -253,7 +253,7 @@ func TestBatchThatIsUndone(t *testing.T) {
 // something before, is made once the rows of that are gone, and is not owed it.
 func TestWebhookMadeAgainInABatch(t *testing.T) {
 	s := openTemp(t)
-	create := func(i int) error { return s.CreateWebhook(t.Context(), testWebhook(i), webhooks.Terms{}) }
+	create := func(i int) error { return s.CreateWebhook(t.Context(), testWebhook(i), webhooks.CreateOptions{}) }
 	enqueue := func(i int) error { _, err := s.Enqueue(t.Context(), testEvent(i, 10)); return err }
 	for i := range 2 {
 		if err := create(1 + i); err != nil {
@@ -305,4 +305,4 @@ func TestWebhookMadeAgainInABatch(t *testing.T) {
 	}
 }
 
-func publicationOf(event webhooks.Envelope) *publication { return newPublication(&event) }
+func publicationOf(event webhooks.EncodedEvent) *publication { return newPublication(&event) }

@@ -13,9 +13,9 @@ import (
 
 	"github.com/storageapi/storageapi/internal/clock"
 	"github.com/storageapi/storageapi/internal/cursor"
-	"github.com/storageapi/storageapi/internal/queue"
 	"github.com/storageapi/storageapi/signing"
 	"github.com/storageapi/storageapi/store"
+	"github.com/storageapi/storageapi/store/queue"
 )
 
 // ErrLocked is wrapped by the error of [Open] if the file is open already, in

@@ -8,7 +8,7 @@ import (
 
 	"go.etcd.io/bbolt"
 
-	"github.com/storageapi/storageapi/internal/queue"
+	"github.com/storageapi/storageapi/store/queue"
 	"github.com/storageapi/storageapi/webhooks"
 )
 
@@ -62,7 +62,7 @@ type taskReader struct {
 	segment    *segment
 	packed     pack // its bodies; empty if it cannot be read
 	first, end uint64
-	event      webhooks.Envelope
+	event      webhooks.EncodedEvent
 	eventErr   error
 }
 
@@ -97,7 +97,7 @@ func (r *taskReader) read(c queue.Claimed) (task webhooks.Task) {
 
 // readEvent reads the event whose delivery has the number.
 func (r *taskReader) readEvent(number uint64) {
-	r.first, r.end, r.event = 0, 0, webhooks.Envelope{} // should reading panic
+	r.first, r.end, r.event = 0, 0, webhooks.EncodedEvent{} // should reading panic
 	if r.segment == nil || number < r.segment.first || number > r.segment.last {
 		if r.segment, r.eventErr = r.segments.at(number); r.eventErr != nil {
 			return
@@ -107,7 +107,7 @@ func (r *taskReader) readEvent(number uint64) {
 	}
 	place := r.segment.place(number)
 	event, err := r.segment.event(place)
-	r.event, r.eventErr = event.Envelope, err
+	r.event, r.eventErr = event.EncodedEvent, err
 	body := r.packed.at(place)
 	if body == nil {
 		r.eventErr = errRecord

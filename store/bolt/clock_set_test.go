@@ -18,7 +18,7 @@ func TestClockIsSetAhead(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := openTemp(t)
 				defer func() { _ = s.Close() }()
-				if err := s.CreateWebhook(t.Context(), testWebhook(1), webhooks.Terms{}); err != nil {
+				if err := s.CreateWebhook(t.Context(), testWebhook(1), webhooks.CreateOptions{}); err != nil {
 					t.Fatal(err)
 				}
 				publishMany(t, s, 1)
@@ -71,7 +71,7 @@ func TestDueUnderAClockThatIsSet(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "storage.db")
 			synctest.Test(t, func(t *testing.T) {
 				s := mustOpen(t, path)
-				if err := s.CreateWebhook(t.Context(), testWebhook(1), webhooks.Terms{}); err != nil {
+				if err := s.CreateWebhook(t.Context(), testWebhook(1), webhooks.CreateOptions{}); err != nil {
 					t.Fatal(err)
 				}
 				publishMany(t, s, 1)
@@ -137,7 +137,7 @@ func TestPublishedInThePast(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := openTemp(t)
 		defer func() { _ = s.Close() }()
-		if err := s.CreateWebhook(t.Context(), testWebhook(1), webhooks.Terms{}); err != nil {
+		if err := s.CreateWebhook(t.Context(), testWebhook(1), webhooks.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}
 		right := time.Now().Add(40 * day)

@@ -62,7 +62,7 @@ func eventID(i int) string { return "evt_" + string(rune('a'+i)) }
 
 func enqueue(t *testing.T, s *bolt.Store, i int) {
 	t.Helper()
-	_, err := s.Enqueue(t.Context(), webhooks.Envelope{ID: eventID(i), Account: "acct", Type: webhooks.TypeBalanceLow, Body: []byte("{}")})
+	_, err := s.Enqueue(t.Context(), webhooks.EncodedEvent{ID: eventID(i), Account: "acct", Type: webhooks.TypeBalanceLow, Body: []byte("{}")})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -153,7 +153,7 @@ func createClockWebhook(t *testing.T, s *bolt.Store) {
 	t.Helper()
 	err := s.CreateWebhook(t.Context(), webhooks.Webhook{
 		ID: "wh", Account: "acct", URL: "https://example.com/", Active: true, Events: []webhooks.EventType{webhooks.TypeBalanceLow},
-	}, webhooks.Terms{})
+	}, webhooks.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}

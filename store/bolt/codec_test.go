@@ -8,9 +8,9 @@ import (
 
 	"github.com/storageapi/storageapi/apikeys"
 	"github.com/storageapi/storageapi/internal/creation"
-	"github.com/storageapi/storageapi/internal/queue"
 	"github.com/storageapi/storageapi/scopes"
 	"github.com/storageapi/storageapi/signing"
+	"github.com/storageapi/storageapi/store/queue"
 	"github.com/storageapi/storageapi/webhooks"
 )
 
@@ -24,7 +24,7 @@ func records() [][]byte {
 		BalanceThreshold: 1, Secret: signing.NewSecret(), CreatedAt: at, FailingSince: at, WarnedAt: at, OffReason: webhooks.OffFailing,
 		PreviousSecret: signing.NewSecret(), PreviousSecretExpiresAt: at, PastEvents: webhooks.EventTypes(),
 	}
-	event := webhooks.Envelope{ID: "evt_1", Account: "acct", Type: webhooks.TypeBalanceLow, Timestamp: at, Body: []byte("{}")}
+	event := webhooks.EncodedEvent{ID: "evt_1", Account: "acct", Type: webhooks.TypeBalanceLow, Timestamp: at, Body: []byte("{}")}
 	attempt := webhooks.Attempt{Number: 3, StartedAt: at, Duration: time.Second, Status: 500, Class: webhooks.ClassStatus, Error: "status 500", Response: "oops"}
 	job := recovery{webhooks.Recovery{
 		ID: "rec_1", Account: "acct", WebhookID: "wh_1", States: []webhooks.DeliveryState{webhooks.Dead}, From: at, To: at, CreatedAt: at, Recovered: 300,
@@ -34,7 +34,7 @@ func records() [][]byte {
 		encodeKey(&key), s.encodeWebhook(&webhook), appendEvent(nil, &event), encodeOwed(&queue.Owed{Due: at, Attempts: 3, Before: 2, Recovered: true}),
 		encodeAttempt(&attempt, webhooks.Retry), encodeRun(4096, []uint64{4096, 4300, 8000}), encodeRecovery(&job),
 		testSegment(&event).record(), (&bitmap{7, []byte{2}}).record(),
-		(&request{creation.Repeated{ID: "key_1", Sum: creation.Sum{1}}, at}).encode(),
+		(&request{creation.DuplicateRequestError{ID: "key_1", Fingerprint: creation.Fingerprint{1}}, at}).encode(),
 	}
 }
 
@@ -52,7 +52,7 @@ var decoders = []func(record []byte) error{
 }
 
 // testSegment packs two events of one delivery each: the numbers 7 to 10.
-func testSegment(event *webhooks.Envelope) *packer {
+func testSegment(event *webhooks.EncodedEvent) *packer {
 	var p packer
 	for _, number := range []uint64{7, 9} {
 		e := p.next()
@@ -85,7 +85,7 @@ func readSegment(record []byte) error {
 
 // TestSegments finds events and deliveries by their numbers.
 func TestSegments(t *testing.T) {
-	event := webhooks.Envelope{ID: "evt_1", Account: "acct", Type: webhooks.TypeBalanceLow}
+	event := webhooks.EncodedEvent{ID: "evt_1", Account: "acct", Type: webhooks.TypeBalanceLow}
 	segment, err := decodeSegment(seqKey(10), testSegment(&event).record())
 	if err != nil {
 		t.Fatal(err)

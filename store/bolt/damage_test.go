@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/storageapi/storageapi/apikeys"
-	"github.com/storageapi/storageapi/internal/queue"
 	"github.com/storageapi/storageapi/scopes"
+	"github.com/storageapi/storageapi/store/queue"
 	"github.com/storageapi/storageapi/webhooks"
 )
 
@@ -42,7 +42,7 @@ func TestDamagedPagesAreErrors(t *testing.T) {
 			_, use["WebhookByID"] = s.WebhookByID(t.Context(), "acct", "wh")
 			_, use["ListWebhooks"] = s.ListWebhooks(t.Context(), "acct", webhooks.Page{Limit: 9})
 			_, use["EventDeliveries"] = s.EventDeliveries(t.Context(), "acct", "e1")
-			_, use["Enqueue"] = s.Enqueue(t.Context(), webhooks.Envelope{ID: "new", Account: "acct", Type: webhooks.TypeBalanceLow})
+			_, use["Enqueue"] = s.Enqueue(t.Context(), webhooks.EncodedEvent{ID: "new", Account: "acct", Type: webhooks.TypeBalanceLow})
 			tasks, _, err := s.ClaimDeliveries(t.Context(), webhooks.Claim{Limit: 9, PerWebhook: 9, Lease: time.Minute})
 			use["ClaimDeliveries"] = err
 			var settlements []webhooks.Settlement
@@ -86,17 +86,17 @@ func fillFile(t *testing.T, path string) (key apikeys.Key) {
 	for i := range 300 {
 		key = apikeys.Key{ID: fmt.Sprint("key", i), Account: "acct", Scopes: scopes.All()}
 		key.Hash.Sum[0], key.Hash.Sum[1] = byte(i), byte(i>>8)+1
-		if err := s.CreateKey(t.Context(), key, apikeys.Terms{}); err != nil {
+		if err := s.CreateKey(t.Context(), key, apikeys.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}
 		err := s.CreateWebhook(t.Context(), webhooks.Webhook{
 			ID: fmt.Sprint("wh", i), Account: "acct", URL: "https://example.com/", Active: i == 0,
 			Events: []webhooks.EventType{webhooks.TypeBalanceLow},
-		}, webhooks.Terms{})
+		}, webhooks.CreateOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, err = s.Enqueue(t.Context(), webhooks.Envelope{ID: fmt.Sprint("e", i), Account: "acct", Type: webhooks.TypeBalanceLow})
+		_, err = s.Enqueue(t.Context(), webhooks.EncodedEvent{ID: fmt.Sprint("e", i), Account: "acct", Type: webhooks.TypeBalanceLow})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -140,11 +140,11 @@ func TestDamagedOwedRecordStartsOver(t *testing.T) {
 	err = s.CreateWebhook(t.Context(), webhooks.Webhook{
 		ID: "wh", Account: "acct", URL: "https://example.com/", Active: true,
 		Events: []webhooks.EventType{webhooks.TypeBalanceLow},
-	}, webhooks.Terms{})
+	}, webhooks.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.Enqueue(t.Context(), webhooks.Envelope{ID: "e", Account: "acct", Type: webhooks.TypeBalanceLow}); err != nil {
+	if _, err := s.Enqueue(t.Context(), webhooks.EncodedEvent{ID: "e", Account: "acct", Type: webhooks.TypeBalanceLow}); err != nil {
 		t.Fatal(err)
 	}
 	tasks, _, err := s.ClaimDeliveries(t.Context(), webhooks.Claim{Limit: 9, PerWebhook: 9, Lease: time.Minute})

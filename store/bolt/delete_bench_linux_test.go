@@ -93,8 +93,8 @@ func benchWebhook(i int) webhooks.Webhook {
 	}
 }
 
-func benchEvent(account, i int) webhooks.Envelope {
-	return webhooks.Envelope{
+func benchEvent(account, i int) webhooks.EncodedEvent {
+	return webhooks.EncodedEvent{
 		ID: fmt.Sprintf("evt_%02d_%023d", account, i), Account: fmt.Sprint("acct_", account), Type: webhooks.TypeBalanceLow,
 		Timestamp: time.Now(), Body: make([]byte, 256),
 	}
@@ -102,7 +102,7 @@ func benchEvent(account, i int) webhooks.Envelope {
 
 // owe makes a webhook that is owed so many deliveries.
 func owe(b *testing.B, s *Store, account, pending int) {
-	if err := s.CreateWebhook(b.Context(), benchWebhook(account), webhooks.Terms{}); err != nil {
+	if err := s.CreateWebhook(b.Context(), benchWebhook(account), webhooks.CreateOptions{}); err != nil {
 		b.Fatal(err)
 	}
 	var wg sync.WaitGroup
@@ -171,7 +171,7 @@ func deleteAlone(b *testing.B, s *Store, account int) (deletion, longest float64
 // deleteBeside deletes the account's webhook while others publish.
 func deleteBeside(b *testing.B, s *Store, account int) (before, during, swept float64) {
 	other := benchWebhook(2)
-	if err := s.CreateWebhook(b.Context(), other, webhooks.Terms{}); err != nil {
+	if err := s.CreateWebhook(b.Context(), other, webhooks.CreateOptions{}); err != nil {
 		b.Fatal(err)
 	}
 	var mu sync.Mutex

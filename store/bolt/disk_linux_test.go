@@ -70,7 +70,7 @@ func fillDisk(path string) error {
 	failures := 0
 	publish := func(i int) error {
 		id := fmt.Sprint("event-", i)
-		_, err := s.Enqueue(context.Background(), webhooks.Envelope{
+		_, err := s.Enqueue(context.Background(), webhooks.EncodedEvent{
 			ID: id, Account: "acct", Type: webhooks.TypeBalanceLow, Body: make([]byte, 16<<10),
 		})
 		outcome := "stored"

@@ -13,7 +13,7 @@ import (
 )
 
 // Enqueue implements [webhooks.Store].
-func (s *Store) Enqueue(ctx context.Context, event webhooks.Envelope) (deliveries int, err error) {
+func (s *Store) Enqueue(ctx context.Context, event webhooks.EncodedEvent) (deliveries int, err error) {
 	// What can be made ready outside of the step does not keep others waiting.
 	p := newPublication(&event)
 	defer p.release()
@@ -26,7 +26,7 @@ func (s *Store) Enqueue(ctx context.Context, event webhooks.Envelope) (deliverie
 
 // A publication is an event that is to be stored.
 type publication struct {
-	event      webhooks.Envelope
+	event      webhooks.EncodedEvent
 	id, record []byte
 }
 
@@ -34,7 +34,7 @@ var publications = sync.Pool{New: func() any { return new(publication) }}
 
 // newPublication returns one, which may be released when the batch that it is part of
 // has ended.
-func newPublication(event *webhooks.Envelope) *publication {
+func newPublication(event *webhooks.EncodedEvent) *publication {
 	p := publications.Get().(*publication)
 	p.event = *event
 	if !event.Timestamp.IsZero() {
@@ -46,7 +46,7 @@ func newPublication(event *webhooks.Envelope) *publication {
 }
 
 func (p *publication) release() {
-	p.event = webhooks.Envelope{}
+	p.event = webhooks.EncodedEvent{}
 	publications.Put(p)
 }
 
@@ -119,7 +119,7 @@ func (s *Store) loadNewest() error {
 
 // An event record begins with what is known only once it is stored, in a fixed
 // size: when it was published, and how many deliveries were owed.
-func appendEvent(record []byte, event *webhooks.Envelope) []byte {
+func appendEvent(record []byte, event *webhooks.EncodedEvent) []byte {
 	e := append(encoder(record), recordVersion)
 	e.raw(make([]byte, 12))
 	e.time(event.Timestamp)
@@ -135,9 +135,9 @@ func setPublished(record []byte, at time.Time, deliveries int) {
 }
 
 type eventRecord struct {
-	webhooks.Envelope // without Body
-	published         time.Time
-	deliveries        int
+	webhooks.EncodedEvent // without Body
+	published             time.Time
+	deliveries            int
 }
 
 func decodeEvent(record []byte) (eventRecord, error) {

@@ -81,11 +81,11 @@ func TestFailedSyncEndsWriting(t *testing.T) {
 	s := open(t, dir).(*bolt.Store)
 	key := apikeys.Key{ID: "key", Account: "acct", Hash: apikeys.Hash{Sum: [32]byte{1}}}
 	webhook := webhooks.Webhook{ID: "wh", Account: "acct", URL: "https://example.com", Active: true, Events: []webhooks.EventType{webhooks.TypeBalanceLow}}
-	event := func(id string) webhooks.Envelope {
-		return webhooks.Envelope{ID: id, Account: "acct", Type: webhooks.TypeBalanceLow}
+	event := func(id string) webhooks.EncodedEvent {
+		return webhooks.EncodedEvent{ID: id, Account: "acct", Type: webhooks.TypeBalanceLow}
 	}
 	_, enqueued := s.Enqueue(ctx, event("unheard"))
-	if err := errors.Join(enqueued, s.CreateKey(ctx, key, apikeys.Terms{}), s.CreateWebhook(ctx, webhook, webhooks.Terms{})); err != nil {
+	if err := errors.Join(enqueued, s.CreateKey(ctx, key, apikeys.CreateOptions{}), s.CreateWebhook(ctx, webhook, webhooks.CreateOptions{})); err != nil {
 		t.Fatal(err)
 	}
 	for _, id := range []string{"settled", "owed"} {
@@ -109,7 +109,7 @@ func TestFailedSyncEndsWriting(t *testing.T) {
 
 	keep := func(state string, soft bool) error {
 		_, err := s.UpdateAlert(ctx, "acct", "metric", func(step *webhooks.AlertStep) error {
-			step.State, step.Soft = []byte(state), soft
+			step.State, step.Deferrable = []byte(state), soft
 			return nil
 		})
 		return err
@@ -118,7 +118,7 @@ func TestFailedSyncEndsWriting(t *testing.T) {
 	_, settled := s.SettleDeliveries(ctx, []webhooks.Settlement{{Task: tasks[0], Outcome: webhooks.Deliver, Attempt: webhooks.Attempt{Number: 1}}})
 	_, enqueued = s.Enqueue(ctx, event("refused"))
 	for name, err := range map[string]error{
-		"CreateKey": s.CreateKey(ctx, apikeys.Key{ID: "k2", Account: "acct", Hash: apikeys.Hash{Sum: [32]byte{2}}}, apikeys.Terms{}),
+		"CreateKey": s.CreateKey(ctx, apikeys.Key{ID: "k2", Account: "acct", Hash: apikeys.Hash{Sum: [32]byte{2}}}, apikeys.CreateOptions{}),
 		"DeleteKey": s.DeleteKey(ctx, "acct", "key", nil), "Enqueue": enqueued, "ClaimDeliveries": claimed, "SettleDeliveries": settled,
 		"UpdateAlert": keep("state", false), "UpdateAlert, soft": keep("state", true), "DeleteWebhook": s.DeleteWebhook(ctx, "acct", "wh", nil),
 	} {

@@ -69,7 +69,7 @@ func createInAHurry(path string) error {
 				key := someKey(fmt.Sprint("key", who, "-"), i)
 				ctx, cancel := context.WithTimeout(context.Background(), 30*time.Millisecond)
 				what := "unsure"
-				switch err := s.CreateKey(ctx, key, apikeys.Terms{}); {
+				switch err := s.CreateKey(ctx, key, apikeys.CreateOptions{}); {
 				case err == nil:
 					what = "done"
 				case errors.Is(err, context.DeadlineExceeded), errors.Is(err, store.ErrClosed), errors.Is(err, store.ErrReadOnly):

@@ -14,28 +14,28 @@ import (
 )
 
 // CreateKey implements [apikeys.Store].
-func (s *Store) CreateKey(ctx context.Context, key apikeys.Key, terms apikeys.Terms) error {
+func (s *Store) CreateKey(ctx context.Context, key apikeys.Key, options apikeys.CreateOptions) error {
 	return s.writer.run(ctx, func(b *batch) error {
-		if err := b.checkCaller(key.Account, terms.By); err != nil {
+		if err := b.checkCaller(key.Account, options.By); err != nil {
 			return err
 		}
-		if err := b.repeated(keyRequest, key.Account, &terms); err != nil {
+		if err := b.repeated(keyRequest, key.Account, &options); err != nil {
 			return err
 		}
 		switch {
 		case b.get(bucketKeyIDs, prefixed(key.Account, key.ID)) != nil, hashTaken(b, &key, &apikeys.Key{}):
 			return apikeys.ErrExists
-		case terms.Limit > 0 && s.keyCensus.of(b.tx, key.Account) >= terms.Limit:
+		case options.MaxCount > 0 && s.keyCensus.of(b.tx, key.Account) >= options.MaxCount:
 			return apikeys.ErrLimit
 		}
-		if err := s.requests.check(b, keyRequest, key.Account, &terms); err != nil {
+		if err := s.requests.check(b, keyRequest, key.Account, &options); err != nil {
 			return err
 		}
 		s.keyCensus.add(key.Account, 1)
 		if err := putKey(b, key, apikeys.Key{}); err != nil {
 			return err
 		}
-		return s.requests.note(b, keyRequest, key.Account, key.ID, &terms)
+		return s.requests.note(b, keyRequest, key.Account, key.ID, &options)
 	})
 }
 

@@ -20,7 +20,7 @@ func TestDeletionGoesInSteps(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "storage.db")
 	s := mustOpen(t, path)
 	for i := range 3 { // the first is inactive
-		if err := s.CreateWebhook(t.Context(), testWebhook(i), webhooks.Terms{}); err != nil {
+		if err := s.CreateWebhook(t.Context(), testWebhook(i), webhooks.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -69,7 +69,7 @@ func TestDeletionGoesInSteps(t *testing.T) {
 // TestLeftoversExpire: what is left over when its time comes ends without a trace.
 func TestLeftoversExpire(t *testing.T) {
 	s := openTemp(t)
-	if err := s.CreateWebhook(t.Context(), testWebhook(1), webhooks.Terms{}); err != nil {
+	if err := s.CreateWebhook(t.Context(), testWebhook(1), webhooks.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	publishMany(t, s, 20)
@@ -94,7 +94,7 @@ func TestLeftoversExpire(t *testing.T) {
 func TestSweepsRace(t *testing.T) {
 	const rounds, events = 5, 200
 	s := openTemp(t)
-	if err := s.CreateWebhook(t.Context(), testWebhook(1), webhooks.Terms{}); err != nil {
+	if err := s.CreateWebhook(t.Context(), testWebhook(1), webhooks.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	for round := range rounds {
@@ -120,7 +120,7 @@ func TestSweepsRace(t *testing.T) {
 				}
 			})
 		}
-		if err := s.CreateWebhook(t.Context(), testWebhook(1), webhooks.Terms{}); err != nil {
+		if err := s.CreateWebhook(t.Context(), testWebhook(1), webhooks.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := s.Enqueue(t.Context(), testEvent(9000+round, 10)); err != nil {
@@ -144,7 +144,7 @@ func TestSweepsRace(t *testing.T) {
 // is stale, in the same batch and later, though its row is still there.
 func TestSettlementBesideADeletion(t *testing.T) {
 	s := openTemp(t)
-	if err := s.CreateWebhook(t.Context(), testWebhook(1), webhooks.Terms{}); err != nil {
+	if err := s.CreateWebhook(t.Context(), testWebhook(1), webhooks.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	publishMany(t, s, 2)

@@ -17,7 +17,7 @@ func TestDamagedFileIsLetGo(t *testing.T) {
 	path := filepath.Join(dir, "storage.db")
 	s := open(t, dir)
 	for i := range 50 {
-		if err := s.CreateKey(t.Context(), apikeys.Key{ID: string(rune('a' + i)), Account: "acct", Hash: apikeys.Hash{Sum: [32]byte{byte(i + 1)}}}, apikeys.Terms{}); err != nil {
+		if err := s.CreateKey(t.Context(), apikeys.Key{ID: string(rune('a' + i)), Account: "acct", Hash: apikeys.Hash{Sum: [32]byte{byte(i + 1)}}}, apikeys.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}
 	}

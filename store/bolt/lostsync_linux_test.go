@@ -56,7 +56,7 @@ func TestLostSyncs(t *testing.T) {
 		dir := t.TempDir()
 		s := open(t, dir)
 		for i := range keysBefore {
-			if err := s.CreateKey(t.Context(), someKey("old", i), apikeys.Terms{}); err != nil {
+			if err := s.CreateKey(t.Context(), someKey("old", i), apikeys.CreateOptions{}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -137,9 +137,9 @@ func changeKeys(path string, turn int) error {
 	}
 	for i := range keysChanged {
 		created, deleted := someKey(fmt.Sprint("new", turn, "-"), i), someKey("old", turn*keysChanged+i)
-		do("+"+created.ID, func() error { return s.CreateKey(context.Background(), created, apikeys.Terms{}) })
+		do("+"+created.ID, func() error { return s.CreateKey(context.Background(), created, apikeys.CreateOptions{}) })
 		do("-"+deleted.ID, func() error { return s.DeleteKey(context.Background(), "acct", deleted.ID, nil) })
-		_, _ = s.Enqueue(context.Background(), webhooks.Envelope{ID: created.ID, Account: "acct", Type: webhooks.TypeBalanceLow, Body: make([]byte, 12_000)})
+		_, _ = s.Enqueue(context.Background(), webhooks.EncodedEvent{ID: created.ID, Account: "acct", Type: webhooks.TypeBalanceLow, Body: make([]byte, 12_000)})
 	}
 	return s.Close()
 }

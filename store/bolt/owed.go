@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"github.com/storageapi/storageapi/internal/queue"
+	"github.com/storageapi/storageapi/store/queue"
 	"github.com/storageapi/storageapi/webhooks"
 )
 
@@ -122,7 +122,7 @@ func (s *Store) expedite(b *batch, number uint64, webhook string) error {
 	if b.fresh.of(b.tx, number) != nil { // it is due since it was published
 		now := time.Now()
 		b.done = append(b.done, func() {
-			s.queue.Expedite(webhook, number, now)
+			s.queue.MakeDue(webhook, number, now)
 			s.queue.Probe(webhook)
 		})
 		return nil
@@ -134,7 +134,7 @@ func (s *Store) expedite(b *batch, number uint64, webhook string) error {
 	o.Due = time.Now()
 	o.Recovered = false
 	b.done = append(b.done, func() {
-		s.queue.Expedite(webhook, number, o.Due)
+		s.queue.MakeDue(webhook, number, o.Due)
 		s.queue.Probe(webhook)
 	})
 	record, err := s.owedRecord(b, &o)

@@ -22,13 +22,13 @@ func TestDamagedRecordBlocksNobody(t *testing.T) {
 		err := s.CreateWebhook(t.Context(), webhooks.Webhook{
 			ID: id, Account: "acct", URL: "https://example.com/", Active: true,
 			Events: []webhooks.EventType{webhooks.TypeBalanceLow}, Secret: signing.NewSecret(),
-		}, webhooks.Terms{})
+		}, webhooks.CreateOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}
 	}
 	for _, id := range []string{"evt_bad", "evt_good"} {
-		_, err := s.Enqueue(t.Context(), webhooks.Envelope{ID: id, Account: "acct", Type: webhooks.TypeBalanceLow})
+		_, err := s.Enqueue(t.Context(), webhooks.EncodedEvent{ID: id, Account: "acct", Type: webhooks.TypeBalanceLow})
 		if err != nil {
 			t.Fatal(err)
 		}

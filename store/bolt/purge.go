@@ -65,7 +65,9 @@ func (s *Store) purge(b *batch, purge *webhooks.Purge, seized map[uint64]uint64)
 			return deleteBefore(b, bucketEvents, min(attempts, metaNumber(b.tx, keyIDsGone), firstOwed(b)), &left)
 		},
 		func() error { return purgeRecoveries(b, purge.Attempts) },
-		func() error { return deleteBefore(b, bucketNotices, uint64(max(purge.Notices.UnixMilli(), 0)), &left) },
+		func() error {
+			return deleteBefore(b, bucketDedupKeys, uint64(max(purge.DedupKeys.UnixMilli(), 0)), &left)
+		},
 	} {
 		if err := step(); err != nil {
 			return false, err
@@ -158,7 +160,7 @@ func (s *Store) seize(old []expiring, seized map[uint64]uint64) {
 		}
 	}
 	for webhook, numbers := range numbers {
-		maps.Copy(seized, s.queue.Seize(webhook, numbers))
+		maps.Copy(seized, s.queue.Reserve(webhook, numbers))
 	}
 }
 

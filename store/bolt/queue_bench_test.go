@@ -102,7 +102,7 @@ func createWebhooks(b *testing.B, s *bolt.Store, accounts, each int) {
 		err := s.CreateWebhook(b.Context(), webhooks.Webhook{
 			ID: fmt.Sprintf("wh_%026d", i), Account: fmt.Sprint("acct_", i/each), URL: "https://example.com/hooks", Active: true,
 			Events: []webhooks.EventType{webhooks.TypeBalanceLow}, Secret: signing.NewSecret(),
-		}, webhooks.Terms{})
+		}, webhooks.CreateOptions{})
 		if err != nil {
 			b.Error(err)
 		}
@@ -114,7 +114,7 @@ func enqueueAll(b *testing.B, s *bolt.Store, accounts, events int, name string) 
 	b.Helper()
 	body := make([]byte, 256)
 	parallel(256, events, func(i int) {
-		_, err := s.Enqueue(b.Context(), webhooks.Envelope{
+		_, err := s.Enqueue(b.Context(), webhooks.EncodedEvent{
 			ID: fmt.Sprintf("evt_%s_%018d", name, i), Account: fmt.Sprint("acct_", i%accounts), Type: webhooks.TypeBalanceLow, Timestamp: time.Now(), Body: body,
 		})
 		if err != nil {

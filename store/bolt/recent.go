@@ -30,14 +30,14 @@ type recentEvent struct {
 	first, last uint64 // of their numbers
 	left        int
 	at          time.Time
-	event       webhooks.Envelope
+	event       webhooks.EncodedEvent
 }
 
 func (r *recent) at(i int) *recentEvent { return &r.ring[(r.head+i)%len(r.ring)] }
 
 // put holds an event that was published at a time, for so many deliveries: their numbers
 // follow each other from first on, and are greater than all before.
-func (r *recent) put(event *webhooks.Envelope, first uint64, deliveries int, at time.Time) {
+func (r *recent) put(event *webhooks.EncodedEvent, first uint64, deliveries int, at time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	size := recentBytes + len(event.Body)
@@ -60,7 +60,7 @@ func (r *recent) put(event *webhooks.Envelope, first uint64, deliveries int, at 
 }
 
 // take returns the event of a delivery that is claimed, if it is held.
-func (r *recent) take(number uint64) (event webhooks.Envelope, held bool) {
+func (r *recent) take(number uint64) (event webhooks.EncodedEvent, held bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	i := sort.Search(r.count, func(i int) bool { return r.at(i).last >= number })
@@ -78,7 +78,7 @@ func (r *recent) take(number uint64) (event webhooks.Envelope, held bool) {
 // drop holds an event no more. Its place is taken until those before it are dropped.
 func (r *recent) drop(e *recentEvent) {
 	r.bytes -= len(e.event.Body)
-	e.left, e.event = 0, webhooks.Envelope{}
+	e.left, e.event = 0, webhooks.EncodedEvent{}
 	for r.count > 0 && r.at(0).left == 0 {
 		r.head = (r.head + 1) % len(r.ring)
 		r.count--

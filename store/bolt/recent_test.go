@@ -10,8 +10,8 @@ import (
 )
 
 // recentOf is what a publication for so many deliveries puts.
-func recentOf(first uint64, deliveries, body int, at time.Time) (*webhooks.Envelope, uint64, int, time.Time) {
-	return &webhooks.Envelope{ID: fmt.Sprint("evt_", first), Body: make([]byte, body)}, first, deliveries, at
+func recentOf(first uint64, deliveries, body int, at time.Time) (*webhooks.EncodedEvent, uint64, int, time.Time) {
+	return &webhooks.EncodedEvent{ID: fmt.Sprint("evt_", first), Body: make([]byte, body)}, first, deliveries, at
 }
 
 // What is held of random events, which are claimed in random order, is of the right

@@ -19,7 +19,7 @@ const forgetStep = 8
 
 // A request is one that made something.
 type request struct {
-	creation.Repeated
+	creation.DuplicateRequestError
 	at time.Time
 }
 
@@ -53,18 +53,18 @@ func (r *requests) forgetAll() {
 	clear(r.full)
 }
 
-// check returns ErrRequests if the account has made as many requests as it may. Some of
+// check returns ErrIdempotencyKeys if the account has made as many requests as it may. Some of
 // those that are too old to be known it forgets.
-func (r *requests) check(b *batch, kind, account string, terms *creation.Terms) error {
-	if terms.Request == "" || terms.MaxRequests == 0 || r.census[kind].of(b.tx, account) < terms.MaxRequests {
+func (r *requests) check(b *batch, kind, account string, options *creation.CreateOptions) error {
+	if options.IdempotencyKey == "" || options.MaxIdempotencyKeys == 0 || r.census[kind].of(b.tx, account) < options.MaxIdempotencyKeys {
 		return nil
 	}
-	if f := r.full[kind+account]; f.most == terms.MaxRequests && f.lifetime == terms.Lifetime && time.Now().Before(f.until) {
-		return creation.ErrRequests
+	if f := r.full[kind+account]; f.most == options.MaxIdempotencyKeys && f.lifetime == options.IdempotencyTTL && time.Now().Before(f.until) {
+		return creation.ErrIdempotencyKeys
 	}
 	oldest, known := time.Time{}, 0
 	var old [][]byte // not deleted at once: a cursor skips keys after that
-	prefix, since := requestKey(kind, account, ""), since(terms)
+	prefix, since := requestKey(kind, account, ""), since(options)
 	rows := b.tx.Bucket(bucketRequests).Cursor()
 	for k, record := rows.Seek(prefix); bytes.HasPrefix(k, prefix); k, record = rows.Next() {
 		switch before, err := decodeRequest(record); {
@@ -78,22 +78,22 @@ func (r *requests) check(b *batch, kind, account string, terms *creation.Terms) 
 			old = append(old, requestTime(before.at, k))
 		}
 	}
-	if known >= terms.MaxRequests {
+	if known >= options.MaxIdempotencyKeys {
 		if len(r.full) >= maxCensus {
 			clear(r.full)
 		}
-		r.full[kind+account] = fullness{terms.MaxRequests, terms.Lifetime, oldest.Add(terms.Lifetime)}
-		return creation.ErrRequests
+		r.full[kind+account] = fullness{options.MaxIdempotencyKeys, options.IdempotencyTTL, oldest.Add(options.IdempotencyTTL)}
+		return creation.ErrIdempotencyKeys
 	}
 	return r.forget(b, old, since)
 }
 
 // repeated returns the error that the account has made the request before, or nil.
-func (b *batch) repeated(kind, account string, terms *creation.Terms) error {
-	if terms.Request == "" {
+func (b *batch) repeated(kind, account string, options *creation.CreateOptions) error {
+	if options.IdempotencyKey == "" {
 		return nil
 	}
-	record := b.get(bucketRequests, requestKey(kind, account, terms.Request))
+	record := b.get(bucketRequests, requestKey(kind, account, options.IdempotencyKey))
 	if record == nil {
 		return nil
 	}
@@ -101,19 +101,19 @@ func (b *batch) repeated(kind, account string, terms *creation.Terms) error {
 	if err != nil {
 		return err
 	}
-	if before.at.Before(since(terms)) {
+	if before.at.Before(since(options)) {
 		return nil
 	}
-	return &before.Repeated
+	return &before.DuplicateRequestError
 }
 
-// note remembers a request that has made something, if terms name one.
-func (r *requests) note(b *batch, kind, account, id string, terms *creation.Terms) error {
-	if terms.Request == "" {
+// note remembers a request that has made something, if options name one.
+func (r *requests) note(b *batch, kind, account, id string, options *creation.CreateOptions) error {
+	if options.IdempotencyKey == "" {
 		return nil
 	}
-	noted := request{creation.Repeated{ID: id, Sum: terms.Sum}, stored(time.Now())}
-	key := requestKey(kind, account, terms.Request)
+	noted := request{creation.DuplicateRequestError{ID: id, Fingerprint: options.Fingerprint}, stored(time.Now())}
+	key := requestKey(kind, account, options.IdempotencyKey)
 	if b.get(bucketRequests, key) == nil {
 		r.census[kind].add(account, 1)
 	}
@@ -123,11 +123,13 @@ func (r *requests) note(b *batch, kind, account, id string, terms *creation.Term
 	if err := b.put(bucketRequestTimes, requestTime(noted.at, key), nil); err != nil {
 		return err
 	}
-	return r.forgetOldest(b, since(terms))
+	return r.forgetOldest(b, since(options))
 }
 
 // since returns when the oldest request that is known was noted.
-func since(terms *creation.Terms) time.Time { return stored(time.Now().Add(-terms.Lifetime)) }
+func since(options *creation.CreateOptions) time.Time {
+	return stored(time.Now().Add(-options.IdempotencyTTL))
+}
 
 // forgetOldest forgets some of the requests that were noted before then.
 func (r *requests) forgetOldest(b *batch, since time.Time) error {
@@ -175,9 +177,9 @@ func requestTime(at time.Time, key []byte) []byte {
 }
 
 func (r *request) encode() []byte {
-	e := newEncoder(16 + len(r.Sum) + len(r.ID))
+	e := newEncoder(16 + len(r.Fingerprint) + len(r.ID))
 	e.time(r.at)
-	e.raw(r.Sum[:])
+	e.raw(r.Fingerprint[:])
 	e.string(r.ID)
 	return e
 }
@@ -185,7 +187,7 @@ func (r *request) encode() []byte {
 func decodeRequest(record []byte) (r request, err error) {
 	d := newDecoder(record)
 	r.at = d.time()
-	copy(r.Sum[:], d.raw(uint64(len(r.Sum))))
+	copy(r.Fingerprint[:], d.raw(uint64(len(r.Fingerprint))))
 	r.ID = d.string()
 	return r, d.err()
 }

@@ -38,14 +38,14 @@ func testRequestsDoNotPileUp(t *testing.T) {
 	begun := time.Now()
 	request := func(hour int, name string) {
 		time.Sleep(time.Until(begun.Add(time.Duration(hour) * time.Hour)))
-		terms := apikeys.Terms{Request: name, Lifetime: aDay * time.Hour}
+		options := apikeys.CreateOptions{IdempotencyKey: name, IdempotencyTTL: aDay * time.Hour}
 		key := apikeys.Key{ID: fmt.Sprint("key_", n), Account: "acct"}
 		key.Hash.Sum = [32]byte{byte(n), byte(n >> 8), 1}
 		n++
-		if err := s.CreateKey(t.Context(), key, terms); err != nil {
+		if err := s.CreateKey(t.Context(), key, options); err != nil {
 			t.Fatal(err)
 		}
-		if err := s.CreateWebhook(t.Context(), webhooks.Webhook{ID: key.ID, Account: "acct"}, terms); err != nil {
+		if err := s.CreateWebhook(t.Context(), webhooks.Webhook{ID: key.ID, Account: "acct"}, options); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -71,7 +71,7 @@ func TestCensusAfterAFailure(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = s.Close() }()
-	one := apikeys.Terms{Limit: 1}
+	one := apikeys.CreateOptions{MaxCount: 1}
 	key := func(n byte) apikeys.Key {
 		key := apikeys.Key{ID: fmt.Sprint("key_", n), Account: "acct"}
 		key.Hash.Sum[0] = n

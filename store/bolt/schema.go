@@ -51,7 +51,7 @@ var (
 
 	bucketAlerts    = []byte("alerts")     // prefixed account, metric → alert record
 	bucketDueAlerts = []byte("due_alerts") // the same, of those that are due → nothing
-	bucketNotices   = []byte("notices")    // until (8 bytes), prefixed account, key → nothing
+	bucketDedupKeys = []byte("notices")    // until (8 bytes), prefixed account, key → nothing
 
 	keySeal    = []byte("seal") // in meta: a secret sealed as all those of the webhooks are; none in a file never sealed
 	keySchema  = []byte("schema")
@@ -64,7 +64,7 @@ var (
 var buckets = [][]byte{
 	bucketMeta, bucketKeys, bucketKeyIDs, bucketKeyUses, bucketWebhooks, bucketWebhookIDs, bucketFailing,
 	bucketEventIDs, bucketEvents, bucketBodies, bucketFresh, bucketSkipped, bucketOwed, bucketRuns, bucketFirstAttempts, bucketAttempts,
-	bucketRecoveries, bucketOpenRecoveries, bucketRequests, bucketRequestTimes, bucketAlerts, bucketDueAlerts, bucketNotices,
+	bucketRecoveries, bucketOpenRecoveries, bucketRequests, bucketRequestTimes, bucketAlerts, bucketDueAlerts, bucketDedupKeys,
 }
 
 // checkSchema creates the buckets of a new file, and refuses one that is not ours, or

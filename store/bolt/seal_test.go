@@ -47,7 +47,7 @@ func TestSealing(t *testing.T) {
 				Events: []webhooks.EventType{webhooks.TypeBalanceLow}, Secret: signing.NewSecret(),
 				PreviousSecret: signing.NewSecret(),
 			}
-			if err := s.CreateWebhook(t.Context(), w, webhooks.Terms{}); err != nil {
+			if err := s.CreateWebhook(t.Context(), w, webhooks.CreateOptions{}); err != nil {
 				t.Fatal(err)
 			}
 			all = append(all, w)
@@ -86,7 +86,7 @@ func TestSealedFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	first, second := signing.NewSecret(), signing.NewSecret()
-	err = s.CreateWebhook(t.Context(), webhooks.Webhook{ID: "wh_1", Account: "acct", URL: "https://example.com/", Secret: first}, webhooks.Terms{})
+	err = s.CreateWebhook(t.Context(), webhooks.Webhook{ID: "wh_1", Account: "acct", URL: "https://example.com/", Secret: first}, webhooks.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}

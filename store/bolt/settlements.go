@@ -5,7 +5,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/storageapi/storageapi/internal/queue"
+	"github.com/storageapi/storageapi/store/queue"
 	"github.com/storageapi/storageapi/webhooks"
 )
 

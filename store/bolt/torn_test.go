@@ -196,7 +196,7 @@ func dump(t *testing.T, s *Store) (map[string]string, int) {
 // workWith publishes an event and delivers all that is due.
 func workWith(ctx context.Context, s *Store) error {
 	const id = "zz-afterwards"
-	n, err := s.Enqueue(ctx, webhooks.Envelope{ID: id, Account: "acct", Type: webhooks.TypeBalanceLow, Body: make([]byte, 500)})
+	n, err := s.Enqueue(ctx, webhooks.EncodedEvent{ID: id, Account: "acct", Type: webhooks.TypeBalanceLow, Body: make([]byte, 500)})
 	if err != nil || n == 0 {
 		return fmt.Errorf("Enqueue = %d, %v", n, err)
 	}
@@ -251,10 +251,10 @@ func fillForChanges(t *testing.T, path string) *Store {
 		}
 	}
 	for i := range 40 {
-		must(s.CreateKey(t.Context(), testKey(i), apikeys.Terms{}))
+		must(s.CreateKey(t.Context(), testKey(i), apikeys.CreateOptions{}))
 	}
 	for i := range 8 {
-		must(s.CreateWebhook(t.Context(), testWebhook(i), webhooks.Terms{}))
+		must(s.CreateWebhook(t.Context(), testWebhook(i), webhooks.CreateOptions{}))
 	}
 	for i := range 60 {
 		_, err := s.Enqueue(t.Context(), testEvent(i, 500))
@@ -277,8 +277,8 @@ func testWebhook(i int) webhooks.Webhook {
 	}
 }
 
-func testEvent(i, size int) webhooks.Envelope {
-	return webhooks.Envelope{
+func testEvent(i, size int) webhooks.EncodedEvent {
+	return webhooks.EncodedEvent{
 		ID: fmt.Sprintf("evt%04d", i), Account: "acct", Type: webhooks.TypeBalanceLow,
 		Timestamp: time.Now().Truncate(time.Millisecond), Body: bytes.Repeat([]byte{'x'}, size),
 	}
@@ -305,7 +305,9 @@ var changes = []struct {
 	name string
 	do   func(context.Context, *Store) error
 }{
-	{"CreateKey", func(ctx context.Context, s *Store) error { return s.CreateKey(ctx, testKey(100), apikeys.Terms{}) }},
+	{"CreateKey", func(ctx context.Context, s *Store) error {
+		return s.CreateKey(ctx, testKey(100), apikeys.CreateOptions{})
+	}},
 	{"UpdateKey", func(ctx context.Context, s *Store) error {
 		_, err := s.UpdateKey(ctx, "acct", "key7", func(key *apikeys.Key) error {
 			key.Previous, key.Hash = key.Hash, testKey(101).Hash
@@ -318,7 +320,7 @@ var changes = []struct {
 	}},
 	{"DeleteKey", func(ctx context.Context, s *Store) error { return s.DeleteKey(ctx, "acct", "key7", nil) }},
 	{"CreateWebhook", func(ctx context.Context, s *Store) error {
-		return s.CreateWebhook(ctx, testWebhook(100), webhooks.Terms{})
+		return s.CreateWebhook(ctx, testWebhook(100), webhooks.CreateOptions{})
 	}},
 	{"UpdateWebhook", func(ctx context.Context, s *Store) error {
 		_, err := s.UpdateWebhook(ctx, "acct", "wh3", func(w *webhooks.Webhook) error {
@@ -338,20 +340,20 @@ var changes = []struct {
 	{"UpdateAlert", func(ctx context.Context, s *Store) error {
 		_, err := s.UpdateAlert(ctx, "acct", webhooks.MetricBalance, func(step *webhooks.AlertStep) error {
 			step.State = []byte("state")
-			step.Events = []webhooks.AlertEvent{{Envelope: testEvent(200, 500)}, {Envelope: testEvent(201, 500), WebhookID: "wh1"}}
+			step.Events = []webhooks.AlertEvent{{EncodedEvent: testEvent(200, 500)}, {EncodedEvent: testEvent(201, 500), WebhookID: "wh1"}}
 			return nil
 		})
 		return err
 	}},
 	{"CreateWebhook that makes an alert due", func(ctx context.Context, s *Store) error {
-		return s.CreateWebhook(ctx, testWebhook(101), webhooks.Terms{})
+		return s.CreateWebhook(ctx, testWebhook(101), webhooks.CreateOptions{})
 	}},
 	{"UpdateAlert that was due", func(ctx context.Context, s *Store) error {
 		_, err := s.UpdateAlert(ctx, "acct", webhooks.MetricBalance, func(*webhooks.AlertStep) error { return nil })
 		return err
 	}},
-	{"EnqueueNotices", func(ctx context.Context, s *Store) error {
-		_, err := s.EnqueueNotices(ctx, testEvent(300, 500), []webhooks.Notice{{Key: "a", Until: time.Now()}, {Key: "b", Until: time.Now()}})
+	{"EnqueueOnce", func(ctx context.Context, s *Store) error {
+		_, err := s.EnqueueOnce(ctx, testEvent(300, 500), []webhooks.DedupKey{{Key: "a", Until: time.Now()}, {Key: "b", Until: time.Now()}})
 		return err
 	}},
 	{"SettleDeliveries", settleSome},
@@ -380,7 +382,7 @@ var changes = []struct {
 	}},
 	{"Purge", func(ctx context.Context, s *Store) error {
 		now := time.Now().Add(time.Hour)
-		_, err := s.Purge(ctx, webhooks.Purge{Payloads: now, Attempts: now, EventIDs: now, Notices: now, Limit: 100})
+		_, err := s.Purge(ctx, webhooks.Purge{Payloads: now, Attempts: now, EventIDs: now, DedupKeys: now, Limit: 100})
 		return err
 	}},
 }

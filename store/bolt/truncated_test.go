@@ -22,7 +22,7 @@ func TestTruncatedFile(t *testing.T) {
 	dir := t.TempDir()
 	s := open(t, dir)
 	for i := range 50 {
-		_, err := s.Enqueue(t.Context(), webhooks.Envelope{
+		_, err := s.Enqueue(t.Context(), webhooks.EncodedEvent{
 			ID: fmt.Sprint("event-", i), Account: "acct", Type: webhooks.TypeBalanceLow, Body: make([]byte, 8<<10),
 		})
 		if err != nil {

@@ -187,7 +187,7 @@ type collector struct {
 	make func(apikeys.Key)
 }
 
-func (c collector) CreateKey(_ context.Context, key apikeys.Key, _ apikeys.Terms) error {
+func (c collector) CreateKey(_ context.Context, key apikeys.Key, _ apikeys.CreateOptions) error {
 	c.make(key)
 	return nil
 }

@@ -7,14 +7,14 @@ import (
 
 	"go.etcd.io/bbolt"
 
-	"github.com/storageapi/storageapi/internal/queue"
+	"github.com/storageapi/storageapi/store/queue"
 	"github.com/storageapi/storageapi/webhooks"
 )
 
 // CreateWebhook implements [webhooks.Store].
-func (s *Store) CreateWebhook(ctx context.Context, webhook webhooks.Webhook, terms webhooks.Terms) error {
+func (s *Store) CreateWebhook(ctx context.Context, webhook webhooks.Webhook, options webhooks.CreateOptions) error {
 	for {
-		err := s.createWebhook(ctx, &webhook, &terms)
+		err := s.createWebhook(ctx, &webhook, &options)
 		if err != errLeftovers {
 			return err
 		}
@@ -29,27 +29,27 @@ func (s *Store) CreateWebhook(ctx context.Context, webhook webhooks.Webhook, ter
 // sweepStep is how many rows go in a step.
 const sweepStep = 1000
 
-func (s *Store) createWebhook(ctx context.Context, webhook *webhooks.Webhook, terms *webhooks.Terms) error {
+func (s *Store) createWebhook(ctx context.Context, webhook *webhooks.Webhook, options *webhooks.CreateOptions) error {
 	return s.writer.run(ctx, func(b *batch) error {
-		if err := b.checkCaller(webhook.Account, terms.By); err != nil {
+		if err := b.checkCaller(webhook.Account, options.By); err != nil {
 			return err
 		}
-		if err := b.repeated(webhookRequest, webhook.Account, terms); err != nil {
+		if err := b.repeated(webhookRequest, webhook.Account, options); err != nil {
 			return err
 		}
 		switch {
 		case b.get(bucketWebhookIDs, []byte(webhook.ID)) != nil:
 			return webhooks.ErrExists
-		case terms.Limit > 0 && s.webhookCensus.of(b.tx, webhook.Account) >= terms.Limit:
+		case options.MaxCount > 0 && s.webhookCensus.of(b.tx, webhook.Account) >= options.MaxCount:
 			return webhooks.ErrLimit
 		case slices.Contains(b.deleted, webhook.ID), s.leftovers.has(webhook.ID):
 			return errLeftovers
 		}
-		if err := s.requests.check(b, webhookRequest, webhook.Account, terms); err != nil {
+		if err := s.requests.check(b, webhookRequest, webhook.Account, options); err != nil {
 			return err
 		}
 		s.webhookCensus.add(webhook.Account, 1)
-		if err := s.requests.note(b, webhookRequest, webhook.Account, webhook.ID, terms); err != nil {
+		if err := s.requests.note(b, webhookRequest, webhook.Account, webhook.ID, options); err != nil {
 			return err
 		}
 		if err := b.put(bucketWebhookIDs, []byte(webhook.ID), []byte(webhook.Account)); err != nil {

@@ -35,7 +35,7 @@ func TestYear(t *testing.T) {
 			err := s.CreateWebhook(t.Context(), webhooks.Webhook{
 				ID: fmt.Sprintf("wh_%02d", i), Account: fmt.Sprintf("acct_%02d", i), URL: "https://example.com/", Active: i > 0,
 				Events: []webhooks.EventType{webhooks.TypeBalanceLow}, Secret: signing.NewSecret(),
-			}, webhooks.Terms{})
+			}, webhooks.CreateOptions{})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -53,7 +53,7 @@ func TestYear(t *testing.T) {
 			for p := range publishers {
 				wg.Go(func() {
 					for n := p; n < *yearEvents/365; n += publishers {
-						_, err := s.Enqueue(t.Context(), webhooks.Envelope{
+						_, err := s.Enqueue(t.Context(), webhooks.EncodedEvent{
 							ID: fmt.Sprintf("evt_%03d_%06d", day, n), Account: fmt.Sprintf("acct_%02d", n%lanes),
 							Type: webhooks.TypeBalanceLow, Timestamp: time.Now(), Body: body,
 						})
@@ -87,14 +87,14 @@ func TestYear(t *testing.T) {
 
 // tellOf tells of so many files that expire in a week.
 func tellOf(t *testing.T, s *Store, files int) {
-	event := webhooks.Envelope{
+	event := webhooks.EncodedEvent{
 		ID: fmt.Sprintf("evt_%x", time.Now().UnixNano()), Account: "acct_00", Type: webhooks.TypeFilesExpiring, Timestamp: time.Now(),
 	}
-	var notices []webhooks.Notice
+	var dedupKeys []webhooks.DedupKey
 	for i := range files {
-		notices = append(notices, webhooks.Notice{Key: fmt.Sprintf("file_%026d", i), Until: time.Now().AddDate(0, 0, 7)})
+		dedupKeys = append(dedupKeys, webhooks.DedupKey{Key: fmt.Sprintf("file_%026d", i), Until: time.Now().AddDate(0, 0, 7)})
 	}
-	if _, err := s.EnqueueNotices(t.Context(), event, notices); err != nil {
+	if _, err := s.EnqueueOnce(t.Context(), event, dedupKeys); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -132,7 +132,7 @@ func purgeAll(t *testing.T, s *Store) {
 		var err error
 		more, err = s.Purge(t.Context(), webhooks.Purge{
 			Payloads: now.AddDate(0, 0, -30), Attempts: now.AddDate(0, 0, -90), EventIDs: now.AddDate(0, 0, -90),
-			Notices: now.AddDate(0, 0, -1), Limit: 1000,
+			DedupKeys: now.AddDate(0, 0, -1), Limit: 1000,
 		})
 		if err != nil {
 			t.Fatal(err)

@@ -39,7 +39,7 @@ func (s *Store) UpdateAlert(ctx context.Context, account string, metric webhooks
 	}
 	deliveries := 0
 	for _, event := range step.Events {
-		if owed, isNew := s.enqueue(event.Envelope, event.WebhookID); isNew {
+		if owed, isNew := s.enqueue(event.EncodedEvent, event.WebhookID); isNew {
 			deliveries += owed
 		}
 	}
@@ -77,57 +77,57 @@ func (s *Store) DueAlerts(ctx context.Context, limit int) ([]string, error) {
 	return accounts, nil
 }
 
-// A notice is one that is kept.
-type notice struct {
+// A dedupKey is a deduplication key that is kept.
+type dedupKey struct {
 	account, key string
 	until        int64 // milliseconds
 }
 
-// NewNotices implements [webhooks.Store].
-func (s *Store) NewNotices(ctx context.Context, account string, notices []webhooks.Notice) ([]int, error) {
+// UnseenKeys implements [webhooks.Store].
+func (s *Store) UnseenKeys(ctx context.Context, account string, dedupKeys []webhooks.DedupKey) ([]int, error) {
 	if err := s.begin(ctx); err != nil {
 		return nil, err
 	}
 	defer s.mu.Unlock()
 	var fresh []int
-	for i, n := range notices {
-		if !s.notices[notice{account, n.Key, n.Until.UnixMilli()}] {
+	for i, n := range dedupKeys {
+		if !s.dedupKeys[dedupKey{account, n.Key, n.Until.UnixMilli()}] {
 			fresh = append(fresh, i)
 		}
 	}
 	return fresh, nil
 }
 
-// EnqueueNotices implements [webhooks.Store].
-func (s *Store) EnqueueNotices(ctx context.Context, event webhooks.Envelope, notices []webhooks.Notice) (int, error) {
+// EnqueueOnce implements [webhooks.Store].
+func (s *Store) EnqueueOnce(ctx context.Context, event webhooks.EncodedEvent, dedupKeys []webhooks.DedupKey) (int, error) {
 	if err := s.begin(ctx); err != nil {
 		return 0, err
 	}
 	defer s.mu.Unlock()
-	for _, n := range notices {
-		if s.notices[notice{event.Account, n.Key, n.Until.UnixMilli()}] {
+	for _, n := range dedupKeys {
+		if s.dedupKeys[dedupKey{event.Account, n.Key, n.Until.UnixMilli()}] {
 			return 0, webhooks.ErrExists
 		}
 	}
-	for _, n := range notices {
-		s.notices[notice{event.Account, n.Key, n.Until.UnixMilli()}] = true
+	for _, n := range dedupKeys {
+		s.dedupKeys[dedupKey{event.Account, n.Key, n.Until.UnixMilli()}] = true
 	}
 	owed, _ := s.enqueue(event, "")
 	return owed, nil
 }
 
-// purgeNotices removes notices whose Until is before that, at most limit, and
+// purgeDedupKeys removes deduplication keys whose Until is before that, at most limit, and
 // reports whether there are more.
-func (s *Store) purgeNotices(before time.Time, limit int) (more bool) {
-	var old []notice
-	for n := range s.notices {
+func (s *Store) purgeDedupKeys(before time.Time, limit int) (more bool) {
+	var old []dedupKey
+	for n := range s.dedupKeys {
 		if n.until < before.UnixMilli() {
 			old = append(old, n)
 		}
 	}
-	slices.SortFunc(old, func(a, b notice) int { return cmp.Compare(a.until, b.until) })
+	slices.SortFunc(old, func(a, b dedupKey) int { return cmp.Compare(a.until, b.until) })
 	for _, n := range old[:min(limit, len(old))] {
-		delete(s.notices, n)
+		delete(s.dedupKeys, n)
 	}
 	return len(old) > limit
 }

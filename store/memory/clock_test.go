@@ -16,11 +16,11 @@ func TestClockIsSetAhead(t *testing.T) {
 		s := New()
 		err := s.CreateWebhook(t.Context(), webhooks.Webhook{
 			ID: "wh", Account: "acct", URL: "https://example.com/", Active: true, Events: []webhooks.EventType{webhooks.TypeBalanceLow},
-		}, webhooks.Terms{})
+		}, webhooks.CreateOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := s.Enqueue(t.Context(), webhooks.Envelope{ID: "evt", Account: "acct", Type: webhooks.TypeBalanceLow}); err != nil {
+		if _, err := s.Enqueue(t.Context(), webhooks.EncodedEvent{ID: "evt", Account: "acct", Type: webhooks.TypeBalanceLow}); err != nil {
 			t.Fatal(err)
 		}
 		state := func() webhooks.DeliveryState {

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/storageapi/storageapi/internal/queue"
+	"github.com/storageapi/storageapi/store/queue"
 	"github.com/storageapi/storageapi/webhooks"
 )
 
@@ -23,7 +23,7 @@ func (s *Store) ClaimDeliveries(ctx context.Context, claim webhooks.Claim) ([]we
 	for _, c := range claimed {
 		d := s.deliveries[place{c.Webhook, c.Seq}]
 		webhook := copyOf(*s.webhooks.find(d.event.Account, c.Webhook)) // it is there, or nothing is owed to it
-		task := webhooks.Task{Event: d.event.Envelope, Webhook: &webhook, Attempt: c.Attempt, Before: c.Before, Token: c.Token, Probe: c.Probe}
+		task := webhooks.Task{Event: d.event.EncodedEvent, Webhook: &webhook, Attempt: c.Attempt, Before: c.Before, Token: c.Token, Probe: c.Probe}
 		if d.event.noBody {
 			task.Err = errNoPayload
 		}
@@ -115,7 +115,7 @@ func (s *Store) Redeliver(ctx context.Context, account, webhookID, eventID strin
 	switch {
 	case d.State != webhooks.Pending:
 		s.owe(d, w, queue.Owed{Due: now, First: true})
-	case s.queue.Expedite(webhookID, e.seq, now):
+	case s.queue.MakeDue(webhookID, e.seq, now):
 		d.NextAttemptAt = stored(now)
 	default:
 		return nil

@@ -6,13 +6,13 @@ import (
 	"strings"
 	"time"
 
-	"github.com/storageapi/storageapi/internal/queue"
+	"github.com/storageapi/storageapi/store/queue"
 	"github.com/storageapi/storageapi/webhooks"
 )
 
 // An event is one that is stored.
 type event struct {
-	webhooks.Envelope
+	webhooks.EncodedEvent
 	seq        uint64
 	published  time.Time
 	matched    int         // how many deliveries were owed at first
@@ -34,28 +34,28 @@ type place struct {
 }
 
 // Enqueue implements [webhooks.Store].
-func (s *Store) Enqueue(ctx context.Context, envelope webhooks.Envelope) (int, error) {
+func (s *Store) Enqueue(ctx context.Context, encoded webhooks.EncodedEvent) (int, error) {
 	if err := s.begin(ctx); err != nil {
 		return 0, err
 	}
 	defer s.mu.Unlock()
-	owed, _ := s.enqueue(envelope, "")
+	owed, _ := s.enqueue(encoded, "")
 	return owed, nil
 }
 
 // enqueue stores an event for the only webhook, or if that is empty for all that
 // are subscribed, and returns how many deliveries of it were owed at first, and
 // whether it is new.
-func (s *Store) enqueue(envelope webhooks.Envelope, only string) (owed int, isNew bool) {
-	name := ref{envelope.Account, envelope.ID}
+func (s *Store) enqueue(encoded webhooks.EncodedEvent, only string) (owed int, isNew bool) {
+	name := ref{encoded.Account, encoded.ID}
 	if known := s.events[name]; known != nil {
 		return known.matched, false
 	}
-	envelope.Timestamp = stored(envelope.Timestamp)
+	encoded.Timestamp = stored(encoded.Timestamp)
 	s.lastSeq++
 	now := time.Now()
 	s.published = s.publication(now)
-	e := &event{Envelope: envelope, seq: s.lastSeq, published: s.published}
+	e := &event{EncodedEvent: encoded, seq: s.lastSeq, published: s.published}
 	for _, r := range s.webhooks[e.Account] {
 		w := r.record
 		if !slices.Contains(w.Events, e.Type) || only != "" && only != w.ID {

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/storageapi/storageapi/internal/queue"
+	"github.com/storageapi/storageapi/store/queue"
 	"github.com/storageapi/storageapi/webhooks"
 )
 
@@ -160,7 +160,7 @@ func (s *Store) Purge(ctx context.Context, purge webhooks.Purge) (more bool, err
 	s.recoveries = slices.DeleteFunc(s.recoveries, func(r *recovery) bool {
 		return r.Done && r.CreatedAt.Before(purge.Attempts)
 	})
-	return s.purgeNotices(purge.Notices, purge.Limit-purged) || more, nil
+	return s.purgeDedupKeys(purge.DedupKeys, purge.Limit-purged) || more, nil
 }
 
 // purge removes what is past its time of an event, and reports whether there was

@@ -25,30 +25,30 @@ func (k *key) usedBy(hash apikeys.Hash) time.Time {
 }
 
 // CreateKey implements [apikeys.Store].
-func (s *Store) CreateKey(ctx context.Context, created apikeys.Key, terms apikeys.Terms) error {
+func (s *Store) CreateKey(ctx context.Context, created apikeys.Key, options apikeys.CreateOptions) error {
 	if err := s.begin(ctx); err != nil {
 		return err
 	}
 	defer s.mu.Unlock()
-	if err := s.checkCaller(created.Account, terms.By); err != nil {
+	if err := s.checkCaller(created.Account, options.By); err != nil {
 		return err
 	}
-	if err := s.keyRequests.repeated(created.Account, &terms); err != nil {
+	if err := s.keyRequests.repeated(created.Account, &options); err != nil {
 		return err
 	}
 	switch {
 	case s.keys.find(created.Account, created.ID) != nil, s.taken(&created, nil):
 		return apikeys.ErrExists
-	case terms.Limit > 0 && len(s.keys[created.Account]) >= terms.Limit:
+	case options.MaxCount > 0 && len(s.keys[created.Account]) >= options.MaxCount:
 		return apikeys.ErrLimit
-	case s.keyRequests.full(created.Account, &terms):
-		return apikeys.ErrRequests
+	case s.keyRequests.full(created.Account, &options):
+		return apikeys.ErrIdempotencyKeys
 	}
 	k := &key{Key: storedKey(created)}
 	k.LastUsedAt, k.PreviousUsedAt = time.Time{}, time.Time{}
 	s.keys.insert(k.Account, k.ID, k)
 	s.index(k)
-	s.keyRequests.note(k.Account, k.ID, &terms)
+	s.keyRequests.note(k.Account, k.ID, &options)
 	return nil
 }
 

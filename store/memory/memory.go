@@ -22,8 +22,8 @@ import (
 	"github.com/storageapi/storageapi/apikeys"
 	"github.com/storageapi/storageapi/internal/clock"
 	"github.com/storageapi/storageapi/internal/cursor"
-	"github.com/storageapi/storageapi/internal/queue"
 	"github.com/storageapi/storageapi/store"
+	"github.com/storageapi/storageapi/store/queue"
 	"github.com/storageapi/storageapi/webhooks"
 )
 
@@ -47,7 +47,7 @@ type Store struct {
 	recoveries []*recovery // those that are not done in turn
 	cursors    cursor.Key  // hides the numbers of events
 	alerts     map[ref]*alert
-	notices    map[notice]bool
+	dedupKeys  map[dedupKey]bool
 	lastSeq    uint64
 	published  time.Time // when the last event was
 	clock      clock.Clock
@@ -64,7 +64,7 @@ func New() *Store {
 		events:     make(map[ref]*event),
 		deliveries: make(map[place]*delivery),
 		alerts:     make(map[ref]*alert),
-		notices:    make(map[notice]bool),
+		dedupKeys:  make(map[dedupKey]bool),
 		cursors:    cursor.NewKey(),
 	}
 	s.clock.Watch()

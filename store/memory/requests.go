@@ -16,7 +16,7 @@ type requests struct {
 // A request is one that made something.
 type request struct {
 	name ref
-	made creation.Repeated
+	made creation.DuplicateRequestError
 	at   time.Time
 }
 
@@ -24,38 +24,38 @@ type request struct {
 const forgetStep = 8
 
 // repeated returns the error that the account has made the request before, or nil.
-func (r *requests) repeated(account string, terms *creation.Terms) error {
-	before, known := r.known[ref{account, terms.Request}]
-	if !known || time.Since(before.at) > terms.Lifetime {
+func (r *requests) repeated(account string, options *creation.CreateOptions) error {
+	before, known := r.known[ref{account, options.IdempotencyKey}]
+	if !known || time.Since(before.at) > options.IdempotencyTTL {
 		return nil
 	}
 	return &before.made
 }
 
 // full reports whether the account has made as many requests as it may.
-func (r *requests) full(account string, terms *creation.Terms) bool {
-	if terms.Request == "" || terms.MaxRequests == 0 || r.count[account] < terms.MaxRequests {
+func (r *requests) full(account string, options *creation.CreateOptions) bool {
+	if options.IdempotencyKey == "" || options.MaxIdempotencyKeys == 0 || r.count[account] < options.MaxIdempotencyKeys {
 		return false
 	}
-	r.forget(len(r.log), terms.Lifetime)
-	return r.count[account] >= terms.MaxRequests
+	r.forget(len(r.log), options.IdempotencyTTL)
+	return r.count[account] >= options.MaxIdempotencyKeys
 }
 
-// note remembers a request that has made something, if terms name one.
-func (r *requests) note(account, id string, terms *creation.Terms) {
-	if terms.Request == "" {
+// note remembers a request that has made something, if options name one.
+func (r *requests) note(account, id string, options *creation.CreateOptions) {
+	if options.IdempotencyKey == "" {
 		return
 	}
 	if r.known == nil {
 		r.known, r.count = make(map[ref]request), make(map[string]int)
 	}
-	noted := request{ref{account, terms.Request}, creation.Repeated{ID: id, Sum: terms.Sum}, time.Now()}
+	noted := request{ref{account, options.IdempotencyKey}, creation.DuplicateRequestError{ID: id, Fingerprint: options.Fingerprint}, time.Now()}
 	if _, known := r.known[noted.name]; !known {
 		r.count[account]++
 	}
 	r.known[noted.name] = noted
 	r.log = append(r.log, noted)
-	r.forget(forgetStep, terms.Lifetime)
+	r.forget(forgetStep, options.IdempotencyTTL)
 }
 
 // forget forgets requests, at most so many, that are older than that.

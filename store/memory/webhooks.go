@@ -6,35 +6,35 @@ import (
 	"strings"
 	"time"
 
-	"github.com/storageapi/storageapi/internal/queue"
+	"github.com/storageapi/storageapi/store/queue"
 	"github.com/storageapi/storageapi/webhooks"
 )
 
 // CreateWebhook implements [webhooks.Store].
-func (s *Store) CreateWebhook(ctx context.Context, w webhooks.Webhook, terms webhooks.Terms) error {
+func (s *Store) CreateWebhook(ctx context.Context, w webhooks.Webhook, options webhooks.CreateOptions) error {
 	if err := s.begin(ctx); err != nil {
 		return err
 	}
 	defer s.mu.Unlock()
-	if err := s.checkCaller(w.Account, terms.By); err != nil {
+	if err := s.checkCaller(w.Account, options.By); err != nil {
 		return err
 	}
-	if err := s.webhookRequests.repeated(w.Account, &terms); err != nil {
+	if err := s.webhookRequests.repeated(w.Account, &options); err != nil {
 		return err
 	}
 	switch {
 	case s.webhookIDs[w.ID]:
 		return webhooks.ErrExists
-	case terms.Limit > 0 && len(s.webhooks[w.Account]) >= terms.Limit:
+	case options.MaxCount > 0 && len(s.webhooks[w.Account]) >= options.MaxCount:
 		return webhooks.ErrLimit
-	case s.webhookRequests.full(w.Account, &terms):
-		return webhooks.ErrRequests
+	case s.webhookRequests.full(w.Account, &options):
+		return webhooks.ErrIdempotencyKeys
 	}
 	w = copyOf(w)
 	w.CreatedAt = stored(w.CreatedAt)
 	s.webhooks.insert(w.Account, w.ID, &w)
 	s.webhookIDs[w.ID] = true
-	s.webhookRequests.note(w.Account, w.ID, &terms)
+	s.webhookRequests.note(w.Account, w.ID, &options)
 	s.alarm(w.Account)
 	return nil
 }

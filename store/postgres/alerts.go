@@ -57,7 +57,7 @@ func (s *Store) updateAlert(ctx context.Context, tx pgx.Tx, account string, metr
 		return 0, err
 	}
 	batch := &pgx.Batch{}
-	if step.Soft && len(step.Events) == 0 {
+	if step.Deferrable && len(step.Events) == 0 {
 		batch.Queue(`select set_config('synchronous_commit', 'off', true)`)
 	}
 	if len(step.State) == 0 {
@@ -71,7 +71,7 @@ func (s *Store) updateAlert(ctx context.Context, tx pgx.Tx, account string, metr
 	}
 	for i := range step.Events {
 		event := &step.Events[i]
-		switch owed, isNew, err := s.enqueue(ctx, tx, &event.Envelope, event.WebhookID); {
+		switch owed, isNew, err := s.enqueue(ctx, tx, &event.EncodedEvent, event.WebhookID); {
 		case err != nil:
 			return 0, err
 		case isNew:
@@ -150,17 +150,17 @@ func (s *Store) DueAlerts(ctx context.Context, limit int) (accounts []string, er
 	return accounts, err
 }
 
-// columns are the keys and times of notices.
-func columns(notices []webhooks.Notice) (keys []string, until []time.Time) {
-	for _, n := range notices {
+// columns are the keys and times of deduplication keys.
+func columns(dedupKeys []webhooks.DedupKey) (keys []string, until []time.Time) {
+	for _, n := range dedupKeys {
 		keys, until = append(keys, n.Key), append(until, utc(n.Until))
 	}
 	return keys, until
 }
 
-// NewNotices implements [webhooks.Store].
-func (s *Store) NewNotices(ctx context.Context, account string, notices []webhooks.Notice) (fresh []int, err error) {
-	keys, until := columns(notices)
+// UnseenKeys implements [webhooks.Store].
+func (s *Store) UnseenKeys(ctx context.Context, account string, dedupKeys []webhooks.DedupKey) (fresh []int, err error) {
+	keys, until := columns(dedupKeys)
 	err = s.read(ctx, func(ctx context.Context, conn *pgxpool.Conn) error {
 		rows, err := s.planned(conn).Query(ctx, s.sql(`
 			select i.place - 1 from unnest($2::text[], $3::timestamptz[]) with ordinality as i (key, until, place)
@@ -174,10 +174,10 @@ func (s *Store) NewNotices(ctx context.Context, account string, notices []webhoo
 	return fresh, err
 }
 
-// EnqueueNotices implements [webhooks.Store]. Who stores one of them at the same time
+// EnqueueOnce implements [webhooks.Store]. Who stores one of them at the same time
 // is waited for.
-func (s *Store) EnqueueNotices(ctx context.Context, event webhooks.Envelope, notices []webhooks.Notice) (deliveries int, err error) {
-	keys, until := columns(notices)
+func (s *Store) EnqueueOnce(ctx context.Context, event webhooks.EncodedEvent, dedupKeys []webhooks.DedupKey) (deliveries int, err error) {
+	keys, until := columns(dedupKeys)
 	err = s.transact(ctx, func(ctx context.Context, tx pgx.Tx) error {
 		var known int
 		err := tx.QueryRow(ctx, s.sql(`

@@ -23,7 +23,7 @@ func (s *Store) Backlog(ctx context.Context, webhookID string) (backlog webhooks
 		return err
 	})
 	if err == nil && webhookID == "" {
-		backlog.Lapsed = s.lapsed.Load()
+		backlog.ExpiredLeases = s.lapsed.Load()
 	}
 	return backlog, err
 }

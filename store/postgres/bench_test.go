@@ -73,7 +73,7 @@ func endpoints(t testing.TB, s *postgres.Store, n int) {
 				if err := s.CreateWebhook(context.Background(), webhooks.Webhook{
 					ID: id, Account: "acct_" + id, URL: "https://example.com/" + id, Events: []webhooks.EventType{webhooks.TypeBalanceLow},
 					Active: true, Secret: secret, CreatedAt: time.Now(),
-				}, webhooks.Terms{}); err != nil {
+				}, webhooks.CreateOptions{}); err != nil {
 					t.Error(err)
 				}
 			}

@@ -114,7 +114,7 @@ func TestSilence(t *testing.T) {
 	s := openAt(t, r, "pool_max_conns=30", option)
 	endpoints(t, s, 1)
 	enqueue := func(id string) error {
-		_, err := s.Enqueue(context.Background(), webhooks.Envelope{ID: id, Account: "acct_wh_000000", Type: webhooks.TypeBalanceLow})
+		_, err := s.Enqueue(context.Background(), webhooks.EncodedEvent{ID: id, Account: "acct_wh_000000", Type: webhooks.TypeBalanceLow})
 		return err
 	}
 	calls := map[string]func() error{

@@ -48,7 +48,7 @@ func TestDump(t *testing.T) {
 					return
 				}
 				for _, task := range tasks { // as many are published as are done
-					if _, err := s.Enqueue(t.Context(), webhooks.Envelope{
+					if _, err := s.Enqueue(t.Context(), webhooks.EncodedEvent{
 						ID: fmt.Sprintf("evt_%d_%d", n, i), Account: task.Webhook.Account, Type: webhooks.TypeBalanceLow, Body: []byte("{}"),
 					}); err != nil {
 						t.Error(err)

@@ -102,16 +102,16 @@ var (
 // enqueue stores an event for the only webhook, or if that is empty for all that are
 // subscribed. It returns how many deliveries of it were owed at first, and whether it
 // is new.
-func (s *Store) enqueue(ctx context.Context, db querier, envelope *webhooks.Envelope, only string) (deliveries int, isNew bool, err error) {
+func (s *Store) enqueue(ctx context.Context, db querier, encoded *webhooks.EncodedEvent, only string) (deliveries int, isNew bool, err error) {
 	for try := 1; ; try++ {
 		var place int
-		err := db.QueryRow(ctx, s.sql(enqueueOne), envelope.Account, envelope.ID, string(envelope.Type), utc(envelope.Timestamp),
-			storedBody(envelope), shardOf(envelope.Account), only).Scan(&place, &deliveries)
+		err := db.QueryRow(ctx, s.sql(enqueueOne), encoded.Account, encoded.ID, string(encoded.Type), utc(encoded.Timestamp),
+			storedBody(encoded), shardOf(encoded.Account), only).Scan(&place, &deliveries)
 		if !errors.Is(err, pgx.ErrNoRows) {
 			return deliveries, true, err
 		}
 		err = db.QueryRow(ctx, s.sql(`select matched from storageapi.events where account = $1 and id = $2 and known`),
-			envelope.Account, envelope.ID).Scan(&deliveries)
+			encoded.Account, encoded.ID).Scan(&deliveries)
 		if !errors.Is(err, pgx.ErrNoRows) || try == maxTries { // else it was purged in between
 			return deliveries, false, err
 		}
@@ -119,11 +119,11 @@ func (s *Store) enqueue(ctx context.Context, db querier, envelope *webhooks.Enve
 }
 
 // storedBody returns what is stored of a body: not null.
-func storedBody(envelope *webhooks.Envelope) []byte {
-	if envelope.Body == nil {
+func storedBody(encoded *webhooks.EncodedEvent) []byte {
+	if encoded.Body == nil {
 		return []byte{}
 	}
-	return envelope.Body
+	return encoded.Body
 }
 
 // numberAfter returns the least number of an event that was not published before

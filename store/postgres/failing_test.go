@@ -98,7 +98,7 @@ func TestFailingCommits(t *testing.T) {
 func TestCloseKeepsNobodyWaiting(t *testing.T) {
 	s := open(t, inSchema(t))
 	key := apikeys.Key{ID: "key", Account: "acct", Hash: apikeys.Hash{Sum: [32]byte{1}}}
-	if err := s.CreateKey(t.Context(), key, apikeys.Terms{}); err != nil {
+	if err := s.CreateKey(t.Context(), key, apikeys.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	under, release, ended := make(chan struct{}), make(chan struct{}), make(chan error, 2)

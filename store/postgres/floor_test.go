@@ -91,7 +91,7 @@ func BenchmarkPublish(b *testing.B) {
 			body := []byte(fmt.Sprintf("%0300d", 1))
 			c := contest{server: server, names: [2]string{"publish", "insert"}}
 			c.do[0] = func(i int64) error {
-				_, err := s.Enqueue(context.Background(), webhooks.Envelope{
+				_, err := s.Enqueue(context.Background(), webhooks.EncodedEvent{
 					ID: fmt.Sprintf("evt_%026d", i), Account: fmt.Sprintf("acct_wh_%06d", i%1000), Type: webhooks.TypeBalanceLow, Timestamp: time.Now(), Body: body,
 				})
 				return err
@@ -167,7 +167,7 @@ func manyKeys(b *testing.B, s *postgres.Store, n int64) {
 		group.Go(func() {
 			for i := worker; i < n; i += 32 {
 				key := apikeys.Key{ID: fmt.Sprintf("key_%026d", i), Account: "acct_" + fmt.Sprint(i%100), Name: "key", Scopes: scopes.All(), CreatedAt: time.Now(), Hash: hashNo(i)}
-				if err := s.CreateKey(context.Background(), key, apikeys.Terms{}); err != nil {
+				if err := s.CreateKey(context.Background(), key, apikeys.CreateOptions{}); err != nil {
 					b.Error(err)
 				}
 			}

@@ -36,11 +36,11 @@ func publishHeld(t *testing.T, together bool) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = s.Close() })
-	if err := s.CreateWebhook(t.Context(), newWebhook("acct", "wh"), webhooks.Terms{}); err != nil {
+	if err := s.CreateWebhook(t.Context(), newWebhook("acct", "wh"), webhooks.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	enqueue := func(ctx context.Context, id string) (int, error) {
-		return s.Enqueue(ctx, webhooks.Envelope{ID: id, Account: "acct", Type: webhooks.TypeBalanceLow})
+		return s.Enqueue(ctx, webhooks.EncodedEvent{ID: id, Account: "acct", Type: webhooks.TypeBalanceLow})
 	}
 	tx, err := pool(t).Begin(t.Context())
 	if err != nil {
@@ -48,7 +48,7 @@ func publishHeld(t *testing.T, together bool) {
 	}
 	defer func() { _ = tx.Rollback(context.Background()) }()
 	for i := range held {
-		if _, err := s.EnqueueTx(t.Context(), tx, webhooks.Envelope{ID: fmt.Sprint("held_", i), Account: "acct", Type: webhooks.TypeBalanceLow}); err != nil {
+		if _, err := s.EnqueueTx(t.Context(), tx, webhooks.EncodedEvent{ID: fmt.Sprint("held_", i), Account: "acct", Type: webhooks.TypeBalanceLow}); err != nil {
 			t.Fatal(err)
 		}
 	}

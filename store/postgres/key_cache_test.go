@@ -26,7 +26,7 @@ func keyNo(i int64) apikeys.Key {
 func createKeys(t *testing.T, s *postgres.Store, n int64) {
 	t.Helper()
 	for i := range n {
-		if err := s.CreateKey(t.Context(), keyNo(i+1), apikeys.Terms{}); err != nil {
+		if err := s.CreateKey(t.Context(), keyNo(i+1), apikeys.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -72,24 +72,24 @@ func sum(hash apikeys.Hash) []byte {
 }
 
 // CreateKey implements [apikeys.Store].
-func (s *Store) CreateKey(ctx context.Context, key apikeys.Key, terms apikeys.Terms) error {
+func (s *Store) CreateKey(ctx context.Context, key apikeys.Key, options apikeys.CreateOptions) error {
 	err := s.transact(ctx, func(ctx context.Context, tx pgx.Tx) error {
 		if err := s.lockAccount(ctx, tx, key.Account); err != nil {
 			return err
 		}
-		if err := s.checkCaller(ctx, tx, key.Account, terms.By); err != nil {
+		if err := s.checkCaller(ctx, tx, key.Account, options.By); err != nil {
 			return err
 		}
-		if err := s.repeated(ctx, tx, keyRequests, key.Account, &terms); err != nil {
+		if err := s.repeated(ctx, tx, keyRequests, key.Account, &options); err != nil {
 			return err
 		}
 		if err := s.insertKey(ctx, tx, &key); err != nil {
 			return err
 		}
-		if err := s.checkLimit(ctx, tx, `select count(*) from storageapi.keys where account = $1 and next is null`, key.Account, terms.Limit); err != nil {
+		if err := s.checkLimit(ctx, tx, `select count(*) from storageapi.keys where account = $1 and next is null`, key.Account, options.MaxCount); err != nil {
 			return err
 		}
-		return s.note(ctx, tx, keyRequests, key.Account, key.ID, &terms)
+		return s.note(ctx, tx, keyRequests, key.Account, key.ID, &options)
 	})
 	if errors.Is(err, errLimit) {
 		return apikeys.ErrLimit

@@ -83,7 +83,7 @@ func (l *leasing) add(leases []leaseRow) {
 		}
 		task := webhooks.Task{Webhook: lane.known.webhook, Attempt: r.attempts + 1, Before: r.before, Token: uint64(r.token), Probe: lane.probe, Err: lane.known.err}
 		if r.id != nil {
-			task.Event = webhooks.Envelope{ID: *r.id, Account: lane.account, Type: webhooks.EventType(*r.eventType), Timestamp: utc(*r.at), Body: r.body}
+			task.Event = webhooks.EncodedEvent{ID: *r.id, Account: lane.account, Type: webhooks.EventType(*r.eventType), Timestamp: utc(*r.at), Body: r.body}
 		}
 		if r.body == nil && task.Err == nil {
 			task.Err = errNoPayload

@@ -112,9 +112,9 @@ func (l *leasing) lease(ctx context.Context, conn *pgxpool.Conn, wanted []int16,
 	batch.Queue(`begin`)
 	batch.Queue(inClaim)
 	batch.Queue(l.sql(lock), wanted).QueryRow(func(row pgx.Row) error { return row.Scan(&l.locked, nil) })
-	if len(sight.expired) > 0 && len(l.claim.Landed) > 0 {
+	if len(sight.expired) > 0 && len(l.claim.Finished) > 0 {
 		var tokens []int64
-		for _, token := range l.claim.Landed {
+		for _, token := range l.claim.Finished {
 			tokens = append(tokens, int64(token))
 		}
 		batch.Queue(l.sql(prolong), tokens, l.claim.Lease.Microseconds())

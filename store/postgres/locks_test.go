@@ -75,7 +75,7 @@ func TestDeletingBesideSettling(t *testing.T) {
 	endpoints(t, s, 1)
 	const account, id = "acct_wh_000000", "wh_000000"
 	for i := range 6 {
-		if _, err := s.Enqueue(t.Context(), webhooks.Envelope{ID: fmt.Sprint(i), Account: account, Type: webhooks.TypeBalanceLow}); err != nil {
+		if _, err := s.Enqueue(t.Context(), webhooks.EncodedEvent{ID: fmt.Sprint(i), Account: account, Type: webhooks.TypeBalanceLow}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -107,11 +107,11 @@ func TestAlertBesideSettling(t *testing.T) {
 	schema, option := migratedSchema(t)
 	s, failed := traced(t, name, option)
 	for _, id := range []string{"b", "a"} { // not in the order of their ids
-		if err := s.CreateWebhook(t.Context(), newWebhook("acct", id), webhooks.Terms{}); err != nil {
+		if err := s.CreateWebhook(t.Context(), newWebhook("acct", id), webhooks.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if _, err := s.Enqueue(t.Context(), webhooks.Envelope{ID: "event", Account: "acct", Type: webhooks.TypeBalanceLow}); err != nil {
+	if _, err := s.Enqueue(t.Context(), webhooks.EncodedEvent{ID: "event", Account: "acct", Type: webhooks.TypeBalanceLow}); err != nil {
 		t.Fatal(err)
 	}
 	list := failing(claimed(t, s, webhooks.Claim{PerWebhook: 4}))

@@ -40,7 +40,7 @@ func settleAs(t *testing.T, s *postgres.Store, task webhooks.Task, outcome webho
 func TestNodesShareCaps(t *testing.T) {
 	option := inSchema(t)
 	nodes := []*postgres.Store{open(t, option), open(t, option), open(t, option)}
-	if err := nodes[0].CreateWebhook(t.Context(), newWebhook("acct", "wh"), webhooks.Terms{}); err != nil {
+	if err := nodes[0].CreateWebhook(t.Context(), newWebhook("acct", "wh"), webhooks.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	service, err := webhooks.New(nodes[0], webhooks.Config{})
@@ -299,7 +299,7 @@ func TestBacklogOfOne(t *testing.T) {
 	}
 	for i := range others {
 		account := fmt.Sprint("acct_", i)
-		if err := s.CreateWebhook(t.Context(), newWebhook(account, account), webhooks.Terms{}); err != nil {
+		if err := s.CreateWebhook(t.Context(), newWebhook(account, account), webhooks.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}
 		if err := service.Publish(t.Context(), lowBalance(account, "")); err != nil {

@@ -65,11 +65,11 @@ var asks = map[string]func(ctx context.Context, s *postgres.Store, of string) er
 		return s.RecordKeyUse(ctx, []apikeys.KeyUse{{Account: of, ID: of, Hash: testKey(of, of, 1).Hash, At: time.Now()}})
 	},
 	"Enqueue": func(ctx context.Context, s *postgres.Store, of string) error {
-		_, err := s.Enqueue(ctx, webhooks.Envelope{ID: of + "3", Account: of, Type: webhooks.TypeBalanceLow})
+		_, err := s.Enqueue(ctx, webhooks.EncodedEvent{ID: of + "3", Account: of, Type: webhooks.TypeBalanceLow})
 		return err
 	},
-	"NewNotices": func(ctx context.Context, s *postgres.Store, of string) error {
-		_, err := s.NewNotices(ctx, of, []webhooks.Notice{{Key: "notice", Until: time.Now()}})
+	"UnseenKeys": func(ctx context.Context, s *postgres.Store, of string) error {
+		_, err := s.UnseenKeys(ctx, of, []webhooks.DedupKey{{Key: "notice", Until: time.Now()}})
 		return err
 	},
 	"DueAlerts": func(ctx context.Context, s *postgres.Store, of string) error {

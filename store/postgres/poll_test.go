@@ -48,7 +48,7 @@ func TestPollOnly(t *testing.T) {
 	}
 	defer func() { _ = quiet.Close() }()
 	other := open(t, option)
-	if err := other.CreateWebhook(t.Context(), newWebhook("acct", "a"), webhooks.Terms{}); err != nil {
+	if err := other.CreateWebhook(t.Context(), newWebhook("acct", "a"), webhooks.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	quiet.Wake(t.Context(), func() { t.Error("a node that only polls was woken") })
@@ -65,7 +65,7 @@ func TestPollOnly(t *testing.T) {
 	}
 	enqueue := func(s *postgres.Store, id string) {
 		t.Helper()
-		if _, err := s.Enqueue(t.Context(), webhooks.Envelope{ID: id, Account: "acct", Type: webhooks.TypeBalanceLow}); err != nil {
+		if _, err := s.Enqueue(t.Context(), webhooks.EncodedEvent{ID: id, Account: "acct", Type: webhooks.TypeBalanceLow}); err != nil {
 			t.Fatal(err)
 		}
 	}

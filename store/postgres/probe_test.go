@@ -89,7 +89,7 @@ func anyNodeEndsThePause(t *testing.T, runs bool, press func(*webhooks.WebhookSe
 		if err != nil {
 			t.Fatal(err)
 		}
-		return stats.Pace.Failures
+		return stats.LimiterState.Failures
 	}
 	for end := time.Now().Add(30 * time.Second); failures() < 8; time.Sleep(5 * time.Millisecond) { // a pause of 8 s begins
 		if time.Now().After(end) {

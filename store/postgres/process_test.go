@@ -300,7 +300,7 @@ func onPrimary(t *testing.T) (s *postgres.Store, primary, standby *cluster.Clust
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = s.Close() })
-	if err := s.CreateWebhook(t.Context(), newWebhook("acct", "wh"), webhooks.Terms{}); err != nil {
+	if err := s.CreateWebhook(t.Context(), newWebhook("acct", "wh"), webhooks.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	return s, primary, standby

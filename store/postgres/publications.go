@@ -30,7 +30,7 @@ func hurried(conn *pgxpool.Conn) querier {
 
 // A publication is an event that is published with others.
 type publication struct {
-	*webhooks.Envelope
+	*webhooks.EncodedEvent
 	batch *publicationBatch
 
 	// What came of it, once done is closed.
@@ -60,7 +60,7 @@ func (b *publicationBatch) leave() {
 func (b *publicationBatch) store(s *Store, conn *pgxpool.Conn) error {
 	if len(b.events) == 1 {
 		event := b.events[0]
-		event.deliveries, _, event.err = s.enqueue(b.ctx, hurried(conn), event.Envelope, "")
+		event.deliveries, _, event.err = s.enqueue(b.ctx, hurried(conn), event.EncodedEvent, "")
 		event.alone = event.err != nil
 		return event.err
 	}
@@ -99,7 +99,7 @@ func eventColumns(events []*publication) []any {
 	bodies, shards := make([][]byte, n), make([]int16, n)
 	for i, e := range events {
 		accounts[i], ids[i], types[i], times[i] = e.Account, e.ID, string(e.Type), utc(e.Timestamp)
-		bodies[i], shards[i] = storedBody(e.Envelope), shardOf(e.Account)
+		bodies[i], shards[i] = storedBody(e.EncodedEvent), shardOf(e.Account)
 	}
 	return []any{accounts, ids, types, times, bodies, shards}
 }

@@ -16,8 +16,8 @@ import (
 //
 // An event whose id an open transaction of the host's has published waits for its end, and
 // keeps no others waiting. If ctx ends before, it is not stored.
-func (s *Store) Enqueue(ctx context.Context, envelope webhooks.Envelope) (deliveries int, err error) {
-	return s.owed(s.publisher.publish(ctx, &envelope))
+func (s *Store) Enqueue(ctx context.Context, encoded webhooks.EncodedEvent) (deliveries int, err error) {
+	return s.owed(s.publisher.publish(ctx, &encoded))
 }
 
 // EnqueueTx is Enqueue as a part of the host's transaction: the event is stored when
@@ -27,12 +27,12 @@ func (s *Store) Enqueue(ctx context.Context, envelope webhooks.Envelope) (delive
 // power before it commits keeps the transaction open, and Enqueue of the same id waiting,
 // for as long as the server lets it: set idle_in_transaction_session_timeout. The statement
 // is planned as others of the transaction are, and ctx alone says how long it may take.
-func (s *Store) EnqueueTx(ctx context.Context, tx pgx.Tx, envelope webhooks.Envelope) (deliveries int, err error) {
+func (s *Store) EnqueueTx(ctx context.Context, tx pgx.Tx, encoded webhooks.EncodedEvent) (deliveries int, err error) {
 	if err := s.begin(ctx); err != nil {
 		return 0, err
 	}
 	defer s.steps.RUnlock()
-	deliveries, _, err = s.enqueue(ctx, tx, &envelope, "")
+	deliveries, _, err = s.enqueue(ctx, tx, &encoded, "")
 	return deliveries, err
 }
 
@@ -40,10 +40,10 @@ func (s *Store) EnqueueTx(ctx context.Context, tx pgx.Tx, envelope webhooks.Enve
 // the event is delivered if that is committed, and vanishes with it otherwise. See
 // [Store.EnqueueTx].
 func (s *Store) PublishTx(ctx context.Context, tx pgx.Tx, service *webhooks.WebhookService, event webhooks.Event) error {
-	envelope, err := service.Seal(event)
+	encoded, err := service.Encode(event)
 	if err != nil {
 		return err
 	}
-	_, err = s.EnqueueTx(ctx, tx, envelope)
+	_, err = s.EnqueueTx(ctx, tx, encoded)
 	return err
 }

@@ -52,7 +52,7 @@ func TestPublishTx(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, id := range []string{"a", "b"} {
-		if err := s.CreateWebhook(t.Context(), newWebhook("acct", id), webhooks.Terms{}); err != nil {
+		if err := s.CreateWebhook(t.Context(), newWebhook("acct", id), webhooks.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -97,12 +97,12 @@ func TestPublishTx(t *testing.T) {
 func TestClockSetBack(t *testing.T) {
 	name, option := migratedSchema(t)
 	s := open(t, option)
-	if err := s.CreateWebhook(t.Context(), newWebhook("acct", "a"), webhooks.Terms{}); err != nil {
+	if err := s.CreateWebhook(t.Context(), newWebhook("acct", "a"), webhooks.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	enqueue := func(id string) webhooks.Delivery {
 		t.Helper()
-		if _, err := s.Enqueue(t.Context(), webhooks.Envelope{ID: id, Account: "acct", Type: webhooks.TypeBalanceLow}); err != nil {
+		if _, err := s.Enqueue(t.Context(), webhooks.EncodedEvent{ID: id, Account: "acct", Type: webhooks.TypeBalanceLow}); err != nil {
 			t.Fatal(err)
 		}
 		list, err := s.EventDeliveries(t.Context(), "acct", id)
@@ -143,7 +143,7 @@ func TestClockSetBack(t *testing.T) {
 func TestWake(t *testing.T) {
 	option := inSchema(t)
 	a, b := open(t, option, postgres.PollEvery(time.Hour)), open(t, option)
-	if err := b.CreateWebhook(t.Context(), newWebhook("acct", "a"), webhooks.Terms{}); err != nil {
+	if err := b.CreateWebhook(t.Context(), newWebhook("acct", "a"), webhooks.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
@@ -151,7 +151,7 @@ func TestWake(t *testing.T) {
 	var group sync.WaitGroup
 	group.Go(func() { a.Wake(ctx, func() { woken <- struct{}{} }) })
 	<-woken // it listens
-	if _, err := b.Enqueue(t.Context(), webhooks.Envelope{ID: "event", Account: "acct", Type: webhooks.TypeBalanceLow}); err != nil {
+	if _, err := b.Enqueue(t.Context(), webhooks.EncodedEvent{ID: "event", Account: "acct", Type: webhooks.TypeBalanceLow}); err != nil {
 		t.Fatal(err)
 	}
 	select {

@@ -54,15 +54,15 @@ func (p *publisher) close() {
 // publish stores an event: alone if nobody else publishes, or else with others. What
 // cannot be stored with others, perhaps because of one of them, is stored alone then,
 // and what has to wait for a transaction of the host's waits where it keeps nobody else.
-func (p *publisher) publish(ctx context.Context, envelope *webhooks.Envelope) (deliveries int, err error) {
+func (p *publisher) publish(ctx context.Context, encoded *webhooks.EncodedEvent) (deliveries int, err error) {
 	ctx, cancel := within(ctx, patience)
 	defer cancel()
 	var unknown error // of a batch that may have stored it nevertheless
 	if p.enter() {
-		deliveries, err = p.alone(ctx, envelope)
+		deliveries, err = p.alone(ctx, encoded)
 		p.leave()
 	} else {
-		event := &publication{Envelope: envelope, done: make(chan struct{})}
+		event := &publication{EncodedEvent: encoded, done: make(chan struct{})}
 		alone, failed := p.share(ctx, event)
 		switch {
 		case alone:
@@ -74,12 +74,12 @@ func (p *publisher) publish(ctx context.Context, envelope *webhooks.Envelope) (d
 		if event.err != nil && code(event.err) == "" {
 			unknown = event.err
 		}
-		deliveries, err = p.inTurn(ctx, p.refused, envelope)
+		deliveries, err = p.inTurn(ctx, p.refused, encoded)
 	}
 	for code(err) == lockNotAvailable {
 		select {
 		case <-time.After(heldPause):
-			deliveries, err = p.inTurn(ctx, p.held, envelope)
+			deliveries, err = p.inTurn(ctx, p.held, encoded)
 		case <-ctx.Done():
 			err = failure(ctx, ctx.Err())
 		}
@@ -91,20 +91,20 @@ func (p *publisher) publish(ctx context.Context, envelope *webhooks.Envelope) (d
 }
 
 // alone stores an event, unless it has to wait for long.
-func (p *publisher) alone(ctx context.Context, envelope *webhooks.Envelope) (deliveries int, err error) {
+func (p *publisher) alone(ctx context.Context, encoded *webhooks.EncodedEvent) (deliveries int, err error) {
 	err = p.store.write(ctx, func(ctx context.Context, conn *pgxpool.Conn) error {
-		deliveries, _, err = p.store.enqueue(ctx, hurried(conn), envelope, "")
+		deliveries, _, err = p.store.enqueue(ctx, hurried(conn), encoded, "")
 		return err
 	})
 	return deliveries, err
 }
 
 // inTurn stores an event alone, as one of few.
-func (p *publisher) inTurn(ctx context.Context, few chan struct{}, envelope *webhooks.Envelope) (deliveries int, err error) {
+func (p *publisher) inTurn(ctx context.Context, few chan struct{}, encoded *webhooks.EncodedEvent) (deliveries int, err error) {
 	select {
 	case few <- struct{}{}:
 		defer func() { <-few }()
-		return p.alone(ctx, envelope)
+		return p.alone(ctx, encoded)
 	case <-ctx.Done():
 		return 0, failure(ctx, ctx.Err())
 	}

@@ -65,7 +65,7 @@ func newPress(t *testing.T, option postgres.Option) *press {
 func (p *press) publish(ctx context.Context, ids ...string) {
 	for _, id := range ids {
 		p.group.Go(func() {
-			n, err := p.Enqueue(ctx, webhooks.Envelope{ID: id, Account: "acct", Type: webhooks.TypeBalanceLow, Body: []byte(id)})
+			n, err := p.Enqueue(ctx, webhooks.EncodedEvent{ID: id, Account: "acct", Type: webhooks.TypeBalanceLow, Body: []byte(id)})
 			result := fmt.Sprint(id, ": ", n)
 			switch {
 			case errors.Is(err, context.Canceled):
@@ -111,7 +111,7 @@ func TestPublishTogether(t *testing.T) {
 	name, option := migratedSchema(t)
 	s := open(t, option)
 	for _, id := range []string{"a", "b"} {
-		if err := s.CreateWebhook(t.Context(), newWebhook("acct", id), webhooks.Terms{}); err != nil {
+		if err := s.CreateWebhook(t.Context(), newWebhook("acct", id), webhooks.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -138,7 +138,7 @@ func TestPublishTogether(t *testing.T) {
 		p := newPress(t, option)
 		p.publish(t.Context(), "5", "5", "1", "5", "6")
 		p.until(2, 5)
-		if err := s.CreateWebhook(t.Context(), newWebhook("acct", "late"), webhooks.Terms{}); err != nil {
+		if err := s.CreateWebhook(t.Context(), newWebhook("acct", "late"), webhooks.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}
 		p.release()
@@ -171,7 +171,7 @@ func TestPublishTogether(t *testing.T) {
 	t.Run("one that a transaction of the host's has published", func(t *testing.T) {
 		p := newPress(t, option)
 		err := pgx.BeginFunc(t.Context(), pool(t), func(tx pgx.Tx) error {
-			if _, err := s.EnqueueTx(t.Context(), tx, webhooks.Envelope{ID: "held", Account: "acct", Type: webhooks.TypeBalanceLow}); err != nil {
+			if _, err := s.EnqueueTx(t.Context(), tx, webhooks.EncodedEvent{ID: "held", Account: "acct", Type: webhooks.TypeBalanceLow}); err != nil {
 				return err
 			}
 			p.publish(t.Context(), "11", "12", "held")

@@ -39,7 +39,7 @@ func (s *Store) Purge(ctx context.Context, purge webhooks.Purge) (more bool, err
 			func(ctx context.Context) error { return p.remove(ctx, purgeIDs, ids, p.left) },
 			func(ctx context.Context) error { return p.remove(ctx, purgeEvents, min(attempts, ids), p.left) },
 			func(ctx context.Context) error { return p.remove(ctx, purgeRecoveries, utc(purge.Attempts), p.left) },
-			func(ctx context.Context) error { return p.remove(ctx, purgeNotices, utc(purge.Notices), p.left) },
+			func(ctx context.Context) error { return p.remove(ctx, purgeDedupKeys, utc(purge.DedupKeys), p.left) },
 			func(ctx context.Context) error { return p.remove(ctx, purgeOrphans, p.left) },
 			func(ctx context.Context) error { return p.remove(ctx, purgeWebhooks, p.left) },
 		} {
@@ -124,7 +124,7 @@ const (
 		delete from storageapi.recoveries where no = any(array(
 			select no from storageapi.recoveries where done and created_at < $1 order by no limit $2))`
 
-	purgeNotices = `
+	purgeDedupKeys = `
 		delete from storageapi.notices where (account, key, until) in (
 			select account, key, until from storageapi.notices where until < $1 order by until limit $2)`
 

@@ -35,7 +35,7 @@ func BenchmarkPurge(b *testing.B) {
 		others.Go(func() {
 			for i := 0; ctx.Err() == nil; i++ {
 				publishes = append(publishes, timed(b, func() error {
-					_, err := s.Enqueue(b.Context(), webhooks.Envelope{
+					_, err := s.Enqueue(b.Context(), webhooks.EncodedEvent{
 						ID: fmt.Sprint(border.UnixNano(), i), Account: "acct_wh_000001", Type: webhooks.TypeBalanceLow, Timestamp: time.Now(), Body: []byte("{}"),
 					})
 					return err

@@ -74,7 +74,7 @@ func TestSettlingBesideOthers(t *testing.T) {
 	for round := range rounds {
 		border := time.Now().Add(-time.Millisecond) // what earlier rounds left is purged
 		for i := range events {
-			if _, err := nodes[0].Enqueue(t.Context(), webhooks.Envelope{ID: event(round, i), Account: account(i), Type: webhooks.TypeBalanceLow}); err != nil {
+			if _, err := nodes[0].Enqueue(t.Context(), webhooks.EncodedEvent{ID: event(round, i), Account: account(i), Type: webhooks.TypeBalanceLow}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -152,7 +152,7 @@ func TestLeasedStays(t *testing.T) {
 	s, other := open(t, option), open(t, option)
 	endpoints(t, s, 1)
 	for i := range 5 {
-		if _, err := s.Enqueue(t.Context(), webhooks.Envelope{ID: fmt.Sprint(i), Account: "acct_wh_000000", Type: webhooks.TypeBalanceLow}); err != nil {
+		if _, err := s.Enqueue(t.Context(), webhooks.EncodedEvent{ID: fmt.Sprint(i), Account: "acct_wh_000000", Type: webhooks.TypeBalanceLow}); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -126,7 +126,7 @@ func TestRenewal(t *testing.T) {
 func TestRenewalBesideOlderNodes(t *testing.T) {
 	schema, option := migratedSchema(t)
 	s := open(t, option)
-	if err := s.CreateWebhook(t.Context(), newWebhook("acct", "wh"), webhooks.Terms{}); err != nil {
+	if err := s.CreateWebhook(t.Context(), newWebhook("acct", "wh"), webhooks.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	s.RenewAlways()
@@ -162,7 +162,7 @@ func TestRenewalOfRows(t *testing.T) {
 	schema, option := migratedSchema(t)
 	s := open(t, option)
 	account := strings.Repeat("a", 128)
-	if err := s.CreateWebhook(t.Context(), newWebhook(account, "wh"), webhooks.Terms{}); err != nil {
+	if err := s.CreateWebhook(t.Context(), newWebhook(account, "wh"), webhooks.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	fill(t, pool(t), schema, 100)
@@ -316,7 +316,7 @@ func TestRenewalBesideAPublisher(t *testing.T) {
 // with the table locked: claims do not wait for it either.
 func TestRenewalWithoutStandby(t *testing.T) {
 	s, _, standby := onPrimary(t)
-	if _, err := s.Enqueue(t.Context(), webhooks.Envelope{ID: "event", Account: "acct", Type: webhooks.TypeBalanceLow}); err != nil {
+	if _, err := s.Enqueue(t.Context(), webhooks.EncodedEvent{ID: "event", Account: "acct", Type: webhooks.TypeBalanceLow}); err != nil {
 		t.Fatal(err)
 	}
 	standby.Kill()

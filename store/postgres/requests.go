@@ -43,40 +43,40 @@ func (s *Store) checkLimit(ctx context.Context, tx pgx.Tx, count, account string
 }
 
 // repeated returns the error that the account has made the request before, or nil.
-func (s *Store) repeated(ctx context.Context, tx pgx.Tx, kind int, account string, terms *apikeys.Terms) error {
-	if terms.Request == "" {
+func (s *Store) repeated(ctx context.Context, tx pgx.Tx, kind int, account string, options *apikeys.CreateOptions) error {
+	if options.IdempotencyKey == "" {
 		return nil
 	}
-	var before apikeys.Repeated
+	var before apikeys.DuplicateRequestError
 	var sum []byte
 	err := tx.QueryRow(ctx, s.sql(`select id, sum from storageapi.requests where kind = $1 and account = $2 and name = $3
 		and at >= clock_timestamp() - $4 * interval '1 microsecond'`),
-		kind, account, terms.Request, terms.Lifetime.Microseconds()).Scan(&before.ID, &sum)
+		kind, account, options.IdempotencyKey, options.IdempotencyTTL.Microseconds()).Scan(&before.ID, &sum)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return nil
 	}
 	if err != nil {
 		return err
 	}
-	copy(before.Sum[:], sum)
+	copy(before.Fingerprint[:], sum)
 	return &before
 }
 
-// note remembers a request that has made something, if terms name one, and forgets
+// note remembers a request that has made something, if options name one, and forgets
 // some that were too old when the transaction began: not this one, however long that
-// takes. ErrRequests if the account has made as many as it may.
-func (s *Store) note(ctx context.Context, tx pgx.Tx, kind int, account, id string, terms *apikeys.Terms) error {
-	if terms.Request == "" {
+// takes. ErrIdempotencyKeys if the account has made as many as it may.
+func (s *Store) note(ctx context.Context, tx pgx.Tx, kind int, account, id string, options *apikeys.CreateOptions) error {
+	if options.IdempotencyKey == "" {
 		return nil
 	}
-	if terms.MaxRequests > 0 {
+	if options.MaxIdempotencyKeys > 0 {
 		var known int
 		err := tx.QueryRow(ctx, s.sql(`select count(*) from (
 			select from storageapi.requests where kind = $1 and account = $2
 				and at >= (select clock_timestamp() - $3 * interval '1 microsecond') limit $4) known`),
-			kind, account, terms.Lifetime.Microseconds(), terms.MaxRequests).Scan(&known)
-		if err == nil && known >= terms.MaxRequests {
-			err = apikeys.ErrRequests
+			kind, account, options.IdempotencyTTL.Microseconds(), options.MaxIdempotencyKeys).Scan(&known)
+		if err == nil && known >= options.MaxIdempotencyKeys {
+			err = apikeys.ErrIdempotencyKeys
 		}
 		if err != nil {
 			return err
@@ -86,10 +86,10 @@ func (s *Store) note(ctx context.Context, tx pgx.Tx, kind int, account, id strin
 	batch.Queue(s.sql(`
 		insert into storageapi.requests (kind, account, name, id, sum, at) values ($1, $2, $3, $4, $5, clock_timestamp())
 		on conflict (kind, account, name) do update set id = excluded.id, sum = excluded.sum, at = excluded.at`),
-		kind, account, terms.Request, id, terms.Sum[:])
+		kind, account, options.IdempotencyKey, id, options.Fingerprint[:])
 	batch.Queue(s.sql(`
 		delete from storageapi.requests where (kind, account, name) in (
 			select kind, account, name from storageapi.requests where at < now() - $1 * interval '1 microsecond' order by at limit $2 for update skip locked)`),
-		terms.Lifetime.Microseconds(), forgetStep)
+		options.IdempotencyTTL.Microseconds(), forgetStep)
 	return tx.SendBatch(ctx, batch).Close()
 }

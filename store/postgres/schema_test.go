@@ -106,7 +106,7 @@ func TestMigrateAnAdministratorsSchema(t *testing.T) {
 		}
 		defer func() { _ = s.Close() }()
 		endpoints(t, s, 1)
-		if n, err := s.Enqueue(t.Context(), webhooks.Envelope{ID: "event", Account: "acct_wh_000000", Type: webhooks.TypeBalanceLow}); n != 1 || err != nil {
+		if n, err := s.Enqueue(t.Context(), webhooks.EncodedEvent{ID: "event", Account: "acct_wh_000000", Type: webhooks.TypeBalanceLow}); n != 1 || err != nil {
 			t.Errorf("Enqueue = %d, %v", n, err)
 		}
 	}

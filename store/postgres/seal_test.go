@@ -28,7 +28,7 @@ func TestSealed(t *testing.T) {
 	name, option := migratedSchema(t)
 	w := newWebhook("acct", "wh")
 	w.PreviousSecret, w.PreviousSecretExpiresAt = signing.NewSecret(), time.Now().Add(time.Hour)
-	if err := open(t, option).CreateWebhook(t.Context(), w, webhooks.Terms{}); err != nil {
+	if err := open(t, option).CreateWebhook(t.Context(), w, webhooks.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	records := func() (secret, previous []byte) {
@@ -68,7 +68,7 @@ func TestUnreadable(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, id := range []string{"a", "b"} {
-		if err := s.CreateWebhook(t.Context(), newWebhook("acct", id), webhooks.Terms{}); err != nil {
+		if err := s.CreateWebhook(t.Context(), newWebhook("acct", id), webhooks.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}
 	}

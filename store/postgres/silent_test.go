@@ -144,7 +144,7 @@ func wired(t *testing.T, name string, options ...postgres.Option) (*postgres.Sto
 // webhook, a key, a delivered event and a recovery that is not done, all of that name.
 var transactions = map[string]func(ctx context.Context, s *postgres.Store, of string) error{
 	"CreateKey": func(ctx context.Context, s *postgres.Store, of string) error {
-		return s.CreateKey(ctx, testKey(of, "key_2", 2), apikeys.Terms{Limit: 9, Request: "again", Lifetime: time.Hour})
+		return s.CreateKey(ctx, testKey(of, "key_2", 2), apikeys.CreateOptions{MaxCount: 9, IdempotencyKey: "again", IdempotencyTTL: time.Hour})
 	},
 	"UpdateKey": func(ctx context.Context, s *postgres.Store, of string) error {
 		_, err := s.UpdateKey(ctx, of, of, func(k *apikeys.Key) error { k.Name = "new"; return nil })
@@ -154,7 +154,7 @@ var transactions = map[string]func(ctx context.Context, s *postgres.Store, of st
 		return s.DeleteKey(ctx, of, of, func(apikeys.Key) error { return nil })
 	},
 	"CreateWebhook": func(ctx context.Context, s *postgres.Store, of string) error {
-		return s.CreateWebhook(ctx, newWebhook(of, of+"2"), webhooks.Terms{Limit: 9, Request: "again", Lifetime: time.Hour})
+		return s.CreateWebhook(ctx, newWebhook(of, of+"2"), webhooks.CreateOptions{MaxCount: 9, IdempotencyKey: "again", IdempotencyTTL: time.Hour})
 	},
 	"UpdateWebhook": func(ctx context.Context, s *postgres.Store, of string) error {
 		_, err := s.UpdateWebhook(ctx, of, of, func(w *webhooks.Webhook) error { w.URL = "https://example.com/new"; return nil })
@@ -170,9 +170,9 @@ var transactions = map[string]func(ctx context.Context, s *postgres.Store, of st
 		})
 		return err
 	},
-	"EnqueueNotices": func(ctx context.Context, s *postgres.Store, of string) error {
-		_, err := s.EnqueueNotices(ctx, webhooks.Envelope{ID: of + "2", Account: of, Type: webhooks.TypeBalanceLow},
-			[]webhooks.Notice{{Key: "notice", Until: time.Now().Add(time.Hour)}})
+	"EnqueueOnce": func(ctx context.Context, s *postgres.Store, of string) error {
+		_, err := s.EnqueueOnce(ctx, webhooks.EncodedEvent{ID: of + "2", Account: of, Type: webhooks.TypeBalanceLow},
+			[]webhooks.DedupKey{{Key: "notice", Until: time.Now().Add(time.Hour)}})
 		return err
 	},
 	"Redeliver": func(ctx context.Context, s *postgres.Store, of string) error {
@@ -187,7 +187,7 @@ var transactions = map[string]func(ctx context.Context, s *postgres.Store, of st
 	},
 	"Purge": func(ctx context.Context, s *postgres.Store, of string) error {
 		soon := time.Now().Add(time.Hour)
-		_, err := s.Purge(ctx, webhooks.Purge{Payloads: soon, Attempts: soon, EventIDs: soon, Notices: soon, Limit: 99})
+		_, err := s.Purge(ctx, webhooks.Purge{Payloads: soon, Attempts: soon, EventIDs: soon, DedupKeys: soon, Limit: 99})
 		return err
 	},
 	"ClaimDeliveries": func(ctx context.Context, s *postgres.Store, of string) error {
@@ -209,9 +209,9 @@ func transacting(t *testing.T, s *postgres.Store, of string) {
 			t.Fatal(of, err)
 		}
 	}
-	check(s.CreateWebhook(t.Context(), newWebhook(of, of), webhooks.Terms{}))
-	check(s.CreateKey(t.Context(), testKey(of, of, 1), apikeys.Terms{}))
-	_, err := s.Enqueue(t.Context(), webhooks.Envelope{ID: of, Account: of, Type: webhooks.TypeBalanceLow})
+	check(s.CreateWebhook(t.Context(), newWebhook(of, of), webhooks.CreateOptions{}))
+	check(s.CreateKey(t.Context(), testKey(of, of, 1), apikeys.CreateOptions{}))
+	_, err := s.Enqueue(t.Context(), webhooks.EncodedEvent{ID: of, Account: of, Type: webhooks.TypeBalanceLow})
 	check(err)
 	for _, task := range claimed(t, s, webhooks.Claim{PerWebhook: 9}) {
 		settleAs(t, s, task, webhooks.Deliver, 0)
@@ -313,14 +313,14 @@ func TestClaimOfASilentNode(t *testing.T) {
 	option := inSchema(t)
 	s, w := wired(t, "silent claim", option)
 	other := open(t, option)
-	if err := other.CreateWebhook(t.Context(), newWebhook("acct", "wh"), webhooks.Terms{}); err != nil {
+	if err := other.CreateWebhook(t.Context(), newWebhook("acct", "wh"), webhooks.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	const events, size = 40, 256 << 10
 	publish := func(n int) {
 		t.Helper()
 		for range n {
-			if _, err := other.Enqueue(t.Context(), webhooks.Envelope{ID: fmt.Sprint(rand.Int64()), Account: "acct", Type: webhooks.TypeBalanceLow, Body: make([]byte, size)}); err != nil {
+			if _, err := other.Enqueue(t.Context(), webhooks.EncodedEvent{ID: fmt.Sprint(rand.Int64()), Account: "acct", Type: webhooks.TypeBalanceLow, Body: make([]byte, size)}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -378,11 +378,11 @@ func TestClaimOfASilentNode(t *testing.T) {
 // The bodies of a claim are 4 MiB at most, but for one that is larger.
 func TestBytesOfAClaim(t *testing.T) {
 	s := open(t, inSchema(t))
-	if err := s.CreateWebhook(t.Context(), newWebhook("acct", "wh"), webhooks.Terms{}); err != nil {
+	if err := s.CreateWebhook(t.Context(), newWebhook("acct", "wh"), webhooks.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	for i, size := range []int{3 << 19, 3 << 19, 3 << 19, 5 << 20, 1, 1} {
-		if _, err := s.Enqueue(t.Context(), webhooks.Envelope{ID: fmt.Sprint(i), Account: "acct", Type: webhooks.TypeBalanceLow, Body: make([]byte, size)}); err != nil {
+		if _, err := s.Enqueue(t.Context(), webhooks.EncodedEvent{ID: fmt.Sprint(i), Account: "acct", Type: webhooks.TypeBalanceLow, Body: make([]byte, size)}); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -64,7 +64,7 @@ func publish(b *testing.B, s *postgres.Store, total int) {
 		group.Go(func() {
 			for j := i; j < total; j += publishers {
 				time.Sleep(time.Until(begun.Add(time.Duration(j) * time.Second / time.Duration(*benchRate))))
-				_, err := s.Enqueue(context.Background(), webhooks.Envelope{
+				_, err := s.Enqueue(context.Background(), webhooks.EncodedEvent{
 					ID: fmt.Sprintf("evt_%d_%d", begun.UnixNano(), j), Account: fmt.Sprintf("acct_wh_%06d", j*7919%*benchEndpoints),
 					Type: webhooks.TypeBalanceLow, Timestamp: time.Now(), Body: []byte(`{"a":1}`),
 				})

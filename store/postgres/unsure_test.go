@@ -63,7 +63,7 @@ func TestPublishOfUnknownOutcome(t *testing.T) {
 		var all sync.WaitGroup
 		for i := range publishers {
 			all.Go(func() {
-				_, errs[i] = s.Enqueue(ctx, webhooks.Envelope{ID: fmt.Sprint(event, i), Account: "acct", Type: webhooks.TypeBalanceLow, Timestamp: time.Now(), Body: []byte("{}")})
+				_, errs[i] = s.Enqueue(ctx, webhooks.EncodedEvent{ID: fmt.Sprint(event, i), Account: "acct", Type: webhooks.TypeBalanceLow, Timestamp: time.Now(), Body: []byte("{}")})
 			})
 		}
 		all.Wait()

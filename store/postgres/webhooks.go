@@ -106,15 +106,15 @@ func (s *Store) scanWebhook(row pgx.Row) (webhooks.Webhook, error) {
 }
 
 // CreateWebhook implements [webhooks.Store].
-func (s *Store) CreateWebhook(ctx context.Context, w webhooks.Webhook, terms webhooks.Terms) error {
+func (s *Store) CreateWebhook(ctx context.Context, w webhooks.Webhook, options webhooks.CreateOptions) error {
 	err := s.transact(ctx, func(ctx context.Context, tx pgx.Tx) error {
 		if err := s.lockAccount(ctx, tx, w.Account); err != nil {
 			return err
 		}
-		if err := s.checkCaller(ctx, tx, w.Account, terms.By); err != nil {
+		if err := s.checkCaller(ctx, tx, w.Account, options.By); err != nil {
 			return err
 		}
-		if err := s.repeated(ctx, tx, webhookRequests, w.Account, &terms); err != nil {
+		if err := s.repeated(ctx, tx, webhookRequests, w.Account, &options); err != nil {
 			return err
 		}
 		inserted, err := tx.Exec(ctx, s.sql(`
@@ -128,13 +128,13 @@ func (s *Store) CreateWebhook(ctx context.Context, w webhooks.Webhook, terms web
 		if err != nil {
 			return err
 		}
-		if err := s.checkLimit(ctx, tx, `select count(*) from storageapi.webhooks where account = $1`, w.Account, terms.Limit); err != nil {
+		if err := s.checkLimit(ctx, tx, `select count(*) from storageapi.webhooks where account = $1`, w.Account, options.MaxCount); err != nil {
 			return err
 		}
 		if err := s.alarm(ctx, tx, w.Account); err != nil {
 			return err
 		}
-		return s.note(ctx, tx, webhookRequests, w.Account, w.ID, &terms)
+		return s.note(ctx, tx, webhookRequests, w.Account, w.ID, &options)
 	})
 	if errors.Is(err, errLimit) {
 		return webhooks.ErrLimit

@@ -82,7 +82,7 @@ func updateAlert(run runner) {
 			deliveries, err := t.store.UpdateAlert(t.Context(), "acct", "metric", func(step *webhooks.AlertStep) error {
 				step.State = []byte("after")
 				step.Webhooks()
-				step.Events = []webhooks.AlertEvent{{Envelope: newEvent("acct", "event")}}
+				step.Events = []webhooks.AlertEvent{{EncodedEvent: newEvent("acct", "event")}}
 				return no
 			})
 			t.wantError("UpdateAlert", err, no)
@@ -130,7 +130,7 @@ func alertEvents(run runner) {
 		}
 	}
 	event := func(id, webhook string) webhooks.AlertEvent {
-		return webhooks.AlertEvent{Envelope: newEvent("acct", id), WebhookID: webhook}
+		return webhooks.AlertEvent{EncodedEvent: newEvent("acct", id), WebhookID: webhook}
 	}
 	states := func(t *tester, id string) map[string]webhooks.DeliveryState {
 		t.Helper()
@@ -200,11 +200,11 @@ func alertEvents(run runner) {
 	})
 }
 
-// softAlerts tests what is said of Soft.
+// softAlerts tests what is said of Deferrable.
 func softAlerts(run runner) {
 	soften := func(state string) func(*webhooks.AlertStep) error {
 		return func(step *webhooks.AlertStep) error {
-			step.State, step.Soft = []byte(state), true
+			step.State, step.Deferrable = []byte(state), true
 			return nil
 		}
 	}
@@ -241,9 +241,9 @@ func softAlerts(run runner) {
 	})
 }
 
-// durableAlerts tests what is kept of alerts, and notices.
+// durableAlerts tests what is kept of alerts, and deduplication keys.
 func durableAlerts(reopened func(name string, before, after func(*tester))) {
-	reopened("alerts, those that are due, and notices", func(t *tester) {
+	reopened("alerts, those that are due, and dedupKeys", func(t *tester) {
 		t.createWebhooks(newWebhook("acct", "webhook"))
 		t.updateAlert("acct", webhooks.MetricBalance, keepState("balance"))
 		t.updateAlert("other", webhooks.MetricBalance, keepState("balance"))
@@ -251,16 +251,16 @@ func durableAlerts(reopened func(name string, before, after func(*tester))) {
 		t.updateAlert("acct", "gone", keepState("gone"))
 		t.updateAlert("acct", "gone", keepState(""))
 		t.updateAlert("acct", "fired", func(step *webhooks.AlertStep) error {
-			step.State, step.Events = []byte("fired"), []webhooks.AlertEvent{{Envelope: newEvent("acct", "fired")}}
+			step.State, step.Events = []byte("fired"), []webhooks.AlertEvent{{EncodedEvent: newEvent("acct", "fired")}}
 			return nil
 		})
 		for _, metric := range []webhooks.Metric{webhooks.MetricBandwidth, "soft at first"} {
 			t.updateAlert("acct", metric, func(step *webhooks.AlertStep) error {
-				step.State, step.Soft = []byte("soft"), true
+				step.State, step.Deferrable = []byte("soft"), true
 				return nil
 			})
 		}
-		t.enqueueNotices(newEvent("acct", "event"), 1, newNotice("notice"))
+		t.enqueueOnce(newEvent("acct", "event"), 1, newDedupKey("notice"))
 		t.createWebhooks(newWebhook("other", "another webhook"))
 	}, func(t *tester) {
 		t.wantDue("other")
@@ -269,9 +269,9 @@ func durableAlerts(reopened func(name string, before, after func(*tester))) {
 		} {
 			wantSame(t, "State of "+string(metric), t.alert("acct", metric), want)
 		}
-		t.wantNew([]int{1}, newNotice("notice"), newNotice("another"))
-		_, err := t.store.EnqueueNotices(t.Context(), newEvent("acct", "again"), []webhooks.Notice{newNotice("notice")})
-		t.wantError("EnqueueNotices", err, webhooks.ErrExists)
+		t.wantNew([]int{1}, newDedupKey("notice"), newDedupKey("another"))
+		_, err := t.store.EnqueueOnce(t.Context(), newEvent("acct", "again"), []webhooks.DedupKey{newDedupKey("notice")})
+		t.wantError("EnqueueOnce", err, webhooks.ErrExists)
 		t.claimAll(2)
 	})
 }

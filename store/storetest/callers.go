@@ -17,9 +17,9 @@ func keyOf(account, id, value string) apikeys.Key {
 
 func valueHash(value string) apikeys.Hash { return apikeys.Hash{Sum: sha256.Sum256([]byte(value))} }
 
-// by returns the terms of what a value of a key asks for.
-func by(keyID, value string, replaced bool) apikeys.Terms {
-	return apikeys.Terms{By: apikeys.CallerOf(value, auth.Principal{KeyID: keyID, Replaced: replaced})}
+// by returns the options of what a value of a key asks for.
+func by(keyID, value string, replaced bool) apikeys.CreateOptions {
+	return apikeys.CreateOptions{By: apikeys.CallerOf(value, auth.Principal{KeyID: keyID, Replaced: replaced})}
 }
 
 // rotate gives a key another value.
@@ -36,7 +36,7 @@ func (t *tester) rotate(account, id, value string) {
 // callers tests what Create says of those who ask.
 func (c creator) callers(run runner) {
 	run("what a value asks for is created as long as it is its key's", func(t *tester) {
-		t.must(t.store.CreateKey(t.Context(), keyOf("acct", "caller", "one"), apikeys.Terms{}))
+		t.must(t.store.CreateKey(t.Context(), keyOf("acct", "caller", "one"), apikeys.CreateOptions{}))
 		t.must(c.create(t, "acct", "a", by("caller", "one", false)))
 		t.wantError("by another value", c.create(t, "acct", "b", by("caller", "two", false)), apikeys.ErrCaller)
 		t.wantError("by a value that is none", c.create(t, "acct", "b", by("caller", "one", true)), apikeys.ErrCaller)
@@ -60,15 +60,15 @@ func (c creator) callers(run runner) {
 	run("who asks is looked at before all else", func(t *tester) {
 		t.must(c.create(t, "acct", "a", request("request", 1)))
 		again := request("request", 1)
-		again.By, again.Limit = by("nobody", "one", false).By, 1
+		again.By, again.MaxCount = by("nobody", "one", false).By, 1
 		t.wantError("a request made before", c.create(t, "acct", "a", again), apikeys.ErrCaller)
 	})
 
 	run("nothing is created by a key once it is deleted", func(t *tester) {
 		for round := range 5 {
 			account := numbered("acct", round)
-			t.must(t.store.CreateKey(t.Context(), keyOf(account, "caller of "+account, account), apikeys.Terms{}))
-			terms := by("caller of "+account, account, false)
+			t.must(t.store.CreateKey(t.Context(), keyOf(account, "caller of "+account, account), apikeys.CreateOptions{}))
+			options := by("caller of "+account, account, false)
 			var deleted atomic.Bool
 			inParallel(5, func(i int) {
 				if i == 0 {
@@ -78,7 +78,7 @@ func (c creator) callers(run runner) {
 				}
 				for j := range 20 {
 					late := deleted.Load()
-					err := c.create(t, account, numbered(numbered(account, i), j), terms)
+					err := c.create(t, account, numbered(numbered(account, i), j), options)
 					if late || err != nil {
 						t.wantError("create", err, apikeys.ErrCaller)
 					}

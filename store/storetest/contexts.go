@@ -34,7 +34,7 @@ func everyMethod(ctx context.Context, s store.Store, task webhooks.Task) iter.Se
 			name string
 			call func() error
 		}{
-			{"CreateKey", func() error { return s.CreateKey(ctx, newKey("acct", "new key"), apikeys.Terms{}) }},
+			{"CreateKey", func() error { return s.CreateKey(ctx, newKey("acct", "new key"), apikeys.CreateOptions{}) }},
 			{"KeyByHash", func() error { _, err := s.KeyByHash(ctx, hashOf("acct", "key")); return err }},
 			{"KeyByID", func() error { _, err := s.KeyByID(ctx, "acct", "key"); return err }},
 			{"ListKeys", func() error { _, err := s.ListKeys(ctx, "acct", apikeys.Page{Limit: 9}); return err }},
@@ -43,16 +43,19 @@ func everyMethod(ctx context.Context, s store.Store, task webhooks.Task) iter.Se
 				return s.RecordKeyUse(ctx, []apikeys.KeyUse{{Account: "acct", ID: "key", At: some}})
 			}},
 			{"DeleteKey", func() error { return s.DeleteKey(ctx, "acct", "key", nil) }},
-			{"CreateWebhook", func() error { return s.CreateWebhook(ctx, newWebhook("acct", "new webhook"), webhooks.Terms{}) }},
+			{"CreateWebhook", func() error { return s.CreateWebhook(ctx, newWebhook("acct", "new webhook"), webhooks.CreateOptions{}) }},
 			{"WebhookByID", func() error { _, err := s.WebhookByID(ctx, "acct", "webhook"); return err }},
 			{"ListWebhooks", func() error { _, err := s.ListWebhooks(ctx, "acct", webhooks.Page{Limit: 9}); return err }},
 			{"UpdateWebhook", func() error { _, err := s.UpdateWebhook(ctx, "acct", "webhook", turnOff); return err }},
 			{"Enqueue", func() error { _, err := s.Enqueue(ctx, newEvent("acct", "new event")); return err }},
 			{"UpdateAlert", func() error { _, err := s.UpdateAlert(ctx, "acct", "metric", keepState("new")); return err }},
 			{"DueAlerts", func() error { _, err := s.DueAlerts(ctx, 9); return err }},
-			{"NewNotices", func() error { _, err := s.NewNotices(ctx, "acct", []webhooks.Notice{newNotice("notice")}); return err }},
-			{"EnqueueNotices", func() error {
-				_, err := s.EnqueueNotices(ctx, newEvent("acct", "new event of notices"), []webhooks.Notice{newNotice("new notice")})
+			{"UnseenKeys", func() error {
+				_, err := s.UnseenKeys(ctx, "acct", []webhooks.DedupKey{newDedupKey("notice")})
+				return err
+			}},
+			{"EnqueueOnce", func() error {
+				_, err := s.EnqueueOnce(ctx, newEvent("acct", "new event of dedupKeys"), []webhooks.DedupKey{newDedupKey("new notice")})
 				return err
 			}},
 			{"ClaimDeliveries", func() error {
@@ -129,7 +132,7 @@ func contexts(run runner) {
 			wantSame(t, "ListDeliveries", t.list("acct", "webhook", webhooks.DeliveryQuery{}), deliveries)
 			wantSame(t, "RecoveryByID", t.recovery("acct", "recovery"), newRecovery("acct", "webhook", "recovery", webhooks.Delivered))
 			wantSame(t, "State", t.alert("acct", "metric"), "state")
-			t.wantNew([]int{0}, newNotice("new notice"))
+			t.wantNew([]int{0}, newDedupKey("new notice"))
 			_, err = t.store.RecoveryByID(t.Context(), "other", "new recovery")
 			t.wantError("RecoveryByID", err, webhooks.ErrNotFound)
 			if got := t.claimAll(1)[0]; got.Event.ID != "owed" || got.Attempt != 1 {
@@ -153,7 +156,7 @@ func contexts(run runner) {
 					time.Sleep(time.Duration(i) * time.Microsecond)
 					cancel()
 				case 1:
-					err := t.store.CreateKey(ctx, key, apikeys.Terms{})
+					err := t.store.CreateKey(ctx, key, apikeys.CreateOptions{})
 					_, found := t.store.KeyByHash(t.Context(), key.Hash)
 					if (err == nil) != (found == nil) {
 						t.Errorf("CreateKey = %v, but KeyByHash then = %v", err, found)

@@ -10,21 +10,21 @@ import (
 )
 
 // A creator creates and deletes things of one kind: what CreateKey and CreateWebhook
-// say of terms is the same.
+// say of options is the same.
 type creator struct {
-	create         func(t *tester, account, id string, terms apikeys.Terms) error
-	createOther    func(t *tester, account, id string, terms apikeys.Terms) error // of the other kind
+	create         func(t *tester, account, id string, options apikeys.CreateOptions) error
+	createOther    func(t *tester, account, id string, options apikeys.CreateOptions) error // of the other kind
 	remove         func(t *tester, account, id string) error
 	exists         func(t *tester, account, id string) bool
 	exist, tooMany error // its ErrExists and ErrLimit
 }
 
 var keyCreator = creator{
-	create: func(t *tester, account, id string, terms apikeys.Terms) error {
-		return t.store.CreateKey(t.Context(), newKey(account, id), terms)
+	create: func(t *tester, account, id string, options apikeys.CreateOptions) error {
+		return t.store.CreateKey(t.Context(), newKey(account, id), options)
 	},
-	createOther: func(t *tester, account, id string, terms apikeys.Terms) error {
-		return t.store.CreateWebhook(t.Context(), newWebhook(account, id), terms)
+	createOther: func(t *tester, account, id string, options apikeys.CreateOptions) error {
+		return t.store.CreateWebhook(t.Context(), newWebhook(account, id), options)
 	},
 	remove: func(t *tester, account, id string) error { return t.store.DeleteKey(t.Context(), account, id, nil) },
 	exists: func(t *tester, account, id string) bool {
@@ -45,32 +45,36 @@ var webhookCreator = creator{
 	exist: webhooks.ErrExists, tooMany: webhooks.ErrLimit,
 }
 
-// keyTerms tests what CreateKey says of terms.
-func keyTerms(run runner) { keyCreator.limits(run); keyCreator.requests(run); keyCreator.callers(run) }
+// keyOptions tests what CreateKey says of options.
+func keyOptions(run runner) {
+	keyCreator.limits(run)
+	keyCreator.requests(run)
+	keyCreator.callers(run)
+}
 
-// webhookTerms tests what CreateWebhook says of terms.
-func webhookTerms(run runner) {
+// webhookOptions tests what CreateWebhook says of options.
+func webhookOptions(run runner) {
 	webhookCreator.limits(run)
 	webhookCreator.requests(run)
 	webhookCreator.callers(run)
 }
 
-// request returns the terms of a request of that name for what has that sum.
-func request(name string, sum byte) apikeys.Terms {
-	return apikeys.Terms{Request: name, Sum: [32]byte{sum}, Lifetime: time.Hour}
+// request returns the options of a request of that name for what has that sum.
+func request(name string, sum byte) apikeys.CreateOptions {
+	return apikeys.CreateOptions{IdempotencyKey: name, Fingerprint: [32]byte{sum}, IdempotencyTTL: time.Hour}
 }
 
 // wantRepeated checks for the error that the request was made before.
 func (t *tester) wantRepeated(err error, id string, sum byte) {
 	t.Helper()
-	var repeated *apikeys.Repeated
-	if !errors.As(err, &repeated) || repeated.ID != id || repeated.Sum != [32]byte{sum} {
+	var repeated *apikeys.DuplicateRequestError
+	if !errors.As(err, &repeated) || repeated.ID != id || repeated.Fingerprint != [32]byte{sum} {
 		t.Errorf("got %v (%+v), want that the request made %q before", err, repeated, id)
 	}
 }
 
 func (c creator) limits(run runner) {
-	limit := func(n int) apikeys.Terms { return apikeys.Terms{Limit: n} }
+	limit := func(n int) apikeys.CreateOptions { return apikeys.CreateOptions{MaxCount: n} }
 
 	run("ErrLimit if the account has as many already", func(t *tester) {
 		t.must(c.create(t, "acct", "a", limit(2)))
@@ -143,7 +147,7 @@ func (c creator) requests(run runner) {
 	run("a request made before is told, and nothing is created", func(t *tester) {
 		t.must(c.create(t, "acct", "first", request("request", 1)))
 		again := request("request", 2)
-		again.Limit = 1
+		again.MaxCount = 1
 		for range 2 {
 			t.wantRepeated(c.create(t, "acct", "second", again), "first", 1)
 			t.wantRepeated(c.create(t, "acct", "first", again), "first", 1)
@@ -175,10 +179,10 @@ func (c creator) requests(run runner) {
 	})
 
 	run("what is refused is not noted", func(t *tester) {
-		t.must(c.create(t, "acct", "a", apikeys.Terms{}))
+		t.must(c.create(t, "acct", "a", apikeys.CreateOptions{}))
 		t.wantError("create", c.create(t, "acct", "a", request("request", 1)), c.exist)
 		limited := request("request", 1)
-		limited.Limit = 1
+		limited.MaxCount = 1
 		t.wantError("create", c.create(t, "acct", "b", limited), c.tooMany)
 		t.must(c.create(t, "acct", "b", request("request", 2)))
 		t.wantRepeated(c.create(t, "acct", "c", limited), "b", 2)
@@ -188,8 +192,8 @@ func (c creator) requests(run runner) {
 		t.must(c.create(t, "acct", "first", request("request", 1)))
 		t.wantRepeated(c.create(t, "acct", "second", request("request", 1)), "first", 1)
 		brief := request("request", 2)
-		brief.Lifetime = 2 * time.Millisecond
-		time.Sleep(10 * brief.Lifetime)
+		brief.IdempotencyTTL = 2 * time.Millisecond
+		time.Sleep(10 * brief.IdempotencyTTL)
 		t.must(c.create(t, "acct", "second", brief))
 		t.wantRepeated(c.create(t, "acct", "third", request("request", 1)), "second", 2)
 
@@ -200,32 +204,32 @@ func (c creator) requests(run runner) {
 		t.wantRepeated(c.create(t, "acct", "third", request("request", 1)), "second", 2)
 	})
 
-	few := func(name string) apikeys.Terms {
-		terms := request(name, 1)
-		terms.MaxRequests = 3
-		return terms
+	few := func(name string) apikeys.CreateOptions {
+		options := request(name, 1)
+		options.MaxIdempotencyKeys = 3
+		return options
 	}
 
-	run("ErrRequests if the account has made as many already", func(t *tester) {
+	run("ErrIdempotencyKeys if the account has made as many already", func(t *tester) {
 		for i := range 3 {
 			t.must(c.create(t, "acct", numbered("id", i), few(numbered("request", i))))
 			t.must(c.remove(t, "acct", numbered("id", i))) // which does not matter
 		}
 		for range 2 {
-			t.wantError("one more", c.create(t, "acct", "more", few("another")), apikeys.ErrRequests)
+			t.wantError("one more", c.create(t, "acct", "more", few("another")), apikeys.ErrIdempotencyKeys)
 			wantSame(t, "exists", c.exists(t, "acct", "more"), false)
 			t.wantRepeated(c.create(t, "acct", "more", few(numbered("request", 1))), numbered("id", 1), 1)
 		}
-		t.must(c.create(t, "acct", "unnamed", apikeys.Terms{MaxRequests: 3}))
+		t.must(c.create(t, "acct", "unnamed", apikeys.CreateOptions{MaxIdempotencyKeys: 3}))
 		t.wantError("the same id", c.create(t, "acct", "unnamed", few("another")), c.exist)
 		t.must(c.create(t, "acct2", "of another account", few("another")))
 		t.must(c.createOther(t, "acct", "of the other kind", few("another")))
 		more := few("another")
-		more.MaxRequests = 4
+		more.MaxIdempotencyKeys = 4
 		t.must(c.create(t, "acct", "fourth", more))
-		more.Request = "a fifth"
-		t.wantError("one more", c.create(t, "acct", "fifth", more), apikeys.ErrRequests)
-		more.MaxRequests, more.Request = 0, "any number"
+		more.IdempotencyKey = "a fifth"
+		t.wantError("one more", c.create(t, "acct", "fifth", more), apikeys.ErrIdempotencyKeys)
+		more.MaxIdempotencyKeys, more.IdempotencyKey = 0, "any number"
 		t.must(c.create(t, "acct", "fifth", more))
 	})
 
@@ -234,22 +238,22 @@ func (c creator) requests(run runner) {
 			t.must(c.create(t, "acct", numbered("id", i), request(numbered("request", i), 1)))
 		}
 		brief := few("another")
-		brief.Lifetime = 10 * time.Millisecond
-		time.Sleep(2 * brief.Lifetime)
-		brief.Lifetime = time.Millisecond
+		brief.IdempotencyTTL = 10 * time.Millisecond
+		time.Sleep(2 * brief.IdempotencyTTL)
+		brief.IdempotencyTTL = time.Millisecond
 		for i := range 3 { // one after the other, each when those before may be known no more
-			brief.Request = numbered("new", i)
+			brief.IdempotencyKey = numbered("new", i)
 			t.must(c.create(t, "acct", numbered("new", i), brief))
-			time.Sleep(10 * brief.Lifetime)
+			time.Sleep(10 * brief.IdempotencyTTL)
 		}
 
 		// From now on they count, those of before that have not been forgotten too.
-		brief.Lifetime = time.Hour
+		brief.IdempotencyTTL = time.Hour
 		created := 0
 		for err := error(nil); err == nil && created <= 3; created++ {
-			brief.Request = numbered("counts", created)
+			brief.IdempotencyKey = numbered("counts", created)
 			if err = c.create(t, "acct", numbered("counts", created), brief); err != nil {
-				t.wantError("one more", err, apikeys.ErrRequests)
+				t.wantError("one more", err, apikeys.ErrIdempotencyKeys)
 				break
 			}
 		}
@@ -268,7 +272,7 @@ func (c creator) requests(run runner) {
 				case err == nil:
 					created.Add(1)
 				default:
-					t.wantError("create", err, apikeys.ErrRequests)
+					t.wantError("create", err, apikeys.ErrIdempotencyKeys)
 				}
 			})
 			wantSame(t, "created", created.Load(), 3)
@@ -283,7 +287,7 @@ func (c creator) requests(run runner) {
 			inParallel(len(ids), func(i int) {
 				id := numbered(name, i)
 				err := c.create(t, "acct", id, request(name, 1))
-				var repeated *apikeys.Repeated
+				var repeated *apikeys.DuplicateRequestError
 				switch {
 				case err == nil:
 					created.Add(1)
@@ -313,8 +317,8 @@ func durableCreations(reopened func(name string, before, after func(*tester))) {
 		}, func(t *tester) {
 			t.wantRepeated(c.create(t, "acct", "second", request("request", 3)), "first", 1)
 			t.wantRepeated(c.create(t, "acct", "second", request("another", 3)), "gone", 2)
-			t.must(c.create(t, "acct", "second", apikeys.Terms{Limit: 2}))
-			t.wantError("create", c.create(t, "acct", "third", apikeys.Terms{Limit: 2}), c.tooMany)
+			t.must(c.create(t, "acct", "second", apikeys.CreateOptions{MaxCount: 2}))
+			t.wantError("create", c.create(t, "acct", "third", apikeys.CreateOptions{MaxCount: 2}), c.tooMany)
 		})
 	}
 }

@@ -46,7 +46,7 @@ func (t *tester) cuts(n int) []*cut {
 		}
 		t.createKeys(newKey(account, "kept"), newKey(account, "deleted"))
 		add("CreateKey", func(ctx context.Context, s store.Store) error {
-			return s.CreateKey(ctx, newKey(account, "new"), apikeys.Terms{})
+			return s.CreateKey(ctx, newKey(account, "new"), apikeys.CreateOptions{})
 		}, func(t *tester) bool {
 			_, err := t.store.KeyByHash(t.Context(), hashOf(account, "new"))
 			return found(err, apikeys.ErrNotFound)(t)
@@ -74,7 +74,7 @@ func (t *tester) cuts(n int) []*cut {
 			return found(err, webhooks.ErrNotFound)(t)
 		}
 		add("CreateWebhook", func(ctx context.Context, s store.Store) error {
-			return s.CreateWebhook(ctx, newWebhook(account, id("new")), webhooks.Terms{})
+			return s.CreateWebhook(ctx, newWebhook(account, id("new")), webhooks.CreateOptions{})
 		}, func(t *tester) bool { return webhook(t, "new") })
 		add("UpdateWebhook", func(ctx context.Context, s store.Store) error {
 			_, err := s.UpdateWebhook(ctx, account, id("kept"), turnOff)
@@ -94,7 +94,7 @@ func (t *tester) cuts(n int) []*cut {
 		}, func(t *tester) bool { return event(t, "new") })
 		add("UpdateAlert", func(ctx context.Context, s store.Store) error {
 			_, err := s.UpdateAlert(ctx, account, "metric", func(step *webhooks.AlertStep) error {
-				step.Events = []webhooks.AlertEvent{{Envelope: newEvent(account, "alert")}}
+				step.Events = []webhooks.AlertEvent{{EncodedEvent: newEvent(account, "alert")}}
 				return keepState("told")(step)
 			})
 			return err
@@ -105,14 +105,14 @@ func (t *tester) cuts(n int) []*cut {
 			}
 			return told
 		})
-		add("EnqueueNotices", func(ctx context.Context, s store.Store) error {
-			_, err := s.EnqueueNotices(ctx, newEvent(account, "notice"), []webhooks.Notice{newNotice("notice")})
+		add("EnqueueOnce", func(ctx context.Context, s store.Store) error {
+			_, err := s.EnqueueOnce(ctx, newEvent(account, "notice"), []webhooks.DedupKey{newDedupKey("notice")})
 			return err
 		}, func(t *tester) bool {
-			fresh, err := t.store.NewNotices(t.Context(), account, []webhooks.Notice{newNotice("notice")})
+			fresh, err := t.store.UnseenKeys(t.Context(), account, []webhooks.DedupKey{newDedupKey("notice")})
 			t.must(err)
 			if known := len(fresh) == 0; known != event(t, "notice") {
-				t.Errorf("the notice of %s is known: %v; its event is not as that says", account, known)
+				t.Errorf("the deduplication key of %s is known: %v; its event is not as that says", account, known)
 			}
 			return len(fresh) == 0
 		})
@@ -232,7 +232,7 @@ func cutting(run runner) {
 		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 		defer cancel()
 		created := make(chan error, 1)
-		go func() { created <- t.store.CreateKey(ctx, newKey("acct", "waits"), apikeys.Terms{}) }()
+		go func() { created <- t.store.CreateKey(ctx, newKey("acct", "waits"), apikeys.CreateOptions{}) }()
 		var err error
 		select {
 		case err = <-created:

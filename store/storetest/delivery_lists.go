@@ -47,7 +47,7 @@ func eventIDs(list []webhooks.Delivery) []string {
 
 // settleEvent stores an event that is for that many webhooks and settles its
 // deliveries. Nothing else may be due.
-func (t *tester) settleEvent(event webhooks.Envelope, n int, outcome webhooks.Outcome) {
+func (t *tester) settleEvent(event webhooks.EncodedEvent, n int, outcome webhooks.Outcome) {
 	t.Helper()
 	t.enqueue(event, n)
 	for _, task := range t.claimAll(n) {

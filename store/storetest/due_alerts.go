@@ -47,7 +47,7 @@ func dueAlerts(run runner) {
 	run("also if what is kept is soft", func(t *tester) {
 		soft := func(state string) func(*webhooks.AlertStep) error {
 			return func(step *webhooks.AlertStep) error {
-				step.State, step.Soft = []byte(state), true
+				step.State, step.Deferrable = []byte(state), true
 				return nil
 			}
 		}
@@ -127,9 +127,9 @@ func alertRaces(run runner) {
 				_, err := t.store.UpdateAlert(t.Context(), "acct", webhooks.MetricBalance, func(step *webhooks.AlertStep) error {
 					n := count(step) + 1
 					step.State = []byte(strconv.Itoa(n))
-					step.Soft = (i+j)%3 > 0
+					step.Deferrable = (i+j)%3 > 0
 					if n%10 == 0 {
-						step.Soft, step.Events = false, []webhooks.AlertEvent{{Envelope: newEvent("acct", strconv.Itoa(n))}}
+						step.Deferrable, step.Events = false, []webhooks.AlertEvent{{EncodedEvent: newEvent("acct", strconv.Itoa(n))}}
 					}
 					return nil
 				})
@@ -153,7 +153,7 @@ func alertRaces(run runner) {
 			saw := false
 			inParallel(2, func(i int) {
 				if i == 0 {
-					t.wantError("CreateWebhook", t.store.CreateWebhook(t.Context(), newWebhook(account, account), webhooks.Terms{}), nil)
+					t.wantError("CreateWebhook", t.store.CreateWebhook(t.Context(), newWebhook(account, account), webhooks.CreateOptions{}), nil)
 					return
 				}
 				_, err := t.store.UpdateAlert(t.Context(), account, webhooks.MetricBalance, func(step *webhooks.AlertStep) error {
@@ -175,7 +175,7 @@ func alertRaces(run runner) {
 			for j := range 50 {
 				account := numbered("acct", (i+j)%4)
 				_, err := t.store.UpdateAlert(t.Context(), account, "metric", func(step *webhooks.AlertStep) error {
-					step.State, step.Soft = []byte(strconv.Itoa(count(step)+1)), j%2 == 0
+					step.State, step.Deferrable = []byte(strconv.Itoa(count(step)+1)), j%2 == 0
 					return nil
 				})
 				t.wantError("UpdateAlert", err, nil)

@@ -63,10 +63,10 @@ func durableRecords(reopened func(name string, before, after func(*tester))) {
 		t.wantNoKeyAt(gone.Previous)
 
 		// What is there still counts.
-		t.wantError("CreateKey", t.store.CreateKey(t.Context(), used, apikeys.Terms{}), apikeys.ErrExists)
+		t.wantError("CreateKey", t.store.CreateKey(t.Context(), used, apikeys.CreateOptions{}), apikeys.ErrExists)
 		thief := newKey("other", "thief")
 		thief.Hash = used.Previous
-		t.wantError("CreateKey", t.store.CreateKey(t.Context(), thief, apikeys.Terms{}), apikeys.ErrExists)
+		t.wantError("CreateKey", t.store.CreateKey(t.Context(), thief, apikeys.CreateOptions{}), apikeys.ErrExists)
 		t.must(t.store.RecordKeyUse(t.Context(), []apikeys.KeyUse{{Account: "acct", ID: "used", At: some}}))
 		wantSame(t, "KeyByID", t.key("acct", "used"), used)
 		t.createKeys(gone)
@@ -132,7 +132,7 @@ func durableRecords(reopened func(name string, before, after func(*tester))) {
 			}
 			for j := range 1_000 {
 				key := newKey("acct", numbered(numbered("key", i), j))
-				if err := t.store.CreateKey(t.Context(), key, apikeys.Terms{}); err != nil {
+				if err := t.store.CreateKey(t.Context(), key, apikeys.CreateOptions{}); err != nil {
 					t.wantError("CreateKey", err, store.ErrClosed)
 					return
 				}

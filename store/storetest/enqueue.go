@@ -191,7 +191,7 @@ func enqueueRaces(run runner) {
 		for round := range 10 {
 			account := numbered("acct", round)
 			total += racing(t, account, 1, func() error {
-				return t.store.CreateWebhook(t.Context(), newWebhook(account, account), webhooks.Terms{})
+				return t.store.CreateWebhook(t.Context(), newWebhook(account, account), webhooks.CreateOptions{})
 			})
 		}
 		t.claimAll(total)

@@ -139,8 +139,8 @@ func createKey(run runner) {
 		key, again := rotatedKey("acct", "key"), newKey("acct", "key")
 		again.Hash = hashOf("again")
 		t.createKeys(key)
-		t.wantError("CreateKey", t.store.CreateKey(t.Context(), again, apikeys.Terms{}), apikeys.ErrExists)
-		t.wantError("CreateKey of the same", t.store.CreateKey(t.Context(), key, apikeys.Terms{}), apikeys.ErrExists)
+		t.wantError("CreateKey", t.store.CreateKey(t.Context(), again, apikeys.CreateOptions{}), apikeys.ErrExists)
+		t.wantError("CreateKey of the same", t.store.CreateKey(t.Context(), key, apikeys.CreateOptions{}), apikeys.ErrExists)
 		wantSame(t, "KeyByID", t.key("acct", "key"), key)
 		t.wantNoKeyAt(again.Hash)
 	})
@@ -161,8 +161,8 @@ func createKey(run runner) {
 			for _, taken := range []apikeys.Hash{owner.Hash, owner.Previous} {
 				current, previous := rotatedKey(account, "new"), rotatedKey(account, "new")
 				current.Hash, previous.Previous = taken, taken
-				t.wantError("CreateKey", t.store.CreateKey(t.Context(), current, apikeys.Terms{}), apikeys.ErrExists)
-				t.wantError("CreateKey", t.store.CreateKey(t.Context(), previous, apikeys.Terms{}), apikeys.ErrExists)
+				t.wantError("CreateKey", t.store.CreateKey(t.Context(), current, apikeys.CreateOptions{}), apikeys.ErrExists)
+				t.wantError("CreateKey", t.store.CreateKey(t.Context(), previous, apikeys.CreateOptions{}), apikeys.ErrExists)
 				// Not at all: neither the key nor its other hash.
 				t.wantNoKeyAt(current.Previous)
 				t.wantNoKeyAt(previous.Hash)
@@ -199,14 +199,14 @@ func createKey(run runner) {
 				if sameHash.Hash = hash; i%2 == 0 {
 					sameHash.Hash, sameHash.Previous = hashOf(sameHash.ID), hash
 				}
-				if err := t.store.CreateKey(t.Context(), sameHash, apikeys.Terms{}); err == nil {
+				if err := t.store.CreateKey(t.Context(), sameHash, apikeys.CreateOptions{}); err == nil {
 					created.Add(1)
 				} else {
 					t.wantError("CreateKey", err, apikeys.ErrExists)
 				}
 				sameID := newKey("acct", id)
 				sameID.Hash = hashOf(id, numbered("", i))
-				if err := t.store.CreateKey(t.Context(), sameID, apikeys.Terms{}); err == nil {
+				if err := t.store.CreateKey(t.Context(), sameID, apikeys.CreateOptions{}); err == nil {
 					createdID.Add(1)
 				} else {
 					t.wantError("CreateKey", err, apikeys.ErrExists)

@@ -45,7 +45,7 @@ func leases(run runner) {
 			t.Helper()
 			backlog, err := t.store.Backlog(t.Context(), webhookID)
 			t.must(err)
-			wantSame(t, "Lapsed", backlog.Lapsed, want)
+			wantSame(t, "ExpiredLeases", backlog.ExpiredLeases, want)
 		}
 		tasks := t.await(3, short)
 		t.settle(settlement(tasks[0], webhooks.Deliver))

@@ -14,7 +14,7 @@ func (t *tester) border() time.Time {
 	t.Helper()
 	w := newWebhook("border", "border")
 	w.Active = false
-	if err := t.store.CreateWebhook(t.Context(), w, webhooks.Terms{}); !errors.Is(err, webhooks.ErrExists) {
+	if err := t.store.CreateWebhook(t.Context(), w, webhooks.CreateOptions{}); !errors.Is(err, webhooks.ErrExists) {
 		t.must(err)
 	}
 	now := func() time.Time {

@@ -48,7 +48,7 @@ func Run(t *testing.T, open func(t *testing.T) store.Store) {
 		{"Cut", cutting},
 		{"Keys", keyValues},
 		{"CreateKey", createKey},
-		{"KeyTerms", keyTerms},
+		{"KeyTerms", keyOptions},
 		{"KeyByHash", keyByHash},
 		{"ListKeys", listKeys},
 		{"UpdateKey", updateKey},
@@ -56,7 +56,7 @@ func Run(t *testing.T, open func(t *testing.T) store.Store) {
 		{"RecordKeyUse", recordKeyUse},
 		{"Webhooks", webhookValues},
 		{"CreateWebhook", createWebhook},
-		{"WebhookTerms", webhookTerms},
+		{"WebhookTerms", webhookOptions},
 		{"ListWebhooks", listWebhooks},
 		{"UpdateWebhook", updateWebhook},
 		{"DeleteWebhook", deleteWebhook},
@@ -65,16 +65,16 @@ func Run(t *testing.T, open func(t *testing.T) store.Store) {
 		{"Skipped", skipped},
 		{"UpdateAlert", updateAlert},
 		{"AlertEvents", alertEvents},
-		{"Soft", softAlerts},
+		{"Deferrable", softAlerts},
 		{"DueAlerts", dueAlerts},
 		{"AlertRaces", alertRaces},
-		{"Notices", notices},
+		{"DedupKeys", dedupKeys},
 		{"ClaimDeliveries", claimDeliveries},
 		{"PerAccount", accountCaps},
 		{"Caps", caps},
 		{"Unproven", unproven},
 		{"Probe", probes},
-		{"Landed", landed},
+		{"Finished", finished},
 		{"Turns", turns},
 		{"Priorities", priorities},
 		{"Wait", waits},
@@ -141,7 +141,7 @@ func closing(run runner) {
 				return
 			}
 			for j := range 10 {
-				err := t.store.CreateKey(t.Context(), newKey("acct", numbered("key", 10*i+j)), apikeys.Terms{})
+				err := t.store.CreateKey(t.Context(), newKey("acct", numbered("key", 10*i+j)), apikeys.CreateOptions{})
 				if err != nil && !errors.Is(err, store.ErrClosed) {
 					t.Errorf("CreateKey = %v, want nil or ErrClosed", err)
 				}

@@ -64,7 +64,7 @@ func wantSame[T any](t *tester, what string, got, want T) {
 func (t *tester) createKeys(keys ...apikeys.Key) {
 	t.Helper()
 	for _, key := range keys {
-		t.must(t.store.CreateKey(t.Context(), key, apikeys.Terms{}))
+		t.must(t.store.CreateKey(t.Context(), key, apikeys.CreateOptions{}))
 	}
 }
 
@@ -104,7 +104,7 @@ func (t *tester) wantNoKeyAt(hash apikeys.Hash) {
 func (t *tester) createWebhooks(list ...webhooks.Webhook) {
 	t.Helper()
 	for _, w := range list {
-		t.must(t.store.CreateWebhook(t.Context(), w, webhooks.Terms{}))
+		t.must(t.store.CreateWebhook(t.Context(), w, webhooks.CreateOptions{}))
 	}
 }
 
@@ -131,7 +131,7 @@ func (t *tester) setActive(account, id string, active bool) {
 }
 
 // enqueue stores an event and checks how many deliveries that makes.
-func (t *tester) enqueue(event webhooks.Envelope, want int) {
+func (t *tester) enqueue(event webhooks.EncodedEvent, want int) {
 	t.Helper()
 	got, err := t.store.Enqueue(t.Context(), event)
 	t.must(err)

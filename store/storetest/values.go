@@ -85,8 +85,8 @@ func newWebhook(account, id string) webhooks.Webhook {
 	}
 }
 
-func newEvent(account, id string) webhooks.Envelope {
-	return webhooks.Envelope{
+func newEvent(account, id string) webhooks.EncodedEvent {
+	return webhooks.EncodedEvent{
 		ID:        id,
 		Account:   account,
 		Type:      webhooks.TypeBalanceLow,

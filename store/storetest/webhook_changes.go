@@ -18,7 +18,7 @@ func createWebhook(run runner) {
 		for _, account := range []string{"acct", "other"} {
 			again := newWebhook(account, "webhook")
 			again.Active = false
-			t.wantError("CreateWebhook", t.store.CreateWebhook(t.Context(), again, webhooks.Terms{}), webhooks.ErrExists)
+			t.wantError("CreateWebhook", t.store.CreateWebhook(t.Context(), again, webhooks.CreateOptions{}), webhooks.ErrExists)
 			wantSame(t, "WebhookByID", t.webhook("acct", "webhook"), w)
 		}
 		_, err := t.store.WebhookByID(t.Context(), "other", "webhook")
@@ -42,7 +42,7 @@ func createWebhook(run runner) {
 				all[i] = newWebhook(numbered("acct", i%3), id) // each with a secret of its own
 			}
 			inParallel(goroutines, func(i int) {
-				err := t.store.CreateWebhook(t.Context(), all[i], webhooks.Terms{})
+				err := t.store.CreateWebhook(t.Context(), all[i], webhooks.CreateOptions{})
 				if won[i] = err == nil; !won[i] {
 					t.wantError("CreateWebhook", err, webhooks.ErrExists)
 				}

@@ -51,7 +51,7 @@ func (q *ours) subscribe(ctx context.Context, account string, i int) error {
 	return q.nodes[0].CreateWebhook(ctx, webhooks.Webhook{
 		ID: id, Account: account, URL: "https://example.com/" + id, Events: []webhooks.EventType{webhooks.TypeBalanceLow},
 		Active: true, Secret: signing.NewSecret(), CreatedAt: time.Now(),
-	}, webhooks.Terms{})
+	}, webhooks.CreateOptions{})
 }
 
 func (q *ours) close() {
@@ -76,7 +76,7 @@ func (q *ours) insertMany(ctx context.Context, n int) error {
 }
 
 func (q *ours) enqueue(ctx context.Context, account string, deliveries int) error {
-	got, err := q.nodes[0].Enqueue(ctx, webhooks.Envelope{
+	got, err := q.nodes[0].Enqueue(ctx, webhooks.EncodedEvent{
 		ID: fmt.Sprintf("evt_%026d", q.inserted.Add(1)), Account: account, Type: webhooks.TypeBalanceLow, Timestamp: time.Now(), Body: []byte(body),
 	})
 	if err == nil && got != deliveries {

@@ -131,7 +131,7 @@ func TestProbe(t *testing.T) {
 	claims(at(10*time.Millisecond), probe, 990*time.Millisecond)
 	claims(at(time.Second), probe, 0, "a2")
 	claims(at(2*time.Second), probe, 0)
-	q.Expedite("a", 3, at(2*time.Second))
+	q.MakeDue("a", 3, at(2*time.Second))
 	q.Probe("a")
 	probe.PerWebhook = 0
 	claims(at(2*time.Second), probe, 0, "a3")

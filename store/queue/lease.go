@@ -16,7 +16,7 @@ type lease struct {
 	until int64
 	held  bool // being settled: does not run out
 
-	landed bool // does not count in leased
+	finished bool // does not count in leased
 }
 
 // lease leases the first item that waits in l.
@@ -48,11 +48,11 @@ func (q *Queue) begin(le lease) *lease {
 	return &le
 }
 
-// Seize keeps deliveries of a webhook that wait from being claimed, until Done or Free
+// Reserve keeps deliveries of a webhook that wait from being claimed, until Done or Free
 // with their tokens, which it returns by number. Those that are leased are not among
 // them; the token of one that is not owed is 0, which is nobody's. It looks once at all
 // that the webhook is owed.
-func (q *Queue) Seize(webhook string, seqs []uint64) (tokens map[uint64]uint64) {
+func (q *Queue) Reserve(webhook string, seqs []uint64) (tokens map[uint64]uint64) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	tokens = make(map[uint64]uint64, len(seqs))
@@ -82,7 +82,7 @@ func (q *Queue) Seize(webhook string, seqs []uint64) (tokens map[uint64]uint64) 
 		q.waiting -= len(taken)
 		q.schedule(l)
 		for _, it := range taken {
-			tokens[it.seq] = q.begin(lease{lane: l, item: it, held: true, landed: true}).token
+			tokens[it.seq] = q.begin(lease{lane: l, item: it, held: true, finished: true}).token
 		}
 	}
 	return tokens
@@ -102,8 +102,8 @@ func (q *Queue) end(token uint64) (*lease, bool) {
 
 // land makes the lease count no more.
 func (le *lease) land() {
-	if !le.landed {
-		le.landed = true
+	if !le.finished {
+		le.finished = true
 		le.lane.leased--
 		le.lane.account.leased--
 	}

@@ -6,9 +6,9 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// landed tests what ClaimDeliveries says of Claim.Landed. A store may count such
+// finished tests what ClaimDeliveries says of Claim.Finished. A store may count such
 // leases all the same, so it is tested that none is counted wrongly.
-func landed(run runner) {
+func finished(run runner) {
 	tokens := func(tasks []webhooks.Task) (list []uint64) {
 		for _, task := range tasks {
 			list = append(list, task.Token)
@@ -19,7 +19,7 @@ func landed(run runner) {
 	// then, of which that many are.
 	wantRoom := func(t *tester, claim webhooks.Claim, leased int) []webhooks.Task {
 		t.Helper()
-		claim.Landed = nil
+		claim.Finished = nil
 		tasks := t.claim(claim)
 		wantSame(t, "number of tasks", len(tasks), 4-leased)
 		wantSame(t, "number of tasks again", len(t.claim(claim)), 0)
@@ -39,12 +39,12 @@ func landed(run runner) {
 			first := t.claim(claim)
 			wantSame(t, "number of tasks", len(first), 4)
 			claim := claim
-			claim.Landed = tokens(first[:2])
+			claim.Finished = tokens(first[:2])
 			next := t.claim(claim)
 			if len(next) > 2 {
-				t.Fatalf("claimed %d with two landed, want at most 2", len(next))
+				t.Fatalf("claimed %d with two finished, want at most 2", len(next))
 			}
-			wantSame(t, "number of tasks again, with the same landed", len(t.claim(claim)), 0)
+			wantSame(t, "number of tasks again, with the same finished", len(t.claim(claim)), 0)
 			seen := map[string]bool{}
 			for _, task := range append(first, next...) {
 				if seen[task.Event.ID] {
@@ -64,7 +64,7 @@ func landed(run runner) {
 			tasks := t.claim(claim)
 			for outcome := range webhooks.Outcome(4) {
 				claim := claim
-				claim.Limit, claim.Landed = 1, tokens(tasks[:1])
+				claim.Limit, claim.Finished = 1, tokens(tasks[:1])
 				next := t.claim(claim)
 				t.settle(settlement(tasks[0], outcome))
 				claim.Limit = 99
@@ -83,7 +83,7 @@ func landed(run runner) {
 		claim := webhooks.Claim{Limit: 99, PerWebhook: 4, Lease: longLease}
 		tasks := t.claim(claim)
 		t.settle(settlement(tasks[0], webhooks.Deliver))
-		claim.Landed = []uint64{0, 1, tasks[0].Token, tasks[0].Token, tasks[1].Token + 1<<40, gone.Token}
+		claim.Finished = []uint64{0, 1, tasks[0].Token, tasks[0].Token, tasks[1].Token + 1<<40, gone.Token}
 		wantSame(t, "number of tasks", len(t.claim(claim)), 1)
 		wantSame(t, "number of tasks again", len(t.claim(claim)), 0)
 	})
@@ -94,14 +94,14 @@ func landed(run runner) {
 		tasks := t.await(2, webhooks.Claim{Limit: 9, PerWebhook: 9, Lease: shortLease})
 		for range 3 {
 			time.Sleep(shortLease + shortLease/2)
-			wantSame(t, "number of tasks", len(t.claim(webhooks.Claim{Limit: 9, PerWebhook: 9, Lease: shortLease, Landed: tokens(tasks)})), 0)
+			wantSame(t, "number of tasks", len(t.claim(webhooks.Claim{Limit: 9, PerWebhook: 9, Lease: shortLease, Finished: tokens(tasks)})), 0)
 		}
 		time.Sleep(shortLease + shortLease/2)
-		wantSame(t, "number of tasks", len(t.claim(webhooks.Claim{Limit: 9, PerWebhook: 9, Lease: longLease, Landed: tokens(tasks)})), 0)
+		wantSame(t, "number of tasks", len(t.claim(webhooks.Claim{Limit: 9, PerWebhook: 9, Lease: longLease, Finished: tokens(tasks)})), 0)
 		t.claimAll(0) // they have not run out any more
 		backlog, err := t.store.Backlog(t.Context(), "")
 		t.must(err)
-		wantSame(t, "Lapsed", backlog.Lapsed, 0)
+		wantSame(t, "ExpiredLeases", backlog.ExpiredLeases, 0)
 		later := settlement(tasks[1], webhooks.Retry)
 		t.settle(settlement(tasks[0], webhooks.Deliver), later)
 		wantSame(t, "State", t.delivery("acct", tasks[0].Event.ID).State, webhooks.Delivered)
@@ -113,7 +113,7 @@ func landed(run runner) {
 		t.createWebhooks(newWebhook("acct", "webhook"))
 		t.enqueueMany("acct", 2, 1)
 		tasks := t.await(2, webhooks.Claim{Limit: 9, PerWebhook: 9, Lease: shortLease})
-		again := t.await(1, webhooks.Claim{Limit: 9, PerWebhook: 9, Lease: longLease, Landed: tokens(tasks[:1])})
+		again := t.await(1, webhooks.Claim{Limit: 9, PerWebhook: 9, Lease: longLease, Finished: tokens(tasks[:1])})
 		wantSame(t, "Task.Event.ID", again[0].Event.ID, tasks[1].Event.ID)
 		wantSame(t, "Task.Attempt", again[0].Attempt, 2)
 		t.wantStale(settlement(tasks[1], webhooks.Deliver))
@@ -126,7 +126,7 @@ func landed(run runner) {
 		first := t.await(1, webhooks.Claim{Limit: 9, PerWebhook: 1, Lease: shortLease})[0]
 		second := t.await(1, webhooks.Claim{Limit: 9, PerWebhook: 1, Lease: longLease})[0]
 		wantSame(t, "Task.Attempt", second.Attempt, 2)
-		claim := webhooks.Claim{Limit: 9, PerWebhook: 1, Lease: longLease, Landed: []uint64{first.Token}}
+		claim := webhooks.Claim{Limit: 9, PerWebhook: 1, Lease: longLease, Finished: []uint64{first.Token}}
 		t.wantStale(settlement(first, webhooks.Deliver))
 		t.enqueue(newEvent("acct", "another"), 1)
 		wantSame(t, "number of tasks", len(t.claim(claim)), 0)
@@ -138,7 +138,7 @@ func landed(run runner) {
 		t.createWebhooks(newWebhook("acct", "webhook"))
 		t.enqueueMany("acct", 3, 1)
 		tasks := t.claimAll(3)
-		t.claim(webhooks.Claim{Limit: 9, PerWebhook: 9, Lease: longLease, Landed: tokens(tasks)})
+		t.claim(webhooks.Claim{Limit: 9, PerWebhook: 9, Lease: longLease, Finished: tokens(tasks)})
 		for _, id := range []string{"", "webhook"} {
 			backlog, err := t.store.Backlog(t.Context(), id)
 			t.must(err)

@@ -21,8 +21,8 @@ func TestExpedite(t *testing.T) {
 		seq     uint64
 		want    bool
 	}{{"a", 2, true}, {"a", 4, true}, {"a", 5, false}, {"b", 1, false}, {"a", 9, false}, {"unknown", 1, false}} {
-		if got := q.Expedite(edit.webhook, edit.seq, at(time.Second)); got != edit.want {
-			t.Errorf("Expedite of %s %d = %v, want %v", edit.webhook, edit.seq, got, edit.want)
+		if got := q.MakeDue(edit.webhook, edit.seq, at(time.Second)); got != edit.want {
+			t.Errorf("MakeDue of %s %d = %v, want %v", edit.webhook, edit.seq, got, edit.want)
 		}
 	}
 	if got, wait := claim(&q, start, 9, 9); len(got) != 0 || wait != time.Second-time.Millisecond {
@@ -36,10 +36,10 @@ func TestExpedite(t *testing.T) {
 	if claimed[1].Attempt != 1 || claimed[0].Attempt != 3 || claimed[0].Before != 2 {
 		t.Errorf("claimed %+v, want the numbers as they were", claimed)
 	}
-	if q.Expedite("a", 2, start) {
+	if q.MakeDue("a", 2, start) {
 		t.Error("expedited what is leased")
 	}
-	if !q.Expedite("a", 1, at(time.Minute)) || !q.Expedite("a", 3, at(2*time.Minute)) || !q.Expedite("a", 3, at(30*time.Second)) {
+	if !q.MakeDue("a", 1, at(time.Minute)) || !q.MakeDue("a", 3, at(2*time.Minute)) || !q.MakeDue("a", 3, at(30*time.Second)) {
 		t.Error("not expedited behind what is leased")
 	}
 	got, _ := claim(&q, at(time.Minute), 9, 9)
@@ -50,7 +50,7 @@ func TestExpediteWhilePaused(t *testing.T) {
 	var q Queue
 	add(&q, "a", 1, at(time.Hour))
 	q.Pause("a")
-	if !q.Expedite("a", 1, start) {
+	if !q.MakeDue("a", 1, start) {
 		t.Error("not expedited")
 	}
 	got, _ := claim(&q, start, 9, 9)
@@ -105,9 +105,9 @@ func TestSeize(t *testing.T) {
 		add(&q, "a", seq, start)
 	}
 	c, _ := claimFor(&q, start, 1, 9, time.Minute)
-	tokens := q.Seize("a", []uint64{9, 0, 3, 1})
+	tokens := q.Reserve("a", []uint64{9, 0, 3, 1})
 	if token, ok := tokens[9]; token != 0 || !ok {
-		t.Errorf("Seize of what is not owed = %v, %v, want 0, true", token, ok)
+		t.Errorf("Reserve of what is not owed = %v, %v, want 0, true", token, ok)
 	}
 	if _, ok := tokens[0]; ok {
 		t.Error("a leased one was seized")
@@ -115,7 +115,7 @@ func TestSeize(t *testing.T) {
 	if len(tokens) != 3 || tokens[1] == 0 || tokens[3] == 0 || tokens[1] == tokens[3] {
 		t.Errorf("seized %v, want 1 and 3", tokens)
 	}
-	if tokens := q.Seize("a", []uint64{1}); len(tokens) != 0 {
+	if tokens := q.Reserve("a", []uint64{1}); len(tokens) != 0 {
 		t.Error("what is seized was seized")
 	}
 	if diff := cmp.Diff(map[uint64]bool{0: true, 1: true, 3: true}, q.Leases()); diff != "" {

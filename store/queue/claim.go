@@ -28,7 +28,7 @@ func (q *Queue) Claim(now time.Time, claim webhooks.Claim) (claimed []Claimed, w
 	defer q.mu.Unlock()
 	t := q.at(now)
 	until := t + claim.Lease.Milliseconds()
-	for _, token := range claim.Landed {
+	for _, token := range claim.Finished {
 		if le := q.leases[token]; le != nil {
 			le.land()
 			le.until = max(le.until, until)

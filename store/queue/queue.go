@@ -180,10 +180,10 @@ func (q *Queue) schedule(l *lane) {
 	}
 }
 
-// Expedite makes an owed delivery the next one of its webhook, due at the given time
+// MakeDue makes an owed delivery the next one of its webhook, due at the given time
 // or sooner, and reports whether it was owed and not leased. It is as one that was not
 // recovered from then on.
-func (q *Queue) Expedite(webhook string, seq uint64, due time.Time) bool {
+func (q *Queue) MakeDue(webhook string, seq uint64, due time.Time) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return q.edit(webhook, seq, func(l *lane, it item) {
@@ -280,7 +280,7 @@ func (q *Queue) Backlog(now time.Time, webhook string) webhooks.Backlog {
 	}
 	var b webhooks.Backlog
 	if webhook == "" {
-		b.Pending, b.Lapsed = q.waiting+len(q.leases), q.lapsed
+		b.Pending, b.ExpiredLeases = q.waiting+len(q.leases), q.lapsed
 		for _, e := range q.endpoints.all {
 			look(e)
 		}

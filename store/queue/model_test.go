@@ -42,14 +42,14 @@ type debt struct {
 	until time.Time
 	held  bool
 
-	landed bool // does not count
+	finished bool // does not count
 }
 
 func (d *debt) sooner(other *debt) bool {
 	return d.Due.Before(other.Due) || d.Due.Equal(other.Due) && d.Seq < other.Seq
 }
 
-func (d *debt) counts() bool { return d.lease != 0 && !d.landed }
+func (d *debt) counts() bool { return d.lease != 0 && !d.finished }
 
 const modelWebhooks, modelAccounts = 6, 3
 
@@ -161,7 +161,7 @@ func (m *model) step() {
 		}
 		for range m.rnd.IntN(4) {
 			if len(m.leased) > 0 {
-				claim.Landed = append(claim.Landed, m.leased[m.rnd.IntN(len(m.leased))].Token)
+				claim.Finished = append(claim.Finished, m.leased[m.rnd.IntN(len(m.leased))].Token)
 			}
 		}
 		m.claim(claim)
@@ -170,7 +170,7 @@ func (m *model) step() {
 	case n < 90:
 		m.edit(func(d *debt) bool {
 			due := m.now.Add(m.some(200*time.Millisecond) - 100*time.Millisecond)
-			ok := m.q.Expedite(d.Webhook, d.Seq, due)
+			ok := m.q.MakeDue(d.Webhook, d.Seq, due)
 			if ok {
 				d.Due, d.Recovered = m.beforeAll(d, due), false
 			}
@@ -186,13 +186,13 @@ func (m *model) step() {
 		})
 	case n < 93:
 		m.edit(func(d *debt) bool {
-			tokens := m.q.Seize(d.Webhook, []uint64{d.Seq})
+			tokens := m.q.Reserve(d.Webhook, []uint64{d.Seq})
 			token, ok := tokens[d.Seq]
 			switch owed := m.owed[d.Seq] == d; {
 			case !owed:
 				return token != 0 || !ok // as for what is leased
 			case ok:
-				d.lease, d.held, d.landed = token, true, true
+				d.lease, d.held, d.finished = token, true, true
 				m.seized = append(m.seized, d)
 			}
 			return ok
@@ -262,15 +262,15 @@ func (m *model) seizeAll(webhook string) {
 			seqs = append(seqs, d.Seq)
 		}
 	}
-	tokens := m.q.Seize(webhook, seqs)
+	tokens := m.q.Reserve(webhook, seqs)
 	for _, seq := range seqs {
 		d := m.owed[seq]
 		token, ok := tokens[seq]
 		if ok != (d.lease == 0) || ok && token == 0 {
-			m.Fatalf("Seize of %+v = %d, %v", d, token, ok)
+			m.Fatalf("Reserve of %+v = %d, %v", d, token, ok)
 		}
 		if ok {
-			d.lease, d.held, d.landed = token, true, true
+			d.lease, d.held, d.finished = token, true, true
 			m.seized = append(m.seized, d)
 		}
 	}
@@ -338,10 +338,10 @@ func (m *model) settle() {
 
 // claim claims and checks what it gets.
 func (m *model) claim(claim webhooks.Claim) {
-	for _, token := range claim.Landed {
+	for _, token := range claim.Finished {
 		for _, d := range m.owed {
 			if d.lease == token {
-				d.landed = true
+				d.finished = true
 				if until := m.now.Add(claim.Lease); until.After(d.until) {
 					d.until = until
 				}
@@ -375,7 +375,7 @@ func (m *model) claim(claim webhooks.Claim) {
 			last = i
 		}
 		m.tokens[c.Token] = true
-		d.lease, d.until, d.landed = c.Token, m.now.Add(claim.Lease), false
+		d.lease, d.until, d.finished = c.Token, m.now.Add(claim.Lease), false
 		m.leased = append(m.leased, c)
 		if webhook, account := m.leases(d); !m.allows(claim, d.Webhook, webhook-1, account-1) {
 			m.Fatalf("claimed %+v with %d leased of its webhook, %d of its account: %+v", c, webhook, account, claim)
@@ -517,7 +517,7 @@ func (m *model) compare() {
 		slices.Sort(f.Owed)
 		want[id], got[id] = f, facts{owed(&m.q, id), m.q.Backlog(m.now, id)}
 	}
-	all.Backlog.Lapsed = m.lapsed
+	all.Backlog.ExpiredLeases = m.lapsed
 	want[""], got[""] = all, facts{nil, m.q.Backlog(m.now, "")}
 	if diff := cmp.Diff(want, got); diff != "" {
 		m.Fatalf("what is owed (-want +got):\n%s", diff)

@@ -111,29 +111,29 @@ func TestLanded(t *testing.T) {
 	for _, c := range first {
 		tokens[c.Webhook] = append(tokens[c.Webhook], c.Token)
 	}
-	claim.Landed = []uint64{tokens["b"][0], tokens["b"][0], tokens["a"][0], 0, 7}
+	claim.Finished = []uint64{tokens["b"][0], tokens["b"][0], tokens["a"][0], 0, 7}
 	next, _ := q.Claim(start, claim)
 	if len(next) != 2 {
-		t.Fatalf("claimed %v with one of b and one of a landed, want one of b and one of their account", next)
+		t.Fatalf("claimed %v with one of b and one of a finished, want one of b and one of their account", next)
 	}
 	if got, _ := q.Claim(start, claim); len(got) != 0 {
-		t.Errorf("claimed %v with the same landed again", got)
+		t.Errorf("claimed %v with the same finished again", got)
 	}
 	if b := q.Backlog(start, "b"); b.Pending != 20 {
 		t.Errorf("%d pending of b, want all 20", b.Pending)
 	}
 	if !q.Leased("b", first[1].Seq) {
-		t.Error("what has landed is leased no more")
+		t.Error("what has finished is leased no more")
 	}
 
 	// However it ends, it is counted off once.
-	claim.Landed = nil
+	claim.Finished = nil
 	q.Free(tokens["b"][0])
 	q.Done(tokens["a"][0])
 	if got, _ := q.Claim(start, claim); len(got) != 0 {
-		t.Errorf("claimed %v after what had landed was settled", got)
+		t.Errorf("claimed %v after what had finished was settled", got)
 	}
-	claim.Landed = []uint64{tokens["b"][1]}
+	claim.Finished = []uint64{tokens["b"][1]}
 	if got, _ := q.Claim(at(time.Second), claim); len(got) != 7 {
 		t.Errorf("claimed %v after all leases ran out, want 7", got)
 	}

@@ -1,0 +1,52 @@
+package bolt
+
+import (
+	"context"
+
+	"github.com/storageapi/storageapi/webhooks"
+)
+
+// dedupKeyOf returns the key of a deduplication key, which begins with when it may go.
+func dedupKeyOf(account string, n *webhooks.DedupKey) []byte {
+	return append(seqKey(uint64(n.Until.UnixMilli())), prefixed(account, n.Key)...)
+}
+
+// UnseenKeys implements [webhooks.Store].
+func (s *Store) UnseenKeys(ctx context.Context, account string, dedupKeys []webhooks.DedupKey) (fresh []int, err error) {
+	tx, err := s.view(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer s.done(tx, &err)
+	rows := tx.Bucket(bucketDedupKeys)
+	for i := range dedupKeys {
+		if rows.Get(dedupKeyOf(account, &dedupKeys[i])) == nil {
+			fresh = append(fresh, i)
+		}
+	}
+	return fresh, nil
+}
+
+// EnqueueOnce implements [webhooks.Store].
+func (s *Store) EnqueueOnce(ctx context.Context, event webhooks.EncodedEvent, dedupKeys []webhooks.DedupKey) (deliveries int, err error) {
+	p, keys := newPublication(&event), make([][]byte, len(dedupKeys))
+	defer p.release()
+	for i := range dedupKeys {
+		keys[i] = dedupKeyOf(event.Account, &dedupKeys[i])
+	}
+	err = s.writer.run(ctx, func(b *batch) error {
+		for _, key := range keys {
+			if b.get(bucketDedupKeys, key) != nil {
+				return webhooks.ErrExists
+			}
+		}
+		for _, key := range keys {
+			if err := b.put(bucketDedupKeys, key, newEncoder(0)); err != nil {
+				return err
+			}
+		}
+		deliveries, _, err = s.enqueue(b, p, "")
+		return err
+	})
+	return deliveries, err
+}

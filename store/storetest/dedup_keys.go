@@ -1,0 +1,124 @@
+package storetest
+
+import (
+	"strconv"
+	"sync/atomic"
+	"time"
+
+	"github.com/storageapi/storageapi/webhooks"
+)
+
+func newDedupKey(key string) webhooks.DedupKey { return webhooks.DedupKey{Key: key, Until: some} }
+
+// wantNew checks which of the deduplication keys the account does not have.
+func (t *tester) wantNew(want []int, dedupKeys ...webhooks.DedupKey) {
+	t.Helper()
+	fresh, err := t.store.UnseenKeys(t.Context(), "acct", dedupKeys)
+	t.must(err)
+	wantSame(t, "UnseenKeys", fresh, want)
+}
+
+// enqueueOnce stores deduplication keys and checks how many deliveries their event makes.
+func (t *tester) enqueueOnce(event webhooks.EncodedEvent, want int, dedupKeys ...webhooks.DedupKey) {
+	t.Helper()
+	got, err := t.store.EnqueueOnce(t.Context(), event, dedupKeys)
+	t.must(err)
+	if got != want {
+		t.Fatalf("EnqueueOnce of %q = %d deliveries, want %d", event.ID, got, want)
+	}
+}
+
+// deduplication keys tests UnseenKeys, EnqueueOnce, and what Purge says of them.
+func dedupKeys(run runner) {
+	run("UnseenKeys returns the indexes of those that are not there", func(t *tester) {
+		t.wantNew(nil)
+		t.wantNew([]int{0, 1}, newDedupKey("a"), newDedupKey("b"))
+		t.enqueueOnce(newEvent("acct", "1"), 0, newDedupKey("b"), newDedupKey("d"))
+		t.wantNew([]int{0, 2}, newDedupKey("a"), newDedupKey("b"), newDedupKey("c"), newDedupKey("d"))
+		t.wantNew([]int{0, 1, 2}, newDedupKey("a"), newDedupKey("c"), newDedupKey("e"))
+	})
+
+	run("a notice is its account, Key and Until, to the millisecond", func(t *tester) {
+		for _, key := range oddStrings {
+			t.enqueueOnce(newEvent("acct", "of "+strconv.QuoteToASCII(key)), 0, newDedupKey(key))
+			for _, other := range []webhooks.DedupKey{{Key: key, Until: some.Add(time.Millisecond)}, {Key: key, Until: some.Add(-time.Millisecond)}, {Key: key + "x", Until: some}} {
+				t.wantNew([]int{0}, other)
+			}
+			t.wantNew(nil, newDedupKey(key), webhooks.DedupKey{Key: key, Until: some.Add(999 * time.Microsecond).In(time.FixedZone("", 3600))})
+		}
+		for _, account := range []string{"acc", "acct2", "other"} {
+			fresh, err := t.store.UnseenKeys(t.Context(), account, []webhooks.DedupKey{newDedupKey("a")})
+			t.must(err)
+			wantSame(t, "UnseenKeys of another account", fresh, []int{0})
+			_, err = t.store.EnqueueOnce(t.Context(), newEvent(account, "event"), []webhooks.DedupKey{newDedupKey("a")})
+			t.must(err)
+		}
+		longest := webhooks.DedupKey{Key: long("key", 1024), Until: some}
+		t.enqueueOnce(newEvent("acct", "long"), 0, longest)
+		t.wantNew(nil, longest)
+	})
+
+	run("EnqueueOnce stores the event as Enqueue does", func(t *tester) {
+		off := newWebhook("acct", "off")
+		off.Active = false
+		t.createWebhooks(newWebhook("acct", "a"), newWebhook("acct", "b"), off, newWebhook("other", "c"))
+		t.enqueueOnce(newEvent("acct", "event"), 2, newDedupKey("1"), newDedupKey("2"))
+		wantSame(t, "number of deliveries", len(t.deliveries("acct", "event")), 3)
+		for _, task := range t.claimAll(2) {
+			wantSame(t, "Task.Event", task.Event, newEvent("acct", "event"))
+		}
+	})
+
+	run("ErrExists if one is there, and nothing is stored", func(t *tester) {
+		t.createWebhooks(newWebhook("acct", "a"))
+		t.enqueueOnce(newEvent("acct", "1"), 1, newDedupKey("b"))
+		_, err := t.store.EnqueueOnce(t.Context(), newEvent("acct", "2"), []webhooks.DedupKey{newDedupKey("a"), newDedupKey("b"), newDedupKey("c")})
+		t.wantError("EnqueueOnce", err, webhooks.ErrExists)
+		t.wantNew([]int{0, 2}, newDedupKey("a"), newDedupKey("b"), newDedupKey("c"))
+		_, err = t.store.EventDeliveries(t.Context(), "acct", "2")
+		t.wantError("EventDeliveries", err, webhooks.ErrNotFound)
+		t.claimAll(1)
+	})
+
+	run("of one deduplication key at once, one event comes", func(t *tester) {
+		t.createWebhooks(newWebhook("acct", "a"))
+		for round := range 10 {
+			var won atomic.Int64
+			inParallel(8, func(i int) {
+				id := numbered(numbered("event", round), i)
+				all := []webhooks.DedupKey{newDedupKey(id), newDedupKey(numbered("shared", round))}
+				switch _, err := t.store.EnqueueOnce(t.Context(), newEvent("acct", id), all); err {
+				case nil:
+					won.Add(1)
+				default:
+					t.wantError("EnqueueOnce", err, webhooks.ErrExists)
+					if fresh, err := t.store.UnseenKeys(t.Context(), "acct", all); len(fresh) != 1 || err != nil {
+						t.Errorf("UnseenKeys = %v, %v, want the first to be new", fresh, err)
+					}
+				}
+			})
+			wantSame(t, "events", won.Load(), 1)
+		}
+		t.claimAll(10)
+	})
+
+	run("Purge removes those whose Until is before it, and no others", func(t *tester) {
+		var all []webhooks.DedupKey
+		for i := range 20 {
+			all = append(all, webhooks.DedupKey{Key: numbered("key", i%3), Until: some.Add(time.Duration(i) * time.Minute)})
+		}
+		t.enqueueOnce(newEvent("acct", "event"), 0, all...)
+		t.purge(webhooks.Purge{})
+		t.wantNew(nil, all...)
+		calls := t.purge(webhooks.Purge{DedupKeys: all[10].Until, Limit: 3})
+		if calls < 2 {
+			t.Errorf("%d calls removed ten dedupKeys, three at a time", calls)
+		}
+		t.wantNew([]int{0, 1, 2, 3, 4, 5, 6, 7, 8, 9}, all...)
+		wantSame(t, "deliveries", t.deliveries("acct", "event"), nil)
+		t.enqueueOnce(newEvent("acct", "again"), 0, all[0])
+		t.purge(webhooks.Purge{DedupKeys: some.Add(time.Hour)})
+		_, err := t.store.EnqueueOnce(t.Context(), newEvent("acct", "after all"), all)
+		t.must(err)
+	})
+}
