@@ -314,7 +314,7 @@ func TestStandbyLost(t *testing.T) {
 	}
 	s, primary, standby := onPrimary(t)
 	enqueue := func(ctx context.Context) error {
-		_, err := s.Enqueue(ctx, webhooks.Envelope{ID: "event", Account: "acct", Type: webhooks.TypeBalanceLow})
+		_, err := s.Enqueue(ctx, webhooks.EncodedEvent{ID: "event", Account: "acct", Type: webhooks.TypeBalanceLow})
 		return err
 	}
 	p, err := pgxpool.New(t.Context(), primary.DSN("postgres"))
