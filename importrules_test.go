@@ -43,7 +43,7 @@ var importRules = map[string][]string{
 	"internal/id":        {"github.com/oklog/ulid/v2"},
 	"internal/invalid":   {},
 	"internal/lasting":   {},
-	"store/queue":     {"webhooks"},
+	"store/queue":        {"webhooks"},
 
 	"internal/simulation": {},
 	"internal/testhook":   {},
