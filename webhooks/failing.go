@@ -29,6 +29,21 @@ const (
 // notice returns how long a webhook stays on after the host was warned of it, at least.
 func (w *warden) notice() time.Duration { return min(maxNotice, w.config.FailingLimit/2) }
 
+// turnsOffAt returns when a webhook that is failing will be turned off, or zero.
+func (w *warden) turnsOffAt(webhook *Webhook) time.Time {
+	if !webhook.Active || !webhook.FailedAgain || w.config.FailingLimit < 0 {
+		return time.Time{}
+	}
+	at, warned := webhook.FailingSince.Add(w.config.FailingLimit), webhook.WarnedAt
+	if warned.IsZero() { // the host is warned at half the time, or else now
+		warned = w.config.Now()
+	}
+	if told := warned.Add(w.notice()); told.After(at) {
+		return told
+	}
+	return at
+}
+
 // look judges some of the webhooks that have failed for long.
 func (w *warden) look(ctx context.Context) (more bool, err error) {
 	if w.config.FailingLimit < 0 {

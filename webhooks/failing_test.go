@@ -98,6 +98,13 @@ func TestAWebhookThatFailsForDays(t *testing.T) {
 				turnedOff != (len(b.logs.lines("level=WARN", "turned off: its attempts have all failed", webhook.ID)) == 1) {
 				t.Fatalf("after %v logged %q", time.Since(begun), b.logs.lines("turned off"))
 			}
+			want := begun.Add(5 * day)
+			if turnedOff {
+				want = time.Time{}
+			}
+			if stats, err := b.service.WebhookStats(b.Context(), account, webhook.ID); err != nil || !stats.TurnsOffAt.Equal(want) {
+				t.Fatalf("after %v: turns off at %v, want %v: %v", time.Since(begun), stats.TurnsOffAt, want, err)
+			}
 		}
 		failing, off := diary.told()
 		for _, told := range []struct {

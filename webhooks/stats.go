@@ -44,19 +44,28 @@ type WebhookStats struct {
 	Pending      int           // deliveries owed
 	OldestDue    time.Duration // for how long the one that waits longest has been due; 0 if none is
 	LimiterState LimiterState  // how this process treats it
+
+	// TurnsOffAt is when the webhook will be turned off if no attempt succeeds before:
+	// see [Config.FailingLimit]. Zero if it is off, if its last attempt succeeded, and
+	// as long as only one event has failed.
+	TurnsOffAt time.Time
 }
 
 // WebhookStats returns the figures of the account's webhook, or [ErrNotFound].
 // Why and since when it is off or failing is in the [Webhook].
 func (s *WebhookService) WebhookStats(ctx context.Context, account, webhookID string) (WebhookStats, error) {
-	if _, err := s.Get(ctx, account, webhookID); err != nil {
+	webhook, err := s.Get(ctx, account, webhookID)
+	if err != nil {
 		return WebhookStats{}, err
 	}
 	backlog, err := s.store.Backlog(ctx, webhookID)
 	if err != nil {
 		return WebhookStats{}, fmt.Errorf("get stats of webhook: %w", err)
 	}
-	return WebhookStats{Pending: backlog.Pending, OldestDue: backlog.age(), LimiterState: s.dispatcher.paceOf(webhookID)}, nil
+	return WebhookStats{
+		Pending: backlog.Pending, OldestDue: backlog.age(), LimiterState: s.dispatcher.paceOf(webhookID),
+		TurnsOffAt: s.keeper.warden.turnsOffAt(&webhook),
+	}, nil
 }
 
 // age returns for how long the longest due delivery waits.
