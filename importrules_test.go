@@ -25,10 +25,11 @@ var importRules = map[string][]string{
 	"apikeys":  {"auth", "scopes", "internal/creation", "internal/id", "internal/invalid"},
 	"webhooks": {"scopes", "signing", "internal/clock", "internal/creation", "internal/id", "internal/invalid", "internal/testhook", "code.dny.dev/ssrf"},
 
-	"store":           {"apikeys", "webhooks"},
-	"store/memory":    {"apikeys", "webhooks", "scopes", "signing", "store", "internal/clock", "internal/creation", "internal/cursor", "store/queue"},
-	"store/bolt":      {"apikeys", "webhooks", "scopes", "signing", "store", "internal/boltfault", "internal/clock", "internal/creation", "internal/cursor", "store/queue", "go.etcd.io/bbolt", "go.etcd.io/bbolt/errors"},
-	"store/storetest": {"apikeys", "auth", "webhooks", "scopes", "signing", "store", "github.com/google/go-cmp/cmp", "github.com/google/go-cmp/cmp/cmpopts"},
+	"store":                           {"apikeys", "webhooks"},
+	"store/memory":                    {"apikeys", "webhooks", "scopes", "signing", "store", "internal/clock", "internal/creation", "internal/cursor", "store/queue"},
+	"store/bolt":                      {"apikeys", "webhooks", "scopes", "signing", "store", "store/bolt/internal/groupcommit", "internal/boltfault", "internal/clock", "internal/creation", "internal/cursor", "store/queue", "go.etcd.io/bbolt", "go.etcd.io/bbolt/errors"},
+	"store/bolt/internal/groupcommit": {"store", "go.etcd.io/bbolt", "go.etcd.io/bbolt/errors"},
+	"store/storetest":                 {"apikeys", "auth", "webhooks", "scopes", "signing", "store", "github.com/google/go-cmp/cmp", "github.com/google/go-cmp/cmp/cmpopts"},
 
 	// What people see stands on what hosts use.
 	"dashboard": {".", "apikeys", "scopes", "webhooks", "internal/arrival", "internal/lasting"},

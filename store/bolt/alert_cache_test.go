@@ -97,7 +97,7 @@ func TestQuietReportsDoNotWait(t *testing.T) {
 	if err := update("known", "state"); err != nil {
 		t.Fatal(err)
 	}
-	err = s.writer.run(context.Background(), func(*batch) error { // nothing can be written meanwhile
+	err = s.writer.Run(context.Background(), func(*batch) error { // nothing can be written meanwhile
 		return errors.Join(update("known", "state"), update("unknown", ""))
 	})
 	if err != nil {
@@ -124,7 +124,7 @@ func TestAlertStepsOfOneBatch(t *testing.T) {
 		}
 	}
 	var found []string
-	err = s.writer.run(t.Context(), func(b *batch) error {
+	err = s.writer.Run(t.Context(), func(b *batch) error {
 		for range 2 {
 			_, err := s.updateAlert(b, prefixed("acct", "metric"), "acct", func(step *webhooks.AlertStep) error {
 				found = append(found, string(step.State))

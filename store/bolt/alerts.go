@@ -21,7 +21,7 @@ func (s *Store) UpdateAlert(ctx context.Context, account string, metric webhooks
 		return 0, err
 	}
 	defer s.alerts.write(row)()
-	err = s.writer.run(ctx, func(b *batch) error {
+	err = s.writer.Run(ctx, func(b *batch) error {
 		deliveries, err = s.updateAlert(b, row, account, change)
 		return err
 	})
@@ -55,7 +55,7 @@ func (s *Store) answer(row []byte, change func(*webhooks.AlertStep) error) (answ
 		return false, err
 	case bytes.Equal(step.State, a.state):
 		return true, nil
-	case !step.Deferrable || s.alerts.writing[string(row)] > 0 || s.writer.broken() != nil:
+	case !step.Deferrable || s.alerts.writing[string(row)] > 0 || s.writer.Halted() != nil:
 		return false, nil
 	}
 	a.state, a.soft = bytes.Clone(step.State), true
@@ -99,12 +99,12 @@ func (s *Store) updateAlert(b *batch, row []byte, account string, change func(*w
 		next.stored = record
 	}
 	if !bytes.Equal(next.stored, a.stored) {
-		if err := b.putOrDelete(bucketAlerts, row, next.stored); err != nil {
+		if err := b.PutOrDelete(bucketAlerts, row, next.stored); err != nil {
 			return 0, err
 		}
 	}
 	if a.due {
-		if err := b.delete(bucketDueAlerts, row); err != nil {
+		if err := b.Delete(bucketDueAlerts, row); err != nil {
 			return 0, err
 		}
 	}
@@ -121,7 +121,7 @@ func (s *Store) updateAlert(b *batch, row []byte, account string, change func(*w
 		b.alerts = make(map[string][]byte)
 	}
 	b.alerts[string(row)] = next.state
-	b.done = append(b.done, func() { s.alerts.set(row, next) })
+	b.AfterCommit(func() { s.alerts.set(row, next) })
 	return deliveries, nil
 }
 
@@ -150,11 +150,11 @@ func (s *Store) webhooksOf(tx *bbolt.Tx, account string) []webhooks.Webhook {
 // memory only.
 func (s *Store) alarm(b *batch, account string) error {
 	row := prefixed(account, string(webhooks.MetricBalance))
-	if len(s.stateOf(b, row, readAlert(b.tx, row))) == 0 && b.get(bucketAlerts, row) == nil {
+	if len(s.stateOf(b, row, readAlert(b.tx, row))) == 0 && b.Get(bucketAlerts, row) == nil {
 		return nil
 	}
-	b.done = append(b.done, func() { s.alerts.alarm(row) })
-	return b.put(bucketDueAlerts, row, newEncoder(0))
+	b.AfterCommit(func() { s.alerts.alarm(row) })
+	return b.Put(bucketDueAlerts, row, newEncoder(0))
 }
 
 // DueAlerts implements [webhooks.Store].
@@ -183,14 +183,14 @@ func (s *Store) keepAlerts() error {
 		return nil
 	}
 	defer s.alerts.forget()
-	return s.writer.run(context.Background(), func(b *batch) error {
+	return s.writer.Run(context.Background(), func(b *batch) error {
 		for row, a := range soft {
-			if !bytes.Equal(b.get(bucketAlerts, []byte(row)), a.stored) {
+			if !bytes.Equal(b.Get(bucketAlerts, []byte(row)), a.stored) {
 				continue // a later step has written
 			}
 			record := newEncoder(len(a.state))
 			record.raw(a.state)
-			if err := b.put(bucketAlerts, []byte(row), record); err != nil {
+			if err := b.Put(bucketAlerts, []byte(row), record); err != nil {
 				return err
 			}
 		}

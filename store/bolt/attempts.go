@@ -23,11 +23,11 @@ func (b *batch) logAttempt(number uint64, a *webhooks.Attempt, outcome webhooks.
 		for k, _ := c.Seek(attemptKey(number, 0)); k != nil && bytes.Compare(k, last) <= 0; k, _ = c.Next() {
 			old = append(old, bytes.Clone(k))
 		}
-		if err := b.deleteAll(bucketAttempts, old); err != nil {
+		if err := b.DeleteAll(bucketAttempts, old); err != nil {
 			return err
 		}
 	}
-	return b.add(bucketAttempts, attemptKey(number, a.Number), encodeAttempt(a, outcome))
+	return b.Append(bucketAttempts, attemptKey(number, a.Number), encodeAttempt(a, outcome))
 }
 
 func attemptKey(number uint64, attempt int) []byte {
@@ -44,7 +44,7 @@ const minPacked = 4
 func (b *batch) writeLog(row *mark) error {
 	if len(row.log) < minPacked {
 		for _, l := range row.log {
-			if err := b.add(bucketAttempts, attemptKey(l.number, 1), l.record); err != nil {
+			if err := b.Append(bucketAttempts, attemptKey(l.number, 1), l.record); err != nil {
 				return err
 			}
 		}
@@ -58,7 +58,7 @@ func (b *batch) writeLog(row *mark) error {
 		e.raw(l.record)
 		p.end()
 	}
-	return b.add(bucketFirstAttempts, firstAttemptsKey(row.last, row.log[0].number), p.record())
+	return b.Append(bucketFirstAttempts, firstAttemptsKey(row.last, row.log[0].number), p.record())
 }
 
 func firstAttemptsKey(last, least uint64) []byte {

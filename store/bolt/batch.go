@@ -1,18 +1,17 @@
 package bolt
 
-import "go.etcd.io/bbolt"
+import (
+	"go.etcd.io/bbolt"
 
-// A batch is one transaction and the steps in it.
+	"github.com/storageapi/storageapi/store/bolt/internal/groupcommit"
+)
+
+// A batch is what the steps of one transaction share. What is written once for many
+// steps is in memory until Flush: a step that reads of it flushes it before.
 type batch struct {
-	tx    *bbolt.Tx
-	dirty bool // the current step has written
+	*groupcommit.Tx
+	tx *bbolt.Tx // for reading
 
-	// done is run, in order, when the transaction is committed. What steps do
-	// to the queue goes here, so that it follows the order of the file.
-	done []func()
-
-	// What is written once for many steps: a step that reads of it flushes it
-	// before.
 	draft          *draft
 	fresh, skipped marks
 
@@ -23,14 +22,14 @@ type batch struct {
 	deleted []string // webhooks
 }
 
-// newBatch returns an empty one. There is one at a time to a draft.
-func newBatch(tx *bbolt.Tx, d *draft) *batch {
-	d.reset()
-	return &batch{tx: tx, draft: d, fresh: marks{bucket: bucketFresh}, skipped: marks{bucket: bucketSkipped}}
+// newBatch returns an empty one. There is one at a time.
+func (s *Store) newBatch(tx *groupcommit.Tx) *batch {
+	s.draft.reset()
+	return &batch{Tx: tx, tx: tx.Bolt, draft: &s.draft, fresh: marks{bucket: bucketFresh}, skipped: marks{bucket: bucketSkipped}}
 }
 
-// flush writes what earlier steps have left to be written.
-func (b *batch) flush() error {
+// Flush writes what earlier steps have left to be written.
+func (b *batch) Flush() error {
 	if err := b.writeDraft(); err != nil {
 		return err
 	}
@@ -38,48 +37,4 @@ func (b *batch) flush() error {
 		return err
 	}
 	return b.skipped.write(b)
-}
-
-func (b *batch) put(bucket, key, value []byte) error {
-	b.dirty = true
-	return b.tx.Bucket(bucket).Put(key, value)
-}
-
-// add is put for keys that only grow: it packs pages full.
-func (b *batch) add(bucket, key, value []byte) error {
-	b.dirty = true
-	bk := b.tx.Bucket(bucket)
-	bk.FillPercent = 0.95
-	return bk.Put(key, value)
-}
-
-func (b *batch) delete(bucket, key []byte) error {
-	b.dirty = true
-	return b.tx.Bucket(bucket).Delete(key)
-}
-
-// putOrDelete puts a value, or deletes the key if there is none.
-func (b *batch) putOrDelete(bucket, key, value []byte) error {
-	if value == nil {
-		return b.delete(bucket, key)
-	}
-	return b.put(bucket, key, value)
-}
-
-func (b *batch) deleteAll(bucket []byte, keys [][]byte) error {
-	for _, key := range keys {
-		if err := b.delete(bucket, key); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func (b *batch) get(bucket, key []byte) []byte { return b.tx.Bucket(bucket).Get(key) }
-
-// finish runs what was to be done after the commit.
-func (b *batch) finish() {
-	for _, done := range b.done {
-		done()
-	}
 }

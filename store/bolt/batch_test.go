@@ -5,10 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"go.etcd.io/bbolt"
@@ -113,7 +113,7 @@ func TestPurgeInABatch(t *testing.T) {
 			_, err := s.purge(b, &purge, seized)
 			return err
 		},
-		func(b *batch) error { return errors.Join(failed, b.put(bucketMeta, []byte("x"), nil)) },
+		func(b *batch) error { return errors.Join(failed, b.Put(bucketMeta, []byte("x"), nil)) },
 	)
 	if outcomes[0] != nil || outcomes[1] != nil || !errors.Is(outcomes[2], failed) {
 		t.Error(outcomes)
@@ -133,12 +133,12 @@ func TestBacklogDuringACommit(t *testing.T) {
 	s := openTemp(t)
 	landing, release, ended := make(chan struct{}), make(chan struct{}), make(chan error, 1)
 	go func() {
-		ended <- s.writer.run(t.Context(), func(b *batch) error {
-			b.done = append(b.done, func() {
+		ended <- s.writer.Run(t.Context(), func(b *batch) error {
+			b.AfterCommit(func() {
 				close(landing)
 				<-release
 			})
-			return b.put(bucketMeta, []byte("x"), nil)
+			return b.Put(bucketMeta, []byte("x"), nil)
 		})
 	}()
 	<-landing
@@ -182,8 +182,8 @@ func TestClaimsDuringACommit(t *testing.T) {
 		}
 	}
 	claim(before)
-	if err := s.writer.run(t.Context(), func(b *batch) error {
-		b.done = append(b.done, func() { claim(after) }) // the first that is done
+	if err := s.writer.Run(t.Context(), func(b *batch) error {
+		b.AfterCommit(func() { claim(after) }) // the first that is done
 		webhook.URL = after
 		if err := s.putWebhook(b, &webhook); err != nil {
 			return err
@@ -229,7 +229,7 @@ func TestBatchThatIsUndone(t *testing.T) {
 		t.Fatal(err)
 	}
 	failed := errors.New("failed")
-	err = s.writer.run(t.Context(), func(b *batch) error {
+	err = s.writer.Run(t.Context(), func(b *batch) error {
 		if _, _, err := s.enqueue(b, publicationOf(testEvent(1, 100)), ""); err != nil {
 			return err
 		}
@@ -251,7 +251,9 @@ func TestBatchThatIsUndone(t *testing.T) {
 
 // A webhook that is deleted and to be made again in one batch, in which it was owed
 // something before, is made once the rows of that are gone, and is not owed it.
-func TestWebhookMadeAgainInABatch(t *testing.T) {
+func TestWebhookMadeAgainInABatch(t *testing.T) { synctest.Test(t, testWebhookMadeAgainInABatch) }
+
+func testWebhookMadeAgainInABatch(t *testing.T) {
 	s := openTemp(t)
 	create := func(i int) error { return s.CreateWebhook(t.Context(), testWebhook(i), webhooks.CreateOptions{}) }
 	enqueue := func(i int) error { _, err := s.Enqueue(t.Context(), testEvent(i, 10)); return err }
@@ -261,17 +263,12 @@ func TestWebhookMadeAgainInABatch(t *testing.T) {
 		}
 	}
 	var done sync.WaitGroup
-	waiting := func() int {
-		s.writer.mu.Lock()
-		defer s.writer.mu.Unlock()
-		return len(s.writer.waiting)
-	}
 	begun, end := make(chan bool), make(chan bool)
 	done.Go(func() {
-		_ = s.writer.run(t.Context(), func(*batch) error { close(begun); <-end; return nil })
+		_ = s.writer.Run(t.Context(), func(*batch) error { close(begun); <-end; return nil })
 	})
 	<-begun
-	for i, do := range []func() error{
+	for _, do := range []func() error{
 		func() error { return enqueue(1) },
 		func() error { return s.DeleteWebhook(t.Context(), "acct", "wh1", nil) },
 		func() error { return create(1) },
@@ -282,9 +279,7 @@ func TestWebhookMadeAgainInABatch(t *testing.T) {
 				t.Error(err)
 			}
 		})
-		for waiting() <= i {
-			runtime.Gosched()
-		}
+		synctest.Wait() // until it waits for the commit
 	}
 	close(end)
 	done.Wait()

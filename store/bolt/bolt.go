@@ -11,10 +11,12 @@ import (
 	"go.etcd.io/bbolt"
 	bbolterrors "go.etcd.io/bbolt/errors"
 
+	"github.com/storageapi/storageapi/internal/boltfault"
 	"github.com/storageapi/storageapi/internal/clock"
 	"github.com/storageapi/storageapi/internal/cursor"
 	"github.com/storageapi/storageapi/signing"
 	"github.com/storageapi/storageapi/store"
+	"github.com/storageapi/storageapi/store/bolt/internal/groupcommit"
 	"github.com/storageapi/storageapi/store/queue"
 )
 
@@ -26,7 +28,7 @@ var ErrLocked = errors.New("in use by another process, or opened twice in this o
 type Store struct {
 	db     *bbolt.DB
 	keys   *signing.Keyring // nil: secrets are kept in plain
-	writer writer
+	writer *groupcommit.Writer[*batch]
 	queue  queue.Queue
 	cache  webhookCache
 	recent recent
@@ -38,6 +40,7 @@ type Store struct {
 	cursors cursor.Key // hides the numbers of deliveries
 
 	// For steps of the writer only.
+	draft         draft
 	subscriptions subscriptions
 	standings     standings
 	keyCensus     census
@@ -88,7 +91,7 @@ func Open(path string, options ...Option) (*Store, error) {
 	for _, option := range options {
 		option(s)
 	}
-	s.writer.db, s.writer.undone = db, s.forgetAll
+	s.writer = groupcommit.New(db, s.newBatch, s.forgetAll)
 	if err := s.prepare(file); err != nil {
 		_ = db.Close()
 		return nil, fmt.Errorf("open %s: %w", path, err)
@@ -144,11 +147,27 @@ func (s *Store) forgetAll() {
 func (s *Store) Close() error {
 	path := s.db.Path()
 	kept := s.keepAlerts()
-	s.writer.close()
+	s.writer.Close()
 	if err := errors.Join(kept, s.db.Close()); err != nil {
 		return fmt.Errorf("close %s: %w", path, err)
 	}
 	return nil
+}
+
+// Halted implements [webhooks.Halter].
+func (s *Store) Halted() error { return s.writer.Halted() }
+
+// recovered makes an error of a panic. bbolt panics when it meets damage in the
+// file, and one damaged page must not end the host.
+func recovered(err *error) {
+	if p := recover(); p != nil {
+		*err = fmt.Errorf("panic: %v", p)
+	}
+}
+
+func init() {
+	boltfault.Around = func(s any, around func(func() error) error) { s.(*Store).writer.Around(around) }
+	boltfault.SetClock = func(s any, by time.Duration) { s.(*Store).clock.Set(by) }
 }
 
 // view begins a short read transaction, to be ended by its Rollback.

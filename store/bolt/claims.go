@@ -17,7 +17,7 @@ func (s *Store) ClaimDeliveries(ctx context.Context, claim webhooks.Claim) (task
 	if err := ctx.Err(); err != nil {
 		return nil, 0, err
 	}
-	if err := s.writer.ready(); err != nil {
+	if err := s.writer.Ready(); err != nil {
 		return nil, 0, err // what comes of an attempt could not be recorded
 	}
 	claimed, wait := s.queue.Claim(time.Now(), claim)

@@ -39,8 +39,8 @@ func (s *Store) mark(b *batch, age time.Duration) error {
 	if passed >= 0 && passed < age && (now.Steady.Sub(last.Steady)-passed).Abs() < time.Second {
 		return nil
 	}
-	b.done = append(b.done, func() { s.marked = now })
-	return b.put(bucketMeta, keyClock, encodeMark(now))
+	b.AfterCommit(func() { s.marked = now })
+	return b.Put(bucketMeta, keyClock, encodeMark(now))
 }
 
 func encodeMark(m clock.Mark) []byte {

@@ -154,9 +154,9 @@ func TestDamagedOwedRecordStartsOver(t *testing.T) {
 	if _, err := s.SettleDeliveries(t.Context(), []webhooks.Settlement{settlementOf(tasks[0], webhooks.Retry)}); err != nil {
 		t.Fatal(err)
 	}
-	err = s.writer.run(t.Context(), func(b *batch) error {
+	err = s.writer.Run(t.Context(), func(b *batch) error {
 		row, _ := b.tx.Bucket(bucketOwed).Cursor().First()
-		return b.put(bucketOwed, append([]byte(nil), row...), encodeOwed(&queue.Owed{Due: time.Now().Add(time.Hour), Attempts: 1 << 31}))
+		return b.Put(bucketOwed, append([]byte(nil), row...), encodeOwed(&queue.Owed{Due: time.Now().Add(time.Hour), Attempts: 1 << 31}))
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -34,14 +34,14 @@ func (s *Store) EnqueueOnce(ctx context.Context, event webhooks.EncodedEvent, de
 	for i := range dedupKeys {
 		keys[i] = dedupKeyOf(event.Account, &dedupKeys[i])
 	}
-	err = s.writer.run(ctx, func(b *batch) error {
+	err = s.writer.Run(ctx, func(b *batch) error {
 		for _, key := range keys {
-			if b.get(bucketDedupKeys, key) != nil {
+			if b.Get(bucketDedupKeys, key) != nil {
 				return webhooks.ErrExists
 			}
 		}
 		for _, key := range keys {
-			if err := b.put(bucketDedupKeys, key, newEncoder(0)); err != nil {
+			if err := b.Put(bucketDedupKeys, key, newEncoder(0)); err != nil {
 				return err
 			}
 		}

@@ -145,7 +145,7 @@ func deleteAlone(b *testing.B, s *Store, account int) (deletion, longest float64
 			begun = processorTime(b)
 			return nil
 		}, step, func(batch *batch) error {
-			batch.done = append(batch.done, func() {
+			batch.AfterCommit(func() {
 				took = processorTime(b) - begun
 				runtime.UnlockOSThread()
 			})

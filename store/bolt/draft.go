@@ -14,7 +14,7 @@ type draft struct {
 // publish adds an event to the draft, for webhooks to which it is owed and those that
 // it skips, and returns its number. The draft is written first if it has no room.
 func (b *batch) publish(record, body []byte, active, inactive []string) (number uint64, err error) {
-	b.dirty = true
+	b.MarkWritten()
 	d := b.draft
 	numbers := 1 + uint64(len(active)+len(inactive))
 	if d.records.len() > 0 && (d.next+numbers-d.first > maxSegment || len(d.bodies.data)+len(body) > maxSegmentBodies) {
@@ -59,19 +59,19 @@ func (b *batch) writeDraft() error {
 	if err := b.tx.Bucket(bucketEvents).SetSequence(d.next - 1); err != nil {
 		return err
 	}
-	if err := b.add(bucketEvents, key, d.records.record()); err != nil {
+	if err := b.Append(bucketEvents, key, d.records.record()); err != nil {
 		return err
 	}
-	if err := b.add(bucketBodies, key, d.bodies.record()); err != nil {
+	if err := b.Append(bucketBodies, key, d.bodies.record()); err != nil {
 		return err
 	}
 	if !d.fresh.isEmpty() {
-		if err := b.add(bucketFresh, key, d.fresh.record()); err != nil {
+		if err := b.Append(bucketFresh, key, d.fresh.record()); err != nil {
 			return err
 		}
 	}
 	if !d.skipped.isEmpty() {
-		if err := b.add(bucketSkipped, key, d.skipped.record()); err != nil {
+		if err := b.Append(bucketSkipped, key, d.skipped.record()); err != nil {
 			return err
 		}
 	}

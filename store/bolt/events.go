@@ -17,7 +17,7 @@ func (s *Store) Enqueue(ctx context.Context, event webhooks.EncodedEvent) (deliv
 	// What can be made ready outside of the step does not keep others waiting.
 	p := newPublication(&event)
 	defer p.release()
-	err = s.writer.run(ctx, func(b *batch) error {
+	err = s.writer.Run(ctx, func(b *batch) error {
 		deliveries, _, err = s.enqueue(b, p, "")
 		return err
 	})
@@ -57,7 +57,7 @@ func (s *Store) enqueue(b *batch, p *publication, only string) (deliveries int, 
 	// Most ids are newer than all before, and need not be looked for.
 	if bytes.Compare(p.id, s.newestEvent) > 0 {
 		s.newestEvent = append(s.newestEvent[:0], p.id...)
-	} else if key := b.get(bucketEventIDs, p.id); key != nil {
+	} else if key := b.Get(bucketEventIDs, p.id); key != nil {
 		deliveries, err := owedAtFirst(b, binary.BigEndian.Uint64(key))
 		return deliveries, false, err
 	}
@@ -75,11 +75,11 @@ func (s *Store) enqueue(b *batch, p *publication, only string) (deliveries int, 
 	if err != nil {
 		return 0, false, err
 	}
-	if err := b.add(bucketEventIDs, p.id, seqKey(n)); err != nil {
+	if err := b.Append(bucketEventIDs, p.id, seqKey(n)); err != nil {
 		return 0, false, err
 	}
 	if len(active) > 0 {
-		b.done = append(b.done, func() {
+		b.AfterCommit(func() {
 			s.recent.put(&p.event, n+1, len(active), now)
 			s.queue.AddEach(active, to.standings, p.event.Account, n+1, now)
 		})
@@ -89,7 +89,7 @@ func (s *Store) enqueue(b *batch, p *publication, only string) (deliveries int, 
 
 // owedAtFirst returns how many deliveries of the event were owed when it was published.
 func owedAtFirst(b *batch, number uint64) (int, error) {
-	if err := b.flush(); err != nil {
+	if err := b.Flush(); err != nil {
 		return 0, err
 	}
 	segment, err := newSegments(b.tx).at(number)

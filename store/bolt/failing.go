@@ -12,9 +12,9 @@ import (
 // list keeps the webhook among those that FailingWebhooks looks at, or not.
 func (b *batch) list(w *webhooks.Webhook) error {
 	if w.Active && w.FailedAgain {
-		return b.put(bucketFailing, []byte(w.ID), []byte(w.Account))
+		return b.Put(bucketFailing, []byte(w.ID), []byte(w.Account))
 	}
-	return b.delete(bucketFailing, []byte(w.ID))
+	return b.Delete(bucketFailing, []byte(w.ID))
 }
 
 // prepareFailing makes the bucket in a file of before there was one. Nothing of such a

@@ -173,11 +173,11 @@ func indexRun(b *batch) (made bool, err error) {
 	all := make(map[string][]uint64)
 	readRun(b.tx, run, "", all)
 	for _, webhook := range slices.Sorted(maps.Keys(all)) {
-		if err := b.add(bucketRuns, runKey(run, webhook), encodeRun(run, all[webhook])); err != nil {
+		if err := b.Append(bucketRuns, runKey(run, webhook), encodeRun(run, all[webhook])); err != nil {
 			return false, err
 		}
 	}
-	return true, b.put(bucketMeta, keyRuns, seqKey(run+runSize))
+	return true, b.Put(bucketMeta, keyRuns, seqKey(run+runSize))
 }
 
 func runKey(run uint64, webhook string) []byte { return append(seqKey(run), webhook...) }

@@ -45,7 +45,7 @@ func putUses(b *batch, row []byte, used, before uses) error {
 	if used == before {
 		return nil
 	}
-	return b.put(bucketKeyUses, row, used.encode())
+	return b.Put(bucketKeyUses, row, used.encode())
 }
 
 func (u *uses) encode() []byte {

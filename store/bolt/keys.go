@@ -15,7 +15,7 @@ import (
 
 // CreateKey implements [apikeys.Store].
 func (s *Store) CreateKey(ctx context.Context, key apikeys.Key, options apikeys.CreateOptions) error {
-	return s.writer.run(ctx, func(b *batch) error {
+	return s.writer.Run(ctx, func(b *batch) error {
 		if err := b.checkCaller(key.Account, options.By); err != nil {
 			return err
 		}
@@ -23,7 +23,7 @@ func (s *Store) CreateKey(ctx context.Context, key apikeys.Key, options apikeys.
 			return err
 		}
 		switch {
-		case b.get(bucketKeyIDs, prefixed(key.Account, key.ID)) != nil, hashTaken(b, &key, &apikeys.Key{}):
+		case b.Get(bucketKeyIDs, prefixed(key.Account, key.ID)) != nil, hashTaken(b, &key, &apikeys.Key{}):
 			return apikeys.ErrExists
 		case options.MaxCount > 0 && s.keyCensus.of(b.tx, key.Account) >= options.MaxCount:
 			return apikeys.ErrLimit
@@ -120,7 +120,7 @@ func (s *Store) ListKeys(ctx context.Context, account string, page apikeys.Page)
 // UpdateKey implements [apikeys.Store].
 func (s *Store) UpdateKey(ctx context.Context, account, id string, change func(*apikeys.Key) error) (apikeys.Key, error) {
 	var updated apikeys.Key
-	err := s.writer.run(ctx, func(b *batch) error {
+	err := s.writer.Run(ctx, func(b *batch) error {
 		row := prefixed(account, id)
 		old, used, err := keyByID(b.tx, row)
 		if err != nil {
@@ -152,7 +152,7 @@ func (s *Store) UpdateKey(ctx context.Context, account, id string, change func(*
 
 // DeleteKey implements [apikeys.Store].
 func (s *Store) DeleteKey(ctx context.Context, account, id string, check func(apikeys.Key) error) error {
-	return s.writer.run(ctx, func(b *batch) error {
+	return s.writer.Run(ctx, func(b *batch) error {
 		row := prefixed(account, id)
 		key, _, err := keyByID(b.tx, row)
 		if err != nil {
@@ -164,10 +164,10 @@ func (s *Store) DeleteKey(ctx context.Context, account, id string, check func(ap
 			}
 		}
 		s.keyCensus.add(account, -1)
-		if err := b.delete(bucketKeyIDs, row); err != nil {
+		if err := b.Delete(bucketKeyIDs, row); err != nil {
 			return err
 		}
-		if err := b.delete(bucketKeyUses, row); err != nil {
+		if err := b.Delete(bucketKeyUses, row); err != nil {
 			return err
 		}
 		return deleteHashes(b, key)
@@ -176,7 +176,7 @@ func (s *Store) DeleteKey(ctx context.Context, account, id string, check func(ap
 
 // RecordKeyUse implements [apikeys.Store].
 func (s *Store) RecordKeyUse(ctx context.Context, list []apikeys.KeyUse) error {
-	return s.writer.run(ctx, func(b *batch) error {
+	return s.writer.Run(ctx, func(b *batch) error {
 		for _, use := range list {
 			row := prefixed(use.Account, use.ID)
 			key, before, err := keyByID(b.tx, row)
@@ -197,7 +197,7 @@ func (s *Store) RecordKeyUse(ctx context.Context, list []apikeys.KeyUse) error {
 func hashTaken(b *batch, key, old *apikeys.Key) bool {
 	for _, hash := range []apikeys.Hash{key.Hash, key.Previous} {
 		own := hash == old.Hash || hash == old.Previous
-		if !own && !hash.IsZero() && b.get(bucketKeys, hash.Sum[:]) != nil {
+		if !own && !hash.IsZero() && b.Get(bucketKeys, hash.Sum[:]) != nil {
 			return true
 		}
 	}
@@ -210,15 +210,15 @@ func putKey(b *batch, key, old apikeys.Key) error {
 		return err
 	}
 	if !key.Previous.IsZero() && key.Previous != key.Hash {
-		if err := b.put(bucketKeys, bytes.Clone(key.Previous.Sum[:]), alias(key.Hash)); err != nil {
+		if err := b.Put(bucketKeys, bytes.Clone(key.Previous.Sum[:]), alias(key.Hash)); err != nil {
 			return err
 		}
 	}
 	hash := bytes.Clone(key.Hash.Sum[:])
-	if err := b.put(bucketKeys, hash, encodeKey(&key)); err != nil {
+	if err := b.Put(bucketKeys, hash, encodeKey(&key)); err != nil {
 		return err
 	}
-	return b.put(bucketKeyIDs, prefixed(key.Account, key.ID), hash)
+	return b.Put(bucketKeyIDs, prefixed(key.Account, key.ID), hash)
 }
 
 func deleteHashes(b *batch, key apikeys.Key) error {
@@ -226,7 +226,7 @@ func deleteHashes(b *batch, key apikeys.Key) error {
 		if hash.IsZero() {
 			continue
 		}
-		if err := b.delete(bucketKeys, bytes.Clone(hash.Sum[:])); err != nil {
+		if err := b.Delete(bucketKeys, bytes.Clone(hash.Sum[:])); err != nil {
 			return err
 		}
 	}

@@ -95,14 +95,14 @@ func (s *Store) sweep(ctx context.Context, webhook string, limit int) (swept boo
 	if len(numbers) == 0 {
 		return false, nil
 	}
-	return true, s.writer.run(ctx, func(b *batch) error { return s.removeRows(b, left, numbers) })
+	return true, s.writer.Run(ctx, func(b *batch) error { return s.removeRows(b, left, numbers) })
 }
 
 func (s *Store) removeRows(b *batch, left *leftover, numbers []uint64) error {
 	if !s.leftovers.holds(left) {
 		return nil // another call was faster: there may be a webhook of that id by now
 	}
-	if err := b.flush(); err != nil {
+	if err := b.Flush(); err != nil {
 		return err
 	}
 	for _, number := range numbers {
@@ -110,6 +110,6 @@ func (s *Store) removeRows(b *batch, left *leftover, numbers []uint64) error {
 			return err
 		}
 	}
-	b.done = append(b.done, func() { s.leftovers.swept(left, numbers[len(numbers)-1]) })
+	b.AfterCommit(func() { s.leftovers.swept(left, numbers[len(numbers)-1]) })
 	return nil
 }

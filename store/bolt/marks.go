@@ -57,7 +57,8 @@ func (m *marks) clear(b *batch, n uint64) bool {
 		return false
 	}
 	row.clear(n)
-	row.changed, b.dirty = true, true
+	row.changed = true
+	b.MarkWritten()
 	return true
 }
 
@@ -71,7 +72,7 @@ func (m *marks) write(b *batch) error {
 		if !row.isEmpty() {
 			record = row.record()
 		}
-		if err := b.putOrDelete(m.bucket, seqKey(row.last), record); err != nil {
+		if err := b.PutOrDelete(m.bucket, seqKey(row.last), record); err != nil {
 			return err
 		}
 		if err := b.writeLog(row); err != nil {

@@ -14,7 +14,7 @@ func (b *batch) owes(number uint64) (o queue.Owed, fresh *mark, owed bool) {
 	if fresh := b.fresh.of(b.tx, number); fresh != nil {
 		return o, fresh, true
 	}
-	record := b.get(bucketOwed, seqKey(number))
+	record := b.Get(bucketOwed, seqKey(number))
 	o, _ = decodeOwed(record) // what cannot be read of it counts for nothing
 	return o, nil, record != nil
 }
@@ -24,7 +24,7 @@ func (b *batch) unowe(number uint64) error {
 	if b.fresh.clear(b, number) {
 		return nil
 	}
-	return b.delete(bucketOwed, seqKey(number))
+	return b.Delete(bucketOwed, seqKey(number))
 }
 
 // owedRecord returns the record of what is due at a time to come, and marks the clock that
@@ -67,11 +67,11 @@ func decodeOwed(record []byte) (o queue.Owed, err error) {
 
 // Redeliver implements [webhooks.Store].
 func (s *Store) Redeliver(ctx context.Context, account, webhookID, eventID string) error {
-	return s.writer.run(ctx, func(b *batch) error { return s.redeliver(b, account, webhookID, eventID) })
+	return s.writer.Run(ctx, func(b *batch) error { return s.redeliver(b, account, webhookID, eventID) })
 }
 
 func (s *Store) redeliver(b *batch, account, webhookID, eventID string) error {
-	if err := b.flush(); err != nil {
+	if err := b.Flush(); err != nil {
 		return err
 	}
 	webhook, err := s.webhookByID(b.tx, account, webhookID)
@@ -83,7 +83,7 @@ func (s *Store) redeliver(b *batch, account, webhookID, eventID string) error {
 		return err
 	}
 	number, ok := segment.deliveryTo(place, webhookID)
-	if !ok || b.get(bucketBodies, segment.key) == nil {
+	if !ok || b.Get(bucketBodies, segment.key) == nil {
 		return webhooks.ErrNotFound
 	}
 	event, err := segment.event(place)
@@ -100,7 +100,7 @@ func (s *Store) redeliver(b *batch, account, webhookID, eventID string) error {
 		return s.expedite(b, number, webhookID)
 	}
 	err = s.oweAgain(b, &webhook, number, queue.Owed{Attempts: lastNumber(&d), First: true})
-	b.done = append(b.done, func() { s.queue.Probe(webhookID) })
+	b.AfterCommit(func() { s.queue.Probe(webhookID) })
 	return err
 }
 
@@ -121,19 +121,19 @@ func (s *Store) expedite(b *batch, number uint64, webhook string) error {
 	}
 	if b.fresh.of(b.tx, number) != nil { // it is due since it was published
 		now := time.Now()
-		b.done = append(b.done, func() {
+		b.AfterCommit(func() {
 			s.queue.MakeDue(webhook, number, now)
 			s.queue.Probe(webhook)
 		})
 		return nil
 	}
-	o, err := decodeOwed(b.get(bucketOwed, seqKey(number)))
+	o, err := decodeOwed(b.Get(bucketOwed, seqKey(number)))
 	if err != nil {
 		return err
 	}
 	o.Due = time.Now()
 	o.Recovered = false
-	b.done = append(b.done, func() {
+	b.AfterCommit(func() {
 		s.queue.MakeDue(webhook, number, o.Due)
 		s.queue.Probe(webhook)
 	})
@@ -141,7 +141,7 @@ func (s *Store) expedite(b *batch, number uint64, webhook string) error {
 	if err != nil {
 		return err
 	}
-	return b.put(bucketOwed, seqKey(number), record)
+	return b.Put(bucketOwed, seqKey(number), record)
 }
 
 // lastNumber returns the number of the delivery's last attempt.
@@ -158,7 +158,7 @@ func (s *Store) oweAgain(b *batch, webhook *webhooks.Webhook, number uint64, o q
 	o.Webhook, o.Account, o.Standing = webhook.ID, webhook.Account, queue.StandingOf(webhook)
 	o.Seq, o.Due, o.Before = number, time.Now(), o.Attempts
 	active := webhook.Active
-	b.done = append(b.done, func() {
+	b.AfterCommit(func() {
 		if s.queue.Add(o); !active {
 			s.queue.Pause(o.Webhook)
 		}
@@ -167,7 +167,7 @@ func (s *Store) oweAgain(b *batch, webhook *webhooks.Webhook, number uint64, o q
 	if err != nil {
 		return err
 	}
-	return b.add(bucketOwed, seqKey(number), record)
+	return b.Append(bucketOwed, seqKey(number), record)
 }
 
 // Backlog implements [webhooks.Store].
@@ -177,7 +177,7 @@ func (s *Store) Backlog(ctx context.Context, webhookID string) (webhooks.Backlog
 		return webhooks.Backlog{}, err
 	}
 	_ = tx.Rollback()
-	if err := s.writer.landed(ctx); err != nil {
+	if err := s.writer.Applied(ctx); err != nil {
 		return webhooks.Backlog{}, err
 	}
 	return s.queue.Backlog(time.Now(), webhookID), nil

@@ -28,7 +28,7 @@ func (s *Store) Purge(ctx context.Context, purge webhooks.Purge) (more bool, err
 	}
 	purge = purge.Doubting(s.clock.Doubt())
 	seized := make(map[uint64]uint64)
-	err = s.writer.run(ctx, func(b *batch) error {
+	err = s.writer.Run(ctx, func(b *batch) error {
 		more, err = s.purge(b, &purge, seized)
 		return err
 	})
@@ -41,14 +41,14 @@ func (s *Store) Purge(ctx context.Context, purge webhooks.Purge) (more bool, err
 // purge takes a step. What it ends it seizes before, so that no claim has it, and notes
 // the token in seized, by number: it may run more than once.
 func (s *Store) purge(b *batch, purge *webhooks.Purge, seized map[uint64]uint64) (more bool, err error) {
-	if err := b.flush(); err != nil {
+	if err := b.Flush(); err != nil {
 		return false, err
 	}
 	if indexed, err := indexRun(b); indexed || err != nil {
 		return true, err
 	}
 	payloads, attempts, ids := firstSince(b.tx, purge.Payloads), firstSince(b.tx, purge.Attempts), firstSince(b.tx, purge.EventIDs)
-	b.done = append(b.done, func() { s.recent.forget(payloads) })
+	b.AfterCommit(func() { s.recent.forget(payloads) })
 	if err := s.mark(b, markIdle); err != nil {
 		return false, err
 	}
@@ -99,7 +99,7 @@ func (s *Store) expire(b *batch, before uint64, left *int, seized map[uint64]uin
 		if segment, err := found.at(number); err == nil {
 			webhook, _ = segment.recipient(number)
 		}
-		if webhook != nil && b.get(bucketWebhookIDs, webhook) == nil {
+		if webhook != nil && b.Get(bucketWebhookIDs, webhook) == nil {
 			return true // left over, and not owed
 		}
 		if leased == nil {
@@ -141,14 +141,14 @@ func (s *Store) expire(b *batch, before uint64, left *int, seized map[uint64]uin
 		if err := b.unowe(d.number); err != nil {
 			return err
 		}
-		b.done = append(b.done, func() {
+		b.AfterCommit(func() {
 			if s.queue.Done(token); token == 0 { // a step before this one made it owed
 				s.queue.Remove(d.webhook, d.number)
 			}
 		})
 		*left--
 	}
-	return b.deleteAll(bucketFresh, damaged)
+	return b.DeleteAll(bucketFresh, damaged)
 }
 
 // seize keeps what expires from being claimed, unless it was seized before.
@@ -187,7 +187,7 @@ func deleteBefore(b *batch, bucket []byte, before uint64, left *int) error {
 		old = append(old, bytes.Clone(k))
 		*left--
 	}
-	return b.deleteAll(bucket, old)
+	return b.DeleteAll(bucket, old)
 }
 
 // purgeEventIDs forgets the ids of events before that number.
@@ -202,8 +202,8 @@ func purgeEventIDs(b *batch, before uint64, left *int) error {
 			}
 			if event, err := segment.event(i); err == nil {
 				// It may be that of a later event of the same id.
-				if id := prefixed(event.ID, event.Account); bytes.Equal(b.get(bucketEventIDs, id), seqKey(n)) {
-					if err := b.delete(bucketEventIDs, id); err != nil {
+				if id := prefixed(event.ID, event.Account); bytes.Equal(b.Get(bucketEventIDs, id), seqKey(n)) {
+					if err := b.Delete(bucketEventIDs, id); err != nil {
 						return err
 					}
 				}
@@ -220,5 +220,5 @@ func (b *batch) putIDsGone(before, next uint64) error {
 	if next == before {
 		return nil
 	}
-	return b.put(bucketMeta, keyIDsGone, seqKey(next))
+	return b.Put(bucketMeta, keyIDsGone, seqKey(next))
 }

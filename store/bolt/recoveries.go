@@ -19,14 +19,14 @@ type recovery struct {
 
 // CreateRecovery implements [webhooks.Store].
 func (s *Store) CreateRecovery(ctx context.Context, created webhooks.Recovery) error {
-	return s.writer.run(ctx, func(b *batch) error {
-		if b.get(bucketWebhooks, prefixed(created.Account, created.WebhookID)) == nil {
+	return s.writer.Run(ctx, func(b *batch) error {
+		if b.Get(bucketWebhooks, prefixed(created.Account, created.WebhookID)) == nil {
 			return webhooks.ErrNotFound
 		}
-		if b.get(bucketRecoveries, []byte(created.ID)) != nil {
+		if b.Get(bucketRecoveries, []byte(created.ID)) != nil {
 			return webhooks.ErrExists
 		}
-		if b.get(bucketOpenRecoveries, []byte(created.WebhookID)) != nil {
+		if b.Get(bucketOpenRecoveries, []byte(created.WebhookID)) != nil {
 			return webhooks.ErrRecovering
 		}
 		r := recovery{Recovery: created}
@@ -62,18 +62,18 @@ func (s *Store) RecoveryByID(ctx context.Context, account, id string) (found web
 
 // AdvanceRecovery implements [webhooks.Store].
 func (s *Store) AdvanceRecovery(ctx context.Context, limit int) (advanced bool, err error) {
-	err = s.writer.run(ctx, func(b *batch) error {
+	err = s.writer.Run(ctx, func(b *batch) error {
 		webhook, id := s.nextRecovery(b.tx)
 		if advanced = webhook != nil; !advanced {
 			return nil
 		}
 		s.recovered = webhook
-		if err := b.flush(); err != nil {
+		if err := b.Flush(); err != nil {
 			return err
 		}
 		r, err := recoveryByID(b.tx, id)
 		if err != nil { // it cannot be read: it must not block the others
-			return b.delete(bucketOpenRecoveries, webhook)
+			return b.Delete(bucketOpenRecoveries, webhook)
 		}
 		if err := s.advance(b, &r, limit); err != nil {
 			return err
@@ -152,16 +152,16 @@ func recoveryByID(tx *bbolt.Tx, id string) (recovery, error) {
 func putRecovery(b *batch, r *recovery) error {
 	var err error
 	if r.Done {
-		err = b.delete(bucketOpenRecoveries, []byte(r.WebhookID))
+		err = b.Delete(bucketOpenRecoveries, []byte(r.WebhookID))
 	} else {
 		e := newEncoder(len(r.ID) + 1)
 		e.string(r.ID)
-		err = b.put(bucketOpenRecoveries, []byte(r.WebhookID), e)
+		err = b.Put(bucketOpenRecoveries, []byte(r.WebhookID), e)
 	}
 	if err != nil {
 		return err
 	}
-	return b.put(bucketRecoveries, []byte(r.ID), encodeRecovery(r))
+	return b.Put(bucketRecoveries, []byte(r.ID), encodeRecovery(r))
 }
 
 func encodeRecovery(r *recovery) []byte {
@@ -212,5 +212,5 @@ func purgeRecoveries(b *batch, before time.Time) error {
 			old = append(old, bytes.Clone(k))
 		}
 	}
-	return b.deleteAll(bucketRecoveries, old)
+	return b.DeleteAll(bucketRecoveries, old)
 }

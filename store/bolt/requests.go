@@ -93,7 +93,7 @@ func (b *batch) repeated(kind, account string, options *creation.CreateOptions) 
 	if options.IdempotencyKey == "" {
 		return nil
 	}
-	record := b.get(bucketRequests, requestKey(kind, account, options.IdempotencyKey))
+	record := b.Get(bucketRequests, requestKey(kind, account, options.IdempotencyKey))
 	if record == nil {
 		return nil
 	}
@@ -114,13 +114,13 @@ func (r *requests) note(b *batch, kind, account, id string, options *creation.Cr
 	}
 	noted := request{creation.DuplicateRequestError{ID: id, Fingerprint: options.Fingerprint}, stored(time.Now())}
 	key := requestKey(kind, account, options.IdempotencyKey)
-	if b.get(bucketRequests, key) == nil {
+	if b.Get(bucketRequests, key) == nil {
 		r.census[kind].add(account, 1)
 	}
-	if err := b.put(bucketRequests, key, noted.encode()); err != nil {
+	if err := b.Put(bucketRequests, key, noted.encode()); err != nil {
 		return err
 	}
-	if err := b.put(bucketRequestTimes, requestTime(noted.at, key), nil); err != nil {
+	if err := b.Put(bucketRequestTimes, requestTime(noted.at, key), nil); err != nil {
 		return err
 	}
 	return r.forgetOldest(b, since(options))
@@ -146,17 +146,17 @@ func (r *requests) forget(b *batch, old [][]byte, since time.Time) error {
 	for _, k := range old {
 		key := k[8:]
 		// It may have been noted again since.
-		record := b.get(bucketRequests, key)
+		record := b.Get(bucketRequests, key)
 		if noted, err := decodeRequest(record); record == nil || err == nil && !noted.at.Before(since) {
 			continue
 		}
-		if err := b.delete(bucketRequests, key); err != nil {
+		if err := b.Delete(bucketRequests, key); err != nil {
 			return err
 		}
 		kind, account := requestOwner(key)
 		r.census[kind].add(account, -1)
 	}
-	return b.deleteAll(bucketRequestTimes, old)
+	return b.DeleteAll(bucketRequestTimes, old)
 }
 
 func requestKey(kind, account, name string) []byte {

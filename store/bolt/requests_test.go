@@ -77,7 +77,7 @@ func TestCensusAfterAFailure(t *testing.T) {
 		key.Hash.Sum[0] = n
 		return key
 	}
-	err = s.writer.run(t.Context(), func(b *batch) error {
+	err = s.writer.Run(t.Context(), func(b *batch) error {
 		s.keyCensus.of(b.tx, "acct")
 		s.keyCensus.add("acct", 1)
 		if err := putKey(b, key(1), apikeys.Key{}); err != nil {

@@ -31,7 +31,7 @@ func (s *Store) reseal() error {
 		return nil
 	}
 	for next := []byte{}; next != nil; {
-		err := s.writer.run(context.Background(), func(b *batch) (err error) {
+		err := s.writer.Run(context.Background(), func(b *batch) (err error) {
 			next, err = s.resealFrom(b, next)
 			return err
 		})
@@ -59,12 +59,12 @@ func (s *Store) resealFrom(b *batch, row []byte) (next []byte, err error) {
 	}
 	next = bytes.Clone(k)
 	for _, r := range records {
-		if err := b.put(bucketWebhooks, r[0], r[1]); err != nil {
+		if err := b.Put(bucketWebhooks, r[0], r[1]); err != nil {
 			return nil, err
 		}
 	}
 	if next == nil {
-		return nil, b.put(bucketMeta, keySeal, s.keys.Seal(signing.NewSecret(), string(keySeal)))
+		return nil, b.Put(bucketMeta, keySeal, s.keys.Seal(signing.NewSecret(), string(keySeal)))
 	}
 	return next, nil
 }

@@ -21,13 +21,13 @@ func (s *Store) SettleDeliveries(ctx context.Context, settlements []webhooks.Set
 			stale = append(stale, i)
 		}
 	}
-	err := s.writer.run(ctx, func(b *batch) error {
+	err := s.writer.Run(ctx, func(b *batch) error {
 		for i := range held {
 			if err := s.settle(b, &held[i], &settlements[held[i].index]); err != nil {
 				return err
 			}
 		}
-		b.done = append(b.done, func() { s.letGo(held) })
+		b.AfterCommit(func() { s.letGo(held) })
 		return nil
 	})
 	if err != nil {
@@ -100,7 +100,7 @@ func (s *Store) settle(b *batch, h *holding, settlement *webhooks.Settlement) er
 		if err != nil {
 			return err
 		}
-		if err := b.put(bucketOwed, seqKey(h.number), record); err != nil {
+		if err := b.Put(bucketOwed, seqKey(h.number), record); err != nil {
 			return err
 		}
 	case webhooks.Deliver, webhooks.GiveUp:

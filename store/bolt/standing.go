@@ -23,8 +23,8 @@ func (s standings) of(b *batch, id string) standing {
 		if len(s) >= maxStandings {
 			clear(s)
 		}
-		account := b.get(bucketWebhookIDs, []byte(id))
-		known = readStanding(b.get(bucketWebhooks, prefixed(string(account), id)))
+		account := b.Get(bucketWebhookIDs, []byte(id))
+		known = readStanding(b.Get(bucketWebhooks, prefixed(string(account), id)))
 		known.gone = account == nil
 		s[id] = known
 	}

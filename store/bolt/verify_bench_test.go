@@ -152,7 +152,7 @@ func Fill(b *testing.B, s *Store, count, accounts int) []string {
 	store := func(less func(a, b made) int, put func(*batch, *made) error) {
 		slices.SortFunc(all, less)
 		for chunk := range slices.Chunk(all, 100_000) {
-			err := s.writer.run(b.Context(), func(batch *batch) error {
+			err := s.writer.Run(b.Context(), func(batch *batch) error {
 				for i := range chunk {
 					if err := put(batch, &chunk[i]); err != nil {
 						return err
@@ -166,13 +166,13 @@ func Fill(b *testing.B, s *Store, count, accounts int) []string {
 		}
 	}
 	store(func(a, b made) int { return bytes.Compare(a.row, b.row) }, func(batch *batch, m *made) error {
-		if err := batch.put(bucketKeyIDs, m.row, m.key.Hash.Sum[:]); err != nil {
+		if err := batch.Put(bucketKeyIDs, m.row, m.key.Hash.Sum[:]); err != nil {
 			return err
 		}
 		return putUses(batch, m.row, uses{any: m.key.CreatedAt, current: m.key.CreatedAt}, uses{})
 	})
 	store(func(a, b made) int { return bytes.Compare(a.key.Hash.Sum[:], b.key.Hash.Sum[:]) }, func(batch *batch, m *made) error {
-		return batch.put(bucketKeys, m.key.Hash.Sum[:], encodeKey(&m.key))
+		return batch.Put(bucketKeys, m.key.Hash.Sum[:], encodeKey(&m.key))
 	})
 	tokens := make([]string, count)
 	for i, m := range all {

@@ -30,7 +30,7 @@ func (s *Store) CreateWebhook(ctx context.Context, webhook webhooks.Webhook, opt
 const sweepStep = 1000
 
 func (s *Store) createWebhook(ctx context.Context, webhook *webhooks.Webhook, options *webhooks.CreateOptions) error {
-	return s.writer.run(ctx, func(b *batch) error {
+	return s.writer.Run(ctx, func(b *batch) error {
 		if err := b.checkCaller(webhook.Account, options.By); err != nil {
 			return err
 		}
@@ -38,7 +38,7 @@ func (s *Store) createWebhook(ctx context.Context, webhook *webhooks.Webhook, op
 			return err
 		}
 		switch {
-		case b.get(bucketWebhookIDs, []byte(webhook.ID)) != nil:
+		case b.Get(bucketWebhookIDs, []byte(webhook.ID)) != nil:
 			return webhooks.ErrExists
 		case options.MaxCount > 0 && s.webhookCensus.of(b.tx, webhook.Account) >= options.MaxCount:
 			return webhooks.ErrLimit
@@ -52,7 +52,7 @@ func (s *Store) createWebhook(ctx context.Context, webhook *webhooks.Webhook, op
 		if err := s.requests.note(b, webhookRequest, webhook.Account, webhook.ID, options); err != nil {
 			return err
 		}
-		if err := b.put(bucketWebhookIDs, []byte(webhook.ID), []byte(webhook.Account)); err != nil {
+		if err := b.Put(bucketWebhookIDs, []byte(webhook.ID), []byte(webhook.Account)); err != nil {
 			return err
 		}
 		if err := s.alarm(b, webhook.Account); err != nil {
@@ -101,7 +101,7 @@ func (s *Store) ListWebhooks(ctx context.Context, account string, page webhooks.
 // UpdateWebhook implements [webhooks.Store].
 func (s *Store) UpdateWebhook(ctx context.Context, account, id string, change func(*webhooks.Webhook) error) (webhooks.Webhook, error) {
 	var updated webhooks.Webhook
-	err := s.writer.run(ctx, func(b *batch) error {
+	err := s.writer.Run(ctx, func(b *batch) error {
 		old, err := s.webhookByID(b.tx, account, id)
 		if err != nil {
 			return err
@@ -128,12 +128,12 @@ func (s *Store) UpdateWebhook(ctx context.Context, account, id string, change fu
 
 // DeleteWebhook implements [webhooks.Store].
 func (s *Store) DeleteWebhook(ctx context.Context, account, id string, check func(webhooks.Webhook) error) error {
-	return s.writer.run(ctx, func(b *batch) error { return s.deleteWebhook(b, account, id, check) })
+	return s.writer.Run(ctx, func(b *batch) error { return s.deleteWebhook(b, account, id, check) })
 }
 
 func (s *Store) deleteWebhook(b *batch, account, id string, check func(webhooks.Webhook) error) error {
 	row := prefixed(account, id)
-	if b.get(bucketWebhooks, row) == nil {
+	if b.Get(bucketWebhooks, row) == nil {
 		return webhooks.ErrNotFound
 	}
 	if check != nil { // without it, what cannot be read can be deleted
@@ -149,20 +149,20 @@ func (s *Store) deleteWebhook(b *batch, account, id string, check func(webhooks.
 	s.standings.forget(id)
 	s.webhookCensus.add(account, -1)
 	s.cache.changing()
-	if err := b.delete(bucketWebhooks, row); err != nil {
+	if err := b.Delete(bucketWebhooks, row); err != nil {
 		return err
 	}
-	if err := b.delete(bucketWebhookIDs, []byte(id)); err != nil {
+	if err := b.Delete(bucketWebhookIDs, []byte(id)); err != nil {
 		return err
 	}
-	if err := b.delete(bucketFailing, []byte(id)); err != nil {
+	if err := b.Delete(bucketFailing, []byte(id)); err != nil {
 		return err
 	}
 	if err := s.alarm(b, account); err != nil {
 		return err
 	}
 	b.deleted = append(b.deleted, id)
-	b.done = append(b.done, func() {
+	b.AfterCommit(func() {
 		s.cache.changed()
 		s.leftovers.add(id, s.queue.Drop(id))
 	})
@@ -184,7 +184,7 @@ func (s *Store) putWebhook(b *batch, webhook *webhooks.Webhook) error {
 	if !webhook.Active {
 		turn = s.queue.Pause
 	}
-	b.done = append(b.done, func() { turn(id) })
+	b.AfterCommit(func() { turn(id) })
 	s.subscriptions.forget(webhook.Account)
 	return s.putRecord(b, webhook)
 }
@@ -195,14 +195,14 @@ func (s *Store) putRecord(b *batch, webhook *webhooks.Webhook) error {
 	s.cache.changing()
 	id, standing := webhook.ID, queue.StandingOf(webhook)
 	s.subscriptions.note(webhook.Account, id, standing)
-	b.done = append(b.done, func() {
+	b.AfterCommit(func() {
 		s.cache.changed()
 		s.queue.SetStanding(id, standing)
 	})
 	if err := b.list(webhook); err != nil {
 		return err
 	}
-	return b.put(bucketWebhooks, prefixed(webhook.Account, webhook.ID), s.encodeWebhook(webhook))
+	return b.Put(bucketWebhooks, prefixed(webhook.Account, webhook.ID), s.encodeWebhook(webhook))
 }
 
 // A webhook record does not repeat the account and id it stands under.

@@ -1,26 +1,30 @@
-package bolt
+package groupcommit
 
 import (
 	"errors"
 	"fmt"
+
+	bbolterrors "go.etcd.io/bbolt/errors"
+
+	"github.com/storageapi/storageapi/store"
 )
 
 // errEnded is the error of a step whose callback ended its goroutine.
 var errEnded = errors.New("a callback ended its goroutine (runtime.Goexit)")
 
 // A transaction is one attempt to commit steps together.
-type transaction struct {
-	writer  *writer
-	steps   []*step
-	running *step // the one whose do has not returned
-	failed  *step // one that failed after it had written
+type transaction[B Batch] struct {
+	writer  *Writer[B]
+	steps   []*step[B]
+	running *step[B] // the one whose do has not returned
+	failed  *step[B] // one that failed after it had written
 
 	done bool  // what the steps did is in the file for good, and what they say is true
 	err  error // why it is not
 }
 
-// outcome returns what came of a step.
-func (t *transaction) outcome(s *step) error {
+// outcome returns the error of a step.
+func (t *transaction[B]) outcome(s *step[B]) error {
 	switch {
 	case t.done:
 		return s.own
@@ -33,7 +37,7 @@ func (t *transaction) outcome(s *step) error {
 }
 
 // culprit returns the step that took the transaction down, if one did, and the others.
-func (t *transaction) culprit() (culprit *step, rest []*step) {
+func (t *transaction[B]) culprit() (culprit *step[B], rest []*step[B]) {
 	culprit = t.failed
 	if t.running != nil {
 		culprit = t.running
@@ -52,14 +56,16 @@ func (t *transaction) culprit() (culprit *step, rest []*step) {
 }
 
 // run runs the steps and commits what they have written.
-func (t *transaction) run() {
+func (t *transaction[B]) run() {
 	w := t.writer
-	if t.err = w.broken(); t.err != nil || len(t.steps) == 0 {
+	if t.err = w.Halted(); t.err != nil || len(t.steps) == 0 {
 		return
 	}
-	tx, err := w.db.Begin(true)
+	bolt, err := w.db.Begin(true)
 	if err != nil {
-		t.err = closed(err)
+		if t.err = err; errors.Is(err, bbolterrors.ErrDatabaseNotOpen) {
+			t.err = store.ErrClosed
+		}
 		return
 	}
 	defer func() {
@@ -68,37 +74,38 @@ func (t *transaction) run() {
 		}
 	}()
 	defer recovered(&t.err)
-	defer func() { _ = tx.Rollback() }() // does nothing after Commit
+	defer func() { _ = bolt.Rollback() }() // does nothing after Commit
 
-	b := newBatch(tx, &w.draft)
+	tx := &Tx{Bolt: bolt}
+	batch := w.begin(tx)
 	changed := false
 	for _, s := range t.steps {
-		b.dirty = false
-		before := len(b.done)
+		tx.dirty = false
+		before := len(tx.applied)
 		t.running = s
-		s.own = s.attempt(b)
+		s.own = s.attempt(batch)
 		t.running = nil
 		if s.own != nil {
-			if b.dirty {
+			if tx.dirty {
 				t.failed = s
 				return
 			}
-			b.done = b.done[:before]
+			tx.applied = tx.applied[:before]
 		}
-		changed = changed || b.dirty
+		changed = changed || tx.dirty
 	}
 	if !changed {
-		b.finish()
-	} else if t.err = w.commit(b); t.err != nil {
+		tx.apply()
+	} else if t.err = w.commit(tx, batch); t.err != nil {
 		return
 	}
 	t.done = true // nothing else makes a step done
 }
 
 // attempt runs the step.
-func (s *step) attempt(b *batch) (err error) {
+func (s *step[B]) attempt(batch B) (err error) {
 	defer recovered(&err)
-	return s.do(b)
+	return s.do(batch)
 }
 
 // recovered makes an error of a panic. bbolt panics when it meets damage in the

@@ -1,4 +1,4 @@
-package bolt
+package groupcommit
 
 import (
 	"testing"
@@ -10,10 +10,10 @@ import (
 // no more.
 func TestStepsAfterACrowd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := openTemp(t)
+		w, _ := open(t)
 		wait := func() (longest time.Duration) {
 			began := time.Now()
-			if err := s.writer.run(t.Context(), func(b *batch) error { return b.put(bucketMeta, []byte("a"), []byte("b")) }); err != nil {
+			if err := w.Run(t.Context(), func(b testBatch) error { return b.Put(bucket, []byte("a"), []byte("b")) }); err != nil {
 				t.Error(err)
 			}
 			return time.Since(began)

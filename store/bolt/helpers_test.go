@@ -1,0 +1,23 @@
+package bolt
+
+import (
+	"errors"
+	"path/filepath"
+	"testing"
+)
+
+var errBad = errors.New("bad")
+
+func openTemp(tb testing.TB) *Store {
+	s, err := Open(filepath.Join(tb.TempDir(), "storage.db"))
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() { _ = s.Close() })
+	return s
+}
+
+// together commits steps in one batch and returns the error of each.
+func together(tb testing.TB, s *Store, list ...func(*batch) error) []error {
+	return s.writer.RunTogether(tb.Context(), list...)
+}

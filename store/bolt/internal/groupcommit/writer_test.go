@@ -1,0 +1,136 @@
+package groupcommit
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+	"runtime"
+	"syscall"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"go.etcd.io/bbolt"
+)
+
+var (
+	bucket  = []byte("bucket")
+	errBad  = errors.New("bad")
+	errFull = &fs.PathError{Op: "write", Path: "storage.db", Err: syscall.ENOSPC} // as bbolt returns it
+)
+
+// A testBatch has nothing to flush.
+type testBatch struct{ *Tx }
+
+func (testBatch) Flush() error { return nil }
+
+// open returns a Writer to a new file, and how often it said that steps were undone.
+func open(t *testing.T) (w *Writer[testBatch], undone *int) {
+	db, err := bbolt.Open(filepath.Join(t.TempDir(), "storage.db"), 0o600, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := db.Update(func(tx *bbolt.Tx) error { _, err := tx.CreateBucket(bucket); return err }); err != nil {
+		t.Fatal(err)
+	}
+	undone = new(int)
+	w = New(db, func(tx *Tx) testBatch { return testBatch{tx} }, func() { *undone++ })
+	t.Cleanup(func() {
+		w.Close()
+		_ = db.Close()
+	})
+	return w, undone
+}
+
+// TestFailingStepsTakeNobodyDown runs good steps together with ones that fail
+// before writing, after writing, by panicking, and by ending their goroutine, all in one
+// transaction.
+func TestFailingStepsTakeNobodyDown(t *testing.T) {
+	w, undone := open(t)
+	write := func(name string) func(testBatch) error {
+		return func(b testBatch) error { return b.Put(bucket, []byte(name), []byte("1")) }
+	}
+	var done []string
+	then := func(name string, fail error) func(testBatch) error {
+		return func(b testBatch) error {
+			b.AfterCommit(func() { done = append(done, name) })
+			if err := write(name)(b); err != nil {
+				return err
+			}
+			return fail
+		}
+	}
+	var got []string
+	for _, err := range w.RunTogether(t.Context(),
+		then("first", nil),
+		func(testBatch) error { return errBad },
+		then("dirty", errBad),
+		func(b testBatch) error { _ = write("panicked")(b); panic("boom") },
+		func(testBatch) error { runtime.Goexit(); return nil },
+		func(b testBatch) error { _ = write("ended")(b); runtime.Goexit(); return nil },
+		then("last", nil),
+	) {
+		got = append(got, fmt.Sprint(err))
+	}
+	want := []string{"<nil>", "bad", "bad", "panic: boom", errEnded.Error(), errEnded.Error(), "<nil>"}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("errors: %s", diff)
+	}
+	if diff := cmp.Diff([]string{"first", "last"}, done); diff != "" {
+		t.Errorf("done: %s", diff)
+	}
+	if *undone != 4 {
+		t.Errorf("%d transactions were undone, want 4", *undone)
+	}
+	tx, err := w.db.Begin(false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = tx.Rollback() }()
+	for name, stored := range map[string]bool{"first": true, "last": true, "dirty": false, "panicked": false, "ended": false} {
+		if got := tx.Bucket(bucket).Get([]byte(name)) != nil; got != stored {
+			t.Errorf("%s stored: %v, want %v", name, got, stored)
+		}
+	}
+}
+
+// TestFailedCommitIsEverybodysError: what a step says may rest on what another
+// has written and nobody will see.
+func TestFailedCommitIsEverybodysError(t *testing.T) {
+	w, _ := open(t)
+	w.Around(func(func() error) error { return errFull })
+	outcomes := w.RunTogether(t.Context(),
+		func(b testBatch) error { return b.Put(bucket, []byte("a"), []byte("1")) },
+		func(b testBatch) error {
+			if b.Get(bucket, []byte("a")) != nil {
+				return errBad
+			}
+			return nil
+		},
+		func(testBatch) error { return nil },
+	)
+	for i, err := range outcomes {
+		if !errors.Is(err, errFull) {
+			t.Errorf("step %d: %v", i, err)
+		}
+	}
+	w.Around(nil)
+	if err := w.Run(t.Context(), func(b testBatch) error { return b.Put(bucket, []byte("b"), nil) }); err != nil {
+		t.Errorf("the next step: %v", err)
+	}
+}
+
+// TestEndedContextIsNotRun: the context of a step may end while it waits for others.
+func TestEndedContextIsNotRun(t *testing.T) {
+	w, _ := open(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	ended := newStep(ctx, func(testBatch) error { t.Error("run"); return nil })
+	if err := w.add(ended); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-ended.outcome; !errors.Is(err, context.Canceled) {
+		t.Errorf("err = %v", err)
+	}
+}
