@@ -12,8 +12,6 @@ const (
 	MetricBalance      Metric = "balance"
 	MetricBandwidth    Metric = "bandwidth"
 	MetricTransactions Metric = "transactions"
-
-	metricFiles Metric = "files" // how far the scan for expiring files is
 )
 
 // An AlertStep is one change of an account's alert; see [Store.UpdateAlert].

@@ -33,7 +33,7 @@ type StoredFile struct {
 }
 
 // A scanner looks through all files, once in an interval, and reports those that
-// expire. How far it is, is kept: in an alert of an account that no host can have.
+// expire. How far it is, is kept; see [Store.UpdateFileScan].
 type scanner struct {
 	service  *WebhookService
 	files    FileSource
@@ -42,10 +42,9 @@ type scanner struct {
 }
 
 const (
-	scanAccount = "\x01"
-	scanStep    = 10_000      // files between two notes of how far the scan is
-	scanClaim   = time.Minute // how long after one of them others wait
-	maxCursor   = 1024
+	scanStep  = 10_000      // files between two notes of how far the scan is
+	scanClaim = time.Minute // how long after one of them others wait
+	maxCursor = 1024
 )
 
 func newScanner(s *WebhookService, config Config) *scanner {
@@ -202,10 +201,9 @@ type scan struct {
 // progress changes how far the scan is; before the first one there is one that is
 // done since long.
 func (s *scanner) progress(ctx context.Context, change func(scan) scan) (at scan, err error) {
-	_, err = s.service.store.UpdateAlert(ctx, scanAccount, metricFiles, func(step *AlertStep) error {
-		at = change(parseScan(step.State))
-		step.State = at.encode()
-		return nil
+	err = s.service.store.UpdateFileScan(ctx, func(state []byte) ([]byte, error) {
+		at = change(parseScan(state))
+		return at.encode(), nil
 	})
 	return at, err
 }

@@ -248,14 +248,14 @@ func TestScanByOneOfSeveral(t *testing.T) {
 	})
 }
 
-// A hasty store runs each change of an alert once more before, as if nothing were kept.
+// A hasty store runs each change of the scan once more before, as if nothing were kept.
 type hasty struct{ webhooks.Store }
 
-func (s hasty) UpdateAlert(ctx context.Context, account string, metric webhooks.Metric, change func(*webhooks.AlertStep) error) (int, error) {
-	if err := change(&webhooks.AlertStep{Webhooks: func() []webhooks.Webhook { return nil }}); err != nil {
-		return 0, err
+func (s hasty) UpdateFileScan(ctx context.Context, change func([]byte) ([]byte, error)) error {
+	if _, err := change(nil); err != nil {
+		return err
 	}
-	return s.Store.UpdateAlert(ctx, account, metric, change)
+	return s.Store.UpdateFileScan(ctx, change)
 }
 
 // A store may find out only in the end that somebody else scans.

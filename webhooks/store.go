@@ -146,6 +146,13 @@ type Store interface {
 	// nothing is stored.
 	EnqueueOnce(ctx context.Context, event EncodedEvent, dedupKeys []DedupKey) (deliveries int, err error)
 
+	// UpdateFileScan calls change with the state of the scan for expiring files, which is
+	// one for all who share the store and empty at first, and stores the state that change
+	// returns, of at most 4 KiB. If change returns an error, that is returned and nothing is
+	// stored. The state does not change between reading and storing; change may run more
+	// than once, must not write into the state that it is given, and must not call the store.
+	UpdateFileScan(ctx context.Context, change func(state []byte) ([]byte, error)) error
+
 	// ClaimDeliveries leases deliveries that are due, at most claim.Limit, and
 	// never so many that one webhook or account has more leased at a time than
 	// the claim allows. Webhooks with deliveries due take turns, however many

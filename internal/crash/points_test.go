@@ -44,11 +44,12 @@ var reportChanges = map[string]int{
 	"EnqueueOnce": 20,
 }
 
-// looks are the methods that only look, or like Probe need not survive a kill.
+// looks are the methods that only look, that like Probe need not survive a kill, or that
+// like UpdateFileScan no host here calls.
 var looks = []string{
 	"KeyByHash", "KeyByID", "ListKeys",
 	"WebhookByID", "ListWebhooks", "EventDeliveries", "ListDeliveries", "RecoveryByID", "Backlog",
-	"DueAlerts", "UnseenKeys", "FailingWebhooks", "Now", "Probe",
+	"DueAlerts", "UnseenKeys", "FailingWebhooks", "Now", "Probe", "UpdateFileScan",
 	"Close",
 }
 

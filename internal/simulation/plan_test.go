@@ -115,7 +115,7 @@ var methods = [][]string{
 	{"SettleDeliveries"},
 	{"ClaimDeliveries"},
 	{"ClaimDeliveries", "SettleDeliveries"},
-	{"Enqueue", "UpdateAlert", "EnqueueOnce", "UnseenKeys"},
+	{"Enqueue", "UpdateAlert", "UpdateFileScan", "EnqueueOnce", "UnseenKeys"},
 	{"KeyByHash", "KeyByID", "ListKeys"},
 	{"CreateKey", "UpdateKey", "DeleteKey", "RecordKeyUse", "CreateWebhook", "UpdateWebhook", "DeleteWebhook"},
 	{"DueAlerts", "AdvanceRecovery", "Purge", "CreateRecovery", "RecoveryByID", "Redeliver"},

@@ -127,6 +127,10 @@ func (f *faulty) UpdateAlert(ctx context.Context, account string, metric webhook
 	return call(f, ctx, "UpdateAlert", func() (int, error) { return f.Store.UpdateAlert(ctx, account, metric, change) })
 }
 
+func (f *faulty) UpdateFileScan(ctx context.Context, change func([]byte) ([]byte, error)) error {
+	return try(f, ctx, "UpdateFileScan", func() error { return f.Store.UpdateFileScan(ctx, change) })
+}
+
 func (f *faulty) DueAlerts(ctx context.Context, limit int) ([]string, error) {
 	return call(f, ctx, "DueAlerts", func() ([]string, error) { return f.Store.DueAlerts(ctx, limit) })
 }

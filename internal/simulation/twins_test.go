@@ -154,7 +154,7 @@ func (d *deeds) fails() error {
 func (d *deeds) next() deed {
 	list := []func() deed{
 		d.createKey, d.changeKey, d.deleteKey, d.useKey, d.createWebhook, d.createWebhook, d.changeWebhook, d.changeWebhook, d.deleteWebhook,
-		d.enqueue, d.enqueue, d.enqueue, d.alert, d.notice, d.claim, d.claim, d.claim, d.settle, d.settle, d.redeliver, d.recover, d.advance, d.purge,
+		d.enqueue, d.enqueue, d.enqueue, d.alert, d.fileScan, d.notice, d.claim, d.claim, d.claim, d.settle, d.settle, d.redeliver, d.recover, d.advance, d.purge,
 	}
 	return list[d.rand.IntN(len(list))]()
 }
@@ -261,6 +261,18 @@ func (d *deeds) alert() deed {
 			return err
 		})
 		return result{[]any{n, seen}, is(err)}
+	}}
+}
+
+func (d *deeds) fileScan() deed {
+	text, err := d.some("scan"), d.fails()
+	return deed{"scans, " + text, func(t *twin) any {
+		var seen string
+		failed := t.UpdateFileScan(d.ctx, func(state []byte) ([]byte, error) {
+			seen = string(state)
+			return []byte(text), err
+		})
+		return result{seen, is(failed)}
 	}}
 }
 

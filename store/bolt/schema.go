@@ -59,6 +59,8 @@ var (
 	keyCursors = []byte("cursors")          // in meta: the key that hides the numbers of deliveries
 	keyRuns    = []byte("runs")             // in meta: the first number that no run is made of yet
 	keyIDsGone = []byte("event_ids_purged") // in meta: the first number whose event id is not purged
+
+	keyFileScan = []byte("file_scan") // in meta: the state of the scan for expiring files
 )
 
 var buckets = [][]byte{

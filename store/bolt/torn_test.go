@@ -352,6 +352,9 @@ var changes = []struct {
 		_, err := s.UpdateAlert(ctx, "acct", webhooks.MetricBalance, func(*webhooks.AlertStep) error { return nil })
 		return err
 	}},
+	{"UpdateFileScan", func(ctx context.Context, s *Store) error {
+		return s.UpdateFileScan(ctx, func([]byte) ([]byte, error) { return []byte("state"), nil })
+	}},
 	{"EnqueueOnce", func(ctx context.Context, s *Store) error {
 		_, err := s.EnqueueOnce(ctx, testEvent(300, 500), []webhooks.DedupKey{{Key: "a", Until: time.Now()}, {Key: "b", Until: time.Now()}})
 		return err

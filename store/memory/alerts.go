@@ -77,6 +77,19 @@ func (s *Store) DueAlerts(ctx context.Context, limit int) ([]string, error) {
 	return accounts, nil
 }
 
+// UpdateFileScan implements [webhooks.Store].
+func (s *Store) UpdateFileScan(ctx context.Context, change func([]byte) ([]byte, error)) error {
+	if err := s.begin(ctx); err != nil {
+		return err
+	}
+	defer s.mu.Unlock()
+	state, err := change(bytes.Clone(s.fileScan))
+	if err == nil {
+		s.fileScan = bytes.Clone(state)
+	}
+	return err
+}
+
 // A dedupKey is a deduplication key that is kept.
 type dedupKey struct {
 	account, key string

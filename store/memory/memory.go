@@ -48,6 +48,7 @@ type Store struct {
 	cursors    cursor.Key  // hides the numbers of events
 	alerts     map[ref]*alert
 	dedupKeys  map[dedupKey]bool
+	fileScan   []byte // the state of the scan for expiring files
 	lastSeq    uint64
 	published  time.Time // when the last event was
 	clock      clock.Clock

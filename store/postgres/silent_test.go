@@ -170,6 +170,9 @@ var transactions = map[string]func(ctx context.Context, s *postgres.Store, of st
 		})
 		return err
 	},
+	"UpdateFileScan": func(ctx context.Context, s *postgres.Store, of string) error {
+		return s.UpdateFileScan(ctx, func([]byte) ([]byte, error) { return []byte(of), nil })
+	},
 	"EnqueueOnce": func(ctx context.Context, s *postgres.Store, of string) error {
 		_, err := s.EnqueueOnce(ctx, webhooks.EncodedEvent{ID: of + "2", Account: of, Type: webhooks.TypeBalanceLow},
 			[]webhooks.DedupKey{{Key: "notice", Until: time.Now().Add(time.Hour)}})

@@ -23,6 +23,7 @@ func (t *tester) someOfAll() webhooks.Task {
 	task := t.claimAll(1)[0]
 	t.enqueue(newEvent("acct", "owed"), 1)
 	t.updateAlert("acct", "metric", keepState("state"))
+	t.updateFileScan("state")
 	return task
 }
 
@@ -49,6 +50,7 @@ func everyMethod(ctx context.Context, s store.Store, task webhooks.Task) iter.Se
 			{"UpdateWebhook", func() error { _, err := s.UpdateWebhook(ctx, "acct", "webhook", turnOff); return err }},
 			{"Enqueue", func() error { _, err := s.Enqueue(ctx, newEvent("acct", "new event")); return err }},
 			{"UpdateAlert", func() error { _, err := s.UpdateAlert(ctx, "acct", "metric", keepState("new")); return err }},
+			{"UpdateFileScan", func() error { return s.UpdateFileScan(ctx, keepScan("new")) }},
 			{"DueAlerts", func() error { _, err := s.DueAlerts(ctx, 9); return err }},
 			{"UnseenKeys", func() error {
 				_, err := s.UnseenKeys(ctx, "acct", []webhooks.DedupKey{newDedupKey("notice")})
@@ -132,6 +134,7 @@ func contexts(run runner) {
 			wantSame(t, "ListDeliveries", t.list("acct", "webhook", webhooks.DeliveryQuery{}), deliveries)
 			wantSame(t, "RecoveryByID", t.recovery("acct", "recovery"), newRecovery("acct", "webhook", "recovery", webhooks.Delivered))
 			wantSame(t, "State", t.alert("acct", "metric"), "state")
+			wantSame(t, "the scan's state", t.fileScan(), "state")
 			t.wantNew([]int{0}, newDedupKey("new notice"))
 			_, err = t.store.RecoveryByID(t.Context(), "other", "new recovery")
 			t.wantError("RecoveryByID", err, webhooks.ErrNotFound)

@@ -283,6 +283,9 @@ func cutting(run runner) {
 				_, err := t.store.UpdateAlert(t.Context(), "acct", "metric", func(step *webhooks.AlertStep) error { step.State = []byte("changed"); runtime.Goexit(); return nil })
 				return err
 			},
+			"UpdateFileScan": func() error {
+				return t.store.UpdateFileScan(t.Context(), func([]byte) ([]byte, error) { runtime.Goexit(); return []byte("changed"), nil })
+			},
 		} {
 			others := make([]error, 8)
 			inParallel(len(others)+1, func(i int) {
@@ -303,7 +306,8 @@ func cutting(run runner) {
 		wantSame(t, "KeyByID", t.key("acct", "key"), newKey("acct", "key"))
 		wantSame(t, "WebhookByID", t.webhook("acct", "webhook"), webhook)
 		wantSame(t, "State", t.alert("acct", "metric"), "")
-		t.claimAll(5 * 8)
+		wantSame(t, "the scan's state", t.fileScan(), "")
+		t.claimAll(6 * 8)
 	})
 }
 

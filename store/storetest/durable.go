@@ -36,6 +36,7 @@ func RunDurable(t *testing.T, open func(t *testing.T, dir string) store.Store) {
 	durableRecoveries(reopened)
 	durablePurges(reopened)
 	durableAlerts(reopened)
+	durableFileScan(reopened)
 }
 
 // durableRecords tests keys, webhooks and events.

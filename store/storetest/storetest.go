@@ -68,6 +68,7 @@ func Run(t *testing.T, open func(t *testing.T) store.Store) {
 		{"Deferrable", softAlerts},
 		{"DueAlerts", dueAlerts},
 		{"AlertRaces", alertRaces},
+		{"UpdateFileScan", updateFileScan},
 		{"DedupKeys", dedupKeys},
 		{"ClaimDeliveries", claimDeliveries},
 		{"PerAccount", accountCaps},

@@ -1,0 +1,28 @@
+package postgres
+
+import (
+	"bytes"
+	"context"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// UpdateFileScan implements [webhooks.Store]. The state is the seal of a mark, which nodes
+// lock meanwhile.
+func (s *Store) UpdateFileScan(ctx context.Context, change func([]byte) ([]byte, error)) error {
+	return s.transact(ctx, func(ctx context.Context, tx pgx.Tx) error {
+		if _, err := tx.Exec(ctx, s.sql(`insert into storageapi.marks (name, seal) values ('file_scan', '') on conflict do nothing`)); err != nil {
+			return err
+		}
+		var before []byte
+		if err := tx.QueryRow(ctx, s.sql(`select seal from storageapi.marks where name = 'file_scan' for update`)).Scan(&before); err != nil {
+			return err
+		}
+		state, err := change(bytes.Clone(before))
+		if err != nil || bytes.Equal(state, before) {
+			return err
+		}
+		_, err = tx.Exec(ctx, s.sql(`update storageapi.marks set seal = $1 where name = 'file_scan'`), state)
+		return err
+	})
+}

@@ -1,0 +1,91 @@
+package storetest
+
+import (
+	"errors"
+	"strconv"
+
+	"github.com/storageapi/storageapi/webhooks"
+)
+
+// keepScan returns a change that keeps that state of the scan for expiring files.
+func keepScan(state string) func([]byte) ([]byte, error) {
+	return func([]byte) ([]byte, error) { return []byte(state), nil }
+}
+
+func (t *tester) updateFileScan(state string) {
+	t.Helper()
+	t.must(t.store.UpdateFileScan(t.Context(), keepScan(state)))
+}
+
+// fileScan returns the state of the scan for expiring files.
+func (t *tester) fileScan() (kept string) {
+	t.Helper()
+	t.must(t.store.UpdateFileScan(t.Context(), func(state []byte) ([]byte, error) {
+		kept = string(state)
+		return state, nil
+	}))
+	return kept
+}
+
+// updateFileScan tests UpdateFileScan.
+func updateFileScan(run runner) {
+	run("what is returned is what is kept", func(t *tester) {
+		wantSame(t, "the state at first", t.fileScan(), "")
+		for _, state := range []string{"a", "\x00\xff", long("state", 4096), "b", "b", "", "", "c"} {
+			t.updateFileScan(state)
+			wantSame(t, "the state", t.fileScan(), state)
+		}
+	})
+
+	run("it is apart from alerts, and makes no webhook due", func(t *tester) {
+		t.createWebhooks(newWebhook("acct", "webhook"))
+		t.updateFileScan("scan")
+		t.updateAlert("acct", "files", keepState("alert"))
+		t.updateWebhook("acct", "webhook", func(w *webhooks.Webhook) { w.BalanceThreshold = 7 })
+		wantSame(t, "the scan's state", t.fileScan(), "scan")
+		wantSame(t, "State", t.alert("acct", "files"), "alert")
+		t.wantDue()
+	})
+
+	run("copies in, copies out", func(t *tester) {
+		state := []byte("state")
+		t.must(t.store.UpdateFileScan(t.Context(), func([]byte) ([]byte, error) { return state, nil }))
+		state[0] = 'x'
+		var given []byte
+		t.must(t.store.UpdateFileScan(t.Context(), func(kept []byte) ([]byte, error) {
+			given = kept
+			return kept, nil
+		}))
+		given[0] = 'y'
+		wantSame(t, "the state", t.fileScan(), "state")
+	})
+
+	run("the error of change is returned, and nothing is stored", func(t *tester) {
+		t.updateFileScan("before")
+		no := errors.New("no")
+		t.wantError("UpdateFileScan", t.store.UpdateFileScan(t.Context(), func([]byte) ([]byte, error) { return []byte("after"), no }), no)
+		wantSame(t, "the state", t.fileScan(), "before")
+	})
+
+	run("changes at the same moment come one after the other", func(t *tester) {
+		const callers, each = 8, 10
+		inParallel(callers, func(int) {
+			for range each {
+				err := t.store.UpdateFileScan(t.Context(), func(state []byte) ([]byte, error) {
+					n, _ := strconv.Atoi(string(state))
+					return strconv.AppendInt(nil, int64(n+1), 10), nil
+				})
+				t.wantError("UpdateFileScan", err, nil)
+			}
+		})
+		wantSame(t, "the state", t.fileScan(), strconv.Itoa(callers*each))
+	})
+}
+
+// durableFileScan tests that the state of the scan survives.
+func durableFileScan(reopened func(name string, before, after func(*tester))) {
+	reopened("how far the scan for expiring files is", func(t *tester) {
+		t.updateFileScan("first")
+		t.updateFileScan("second")
+	}, func(t *tester) { wantSame(t, "the state", t.fileScan(), "second") })
+}
