@@ -23,7 +23,9 @@ var importRules = map[string][]string{
 	"signing":  {},
 	"auth":     {"scopes", "internal/lasting"},
 	"apikeys":  {"auth", "scopes", "internal/creation", "internal/id", "internal/invalid"},
-	"webhooks": {"scopes", "signing", "internal/clock", "internal/creation", "internal/id", "internal/invalid", "internal/testhook", "code.dny.dev/ssrf"},
+	"webhooks": {"scopes", "signing", "internal/clock", "internal/creation", "internal/id", "internal/invalid", "internal/testhook", "webhooks/internal/limiter", "code.dny.dev/ssrf"},
+
+	"webhooks/internal/limiter": {},
 
 	"store":                           {"apikeys", "webhooks"},
 	"store/memory":                    {"apikeys", "webhooks", "scopes", "signing", "store", "internal/clock", "internal/creation", "internal/cursor", "store/queue"},

@@ -168,7 +168,7 @@ func (p *pages) webhookPage(c *call, test *testView) (answer, error) {
 		return answer{}, err
 	}
 	view := webhookPageView{
-		Webhook: p.viewWebhook(&webhook), Health: health, Pending: stats.Pending, Down: stats.LimiterState.Down, Test: test,
+		Webhook: p.viewWebhook(&webhook), Health: health, Pending: stats.Pending, Down: stats.LimiterState.Open, Test: test,
 		Deliveries: p.viewDeliveries(page.Deliveries),
 	}
 	if stats.OldestDue > 0 {

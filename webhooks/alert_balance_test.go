@@ -187,7 +187,7 @@ func TestBalanceWritesLittle(t *testing.T) {
 	}
 }
 
-// What was left due when a process died, or the store failed, the keeper makes up
+// What was left due when a process died, or the store failed, the maintainer makes up
 // for.
 func TestBalanceLeftDue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -155,7 +155,7 @@ func (s *WebhookService) tell(ctx context.Context, account string, files []dueFi
 		}
 		deliveries, err := s.store.EnqueueOnce(ctx, encoded, dedupKeysOf(files))
 		if deliveries > 0 || err != nil && !errors.Is(err, ErrExists) {
-			s.dispatcher.hurry()
+			s.dispatcher.wake()
 		}
 		if !errors.Is(err, ErrExists) {
 			return err

@@ -100,7 +100,7 @@ func (s *WebhookService) report(ctx context.Context, account string, metric Metr
 	}
 	deliveries, err := s.store.UpdateAlert(ctx, account, metric, change)
 	if deliveries > 0 || err != nil {
-		s.dispatcher.hurry()
+		s.dispatcher.wake()
 	}
 	if err != nil {
 		return fmt.Errorf("report %s: %w", metric, err)
@@ -131,7 +131,7 @@ func (s *WebhookService) tellBalance(step *AlertStep, account string, tell []low
 // balanceMayBeLow tells a webhook that was created or changed of the balance, if
 // that is low by what it says now. It comes after the store has the webhook and has
 // made the alert due in the same step: what fails here, or dies before, is made up
-// for by the next report or the keeper.
+// for by the next report or the maintainer.
 func (s *WebhookService) balanceMayBeLow(ctx context.Context, webhook Webhook) {
 	if !slices.Contains(webhook.Events, TypeBalanceLow) {
 		return

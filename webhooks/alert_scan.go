@@ -56,7 +56,7 @@ func (s *scanner) run(ctx context.Context) {
 	for ctx.Err() == nil {
 		wait, err := s.scanApart(ctx)
 		if err != nil && ctx.Err() == nil {
-			wait = min(s.interval, keeperInterval)
+			wait = min(s.interval, maintainInterval)
 			if !s.service.dispatcher.halt.explains() {
 				s.logger.Error("storageapi: the scan for expiring files was interrupted", "error", err, "again_in", wait)
 			}

@@ -3,10 +3,10 @@ package webhooks
 import (
 	"context"
 	"runtime"
-	"slices"
-	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/storageapi/storageapi/webhooks/internal/limiter"
 )
 
 const (
@@ -17,32 +17,32 @@ const (
 	maxBackoff   = 5 * time.Second
 )
 
-// A dispatcher claims deliveries that are due, makes attempts and settles them.
+// A dispatcher claims deliveries that are due, has attempts made as the limiter allows,
+// and hands them to a settler to be recorded.
 type dispatcher struct {
-	store  Store
-	client *client
-	config Config
-	halt   *halt
-	wake   chan struct{} // something may have become due
+	store   Store
+	client  *client
+	config  Config
+	halt    *halt
+	limiter *limiter.Limiter
+	respite respite
+	waking  chan struct{} // something may have become due
 
-	// claiming is full from before a claim until its tasks are in flight: who
-	// deletes a webhook and then looks at its flights finds all that was claimed
+	// claiming is full from before a claim until its attempts are registered: who
+	// deletes a webhook and then looks at what is in flight finds all that was claimed
 	// of it.
 	claiming chan struct{}
 
-	mu    sync.Mutex
-	pacer *pacer // changed by the run loop only
-
-	hopes map[string]bool // webhooks that the pacer is to be told of, see hope
-
-	vacated []*flight // the run loop's, empty: to be used again
-
-	// failing is set while results cannot be settled: no attempt is begun whose
-	// result might be lost. But for one now and then, a trial, to find out
-	// whether it is the store that fails or what it is given.
+	// failing is set while results cannot be recorded: no attempt is begun whose
+	// result might be lost, except one now and then, a trial, to find out whether it is
+	// the store that fails or what it is given.
 	failing atomic.Bool
 
-	respite respite
+	// These are the run loop's.
+	leases   finishedLeases
+	claimed  []*inflight // in a claim, to be used again
+	finished []*inflight // at a time, to be used again
+	free     []*inflight // recorded, to be used again
 
 	over    context.Context // ends when Run has to return, whatever hooks do
 	telling chan struct{}   // full while a hook is called
@@ -52,61 +52,65 @@ type dispatcher struct {
 
 func newDispatcher(store Store, client *client, config Config) *dispatcher {
 	return &dispatcher{
-		store:    store,
-		client:   client,
-		config:   config,
-		halt:     &halt{store: store, logger: config.Logger},
-		wake:     make(chan struct{}, 1),
+		store:  store,
+		client: client,
+		config: config,
+		halt:   &halt{store: store, logger: config.Logger},
+		limiter: limiter.New(limiter.Config{
+			Slots: config.Concurrency, PerWebhook: config.PerWebhook, PerAccount: config.PerAccount,
+			MaxUnrecorded: maxSettle, Timeout: config.Timeout,
+		}),
+		waking:   make(chan struct{}, 1),
 		claiming: make(chan struct{}, 1),
 		telling:  make(chan struct{}, 1),
-		pacer:    newPacer(config),
-		hopes:    make(map[string]bool),
 	}
 }
 
-// hurry makes a running dispatcher look for due deliveries now. It is called also when
+// wake makes a running dispatcher look for due deliveries now. It is called also when
 // the store failed to make some due: it may have done so nevertheless.
-func (d *dispatcher) hurry() {
+func (d *dispatcher) wake() {
 	select {
-	case d.wake <- struct{}{}:
+	case d.waking <- struct{}{}:
 	default:
 	}
 }
 
-// run delivers until ctx is done, then drains.
-func (d *dispatcher) run(ctx context.Context) {
+// deliver delivers until ctx is done, then drains.
+func (d *dispatcher) deliver(ctx context.Context) {
 	d.failing.Store(false)
 
 	// Attempts outlive ctx by the drain timeout.
 	attempts, cutShort := context.WithCancel(context.WithoutCancel(ctx))
 	defer cutShort()
-	// None of them ever has to wait: what they are sent is bounded by pacer.room.
-	landed := make(chan *flight, d.config.Concurrency)
-	results := make(chan *flight, d.config.Concurrency+maxSettle)
-	settled, refused := make(chan []*flight), make(chan []*flight)
-	go d.settle(attempts, results, settled, refused)
-	defer close(results)
-	crew := crew{fly: func(f *flight) { d.fly(f, landed) }, work: make(chan *flight)}
-	defer close(crew.work)
+	// None of them ever has to wait: what they are sent is bounded by Limiter.Room.
+	finished := make(chan *inflight, d.config.Concurrency)
+	settler := newSettler(d)
+	go settler.run(attempts)
+	defer close(settler.results)
+	workers := newWorkerPool(func(f *inflight) {
+		d.run(f)
+		finished <- f
+	})
+	defer close(workers.work)
 
-	var r round
+	var claims claims
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for ctx.Err() == nil {
-		flights, next := d.claim(ctx, &r)
-		for _, f := range flights {
-			crew.send(f)
+		claimed, next := d.claim(ctx, &claims)
+		for _, f := range claimed {
+			workers.start(f)
 		}
 		timer.Reset(time.Until(next))
 		select {
 		case <-ctx.Done():
-		case f := <-landed:
-			d.vacate(f, landed, results)
-		case flights := <-settled:
-			d.change(flights, d.pacer.settled)
-		case flights := <-refused:
-			d.change(flights, d.pacer.suspend)
-		case <-d.wake:
+		case f := <-finished:
+			d.release(f, finished, settler.results)
+		case batch := <-settler.recorded:
+			d.recorded(batch)
+		case batch := <-settler.rejected:
+			d.suspend(batch)
+		case <-d.waking:
 		case <-timer.C:
 		}
 	}
@@ -114,148 +118,162 @@ func (d *dispatcher) run(ctx context.Context) {
 	late := time.AfterFunc(max(d.config.DrainTimeout, 0), cutShort)
 	defer late.Stop()
 	tooLate := attempts.Done()
-	for d.pacer.inFlight > 0 || d.pacer.unsettled > 0 {
+	for d.limiter.Busy() {
 		select {
 		case <-tooLate:
 			tooLate = nil
-			d.pacer.cancelAll()
-		case f := <-landed:
-			d.vacate(f, landed, results)
-		case flights := <-settled:
-			d.change(flights, d.pacer.settled)
-		case flights := <-refused:
-			d.change(flights, d.pacer.suspend)
+			d.limiter.CancelAll()
+		case f := <-finished:
+			d.release(f, finished, settler.results)
+		case batch := <-settler.recorded:
+			d.recorded(batch)
+		case batch := <-settler.rejected:
+			d.suspend(batch)
 		}
 	}
 }
 
-// vacate ends a flight that has landed, with the others that have, and hands them on
-// to be settled: others may use their slots meanwhile.
-func (d *dispatcher) vacate(f *flight, landed <-chan *flight, results chan<- *flight) {
-	runtime.Gosched() // those that are about to land come along, and share a claim
-	flights := append(d.vacated[:0], f)
+// release frees the slot of an attempt that has finished, with those of the others that
+// have, and hands them on to be recorded: others may use their slots meanwhile.
+func (d *dispatcher) release(f *inflight, finished <-chan *inflight, results chan<- *inflight) {
+	runtime.Gosched() // those that are about to finish come along, and share a claim
+	batch := append(d.finished[:0], f)
 	for more := true; more; {
 		select {
-		case f := <-landed:
-			flights = append(flights, f)
+		case f := <-finished:
+			batch = append(batch, f)
 		default:
 			more = false
 		}
 	}
-	d.change(flights, func(flights []*flight) { d.pacer.end(flights, time.Now()) })
-	for _, f := range flights {
+	now := time.Now()
+	for _, f := range batch {
+		s := &f.settlement
+		s.Rest = d.limiter.Observe(&f.slot, s.shows(), s.Attempt.Duration, now)
+	}
+	for _, f := range batch {
+		d.limiter.Release(&f.slot, now)
+		if f.settlement.Deactivate != "" {
+			d.limiter.Suspend(&f.slot)
+		}
+		d.leases.add(f, now)
+	}
+	for _, f := range batch {
 		results <- f
 	}
-	clear(flights)
-	d.vacated = flights
+	clear(batch)
+	d.finished = batch
 }
 
-// change tells the pacer something of flights.
-func (d *dispatcher) change(flights []*flight, tell func([]*flight)) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	tell(flights)
+// recorded ends attempts whose results are recorded, or given up.
+func (d *dispatcher) recorded(batch []*inflight) {
+	for _, f := range batch {
+		d.limiter.Recorded(&f.slot)
+		d.leases.remove(f)
+		if !f.stop.wasCalled() && len(d.free) < maxSettle { // or else someone may wait for its end
+			*f = inflight{}
+			d.free = append(d.free, f)
+		}
+	}
 }
 
-// claim returns new flights, registered but not begun, and when the next claim is
+// suspend makes the webhooks of attempts whose results the store has not taken wait until
+// it does.
+func (d *dispatcher) suspend(batch []*inflight) {
+	for _, f := range batch {
+		d.limiter.Suspend(&f.slot)
+	}
+}
+
+// newInflight returns the zero inflight.
+func (d *dispatcher) newInflight() *inflight {
+	last := len(d.free) - 1
+	if last < 0 {
+		return new(inflight)
+	}
+	f := d.free[last]
+	d.free = d.free[:last]
+	return f
+}
+
+// claim returns new attempts, registered but not begun, and when the next claim is
 // due, unless something happens before.
-func (d *dispatcher) claim(ctx context.Context, r *round) (flights []*flight, next time.Time) {
+func (d *dispatcher) claim(ctx context.Context, c *claims) (claimed []*inflight, next time.Time) {
 	d.claiming <- struct{}{}
 	defer func() { <-d.claiming }()
 	now, failing := time.Now(), d.failing.Load()
-	d.mu.Lock()
-	d.takeHopes(now)
-	d.pacer.look(now)
-	d.mu.Unlock()
-
-	limit, next := r.limit(now, d.pacer.room(), failing)
+	d.limiter.Tick(now)
+	limit, next := c.limit(now, d.limiter.Room(), failing)
 	limit, next = d.respite.limit(now, limit, next)
 	if limit == 0 {
-		return nil, d.pacer.plan(now, next, false)
+		return nil, d.limiter.NextWake(now, next, false)
 	}
 	timed, cancel := context.WithTimeout(ctx, storeTimeout)
 	defer cancel()
+	clear(d.claimed)
+	d.claimed = d.claimed[:0]
 	var wait time.Duration
 	var err error
 	if failing {
-		flights, wait, err = d.lease(timed, Claim{Limit: limit, PerWebhook: 1, Caps: d.pacer.idle()}, now)
-		d.pacer.raised = nil // those caps were others
-		r.tried(now, len(flights))
+		wait, err = d.lease(timed, Claim{Limit: limit, PerWebhook: 1, Caps: d.limiter.Idle()}, now)
+		c.tried(now, len(d.claimed))
 	} else {
-		flights, wait, err = d.leaseAll(timed, limit, now)
+		wait, err = d.leaseAll(timed, limit, now)
 	}
-	d.respite.claimed(len(flights))
+	d.respite.claimed(len(d.claimed))
 	if ctx.Err() != nil {
 		err = nil // it was to end, and did
 	}
-	r.backoff = d.backoff("claim", r.backoff, err)
+	c.backoff = d.backoff("claim", c.backoff, err)
 	now = time.Now()
-	if r.rested = now.Add(r.backoff); len(flights) == 0 {
-		wait = max(wait, r.backoff, minPause)
+	if c.rested = now.Add(c.backoff); len(d.claimed) == 0 {
+		wait = max(wait, c.backoff, minPause)
 	}
-	return flights, d.pacer.plan(now, now.Add(wait), err == nil)
+	return d.claimed, d.limiter.NextWake(now, now.Add(wait), err == nil)
 }
 
-// leaseAll claims first what webhooks that are not fit may have, for they hold less
+// leaseAll claims first what webhooks that are not healthy may have, for they hold less
 // than their share, and then whatever is due.
-func (d *dispatcher) leaseAll(ctx context.Context, limit int, now time.Time) (flights []*flight, wait time.Duration, err error) {
-	if caps, turns := d.offer(now, d.respite.turns(limit)); turns > 0 {
-		flights, _, err = d.lease(ctx, Claim{Limit: turns, Caps: caps}, now)
-		d.answer(err)
-		if limit -= len(flights); limit == 0 || err != nil {
-			return flights, 0, err
+func (d *dispatcher) leaseAll(ctx context.Context, limit int, now time.Time) (wait time.Duration, err error) {
+	if byWebhook, turns := d.limiter.Turns(now, d.respite.turns(limit)); turns > 0 {
+		_, err = d.lease(ctx, Claim{Limit: turns, Caps: byWebhook}, now)
+		d.limiter.EndTurns(time.Now(), err)
+		if limit -= len(d.claimed); limit == 0 || err != nil {
+			return 0, err
 		}
 	}
-	claim := Claim{Limit: limit, PerWebhook: d.pacer.firstCap, Caps: d.pacer.caps, Raised: d.pacer.raised}
-	d.pacer.boundUnproven(&claim)
-	fit, wait, err := d.lease(ctx, claim, now)
-	return append(flights, fit...), wait, err
+	caps := d.limiter.Caps()
+	wait, err = d.lease(ctx, Claim{
+		Limit: limit, PerWebhook: caps.Each, Caps: caps.ByWebhook, Raised: caps.Reopened,
+		MaxUnproven: caps.MaxUnproven, PerUnproven: caps.PerUnproven,
+	}, now)
+	d.limiter.Claimed(err)
+	return wait, err
 }
 
-// lease makes flights of what it claims.
-func (d *dispatcher) lease(ctx context.Context, claim Claim, now time.Time) (flights []*flight, wait time.Duration, err error) {
+// lease registers what it claims.
+func (d *dispatcher) lease(ctx context.Context, claim Claim, now time.Time) (wait time.Duration, err error) {
 	claim.Lease, claim.PerAccount = d.config.Lease, d.config.PerAccount
-	claim.Finished = d.pacer.waiting.landed(now, claim.Lease, d.failing.Load())
+	claim.Finished = d.leases.tokens(now, claim.Lease, d.failing.Load())
 	if !d.failing.Load() {
-		claim.Probes = d.pacer.asks()
+		claim.Probes = d.limiter.RequestRoom()
 	}
 	tasks, wait, err := d.store.ClaimDeliveries(ctx, claim)
 	if err != nil {
-		return nil, 0, err
+		return 0, err
 	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.pacer.waiting.told()
-	if claim.PerWebhook > 0 {
-		d.pacer.raised = slices.Grow(d.pacer.raised[:0], 1) // not nil any more
+	d.leases.told()
+	for _, task := range tasks {
+		f := d.newInflight()
+		f.settlement.Task, f.begun = task, now
+		d.limiter.Begin(&f.slot, f, limiter.Start{
+			Webhook: task.Webhook.ID, Account: task.Webhook.Account, At: now,
+			Turn: claim.PerWebhook == 0, Requested: task.Probe,
+			Proven: task.Webhook.Proven(), Failing: !task.Webhook.FailingSince.IsZero(),
+		})
+		d.claimed = append(d.claimed, f)
 	}
-	unproven := 0
-	flights = make([]*flight, len(tasks))
-	for i, task := range tasks {
-		f := d.pacer.flight()
-		f.settlement.Task, f.begun, f.inTurn = task, now, claim.PerWebhook == 0
-		d.pacer.begin(f)
-		flights[i] = f
-		if f.unproven {
-			unproven++
-		}
-	}
-	if claim.PerUnproven == 1 && claim.MaxUnproven > 0 {
-		d.pacer.await(unproven >= claim.MaxUnproven)
-	}
-	return flights, wait, nil
-}
-
-func (d *dispatcher) offer(now time.Time, limit int) (caps map[string]int, turns int) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return d.pacer.offer(now, limit)
-}
-
-func (d *dispatcher) answer(err error) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.pacer.answered(time.Now(), err)
+	return wait, nil
 }
 
 // evict cuts short what is under way to a webhook that was deleted, and returns
@@ -267,34 +285,11 @@ func (d *dispatcher) evict(ctx context.Context, webhook string) error {
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-	d.mu.Lock()
-	flights := d.pacer.watch(webhook)
-	d.mu.Unlock()
-	for _, f := range flights {
-		f.stop.now()
-	}
-	for _, f := range flights {
-		if err := f.stop.wait(ctx); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// paceOf tells how a webhook does.
-func (d *dispatcher) paceOf(webhook string) LimiterState {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	pace := d.pacer.pace(webhook)
-	pace.Down = pace.Down && !d.hopes[webhook]
-	return pace
+	return d.limiter.Evict(ctx, webhook)
 }
 
 // stats tells how many attempts are in flight, and since New: how many deliveries
 // arrived, how many attempts failed, and how many deliveries were given up.
 func (d *dispatcher) stats() (inFlight int, delivered, failed, dead uint64) {
-	d.mu.Lock()
-	inFlight = d.pacer.inFlight
-	d.mu.Unlock()
-	return inFlight, d.delivered.Load(), d.failed.Load(), d.dead.Load()
+	return d.limiter.InFlight(), d.delivered.Load(), d.failed.Load(), d.dead.Load()
 }

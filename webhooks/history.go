@@ -71,7 +71,7 @@ func (s *WebhookService) Redeliver(ctx context.Context, account, webhookID, even
 	}
 	err := s.store.Redeliver(ctx, account, webhookID, eventID)
 	if !errors.Is(err, ErrNotFound) {
-		s.dispatcher.hurry()
+		s.dispatcher.wake()
 	}
 	if err != nil {
 		return fmt.Errorf("redeliver: %w", err)
@@ -114,7 +114,7 @@ func (s *WebhookService) Recover(ctx context.Context, account, webhookID string,
 		return Recovery{}, fmt.Errorf("recover deliveries: %w", err)
 	}
 	s.probe(ctx, account, webhookID)
-	s.keeper.hurry()
+	s.maintainer.wake()
 	return s.Recovery(ctx, account, recovery.ID)
 }
 

@@ -109,7 +109,7 @@ func TestWhatHappenedNevertheless(t *testing.T) {
 			if _, err := b.service.Recover(b.Context(), account, w.ID, delivered); err != nil {
 				return err
 			}
-			return errOutage // as the keeper is told
+			return errOutage // as the maintainer is told
 		},
 		"Update": func(b *bubble, w webhooks.Webhook, event string) error {
 			off := webhooks.UpdateParams{Active: ptr(false)}

@@ -59,7 +59,7 @@ func broken(t *testing.T, hangs bool, test func(b *bubble, o *breakdown, webhook
 				defer stop()
 				time.Sleep(time.Hour)
 				synctest.Wait()
-				if b.delivery(events[0]).State != webhooks.Dead || !b.pace(webhook).Down {
+				if b.delivery(events[0]).State != webhooks.Dead || !b.pace(webhook).Open {
 					t.Fatalf("after an hour: %+v, %+v", b.delivery(events[0]).State, b.pace(webhook))
 				}
 				test(b, o, webhook, events)
@@ -91,8 +91,8 @@ func TestARepairedReceiverGetsWhatSomebodyAsksForAtOnce(t *testing.T) {
 		"a test event": func(b *bubble, webhook webhooks.Webhook, _ []string) string {
 			test, err := b.service.SendTest(b.Context(), webhook.Account, webhook.ID)
 			b.must(err)
-			if test.Attempt.Status != http.StatusOK || b.pace(webhook).Down {
-				b.Errorf("the receiver answered %d, and is said to be down: %v", test.Attempt.Status, b.pace(webhook).Down)
+			if test.Attempt.Status != http.StatusOK || b.pace(webhook).Open {
+				b.Errorf("the receiver answered %d, and is said to be down: %v", test.Attempt.Status, b.pace(webhook).Open)
 			}
 			return ""
 		},
@@ -138,7 +138,7 @@ func TestARepairedReceiverGetsWhatSomebodyAsksForAtOnce(t *testing.T) {
 					if len(list) == 0 || first != "" && list[0].id != first {
 						b.Fatalf("%d events came within a second, want at first %s", len(list), first)
 					}
-					if b.pace(webhook).Down {
+					if b.pace(webhook).Open {
 						b.Error("it is down still")
 					}
 					time.Sleep(time.Minute)
@@ -209,7 +209,7 @@ func TestATestEventEndsThePauseOfAnIdleWebhook(t *testing.T) {
 			b.publish()
 		}
 		time.Sleep(time.Minute)
-		if !b.pace(webhook).Down || backlogOf(b, webhook) > 0 {
+		if !b.pace(webhook).Open || backlogOf(b, webhook) > 0 {
 			t.Errorf("after a minute: %+v, %d pending", b.pace(webhook), backlogOf(b, webhook))
 		}
 		o.repaired.Store(true)

@@ -86,3 +86,10 @@ func (r *respite) claimed(n int) {
 		r.left = max(0, r.left-n)
 	}
 }
+
+func earliest(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return a
+	}
+	return b
+}

@@ -32,7 +32,7 @@ type WebhookService struct {
 	logger     *slog.Logger
 	alerts     alertPolicy
 	dispatcher *dispatcher
-	keeper     *keeper
+	maintainer *maintainer
 	tests      tests
 	scanner    *scanner // nil without Config.Files
 	running    atomic.Bool
@@ -65,8 +65,8 @@ func New(store Store, config Config) (*WebhookService, error) {
 		alerts:     config.alertPolicy(),
 		dispatcher: dispatcher,
 	}
-	s.keeper = newKeeper(store, config, dispatcher.halt, dispatcher.hurry, s.reviewDue)
-	s.keeper.warden = warden{store: store, clock: clock.Clock{Now: config.Now}, config: &dispatcher.config, tell: dispatcher.tell}
+	s.maintainer = newMaintainer(store, config, dispatcher.halt, dispatcher.wake, s.reviewDue)
+	s.maintainer.warden = warden{store: store, clock: clock.Clock{Now: config.Now}, config: &dispatcher.config, tell: dispatcher.tell}
 	if config.Files != nil {
 		s.scanner = newScanner(s, config)
 	}
@@ -90,14 +90,14 @@ func (s *WebhookService) Run(ctx context.Context) error {
 	over, cancel := s.dispatcher.config.drained(ctx)
 	defer cancel()
 	s.dispatcher.over = over
-	others := map[string]<-chan bool{"maintenance": apart(func() { s.keeper.run(ctx) })}
+	others := map[string]<-chan bool{"maintenance": apart(func() { s.maintainer.run(ctx) })}
 	if s.scanner != nil {
 		others["Config.Files"] = apart(func() { s.scanner.run(ctx) })
 	}
 	if waker, ok := s.store.(Waker); ok {
-		others["Store.Wake"] = apart(func() { waker.Wake(ctx, s.dispatcher.hurry) })
+		others["Store.Wake"] = apart(func() { waker.Wake(ctx, s.dispatcher.wake) })
 	}
-	s.dispatcher.run(ctx)
+	s.dispatcher.deliver(ctx)
 	for name, returned := range others {
 		select {
 		case <-returned:
@@ -325,7 +325,7 @@ func (s *WebhookService) Publish(ctx context.Context, event Event) error {
 	}
 	deliveries, err := s.store.Enqueue(ctx, encoded)
 	if deliveries > 0 || err != nil {
-		s.dispatcher.hurry()
+		s.dispatcher.wake()
 	}
 	if err != nil {
 		return fmt.Errorf("publish event: %w", err)

@@ -12,42 +12,62 @@ const (
 	settlePause = 4 * time.Millisecond // between calls: each costs a commit, whatever its size
 )
 
-// A settler records what came of attempts.
+// A settler records the results of attempts. Its run is a goroutine of its own.
 type settler struct {
 	*dispatcher
-	settled  chan<- []*flight // those that are
-	rejected chan<- []*flight // those that the store did not take
-	refused  []refusal
-	pause    time.Duration // while the store fails: between calls
-	again    time.Time     // the next one
-	last     time.Time     // when the last call ended
-	size     int           // of what came new with it
+	results  chan *inflight   // to record; closed when there are no more
+	recorded chan []*inflight // those that are, or are given up
+	rejected chan []*inflight // those that the store did not take
+
+	health map[string]health // of webhooks of which there is something to remember
+	swept  int               // entries of health when those that are past their time were last removed
+
+	refused []refusal
+	pause   time.Duration // while the store fails: between calls
+	again   time.Time     // the next one
+	last    time.Time     // when the last call ended
+	size    int           // of what came new with it
 
 	settlements []Settlement // of the last call, empty: to be used again
 }
 
+// A health is what the settler remembers of a webhook while attempts are in flight whose
+// tasks do not tell of it.
+type health struct {
+	off     time.Time // the webhook was turned off
+	refused int       // settlements that the store did not take one by one
+}
+
+func newSettler(d *dispatcher) *settler {
+	return &settler{
+		dispatcher: d,
+		results:    make(chan *inflight, d.config.Concurrency+maxSettle),
+		recorded:   make(chan []*inflight),
+		rejected:   make(chan []*inflight),
+		health:     make(map[string]health),
+	}
+}
+
 // A refusal is a batch that the store did not take.
 type refusal struct {
-	batch []*flight
+	batch []*inflight
 	pause time.Duration // between tries
 	at    time.Time     // the next one
 }
 
 const maxRefusal = time.Minute // pauses between tries of one settlement: they double
 
-// settle records results, in batches of whatever is there, and hands them to
-// settled, after some time perhaps in refused.
+// run records results, in batches of those that are there.
 //
 // What the store refuses is tried again later, and in halves, so that a settlement
 // that it never takes does not hold up the others. As long as it takes nothing, no
-// more is claimed but for trials, and no lease of what waits runs out: each claim tells
-// of it, see [Claim.Finished]. Once attempts are
-// cut short what is refused is given up, and will be attempted again.
-func (d *dispatcher) settle(attempts context.Context, results <-chan *flight, settled, refused chan<- []*flight) {
-	s := settler{dispatcher: d, settled: settled, rejected: refused}
+// more is claimed except trials, and no lease of what waits runs out: each claim tells
+// of it, see [Claim.Finished]. Once attempts are cut short what is refused is given up,
+// and will be attempted again.
+func (s *settler) run(attempts context.Context) {
 	for {
-		fresh := results
-		if d.failing.Load() {
+		fresh := s.results
+		if s.failing.Load() {
 			fresh = nil
 		}
 		select {
@@ -56,13 +76,13 @@ func (d *dispatcher) settle(attempts context.Context, results <-chan *flight, se
 				return
 			}
 			s.await(attempts)
-			batch := s.gather(f, results)
+			batch := s.gather(f)
 			s.record(batch)
 			s.last, s.size = time.Now(), len(batch)
 		case <-s.next():
-			s.retry(results)
+			s.retry()
 		case <-attempts.Done():
-			s.finish(results)
+			s.finish()
 			return
 		}
 	}
@@ -100,12 +120,12 @@ func (s *settler) first() (first int) {
 	return first
 }
 
-// gather returns a flight that has landed, with the others that have.
-func (s *settler) gather(f *flight, results <-chan *flight) []*flight {
-	batch := append(make([]*flight, 0, 16), f)
+// gather returns a result with the others that are there.
+func (s *settler) gather(f *inflight) []*inflight {
+	batch := append(make([]*inflight, 0, 16), f)
 	for more := true; more && len(batch) < maxSettle; {
 		select {
-		case next, ok := <-results:
+		case next, ok := <-s.results:
 			if more = ok; ok {
 				batch = append(batch, next)
 			}
@@ -123,9 +143,9 @@ func (s *settler) gather(f *flight, results <-chan *flight) []*flight {
 // record settles a batch for the first time. If the store does not take it, it is
 // the store that fails, unless all of it is of webhooks of which the store does not
 // take other settlements either.
-func (s *settler) record(batch []*flight) {
+func (s *settler) record(batch []*inflight) {
 	if !s.try(batch) {
-		if slices.ContainsFunc(batch, func(f *flight) bool { return f.track.refused == 0 }) {
+		if slices.ContainsFunc(batch, func(f *inflight) bool { return s.health[f.webhook()].refused == 0 }) {
 			s.failing.Store(true)
 		}
 		s.rejected <- batch
@@ -135,12 +155,12 @@ func (s *settler) record(batch []*flight) {
 
 // retry tries once more what was refused. While the store takes nothing it prefers
 // what is new: that may tell whether it is the store that fails.
-func (s *settler) retry(results <-chan *flight) {
+func (s *settler) retry() {
 	if s.failing.Load() {
 		select {
-		case f, ok := <-results:
+		case f, ok := <-s.results:
 			if ok {
-				s.record(s.gather(f, results))
+				s.record(s.gather(f))
 				return
 			}
 		default:
@@ -152,7 +172,7 @@ func (s *settler) retry(results <-chan *flight) {
 }
 
 // try settles a batch and hands it on, if the store takes it.
-func (s *settler) try(batch []*flight) bool {
+func (s *settler) try(batch []*inflight) bool {
 	settlements := s.settlements[:0]
 	for _, f := range batch {
 		settlements = append(settlements, f.settlement)
@@ -169,7 +189,7 @@ func (s *settler) try(batch []*flight) bool {
 	}
 	s.failing.Store(false)
 	s.report(settlements, stale)
-	s.settled <- batch
+	s.recorded <- batch
 	return true
 }
 
@@ -183,7 +203,7 @@ func (s *settler) putOff(r refusal) {
 	r.pause = min(max(2*r.pause, minBackoff), maxRefusal)
 	r.at = time.Now().Add(r.pause)
 	s.refused = append(s.refused, r)
-	r.batch[0].track.refused++
+	s.countRefused(r.batch[0], 1)
 }
 
 // take takes out a refusal.
@@ -191,22 +211,65 @@ func (s *settler) take(i int) refusal {
 	r := s.refused[i]
 	s.refused = slices.Delete(s.refused, i, i+1)
 	if r.pause > 0 {
-		r.batch[0].track.refused--
+		s.countRefused(r.batch[0], -1)
 	}
 	return r
 }
 
 // finish tries everything once more, unless the store fails, and gives it up then.
-func (s *settler) finish(results <-chan *flight) {
+func (s *settler) finish() {
 	for len(s.refused) > 0 {
 		if r := s.take(0); s.failing.Load() || !s.try(r.batch) {
-			s.settled <- r.batch
+			s.recorded <- r.batch
 		}
 	}
-	for f := range results {
-		if batch := s.gather(f, results); s.failing.Load() || !s.try(batch) {
+	for f := range s.results {
+		if batch := s.gather(f); s.failing.Load() || !s.try(batch) {
 			s.failing.Store(true)
-			s.settled <- batch
+			s.recorded <- batch
 		}
+	}
+}
+
+// diagnose lets a webhook be turned off once, however many of the attempts in flight
+// are answered 410.
+func (s *settler) diagnose(f *inflight, now time.Time) {
+	if f.settlement.Deactivate == "" {
+		return
+	}
+	h := s.health[f.webhook()]
+	if !h.off.Before(f.begun) { // unknown to the task
+		f.settlement.Deactivate = ""
+		return
+	}
+	h.off = now
+	s.remember(f.webhook(), h)
+	if len(s.health) >= 2*s.swept+64 {
+		for id, h := range s.health {
+			if now.Sub(h.off) > forgetOff {
+				h.off = time.Time{}
+				s.remember(id, h)
+			}
+		}
+		s.swept = len(s.health)
+	}
+}
+
+// forgetOff is after how long no result is left of attempts that were in flight when a
+// webhook was turned off.
+const forgetOff = time.Hour
+
+func (s *settler) countRefused(f *inflight, n int) {
+	h := s.health[f.webhook()]
+	h.refused += n
+	s.remember(f.webhook(), h)
+}
+
+// remember keeps a health if it is not the zero health.
+func (s *settler) remember(webhook string, h health) {
+	if h == (health{}) {
+		delete(s.health, webhook)
+	} else {
+		s.health[webhook] = h
 	}
 }

@@ -51,6 +51,15 @@ type WebhookStats struct {
 	TurnsOffAt time.Time
 }
 
+// A LimiterState tells how many attempts this process makes at a time to a webhook.
+type LimiterState struct {
+	InFlight int  // attempts under way
+	Cap      int  // how many there may be at most
+	Failures int  // attempts that failed since the last one that did not
+	Slow     bool // its attempts take long: they share the slots of the slow
+	Open     bool // its circuit breaker is open: all attempts fail, and one at a time is made until one succeeds
+}
+
 // WebhookStats returns the figures of the account's webhook, or [ErrNotFound].
 // Why and since when it is off or failing is in the [Webhook].
 func (s *WebhookService) WebhookStats(ctx context.Context, account, webhookID string) (WebhookStats, error) {
@@ -63,8 +72,8 @@ func (s *WebhookService) WebhookStats(ctx context.Context, account, webhookID st
 		return WebhookStats{}, fmt.Errorf("get stats of webhook: %w", err)
 	}
 	return WebhookStats{
-		Pending: backlog.Pending, OldestDue: backlog.age(), LimiterState: s.dispatcher.paceOf(webhookID),
-		TurnsOffAt: s.keeper.warden.turnsOffAt(&webhook),
+		Pending: backlog.Pending, OldestDue: backlog.age(), LimiterState: LimiterState(s.dispatcher.limiter.State(webhookID)),
+		TurnsOffAt: s.maintainer.warden.turnsOffAt(&webhook),
 	}, nil
 }
 

@@ -117,7 +117,7 @@ func (s *WebhookService) change(ctx context.Context, account, webhookID string, 
 			continue
 		}
 		if !errors.Is(err, ErrNotFound) {
-			s.dispatcher.hurry()
+			s.dispatcher.wake()
 		}
 		return changed, err
 	}

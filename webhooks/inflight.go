@@ -1,48 +1,32 @@
 package webhooks
 
 import (
-	"container/list"
+	"context"
 	"time"
+
+	"github.com/storageapi/storageapi/webhooks/internal/limiter"
 )
 
-// A flight is an attempt, from its claim until it is settled.
-type flight struct {
+// An inflight is an attempt, from its claim until it is recorded.
+type inflight struct {
 	settlement Settlement // what is known of it so far: its task at first
+	begun      time.Time
 	stop       stop
-
-	// What follows is the pacer's.
-	track             *track
-	begun             time.Time
-	inTurn            bool // claimed in a turn of a webhook that is not fit: never cut short
-	probe             bool // in one of a webhook that is down
-	asked             bool // somebody asked for it, see Store.Probe
-	unproven          bool // its webhook was when it was claimed
-	cut               bool // cut short to vacate its slot
-	lagging           bool // it has taken too long
-	passed, passedOwn int  // at how many landings, of all and of its account, those begun before it have landed
-	passedUnproven    int  // and of the unproven
-	place             int  // in track.flights
-	ended             time.Time
-	waits             int // in waiting.flights, once it has ended
-	member            *list.Element
-
-	suspends bool // no other to its webhook may begin before it is settled
-	watched  bool // somebody waits for its end
+	slot       limiter.Slot
+	lease      lease
 }
 
-// suspend lets no other flight to the webhook begin before this one is settled.
-func (f *flight) suspend() {
-	if !f.suspends {
-		f.suspends = true
-		f.track.suspended++
-	}
-}
+// webhook returns the id of the webhook.
+func (f *inflight) webhook() string { return f.settlement.Task.Webhook.ID }
 
-// since returns when the flight began, or at if that is later.
-func (f *flight) since(at time.Time) time.Time { return latest(f.begun, at) }
+// The methods of [limiter.Attempt].
 
-// fly makes one attempt and hands on what came of it.
-func (d *dispatcher) fly(f *flight, landed chan<- *flight) {
+func (f *inflight) Cancel()                        { f.stop.now() }
+func (f *inflight) Ended() bool                    { return f.stop.isOver() }
+func (f *inflight) Wait(ctx context.Context) error { return f.stop.wait(ctx) }
+
+// run makes the attempt and decides what becomes of its delivery.
+func (d *dispatcher) run(f *inflight) {
 	task := &f.settlement.Task
 	var res result
 	if task.Err != nil {
@@ -56,7 +40,6 @@ func (d *dispatcher) fly(f *flight, landed chan<- *flight) {
 	f.stop.end()
 	d.judge(&f.settlement, res)
 	d.heed(res)
-	landed <- f
 }
 
 // judge decides what becomes of a delivery after an attempt.
@@ -91,4 +74,15 @@ func (d *dispatcher) heed(res result) {
 	case res.attempt.Status != 0 && d.respite.on.Load():
 		d.respite.end()
 	}
+}
+
+// shows returns what a settlement shows of the receiver.
+func (s *Settlement) shows() limiter.Outcome {
+	switch {
+	case s.Outcome == Deliver:
+		return limiter.Success
+	case s.Fails():
+		return limiter.Failure
+	}
+	return limiter.Unknown
 }

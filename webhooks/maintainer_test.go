@@ -27,7 +27,7 @@ type concurrentPurge struct{ slowPurge }
 func (*concurrentPurge) PurgesConcurrently() {}
 
 // Purges that others wait for leave them four fifths of the time, and others half.
-func TestPaceOfPurges(t *testing.T) {
+func TestPauseBetweenPurges(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		run := func(store webhooks.Store) {
 			service, err := webhooks.New(store, webhooks.Config{})

@@ -1,0 +1,161 @@
+package limiter
+
+import (
+	"container/heap"
+	"time"
+)
+
+const (
+	minRest  = 25 * time.Millisecond // of slow webhooks for which nothing is due:
+	restEach = 20 * time.Microsecond // this for each webhook if that is longer
+)
+
+// A queue holds the webhooks of one health that may have an attempt more, by when their
+// turn is.
+type queue []*webhook
+
+func (q *queue) put(w *webhook) {
+	switch {
+	case w.place >= 0:
+		heap.Fix(q, w.place)
+	case w.place == nowhere:
+		heap.Push(q, w)
+	}
+}
+
+func (q *queue) remove(w *webhook) {
+	if w.place >= 0 {
+		heap.Remove(q, w.place)
+	}
+	w.place = nowhere
+}
+
+// The methods of [heap.Interface].
+
+func (q queue) Len() int           { return len(q) }
+func (q queue) Less(i, j int) bool { return q[i].turn.Before(q[j].turn) }
+
+func (q queue) Swap(i, j int) {
+	q[i], q[j] = q[j], q[i]
+	q[i].place, q[j].place = i, j
+}
+
+func (q *queue) Push(x any) {
+	w := x.(*webhook)
+	w.place = len(*q)
+	*q = append(*q, w)
+}
+
+func (q *queue) Pop() any {
+	s := *q
+	w := s[len(s)-1]
+	s[len(s)-1] = nil
+	*q = s[:len(s)-1]
+	w.place = nowhere
+	return w
+}
+
+// Turns chooses webhooks that are not healthy and may have attempts more, up to limit in
+// all. It returns how many each may have in flight then, and how many attempts more that
+// is. If that is any, EndTurns must be called after the claim.
+func (l *Limiter) Turns(now time.Time, limit int) (caps map[string]int, turns int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	clear(l.turns)
+	clear(l.chosen)
+	l.chosen = l.chosen[:0]
+	failing, room := l.failingRoom(), min(limit, l.spare())
+	give := func(w *webhook) {
+		l.turns[w.id]++
+		w.given++
+		w.account.offered++
+		turns++
+		if w.health.failing() {
+			failing--
+		}
+	}
+	for turns < room {
+		w := l.next(failing)
+		if w == nil || w.turn.After(now) {
+			break
+		}
+		l.queues[w.health].remove(w)
+		if w.account.spare() <= 0 {
+			w.place = parked
+			w.account.parked = append(w.account.parked, w)
+			continue
+		}
+		l.chosen = append(l.chosen, w)
+		w.had = len(w.slots)
+		l.turns[w.id] = w.had
+		give(w)
+	}
+	for more := true; more; { // what room is left, to each one more
+		more = false
+		for _, w := range l.chosen {
+			if turns < room && l.turns[w.id] < w.limit() && w.account.spare() > 0 && (!w.health.failing() || failing > 0) {
+				give(w)
+				more = true
+			}
+		}
+	}
+	return l.turns, turns
+}
+
+// next returns the webhook whose turn is next, or nil; failing tells how many more may be
+// failing.
+func (l *Limiter) next(failing int) *webhook {
+	var first *webhook
+	for h, queue := range l.queues {
+		if len(queue) > 0 && (!health(h).failing() || failing > 0) && (first == nil || queue[0].turn.Before(first.turn)) {
+			first = queue[0]
+		}
+	}
+	return first
+}
+
+// EndTurns ends a claim of what Turns returned, after what it got has begun.
+func (l *Limiter) EndTurns(now time.Time, err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.beat.After(now) {
+		l.beat = now.Add(max(minRest, time.Duration(len(l.webhooks))*restEach))
+	}
+	for _, w := range l.chosen {
+		got := len(w.slots) - w.had
+		w.account.offered -= w.given
+		w.given = 0
+		l.unpark(w.account)
+		switch {
+		case err != nil:
+		case got > 0:
+			w.turn = now
+		case w.health == open && len(w.slots) > 0: // an attempt was requested just now
+		case w.isIdle() && now.Sub(w.active) >= trackedFor:
+			l.forget(w)
+			continue
+		case w.health == open && w.trusted: // nothing was due
+			l.halfOpen(w, now)
+		case w.health == open:
+			w.rest(now)
+		default:
+			w.turn = l.beat // all at once: it is one claim
+		}
+		l.refresh(w)
+	}
+}
+
+// unpark puts webhooks of the account back in their queues, as many as it has slots to
+// spare.
+func (l *Limiter) unpark(a *account) {
+	for n := a.spare(); n > 0 && len(a.parked) > 0; {
+		w := a.parked[0]
+		a.parked[0] = nil
+		a.parked = a.parked[1:]
+		if w.place == parked {
+			w.place = nowhere
+			l.refresh(w)
+			n--
+		}
+	}
+}
