@@ -19,8 +19,9 @@ func main() {
 	serve := flag.Bool("serve", false, "leave the service running")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	defer stop()
-	if err := run(ctx, os.Stdout, *serve); err != nil {
+	err := run(ctx, os.Stdout, *serve)
+	stop()
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "manage:", err)
 		os.Exit(1)
 	}

@@ -32,7 +32,6 @@ func main() {
 	listen := flag.String("listen", "127.0.0.1:8080", "the address of the service")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	defer stop()
 	var err error
 	switch dsn := os.Getenv("DATABASE_URL"); {
 	case dsn == "":
@@ -42,6 +41,7 @@ func main() {
 	default:
 		err = run(ctx, os.Stdout, dsn, *listen)
 	}
+	stop()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "postgres:", err)
 		os.Exit(1)
@@ -50,6 +50,8 @@ func main() {
 
 // run runs the nodes and what stands before them, until ctx is done.
 func run(ctx context.Context, out io.Writer, dsn, listen string) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
 	token, err := prepare(ctx, dsn)
 	if err != nil {
 		return err
@@ -63,14 +65,11 @@ func run(ctx context.Context, out io.Writer, dsn, listen string) error {
 		nodes.Go(func() { keepRunning(ctx, out, address) })
 	}
 	server := &http.Server{Addr: listen, Handler: front, ReadHeaderTimeout: 10 * time.Second}
-	context.AfterFunc(ctx, func() { _ = server.Close() })
 	fmt.Fprintf(out, "The service is at http://%s; try\n\n\tcurl -H 'Api-Key: %s' http://%s/v2/environments\n\n", listen, token, listen)
 	fmt.Fprintln(out, "and kill -9 a node meanwhile.")
-	err = server.ListenAndServe()
+	err = listenAndServe(ctx, server)
+	cancel()
 	nodes.Wait()
-	if errors.Is(err, http.ErrServerClosed) {
-		err = nil
-	}
 	return err
 }
 

@@ -44,11 +44,25 @@ func runNode(ctx context.Context, dsn, address string) (err error) {
 	server := &http.Server{Addr: address, Handler: mux, ReadHeaderTimeout: 10 * time.Second}
 	delivered := make(chan error, 1)
 	go func() { delivered <- api.Run(ctx) }()
-	context.AfterFunc(ctx, func() { _ = server.Close() })
-	if err := server.ListenAndServe(); !errors.Is(err, http.ErrServerClosed) {
+	if err := listenAndServe(ctx, server); err != nil {
 		return err
 	}
 	return <-delivered
+}
+
+// listenAndServe serves until ctx is done, and then until the requests under way have
+// finished.
+func listenAndServe(ctx context.Context, server *http.Server) error {
+	failed := make(chan error, 1)
+	go func() { failed <- server.ListenAndServe() }()
+	select {
+	case err := <-failed:
+		return err
+	case <-ctx.Done():
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+		defer cancel()
+		return server.Shutdown(ctx)
+	}
 }
 
 type host struct {

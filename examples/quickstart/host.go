@@ -3,7 +3,7 @@ package main
 import (
 	"context"
 	"crypto/x509"
-	"fmt"
+	"errors"
 	"net"
 	"net/http"
 	"net/netip"
@@ -69,10 +69,7 @@ func startHost(ctx context.Context, dir string, trusted *x509.CertPool) (*host, 
 		stop: func() error {
 			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 			defer cancel()
-			if err := server.Shutdown(ctx); err != nil {
-				return fmt.Errorf("stop the host: %w", err)
-			}
-			return api.Close()
+			return errors.Join(server.Shutdown(ctx), api.Close())
 		},
 	}, nil
 }

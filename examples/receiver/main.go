@@ -16,7 +16,6 @@ import (
 	"context"
 	"crypto/tls"
 	"encoding/json"
-	"errors"
 	"flag"
 	"fmt"
 	"log"
@@ -54,12 +53,15 @@ func run(addr, certFile, keyFile, secrets string) error {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	defer context.AfterFunc(ctx, func() { _ = server.Close() })()
 	log.Printf("listening on https://%s", addr)
-	if err := server.ListenAndServeTLS(certFile, keyFile); !errors.Is(err, http.ErrServerClosed) {
+	failed := make(chan error, 1)
+	go func() { failed <- server.ListenAndServeTLS(certFile, keyFile) }()
+	select {
+	case err := <-failed:
 		return err
+	case <-ctx.Done():
+		return server.Shutdown(context.Background()) // requests under way finish
 	}
-	return nil
 }
 
 // newHandler returns a handler that prints the events signed with one of the
@@ -81,11 +83,31 @@ func newHandler(secrets string) (http.Handler, error) {
 	return verifier.Handler(http.HandlerFunc(r.receive)), nil
 }
 
-// A receiver handles each event once. A real one would remember the ids where it
-// keeps what it does with the events, in the same transaction.
+// remembered is how many event ids a receiver remembers: no more, since senders never
+// stop.
+const remembered = 10_000
+
+// A receiver handles each event once, while it remembers it. A real one would keep
+// the ids where it keeps what it does with the events, in the same transaction, for as
+// long as the sender may repeat them.
 type receiver struct {
-	mu   sync.Mutex
-	seen map[string]bool // by event id
+	mu     sync.Mutex
+	seen   map[string]bool // by event id
+	recent [remembered]string
+	oldest int // in recent, the next to be forgotten
+}
+
+// isNew reports whether the event has not come before, and remembers it.
+func (r *receiver) isNew(id string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.seen[id] {
+		return false
+	}
+	delete(r.seen, r.recent[r.oldest])
+	r.seen[id], r.recent[r.oldest] = true, id
+	r.oldest = (r.oldest + 1) % remembered
+	return true
 }
 
 // receive runs only for verified requests.
@@ -100,11 +122,7 @@ func (r *receiver) receive(w http.ResponseWriter, req *http.Request) {
 		http.Error(w, "not an event", http.StatusBadRequest)
 		return
 	}
-	r.mu.Lock()
-	again := r.seen[event.ID]
-	r.seen[event.ID] = true
-	r.mu.Unlock()
-	if !again { // a delivery can come more than once
+	if r.isNew(event.ID) { // a delivery can come more than once
 		log.Printf("%s %s %s", event.Type, event.ID, event.Data)
 	}
 	w.WriteHeader(http.StatusNoContent) // answer soon; work that takes long goes elsewhere

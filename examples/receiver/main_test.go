@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"testing"
@@ -40,5 +41,23 @@ func TestReceiver(t *testing.T) {
 	}
 	if _, err := newHandler(""); err == nil {
 		t.Error("made without a secret")
+	}
+}
+
+// TestEachEventOnce: an event that comes again is known, and what is remembered is
+// bounded.
+func TestEachEventOnce(t *testing.T) {
+	r := &receiver{seen: make(map[string]bool)}
+	for i := range 3 * remembered {
+		id := fmt.Sprint("evt_", i)
+		if !r.isNew(id) {
+			t.Fatalf("%s has not come before, and was taken for known", id)
+		}
+		if r.isNew(id) || !r.seen[fmt.Sprint("evt_", max(0, i-remembered+1))] {
+			t.Fatalf("%s, or one of the %d events before it, was forgotten", id, remembered)
+		}
+		if len(r.seen) > remembered {
+			t.Fatalf("%d events are remembered, of at most %d", len(r.seen), remembered)
+		}
 	}
 }

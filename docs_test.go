@@ -1,0 +1,310 @@
+package storageapi_test
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"io/fs"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/storageapi/storageapi"
+)
+
+// readmeWords is how long the README may be: it is the way in, and docs has the rest.
+const readmeWords = 900
+
+func TestReadmeIsShort(t *testing.T) {
+	if n := len(strings.Fields(readFile(t, "README.md"))); n > readmeWords {
+		t.Errorf("README.md has %d words, more than %d: move some to docs", n, readmeWords)
+	}
+}
+
+// TestReadmeProgram runs the first program of the README, sends it the first curl's
+// request, interrupts it, and finds that it closed what it had opened.
+func TestReadmeProgram(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it builds a program")
+	}
+	if runtime.GOOS == "windows" {
+		t.Skip("a process cannot be interrupted")
+	}
+	readme := readFile(t, "README.md")
+	source := regexp.MustCompile("(?ms)^```go\n(package main\n.*?)^```").FindStringSubmatch(readme)
+	body := regexp.MustCompile(`curl -sS localhost:8080/v2/api-keys .* -d '(.*)'`).FindStringSubmatch(readme)
+	if source == nil || body == nil {
+		t.Fatal("README.md does not begin with a program and a curl")
+	}
+	free, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := free.Addr().String()
+	_ = free.Close()
+
+	dir := t.TempDir()
+	file, program := filepath.Join(dir, "main.go"), filepath.Join(dir, "program")
+	if err := os.WriteFile(file, []byte(strings.Replace(source[1], "127.0.0.1:8080", address, 1)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := exec.Command("go", "build", "-o", program, file).CombinedOutput(); err != nil {
+		t.Fatalf("go build: %v\n%s", err, out)
+	}
+
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	run := exec.CommandContext(ctx, program)
+	run.Dir = dir
+	var failed bytes.Buffer
+	run.Stderr = &failed
+	out, err := run.StdoutPipe()
+	if err == nil {
+		err = run.Start()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		cancel()
+		_ = run.Wait()
+	}()
+	line, _ := bufio.NewReader(out).ReadString('\n')
+	key, found := strings.CutPrefix(strings.TrimSpace(line), "export KEY=")
+	if !found {
+		t.Fatalf("it printed %q: %s", line, &failed)
+	}
+	if status := createKey(ctx, t, address, key, body[1]); status != http.StatusCreated {
+		t.Errorf("the curl is answered %d, want 201", status)
+	}
+	if err := run.Process.Signal(os.Interrupt); err != nil {
+		t.Fatal(err)
+	}
+	if err := run.Wait(); err != nil {
+		t.Fatalf("interrupted: %v: %s", err, &failed)
+	}
+
+	// Close writes when keys were last used.
+	api, err := storageapi.NewHandler(storageapi.Config{Path: filepath.Join(dir, "storage.db")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = api.Close() }()
+	principal, err := api.Keys.Verify(t.Context(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	used, err := api.Keys.Get(t.Context(), "acct_1", principal.KeyID)
+	if err != nil || used.LastUsedAt.IsZero() {
+		t.Errorf("the key was last used at %v, %v: the program did not close the file", used.LastUsedAt, err)
+	}
+}
+
+// createKey sends the request, again while nothing listens yet.
+func createKey(ctx context.Context, t *testing.T, address, key, body string) int {
+	t.Helper()
+	for {
+		r, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+address+"/v2/api-keys", strings.NewReader(body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header.Set("Api-Key", key)
+		r.Header.Set("Content-Type", "application/json")
+		response, err := http.DefaultClient.Do(r)
+		if err == nil {
+			_ = response.Body.Close()
+			http.DefaultClient.CloseIdleConnections()
+			return response.StatusCode
+		}
+		if ctx.Err() != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+}
+
+// snippets is what the Go lines of the documents stand in.
+const snippets = `package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"log/slog"
+	"net/http"
+	"os"
+	"os/signal"
+	"testing"
+	"time"
+
+	"github.com/storageapi/storageapi"
+	"github.com/storageapi/storageapi/apikeys"
+	"github.com/storageapi/storageapi/auth"
+	"github.com/storageapi/storageapi/dashboard"
+	"github.com/storageapi/storageapi/scopes"
+	"github.com/storageapi/storageapi/signing"
+	"github.com/storageapi/storageapi/store"
+	"github.com/storageapi/storageapi/store/storetest"
+	"github.com/storageapi/storageapi/webhooks"
+)
+
+var (
+	_ = errors.New
+	_ = fmt.Sprint
+	_ iter.Seq[int]
+	_ slog.Level
+	_ os.Signal
+	_ = signal.Notify
+	_ testing.TB
+	_ time.Time
+	_ apikeys.Key
+	_ auth.Principal
+	_ dashboard.Config
+	_ scopes.Set
+	_ signing.Secret
+	_ store.Store
+	_ = storetest.Run
+)
+
+var (
+	ctx                                context.Context
+	mux                                *http.ServeMux
+	server                             *http.Server
+	api                                *storageapi.Handler
+	config                             storageapi.Config
+	err                                error
+	balance                            webhooks.Amount
+	used, limit, usedBytes, limitBytes int64
+	listFiles                          webhooks.FileSource
+	files                              []webhooks.ExpiringFile
+	id, eventID                        string
+	yesterday                          time.Time
+	secrets                            []signing.Secret
+	receive, listEnvironments          http.Handler
+	accountOf                          func(*http.Request) (string, error)
+	sessions                           interface{ Account(*http.Request) (string, error) }
+	mystore                            interface{ Open(string) store.Store }
+	db                                 interface {
+		Files(context.Context, string, string, time.Time) iter.Seq2[webhooks.StoredFile, error]
+	}
+)
+
+func main() {}
+`
+
+// TestSnippets compiles the Go lines of the documents, those that use other modules
+// apart.
+func TestSnippets(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it runs the compiler")
+	}
+	source := bytes.NewBufferString(snippets)
+	n := 0
+	for _, page := range documents(t) {
+		for _, block := range regexp.MustCompile("(?ms)^```go\n(.*?)^```").FindAllStringSubmatch(readFile(t, page), -1) {
+			switch code := block[1]; {
+			case strings.HasPrefix(code, "package ") || strings.Contains(code, "postgres.") || strings.Contains(code, "pgx."):
+				continue
+			case strings.HasPrefix(code, "func "):
+				source.WriteString("\n// " + page + "\n" + code)
+			default:
+				source.WriteString("\n// " + page + "\nfunc _() {\n" + code + "}\n")
+			}
+			n++
+		}
+	}
+	if n < 5 {
+		t.Fatalf("%d blocks found", n)
+	}
+	file := filepath.Join(t.TempDir(), "snippets.go")
+	if err := os.WriteFile(file, source.Bytes(), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	out, _ := exec.Command("go", "build", "-gcflags=-e", "-o", os.DevNull, file).CombinedOutput()
+	for message := range strings.Lines(string(out)) {
+		at := regexp.MustCompile(`snippets\.go:(\d+):`).FindStringSubmatch(message)
+		switch {
+		case strings.Contains(message, "declared and not used"), strings.HasPrefix(message, "#"):
+		case at == nil:
+			t.Error(message)
+		default:
+			t.Errorf("%s\t%s", strings.TrimSpace(message), line(source.String(), at[1]))
+		}
+	}
+}
+
+// line returns a line of the text, whose number is as written.
+func line(text, number string) string {
+	n, _ := strconv.Atoi(number)
+	return strings.Split(text, "\n")[n-1]
+}
+
+// TestLinks: what the documents link to in the repository is there.
+func TestLinks(t *testing.T) {
+	link := regexp.MustCompile(`\]\(([^)\s]+)\)`)
+	for _, page := range documents(t) {
+		for _, found := range link.FindAllStringSubmatch(readFile(t, page), -1) {
+			if strings.Contains(found[1], "://") {
+				continue
+			}
+			path, anchor, _ := strings.Cut(found[1], "#")
+			target := filepath.Join(filepath.Dir(page), filepath.FromSlash(path))
+			if path == "" {
+				target = page
+			}
+			if _, err := os.Stat(target); err != nil {
+				t.Errorf("%s links to %s, which is not there", page, found[1])
+			} else if anchor != "" && !anchors(readFile(t, target))[anchor] {
+				t.Errorf("%s links to %s, which has no such heading", page, found[1])
+			}
+		}
+	}
+}
+
+// anchors returns those of the headings of a page.
+func anchors(page string) map[string]bool {
+	all := make(map[string]bool)
+	for _, heading := range regexp.MustCompile(`(?m)^#+ (.*)$`).FindAllStringSubmatch(page, -1) {
+		text := regexp.MustCompile(`[^\p{L}\p{N} _-]`).ReplaceAllString(strings.ToLower(heading[1]), "")
+		all[strings.ReplaceAll(text, " ", "-")] = true
+	}
+	return all
+}
+
+// documents returns the paths of the repository's pages.
+func documents(t *testing.T) (pages []string) {
+	t.Helper()
+	err := filepath.WalkDir(".", func(path string, entry fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case entry.IsDir() && path != "." && (entry.Name() == "node_modules" || entry.Name()[0] == '.'):
+			return fs.SkipDir
+		case filepath.Ext(path) == ".md":
+			pages = append(pages, path)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pages
+}
+
+func readFile(t *testing.T, path string) string {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
