@@ -22,14 +22,14 @@ var importRules = map[string][]string{
 	"scopes":   {},
 	"signing":  {},
 	"auth":     {"scopes", "internal/lasting"},
-	"apikeys":  {"auth", "scopes", "internal/creation", "internal/id", "internal/invalid"},
-	"webhooks": {"scopes", "signing", "internal/clock", "internal/creation", "internal/id", "internal/invalid", "internal/testhook", "webhooks/internal/limiter", "code.dny.dev/ssrf"},
+	"apikeys":  {"auth", "scopes", "internal/id", "internal/input"},
+	"webhooks": {"auth", "scopes", "signing", "internal/clock", "internal/id", "internal/input", "internal/testhook", "webhooks/internal/limiter", "code.dny.dev/ssrf"},
 
 	"webhooks/internal/limiter": {},
 
 	"store":                           {"apikeys", "webhooks"},
-	"store/memory":                    {"apikeys", "webhooks", "scopes", "signing", "store", "internal/clock", "internal/creation", "internal/cursor", "store/queue"},
-	"store/bolt":                      {"apikeys", "webhooks", "scopes", "signing", "store", "store/bolt/internal/groupcommit", "internal/boltfault", "internal/clock", "internal/creation", "internal/cursor", "store/queue", "go.etcd.io/bbolt", "go.etcd.io/bbolt/errors"},
+	"store/memory":                    {"apikeys", "auth", "webhooks", "scopes", "signing", "store", "internal/clock", "internal/cursor", "store/queue"},
+	"store/bolt":                      {"apikeys", "auth", "webhooks", "scopes", "signing", "store", "store/bolt/internal/groupcommit", "internal/boltfault", "internal/clock", "internal/cursor", "store/queue", "go.etcd.io/bbolt", "go.etcd.io/bbolt/errors"},
 	"store/bolt/internal/groupcommit": {"store", "go.etcd.io/bbolt", "go.etcd.io/bbolt/errors"},
 	"store/storetest":                 {"apikeys", "auth", "webhooks", "scopes", "signing", "store", "github.com/google/go-cmp/cmp", "github.com/google/go-cmp/cmp/cmpopts"},
 
@@ -40,11 +40,10 @@ var importRules = map[string][]string{
 	"internal/boltfault": {},
 	"internal/clock":     {},
 	"internal/crash":     {},
-	"internal/creation":  {"internal/invalid"},
 	"internal/cursor":    {},
-	"internal/httpapi":   {"apikeys", "auth", "scopes", "webhooks", "internal/arrival", "internal/creation", "internal/id", "internal/invalid", "internal/lasting"},
+	"internal/httpapi":   {"apikeys", "auth", "scopes", "webhooks", "internal/arrival", "internal/id", "internal/input", "internal/lasting"},
 	"internal/id":        {"github.com/oklog/ulid/v2"},
-	"internal/invalid":   {},
+	"internal/input":     {},
 	"internal/lasting":   {},
 	"store/queue":        {"webhooks"},
 

@@ -4,8 +4,6 @@ import (
 	"context"
 	"fmt"
 	"time"
-
-	"github.com/storageapi/storageapi/internal/invalid"
 )
 
 // A Condition is asked in the very step that changes or deletes a key, with the key
@@ -74,7 +72,7 @@ type RotateParams struct {
 // as it was or as it is then.
 func (s *KeyService) Rotate(ctx context.Context, account, keyID string, params RotateParams) (Key, Token, error) {
 	if params.Grace < 0 {
-		return Key{}, Token{}, invalid.Field("Grace", "must not be negative")
+		return Key{}, Token{}, invalid("Grace", "must not be negative")
 	}
 	token := newToken(s.prefix)
 	until := s.now().UTC().Add(params.Grace).Truncate(time.Millisecond)

@@ -2,15 +2,15 @@ package apikeys
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"strings"
 	"time"
 
 	"github.com/storageapi/storageapi/auth"
-	"github.com/storageapi/storageapi/internal/creation"
 	"github.com/storageapi/storageapi/internal/id"
-	"github.com/storageapi/storageapi/internal/invalid"
+	"github.com/storageapi/storageapi/internal/input"
 	"github.com/storageapi/storageapi/scopes"
 )
 
@@ -31,18 +31,15 @@ type CreateParams struct {
 	// Empty: each call makes a key.
 	IdempotencyKey string
 
-	// By is the value that asks for the key, see [CallerOf]: if it is deleted or
-	// rotated before the key is made, none is made, and Create returns [ErrCaller].
-	// Zero: the host asks.
-	By Caller
+	// By is the value that asks for the key, see [CredentialOf]: if it is deleted or
+	// rotated before the key is created, none is, and Create returns
+	// [auth.ErrCredentialChanged]. Zero: the host asks.
+	By auth.Credential
 }
 
-// A Caller is the value of a key by which something is asked for.
-type Caller = creation.Caller
-
-// CallerOf returns the Caller of a value that was verified as p.
-func CallerOf(token string, p auth.Principal) Caller {
-	return creation.NewCaller(p.KeyID, hashOf(token).Sum, p.Replaced)
+// CredentialOf returns the Credential of a value that was verified as p.
+func CredentialOf(token string, p auth.Principal) auth.Credential {
+	return auth.NewCredential(p.KeyID, hashOf(token).Sum, p.Replaced)
 }
 
 // Create makes a key for the account and returns it with its token, which
@@ -57,7 +54,7 @@ func CallerOf(token string, p auth.Principal) Caller {
 // at once one makes the key.
 func (s *KeyService) Create(ctx context.Context, account string, params CreateParams) (Key, Token, error) {
 	now := s.now().UTC().Truncate(time.Millisecond)
-	if err := invalid.Account(account); err != nil {
+	if err := checkAccount(account); err != nil {
 		return Key{}, Token{}, err
 	}
 	params, err := params.check(now)
@@ -74,16 +71,22 @@ func (s *KeyService) Create(ctx context.Context, account string, params CreatePa
 		ExpiresAt: params.ExpiresAt,
 		Hash:      token.Hash(),
 	}
-	options := creation.OptionsOf(s.most, params.IdempotencyKey, params.sum())
-	options.By = params.By
-	err = s.store.CreateKey(ctx, key, options)
-	var repeated *DuplicateRequestError
-	if errors.As(err, &repeated) {
-		key, err = s.made(ctx, account, repeated, options.Fingerprint)
+	fingerprint := params.fingerprint()
+	err = s.store.CreateKey(ctx, key, CreateOptions{
+		MaxCount:           max(s.maxCount, 0),
+		IdempotencyKey:     params.IdempotencyKey,
+		Fingerprint:        fingerprint,
+		IdempotencyTTL:     input.IdempotencyTTL,
+		MaxIdempotencyKeys: input.MaxIdempotencyKeys(s.maxCount),
+		By:                 params.By,
+	})
+	var duplicate *DuplicateRequestError
+	if errors.As(err, &duplicate) {
+		key, err = s.replay(ctx, account, duplicate, fingerprint)
 		token = Token{}
 	}
 	if errors.Is(err, ErrLimit) {
-		err = &creation.LimitError{Err: err, Limit: s.most, What: "API keys"}
+		err = &LimitError{s.maxCount}
 	}
 	if err != nil {
 		return Key{}, Token{}, fmt.Errorf("create API key: %w", err)
@@ -91,16 +94,10 @@ func (s *KeyService) Create(ctx context.Context, account string, params CreatePa
 	return key, token, nil
 }
 
-// The errors of a request that is made again.
-var (
-	ErrIdempotencyMismatch = errors.New("idempotency key was used for another request")
-	ErrCreatedThenDeleted  = errors.New("API key that this request made is deleted")
-)
-
-// made returns the key that a request made before that now asks for what has that
-// sum.
-func (s *KeyService) made(ctx context.Context, account string, before *DuplicateRequestError, sum creation.Fingerprint) (Key, error) {
-	if before.Fingerprint != sum {
+// replay returns the key that an earlier request with the same idempotency key created,
+// or ErrIdempotencyMismatch if its parameters differ.
+func (s *KeyService) replay(ctx context.Context, account string, before *DuplicateRequestError, fingerprint [sha256.Size]byte) (Key, error) {
+	if before.Fingerprint != fingerprint {
 		return Key{}, ErrIdempotencyMismatch
 	}
 	uses := s.uses.unwritten()
@@ -121,20 +118,22 @@ func (s *KeyService) Check(params CreateParams) (CreateParams, error) {
 func (p CreateParams) check(now time.Time) (CreateParams, error) {
 	err := checkName(p.Name)
 	if err == nil && p.Scopes.IsEmpty() {
-		err = invalid.Field("scopes", "must name at least one scope")
+		err = invalid("scopes", "must name at least one scope")
 	}
 	if err == nil {
 		p.ExpiresAt, err = checkExpiry(p.ExpiresAt, now)
 	}
 	if err == nil {
-		err = creation.CheckRequest(p.IdempotencyKey)
+		if reason := input.IdempotencyKey(p.IdempotencyKey); reason != "" {
+			err = invalid("Idempotency-Key", reason)
+		}
 	}
 	return p, err
 }
 
-// sum stands for what is asked for by params that were checked.
-func (p *CreateParams) sum() creation.Fingerprint {
-	return creation.FingerprintOf(p.Name, strings.Join(p.Scopes.Names(), " "), p.ExpiresAt.Format(time.RFC3339Nano))
+// fingerprint stands for what is asked for by params that were checked.
+func (p *CreateParams) fingerprint() [sha256.Size]byte {
+	return input.Fingerprint(p.Name, strings.Join(p.Scopes.Names(), " "), p.ExpiresAt.Format(time.RFC3339Nano))
 }
 
 // checkExpiry returns the expiry as it is stored.
@@ -144,10 +143,10 @@ func checkExpiry(at, now time.Time) (time.Time, error) {
 	}
 	at = at.UTC().Truncate(time.Millisecond)
 	if !at.After(now) {
-		return time.Time{}, invalid.Field("expiresAt", "must be in the future")
+		return time.Time{}, invalid("expiresAt", "must be in the future")
 	}
 	if at.Year() > 9999 {
-		return time.Time{}, invalid.Field("expiresAt", "must be before the year 10000")
+		return time.Time{}, invalid("expiresAt", "must be before the year 10000")
 	}
 	return at, nil
 }

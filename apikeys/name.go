@@ -5,31 +5,31 @@ import (
 	"unicode"
 	"unicode/utf8"
 
-	"github.com/storageapi/storageapi/internal/invalid"
+	"github.com/storageapi/storageapi/internal/input"
 )
 
 // checkName checks the name of a key. People choose keys by their names, so one must
 // not look like another, or like nothing.
 func checkName(name string) error {
 	const rule = "must be 1 to 128 characters of UTF-8 without control characters"
-	if !invalid.PlainText(name) {
-		return invalid.Field("name", rule)
+	if !input.PlainText(name) {
+		return invalid("name", rule)
 	}
 	if n := utf8.RuneCountInString(name); n < 1 || n > 128 {
-		return invalid.Field("name", fmt.Sprintf("%s, not %d", rule, n))
+		return invalid("name", fmt.Sprintf("%s, not %d", rule, n))
 	}
 	for _, r := range name {
 		switch {
 		case unicode.In(r, unicode.Zl, unicode.Zp):
-			return invalid.Field("name", fmt.Sprintf("must be one line, without the separator %U", r))
+			return invalid("name", fmt.Sprintf("must be one line, without the separator %U", r))
 		case unicode.Is(unicode.Bidi_Control, r), r == zeroWidthSpace:
-			return invalid.Field("name", fmt.Sprintf("must not hold %U, which is invisible and changes how the name looks", r))
+			return invalid("name", fmt.Sprintf("must not hold %U, which is invisible and changes how the name looks", r))
 		}
 	}
 	first, _ := utf8.DecodeRuneInString(name)
 	last, _ := utf8.DecodeLastRuneInString(name)
 	if unicode.IsSpace(first) || unicode.IsSpace(last) {
-		return invalid.Field("name", "must not begin or end with a space")
+		return invalid("name", "must not begin or end with a space")
 	}
 	return checkVisible(name)
 }
@@ -61,13 +61,13 @@ func checkVisible(name string) error {
 	case joining != 0:
 		return misplaced(joining)
 	case !visible:
-		return invalid.Field("name", "must have at least one visible character")
+		return invalid("name", "must have at least one visible character")
 	}
 	return nil
 }
 
 func misplaced(joiner rune) error {
-	return invalid.Field("name", fmt.Sprintf("must have joiners, such as %U, only between visible characters", joiner))
+	return invalid("name", fmt.Sprintf("must have joiners, such as %U, only between visible characters", joiner))
 }
 
 // isJoiner reports whether a character, itself invisible, joins those around it or

@@ -9,7 +9,6 @@ import (
 
 	"github.com/storageapi/storageapi/auth"
 	"github.com/storageapi/storageapi/internal/id"
-	"github.com/storageapi/storageapi/internal/invalid"
 )
 
 // Config configures a [KeyService]. The zero Config works.
@@ -37,17 +36,13 @@ type Config struct {
 // [ErrCreatedThenDeleted] to branch on, a [*ValidationError] for input that breaks a rule, anything
 // else is a failure.
 type KeyService struct {
-	store  Store
-	prefix string
-	most   int // keys an account; negative: any number
-	now    func() time.Time
-	ids    id.Generator
-	uses   uses
+	store    Store
+	prefix   string
+	maxCount int // keys an account; negative: any number
+	now      func() time.Time
+	ids      id.Generator
+	uses     uses
 }
-
-// A ValidationError says which field is wrong and what would be right. Use
-// [errors.As].
-type ValidationError = invalid.Error
 
 // New returns a KeyService on the given store, which stays the caller's to
 // close, after the service. It starts nothing. A store that is nil and a config
@@ -72,11 +67,11 @@ func New(store Store, config Config) (*KeyService, error) {
 		return nil, fmt.Errorf("apikeys: %w", err)
 	}
 	return &KeyService{
-		store:  store,
-		prefix: config.Prefix,
-		most:   config.MaxPerAccount,
-		now:    config.Now,
-		uses:   uses{store: store, log: config.Logger},
+		store:    store,
+		prefix:   config.Prefix,
+		maxCount: config.MaxPerAccount,
+		now:      config.Now,
+		uses:     uses{store: store, log: config.Logger},
 	}, nil
 }
 
@@ -165,7 +160,7 @@ func (s *KeyService) shown(key Key, before unwritten) Key {
 // the end. page.Limit must be at least 1.
 func (s *KeyService) List(ctx context.Context, account string, page Page) ([]Key, error) {
 	if page.Limit < 1 {
-		return nil, invalid.Field("limit", "must be at least 1")
+		return nil, invalid("limit", "must be at least 1")
 	}
 	before := s.uses.unwritten()
 	keys, err := s.store.ListKeys(ctx, account, page)

@@ -7,8 +7,6 @@ import (
 	"hash/crc32"
 	"log/slog"
 	"strings"
-
-	"github.com/storageapi/storageapi/internal/invalid"
 )
 
 // A token is <prefix>_<32 random characters><6 characters of CRC-32>, the last
@@ -160,7 +158,7 @@ func checkPrefix(prefix string) error {
 	const rule = "must be 1 to 16 characters, lower-case letters, digits and underscores, and start with a letter"
 	if prefix == "" || len(prefix) > maxPrefix || strings.Trim(prefix, "abcdefghijklmnopqrstuvwxyz0123456789_") != "" ||
 		prefix[0] < 'a' {
-		return invalid.Field("Prefix", rule)
+		return invalid("Prefix", rule)
 	}
 	return nil
 }

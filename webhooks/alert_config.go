@@ -5,8 +5,6 @@ import (
 	"math"
 	"slices"
 	"time"
-
-	"github.com/storageapi/storageapi/internal/invalid"
 )
 
 // An alertPolicy says when reports fire alerts.
@@ -32,15 +30,15 @@ func (c *Config) alertDefaults() error {
 	setDefault(&c.FileScanInterval, time.Hour)
 	switch {
 	case slices.ContainsFunc(c.ApproachingRatios, func(r float64) bool { return !(r >= 1e-6 && r < 1) || level(r) >= reached }): // NaN, too
-		return invalid.Field("ApproachingRatios", "must be more than 0 and less than 1")
+		return invalid("ApproachingRatios", "must be more than 0 and less than 1")
 	case len(c.ApproachingRatios) > 20:
-		return invalid.Field("ApproachingRatios", "must be at most 20")
+		return invalid("ApproachingRatios", "must be at most 20")
 	case len(c.FileLeads) == 0 || len(c.FileLeads) > 20:
-		return invalid.Field("FileLeads", "must be from 1 to 20")
+		return invalid("FileLeads", "must be from 1 to 20")
 	case slices.ContainsFunc(c.FileLeads, func(d time.Duration) bool { return d <= 0 || d > maxLead }):
-		return invalid.Field("FileLeads", fmt.Sprintf("must be positive, and at most %v", maxLead))
+		return invalid("FileLeads", fmt.Sprintf("must be positive, and at most %v", maxLead))
 	case c.FileScanInterval < time.Second:
-		return invalid.Field("FileScanInterval", "must be at least a second")
+		return invalid("FileScanInterval", "must be at least a second")
 	}
 	return nil
 }

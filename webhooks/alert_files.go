@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/storageapi/storageapi/internal/id"
-	"github.com/storageapi/storageapi/internal/invalid"
+	"github.com/storageapi/storageapi/internal/input"
 )
 
 const (
@@ -36,7 +36,7 @@ const (
 // no file is told of twice. Of what was told a note is kept until a day after the
 // file has expired.
 func (s *WebhookService) ReportFiles(ctx context.Context, account string, files []ExpiringFile) error {
-	if err := invalid.Account(account); err != nil {
+	if err := checkAccount(account); err != nil {
 		return err
 	}
 	var due []dueFile
@@ -82,10 +82,10 @@ type dueFile struct {
 // it.
 func (p *alertPolicy) due(f *ExpiringFile, name string, now time.Time) (due dueFile, isDue bool, err error) {
 	if field, problem := f.check(); problem != "" {
-		return due, false, invalid.Field(name+field, problem)
+		return due, false, invalid(name+field, problem)
 	}
-	if len(f.ID) > maxFileID || !invalid.PlainText(f.ID) {
-		return due, false, invalid.Field(name+".id", fmt.Sprintf("must have at most %d bytes, and no control characters", maxFileID))
+	if len(f.ID) > maxFileID || !input.PlainText(f.ID) {
+		return due, false, invalid(name+".id", fmt.Sprintf("must have at most %d bytes, and no control characters", maxFileID))
 	}
 	expires := f.ExpiresAt.UTC().Truncate(time.Millisecond)
 	left := expires.Sub(now)
@@ -101,7 +101,7 @@ func (p *alertPolicy) due(f *ExpiringFile, name string, now time.Time) (due dueF
 			return due, false, err
 		}
 		if len(text) > maxFileBytes {
-			return due, false, invalid.Field(name, fmt.Sprintf("must make at most %d bytes of JSON, not %d", maxFileBytes, len(text)))
+			return due, false, invalid(name, fmt.Sprintf("must make at most %d bytes of JSON, not %d", maxFileBytes, len(text)))
 		}
 		return dueFile{f, len(text), DedupKey{Key: lead.String() + "/" + f.ID, Until: expires}}, true, nil
 	}

@@ -4,8 +4,6 @@ import (
 	"context"
 	"fmt"
 	"time"
-
-	"github.com/storageapi/storageapi/internal/invalid"
 )
 
 // maxPeriodAhead is how long before its beginning a month or day may be reported: some
@@ -18,9 +16,9 @@ const maxPeriodAhead = 45 * day
 func checkPeriod(period, kept string, now time.Time) error {
 	switch {
 	case isFarAhead(period, now):
-		return invalid.Field("period", fmt.Sprintf("must not begin more than %d days from now", maxPeriodAhead/day))
+		return invalid("period", fmt.Sprintf("must not begin more than %d days from now", maxPeriodAhead/day))
 	case kept != "" && !isFarAhead(kept, now) && !sameForm(period, kept):
-		return invalid.Field("period", fmt.Sprintf("must be of the form of %q, which was reported before: as long, with digits in the same places. "+
+		return invalid("period", fmt.Sprintf("must be of the form of %q, which was reported before: as long, with digits in the same places. "+
 			"Where the form is to change, call ForgetPeriod before", kept))
 	}
 	return nil
@@ -60,11 +58,11 @@ func isDigit(c byte) bool { return '0' <= c && c <= '9' }
 // It returns a [*ValidationError] for another metric, and nil if nothing was reported.
 // After any other error it may have happened or not: call it again.
 func (s *WebhookService) ForgetPeriod(ctx context.Context, account string, metric Metric) error {
-	if err := invalid.Account(account); err != nil {
+	if err := checkAccount(account); err != nil {
 		return err
 	}
 	if metric != MetricBandwidth && metric != MetricTransactions {
-		return invalid.Field("metric", fmt.Sprintf("must be %q or %q", MetricBandwidth, MetricTransactions))
+		return invalid("metric", fmt.Sprintf("must be %q or %q", MetricBandwidth, MetricTransactions))
 	}
 	return s.report(ctx, account, metric, func(step *AlertStep) error {
 		step.State = nil

@@ -6,7 +6,7 @@ import (
 	"slices"
 
 	"github.com/storageapi/storageapi/internal/id"
-	"github.com/storageapi/storageapi/internal/invalid"
+	"github.com/storageapi/storageapi/internal/input"
 )
 
 // ReportBalance tells what an account's balance is, as often as the host likes: a
@@ -73,11 +73,11 @@ func (s *WebhookService) ReportTransactions(ctx context.Context, account string,
 func (s *WebhookService) reportUsage(ctx context.Context, account string, metric Metric, used, limit int64, period string, data func(level uint32) Data) error {
 	switch {
 	case used < 0:
-		return invalid.Field("used", "must not be negative")
+		return invalid("used", "must not be negative")
 	case limit < 0:
-		return invalid.Field("limit", "must not be negative; 0 is no limit")
-	case period == "" || len(period) > 64 || !invalid.PlainText(period):
-		return invalid.Field("period", "must be 1 to 64 bytes of UTF-8 without control characters")
+		return invalid("limit", "must not be negative; 0 is no limit")
+	case period == "" || len(period) > 64 || !input.PlainText(period):
+		return invalid("period", "must be 1 to 64 bytes of UTF-8 without control characters")
 	}
 	return s.report(ctx, account, metric, func(step *AlertStep) error {
 		levels, err := s.alerts.reportUsage(step, used, limit, period, s.now)
@@ -95,7 +95,7 @@ func (s *WebhookService) reportUsage(ctx context.Context, account string, metric
 
 // report makes a step of an alert.
 func (s *WebhookService) report(ctx context.Context, account string, metric Metric, change func(*AlertStep) error) error {
-	if err := invalid.Account(account); err != nil {
+	if err := checkAccount(account); err != nil {
 		return err
 	}
 	deliveries, err := s.store.UpdateAlert(ctx, account, metric, change)

@@ -8,8 +8,6 @@ import (
 	"iter"
 	"log/slog"
 	"time"
-
-	"github.com/storageapi/storageapi/internal/invalid"
 )
 
 // A FileSource yields the files of all accounts that expire before the given time,
@@ -132,7 +130,7 @@ func (s *scanner) look(ctx context.Context, at *scan) (err error) {
 			return err
 		}
 		if len(file.Cursor) > maxCursor {
-			return invalid.Field("Cursor", fmt.Sprintf("must have at most %d bytes", maxCursor))
+			return invalid("Cursor", fmt.Sprintf("must have at most %d bytes", maxCursor))
 		}
 		next := file.Cursor
 		step.add(&s.service.alerts, &file, s.service.now())
@@ -162,7 +160,7 @@ type scanned struct {
 
 func (s *scanned) add(p *alertPolicy, f *StoredFile, now time.Time) {
 	s.looked++
-	err := invalid.Account(f.Account)
+	err := checkAccount(f.Account)
 	isDue := false
 	if err == nil {
 		_, isDue, err = p.due(&f.File, "file", now)

@@ -4,8 +4,6 @@ import (
 	"bytes"
 	"strconv"
 	"strings"
-
-	"github.com/storageapi/storageapi/internal/invalid"
 )
 
 // An Amount is an amount of SUI, counted exactly in MIST: 1 SUI is 10⁹ MIST. It
@@ -35,7 +33,7 @@ func ParseAmount(s string) (Amount, error) {
 	return Amount(mist), nil
 }
 
-func badAmount(reason string) error { return invalid.Field("amount", reason) }
+func badAmount(reason string) error { return invalid("amount", reason) }
 
 func isDigits(s string) bool {
 	for i := range len(s) {

@@ -10,7 +10,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/storageapi/storageapi/internal/invalid"
 	"github.com/storageapi/storageapi/signing"
 )
 
@@ -163,25 +162,25 @@ func (c Config) withDefaults() (Config, error) {
 	}
 	switch {
 	case reserved(c.SignatureHeader):
-		return c, invalid.Field("SignatureHeader", "must not be a header with a meaning of its own")
+		return c, invalid("SignatureHeader", "must not be a header with a meaning of its own")
 	case c.Timeout < 0:
-		return c, invalid.Field("Timeout", "must be positive")
+		return c, invalid("Timeout", "must be positive")
 	case c.Lease <= c.Timeout:
-		return c, invalid.Field("Lease", fmt.Sprintf("must be longer than Timeout, which is %v", c.Timeout))
+		return c, invalid("Lease", fmt.Sprintf("must be longer than Timeout, which is %v", c.Timeout))
 	case c.Concurrency < 1 || c.Concurrency > 100_000:
-		return c, invalid.Field("Concurrency", "must be from 1 to 100,000")
+		return c, invalid("Concurrency", "must be from 1 to 100,000")
 	case c.PerAccount < 1 || c.PerAccount > c.Concurrency:
-		return c, invalid.Field("PerAccount", fmt.Sprintf("must be from 1 to Concurrency, which is %d", c.Concurrency))
+		return c, invalid("PerAccount", fmt.Sprintf("must be from 1 to Concurrency, which is %d", c.Concurrency))
 	case c.PerWebhook < 1 || c.PerWebhook > c.PerAccount:
-		return c, invalid.Field("PerWebhook", fmt.Sprintf("must be from 1 to PerAccount, which is %d", c.PerAccount))
+		return c, invalid("PerWebhook", fmt.Sprintf("must be from 1 to PerAccount, which is %d", c.PerAccount))
 	case !(c.RetryJitter <= 1): // NaN, too
-		return c, invalid.Field("RetryJitter", "must be at most 1")
+		return c, invalid("RetryJitter", "must be at most 1")
 	case slices.ContainsFunc(c.Retries, func(d time.Duration) bool { return d < 0 }):
-		return c, invalid.Field("Retries", "must not be negative")
+		return c, invalid("Retries", "must not be negative")
 	case slices.ContainsFunc(c.AllowNetworks, func(p netip.Prefix) bool { return !p.IsValid() || p.Addr().Is4In6() }):
-		return c, invalid.Field("AllowNetworks", "must hold valid prefixes only, those of IPv4 as such")
+		return c, invalid("AllowNetworks", "must hold valid prefixes only, those of IPv4 as such")
 	case slices.ContainsFunc(c.AllowHosts, func(host string) bool { return !isName(plainHost(host)) }):
-		return c, invalid.Field("AllowHosts", "must hold host names only, such as hooks.internal; addresses are for AllowNetworks")
+		return c, invalid("AllowHosts", "must hold host names only, such as hooks.internal; addresses are for AllowNetworks")
 	}
 	c.RetryJitter = max(c.RetryJitter, 0)
 	return c, nil

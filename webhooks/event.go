@@ -8,8 +8,6 @@ import (
 	"strings"
 	"time"
 	"unicode/utf8"
-
-	"github.com/storageapi/storageapi/internal/invalid"
 )
 
 // An Event is what a host publishes.
@@ -47,30 +45,30 @@ type EncodedEvent struct {
 
 // encode checks an event and encodes it once and for all.
 func (e Event) encode() (EncodedEvent, error) {
-	if err := invalid.Account(e.Account); err != nil {
+	if err := checkAccount(e.Account); err != nil {
 		return EncodedEvent{}, err
 	}
 	if !validEventID(e.ID) {
-		return EncodedEvent{}, invalid.Field("id", "must be 1 to 64 letters, digits, underscores and hyphens")
+		return EncodedEvent{}, invalid("id", "must be 1 to 64 letters, digits, underscores and hyphens")
 	}
 	switch e.Data.(type) {
 	case FilesExpiring, BalanceLow, BandwidthLimitApproaching, BandwidthLimitReached, TransactionsLimitApproaching, TransactionsLimitReached:
 	default: // nil, a pointer, or a type that embeds one of them
-		return EncodedEvent{}, invalid.Field("data", "must be a value of one of the payload types, such as webhooks.BalanceLow")
+		return EncodedEvent{}, invalid("data", "must be a value of one of the payload types, such as webhooks.BalanceLow")
 	}
 	if err := e.Data.check(); err != nil {
 		return EncodedEvent{}, err
 	}
 	at := e.Timestamp.UTC().Truncate(time.Millisecond)
 	if !writable(at) {
-		return EncodedEvent{}, invalid.Field("timestamp", "must be in the years 0 to 9999")
+		return EncodedEvent{}, invalid("timestamp", "must be in the years 0 to 9999")
 	}
 	encoded, err := newEnvelope(e.ID, e.Account, e.Data.Type(), at, e.Data)
 	if err != nil {
 		return EncodedEvent{}, err
 	}
 	if n := len(encoded.Body); n > maxBody {
-		return EncodedEvent{}, invalid.Field("data", fmt.Sprintf("must make a body of at most %d bytes, not %d", maxBody, n))
+		return EncodedEvent{}, invalid("data", fmt.Sprintf("must make a body of at most %d bytes, not %d", maxBody, n))
 	}
 	return encoded, nil
 }

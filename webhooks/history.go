@@ -9,14 +9,13 @@ import (
 	"time"
 
 	"github.com/storageapi/storageapi/internal/id"
-	"github.com/storageapi/storageapi/internal/invalid"
 )
 
 // Deliveries returns a part of the deliveries of the account's webhook with their
 // attempts, newest first, or [ErrNotFound].
 func (s *WebhookService) Deliveries(ctx context.Context, account, webhookID string, query DeliveryQuery) (DeliveryPage, error) {
 	if query.Limit < 1 {
-		return DeliveryPage{}, invalid.Field("limit", "must be at least 1")
+		return DeliveryPage{}, invalid("limit", "must be at least 1")
 	}
 	var err error
 	if query.States, err = checkStates(query.States, Pending, Delivered, Dead, Skipped); err != nil {
@@ -135,11 +134,11 @@ func (p RecoverParams) check() (RecoverParams, error) {
 	}
 	switch {
 	case !p.To.IsZero() && !p.From.Before(p.To):
-		return p, invalid.Field("from", "must be before to")
+		return p, invalid("from", "must be before to")
 	case p.From.After(now):
-		return p, invalid.Field("from", "must not be in the future")
+		return p, invalid("from", "must not be in the future")
 	case p.To.After(now):
-		return p, invalid.Field("to", "must not be in the future")
+		return p, invalid("to", "must not be in the future")
 	}
 	return p, nil
 }
@@ -159,7 +158,7 @@ func checkStates(states []DeliveryState, allowed ...DeliveryState) (folded []Del
 	for _, state := range states {
 		switch {
 		case !slices.Contains(allowed, state):
-			return nil, invalid.Field("states", fmt.Sprintf("must be of %s; unknown: %.32q", strings.Join(namesOf(allowed), ", "), state))
+			return nil, invalid("states", fmt.Sprintf("must be of %s; unknown: %.32q", strings.Join(namesOf(allowed), ", "), state))
 		case !slices.Contains(folded, state):
 			folded = append(folded, state)
 		}

@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"time"
 	"unicode/utf8"
-
-	"github.com/storageapi/storageapi/internal/invalid"
 )
 
 // Data is the payload of an event: a value of one of the types below, one per
@@ -123,11 +121,11 @@ func (TransactionsLimitReached) Type() EventType { return TypeTransactionsLimitR
 
 func (d FilesExpiring) check() error {
 	if len(d.Files) == 0 {
-		return invalid.Field("data.files", "must name at least one file")
+		return invalid("data.files", "must name at least one file")
 	}
 	for i := range d.Files {
 		if field, problem := d.Files[i].check(); problem != "" {
-			return invalid.Field(fmt.Sprintf("data.files[%d]%s", i, field), problem)
+			return invalid(fmt.Sprintf("data.files[%d]%s", i, field), problem)
 		}
 	}
 	return nil
@@ -167,16 +165,16 @@ func (d TransactionsLimitReached) check() error { return checkUsage(d.Used, d.Li
 func checkUsage(used, limit int64, period string) error {
 	switch {
 	case used < 0 || limit < 0:
-		return invalid.Field("data", "must not have a negative use or limit")
+		return invalid("data", "must not have a negative use or limit")
 	case !utf8.ValidString(period):
-		return invalid.Field("data.period", "must be UTF-8")
+		return invalid("data.period", "must be UTF-8")
 	}
 	return nil
 }
 
 func checkRatio(ratio float64) error {
 	if !(ratio >= 0 && ratio <= 1) { // NaN, too
-		return invalid.Field("data.ratio", "must be from 0 to 1")
+		return invalid("data.ratio", "must be from 0 to 1")
 	}
 	return nil
 }

@@ -2,22 +2,17 @@ package webhooks
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
 
-	"github.com/storageapi/storageapi/internal/creation"
+	"github.com/storageapi/storageapi/internal/input"
 	"github.com/storageapi/storageapi/signing"
 )
 
-// The errors of a request that is made again.
-var (
-	ErrIdempotencyMismatch = errors.New("idempotency key was used for another request")
-	ErrCreatedThenDeleted  = errors.New("webhook that this request made is deleted")
-)
-
-// made returns the webhook, without its secret, that a request made before that now
-// asks for what has that sum.
-func (s *WebhookService) made(ctx context.Context, account string, before *DuplicateRequestError, sum creation.Fingerprint) (Webhook, error) {
-	if before.Fingerprint != sum {
+// replay returns the webhook, without its secret, that an earlier request with the same
+// idempotency key created, or ErrIdempotencyMismatch if its parameters differ.
+func (s *WebhookService) replay(ctx context.Context, account string, before *DuplicateRequestError, fingerprint [sha256.Size]byte) (Webhook, error) {
+	if before.Fingerprint != fingerprint {
 		return Webhook{}, ErrIdempotencyMismatch
 	}
 	webhook, err := s.store.WebhookByID(ctx, account, before.ID)
@@ -28,11 +23,11 @@ func (s *WebhookService) made(ctx context.Context, account string, before *Dupli
 	return webhook, err
 }
 
-// sum stands for what is asked for by params that were checked.
-func (p *CreateParams) sum() creation.Fingerprint {
+// fingerprint stands for what is asked for by params that were checked.
+func (p *CreateParams) fingerprint() [sha256.Size]byte {
 	parts := []string{p.URL, p.BalanceThreshold.String()}
 	for _, t := range p.Events {
 		parts = append(parts, string(t))
 	}
-	return creation.FingerprintOf(parts...)
+	return input.Fingerprint(parts...)
 }

@@ -4,8 +4,6 @@ import (
 	"fmt"
 	"math"
 	"time"
-
-	"github.com/storageapi/storageapi/internal/invalid"
 )
 
 // Retention is how long what events leave behind is kept, from when they were
@@ -41,11 +39,11 @@ func (r Retention) withDefaults(retries []time.Duration, jitter float64) (Retent
 	all := longest(retries, jitter)
 	switch payloads := lifetime(r.Payloads); {
 	case payloads <= all:
-		return r, invalid.Field("Retention.Payloads", fmt.Sprintf("must be longer than all Retries together, which are up to %v", all))
+		return r, invalid("Retention.Payloads", fmt.Sprintf("must be longer than all Retries together, which are up to %v", all))
 	case lifetime(r.Attempts) < payloads:
-		return r, invalid.Field("Retention.Attempts", fmt.Sprintf("must be at least Retention.Payloads, which is %v", r.Payloads))
+		return r, invalid("Retention.Attempts", fmt.Sprintf("must be at least Retention.Payloads, which is %v", r.Payloads))
 	case lifetime(r.EventIDs) < payloads:
-		return r, invalid.Field("Retention.EventIDs", fmt.Sprintf("must be at least Retention.Payloads, which is %v", r.Payloads))
+		return r, invalid("Retention.EventIDs", fmt.Sprintf("must be at least Retention.Payloads, which is %v", r.Payloads))
 	}
 	return r, nil
 }

@@ -10,10 +10,10 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/storageapi/storageapi/auth"
 	"github.com/storageapi/storageapi/internal/clock"
-	"github.com/storageapi/storageapi/internal/creation"
 	"github.com/storageapi/storageapi/internal/id"
-	"github.com/storageapi/storageapi/internal/invalid"
+	"github.com/storageapi/storageapi/internal/input"
 	"github.com/storageapi/storageapi/signing"
 )
 
@@ -26,7 +26,7 @@ import (
 type WebhookService struct {
 	store      Store
 	guard      guard
-	most       int // webhooks an account; negative: any number
+	maxCount   int // webhooks an account; negative: any number
 	now        func() time.Time
 	ids        id.Generator
 	logger     *slog.Logger
@@ -37,10 +37,6 @@ type WebhookService struct {
 	scanner    *scanner // nil without Config.Files
 	running    atomic.Bool
 }
-
-// A ValidationError says which field is wrong and what would be right. Use
-// [errors.As].
-type ValidationError = invalid.Error
 
 // New returns a WebhookService on the given store, which stays the caller's to
 // close, after Run has returned. It starts nothing: see [WebhookService.Run].
@@ -59,7 +55,7 @@ func New(store Store, config Config) (*WebhookService, error) {
 	s := &WebhookService{
 		store:      store,
 		guard:      g,
-		most:       config.MaxPerAccount,
+		maxCount:   config.MaxPerAccount,
 		now:        config.Now,
 		logger:     config.Logger,
 		alerts:     config.alertPolicy(),
@@ -145,10 +141,10 @@ type CreateParams struct {
 	// Empty: each call makes a webhook.
 	IdempotencyKey string
 
-	// By is the value of an API key that asks for the webhook, see apikeys.CallerOf: if
-	// it is deleted or rotated before the webhook is made, none is made, and Create
-	// returns [ErrCaller]. Zero: the host asks.
-	By Caller
+	// By is the value of an API key that asks for the webhook, see apikeys.CredentialOf:
+	// if it is deleted or rotated before the webhook is created, none is, and Create
+	// returns [auth.ErrCredentialChanged]. Zero: the host asks.
+	By auth.Credential
 }
 
 // Create makes an active webhook for the account, with a new signing secret, and
@@ -164,7 +160,7 @@ type CreateParams struct {
 // Secret; [ErrCreatedThenDeleted] if it was deleted; for other params [ErrIdempotencyMismatch]. Of several such
 // calls at once one makes the webhook.
 func (s *WebhookService) Create(ctx context.Context, account string, params CreateParams) (Webhook, error) {
-	if err := invalid.Account(account); err != nil {
+	if err := checkAccount(account); err != nil {
 		return Webhook{}, err
 	}
 	params, err := params.check(s.guard)
@@ -182,15 +178,21 @@ func (s *WebhookService) Create(ctx context.Context, account string, params Crea
 		Secret:           signing.NewSecret(),
 		CreatedAt:        now,
 	}
-	options := creation.OptionsOf(s.most, params.IdempotencyKey, params.sum())
-	options.By = params.By
-	err = s.store.CreateWebhook(ctx, webhook, options)
-	var repeated *DuplicateRequestError
-	if errors.As(err, &repeated) {
-		webhook, err = s.made(ctx, account, repeated, options.Fingerprint)
+	fingerprint := params.fingerprint()
+	err = s.store.CreateWebhook(ctx, webhook, CreateOptions{
+		MaxCount:           max(s.maxCount, 0),
+		IdempotencyKey:     params.IdempotencyKey,
+		Fingerprint:        fingerprint,
+		IdempotencyTTL:     input.IdempotencyTTL,
+		MaxIdempotencyKeys: input.MaxIdempotencyKeys(s.maxCount),
+		By:                 params.By,
+	})
+	var duplicate *DuplicateRequestError
+	if errors.As(err, &duplicate) {
+		webhook, err = s.replay(ctx, account, duplicate, fingerprint)
 	}
 	if errors.Is(err, ErrLimit) {
-		err = &creation.LimitError{Err: err, Limit: s.most, What: "webhooks"}
+		err = &LimitError{s.maxCount}
 	}
 	if err != nil {
 		return Webhook{}, fmt.Errorf("create webhook: %w", err)
@@ -212,7 +214,9 @@ func (p CreateParams) check(g guard) (CreateParams, error) {
 		p.Events, err = checkEvents(p.Events)
 	}
 	if err == nil {
-		err = creation.CheckRequest(p.IdempotencyKey)
+		if reason := input.IdempotencyKey(p.IdempotencyKey); reason != "" {
+			err = invalid("Idempotency-Key", reason)
+		}
 	}
 	return p, err
 }
@@ -235,9 +239,9 @@ func checkEvents(types []EventType) ([]EventType, error) {
 	case len(unknown) == 0 && len(folded) > 0:
 		return folded, nil
 	case len(unknown) == 0:
-		return nil, invalid.Field("events", eventsRule)
+		return nil, invalid("events", eventsRule)
 	}
-	return nil, invalid.Field("events", eventsRule+"; unknown: "+strings.Join(unknown, ", "))
+	return nil, invalid("events", eventsRule+"; unknown: "+strings.Join(unknown, ", "))
 }
 
 var eventsRule = func() string {
@@ -262,7 +266,7 @@ func (s *WebhookService) Get(ctx context.Context, account, webhookID string) (We
 // the end. page.Limit must be at least 1.
 func (s *WebhookService) List(ctx context.Context, account string, page Page) ([]Webhook, error) {
 	if page.Limit < 1 {
-		return nil, invalid.Field("limit", "must be at least 1")
+		return nil, invalid("limit", "must be at least 1")
 	}
 	list, err := s.store.ListWebhooks(ctx, account, page)
 	if err != nil {

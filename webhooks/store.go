@@ -2,39 +2,8 @@ package webhooks
 
 import (
 	"context"
-	"errors"
 	"time"
-
-	"github.com/storageapi/storageapi/internal/creation"
 )
-
-// The errors that a Store returns, as they are or wrapped.
-var (
-	ErrNotFound        = errors.New("no such webhook, event or recovery")
-	ErrExists          = errors.New("webhook, recovery or deduplication key exists already")
-	ErrLimit           = errors.New("too many webhooks")
-	ErrCaller          = creation.ErrCaller          // of a creation, by a value that is not what it was
-	ErrIdempotencyKeys = creation.ErrIdempotencyKeys // of a creation that would be noted, see CreateOptions
-
-	ErrRecovering = errors.New("a recovery of the webhook is under way")
-)
-
-// CreateOptions are what a Store heeds when it creates a webhook. Limit is how many webhooks
-// the account may have in the end; 0: any number. Request, of 1 to 128 bytes, names
-// the request within the account, Sum stands for what it asks for, and Lifetime, more
-// than 0, is for how long a request is known, by the store's clock. Without a Request
-// the last two mean nothing. MaxRequests is how many requests of the account, of this
-// kind, may be known at a time; 0: any number. By, unless it is zero, is the value of one of the account's
-// API keys in the same store: what it asks for is done only if that key is there and,
-// by Caller.Is, has it still.
-type CreateOptions = creation.CreateOptions
-
-// A Caller is the value of an API key by which something is asked for.
-type Caller = creation.Caller
-
-// DuplicateRequestError is the error by which a Store tells that a request was made before: the ID
-// of the webhook that this made, and its Sum.
-type DuplicateRequestError = creation.DuplicateRequestError
 
 // A Page asks for a part of a list that is ordered by descending id.
 type Page struct {
@@ -46,7 +15,7 @@ type Page struct {
 // it; package storetest proves them.
 //
 // Every method is one atomic step, and what it reports as done survives a crash.
-// If it returns one of the errors above or the context's, nothing has happened;
+// If it returns an error of this package or the context's, nothing has happened;
 // after any other error the step has happened as a whole or not at all, and the
 // caller must cope with both. Package store says what becomes of a call whose context
 // ends, whose store is closed, whose commit fails or whose callback does not return.
@@ -71,7 +40,7 @@ type Page struct {
 // nobody has to clean up. Due times and leases go by the store's clock.
 type Store interface {
 	// CreateWebhook adds a webhook and, in the same step, notes what request
-	// made it, if options name one. ErrCaller if options.By is not what it was, before
+	// made it, if options name one. [auth.ErrCredentialChanged] if options.By is not what it was, before
 	// all else. A [*DuplicateRequestError] if the account has made a
 	// request of that name, for a webhook, within options.IdempotencyTTL, whatever it asked
 	// for and whether or not its webhook is still there. ErrExists if there is a

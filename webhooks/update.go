@@ -7,7 +7,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/storageapi/storageapi/internal/invalid"
 	"github.com/storageapi/storageapi/signing"
 )
 
@@ -79,7 +78,7 @@ type RotateParams struct {
 // secrets sign is decided as an attempt begins, also of what was published before.
 func (s *WebhookService) RotateSecret(ctx context.Context, account, webhookID string, params RotateParams) (Webhook, error) {
 	if params.Grace < 0 {
-		return Webhook{}, invalid.Field("Grace", "must not be negative")
+		return Webhook{}, invalid("Grace", "must not be negative")
 	}
 	secret := signing.NewSecret()
 	until := s.now().UTC().Add(params.Grace).Truncate(time.Millisecond)

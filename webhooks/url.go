@@ -5,8 +5,6 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
-
-	"github.com/storageapi/storageapi/internal/invalid"
 )
 
 const maxURL = 2048
@@ -16,7 +14,7 @@ const maxURL = 2048
 // refuse to dial. Names are not resolved here: what they resolve to is checked
 // at every dial.
 func checkURL(text string, g guard) error {
-	bad := func(reason string) error { return invalid.Field("url", reason) }
+	bad := func(reason string) error { return invalid("url", reason) }
 	switch {
 	case text == "":
 		return bad("is required: send the https address that is to receive the events")

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/storageapi/storageapi/internal/invalid"
+	"github.com/storageapi/storageapi/internal/input"
 	"github.com/storageapi/storageapi/webhooks"
 )
 
@@ -169,7 +169,7 @@ func parseDeliveryQuery(query, webhookID string) (webhooks.DeliveryQuery, error)
 	}
 	for _, state := range values["state"] {
 		if !slices.Contains(deliveryStates, webhooks.DeliveryState(state)) {
-			return parsed, invalid.Field("state", "must be pending, delivered, dead or skipped; give it more than once for more than one")
+			return parsed, invalid("state", "must be pending, delivered, dead or skipped; give it more than once for more than one")
 		}
 		parsed.States = append(parsed.States, webhooks.DeliveryState(state))
 	}
@@ -180,7 +180,7 @@ func parseDeliveryQuery(query, webhookID string) (webhooks.DeliveryQuery, error)
 		return parsed, err
 	}
 	if !parsed.From.IsZero() && !parsed.To.IsZero() && !parsed.From.Before(parsed.To) {
-		return parsed, invalid.Field("from", "must be before to")
+		return parsed, invalid("from", "must be before to")
 	}
 	if texts, given := values["cursor"]; given {
 		var valid bool
@@ -198,7 +198,7 @@ func parseBoundIn(values url.Values, name string) (time.Time, error) {
 	case !given:
 		return time.Time{}, nil
 	case len(texts) > 1:
-		return time.Time{}, invalid.Field(name, "must be given once only")
+		return time.Time{}, invalid(name, "must be given once only")
 	}
 	return parseBound(name)(texts[0])
 }
@@ -208,5 +208,5 @@ func parseBoundIn(values url.Values, name string) (time.Time, error) {
 func parseDeliveryCursor(s, webhookID string) (next string, valid bool) {
 	decoded, err := base64.RawURLEncoding.DecodeString(s)
 	next, found := strings.CutPrefix(string(decoded), webhookID+"/")
-	return next, err == nil && found && next != "" && len(next) <= 128 && invalid.PlainText(next) && encodeCursor(string(decoded)) == s
+	return next, err == nil && found && next != "" && len(next) <= 128 && input.PlainText(next) && encodeCursor(string(decoded)) == s
 }

@@ -7,8 +7,6 @@ import (
 
 	"github.com/storageapi/storageapi/apikeys"
 	"github.com/storageapi/storageapi/auth"
-	"github.com/storageapi/storageapi/internal/creation"
-	"github.com/storageapi/storageapi/internal/invalid"
 	"github.com/storageapi/storageapi/webhooks"
 )
 
@@ -29,6 +27,14 @@ var (
 // errPrecondition says that If-Match does not hold.
 var errPrecondition = errors.New("precondition failed")
 
+// A requestError says which part of a request is wrong and what would be right.
+type requestError struct{ field, reason string }
+
+func (e *requestError) Error() string { return e.field + " " + e.reason }
+
+// invalid returns a [*requestError].
+func invalid(field, reason string) error { return &requestError{field, reason} }
+
 // A methodError says that the path is right and the method is not.
 type methodError struct{ allow string }
 
@@ -47,7 +53,7 @@ var failures = []struct {
 	{errMediaType, http.StatusUnsupportedMediaType, auth.CodeUnsupportedMediaType, "The body must be JSON, sent as it is with Content-Type: application/json."},
 	{errTooLarge, http.StatusRequestEntityTooLarge, auth.CodePayloadTooLarge, "The body must be at most 65536 bytes."},
 	{errPrecondition, http.StatusPreconditionFailed, auth.CodePreconditionFailed, "This was changed since: If-Match does not hold its ETag. Get it again."},
-	{apikeys.ErrCaller, http.StatusConflict, auth.CodeConflict, "This API key is being changed at this moment. Send the request again."},
+	{auth.ErrCredentialChanged, http.StatusConflict, auth.CodeConflict, "This API key is being changed at this moment. Send the request again."},
 	{apikeys.ErrNotFound, http.StatusNotFound, auth.CodeNotFound, "There is no API key with this id."},
 	{apikeys.ErrExists, http.StatusConflict, auth.CodeConflict, "This API key exists already. Send the request again."},
 	{apikeys.ErrIdempotencyMismatch, http.StatusConflict, auth.CodeConflict, reusedMessage},
@@ -90,11 +96,10 @@ func (a *api) fail(c *call, err error) {
 			return
 		}
 	}
-	var field *invalid.Error
 	var method *methodError
-	var limit *creation.LimitError
+	broken, full := brokenRule(err), limit(err)
 	switch {
-	case errors.Is(err, creation.ErrIdempotencyKeys):
+	case errors.Is(err, apikeys.ErrIdempotencyKeys), errors.Is(err, webhooks.ErrIdempotencyKeys):
 		c.writer.Header().Set("Retry-After", "3600") // in a day at the latest there is room
 		auth.WriteError(c.writer, http.StatusTooManyRequests, auth.CodeRateLimit,
 			"This account has used too many Idempotency-Keys in the last 24 hours. Send the request without one, or try again later.")
@@ -102,11 +107,10 @@ func (a *api) fail(c *call, err error) {
 		auth.WriteUnauthorized(c.writer)
 	case errors.Is(err, auth.ErrForbidden):
 		auth.WriteForbidden(c.writer, a.refusal(c))
-	case errors.As(err, &field):
-		auth.WriteError(c.writer, http.StatusBadRequest, auth.CodeValidation, field.Error()+".")
-	case errors.As(err, &limit):
-		auth.WriteError(c.writer, http.StatusConflict, auth.CodeConflict,
-			fmt.Sprintf("An account may have at most %d %s. Delete one first.", limit.Limit, limit.What))
+	case broken != "":
+		auth.WriteError(c.writer, http.StatusBadRequest, auth.CodeValidation, broken+".")
+	case full != "":
+		auth.WriteError(c.writer, http.StatusConflict, auth.CodeConflict, "An account may have at most "+full+". Delete one first.")
 	case errors.As(err, &method):
 		c.writer.Header().Set("Allow", method.allow)
 		auth.WriteError(c.writer, http.StatusMethodNotAllowed, auth.CodeMethodNotAllowed, "This path takes "+method.allow+".")
@@ -114,6 +118,36 @@ func (a *api) fail(c *call, err error) {
 		a.logFailure(c, err)
 		auth.WriteInternal(c.writer)
 	}
+}
+
+// brokenRule returns which field of the request is wrong and what would be right, if err
+// is of that kind, or else "".
+func brokenRule(err error) string {
+	var request *requestError
+	var key *apikeys.ValidationError
+	var webhook *webhooks.ValidationError
+	switch {
+	case errors.As(err, &request):
+		return request.Error()
+	case errors.As(err, &key):
+		return key.Error()
+	case errors.As(err, &webhook):
+		return webhook.Error()
+	}
+	return ""
+}
+
+// limit returns what an account may have at most, if err is that it has as many, or else "".
+func limit(err error) string {
+	var keys *apikeys.LimitError
+	var hooks *webhooks.LimitError
+	switch {
+	case errors.As(err, &keys):
+		return fmt.Sprint(keys.Limit, " API keys")
+	case errors.As(err, &hooks):
+		return fmt.Sprint(hooks.Limit, " webhooks")
+	}
+	return ""
 }
 
 func (a *api) refusal(c *call) string {

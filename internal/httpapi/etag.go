@@ -6,8 +6,6 @@ import (
 	"encoding/json"
 	"slices"
 	"strings"
-
-	"github.com/storageapi/storageapi/internal/invalid"
 )
 
 // etag returns the entity tag of a resource: strong, and the same for as long as
@@ -30,7 +28,7 @@ type condition struct {
 	tags  []string // the strong ones, quotes included: weak tags match nothing
 }
 
-// ifMatch returns the condition of the request, or an [*invalid.Error] that names
+// ifMatch returns the condition of the request, or an [*requestError] that names
 // the header.
 func (c *call) ifMatch() (condition, error) {
 	lines, given := c.Header["If-Match"]
@@ -53,7 +51,7 @@ func (c condition) check(tag string) error {
 // without elements between them that are empty.
 func parseIfMatch(list string) (condition, error) {
 	const blank = " \t"
-	malformed := invalid.Field("If-Match", `must be * or entity tags as they were received in ETag, in their quotes, separated by commas`)
+	malformed := invalid("If-Match", `must be * or entity tags as they were received in ETag, in their quotes, separated by commas`)
 	if strings.Trim(list, blank) == "*" {
 		return condition{given: true, any: true}, nil
 	}

@@ -6,8 +6,6 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-
-	"github.com/storageapi/storageapi/internal/invalid"
 )
 
 func TestParseIfMatch(t *testing.T) {
@@ -38,8 +36,8 @@ func TestParseIfMatch(t *testing.T) {
 		``, ` `, `,`, `a`, `"a`, `a"`, `"`, `W/`, `W/a`, `w/"a"`, `W/ "a"`, `"a""b"`, `"a" "b"`, `"a";`, `*, "a"`, `"a", *`, `**`, `"a b"`, "\"a\tb\"", "\"a\x00\"", "\"a\x7f\"", `'a'`,
 	} {
 		_, err := parseIfMatch(header)
-		var field *invalid.Error
-		if !errors.As(err, &field) || field.Field != "If-Match" {
+		var field *requestError
+		if !errors.As(err, &field) || field.field != "If-Match" {
 			t.Errorf("%q: got error %v, want one that names If-Match", header, err)
 		}
 	}
@@ -79,7 +77,7 @@ func FuzzIfMatch(f *testing.F) {
 	f.Fuzz(func(t *testing.T, header string) {
 		parsed, err := parseIfMatch(header)
 		if err != nil {
-			var field *invalid.Error
+			var field *requestError
 			if !errors.As(err, &field) || parsed.given || strings.Contains(err.Error(), "\n") {
 				t.Errorf("%q: %v with %v", header, err, parsed)
 			}

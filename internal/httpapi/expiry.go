@@ -3,8 +3,6 @@ package httpapi
 import (
 	"regexp"
 	"time"
-
-	"github.com/storageapi/storageapi/internal/invalid"
 )
 
 // dateTime is the form of an RFC 3339 date-time. The time package takes more than
@@ -20,7 +18,7 @@ func parseTime(field, s string) (time.Time, error) {
 	}
 	at, err := time.Parse(layout, s)
 	if err != nil {
-		return time.Time{}, invalid.Field(field,
+		return time.Time{}, invalid(field,
 			`must be an RFC 3339 date-time with an offset, such as "2030-01-31T12:00:00Z", or a date, such as "2030-01-31"`)
 	}
 	return at, nil
@@ -30,7 +28,7 @@ func parseTime(field, s string) (time.Time, error) {
 func parseExpiry(s string) (time.Time, error) {
 	at, err := parseTime("expiresAt", s)
 	if err == nil && at.Before(time.Unix(0, 0)) { // among them the zero time, which the service takes for none
-		err = invalid.Field("expiresAt", "must be in the future")
+		err = invalid("expiresAt", "must be in the future")
 	}
 	return at, err
 }
@@ -40,7 +38,7 @@ func parseBound(field string) func(string) (time.Time, error) {
 	return func(s string) (time.Time, error) {
 		at, err := parseTime(field, s)
 		if err == nil && at.Before(time.Unix(0, 0)) { // among them the zero time, which the service takes for none
-			err = invalid.Field(field, "must not be before 1970")
+			err = invalid(field, "must not be before 1970")
 		}
 		return at, err
 	}

@@ -2,8 +2,6 @@ package httpapi
 
 import (
 	"time"
-
-	"github.com/storageapi/storageapi/internal/invalid"
 )
 
 // How long what a rotation replaces stays good.
@@ -15,7 +13,7 @@ const (
 // parseGrace parses graceSeconds.
 func parseGrace(seconds int64) (time.Duration, error) {
 	if seconds < 0 || seconds > int64(maxGrace/time.Second) {
-		return 0, invalid.Field("graceSeconds", "must be a whole number from 0 to 31536000")
+		return 0, invalid("graceSeconds", "must be a whole number from 0 to 31536000")
 	}
 	return time.Duration(seconds) * time.Second, nil
 }

@@ -134,7 +134,7 @@ func (a *api) answer(c *call) (done answer, err error) {
 		}
 	}
 	done, err = c.route.handle(c)
-	if errors.Is(err, apikeys.ErrCaller) { // after the check: what is it now?
+	if errors.Is(err, auth.ErrCredentialChanged) { // after the check: what is it now?
 		if err := a.recheck(c); err != nil {
 			return answer{}, err
 		}
@@ -159,7 +159,9 @@ func (a *api) recheck(c *call) error {
 }
 
 // by returns the value that the request carries, as what asks for a change.
-func (c *call) by() apikeys.Caller { return apikeys.CallerOf(c.Header.Get(auth.HeaderName), c.caller) }
+func (c *call) by() auth.Credential {
+	return apikeys.CredentialOf(c.Header.Get(auth.HeaderName), c.caller)
+}
 
 // permit asks whether the caller may do what the route is for: in general if
 // target is nil, else to that target.

@@ -1,7 +1,5 @@
 package httpapi
 
-import "github.com/storageapi/storageapi/internal/invalid"
-
 // idempotencyKey returns the request's Idempotency-Key; empty if it has none. What
 // may be in it is for the service to check.
 func (c *call) idempotencyKey() (string, error) {
@@ -10,7 +8,7 @@ func (c *call) idempotencyKey() (string, error) {
 		return "", nil
 	}
 	if len(values) > 1 || values[0] == "" {
-		return "", invalid.Field("Idempotency-Key", "must be one value of 1 to 128 visible ASCII characters")
+		return "", invalid("Idempotency-Key", "must be one value of 1 to 128 visible ASCII characters")
 	}
 	return values[0], nil
 }

@@ -7,7 +7,6 @@ import (
 	"github.com/storageapi/storageapi/apikeys"
 	"github.com/storageapi/storageapi/auth"
 	"github.com/storageapi/storageapi/internal/id"
-	"github.com/storageapi/storageapi/internal/invalid"
 	"github.com/storageapi/storageapi/scopes"
 )
 
@@ -197,8 +196,8 @@ func (c *call) mayChangeKey() (apikeys.Condition, error) {
 		return nil, err
 	}
 	return func(key apikeys.Key) error {
-		if key.ID == c.caller.KeyID && !c.by().Is(key.Hash.Sum, key.Previous.Sum) {
-			return apikeys.ErrCaller
+		if key.ID == c.caller.KeyID && !c.by().Matches(key.Hash.Sum, key.Previous.Sum) {
+			return auth.ErrCredentialChanged
 		}
 		tag, err := tagKey(key)
 		if err != nil {
@@ -230,7 +229,7 @@ func decodeKey(data []byte) (apikeys.CreateParams, error) {
 func parseScopes(names []string) (scopes.Set, error) {
 	set, err := scopes.ParseSet(names)
 	if err != nil {
-		return scopes.Set{}, invalid.Field("scopes", fmt.Sprintf("%s; %v", scopesRule, err))
+		return scopes.Set{}, invalid("scopes", fmt.Sprintf("%s; %v", scopesRule, err))
 	}
 	return set, nil
 }

@@ -6,7 +6,6 @@ import (
 	"strconv"
 
 	"github.com/storageapi/storageapi/internal/id"
-	"github.com/storageapi/storageapi/internal/invalid"
 )
 
 const (
@@ -67,12 +66,12 @@ func parsePage(query, kind string) (after string, limit int, err error) {
 	return after, limit, nil
 }
 
-var errCursor = invalid.Field("cursor", "must be one nextCursor of this list, as it was received; leave it out to start at the newest")
+var errCursor = invalid("cursor", "must be one nextCursor of this list, as it was received; leave it out to start at the newest")
 
 func parseQuery(query string) (url.Values, error) {
 	values, err := url.ParseQuery(query)
 	if err != nil {
-		return nil, invalid.Field("query", "must be well-formed: name=value, joined by &, percent-encoded")
+		return nil, invalid("query", "must be well-formed: name=value, joined by &, percent-encoded")
 	}
 	return values, nil
 }
@@ -85,7 +84,7 @@ func parseLimit(values url.Values) (int, error) {
 	}
 	limit, err := strconv.ParseUint(texts[0], 10, 8) // takes no sign
 	if err != nil || len(texts) > 1 || limit < 1 || limit > maxLimit {
-		return 0, invalid.Field("limit", "must be one whole number from 1 to 100")
+		return 0, invalid("limit", "must be one whole number from 1 to 100")
 	}
 	return int(limit), nil
 }

@@ -12,8 +12,6 @@ import (
 	"unicode"
 	"unicode/utf16"
 	"unicode/utf8"
-
-	"github.com/storageapi/storageapi/internal/invalid"
 )
 
 // A field is what a request's object may hold under one name.
@@ -94,7 +92,7 @@ func clearing[J value, T any](name string, target **T, parse func(J) (T, error))
 // decodeObject decodes one JSON object that holds nothing but the given fields,
 // each at most once. Unlike encoding/json it takes names as they are written, and
 // lets nothing pass silently: a misspelt expiresAt must not make a key that never
-// expires. Errors are [*invalid.Error].
+// expires. Errors are [*requestError].
 func decodeObject(data []byte, fields ...field) error {
 	if err := checkJSON(data); err != nil {
 		return err
@@ -117,7 +115,7 @@ func decodeObject(data []byte, fields ...field) error {
 	}
 	for _, f := range fields {
 		if f.required && !seen[f.name] {
-			return invalid.Field(f.name, "is required")
+			return invalid(f.name, "is required")
 		}
 	}
 	return nil
@@ -127,12 +125,12 @@ func setField(fields []field, seen map[string]bool, name string, raw json.RawMes
 	i := slices.IndexFunc(fields, func(f field) bool { return f.name == name })
 	if i < 0 {
 		if len(fields) == 0 {
-			return invalid.Field("body", "must be an empty object, or there must be none")
+			return invalid("body", "must be an empty object, or there must be none")
 		}
-		return invalid.Field("body", fmt.Sprintf("must hold no field %.32q; the fields are %s", name, names(fields)))
+		return invalid("body", fmt.Sprintf("must hold no field %.32q; the fields are %s", name, names(fields)))
 	}
 	if seen[name] {
-		return invalid.Field(name, "must be given once only")
+		return invalid(name, "must be given once only")
 	}
 	seen[name] = true
 	return fields[i].set(raw)
@@ -151,20 +149,20 @@ func names(fields []field) string {
 func checkJSON(data []byte) error {
 	const rule = "must be one JSON object"
 	if !utf8.Valid(data) {
-		return invalid.Field("body", rule+" in UTF-8")
+		return invalid("body", rule+" in UTF-8")
 	}
 	var whole json.RawMessage
 	var syntax *json.SyntaxError
 	if err := json.Unmarshal(data, &whole); errors.As(err, &syntax) {
-		return invalid.Field("body", fmt.Sprintf("%s; it is not valid JSON at byte %d", rule, syntax.Offset))
+		return invalid("body", fmt.Sprintf("%s; it is not valid JSON at byte %d", rule, syntax.Offset))
 	} else if err != nil {
-		return invalid.Field("body", rule)
+		return invalid("body", rule)
 	}
 	if bytes.TrimLeft(data, " \t\r\n")[0] != '{' {
-		return invalid.Field("body", rule)
+		return invalid("body", rule)
 	}
 	if loneSurrogate(data) {
-		return invalid.Field("body", `must not have half of a surrogate pair for a character (\ud800 to \udfff)`)
+		return invalid("body", `must not have half of a surrogate pair for a character (\ud800 to \udfff)`)
 	}
 	return nil
 }
@@ -217,26 +215,26 @@ func parseJSON[J value](name string, raw json.RawMessage) (J, error) {
 	case *int64:
 		number, err := strconv.ParseFloat(string(raw), 64)
 		if err != nil && !errors.Is(err, strconv.ErrRange) { // beyond the range it is infinite
-			return value, invalid.Field(name, "must be a whole number, not "+kind(raw))
+			return value, invalid(name, "must be a whole number, not "+kind(raw))
 		}
 		if number != math.Trunc(number) {
-			return value, invalid.Field(name, "must be a whole number, not a fraction")
+			return value, invalid(name, "must be a whole number, not a fraction")
 		}
 		*target = int64(max(-maxWhole, min(number, maxWhole)))
 		return value, nil
 	case *bool:
 		if raw[0] != 't' && raw[0] != 'f' {
-			return value, invalid.Field(name, "must be a boolean, not "+kind(raw))
+			return value, invalid(name, "must be a boolean, not "+kind(raw))
 		}
 		return value, json.Unmarshal(raw, target)
 	case *string:
 		if raw[0] != '"' {
-			return value, invalid.Field(name, "must be a string, not "+kind(raw))
+			return value, invalid(name, "must be a string, not "+kind(raw))
 		}
 		return value, json.Unmarshal(raw, target)
 	case *[]string:
 		if raw[0] != '[' {
-			return value, invalid.Field(name, "must be an array of strings, not "+kind(raw))
+			return value, invalid(name, "must be an array of strings, not "+kind(raw))
 		}
 		var elements []json.RawMessage
 		if err := json.Unmarshal(raw, &elements); err != nil {
@@ -244,7 +242,7 @@ func parseJSON[J value](name string, raw json.RawMessage) (J, error) {
 		}
 		for _, element := range elements {
 			if element[0] != '"' {
-				return value, invalid.Field(name, "must hold strings only, not "+kind(element))
+				return value, invalid(name, "must hold strings only, not "+kind(element))
 			}
 		}
 		return value, json.Unmarshal(raw, target)

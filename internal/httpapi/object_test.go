@@ -7,8 +7,6 @@ import (
 	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
-
-	"github.com/storageapi/storageapi/internal/invalid"
 )
 
 type thing struct {
@@ -117,7 +115,7 @@ func TestDecodeObjectRefuses(t *testing.T) {
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			_, err := decodeThing([]byte(test.body))
-			var field *invalid.Error
+			var field *requestError
 			if !errors.As(err, &field) || !strings.HasPrefix(err.Error(), test.want) {
 				t.Errorf("got error %v, want one that begins with %q", err, test.want)
 			}

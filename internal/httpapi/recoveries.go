@@ -4,7 +4,6 @@ import (
 	"errors"
 
 	"github.com/storageapi/storageapi/internal/id"
-	"github.com/storageapi/storageapi/internal/invalid"
 	"github.com/storageapi/storageapi/webhooks"
 )
 
@@ -74,7 +73,7 @@ func decodeRecovery(data []byte) (webhooks.RecoverParams, error) {
 
 func parseStates(names []string) ([]webhooks.DeliveryState, error) {
 	if len(names) == 0 {
-		return nil, invalid.Field("states", "must hold at least one state; leave it out for those that are dead or skipped")
+		return nil, invalid("states", "must hold at least one state; leave it out for those that are dead or skipped")
 	}
 	states := make([]webhooks.DeliveryState, len(names))
 	for i, name := range names {

@@ -4,7 +4,6 @@ import (
 	"errors"
 
 	"github.com/storageapi/storageapi/internal/id"
-	"github.com/storageapi/storageapi/internal/invalid"
 	"github.com/storageapi/storageapi/webhooks"
 )
 
@@ -194,9 +193,9 @@ func parseThreshold(s string) (webhooks.Amount, error) {
 	var wrong *webhooks.ValidationError
 	switch {
 	case errors.As(err, &wrong):
-		return 0, invalid.Field("balanceThreshold", wrong.Reason)
+		return 0, invalid("balanceThreshold", wrong.Reason)
 	case err == nil && amount == 0:
-		return 0, invalid.Field("balanceThreshold", "must be greater than 0")
+		return 0, invalid("balanceThreshold", "must be greater than 0")
 	}
 	return amount, err
 }

@@ -125,6 +125,10 @@ func is(err error) string {
 	if errors.As(err, &key) {
 		return fmt.Sprint("repeated ", key.ID, key.Fingerprint)
 	}
+	var webhook *webhooks.DuplicateRequestError
+	if errors.As(err, &webhook) {
+		return fmt.Sprint("repeated ", webhook.ID, webhook.Fingerprint)
+	}
 	if err != nil {
 		return err.Error()
 	}
@@ -212,7 +216,7 @@ func (d *deeds) createWebhook() deed {
 	}
 	w.ID = w.Account + d.some("wh") // no id is of two accounts
 	options := d.options()
-	return deed{fmt.Sprint("creates ", w.ID, ", active ", w.Active, ", for ", options.IdempotencyKey), func(t *twin) any { return is(t.CreateWebhook(d.ctx, w, options)) }}
+	return deed{fmt.Sprint("creates ", w.ID, ", active ", w.Active, ", for ", options.IdempotencyKey), func(t *twin) any { return is(t.CreateWebhook(d.ctx, w, webhooks.CreateOptions(options))) }}
 }
 
 func (d *deeds) changeWebhook() deed {

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/storageapi/storageapi/apikeys"
-	"github.com/storageapi/storageapi/internal/creation"
 	"github.com/storageapi/storageapi/scopes"
 	"github.com/storageapi/storageapi/signing"
 	"github.com/storageapi/storageapi/store/queue"
@@ -34,7 +33,7 @@ func records() [][]byte {
 		encodeKey(&key), s.encodeWebhook(&webhook), appendEvent(nil, &event), encodeOwed(&queue.Owed{Due: at, Attempts: 3, Before: 2, Recovered: true}),
 		encodeAttempt(&attempt, webhooks.Retry), encodeRun(4096, []uint64{4096, 4300, 8000}), encodeRecovery(&job),
 		testSegment(&event).record(), (&bitmap{7, []byte{2}}).record(),
-		(&request{creation.DuplicateRequestError{ID: "key_1", Fingerprint: creation.Fingerprint{1}}, at}).encode(),
+		(&request{apikeys.DuplicateRequestError{ID: "key_1", Fingerprint: [32]byte{1}}, at}).encode(),
 	}
 }
 

@@ -10,13 +10,14 @@ import (
 	"go.etcd.io/bbolt"
 
 	"github.com/storageapi/storageapi/apikeys"
+	"github.com/storageapi/storageapi/auth"
 	"github.com/storageapi/storageapi/scopes"
 )
 
 // CreateKey implements [apikeys.Store].
 func (s *Store) CreateKey(ctx context.Context, key apikeys.Key, options apikeys.CreateOptions) error {
 	return s.writer.Run(ctx, func(b *batch) error {
-		if err := b.checkCaller(key.Account, options.By); err != nil {
+		if err := b.checkCredential(key.Account, options.By); err != nil {
 			return err
 		}
 		if err := b.repeated(keyRequest, key.Account, &options); err != nil {
@@ -39,14 +40,14 @@ func (s *Store) CreateKey(ctx context.Context, key apikeys.Key, options apikeys.
 	})
 }
 
-// checkCaller returns ErrCaller if somebody asks who is not what they were.
-func (b *batch) checkCaller(account string, by apikeys.Caller) error {
+// checkCredential returns auth.ErrCredentialChanged if what asks for a creation was rotated or deleted since it was verified.
+func (b *batch) checkCredential(account string, by auth.Credential) error {
 	if by.IsZero() {
 		return nil
 	}
 	key, _, err := keyByID(b.tx, prefixed(account, by.KeyID))
-	if errors.Is(err, apikeys.ErrNotFound) || err == nil && !by.Is(key.Hash.Sum, key.Previous.Sum) {
-		return apikeys.ErrCaller
+	if errors.Is(err, apikeys.ErrNotFound) || err == nil && !by.Matches(key.Hash.Sum, key.Previous.Sum) {
+		return auth.ErrCredentialChanged
 	}
 	return err
 }

@@ -3,9 +3,11 @@ package bolt
 import (
 	"bytes"
 	"encoding/binary"
+	"errors"
 	"time"
 
-	"github.com/storageapi/storageapi/internal/creation"
+	"github.com/storageapi/storageapi/apikeys"
+	"github.com/storageapi/storageapi/webhooks"
 )
 
 // The kinds of requests, with which their keys begin.
@@ -19,7 +21,7 @@ const forgetStep = 8
 
 // A request is one that made something.
 type request struct {
-	creation.DuplicateRequestError
+	apikeys.DuplicateRequestError
 	at time.Time
 }
 
@@ -55,12 +57,12 @@ func (r *requests) forgetAll() {
 
 // check returns ErrIdempotencyKeys if the account has made as many requests as it may. Some of
 // those that are too old to be known it forgets.
-func (r *requests) check(b *batch, kind, account string, options *creation.CreateOptions) error {
+func (r *requests) check(b *batch, kind, account string, options *apikeys.CreateOptions) error {
 	if options.IdempotencyKey == "" || options.MaxIdempotencyKeys == 0 || r.census[kind].of(b.tx, account) < options.MaxIdempotencyKeys {
 		return nil
 	}
 	if f := r.full[kind+account]; f.most == options.MaxIdempotencyKeys && f.lifetime == options.IdempotencyTTL && time.Now().Before(f.until) {
-		return creation.ErrIdempotencyKeys
+		return apikeys.ErrIdempotencyKeys
 	}
 	oldest, known := time.Time{}, 0
 	var old [][]byte // not deleted at once: a cursor skips keys after that
@@ -83,13 +85,13 @@ func (r *requests) check(b *batch, kind, account string, options *creation.Creat
 			clear(r.full)
 		}
 		r.full[kind+account] = fullness{options.MaxIdempotencyKeys, options.IdempotencyTTL, oldest.Add(options.IdempotencyTTL)}
-		return creation.ErrIdempotencyKeys
+		return apikeys.ErrIdempotencyKeys
 	}
 	return r.forget(b, old, since)
 }
 
 // repeated returns the error that the account has made the request before, or nil.
-func (b *batch) repeated(kind, account string, options *creation.CreateOptions) error {
+func (b *batch) repeated(kind, account string, options *apikeys.CreateOptions) error {
 	if options.IdempotencyKey == "" {
 		return nil
 	}
@@ -107,12 +109,25 @@ func (b *batch) repeated(kind, account string, options *creation.CreateOptions) 
 	return &before.DuplicateRequestError
 }
 
+// ofWebhook returns the error of package webhooks that says what err, of package apikeys,
+// says; any other error as it is.
+func ofWebhook(err error) error {
+	var duplicate *apikeys.DuplicateRequestError
+	switch {
+	case errors.As(err, &duplicate):
+		return (*webhooks.DuplicateRequestError)(duplicate)
+	case errors.Is(err, apikeys.ErrIdempotencyKeys):
+		return webhooks.ErrIdempotencyKeys
+	}
+	return err
+}
+
 // note remembers a request that has made something, if options name one.
-func (r *requests) note(b *batch, kind, account, id string, options *creation.CreateOptions) error {
+func (r *requests) note(b *batch, kind, account, id string, options *apikeys.CreateOptions) error {
 	if options.IdempotencyKey == "" {
 		return nil
 	}
-	noted := request{creation.DuplicateRequestError{ID: id, Fingerprint: options.Fingerprint}, stored(time.Now())}
+	noted := request{apikeys.DuplicateRequestError{ID: id, Fingerprint: options.Fingerprint}, stored(time.Now())}
 	key := requestKey(kind, account, options.IdempotencyKey)
 	if b.Get(bucketRequests, key) == nil {
 		r.census[kind].add(account, 1)
@@ -127,7 +142,7 @@ func (r *requests) note(b *batch, kind, account, id string, options *creation.Cr
 }
 
 // since returns when the oldest request that is known was noted.
-func since(options *creation.CreateOptions) time.Time {
+func since(options *apikeys.CreateOptions) time.Time {
 	return stored(time.Now().Add(-options.IdempotencyTTL))
 }
 

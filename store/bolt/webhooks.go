@@ -7,14 +7,16 @@ import (
 
 	"go.etcd.io/bbolt"
 
+	"github.com/storageapi/storageapi/apikeys"
 	"github.com/storageapi/storageapi/store/queue"
 	"github.com/storageapi/storageapi/webhooks"
 )
 
 // CreateWebhook implements [webhooks.Store].
-func (s *Store) CreateWebhook(ctx context.Context, webhook webhooks.Webhook, options webhooks.CreateOptions) error {
+func (s *Store) CreateWebhook(ctx context.Context, webhook webhooks.Webhook, with webhooks.CreateOptions) error {
+	options := apikeys.CreateOptions(with)
 	for {
-		err := s.createWebhook(ctx, &webhook, &options)
+		err := ofWebhook(s.createWebhook(ctx, &webhook, &options))
 		if err != errLeftovers {
 			return err
 		}
@@ -29,9 +31,9 @@ func (s *Store) CreateWebhook(ctx context.Context, webhook webhooks.Webhook, opt
 // sweepStep is how many rows go in a step.
 const sweepStep = 1000
 
-func (s *Store) createWebhook(ctx context.Context, webhook *webhooks.Webhook, options *webhooks.CreateOptions) error {
+func (s *Store) createWebhook(ctx context.Context, webhook *webhooks.Webhook, options *apikeys.CreateOptions) error {
 	return s.writer.Run(ctx, func(b *batch) error {
-		if err := b.checkCaller(webhook.Account, options.By); err != nil {
+		if err := b.checkCredential(webhook.Account, options.By); err != nil {
 			return err
 		}
 		if err := b.repeated(webhookRequest, webhook.Account, options); err != nil {

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/storageapi/storageapi/apikeys"
+	"github.com/storageapi/storageapi/auth"
 )
 
 // A key is one that is stored.
@@ -30,11 +31,11 @@ func (s *Store) CreateKey(ctx context.Context, created apikeys.Key, options apik
 		return err
 	}
 	defer s.mu.Unlock()
-	if err := s.checkCaller(created.Account, options.By); err != nil {
+	if err := s.checkCredential(created.Account, options.By); err != nil {
 		return err
 	}
-	if err := s.keyRequests.repeated(created.Account, &options); err != nil {
-		return err
+	if made, known := s.keyRequests.before(created.Account, &options); known {
+		return made
 	}
 	switch {
 	case s.keys.find(created.Account, created.ID) != nil, s.taken(&created, nil):
@@ -52,13 +53,13 @@ func (s *Store) CreateKey(ctx context.Context, created apikeys.Key, options apik
 	return nil
 }
 
-// checkCaller returns ErrCaller if somebody asks who is not what they were.
-func (s *Store) checkCaller(account string, by apikeys.Caller) error {
+// checkCredential returns auth.ErrCredentialChanged if what asks for a creation was rotated or deleted since it was verified.
+func (s *Store) checkCredential(account string, by auth.Credential) error {
 	if by.IsZero() {
 		return nil
 	}
-	if k := s.keys.find(account, by.KeyID); k == nil || !by.Is(k.Hash.Sum, k.Previous.Sum) {
-		return apikeys.ErrCaller
+	if k := s.keys.find(account, by.KeyID); k == nil || !by.Matches(k.Hash.Sum, k.Previous.Sum) {
+		return auth.ErrCredentialChanged
 	}
 	return nil
 }

@@ -3,7 +3,7 @@ package memory
 import (
 	"time"
 
-	"github.com/storageapi/storageapi/internal/creation"
+	"github.com/storageapi/storageapi/apikeys"
 )
 
 // requests are those that made keys, or webhooks.
@@ -16,24 +16,24 @@ type requests struct {
 // A request is one that made something.
 type request struct {
 	name ref
-	made creation.DuplicateRequestError
+	made apikeys.DuplicateRequestError
 	at   time.Time
 }
 
 // forgetStep is how many requests are forgotten at most when one is noted.
 const forgetStep = 8
 
-// repeated returns the error that the account has made the request before, or nil.
-func (r *requests) repeated(account string, options *creation.CreateOptions) error {
+// before returns what the account's earlier request with the same idempotency key made.
+func (r *requests) before(account string, options *apikeys.CreateOptions) (made *apikeys.DuplicateRequestError, known bool) {
 	before, known := r.known[ref{account, options.IdempotencyKey}]
 	if !known || time.Since(before.at) > options.IdempotencyTTL {
-		return nil
+		return nil, false
 	}
-	return &before.made
+	return &before.made, true
 }
 
 // full reports whether the account has made as many requests as it may.
-func (r *requests) full(account string, options *creation.CreateOptions) bool {
+func (r *requests) full(account string, options *apikeys.CreateOptions) bool {
 	if options.IdempotencyKey == "" || options.MaxIdempotencyKeys == 0 || r.count[account] < options.MaxIdempotencyKeys {
 		return false
 	}
@@ -42,14 +42,14 @@ func (r *requests) full(account string, options *creation.CreateOptions) bool {
 }
 
 // note remembers a request that has made something, if options name one.
-func (r *requests) note(account, id string, options *creation.CreateOptions) {
+func (r *requests) note(account, id string, options *apikeys.CreateOptions) {
 	if options.IdempotencyKey == "" {
 		return
 	}
 	if r.known == nil {
 		r.known, r.count = make(map[ref]request), make(map[string]int)
 	}
-	noted := request{ref{account, options.IdempotencyKey}, creation.DuplicateRequestError{ID: id, Fingerprint: options.Fingerprint}, time.Now()}
+	noted := request{ref{account, options.IdempotencyKey}, apikeys.DuplicateRequestError{ID: id, Fingerprint: options.Fingerprint}, time.Now()}
 	if _, known := r.known[noted.name]; !known {
 		r.count[account]++
 	}

@@ -6,21 +6,23 @@ import (
 	"strings"
 	"time"
 
+	"github.com/storageapi/storageapi/apikeys"
 	"github.com/storageapi/storageapi/store/queue"
 	"github.com/storageapi/storageapi/webhooks"
 )
 
 // CreateWebhook implements [webhooks.Store].
-func (s *Store) CreateWebhook(ctx context.Context, w webhooks.Webhook, options webhooks.CreateOptions) error {
+func (s *Store) CreateWebhook(ctx context.Context, w webhooks.Webhook, with webhooks.CreateOptions) error {
+	options := apikeys.CreateOptions(with)
 	if err := s.begin(ctx); err != nil {
 		return err
 	}
 	defer s.mu.Unlock()
-	if err := s.checkCaller(w.Account, options.By); err != nil {
+	if err := s.checkCredential(w.Account, options.By); err != nil {
 		return err
 	}
-	if err := s.webhookRequests.repeated(w.Account, &options); err != nil {
-		return err
+	if made, known := s.webhookRequests.before(w.Account, &options); known {
+		return (*webhooks.DuplicateRequestError)(made)
 	}
 	switch {
 	case s.webhookIDs[w.ID]:

@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/storageapi/storageapi/apikeys"
+	"github.com/storageapi/storageapi/auth"
 	"github.com/storageapi/storageapi/scopes"
 )
 
@@ -77,7 +78,7 @@ func (s *Store) CreateKey(ctx context.Context, key apikeys.Key, options apikeys.
 		if err := s.lockAccount(ctx, tx, key.Account); err != nil {
 			return err
 		}
-		if err := s.checkCaller(ctx, tx, key.Account, options.By); err != nil {
+		if err := s.checkCredential(ctx, tx, key.Account, options.By); err != nil {
 			return err
 		}
 		if err := s.repeated(ctx, tx, keyRequests, key.Account, &options); err != nil {
@@ -97,17 +98,17 @@ func (s *Store) CreateKey(ctx context.Context, key apikeys.Key, options apikeys.
 	return err
 }
 
-// checkCaller returns ErrCaller if somebody asks who is not what they were. Their key
-// stays as it is until the transaction ends.
-func (s *Store) checkCaller(ctx context.Context, tx pgx.Tx, account string, by apikeys.Caller) error {
+// checkCredential returns auth.ErrCredentialChanged if what asks for a creation was rotated or deleted
+// since it was verified. Its key stays as it is until the transaction ends.
+func (s *Store) checkCredential(ctx context.Context, tx pgx.Tx, account string, by auth.Credential) error {
 	if by.IsZero() {
 		return nil
 	}
 	var current, previous hashColumn
 	err := tx.QueryRow(ctx, s.sql(`select k.hash, k.previous from storageapi.keys k
 		where k.account = $1 and k.id = $2 and k.next is null for share`), account, by.KeyID).Scan(&current, &previous)
-	if errors.Is(err, pgx.ErrNoRows) || err == nil && !by.Is(current.Sum, previous.Sum) {
-		return apikeys.ErrCaller
+	if errors.Is(err, pgx.ErrNoRows) || err == nil && !by.Matches(current.Sum, previous.Sum) {
+		return auth.ErrCredentialChanged
 	}
 	return err
 }

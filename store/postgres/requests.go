@@ -7,6 +7,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/storageapi/storageapi/apikeys"
+	"github.com/storageapi/storageapi/webhooks"
 )
 
 // The kinds of requests that are known.
@@ -60,6 +61,19 @@ func (s *Store) repeated(ctx context.Context, tx pgx.Tx, kind int, account strin
 	}
 	copy(before.Fingerprint[:], sum)
 	return &before
+}
+
+// ofWebhook returns the error of package webhooks that says what err, of package apikeys,
+// says; any other error as it is.
+func ofWebhook(err error) error {
+	var duplicate *apikeys.DuplicateRequestError
+	switch {
+	case errors.As(err, &duplicate):
+		return (*webhooks.DuplicateRequestError)(duplicate)
+	case errors.Is(err, apikeys.ErrIdempotencyKeys):
+		return webhooks.ErrIdempotencyKeys
+	}
+	return err
 }
 
 // note remembers a request that has made something, if options name one, and forgets

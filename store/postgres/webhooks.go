@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/storageapi/storageapi/apikeys"
 	"github.com/storageapi/storageapi/webhooks"
 )
 
@@ -106,12 +107,13 @@ func (s *Store) scanWebhook(row pgx.Row) (webhooks.Webhook, error) {
 }
 
 // CreateWebhook implements [webhooks.Store].
-func (s *Store) CreateWebhook(ctx context.Context, w webhooks.Webhook, options webhooks.CreateOptions) error {
+func (s *Store) CreateWebhook(ctx context.Context, w webhooks.Webhook, with webhooks.CreateOptions) error {
+	options := apikeys.CreateOptions(with)
 	err := s.transact(ctx, func(ctx context.Context, tx pgx.Tx) error {
 		if err := s.lockAccount(ctx, tx, w.Account); err != nil {
 			return err
 		}
-		if err := s.checkCaller(ctx, tx, w.Account, options.By); err != nil {
+		if err := s.checkCredential(ctx, tx, w.Account, options.By); err != nil {
 			return err
 		}
 		if err := s.repeated(ctx, tx, webhookRequests, w.Account, &options); err != nil {
@@ -139,7 +141,7 @@ func (s *Store) CreateWebhook(ctx context.Context, w webhooks.Webhook, options w
 	if errors.Is(err, errLimit) {
 		return webhooks.ErrLimit
 	}
-	return err
+	return ofWebhook(err)
 }
 
 // WebhookByID implements [webhooks.Store].

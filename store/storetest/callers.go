@@ -19,7 +19,7 @@ func valueHash(value string) apikeys.Hash { return apikeys.Hash{Sum: sha256.Sum2
 
 // by returns the options of what a value of a key asks for.
 func by(keyID, value string, replaced bool) apikeys.CreateOptions {
-	return apikeys.CreateOptions{By: apikeys.CallerOf(value, auth.Principal{KeyID: keyID, Replaced: replaced})}
+	return apikeys.CreateOptions{By: apikeys.CredentialOf(value, auth.Principal{KeyID: keyID, Replaced: replaced})}
 }
 
 // rotate gives a key another value.
@@ -38,22 +38,22 @@ func (c creator) callers(run runner) {
 	run("what a value asks for is created as long as it is its key's", func(t *tester) {
 		t.must(t.store.CreateKey(t.Context(), keyOf("acct", "caller", "one"), apikeys.CreateOptions{}))
 		t.must(c.create(t, "acct", "a", by("caller", "one", false)))
-		t.wantError("by another value", c.create(t, "acct", "b", by("caller", "two", false)), apikeys.ErrCaller)
-		t.wantError("by a value that is none", c.create(t, "acct", "b", by("caller", "one", true)), apikeys.ErrCaller)
-		t.wantError("by another key", c.create(t, "acct", "b", by("nobody", "one", false)), apikeys.ErrCaller)
-		t.wantError("in another account", c.create(t, "acct2", "b", by("caller", "one", false)), apikeys.ErrCaller)
+		t.wantError("by another value", c.create(t, "acct", "b", by("caller", "two", false)), auth.ErrCredentialChanged)
+		t.wantError("by a value that is none", c.create(t, "acct", "b", by("caller", "one", true)), auth.ErrCredentialChanged)
+		t.wantError("by another key", c.create(t, "acct", "b", by("nobody", "one", false)), auth.ErrCredentialChanged)
+		t.wantError("in another account", c.create(t, "acct2", "b", by("caller", "one", false)), auth.ErrCredentialChanged)
 
 		t.rotate("acct", "caller", "two")
-		t.wantError("by the value before", c.create(t, "acct", "b", by("caller", "one", false)), apikeys.ErrCaller)
+		t.wantError("by the value before", c.create(t, "acct", "b", by("caller", "one", false)), auth.ErrCredentialChanged)
 		wantSame(t, "exists", c.exists(t, "acct", "b"), false)
 		t.must(c.create(t, "acct", "b", by("caller", "one", true)))
 		t.must(c.create(t, "acct", "c", by("caller", "two", false)))
 		t.rotate("acct", "caller", "three")
-		t.wantError("by the value before the one before", c.create(t, "acct", "d", by("caller", "one", true)), apikeys.ErrCaller)
+		t.wantError("by the value before the one before", c.create(t, "acct", "d", by("caller", "one", true)), auth.ErrCredentialChanged)
 
 		t.must(t.store.DeleteKey(t.Context(), "acct", "caller", nil))
-		t.wantError("by a key that is deleted", c.create(t, "acct", "d", by("caller", "three", false)), apikeys.ErrCaller)
-		t.wantError("by a key that is deleted", c.create(t, "acct", "d", by("caller", "two", true)), apikeys.ErrCaller)
+		t.wantError("by a key that is deleted", c.create(t, "acct", "d", by("caller", "three", false)), auth.ErrCredentialChanged)
+		t.wantError("by a key that is deleted", c.create(t, "acct", "d", by("caller", "two", true)), auth.ErrCredentialChanged)
 		wantSame(t, "exists", c.exists(t, "acct", "d"), false)
 	})
 
@@ -61,7 +61,7 @@ func (c creator) callers(run runner) {
 		t.must(c.create(t, "acct", "a", request("request", 1)))
 		again := request("request", 1)
 		again.By, again.MaxCount = by("nobody", "one", false).By, 1
-		t.wantError("a request made before", c.create(t, "acct", "a", again), apikeys.ErrCaller)
+		t.wantError("a request made before", c.create(t, "acct", "a", again), auth.ErrCredentialChanged)
 	})
 
 	run("nothing is created by a key once it is deleted", func(t *tester) {
@@ -80,7 +80,7 @@ func (c creator) callers(run runner) {
 					late := deleted.Load()
 					err := c.create(t, account, numbered(numbered(account, i), j), options)
 					if late || err != nil {
-						t.wantError("create", err, apikeys.ErrCaller)
+						t.wantError("create", err, auth.ErrCredentialChanged)
 					}
 				}
 			})

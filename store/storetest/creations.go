@@ -12,11 +12,13 @@ import (
 // A creator creates and deletes things of one kind: what CreateKey and CreateWebhook
 // say of options is the same.
 type creator struct {
-	create         func(t *tester, account, id string, options apikeys.CreateOptions) error
-	createOther    func(t *tester, account, id string, options apikeys.CreateOptions) error // of the other kind
-	remove         func(t *tester, account, id string) error
-	exists         func(t *tester, account, id string) bool
-	exist, tooMany error // its ErrExists and ErrLimit
+	create      func(t *tester, account, id string, options apikeys.CreateOptions) error
+	createOther func(t *tester, account, id string, options apikeys.CreateOptions) error // of the other kind
+	remove      func(t *tester, account, id string) error
+	exists      func(t *tester, account, id string) bool
+	duplicate   func(error) *apikeys.DuplicateRequestError // its DuplicateRequestError, nil for other errors
+
+	exist, tooMany, tooManyRequests error // its ErrExists, ErrLimit and ErrIdempotencyKeys
 }
 
 var keyCreator = creator{
@@ -24,14 +26,19 @@ var keyCreator = creator{
 		return t.store.CreateKey(t.Context(), newKey(account, id), options)
 	},
 	createOther: func(t *tester, account, id string, options apikeys.CreateOptions) error {
-		return t.store.CreateWebhook(t.Context(), newWebhook(account, id), options)
+		return t.store.CreateWebhook(t.Context(), newWebhook(account, id), webhooks.CreateOptions(options))
 	},
 	remove: func(t *tester, account, id string) error { return t.store.DeleteKey(t.Context(), account, id, nil) },
 	exists: func(t *tester, account, id string) bool {
 		_, err := t.store.KeyByID(t.Context(), account, id)
 		return !errors.Is(err, apikeys.ErrNotFound)
 	},
-	exist: apikeys.ErrExists, tooMany: apikeys.ErrLimit,
+	duplicate: func(err error) *apikeys.DuplicateRequestError {
+		var duplicate *apikeys.DuplicateRequestError
+		errors.As(err, &duplicate)
+		return duplicate
+	},
+	exist: apikeys.ErrExists, tooMany: apikeys.ErrLimit, tooManyRequests: apikeys.ErrIdempotencyKeys,
 }
 
 var webhookCreator = creator{
@@ -42,7 +49,12 @@ var webhookCreator = creator{
 		_, err := t.store.WebhookByID(t.Context(), account, id)
 		return !errors.Is(err, webhooks.ErrNotFound)
 	},
-	exist: webhooks.ErrExists, tooMany: webhooks.ErrLimit,
+	duplicate: func(err error) *apikeys.DuplicateRequestError {
+		var duplicate *webhooks.DuplicateRequestError
+		errors.As(err, &duplicate)
+		return (*apikeys.DuplicateRequestError)(duplicate)
+	},
+	exist: webhooks.ErrExists, tooMany: webhooks.ErrLimit, tooManyRequests: webhooks.ErrIdempotencyKeys,
 }
 
 // keyOptions tests what CreateKey says of options.
@@ -65,10 +77,10 @@ func request(name string, sum byte) apikeys.CreateOptions {
 }
 
 // wantRepeated checks for the error that the request was made before.
-func (t *tester) wantRepeated(err error, id string, sum byte) {
+func (c creator) wantRepeated(t *tester, err error, id string, sum byte) {
 	t.Helper()
-	var repeated *apikeys.DuplicateRequestError
-	if !errors.As(err, &repeated) || repeated.ID != id || repeated.Fingerprint != [32]byte{sum} {
+	repeated := c.duplicate(err)
+	if repeated == nil || repeated.ID != id || repeated.Fingerprint != [32]byte{sum} {
 		t.Errorf("got %v (%+v), want that the request made %q before", err, repeated, id)
 	}
 }
@@ -149,8 +161,8 @@ func (c creator) requests(run runner) {
 		again := request("request", 2)
 		again.MaxCount = 1
 		for range 2 {
-			t.wantRepeated(c.create(t, "acct", "second", again), "first", 1)
-			t.wantRepeated(c.create(t, "acct", "first", again), "first", 1)
+			c.wantRepeated(t, c.create(t, "acct", "second", again), "first", 1)
+			c.wantRepeated(t, c.create(t, "acct", "first", again), "first", 1)
 		}
 		wantSame(t, "exists", c.exists(t, "acct", "second"), false)
 	})
@@ -158,7 +170,7 @@ func (c creator) requests(run runner) {
 	run("whether or not what it made is still there", func(t *tester) {
 		t.must(c.create(t, "acct", "first", request("request", 1)))
 		t.must(c.remove(t, "acct", "first"))
-		t.wantRepeated(c.create(t, "acct", "second", request("request", 1)), "first", 1)
+		c.wantRepeated(t, c.create(t, "acct", "second", request("request", 1)), "first", 1)
 		wantSame(t, "exists", c.exists(t, "acct", "first"), false)
 		wantSame(t, "exists", c.exists(t, "acct", "second"), false)
 	})
@@ -170,7 +182,7 @@ func (c creator) requests(run runner) {
 				t.must(c.createOther(t, account, numbered(numbered("other", i), j), request(name, 1)))
 			}
 		}
-		t.wantRepeated(c.create(t, "acct", "id", request("t", 1)), numbered(numbered("id", 3), 0), 1)
+		c.wantRepeated(t, c.create(t, "acct", "id", request("t", 1)), numbered(numbered("id", 3), 0), 1)
 	})
 
 	run("without a name there is none", func(t *tester) {
@@ -185,23 +197,23 @@ func (c creator) requests(run runner) {
 		limited.MaxCount = 1
 		t.wantError("create", c.create(t, "acct", "b", limited), c.tooMany)
 		t.must(c.create(t, "acct", "b", request("request", 2)))
-		t.wantRepeated(c.create(t, "acct", "c", limited), "b", 2)
+		c.wantRepeated(t, c.create(t, "acct", "c", limited), "b", 2)
 	})
 
 	run("requests older than Lifetime are forgotten", func(t *tester) {
 		t.must(c.create(t, "acct", "first", request("request", 1)))
-		t.wantRepeated(c.create(t, "acct", "second", request("request", 1)), "first", 1)
+		c.wantRepeated(t, c.create(t, "acct", "second", request("request", 1)), "first", 1)
 		brief := request("request", 2)
 		brief.IdempotencyTTL = 2 * time.Millisecond
 		time.Sleep(10 * brief.IdempotencyTTL)
 		t.must(c.create(t, "acct", "second", brief))
-		t.wantRepeated(c.create(t, "acct", "third", request("request", 1)), "second", 2)
+		c.wantRepeated(t, c.create(t, "acct", "third", request("request", 1)), "second", 2)
 
 		// Forgetting the first one for good does not touch the second.
 		for i := range 20 {
 			t.must(c.create(t, "acct", numbered("other", i), request(numbered("other", i), 1)))
 		}
-		t.wantRepeated(c.create(t, "acct", "third", request("request", 1)), "second", 2)
+		c.wantRepeated(t, c.create(t, "acct", "third", request("request", 1)), "second", 2)
 	})
 
 	few := func(name string) apikeys.CreateOptions {
@@ -216,9 +228,9 @@ func (c creator) requests(run runner) {
 			t.must(c.remove(t, "acct", numbered("id", i))) // which does not matter
 		}
 		for range 2 {
-			t.wantError("one more", c.create(t, "acct", "more", few("another")), apikeys.ErrIdempotencyKeys)
+			t.wantError("one more", c.create(t, "acct", "more", few("another")), c.tooManyRequests)
 			wantSame(t, "exists", c.exists(t, "acct", "more"), false)
-			t.wantRepeated(c.create(t, "acct", "more", few(numbered("request", 1))), numbered("id", 1), 1)
+			c.wantRepeated(t, c.create(t, "acct", "more", few(numbered("request", 1))), numbered("id", 1), 1)
 		}
 		t.must(c.create(t, "acct", "unnamed", apikeys.CreateOptions{MaxIdempotencyKeys: 3}))
 		t.wantError("the same id", c.create(t, "acct", "unnamed", few("another")), c.exist)
@@ -228,7 +240,7 @@ func (c creator) requests(run runner) {
 		more.MaxIdempotencyKeys = 4
 		t.must(c.create(t, "acct", "fourth", more))
 		more.IdempotencyKey = "a fifth"
-		t.wantError("one more", c.create(t, "acct", "fifth", more), apikeys.ErrIdempotencyKeys)
+		t.wantError("one more", c.create(t, "acct", "fifth", more), c.tooManyRequests)
 		more.MaxIdempotencyKeys, more.IdempotencyKey = 0, "any number"
 		t.must(c.create(t, "acct", "fifth", more))
 	})
@@ -253,7 +265,7 @@ func (c creator) requests(run runner) {
 		for err := error(nil); err == nil && created <= 3; created++ {
 			brief.IdempotencyKey = numbered("counts", created)
 			if err = c.create(t, "acct", numbered("counts", created), brief); err != nil {
-				t.wantError("one more", err, apikeys.ErrIdempotencyKeys)
+				t.wantError("one more", err, c.tooManyRequests)
 				break
 			}
 		}
@@ -272,7 +284,7 @@ func (c creator) requests(run runner) {
 				case err == nil:
 					created.Add(1)
 				default:
-					t.wantError("create", err, apikeys.ErrIdempotencyKeys)
+					t.wantError("create", err, c.tooManyRequests)
 				}
 			})
 			wantSame(t, "created", created.Load(), 3)
@@ -287,12 +299,12 @@ func (c creator) requests(run runner) {
 			inParallel(len(ids), func(i int) {
 				id := numbered(name, i)
 				err := c.create(t, "acct", id, request(name, 1))
-				var repeated *apikeys.DuplicateRequestError
+				repeated := c.duplicate(err)
 				switch {
 				case err == nil:
 					created.Add(1)
 					ids[i] = id
-				case errors.As(err, &repeated):
+				case repeated != nil:
 					ids[i] = repeated.ID
 				default:
 					t.Errorf("create = %v", err)
@@ -315,8 +327,8 @@ func durableCreations(reopened func(name string, before, after func(*tester))) {
 			t.must(c.create(t, "acct", "gone", request("another", 2)))
 			t.must(c.remove(t, "acct", "gone"))
 		}, func(t *tester) {
-			t.wantRepeated(c.create(t, "acct", "second", request("request", 3)), "first", 1)
-			t.wantRepeated(c.create(t, "acct", "second", request("another", 3)), "gone", 2)
+			c.wantRepeated(t, c.create(t, "acct", "second", request("request", 3)), "first", 1)
+			c.wantRepeated(t, c.create(t, "acct", "second", request("another", 3)), "gone", 2)
 			t.must(c.create(t, "acct", "second", apikeys.CreateOptions{MaxCount: 2}))
 			t.wantError("create", c.create(t, "acct", "third", apikeys.CreateOptions{MaxCount: 2}), c.tooMany)
 		})

@@ -1,0 +1,66 @@
+package webhooks
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/storageapi/storageapi/internal/input"
+)
+
+// ErrNotFound is returned where the account has no webhook of that id; where a delivery,
+// event or recovery is asked for, also where there is none of that id. What belongs to
+// another account is not found either.
+var ErrNotFound = errors.New("no such webhook, event or recovery")
+
+// ErrExists is returned by a [Store] where there is a webhook or recovery of that id, or
+// the account has one of the deduplication keys. A client never sees it: ids are random.
+var ErrExists = errors.New("webhook, recovery or deduplication key exists already")
+
+// ErrLimit is returned by [WebhookService.Create], in a [*LimitError], where the account
+// has [Config.MaxPerAccount] webhooks.
+var ErrLimit = errors.New("too many webhooks")
+
+// ErrIdempotencyKeys is returned by [WebhookService.Create] with an idempotency key where
+// the account has used as many of them in the last 24 hours as it may.
+var ErrIdempotencyKeys = errors.New("too many idempotency keys in use")
+
+// ErrIdempotencyMismatch is returned by [WebhookService.Create] where the account has used
+// the idempotency key before, for other parameters.
+var ErrIdempotencyMismatch = errors.New("idempotency key was used for another request")
+
+// ErrCreatedThenDeleted is returned by [WebhookService.Create] where an earlier call with
+// the same idempotency key created a webhook that is deleted by now.
+var ErrCreatedThenDeleted = errors.New("webhook that this request created was deleted")
+
+// ErrRecovering is returned by [WebhookService.Recover] where a recovery of the webhook is
+// not done yet.
+var ErrRecovering = errors.New("a recovery of the webhook is under way")
+
+// A ValidationError says which field of the input is wrong and what would be right. Its
+// text is for the person who sent the input, and holds no secret. Use [errors.As].
+type ValidationError struct {
+	Field  string // as the wire writes it: "url"
+	Reason string // what would be right: "must begin with https://"
+}
+
+// Error returns the field and the reason.
+func (e *ValidationError) Error() string { return e.Field + " " + e.Reason }
+
+// invalid returns a [*ValidationError].
+func invalid(field, reason string) error { return &ValidationError{field, reason} }
+
+func checkAccount(account string) error {
+	if reason := input.Account(account); reason != "" {
+		return invalid("account", reason)
+	}
+	return nil
+}
+
+// A LimitError says how many webhooks an account may have. It wraps [ErrLimit].
+type LimitError struct{ Limit int }
+
+func (e *LimitError) Error() string {
+	return fmt.Sprintf("%v: an account may have at most %d webhooks", ErrLimit, e.Limit)
+}
+
+func (e *LimitError) Unwrap() error { return ErrLimit }
