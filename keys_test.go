@@ -89,7 +89,7 @@ func TestCreateKeyFields(t *testing.T) {
 	bad := []struct{ field, value, want string }{
 		{"name", `""`, "name must be 1 to 128 characters"},
 		{"name", `"` + strings.Repeat("é", 129) + `"`, "name must be 1 to 128 characters"},
-		{"name", `"a\u0000"`, "name must be 1 to 128 characters of UTF-8 without control characters"},
+		{"name", `"a\u0000"`, "name must be 1 to 128 characters, without control characters"},
 		{"name", `"a\nb"`, "name must be"},
 		{"name", `" "`, "name must not begin or end with a space"},
 		{"name", `"a\u200b"`, "name must not hold U+200B"},

@@ -63,7 +63,7 @@ func TestUpdateWebhookFields(t *testing.T) {
 		`null`:                           "body must be one JSON object",
 		`{"url":null}`:                   "url must be a string, not null",
 		`{"url":"http://example.com"}`:   "url must begin with https://",
-		`{"url":"https://127.0.0.1"}`:    "url must not point into",
+		`{"url":"https://127.0.0.1"}`:    "url must be a public address",
 		`{"url":""}`:                     "url is required",
 		`{"events":null}`:                "events must be an array of strings, not null",
 		`{"events":[]}`:                  "events must be one or more of",

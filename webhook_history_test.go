@@ -247,7 +247,7 @@ func TestRecoveriesOverHTTP(t *testing.T) {
 		h.await(got.header.Get("Location"), admin, func(got reply) bool { return got.object()["done"] == true })
 	}
 	for body, want := range map[string]string{
-		`{"states":[]}`: "states must hold at least one", `{"states":["pending"]}`: `states must be of dead, skipped, delivered; unknown: "pending"`, `{"states":"dead"}`: "states must be an array",
+		`{"states":[]}`: "states must hold at least one", `{"states":["pending"]}`: `states must be one or more of dead, skipped, delivered; unknown: "pending"`, `{"states":"dead"}`: "states must be an array",
 		`{"from":"2999-01-01"}`: "from must not be in the future", `{"to":"2999-01-01"}`: "to must not be in the future", `{"from":1}`: "from must be a string",
 		`{"from":"2020-01-02","to":"2020-01-02"}`: "from must be before to", `{"to":"0001-01-01"}`: "to must not be before 1970", `{"since":null}`: "body must hold no field",
 	} {

@@ -11,7 +11,10 @@ import (
 // checkName checks the name of a key. People choose keys by their names, so one must
 // not look like another, or like nothing.
 func checkName(name string) error {
-	const rule = "must be 1 to 128 characters of UTF-8 without control characters"
+	const rule = "must be 1 to 128 characters, without control characters"
+	if !utf8.ValidString(name) {
+		return invalid("name", "must be valid UTF-8")
+	}
 	if !input.PlainText(name) {
 		return invalid("name", rule)
 	}

@@ -35,7 +35,7 @@ var names = []struct{ name, wrong string }{
 	{"\ue000", ""},                          // of private use
 
 	{"", "1 to 128 characters"},
-	{strings.Repeat("é", 129), "1 to 128 characters of UTF-8 without control characters, not 129"},
+	{strings.Repeat("é", 129), "1 to 128 characters, without control characters, not 129"},
 	{"a\xff", "UTF-8"},
 	{"a\x00", "control characters"}, {"a\tb", "control characters"}, {"a\nb", "control characters"}, {"\u0085", "control characters"},
 	{"a\u2028b", "one line"}, {"a\u2029b", "one line"},

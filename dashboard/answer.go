@@ -49,12 +49,12 @@ func (p *pages) write(w http.ResponseWriter, c *call, a answer) {
 
 // notices are what a page says after a redirect, by name.
 var notices = map[string]string{
-	"renamed":     "The key has its new name.",
-	"revoked":     "The key was revoked. Requests with it are refused from now on.",
-	"saved":       "The changes were saved.",
-	"on":          "The webhook is on. What it was owed goes on.",
-	"off":         "The webhook is off. What it is owed waits until it is on again.",
-	"deleted":     "The webhook was deleted, and sends nothing more.",
-	"redelivered": "The event is being sent again.",
-	"waits":       "The event is sent again once the webhook is on.",
+	"renamed":     "Key renamed.",
+	"revoked":     "Key revoked. Requests with it are now rejected.",
+	"saved":       "Changes saved.",
+	"on":          "Webhook turned on. Pending events are sent now.",
+	"off":         "Webhook turned off. Pending events wait until you turn it back on.",
+	"deleted":     "Webhook deleted.",
+	"redelivered": "Queued to be sent again.",
+	"waits":       "The event will be sent when you turn the webhook back on.",
 }

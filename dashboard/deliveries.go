@@ -46,7 +46,7 @@ var deliveryStates = []struct {
 }{
 	{webhooks.Pending, "Pending", "warn"},
 	{webhooks.Delivered, "Delivered", "good"},
-	{webhooks.Dead, "Given up", "bad"},
+	{webhooks.Dead, "Failed", "bad"},
 	{webhooks.Skipped, "Skipped", "quiet"},
 }
 
@@ -90,7 +90,7 @@ func (p *pages) viewAttempt(eventID string, attempt webhooks.Attempt) attemptVie
 	if attempt.Status != 0 {
 		view.Outcome = fmt.Sprintf("%d %s", attempt.Status, http.StatusText(attempt.Status))
 		if attempt.Class == webhooks.ClassRedirect {
-			view.Error = "Redirects are not followed: enter the address that it leads to."
+			view.Error = "Redirects are not followed. Change the endpoint URL to the one it redirects to."
 		}
 	}
 	header := p.webhooks.SentHeader(eventID, attempt)
@@ -143,7 +143,7 @@ func (p *pages) listDeliveries(c *call) (answer, error) {
 		}
 	}
 	if !query.To.IsZero() && !query.From.Before(query.To) {
-		f.Errors["to"] = "Must be after the beginning."
+		f.Errors["to"] = "Must be after “Published from”."
 	}
 	view.Query, view.Filtered = filters.Encode(), len(filters) > 0
 	a := answer{page: "deliveries", title: "Deliveries to " + webhook.URL, tab: "webhooks"}
@@ -178,16 +178,20 @@ func (p *pages) deliveryPage(c *call, problem string) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
+	shown, _, err := p.viewCurrent(c, &webhook)
+	if err != nil {
+		return answer{}, err
+	}
 	due := delivery.State == webhooks.Pending && webhook.Active && delivery.NextAttemptAt.Sub(p.now()) < time.Minute
 	return answer{page: "delivery", title: "Delivery of " + delivery.EventID, tab: "webhooks", refresh: due,
-		data: deliveryPageView{p.viewWebhook(&webhook), p.viewDelivery(&delivery), problem}}, nil
+		data: deliveryPageView{shown, p.viewDelivery(&delivery), problem}}, nil
 }
 
 func (p *pages) redeliver(c *call) (answer, error) {
 	id, event := c.PathValue("id"), c.PathValue("event")
 	err := p.webhooks.Redeliver(c.Context(), c.account, id, event)
 	if errors.Is(err, webhooks.ErrNotFound) { // maybe of its payload only
-		a, err := p.deliveryPage(c, "This event is not kept any more: it cannot be sent again.")
+		a, err := p.deliveryPage(c, "This event is no longer stored and cannot be resent.")
 		a.status = http.StatusConflict
 		return a, err
 	}

@@ -16,7 +16,7 @@ func TestDeliveries(t *testing.T) {
 	r := newReceiver(t)
 	s, w := newDelivering(t, r)
 	path := "webhooks/" + w.ID
-	s.get(path).want(http.StatusOK).says("Nothing was sent yet")
+	s.get(path).want(http.StatusOK).says("Nothing sent yet")
 	s.get(path + "/deliveries").want(http.StatusOK).says("No deliveries yet")
 	s.publish(w.ID, "evt_fine")
 	r.answer(http.StatusServiceUnavailable, markup)
@@ -24,19 +24,19 @@ func TestDeliveries(t *testing.T) {
 	s.post(path+"/turn", url.Values{"to": {"off"}})
 	s.publish(w.ID, "evt_skipped")
 
-	s.get(path+"/deliveries").want(http.StatusOK).says("evt_fine Delivered 200 OK", "evt_dead Given up 503 Service Unavailable", "evt_skipped Skipped None yet")
+	s.get(path+"/deliveries").want(http.StatusOK).says("evt_fine Delivered 200 OK", "evt_dead Failed 503 Service Unavailable", "evt_skipped Skipped Not sent")
 	s.get(path+"/deliveries?state=dead&state=skipped").says("evt_dead", "evt_skipped", "Clear").hides("evt_fine")
-	s.get(path + "/deliveries?state=pending").says("None like that").hides("evt_")
-	s.get(path + "/deliveries?from=2000-01-01T00:00&to=2001-01-01T00:00").says("None like that").hides("evt_")
+	s.get(path + "/deliveries?state=pending").says("No matching deliveries").hides("evt_")
+	s.get(path + "/deliveries?from=2000-01-01T00:00&to=2001-01-01T00:00").says("No matching deliveries").hides("evt_")
 	s.get(path+"/deliveries?from=2000-01-01T00:00").says("evt_fine", "evt_skipped")
-	s.get(path + "/deliveries?from=whenever").want(http.StatusUnprocessableEntity).says("Must be a date and time such as")
-	s.get(path + "/deliveries?from=2001-01-01&to=2000-01-01").want(http.StatusUnprocessableEntity).says("Must be after the beginning.")
-	s.get(path).says("50 %", "Attempts 2").says("evt_skipped", "The balance falls below a threshold")
-	s.get("webhooks").says("50 % of 2")
+	s.get(path + "/deliveries?from=whenever").want(http.StatusUnprocessableEntity).says("Enter a date and time such as")
+	s.get(path + "/deliveries?from=2001-01-01&to=2000-01-01").want(http.StatusUnprocessableEntity).says("Must be after “Published from”.")
+	s.get(path).says("50%", "Attempts 2").says("evt_skipped", "Low balance")
+	s.get("webhooks").says("50% of 2 attempts")
 
-	one := s.get(path+"/deliveries/evt_dead").want(http.StatusOK).says("Given up", "Attempt 1", "503 Service Unavailable", "Webhook-Id evt_dead", "X-Service-Signature [redacted]")
+	one := s.get(path+"/deliveries/evt_dead").want(http.StatusOK).says("Failed", "Attempt 1", "503 Service Unavailable", "Webhook-Id evt_dead", "X-Service-Signature [redacted]")
 	checkMarkup(t, one)
-	s.get(path + "/deliveries/evt_skipped").says("None: the webhook was off when the event was published.")
+	s.get(path + "/deliveries/evt_skipped").says("Not sent: the webhook was off when the event was published.")
 	s.get(path + "/deliveries/evt_never").want(http.StatusNotFound)
 	s.post(path+"/deliveries/evt_never", nil).want(http.StatusNotFound)
 }
@@ -48,14 +48,14 @@ func TestRedeliver(t *testing.T) {
 	s.publish(w.ID, "evt_1")
 	r.answer(http.StatusOK, "")
 	path := "webhooks/" + w.ID + "/deliveries/evt_1"
-	s.follow(s.post(path, nil)).want(http.StatusOK).says("The event is being sent again.")
+	s.follow(s.post(path, nil)).want(http.StatusOK).says("Queued to be sent again.")
 	if got := s.settled(w.ID, "evt_1"); got.State != webhooks.Delivered {
 		t.Errorf("got %+v", got)
 	}
 	s.get(path).says("Delivered", "Attempt 2", "Attempt 1")
 
 	s.post("webhooks/"+w.ID+"/turn", url.Values{"to": {"off"}})
-	s.follow(s.post(path, nil)).want(http.StatusOK).says("Pending", "The event is sent again once the webhook is on.", "When the webhook is on again").hides("is being sent")
+	s.follow(s.post(path, nil)).want(http.StatusOK).says("Pending", "The event will be sent when you turn the webhook back on.", "When you turn the webhook back on").hides("Queued to be sent again")
 }
 
 func TestRecover(t *testing.T) {
@@ -67,19 +67,19 @@ func TestRecover(t *testing.T) {
 	}
 	r.answer(http.StatusOK, "")
 	path := "webhooks/" + w.ID
-	form := s.get(path + "/recover").want(http.StatusOK).says("Given up: every attempt failed")
-	s.post(path+"/recover", form.form("from", "soon")).want(http.StatusUnprocessableEntity).says("Choose at least one.", "Must be a date and time")
+	form := s.get(path + "/recover").want(http.StatusOK).says("Failed: every attempt failed")
+	s.post(path+"/recover", form.form("from", "soon")).want(http.StatusUnprocessableEntity).says("Select at least one.", "Enter a date and time")
 	s.post(path+"/recover", form.form("state", "dead", "to", "2999-01-01T00:00")).want(http.StatusUnprocessableEntity).says("Must not be in the future.")
-	s.post(path+"/recover", form.form("state", "lost")).want(http.StatusUnprocessableEntity).says("Must be of")
+	s.post(path+"/recover", form.form("state", "lost")).want(http.StatusUnprocessableEntity).says("Must be one or more of")
 	begun := s.post(path+"/recover", form.form("state", "dead"))
-	job := s.follow(begun).want(http.StatusOK).says("Recovery", "given up")
+	job := s.follow(begun).want(http.StatusOK).says("Resending events", "Events Failed")
 	if !strings.Contains(job.body, `http-equiv="refresh"`) {
 		job.says("were sent again") // already
 	}
 	for i := range 3 {
 		s.settled(w.ID, fmt.Sprintf("evt_%d", i))
 	}
-	for deadline := time.Now().Add(20 * time.Second); !strings.Contains(s.follow(begun).text(), "All 3 were sent again."); time.Sleep(5 * time.Millisecond) {
+	for deadline := time.Now().Add(20 * time.Second); !strings.Contains(s.follow(begun).text(), "All 3 events were sent again."); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatal(s.follow(begun).text())
 		}
@@ -89,9 +89,9 @@ func TestRecover(t *testing.T) {
 	}
 	s.post(path+"/turn", url.Values{"to": {"off"}})
 	s.post(path+"/deliveries/evt_0", nil)
-	s.follow(begun).want(http.StatusOK).says("Waiting", "They wait: the webhook is off.").hides("Sending")
+	s.follow(begun).want(http.StatusOK).says("Waiting", "They are sent when you turn the webhook back on.").hides("Sending")
 	none := s.post(path+"/recover", form.form("state", "skipped"))
-	for deadline := time.Now().Add(20 * time.Second); !strings.Contains(s.follow(none).text(), "There was nothing to send again."); time.Sleep(5 * time.Millisecond) {
+	for deadline := time.Now().Add(20 * time.Second); !strings.Contains(s.follow(none).text(), "There were no events to resend."); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatal(s.follow(none).text())
 		}
@@ -115,5 +115,5 @@ func TestRecoverTwice(t *testing.T) {
 	path := "webhooks/" + w.ID + "/recover"
 	form := s.get(path).want(http.StatusOK)
 	s.follow(s.post(path, form.form("state", "dead"))).want(http.StatusOK)
-	s.post(path, form.form("state", "dead")).want(http.StatusConflict).says("under way")
+	s.post(path, form.form("state", "dead")).want(http.StatusConflict).says("already being resent")
 }

@@ -27,18 +27,18 @@ func (p *pages) failure(c *call, err error) answer {
 	)
 	switch {
 	case errors.Is(err, errNoPage), errors.Is(err, apikeys.ErrNotFound), errors.Is(err, webhooks.ErrNotFound):
-		return failed(http.StatusNotFound, "There is nothing here", "It may have been deleted, or the address is wrong.")
+		return failed(http.StatusNotFound, "Page not found", "It may have been deleted, or the URL is wrong.")
 	case errors.Is(err, errOtherAccount):
-		return failed(http.StatusConflict, "You are signed in to another account", "This form was opened for a different one. Nothing was changed. Open the page again.")
+		return failed(http.StatusConflict, "You are signed in to another account", "This form belongs to a different account. Nothing was changed. Open the page again.")
 	case errors.As(err, &tooLarge):
-		return failed(http.StatusRequestEntityTooLarge, "That was too much", "A form may have at most 64 KiB.")
+		return failed(http.StatusRequestEntityTooLarge, "Form too large", "Nothing was changed. A form can have at most 64 KiB.")
 	case errors.As(err, &form):
-		return failed(http.StatusBadRequest, "The form did not arrive whole", "Go back and send it again.")
+		return failed(http.StatusBadRequest, "The form could not be read", "Nothing was changed. Go back and submit it again.")
 	}
 	if c.Context().Err() == nil {
 		p.log.ErrorContext(c.Context(), "dashboard: a page failed", "route", c.Pattern, "error", err)
 	}
-	return failed(http.StatusInternalServerError, "Something went wrong", "It was not your doing. Try again in a moment.")
+	return failed(http.StatusInternalServerError, "Something went wrong", "This is a problem on our side. Try again in a moment.")
 }
 
 // A failureView is what the page of an error shows.
@@ -58,5 +58,5 @@ func refuseAccount(w http.ResponseWriter) {
 // refuseOrigin answers a request that another site made the browser send.
 func (p *pages) refuseOrigin(w http.ResponseWriter, r *http.Request) {
 	c := &call{Request: r, root: p.root(r)}
-	p.write(w, c, failed(http.StatusForbidden, "Not from here", "Another site sent this request. Nothing was changed."))
+	p.write(w, c, failed(http.StatusForbidden, "Request blocked", "Another site sent this request. Nothing was changed."))
 }

@@ -74,11 +74,11 @@ var errChanged = errors.New("changed since the form was made")
 
 // graces are the offers for how long an old value lives on.
 var graces = []choice{
-	{"0s", "Not at all: it stops working now"},
-	{"1h", "1 hour"},
-	{"24h", "1 day"},
-	{"168h", "7 days"},
-	{"720h", "30 days"},
+	{"0s", "Immediately"},
+	{"1h", "In 1 hour"},
+	{"24h", "In 1 day"},
+	{"168h", "In 7 days"},
+	{"720h", "In 30 days"},
 }
 
 // A choice is one of several values to choose.
@@ -88,7 +88,7 @@ type choice struct{ Value, Label string }
 func (f form) grace() (time.Duration, bool) {
 	value := f.Values.Get("grace")
 	if !slices.ContainsFunc(graces, func(c choice) bool { return c.Value == value }) {
-		f.Errors["grace"] = "Must be one of the times offered."
+		f.Errors["grace"] = "Select one of the options."
 		return 0, false
 	}
 	grace, err := time.ParseDuration(value)
@@ -106,6 +106,6 @@ func (f form) moment(name string) time.Time {
 			return at
 		}
 	}
-	f.Errors[name] = "Must be a date and time such as 2026-11-21T16:30."
+	f.Errors[name] = "Enter a date and time such as 2026-11-21T16:30."
 	return time.Time{}
 }

@@ -23,7 +23,7 @@ const hours = 24
 type healthView struct {
 	Attempts  int
 	Succeeded int
-	Rate      string // of success: "99.2 %"
+	Rate      string // of success: "99.2%"
 	State     string // one of the marks of style.css
 	Median    string
 	P95       string
@@ -36,11 +36,11 @@ type healthView struct {
 func (h healthView) Summary() string {
 	switch {
 	case h.Attempts == 0 && h.Partial:
-		return "No attempts among the newest events"
+		return "No attempts for the most recent events"
 	case h.Attempts == 0:
 		return "No attempts in the last 24 hours"
 	}
-	return fmt.Sprintf("%s of %s in the last 24 hours succeeded; half of them took at most %s",
+	return fmt.Sprintf("%s of %s in the last 24 hours succeeded; the median took %s",
 		h.Rate, count(h.Attempts, "attempt"), h.Median)
 }
 
@@ -120,9 +120,9 @@ func (p *pages) newest(c *call, webhookID string, from time.Time, most int) (lis
 func percent(part, whole int) string {
 	thousandths := part * 1000 / whole
 	if thousandths%10 == 0 {
-		return fmt.Sprintf("%d %%", thousandths/10)
+		return fmt.Sprintf("%d%%", thousandths/10)
 	}
-	return fmt.Sprintf("%d.%d %%", thousandths/10, thousandths%10)
+	return fmt.Sprintf("%d.%d%%", thousandths/10, thousandths%10)
 }
 
 // quantile returns that percentile of sorted times.

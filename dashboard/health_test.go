@@ -20,12 +20,12 @@ func TestHealthIsBounded(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	s.get("webhooks").says("No attempts among the newest events")
-	s.get("webhooks/" + w.ID).hides("Taken from the newest deliveries only").says("Pending 201")
+	s.get("webhooks").says("No attempts for the most recent events")
+	s.get("webhooks/" + w.ID).hides("Based on the most recent deliveries only").says("Pending 201")
 	for range 800 {
 		if err := s.api.Webhooks.Publish(t.Context(), webhooks.Event{Account: alice, Data: webhooks.BalanceLow{Balance: 1, Threshold: 2}}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	s.get("webhooks/"+w.ID).says("Taken from the newest deliveries only, published since", "Pending 1001")
+	s.get("webhooks/"+w.ID).says("Based on the most recent deliveries only, published since", "Pending 1001")
 }

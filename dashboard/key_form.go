@@ -36,7 +36,7 @@ func (p *pages) newKey(c *call) (answer, error) {
 }
 
 func (p *pages) keyForm(f form, nonce, problem string, status int) answer {
-	return answer{status: status, page: "key-new", title: "Create an API key", tab: "keys", data: keyFormView{
+	return answer{status: status, page: "key-new", title: "Create API key", tab: "keys", data: keyFormView{
 		Form: f, Problem: problem, Nonce: nonce, Areas: areas, Expiries: expiries,
 		Tomorrow: p.now().UTC().AddDate(0, 0, 1).Format(time.DateOnly),
 	}}
@@ -64,13 +64,13 @@ func (p *pages) createKey(c *call) (answer, error) {
 	var rule *apikeys.ValidationError
 	switch {
 	case errors.Is(err, apikeys.ErrLimit):
-		return p.keyForm(f, nonce, "This account has as many keys as it may have. Revoke one that is not needed any more first.", http.StatusConflict), nil
+		return p.keyForm(f, nonce, "This account has reached its limit of API keys. Revoke one you no longer need, then try again.", http.StatusConflict), nil
 	case errors.Is(err, apikeys.ErrIdempotencyKeys):
 		return p.keyForm(f, nonce, "Too many keys were created for this account in the last 24 hours. Try again later.", http.StatusTooManyRequests), nil
 	case errors.Is(err, apikeys.ErrIdempotencyMismatch), errors.Is(err, apikeys.ErrCreatedThenDeleted):
-		return p.keyForm(f, newNonce(), "This form made a key before, and made none now. Send it again to make another.", http.StatusConflict), nil
+		return p.keyForm(f, newNonce(), "This form has already created a key. Submit it again to create another one.", http.StatusConflict), nil
 	case errors.As(err, &rule): // the nonce, or the clock went on
-		return p.keyForm(f, newNonce(), "No key was made. Send the form again.", http.StatusUnprocessableEntity), nil
+		return p.keyForm(f, newNonce(), "No key was created. Submit the form again.", http.StatusUnprocessableEntity), nil
 	case err != nil:
 		return answer{}, err
 	}
@@ -92,12 +92,12 @@ func (p *pages) readKey(f form) (apikeys.CreateParams, error) {
 	params := apikeys.CreateParams{Name: strings.TrimSpace(f.Values.Get("name"))}
 	err := f.refuse("name", apikeys.UpdateParams{Name: &params.Name}.Check())
 	if params.Name == "" {
-		f.Errors["name"] = "Give the key a name that tells what it is for."
+		f.Errors["name"] = "Enter a name that says what the key is for."
 	}
 	var unknown error
 	params.Scopes, unknown = scopes.ParseSet(f.Values["scopes"])
 	if unknown != nil || params.Scopes.IsEmpty() {
-		f.Errors["scopes"] = "Choose at least one scope: a key without any can do nothing."
+		f.Errors["scopes"] = "Select at least one scope."
 	}
 	params.ExpiresAt = p.readExpiry(f)
 	_, late := p.keys.Check(apikeys.CreateParams{Name: "any", Scopes: scopes.All(), ExpiresAt: params.ExpiresAt})
@@ -112,11 +112,11 @@ func (p *pages) readExpiry(f form) time.Time {
 	case expiry == "date":
 		at, err := time.Parse(time.DateOnly, f.Values.Get("date"))
 		if err != nil {
-			f.Errors["date"] = "Choose the day on which the key is to stop working."
+			f.Errors["date"] = "Select the date on which the key expires."
 		}
 		return at
 	case !slices.ContainsFunc(expiries, func(c choice) bool { return c.Value == expiry }):
-		f.Errors["expiry"] = "Choose when the key is to stop working."
+		f.Errors["expiry"] = "Select when the key expires."
 	default:
 		// At midnight, so that the form asks for the same if it is sent again.
 		days, _ := strconv.Atoi(expiry)

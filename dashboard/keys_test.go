@@ -14,7 +14,7 @@ import (
 
 func TestNoKeys(t *testing.T) {
 	s := newSite(t, storageapi.Config{})
-	s.follow(s.get("")).want(http.StatusOK).says("No keys yet", "Create the first key")
+	s.follow(s.get("")).want(http.StatusOK).says("No API keys yet", "Create your first key")
 }
 
 func TestListKeys(t *testing.T) {
@@ -45,7 +45,7 @@ func TestKeyPages(t *testing.T) {
 	}
 	after, _, _ = strings.Cut(after, `"`)
 	s.get("api-keys?after="+after).says("key 00", "Newest").hides("key 01", "Older")
-	s.get("api-keys?after=key_0").says("There are no more keys.")
+	s.get("api-keys?after=key_0").says("No more API keys.")
 	s.get("api-keys?after=%00").says("key 50") // nothing that a list could begin after
 }
 
@@ -54,7 +54,7 @@ func TestCreateKey(t *testing.T) {
 	s := newSite(t, storageapi.Config{Keys: apikeys.Config{Now: func() time.Time { return now }}})
 	form := s.get("api-keys/new").want(http.StatusOK).says("Environments", "List and retrieve environments environments:read", "Read account info and usage").
 		form("name", " nightly backup ", "scopes", "files:write", "scopes", "files:read", "expiry", "30")
-	made := s.post("api-keys/new", form).want(http.StatusOK).says("The key was created", "shown this once")
+	made := s.post("api-keys/new", form).want(http.StatusOK).says("API key created", "You won’t be able to see it again.")
 	token := made.secret()
 	if !s.valid(token) {
 		t.Fatalf("%q is no key", token)
@@ -73,10 +73,10 @@ func TestCreateKey(t *testing.T) {
 
 	// The form again, as by a reload: nothing more is made, and nothing shown.
 	now = now.Add(time.Hour)
-	again := s.post("api-keys/new", form).want(http.StatusOK).says("did not make another", "nightly backup").hides(token)
+	again := s.post("api-keys/new", form).want(http.StatusOK).says("did not create another", "nightly backup").hides(token)
 	// And with another name, as by the back button.
 	form.Set("name", "other")
-	other := s.post("api-keys/new", form).want(http.StatusConflict).says("made none now").hides(token)
+	other := s.post("api-keys/new", form).want(http.StatusConflict).says("has already created a key").hides(token)
 	if again.secret() != "" || other.secret() != "" || len(s.keys()) != 1 {
 		t.Errorf("a form that was sent again made %d keys", len(s.keys()))
 	}
@@ -101,10 +101,10 @@ func TestCreateKeyOnDay(t *testing.T) {
 // What is wrong is told beside each field, all at once, and what was entered stays.
 func TestCreateKeyRefused(t *testing.T) {
 	const (
-		name   = "Give the key a name"
-		scope  = "Choose at least one scope"
-		expiry = "Choose when the key is to stop working."
-		day    = "Choose the day"
+		name   = "Enter a name"
+		scope  = "Select at least one scope"
+		expiry = "Select when the key expires."
+		day    = "Select the date"
 	)
 	tests := []struct {
 		fields []string
@@ -115,13 +115,13 @@ func TestCreateKeyRefused(t *testing.T) {
 		{[]string{"name", "kept", "expiry", "never"}, []string{scope}},
 		{[]string{"name", "kept", "scopes", "files:read", "expiry", "date", "date", "2020-01-01"}, []string{"Must be in the future."}},
 		{[]string{"name", "kept", "scopes", "files:read", "expiry", "10000000"}, []string{expiry}},
-		{[]string{"name", "tab\tkept", "scopes", "files:read", "expiry", "never"}, []string{"Must be 1 to 128 characters of UTF-8 without control characters."}},
+		{[]string{"name", "tab\tkept", "scopes", "files:read", "expiry", "never"}, []string{"Must be 1 to 128 characters, without control characters."}},
 		{[]string{"name", strings.Repeat("ö", 129), "scopes", "files:read", "expiry", "never"}, []string{"not 129."}},
 	}
 	s := newSite(t, storageapi.Config{})
 	blank := s.get("api-keys/new")
 	for _, test := range tests {
-		got := s.post("api-keys/new", blank.form(test.fields...)).want(http.StatusUnprocessableEntity).says(test.want...).says("Nothing was changed yet")
+		got := s.post("api-keys/new", blank.form(test.fields...)).want(http.StatusUnprocessableEntity).says(test.want...).says("Nothing was saved")
 		if errors := strings.Count(got.body, `class="error"`); errors != len(test.want) {
 			t.Errorf("%q: %d errors, want %q", test.fields, errors, test.want)
 		}
@@ -138,7 +138,7 @@ func TestTooManyKeys(t *testing.T) {
 	s := newSite(t, storageapi.Config{Keys: apikeys.Config{MaxPerAccount: 1}})
 	s.key(alice, "a", time.Time{})
 	s.post("api-keys/new", s.get("api-keys/new").form("name", "b", "scopes", "files:read", "expiry", "never")).
-		want(http.StatusConflict).says("as many keys as it may have")
+		want(http.StatusConflict).says("limit of API keys")
 }
 
 func TestRenameKey(t *testing.T) {
@@ -146,7 +146,7 @@ func TestRenameKey(t *testing.T) {
 	key, _ := s.key(alice, "before", time.Time{})
 	path := "api-keys/" + key.ID
 	s.get(path).want(http.StatusOK).says("before", "List, retrieve, download files files:read", "Never used")
-	s.follow(s.post(path, s.get(path).form("name", "after"))).want(http.StatusOK).says("after", "The key has its new name.").hides("before")
+	s.follow(s.post(path, s.get(path).form("name", "after"))).want(http.StatusOK).says("after", "Key renamed.").hides("before")
 	s.post(path, s.get(path).form("name", "")).want(http.StatusUnprocessableEntity).says("Must be 1 to 128 characters")
 	if got := s.keys()[0].Name; got != "after" {
 		t.Errorf("got %q", got)
@@ -158,32 +158,32 @@ func TestRotateKey(t *testing.T) {
 	key, before := s.key(alice, "a", time.Time{})
 	path := "api-keys/" + key.ID + "/rotate"
 	form := s.get(path).want(http.StatusOK).says("1 day").form("grace", "24h")
-	token := s.post(path, form).want(http.StatusOK).says("The key has a new value", "The value before works until").secret()
+	token := s.post(path, form).want(http.StatusOK).says("API key rotated", "The previous value works until").secret()
 	if !s.valid(token) || !s.valid(before) || token == before {
 		t.Error("one of the values does not work")
 	}
-	s.get("api-keys/"+key.ID).says("This key was rotated", "it was last used just now").hides(token, before)
+	s.get("api-keys/"+key.ID).says("This key was rotated", "It was last used just now").hides(token, before)
 
 	// The form again rotates nothing: the value before lives on.
 	if again := s.post(path, form).want(http.StatusConflict).says("was not rotated again"); again.secret() != "" || !s.valid(token) || !s.valid(before) {
 		t.Error("a form that was sent again rotated again")
 	}
-	next := s.post(path, s.get(path).says("An older value is still good").form("grace", "0s")).want(http.StatusOK).says("does not work any more").secret()
+	next := s.post(path, s.get(path).says("The previous value still works").form("grace", "0s")).want(http.StatusOK).says("no longer works").secret()
 	if !s.valid(next) || s.valid(token) || s.valid(before) {
 		t.Error("a value works that should not, or the other way round")
 	}
-	s.post(path, s.get(path).form("grace", "1000000h")).want(http.StatusUnprocessableEntity).says("Must be one of the times offered.")
+	s.post(path, s.get(path).form("grace", "1000000h")).want(http.StatusUnprocessableEntity).says("Select one of the options.")
 }
 
 func TestRevokeKey(t *testing.T) {
 	s := newSite(t, storageapi.Config{})
 	key, token := s.key(alice, "of the intern", time.Time{})
 	path := "api-keys/" + key.ID + "/revoke"
-	s.get(path).want(http.StatusOK).says("Revoke “of the intern”?", "It was never used.")
+	s.get(path).want(http.StatusOK).says("Revoke “of the intern”?", "It has never been used.")
 	if !s.valid(token) {
 		t.Error("asking revokes")
 	}
-	s.follow(s.post(path, nil)).want(http.StatusOK).says("The key was revoked", "No keys yet")
+	s.follow(s.post(path, nil)).want(http.StatusOK).says("Key revoked", "No API keys yet")
 	if s.valid(token) {
 		t.Error("the key works")
 	}

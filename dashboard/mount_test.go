@@ -60,7 +60,7 @@ func TestMount(t *testing.T) {
 		checkLinks(t, s, s.get("api-keys"))
 		checkLinks(t, s, s.get("api-keys/"+key.ID))
 		checkLinks(t, s, s.get("api-keys/"+key.ID+"/revoke"))
-		s.follow(s.post("api-keys/"+key.ID+"/revoke", nil)).want(http.StatusOK).says("The key was revoked")
+		s.follow(s.post("api-keys/"+key.ID+"/revoke", nil)).want(http.StatusOK).says("Key revoked")
 		s.get("nothing/at/all").want(http.StatusNotFound)
 	}
 }

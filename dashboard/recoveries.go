@@ -17,9 +17,9 @@ type recoveryFormView struct {
 
 // recoverable are the states that deliveries are recovered of.
 var recoverable = []choice{
-	{string(webhooks.Dead), "Given up: every attempt failed"},
+	{string(webhooks.Dead), "Failed: every attempt failed"},
 	{string(webhooks.Skipped), "Skipped: the webhook was off"},
-	{string(webhooks.Delivered), "Delivered: the receiver gets them a second time"},
+	{string(webhooks.Delivered), "Delivered: your endpoint gets them a second time"},
 }
 
 func (p *pages) askRecover(c *call) (answer, error) {
@@ -32,7 +32,7 @@ func (p *pages) recoveryForm(c *call, f form, status int) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	return answer{status: status, page: "recover", title: "Recover deliveries to " + webhook.URL, tab: "webhooks",
+	return answer{status: status, page: "recover", title: "Resend missed events to " + webhook.URL, tab: "webhooks",
 		data: recoveryFormView{p.viewWebhook(&webhook), f, recoverable}}, nil
 }
 
@@ -43,7 +43,10 @@ func (p *pages) startRecovery(c *call) (answer, error) {
 		params.States = append(params.States, webhooks.DeliveryState(state))
 	}
 	if len(params.States) == 0 {
-		f.Errors["state"] = "Choose at least one."
+		f.Errors["state"] = "Select at least one."
+	}
+	if !params.To.IsZero() && !params.From.Before(params.To) {
+		f.Errors["to"] = "Must be after “Published from”."
 	}
 	if len(f.Errors) == 0 {
 		_, err := p.webhooks.CheckRecover(params)
@@ -58,7 +61,7 @@ func (p *pages) startRecovery(c *call) (answer, error) {
 	id := c.PathValue("id")
 	recovery, err := p.webhooks.Recover(c.Context(), c.account, id, params)
 	if errors.Is(err, webhooks.ErrRecovering) {
-		f.Errors["state"] = "A recovery of this webhook is under way. Try again when it is done."
+		f.Errors["state"] = "Events are already being resent to this webhook. Try again when that is done."
 		return p.recoveryForm(c, f, http.StatusConflict)
 	}
 	if err != nil {
@@ -100,7 +103,7 @@ func (p *pages) showRecovery(c *call) (answer, error) {
 	for _, s := range deliveryStates {
 		for _, state := range recovery.States {
 			if state == s.State {
-				states = append(states, strings.ToLower(s.Text))
+				states = append(states, s.Text)
 			}
 		}
 	}
@@ -113,5 +116,5 @@ func (p *pages) showRecovery(c *call) (answer, error) {
 		view.Pending = 0 // none of it is of this recovery
 	}
 	view.Live = !view.Done || view.Pending > 0 && webhook.Active
-	return answer{page: "recovery", title: "Recovery", tab: "webhooks", refresh: view.Live, data: view}, nil
+	return answer{page: "recovery", title: "Resending events", tab: "webhooks", refresh: view.Live, data: view}, nil
 }

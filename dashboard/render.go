@@ -22,6 +22,7 @@ var functions = template.FuncMap{
 	"in":     func(root string, list []deliveryView) any { return deliveriesView{root, list} },
 	"graces": func(label string, view rotationView) any { return gracesView{label, view.Form, graces} },
 	"more":   func(list []scopeView, shown int) int { return len(list) - shown },
+	"count":  count,
 	"left":   func(whole, part int) int { return max(whole-part, 0) },
 }
 

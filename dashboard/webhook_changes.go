@@ -39,7 +39,7 @@ func (p *pages) updateWebhook(c *call) (answer, error) {
 		URL: &params.URL, Events: params.Events, BalanceThreshold: &params.BalanceThreshold, If: unchanged(view.Version),
 	})
 	if errors.Is(err, errChanged) {
-		view.Problem = "The webhook was changed by somebody else meanwhile. Save again to have it as it is here."
+		view.Problem = "This webhook was changed since you opened the form. Save again to replace those changes with yours."
 		view.Version = shown.Version
 		return webhookForm(view, http.StatusConflict), nil
 	}
@@ -92,7 +92,7 @@ func (p *pages) askRotateSecret(c *call) (answer, error) {
 }
 
 func (p *pages) rotationOfSecret(webhook *webhooks.Webhook, f form) answer {
-	return answer{page: "webhook-rotate", title: "Rotate the secret of " + webhook.URL, tab: "webhooks",
+	return answer{page: "webhook-rotate", title: "Rotate the signing secret of " + webhook.URL, tab: "webhooks",
 		data: rotationView{Webhook: p.viewWebhook(webhook), Form: f}}
 }
 

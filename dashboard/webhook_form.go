@@ -24,7 +24,7 @@ func (p *pages) newWebhook(c *call) (answer, error) {
 
 func webhookForm(view webhookFormView, status int) answer {
 	view.Events = allEvents
-	title := "Create a webhook"
+	title := "Create webhook"
 	if view.Webhook != nil {
 		title = "Edit " + view.Webhook.URL
 	}
@@ -53,17 +53,17 @@ func (p *pages) createWebhook(c *call) (answer, error) {
 	var rule *webhooks.ValidationError
 	switch {
 	case errors.Is(err, webhooks.ErrLimit):
-		view.Problem = "This account has as many webhooks as it may have. Delete one that is not needed any more first."
+		view.Problem = "This account has reached its limit of webhooks. Delete one you no longer need, then try again."
 		return webhookForm(view, http.StatusConflict), nil
 	case errors.Is(err, webhooks.ErrIdempotencyKeys):
 		view.Problem = "Too many webhooks were created for this account in the last 24 hours. Try again later."
 		return webhookForm(view, http.StatusTooManyRequests), nil
 	case errors.Is(err, webhooks.ErrIdempotencyMismatch), errors.Is(err, webhooks.ErrCreatedThenDeleted):
-		view.Problem = "This form made a webhook before, and made none now. Send it again to make another."
+		view.Problem = "This form has already created a webhook. Submit it again to create another one."
 		view.Nonce = newNonce()
 		return webhookForm(view, http.StatusConflict), nil
 	case errors.As(err, &rule): // the nonce
-		view.Problem, view.Nonce = "No webhook was made. Send the form again.", newNonce()
+		view.Problem, view.Nonce = "No webhook was created. Submit the form again.", newNonce()
 		return webhookForm(view, http.StatusUnprocessableEntity), nil
 	case err != nil:
 		return answer{}, err
@@ -87,18 +87,18 @@ func (p *pages) readWebhook(f form) (webhooks.CreateParams, error) {
 	_, refused := p.webhooks.CheckUpdate(webhooks.UpdateParams{URL: &params.URL})
 	err := f.refuse("url", refused)
 	if params.URL == "" {
-		f.Errors["url"] = "Enter the address that is to receive the events, such as https://example.com/hooks."
+		f.Errors["url"] = "Enter the URL that receives the events, such as https://example.com/hooks."
 	}
 	for _, name := range f.Values["events"] {
 		params.Events = append(params.Events, webhooks.EventType(name))
 	}
 	if _, refused := p.webhooks.CheckUpdate(webhooks.UpdateParams{Events: params.Events}); refused != nil {
-		f.Errors["events"] = "Choose at least one event to be told of."
+		f.Errors["events"] = "Select at least one event."
 	}
 	if text := strings.TrimSpace(f.Values.Get("threshold")); text != "" {
 		amount, refused := webhooks.ParseAmount(text)
 		if refused == nil && amount == 0 {
-			f.Errors["threshold"] = "Must be more than 0; leave it empty for none."
+			f.Errors["threshold"] = "Must be more than 0. Leave it empty to use the default."
 		}
 		err = errors.Join(err, f.refuse("threshold", refused))
 		params.BalanceThreshold = amount

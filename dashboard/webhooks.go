@@ -11,7 +11,8 @@ type webhookView struct {
 	Active    bool
 	State     string // one of the marks of style.css
 	StateText string
-	Reason    string // why it is off, or that it fails
+	Reason    string // why it is off, or that it fails and until when it stays on
+	Down      bool   // the endpoint is not responding: it gets one attempt at a time
 	Threshold string // in SUI; empty: none
 	Created   *when
 	Version   string
@@ -35,22 +36,44 @@ func (p *pages) viewWebhook(w *webhooks.Webhook) webhookView {
 	switch {
 	case w.OffReason == webhooks.OffGone:
 		view.State, view.StateText = "bad", "Off"
-		view.Reason = "It was turned off because its receiver answered 410 Gone: it wants no more events."
+		view.Reason = "Turned off because the endpoint responded 410 Gone."
 	case w.OffReason == webhooks.OffFailing && failing != nil:
 		view.State, view.StateText = "bad", "Off"
-		view.Reason = "It was turned off because every attempt had failed since " + failing.Full + "."
+		view.Reason = "Turned off because every attempt had failed since " + failing.Minute + "."
 	case w.OffReason != "":
 		view.State, view.StateText = "bad", "Off"
-		view.Reason = "It was turned off because every attempt had failed for days."
+		view.Reason = "Turned off because every attempt had failed for days."
 	case !w.Active:
 		view.State, view.StateText = "quiet", "Off"
 	case failing != nil:
 		view.State, view.StateText = "warn", "Failing"
-		view.Reason = "Every attempt has failed since " + failing.Full + ". If that goes on it will be turned off."
+		view.Reason = "Every attempt has failed since " + failing.Minute + "."
 	default:
 		view.State, view.StateText = "good", "On"
 	}
 	return view
+}
+
+// viewCurrent returns the webhook as it is shown where its state matters, and the figures
+// of the moment: an endpoint that does not respond is no webhook that is simply on.
+func (p *pages) viewCurrent(c *call, w *webhooks.Webhook) (webhookView, webhooks.WebhookStats, error) {
+	view := p.viewWebhook(w)
+	stats, err := p.webhooks.WebhookStats(c.Context(), c.account, w.ID)
+	if err != nil || !w.Active {
+		return view, stats, err
+	}
+	if view.Down = stats.LimiterState.Open; view.Down {
+		view.State, view.StateText = "bad", "Not responding"
+		view.Reason = "The endpoint is not responding. We retry one event at a time until it does."
+	}
+	switch off := stats.TurnsOffAt; {
+	case off.IsZero():
+	case off.After(p.now()):
+		view.Reason += " Will be turned off on " + p.when(off).Minute + " unless an attempt succeeds."
+	default:
+		view.Reason += " Will be turned off shortly unless an attempt succeeds."
+	}
+	return view, stats, nil
 }
 
 // webhookVersion stands for what people change of a webhook.
@@ -67,12 +90,12 @@ type eventView struct{ Type, Text string }
 
 // eventTexts are the types in plain words.
 var eventTexts = map[webhooks.EventType]string{
-	webhooks.TypeFilesExpiring:                "Files are about to expire",
-	webhooks.TypeBalanceLow:                   "The balance falls below a threshold",
-	webhooks.TypeBandwidthLimitApproaching:    "Bandwidth comes near its limit",
-	webhooks.TypeBandwidthLimitReached:        "Bandwidth reaches its limit",
-	webhooks.TypeTransactionsLimitApproaching: "Transactions come near their limit",
-	webhooks.TypeTransactionsLimitReached:     "Transactions reach their limit",
+	webhooks.TypeFilesExpiring:                "Files expiring soon",
+	webhooks.TypeBalanceLow:                   "Low balance",
+	webhooks.TypeBandwidthLimitApproaching:    "Bandwidth limit approaching",
+	webhooks.TypeBandwidthLimitReached:        "Bandwidth limit reached",
+	webhooks.TypeTransactionsLimitApproaching: "Transaction limit approaching",
+	webhooks.TypeTransactionsLimitReached:     "Transaction limit reached",
 }
 
 func viewEvent(t webhooks.EventType) eventView {
@@ -118,11 +141,15 @@ func (p *pages) listWebhooks(c *call) (answer, error) {
 		view.Next = list[webhookPageSize-1].ID
 	}
 	for i := range list {
+		webhook, _, err := p.viewCurrent(c, &list[i])
+		if err != nil {
+			return answer{}, err
+		}
 		health, err := p.health(c, list[i].ID, glance)
 		if err != nil {
 			return answer{}, err
 		}
-		view.Webhooks = append(view.Webhooks, listedWebhook{p.viewWebhook(&list[i]), health})
+		view.Webhooks = append(view.Webhooks, listedWebhook{webhook, health})
 	}
 	return answer{page: "webhooks", title: "Webhooks", tab: "webhooks", data: view}, nil
 }
@@ -133,7 +160,6 @@ type webhookPageView struct {
 	Health     healthView
 	Pending    int
 	OldestDue  string // for how long the one that waits longest has been due
-	Down       bool   // one attempt at a time is made
 	Deliveries []deliveryView
 	Test       *testView
 }
@@ -155,7 +181,7 @@ func (p *pages) webhookPage(c *call, test *testView) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	stats, err := p.webhooks.WebhookStats(c.Context(), c.account, webhook.ID)
+	shown, stats, err := p.viewCurrent(c, &webhook)
 	if err != nil {
 		return answer{}, err
 	}
@@ -168,7 +194,7 @@ func (p *pages) webhookPage(c *call, test *testView) (answer, error) {
 		return answer{}, err
 	}
 	view := webhookPageView{
-		Webhook: p.viewWebhook(&webhook), Health: health, Pending: stats.Pending, Down: stats.LimiterState.Open, Test: test,
+		Webhook: shown, Health: health, Pending: stats.Pending, Test: test,
 		Deliveries: p.viewDeliveries(page.Deliveries),
 	}
 	if stats.OldestDue > 0 {

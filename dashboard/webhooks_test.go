@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/storageapi/storageapi"
 	"github.com/storageapi/storageapi/webhooks"
@@ -32,9 +33,9 @@ func (s *site) webhook(id string) webhooks.Webhook {
 func TestCreateWebhook(t *testing.T) {
 	s := newSite(t, storageapi.Config{})
 	s.get("webhooks").want(http.StatusOK).says("No webhooks yet")
-	form := s.get("webhooks/new").want(http.StatusOK).says("Files are about to expire files.expiring", "SUI").
+	form := s.get("webhooks/new").want(http.StatusOK).says("Files expiring soon files.expiring", "SUI").
 		form("url", " https://example.com/hooks?a=1&b=2 ", "events", "balance.low", "events", "files.expiring", "threshold", "12.5")
-	made := s.post("webhooks/new", form).want(http.StatusOK).says("The webhook was created", "shown this once")
+	made := s.post("webhooks/new", form).want(http.StatusOK).says("Webhook created", "You won’t be able to see it again.")
 	list := s.webhooks()
 	if len(list) != 1 {
 		t.Fatalf("%d webhooks", len(list))
@@ -45,9 +46,9 @@ func TestCreateWebhook(t *testing.T) {
 		t.Errorf("got %+v", w)
 	}
 
-	again := s.post("webhooks/new", form).want(http.StatusOK).says("did not make another").hides(secret)
+	again := s.post("webhooks/new", form).want(http.StatusOK).says("did not create another").hides(secret)
 	form.Set("threshold", "13")
-	other := s.post("webhooks/new", form).want(http.StatusConflict).says("made none now").hides(secret)
+	other := s.post("webhooks/new", form).want(http.StatusConflict).says("has already created a webhook").hides(secret)
 	if again.secret() != "" || other.secret() != "" || len(s.webhooks()) != 1 {
 		t.Error("a form that was sent again made something")
 	}
@@ -61,11 +62,11 @@ func TestCreateWebhookRefused(t *testing.T) {
 		fields []string
 		want   []string
 	}{
-		{nil, []string{"Enter the address", "Choose at least one event"}},
+		{nil, []string{"Enter the URL", "Select at least one event"}},
 		{[]string{"url", "http://example.com", "events", "everything", "threshold", "much"}, []string{
-			"Must begin with https://.", "Choose at least one event", `Must be a decimal string of SUI such as "12.5".`}},
+			"Must begin with https://.", "Select at least one event", `Must be a decimal amount of SUI, such as "12.5".`}},
 		{[]string{"url", "https://10.0.0.1/", "events", "balance.low", "threshold", "0"}, []string{
-			"Must not point into a private or special network.", "Must be more than 0"}},
+			"Must be a public address, not one in a private or reserved network.", "Must be more than 0"}},
 	}
 	s := newSite(t, storageapi.Config{Webhooks: webhooks.Config{MaxPerAccount: 1}})
 	blank := s.get("webhooks/new")
@@ -77,7 +78,7 @@ func TestCreateWebhookRefused(t *testing.T) {
 	}
 	fine := []string{"url", "https://example.com/", "events", "balance.low"}
 	s.post("webhooks/new", blank.form(fine...)).want(http.StatusOK)
-	s.post("webhooks/new", s.get("webhooks/new").form(fine...)).want(http.StatusConflict).says("as many webhooks as it may have")
+	s.post("webhooks/new", s.get("webhooks/new").form(fine...)).want(http.StatusConflict).says("limit of webhooks")
 }
 
 func TestEditWebhook(t *testing.T) {
@@ -85,35 +86,35 @@ func TestEditWebhook(t *testing.T) {
 	s, w := newDelivering(t, r)
 	path := "webhooks/" + w.ID
 	form := s.get(path+"/edit").want(http.StatusOK).form("url", r.URL+"/new", "events", "files.expiring")
-	s.follow(s.post(path+"/edit", form)).want(http.StatusOK).says("The changes were saved.", r.URL+"/new", "None of its own")
+	s.follow(s.post(path+"/edit", form)).want(http.StatusOK).says("Changes saved.", r.URL+"/new", "Balance threshold Default")
 	if got := s.webhook(w.ID); got.URL != r.URL+"/new" || got.BalanceThreshold != 0 || !slices.Equal(got.Events, []webhooks.EventType{webhooks.TypeFilesExpiring}) {
 		t.Errorf("got %+v", got)
 	}
 	// A form that was made of what it was before does not undo that, unless it is sent again.
 	form.Set("url", r.URL+"/late")
-	again := s.post(path+"/edit", form).want(http.StatusConflict).says("changed by somebody else")
+	again := s.post(path+"/edit", form).want(http.StatusConflict).says("changed since you opened the form")
 	if got := s.webhook(w.ID).URL; got != r.URL+"/new" {
 		t.Errorf("got %s", got)
 	}
 	s.follow(s.post(path+"/edit", again.form("url", r.URL+"/late", "events", "files.expiring"))).want(http.StatusOK).says(r.URL + "/late")
-	s.post(path+"/edit", again.form("url", "late")).want(http.StatusUnprocessableEntity).says("Must begin with https://.", "Choose at least one event")
+	s.post(path+"/edit", again.form("url", "late")).want(http.StatusUnprocessableEntity).says("Must begin with https://.", "Select at least one event")
 }
 
 func TestTurnWebhook(t *testing.T) {
 	r := newReceiver(t)
 	s, w := newDelivering(t, r)
 	path := "webhooks/" + w.ID
-	s.follow(s.post(path+"/turn", s.get(path).form())).says("The webhook is off.", "Turn on")
+	s.follow(s.post(path+"/turn", s.get(path).form())).says("Webhook turned off.", "Turn on")
 	if s.webhook(w.ID).Active {
 		t.Error("it is on")
 	}
-	s.follow(s.post(path+"/turn", s.get(path).form())).says("The webhook is on.", "Turn off")
+	s.follow(s.post(path+"/turn", s.get(path).form())).says("Webhook turned on.", "Turn off")
 	s.post(path+"/turn", nil).want(http.StatusBadRequest)
 
 	r.answer(http.StatusGone, "")
 	s.publish(w.ID, "evt_gone")
-	s.get(path).says("Off", "answered 410 Gone")
-	s.get("webhooks").says("Off", "answered 410 Gone", "0 % of 1")
+	s.get(path).says("Off", "responded 410 Gone")
+	s.get("webhooks").says("Off", "responded 410 Gone", "0% of 1")
 }
 
 func TestFailingWebhook(t *testing.T) {
@@ -121,14 +122,33 @@ func TestFailingWebhook(t *testing.T) {
 	s, w := newDelivering(t, r)
 	r.answer(http.StatusInternalServerError, "")
 	s.publish(w.ID, "evt_1")
-	s.get("webhooks").says("Failing", "Every attempt has failed since")
+	s.get("webhooks").says("Failing", "Every attempt has failed since").hides("turned off") // one event alone does not turn it off
+
+	for i := 2; !s.stats(w.ID).LimiterState.Open; i++ {
+		if i > 100 {
+			t.Fatal("it never counts as down")
+		}
+		s.publish(w.ID, fmt.Sprintf("evt_%d", i))
+	}
+	off := s.webhook(w.ID).FailingSince.Add(5 * 24 * time.Hour).UTC().Format("2 Jan 2006, 15:04 UTC")
+	s.get("webhooks").says("Not responding", "Will be turned off on "+off).hides(">On<")
+	s.get("webhooks/"+w.ID).says("Not responding", "We retry one event at a time", "Will be turned off on "+off).hides(">On<")
+}
+
+func (s *site) stats(webhook string) webhooks.WebhookStats {
+	s.Helper()
+	stats, err := s.api.Webhooks.WebhookStats(s.Context(), alice, webhook)
+	if err != nil {
+		s.Fatal(err)
+	}
+	return stats
 }
 
 func TestRotateSecret(t *testing.T) {
 	s, w := newDelivering(t, newReceiver(t))
 	path := "webhooks/" + w.ID + "/rotate"
 	form := s.get(path).want(http.StatusOK).form("grace", "1h")
-	secret := s.post(path, form).want(http.StatusOK).says("The webhook has a new secret", "The secret before signs beside it until").secret()
+	secret := s.post(path, form).want(http.StatusOK).says("Secret rotated", "The previous secret also signs until").secret()
 	if got := s.webhook(w.ID); got.Secret.Reveal() != secret || got.PreviousSecret.Reveal() != w.Secret.Reveal() {
 		t.Errorf("got %+v", got)
 	}
@@ -136,8 +156,8 @@ func TestRotateSecret(t *testing.T) {
 	if again := s.post(path, form).want(http.StatusConflict).hides(secret, w.Secret.Reveal()); again.secret() != "" || s.webhook(w.ID).Secret.Reveal() != secret {
 		t.Error("a form that was sent again rotated again")
 	}
-	s.post(path, s.get(path).says("An older secret still signs").form("grace", "0s")).want(http.StatusOK).says("does not sign any more")
-	s.post(path, s.get(path).form("grace", "-1h")).want(http.StatusUnprocessableEntity).says("Must be one of the times offered.")
+	s.post(path, s.get(path).says("The previous secret still signs").form("grace", "0s")).want(http.StatusOK).says("no longer signs")
+	s.post(path, s.get(path).form("grace", "-1h")).want(http.StatusUnprocessableEntity).says("Select one of the options.")
 }
 
 func TestTestWebhook(t *testing.T) {
@@ -145,7 +165,7 @@ func TestTestWebhook(t *testing.T) {
 	s, w := newDelivering(t, r)
 	path := "webhooks/" + w.ID
 	r.answer(http.StatusTeapot, markup)
-	got := s.post(path+"/test", nil).want(http.StatusOK).says("The test", "418 I'm a teapot", "Webhook-Signature [redacted]")
+	got := s.post(path+"/test", nil).want(http.StatusOK).says("Test result", "418 I'm a teapot", "Webhook-Signature [redacted]")
 	checkMarkup(t, got)
 	received := r.header.Load().(http.Header)
 	got.hides(w.Secret.Reveal(), received.Get("Webhook-Signature"), received.Get("X-Service-Signature")).says(received.Get("Webhook-Id"), received.Get("User-Agent"))
@@ -157,7 +177,7 @@ func TestDeleteWebhook(t *testing.T) {
 	s, w := newDelivering(t, newReceiver(t))
 	path := "webhooks/" + w.ID + "/delete"
 	s.get(path).want(http.StatusOK).says("Delete this webhook?", w.URL)
-	s.follow(s.post(path, nil)).says("The webhook was deleted", "No webhooks yet")
+	s.follow(s.post(path, nil)).says("Webhook deleted", "No webhooks yet")
 	s.post(path, nil).want(http.StatusNotFound)
 }
 

@@ -7,10 +7,11 @@ import (
 
 // A when is a time as it is shown.
 type when struct {
-	ISO  string // for machines
-	Full string // "21 Nov 2026, 16:04:05 UTC"
-	Day  string // "21 Nov 2026"
-	Near string // "3 minutes ago", "in 2 days"
+	ISO    string // for machines
+	Full   string // "21 Nov 2026, 16:04:05 UTC"
+	Minute string // "21 Nov 2026, 16:04 UTC"
+	Day    string // "21 Nov 2026"
+	Near   string // "3 minutes ago", "in 2 days"
 }
 
 // when returns how to show a time; nil if there is none.
@@ -20,10 +21,11 @@ func (p *pages) when(at time.Time) *when {
 	}
 	at = at.UTC()
 	return &when{
-		ISO:  at.Format(time.RFC3339),
-		Full: at.Format("2 Jan 2006, 15:04:05 UTC"),
-		Day:  at.Format("2 Jan 2006"),
-		Near: near(at.Sub(p.now())),
+		ISO:    at.Format(time.RFC3339),
+		Full:   at.Format("2 Jan 2006, 15:04:05 UTC"),
+		Minute: at.Format("2 Jan 2006, 15:04 UTC"),
+		Day:    at.Format("2 Jan 2006"),
+		Near:   near(at.Sub(p.now())),
 	}
 }
 

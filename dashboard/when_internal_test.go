@@ -49,7 +49,7 @@ func TestPercent(t *testing.T) {
 	tests := []struct {
 		part, whole int
 		want        string
-	}{{0, 3, "0 %"}, {1, 3, "33.3 %"}, {1, 2, "50 %"}, {9999, 10000, "99.9 %"}, {10000, 10000, "100 %"}, {1, 10000, "0 %"}}
+	}{{0, 3, "0%"}, {1, 3, "33.3%"}, {1, 2, "50%"}, {9999, 10000, "99.9%"}, {10000, 10000, "100%"}, {1, 10000, "0%"}}
 	for _, test := range tests {
 		if got := percent(test.part, test.whole); got != test.want {
 			t.Errorf("%d of %d: got %q, want %q", test.part, test.whole, got, test.want)

@@ -22,7 +22,7 @@ func ParseAmount(s string) (Amount, error) {
 	whole, fraction, point := strings.Cut(s, ".")
 	switch {
 	case !isDigits(whole), point && !isDigits(fraction), len(whole) > 1 && whole[0] == '0':
-		return 0, badAmount(`must be a decimal string of SUI such as "12.5"`)
+		return 0, badAmount(`must be a decimal amount of SUI, such as "12.5"`)
 	case len(fraction) > mistDecimals:
 		return 0, badAmount("must have at most 9 decimals: 1 SUI is 10⁹ MIST")
 	}

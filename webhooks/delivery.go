@@ -97,7 +97,7 @@ const (
 	ClassRedirect   ErrorClass = "redirect"   // 3xx: redirects are not followed
 	ClassTimeout    ErrorClass = "timeout"    // no response in time
 	ClassDNS        ErrorClass = "dns"        // the host name has no public address, or could not be looked up
-	ClassBlocked    ErrorClass = "blocked"    // the URL's address is in a private or special network
+	ClassBlocked    ErrorClass = "blocked"    // the URL's address is in a private or reserved network
 	ClassConnect    ErrorClass = "connect"    // nothing answers at the address
 	ClassTLS        ErrorClass = "tls"        // no trusted connection
 	ClassConnection ErrorClass = "connection" // it broke before the response

@@ -12,7 +12,7 @@ import (
 
 // Why attempts fail before there is a response.
 const (
-	blocked    = "the address is in a private or special network"
+	blocked    = "the address is in a private or reserved network"
 	nowhere    = "the host name has no public address"
 	slow       = "timed out"
 	offline    = "this server cannot reach the network"

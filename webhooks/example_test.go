@@ -131,5 +131,5 @@ func ExampleParseAmount() {
 	// Output:
 	// 12.5 12500000000 <nil>
 	// 0.000000001 1 <nil>
-	// 0 0 amount must be a decimal string of SUI such as "12.5"
+	// 0 0 amount must be a decimal amount of SUI, such as "12.5"
 }

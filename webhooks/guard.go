@@ -18,7 +18,7 @@ var azureWireServer = netip.MustParsePrefix("168.63.129.16/32")
 // a name leads to a private address is not told apart from its leading nowhere:
 // accounts could find out so which names the host's own network has.
 var (
-	errBlocked   = failure{ClassBlocked, "the address is in a private or special network"}
+	errBlocked   = failure{ClassBlocked, "the address is in a private or reserved network"}
 	errNoAddress = failure{ClassDNS, "the host name has no public address"}
 )
 

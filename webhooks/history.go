@@ -158,7 +158,7 @@ func checkStates(states []DeliveryState, allowed ...DeliveryState) (folded []Del
 	for _, state := range states {
 		switch {
 		case !slices.Contains(allowed, state):
-			return nil, invalid("states", fmt.Sprintf("must be of %s; unknown: %.32q", strings.Join(namesOf(allowed), ", "), state))
+			return nil, invalid("states", fmt.Sprintf("must be one or more of %s; unknown: %.32q", strings.Join(namesOf(allowed), ", "), state))
 		case !slices.Contains(folded, state):
 			folded = append(folded, state)
 		}

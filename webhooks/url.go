@@ -17,7 +17,7 @@ func checkURL(text string, g guard) error {
 	bad := func(reason string) error { return invalid("url", reason) }
 	switch {
 	case text == "":
-		return bad("is required: send the https address that is to receive the events")
+		return bad("is required: the https address that receives the events")
 	case len(text) > maxURL:
 		return bad("must be at most 2,048 characters")
 	case strings.ContainsFunc(text, func(r rune) bool { return r <= ' ' || r > '~' || r == '\\' }):
@@ -50,7 +50,7 @@ func checkURL(text string, g guard) error {
 
 // checkHost returns what is wrong with a host, or "".
 func checkHost(host string, g guard) string {
-	const refused = "must not point into a private or special network"
+	const refused = "must be a public address, not one in a private or reserved network"
 	host = plainHost(host)
 	if strings.Contains(host, ":") {
 		addr, err := netip.ParseAddr(host)

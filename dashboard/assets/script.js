@@ -14,7 +14,7 @@ if (document.body.dataset.replace || location.search.includes("done=")) {
   history.replaceState(null, "", to);
 }
 addEventListener("pagehide", () => {
-  for (const secret of document.querySelectorAll("[data-secret]")) secret.textContent = "Not shown any more";
+  for (const secret of document.querySelectorAll("[data-secret]")) secret.textContent = "No longer shown";
 });
 
 for (const button of document.querySelectorAll("[data-copy]")) {

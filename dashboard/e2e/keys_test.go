@@ -30,11 +30,11 @@ func TestKeys(t *testing.T) {
 
 	w.visit("")
 	w.at("api-keys")
-	w.see("No keys yet")
-	w.click("Create the first key")
+	w.see("No API keys yet")
+	w.click("Create your first key")
 	w.at("api-keys/new")
-	w.click("Create the key")
-	w.see("Give the key a name", "Choose at least one scope")
+	w.click("Create key")
+	w.see("Enter a name", "Select at least one scope")
 	if focused := eval[string](w, `document.activeElement.id`); focused != "name" {
 		t.Errorf("the focus is on %q, not on the first field that is wrong", focused)
 	}
@@ -47,8 +47,8 @@ func TestKeys(t *testing.T) {
 	w.check("expiry", "date")
 	eval[bool](w, `document.getElementById("date").value = "2999-01-31", true`)
 	w.check("expiry", "never")
-	w.click("Create the key")
-	w.see("The key was created", "it is shown this once")
+	w.click("Create key")
+	w.see("API key created", "You won’t be able to see it again.")
 	token := w.secret()
 	if !s.valid(token) {
 		t.Fatalf("%q is no key", token)
@@ -73,7 +73,7 @@ func TestKeys(t *testing.T) {
 	w.at("api-keys/" + key.ID)
 	w.gone(token)
 	w.again("back") // to the form, which was sent
-	w.see("Create an API key")
+	w.see("Create API key")
 	w.gone(token)
 	if n := len(s.keys()); n != 1 {
 		t.Fatalf("%d keys", n)
@@ -89,13 +89,13 @@ func TestKeys(t *testing.T) {
 		t.Errorf("after the dialog the focus is on %q", focused)
 	}
 	w.click("Rotate…")
-	w.click("Rotate the key")
-	w.see("The key has a new value", "The value before works until")
+	w.click("Rotate key")
+	w.see("API key rotated", "The previous value works until")
 	next := w.secret()
 	if !s.valid(next) || !s.valid(token) || next == token {
 		t.Error("one of the values does not work")
 	}
-	w.click("I have copied it")
+	w.click("I’ve copied it")
 	w.see("This key was rotated")
 	w.again("back")
 	w.at("api-keys/" + key.ID)
@@ -103,16 +103,16 @@ func TestKeys(t *testing.T) {
 
 	w.fill("name", "CI, rotated")
 	w.click("Rename")
-	w.see("The key has its new name.")
+	w.see("Key renamed.")
 	w.at("api-keys/" + key.ID) // without what was done
 	w.click("API keys")
 	w.see("CI, rotated")
 	w.click("Revoke CI, rotated")
 	w.see("Revoke “CI, rotated”?")
-	w.click("Keep it")
+	w.click("Cancel")
 	w.click("Revoke CI, rotated")
 	w.click("Revoke “CI, rotated”")
-	w.see("The key was revoked", "No keys yet")
+	w.see("Key revoked", "No API keys yet")
 	if s.valid(next) || s.valid(token) {
 		t.Error("a value works that was revoked")
 	}
@@ -127,8 +127,8 @@ func TestKeysWithoutScripts(t *testing.T) {
 	w.visit("api-keys/new")
 	w.fill("name", "no scripts")
 	w.check("scopes", "account:read")
-	w.click("Create the key")
-	w.see("The key was created")
+	w.click("Create key")
+	w.see("API key created")
 	token := w.secret()
 	if !s.valid(token) {
 		t.Fatalf("%q is no key", token)
@@ -139,17 +139,17 @@ func TestKeysWithoutScripts(t *testing.T) {
 	key := s.keys()[0]
 
 	w.again("reload") // sends the form again
-	w.see("did not make another")
+	w.see("did not create another")
 	w.gone(token)
-	w.click("Go to the key")
+	w.click("Go to key")
 	w.see(key.ID)
 	w.again("back")
 	w.gone(token)
 	w.visit("api-keys/" + key.ID + "/rotate")
-	w.click("Rotate the key")
-	w.see("The key has a new value")
+	w.click("Rotate key")
+	w.see("API key rotated")
 	next := w.secret()
-	w.click("I have copied it")
+	w.click("I’ve copied it")
 	w.see("This key was rotated")
 	w.again("back") // shows nothing, or sends the form again
 	w.gone(next)
@@ -160,7 +160,7 @@ func TestKeysWithoutScripts(t *testing.T) {
 		t.Error("a form that was sent again did something")
 	}
 	w.click("Revoke “no scripts”")
-	w.see("The key was revoked")
+	w.see("Key revoked")
 	if s.valid(next) || s.valid(token) {
 		t.Error("a value works that was revoked")
 	}
@@ -179,8 +179,8 @@ func TestBack(t *testing.T) {
 		w.visit("api-keys/new")
 		w.fill("name", "a key")
 		w.check("scopes", "account:read")
-		w.click("Create the key")
-		w.see("The key was created")
+		w.click("Create key")
+		w.see("API key created")
 		token := w.secret()
 		w.click("Webhooks")
 		w.see("No webhooks yet")
@@ -205,14 +205,14 @@ func TestKeyboard(t *testing.T) {
 	}
 	var order []string
 	w.press(tab)
-	if first := focused(); first != "Skip to the content" {
+	if first := focused(); first != "Skip to content" {
 		t.Errorf("the first is %q", first)
 	}
 	w.press(enter)
 	w.press(tab)
 	order = append(order, focused())
 	for range 25 {
-		if order[len(order)-1] == "Create the key" {
+		if order[len(order)-1] == "Create key" {
 			break
 		}
 		w.press(tab)
@@ -227,11 +227,11 @@ func TestKeyboard(t *testing.T) {
 			t.Errorf("the focus on %s is not to be seen", order[len(order)-1])
 		}
 	}
-	if got := strings.Join(order, " "); !strings.HasPrefix(got, "API keys name environments:read environments:write files:read") || !strings.HasSuffix(got, "account:read 90 Create the key") {
+	if got := strings.Join(order, " "); !strings.HasPrefix(got, "API keys name environments:read environments:write files:read") || !strings.HasSuffix(got, "account:read 90 Create key") {
 		t.Errorf("the order is %q", order)
 	}
 	w.press(enter)
-	w.see("The key was created")
+	w.see("API key created")
 	w.visit("api-keys")
 	for range 12 {
 		if eval[string](w, `document.activeElement.ariaLabel ?? ""`) == "Revoke a key" {

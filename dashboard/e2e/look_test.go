@@ -26,23 +26,26 @@ func (s *story) views() []view {
 		{name: "key-new", path: "api-keys/new"},
 		{name: "key-refused", path: "api-keys/new", more: func(w *window) {
 			w.check("expiry", "date")
-			w.click("Create the key")
-			w.see("Give the key a name")
+			w.click("Create key")
+			w.see("Enter a name")
 		}},
 		{name: "key-made", path: "api-keys/new", more: func(w *window) {
 			w.fill("name", "Nightly report")
 			w.check("scopes", "files:read")
-			w.click("Create the key")
-			w.see("The key was created")
+			w.click("Create key")
+			w.see("API key created")
 		}},
 		{name: "key", path: "api-keys/" + s.key.ID},
 		{name: "key-rotate", path: "api-keys/" + s.key.ID + "/rotate"},
 		{name: "webhooks", path: "webhooks"},
 		{name: "webhook-new", path: "webhooks/new"},
 		{name: "webhook", path: webhook},
+		{name: "webhook-down", path: "webhooks/" + s.down.ID, more: func(w *window) {
+			w.see("Not responding", "Will be turned off on")
+		}},
 		{name: "webhook-test", path: webhook, more: func(w *window) {
-			w.click("Send a test")
-			w.see("The test")
+			w.click("Send test event")
+			w.see("Test result")
 		}},
 		{name: "webhook-edit", path: webhook + "/edit"},
 		{name: "webhook-rotate", path: webhook + "/rotate"},
@@ -53,7 +56,7 @@ func (s *story) views() []view {
 		{name: "delivery", path: webhook + "/deliveries/" + s.dead},
 		{name: "recover", path: webhook + "/recover"},
 		{name: "recovery", path: webhook + "/recover", more: func(w *window) {
-			w.click("Send them again")
+			w.click("Resend events")
 			w.see("Done")
 		}},
 		{name: "nothing", path: "nothing"},

@@ -74,6 +74,9 @@ func (r *receiver) receive(w http.ResponseWriter, request *http.Request) {
 	if request.URL.Path == "/gone" {
 		status, answer = http.StatusGone, "no more"
 	}
+	if request.URL.Path == "/down" {
+		status, answer = http.StatusServiceUnavailable, outage
+	}
 	time.Sleep(delay)
 	if held != nil {
 		select {

@@ -15,7 +15,8 @@ type story struct {
 	*site
 	key     apikeys.Key      // one of several
 	webhook webhooks.Webhook // that is busy
-	dead    string           // an event that was given up
+	down    webhooks.Webhook // whose receiver does not answer
+	dead    string           // an event that failed
 }
 
 // What the receivers of the story answer.
@@ -59,9 +60,11 @@ func newStory(t *testing.T) *story {
 
 	s.clock(60 * day)
 	s.subscribe("/gone", webhooks.TypeFilesExpiring)
+	s.down = s.subscribe("/down", webhooks.TypeTransactionsLimitReached)
 	s.subscribe("/billing", webhooks.TypeTransactionsLimitApproaching, webhooks.TypeTransactionsLimitReached)
 	s.webhook = s.subscribe("/storage/events", webhooks.EventTypes()...)
 	s.clock(50 * time.Hour)
+	s.breakDown()
 	s.publish(webhooks.FilesExpiring{Files: []webhooks.ExpiringFile{{ID: "file_1", ExpiresAt: time.Now().Add(day)}}})
 	for hour := 23; hour >= 0; hour-- { // busier by day, with an outage
 		s.clock(time.Duration(hour)*time.Hour + time.Minute)
@@ -80,4 +83,20 @@ func newStory(t *testing.T) *story {
 	s.publish(webhooks.TransactionsLimitApproaching{Used: 80, Limit: 100, Period: "2026-11", Ratio: 0.8})
 	s.clock(0)
 	return s
+}
+
+// breakDown publishes events until the webhook counts as down whose receiver fails.
+func (s *story) breakDown() {
+	s.Helper()
+	for range 50 {
+		stats, err := s.api.Webhooks.WebhookStats(s.Context(), account, s.down.ID)
+		if err != nil {
+			s.Fatal(err)
+		}
+		if stats.LimiterState.Open {
+			return
+		}
+		s.publish(webhooks.TransactionsLimitReached{Used: 100, Limit: 100, Period: "2026-11"})
+	}
+	s.Fatal("it never counts as down")
 }

@@ -14,18 +14,18 @@ func TestWebhooks(t *testing.T) {
 	w := s.open(t)
 	w.expect("status of 422")
 	w.visit("webhooks")
-	w.click("Create the first webhook")
-	w.see("Create a webhook")
+	w.click("Create your first webhook")
+	w.see("Create webhook")
 	w.fill("url", "http://example.com/hooks")
 	w.fill("threshold", "a lot")
-	w.click("Create the webhook")
-	w.see("Must begin with https://.", "Choose at least one event", "Must be a decimal string of SUI")
+	w.click("Create webhook")
+	w.see("Must begin with https://.", "Select at least one event", "Must be a decimal amount of SUI")
 	w.fill("url", s.receiver.URL+"/hooks")
 	w.check("events", "balance.low")
 	w.check("events", "files.expiring")
 	w.fill("threshold", "12.5")
-	w.click("Create the webhook")
-	w.see("The webhook was created", "it is shown this once")
+	w.click("Create webhook")
+	w.see("Webhook created", "You won’t be able to see it again.")
 	secret := w.secret()
 	s.receiver.trust(t, secret)
 	list, err := s.api.Webhooks.List(t.Context(), account, webhooks.Page{Limit: 10})
@@ -38,15 +38,15 @@ func TestWebhooks(t *testing.T) {
 	w.gone(secret)
 
 	// A test shows the answer.
-	w.see("Nothing was sent yet")
+	w.see("Nothing sent yet")
 	s.receiver.answer(http.StatusAccepted, "got it", 0)
-	w.click("Send a test")
-	w.see("The test", "202 Accepted", "got it")
-	w.click("Request header")
+	w.click("Send test event")
+	w.see("Test result", "202 Accepted", "got it")
+	w.click("Request headers")
 	w.see("X-Service-Signature [redacted]", "Webhook-Signature [redacted]", "storageapi-webhooks/1")
 	w.again("reload")
 	w.at(path)
-	if strings.Contains(w.text(), "The test") {
+	if strings.Contains(w.text(), "Test result") {
 		t.Error("the test is shown, or sent, again")
 	}
 
@@ -55,23 +55,23 @@ func TestWebhooks(t *testing.T) {
 	s.receiver.answer(http.StatusServiceUnavailable, "try later", 0)
 	dead := s.publish(low)[0]
 	w.visit(path)
-	w.see("50 %")
+	w.see("50%")
 	w.click("All deliveries")
 	w.at(path + "/deliveries")
-	w.see("Delivered", "Given up")
+	w.see("Delivered", "Failed")
 	w.check("state", "dead")
 	w.click("Filter")
 	w.see("Clear")
 	if rows := eval[int](w, `document.querySelectorAll("tbody tr").length`); rows != 1 {
 		t.Errorf("%d rows", rows)
 	}
-	w.click("The balance falls below a threshold")
+	w.click("Low balance")
 	w.at(path + "/deliveries/" + dead)
 	w.see("503 Service Unavailable", "try later")
 	s.receiver.answer(http.StatusOK, "at last", 0)
 	release := s.receiver.hold()
-	w.click("Send it again")
-	w.see("The event is being sent again.", "Pending")
+	w.click("Resend")
+	w.see("Queued to be sent again.", "Pending")
 	release()
 	w.see("Attempt 2", "at last", "Delivered") // without a click: it is loaded again
 	s.receiver.verified(t)
@@ -79,24 +79,24 @@ func TestWebhooks(t *testing.T) {
 	// Off, on, edited.
 	w.visit(path)
 	w.click("Turn off")
-	w.see("The webhook is off.")
+	w.see("Webhook turned off.")
 	s.publish(low)
 	w.click("Turn on")
-	w.see("The webhook is on.")
+	w.see("Webhook turned on.")
 	w.click("Edit")
-	w.see("Edit the webhook")
+	w.see("Edit webhook")
 	w.check("events", "files.expiring")
-	w.click("Save the changes")
-	w.see("The changes were saved.")
+	w.click("Save changes")
+	w.see("Changes saved.")
 	if strings.Contains(w.text(), "files.expiring") {
 		t.Error("the events are as before")
 	}
 
 	// The secret, rotated: both sign.
-	w.click("Rotate the secret…")
-	w.see("Rotate the signing secret", "1 day")
-	w.click("Rotate the secret")
-	w.see("The webhook has a new secret")
+	w.click("Rotate secret…")
+	w.see("Rotate signing secret", "1 day")
+	w.click("Rotate secret")
+	w.see("Secret rotated")
 	next := w.secret()
 	if next == secret {
 		t.Error("the secret is as before")
@@ -106,14 +106,14 @@ func TestWebhooks(t *testing.T) {
 	s.receiver.trust(t, secret)
 	s.publish(low)
 	s.receiver.verified(t)
-	w.click("I have copied it")
+	w.click("I’ve copied it")
 	w.see("The secret was rotated.")
 	w.gone(next)
 
 	w.click("Delete…")
 	w.see("Delete this webhook?", s.receiver.URL+"/hooks")
-	w.click("Delete the webhook")
-	w.see("The webhook was deleted", "No webhooks yet")
+	w.click("Delete webhook")
+	w.see("Webhook deleted", "No webhooks yet")
 }
 
 // A recovery shows how far it is, without a click and, more slowly, without scripts.
@@ -140,12 +140,12 @@ func TestRecovery(t *testing.T) {
 			w.visit(path + "/recover")
 			w.check("state", "dead")
 			w.check("state", "skipped")
-			w.click("Send them again")
-			w.see("Choose at least one.")
+			w.click("Resend events")
+			w.see("Select at least one.")
 			w.check("state", "dead")
 			w.check("state", "skipped")
-			w.click("Send them again")
-			w.see("5 made pending", "They wait: the webhook is off.")
+			w.click("Resend events")
+			w.see("5 events queued", "They are sent when you turn the webhook back on.")
 
 			release := s.receiver.hold()
 			on := true
@@ -153,9 +153,9 @@ func TestRecovery(t *testing.T) {
 				t.Fatal(err)
 			}
 			w.again("reload")
-			w.see("5 made pending; the webhook is owed 5.")
+			w.see("5 events queued. 5 are waiting in all.")
 			release()
-			w.see("All 5 were sent again.")
+			w.see("All 5 events were sent again.")
 		})
 	}
 }
@@ -173,15 +173,15 @@ func TestMarkup(t *testing.T) {
 	w.visit("api-keys/new")
 	w.fill("name", markup)
 	w.check("scopes", "files:read")
-	w.click("Create the key")
-	w.see("The key was created", markup)
+	w.click("Create key")
+	w.see("API key created", markup)
 	key := s.keys()[0].ID
 	for _, path := range []string{"api-keys", "api-keys/" + key, "api-keys/" + key + "/revoke", "webhooks/" + webhook.ID + "/deliveries/" + dead} {
 		w.visit(path)
 		w.see(markup)
 	}
 	w.visit("webhooks/" + webhook.ID)
-	w.click("Send a test")
+	w.click("Send test event")
 	w.see(markup)
 	w.visit("api-keys")
 	w.click("Revoke")
