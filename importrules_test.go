@@ -23,9 +23,10 @@ var importRules = map[string][]string{
 	"signing":  {},
 	"auth":     {"scopes", "internal/lasting"},
 	"apikeys":  {"auth", "scopes", "internal/id", "internal/input"},
-	"webhooks": {"auth", "scopes", "signing", "internal/clock", "internal/id", "internal/input", "internal/testhook", "webhooks/internal/limiter", "code.dny.dev/ssrf"},
+	"webhooks": {"auth", "scopes", "signing", "internal/clock", "internal/id", "internal/input", "internal/testhook", "webhooks/internal/alerting", "webhooks/internal/limiter", "code.dny.dev/ssrf"},
 
-	"webhooks/internal/limiter": {},
+	"webhooks/internal/alerting": {},
+	"webhooks/internal/limiter":  {},
 
 	"store":                           {"apikeys", "webhooks"},
 	"store/memory":                    {"apikeys", "auth", "webhooks", "scopes", "signing", "store", "internal/clock", "internal/cursor", "store/queue"},

@@ -2,21 +2,11 @@ package webhooks
 
 import (
 	"fmt"
-	"math"
 	"slices"
 	"time"
+
+	"github.com/storageapi/storageapi/webhooks/internal/alerting"
 )
-
-// An alertPolicy says when reports fire alerts.
-type alertPolicy struct {
-	threshold  Amount          // for webhooks that have none; 0: none
-	hysteresis Amount          // how far above its threshold a balance is back
-	levels     []uint32        // ascending, in millionths of a limit; the last one is reached
-	leads      []time.Duration // ascending
-}
-
-// reached is the level of a limit that is reached, in millionths.
-const reached = 1_000_000
 
 // alertDefaults fills in the fields of alerts, or returns an error that names the
 // first that makes no sense.
@@ -29,7 +19,7 @@ func (c *Config) alertDefaults() error {
 	}
 	setDefault(&c.FileScanInterval, time.Hour)
 	switch {
-	case slices.ContainsFunc(c.ApproachingRatios, func(r float64) bool { return !(r >= 1e-6 && r < 1) || level(r) >= reached }): // NaN, too
+	case slices.ContainsFunc(c.ApproachingRatios, func(r float64) bool { return !(r >= 1e-6 && r < 1) || alerting.Level(r) >= alerting.Reached }): // NaN, too
 		return invalid("ApproachingRatios", "must be more than 0 and less than 1")
 	case len(c.ApproachingRatios) > 20:
 		return invalid("ApproachingRatios", "must be at most 20")
@@ -46,18 +36,7 @@ func (c *Config) alertDefaults() error {
 // maxLead is ten years, which bounds for how long deduplication keys are kept.
 const maxLead = 3652 * day
 
-// level returns the ratio in millionths, which makes it exact.
-func level(ratio float64) uint32 { return uint32(math.Round(ratio * reached)) }
-
 // alertPolicy returns the policy of a Config with its defaults.
-func (c *Config) alertPolicy() alertPolicy {
-	p := alertPolicy{threshold: c.DefaultBalanceThreshold, hysteresis: c.BalanceHysteresis, leads: slices.Sorted(slices.Values(c.FileLeads))}
-	for _, ratio := range c.ApproachingRatios {
-		p.levels = append(p.levels, level(ratio))
-	}
-	slices.Sort(p.levels)
-	p.levels = append(slices.Compact(p.levels), reached)
-	return p
+func (c *Config) alertPolicy() alerting.Policy {
+	return alerting.NewPolicy(uint64(c.DefaultBalanceThreshold), uint64(c.BalanceHysteresis), c.ApproachingRatios, c.FileLeads)
 }
-
-func (p *alertPolicy) longestLead() time.Duration { return p.leads[len(p.leads)-1] }

@@ -43,7 +43,7 @@ func (s *WebhookService) ReportFiles(ctx context.Context, account string, files 
 	known := make(map[DedupKey]bool)
 	now := s.now()
 	for i := range files {
-		f, isDue, err := s.alerts.due(&files[i], fmt.Sprintf("files[%d]", i), now)
+		f, isDue, err := s.due(&files[i], fmt.Sprintf("files[%d]", i), now)
 		if err != nil {
 			return err
 		}
@@ -55,15 +55,15 @@ func (s *WebhookService) ReportFiles(ctx context.Context, account string, files 
 	fresh := due[:0]
 	for len(due) > 0 {
 		n := min(len(due), unseenStep)
-		some, err := s.notTold(ctx, account, due[:n])
+		unseen, err := s.unseen(ctx, account, due[:n])
 		if err != nil {
 			return fmt.Errorf("report files: %w", err)
 		}
-		fresh, due = append(fresh, some...), due[n:]
+		fresh, due = append(fresh, unseen...), due[n:]
 	}
 	for len(fresh) > 0 {
 		n := oneEvent(fresh)
-		if err := s.tell(ctx, account, fresh[:n]); err != nil {
+		if err := s.notify(ctx, account, fresh[:n]); err != nil {
 			return fmt.Errorf("report files: %w", err)
 		}
 		fresh = fresh[n:]
@@ -78,9 +78,8 @@ type dueFile struct {
 	dedupKey DedupKey
 }
 
-// due checks a file of that name, and reports whether there is something to tell of
-// it.
-func (p *alertPolicy) due(f *ExpiringFile, name string, now time.Time) (due dueFile, isDue bool, err error) {
+// due checks a file of that name, and reports whether there is something to notify of.
+func (s *WebhookService) due(f *ExpiringFile, name string, now time.Time) (due dueFile, isDue bool, err error) {
 	if field, problem := f.check(); problem != "" {
 		return due, false, invalid(name+field, problem)
 	}
@@ -88,24 +87,18 @@ func (p *alertPolicy) due(f *ExpiringFile, name string, now time.Time) (due dueF
 		return due, false, invalid(name+".id", fmt.Sprintf("must have at most %d bytes, and no control characters", maxFileID))
 	}
 	expires := f.ExpiresAt.UTC().Truncate(time.Millisecond)
-	left := expires.Sub(now)
-	if left <= 0 {
+	lead, isDue := s.alerts.Lead(expires, now)
+	if !isDue {
 		return due, false, nil
 	}
-	for _, lead := range p.leads {
-		if left > lead {
-			continue
-		}
-		text, err := f.MarshalJSON()
-		if err != nil {
-			return due, false, err
-		}
-		if len(text) > maxFileBytes {
-			return due, false, invalid(name, fmt.Sprintf("must make at most %d bytes of JSON, not %d", maxFileBytes, len(text)))
-		}
-		return dueFile{f, len(text), DedupKey{Key: lead.String() + "/" + f.ID, Until: expires}}, true, nil
+	text, err := f.MarshalJSON()
+	switch {
+	case err != nil:
+		return due, false, err
+	case len(text) > maxFileBytes:
+		return due, false, invalid(name, fmt.Sprintf("must make at most %d bytes of JSON, not %d", maxFileBytes, len(text)))
 	}
-	return due, false, nil
+	return dueFile{f, len(text), DedupKey{Key: lead.String() + "/" + f.ID, Until: expires}}, true, nil
 }
 
 // oneEvent returns how many of the files fit into one event.
@@ -119,8 +112,8 @@ func oneEvent(files []dueFile) int {
 	return len(files)
 }
 
-// notTold returns those of the files that were not told of, in place.
-func (s *WebhookService) notTold(ctx context.Context, account string, files []dueFile) ([]dueFile, error) {
+// unseen returns those of the files that were not notified, in place.
+func (s *WebhookService) unseen(ctx context.Context, account string, files []dueFile) ([]dueFile, error) {
 	fresh, err := s.store.UnseenKeys(ctx, account, dedupKeysOf(files))
 	if err != nil {
 		return nil, err
@@ -140,9 +133,9 @@ func dedupKeysOf(files []dueFile) []DedupKey {
 	return dedupKeys
 }
 
-// tell publishes one event of the files, but those that somebody else tells of
+// notify publishes one event of the files, except those that another process notifies of
 // meanwhile.
-func (s *WebhookService) tell(ctx context.Context, account string, files []dueFile) error {
+func (s *WebhookService) notify(ctx context.Context, account string, files []dueFile) error {
 	for len(files) > 0 {
 		data := FilesExpiring{Files: make([]ExpiringFile, len(files))}
 		for i := range files {
@@ -160,7 +153,7 @@ func (s *WebhookService) tell(ctx context.Context, account string, files []dueFi
 		if !errors.Is(err, ErrExists) {
 			return err
 		}
-		if files, err = s.notTold(ctx, account, files); err != nil {
+		if files, err = s.unseen(ctx, account, files); err != nil {
 			return err
 		}
 	}

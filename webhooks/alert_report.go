@@ -1,12 +1,14 @@
 package webhooks
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
 
 	"github.com/storageapi/storageapi/internal/id"
 	"github.com/storageapi/storageapi/internal/input"
+	"github.com/storageapi/storageapi/webhooks/internal/alerting"
 )
 
 // ReportBalance tells what an account's balance is, as often as the host likes: a
@@ -27,7 +29,7 @@ import (
 // differs by at most a 64th, until the next one.
 func (s *WebhookService) ReportBalance(ctx context.Context, account string, balance Amount) error {
 	return s.report(ctx, account, MetricBalance, func(step *AlertStep) error {
-		return s.tellBalance(step, account, s.alerts.reportBalance(step, balance))
+		return s.decideBalance(step, account, s.alerts.ReportBalance(step.State, step.Due, uint64(balance), step.balanceSubscribers))
 	})
 }
 
@@ -51,10 +53,10 @@ func (s *WebhookService) ReportBalance(ctx context.Context, account string, bala
 // Errors and reports at the same moment are as with [WebhookService.ReportBalance].
 func (s *WebhookService) ReportBandwidth(ctx context.Context, account string, usedBytes, limitBytes int64, period string) error {
 	return s.reportUsage(ctx, account, MetricBandwidth, usedBytes, limitBytes, period, func(level uint32) Data {
-		if level == reached {
+		if level == alerting.Reached {
 			return BandwidthLimitReached{usedBytes, limitBytes, period}
 		}
-		return BandwidthLimitApproaching{usedBytes, limitBytes, period, float64(level) / reached}
+		return BandwidthLimitApproaching{usedBytes, limitBytes, period, alerting.Ratio(level)}
 	})
 }
 
@@ -63,10 +65,10 @@ func (s *WebhookService) ReportBandwidth(ctx context.Context, account string, us
 // transactions.limit_reached as [WebhookService.ReportBandwidth] does its events.
 func (s *WebhookService) ReportTransactions(ctx context.Context, account string, used, limit int64, period string) error {
 	return s.reportUsage(ctx, account, MetricTransactions, used, limit, period, func(level uint32) Data {
-		if level == reached {
+		if level == alerting.Reached {
 			return TransactionsLimitReached{used, limit, period}
 		}
-		return TransactionsLimitApproaching{used, limit, period, float64(level) / reached}
+		return TransactionsLimitApproaching{used, limit, period, alerting.Ratio(level)}
 	})
 }
 
@@ -80,15 +82,33 @@ func (s *WebhookService) reportUsage(ctx context.Context, account string, metric
 		return invalid("period", "must be 1 to 64 bytes of UTF-8 without control characters")
 	}
 	return s.report(ctx, account, metric, func(step *AlertStep) error {
-		levels, err := s.alerts.reportUsage(step, used, limit, period, s.now)
-		if err != nil {
-			return err
+		decision, refused := s.alerts.ReportUsage(step.State, alerting.Usage{Used: used, Limit: limit, Period: period}, s.now)
+		if refused != "" {
+			return invalid("period", refused)
 		}
-		for _, level := range levels {
-			if err := s.tellOf(step, account, "", data(level)); err != nil {
+		step.State = decision.State
+		for _, level := range decision.Levels {
+			if err := s.fire(step, account, "", data(level)); err != nil {
 				return err
 			}
 		}
+		return nil
+	})
+}
+
+// ForgetPeriod forgets what was reported of an account's [MetricBandwidth] or
+// [MetricTransactions], for a host that changes how it names periods: the next report may
+// name any, and notifies of all levels that are reached by then, also of those that were
+// notified before.
+//
+// It returns a [*ValidationError] for another metric, and nil if nothing was reported.
+// After any other error it may have happened or not: call it again.
+func (s *WebhookService) ForgetPeriod(ctx context.Context, account string, metric Metric) error {
+	if metric != MetricBandwidth && metric != MetricTransactions {
+		return cmp.Or(checkAccount(account), invalid("metric", fmt.Sprintf("must be %q or %q", MetricBandwidth, MetricTransactions)))
+	}
+	return s.report(ctx, account, metric, func(step *AlertStep) error {
+		step.State = nil
 		return nil
 	})
 }
@@ -108,8 +128,29 @@ func (s *WebhookService) report(ctx context.Context, account string, metric Metr
 	return nil
 }
 
-// tellOf adds an event to the step, for that webhook or all that are subscribed.
-func (s *WebhookService) tellOf(step *AlertStep, account, webhook string, data Data) error {
+// decideBalance applies a decision to a step.
+func (s *WebhookService) decideBalance(step *AlertStep, account string, decision alerting.BalanceDecision) error {
+	step.State, step.Deferrable = decision.State, decision.Deferrable
+	for _, low := range decision.Low {
+		if err := s.fire(step, account, low.ID, BalanceLow{Amount(low.Balance), Amount(low.Threshold)}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// balanceSubscribers returns the account's webhooks that subscribe to [TypeBalanceLow].
+func (step *AlertStep) balanceSubscribers() (list []alerting.Subscriber) {
+	for _, w := range step.Webhooks() {
+		if slices.Contains(w.Events, TypeBalanceLow) {
+			list = append(list, alerting.Subscriber{ID: w.ID, Threshold: uint64(w.BalanceThreshold)})
+		}
+	}
+	return list
+}
+
+// fire adds an event to the step, for that webhook or all that are subscribed.
+func (s *WebhookService) fire(step *AlertStep, account, webhook string, data Data) error {
 	now := s.now()
 	encoded, err := Event{ID: s.ids.New(id.Event, now), Account: account, Timestamp: now, Data: data}.encode()
 	if err != nil {
@@ -119,47 +160,37 @@ func (s *WebhookService) tellOf(step *AlertStep, account, webhook string, data D
 	return nil
 }
 
-func (s *WebhookService) tellBalance(step *AlertStep, account string, tell []lowBalance) error {
-	for _, low := range tell {
-		if err := s.tellOf(step, account, low.webhook, low.data); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// balanceMayBeLow tells a webhook that was created or changed of the balance, if
-// that is low by what it says now. It comes after the store has the webhook and has
-// made the alert due in the same step: what fails here, or dies before, is made up
-// for by the next report or the maintainer.
+// balanceMayBeLow notifies a webhook that was created or changed if the balance is low by
+// its threshold. It comes after the store has the webhook and has made the alert due in the
+// same step: what fails here is made up for by the next report or the maintainer.
 func (s *WebhookService) balanceMayBeLow(ctx context.Context, webhook Webhook) {
 	if !slices.Contains(webhook.Events, TypeBalanceLow) {
 		return
 	}
-	if err := s.reviewBalance(ctx, webhook.Account); err != nil {
+	if err := s.reevaluateBalance(ctx, webhook.Account); err != nil {
 		s.logger.Warn("storageapi: a webhook was not told yet whether the balance is low", "webhook", webhook.ID, "error", err)
 	}
 }
 
-func (s *WebhookService) reviewBalance(ctx context.Context, account string) error {
+func (s *WebhookService) reevaluateBalance(ctx context.Context, account string) error {
 	return s.report(ctx, account, MetricBalance, func(step *AlertStep) error {
-		return s.tellBalance(step, account, s.alerts.reviewBalance(step))
+		return s.decideBalance(step, account, s.alerts.RepeatBalance(step.State, step.Due, step.balanceSubscribers))
 	})
 }
 
-// reviewStep is how many alerts are reviewed at a time.
-const reviewStep = 100
+// reevaluateStep is how many alerts are re-evaluated at a time.
+const reevaluateStep = 100
 
-// reviewDue reviews alerts that were left due.
-func (s *WebhookService) reviewDue(ctx context.Context) (more bool, err error) {
-	accounts, err := s.store.DueAlerts(ctx, reviewStep)
+// reevaluateDue re-evaluates alerts that were left due.
+func (s *WebhookService) reevaluateDue(ctx context.Context) (more bool, err error) {
+	accounts, err := s.store.DueAlerts(ctx, reevaluateStep)
 	if err != nil {
 		return false, err
 	}
 	for _, account := range accounts {
-		if err := s.reviewBalance(ctx, account); err != nil {
+		if err := s.reevaluateBalance(ctx, account); err != nil {
 			return false, err
 		}
 	}
-	return len(accounts) == reviewStep, nil
+	return len(accounts) == reevaluateStep, nil
 }

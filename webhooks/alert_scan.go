@@ -2,12 +2,13 @@ package webhooks
 
 import (
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"iter"
 	"log/slog"
 	"time"
+
+	"github.com/storageapi/storageapi/webhooks/internal/alerting"
 )
 
 // A FileSource yields the files of all accounts that expire before the given time,
@@ -40,8 +41,7 @@ type scanner struct {
 }
 
 const (
-	scanStep  = 10_000      // files between two notes of how far the scan is
-	scanClaim = time.Minute // how long after one of them others wait
+	scanStep  = 10_000 // files between two notes of how far the scan is
 	maxCursor = 1024
 )
 
@@ -77,55 +77,35 @@ func (s *scanner) scanApart(ctx context.Context) (wait time.Duration, err error)
 // scan begins a scan, or goes on with one, unless it is too early or another process
 // is at it; it returns when to look again.
 func (s *scanner) scan(ctx context.Context) (wait time.Duration, err error) {
-	at, err := s.progress(ctx, func(at scan) scan {
-		if wait = s.wait(at); wait > 0 {
+	at, err := s.progress(ctx, func(at alerting.Scan) alerting.Scan {
+		if wait = at.Wait(s.service.now(), s.interval); wait > 0 {
 			return at
 		}
-		if at.done {
-			at = scan{begun: s.service.now()}
-		}
-		return s.claimed(at)
+		return at.Start(s.service.now())
 	})
 	if err != nil || wait > 0 {
 		return wait, err
 	}
 	if err := s.look(ctx, &at); err != nil {
-		at.claim = time.Time{} // somebody else may go on at once
+		at.Claim = time.Time{} // another process may go on at once
 		release, cancel := context.WithTimeout(context.WithoutCancel(ctx), storeTimeout)
 		defer cancel()
-		_, releaseErr := s.progress(release, func(scan) scan { return at })
-		return 0, errors.Join(err, releaseErr)
+		return 0, errors.Join(err, s.keep(release, at))
 	}
-	at.done = true
-	_, err = s.progress(ctx, func(scan) scan { return at })
-	return s.wait(at), err
-}
-
-// wait returns how long it is until somebody may scan: if the last scan is done, an
-// interval after it began. The clock may have been set back meanwhile.
-func (s *scanner) wait(at scan) time.Duration {
-	now := s.service.now()
-	if at.done {
-		return min(at.begun.Add(s.interval).Sub(now), s.interval)
-	}
-	return min(at.claim.Sub(now), scanClaim)
-}
-
-// claimed keeps other processes from scanning for a while.
-func (s *scanner) claimed(at scan) scan {
-	at.claim = s.service.now().Add(scanClaim)
-	return at
+	at.Done = true
+	err = s.keep(ctx, at)
+	return at.Wait(s.service.now(), s.interval), err
 }
 
 // look looks at the files that are left.
-func (s *scanner) look(ctx context.Context, at *scan) (err error) {
+func (s *scanner) look(ctx context.Context, at *alerting.Scan) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			err = errors.New("panic in Config.Files") // its value could hold anything
 		}
 	}()
 	step := scanned{due: make(map[string][]ExpiringFile)}
-	for file, err := range s.files(ctx, at.cursor, s.service.now().Add(s.service.alerts.longestLead())) {
+	for file, err := range s.files(ctx, at.Cursor, s.service.now().Add(s.service.alerts.LongestLead())) {
 		if err = errors.Join(err, ctx.Err()); err != nil {
 			return err
 		}
@@ -133,16 +113,16 @@ func (s *scanner) look(ctx context.Context, at *scan) (err error) {
 			return invalid("Cursor", fmt.Sprintf("must have at most %d bytes", maxCursor))
 		}
 		next := file.Cursor
-		step.add(&s.service.alerts, &file, s.service.now())
+		step.add(s.service, &file)
 		if step.looked < scanStep {
 			continue
 		}
 		if err := s.report(ctx, &step); err != nil {
 			return err
 		}
-		at.cursor = next
-		*at = s.claimed(*at)
-		if _, err := s.progress(ctx, func(scan) scan { return *at }); err != nil {
+		at.Cursor = next
+		*at = at.Extend(s.service.now())
+		if err := s.keep(ctx, *at); err != nil {
 			return err
 		}
 		step = scanned{due: make(map[string][]ExpiringFile)}
@@ -158,12 +138,12 @@ type scanned struct {
 	why     error                     // the first of them did
 }
 
-func (s *scanned) add(p *alertPolicy, f *StoredFile, now time.Time) {
+func (s *scanned) add(service *WebhookService, f *StoredFile) {
 	s.looked++
 	err := checkAccount(f.Account)
 	isDue := false
 	if err == nil {
-		_, isDue, err = p.due(&f.File, "file", now)
+		_, isDue, err = service.due(&f.File, "file", service.now())
 	}
 	switch {
 	case err != nil:
@@ -188,39 +168,17 @@ func (s *scanner) report(ctx context.Context, step *scanned) error {
 	return nil
 }
 
-// A scan is how far one is.
-type scan struct {
-	begun  time.Time
-	claim  time.Time // until then a process is at it
-	cursor string    // where it goes on
-	done   bool
-}
-
-// progress changes how far the scan is; before the first one there is one that is
-// done since long.
-func (s *scanner) progress(ctx context.Context, change func(scan) scan) (at scan, err error) {
+// progress changes how far the scan is.
+func (s *scanner) progress(ctx context.Context, change func(alerting.Scan) alerting.Scan) (at alerting.Scan, err error) {
 	err = s.service.store.UpdateFileScan(ctx, func(state []byte) ([]byte, error) {
-		at = change(parseScan(state))
-		return at.encode(), nil
+		at = change(alerting.ParseScan(state))
+		return at.Encode(), nil
 	})
 	return at, err
 }
 
-const scanVersion = 1
-
-func (at *scan) encode() []byte {
-	state := binary.BigEndian.AppendUint64([]byte{scanVersion}, uint64(at.begun.UnixMilli()))
-	state = binary.BigEndian.AppendUint64(state, uint64(at.claim.UnixMilli()))
-	if at.done {
-		return append(state, 1)
-	}
-	return append(append(state, 0), at.cursor...)
-}
-
-func parseScan(state []byte) scan {
-	if len(state) < 18 || state[0] != scanVersion {
-		return scan{done: true}
-	}
-	at := func(field []byte) time.Time { return time.UnixMilli(int64(binary.BigEndian.Uint64(field))).UTC() }
-	return scan{at(state[1:]), at(state[9:]), string(state[18:]), state[17] == 1}
+// keep stores how far the scan is.
+func (s *scanner) keep(ctx context.Context, at alerting.Scan) error {
+	_, err := s.progress(ctx, func(alerting.Scan) alerting.Scan { return at })
+	return err
 }

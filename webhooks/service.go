@@ -15,6 +15,7 @@ import (
 	"github.com/storageapi/storageapi/internal/id"
 	"github.com/storageapi/storageapi/internal/input"
 	"github.com/storageapi/storageapi/signing"
+	"github.com/storageapi/storageapi/webhooks/internal/alerting"
 )
 
 // A WebhookService manages webhooks, publishes events to them and delivers
@@ -30,7 +31,7 @@ type WebhookService struct {
 	now        func() time.Time
 	ids        id.Generator
 	logger     *slog.Logger
-	alerts     alertPolicy
+	alerts     alerting.Policy
 	dispatcher *dispatcher
 	maintainer *maintainer
 	tests      tests
@@ -61,7 +62,7 @@ func New(store Store, config Config) (*WebhookService, error) {
 		alerts:     config.alertPolicy(),
 		dispatcher: dispatcher,
 	}
-	s.maintainer = newMaintainer(store, config, dispatcher.halt, dispatcher.wake, s.reviewDue)
+	s.maintainer = newMaintainer(store, config, dispatcher.halt, dispatcher.wake, s.reevaluateDue)
 	s.maintainer.warden = warden{store: store, clock: clock.Clock{Now: config.Now}, config: &dispatcher.config, tell: dispatcher.tell}
 	if config.Files != nil {
 		s.scanner = newScanner(s, config)

@@ -1,11 +1,8 @@
-package webhooks_test
+package alerting
 
 import (
-	"errors"
 	"testing"
 	"time"
-
-	"github.com/storageapi/storageapi/webhooks"
 )
 
 // Whatever periods are called: one is refused, or it leaves room for all to come of its
@@ -17,26 +14,28 @@ func FuzzPeriods(f *testing.F) {
 	} {
 		f.Add(seed[0], seed[1])
 	}
-	box := newTeller()
-	s := newService(f, box, webhooks.Config{Now: func() time.Time { return noon }})
+	p := testPolicy()
 	f.Fuzz(func(t *testing.T, first, second string) {
-		noError(t, s.ForgetPeriod(t.Context(), account, webhooks.MetricTransactions))
-		report := func(period string) bool {
-			err := s.ReportTransactions(t.Context(), account, 10, 10, period)
-			if invalid := (*webhooks.ValidationError)(nil); err != nil && !errors.As(err, &invalid) {
-				t.Fatal(err)
+		if first == "" || second == "" {
+			return // the service refuses it
+		}
+		var state []byte
+		report := func(period string) (levels int, ok bool) {
+			d, refused := p.ReportUsage(state, Usage{10, 10, period}, func() time.Time { return noon })
+			if refused == "" {
+				state = d.State
 			}
-			return err == nil
+			return len(d.Levels), refused == ""
 		}
-		if !report(first) {
+		if _, ok := report(first); !ok {
 			return
 		}
-		box.told()
-		if !report(second) {
+		levels, ok := report(second)
+		if !ok {
 			return
 		}
-		if told := len(box.told()); len(first) != len(second) || told == 2 != (second > first) {
-			t.Errorf("%q after %q told of %d levels", second, first, told)
+		if len(first) != len(second) || levels == 2 != (second > first) {
+			t.Errorf("%q after %q notified %d levels", second, first, levels)
 		}
 		for _, period := range []string{first, second} {
 			if at, err := time.Parse("2006-01", period); err == nil && at.After(noon.AddDate(0, 0, 45)) {
