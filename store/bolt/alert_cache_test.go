@@ -10,6 +10,7 @@ import (
 
 	"go.etcd.io/bbolt"
 
+	"github.com/storageapi/storageapi/store/bolt/internal/record"
 	"github.com/storageapi/storageapi/webhooks"
 )
 
@@ -67,13 +68,13 @@ func TestDamagedAlerts(t *testing.T) {
 		t.Fatal(err)
 	}
 	err = db.Update(func(tx *bbolt.Tx) error {
-		return tx.Bucket(bucketAlerts).Put(prefixed("acct", "metric"), []byte{99})
+		return tx.Bucket(bucketAlerts).Put(record.Prefixed("acct", "metric"), []byte{99})
 	})
 	if err := errors.Join(err, db.Close()); err != nil {
 		t.Fatal(err)
 	}
 	if found := keep("2"); found != "" {
-		t.Errorf("found %q where the record is damaged", found)
+		t.Errorf("found %q where the value is damaged", found)
 	}
 	if found := keep("3"); found != "2" {
 		t.Errorf("found %q, want what was kept since", found)
@@ -126,7 +127,7 @@ func TestAlertStepsOfOneBatch(t *testing.T) {
 	var found []string
 	err = s.writer.Run(t.Context(), func(b *batch) error {
 		for range 2 {
-			_, err := s.updateAlert(b, prefixed("acct", "metric"), "acct", func(step *webhooks.AlertStep) error {
+			_, err := s.updateAlert(b, record.Prefixed("acct", "metric"), "acct", func(step *webhooks.AlertStep) error {
 				found = append(found, string(step.State))
 				step.State = []byte("hard") // as in the file
 				return nil

@@ -8,6 +8,7 @@ import (
 	"go.etcd.io/bbolt"
 
 	"github.com/storageapi/storageapi/store"
+	"github.com/storageapi/storageapi/store/bolt/internal/record"
 	"github.com/storageapi/storageapi/webhooks"
 )
 
@@ -16,7 +17,7 @@ func (s *Store) UpdateAlert(ctx context.Context, account string, metric webhooks
 	if err := ctx.Err(); err != nil {
 		return 0, err
 	}
-	row := prefixed(account, string(metric))
+	row := record.Prefixed(account, string(metric))
 	if answered, err := s.answer(row, change); answered || err != nil {
 		return 0, err
 	}
@@ -79,9 +80,7 @@ func readAlert(tx *bbolt.Tx, row []byte) alert {
 		stored: bytes.Clone(tx.Bucket(bucketAlerts).Get(row)),
 		due:    tx.Bucket(bucketDueAlerts).Get(row) != nil,
 	}
-	if d := newDecoder(a.stored); d.err() == nil {
-		a.state = d.rest
-	}
+	a.state = record.DecodeAlert(a.stored)
 	return a
 }
 
@@ -94,9 +93,7 @@ func (s *Store) updateAlert(b *batch, row []byte, account string, change func(*w
 	}
 	next := alert{state: bytes.Clone(step.State)}
 	if len(next.state) > 0 {
-		record := newEncoder(len(next.state))
-		record.raw(next.state)
-		next.stored = record
+		next.stored = record.EncodeAlert(next.state)
 	}
 	if !bytes.Equal(next.stored, a.stored) {
 		if err := b.PutOrDelete(bucketAlerts, row, next.stored); err != nil {
@@ -109,7 +106,7 @@ func (s *Store) updateAlert(b *batch, row []byte, account string, change func(*w
 		}
 	}
 	for i := range step.Events {
-		owed, isNew, err := s.enqueue(b, newPublication(&step.Events[i].EncodedEvent), step.Events[i].WebhookID)
+		owed, isNew, err := s.enqueue(b, newEvent(&step.Events[i].EncodedEvent), step.Events[i].WebhookID)
 		if err != nil {
 			return 0, err
 		}
@@ -136,10 +133,10 @@ func (s *Store) stateOf(b *batch, row []byte, file alert) []byte {
 // webhooksOf returns the account's webhooks, but those that cannot be read.
 func (s *Store) webhooksOf(tx *bbolt.Tx, account string) []webhooks.Webhook {
 	var list []webhooks.Webhook
-	prefix := prefixed(account, "")
+	prefix := record.Prefixed(account, "")
 	c := tx.Bucket(bucketWebhooks).Cursor()
-	for k, record := c.Seek(prefix); bytes.HasPrefix(k, prefix); k, record = c.Next() {
-		if webhook, err := s.decodeWebhook(account, string(k[len(prefix):]), record); err == nil {
+	for k, value := c.Seek(prefix); bytes.HasPrefix(k, prefix); k, value = c.Next() {
+		if webhook, err := record.DecodeWebhook(account, string(k[len(prefix):]), value, s.keys); err == nil {
 			list = append(list, webhook)
 		}
 	}
@@ -149,12 +146,12 @@ func (s *Store) webhooksOf(tx *bbolt.Tx, account string) []webhooks.Webhook {
 // alarm makes the account's alert of its balance due, if there is one, in the file or in
 // memory only.
 func (s *Store) alarm(b *batch, account string) error {
-	row := prefixed(account, string(webhooks.MetricBalance))
+	row := record.Prefixed(account, string(webhooks.MetricBalance))
 	if len(s.stateOf(b, row, readAlert(b.tx, row))) == 0 && b.Get(bucketAlerts, row) == nil {
 		return nil
 	}
 	b.AfterCommit(func() { s.alerts.alarm(row) })
-	return b.Put(bucketDueAlerts, row, newEncoder(0))
+	return b.Put(bucketDueAlerts, row, record.Empty())
 }
 
 // DueAlerts implements [webhooks.Store].
@@ -166,8 +163,8 @@ func (s *Store) DueAlerts(ctx context.Context, limit int) (accounts []string, er
 	defer s.done(tx, &err)
 	c := tx.Bucket(bucketDueAlerts).Cursor()
 	for k, _ := c.First(); k != nil && len(accounts) < limit; k, _ = c.Next() {
-		d := decoder{rest: k}
-		accounts = append(accounts, d.string())
+		account, _ := record.CutPrefixed(k)
+		accounts = append(accounts, account)
 	}
 	return accounts, nil
 }
@@ -188,9 +185,7 @@ func (s *Store) keepAlerts() error {
 			if !bytes.Equal(b.Get(bucketAlerts, []byte(row)), a.stored) {
 				continue // a later step has written
 			}
-			record := newEncoder(len(a.state))
-			record.raw(a.state)
-			if err := b.Put(bucketAlerts, []byte(row), record); err != nil {
+			if err := b.Put(bucketAlerts, []byte(row), record.EncodeAlert(a.state)); err != nil {
 				return err
 			}
 		}

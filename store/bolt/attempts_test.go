@@ -26,7 +26,7 @@ func TestFirstAttempts(t *testing.T) {
 	}
 	var steps []func(*batch) error
 	for i := range events {
-		p := publicationOf(testEvent(i, 10))
+		p := newTestEvent(testEvent(i, 10))
 		steps = append(steps, func(b *batch) error { _, _, err := s.enqueue(b, p, ""); return err })
 	}
 	if err := errors.Join(together(t, s, steps...)...); err != nil {

@@ -4,6 +4,7 @@ import (
 	"go.etcd.io/bbolt"
 
 	"github.com/storageapi/storageapi/store/bolt/internal/groupcommit"
+	"github.com/storageapi/storageapi/store/bolt/internal/record"
 )
 
 // A batch is what the steps of one transaction share. What is written once for many
@@ -12,8 +13,9 @@ type batch struct {
 	*groupcommit.Tx
 	tx *bbolt.Tx // for reading
 
-	draft          *draft
-	fresh, skipped marks
+	segment        *record.SegmentBuilder // the open one: what steps have published
+	attempts       *record.Packer
+	fresh, skipped bitmaps
 
 	// alerts is what they left of alerts, by row: the memory of them does not
 	// know it yet.
@@ -24,13 +26,17 @@ type batch struct {
 
 // newBatch returns an empty one. There is one at a time.
 func (s *Store) newBatch(tx *groupcommit.Tx) *batch {
-	s.draft.reset()
-	return &batch{Tx: tx, tx: tx.Bolt, draft: &s.draft, fresh: marks{bucket: bucketFresh}, skipped: marks{bucket: bucketSkipped}}
+	s.segment.Reset()
+	s.attempts.Reset()
+	return &batch{
+		Tx: tx, tx: tx.Bolt, segment: &s.segment, attempts: &s.attempts,
+		fresh: bitmaps{bucket: bucketFresh}, skipped: bitmaps{bucket: bucketSkipped},
+	}
 }
 
 // Flush writes what earlier steps have left to be written.
 func (b *batch) Flush() error {
-	if err := b.writeDraft(); err != nil {
+	if err := b.writeSegment(); err != nil {
 		return err
 	}
 	if err := b.fresh.write(b); err != nil {

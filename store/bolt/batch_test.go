@@ -13,6 +13,7 @@ import (
 
 	"go.etcd.io/bbolt"
 
+	"github.com/storageapi/storageapi/store/bolt/internal/record"
 	"github.com/storageapi/storageapi/webhooks"
 )
 
@@ -34,7 +35,7 @@ func TestStepsOfOneBatch(t *testing.T) {
 	var steps []func(*batch) error
 	then := func(do func(*batch) error) { steps = append(steps, do) }
 	enqueue := func(i int) {
-		p := publicationOf(testEvent(i, maxSegmentBodies/2))
+		p := newTestEvent(testEvent(i, record.MaxSegmentBodies/2))
 		then(func(b *batch) error {
 			n, _, err := s.enqueue(b, p, "")
 			owed = append(owed, n)
@@ -86,7 +87,7 @@ func TestStepsOfOneBatch(t *testing.T) {
 		t.Fatalf("%d tasks, %v; want %d: that of an inactive webhook is not claimed", len(tasks), err, events)
 	}
 	for _, task := range tasks {
-		if task.Err != nil || task.Webhook.ID != "wh1" || len(task.Event.Body) != maxSegmentBodies/2 {
+		if task.Err != nil || task.Webhook.ID != "wh1" || len(task.Event.Body) != record.MaxSegmentBodies/2 {
 			t.Errorf("claimed %s to %s with %d bytes, %v", task.Event.ID, task.Webhook.ID, len(task.Event.Body), task.Err)
 		}
 	}
@@ -230,7 +231,7 @@ func TestBatchThatIsUndone(t *testing.T) {
 	}
 	failed := errors.New("failed")
 	err = s.writer.Run(t.Context(), func(b *batch) error {
-		if _, _, err := s.enqueue(b, publicationOf(testEvent(1, 100)), ""); err != nil {
+		if _, _, err := s.enqueue(b, newTestEvent(testEvent(1, 100)), ""); err != nil {
 			return err
 		}
 		return failed
@@ -300,4 +301,4 @@ func testWebhookMadeAgainInABatch(t *testing.T) {
 	}
 }
 
-func publicationOf(event webhooks.EncodedEvent) *publication { return newPublication(&event) }
+func newTestEvent(encoded webhooks.EncodedEvent) *event { return newEvent(&encoded) }

@@ -17,6 +17,7 @@ import (
 	"github.com/storageapi/storageapi/signing"
 	"github.com/storageapi/storageapi/store"
 	"github.com/storageapi/storageapi/store/bolt/internal/groupcommit"
+	"github.com/storageapi/storageapi/store/bolt/internal/record"
 	"github.com/storageapi/storageapi/store/queue"
 )
 
@@ -31,8 +32,9 @@ type Store struct {
 	writer *groupcommit.Writer[*batch]
 	queue  queue.Queue
 	cache  webhookCache
-	recent recent
 	alerts alerts
+
+	published publishCache
 
 	leftovers leftovers
 	clock     clock.Clock
@@ -40,7 +42,8 @@ type Store struct {
 	cursors cursor.Key // hides the numbers of deliveries
 
 	// For steps of the writer only.
-	draft         draft
+	segment       record.SegmentBuilder
+	attempts      record.Packer
 	subscriptions subscriptions
 	standings     standings
 	keyCensus     census

@@ -8,6 +8,7 @@ import (
 
 	"go.etcd.io/bbolt"
 
+	"github.com/storageapi/storageapi/store/bolt/internal/record"
 	"github.com/storageapi/storageapi/store/queue"
 	"github.com/storageapi/storageapi/webhooks"
 )
@@ -59,8 +60,8 @@ type taskReader struct {
 
 	// The segment that was looked at last, and its event. The numbers before end,
 	// from first on, are the event's.
-	segment    *segment
-	packed     pack // its bodies; empty if it cannot be read
+	segment    *record.Segment
+	packed     record.Pack // its bodies; empty if it cannot be read
 	first, end uint64
 	event      webhooks.EncodedEvent
 	eventErr   error
@@ -78,11 +79,11 @@ func (r *taskReader) read(c queue.Claimed) (task webhooks.Task) {
 	task.Attempt, task.Before, task.Token, task.Probe = c.Attempt, c.Before, c.Token, c.Probe
 	defer func() { // a damaged page is a damaged record
 		if p := recover(); p != nil {
-			task.Webhook, task.Err = &webhooks.Webhook{ID: c.Webhook}, errRecord
+			task.Webhook, task.Err = &webhooks.Webhook{ID: c.Webhook}, record.ErrCorrupt
 		}
 	}()
 	var held bool
-	if task.Event, held = r.store.recent.take(c.Seq); !held {
+	if task.Event, held = r.store.published.take(c.Seq); !held {
 		if c.Seq < r.first || c.Seq >= r.end {
 			r.readEvent(c.Seq)
 		}
@@ -98,22 +99,22 @@ func (r *taskReader) read(c queue.Claimed) (task webhooks.Task) {
 // readEvent reads the event whose delivery has the number.
 func (r *taskReader) readEvent(number uint64) {
 	r.first, r.end, r.event = 0, 0, webhooks.EncodedEvent{} // should reading panic
-	if r.segment == nil || number < r.segment.first || number > r.segment.last {
+	if r.segment == nil || number < r.segment.First || number > r.segment.Last {
 		if r.segment, r.eventErr = r.segments.at(number); r.eventErr != nil {
 			return
 		}
-		r.packed = pack{}
-		r.packed, _ = decodePack(get(r.bodies, r.segment.key))
+		r.packed = record.Pack{}
+		r.packed, _ = record.DecodePack(get(r.bodies, r.segment.Key))
 	}
-	place := r.segment.place(number)
-	event, err := r.segment.event(place)
+	i := r.segment.Index(number)
+	event, err := r.segment.Event(i)
 	r.event, r.eventErr = event.EncodedEvent, err
-	body := r.packed.at(place)
+	body := r.packed.At(i)
 	if body == nil {
-		r.eventErr = errRecord
+		r.eventErr = record.ErrCorrupt
 	}
 	r.event.Body = bytes.Clone(body)
-	r.first, r.end = r.segment.number(place), r.segment.end(place)
+	r.first, r.end = r.segment.Number(i), r.segment.End(i)
 }
 
 // get is [bbolt.Bucket.Get] with a cursor that is there already.

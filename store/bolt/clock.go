@@ -6,6 +6,7 @@ import (
 	"go.etcd.io/bbolt"
 
 	"github.com/storageapi/storageapi/internal/clock"
+	"github.com/storageapi/storageapi/store/bolt/internal/record"
 )
 
 // How old the mark of the clock in the file gets, while something is made due later and
@@ -20,7 +21,7 @@ const (
 func (s *Store) loadClock() error {
 	return s.db.View(func(tx *bbolt.Tx) error {
 		var err error
-		if s.marked, err = decodeMark(tx.Bucket(bucketMeta).Get(keyClock)); err != nil {
+		if s.marked, err = record.DecodeMark(tx.Bucket(bucketMeta).Get(keyClock)); err != nil {
 			// As if it had been marked when the last event was published.
 			s.marked = clock.Mark{Wall: s.lastPublished, Steady: s.lastPublished, Sure: s.lastPublished}
 		}
@@ -40,21 +41,7 @@ func (s *Store) mark(b *batch, age time.Duration) error {
 		return nil
 	}
 	b.AfterCommit(func() { s.marked = now })
-	return b.Put(bucketMeta, keyClock, encodeMark(now))
-}
-
-func encodeMark(m clock.Mark) []byte {
-	e := newEncoder(32)
-	e.time(m.Wall)
-	e.time(m.Steady)
-	e.time(m.Sure)
-	return e
-}
-
-func decodeMark(record []byte) (m clock.Mark, err error) {
-	d := newDecoder(record)
-	m.Wall, m.Steady, m.Sure = d.time(), d.time(), d.time()
-	return m, d.err()
+	return b.Put(bucketMeta, keyClock, record.EncodeMark(now))
 }
 
 // Doubt returns how much of the time that has passed by the system's clock may not have:

@@ -9,7 +9,7 @@ import (
 
 	"github.com/storageapi/storageapi/apikeys"
 	"github.com/storageapi/storageapi/scopes"
-	"github.com/storageapi/storageapi/store/queue"
+	"github.com/storageapi/storageapi/store/bolt/internal/record"
 	"github.com/storageapi/storageapi/webhooks"
 )
 
@@ -63,15 +63,6 @@ func TestDamagedPagesAreErrors(t *testing.T) {
 				t.Error("Close hangs: a transaction was not ended")
 			}
 		})
-	}
-}
-
-// TestDamagedAttempts: no number in the file may become an index.
-func TestDamagedAttempts(t *testing.T) {
-	for _, attempts := range []int{maxAttempts + 1, 1 << 31, 1<<63 - 1} {
-		if o, err := decodeOwed(encodeOwed(&queue.Owed{Due: time.Now(), Attempts: attempts})); err == nil {
-			t.Errorf("%d attempts are read as %d", attempts, o.Attempts)
-		}
 	}
 }
 
@@ -130,8 +121,8 @@ func damagePage(t *testing.T, path string, bucket []byte) {
 	}
 }
 
-// TestDamagedOwedRecordStartsOver: what cannot be read of it counts for nothing.
-func TestDamagedOwedRecordStartsOver(t *testing.T) {
+// TestDamagedPendingRecordStartsOver: what cannot be read of it counts for nothing.
+func TestDamagedPendingRecordStartsOver(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "storage.db")
 	s, err := Open(path)
 	if err != nil {
@@ -155,8 +146,8 @@ func TestDamagedOwedRecordStartsOver(t *testing.T) {
 		t.Fatal(err)
 	}
 	err = s.writer.Run(t.Context(), func(b *batch) error {
-		row, _ := b.tx.Bucket(bucketOwed).Cursor().First()
-		return b.Put(bucketOwed, append([]byte(nil), row...), encodeOwed(&queue.Owed{Due: time.Now().Add(time.Hour), Attempts: 1 << 31}))
+		row, _ := b.tx.Bucket(bucketPending).Cursor().First()
+		return b.Put(bucketPending, append([]byte(nil), row...), (&record.Pending{Due: time.Now().Add(time.Hour), Attempts: 1 << 31}).Encode())
 	})
 	if err != nil {
 		t.Fatal(err)

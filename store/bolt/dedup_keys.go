@@ -3,12 +3,13 @@ package bolt
 import (
 	"context"
 
+	"github.com/storageapi/storageapi/store/bolt/internal/record"
 	"github.com/storageapi/storageapi/webhooks"
 )
 
 // dedupKeyOf returns the key of a deduplication key, which begins with when it may go.
 func dedupKeyOf(account string, n *webhooks.DedupKey) []byte {
-	return append(seqKey(uint64(n.Until.UnixMilli())), prefixed(account, n.Key)...)
+	return append(record.NumberKey(uint64(n.Until.UnixMilli())), record.Prefixed(account, n.Key)...)
 }
 
 // UnseenKeys implements [webhooks.Store].
@@ -29,8 +30,8 @@ func (s *Store) UnseenKeys(ctx context.Context, account string, dedupKeys []webh
 
 // EnqueueOnce implements [webhooks.Store].
 func (s *Store) EnqueueOnce(ctx context.Context, event webhooks.EncodedEvent, dedupKeys []webhooks.DedupKey) (deliveries int, err error) {
-	p, keys := newPublication(&event), make([][]byte, len(dedupKeys))
-	defer p.release()
+	e, keys := newEvent(&event), make([][]byte, len(dedupKeys))
+	defer e.release()
 	for i := range dedupKeys {
 		keys[i] = dedupKeyOf(event.Account, &dedupKeys[i])
 	}
@@ -41,11 +42,11 @@ func (s *Store) EnqueueOnce(ctx context.Context, event webhooks.EncodedEvent, de
 			}
 		}
 		for _, key := range keys {
-			if err := b.Put(bucketDedupKeys, key, newEncoder(0)); err != nil {
+			if err := b.Put(bucketDedupKeys, key, record.Empty()); err != nil {
 				return err
 			}
 		}
-		deliveries, _, err = s.enqueue(b, p, "")
+		deliveries, _, err = s.enqueue(b, e, "")
 		return err
 	})
 	return deliveries, err

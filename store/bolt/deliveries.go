@@ -8,6 +8,7 @@ import (
 
 	"go.etcd.io/bbolt"
 
+	"github.com/storageapi/storageapi/store/bolt/internal/record"
 	"github.com/storageapi/storageapi/webhooks"
 )
 
@@ -18,15 +19,15 @@ func (s *Store) EventDeliveries(ctx context.Context, account, eventID string) (l
 		return nil, err
 	}
 	defer s.done(tx, &err)
-	segment, place, err := eventByID(tx, account, eventID)
+	segment, i, err := eventByID(tx, account, eventID)
 	if err != nil {
 		return nil, err
 	}
-	event, err := segment.event(place)
+	event, err := segment.Event(i)
 	if err != nil {
 		return nil, err
 	}
-	for number, webhook := range segment.recipients(place) {
+	for number, webhook := range segment.Recipients(i) {
 		d, err := s.deliveryOf(tx, segment, &event, number, string(webhook))
 		if err != nil {
 			return nil, err
@@ -40,8 +41,8 @@ func (s *Store) EventDeliveries(ctx context.Context, account, eventID string) (l
 }
 
 // eventByID returns where the account's event is, or ErrNotFound.
-func eventByID(tx *bbolt.Tx, account, id string) (s *segment, place int, err error) {
-	key := tx.Bucket(bucketEventIDs).Get(prefixed(id, account))
+func eventByID(tx *bbolt.Tx, account, id string) (s *record.Segment, i int, err error) {
+	key := tx.Bucket(bucketEventIDs).Get(record.Prefixed(id, account))
 	if key == nil {
 		return nil, 0, webhooks.ErrNotFound
 	}
@@ -49,21 +50,21 @@ func eventByID(tx *bbolt.Tx, account, id string) (s *segment, place int, err err
 	if s, err = newSegments(tx).at(number); err != nil {
 		return nil, 0, err
 	}
-	return s, s.place(number), nil
+	return s, s.Index(number), nil
 }
 
 // deliveryOf puts together the event's delivery of that number: what is owed, or else
 // what settled it, or else that it was skipped. One that is nothing of it, without a
 // State, was owed to a webhook that was deleted, or was purged. What its rows say is
 // owed to a webhook that is gone is not, see [leftovers].
-func (s *Store) deliveryOf(tx *bbolt.Tx, segment *segment, event *eventRecord, number uint64, webhook string) (webhooks.Delivery, error) {
-	d := webhooks.Delivery{EventID: event.ID, WebhookID: webhook, Type: event.Type, PublishedAt: event.published}
+func (s *Store) deliveryOf(tx *bbolt.Tx, segment *record.Segment, event *record.Event, number uint64, webhook string) (webhooks.Delivery, error) {
+	d := webhooks.Delivery{EventID: event.ID, WebhookID: webhook, Type: event.Type, PublishedAt: event.PublishedAt}
 	there := tx.Bucket(bucketWebhookIDs).Get([]byte(webhook)) != nil
-	if there && isMarked(tx, bucketFresh, number) {
-		d.State, d.NextAttemptAt = webhooks.Pending, event.published
+	if there && inBitmap(tx, bucketFresh, number) {
+		d.State, d.NextAttemptAt = webhooks.Pending, event.PublishedAt
 		return d, nil
 	}
-	if isMarked(tx, bucketSkipped, number) {
+	if inBitmap(tx, bucketSkipped, number) {
 		d.State = webhooks.Skipped
 	}
 	attempts, state, err := attemptsAt(tx, segment, number)
@@ -73,12 +74,12 @@ func (s *Store) deliveryOf(tx *bbolt.Tx, segment *segment, event *eventRecord, n
 	if d.Attempts = attempts; state != "" {
 		d.State = state
 	}
-	if record := tx.Bucket(bucketOwed).Get(seqKey(number)); record != nil && there {
-		o, err := decodeOwed(record)
+	if value := tx.Bucket(bucketPending).Get(record.NumberKey(number)); value != nil && there {
+		p, err := record.DecodePending(value)
 		if err != nil {
 			return d, err
 		}
-		d.State, d.NextAttemptAt = webhooks.Pending, s.clock.Wall(o.Due)
+		d.State, d.NextAttemptAt = webhooks.Pending, s.clock.Wall(p.Due)
 	}
 	return d, nil
 }

@@ -8,6 +8,7 @@ import (
 
 	"go.etcd.io/bbolt"
 
+	"github.com/storageapi/storageapi/store/bolt/internal/record"
 	"github.com/storageapi/storageapi/webhooks"
 )
 
@@ -54,7 +55,7 @@ func metaNumber(tx *bbolt.Tx, key []byte) uint64 {
 func (w *walk) within(run uint64) ([]uint64, error) {
 	if run < w.indexed {
 		w.cost += costIndex
-		return decodeRun(run, w.tx.Bucket(bucketRuns).Get(runKey(run, w.webhook)))
+		return record.DecodeRun(run, w.tx.Bucket(bucketRuns).Get(runKey(run, w.webhook)))
 	}
 	all := make(map[string][]uint64)
 	w.cost += costRecord * readRun(w.tx, run, w.webhook, all)
@@ -69,7 +70,7 @@ func (w *walk) delivery(number uint64) (d webhooks.Delivery, ok bool) {
 	if err != nil {
 		return d, false
 	}
-	event, err := segment.event(segment.place(number))
+	event, err := segment.Event(segment.Index(number))
 	if err != nil {
 		return d, false
 	}
@@ -80,7 +81,7 @@ func (w *walk) delivery(number uint64) (d webhooks.Delivery, ok bool) {
 // hasBody reports whether the delivery's event still has its body.
 func (w *walk) hasBody(number uint64) bool {
 	segment, err := w.segments.at(number)
-	return err == nil && w.tx.Bucket(bucketBodies).Get(segment.key) != nil
+	return err == nil && w.tx.Bucket(bucketBodies).Get(segment.Key) != nil
 }
 
 // ListDeliveries implements [webhooks.Store].
@@ -90,7 +91,7 @@ func (s *Store) ListDeliveries(ctx context.Context, account, webhookID string, q
 		return page, err
 	}
 	defer s.done(tx, &err)
-	if tx.Bucket(bucketWebhooks).Get(prefixed(account, webhookID)) == nil {
+	if tx.Bucket(bucketWebhooks).Get(record.Prefixed(account, webhookID)) == nil {
 		return page, webhooks.ErrNotFound
 	}
 	low, high := between(tx, query)
@@ -148,11 +149,11 @@ func between(tx *bbolt.Tx, query webhooks.DeliveryQuery) (low, high uint64) {
 // given, and returns how many it has looked at.
 func readRun(tx *bbolt.Tx, run uint64, webhook string, numbers map[string][]uint64) (looked int) {
 	for segment := range newSegments(tx).from(run) {
-		if segment.first >= run+runSize {
+		if segment.First >= run+runSize {
 			break
 		}
-		for i := range segment.len() {
-			for number, id := range segment.recipients(i) {
+		for i := range segment.Len() {
+			for number, id := range segment.Recipients(i) {
 				looked++
 				if number >= run && number < run+runSize && (webhook == "" || string(id) == webhook) {
 					numbers[string(id)] = append(numbers[string(id)], number)
@@ -173,33 +174,11 @@ func indexRun(b *batch) (made bool, err error) {
 	all := make(map[string][]uint64)
 	readRun(b.tx, run, "", all)
 	for _, webhook := range slices.Sorted(maps.Keys(all)) {
-		if err := b.Append(bucketRuns, runKey(run, webhook), encodeRun(run, all[webhook])); err != nil {
+		if err := b.Append(bucketRuns, runKey(run, webhook), record.EncodeRun(run, all[webhook])); err != nil {
 			return false, err
 		}
 	}
-	return true, b.Put(bucketMeta, keyRuns, seqKey(run+runSize))
+	return true, b.Put(bucketMeta, keyRuns, record.NumberKey(run+runSize))
 }
 
-func runKey(run uint64, webhook string) []byte { return append(seqKey(run), webhook...) }
-
-// An index record lists numbers by their distances.
-func encodeRun(run uint64, numbers []uint64) []byte {
-	e := newEncoder(2 * len(numbers))
-	for _, n := range numbers {
-		e.uint(n - run)
-		run = n
-	}
-	return e
-}
-
-func decodeRun(run uint64, record []byte) (numbers []uint64, err error) {
-	if record == nil {
-		return nil, nil
-	}
-	d := newDecoder(record)
-	for len(d.rest) > 0 && !d.failed {
-		run += d.uint()
-		numbers = append(numbers, run)
-	}
-	return numbers, d.err()
-}
+func runKey(run uint64, webhook string) []byte { return append(record.NumberKey(run), webhook...) }

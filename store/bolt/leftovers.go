@@ -106,7 +106,7 @@ func (s *Store) removeRows(b *batch, left *leftover, numbers []uint64) error {
 		return err
 	}
 	for _, number := range numbers {
-		if err := b.unowe(number); err != nil {
+		if err := b.removePending(number); err != nil {
 			return err
 		}
 	}

@@ -9,6 +9,7 @@ import (
 
 	"go.etcd.io/bbolt"
 
+	"github.com/storageapi/storageapi/store/bolt/internal/record"
 	"github.com/storageapi/storageapi/webhooks"
 )
 
@@ -26,17 +27,17 @@ func TestDeletionGoesInSteps(t *testing.T) {
 	}
 	publishMany(t, s, events)
 	retrySome(t, s, "wh1", events/2)
-	rows := owedRows(t, s)
+	rows := pendingRows(t, s)
 	if rows != 2*events {
 		t.Fatalf("%d rows, want %d", rows, 2*events)
 	}
 	if err := s.DeleteWebhook(t.Context(), "acct", "wh1", nil); err != nil {
 		t.Fatal(err)
 	}
-	if left := owedRows(t, s); left != rows {
+	if left := pendingRows(t, s); left != rows {
 		t.Errorf("the deletion removed %d rows by itself", rows-left)
 	}
-	for steps := 0; owedRows(t, s) > events; steps++ {
+	for steps := 0; pendingRows(t, s) > events; steps++ {
 		if steps == 3 {
 			if err := s.Close(); err != nil {
 				t.Fatal(err)
@@ -52,10 +53,10 @@ func TestDeletionGoesInSteps(t *testing.T) {
 		if got, err := s.Backlog(t.Context(), ""); got.Pending != events || err != nil {
 			t.Fatalf("after %d steps %d are pending, %v", steps, got.Pending, err)
 		}
-		before := owedRows(t, s)
+		before := pendingRows(t, s)
 		more, err := s.Purge(t.Context(), webhooks.Purge{Limit: limit})
-		if err != nil || !more || before-owedRows(t, s) != limit {
-			t.Fatalf("step %d removed %d rows, %v, %v; want %d and more", steps, before-owedRows(t, s), more, err, limit)
+		if err != nil || !more || before-pendingRows(t, s) != limit {
+			t.Fatalf("step %d removed %d rows, %v, %v; want %d and more", steps, before-pendingRows(t, s), more, err, limit)
 		}
 	}
 	if more, err := s.Purge(t.Context(), webhooks.Purge{Limit: limit}); more || err != nil {
@@ -127,7 +128,7 @@ func TestSweepsRace(t *testing.T) {
 			t.Fatal(err)
 		}
 		wg.Wait()
-		if rows := owedRows(t, s); rows != 1 {
+		if rows := pendingRows(t, s); rows != 1 {
 			t.Fatalf("in round %d there are %d rows, want that of the last event", round, rows)
 		}
 		tasks, _, err := s.ClaimDeliveries(t.Context(), webhooks.Claim{Limit: 9, PerWebhook: 9, Lease: time.Minute})
@@ -223,14 +224,14 @@ func retrySome(t *testing.T, s *Store, webhook string, n int) {
 	}
 }
 
-// owedRows counts what the file says is owed, to whomever.
-func owedRows(t *testing.T, s *Store) (rows int) {
+// pendingRows counts what the file says is pending, for any webhook.
+func pendingRows(t *testing.T, s *Store) (rows int) {
 	t.Helper()
 	err := s.db.View(func(tx *bbolt.Tx) error {
-		rows = tx.Bucket(bucketOwed).Stats().KeyN
-		return tx.Bucket(bucketFresh).ForEach(func(_, record []byte) error {
-			m, err := decodeBitmap(record)
-			m.each(func(uint64) bool { rows++; return true })
+		rows = tx.Bucket(bucketPending).Stats().KeyN
+		return tx.Bucket(bucketFresh).ForEach(func(_, value []byte) error {
+			m, err := record.DecodeBitmap(value)
+			m.Each(func(uint64) bool { rows++; return true })
 			return err
 		})
 	})

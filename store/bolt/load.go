@@ -7,6 +7,7 @@ import (
 
 	"go.etcd.io/bbolt"
 
+	"github.com/storageapi/storageapi/store/bolt/internal/record"
 	"github.com/storageapi/storageapi/store/queue"
 	"github.com/storageapi/storageapi/webhooks"
 )
@@ -46,7 +47,7 @@ func (l *loader) load() error {
 	if err := l.tx.Bucket(bucketFresh).ForEach(l.loadFresh); err != nil {
 		return err
 	}
-	if err := l.tx.Bucket(bucketOwed).ForEach(l.loadOwed); err != nil {
+	if err := l.tx.Bucket(bucketPending).ForEach(l.loadPending); err != nil {
 		return err
 	}
 	for _, lane := range l.lanes {
@@ -60,23 +61,23 @@ func (l *loader) load() error {
 
 // loadFresh loads what is owed of a segment as it was published. Of a segment that
 // cannot be read nobody knows whom it is for: it stays until it expires.
-func (l *loader) loadFresh(key, record []byte) error {
-	m, err := decodeBitmap(record)
+func (l *loader) loadFresh(key, value []byte) error {
+	m, err := record.DecodeBitmap(value)
 	if err != nil || len(key) != 8 {
 		return nil
 	}
-	segment, err := l.segments.at(m.first)
+	segment, err := l.segments.at(m.First)
 	if err != nil {
 		return nil
 	}
-	for i := range segment.len() {
-		event, err := segment.event(i)
-		due := event.published
+	for i := range segment.Len() {
+		event, err := segment.Event(i)
+		due := event.PublishedAt
 		if err != nil || due.After(l.now) {
 			due = l.now // it will be claimed as one that cannot be read, or the clock was set back
 		}
-		for number, webhook := range segment.recipients(i) {
-			if m.has(number) {
+		for number, webhook := range segment.Recipients(i) {
+			if m.Has(number) {
 				l.add(webhook, number, queue.Owed{Due: due})
 			}
 		}
@@ -85,7 +86,7 @@ func (l *loader) loadFresh(key, record []byte) error {
 }
 
 // loadOwed loads what is owed otherwise.
-func (l *loader) loadOwed(key, record []byte) error {
+func (l *loader) loadPending(key, value []byte) error {
 	if len(key) != 8 {
 		return nil
 	}
@@ -94,15 +95,16 @@ func (l *loader) loadOwed(key, record []byte) error {
 	if err != nil {
 		return nil
 	}
-	webhook, err := segment.recipient(number)
+	webhook, err := segment.Recipient(number)
 	if err != nil {
 		return nil
 	}
-	o, err := decodeOwed(record)
-	if o.Due = l.now.Add(o.Due.Sub(l.steady)); err != nil {
-		o.Due = l.now // its event is there: better late than never
+	p, err := record.DecodePending(value)
+	due := l.now.Add(p.Due.Sub(l.steady))
+	if err != nil {
+		due = l.now // its event is there: better late than never
 	}
-	l.add(webhook, number, o)
+	l.add(webhook, number, queue.Owed{Due: due, Attempts: p.Attempts, Before: p.Before, Recovered: p.Recovered})
 	return nil
 }
 

@@ -87,11 +87,11 @@ func damage(t *testing.T, path string) {
 	defer func() { _ = db.Close() }()
 	err = db.Update(func(tx *bbolt.Tx) error {
 		events := tx.Bucket([]byte("events"))
-		first, record := events.Cursor().First()
-		at := len(record) - len("\x01"+"published at"+"\x00"+"\x0bbalance.low"+"\x07evt_bad"+"\x04acct"+"end1"+"end2"+"many")
-		record = bytes.Clone(record)
-		record[at] = 255
-		if err := events.Put(first, record); err != nil {
+		first, value := events.Cursor().First()
+		at := len(value) - len("\x01"+"published at"+"\x00"+"\x0bbalance.low"+"\x07evt_bad"+"\x04acct"+"end1"+"end2"+"many")
+		value = bytes.Clone(value)
+		value[at] = 255
+		if err := events.Put(first, value); err != nil {
 			return err
 		}
 		return tx.Bucket([]byte("webhooks")).Put([]byte("\x04acctwh_bad"), []byte{255})

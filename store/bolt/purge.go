@@ -8,6 +8,7 @@ import (
 	"math"
 	"time"
 
+	"github.com/storageapi/storageapi/store/bolt/internal/record"
 	"github.com/storageapi/storageapi/webhooks"
 )
 
@@ -48,7 +49,7 @@ func (s *Store) purge(b *batch, purge *webhooks.Purge, seized map[uint64]uint64)
 		return true, err
 	}
 	payloads, attempts, ids := firstSince(b.tx, purge.Payloads), firstSince(b.tx, purge.Attempts), firstSince(b.tx, purge.EventIDs)
-	b.AfterCommit(func() { s.recent.forget(payloads) })
+	b.AfterCommit(func() { s.published.forget(payloads) })
 	if err := s.mark(b, markIdle); err != nil {
 		return false, err
 	}
@@ -62,7 +63,7 @@ func (s *Store) purge(b *batch, purge *webhooks.Purge, seized map[uint64]uint64)
 		func() error { return deleteBefore(b, bucketRuns, max(attempts, runSize)-runSize, &left) },
 		func() error { return purgeEventIDs(b, ids, &left) },
 		func() error {
-			return deleteBefore(b, bucketEvents, min(attempts, metaNumber(b.tx, keyIDsGone), firstOwed(b)), &left)
+			return deleteBefore(b, bucketEvents, min(attempts, metaNumber(b.tx, keyIDsGone), firstPending(b)), &left)
 		},
 		func() error { return purgeRecoveries(b, purge.Attempts) },
 		func() error {
@@ -97,7 +98,7 @@ func (s *Store) expire(b *batch, before uint64, left *int, seized map[uint64]uin
 		}
 		var webhook []byte
 		if segment, err := found.at(number); err == nil {
-			webhook, _ = segment.recipient(number)
+			webhook, _ = segment.Recipient(number)
 		}
 		if webhook != nil && b.Get(bucketWebhookIDs, webhook) == nil {
 			return true // left over, and not owed
@@ -112,19 +113,19 @@ func (s *Store) expire(b *batch, before uint64, left *int, seized map[uint64]uin
 	}
 	var damaged [][]byte
 	c := b.tx.Bucket(bucketFresh).Cursor()
-	for k, record := c.First(); k != nil && binary.BigEndian.Uint64(k) < before; k, record = c.Next() {
-		m, err := decodeBitmap(record)
+	for k, value := c.First(); k != nil && binary.BigEndian.Uint64(k) < before; k, value = c.Next() {
+		m, err := record.DecodeBitmap(value)
 		if err != nil {
 			damaged = append(damaged, bytes.Clone(k))
 		}
-		if !m.each(func(n uint64) bool { return look(n, 1) }) {
+		if !m.Each(func(n uint64) bool { return look(n, 1) }) {
 			break
 		}
 	}
-	c = b.tx.Bucket(bucketOwed).Cursor()
-	for k, record := c.First(); k != nil; k, record = c.Next() {
-		o, _ := decodeOwed(record)
-		if len(k) == 8 && !look(binary.BigEndian.Uint64(k), o.Attempts+1) {
+	c = b.tx.Bucket(bucketPending).Cursor()
+	for k, value := c.First(); k != nil; k, value = c.Next() {
+		p, _ := record.DecodePending(value)
+		if len(k) == 8 && !look(binary.BigEndian.Uint64(k), p.Attempts+1) {
 			break
 		}
 	}
@@ -138,7 +139,7 @@ func (s *Store) expire(b *batch, before uint64, left *int, seized map[uint64]uin
 		if err := b.logAttempt(d.number, &attempt, webhooks.GiveUp); err != nil {
 			return err
 		}
-		if err := b.unowe(d.number); err != nil {
+		if err := b.removePending(d.number); err != nil {
 			return err
 		}
 		b.AfterCommit(func() {
@@ -166,9 +167,9 @@ func (s *Store) seize(old []expiring, seized map[uint64]uint64) {
 
 // firstOwed returns a number which no delivery that is owed is before: the segments
 // from there on are needed.
-func firstOwed(b *batch) uint64 {
+func firstPending(b *batch) uint64 {
 	first := uint64(math.MaxUint64)
-	for _, bucket := range [][]byte{bucketFresh, bucketOwed} {
+	for _, bucket := range [][]byte{bucketFresh, bucketPending} {
 		if key, _ := b.tx.Bucket(bucket).Cursor().First(); len(key) == 8 {
 			first = min(first, binary.BigEndian.Uint64(key))
 		}
@@ -195,20 +196,20 @@ func purgeEventIDs(b *batch, before uint64, left *int) error {
 	begin := metaNumber(b.tx, keyIDsGone)
 	next := begin
 	for segment := range newSegments(b.tx).from(begin) {
-		for i := max(0, segment.place(begin)); i < segment.len(); i++ {
-			n := segment.number(i)
+		for i := max(0, segment.Index(begin)); i < segment.Len(); i++ {
+			n := segment.Number(i)
 			if n >= before || *left <= 0 {
 				return b.putIDsGone(begin, next)
 			}
-			if event, err := segment.event(i); err == nil {
+			if event, err := segment.Event(i); err == nil {
 				// It may be that of a later event of the same id.
-				if id := prefixed(event.ID, event.Account); bytes.Equal(b.Get(bucketEventIDs, id), seqKey(n)) {
+				if id := record.Prefixed(event.ID, event.Account); bytes.Equal(b.Get(bucketEventIDs, id), record.NumberKey(n)) {
 					if err := b.Delete(bucketEventIDs, id); err != nil {
 						return err
 					}
 				}
 			}
-			next = segment.end(i)
+			next = segment.End(i)
 			*left--
 		}
 	}
@@ -220,5 +221,5 @@ func (b *batch) putIDsGone(before, next uint64) error {
 	if next == before {
 		return nil
 	}
-	return b.Put(bucketMeta, keyIDsGone, seqKey(next))
+	return b.Put(bucketMeta, keyIDsGone, record.NumberKey(next))
 }

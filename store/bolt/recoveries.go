@@ -7,20 +7,14 @@ import (
 
 	"go.etcd.io/bbolt"
 
-	"github.com/storageapi/storageapi/store/queue"
+	"github.com/storageapi/storageapi/store/bolt/internal/record"
 	"github.com/storageapi/storageapi/webhooks"
 )
-
-// A recovery is one with how far it has come.
-type recovery struct {
-	webhooks.Recovery
-	next uint64 // the number of the delivery to go on with
-}
 
 // CreateRecovery implements [webhooks.Store].
 func (s *Store) CreateRecovery(ctx context.Context, created webhooks.Recovery) error {
 	return s.writer.Run(ctx, func(b *batch) error {
-		if b.Get(bucketWebhooks, prefixed(created.Account, created.WebhookID)) == nil {
+		if b.Get(bucketWebhooks, record.Prefixed(created.Account, created.WebhookID)) == nil {
 			return webhooks.ErrNotFound
 		}
 		if b.Get(bucketRecoveries, []byte(created.ID)) != nil {
@@ -29,7 +23,7 @@ func (s *Store) CreateRecovery(ctx context.Context, created webhooks.Recovery) e
 		if b.Get(bucketOpenRecoveries, []byte(created.WebhookID)) != nil {
 			return webhooks.ErrRecovering
 		}
-		r := recovery{Recovery: created}
+		r := record.Recovery{Recovery: created}
 		if r.To.IsZero() {
 			r.To = afterAll(s.lastPublished)
 		}
@@ -87,18 +81,18 @@ func (s *Store) AdvanceRecovery(ctx context.Context, limit int) (advanced bool, 
 // done.
 func (s *Store) nextRecovery(tx *bbolt.Tx) (webhook []byte, id string) {
 	c := tx.Bucket(bucketOpenRecoveries).Cursor()
-	k, record := c.Seek(s.recovered)
+	k, value := c.Seek(s.recovered)
 	if bytes.Equal(k, s.recovered) {
-		k, record = c.Next()
+		k, value = c.Next()
 	}
 	if k == nil {
-		k, record = c.First()
+		k, value = c.First()
 	}
-	return bytes.Clone(k), newDecoder(record).string()
+	return bytes.Clone(k), record.DecodeID(value)
 }
 
-// advance looks at the recovery's next deliveries and makes them owed.
-func (s *Store) advance(b *batch, r *recovery, limit int) error {
+// advance looks at the recovery's next deliveries and makes them pending.
+func (s *Store) advance(b *batch, r *record.Recovery, limit int) error {
 	webhook, err := s.webhookByID(b.tx, r.Account, r.WebhookID)
 	if err != nil { // gone, or nothing can be sent to it
 		r.Done = true
@@ -107,7 +101,7 @@ func (s *Store) advance(b *batch, r *recovery, limit int) error {
 	query := webhooks.DeliveryQuery{States: r.States, From: r.From, To: r.To}
 	low, high := between(b.tx, query)
 	w := s.newWalk(b.tx, r.WebhookID)
-	low = max(low, r.next)
+	low = max(low, r.Next)
 	for low < high {
 		run := low / runSize * runSize
 		numbers, err := w.within(run)
@@ -119,20 +113,20 @@ func (s *Store) advance(b *batch, r *recovery, limit int) error {
 				continue
 			}
 			if limit--; limit < 0 {
-				r.next = n
+				r.Next = n
 				return nil
 			}
 			d, ok := w.delivery(n)
 			if !ok || d.State == webhooks.Pending || !query.Matches(&d) || !w.hasBody(n) {
 				continue
 			}
-			if err := s.oweAgain(b, &webhook, n, queue.Owed{Attempts: lastNumber(&d), Recovered: true}); err != nil {
+			if err := s.addPending(b, &webhook, n, record.Pending{Attempts: lastNumber(&d), Recovered: true}, false); err != nil {
 				return err
 			}
 			r.Recovered++
 		}
 		low = run + runSize
-		if r.next = low; w.cost > maxStepCost {
+		if r.Next = low; w.cost > maxStepCost {
 			return nil
 		}
 	}
@@ -140,74 +134,34 @@ func (s *Store) advance(b *batch, r *recovery, limit int) error {
 	return nil
 }
 
-func recoveryByID(tx *bbolt.Tx, id string) (recovery, error) {
-	record := tx.Bucket(bucketRecoveries).Get([]byte(id))
-	if record == nil {
-		return recovery{}, webhooks.ErrNotFound
+func recoveryByID(tx *bbolt.Tx, id string) (record.Recovery, error) {
+	value := tx.Bucket(bucketRecoveries).Get([]byte(id))
+	if value == nil {
+		return record.Recovery{}, webhooks.ErrNotFound
 	}
-	return decodeRecovery(id, record)
+	return record.DecodeRecovery(id, value)
 }
 
 // putRecovery stores a recovery, and whether it is open.
-func putRecovery(b *batch, r *recovery) error {
+func putRecovery(b *batch, r *record.Recovery) error {
 	var err error
 	if r.Done {
 		err = b.Delete(bucketOpenRecoveries, []byte(r.WebhookID))
 	} else {
-		e := newEncoder(len(r.ID) + 1)
-		e.string(r.ID)
-		err = b.Put(bucketOpenRecoveries, []byte(r.WebhookID), e)
+		err = b.Put(bucketOpenRecoveries, []byte(r.WebhookID), record.EncodeID(r.ID))
 	}
 	if err != nil {
 		return err
 	}
-	return b.Put(bucketRecoveries, []byte(r.ID), encodeRecovery(r))
-}
-
-func encodeRecovery(r *recovery) []byte {
-	e := newEncoder(96)
-	e.time(r.CreatedAt)
-	e.string(r.Account)
-	e.string(r.WebhookID)
-	e.uint(uint64(len(r.States)))
-	for _, state := range r.States {
-		e.string(string(state))
-	}
-	e.time(r.From)
-	e.time(r.To)
-	e.uint(uint64(r.Recovered))
-	e.bool(r.Done)
-	e.uint(r.next)
-	return e
-}
-
-func decodeRecovery(id string, record []byte) (recovery, error) {
-	var r recovery
-	r.ID = id
-	d := newDecoder(record)
-	r.CreatedAt = d.time()
-	r.Account = d.string()
-	r.WebhookID = d.string()
-	for range d.uint() {
-		if d.failed {
-			break
-		}
-		r.States = append(r.States, webhooks.DeliveryState(d.string()))
-	}
-	r.From = d.time()
-	r.To = d.time()
-	r.Recovered = int(d.uint())
-	r.Done = d.bool()
-	r.next = d.uint()
-	return r, d.err()
+	return b.Put(bucketRecoveries, []byte(r.ID), r.Encode())
 }
 
 // purgeRecoveries deletes those that are done and were created before the time.
 func purgeRecoveries(b *batch, before time.Time) error {
 	var old [][]byte
 	c := b.tx.Bucket(bucketRecoveries).Cursor()
-	for k, record := c.First(); k != nil; k, record = c.Next() {
-		r, err := decodeRecovery(string(k), record)
+	for k, value := c.First(); k != nil; k, value = c.Next() {
+		r, err := record.DecodeRecovery(string(k), value)
 		if err != nil || r.Done && r.CreatedAt.Before(before) {
 			old = append(old, bytes.Clone(k))
 		}

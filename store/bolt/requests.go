@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/storageapi/storageapi/apikeys"
+	"github.com/storageapi/storageapi/store/bolt/internal/record"
 	"github.com/storageapi/storageapi/webhooks"
 )
 
@@ -18,12 +19,6 @@ const (
 
 // forgetStep is how many requests are forgotten at most when one is noted.
 const forgetStep = 8
-
-// A request is one that made something.
-type request struct {
-	apikeys.DuplicateRequestError
-	at time.Time
-}
 
 // requests remembers how many accounts have made. As with a census, only steps of the
 // writer use it.
@@ -68,16 +63,16 @@ func (r *requests) check(b *batch, kind, account string, options *apikeys.Create
 	var old [][]byte // not deleted at once: a cursor skips keys after that
 	prefix, since := requestKey(kind, account, ""), since(options)
 	rows := b.tx.Bucket(bucketRequests).Cursor()
-	for k, record := rows.Seek(prefix); bytes.HasPrefix(k, prefix); k, record = rows.Next() {
-		switch before, err := decodeRequest(record); {
+	for k, value := rows.Seek(prefix); bytes.HasPrefix(k, prefix); k, value = rows.Next() {
+		switch before, err := record.DecodeRequest(value); {
 		case err != nil:
 			return err
-		case !before.at.Before(since):
-			if known++; known == 1 || before.at.Before(oldest) {
-				oldest = before.at
+		case !before.At.Before(since):
+			if known++; known == 1 || before.At.Before(oldest) {
+				oldest = before.At
 			}
 		case len(old) < 8*forgetStep:
-			old = append(old, requestTime(before.at, k))
+			old = append(old, requestTime(before.At, k))
 		}
 	}
 	if known >= options.MaxIdempotencyKeys {
@@ -95,18 +90,18 @@ func (b *batch) repeated(kind, account string, options *apikeys.CreateOptions) e
 	if options.IdempotencyKey == "" {
 		return nil
 	}
-	record := b.Get(bucketRequests, requestKey(kind, account, options.IdempotencyKey))
-	if record == nil {
+	value := b.Get(bucketRequests, requestKey(kind, account, options.IdempotencyKey))
+	if value == nil {
 		return nil
 	}
-	before, err := decodeRequest(record)
+	before, err := record.DecodeRequest(value)
 	if err != nil {
 		return err
 	}
-	if before.at.Before(since(options)) {
+	if before.At.Before(since(options)) {
 		return nil
 	}
-	return &before.DuplicateRequestError
+	return &apikeys.DuplicateRequestError{ID: before.ID, Fingerprint: before.Fingerprint}
 }
 
 // ofWebhook returns the error of package webhooks that says what err, of package apikeys,
@@ -127,15 +122,15 @@ func (r *requests) note(b *batch, kind, account, id string, options *apikeys.Cre
 	if options.IdempotencyKey == "" {
 		return nil
 	}
-	noted := request{apikeys.DuplicateRequestError{ID: id, Fingerprint: options.Fingerprint}, stored(time.Now())}
+	made := record.Request{ID: id, Fingerprint: options.Fingerprint, At: record.Round(time.Now())}
 	key := requestKey(kind, account, options.IdempotencyKey)
 	if b.Get(bucketRequests, key) == nil {
 		r.census[kind].add(account, 1)
 	}
-	if err := b.Put(bucketRequests, key, noted.encode()); err != nil {
+	if err := b.Put(bucketRequests, key, made.Encode()); err != nil {
 		return err
 	}
-	if err := b.Put(bucketRequestTimes, requestTime(noted.at, key), nil); err != nil {
+	if err := b.Put(bucketRequestTimes, requestTime(made.At, key), nil); err != nil {
 		return err
 	}
 	return r.forgetOldest(b, since(options))
@@ -143,7 +138,7 @@ func (r *requests) note(b *batch, kind, account, id string, options *apikeys.Cre
 
 // since returns when the oldest request that is known was noted.
 func since(options *apikeys.CreateOptions) time.Time {
-	return stored(time.Now().Add(-options.IdempotencyTTL))
+	return record.Round(time.Now().Add(-options.IdempotencyTTL))
 }
 
 // forgetOldest forgets some of the requests that were noted before then.
@@ -161,8 +156,8 @@ func (r *requests) forget(b *batch, old [][]byte, since time.Time) error {
 	for _, k := range old {
 		key := k[8:]
 		// It may have been noted again since.
-		record := b.Get(bucketRequests, key)
-		if noted, err := decodeRequest(record); record == nil || err == nil && !noted.at.Before(since) {
+		value := b.Get(bucketRequests, key)
+		if noted, err := record.DecodeRequest(value); value == nil || err == nil && !noted.At.Before(since) {
 			continue
 		}
 		if err := b.Delete(bucketRequests, key); err != nil {
@@ -175,7 +170,7 @@ func (r *requests) forget(b *batch, old [][]byte, since time.Time) error {
 }
 
 func requestKey(kind, account, name string) []byte {
-	return append([]byte(kind), prefixed(account, name)...)
+	return append([]byte(kind), record.Prefixed(account, name)...)
 }
 
 // requestOwner takes apart what requestKey made, but for the name.
@@ -190,22 +185,3 @@ func requestTime(at time.Time, key []byte) []byte {
 	const sign = 1 << 63 // times before 1970 sort first
 	return append(binary.BigEndian.AppendUint64(nil, uint64(at.UnixMilli())^sign), key...)
 }
-
-func (r *request) encode() []byte {
-	e := newEncoder(16 + len(r.Fingerprint) + len(r.ID))
-	e.time(r.at)
-	e.raw(r.Fingerprint[:])
-	e.string(r.ID)
-	return e
-}
-
-func decodeRequest(record []byte) (r request, err error) {
-	d := newDecoder(record)
-	r.at = d.time()
-	copy(r.Fingerprint[:], d.raw(uint64(len(r.Fingerprint))))
-	r.ID = d.string()
-	return r, d.err()
-}
-
-// stored returns a time as it is read again: in UTC, to the millisecond.
-func stored(t time.Time) time.Time { return t.UTC().Truncate(time.Millisecond) }

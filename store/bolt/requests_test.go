@@ -10,6 +10,7 @@ import (
 	"go.etcd.io/bbolt"
 
 	"github.com/storageapi/storageapi/apikeys"
+	"github.com/storageapi/storageapi/store/bolt/internal/record"
 	"github.com/storageapi/storageapi/webhooks"
 )
 
@@ -83,9 +84,9 @@ func TestCensusAfterAFailure(t *testing.T) {
 		if err := putKey(b, key(1), apikeys.Key{}); err != nil {
 			return err
 		}
-		return errRecord
+		return record.ErrCorrupt
 	})
-	if err != errRecord {
+	if err != record.ErrCorrupt {
 		t.Fatal(err)
 	}
 	if err := s.CreateKey(t.Context(), key(2), one); err != nil {

@@ -37,7 +37,7 @@ var (
 	bucketBodies   = []byte("bodies")    // the same → the bodies of its events
 	bucketFresh    = []byte("fresh")     // the same → which of its deliveries are owed as they were when published
 	bucketSkipped  = []byte("skipped")   // the same → which of its deliveries are skipped
-	bucketOwed     = []byte("owed")      // number of a delivery that is owed otherwise → owed record
+	bucketPending  = []byte("owed")      // number of a delivery that is owed otherwise → owed record
 	bucketRuns     = []byte("runs")      // first number of a run, webhook id → numbers of its deliveries in that run
 
 	bucketFirstAttempts = []byte("first_attempts") // last number of a segment, least number in the pack → first attempts at its deliveries
@@ -65,7 +65,7 @@ var (
 
 var buckets = [][]byte{
 	bucketMeta, bucketKeys, bucketKeyIDs, bucketKeyUses, bucketWebhooks, bucketWebhookIDs, bucketFailing,
-	bucketEventIDs, bucketEvents, bucketBodies, bucketFresh, bucketSkipped, bucketOwed, bucketRuns, bucketFirstAttempts, bucketAttempts,
+	bucketEventIDs, bucketEvents, bucketBodies, bucketFresh, bucketSkipped, bucketPending, bucketRuns, bucketFirstAttempts, bucketAttempts,
 	bucketRecoveries, bucketOpenRecoveries, bucketRequests, bucketRequestTimes, bucketAlerts, bucketDueAlerts, bucketDedupKeys,
 }
 

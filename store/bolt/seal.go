@@ -8,6 +8,7 @@ import (
 	"go.etcd.io/bbolt"
 
 	"github.com/storageapi/storageapi/signing"
+	"github.com/storageapi/storageapi/store/bolt/internal/record"
 )
 
 // resealStep is how many webhooks are sealed anew in a transaction.
@@ -47,15 +48,14 @@ func (s *Store) reseal() error {
 func (s *Store) resealFrom(b *batch, row []byte) (next []byte, err error) {
 	var records [][2][]byte // key and value; not written at once, for the cursor's sake
 	c := b.tx.Bucket(bucketWebhooks).Cursor()
-	k, record := c.Seek(row)
-	for ; k != nil && len(records) < resealStep; k, record = c.Next() {
-		d := decoder{rest: k}
-		account := d.string()
-		webhook, err := s.decodeWebhook(account, string(d.rest), record)
+	k, value := c.Seek(row)
+	for ; k != nil && len(records) < resealStep; k, value = c.Next() {
+		account, id := record.CutPrefixed(k)
+		webhook, err := record.DecodeWebhook(account, id, value, s.keys)
 		if err != nil {
 			continue // it cannot be read with these keys, nor will it be
 		}
-		records = append(records, [2][]byte{bytes.Clone(k), s.encodeWebhook(&webhook)})
+		records = append(records, [2][]byte{bytes.Clone(k), record.EncodeWebhook(&webhook, s.keys)})
 	}
 	next = bytes.Clone(k)
 	for _, r := range records {

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/storageapi/storageapi/store/queue"
+	"github.com/storageapi/storageapi/store/bolt/internal/record"
 	"github.com/storageapi/storageapi/webhooks"
 )
 
@@ -53,9 +53,9 @@ type holding struct {
 	number  uint64 // of the delivery
 
 	// What has become of it when the step has run.
-	gone    bool // it was not owed any more
+	gone    bool // it was not pending any more
 	outcome webhooks.Outcome
-	owed    queue.Owed // if it is owed again
+	next    record.Pending // of a Retry
 }
 
 // letGo ends the leases.
@@ -65,7 +65,7 @@ func (s *Store) letGo(held []holding) {
 		case h.gone || h.outcome == webhooks.Deliver || h.outcome == webhooks.GiveUp:
 			s.queue.Done(h.token)
 		case h.outcome == webhooks.Retry:
-			s.queue.Retry(h.token, h.owed.Due, h.owed.Attempts)
+			s.queue.Retry(h.token, h.next.Due, h.next.Attempts)
 		default:
 			s.queue.Free(h.token)
 		}
@@ -74,16 +74,16 @@ func (s *Store) letGo(held []holding) {
 
 // settle takes one of the settlements of a step.
 func (s *Store) settle(b *batch, h *holding, settlement *webhooks.Settlement) error {
-	webhook := s.standings.of(b, h.webhook)
-	before, fresh, owed := b.owes(h.number)
-	h.gone, h.outcome = !owed || webhook.gone, settlement.Outcome
+	webhook := s.standings.of(b, h.webhook, s.keys)
+	before, fresh, pending := b.pending(h.number)
+	h.gone, h.outcome = !pending || webhook.gone, settlement.Outcome
 	if h.gone {
 		return nil
 	}
 	switch {
 	case settlement.Outcome == webhooks.Release:
 	case fresh != nil && settlement.Attempt.Number == 1:
-		fresh.log = append(fresh.log, logged{h.number, encodeAttempt(&settlement.Attempt, settlement.Outcome)})
+		fresh.attempts = append(fresh.attempts, firstAttempt{h.number, record.EncodeAttempt(&settlement.Attempt, settlement.Outcome)})
 	default:
 		if err := b.logAttempt(h.number, &settlement.Attempt, settlement.Outcome); err != nil {
 			return err
@@ -91,20 +91,20 @@ func (s *Store) settle(b *batch, h *holding, settlement *webhooks.Settlement) er
 	}
 	switch settlement.Outcome {
 	case webhooks.Retry:
-		h.owed = queue.Owed{
+		h.next = record.Pending{
 			Due: time.Now().Add(settlement.RetryAfter), Attempts: settlement.Attempt.Number, Before: settlement.Task.Before,
 			Recovered: before.Recovered,
 		}
-		b.fresh.clear(b, h.number)
-		record, err := s.owedRecord(b, &h.owed)
+		b.fresh.remove(b, h.number)
+		value, err := s.encodePending(b, h.next)
 		if err != nil {
 			return err
 		}
-		if err := b.Put(bucketOwed, seqKey(h.number), record); err != nil {
+		if err := b.Put(bucketPending, record.NumberKey(h.number), value); err != nil {
 			return err
 		}
 	case webhooks.Deliver, webhooks.GiveUp:
-		if err := b.unowe(h.number); err != nil {
+		if err := b.removePending(h.number); err != nil {
 			return err
 		}
 	}

@@ -1,5 +1,10 @@
 package bolt
 
+import (
+	"github.com/storageapi/storageapi/signing"
+	"github.com/storageapi/storageapi/store/bolt/internal/record"
+)
+
 // A standing is what a settlement may change of its webhook.
 type standing struct {
 	gone    bool // there is no such webhook
@@ -17,14 +22,18 @@ type standings map[string]standing
 const maxStandings = 65_536
 
 // of returns the webhook's standing.
-func (s standings) of(b *batch, id string) standing {
+func (s standings) of(b *batch, id string, keys *signing.Keyring) standing {
 	known, ok := s[id]
 	if !ok {
 		if len(s) >= maxStandings {
 			clear(s)
 		}
 		account := b.Get(bucketWebhookIDs, []byte(id))
-		known = readStanding(b.Get(bucketWebhooks, prefixed(string(account), id)))
+		known = standing{proven: true} // one that cannot be read has none: nothing is sent to it
+		w, err := record.DecodeWebhook(string(account), id, b.Get(bucketWebhooks, record.Prefixed(string(account), id)), keys)
+		if err == nil {
+			known = standing{failing: !w.FailingSince.IsZero(), again: w.FailedAgain, warned: !w.WarnedAt.IsZero(), proven: !w.ProvenAt.IsZero()}
+		}
 		known.gone = account == nil
 		s[id] = known
 	}

@@ -16,6 +16,7 @@ import (
 
 	"github.com/storageapi/storageapi/apikeys"
 	"github.com/storageapi/storageapi/scopes"
+	"github.com/storageapi/storageapi/store/bolt/internal/record"
 )
 
 // BenchmarkVerify measures KeyService.Verify of random keys out of many against
@@ -104,9 +105,9 @@ func heap() int64 {
 func lookUp(db *bbolt.DB, token string) error {
 	sum := sha256.Sum256([]byte(token))
 	return db.View(func(tx *bbolt.Tx) error {
-		var record [256]byte
-		if copy(record[:], tx.Bucket(bucketKeys).Get(sum[:])) == 0 {
-			return errRecord
+		var value [256]byte
+		if copy(value[:], tx.Bucket(bucketKeys).Get(sum[:])) == 0 {
+			return record.ErrCorrupt
 		}
 		return nil
 	})
@@ -135,7 +136,7 @@ func Fill(b *testing.B, s *Store, count, accounts int) []string {
 		token string
 	}
 	var all []made
-	taken := func(key apikeys.Key) { all = append(all, made{key, prefixed(key.Account, key.ID), ""}) }
+	taken := func(key apikeys.Key) { all = append(all, made{key, record.Prefixed(key.Account, key.ID), ""}) }
 	service, err := apikeys.New(collector{make: taken}, apikeys.Config{})
 	if err != nil {
 		b.Fatal(err)
@@ -169,10 +170,10 @@ func Fill(b *testing.B, s *Store, count, accounts int) []string {
 		if err := batch.Put(bucketKeyIDs, m.row, m.key.Hash.Sum[:]); err != nil {
 			return err
 		}
-		return putUses(batch, m.row, uses{any: m.key.CreatedAt, current: m.key.CreatedAt}, uses{})
+		return putUses(batch, m.row, record.Uses{Any: m.key.CreatedAt, Current: m.key.CreatedAt}, record.Uses{})
 	})
 	store(func(a, b made) int { return bytes.Compare(a.key.Hash.Sum[:], b.key.Hash.Sum[:]) }, func(batch *batch, m *made) error {
-		return batch.Put(bucketKeys, m.key.Hash.Sum[:], encodeKey(&m.key))
+		return batch.Put(bucketKeys, m.key.Hash.Sum[:], record.EncodeKey(&m.key))
 	})
 	tokens := make([]string, count)
 	for i, m := range all {

@@ -7,6 +7,7 @@ import (
 
 	"go.etcd.io/bbolt"
 
+	"github.com/storageapi/storageapi/store/bolt/internal/record"
 	"github.com/storageapi/storageapi/webhooks"
 )
 
@@ -48,7 +49,7 @@ func (s *Store) claimed(tx *bbolt.Tx, rows *bbolt.Bucket, id string, changes uin
 	if err != nil {
 		return nil, err
 	}
-	row := prefixed(webhook.Account, id)
+	row := record.Prefixed(webhook.Account, id)
 	s.cache.put(id, &cachedWebhook{row, bytes.Clone(rows.Get(row)), &webhook, changes})
 	return &webhook, nil
 }

@@ -2,12 +2,12 @@ package bolt
 
 import (
 	"context"
-	"fmt"
 	"slices"
 
 	"go.etcd.io/bbolt"
 
 	"github.com/storageapi/storageapi/apikeys"
+	"github.com/storageapi/storageapi/store/bolt/internal/record"
 	"github.com/storageapi/storageapi/store/queue"
 	"github.com/storageapi/storageapi/webhooks"
 )
@@ -75,11 +75,11 @@ func (s *Store) WebhookByID(ctx context.Context, account, id string) (webhook we
 }
 
 func (s *Store) webhookByID(tx *bbolt.Tx, account, id string) (webhooks.Webhook, error) {
-	record := tx.Bucket(bucketWebhooks).Get(prefixed(account, id))
-	if record == nil {
+	value := tx.Bucket(bucketWebhooks).Get(record.Prefixed(account, id))
+	if value == nil {
 		return webhooks.Webhook{}, webhooks.ErrNotFound
 	}
-	return s.decodeWebhook(account, id, record)
+	return record.DecodeWebhook(account, id, value, s.keys)
 }
 
 // ListWebhooks implements [webhooks.Store].
@@ -89,9 +89,9 @@ func (s *Store) ListWebhooks(ctx context.Context, account string, page webhooks.
 		return nil, err
 	}
 	defer s.done(tx, &err)
-	descend(tx.Bucket(bucketWebhooks), prefixed(account, ""), page.After, func(id, record []byte) bool {
+	descend(tx.Bucket(bucketWebhooks), record.Prefixed(account, ""), page.After, func(id, value []byte) bool {
 		var webhook webhooks.Webhook
-		if webhook, err = s.decodeWebhook(account, string(id), record); err != nil {
+		if webhook, err = record.DecodeWebhook(account, string(id), value, s.keys); err != nil {
 			return false
 		}
 		list = append(list, webhook)
@@ -134,7 +134,7 @@ func (s *Store) DeleteWebhook(ctx context.Context, account, id string, check fun
 }
 
 func (s *Store) deleteWebhook(b *batch, account, id string, check func(webhooks.Webhook) error) error {
-	row := prefixed(account, id)
+	row := record.Prefixed(account, id)
 	if b.Get(bucketWebhooks, row) == nil {
 		return webhooks.ErrNotFound
 	}
@@ -204,103 +204,5 @@ func (s *Store) putRecord(b *batch, webhook *webhooks.Webhook) error {
 	if err := b.list(webhook); err != nil {
 		return err
 	}
-	return b.Put(bucketWebhooks, prefixed(webhook.Account, webhook.ID), s.encodeWebhook(webhook))
-}
-
-// A webhook record does not repeat the account and id it stands under.
-func (s *Store) encodeWebhook(w *webhooks.Webhook) []byte {
-	secret, previous := s.keys.Seal(w.Secret, w.ID), s.keys.Seal(w.PreviousSecret, w.ID)
-	e := newEncoder(64 + len(w.URL) + len(secret) + len(previous) + 32*(len(w.Events)+len(w.PastEvents)))
-	e.time(w.FailingSince)
-	e.time(w.WarnedAt)
-	e.bool(w.Active)
-	e.string(string(w.OffReason))
-	e.eventTypes(w.Events)
-	e.time(w.CreatedAt)
-	e.uint(uint64(w.BalanceThreshold))
-	e.string(w.URL)
-	e.string(string(secret))
-	e.string(string(previous))
-	e.time(w.PreviousSecretExpiresAt)
-	e.eventTypes(w.PastEvents)
-	e.time(w.ProvenAt)
-	e.string(w.FailingEvent)
-	e.bool(w.FailedAgain)
-	return e
-}
-
-func (e *encoder) eventTypes(types []webhooks.EventType) {
-	e.uint(uint64(len(types)))
-	for _, t := range types {
-		e.string(string(t))
-	}
-}
-
-func (d *decoder) eventTypes() (types []webhooks.EventType) {
-	for range d.uint() {
-		if d.failed {
-			break
-		}
-		types = append(types, webhooks.EventType(d.string()))
-	}
-	return types
-}
-
-// readStanding returns the standing of a webhook. One that cannot be read has none:
-// nothing is sent to it.
-func readStanding(record []byte) standing {
-	w, err := decodeWebhookRecord(record)
-	if err != nil {
-		return standing{proven: true}
-	}
-	return standing{failing: !w.FailingSince.IsZero(), again: w.FailedAgain, warned: !w.WarnedAt.IsZero(), proven: !w.ProvenAt.IsZero()}
-}
-
-func (s *Store) decodeWebhook(account, id string, record []byte) (webhooks.Webhook, error) {
-	r, err := decodeWebhookRecord(record)
-	if err != nil {
-		return webhooks.Webhook{}, err
-	}
-	w := r.Webhook
-	w.Account, w.ID = account, id
-	if w.Secret, err = s.keys.Open(r.secret, id); err != nil {
-		return webhooks.Webhook{}, fmt.Errorf("%w: %w", errRecord, err)
-	}
-	if w.PreviousSecret, err = s.keys.Open(r.previous, id); err != nil {
-		return webhooks.Webhook{}, fmt.Errorf("%w: %w", errRecord, err)
-	}
-	return w, nil
-}
-
-// A webhookRecord is what a record holds, the secrets as they are stored.
-type webhookRecord struct {
-	webhooks.Webhook
-	secret, previous []byte
-}
-
-func decodeWebhookRecord(record []byte) (w webhookRecord, err error) {
-	d := newDecoder(record)
-	w.FailingSince = d.time()
-	w.WarnedAt = d.time()
-	w.Active = d.bool()
-	w.OffReason = webhooks.OffReason(d.string())
-	w.Events = d.eventTypes()
-	w.CreatedAt = d.time()
-	w.BalanceThreshold = webhooks.Amount(d.uint())
-	w.URL = d.string()
-	w.secret = d.raw(d.uint())
-	w.previous = d.raw(d.uint())
-	w.PreviousSecretExpiresAt = d.time()
-	w.PastEvents = d.eventTypes()
-	if len(d.rest) > 0 { // records of before it was kept end here
-		w.ProvenAt = d.time()
-	}
-	if len(d.rest) > 0 { // and those of before these were, here
-		w.FailingEvent = d.string()
-		w.FailedAgain = d.bool()
-	}
-	if d.failed {
-		return webhookRecord{}, errRecord
-	}
-	return w, nil
+	return b.Put(bucketWebhooks, record.Prefixed(webhook.Account, webhook.ID), record.EncodeWebhook(webhook, s.keys))
 }

@@ -4,6 +4,8 @@ import (
 	"bytes"
 
 	"go.etcd.io/bbolt"
+
+	"github.com/storageapi/storageapi/store/bolt/internal/record"
 )
 
 // maxCensus bounds how many accounts a census remembers.
@@ -27,7 +29,7 @@ func (c *census) of(tx *bbolt.Tx, account string) int {
 	if c.counts == nil || len(c.counts) >= maxCensus {
 		c.counts = make(map[string]int)
 	}
-	count, prefix := 0, append([]byte(c.kind), prefixed(account, "")...)
+	count, prefix := 0, append([]byte(c.kind), record.Prefixed(account, "")...)
 	rows := tx.Bucket(c.bucket).Cursor()
 	for k, _ := rows.Seek(prefix); bytes.HasPrefix(k, prefix); k, _ = rows.Next() {
 		count++

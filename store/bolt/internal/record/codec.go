@@ -1,4 +1,4 @@
-package bolt
+package record
 
 import (
 	"encoding/binary"
@@ -6,16 +6,20 @@ import (
 	"time"
 )
 
-// recordVersion is the first byte of every record.
-const recordVersion = 1
+// Version is the first byte of every record.
+const Version = 1
 
-// errRecord says that a record cannot be read. It holds nothing of the record.
-var errRecord = errors.New("a stored record is damaged or of an unknown version")
+// ErrCorrupt is returned for a record that cannot be decoded. It holds nothing of the
+// record.
+var ErrCorrupt = errors.New("a stored record is damaged or of an unknown version")
+
+// Empty returns a record that holds nothing: that it is there says it all.
+func Empty() []byte { return newEncoder(0) }
 
 // An encoder builds a record.
 type encoder []byte
 
-func newEncoder(size int) encoder { return append(make(encoder, 0, size+1), recordVersion) }
+func newEncoder(size int) encoder { return append(make(encoder, 0, size+1), Version) }
 
 func (e *encoder) byte(b byte)     { *e = append(*e, b) }
 func (e *encoder) raw(b []byte)    { *e = append(*e, b...) }
@@ -49,13 +53,13 @@ type decoder struct {
 // newDecoder begins to read a record of the current version.
 func newDecoder(record []byte) *decoder {
 	d := &decoder{rest: record}
-	d.failed = d.byte() != recordVersion
+	d.failed = d.byte() != Version
 	return d
 }
 
 func (d *decoder) err() error {
 	if d.failed {
-		return errRecord
+		return ErrCorrupt
 	}
 	return nil
 }
@@ -101,15 +105,44 @@ func (d *decoder) time() time.Time {
 	return time.UnixMilli(d.int()).UTC()
 }
 
-// prefixed returns head preceded by its length, and tail.
-func prefixed(head, tail string) []byte {
-	return appendPrefixed(make([]byte, 0, binary.MaxVarintLen32+len(head)+len(tail)), head, tail)
+// Prefixed returns head preceded by its length, and tail: a key that begins with an
+// account or an id that more follows.
+func Prefixed(head, tail string) []byte {
+	return AppendPrefixed(make([]byte, 0, binary.MaxVarintLen32+len(head)+len(tail)), head, tail)
 }
 
-func appendPrefixed(key []byte, head, tail string) []byte {
+// AppendPrefixed appends what Prefixed returns.
+func AppendPrefixed(key []byte, head, tail string) []byte {
 	key = binary.AppendUvarint(key, uint64(len(head)))
 	return append(append(key, head...), tail...)
 }
 
-// seqKey returns the key of an event, a delivery or a segment.
-func seqKey(n uint64) []byte { return binary.BigEndian.AppendUint64(make([]byte, 0, 8), n) }
+// CutPrefixed returns the head and the tail of a key that Prefixed made.
+func CutPrefixed(key []byte) (head, tail string) {
+	d := decoder{rest: key}
+	head = d.string()
+	return head, string(d.rest)
+}
+
+// NumberKey returns the key of an event, a delivery or a segment.
+func NumberKey(n uint64) []byte { return binary.BigEndian.AppendUint64(make([]byte, 0, 8), n) }
+
+// Round returns a time as it is decoded again: in UTC, to the millisecond.
+func Round(t time.Time) time.Time { return t.UTC().Truncate(time.Millisecond) }
+
+// noTime stands for the zero time in records of a fixed size, which have Unix milliseconds.
+const noTime = 1 << 63
+
+func fixedTime(t time.Time) uint64 {
+	if t.IsZero() {
+		return noTime
+	}
+	return uint64(t.UnixMilli())
+}
+
+func timeOf(fixed uint64) time.Time {
+	if fixed == noTime {
+		return time.Time{}
+	}
+	return time.UnixMilli(int64(fixed)).UTC()
+}

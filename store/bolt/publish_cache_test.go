@@ -9,16 +9,16 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// recentOf is what a publication for so many deliveries puts.
-func recentOf(first uint64, deliveries, body int, at time.Time) (*webhooks.EncodedEvent, uint64, int, time.Time) {
+// cacheOf is what an event of so many deliveries puts.
+func cacheOf(first uint64, deliveries, body int, at time.Time) (*webhooks.EncodedEvent, uint64, int, time.Time) {
 	return &webhooks.EncodedEvent{ID: fmt.Sprint("evt_", first), Body: make([]byte, body)}, first, deliveries, at
 }
 
 // What is held of random events, which are claimed in random order, is of the right
 // numbers, once each, and no more than it may be.
-func TestRecent(t *testing.T) {
+func TestPublishCache(t *testing.T) {
 	const events, most = 3000, 5
-	var r recent
+	var r publishCache
 	left := make(map[uint64]string)
 	var numbers []uint64
 	next := uint64(1)
@@ -26,13 +26,13 @@ func TestRecent(t *testing.T) {
 	found := 0
 	for range events {
 		n := 1 + rand.N(most)
-		put, first, _, _ := recentOf(next+1, n, rand.N(64<<10), now)
+		put, first, _, _ := cacheOf(next+1, n, rand.N(64<<10), now)
 		r.put(put, first, n, now)
 		for i := range uint64(n) {
 			left[next+1+i] = put.ID
 			numbers = append(numbers, next+1+i)
 		}
-		if next += uint64(n) + 1; r.bytes > maxRecent {
+		if next += uint64(n) + 1; r.bytes > maxPublished {
 			t.Fatalf("%d bytes are held", r.bytes)
 		}
 		if _, held := r.take(first - 1); held {
@@ -68,12 +68,12 @@ func TestRecent(t *testing.T) {
 
 // If there is no room, what is there stays, for it is claimed before what is new; but
 // not for long, for perhaps it is not claimed at all.
-func TestRecentWithoutRoom(t *testing.T) {
-	const body = maxRecent/4 - recentBytes
-	var r recent
+func TestPublishCacheWithoutRoom(t *testing.T) {
+	const body = maxPublished/4 - eventBytes
+	var r publishCache
 	at := time.Unix(1_700_000_000, 0)
 	for i := range uint64(6) {
-		r.put(recentOf(10*i, 1, body, at))
+		r.put(cacheOf(10*i, 1, body, at))
 	}
 	holds := func(want ...uint64) {
 		t.Helper()
@@ -87,9 +87,9 @@ func TestRecentWithoutRoom(t *testing.T) {
 	}
 	holds(0, 10, 20, 30)
 	r.take(0)
-	r.put(recentOf(60, 1, body, at))
+	r.put(cacheOf(60, 1, body, at))
 	holds(10, 20, 30, 60)
-	r.put(recentOf(70, 1, body, at.Add(recentFor)))
+	r.put(cacheOf(70, 1, body, at.Add(publishedFor)))
 	holds(20, 30, 60, 70)
 	r.forget(60)
 	holds(60, 70)
@@ -97,14 +97,14 @@ func TestRecentWithoutRoom(t *testing.T) {
 
 // An event that is not claimed, for its webhook is down, does not let the ring grow with
 // all that is published and claimed after it.
-func TestRecentBehindOneThatStays(t *testing.T) {
-	const most = maxRecent / recentBytes
-	var r recent
+func TestPublishCacheBehindOneThatStays(t *testing.T) {
+	const most = maxPublished / eventBytes
+	var r publishCache
 	at := time.Unix(1_700_000_000, 0)
-	r.put(recentOf(1, 1, 0, at))
+	r.put(cacheOf(1, 1, 0, at))
 	for i := range uint64(3 * most) {
 		at = at.Add(time.Millisecond)
-		r.put(recentOf(2*i+3, 1, 0, at))
+		r.put(cacheOf(2*i+3, 1, 0, at))
 		if _, held := r.take(2*i + 3); !held {
 			t.Fatalf("event %d is not held", i)
 		}

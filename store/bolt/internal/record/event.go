@@ -1,0 +1,51 @@
+package record
+
+import (
+	"encoding/binary"
+	"time"
+
+	"github.com/storageapi/storageapi/webhooks"
+)
+
+// An Event is a stored event without its Body.
+type Event struct {
+	webhooks.EncodedEvent
+	PublishedAt time.Time
+	Deliveries  int // that were pending when it was published
+}
+
+// AppendEvent appends the record of an event. It begins, in a fixed size, with what is
+// known only once the event is stored: see [SetPublished].
+func AppendEvent(record []byte, event *webhooks.EncodedEvent) []byte {
+	e := append(encoder(record), Version)
+	e.raw(make([]byte, 12))
+	e.time(event.Timestamp)
+	e.string(string(event.Type))
+	e.string(event.ID)
+	e.string(event.Account)
+	return e
+}
+
+// SetPublished sets when the event of the record was published, and how many deliveries
+// were pending then.
+func SetPublished(record []byte, at time.Time, deliveries int) {
+	binary.BigEndian.PutUint64(record[1:], uint64(at.UnixMilli()))
+	binary.BigEndian.PutUint32(record[9:], uint32(deliveries))
+}
+
+func decodeEvent(record []byte) (Event, error) {
+	var event Event
+	d := newDecoder(record)
+	if fixed := d.raw(12); fixed != nil {
+		event.PublishedAt = time.UnixMilli(int64(binary.BigEndian.Uint64(fixed))).UTC()
+		event.Deliveries = int(binary.BigEndian.Uint32(fixed[8:]))
+	}
+	event.Timestamp = d.time()
+	event.Type = webhooks.EventType(d.string())
+	event.ID = d.string()
+	event.Account = d.string()
+	if d.failed {
+		return Event{}, ErrCorrupt
+	}
+	return event, nil
+}

@@ -1,0 +1,125 @@
+package record
+
+import (
+	"bytes"
+	"encoding/binary"
+	"sort"
+)
+
+// A Pack is a record of several, each found by its index: bbolt takes about as long
+// for a record of a hundred as for each one of them. They stand one after the other;
+// then, in 4 bytes each, where they end, and how many they are.
+type Pack struct {
+	ends []byte
+	data []byte
+}
+
+// DecodePack reads a pack, which refers to the record. What is damaged within it shows when it is looked at.
+func DecodePack(record []byte) (Pack, error) {
+	d := newDecoder(record)
+	rest := d.rest
+	if d.failed || len(rest) < 4 {
+		return Pack{}, ErrCorrupt
+	}
+	rest, tail := rest[:len(rest)-4], rest[len(rest)-4:]
+	size := 4 * uint64(binary.BigEndian.Uint32(tail))
+	if size > uint64(len(rest)) {
+		return Pack{}, ErrCorrupt
+	}
+	at := uint64(len(rest)) - size
+	return Pack{rest[at:], rest[:at]}, nil
+}
+
+// Len returns how many records there are.
+func (p Pack) Len() int { return len(p.ends) / 4 }
+
+// At returns the record at that index; nil if there is none.
+func (p Pack) At(i int) []byte {
+	if i < 0 || i >= p.Len() {
+		return nil
+	}
+	start := uint32(0)
+	if i > 0 {
+		start = binary.BigEndian.Uint32(p.ends[4*i-4:])
+	}
+	end := binary.BigEndian.Uint32(p.ends[4*i:])
+	if start > end || uint64(end) > uint64(len(p.data)) {
+		return nil
+	}
+	return p.data[start:end:end]
+}
+
+// ByNumber returns the record that AppendNumbered made of a number, without it; nil if
+// there is none. The pack is sorted by number.
+func (p Pack) ByNumber(number uint64) []byte {
+	key := NumberKey(number)
+	i := sort.Search(p.Len(), func(i int) bool { return bytes.Compare(p.At(i), key) >= 0 })
+	if record, found := bytes.CutPrefix(p.At(i), key); found {
+		return record
+	}
+	return nil
+}
+
+// A Packer builds packs: what is added to its next record until end is called is one of
+// the pack's records. Its memory serves one batch after the other.
+type Packer struct {
+	data  encoder
+	ends  []byte
+	made  []encoder // in use until Reset
+	spare []encoder // free
+}
+
+// AppendNumbered adds a record that begins with a number.
+func (p *Packer) AppendNumbered(number uint64, record []byte) {
+	e := p.next()
+	e.raw(NumberKey(number))
+	e.raw(record)
+	p.end()
+}
+
+// next returns the record that is being built.
+func (p *Packer) next() *encoder {
+	if len(p.data) == 0 {
+		if last := len(p.spare) - 1; last >= 0 {
+			p.data, p.spare = p.spare[last], p.spare[:last]
+		}
+		p.data = append(p.data[:0], Version)
+	}
+	return &p.data
+}
+
+func (p *Packer) end() { p.ends = binary.BigEndian.AppendUint32(p.ends, uint32(len(p.data)-1)) }
+
+func (p *Packer) len() int { return len(p.ends) / 4 }
+
+// Record returns the pack, which is valid until Reset, and begins another.
+func (p *Packer) Record() []byte {
+	e := p.next()
+	e.raw(p.ends)
+	*e = binary.BigEndian.AppendUint32(*e, uint32(p.len()))
+	p.made = append(p.made, *e)
+	record := *e
+	p.data, p.ends = nil, p.ends[:0]
+	return record
+}
+
+// maxKept bounds the memory, in bytes, that a Packer keeps to be used again.
+const maxKept = 1 << 20
+
+// Reset empties the Packer.
+func (p *Packer) Reset() {
+	if cap(p.data) > 0 {
+		p.made = append(p.made, p.data)
+	}
+	kept := 0
+	for _, e := range p.spare {
+		kept += cap(e)
+	}
+	for _, e := range p.made {
+		if kept += cap(e); kept <= maxKept {
+			p.spare = append(p.spare, e)
+		}
+	}
+	clear(p.made)
+	p.made, p.data, p.ends = p.made[:0], nil, p.ends[:0]
+}

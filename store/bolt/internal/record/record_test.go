@@ -1,0 +1,174 @@
+package record
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/storageapi/storageapi/apikeys"
+	"github.com/storageapi/storageapi/internal/clock"
+	"github.com/storageapi/storageapi/scopes"
+	"github.com/storageapi/storageapi/signing"
+	"github.com/storageapi/storageapi/webhooks"
+)
+
+// records returns one good record of each kind.
+func records() [][]byte {
+	at := time.UnixMilli(1_800_000_000_123).UTC()
+	key := apikeys.Key{ID: "key_1", Account: "acct", Name: "name", Scopes: scopes.All(), CreatedAt: at, ExpiresAt: at}
+	key.Previous.Sum[0], key.PreviousExpiresAt = 1, at
+	webhook := webhooks.Webhook{
+		ID: "wh_1", Account: "acct", URL: "https://example.com/", Events: webhooks.EventTypes(), Active: true,
+		BalanceThreshold: 1, Secret: signing.NewSecret(), CreatedAt: at, FailingSince: at, WarnedAt: at, OffReason: webhooks.OffFailing,
+		PreviousSecret: signing.NewSecret(), PreviousSecretExpiresAt: at, PastEvents: webhooks.EventTypes(),
+	}
+	event := webhooks.EncodedEvent{ID: "evt_1", Account: "acct", Type: webhooks.TypeBalanceLow, Timestamp: at, Body: []byte("{}")}
+	attempt := webhooks.Attempt{Number: 3, StartedAt: at, Duration: time.Second, Status: 500, Class: webhooks.ClassStatus, Error: "status 500", Response: "oops"}
+	recovery := Recovery{webhooks.Recovery{
+		ID: "rec_1", Account: "acct", WebhookID: "wh_1", States: []webhooks.DeliveryState{webhooks.Dead}, From: at, To: at, CreatedAt: at, Recovered: 300,
+	}, 1 << 20}
+	return [][]byte{
+		EncodeKey(&key), EncodeWebhook(&webhook, nil), AppendEvent(nil, &event), (&Pending{at, 3, 2, true}).Encode(),
+		EncodeAttempt(&attempt, webhooks.Retry), EncodeRun(4096, []uint64{4096, 4300, 8000}), recovery.Encode(),
+		testSegment(&event), (&Bitmap{7, []byte{2}}).Encode(),
+		(&Request{ID: "key_1", Fingerprint: [32]byte{1}, At: at}).Encode(),
+		EncodeMark(clock.Mark{Wall: at, Steady: at, Sure: at}),
+	}
+}
+
+var decoders = []func(record []byte) error{
+	func(r []byte) error { return DecodeKey(new(apikeys.Key), make([]byte, 32), r) },
+	func(r []byte) error { _, err := DecodeWebhook("acct", "wh_1", r, nil); return err },
+	func(r []byte) error { _, err := decodeEvent(r); return err },
+	func(r []byte) error { _, err := DecodePending(r); return err },
+	func(r []byte) error { _, _, err := DecodeAttempt(r); return err },
+	func(r []byte) error { _, err := DecodeRun(4096, r); return err },
+	func(r []byte) error { _, err := DecodeRecovery("rec_1", r); return err },
+	readSegment,
+	func(r []byte) error { _, err := DecodeBitmap(r); return err },
+	func(r []byte) error { _, err := DecodeRequest(r); return err },
+	func(r []byte) error { _, err := DecodeMark(r); return err },
+}
+
+// testSegment builds two events of one delivery each: the numbers 7 to 10.
+func testSegment(event *webhooks.EncodedEvent) []byte {
+	var s SegmentBuilder
+	s.Begin(7)
+	for range 2 {
+		s.AppendEvent(AppendEvent(nil, event), event.Body, []string{"wh_1"}, nil)
+	}
+	segment, _ := s.Records()
+	return segment
+}
+
+// testPack packs two records, of the numbers 7 and 9.
+func testPack() []byte {
+	var p Packer
+	p.AppendNumbered(7, []byte("seven"))
+	p.AppendNumbered(9, []byte("nine"))
+	return p.Record()
+}
+
+// readPack reads all there is in a pack.
+func readPack(record []byte) error {
+	p, err := DecodePack(record)
+	for i := range p.Len() + 2 {
+		_ = p.At(i - 1)
+		_ = p.ByNumber(uint64(6 + i))
+	}
+	return err
+}
+
+// readSegment reads all there is in a segment whose last number is 10.
+func readSegment(record []byte) error {
+	segment, err := DecodeSegment(NumberKey(10), record)
+	if err != nil {
+		return err
+	}
+	for number := range segment.Last + 2 {
+		i := segment.Index(number)
+		_, _ = segment.Recipient(number)
+		_, _ = segment.DeliveryTo(i, "wh_1")
+		if _, err := segment.Event(i); err != nil && !errors.Is(err, ErrCorrupt) {
+			return err
+		}
+		_ = segment.End(i)
+	}
+	return nil
+}
+
+// TestSegments finds events and deliveries by their numbers.
+func TestSegments(t *testing.T) {
+	event := webhooks.EncodedEvent{ID: "evt_1", Account: "acct", Type: webhooks.TypeBalanceLow}
+	segment, err := DecodeSegment(NumberKey(10), testSegment(&event))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if segment.First != 7 || segment.Len() != 2 || segment.End(0) != 9 || segment.End(1) != 11 {
+		t.Errorf("%+v", segment)
+	}
+	for number, i := range map[uint64]int{6: -1, 7: 0, 8: 0, 9: 1, 10: 1, 11: 1} {
+		if got := segment.Index(number); got != i {
+			t.Errorf("Index(%d) = %d, want %d", number, got, i)
+		}
+		id, err := segment.Recipient(number)
+		if isDelivery := number == 8 || number == 10; isDelivery != (err == nil) || isDelivery && string(id) != "wh_1" {
+			t.Errorf("Recipient(%d) = %s, %v", number, id, err)
+		}
+	}
+}
+
+func TestDamagedRecords(t *testing.T) {
+	for i, record := range records() {
+		if err := decoders[i](record); err != nil {
+			t.Errorf("record %d: %v", i, err)
+		}
+		newer := append([]byte{Version + 1}, record[1:]...)
+		damages := [][]byte{{}, newer}
+		if len(record) > 10 { // shorter ones may end anywhere
+			damages = append(damages, []byte{Version}, record[:5])
+		}
+		for _, damaged := range damages {
+			if err := decoders[i](damaged); !errors.Is(err, ErrCorrupt) {
+				t.Errorf("record %d damaged to %d bytes: err = %v", i, len(damaged), err)
+			}
+		}
+	}
+}
+
+// FuzzRecords: whatever is in the file, reading it ends in a record or ErrCorrupt.
+func FuzzRecords(f *testing.F) {
+	for _, record := range records() {
+		f.Add(record)
+	}
+	f.Add(testPack())
+	f.Fuzz(func(t *testing.T, record []byte) {
+		for i, decode := range append(decoders, readPack) {
+			if err := decode(record); err != nil && !errors.Is(err, ErrCorrupt) {
+				t.Errorf("record %d: %v", i, err)
+			}
+		}
+	})
+}
+
+// TestPending: no number in the file may become an index.
+func TestPending(t *testing.T) {
+	for _, attempts := range []int{MaxAttempts + 1, 1 << 31, 1<<63 - 1} {
+		if p, err := DecodePending((&Pending{Due: time.Now(), Attempts: attempts}).Encode()); err == nil {
+			t.Errorf("%d attempts are read as %d", attempts, p.Attempts)
+		}
+	}
+}
+
+// TestPack finds records by their numbers.
+func TestPack(t *testing.T) {
+	p, err := DecodePack(testPack())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for number, want := range map[uint64]string{6: "", 7: "seven", 8: "", 9: "nine", 10: ""} {
+		if got := string(p.ByNumber(number)); got != want {
+			t.Errorf("ByNumber(%d) = %q, want %q", number, got, want)
+		}
+	}
+}

@@ -1,0 +1,25 @@
+package record
+
+// EncodeRun returns the record of ascending numbers of a run that begins there, as
+// their distances.
+func EncodeRun(run uint64, numbers []uint64) []byte {
+	e := newEncoder(2 * len(numbers))
+	for _, n := range numbers {
+		e.uint(n - run)
+		run = n
+	}
+	return e
+}
+
+// DecodeRun decodes numbers of the run. Of no record there are none.
+func DecodeRun(run uint64, record []byte) (numbers []uint64, err error) {
+	if record == nil {
+		return nil, nil
+	}
+	d := newDecoder(record)
+	for len(d.rest) > 0 && !d.failed {
+		run += d.uint()
+		numbers = append(numbers, run)
+	}
+	return numbers, d.err()
+}

@@ -1,0 +1,84 @@
+package record
+
+import (
+	"fmt"
+
+	"github.com/storageapi/storageapi/signing"
+	"github.com/storageapi/storageapi/webhooks"
+)
+
+// EncodeWebhook returns the record of a webhook, its secrets sealed under the first of
+// the keys, if there are any. The record does not repeat the account and id that it
+// stands under.
+func EncodeWebhook(w *webhooks.Webhook, keys *signing.Keyring) []byte {
+	secret, previous := keys.Seal(w.Secret, w.ID), keys.Seal(w.PreviousSecret, w.ID)
+	e := newEncoder(64 + len(w.URL) + len(secret) + len(previous) + 32*(len(w.Events)+len(w.PastEvents)))
+	e.time(w.FailingSince)
+	e.time(w.WarnedAt)
+	e.bool(w.Active)
+	e.string(string(w.OffReason))
+	e.eventTypes(w.Events)
+	e.time(w.CreatedAt)
+	e.uint(uint64(w.BalanceThreshold))
+	e.string(w.URL)
+	e.string(string(secret))
+	e.string(string(previous))
+	e.time(w.PreviousSecretExpiresAt)
+	e.eventTypes(w.PastEvents)
+	e.time(w.ProvenAt)
+	e.string(w.FailingEvent)
+	e.bool(w.FailedAgain)
+	return e
+}
+
+// DecodeWebhook decodes the webhook of that account and id. If its secrets cannot be
+// opened the error wraps [ErrCorrupt] and what the keys say.
+func DecodeWebhook(account, id string, record []byte, keys *signing.Keyring) (w webhooks.Webhook, err error) {
+	d := newDecoder(record)
+	w.Account, w.ID = account, id
+	w.FailingSince = d.time()
+	w.WarnedAt = d.time()
+	w.Active = d.bool()
+	w.OffReason = webhooks.OffReason(d.string())
+	w.Events = d.eventTypes()
+	w.CreatedAt = d.time()
+	w.BalanceThreshold = webhooks.Amount(d.uint())
+	w.URL = d.string()
+	secret, previous := d.raw(d.uint()), d.raw(d.uint())
+	w.PreviousSecretExpiresAt = d.time()
+	w.PastEvents = d.eventTypes()
+	if len(d.rest) > 0 { // records of before it was kept end here
+		w.ProvenAt = d.time()
+	}
+	if len(d.rest) > 0 { // and those of before these were, here
+		w.FailingEvent = d.string()
+		w.FailedAgain = d.bool()
+	}
+	if d.failed {
+		return webhooks.Webhook{}, ErrCorrupt
+	}
+	if w.Secret, err = keys.Open(secret, id); err != nil {
+		return webhooks.Webhook{}, fmt.Errorf("%w: %w", ErrCorrupt, err)
+	}
+	if w.PreviousSecret, err = keys.Open(previous, id); err != nil {
+		return webhooks.Webhook{}, fmt.Errorf("%w: %w", ErrCorrupt, err)
+	}
+	return w, nil
+}
+
+func (e *encoder) eventTypes(types []webhooks.EventType) {
+	e.uint(uint64(len(types)))
+	for _, t := range types {
+		e.string(string(t))
+	}
+}
+
+func (d *decoder) eventTypes() (types []webhooks.EventType) {
+	for range d.uint() {
+		if d.failed {
+			break
+		}
+		types = append(types, webhooks.EventType(d.string()))
+	}
+	return types
+}

@@ -1,0 +1,151 @@
+package bolt
+
+import (
+	"encoding/binary"
+	"iter"
+	"time"
+
+	"go.etcd.io/bbolt"
+
+	"github.com/storageapi/storageapi/store/bolt/internal/record"
+)
+
+// appendEvent adds an event to the open segment of the batch, for the webhooks to which it
+// is pending and those that skip it, and returns its number. A segment without room is
+// written first.
+func (b *batch) appendEvent(e *event, active, inactive []string) (number uint64, err error) {
+	b.MarkWritten()
+	if b.segment.IsFull(len(active)+len(inactive), e.Body) {
+		if err := b.writeSegment(); err != nil {
+			return 0, err
+		}
+	}
+	if b.segment.IsEmpty() {
+		b.segment.Begin(b.tx.Bucket(bucketEvents).Sequence() + 1)
+	}
+	return b.segment.AppendEvent(e.record, e.Body, active, inactive), nil
+}
+
+// writeSegment writes the open segment, if there is one.
+func (b *batch) writeSegment() error {
+	if b.segment.IsEmpty() {
+		return nil
+	}
+	last := b.segment.Last()
+	if err := b.tx.Bucket(bucketEvents).SetSequence(last); err != nil {
+		return err
+	}
+	key := record.NumberKey(last)
+	events, bodies := b.segment.Records()
+	if err := b.Append(bucketEvents, key, events); err != nil {
+		return err
+	}
+	if err := b.Append(bucketBodies, key, bodies); err != nil {
+		return err
+	}
+	if !b.segment.Pending.IsEmpty() {
+		if err := b.Append(bucketFresh, key, b.segment.Pending.Encode()); err != nil {
+			return err
+		}
+	}
+	if !b.segment.Skipped.IsEmpty() {
+		return b.Append(bucketSkipped, key, b.segment.Skipped.Encode())
+	}
+	return nil
+}
+
+// segments finds segments, and remembers the last one.
+type segments struct {
+	cursor *bbolt.Cursor
+	found  record.Segment
+}
+
+func newSegments(tx *bbolt.Tx) *segments { return &segments{cursor: tx.Bucket(bucketEvents).Cursor()} }
+
+// at returns the segment that has the number.
+func (s *segments) at(number uint64) (*record.Segment, error) {
+	if s.found.First <= number && number <= s.found.Last {
+		return &s.found, nil
+	}
+	found, err := record.DecodeSegment(s.cursor.Seek(record.NumberKey(number)))
+	if err == nil && number < found.First {
+		err = record.ErrCorrupt
+	}
+	if err != nil {
+		s.found = record.Segment{}
+		return nil, err
+	}
+	s.found = found
+	return &s.found, nil
+}
+
+// from returns the segments that can be read, from the one on that has the number.
+func (s *segments) from(number uint64) iter.Seq[*record.Segment] {
+	return func(yield func(*record.Segment) bool) {
+		for k, value := s.cursor.Seek(record.NumberKey(number)); k != nil; k, value = s.cursor.Next() {
+			var err error
+			if s.found, err = record.DecodeSegment(k, value); err == nil && !yield(&s.found) {
+				return
+			}
+		}
+	}
+}
+
+// eventFrom returns when the event of that number, or whose delivery has it, was
+// published, and the number after its last delivery's: or those of the next event that
+// can be read. end is 0 if there is none.
+func (s *segments) eventFrom(number uint64) (end uint64, published time.Time) {
+	for segment := range s.from(number) {
+		for i := max(0, segment.Index(number)); i < segment.Len(); i++ {
+			if event, err := segment.Event(i); err == nil {
+				return segment.End(i), event.PublishedAt
+			}
+		}
+	}
+	return 0, time.Time{}
+}
+
+// bounds returns the number of the first event, and the one after the last; both are 0
+// if there is none.
+func bounds(tx *bbolt.Tx) (first, end uint64) {
+	for s := range newSegments(tx).from(0) {
+		first = s.First
+		break
+	}
+	last, _ := tx.Bucket(bucketEvents).Cursor().Last()
+	if first == 0 || len(last) != 8 {
+		return 0, 0
+	}
+	return first, binary.BigEndian.Uint64(last) + 1
+}
+
+// firstSince returns the number of the first event published then or later; one
+// more than the last if there is none. It looks from the oldest on, in growing strides: under
+// a clock that was set back events are published in the past, and those before them are
+// not to be taken for as old.
+func firstSince(tx *bbolt.Tx, at time.Time) uint64 {
+	low, last := bounds(tx)
+	found := newSegments(tx)
+	older := func(number uint64) (end uint64, older bool) {
+		end, published := found.eventFrom(number)
+		return end, end > 0 && published.Before(at)
+	}
+	high := low
+	for stride := uint64(1); high < last; stride *= 2 {
+		end, old := older(high)
+		if !old {
+			break
+		}
+		low = max(end, high+1)
+		high = min(low+stride, last)
+	}
+	for low < high { // events before low are too old, the one from high on is not
+		middle := low + (high-low)/2
+		if end, old := older(middle); old {
+			low = max(end, middle+1)
+		} else {
+			high = middle
+		}
+	}
+	return low
+}
