@@ -90,7 +90,7 @@ func TestBodyHasADeadline(t *testing.T) {
 				t.Errorf("answered after %v, want %v", took, limit)
 			}
 			got := read(t, "POST", answered).want(400, "VALIDATION_ERROR")
-			if !strings.Contains(got.message(), "body must arrive whole, and within 30 seconds") {
+			if !strings.Contains(got.message(), "body must arrive in full within 30 seconds") {
 				t.Errorf("got %s", got.message())
 			}
 			_ = r.rest.Close()

@@ -27,8 +27,8 @@ func TestLimits(t *testing.T) {
 		room    int
 		message string
 	}{
-		keysPath:     {newKey, 2, "An account may have at most 3 API keys. Delete one first."},
-		webhooksPath: {newWebhook, 2, "An account may have at most 2 webhooks. Delete one first."},
+		keysPath:     {newKey, 2, "An account can have at most 3 API keys. Delete one first."},
+		webhooksPath: {newWebhook, 2, "An account can have at most 2 webhooks. Delete one first."},
 	} {
 		var last string
 		for range test.room {
@@ -106,7 +106,7 @@ func TestIdempotency(t *testing.T) {
 		}
 
 		h.do("DELETE", path+"/"+id, admin, "").want(204, "")
-		if got := h.do("POST", path, admin, test.body, idempotent(key)).want(409, "CONFLICT"); !strings.Contains(got.message(), "is deleted") {
+		if got := h.do("POST", path, admin, test.body, idempotent(key)).want(409, "CONFLICT"); !strings.Contains(got.message(), "has been deleted") {
 			t.Errorf("what is deleted: %s", got.message())
 		}
 		h.do("GET", path+"/"+id, admin, "").want(404, "NOT_FOUND")

@@ -37,10 +37,10 @@ func TestRenameKey(t *testing.T) {
 		`{"name":null}`:               "name must be a string, not null",
 		`{"name":""}`:                 "name must be 1 to 128 characters",
 		`{"name":1}`:                  "name must be a string",
-		`{"name":"b","name":"c"}`:     "name must be given once only",
-		`{"scopes":["files:write"]}`:  `body must hold no field "scopes"; the fields are name`,
-		`{"expiresAt":null}`:          `body must hold no field "expiresAt"`,
-		`{"name":"b","lastUsedAt":1}`: `body must hold no field "lastUsedAt"`,
+		`{"name":"b","name":"c"}`:     "name must be given only once",
+		`{"scopes":["files:write"]}`:  `body has an unknown field "scopes"; the fields are name`,
+		`{"expiresAt":null}`:          `body has an unknown field "expiresAt"`,
+		`{"name":"b","lastUsedAt":1}`: `body has an unknown field "lastUsedAt"`,
 		`[]`:                          "body must be one JSON object",
 	} {
 		if got := h.do("PATCH", path, admin, body).want(400, "VALIDATION_ERROR"); !strings.Contains(got.message(), want) {
@@ -122,7 +122,7 @@ func TestRotateKey(t *testing.T) {
 		`{"graceSeconds":1e300}`:    "graceSeconds must be a whole number from 0 to 31536000",
 		`{"graceSeconds":0.5}`:      "graceSeconds must be a whole number",
 		`{"graceSeconds":"60"}`:     "graceSeconds must be a whole number, not a string",
-		`{"grace":60}`:              `body must hold no field "grace"; the fields are graceSeconds`,
+		`{"grace":60}`:              `body has an unknown field "grace"; the fields are graceSeconds`,
 		` `:                         "body must be one JSON object",
 	} {
 		if got := h.do("POST", path+"/rotate", admin, body).want(400, "VALIDATION_ERROR"); !strings.Contains(got.message(), want) {

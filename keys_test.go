@@ -96,13 +96,13 @@ func TestCreateKeyFields(t *testing.T) {
 		{"name", `"\u2800"`, "name must have at least one visible character"},
 		{"name", `"a\u200d"`, "name must have joiners, such as U+200D, only between visible characters"},
 		{"name", `"\u0085"`, "name must be"},
-		{"name", `"\ud800"`, "body must not have half of a surrogate pair"},
+		{"name", `"\ud800"`, "body must not contain an unpaired surrogate"},
 		{"name", `1`, "name must be a string"},
 		{"name", `null`, "name must be a string, not null"},
 		{"scopes", `[]`, "scopes must name at least one scope"},
 		{"scopes", `null`, "scopes must be an array of strings, not null"},
 		{"scopes", `"files:read"`, "scopes must be an array of strings"},
-		{"scopes", `["files:read",null]`, "scopes must hold strings only, not null"},
+		{"scopes", `["files:read",null]`, "scopes must contain only strings, not null"},
 		{"scopes", `["files:read","Files:Read","*"]`, `unknown scope "Files:Read", "*"`},
 		{"scopes", `[""]`, `unknown scope ""`},
 		{"expiresAt", `"2026-01-31T12:00:00Z"`, "expiresAt must be in the future"},
@@ -112,9 +112,9 @@ func TestCreateKeyFields(t *testing.T) {
 		{"expiresAt", `"9999-12-31T23:59:59-01:00"`, "expiresAt must be before the year 10000"},
 		{"expiresAt", `""`, "expiresAt must be"},
 		{"expiresAt", `1798761600`, "expiresAt must be a string"},
-		{"expiresAt", `null,"ExpiresAt":null`, `body must hold no field "ExpiresAt"`},
-		{"expiresAt", `null,"expires_at":"2027-01-01"`, `body must hold no field "expires_at"`},
-		{"expiresAt", `null,"expiresAt":"2027-01-01"`, "expiresAt must be given once only"},
+		{"expiresAt", `null,"ExpiresAt":null`, `body has an unknown field "ExpiresAt"`},
+		{"expiresAt", `null,"expires_at":"2027-01-01"`, `body has an unknown field "expires_at"`},
+		{"expiresAt", `null,"expiresAt":"2027-01-01"`, "expiresAt must be given only once"},
 	}
 	for _, test := range bad {
 		got := h.do("POST", keysPath, admin, body(test.field, test.value)).want(400, "VALIDATION_ERROR")

@@ -30,7 +30,7 @@ func OpenAPIHandler() http.Handler {
 		header := w.Header()
 		if r.Method != http.MethodGet && r.Method != http.MethodHead {
 			header.Set("Allow", "GET, HEAD")
-			auth.WriteError(w, http.StatusMethodNotAllowed, auth.CodeMethodNotAllowed, "This path takes GET, HEAD.")
+			auth.WriteError(w, http.StatusMethodNotAllowed, auth.CodeMethodNotAllowed, "This path supports GET, HEAD.")
 			return
 		}
 		header.Set("Content-Type", "application/json; charset=utf-8")

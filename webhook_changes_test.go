@@ -73,9 +73,9 @@ func TestUpdateWebhookFields(t *testing.T) {
 		`{"active":0}`:                   "active must be a boolean, not a number",
 		`{"balanceThreshold":0.5}`:       "balanceThreshold must be a string, not a number",
 		`{"balanceThreshold":"0"}`:       "balanceThreshold must be greater than 0",
-		`{"active":true,"active":true}`:  "active must be given once only",
-		`{"secret":"x"}`:                 `body must hold no field "secret"`,
-		`{"Active":true}`:                `body must hold no field "Active"`,
+		`{"active":true,"active":true}`:  "active must be given only once",
+		`{"secret":"x"}`:                 `body has an unknown field "secret"`,
+		`{"Active":true}`:                `body has an unknown field "Active"`,
 		`{"active":false,"url":"x"}`:     "url must",
 		`{"active":false,"events":[""]}`: "events must",
 	} {
@@ -185,7 +185,7 @@ func TestRotateWebhookSecret(t *testing.T) {
 	}
 	for body, want := range map[string]string{
 		`{"graceSeconds":-1}`: "graceSeconds must be", `{"graceSeconds":31536001}`: "graceSeconds must be", `{"graceSeconds":1.5}`: "graceSeconds must be",
-		`{"graceSeconds":"60"}`: "graceSeconds must be", `{"grace":1}`: `body must hold no field "grace"`,
+		`{"graceSeconds":"60"}`: "graceSeconds must be", `{"grace":1}`: `body has an unknown field "grace"`,
 	} {
 		if got := h.do("POST", one+"/rotate-secret", admin, body).want(400, "VALIDATION_ERROR"); !strings.Contains(got.message(), want) {
 			t.Errorf("%s: got message %q, want %q", body, got.message(), want)

@@ -186,7 +186,7 @@ func TestDeliveriesOverHTTP(t *testing.T) {
 	for query, want := range map[string]string{
 		"limit=0": "limit must", "state=": "state must be pending, delivered, dead or skipped", "state=Dead": "state must", "state=dead,skipped": "state must",
 		"from=x": "from must be an RFC 3339", "to=": "to must be an RFC 3339", "from=1969-12-31": "from must not be before 1970", "to=0001-01-01": "to must",
-		"from=2020-01-01&from=2020-01-01": "from must be given once only", "from=2020-01-02&to=2020-01-02": "from must be before to", "cursor=x": "cursor must", "a;b": "query must",
+		"from=2020-01-01&from=2020-01-01": "from must be given only once", "from=2020-01-02&to=2020-01-02": "from must be before to", "cursor=x": "cursor must", "a;b": "query must",
 	} {
 		if got := h.do("GET", list+"?"+query, admin, "").want(400, "VALIDATION_ERROR"); !strings.HasPrefix(got.message(), want) {
 			t.Errorf("%s: got message %q, want %q", query, got.message(), want)
@@ -247,9 +247,9 @@ func TestRecoveriesOverHTTP(t *testing.T) {
 		h.await(got.header.Get("Location"), admin, func(got reply) bool { return got.object()["done"] == true })
 	}
 	for body, want := range map[string]string{
-		`{"states":[]}`: "states must hold at least one", `{"states":["pending"]}`: `states must be one or more of dead, skipped, delivered; unknown: "pending"`, `{"states":"dead"}`: "states must be an array",
+		`{"states":[]}`: "states must name at least one", `{"states":["pending"]}`: `states must be one or more of dead, skipped, delivered; unknown: "pending"`, `{"states":"dead"}`: "states must be an array",
 		`{"from":"2999-01-01"}`: "from must not be in the future", `{"to":"2999-01-01"}`: "to must not be in the future", `{"from":1}`: "from must be a string",
-		`{"from":"2020-01-02","to":"2020-01-02"}`: "from must be before to", `{"to":"0001-01-01"}`: "to must not be before 1970", `{"since":null}`: "body must hold no field",
+		`{"from":"2020-01-02","to":"2020-01-02"}`: "from must be before to", `{"to":"0001-01-01"}`: "to must not be before 1970", `{"since":null}`: "body has an unknown field",
 	} {
 		if got := h.do("POST", one+"/recoveries", admin, body).want(400, "VALIDATION_ERROR"); !strings.HasPrefix(got.message(), want) {
 			t.Errorf("%s: got message %q, want %q", body, got.message(), want)

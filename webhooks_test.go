@@ -99,8 +99,8 @@ func TestCreateWebhookFields(t *testing.T) {
 		{"balanceThreshold", `""`, "balanceThreshold must be a decimal amount of SUI"},
 		{"balanceThreshold", `"0.0000000001"`, "balanceThreshold must have at most 9 decimals"},
 		{"balanceThreshold", `"99999999999999999999"`, "balanceThreshold must be at most"},
-		{"balanceThreshold", `null,"active":true`, `body must hold no field "active"`},
-		{"balanceThreshold", `null,"URL":"https://example.com"`, `body must hold no field "URL"`},
+		{"balanceThreshold", `null,"active":true`, `body has an unknown field "active"`},
+		{"balanceThreshold", `null,"URL":"https://example.com"`, `body has an unknown field "URL"`},
 	} {
 		got := h.do("POST", webhooksPath, admin, body(bad.field, bad.value)).want(400, "VALIDATION_ERROR")
 		if !strings.Contains(got.message(), bad.want) {

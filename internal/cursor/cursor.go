@@ -1,6 +1,6 @@
-// Package cursor hides the numbers that stores count by. A store counts what all
-// accounts have; who pages through a list is not to see from where the next page
-// begins how much that is.
+// Package cursor encodes the positions that stores count by as opaque cursors. A store
+// counts the deliveries of all accounts, and a cursor must not show a client how many
+// there are, so the position is encrypted.
 package cursor
 
 import (
@@ -11,7 +11,7 @@ import (
 	"encoding/binary"
 )
 
-// A Key hides numbers from whoever does not have it.
+// A Key encodes positions, so that they can be read only with it.
 type Key [16]byte
 
 // NewKey returns a new key, at random.
@@ -20,18 +20,18 @@ func NewKey() (k Key) {
 	return k
 }
 
-// Seal returns what stands for the number: 22 letters, digits, hyphens and underscores,
-// the same each time.
-func (k Key) Seal(n uint64) string {
-	var block [aes.BlockSize]byte // the number, and zeros by which Open knows it again
+// Encode returns the cursor of the position n: 22 letters, digits, hyphens and
+// underscores, the same each time.
+func (k Key) Encode(n uint64) string {
+	var block [aes.BlockSize]byte // the position, and zeros that Decode checks
 	binary.BigEndian.PutUint64(block[:], n)
 	k.cipher().Encrypt(block[:], block[:])
 	return base64.RawURLEncoding.EncodeToString(block[:])
 }
 
-// Open returns the number that the text stands for. It reports false if that is none
-// that Seal made.
-func (k Key) Open(text string) (n uint64, ok bool) {
+// Decode returns the position of a cursor. It reports false if Encode did not make it
+// with this key.
+func (k Key) Decode(text string) (n uint64, ok bool) {
 	block, err := base64.RawURLEncoding.DecodeString(text)
 	if err != nil || len(block) != aes.BlockSize {
 		return 0, false

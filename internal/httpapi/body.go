@@ -51,7 +51,7 @@ func (c *call) receive() error {
 	case errors.As(err, &tooLarge):
 		return errTooLarge
 	case err != nil: // the client's doing: it went away, broke the framing or took too long
-		return invalid("body", "must arrive whole, and within 30 seconds")
+		return invalid("body", "must arrive in full within 30 seconds")
 	}
 	arrival.Lift(c.writer, c.Request)
 	if len(data) > 0 || rule == neededBody {

@@ -169,7 +169,7 @@ func parseDeliveryQuery(query, webhookID string) (webhooks.DeliveryQuery, error)
 	}
 	for _, state := range values["state"] {
 		if !slices.Contains(deliveryStates, webhooks.DeliveryState(state)) {
-			return parsed, invalid("state", "must be pending, delivered, dead or skipped; give it more than once for more than one")
+			return parsed, invalid("state", "must be pending, delivered, dead or skipped; repeat the parameter for several")
 		}
 		parsed.States = append(parsed.States, webhooks.DeliveryState(state))
 	}
@@ -198,7 +198,7 @@ func parseBoundIn(values url.Values, name string) (time.Time, error) {
 	case !given:
 		return time.Time{}, nil
 	case len(texts) > 1:
-		return time.Time{}, invalid(name, "must be given once only")
+		return time.Time{}, invalid(name, "must be given only once")
 	}
 	return parseBound(name)(texts[0])
 }

@@ -50,42 +50,42 @@ var failures = []struct {
 	message string
 }{
 	{errNoRoute, http.StatusNotFound, auth.CodeNotFound, "There is nothing at this path."},
-	{errMediaType, http.StatusUnsupportedMediaType, auth.CodeUnsupportedMediaType, "The body must be JSON, sent as it is with Content-Type: application/json."},
+	{errMediaType, http.StatusUnsupportedMediaType, auth.CodeUnsupportedMediaType, "Send the body as JSON with Content-Type: application/json and no Content-Encoding."},
 	{errTooLarge, http.StatusRequestEntityTooLarge, auth.CodePayloadTooLarge, "The body must be at most 65536 bytes."},
-	{errPrecondition, http.StatusPreconditionFailed, auth.CodePreconditionFailed, "This was changed since: If-Match does not hold its ETag. Get it again."},
-	{auth.ErrCredentialChanged, http.StatusConflict, auth.CodeConflict, "This API key is being changed at this moment. Send the request again."},
+	{errPrecondition, http.StatusPreconditionFailed, auth.CodePreconditionFailed, "The resource has changed: If-Match does not match its ETag. Fetch it again and retry."},
+	{auth.ErrCredentialChanged, http.StatusConflict, auth.CodeConflict, "This API key is being changed right now. Retry the request."},
 	{apikeys.ErrNotFound, http.StatusNotFound, auth.CodeNotFound, "There is no API key with this id."},
-	{apikeys.ErrExists, http.StatusConflict, auth.CodeConflict, "This API key exists already. Send the request again."},
+	{apikeys.ErrExists, http.StatusConflict, auth.CodeConflict, "This API key already exists. Retry the request."},
 	{apikeys.ErrIdempotencyMismatch, http.StatusConflict, auth.CodeConflict, reusedMessage},
-	{apikeys.ErrCreatedThenDeleted, http.StatusConflict, auth.CodeConflict, "The API key that this request made is deleted. Send another Idempotency-Key to make another."},
+	{apikeys.ErrCreatedThenDeleted, http.StatusConflict, auth.CodeConflict, "The API key created with this Idempotency-Key has been deleted. Use a new Idempotency-Key to create another."},
 	{webhooks.ErrNotFound, http.StatusNotFound, auth.CodeNotFound, "There is no webhook with this id."},
-	{webhooks.ErrExists, http.StatusConflict, auth.CodeConflict, "This webhook exists already. Send the request again."},
+	{webhooks.ErrExists, http.StatusConflict, auth.CodeConflict, "This webhook already exists. Retry the request."},
 	{webhooks.ErrIdempotencyMismatch, http.StatusConflict, auth.CodeConflict, reusedMessage},
-	{webhooks.ErrCreatedThenDeleted, http.StatusConflict, auth.CodeConflict, "The webhook that this request made is deleted. Send another Idempotency-Key to make another."},
-	{webhooks.ErrRecovering, http.StatusConflict, auth.CodeConflict, "A recovery of this webhook is under way. Send the request again when it is done."},
-	{webhooks.ErrTesting, http.StatusConflict, auth.CodeConflict, "A test event is under way to this webhook, or too many are. Try again in a few seconds."},
-	{errNoDelivery, http.StatusNotFound, auth.CodeNotFound, "There is no delivery of an event with this id to this webhook."},
-	{errNoPayload, http.StatusConflict, auth.CodeConflict, "This event is not kept any more: it cannot be sent again."},
-	{errNoRecovery, http.StatusNotFound, auth.CodeNotFound, "There is no recovery with this id of this webhook."},
+	{webhooks.ErrCreatedThenDeleted, http.StatusConflict, auth.CodeConflict, "The webhook created with this Idempotency-Key has been deleted. Use a new Idempotency-Key to create another."},
+	{webhooks.ErrRecovering, http.StatusConflict, auth.CodeConflict, "A recovery of this webhook is already running. Retry when it is done."},
+	{webhooks.ErrTesting, http.StatusConflict, auth.CodeConflict, "A test of this webhook is already running, or too many of the account are. Retry in a few seconds."},
+	{errNoDelivery, http.StatusNotFound, auth.CodeNotFound, "This webhook has no delivery of an event with this id."},
+	{errNoPayload, http.StatusConflict, auth.CodeConflict, "This event is no longer stored and cannot be sent again."},
+	{errNoRecovery, http.StatusNotFound, auth.CodeNotFound, "This webhook has no recovery with this id."},
 }
 
-const reusedMessage = "This Idempotency-Key was used for a request with another body. Use a new one for each request."
+const reusedMessage = "This Idempotency-Key was already used with a different body. Use a new one for each new request."
 
 // replacedRefusal explains it to a value that a rotation has replaced.
-const replacedRefusal = "This value of the API key was replaced by a rotation: it can delete its own key, and manage nothing else. Use the new value."
+const replacedRefusal = "This value of the API key was replaced by a rotation. It can delete its own key, but manage nothing else. Use the new value."
 
 // leastPrivilegeRefusals explains [auth.LeastPrivilege]. Why another policy
 // refuses is not known here.
 var leastPrivilegeRefusals = map[auth.Action]string{
-	auth.ReadKeys:      "Reading API keys needs an API key with the scope account:read.",
-	auth.CreateKey:     "An API key can create only keys whose scopes it has itself, and that expire no later than it does.",
-	auth.UpdateKey:     "An API key can change only keys whose scopes it has itself, and that expire no later than it does.",
-	auth.RotateKey:     "An API key can rotate only keys whose scopes it has itself, and that expire no later than it does.",
-	auth.DeleteKey:     "An API key can delete itself, and keys whose scopes it has itself and that expire no later than it does.",
-	auth.ReadWebhooks:  "Reading webhooks needs an API key with the scope account:read.",
-	auth.CreateWebhook: "A webhook needs an API key with the read scope behind each event: files:read for files.expiring, account:read for all others.",
-	auth.UpdateWebhook: "Changing or using a webhook needs an API key with the read scope behind each of its events, before and after: files:read for files.expiring, account:read for all others.",
-	auth.DeleteWebhook: "Deleting a webhook needs an API key with the read scope behind each of its events: files:read for files.expiring, account:read for all others.",
+	auth.ReadKeys:      "Reading API keys requires the scope account:read.",
+	auth.CreateKey:     "An API key can create only keys whose scopes it holds and that expire no later than it does.",
+	auth.UpdateKey:     "An API key can change only keys whose scopes it holds and that expire no later than it does.",
+	auth.RotateKey:     "An API key can rotate only keys whose scopes it holds and that expire no later than it does.",
+	auth.DeleteKey:     "An API key can delete itself, and keys whose scopes it holds and that expire no later than it does.",
+	auth.ReadWebhooks:  "Reading webhooks requires the scope account:read.",
+	auth.CreateWebhook: "Creating a webhook requires the read scope behind each of its events: files:read for files.expiring, account:read for all others.",
+	auth.UpdateWebhook: "Changing or using a webhook requires the read scope behind each of its events, before and after the change: files:read for files.expiring, account:read for all others.",
+	auth.DeleteWebhook: "Deleting a webhook requires the read scope behind each of its events: files:read for files.expiring, account:read for all others.",
 }
 
 // fail answers a request that came to nothing.
@@ -102,7 +102,7 @@ func (a *api) fail(c *call, err error) {
 	case errors.Is(err, apikeys.ErrIdempotencyKeys), errors.Is(err, webhooks.ErrIdempotencyKeys):
 		c.writer.Header().Set("Retry-After", "3600") // in a day at the latest there is room
 		auth.WriteError(c.writer, http.StatusTooManyRequests, auth.CodeRateLimit,
-			"This account has used too many Idempotency-Keys in the last 24 hours. Send the request without one, or try again later.")
+			"This account has used too many Idempotency-Keys in the last 24 hours. Send the request without one, or retry later.")
 	case errors.Is(err, auth.ErrUnauthorized): // meanwhile
 		auth.WriteUnauthorized(c.writer)
 	case errors.Is(err, auth.ErrForbidden):
@@ -110,10 +110,10 @@ func (a *api) fail(c *call, err error) {
 	case broken != "":
 		auth.WriteError(c.writer, http.StatusBadRequest, auth.CodeValidation, broken+".")
 	case full != "":
-		auth.WriteError(c.writer, http.StatusConflict, auth.CodeConflict, "An account may have at most "+full+". Delete one first.")
+		auth.WriteError(c.writer, http.StatusConflict, auth.CodeConflict, "An account can have at most "+full+". Delete one first.")
 	case errors.As(err, &method):
 		c.writer.Header().Set("Allow", method.allow)
-		auth.WriteError(c.writer, http.StatusMethodNotAllowed, auth.CodeMethodNotAllowed, "This path takes "+method.allow+".")
+		auth.WriteError(c.writer, http.StatusMethodNotAllowed, auth.CodeMethodNotAllowed, "This path supports "+method.allow+".")
 	default:
 		a.logFailure(c, err)
 		auth.WriteInternal(c.writer)

@@ -51,7 +51,7 @@ func (c condition) check(tag string) error {
 // without elements between them that are empty.
 func parseIfMatch(list string) (condition, error) {
 	const blank = " \t"
-	malformed := invalid("If-Match", `must be * or entity tags as they were received in ETag, in their quotes, separated by commas`)
+	malformed := invalid("If-Match", `must be * or quoted entity tags as received in ETag, separated by commas`)
 	if strings.Trim(list, blank) == "*" {
 		return condition{given: true, any: true}, nil
 	}

@@ -66,12 +66,12 @@ func parsePage(query, kind string) (after string, limit int, err error) {
 	return after, limit, nil
 }
 
-var errCursor = invalid("cursor", "must be one nextCursor of this list, as it was received; leave it out to start at the newest")
+var errCursor = invalid("cursor", "must be one nextCursor of this list, unchanged; omit it to start with the newest")
 
 func parseQuery(query string) (url.Values, error) {
 	values, err := url.ParseQuery(query)
 	if err != nil {
-		return nil, invalid("query", "must be well-formed: name=value, joined by &, percent-encoded")
+		return nil, invalid("query", "must be percent-encoded name=value pairs joined by &")
 	}
 	return values, nil
 }

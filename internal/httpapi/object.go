@@ -125,12 +125,12 @@ func setField(fields []field, seen map[string]bool, name string, raw json.RawMes
 	i := slices.IndexFunc(fields, func(f field) bool { return f.name == name })
 	if i < 0 {
 		if len(fields) == 0 {
-			return invalid("body", "must be an empty object, or there must be none")
+			return invalid("body", "must be an empty object or absent")
 		}
-		return invalid("body", fmt.Sprintf("must hold no field %.32q; the fields are %s", name, names(fields)))
+		return invalid("body", fmt.Sprintf("has an unknown field %.32q; the fields are %s", name, names(fields)))
 	}
 	if seen[name] {
-		return invalid(name, "must be given once only")
+		return invalid(name, "must be given only once")
 	}
 	seen[name] = true
 	return fields[i].set(raw)
@@ -162,7 +162,7 @@ func checkJSON(data []byte) error {
 		return invalid("body", rule)
 	}
 	if loneSurrogate(data) {
-		return invalid("body", `must not have half of a surrogate pair for a character (\ud800 to \udfff)`)
+		return invalid("body", `must not contain an unpaired surrogate (\ud800 to \udfff)`)
 	}
 	return nil
 }
@@ -242,7 +242,7 @@ func parseJSON[J value](name string, raw json.RawMessage) (J, error) {
 		}
 		for _, element := range elements {
 			if element[0] != '"' {
-				return value, invalid(name, "must hold strings only, not "+kind(element))
+				return value, invalid(name, "must contain only strings, not "+kind(element))
 			}
 		}
 		return value, json.Unmarshal(raw, target)

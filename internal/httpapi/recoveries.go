@@ -73,7 +73,7 @@ func decodeRecovery(data []byte) (webhooks.RecoverParams, error) {
 
 func parseStates(names []string) ([]webhooks.DeliveryState, error) {
 	if len(names) == 0 {
-		return nil, invalid("states", "must hold at least one state; leave it out for those that are dead or skipped")
+		return nil, invalid("states", "must name at least one state; omit it for dead and skipped")
 	}
 	states := make([]webhooks.DeliveryState, len(names))
 	for i, name := range names {

@@ -16,7 +16,7 @@ func TestCursorsOutliveAProcess(t *testing.T) {
 		if err := s.Close(); err != nil {
 			t.Fatal(err)
 		}
-		return s.cursors.Seal(7), s.cursors.Open
+		return s.cursors.Encode(7), s.cursors.Decode
 	}
 	text, _ := seal("one")
 	again, open := seal("one")

@@ -96,7 +96,7 @@ func (s *Store) ListDeliveries(ctx context.Context, account, webhookID string, q
 	}
 	low, high := between(tx, query)
 	if query.After != "" {
-		after, _ := s.cursors.Open(query.After)
+		after, _ := s.cursors.Decode(query.After)
 		high = min(high, after)
 	}
 	w := s.newWalk(tx, webhookID)
@@ -111,7 +111,7 @@ func (s *Store) ListDeliveries(ctx context.Context, account, webhookID string, q
 				continue
 			}
 			if w.cost > maxCost {
-				page.Next = s.cursors.Seal(n + 1)
+				page.Next = s.cursors.Encode(n + 1)
 				return page, nil
 			}
 			d, ok := w.delivery(n)
@@ -119,13 +119,13 @@ func (s *Store) ListDeliveries(ctx context.Context, account, webhookID string, q
 				continue
 			}
 			if len(page.Deliveries) == query.Limit {
-				page.Next = s.cursors.Seal(n + 1)
+				page.Next = s.cursors.Encode(n + 1)
 				return page, nil
 			}
 			page.Deliveries = append(page.Deliveries, d)
 		}
 		if high = run; w.cost > maxCost && high > low {
-			page.Next = s.cursors.Seal(high)
+			page.Next = s.cursors.Encode(high)
 			return page, nil
 		}
 	}

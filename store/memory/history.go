@@ -21,7 +21,7 @@ func (s *Store) ListDeliveries(ctx context.Context, account, webhookID string, q
 	}
 	log := s.log
 	if query.After != "" {
-		after, _ := s.cursors.Open(query.After)
+		after, _ := s.cursors.Decode(query.After)
 		log = log[:s.search(after)]
 	}
 	var page webhooks.DeliveryPage
@@ -32,7 +32,7 @@ func (s *Store) ListDeliveries(ctx context.Context, account, webhookID string, q
 			continue
 		}
 		if len(page.Deliveries) == query.Limit {
-			page.Next = s.cursors.Seal(last)
+			page.Next = s.cursors.Encode(last)
 			break
 		}
 		page.Deliveries = append(page.Deliveries, d.copied())
