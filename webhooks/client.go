@@ -176,3 +176,10 @@ func (c *client) attempt(stop *stop, task *Task) (res result) {
 	}
 	return res
 }
+
+func earliest(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return a
+	}
+	return b
+}

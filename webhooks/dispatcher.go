@@ -20,13 +20,14 @@ const (
 // A dispatcher claims deliveries that are due, has attempts made as the limiter allows,
 // and hands them to a settler to be recorded.
 type dispatcher struct {
-	store   Store
-	client  *client
-	config  Config
-	halt    *halt
-	limiter *limiter.Limiter
-	respite respite
-	waking  chan struct{} // something may have become due
+	store    Store
+	client   *client
+	config   Config
+	halt     *halt
+	reporter *reporter
+	limiter  *limiter.Limiter
+	outage   limiter.Outage
+	waking   chan struct{} // something may have become due
 
 	// claiming is full from before a claim until its attempts are registered: who
 	// deletes a webhook and then looks at what is in flight finds all that was claimed
@@ -43,26 +44,21 @@ type dispatcher struct {
 	claimed  []*inflight // in a claim, to be used again
 	finished []*inflight // at a time, to be used again
 	free     []*inflight // recorded, to be used again
-
-	over    context.Context // ends when Run has to return, whatever hooks do
-	telling chan struct{}   // full while a hook is called
-
-	delivered, failed, dead atomic.Uint64 // see stats
 }
 
 func newDispatcher(store Store, client *client, config Config) *dispatcher {
 	return &dispatcher{
-		store:  store,
-		client: client,
-		config: config,
-		halt:   &halt{store: store, logger: config.Logger},
+		store:    store,
+		client:   client,
+		config:   config,
+		halt:     &halt{store: store, logger: config.Logger},
+		reporter: newReporter(store, config),
 		limiter: limiter.New(limiter.Config{
 			Slots: config.Concurrency, PerWebhook: config.PerWebhook, PerAccount: config.PerAccount,
 			MaxUnrecorded: maxSettle, Timeout: config.Timeout,
 		}),
 		waking:   make(chan struct{}, 1),
 		claiming: make(chan struct{}, 1),
-		telling:  make(chan struct{}, 1),
 	}
 }
 
@@ -84,7 +80,7 @@ func (d *dispatcher) deliver(ctx context.Context) {
 	defer cutShort()
 	// None of them ever has to wait: what they are sent is bounded by Limiter.Room.
 	finished := make(chan *inflight, d.config.Concurrency)
-	settler := newSettler(d)
+	settler := newSettler(d.store, d.halt, d.reporter, &d.failing, d.config.Concurrency+maxSettle)
 	go settler.run(attempts)
 	defer close(settler.results)
 	workers := newWorkerPool(func(f *inflight) {
@@ -204,7 +200,7 @@ func (d *dispatcher) claim(ctx context.Context, c *claims) (claimed []*inflight,
 	now, failing := time.Now(), d.failing.Load()
 	d.limiter.Tick(now)
 	limit, next := c.limit(now, d.limiter.Room(), failing)
-	limit, next = d.respite.limit(now, limit, next)
+	limit, next = d.outage.Limit(now, limit, next)
 	if limit == 0 {
 		return nil, d.limiter.NextWake(now, next, false)
 	}
@@ -220,11 +216,11 @@ func (d *dispatcher) claim(ctx context.Context, c *claims) (claimed []*inflight,
 	} else {
 		wait, err = d.leaseAll(timed, limit, now)
 	}
-	d.respite.claimed(len(d.claimed))
+	d.outage.Began(len(d.claimed))
 	if ctx.Err() != nil {
 		err = nil // it was to end, and did
 	}
-	c.backoff = d.backoff("claim", c.backoff, err)
+	c.backoff = d.halt.backoff("claim", c.backoff, err)
 	now = time.Now()
 	if c.rested = now.Add(c.backoff); len(d.claimed) == 0 {
 		wait = max(wait, c.backoff, minPause)
@@ -235,7 +231,7 @@ func (d *dispatcher) claim(ctx context.Context, c *claims) (claimed []*inflight,
 // leaseAll claims first what webhooks that are not healthy may have, for they hold less
 // than their share, and then whatever is due.
 func (d *dispatcher) leaseAll(ctx context.Context, limit int, now time.Time) (wait time.Duration, err error) {
-	if byWebhook, turns := d.limiter.Turns(now, d.respite.turns(limit)); turns > 0 {
+	if byWebhook, turns := d.limiter.Turns(now, d.outage.Turns(limit)); turns > 0 {
 		_, err = d.lease(ctx, Claim{Limit: turns, Caps: byWebhook}, now)
 		d.limiter.EndTurns(time.Now(), err)
 		if limit -= len(d.claimed); limit == 0 || err != nil {
@@ -286,10 +282,4 @@ func (d *dispatcher) evict(ctx context.Context, webhook string) error {
 		return ctx.Err()
 	}
 	return d.limiter.Evict(ctx, webhook)
-}
-
-// stats tells how many attempts are in flight, and since New: how many deliveries
-// arrived, how many attempts failed, and how many deliveries were given up.
-func (d *dispatcher) stats() (inFlight int, delivered, failed, dead uint64) {
-	return d.limiter.InFlight(), d.delivered.Load(), d.failed.Load(), d.dead.Load()
 }

@@ -3,10 +3,11 @@ package webhooks
 import (
 	"log/slog"
 	"sync/atomic"
+	"time"
 )
 
-// A Halter is a [Store] that stops writing when its disk has failed so that nobody
-// knows what it holds, until it is opened again.
+// A Halter is a [Store] that stops writing when its disk has failed so that it is unknown
+// what it holds, until it is opened again.
 type Halter interface {
 	// Halted returns why nothing is written or claimed any more; nil if it is.
 	Halted() error
@@ -35,4 +36,22 @@ func (h *halt) explains() bool {
 		h.logger.Error("storageapi: the store writes nothing any more, and nothing is delivered: restart once the disk is sound", "error", cause)
 	}
 	return cause != nil
+}
+
+// log logs a failure of the store, unless it is one of a store that has halted.
+func (h *halt) log(step string, err error, again time.Duration) {
+	if !h.explains() {
+		h.logger.Error("storageapi: webhook store failed", "step", step, "error", err, "again_in", again)
+	}
+}
+
+// backoff logs a failure of the store and returns how long to wait after it: 0 without
+// one, twice as long as the last time, up to a bound, with one.
+func (h *halt) backoff(step string, last time.Duration, err error) time.Duration {
+	if err == nil {
+		return 0
+	}
+	next := min(max(2*last, minBackoff), maxBackoff)
+	h.log(step, err, next)
+	return next
 }

@@ -1,14 +1,18 @@
 package webhooks
 
-import "time"
+import (
+	"context"
+	"log/slog"
+	"time"
+)
 
 // Hooks tell the host what happens, once the store has recorded it; each may be
-// nil. They are called one after the other by the goroutine that records what came
-// of attempts, and hold it up: they must be quick. One that panics or ends its
+// nil. They are called one after the other by the goroutine that records the results of
+// attempts, and hold it up: they must be quick. One that panics or ends its
 // goroutine is logged, and so is one that has not returned when Run has drained: Run
-// returns all the same, and what else there is to tell is not told. What
-// happens just before a crash may not be told either; the webhooks and the attempts
-// stored tell it all.
+// returns all the same, and the calls that would follow are not made. What happens just
+// before a crash may never be passed to a hook; the webhooks and the attempts stored hold
+// it all.
 type Hooks struct {
 	// Attempt is called for each attempt that was made.
 	Attempt func(AttemptInfo)
@@ -23,7 +27,7 @@ type Hooks struct {
 	Off func(webhook Webhook, reason OffReason)
 }
 
-// An AttemptInfo tells of an attempt and what became of its delivery.
+// An AttemptInfo describes an attempt and what became of its delivery.
 type AttemptInfo struct {
 	Account   string
 	WebhookID string
@@ -39,68 +43,78 @@ type hookCall struct {
 	call func()
 }
 
-// told returns the calls that tell of a settlement that was recorded.
-func (d *dispatcher) told(calls []hookCall, s *Settlement) []hookCall {
-	hooks := &d.config.Hooks
-	if hooks.Attempt != nil && s.Outcome != Release {
-		info := AttemptInfo{s.Task.Webhook.Account, s.Task.Webhook.ID, s.Task.Event.ID, s.Task.Event.Type, s.Attempt, stateAfter(s.Outcome)}
-		calls = append(calls, hookCall{"Attempt", func() { hooks.Attempt(info) }})
-	}
-	if s.Deactivate != "" && hooks.Off != nil {
-		webhook := s.Task.Webhook.clone()
-		webhook.Active, webhook.OffReason = false, s.Deactivate
-		calls = append(calls, hookCall{"Off", func() { hooks.Off(webhook, s.Deactivate) }})
-	}
-	return calls
+// A hookCaller calls hooks.
+type hookCaller struct {
+	logger  *slog.Logger
+	over    context.Context // ends when Run has to return, even if hooks do not
+	calling chan struct{}   // full while a hook is called
 }
 
-func stateAfter(outcome Outcome) DeliveryState {
-	switch outcome {
-	case Deliver:
-		return Delivered
-	case GiveUp:
-		return Dead
-	}
-	return Pending
-}
-
-// tell makes calls of hooks, one after the other, until Run has to return. They run
+// call makes calls of hooks, one after the other, until Run has to return. They run
 // apart, so that one that never returns, or ends its goroutine, is only itself.
-func (d *dispatcher) tell(calls []hookCall) {
-	over := d.over
+func (h *hookCaller) call(calls []hookCall) {
+	over := h.over
 	for len(calls) > 0 {
 		select {
-		case d.telling <- struct{}{}:
+		case h.calling <- struct{}{}:
 		case <-over.Done():
-			return // that of before has not returned, and was logged
+			return // the one before has not returned, and was logged
 		}
 		made := 0
 		returned := apart(func() {
-			defer func() { <-d.telling }()
+			defer func() { <-h.calling }()
 			for ; made < len(calls) && over.Err() == nil; made++ {
-				d.call(calls[made])
+				h.callOne(calls[made])
 			}
 		})
 		select {
 		case ok := <-returned:
 			if !ok {
-				d.config.Logger.Error("storageapi: a webhook hook ended its goroutine", "hook", calls[made].name)
+				h.logger.Error("storageapi: a webhook hook ended its goroutine", "hook", calls[made].name)
 				made++
 			}
 			calls = calls[made:]
 		case <-over.Done():
-			d.config.Logger.Error("storageapi: a webhook hook does not return; Run does")
+			h.logger.Error("storageapi: a webhook hook does not return; Run does")
 			return
 		}
 	}
 }
 
-// call calls a hook, which may panic.
-func (d *dispatcher) call(c hookCall) {
+// callOne calls a hook, which may panic.
+func (h *hookCaller) callOne(c hookCall) {
 	defer func() {
 		if p := recover(); p != nil {
-			d.config.Logger.Error("storageapi: a webhook hook panicked", "hook", c.name) // its value could hold anything
+			h.logger.Error("storageapi: a webhook hook panicked", "hook", c.name) // its value could hold anything
 		}
 	}()
 	c.call()
+}
+
+// lastWords is how long Run waits for the host's code, such as hooks, beyond the drain
+// timeout: until then there may be attempts to report.
+const lastWords = time.Second
+
+// apart calls the host's code on a goroutine of its own: it may not return, and may end
+// its goroutine. What it returns gets whether the call returned, once it is over.
+func apart(call func()) <-chan bool {
+	over := make(chan bool, 1)
+	go func() {
+		returned := false
+		defer func() { over <- returned }()
+		call()
+		returned = true
+	}()
+	return over
+}
+
+// drained returns a context that ends when Run has to return, even if the host's code
+// does not, after ctx has ended. Cancel frees what it takes.
+func (c *Config) drained(ctx context.Context) (over context.Context, cancel context.CancelFunc) {
+	over, end := context.WithCancel(context.WithoutCancel(ctx))
+	stop := context.AfterFunc(ctx, func() {
+		late := time.AfterFunc(max(c.DrainTimeout, 0)+lastWords, end)
+		context.AfterFunc(over, func() { late.Stop() })
+	})
+	return over, func() { stop(); end() }
 }

@@ -2,6 +2,7 @@ package webhooks
 
 import (
 	"context"
+	"sync/atomic"
 	"time"
 
 	"github.com/storageapi/storageapi/webhooks/internal/limiter"
@@ -15,9 +16,6 @@ type inflight struct {
 	slot       limiter.Slot
 	lease      lease
 }
-
-// webhook returns the id of the webhook.
-func (f *inflight) webhook() string { return f.settlement.Task.Webhook.ID }
 
 // The methods of [limiter.Attempt].
 
@@ -38,41 +36,23 @@ func (d *dispatcher) run(f *inflight) {
 		res = d.client.attempt(&f.stop, task)
 	}
 	f.stop.end()
-	d.judge(&f.settlement, res)
+	d.config.judge(&f.settlement, res)
 	d.heed(res)
 }
 
-// judge decides what becomes of a delivery after an attempt.
-func (d *dispatcher) judge(s *Settlement, res result) {
-	s.Attempt = res.attempt
-	switch {
-	case res.attempt.Error == "":
-		s.Outcome = Deliver
-	case res.canceled, res.fault != theirs:
-		s.Outcome = Release
-	case res.gone:
-		s.Outcome, s.Deactivate = GiveUp, OffGone
-	default:
-		s.Outcome = GiveUp
-		if wait, ok := nextRetry(d.config.Retries, d.config.RetryJitter, s.Task.Attempt-s.Task.Before, res.retryAfter); ok {
-			s.Outcome, s.RetryAfter = Retry, wait
-		}
-	}
-}
-
-// heed makes the dispatcher pause, or go on, after an attempt that shows whether this
-// host can make any.
+// heed makes claims pause, or go on, after an attempt that shows whether this host can
+// make any.
 func (d *dispatcher) heed(res result) {
 	switch {
 	case res.canceled, res.fault == crowded:
 	case res.fault != theirs:
 		d.client.conns.close() // they may be what there is too much of
-		if pause, tell := d.respite.begin(time.Now()); tell {
+		if pause, tell := d.outage.Begin(time.Now()); tell {
 			d.config.Logger.Error("storageapi: no webhook can be reached from here: deliveries pause, and no attempts are used up",
 				"error", res.attempt.Error, "again_in", pause)
 		}
-	case res.attempt.Status != 0 && d.respite.on.Load():
-		d.respite.end()
+	case res.attempt.Status != 0:
+		d.outage.End()
 	}
 }
 
@@ -85,4 +65,40 @@ func (s *Settlement) shows() limiter.Outcome {
 		return limiter.Failure
 	}
 	return limiter.Unknown
+}
+
+// A workerPool makes attempts, each on a goroutine of its own while it lasts. Goroutines
+// are used again: TLS needs a large stack, and growing one costs as much as the
+// encryption.
+type workerPool struct {
+	run  func(*inflight)
+	work chan *inflight // closed when there is no more
+	idle atomic.Int64   // goroutines that wait for work
+}
+
+const maxIdleWorkers = 64 // more of them end
+
+func newWorkerPool(run func(*inflight)) *workerPool {
+	return &workerPool{run: run, work: make(chan *inflight)}
+}
+
+// start begins an attempt.
+func (p *workerPool) start(f *inflight) {
+	select {
+	case p.work <- f:
+	default:
+		go p.serve(f)
+	}
+}
+
+func (p *workerPool) serve(f *inflight) {
+	for more := true; more; {
+		p.run(f)
+		if p.idle.Add(1) > maxIdleWorkers {
+			p.idle.Add(-1)
+			return
+		}
+		f, more = <-p.work
+		p.idle.Add(-1)
+	}
 }

@@ -2,36 +2,43 @@ package webhooks
 
 import (
 	"context"
-	"log/slog"
+	"slices"
 	"time"
+
+	"github.com/storageapi/storageapi/internal/clock"
 )
 
-// A maintainer does what can wait: it reviews alerts that were left due, recovers
-// deliveries, purges what is past its time and turns off webhooks that fail. It works in small steps with pauses
-// between them, four times as long as they are, so that deliveries go on beside it. Purges of
-// a [ConcurrentPurger] have pauses as long as they are.
+// A maintainer does what can wait: it re-evaluates alerts that were left due, recovers
+// deliveries, purges what is past its time and turns off webhooks that fail. It works in
+// small steps. The pauses between them are four times as long as they are, so that
+// deliveries go on meanwhile; between purges of a [ConcurrentPurger], as long as they are.
 type maintainer struct {
-	store     Store
-	clock     storeClock
-	retention Retention
-	logger    *slog.Logger
-	halt      *halt
-	due       func() // called when deliveries may have become due
-	review    func(context.Context) (more bool, err error)
-	warden    warden
-	waking    chan struct{} // there may be something to recover
+	store       Store
+	clock       storeClock
+	retention   Retention
+	halt        *halt
+	wakeOthers  func() // called when deliveries may have become due
+	reevaluate  func(context.Context) (more bool, err error)
+	deactivator deactivator
+	waking      chan struct{} // there may be something to recover
 }
 
 const (
-	maintainInterval = time.Minute // between looks, if nobody calls
+	maintainInterval = time.Minute // between rounds, if there is no call of wake
 	recoverStep      = 256         // deliveries
 	purgeStep        = 1000        // records
 )
 
-func newMaintainer(store Store, config Config, halt *halt, due func(), review func(context.Context) (bool, error)) *maintainer {
+func newMaintainer(d *dispatcher, reevaluate func(context.Context) (more bool, err error)) *maintainer {
 	return &maintainer{
-		store: store, clock: storeClock{store: store, logger: config.Logger}, retention: config.Retention, logger: config.Logger,
-		halt: halt, due: due, review: review, waking: make(chan struct{}, 1),
+		store:       d.store,
+		clock:       storeClock{store: d.store, logger: d.config.Logger},
+		retention:   d.config.Retention,
+		halt:        d.halt,
+		wakeOthers:  d.wake,
+		reevaluate:  reevaluate,
+		deactivator: deactivator{store: d.store, clock: clock.Clock{Now: d.config.Now}, config: &d.config, reporter: d.reporter},
+		waking:      make(chan struct{}, 1),
 	}
 }
 
@@ -48,11 +55,9 @@ func (m *maintainer) run(ctx context.Context) {
 	tick := time.NewTicker(maintainInterval)
 	defer tick.Stop()
 	for {
-		for reviews, recovers, purges, judges := true, true, true, true; reviews || recovers || purges || judges; { // in turns: none holds up the others
-			reviews = reviews && m.step(ctx, "review", m.review)
-			recovers = recovers && m.step(ctx, "recover", m.recoverStep)
-			purges = purges && m.step(ctx, "purge", m.purge)
-			judges = judges && m.step(ctx, "turn off", m.warden.look)
+		steps := []maintenance{{"re-evaluate", m.reevaluate}, {"recover", m.recoverStep}, {"purge", m.purge}, {"turn off", m.deactivator.look}}
+		for len(steps) > 0 { // in turns: none holds up the others
+			steps = slices.DeleteFunc(steps, func(s maintenance) bool { return !m.step(ctx, s) })
 		}
 		select {
 		case <-ctx.Done():
@@ -63,23 +68,29 @@ func (m *maintainer) run(ctx context.Context) {
 	}
 }
 
+// A maintenance is one kind of steps.
+type maintenance struct {
+	name string
+	step func(context.Context) (more bool, err error)
+}
+
 // step takes a step, and a pause if there is more to do.
-func (m *maintainer) step(ctx context.Context, what string, do func(context.Context) (more bool, err error)) (more bool) {
+func (m *maintainer) step(ctx context.Context, s maintenance) (more bool) {
 	if ctx.Err() != nil {
 		return false
 	}
 	began := time.Now()
 	timed, cancel := context.WithTimeout(ctx, storeTimeout)
 	defer cancel()
-	more, err := do(timed)
-	if err != nil && ctx.Err() == nil && !m.halt.explains() {
-		m.logger.Error("storageapi: webhook store failed", "step", what, "error", err, "again_in", maintainInterval)
+	more, err := s.step(timed)
+	if err != nil && ctx.Err() == nil {
+		m.halt.log(s.name, err, maintainInterval)
 	}
 	if !more || err != nil {
 		return false
 	}
 	pauses := time.Duration(4)
-	if _, ok := m.store.(ConcurrentPurger); ok && what == "purge" {
+	if _, ok := m.store.(ConcurrentPurger); ok && s.name == "purge" {
 		pauses = 1
 	}
 	select {
@@ -92,7 +103,7 @@ func (m *maintainer) step(ctx context.Context, what string, do func(context.Cont
 func (m *maintainer) recoverStep(ctx context.Context) (more bool, err error) {
 	advanced, err := m.store.AdvanceRecovery(ctx, recoverStep)
 	if advanced || err != nil { // it may have happened nevertheless
-		m.due()
+		m.wakeOthers()
 	}
 	return advanced, err
 }
@@ -110,7 +121,7 @@ func (m *maintainer) purge(ctx context.Context) (more bool, err error) {
 		Limit:     purgeStep,
 	})
 	if err != nil {
-		m.due() // claims may have passed over what it was about to end
+		m.wakeOthers() // claims may have passed over what it was about to end
 	}
 	return more, err
 }

@@ -4,60 +4,110 @@ import (
 	"context"
 	"log/slog"
 	"slices"
-	"time"
+	"sync/atomic"
 )
 
-// report counts and logs what came of attempts and tells the host, but for the
-// stale ones.
-func (d *dispatcher) report(batch []Settlement, stale []int) {
+// A reporter counts, logs and passes to the host's hooks what was recorded.
+type reporter struct {
+	store  Store
+	hooks  Hooks
+	caller hookCaller
+	logger *slog.Logger
+
+	delivered, failed, dead atomic.Uint64 // see Stats
+}
+
+func newReporter(store Store, config Config) *reporter {
+	return &reporter{
+		store: store, hooks: config.Hooks, logger: config.Logger,
+		caller: hookCaller{logger: config.Logger, calling: make(chan struct{}, 1)},
+	}
+}
+
+// settled reports settlements, except the stale ones.
+func (r *reporter) settled(batch []Settlement, stale []int) {
 	var calls []hookCall
 	for i := range batch {
 		if _, ignored := slices.BinarySearch(stale, i); ignored {
 			continue
 		}
 		s := &batch[i]
-		d.count(s.Outcome)
-		d.logAttempt(s)
-		if s.Deactivate != "" {
-			d.confirm(s)
+		r.count(s.Outcome)
+		r.logAttempt(s)
+		if r.hooks.Attempt != nil && s.Outcome != Release {
+			info := AttemptInfo{s.Task.Webhook.Account, s.Task.Webhook.ID, s.Task.Event.ID, s.Task.Event.Type, s.Attempt, stateAfter(s.Outcome)}
+			calls = append(calls, hookCall{"Attempt", func() { r.hooks.Attempt(info) }})
 		}
-		if s.Deactivate != "" {
-			logFailing(d.config.Logger, "storageapi: webhook turned off: its receiver answered 410 Gone", s.Task.Webhook)
+		if s.Deactivate == "" || !r.isOff(s) {
+			continue
 		}
-		calls = d.told(calls, s)
+		webhook := s.Task.Webhook.clone()
+		webhook.Active, webhook.OffReason = false, s.Deactivate
+		calls = r.off(calls, webhook, "its receiver answered 410 Gone")
 	}
-	d.tell(calls)
+	r.caller.call(calls)
 }
 
-// confirm takes back what a settlement was to make of its webhook if the webhook is
-// not so: its URL was changed before.
-func (d *dispatcher) confirm(s *Settlement) {
+// off logs that a webhook was turned off, and returns calls with the one of the hook.
+func (r *reporter) off(calls []hookCall, webhook Webhook, why string) []hookCall {
+	r.logWebhook("storageapi: webhook turned off: "+why, &webhook)
+	if r.hooks.Off != nil {
+		calls = append(calls, hookCall{"Off", func() { r.hooks.Off(webhook, webhook.OffReason) }})
+	}
+	return calls
+}
+
+// failing reports that a webhook will be turned off if its attempts go on failing.
+func (r *reporter) failing(webhook Webhook) {
+	r.logWebhook("storageapi: webhook will be turned off if its attempts go on failing", &webhook)
+	if r.hooks.Failing != nil {
+		r.caller.call([]hookCall{{"Failing", func() { r.hooks.Failing(webhook, webhook.FailingSince) }}})
+	}
+}
+
+func (r *reporter) logWebhook(message string, w *Webhook) {
+	r.logger.LogAttrs(context.Background(), slog.LevelWarn, message,
+		slog.String("account", w.Account),
+		slog.String("webhook", w.ID),
+		slog.String("receiver", origin(w.URL)),
+		slog.Time("failing_since", w.FailingSince),
+	)
+}
+
+// isOff reports whether a webhook is off as a settlement was to turn it. It is not if its
+// URL was changed before.
+func (r *reporter) isOff(s *Settlement) bool {
 	ctx, cancel := context.WithTimeout(context.Background(), storeTimeout)
 	defer cancel()
-	webhook, err := d.store.WebhookByID(ctx, s.Task.Webhook.Account, s.Task.Webhook.ID)
-	if err != nil {
-		return
-	}
-	if webhook.OffReason != s.Deactivate {
-		s.Deactivate = ""
-	}
+	webhook, err := r.store.WebhookByID(ctx, s.Task.Webhook.Account, s.Task.Webhook.ID)
+	return err != nil || webhook.OffReason == s.Deactivate
 }
 
-func (d *dispatcher) count(outcome Outcome) {
+func (r *reporter) count(outcome Outcome) {
 	switch outcome {
 	case Deliver:
-		d.delivered.Add(1)
+		r.delivered.Add(1)
 	case Retry:
-		d.failed.Add(1)
+		r.failed.Add(1)
 	case GiveUp:
-		d.failed.Add(1)
-		d.dead.Add(1)
+		r.failed.Add(1)
+		r.dead.Add(1)
 	}
 }
 
-// logAttempt logs what came of an attempt without secrets: the paths and queries
-// of URLs often hold some.
-func (d *dispatcher) logAttempt(s *Settlement) {
+func stateAfter(outcome Outcome) DeliveryState {
+	switch outcome {
+	case Deliver:
+		return Delivered
+	case GiveUp:
+		return Dead
+	}
+	return Pending
+}
+
+// logAttempt logs an attempt without secrets: the paths and queries of URLs often hold
+// some.
+func (r *reporter) logAttempt(s *Settlement) {
 	level, message := slog.LevelDebug, "storageapi: webhook delivered"
 	switch s.Outcome {
 	case GiveUp:
@@ -68,10 +118,10 @@ func (d *dispatcher) logAttempt(s *Settlement) {
 		message = "storageapi: webhook attempt cut short"
 	}
 	ctx := context.Background()
-	if !d.config.Logger.Enabled(ctx, level) {
+	if !r.logger.Enabled(ctx, level) {
 		return
 	}
-	d.config.Logger.LogAttrs(ctx, level, message,
+	r.logger.LogAttrs(ctx, level, message,
 		slog.String("account", s.Task.Webhook.Account),
 		slog.String("webhook", s.Task.Webhook.ID),
 		slog.String("event", s.Task.Event.ID),
@@ -82,17 +132,4 @@ func (d *dispatcher) logAttempt(s *Settlement) {
 		slog.String("error", s.Attempt.Error),
 		slog.Duration("retry_after", s.RetryAfter),
 	)
-}
-
-// backoff logs a failure of the store and returns how long to wait after it: 0
-// without one, twice the last time up to a bound with one.
-func (d *dispatcher) backoff(step string, last time.Duration, err error) time.Duration {
-	if err == nil {
-		return 0
-	}
-	next := min(max(2*last, minBackoff), maxBackoff)
-	if !d.halt.explains() {
-		d.config.Logger.Error("storageapi: webhook store failed", "step", step, "error", err, "again_in", next)
-	}
-	return next
 }

@@ -22,6 +22,24 @@ const (
 	maxRetryAfter = 24 * time.Hour
 )
 
+// judge decides what becomes of a delivery after an attempt.
+func (c *Config) judge(s *Settlement, res result) {
+	s.Attempt = res.attempt
+	switch {
+	case res.attempt.Error == "":
+		s.Outcome = Deliver
+	case res.canceled, res.fault != theirs:
+		s.Outcome = Release
+	case res.gone:
+		s.Outcome, s.Deactivate = GiveUp, OffGone
+	default:
+		s.Outcome = GiveUp
+		if wait, ok := nextRetry(c.Retries, c.RetryJitter, s.Task.Attempt-s.Task.Before, res.retryAfter); ok {
+			s.Outcome, s.RetryAfter = Retry, wait
+		}
+	}
+}
+
 // nextRetry returns how long after the given attempt, 1 for the first, the next
 // is due; ok is false if that was the last. What the receiver asked for can only
 // lengthen the wait.

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/storageapi/storageapi/auth"
-	"github.com/storageapi/storageapi/internal/clock"
 	"github.com/storageapi/storageapi/internal/id"
 	"github.com/storageapi/storageapi/internal/input"
 	"github.com/storageapi/storageapi/signing"
@@ -62,8 +61,7 @@ func New(store Store, config Config) (*WebhookService, error) {
 		alerts:     config.alertPolicy(),
 		dispatcher: dispatcher,
 	}
-	s.maintainer = newMaintainer(store, config, dispatcher.halt, dispatcher.wake, s.reevaluateDue)
-	s.maintainer.warden = warden{store: store, clock: clock.Clock{Now: config.Now}, config: &dispatcher.config, tell: dispatcher.tell}
+	s.maintainer = newMaintainer(dispatcher, s.reevaluateDue)
 	if config.Files != nil {
 		s.scanner = newScanner(s, config)
 	}
@@ -86,7 +84,7 @@ func (s *WebhookService) Run(ctx context.Context) error {
 	defer s.running.Store(false)
 	over, cancel := s.dispatcher.config.drained(ctx)
 	defer cancel()
-	s.dispatcher.over = over
+	s.dispatcher.reporter.caller.over = over
 	others := map[string]<-chan bool{"maintenance": apart(func() { s.maintainer.run(ctx) })}
 	if s.scanner != nil {
 		others["Config.Files"] = apart(func() { s.scanner.run(ctx) })

@@ -2,7 +2,9 @@ package webhooks
 
 import (
 	"context"
+	"maps"
 	"slices"
+	"sync/atomic"
 	"time"
 )
 
@@ -12,16 +14,19 @@ const (
 	settlePause = 4 * time.Millisecond // between calls: each costs a commit, whatever its size
 )
 
-// A settler records the results of attempts. Its run is a goroutine of its own.
+// A settler records the results of attempts.
 type settler struct {
-	*dispatcher
-	results  chan *inflight   // to record; closed when there are no more
+	store    Store
+	halt     *halt
+	reporter *reporter
+	failing  *atomic.Bool // see dispatcher.failing
+
+	results  chan *inflight   // to be recorded; closed when there are no more
 	recorded chan []*inflight // those that are, or are given up
 	rejected chan []*inflight // those that the store did not take
 
-	health map[string]health // of webhooks of which there is something to remember
-	swept  int               // entries of health when those that are past their time were last removed
-
+	health  map[string]*health // by webhook
+	swept   time.Time          // when those were last dropped that say nothing any more
 	refused []refusal
 	pause   time.Duration // while the store fails: between calls
 	again   time.Time     // the next one
@@ -31,22 +36,16 @@ type settler struct {
 	settlements []Settlement // of the last call, empty: to be used again
 }
 
-// A health is what the settler remembers of a webhook while attempts are in flight whose
-// tasks do not tell of it.
+// A health is what the settler knows of a webhook and the tasks of attempts in flight may
+// not.
 type health struct {
 	off     time.Time // the webhook was turned off
 	refused int       // settlements that the store did not take one by one
 }
 
-func newSettler(d *dispatcher) *settler {
-	return &settler{
-		dispatcher: d,
-		results:    make(chan *inflight, d.config.Concurrency+maxSettle),
-		recorded:   make(chan []*inflight),
-		rejected:   make(chan []*inflight),
-		health:     make(map[string]health),
-	}
-}
+// healthLife is after how long nothing is left of attempts that were in flight when a
+// webhook was turned off.
+const healthLife = time.Hour
 
 // A refusal is a batch that the store did not take.
 type refusal struct {
@@ -56,6 +55,13 @@ type refusal struct {
 }
 
 const maxRefusal = time.Minute // pauses between tries of one settlement: they double
+
+func newSettler(store Store, halt *halt, reporter *reporter, failing *atomic.Bool, maxResults int) *settler {
+	return &settler{
+		store: store, halt: halt, reporter: reporter, failing: failing, health: make(map[string]*health),
+		results: make(chan *inflight, maxResults), recorded: make(chan []*inflight), rejected: make(chan []*inflight),
+	}
+}
 
 // run records results, in batches of those that are there.
 //
@@ -145,7 +151,8 @@ func (s *settler) gather(f *inflight) []*inflight {
 // take other settlements either.
 func (s *settler) record(batch []*inflight) {
 	if !s.try(batch) {
-		if slices.ContainsFunc(batch, func(f *inflight) bool { return s.health[f.webhook()].refused == 0 }) {
+		now := time.Now()
+		if slices.ContainsFunc(batch, func(f *inflight) bool { return s.healthOf(f, now).refused == 0 }) {
 			s.failing.Store(true)
 		}
 		s.rejected <- batch
@@ -182,13 +189,13 @@ func (s *settler) try(batch []*inflight) bool {
 	ctx, cancel := context.WithTimeout(context.Background(), storeTimeout)
 	defer cancel()
 	stale, err := s.store.SettleDeliveries(ctx, settlements)
-	s.pause = s.backoff("settle", s.pause, err)
+	s.pause = s.halt.backoff("settle", s.pause, err)
 	s.again = time.Now().Add(s.pause)
 	if err != nil {
 		return false
 	}
 	s.failing.Store(false)
-	s.report(settlements, stale)
+	s.reporter.settled(settlements, stale)
 	s.recorded <- batch
 	return true
 }
@@ -203,7 +210,7 @@ func (s *settler) putOff(r refusal) {
 	r.pause = min(max(2*r.pause, minBackoff), maxRefusal)
 	r.at = time.Now().Add(r.pause)
 	s.refused = append(s.refused, r)
-	s.countRefused(r.batch[0], 1)
+	s.healthOf(r.batch[0], r.at).refused++
 }
 
 // take takes out a refusal.
@@ -211,7 +218,7 @@ func (s *settler) take(i int) refusal {
 	r := s.refused[i]
 	s.refused = slices.Delete(s.refused, i, i+1)
 	if r.pause > 0 {
-		s.countRefused(r.batch[0], -1)
+		s.healthOf(r.batch[0], r.at).refused--
 	}
 	return r
 }
@@ -231,45 +238,28 @@ func (s *settler) finish() {
 	}
 }
 
+// healthOf returns the health of the attempt's webhook, which may be new.
+func (s *settler) healthOf(f *inflight, now time.Time) *health {
+	if now.Sub(s.swept) > healthLife {
+		s.swept = now
+		maps.DeleteFunc(s.health, func(_ string, h *health) bool { return h.refused == 0 && now.Sub(h.off) > healthLife })
+	}
+	id := f.settlement.Task.Webhook.ID
+	if s.health[id] == nil {
+		s.health[id] = new(health)
+	}
+	return s.health[id]
+}
+
 // diagnose lets a webhook be turned off once, however many of the attempts in flight
 // are answered 410.
 func (s *settler) diagnose(f *inflight, now time.Time) {
 	if f.settlement.Deactivate == "" {
 		return
 	}
-	h := s.health[f.webhook()]
-	if !h.off.Before(f.begun) { // unknown to the task
-		f.settlement.Deactivate = ""
-		return
-	}
-	h.off = now
-	s.remember(f.webhook(), h)
-	if len(s.health) >= 2*s.swept+64 {
-		for id, h := range s.health {
-			if now.Sub(h.off) > forgetOff {
-				h.off = time.Time{}
-				s.remember(id, h)
-			}
-		}
-		s.swept = len(s.health)
-	}
-}
-
-// forgetOff is after how long no result is left of attempts that were in flight when a
-// webhook was turned off.
-const forgetOff = time.Hour
-
-func (s *settler) countRefused(f *inflight, n int) {
-	h := s.health[f.webhook()]
-	h.refused += n
-	s.remember(f.webhook(), h)
-}
-
-// remember keeps a health if it is not the zero health.
-func (s *settler) remember(webhook string, h health) {
-	if h == (health{}) {
-		delete(s.health, webhook)
+	if h := s.healthOf(f, now); h.off.Before(f.begun) {
+		h.off = now
 	} else {
-		s.health[webhook] = h
+		f.settlement.Deactivate = "" // its task does not know of it
 	}
 }

@@ -34,9 +34,12 @@ func (s *WebhookService) Stats(ctx context.Context) (Stats, error) {
 	if err != nil {
 		return Stats{}, fmt.Errorf("get stats: %w", err)
 	}
-	stats := Stats{Pending: backlog.Pending, OldestDue: backlog.age(), ExpiredLeases: backlog.ExpiredLeases, Halted: s.dispatcher.halt.cause()}
-	stats.InFlight, stats.Delivered, stats.Failed, stats.Dead = s.dispatcher.stats()
-	return stats, nil
+	d := s.dispatcher
+	return Stats{
+		Pending: backlog.Pending, OldestDue: backlog.age(), InFlight: d.limiter.InFlight(),
+		Delivered: d.reporter.delivered.Load(), Failed: d.reporter.failed.Load(), Dead: d.reporter.dead.Load(),
+		ExpiredLeases: backlog.ExpiredLeases, Halted: d.halt.cause(),
+	}, nil
 }
 
 // WebhookStats tell how the deliveries to one webhook go.
@@ -73,7 +76,7 @@ func (s *WebhookService) WebhookStats(ctx context.Context, account, webhookID st
 	}
 	return WebhookStats{
 		Pending: backlog.Pending, OldestDue: backlog.age(), LimiterState: LimiterState(s.dispatcher.limiter.State(webhookID)),
-		TurnsOffAt: s.maintainer.warden.turnsOffAt(&webhook),
+		TurnsOffAt: s.maintainer.deactivator.turnsOffAt(&webhook),
 	}, nil
 }
 

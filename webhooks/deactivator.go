@@ -1,0 +1,131 @@
+package webhooks
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/storageapi/storageapi/internal/clock"
+)
+
+// A deactivator turns off webhooks that fail for too long, and has the host warned before.
+// It goes by the clock, not by attempts: where little is sent, few of them are made. A
+// clock that is set ahead must not turn off what fails since yesterday: that time does not
+// count before the clock has said so for a day.
+type deactivator struct {
+	store    Store
+	clock    clock.Clock
+	config   *Config
+	reporter *reporter
+	after    string // the webhook that was looked at last
+}
+
+const (
+	deactivateStep = 64             // webhooks
+	maxNotice      = 12 * time.Hour // from warning the host to turning off, at least
+)
+
+// notice returns how long a webhook stays on after the host was warned of it, at least.
+func (d *deactivator) notice() time.Duration { return min(maxNotice, d.config.FailingLimit/2) }
+
+// turnsOffAt returns when a webhook that is failing will be turned off, or zero.
+func (d *deactivator) turnsOffAt(webhook *Webhook) time.Time {
+	if !webhook.Active || !webhook.FailedAgain || d.config.FailingLimit < 0 {
+		return time.Time{}
+	}
+	at, warned := webhook.FailingSince.Add(d.config.FailingLimit), webhook.WarnedAt
+	if warned.IsZero() { // the host is warned at half the time, or else now
+		warned = d.config.Now()
+	}
+	if told := warned.Add(d.notice()); told.After(at) {
+		return told
+	}
+	return at
+}
+
+// look judges some of the webhooks that have failed for long.
+func (d *deactivator) look(ctx context.Context) (more bool, err error) {
+	if d.config.FailingLimit < 0 {
+		return false, nil
+	}
+	now := d.config.Now().UTC().Truncate(time.Millisecond)
+	sure := now.Add(-d.doubt())
+	list, err := d.store.FailingWebhooks(ctx, sure.Add(-d.config.FailingLimit/2-time.Millisecond), Page{After: d.after, Limit: deactivateStep})
+	d.after = ""
+	if err != nil {
+		return false, err
+	}
+	for i := range list {
+		if err := d.judge(ctx, &list[i], now, sure); err != nil {
+			return false, err
+		}
+	}
+	if more = len(list) == deactivateStep; more {
+		d.after = list[len(list)-1].ID
+	}
+	return more, nil
+}
+
+// A Doubter is a [Store] that knows of a clock that may have been set while its process
+// was not there.
+type Doubter interface {
+	// Doubt returns how much of the time that has passed by the system's clock is not
+	// to be believed yet, and does not count for turning webhooks off: nothing failed
+	// then.
+	Doubt() time.Duration
+}
+
+// doubt returns how much of the time that has passed does not count yet.
+func (d *deactivator) doubt() time.Duration {
+	doubt := d.clock.Doubt()
+	if doubter, ok := d.store.(Doubter); ok {
+		doubt = max(doubt, doubter.Doubt())
+	}
+	return doubt
+}
+
+// errOther says that a webhook is not what was judged.
+var errOther = errors.New("the webhook is not as it was when it was judged")
+
+// judge warns the host of a webhook, or turns it off, if it is time and the webhook is
+// still what was judged: an attempt that has succeeded meanwhile keeps it on.
+func (d *deactivator) judge(ctx context.Context, judged *Webhook, now, sure time.Time) error {
+	warns := judged.WarnedAt.IsZero()
+	if !warns && (sure.Sub(judged.FailingSince) <= d.config.FailingLimit || sure.Sub(judged.WarnedAt) < d.notice()) {
+		return nil
+	}
+	changed, err := d.store.UpdateWebhook(ctx, judged.Account, judged.ID, func(current *Webhook) error {
+		switch {
+		case !current.Active || !current.FailedAgain || current.URL != judged.URL,
+			!current.FailingSince.Equal(judged.FailingSince), !current.WarnedAt.Equal(judged.WarnedAt):
+			return errOther
+		case warns:
+			current.WarnedAt = now
+		default:
+			current.Active, current.OffReason = false, OffFailing
+		}
+		return nil
+	})
+	switch {
+	case errors.Is(err, errOther), errors.Is(err, ErrNotFound):
+		return nil
+	case err != nil && !d.happened(ctx, judged, warns, now, &changed):
+		return err
+	}
+	if warns {
+		d.reporter.failing(changed.clone())
+	} else {
+		d.reporter.caller.call(d.reporter.off(nil, changed.clone(), "its attempts have all failed for too long"))
+	}
+	return nil
+}
+
+// happened reports whether a change was made although the store failed, and reads what
+// came of it.
+func (d *deactivator) happened(ctx context.Context, judged *Webhook, warns bool, now time.Time, changed *Webhook) bool {
+	var err error
+	if *changed, err = d.store.WebhookByID(ctx, judged.Account, judged.ID); err != nil {
+		return false
+	}
+	return warns && changed.WarnedAt.Equal(now) || !warns && changed.OffReason == OffFailing
+}
