@@ -29,7 +29,7 @@ func Example() {
 
 	api, err := storageapi.NewHandler(storageapi.Config{Path: filepath.Join(dir, "storage.db")})
 	if err != nil {
-		log.Fatal(err)
+		log.Panic(err)
 	}
 	defer api.Close()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -48,18 +48,18 @@ func Example() {
 
 	_, first, err := api.Keys.Create(ctx, "acct_1", apikeys.CreateParams{Name: "bootstrap", Scopes: scopes.All()})
 	if err != nil {
-		log.Fatal(err)
+		log.Panic(err)
 	}
 	call := func(method, path, key, body string) {
 		request, err := http.NewRequestWithContext(ctx, method, server.URL+path, strings.NewReader(body))
 		if err != nil {
-			log.Fatal(err)
+			log.Panic(err)
 		}
 		request.Header.Set("Api-Key", key)
 		request.Header.Set("Content-Type", "application/json")
 		response, err := http.DefaultClient.Do(request)
 		if err != nil {
-			log.Fatal(err)
+			log.Panic(err)
 		}
 		response.Body.Close()
 		fmt.Println(method, path, response.Status)
@@ -82,7 +82,7 @@ func Example() {
 func ExampleDecodeError() {
 	api, err := storageapi.NewHandler(storageapi.Config{Store: memory.New()})
 	if err != nil {
-		log.Fatal(err)
+		log.Panic(err)
 	}
 	defer api.Close()
 	server := httptest.NewServer(api)
@@ -90,7 +90,7 @@ func ExampleDecodeError() {
 
 	response, err := http.Get(server.URL + "/v2/api-keys") // without an API key
 	if err != nil {
-		log.Fatal(err)
+		log.Panic(err)
 	}
 	defer response.Body.Close()
 	var refusal *storageapi.Error

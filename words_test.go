@@ -1,0 +1,162 @@
+package storageapi_test
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// A retired word is one that is not used again, for the reader knows another.
+type retired struct {
+	words string // the word and its forms
+	say   string // instead
+	in    scope
+
+	except []string // names that bear it in its other meaning, or where it stays: a directory with its slash
+}
+
+// A scope is where a word is not used again.
+type scope int
+
+const (
+	exported scope = iota // in exported names
+	names                 // in any name
+	text                  // in names and comments
+)
+
+// retiredWords are the words for mechanisms that have a name in the field, see the
+// glossary of ARCHITECTURE.md. The inside of store/postgres is to change as a whole.
+var retiredWords = []retired{
+	{"pacer pace paced", "limiter, LimiterState", names, nil},
+	{"fly flights", "run; attempts in flight", names, nil},
+	{"landed landing landings", "finished", names, nil},
+	{"vacate vacated", "release", text, nil},
+	{"envelope envelopes", "EncodedEvent", exported, nil},
+	{"seal", "encode; seal is for secrets only", exported, []string{"signing/", "internal/cursor/"}},
+	{"notice notices", "DedupKey", exported, []string{"dashboard/"}},
+	{"terms", "CreateOptions", names, nil},
+	{"lapsed lapse", "ExpiredLeases", exported, nil},
+	{"hurry", "wake", text, nil},
+	{"keeper", "maintainer", text, nil},
+	{"crew", "workerPool", text, nil},
+	{"ailing", "slowFailing", text, nil},
+	{"expedite", "MakeDue", exported, nil},
+	{"seize", "Reserve", exported, nil},
+	{"soft", "Deferrable", exported, nil},
+	{"census", "counts", exported, nil},
+	{"agenda", "timers", exported, nil},
+}
+
+// TestWords: words that were replaced by the field's are not used again.
+func TestWords(t *testing.T) {
+	var files []string
+	err := filepath.WalkDir(".", func(path string, entry fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case entry.IsDir() && path != "." && (entry.Name() == "node_modules" || entry.Name() == "testdata" || entry.Name()[0] == '.'):
+			return fs.SkipDir
+		case strings.HasSuffix(path, ".go") && !strings.HasSuffix(path, "_test.go"):
+			files = append(files, filepath.ToSlash(path))
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range files {
+		for _, u := range wordsIn(t, file) {
+			for _, r := range retiredWords {
+				if u.in <= r.in && slices.Contains(strings.Fields(r.words), u.word) && !r.excepts(file, u.name) {
+					t.Errorf("%s: %q in %s: say %s", u.at, u.word, u.name, r.say)
+				}
+			}
+		}
+	}
+}
+
+// A use is a word where it stands.
+type use struct {
+	word string
+	name string // that it is in; "a comment"
+	in   scope
+	at   token.Position
+}
+
+var (
+	wordInName = regexp.MustCompile(`[A-Z]?[a-z0-9]+|[A-Z]+`)
+	wordInText = regexp.MustCompile(`[A-Za-z]+`)
+)
+
+// wordsIn returns the words of a file's comments and of the names that it declares.
+func wordsIn(t *testing.T, file string) (uses []use) {
+	t.Helper()
+	positions := token.NewFileSet()
+	parsed, err := parser.ParseFile(positions, file, nil, parser.ParseComments|parser.SkipObjectResolution)
+	if err != nil {
+		t.Fatal(err)
+	}
+	declare := func(list ...*ast.Ident) {
+		for _, name := range list {
+			in := names
+			if name.IsExported() {
+				in = exported
+			}
+			for _, word := range wordInName.FindAllString(name.Name, -1) {
+				uses = append(uses, use{strings.ToLower(word), name.Name, in, positions.Position(name.Pos())})
+			}
+		}
+	}
+	assigned := func(list ...ast.Expr) {
+		for _, e := range list {
+			if name, ok := e.(*ast.Ident); ok {
+				declare(name)
+			}
+		}
+	}
+	ast.Inspect(parsed, func(node ast.Node) bool {
+		switch n := node.(type) {
+		case *ast.File:
+			declare(n.Name)
+		case *ast.FuncDecl:
+			declare(n.Name)
+		case *ast.TypeSpec:
+			declare(n.Name)
+		case *ast.ValueSpec:
+			declare(n.Names...)
+		case *ast.Field:
+			declare(n.Names...)
+		case *ast.AssignStmt:
+			if n.Tok == token.DEFINE {
+				assigned(n.Lhs...)
+			}
+		case *ast.RangeStmt:
+			if n.Tok == token.DEFINE {
+				assigned(n.Key, n.Value)
+			}
+		}
+		return true
+	})
+	for _, group := range parsed.Comments {
+		for _, comment := range group.List {
+			for i, line := range strings.Split(comment.Text, "\n") {
+				at := positions.Position(comment.Pos())
+				at.Line += i
+				for _, word := range wordInText.FindAllString(line, -1) {
+					uses = append(uses, use{strings.ToLower(word), "a comment", text, at})
+				}
+			}
+		}
+	}
+	return uses
+}
+
+func (r *retired) excepts(file, name string) bool {
+	return slices.ContainsFunc(r.except, func(e string) bool { return e == name || strings.HasSuffix(e, "/") && strings.HasPrefix(file, e) })
+}
