@@ -231,8 +231,12 @@ func (d *dispatcher) claim(ctx context.Context, c *claims) (claimed []*inflight,
 // leaseAll claims first what webhooks that are not healthy may have, for they hold less
 // than their share, and then whatever is due.
 func (d *dispatcher) leaseAll(ctx context.Context, limit int, now time.Time) (wait time.Duration, err error) {
-	if byWebhook, turns := d.limiter.Turns(now, d.outage.Turns(limit)); turns > 0 {
-		_, err = d.lease(ctx, Claim{Limit: turns, Caps: byWebhook}, now)
+	if webhooks, turns := d.limiter.Turns(now, d.outage.Turns(limit)); turns > 0 {
+		caps := make(map[string]int, len(webhooks))
+		for _, id := range webhooks {
+			caps[id] = d.limiter.TurnCap(id, true)
+		}
+		_, err = d.lease(ctx, Claim{Limit: turns, Caps: caps}, now)
 		d.limiter.EndTurns(time.Now(), err)
 		if limit -= len(d.claimed); limit == 0 || err != nil {
 			return 0, err

@@ -12,6 +12,12 @@ type Caps struct {
 	// says nothing of any: all have to be looked at.
 	Reopened []string
 
+	// Version changes whenever a cap that was 0 no longer is.
+	Version uint64
+
+	// Unproven is how many attempts more unproven webhooks may begin, in all.
+	Unproven int
+
 	// MaxUnproven is how many attempts more unproven webhooks may begin, in all; below 0:
 	// none, 0: any number. PerUnproven is Each for those, if that is less; 0: it is Each.
 	MaxUnproven, PerUnproven int
@@ -21,13 +27,48 @@ type Caps struct {
 func (l *Limiter) Caps() Caps {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	caps := Caps{Each: l.firstCap, ByWebhook: l.caps, Reopened: l.reopened}
+	caps := Caps{Each: l.firstCap, ByWebhook: l.caps, Reopened: l.reopened, Version: l.capVersion}
 	caps.MaxUnproven, caps.PerUnproven = l.unprovenCaps()
+	caps.Unproven, l.perUnproven = max(0, caps.MaxUnproven), l.firstCap
 	l.unprovenBegun, l.unprovenLimit = 0, 0
 	if caps.PerUnproven == 1 {
-		l.unprovenLimit = max(0, caps.MaxUnproven)
+		l.perUnproven, l.unprovenLimit = 1, caps.Unproven
 	}
 	return caps
+}
+
+// Cap returns how many attempts a webhook may have in flight in a claim of Caps.
+func (l *Limiter) Cap(webhook string, proven bool) int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if cap, ok := l.caps[webhook]; ok {
+		return cap
+	}
+	if !proven {
+		return l.perUnproven
+	}
+	return l.firstCap
+}
+
+// TurnCap returns how many attempts a webhook may have in flight in a claim of Turns.
+func (l *Limiter) TurnCap(webhook string, _ bool) int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if w := l.webhooks[webhook]; w != nil && w.given > 0 {
+		return w.had + w.given
+	}
+	return 0
+}
+
+// IdleCap returns 1 for a webhook with nothing in flight or to be recorded, and 0 for
+// others.
+func (l *Limiter) IdleCap(webhook string, _ bool) int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if w := l.webhooks[webhook]; w != nil && !w.isIdle() {
+		return 0
+	}
+	return 1
 }
 
 // Claimed ends a claim of what Caps returned, after what it got has begun.
@@ -90,6 +131,9 @@ const maxReopened = 4096
 
 // list notes what caps says of a webhook now.
 func (l *Limiter) list(w *webhook, listed int) {
+	if w.listed == 0 && listed != 0 {
+		l.capVersion++
+	}
 	if w.listed == 0 && listed != 0 && l.reopened != nil {
 		if l.reopened = append(l.reopened, w.id); len(l.reopened) > maxReopened {
 			l.reopened = nil

@@ -23,6 +23,7 @@ package limiter
 import (
 	"container/list"
 	"context"
+	"math/rand/v2"
 	"sync"
 	"time"
 )
@@ -56,16 +57,18 @@ type Limiter struct {
 	accounts map[string]*account
 	trusted  map[string]bool // what Trust was called for since the last Tick
 
-	caps     map[string]int // see Caps.ByWebhook
-	reopened []string       // see Caps.Reopened
+	caps       map[string]int // of webhooks whose cap is not firstCap; 0 for those that wait for their turn
+	capVersion uint64         // see Caps.Version
+	reopened   []string       // see Caps.Reopened
 
-	queues  [4]queue       // by health; no healthy webhook is in one
-	turns   map[string]int // of the claim of turns under way
-	chosen  []*webhook     // in that claim
-	beat    time.Time      // next turn of the slow ones for which nothing was due
-	failing int            // slots of webhooks that are slowFailing or open, except attempts cut short
+	queues  [4]queue   // by health; no healthy webhook is in one
+	chosen  []*webhook // in the claim of turns under way
+	turns   []string   // their ids
+	beat    time.Time  // next turn of the slow ones for which nothing was due
+	failing int        // slots of webhooks that are slowFailing or open, except attempts cut short
 
 	unproven      pool // slots of healthy webhooks that were unproven when they took them
+	perUnproven   int  // firstCap of those
 	unprovenLimit int  // of the claim under way, if it leaves each unproven webhook one slot
 	unprovenBegun int  // in that claim
 
@@ -136,7 +139,7 @@ func New(config Config) *Limiter {
 		accounts:      make(map[string]*account),
 		trusted:       make(map[string]bool),
 		caps:          make(map[string]int),
-		turns:         make(map[string]int),
+		capVersion:    rand.Uint64(), // another one's differs
 		unproven:      pool{slots: max(1, config.Slots/2)},
 		maxLatency:    max(minLatency, config.Timeout/2),
 	}

@@ -192,13 +192,13 @@ func TestLimiterAtRandom(t *testing.T) {
 				t.Fatalf("cut short with %d slots of the share to spare", l.spare())
 			}
 			b.check()
-			caps, turns := l.Turns(b.now, l.free())
+			chosen, turns := l.Turns(b.now, l.free())
 			if turns > 0 {
 				if turns > l.spare() || turns > l.free() {
 					t.Fatalf("%d turns", turns)
 				}
-				for id, most := range caps {
-					w := l.webhooks[id]
+				for _, id := range chosen {
+					w, most := l.webhooks[id], l.TurnCap(id, false)
 					if l.requestRoom() > 0 && l.free() > 0 && !w.account.full() && random.IntN(5) == 0 {
 						b.beginRequested(w.account.id, id, true, true)
 						most++ // it does not come out of the turns
@@ -213,10 +213,7 @@ func TestLimiterAtRandom(t *testing.T) {
 			for range random.IntN(10) {
 				n := random.IntN(names)
 				account, webhook := fmt.Sprint("a", n%5), fmt.Sprint("w", n)
-				most, special := l.caps[webhook]
-				if !special {
-					most = l.firstCap
-				}
+				most := l.Cap(webhook, true)
 				inFlight := 0
 				if w := l.webhooks[webhook]; w != nil {
 					inFlight = len(w.slots)

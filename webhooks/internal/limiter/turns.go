@@ -56,17 +56,14 @@ func (q *queue) Pop() any {
 }
 
 // Turns chooses webhooks that are not healthy and may have attempts more, up to limit in
-// all. It returns how many each may have in flight then, and how many attempts more that
-// is. If that is any, EndTurns must be called after the claim.
-func (l *Limiter) Turns(now time.Time, limit int) (caps map[string]int, turns int) {
+// all, and how many that is. If it is any, EndTurns must be called after the claim.
+func (l *Limiter) Turns(now time.Time, limit int) (webhooks []string, turns int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	clear(l.turns)
 	clear(l.chosen)
-	l.chosen = l.chosen[:0]
+	l.chosen, l.turns = l.chosen[:0], l.turns[:0]
 	failing, room := l.failingRoom(), min(limit, l.spare())
 	give := func(w *webhook) {
-		l.turns[w.id]++
 		w.given++
 		w.account.offered++
 		turns++
@@ -85,15 +82,14 @@ func (l *Limiter) Turns(now time.Time, limit int) (caps map[string]int, turns in
 			w.account.parked = append(w.account.parked, w)
 			continue
 		}
-		l.chosen = append(l.chosen, w)
+		l.chosen, l.turns = append(l.chosen, w), append(l.turns, w.id)
 		w.had = len(w.slots)
-		l.turns[w.id] = w.had
 		give(w)
 	}
 	for more := true; more; { // what room is left, to each one more
 		more = false
 		for _, w := range l.chosen {
-			if turns < room && l.turns[w.id] < w.limit() && w.account.spare() > 0 && (!w.health.failing() || failing > 0) {
+			if turns < room && w.had+w.given < w.limit() && w.account.spare() > 0 && (!w.health.failing() || failing > 0) {
 				give(w)
 				more = true
 			}
