@@ -6,25 +6,25 @@ import (
 )
 
 // maxAlerts bounds how many alerts are remembered, some 300 bytes each. Half of them
-// may be soft; what would be soft beyond that is written.
+// may be deferred; what would be deferred beyond that is written.
 const maxAlerts = 131_072
 
 // alerts remembers what is kept of alerts, so that reports that change nothing are
-// answered from memory, and has what is soft.
+// answered from memory, and has what is deferred.
 type alerts struct {
-	mu      sync.Mutex
-	known   map[string]alert // by row
-	writing map[string]int   // by row: steps under way, which must not be overtaken
-	soft    int              // how many are
-	closed  bool
+	mu       sync.Mutex
+	known    map[string]alert // by row
+	writing  map[string]int   // by row: steps under way, which must not be overtaken
+	deferred int              // how many are
+	closed   bool
 }
 
 // An alert is one that is remembered.
 type alert struct {
-	stored []byte // the record in the file; nil if there is none
-	state  []byte // what is kept; it follows from stored unless the alert is soft
-	due    bool
-	soft   bool
+	stored   []byte // the record in the file; nil if there is none
+	state    []byte // what is kept; it follows from stored unless the alert is deferred
+	due      bool
+	deferred bool
 }
 
 // write announces a step that writes the row, until the returned function is called.
@@ -48,7 +48,7 @@ func (s *alerts) write(row []byte) (end func()) {
 func (s *alerts) latest(row []byte, file alert) []byte {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if a := s.known[string(row)]; a.soft && bytes.Equal(a.stored, file.stored) {
+	if a := s.known[string(row)]; a.deferred && bytes.Equal(a.stored, file.stored) {
 		return a.state
 	}
 	return file.state
@@ -61,8 +61,8 @@ func (s *alerts) set(row []byte, a alert) {
 	s.put(row, a)
 }
 
-// alarm makes a remembered alert due.
-func (s *alerts) alarm(row []byte) {
+// markDue makes a remembered alert due.
+func (s *alerts) markDue(row []byte) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if a, known := s.known[string(row)]; known {
@@ -71,17 +71,17 @@ func (s *alerts) alarm(row []byte) {
 	}
 }
 
-// put remembers an alert. It reports false if that is soft and there are too many of
+// put remembers an alert. It reports false if that is deferred and there are too many of
 // those, which must not be forgotten; others are, for want of room.
 func (s *alerts) put(row []byte, a alert) (done bool) {
 	old, known := s.known[string(row)]
 	switch {
-	case a.soft && !old.soft && s.soft >= maxAlerts/2:
+	case a.deferred && !old.deferred && s.deferred >= maxAlerts/2:
 		return false
-	case a.soft && !old.soft:
-		s.soft++
-	case !a.soft && old.soft:
-		s.soft--
+	case a.deferred && !old.deferred:
+		s.deferred++
+	case !a.deferred && old.deferred:
+		s.deferred--
 	}
 	if s.known == nil {
 		s.known = make(map[string]alert)
@@ -93,10 +93,10 @@ func (s *alerts) put(row []byte, a alert) (done bool) {
 	return true
 }
 
-// evict forgets any one alert that is not soft.
+// evict forgets any one alert that is not deferred.
 func (s *alerts) evict() {
 	for row, a := range s.known {
-		if !a.soft {
+		if !a.deferred {
 			delete(s.known, row)
 			return
 		}
@@ -107,5 +107,5 @@ func (s *alerts) evict() {
 func (s *alerts) forget() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.known, s.soft = nil, 0
+	s.known, s.deferred = nil, 0
 }

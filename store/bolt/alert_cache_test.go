@@ -14,17 +14,17 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// What is soft is remembered, come what may, and all else as far as there is room.
+// What is deferred is remembered, come what may, and all else as far as there is room.
 func TestAlertCacheIsBounded(t *testing.T) {
 	var s alerts
 	row := func(kind string, i int) []byte { return fmt.Appendf(nil, "%s %d", kind, i) }
 	for i := range maxAlerts / 2 {
-		if !s.put(row("soft", i), alert{state: []byte("state"), soft: true}) {
-			t.Fatalf("there is no room for the soft alert %d", i)
+		if !s.put(row("deferred", i), alert{state: []byte("state"), deferred: true}) {
+			t.Fatalf("there is no room for the deferred alert %d", i)
 		}
 	}
-	if s.put(row("soft", maxAlerts), alert{soft: true}) {
-		t.Error("there is room for one more that is soft")
+	if s.put(row("deferred", maxAlerts), alert{deferred: true}) {
+		t.Error("there is room for one more that is deferred")
 	}
 	for i := range 2 * maxAlerts {
 		s.put(row("hard", i), alert{})
@@ -33,13 +33,13 @@ func TestAlertCacheIsBounded(t *testing.T) {
 		}
 	}
 	for i := range maxAlerts / 2 {
-		if a := s.known[string(row("soft", i))]; !a.soft || string(a.state) != "state" {
-			t.Fatalf("the soft alert %d is forgotten", i)
+		if a := s.known[string(row("deferred", i))]; !a.deferred || string(a.state) != "state" {
+			t.Fatalf("the deferred alert %d is forgotten", i)
 		}
 	}
-	s.put(row("soft", 1), alert{})
-	if !s.put(row("soft", maxAlerts), alert{soft: true}) {
-		t.Error("there is no room for a soft one in the place of another")
+	s.put(row("deferred", 1), alert{})
+	if !s.put(row("deferred", maxAlerts), alert{deferred: true}) {
+		t.Error("there is no room for a deferred one in the place of another")
 	}
 }
 
@@ -113,13 +113,13 @@ func TestAlertStepsOfOneBatch(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = s.Close() }()
-	keep := func(state string, soft bool) func(*webhooks.AlertStep) error {
+	keep := func(state string, deferred bool) func(*webhooks.AlertStep) error {
 		return func(step *webhooks.AlertStep) error {
-			step.State, step.Deferrable = []byte(state), soft
+			step.State, step.Deferrable = []byte(state), deferred
 			return nil
 		}
 	}
-	for _, step := range []func(*webhooks.AlertStep) error{keep("hard", false), keep("soft", true)} {
+	for _, step := range []func(*webhooks.AlertStep) error{keep("hard", false), keep("deferred", true)} {
 		if _, err := s.UpdateAlert(t.Context(), "acct", "metric", step); err != nil {
 			t.Fatal(err)
 		}
@@ -138,7 +138,7 @@ func TestAlertStepsOfOneBatch(t *testing.T) {
 		}
 		return nil
 	})
-	if err != nil || !slices.Equal(found, []string{"soft", "hard"}) {
+	if err != nil || !slices.Equal(found, []string{"deferred", "hard"}) {
 		t.Errorf("the steps found %q, %v", found, err)
 	}
 }

@@ -59,7 +59,7 @@ func (s *Store) answer(row []byte, change func(*webhooks.AlertStep) error) (answ
 	case !step.Deferrable || s.alerts.writing[string(row)] > 0 || s.writer.Halted() != nil:
 		return false, nil
 	}
-	a.state, a.soft = bytes.Clone(step.State), true
+	a.state, a.deferred = bytes.Clone(step.State), true
 	return s.alerts.put(row, a), nil
 }
 
@@ -143,14 +143,14 @@ func (s *Store) webhooksOf(tx *bbolt.Tx, account string) []webhooks.Webhook {
 	return list
 }
 
-// alarm makes the account's alert of its balance due, if there is one, in the file or in
+// markDue makes the account's alert of its balance due, if there is one, in the file or in
 // memory only.
-func (s *Store) alarm(b *batch, account string) error {
+func (s *Store) markDue(b *batch, account string) error {
 	row := record.Prefixed(account, string(webhooks.MetricBalance))
 	if len(s.stateOf(b, row, readAlert(b.tx, row))) == 0 && b.Get(bucketAlerts, row) == nil {
 		return nil
 	}
-	b.AfterCommit(func() { s.alerts.alarm(row) })
+	b.AfterCommit(func() { s.alerts.markDue(row) })
 	return b.Put(bucketDueAlerts, row, record.Empty())
 }
 
@@ -169,19 +169,19 @@ func (s *Store) DueAlerts(ctx context.Context, limit int) (accounts []string, er
 	return accounts, nil
 }
 
-// keepAlerts writes what is soft, for good.
+// keepAlerts writes what is deferred, for good.
 func (s *Store) keepAlerts() error {
 	s.alerts.mu.Lock()
 	s.alerts.closed = true
-	soft := maps.Clone(s.alerts.known)
+	deferred := maps.Clone(s.alerts.known)
 	s.alerts.mu.Unlock()
-	maps.DeleteFunc(soft, func(_ string, a alert) bool { return !a.soft })
-	if len(soft) == 0 {
+	maps.DeleteFunc(deferred, func(_ string, a alert) bool { return !a.deferred })
+	if len(deferred) == 0 {
 		return nil
 	}
 	defer s.alerts.forget()
 	return s.writer.Run(context.Background(), func(b *batch) error {
-		for row, a := range soft {
+		for row, a := range deferred {
 			if !bytes.Equal(b.Get(bucketAlerts, []byte(row)), a.stored) {
 				continue // a later step has written
 			}

@@ -107,9 +107,9 @@ func TestFailedSyncEndsWriting(t *testing.T) {
 	}
 	boltfault.Around(s, nil)
 
-	keep := func(state string, soft bool) error {
+	keep := func(state string, deferred bool) error {
 		_, err := s.UpdateAlert(ctx, "acct", "metric", func(step *webhooks.AlertStep) error {
-			step.State, step.Deferrable = []byte(state), soft
+			step.State, step.Deferrable = []byte(state), deferred
 			return nil
 		})
 		return err
@@ -120,7 +120,7 @@ func TestFailedSyncEndsWriting(t *testing.T) {
 	for name, err := range map[string]error{
 		"CreateKey": s.CreateKey(ctx, apikeys.Key{ID: "k2", Account: "acct", Hash: apikeys.Hash{Sum: [32]byte{2}}}, apikeys.CreateOptions{}),
 		"DeleteKey": s.DeleteKey(ctx, "acct", "key", nil), "Enqueue": enqueued, "ClaimDeliveries": claimed, "SettleDeliveries": settled,
-		"UpdateAlert": keep("state", false), "UpdateAlert, soft": keep("state", true), "DeleteWebhook": s.DeleteWebhook(ctx, "acct", "wh", nil),
+		"UpdateAlert": keep("state", false), "UpdateAlert, deferred": keep("state", true), "DeleteWebhook": s.DeleteWebhook(ctx, "acct", "wh", nil),
 	} {
 		if !errors.Is(err, store.ErrReadOnly) || !strings.Contains(err.Error(), "storage.db") || !strings.Contains(err.Error(), errDisk.Error()) {
 			t.Errorf("%s = %v, want ErrReadOnly, the file and why", name, err)

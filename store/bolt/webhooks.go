@@ -57,7 +57,7 @@ func (s *Store) createWebhook(ctx context.Context, webhook *webhooks.Webhook, op
 		if err := b.Put(bucketWebhookIDs, []byte(webhook.ID), []byte(webhook.Account)); err != nil {
 			return err
 		}
-		if err := s.alarm(b, webhook.Account); err != nil {
+		if err := s.markDue(b, webhook.Account); err != nil {
 			return err
 		}
 		return s.putWebhook(b, webhook)
@@ -113,7 +113,7 @@ func (s *Store) UpdateWebhook(ctx context.Context, account, id string, change fu
 			return err
 		}
 		updated.ID, updated.Account, updated.CreatedAt = old.ID, old.Account, old.CreatedAt
-		if err := s.alarm(b, account); err != nil {
+		if err := s.markDue(b, account); err != nil {
 			return err
 		}
 		if err := s.putWebhook(b, &updated); err != nil {
@@ -160,7 +160,7 @@ func (s *Store) deleteWebhook(b *batch, account, id string, check func(webhooks.
 	if err := b.Delete(bucketFailing, []byte(id)); err != nil {
 		return err
 	}
-	if err := s.alarm(b, account); err != nil {
+	if err := s.markDue(b, account); err != nil {
 		return err
 	}
 	b.deleted = append(b.deleted, id)

@@ -55,8 +55,8 @@ func (s *Store) webhooksOf(account string) []webhooks.Webhook {
 	return list
 }
 
-// alarm makes the account's alert of its balance due.
-func (s *Store) alarm(account string) {
+// markDue makes the account's alert of its balance due.
+func (s *Store) markDue(account string) {
 	if a := s.alerts[ref{account, string(webhooks.MetricBalance)}]; a != nil {
 		a.due = true
 	}

@@ -37,7 +37,7 @@ func (s *Store) CreateWebhook(ctx context.Context, w webhooks.Webhook, with webh
 	s.webhooks.insert(w.Account, w.ID, &w)
 	s.webhookIDs[w.ID] = true
 	s.webhookRequests.note(w.Account, w.ID, &options)
-	s.alarm(w.Account)
+	s.markDue(w.Account)
 	return nil
 }
 
@@ -84,7 +84,7 @@ func (s *Store) UpdateWebhook(ctx context.Context, account, id string, change fu
 	changed.ID, changed.Account, changed.CreatedAt = w.ID, w.Account, w.CreatedAt
 	changed = copyOf(changed)
 	*w = copyOf(changed)
-	s.alarm(account)
+	s.markDue(account)
 	s.queue.SetStanding(id, queue.StandingOf(w))
 	if w.Active {
 		s.queue.Resume(id)
@@ -119,7 +119,7 @@ func (s *Store) DeleteWebhook(ctx context.Context, account, id string, check fun
 	}
 	s.webhooks.remove(account, id)
 	delete(s.webhookIDs, id)
-	s.alarm(account)
+	s.markDue(account)
 	return nil
 }
 

@@ -132,8 +132,8 @@ func (s *Store) readable(ctx context.Context, db querier, account string) (list 
 	return list, rows.Err()
 }
 
-// alarm makes the account's alert of its balance due.
-func (s *Store) alarm(ctx context.Context, tx pgx.Tx, account string) error {
+// markDue makes the account's alert of its balance due.
+func (s *Store) markDue(ctx context.Context, tx pgx.Tx, account string) error {
 	_, err := tx.Exec(ctx, s.sql(`update storageapi.alerts set due = true where account = $1 and metric = $2 and not due`), account, string(webhooks.MetricBalance))
 	return err
 }

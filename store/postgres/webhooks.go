@@ -133,7 +133,7 @@ func (s *Store) CreateWebhook(ctx context.Context, w webhooks.Webhook, with webh
 		if err := s.checkLimit(ctx, tx, `select count(*) from storageapi.webhooks where account = $1`, w.Account, options.MaxCount); err != nil {
 			return err
 		}
-		if err := s.alarm(ctx, tx, w.Account); err != nil {
+		if err := s.markDue(ctx, tx, w.Account); err != nil {
 			return err
 		}
 		return s.note(ctx, tx, webhookRequests, w.Account, w.ID, &options)
@@ -193,7 +193,7 @@ func (s *Store) UpdateWebhook(ctx context.Context, account, id string, change fu
 		if err != nil {
 			return err
 		}
-		return s.alarm(ctx, tx, account)
+		return s.markDue(ctx, tx, account)
 	})
 	if err != nil {
 		return webhooks.Webhook{}, err
@@ -249,7 +249,7 @@ func (s *Store) DeleteWebhook(ctx context.Context, account, id string, check fun
 		if _, err := tx.Exec(ctx, s.sql(`delete from storageapi.leases where account = $1 and webhook = $2`), account, no); err != nil {
 			return err
 		}
-		return s.alarm(ctx, tx, account)
+		return s.markDue(ctx, tx, account)
 	})
 }
 

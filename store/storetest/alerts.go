@@ -200,9 +200,9 @@ func alertEvents(run runner) {
 	})
 }
 
-// softAlerts tests what is said of Deferrable.
-func softAlerts(run runner) {
-	soften := func(state string) func(*webhooks.AlertStep) error {
+// deferrableAlerts tests what is said of Deferrable.
+func deferrableAlerts(run runner) {
+	deferrable := func(state string) func(*webhooks.AlertStep) error {
 		return func(step *webhooks.AlertStep) error {
 			step.State, step.Deferrable = []byte(state), true
 			return nil
@@ -210,29 +210,29 @@ func softAlerts(run runner) {
 	}
 
 	run("it is what the next step is given", func(t *tester) {
-		t.updateAlert("acct", webhooks.MetricBalance, soften("soft"))
-		wantSame(t, "State", t.alert("acct", webhooks.MetricBalance), "soft")
-		t.updateAlert("acct", webhooks.MetricBalance, keepState("hard"))
-		for _, state := range []string{"soft", "softer", "softer", "hard"} {
-			t.updateAlert("acct", webhooks.MetricBalance, soften(state))
+		t.updateAlert("acct", webhooks.MetricBalance, deferrable("deferred"))
+		wantSame(t, "State", t.alert("acct", webhooks.MetricBalance), "deferred")
+		t.updateAlert("acct", webhooks.MetricBalance, keepState("written"))
+		for _, state := range []string{"deferred", "deferred again", "deferred again", "written"} {
+			t.updateAlert("acct", webhooks.MetricBalance, deferrable(state))
 			wantSame(t, "State", t.alert("acct", webhooks.MetricBalance), state)
 		}
-		t.updateAlert("acct", webhooks.MetricBalance, soften("softest"))
+		t.updateAlert("acct", webhooks.MetricBalance, deferrable("deferred once more"))
 		t.createWebhooks(newWebhook("acct", "webhook"))
-		wantSame(t, "State", t.alert("acct", webhooks.MetricBalance), "softest")
-		t.updateAlert("acct", webhooks.MetricBalance, soften("soft"))
+		wantSame(t, "State", t.alert("acct", webhooks.MetricBalance), "deferred once more")
+		t.updateAlert("acct", webhooks.MetricBalance, deferrable("deferred"))
 		t.updateAlert("acct", webhooks.MetricBalance, func(step *webhooks.AlertStep) error {
-			step.State = append(slices.Clone(step.State), " and hard"...)
+			step.State = append(slices.Clone(step.State), " and written"...)
 			return nil
 		})
-		wantSame(t, "State", t.alert("acct", webhooks.MetricBalance), "soft and hard")
+		wantSame(t, "State", t.alert("acct", webhooks.MetricBalance), "deferred and written")
 	})
 
 	run("many of them", func(t *tester) {
 		const accounts = 500
 		for round := range 2 {
 			for i := range accounts {
-				t.updateAlert(numbered("acct", i), "metric", soften(strconv.Itoa(i+round)))
+				t.updateAlert(numbered("acct", i), "metric", deferrable(strconv.Itoa(i+round)))
 			}
 		}
 		for i := range accounts {
@@ -254,9 +254,9 @@ func durableAlerts(reopened func(name string, before, after func(*tester))) {
 			step.State, step.Events = []byte("fired"), []webhooks.AlertEvent{{EncodedEvent: newEvent("acct", "fired")}}
 			return nil
 		})
-		for _, metric := range []webhooks.Metric{webhooks.MetricBandwidth, "soft at first"} {
+		for _, metric := range []webhooks.Metric{webhooks.MetricBandwidth, "deferred at first"} {
 			t.updateAlert("acct", metric, func(step *webhooks.AlertStep) error {
-				step.State, step.Deferrable = []byte("soft"), true
+				step.State, step.Deferrable = []byte("deferred"), true
 				return nil
 			})
 		}
@@ -265,7 +265,7 @@ func durableAlerts(reopened func(name string, before, after func(*tester))) {
 	}, func(t *tester) {
 		t.wantDue("other")
 		for metric, want := range map[webhooks.Metric]string{
-			webhooks.MetricBalance: "balance", webhooks.MetricBandwidth: "soft", "soft at first": "soft", "gone": "", "fired": "fired",
+			webhooks.MetricBalance: "balance", webhooks.MetricBandwidth: "deferred", "deferred at first": "deferred", "gone": "", "fired": "fired",
 		} {
 			wantSame(t, "State of "+string(metric), t.alert("acct", metric), want)
 		}

@@ -44,22 +44,22 @@ func dueAlerts(run runner) {
 		wantSame(t, "State", t.alert("acct", webhooks.MetricBalance), "state")
 	})
 
-	run("also if what is kept is soft", func(t *tester) {
-		soft := func(state string) func(*webhooks.AlertStep) error {
+	run("also if what is kept is deferred", func(t *tester) {
+		deferrable := func(state string) func(*webhooks.AlertStep) error {
 			return func(step *webhooks.AlertStep) error {
 				step.State, step.Deferrable = []byte(state), true
 				return nil
 			}
 		}
-		t.updateAlert("acct", webhooks.MetricBalance, soft("soft"))
+		t.updateAlert("acct", webhooks.MetricBalance, deferrable("deferred"))
 		t.wantDue()
 		t.createWebhooks(newWebhook("acct", "a"))
 		t.wantDue("acct")
 		wantSame(t, "Due", due(t, "acct", webhooks.MetricBalance), true)
-		t.updateAlert("acct", webhooks.MetricBalance, soft("softer"))
+		t.updateAlert("acct", webhooks.MetricBalance, deferrable("deferred again"))
 		t.updateWebhook("acct", "a", func(*webhooks.Webhook) {})
 		wantSame(t, "Due", due(t, "acct", webhooks.MetricBalance), true)
-		wantSame(t, "State", t.alert("acct", webhooks.MetricBalance), "softer")
+		wantSame(t, "State", t.alert("acct", webhooks.MetricBalance), "deferred again")
 	})
 
 	run("only of the account, of that metric, and if something is kept", func(t *tester) {
@@ -119,7 +119,7 @@ func alertRaces(run runner) {
 		return n
 	}
 
-	run("no step is lost, soft or not, and each event is that of one state", func(t *tester) {
+	run("no step is lost, deferred or not, and each event is that of one state", func(t *tester) {
 		const goroutines, each = 8, 50
 		t.createWebhooks(newWebhook("acct", "a"))
 		inParallel(goroutines, func(i int) {

@@ -65,7 +65,7 @@ func Run(t *testing.T, open func(t *testing.T) store.Store) {
 		{"Skipped", skipped},
 		{"UpdateAlert", updateAlert},
 		{"AlertEvents", alertEvents},
-		{"Deferrable", softAlerts},
+		{"Deferrable", deferrableAlerts},
 		{"DueAlerts", dueAlerts},
 		{"AlertRaces", alertRaces},
 		{"UpdateFileScan", updateFileScan},
