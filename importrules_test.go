@@ -23,10 +23,11 @@ var importRules = map[string][]string{
 	"signing":  {},
 	"auth":     {"scopes", "internal/lasting"},
 	"apikeys":  {"auth", "scopes", "internal/id", "internal/input"},
-	"webhooks": {"auth", "scopes", "signing", "internal/clock", "internal/id", "internal/input", "internal/testhook", "webhooks/internal/alerting", "webhooks/internal/limiter", "code.dny.dev/ssrf"},
+	"webhooks": {"auth", "scopes", "signing", "internal/clock", "internal/id", "internal/input", "internal/testhook", "webhooks/internal/alerting", "webhooks/internal/limiter", "webhooks/internal/outbound"},
 
 	"webhooks/internal/alerting": {},
 	"webhooks/internal/limiter":  {},
+	"webhooks/internal/outbound": {"code.dny.dev/ssrf"},
 
 	"store":                           {"apikeys", "webhooks"},
 	"store/memory":                    {"apikeys", "auth", "webhooks", "scopes", "signing", "store", "internal/clock", "internal/cursor", "store/queue"},

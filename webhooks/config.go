@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/storageapi/storageapi/signing"
+	"github.com/storageapi/storageapi/webhooks/internal/outbound"
 )
 
 // Config configures a [WebhookService]. The zero Config works.
@@ -179,7 +180,7 @@ func (c Config) withDefaults() (Config, error) {
 		return c, invalid("Retries", "must not be negative")
 	case slices.ContainsFunc(c.AllowNetworks, func(p netip.Prefix) bool { return !p.IsValid() || p.Addr().Is4In6() }):
 		return c, invalid("AllowNetworks", "must hold valid prefixes only, those of IPv4 as such")
-	case slices.ContainsFunc(c.AllowHosts, func(host string) bool { return !isName(plainHost(host)) }):
+	case slices.ContainsFunc(c.AllowHosts, func(host string) bool { return !outbound.IsHostName(host) }):
 		return c, invalid("AllowHosts", "must hold host names only, such as hooks.internal; addresses are for AllowNetworks")
 	}
 	c.RetryJitter = max(c.RetryJitter, 0)

@@ -21,7 +21,7 @@ const (
 // and hands them to a settler to be recorded.
 type dispatcher struct {
 	store    Store
-	client   *client
+	sender   *sender
 	config   Config
 	halt     *halt
 	reporter *reporter
@@ -46,10 +46,10 @@ type dispatcher struct {
 	free     []*inflight // recorded, to be used again
 }
 
-func newDispatcher(store Store, client *client, config Config) *dispatcher {
+func newDispatcher(store Store, sender *sender, config Config) *dispatcher {
 	return &dispatcher{
 		store:    store,
-		client:   client,
+		sender:   sender,
 		config:   config,
 		halt:     &halt{store: store, logger: config.Logger},
 		reporter: newReporter(store, config),
@@ -166,7 +166,7 @@ func (d *dispatcher) recorded(batch []*inflight) {
 	for _, f := range batch {
 		d.limiter.Recorded(&f.slot)
 		d.leases.remove(f)
-		if !f.stop.wasCalled() && len(d.free) < maxSettle { // or else someone may wait for its end
+		if !f.Canceled() && len(d.free) < maxSettle { // or else someone may wait for its end
 			*f = inflight{}
 			d.free = append(d.free, f)
 		}

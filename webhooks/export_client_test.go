@@ -1,10 +1,14 @@
 package webhooks
 
-import "context"
+import (
+	"context"
+
+	"github.com/storageapi/storageapi/webhooks/internal/outbound"
+)
 
 // Attempt makes one attempt, and neither claims nor settles anything.
 func (s *WebhookService) Attempt(ctx context.Context, task *Task) Attempt {
-	var stop stop
-	defer context.AfterFunc(ctx, stop.now)()
-	return s.dispatcher.client.attempt(&stop, task).attempt
+	var cancel outbound.Canceler
+	defer context.AfterFunc(ctx, cancel.Cancel)()
+	return s.dispatcher.sender.attempt(&cancel, task).attempt
 }

@@ -8,10 +8,10 @@ import (
 // DialThrough makes the service reach its receivers through dial, past the guard:
 // in a bubble of testing/synctest they must be in memory.
 func (s *WebhookService) DialThrough(dial func(ctx context.Context, network, address string) (net.Conn, error)) {
-	s.dispatcher.client.dial = dial
+	s.dispatcher.sender.client.DialThrough(dial)
 }
 
 // SpeakPlain makes the service speak HTTP without TLS.
 func (s *WebhookService) SpeakPlain() {
-	s.dispatcher.client.tls = nil
+	s.dispatcher.sender.client.SpeakPlain()
 }

@@ -1,41 +1,26 @@
 package webhooks
 
 import (
-	"context"
 	"sync/atomic"
 	"time"
 
 	"github.com/storageapi/storageapi/webhooks/internal/limiter"
+	"github.com/storageapi/storageapi/webhooks/internal/outbound"
 )
 
 // An inflight is an attempt, from its claim until it is recorded.
 type inflight struct {
 	settlement Settlement // what is known of it so far: its task at first
 	begun      time.Time
-	stop       stop
-	slot       limiter.Slot
-	lease      lease
+	outbound.Canceler
+	slot  limiter.Slot
+	lease lease
 }
-
-// The methods of [limiter.Attempt].
-
-func (f *inflight) Cancel()                        { f.stop.now() }
-func (f *inflight) Ended() bool                    { return f.stop.isOver() }
-func (f *inflight) Wait(ctx context.Context) error { return f.stop.wait(ctx) }
 
 // run makes the attempt and decides what becomes of its delivery.
 func (d *dispatcher) run(f *inflight) {
-	task := &f.settlement.Task
-	var res result
-	if task.Err != nil {
-		res.attempt = Attempt{
-			Number: task.Attempt, StartedAt: d.config.Now().UTC().Truncate(time.Millisecond),
-			Class: ClassInternal, Error: "the stored record cannot be read",
-		}
-	} else {
-		res = d.client.attempt(&f.stop, task)
-	}
-	f.stop.end()
+	res := d.sender.attempt(&f.Canceler, &f.settlement.Task)
+	f.End()
 	d.config.judge(&f.settlement, res)
 	d.heed(res)
 }
@@ -44,9 +29,9 @@ func (d *dispatcher) run(f *inflight) {
 // make any.
 func (d *dispatcher) heed(res result) {
 	switch {
-	case res.canceled, res.fault == crowded:
-	case res.fault != theirs:
-		d.client.conns.close() // they may be what there is too much of
+	case res.canceled, res.fault == outbound.Busy:
+	case res.fault != outbound.Theirs:
+		d.sender.client.CloseIdle() // they may be what there is too much of
 		if pause, tell := d.outage.Begin(time.Now()); tell {
 			d.config.Logger.Error("storageapi: no webhook can be reached from here: deliveries pause, and no attempts are used up",
 				"error", res.attempt.Error, "again_in", pause)

@@ -2,10 +2,9 @@ package webhooks
 
 import (
 	"math/rand/v2"
-	"net/http"
-	"strconv"
-	"strings"
 	"time"
+
+	"github.com/storageapi/storageapi/webhooks/internal/outbound"
 )
 
 // DefaultRetries are the waits between attempts that Standard Webhooks
@@ -17,10 +16,7 @@ func DefaultRetries() []time.Duration {
 	}
 }
 
-const (
-	retryJitter   = 0.2 // by default
-	maxRetryAfter = 24 * time.Hour
-)
+const retryJitter = 0.2 // by default
 
 // judge decides what becomes of a delivery after an attempt.
 func (c *Config) judge(s *Settlement, res result) {
@@ -28,7 +24,7 @@ func (c *Config) judge(s *Settlement, res result) {
 	switch {
 	case res.attempt.Error == "":
 		s.Outcome = Deliver
-	case res.canceled, res.fault != theirs:
+	case res.canceled, res.fault != outbound.Theirs:
 		s.Outcome = Release
 	case res.gone:
 		s.Outcome, s.Deactivate = GiveUp, OffGone
@@ -56,26 +52,4 @@ func jittered(d time.Duration, part float64) time.Duration {
 		return other
 	}
 	return d
-}
-
-// retryAfter returns how long the response asks to be left alone (RFC 9110
-// section 10.2.3), at most 24 hours, and 0 if it does not ask or is not
-// understood.
-func retryAfter(header http.Header, now time.Time) time.Duration {
-	value := strings.TrimSpace(header.Get("Retry-After"))
-	if isDigits(value) {
-		seconds, err := strconv.ParseUint(value, 10, 32)
-		if err != nil || seconds > uint64(maxRetryAfter/time.Second) {
-			return maxRetryAfter // only digits: too many of them
-		}
-		return time.Duration(seconds) * time.Second
-	}
-	if value == "" {
-		return 0
-	}
-	at, err := http.ParseTime(value)
-	if err != nil {
-		return 0
-	}
-	return min(max(at.Sub(now), 0), maxRetryAfter)
 }

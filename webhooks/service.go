@@ -15,6 +15,7 @@ import (
 	"github.com/storageapi/storageapi/internal/input"
 	"github.com/storageapi/storageapi/signing"
 	"github.com/storageapi/storageapi/webhooks/internal/alerting"
+	"github.com/storageapi/storageapi/webhooks/internal/outbound"
 )
 
 // A WebhookService manages webhooks, publishes events to them and delivers
@@ -25,7 +26,7 @@ import (
 // else is a failure.
 type WebhookService struct {
 	store      Store
-	guard      guard
+	guard      *outbound.Guard
 	maxCount   int // webhooks an account; negative: any number
 	now        func() time.Time
 	ids        id.Generator
@@ -49,12 +50,11 @@ func New(store Store, config Config) (*WebhookService, error) {
 	if err != nil {
 		return nil, fmt.Errorf("webhooks: Config: %w", err)
 	}
-	g := newGuard(config.AllowNetworks, config.AllowHosts)
-	client := newClient(g, config.RootCAs, config.SignatureHeader, config.Timeout, config.Now)
-	dispatcher := newDispatcher(store, client, config)
+	guard := outbound.NewGuard(config.AllowNetworks, config.AllowHosts)
+	dispatcher := newDispatcher(store, newSender(guard, config), config)
 	s := &WebhookService{
 		store:      store,
-		guard:      g,
+		guard:      guard,
 		maxCount:   config.MaxPerAccount,
 		now:        config.Now,
 		logger:     config.Logger,
@@ -80,7 +80,7 @@ func (s *WebhookService) Run(ctx context.Context) error {
 	if !s.running.CompareAndSwap(false, true) {
 		return ErrRunning
 	}
-	defer s.dispatcher.client.conns.close() // those of test events, too
+	defer s.dispatcher.sender.client.CloseIdle() // those of test events, too
 	defer s.running.Store(false)
 	over, cancel := s.dispatcher.config.drained(ctx)
 	defer cancel()
@@ -207,8 +207,8 @@ func (s *WebhookService) Check(params CreateParams) (CreateParams, error) {
 	return params.check(s.guard)
 }
 
-func (p CreateParams) check(g guard) (CreateParams, error) {
-	err := checkURL(p.URL, g)
+func (p CreateParams) check(guard *outbound.Guard) (CreateParams, error) {
+	err := checkURL(p.URL, guard)
 	if err == nil {
 		p.Events, err = checkEvents(p.Events)
 	}

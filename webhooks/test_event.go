@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/storageapi/storageapi/internal/id"
+	"github.com/storageapi/storageapi/webhooks/internal/outbound"
 )
 
 // Bounds of what test events take beside the deliveries.
@@ -49,8 +50,8 @@ func (s *WebhookService) SendTest(ctx context.Context, account, webhookID string
 		return TestEvent{}, fmt.Errorf("send test event: %w", err)
 	}
 	defer s.tests.end(test)
-	defer context.AfterFunc(ctx, test.stop.now)()
-	test.stop.sleep(test.at) // what has stopped it stops the attempt, too
+	defer context.AfterFunc(ctx, test.cancel.Cancel)()
+	test.cancel.Sleep(test.at) // what has stopped it stops the attempt, too
 	// Whoever deletes it from here on finds the test.
 	webhook, err := s.Get(ctx, account, webhookID)
 	if err != nil {
@@ -61,9 +62,9 @@ func (s *WebhookService) SendTest(ctx context.Context, account, webhookID string
 	if err != nil {
 		return TestEvent{}, err
 	}
-	res := s.dispatcher.client.attempt(&test.stop, &Task{Event: event, Webhook: &webhook, Attempt: 1})
+	res := s.dispatcher.sender.attempt(&test.cancel, &Task{Event: event, Webhook: &webhook, Attempt: 1})
 	if !s.running.Load() { // or else Run does
-		s.dispatcher.client.conns.close()
+		s.dispatcher.sender.client.CloseIdle()
 	}
 	switch {
 	case res.canceled && ctx.Err() != nil:
@@ -99,7 +100,7 @@ type accountTests struct {
 type test struct {
 	account, webhook string
 	at               time.Time // when it begins
-	stop             stop
+	cancel           outbound.Canceler
 }
 
 // begin registers a test, until end, or returns ErrTesting. It begins at its time.
@@ -145,7 +146,7 @@ func later(a, b time.Time) time.Time {
 }
 
 func (t *tests) end(ended *test) {
-	ended.stop.end()
+	ended.cancel.End()
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	now, own := time.Now(), t.accounts[ended.account]
@@ -190,8 +191,8 @@ func (t *tests) evict(ctx context.Context, account, webhook string) error {
 	if found == nil {
 		return nil
 	}
-	found.stop.now()
-	return found.stop.wait(ctx)
+	found.cancel.Cancel()
+	return found.cancel.Wait(ctx)
 }
 
 // close lets no more tests begin, and returns when those under way have ended. When ctx
@@ -207,15 +208,15 @@ func (t *tests) close(ctx context.Context) {
 	}
 	t.mu.Unlock()
 	for _, test := range left {
-		_ = test.stop.wait(ctx)
+		_ = test.cancel.Wait(ctx)
 	}
 	late, cancel := context.WithTimeout(context.Background(), lastWords)
 	defer cancel()
 	for _, test := range left {
-		test.stop.now()
+		test.cancel.Cancel()
 	}
 	for _, test := range left {
-		_ = test.stop.wait(late) // it may wait for the store
+		_ = test.cancel.Wait(late) // it may wait for the store
 	}
 }
 

@@ -4,9 +4,9 @@ import "github.com/storageapi/storageapi/internal/testhook"
 
 func init() {
 	testhook.DialThrough = func(service any, dial testhook.Dial, plain bool) {
-		client := service.(*WebhookService).dispatcher.client
-		if client.dial = dial; plain {
-			client.tls = nil
+		client := service.(*WebhookService).dispatcher.sender.client
+		if client.DialThrough(dial); plain {
+			client.SpeakPlain()
 		}
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/storageapi/storageapi/signing"
+	"github.com/storageapi/storageapi/webhooks/internal/outbound"
 )
 
 // A Condition decides whether a webhook may be changed from what it is to what it
@@ -163,9 +164,9 @@ func (s *WebhookService) CheckUpdate(params UpdateParams) (UpdateParams, error) 
 	return params.check(s.guard)
 }
 
-func (p UpdateParams) check(g guard) (UpdateParams, error) {
+func (p UpdateParams) check(guard *outbound.Guard) (UpdateParams, error) {
 	if p.URL != nil {
-		if err := checkURL(*p.URL, g); err != nil {
+		if err := checkURL(*p.URL, guard); err != nil {
 			return p, err
 		}
 	}

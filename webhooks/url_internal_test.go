@@ -7,6 +7,8 @@ import (
 	"net/url"
 	"strings"
 	"testing"
+
+	"github.com/storageapi/storageapi/webhooks/internal/outbound"
 )
 
 // Whatever text is let through is a URL that the client can use, and that means
@@ -19,7 +21,7 @@ func FuzzCheckURL(f *testing.F) {
 	} {
 		f.Add(seed)
 	}
-	closed := newGuard(nil, nil)
+	closed := outbound.NewGuard(nil, nil)
 	f.Fuzz(func(t *testing.T, text string) {
 		if checkURL(text, closed) != nil {
 			return
@@ -45,7 +47,7 @@ func FuzzCheckURL(f *testing.F) {
 		// What the dialer takes for an address must be one the guard allows.
 		host := strings.TrimSuffix(u.Hostname(), ".")
 		addr, err := netip.ParseAddr(host)
-		if err == nil && closed.refuses(addr) {
+		if err == nil && closed.Refuses(addr) {
 			t.Errorf("%q points at %v", text, addr)
 		}
 		last := strings.ToLower(host[strings.LastIndex(host, ".")+1:])

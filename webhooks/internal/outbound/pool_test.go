@@ -1,4 +1,4 @@
-package webhooks
+package outbound
 
 import (
 	"fmt"
@@ -10,14 +10,14 @@ import (
 
 // However many receivers there are, idle connections are few.
 func TestIdleConnectionsAreBounded(t *testing.T) {
-	var pool conns
+	var pool pool
 	defer pool.close()
 	var ends []net.Conn
 	for i := range 2 * maxIdle {
 		ours, theirs := net.Pipe()
 		ends = append(ends, theirs)
-		wire := newWire(ours)
-		pool.put(newConn(fmt.Sprint("host-", i%(maxIdle/2), ":443"), wire, wire))
+		transport := newTransport(ours)
+		pool.put(newConn(fmt.Sprint("host-", i%(maxIdle/2), ":443"), transport, transport))
 	}
 	open := 0
 	for _, end := range ends {
@@ -31,7 +31,7 @@ func TestIdleConnectionsAreBounded(t *testing.T) {
 	}
 	taken := 0
 	for i := range maxIdle / 2 {
-		for pool.take(fmt.Sprint("host-", i, ":443")) != nil {
+		for pool.take(fmt.Sprint("host-", i, ":443"), time.Now().Add(time.Minute)) != nil {
 			taken++
 		}
 	}
@@ -43,15 +43,15 @@ func TestIdleConnectionsAreBounded(t *testing.T) {
 // A receiver may answer a long request before it has read it, and never read the
 // rest. It has answered then, but there is no other exchange on that connection.
 func TestAnAnswerBeforeTheRequestIsRead(t *testing.T) {
-	for _, size := range []int{maxWrite + 1, maxBody} {
+	for _, size := range []int{maxWrite + 1, 16 * maxWrite} {
 		ours, theirs := net.Pipe()
-		wire := newWire(ours)
-		c := newConn("host:443", wire, wire)
+		transport := newTransport(ours)
+		c := newConn("host:443", transport, transport)
 		go func() {
 			_, _ = theirs.Read(make([]byte, 1))
 			_, _ = theirs.Write([]byte("HTTP/1.1 413 Too Large\r\nContent-Length: 0\r\n\r\n"))
 		}()
-		answer, err := c.exchange(make([]byte, size), time.Now().Add(time.Minute))
+		answer, err := c.exchange(make([]byte, size))
 		if err != nil || answer.status != 413 {
 			t.Errorf("got %v, %v", answer, err)
 		}

@@ -1,4 +1,4 @@
-package webhooks
+package outbound
 
 import (
 	"sync"
@@ -10,16 +10,28 @@ const (
 	idleTimeout = 90 * time.Second
 )
 
-// conns are the connections that are idle. The zero conns has none.
-type conns struct {
+// A pool keeps connections that are idle. The zero pool is empty.
+type pool struct {
 	mu     sync.Mutex
 	idle   map[string][]*conn // by address; what was used last comes last
 	count  int
 	sweeps *time.Timer // while there may be any
 }
 
-// take returns a connection to the address, or nil if there is none.
-func (p *conns) take(address string) *conn {
+// take returns a connection to the address on which nothing has come, ready until the
+// deadline, or nil if there is none.
+func (p *pool) take(address string, deadline time.Time) *conn {
+	for {
+		c := p.pop(address)
+		if c == nil || c.isQuiet(deadline) {
+			return c
+		}
+		c.close()
+	}
+}
+
+// pop returns the connection to the address that was used last, or nil.
+func (p *pool) pop(address string) *conn {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	idle := p.idle[address]
@@ -35,7 +47,7 @@ func (p *conns) take(address string) *conn {
 }
 
 // put keeps a connection until it is taken, or has been idle for too long.
-func (p *conns) put(c *conn) {
+func (p *pool) put(c *conn) {
 	c.idle = time.Now()
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -52,8 +64,8 @@ func (p *conns) put(c *conn) {
 	p.count++
 }
 
-// drop closes one, whichever.
-func (p *conns) drop() {
+// drop closes any one.
+func (p *pool) drop() {
 	for address, idle := range p.idle {
 		if len(idle) > 0 {
 			idle[0].close()
@@ -65,7 +77,7 @@ func (p *conns) drop() {
 }
 
 // sweep closes those that have been idle for too long.
-func (p *conns) sweep() {
+func (p *pool) sweep() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	now := time.Now()
@@ -89,7 +101,7 @@ func (p *conns) sweep() {
 }
 
 // close closes all.
-func (p *conns) close() {
+func (p *pool) close() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, idle := range p.idle {

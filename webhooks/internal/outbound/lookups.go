@@ -1,4 +1,4 @@
-package webhooks
+package outbound
 
 import (
 	"context"
@@ -10,20 +10,20 @@ import (
 )
 
 // Bounds of the lookups under way. One that the system's resolver makes cannot be
-// cancelled, and holds a thread until it ends, whether or not anybody waits for it.
+// cancelled, and holds a thread until it ends, whether or not it is waited for.
 const (
 	maxLookups       = 256
 	maxFirstLookups  = maxLookups / 2 // of names that were not found before
-	maxLookupsOfOne  = 16             // of one account
+	maxLookupsOfOne  = 16             // of one owner
 	maxKnownNames    = 65_536
 	longestLookup    = time.Minute // a resolver that has no end of its own
 	errLookupTooLong = "timed out"
 )
 
-var errCrowded = failure{ClassInternal, "too many host names are being looked up"}
+var errCrowded = Failure{KindInternal, "too many host names are being looked up"}
 
 // lookups look up host names, each once at a time however many wait for it. None of an
-// account can hold up those of others: each has a few at a time, and those of names that
+// owner can hold up those of others: each has a few at a time, and those of names that
 // were never found, as those of a dead name server, have half of all. The zero lookups
 // are ready.
 type lookups struct {
@@ -34,31 +34,31 @@ type lookups struct {
 	waiting  []*lookup          // whose turn has not come, in order
 	running  int
 	first    int // of them, those of names that were not found before
-	accounts map[string]int
+	owners   map[string]int
 	known    map[string]struct{} // names that were found when they were last looked up
 }
 
 // A lookup is of one name.
 type lookup struct {
-	name, account string
-	first, begun  bool
-	waiters       int
-	done          chan struct{}
-	addrs         []netip.Addr
-	err           error
+	name, owner  string
+	first, begun bool
+	waiters      int
+	done         chan struct{}
+	addrs        []netip.Addr
+	err          error
 }
 
 // of returns the addresses of a name, or the error of the lookup, which is errCrowded if
 // its turn did not come before ctx ended.
-func (l *lookups) of(ctx context.Context, account, name string) ([]netip.Addr, error) {
+func (l *lookups) of(ctx context.Context, owner, name string) ([]netip.Addr, error) {
 	l.mu.Lock()
 	one := l.underWay[name]
 	if one == nil {
 		if l.underWay == nil {
-			l.underWay, l.accounts, l.known = make(map[string]*lookup), make(map[string]int), make(map[string]struct{})
+			l.underWay, l.owners, l.known = make(map[string]*lookup), make(map[string]int), make(map[string]struct{})
 		}
 		_, known := l.known[name]
-		one = &lookup{name: name, account: account, first: !known, done: make(chan struct{})}
+		one = &lookup{name: name, owner: owner, first: !known, done: make(chan struct{})}
 		l.underWay[name] = one
 		l.waiting = append(l.waiting, one)
 		l.begin()
@@ -88,7 +88,7 @@ func (l *lookups) of(ctx context.Context, account, name string) ([]netip.Addr, e
 // begin begins those whose turn it is.
 func (l *lookups) begin() {
 	l.waiting = slices.DeleteFunc(l.waiting, func(one *lookup) bool {
-		if l.running == maxLookups || one.first && l.first == maxFirstLookups || l.accounts[one.account] == maxLookupsOfOne {
+		if l.running == maxLookups || one.first && l.first == maxFirstLookups || l.owners[one.owner] == maxLookupsOfOne {
 			return false
 		}
 		one.begun = true
@@ -103,13 +103,13 @@ func (l *lookups) count(one *lookup, n int) {
 	if one.first {
 		l.first += n
 	}
-	if l.accounts[one.account] += n; l.accounts[one.account] == 0 {
-		delete(l.accounts, one.account)
+	if l.owners[one.owner] += n; l.owners[one.owner] == 0 {
+		delete(l.owners, one.owner)
 	}
 }
 
 func (l *lookups) run(one *lookup) {
-	// It ends no sooner because nobody waits for it any more: its thread would not.
+	// It does not end sooner when it is not waited for any more: its thread would not.
 	ctx, cancel := context.WithTimeout(context.Background(), longestLookup)
 	defer cancel()
 	resolve := l.resolve

@@ -1,4 +1,4 @@
-package webhooks
+package outbound
 
 import (
 	"context"
@@ -14,7 +14,7 @@ const (
 
 // dialAny connects to one of a name's addresses, as a [net.Dialer] does: one after the
 // other, and those of the other kind than the first one beside them if need be (RFC 8305).
-func dialAny(ctx context.Context, dialer *net.Dialer, network string, addrs []netip.Addr, port string) (net.Conn, error) {
+func dialAny(ctx context.Context, dialer *net.Dialer, addrs []netip.Addr, port string) (net.Conn, error) {
 	var first, second []netip.Addr
 	for _, addr := range addrs {
 		if addr = addr.Unmap(); addr.Is4() == addrs[0].Unmap().Is4() {
@@ -24,7 +24,7 @@ func dialAny(ctx context.Context, dialer *net.Dialer, network string, addrs []ne
 		}
 	}
 	if len(second) == 0 {
-		return dialEach(ctx, dialer, network, first, port)
+		return dialEach(ctx, dialer, first, port)
 	}
 	type dialed struct {
 		conn net.Conn
@@ -34,7 +34,7 @@ func dialAny(ctx context.Context, dialer *net.Dialer, network string, addrs []ne
 	defer cancel()
 	results := make(chan dialed, 2)
 	begin := func(addrs []netip.Addr) {
-		conn, err := dialEach(ctx, dialer, network, addrs, port)
+		conn, err := dialEach(ctx, dialer, addrs, port)
 		results <- dialed{conn, err}
 	}
 	go begin(first)
@@ -73,7 +73,7 @@ func dialAny(ctx context.Context, dialer *net.Dialer, network string, addrs []ne
 }
 
 // dialEach connects to the first of the addresses that can be connected to.
-func dialEach(ctx context.Context, dialer *net.Dialer, network string, addrs []netip.Addr, port string) (net.Conn, error) {
+func dialEach(ctx context.Context, dialer *net.Dialer, addrs []netip.Addr, port string) (net.Conn, error) {
 	var failed error
 	for i, addr := range addrs {
 		timed, cancel := ctx, context.CancelFunc(func() {})
@@ -81,7 +81,7 @@ func dialEach(ctx context.Context, dialer *net.Dialer, network string, addrs []n
 			share := time.Until(deadline) / time.Duration(len(addrs)-i)
 			timed, cancel = context.WithTimeout(ctx, max(share, leastForDial))
 		}
-		conn, err := dialer.DialContext(timed, network, net.JoinHostPort(addr.String(), port))
+		conn, err := dialer.DialContext(timed, "tcp", net.JoinHostPort(addr.String(), port))
 		cancel()
 		if err == nil {
 			return conn, nil
@@ -96,7 +96,7 @@ func dialEach(ctx context.Context, dialer *net.Dialer, network string, addrs []n
 // telling returns which of two errors tells more of the receiver: the one before, unless
 // there was none, or it is that there is no way to that kind of address.
 func telling(before, err error) error {
-	if before == nil || faultOf(before) == doubtful && faultOf(err) != doubtful {
+	if before == nil || suspect(before) == likelyOurs && suspect(err) != likelyOurs {
 		return err
 	}
 	return before

@@ -1,4 +1,4 @@
-package webhooks
+package outbound
 
 import (
 	"context"
@@ -19,7 +19,7 @@ func TestClassify(t *testing.T) {
 	}
 	for _, test := range []struct {
 		err  error
-		want failure
+		want Failure
 	}{
 		{dialing(syscall.EMFILE), errExhausted},
 		{dialing(syscall.ENOBUFS), errExhausted},

@@ -1,32 +1,27 @@
-package webhooks
+package outbound
 
 import (
 	"bufio"
-	"context"
 	"crypto/tls"
 	"net"
 	"time"
 )
 
 // errHTTP2 is why a receiver cannot be sent to that has no HTTP/1.1.
-var errHTTP2 = failure{ClassProtocol, "the receiver speaks HTTP/2 only; HTTP/1.1 is needed"}
+var errHTTP2 = Failure{KindProtocol, "the receiver speaks HTTP/2 only; HTTP/1.1 is needed"}
 
 // isForHTTP2 reports whether a new connection broke, without a word, because its
 // receiver has HTTP/2 only. Such receivers mostly say so in the handshake, or answer by
 // a frame; there are those that just close the connection. Of one that did not choose
 // HTTP/1.1 when it was offered it asks on another connection whether it chooses HTTP/2.
-func (c *client) isForHTTP2(s *stop, conn *conn, deadline time.Time) bool {
+func (c *Client) isForHTTP2(cancel *Canceler, conn *conn, deadline time.Time) bool {
 	secure, isTLS := conn.Conn.(*tls.Conn)
 	if !isTLS || secure.ConnectionState().NegotiatedProtocol != "" {
 		return false
 	}
-	ctx, cancel := context.WithDeadline(context.Background(), deadline)
-	defer cancel()
-	if !s.hold(dialing(cancel)) {
-		return false
-	}
-	defer s.hold(nil)
-	raw, err := c.dial(ctx, "tcp", conn.address)
+	ctx, release := cancel.until(deadline)
+	defer release()
+	raw, err := c.dial(ctx, "", conn.address)
 	if err != nil {
 		return false
 	}

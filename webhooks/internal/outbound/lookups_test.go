@@ -1,4 +1,4 @@
-package webhooks
+package outbound
 
 import (
 	"context"
@@ -35,13 +35,13 @@ func (n *nameServer) resolve(ctx context.Context, name string) ([]netip.Addr, er
 	return []netip.Addr{netip.MustParseAddr("192.0.2.1")}, nil
 }
 
-// look looks up a name for the account, as an attempt does, and returns how long that
+// look looks up a name for the owner, as an attempt does, and returns how long that
 // took.
-func look(l *lookups, account, name string) (time.Duration, error) {
+func look(l *lookups, owner, name string) (time.Duration, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 15*time.Second)
 	defer cancel()
 	begun := time.Now()
-	_, err := l.of(ctx, account, name)
+	_, err := l.of(ctx, owner, name)
 	return time.Since(begun), err
 }
 
@@ -89,8 +89,8 @@ func TestDeadNameServersHoldUpNobody(t *testing.T) {
 				time.Sleep(10 * time.Minute)
 				l.mu.Lock()
 				defer l.mu.Unlock()
-				if len(l.underWay)+len(l.waiting)+len(l.accounts)+l.running+l.first > 0 {
-					t.Errorf("left: %d under way, %d waiting, %d accounts, %d running, %d of them first", len(l.underWay), len(l.waiting), len(l.accounts), l.running, l.first)
+				if len(l.underWay)+len(l.waiting)+len(l.owners)+l.running+l.first > 0 {
+					t.Errorf("left: %d under way, %d waiting, %d owners, %d running, %d of them first", len(l.underWay), len(l.waiting), len(l.owners), l.running, l.first)
 				}
 			})
 		})
@@ -124,7 +124,7 @@ func TestLookupsAreShared(t *testing.T) {
 func TestLookupsThatAreLeft(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := &lookups{resolve: new(nameServer).resolve}
-		if took, err := look(l, "a", "dead"); classify(err) != errTimeout || faultOf(err) != doubtful || took != 15*time.Second {
+		if took, err := look(l, "a", "dead"); classify(err) != errTimeout || suspect(err) != likelyOurs || took != 15*time.Second {
 			t.Errorf("%v after %v", err, took)
 		}
 		ctx, cancel := context.WithCancel(t.Context())
@@ -136,7 +136,7 @@ func TestLookupsThatAreLeft(t *testing.T) {
 			go look(l, "b", fmt.Sprint("dead", i))
 		}
 		synctest.Wait()
-		if took, err := look(l, "b", "dead and too many"); faultOf(err) != crowded || took != 15*time.Second {
+		if took, err := look(l, "b", "dead and too many"); suspect(err) != busy || took != 15*time.Second {
 			t.Errorf("%v after %v", err, took)
 		}
 		time.Sleep(time.Minute)

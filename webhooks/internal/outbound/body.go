@@ -1,41 +1,34 @@
-package webhooks
+package outbound
 
 import (
 	"io"
-	"net/http"
 	"strings"
 	"sync"
 	"unicode/utf8"
 )
 
+// Redacted stands in [Response.Body] for a secret.
+const Redacted = "[redacted]"
+
 const (
 	maxResponseHeader = 16 << 10 // bytes accepted of a response
 	maxResponseBody   = 4 << 10  // read, so that its connection can be used again
 	maxResponse       = 1 << 10  // of the body kept
-	redacted          = "[redacted]"
 )
 
-var responseBuffers = sync.Pool{New: func() any { return new([maxResponseBody]byte) }}
+var bodyBuffers = sync.Pool{New: func() any { return new([maxResponseBody]byte) }}
 
-// A response is a receiver's final response, whose body is yet to be read.
-type response struct {
-	status int
-	header http.Header // nil: nothing in it matters
-	body   io.Reader   // nil: there is none
-	last   bool        // the connection cannot be used after it
-}
-
-// read reads the body, as far as it comes, and returns what is kept of it
-// ([Attempt.Response]), without the secrets, and whether that was all of it. One that
-// is compressed is not kept: to make sense of it one would have to let it grow.
-func (r *response) read(secrets ...string) (kept string, whole bool) {
-	buffer := responseBuffers.Get().(*[maxResponseBody]byte)
-	defer responseBuffers.Put(buffer)
+// read reads the body, as far as it comes, and returns its beginning without the secrets
+// ([Response.Body]), and whether that was all of it. A compressed body is not kept: it
+// could be understood only if it were allowed to grow.
+func (h *head) read(secrets []string) (kept string, whole bool) {
+	buffer := bodyBuffers.Get().(*[maxResponseBody]byte)
+	defer bodyBuffers.Put(buffer)
 	n, err := 0, error(nil)
 	for more := 0; n < len(buffer) && err == nil; n += more {
-		more, err = r.body.Read(buffer[n:])
+		more, err = h.body.Read(buffer[n:])
 	}
-	if encoding := r.header.Get("Content-Encoding"); encoding == "" || strings.EqualFold(encoding, "identity") {
+	if encoding := h.header.Get("Content-Encoding"); encoding == "" || strings.EqualFold(encoding, "identity") {
 		kept = clean(string(buffer[:n]), secrets...)
 	}
 	return kept, err == io.EOF
@@ -60,7 +53,8 @@ func clean(text string, secrets ...string) string {
 }
 
 // redact replaces what the text has in common with the secret, wherever that is 15
-// bytes or more in a row: who echoes a secret may cut it off, or escape some of it.
+// bytes or more in a row: a receiver that echoes a secret may cut it off, or escape some
+// of it.
 func redact(text, secret string) string {
 	const piece = 8 // any 15 bytes in a row hold one of the pieces
 	for at := 0; at+piece <= len(secret); at += piece {
@@ -79,7 +73,7 @@ func redact(text, secret string) string {
 				from--
 			}
 			done.WriteString(rest[:from])
-			done.WriteString(redacted)
+			done.WriteString(Redacted)
 			rest = rest[to:]
 		}
 		if done.Len() > 0 {

@@ -1,4 +1,4 @@
-package webhooks
+package outbound
 
 import (
 	"bufio"
@@ -7,19 +7,27 @@ import (
 	"net/http"
 )
 
+// A head is the head of a final response, whose body is yet to be read.
+type head struct {
+	status int
+	header http.Header // nil: nothing in it matters
+	body   io.Reader   // nil: there is none
+	last   bool        // the connection cannot be used after it
+}
+
 // posted tells http.ReadResponse to what the responses are.
 var posted = &http.Request{Method: http.MethodPost}
 
 // readHead reads the head of the final response. Almost all are plain; net/http, which
 // understands the others too, makes a dozen objects of each.
-func readHead(from *bufio.Reader) (response, error) {
+func readHead(from *bufio.Reader) (head, error) {
 	for {
 		switch _, err := from.Peek(1); err {
 		case nil:
 		case io.EOF:
-			return response{}, io.ErrUnexpectedEOF
+			return head{}, io.ErrUnexpectedEOF
 		default:
-			return response{}, err
+			return head{}, err
 		}
 		came, _ := from.Peek(from.Buffered())
 		if r, size := plain(came, from); size > 0 {
@@ -27,19 +35,19 @@ func readHead(from *bufio.Reader) (response, error) {
 			return r, err
 		}
 		if isFrame(from) {
-			return response{}, errHTTP2
+			return head{}, errHTTP2
 		}
 		full, err := http.ReadResponse(from, posted)
 		if err != nil {
-			return response{}, err
+			return head{}, err
 		}
 		code := full.StatusCode
 		if code >= 100 && code <= 199 && code != http.StatusSwitchingProtocols {
 			continue
 		}
 		// What follows 101 is another protocol, and has no end; what a status below 100
-		// means for what follows nobody knows.
-		r := response{status: code, header: full.Header, last: full.Close || code <= 199}
+		// means for what follows is not known.
+		r := head{status: code, header: full.Header, last: full.Close || code <= 199}
 		if full.Body != http.NoBody {
 			r.body = full.Body
 		}
@@ -50,16 +58,16 @@ func readHead(from *bufio.Reader) (response, error) {
 // plain returns the response of which the head has come, and the size of that, if it is
 // plain: whole, of HTTP/1.1, a success, its body's length stated, and nothing else in it
 // that matters. Size is 0 for any other.
-func plain(came []byte, from *bufio.Reader) (r response, size int) {
+func plain(came []byte, from *bufio.Reader) (r head, size int) {
 	end := bytes.Index(came, []byte("\r\n\r\n"))
 	if end < 0 {
-		return response{}, 0
+		return head{}, 0
 	}
 	line, rest, _ := bytes.Cut(came[:end], []byte("\r\n"))
 	code, isPlain := bytes.CutPrefix(line, []byte("HTTP/1.1 "))
 	code, reason, _ := bytes.Cut(code, []byte(" "))
 	if !isPlain || len(code) != 3 || code[0] != '2' || !isPrintable(reason) {
-		return response{}, 0
+		return head{}, 0
 	}
 	r.status = decimal(code)
 	length, stated := -1, r.status == http.StatusNoContent
@@ -71,18 +79,18 @@ func plain(came []byte, from *bufio.Reader) (r response, size int) {
 		name, value, isPlain := bytes.Cut(line, []byte(":"))
 		switch {
 		case !isPlain || !isWord(name) || !isPrintable(value):
-			return response{}, 0
+			return head{}, 0
 		case bytes.EqualFold(name, []byte("Content-Length")):
 			if stated { // also if it was stated badly
-				return response{}, 0
+				return head{}, 0
 			}
 			length, stated = decimal(bytes.Trim(value, " ")), true
 		case bytes.EqualFold(name, []byte("Transfer-Encoding")), bytes.EqualFold(name, []byte("Content-Encoding")), bytes.EqualFold(name, []byte("Connection")):
-			return response{}, 0
+			return head{}, 0
 		}
 	}
 	if length < 0 || r.status < 0 {
-		return response{}, 0
+		return head{}, 0
 	}
 	if length > 0 {
 		r.body = &sized{from, length}

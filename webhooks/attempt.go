@@ -1,0 +1,120 @@
+package webhooks
+
+import (
+	"fmt"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/storageapi/storageapi/signing"
+	"github.com/storageapi/storageapi/webhooks/internal/outbound"
+)
+
+// A sender makes attempts: those of deliveries, and those of test events.
+type sender struct {
+	client    *outbound.Client
+	header    string // of the signature
+	timeout   time.Duration
+	now       func() time.Time
+	receivers receivers
+}
+
+func newSender(guard *outbound.Guard, config Config) *sender {
+	return &sender{
+		client:  outbound.New(guard, config.RootCAs),
+		header:  http.CanonicalHeaderKey(config.SignatureHeader),
+		timeout: config.Timeout,
+		now:     config.Now,
+	}
+}
+
+// A result is the outcome of an attempt.
+type result struct {
+	attempt    Attempt
+	gone       bool           // the receiver wants no more events: 410
+	retryAfter time.Duration  // for which the receiver asks to be left alone
+	canceled   bool           // the attempt was cut short by us
+	fault      outbound.Fault // of an attempt without a response
+}
+
+// fail records why the attempt failed.
+func (r *result) fail(class ErrorClass, text string) { r.attempt.Class, r.attempt.Error = class, text }
+
+// attempt sends the task's event to its webhook, once: sign, send, classify, and heed
+// Retry-After. It takes no longer than the timeout and never panics; cancel ends it early.
+func (s *sender) attempt(cancel *outbound.Canceler, task *Task) (res result) {
+	begun := time.Now() // measures by the monotonic clock, whatever clock the host set
+	res.attempt.Number = task.Attempt
+	defer func() {
+		if p := recover(); p != nil {
+			res.fail(ClassInternal, "panic") // its value could hold anything
+		}
+		res.attempt.Duration = time.Since(begun).Truncate(time.Microsecond)
+	}()
+	started := s.now()
+	res.attempt.StartedAt = started.UTC().Truncate(time.Millisecond)
+	if task.Err != nil {
+		res.fail(ClassInternal, "the stored record cannot be read")
+		return res
+	}
+	request, err := s.sign(task, started)
+	if err != nil {
+		res.fail(ClassInternal, err.Error())
+		return res
+	}
+	request.Deadline = begun.Add(s.timeout)
+
+	response := s.client.Post(cancel, request)
+	res.attempt.Status, res.attempt.Response = response.Status, response.Body
+	res.canceled, res.fault = response.Canceled, response.Fault
+	switch status := response.Status; {
+	case status == 0:
+		res.fail(ErrorClass(response.Failure.Kind), response.Failure.Text)
+	case status >= 300 && status <= 399:
+		res.fail(ClassRedirect, fmt.Sprintf("status %d: redirects are not followed", status))
+	case status < 200 || status > 299:
+		res.fail(ClassStatus, fmt.Sprintf("status %d", status))
+	}
+	res.gone = response.Status == http.StatusGone
+	res.retryAfter = response.RetryAfter(s.now())
+	return res
+}
+
+// sign returns the request that brings the task's event to its webhook.
+func (s *sender) sign(task *Task, at time.Time) (outbound.Request, error) {
+	receiver, err := s.receivers.of(task.Webhook, s.header, at)
+	if err != nil {
+		return outbound.Request{}, err
+	}
+	signatures := make(http.Header, 4)
+	receiver.signer.Sign(signatures, task.Event.ID, at, task.Event.Body)
+	field := func(name string) outbound.Field { return outbound.Field{Name: name, Value: signatures[name][0]} }
+	return outbound.Request{
+		Target: receiver.target,
+		Header: []outbound.Field{field(signing.HeaderID), field(signing.HeaderTimestamp), field(signing.HeaderSignature), field(s.header)},
+		Body:   task.Event.Body,
+		Owner:  task.Webhook.Account,
+		Secrets: func() []string {
+			return []string{task.Webhook.Secret.Reveal(), task.Webhook.PreviousSecret.Reveal(), signatures[s.header][0], signatures[signing.HeaderSignature][0]}
+		},
+	}, nil
+}
+
+// SentHeader returns the header of the request that the attempt sent for the event, as
+// this service sends it: with "[redacted]" in place of the signatures, and without Host
+// and Content-Length. It is nil if it did not come to a request, for want of a
+// connection; an attempt that timed out may not have come to one either.
+func (s *WebhookService) SentHeader(eventID string, attempt Attempt) http.Header {
+	switch attempt.Class {
+	case ClassDNS, ClassBlocked, ClassConnect, ClassTLS, ClassInternal, ClassExpired:
+		return nil
+	}
+	return http.Header{
+		"Content-Type":             {contentType},
+		"User-Agent":               {userAgent},
+		signing.HeaderID:           {eventID},
+		signing.HeaderTimestamp:    {strconv.FormatInt(attempt.StartedAt.Unix(), 10)},
+		signing.HeaderSignature:    {outbound.Redacted},
+		s.dispatcher.sender.header: {outbound.Redacted},
+	}
+}

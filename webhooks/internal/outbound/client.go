@@ -1,0 +1,159 @@
+package outbound
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"net"
+	"time"
+)
+
+const bodyTimeout = time.Second
+
+// A Client makes POSTs. All that go out by one Client share its connections.
+type Client struct {
+	dial  func(ctx context.Context, owner, address string) (net.Conn, error)
+	tls   *tls.Config // nil in tests only: none
+	pool  pool
+	reach reach
+
+	keepsAll bool // in tests only: also connections that cannot be polled
+}
+
+// New returns a client that dials what the guard lets through, and verifies receivers
+// against the roots: nil are the system's.
+func New(guard *Guard, roots *x509.CertPool) *Client {
+	return &Client{
+		dial:  guard.dial,
+		tls:   &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12, NextProtos: []string{"http/1.1"}},
+		reach: reach{asking: make(chan struct{}, 1)},
+	}
+}
+
+// DialThrough makes the client connect through dial, past the guard. It is for tests: in
+// a bubble of testing/synctest receivers must be in memory.
+func (c *Client) DialThrough(dial func(ctx context.Context, network, address string) (net.Conn, error)) {
+	c.dial = func(ctx context.Context, _, address string) (net.Conn, error) { return dial(ctx, "tcp", address) }
+	c.keepsAll = true
+}
+
+// SpeakPlain makes the client speak HTTP without TLS. It is for tests.
+func (c *Client) SpeakPlain() { c.tls = nil }
+
+// CloseIdle closes the connections that are kept for later requests.
+func (c *Client) CloseIdle() { c.pool.close() }
+
+// A Request is a POST to be made.
+type Request struct {
+	Target   *Target
+	Header   []Field // which the target's requests do not have in common
+	Body     []byte
+	Deadline time.Time // of all, but reading the response's body ends sooner
+	Owner    string    // who chose the target: bounds are for each owner
+
+	// Secrets returns what [Response.Body] must not show.
+	Secrets func() []string
+}
+
+// A Field is a header field.
+type Field struct{ Name, Value string }
+
+// Post makes the request once. Cancel cuts it short. On an HTTP response of whatever
+// status, [Response.Status] says so; without one, [Response.Failure] says why.
+func (c *Client) Post(cancel *Canceler, r Request) (res Response) {
+	begun := time.Now()
+	request := compose(r.Target, r.Header, r.Body)
+	defer request.release()
+	conn, head, err := c.send(cancel, r.Owner, r.Target.address, request.bytes, r.Deadline)
+	if err != nil {
+		res.Failure, res.Fault = c.blame(cancel, err, r.Target.address, begun)
+		if res.Canceled = cancel.Canceled(); res.Canceled {
+			res.Failure = errCanceled
+		}
+		return res
+	}
+	whole := head.body == nil
+	defer func() { c.done(cancel, conn, whole && !head.last) }()
+	res.Status, res.header = head.status, head.header
+	if !whole {
+		end := time.Now().Add(bodyTimeout)
+		if r.Deadline.Before(end) {
+			end = r.Deadline
+		}
+		_ = conn.SetReadDeadline(end)
+		res.Body, whole = head.read(r.Secrets())
+	}
+	return res
+}
+
+// send sends a request, and returns the head of its response and the connection that it
+// came on. If the receiver closed a kept connection just when it was to be used, the
+// request is sent once more, on a new one.
+func (c *Client) send(cancel *Canceler, owner, address string, request []byte, deadline time.Time) (*conn, head, error) {
+	for again := false; ; again = true {
+		var conn *conn
+		if !again {
+			conn = c.pool.take(address, deadline)
+		}
+		kept := conn != nil
+		if !kept {
+			var err error
+			if conn, err = c.connect(cancel, owner, address, deadline); err != nil {
+				return nil, head{}, err
+			}
+		}
+		if !cancel.hold(conn.transport) {
+			conn.close()
+			return nil, head{}, errCanceled
+		}
+		response, err := conn.exchange(request)
+		if err == nil {
+			return conn, response, nil
+		}
+		silent := !conn.limited.gotBytes && broken(err)
+		c.done(cancel, conn, false)
+		switch {
+		case silent && kept:
+			continue
+		case silent && !again && c.isForHTTP2(cancel, conn, deadline): // one that was kept before spoke HTTP/1.1
+			err = errHTTP2
+		}
+		return nil, head{}, err
+	}
+}
+
+// connect returns a new connection.
+func (c *Client) connect(cancel *Canceler, owner, address string, deadline time.Time) (*conn, error) {
+	ctx, release := cancel.until(deadline)
+	defer release()
+	raw, err := c.dial(ctx, owner, address)
+	if err != nil {
+		return nil, err
+	}
+	transport := newTransport(raw)
+	secure := net.Conn(transport)
+	if c.tls != nil {
+		config := c.tls.Clone()
+		config.ServerName, _, _ = net.SplitHostPort(address)
+		client := tls.Client(transport, config)
+		if err := client.HandshakeContext(ctx); err != nil {
+			_ = raw.Close()
+			return nil, classifyHandshake(err)
+		}
+		secure = client
+	}
+	c.reach.note(address)
+	conn := newConn(address, secure, transport)
+	_ = conn.SetDeadline(deadline) // fails if the connection is closed, and so will be noticed
+	return conn, nil
+}
+
+// done ends the use of a connection, and keeps it if there can be another request on it.
+func (c *Client) done(cancel *Canceler, conn *conn, whole bool) {
+	goesOn := cancel.hold(nil)
+	if conn.end(whole) && goesOn && (conn.transport.canPoll() || c.keepsAll) {
+		c.pool.put(conn)
+	} else {
+		conn.close()
+	}
+}

@@ -1,0 +1,45 @@
+package outbound
+
+import (
+	"errors"
+	"net"
+	"os"
+	"syscall"
+	"time"
+)
+
+// A transport is what a connection goes over, beneath TLS.
+type transport struct {
+	net.Conn
+	raw     syscall.RawConn // nil where a read cannot but wait
+	polling bool            // reads return what has come, or os.ErrDeadlineExceeded at once
+}
+
+func newTransport(conn net.Conn) *transport { return &transport{Conn: conn, raw: rawConn(conn)} }
+
+func (t *transport) canPoll() bool { return t.raw != nil }
+
+func (t *transport) Read(b []byte) (int, error) {
+	if t.polling && t.canPoll() {
+		return poll(t.raw, b)
+	}
+	return t.Conn.Read(b)
+}
+
+// isQuiet reports whether nothing has come on a connection that was kept: neither its end,
+// nor anything that would be taken for the next response. TLS is asked too, for it may
+// hold what has come already; it passes over what is of TLS only, and stays as it is after
+// an error that is temporary, as that of a deadline.
+func (c *conn) isQuiet(deadline time.Time) bool {
+	if c.SetDeadline(deadline) != nil {
+		return false
+	}
+	if !c.transport.canPoll() { // in tests only
+		return c.reader.Buffered() == 0
+	}
+	c.limited.left = maxResponseHeader
+	c.transport.polling = true
+	_, err := c.reader.Peek(1)
+	c.transport.polling = false
+	return errors.Is(err, os.ErrDeadlineExceeded)
+}

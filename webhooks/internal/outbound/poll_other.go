@@ -1,0 +1,13 @@
+//go:build !unix
+
+package outbound
+
+import (
+	"net"
+	"syscall"
+)
+
+// A read that does not wait cannot be had here, so no connection is kept.
+func rawConn(net.Conn) syscall.RawConn { return nil }
+
+func poll(syscall.RawConn, []byte) (int, error) { panic("there is no raw connection") }
