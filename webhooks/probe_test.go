@@ -59,8 +59,8 @@ func broken(t *testing.T, hangs bool, test func(b *bubble, o *breakdown, webhook
 				defer stop()
 				time.Sleep(time.Hour)
 				synctest.Wait()
-				if b.delivery(events[0]).State != webhooks.Dead || !b.pace(webhook).Open {
-					t.Fatalf("after an hour: %+v, %+v", b.delivery(events[0]).State, b.pace(webhook))
+				if b.delivery(events[0]).State != webhooks.Dead || !b.limiterState(webhook).Open {
+					t.Fatalf("after an hour: %+v, %+v", b.delivery(events[0]).State, b.limiterState(webhook))
 				}
 				test(b, o, webhook, events)
 			})
@@ -68,7 +68,7 @@ func broken(t *testing.T, hangs bool, test func(b *bubble, o *breakdown, webhook
 	}
 }
 
-func (b *bubble) pace(webhook webhooks.Webhook) webhooks.LimiterState {
+func (b *bubble) limiterState(webhook webhooks.Webhook) webhooks.LimiterState {
 	b.Helper()
 	stats, err := b.service.WebhookStats(b.Context(), webhook.Account, webhook.ID)
 	if err != nil {
@@ -91,8 +91,8 @@ func TestARepairedReceiverGetsWhatSomebodyAsksForAtOnce(t *testing.T) {
 		"a test event": func(b *bubble, webhook webhooks.Webhook, _ []string) string {
 			test, err := b.service.SendTest(b.Context(), webhook.Account, webhook.ID)
 			b.must(err)
-			if test.Attempt.Status != http.StatusOK || b.pace(webhook).Open {
-				b.Errorf("the receiver answered %d, and is said to be down: %v", test.Attempt.Status, b.pace(webhook).Open)
+			if test.Attempt.Status != http.StatusOK || b.limiterState(webhook).Open {
+				b.Errorf("the receiver answered %d, and is said to be down: %v", test.Attempt.Status, b.limiterState(webhook).Open)
 			}
 			return ""
 		},
@@ -138,7 +138,7 @@ func TestARepairedReceiverGetsWhatSomebodyAsksForAtOnce(t *testing.T) {
 					if len(list) == 0 || first != "" && list[0].id != first {
 						b.Fatalf("%d events came within a second, want at first %s", len(list), first)
 					}
-					if b.pace(webhook).Open {
+					if b.limiterState(webhook).Open {
 						b.Error("it is down still")
 					}
 					time.Sleep(time.Minute)
@@ -174,7 +174,7 @@ func TestAReceiverThatIsDownIsNotFlooded(t *testing.T) {
 						b.must(err)
 					}
 					time.Sleep(100 * time.Millisecond)
-					most = max(most, b.pace(webhook).InFlight)
+					most = max(most, b.limiterState(webhook).InFlight)
 				}
 				list := b.hits.of("a")[before:]
 				if len(list) < seconds-5 || len(list) > seconds+5 { // its own probes come besides
@@ -209,8 +209,8 @@ func TestATestEventEndsThePauseOfAnIdleWebhook(t *testing.T) {
 			b.publish()
 		}
 		time.Sleep(time.Minute)
-		if !b.pace(webhook).Open || backlogOf(b, webhook) > 0 {
-			t.Errorf("after a minute: %+v, %d pending", b.pace(webhook), backlogOf(b, webhook))
+		if !b.limiterState(webhook).Open || backlogOf(b, webhook) > 0 {
+			t.Errorf("after a minute: %+v, %d pending", b.limiterState(webhook), backlogOf(b, webhook))
 		}
 		o.repaired.Store(true)
 		_, err := b.service.SendTest(b.Context(), webhook.Account, webhook.ID)
