@@ -12,16 +12,16 @@ import (
 	"github.com/storageapi/storageapi/scopes"
 )
 
-// HeaderName is the request header that carries the key (SPEC section 5).
+// HeaderName is the request header that carries the key (docs/spec.md, section 5).
 const HeaderName = "Api-Key"
 
 // Config configures an [Authenticator]. The zero Config works.
 type Config struct {
-	// RateLimit is of each key's requests, by its id, whichever of its values they
-	// carry, and of those of all keys of an account together. Default: none.
+	// RateLimit limits the requests of each key, whichever of its values they carry, and
+	// those of all keys of an account together. Default: none.
 	RateLimit RateLimit
 
-	// Logger is told what could not be found out about keys. Default:
+	// Logger logs failures to verify keys, such as an unavailable store. Default:
 	// slog.Default().
 	Logger *slog.Logger
 
@@ -36,8 +36,8 @@ type Authenticator struct {
 	log      *slog.Logger
 }
 
-// New returns an Authenticator that asks verifier about keys. A verifier that is nil
-// is an error, and so is a config that makes no sense, which names the field.
+// New returns an Authenticator that verifies keys with verifier. It returns an error if
+// verifier is nil, or if a field of config is invalid, which the error names.
 func New(verifier Verifier, config Config) (*Authenticator, error) {
 	if verifier == nil {
 		return nil, errors.New("auth: nil Verifier")
@@ -55,10 +55,10 @@ func New(verifier Verifier, config Config) (*Authenticator, error) {
 	return &Authenticator{verifier, newLimiters(limit, config.Now), config.Logger}, nil
 }
 
-// Authenticate returns the principal of a request, and counts nothing: that of the
-// key in its one Api-Key header. A missing or repeated header, and a key that is not live, is
-// an error that wraps [ErrUnauthorized]; any other error means that the store
-// could not be asked.
+// Authenticate returns the principal of the key in a request's Api-Key header. The
+// request is not counted by the [RateLimit]. A missing or repeated header and a key that
+// is not valid are errors that wrap [ErrUnauthorized]; any other error means that the
+// key could not be verified.
 func (a *Authenticator) Authenticate(r *http.Request) (Principal, error) {
 	c, err := a.authenticate(r)
 	return c.verified, err
@@ -76,20 +76,19 @@ func (a *Authenticator) authenticate(r *http.Request) (caller, error) {
 }
 
 // Require returns a handler that lets a request through to next if it carries a
-// live key with the scope; [PrincipalFrom] then tells next who is calling.
-// Otherwise it answers, and next does not run: 401 UNAUTHORIZED without a live
-// key, 429 RATE_LIMIT_EXCEEDED if the key has made too many requests, 403 FORBIDDEN
-// without the scope, 500 INTERNAL_ERROR if the store fails.
+// valid key with the scope. [PrincipalFrom] then returns the caller. Otherwise it
+// answers the request itself: 401 UNAUTHORIZED without a valid key, 429
+// RATE_LIMIT_EXCEEDED if the key has made too many requests, 403 FORBIDDEN without the
+// scope, 500 INTERNAL_ERROR if the key could not be verified.
 //
-// With a [RateLimit] every answer to a live key tells how it stands, or its account if
-// that has less left: the headers
-// X-RateLimit-Limit (how many requests at once at most), X-RateLimit-Remaining (how
-// many now) and X-RateLimit-Reset (in how many seconds as many as at most); and where
-// there was one too many, Retry-After (in how many seconds the next). A request that
-// passes two guards counts twice.
+// With a [RateLimit] every response to a valid key says what the key has left, or its
+// account if that has less: X-RateLimit-Limit (requests in a burst),
+// X-RateLimit-Remaining (requests that can be made now) and X-RateLimit-Reset (seconds
+// until the burst is full again). A 429 also has Retry-After (seconds until the next
+// request is admitted). A request that passes two guards counts twice.
 //
-// It panics if scope is none of the constants of package scopes or next is nil:
-// a route must not be open by mistake.
+// Require panics if scope is none of the constants of package scopes or next is nil, so
+// that no route is open by mistake.
 func (a *Authenticator) Require(scope scopes.Scope, next http.Handler) http.Handler {
 	if scope.String() == "" {
 		panic(fmt.Sprintf("auth: Require: %d is not a scope", scope))
@@ -99,15 +98,15 @@ func (a *Authenticator) Require(scope scopes.Scope, next http.Handler) http.Hand
 	}
 	return a.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if p, _ := PrincipalFrom(r.Context()); !p.Scopes.Has(scope) {
-			WriteForbidden(w, "This needs an API key with the scope "+scope.String()+".")
+			WriteForbidden(w, "This requires an API key with the scope "+scope.String()+".")
 			return
 		}
 		next.ServeHTTP(w, r)
 	}))
 }
 
-// Handler is [Authenticator.Require] without a scope: any live key will do, and
-// next decides the rest. It panics if next is nil.
+// Handler is [Authenticator.Require] without a scope: it lets every valid key through,
+// and next decides what it may do. It panics if next is nil.
 func (a *Authenticator) Handler(next http.Handler) http.Handler {
 	if next == nil {
 		panic("auth: Handler: nil handler")
@@ -133,7 +132,7 @@ func (a *Authenticator) logFailure(request context.Context, err error) {
 	ctx, cancel := lasting.Context(request)
 	defer cancel()
 	if ctx.Err() != nil {
-		return // nobody waits any more; nothing failed
+		return // the client has gone away: nothing failed
 	}
 	a.log.ErrorContext(ctx, "storageapi: API key not verified", "error", err)
 }

@@ -64,7 +64,7 @@ func TestHandlerLetsThroughAnyLiveKey(t *testing.T) {
 func TestForbiddenNamesTheScope(t *testing.T) {
 	a, _ := newAuthenticator(t)
 	response, body := serve(t, a.Require(scopes.SecretsWrite, unreachable(t)), request("reader"))
-	const want = `{"error":{"code":"FORBIDDEN","message":"This needs an API key with the scope secrets:write."}}`
+	const want = `{"error":{"code":"FORBIDDEN","message":"This requires an API key with the scope secrets:write."}}`
 	if response.StatusCode != http.StatusForbidden || body != want {
 		t.Errorf("got %d %s, want 403 %s", response.StatusCode, body, want)
 	}

@@ -8,7 +8,7 @@ import (
 	"github.com/storageapi/storageapi/scopes"
 )
 
-// An Action is something that a key asks to do with keys or webhooks.
+// An Action is what a caller wants to do with keys or webhooks.
 type Action string
 
 // The actions of the library's own routes.
@@ -24,14 +24,13 @@ const (
 	DeleteWebhook Action = "delete webhook" // of the caller's account
 )
 
-// An Access is one action on one target of the caller's own account: a target
-// in another account is answered 404 before anybody is asked.
+// An Access is an action on a target of the caller's own account. A target of another
+// account is answered 404 before an [Authorize] function is called.
 type Access struct {
 	Action Action
 
-	// Target describes the key or webhook. It is nil when the question is
-	// asked in general, before the request's body is read: whether the caller
-	// may do this to any target at all.
+	// Target describes the key or webhook. It is nil in the general question, before
+	// the request's body is read: whether the caller may do this to any target at all.
 	Target *Target
 }
 
@@ -39,39 +38,37 @@ type Access struct {
 type Target struct {
 	ID        string     // empty for one that does not exist yet
 	Scopes    scopes.Set // a key's scopes; for a webhook, the read scope behind each of its events, of an update also past and new ones
-	ExpiresAt time.Time  // when a key dies; zero: never
+	ExpiresAt time.Time  // when a key expires; zero: never
 }
 
-// ErrForbidden is returned by an [Authorize] function to refuse.
+// ErrForbidden is returned by an [Authorize] function that refuses an action.
 var ErrForbidden = errors.New("this API key does not have permission for this action")
 
-// An Authorize function decides whether a caller may do something: nil allows,
-// an error that wraps [ErrForbidden] is answered 403 FORBIDDEN, any other error
-// 500. It must be safe for concurrent use.
+// An Authorize function decides whether a caller may do something. Nil allows it, an
+// error that wraps [ErrForbidden] is answered 403 FORBIDDEN, any other error 500. It
+// must be safe for concurrent use.
 //
-// Actions with a target are asked about twice: in general, then with the
-// target.
+// It is called twice for an action that has a target: first without the target, then
+// with it.
 type Authorize func(ctx context.Context, caller Principal, access Access) error
 
-// eventScopes are the read scopes behind the event types of SPEC section 6:
+// eventScopes are the read scopes behind the event types of docs/spec.md, section 6:
 // files:read for files.expiring, account:read for all others.
 var eventScopes = scopes.Of(scopes.FilesRead, scopes.AccountRead)
 
-// LeastPrivilege is the default [Authorize] function. It needs no scopes beyond
-// those of SPEC section 5, which leaves this open:
+// LeastPrivilege is the default [Authorize] function. It works with the scopes of
+// docs/spec.md, section 5, which leaves these rules open:
 //
-//   - Creating, updating, rotating or deleting a key takes every scope the key
-//     has, and a life at least as long: nobody can make, or act on, a key that
-//     could do more or live longer than their own. So a key may update and rotate
-//     itself; and it may always delete itself.
-//   - Creating, updating or deleting a webhook takes the read scope behind each
-//     of its events: what it would be told, the caller may also read.
-//   - A value that a rotation has replaced manages nothing, for what it did would
-//     outlive it: a key could be rotated by another one that it made, and webhooks,
-//     also those of a key that it made, live on. Otherwise whoever got hold of it
-//     could keep, past the end of its grace, what the rotation was to take away. It
-//     may still delete its own key.
-//   - Reading keys or webhooks takes account:read.
+//   - A key can create, update, rotate and delete keys whose scopes it holds and that
+//     expire no later than it does. So it can update and rotate itself; it can always
+//     delete itself.
+//   - Creating, updating or deleting a webhook requires the read scope behind each of
+//     its events: a caller subscribes only to what it may read.
+//   - A value that a rotation has replaced manages nothing, because the keys and
+//     webhooks that it creates or changes would outlive it. A leaked value could
+//     otherwise keep its access past the end of the grace period. It can still delete
+//     its own key.
+//   - Reading keys or webhooks requires account:read.
 //
 // An unknown action is refused.
 func LeastPrivilege(_ context.Context, caller Principal, access Access) error {
@@ -102,8 +99,7 @@ func leastPrivilege(caller Principal, access Access) bool {
 	return false
 }
 
-// dominates reports whether the caller can do all that the key can, for at least as
-// long.
+// dominates reports whether the caller holds all scopes of the key and expires no earlier.
 func dominates(caller Principal, key *Target) bool {
 	outlives := caller.ExpiresAt.IsZero() || !key.ExpiresAt.IsZero() && !key.ExpiresAt.After(caller.ExpiresAt)
 	return outlives && caller.Scopes.Covers(key.Scopes)

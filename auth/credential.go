@@ -6,20 +6,20 @@ import (
 	"fmt"
 )
 
-// A Credential is the value of an API key by which something is asked for, as it was
-// verified. A store compares it with the key in the very step that does what is asked,
-// so that a key that was rotated or deleted meanwhile creates nothing. The zero
-// Credential is none: the host itself asks. It prints as "[redacted]".
+// A Credential is the value of an API key that a request came with, as it was verified.
+// A store compares it with the key in the same step that makes the change (a
+// compare-and-swap), so that a key that has been rotated or deleted since changes
+// nothing. The zero Credential is that of the host itself. It prints as "[redacted]".
 type Credential struct {
 	KeyID    string
 	hash     [sha256.Size]byte
 	replaced bool
 }
 
-// ErrCredentialChanged is returned where something was asked for by a [Credential]
-// whose key was rotated or deleted after it was verified. Nothing was done. Verify the
-// key again, and ask again if it is still good.
-var ErrCredentialChanged = errors.New("the API key that asks for this was rotated or deleted meanwhile")
+// ErrCredentialChanged is returned if the key of a [Credential] was rotated or deleted
+// after it was verified. Nothing was changed. Verify the key again, and retry if it is
+// still valid.
+var ErrCredentialChanged = errors.New("the API key of this request has been rotated or deleted")
 
 // NewCredential returns the Credential of a key's value by the value's SHA-256.
 // Replaced says that a rotation had replaced the value when it was verified.
@@ -27,11 +27,11 @@ func NewCredential(keyID string, hash [sha256.Size]byte, replaced bool) Credenti
 	return Credential{keyID, hash, replaced}
 }
 
-// IsZero reports whether c is none.
+// IsZero reports whether c is the zero Credential.
 func (c Credential) IsZero() bool { return c == Credential{} }
 
-// Matches reports whether c is what it was when it was verified, where its key has
-// these hashes now: a value that was the current one has not been replaced since.
+// Matches reports whether c is still what it was when it was verified, given the hashes
+// that its key has now.
 func (c Credential) Matches(current, previous [sha256.Size]byte) bool {
 	if c.replaced {
 		return c.hash == previous
@@ -39,5 +39,5 @@ func (c Credential) Matches(current, previous [sha256.Size]byte) bool {
 	return c.hash == current
 }
 
-// Format prints nothing of a Credential: a hash can be as good as its value to a store.
+// Format prints nothing of a Credential: to a store a hash can be as good as the value.
 func (c Credential) Format(f fmt.State, _ rune) { _, _ = f.Write([]byte("[redacted]")) }

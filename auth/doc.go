@@ -1,32 +1,32 @@
 // Package auth authenticates requests by their Api-Key header and guards
-// handlers, the library's own and the host's alike (SPEC section 5).
+// handlers, the library's own and the host's alike (docs/spec.md, section 5).
 //
 // # Guarding a route
 //
 //	mux.Handle("GET /v2/environments", api.Auth.Require(scopes.EnvironmentsRead, list))
 //
-// Inside the handler, [PrincipalFrom] tells who is calling. A request without a
-// valid key never reaches it: it is answered 401 UNAUTHORIZED, or 403 FORBIDDEN
-// where the key is good but lacks the scope.
+// Inside the handler, [PrincipalFrom] returns the caller. A request without a valid key
+// never reaches the handler: it is answered 401 UNAUTHORIZED. If the key is valid but
+// lacks the scope, it is answered 403 FORBIDDEN.
 //
-// # When the body takes its time
+// # Slow bodies
 //
-// A request is let through once its header is there. A handler that waits for a body
-// asks [Recheck] before it does what the body says: the key may have been deleted, or
-// rotated, meanwhile.
+// A request is let through as soon as its header has arrived. A handler that then waits
+// for the body calls [Recheck] before it acts on it, because the key may have been
+// deleted or rotated in the meantime.
 //
-// # Where the key is looked for
+// # The Api-Key header
 //
-// In the Api-Key header and nowhere else: not in the query, not in another
-// header, and not where the header is given twice.
+// The key is accepted in this header only: not in the query, not in another header, and
+// not if the header is given twice.
 //
-// # Limiting requests
+// # Rate limits
 //
-// [Config.RateLimit] limits the requests of each key, and of an account to so many times
-// as much, to the library's routes and the host's alike. It is off unless it is set.
+// [Config.RateLimit] limits the requests of each key and of each account, to the
+// library's routes and the host's alike. It is off unless it is set.
 //
-// # Deciding more than scopes
+// # Authorization beyond scopes
 //
-// An [Authorize] function decides what a key may do with other keys and with
-// webhooks. [LeastPrivilege] is the default; a host replaces or wraps it.
+// An [Authorize] function decides what a key may do with other keys and with webhooks.
+// [LeastPrivilege] is the default; a host can replace or wrap it.
 package auth

@@ -6,26 +6,26 @@ import (
 	"net/http"
 )
 
-// The codes of errors, each with its status. The first two are those of SPEC
+// The codes of errors, each with its status. The first two are those of docs/spec.md,
 // section 7.
 const (
-	CodeUnauthorized         = "UNAUTHORIZED"           // 401: no live key
+	CodeUnauthorized         = "UNAUTHORIZED"           // 401: no valid key
 	CodeForbidden            = "FORBIDDEN"              // 403: the key lacks permission
 	CodeValidation           = "VALIDATION_ERROR"       // 400: the message names what is wrong
 	CodeNotFound             = "NOT_FOUND"              // 404
 	CodeMethodNotAllowed     = "METHOD_NOT_ALLOWED"     // 405, with Allow
 	CodeConflict             = "CONFLICT"               // 409: the state does not allow it
-	CodePreconditionFailed   = "PRECONDITION_FAILED"    // 412: If-Match does not hold
+	CodePreconditionFailed   = "PRECONDITION_FAILED"    // 412: If-Match does not match
 	CodePayloadTooLarge      = "PAYLOAD_TOO_LARGE"      // 413
 	CodeUnsupportedMediaType = "UNSUPPORTED_MEDIA_TYPE" // 415
 	CodeRateLimit            = "RATE_LIMIT_EXCEEDED"    // 429, with Retry-After
 	CodeInternal             = "INTERNAL_ERROR"         // 500: not the client's fault
 )
 
-// WriteError answers a request with the error body of SPEC section 7,
-// {"error":{"code":…,"message":…}} and a newline. Hosts use it so that their own routes fail
-// in the same shape as the library's. The message is shown to the client: it
-// must hold no secret.
+// WriteError answers a request with the error body of docs/spec.md, section 7,
+// {"error":{"code":…,"message":…}} and a newline. Hosts use it so that their own routes
+// fail in the same shape as the library's. The message is shown to the client and must
+// not contain a secret.
 func WriteError(w http.ResponseWriter, status int, code, message string) {
 	type body struct {
 		Code    string `json:"code"`
@@ -43,8 +43,8 @@ func WriteError(w http.ResponseWriter, status int, code, message string) {
 	_, _ = w.Write(data.Bytes())
 }
 
-// WriteUnauthorized answers 401 UNAUTHORIZED. The answer is the same to the
-// byte whatever was wrong with the key.
+// WriteUnauthorized answers 401 UNAUTHORIZED. The response is byte-identical for every
+// kind of invalid key.
 func WriteUnauthorized(w http.ResponseWriter) {
 	w.Header().Set("WWW-Authenticate", `ApiKey realm="storageapi"`)
 	WriteError(w, http.StatusUnauthorized, CodeUnauthorized,
@@ -56,7 +56,7 @@ func WriteForbidden(w http.ResponseWriter, message string) {
 	WriteError(w, http.StatusForbidden, CodeForbidden, message)
 }
 
-// WriteInternal answers 500 INTERNAL_ERROR and tells the client nothing more.
+// WriteInternal answers 500 INTERNAL_ERROR, without details.
 func WriteInternal(w http.ResponseWriter) {
 	WriteError(w, http.StatusInternalServerError, CodeInternal, "Something went wrong on our side. Try again later.")
 }

@@ -53,7 +53,7 @@ func Example() {
 	// Output:
 	// 200 environments of acct_1
 	// 401 {"error":{"code":"UNAUTHORIZED","message":"The Api-Key header is missing, or the key in it is invalid or expired."}}
-	// 403 {"error":{"code":"FORBIDDEN","message":"This needs an API key with the scope environments:write."}}
+	// 403 {"error":{"code":"FORBIDDEN","message":"This requires an API key with the scope environments:write."}}
 }
 
 // A host's upload takes as long as its client likes. What it does once all is there, it

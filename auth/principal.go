@@ -10,32 +10,32 @@ import (
 	"github.com/storageapi/storageapi/scopes"
 )
 
-// A Principal is who a request comes from: an API key and the account it
-// belongs to. It holds no secret.
+// A Principal is the caller of a request: an API key and the account it belongs to. It
+// holds no secret.
 type Principal struct {
 	Account   string     // the account the key belongs to
 	KeyID     string     // the key's id, "key_…"
 	Scopes    scopes.Set // what the key may do
-	ExpiresAt time.Time  // when the value that was sent dies; zero: never
-	Replaced  bool       // that value was replaced by a rotation, and lives on for its grace
+	ExpiresAt time.Time  // when the value that was sent expires; zero: never
+	Replaced  bool       // that value was replaced by a rotation, and is in its grace period
 }
 
-// ErrUnauthorized says that a key is malformed, unknown, deleted or expired;
-// which of them is not told. Use [errors.Is].
+// ErrUnauthorized is returned for a key that is malformed, unknown, deleted or expired,
+// without telling which. Use [errors.Is].
 var ErrUnauthorized = errors.New("missing, invalid or expired API key")
 
 // A Verifier turns the value of an Api-Key header into a Principal.
 //
-// Verify returns an error that wraps [ErrUnauthorized] if the value is not that
-// of a live key, and any other error if it could not find out. Errors never
-// hold the value. It must be safe for concurrent use.
+// Verify returns an error that wraps [ErrUnauthorized] if the value is not that of a
+// valid key, and any other error if the value could not be verified. Errors never
+// contain the value. Verify must be safe for concurrent use.
 type Verifier interface {
 	Verify(ctx context.Context, token string) (Principal, error)
 }
 
-// A Rechecker is a [Verifier] that can verify a value again, as its key is at this
-// moment: a Verifier whose Verify may answer from memory implements it, so that
-// [Recheck] does not. Where a Verifier is none, Recheck calls Verify.
+// A Rechecker is a [Verifier] whose Verify may answer from a cache. [Recheck] calls its
+// Recheck method instead, which does not; it calls Verify of a Verifier without that
+// method.
 //
 // Recheck is Verify for a value that Verify found to be that of p. It returns the
 // principal as it is now: Replaced and ExpiresAt may differ.
@@ -43,16 +43,15 @@ type Rechecker interface {
 	Recheck(ctx context.Context, p Principal, token string) (Principal, error)
 }
 
-// Recheck verifies the key of a guarded request once more, as it is now, and returns
-// its principal; ctx is the request's. A handler calls it after it has waited for the
-// client, above all for the body, and before it does what was asked for: a client that
-// holds its request open must not be able to use a key that was deleted meanwhile.
-// What is done after that is done by a key that was good at the time of the call: how
-// soon after is the handler's business.
+// Recheck verifies the key of a guarded request once more and returns its principal;
+// ctx is the request's. A handler calls it after it has waited for the client, above all
+// for the body, and before it acts: a client that holds its request open must not be
+// able to use a key that was deleted in the meantime. The result holds for the moment of
+// the call only.
 //
-// It returns an error that wraps [ErrUnauthorized] if the key is not live any more, or
-// the request is not guarded; and any other error if it could not find out. [WriteError]
-// and its siblings answer both. It is not counted by a [RateLimit].
+// Recheck returns an error that wraps [ErrUnauthorized] if the key is no longer valid or
+// the request is not guarded, and any other error if the key could not be verified. A
+// [RateLimit] does not count it.
 func Recheck(ctx context.Context) (Principal, error) {
 	c, _ := ctx.Value(callerKey{}).(*caller)
 	if c == nil || c.verifier == nil {
@@ -68,7 +67,7 @@ func Recheck(ctx context.Context) (Principal, error) {
 		p, err = c.verifier.Verify(ctx, string(c.token))
 	}
 	if err == nil && (p.Account != c.verified.Account || p.KeyID != c.verified.KeyID) {
-		err = ErrUnauthorized // another's: it is not who began
+		err = ErrUnauthorized // it is another key now
 	}
 	if err != nil {
 		return Principal{}, err
@@ -78,16 +77,15 @@ func Recheck(ctx context.Context) (Principal, error) {
 
 type callerKey struct{}
 
-// A caller is what the context of a request carries: who it comes from, and how that
-// was found out.
+// A caller is what the context of a guarded request carries.
 type caller struct {
 	verified Principal
-	verifier Verifier // nil: it was not
+	verifier Verifier // nil: it was not verified
 	token    value
-	other    *Principal // whom it is said to come from instead, see WithPrincipal
+	other    *Principal // returned instead, see WithPrincipal
 }
 
-// principal returns whom the request comes from.
+// principal returns the principal that the request has.
 func (c *caller) principal() Principal {
 	if c.other != nil {
 		return *c.other
@@ -95,13 +93,13 @@ func (c *caller) principal() Principal {
 	return c.verified
 }
 
-// A guarded context is that of a request whose caller is known.
+// A guarded is the context of a request that has passed the guard.
 type guarded struct {
 	context.Context
 	caller caller
 }
 
-// Format prints nothing of the caller: fmt would not ask an unexported field how to.
+// Format prints nothing of the caller: fmt does not call the Format of an unexported field.
 func (g *guarded) Format(f fmt.State, _ rune) { _, _ = f.Write([]byte("auth: guarded context")) }
 
 func (g *guarded) Value(key any) any {
@@ -111,14 +109,13 @@ func (g *guarded) Value(key any) any {
 	return g.Context.Value(key)
 }
 
-// A value is that of a key. It prints as "[redacted]".
+// A value is the value of a key. It prints as "[redacted]".
 type value string
 
 func (value) Format(f fmt.State, _ rune) { _, _ = f.Write([]byte("[redacted]")) }
 
-// WithPrincipal returns a context that carries p. [Authenticator.Require] calls
-// it; hosts need it only to test their handlers. What [Recheck] verifies does not
-// change by it.
+// WithPrincipal returns a context that carries p, for hosts that test their handlers. It
+// does not change what [Recheck] verifies.
 func WithPrincipal(ctx context.Context, p Principal) context.Context {
 	var changed caller
 	if c, _ := ctx.Value(callerKey{}).(*caller); c != nil {

@@ -11,25 +11,26 @@ import (
 	"time"
 )
 
-// A RateLimit says how many requests each key, and each account, may make; the zero
-// RateLimit does not limit them. Rejected requests do not count.
+// A RateLimit limits the requests of each key, and of each account, by the generic cell
+// rate algorithm (GCRA), which is a token bucket. The zero RateLimit does not limit
+// them. Rejected requests do not count.
 //
-// Each process counts by itself, and up to 262,144 keys and as many accounts at a time:
-// of more that are all in use at once, some may make more requests than they should.
+// Each process counts by itself. It counts up to 262,144 keys and as many accounts at a
+// time: if more are in use at once, some may make more requests than they should.
 type RateLimit struct {
-	// PerSecond is how many requests a key may make a second in the long run;
-	// 0: any number.
+	// PerSecond is how many requests a second a key may make in the long run: the rate
+	// at which tokens return. 0: any number.
 	PerSecond float64
 
-	// Burst is how many a key may make at once after a pause: at most what
-	// PerSecond amounts to in a year. Default: PerSecond, rounded up.
+	// Burst is how many requests a key may make at once after a pause: the size of the
+	// bucket. Raise it for clients that send requests in bursts. At most what PerSecond
+	// amounts to in a year. Default: PerSecond, rounded up.
 	Burst int
 
-	// PerAccount is how many times as much as one key the keys of an account may make
-	// together, in the long run and at once: a key that may make others must not
-	// multiply its limit by that. 1 gives an account as much as a key; set it to what
-	// accounts with many programs need. At most 1,000,000; negative: any number.
-	// Default: 4.
+	// PerAccount is the limit of all keys of an account together, as a multiple of that
+	// of one key, so that a key that creates others does not multiply its limit. 1 gives
+	// an account as much as one key; raise it for accounts with many applications. At
+	// most 1,000,000; negative: any number. Default: 4.
 	PerAccount int
 }
 
@@ -40,9 +41,9 @@ func (r RateLimit) withDefaults() (RateLimit, error) {
 	case r.Burst < 0:
 		return r, errors.New("RateLimit.Burst must not be negative")
 	case r.PerSecond == 0 && r.Burst > 0:
-		return r, errors.New("RateLimit.PerSecond must be given where RateLimit.Burst is")
+		return r, errors.New("RateLimit.PerSecond must be given with RateLimit.Burst")
 	case r.PerAccount > 1_000_000:
-		return r, errors.New("RateLimit.PerAccount must be at most 1000000; a negative one is no limit")
+		return r, errors.New("RateLimit.PerAccount must be at most 1000000; negative is no limit")
 	}
 	if r.PerAccount == 0 {
 		r.PerAccount = 4
@@ -68,13 +69,13 @@ const (
 	shardKeys     = 4096
 )
 
-// A limiter counts requests by the generic cell rate algorithm: of each key, or
-// account, it keeps the time at which its burst will be whole again. Every request puts that off by an
-// interval, and one that would put it further off than a whole burst takes is
-// rejected. A key whose time has passed need not be kept.
+// A limiter counts requests by the generic cell rate algorithm (GCRA). For each key, or
+// account, it keeps the theoretical arrival time (TAT): when its burst will be full
+// again. Every request postpones the TAT by an interval. A request that would postpone
+// it by more than a full burst takes is rejected. A TAT that has passed need not be kept.
 type limiter struct {
 	burst    int
-	interval int64 // nanoseconds in which one request comes back
+	interval int64 // nanoseconds in which one token returns
 	now      func() time.Time
 	start    time.Time // times are nanoseconds since
 	seed     maphash.Seed
@@ -82,11 +83,11 @@ type limiter struct {
 }
 
 type shard struct {
-	mu    sync.Mutex
-	whole map[uint64]int64 // by the hash of the id
+	mu   sync.Mutex
+	tats map[uint64]int64 // theoretical arrival times, by the hash of the id
 }
 
-// newLimiter returns nil if the limit is none.
+// newLimiter returns nil if limit is the zero RateLimit.
 func newLimiter(limit RateLimit, now func() time.Time) *limiter {
 	if limit.PerSecond == 0 {
 		return nil
@@ -103,72 +104,72 @@ func newLimiter(limit RateLimit, now func() time.Time) *limiter {
 // A quota is what is left after a request.
 type quota struct {
 	admitted  bool
-	most      int           // requests at once
-	remaining int           // requests at once, now
-	whole     time.Duration // until they are as many as they can be
-	next      time.Duration // until one would be admitted, if this one was not
+	limit     int           // requests in a burst
+	remaining int           // requests that can be made now
+	reset     time.Duration // until the burst is full again
+	next      time.Duration // until a request would be admitted, if this one was not
 }
 
-// take counts a request of what has that id.
+// take counts a request of the key or account with that id.
 func (l *limiter) take(id string) quota {
-	return l.asked(id, func(q quota) (quota, bool) { return q, q.admitted })
+	return l.takeIf(id, func(q quota) (quota, bool) { return q, q.admitted })
 }
 
-// asked calls decide with what would be left after a request, and counts it if that
-// says so. It returns what decide says is left.
-func (l *limiter) asked(id string, decide func(quota) (left quota, count bool)) quota {
+// takeIf calls decide with what would be left after a request, and counts the request if
+// decide says so. It returns the quota that decide returns.
+func (l *limiter) takeIf(id string, decide func(quota) (left quota, count bool)) quota {
 	hash := maphash.String(l.seed, id)
 	s := &l.shards[hash%limiterShards]
-	most := l.interval * int64(l.burst)
+	full := l.interval * int64(l.burst)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := int64(l.now().Sub(l.start))
-	whole, known := s.whole[hash]
+	tat, known := s.tats[hash]
 	if !known {
-		whole = now
+		tat = now
 	}
-	whole = min(max(whole, now), now+most) // a clock that is set back keeps nobody out for longer
-	later := whole + l.interval
-	q := quota{true, l.burst, int((most - (later - now)) / l.interval), time.Duration(later - now), 0}
-	if later-now > most {
-		q = quota{false, l.burst, 0, time.Duration(whole - now), time.Duration(later - now - most)}
+	tat = min(max(tat, now), now+full) // a clock that is set back rejects no request for longer
+	later := tat + l.interval
+	q := quota{true, l.burst, int((full - (later - now)) / l.interval), time.Duration(later - now), 0}
+	if later-now > full {
+		q = quota{false, l.burst, 0, time.Duration(tat - now), time.Duration(later - now - full)}
 	}
 	left, count := decide(q)
 	switch {
 	case count && !known:
 		s.makeRoom(now)
-		s.whole[hash] = later
+		s.tats[hash] = later
 	case count:
-		s.whole[hash] = later
+		s.tats[hash] = later
 	case known:
-		s.whole[hash] = whole
+		s.tats[hash] = tat
 	}
 	return left
 }
 
-// makeRoom sees to it that there is room for one more key: it forgets those whose
-// burst is whole and, if that frees less than a quarter, some others.
+// makeRoom makes room for one more key: it removes those whose burst is full and, if
+// that frees less than a quarter, some others.
 func (s *shard) makeRoom(now int64) {
-	if s.whole == nil {
-		s.whole = make(map[uint64]int64)
+	if s.tats == nil {
+		s.tats = make(map[uint64]int64)
 	}
-	if len(s.whole) < shardKeys {
+	if len(s.tats) < shardKeys {
 		return
 	}
-	for hash, whole := range s.whole {
-		if whole <= now {
-			delete(s.whole, hash)
+	for hash, tat := range s.tats {
+		if tat <= now {
+			delete(s.tats, hash)
 		}
 	}
-	for hash := range s.whole {
-		if len(s.whole) <= shardKeys*3/4 {
+	for hash := range s.tats {
+		if len(s.tats) <= shardKeys*3/4 {
 			return
 		}
-		delete(s.whole, hash) // any
+		delete(s.tats, hash) // any
 	}
 }
 
-// limiters count requests of keys and of accounts. The zero limiters count nothing.
+// limiters count the requests of keys and of accounts. The zero limiters count nothing.
 type limiters struct{ keys, accounts *limiter }
 
 func newLimiters(limit RateLimit, now func() time.Time) limiters {
@@ -181,16 +182,16 @@ func newLimiters(limit RateLimit, now func() time.Time) limiters {
 }
 
 // take counts a request of the key and of its account, or of neither if one of them has
-// made too many. It returns what the one has left that has less, and whether that is
+// made too many. It returns the quota of the one that has less left, and whether that is
 // the account.
 func (l limiters) take(p Principal) (left quota, ofAccount bool) {
 	if l.accounts == nil {
 		return l.keys.take(p.KeyID), false
 	}
 	// The key's shard is locked while the account's is, always in this order.
-	left = l.keys.asked(p.KeyID, func(key quota) (quota, bool) {
+	left = l.keys.takeIf(p.KeyID, func(key quota) (quota, bool) {
 		var admitted bool
-		q := l.accounts.asked(p.Account, func(account quota) (quota, bool) {
+		q := l.accounts.takeIf(p.Account, func(account quota) (quota, bool) {
 			admitted = key.admitted && account.admitted
 			ofAccount = account.isLess(key)
 			if ofAccount {
@@ -214,18 +215,18 @@ func (q quota) isLess(other quota) bool {
 	return q.remaining < other.remaining
 }
 
-// admit counts a request of the key, and of its account, and tells the client so: of
-// the two what has less left. A request that is one too many it answers, 429
-// RATE_LIMIT_EXCEEDED, and returns false.
+// admit counts a request of the key and of its account, and sets the headers to what the
+// one of them has left that has less. If the request is one too many, it answers 429
+// RATE_LIMIT_EXCEEDED and returns false.
 func (l limiters) admit(w http.ResponseWriter, p Principal) bool {
 	if l.keys == nil {
 		return true
 	}
 	q, ofAccount := l.take(p)
 	header := w.Header()
-	header.Set(headerLimit, strconv.Itoa(q.most))
+	header.Set(headerLimit, strconv.Itoa(q.limit))
 	header.Set(headerRemaining, strconv.Itoa(q.remaining))
-	header.Set(headerReset, seconds(q.whole))
+	header.Set(headerReset, seconds(q.reset))
 	if q.admitted {
 		return true
 	}
@@ -236,7 +237,7 @@ func (l limiters) admit(w http.ResponseWriter, p Principal) bool {
 		who = "The API keys of this account have"
 	}
 	WriteError(w, http.StatusTooManyRequests, CodeRateLimit,
-		fmt.Sprintf("%s made too many requests. Send the next one in %s s.", who, after))
+		fmt.Sprintf("%s made too many requests. Retry in %s s.", who, after))
 	return false
 }
 

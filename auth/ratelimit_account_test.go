@@ -104,7 +104,7 @@ func TestHeadersAreOfWhatHasLessLeft(t *testing.T) {
 		}
 	}
 	response, body := serve(t, a.handler, request("one/5"))
-	const want = `{"error":{"code":"RATE_LIMIT_EXCEEDED","message":"The API keys of this account have made too many requests. Send the next one in 1 s."}}`
+	const want = `{"error":{"code":"RATE_LIMIT_EXCEEDED","message":"The API keys of this account have made too many requests. Retry in 1 s."}}`
 	if response.StatusCode != 429 || strings.TrimSpace(body) != want {
 		t.Errorf("got %d %s", response.StatusCode, body)
 	}

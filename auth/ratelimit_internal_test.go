@@ -14,10 +14,10 @@ func TestLimiterIsBounded(t *testing.T) {
 	const most = limiterShards * shardKeys
 	kept := func() (n int) {
 		for i := range l.shards {
-			if len(l.shards[i].whole) > shardKeys {
-				t.Errorf("a shard keeps %d keys", len(l.shards[i].whole))
+			if len(l.shards[i].tats) > shardKeys {
+				t.Errorf("a shard keeps %d keys", len(l.shards[i].tats))
 			}
-			n += len(l.shards[i].whole)
+			n += len(l.shards[i].tats)
 		}
 		return n
 	}
@@ -29,7 +29,7 @@ func TestLimiterIsBounded(t *testing.T) {
 	if n := kept(); n > most || n < most/2 {
 		t.Errorf("%d keys are kept, want at most %d", n, most)
 	}
-	now = now.Add(time.Minute) // all are whole
+	now = now.Add(time.Minute) // all bursts are full
 	for range 2 {
 		l.take("busy")
 	}

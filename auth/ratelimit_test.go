@@ -107,7 +107,7 @@ func TestTooManyRequestsIsAnError(t *testing.T) {
 	handler := a.Handler(nothing)
 	serve(t, handler, request("reader"))
 	response, body := serve(t, a.Require(scopes.FilesRead, unreachable(t)), request("reader"))
-	const want = `{"error":{"code":"RATE_LIMIT_EXCEEDED","message":"This API key has made too many requests. Send the next one in 10 s."}}`
+	const want = `{"error":{"code":"RATE_LIMIT_EXCEEDED","message":"This API key has made too many requests. Retry in 10 s."}}`
 	if response.StatusCode != http.StatusTooManyRequests || body != want {
 		t.Errorf("got %d %s, want 429 %s", response.StatusCode, body, want)
 	}
