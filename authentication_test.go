@@ -22,7 +22,7 @@ func TestUnauthorized(t *testing.T) {
 	_, good := h.key(alice, scopes.AccountRead)
 	_, expired := h.expiringKey(alice, c.now().Add(time.Minute), scopes.AccountRead)
 	deletedID, deleted := h.key(alice, scopes.AccountRead)
-	if err := h.api.Keys.Delete(t.Context(), alice, deletedID); err != nil {
+	if err := h.api.Keys.Delete(t.Context(), alice, deletedID, apikeys.DeleteParams{}); err != nil {
 		t.Fatal(err)
 	}
 	rotatedID, rotated := h.key(alice, scopes.AccountRead)

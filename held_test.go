@@ -122,7 +122,7 @@ func TestHeldRequestDoesNotOutliveItsKey(t *testing.T) {
 		hook := webhooksPath + "/" + webhook.ID
 		other, _ := h.key(alice, scopes.FilesRead)
 		deaths := map[string]func(id string) error{
-			"deleted": func(id string) error { return h.api.Keys.Delete(t.Context(), alice, id) },
+			"deleted": func(id string) error { return h.api.Keys.Delete(t.Context(), alice, id, apikeys.DeleteParams{}) },
 			"replaced": func(id string) error {
 				_, _, err := h.api.Keys.Rotate(t.Context(), alice, id, apikeys.RotateParams{})
 				return err
@@ -189,7 +189,7 @@ func TestHeldRequestOfAReplacedValue(t *testing.T) {
 func TestKeyIsTheCallersInTheVeryStep(t *testing.T) {
 	faults := newFaulty()
 	h := serve(t, storageapi.Config{Store: faults})
-	remove := func(id string) error { return h.api.Keys.Delete(t.Context(), alice, id) }
+	remove := func(id string) error { return h.api.Keys.Delete(t.Context(), alice, id, apikeys.DeleteParams{}) }
 	rotate := func(grace time.Duration) func(string) error {
 		return func(id string) error {
 			_, _, err := h.api.Keys.Rotate(t.Context(), alice, id, apikeys.RotateParams{Grace: grace})
@@ -255,7 +255,7 @@ func TestHostRechecks(t *testing.T) {
 		id, token := h.key(alice, scopes.FilesWrite)
 		r := h.hold(http.DefaultClient, faults, "POST", "/v2/files", token, "some bytes")
 		if deleted {
-			if err := api.Keys.Delete(t.Context(), alice, id); err != nil {
+			if err := api.Keys.Delete(t.Context(), alice, id, apikeys.DeleteParams{}); err != nil {
 				t.Fatal(err)
 			}
 			r.finish().want(401, "UNAUTHORIZED")
@@ -278,7 +278,7 @@ func TestWriterWithoutDeadlines(t *testing.T) {
 	for range 2 {
 		id, token := h.key(alice, allScopes()...)
 		r := h.hold(http.DefaultClient, faults, "POST", keysPath, token, newKey)
-		if err := api.Keys.Delete(t.Context(), alice, id); err != nil {
+		if err := api.Keys.Delete(t.Context(), alice, id, apikeys.DeleteParams{}); err != nil {
 			t.Fatal(err)
 		}
 		r.finish().want(401, "UNAUTHORIZED")

@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/storageapi/storageapi/apikeys"
 	"github.com/storageapi/storageapi/scopes"
 )
 
@@ -173,7 +174,7 @@ func TestLists(t *testing.T) {
 	h.do("GET", webhooksPath+"?cursor="+cursor, reader, "").want(400, "VALIDATION_ERROR")
 
 	// A cursor outlives what it points at.
-	if err := h.api.Keys.Delete(t.Context(), alice, keys[0]); err != nil {
+	if err := h.api.Keys.Delete(t.Context(), alice, keys[0], apikeys.DeleteParams{}); err != nil {
 		t.Fatal(err)
 	}
 	next := h.do("GET", keysPath+"?limit=1&cursor="+cursor, reader, "").want(200, "")

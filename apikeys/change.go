@@ -2,22 +2,10 @@ package apikeys
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 )
-
-// A Condition is asked in the very step that changes or deletes a key, with the key
-// as it is then: if it returns an error, nothing changes, and that is returned,
-// wrapped. It may be asked more than once, and must not call the service. A nil
-// Condition always holds.
-type Condition func(Key) error
-
-func (c Condition) check(key Key) error {
-	if c == nil {
-		return nil
-	}
-	return c(key)
-}
 
 // UpdateParams says what to change of a key. What is nil stays as it is.
 type UpdateParams struct {
@@ -28,32 +16,20 @@ type UpdateParams struct {
 // Update changes the account's key of that id and returns it, or [ErrNotFound].
 // Of several updates at once none is lost: each changes what the one before left.
 func (s *KeyService) Update(ctx context.Context, account, keyID string, params UpdateParams) (Key, error) {
-	if err := params.Check(); err != nil {
-		return Key{}, err
-	}
-	before := s.uses.unwritten()
-	key, err := s.store.UpdateKey(ctx, account, keyID, func(key *Key) error {
-		if err := params.If.check(*key); err != nil {
-			return err
+	if params.Name != nil {
+		if err := checkName(*params.Name); err != nil {
+			return Key{}, err
 		}
+	}
+	key, err := s.change(ctx, account, keyID, params.If, func(key *Key) {
 		if params.Name != nil {
 			key.Name = *params.Name
 		}
-		return nil
 	})
 	if err != nil {
 		return Key{}, fmt.Errorf("update API key: %w", err)
 	}
-	return s.shown(key, before), nil
-}
-
-// Check returns the [*ValidationError] that Update would refuse params with: for
-// callers that must know before they decide whether somebody may do that.
-func (p UpdateParams) Check() error {
-	if p.Name == nil {
-		return nil
-	}
-	return checkName(*p.Name)
+	return key, nil
 }
 
 // RotateParams says how to rotate a key.
@@ -76,20 +52,35 @@ func (s *KeyService) Rotate(ctx context.Context, account, keyID string, params R
 	}
 	token := newToken(s.prefix)
 	until := s.now().UTC().Add(params.Grace).Truncate(time.Millisecond)
-	before := s.uses.unwritten()
-	key, err := s.store.UpdateKey(ctx, account, keyID, func(key *Key) error {
-		if err := params.If.check(*key); err != nil {
-			return err
-		}
+	key, err := s.change(ctx, account, keyID, params.If, func(key *Key) {
 		key.Previous, key.PreviousExpiresAt = key.Hash, until
 		if !key.ExpiresAt.IsZero() && key.ExpiresAt.Before(until) {
 			key.PreviousExpiresAt = key.ExpiresAt
 		}
 		key.Hash = token.Hash()
-		return nil
 	})
 	if err != nil {
 		return Key{}, Token{}, fmt.Errorf("rotate API key: %w", err)
 	}
-	return s.shown(key, before), token, nil
+	return key, token, nil
+}
+
+// DeleteParams says on what condition to delete a key.
+type DeleteParams struct{ If Condition }
+
+// Delete removes the account's key of that id, or returns [ErrNotFound]. Once
+// it has returned nil, no request with the key is let through.
+func (s *KeyService) Delete(ctx context.Context, account, keyID string, params DeleteParams) error {
+	err := errChanged
+	for errors.Is(err, errChanged) {
+		check, refused := s.ask(ctx, account, keyID, params.If, func(key *Key) { *key = Key{} })
+		if refused != nil {
+			return fmt.Errorf("delete API key: %w", refused)
+		}
+		err = s.store.DeleteKey(ctx, account, keyID, check)
+	}
+	if err != nil {
+		return fmt.Errorf("delete API key: %w", err)
+	}
+	return nil
 }

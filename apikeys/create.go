@@ -28,13 +28,17 @@ type CreateParams struct {
 
 	// IdempotencyKey makes it safe to call Create again, for 24 hours: 1 to 128
 	// visible ASCII characters that the account uses for this creation alone.
-	// Empty: each call makes a key.
+	// Empty: each call creates a key.
 	IdempotencyKey string
 
 	// By is the value that asks for the key, see [CredentialOf]: if it is deleted or
 	// rotated before the key is created, none is, and Create returns
 	// [auth.ErrCredentialChanged]. Zero: the host asks.
 	By auth.Credential
+
+	// If is asked before the key is stored. Where an earlier call with the same
+	// IdempotencyKey created it, If is asked once more, about the key as it is now.
+	If Condition
 }
 
 // CredentialOf returns the Credential of a value that was verified as p.
@@ -44,23 +48,23 @@ func CredentialOf(token string, p auth.Principal) auth.Credential {
 
 // Create makes a key for the account and returns it with its token, which
 // cannot be had again. An account is any string of 1 to 128 bytes of UTF-8
-// without control characters. Whether somebody may create such a key is for
-// the caller to decide. [ErrLimit] if the account has [Config.MaxPerAccount] keys;
+// without control characters. Whether the caller may create such a key is for
+// params.If to decide. [ErrLimit] if the account has [Config.MaxPerAccount] keys;
 // [ErrIdempotencyKeys] if it has used ten times as many idempotency keys in 24 hours.
 //
-// If the account has used params.IdempotencyKey before, no key is made: for the same
-// params Create returns the key made then, as it is now, with the zero Token;
-// [ErrCreatedThenDeleted] if it was deleted; for other params [ErrIdempotencyMismatch]. Of several such calls
-// at once one makes the key.
+// If the account has used params.IdempotencyKey before, no key is created: for the same
+// params Create returns the key created then, as it is now, with the zero Token;
+// [ErrCreatedThenDeleted] if it was deleted; for other params [ErrIdempotencyMismatch].
+// Of several such calls at once one creates the key.
 func (s *KeyService) Create(ctx context.Context, account string, params CreateParams) (Key, Token, error) {
 	now := s.now().UTC().Truncate(time.Millisecond)
 	if err := checkAccount(account); err != nil {
 		return Key{}, Token{}, err
 	}
-	params, err := params.check(now)
-	if err != nil {
-		return Key{}, Token{}, err
+	if wrong := params.validate(now); len(wrong) > 0 {
+		return Key{}, Token{}, wrong[0]
 	}
+	params.ExpiresAt = params.ExpiresAt.UTC().Truncate(time.Millisecond)
 	token := newToken(s.prefix)
 	key := Key{
 		ID:        s.ids.New(id.Key, now),
@@ -71,8 +75,11 @@ func (s *KeyService) Create(ctx context.Context, account string, params CreatePa
 		ExpiresAt: params.ExpiresAt,
 		Hash:      token.Hash(),
 	}
+	if err := params.If.ask(Key{}, key); err != nil {
+		return Key{}, Token{}, fmt.Errorf("create API key: %w", err)
+	}
 	fingerprint := params.fingerprint()
-	err = s.store.CreateKey(ctx, key, CreateOptions{
+	err := s.store.CreateKey(ctx, key, CreateOptions{
 		MaxCount:           max(s.maxCount, 0),
 		IdempotencyKey:     params.IdempotencyKey,
 		Fingerprint:        fingerprint,
@@ -83,6 +90,9 @@ func (s *KeyService) Create(ctx context.Context, account string, params CreatePa
 	var duplicate *DuplicateRequestError
 	if errors.As(err, &duplicate) {
 		key, err = s.replay(ctx, account, duplicate, fingerprint)
+		if err == nil {
+			err = params.If.ask(key, key)
+		}
 		token = Token{}
 	}
 	if errors.Is(err, ErrLimit) {
@@ -103,50 +113,48 @@ func (s *KeyService) replay(ctx context.Context, account string, before *Duplica
 	uses := s.uses.unwritten()
 	key, err := s.store.KeyByID(ctx, account, before.ID)
 	if errors.Is(err, ErrNotFound) {
-		err = ErrCreatedThenDeleted
+		return Key{}, ErrCreatedThenDeleted
 	}
 	return s.shown(key, uses), err
 }
 
-// Check returns params as Create would store them, or the [*ValidationError] that
-// it would refuse them with: for callers that must know before they decide
-// whether somebody may create such a key.
-func (s *KeyService) Check(params CreateParams) (CreateParams, error) {
-	return params.check(s.now())
+// Validate returns what Create would refuse params for, a field each: for forms that
+// show all that is wrong at once. Create returns the first of them.
+func (s *KeyService) Validate(params CreateParams) (wrong []*ValidationError) {
+	return params.validate(s.now())
 }
 
-func (p CreateParams) check(now time.Time) (CreateParams, error) {
-	err := checkName(p.Name)
-	if err == nil && p.Scopes.IsEmpty() {
-		err = invalid("scopes", "must name at least one scope")
-	}
-	if err == nil {
-		p.ExpiresAt, err = checkExpiry(p.ExpiresAt, now)
-	}
-	if err == nil {
-		if reason := input.IdempotencyKey(p.IdempotencyKey); reason != "" {
-			err = invalid("Idempotency-Key", reason)
+func (p *CreateParams) validate(now time.Time) (wrong []*ValidationError) {
+	refuse := func(err error) {
+		var rule *ValidationError
+		if errors.As(err, &rule) {
+			wrong = append(wrong, rule)
 		}
 	}
-	return p, err
+	refuse(checkName(p.Name))
+	if p.Scopes.IsEmpty() {
+		refuse(invalid("scopes", "must name at least one scope"))
+	}
+	refuse(checkExpiry(p.ExpiresAt, now))
+	if reason := input.IdempotencyKey(p.IdempotencyKey); reason != "" {
+		refuse(invalid("Idempotency-Key", reason))
+	}
+	return wrong
+}
+
+// checkExpiry checks an expiry, which is stored to the millisecond.
+func checkExpiry(at, now time.Time) error {
+	switch {
+	case at.IsZero():
+	case !at.Truncate(time.Millisecond).After(now):
+		return invalid("expiresAt", "must be in the future")
+	case at.UTC().Year() > 9999:
+		return invalid("expiresAt", "must be before the year 10000")
+	}
+	return nil
 }
 
 // fingerprint stands for what is asked for by params that were checked.
 func (p *CreateParams) fingerprint() [sha256.Size]byte {
 	return input.Fingerprint(p.Name, strings.Join(p.Scopes.Names(), " "), p.ExpiresAt.Format(time.RFC3339Nano))
-}
-
-// checkExpiry returns the expiry as it is stored.
-func checkExpiry(at, now time.Time) (time.Time, error) {
-	if at.IsZero() {
-		return time.Time{}, nil
-	}
-	at = at.UTC().Truncate(time.Millisecond)
-	if !at.After(now) {
-		return time.Time{}, invalid("expiresAt", "must be in the future")
-	}
-	if at.Year() > 9999 {
-		return time.Time{}, invalid("expiresAt", "must be before the year 10000")
-	}
-	return at, nil
 }

@@ -98,7 +98,7 @@ func testCreateAgain(t *testing.T) {
 	if _, token, err := service.Create(t.Context(), "another", params); err != nil || token.Reveal() == "" {
 		t.Errorf("another account's: %v", err)
 	}
-	if err := service.Delete(t.Context(), account, made.ID); err != nil {
+	if err := service.Delete(t.Context(), account, made.ID, apikeys.DeleteParams{}); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := again(); !errors.Is(err, apikeys.ErrCreatedThenDeleted) {
@@ -118,8 +118,8 @@ func TestIdempotencyKeys(t *testing.T) {
 	params := apikeys.CreateParams{Name: "a", Scopes: readFiles}
 	for _, good := range []string{"", "!", "~", `"quoted"`, strings.Repeat("x", 128)} {
 		params.IdempotencyKey = good
-		if _, err := service.Check(params); err != nil {
-			t.Errorf("%q: %v", good, err)
+		if wrong := service.Validate(params); wrong != nil {
+			t.Errorf("%q: %v", good, wrong)
 		}
 	}
 	for _, bad := range []string{" ", "a b", "a\t", "\x7f", "é", "\xff", strings.Repeat("x", 129)} {

@@ -169,7 +169,7 @@ func TestAccountsAreApart(t *testing.T) {
 		if _, err := service.Get(t.Context(), "acct_2", id); !errors.Is(err, apikeys.ErrNotFound) || err.Error() != "get API key: no such API key" {
 			t.Errorf("Get %s: %v", id, err)
 		}
-		if err := service.Delete(t.Context(), "acct_2", id); !errors.Is(err, apikeys.ErrNotFound) || err.Error() != "delete API key: no such API key" {
+		if err := service.Delete(t.Context(), "acct_2", id, apikeys.DeleteParams{}); !errors.Is(err, apikeys.ErrNotFound) || err.Error() != "delete API key: no such API key" {
 			t.Errorf("Delete %s: %v", id, err)
 		}
 	}

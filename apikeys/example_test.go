@@ -38,7 +38,7 @@ func Example() {
 	fmt.Println(caller.Account, caller.Scopes, err)
 
 	// A deleted key is dead at once.
-	if err := keys.Delete(ctx, "acct_1", key.ID); err != nil {
+	if err := keys.Delete(ctx, "acct_1", key.ID, apikeys.DeleteParams{}); err != nil {
 		panic(err)
 	}
 	_, err = keys.Verify(ctx, text)

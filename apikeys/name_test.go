@@ -100,8 +100,9 @@ func FuzzName(f *testing.F) {
 	for _, test := range names {
 		f.Add(test.name)
 	}
+	service := newService(f, newSpy(), apikeys.Config{})
 	f.Fuzz(func(t *testing.T, name string) {
-		if (apikeys.UpdateParams{Name: &name}).Check() != nil {
+		if service.Validate(apikeys.CreateParams{Name: name, Scopes: readFiles}) != nil {
 			return
 		}
 		runes := []rune(name)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/storageapi/storageapi/auth"
 	"github.com/storageapi/storageapi/internal/id"
+	"github.com/storageapi/storageapi/internal/input"
 )
 
 // Config configures a [KeyService]. The zero Config works.
@@ -138,6 +139,9 @@ func (k *Key) principal(hash Hash, now time.Time) (auth.Principal, error) {
 
 // Get returns the account's key of that id, or [ErrNotFound].
 func (s *KeyService) Get(ctx context.Context, account, keyID string) (Key, error) {
+	if !input.ID(keyID) {
+		return Key{}, fmt.Errorf("get API key: %w", ErrNotFound)
+	}
 	before := s.uses.unwritten()
 	key, err := s.store.KeyByID(ctx, account, keyID)
 	if err != nil {
@@ -171,18 +175,4 @@ func (s *KeyService) List(ctx context.Context, account string, page Page) ([]Key
 		keys[i] = s.shown(keys[i], before)
 	}
 	return keys, nil
-}
-
-// Delete removes the account's key of that id, or returns [ErrNotFound]. Once
-// it has returned, no request with the key is let through.
-func (s *KeyService) Delete(ctx context.Context, account, keyID string) error {
-	return s.DeleteIf(ctx, account, keyID, nil)
-}
-
-// DeleteIf is Delete if the condition holds.
-func (s *KeyService) DeleteIf(ctx context.Context, account, keyID string, condition Condition) error {
-	if err := s.store.DeleteKey(ctx, account, keyID, condition); err != nil {
-		return fmt.Errorf("delete API key: %w", err)
-	}
-	return nil
 }

@@ -60,9 +60,9 @@ func TestConditions(t *testing.T) {
 	key, token := create(t, service, time.Time{})
 	errNot := errors.New("not so")
 	named := func(name string) apikeys.Condition {
-		return func(key apikeys.Key) error {
-			if key.Name != name {
-				return fmt.Errorf("%w: %s", errNot, key.Name)
+		return func(before, _ apikeys.Key) error {
+			if before.Name != name {
+				return fmt.Errorf("%w: %s", errNot, before.Name)
 			}
 			return nil
 		}
@@ -126,7 +126,7 @@ func TestChangesAtOnce(t *testing.T) {
 		}
 
 		changes.Go(func() {
-			if err := service.Delete(t.Context(), account, key.ID); err != nil {
+			if err := service.Delete(t.Context(), account, key.ID, apikeys.DeleteParams{}); err != nil {
 				t.Error(err)
 			}
 		})

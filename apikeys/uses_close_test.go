@@ -169,7 +169,7 @@ func TestAUseDoesNotReviveADeletedKey(t *testing.T) {
 	service, _ := newClocked(t)
 	key, token := create(t, service, time.Time{})
 	accepted(t, service, token.Reveal())
-	if err := service.Delete(t.Context(), account, key.ID); err != nil {
+	if err := service.Delete(t.Context(), account, key.ID, apikeys.DeleteParams{}); err != nil {
 		t.Fatal(err)
 	}
 	service.Close()

@@ -60,7 +60,7 @@ func TestADeletedKeyIsDeadAtOnce(t *testing.T) {
 	key, token := create(t, service, time.Time{})
 	_, other := create(t, service, time.Time{})
 	_, rotated := rotate(t, service, key.ID, time.Hour)
-	if err := service.Delete(t.Context(), account, key.ID); err != nil {
+	if err := service.Delete(t.Context(), account, key.ID, apikeys.DeleteParams{}); err != nil {
 		t.Fatal(err)
 	}
 	refused(t, service, token.Reveal())
@@ -95,7 +95,7 @@ func TestDeleteLeavesNoWindow(t *testing.T) {
 				}
 			})
 		}
-		if err := service.Delete(t.Context(), account, key.ID); err != nil {
+		if err := service.Delete(t.Context(), account, key.ID, apikeys.DeleteParams{}); err != nil {
 			t.Error(err)
 		}
 		close(deleted)
@@ -205,7 +205,7 @@ func TestRecheckIsVerifyWithoutAUse(t *testing.T) {
 	clock.set(noon.Add(time.Hour))
 	recheck(auth.Principal{}, fresh.Reveal())
 	clock.set(noon)
-	if err := service.Delete(t.Context(), account, key.ID); err != nil {
+	if err := service.Delete(t.Context(), account, key.ID, apikeys.DeleteParams{}); err != nil {
 		t.Fatal(err)
 	}
 	recheck(auth.Principal{}, fresh.Reveal())

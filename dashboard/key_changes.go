@@ -61,8 +61,8 @@ func (p *pages) rotateKey(c *call) (answer, error) {
 		return a, nil
 	}
 	asked := f.Values.Get("version")
-	key, token, err := p.keys.Rotate(c.Context(), c.account, id, apikeys.RotateParams{Grace: grace, If: func(key apikeys.Key) error {
-		if keyVersion(&key) != asked {
+	key, token, err := p.keys.Rotate(c.Context(), c.account, id, apikeys.RotateParams{Grace: grace, If: func(before, _ apikeys.Key) error {
+		if keyVersion(&before) != asked {
 			return errChanged
 		}
 		return nil
@@ -89,7 +89,7 @@ func (p *pages) askRevokeKey(c *call) (answer, error) {
 }
 
 func (p *pages) revokeKey(c *call) (answer, error) {
-	if err := p.keys.Delete(c.Context(), c.account, c.PathValue("id")); err != nil {
+	if err := p.keys.Delete(c.Context(), c.account, c.PathValue("id"), apikeys.DeleteParams{}); err != nil {
 		return answer{}, err
 	}
 	return goTo("api-keys", "revoked"), nil

@@ -52,10 +52,7 @@ type keyMadeView struct {
 func (p *pages) createKey(c *call) (answer, error) {
 	f := newForm(c.PostForm)
 	nonce := c.PostForm.Get("nonce")
-	params, err := p.readKey(f)
-	if err != nil {
-		return answer{}, err
-	}
+	params := p.readKey(f)
 	if len(f.Errors) > 0 {
 		return p.keyForm(f, nonce, "", http.StatusUnprocessableEntity), nil
 	}
@@ -86,23 +83,24 @@ func (p *pages) keyMade(key *apikeys.Key, token apikeys.Token, rotated bool) ans
 }
 
 // readKey returns what key the form asks for, and notes what is wrong, field by field.
-func (p *pages) readKey(f form) (apikeys.CreateParams, error) {
-	// Each field is checked by itself, beside others that are fine, so that all that
-	// is wrong is told at once.
-	params := apikeys.CreateParams{Name: strings.TrimSpace(f.Values.Get("name"))}
-	err := f.refuse("name", apikeys.UpdateParams{Name: &params.Name}.Check())
+func (p *pages) readKey(f form) apikeys.CreateParams {
+	params := apikeys.CreateParams{Name: strings.TrimSpace(f.Values.Get("name")), ExpiresAt: p.readExpiry(f)}
+	var unknown error
+	params.Scopes, unknown = scopes.ParseSet(f.Values["scopes"])
+	for _, wrong := range p.keys.Validate(params) {
+		f.Errors[keyFields[wrong.Field]] = sentence(wrong.Reason)
+	}
 	if params.Name == "" {
 		f.Errors["name"] = "Enter a name that says what the key is for."
 	}
-	var unknown error
-	params.Scopes, unknown = scopes.ParseSet(f.Values["scopes"])
 	if unknown != nil || params.Scopes.IsEmpty() {
 		f.Errors["scopes"] = "Select at least one scope."
 	}
-	params.ExpiresAt = p.readExpiry(f)
-	_, late := p.keys.Check(apikeys.CreateParams{Name: "any", Scopes: scopes.All(), ExpiresAt: params.ExpiresAt})
-	return params, errors.Join(err, f.refuse("date", late))
+	return params
 }
+
+// keyFields are the fields of the form, by those of package apikeys.
+var keyFields = map[string]string{"name": "name", "scopes": "scopes", "expiresAt": "date"}
 
 // readExpiry returns when the key is to die, and notes what is wrong with that.
 func (p *pages) readExpiry(f form) time.Time {

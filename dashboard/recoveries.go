@@ -48,18 +48,16 @@ func (p *pages) startRecovery(c *call) (answer, error) {
 	if !params.To.IsZero() && !params.From.Before(params.To) {
 		f.Errors["to"] = "Must be after “Published from”."
 	}
-	if len(f.Errors) == 0 {
-		_, err := p.webhooks.CheckRecover(params)
-		var rule *webhooks.ValidationError
-		if errors.As(err, &rule) {
-			f.Errors[strings.TrimSuffix(rule.Field, "s")] = sentence(rule.Reason) // "states" are the field "state"
-		}
-	}
 	if len(f.Errors) > 0 {
 		return p.recoveryForm(c, f, http.StatusUnprocessableEntity)
 	}
 	id := c.PathValue("id")
 	recovery, err := p.webhooks.Recover(c.Context(), c.account, id, params)
+	var rule *webhooks.ValidationError
+	if errors.As(err, &rule) {
+		f.Errors[strings.TrimSuffix(rule.Field, "s")] = sentence(rule.Reason) // "states" are the field "state"
+		return p.recoveryForm(c, f, http.StatusUnprocessableEntity)
+	}
 	if errors.Is(err, webhooks.ErrRecovering) {
 		f.Errors["state"] = "Events are already being resent to this webhook. Try again when that is done."
 		return p.recoveryForm(c, f, http.StatusConflict)

@@ -129,7 +129,7 @@ func (p *pages) askDeleteWebhook(c *call) (answer, error) {
 }
 
 func (p *pages) deleteWebhook(c *call) (answer, error) {
-	if err := p.webhooks.Delete(c.Context(), c.account, c.PathValue("id")); err != nil {
+	if err := p.webhooks.Delete(c.Context(), c.account, c.PathValue("id"), webhooks.DeleteParams{}); err != nil {
 		return answer{}, err
 	}
 	return goTo("webhooks", "deleted"), nil

@@ -82,17 +82,18 @@ func (p *pages) webhookMade(webhook *webhooks.Webhook, secret string, rotated bo
 
 // readWebhook returns what webhook the form asks for, and notes what is wrong, field by
 // field.
-func (p *pages) readWebhook(f form) (webhooks.CreateParams, error) {
-	params := webhooks.CreateParams{URL: strings.TrimSpace(f.Values.Get("url")), Events: []webhooks.EventType{}}
-	_, refused := p.webhooks.CheckUpdate(webhooks.UpdateParams{URL: &params.URL})
-	err := f.refuse("url", refused)
-	if params.URL == "" {
-		f.Errors["url"] = "Enter the URL that receives the events, such as https://example.com/hooks."
-	}
+func (p *pages) readWebhook(f form) (params webhooks.CreateParams, err error) {
+	params = webhooks.CreateParams{URL: strings.TrimSpace(f.Values.Get("url")), Events: []webhooks.EventType{}}
 	for _, name := range f.Values["events"] {
 		params.Events = append(params.Events, webhooks.EventType(name))
 	}
-	if _, refused := p.webhooks.CheckUpdate(webhooks.UpdateParams{Events: params.Events}); refused != nil {
+	for _, wrong := range p.webhooks.Validate(params) {
+		f.Errors[wrong.Field] = sentence(wrong.Reason)
+	}
+	if params.URL == "" {
+		f.Errors["url"] = "Enter the URL that receives the events, such as https://example.com/hooks."
+	}
+	if f.Errors["events"] != "" {
 		f.Errors["events"] = "Select at least one event."
 	}
 	if text := strings.TrimSpace(f.Values.Get("threshold")); text != "" {
@@ -100,7 +101,7 @@ func (p *pages) readWebhook(f form) (webhooks.CreateParams, error) {
 		if refused == nil && amount == 0 {
 			f.Errors["threshold"] = "Must be more than 0. Leave it empty to use the default."
 		}
-		err = errors.Join(err, f.refuse("threshold", refused))
+		err = f.refuse("threshold", refused)
 		params.BalanceThreshold = amount
 	}
 	return params, err

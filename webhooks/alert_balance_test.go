@@ -117,7 +117,7 @@ func TestBalanceWhenWebhooksChange(t *testing.T) {
 	box.want(t, "a webhook with a threshold at the balance")
 	above := watch(t, s, "20.000000001")
 	box.want(t, "a webhook with a threshold above the balance", low(above, "20", "20.000000001"))
-	noError(t, s.Delete(t.Context(), account, early.ID))
+	noError(t, s.Delete(t.Context(), account, early.ID, webhooks.DeleteParams{}))
 	report(t, s, "20")
 	box.want(t, "a deletion")
 

@@ -71,7 +71,7 @@ func TestDeleteDuringEverything(t *testing.T) {
 				})
 			}
 			time.Sleep(time.Duration(i) * time.Millisecond)
-			if err := b.service.Delete(b.Context(), account, webhook.ID); err != nil {
+			if err := b.service.Delete(b.Context(), account, webhook.ID, webhooks.DeleteParams{}); err != nil {
 				t.Fatal(err)
 			}
 			synctest.Wait() // for what was on its way before
@@ -112,7 +112,7 @@ func TestGoneDuringUpdates(t *testing.T) {
 			if err != nil || got.Active || got.OffReason != webhooks.OffGone || got.BalanceThreshold != last {
 				t.Errorf("round %d: %+v, %v", i, got, err)
 			}
-			if err := b.service.Delete(b.Context(), account, webhook.ID); err != nil {
+			if err := b.service.Delete(b.Context(), account, webhook.ID, webhooks.DeleteParams{}); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -33,7 +33,7 @@ func TestConditions(t *testing.T) {
 	refused(err)
 	_, err = service.RotateSecret(t.Context(), account, made.ID, webhooks.RotateParams{Grace: time.Hour, If: condition("rotate", no)})
 	refused(err)
-	refused(service.DeleteIf(t.Context(), account, made.ID, condition("delete", no)))
+	refused(service.Delete(t.Context(), account, made.ID, webhooks.DeleteParams{If: condition("delete", no)}))
 	if diff := cmp.Diff([]string{"update 0 1 true", "rotate 0 0 false", "delete 0 0 false"}, asked); diff != "" {
 		t.Errorf("asked (-want +got):\n%s", diff)
 	}
@@ -42,12 +42,12 @@ func TestConditions(t *testing.T) {
 	}
 	asked = nil
 	_, err = service.Update(t.Context(), account, "wh_none", webhooks.UpdateParams{If: condition("", no)})
-	for _, err := range []error{err, service.DeleteIf(t.Context(), account, "wh_none", condition("", no))} {
+	for _, err := range []error{err, service.Delete(t.Context(), account, "wh_none", webhooks.DeleteParams{If: condition("", no)})} {
 		if !errors.Is(err, webhooks.ErrNotFound) || len(asked) != 0 {
 			t.Errorf("of no webhook: got %v, asked %v", err, asked)
 		}
 	}
-	if err := service.DeleteIf(t.Context(), account, made.ID, condition("delete", nil)); err != nil {
+	if err := service.Delete(t.Context(), account, made.ID, webhooks.DeleteParams{If: condition("delete", nil)}); err != nil {
 		t.Error(err)
 	}
 }
@@ -120,13 +120,13 @@ func TestConditionsAreAskedAboutWhatIsChanged(t *testing.T) {
 				t.Errorf("the other change is undone: %+v", got)
 			}
 			asks := 0
-			err = service.DeleteIf(t.Context(), account, made.ID, func(before, _ webhooks.Webhook) error {
+			err = service.Delete(t.Context(), account, made.ID, webhooks.DeleteParams{If: func(before, _ webhooks.Webhook) error {
 				if asks++; asks > 1 && before.Active {
 					t.Errorf("asked about %+v", before)
 				}
 				_, err := service.Update(t.Context(), account, made.ID, webhooks.UpdateParams{Active: ptr(false)})
 				return err
-			})
+			}})
 			if err != nil || asks > 2 || got.Active && asks != 2 {
 				t.Errorf("deleted with %v after %d asks", err, asks)
 			}
@@ -140,12 +140,46 @@ func TestUpdateOfWhatIsDeletedMeanwhile(t *testing.T) {
 	made := subscribe(t, service, anyURL)
 	_, err := service.Update(t.Context(), account, made.ID, webhooks.UpdateParams{
 		Active: ptr(false),
-		If:     func(_, _ webhooks.Webhook) error { return service.Delete(t.Context(), account, made.ID) },
+		If: func(_, _ webhooks.Webhook) error {
+			return service.Delete(t.Context(), account, made.ID, webhooks.DeleteParams{})
+		},
 	})
 	if !errors.Is(err, webhooks.ErrNotFound) {
 		t.Errorf("got %v", err)
 	}
 	if list, err := service.List(t.Context(), account, webhooks.Page{Limit: 1}); err != nil || len(list) != 0 {
+		t.Errorf("there is %+v, %v", list, err)
+	}
+}
+
+// A condition decides about creations too: before the webhook is stored and, where the
+// request was made before, about the webhook that is there.
+func TestConditionOfACreation(t *testing.T) {
+	service := newClocked(t)
+	no := errors.New("no")
+	params := webhooks.CreateParams{URL: anyURL, Events: webhooks.EventTypes(), IdempotencyKey: "again"}
+	params.If = func(before, after webhooks.Webhook) error { return no }
+	if _, err := service.Create(t.Context(), account, params); !errors.Is(err, no) {
+		t.Errorf("got %v", err)
+	}
+	var asked []string
+	params.If = func(before, after webhooks.Webhook) error {
+		if asked = append(asked, before.ID); before.ID != "" && after.ID == before.ID {
+			return no
+		}
+		return nil
+	}
+	made, err := service.Create(t.Context(), account, params)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := service.Create(t.Context(), account, params); !errors.Is(err, no) || got.ID != "" {
+		t.Errorf("made again: %+v, %v", got, err)
+	}
+	if diff := cmp.Diff([]string{"", "", made.ID}, asked); diff != "" {
+		t.Errorf("asked (-want +got):\n%s", diff)
+	}
+	if list, err := service.List(t.Context(), account, webhooks.Page{Limit: 2}); err != nil || len(list) != 1 {
 		t.Errorf("there is %+v, %v", list, err)
 	}
 }

@@ -91,7 +91,7 @@ func TestDeleteCutsShort(t *testing.T) {
 		b.start()
 		time.Sleep(time.Second)
 		begun := time.Now()
-		if err := b.service.Delete(b.Context(), account, webhook.ID); err != nil {
+		if err := b.service.Delete(b.Context(), account, webhook.ID, webhooks.DeleteParams{}); err != nil {
 			t.Fatal(err)
 		}
 		if took := time.Since(begun); took != 0 {
@@ -127,7 +127,7 @@ func TestDeleteUnderLoad(t *testing.T) {
 				b.publish()
 			}
 			time.Sleep(time.Duration(i) * time.Millisecond / 3)
-			if err := b.service.Delete(b.Context(), account, webhook.ID); err != nil {
+			if err := b.service.Delete(b.Context(), account, webhook.ID, webhooks.DeleteParams{}); err != nil {
 				t.Fatal(err)
 			}
 			synctest.Wait() // for what was on its way before
@@ -152,7 +152,7 @@ func TestDeleteDoesNotWaitForADial(t *testing.T) {
 		b.start()
 		time.Sleep(time.Second)
 		begun := time.Now()
-		if err := b.service.Delete(b.Context(), account, webhook.ID); err != nil || time.Since(begun) != 0 {
+		if err := b.service.Delete(b.Context(), account, webhook.ID, webhooks.DeleteParams{}); err != nil || time.Since(begun) != 0 {
 			t.Errorf("Delete returned %v after %v", err, time.Since(begun))
 		}
 	})

@@ -234,7 +234,7 @@ func TestADeletionWhileThereIsDoubt(t *testing.T) {
 		time.Sleep(10 * time.Millisecond)
 		for _, w := range list {
 			begun := time.Now()
-			if err := b.service.Delete(b.Context(), w.Account, w.ID); err != nil || time.Since(begun) > 10*time.Millisecond {
+			if err := b.service.Delete(b.Context(), w.Account, w.ID, webhooks.DeleteParams{}); err != nil || time.Since(begun) > 10*time.Millisecond {
 				t.Errorf("deleting %s took %v: %v", w.URL, time.Since(begun), err)
 			}
 		}

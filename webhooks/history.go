@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/storageapi/storageapi/internal/id"
+	"github.com/storageapi/storageapi/internal/input"
 )
 
 // Deliveries returns a part of the deliveries of the account's webhook with their
@@ -20,6 +21,9 @@ func (s *WebhookService) Deliveries(ctx context.Context, account, webhookID stri
 	var err error
 	if query.States, err = checkStates(query.States, Pending, Delivered, Dead, Skipped); err != nil {
 		return DeliveryPage{}, err
+	}
+	if !input.ID(webhookID) {
+		return DeliveryPage{}, fmt.Errorf("list deliveries: %w", ErrNotFound)
 	}
 	page, err := s.store.ListDeliveries(ctx, account, webhookID, query)
 	if err != nil {
@@ -65,7 +69,7 @@ func (s *WebhookService) EventDeliveries(ctx context.Context, account, eventID s
 // [ErrNotFound] if there is no such delivery, or its webhook was deleted or its
 // payload purged.
 func (s *WebhookService) Redeliver(ctx context.Context, account, webhookID, eventID string) error {
-	if !validEventID(eventID) {
+	if !validEventID(eventID) || !input.ID(webhookID) {
 		return fmt.Errorf("redeliver: %w", ErrNotFound)
 	}
 	err := s.store.Redeliver(ctx, account, webhookID, eventID)
@@ -86,6 +90,10 @@ type RecoverParams struct {
 
 	From time.Time // published then or later; in the past. Default: since ever
 	To   time.Time // published before; not in the future. Default: until now
+
+	// If is asked about the webhook, which a recovery leaves as it is: as what it is and
+	// as what it would be.
+	If Condition
 }
 
 // Recover begins to make deliveries of the account's webhook pending again, and
@@ -98,6 +106,10 @@ func (s *WebhookService) Recover(ctx context.Context, account, webhookID string,
 	params, err := params.check()
 	if err != nil {
 		return Recovery{}, err
+	}
+	unchanged := func(*Webhook) {}
+	if _, err := s.ask(ctx, account, webhookID, params.If, unchanged); err != nil {
+		return Recovery{}, fmt.Errorf("recover deliveries: %w", err)
 	}
 	created := s.now().UTC().Truncate(time.Millisecond)
 	recovery := Recovery{
@@ -115,12 +127,6 @@ func (s *WebhookService) Recover(ctx context.Context, account, webhookID string,
 	s.probe(ctx, account, webhookID)
 	s.maintainer.wake()
 	return s.Recovery(ctx, account, recovery.ID)
-}
-
-// CheckRecover returns params as Recover would take them, defaults filled in, or the
-// [*ValidationError] that it would refuse them with.
-func (s *WebhookService) CheckRecover(params RecoverParams) (RecoverParams, error) {
-	return params.check()
 }
 
 func (p RecoverParams) check() (RecoverParams, error) {
@@ -146,6 +152,9 @@ func (p RecoverParams) check() (RecoverParams, error) {
 // Recovery returns the account's recovery of that id, or [ErrNotFound]. It is
 // kept for [Retention.Attempts].
 func (s *WebhookService) Recovery(ctx context.Context, account, recoveryID string) (Recovery, error) {
+	if !input.ID(recoveryID) {
+		return Recovery{}, fmt.Errorf("get recovery: %w", ErrNotFound)
+	}
 	recovery, err := s.store.RecoveryByID(ctx, account, recoveryID)
 	if err != nil {
 		return Recovery{}, fmt.Errorf("get recovery: %w", err)

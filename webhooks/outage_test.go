@@ -318,7 +318,7 @@ func TestAHungStore(t *testing.T) {
 		synctest.Wait()
 
 		deleted := make(chan error, 1)
-		go func() { deleted <- service.Delete(t.Context(), account, webhook.ID) }()
+		go func() { deleted <- service.Delete(t.Context(), account, webhook.ID, webhooks.DeleteParams{}) }()
 		time.Sleep(time.Minute)
 		select {
 		case err := <-deleted:

@@ -67,7 +67,7 @@ func testCreateAgain(t *testing.T) {
 	if got, err := service.Create(t.Context(), "another", params); err != nil || got.Secret.IsZero() {
 		t.Errorf("another account's: %v", err)
 	}
-	if err := service.Delete(t.Context(), account, made.ID); err != nil {
+	if err := service.Delete(t.Context(), account, made.ID, webhooks.DeleteParams{}); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := service.Create(t.Context(), account, params); !errors.Is(err, webhooks.ErrCreatedThenDeleted) {

@@ -5,15 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"slices"
-	"strings"
 	"sync/atomic"
 	"time"
 
-	"github.com/storageapi/storageapi/auth"
 	"github.com/storageapi/storageapi/internal/id"
 	"github.com/storageapi/storageapi/internal/input"
-	"github.com/storageapi/storageapi/signing"
 	"github.com/storageapi/storageapi/webhooks/internal/alerting"
 	"github.com/storageapi/storageapi/webhooks/internal/outbound"
 )
@@ -121,138 +117,11 @@ func (s *WebhookService) Close() {
 	s.tests.close(ctx)
 }
 
-// CreateParams says what webhook to create.
-type CreateParams struct {
-	// URL receives the events: https, with a host, at most 2,048 characters of
-	// ASCII, without user information and fragment, not pointing into a
-	// special-purpose network.
-	URL string
-
-	// Events are the types to subscribe to, at least one; duplicates are
-	// folded.
-	Events []EventType
-
-	// BalanceThreshold is for balance.low events; zero: none.
-	BalanceThreshold Amount
-
-	// IdempotencyKey makes it safe to call Create again, for 24 hours: 1 to 128
-	// visible ASCII characters that the account uses for this creation alone.
-	// Empty: each call makes a webhook.
-	IdempotencyKey string
-
-	// By is the value of an API key that asks for the webhook, see apikeys.CredentialOf:
-	// if it is deleted or rotated before the webhook is created, none is, and Create
-	// returns [auth.ErrCredentialChanged]. Zero: the host asks.
-	By auth.Credential
-}
-
-// Create makes an active webhook for the account, with a new signing secret, and
-// returns it. An account is any string of 1 to 128 bytes of UTF-8 without
-// control characters. Whether somebody may create such a webhook is for the
-// caller to decide. [ErrLimit] if the account has [Config.MaxPerAccount] webhooks;
-// [ErrIdempotencyKeys] if it has used ten times as many idempotency keys in 24 hours.
-// One whose threshold is above the balance that was reported is told so at once, which may be
-// before its receiver knows the secret; it is told again then, as after every failure.
-//
-// If the account has used params.IdempotencyKey before, no webhook is made: for the
-// same params Create returns the webhook made then, as it is now, with the zero
-// Secret; [ErrCreatedThenDeleted] if it was deleted; for other params [ErrIdempotencyMismatch]. Of several such
-// calls at once one makes the webhook.
-func (s *WebhookService) Create(ctx context.Context, account string, params CreateParams) (Webhook, error) {
-	if err := checkAccount(account); err != nil {
-		return Webhook{}, err
-	}
-	params, err := params.check(s.guard)
-	if err != nil {
-		return Webhook{}, err
-	}
-	now := s.now().UTC().Truncate(time.Millisecond)
-	webhook := Webhook{
-		ID:               s.ids.New(id.Webhook, now),
-		Account:          account,
-		URL:              params.URL,
-		Events:           params.Events,
-		Active:           true,
-		BalanceThreshold: params.BalanceThreshold,
-		Secret:           signing.NewSecret(),
-		CreatedAt:        now,
-	}
-	fingerprint := params.fingerprint()
-	err = s.store.CreateWebhook(ctx, webhook, CreateOptions{
-		MaxCount:           max(s.maxCount, 0),
-		IdempotencyKey:     params.IdempotencyKey,
-		Fingerprint:        fingerprint,
-		IdempotencyTTL:     input.IdempotencyTTL,
-		MaxIdempotencyKeys: input.MaxIdempotencyKeys(s.maxCount),
-		By:                 params.By,
-	})
-	var duplicate *DuplicateRequestError
-	if errors.As(err, &duplicate) {
-		webhook, err = s.replay(ctx, account, duplicate, fingerprint)
-	}
-	if errors.Is(err, ErrLimit) {
-		err = &LimitError{s.maxCount}
-	}
-	if err != nil {
-		return Webhook{}, fmt.Errorf("create webhook: %w", err)
-	}
-	s.balanceMayBeLow(ctx, webhook)
-	return webhook, nil
-}
-
-// Check returns params as Create would store them, or the [*ValidationError] that
-// it would refuse them with: for callers that must know before they decide
-// whether somebody may create such a webhook.
-func (s *WebhookService) Check(params CreateParams) (CreateParams, error) {
-	return params.check(s.guard)
-}
-
-func (p CreateParams) check(guard *outbound.Guard) (CreateParams, error) {
-	err := checkURL(p.URL, guard)
-	if err == nil {
-		p.Events, err = checkEvents(p.Events)
-	}
-	if err == nil {
-		if reason := input.IdempotencyKey(p.IdempotencyKey); reason != "" {
-			err = invalid("Idempotency-Key", reason)
-		}
-	}
-	return p, err
-}
-
-// checkEvents returns the subscription without duplicates.
-func checkEvents(types []EventType) ([]EventType, error) {
-	var folded []EventType
-	var unknown []string
-	for _, t := range types {
-		switch {
-		case !slices.Contains(eventTypes[:], t):
-			unknown = append(unknown, fmt.Sprintf("%.32q", t))
-		case !slices.Contains(folded, t):
-			folded = append(folded, t)
-		}
-	}
-	switch {
-	case len(unknown) > 10:
-		unknown = append(unknown[:10], "…")
-	case len(unknown) == 0 && len(folded) > 0:
-		return folded, nil
-	case len(unknown) == 0:
-		return nil, invalid("events", eventsRule)
-	}
-	return nil, invalid("events", eventsRule+"; unknown: "+strings.Join(unknown, ", "))
-}
-
-var eventsRule = func() string {
-	var known []string
-	for _, t := range eventTypes {
-		known = append(known, string(t))
-	}
-	return "must be one or more of " + strings.Join(known, ", ")
-}()
-
 // Get returns the account's webhook of that id, or [ErrNotFound].
 func (s *WebhookService) Get(ctx context.Context, account, webhookID string) (Webhook, error) {
+	if !input.ID(webhookID) {
+		return Webhook{}, fmt.Errorf("get webhook: %w", ErrNotFound)
+	}
 	webhook, err := s.store.WebhookByID(ctx, account, webhookID)
 	if err != nil {
 		return Webhook{}, fmt.Errorf("get webhook: %w", err)
@@ -276,43 +145,6 @@ func (s *WebhookService) List(ctx context.Context, account string, page Page) ([
 		list[i].dropExpired(now)
 	}
 	return list, nil
-}
-
-// Delete removes the account's webhook of that id with all that it is owed, or
-// returns [ErrNotFound]. Attempts that this process is making are cut short, that of
-// a test event as well: once Delete has returned nil, it sends nothing more to the
-// webhook. If ctx ends while it waits for that, the webhook is deleted and Delete
-// returns the context's error.
-func (s *WebhookService) Delete(ctx context.Context, account, webhookID string) error {
-	return s.DeleteIf(ctx, account, webhookID, nil)
-}
-
-// DeleteIf is Delete if the condition holds.
-func (s *WebhookService) DeleteIf(ctx context.Context, account, webhookID string, condition Condition) error {
-	err := errChanged
-	for errors.Is(err, errChanged) {
-		check, refused := s.ask(ctx, account, webhookID, condition, func(w *Webhook) { *w = Webhook{} })
-		if refused != nil {
-			return fmt.Errorf("delete webhook: %w", refused)
-		}
-		err = s.store.DeleteWebhook(ctx, account, webhookID, check)
-	}
-	if errors.Is(err, ErrNotFound) {
-		return fmt.Errorf("delete webhook: %w", err)
-	}
-	if err != nil { // it may have been deleted nevertheless
-		return fmt.Errorf("delete webhook: %w", errors.Join(err, s.evict(ctx, account, webhookID)))
-	}
-	if err := s.evict(ctx, account, webhookID); err != nil {
-		return fmt.Errorf("delete webhook: deleted, but an attempt may be under way: %w", err)
-	}
-	return nil
-}
-
-// evict returns when nothing more will be sent to a webhook that was deleted, or
-// when ctx is done.
-func (s *WebhookService) evict(ctx context.Context, account, webhookID string) error {
-	return errors.Join(s.tests.evict(ctx, account, webhookID), s.dispatcher.evict(ctx, webhookID))
 }
 
 // Publish sends an event to all webhooks of its account that are active and

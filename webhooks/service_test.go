@@ -110,7 +110,7 @@ func TestAccountsAreApart(t *testing.T) {
 	event := publish(t, service)
 	calls := map[string]func(account, id string) error{
 		"Get":    func(a, id string) error { _, err := service.Get(t.Context(), a, id); return err },
-		"Delete": func(a, id string) error { return service.Delete(t.Context(), a, id) },
+		"Delete": func(a, id string) error { return service.Delete(t.Context(), a, id, webhooks.DeleteParams{}) },
 		"Update": func(a, id string) error {
 			_, err := service.Update(t.Context(), a, id, webhooks.UpdateParams{Active: ptr(false)})
 			return err
@@ -146,12 +146,12 @@ func TestDeleteIsForGood(t *testing.T) {
 	service := newClocked(t)
 	webhook := subscribe(t, service, anyURL)
 	event := publish(t, service)
-	if err := service.Delete(t.Context(), account, webhook.ID); err != nil {
+	if err := service.Delete(t.Context(), account, webhook.ID, webhooks.DeleteParams{}); err != nil {
 		t.Fatal(err)
 	}
 	for name, err := range map[string]error{
 		"Get":    func() error { _, err := service.Get(t.Context(), account, webhook.ID); return err }(),
-		"Delete": service.Delete(t.Context(), account, webhook.ID),
+		"Delete": service.Delete(t.Context(), account, webhook.ID, webhooks.DeleteParams{}),
 	} {
 		if !errors.Is(err, webhooks.ErrNotFound) {
 			t.Errorf("%s: %v", name, err)
@@ -179,7 +179,9 @@ func TestServicePassesOnTheStoresFailure(t *testing.T) {
 			_, err := service.List(ctx, account, webhooks.Page{Limit: 1})
 			return err
 		},
-		"Delete": func(ctx context.Context) error { return service.Delete(ctx, account, webhook.ID) },
+		"Delete": func(ctx context.Context) error {
+			return service.Delete(ctx, account, webhook.ID, webhooks.DeleteParams{})
+		},
 		"Update": func(ctx context.Context) error {
 			_, err := service.Update(ctx, account, webhook.ID, webhooks.UpdateParams{Active: ptr(false)})
 			return err

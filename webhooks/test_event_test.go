@@ -232,7 +232,7 @@ func TestSendTestIsPaced(t *testing.T) {
 				if _, err := b.service.SendTest(b.Context(), account, id); err != nil {
 					t.Error(err)
 				}
-				if err := b.service.Delete(b.Context(), account, id); err != nil {
+				if err := b.service.Delete(b.Context(), account, id, webhooks.DeleteParams{}); err != nil {
 					t.Error(err)
 				}
 			}
@@ -295,7 +295,7 @@ func TestDeleteEndsTestEventsThatWait(t *testing.T) {
 		}()
 		synctest.Wait()
 		began := time.Now()
-		if err := b.service.Delete(b.Context(), account, id); err != nil {
+		if err := b.service.Delete(b.Context(), account, id, webhooks.DeleteParams{}); err != nil {
 			t.Fatal(err)
 		}
 		if err := <-ended; !errors.Is(err, webhooks.ErrNotFound) || time.Since(began) != 0 || len(b.hits.of("a")) != 1 {
@@ -317,7 +317,9 @@ func TestDeleteCutsTestEventsShort(t *testing.T) {
 			end  func(id string, cancel func()) error
 			want error
 		}{
-			"deleted":  {func(id string, _ func()) error { return b.service.Delete(b.Context(), account, id) }, webhooks.ErrNotFound},
+			"deleted": {func(id string, _ func()) error {
+				return b.service.Delete(b.Context(), account, id, webhooks.DeleteParams{})
+			}, webhooks.ErrNotFound},
 			"canceled": {func(_ string, cancel func()) error { cancel(); return nil }, context.Canceled},
 		} {
 			webhook := b.subscribe(name)
@@ -361,7 +363,7 @@ func TestDeleteDuringManyTestEvents(t *testing.T) {
 				})
 			}
 			time.Sleep(time.Duration(i) * time.Millisecond / 3)
-			if err := b.service.Delete(b.Context(), account, webhook.ID); err != nil {
+			if err := b.service.Delete(b.Context(), account, webhook.ID, webhooks.DeleteParams{}); err != nil {
 				t.Fatal(err)
 			}
 			synctest.Wait() // for what was on its way before

@@ -2,7 +2,6 @@ package webhooks
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -10,15 +9,6 @@ import (
 	"github.com/storageapi/storageapi/signing"
 	"github.com/storageapi/storageapi/webhooks/internal/outbound"
 )
-
-// A Condition decides whether a webhook may be changed from what it is to what it
-// would be, which is the zero Webhook for a deletion: an error is returned to whoever
-// wanted the change, wrapped, and nothing is changed. It must leave both as they are,
-// may take its time and may call the service. A nil Condition always holds.
-//
-// What it was asked about is what is changed: if something else changes the webhook
-// before that, it is asked again.
-type Condition func(before, after Webhook) error
 
 // UpdateParams says what to change of a webhook; what is nil stays as it is. The
 // rules are those of [CreateParams].
@@ -90,78 +80,6 @@ func (s *WebhookService) RotateSecret(ctx context.Context, account, webhookID st
 		return Webhook{}, fmt.Errorf("rotate secret of webhook: %w", err)
 	}
 	return webhook, nil
-}
-
-// errChanged says that a webhook is not what the condition was asked about.
-var errChanged = errors.New("the webhook was changed by somebody else meanwhile")
-
-// change changes a webhook on a condition.
-func (s *WebhookService) change(ctx context.Context, account, webhookID string, condition Condition, apply func(*Webhook)) (Webhook, error) {
-	now := s.now()
-	for {
-		check, err := s.ask(ctx, account, webhookID, condition, apply)
-		if err != nil {
-			return Webhook{}, err
-		}
-		changed, err := s.store.UpdateWebhook(ctx, account, webhookID, func(w *Webhook) error {
-			if check != nil {
-				if err := check(*w); err != nil {
-					return err
-				}
-			}
-			apply(w)
-			w.dropExpired(now)
-			return nil
-		})
-		if errors.Is(err, errChanged) {
-			continue
-		}
-		if !errors.Is(err, ErrNotFound) {
-			s.dispatcher.wake()
-		}
-		return changed, err
-	}
-}
-
-// ask asks the condition about a change of a webhook and returns its error. Since it
-// would hold up everybody else it is not asked within the store's step; there check,
-// unless it is nil, tells by errChanged if it was asked about something else.
-func (s *WebhookService) ask(ctx context.Context, account, webhookID string, condition Condition, apply func(*Webhook)) (check func(Webhook) error, err error) {
-	if condition == nil {
-		return nil, nil
-	}
-	found, err := s.store.WebhookByID(ctx, account, webhookID)
-	if err != nil {
-		return nil, err
-	}
-	now, before, after := s.now(), found, found
-	apply(&after)
-	before.dropExpired(now)
-	after.dropExpired(now)
-	if err := condition(before, after); err != nil {
-		return nil, err
-	}
-	return func(w Webhook) error {
-		if !w.equalSettings(&found) {
-			return errChanged
-		}
-		return nil
-	}, nil
-}
-
-// equalSettings reports whether two states of a webhook differ in nothing but what
-// attempts tell of its receiver.
-func (w *Webhook) equalSettings(other *Webhook) bool {
-	return w.URL == other.URL && slices.Equal(w.Events, other.Events) && slices.Equal(w.PastEvents, other.PastEvents) &&
-		w.Active == other.Active && w.OffReason == other.OffReason && w.BalanceThreshold == other.BalanceThreshold &&
-		w.Secret.Equal(other.Secret) && w.PreviousSecret.Equal(other.PreviousSecret) &&
-		w.PreviousSecretExpiresAt.Equal(other.PreviousSecretExpiresAt)
-}
-
-// CheckUpdate returns params as Update would apply them, or the [*ValidationError]
-// that it would refuse them with.
-func (s *WebhookService) CheckUpdate(params UpdateParams) (UpdateParams, error) {
-	return params.check(s.guard)
 }
 
 func (p UpdateParams) check(guard *outbound.Guard) (UpdateParams, error) {

@@ -138,7 +138,7 @@ func TestUpdatesDoNotUndoEachOther(t *testing.T) {
 				}
 			}
 		})
-		if err := service.Delete(t.Context(), account, made.ID); err != nil {
+		if err := service.Delete(t.Context(), account, made.ID, webhooks.DeleteParams{}); err != nil {
 			t.Error(err)
 		}
 	}

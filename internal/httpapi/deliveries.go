@@ -88,11 +88,7 @@ func (a *api) listDeliveries(c *call) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	webhookID, err := c.webhookID()
-	if err != nil {
-		return answer{}, err
-	}
-	page, err := a.webhooks.Deliveries(c.Context(), c.caller.Account, webhookID, query)
+	page, err := a.webhooks.Deliveries(c.Context(), c.caller.Account, c.webhookID(), query)
 	if err != nil {
 		return answer{}, err
 	}
@@ -101,7 +97,7 @@ func (a *api) listDeliveries(c *call) (answer, error) {
 		part.Data = append(part.Data, viewDeliveryListed(&page.Deliveries[i]))
 	}
 	if part.HasMore {
-		next := encodeCursor(webhookID + "/" + page.Next)
+		next := encodeCursor(c.id + "/" + page.Next)
 		part.NextCursor = &next
 	}
 	return ok(part)
@@ -146,7 +142,7 @@ func (a *api) redeliver(c *call) (answer, error) {
 
 // findDelivery returns the delivery to the webhook that the path names.
 func (a *api) findDelivery(c *call, webhookID string) (webhooks.Delivery, error) {
-	delivery, err := a.webhooks.Delivery(c.Context(), c.caller.Account, webhookID, c.part)
+	delivery, err := a.webhooks.Delivery(c.Context(), c.caller.Account, webhookID, c.subID)
 	if errors.Is(err, webhooks.ErrNotFound) {
 		return webhooks.Delivery{}, errNoDelivery
 	}

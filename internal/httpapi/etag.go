@@ -20,61 +20,61 @@ func etag(state any) (string, error) {
 	return `"` + base64.RawURLEncoding.EncodeToString(sum[:16]) + `"`, nil
 }
 
-// A condition is what If-Match asks for (RFC 9110, section 13.1.1). The zero
-// condition, that of a request without the header, always holds.
-type condition struct {
+// A precondition is what If-Match asks for (RFC 9110, section 13.1.1). The zero
+// precondition, that of a request without the header, always holds.
+type precondition struct {
 	given bool
 	any   bool     // "*"
 	tags  []string // the strong ones, quotes included: weak tags match nothing
 }
 
-// ifMatch returns the condition of the request, or an [*requestError] that names
+// ifMatch returns the precondition of the request, or an [*requestError] that names
 // the header.
-func (c *call) ifMatch() (condition, error) {
+func (c *call) ifMatch() (precondition, error) {
 	lines, given := c.Header["If-Match"]
 	if !given {
-		return condition{}, nil
+		return precondition{}, nil
 	}
 	return parseIfMatch(strings.Join(lines, ","))
 }
 
-// check returns errPrecondition unless the condition holds for a resource that
-// exists and has that tag.
-func (c condition) check(tag string) error {
-	if !c.given || c.any || slices.Contains(c.tags, tag) {
-		return nil
+// check returns errPrecondition unless the precondition holds for a resource that exists
+// and has that tag; or the error of finding out the tag.
+func (p precondition) check(tag string, err error) error {
+	if err != nil || !p.given || p.any || slices.Contains(p.tags, tag) {
+		return err
 	}
 	return errPrecondition
 }
 
 // parseIfMatch parses "*", or a list of entity tags separated by commas, with or
 // without elements between them that are empty.
-func parseIfMatch(list string) (condition, error) {
+func parseIfMatch(list string) (precondition, error) {
 	const blank = " \t"
 	malformed := invalid("If-Match", `must be * or quoted entity tags as received in ETag, separated by commas`)
 	if strings.Trim(list, blank) == "*" {
-		return condition{given: true, any: true}, nil
+		return precondition{given: true, any: true}, nil
 	}
-	parsed, tags := condition{given: true}, 0
+	parsed, tags := precondition{given: true}, 0
 	for list = strings.TrimLeft(list, ", \t"); list != ""; list = strings.TrimLeft(list, ", \t") {
 		opaque, weak := strings.CutPrefix(list, "W/")
 		if opaque[:min(1, len(opaque))] != `"` {
-			return condition{}, malformed
+			return precondition{}, malformed
 		}
 		end := strings.IndexByte(opaque[1:], '"') + 2
 		if end < 2 || strings.ContainsFunc(opaque[1:end-1], notInTag) {
-			return condition{}, malformed
+			return precondition{}, malformed
 		}
 		if tags++; !weak {
 			parsed.tags = append(parsed.tags, opaque[:end])
 		}
 		list = strings.TrimLeft(opaque[end:], blank)
 		if list != "" && list[0] != ',' {
-			return condition{}, malformed
+			return precondition{}, malformed
 		}
 	}
 	if tags == 0 {
-		return condition{}, malformed
+		return precondition{}, malformed
 	}
 	return parsed, nil
 }

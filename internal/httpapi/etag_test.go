@@ -9,8 +9,8 @@ import (
 )
 
 func TestParseIfMatch(t *testing.T) {
-	one := func(tags ...string) condition { return condition{given: true, tags: tags} }
-	tests := map[string]condition{
+	one := func(tags ...string) precondition { return precondition{given: true, tags: tags} }
+	tests := map[string]precondition{
 		`*`:                 {given: true, any: true},
 		" \t* ":             {given: true, any: true},
 		`"a"`:               one(`"a"`),
@@ -28,7 +28,7 @@ func TestParseIfMatch(t *testing.T) {
 	}
 	for header, want := range tests {
 		got, err := parseIfMatch(header)
-		if diff := cmp.Diff(want, got, cmp.AllowUnexported(condition{})); err != nil || diff != "" {
+		if diff := cmp.Diff(want, got, cmp.AllowUnexported(precondition{})); err != nil || diff != "" {
 			t.Errorf("%s: %v (-want +got):\n%s", header, err, diff)
 		}
 	}
@@ -61,11 +61,11 @@ func TestCondition(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := condition.check(`"abc"`) == nil; got != test.holds {
+		if got := condition.check(`"abc"`, nil) == nil; got != test.holds {
 			t.Errorf("If-Match: %s holds: %v, want %v", test.header, got, test.holds)
 		}
 	}
-	if err := (condition{}).check(`"abc"`); err != nil {
+	if err := (precondition{}).check(`"abc"`, nil); err != nil {
 		t.Errorf("without If-Match: %v", err)
 	}
 }
@@ -85,11 +85,11 @@ func FuzzIfMatch(f *testing.F) {
 		}
 		for _, tag := range parsed.tags { // each is one that ETag can hold, and stands for itself alone
 			again, err := parseIfMatch(tag)
-			if err != nil || len(again.tags) != 1 || again.tags[0] != tag || parsed.check(tag) != nil {
+			if err != nil || len(again.tags) != 1 || again.tags[0] != tag || parsed.check(tag, nil) != nil {
 				t.Errorf("%q has the tag %q, which is %v, %v", header, tag, again, err)
 			}
 		}
-		if (parsed.check("no tag") == nil) != parsed.any {
+		if (parsed.check("no tag", nil) == nil) != parsed.any {
 			t.Errorf("%q holds for anything", header)
 		}
 	})
@@ -104,7 +104,7 @@ func TestETag(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if condition, err := parseIfMatch(first); err != nil || condition.check(first) != nil || len(first) != 24 {
+	if condition, err := parseIfMatch(first); err != nil || condition.check(first, nil) != nil || len(first) != 24 {
 		t.Errorf("%s is no tag of 128 bits: %v", first, err)
 	}
 	again, _ := etag(state{Name: "a"})

@@ -82,7 +82,8 @@ func FuzzKeyBody(f *testing.F) {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
-		params, err := decodeKey(data)
+		var params apikeys.CreateParams
+		err := decodeObject(data, keyFields(&params)...)
 		if err != nil {
 			checkRefusal(t, err)
 			return
@@ -90,8 +91,8 @@ func FuzzKeyBody(f *testing.F) {
 		checkStrict(t, data, "name", "scopes", "expiresAt")
 		keys := keysAtNoon(t)
 		_, _, err = keys.Create(t.Context(), "acct", params)
-		if _, refused := keys.Check(params); !cmp.Equal(refused, err) {
-			t.Fatalf("%q: Check says %v, Create %v", data, refused, err)
+		if wrong := keys.Validate(params); (err == nil) != (len(wrong) == 0) || err != nil && !cmp.Equal(error(wrong[0]), err) {
+			t.Fatalf("%q: Validate says %v, Create %v", data, wrong, err)
 		}
 	})
 }
@@ -108,7 +109,8 @@ func FuzzWebhookBody(f *testing.F) {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
-		params, err := decodeWebhook(data)
+		var params webhooks.CreateParams
+		err := decodeObject(data, webhookFields(&params)...)
 		if err != nil {
 			checkRefusal(t, err)
 			return
@@ -119,8 +121,8 @@ func FuzzWebhookBody(f *testing.F) {
 			t.Fatal(err)
 		}
 		_, err = hooks.Create(t.Context(), "acct", params)
-		if _, refused := hooks.Check(params); !cmp.Equal(refused, err) {
-			t.Fatalf("%q: Check says %v, Create %v", data, refused, err)
+		if wrong := hooks.Validate(params); (err == nil) != (len(wrong) == 0) || err != nil && !cmp.Equal(error(wrong[0]), err) {
+			t.Fatalf("%q: Validate says %v, Create %v", data, wrong, err)
 		}
 	})
 }

@@ -87,7 +87,7 @@ type call struct {
 	writer http.ResponseWriter
 	caller auth.Principal
 	route  *route
-	place
+	pathParams
 	data []byte // the body, once it was received
 }
 
@@ -119,16 +119,16 @@ func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // answer does what a request asks for.
 func (a *api) answer(c *call) (done answer, err error) {
-	if c.route, c.place, err = a.router.find(c.Request); err != nil {
+	if c.route, c.pathParams, err = a.router.find(c.Request); err != nil {
 		return answer{}, err
 	}
 	if err := a.permit(c, nil); err != nil {
 		return answer{}, err
 	}
+	if err := c.receive(); err != nil {
+		return answer{}, err
+	}
 	if c.route.body != noBody {
-		if err := c.receive(); err != nil {
-			return answer{}, err
-		}
 		if err := a.recheck(c); err != nil {
 			return answer{}, err
 		}
@@ -158,9 +158,19 @@ func (a *api) recheck(c *call) error {
 	return a.permit(c, nil)
 }
 
-// by returns the value that the request carries, as what asks for a change.
-func (c *call) by() auth.Credential {
+// credential returns the value that the request carries, as what asks for a change.
+func (c *call) credential() auth.Credential {
 	return apikeys.CredentialOf(c.Header.Get(auth.HeaderName), c.caller)
+}
+
+// permitNow is permit to a target that is about to be changed: with the key as it is now.
+func (a *api) permitNow(c *call, target *auth.Target) error {
+	if c.route.body == noBody { // or else it was verified again once the body was there
+		if err := a.recheck(c); err != nil {
+			return err
+		}
+	}
+	return a.permit(c, target)
 }
 
 // permit asks whether the caller may do what the route is for: in general if

@@ -5,12 +5,11 @@ import (
 	"strings"
 
 	"github.com/storageapi/storageapi/apikeys"
-	"github.com/storageapi/storageapi/auth"
 	"github.com/storageapi/storageapi/internal/id"
 	"github.com/storageapi/storageapi/scopes"
 )
 
-// A keyView is an API key as SPEC 2.1 shows it. The value is there only in the
+// A keyView is an API key as its creation shows it (docs/spec.md, section 2.1). The value is there only in the
 // answer that creates the key.
 type keyView struct {
 	ID        string     `json:"id"`
@@ -74,26 +73,16 @@ func showKey(key apikeys.Key, value string) (answer, error) {
 }
 
 func (a *api) createKey(c *call) (answer, error) {
-	params, err := decodeKey(c.data)
-	if err != nil {
+	params := apikeys.CreateParams{By: c.credential(), If: a.mayChangeKey(c)}
+	if err := c.bind(keyFields(&params), idempotencyKey(&params.IdempotencyKey)); err != nil {
 		return answer{}, err
 	}
-	if params.IdempotencyKey, err = c.idempotencyKey(); err != nil {
-		return answer{}, err
-	}
-	if params, err = a.keys.Check(params); err != nil {
-		return answer{}, err
-	}
-	if err := a.permit(c, &auth.Target{Scopes: params.Scopes, ExpiresAt: params.ExpiresAt}); err != nil {
-		return answer{}, err
-	}
-	params.By = c.by()
 	key, token, err := a.keys.Create(c.Context(), c.caller.Account, params)
 	if err != nil {
 		return answer{}, err
 	}
 	value := token.Reveal()
-	if value == "" { // made by an earlier request
+	if value == "" { // an earlier request created it
 		return showKey(key, "")
 	}
 	view := viewKey(key)
@@ -109,7 +98,7 @@ func (a *api) listKeys(c *call) (answer, error) {
 }
 
 func (a *api) getKey(c *call) (answer, error) {
-	key, err := a.findKey(c)
+	key, err := a.keys.Get(c.Context(), c.caller.Account, c.keyID())
 	if err != nil {
 		return answer{}, err
 	}
@@ -118,20 +107,10 @@ func (a *api) getKey(c *call) (answer, error) {
 
 func (a *api) updateKey(c *call) (answer, error) {
 	var params apikeys.UpdateParams
-	if err := decodeObject(c.data, changing("name", &params.Name, asIs)); err != nil {
+	if err := c.bind(fields(patch("name", &params.Name, identity)), a.ifMatchKey(&params.If)); err != nil {
 		return answer{}, err
 	}
-	if err := params.Check(); err != nil {
-		return answer{}, err
-	}
-	var err error
-	if params.If, err = c.mayChangeKey(); err != nil {
-		return answer{}, err
-	}
-	if err := a.permitKey(c); err != nil {
-		return answer{}, err
-	}
-	key, err := a.keys.Update(c.Context(), c.caller.Account, c.id, params)
+	key, err := a.keys.Update(c.Context(), c.caller.Account, c.keyID(), params)
 	if err != nil {
 		return answer{}, err
 	}
@@ -140,17 +119,10 @@ func (a *api) updateKey(c *call) (answer, error) {
 
 func (a *api) rotateKey(c *call) (answer, error) {
 	params := apikeys.RotateParams{Grace: defaultGrace}
-	if err := decodeObject(c.data, optional("graceSeconds", &params.Grace, parseGrace)); err != nil {
+	if err := c.bind(fields(optional("graceSeconds", &params.Grace, parseGrace)), a.ifMatchKey(&params.If)); err != nil {
 		return answer{}, err
 	}
-	var err error
-	if params.If, err = c.mayChangeKey(); err != nil {
-		return answer{}, err
-	}
-	if err := a.permitKey(c); err != nil {
-		return answer{}, err
-	}
-	key, token, err := a.keys.Rotate(c.Context(), c.caller.Account, c.id, params)
+	key, token, err := a.keys.Rotate(c.Context(), c.caller.Account, c.keyID(), params)
 	if err != nil {
 		return answer{}, err
 	}
@@ -158,72 +130,23 @@ func (a *api) rotateKey(c *call) (answer, error) {
 }
 
 func (a *api) deleteKey(c *call) (answer, error) {
-	matches, err := c.mayChangeKey()
-	if err != nil {
+	var params apikeys.DeleteParams
+	if err := c.bind(nil, a.ifMatchKey(&params.If)); err != nil {
 		return answer{}, err
 	}
-	if !id.Valid(id.Key, c.id) {
-		return answer{}, apikeys.ErrNotFound
-	}
-	if err := a.recheck(c); err != nil {
-		return answer{}, err
-	}
-	if err := a.permitKey(c); err != nil {
-		return answer{}, err
-	}
-	if err := a.keys.DeleteIf(c.Context(), c.caller.Account, c.id, matches); err != nil {
+	if err := a.keys.Delete(c.Context(), c.caller.Account, c.keyID(), params); err != nil {
 		return answer{}, err
 	}
 	return noContent(), nil
 }
 
-// permitKey asks whether the caller may do what the route is for to the key that
-// the path names. What it asks about does not change as long as the key is there.
-func (a *api) permitKey(c *call) error {
-	key, err := a.findKey(c)
-	if err != nil {
-		return err
-	}
-	return a.permit(c, &auth.Target{ID: key.ID, Scopes: key.Scopes, ExpiresAt: key.ExpiresAt})
-}
-
-// mayChangeKey returns the condition of a change or deletion: the request's If-Match
-// holds and, if it is the caller's own key, its value is still what it was when it was
-// verified. Otherwise a value that is replaced at this moment could still rotate.
-func (c *call) mayChangeKey() (apikeys.Condition, error) {
-	match, err := c.ifMatch()
-	if err != nil {
-		return nil, err
-	}
-	return func(key apikeys.Key) error {
-		if key.ID == c.caller.KeyID && !c.by().Matches(key.Hash.Sum, key.Previous.Sum) {
-			return auth.ErrCredentialChanged
-		}
-		tag, err := tagKey(key)
-		if err != nil {
-			return err
-		}
-		return match.check(tag)
-	}, nil
-}
-
-// findKey returns the caller's key that the path names. What is no id is unknown.
-func (a *api) findKey(c *call) (apikeys.Key, error) {
-	if !id.Valid(id.Key, c.id) {
-		return apikeys.Key{}, apikeys.ErrNotFound
-	}
-	return a.keys.Get(c.Context(), c.caller.Account, c.id)
-}
-
-// decodeKey decodes the body that creates a key (SPEC 4.1).
-func decodeKey(data []byte) (apikeys.CreateParams, error) {
-	var params apikeys.CreateParams
-	err := decodeObject(data,
-		required("name", &params.Name, asIs),
+// keyFields are those of the body that creates a key.
+func keyFields(params *apikeys.CreateParams) []field {
+	return fields(
+		required("name", &params.Name, identity),
 		required("scopes", &params.Scopes, parseScopes),
 		optional("expiresAt", &params.ExpiresAt, parseExpiry),
 	)
-	return params, err
 }
 
 func parseScopes(names []string) (scopes.Set, error) {

@@ -55,8 +55,8 @@ func optional[J value, T any](name string, target *T, parse func(J) (T, error)) 
 	return f
 }
 
-// changing is a field that may be absent, which leaves target nil, but not null.
-func changing[J value, T any](name string, target **T, parse func(J) (T, error)) field {
+// patch is a field that may be absent, which leaves target nil, but not null.
+func patch[J value, T any](name string, target **T, parse func(J) (T, error)) field {
 	var value T
 	f := required(name, &value, parse)
 	set := f.set
@@ -71,13 +71,20 @@ func changing[J value, T any](name string, target **T, parse func(J) (T, error))
 	return f
 }
 
-// asIs is the parse of a string that the service checks.
-func asIs(s string) (string, error) { return s, nil }
+// patchSlice is patch for a field whose target is nil where it is absent.
+func patchSlice[J value, T any](name string, target *[]T, parse func(J) ([]T, error)) field {
+	f := required(name, target, parse)
+	f.required = false
+	return f
+}
 
-// clearing is changing for a field that may be null, which is to change to the zero
+// identity is the parse of a value that the service checks.
+func identity[J value](value J) (J, error) { return value, nil }
+
+// nullablePatch is patch for a field that may be null, which is to change to the zero
 // value.
-func clearing[J value, T any](name string, target **T, parse func(J) (T, error)) field {
-	f := changing(name, target, parse)
+func nullablePatch[J value, T any](name string, target **T, parse func(J) (T, error)) field {
+	f := patch(name, target, parse)
 	set := f.set
 	f.set = func(raw json.RawMessage) error {
 		if raw[0] == 'n' {

@@ -24,18 +24,11 @@ func viewRecovery(r webhooks.Recovery) recoveryView {
 }
 
 func (a *api) createRecovery(c *call) (answer, error) {
-	params, err := decodeRecovery(c.data)
-	if err != nil {
+	params := webhooks.RecoverParams{If: a.mayChangeWebhook(c)}
+	if err := c.bind(recoveryFields(&params)); err != nil {
 		return answer{}, err
 	}
-	if params, err = a.webhooks.CheckRecover(params); err != nil {
-		return answer{}, err
-	}
-	webhook, err := a.findUsable(c)
-	if err != nil {
-		return answer{}, err
-	}
-	recovery, err := a.webhooks.Recover(c.Context(), c.caller.Account, webhook.ID, params)
+	recovery, err := a.webhooks.Recover(c.Context(), c.caller.Account, c.webhookID(), params)
 	if err != nil {
 		return answer{}, err
 	}
@@ -47,10 +40,7 @@ func (a *api) getRecovery(c *call) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	if !id.Valid(id.Recovery, c.part) {
-		return answer{}, errNoRecovery
-	}
-	recovery, err := a.webhooks.Recovery(c.Context(), c.caller.Account, c.part)
+	recovery, err := a.webhooks.Recovery(c.Context(), c.caller.Account, wellFormed(id.Recovery, c.subID))
 	if errors.Is(err, webhooks.ErrNotFound) || err == nil && recovery.WebhookID != webhook.ID {
 		return answer{}, errNoRecovery
 	}
@@ -60,15 +50,13 @@ func (a *api) getRecovery(c *call) (answer, error) {
 	return ok(viewRecovery(recovery))
 }
 
-// decodeRecovery decodes the body that recovers deliveries.
-func decodeRecovery(data []byte) (webhooks.RecoverParams, error) {
-	var params webhooks.RecoverParams
-	err := decodeObject(data,
+// recoveryFields are those of the body that recovers deliveries.
+func recoveryFields(params *webhooks.RecoverParams) []field {
+	return fields(
 		optional("from", &params.From, parseBound("from")),
 		optional("to", &params.To, parseBound("to")),
 		optional("states", &params.States, parseStates),
 	)
-	return params, err
 }
 
 func parseStates(names []string) ([]webhooks.DeliveryState, error) {

@@ -13,7 +13,7 @@ import (
 // A route is one thing the API does.
 type route struct {
 	method  string
-	pattern string      // segments that stand for themselves, and {id} and {…}, see place
+	pattern string      // segments that stand for themselves, and {id} and {…}, see pathParams
 	action  auth.Action // the authority it takes
 	body    bodyRule
 	handle  func(*call) (answer, error)
@@ -56,10 +56,10 @@ func Routes() []string {
 
 // A router finds routes. It is not an [http.ServeMux] because that redirects
 // paths it would rather have otherwise; here a path is right or there is nothing.
-type router []endpoint
+type router []pathRoutes
 
-// An endpoint is all routes of one pattern.
-type endpoint struct {
+// pathRoutes are all routes of one pattern.
+type pathRoutes struct {
 	segments []string
 	methods  map[string]*route
 	allow    string // the methods, for the Allow header
@@ -78,7 +78,7 @@ func newRouter(routes []route) (router, error) {
 		if !known {
 			i = len(rt)
 			byPattern[r.pattern] = i
-			rt = append(rt, endpoint{strings.Split(r.pattern, "/"), make(map[string]*route), ""})
+			rt = append(rt, pathRoutes{strings.Split(r.pattern, "/"), make(map[string]*route), ""})
 		}
 		methods := rt[i].methods
 		if methods[r.method] != nil {
@@ -102,18 +102,18 @@ func allow(methods map[string]*route) string {
 	return strings.Join(names, ", ")
 }
 
-// A place is what a path has for the parameters of its pattern: anything, not only
+// pathParams are what a path has for the parameters of its pattern: anything, not only
 // ids.
-type place struct {
-	id   string // for {id}
-	part string // for {eventId} or {recoveryId}, of what {id} is
+type pathParams struct {
+	id    string // for {id}
+	subID string // for {eventId} or {recoveryId}, of what {id} is
 }
 
-// find returns the route of a request, and its place.
-func (rt router) find(r *http.Request) (*route, place, error) {
+// find returns the route of a request, and its path parameters.
+func (rt router) find(r *http.Request) (*route, pathParams, error) {
 	segments, err := split(r.URL)
 	if err != nil {
-		return nil, place{}, errNoRoute
+		return nil, pathParams{}, errNoRoute
 	}
 	for i := range rt {
 		at, ok := rt[i].match(segments)
@@ -123,9 +123,9 @@ func (rt router) find(r *http.Request) (*route, place, error) {
 		if route := rt[i].methods[r.Method]; route != nil {
 			return route, at, nil
 		}
-		return nil, place{}, &methodError{rt[i].allow}
+		return nil, pathParams{}, &methodError{rt[i].allow}
 	}
-	return nil, place{}, errNoRoute
+	return nil, pathParams{}, errNoRoute
 }
 
 // split returns the segments of a path. They are split first and decoded after,
@@ -143,18 +143,18 @@ func split(u *url.URL) ([]string, error) {
 }
 
 // match compares a path, as it is.
-func (e *endpoint) match(segments []string) (at place, ok bool) {
+func (e *pathRoutes) match(segments []string) (at pathParams, ok bool) {
 	if len(segments) != len(e.segments) {
-		return place{}, false
+		return pathParams{}, false
 	}
 	for i, want := range e.segments {
 		switch isParameter := strings.HasPrefix(want, "{"); {
 		case isParameter && segments[i] == "", !isParameter && segments[i] != want:
-			return place{}, false
+			return pathParams{}, false
 		case want == "{id}":
 			at.id = segments[i]
 		case isParameter:
-			at.part = segments[i]
+			at.subID = segments[i]
 		}
 	}
 	return at, true

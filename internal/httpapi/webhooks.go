@@ -7,7 +7,7 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// A webhookView is a webhook as SPEC 2.2 shows it. The secret is there only in the
+// A webhookView is a webhook as its creation shows it (docs/spec.md, section 2.2). The secret is there only in the
 // answers that make it: to the creation of the webhook, and to its rotation.
 type webhookView struct {
 	ID        string               `json:"id"`
@@ -79,38 +79,32 @@ func viewWebhook(webhook webhooks.Webhook) webhookView {
 }
 
 func (a *api) createWebhook(c *call) (answer, error) {
-	params, err := decodeWebhook(c.data)
-	if err != nil {
+	params := webhooks.CreateParams{By: c.credential(), If: a.mayChangeWebhook(c)}
+	if err := c.bind(webhookFields(&params), idempotencyKey(&params.IdempotencyKey)); err != nil {
 		return answer{}, err
 	}
-	if params.IdempotencyKey, err = c.idempotencyKey(); err != nil {
-		return answer{}, err
-	}
-	if params, err = a.webhooks.Check(params); err != nil {
-		return answer{}, err
-	}
-	if err := a.permitWebhook(c, "", params.Events); err != nil {
-		return answer{}, err
-	}
-	params.By = c.by()
 	webhook, err := a.webhooks.Create(c.Context(), c.caller.Account, params)
 	if err != nil {
 		return answer{}, err
 	}
-	if webhook.Secret.IsZero() { // made by an earlier request, and maybe changed since
-		c.id = webhook.ID
-		webhook, err := a.findUsable(c)
-		switch {
-		case errors.Is(err, webhooks.ErrNotFound): // meanwhile
-			return answer{}, webhooks.ErrCreatedThenDeleted
-		case err != nil:
-			return answer{}, err
-		}
-		return showWebhook(&webhook, "")
+	if webhook.Secret.IsZero() { // an earlier request created it
+		return a.showCreated(c, webhook.ID)
 	}
 	view := viewWebhook(webhook)
 	view.Secret = webhook.Secret.Reveal()
 	return created(c, webhook.ID, view)
+}
+
+// showCreated answers with a webhook that an earlier request created, as it is now.
+func (a *api) showCreated(c *call, webhookID string) (answer, error) {
+	webhook, err := a.webhooks.Get(c.Context(), c.caller.Account, webhookID)
+	switch {
+	case errors.Is(err, webhooks.ErrNotFound): // it was deleted since Create looked
+		return answer{}, webhooks.ErrCreatedThenDeleted
+	case err != nil:
+		return answer{}, err
+	}
+	return showWebhook(&webhook, "")
 }
 
 func (a *api) listWebhooks(c *call) (answer, error) {
@@ -129,55 +123,28 @@ func (a *api) getWebhook(c *call) (answer, error) {
 }
 
 func (a *api) deleteWebhook(c *call) (answer, error) {
-	match, err := c.ifMatch()
-	if err != nil {
+	var params webhooks.DeleteParams
+	if err := c.bind(nil, a.ifMatchWebhook(&params.If)); err != nil {
 		return answer{}, err
 	}
-	webhookID, err := c.webhookID()
-	if err != nil {
-		return answer{}, err
-	}
-	if err := a.recheck(c); err != nil {
-		return answer{}, err
-	}
-	condition := func(webhook, _ webhooks.Webhook) error {
-		if err := a.permitWebhook(c, webhook.ID, webhook.Events); err != nil {
-			return err
-		}
-		return match.checkWebhook(&webhook)
-	}
-	if err := a.webhooks.DeleteIf(c.Context(), c.caller.Account, webhookID, condition); err != nil {
+	if err := a.webhooks.Delete(c.Context(), c.caller.Account, c.webhookID(), params); err != nil {
 		return answer{}, err
 	}
 	return noContent(), nil
 }
 
-// findWebhook returns the caller's webhook that the path names. What is no id is
-// unknown.
+// findWebhook returns the caller's webhook that the path names.
 func (a *api) findWebhook(c *call) (webhooks.Webhook, error) {
-	webhookID, err := c.webhookID()
-	if err != nil {
-		return webhooks.Webhook{}, err
-	}
-	return a.webhooks.Get(c.Context(), c.caller.Account, webhookID)
+	return a.webhooks.Get(c.Context(), c.caller.Account, c.webhookID())
 }
 
-func (c *call) webhookID() (string, error) {
-	if !id.Valid(id.Webhook, c.id) {
-		return "", webhooks.ErrNotFound
-	}
-	return c.id, nil
-}
-
-// decodeWebhook decodes the body that creates a webhook (SPEC 4.2).
-func decodeWebhook(data []byte) (webhooks.CreateParams, error) {
-	var params webhooks.CreateParams
-	err := decodeObject(data,
-		required("url", &params.URL, asIs),
+// webhookFields are those of the body that creates a webhook.
+func webhookFields(params *webhooks.CreateParams) []field {
+	return fields(
+		required("url", &params.URL, identity),
 		required("events", &params.Events, parseEvents),
 		optional("balanceThreshold", &params.BalanceThreshold, parseThreshold),
 	)
-	return params, err
 }
 
 func parseEvents(names []string) ([]webhooks.EventType, error) {

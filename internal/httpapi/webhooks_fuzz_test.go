@@ -6,8 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/storageapi/storageapi/internal/id"
 	"github.com/storageapi/storageapi/store/memory"
 	"github.com/storageapi/storageapi/webhooks"
@@ -29,7 +27,8 @@ func FuzzWebhookUpdateBody(f *testing.F) {
 		f.Fatal(err)
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
-		params, err := decodeWebhookUpdate(data)
+		var params webhooks.UpdateParams
+		err := decodeObject(data, webhookPatch(&params)...)
 		if err != nil {
 			checkRefusal(t, err)
 			return
@@ -44,9 +43,13 @@ func FuzzWebhookUpdateBody(f *testing.F) {
 				t.Fatalf("%q: %s sent %v, given %v", data, name, sent, given)
 			}
 		}
-		_, err = hooks.Update(t.Context(), "acct", made.ID, params)
-		if _, refused := hooks.CheckUpdate(params); !cmp.Equal(refused, err) {
-			t.Fatalf("%q: CheckUpdate says %v, Update %v", data, refused, err)
+		asked := false
+		params.If = func(_, _ webhooks.Webhook) error { asked = true; return nil }
+		if _, err = hooks.Update(t.Context(), "acct", made.ID, params); err != nil {
+			checkRefusal(t, err)
+		}
+		if asked != (err == nil) {
+			t.Fatalf("%q: the condition was asked: %v; Update says %v", data, asked, err)
 		}
 	})
 }
@@ -58,23 +61,27 @@ func FuzzRecoveryBody(f *testing.F) {
 	} {
 		f.Add([]byte(seed))
 	}
-	hooks, err := webhooks.New(memory.New(), webhooks.Config{})
+	hooks, err := webhooks.New(memory.New(), webhooks.Config{MaxPerAccount: -1})
 	if err != nil {
 		f.Fatal(err)
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
-		params, err := decodeRecovery(data)
+		var params webhooks.RecoverParams
+		err := decodeObject(data, recoveryFields(&params)...)
 		if err != nil {
 			checkRefusal(t, err)
 			return
 		}
 		checkStrict(t, data, "from", "to", "states")
-		checked, refused := hooks.CheckRecover(params)
-		_, err = hooks.Recover(t.Context(), "acct", id.Webhook+someULID, params)
-		if refused != nil {
-			checkRefusal(t, refused)
-		} else if !errors.Is(err, webhooks.ErrNotFound) || len(checked.States) < 1 || len(checked.States) > 3 {
-			t.Fatalf("%q: CheckRecover takes %+v, Recover says %v", data, checked, err)
+		made, err := hooks.Create(t.Context(), "acct", webhooks.CreateParams{URL: "https://example.com", Events: webhooks.EventTypes()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		recovery, err := hooks.Recover(t.Context(), "acct", made.ID, params)
+		if err != nil {
+			checkRefusal(t, err)
+		} else if len(recovery.States) < 1 || len(recovery.States) > 3 {
+			t.Fatalf("%q: Recover takes %+v", data, recovery)
 		}
 	})
 }

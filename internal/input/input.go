@@ -26,6 +26,9 @@ func Account(name string) (reason string) {
 	return ""
 }
 
+// ID reports whether a store may be asked for s: what is no id is not found.
+func ID(s string) bool { return s != "" && len(s) <= 128 && PlainText(s) }
+
 // IdempotencyKey returns what is wrong with an idempotency key; "" if nothing is.
 // Empty is fine: the request is not remembered.
 func IdempotencyKey(key string) (reason string) {

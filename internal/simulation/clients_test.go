@@ -214,7 +214,7 @@ func (c *clients) deleteInGo(ctx context.Context, k *key) {
 	call, end, looks := c.context(ctx)
 	defer end()
 	undo := c.beset("DeleteKey")
-	err := c.world.reach().api.Keys.Delete(call, c.account.id, k.id)
+	err := c.world.reach().api.Keys.Delete(call, c.account.id, k.id, apikeys.DeleteParams{})
 	undo()
 	c.tell([]string{k.name}, "deletes %s in Go, context of %d looks: %v", k.name, looks, err)
 	c.deleted(k, outcomeOf(err, errors.Is(err, apikeys.ErrNotFound)))

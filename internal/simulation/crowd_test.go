@@ -42,7 +42,7 @@ func (w *world) crowd(ctx context.Context) {
 	}
 	for account, id := range made {
 		for try := 0; try < 100; try++ {
-			if err := w.reach().api.Webhooks.Delete(ctx, account, id); err == nil {
+			if err := w.reach().api.Webhooks.Delete(ctx, account, id, webhooks.DeleteParams{}); err == nil {
 				break
 			}
 			time.Sleep(10 * time.Second)

@@ -330,7 +330,7 @@ func (s *subscriber) deleteInGo(ctx context.Context, k *hook) {
 	call, end, looks := s.context(ctx)
 	defer end()
 	undo := s.beset("DeleteWebhook")
-	err := s.world.reach().api.Webhooks.Delete(call, s.account.id, k.id)
+	err := s.world.reach().api.Webhooks.Delete(call, s.account.id, k.id, webhooks.DeleteParams{})
 	undo()
 	s.tell([]string{k.name}, "deletes %s in Go, context of %d looks: %v", k.name, looks, err)
 	s.deleted(k, from, outcomeOf(err, errors.Is(err, webhooks.ErrNotFound)))

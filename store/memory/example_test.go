@@ -30,7 +30,7 @@ func Example() {
 	principal, err := keys.Verify(ctx, token.Reveal())
 	fmt.Println(principal.Account, principal.Scopes, err)
 
-	if err := keys.Delete(ctx, "acct_1", key.ID); err != nil {
+	if err := keys.Delete(ctx, "acct_1", key.ID, apikeys.DeleteParams{}); err != nil {
 		panic(err)
 	}
 	_, err = keys.Verify(ctx, token.Reveal())

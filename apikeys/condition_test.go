@@ -1,0 +1,117 @@
+package apikeys_test
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/storageapi/storageapi/apikeys"
+)
+
+// A condition sees what a key is and what it would be; one that does not hold leaves it
+// so. It is asked after validation, and of no key it is not asked.
+func TestConditionsSeeBeforeAndAfter(t *testing.T) {
+	service, _ := newClocked(t)
+	key, _ := create(t, service, time.Time{})
+	no := errors.New("no")
+	var asked []string
+	condition := func(name string) apikeys.Condition {
+		return func(before, after apikeys.Key) error {
+			asked = append(asked, fmt.Sprintf("%s %q %q %v", name, before.Name, after.Name, before.Hash == after.Hash))
+			return no
+		}
+	}
+	update := rename("b")
+	update.If = condition("update")
+	_, err := service.Update(t.Context(), account, key.ID, update)
+	_, _, err2 := service.Rotate(t.Context(), account, key.ID, apikeys.RotateParams{If: condition("rotate")})
+	err3 := service.Delete(t.Context(), account, key.ID, apikeys.DeleteParams{If: condition("delete")})
+	_, _, err4 := service.Create(t.Context(), account, apikeys.CreateParams{Name: "c", Scopes: readFiles, If: condition("create")})
+	for _, err := range []error{err, err2, err3, err4} {
+		if !errors.Is(err, no) {
+			t.Errorf("got %v", err)
+		}
+	}
+	name := fmt.Sprintf("%q", key.Name)
+	want := []string{"update " + name + ` "b" true`, "rotate " + name + " " + name + " false", "delete " + name + ` "" false`, `create "" "c" false`}
+	if diff := cmp.Diff(want, asked); diff != "" {
+		t.Errorf("asked (-want +got):\n%s", diff)
+	}
+	page, err := service.List(t.Context(), account, apikeys.Page{Limit: 2})
+	if err != nil || !cmp.Equal([]apikeys.Key{key}, page, byValue) {
+		t.Errorf("it is changed: %+v, %v", page, err)
+	}
+
+	asked = nil
+	bad := rename("")
+	bad.If = condition("invalid")
+	_, err = service.Update(t.Context(), account, key.ID, bad)
+	var rule *apikeys.ValidationError
+	if !errors.As(err, &rule) {
+		t.Errorf("an invalid change: %v", err)
+	}
+	for _, id := range []string{"key_none", "", "\x00"} {
+		_, err := service.Update(t.Context(), account, id, update)
+		_, err2 := service.Get(t.Context(), account, id)
+		for _, err := range []error{err, err2, service.Delete(t.Context(), account, id, apikeys.DeleteParams{If: condition("none")})} {
+			if !errors.Is(err, apikeys.ErrNotFound) {
+				t.Errorf("%q: %v", id, err)
+			}
+		}
+	}
+	if asked != nil {
+		t.Errorf("asked %q", asked)
+	}
+}
+
+// What a condition was asked about is what is changed: if there is something else by
+// then, it is asked again. It may call the service.
+func TestConditionsAreAskedAboutWhatIsChanged(t *testing.T) {
+	service, _ := newClocked(t)
+	key, _ := create(t, service, time.Time{})
+	var asked []string
+	meanwhile := func(before, _ apikeys.Key) error {
+		asked = append(asked, before.Name)
+		if len(asked) > 1 {
+			return nil
+		}
+		_, err := service.Update(t.Context(), account, key.ID, rename("another"))
+		return err
+	}
+	got, _, err := service.Rotate(t.Context(), account, key.ID, apikeys.RotateParams{If: meanwhile})
+	if diff := cmp.Diff([]string{key.Name, "another"}, asked); err != nil || diff != "" || got.Name != "another" {
+		t.Errorf("%+v, %v; asked (-want +got):\n%s", got, err, diff)
+	}
+	params := rename("c")
+	params.If = func(_, _ apikeys.Key) error {
+		return service.Delete(t.Context(), account, key.ID, apikeys.DeleteParams{})
+	}
+	if _, err := service.Update(t.Context(), account, key.ID, params); !errors.Is(err, apikeys.ErrNotFound) {
+		t.Errorf("a key that was deleted meanwhile: %v", err)
+	}
+}
+
+// A creation that is made again asks about the key that is there.
+func TestConditionOfAReplay(t *testing.T) {
+	service, _ := newClocked(t)
+	no := errors.New("no")
+	params := apikeys.CreateParams{Name: "a", Scopes: readFiles, IdempotencyKey: "again"}
+	key, _, err := service.Create(t.Context(), account, params)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var asked []string
+	params.If = func(before, after apikeys.Key) error {
+		if asked = append(asked, before.ID); before.ID != "" && after.ID == before.ID {
+			return no
+		}
+		return nil
+	}
+	got, token, err := service.Create(t.Context(), account, params)
+	if diff := cmp.Diff([]string{"", key.ID}, asked); diff != "" || !errors.Is(err, no) || got.ID != "" || token.Reveal() != "" {
+		t.Errorf("%+v, %v; asked (-want +got):\n%s", got, err, diff)
+	}
+}

@@ -1,0 +1,180 @@
+package webhooks
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/storageapi/storageapi/auth"
+	"github.com/storageapi/storageapi/internal/id"
+	"github.com/storageapi/storageapi/internal/input"
+	"github.com/storageapi/storageapi/signing"
+)
+
+// CreateParams says what webhook to create.
+type CreateParams struct {
+	// URL receives the events: https, with a host, at most 2,048 characters of
+	// ASCII, without user information and fragment, not pointing into a
+	// special-purpose network.
+	URL string
+
+	// Events are the types to subscribe to, at least one; duplicates are
+	// folded.
+	Events []EventType
+
+	// BalanceThreshold is for balance.low events; zero: none.
+	BalanceThreshold Amount
+
+	// IdempotencyKey makes it safe to call Create again, for 24 hours: 1 to 128
+	// visible ASCII characters that the account uses for this creation alone.
+	// Empty: each call creates a webhook.
+	IdempotencyKey string
+
+	// By is the value of an API key that asks for the webhook, see apikeys.CredentialOf:
+	// if it is deleted or rotated before the webhook is created, none is, and Create
+	// returns [auth.ErrCredentialChanged]. Zero: the host asks.
+	By auth.Credential
+
+	// If is asked before the webhook is stored. Where an earlier call with the same
+	// IdempotencyKey created it, If is asked once more, about the webhook as it is now.
+	If Condition
+}
+
+// Create makes an active webhook for the account, with a new signing secret, and
+// returns it. An account is any string of 1 to 128 bytes of UTF-8 without
+// control characters. Whether the caller may create such a webhook is for params.If to
+// decide. [ErrLimit] if the account has [Config.MaxPerAccount] webhooks;
+// [ErrIdempotencyKeys] if it has used ten times as many idempotency keys in 24 hours.
+//
+// If the last reported balance is already below the webhook's threshold, a balance.low
+// event is sent immediately. The receiver may not have the secret yet and reject it; the
+// event is retried like any other.
+//
+// If the account has used params.IdempotencyKey before, no webhook is created: for the
+// same params Create returns the webhook created then, as it is now, with the zero
+// Secret; [ErrCreatedThenDeleted] if it was deleted; for other params
+// [ErrIdempotencyMismatch]. Of several such calls at once one creates the webhook.
+func (s *WebhookService) Create(ctx context.Context, account string, params CreateParams) (Webhook, error) {
+	if err := checkAccount(account); err != nil {
+		return Webhook{}, err
+	}
+	if wrong := s.Validate(params); len(wrong) > 0 {
+		return Webhook{}, wrong[0]
+	}
+	params.Events, _ = checkEvents(params.Events)
+	now := s.now().UTC().Truncate(time.Millisecond)
+	webhook := Webhook{
+		ID:               s.ids.New(id.Webhook, now),
+		Account:          account,
+		URL:              params.URL,
+		Events:           params.Events,
+		Active:           true,
+		BalanceThreshold: params.BalanceThreshold,
+		Secret:           signing.NewSecret(),
+		CreatedAt:        now,
+	}
+	if err := params.If.ask(Webhook{}, webhook); err != nil {
+		return Webhook{}, fmt.Errorf("create webhook: %w", err)
+	}
+	fingerprint := params.fingerprint()
+	err := s.store.CreateWebhook(ctx, webhook, CreateOptions{
+		MaxCount:           max(s.maxCount, 0),
+		IdempotencyKey:     params.IdempotencyKey,
+		Fingerprint:        fingerprint,
+		IdempotencyTTL:     input.IdempotencyTTL,
+		MaxIdempotencyKeys: input.MaxIdempotencyKeys(s.maxCount),
+		By:                 params.By,
+	})
+	var duplicate *DuplicateRequestError
+	if errors.As(err, &duplicate) {
+		webhook, err = s.replay(ctx, account, duplicate, fingerprint, params.If)
+	}
+	if errors.Is(err, ErrLimit) {
+		err = &LimitError{s.maxCount}
+	}
+	if err != nil {
+		return Webhook{}, fmt.Errorf("create webhook: %w", err)
+	}
+	s.balanceMayBeLow(ctx, webhook)
+	return webhook, nil
+}
+
+// Validate returns what Create would refuse params for, a field each: for forms that
+// show all that is wrong at once. Create returns the first of them.
+func (s *WebhookService) Validate(params CreateParams) (wrong []*ValidationError) {
+	refuse := func(err error) {
+		var rule *ValidationError
+		if errors.As(err, &rule) {
+			wrong = append(wrong, rule)
+		}
+	}
+	refuse(checkURL(params.URL, s.guard))
+	_, err := checkEvents(params.Events)
+	refuse(err)
+	if reason := input.IdempotencyKey(params.IdempotencyKey); reason != "" {
+		refuse(invalid("Idempotency-Key", reason))
+	}
+	return wrong
+}
+
+// replay returns the webhook, without its secret, that an earlier request with the same
+// idempotency key created, or ErrIdempotencyMismatch if its parameters differ.
+func (s *WebhookService) replay(ctx context.Context, account string, before *DuplicateRequestError, fingerprint [sha256.Size]byte, condition Condition) (Webhook, error) {
+	if before.Fingerprint != fingerprint {
+		return Webhook{}, ErrIdempotencyMismatch
+	}
+	webhook, err := s.store.WebhookByID(ctx, account, before.ID)
+	if errors.Is(err, ErrNotFound) {
+		err = ErrCreatedThenDeleted
+	}
+	if err == nil {
+		webhook.dropExpired(s.now())
+		err = condition.ask(webhook, webhook)
+	}
+	webhook.Secret, webhook.PreviousSecret = signing.Secret{}, signing.Secret{}
+	return webhook, err
+}
+
+// fingerprint stands for what is asked for by params that were checked.
+func (p *CreateParams) fingerprint() [sha256.Size]byte {
+	parts := []string{p.URL, p.BalanceThreshold.String()}
+	for _, t := range p.Events {
+		parts = append(parts, string(t))
+	}
+	return input.Fingerprint(parts...)
+}
+
+// checkEvents returns the subscription without duplicates.
+func checkEvents(types []EventType) ([]EventType, error) {
+	var folded []EventType
+	var unknown []string
+	for _, t := range types {
+		switch {
+		case !slices.Contains(eventTypes[:], t):
+			unknown = append(unknown, fmt.Sprintf("%.32q", t))
+		case !slices.Contains(folded, t):
+			folded = append(folded, t)
+		}
+	}
+	switch {
+	case len(unknown) > 10:
+		unknown = append(unknown[:10], "…")
+	case len(unknown) == 0 && len(folded) > 0:
+		return folded, nil
+	case len(unknown) == 0:
+		return nil, invalid("events", eventsRule)
+	}
+	return nil, invalid("events", eventsRule+"; unknown: "+strings.Join(unknown, ", "))
+}
+
+var eventsRule = func() string {
+	var known []string
+	for _, t := range eventTypes {
+		known = append(known, string(t))
+	}
+	return "must be one or more of " + strings.Join(known, ", ")
+}()

@@ -1,0 +1,42 @@
+package webhooks
+
+import (
+	"context"
+	"errors"
+	"fmt"
+)
+
+// DeleteParams says on what condition to delete a webhook.
+type DeleteParams struct{ If Condition }
+
+// Delete removes the account's webhook of that id and its pending deliveries, or
+// returns [ErrNotFound]. Attempts that this process is making are cut short, that of
+// a test event as well: once Delete has returned nil, it sends nothing more to the
+// webhook. If ctx ends while it waits for that, the webhook is deleted and Delete
+// returns the context's error.
+func (s *WebhookService) Delete(ctx context.Context, account, webhookID string, params DeleteParams) error {
+	err := errChanged
+	for errors.Is(err, errChanged) {
+		check, refused := s.ask(ctx, account, webhookID, params.If, func(w *Webhook) { *w = Webhook{} })
+		if refused != nil {
+			return fmt.Errorf("delete webhook: %w", refused)
+		}
+		err = s.store.DeleteWebhook(ctx, account, webhookID, check)
+	}
+	if errors.Is(err, ErrNotFound) {
+		return fmt.Errorf("delete webhook: %w", err)
+	}
+	if err != nil { // it may have been deleted nevertheless
+		return fmt.Errorf("delete webhook: %w", errors.Join(err, s.evict(ctx, account, webhookID)))
+	}
+	if err := s.evict(ctx, account, webhookID); err != nil {
+		return fmt.Errorf("delete webhook: deleted, but an attempt may be under way: %w", err)
+	}
+	return nil
+}
+
+// evict returns when nothing more will be sent to a webhook that was deleted, or
+// when ctx is done.
+func (s *WebhookService) evict(ctx context.Context, account, webhookID string) error {
+	return errors.Join(s.tests.evict(ctx, account, webhookID), s.dispatcher.evict(ctx, webhookID))
+}
