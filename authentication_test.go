@@ -20,7 +20,7 @@ func TestUnauthorized(t *testing.T) {
 	c := newClock()
 	h := serve(t, c.config())
 	_, good := h.key(alice, scopes.AccountRead)
-	_, expired := h.expiringKey(alice, c.now().Add(time.Minute), scopes.AccountRead)
+	_, expired := h.expiringKey(alice, c.Now().Add(time.Minute), scopes.AccountRead)
 	deletedID, deleted := h.key(alice, scopes.AccountRead)
 	if err := h.api.Keys.Delete(t.Context(), alice, deletedID, apikeys.DeleteParams{}); err != nil {
 		t.Fatal(err)
@@ -29,7 +29,7 @@ func TestUnauthorized(t *testing.T) {
 	if _, _, err := h.api.Keys.Rotate(t.Context(), alice, rotatedID, apikeys.RotateParams{}); err != nil {
 		t.Fatal(err)
 	}
-	c.add(time.Minute) // the instant of expiry
+	c.Add(time.Minute) // the instant of expiry
 
 	other := serve(t, c.config())
 	_, unknown := other.key(alice, scopes.AccountRead)

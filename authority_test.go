@@ -107,7 +107,7 @@ func TestRoutesByScope(t *testing.T) {
 func TestEscalation(t *testing.T) {
 	c := newClock()
 	h := serve(t, c.config())
-	soon, later := c.now().Add(time.Hour), c.now().Add(2*time.Hour)
+	soon, later := c.Now().Add(time.Hour), c.Now().Add(2*time.Hour)
 	ab, a, b := scopes.Of(scopes.FilesRead, scopes.FilesWrite), scopes.Of(scopes.FilesRead), scopes.Of(scopes.FilesWrite)
 	never := time.Time{}
 	tests := []struct {
@@ -193,7 +193,7 @@ func TestGraceIsNoLongerLife(t *testing.T) {
 func TestReplacedValueCannotTakeOver(t *testing.T) {
 	c := newClock()
 	h := serve(t, c.config())
-	for _, expires := range []time.Time{{}, c.now().Add(time.Hour)} {
+	for _, expires := range []time.Time{{}, c.Now().Add(time.Hour)} {
 		id, old := h.expiringKey(alice, expires, scopes.AccountRead)
 		fresh := h.do("POST", keysPath+"/"+id+"/rotate", old, "").want(200, "").text("key") // it is itself yet
 		h.do("GET", keysPath, old, "").want(200, "")
@@ -211,7 +211,7 @@ func TestReplacedValueCannotTakeOver(t *testing.T) {
 func TestReplacedValueCannotTakeOverByAnotherKey(t *testing.T) {
 	c := newClock()
 	h := serve(t, c.config())
-	expires := c.now().Add(time.Hour)
+	expires := c.Now().Add(time.Hour)
 	other, _ := h.expiringKey(alice, expires, scopes.FilesRead)
 	id, old := h.expiringKey(alice, expires, scopes.FilesRead)
 	h.do("POST", keysPath+"/"+id+"/rotate", old, "").want(200, "")

@@ -50,7 +50,7 @@ func TestLimits(t *testing.T) {
 func TestIdempotency(t *testing.T) {
 	c := newClock()
 	config := c.config()
-	config.Webhooks.Now = c.now
+	config.Webhooks.Now = c.Now
 	h := serve(t, config)
 	admin, other := h.admin(alice), h.admin(bob)
 	for path, test := range map[string]struct{ body, formatted, different, secret, before, after string }{
@@ -74,7 +74,7 @@ func TestIdempotency(t *testing.T) {
 		const key = `"8e03978e-40d5-43e8-bc93-6894a57f9324"` // with the quotes that the draft of the IETF has
 		made := h.do("POST", path, admin, test.body, idempotent(key)).want(201, "")
 		id, secret := made.text("id"), made.text(test.secret)
-		c.add(time.Hour)
+		c.Add(time.Hour)
 		for _, body := range []string{test.body, test.formatted} {
 			again := h.do("POST", path, admin, body, idempotent(key)).want(200, "")
 			if again.text("id") != id || strings.Contains(again.body, secret) || again.object()[test.secret] != nil || again.header.Get("Location") != "" {

@@ -10,12 +10,12 @@ import (
 	"net/http/httptest"
 	"path/filepath"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/storageapi/storageapi"
 	"github.com/storageapi/storageapi/apikeys"
+	"github.com/storageapi/storageapi/internal/testclock"
 	"github.com/storageapi/storageapi/scopes"
 )
 
@@ -235,20 +235,14 @@ func (r reply) text(field string) string {
 	return text
 }
 
-// A clock stands still until it is told otherwise.
-type clock struct{ at atomic.Pointer[time.Time] }
+// A clock is that of a service.
+type clock struct{ *testclock.Clock }
 
-func newClock() *clock {
-	c := new(clock)
-	c.set(time.Date(2026, 1, 31, 12, 0, 0, 0, time.UTC))
-	return c
+func newClock() clock {
+	return clock{testclock.At(time.Date(2026, 1, 31, 12, 0, 0, 0, time.UTC))}
 }
 
-func (c *clock) now() time.Time      { return *c.at.Load() }
-func (c *clock) set(at time.Time)    { c.at.Store(&at) }
-func (c *clock) add(d time.Duration) { c.set(c.now().Add(d)) }
-
 // config makes keys go by the clock.
-func (c *clock) config() storageapi.Config {
-	return storageapi.Config{Keys: apikeys.Config{Now: c.now}}
+func (c clock) config() storageapi.Config {
+	return storageapi.Config{Keys: apikeys.Config{Now: c.Now}}
 }

@@ -51,6 +51,7 @@ var importRules = map[string][]string{
 	"store/queue":        {"webhooks"},
 
 	"internal/simulation": {},
+	"internal/testclock":  {},
 	"internal/testhook":   {},
 
 	// Programs show what others can do: they import what others can.

@@ -67,7 +67,7 @@ func TestRotateKey(t *testing.T) {
 	rotate := func(body string) reply { t.Helper(); return h.do("POST", path+"/rotate", admin, body).want(200, "") }
 
 	use(first, 200)
-	c.add(time.Hour)
+	c.Add(time.Hour)
 	rotated := rotate("")
 	second := rotated.text("key")
 	want := fmt.Sprintf(`{"id":%q,"key":%q,"name":"a key","scopes":["account:read"],"expiresAt":null,"createdAt":"2026-01-31T12:00:00.000Z","lastUsedAt":"2026-01-31T12:00:00.000Z","previous":{"expiresAt":"2026-02-01T13:00:00.000Z","lastUsedAt":"2026-01-31T12:00:00.000Z"}}`, id, second)
@@ -78,7 +78,7 @@ func TestRotateKey(t *testing.T) {
 		t.Errorf("ETag %s after a rotation, was %s", tag, before.header.Get("ETag"))
 	}
 	use(first, 200)
-	c.add(time.Hour)
+	c.Add(time.Hour)
 	use(second, 200)
 	shown := strings.Replace(want, fmt.Sprintf(`"key":%q,`, second), "", 1)
 	shown = strings.Replace(shown, `"lastUsedAt":"2026-01-31T12:00:00.000Z","previous"`, `"lastUsedAt":"2026-01-31T14:00:00.000Z","previous"`, 1)
@@ -94,9 +94,9 @@ func TestRotateKey(t *testing.T) {
 	use(first, 401)
 	use(second, 200)
 	use(third, 200)
-	c.add(time.Minute - time.Millisecond)
+	c.Add(time.Minute - time.Millisecond)
 	use(second, 200)
-	c.add(time.Millisecond)
+	c.Add(time.Millisecond)
 	use(second, 401)
 	use(third, 200)
 	if got := h.do("GET", path, admin, "").want(200, ""); got.object()["previous"] != nil {
@@ -111,7 +111,7 @@ func TestRotateKey(t *testing.T) {
 		use(now.text("key"), 200)
 	}
 	for body, seconds := range map[string]int{`{}`: 86400, `{"graceSeconds":null}`: 86400, `{"graceSeconds":31536000}`: 31536000, `{"graceSeconds":1e2}`: 100} {
-		until := c.now().Add(time.Duration(seconds) * time.Second).Format("2006-01-02T15:04:05.000Z")
+		until := c.Now().Add(time.Duration(seconds) * time.Second).Format("2006-01-02T15:04:05.000Z")
 		if got := rotate(body).object()["previous"].(map[string]any)["expiresAt"]; got != until {
 			t.Errorf("%s: the value before dies at %v, want %s", body, got, until)
 		}
@@ -138,12 +138,12 @@ func TestGraceEndsWithTheKey(t *testing.T) {
 	c := newClock()
 	h := serve(t, c.config())
 	admin := h.admin(alice)
-	id, old := h.expiringKey(alice, c.now().Add(time.Hour), scopes.AccountRead)
+	id, old := h.expiringKey(alice, c.Now().Add(time.Hour), scopes.AccountRead)
 	rotated := h.do("POST", keysPath+"/"+id+"/rotate", admin, "").want(200, "")
 	if !strings.Contains(rotated.body, `"previous":{"expiresAt":"2026-01-31T13:00:00.000Z"`) {
 		t.Errorf("got %s", rotated.body)
 	}
-	c.add(time.Hour)
+	c.Add(time.Hour)
 	h.do("GET", keysPath, old, "").want(401, "UNAUTHORIZED")
 	h.do("GET", keysPath, rotated.text("key"), "").want(401, "UNAUTHORIZED")
 }
@@ -162,7 +162,7 @@ func TestKeyTags(t *testing.T) {
 	// What was used, and what has passed, is no change.
 	first := tag()
 	h.do("GET", keysPath, token, "").want(403, "FORBIDDEN")
-	c.add(time.Hour)
+	c.Add(time.Hour)
 	if tag() != first || h.do("HEAD", path, admin, "").header.Get("ETag") != first {
 		t.Error("the tag changes by itself")
 	}

@@ -44,7 +44,7 @@ func TestKeyLife(t *testing.T) {
 	if got := h.do("GET", made.header.Get("Location"), admin, "").want(200, ""); got.body != unused {
 		t.Errorf("read: got  %s\nwant %s", got.body, unused)
 	}
-	c.add(time.Hour)
+	c.Add(time.Hour)
 	h.do("GET", keysPath, token, "").want(403, "FORBIDDEN") // uses it
 	used := strings.Replace(unused, `"lastUsedAt":null`, `"lastUsedAt":"2026-01-31T13:00:00.000Z"`, 1)
 	if got := h.do("GET", keysPath+"?limit=1", admin, "").want(200, ""); !strings.Contains(got.body, `{"data":[`+used+`],`) {
@@ -136,10 +136,10 @@ func TestCreateKeyFields(t *testing.T) {
 func TestExpiryIsTheInstant(t *testing.T) {
 	c := newClock()
 	h := serve(t, c.config())
-	_, token := h.expiringKey(alice, c.now().Add(time.Second), scopes.AccountRead)
-	c.add(time.Second - time.Nanosecond)
+	_, token := h.expiringKey(alice, c.Now().Add(time.Second), scopes.AccountRead)
+	c.Add(time.Second - time.Nanosecond)
 	h.do("GET", keysPath, token, "").want(200, "")
-	c.add(time.Nanosecond)
+	c.Add(time.Nanosecond)
 	h.do("GET", keysPath, token, "").want(401, "UNAUTHORIZED")
 }
 

@@ -49,7 +49,7 @@ func TestRateLimit(t *testing.T) {
 	}
 	want(h.do("GET", keysPath, "bad", ""), 401, "", "", "", "")
 	want(h.do("GET", keysPath, made.text("key"), ""), 403, "10", "9", "1", "")
-	c.add(2 * time.Second)
+	c.Add(2 * time.Second)
 	want(h.do("GET", keysPath, token, ""), 200, "10", "1", "9", "")
 }
 

@@ -162,7 +162,7 @@ func TestOneOfManyUpdatesIsFirst(t *testing.T) {
 func TestRotateWebhookSecret(t *testing.T) {
 	c := newClock()
 	config := c.config()
-	config.Webhooks.Now = c.now
+	config.Webhooks.Now = c.Now
 	h := serve(t, config)
 	admin := h.admin(alice)
 	made := h.do("POST", webhooksPath, admin, newWebhook).want(201, "")
@@ -193,7 +193,7 @@ func TestRotateWebhookSecret(t *testing.T) {
 	}
 	h.do("POST", one+"/rotate-secret", admin, `{"graceSeconds":60}`).want(200, "")
 	tag := h.do("GET", one, admin, "").header.Get("ETag")
-	c.add(time.Minute)
+	c.Add(time.Minute)
 	if got := h.do("GET", one, admin, ""); got.object()["previousSecretExpiresAt"] != nil || got.header.Get("ETag") != tag {
 		t.Errorf("after the grace: %s with tag %s, want %s", got.body, got.header.Get("ETag"), tag)
 	}

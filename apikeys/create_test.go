@@ -15,7 +15,7 @@ import (
 
 func TestCreateReturnsWhatIsStored(t *testing.T) {
 	service, clock := newClocked(t)
-	clock.set(noon.Add(1234567 * time.Nanosecond).In(time.FixedZone("", 7200)))
+	clock.Set(noon.Add(1234567 * time.Nanosecond).In(time.FixedZone("", 7200)))
 	granted := scopes.Of(scopes.SecretsWrite, scopes.FilesRead)
 	key, token, err := service.Create(t.Context(), account, apikeys.CreateParams{
 		Name: "Ci/Cd 🔑", Scopes: granted, ExpiresAt: noon.Add(time.Hour + 999999),
@@ -132,7 +132,7 @@ func TestListIsNewestFirst(t *testing.T) {
 	service, clock := newClocked(t)
 	var want []string
 	for i := range 5 {
-		clock.set(noon.Add(-time.Duration(i) * time.Second)) // whatever the clock does
+		clock.Set(noon.Add(-time.Duration(i) * time.Second)) // whatever the clock does
 		key, _ := create(t, service, time.Time{})
 		want = append([]string{key.ID}, want...)
 	}

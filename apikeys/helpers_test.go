@@ -13,6 +13,7 @@ import (
 
 	"github.com/storageapi/storageapi/apikeys"
 	"github.com/storageapi/storageapi/auth"
+	"github.com/storageapi/storageapi/internal/testclock"
 	"github.com/storageapi/storageapi/scopes"
 	"github.com/storageapi/storageapi/store/memory"
 )
@@ -24,24 +25,6 @@ var (
 	readFiles = scopes.Of(scopes.FilesRead)
 	byValue   = cmpopts.EquateComparable(scopes.Set{})
 )
-
-// A clock shows the time it is set to.
-type clock struct {
-	mu  sync.Mutex
-	now time.Time
-}
-
-func (c *clock) Now() time.Time {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.now
-}
-
-func (c *clock) set(now time.Time) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.now = now
-}
 
 // A spy is a store that remembers what it was asked to do.
 type spy struct {
@@ -118,9 +101,9 @@ func newService(tb testing.TB, store apikeys.Store, config apikeys.Config) *apik
 }
 
 // newClocked returns a service on a memory store, with its clock set to noon.
-func newClocked(tb testing.TB) (*apikeys.KeyService, *clock) {
+func newClocked(tb testing.TB) (*apikeys.KeyService, *testclock.Clock) {
 	tb.Helper()
-	c := &clock{now: noon}
+	c := testclock.At(noon)
 	return newService(tb, memory.New(), apikeys.Config{Now: c.Now}), c
 }
 

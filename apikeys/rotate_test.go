@@ -14,7 +14,7 @@ import (
 func TestRotateKeepsTheKeyAndChangesItsToken(t *testing.T) {
 	service, clock := newClocked(t)
 	before, old := create(t, service, noon.Add(time.Hour))
-	clock.set(noon.Add(time.Minute))
+	clock.Set(noon.Add(time.Minute))
 	after, young := rotate(t, service, before.ID, 10*time.Minute)
 
 	want := before
@@ -51,7 +51,7 @@ func TestRotateGrace(t *testing.T) {
 			key, old := create(t, service, test.expires)
 			_, young := rotate(t, service, key.ID, test.grace)
 			if test.oldDies.After(noon) {
-				clock.set(test.oldDies.Add(-time.Millisecond))
+				clock.Set(test.oldDies.Add(-time.Millisecond))
 				if p := accepted(t, service, old.Reveal()); !p.ExpiresAt.Equal(test.oldDies) || p.KeyID != key.ID {
 					t.Errorf("during its grace the old token is %+v, want it to expire at %v", p, test.oldDies)
 				}
@@ -59,7 +59,7 @@ func TestRotateGrace(t *testing.T) {
 					t.Errorf("the new token expires at %v, want %v", p.ExpiresAt, test.expires)
 				}
 			}
-			clock.set(test.oldDies)
+			clock.Set(test.oldDies)
 			refused(t, service, old.Reveal())
 			if test.expires.IsZero() || test.oldDies.Before(test.expires) {
 				accepted(t, service, young.Reveal())
@@ -88,7 +88,7 @@ func TestAKeyHasAtMostTwoTokens(t *testing.T) {
 func TestRotatingADeadKeyRevivesNothing(t *testing.T) {
 	service, clock := newClocked(t)
 	key, old := create(t, service, noon.Add(time.Hour))
-	clock.set(noon.Add(2 * time.Hour))
+	clock.Set(noon.Add(2 * time.Hour))
 	_, young := rotate(t, service, key.ID, time.Hour)
 	refused(t, service, old.Reveal())
 	refused(t, service, young.Reveal())

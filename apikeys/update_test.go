@@ -18,7 +18,7 @@ func rename(name string) apikeys.UpdateParams { return apikeys.UpdateParams{Name
 func TestUpdateChangesTheNameOnly(t *testing.T) {
 	service, clock := newClocked(t)
 	key, token := create(t, service, noon.Add(time.Hour))
-	clock.set(noon.Add(time.Minute))
+	clock.Set(noon.Add(time.Minute))
 	accepted(t, service, token.Reveal())
 	want := key
 	want.Name, want.LastUsedAt = "Ci/Cd 🔑", noon.Add(time.Minute)

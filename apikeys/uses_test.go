@@ -202,7 +202,7 @@ func TestLastUseIsNeverSetBack(t *testing.T) {
 	service, clock := newClocked(t)
 	key, token := create(t, service, time.Time{})
 	for _, offset := range []time.Duration{time.Hour, 0, -time.Hour, 59 * time.Minute} {
-		clock.set(noon.Add(offset))
+		clock.Set(noon.Add(offset))
 		accepted(t, service, token.Reveal())
 		if at := lastUse(t, service, key.ID); at != noon.Add(time.Hour) {
 			t.Errorf("used at %+v: last use %v", offset, at)

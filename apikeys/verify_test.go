@@ -46,11 +46,11 @@ func TestAKeyIsDeadAtTheInstantOfItsExpiry(t *testing.T) {
 	_, token := create(t, service, noon.Add(time.Hour))
 	_, lasting := create(t, service, time.Time{})
 
-	clock.set(noon.Add(time.Hour - time.Nanosecond))
+	clock.Set(noon.Add(time.Hour - time.Nanosecond))
 	accepted(t, service, token.Reveal())
-	clock.set(noon.Add(time.Hour))
+	clock.Set(noon.Add(time.Hour))
 	refused(t, service, token.Reveal())
-	clock.set(noon.AddDate(500, 0, 0))
+	clock.Set(noon.AddDate(500, 0, 0))
 	refused(t, service, token.Reveal())
 	accepted(t, service, lasting.Reveal())
 }
@@ -200,11 +200,11 @@ func TestRecheckIsVerifyWithoutAUse(t *testing.T) {
 	replaced.Replaced, replaced.ExpiresAt = true, noon.Add(time.Minute)
 	recheck(replaced, token.Reveal())
 	recheck(p, fresh.Reveal())
-	clock.set(noon.Add(time.Minute))
+	clock.Set(noon.Add(time.Minute))
 	recheck(auth.Principal{}, token.Reveal())
-	clock.set(noon.Add(time.Hour))
+	clock.Set(noon.Add(time.Hour))
 	recheck(auth.Principal{}, fresh.Reveal())
-	clock.set(noon)
+	clock.Set(noon)
 	if err := service.Delete(t.Context(), account, key.ID, apikeys.DeleteParams{}); err != nil {
 		t.Fatal(err)
 	}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/storageapi/storageapi/auth"
+	"github.com/storageapi/storageapi/internal/testclock"
 	"github.com/storageapi/storageapi/scopes"
 )
 
@@ -26,13 +27,13 @@ func (anyKey) Verify(_ context.Context, token string) (auth.Principal, error) {
 type accounts struct {
 	*testing.T
 	handler http.Handler
-	clock   *clock
+	clock   *testclock.Clock
 }
 
 func newAccounts(t *testing.T, limit auth.RateLimit) *accounts {
 	t.Helper()
-	c := &clock{at: time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)}
-	a, err := auth.New(anyKey{}, auth.Config{RateLimit: limit, Now: c.now})
+	c := testclock.At(time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC))
+	a, err := auth.New(anyKey{}, auth.Config{RateLimit: limit, Now: c.Now})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -66,7 +67,7 @@ func TestManyKeysDoNotMultiplyTheLimit(t *testing.T) {
 				t.Errorf("PerAccount %d: %d requests were admitted, want %d", perAccount, got, want)
 			}
 		}
-		a.clock.add(2 * time.Second)
+		a.clock.Add(2 * time.Second)
 		back := 2 * max(perAccount, 1)
 		if perAccount == 0 {
 			back = 8
@@ -121,13 +122,13 @@ func TestRatesHold(t *testing.T) {
 		interval := float64(time.Second) / limit.PerSecond
 		admitted := make(map[string][]time.Time)
 		for range 600 {
-			a.clock.add(time.Duration(random.ExpFloat64() * interval * []float64{0, 0.1, 0.5, 3}[random.IntN(4)]))
+			a.clock.Add(time.Duration(random.ExpFloat64() * interval * []float64{0, 0.1, 0.5, 3}[random.IntN(4)]))
 			account, key := strconv.Itoa(random.IntN(2)), random.IntN(5)
 			ok, _, remaining, _, retryAfter := a.ask(account, key)
 			if ok {
 				id := account + "/" + strconv.Itoa(key)
-				admitted[account] = append(admitted[account], a.clock.now())
-				admitted[id] = append(admitted[id], a.clock.now())
+				admitted[account] = append(admitted[account], a.clock.Now())
+				admitted[id] = append(admitted[id], a.clock.Now())
 			}
 			if random.IntN(20) > 0 {
 				continue
@@ -139,18 +140,18 @@ func TestRatesHold(t *testing.T) {
 					t.Fatalf("%+v: %d remain, and number %d was admitted: %v", limit, left, i+1, ok)
 				}
 				if ok {
-					admitted[account] = append(admitted[account], a.clock.now())
-					admitted[account+"/"+strconv.Itoa(key)] = append(admitted[account+"/"+strconv.Itoa(key)], a.clock.now())
+					admitted[account] = append(admitted[account], a.clock.Now())
+					admitted[account+"/"+strconv.Itoa(key)] = append(admitted[account+"/"+strconv.Itoa(key)], a.clock.Now())
 				}
 				retryAfter = again
 			}
 			wait, _ := strconv.Atoi(retryAfter)
-			a.clock.add(time.Duration(wait) * time.Second)
+			a.clock.Add(time.Duration(wait) * time.Second)
 			if ok, _, _, _, _ := a.ask(account, key); !ok {
 				t.Fatalf("%+v: not admitted after %d s", limit, wait)
 			}
-			admitted[account] = append(admitted[account], a.clock.now())
-			admitted[account+"/"+strconv.Itoa(key)] = append(admitted[account+"/"+strconv.Itoa(key)], a.clock.now())
+			admitted[account] = append(admitted[account], a.clock.Now())
+			admitted[account+"/"+strconv.Itoa(key)] = append(admitted[account+"/"+strconv.Itoa(key)], a.clock.Now())
 		}
 		for id, times := range admitted {
 			n := float64(limit.PerAccount)

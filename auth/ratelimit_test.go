@@ -12,33 +12,16 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/storageapi/storageapi/auth"
+	"github.com/storageapi/storageapi/internal/testclock"
 	"github.com/storageapi/storageapi/scopes"
 )
 
-// A clock stands still until it is told otherwise.
-type clock struct {
-	mu sync.Mutex
-	at time.Time
-}
-
-func (c *clock) now() time.Time {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.at
-}
-
-func (c *clock) add(d time.Duration) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.at = c.at.Add(d)
-}
-
 // newLimited returns an Authenticator with that limit, and the clock it goes by.
-func newLimited(t *testing.T, perSecond float64, burst int) (*auth.Authenticator, *clock) {
+func newLimited(t *testing.T, perSecond float64, burst int) (*auth.Authenticator, *testclock.Clock) {
 	t.Helper()
-	c := &clock{at: time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)}
+	c := testclock.At(time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC))
 	a, err := auth.New(allKeys, auth.Config{
-		RateLimit: auth.RateLimit{PerSecond: perSecond, Burst: burst}, Logger: slog.New(slog.DiscardHandler), Now: c.now,
+		RateLimit: auth.RateLimit{PerSecond: perSecond, Burst: burst}, Logger: slog.New(slog.DiscardHandler), Now: c.Now,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -79,7 +62,7 @@ func TestRateLimit(t *testing.T) {
 		{time.Hour, answer{200, "3", "2", "2", ""}},
 	}
 	for i, step := range steps {
-		c.add(step.after)
+		c.Add(step.after)
 		if diff := cmp.Diff(step.want, ask(handler, "reader")); diff != "" {
 			t.Errorf("step %d (-want +got):\n%s", i, diff)
 		}
@@ -134,9 +117,9 @@ func TestRateHolds(t *testing.T) {
 		interval := time.Duration(float64(time.Second) / perSecond)
 		var admitted []time.Time
 		for range 500 {
-			c.add(time.Duration(random.ExpFloat64() * float64(interval) * []float64{0, 0.3, 1, 5}[random.IntN(4)]))
+			c.Add(time.Duration(random.ExpFloat64() * float64(interval) * []float64{0, 0.3, 1, 5}[random.IntN(4)]))
 			if response, _ := serve(t, handler, request("reader")); response.StatusCode == 200 {
-				admitted = append(admitted, c.now())
+				admitted = append(admitted, c.Now())
 			}
 		}
 		for i, from := range admitted {
@@ -147,7 +130,7 @@ func TestRateHolds(t *testing.T) {
 			}
 		}
 		for range 200 {
-			c.add(interval + 1)
+			c.Add(interval + 1)
 			if response, _ := serve(t, handler, request("writer")); response.StatusCode != 200 {
 				t.Fatalf("%v a second, burst %d: whoever keeps to it is answered %d", perSecond, burst, response.StatusCode)
 			}
@@ -182,12 +165,12 @@ func TestRateLimitAfterClockWasSetBack(t *testing.T) {
 	for range 3 {
 		serve(t, handler, request("reader"))
 	}
-	c.add(-time.Hour)
+	c.Add(-time.Hour)
 	response, _ := serve(t, handler, request("reader"))
 	if response.StatusCode != 429 || response.Header.Get("Retry-After") != "1" || response.Header.Get("X-RateLimit-Reset") != "2" {
 		t.Errorf("got %d %v", response.StatusCode, response.Header)
 	}
-	c.add(time.Second)
+	c.Add(time.Second)
 	if response, _ := serve(t, handler, request("reader")); response.StatusCode != 200 {
 		t.Errorf("got %d", response.StatusCode)
 	}

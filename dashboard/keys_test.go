@@ -9,6 +9,7 @@ import (
 
 	"github.com/storageapi/storageapi"
 	"github.com/storageapi/storageapi/apikeys"
+	"github.com/storageapi/storageapi/internal/testclock"
 	"github.com/storageapi/storageapi/scopes"
 )
 
@@ -18,16 +19,16 @@ func TestNoKeys(t *testing.T) {
 }
 
 func TestListKeys(t *testing.T) {
-	now := noon
-	s := newSite(t, storageapi.Config{Keys: apikeys.Config{Now: func() time.Time { return now }}})
+	clock := testclock.At(noon)
+	s := newSite(t, storageapi.Config{Keys: apikeys.Config{Now: clock.Now}})
 	s.key(alice, "everything", time.Time{}, scopes.EnvironmentsRead, scopes.EnvironmentsWrite, scopes.FilesRead, scopes.FilesWrite, scopes.MembersRead)
-	s.key(alice, "dying", now.Add(72*time.Hour))
-	s.key(alice, "dead", now.Add(time.Hour))
+	s.key(alice, "dying", noon.Add(72*time.Hour))
+	s.key(alice, "dead", noon.Add(time.Hour))
 	_, token := s.key(alice, "used", time.Time{})
 	s.key(bob, "of bob", time.Time{})
-	now = now.Add(2 * time.Hour)
+	clock.Add(2 * time.Hour)
 	s.valid(token)
-	now = now.Add(5 * time.Minute)
+	clock.Add(5 * time.Minute)
 	list := s.get("api-keys").want(http.StatusOK)
 	list.says("everything", "environments:read environments:write files:read files:write and 1 more",
 		"dying", "Expires in 2 days", "dead", "Expired", "used", "5 minutes ago", "Never used", "20 Nov 2026").hides("of bob")
@@ -50,8 +51,8 @@ func TestKeyPages(t *testing.T) {
 }
 
 func TestCreateKey(t *testing.T) {
-	now := noon
-	s := newSite(t, storageapi.Config{Keys: apikeys.Config{Now: func() time.Time { return now }}})
+	clock := testclock.At(noon)
+	s := newSite(t, storageapi.Config{Keys: apikeys.Config{Now: clock.Now}})
 	form := s.get("api-keys/new").want(http.StatusOK).says("Environments", "List and retrieve environments environments:read", "Read account info and usage").
 		form("name", " nightly backup ", "scopes", "files:write", "scopes", "files:read", "expiry", "30")
 	made := s.post("api-keys/new", form).want(http.StatusOK).says("API key created", "You won’t be able to see it again.")
@@ -72,7 +73,7 @@ func TestCreateKey(t *testing.T) {
 	}
 
 	// The form again, as by a reload: nothing more is made, and nothing shown.
-	now = now.Add(time.Hour)
+	clock.Add(time.Hour)
 	again := s.post("api-keys/new", form).want(http.StatusOK).says("did not create another", "nightly backup").hides(token)
 	// And with another name, as by the back button.
 	form.Set("name", "other")

@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/storageapi/storageapi/internal/testclock"
 	"github.com/storageapi/storageapi/webhooks"
 )
 
@@ -221,7 +222,7 @@ func (failingReview) UpdateAlert(context.Context, string, webhooks.Metric, func(
 // twice.
 func TestReportsAgain(t *testing.T) {
 	box := newTeller()
-	s := newService(t, box, webhooks.Config{Now: func() time.Time { return noon }})
+	s := newService(t, box, webhooks.Config{Now: testclock.At(noon).Now})
 	watch(t, s, "10")
 	expiring := webhooks.ExpiringFile{ID: "file_1", ExpiresAt: noon.Add(time.Hour)}
 	reports := map[string]func() error{
@@ -244,7 +245,7 @@ func TestReportsAgain(t *testing.T) {
 
 func TestReportsThatAreRefused(t *testing.T) {
 	box := newTeller()
-	s := newService(t, box, webhooks.Config{Now: func() time.Time { return noon }})
+	s := newService(t, box, webhooks.Config{Now: testclock.At(noon).Now})
 	wantInvalid(t, s.ReportBalance(t.Context(), "", 0), "account")
 	wantInvalid(t, s.ReportBalance(t.Context(), "\x01", 0), "account")
 	for _, period := range []string{"", "a\x00", "\xff", string(make([]byte, 65))} {

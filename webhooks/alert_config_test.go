@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/storageapi/storageapi/internal/testclock"
 	"github.com/storageapi/storageapi/store/memory"
 	"github.com/storageapi/storageapi/webhooks"
 )
@@ -40,7 +41,7 @@ func TestAlertConfig(t *testing.T) {
 // What a host does to its Config later changes nothing.
 func TestAlertConfigIsCopied(t *testing.T) {
 	box, ratios := newTeller(), []float64{0.8}
-	s := newService(t, box, webhooks.Config{ApproachingRatios: ratios, Now: func() time.Time { return noon }})
+	s := newService(t, box, webhooks.Config{ApproachingRatios: ratios, Now: testclock.At(noon).Now})
 	ratios[0] = 0.1
 	noError(t, s.ReportTransactions(t.Context(), account, 7, 10, "2026-11"))
 	box.want(t, "7 of 10")

@@ -12,26 +12,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/storageapi/storageapi/internal/testclock"
 	"github.com/storageapi/storageapi/webhooks"
 )
-
-// A clock is one that a test sets.
-type clock struct {
-	mu sync.Mutex
-	at time.Time
-}
-
-func (c *clock) now() time.Time {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.at
-}
-
-func (c *clock) set(at time.Time) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.at = at
-}
 
 // toldFiles returns the ids of the files in each event that was told since the last
 // call.
@@ -69,8 +52,8 @@ func expiring(id string, at time.Time) webhooks.ExpiringFile {
 
 func TestFilesAreToldOncePerLead(t *testing.T) {
 	const hour, day = time.Hour, 24 * time.Hour
-	box, clock := newTeller(), &clock{at: noon}
-	s := newService(t, box, webhooks.Config{Now: clock.now})
+	box, clock := newTeller(), testclock.At(noon)
+	s := newService(t, box, webhooks.Config{Now: clock.Now})
 	file := expiring("file", noon.Add(30*day))
 	for _, step := range []struct {
 		left time.Duration
@@ -79,7 +62,7 @@ func TestFilesAreToldOncePerLead(t *testing.T) {
 		{30 * day, false}, {7*day + time.Millisecond, false}, {7 * day, true}, {6 * day, false}, {day + time.Millisecond, false},
 		{day, true}, {hour, false}, {time.Millisecond, false}, {0, false}, {-hour, false},
 	} {
-		clock.set(file.ExpiresAt.Add(-step.left))
+		clock.Set(file.ExpiresAt.Add(-step.left))
 		for range 2 {
 			noError(t, s.ReportFiles(t.Context(), account, []webhooks.ExpiringFile{file, file}))
 		}
@@ -92,21 +75,21 @@ func TestFilesAreToldOncePerLead(t *testing.T) {
 }
 
 func TestFilesThatAreLate(t *testing.T) {
-	box, clock := newTeller(), &clock{at: noon}
-	s := newService(t, box, webhooks.Config{Now: clock.now, FileLeads: []time.Duration{time.Hour, 10 * time.Hour, time.Minute}})
+	box, clock := newTeller(), testclock.At(noon)
+	s := newService(t, box, webhooks.Config{Now: clock.Now, FileLeads: []time.Duration{time.Hour, 10 * time.Hour, time.Minute}})
 	file := expiring("file", noon.Add(30*time.Minute))
 	for range 2 {
 		noError(t, s.ReportFiles(t.Context(), account, []webhooks.ExpiringFile{file}))
 	}
 	box.wantFiles(t, "30 minutes before, at first", []string{"file"})
-	clock.set(noon.Add(29 * time.Minute))
+	clock.Set(noon.Add(29 * time.Minute))
 	noError(t, s.ReportFiles(t.Context(), account, []webhooks.ExpiringFile{file}))
 	box.wantFiles(t, "a minute before", []string{"file"})
 }
 
 func TestFilesWhoseExpiryMoved(t *testing.T) {
 	box := newTeller()
-	s := newService(t, box, webhooks.Config{Now: func() time.Time { return noon }})
+	s := newService(t, box, webhooks.Config{Now: testclock.At(noon).Now})
 	tell := func(account string, hours time.Duration) {
 		t.Helper()
 		noError(t, s.ReportFiles(t.Context(), account, []webhooks.ExpiringFile{expiring("file", noon.Add(hours*time.Hour))}))
@@ -127,7 +110,7 @@ func TestFilesWhoseExpiryMoved(t *testing.T) {
 
 func TestFilesAreGrouped(t *testing.T) {
 	box := newTeller()
-	s := newService(t, box, webhooks.Config{Now: func() time.Time { return noon }})
+	s := newService(t, box, webhooks.Config{Now: testclock.At(noon).Now})
 	var all []webhooks.ExpiringFile
 	var ids []string
 	for i := range 2345 {
@@ -163,7 +146,7 @@ func TestFilesAreGrouped(t *testing.T) {
 // However long their names are, no event is too large.
 func TestFilesWithLongNames(t *testing.T) {
 	box := newTeller()
-	s := newService(t, box, webhooks.Config{Now: func() time.Time { return noon }})
+	s := newService(t, box, webhooks.Config{Now: testclock.At(noon).Now})
 	var all []webhooks.ExpiringFile
 	for i := range 100 {
 		f := expiring(fmt.Sprintf("file_%04d", i), noon.Add(time.Hour))
@@ -190,7 +173,7 @@ func TestFilesWithLongNames(t *testing.T) {
 // Many who report the same files tell each of them once.
 func TestFilesAtOnce(t *testing.T) {
 	box := newTeller()
-	s := newService(t, box, webhooks.Config{Now: func() time.Time { return noon }})
+	s := newService(t, box, webhooks.Config{Now: testclock.At(noon).Now})
 	var reporters sync.WaitGroup
 	for i := range 8 {
 		reporters.Go(func() {

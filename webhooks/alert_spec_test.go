@@ -13,6 +13,7 @@ import (
 	"github.com/anishathalye/porcupine"
 	"pgregory.net/rapid"
 
+	"github.com/storageapi/storageapi/internal/testclock"
 	"github.com/storageapi/storageapi/store"
 	"github.com/storageapi/storageapi/store/bolt"
 	"github.com/storageapi/storageapi/store/memory"
@@ -151,7 +152,7 @@ func newSubject(store store.Store) *subject {
 	s := &subject{store: store}
 	for range 2 {
 		s.services = append(s.services, must(webhooks.New(spied{store}, webhooks.Config{
-			BalanceHysteresis: specHysteresis, ApproachingRatios: specRatios, Now: func() time.Time { return noon },
+			BalanceHysteresis: specHysteresis, ApproachingRatios: specRatios, Now: testclock.At(noon).Now,
 		})))
 	}
 	return s

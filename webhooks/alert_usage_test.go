@@ -5,8 +5,8 @@ import (
 	"math"
 	"strings"
 	"testing"
-	"time"
 
+	"github.com/storageapi/storageapi/internal/testclock"
 	"github.com/storageapi/storageapi/webhooks"
 )
 
@@ -70,7 +70,7 @@ func TestUse(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			box := newTeller()
-			s := newService(t, box, webhooks.Config{ApproachingRatios: test.ratios, Now: func() time.Time { return noon }})
+			s := newService(t, box, webhooks.Config{ApproachingRatios: test.ratios, Now: testclock.At(noon).Now})
 			for _, step := range test.steps {
 				noError(t, s.ReportTransactions(t.Context(), account, step.used, step.limit, step.period))
 				box.want(t, fmt.Sprintf("%d of %d in %s", step.used, step.limit, step.period), step.told...)
@@ -82,7 +82,7 @@ func TestUse(t *testing.T) {
 // Bandwidth, transactions and accounts are counted apart.
 func TestUseIsKeptApart(t *testing.T) {
 	box := newTeller()
-	s := newService(t, box, webhooks.Config{Now: func() time.Time { return noon }})
+	s := newService(t, box, webhooks.Config{Now: testclock.At(noon).Now})
 	noError(t, s.ReportBandwidth(t.Context(), account, 10, 10, "2026-11"))
 	box.want(t, "bandwidth",
 		`bandwidth.limit_approaching {"usedBytes":10,"limitBytes":10,"period":"2026-11","ratio":0.8}`,
@@ -95,7 +95,7 @@ func TestUseIsKeptApart(t *testing.T) {
 
 func TestUseWritesLittle(t *testing.T) {
 	box := newTeller()
-	s := newService(t, box, webhooks.Config{Now: func() time.Time { return noon }})
+	s := newService(t, box, webhooks.Config{Now: testclock.At(noon).Now})
 	for used := range int64(1000) {
 		noError(t, s.ReportBandwidth(t.Context(), account, used, 500, "2026-11"))
 		noError(t, s.ReportBandwidth(t.Context(), account, used, 500, "2026-10"))
@@ -127,7 +127,7 @@ func TestOddPeriods(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			box := newTeller()
-			s := newService(t, box, webhooks.Config{Now: func() time.Time { return noon }})
+			s := newService(t, box, webhooks.Config{Now: testclock.At(noon).Now})
 			report := func(period string) error { return s.ReportTransactions(t.Context(), account, 10, 10, period) }
 			if test.kept != "" {
 				noError(t, report(test.kept))
@@ -159,11 +159,11 @@ func TestOddPeriods(t *testing.T) {
 
 // A period that was kept under a clock that was far ahead silences nothing.
 func TestPeriodOfAWrongClock(t *testing.T) {
-	box, now := newTeller(), noon.AddDate(70, 0, 0)
-	s := newService(t, box, webhooks.Config{Now: func() time.Time { return now }})
+	box, clock := newTeller(), testclock.At(noon.AddDate(70, 0, 0))
+	s := newService(t, box, webhooks.Config{Now: clock.Now})
 	noError(t, s.ReportTransactions(t.Context(), account, 10, 10, "2096-11"))
 	box.told()
-	now = noon
+	clock.Set(noon)
 	noError(t, s.ReportTransactions(t.Context(), account, 8, 10, "2026-11"))
 	box.want(t, "the right period", approaching(8, 10, "2026-11", 0.8))
 	noError(t, s.ReportTransactions(t.Context(), account, 10, 10, "2026-11"))
@@ -173,7 +173,7 @@ func TestPeriodOfAWrongClock(t *testing.T) {
 // A host that changes how it names periods says so.
 func TestForgetPeriod(t *testing.T) {
 	box := newTeller()
-	s := newService(t, box, webhooks.Config{Now: func() time.Time { return noon }})
+	s := newService(t, box, webhooks.Config{Now: testclock.At(noon).Now})
 	noError(t, s.ForgetPeriod(t.Context(), account, webhooks.MetricBandwidth))
 	noError(t, s.ReportTransactions(t.Context(), account, 8, 10, "2026-11"))
 	noError(t, s.ReportBandwidth(t.Context(), account, 8, 10, "2026-11"))

@@ -15,6 +15,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/storageapi/storageapi/internal/testclock"
 	"github.com/storageapi/storageapi/store/memory"
 	"github.com/storageapi/storageapi/webhooks"
 )
@@ -36,7 +37,7 @@ func (o *outbox) Enqueue(ctx context.Context, event webhooks.EncodedEvent) (int,
 func encode(tb testing.TB, event webhooks.Event) (webhooks.EncodedEvent, error) {
 	tb.Helper()
 	box := &outbox{Store: memory.New()}
-	service := newService(tb, box, webhooks.Config{Now: func() time.Time { return noon }})
+	service := newService(tb, box, webhooks.Config{Now: testclock.At(noon).Now})
 	err := service.Publish(tb.Context(), event)
 	if len(box.events) == 0 {
 		return webhooks.EncodedEvent{}, err

@@ -3,10 +3,10 @@ package webhooks_test
 import (
 	"net/http"
 	"path/filepath"
-	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/storageapi/storageapi/internal/testclock"
 	"github.com/storageapi/storageapi/store/bolt"
 	"github.com/storageapi/storageapi/webhooks"
 )
@@ -16,11 +16,11 @@ import (
 func TestAClockSetAheadTurnsNothingOff(t *testing.T) {
 	for name, before := range map[string]time.Duration{"warned": 3 * day, "not warned yet": day} {
 		t.Run(name, func(t *testing.T) {
-			var ahead atomic.Int64
+			var clock testclock.Clock
 			diary := &diary{}
 			config := webhooks.Config{
 				Hooks: diary.hooks(), Retries: []time.Duration{},
-				Now: func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) },
+				Now: clock.Now,
 			}
 			inBubble(t, config, status(http.StatusInternalServerError), func(b *bubble) {
 				webhook := b.subscribe("a")
@@ -29,13 +29,13 @@ func TestAClockSetAheadTurnsNothingOff(t *testing.T) {
 				time.Sleep(before)
 				failing, _ := diary.told()
 				warned := len(failing)
-				ahead.Store(int64(31 * day))
+				clock.Add(31 * day)
 				time.Sleep(20 * time.Hour)
 				failing, off := diary.told()
 				if got, err := b.service.Get(b.Context(), account, webhook.ID); err != nil || !got.Active || len(off) > 0 || len(failing) != warned {
 					t.Errorf("20 hours after the clock was set: warned %d times, before %d, off %d times: %+v, %v", len(failing), warned, len(off), got, err)
 				}
-				ahead.Store(0) // and set right again it is as if nothing had been
+				clock.Add(-31 * day) // and set right again it is as if nothing had been
 				time.Sleep(5*day - 20*time.Hour - before - time.Hour)
 				if _, off := diary.told(); len(off) > 0 {
 					t.Errorf("off after %v", 5*day-time.Hour)

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/storageapi/storageapi/internal/testclock"
 	"github.com/storageapi/storageapi/store/memory"
 	"github.com/storageapi/storageapi/webhooks"
 )
@@ -40,7 +41,7 @@ func newService(tb testing.TB, store webhooks.Store, config webhooks.Config) *we
 // newClocked returns a service on a memory store whose clock stands at noon.
 func newClocked(tb testing.TB) *webhooks.WebhookService {
 	tb.Helper()
-	return newService(tb, memory.New(), webhooks.Config{Now: func() time.Time { return noon }})
+	return newService(tb, memory.New(), webhooks.Config{Now: testclock.At(noon).Now})
 }
 
 // subscribe makes a webhook for balance.low events.

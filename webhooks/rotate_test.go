@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/storageapi/storageapi/internal/testclock"
 	"github.com/storageapi/storageapi/signing"
 	"github.com/storageapi/storageapi/store/memory"
 	"github.com/storageapi/storageapi/webhooks"
@@ -18,11 +19,9 @@ import (
 // The new secret is there at once, the one of before until the end of the grace,
 // and there are never more than two.
 func TestRotateSecret(t *testing.T) {
-	var now atomic.Pointer[time.Time]
-	set := func(at time.Time) { now.Store(&at) }
-	set(noon.Add(1_700_000))
+	clock := testclock.At(noon.Add(1_700_000))
 	store := memory.New()
-	service := newService(t, store, webhooks.Config{Now: func() time.Time { return *now.Load() }})
+	service := newService(t, store, webhooks.Config{Now: clock.Now})
 	made := subscribe(t, service, anyURL)
 	check := func(what string, got, want webhooks.Webhook) {
 		t.Helper()
@@ -52,9 +51,9 @@ func TestRotateSecret(t *testing.T) {
 	want.Secret, want.PreviousSecret, want.PreviousSecretExpiresAt = second.Secret, first.Secret, noon.Add(2*time.Hour+time.Millisecond)
 	check("rotated again", second, want)
 
-	set(want.PreviousSecretExpiresAt.Add(-1))
+	clock.Set(want.PreviousSecretExpiresAt.Add(-1))
 	check("at the end of the grace", want, want)
-	set(want.PreviousSecretExpiresAt)
+	clock.Set(want.PreviousSecretExpiresAt)
 	want.PreviousSecret, want.PreviousSecretExpiresAt = signing.Secret{}, time.Time{}
 	check("after the grace", want, want)
 	_, err := service.Update(t.Context(), account, made.ID, webhooks.UpdateParams{If: func(before, after webhooks.Webhook) error {

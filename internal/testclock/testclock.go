@@ -1,0 +1,50 @@
+// Package testclock is the clock that tests set.
+//
+//	clock := testclock.At(noon)
+//	keys, err := apikeys.New(memory.New(), apikeys.Config{Now: clock.Now})
+//	clock.Add(time.Hour)
+package testclock
+
+import (
+	"sync"
+	"time"
+)
+
+// A Clock stands still until a test sets it. The zero Clock runs instead, as far ahead of
+// time.Now as was added to it. It is safe for concurrent use.
+type Clock struct {
+	mu    sync.Mutex
+	at    time.Time     // what it shows; zero: it runs
+	ahead time.Duration // of time.Now, if it runs
+}
+
+// At returns a clock that stands still at that time.
+func At(at time.Time) *Clock { return &Clock{at: at} }
+
+// Now returns what the clock shows.
+func (c *Clock) Now() time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.at.IsZero() {
+		return time.Now().Add(c.ahead)
+	}
+	return c.at
+}
+
+// Set makes the clock stand still at that time.
+func (c *Clock) Set(at time.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.at = at
+}
+
+// Add moves the clock by d, which may be negative.
+func (c *Clock) Add(d time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.at.IsZero() {
+		c.ahead += d
+	} else {
+		c.at = c.at.Add(d)
+	}
+}
