@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/storageapi/storageapi/webhooks/internal/alerting"
+	"github.com/storageapi/storageapi/webhooks/internal/hostcode"
 )
 
 // A FileSource yields the files of all accounts that expire before the given time,
@@ -68,7 +69,7 @@ func (s *scanner) run(ctx context.Context) {
 
 // scanApart is scan on a goroutine of its own, which Config.Files may end.
 func (s *scanner) scanApart(ctx context.Context) (wait time.Duration, err error) {
-	if returned := <-apart(func() { wait, err = s.scan(ctx) }); !returned {
+	if returned := <-hostcode.Go(func() { wait, err = s.scan(ctx) }); !returned {
 		return 0, errors.New("Config.Files ended its goroutine")
 	}
 	return wait, err

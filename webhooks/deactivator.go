@@ -115,13 +115,13 @@ func (d *deactivator) judge(ctx context.Context, judged *Webhook, now, sure time
 	if warns {
 		d.reporter.failing(changed.clone())
 	} else {
-		d.reporter.caller.call(d.reporter.off(nil, changed.clone(), "its attempts have all failed for too long"))
+		d.reporter.caller.Call(d.reporter.over, d.reporter.off(nil, changed.clone(), "its attempts have all failed for too long"))
 	}
 	return nil
 }
 
-// happened reports whether a change was made although the store failed, and reads what
-// came of it.
+// happened reports whether a change was made although the store failed, and reads the
+// webhook as it is now.
 func (d *deactivator) happened(ctx context.Context, judged *Webhook, warns bool, now time.Time, changed *Webhook) bool {
 	var err error
 	if *changed, err = d.store.WebhookByID(ctx, judged.Account, judged.ID); err != nil {

@@ -71,6 +71,24 @@ func (d *dispatcher) wake() {
 	}
 }
 
+// probe has an attempt made at what is pending for the webhook, by any process, though
+// its receiver is down. What was asked for does not fail if that cannot be noted: the
+// pause ends by itself, within some minute.
+func (d *dispatcher) probe(ctx context.Context, account, webhookID string) {
+	if err := d.store.Probe(ctx, account, webhookID); err != nil && ctx.Err() == nil {
+		d.config.Logger.Warn("storageapi: webhook store failed", "step", "probe", "account", account, "webhook", webhookID, "error", err)
+	}
+	d.wake()
+}
+
+// retrust is probe if there is reason to believe that the webhook is up: what was known
+// of its receiver counts for little from now on.
+func (d *dispatcher) retrust(ctx context.Context, account, webhookID string) {
+	d.probe(ctx, account, webhookID) // first: it is to be the next attempt
+	d.limiter.Trust(webhookID)
+	d.wake()
+}
+
 // deliver delivers until ctx is done, then drains.
 func (d *dispatcher) deliver(ctx context.Context) {
 	d.failing.Store(false)

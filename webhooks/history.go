@@ -124,7 +124,7 @@ func (s *WebhookService) Recover(ctx context.Context, account, webhookID string,
 	if err := s.store.CreateRecovery(ctx, recovery); err != nil {
 		return Recovery{}, fmt.Errorf("recover deliveries: %w", err)
 	}
-	s.probe(ctx, account, webhookID)
+	s.dispatcher.probe(ctx, account, webhookID)
 	s.maintainer.wake()
 	return s.Recovery(ctx, account, recovery.ID)
 }

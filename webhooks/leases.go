@@ -18,7 +18,7 @@ type lease struct {
 	finished time.Time
 }
 
-// lastingAfter is how long an attempt waits before it is told of again; a part of the
+// lastingAfter is how long an attempt waits before it is listed again; a part of the
 // lease if that is short.
 const lastingAfter = time.Second
 

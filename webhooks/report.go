@@ -5,28 +5,28 @@ import (
 	"log/slog"
 	"slices"
 	"sync/atomic"
+
+	"github.com/storageapi/storageapi/webhooks/internal/hostcode"
 )
 
 // A reporter counts, logs and passes to the host's hooks what was recorded.
 type reporter struct {
 	store  Store
 	hooks  Hooks
-	caller hookCaller
+	caller *hostcode.Caller
+	over   context.Context // ends when Run has to return, even if hooks do not
 	logger *slog.Logger
 
 	delivered, failed, dead atomic.Uint64 // see Stats
 }
 
 func newReporter(store Store, config Config) *reporter {
-	return &reporter{
-		store: store, hooks: config.Hooks, logger: config.Logger,
-		caller: hookCaller{logger: config.Logger, calling: make(chan struct{}, 1)},
-	}
+	return &reporter{store: store, hooks: config.Hooks, caller: hostcode.NewCaller(config.Logger), logger: config.Logger}
 }
 
 // settled reports settlements, except the stale ones.
 func (r *reporter) settled(batch []Settlement, stale []int) {
-	var calls []hookCall
+	var calls []hostcode.Call
 	for i := range batch {
 		if _, ignored := slices.BinarySearch(stale, i); ignored {
 			continue
@@ -36,7 +36,7 @@ func (r *reporter) settled(batch []Settlement, stale []int) {
 		r.logAttempt(s)
 		if r.hooks.Attempt != nil && s.Outcome != Release {
 			info := AttemptInfo{s.Task.Webhook.Account, s.Task.Webhook.ID, s.Task.Event.ID, s.Task.Event.Type, s.Attempt, stateAfter(s.Outcome)}
-			calls = append(calls, hookCall{"Attempt", func() { r.hooks.Attempt(info) }})
+			calls = append(calls, hostcode.Call{Name: "Attempt", Func: func() { r.hooks.Attempt(info) }})
 		}
 		if s.Deactivate == "" || !r.isOff(s) {
 			continue
@@ -45,14 +45,14 @@ func (r *reporter) settled(batch []Settlement, stale []int) {
 		webhook.Active, webhook.OffReason = false, s.Deactivate
 		calls = r.off(calls, webhook, "its receiver answered 410 Gone")
 	}
-	r.caller.call(calls)
+	r.caller.Call(r.over, calls)
 }
 
 // off logs that a webhook was turned off, and returns calls with the one of the hook.
-func (r *reporter) off(calls []hookCall, webhook Webhook, why string) []hookCall {
+func (r *reporter) off(calls []hostcode.Call, webhook Webhook, why string) []hostcode.Call {
 	r.logWebhook("storageapi: webhook turned off: "+why, &webhook)
 	if r.hooks.Off != nil {
-		calls = append(calls, hookCall{"Off", func() { r.hooks.Off(webhook, webhook.OffReason) }})
+		calls = append(calls, hostcode.Call{Name: "Off", Func: func() { r.hooks.Off(webhook, webhook.OffReason) }})
 	}
 	return calls
 }
@@ -61,7 +61,7 @@ func (r *reporter) off(calls []hookCall, webhook Webhook, why string) []hookCall
 func (r *reporter) failing(webhook Webhook) {
 	r.logWebhook("storageapi: webhook will be turned off if its attempts go on failing", &webhook)
 	if r.hooks.Failing != nil {
-		r.caller.call([]hookCall{{"Failing", func() { r.hooks.Failing(webhook, webhook.FailingSince) }}})
+		r.caller.Call(r.over, []hostcode.Call{{Name: "Failing", Func: func() { r.hooks.Failing(webhook, webhook.FailingSince) }}})
 	}
 }
 

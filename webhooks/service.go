@@ -11,6 +11,7 @@ import (
 	"github.com/storageapi/storageapi/internal/id"
 	"github.com/storageapi/storageapi/internal/input"
 	"github.com/storageapi/storageapi/webhooks/internal/alerting"
+	"github.com/storageapi/storageapi/webhooks/internal/hostcode"
 	"github.com/storageapi/storageapi/webhooks/internal/outbound"
 )
 
@@ -78,15 +79,15 @@ func (s *WebhookService) Run(ctx context.Context) error {
 	}
 	defer s.dispatcher.sender.client.CloseIdle() // those of test events, too
 	defer s.running.Store(false)
-	over, cancel := s.dispatcher.config.drained(ctx)
+	over, cancel := hostcode.Drained(ctx, s.dispatcher.config.DrainTimeout)
 	defer cancel()
-	s.dispatcher.reporter.caller.over = over
-	others := map[string]<-chan bool{"maintenance": apart(func() { s.maintainer.run(ctx) })}
+	s.dispatcher.reporter.over = over
+	others := map[string]<-chan bool{"maintenance": hostcode.Go(func() { s.maintainer.run(ctx) })}
 	if s.scanner != nil {
-		others["Config.Files"] = apart(func() { s.scanner.run(ctx) })
+		others["Config.Files"] = hostcode.Go(func() { s.scanner.run(ctx) })
 	}
 	if waker, ok := s.store.(Waker); ok {
-		others["Store.Wake"] = apart(func() { waker.Wake(ctx, s.dispatcher.wake) })
+		others["Store.Wake"] = hostcode.Go(func() { waker.Wake(ctx, s.dispatcher.wake) })
 	}
 	s.dispatcher.deliver(ctx)
 	for name, returned := range others {

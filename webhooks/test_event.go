@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/storageapi/storageapi/internal/id"
+	"github.com/storageapi/storageapi/webhooks/internal/hostcode"
 	"github.com/storageapi/storageapi/webhooks/internal/outbound"
 )
 
@@ -75,7 +76,7 @@ func (s *WebhookService) SendTest(ctx context.Context, account, webhookID string
 		return TestEvent{}, fmt.Errorf("send test event: %w", ErrNotFound)
 	}
 	if res.attempt.Error == "" && webhook.Active {
-		s.retrust(ctx, account, webhookID)
+		s.dispatcher.retrust(ctx, account, webhookID)
 	}
 	return TestEvent{event.ID, res.attempt}, nil
 }
@@ -210,7 +211,7 @@ func (t *tests) close(ctx context.Context) {
 	for _, test := range left {
 		_ = test.cancel.Wait(ctx)
 	}
-	late, cancel := context.WithTimeout(context.Background(), lastWords)
+	late, cancel := context.WithTimeout(context.Background(), hostcode.Grace)
 	defer cancel()
 	for _, test := range left {
 		test.cancel.Cancel()

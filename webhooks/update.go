@@ -48,7 +48,7 @@ func (s *WebhookService) Update(ctx context.Context, account, webhookID string, 
 		return Webhook{}, fmt.Errorf("update webhook: %w", err)
 	}
 	if turned := params.Active != nil || params.URL != nil; turned && webhook.Active {
-		s.retrust(ctx, account, webhookID)
+		s.dispatcher.retrust(ctx, account, webhookID)
 	}
 	s.balanceMayBeLow(ctx, webhook)
 	return webhook, nil
