@@ -9,7 +9,6 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"testing"
 	"time"
 
@@ -112,13 +111,6 @@ func walOf(t testing.TB, p *pgxpool.Pool) (bytes float64) {
 		t.Fatal(err)
 	}
 	return bytes
-}
-
-// ownCPU returns how much processor time this process has used.
-func ownCPU() time.Duration {
-	var usage syscall.Rusage
-	_ = syscall.Getrusage(syscall.RUSAGE_SELF, &usage)
-	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
 }
 
 func quantile(list []time.Duration, q float64) time.Duration {

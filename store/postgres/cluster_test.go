@@ -31,6 +31,7 @@ func TestMain(m *testing.M) {
 	}
 	code := m.Run()
 	if server.pool != nil {
+		dropUsed()
 		server.pool.Close()
 	}
 	if server.own != nil {

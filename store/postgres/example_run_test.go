@@ -10,7 +10,6 @@ import (
 	"path/filepath"
 	"regexp"
 	"strconv"
-	"syscall"
 	"testing"
 	"time"
 
@@ -85,7 +84,11 @@ func TestExample(t *testing.T) {
 	}
 	for i := range 40 {
 		if i == 10 && len(pids) > 0 {
-			if err := syscall.Kill(pids[0], syscall.SIGKILL); err != nil {
+			node, err := os.FindProcess(pids[0])
+			if err == nil {
+				err = node.Kill()
+			}
+			if err != nil {
 				t.Fatal(err)
 			}
 			awaitNode(t, nodes[0], false) // what it was doing ends; nobody promises more

@@ -10,12 +10,12 @@ import (
 )
 
 func TestStore(t *testing.T) {
-	storetest.Run(t, func(t *testing.T) store.Store { return open(t, inSchema(t)) })
+	storetest.Run(t, func(t *testing.T) store.Store { return open(t, emptySchema(t)) })
 }
 
 // One that remembers keys, and renews its tables with every claim.
 func TestStoreRemembersAndRenews(t *testing.T) {
-	storetest.Run(t, func(t *testing.T) store.Store { return renewing(t, inSchema(t), postgres.CacheKeys(2, time.Hour)) })
+	storetest.Run(t, func(t *testing.T) store.Store { return renewing(t, emptySchema(t), postgres.CacheKeys(2, time.Hour)) })
 }
 
 func TestStoreDurable(t *testing.T) {

@@ -1,5 +1,3 @@
-//go:build unix
-
 // Package cluster runs PostgreSQL servers of its own for tests, benchmarks and
 // examples, from the binaries that are installed or from those in the directory that
 // STORAGEAPI_TEST_POSTGRES_BIN names. Of them it needs initdb and postgres.
@@ -13,12 +11,10 @@ import (
 	"io"
 	"os"
 	"os/exec"
-	"os/user"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -36,7 +32,7 @@ var ErrNotInstalled = errors.New("PostgreSQL is not installed: no initdb in PATH
 type Cluster struct {
 	dir     string
 	bin     string
-	owner   *syscall.Credential
+	owner   owner
 	options []string
 
 	server *exec.Cmd
@@ -137,29 +133,12 @@ func binaries() (string, error) {
 	return "", ErrNotInstalled
 }
 
-// chooseOwner gives the directory to a user that may run the server.
-func (c *Cluster) chooseOwner() error {
-	for _, name := range []string{"postgres", "nobody"} {
-		u, err := user.Lookup(name)
-		if err != nil {
-			continue
-		}
-		uid, err := strconv.ParseUint(u.Uid, 10, 32)
-		gid, err2 := strconv.ParseUint(u.Gid, 10, 32)
-		if err == nil && err2 == nil {
-			c.owner = &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}
-			return os.Chown(c.dir, int(uid), int(gid))
-		}
-	}
-	return errors.New("PostgreSQL does not run as root, and there is neither a user postgres nor nobody")
-}
-
 func (c *Cluster) data() string { return filepath.Join(c.dir, "data") }
 
 func (c *Cluster) command(name string, args ...string) *exec.Cmd {
 	cmd := exec.Command(name, args...)
 	cmd.Dir = c.dir
-	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: c.owner, Setpgid: true}
+	c.owner.group(cmd)
 	return cmd
 }
 
@@ -255,7 +234,7 @@ func readFile(name string) []byte {
 
 // Kill ends the server as a power cut would: kill -9 of all its processes.
 func (c *Cluster) Kill() {
-	_ = syscall.Kill(-c.server.Process.Pid, syscall.SIGKILL)
+	killGroup(c.server.Process)
 	c.wait()
 }
 
