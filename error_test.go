@@ -4,11 +4,15 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 
 	"github.com/storageapi/storageapi"
+	"github.com/storageapi/storageapi/apikeys"
 	"github.com/storageapi/storageapi/auth"
+	"github.com/storageapi/storageapi/scopes"
+	"github.com/storageapi/storageapi/store/memory"
 )
 
 // isError reports whether err is an [*storageapi.Error] of that status and code.
@@ -22,16 +26,26 @@ func answerOf(status int, body string) *http.Response {
 }
 
 func TestDecodeError(t *testing.T) {
-	h := serve(t, newClock().config())
+	api, err := storageapi.NewHandler(storageapi.Config{Store: memory.New()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = api.Close() })
+	server := httptest.NewServer(api)
+	t.Cleanup(server.Close)
+	_, token, err := api.Keys.Create(t.Context(), "acct", apikeys.CreateParams{Name: "a", Scopes: scopes.All()})
+	if err != nil {
+		t.Fatal(err)
+	}
 	for _, test := range []struct {
 		key    string
 		status int
 		code   string
 	}{
 		{"", 401, auth.CodeUnauthorized},
-		{h.admin(alice), 404, auth.CodeNotFound},
+		{token.Reveal(), 404, auth.CodeNotFound},
 	} {
-		r, err := http.NewRequestWithContext(t.Context(), "GET", h.url+"/v2/nothing", nil)
+		r, err := http.NewRequestWithContext(t.Context(), "GET", server.URL+"/v2/nothing", nil)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -1,4 +1,4 @@
-package storageapi_test
+package httpapi_test
 
 import (
 	"testing"
