@@ -1,5 +1,5 @@
-// Package arrival bounds how long the body of a request may take to arrive, whatever
-// bounds the host's server has.
+// Package arrival limits how long the body of a request may take to arrive, also in a
+// server without timeouts.
 package arrival
 
 import (
@@ -7,16 +7,16 @@ import (
 	"time"
 )
 
-// Timeout is how long a body may take: 64 KiB arrive within it at 18 kbit/s.
+// Timeout is how long a body may take: enough for 64 KiB at 18 kbit/s.
 const Timeout = 30 * time.Second
 
-// Limit makes reads of the request's body fail that take longer than within, counted
-// from now, or than the server's ReadTimeout. It does nothing for a request without a
-// body. An error that is [http.ErrNotSupported] tells that nothing was bounded: a
-// middleware has wrapped w without an Unwrap method, say.
+// Limit makes reads of the request's body fail once within has passed from now, or the
+// server's ReadTimeout if that is shorter. It does nothing for a request without a body.
+// It returns [http.ErrNotSupported] if w has no read deadline, for example because a
+// middleware has wrapped it without an Unwrap method.
 //
-// Whoever has read the whole body calls [Lift]. Whoever has not does not: what is left
-// of the body is waited for by the server, and that must end as well.
+// Call [Lift] after the whole body was read, and only then: otherwise the server reads
+// the rest of the body, which must also end.
 func Limit(w http.ResponseWriter, r *http.Request, within time.Duration) error {
 	if r.ContentLength == 0 {
 		return nil
@@ -27,7 +27,7 @@ func Limit(w http.ResponseWriter, r *http.Request, within time.Duration) error {
 	return http.NewResponseController(w).SetReadDeadline(time.Now().Add(within))
 }
 
-// Lift undoes [Limit]: a deadline that passes later would end the request's context.
+// Lift removes the deadline of [Limit], which would cancel the request's context later.
 func Lift(w http.ResponseWriter, r *http.Request) {
 	if r.ContentLength != 0 {
 		_ = http.NewResponseController(w).SetReadDeadline(time.Time{}) // as far as Limit could

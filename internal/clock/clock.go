@@ -1,13 +1,11 @@
-// Package clock tells from the system's clock that it was set: the monotonic clock goes
-// on as before. A store that lives in one process needs it for two things.
+// Package clock detects that the system's clock was set, by comparing it with the
+// monotonic clock. A store in one process needs this twice:
 //
-// What is past its time is removed by age, and a clock that is wrong must not remove
-// what is still owed. So a jump ahead is not believed before it has held for a day: see
-// [Clock.Doubt].
-//
-// What is due later is written with the time at which it is due, and read by a process
-// that began under another clock. So those times are of a clock that is not set: see
-// [Clock.Steady].
+//   - Records are removed by age, and a clock that was set ahead must not remove pending
+//     deliveries. So a jump ahead is not believed until it has held for a day: see
+//     [Clock.Doubt].
+//   - Due times are stored and read by a later process, whose clock may have been set.
+//     So they are times of a clock that is never set: see [Clock.Steady].
 package clock
 
 import (
@@ -16,37 +14,37 @@ import (
 )
 
 const (
-	tolerance = time.Minute    // by how much a clock is set without that being a jump
-	hold      = 24 * time.Hour // for how long a jump must hold to be believed
-	absence   = time.Hour      // for how long nobody looked without that being a jump
+	tolerance = time.Minute    // a smaller change is no jump
+	hold      = 24 * time.Hour // how long a jump must hold to be believed
+	absence   = time.Hour      // a shorter absence is no jump
 )
 
-// A Clock watches the system's clock. The zero Clock is ready, and begins to watch at the
-// first call of a method. It sees that the system's clock was set at the next one.
+// A Clock watches the system's clock. The zero Clock is ready to use and starts watching
+// at the first call of a method. Each later call detects whether the clock was set.
 type Clock struct {
 	// Now is the system's clock. Default: time.Now.
 	Now func() time.Time
 
 	mu     sync.Mutex
-	begun  time.Time     // begins the monotonic time
-	zero   time.Time     // what the system's clock showed then, as it is set now
+	begun  time.Time     // the start of the monotonic time
+	zero   time.Time     // the system's time at begun, by the clock as it is set now
 	set    time.Duration // see [Clock.Set]
-	steady time.Duration // what the steady clock is ahead of the system's, in milliseconds
+	steady time.Duration // the steady clock minus the system's, in whole milliseconds
 	doubt  time.Duration
-	jumped time.Duration // when it last jumped, by the monotonic clock
-	looked time.Duration // when somebody looked last
+	jumped time.Duration // the last jump, by the monotonic clock
+	looked time.Duration // the last look, by the monotonic clock
 }
 
-// A Mark is what a clock shows at a moment, to go on from in another process.
+// A Mark is a reading of a clock, from which another process resumes.
 type Mark struct {
-	Wall   time.Time // by the system's clock
+	Wall   time.Time // the system's time
 	Steady time.Time // see [Clock.Steady]
-	Sure   time.Time // Wall, less what is doubted
+	Sure   time.Time // Wall minus the doubt
 }
 
-// Resume makes a clock that was not used go on from a mark of one before. If the clock
-// was set back since then, no time has passed. If it is not known what the clock did for
-// more than an hour, that much is doubted for a day: it may have been set, too.
+// Resume continues from a mark of an earlier process; c must be unused. If the clock was
+// set back since the mark, no time has passed. If more than an hour has passed since the
+// mark, that time is doubted for a day, because the clock may have been set.
 func (c *Clock) Resume(m Mark) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -62,10 +60,10 @@ func (c *Clock) Resume(m Mark) {
 	c.steady, c.doubt = c.steady.Truncate(time.Millisecond), max(0, c.doubt)
 }
 
-// Watch begins to watch.
+// Watch starts watching.
 func (c *Clock) Watch() { c.Doubt() }
 
-// Mark returns a mark of now.
+// Mark returns the reading of now.
 func (c *Clock) Mark() Mark {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -74,8 +72,8 @@ func (c *Clock) Mark() Mark {
 }
 
 // Doubt returns how much of the time that has passed by the system's clock may not have
-// passed at all: by how much it was set ahead, or may have been while nobody looked, less
-// than a day ago.
+// passed in fact: by how much the clock was set ahead less than a day ago, or may have
+// been while no process watched it.
 func (c *Clock) Doubt() time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -83,9 +81,9 @@ func (c *Clock) Doubt() time.Duration {
 	return c.doubt
 }
 
-// Steady returns what the steady clock shows at t, which is of time.Now in this process.
-// It goes on where it was when the system's clock is set, and in another process from a
-// [Mark].
+// Steady returns the time of the steady clock at t, a time of time.Now in this process.
+// The steady clock is not set with the system's clock, and continues from a [Mark] in
+// another process.
 func (c *Clock) Steady(t time.Time) time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -93,8 +91,7 @@ func (c *Clock) Steady(t time.Time) time.Time {
 	return wall.Add(c.steady + t.Sub(c.begun) - c.looked)
 }
 
-// Wall returns what the system's clock shows, as it is set now, when the steady one shows
-// that.
+// Wall returns the system's time, by the clock as it is set now, at a steady time.
 func (c *Clock) Wall(steady time.Time) time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -102,7 +99,7 @@ func (c *Clock) Wall(steady time.Time) time.Time {
 	return steady.Round(0).Add(-c.steady)
 }
 
-// look takes in whether the clock was set, and returns what it shows.
+// look detects whether the clock was set, and returns its time.
 func (c *Clock) look() (wall time.Time) {
 	now := time.Now()
 	wall = now
@@ -119,7 +116,7 @@ func (c *Clock) look() (wall time.Time) {
 	if jump.Abs() > tolerance {
 		c.steady -= jump.Truncate(time.Millisecond)
 		if c.doubt = max(0, c.doubt+jump); c.doubt <= tolerance {
-			c.doubt = 0 // it is set right again
+			c.doubt = 0 // it was corrected
 		}
 		c.jumped = monotonic
 	}
@@ -129,8 +126,7 @@ func (c *Clock) look() (wall time.Time) {
 	return wall
 }
 
-// Set sets the system's clock as far as this one sees it, by so much against what it is.
-// It is for tests.
+// Set makes c see a system's clock that was set by that much, for tests.
 func (c *Clock) Set(by time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

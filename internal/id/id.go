@@ -1,5 +1,5 @@
-// Package id makes and checks the identifiers of the library's resources: a
-// prefix that names the kind, and a ULID.
+// Package id creates and checks the identifiers of resources: a prefix for the kind, and
+// a ULID.
 package id
 
 import (
@@ -20,9 +20,9 @@ const (
 	Recovery = "rec_"
 )
 
-// A Generator makes identifiers that sort in the order they were made, also
-// within a millisecond and when the clock is set back. The zero Generator is
-// ready; it is safe for concurrent use.
+// A Generator creates identifiers that sort in the order of their creation, also within
+// a millisecond and after the clock was set back. The zero Generator is ready to use. It
+// is safe for concurrent use.
 type Generator struct {
 	mu      sync.Mutex
 	entropy *ulid.MonotonicEntropy
@@ -36,15 +36,15 @@ func (g *Generator) New(prefix string, at time.Time) string {
 	if g.entropy == nil {
 		g.entropy = ulid.Monotonic(bufio.NewReader(rand.Reader), 0)
 	}
-	g.last = max(g.last, uint64(max(at.UnixMilli(), 0))) // a ULID begins in 1970
+	g.last = max(g.last, uint64(max(at.UnixMilli(), 0))) // ULIDs start in 1970
 	u, err := ulid.New(g.last, g.entropy)
-	if err != nil { // 2⁴⁸ in one millisecond: go on in the next
+	if err != nil { // overflow within one millisecond: continue in the next
 		g.last++
 		u = ulid.MustNew(g.last, g.entropy)
 	}
 	text := append(make([]byte, 0, 64), prefix...)
 	text = text[:len(prefix)+ulid.EncodedSize]
-	_ = u.MarshalTextTo(text[len(prefix):]) // fails only for want of room
+	_ = u.MarshalTextTo(text[len(prefix):]) // fails only if the buffer is too small
 	return string(text)
 }
 

@@ -1,4 +1,4 @@
-// Package lasting keeps requests going whose client has said all that it has to say.
+// Package lasting keeps requests alive whose client has closed its half of the connection.
 package lasting
 
 import (
@@ -6,12 +6,11 @@ import (
 	"net/http"
 )
 
-// Context returns the context in which a request is to be answered: with the values and
-// the deadline of the request's own. The context that net/http's server gives a request
-// ends as soon as the client closes its half of the connection, which says nothing of
-// whether it waits for the answer: that end is left out. What a client does not wait for
-// any more is bounded by what bounds it anyway. A context that is not of a server ends
-// when it ends. Cancel must be called when the answer is written.
+// Context returns the context in which to answer a request: it has the values and the
+// deadline of the request's own context, but is not cancelled with it. The server of
+// net/http cancels a request's context as soon as the client closes its half of the
+// connection, although the client may still wait for the response. A context that is not
+// a server's is returned unchanged. Call cancel once the response is written.
 func Context(request context.Context) (ctx context.Context, cancel context.CancelFunc) {
 	if request.Value(http.ServerContextKey) == nil {
 		return request, func() {}
