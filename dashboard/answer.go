@@ -5,20 +5,19 @@ import (
 	"net/http"
 )
 
-// An answer is a page, or the way to another one.
+// An answer is a page, or a redirect to one.
 type answer struct {
 	status   int    // default: 200
 	page     string // the template
 	data     any
 	title    string
-	tab      string // the part of the navigation that is current
-	replace  string // what the browser is to reload instead, relative to the root; default: the page that the form was on
-	refresh  bool   // whether the page goes on changing
+	tab      string // the current tab of the navigation
+	replace  string // the page that a reload leads to, relative to the root; default: the page of the form
+	refresh  bool   // the page keeps changing, so it is loaded again
 	redirect string // where to go instead, relative to the root
 }
 
-// goTo returns an answer that sends the browser to another page, where the notice of
-// that name is shown.
+// goTo returns a redirect to another page, which shows the notice of that name.
 func goTo(page, notice string) answer {
 	if notice != "" {
 		page += "?done=" + notice
@@ -47,7 +46,7 @@ func (p *pages) write(w http.ResponseWriter, c *call, a answer) {
 	_, _ = w.Write(body.Bytes()) // the browser may be gone
 }
 
-// notices are what a page says after a redirect, by name.
+// notices are the messages that a page shows after a redirect, by name.
 var notices = map[string]string{
 	"renamed":     "Key renamed.",
 	"revoked":     "Key revoked. Requests with it are now rejected.",

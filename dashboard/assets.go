@@ -12,8 +12,8 @@ import (
 //go:embed assets
 var assetFiles embed.FS
 
-// An asset is a file that pages load. Its name changes with what is in it, so that
-// browsers may keep it.
+// An asset is a file that pages load. Its name changes with its content, so that browsers
+// can cache it.
 type asset struct {
 	mediaType string
 	data      []byte
@@ -25,11 +25,11 @@ func (a asset) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_, _ = w.Write(a.data) // the browser may be gone
 }
 
-// assets are all, by the name they are served under; assetNames are those names, by
-// that of the file.
+// assets are all assets by the names they are served under; assetNames are those names
+// by the names of the files.
 var assets, assetNames = loadAssets()
 
-// mediaTypes are ours to say: what the system thinks of extensions differs.
+// mediaTypes are fixed here because those of the system differ.
 var mediaTypes = map[string]string{
 	".css": "text/css; charset=utf-8",
 	".js":  "text/javascript; charset=utf-8",

@@ -106,7 +106,7 @@ func (d *during) Read(p []byte) (int, error) {
 	return d.Reader.Read(p)
 }
 
-// TestAccountWhenTheFormHasArrived signs out, and signs in as somebody else, while a
+// TestAccountWhenTheFormHasArrived signs out, and signs in with another account, while a
 // form is on its way.
 func TestAccountWhenTheFormHasArrived(t *testing.T) {
 	s, pages := newOpened(t)

@@ -15,7 +15,7 @@ import (
 type call struct {
 	*http.Request
 	account string
-	root    string // the way to where the pages are mounted: "../", relative to the URL
+	root    string // the path to where the pages are mounted, relative to the URL: "../"
 }
 
 type accountKey struct{}
@@ -24,7 +24,7 @@ func withAccount(ctx context.Context, account string) context.Context {
 	return context.WithValue(ctx, accountKey{}, account)
 }
 
-// serve makes a handler of what answers a call.
+// serve returns the handler of a function that answers calls.
 func (p *pages) serve(handle func(*call) (answer, error)) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		c := &call{Request: r, root: p.root(r)}
@@ -56,8 +56,8 @@ func (p *pages) serve(handle func(*call) (answer, error)) http.Handler {
 	})
 }
 
-// recheck asks once more whose a form is, now that it has arrived: they may have signed
-// out meanwhile. And it refuses one that was opened for another account.
+// recheck asks for the account again now that the form has arrived, because the user may
+// have signed out in the meantime. It refuses a form that was opened for another account.
 func (p *pages) recheck(c *call) error {
 	if c.Method == http.MethodGet || c.Method == http.MethodHead {
 		return nil
@@ -74,10 +74,10 @@ func (p *pages) recheck(c *call) error {
 	return nil
 }
 
-// boundTo returns what the forms of an account carry. It is no secret.
+// boundTo returns the value that binds forms to an account. It is no secret.
 func boundTo(account string) string { return version("account", account) }
 
-// root returns the way from a request's URL to where the pages are mounted.
+// root returns the path from a request's URL to where the pages are mounted.
 func (p *pages) root(r *http.Request) string {
 	depth := strings.Count(r.URL.EscapedPath(), "/") - strings.Count(p.path, "/")
 	if depth <= 0 {
@@ -86,7 +86,7 @@ func (p *pages) root(r *http.Request) string {
 	return strings.Repeat("../", depth)
 }
 
-// check reads the form, and refuses what no store could know.
+// check reads the form, and refuses ids that no store can have.
 func (c *call) check() error {
 	if err := c.ParseForm(); err != nil {
 		return badForm{err}
@@ -99,12 +99,12 @@ func (c *call) check() error {
 	return nil
 }
 
-// isID reports whether a store may be asked for it.
+// isID reports whether s can be an id.
 func isID(s string) bool {
 	return len(s) <= 128 && utf8.ValidString(s) && !strings.Contains(s, "\x00")
 }
 
-// after returns where a list is to begin.
+// after returns the id that a page of a list starts after.
 func (c *call) after() string {
 	if after := c.URL.Query().Get("after"); isID(after) {
 		return after
@@ -112,7 +112,7 @@ func (c *call) after() string {
 	return ""
 }
 
-// notice returns what the page is to say of what was done before it.
+// notice returns the message to show about what was done before.
 func (c *call) notice() string {
 	if c.Request.Method != http.MethodGet {
 		return ""

@@ -17,29 +17,28 @@ import (
 
 // Config configures the pages. API and Account are required.
 type Config struct {
-	// API is what the pages show and change.
+	// API has the keys and webhooks that the pages show and change.
 	API *storageapi.Handler
 
-	// Account says whose keys and webhooks a request is for: the host's login. An
-	// error, or an account that is empty or none that could be (more than 128 bytes,
-	// no UTF-8), is answered 403 and nothing is looked up. It is called on every
-	// request, also by several at once; and once more when a form has arrived, since
-	// that may take as long as 30 s.
+	// Account returns the account of a request, by the host's login. An error, or an
+	// account that is invalid (empty, more than 128 bytes, no UTF-8), is answered 403
+	// and nothing is looked up. It is called on every request, concurrently, and once
+	// more when a form has arrived, which may take up to 30 s.
 	Account func(*http.Request) (account string, err error)
 
-	// Path is where the pages are mounted, as the handler sees it: it begins and ends
-	// with a slash. What a proxy or [http.StripPrefix] takes off before does not
-	// belong to it: links are relative. Default: "/settings/".
+	// Path is where the pages are mounted, as the handler sees it. It begins and ends
+	// with a slash. A prefix that a proxy or [http.StripPrefix] removes is not part of
+	// it: links are relative. Default: "/settings/".
 	Path string
 
 	// Title is shown above each page. Default: "Settings".
 	Title string
 
-	// Logger is told of failures, and at debug level of requests without an account.
-	// It never gets a secret. Default: [slog.Default].
+	// Logger logs failures, and requests without an account at debug level. No secret
+	// is logged. Default: [slog.Default].
 	Logger *slog.Logger
 
-	// Now is the clock that "3 days ago" goes by. Default: [time.Now].
+	// Now is the clock for relative times such as "3 days ago". Default: [time.Now].
 	Now func() time.Time
 }
 
@@ -54,17 +53,17 @@ type pages struct {
 	now      func() time.Time
 	routes   http.Handler
 
-	unbounded sync.Once // tells that forms may take for ever
+	unbounded sync.Once // warns once that forms may take for ever
 }
 
-// New returns the handler of all pages, which is safe for concurrent use and starts
-// nothing. An error names the field of config that is missing or wrong.
+// New returns the handler of all pages. It is safe for concurrent use and starts no
+// goroutines. An error names the field of config that is missing or invalid.
 func New(config Config) (http.Handler, error) {
 	switch {
 	case config.API == nil:
 		return nil, errors.New("dashboard: Config.API is required: what storageapi.NewHandler returns")
 	case config.Account == nil:
-		return nil, errors.New("dashboard: Config.Account is required: it decides who is looking")
+		return nil, errors.New("dashboard: Config.Account is required: it returns the account of a request")
 	}
 	p := &pages{
 		keys:     config.API.Keys,
@@ -103,7 +102,7 @@ func validPath(path string) bool {
 		!strings.ContainsFunc(path, func(r rune) bool { return r <= ' ' || r > '~' || strings.ContainsRune(`{}%?#\"<>`, r) })
 }
 
-// policy is the Content-Security-Policy of all answers.
+// policy is the Content-Security-Policy of all responses.
 const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; " +
 	"form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 
@@ -133,7 +132,7 @@ func (p *pages) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	p.routes.ServeHTTP(w, r)
 }
 
-// accountOf asks the host whose a request is; errNoAccount if it is nobody's.
+// accountOf returns the account of a request, by the host's login, or errNoAccount.
 func (p *pages) accountOf(r *http.Request) (string, error) {
 	account, err := p.account(r)
 	if err != nil || account == "" || !isID(account) {

@@ -12,34 +12,34 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// A deliveryView is a delivery as it is shown.
+// A deliveryView is the view of a delivery.
 type deliveryView struct {
 	EventID, WebhookID string
 	Event              eventView
 	State, Mark        string
 	Published          *when
-	Next               *when // when it is tried again
+	Next               *when // the next attempt, if it is due later
 	Attempts           []attemptView
 	Last               *attemptView
 }
 
-// An attemptView is an attempt as it is shown.
+// An attemptView is the view of an attempt.
 type attemptView struct {
 	Number   int
 	Started  *when
 	Duration string
 	Mark     string
-	Outcome  string // "200 OK", or why there is none
+	Outcome  string // "200 OK", or why there is no response
 	Error    string
-	Response string // the receiver's text
+	Response string // the body, which is the receiver's text
 	Header   []headerView
-	Made     bool // whether anything was sent
+	Made     bool // a request was sent
 }
 
-// A headerView is a field of a request's header.
+// A headerView is a header of a request.
 type headerView struct{ Name, Value string }
 
-// deliveryStates are the states in plain words, with their marks of style.css.
+// deliveryStates are the states as people read them, with their marks in style.css.
 var deliveryStates = []struct {
 	State      webhooks.DeliveryState
 	Text, Mark string
@@ -60,7 +60,7 @@ func (p *pages) viewDelivery(d *webhooks.Delivery) deliveryView {
 			view.State, view.Mark = s.Text, s.Mark
 		}
 	}
-	if d.State == webhooks.Pending && d.NextAttemptAt.After(p.now()) { // or else as soon as can be
+	if d.State == webhooks.Pending && d.NextAttemptAt.After(p.now()) { // otherwise it is due
 		view.Next = p.when(d.NextAttemptAt)
 	}
 	for _, attempt := range slices.Backward(d.Attempts) {
@@ -102,7 +102,7 @@ func (p *pages) viewAttempt(eventID string, attempt webhooks.Attempt) attemptVie
 	return view
 }
 
-// A deliveryListView is what the list of deliveries shows.
+// A deliveryListView is the view of the list of deliveries.
 type deliveryListView struct {
 	Webhook    webhookView
 	Form       form // the filters
@@ -160,7 +160,7 @@ func (p *pages) listDeliveries(c *call) (answer, error) {
 	return a, nil
 }
 
-// A deliveryPageView is what the page of a delivery shows.
+// A deliveryPageView is the view of the page of a delivery.
 type deliveryPageView struct {
 	Webhook  webhookView
 	Delivery deliveryView
@@ -190,7 +190,7 @@ func (p *pages) deliveryPage(c *call, problem string) (answer, error) {
 func (p *pages) redeliver(c *call) (answer, error) {
 	id, event := c.PathValue("id"), c.PathValue("event")
 	err := p.webhooks.Redeliver(c.Context(), c.account, id, event)
-	if errors.Is(err, webhooks.ErrNotFound) { // maybe of its payload only
+	if errors.Is(err, webhooks.ErrNotFound) { // perhaps only its payload
 		a, err := p.deliveryPage(c, "This event is no longer stored and cannot be resent.")
 		a.status = http.StatusConflict
 		return a, err

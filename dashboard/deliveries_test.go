@@ -96,7 +96,7 @@ func TestRecover(t *testing.T) {
 			t.Fatal(s.follow(none).text())
 		}
 	}
-	s.follow(none).says("Done").hides("Waiting", "refresh") // although the webhook is owed something
+	s.follow(none).says("Done").hides("Waiting", "refresh") // although the webhook has pending deliveries
 	other, err := s.api.Webhooks.Create(t.Context(), alice, webhooks.CreateParams{URL: r.URL, Events: webhooks.EventTypes()})
 	if err != nil {
 		t.Fatal(err)

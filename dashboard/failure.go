@@ -14,12 +14,12 @@ var (
 	errOtherAccount = errors.New("the form is another account's")
 )
 
-// A badForm is a body that cannot be read.
+// A badForm is the error of a form that cannot be read.
 type badForm struct{ error }
 
 func (f badForm) Unwrap() error { return f.error }
 
-// failure returns the page that tells of an error.
+// failure returns the page for an error.
 func (p *pages) failure(c *call, err error) answer {
 	var (
 		form     badForm
@@ -41,14 +41,14 @@ func (p *pages) failure(c *call, err error) answer {
 	return failed(http.StatusInternalServerError, "Something went wrong", "This is a problem on our side. Try again in a moment.")
 }
 
-// A failureView is what the page of an error shows.
+// A failureView is the view of the page for an error.
 type failureView struct{ Heading, Text string }
 
 func failed(status int, heading, text string) answer {
 	return answer{status: status, page: "failure", title: heading, data: failureView{heading, text}}
 }
 
-// refuseAccount answers without anything of the dashboard.
+// refuseAccount answers a request without an account, without the layout.
 func refuseAccount(w http.ResponseWriter) {
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	w.WriteHeader(http.StatusForbidden)

@@ -17,7 +17,7 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// A form is what somebody entered, and what is wrong with it.
+// A form is the input of a user, with its errors.
 type form struct {
 	Values url.Values
 	Errors map[string]string // by field
@@ -33,7 +33,7 @@ type fieldView struct{ Name, Value, Error string }
 // Has reports whether a checkbox or radio button is on.
 func (f form) Has(name, value string) bool { return slices.Contains(f.Values[name], value) }
 
-// refuse notes what is wrong with a field, if err says so; it returns any other error.
+// refuse sets the error of a field if err is a validation error; it returns any other.
 func (f form) refuse(name string, err error) error {
 	var keyRule *apikeys.ValidationError
 	var webhookRule *webhooks.ValidationError
@@ -50,16 +50,16 @@ func (f form) refuse(name string, err error) error {
 	return nil
 }
 
-// sentence makes a sentence of what a field must be.
+// sentence makes a sentence of the reason of a validation error.
 func sentence(reason string) string {
 	first, size := utf8.DecodeRuneInString(reason)
 	return strings.TrimSuffix(string(unicode.ToUpper(first))+reason[size:], ".") + "."
 }
 
-// newNonce returns what makes a form's creation happen once.
+// newNonce returns the idempotency key of a new form.
 func newNonce() string { return "dashboard-" + rand.Text() }
 
-// version stands for a state, so that a form that was made of another is known.
+// version returns a hash of a state, by which a form is known to be out of date.
 func version(parts ...string) string {
 	h := sha256.New()
 	for _, part := range parts {
@@ -69,10 +69,10 @@ func version(parts ...string) string {
 	return base64.RawURLEncoding.EncodeToString(h.Sum(nil)[:15])
 }
 
-// errChanged says that a form was made of another state.
+// errChanged is the error of a form that is out of date.
 var errChanged = errors.New("changed since the form was made")
 
-// graces are the offers for how long an old value lives on.
+// graces are the grace periods to choose from.
 var graces = []choice{
 	{"0s", "Immediately"},
 	{"1h", "In 1 hour"},
@@ -81,10 +81,10 @@ var graces = []choice{
 	{"720h", "In 30 days"},
 }
 
-// A choice is one of several values to choose.
+// A choice is one of several options.
 type choice struct{ Value, Label string }
 
-// grace returns the choice of a form, which must be one of those offered.
+// grace returns the grace period of a form, which must be one of graces.
 func (f form) grace() (time.Duration, bool) {
 	value := f.Values.Get("grace")
 	if !slices.ContainsFunc(graces, func(c choice) bool { return c.Value == value }) {
@@ -95,7 +95,7 @@ func (f form) grace() (time.Duration, bool) {
 	return grace, err == nil
 }
 
-// moment reads a field that holds a date and time in UTC, or nothing.
+// moment reads a field with a date and time in UTC; it may be empty.
 func (f form) moment(name string) time.Time {
 	value := f.Values.Get(name)
 	if value == "" {

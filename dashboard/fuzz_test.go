@@ -29,7 +29,7 @@ func FuzzPages(f *testing.F) {
 	f.Add(true, "api-keys/new", "a;b", "%zz&=")
 	f.Fuzz(func(t *testing.T, post bool, path, query, body string) {
 		if strings.HasSuffix(strings.TrimSuffix(path, "/"), "/test") {
-			t.Skip("is sent to somebody")
+			t.Skip("is sent to a receiver")
 		}
 		own := *s
 		own.TB = t

@@ -9,17 +9,17 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// How many of a webhook's newest deliveries its health is taken from, which bounds
-// what a page costs.
+// How many of a webhook's newest deliveries its health is computed from, which bounds the
+// cost of a page.
 const (
 	glance  = 200  // in a list
 	closeUp = 1000 // on the webhook's own page
 )
 
-// hours is how far back health goes.
+// hours is the time that health covers.
 const hours = 24
 
-// A healthView is how attempts at a webhook went in the last 24 hours.
+// A healthView summarizes the attempts of the last 24 hours at a webhook.
 type healthView struct {
 	Attempts  int
 	Succeeded int
@@ -27,12 +27,12 @@ type healthView struct {
 	State     string // one of the marks of style.css
 	Median    string
 	P95       string
-	Partial   bool  // there was more than was looked at
-	Since     *when // if so, when the oldest that was looked at was published; nil if there was none
+	Partial   bool  // there are more deliveries than were read
+	Since     *when // if so, when the oldest of those read was published; nil if there is none
 	Chart     chart
 }
 
-// Summary says in words what the chart shows.
+// Summary describes the chart in words.
 func (h healthView) Summary() string {
 	switch {
 	case h.Attempts == 0 && h.Partial:
@@ -44,7 +44,7 @@ func (h healthView) Summary() string {
 		h.Rate, count(h.Attempts, "attempt"), h.Median)
 }
 
-// health returns the health of the account's webhook, by at most so many deliveries.
+// health computes the health of the account's webhook from at most that many deliveries.
 func (p *pages) health(c *call, webhookID string, most int) (healthView, error) {
 	now := p.now()
 	from := now.Add(-hours * time.Hour)
@@ -93,11 +93,11 @@ func (p *pages) health(c *call, webhookID string, most int) (healthView, error) 
 	return view, nil
 }
 
-// maxSteps is in how many steps deliveries are looked for that are rare among all.
+// maxSteps is in how many steps rare deliveries are searched for.
 const maxSteps = 4
 
-// newest returns the webhook's newest deliveries since then, at most so many, and
-// whether there may be more.
+// newest returns up to most of the webhook's newest deliveries since from, and whether
+// there may be more.
 func (p *pages) newest(c *call, webhookID string, from time.Time, most int) (list []webhooks.Delivery, partial bool, err error) {
 	query := webhooks.DeliveryQuery{From: from, Limit: most}
 	for range maxSteps {
@@ -116,7 +116,7 @@ func (p *pages) newest(c *call, webhookID string, from time.Time, most int) (lis
 	return list, true, nil
 }
 
-// percent returns the part as a percentage, which is 100 only if it is all.
+// percent returns a percentage, which is 100 only if part is whole.
 func percent(part, whole int) string {
 	thousandths := part * 1000 / whole
 	if thousandths%10 == 0 {
@@ -125,18 +125,18 @@ func percent(part, whole int) string {
 	return fmt.Sprintf("%d.%d%%", thousandths/10, thousandths%10)
 }
 
-// quantile returns that percentile of sorted times.
+// quantile returns a percentile of sorted times.
 func quantile(sorted []time.Duration, percentile int) time.Duration {
 	return sorted[min(len(sorted)*percentile/100, len(sorted)-1)]
 }
 
-// An hour is what was attempted in it.
+// An hour has the attempts of one hour.
 type hour struct {
 	succeeded int
 	times     []time.Duration // of all attempts
 }
 
-// The measures of a chart, in its own units.
+// The dimensions of a chart, in its own units.
 const (
 	barWidth    = 8
 	barGap      = 2
@@ -144,8 +144,8 @@ const (
 	chartHeight = 48
 )
 
-// A chart shows for each of the last 24 hours, the latest one at the right, how many
-// attempts succeeded and failed, and in a line how long half of them took.
+// A chart shows, for each of the last 24 hours with the latest at the right, how many
+// attempts succeeded and failed, and their median time as a line.
 type chart struct {
 	Width, Height int
 	Bars          []bar
@@ -197,7 +197,7 @@ func draw(each *[hours]hour) chart {
 	return c
 }
 
-// appendLine adds a line; a single point becomes one that can be seen.
+// appendLine appends a line; a single point is doubled, so that it is visible.
 func appendLine(lines, points []string) []string {
 	switch len(points) {
 	case 0:
@@ -208,7 +208,7 @@ func appendLine(lines, points []string) []string {
 	return append(lines, strings.Join(points, " "))
 }
 
-// scale returns how high n is drawn: what there is can be seen.
+// scale returns the height of n: at least 2 if n is not 0, so that it is visible.
 func scale(n, most int) int {
 	if n == 0 {
 		return 0

@@ -26,7 +26,7 @@ const (
 
 var noon = time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
 
-// A site is a host with the dashboard, as somebody who is logged in sees it.
+// A site is a host with the dashboard, as a user who is signed in sees it.
 type site struct {
 	testing.TB
 	api     *storageapi.Handler
@@ -155,7 +155,7 @@ func (p *page) want(status int) *page {
 
 var tags = regexp.MustCompile(`(?s)<[^>]*>`)
 
-// text is what somebody reads, in one line.
+// text is the text of the page, in one line.
 func (p *page) text() string {
 	return strings.Join(strings.Fields(html.UnescapeString(tags.ReplaceAllString(p.body, " "))), " ")
 }
@@ -184,7 +184,7 @@ func (p *page) hides(texts ...string) *page {
 
 var hidden = regexp.MustCompile(`<input type="hidden" name="(\w+)" value="([^"]*)">`)
 
-// form returns what the page's form sends beside what is given.
+// form returns what the page's form sends, with the given fields.
 func (p *page) form(fields ...string) url.Values {
 	p.Helper()
 	values := make(url.Values)

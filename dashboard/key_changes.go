@@ -27,8 +27,7 @@ func (p *pages) renameKey(c *call) (answer, error) {
 	return a, nil
 }
 
-// A rotationView is what the page before a rotation shows: of a key, or of a webhook's
-// secret.
+// A rotationView is the view of the form that rotates a key or a webhook's secret.
 type rotationView struct {
 	Key     keyView
 	Webhook webhookView

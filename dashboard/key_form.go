@@ -12,17 +12,17 @@ import (
 	"github.com/storageapi/storageapi/scopes"
 )
 
-// A keyFormView is what the form for a new key shows.
+// A keyFormView is the view of the form for a new key.
 type keyFormView struct {
 	Form     form
-	Problem  string // with the whole
+	Problem  string // with the form as a whole
 	Nonce    string
 	Areas    []areaView
 	Expiries []choice
-	Tomorrow string // the first day to choose
+	Tomorrow string // the first date to choose
 }
 
-// expiries are the offers for how long a key lives, "date" apart.
+// expiries are the expiries to choose from, in addition to "date".
 var expiries = []choice{
 	{"never", "Never"},
 	{"30", "In 30 days"},
@@ -42,7 +42,7 @@ func (p *pages) keyForm(f form, nonce, problem string, status int) answer {
 	}}
 }
 
-// A keyMadeView is what is shown once a key was created or rotated.
+// A keyMadeView is the view of a key that was created or rotated.
 type keyMadeView struct {
 	Key     keyView
 	Value   string // empty if this was not the first answer to the form
@@ -74,7 +74,7 @@ func (p *pages) createKey(c *call) (answer, error) {
 	return p.keyMade(&key, token, false), nil
 }
 
-// keyMade shows a key's new value. A browser that reloads the page goes to the key's.
+// keyMade shows a key's new value. A reload leads to the page of the key.
 func (p *pages) keyMade(key *apikeys.Key, token apikeys.Token, rotated bool) answer {
 	return answer{
 		page: "key-made", title: key.Name, tab: "keys", replace: "api-keys/" + key.ID,
@@ -82,7 +82,7 @@ func (p *pages) keyMade(key *apikeys.Key, token apikeys.Token, rotated bool) ans
 	}
 }
 
-// readKey returns what key the form asks for, and notes what is wrong, field by field.
+// readKey returns the parameters of the form, and sets the errors of its fields.
 func (p *pages) readKey(f form) apikeys.CreateParams {
 	params := apikeys.CreateParams{Name: strings.TrimSpace(f.Values.Get("name")), ExpiresAt: p.readExpiry(f)}
 	var unknown error
@@ -102,7 +102,7 @@ func (p *pages) readKey(f form) apikeys.CreateParams {
 // keyFields are the fields of the form, by those of package apikeys.
 var keyFields = map[string]string{"name": "name", "scopes": "scopes", "expiresAt": "date"}
 
-// readExpiry returns when the key is to die, and notes what is wrong with that.
+// readExpiry returns the expiry of the key, and sets the errors of its fields.
 func (p *pages) readExpiry(f form) time.Time {
 	expiry := f.Values.Get("expiry")
 	switch {
@@ -116,7 +116,7 @@ func (p *pages) readExpiry(f form) time.Time {
 	case !slices.ContainsFunc(expiries, func(c choice) bool { return c.Value == expiry }):
 		f.Errors["expiry"] = "Select when the key expires."
 	default:
-		// At midnight, so that the form asks for the same if it is sent again.
+		// At midnight, so that a form that is sent again has the same fingerprint.
 		days, _ := strconv.Atoi(expiry)
 		return p.now().UTC().Truncate(24*time.Hour).AddDate(0, 0, days+1)
 	}

@@ -11,14 +11,14 @@ import (
 // pageSize is how many keys or deliveries a page lists.
 const pageSize = 50
 
-// A key that dies within soon stands out, and so does one that is idle: never used for
-// so long.
+// A key that expires within soon is marked, and so is one that was not used within idle
+// after it was created.
 const (
 	soon = 14 * 24 * time.Hour
 	idle = 30 * 24 * time.Hour
 )
 
-// A keyView is a key as it is shown.
+// A keyView is the view of a key.
 type keyView struct {
 	ID, Name  string
 	Scopes    []scopeView
@@ -28,15 +28,15 @@ type keyView struct {
 	Expires   *when
 	Expired   bool
 	Soon      bool // expires soon
-	Idle      bool // might be one that nobody needs
+	Idle      bool // might not be needed
 	Version   string
 
-	// Of the value before the last rotation, while it is good.
+	// Of the value before the last rotation, while it works.
 	PreviousUntil *when
 	PreviousUsed  *when
 }
 
-// A scopeView is a scope as it is shown.
+// A scopeView is the view of a scope.
 type scopeView struct{ Name, Description string }
 
 func (p *pages) viewKey(key *apikeys.Key) keyView {
@@ -61,14 +61,14 @@ func (p *pages) viewKey(key *apikeys.Key) keyView {
 	return view
 }
 
-// keyVersion stands for a key's value.
+// keyVersion is the version of a key's value.
 func keyVersion(key *apikeys.Key) string { return version("key", key.ID, string(key.Hash.Sum[:])) }
 
-// A keyListView is what the list of keys shows.
+// A keyListView is the view of the list of keys.
 type keyListView struct {
 	Keys  []keyView
 	After bool   // not the first page
-	Next  string // the id after which the next page begins
+	Next  string // the id that the next page starts after
 }
 
 func (p *pages) listKeys(c *call) (answer, error) {
@@ -78,7 +78,7 @@ func (p *pages) listKeys(c *call) (answer, error) {
 		return answer{}, err
 	}
 	view := keyListView{After: after != ""}
-	if len(keys) > pageSize { // the one too many tells that there are more
+	if len(keys) > pageSize { // one more than is shown: there are more
 		keys = keys[:pageSize]
 		view.Next = keys[pageSize-1].ID
 	}
@@ -88,7 +88,7 @@ func (p *pages) listKeys(c *call) (answer, error) {
 	return answer{page: "keys", title: "API keys", tab: "keys", data: view}, nil
 }
 
-// A keyPageView is what the page of a key shows.
+// A keyPageView is the view of the page of a key.
 type keyPageView struct {
 	Key  keyView
 	Form form // the new name
@@ -107,13 +107,13 @@ func (p *pages) keyPage(key *apikeys.Key, f form) answer {
 	return answer{page: "key", title: key.Name, tab: "keys", data: keyPageView{p.viewKey(key), f}}
 }
 
-// An areaView is a part of the service, with what keys may do there.
+// An areaView is an area of the service, with its scopes.
 type areaView struct {
 	Name   string
 	Scopes []scopeView
 }
 
-// areas are the scopes area by area, in the order of SPEC section 5.
+// areas are the scopes by area, in the order of docs/spec.md, section 5.
 var areas = func() (list []areaView) {
 	for s := range scopes.All().All() {
 		name, _, _ := strings.Cut(s.String(), ":")

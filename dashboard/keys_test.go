@@ -99,7 +99,7 @@ func TestCreateKeyOnDay(t *testing.T) {
 	}
 }
 
-// What is wrong is told beside each field, all at once, and what was entered stays.
+// All errors are shown at once, each at its field, and the input stays.
 func TestCreateKeyRefused(t *testing.T) {
 	const (
 		name   = "Enter a name"

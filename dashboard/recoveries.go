@@ -8,14 +8,14 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// A recoveryFormView is what the form for a recovery shows.
+// A recoveryFormView is the view of the form for a recovery.
 type recoveryFormView struct {
 	Webhook webhookView
 	Form    form
 	States  []choice
 }
 
-// recoverable are the states that deliveries are recovered of.
+// recoverable are the states of deliveries that can be recovered.
 var recoverable = []choice{
 	{string(webhooks.Dead), "Failed: every attempt failed"},
 	{string(webhooks.Skipped), "Skipped: the webhook was off"},
@@ -68,7 +68,7 @@ func (p *pages) startRecovery(c *call) (answer, error) {
 	return goTo("webhooks/"+id+"/recoveries/"+recovery.ID, ""), nil
 }
 
-// A recoveryPageView is what the page of a recovery shows.
+// A recoveryPageView is the view of the page of a recovery.
 type recoveryPageView struct {
 	Webhook   webhookView
 	ID        string
@@ -77,7 +77,7 @@ type recoveryPageView struct {
 	Created   *when
 	Recovered int
 	Done      bool
-	Pending   int // what the webhook is owed
+	Pending   int // the webhook's pending deliveries, of this recovery or not
 	Live      bool
 }
 

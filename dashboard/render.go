@@ -14,8 +14,8 @@ import (
 //go:embed templates
 var templateFiles embed.FS
 
-// functions are what templates call beside the views' own methods. A template that is
-// part of a page gets what it shows as one value: in and graces make one.
+// functions are the functions of templates. A template that is part of a page takes one
+// value, which in and graces make.
 var functions = template.FuncMap{
 	"asset":  func(name string) string { return assetNames[name] },
 	"field":  func(name string, f form) fieldView { return fieldView{name, f.Values.Get(name), f.Errors[name]} },
@@ -26,13 +26,13 @@ var functions = template.FuncMap{
 	"left":   func(whole, part int) int { return max(whole-part, 0) },
 }
 
-// A deliveriesView is what the table of deliveries shows.
+// A deliveriesView is the view of the table of deliveries.
 type deliveriesView struct {
 	Root       string
 	Deliveries []deliveryView
 }
 
-// A gracesView is what the choice of a grace shows.
+// A gracesView is the view of the choice of a grace period.
 type gracesView struct {
 	Label  string
 	Form   form
@@ -59,7 +59,7 @@ func loadTemplates() map[string]*template.Template {
 	return pages
 }
 
-// A layoutView is what the layout shows, around Data, which is the page's.
+// A layoutView is the view of the layout. Data is the view of the page in it.
 type layoutView struct {
 	Site, Title, Tab, Account string
 	Bound                     string // the field "account" of forms

@@ -49,7 +49,7 @@ func (p *pages) updateWebhook(c *call) (answer, error) {
 	return goTo("webhooks/"+id, "saved"), nil
 }
 
-// unchanged holds as long as the webhook is what a form was made of.
+// unchanged is the condition that a webhook has not changed since its form was made.
 func unchanged(asked string) webhooks.Condition {
 	return func(before, _ webhooks.Webhook) error {
 		if webhookVersion(&before) != asked {

@@ -8,13 +8,13 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// A webhookFormView is what the form for a new or changed webhook shows.
+// A webhookFormView is the view of the form for a new or existing webhook.
 type webhookFormView struct {
 	Form    form
-	Problem string // with the whole
+	Problem string // with the form as a whole
 	Nonce   string // of a new one
 	Webhook *webhookView
-	Version string // that the form was made of
+	Version string // of the webhook that the form was made for
 	Events  []eventView
 }
 
@@ -31,7 +31,7 @@ func webhookForm(view webhookFormView, status int) answer {
 	return answer{status: status, page: "webhook-form", title: title, tab: "webhooks", data: view}
 }
 
-// A webhookMadeView is what is shown once a webhook was created or its secret rotated.
+// A webhookMadeView is the view of a webhook that was created or whose secret was rotated.
 type webhookMadeView struct {
 	Webhook webhookView
 	Secret  string // empty if this was not the first answer to the form
@@ -71,8 +71,7 @@ func (p *pages) createWebhook(c *call) (answer, error) {
 	return p.webhookMade(&webhook, webhook.Secret.Reveal(), false), nil
 }
 
-// webhookMade shows a webhook's new secret. A browser that reloads the page goes to the
-// webhook's.
+// webhookMade shows a webhook's new secret. A reload leads to the page of the webhook.
 func (p *pages) webhookMade(webhook *webhooks.Webhook, secret string, rotated bool) answer {
 	return answer{
 		page: "webhook-made", title: webhook.URL, tab: "webhooks", replace: "webhooks/" + webhook.ID,
@@ -80,8 +79,7 @@ func (p *pages) webhookMade(webhook *webhooks.Webhook, secret string, rotated bo
 	}
 }
 
-// readWebhook returns what webhook the form asks for, and notes what is wrong, field by
-// field.
+// readWebhook returns the parameters of the form, and sets the errors of its fields.
 func (p *pages) readWebhook(f form) (params webhooks.CreateParams, err error) {
 	params = webhooks.CreateParams{URL: strings.TrimSpace(f.Values.Get("url")), Events: []webhooks.EventType{}}
 	for _, name := range f.Values["events"] {

@@ -4,7 +4,7 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// A webhookView is a webhook as it is shown.
+// A webhookView is the view of a webhook.
 type webhookView struct {
 	ID, URL   string
 	Events    []eventView
@@ -17,7 +17,7 @@ type webhookView struct {
 	Created   *when
 	Version   string
 
-	// PreviousUntil is until when the secret before the last rotation signs.
+	// PreviousUntil is until when the previous secret signs.
 	PreviousUntil *when
 }
 
@@ -54,8 +54,8 @@ func (p *pages) viewWebhook(w *webhooks.Webhook) webhookView {
 	return view
 }
 
-// viewCurrent returns the webhook as it is shown where its state matters, and the figures
-// of the moment: an endpoint that does not respond is no webhook that is simply on.
+// viewCurrent returns the view of a webhook with its current state, and its figures: a
+// webhook whose endpoint does not respond is not simply on.
 func (p *pages) viewCurrent(c *call, w *webhooks.Webhook) (webhookView, webhooks.WebhookStats, error) {
 	view := p.viewWebhook(w)
 	stats, err := p.webhooks.WebhookStats(c.Context(), c.account, w.ID)
@@ -76,7 +76,7 @@ func (p *pages) viewCurrent(c *call, w *webhooks.Webhook) (webhookView, webhooks
 	return view, stats, nil
 }
 
-// webhookVersion stands for what people change of a webhook.
+// webhookVersion is the version of the settings of a webhook.
 func webhookVersion(w *webhooks.Webhook) string {
 	parts := []string{"webhook", w.ID, w.URL, w.BalanceThreshold.String(), w.Secret.Reveal()}
 	for _, t := range w.Events {
@@ -85,10 +85,10 @@ func webhookVersion(w *webhooks.Webhook) string {
 	return version(parts...)
 }
 
-// An eventView is a type of events as it is shown.
+// An eventView is the view of a type of events.
 type eventView struct{ Type, Text string }
 
-// eventTexts are the types in plain words.
+// eventTexts are the types as people read them.
 var eventTexts = map[webhooks.EventType]string{
 	webhooks.TypeFilesExpiring:                "Files expiring soon",
 	webhooks.TypeBalanceLow:                   "Low balance",
@@ -114,10 +114,10 @@ var allEvents = func() (list []eventView) {
 	return list
 }()
 
-// webhookPageSize is how many webhooks a page lists: each one's health is read.
+// webhookPageSize is how many webhooks a page lists. It is small because the health of each is read.
 const webhookPageSize = 20
 
-// A webhookListView is what the list of webhooks shows.
+// A webhookListView is the view of the list of webhooks.
 type webhookListView struct {
 	Webhooks []listedWebhook
 	After    bool
@@ -154,17 +154,17 @@ func (p *pages) listWebhooks(c *call) (answer, error) {
 	return answer{page: "webhooks", title: "Webhooks", tab: "webhooks", data: view}, nil
 }
 
-// A webhookPageView is what the page of a webhook shows.
+// A webhookPageView is the view of the page of a webhook.
 type webhookPageView struct {
 	Webhook    webhookView
 	Health     healthView
 	Pending    int
-	OldestDue  string // for how long the one that waits longest has been due
+	OldestDue  string // how long the oldest due delivery has been waiting
 	Deliveries []deliveryView
 	Test       *testView
 }
 
-// A testView is what came of a test event.
+// A testView is the view of the result of a test event.
 type testView struct {
 	EventID string
 	Attempt attemptView

@@ -1,9 +1,9 @@
 "use strict";
-// Everything works without this: it adds copying, confirmations in place, and live
+// The pages work without this script. It adds copying, confirmations in place, and live
 // updates.
 
-// What is shown once: reloading and coming back lead to the page of what was made,
-// and what the browser keeps of this page holds nothing.
+// Secrets are shown once: reloading and coming back lead to the page of the key or
+// webhook, and the page that the browser keeps holds no secret.
 if (document.body.dataset.replace || location.search.includes("done=")) {
   for (const link of [...document.links, document.querySelector("link[rel=icon]")]) { // they are relative to the address
     if (!link.getAttribute("href").startsWith("#")) link.href = link.href;
@@ -53,7 +53,7 @@ async function load(url) {
   return new DOMParser().parseFromString(await response.text(), "text/html");
 }
 
-// A page that asks is shown in a dialog, where the browser stays on the one before.
+// A page with a confirmation is shown in a dialog on the current page.
 document.addEventListener("click", async (event) => {
   const link = event.target.closest("a[data-dialog]");
   if (!link || event.ctrlKey || event.metaKey || event.shiftKey || event.button) return;
@@ -81,7 +81,7 @@ document.addEventListener("click", async (event) => {
   dialog.showModal();
 });
 
-// What goes on changing is loaded again, and put in its place if it has changed.
+// A live part of a page is loaded again, and replaced if it has changed.
 async function refresh() {
   const now = document.querySelector("[data-live]");
   if (!now) return;
@@ -92,7 +92,7 @@ async function refresh() {
       [...next.querySelectorAll("details")].reverse().forEach((details, i) => { details.open = open[i] || false; });
       now.replaceWith(next);
     }
-  } catch { /* the next time, maybe */ }
+  } catch { /* retried next time */ }
   setTimeout(refresh, document.hidden ? 10000 : 1000);
 }
 setTimeout(refresh, 1000);

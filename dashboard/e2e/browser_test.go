@@ -24,7 +24,7 @@ import (
 )
 
 var (
-	screenshots = flag.Bool("screenshots", false, "make the pictures in docs/dashboard anew")
+	screenshots = flag.Bool("screenshots", false, "replace the pictures in docs/dashboard")
 	pictures    = flag.String("pictures", "", "the `directory` to put pictures of all pages into")
 )
 

@@ -10,7 +10,7 @@ import (
 // TestScreenshots makes the pictures in docs, if it is asked to.
 func TestScreenshots(t *testing.T) {
 	if !*screenshots {
-		t.Skip("makes the pictures in docs anew with -screenshots")
+		t.Skip("replaces the pictures in docs with -screenshots")
 	}
 	s := newStory(t)
 	views := make(map[string]view)

@@ -50,7 +50,7 @@ func TestWebhooks(t *testing.T) {
 		t.Error("the test is shown, or sent, again")
 	}
 
-	// Deliveries, of which one fails and is sent again.
+	// Deliveries: one fails and is sent again.
 	s.publish(low)
 	s.receiver.answer(http.StatusServiceUnavailable, "try later", 0)
 	dead := s.publish(low)[0]
