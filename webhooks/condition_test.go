@@ -58,7 +58,7 @@ func TestConditionsAreAskedAboutWhatIsChanged(t *testing.T) {
 	store := memory.New()
 	service := newService(t, store, webhooks.Config{})
 	settle := func(t *testing.T, outcome webhooks.Outcome, deactivate webhooks.OffReason) {
-		tasks, _, err := store.ClaimDeliveries(t.Context(), webhooks.Claim{Limit: 1, PerWebhook: 9, Lease: time.Minute})
+		tasks, _, err := store.ClaimDeliveries(t.Context(), webhooks.Claim{Limit: 1, Lease: time.Minute})
 		if err != nil || len(tasks) != 1 {
 			t.Fatalf("claimed %v, %v", tasks, err)
 		}

@@ -229,7 +229,7 @@ func (d *dispatcher) claim(ctx context.Context, c *claims) (claimed []*inflight,
 	var wait time.Duration
 	var err error
 	if failing {
-		wait, err = d.lease(timed, Claim{Limit: limit, PerWebhook: 1, Caps: d.limiter.Idle()}, now)
+		wait, err = d.lease(timed, Claim{Limit: limit, Cap: d.limiter.IdleCap}, now)
 		c.tried(now, len(d.claimed))
 	} else {
 		wait, err = d.leaseAll(timed, limit, now)
@@ -250,21 +250,14 @@ func (d *dispatcher) claim(ctx context.Context, c *claims) (claimed []*inflight,
 // than their share, and then whatever is due.
 func (d *dispatcher) leaseAll(ctx context.Context, limit int, now time.Time) (wait time.Duration, err error) {
 	if webhooks, turns := d.limiter.Turns(now, d.outage.Turns(limit)); turns > 0 {
-		caps := make(map[string]int, len(webhooks))
-		for _, id := range webhooks {
-			caps[id] = d.limiter.TurnCap(id, true)
-		}
-		_, err = d.lease(ctx, Claim{Limit: turns, Caps: caps}, now)
+		_, err = d.lease(ctx, Claim{Limit: turns, Cap: d.limiter.TurnCap, Webhooks: webhooks}, now)
 		d.limiter.EndTurns(time.Now(), err)
 		if limit -= len(d.claimed); limit == 0 || err != nil {
 			return 0, err
 		}
 	}
-	caps := d.limiter.Caps()
-	wait, err = d.lease(ctx, Claim{
-		Limit: limit, PerWebhook: caps.Each, Caps: caps.ByWebhook, Raised: caps.Reopened,
-		MaxUnproven: caps.MaxUnproven, PerUnproven: caps.PerUnproven,
-	}, now)
+	unproven, version := d.limiter.Caps()
+	wait, err = d.lease(ctx, Claim{Limit: limit, Cap: d.limiter.Cap, CapVersion: version, ProvenOnly: max(0, limit-unproven)}, now)
 	d.limiter.Claimed(err)
 	return wait, err
 }
@@ -286,7 +279,7 @@ func (d *dispatcher) lease(ctx context.Context, claim Claim, now time.Time) (wai
 		f.settlement.Task, f.begun = task, now
 		d.limiter.Begin(&f.slot, f, limiter.Start{
 			Webhook: task.Webhook.ID, Account: task.Webhook.Account, At: now,
-			Turn: claim.PerWebhook == 0, Requested: task.Probe,
+			Turn: len(claim.Webhooks) > 0, Requested: task.Probe,
 			Proven: task.Webhook.Proven(), Failing: !task.Webhook.FailingSince.IsZero(),
 		})
 		d.claimed = append(d.claimed, f)

@@ -130,7 +130,7 @@ type Store interface {
 	// was not: of its own webhook, and as far as the turns go, of the others. Inactive
 	// webhooks are passed over. No tasks is not an error.
 	//
-	// With a PerWebhook above 0 proven and unproven webhooks take turns as groups, and
+	// In a claim for all webhooks, proven and unproven ones take turns as groups, and
 	// only those of one group take turns with each other: many unproven webhooks do
 	// not keep the proven ones waiting. Within a group a store may let the accounts
 	// take turns first, and the webhooks of each among themselves.
@@ -151,7 +151,7 @@ type Store interface {
 	// Probe asks for an attempt to deliver to the webhook, whatever is known of its
 	// receiver: the next claim whose Probes allow it, by whichever process, leases what
 	// comes next of the deliveries that are due, or if none is, the first that becomes
-	// due within a minute; whatever PerWebhook, Caps and Settlement.Rest say, but heeding
+	// due within a minute; whatever Cap, Webhooks and Settlement.Rest say, but heeding
 	// Limit and PerAccount. Of one webhook there is one such task a second at most; more
 	// calls before it ask for nothing more. ErrNotFound if the account has no webhook of
 	// that id. It need not survive a crash.
@@ -295,31 +295,33 @@ type Backlog struct {
 
 // A Claim says how much to lease. Earlier leases count too.
 type Claim struct {
-	Limit      int           // tasks at most; at least 1
-	PerWebhook int           // leases a webhook at most; 0: only of webhooks in Caps
-	Lease      time.Duration // how long; longer than an attempt can take
+	Limit int           // tasks at most; at least 1
+	Lease time.Duration // how long; longer than an attempt can take
 
 	// PerAccount is how many leases an account has at most; 0: any number.
 	PerAccount int
 
-	// MaxUnproven is how many tasks of a claim with a PerWebhook above 0 may be of
-	// unproven webhooks, see [Webhook.Proven]; 0: any number, less than 0: none.
-	// PerUnproven is PerWebhook for those, if that is less; 0: it is the same.
-	MaxUnproven, PerUnproven int
+	// Cap returns how many leases a webhook may have at most; nil: any number. The store
+	// calls it during the call only, one call at a time. It must be quick, and must not
+	// call the store.
+	Cap func(webhookID string, proven bool) int
+
+	// CapVersion lets a store pass over webhooks whose cap was 0, without asking again:
+	// as long as it stays the same from claim to claim, their cap is still 0. It goes
+	// with the claims that are not for Webhooks. 0: Cap may have changed in any way.
+	CapVersion uint64
+
+	// Webhooks are the ids of the webhooks to claim for, each once; empty: all.
+	Webhooks []string
+
+	// ProvenOnly is how many of Limit are for proven webhooks only, see
+	// [Webhook.Proven], if the claim is for all webhooks.
+	ProvenOnly int
 
 	// Probes is how many tasks at most may be ones that [Store.Probe] asked for; 0:
-	// none, and what was asked for stays so.
+	// none, and what was asked for stays so. Cap, Webhooks and ProvenOnly do not
+	// concern them.
 	Probes int
-
-	// Caps are for webhooks that PerWebhook is not for, by id; none may be
-	// claimed of one whose cap is 0. The store reads it during the call only.
-	Caps map[string]int
-
-	// Raised are the webhooks whose cap was 0 in the claim before this one with a
-	// PerWebhook above 0, and is not in this. A store may set webhooks aside whose
-	// cap is 0, and not look at them before a claim names them here; nil says
-	// nothing of any: it has to look at all of them.
-	Raised []string
 
 	// Finished are tokens of leases whose attempts have ended and are about to be
 	// settled: they stay current, and need not count any more, in this claim
@@ -359,13 +361,11 @@ type Settlement struct {
 	// empty: it stays as it is.
 	Deactivate OffReason
 
-	// Warned sets the webhook's WarnedAt to Attempt.StartedAt in the same step.
-	Warned bool
-
-	// Rest is for how long the webhook, whose receiver is down, is to be left
-	// alone; 0: it need not be. Who settles keeps to it anyway: a store that others
-	// claim from too passes the webhook over in all claims, until then, or until a
-	// Deliver or UpdateWebhook. A store may ignore it.
+	// Rest is for how long the webhook, whose receiver is down, is to be left alone; 0:
+	// it need not be. It goes with a settlement that [Settlement.Fails]. Until then, by
+	// the store's clock, or until a Deliver or UpdateWebhook, all claims pass the webhook
+	// over, but for probes. Of several the last to end counts. It need not survive a
+	// restart of the store.
 	Rest time.Duration
 }
 

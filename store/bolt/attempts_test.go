@@ -34,7 +34,7 @@ func TestFirstAttempts(t *testing.T) {
 	}
 	claim := func() []webhooks.Task {
 		t.Helper()
-		tasks, _, err := s.ClaimDeliveries(t.Context(), webhooks.Claim{Limit: events, PerWebhook: events, Lease: time.Minute})
+		tasks, _, err := s.ClaimDeliveries(t.Context(), webhooks.Claim{Limit: events, Lease: time.Minute})
 		if err != nil {
 			t.Fatal(err)
 		}

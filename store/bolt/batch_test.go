@@ -82,7 +82,7 @@ func TestStepsOfOneBatch(t *testing.T) {
 		}
 	}
 	defer func() { _ = s.Close() }()
-	tasks, _, err := s.ClaimDeliveries(t.Context(), webhooks.Claim{Limit: 99, PerWebhook: 99, Lease: time.Minute})
+	tasks, _, err := s.ClaimDeliveries(t.Context(), webhooks.Claim{Limit: 99, Lease: time.Minute})
 	if err != nil || len(tasks) != events {
 		t.Fatalf("%d tasks, %v; want %d: that of an inactive webhook is not claimed", len(tasks), err, events)
 	}
@@ -174,7 +174,7 @@ func TestClaimsDuringACommit(t *testing.T) {
 	before, after := webhook.URL, "https://after.example.com/"
 	claim := func(want string) {
 		t.Helper()
-		tasks, _, err := s.ClaimDeliveries(t.Context(), webhooks.Claim{Limit: 1, PerWebhook: 9, Lease: time.Minute})
+		tasks, _, err := s.ClaimDeliveries(t.Context(), webhooks.Claim{Limit: 1, Lease: time.Minute})
 		if err != nil || len(tasks) != 1 {
 			t.Fatalf("%d tasks, %v; want one", len(tasks), err)
 		}
@@ -212,7 +212,7 @@ func TestPurgeThatFails(t *testing.T) {
 	if _, err := s.Purge(t.Context(), webhooks.Purge{Payloads: time.Now().Add(time.Minute), Limit: 99}); err == nil {
 		t.Error("the purge did not fail")
 	}
-	tasks, _, err := s.ClaimDeliveries(t.Context(), webhooks.Claim{Limit: 99, PerWebhook: 99, Lease: time.Minute})
+	tasks, _, err := s.ClaimDeliveries(t.Context(), webhooks.Claim{Limit: 99, Lease: time.Minute})
 	if err != nil || len(tasks) != 1 {
 		t.Errorf("%d tasks, %v; want one", len(tasks), err)
 	}
@@ -244,7 +244,7 @@ func TestBatchThatIsUndone(t *testing.T) {
 			t.Errorf("Enqueue = %d, %v", n, err)
 		}
 	}
-	tasks, _, err := s.ClaimDeliveries(t.Context(), webhooks.Claim{Limit: 99, PerWebhook: 99, Lease: time.Minute})
+	tasks, _, err := s.ClaimDeliveries(t.Context(), webhooks.Claim{Limit: 99, Lease: time.Minute})
 	if err != nil || len(tasks) != 2 {
 		t.Errorf("%d tasks, %v; want 2", len(tasks), err)
 	}
@@ -287,7 +287,7 @@ func testWebhookMadeAgainInABatch(t *testing.T) {
 	if err := enqueue(3); err != nil {
 		t.Fatal(err)
 	}
-	tasks, _, err := s.ClaimDeliveries(t.Context(), webhooks.Claim{Limit: 9, PerWebhook: 9, Lease: time.Minute})
+	tasks, _, err := s.ClaimDeliveries(t.Context(), webhooks.Claim{Limit: 9, Lease: time.Minute})
 	if err != nil {
 		t.Fatal(err)
 	}

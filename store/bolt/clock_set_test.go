@@ -76,7 +76,7 @@ func TestDueUnderAClockThatIsSet(t *testing.T) {
 				}
 				publishMany(t, s, 1)
 				putOff := func() {
-					tasks, _, err := s.ClaimDeliveries(t.Context(), webhooks.Claim{Limit: 1, PerWebhook: 9, Lease: time.Hour})
+					tasks, _, err := s.ClaimDeliveries(t.Context(), webhooks.Claim{Limit: 1, Lease: time.Hour})
 					if err != nil || len(tasks) != 1 {
 						t.Fatal(len(tasks), err)
 					}
@@ -89,7 +89,7 @@ func TestDueUnderAClockThatIsSet(t *testing.T) {
 				}
 				wantDue := func(in time.Duration) {
 					t.Helper()
-					_, wait, err := s.ClaimDeliveries(t.Context(), webhooks.Claim{Limit: 1, PerWebhook: 9, Lease: time.Hour})
+					_, wait, err := s.ClaimDeliveries(t.Context(), webhooks.Claim{Limit: 1, Lease: time.Hour})
 					if err != nil || wait.Round(time.Second) != in {
 						t.Errorf("the next claim is to be in %v, %v; want %v", wait, err, in)
 					}

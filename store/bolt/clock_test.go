@@ -71,7 +71,7 @@ func enqueue(t *testing.T, s *bolt.Store, i int) {
 // settleAll claims what is due, which must be so many deliveries, and settles it.
 func settleAll(t *testing.T, s *bolt.Store, want int, outcome webhooks.Outcome, after time.Duration) {
 	t.Helper()
-	tasks, _, err := s.ClaimDeliveries(t.Context(), webhooks.Claim{Limit: 1000, PerWebhook: 1000, Lease: time.Minute})
+	tasks, _, err := s.ClaimDeliveries(t.Context(), webhooks.Claim{Limit: 1000, Lease: time.Minute})
 	if err != nil || len(tasks) != want {
 		t.Fatalf("claimed %d deliveries, %v; want %d", len(tasks), err, want)
 	}

@@ -38,7 +38,7 @@ func TestKill(t *testing.T) {
 	}
 	owed := make(map[string]int) // by event id
 	for {
-		tasks, _, err := s.ClaimDeliveries(t.Context(), webhooks.Claim{Limit: 1000, PerWebhook: 1 << 30, Lease: time.Hour})
+		tasks, _, err := s.ClaimDeliveries(t.Context(), webhooks.Claim{Limit: 1000, Lease: time.Hour})
 		if err != nil {
 			t.Fatal(err)
 		}

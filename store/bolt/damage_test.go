@@ -43,7 +43,7 @@ func TestDamagedPagesAreErrors(t *testing.T) {
 			_, use["ListWebhooks"] = s.ListWebhooks(t.Context(), "acct", webhooks.Page{Limit: 9})
 			_, use["EventDeliveries"] = s.EventDeliveries(t.Context(), "acct", "e1")
 			_, use["Enqueue"] = s.Enqueue(t.Context(), webhooks.EncodedEvent{ID: "new", Account: "acct", Type: webhooks.TypeBalanceLow})
-			tasks, _, err := s.ClaimDeliveries(t.Context(), webhooks.Claim{Limit: 9, PerWebhook: 9, Lease: time.Minute})
+			tasks, _, err := s.ClaimDeliveries(t.Context(), webhooks.Claim{Limit: 9, Lease: time.Minute})
 			use["ClaimDeliveries"] = err
 			var settlements []webhooks.Settlement
 			for _, task := range tasks {
@@ -138,7 +138,7 @@ func TestDamagedPendingRecordStartsOver(t *testing.T) {
 	if _, err := s.Enqueue(t.Context(), webhooks.EncodedEvent{ID: "e", Account: "acct", Type: webhooks.TypeBalanceLow}); err != nil {
 		t.Fatal(err)
 	}
-	tasks, _, err := s.ClaimDeliveries(t.Context(), webhooks.Claim{Limit: 9, PerWebhook: 9, Lease: time.Minute})
+	tasks, _, err := s.ClaimDeliveries(t.Context(), webhooks.Claim{Limit: 9, Lease: time.Minute})
 	if err != nil || len(tasks) != 1 {
 		t.Fatalf("claimed %v, %v", tasks, err)
 	}
@@ -159,7 +159,7 @@ func TestDamagedPendingRecordStartsOver(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = s.Close() }()
-	tasks, _, err = s.ClaimDeliveries(t.Context(), webhooks.Claim{Limit: 9, PerWebhook: 9, Lease: time.Minute})
+	tasks, _, err = s.ClaimDeliveries(t.Context(), webhooks.Claim{Limit: 9, Lease: time.Minute})
 	if err != nil || len(tasks) != 1 || tasks[0].Attempt != 1 {
 		t.Errorf("claimed %v, %v; want the first attempt, now", tasks, err)
 	}

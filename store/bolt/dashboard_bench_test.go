@@ -100,7 +100,7 @@ func publishAndSettle(b *testing.B, api *storageapi.Handler, store *bolt.Store, 
 	}
 	wg.Wait()
 	for left := events; left > 0; {
-		tasks, _, err := store.ClaimDeliveries(b.Context(), webhooks.Claim{Limit: 1000, PerWebhook: 1000, Lease: time.Minute})
+		tasks, _, err := store.ClaimDeliveries(b.Context(), webhooks.Claim{Limit: 1000, Lease: time.Minute})
 		if err != nil || len(tasks) == 0 {
 			b.Fatalf("%d tasks, %v", len(tasks), err)
 		}

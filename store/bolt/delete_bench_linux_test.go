@@ -117,7 +117,7 @@ func owe(b *testing.B, s *Store, account, pending int) {
 	}
 	wg.Wait()
 	for n := 0; n < pending/2; {
-		tasks, _, err := s.ClaimDeliveries(b.Context(), webhooks.Claim{Limit: 500, PerWebhook: 500, Lease: time.Hour})
+		tasks, _, err := s.ClaimDeliveries(b.Context(), webhooks.Claim{Limit: 500, Lease: time.Hour})
 		if err != nil {
 			b.Fatal(err)
 		}

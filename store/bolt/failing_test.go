@@ -93,7 +93,7 @@ func TestFailedSyncEndsWriting(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	claim := webhooks.Claim{Limit: 1, PerWebhook: 9, Lease: time.Hour}
+	claim := webhooks.Claim{Limit: 1, Lease: time.Hour}
 	tasks, _, err := s.ClaimDeliveries(ctx, claim)
 	if err != nil || len(tasks) != 1 {
 		t.Fatal(tasks, err)

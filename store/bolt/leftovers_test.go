@@ -131,7 +131,7 @@ func TestSweepsRace(t *testing.T) {
 		if rows := pendingRows(t, s); rows != 1 {
 			t.Fatalf("in round %d there are %d rows, want that of the last event", round, rows)
 		}
-		tasks, _, err := s.ClaimDeliveries(t.Context(), webhooks.Claim{Limit: 9, PerWebhook: 9, Lease: time.Minute})
+		tasks, _, err := s.ClaimDeliveries(t.Context(), webhooks.Claim{Limit: 9, Lease: time.Minute})
 		if err != nil || len(tasks) != 1 || tasks[0].Event.ID != testEvent(9000+round, 0).ID {
 			t.Fatalf("claimed %d, %v; want the last event", len(tasks), err)
 		}
@@ -149,7 +149,7 @@ func TestSettlementBesideADeletion(t *testing.T) {
 		t.Fatal(err)
 	}
 	publishMany(t, s, 2)
-	tasks, _, err := s.ClaimDeliveries(t.Context(), webhooks.Claim{Limit: 9, PerWebhook: 9, Lease: time.Minute})
+	tasks, _, err := s.ClaimDeliveries(t.Context(), webhooks.Claim{Limit: 9, Lease: time.Minute})
 	if err != nil || len(tasks) != 2 {
 		t.Fatalf("claimed %d, %v", len(tasks), err)
 	}
@@ -207,7 +207,7 @@ func publishMany(t *testing.T, s *Store, events int) {
 // retrySome claims so many deliveries and puts off those to the webhook.
 func retrySome(t *testing.T, s *Store, webhook string, n int) {
 	t.Helper()
-	tasks, _, err := s.ClaimDeliveries(t.Context(), webhooks.Claim{Limit: n, PerWebhook: n, Lease: time.Minute})
+	tasks, _, err := s.ClaimDeliveries(t.Context(), webhooks.Claim{Limit: n, Lease: time.Minute})
 	if err != nil || len(tasks) != n {
 		t.Fatalf("claimed %d, %v; want %d", len(tasks), err, n)
 	}

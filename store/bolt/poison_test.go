@@ -40,7 +40,7 @@ func TestDamagedRecordBlocksNobody(t *testing.T) {
 
 	s = open(t, dir)
 	defer func() { _ = s.Close() }()
-	tasks, _, err := s.ClaimDeliveries(t.Context(), webhooks.Claim{Limit: 100, PerWebhook: 100, Lease: time.Minute})
+	tasks, _, err := s.ClaimDeliveries(t.Context(), webhooks.Claim{Limit: 100, Lease: time.Minute})
 	if err != nil {
 		t.Fatal(err)
 	}

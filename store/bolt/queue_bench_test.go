@@ -133,7 +133,7 @@ func postpone(b *testing.B, s *bolt.Store, deliveries int) {
 
 // deliver claims some of what is due and settles it, or puts it off.
 func deliver(b *testing.B, s *bolt.Store, putOff time.Duration) int {
-	tasks, _, err := s.ClaimDeliveries(b.Context(), webhooks.Claim{Limit: 512, PerWebhook: 1000, Lease: time.Hour})
+	tasks, _, err := s.ClaimDeliveries(b.Context(), webhooks.Claim{Limit: 512, Lease: time.Hour})
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -116,7 +116,7 @@ func (s *Store) settle(b *batch, h *holding, settlement *webhooks.Settlement) er
 func (s *Store) settleWebhook(b *batch, id string, now standing, settlement *webhooks.Settlement) error {
 	ends := (now.failing || now.warned || !now.proven) && settlement.Outcome == webhooks.Deliver
 	fails := !now.again && settlement.Fails()
-	if !ends && !fails && !settlement.Warned && settlement.Deactivate == "" {
+	if !ends && !fails && settlement.Rest <= 0 && settlement.Deactivate == "" {
 		return nil
 	}
 	webhook, err := s.webhookOf(b.tx, id)
@@ -126,18 +126,20 @@ func (s *Store) settleWebhook(b *batch, id string, now standing, settlement *web
 	if webhook.URL != settlement.Task.Webhook.URL {
 		return nil
 	}
+	if settlement.Rest > 0 {
+		until := time.Now().Add(settlement.Rest)
+		b.AfterCommit(func() { s.queue.Rest(id, until) })
+	}
 	if ends {
+		b.AfterCommit(func() { s.queue.EndRest(id) })
 		webhook.EndFailing()
 		if webhook.ProvenAt.IsZero() {
 			webhook.ProvenAt = settlement.Attempt.StartedAt
 		}
 	}
 	fails = fails && webhook.NoteFailure(settlement.Task.Event.ID, settlement.Attempt.StartedAt)
-	if !ends && !fails && !settlement.Warned && settlement.Deactivate == "" {
+	if !ends && !fails && settlement.Deactivate == "" {
 		return nil // the same event again
-	}
-	if settlement.Warned {
-		webhook.WarnedAt = settlement.Attempt.StartedAt
 	}
 	if settlement.Deactivate == "" {
 		return s.putRecord(b, &webhook)

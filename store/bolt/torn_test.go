@@ -201,7 +201,7 @@ func workWith(ctx context.Context, s *Store) error {
 		return fmt.Errorf("Enqueue = %d, %v", n, err)
 	}
 	for {
-		tasks, _, err := s.ClaimDeliveries(ctx, webhooks.Claim{Limit: 100, PerWebhook: 1000, Lease: time.Hour})
+		tasks, _, err := s.ClaimDeliveries(ctx, webhooks.Claim{Limit: 100, Lease: time.Hour})
 		if err != nil {
 			return err
 		}
@@ -286,7 +286,7 @@ func testEvent(i, size int) webhooks.EncodedEvent {
 
 // settleSome settles deliveries of several webhooks in one step, in all ways.
 func settleSome(ctx context.Context, s *Store) error {
-	tasks, _, err := s.ClaimDeliveries(ctx, webhooks.Claim{Limit: 24, PerWebhook: 1000, Lease: time.Hour})
+	tasks, _, err := s.ClaimDeliveries(ctx, webhooks.Claim{Limit: 24, Lease: time.Hour})
 	if err != nil {
 		return err
 	}

@@ -119,6 +119,7 @@ func (s *Store) UpdateWebhook(ctx context.Context, account, id string, change fu
 		if err := s.putWebhook(b, &updated); err != nil {
 			return err
 		}
+		b.AfterCommit(func() { s.queue.EndRest(id) })
 		updated, err = s.webhookByID(b.tx, account, id) // as it will be read
 		return err
 	})

@@ -102,7 +102,7 @@ func tellOf(t *testing.T, s *Store, files int) {
 // deliverAll settles what is due: most is delivered, some given up.
 func deliverAll(t *testing.T, s *Store) {
 	for {
-		tasks, _, err := s.ClaimDeliveries(t.Context(), webhooks.Claim{Limit: 500, PerWebhook: 1000, Lease: time.Hour})
+		tasks, _, err := s.ClaimDeliveries(t.Context(), webhooks.Claim{Limit: 500, Lease: time.Hour})
 		if err != nil {
 			t.Fatal(err)
 		}

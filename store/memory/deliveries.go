@@ -78,6 +78,7 @@ func (s *Store) settle(settlement *webhooks.Settlement, d *delivery) {
 		return
 	}
 	if settlement.Outcome == webhooks.Deliver {
+		s.queue.EndRest(w.ID)
 		w.EndFailing()
 		if w.ProvenAt.IsZero() {
 			w.ProvenAt = attempt.StartedAt
@@ -86,8 +87,8 @@ func (s *Store) settle(settlement *webhooks.Settlement, d *delivery) {
 	if settlement.Fails() {
 		w.NoteFailure(d.event.ID, attempt.StartedAt)
 	}
-	if settlement.Warned {
-		w.WarnedAt = attempt.StartedAt
+	if settlement.Rest > 0 {
+		s.queue.Rest(w.ID, time.Now().Add(settlement.Rest))
 	}
 	if settlement.Deactivate != "" {
 		w.Active, w.OffReason = false, settlement.Deactivate

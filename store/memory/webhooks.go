@@ -86,6 +86,7 @@ func (s *Store) UpdateWebhook(ctx context.Context, account, id string, change fu
 	*w = copyOf(changed)
 	s.markDue(account)
 	s.queue.SetStanding(id, queue.StandingOf(w))
+	s.queue.EndRest(id)
 	if w.Active {
 		s.queue.Resume(id)
 	} else {

@@ -129,7 +129,7 @@ func BenchmarkQueue(b *testing.B) {
 	nodes := []*postgres.Store{s, openOn(b, p), openOn(b, p), openOn(b, p)}
 	for i := range 20 * len(nodes) { // the statements are planned while the queue is empty
 		s := nodes[i%len(nodes)]
-		if _, _, err := s.ClaimDeliveries(b.Context(), webhooks.Claim{Limit: 400, PerWebhook: 2, Lease: time.Minute}); err != nil {
+		if _, _, err := s.ClaimDeliveries(b.Context(), webhooks.Claim{Limit: 400, Cap: each(2), Lease: time.Minute}); err != nil {
 			b.Fatal(err)
 		}
 	}
@@ -157,7 +157,7 @@ func BenchmarkDown(b *testing.B) {
 				b.Fatal(err)
 			}
 			claim := func(full bool) []webhooks.Task {
-				tasks, _, err := s.ClaimDeliveries(b.Context(), webhooks.Claim{Limit: 256, PerWebhook: 2, PerAccount: 100, Lease: time.Minute})
+				tasks, _, err := s.ClaimDeliveries(b.Context(), webhooks.Claim{Limit: 256, Cap: each(2), PerAccount: 100, Lease: time.Minute})
 				if err != nil || full && len(tasks) != up {
 					b.Fatalf("claimed %d, want %d; %v", len(tasks), up, err)
 				}
@@ -211,7 +211,7 @@ func drain(b *testing.B, nodes []*postgres.Store, n int, r *record) {
 		group.Go(func() {
 			for done.Load() < int64(n) {
 				at := time.Now()
-				tasks, _, err := s.ClaimDeliveries(context.Background(), webhooks.Claim{Limit: 400, PerWebhook: 8, PerAccount: 100, Lease: time.Minute})
+				tasks, _, err := s.ClaimDeliveries(context.Background(), webhooks.Claim{Limit: 400, Cap: each(8), PerAccount: 100, Lease: time.Minute})
 				claimed := time.Since(at)
 				if err != nil {
 					b.Error(err)

@@ -149,7 +149,7 @@ func (s *Store) ClaimDeliveries(ctx context.Context, claim webhooks.Claim) (task
 		if s.renewal.begins() {
 			s.renew(ctx, conn)
 		}
-		brief := claim.PerWebhook > 0 && s.turns.brief()
+		brief := len(claim.Webhooks) == 0 && s.turns.brief()
 		l := leasing{Store: s, claim: claim}
 		if err = l.run(ctx, conn, brief); err == nil && brief && len(l.tasks) < claim.Limit {
 			l.remain()

@@ -44,7 +44,7 @@ func TestClockRefused(t *testing.T) {
 	s.CheckClockAlways()
 	endpoints(t, s, 1)
 	claim := func() error {
-		_, _, err := s.ClaimDeliveries(t.Context(), webhooks.Claim{Limit: 1, PerWebhook: 1, Lease: time.Minute})
+		_, _, err := s.ClaimDeliveries(t.Context(), webhooks.Claim{Limit: 1, Lease: time.Minute})
 		return err
 	}
 	for by, text := range map[time.Duration]string{

@@ -130,7 +130,7 @@ func TestSilence(t *testing.T) {
 			return s.RecordKeyUse(context.Background(), []apikeys.KeyUse{{Account: "a", ID: "b", At: time.Now()}})
 		},
 		"ClaimDeliveries": func() error {
-			_, _, err := s.ClaimDeliveries(context.Background(), webhooks.Claim{Limit: 9, PerWebhook: 9, Lease: time.Minute})
+			_, _, err := s.ClaimDeliveries(context.Background(), webhooks.Claim{Limit: 9, Lease: time.Minute})
 			return err
 		},
 		"Backlog": func() error { _, err := s.Backlog(context.Background(), ""); return err },

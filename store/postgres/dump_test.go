@@ -34,7 +34,7 @@ func TestDump(t *testing.T) {
 	for n, s := range nodes {
 		group.Go(func() {
 			for i := 0; ctx.Err() == nil; {
-				tasks, _, err := s.ClaimDeliveries(t.Context(), webhooks.Claim{Limit: 5, PerWebhook: 2, Lease: time.Second})
+				tasks, _, err := s.ClaimDeliveries(t.Context(), webhooks.Claim{Limit: 5, Cap: each(2), Lease: time.Second})
 				if err != nil {
 					t.Error(err)
 					return

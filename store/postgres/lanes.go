@@ -58,7 +58,7 @@ func (a spot) after(b spot) bool {
 }
 
 // turns remembers which lanes had their turn last: of each kind, and in claims for
-// webhooks in Caps alone.
+// named webhooks alone.
 type turns struct {
 	mu     sync.Mutex
 	spots  [2]spot

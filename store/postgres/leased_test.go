@@ -23,7 +23,7 @@ func BenchmarkLeased(b *testing.B) {
 			var claims []time.Duration
 			for b.Loop() {
 				at := time.Now()
-				tasks, _, err := s.ClaimDeliveries(b.Context(), webhooks.Claim{Limit: 256, PerWebhook: 2, PerAccount: 100, Lease: time.Minute})
+				tasks, _, err := s.ClaimDeliveries(b.Context(), webhooks.Claim{Limit: 256, Cap: each(2), PerAccount: 100, Lease: time.Minute})
 				claims = append(claims, time.Since(at))
 				if err != nil || len(tasks) != 50 {
 					b.Fatalf("claimed %d, want 50; %v", len(tasks), err)

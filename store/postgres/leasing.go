@@ -54,9 +54,9 @@ func (l *leasing) run(ctx context.Context, conn *pgxpool.Conn, brief bool) error
 	if before == 0 {
 		// What is claimed in a second run had no turn: others that could not have theirs
 		// now are still before it.
-		l.turns.served(l.claim.PerWebhook == 0, l.served)
+		l.turns.served(len(l.claim.Webhooks) > 0, l.served)
 	}
-	if l.claim.PerWebhook > 0 {
+	if len(l.claim.Webhooks) == 0 {
 		l.turns.looked(brief, claimed == l.claim.Limit)
 	}
 	l.wait = l.options.poll*3/4 + rand.N(l.options.poll/2+1)
@@ -77,14 +77,10 @@ func (l *leasing) run(ctx context.Context, conn *pgxpool.Conn, brief bool) error
 
 // remain leaves the claim what a first run has left of it.
 func (l *leasing) remain() {
+	unproven := l.claim.Limit - l.claim.ProvenOnly - l.unproven
 	l.claim.Limit -= len(l.tasks)
 	l.claim.Probes = max(0, l.claim.Probes-l.probes)
-	if l.claim.MaxUnproven > 0 && l.unproven > 0 {
-		l.claim.MaxUnproven -= l.unproven
-		if l.claim.MaxUnproven <= 0 {
-			l.claim.MaxUnproven = -1 // none, for 0 is any number
-		}
-	}
+	l.claim.ProvenOnly = max(0, l.claim.Limit-max(0, unproven))
 }
 
 // lease locks shards and leases what is ready of the lanes in those that it got, in

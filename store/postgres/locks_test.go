@@ -79,10 +79,10 @@ func TestDeletingBesideSettling(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	first := failing(claimed(t, s, webhooks.Claim{PerWebhook: 4}))
+	first := failing(claimed(t, s, webhooks.Claim{Cap: each(4)}))
 	var group sync.WaitGroup
 	err := s.DeleteWebhook(t.Context(), account, id, func(webhooks.Webhook) error {
-		if n := len(claimed(t, s, webhooks.Claim{PerWebhook: 6})); n > 0 {
+		if n := len(claimed(t, s, webhooks.Claim{Cap: each(6)})); n > 0 {
 			t.Errorf("claimed %d of a webhook that is being deleted", n)
 		}
 		group.Go(func() {
@@ -114,7 +114,7 @@ func TestAlertBesideSettling(t *testing.T) {
 	if _, err := s.Enqueue(t.Context(), webhooks.EncodedEvent{ID: "event", Account: "acct", Type: webhooks.TypeBalanceLow}); err != nil {
 		t.Fatal(err)
 	}
-	list := failing(claimed(t, s, webhooks.Claim{PerWebhook: 4}))
+	list := failing(claimed(t, s, webhooks.Claim{Cap: each(4)}))
 	tx, err := pool(t).Begin(t.Context())
 	if err != nil {
 		t.Fatal(err)

@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"context"
+	"math"
 	"slices"
 
 	"github.com/jackc/pgx/v5"
@@ -30,7 +31,7 @@ type sight struct {
 	next     *float64        // seconds until something is due that is not; nil: nothing is
 	expired  []string        // accounts of which leases have run out
 	probed   map[string]bool // webhooks that are to be probed
-	unproven int             // tasks that may be of unproven webhooks, if the claim bounds them
+	unproven int             // tasks that may be of unproven webhooks
 	capOf    map[string]int  // of unproven webhooks of which there is a lane
 	lanes    []lane          // to claim from, in turn
 	moves    []lane          // to put aside, or if that was done to take back
@@ -41,7 +42,7 @@ type sight struct {
 // unless most that have something ready are not for this claim. If it is to be brief
 // it looks for lanes alone.
 func (s *Store) look(ctx context.Context, conn *pgxpool.Conn, claim *webhooks.Claim, brief bool) (*sight, error) {
-	sight := &sight{probed: make(map[string]bool), unproven: max(0, claim.MaxUnproven)}
+	sight := &sight{probed: make(map[string]bool), unproven: claim.Limit - claim.ProvenOnly}
 	batch := &pgx.Batch{}
 	batch.Queue(inClaim)
 	if bases, ns := s.lost.get(); len(bases) > 0 {
@@ -67,8 +68,8 @@ func (s *Store) look(ctx context.Context, conn *pgxpool.Conn, claim *webhooks.Cl
 	if claim.Probes > 0 {
 		batch.Queue(s.sql(takeProbes), min(claim.Probes, claim.Limit), probeLife.Microseconds()).Query(sight.addProbes)
 	}
-	if claim.PerWebhook == 0 {
-		return sight, s.lookAtCapped(ctx, conn, batch, sight, claim)
+	if len(claim.Webhooks) > 0 {
+		return sight, s.lookAtNamed(ctx, conn, batch, sight, claim)
 	}
 	return sight, s.lookAround(ctx, conn, batch, sight, claim, brief)
 }
@@ -163,17 +164,10 @@ func (sight *sight) add(l lane, claim *webhooks.Claim) {
 	if slices.ContainsFunc(sight.lanes, func(other lane) bool { return other.webhook == l.webhook && other.kind == l.kind }) {
 		return
 	}
-	special, ok := claim.Caps[l.id]
-	switch l.cap = claim.PerWebhook; {
-	case ok:
-		l.cap = special
-	case !l.proven && claim.PerUnproven > 0:
-		l.cap = min(l.cap, claim.PerUnproven)
-	}
-	if l.held >= l.cap || l.crowded(claim) || sight.probed[l.id] {
+	if l.cap = capOf(&l, claim); l.held >= l.cap || l.crowded(claim) || sight.probed[l.id] {
 		return
 	}
-	if !l.proven && claim.MaxUnproven != 0 {
+	if !l.proven && claim.ProvenOnly > 0 {
 		if l.cap = sight.bound(l); l.cap == 0 {
 			return
 		}
@@ -187,7 +181,7 @@ func (sight *sight) bound(l lane) int {
 	switch {
 	case known:
 		return most
-	case sight.unproven == 0:
+	case sight.unproven <= 0:
 		return 0
 	}
 	n := min(l.cap-l.held, sight.unproven)
@@ -199,25 +193,25 @@ func (sight *sight) bound(l lane) int {
 	return l.held + n
 }
 
-// lookAtCapped finds the lanes of the webhooks that the claim has caps for, in turn.
-func (s *Store) lookAtCapped(ctx context.Context, conn *pgxpool.Conn, batch *pgx.Batch, sight *sight, claim *webhooks.Claim) error {
-	var ids []string
-	for id, n := range claim.Caps {
-		if n > 0 {
-			ids = append(ids, id)
-		}
+// capOf returns how many leases the lane's webhook may have.
+func capOf(l *lane, claim *webhooks.Claim) int {
+	if claim.Cap == nil {
+		return math.MaxInt32
 	}
-	if len(ids) > 0 {
-		batch.Queue(s.sql(named), ids, claim.PerAccount).Query(func(rows pgx.Rows) error {
-			seen, err := pgx.CollectRows(rows, scanLane)
-			for _, l := range seen {
-				if l.cap = claim.Caps[l.id]; l.held < l.cap && !l.crowded(claim) && !sight.probed[l.id] {
-					sight.lanes = append(sight.lanes, l)
-				}
+	return min(claim.Cap(l.id, l.proven), math.MaxInt32)
+}
+
+// lookAtNamed finds the lanes of the webhooks that the claim names, in turn.
+func (s *Store) lookAtNamed(ctx context.Context, conn *pgxpool.Conn, batch *pgx.Batch, sight *sight, claim *webhooks.Claim) error {
+	batch.Queue(s.sql(named), claim.Webhooks, claim.PerAccount).Query(func(rows pgx.Rows) error {
+		seen, err := pgx.CollectRows(rows, scanLane)
+		for _, l := range seen {
+			if l.cap = capOf(&l, claim); l.held < l.cap && !l.crowded(claim) && !sight.probed[l.id] {
+				sight.lanes = append(sight.lanes, l)
 			}
-			return err
-		})
-	}
+		}
+		return err
+	})
 	if err := conn.SendBatch(ctx, batch).Close(); err != nil {
 		return err
 	}

@@ -24,6 +24,9 @@ func claimed(t *testing.T, s *postgres.Store, claim webhooks.Claim) []webhooks.T
 	return tasks
 }
 
+// each is a cap for all webhooks.
+func each(most int) func(string, bool) int { return func(string, bool) int { return most } }
+
 func settleAs(t *testing.T, s *postgres.Store, task webhooks.Task, outcome webhooks.Outcome, rest time.Duration) {
 	t.Helper()
 	stale, err := s.SettleDeliveries(t.Context(), []webhooks.Settlement{{
@@ -52,14 +55,14 @@ func TestNodesShareCaps(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	probe := webhooks.Claim{Caps: map[string]int{"wh": 1}}
+	probe := webhooks.Claim{Cap: each(1), Webhooks: []string{"wh"}}
 	first := claimed(t, nodes[0], probe)
 	if len(first) != 1 {
 		t.Fatalf("the first node claimed %d, want 1", len(first))
 	}
 	none := func(when string) {
 		t.Helper()
-		for i, claim := range []webhooks.Claim{probe, {PerWebhook: 1}, {PerWebhook: 10, PerAccount: 1}} {
+		for i, claim := range []webhooks.Claim{probe, {Cap: each(1)}, {Cap: each(10), PerAccount: 1}} {
 			if n := len(claimed(t, nodes[1+i%2], claim)); n != 0 {
 				t.Errorf("another node claimed %d %s, want none", n, when)
 			}
@@ -94,7 +97,7 @@ func TestNodesShareCaps(t *testing.T) {
 			t.Fatal("nothing is claimed after the rest")
 		}
 	}
-	if n := len(claimed(t, nodes[0], webhooks.Claim{PerWebhook: 5})); n != 5 {
+	if n := len(claimed(t, nodes[0], webhooks.Claim{Cap: each(5)})); n != 5 {
 		t.Errorf("claimed %d once the webhook is up, want 5", n)
 	}
 }
@@ -123,7 +126,7 @@ func TestPlansOfAnEmptyQueue(t *testing.T) {
 		if err := service.Publish(t.Context(), lowBalance("acct_wh_000001", "")); err != nil {
 			t.Fatal(err)
 		}
-		for _, task := range claimed(t, s, webhooks.Claim{PerWebhook: 2, PerAccount: 10}) {
+		for _, task := range claimed(t, s, webhooks.Claim{Cap: each(2), PerAccount: 10}) {
 			settleAs(t, s, task, webhooks.Outcome(2+settled%2), 0)
 			settled++
 		}
@@ -180,20 +183,20 @@ func TestSettlingInAnyOrder(t *testing.T) {
 		return n
 	}
 	before := deadlocks()
-	for round := range rounds {
+	for range rounds {
 		for i := range hooks * len(nodes) {
 			if err := service.Publish(t.Context(), lowBalance(fmt.Sprintf("acct_wh_%06d", i%hooks), "")); err != nil {
 				t.Fatal(err)
 			}
 		}
-		tasks := claimed(t, nodes[0], webhooks.Claim{PerWebhook: 10})
+		tasks := claimed(t, nodes[0], webhooks.Claim{Cap: each(10)})
 		var group sync.WaitGroup
 		for i, s := range nodes {
 			var mine []webhooks.Settlement
 			for j, task := range tasks {
 				if j%len(nodes) == i {
 					mine = append(mine, webhooks.Settlement{
-						Task: task, Outcome: webhooks.GiveUp, Rest: time.Microsecond, Warned: round%2 == 0,
+						Task: task, Outcome: webhooks.GiveUp, Rest: time.Microsecond,
 						Attempt: webhooks.Attempt{Number: task.Attempt, StartedAt: time.Now(), Class: webhooks.ClassConnect},
 					})
 				}
@@ -227,13 +230,13 @@ func TestPutAside(t *testing.T) {
 		}
 		return n
 	}
-	all := webhooks.Claim{PerWebhook: 100}
+	all := webhooks.Claim{Cap: each(100)}
 	awaken := func(s *postgres.Store) {
 		if _, err := s.UpdateWebhook(t.Context(), "acct_wh_000000", "wh_000000", func(*webhooks.Webhook) error { return nil }); err != nil {
 			t.Fatal(err)
 		}
 	}
-	down := claimed(t, one, webhooks.Claim{PerWebhook: 2})
+	down := claimed(t, one, webhooks.Claim{Cap: each(2)})
 	settleAs(t, one, down[0], webhooks.Retry, time.Hour)
 	rest := func() {
 		t.Helper()
@@ -268,7 +271,7 @@ func TestPutAside(t *testing.T) {
 	}
 	awaken(one)
 	awaken(one)
-	if tasks := claimed(t, one, webhooks.Claim{PerWebhook: 101}); len(tasks) != 2 {
+	if tasks := claimed(t, one, webhooks.Claim{Cap: each(101)}); len(tasks) != 2 {
 		t.Errorf("the node that changed the webhook claimed %d, want the 2 that there is room for", len(tasks))
 	} else {
 		deliver(tasks)
@@ -308,7 +311,7 @@ func TestBacklogOfOne(t *testing.T) {
 	}
 	of := map[string]int{}
 	begun := time.Now()
-	for _, task := range claimed(t, s, webhooks.Claim{PerWebhook: 50}) {
+	for _, task := range claimed(t, s, webhooks.Claim{Cap: each(50)}) {
 		of[task.Webhook.ID]++
 	}
 	took := time.Since(begun)

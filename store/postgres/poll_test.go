@@ -54,7 +54,7 @@ func TestPollOnly(t *testing.T) {
 	quiet.Wake(t.Context(), func() { t.Error("a node that only polls was woken") })
 	claim := func() []webhooks.Task {
 		t.Helper()
-		tasks, wait, err := quiet.ClaimDeliveries(t.Context(), webhooks.Claim{Limit: 9, PerWebhook: 9, Lease: time.Minute})
+		tasks, wait, err := quiet.ClaimDeliveries(t.Context(), webhooks.Claim{Limit: 9, Lease: time.Minute})
 		if err != nil || wait > every*5/4 {
 			t.Fatalf("ClaimDeliveries = wait %v, %v", wait, err)
 		}
@@ -126,7 +126,7 @@ func TestIdle(t *testing.T) {
 	waits := map[time.Duration]bool{}
 	for range 20 {
 		before := counted.n
-		tasks, wait, err := s.ClaimDeliveries(t.Context(), webhooks.Claim{Limit: 9, PerWebhook: 9, PerAccount: 9, Lease: time.Minute})
+		tasks, wait, err := s.ClaimDeliveries(t.Context(), webhooks.Claim{Limit: 9, PerAccount: 9, Lease: time.Minute})
 		if err != nil || len(tasks) > 0 || wait < 75*time.Millisecond || wait > 125*time.Millisecond {
 			t.Fatalf("ClaimDeliveries = %d tasks, wait %v, %v", len(tasks), wait, err)
 		}

@@ -78,7 +78,7 @@ func TestPublishTx(t *testing.T) {
 	}
 	publish("kept", nil)
 	publish("undone", undo)
-	tasks, _, err := s.ClaimDeliveries(t.Context(), webhooks.Claim{Limit: 9, PerWebhook: 9, Lease: time.Minute})
+	tasks, _, err := s.ClaimDeliveries(t.Context(), webhooks.Claim{Limit: 9, Lease: time.Minute})
 	if err != nil || len(tasks) != 2 || tasks[0].Event.ID != "kept" {
 		t.Errorf("ClaimDeliveries = %d tasks, %v, want those of the event that was committed", len(tasks), err)
 	}

@@ -45,7 +45,7 @@ func BenchmarkPurge(b *testing.B) {
 		others.Go(func() {
 			for ctx.Err() == nil {
 				claims = append(claims, timed(b, func() error {
-					_, _, err := s.ClaimDeliveries(b.Context(), webhooks.Claim{Limit: 10, PerWebhook: 1, Lease: time.Millisecond})
+					_, _, err := s.ClaimDeliveries(b.Context(), webhooks.Claim{Limit: 10, Cap: each(1), Lease: time.Millisecond})
 					return err
 				}))
 				time.Sleep(time.Millisecond)

@@ -91,7 +91,7 @@ func TestSettlingBesideOthers(t *testing.T) {
 			})
 		}
 		other(func() error { // leases that run out
-			_, _, err := nodes[2].ClaimDeliveries(t.Context(), webhooks.Claim{Limit: 3, PerWebhook: 2, Lease: time.Millisecond})
+			_, _, err := nodes[2].ClaimDeliveries(t.Context(), webhooks.Claim{Limit: 3, Cap: each(2), Lease: time.Millisecond})
 			return err
 		})
 		other(func() error { // nothing, but for what is settled
@@ -114,7 +114,7 @@ func TestSettlingBesideOthers(t *testing.T) {
 		for _, s := range nodes[:2] {
 			settling.Go(func() {
 				for range events / 10 {
-					tasks, _, err := s.ClaimDeliveries(t.Context(), webhooks.Claim{Limit: 10, PerWebhook: 5, Lease: time.Minute})
+					tasks, _, err := s.ClaimDeliveries(t.Context(), webhooks.Claim{Limit: 10, Cap: each(5), Lease: time.Minute})
 					if err != nil {
 						t.Error(err)
 						return
@@ -123,8 +123,8 @@ func TestSettlingBesideOthers(t *testing.T) {
 					for _, task := range tasks {
 						list = append(list, webhooks.Settlement{
 							Task: task, Outcome: []webhooks.Outcome{webhooks.Retry, webhooks.Deliver, webhooks.GiveUp, webhooks.Release}[rand.N(4)],
-							RetryAfter: time.Microsecond, Warned: rand.N(2) == 0,
-							Attempt: webhooks.Attempt{Number: task.Attempt, StartedAt: time.Now(), Class: webhooks.ClassConnect},
+							RetryAfter: time.Microsecond,
+							Attempt:    webhooks.Attempt{Number: task.Attempt, StartedAt: time.Now(), Class: webhooks.ClassConnect},
 						})
 					}
 					rand.Shuffle(len(list), func(a, b int) { list[a], list[b] = list[b], list[a] })
@@ -156,7 +156,7 @@ func TestLeasedStays(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	tasks := claimed(t, s, webhooks.Claim{PerWebhook: 9})
+	tasks := claimed(t, s, webhooks.Claim{Cap: each(9)})
 	places := func() (list string) {
 		t.Helper()
 		if err := pool(t).QueryRow(t.Context(), `select string_agg(ctid::text, ' ' order by event) from `+quoted(name)+`.queue`).Scan(&list); err != nil {
@@ -180,7 +180,7 @@ func TestLeasedStays(t *testing.T) {
 	if _, err := other.Purge(t.Context(), webhooks.Purge{Payloads: soon, Attempts: soon, EventIDs: soon, Limit: 99}); err != nil {
 		t.Fatal(err)
 	}
-	if n := len(claimed(t, other, webhooks.Claim{PerWebhook: 9})); n > 0 {
+	if n := len(claimed(t, other, webhooks.Claim{Cap: each(9)})); n > 0 {
 		t.Errorf("another node claimed %d of what is leased", n)
 	}
 	if after := places(); after != before {
@@ -189,7 +189,7 @@ func TestLeasedStays(t *testing.T) {
 	for _, task := range tasks {
 		settleAs(t, s, task, webhooks.Deliver, 0)
 	}
-	if left := claimed(t, s, webhooks.Claim{PerWebhook: 9}); len(left) > 0 {
+	if left := claimed(t, s, webhooks.Claim{Cap: each(9)}); len(left) > 0 {
 		t.Errorf("%d are owed after all were delivered", len(left))
 	}
 }

@@ -69,7 +69,7 @@ func work(t *testing.T, s *postgres.Store, n int) {
 		if time.Now().After(end) {
 			t.Fatalf("%d of %d are done", done, n)
 		}
-		tasks, _, err := s.ClaimDeliveries(t.Context(), webhooks.Claim{Limit: 100, PerWebhook: 10, Lease: time.Minute})
+		tasks, _, err := s.ClaimDeliveries(t.Context(), webhooks.Claim{Limit: 100, Cap: each(10), Lease: time.Minute})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -131,7 +131,7 @@ func TestRenewalBesideOlderNodes(t *testing.T) {
 	}
 	s.RenewAlways()
 	for end := time.Now().Add(10 * time.Second); ; time.Sleep(10 * time.Millisecond) {
-		claimed(t, s, webhooks.Claim{PerWebhook: 1})
+		claimed(t, s, webhooks.Claim{Cap: each(1)})
 		if now, _ := renewed(t, schema); now["queue"] > 0 {
 			break
 		}
@@ -144,15 +144,15 @@ func TestRenewalBesideOlderNodes(t *testing.T) {
 	if _, err := pool(t).Exec(t.Context(), `update `+quoted(schema)+`.queue set kind = kind & 3`); err != nil { // as they write it
 		t.Fatal(err)
 	}
-	if n := len(claimed(t, s, webhooks.Claim{PerWebhook: 1})); n != 1 {
+	if n := len(claimed(t, s, webhooks.Claim{Cap: each(1)})); n != 1 {
 		t.Errorf("claimed %d of what an older node has made ready, want 1", n)
 	}
 	s.RenewAlways()
 	for range 2 { // the second renews
-		claimed(t, s, webhooks.Claim{PerWebhook: 1})
+		claimed(t, s, webhooks.Claim{Cap: each(1)})
 	}
 	s.RenewNever()
-	if n := len(claimed(t, s, webhooks.Claim{PerWebhook: 3})); n != 2 {
+	if n := len(claimed(t, s, webhooks.Claim{Cap: each(3)})); n != 2 {
 		t.Errorf("claimed %d more once the queue was renewed, want 2", n)
 	}
 }
@@ -166,13 +166,13 @@ func TestRenewalOfRows(t *testing.T) {
 		t.Fatal(err)
 	}
 	fill(t, pool(t), schema, 100)
-	if n := len(claimed(t, s, webhooks.Claim{PerWebhook: 100})); n != 100 {
+	if n := len(claimed(t, s, webhooks.Claim{Cap: each(100)})); n != 100 {
 		t.Fatalf("claimed %d, want 100", n)
 	}
 	before, _ := renewed(t, schema)
 	s.RenewAlways()
 	for range 2 { // the second renews
-		claimed(t, s, webhooks.Claim{PerWebhook: 100})
+		claimed(t, s, webhooks.Claim{Cap: each(100)})
 	}
 	if after, _ := renewed(t, schema); after["leases"] != before["leases"] {
 		t.Error("the leases were renewed, and all are current")
@@ -226,7 +226,7 @@ func TestRenewalBesideOthers(t *testing.T) {
 	for _, s := range nodes {
 		working.Go(func() {
 			for done.Load() < publishers*events && ctx.Err() == nil {
-				tasks, _, err := s.ClaimDeliveries(ctx, webhooks.Claim{Limit: 20, PerWebhook: 5, Lease: time.Minute})
+				tasks, _, err := s.ClaimDeliveries(ctx, webhooks.Claim{Limit: 20, Cap: each(5), Lease: time.Minute})
 				if err != nil {
 					t.Error(err)
 					return
@@ -302,7 +302,7 @@ func TestRenewalBesideAPublisher(t *testing.T) {
 	}
 	work(t, s, 1)
 	for end := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) {
-		claimed(t, s, webhooks.Claim{PerWebhook: 1})
+		claimed(t, s, webhooks.Claim{Cap: each(1)})
 		if after, _ := renewed(t, schema); after["queue"] != before["queue"] {
 			break
 		}
@@ -324,7 +324,7 @@ func TestRenewalWithoutStandby(t *testing.T) {
 	for _, want := range []int{1, 0} { // the second renews
 		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second) // it would wait for ever
 		defer cancel()
-		tasks, _, err := s.ClaimDeliveries(ctx, webhooks.Claim{Limit: 1, PerWebhook: 1, Lease: time.Minute})
+		tasks, _, err := s.ClaimDeliveries(ctx, webhooks.Claim{Limit: 1, Lease: time.Minute})
 		if err != nil || len(tasks) != want {
 			t.Fatalf("ClaimDeliveries = %d tasks, %v; want %d", len(tasks), err, want)
 		}

@@ -81,7 +81,7 @@ func TestUnreadable(t *testing.T) {
 	if _, err := s.WebhookByID(t.Context(), "acct", "a"); !errors.Is(err, signing.ErrDamaged) {
 		t.Errorf("WebhookByID = %v, want ErrDamaged", err)
 	}
-	tasks := claimed(t, s, webhooks.Claim{PerWebhook: 9})
+	tasks := claimed(t, s, webhooks.Claim{Cap: each(9)})
 	if len(tasks) != 2 {
 		t.Fatalf("claimed %d, want 2", len(tasks))
 	}

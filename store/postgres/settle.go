@@ -32,8 +32,8 @@ const settle = `
 		select i.*, l.webhook, l.event, l.leased_at, q.queued_at, i.tells or w.ails as matters
 		from (
 			select * from unnest($1::bigint[], $2::smallint[], $3::integer[], $4::timestamptz[], $5::bigint[], $6::integer[], $7::text[], $8::text[],
-				$9::text[], $10::bigint[], $11::text[], $12::boolean[], $13::text[], $14::boolean[], $15::bigint[], $16::boolean[], $18::text[])
-			with ordinality as u (token, outcome, number, started_at, took, status, class, error, response, retry_after, off, warned, url, fails, rest, tells, event_id, place)
+				$9::text[], $10::bigint[], $11::text[], $12::text[], $13::boolean[], $14::bigint[], $15::boolean[], $17::text[])
+			with ordinality as u (token, outcome, number, started_at, took, status, class, error, response, retry_after, off, url, fails, rest, tells, event_id, place)
 			order by token) i
 		cross join lateral (select ctid as leased_at, webhook, event from storageapi.leases where token = i.token limit 1 for update) l
 		cross join lateral (select ctid as queued_at from storageapi.queue where webhook = l.webhook and event = l.event limit 1) q
@@ -54,8 +54,8 @@ const settle = `
 		delete from storageapi.attempts where ctid = any(array(
 			select a.at from current c cross join lateral (
 				select ctid as at from storageapi.attempts
-				where event = c.event and webhook = c.webhook and number between 1 and c.number - $17) a
-			where c.outcome > 0 and c.number > $17))
+				where event = c.event and webhook = c.webhook and number between 1 and c.number - $16) a
+			where c.outcome > 0 and c.number > $16))
 	), told as (
 		select *, max(place) filter (where outcome = 2) over (partition by webhook, url) as proven from current where matters
 	), health as materialized (
@@ -63,7 +63,6 @@ const settle = `
 			(array_agg(started_at order by place) filter (where outcome = 2))[1] as delivered,
 			(array_agg(started_at order by place) filter (where fails and (proven is null or place > proven)))[1] as failing,
 			array_agg(event_id order by place) filter (where fails and (proven is null or place > proven)) as failed,
-			(array_agg(started_at order by place desc) filter (where warned and (proven is null or place >= proven)))[1] as warned,
 			(array_agg(rest order by place desc) filter (where rest > 0 and (proven is null or place > proven)))[1] as rest,
 			(array_agg(off order by place desc) filter (where off <> ''))[1] as off
 		from told group by webhook, url order by webhook, url
@@ -71,7 +70,7 @@ const settle = `
 		select w.no, h.* from health h
 		cross join lateral (
 			select no from storageapi.webhooks where no = h.webhook and url = h.url and (
-				h.failing is not null and (failing_since is null or h.proven or not failed_again and exists (select from unnest(h.failed) e where e <> failing_event)) or h.warned is not null or h.off is not null or h.rest is not null
+				h.failing is not null and (failing_since is null or h.proven or not failed_again and exists (select from unnest(h.failed) e where e <> failing_event)) or h.off is not null or h.rest is not null
 				or h.proven and (proven_at is null or failing_since is not null or warned_at is not null or rests_until is not null))
 			limit 1 for no key update) w
 	), updated as (
@@ -81,7 +80,7 @@ const settle = `
 			failing_event = coalesce(nullif(case when c.proven then '' else w.failing_event end, ''), c.failed[1], ''),
 			failed_again = not c.proven and w.failed_again or exists (
 				select from unnest(c.failed) e where e <> coalesce(nullif(case when c.proven then '' else w.failing_event end, ''), c.failed[1])),
-			warned_at = coalesce(c.warned, case when not c.proven then w.warned_at end),
+			warned_at = case when not c.proven then w.warned_at end,
 			rests_until = case when c.rest is null and not c.proven then w.rests_until
 				else greatest(case when not c.proven then w.rests_until end, clock_timestamp() + c.rest * interval '1 microsecond') end,
 			active = w.active and c.off is null, off_reason = coalesce(c.off, w.off_reason), version = w.version + 1
@@ -142,7 +141,7 @@ type settlementBatch struct {
 	took, retryAfter   []int64
 	classes, errors    []string
 	responses, reasons []string
-	warned, fails      []bool
+	fails              []bool
 	tells              []bool // something about its webhook
 	urls               []string
 	rests              []int64
@@ -152,7 +151,7 @@ type settlementBatch struct {
 func (b *settlementBatch) fill(settlements []webhooks.Settlement) {
 	told := make(map[string]bool)
 	for i := range settlements {
-		if s := &settlements[i]; s.Fails() || s.Warned || s.Rest > 0 || s.Deactivate != "" {
+		if s := &settlements[i]; s.Fails() || s.Rest > 0 || s.Deactivate != "" {
 			told[s.Task.Webhook.ID] = true
 		}
 	}
@@ -179,7 +178,6 @@ func (b *settlementBatch) add(place int, s *webhooks.Settlement, tells bool) {
 	b.errors = append(b.errors, s.Attempt.Error)
 	b.responses = append(b.responses, s.Attempt.Response)
 	b.reasons = append(b.reasons, string(s.Deactivate))
-	b.warned = append(b.warned, s.Warned)
 	b.fails = append(b.fails, s.Fails())
 	b.urls = append(b.urls, s.Task.Webhook.URL)
 	b.rests = append(b.rests, s.Rest.Microseconds())
@@ -194,6 +192,6 @@ func (b *settlementBatch) add(place int, s *webhooks.Settlement, tells bool) {
 func (b *settlementBatch) args() []any {
 	return []any{
 		b.tokens, b.outcomes, b.numbers, b.started, b.took, b.statuses, b.classes, b.errors,
-		b.responses, b.retryAfter, b.reasons, b.warned, b.urls, b.fails, b.rests, b.tells, webhooks.MaxAttempts, b.events,
+		b.responses, b.retryAfter, b.reasons, b.urls, b.fails, b.rests, b.tells, webhooks.MaxAttempts, b.events,
 	}
 }

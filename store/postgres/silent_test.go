@@ -194,7 +194,7 @@ var transactions = map[string]func(ctx context.Context, s *postgres.Store, of st
 		return err
 	},
 	"ClaimDeliveries": func(ctx context.Context, s *postgres.Store, of string) error {
-		_, _, err := s.ClaimDeliveries(ctx, webhooks.Claim{Limit: 9, PerWebhook: 9, Lease: time.Minute})
+		_, _, err := s.ClaimDeliveries(ctx, webhooks.Claim{Limit: 9, Lease: time.Minute})
 		return err
 	},
 }
@@ -216,7 +216,7 @@ func transacting(t *testing.T, s *postgres.Store, of string) {
 	check(s.CreateKey(t.Context(), testKey(of, of, 1), apikeys.CreateOptions{}))
 	_, err := s.Enqueue(t.Context(), webhooks.EncodedEvent{ID: of, Account: of, Type: webhooks.TypeBalanceLow})
 	check(err)
-	for _, task := range claimed(t, s, webhooks.Claim{PerWebhook: 9}) {
+	for _, task := range claimed(t, s, webhooks.Claim{Cap: each(9)}) {
 		settleAs(t, s, task, webhooks.Deliver, 0)
 	}
 	if of == "AdvanceRecovery" {
@@ -328,7 +328,7 @@ func TestClaimOfASilentNode(t *testing.T) {
 			}
 		}
 	}
-	claim := webhooks.Claim{Limit: 400, PerWebhook: 400, Lease: time.Hour}
+	claim := webhooks.Claim{Limit: 400, Lease: time.Hour}
 	publish(1)
 	w.cutAfter(0)
 	if tasks, _, err := s.ClaimDeliveries(t.Context(), claim); err != nil || len(tasks) != 1 {
@@ -338,7 +338,7 @@ func TestClaimOfASilentNode(t *testing.T) {
 	const before = 4
 	for range before { // then the statements are prepared
 		w.cutAfter(0)
-		if _, _, err := s.ClaimDeliveries(t.Context(), webhooks.Claim{Limit: 1, PerWebhook: 400, Lease: time.Hour}); err != nil {
+		if _, _, err := s.ClaimDeliveries(t.Context(), webhooks.Claim{Limit: 1, Cap: each(400), Lease: time.Hour}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -390,7 +390,7 @@ func TestBytesOfAClaim(t *testing.T) {
 		}
 	}
 	for _, want := range []string{"[0 1]", "[2]", "[3]", "[4 5]", "[]"} {
-		tasks, wait, err := s.ClaimDeliveries(t.Context(), webhooks.Claim{Limit: 9, PerWebhook: 9, Lease: time.Minute})
+		tasks, wait, err := s.ClaimDeliveries(t.Context(), webhooks.Claim{Limit: 9, Lease: time.Minute})
 		ids := []string{}
 		for _, task := range tasks {
 			ids = append(ids, task.Event.ID)

@@ -9,7 +9,10 @@ import (
 // knows its place in it.
 type agenda []*lane
 
-func (l *lane) due() int64 { return l.waiting[0].due }
+func (l *lane) sooner(other *lane) bool {
+	due, others := l.due(), other.due()
+	return due < others || due == others && l.waiting[0].seq < other.waiting[0].seq
+}
 
 func (a *agenda) add(l *lane)   { stdheap.Push(a, l) }
 func (a *agenda) moved(l *lane) { stdheap.Fix(a, l.place) }
@@ -23,7 +26,7 @@ func (a *agenda) remove(l *lane) {
 // The methods of [stdheap.Interface].
 
 func (a agenda) Len() int           { return len(a) }
-func (a agenda) Less(i, j int) bool { return a[i].waiting[0].sooner(a[j].waiting[0]) }
+func (a agenda) Less(i, j int) bool { return a[i].sooner(a[j]) }
 
 func (a agenda) Swap(i, j int) {
 	a[i], a[j] = a[j], a[i]

@@ -44,16 +44,16 @@ func filled(n int, ids ...string) *Queue {
 
 func TestCapsOfWebhooks(t *testing.T) {
 	q := filled(10, "up", "down", "off", "other")
-	claim := webhooks.Claim{Limit: 99, PerWebhook: 2, Caps: map[string]int{"up": 5, "down": 1, "off": 0, "unknown": 7}}
+	claim := webhooks.Claim{Limit: 99, Cap: caps(2, map[string]int{"up": 5, "down": 1, "off": 0, "unknown": 7})}
 	wantCounts(t, "with caps", counts(q, start, claim), map[string]int{"up": 5, "down": 1, "other": 2})
 	wantCounts(t, "again", counts(q, start, claim), map[string]int{})
-	claim.Caps = nil
+	claim.Cap = each(2)
 	wantCounts(t, "without", counts(q, start, claim), map[string]int{"down": 1, "off": 2})
 }
 
 func TestCapsOfAccounts(t *testing.T) {
 	q := filled(10, "a", "b", "c") // a and c are of one account
-	claim := webhooks.Claim{Limit: 99, PerWebhook: 99, PerAccount: 3, Lease: time.Second}
+	claim := webhooks.Claim{Limit: 99, PerAccount: 3, Lease: time.Second}
 	claimed, _ := q.Claim(start, claim)
 	got := map[string]int{}
 	for _, c := range claimed {
@@ -102,7 +102,7 @@ func TestCapsOfAccounts(t *testing.T) {
 
 func TestLanded(t *testing.T) {
 	q := filled(20, "a", "b", "c")
-	claim := webhooks.Claim{Limit: 99, PerWebhook: 3, PerAccount: 4, Lease: time.Second}
+	claim := webhooks.Claim{Limit: 99, Cap: each(3), PerAccount: 4, Lease: time.Second}
 	first, _ := q.Claim(start, claim)
 	if len(first) != 7 { // 4 of a and c, 3 of b
 		t.Fatalf("claimed %v, want 7", first)
@@ -147,7 +147,7 @@ func TestFullOnesKeepTheirTurn(t *testing.T) {
 	q := filled(50, "a", "b", "c", "d", "e", "f")
 	turns := map[string]int{}
 	for n := range 90 {
-		claimed, _ := q.Claim(start, webhooks.Claim{Limit: 1 + n%4, PerWebhook: 1, PerAccount: 1, Lease: time.Minute})
+		claimed, _ := q.Claim(start, webhooks.Claim{Limit: 1 + n%4, Cap: each(1), PerAccount: 1, Lease: time.Minute})
 		for _, c := range claimed {
 			turns[c.Webhook]++
 			q.Done(c.Token)
@@ -169,8 +169,8 @@ func TestClaimCappedTakesTurns(t *testing.T) {
 	turns := map[string]int{}
 	for n := range 100 {
 		claims := []webhooks.Claim{
-			{Limit: 1 + n%3, Caps: capped},
-			{Limit: 1 + n%2, PerWebhook: 1, Caps: none},
+			{Limit: 1 + n%3, Cap: caps(0, capped), Webhooks: []string{"a", "b", "c", "d"}},
+			{Limit: 1 + n%2, Cap: caps(1, none)},
 		}
 		for _, claim := range claims {
 			claim.Lease = time.Minute
@@ -179,7 +179,7 @@ func TestClaimCappedTakesTurns(t *testing.T) {
 				t.Fatalf("claimed nothing at %d with %+v", n, claim)
 			}
 			for _, c := range claimed {
-				if _, special := capped[c.Webhook]; special == (claim.PerWebhook > 0) {
+				if _, special := capped[c.Webhook]; special == (claim.Webhooks == nil) {
 					t.Fatalf("claimed %v with %+v", c, claim)
 				}
 				turns[c.Webhook]++
@@ -205,14 +205,15 @@ func TestClaimCapped(t *testing.T) {
 	add(q, "c", 102, at(5*time.Second))
 	q.Pause("b")
 	claim := webhooks.Claim{Limit: 99, Lease: time.Minute}
-	wantCounts(t, "without caps", counts(q, start, claim), map[string]int{})
-	claim.Caps = map[string]int{"a": 4, "b": 4, "unknown": 4}
+	claim.Webhooks = []string{"unknown"}
+	wantCounts(t, "of none that is there", counts(q, start, claim), map[string]int{})
+	claim.Webhooks, claim.Cap = []string{"a", "b", "unknown"}, each(4)
 	claimed, wait := q.Claim(start, claim)
 	want(t, "oldest first", names(claimed), "a0", "a3", "a6", "a9")
 	if wait <= 0 || wait > time.Minute {
 		t.Errorf("wait = %v with a at its cap, want no longer than until a lease ends", wait)
 	}
-	claim.Caps["a"] = 9
+	claim.Cap = caps(4, map[string]int{"a": 9})
 	claimed, wait = q.Claim(start, claim)
 	want(t, "live ones before recovered ones", names(claimed), "a12", "a100")
 	if wait <= 0 || wait > 10*time.Second {
@@ -222,7 +223,7 @@ func TestClaimCapped(t *testing.T) {
 	want(t, "later", names(claimed), "a101")
 
 	// What is in line or on the agenda stays so.
-	claim = webhooks.Claim{Limit: 99, PerWebhook: 99, Lease: time.Minute}
+	claim = webhooks.Claim{Limit: 99, Lease: time.Minute}
 	wantCounts(t, "the rest", counts(q, at(10*time.Second), claim), map[string]int{"c": 6})
 	q.Resume("b")
 	wantCounts(t, "after Resume", counts(q, at(10*time.Second), claim), map[string]int{"b": 5})

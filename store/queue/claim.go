@@ -2,6 +2,7 @@ package queue
 
 import (
 	"cmp"
+	"math"
 	"slices"
 	"time"
 
@@ -38,13 +39,10 @@ func (q *Queue) Claim(now time.Time, claim webhooks.Claim) (claimed []Claimed, w
 	q.wake(t)
 
 	claimed, next := q.claimProbes(nil, t, &claim)
-	if claim.PerWebhook == 0 {
-		claimed = q.claimCapped(claimed, t, &claim)
+	if len(claim.Webhooks) > 0 {
+		claimed = q.claimFor(claimed, t, &claim)
 	} else {
-		if t >= q.recalls { // who set them aside may claim no more
-			claim.Raised = nil
-		}
-		q.recall(claim.Raised, t)
+		q.resume(&claim)
 		claimed = q.claimTurns(claimed, t, &claim)
 	}
 	if len(claimed) == claim.Limit {
@@ -53,28 +51,23 @@ func (q *Queue) Claim(now time.Time, claim webhooks.Claim) (claimed []Claimed, w
 	if len(q.later) > 0 {
 		next = min(next, q.later[0].due())
 	}
-	if claim.PerWebhook == 0 { // whose lanes stay in line when nothing of them is due any more
-		for webhook := range claim.Caps {
-			if e := q.endpoints.all[webhook]; e != nil {
-				next = min(next, e.dueAfter(t))
-			}
+	for _, webhook := range claim.Webhooks { // whose lanes stay in line when nothing of them is due any more
+		if e := q.endpoints.all[webhook]; e != nil {
+			next = min(next, e.dueAfter(t))
 		}
 	}
 	if len(q.leases) > 0 {
 		next = min(next, q.ends)
 	}
-	if len(q.aside) > 0 {
-		next = min(next, q.recalls)
-	}
 	return claimed, max(0, time.Duration(next-t)*time.Millisecond)
 }
 
-// claimCapped claims for the webhooks that the claim has caps for, and for no
-// others: whoever waits longest for a lease comes first, one a turn.
-func (q *Queue) claimCapped(claimed []Claimed, t int64, claim *webhooks.Claim) []Claimed {
+// claimFor claims for the webhooks that the claim names, and for no others: of them the
+// one that waits longest for a lease comes first, one a turn.
+func (q *Queue) claimFor(claimed []Claimed, t int64, claim *webhooks.Claim) []Claimed {
 	var due []*endpoint
-	for webhook := range claim.Caps {
-		if e := q.endpoints.all[webhook]; e != nil && e.next(t) != nil {
+	for _, webhook := range claim.Webhooks {
+		if e := q.endpoints.all[webhook]; e != nil && e.rest <= t && e.next(t) != nil {
 			due = append(due, e)
 		}
 	}
@@ -83,7 +76,7 @@ func (q *Queue) claimCapped(claimed []Claimed, t int64, claim *webhooks.Claim) [
 		turn := due
 		due = due[:0]
 		for _, e := range turn {
-			if l := e.next(t); len(claimed) < claim.Limit && l != nil && !e.full(claim) {
+			if l := e.next(t); len(claimed) < claim.Limit && l != nil && e.leased < e.cap(claim) && !e.account.full(claim) {
 				claimed = append(claimed, q.lease(l, t+claim.Lease.Milliseconds()))
 				due = append(due, e)
 			}
@@ -92,56 +85,39 @@ func (q *Queue) claimCapped(claimed []Claimed, t int64, claim *webhooks.Claim) [
 	return claimed
 }
 
-// off reports whether the claim allows none of the endpoint, whatever is leased.
-func (e *endpoint) off(claim *webhooks.Claim) bool {
-	limit, special := claim.Caps[e.webhook]
-	return special && limit == 0
-}
-
-// setAside keeps a lane out of line until its endpoint is recalled.
-func (q *Queue) setAside(l *lane) {
-	if q.aside == nil {
-		q.aside = make(map[*lane]bool)
+// cap returns how many leases the endpoint may have in the claim.
+func (e *endpoint) cap(claim *webhooks.Claim) int {
+	if claim.Cap == nil {
+		return math.MaxInt
 	}
-	q.aside[l] = true
-	l.place = aside
+	return claim.Cap(e.webhook, e.standing == Proven)
 }
 
-// maxAside is for how long lanes are set aside at most, in milliseconds.
-const maxAside = 60_000
+// full reports whether the claim allows no more of the account.
+func (a *account) full(claim *webhooks.Claim) bool {
+	return claim.PerAccount > 0 && a.leased >= claim.PerAccount
+}
 
-// recall puts lanes that were set aside back in line: those of the webhooks, or all
-// if that is nil.
-func (q *Queue) recall(webhooks []string, t int64) {
-	if webhooks == nil {
-		q.recalls = t + maxAside
-		for l := range q.aside {
-			q.enter(l)
-		}
-		clear(q.aside)
+// suspend keeps a lane, of an endpoint whose cap is 0, out of line until that changes.
+func (q *Queue) suspend(l *lane) {
+	q.suspended.push(l)
+	l.place = suspended
+}
+
+// resume puts suspended lanes back in line whose endpoints have a cap above 0 now.
+func (q *Queue) resume(claim *webhooks.Claim) {
+	if claim.CapVersion != 0 && claim.CapVersion == q.capVersion {
 		return
 	}
-	for _, webhook := range webhooks {
-		e := q.endpoints.all[webhook]
-		for kind := 0; e != nil && kind < len(e.lanes); kind++ {
-			if l := &e.lanes[kind]; l.place == aside {
-				delete(q.aside, l)
-				q.enter(l)
-			}
+	q.capVersion = claim.CapVersion
+	for l := q.suspended.first; l != nil; {
+		next := l.after
+		if l.endpoint.cap(claim) > 0 {
+			q.suspended.remove(l)
+			q.enter(l)
 		}
+		l = next
 	}
-}
-
-// full reports whether the claim allows no more of the endpoint.
-func (e *endpoint) full(claim *webhooks.Claim) bool {
-	limit, special := claim.Caps[e.webhook]
-	if !special {
-		limit = claim.PerWebhook
-		if claim.PerUnproven > 0 && e.standing != Proven {
-			limit = min(limit, claim.PerUnproven)
-		}
-	}
-	return e.leased >= limit || claim.PerAccount > 0 && e.account.leased >= claim.PerAccount
 }
 
 // wake puts the lanes whose time has come in line.

@@ -12,6 +12,7 @@ type endpoint struct {
 	leases   int
 	leased   int    // leases that count
 	served   uint64 // when it was last given a lease, in leases
+	rest     int64  // until when it is left alone
 	paused   bool
 	dropped  bool
 }
@@ -29,17 +30,17 @@ type lane struct {
 	*endpoint
 	kind    uint8
 	waiting heap[item]
-	place   int // in Queue.later, or one of the below
+	place   int // in Queue.later, or one of these
 
-	// In a ring: its line, and its neighbours there.
+	// In a ring, or suspended: its line, and its neighbours there.
 	line          *line
 	before, after *lane
 }
 
 const (
-	nowhere = -1
-	inRing  = -2
-	aside   = -3 // in Queue.aside
+	nowhere   = -1
+	inRing    = -2
+	suspended = -3 // in Queue.suspended
 )
 
 // The kinds of lanes.
@@ -61,24 +62,31 @@ func (e *endpoint) pending() int {
 	return len(e.lanes[live].waiting) + len(e.lanes[recovered].waiting) + e.leases
 }
 
-// has reports whether something waits in the lane that may be claimed at t.
-func (l *lane) has(t int64) bool {
+// ready reports whether something waits in the lane that is due at t.
+func (l *lane) ready(t int64) bool {
 	return !l.paused && !l.dropped && len(l.waiting) > 0 && l.waiting[0].due <= t
 }
+
+// has reports whether something waits in the lane that may be claimed at t.
+func (l *lane) has(t int64) bool { return l.ready(t) && l.rest <= t }
+
+// due returns when the first item that waits in the lane may be claimed.
+func (l *lane) due() int64 { return max(l.waiting[0].due, l.rest) }
 
 // firstDue returns when something is due that is to come before all that waits in the
 // lane: then, or sooner.
 func (l *lane) firstDue(then int64) int64 {
 	if len(l.waiting) > 0 {
-		return min(then, l.due()-1)
+		return min(then, l.waiting[0].due-1)
 	}
 	return then
 }
 
-// next returns the lane of the endpoint to claim from at t, or nil.
+// next returns the lane of the endpoint to claim from at t, or nil, whether or not it
+// rests.
 func (e *endpoint) next(t int64) *lane {
 	for kind := range e.lanes {
-		if l := &e.lanes[kind]; l.has(t) {
+		if l := &e.lanes[kind]; l.ready(t) {
 			return l
 		}
 	}

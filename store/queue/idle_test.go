@@ -16,7 +16,7 @@ func crowd(q *Queue, accounts int, drop bool) {
 		q.Add(Owed{Webhook: fmt.Sprintf("wh_%026d", i), Account: fmt.Sprintf("acct_%026d", i), Seq: uint64(i), Due: start})
 	}
 	for {
-		claimed, _ := q.Claim(start, webhooks.Claim{Limit: 1000, PerWebhook: 1, Lease: time.Hour})
+		claimed, _ := q.Claim(start, webhooks.Claim{Limit: 1000, Cap: each(1), Lease: time.Hour})
 		if len(claimed) == 0 {
 			return
 		}

@@ -3,6 +3,7 @@ package queue
 import (
 	"fmt"
 	"maps"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -17,18 +18,20 @@ import (
 // A model is a queue that looks at everything at every step. It has no turns.
 type model struct {
 	*testing.T
-	rnd    *rand.Rand
-	q      Queue
-	now    time.Time
-	next   uint64
-	owed   map[uint64]*debt
-	paused map[string]bool
-	tokens map[uint64]bool
-	leased []Claimed
-	seized []*debt        // with what token is in lease, unless it was dropped
-	caps   map[string]int // of the last claim with a PerWebhook
-	done   int            // delivered, removed or dropped
-	lapsed uint64         // leases that ran out
+	rnd     *rand.Rand
+	q       Queue
+	now     time.Time
+	next    uint64
+	owed    map[uint64]*debt
+	paused  map[string]bool
+	tokens  map[uint64]bool
+	leased  []Claimed
+	seized  []*debt        // with what token is in lease, unless it was dropped
+	caps    map[string]int // of the last claim of all webhooks
+	version uint64
+	rests   map[string]time.Time
+	done    int    // delivered, removed or dropped
+	lapsed  uint64 // leases that ran out
 
 	standings map[string]Standing // as they are set
 
@@ -69,7 +72,7 @@ func TestNothingIsLost(t *testing.T) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
 			m := &model{
 				T: t, rnd: rand.New(rand.NewPCG(seed, 0)), now: start,
-				owed: map[uint64]*debt{}, paused: map[string]bool{}, tokens: map[uint64]bool{}, standings: map[string]Standing{},
+				owed: map[uint64]*debt{}, paused: map[string]bool{}, tokens: map[uint64]bool{}, standings: map[string]Standing{}, rests: map[string]time.Time{}, caps: map[string]int{},
 			}
 			for i := range 1000 {
 				m.now = m.now.Add(m.some(60 * time.Millisecond))
@@ -89,13 +92,13 @@ func TestNothingIsLost(t *testing.T) {
 					break
 				}
 				m.now = m.now.Add(m.some(time.Second))
-				m.claim(webhooks.Claim{Limit: 9, PerWebhook: 3, Lease: time.Second})
+				m.claim(webhooks.Claim{Limit: 9, Cap: each(3), Lease: time.Second})
 				m.settle()
 			}
 			if len(m.owed) != 0 || m.done != int(m.next) {
 				t.Fatalf("%d deliveries left, %d of %d done", len(m.owed), m.done, m.next)
 			}
-			m.q.Claim(m.now, webhooks.Claim{Limit: 9, PerWebhook: 9, Lease: time.Second}) // tidies the rings
+			m.q.Claim(m.now, webhooks.Claim{Limit: 9, Lease: time.Second}) // tidies the rings
 			if len(m.q.leases)+len(m.q.later)+inLine(&m.q)+m.q.waiting != 0 {
 				t.Fatalf("left over: %d leases, %d lanes on the agenda, %d in line, %d waiting",
 					len(m.q.leases), len(m.q.later), inLine(&m.q), m.q.waiting)
@@ -144,20 +147,32 @@ func (m *model) step() {
 			m.q.Pause(id)
 		}
 	case n < 60:
-		claim := webhooks.Claim{
-			Limit: 1 + m.rnd.IntN(6), PerWebhook: m.rnd.IntN(4), PerAccount: m.rnd.IntN(5), Lease: time.Second + m.some(time.Second),
-			Caps: map[string]int{}, MaxUnproven: m.rnd.IntN(5) - 1, PerUnproven: m.rnd.IntN(3),
-		}
+		claim := webhooks.Claim{Limit: 1 + m.rnd.IntN(6), PerAccount: m.rnd.IntN(5), Lease: time.Second + m.some(time.Second)}
+		of := map[string]int{}
 		if m.rnd.IntN(2) == 0 {
-			maps.Copy(claim.Caps, m.caps)
+			maps.Copy(of, m.caps)
 		}
 		for range m.rnd.IntN(4) {
 			capped, _ := m.webhook()
-			claim.Caps[capped] = m.rnd.IntN(5)
+			of[capped] = m.rnd.IntN(5)
 		}
-		if claim.PerWebhook > 0 {
-			claim.Raised = m.raised(claim.Caps)
-			m.caps = claim.Caps
+		perWebhook, perUnproven := 1+m.rnd.IntN(3), 1+m.rnd.IntN(3)
+		claim.Cap = func(webhook string, proven bool) int {
+			if most, ok := of[webhook]; ok {
+				return most
+			}
+			if !proven {
+				return min(perWebhook, perUnproven)
+			}
+			return perWebhook
+		}
+		if m.rnd.IntN(4) == 0 {
+			claim.Webhooks = slices.Sorted(maps.Keys(of))
+		}
+		if len(claim.Webhooks) == 0 {
+			claim.ProvenOnly = max(0, m.rnd.IntN(claim.Limit+2)-1)
+			claim.CapVersion = m.capVersion(of)
+			m.caps = of
 		}
 		for range m.rnd.IntN(4) {
 			if len(m.leased) > 0 {
@@ -207,10 +222,17 @@ func (m *model) step() {
 	case n < 95:
 		m.q.Pause(id)
 		m.paused[id] = true
-	case n < 99:
+	case n < 98:
 		m.q.Resume(id)
 		m.paused[id] = false
+	case n < 99 && m.rnd.IntN(2) == 0:
+		m.rests[id] = later(m.rests[id], m.now.Add(m.some(time.Second)))
+		m.q.Rest(id, m.rests[id])
+	case n < 99:
+		delete(m.rests, id)
+		m.q.EndRest(id)
 	default:
+		delete(m.rests, id)
 		var want []uint64
 		m.paused[id] = false
 		for _, d := range m.owed {
@@ -225,18 +247,19 @@ func (m *model) step() {
 	}
 }
 
-// raised returns those whose cap was 0, and is not in caps; or sometimes nil.
-func (m *model) raised(caps map[string]int) []string {
-	if m.rnd.IntN(8) == 0 {
-		return nil
-	}
-	raised := []string{}
+// capVersion returns the version of caps, which stays as it is if none has changed from
+// 0; or sometimes 0.
+func (m *model) capVersion(caps map[string]int) uint64 {
 	for id, limit := range m.caps {
 		if now, capped := caps[id]; limit == 0 && !(capped && now == 0) {
-			raised = append(raised, id)
+			m.version++
+			break
 		}
 	}
-	return raised
+	if m.rnd.IntN(8) == 0 {
+		return 0
+	}
+	return m.version
 }
 
 // edit makes a change of a delivery that must succeed if it is not leased.
@@ -316,7 +339,7 @@ func (m *model) settle() {
 		}
 		d.held = true
 		if m.rnd.IntN(4) == 0 {
-			m.claim(webhooks.Claim{Limit: 2, PerWebhook: 2, Lease: time.Second})
+			m.claim(webhooks.Claim{Limit: 2, Lease: time.Second})
 		}
 		d.held = false
 		switch m.rnd.IntN(5) {
@@ -381,14 +404,14 @@ func (m *model) claim(claim webhooks.Claim) {
 			m.Fatalf("claimed %+v with %d leased of its webhook, %d of its account: %+v", c, webhook, account, claim)
 		}
 	}
-	if claim.PerWebhook > 0 {
+	if len(claim.Webhooks) == 0 {
 		for i, c := range claimed {
 			if m.owed[c.Seq].Recovered && i < last {
 				m.Fatalf("claimed what was recovered before what was not: %+v", claimed)
 			}
 		}
 	}
-	if n := m.unproven(claimed); claim.PerWebhook > 0 && claim.MaxUnproven != 0 && n > max(0, claim.MaxUnproven) {
+	if n := m.unproven(claimed); n > claim.Limit-claim.ProvenOnly {
 		m.Fatalf("claimed %d of unproven webhooks: %+v", n, claim)
 	}
 	m.checkRest(claim, claimed, wait)
@@ -406,7 +429,7 @@ func (m *model) unproven(claimed []Claimed) (n int) {
 // unprovenOut reports whether the claim allows no more of unproven webhooks, of which
 // the delivery is.
 func (m *model) unprovenOut(claim webhooks.Claim, claimed []Claimed, d *debt) bool {
-	return claim.PerWebhook > 0 && claim.MaxUnproven != 0 && m.standings[d.Webhook] != Proven && m.unproven(claimed) == max(0, claim.MaxUnproven)
+	return claim.ProvenOnly > 0 && m.standings[d.Webhook] != Proven && m.unproven(claimed) == claim.Limit-claim.ProvenOnly
 }
 
 // beforeAll returns when something is due that is to come before all that waits of
@@ -436,34 +459,49 @@ func (m *model) checkRest(claim webhooks.Claim, claimed []Claimed, wait time.Dur
 		}
 		webhook, account := m.leases(d)
 		missed := m.claimable(d) && m.allows(claim, d.Webhook, webhook, account)
-		if missed && !m.unprovenOut(claim, claimed, d) && (short || anyRecovered && !d.Recovered && claim.PerWebhook > 0) {
+		if missed && !m.unprovenOut(claim, claimed, d) && (short || anyRecovered && !d.Recovered && len(claim.Webhooks) == 0) {
 			m.Fatalf("claimed %+v, but not %+v: %+v", claimed, d, claim)
 		}
-		limit, capped := claim.Caps[d.Webhook]
 		if account >= claim.PerAccount && claim.PerAccount > 0 || m.unprovenOut(claim, claimed, d) {
 			continue // until a lease ends, which is told
 		}
-		concerned := (claim.PerWebhook > 0 && !capped || limit > 0) && !m.paused[d.Webhook] && !m.blocked(d.Webhook)
-		if concerned && m.now.Add(wait).After(d.Due) {
+		concerned := m.cap(claim, d.Webhook) > 0 && !m.paused[d.Webhook] && !m.blocked(d.Webhook)
+		if concerned && m.now.Add(wait).After(later(d.Due, m.rests[d.Webhook])) {
 			m.Fatalf("wait = %v, longer than until %+v is due: %+v", wait, d, claim)
 		}
 	}
 }
 
 func (m *model) allows(claim webhooks.Claim, webhook string, ofWebhook, ofAccount int) bool {
-	limit, special := claim.Caps[webhook]
-	if !special {
-		limit = claim.PerWebhook
-		if claim.PerUnproven > 0 && m.standings[webhook] != Proven {
-			limit = min(limit, claim.PerUnproven)
-		}
-	}
-	return ofWebhook < limit && (claim.PerAccount == 0 || ofAccount < claim.PerAccount)
+	return ofWebhook < m.cap(claim, webhook) && (claim.PerAccount == 0 || ofAccount < claim.PerAccount)
 }
 
-// claimable reports whether a delivery is due, and not leased or paused.
+// cap returns how many leases the webhook may have.
+func (m *model) cap(claim webhooks.Claim, webhook string) int {
+	switch {
+	case len(claim.Webhooks) > 0 && !slices.Contains(claim.Webhooks, webhook):
+		return 0
+	case claim.Cap == nil:
+		return math.MaxInt
+	}
+	return claim.Cap(webhook, m.standings[webhook] == Proven)
+}
+
+// claimable reports whether a delivery is due, and not leased, paused or at rest.
 func (m *model) claimable(d *debt) bool {
+	return m.due(d) && !m.rests[d.Webhook].After(m.now)
+}
+
+// due reports whether a delivery is due, and not leased or paused.
+func (m *model) due(d *debt) bool {
 	return d.lease == 0 && !m.paused[d.Webhook] && !d.Due.After(m.now)
+}
+
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
 }
 
 // blocked reports whether the webhook has something claimable, which after a claim
@@ -500,7 +538,7 @@ func (m *model) compare() {
 	var all facts
 	add := func(f *facts, d *debt) {
 		f.Backlog.Pending++
-		if m.claimable(d) && (f.Backlog.OldestDue.IsZero() || d.Due.Before(f.Backlog.OldestDue)) {
+		if m.due(d) && (f.Backlog.OldestDue.IsZero() || d.Due.Before(f.Backlog.OldestDue)) {
 			f.Backlog.OldestDue = d.Due.UTC()
 		}
 	}

@@ -58,7 +58,7 @@ func (q *Queue) claimProbes(claimed []Claimed, t int64, claim *webhooks.Claim) (
 		}
 		e := q.endpoints.all[p.webhook]
 		switch {
-		case e == nil, len(claimed) >= most, claim.PerAccount > 0 && e.account.leased >= claim.PerAccount:
+		case e == nil, len(claimed) >= most, e.account.full(claim):
 		case e.next(t) == nil:
 			next = min(next, e.dueAfter(t))
 		case t < p.from:

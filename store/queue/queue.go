@@ -21,23 +21,24 @@ import (
 // A Queue holds what each webhook is owed. The zero Queue is empty and ready; it
 // is safe for concurrent use.
 type Queue struct {
-	mu        sync.Mutex
-	epoch     time.Time // where time begins
-	endpoints roster[*endpoint]
-	accounts  roster[*account]
-	rings     [2][standings]ring // with something due, in turn
-	turn      Standing           // whose turn is next
-	spare     []*line            // to be used again
-	probes    probes
-	later     agenda         // with something due later
-	aside     map[*lane]bool // with something due, of webhooks whose cap was 0 in a claim
-	recalls   int64          // when all of them are recalled
-	leases    map[uint64]*lease
-	ends      int64 // before which no lease runs out
-	token     uint64
-	waiting   int
-	served    uint64
-	lapsed    uint64 // leases that ran out
+	mu         sync.Mutex
+	epoch      time.Time // where time begins
+	endpoints  roster[*endpoint]
+	accounts   roster[*account]
+	rings      [2][standings]ring // with something due, in turn
+	turn       Standing           // whose turn is next
+	spare      []*line            // to be used again
+	probes     probes
+	later      agenda // with something due later
+	rests      rests
+	suspended  line // lanes with something due, of webhooks whose cap was 0 in the last claim of capVersion
+	capVersion uint64
+	leases     map[uint64]*lease
+	ends       int64 // before which no lease runs out
+	token      uint64
+	waiting    int
+	served     uint64
+	lapsed     uint64 // leases that ran out
 }
 
 // An Owed is a delivery that is owed.
@@ -112,6 +113,7 @@ func (q *Queue) endpoint(webhook, of string, standing Standing) *endpoint {
 	a.endpoints++
 	e := newEndpoint(webhook, a, standing)
 	e.served = q.served // it waits from now on
+	e.rest = q.rests.of(webhook)
 	q.endpoints.put(webhook, e)
 	return e
 }
@@ -156,7 +158,11 @@ func (q *Queue) put(l *lane, it item) {
 // take takes the first item that waits in the lane.
 func (q *Queue) take(l *lane) item {
 	q.waiting--
-	return l.waiting.pop()
+	it := l.waiting.pop()
+	if l.place >= 0 { // a probe, while it rests
+		q.schedule(l)
+	}
+	return it
 }
 
 // schedule puts a lane that is not in a ring where it will be found when its first
@@ -167,12 +173,11 @@ func (q *Queue) schedule(l *lane) {
 		q.exit(l)
 	case l.place == inRing:
 	case l.paused || l.dropped || len(l.waiting) == 0:
-		if l.place == aside {
-			delete(q.aside, l)
-			l.place = nowhere
+		if l.place == suspended {
+			q.suspended.remove(l)
 		}
 		q.later.remove(l)
-	case l.place == aside:
+	case l.place == suspended:
 	case l.place == nowhere:
 		q.later.add(l)
 	default:
@@ -247,6 +252,7 @@ func (q *Queue) reschedule(e *endpoint) {
 func (q *Queue) Drop(webhook string) (seqs []uint64) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
+	delete(q.rests.all, webhook)
 	e := q.endpoints.all[webhook]
 	if e == nil {
 		return nil
@@ -273,8 +279,8 @@ func (q *Queue) Backlog(now time.Time, webhook string) webhooks.Backlog {
 	oldest := int64(math.MaxInt64)
 	look := func(e *endpoint) {
 		for kind := range e.lanes {
-			if l := &e.lanes[kind]; l.has(t) {
-				oldest = min(oldest, l.due())
+			if l := &e.lanes[kind]; l.ready(t) {
+				oldest = min(oldest, l.waiting[0].due)
 			}
 		}
 	}

@@ -37,8 +37,12 @@ func (q *Queue) SetStanding(webhook string, s Standing) {
 	}
 	e.standing = s
 	for kind := range e.lanes {
-		if l := &e.lanes[kind]; l.place == inRing {
+		switch l := &e.lanes[kind]; l.place {
+		case inRing:
 			q.exit(l)
+			q.enter(l)
+		case suspended: // its cap may be another
+			q.suspended.remove(l)
 			q.enter(l)
 		}
 	}
@@ -163,15 +167,12 @@ type round struct {
 // of a standing its accounts, and of an account its webhooks; over several claims,
 // too.
 func (q *Queue) claimTurns(claimed []Claimed, t int64, claim *webhooks.Claim) []Claimed {
-	r := round{Claim: claim, t: t, claimed: claimed, unproven: claim.Limit}
-	if claim.MaxUnproven != 0 {
-		r.unproven = max(0, claim.MaxUnproven)
-	}
+	r := round{Claim: claim, t: t, claimed: claimed, unproven: claim.Limit - claim.ProvenOnly}
 	for kind := range q.rings {
 		for idle := 0; idle < int(standings) && len(r.claimed) < claim.Limit; {
 			s := q.turn
 			q.turn = (q.turn + 1) % standings
-			if idle++; s != Proven && r.unproven == 0 {
+			if idle++; s != Proven && r.unproven <= 0 {
 				continue
 			}
 			if q.claimOne(&q.rings[kind][s], &r) {
@@ -199,7 +200,7 @@ func (q *Queue) claimOne(from *ring, r *round) bool {
 	for from.first != nil {
 		line := from.first
 		from.remove(line)
-		if r.PerAccount > 0 && line.account.leased >= r.PerAccount {
+		if line.account.full(r.Claim) {
 			r.fullLines = append(r.fullLines, line)
 			continue
 		}
@@ -221,12 +222,14 @@ func (q *Queue) claimFrom(line *line, r *round) bool {
 	for line.first != nil {
 		l := line.first
 		line.remove(l)
-		switch {
-		case !l.has(r.t):
+		if !l.has(r.t) {
 			q.schedule(l)
-		case l.off(r.Claim):
-			q.setAside(l)
-		case l.full(r.Claim):
+			continue
+		}
+		switch limit := l.cap(r.Claim); {
+		case limit <= 0:
+			q.suspend(l)
+		case l.leased >= limit || l.account.full(r.Claim):
 			r.full = append(r.full, l)
 		default:
 			r.claimed = append(r.claimed, q.lease(l, r.t+r.Lease.Milliseconds()))

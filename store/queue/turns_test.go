@@ -75,12 +75,17 @@ func TestUnproven(t *testing.T) {
 	q.fill("u", Untried, 3, 5)
 	q.fill("f", Failing, 3, 5)
 	q.fill("p", Proven, 2, 5)
-	claim := webhooks.Claim{Limit: 99, PerWebhook: 2, MaxUnproven: 4, PerUnproven: 1}
+	claim := webhooks.Claim{Limit: 99, ProvenOnly: 95, Cap: func(_ string, proven bool) int {
+		if proven {
+			return 2
+		}
+		return 1
+	}}
 	got := counts(&q, start, claim)
 	if n := got["p0"] + got["p1"]; n != 4 || len(got) != 6 {
 		t.Errorf("claimed %v, want 2 each of p0 and p1, and one each of 4 others", got)
 	}
-	claim.MaxUnproven = -1
+	claim.ProvenOnly = 99
 	wantCounts(t, "none of them", counts(&q, start, claim), map[string]int{})
 	q.SetStanding("p0", Failing)
 	q.SetStanding("u0", Proven)
@@ -90,7 +95,7 @@ func TestUnproven(t *testing.T) {
 	if n := got["u0"] + got["u1"]; n == 0 || len(got) > 2 {
 		t.Errorf("claimed %v, want u0 and u1, which were proven while they waited", got)
 	}
-	claim.MaxUnproven, claim.PerUnproven, claim.Caps = 0, 0, map[string]int{"f0": 5, "u2": 0}
+	claim.ProvenOnly, claim.Cap = 0, caps(2, map[string]int{"f0": 5, "u2": 0})
 	if got = counts(&q, start, claim); got["f0"] < 4 || got["u2"] != 0 {
 		t.Errorf("claimed %v, want f0 up to its cap, and none of u2", got)
 	}
@@ -103,7 +108,7 @@ func TestProbe(t *testing.T) {
 	add(&q, "a", 2, start)
 	add(&q, "a", 3, start)
 	add(&q, "a", 4, at(3*time.Second))
-	none := webhooks.Claim{Limit: 9, PerWebhook: 9, Caps: map[string]int{"a": 0}, Raised: []string{}, Lease: time.Hour}
+	none := webhooks.Claim{Limit: 9, Cap: each(0), CapVersion: 1, Lease: time.Hour}
 	claims := func(now time.Time, claim webhooks.Claim, wantWait time.Duration, list ...string) {
 		t.Helper()
 		claimed, wait := q.Claim(now, claim)
@@ -133,10 +138,10 @@ func TestProbe(t *testing.T) {
 	claims(at(2*time.Second), probe, 0)
 	q.MakeDue("a", 3, at(2*time.Second))
 	q.Probe("a")
-	probe.PerWebhook = 0
+	probe.Webhooks = []string{"b"}
 	claims(at(2*time.Second), probe, 0, "a3")
 	q.Probe("a") // nothing is due: what comes next
-	probe.PerWebhook, probe.Limit = 9, 1
+	probe.Webhooks, probe.Limit = nil, 1
 	claims(at(2*time.Second), probe, time.Second)
 	q.Pause("a")
 	claims(at(3*time.Second), probe, 0)

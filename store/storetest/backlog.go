@@ -101,7 +101,7 @@ func backlogs(run runner) {
 		wantPending(t, "webhook", 3)
 		t.enqueue(newEvent("acct", "live"), 1)
 		for _, lease := range []time.Duration{shortLease, longLease} {
-			t.await(4, webhooks.Claim{Limit: 4, PerWebhook: 4, Lease: lease})
+			t.await(4, webhooks.Claim{Limit: 4, Lease: lease})
 			wantPending(t, "webhook", 4)
 			wantPending(t, "", 4)
 		}
@@ -174,7 +174,7 @@ func backlogs(run runner) {
 		wantSame(t, "OldestDue of an inactive webhook", backlog(t, "a").OldestDue, time.Time{})
 		t.setActive("a", "a", true)
 		t.must(t.store.DeleteWebhook(t.Context(), "b", "b", nil))
-		t.settle(settlement(t.claim(webhooks.Claim{Limit: 1, PerWebhook: 9, Lease: longLease})[0], webhooks.Deliver))
+		t.settle(settlement(t.claim(webhooks.Claim{Limit: 1, Cap: each(9), Lease: longLease})[0], webhooks.Deliver))
 		wantOldest(t, "", "a", "3")
 	})
 

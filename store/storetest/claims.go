@@ -24,7 +24,7 @@ func claimDeliveries(run runner) {
 		t.enqueueMany("acct", 5, 2)
 		seen := map[[2]string]bool{}
 		for _, want := range []int{1, 2, 4, 3, 0} { // 10 in all
-			tasks := t.claim(webhooks.Claim{Limit: max(1, want), PerWebhook: 100, Lease: longLease})
+			tasks := t.claim(webhooks.Claim{Limit: max(1, want), Cap: each(100), Lease: longLease})
 			wantSame(t, "number of tasks", len(tasks), want)
 			for _, task := range tasks {
 				seen[[2]string{task.Event.ID, task.Webhook.ID}] = true
@@ -33,12 +33,12 @@ func claimDeliveries(run runner) {
 		wantSame(t, "deliveries seen", len(seen), 10)
 	})
 
-	run("never more than PerWebhook leased, earlier claims included", func(t *tester) {
+	run("never more than Cap leased, earlier claims included", func(t *tester) {
 		t.createWebhooks(newWebhook("a", "a"), newWebhook("b", "b"))
 		t.enqueueMany("a", 10, 1)
 		t.enqueueMany("b", 2, 1)
 		claim := func(perWebhook int) (ofA []webhooks.Task) {
-			for _, task := range t.claim(webhooks.Claim{Limit: 100, PerWebhook: perWebhook, Lease: longLease}) {
+			for _, task := range t.claim(webhooks.Claim{Limit: 100, Cap: each(perWebhook), Lease: longLease}) {
 				if task.Webhook.ID == "a" {
 					ofA = append(ofA, task)
 				}
@@ -58,7 +58,7 @@ func claimDeliveries(run runner) {
 	run("retrying and releasing make room", func(t *tester) {
 		t.createWebhooks(newWebhook("acct", "webhook"))
 		t.enqueueMany("acct", 6, 1)
-		claim := webhooks.Claim{Limit: 100, PerWebhook: 2, Lease: longLease}
+		claim := webhooks.Claim{Limit: 100, Cap: each(2), Lease: longLease}
 		tasks := t.claim(claim)
 		later := settlement(tasks[0], webhooks.Retry)
 		later.RetryAfter = time.Hour
@@ -92,7 +92,7 @@ func claimDeliveries(run runner) {
 		t.updateWebhook("acct", "webhook", func(w *webhooks.Webhook) { w.URL = "changed" })
 		t.claimAll(0)
 		t.setActive("acct", "webhook", true)
-		t.await(2, webhooks.Claim{Limit: 9, PerWebhook: 9, Lease: longLease})
+		t.await(2, webhooks.Claim{Limit: 9, Lease: longLease})
 	})
 
 	run("a webhook that was made inactive starts when it is active", func(t *tester) {
@@ -157,7 +157,7 @@ func claimDeliveries(run runner) {
 
 // claimRaces tests what the contract says when many claim at once.
 func claimRaces(run runner) {
-	run("no delivery is leased twice, no webhook has more than PerWebhook", func(t *tester) {
+	run("no delivery is leased twice, no webhook has more than its cap", func(t *tester) {
 		const hooks, events, perWebhook = 5, 40, 3
 		for i := range hooks {
 			t.createWebhooks(newWebhook("acct", numbered("webhook", i)))
@@ -167,7 +167,7 @@ func claimRaces(run runner) {
 		inParallel(4, func(worker int) {
 			turn, progress := worker, time.Now()
 			for book.count() < hooks*events && time.Since(progress) < patience {
-				tasks, _, err := t.store.ClaimDeliveries(t.Context(), webhooks.Claim{Limit: 1 + worker, PerWebhook: perWebhook, Lease: longLease})
+				tasks, _, err := t.store.ClaimDeliveries(t.Context(), webhooks.Claim{Limit: 1 + worker, Cap: each(perWebhook), Lease: longLease})
 				t.wantError("ClaimDeliveries", err, nil)
 				book.claimed(t.T, tasks, perWebhook)
 				var settlements []webhooks.Settlement
@@ -223,7 +223,7 @@ func claimRaces(run runner) {
 					t.wantError("UpdateWebhook", err, nil)
 				}
 				for range 5 {
-					tasks, _, err := t.store.ClaimDeliveries(t.Context(), webhooks.Claim{Limit: 2, PerWebhook: 9, Lease: longLease})
+					tasks, _, err := t.store.ClaimDeliveries(t.Context(), webhooks.Claim{Limit: 2, Cap: each(9), Lease: longLease})
 					t.wantError("ClaimDeliveries", err, nil)
 					if i == 0 && len(tasks) != 0 {
 						t.Errorf("claimed %d deliveries of webhooks deleted or turned off", len(tasks))

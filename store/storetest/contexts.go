@@ -61,7 +61,7 @@ func everyMethod(ctx context.Context, s store.Store, task webhooks.Task) iter.Se
 				return err
 			}},
 			{"ClaimDeliveries", func() error {
-				_, _, err := s.ClaimDeliveries(ctx, webhooks.Claim{Limit: 9, PerWebhook: 9, Lease: longLease})
+				_, _, err := s.ClaimDeliveries(ctx, webhooks.Claim{Limit: 9, Lease: longLease})
 				return err
 			}},
 			{"SettleDeliveries", func() error {

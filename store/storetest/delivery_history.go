@@ -112,7 +112,7 @@ func (h *history) publish(phase string, n int) {
 func (h *history) settle(n int) {
 	h.Helper()
 	var settlements []webhooks.Settlement
-	for i, task := range h.claim(webhooks.Claim{Limit: n, PerWebhook: n, Lease: longLease}) {
+	for i, task := range h.claim(webhooks.Claim{Limit: n, Lease: longLease}) {
 		settlements = append(settlements, settlement(task, []webhooks.Outcome{webhooks.Deliver, webhooks.GiveUp, webhooks.Release}[i%3]))
 	}
 	wantSame(h.tester, "number of tasks", len(settlements), n)

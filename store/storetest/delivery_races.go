@@ -31,7 +31,7 @@ func deliveryRaces(run runner) {
 			claimed := map[string]bool{}
 			var settlements []webhooks.Settlement
 			for len(purged) == 0 && len(claimed) < events {
-				for _, task := range t.claim(webhooks.Claim{Limit: 1, PerWebhook: events, Lease: longLease}) {
+				for _, task := range t.claim(webhooks.Claim{Limit: 1, Cap: each(events), Lease: longLease}) {
 					claimed[task.Event.ID] = true
 					settlements = append(settlements, settlement(task, webhooks.Deliver))
 				}
@@ -84,9 +84,11 @@ func deliveryRaces(run runner) {
 					_, err := t.store.Enqueue(t.Context(), newEvent("acct", numbered("event", i)))
 					check("Enqueue", err)
 				case 1, 2:
-					tasks, _, err := t.store.ClaimDeliveries(t.Context(), webhooks.Claim{
-						Limit: 6, PerWebhook: 3 * rnd.IntN(2), PerAccount: 9, Lease: longLease, Caps: map[string]int{id: 4},
-					})
+					claim := webhooks.Claim{Limit: 6, PerAccount: 9, Lease: longLease, Cap: caps(3, map[string]int{id: 4})}
+					if rnd.IntN(2) == 0 {
+						claim.Webhooks = []string{id}
+					}
+					tasks, _, err := t.store.ClaimDeliveries(t.Context(), claim)
 					check("ClaimDeliveries", err)
 					settle(tasks, func(i int) webhooks.Outcome { return webhooks.Outcome((i + worker) % 4) })
 				case 3:
@@ -130,7 +132,7 @@ func deliveryRaces(run runner) {
 		backlog, err := t.store.Backlog(t.Context(), "")
 		t.must(err)
 		for end := time.Now().Add(patience); backlog.Pending > 0 && time.Now().Before(end); {
-			settle(t.claim(webhooks.Claim{Limit: 99, PerWebhook: 99, Lease: longLease}), func(int) webhooks.Outcome { return webhooks.Deliver })
+			settle(t.claim(webhooks.Claim{Limit: 99, Lease: longLease}), func(int) webhooks.Outcome { return webhooks.Deliver })
 			backlog, err = t.store.Backlog(t.Context(), "")
 			t.must(err)
 		}

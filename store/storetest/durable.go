@@ -93,7 +93,7 @@ func durableRecords(reopened func(name string, before, after func(*tester))) {
 		t.must(err)
 		wantSame(t, "Backlog of what is off", backlog, webhooks.Backlog{Pending: 1})
 		wantSame(t, "Task.Webhook", *t.claimAll(1)[0].Webhook, w)
-		if _, wait := t.claimAndWait(webhooks.Claim{Limit: 9, PerWebhook: 9, Lease: longLease}); wait == 0 {
+		if _, wait := t.claimAndWait(webhooks.Claim{Limit: 9, Lease: longLease}); wait == 0 {
 			t.Error("wait = 0 with nothing due but what an inactive webhook is owed")
 		}
 		t.setActive("acct", "off", true)
@@ -151,7 +151,7 @@ func durableRecords(reopened func(name string, before, after func(*tester))) {
 
 // durableDeliveries tests what is owed and what was settled.
 func durableDeliveries(reopened func(name string, before, after func(*tester))) {
-	all := webhooks.Claim{Limit: 99, PerWebhook: 99, Lease: longLease}
+	all := webhooks.Claim{Limit: 99, Lease: longLease}
 
 	states := map[string]webhooks.Delivery{}
 	reopened("deliveries, when they are due and how often they were tried", func(t *tester) {
@@ -195,7 +195,7 @@ func durableDeliveries(reopened func(name string, before, after func(*tester))) 
 	reopened("a lease whose process ended frees the delivery, under another token", func(t *tester) {
 		t.createWebhooks(newWebhook("acct", "webhook"))
 		t.enqueueMany("acct", 3, 1)
-		lost = t.await(3, webhooks.Claim{Limit: 9, PerWebhook: 9, Lease: 300 * time.Millisecond})
+		lost = t.await(3, webhooks.Claim{Limit: 9, Lease: 300 * time.Millisecond})
 	}, func(t *tester) {
 		tokens := map[uint64]bool{}
 		for _, task := range lost {
@@ -243,8 +243,8 @@ func durableDeliveries(reopened func(name string, before, after func(*tester))) 
 	reopened("Deactivate, its reason, and since when the webhook is failing", func(t *tester) {
 		t.createWebhooks(newWebhook("acct", "webhook"))
 		t.enqueueMany("acct", 2, 1)
-		end := settlement(t.claim(webhooks.Claim{Limit: 1, PerWebhook: 1, Lease: longLease})[0], webhooks.GiveUp)
-		end.Deactivate, end.Warned = webhooks.OffGone, true
+		end := settlement(t.claim(webhooks.Claim{Limit: 1, Lease: longLease})[0], webhooks.GiveUp)
+		end.Deactivate = webhooks.OffGone
 		t.settle(end)
 		deactivated = t.webhook("acct", "webhook")
 		wantSame(t, "OffReason", deactivated.OffReason, webhooks.OffGone)

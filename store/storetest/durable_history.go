@@ -8,7 +8,7 @@ import (
 
 // durableHistory tests what is listed, redelivered and skipped.
 func durableHistory(reopened func(name string, before, after func(*tester))) {
-	all := webhooks.Claim{Limit: 99, PerWebhook: 99, Lease: longLease}
+	all := webhooks.Claim{Limit: 99, Lease: longLease}
 	backlog := func(t *tester) webhooks.Backlog {
 		t.Helper()
 		b, err := t.store.Backlog(t.Context(), "")

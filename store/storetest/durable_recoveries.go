@@ -35,7 +35,7 @@ func durableRecoveries(reopened func(name string, before, after func(*tester))) 
 		for range 3 {
 			_, err := t.store.AdvanceRecovery(t.Context(), 4)
 			t.must(err)
-			for _, task := range t.claim(webhooks.Claim{Limit: 99, PerWebhook: 99, Lease: longLease}) {
+			for _, task := range t.claim(webhooks.Claim{Limit: 99, Lease: longLease}) {
 				t.settle(settlement(task, webhooks.GiveUp)) // not to be recovered again
 			}
 		}
@@ -65,7 +65,7 @@ func durableRecoveries(reopened func(name string, before, after func(*tester))) 
 		t.enqueue(newEvent("b", "live 2"), 1)
 	}, func(t *tester) {
 		t.enqueue(newEvent("a", "live 3"), 1)
-		for i, task := range t.await(7, webhooks.Claim{Limit: 1, PerWebhook: 99, Lease: longLease}) {
+		for i, task := range t.await(7, webhooks.Claim{Limit: 1, Cap: each(99), Lease: longLease}) {
 			before := 0
 			if i >= 3 {
 				before = 1

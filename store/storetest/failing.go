@@ -27,6 +27,10 @@ func failing(run runner) {
 		return end
 	}
 	at := func(minutes time.Duration) time.Time { return some.Add(minutes * time.Minute) }
+	warn := func(t *tester, id string, at time.Time) {
+		t.Helper()
+		t.updateWebhook("acct", id, func(w *webhooks.Webhook) { w.WarnedAt = at })
+	}
 
 	for outcome, name := range map[webhooks.Outcome]string{webhooks.Retry: "Retry", webhooks.GiveUp: "GiveUp"} {
 		run(name+" begins the failing, at Attempt.StartedAt, and later failures do not move it", func(t *tester) {
@@ -73,9 +77,8 @@ func failing(run runner) {
 		t.createWebhooks(newWebhook("acct", "webhook"))
 		t.settle(ended(t, "1", webhooks.Deliver, at(1)))
 		want(t, "webhook", fields{})
-		failure := ended(t, "2", webhooks.Retry, at(2))
-		failure.Warned = true
-		t.settle(failure)
+		t.settle(ended(t, "2", webhooks.Retry, at(2)))
+		warn(t, "webhook", at(2))
 		want(t, "webhook", fields{Since: at(2), Warned: at(2)})
 		t.settle(ended(t, "3", webhooks.Deliver, at(3)))
 		want(t, "webhook", fields{})
@@ -85,11 +88,12 @@ func failing(run runner) {
 
 	run("Deliver ends WarnedAt, also without FailingSince", func(t *tester) {
 		t.createWebhooks(newWebhook("acct", "webhook"))
-		t.updateWebhook("acct", "webhook", func(w *webhooks.Webhook) { w.WarnedAt = at(1) })
+		warn(t, "webhook", at(1))
 		t.settle(ended(t, "1", webhooks.Deliver, at(2)))
 		want(t, "webhook", fields{})
 		own := ended(t, "2", webhooks.Retry, at(3))
-		own.Attempt.Class, own.Warned = webhooks.ClassInternal, true
+		own.Attempt.Class = webhooks.ClassInternal
+		warn(t, "webhook", at(3))
 		t.settle(own)
 		want(t, "webhook", fields{Warned: at(3)})
 		t.settle(ended(t, "3", webhooks.Deliver, at(4)))
@@ -101,23 +105,21 @@ func failing(run runner) {
 		t.settle(ended(t, "1", webhooks.Release, at(1)))
 		want(t, "webhook", fields{})
 		failure := settlement(t.claimAll(1)[0], webhooks.GiveUp)
-		failure.Attempt.StartedAt, failure.Warned = at(2), true
+		failure.Attempt.StartedAt = at(2)
 		t.settle(failure)
+		warn(t, "webhook", at(2))
 		t.settle(ended(t, "2", webhooks.Release, at(3)))
 		want(t, "webhook", fields{Since: at(2), Warned: at(2)})
 	})
 
-	run("Warned sets WarnedAt to Attempt.StartedAt", func(t *tester) {
+	run("failures leave WarnedAt as it is", func(t *tester) {
 		t.createWebhooks(newWebhook("acct", "webhook"))
 		t.settle(ended(t, "1", webhooks.Retry, at(1)))
+		warn(t, "webhook", at(3))
 		for i, outcome := range []webhooks.Outcome{webhooks.Retry, webhooks.GiveUp} {
-			warned := ended(t, numbered("event", i), outcome, at(time.Duration(2+i)))
-			warned.Warned = true
-			t.settle(warned)
-			want(t, "webhook", fields{Since: at(1), Warned: at(time.Duration(2 + i))})
+			t.settle(ended(t, numbered("event", i), outcome, at(time.Duration(4+i))))
+			want(t, "webhook", fields{Since: at(1), Warned: at(3)})
 		}
-		t.settle(ended(t, "later", webhooks.Retry, at(9)))
-		want(t, "webhook", fields{Since: at(1), Warned: at(3)})
 	})
 
 	run("settlements of one step come one after the other", func(t *tester) {
@@ -205,7 +207,7 @@ func failing(run runner) {
 			t.Helper()
 			t.enqueue(newEvent(account, event), map[string]int{"acct": 3, "other": 1}[account])
 			for range map[string]int{"acct": 3, "other": 1}[account] {
-				task := t.claim(webhooks.Claim{Limit: 1, PerWebhook: 9, Lease: longLease})[0]
+				task := t.claim(webhooks.Claim{Limit: 1, Cap: each(9), Lease: longLease})[0]
 				end := settlement(task, webhooks.Release)
 				if end.Outcome = webhooks.Deliver; task.Webhook.ID == id {
 					end.Outcome = webhooks.GiveUp
@@ -278,9 +280,9 @@ func failing(run runner) {
 		for _, task := range t.claimAll(3) {
 			end := settlement(task, map[string]webhooks.Outcome{"a": webhooks.GiveUp, "b": webhooks.Retry, "c": webhooks.Deliver}[task.Webhook.ID])
 			end.Attempt.StartedAt = map[string]time.Time{"a": at(1), "b": at(2), "c": at(3)}[task.Webhook.ID]
-			end.Warned = task.Webhook.ID == "b"
 			t.settle(end)
 		}
+		warn(t, "b", at(2))
 		want(t, "a", fields{Since: at(1)})
 		want(t, "b", fields{Since: at(2), Warned: at(2)})
 		want(t, "c", fields{})
@@ -292,7 +294,8 @@ func failing(run runner) {
 			t.createWebhooks(newWebhook("acct", id))
 			t.settle(ended(t, id+" 1", webhooks.Retry, at(1)))
 			end := ended(t, id+" 2", webhooks.GiveUp, at(2))
-			end.Deactivate, end.Warned = reason, true
+			end.Deactivate = reason
+			warn(t, id, at(2))
 			t.settle(end)
 			want(t, id, fields{Since: at(1), Warned: at(2), Off: reason})
 			wantSame(t, "Active", t.webhook("acct", id).Active, false)
@@ -301,9 +304,8 @@ func failing(run runner) {
 
 	run("a task holds them as they are", func(t *tester) {
 		t.createWebhooks(newWebhook("acct", "webhook"))
-		failure := ended(t, "1", webhooks.Retry, at(1))
-		failure.Warned = true
-		t.settle(failure)
+		t.settle(ended(t, "1", webhooks.Retry, at(1)))
+		warn(t, "webhook", at(1))
 		t.enqueue(newEvent("acct", "2"), 1)
 		wantSame(t, "Task.Webhook", *t.claimAll(1)[0].Webhook, t.webhook("acct", "webhook"))
 		want(t, "webhook", fields{Since: at(1), Warned: at(1)})
@@ -316,15 +318,14 @@ func failing(run runner) {
 			end := ended(t, numbered("event", int(outcome)), webhooks.GiveUp, at(9))
 			end.Attempt.Class = webhooks.ClassInternal
 			t.settle(end)
-			end.Outcome, end.Attempt.Class, end.Warned, end.Deactivate = outcome, webhooks.ClassStatus, true, webhooks.OffGone
+			end.Outcome, end.Attempt.Class, end.Deactivate = outcome, webhooks.ClassStatus, webhooks.OffGone
 			t.wantStale(end)
 		}
 		stale(webhooks.Retry)
 		stale(webhooks.GiveUp)
 		want(t, "webhook", fields{})
-		failure := ended(t, "failure", webhooks.Retry, at(1))
-		failure.Warned = true
-		t.settle(failure)
+		t.settle(ended(t, "failure", webhooks.Retry, at(1)))
+		warn(t, "webhook", at(1))
 		stale(webhooks.Deliver)
 		stale(webhooks.Release)
 		want(t, "webhook", fields{Since: at(1), Warned: at(1)})
@@ -360,14 +361,14 @@ func failing(run runner) {
 			for n, task := range tasks {
 				if i == 0 {
 					_, err := t.store.UpdateWebhook(t.Context(), "acct", "webhook", func(w *webhooks.Webhook) error {
-						w.BalanceThreshold = webhooks.Amount(n)
+						w.BalanceThreshold, w.WarnedAt = webhooks.Amount(n), at(time.Duration(n))
 						return nil
 					})
 					t.wantError("UpdateWebhook", err, nil)
 					continue
 				}
 				end := settlement(task, webhooks.GiveUp)
-				end.Attempt.StartedAt, end.Warned = at(time.Duration(n)), true
+				end.Attempt.StartedAt = at(time.Duration(n))
 				_, err := t.store.SettleDeliveries(t.Context(), []webhooks.Settlement{end})
 				t.wantError("SettleDeliveries", err, nil)
 			}
@@ -382,7 +383,7 @@ func failing(run runner) {
 			end := ended(t, eventID, outcome, at(minutes))
 			before := *end.Task.Webhook
 			before.URL = "https://example.org/before"
-			end.Task.Webhook, end.Warned = &before, outcome != webhooks.Deliver
+			end.Task.Webhook = &before
 			return end
 		}
 		gone, failed := old("1", webhooks.GiveUp, 1), old("2", webhooks.Retry, 2)

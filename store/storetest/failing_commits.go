@@ -72,7 +72,7 @@ func (t *tester) again(list []*cut) {
 			t.Errorf("%s again was not done", c.name)
 		}
 	}
-	for _, task := range t.claim(webhooks.Claim{Limit: 9999, PerWebhook: 9999, Lease: longLease}) {
+	for _, task := range t.claim(webhooks.Claim{Limit: 9999, Lease: longLease}) {
 		if task.Event.ID == "event" {
 			pending--
 		}

@@ -27,9 +27,9 @@ func finished(run runner) {
 	}
 
 	for name, claim := range map[string]webhooks.Claim{
-		"PerWebhook": {Limit: 99, PerWebhook: 4},
-		"PerAccount": {Limit: 99, PerWebhook: 99, PerAccount: 4},
-		"Caps":       {Limit: 99, Caps: map[string]int{"webhook": 4}},
+		"Cap":        {Limit: 99, Cap: each(4)},
+		"PerAccount": {Limit: 99, PerAccount: 4},
+		"Webhooks":   only(webhooks.Claim{Limit: 99}, map[string]int{"webhook": 4}),
 	} {
 		claim.Lease = longLease
 
@@ -80,7 +80,7 @@ func finished(run runner) {
 		t.must(t.store.DeleteWebhook(t.Context(), "gone", "gone", nil))
 		t.createWebhooks(newWebhook("acct", "webhook"))
 		t.enqueueMany("acct", 20, 1)
-		claim := webhooks.Claim{Limit: 99, PerWebhook: 4, Lease: longLease}
+		claim := webhooks.Claim{Limit: 99, Cap: each(4), Lease: longLease}
 		tasks := t.claim(claim)
 		t.settle(settlement(tasks[0], webhooks.Deliver))
 		claim.Finished = []uint64{0, 1, tasks[0].Token, tasks[0].Token, tasks[1].Token + 1<<40, gone.Token}
@@ -91,13 +91,13 @@ func finished(run runner) {
 	run("one that runs out is not claimed by those who hold its token, and is leased anew", func(t *tester) {
 		t.createWebhooks(newWebhook("acct", "webhook"))
 		t.enqueueMany("acct", 2, 1)
-		tasks := t.await(2, webhooks.Claim{Limit: 9, PerWebhook: 9, Lease: shortLease})
+		tasks := t.await(2, webhooks.Claim{Limit: 9, Lease: shortLease})
 		for range 3 {
 			time.Sleep(shortLease + shortLease/2)
-			wantSame(t, "number of tasks", len(t.claim(webhooks.Claim{Limit: 9, PerWebhook: 9, Lease: shortLease, Finished: tokens(tasks)})), 0)
+			wantSame(t, "number of tasks", len(t.claim(webhooks.Claim{Limit: 9, Lease: shortLease, Finished: tokens(tasks)})), 0)
 		}
 		time.Sleep(shortLease + shortLease/2)
-		wantSame(t, "number of tasks", len(t.claim(webhooks.Claim{Limit: 9, PerWebhook: 9, Lease: longLease, Finished: tokens(tasks)})), 0)
+		wantSame(t, "number of tasks", len(t.claim(webhooks.Claim{Limit: 9, Lease: longLease, Finished: tokens(tasks)})), 0)
 		t.claimAll(0) // they have not run out any more
 		backlog, err := t.store.Backlog(t.Context(), "")
 		t.must(err)
@@ -112,8 +112,8 @@ func finished(run runner) {
 	run("a claim that holds the tokens of some ends others that have run out", func(t *tester) {
 		t.createWebhooks(newWebhook("acct", "webhook"))
 		t.enqueueMany("acct", 2, 1)
-		tasks := t.await(2, webhooks.Claim{Limit: 9, PerWebhook: 9, Lease: shortLease})
-		again := t.await(1, webhooks.Claim{Limit: 9, PerWebhook: 9, Lease: longLease, Finished: tokens(tasks[:1])})
+		tasks := t.await(2, webhooks.Claim{Limit: 9, Lease: shortLease})
+		again := t.await(1, webhooks.Claim{Limit: 9, Lease: longLease, Finished: tokens(tasks[:1])})
 		wantSame(t, "Task.Event.ID", again[0].Event.ID, tasks[1].Event.ID)
 		wantSame(t, "Task.Attempt", again[0].Attempt, 2)
 		t.wantStale(settlement(tasks[1], webhooks.Deliver))
@@ -123,10 +123,10 @@ func finished(run runner) {
 	run("one that runs out untold is claimed again, and counts", func(t *tester) {
 		t.createWebhooks(newWebhook("acct", "webhook"))
 		t.enqueueMany("acct", 1, 1)
-		first := t.await(1, webhooks.Claim{Limit: 9, PerWebhook: 1, Lease: shortLease})[0]
-		second := t.await(1, webhooks.Claim{Limit: 9, PerWebhook: 1, Lease: longLease})[0]
+		first := t.await(1, webhooks.Claim{Limit: 9, Cap: each(1), Lease: shortLease})[0]
+		second := t.await(1, webhooks.Claim{Limit: 9, Cap: each(1), Lease: longLease})[0]
 		wantSame(t, "Task.Attempt", second.Attempt, 2)
-		claim := webhooks.Claim{Limit: 9, PerWebhook: 1, Lease: longLease, Finished: []uint64{first.Token}}
+		claim := webhooks.Claim{Limit: 9, Cap: each(1), Lease: longLease, Finished: []uint64{first.Token}}
 		t.wantStale(settlement(first, webhooks.Deliver))
 		t.enqueue(newEvent("acct", "another"), 1)
 		wantSame(t, "number of tasks", len(t.claim(claim)), 0)
@@ -138,7 +138,7 @@ func finished(run runner) {
 		t.createWebhooks(newWebhook("acct", "webhook"))
 		t.enqueueMany("acct", 3, 1)
 		tasks := t.claimAll(3)
-		t.claim(webhooks.Claim{Limit: 9, PerWebhook: 9, Lease: longLease, Finished: tokens(tasks)})
+		t.claim(webhooks.Claim{Limit: 9, Lease: longLease, Finished: tokens(tasks)})
 		for _, id := range []string{"", "webhook"} {
 			backlog, err := t.store.Backlog(t.Context(), id)
 			t.must(err)

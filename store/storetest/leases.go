@@ -8,8 +8,8 @@ import (
 
 // leases tests what the contract says of leases that run out.
 func leases(run runner) {
-	short := webhooks.Claim{Limit: 9, PerWebhook: 9, Lease: shortLease}
-	long := webhooks.Claim{Limit: 9, PerWebhook: 9, Lease: longLease}
+	short := webhooks.Claim{Limit: 9, Lease: shortLease}
+	long := webhooks.Claim{Limit: 9, Lease: longLease}
 
 	run("what is leased is not claimed", func(t *tester) {
 		t.createWebhooks(newWebhook("acct", "webhook"))
@@ -62,10 +62,10 @@ func leases(run runner) {
 	run("it makes room", func(t *tester) {
 		t.createWebhooks(newWebhook("acct", "webhook"))
 		t.enqueueMany("acct", 4, 1)
-		claim := webhooks.Claim{Limit: 9, PerWebhook: 2, Lease: shortLease}
+		claim := webhooks.Claim{Limit: 9, Cap: each(2), Lease: shortLease}
 		t.await(2, claim)
 		t.await(2, claim)
-		t.await(2, webhooks.Claim{Limit: 9, PerWebhook: 2, Lease: longLease})
+		t.await(2, webhooks.Claim{Limit: 9, Cap: each(2), Lease: longLease})
 		wantSame(t, "number of tasks", len(t.claim(claim)), 0)
 	})
 
@@ -86,7 +86,7 @@ func leases(run runner) {
 	run("one that ran out stays current until a later claim", func(t *tester) {
 		t.createWebhooks(newWebhook("acct", "webhook"))
 		t.enqueueMany("acct", 4, 1)
-		tasks := t.await(4, webhooks.Claim{Limit: 4, PerWebhook: 4, Lease: 500 * time.Millisecond})
+		tasks := t.await(4, webhooks.Claim{Limit: 4, Lease: 500 * time.Millisecond})
 		time.Sleep(550 * time.Millisecond)
 		later := settlement(tasks[1], webhooks.Retry)
 		later.RetryAfter = time.Hour

@@ -9,7 +9,7 @@ import (
 
 // priorities tests what ClaimDeliveries says of what was recovered.
 func priorities(run runner) {
-	one := webhooks.Claim{Limit: 1, PerWebhook: 99, Lease: longLease}
+	one := webhooks.Claim{Limit: 1, Cap: each(99), Lease: longLease}
 
 	// recovered makes a webhook of its own account with n deliveries that are
 	// recovered, named "event", due since some milliseconds.
@@ -52,18 +52,18 @@ func priorities(run runner) {
 		t.enqueueMany("c", 2, 1)
 		counts := map[string]int{}
 		for range 2 {
-			for _, task := range t.claim(webhooks.Claim{Limit: 2, PerWebhook: 99, Lease: longLease}) {
+			for _, task := range t.claim(webhooks.Claim{Limit: 2, Cap: each(99), Lease: longLease}) {
 				counts[task.Webhook.ID]++
 			}
 		}
 		wantSame(t, "number of tasks", counts, map[string]int{"b": 2, "c": 2})
-		wantSame(t, "number of tasks left", t.claimCounts(webhooks.Claim{Limit: 99, PerWebhook: 99}), map[string]int{"a": 5})
+		wantSame(t, "number of tasks left", t.claimCounts(webhooks.Claim{Limit: 99}), map[string]int{"a": 5})
 	})
 
-	run("and of its own webhook, with PerWebhook 0", func(t *tester) {
+	run("and of its own webhook, if that is named", func(t *tester) {
 		recovered(t, "a", 2)
 		t.enqueue(newEvent("a", "live"), 1)
-		wantNext(t, webhooks.Claim{Limit: 1, Lease: longLease, Caps: map[string]int{"a": 9}}, "live", "event", "event")
+		wantNext(t, webhooks.Claim{Limit: 1, Lease: longLease, Webhooks: []string{"a"}}, "live", "event", "event")
 	})
 
 	run("also after it was given back, tried, or its lease ran out", func(t *tester) {
@@ -71,7 +71,7 @@ func priorities(run runner) {
 		tasks := t.claimAll(3)
 		t.settle(settlement(tasks[0], webhooks.Release), settlement(tasks[1], webhooks.Retry), settlement(tasks[2], webhooks.Release))
 		time.Sleep(3 * time.Millisecond)
-		t.await(1, webhooks.Claim{Limit: 1, PerWebhook: 99, Lease: shortLease})
+		t.await(1, webhooks.Claim{Limit: 1, Cap: each(99), Lease: shortLease})
 		time.Sleep(2 * shortLease)
 		t.enqueue(newEvent("a", "live 1"), 1)
 		t.enqueue(newEvent("a", "live 2"), 1)
@@ -106,13 +106,13 @@ func priorities(run runner) {
 			t.enqueue(newEvent("a", numbered("live", i)), 1)
 		}
 		for _, claim := range []webhooks.Claim{
-			{Limit: 99, PerWebhook: 7}, {Limit: 99, PerWebhook: 99, PerAccount: 7}, {Limit: 99, PerWebhook: 1, Caps: map[string]int{"a": 7}},
-			{Limit: 99, Caps: map[string]int{"a": 7}}, {Limit: 99, PerWebhook: 99, Caps: map[string]int{"a": 0}},
+			{Limit: 99, Cap: each(7)}, {Limit: 99, PerAccount: 7}, {Limit: 99, Cap: caps(1, map[string]int{"a": 7})},
+			only(webhooks.Claim{Limit: 99}, map[string]int{"a": 7}), {Limit: 99, Cap: each(0)},
 		} {
 			claim.Lease = longLease
 			most := 7
-			if limit, ok := claim.Caps["a"]; ok {
-				most = limit
+			if claim.Cap != nil {
+				most = claim.Cap("a", true)
 			}
 			tasks := t.claim(claim)
 			wantSame(t, "number of tasks", len(tasks), most)
@@ -134,7 +134,7 @@ func priorities(run runner) {
 		t.createRecoveries(newRecovery("a", "a", "a", webhooks.Dead), newRecovery("b", "b", "b", webhooks.Dead))
 		t.advance(9)
 		for n := range 6 {
-			counts := t.claimCounts(webhooks.Claim{Limit: 2, PerWebhook: 99})
+			counts := t.claimCounts(webhooks.Claim{Limit: 2, Cap: each(99)})
 			want := map[string]int{"a": 1, "b": 1}
 			if n >= 3 {
 				want = map[string]int{"a": 2}

@@ -26,43 +26,50 @@ func unproven(run runner) {
 			t.enqueueMany(id, 10, 1)
 		}
 	}
+	by := func(proven, unproven int) func(string, bool) int {
+		return func(_ string, is bool) int {
+			if is {
+				return proven
+			}
+			return unproven
+		}
+	}
 	both := func(counts map[string]int) []int {
 		return []int{counts["p1"] + counts["p2"] + counts["p3"], counts["u1"] + counts["f1"] + counts["f2"]}
 	}
 
-	run("no more tasks of them than MaxUnproven, no more leases than PerUnproven", func(t *tester) {
+	run("no more tasks of them than ProvenOnly leaves, no more leases than Cap says", func(t *tester) {
 		six(t)
-		claim := webhooks.Claim{Limit: many, PerWebhook: 2, MaxUnproven: 2, PerUnproven: 1}
+		claim := webhooks.Claim{Limit: many, Cap: by(2, 1), ProvenOnly: many - 2}
 		wantSame(t, "tasks of the proven and the unproven", both(t.claimCounts(claim)), []int{6, 2})
-		claim.PerWebhook = 3
+		claim.Cap = by(3, 1)
 		wantSame(t, "the same, the second time", both(t.claimCounts(claim)), []int{3, 1})
 		wantSame(t, "the same, the third time", both(t.claimCounts(claim)), []int{0, 0})
-		claim.PerUnproven = 4 // PerWebhook holds too
-		claim.MaxUnproven = many
-		wantSame(t, "the same, with PerUnproven above PerWebhook", both(t.claimCounts(claim)), []int{0, 6})
+		claim.Cap, claim.ProvenOnly = by(3, 3), 0
+		wantSame(t, "the same, with the same caps", both(t.claimCounts(claim)), []int{0, 6})
 	})
 
-	run("none with a MaxUnproven below 0, however many are due, and any number with 0", func(t *tester) {
+	run("none if all tasks are for proven ones, however many are due, and any number if none is", func(t *tester) {
 		six(t)
-		claim := webhooks.Claim{Limit: 3, PerWebhook: 1, MaxUnproven: -1}
+		claim := webhooks.Claim{Limit: 3, Cap: each(1), ProvenOnly: 3}
 		wantSame(t, "tasks of the proven and the unproven", both(t.claimCounts(claim)), []int{3, 0})
-		claim.Limit = many
+		claim.Limit, claim.ProvenOnly = many, many
 		wantSame(t, "the same, of the rest", both(t.claimCounts(claim)), []int{0, 0})
-		claim.MaxUnproven = 0
+		claim.ProvenOnly = 0
 		wantSame(t, "the same, with 0", both(t.claimCounts(claim)), []int{0, 3})
 	})
 
-	run("MaxUnproven and Probes hold right after a claim that came back full", func(t *tester) {
+	run("ProvenOnly and Probes hold right after a claim that came back full", func(t *tester) {
 		six(t)
-		t.claimCounts(webhooks.Claim{Limit: 3, PerWebhook: 1, MaxUnproven: -1})
-		claim := webhooks.Claim{Limit: many, PerWebhook: 3, MaxUnproven: 2, PerUnproven: 1}
+		t.claimCounts(webhooks.Claim{Limit: 3, Cap: each(1), ProvenOnly: 3})
+		claim := webhooks.Claim{Limit: many, Cap: by(3, 1), ProvenOnly: many - 2}
 		wantSame(t, "tasks of the proven and the unproven", both(t.claimCounts(claim)), []int{6, 2})
-		t.claimCounts(webhooks.Claim{Limit: 1, PerWebhook: 4, MaxUnproven: -1})
+		t.claimCounts(webhooks.Claim{Limit: 1, Cap: each(4), ProvenOnly: 1})
 		for _, id := range []string{"p1", "p2", "p3"} {
 			t.must(t.store.Probe(t.Context(), id, id))
 		}
 		asked := 0
-		for _, task := range t.claim(webhooks.Claim{Limit: many, PerWebhook: 4, Probes: 2, Lease: longLease}) {
+		for _, task := range t.claim(webhooks.Claim{Limit: many, Cap: each(4), Probes: 2, Lease: longLease}) {
 			if task.Probe {
 				asked++
 			}
@@ -70,18 +77,20 @@ func unproven(run runner) {
 		wantSame(t, "tasks that were asked for", asked, 2)
 	})
 
-	run("PerUnproven is not for webhooks in Caps", func(t *tester) {
+	run("Cap is asked of each", func(t *tester) {
 		six(t)
-		claim := webhooks.Claim{Limit: many, PerWebhook: 3, PerUnproven: 1, MaxUnproven: many, Caps: map[string]int{"u1": 5, "f1": 0}}
+		claim := webhooks.Claim{Limit: many, Cap: func(webhook string, proven bool) int {
+			return caps(by(3, 1)(webhook, proven), map[string]int{"u1": 5, "f1": 0})(webhook, proven)
+		}}
 		wantSame(t, "number of tasks", t.claimCounts(claim), map[string]int{"p1": 3, "p2": 3, "p3": 3, "u1": 5, "f2": 1})
 	})
 
 	run("what is settled decides", func(t *tester) {
 		t.createWebhooks(newWebhook("a", "a"))
 		t.enqueueMany("a", 9, 1)
-		proven := webhooks.Claim{Limit: many, PerWebhook: 1, MaxUnproven: -1, Lease: longLease}
+		proven := webhooks.Claim{Limit: many, Cap: each(1), ProvenOnly: many, Lease: longLease}
 		wantSame(t, "number of tasks of what has proven nothing", len(t.claim(proven)), 0)
-		t.settle(settlement(t.claim(webhooks.Claim{Limit: 1, PerWebhook: 1, Lease: longLease})[0], webhooks.Deliver))
+		t.settle(settlement(t.claim(webhooks.Claim{Limit: 1, Lease: longLease})[0], webhooks.Deliver))
 		tasks := t.claim(proven)
 		wantSame(t, "number of tasks once it has", len(tasks), 1)
 		t.settle(settlement(tasks[0], webhooks.GiveUp))
@@ -104,7 +113,7 @@ func unproven(run runner) {
 		w.ProvenAt = some
 		t.createWebhooks(w)
 		t.enqueue(newEvent("proven", "event"), 1)
-		claim := webhooks.Claim{Limit: 5, PerWebhook: 1, MaxUnproven: 1, Lease: longLease}
+		claim := webhooks.Claim{Limit: 5, Cap: each(1), ProvenOnly: 4, Lease: longLease}
 		for range 5 {
 			for _, task := range t.claim(claim) {
 				if task.Webhook.ID == "proven" {
@@ -119,7 +128,7 @@ func unproven(run runner) {
 // probes tests Probe and Redeliver, which asks for one.
 func probes(run runner) {
 	// off allows nothing of the webhook but probes.
-	off := webhooks.Claim{Limit: 9, PerWebhook: 9, Caps: map[string]int{"webhook": 0}, Probes: 9, Lease: longLease}
+	off := webhooks.Claim{Limit: 9, Cap: caps(9, map[string]int{"webhook": 0}), Probes: 9, Lease: longLease}
 	probe := func(t *tester) {
 		t.Helper()
 		t.must(t.store.Probe(t.Context(), "acct", "webhook"))
@@ -135,10 +144,10 @@ func probes(run runner) {
 		return id
 	}
 
-	run("has the next claim lease one, whatever Caps and Rest say", func(t *tester) {
+	run("has the next claim lease one, whatever Cap and Rest say", func(t *tester) {
 		t.createWebhooks(newWebhook("acct", "webhook"))
 		t.enqueueMany("acct", 5, 1)
-		end := settlement(t.claim(webhooks.Claim{Limit: 1, PerWebhook: 1, Lease: longLease})[0], webhooks.GiveUp)
+		end := settlement(t.claim(webhooks.Claim{Limit: 1, Lease: longLease})[0], webhooks.GiveUp)
 		end.Rest = time.Hour
 		t.settle(end)
 		wantSame(t, "claimed before", event(t, t.claim(off)), "")
@@ -166,15 +175,15 @@ func probes(run runner) {
 		wantSame(t, "claimed after that", event(t, t.claim(off)), "")
 	})
 
-	run("in claims of Caps alone, too, beside what they allow, but heeding Limit and PerAccount", func(t *tester) {
+	run("in claims for others, too, beside what they allow, but heeding Limit and PerAccount", func(t *tester) {
 		t.createWebhooks(newWebhook("acct", "webhook"), newWebhook("other", "other"))
 		t.enqueueMany("acct", 5, 1)
 		t.enqueueMany("other", 5, 1)
 		probe(t)
-		claim := webhooks.Claim{Limit: 9, Caps: map[string]int{"other": 9}, Probes: 1, PerAccount: 2}
+		claim := webhooks.Claim{Limit: 9, Webhooks: []string{"other"}, Probes: 1, PerAccount: 2}
 		wantSame(t, "number of tasks", t.claimCounts(claim), map[string]int{"webhook": 1, "other": 2})
 		t.setActive("acct", "webhook", true)
-		claim = webhooks.Claim{Limit: 9, PerWebhook: 9, Caps: map[string]int{"webhook": 0}, PerAccount: 1}
+		claim = webhooks.Claim{Limit: 9, Cap: each(0), PerAccount: 1}
 		probe(t)
 		time.Sleep(1100 * time.Millisecond)
 		wantSame(t, "number of tasks of an account at its cap", t.claimCounts(claim), map[string]int{})
@@ -212,7 +221,7 @@ func probes(run runner) {
 	run("Redeliver asks for it, and its delivery comes first", func(t *tester) {
 		t.createWebhooks(newWebhook("acct", "webhook"))
 		t.enqueueMany("acct", 9, 1)
-		tasks := t.claim(webhooks.Claim{Limit: 3, PerWebhook: 3, Lease: longLease})
+		tasks := t.claim(webhooks.Claim{Limit: 3, Lease: longLease})
 		delivered, retried, dead := settlement(tasks[0], webhooks.Deliver), settlement(tasks[1], webhooks.Retry), settlement(tasks[2], webhooks.GiveUp)
 		retried.RetryAfter, dead.Rest = time.Hour, time.Hour
 		t.settle(delivered, retried, dead)
@@ -227,7 +236,7 @@ func probes(run runner) {
 		wantSame(t, "claimed", event(t, t.await(1, off)), numbered("event", 5))
 		t.updateWebhook("acct", "webhook", func(*webhooks.Webhook) {}) // ends the rest
 		for _, n := range []int{8, 3, 4, 6} {
-			rest := t.await(1, webhooks.Claim{Limit: 1, PerWebhook: 9, Lease: longLease, Caps: map[string]int{"webhook": 99}})
+			rest := t.await(1, webhooks.Claim{Limit: 1, Lease: longLease})
 			if id := rest[0].Event.ID; id != numbered("event", n) {
 				t.Errorf("claimed %s of the rest, want %s", id, numbered("event", n))
 			}
@@ -250,7 +259,7 @@ func probes(run runner) {
 		t.must(t.store.Redeliver(t.Context(), "acct", "webhook", numbered("event", 2)))
 		var got []string
 		for range 4 {
-			got = append(got, t.await(1, webhooks.Claim{Limit: 1, PerWebhook: 9, Lease: longLease})[0].Event.ID)
+			got = append(got, t.await(1, webhooks.Claim{Limit: 1, Cap: each(9), Lease: longLease})[0].Event.ID)
 		}
 		wantSame(t, "claimed, in turn", got, []string{numbered("event", 2), "live", numbered("event", 0), numbered("event", 1)})
 	})
@@ -258,7 +267,7 @@ func probes(run runner) {
 	run("Redeliver asks for nothing if an attempt is under way", func(t *tester) {
 		t.createWebhooks(newWebhook("acct", "webhook"))
 		t.enqueueMany("acct", 2, 1)
-		t.claim(webhooks.Claim{Limit: 1, PerWebhook: 1, Lease: longLease})
+		t.claim(webhooks.Claim{Limit: 1, Lease: longLease})
 		t.must(t.store.Redeliver(t.Context(), "acct", "webhook", numbered("event", 0)))
 		wantSame(t, "claimed", event(t, t.claim(off)), "")
 	})

@@ -208,7 +208,7 @@ func purging(run runner) {
 		// What was given back, or is to be tried again, may come as a Task with
 		// Err, and ends then or at the next purge.
 		for _, outcome := range []webhooks.Outcome{webhooks.Release, webhooks.GiveUp} {
-			for _, task := range t.claim(webhooks.Claim{Limit: 9, PerWebhook: 9, Lease: longLease}) {
+			for _, task := range t.claim(webhooks.Claim{Limit: 9, Lease: longLease}) {
 				if task.Err == nil {
 					t.Errorf("claimed %s, whose payload was purged, without Err", task.Event.ID)
 				}

@@ -132,7 +132,7 @@ func recoveryJobs(run runner) {
 		inParallel(5, func(i int) {
 			if i == 0 { // settled at once as Dead, to tempt
 				for range 20 {
-					tasks, _, err := t.store.ClaimDeliveries(t.Context(), webhooks.Claim{Limit: 9, PerWebhook: 9, Lease: longLease})
+					tasks, _, err := t.store.ClaimDeliveries(t.Context(), webhooks.Claim{Limit: 9, Lease: longLease})
 					t.wantError("ClaimDeliveries", err, nil)
 					for _, task := range tasks {
 						_, err := t.store.SettleDeliveries(t.Context(), []webhooks.Settlement{settlement(task, webhooks.GiveUp)})
@@ -150,7 +150,7 @@ func recoveryJobs(run runner) {
 			}
 		})
 		t.wantDone(job, n)
-		for _, task := range t.claim(webhooks.Claim{Limit: n + 1, PerWebhook: n + 1, Lease: longLease}) {
+		for _, task := range t.claim(webhooks.Claim{Limit: n + 1, Lease: longLease}) {
 			t.settle(settlement(task, webhooks.GiveUp))
 		}
 		for i := range n {

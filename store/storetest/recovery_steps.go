@@ -147,7 +147,7 @@ func advanceRecovery(run runner) {
 			var err error
 			advanced, err = t.store.AdvanceRecovery(t.Context(), 1)
 			t.must(err)
-			for _, task := range t.claim(webhooks.Claim{Limit: 99, PerWebhook: 99, Lease: longLease}) {
+			for _, task := range t.claim(webhooks.Claim{Limit: 99, Lease: longLease}) {
 				t.settle(settlement(task, webhooks.GiveUp))
 			}
 			if d := t.delivery("acct", numbered("event", 0)); len(d.Attempts) > 2 {

@@ -33,7 +33,7 @@ func redeliver(run runner) {
 			for number := 1; number <= 6; {
 				before := number - 1
 				for range 2 { // a failure, and the end
-					task := t.await(1, webhooks.Claim{Limit: 9, PerWebhook: 9, Lease: longLease})[0]
+					task := t.await(1, webhooks.Claim{Limit: 9, Lease: longLease})[0]
 					wantSame(t, "Task.Event", task.Event, newEvent("acct", id))
 					wantSame(t, "Task.Attempt and Before", []int{task.Attempt, task.Before}, []int{number, before})
 					end := settlement(task, webhooks.Retry)
@@ -131,8 +131,8 @@ func redeliver(run runner) {
 	run("numbers of attempts go on after leases that ran out", func(t *tester) {
 		t.createWebhooks(newWebhook("acct", "webhook"))
 		t.enqueue(newEvent("acct", "event"), 1)
-		t.await(1, webhooks.Claim{Limit: 9, PerWebhook: 9, Lease: shortLease})
-		second := t.await(1, webhooks.Claim{Limit: 9, PerWebhook: 9, Lease: longLease})[0]
+		t.await(1, webhooks.Claim{Limit: 9, Lease: shortLease})
+		second := t.await(1, webhooks.Claim{Limit: 9, Lease: longLease})[0]
 		t.settle(settlement(second, webhooks.GiveUp))
 		again(t, "event")
 		third := t.claimAll(1)[0]
@@ -143,10 +143,10 @@ func redeliver(run runner) {
 		t.createWebhooks(newWebhook("acct", "webhook"))
 		t.settleEvent(newEvent("acct", "event"), 1, webhooks.Deliver)
 		again(t, "event")
-		short := webhooks.Claim{Limit: 9, PerWebhook: 9, Lease: shortLease}
+		short := webhooks.Claim{Limit: 9, Lease: shortLease}
 		t.await(1, short)
 		for i, outcome := range []webhooks.Outcome{webhooks.Release, webhooks.Retry, webhooks.GiveUp} {
-			task := t.await(1, webhooks.Claim{Limit: 9, PerWebhook: 9, Lease: longLease})[0]
+			task := t.await(1, webhooks.Claim{Limit: 9, Lease: longLease})[0]
 			wantSame(t, "Task.Attempt and Before", []int{task.Attempt, task.Before}, []int{3 + i/2, 1})
 			t.settle(settlement(task, outcome))
 		}
@@ -227,10 +227,10 @@ func redeliver(run runner) {
 			inParallel(len(claimed), func(i int) {
 				t.wantError("Redeliver", t.store.Redeliver(t.Context(), "acct", "webhook", id), nil)
 				var err error
-				claimed[i], _, err = t.store.ClaimDeliveries(t.Context(), webhooks.Claim{Limit: 9, PerWebhook: 9, Lease: longLease})
+				claimed[i], _, err = t.store.ClaimDeliveries(t.Context(), webhooks.Claim{Limit: 9, Lease: longLease})
 				t.wantError("ClaimDeliveries", err, nil)
 			})
-			tasks := append(slices.Concat(claimed...), t.claim(webhooks.Claim{Limit: 9, PerWebhook: 9, Lease: longLease})...)
+			tasks := append(slices.Concat(claimed...), t.claim(webhooks.Claim{Limit: 9, Lease: longLease})...)
 			wantSame(t, "number of tasks", len(tasks), 1)
 			t.settle(settlement(tasks[0], webhooks.Deliver))
 			wantSame(t, "number of attempts", len(t.delivery("acct", id).Attempts), 2)

@@ -9,7 +9,7 @@ import (
 
 // settleDeliveries tests SettleDeliveries with claims that are current.
 func settleDeliveries(run runner) {
-	one := webhooks.Claim{Limit: 1, PerWebhook: 9, Lease: longLease}
+	one := webhooks.Claim{Limit: 1, Cap: each(9), Lease: longLease}
 
 	// claimed makes a webhook and an event and claims its delivery.
 	claimed := func(t *tester) webhooks.Task {
@@ -152,7 +152,7 @@ func settleDeliveries(run runner) {
 			if outcome == webhooks.Release || outcome == webhooks.Retry {
 				want = 3
 			}
-			for _, task := range t.await(want, webhooks.Claim{Limit: 9, PerWebhook: 9, Lease: longLease}) {
+			for _, task := range t.await(want, webhooks.Claim{Limit: 9, Lease: longLease}) {
 				t.settle(settlement(task, webhooks.Deliver))
 			}
 			t.claimAll(0)
@@ -194,7 +194,7 @@ func settleDeliveries(run runner) {
 	run("with Rest the webhook may be passed over, until a Deliver or UpdateWebhook", func(t *tester) {
 		t.createWebhooks(newWebhook("acct", "webhook"), newWebhook("other", "other"))
 		t.enqueueMany("acct", 6, 1)
-		tasks := t.claim(webhooks.Claim{Limit: 4, PerWebhook: 4, Lease: longLease})
+		tasks := t.claim(webhooks.Claim{Limit: 4, Lease: longLease})
 		rest := func(task webhooks.Task) webhooks.Settlement {
 			end := settlement(task, webhooks.GiveUp)
 			end.Rest = time.Hour
@@ -202,13 +202,13 @@ func settleDeliveries(run runner) {
 		}
 		t.settle(rest(tasks[0]))
 		t.enqueue(newEvent("other", "event"), 1)
-		wantSame(t, "number of tasks of another", len(t.claim(webhooks.Claim{Limit: 9, Lease: longLease, Caps: map[string]int{"other": 9}})), 1)
+		wantSame(t, "number of tasks of another", len(t.claim(webhooks.Claim{Limit: 9, Lease: longLease, Webhooks: []string{"other"}})), 1)
 		t.settle(settlement(tasks[1], webhooks.Deliver))
-		wantSame(t, "number of tasks after a Deliver", len(t.claim(webhooks.Claim{Limit: 1, PerWebhook: 9, Lease: longLease})), 1)
+		wantSame(t, "number of tasks after a Deliver", len(t.claim(webhooks.Claim{Limit: 1, Cap: each(9), Lease: longLease})), 1)
 		t.settle(rest(tasks[2]))
 		t.updateWebhook("acct", "webhook", func(w *webhooks.Webhook) { w.URL = "changed" })
 		t.settle(rest(tasks[3])) // of the URL before: it changes nothing of the webhook
-		wantSame(t, "number of tasks after UpdateWebhook", len(t.claim(webhooks.Claim{Limit: 1, PerWebhook: 9, Lease: longLease})), 1)
+		wantSame(t, "number of tasks after UpdateWebhook", len(t.claim(webhooks.Claim{Limit: 1, Cap: each(9), Lease: longLease})), 1)
 	})
 
 	run("none is not an error", func(t *tester) {

@@ -166,7 +166,7 @@ func (t *tester) claimAndWait(claim webhooks.Claim) ([]webhooks.Task, time.Durat
 func (t *tester) claimAll(want int) []webhooks.Task {
 	t.Helper()
 	enough := want + 1000 // to see that there are too many
-	tasks := t.claim(webhooks.Claim{Limit: enough, PerWebhook: enough, Lease: longLease})
+	tasks := t.claim(webhooks.Claim{Limit: enough, Lease: longLease})
 	if len(tasks) != want {
 		t.Fatalf("claimed %d deliveries, want %d", len(tasks), want)
 	}

@@ -12,7 +12,7 @@ func turns(run runner) {
 		t.createWebhooks(newWebhook("busy", "busy"), newWebhook("quiet", "quiet"))
 		t.enqueueMany("busy", 1000, 1)
 		t.enqueue(newEvent("quiet", "event"), 1)
-		for _, task := range t.claim(webhooks.Claim{Limit: 10, PerWebhook: 8, Lease: longLease}) {
+		for _, task := range t.claim(webhooks.Claim{Limit: 10, Cap: each(8), Lease: longLease}) {
 			if task.Webhook.ID == "quiet" {
 				return
 			}
@@ -32,7 +32,7 @@ func turns(run runner) {
 		}
 		turns := map[string]int{}
 		for n := range 50 {
-			tasks := t.claim(webhooks.Claim{Limit: 1 + n%3, PerWebhook: 1, Lease: longLease})
+			tasks := t.claim(webhooks.Claim{Limit: 1 + n%3, Cap: each(1), Lease: longLease})
 			for _, task := range tasks {
 				turns[task.Webhook.ID]++
 				t.settle(settlement(task, webhooks.Deliver))
@@ -50,10 +50,10 @@ func turns(run runner) {
 	run("one at its cap does not keep the others waiting", func(t *tester) {
 		t.createWebhooks(newWebhook("busy", "busy"), newWebhook("quiet", "quiet"))
 		t.enqueueMany("busy", 100, 1)
-		wantSame(t, "leased of busy", len(t.claim(webhooks.Claim{Limit: 100, PerWebhook: 2, Lease: longLease})), 2)
+		wantSame(t, "leased of busy", len(t.claim(webhooks.Claim{Limit: 100, Cap: each(2), Lease: longLease})), 2)
 		t.enqueueMany("quiet", 5, 1)
 		for range 5 {
-			tasks := t.claim(webhooks.Claim{Limit: 1, PerWebhook: 2, Lease: longLease})
+			tasks := t.claim(webhooks.Claim{Limit: 1, Cap: each(2), Lease: longLease})
 			if len(tasks) != 1 || tasks[0].Webhook.ID != "quiet" {
 				t.Fatalf("claimed %d deliveries, want one of quiet", len(tasks))
 			}
@@ -67,7 +67,7 @@ func turns(run runner) {
 			t.enqueue(newEvent("acct", numbered("event", i)), 1)
 			time.Sleep(2 * time.Millisecond) // due in different milliseconds
 		}
-		one := webhooks.Claim{Limit: 1, PerWebhook: 9, Lease: longLease}
+		one := webhooks.Claim{Limit: 1, Cap: each(9), Lease: longLease}
 		var settlements []webhooks.Settlement
 		for i, after := range []time.Duration{40, 10, 30, 20} {
 			task := t.claim(one)[0]
@@ -88,7 +88,7 @@ func turns(run runner) {
 
 // waits tests what ClaimDeliveries says of wait.
 func waits(run runner) {
-	all := webhooks.Claim{Limit: 100, PerWebhook: 100, Lease: longLease}
+	all := webhooks.Claim{Limit: 100, Lease: longLease}
 	wantWait := func(t *tester, claim webhooks.Claim, tasks int, least, most time.Duration) {
 		t.Helper()
 		got, wait := t.claimAndWait(claim)
@@ -110,8 +110,8 @@ func waits(run runner) {
 	run("0 if another claim would find more at once", func(t *tester) {
 		t.createWebhooks(newWebhook("acct", "webhook"))
 		t.enqueueMany("acct", 3, 1)
-		wantWait(t, webhooks.Claim{Limit: 1, PerWebhook: 9, Lease: longLease}, 1, 0, 0)
-		wantWait(t, webhooks.Claim{Limit: 1, PerWebhook: 9, Lease: longLease}, 1, 0, 0)
+		wantWait(t, webhooks.Claim{Limit: 1, Cap: each(9), Lease: longLease}, 1, 0, 0)
+		wantWait(t, webhooks.Claim{Limit: 1, Cap: each(9), Lease: longLease}, 1, 0, 0)
 	})
 
 	run("never more than an hour", func(t *tester) {
@@ -134,7 +134,7 @@ func waits(run runner) {
 	run("no longer than until a lease runs out", func(t *tester) {
 		t.createWebhooks(newWebhook("acct", "webhook"))
 		t.enqueueMany("acct", 2, 1)
-		claim := webhooks.Claim{Limit: 9, PerWebhook: 1, Lease: 10 * time.Minute}
+		claim := webhooks.Claim{Limit: 9, Cap: each(1), Lease: 10 * time.Minute}
 		wantWait(t, claim, 1, instant, 10*time.Minute)
 		wantWait(t, claim, 0, instant, 10*time.Minute)
 	})
@@ -149,15 +149,15 @@ func waits(run runner) {
 	run("not 0 for what the caps leave", func(t *tester) {
 		t.createWebhooks(newWebhook("acct", "webhook"))
 		t.enqueueMany("acct", 3, 1)
-		wantWait(t, webhooks.Claim{Limit: 9, PerWebhook: 9, Lease: longLease, Caps: map[string]int{"webhook": 0}}, 0, instant, time.Hour)
-		wantWait(t, webhooks.Claim{Limit: 9, Lease: longLease}, 0, instant, time.Hour)
-		wantWait(t, webhooks.Claim{Limit: 9, Lease: 10 * time.Minute, Caps: map[string]int{"webhook": 1}}, 1, instant, 10*time.Minute)
-		wantWait(t, webhooks.Claim{Limit: 9, PerWebhook: 9, PerAccount: 1, Lease: longLease}, 0, instant, 10*time.Minute)
+		wantWait(t, webhooks.Claim{Limit: 9, Lease: longLease, Cap: each(0)}, 0, instant, time.Hour)
+		wantWait(t, webhooks.Claim{Limit: 9, Lease: longLease, Webhooks: []string{"unknown"}}, 0, instant, time.Hour)
+		wantWait(t, only(webhooks.Claim{Limit: 9, Lease: 10 * time.Minute}, map[string]int{"webhook": 1}), 1, instant, 10*time.Minute)
+		wantWait(t, webhooks.Claim{Limit: 9, PerAccount: 1, Lease: longLease}, 0, instant, 10*time.Minute)
 	})
 
-	run("with PerWebhook 0, until the next delivery of a webhook in Caps is due", func(t *tester) {
+	run("until the next delivery of a webhook that is named is due", func(t *tester) {
 		t.createWebhooks(newWebhook("acct", "webhook"))
-		capped := webhooks.Claim{Limit: 9, Lease: longLease, Caps: map[string]int{"webhook": 9}}
+		capped := webhooks.Claim{Limit: 9, Lease: longLease, Webhooks: []string{"webhook"}}
 		retryIn(t, "later", 20*time.Minute)
 		wantWait(t, capped, 0, instant, 20*time.Minute)
 		for i := range 3 {

@@ -145,7 +145,7 @@ func deleteWebhook(run runner) {
 	run("one made again with its id is owed nothing, in whatever account", func(t *tester) {
 		t.createWebhooks(newWebhook("acct", "webhook"))
 		t.enqueueMany("acct", 3, 1)
-		one := webhooks.Claim{Limit: 1, PerWebhook: 2, Lease: longLease}
+		one := webhooks.Claim{Limit: 1, Cap: each(2), Lease: longLease}
 		settled, leased := t.claim(one)[0], t.claim(one)[0]
 		t.settle(settlement(settled, webhooks.Deliver))
 		want := t.deliveries("acct", settled.Event.ID)
@@ -183,7 +183,7 @@ func deleteWebhook(run runner) {
 		t.advance(9)
 		t.enqueue(newEvent("acct", "published"), 1)
 		var ends []webhooks.Settlement
-		for _, task := range t.claim(webhooks.Claim{Limit: 9, PerWebhook: 9, Lease: longLease}) {
+		for _, task := range t.claim(webhooks.Claim{Limit: 9, Lease: longLease}) {
 			wantSame(t, "Task.Webhook", *task.Webhook, again)
 			failed := settlement(task, webhooks.GiveUp)
 			failed.Deactivate = webhooks.OffGone
@@ -204,7 +204,7 @@ func deleteWebhook(run runner) {
 			}
 		})
 		var later []webhooks.Settlement
-		for _, task := range t.claim(webhooks.Claim{Limit: n, PerWebhook: n, Lease: longLease}) {
+		for _, task := range t.claim(webhooks.Claim{Limit: n, Lease: longLease}) {
 			retry := settlement(task, webhooks.Retry)
 			retry.RetryAfter = time.Hour
 			later = append(later, retry)

@@ -94,10 +94,9 @@ func webhookValues(run runner) {
 		wantSame(t, "Task.Event", task.Event, event)
 		end := settlement(task, webhooks.GiveUp)
 		want := end.Attempt
-		end.Attempt.StartedAt, end.Warned = want.StartedAt.Add(most), true
+		end.Attempt.StartedAt = want.StartedAt.Add(most)
 		t.settle(end)
 		wantSame(t, "Attempts", t.delivery("acct", "event").Attempts, []webhooks.Attempt{want})
-		wantSame(t, "WarnedAt", t.webhook("acct", "webhook").WarnedAt, want.StartedAt)
 		changed := t.updateWebhook("acct", "webhook", func(w *webhooks.Webhook) {
 			w.FailingSince, w.WarnedAt, w.PreviousSecretExpiresAt = some.Add(most), some.Add(most), some.Add(most)
 		})
@@ -191,7 +190,7 @@ func webhookValues(run runner) {
 		wantSame(t, "RecoveryByID", t.recovery("acct", "recovery"), recovery)
 		w.NoteFailure(task.Event.ID, attemptOf(task).StartedAt)
 		wantSame(t, "WebhookByID", t.webhook("acct", "webhook"), w)
-		again := t.await(1, webhooks.Claim{Limit: 1, PerWebhook: 1, Lease: longLease})[0]
+		again := t.await(1, webhooks.Claim{Limit: 1, Lease: longLease})[0]
 		wantSame(t, "Task.Webhook", *again.Webhook, w)
 		wantSame(t, "Task.Event", again.Event, event)
 		wantSame(t, "Attempts", t.delivery("acct", "event").Attempts, []webhooks.Attempt{attemptOf(task)})

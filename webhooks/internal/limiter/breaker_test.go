@@ -21,7 +21,7 @@ func TestRest(t *testing.T) {
 		end("a failure", Failure, 0, 0)
 	}
 	for pause := minPause; pause < maxPause; pause *= 2 {
-		end("a failure that shows it, or a probe", Failure, part(pause, 1-pauseJitter), part(pause, 1+pauseJitter))
+		end("a failure that shows it, or a probe", Failure, part(pause, 7./8*(1-pauseJitter)), part(pause, 7./8*(1+pauseJitter)))
 	}
 	end("a probe that was not made", Unknown, 0, 0)
 	end("a probe that succeeds", Success, 0, 0)

@@ -78,17 +78,17 @@ func (l *Limiter) countUnproven(w *webhook, n int) {
 	}
 }
 
-// unprovenCaps returns what unproven webhooks may have in a claim, see Caps: firstCap
-// each until they have half of their slots, and one each of the rest.
-func (l *Limiter) unprovenCaps() (room, each int) {
-	room = l.unprovenRoom()
-	if most := l.unproven.slots/2 - l.unproven.inFlight; most > 0 && most < room && !l.starved {
-		return most, 0
+// boundUnproven returns how many attempts more unproven webhooks may begin in a claim, and
+// sets how many each may have in flight: firstCap until they have half of their slots,
+// and then one.
+func (l *Limiter) boundUnproven() int {
+	room := l.unprovenRoom()
+	l.unprovenBegun, l.unprovenLimit, l.perUnproven = 0, 0, l.firstCap
+	if half := l.unproven.slots/2 - l.unproven.inFlight; half > 0 && half < room && !l.starved {
+		return half
 	}
-	if room == 0 {
-		return -1, 1
-	}
-	return room, 1
+	l.unprovenLimit, l.perUnproven = room, 1
+	return room
 }
 
 // unprovenRoom returns how many slots more unproven webhooks may have. That is half of

@@ -1,40 +1,12 @@
 package limiter
 
-import "slices"
-
-// Caps say how many attempts each webhook may have in flight, those that claim turns
-// excepted.
-type Caps struct {
-	Each      int            // of a webhook that is not in ByWebhook
-	ByWebhook map[string]int // 0 for those that wait for their turn
-
-	// Reopened are the webhooks whose cap was 0 in the last claim and no longer is. Nil
-	// says nothing of any: all have to be looked at.
-	Reopened []string
-
-	// Version changes whenever a cap that was 0 no longer is.
-	Version uint64
-
-	// Unproven is how many attempts more unproven webhooks may begin, in all.
-	Unproven int
-
-	// MaxUnproven is how many attempts more unproven webhooks may begin, in all; below 0:
-	// none, 0: any number. PerUnproven is Each for those, if that is less; 0: it is Each.
-	MaxUnproven, PerUnproven int
-}
-
-// Caps returns what a claim may begin now. Claimed must be called after it.
-func (l *Limiter) Caps() Caps {
+// Caps returns how many attempts more unproven webhooks may begin now, in all, in a claim
+// that asks Cap of each webhook. As long as version stays the same, no cap that was 0 is
+// another. Claimed must be called after the claim.
+func (l *Limiter) Caps() (unproven int, version uint64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	caps := Caps{Each: l.firstCap, ByWebhook: l.caps, Reopened: l.reopened, Version: l.capVersion}
-	caps.MaxUnproven, caps.PerUnproven = l.unprovenCaps()
-	caps.Unproven, l.perUnproven = max(0, caps.MaxUnproven), l.firstCap
-	l.unprovenBegun, l.unprovenLimit = 0, 0
-	if caps.PerUnproven == 1 {
-		l.perUnproven, l.unprovenLimit = 1, caps.Unproven
-	}
-	return caps
+	return l.boundUnproven(), l.capVersion
 }
 
 // Cap returns how many attempts a webhook may have in flight in a claim of Caps.
@@ -78,25 +50,9 @@ func (l *Limiter) Claimed(err error) {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.reopened = slices.Grow(l.reopened[:0], 1) // not nil any more
 	if l.unprovenLimit > 0 {
 		l.starve(l.unprovenBegun >= l.unprovenLimit)
 	}
-}
-
-// Idle returns caps that keep a claim to webhooks with nothing in flight or to be
-// recorded. Such a claim is no claim of Caps.
-func (l *Limiter) Idle() map[string]int {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	caps := make(map[string]int)
-	for id, w := range l.webhooks {
-		if !w.isIdle() {
-			caps[id] = 0
-		}
-	}
-	l.reopened = nil // the caps of that claim are others
-	return caps
 }
 
 // refresh makes claims find the webhook as it is now.
@@ -126,18 +82,10 @@ func (l *Limiter) refresh(w *webhook) {
 	l.list(w, listed)
 }
 
-// maxReopened bounds Caps.Reopened, should the store not answer for long.
-const maxReopened = 4096
-
 // list notes what caps says of a webhook now.
 func (l *Limiter) list(w *webhook, listed int) {
 	if w.listed == 0 && listed != 0 {
 		l.capVersion++
-	}
-	if w.listed == 0 && listed != 0 && l.reopened != nil {
-		if l.reopened = append(l.reopened, w.id); len(l.reopened) > maxReopened {
-			l.reopened = nil
-		}
 	}
 	w.listed = listed
 }

@@ -45,7 +45,7 @@ type Config struct {
 // webhooks with something in flight, and for a while those that had.
 //
 // Its methods are safe for concurrent use. One goroutine alone begins attempts and ends
-// them: what Caps, Turns and Idle return is valid until its next call.
+// them: what Turns returns is valid until its next call.
 type Limiter struct {
 	mu   sync.Mutex
 	pool // all slots
@@ -58,8 +58,7 @@ type Limiter struct {
 	trusted  map[string]bool // what Trust was called for since the last Tick
 
 	caps       map[string]int // of webhooks whose cap is not firstCap; 0 for those that wait for their turn
-	capVersion uint64         // see Caps.Version
-	reopened   []string       // see Caps.Reopened
+	capVersion uint64         // see Caps
 
 	queues  [4]queue   // by health; no healthy webhook is in one
 	chosen  []*webhook // in the claim of turns under way
@@ -223,7 +222,7 @@ func (l *Limiter) Observe(s *Slot, outcome Outcome, took time.Duration, now time
 	}
 	switch {
 	case outcome == Failure:
-		rest = w.fail(s, now)
+		rest = w.fail(s, now) * 7 / 8 // it begins later, and has ended when it is the webhook's turn
 	case w.health == open:
 		w.closeBreaker(now, l.perWebhook)
 	default:

@@ -94,7 +94,7 @@ func (q *ours) work(ctx context.Context, n, nodes, slots int) error {
 		group.Go(func() error {
 			defer close(claimed)
 			for left.Load() > 0 {
-				tasks, wait, err := s.ClaimDeliveries(ctx, webhooks.Claim{Limit: slots / 2, PerWebhook: 8, Lease: time.Minute})
+				tasks, wait, err := s.ClaimDeliveries(ctx, webhooks.Claim{Limit: slots / 2, Cap: func(string, bool) int { return 8 }, Lease: time.Minute})
 				if err != nil {
 					return err
 				}
