@@ -116,13 +116,6 @@ func watch(tb testing.TB, s *webhooks.WebhookService, threshold string) webhooks
 	return webhook
 }
 
-func noError(tb testing.TB, err error) {
-	tb.Helper()
-	if err != nil {
-		tb.Fatal(err)
-	}
-}
-
 func unmarshal(data []byte, value any) {
 	if err := json.Unmarshal(data, value); err != nil {
 		panic(err)

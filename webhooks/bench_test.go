@@ -1,6 +1,7 @@
 package webhooks_test
 
 import (
+	"sync"
 	"testing"
 
 	"github.com/storageapi/storageapi/store/memory"
@@ -19,3 +20,16 @@ func BenchmarkPublish(b *testing.B) {
 }
 
 const benchWorkers = 64
+
+// inGoroutines calls do for each number below n.
+func inGoroutines(goroutines, n int, do func(i int)) {
+	var wg sync.WaitGroup
+	for g := range goroutines {
+		wg.Go(func() {
+			for i := g; i < n; i += goroutines {
+				do(i)
+			}
+		})
+	}
+	wg.Wait()
+}

@@ -152,11 +152,3 @@ func TestGoneAfterItWasTurnedOnAgain(t *testing.T) {
 		}
 	})
 }
-
-// sleepingThen returns a handler that answers with the status after a while.
-func sleepingThen(d time.Duration, code int) http.HandlerFunc {
-	return func(w http.ResponseWriter, r *http.Request) {
-		time.Sleep(d)
-		w.WriteHeader(code)
-	}
-}

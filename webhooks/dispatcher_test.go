@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -57,43 +56,6 @@ func TestIdling(t *testing.T) {
 			t.Errorf("%d claims in an idle day", n)
 		}
 	})
-}
-
-// A gauge measures how many requests are under way.
-type gauge struct {
-	mu        sync.Mutex
-	now, most map[string]int // by host; "" is all
-}
-
-func newGauge() *gauge { return &gauge{now: make(map[string]int), most: make(map[string]int)} }
-
-// enter counts a request, and leave counts it off.
-func (g *gauge) enter(host string) (leave func()) {
-	g.count(host, 1)
-	return func() { g.count(host, -1) }
-}
-
-func (g *gauge) count(host string, change int) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	for _, key := range []string{host, ""} {
-		g.now[key] += change
-		g.most[key] = max(g.most[key], g.now[key])
-	}
-}
-
-// current returns how many requests to the host are under way.
-func (g *gauge) current(host string) int {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return g.now[host]
-}
-
-// peak returns how many there were at a time at most.
-func (g *gauge) peak(host string) int {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return g.most[host]
 }
 
 func TestConcurrencyIsBounded(t *testing.T) {

@@ -18,6 +18,8 @@ import (
 
 const account = "acct_1"
 
+const anyURL = "https://example.com/hooks"
+
 var noon = time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
 
 // loopback opens this machine to deliveries.
@@ -97,6 +99,20 @@ func wantInvalid(tb testing.TB, err error, field string) {
 	} else if len(err.Error()) > 1000 {
 		tb.Errorf("the error has %d bytes", len(err.Error()))
 	}
+}
+
+func noError(tb testing.TB, err error) {
+	tb.Helper()
+	if err != nil {
+		tb.Fatal(err)
+	}
+}
+
+func must[T any](value T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return value
 }
 
 // start runs the service until the returned function is called, or the test

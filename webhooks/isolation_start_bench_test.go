@@ -11,7 +11,6 @@ import (
 	"net/http/httptest"
 	"net/netip"
 	"path/filepath"
-	"sync"
 	"testing"
 	"time"
 
@@ -79,7 +78,7 @@ func (c startIsolation) run(b *testing.B) {
 		time.Sleep(50 * time.Millisecond)
 		stop()
 	}
-	many(c.hanging, func(i int) {
+	inGoroutines(50, c.hanging, func(i int) {
 		create(c.account(i), "https://"+net.JoinHostPort(hostOf(i), silent)+secretPath)
 	})
 
@@ -93,7 +92,7 @@ func (c startIsolation) run(b *testing.B) {
 	if !testing.Short() {
 		time.Sleep(3 * time.Second)
 	}
-	many(c.accounts, func(i int) { c.publish(b, c.account(i)) })
+	inGoroutines(50, c.accounts, func(i int) { c.publish(b, c.account(i)) })
 	begun = time.Now()
 	c.await(b, c.publish(b, "well"))
 	b.ReportMetric(0, "ns/op")
@@ -112,7 +111,7 @@ func (c *startIsolation) restart(b *testing.B, store webhooks.Store) {
 // publishAll publishes an event for each webhook, the one that is well last, and returns
 // that.
 func (c *startIsolation) publishAll(b *testing.B) string {
-	many(c.accounts, func(i int) { c.publish(b, c.account(i)) })
+	inGoroutines(50, c.accounts, func(i int) { c.publish(b, c.account(i)) })
 	return c.publish(b, "well")
 }
 
@@ -173,17 +172,4 @@ func listenSilently(b *testing.B) (port string) {
 		}
 	}()
 	return fmt.Sprint(netip.MustParseAddrPort(listener.Addr().String()).Port())
-}
-
-// many calls do for all numbers below n, some at a time.
-func many(n int, do func(i int)) {
-	var workers sync.WaitGroup
-	for k := range 50 {
-		workers.Go(func() {
-			for i := k; i < n; i += 50 {
-				do(i)
-			}
-		})
-	}
-	workers.Wait()
 }

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -29,22 +28,6 @@ func (b *bubble) publishFor(account string) string {
 		b.Fatal(err)
 	}
 	return id
-}
-
-// hangers is a handler that answers at once, but for the hosts whose names begin
-// with "slow", once they are told to hang.
-type hangers struct {
-	hang  atomic.Bool
-	gauge *gauge
-}
-
-func newHangers() *hangers { return &hangers{gauge: newGauge()} }
-
-func (h *hangers) handle(w http.ResponseWriter, r *http.Request) {
-	if h.hang.Load() && strings.HasPrefix(r.Host, "slow") {
-		defer h.gauge.enter("slow")()
-		<-r.Context().Done()
-	}
 }
 
 // latencies returns how long after it was published each event came to the fast

@@ -125,23 +125,6 @@ func checkNoBurst(t *testing.T, list []hit, begin time.Time, step time.Duration,
 	}
 }
 
-// An outage is a receiver that fails until it is told not to.
-type outage struct {
-	over  atomic.Bool
-	gauge *gauge
-	takes time.Duration // to answer
-}
-
-func newOutage() *outage { return &outage{gauge: newGauge(), takes: roundTrip / 2} }
-
-func (o *outage) handle(w http.ResponseWriter, r *http.Request) {
-	defer o.gauge.enter(r.Host)()
-	time.Sleep(o.takes)
-	if !o.over.Load() {
-		w.WriteHeader(http.StatusServiceUnavailable)
-	}
-}
-
 // After five failures in a row a webhook gets one probe at a time, at growing
 // intervals; the rest of its backlog uses up no attempts.
 func TestAnOutageIsProbed(t *testing.T) {

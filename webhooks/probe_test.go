@@ -3,7 +3,6 @@ package webhooks_test
 import (
 	"net/http"
 	"path/filepath"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -13,25 +12,9 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// A breakdown is a receiver that fails or hangs until it is repaired.
-type breakdown struct {
-	hangs    bool
-	repaired atomic.Bool
-}
-
-func (o *breakdown) handle(w http.ResponseWriter, r *http.Request) {
-	switch {
-	case o.repaired.Load():
-	case o.hangs:
-		<-r.Context().Done()
-	default:
-		w.WriteHeader(http.StatusServiceUnavailable)
-	}
-}
-
 // broken has a webhook with a backlog down for an hour, on each store that can be in a
 // bubble. The events are of the backlog; the first is dead.
-func broken(t *testing.T, hangs bool, test func(b *bubble, o *breakdown, webhook webhooks.Webhook, events []string)) {
+func broken(t *testing.T, hangs bool, test func(b *bubble, o *outage, webhook webhooks.Webhook, events []string)) {
 	for name, open := range map[string]func(t *testing.T) webhooks.Store{
 		"memory": func(*testing.T) webhooks.Store { return memory.New() },
 		"bolt": func(t *testing.T) webhooks.Store {
@@ -45,7 +28,7 @@ func broken(t *testing.T, hangs bool, test func(b *bubble, o *breakdown, webhook
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				o := &breakdown{hangs: hangs}
+				o := &outage{hangs: hangs, gauge: newGauge()}
 				b := &bubble{T: t, store: &flaky{Store: open(t)}, logs: &logbook{}}
 				b.service = newService(t, b.store, webhooks.Config{MaxPerAccount: -1, Retries: []time.Duration{}, Logger: b.logs.logger()})
 				b.service.SpeakPlain()
@@ -125,8 +108,8 @@ func TestARepairedReceiverGetsWhatSomebodyAsksForAtOnce(t *testing.T) {
 	} {
 		for _, hangs := range []bool{false, true} {
 			t.Run(map[bool]string{false: "failing, ", true: "hanging, "}[hangs]+name, func(t *testing.T) {
-				broken(t, hangs, func(b *bubble, o *breakdown, webhook webhooks.Webhook, events []string) {
-					o.repaired.Store(true)
+				broken(t, hangs, func(b *bubble, o *outage, webhook webhooks.Webhook, events []string) {
+					o.over.Store(true)
 					before, at := len(b.hits.of("")), time.Now()
 					first := press(b, webhook, events)
 					if name == "a test event" {
@@ -163,7 +146,7 @@ func backlogOf(b *bubble, webhook webhooks.Webhook) int {
 func TestAReceiverThatIsDownIsNotFlooded(t *testing.T) {
 	for _, hangs := range []bool{false, true} {
 		t.Run(map[bool]string{false: "failing", true: "hanging"}[hangs], func(t *testing.T) {
-			broken(t, hangs, func(b *bubble, _ *breakdown, webhook webhooks.Webhook, events []string) {
+			broken(t, hangs, func(b *bubble, _ *outage, webhook webhooks.Webhook, events []string) {
 				before := len(b.hits.of("a"))
 				const seconds = 30
 				most := 0
@@ -201,7 +184,7 @@ func TestAReceiverThatIsDownIsNotFlooded(t *testing.T) {
 
 // A receiver that took a test event is trusted also if nothing is owed to it then.
 func TestATestEventEndsThePauseOfAnIdleWebhook(t *testing.T) {
-	o := &breakdown{}
+	o := &outage{gauge: newGauge()}
 	inBubble(t, webhooks.Config{Retries: []time.Duration{}}, o.handle, func(b *bubble) {
 		webhook := b.subscribe("a")
 		b.start()
@@ -212,7 +195,7 @@ func TestATestEventEndsThePauseOfAnIdleWebhook(t *testing.T) {
 		if !b.limiterState(webhook).Open || backlogOf(b, webhook) > 0 {
 			t.Errorf("after a minute: %+v, %d pending", b.limiterState(webhook), backlogOf(b, webhook))
 		}
-		o.repaired.Store(true)
+		o.over.Store(true)
 		_, err := b.service.SendTest(b.Context(), webhook.Account, webhook.ID)
 		b.must(err)
 		time.Sleep(3 * time.Second)

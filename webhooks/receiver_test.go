@@ -162,11 +162,6 @@ func (r *receiver) requests() []received {
 	return append([]received(nil), r.got...)
 }
 
-// status returns a handler that answers with nothing but a status.
-func status(code int) http.HandlerFunc {
-	return func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(code) }
-}
-
 // A ledger is a store that tells of every settlement.
 type ledger struct {
 	webhooks.Store

@@ -20,15 +20,6 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// body returns a handler that answers with the text.
-func body(code int, text string) http.HandlerFunc {
-	return func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Content-Type", "text/plain")
-		w.WriteHeader(code)
-		_, _ = io.WriteString(w, text)
-	}
-}
-
 // The attempt tells how the response began, whatever its status.
 func TestResponsesAreKept(t *testing.T) {
 	t.Parallel()

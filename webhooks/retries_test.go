@@ -70,15 +70,6 @@ func TestRetriesAreTheSameEvent(t *testing.T) {
 	})
 }
 
-// failing returns a handler that fails that many times and then succeeds.
-func failing(times int) http.HandlerFunc {
-	return func(w http.ResponseWriter, _ *http.Request) {
-		if times--; times >= 0 {
-			w.WriteHeader(http.StatusServiceUnavailable)
-		}
-	}
-}
-
 func TestRetryAfterIsWaitedFor(t *testing.T) {
 	for value, want := range map[string]time.Duration{"7200": 2 * time.Hour, "1": time.Minute, "999999999": 24 * time.Hour} {
 		t.Run(value, func(t *testing.T) {
@@ -117,18 +108,6 @@ func TestAHangingReceiverTimesOut(t *testing.T) {
 			t.Errorf("got %+v", got)
 		}
 	})
-}
-
-// sleeping returns a handler that answers after that time, or when nobody waits
-// any more.
-func sleeping(d time.Duration) http.HandlerFunc {
-	return func(w http.ResponseWriter, r *http.Request) {
-		select {
-		case <-time.After(d):
-			w.WriteHeader(http.StatusOK)
-		case <-r.Context().Done():
-		}
-	}
 }
 
 // A webhook that is off is owed what it was, and gets it once it is on again.

@@ -17,8 +17,6 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-const anyURL = "https://example.com/hooks"
-
 func TestCreateReturnsWhatIsStored(t *testing.T) {
 	clock := func() time.Time { return noon.Add(1_234_567).In(time.FixedZone("", 7200)) }
 	service := newService(t, memory.New(), webhooks.Config{Now: clock})

@@ -300,19 +300,6 @@ func (c *throughput) naive(b *testing.B, deliveries int) time.Duration {
 	return time.Since(began)
 }
 
-// inGoroutines calls do for each number below n.
-func inGoroutines(goroutines, n int, do func(i int)) {
-	var wg sync.WaitGroup
-	for g := range goroutines {
-		wg.Go(func() {
-			for i := g; i < n; i += goroutines {
-				do(i)
-			}
-		})
-	}
-	wg.Wait()
-}
-
 // A countdown is a store that tells when so many deliveries are settled.
 type countdown struct {
 	webhooks.Store

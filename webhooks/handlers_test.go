@@ -1,0 +1,122 @@
+package webhooks_test
+
+import (
+	"io"
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// status returns a handler that answers with nothing but a status.
+func status(code int) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(code) }
+}
+
+// body returns a handler that answers with the text.
+func body(code int, text string) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "text/plain")
+		w.WriteHeader(code)
+		_, _ = io.WriteString(w, text)
+	}
+}
+
+// failing returns a handler that fails that many times and then succeeds.
+func failing(times int) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) {
+		if times--; times >= 0 {
+			w.WriteHeader(http.StatusServiceUnavailable)
+		}
+	}
+}
+
+// sleeping returns a handler that answers after that time, or when the request is given up.
+func sleeping(d time.Duration) http.HandlerFunc { return sleepingThen(d, http.StatusOK) }
+
+// sleepingThen is sleeping with that status as the answer.
+func sleepingThen(d time.Duration, code int) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		select {
+		case <-time.After(d):
+			w.WriteHeader(code)
+		case <-r.Context().Done():
+		}
+	}
+}
+
+// An outage is a receiver that fails until a test says that it is over.
+type outage struct {
+	over  atomic.Bool
+	hangs bool          // until it is over it does not answer at all
+	takes time.Duration // to answer
+	gauge *gauge
+}
+
+func newOutage() *outage { return &outage{gauge: newGauge(), takes: roundTrip / 2} }
+
+func (o *outage) handle(w http.ResponseWriter, r *http.Request) {
+	defer o.gauge.enter(r.Host)()
+	time.Sleep(o.takes)
+	switch {
+	case o.over.Load():
+	case o.hangs:
+		<-r.Context().Done()
+	default:
+		w.WriteHeader(http.StatusServiceUnavailable)
+	}
+}
+
+// hangers is a handler that answers at once, but for the hosts whose names begin
+// with "slow", once they are told to hang.
+type hangers struct {
+	hang  atomic.Bool
+	gauge *gauge
+}
+
+func newHangers() *hangers { return &hangers{gauge: newGauge()} }
+
+func (h *hangers) handle(w http.ResponseWriter, r *http.Request) {
+	if h.hang.Load() && strings.HasPrefix(r.Host, "slow") {
+		defer h.gauge.enter("slow")()
+		<-r.Context().Done()
+	}
+}
+
+// A gauge measures how many requests are under way.
+type gauge struct {
+	mu        sync.Mutex
+	now, most map[string]int // by host; "" is all
+}
+
+func newGauge() *gauge { return &gauge{now: make(map[string]int), most: make(map[string]int)} }
+
+// enter counts a request, and leave counts it off.
+func (g *gauge) enter(host string) (leave func()) {
+	g.count(host, 1)
+	return func() { g.count(host, -1) }
+}
+
+func (g *gauge) count(host string, change int) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for _, key := range []string{host, ""} {
+		g.now[key] += change
+		g.most[key] = max(g.most[key], g.now[key])
+	}
+}
+
+// current returns how many requests to the host are under way.
+func (g *gauge) current(host string) int {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.now[host]
+}
+
+// peak returns how many there were at a time at most.
+func (g *gauge) peak(host string) int {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.most[host]
+}
