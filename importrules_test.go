@@ -23,12 +23,13 @@ var importRules = map[string][]string{
 	"signing":  {},
 	"auth":     {"scopes", "internal/lasting"},
 	"apikeys":  {"auth", "scopes", "internal/id", "internal/input"},
-	"webhooks": {"auth", "scopes", "signing", "internal/clock", "internal/id", "internal/input", "internal/testhook", "webhooks/internal/alerting", "webhooks/internal/hostcode", "webhooks/internal/limiter", "webhooks/internal/outbound"},
+	"webhooks": {"auth", "scopes", "signing", "internal/clock", "internal/id", "internal/input", "internal/testhook", "webhooks/internal/alerting", "webhooks/internal/hostcode", "webhooks/internal/limiter", "webhooks/internal/outbound", "webhooks/internal/testgate"},
 
 	"webhooks/internal/alerting": {},
 	"webhooks/internal/hostcode": {},
 	"webhooks/internal/limiter":  {},
 	"webhooks/internal/outbound": {"code.dny.dev/ssrf"},
+	"webhooks/internal/testgate": {"webhooks/internal/outbound"},
 
 	"store":                           {"apikeys", "webhooks"},
 	"store/memory":                    {"apikeys", "auth", "webhooks", "scopes", "signing", "store", "internal/clock", "internal/cursor", "store/queue"},

@@ -43,7 +43,7 @@ func (r *result) fail(class ErrorClass, text string) { r.attempt.Class, r.attemp
 // attempt sends the task's event to its webhook, once: sign, send, classify, and heed
 // Retry-After. It takes no longer than the timeout and never panics; cancel ends it early.
 func (s *sender) attempt(cancel *outbound.Canceler, task *Task) (res result) {
-	begun := time.Now() // measures by the monotonic clock, whatever clock the host set
+	begun := time.Now() // measures by the monotonic clock, also if the host set another
 	res.attempt.Number = task.Attempt
 	defer func() {
 		if p := recover(); p != nil {

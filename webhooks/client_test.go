@@ -177,6 +177,7 @@ func TestGoneTurnsTheWebhookOff(t *testing.T) {
 // Connections are used again, also after a response with a small body.
 func TestConnectionsAreUsedAgain(t *testing.T) {
 	t.Parallel()
+	needsKeptConnections(t)
 	receiver := newReceiver(t, func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "thank you") })
 	store := newLedger()
 	service := newService(t, store, reaching(&logbook{}))

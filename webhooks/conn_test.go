@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"net"
 	"net/http"
+	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -98,10 +99,20 @@ func TestStrayResponsesAreNotTaken(t *testing.T) {
 	}
 }
 
+// needsKeptConnections skips a test of connections that are used again, where none is.
+func needsKeptConnections(t *testing.T) {
+	t.Helper()
+	switch runtime.GOOS {
+	case "windows", "plan9", "js", "wasip1":
+		t.Skip("no connection is kept on this system")
+	}
+}
+
 // An idle connection that its receiver has closed, or closes at the moment when it is
 // used, is no failure of the receiver's. A new one that breaks is.
 func TestIdleConnectionsThatBreak(t *testing.T) {
 	t.Parallel()
+	needsKeptConnections(t)
 	for name, test := range map[string]struct {
 		respond func(n int, conn net.Conn) bool
 		reason  string
@@ -144,6 +155,7 @@ func TestIdleConnectionsThatBreak(t *testing.T) {
 // another.
 func TestAnIdleConnectionOfNoUseIsPassedOver(t *testing.T) {
 	t.Parallel()
+	needsKeptConnections(t)
 	begun, other := make(chan bool), make(chan bool)
 	receiver := newTalker(t, func(n int, conn net.Conn) bool {
 		if n > 1 {
@@ -179,6 +191,7 @@ func TestAnIdleConnectionOfNoUseIsPassedOver(t *testing.T) {
 // attempt: to a receiver that breaks over it, too.
 func TestABrokenAttemptIsMadeOnceMore(t *testing.T) {
 	t.Parallel()
+	needsKeptConnections(t)
 	const idle = 5
 	var began sync.WaitGroup
 	began.Add(idle)

@@ -38,5 +38,5 @@ func (s *WebhookService) Delete(ctx context.Context, account, webhookID string, 
 // evict returns when nothing more will be sent to a webhook that was deleted, or
 // when ctx is done.
 func (s *WebhookService) evict(ctx context.Context, account, webhookID string) error {
-	return errors.Join(s.tests.evict(ctx, account, webhookID), s.dispatcher.evict(ctx, webhookID))
+	return errors.Join(s.tests.Evict(ctx, account, webhookID), s.dispatcher.evict(ctx, webhookID))
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/storageapi/storageapi/webhooks/internal/alerting"
 	"github.com/storageapi/storageapi/webhooks/internal/hostcode"
 	"github.com/storageapi/storageapi/webhooks/internal/outbound"
+	"github.com/storageapi/storageapi/webhooks/internal/testgate"
 )
 
 // A WebhookService manages webhooks, publishes events to them and delivers
@@ -31,7 +32,7 @@ type WebhookService struct {
 	alerts     alerting.Policy
 	dispatcher *dispatcher
 	maintainer *maintainer
-	tests      tests
+	tests      testgate.Gate
 	scanner    *scanner // nil without Config.Files
 	running    atomic.Bool
 }
@@ -115,7 +116,7 @@ var ErrClosed = errors.New("webhooks: the service is closed")
 func (s *WebhookService) Close() {
 	ctx, cancel := context.WithTimeout(context.Background(), max(s.dispatcher.config.DrainTimeout, 0))
 	defer cancel()
-	s.tests.close(ctx)
+	s.tests.Close(ctx, hostcode.Grace)
 }
 
 // Get returns the account's webhook of that id, or [ErrNotFound].

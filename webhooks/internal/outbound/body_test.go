@@ -31,8 +31,8 @@ func TestRedact(t *testing.T) {
 	}
 }
 
-// Whatever a receiver sends, what is kept is short and clean text without 15
-// characters of a secret in a row.
+// What is kept of any body is short and clean text without 15 characters of a secret in a
+// row.
 func FuzzClean(f *testing.F) {
 	const secret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 	for _, seed := range []string{

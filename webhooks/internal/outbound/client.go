@@ -10,7 +10,7 @@ import (
 
 const bodyTimeout = time.Second
 
-// A Client makes POSTs. All that go out by one Client share its connections.
+// A Client makes POSTs, which share its connections.
 type Client struct {
 	dial  func(ctx context.Context, owner, address string) (net.Conn, error)
 	tls   *tls.Config // nil in tests only: none
@@ -46,10 +46,10 @@ func (c *Client) CloseIdle() { c.pool.close() }
 // A Request is a POST to be made.
 type Request struct {
 	Target   *Target
-	Header   []Field // which the target's requests do not have in common
+	Header   []Field // beyond the target's
 	Body     []byte
-	Deadline time.Time // of all, but reading the response's body ends sooner
-	Owner    string    // who chose the target: bounds are for each owner
+	Deadline time.Time // for everything; reading the response's body ends sooner
+	Owner    string    // whose target it is: lookups are bounded for each owner
 
 	// Secrets returns what [Response.Body] must not show.
 	Secrets func() []string
@@ -58,8 +58,8 @@ type Request struct {
 // A Field is a header field.
 type Field struct{ Name, Value string }
 
-// Post makes the request once. Cancel cuts it short. On an HTTP response of whatever
-// status, [Response.Status] says so; without one, [Response.Failure] says why.
+// Post makes the request once. The Canceler cuts it short. An HTTP response of any status
+// is told by [Response.Status], the lack of one by [Response.Failure].
 func (c *Client) Post(cancel *Canceler, r Request) (res Response) {
 	begun := time.Now()
 	request := compose(r.Target, r.Header, r.Body)

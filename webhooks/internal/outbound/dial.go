@@ -8,12 +8,13 @@ import (
 )
 
 const (
-	headStart    = 300 * time.Millisecond // of the addresses of one kind before those of the other
+	headStart    = 300 * time.Millisecond // of one address family before the other
 	leastForDial = 2 * time.Second        // for one address of several
 )
 
 // dialAny connects to one of a name's addresses, as a [net.Dialer] does: one after the
-// other, and those of the other kind than the first one beside them if need be (RFC 8305).
+// other, and those of the other address family at the same time if the first ones are slow
+// (Happy Eyeballs, RFC 8305).
 func dialAny(ctx context.Context, dialer *net.Dialer, addrs []netip.Addr, port string) (net.Conn, error) {
 	var first, second []netip.Addr
 	for _, addr := range addrs {

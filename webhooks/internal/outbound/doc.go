@@ -5,11 +5,12 @@
 //	target, err := outbound.NewTarget("https://example.com/hooks", http.Header{"Content-Type": {"application/json"}})
 //	response := client.Post(new(outbound.Canceler), outbound.Request{Target: target, Body: body, Deadline: deadline})
 //
-// It dials nothing that its [Guard] refuses, whatever a name resolves to. It uses no proxy,
-// follows no redirect, verifies TLS, and bounds time, memory and lookups. What a receiver
-// says unasked is never taken for a response. A failure is told in words that hold nothing
-// of the URL or of what was received, and with whether it is the receiver's or this host's.
+// A Client dials nothing that its [Guard] refuses, also if a name comes to resolve to it. It
+// uses no proxy, follows no redirect, verifies TLS, and bounds time, memory and lookups.
+// Bytes that a receiver sends before it is asked are never taken for a response. A failure
+// comes as a text that holds nothing of the URL or of what was received, and with its
+// [Fault]: the receiver's, or this host's.
 //
-// It knows hosts, bytes, bounds and kinds of failure. What is sent, when, and what a status
-// means, is for its caller to decide.
+// The package knows hosts, bytes, bounds and kinds of failure. What is sent and when, and
+// what a status means, is for its caller to decide.
 package outbound

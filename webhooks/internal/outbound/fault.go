@@ -32,7 +32,7 @@ const (
 var exhausted = []error{syscall.EMFILE, syscall.ENFILE, syscall.ENOBUFS, syscall.ENOMEM}
 
 // unreachable are the errors of a host without ports or a network, and of one that has
-// no way to the one address that was dialled.
+// no route to the one address that was dialed.
 var unreachable = []error{syscall.EADDRNOTAVAIL, syscall.ENETUNREACH, syscall.ENETDOWN}
 
 // isAny reports whether an error is one of those. That of a lookup says so in words only.

@@ -18,8 +18,8 @@ type head struct {
 // posted tells http.ReadResponse to what the responses are.
 var posted = &http.Request{Method: http.MethodPost}
 
-// readHead reads the head of the final response. Almost all are plain; net/http, which
-// understands the others too, makes a dozen objects of each.
+// readHead reads the head of the final response. Almost all heads are plain; net/http,
+// which understands the others too, allocates a dozen objects for each.
 func readHead(from *bufio.Reader) (head, error) {
 	for {
 		switch _, err := from.Peek(1); err {
@@ -55,9 +55,9 @@ func readHead(from *bufio.Reader) (head, error) {
 	}
 }
 
-// plain returns the response of which the head has come, and the size of that, if it is
-// plain: whole, of HTTP/1.1, a success, its body's length stated, and nothing else in it
-// that matters. Size is 0 for any other.
+// plain returns the head that has come, and its size, if it is plain: whole, of HTTP/1.1, a
+// success, its body's length stated, and nothing else in it that matters. Size is 0 for
+// any other.
 func plain(came []byte, from *bufio.Reader) (r head, size int) {
 	end := bytes.Index(came, []byte("\r\n\r\n"))
 	if end < 0 {

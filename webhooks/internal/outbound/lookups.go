@@ -22,10 +22,9 @@ const (
 
 var errCrowded = Failure{KindInternal, "too many host names are being looked up"}
 
-// lookups look up host names, each once at a time however many wait for it. None of an
-// owner can hold up those of others: each has a few at a time, and those of names that
-// were never found, as those of a dead name server, have half of all. The zero lookups
-// are ready.
+// lookups looks up host names. Those who wait for the same name share a lookup. No owner can
+// hold up the others: each has a few lookups at a time, and names that were never found,
+// such as those of a dead name server, have half of all. The zero lookups is ready.
 type lookups struct {
 	resolve func(ctx context.Context, name string) ([]netip.Addr, error) // nil: the system's resolver
 

@@ -27,7 +27,7 @@ func (n *nameServer) resolve(ctx context.Context, name string) ([]netip.Addr, er
 	}
 	switch {
 	case strings.HasPrefix(name, "dead"):
-		time.Sleep(20 * time.Second) // whatever becomes of ctx: getaddrinfo does not heed it
+		time.Sleep(20 * time.Second) // after the end of ctx, too: getaddrinfo does not heed it
 		return nil, &net.DNSError{Err: "i/o timeout", Name: name, IsTimeout: true}
 	case strings.HasPrefix(name, "slow"):
 		time.Sleep(time.Second)
@@ -45,8 +45,8 @@ func look(l *lookups, owner, name string) (time.Duration, error) {
 	return time.Since(begun), err
 }
 
-// However many names of a dead name server are looked up, again and again, those of
-// other accounts are as quick as ever, and what cannot be cancelled is bounded.
+// Many names of a dead name server, looked up again and again, do not slow down those of
+// other owners, and what cannot be cancelled is bounded.
 func TestDeadNameServersHoldUpNobody(t *testing.T) {
 	for name, test := range map[string]struct{ accounts, names int }{
 		"one account": {1, 500}, "many accounts": {100, 10},
@@ -97,8 +97,7 @@ func TestDeadNameServersHoldUpNobody(t *testing.T) {
 	}
 }
 
-// A name is looked up once at a time, however many wait for it, and anew for those that
-// come after.
+// A name is looked up once for all who wait for it, and again for those who come after.
 func TestLookupsAreShared(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var server nameServer
@@ -120,7 +119,7 @@ func TestLookupsAreShared(t *testing.T) {
 	})
 }
 
-// Whoever does not wait to the end is told why.
+// A lookup that is not waited for to its end says why.
 func TestLookupsThatAreLeft(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := &lookups{resolve: new(nameServer).resolve}

@@ -27,9 +27,9 @@ func (t *transport) Read(b []byte) (int, error) {
 }
 
 // isQuiet reports whether nothing has come on a connection that was kept: neither its end,
-// nor anything that would be taken for the next response. TLS is asked too, for it may
-// hold what has come already; it passes over what is of TLS only, and stays as it is after
-// an error that is temporary, as that of a deadline.
+// nor bytes that would be taken for the next response. It makes the connection ready until
+// the deadline. It reads through TLS, which may hold what has come already, and which goes
+// on after a temporary error such as that of a deadline.
 func (c *conn) isQuiet(deadline time.Time) bool {
 	if c.SetDeadline(deadline) != nil {
 		return false

@@ -64,8 +64,8 @@ func TestPoll(t *testing.T) {
 	})
 }
 
-// A connection that cannot be polled is not kept: what its receiver says unasked would be
-// taken for the next response.
+// A connection that cannot be polled is not kept: what its receiver sends before it is
+// asked would be taken for the next response.
 func TestConnectionsThatCannotBePolledAreNotKept(t *testing.T) {
 	t.Parallel()
 	for name, polls := range map[string]bool{"polled": true, "not polled": false} {

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// However many receivers there are, idle connections are few.
+// Idle connections are few, also if receivers are many.
 func TestIdleConnectionsAreBounded(t *testing.T) {
 	var pool pool
 	defer pool.close()

@@ -49,7 +49,7 @@ func TestRetryAfter(t *testing.T) {
 	}
 }
 
-// Whatever a receiver sends, it can ask for 24 hours at most.
+// A receiver can ask for 24 hours at most.
 func FuzzRetryAfter(f *testing.F) {
 	for _, seed := range []string{"", "0", "120", "-1", "99999999999999999999", "Fri, 20 Nov 2026 12:00:30 GMT", "Fri Nov 20 13:00:00 2026"} {
 		f.Add(seed, int64(0))

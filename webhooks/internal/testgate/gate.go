@@ -1,0 +1,178 @@
+// Package testgate bounds test events: how many are under way, and how often they begin.
+// Their senders choose where they go.
+//
+//	pass, err := gate.Begin(account, webhook)
+//	defer gate.End(pass)
+//	pass.Sleep(pass.At)
+package testgate
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/storageapi/storageapi/webhooks/internal/outbound"
+)
+
+const (
+	maxPasses        = 256         // under way at a time
+	maxAccountPasses = 8           // of one account, and how many it begins within interval
+	interval         = time.Second // between the beginnings of two to one webhook
+)
+
+var (
+	// ErrBusy is returned by [Gate.Begin] if a test event is under way to the webhook already,
+	// or too many are.
+	ErrBusy = errors.New("a test event is under way already")
+
+	// ErrClosed is returned by [Gate.Begin] after [Gate.Close].
+	ErrClosed = errors.New("no more test events begin")
+)
+
+// A Gate knows the test events under way, and those of the last second. The zero Gate is
+// open.
+type Gate struct {
+	mu       sync.Mutex
+	accounts map[string]*accountPasses
+	begun    []*Pass // of the last second, about in the order of their beginnings
+	underWay int
+	closed   bool
+}
+
+// accountPasses are those of one account.
+type accountPasses struct {
+	underWay map[string]*Pass // by webhook
+	begun    []*Pass          // of the last second, in the order of their beginnings
+}
+
+// A Pass lets a test event through. Its Canceler is canceled when the webhook is deleted or
+// the gate closed.
+type Pass struct {
+	outbound.Canceler
+	At time.Time // when the test event may begin
+
+	account, webhook string
+}
+
+// Begin returns a pass for a test event to an account's webhook, until End, or ErrBusy or
+// ErrClosed.
+func (g *Gate) Begin(account, webhook string) (*Pass, error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.closed {
+		return nil, ErrClosed
+	}
+	now := time.Now()
+	g.forget(now)
+	own := g.accounts[account]
+	if own == nil {
+		own = &accountPasses{underWay: make(map[string]*Pass)}
+	}
+	share := max(1, min(maxAccountPasses, (maxPasses-g.underWay)/maxAccountPasses))
+	if own.underWay[webhook] != nil || len(own.underWay) >= share || g.underWay >= maxPasses {
+		return nil, ErrBusy
+	}
+	begun := &Pass{account: account, webhook: webhook, At: now}
+	for i, before := range own.begun {
+		if before.webhook == webhook || i == len(own.begun)-maxAccountPasses {
+			if next := before.At.Add(interval); next.After(begun.At) {
+				begun.At = next
+			}
+		}
+	}
+	if g.accounts == nil {
+		g.accounts = make(map[string]*accountPasses)
+	}
+	g.accounts[account] = own
+	own.underWay[webhook] = begun
+	at, _ := slices.BinarySearchFunc(own.begun, begun.At.Add(1), func(b *Pass, at time.Time) int { return b.At.Compare(at) })
+	own.begun = slices.Insert(own.begun, at, begun)
+	g.begun = append(g.begun, begun)
+	g.underWay++
+	return begun, nil
+}
+
+// End ends a pass: nothing more will be sent.
+func (g *Gate) End(ended *Pass) {
+	ended.Canceler.End()
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	now, own := time.Now(), g.accounts[ended.account]
+	delete(own.underWay, ended.webhook)
+	g.underWay--
+	if now.Before(ended.At) { // it never began
+		isEnded := func(b *Pass) bool { return b == ended }
+		g.begun, own.begun = slices.DeleteFunc(g.begun, isEnded), slices.DeleteFunc(own.begun, isEnded)
+	}
+	g.drop(ended.account)
+	g.forget(now)
+}
+
+// forget forgets what began more than a second ago.
+func (g *Gate) forget(now time.Time) {
+	for len(g.begun) > 0 && now.Sub(g.begun[0].At) >= interval {
+		account := g.begun[0].account
+		g.begun = g.begun[1:]
+		if own := g.accounts[account]; own != nil {
+			own.begun = slices.DeleteFunc(own.begun, func(b *Pass) bool { return now.Sub(b.At) >= interval })
+			g.drop(account)
+		}
+	}
+}
+
+// drop forgets an account that has no test events any more.
+func (g *Gate) drop(account string) {
+	if own := g.accounts[account]; len(own.underWay)+len(own.begun) == 0 {
+		delete(g.accounts, account)
+	}
+}
+
+// Evict cuts short the test event to a webhook that was deleted, and returns when
+// nothing more will be sent, or when ctx is done.
+func (g *Gate) Evict(ctx context.Context, account, webhook string) error {
+	g.mu.Lock()
+	var found *Pass
+	if own := g.accounts[account]; own != nil {
+		found = own.underWay[webhook]
+	}
+	g.mu.Unlock()
+	if found == nil {
+		return nil
+	}
+	found.Cancel()
+	return found.Wait(ctx)
+}
+
+// Close lets no more test events begin, and returns when those under way have ended. When
+// ctx is done it cuts them short, and waits for the grace.
+func (g *Gate) Close(ctx context.Context, grace time.Duration) {
+	g.mu.Lock()
+	g.closed = true
+	var left []*Pass
+	for _, own := range g.accounts {
+		for _, pass := range own.underWay {
+			left = append(left, pass)
+		}
+	}
+	g.mu.Unlock()
+	for _, pass := range left {
+		_ = pass.Wait(ctx)
+	}
+	late, cancel := context.WithTimeout(context.Background(), grace)
+	defer cancel()
+	for _, pass := range left {
+		pass.Cancel()
+	}
+	for _, pass := range left {
+		_ = pass.Wait(late) // it may wait for the store
+	}
+}
+
+// Closed reports whether Close was called.
+func (g *Gate) Closed() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.closed
+}
