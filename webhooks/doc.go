@@ -1,77 +1,77 @@
-// Package webhooks registers webhooks and delivers events to them, signed and
-// durably (SPEC sections 2.2, 4.2, 4.3 and 6).
+// Package webhooks registers webhooks and delivers signed events to them, durably and in
+// the host's own process:
+//
+//	hooks, err := webhooks.New(store, webhooks.Config{})
+//	go hooks.Run(ctx)
+//	err = hooks.Publish(ctx, webhooks.Event{Account: "acct_1", Data: webhooks.BalanceLow{Balance: balance, Threshold: threshold}})
+//
+// docs/events.md shows what receivers get, docs/guarantees.md what is promised.
+//
+// # What a host needs
+//
+//   - To run it: [New], [WebhookService], [Config], [Hooks], [AttemptInfo], [Retention], [DefaultRetries].
+//   - To publish: [Event], [Data] and its types [FilesExpiring] with [ExpiringFile], [BalanceLow] with [Amount] and
+//     [ParseAmount], [BandwidthLimitApproaching], [BandwidthLimitReached], [TransactionsLimitApproaching] and
+//     [TransactionsLimitReached].
+//   - To report instead: [Metric], [FileSource], [StoredFile].
+//   - To manage webhooks: [Webhook], [EventType], [EventTypes], [ReadScopes], [CreateParams], [UpdateParams],
+//     [RotateParams], [DeleteParams], [Condition], [Page], [OffReason].
+//   - To look at deliveries, and make some again: [Delivery], [DeliveryState], [DeliveryQuery], [DeliveryPage], [Attempt],
+//     [ErrorClass], [RecoverParams], [Recovery], [TestEvent], [Stats], [WebhookStats], [LimiterState].
+//   - To tell errors apart: [ValidationError], [LimitError] and the errors whose names begin with Err.
+//
+// All else is for authors of stores: see [Store].
 //
 // # Publishing
 //
-// A host calls [WebhookService.Publish] with an [Event], whose Data is one of
-// the payload types: one Go type per event type of SPEC section 6. Once Publish
-// has returned nil the event is stored together with one delivery for each
-// subscribed webhook; from then on each is delivered at least once or ends,
-// visibly, as dead. Receivers tell repetitions by the webhook-id header, which
-// is the event's id.
+// [WebhookService.Publish] is a transactional outbox. Once it has returned nil, the event
+// and one delivery for each subscribed webhook are stored, in one transaction. Each
+// delivery is then made at least once, or ends as a dead letter: visibly, in state
+// [Dead]. Publishing an event id again is publishing the same event. Deliveries have no
+// order, and receivers tell repetitions by the webhook-id header, the event's id.
 //
 // # Reporting
 //
-// Mostly a host does not publish: it reports what it knows, as often as it likes, and
-// the service decides when to tell whom. [WebhookService.ReportBalance] tells each
-// webhook once that the balance went below its threshold;
-// [WebhookService.ReportBandwidth] and [WebhookService.ReportTransactions] tell once a
-// period that a limit is approaching and reached; [WebhookService.ReportFiles] tells
-// of each file once for each of [Config.FileLeads] before it expires, and with
-// [Config.Files] the service asks for the files by itself. What was told is kept in
-// the same step as the event that tells it: whenever a process is killed, and however
-// many share a store, an alert is neither lost nor told twice. A report that changes
-// nothing writes nothing, and costs about a microsecond.
+// A host can report what it knows instead, as often as it likes; the service decides what
+// to publish. [WebhookService.ReportBalance] notifies each webhook once when the balance
+// falls below its threshold. [WebhookService.ReportBandwidth] and
+// [WebhookService.ReportTransactions] notify once a period that a limit is approaching and
+// that it is reached. [WebhookService.ReportFiles] notifies of each file once for each of
+// [Config.FileLeads] before it expires; with [Config.Files] the service asks for the files
+// itself. What was notified is stored in the same transaction as its event, under a
+// deduplication key where there is one for each file: a process that is killed loses no
+// alert and repeats none, and neither do several that share a store. A report that changes
+// nothing writes nothing.
 //
 // # Delivering
 //
-// [WebhookService.Run] delivers what is due, in the host's own process, with
-// webhooks taking turns. A delivery succeeds with a 2xx status. Whatever else
-// happens is retried after the waits of [Config.Retries]; a Retry-After header
-// can lengthen a wait, up to 24 hours; 410 Gone turns the webhook off. Redirects
-// are not followed, proxies not used, and special-purpose addresses not dialled,
-// whatever a name resolves to at that moment.
+// [WebhookService.Run] delivers what is due. A delivery succeeds with a 2xx status. Any
+// other result is retried on the backoff schedule of [Config.Retries], with jitter. A
+// Retry-After header lengthens a wait, up to 24 hours; 410 Gone turns the webhook off, and
+// so does nothing but failures for [Config.FailingLimit]. Redirects are not followed,
+// proxies are not used, and special-purpose addresses are not dialled, whichever name
+// resolves to them.
 //
 // # Isolation
 //
-// No receiver gets more than it can take, and none takes the slots of others
-// ([Config.Concurrency]). A webhook begins with two attempts at a time; success
-// raises that up to [Config.PerWebhook], failure halves it. One whose attempts
-// take longer than a second, and much longer than usual, is slow; one that fails
-// five times in a row is down, and gets one probe at a time, at pauses from a second
-// to a minute, while the rest of its backlog waits without using up attempts. The
-// slow and the down together hold no more than a quarter of the slots, unless more
-// than that part of the webhooks are slow. When a probe succeeds the flow comes back
-// at most doubling each second. A webhook whose attempts have all
-// failed for [Config.FailingLimit] is turned off.
+// No receiver gets more than it can take, and none takes the slots of others, of which
+// there are [Config.Concurrency]:
 //
-// # History
+//   - Fair queueing: webhooks with due deliveries take turns, round robin.
+//   - AIMD concurrency limit: a webhook begins with two attempts at a time. Success raises
+//     that up to [Config.PerWebhook], failure halves it.
+//   - Circuit breaker: it opens after five failures in a row. The half-open probe is one
+//     attempt, every second at first and every minute later; the backlog waits without
+//     using up attempts. After a success the flow at most doubles each second.
+//   - Bulkhead: webhooks that are slow, or whose breaker is open, share a quarter of the
+//     slots, and up to three quarters if nearly all webhooks are slow.
+//   - Backpressure: while results cannot be recorded, less is claimed.
 //
-// Every attempt is kept: [WebhookService.Deliveries] lists them by webhook, state
-// and time. What was given up, or skipped while the webhook was off, is sent again
-// by [WebhookService.Redeliver] or, for a range of time, by
-// [WebhookService.Recover], after what is published meanwhile. [Retention] says
-// how long all that is kept.
+// # Afterwards
 //
-// # Changing
-//
-// [WebhookService.Update] changes a webhook and [WebhookService.RotateSecret] its
-// secret, with a grace period in which both secrets sign. Attempts under way go on
-// as they are; the later ones are made as the change has it. [WebhookService.SendTest]
-// sends one event to see whether it arrives.
-//
-// # Watching
-//
-// [WebhookService.Stats] gives the figures of the moment, [Hooks] tell of each
-// attempt and of webhooks that fail, and [Config.Logger] of what goes wrong.
-//
-// # Signatures
-//
-// Every request carries the signature of SPEC section 6 and those of Standard
-// Webhooks; package signing describes and verifies both.
-//
-// # Storage
-//
-// A [Store] is what a backend implements; package storetest holds the suite
-// that every backend passes.
+// [WebhookService.Deliveries] lists deliveries with their attempts.
+// [WebhookService.Redeliver] makes one again; [WebhookService.Recover] makes all of a range
+// of time again that are dead, or were skipped while the webhook was off. [Retention] says
+// how long events and attempts are kept. [WebhookService.Stats], [Hooks] and
+// [Config.Logger] are for watching.
 package webhooks
