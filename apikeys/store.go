@@ -10,24 +10,13 @@ type Page struct {
 	Limit int    // how many at most; at least 1
 }
 
-// A Store keeps keys. Backends implement it; package storetest proves them.
+// A Store keeps keys. It is what an author of a backend implements. The comments of its
+// methods are the contract, together with what [package store] says once of every method:
+// atomicity, errors, contexts, clocks, ids and copies. Package storetest proves a store.
 //
-// Every method is one atomic step, and what it reports as done survives a crash.
-// If it returns an error of this package or the context's, nothing has happened;
-// after any other error the step has happened as a whole or not at all, and the
-// caller must cope with both. Package store says what becomes of a call whose context
-// ends, whose store is closed, whose commit fails or whose callback does not return.
-// Methods are safe for concurrent use and appear to happen one after the other.
+// A store takes any Hash but the zero one. A zero Previous is none, and never found.
 //
-// Values are copied in and out: neither side sees what the other changes later.
-// Times come back in UTC, to the millisecond; what is finer is dropped. What ids,
-// accounts, names and hashes mean is the service's business: a store takes any
-// ids and accounts of 1 to 128 bytes, other strings of up to 4,096 bytes, all of
-// them UTF-8 without NUL, and any Hash but the zero one. A zero Previous is none,
-// and never found. Ids are ordered byte by byte.
-//
-// The service gives no id to two accounts; wherever account and id do not belong
-// together the answer is ErrNotFound.
+// [package store]: https://pkg.go.dev/github.com/storageapi/storageapi/store
 type Store interface {
 	// CreateKey adds a key and, in the same step, notes what request made it, if
 	// options name one. [auth.ErrCredentialChanged] if options.By is not what it was, before all else. A

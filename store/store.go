@@ -1,5 +1,5 @@
 // Package store defines what a storage backend of the service is: one [Store]
-// that keeps API keys, webhooks, and the events that are owed to them.
+// that keeps API keys, webhooks, events and their deliveries.
 //
 // # Choosing a store
 //
@@ -9,10 +9,26 @@
 //
 // # Writing a store
 //
-// The contract is the comments of [apikeys.Store] and [webhooks.Store], method
-// by method. A store decides nothing: ids, hashes, validation and policy are the
-// services' business. Only what ages in it goes by its own clock. Every method is one atomic step, so a backend
-// needs no transaction type; a mutex, a single writer or row locks all do.
+// The contract is the comments of [apikeys.Store] and of the four parts of
+// [webhooks.Store], method by method, and what follows, which goes for every method. A
+// store decides nothing: ids, hashes, validation and policy are the services' business.
+// Package queue schedules deliveries for a store that lives in one process; package
+// memory is the shortest example of one.
+//
+// Every method is one atomic step, so a backend needs no transaction type; a mutex, a
+// single writer or row locks all do. Methods are safe for concurrent use and appear to
+// happen one after the other.
+//
+// Values are copied in and out: neither side sees what the other changes later. The
+// bodies of events and the webhooks of tasks are shared, and neither side changes them.
+//
+// A store takes any ids and accounts of 1 to 128 bytes, and other strings of up to 4,096
+// bytes, all of them UTF-8 without NUL. Ids are ordered byte by byte. No id is given to
+// two accounts; if an account and an id do not belong together the answer is
+// ErrNotFound. Times come back in UTC, to the millisecond; what is finer is dropped.
+//
+// Due times, leases and ages go by the store's clock: on a store with a server, the
+// server's. Other times are stored as they are given.
 //
 // # What a call leaves behind
 //
@@ -21,8 +37,8 @@
 //
 //   - An error that the contract names, a callback's own error, the context's error,
 //     [ErrClosed] and [ErrReadOnly]: nothing has happened.
-//   - Any other error: it has happened as a whole or not at all. Who calls again must
-//     cope with both.
+//   - Any other error: it has happened as a whole or not at all. A caller that tries
+//     again must cope with both.
 //
 // A context that ends while a call waits for others ends the call at once. One that ends
 // while the step is being committed changes nothing any more: the call waits for the
@@ -34,7 +50,7 @@
 // returns ErrClosed; in neither case is there doubt.
 //
 // A callback (change, check) that panics or ends its goroutine changes nothing, and holds
-// up nobody else's call. It may run in another goroutine than its caller's, so whether a
+// up no other call. It may run in another goroutine than its caller's, so whether a
 // panic becomes an error or reaches the caller is the store's choice.
 //
 // # Proving a store
@@ -52,7 +68,7 @@
 //
 // # Plugging it in
 //
-// Pass the store to the host's Config. Whoever opened a store closes it, after
+// Pass the store to the host's Config. The host that opened a store closes it, after
 // everything that uses it.
 package store
 

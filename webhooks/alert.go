@@ -14,7 +14,7 @@ const (
 	MetricTransactions Metric = "transactions"
 )
 
-// An AlertStep is one change of an account's alert; see [Store.UpdateAlert].
+// An AlertStep is one change of an account's alert; see [AlertStore.UpdateAlert].
 type AlertStep struct {
 	// State is what is kept, at most 1 MiB; empty if nothing is. It is to be
 	// replaced and not written into.

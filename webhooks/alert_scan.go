@@ -33,7 +33,7 @@ type StoredFile struct {
 }
 
 // A scanner looks through all files, once in an interval, and reports those that
-// expire. How far it is, is kept; see [Store.UpdateFileScan].
+// expire. How far it is, is kept; see [AlertStore.UpdateFileScan].
 type scanner struct {
 	service  *WebhookService
 	files    FileSource

@@ -9,7 +9,7 @@ import (
 // Retention is how long what events leave behind is kept, from when they were
 // published; negative: for ever. [WebhookService.Run] removes what is older, in
 // small steps. It goes by the store's clock; on a store in this process a jump ahead
-// of the system's clock counts once it has held for a day, see [Store.Purge].
+// of the system's clock counts once it has held for a day, see [History.Purge].
 type Retention struct {
 	// Payloads are the bodies of events. What is still owed then ends as dead,
 	// see [ClassExpired]. Longer than all Retries together. Default: 30 days.

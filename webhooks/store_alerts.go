@@ -1,0 +1,40 @@
+package webhooks
+
+import "context"
+
+// An AlertStore is the part of a [Store] that keeps what alerts remember from one report
+// to the next, so that each is told once. What the bytes mean is the service's business.
+type AlertStore interface {
+	// UpdateAlert calls change with the account's alert, and stores what change leaves of
+	// it together with the events, in one step. It returns how many pending deliveries
+	// that made. An error of change is returned, and nothing is stored. Neither the alert
+	// nor the account's webhooks change between reading and storing. change may run more
+	// than once, and must not call the store.
+	//
+	// Hosts report all the time, and mostly nothing new: if change leaves the State as it
+	// was, without events, and the alert is not due, nothing is written, no call waits for
+	// a write, and the answer comes from memory if the store has one process, or else by
+	// reading a row.
+	UpdateAlert(ctx context.Context, account string, metric Metric, change func(*AlertStep) error) (deliveries int, err error)
+
+	// DueAlerts returns accounts, at most limit, whose alert of MetricBalance is due:
+	// CreateWebhook, UpdateWebhook and DeleteWebhook make it so in the same step if the
+	// account has such an alert, and UpdateAlert ends that.
+	DueAlerts(ctx context.Context, limit int) (accounts []string, err error)
+
+	// UnseenKeys returns the indexes, ascending, of the deduplication keys that the
+	// account does not have.
+	UnseenKeys(ctx context.Context, account string, dedupKeys []DedupKey) (fresh []int, err error)
+
+	// EnqueueOnce stores the deduplication keys and, as Enqueue does, the event, in one
+	// step. ErrExists if the event's account has one of the keys already, and nothing is
+	// stored.
+	EnqueueOnce(ctx context.Context, event EncodedEvent, dedupKeys []DedupKey) (deliveries int, err error)
+
+	// UpdateFileScan calls change with the state of the scan for expiring files, which is
+	// one for all who share the store and empty at first, and stores the state that change
+	// returns, of at most 4 KiB. An error of change is returned, and nothing is stored. The
+	// state does not change between reading and storing. change may run more than once,
+	// must not write into the state that it is given, and must not call the store.
+	UpdateFileScan(ctx context.Context, change func(state []byte) ([]byte, error)) error
+}

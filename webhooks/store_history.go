@@ -1,0 +1,87 @@
+package webhooks
+
+import (
+	"context"
+	"time"
+)
+
+// History is the part of a [Store] that tells what became of events, makes deliveries
+// pending again, and removes what is old.
+type History interface {
+	// EventDeliveries returns the deliveries of an event by ascending webhook id, or
+	// ErrNotFound if the account has no event of that id. Deliveries that were pending
+	// when their webhook was deleted are left out, unless they had been settled before.
+	EventDeliveries(ctx context.Context, account, eventID string) ([]Delivery, error)
+
+	// ListDeliveries returns a part of the webhook's deliveries, in the reverse of the
+	// order in which their events were stored, or ErrNotFound if the account has no
+	// webhook of that id. A query whose After is not from a page of that webhook returns
+	// any page.
+	ListDeliveries(ctx context.Context, account, webhookID string, query DeliveryQuery) (DeliveryPage, error)
+
+	// Redeliver makes a settled delivery pending and due now, and its retries begin from
+	// the first; a pending one becomes due now, and its retries go on. In both cases it is
+	// claimed before all else of the webhook, at least until a restart, as one that was
+	// not recovered, and Probe is asked of the webhook in the same step. If an attempt is
+	// under way nothing changes. ErrNotFound if there is no such delivery, or no webhook
+	// or payload for it any more.
+	Redeliver(ctx context.Context, account, webhookID, eventID string) error
+
+	// CreateRecovery stores a recovery, to be advanced. If its To is zero it is of all
+	// events that are stored by then, by any clock, and To is set to a time after theirs.
+	// ErrNotFound if the account has no webhook of that id; ErrExists if there is a
+	// recovery of that id; ErrRecovering if there is one of that webhook that is not done.
+	CreateRecovery(ctx context.Context, recovery Recovery) error
+
+	// RecoveryByID returns a recovery, or ErrNotFound.
+	RecoveryByID(ctx context.Context, account, id string) (Recovery, error)
+
+	// AdvanceRecovery takes a recovery that is not done, of one webhook after the other in
+	// turn, looks at about limit of its next deliveries, and makes those pending and due
+	// now that are settled and have a payload. A recovery whose webhook is gone is done.
+	// It returns false if all recoveries are done already.
+	AdvanceRecovery(ctx context.Context, limit int) (advanced bool, err error)
+
+	// Now returns the time by the store's clock, by which the age of what it stores
+	// counts. A process that shares the store may have another clock.
+	Now(ctx context.Context) (time.Time, error)
+
+	// Purge removes what is past its time, the oldest first, about limit records at most;
+	// more tells that there is more to remove. It may do other housekeeping of the store.
+	// A store that goes by the clock of its machine may have had that set ahead: then it
+	// believes that so much time has passed only once the clock has said so for a day, see
+	// [Purge.Doubting].
+	Purge(ctx context.Context, purge Purge) (more bool, err error)
+}
+
+// A Purge says what is past its time: what belongs to events that were published
+// before the given times, by the store's clock, see [History.Now].
+type Purge struct {
+	// Payloads are the bodies of events. Deliveries that are pending still end as Dead,
+	// with an attempt of ClassExpired logged that tells why.
+	Payloads time.Time
+
+	// Attempts are the attempts made, Skipped deliveries and with them all that
+	// is listed, and recoveries that are done, by their creation. Not after
+	// Payloads.
+	Attempts time.Time
+
+	// EventIDs are how an event published again is known. Not after Payloads.
+	EventIDs time.Time
+
+	// DedupKeys removes those whose Until is before it.
+	DedupKeys time.Time
+
+	Limit int // at least 1
+}
+
+// Doubting returns the Purge of a store whose clock may have been set ahead by so much:
+// it removes what is past its time even if it was.
+func (p Purge) Doubting(ahead time.Duration) Purge {
+	for _, before := range []*time.Time{&p.Payloads, &p.Attempts, &p.EventIDs, &p.DedupKeys} {
+		if !before.IsZero() {
+			*before = before.Add(-ahead)
+		}
+	}
+	return p
+}
