@@ -9,14 +9,6 @@ import (
 	"github.com/storageapi/storageapi/webhooks/internal/limiter"
 )
 
-const (
-	maxClaim     = 400                   // tasks a store call, so that its steps stay short
-	minPause     = time.Millisecond      // between claims, if nothing was due
-	storeTimeout = 10 * time.Second      // for one call
-	minBackoff   = 50 * time.Millisecond // after a failure of the store
-	maxBackoff   = 5 * time.Second
-)
-
 // A dispatcher claims deliveries that are due, has attempts made as the limiter allows,
 // and hands them to a settler to be recorded.
 type dispatcher struct {
@@ -85,7 +77,7 @@ func (d *dispatcher) probe(ctx context.Context, account, webhookID string) {
 // of its receiver counts for little from now on.
 func (d *dispatcher) retrust(ctx context.Context, account, webhookID string) {
 	d.probe(ctx, account, webhookID) // first: it is to be the next attempt
-	d.limiter.Trust(webhookID)
+	d.limiter.Trust(webhookID, time.Now())
 	d.wake()
 }
 
@@ -208,83 +200,6 @@ func (d *dispatcher) newInflight() *inflight {
 	f := d.free[last]
 	d.free = d.free[:last]
 	return f
-}
-
-// claim returns new attempts, registered but not begun, and when the next claim is
-// due, unless something happens before.
-func (d *dispatcher) claim(ctx context.Context, c *claims) (claimed []*inflight, next time.Time) {
-	d.claiming <- struct{}{}
-	defer func() { <-d.claiming }()
-	now, failing := time.Now(), d.failing.Load()
-	d.limiter.Tick(now)
-	limit, next := c.limit(now, d.limiter.Room(), failing)
-	limit, next = d.outage.Limit(now, limit, next)
-	if limit == 0 {
-		return nil, d.limiter.NextWake(now, next, false)
-	}
-	timed, cancel := context.WithTimeout(ctx, storeTimeout)
-	defer cancel()
-	clear(d.claimed)
-	d.claimed = d.claimed[:0]
-	var wait time.Duration
-	var err error
-	if failing {
-		wait, err = d.lease(timed, Claim{Limit: limit, Cap: d.limiter.IdleCap}, now)
-		c.tried(now, len(d.claimed))
-	} else {
-		wait, err = d.leaseAll(timed, limit, now)
-	}
-	d.outage.Began(len(d.claimed))
-	if ctx.Err() != nil {
-		err = nil // it was to end, and did
-	}
-	c.backoff = d.halt.backoff("claim", c.backoff, err)
-	now = time.Now()
-	if c.rested = now.Add(c.backoff); len(d.claimed) == 0 {
-		wait = max(wait, c.backoff, minPause)
-	}
-	return d.claimed, d.limiter.NextWake(now, now.Add(wait), err == nil)
-}
-
-// leaseAll claims first what webhooks that are not healthy may have, for they hold less
-// than their share, and then whatever is due.
-func (d *dispatcher) leaseAll(ctx context.Context, limit int, now time.Time) (wait time.Duration, err error) {
-	if webhooks, turns := d.limiter.Turns(now, d.outage.Turns(limit)); turns > 0 {
-		_, err = d.lease(ctx, Claim{Limit: turns, Cap: d.limiter.TurnCap, Webhooks: webhooks}, now)
-		d.limiter.EndTurns(time.Now(), err)
-		if limit -= len(d.claimed); limit == 0 || err != nil {
-			return 0, err
-		}
-	}
-	unproven, version := d.limiter.Caps()
-	wait, err = d.lease(ctx, Claim{Limit: limit, Cap: d.limiter.Cap, CapVersion: version, ProvenOnly: max(0, limit-unproven)}, now)
-	d.limiter.Claimed(err)
-	return wait, err
-}
-
-// lease registers what it claims.
-func (d *dispatcher) lease(ctx context.Context, claim Claim, now time.Time) (wait time.Duration, err error) {
-	claim.Lease, claim.PerAccount = d.config.Lease, d.config.PerAccount
-	claim.Finished = d.leases.tokens(now, claim.Lease, d.failing.Load())
-	if !d.failing.Load() {
-		claim.Probes = d.limiter.RequestRoom()
-	}
-	tasks, wait, err := d.store.ClaimDeliveries(ctx, claim)
-	if err != nil {
-		return 0, err
-	}
-	d.leases.told()
-	for _, task := range tasks {
-		f := d.newInflight()
-		f.settlement.Task, f.begun = task, now
-		d.limiter.Begin(&f.slot, f, limiter.Start{
-			Webhook: task.Webhook.ID, Account: task.Webhook.Account, At: now,
-			Turn: len(claim.Webhooks) > 0, Requested: task.Probe,
-			Proven: task.Webhook.Proven(), Failing: !task.Webhook.FailingSince.IsZero(),
-		})
-		d.claimed = append(d.claimed, f)
-	}
-	return wait, nil
 }
 
 // evict cuts short what is under way to a webhook that was deleted, and returns

@@ -6,6 +6,12 @@ import (
 	"time"
 )
 
+const (
+	storeTimeout = 10 * time.Second      // for one call
+	minBackoff   = 50 * time.Millisecond // after a failure of the store: the pauses double
+	maxBackoff   = 5 * time.Second
+)
+
 // A Halter is a [Store] that stops writing when its disk has failed so that it is unknown
 // what it holds, until it is opened again.
 type Halter interface {

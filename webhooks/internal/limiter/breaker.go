@@ -93,35 +93,24 @@ func (w *webhook) rest(now time.Time) time.Duration {
 }
 
 // Trust notes that there is reason to believe that a webhook's receiver is up. If its
-// breaker is open, the next attempt is made without waiting for the end of the pause.
-func (l *Limiter) Trust(webhook string) {
+// breaker is open the pause ends, and one attempt that fails begins it again. If there was
+// an attempt just now the next waits, also for a requested one.
+func (l *Limiter) Trust(webhook string, now time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.webhooks[webhook] != nil {
-		l.trusted[webhook] = true
+	w := l.webhooks[webhook]
+	if w == nil {
+		return
 	}
-}
-
-// applyTrust ends the pauses of the webhooks that are trusted: one attempt that fails
-// begins them again. If there was an attempt just now the next waits, also for a
-// requested one.
-func (l *Limiter) applyTrust(now time.Time) {
-	for id := range l.trusted {
-		w := l.webhooks[id]
-		if w == nil {
-			continue
-		}
-		w.trusted = true
-		switch {
-		case w.health != open:
-		case now.Sub(w.active) < requestPause:
-			w.turn = earliest(w.turn, w.active.Add(2*requestPause))
-			l.refresh(w)
-		default:
-			l.halfOpen(w, now)
-		}
+	w.trusted = true
+	switch {
+	case w.health != open:
+	case now.Sub(w.active) < requestPause:
+		w.turn = earliest(w.turn, w.active.Add(2*requestPause))
+		l.refresh(w)
+	default:
+		l.halfOpen(w, now)
 	}
-	clear(l.trusted)
 }
 
 // halfOpen lets a webhook whose breaker is open begin as one that has recovered, until

@@ -1,8 +1,8 @@
 package limiter
 
-// Caps returns how many attempts more unproven webhooks may begin now, in all, in a claim
-// that asks Cap of each webhook. As long as version stays the same, no cap that was 0 is
-// another. Claimed must be called after the claim.
+// Caps begins a claim that asks Cap of each webhook. It returns how many attempts more of
+// unproven webhooks may begin, in all; and a version: as long as that stays the same, no
+// cap that was 0 has become another. Claimed must be called after the claim.
 func (l *Limiter) Caps() (unproven int, version uint64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -13,10 +13,12 @@ func (l *Limiter) Caps() (unproven int, version uint64) {
 func (l *Limiter) Cap(webhook string, proven bool) int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if cap, ok := l.caps[webhook]; ok {
-		return cap
-	}
-	if !proven {
+	switch w := l.webhooks[webhook]; {
+	case w != nil && w.waits:
+		return 0
+	case w != nil && w.cap != l.firstCap:
+		return w.cap
+	case !proven:
 		return l.perUnproven
 	}
 	return l.firstCap
@@ -43,49 +45,29 @@ func (l *Limiter) IdleCap(webhook string, _ bool) int {
 	return 1
 }
 
-// Claimed ends a claim of what Caps returned, after what it got has begun.
+// Claimed ends a claim of Caps, after what it got has begun.
 func (l *Limiter) Claimed(err error) {
-	if err != nil {
-		return
-	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.unprovenLimit > 0 {
+	if err == nil && l.unprovenLimit > 0 {
 		l.starve(l.unprovenBegun >= l.unprovenLimit)
 	}
 }
 
 // refresh makes claims find the webhook as it is now.
 func (l *Limiter) refresh(w *webhook) {
-	listed := w.cap
-	switch queue := &l.queues[w.health]; {
-	case w.suspended > 0:
-		listed = 0
+	if queue := &l.queues[w.health]; w.suspended == 0 && w.health != healthy && len(w.slots) < w.limit() {
+		queue.put(w)
+	} else {
 		queue.remove(w)
-	case w.health != healthy:
-		listed = 0 // it waits for its turn
-		if len(w.slots) < w.limit() {
-			queue.put(w)
-		} else {
-			queue.remove(w)
-		}
-	case w.cap == l.firstCap:
-		listed = unlisted
 	}
-	switch {
-	case listed == w.listed:
-	case listed == unlisted:
-		delete(l.caps, w.id)
-	default:
-		l.caps[w.id] = listed
-	}
-	l.list(w, listed)
+	l.setWaits(w, w.suspended > 0 || w.health != healthy)
 }
 
-// list notes what caps says of a webhook now.
-func (l *Limiter) list(w *webhook, listed int) {
-	if w.listed == 0 && listed != 0 {
+// setWaits says whether a webhook has a Cap of 0: it is suspended, or waits for its turn.
+func (l *Limiter) setWaits(w *webhook, waits bool) {
+	if w.waits && !waits {
 		l.capVersion++
 	}
-	w.listed = listed
+	w.waits = waits
 }

@@ -95,7 +95,6 @@ func (l *Limiter) acquit(w *webhook) {
 func (l *Limiter) Tick(now time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.applyTrust(now)
 	l.forgetIdle(now)
 	if at := l.nextInspection(); at.IsZero() || at.After(now) {
 		return

@@ -109,10 +109,8 @@ func (b *bench) check() {
 		if w.cap < 1 || w.cap > l.perWebhook {
 			b.Fatalf("%s: cap %d", id, w.cap)
 		}
-		want, listed := l.caps[id]
-		switch {
-		case w.health != healthy && (!listed || want != 0), w.health == healthy && listed && want != w.cap, w.health == healthy && !listed && w.cap != l.firstCap:
-			b.Fatalf("%s: health %d, cap %d, listed %d %v", id, w.health, w.cap, want, listed)
+		if got := l.Cap(id, true); w.health != healthy && got != 0 || w.health == healthy && got != w.cap {
+			b.Fatalf("%s: health %d, cap %d, in a claim %d", id, w.health, w.cap, got)
 		}
 		waits := w.health != healthy && len(w.slots) < w.limit()
 		if w.place == parked {
@@ -262,8 +260,8 @@ func TestLimiterAtRandom(t *testing.T) {
 			l.EndTurns(b.now, nil)
 			b.check()
 		}
-		if len(l.webhooks)+len(l.accounts)+len(l.caps)+len(l.queues[slow])+len(l.queues[slowFailing])+len(l.queues[open])+l.young.Len()+l.late.Len() > 0 {
-			t.Fatalf("it remembers %d webhooks, %d accounts, %d caps", len(l.webhooks), len(l.accounts), len(l.caps))
+		if len(l.webhooks)+len(l.accounts)+len(l.queues[slow])+len(l.queues[slowFailing])+len(l.queues[open])+l.young.Len()+l.late.Len() > 0 {
+			t.Fatalf("it remembers %d webhooks, %d accounts", len(l.webhooks), len(l.accounts))
 		}
 	}
 }

@@ -38,15 +38,14 @@ type webhook struct {
 	active  time.Time     // when an attempt last began or ended
 	seen    time.Time     // when it was last put at the end of Limiter.byUse
 	element *list.Element // of Limiter.byUse
-	listed  int           // what Limiter.caps says; unlisted: nothing
+	waits   bool          // for its turn, or suspended: its Cap is 0
 }
 
 const trackedFor = 2 * time.Minute // a webhook that is idle
 
 const (
-	nowhere  = -1
-	parked   = -2 // in account.parked
-	unlisted = -1
+	nowhere = -1
+	parked  = -2 // in account.parked
 )
 
 // An account is what the limiter knows of one.
@@ -84,7 +83,7 @@ func (l *Limiter) webhook(start Start) *webhook {
 		}
 		l.pool.webhooks++
 		a.webhooks++
-		w = &webhook{id: start.Webhook, account: a, cap: l.firstCap, place: nowhere, listed: unlisted, seen: start.At}
+		w = &webhook{id: start.Webhook, account: a, cap: l.firstCap, place: nowhere, seen: start.At}
 		if start.Failing { // as it was when it was forgotten, or the process ended
 			w.failures, w.cap = openAfter-1, 1
 		}
@@ -97,8 +96,7 @@ func (l *Limiter) webhook(start Start) *webhook {
 // forget drops a webhook with nothing in flight.
 func (l *Limiter) forget(w *webhook) {
 	l.queues[w.health].remove(w)
-	delete(l.caps, w.id)
-	l.list(w, unlisted)
+	l.setWaits(w, false)
 	delete(l.webhooks, w.id)
 	l.byUse.Remove(w.element)
 	l.pool.webhooks--
