@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"maps"
+	"slices"
 
 	"go.etcd.io/bbolt"
 
@@ -87,7 +88,7 @@ func readAlert(tx *bbolt.Tx, row []byte) alert {
 // updateAlert is a step of the writer.
 func (s *Store) updateAlert(b *batch, row []byte, account string, change func(*webhooks.AlertStep) error) (deliveries int, err error) {
 	a := readAlert(b.tx, row)
-	step := webhooks.AlertStep{State: s.stateOf(b, row, a), Due: a.due, Webhooks: func() []webhooks.Webhook { return s.webhooksOf(b.tx, account) }}
+	step := webhooks.AlertStep{State: s.stateOf(b, row, a), Due: a.due, Webhooks: func() []webhooks.Webhook { return s.readableWebhooks(b, account) }}
 	if err := change(&step); err != nil {
 		return 0, err
 	}
@@ -130,13 +131,14 @@ func (s *Store) stateOf(b *batch, row []byte, file alert) []byte {
 	return s.alerts.latest(row, file)
 }
 
-// webhooksOf returns the account's webhooks, but those that cannot be read.
-func (s *Store) webhooksOf(tx *bbolt.Tx, account string) []webhooks.Webhook {
+// readableWebhooks returns copies of the account's webhooks, except those that cannot be
+// decoded.
+func (s *Store) readableWebhooks(b *batch, account string) []webhooks.Webhook {
 	var list []webhooks.Webhook
-	prefix := record.Prefixed(account, "")
-	c := tx.Bucket(bucketWebhooks).Cursor()
-	for k, value := c.Seek(prefix); bytes.HasPrefix(k, prefix); k, value = c.Next() {
-		if webhook, err := record.DecodeWebhook(account, string(k[len(prefix):]), value, s.keys); err == nil {
+	for _, w := range s.accountWebhooks(b, account).list {
+		if w.err == nil {
+			webhook := w.Webhook
+			webhook.Events, webhook.PastEvents = slices.Clone(w.Events), slices.Clone(w.PastEvents)
 			list = append(list, webhook)
 		}
 	}

@@ -21,7 +21,8 @@ type batch struct {
 	// know it yet.
 	alerts map[string][]byte
 
-	deleted []string // webhooks
+	webhooks webhookChanges
+	deleted  []string // webhooks
 }
 
 // newBatch returns an empty one. There is one at a time.

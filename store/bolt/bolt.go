@@ -31,7 +31,7 @@ type Store struct {
 	keys   *signing.Keyring // nil: secrets are kept in plain
 	writer *groupcommit.Writer[*batch]
 	queue  queue.Queue
-	cache  webhookCache
+	index  webhookIndex
 	alerts alerts
 
 	published publishCache
@@ -44,10 +44,7 @@ type Store struct {
 	// For steps of the writer only.
 	segment       record.SegmentBuilder
 	attempts      record.Packer
-	subscriptions subscriptions
-	standings     standings
-	keyCensus     census
-	webhookCensus census
+	keyCounts     counts
 	requests      requests
 	recovered     []byte     // the webhook whose recovery was advanced last
 	newestEvent   []byte     // no key in bucketEventIDs is greater; it need not be there
@@ -87,14 +84,11 @@ func Open(path string, options ...Option) (*Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open %s: %w", path, err)
 	}
-	s := &Store{
-		db: db, standings: make(standings),
-		keyCensus: census{bucket: bucketKeyIDs}, webhookCensus: census{bucket: bucketWebhooks}, requests: newRequests(),
-	}
+	s := &Store{db: db, keyCounts: counts{bucket: bucketKeyIDs}, requests: newRequests()}
 	for _, option := range options {
 		option(s)
 	}
-	s.writer = groupcommit.New(db, s.newBatch, s.forgetAll)
+	s.writer = groupcommit.New(db, s.newBatch, s.undone)
 	if err := s.prepare(file); err != nil {
 		_ = db.Close()
 		return nil, fmt.Errorf("open %s: %w", path, err)
@@ -132,15 +126,12 @@ func (s *Store) prepare(file *os.File) (err error) {
 	return nil
 }
 
-// forgetAll forgets what steps of the writer may have read in a transaction that was
-// undone.
-func (s *Store) forgetAll() {
-	s.subscriptions.forgetAll()
-	s.standings.forgetAll()
-	s.keyCensus.forgetAll()
-	s.webhookCensus.forgetAll()
+// undone forgets what steps of the writer have counted in a transaction that was undone,
+// and what they were about to change of webhooks.
+func (s *Store) undone() {
+	s.keyCounts.forgetAll()
 	s.requests.forgetAll()
-	s.cache.changed()
+	s.index.forgetChanging()
 }
 
 // Close waits for the steps under way, those that wait for a commit included, writes

@@ -29,14 +29,14 @@ func (s *Store) ClaimDeliveries(ctx context.Context, claim webhooks.Claim) (task
 			}
 		}
 	}()
-	changes := s.cache.changes.Load()
+	version := s.index.readVersion()
 	// Begun after the claim, it sees all that the queue knows.
 	tx, err := s.view(context.WithoutCancel(ctx))
 	if err != nil {
 		return nil, 0, err
 	}
 	defer s.done(tx, &err)
-	r := s.newTaskReader(tx, changes)
+	r := s.newTaskReader(tx, version)
 	tasks = make([]webhooks.Task, 0, len(claimed))
 	for _, c := range claimed {
 		task := r.read(c)
@@ -55,8 +55,7 @@ type taskReader struct {
 	tx       *bbolt.Tx
 	segments *segments
 	bodies   *bbolt.Cursor
-	rows     *bbolt.Bucket
-	changes  uint64 // what was counted before tx
+	version  uint64 // of the index, before tx
 
 	// The segment that was looked at last, and its event. The numbers before end,
 	// from first on, are the event's.
@@ -67,10 +66,9 @@ type taskReader struct {
 	eventErr   error
 }
 
-func (s *Store) newTaskReader(tx *bbolt.Tx, changes uint64) *taskReader {
+func (s *Store) newTaskReader(tx *bbolt.Tx, version uint64) *taskReader {
 	return &taskReader{
-		store: s, tx: tx, changes: changes, segments: newSegments(tx), bodies: tx.Bucket(bucketBodies).Cursor(),
-		rows: tx.Bucket(bucketWebhooks),
+		store: s, tx: tx, version: version, segments: newSegments(tx), bodies: tx.Bucket(bucketBodies).Cursor(),
 	}
 }
 
@@ -90,7 +88,7 @@ func (r *taskReader) read(c queue.Claimed) (task webhooks.Task) {
 		task.Event, task.Err = r.event, r.eventErr
 	}
 	var err error
-	if task.Webhook, err = r.store.claimed(r.tx, r.rows, c.Webhook, r.changes); err != nil {
+	if task.Webhook, err = r.store.claimed(r.tx, c.Webhook, r.version); err != nil {
 		task.Webhook, task.Err = &webhooks.Webhook{ID: c.Webhook}, err
 	}
 	return task

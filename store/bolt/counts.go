@@ -8,41 +8,41 @@ import (
 	"github.com/storageapi/storageapi/store/bolt/internal/record"
 )
 
-// maxCensus bounds how many accounts a census remembers.
-const maxCensus = 10_000
+// maxCounts bounds how many accounts counts remember.
+const maxCounts = 10_000
 
-// A census remembers how many rows accounts have in a bucket, whose keys are
-// prefixed accounts and ids: a limit is to be checked without counting each time.
-// As with subscriptions, only steps of the writer use it; those that add or remove
-// rows tell it, and a transaction that is undone makes it forget all.
-type census struct {
-	bucket []byte
-	kind   string         // with which the rows begin, before the account
-	counts map[string]int // by account
+// counts remember how many rows accounts have in a bucket, whose keys are prefixed
+// accounts and ids, so that a limit is checked without counting each time. Only steps of
+// the writer use them; those that add or remove rows call add, and a transaction that is
+// undone makes them forget all.
+type counts struct {
+	bucket    []byte
+	kind      string         // with which the rows begin, before the account
+	byAccount map[string]int // rows
 }
 
 // of returns how many rows the account has.
-func (c *census) of(tx *bbolt.Tx, account string) int {
-	if count, known := c.counts[account]; known {
+func (c *counts) of(tx *bbolt.Tx, account string) int {
+	if count, known := c.byAccount[account]; known {
 		return count
 	}
-	if c.counts == nil || len(c.counts) >= maxCensus {
-		c.counts = make(map[string]int)
+	if c.byAccount == nil || len(c.byAccount) >= maxCounts {
+		c.byAccount = make(map[string]int)
 	}
 	count, prefix := 0, append([]byte(c.kind), record.Prefixed(account, "")...)
 	rows := tx.Bucket(c.bucket).Cursor()
 	for k, _ := rows.Seek(prefix); bytes.HasPrefix(k, prefix); k, _ = rows.Next() {
 		count++
 	}
-	c.counts[account] = count
+	c.byAccount[account] = count
 	return count
 }
 
 // add tells of rows that were added, or removed if n is negative.
-func (c *census) add(account string, n int) {
-	if count, known := c.counts[account]; known {
-		c.counts[account] = count + n
+func (c *counts) add(account string, n int) {
+	if count, known := c.byAccount[account]; known {
+		c.byAccount[account] = count + n
 	}
 }
 
-func (c *census) forgetAll() { clear(c.counts) }
+func (c *counts) forgetAll() { clear(c.byAccount) }

@@ -66,7 +66,7 @@ func (s *Store) enqueue(b *batch, e *event, only string) (deliveries int, isNew 
 	if now.After(s.lastPublished) {
 		s.lastPublished = now
 	}
-	to := s.subscribers(b.tx, e.Account, e.Type)
+	to := s.accountWebhooks(b, e.Account).subscribedTo(e.Type)
 	if only != "" {
 		to = to.only(only)
 	}

@@ -2,11 +2,16 @@ package bolt
 
 import (
 	"errors"
+	"io/fs"
 	"path/filepath"
+	"syscall"
 	"testing"
 )
 
-var errBad = errors.New("bad")
+var (
+	errBad  = errors.New("bad")
+	errFull = &fs.PathError{Op: "write", Path: "storage.db", Err: syscall.ENOSPC} // as bbolt returns it
+)
 
 func openTemp(tb testing.TB) *Store {
 	s, err := Open(filepath.Join(tb.TempDir(), "storage.db"))

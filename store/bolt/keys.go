@@ -25,13 +25,13 @@ func (s *Store) CreateKey(ctx context.Context, key apikeys.Key, options apikeys.
 		switch {
 		case b.Get(bucketKeyIDs, record.Prefixed(key.Account, key.ID)) != nil, hashTaken(b, &key, &apikeys.Key{}):
 			return apikeys.ErrExists
-		case options.MaxCount > 0 && s.keyCensus.of(b.tx, key.Account) >= options.MaxCount:
+		case options.MaxCount > 0 && s.keyCounts.of(b.tx, key.Account) >= options.MaxCount:
 			return apikeys.ErrLimit
 		}
 		if err := s.requests.check(b, keyRequest, key.Account, &options); err != nil {
 			return err
 		}
-		s.keyCensus.add(key.Account, 1)
+		s.keyCounts.add(key.Account, 1)
 		if err := putKey(b, key, apikeys.Key{}); err != nil {
 			return err
 		}
@@ -163,7 +163,7 @@ func (s *Store) DeleteKey(ctx context.Context, account, id string, check func(ap
 				return err
 			}
 		}
-		s.keyCensus.add(account, -1)
+		s.keyCounts.add(account, -1)
 		if err := b.Delete(bucketKeyIDs, row); err != nil {
 			return err
 		}

@@ -20,10 +20,10 @@ const (
 // forgetStep is how many requests are forgotten at most when one is noted.
 const forgetStep = 8
 
-// requests remembers how many accounts have made. As with a census, only steps of the
+// requests remembers how many accounts have made. As with counts, only steps of the
 // writer use it.
 type requests struct {
-	census map[string]*census // by kind
+	counts map[string]*counts // by kind
 	full   map[string]fullness
 }
 
@@ -36,15 +36,15 @@ type fullness struct {
 }
 
 func newRequests() requests {
-	r := requests{make(map[string]*census), make(map[string]fullness)}
+	r := requests{make(map[string]*counts), make(map[string]fullness)}
 	for _, kind := range []string{keyRequest, webhookRequest} {
-		r.census[kind] = &census{bucket: bucketRequests, kind: kind}
+		r.counts[kind] = &counts{bucket: bucketRequests, kind: kind}
 	}
 	return r
 }
 
 func (r *requests) forgetAll() {
-	for _, c := range r.census {
+	for _, c := range r.counts {
 		c.forgetAll()
 	}
 	clear(r.full)
@@ -53,7 +53,7 @@ func (r *requests) forgetAll() {
 // check returns ErrIdempotencyKeys if the account has made as many requests as it may. Some of
 // those that are too old to be known it forgets.
 func (r *requests) check(b *batch, kind, account string, options *apikeys.CreateOptions) error {
-	if options.IdempotencyKey == "" || options.MaxIdempotencyKeys == 0 || r.census[kind].of(b.tx, account) < options.MaxIdempotencyKeys {
+	if options.IdempotencyKey == "" || options.MaxIdempotencyKeys == 0 || r.counts[kind].of(b.tx, account) < options.MaxIdempotencyKeys {
 		return nil
 	}
 	if f := r.full[kind+account]; f.most == options.MaxIdempotencyKeys && f.lifetime == options.IdempotencyTTL && time.Now().Before(f.until) {
@@ -76,7 +76,7 @@ func (r *requests) check(b *batch, kind, account string, options *apikeys.Create
 		}
 	}
 	if known >= options.MaxIdempotencyKeys {
-		if len(r.full) >= maxCensus {
+		if len(r.full) >= maxCounts {
 			clear(r.full)
 		}
 		r.full[kind+account] = fullness{options.MaxIdempotencyKeys, options.IdempotencyTTL, oldest.Add(options.IdempotencyTTL)}
@@ -125,7 +125,7 @@ func (r *requests) note(b *batch, kind, account, id string, options *apikeys.Cre
 	made := record.Request{ID: id, Fingerprint: options.Fingerprint, At: record.Round(time.Now())}
 	key := requestKey(kind, account, options.IdempotencyKey)
 	if b.Get(bucketRequests, key) == nil {
-		r.census[kind].add(account, 1)
+		r.counts[kind].add(account, 1)
 	}
 	if err := b.Put(bucketRequests, key, made.Encode()); err != nil {
 		return err
@@ -164,7 +164,7 @@ func (r *requests) forget(b *batch, old [][]byte, since time.Time) error {
 			return err
 		}
 		kind, account := requestOwner(key)
-		r.census[kind].add(account, -1)
+		r.counts[kind].add(account, -1)
 	}
 	return b.DeleteAll(bucketRequestTimes, old)
 }

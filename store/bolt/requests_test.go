@@ -64,9 +64,9 @@ func testRequestsDoNotPileUp(t *testing.T) {
 	}
 }
 
-// TestCensusAfterAFailure: what a transaction that was undone has counted is counted
+// TestCountsAfterAFailure: what a transaction that was undone has counted is counted
 // again.
-func TestCensusAfterAFailure(t *testing.T) {
+func TestCountsAfterAFailure(t *testing.T) {
 	s, err := Open(filepath.Join(t.TempDir(), "storage.db"))
 	if err != nil {
 		t.Fatal(err)
@@ -79,8 +79,8 @@ func TestCensusAfterAFailure(t *testing.T) {
 		return key
 	}
 	err = s.writer.Run(t.Context(), func(b *batch) error {
-		s.keyCensus.of(b.tx, "acct")
-		s.keyCensus.add("acct", 1)
+		s.keyCounts.of(b.tx, "acct")
+		s.keyCounts.add("acct", 1)
 		if err := putKey(b, key(1), apikeys.Key{}); err != nil {
 			return err
 		}

@@ -74,9 +74,9 @@ func (s *Store) letGo(held []holding) {
 
 // settle takes one of the settlements of a step.
 func (s *Store) settle(b *batch, h *holding, settlement *webhooks.Settlement) error {
-	webhook := s.standings.of(b, h.webhook, s.keys)
+	webhook := s.indexed(b, h.webhook)
 	before, fresh, pending := b.pending(h.number)
-	h.gone, h.outcome = !pending || webhook.gone, settlement.Outcome
+	h.gone, h.outcome = !pending || webhook == nil, settlement.Outcome
 	if h.gone {
 		return nil
 	}
@@ -108,24 +108,22 @@ func (s *Store) settle(b *batch, h *holding, settlement *webhooks.Settlement) er
 			return err
 		}
 	}
-	return s.settleWebhook(b, h.webhook, webhook, settlement)
+	return s.settleWebhook(b, webhook, settlement)
 }
 
 // settleWebhook records what a settlement means for its webhook, which is mostly
 // nothing new.
-func (s *Store) settleWebhook(b *batch, id string, now standing, settlement *webhooks.Settlement) error {
-	ends := (now.failing || now.warned || !now.proven) && settlement.Outcome == webhooks.Deliver
-	fails := !now.again && settlement.Fails()
+func (s *Store) settleWebhook(b *batch, now *indexedWebhook, settlement *webhooks.Settlement) error {
+	failing := !now.FailingSince.IsZero() || !now.WarnedAt.IsZero()
+	ends := (failing || now.ProvenAt.IsZero()) && settlement.Outcome == webhooks.Deliver
+	fails := !now.FailedAgain && settlement.Fails()
 	if !ends && !fails && settlement.Rest <= 0 && settlement.Deactivate == "" {
 		return nil
 	}
-	webhook, err := s.webhookOf(b.tx, id)
-	if err != nil {
-		return nil // it cannot be read, so nothing is sent to it either
-	}
-	if webhook.URL != settlement.Task.Webhook.URL {
+	if now.err != nil || now.URL != settlement.Task.Webhook.URL {
 		return nil
 	}
+	webhook, id := now.Webhook, now.ID
 	if settlement.Rest > 0 {
 		until := time.Now().Add(settlement.Rest)
 		b.AfterCommit(func() { s.queue.Rest(id, until) })

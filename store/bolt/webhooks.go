@@ -42,7 +42,7 @@ func (s *Store) createWebhook(ctx context.Context, webhook *webhooks.Webhook, op
 		switch {
 		case b.Get(bucketWebhookIDs, []byte(webhook.ID)) != nil:
 			return webhooks.ErrExists
-		case options.MaxCount > 0 && s.webhookCensus.of(b.tx, webhook.Account) >= options.MaxCount:
+		case options.MaxCount > 0 && len(s.accountWebhooks(b, webhook.Account).list) >= options.MaxCount:
 			return webhooks.ErrLimit
 		case slices.Contains(b.deleted, webhook.ID), s.leftovers.has(webhook.ID):
 			return errLeftovers
@@ -50,7 +50,6 @@ func (s *Store) createWebhook(ctx context.Context, webhook *webhooks.Webhook, op
 		if err := s.requests.check(b, webhookRequest, webhook.Account, options); err != nil {
 			return err
 		}
-		s.webhookCensus.add(webhook.Account, 1)
 		if err := s.requests.note(b, webhookRequest, webhook.Account, webhook.ID, options); err != nil {
 			return err
 		}
@@ -148,10 +147,7 @@ func (s *Store) deleteWebhook(b *batch, account, id string, check func(webhooks.
 			return err
 		}
 	}
-	s.subscriptions.forget(account)
-	s.standings.forget(id)
-	s.webhookCensus.add(account, -1)
-	s.cache.changing()
+	s.changeWebhook(b, account, id, nil)
 	if err := b.Delete(bucketWebhooks, row); err != nil {
 		return err
 	}
@@ -165,10 +161,7 @@ func (s *Store) deleteWebhook(b *batch, account, id string, check func(webhooks.
 		return err
 	}
 	b.deleted = append(b.deleted, id)
-	b.AfterCommit(func() {
-		s.cache.changed()
-		s.leftovers.add(id, s.queue.Drop(id))
-	})
+	b.AfterCommit(func() { s.leftovers.add(id, s.queue.Drop(id)) })
 	return nil
 }
 
@@ -188,22 +181,17 @@ func (s *Store) putWebhook(b *batch, webhook *webhooks.Webhook) error {
 		turn = s.queue.Pause
 	}
 	b.AfterCommit(func() { turn(id) })
-	s.subscriptions.forget(webhook.Account)
 	return s.putRecord(b, webhook)
 }
 
-// putRecord stores a webhook whose subscription stays as it is.
+// putRecord stores a webhook that is active, or not, as before.
 func (s *Store) putRecord(b *batch, webhook *webhooks.Webhook) error {
-	s.standings.forget(webhook.ID)
-	s.cache.changing()
-	id, standing := webhook.ID, queue.StandingOf(webhook)
-	s.subscriptions.note(webhook.Account, id, standing)
-	b.AfterCommit(func() {
-		s.cache.changed()
-		s.queue.SetStanding(id, standing)
-	})
+	account, id, standing := webhook.Account, webhook.ID, queue.StandingOf(webhook)
+	value := record.EncodeWebhook(webhook, s.keys)
+	s.changeWebhook(b, account, id, s.decodeIndexed(account, id, value))
+	b.AfterCommit(func() { s.queue.SetStanding(id, standing) })
 	if err := b.list(webhook); err != nil {
 		return err
 	}
-	return b.Put(bucketWebhooks, record.Prefixed(webhook.Account, webhook.ID), record.EncodeWebhook(webhook, s.keys))
+	return b.Put(bucketWebhooks, record.Prefixed(account, id), value)
 }
