@@ -19,7 +19,7 @@ var (
 	ErrSealed = errors.New("signing: the secret is sealed under a key that was not given; give the key it was sealed with")
 
 	// ErrDamaged: the record is not as it was written, or it was sealed for another context.
-	ErrDamaged = errors.New("signing: the record of a secret is damaged, or another's; restore the one that was written for it")
+	ErrDamaged = errors.New("signing: signing secret record is corrupt or belongs to another webhook")
 )
 
 // A sealed record is

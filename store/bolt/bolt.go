@@ -58,14 +58,14 @@ var _ store.Store = (*Store)(nil)
 type Option func(*Store)
 
 // Sealed keeps the webhooks' signing secrets sealed under the first of the keys.
-// Secrets that are not, in a file that was not sealed or that was under another of
-// the keys, are sealed anew by [Open]; what they were may still be found in free
-// pages of the file until those are written again.
+// [Open] seals secrets that are not, in a file that was in plain or sealed under another of
+// the keys. The old records may still be found in free pages of the file until those are
+// written again.
 func Sealed(keys *signing.Keyring) Option { return func(s *Store) { s.keys = keys } }
 
 // Open opens the file at path, or creates it with mode 0600 in a directory that
 // exists. Errors name the file; they wrap [ErrLocked] if it is open elsewhere,
-// after half a second, [ErrSchema] if it is not ours or from a newer version, and
+// after half a second, [ErrSchema] if it is not ours, from a newer version or damaged, and
 // [signing.ErrSealed] if it is sealed under a key that was not given. A file that
 // cannot be opened is not held open, nor locked. Deliveries
 // that were leased when the file was last used are claimable at once.
@@ -96,9 +96,13 @@ func Open(path string, options ...Option) (*Store, error) {
 	return s, nil
 }
 
-// prepare brings the file and the queue to where work can begin.
+// prepare makes the file and the queue ready for use.
 func (s *Store) prepare(file *os.File) (err error) {
-	defer recovered(&err)
+	defer func() {
+		if p := recover(); p != nil {
+			err = errDamaged(p)
+		}
+	}()
 	if err := checkSchema(s.db); err != nil {
 		return err
 	}
@@ -121,7 +125,7 @@ func (s *Store) prepare(file *os.File) (err error) {
 		return err
 	}
 	if err := s.loadQueue(); err != nil {
-		return fmt.Errorf("read the deliveries owed: %w", err)
+		return fmt.Errorf("read the pending deliveries: %w", err)
 	}
 	return nil
 }
@@ -134,8 +138,8 @@ func (s *Store) undone() {
 	s.index.forgetChanging()
 }
 
-// Close waits for the steps under way, those that wait for a commit included, writes
-// what alerts have in memory only, and closes the file. From then on every method
+// Close waits for the steps under way, including those that wait for a commit, writes
+// alerts that are in memory only, and closes the file. From then on every method
 // returns [store.ErrClosed]; closing again does nothing. While the disk hangs in a
 // commit, Close waits for that.
 func (s *Store) Close() error {
@@ -150,14 +154,6 @@ func (s *Store) Close() error {
 
 // Halted implements [webhooks.Halter].
 func (s *Store) Halted() error { return s.writer.Halted() }
-
-// recovered makes an error of a panic. bbolt panics when it meets damage in the
-// file, and one damaged page must not end the host.
-func recovered(err *error) {
-	if p := recover(); p != nil {
-		*err = fmt.Errorf("panic: %v", p)
-	}
-}
 
 func init() {
 	boltfault.Around = func(s any, around func(func() error) error) { s.(*Store).writer.Around(around) }

@@ -19,7 +19,7 @@ func (s *Store) ClaimDeliveries(ctx context.Context, claim webhooks.Claim) (task
 		return nil, 0, err
 	}
 	if err := s.writer.Ready(); err != nil {
-		return nil, 0, err // what comes of an attempt could not be recorded
+		return nil, 0, err // the outcome of an attempt could not be recorded
 	}
 	claimed, wait := s.queue.Claim(time.Now(), claim)
 	defer func() {

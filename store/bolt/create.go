@@ -9,11 +9,11 @@ import (
 	"go.etcd.io/bbolt"
 )
 
-// create makes a new file, unless there is one. It comes into being whole: what a
-// crash leaves of one half made is never taken for ours, and is never in the way.
+// create makes a new file, unless there is one. The file appears when it is complete:
+// a crash leaves a temporary file at most, which is never opened.
 func create(path string) error {
 	if _, err := os.Stat(path); !errors.Is(err, fs.ErrNotExist) {
-		return nil // whatever it is, opening it will tell
+		return nil // opening it will tell what it is
 	}
 	dir, name := filepath.Split(path)
 	temporary, err := os.CreateTemp(dir, "."+name+".*")
@@ -31,7 +31,7 @@ func create(path string) error {
 	if err := errors.Join(db.Update(createSchema), db.Close()); err != nil {
 		return err
 	}
-	if os.Link(temporary.Name(), path) == nil { // or else somebody was first, or it is made in its place
+	if os.Link(temporary.Name(), path) == nil { // or else another process was first, or bbolt creates it
 		syncDir(filepath.Dir(path))
 	}
 	return nil

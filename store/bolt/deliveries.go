@@ -53,10 +53,10 @@ func eventByID(tx *bbolt.Tx, account, id string) (s *record.Segment, i int, err 
 	return s, s.Index(number), nil
 }
 
-// deliveryOf puts together the event's delivery of that number: what is owed, or else
-// what settled it, or else that it was skipped. One that is nothing of it, without a
-// State, was owed to a webhook that was deleted, or was purged. What its rows say is
-// owed to a webhook that is gone is not, see [leftovers].
+// deliveryOf returns the event's delivery of that number: pending, or else as it was
+// settled, or else skipped. One that is none of these, without a State, was pending for a
+// webhook that was deleted, or was purged. Rows that say it is pending do not count if the
+// webhook is deleted, see [leftovers].
 func (s *Store) deliveryOf(tx *bbolt.Tx, segment *record.Segment, event *record.Event, number uint64, webhook string) (webhooks.Delivery, error) {
 	d := webhooks.Delivery{EventID: event.ID, WebhookID: webhook, Type: event.Type, PublishedAt: event.PublishedAt}
 	there := tx.Bucket(bucketWebhookIDs).Get([]byte(webhook)) != nil

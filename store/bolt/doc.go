@@ -1,33 +1,32 @@
-// Package bolt keeps everything in one file, with go.etcd.io/bbolt: what a host
-// gets that passes a path and no store.
+// Package bolt keeps everything in one file, with go.etcd.io/bbolt. It is the store of
+// hosts that pass a path and no store.
 //
 // # Durability
 //
 // A method that changes something returns when the change is on disk (two
-// fsyncs). Changes that are asked for at the same time share a commit, so
-// throughput grows with the number of callers while each waits for about one
-// commit. Nothing sleeps to collect a batch.
+// fsyncs). Changes that are made at the same time share a commit (group commit), so
+// throughput grows with the number of callers while each waits for about one commit.
 //
-// A commit that the system refuses to write, because the disk is full, fails by itself.
-// After one whose sync failed, or of which readers see what may not be on the disk,
-// nothing more is written or claimed: methods return [store.ErrReadOnly],
-// [Store.Halted] says why, and reads go on. Closing and opening the file ends that:
+// A commit that the system refuses to write, because the disk is full, fails alone.
+// If a sync failed, or readers see a commit that may not be on the disk, the store halts:
+// it writes and claims nothing more, methods return [store.ErrReadOnly], [Store.Halted]
+// says why, and reads go on. To end that, close the file and open it again:
 // [Open] makes what it finds durable, or fails, before anything is written.
 //
 // # One process
 //
-// The file is locked while it is open: a second [Open], in whatever process,
-// fails within a second. What is due, and what is leased to whom, is kept in
-// memory, some 30 bytes a delivery, and read from the file at Open.
+// The file is locked while it is open: a second [Open], in this process or another,
+// fails within a second. What is due, and what is leased, is in memory, some 30 bytes
+// a delivery, and read from the file by Open.
 //
 // # The clock
 //
-// What is due later is due when it was to be, whatever the system's clock is set to. Purge
-// goes by that clock, but does not believe it at once: a jump ahead of the monotonic clock
-// counts once it has held for a day. The monotonic clock does not survive a restart, so
-// neither does time that the file was not open count for a day after [Open], unless it was
-// an hour or less. That is told by a mark of the clock in the file, which is at most ten
-// minutes old while a service purges.
+// Setting the system's clock does not change when a delivery is due. Purge goes by that
+// clock, but does not believe it at once: a jump ahead of the monotonic clock
+// counts once it has held for a day. The monotonic clock does not survive a restart.
+// Therefore the time for which the file was not open does not count for a day after [Open],
+// unless it was an hour or less. The file has a mark of the clock to tell, which is at most
+// ten minutes old while a service purges.
 //
 // # The file
 //
@@ -35,6 +34,6 @@
 // secrets. It carries a schema version, and a file of a newer version is
 // refused. It can be copied while it is closed.
 //
-// What a commit stores of its events and of first attempts is a few records,
-// however many those are; and what is owed as it was published is a bit each.
+// The events of a commit, and the first attempts in it, are a few records, however many
+// they are. A delivery that is pending since its event was published is a bit.
 package bolt

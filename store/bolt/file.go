@@ -18,7 +18,7 @@ const lockTimeout = 500 * time.Millisecond
 func openFile(path string, options *bbolt.Options) (db *bbolt.DB, file *os.File, err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			db, err = nil, fmt.Errorf("panic: %v", p)
+			db, err = nil, errDamaged(p)
 			unlock(file) // closing does not, for bbolt leaves the file mapped into memory
 			_ = file.Close()
 		}
@@ -31,10 +31,23 @@ func openFile(path string, options *bbolt.Options) (db *bbolt.DB, file *os.File,
 		return file, err
 	}
 	db, err = bbolt.Open(path, 0o600, options)
-	if errors.Is(err, bbolterrors.ErrTimeout) {
+	switch {
+	case errors.Is(err, bbolterrors.ErrTimeout):
 		err = ErrLocked
+	case errors.Is(err, bbolterrors.ErrInvalid):
+		err = errForeign
+	case errors.Is(err, bbolterrors.ErrChecksum), errors.Is(err, bbolterrors.ErrVersionMismatch):
+		err = errDamaged(err)
 	}
 	return db, file, err
+}
+
+// errForeign is the error for a file of another program.
+var errForeign = fmt.Errorf("%w: not a storageapi file", ErrSchema)
+
+// errDamaged returns the error for a damaged file. cause may be what bbolt panicked with.
+func errDamaged(cause any) error {
+	return fmt.Errorf("%w: damaged, or copied while it was open: %v", ErrSchema, cause)
 }
 
 // confirm makes durable what was read of the file, before anything is written to it.

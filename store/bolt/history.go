@@ -12,10 +12,10 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// runSize is how many numbers make a run. What was published to one webhook is
-// looked for run by run: in the index made of a run once it is complete, which
-// costs a page a webhook and run, where an index kept up with each event would
-// cost a page a delivery; or else in all segments of the run.
+// runSize is how many numbers make a run. The deliveries of one webhook are found run by
+// run: in the index that is made of each complete run, or else in all segments of the run.
+// Such an index costs a page for each webhook and run; one that is kept with each event
+// would cost a page for each delivery.
 const runSize = 8192
 
 // A list page takes some tens of milliseconds at most: longer transactions pin
@@ -145,8 +145,8 @@ func between(tx *bbolt.Tx, query webhooks.DeliveryQuery) (low, high uint64) {
 	return low, high
 }
 
-// readRun adds which deliveries of a run are those of which webhooks, or only of the one
-// given, and returns how many it has looked at.
+// readRun adds the numbers of a run's deliveries by webhook, or only those of the webhook
+// that is given, and returns how many it has looked at.
 func readRun(tx *bbolt.Tx, run uint64, webhook string, numbers map[string][]uint64) (looked int) {
 	for segment := range newSegments(tx).from(run) {
 		if segment.First >= run+runSize {

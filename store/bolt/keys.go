@@ -204,7 +204,7 @@ func hashTaken(b *batch, key, old *apikeys.Key) bool {
 	return false
 }
 
-// putKey stores the key in place of old, which is zero for a new one.
+// putKey stores the key instead of old, which is zero for a new one.
 func putKey(b *batch, key, old apikeys.Key) error {
 	if err := deleteHashes(b, old); err != nil {
 		return err

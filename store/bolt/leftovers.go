@@ -7,13 +7,12 @@ import (
 	"sync"
 )
 
-// What a webhook was owed is owed no more from the commit on that deletes it: whoever
-// reads sees that the webhook is gone, the queue drops it, and so does the one that is
-// made when the file is opened again. The rows go later, in steps: of a long backlog
-// they would keep all others waiting.
-
-// leftovers are the numbers of deliveries that were owed to webhooks when those were
+// leftovers are the numbers of deliveries that were pending for webhooks when those were
 // deleted, and whose rows are still there.
+//
+// Such deliveries end with the commit that deletes their webhook: readers see that
+// the webhook is gone, the queue drops them, and Open does not load them. Their rows are
+// removed later, in steps, because those of a long backlog would keep other steps waiting.
 type leftovers struct {
 	mu sync.Mutex
 	of map[string]*leftover // by webhook
@@ -25,8 +24,8 @@ type leftover struct {
 	numbers []uint64
 }
 
-// errLeftovers is returned by a step that makes a webhook of an id whose last owner has
-// left rows: they would be owed to it.
+// errLeftovers is returned by a step that creates a webhook with the id of a deleted one
+// whose rows are still there: they would be pending for the new one.
 var errLeftovers = errors.New("rows of a deleted webhook of that id are still there")
 
 // add adds the numbers that a webhook leaves. It has left none before, or they are gone:
@@ -63,7 +62,7 @@ func (l *leftovers) next(webhook string, limit int) (left *leftover, numbers []u
 	if left == nil {
 		return nil, nil
 	}
-	left.sort.Do(func() { slices.Sort(left.numbers) }) // nobody else waits for this
+	left.sort.Do(func() { slices.Sort(left.numbers) }) // no step waits for this
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return left, left.numbers[:min(limit, len(left.numbers))]

@@ -12,13 +12,13 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// loadQueue tells the queue what the file says is owed, but not to webhooks that are
-// gone.
+// loadQueue adds the pending deliveries of the file to the queue, except those for
+// webhooks that are gone.
 func (s *Store) loadQueue() error {
 	return s.db.View(func(tx *bbolt.Tx) error { return newLoader(s, tx).load() })
 }
 
-// A loader reads what is owed.
+// A loader reads pending deliveries.
 type loader struct {
 	store    *Store
 	tx       *bbolt.Tx
@@ -32,7 +32,7 @@ type loadedLane struct {
 	id, account   string
 	standing      queue.Standing
 	gone, passive bool
-	left          []uint64 // what it was owed, if it is gone
+	left          []uint64 // what was pending for it, if it is gone
 }
 
 func newLoader(s *Store, tx *bbolt.Tx) *loader {
@@ -42,7 +42,7 @@ func newLoader(s *Store, tx *bbolt.Tx) *loader {
 	}
 }
 
-// load tells the queue of all that is owed.
+// load adds all pending deliveries to the queue.
 func (l *loader) load() error {
 	if err := l.tx.Bucket(bucketFresh).ForEach(l.loadFresh); err != nil {
 		return err
@@ -59,8 +59,8 @@ func (l *loader) load() error {
 	return nil
 }
 
-// loadFresh loads what is owed of a segment as it was published. Of a segment that
-// cannot be read nobody knows whom it is for: it stays until it expires.
+// loadFresh loads the deliveries of a segment that are pending as they were published. If
+// the segment cannot be read, it is unknown for whom they are: they stay until they expire.
 func (l *loader) loadFresh(key, value []byte) error {
 	m, err := record.DecodeBitmap(value)
 	if err != nil || len(key) != 8 {
@@ -85,7 +85,7 @@ func (l *loader) loadFresh(key, value []byte) error {
 	return nil
 }
 
-// loadOwed loads what is owed otherwise.
+// loadPending loads a delivery with a record of its own.
 func (l *loader) loadPending(key, value []byte) error {
 	if len(key) != 8 {
 		return nil
@@ -108,7 +108,7 @@ func (l *loader) loadPending(key, value []byte) error {
 	return nil
 }
 
-// add tells the queue of a delivery.
+// add adds a delivery to the queue.
 func (l *loader) add(webhook []byte, number uint64, o queue.Owed) {
 	lane := l.lanes[string(webhook)]
 	if lane == nil {

@@ -93,13 +93,20 @@ func TestFilesThatAreNotOurs(t *testing.T) {
 		_, err := tx.CreateBucket([]byte("users"))
 		return err
 	})
-	wantOpenError(t, foreign, bolt.ErrSchema, "something else")
+	wantOpenError(t, foreign, bolt.ErrSchema, "not a storageapi file")
+
+	damaged := write("damaged.db", func(tx *bbolt.Tx) error {
+		_, meta := tx.CreateBucket([]byte("meta"))
+		_, ids := tx.CreateBucket([]byte("key_ids"))
+		return errors.Join(meta, ids)
+	})
+	wantOpenError(t, damaged, bolt.ErrSchema, "copied while it was open")
 
 	text := filepath.Join(dir, "notes.txt")
 	if err := os.WriteFile(text, []byte(strings.Repeat("not a database\n", 1000)), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	wantOpenError(t, text, nil, "")
+	wantOpenError(t, text, bolt.ErrSchema, "not a storageapi file")
 	wantOpenError(t, dir, nil, "")
 	wantOpenError(t, filepath.Join(dir, "no", "such", "directory.db"), fs.ErrNotExist, "")
 }

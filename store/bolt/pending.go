@@ -125,8 +125,8 @@ func lastNumber(d *webhooks.Delivery) int {
 	return d.Attempts[len(d.Attempts)-1].Number
 }
 
-// addPending makes a delivery that is not pending due now, after so many attempts; first
-// before all else that is pending for the webhook.
+// addPending makes a delivery that is not pending due now, with the attempts that p says;
+// if first is set, before all others that are pending for the webhook.
 func (s *Store) addPending(b *batch, webhook *webhooks.Webhook, number uint64, p record.Pending, first bool) error {
 	b.skipped.remove(b, number)
 	p.Due, p.Before = time.Now(), p.Attempts

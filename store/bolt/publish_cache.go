@@ -11,12 +11,12 @@ import (
 const (
 	maxPublished = 24 << 20    // bytes that are held, about
 	eventBytes   = 256         // of them, for an event besides its body
-	publishedFor = time.Second // what is held for longer makes room for what is new
+	publishedFor = time.Second // events that are held for longer make room for new ones
 )
 
 // A publishCache holds events that were just published until their deliveries are claimed for
-// the first time, so that what is claimed before long need not be read. If that is more
-// than it can hold, it has those that will be claimed sooner.
+// the first time, so that most claims read no event. If there are more than it can hold,
+// it has the older ones, which will be claimed sooner.
 type publishCache struct {
 	mu    sync.Mutex
 	ring  []publishedEvent // of ascending numbers, count of them from head on
@@ -35,8 +35,8 @@ type publishedEvent struct {
 
 func (r *publishCache) at(i int) *publishedEvent { return &r.ring[(r.head+i)%len(r.ring)] }
 
-// put holds an event that was published at a time, for so many deliveries: their numbers
-// follow each other from first on, and are greater than all before.
+// put holds an event that was published at a time. The numbers of its deliveries follow
+// each other from first on, and are greater than all before.
 func (r *publishCache) put(event *webhooks.EncodedEvent, first uint64, deliveries int, at time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -75,7 +75,7 @@ func (r *publishCache) take(number uint64) (event webhooks.EncodedEvent, held bo
 	return event, true
 }
 
-// drop holds an event no more. Its place is taken until those before it are dropped.
+// drop ends holding an event. Its slot is free once those before it are dropped.
 func (r *publishCache) drop(e *publishedEvent) {
 	r.bytes -= len(e.event.Body)
 	e.left, e.event = 0, webhooks.EncodedEvent{}

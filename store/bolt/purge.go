@@ -28,20 +28,20 @@ func (s *Store) Purge(ctx context.Context, purge webhooks.Purge) (more bool, err
 		return true, err
 	}
 	purge = purge.Doubting(s.clock.Doubt())
-	seized := make(map[uint64]uint64)
+	reserved := make(map[uint64]uint64)
 	err = s.writer.Run(ctx, func(b *batch) error {
-		more, err = s.purge(b, &purge, seized)
+		more, err = s.purge(b, &purge, reserved)
 		return err
 	})
-	for _, token := range seized {
+	for _, token := range reserved {
 		s.queue.Free(token) // if it has not ended
 	}
 	return more, err
 }
 
-// purge takes a step. What it ends it seizes before, so that no claim has it, and notes
-// the token in seized, by number: it may run more than once.
-func (s *Store) purge(b *batch, purge *webhooks.Purge, seized map[uint64]uint64) (more bool, err error) {
+// purge takes a step. It reserves the deliveries that it ends, so that they are not
+// claimed, and notes the tokens in reserved, by number: it may run more than once.
+func (s *Store) purge(b *batch, purge *webhooks.Purge, reserved map[uint64]uint64) (more bool, err error) {
 	if err := b.Flush(); err != nil {
 		return false, err
 	}
@@ -55,7 +55,7 @@ func (s *Store) purge(b *batch, purge *webhooks.Purge, seized map[uint64]uint64)
 	}
 	left := purge.Limit
 	for _, step := range []func() error{
-		func() error { return s.expire(b, payloads, &left, seized) },
+		func() error { return s.expire(b, payloads, &left, reserved) },
 		func() error { return deleteBefore(b, bucketBodies, payloads, &left) },
 		func() error { return deleteBefore(b, bucketAttempts, attempts, &left) },
 		func() error { return deleteBefore(b, bucketFirstAttempts, attempts, &left) },
@@ -80,15 +80,15 @@ func (s *Store) purge(b *batch, purge *webhooks.Purge, seized map[uint64]uint64)
 	return false, nil
 }
 
-// An expiring is a delivery that is owed for too long.
+// An expiring is a delivery that is pending for too long.
 type expiring struct {
 	number  uint64
-	webhook string // empty if nobody knows whom it is for
+	webhook string // empty if it is unknown
 	attempt int
 }
 
-// expire ends the deliveries owed of events before that number, but those leased.
-func (s *Store) expire(b *batch, before uint64, left *int, seized map[uint64]uint64) error {
+// expire ends the pending deliveries of events before that number, except those leased.
+func (s *Store) expire(b *batch, before uint64, left *int, reserved map[uint64]uint64) error {
 	found := newSegments(b.tx)
 	var old []expiring
 	var leased map[uint64]bool
@@ -101,12 +101,12 @@ func (s *Store) expire(b *batch, before uint64, left *int, seized map[uint64]uin
 			webhook, _ = segment.Recipient(number)
 		}
 		if webhook != nil && b.Get(bucketWebhookIDs, webhook) == nil {
-			return true // left over, and not owed
+			return true // left over, see [leftovers]
 		}
 		if leased == nil {
 			leased = s.queue.Leases()
 		}
-		if _, ours := seized[number]; ours || !leased[number] {
+		if _, ours := reserved[number]; ours || !leased[number] {
 			old = append(old, expiring{number, string(webhook), attempt})
 		}
 		return true
@@ -129,9 +129,9 @@ func (s *Store) expire(b *batch, before uint64, left *int, seized map[uint64]uin
 			break
 		}
 	}
-	s.seize(old, seized)
+	s.reserve(old, reserved)
 	for _, d := range old {
-		token, ours := seized[d.number]
+		token, ours := reserved[d.number]
 		if !ours {
 			continue // leased just now
 		}
@@ -143,7 +143,7 @@ func (s *Store) expire(b *batch, before uint64, left *int, seized map[uint64]uin
 			return err
 		}
 		b.AfterCommit(func() {
-			if s.queue.Done(token); token == 0 { // a step before this one made it owed
+			if s.queue.Done(token); token == 0 { // a step before this one made it pending
 				s.queue.Remove(d.webhook, d.number)
 			}
 		})
@@ -152,21 +152,21 @@ func (s *Store) expire(b *batch, before uint64, left *int, seized map[uint64]uin
 	return b.DeleteAll(bucketFresh, damaged)
 }
 
-// seize keeps what expires from being claimed, unless it was seized before.
-func (s *Store) seize(old []expiring, seized map[uint64]uint64) {
+// reserve keeps what expires from being claimed, unless it is reserved already.
+func (s *Store) reserve(old []expiring, reserved map[uint64]uint64) {
 	numbers := make(map[string][]uint64) // by webhook
 	for _, d := range old {
-		if _, ours := seized[d.number]; !ours {
+		if _, ours := reserved[d.number]; !ours {
 			numbers[d.webhook] = append(numbers[d.webhook], d.number)
 		}
 	}
 	for webhook, numbers := range numbers {
-		maps.Copy(seized, s.queue.Reserve(webhook, numbers))
+		maps.Copy(reserved, s.queue.Reserve(webhook, numbers))
 	}
 }
 
-// firstOwed returns a number which no delivery that is owed is before: the segments
-// from there on are needed.
+// firstPending returns a number before which no delivery is pending: the segments from
+// there on are needed.
 func firstPending(b *batch) uint64 {
 	first := uint64(math.MaxUint64)
 	for _, bucket := range [][]byte{bucketFresh, bucketPending} {

@@ -173,7 +173,7 @@ func requestKey(kind, account, name string) []byte {
 	return append([]byte(kind), record.Prefixed(account, name)...)
 }
 
-// requestOwner takes apart what requestKey made, but for the name.
+// requestOwner returns the kind and account of a key that requestKey made.
 func requestOwner(key []byte) (kind, account string) {
 	length, n := binary.Uvarint(key[1:])
 	rest := key[1+n:]

@@ -9,16 +9,16 @@ import (
 )
 
 // ErrSchema is wrapped by the error of [Open] for a bbolt file that this version
-// of the package cannot use.
-var ErrSchema = errors.New("unknown schema")
+// of the package cannot use: it is of another program, of a newer version, or damaged.
+var ErrSchema = errors.New("unsupported file")
 
 // schemaVersion is the version of the layout below. Those before it were of no release.
 const schemaVersion = 3
 
-// The buckets. Whatever is written for each event or attempt has keys that only
-// grow, because random keys in a large tree cost a page each; only what is
-// written at the pace of people is ordered otherwise. What comes by the hundred is
-// packed, see [pack]. An account or id that more follows is preceded by its length,
+// The buckets. Rows that are written for each event or attempt have keys that only
+// grow, because random keys in a large tree cost a page each; only rows that are
+// written at the pace of people are ordered otherwise. Rows that come by the hundred are
+// packed, see [record.Pack]. An account or id that more follows is preceded by its length,
 // "prefixed".
 var (
 	bucketMeta = []byte("meta") // "schema" → version
@@ -33,11 +33,11 @@ var (
 	bucketFailing = []byte("failing") // id → account, of those that are active and have FailedAgain set
 
 	bucketEventIDs = []byte("event_ids") // prefixed id, account → number of the event
-	bucketEvents   = []byte("events")    // last number of a segment → its records, see [segment]
+	bucketEvents   = []byte("events")    // last number of a segment → its records, see [record.Segment]
 	bucketBodies   = []byte("bodies")    // the same → the bodies of its events
-	bucketFresh    = []byte("fresh")     // the same → which of its deliveries are owed as they were when published
+	bucketFresh    = []byte("fresh")     // the same → which of its deliveries are pending as they were published
 	bucketSkipped  = []byte("skipped")   // the same → which of its deliveries are skipped
-	bucketPending  = []byte("owed")      // number of a delivery that is owed otherwise → owed record
+	bucketPending  = []byte("owed")      // number of a delivery that is pending otherwise → pending record
 	bucketRuns     = []byte("runs")      // first number of a run, webhook id → numbers of its deliveries in that run
 
 	bucketFirstAttempts = []byte("first_attempts") // last number of a segment, least number in the pack → first attempts at its deliveries
@@ -73,11 +73,12 @@ var buckets = [][]byte{
 // of another version.
 func checkSchema(db *bbolt.DB) error {
 	var version uint64
-	var ours, empty bool
+	var ours, damaged, empty bool
 	err := db.View(func(tx *bbolt.Tx) error {
 		first, _ := tx.Cursor().First()
 		empty = first == nil
 		if meta := tx.Bucket(bucketMeta); meta != nil {
+			damaged = tx.Bucket(bucketKeyIDs) != nil
 			if v := meta.Get(keySchema); len(v) == 8 {
 				version, ours = binary.BigEndian.Uint64(v), true
 			}
@@ -89,13 +90,15 @@ func checkSchema(db *bbolt.DB) error {
 		return err
 	case empty:
 		return db.Update(createSchema)
+	case !ours && damaged:
+		return errDamaged("it has no version")
 	case !ours:
-		return fmt.Errorf("%w: a bbolt file of something else", ErrSchema)
+		return errForeign
 	case version > schemaVersion:
 		return fmt.Errorf("%w: version %d, written by a newer version of this library; this one knows up to %d",
 			ErrSchema, version, schemaVersion)
 	case version < schemaVersion:
-		return fmt.Errorf("%w: version %d, which no release of this library had", ErrSchema, version)
+		return fmt.Errorf("%w: version %d, which no release of this library wrote", ErrSchema, version)
 	}
 	return nil
 }

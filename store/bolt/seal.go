@@ -11,11 +11,10 @@ import (
 	"github.com/storageapi/storageapi/store/bolt/internal/record"
 )
 
-// resealStep is how many webhooks are sealed anew in a transaction.
+// resealStep is how many webhooks are sealed again in a transaction.
 const resealStep = 1000
 
-// reseal sees to it that all secrets are sealed under the first key, if there are
-// keys, or else that none is sealed.
+// reseal seals all secrets under the first key, if there are keys, or else unseals them.
 func (s *Store) reseal() error {
 	var mark []byte
 	err := s.db.View(func(tx *bbolt.Tx) error {
@@ -43,8 +42,8 @@ func (s *Store) reseal() error {
 	return nil
 }
 
-// resealFrom seals the secrets of some webhooks from that row on anew, and returns
-// the row to go on with, or else marks the file as sealed.
+// resealFrom seals the secrets of some webhooks from that row on, and returns the row to
+// go on with, or else marks the file as sealed. The index is empty: Open calls it.
 func (s *Store) resealFrom(b *batch, row []byte) (next []byte, err error) {
 	var records [][2][]byte // key and value; not written at once, for the cursor's sake
 	c := b.tx.Bucket(bucketWebhooks).Cursor()

@@ -20,13 +20,12 @@ const maxIndexed = 32_768
 // claims and settlements by id, for publishing and creating all of an account. What it
 // does not have is read from the file.
 //
-// It has one rule of invalidation. A step changes nothing in the index. It announces
-// that the account is changing, and keeps the change in its batch, where the steps after it find
-// it. When readers of the file see the transaction, because its commit succeeded or
-// because they do although it failed, apply takes the changes over. When the transaction
-// is undone, forgetChanging forgets what was announced. Between the announcement and
-// either of these, readers may see a change before the index has it: a claim of a webhook whose account is
-// changing reads the file.
+// It has one rule of invalidation. A step changes nothing in the index: it announces that
+// the account is changing, and keeps the change in its batch, where later steps find it.
+// Once readers of the file see the transaction, because its commit succeeded or is unsure,
+// apply takes the changes over. If the transaction is undone, forgetChanging forgets the
+// accounts that were announced. Until either happens, readers may see a change before the
+// index has it, so a claim of a webhook whose account is changing reads the file.
 type webhookIndex struct {
 	mu       sync.Mutex
 	byID     map[string]*indexedWebhook
@@ -149,8 +148,7 @@ func (a *accountWebhooks) at(id string) (int, bool) {
 	return slices.BinarySearchFunc(a.list, id, func(w *indexedWebhook, id string) int { return strings.Compare(w.ID, id) })
 }
 
-// set puts a webhook in its place, or removes it if w is nil. Of a nil list it keeps
-// nothing.
+// set adds or replaces a webhook, or removes it if w is nil. A nil list stays nil.
 func (a *accountWebhooks) set(id string, w *indexedWebhook) {
 	if a == nil {
 		return
@@ -270,7 +268,7 @@ func (x *webhookIndex) forgetChanging() {
 	x.version++
 }
 
-// set adds a webhook, in place of any other if there are too many. x.mu is held.
+// set adds a webhook, and forgets any other if there are too many. x.mu is held.
 func (x *webhookIndex) set(w *indexedWebhook) {
 	if x.byID == nil {
 		x.byID = make(map[string]*indexedWebhook)

@@ -165,7 +165,7 @@ func (s *Store) deleteWebhook(b *batch, account, id string, check func(webhooks.
 	return nil
 }
 
-// webhookOf returns the webhook of that id, whatever its account.
+// webhookOf returns the webhook of that id, of any account.
 func (s *Store) webhookOf(tx *bbolt.Tx, id string) (webhooks.Webhook, error) {
 	account := tx.Bucket(bucketWebhookIDs).Get([]byte(id))
 	if account == nil {

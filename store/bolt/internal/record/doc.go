@@ -3,5 +3,5 @@
 // bucket a record stands.
 //
 // Every record begins with [Version]. What cannot be decoded is [ErrCorrupt]; decoding
-// never panics, whatever the bytes are.
+// never panics on any bytes.
 package record

@@ -19,7 +19,7 @@ type SegmentBuilder struct {
 // IsEmpty reports whether the segment has no events.
 func (s *SegmentBuilder) IsEmpty() bool { return s.events.len() == 0 }
 
-// IsFull reports whether there is no room for an event of so many deliveries.
+// IsFull reports whether the segment has no room for an event of that many deliveries.
 func (s *SegmentBuilder) IsFull(deliveries int, body []byte) bool {
 	return !s.IsEmpty() && (s.next+1+uint64(deliveries)-s.first > MaxSegment || len(s.bodies.data)+len(body) > MaxSegmentBodies)
 }
