@@ -41,7 +41,7 @@ func TestConditionsSeeBeforeAndAfter(t *testing.T) {
 		t.Errorf("asked (-want +got):\n%s", diff)
 	}
 	page, err := service.List(t.Context(), account, apikeys.Page{Limit: 2})
-	if err != nil || !cmp.Equal([]apikeys.Key{key}, page, byValue) {
+	if err != nil || !cmp.Equal([]apikeys.Key{key}, page.Keys, byValue) {
 		t.Errorf("it is changed: %+v, %v", page, err)
 	}
 

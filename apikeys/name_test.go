@@ -83,7 +83,7 @@ func TestOldNamesAreRead(t *testing.T) {
 	if got, err := service.Get(t.Context(), account, key.ID); err != nil || got.Name != old {
 		t.Errorf("got %+q, %v", got.Name, err)
 	}
-	if list, err := service.List(t.Context(), account, apikeys.Page{Limit: 1}); err != nil || len(list) != 1 || list[0].Name != old {
+	if list, err := service.List(t.Context(), account, apikeys.Page{Limit: 1}); err != nil || len(list.Keys) != 1 || list.Keys[0].Name != old {
 		t.Errorf("listed %+v, %v", list, err)
 	}
 	if got, err := service.Update(t.Context(), account, key.ID, apikeys.UpdateParams{}); err != nil || got.Name != old {

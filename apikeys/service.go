@@ -159,20 +159,3 @@ func (s *KeyService) shown(key Key, before unwritten) Key {
 	}
 	return key
 }
-
-// List returns a part of the account's keys, newest first; an empty list past
-// the end. page.Limit must be at least 1.
-func (s *KeyService) List(ctx context.Context, account string, page Page) ([]Key, error) {
-	if page.Limit < 1 {
-		return nil, invalid("limit", "must be at least 1")
-	}
-	before := s.uses.unwritten()
-	keys, err := s.store.ListKeys(ctx, account, page)
-	if err != nil {
-		return nil, fmt.Errorf("list API keys: %w", err)
-	}
-	for i := range keys {
-		keys[i] = s.shown(keys[i], before)
-	}
-	return keys, nil
-}

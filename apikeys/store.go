@@ -4,12 +4,6 @@ import (
 	"context"
 )
 
-// A Page asks for a part of a list that is ordered by descending id.
-type Page struct {
-	After string // the id after which the part begins; empty: at the start
-	Limit int    // how many at most; at least 1
-}
-
 // A Store keeps keys. It is what an author of a backend implements. The comments of its
 // methods are the contract, together with what [package store] says once of every method:
 // atomicity, errors, contexts, clocks, ids and copies. Package storetest proves a store.

@@ -223,7 +223,9 @@ func TestUsesThatAreWrittenDuringARead(t *testing.T) {
 					var got []apikeys.Key
 					var err error
 					if list {
-						got, err = service.List(t.Context(), account, apikeys.Page{Limit: 2})
+						var page apikeys.KeyPage
+						page, err = service.List(t.Context(), account, apikeys.Page{Limit: 2})
+						got = page.Keys
 					} else {
 						got = make([]apikeys.Key, 1)
 						got[0], err = service.Get(t.Context(), account, key.ID)

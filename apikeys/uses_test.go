@@ -19,7 +19,7 @@ func lastUse(t *testing.T, s *apikeys.KeyService, id string) time.Time {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, listed := range keys {
+	for _, listed := range keys.Keys {
 		if listed.ID == id && listed.LastUsedAt.Before(key.LastUsedAt) {
 			t.Errorf("Get says %v, then List says %v", key.LastUsedAt, listed.LastUsedAt)
 		}

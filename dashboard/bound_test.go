@@ -61,7 +61,7 @@ func (s *site) state(account string) string {
 	for _, key := range own.keys() {
 		all.WriteString(key.ID + key.Name + string(key.Hash.Sum[:]) + "\n")
 	}
-	for _, hook := range hooks {
+	for _, hook := range hooks.Webhooks {
 		all.WriteString(hook.ID + hook.URL + hook.Secret.Reveal() + string(hook.OffReason) + "\n")
 	}
 	return all.String()

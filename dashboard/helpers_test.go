@@ -85,7 +85,7 @@ func (s *site) keys() []apikeys.Key {
 	if err != nil {
 		s.Fatal(err)
 	}
-	return list
+	return list.Keys
 }
 
 func (s *site) valid(token string) bool {

@@ -73,17 +73,13 @@ type keyListView struct {
 
 func (p *pages) listKeys(c *call) (answer, error) {
 	after := c.after()
-	keys, err := p.keys.List(c.Context(), c.account, apikeys.Page{After: after, Limit: pageSize + 1})
+	page, err := p.keys.List(c.Context(), c.account, apikeys.Page{After: after, Limit: pageSize})
 	if err != nil {
 		return answer{}, err
 	}
-	view := keyListView{After: after != ""}
-	if len(keys) > pageSize { // one more than is shown: there are more
-		keys = keys[:pageSize]
-		view.Next = keys[pageSize-1].ID
-	}
-	for i := range keys {
-		view.Keys = append(view.Keys, p.viewKey(&keys[i]))
+	view := keyListView{After: after != "", Next: page.Next}
+	for i := range page.Keys {
+		view.Keys = append(view.Keys, p.viewKey(&page.Keys[i]))
 	}
 	return answer{page: "keys", title: "API keys", tab: "keys", data: view}, nil
 }

@@ -131,21 +131,17 @@ type listedWebhook struct {
 
 func (p *pages) listWebhooks(c *call) (answer, error) {
 	after := c.after()
-	list, err := p.webhooks.List(c.Context(), c.account, webhooks.Page{After: after, Limit: webhookPageSize + 1})
+	page, err := p.webhooks.List(c.Context(), c.account, webhooks.Page{After: after, Limit: webhookPageSize})
 	if err != nil {
 		return answer{}, err
 	}
-	view := webhookListView{After: after != ""}
-	if len(list) > webhookPageSize {
-		list = list[:webhookPageSize]
-		view.Next = list[webhookPageSize-1].ID
-	}
-	for i := range list {
-		webhook, _, err := p.viewCurrent(c, &list[i])
+	view := webhookListView{After: after != "", Next: page.Next}
+	for i := range page.Webhooks {
+		webhook, _, err := p.viewCurrent(c, &page.Webhooks[i])
 		if err != nil {
 			return answer{}, err
 		}
-		health, err := p.health(c, list[i].ID, glance)
+		health, err := p.health(c, page.Webhooks[i].ID, glance)
 		if err != nil {
 			return answer{}, err
 		}

@@ -18,7 +18,7 @@ func (s *site) webhooks() []webhooks.Webhook {
 	if err != nil {
 		s.Fatal(err)
 	}
-	return list
+	return list.Webhooks
 }
 
 func (s *site) webhook(id string) webhooks.Webhook {

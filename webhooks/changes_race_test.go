@@ -81,7 +81,7 @@ func TestDeleteDuringEverything(t *testing.T) {
 			if after := len(b.hits.of("a")); after != before {
 				t.Fatalf("round %d: %d requests after Delete", i, after-before)
 			}
-			if list, err := b.service.List(b.Context(), account, webhooks.Page{Limit: 1}); err != nil || len(list) != 0 {
+			if list, err := b.service.List(b.Context(), account, webhooks.Page{Limit: 1}); err != nil || len(list.Webhooks) != 0 {
 				t.Fatalf("round %d: it is back: %+v, %v", i, list, err)
 			}
 		}

@@ -147,7 +147,7 @@ func TestUpdateOfWhatIsDeletedMeanwhile(t *testing.T) {
 	if !errors.Is(err, webhooks.ErrNotFound) {
 		t.Errorf("got %v", err)
 	}
-	if list, err := service.List(t.Context(), account, webhooks.Page{Limit: 1}); err != nil || len(list) != 0 {
+	if list, err := service.List(t.Context(), account, webhooks.Page{Limit: 1}); err != nil || len(list.Webhooks) != 0 {
 		t.Errorf("there is %+v, %v", list, err)
 	}
 }
@@ -179,7 +179,7 @@ func TestConditionOfACreation(t *testing.T) {
 	if diff := cmp.Diff([]string{"", "", made.ID}, asked); diff != "" {
 		t.Errorf("asked (-want +got):\n%s", diff)
 	}
-	if list, err := service.List(t.Context(), account, webhooks.Page{Limit: 2}); err != nil || len(list) != 1 {
+	if list, err := service.List(t.Context(), account, webhooks.Page{Limit: 2}); err != nil || len(list.Webhooks) != 1 {
 		t.Errorf("there is %+v, %v", list, err)
 	}
 }

@@ -132,23 +132,6 @@ func (s *WebhookService) Get(ctx context.Context, account, webhookID string) (We
 	return webhook, nil
 }
 
-// List returns a part of the account's webhooks, newest first; an empty list past
-// the end. page.Limit must be at least 1.
-func (s *WebhookService) List(ctx context.Context, account string, page Page) ([]Webhook, error) {
-	if page.Limit < 1 {
-		return nil, invalid("limit", "must be at least 1")
-	}
-	list, err := s.store.ListWebhooks(ctx, account, page)
-	if err != nil {
-		return nil, fmt.Errorf("list webhooks: %w", err)
-	}
-	now := s.now()
-	for i := range list {
-		list[i].dropExpired(now)
-	}
-	return list, nil
-}
-
 // Publish sends an event to all webhooks of its account that are active and
 // subscribed to its type at this moment. When it returns nil, the event and its
 // deliveries are stored as durably as the store can, and each will be delivered

@@ -15,12 +15,6 @@ type Store interface {
 	AlertStore   // what alerts remember from report to report
 }
 
-// A Page asks for a part of a list that is ordered by descending id.
-type Page struct {
-	After string // the id after which the part begins; empty: at the start
-	Limit int    // how many at most; at least 1
-}
-
 // A Waker is a [Store] that others write to as well, and that hears of it.
 type Waker interface {
 	// Wake calls wake whenever others may have made deliveries due, until ctx is

@@ -143,8 +143,8 @@ func TestUpdatesDoNotUndoEachOther(t *testing.T) {
 		}
 	}
 	wg.Wait()
-	if list, err := service.List(t.Context(), account, webhooks.Page{Limit: 9}); err != nil || len(list) != 1 {
-		t.Errorf("there are %d webhooks, %v; want the first", len(list), err)
+	if list, err := service.List(t.Context(), account, webhooks.Page{Limit: 9}); err != nil || len(list.Webhooks) != 1 {
+		t.Errorf("there are %d webhooks, %v; want the first", len(list.Webhooks), err)
 	}
 }
 

@@ -13,7 +13,7 @@ func (s *site) keys() []apikeys.Key {
 	if err != nil {
 		s.Fatal(err)
 	}
-	return list
+	return list.Keys
 }
 
 // secret is what the page shows once.

@@ -29,10 +29,10 @@ func TestWebhooks(t *testing.T) {
 	secret := w.secret()
 	s.receiver.trust(t, secret)
 	list, err := s.api.Webhooks.List(t.Context(), account, webhooks.Page{Limit: 10})
-	if err != nil || len(list) != 1 || list[0].BalanceThreshold != 12_500_000_000 || len(list[0].Events) != 2 {
+	if err != nil || len(list.Webhooks) != 1 || list.Webhooks[0].BalanceThreshold != 12_500_000_000 || len(list.Webhooks[0].Events) != 2 {
 		t.Fatalf("got %+v, %v", list, err)
 	}
-	path := "webhooks/" + list[0].ID
+	path := "webhooks/" + list.Webhooks[0].ID
 	w.again("reload")
 	w.at(path)
 	w.gone(secret)

@@ -66,8 +66,8 @@ func viewDelivery(d *webhooks.Delivery) deliveryView {
 	}
 }
 
-func viewDeliveryListed(d *webhooks.Delivery) deliveryListView {
-	view := deliveryListView{deliveryView: viewDelivery(d)}
+func viewDeliveryListed(d webhooks.Delivery) deliveryListView {
+	view := deliveryListView{deliveryView: viewDelivery(&d)}
 	if n := len(d.Attempts); n > 0 {
 		last := viewAttempt(d.Attempts[n-1])
 		view.AttemptCount, view.LastAttempt = last.Number, &last
@@ -92,15 +92,11 @@ func (a *api) listDeliveries(c *call) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	part := listView{Data: []any{}, HasMore: page.Next != ""}
-	for i := range page.Deliveries {
-		part.Data = append(part.Data, viewDeliveryListed(&page.Deliveries[i]))
+	next := page.Next
+	if next != "" {
+		next = c.id + "/" + next // it is of this list
 	}
-	if part.HasMore {
-		next := encodeCursor(c.id + "/" + page.Next)
-		part.NextCursor = &next
-	}
-	return ok(part)
+	return showList(page.Deliveries, next, viewDeliveryListed)
 }
 
 func (a *api) getDelivery(c *call) (answer, error) {

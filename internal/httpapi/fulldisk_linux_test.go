@@ -53,7 +53,7 @@ func TestFullDisk(t *testing.T) {
 		t.Fatal(err)
 	}
 	var stored []string
-	for _, key := range keys {
+	for _, key := range keys.Keys {
 		stored = append(stored, key.ID)
 	}
 	slices.Sort(stored)

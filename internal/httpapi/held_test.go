@@ -297,14 +297,14 @@ func (h *host) state(account string) string {
 	if err != nil {
 		h.Error(err)
 	}
-	for _, key := range keys {
+	for _, key := range keys.Keys {
 		fmt.Fprintf(&all, "%s %q %x\n", key.ID, key.Name, key.Hash.Sum[:4])
 	}
 	hooks, err := h.api.Webhooks.List(ctx, account, webhooks.Page{Limit: 1000})
 	if err != nil {
 		h.Error(err)
 	}
-	for _, hook := range hooks {
+	for _, hook := range hooks.Webhooks {
 		fmt.Fprintf(&all, "%s %s %s\n", hook.ID, hook.URL, hook.Secret.Reveal())
 	}
 	return all.String()

@@ -91,10 +91,15 @@ func (a *api) createKey(c *call) (answer, error) {
 }
 
 func (a *api) listKeys(c *call) (answer, error) {
-	fetch := func(after string, limit int) ([]apikeys.Key, error) {
-		return a.keys.List(c.Context(), c.caller.Account, apikeys.Page{After: after, Limit: limit})
+	after, limit, err := parsePage(c.URL.RawQuery, id.Key)
+	if err != nil {
+		return answer{}, err
 	}
-	return list(c, id.Key, fetch, func(key apikeys.Key) (string, any) { return key.ID, viewKeyRead(key) })
+	page, err := a.keys.List(c.Context(), c.caller.Account, apikeys.Page{After: after, Limit: limit})
+	if err != nil {
+		return answer{}, err
+	}
+	return showList(page.Keys, page.Next, viewKeyRead)
 }
 
 func (a *api) getKey(c *call) (answer, error) {

@@ -20,28 +20,16 @@ type listView struct {
 	HasMore    bool    `json:"hasMore"`
 }
 
-// list answers with the part of a list that the query asks for. kind is the
-// prefix of the items' ids, fetch returns up to limit items that come after an
-// id, view an item's id and what is shown of it.
-func list[T any](c *call, kind string, fetch func(after string, limit int) ([]T, error), view func(T) (string, any)) (answer, error) {
-	after, limit, err := parsePage(c.URL.RawQuery, kind)
-	if err != nil {
-		return answer{}, err
-	}
-	items, err := fetch(after, limit+1) // the one too many tells that there are more
-	if err != nil {
-		return answer{}, err
-	}
-	part := listView{Data: []any{}, HasMore: len(items) > limit}
-	var last string
-	for _, item := range items[:min(len(items), limit)] {
-		var shown any
-		last, shown = view(item)
-		part.Data = append(part.Data, shown)
+// showList answers with a part of a list; next is what the cursor of the part that
+// follows holds, empty if there is none.
+func showList[T, V any](items []T, next string, view func(T) V) (answer, error) {
+	part := listView{Data: []any{}, HasMore: next != ""}
+	for _, item := range items {
+		part.Data = append(part.Data, view(item))
 	}
 	if part.HasMore {
-		next := encodeCursor(last)
-		part.NextCursor = &next
+		cursor := encodeCursor(next)
+		part.NextCursor = &cursor
 	}
 	return ok(part)
 }

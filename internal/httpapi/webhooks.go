@@ -108,10 +108,15 @@ func (a *api) showCreated(c *call, webhookID string) (answer, error) {
 }
 
 func (a *api) listWebhooks(c *call) (answer, error) {
-	fetch := func(after string, limit int) ([]webhooks.Webhook, error) {
-		return a.webhooks.List(c.Context(), c.caller.Account, webhooks.Page{After: after, Limit: limit})
+	after, limit, err := parsePage(c.URL.RawQuery, id.Webhook)
+	if err != nil {
+		return answer{}, err
 	}
-	return list(c, id.Webhook, fetch, func(w webhooks.Webhook) (string, any) { return w.ID, viewWebhookRead(w) })
+	page, err := a.webhooks.List(c.Context(), c.caller.Account, webhooks.Page{After: after, Limit: limit})
+	if err != nil {
+		return answer{}, err
+	}
+	return showList(page.Webhooks, page.Next, viewWebhookRead)
 }
 
 func (a *api) getWebhook(c *call) (answer, error) {

@@ -91,7 +91,7 @@ func publishForEver(path string) error {
 	}
 	if list, err := hooks.List(ctx, "acct", webhooks.Page{Limit: 1}); err != nil {
 		return err
-	} else if len(list) == 0 {
+	} else if len(list.Webhooks) == 0 {
 		_, err := hooks.Create(ctx, "acct", webhooks.CreateParams{
 			URL: "https://example.com/", Events: []webhooks.EventType{webhooks.TypeBalanceLow},
 		})

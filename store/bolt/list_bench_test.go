@@ -51,10 +51,10 @@ func BenchmarkListKeys(b *testing.B) {
 				if err != nil {
 					b.Fatal(err)
 				}
-				if len(page) < 1000 {
+				if len(page.Keys) < 1000 {
 					break
 				}
-				starts = append(starts, page[rand.IntN(900)].ID)
+				starts = append(starts, page.Keys[rand.IntN(900)].ID)
 			}
 			tokens := map[string]string{}
 			for range min(c.accounts, 100) {
@@ -73,8 +73,8 @@ func BenchmarkListKeys(b *testing.B) {
 					start := time.Now()
 					page, err := api.Keys.List(b.Context(), account, apikeys.Page{After: after, Limit: 100})
 					lists = append(lists, time.Since(start))
-					if err != nil || len(page) < 100 {
-						b.Fatalf("%d keys, %v", len(page), err)
+					if err != nil || len(page.Keys) < 100 {
+						b.Fatalf("%d keys, %v", len(page.Keys), err)
 					}
 					path := "/v2/api-keys?limit=100"
 					if after != "" {

@@ -1,0 +1,24 @@
+package input
+
+import "iter"
+
+// Pages returns the items of all pages. fetch returns the page that comes after what the
+// page before said, which is "" at first and, in its answer, at the end.
+func Pages[T any](fetch func(after string) (items []T, next string, err error)) iter.Seq2[T, error] {
+	return func(yield func(T, error) bool) {
+		for next, more := "", true; more; more = next != "" {
+			var items []T
+			var err error
+			if items, next, err = fetch(next); err != nil {
+				var none T
+				yield(none, err)
+				return
+			}
+			for _, item := range items {
+				if !yield(item, nil) {
+					return
+				}
+			}
+		}
+	}
+}
