@@ -6,10 +6,10 @@ import (
 	"time"
 )
 
-// Stats tell how deliveries go, over all accounts.
+// Stats are figures of all accounts together.
 type Stats struct {
-	Pending   int           // deliveries owed, those of webhooks that are off included
-	OldestDue time.Duration // for how long the delivery that waits longest has been due; 0 if none is
+	Pending   int           // deliveries, those of webhooks that are off included
+	OldestDue time.Duration // how long the delivery that waits longest has been due; 0 if none is
 	InFlight  int           // attempts that this process is making
 
 	// What this service has done since New.
@@ -17,18 +17,17 @@ type Stats struct {
 	Failed    uint64 // attempts that failed
 	Dead      uint64 // deliveries given up
 
-	// ExpiredLeases is how many claims came to nothing, because the process that had made
-	// them ended or could not tell in time what became of them, and were taken back:
-	// by this process, since its store was opened.
+	// ExpiredLeases is how many claims this process took back since its store was opened,
+	// because the process that had made them ended, or did not record the result in time.
 	ExpiredLeases uint64
 
-	// Halted is why the store writes and claims nothing any more, if it is a [Halter]
-	// that has halted: alert on it, and restart once the disk is sound. Nil: it does.
+	// Halted is why the store, a [Halter], writes and claims nothing any more; nil if it
+	// does. Alert on it, and restart once the disk is sound.
 	Halted error
 }
 
 // Stats returns the figures of the moment. It costs about a millisecond for each
-// 10,000 webhooks that are owed something: it is for once in some seconds.
+// 10,000 webhooks with pending deliveries: call it once in some seconds.
 func (s *WebhookService) Stats(ctx context.Context) (Stats, error) {
 	backlog, err := s.store.Backlog(ctx, "")
 	if err != nil {
@@ -42,11 +41,11 @@ func (s *WebhookService) Stats(ctx context.Context) (Stats, error) {
 	}, nil
 }
 
-// WebhookStats tell how the deliveries to one webhook go.
+// WebhookStats are figures of one webhook.
 type WebhookStats struct {
-	Pending      int           // deliveries owed
-	OldestDue    time.Duration // for how long the one that waits longest has been due; 0 if none is
-	LimiterState LimiterState  // how this process treats it
+	Pending      int           // deliveries
+	OldestDue    time.Duration // how long the one that waits longest has been due; 0 if none is
+	LimiterState LimiterState  // of this process
 
 	// TurnsOffAt is when the webhook will be turned off if no attempt succeeds before:
 	// see [Config.FailingLimit]. Zero if it is off, if its last attempt succeeded, and
@@ -54,13 +53,14 @@ type WebhookStats struct {
 	TurnsOffAt time.Time
 }
 
-// A LimiterState tells how many attempts this process makes at a time to a webhook.
+// A LimiterState is the state of the adaptive limiter of a webhook: an AIMD concurrency
+// limit and a circuit breaker.
 type LimiterState struct {
-	InFlight int  // attempts under way
-	Cap      int  // how many there may be at most
-	Failures int  // attempts that failed since the last one that did not
-	Slow     bool // its attempts take long: they share the slots of the slow
-	Open     bool // its circuit breaker is open: all attempts fail, and one at a time is made until one succeeds
+	InFlight int  // attempts that this process is making
+	Cap      int  // how many it makes at a time, at most
+	Failures int  // attempts that failed since the last success
+	Slow     bool // attempts take long: the webhook shares the slots of the slow ones
+	Open     bool // the circuit breaker is open: one probe at a time is made until one succeeds
 }
 
 // WebhookStats returns the figures of the account's webhook, or [ErrNotFound].
@@ -80,7 +80,7 @@ func (s *WebhookService) WebhookStats(ctx context.Context, account, webhookID st
 	}, nil
 }
 
-// age returns for how long the longest due delivery waits.
+// age returns how long the delivery that waits longest has been due.
 func (b Backlog) age() time.Duration {
 	if b.OldestDue.IsZero() {
 		return 0
