@@ -1,5 +1,9 @@
-// Package apikeys issues API keys with scopes and verifies them (SPEC sections
-// 2.1, 4.1 and 5).
+// Package apikeys issues API keys with scopes and verifies them (docs/spec.md, sections 2.1,
+// 4.1 and 5):
+//
+//	keys, err := apikeys.New(store, apikeys.Config{})
+//	key, token, err := keys.Create(ctx, "acct_1", apikeys.CreateParams{Name: "backup", Scopes: scopes.Of(scopes.FilesRead)})
+//	principal, err := keys.Verify(ctx, r.Header.Get("Api-Key"))
 //
 // # Issuing
 //

@@ -1,5 +1,9 @@
-// Package scopes holds the permissions an API key can carry: the thirteen
-// scopes of SPEC section 5, and sets of them.
+// Package scopes holds the permissions that an API key can carry: the thirteen scopes of
+// docs/spec.md, section 5, and sets of them.
+//
+//	granted, err := scopes.ParseSet([]string{"files:write", "files:read"})
+//	granted.Has(scopes.FilesRead)                 // true
+//	granted.Covers(scopes.Of(scopes.AccountRead)) // false
 //
 // # Scopes
 //

@@ -8,11 +8,11 @@ import (
 // A Scope is one permission an API key can carry, such as "files:read". The
 // zero Scope is none of them.
 //
-// Only the thirteen scopes of SPEC section 5 exist. A Scope is its place in
+// Only the thirteen scopes of docs/spec.md, section 5, exist. A Scope is its place in
 // that table, from 1 to 13; the numbers never change, so stores may keep them.
 type Scope uint8
 
-// The scopes of SPEC section 5, in its order.
+// The scopes of docs/spec.md, section 5, in its order.
 const (
 	EnvironmentsRead  Scope = iota + 1 // List and retrieve environments
 	EnvironmentsWrite                  // Create, update, delete environments
@@ -98,7 +98,7 @@ func (s Scope) String() string {
 	return names[s]
 }
 
-// Description says in the words of SPEC section 5 what the scope permits; "" for
+// Description says in the words of docs/spec.md, section 5, what the scope permits; "" for
 // the zero Scope.
 func (s Scope) Description() string {
 	if int(s) > count {

@@ -11,7 +11,7 @@ import (
 	"github.com/storageapi/storageapi/scopes"
 )
 
-// specification is the table of SPEC section 5, to the letter.
+// specification is the table of docs/spec.md, section 5, to the letter.
 var specification = []struct {
 	scope         scopes.Scope
 	name, permits string

@@ -30,7 +30,7 @@ func Of(members ...Scope) Set {
 	return set
 }
 
-// All returns the set of all scopes, in the order of SPEC section 5.
+// All returns the set of all scopes, in the order of docs/spec.md, section 5.
 func All() Set {
 	var set Set
 	for s := EnvironmentsRead; s <= AccountRead; s++ {

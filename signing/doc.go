@@ -1,4 +1,10 @@
-// Package signing signs webhook requests, and verifies them on the receiver's side.
+// Package signing signs webhook requests, and verifies them on the receiver's side:
+//
+//	signer, err := signing.NewSigner("", webhook.Secret)
+//	signer.Sign(request.Header, event.ID, time.Now(), event.Body)
+//
+//	verifier, err := signing.NewVerifier(signing.VerifierConfig{Secrets: []signing.Secret{secret}})
+//	mux.Handle("POST /hooks", verifier.Handler(receive))
 //
 // # What is signed
 //

@@ -1,6 +1,6 @@
 package signing
 
-// Signature returns the value of X-Service-Signature for one secret (SPEC, section 6): the lower-case hex of
+// Signature returns the value of X-Service-Signature for one secret (docs/spec.md, section 6): the lower-case hex of
 // HMAC-SHA256 of body, keyed with the secret's text as shown. It is what ends the line that this prints:
 //
 //	openssl dgst -sha256 -hmac "$SECRET" < body

@@ -13,7 +13,7 @@ import (
 // ErrConfig is wrapped by the error for a header name, a tolerance, a size or a key that cannot work.
 var ErrConfig = errors.New("signing: invalid configuration")
 
-// DefaultHeader is the header that carries the signature of the body (SPEC, section 6) unless the host named another.
+// DefaultHeader is the header that carries the signature of the body (docs/spec.md, section 6) unless the host named another.
 const DefaultHeader = "X-Service-Signature"
 
 // The headers of Standard Webhooks v1, as [http.Header] spells them.

@@ -1,5 +1,9 @@
-// Package store defines what a storage backend of the service is: one [Store]
-// that keeps API keys, webhooks, events and their deliveries.
+// Package store defines what a storage backend of the service is: one [Store] that keeps
+// API keys, webhooks, events and their deliveries. A host opens one and passes it:
+//
+//	store, err := bolt.Open("storage.db")
+//	defer store.Close()
+//	api, err := storageapi.NewHandler(storageapi.Config{Store: store})
 //
 // # Choosing a store
 //

@@ -16,8 +16,8 @@ import (
 
 // Config configures a [WebhookService]. The zero Config works.
 type Config struct {
-	// SignatureHeader is the request header that carries the signature of SPEC
-	// section 6. Default: X-Service-Signature.
+	// SignatureHeader is the request header that carries the signature of the body, see
+	// docs/spec.md, section 6. Default: X-Service-Signature.
 	SignatureHeader string
 
 	// Timeout is how long one attempt may take in all: looking up the name,

@@ -63,7 +63,7 @@ func (e Event) encode() (EncodedEvent, error) {
 	if !writable(at) {
 		return EncodedEvent{}, invalid("timestamp", "must be in the years 0 to 9999")
 	}
-	encoded, err := newEnvelope(e.ID, e.Account, e.Data.Type(), at, e.Data)
+	encoded, err := newEncodedEvent(e.ID, e.Account, e.Data.Type(), at, e.Data)
 	if err != nil {
 		return EncodedEvent{}, err
 	}
@@ -73,9 +73,9 @@ func (e Event) encode() (EncodedEvent, error) {
 	return encoded, nil
 }
 
-// newEnvelope returns an event with its body. Neither an id, a type nor a timestamp
+// newEncodedEvent returns an event with its body. Neither an id, a type nor a timestamp
 // has anything to escape.
-func newEnvelope(id, account string, t EventType, at time.Time, data any) (EncodedEvent, error) {
+func newEncodedEvent(id, account string, t EventType, at time.Time, data any) (EncodedEvent, error) {
 	body := make([]byte, 0, 128+sizeOf(data))
 	body = append(body, `{"id":"`...)
 	body = append(body, id...)

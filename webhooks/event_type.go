@@ -9,7 +9,7 @@ import (
 // An EventType names a kind of event that a webhook can subscribe to.
 type EventType string
 
-// The event types of SPEC section 6.
+// The event types of docs/spec.md, section 6.
 const (
 	TypeFilesExpiring                EventType = "files.expiring"
 	TypeBalanceLow                   EventType = "balance.low"
@@ -32,7 +32,7 @@ var eventTypes = [...]EventType{
 	TypeTransactionsLimitReached,
 }
 
-// EventTypes returns all types to subscribe to, in the order of SPEC section 6.
+// EventTypes returns all types to subscribe to, in the order of docs/spec.md, section 6.
 func EventTypes() []EventType { return slices.Clone(eventTypes[:]) }
 
 // ReadScope returns the scope that lets a key read what events of this type

@@ -8,7 +8,7 @@ import (
 )
 
 // Data is the payload of an event: a value of one of the types below, one per
-// event type of SPEC section 6. Strings in it must be UTF-8.
+// event type of docs/spec.md, section 6. Strings in it must be UTF-8.
 type Data interface {
 	// Type returns the event type that the payload belongs to.
 	Type() EventType

@@ -55,7 +55,7 @@ func (s *WebhookService) SendTest(ctx context.Context, account, webhookID string
 		return TestEvent{}, err
 	}
 	now := s.now().UTC().Truncate(time.Millisecond)
-	event, err := newEnvelope(s.ids.New(id.Event, now), account, TypeTest, now, map[string]string{"webhookId": webhook.ID})
+	event, err := newEncodedEvent(s.ids.New(id.Event, now), account, TypeTest, now, map[string]string{"webhookId": webhook.ID})
 	if err != nil {
 		return TestEvent{}, err
 	}

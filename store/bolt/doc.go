@@ -1,5 +1,9 @@
-// Package bolt keeps everything in one file, with go.etcd.io/bbolt. It is the store of
-// hosts that pass a path and no store.
+// Package bolt keeps everything in one file, with go.etcd.io/bbolt. A host that passes a
+// path and no store gets it; one that has options passes the store:
+//
+//	store, err := bolt.Open("storage.db", bolt.Sealed(keys))
+//	defer store.Close()
+//	api, err := storageapi.NewHandler(storageapi.Config{Store: store})
 //
 // # Durability
 //

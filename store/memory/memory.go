@@ -1,12 +1,10 @@
-// Package memory is a [store.Store] without a disk, for tests and small tools.
-// What it keeps is gone when the process ends, and until then it forgets
-// nothing but what is deleted.
+// Package memory is a [store.Store] without a disk, for tests and small tools:
 //
-// # Use
+//	api, err := storageapi.NewHandler(storageapi.Config{Store: memory.New()})
 //
-// [New] returns an empty store. A host passes it in its Config; a test passes
-// it to apikeys.New or webhooks.New. Package storetest proves it as it proves
-// every other store, so what works on it works on them.
+// What it keeps is gone when the process ends; until then it forgets only what is deleted.
+// Package storetest proves it as it proves every other store, so what works on it works
+// on them.
 //
 // # Time
 //

@@ -1,5 +1,9 @@
 // Package storetest proves that a [store.Store] keeps its contract, which is
-// the comments of apikeys.Store, webhooks.Store and store.Store.
+// the comments of apikeys.Store, webhooks.Store and store.Store:
+//
+//	func TestStore(t *testing.T) {
+//		storetest.Run(t, func(t *testing.T) store.Store { return open(t, t.TempDir()) })
+//	}
 //
 // # Every store
 //
