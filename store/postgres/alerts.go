@@ -41,7 +41,7 @@ func (s *Store) UpdateAlert(ctx context.Context, account string, metric webhooks
 		deliveries, err = s.updateAlert(ctx, tx, account, metric, change)
 		return err
 	})
-	return s.owed(deliveries, err)
+	return s.notified(deliveries, err)
 }
 
 func (s *Store) updateAlert(ctx context.Context, tx pgx.Tx, account string, metric webhooks.Metric, change func(*webhooks.AlertStep) error) (deliveries int, err error) {
@@ -196,5 +196,5 @@ func (s *Store) EnqueueOnce(ctx context.Context, event webhooks.EncodedEvent, de
 		}
 		return err
 	})
-	return s.owed(deliveries, err)
+	return s.notified(deliveries, err)
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// Backlog implements [webhooks.Store]. It counts what is owed: 0.1 s for a million.
+// Backlog implements [webhooks.Store]. It counts the pending deliveries: 0.1 s for a million.
 func (s *Store) Backlog(ctx context.Context, webhookID string) (backlog webhooks.Backlog, err error) {
 	err = s.read(ctx, func(ctx context.Context, conn *pgxpool.Conn) error {
 		var oldest *time.Time
@@ -23,7 +23,7 @@ func (s *Store) Backlog(ctx context.Context, webhookID string) (backlog webhooks
 		return err
 	})
 	if err == nil && webhookID == "" {
-		backlog.ExpiredLeases = s.lapsed.Load()
+		backlog.ExpiredLeases = s.expiredLeases.Load()
 	}
 	return backlog, err
 }

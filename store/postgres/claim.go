@@ -13,49 +13,49 @@ import (
 var errNoPayload = errors.New("the event's payload was purged")
 
 const (
-	promoteStep = 500                   // parked deliveries that a claim makes ready at most
-	maxLooks    = 16                    // statements that a claim may look for lanes with
-	maxBytes    = 4 << 20               // of the bodies of a claim, unless one alone has more
-	busyWait    = 2 * time.Millisecond  // if others hold what is due
-	restWait    = 20 * time.Millisecond // if what was looked at is not for this claim, and there is more
+	promoteStep = 500                   // parked deliveries that a claim makes ready, at most
+	maxScans    = 16                    // statements by which a claim finds lanes, at most
+	maxBytes    = 4 << 20               // of the bodies of a claim, except that one alone may have more
+	busyWait    = 2 * time.Millisecond  // if other nodes hold the locks of due deliveries
+	restWait    = 20 * time.Millisecond // if the scanned lanes are not for this claim, and there are more
 )
 
-// What PostgreSQL plans for tables that happen to be empty must not be used when they
-// are full: the statements are written so that they start from what they are given,
-// and never read a table through. So one plan does for all, and is made once. What a claim writes need not survive a crash of the
-// database, and leases do not: the deliveries are due again then, under other tokens.
+// A plan that PostgreSQL makes for empty tables must not be used when they are full. So the
+// statements start from their parameters and never scan a whole table; one plan fits all
+// cases and is made once. What a claim writes need not survive a crash of the database:
+// the deliveries are due again then, under other tokens.
 const (
 	plain   = `select set_config('enable_seqscan', 'off', true), set_config('jit', 'off', true), set_config('plan_cache_mode', 'force_generic_plan', true), ` + probed
 	indexed = plain + `, set_config('enable_bitmapscan', 'off', true), set_config('enable_hashagg', 'off', true)`
 	inClaim = plain + `, set_config('synchronous_commit', 'off', true), ` + unidle
 )
 
-// lock locks those of the shards that nobody has locked, and leaves word of them to the
-// statements that follow.
+// lock locks those of the shards that no other transaction has locked, and passes their
+// list to the statements that follow.
 const lock = `
 	select list, set_config('storageapi_claim.shards', list::text, true) from (
 		select coalesce(array_agg(shard), '{}') as list from (
 			select shard from storageapi.shards where shard = any($1::smallint[]) order by shard for update skip locked) l) l`
 
-// locked are the shards that lock has locked.
+// locked is the list of shards that lock has locked.
 const locked = `current_setting('storageapi_claim.shards')::smallint[]`
 
-// promote makes ready what was parked and is due. (As a subquery the time is of one moment,
-// and an index can be gone through up to it.)
+// promote makes parked deliveries ready that are due. (The subquery fixes the time, so that
+// an index can be scanned up to it.)
 const promote = `
 	update storageapi.queue set parked = false, kind = ` + newest + ` + (kind & 1::smallint) where ctid = any(array(
 		select ctid from storageapi.queue where parked and due <= (select clock_timestamp()) order by due limit $1 for update skip locked))`
 
-// prolong leases anew what is about to be settled, when some leases have run out. Others may have
-// ended that before.
+// prolong extends the leases of finished attempts that are about to be settled. Other nodes
+// may have ended them before.
 const prolong = `
 	update storageapi.leases set until = clock_timestamp() + $2 * interval '1 microsecond' where ctid = any(array(
 		select l.at from unnest($1::bigint[]) as t (token)
 		cross join lateral (
 			select ctid as at from storageapi.leases where token = t.token and shard = any(` + locked + `) limit 1 for update skip locked) l))`
 
-// expire ends the leases of the accounts $1 that have run out, if their shards are
-// locked. The attempts that were going to be made count.
+// expire ends the expired leases of the accounts $1 whose shards are locked. Their
+// attempts count.
 const expire = `
 	with gone as (
 		delete from storageapi.leases where ctid = any(array(
@@ -66,18 +66,16 @@ const expire = `
 		select q.at from gone cross join lateral (
 			select ctid as at from storageapi.queue where webhook = gone.webhook and event = gone.event limit 1) q))`
 
-// lease leases what is ready in the lanes: of each webhook as many as it may have
-// besides those that are leased, in turns, and at most $8 of an account, if that is
-// not 0. Of a lane it looks at no more than could be leased if each of the others had
-// one, and it ends before the bodies are more than $9 bytes. It tells how many it has
-// leased, and whether there may be more. Lanes have the place of the first one of their
-// account.
+// lease leases ready deliveries of the lanes by round robin: for each webhook up to its
+// cap, and for each account at most $8, unless that is 0. It reads no more of a lane than
+// it could lease if every other lane had one, and stops before the bodies exceed $9 bytes.
+// It returns how many it has leased, and whether there may be more. Lanes have the place
+// of the first lane of their account.
 //
-// It returns no more than that: a server that writes to a node which does not read
-// waits, and what it has locked stays so.
+// It returns no rows of deliveries: a server that sends to a node that does not read
+// waits, and keeps its locks.
 //
-// It looks things up and sorts, and joins nothing that could be joined by looking at
-// every pair.
+// It uses lookups and sorts, and no join that could become a nested loop over all pairs.
 const lease = `
 	with given as (
 		select * from unnest($1::bigint[], $2::smallint[], $3::smallint[], $4::integer[], $5::text[], $6::bigint[])
@@ -116,8 +114,8 @@ const lease = `
 	)
 	select (select count(*) from leased), coalesce(bool_or(turn = (select n from bound) or number > 1 and bytes > $9), false) from sized`
 
-// move puts aside what is ready in lanes, or takes it back, if their shards are locked:
-// $5 deliveries at most. What is leased stays where it is.
+// move suspends the ready deliveries of lanes, or resumes them, if their shards are locked:
+// $5 deliveries at most. Leased deliveries stay where they are.
 const move = `
 	update storageapi.queue set kind = kind # 2::smallint where ctid = any(array(
 		select q.at from unnest($1::bigint[], $2::smallint[], $3::smallint[], $4::text[]) as l (webhook, shard, kind, account)
@@ -130,17 +128,16 @@ const move = `
 
 // ClaimDeliveries implements [webhooks.Store].
 //
-// It looks without locks which lanes have something ready that the claim allows,
-// then locks their shards, but for those that others have locked, and leases what is
-// ready there now. A shard holds all webhooks of an account, so nothing that the caps
-// are about changes meanwhile but by settlements.
+// It finds lanes with ready deliveries without locks. Then it locks their shards, except
+// those that other nodes have locked, and leases what is ready there now. A shard holds
+// all webhooks of an account, so that only settlements change what the caps count.
 //
-// What is owed to webhooks that are not awake it puts aside, so that later claims need
-// not pass by. It is taken back soon after they are.
+// It suspends the pending deliveries of webhooks that are not awake, so that later claims
+// need not skip them, and resumes them soon after the webhooks are awake.
 //
-// While claims come back full, what else there is to see can wait a little.
+// While claims come back full, they scan only lanes most of the time.
 //
-// What a claim that failed has leased nevertheless is given back by those after it.
+// Leases of a claim that failed are ended by later claims.
 func (s *Store) ClaimDeliveries(ctx context.Context, claim webhooks.Claim) (tasks []webhooks.Task, wait time.Duration, err error) {
 	err = s.write(ctx, func(ctx context.Context, conn *pgxpool.Conn) error {
 		if err := s.checkClock(ctx, conn); err != nil {
@@ -149,9 +146,9 @@ func (s *Store) ClaimDeliveries(ctx context.Context, claim webhooks.Claim) (task
 		if s.renewal.begins() {
 			s.renew(ctx, conn)
 		}
-		brief := len(claim.Webhooks) == 0 && s.turns.brief()
+		lanesOnly := len(claim.Webhooks) == 0 && s.turns.lanesOnly()
 		l := leasing{Store: s, claim: claim}
-		if err = l.run(ctx, conn, brief); err == nil && brief && len(l.tasks) < claim.Limit {
+		if err = l.run(ctx, conn, lanesOnly); err == nil && lanesOnly && len(l.tasks) < claim.Limit {
 			l.remain()
 			if err = l.run(ctx, conn, false); len(l.tasks) > 0 {
 				err = nil // they are leased

@@ -8,18 +8,18 @@ import (
 	"time"
 )
 
-// ErrClock is wrapped by the errors of [New] and [Open], and of ClaimDeliveries, if this
-// node's clock differs from the database's by more than an hour. Receivers would refuse
-// what it signs, and keys would be good for too long or not long enough.
-var ErrClock = errors.New("this node's clock is not the database's")
+// ErrClock is wrapped by the errors of [New], [Open] and ClaimDeliveries if this node's
+// clock differs from the database's by more than an hour. Receivers would reject its
+// signatures, and keys would expire too late or too early.
+var ErrClock = errors.New("this node's clock differs from the database's")
 
 const (
 	maxSkew    = time.Hour
-	clockEvery = time.Minute     // between looks at the database's clock
-	clockJumps = 5 * time.Second // of this node's, after which it looks at once
+	clockEvery = time.Minute     // between checks of the database's clock
+	clockJumps = 5 * time.Second // jump of this node's clock that makes it check at once
 )
 
-// A clock knows when this node's was last found to be right.
+// A clock knows when this node's clock was last found to be right.
 type clock struct {
 	every time.Duration // clockEvery
 
@@ -27,7 +27,7 @@ type clock struct {
 	right time.Time
 }
 
-// due reports whether it is time to look at the database's clock.
+// due reports whether it is time to check the database's clock.
 func (c *clock) due(now time.Time) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -36,8 +36,8 @@ func (c *clock) due(now time.Time) bool {
 	return elapsed >= c.every || jumped.Abs() >= clockJumps
 }
 
-// check returns an error if the database's clock, of which it was asked at that time,
-// is not about this node's.
+// check returns an error if the database's clock, read after asked, differs too much from
+// this node's.
 func (c *clock) check(asked, database time.Time) error {
 	now := time.Now()
 	ahead, behind := asked.Round(0).Sub(database), database.Sub(now.Round(0))
@@ -46,7 +46,7 @@ func (c *clock) check(asked, database time.Time) error {
 		if behind > 0 {
 			way = "behind"
 		}
-		return fmt.Errorf("%w: it is %v %s it, and may be %v at most: set it right", ErrClock, by.Round(time.Second), way, maxSkew)
+		return fmt.Errorf("%w: it is %v %s it, and may differ by %v at most; correct it", ErrClock, by.Round(time.Second), way, maxSkew)
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -54,7 +54,7 @@ func (c *clock) check(asked, database time.Time) error {
 	return nil
 }
 
-// checkClock looks at the database's clock, if that is due.
+// checkClock checks the database's clock if that is due.
 func (s *Store) checkClock(ctx context.Context, db querier) error {
 	asked := time.Now()
 	if !s.clock.due(asked) {

@@ -8,11 +8,11 @@ import (
 	"strconv"
 )
 
-// A cursor names an event of a webhook's list to clients. What tells apart the events
-// of one microsecond counts those of all accounts, and is hidden.
+// A cursor encodes the position in a webhook's list of deliveries. The part of an event's
+// number that counts the events of all accounts in a microsecond is encrypted.
 type cursor struct{ key []byte }
 
-// loadCursor reads the key that all nodes hide with.
+// loadCursor reads the key of all nodes.
 func (s *Store) loadCursor(ctx context.Context) error {
 	ctx, cancel := within(ctx, patience)
 	defer cancel()
@@ -20,18 +20,18 @@ func (s *Store) loadCursor(ctx context.Context) error {
 	return failure(ctx, err)
 }
 
-// text returns the cursor for an event of the webhook of that number.
+// text returns the cursor of an event in the list of a webhook.
 func (c *cursor) text(webhook, event int64) string {
 	return strconv.FormatInt(c.turn(webhook, event), 10)
 }
 
-// event undoes text.
+// event returns the event of a cursor.
 func (c *cursor) event(webhook int64, text string) (event int64, ok bool) {
 	hidden, err := strconv.ParseInt(text, 10, 64)
 	return c.turn(webhook, hidden), err == nil && hidden >= 0
 }
 
-// turn hides what is shown and shows what is hidden.
+// turn encrypts, and decrypts what it encrypted.
 func (c *cursor) turn(webhook, event int64) int64 {
 	h := hmac.New(sha256.New, c.key)
 	_ = binary.Write(h, binary.BigEndian, [2]int64{webhook, event / perMicrosecond})

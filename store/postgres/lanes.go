@@ -9,18 +9,18 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// The kinds of lanes, and what is added to those that were put aside.
+// The kinds of lanes. Suspended is added to live or recovered.
 const (
 	live = iota
 	recovered
-	aside
+	suspended
 )
 
-// kindOf are the bits of a kind that are not of its generation.
+// kindOf are the bits of a kind without its generation.
 const kindOf = 3
 
-// A lane is what a webhook is owed of one kind. Lanes take their turns in the order
-// of shard and webhook.
+// A lane is the queue of a webhook's pending deliveries of one kind. Lanes take turns in
+// the order of shard and webhook.
 type lane struct {
 	webhook int64
 	shard   int16
@@ -30,11 +30,11 @@ type lane struct {
 	cap     int // leases that the claim allows the webhook
 	held    int // leases that it has
 
-	accountHeld int // leases that its account has, those that it may have at most
+	accountHeld int // leases that its account has, counted up to the most it may have
 
 	awake  bool
 	proven bool
-	probe  bool // it is claimed from because somebody asked for that
+	probe  bool // a probe was asked for
 	known  cachedWebhook
 }
 
@@ -43,54 +43,54 @@ func (l lane) crowded(claim *webhooks.Claim) bool {
 	return claim.PerAccount > 0 && l.accountHeld >= claim.PerAccount
 }
 
-func (l lane) spot() spot { return spot{l.shard, l.webhook} }
+func (l lane) position() position { return position{l.shard, l.webhook} }
 
-// A spot is a place in the order of turns.
-type spot struct {
+// A position is a point in the order of turns.
+type position struct {
 	shard   int16
 	webhook int64
 }
 
-var last = spot{shards, 0} // after all lanes
+var last = position{shards, 0} // after all lanes
 
-func (a spot) after(b spot) bool {
+func (a position) after(b position) bool {
 	return a.shard > b.shard || a.shard == b.shard && a.webhook > b.webhook
 }
 
 // turns remembers which lanes had their turn last: of each kind, and in claims for
 // named webhooks alone.
 type turns struct {
-	mu     sync.Mutex
-	spots  [2]spot
-	capped spot
+	mu        sync.Mutex
+	positions [2]position
+	capped    position
 
-	full bool      // the last claim was, at its first look
-	seen time.Time // when a claim last looked at more than lanes
+	full bool      // the last claim came back full from its first scan
+	seen time.Time // when a claim last scanned more than lanes
 
-	awoken []string  // webhooks of which something may have been put aside, and that are awake
-	back   time.Time // when to look next at all that was
+	resumed []string  // webhooks that may have attempts again, and may have suspended lanes
+	back    time.Time // when to scan all suspended lanes next
 }
 
-// start begins somewhere, so that nodes do not go in step.
+// start starts at a random position, so that nodes do not run in step.
 func (t *turns) start() {
-	at := spot{int16(rand.N(shards)), 0}
-	t.spots, t.capped = [2]spot{at, at}, at
+	at := position{int16(rand.N(shards)), 0}
+	t.positions, t.capped = [2]position{at, at}, at
 }
 
-func (t *turns) of(kind int16) spot {
+func (t *turns) of(kind int16) position {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.spots[kind]
+	return t.positions[kind]
 }
 
-// pass notes that there was nothing to claim up to that lane.
+// pass records that there was nothing to claim up to that lane.
 func (t *turns) pass(l lane) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.spots[l.kind&recovered] = l.spot()
+	t.positions[l.kind&recovered] = l.position()
 }
 
-// served notes the last lanes that a claim leased from, by kind.
+// served records the last lanes that a claim leased from, by kind.
 func (t *turns) served(capped bool, lanes [2]*lane) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -98,68 +98,67 @@ func (t *turns) served(capped bool, lanes [2]*lane) {
 		switch {
 		case l == nil:
 		case capped:
-			t.capped = l.spot()
+			t.capped = l.position()
 		default:
-			t.spots[kind] = l.spot()
+			t.positions[kind] = l.position()
 		}
 	}
 }
 
-// maxBrief is for how long claims that come back full may look at nothing but lanes.
-const maxBrief = 100 * time.Millisecond
+// maxLanesOnly is how long claims that come back full may scan nothing but lanes.
+const maxLanesOnly = 100 * time.Millisecond
 
-// brief reports whether a claim need not look at more than lanes.
-func (t *turns) brief() bool {
+// lanesOnly reports whether a claim needs to scan only lanes.
+func (t *turns) lanesOnly() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.full && time.Since(t.seen) < maxBrief
+	return t.full && time.Since(t.seen) < maxLanesOnly
 }
 
-// looked notes that a claim looked at the lanes alone, or at all there is to see, and
-// whether it came back full.
-func (t *turns) looked(brief, full bool) {
+// scanned records whether a claim scanned only lanes, and whether it came back full.
+func (t *turns) scanned(lanesOnly, full bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.full = full; !brief {
+	if t.full = full; !lanesOnly {
 		t.seen = time.Now()
 	}
 }
 
-// maxAside is for how long a webhook that is awake again may go unnoticed, if another
-// node knows of it or its rest has ended.
-const maxAside = time.Second
+// maxSuspended is how long it may take to notice that a webhook may have attempts again,
+// if another node resumed it or its rest has ended.
+const maxSuspended = time.Second
 
-const maxAwoken = 100
+const maxResumed = 100
 
-// awoke has the next claim look at what was put aside of a webhook.
-func (t *turns) awoke(id string) {
+// resume makes the next claim scan the suspended lanes of a webhook.
+func (t *turns) resume(id string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if len(t.awoken) == maxAwoken { // this node may claim nothing
-		t.awoken, t.back = nil, time.Time{}
+	if len(t.resumed) == maxResumed { // this node may not be claiming
+		t.resumed, t.back = nil, time.Time{}
 	}
-	if !slices.Contains(t.awoken, id) { // no lane is claimed from twice at once
-		t.awoken = append(t.awoken, id)
+	if !slices.Contains(t.resumed, id) { // no lane is claimed from twice at once
+		t.resumed = append(t.resumed, id)
 	}
 }
 
-// looksBack returns the webhooks to look at what was put aside of, and whether to look
-// at that of all.
-func (t *turns) looksBack() (awoken []string, all bool) {
+// scansSuspended returns the webhooks whose suspended lanes to scan, and whether to scan
+// those of all webhooks.
+func (t *turns) scansSuspended() (resumed []string, all bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	awoken, t.awoken = t.awoken, nil
+	resumed, t.resumed = t.resumed, nil
 	now := time.Now()
 	if all = !now.Before(t.back); all {
-		t.back = now.Add(maxAside)
+		t.back = now.Add(maxSuspended)
 	}
-	return awoken, all
+	return resumed, all
 }
 
 // awake are webhooks that may have attempts.
 const awake = `(active and (rests_until is null or rests_until <= clock_timestamp()))`
 
-// laneFields are of lanes of the kind s.kind.
+// laneFields selects lanes of the kind s.kind.
 const laneFields = `
 	select l.webhook, l.shard, s.kind, w.id, w.account, h.held, w.awake, w.proven
 	from lane l
@@ -169,13 +168,13 @@ const laneFields = `
 		select count(*)::integer as held from storageapi.leases where account = w.account and webhook = l.webhook and until > clock_timestamp()) h
 	where `
 
-// unleased is true of lanes that have something ready which is not leased.
+// unleased holds for lanes with a ready delivery that is not leased.
 const unleased = `
 	exists (
 		select from storageapi.queue q where not q.parked and q.kind = s.kind and q.shard = l.shard and q.webhook = l.webhook and not exists (
 			select from storageapi.leases where account = w.account and webhook = q.webhook and event = q.event and until > clock_timestamp()))`
 
-// counted counts the leases of the lanes' accounts, once each, and no further than to most.
+// counted adds the number of leases of each lane's account, counted once an account and up to most.
 func counted(lanes, most string) string {
 	return `
 	select webhook, shard, kind, id, account, held, awake, proven, max(of_account) over (partition by account) from (
@@ -185,10 +184,10 @@ func counted(lanes, most string) string {
 	order by place`
 }
 
-// walk goes from one lane with something ready to the next, $6 at most: stretch by
-// stretch, from after one spot to another. It passes over those whose webhooks are not
-// awake, unless $7. It touches one entry of the index for each
-// lane, however much that has ready, unless something of it is leased.
+// walk goes from each lane with a ready delivery to the next, $6 lanes at most, through
+// the given key ranges. It skips lanes whose webhooks are not awake, unless $7. It reads
+// one index entry a lane, regardless of the length of its queue, unless some of it is
+// leased.
 var walk = counted(`
 	select l.* from (
 		select (g.kind + w.kind)::smallint as kind, w.from_shard, w.from_webhook, w.to_shard, w.to_webhook
@@ -208,8 +207,8 @@ var walk = counted(`
 		)`+laneFields+` (w.awake or $7) and (not w.awake or held = 0 or `+unleased+`)
 	) l limit $6`, "$8")
 
-// named goes to the lanes of the webhooks of the ids $1 that are awake, also to those
-// that were put aside.
+// named finds the lanes of the webhooks with the ids $1 that are awake, suspended lanes
+// included.
 var named = counted(`
 	select l.* from `+kinds+` s
 	cross join lateral (

@@ -9,7 +9,7 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// leased are the leases that a claim has made: those of $2 tokens after $1.
+// leased selects the leases that a claim has made: those of $2 tokens after $1.
 const leased = `
 	select l.webhook, q.kind, l.token, q.attempts, q.before, e.id, e.type, e.at, e.body
 	from storageapi.leases l
@@ -18,7 +18,7 @@ const leased = `
 	where l.token > $1 and l.token <= $1 + $2
 	order by l.token`
 
-// changed are the webhooks $1 whose versions are not $2, those that the claim knows.
+// changed selects the webhooks $1 whose versions differ from $2, which the claim knows.
 const changed = `
 	select w.no, w.version, ` + webhookColumns + `
 	from unnest($1::bigint[], $2::bigint[]) as k (no, version)
@@ -65,7 +65,7 @@ func (l *leasing) addChanged(rows pgx.Rows) error {
 	return rows.Err()
 }
 
-// add makes tasks of leases, but for those of webhooks that were deleted meanwhile.
+// add makes tasks of leases, except those of webhooks that were deleted in the meantime.
 func (l *leasing) add(leases []leaseRow) {
 	type place struct {
 		webhook int64
@@ -73,7 +73,7 @@ func (l *leasing) add(leases []leaseRow) {
 	}
 	lanes := make(map[place]*lane, len(l.lanes))
 	for i := range l.lanes {
-		lanes[place{l.lanes[i].webhook, l.lanes[i].kind & kindOf}] = &l.lanes[i] // the generation may be another by now
+		lanes[place{l.lanes[i].webhook, l.lanes[i].kind & kindOf}] = &l.lanes[i] // the generation may have changed
 	}
 	for i := range leases {
 		r := &leases[i]
@@ -95,7 +95,7 @@ func (l *leasing) add(leases []leaseRow) {
 		if lane.probe {
 			l.probes++
 		}
-		if lane.kind&aside == 0 && !lane.probe {
+		if lane.kind&suspended == 0 && !lane.probe {
 			l.served[lane.kind&recovered] = lane
 		}
 	}
@@ -107,15 +107,14 @@ const release = `
 		select l.at from unnest($1::bigint[], $2::integer[]) as b (base, n)
 		cross join lateral (select ctid as at from storageapi.leases where token > b.base and token <= b.base + b.n for update skip locked) l))`
 
-// lostFor is for how long the server may still be about to do what a claim has asked
-// for of which no answer came.
+// lostFor is how long the server may still execute a claim whose answer was lost.
 const (
 	lostFor = 15 * time.Second
 	maxLost = 100 // claims
 )
 
-// lost are the tokens of claims that failed: they may have leased something, and nobody
-// knows of it. Later claims end that.
+// lost are the tokens of claims that failed and may have leased deliveries nevertheless.
+// Later claims end these leases.
 type lost struct {
 	mu    sync.Mutex
 	bases []int64
@@ -132,7 +131,7 @@ func (l *lost) add(base int64, n int) {
 	l.bases, l.ns, l.until = append(l.bases, base), append(l.ns, int32(n)), append(l.until, time.Now().Add(lostFor))
 }
 
-// get returns what is lost, and forgets for the next time what is so for long.
+// get returns the lost tokens, and forgets those older than lostFor.
 func (l *lost) get() (bases []int64, ns []int32) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -148,24 +147,24 @@ func (l *lost) drop(n int) {
 	l.bases, l.ns, l.until = l.bases[n:], l.ns[n:], l.until[n:]
 }
 
-// maxExpiry is for how long it may go unnoticed that leases of others have run out.
+// maxExpiry is how long it may take to notice that leases of other nodes have expired.
 const maxExpiry = time.Second
 
-// expiry is when it is looked next for leases that have run out.
+// expiry is when to look for expired leases next.
 type expiry struct {
 	mu    sync.Mutex
 	at    time.Time // then
-	known time.Time // when the next lease that is known of runs out; zero: none is
+	known time.Time // when the next known lease expires; zero: none is known
 }
 
-// begins reports whether it is time to look.
+// begins reports whether it is time to look for expired leases.
 func (e *expiry) begins() bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return !time.Now().Before(e.at)
 }
 
-// ended notes whether leases have run out, and in how many seconds the next does.
+// ended records whether leases have expired, and the seconds until the next does.
 func (e *expiry) ended(some bool, next *float64) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -179,8 +178,8 @@ func (e *expiry) ended(some bool, next *float64) {
 	}
 }
 
-// within notes when those that a claim has just made run out, and bounds its wait by when
-// the next of all does.
+// within records the leases that a claim has just made, and bounds its wait by the expiry
+// of the next lease.
 func (e *expiry) within(wait time.Duration, some bool, lease time.Duration) time.Duration {
 	e.mu.Lock()
 	defer e.mu.Unlock()

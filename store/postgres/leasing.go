@@ -12,7 +12,7 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// A leasing is what becomes of a claim.
+// A leasing is a claim in progress, and its result.
 type leasing struct {
 	*Store
 	claim webhooks.Claim
@@ -21,7 +21,7 @@ type leasing struct {
 
 	unproven, probes int // of the tasks
 
-	// Of a run:
+	// Of the current run:
 	lanes   []lane
 	base    int64 // before the first token
 	locked  []int16
@@ -29,53 +29,53 @@ type leasing struct {
 	served  [2]*lane // the last of each kind
 }
 
-// run claims what it sees when it looks at the lanes alone, or at all there is to see.
-func (l *leasing) run(ctx context.Context, conn *pgxpool.Conn, brief bool) error {
+// run scans and claims once; with lanesOnly it scans nothing but lanes.
+func (l *leasing) run(ctx context.Context, conn *pgxpool.Conn, lanesOnly bool) error {
 	before := len(l.tasks)
 	at := time.Now()
-	sight, err := l.look(ctx, conn, &l.claim, brief)
+	candidates, err := l.scan(ctx, conn, &l.claim, lanesOnly)
 	if err != nil {
 		return err
 	}
-	l.renewal.looked(time.Since(at))
-	wanted := sight.shards()
-	l.lanes, l.locked, l.clipped, l.served = sight.lanes, nil, false, [2]*lane{}
+	l.renewal.scanned(time.Since(at))
+	wanted := candidates.shards()
+	l.lanes, l.locked, l.clipped, l.served = candidates.lanes, nil, false, [2]*lane{}
 	if len(wanted) > 0 {
-		if err := l.lease(ctx, conn, wanted, sight); err != nil {
+		if err := l.lease(ctx, conn, wanted, candidates); err != nil {
 			_, _ = conn.Exec(ctx, `rollback`)
 			l.tasks = l.tasks[:before]
 			l.lost.add(l.base, l.claim.Limit)
-			l.returnProbes(ctx, conn, sight, nil)
+			l.returnProbes(ctx, conn, candidates, nil)
 			return err
 		}
 	}
-	l.returnProbes(ctx, conn, sight, l.tasks[before:])
+	l.returnProbes(ctx, conn, candidates, l.tasks[before:])
 	claimed := len(l.tasks) - before
 	if before == 0 {
-		// What is claimed in a second run had no turn: others that could not have theirs
-		// now are still before it.
+		// A second run does not count as a turn: lanes that could not be served now are
+		// still next.
 		l.turns.served(len(l.claim.Webhooks) > 0, l.served)
 	}
 	if len(l.claim.Webhooks) == 0 {
-		l.turns.looked(brief, claimed == l.claim.Limit)
+		l.turns.scanned(lanesOnly, claimed == l.claim.Limit)
 	}
 	l.wait = l.options.poll*3/4 + rand.N(l.options.poll/2+1)
 	l.wait = l.expiry.within(l.wait, claimed > 0, l.claim.Lease)
-	if sight.next != nil {
-		l.wait = min(l.wait, max(time.Duration(*sight.next*float64(time.Second)), time.Millisecond))
+	if candidates.next != nil {
+		l.wait = min(l.wait, max(time.Duration(*candidates.next*float64(time.Second)), time.Millisecond))
 	}
 	switch {
-	case claimed == l.claim.Limit || l.clipped || sight.promoted == promoteStep || sight.rest && claimed > 0:
+	case claimed == l.claim.Limit || l.clipped || candidates.promoted == promoteStep || candidates.rest && claimed > 0:
 		l.wait = 0
 	case len(l.locked) < len(wanted):
 		l.wait = min(l.wait, busyWait)
-	case sight.rest:
+	case candidates.rest:
 		l.wait = min(l.wait, restWait)
 	}
 	return nil
 }
 
-// remain leaves the claim what a first run has left of it.
+// remain reduces the claim to what the first run has left of it.
 func (l *leasing) remain() {
 	unproven := l.claim.Limit - l.claim.ProvenOnly - l.unproven
 	l.claim.Limit -= len(l.tasks)
@@ -83,17 +83,17 @@ func (l *leasing) remain() {
 	l.claim.ProvenOnly = max(0, l.claim.Limit-max(0, unproven))
 }
 
-// lease locks shards and leases what is ready of the lanes in those that it got, in
-// one round trip. What it has leased it reads once that is committed, and nothing is
+// lease locks shards and leases ready deliveries of the lanes in the shards that it got,
+// in one round trip. It reads the leased deliveries after the commit, when nothing is
 // locked any more.
-func (l *leasing) lease(ctx context.Context, conn *pgxpool.Conn, wanted []int16, sight *sight) error {
-	l.base = rand.Int64() >> 1 // no process takes another's token for its own
+func (l *leasing) lease(ctx context.Context, conn *pgxpool.Conn, wanted []int16, candidates *candidates) error {
+	l.base = rand.Int64() >> 1 // so that processes do not share tokens (fencing tokens)
 	var nos, versions, firsts []int64
 	var shards, kinds []int16
 	var caps []int32
 	var accounts []string
 	first := make(map[string]int64)
-	var lapsed int64
+	var expiredLeases int64
 	for i := range l.lanes {
 		lane := &l.lanes[i]
 		lane.known = l.known.get(lane.webhook)
@@ -108,23 +108,23 @@ func (l *leasing) lease(ctx context.Context, conn *pgxpool.Conn, wanted []int16,
 	batch.Queue(`begin`)
 	batch.Queue(inClaim)
 	batch.Queue(l.sql(lock), wanted).QueryRow(func(row pgx.Row) error { return row.Scan(&l.locked, nil) })
-	if len(sight.expired) > 0 && len(l.claim.Finished) > 0 {
+	if len(candidates.expired) > 0 && len(l.claim.Finished) > 0 {
 		var tokens []int64
 		for _, token := range l.claim.Finished {
 			tokens = append(tokens, int64(token))
 		}
 		batch.Queue(l.sql(prolong), tokens, l.claim.Lease.Microseconds())
 	}
-	if len(sight.expired) > 0 {
-		batch.Queue(l.sql(expire), sight.expired).Exec(func(done pgconn.CommandTag) error {
-			lapsed = done.RowsAffected()
+	if len(candidates.expired) > 0 {
+		batch.Queue(l.sql(expire), candidates.expired).Exec(func(done pgconn.CommandTag) error {
+			expiredLeases = done.RowsAffected()
 			return nil
 		})
 	}
 	batch.Queue(l.sql(lease), nos, shards, kinds, caps, accounts, firsts, l.claim.Limit, l.claim.PerAccount, maxBytes, l.base, l.claim.Lease.Microseconds()).
 		QueryRow(func(row pgx.Row) error { return row.Scan(nil, &l.clipped) })
-	if len(sight.moves) > 0 {
-		batch.Queue(l.sql(move), movesOf(sight.moves)...)
+	if len(candidates.moves) > 0 {
+		batch.Queue(l.sql(move), movesOf(candidates.moves)...)
 	}
 	batch.Queue(`commit`)
 	batch.Queue(indexed)
@@ -137,7 +137,7 @@ func (l *leasing) lease(ctx context.Context, conn *pgxpool.Conn, wanted []int16,
 	if err := conn.SendBatch(ctx, batch).Close(); err != nil {
 		return err
 	}
-	l.lapsed.Add(uint64(lapsed))
+	l.expiredLeases.Add(uint64(expiredLeases))
 	l.add(leases)
 	return nil
 }

@@ -35,17 +35,17 @@ type Store struct {
 	// statements are those in the host's schema, by their text.
 	statements sync.Map
 
-	lapsed    atomic.Uint64             // leases that ran out
-	reset     atomic.Pointer[time.Time] // when idle connections were closed
-	known     webhookCache
-	turns     turns
-	lost      lost
-	expiry    expiry
-	renewal   renewal
-	waker     waker
-	publisher publisher
-	cursor    cursor
-	clock     clock
+	expiredLeases atomic.Uint64             // leases that ran out
+	reset         atomic.Pointer[time.Time] // when idle connections were closed
+	known         webhookCache
+	turns         turns
+	lost          lost
+	expiry        expiry
+	renewal       renewal
+	waker         waker
+	publisher     publisher
+	cursor        cursor
+	clock         clock
 }
 
 type options struct {
@@ -164,7 +164,7 @@ func New(ctx context.Context, pool *pgxpool.Pool, options ...Option) (*Store, er
 	if err := checkSchema(short, pool, o); err != nil {
 		return nil, err
 	}
-	s := &Store{pool: pool, options: o, clock: clock{every: clockEvery}, renewal: renewal{slow: slowLook, bytes: minRenewed, every: renewEvery, pause: renewEvery, generation: -1}}
+	s := &Store{pool: pool, options: o, clock: clock{every: clockEvery}, renewal: renewal{slow: slowScan, bytes: minRenewed, every: renewEvery, pause: renewEvery, generation: -1}}
 	if err := s.clock.check(asked, now); err != nil {
 		return nil, err
 	}

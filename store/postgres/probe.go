@@ -10,18 +10,17 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// probeLife is how long it is heeded that somebody asked for an attempt: no webhook
-// rests for longer.
+// probeLife is how long a request for a probe is valid: no webhook rests for longer.
 const probeLife = 75 * time.Second
 
-// askProbe has a claim lease one of the webhook $1: the next one, but a second after
-// the last that was so.
+// askProbe makes the next claim lease a delivery of the webhook $1 as a probe, at the
+// earliest a second after the last one.
 const askProbe = `
 	update storageapi.webhooks set probe_at = greatest(clock_timestamp(), probed_at + interval '1 second') where no = $1`
 
-// takeProbes takes up to $1 webhooks with something ready for which that was asked no
-// longer than $2 ago, and returns their lanes. Who has taken one is the only one to
-// claim for it, and must give it back if that comes to nothing.
+// takeProbes takes up to $1 requests for probes, no older than $2, of webhooks with ready
+// deliveries, and returns their lanes. Only the caller claims for them, and must return
+// the requests that it does not use.
 const takeProbes = `
 	with wanted as (
 		select no from storageapi.webhooks w
@@ -56,38 +55,38 @@ func (s *Store) Probe(ctx context.Context, account, webhookID string) error {
 		return err
 	})
 	if err == nil {
-		s.turns.awoke(webhookID)
-		s.waker.tell()
+		s.turns.resume(webhookID)
+		s.waker.notify()
 	}
 	return err
 }
 
-// addProbes reads the rows of takeProbes: lanes to claim one delivery from, before all
-// others.
-func (sight *sight) addProbes(rows pgx.Rows) error {
+// addProbes reads the rows of takeProbes. One delivery is claimed from each of these
+// lanes, before all others.
+func (candidates *candidates) addProbes(rows pgx.Rows) error {
 	seen, err := pgx.CollectRows(rows, scanLane)
 	for _, l := range seen {
 		l.cap, l.probe = l.held+1, true
-		sight.probed[l.id] = true
-		sight.lanes = append(sight.lanes, l)
+		candidates.probed[l.id] = true
+		candidates.lanes = append(candidates.lanes, l)
 	}
 	return err
 }
 
-// returnProbes gives back what was taken and came to nothing, if it can: what is lost
-// ends with the webhook's rest.
-func (s *Store) returnProbes(ctx context.Context, conn *pgxpool.Conn, sight *sight, tasks []webhooks.Task) {
-	if len(sight.probed) == 0 {
+// returnProbes returns the unused requests for probes, if it can. A lost request has no
+// effect once the webhook's rest has ended.
+func (s *Store) returnProbes(ctx context.Context, conn *pgxpool.Conn, candidates *candidates, tasks []webhooks.Task) {
+	if len(candidates.probed) == 0 {
 		return
 	}
 	for _, task := range tasks {
 		if task.Probe {
-			delete(sight.probed, task.Webhook.ID)
+			delete(candidates.probed, task.Webhook.ID)
 		}
 	}
 	var nos []int64
-	for _, l := range sight.lanes {
-		if l.probe && sight.probed[l.id] {
+	for _, l := range candidates.lanes {
+		if l.probe && candidates.probed[l.id] {
 			nos = append(nos, l.webhook)
 		}
 	}

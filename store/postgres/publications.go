@@ -14,49 +14,48 @@ import (
 )
 
 const (
-	maxTogether      = 256     // events in a batch
-	maxBytesTogether = 1 << 20 // of their bodies, but for the last
+	maxBatch      = 256     // events in a batch
+	maxBatchBytes = 1 << 20 // of their bodies, without the last one
 )
 
-// together is for what has one of the senders' slots: a transaction of the host's may have
-// published one of the events, and others do not wait for that.
-const together = plain + `, set_config('lock_timeout', '100ms', true)`
+// inBatch are the settings of a batch. Its lock timeout is short, because a transaction of
+// the host may have published one of the events, and the others must not wait for it.
+const inBatch = plain + `, set_config('lock_timeout', '100ms', true)`
 
-// hurried is for one event, and waits for a transaction of the host's no longer than
-// together does.
+// hurried is for one event, with the lock timeout of inBatch.
 func hurried(conn *pgxpool.Conn) querier {
 	return told{conn, `select set_config('lock_timeout', '100ms', true), ` + indexOnly}
 }
 
-// A publication is an event that is published with others.
+// A publication is an event that is published in a batch.
 type publication struct {
 	*webhooks.EncodedEvent
 	batch *publicationBatch
 
-	// What came of it, once done is closed.
+	// The result, once done is closed.
 	deliveries int
-	alone      bool // it is to be stored alone after all
+	alone      bool // it must be stored alone after all
 	err        error
 	done       chan struct{}
 }
 
-// A publicationBatch is events that are stored together.
+// A publicationBatch is a group commit of events.
 type publicationBatch struct {
 	events  []*publication
-	present atomic.Int32 // of those who wait for an answer
+	present atomic.Int32 // callers that wait for the result
 	ctx     context.Context
 	cancel  context.CancelFunc
 }
 
-// leave is for who waits no longer: when nobody does, the batch is given up.
-func (b *publicationBatch) leave() {
+// abandon is called by a caller that no longer waits: without callers the batch is cancelled.
+func (b *publicationBatch) abandon() {
 	if b.present.Add(-1) == 0 {
 		b.cancel()
 	}
 }
 
-// store stores the events: in one order, so that batches do not lock each other out,
-// and of those of one account and id the first. What is known already is left over.
+// store stores the events, in a fixed order so that batches do not deadlock, and only the
+// first of those with the same account and id. Known events remain to be stored alone.
 func (b *publicationBatch) store(s *Store, conn *pgxpool.Conn) error {
 	if len(b.events) == 1 {
 		event := b.events[0]
@@ -70,7 +69,7 @@ func (b *publicationBatch) store(s *Store, conn *pgxpool.Conn) error {
 		event.alone = true
 	}
 	batch := &pgx.Batch{}
-	batch.Queue(together)
+	batch.Queue(inBatch)
 	batch.Queue(s.sql(enqueueMany), eventColumns(distinct)...).Query(func(rows pgx.Rows) error {
 		var place, deliveries int
 		_, err := pgx.ForEachRow(rows, []any{&place, &deliveries}, func() error {
@@ -80,7 +79,7 @@ func (b *publicationBatch) store(s *Store, conn *pgxpool.Conn) error {
 		return err
 	})
 	err := conn.SendBatch(b.ctx, batch).Close()
-	if err != nil { // also after what it had answered
+	if err != nil { // also after rows were returned
 		for _, event := range distinct {
 			event.alone = true
 		}
@@ -104,7 +103,7 @@ func eventColumns(events []*publication) []any {
 	return []any{accounts, ids, types, times, bodies, shards}
 }
 
-// tell gives those who wait the answer.
+// tell passes the result to the callers.
 func (b *publicationBatch) tell(err error) {
 	b.cancel()
 	for _, event := range b.events {

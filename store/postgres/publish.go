@@ -17,7 +17,7 @@ import (
 // An event whose id an open transaction of the host's has published waits for its end, and
 // keeps no others waiting. If ctx ends before, it is not stored.
 func (s *Store) Enqueue(ctx context.Context, encoded webhooks.EncodedEvent) (deliveries int, err error) {
-	return s.owed(s.publisher.publish(ctx, &encoded))
+	return s.notified(s.publisher.publish(ctx, &encoded))
 }
 
 // EnqueueTx is Enqueue as a part of the host's transaction: the event is stored when

@@ -12,18 +12,18 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// maxSenders is how many batches are under way at the same time: while one is synced
-// to disk the next is stored.
+// maxSenders is how many batches are stored at the same time: while one is synced to disk
+// the next is stored.
 const maxSenders = 2
 
 const (
-	maxAlone  = 2                     // connections, each, of those who are refused and of those who wait
-	heldPause = 50 * time.Millisecond // before another try of what has to wait
+	maxAlone  = 2                     // connections for events that were refused, and as many for those that wait for locks
+	heldPause = 50 * time.Millisecond // before a retry of what waits for a lock
 )
 
-// A publisher stores events in batches, each a statement and a commit: whoever comes
-// while maxSenders are under way shares the next with all who have come by then.
-// There is no goroutine to it while nobody publishes.
+// A publisher stores events in batches (group commit), each in one statement and one
+// commit. Calls that arrive while maxSenders batches are being stored share the next one.
+// The publisher has no goroutine while there are no calls.
 type publisher struct {
 	store *Store
 	group sync.WaitGroup
@@ -33,10 +33,10 @@ type publisher struct {
 	mu        sync.Mutex
 	waiting   []*publication
 	senders   int
-	gathering bool // a sender is about to take what waits
+	gathering bool // a sender is about to take the waiting events
 
-	refused chan struct{} // those who try for the first time what was not stored with others
-	held    chan struct{} // those who try again what had to wait
+	refused chan struct{} // first tries alone of events that a batch did not store
+	held    chan struct{} // retries of events that wait for locks
 }
 
 func (p *publisher) start(s *Store) {
@@ -45,29 +45,29 @@ func (p *publisher) start(s *Store) {
 	p.ctx, p.stop = context.WithCancel(context.Background())
 }
 
-// close waits for the end of what nobody waits for any more.
+// close waits for abandoned batches.
 func (p *publisher) close() {
 	p.stop()
 	p.group.Wait()
 }
 
-// publish stores an event: alone if nobody else publishes, or else with others. What
-// cannot be stored with others, perhaps because of one of them, is stored alone then,
-// and what has to wait for a transaction of the host's waits where it keeps nobody else.
+// publish stores an event: alone if there are no other calls, or else in a batch. An event
+// that its batch could not store, perhaps because of another event, is stored alone. An
+// event that has to wait for a transaction of the host waits without delaying others.
 func (p *publisher) publish(ctx context.Context, encoded *webhooks.EncodedEvent) (deliveries int, err error) {
 	ctx, cancel := within(ctx, patience)
 	defer cancel()
-	var unknown error // of a batch that may have stored it nevertheless
+	var unknown error // of a batch that may have stored the event nevertheless
 	if p.enter() {
 		deliveries, err = p.alone(ctx, encoded)
-		p.leave()
+		p.handOver()
 	} else {
 		event := &publication{EncodedEvent: encoded, done: make(chan struct{})}
 		alone, failed := p.share(ctx, event)
 		switch {
 		case alone:
 		case failed != nil:
-			return 0, failed // perhaps without having waited for what came of it
+			return 0, failed // perhaps before the result was known
 		default:
 			return event.deliveries, nil
 		}
@@ -85,12 +85,12 @@ func (p *publisher) publish(ctx context.Context, encoded *webhooks.EncodedEvent)
 		}
 	}
 	if err != nil && unknown != nil {
-		return 0, unknown // another try that failed does not tell what came of the first
+		return 0, unknown // the result of the first try is still unknown
 	}
 	return deliveries, err
 }
 
-// alone stores an event, unless it has to wait for long.
+// alone stores an event, unless it has to wait long for a lock.
 func (p *publisher) alone(ctx context.Context, encoded *webhooks.EncodedEvent) (deliveries int, err error) {
 	err = p.store.write(ctx, func(ctx context.Context, conn *pgxpool.Conn) error {
 		deliveries, _, err = p.store.enqueue(ctx, hurried(conn), encoded, "")
@@ -110,7 +110,7 @@ func (p *publisher) inTurn(ctx context.Context, few chan struct{}, encoded *webh
 	}
 }
 
-// enter makes the caller a sender, if there is none.
+// enter makes the caller a sender if there is none.
 func (p *publisher) enter() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -121,8 +121,8 @@ func (p *publisher) enter() bool {
 	return true
 }
 
-// leave has a sender take over, if somebody waits.
-func (p *publisher) leave() {
+// handOver ends the caller's turn as a sender, and starts a sender if events wait.
+func (p *publisher) handOver() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if len(p.waiting) == 0 || p.gathering {
@@ -133,9 +133,8 @@ func (p *publisher) leave() {
 	p.group.Go(p.send)
 }
 
-// share stores an event in a batch, or tells that it is to be stored alone. Once its
-// batch is under way, the end of ctx changes nothing any more: the answer tells what
-// happened.
+// share stores an event in a batch, or reports that it must be stored alone. Once its
+// batch is being stored, a cancelled ctx has no effect: the result says what happened.
 func (p *publisher) share(ctx context.Context, event *publication) (alone bool, err error) {
 	if err := p.store.begin(ctx); err != nil {
 		return false, err
@@ -162,15 +161,15 @@ func (p *publisher) share(ctx context.Context, event *publication) (alone bool, 
 		select {
 		case <-event.done:
 		case <-time.After(more):
-			event.batch.leave()
+			event.batch.abandon()
 			return false, errSilent // not the context's error: it may have happened
 		}
 	}
-	// What a batch that failed may have stored nevertheless, ctx does not tell of.
+	// The context's error must not hide that a failed batch may have stored the event.
 	return event.alone && (event.err == nil || ctx.Err() == nil), event.err
 }
 
-// withdraw takes back an event, unless it is in a batch already.
+// withdraw removes a waiting event, unless it is in a batch already.
 func (p *publisher) withdraw(event *publication) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -181,8 +180,7 @@ func (p *publisher) withdraw(event *publication) bool {
 	return i >= 0
 }
 
-// send stores what waits, as long as something does. It begins as the sender that
-// gathers.
+// send stores batches for as long as events wait. It starts as the gathering sender.
 func (p *publisher) send() {
 	for gathers := true; gathers && p.wanted(); gathers = p.gather() {
 		acquiring, cancel := within(p.ctx, patience)
@@ -203,8 +201,8 @@ func (p *publisher) send() {
 	}
 }
 
-// wanted reports whether somebody waits, once nobody more is about to come. If not,
-// the sender has ended.
+// wanted waits until no more events arrive and reports whether any wait. If none do, the
+// sender has ended.
 func (p *publisher) wanted() bool {
 	for before := 0; ; {
 		runtime.Gosched()
@@ -222,7 +220,7 @@ func (p *publisher) wanted() bool {
 	}
 }
 
-// gather makes a sender the one that gathers. If another is, the sender has ended.
+// gather makes the sender the gathering one. If there is another, the sender has ended.
 func (p *publisher) gather() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -234,7 +232,7 @@ func (p *publisher) gather() bool {
 	return true
 }
 
-// take makes a batch of what waits.
+// take makes a batch of the waiting events.
 func (p *publisher) take() *publicationBatch {
 	b := &publicationBatch{}
 	b.ctx, b.cancel = context.WithTimeout(context.Background(), patience)
@@ -242,7 +240,7 @@ func (p *publisher) take() *publicationBatch {
 	defer p.mu.Unlock()
 	p.gathering = false
 	n, bytes := 0, 0
-	for n < len(p.waiting) && n < maxTogether && bytes < maxBytesTogether {
+	for n < len(p.waiting) && n < maxBatch && bytes < maxBatchBytes {
 		p.waiting[n].batch = b
 		bytes += len(p.waiting[n].Body)
 		n++

@@ -159,8 +159,8 @@ func (p *purger) attempts(ctx context.Context, before int64) error {
 }
 
 const (
-	// owedOf finds what is owed of the events $1.
-	owedOf = `
+	// pendingOf finds what is owed of the events $1.
+	pendingOf = `
 		select e.account, q.webhook, q.event from unnest($1::bigint[]) as i (event)
 		cross join lateral (select account from storageapi.events where event = i.event limit 1) e
 		cross join lateral (select no from storageapi.webhooks where account = e.account) w
@@ -168,7 +168,7 @@ const (
 
 	// endOwed ends as dead what is owed of the events $1 and not leased.
 	endOwed = `
-		with owed as (` + owedOf + `), gone as (
+		with owed as (` + pendingOf + `), gone as (
 			delete from storageapi.queue q using owed o where q.webhook = o.webhook and q.event = o.event and not exists (
 				select from storageapi.leases l where l.account = o.account and l.webhook = q.webhook and l.event = q.event)
 			returning q.webhook, q.event)
@@ -193,7 +193,7 @@ func (p *purger) payloads(ctx context.Context, before int64) error {
 	p.left -= len(old)
 	events := append(expiring, old...)
 	var owed bool
-	if err := p.tx.QueryRow(ctx, p.sql(`select exists (`+owedOf+`)`), events).Scan(&owed); err != nil {
+	if err := p.tx.QueryRow(ctx, p.sql(`select exists (`+pendingOf+`)`), events).Scan(&owed); err != nil {
 		return err
 	}
 	if owed {
@@ -213,7 +213,7 @@ func (p *purger) payloads(ctx context.Context, before int64) error {
 	batch.Queue(p.sql(`update storageapi.events set body = null where event = any($1::bigint[]) and body is not null`), old)
 	batch.Queue(p.sql(`update storageapi.marks set event = greatest(event, $1) where name = 'payloads'`), events[len(events)-1]+1)
 	batch.Queue(p.sql(`delete from storageapi.expiring where event = any($1::bigint[])`), expiring)
-	batch.Queue(p.sql(`insert into storageapi.expiring select distinct event from (`+owedOf+`) owed`), events)
+	batch.Queue(p.sql(`insert into storageapi.expiring select distinct event from (`+pendingOf+`) owed`), events)
 	batch.Queue(p.sql(purgeExpired), expiring)
 	return p.tx.SendBatch(ctx, batch).Close()
 }

@@ -85,7 +85,7 @@ func (s *Store) AdvanceRecovery(ctx context.Context, limit int) (advanced bool, 
 		return false, err
 	}
 	if advanced {
-		s.waker.tell()
+		s.waker.notify()
 	}
 	return advanced, nil
 }
@@ -120,7 +120,7 @@ func (s *Store) advance(ctx context.Context, tx pgx.Tx, r *recovery, limit int) 
 	}
 	recoveredNow := 0
 	if len(events) > 0 {
-		if recoveredNow, err = s.owe(ctx, tx, r.account, r.webhook, events, settledStates(r.states), recovered); err != nil {
+		if recoveredNow, err = s.requeue(ctx, tx, r.account, r.webhook, events, settledStates(r.states), recovered); err != nil {
 			return err
 		}
 		r.next = events[len(events)-1] + 1

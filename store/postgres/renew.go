@@ -77,7 +77,7 @@ const worthRenewing = `
 		from (select t from storageapi.leases t where size >= $1 limit $2) r) r`
 
 const (
-	slowLook       = 10 * time.Millisecond // of a claim that may be passing by what was deleted
+	slowScan       = 10 * time.Millisecond // of a claim that may be passing by what was deleted
 	minRenewed     = 1 << 20               // bytes of leases, or by which the index has grown: some 13,000 or 25,000
 	indexBytes     = 40                    // bytes of a row in the index
 	maxRows        = 100_000               // some half a second in which all others wait
@@ -88,7 +88,7 @@ const (
 
 // renewal is when tables are renewed.
 type renewal struct {
-	slow   time.Duration // slowLook
+	slow   time.Duration // slowScan
 	bytes  int64         // minRenewed
 	every  time.Duration // renewEvery
 	always time.Duration // the queue as often, whatever is in it; 0: if it is worth it
@@ -102,8 +102,8 @@ type renewal struct {
 	last       time.Time     // that the queue was renewed, with always
 }
 
-// looked notes how long a claim has looked for what is due.
-func (r *renewal) looked(took time.Duration) {
+// scanned notes how long a claim has looked for what is due.
+func (r *renewal) scanned(took time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.due = r.due || took >= r.slow

@@ -120,7 +120,7 @@ func (s *Store) SettleDeliveries(ctx context.Context, settlements []webhooks.Set
 		return nil, err
 	}
 	for _, id := range revived {
-		s.turns.awoke(id)
+		s.turns.resume(id)
 	}
 	for i, is := range current {
 		if !is {

@@ -12,34 +12,33 @@ import (
 )
 
 const (
-	tellPause   = 20 * time.Millisecond // at least, between two notifications
+	notifyPause = 20 * time.Millisecond // at least, between two notifications
 	relistenMin = 100 * time.Millisecond
 	relistenMax = 10 * time.Second
-	askEvery    = 20 * time.Second // whether who listens is still connected
+	askEvery    = 20 * time.Second // between checks of the connection that listens
 )
 
-// A waker tells other nodes that something is due. A notification takes a lock that
-// all of the server's share: so there is none for each event, and none in the host's
-// transactions.
+// A waker notifies other nodes that deliveries are due. A notification takes a lock of the
+// whole server, so there is not one for each event, and none in the host's transactions.
 type waker struct {
-	store   *Store
-	telling atomic.Bool
-	ask     time.Duration  // askEvery
-	group   sync.WaitGroup // those who listen
+	store     *Store
+	notifying atomic.Bool
+	ask       time.Duration  // askEvery
+	group     sync.WaitGroup // the goroutines that listen
 }
 
 func (w *waker) start(s *Store) { w.store, w.ask = s, askEvery }
 
-// channel is what nodes on this schema listen to.
+// channel is the channel of the nodes on this schema.
 func (s *Store) channel() string { return "storageapi_" + s.options.schema }
 
-// tell notifies other nodes soon. What is not told is found by polling.
-func (w *waker) tell() {
-	if w.store.options.quiet || !w.telling.CompareAndSwap(false, true) {
+// notify notifies other nodes soon. They find by polling what they are not notified of.
+func (w *waker) notify() {
+	if w.store.options.quiet || !w.notifying.CompareAndSwap(false, true) {
 		return
 	}
-	time.AfterFunc(tellPause, func() {
-		w.telling.Store(false)
+	time.AfterFunc(notifyPause, func() {
+		w.notifying.Store(false)
 		ctx, cancel := context.WithTimeout(context.Background(), grace)
 		defer cancel()
 		_ = w.store.read(ctx, func(ctx context.Context, conn *pgxpool.Conn) error {
@@ -49,19 +48,19 @@ func (w *waker) tell() {
 	})
 }
 
-// owed is what a step returns that made deliveries owed, or failed: others are told.
-func (s *Store) owed(deliveries int, err error) (int, error) {
+// notified returns the result of a step, and notifies other nodes of new deliveries.
+func (s *Store) notified(deliveries int, err error) (int, error) {
 	if err != nil {
 		return 0, err
 	}
 	if deliveries > 0 {
-		s.waker.tell()
+		s.waker.notify()
 	}
 	return deliveries, nil
 }
 
-// Wake implements [webhooks.Waker]. It uses one of the pool's connections all the time,
-// or none if the pool has no other: then what others made due is found by polling.
+// Wake implements [webhooks.Waker]. It keeps one of the pool's connections in use, unless
+// the pool has only one: then what other nodes enqueue is found by polling.
 func (s *Store) Wake(ctx context.Context, wake func()) {
 	if s.options.quiet || s.pool.Stat().MaxConns() < 2 {
 		return
@@ -80,8 +79,8 @@ func (s *Store) Wake(ctx context.Context, wake func()) {
 	}
 }
 
-// listen calls wake for each notification that something is due, and reports whether it got so far as to
-// listen.
+// listen calls wake for each notification of due deliveries, and reports whether it
+// listened at all.
 func (s *Store) listen(ctx context.Context, wake func()) (listened bool) {
 	if s.begin(ctx) != nil {
 		return false
@@ -97,7 +96,7 @@ func (s *Store) listen(ctx context.Context, wake func()) (listened bool) {
 	}
 	defer conn.Release()
 	own := conn.Conn()
-	defer func() { // it listens, and nobody else is to get it
+	defer func() { // it listens, so it must not return to the pool
 		closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), grace)
 		defer cancel()
 		_ = own.Close(closing)
@@ -106,9 +105,9 @@ func (s *Store) listen(ctx context.Context, wake func()) (listened bool) {
 		return false
 	}
 	keys := s.options.keyCache
-	keys.forgetAll() // what changed before it listened was not heard
+	keys.forgetAll() // changes before it listened were missed
 	defer keys.forgetAll()
-	wake() // also for what came before
+	wake() // for what came before
 	for {
 		heard, err := hear(ctx, own, s.waker.ask)
 		if err != nil {
@@ -120,8 +119,7 @@ func (s *Store) listen(ctx context.Context, wake func()) (listened bool) {
 	}
 }
 
-// hear waits for a notification, and for a while only: then it asks whether the server
-// is still there.
+// hear waits for a notification. After a while without one it checks the connection.
 func hear(ctx context.Context, conn *pgx.Conn, ask time.Duration) (*pgconn.Notification, error) {
 	waiting, cancel := context.WithTimeout(ctx, ask)
 	defer cancel()

@@ -198,7 +198,7 @@ func (s *Store) UpdateWebhook(ctx context.Context, account, id string, change fu
 	if err != nil {
 		return webhooks.Webhook{}, err
 	}
-	s.turns.awoke(id)
+	s.turns.resume(id)
 	return changed, nil
 }
 

@@ -9,10 +9,10 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// owe makes settled deliveries of the webhook $1, of the shard $2, owed: those of the
-// events $3 that are in one of the states $4, are not owed and have a payload. They
-// are due now, of the kind $5. It returns their events.
-const owe = `
+// requeue makes settled deliveries of the webhook $1, in the shard $2, pending again: those
+// of the events $3 that are in one of the states $4, are not pending and have a payload.
+// They are due now, in a lane of the kind $5. It returns their events.
+const requeue = `
 	insert into storageapi.queue (webhook, event, shard, kind, parked, due, attempts, before)
 	select $1, i.event, $2, ` + newest + ` + $5::smallint, false, clock_timestamp(), a.number, a.number
 	from unnest($3::bigint[]) as i (event)
@@ -23,21 +23,21 @@ const owe = `
 	on conflict (webhook, event) do nothing
 	returning event`
 
-// unskip forgets that deliveries of the webhook $1, of the events $2, were skipped.
+// unskip removes the records that deliveries of the events $2 to the webhook $1 were skipped.
 const unskip = `delete from storageapi.attempts where webhook = $1 and event = any($2::bigint[]) and number = 0 and state = 3`
 
-// owe makes deliveries owed, and returns how many.
-func (s *Store) owe(ctx context.Context, tx pgx.Tx, account string, no int64, events []int64, states []int16, kind int16) (int, error) {
-	rows, err := tx.Query(ctx, s.sql(owe), no, shardOf(account), events, states, kind)
+// requeue makes settled deliveries pending again, and returns how many.
+func (s *Store) requeue(ctx context.Context, tx pgx.Tx, account string, no int64, events []int64, states []int16, kind int16) (int, error) {
+	rows, err := tx.Query(ctx, s.sql(requeue), no, shardOf(account), events, states, kind)
 	if err != nil {
 		return 0, err
 	}
-	owed, err := pgx.CollectRows(rows, pgx.RowTo[int64])
-	if err != nil || len(owed) == 0 {
+	pending, err := pgx.CollectRows(rows, pgx.RowTo[int64])
+	if err != nil || len(pending) == 0 {
 		return 0, err
 	}
-	_, err = tx.Exec(ctx, s.sql(unskip), no, owed)
-	return len(owed), err
+	_, err = tx.Exec(ctx, s.sql(unskip), no, pending)
+	return len(pending), err
 }
 
 // Redeliver implements [webhooks.Store].
@@ -59,7 +59,7 @@ func (s *Store) Redeliver(ctx context.Context, account, webhookID, eventID strin
 		return s.redeliver(ctx, tx, account, no, event)
 	})
 	if err == nil {
-		s.waker.tell()
+		s.waker.notify()
 	}
 	return err
 }
@@ -71,23 +71,23 @@ func (s *Store) redeliver(ctx context.Context, tx pgx.Tx, account string, no, ev
 		from storageapi.queue q where q.webhook = $1 and q.event = $2 for update of q`), no, event, account).Scan(&leased)
 	switch {
 	case errors.Is(err, pgx.ErrNoRows): // it was settled
-		owed, err := s.owe(ctx, tx, account, no, []int64{event}, []int16{stateDelivered, stateDead, stateSkipped}, live)
-		if err == nil && owed == 0 {
+		pending, err := s.requeue(ctx, tx, account, no, []int64{event}, []int16{stateDelivered, stateDead, stateSkipped}, live)
+		if err == nil && pending == 0 {
 			err = webhooks.ErrNotFound
 		}
 		if err != nil {
 			return err
 		}
-		return s.expedite(ctx, tx, account, no, event)
+		return s.makeDue(ctx, tx, account, no, event)
 	case err != nil || leased:
 		return err
 	}
-	return s.expedite(ctx, tx, account, no, event)
+	return s.makeDue(ctx, tx, account, no, event)
 }
 
-// expedite makes a delivery that is owed the next one of its webhook, due now or
-// sooner, and asks for an attempt.
-func (s *Store) expedite(ctx context.Context, tx pgx.Tx, account string, no, event int64) error {
+// makeDue makes a pending delivery the next one of its webhook, due now or before, and
+// asks for a probe.
+func (s *Store) makeDue(ctx context.Context, tx pgx.Tx, account string, no, event int64) error {
 	_, err := tx.Exec(ctx, s.sql(`
 		update storageapi.queue set parked = false, kind = `+newest+`, due = least(clock_timestamp(), (
 			select min(r.due) - interval '1 microsecond'
@@ -102,8 +102,7 @@ func (s *Store) expedite(ctx context.Context, tx pgx.Tx, account string, no, eve
 	return err
 }
 
-// lockShards keeps claims, and whatever else locks shards, from these until the
-// transaction ends: nothing in them becomes leased.
+// lockShards locks shards until the transaction ends: nothing in them is leased until then.
 func (s *Store) lockShards(ctx context.Context, tx pgx.Tx, list ...int16) error {
 	_, err := tx.Exec(ctx, s.sql(`select shard from storageapi.shards where shard = any($1::smallint[]) order by shard for update`), list)
 	return err
