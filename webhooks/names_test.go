@@ -56,7 +56,7 @@ func nameOf(addr netip.Addr) string {
 // addresses returns what a name has of a kind of address, and the error code of the
 // answer.
 func addresses(name string, kind uint16) (addrs []netip.Addr, code uint16) {
-	known := true
+	var known bool
 	if digits, isAddr := strings.CutSuffix(name, ".addr.example.com"); isAddr {
 		bytes, _ := hex.DecodeString(digits)
 		addr, ok := netip.AddrFromSlice(bytes)

@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -173,10 +174,8 @@ func (p *process) expect(method, path, token, idempotencyKey, body string, statu
 	if !ok {
 		return r, false
 	}
-	for _, status := range statuses {
-		if r.status == status {
-			return r, true
-		}
+	if slices.Contains(statuses, r.status) {
+		return r, true
 	}
 	p.Errorf("%s %s = %d %s, want %v", method, path, r.status, r.body, statuses)
 	return r, false

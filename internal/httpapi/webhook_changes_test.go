@@ -2,6 +2,7 @@ package httpapi_test
 
 import (
 	"fmt"
+	"maps"
 	"strings"
 	"sync"
 	"testing"
@@ -35,9 +36,7 @@ func TestUpdateWebhook(t *testing.T) {
 			"url": `"https://example.com/h"`, "events": `["balance.low"]`, "active": "true", "balanceThreshold": `"1"`,
 		}},
 	} {
-		for field, value := range step.change {
-			shown[field] = value
-		}
+		maps.Copy(shown, step.change)
 		want := fmt.Sprintf(`{"id":%q,"url":%s,"events":%s,"active":%s,"createdAt":%q,"balanceThreshold":%s,"offReason":null,"failingSince":null,"previousSecretExpiresAt":null}`,
 			made.text("id"), shown["url"], shown["events"], shown["active"], made.text("createdAt"), shown["balanceThreshold"])
 		got := h.do("PATCH", one, admin, step.body).want(200, "")

@@ -41,7 +41,7 @@ func (w *world) crowd(ctx context.Context) {
 		}
 	}
 	for account, id := range made {
-		for try := 0; try < 100; try++ {
+		for range 100 {
 			if err := w.reach().api.Webhooks.Delete(ctx, account, id, webhooks.DeleteParams{}); err == nil {
 				break
 			}

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"io"
 	"log"
+	"maps"
 	"net"
 	"net/http"
 	"sync"
@@ -339,9 +340,7 @@ func (r *receivers) taken(webhook string) map[string]received {
 	all := make(map[string]received)
 	for _, one := range r.hosts {
 		if webhookOf(one.host) == webhook {
-			for event, got := range one.events {
-				all[event] = got
-			}
+			maps.Copy(all, one.events)
 		}
 	}
 	return all

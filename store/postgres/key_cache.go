@@ -120,11 +120,11 @@ func (c *keyCache) forgetAll() {
 const keysChanged = "keys"
 
 func keyNotification(hashes ...apikeys.Hash) string {
-	text := keysChanged
+	text := []byte(keysChanged)
 	for _, hash := range hashes {
-		text += " " + hex.EncodeToString(hash.Sum[:])
+		text = hex.AppendEncode(append(text, ' '), hash.Sum[:])
 	}
-	return text
+	return string(text)
 }
 
 // hear forgets the keys that a notification tells of, and reports whether it is one

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"strings"
 	"testing"
 	"time"
@@ -144,9 +145,7 @@ func TestPlansOfEmptyTables(t *testing.T) {
 			s.RenewNever()
 			steps := make(map[string]func(ctx context.Context, s *postgres.Store, of string) error)
 			for _, of := range []map[string]func(ctx context.Context, s *postgres.Store, of string) error{asks, transactions} {
-				for name, do := range of {
-					steps[name] = do
-				}
+				maps.Copy(steps, of)
 			}
 			round := func(prefix string, measure bool) {
 				for step, do := range steps {

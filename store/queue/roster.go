@@ -1,5 +1,7 @@
 package queue
 
+import "maps"
+
 // A roster is a map that gives its memory back once most of what it had is gone, which
 // maps by themselves do not.
 type roster[T any] struct {
@@ -24,8 +26,6 @@ func (r *roster[T]) delete(key string) {
 		return
 	}
 	left := make(map[string]T, len(r.all))
-	for key, value := range r.all {
-		left[key] = value
-	}
+	maps.Copy(left, r.all)
 	r.all, r.most = left, len(left)
 }

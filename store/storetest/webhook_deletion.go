@@ -224,7 +224,7 @@ func deleteWebhook(run runner) {
 			}
 		}
 		check()
-		for steps := 0; steps < 3; steps++ { // the store may tidy up in these
+		for range 3 { // the store may tidy up in these
 			_, err := t.store.Purge(t.Context(), webhooks.Purge{Limit: 50})
 			t.must(err)
 			check()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"testing"
 	"time"
 )
@@ -227,8 +228,8 @@ func TestLimiterAtRandom(t *testing.T) {
 			}
 			b.check()
 			l.NextWake(b.now, b.now, true)
-			for i := len(b.attempts) - 1; i >= 0; i-- {
-				a := b.attempts[i]
+			for i, a := range slices.Backward(b.attempts) {
+
 				age := b.now.Sub(a.begun)
 				switch hangs, fails := a.webhook.id < "w2", a.webhook.id > "w5"; {
 				case a.cut:

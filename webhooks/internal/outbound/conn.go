@@ -86,7 +86,7 @@ func (c *conn) end(whole bool) bool {
 		default:
 			whole = false
 			_ = c.transport.Close()
-			<-c.sending
+			<-c.sending //nolint:errcheck // the connection was closed
 		}
 		c.sending = nil
 	}

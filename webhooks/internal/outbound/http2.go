@@ -25,7 +25,7 @@ func (c *Client) isForHTTP2(cancel *Canceler, conn *conn, deadline time.Time) bo
 	if err != nil {
 		return false
 	}
-	defer raw.Close()
+	defer func() { _ = raw.Close() }()
 	config := c.tls.Clone()
 	config.ServerName, _, _ = net.SplitHostPort(conn.address)
 	config.NextProtos = []string{"h2"}
