@@ -36,8 +36,8 @@ func (e *Error) Error() string {
 const maxErrorBody = 64 << 10
 
 // DecodeError returns an [*Error] if the answer's status is 400 or more, and nil
-// otherwise. It reads the body of an error, of which 64 KiB are looked at, and
-// leaves any other alone; closing it stays the caller's business.
+// otherwise. Of the body of an error it reads up to 64 KiB; it does not touch any other
+// body. The caller closes it.
 func DecodeError(response *http.Response) error {
 	if response.StatusCode < http.StatusBadRequest {
 		return nil

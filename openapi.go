@@ -21,7 +21,7 @@ var openAPI []byte
 func OpenAPI() []byte { return bytes.Clone(openAPI) }
 
 // OpenAPIHandler returns a handler that serves [OpenAPI] to everybody: GET and
-// HEAD, whatever the path, so that a host mounts it where it likes. Caches may keep
+// HEAD, at any path, so that a host mounts it where it likes. Caches may keep
 // the document and are to ask whether it has changed, by its ETag.
 func OpenAPIHandler() http.Handler {
 	sum := sha256.Sum256(openAPI)

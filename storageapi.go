@@ -109,7 +109,7 @@ type Config struct {
 	// SealingKeys are AES-256 keys, 32 random bytes each, under which the
 	// webhooks' signing secrets are sealed in the file. The first one seals, all
 	// of them open: to replace a key put the new one before it, open the file
-	// once, which seals all secrets anew, and leave the old one away. Default:
+	// once, which seals all secrets again, and leave the old one away. Default:
 	// the secrets are in the file as they are, which is readable by its owner
 	// only.
 	SealingKeys [][]byte
@@ -127,7 +127,7 @@ type Config struct {
 	Webhooks webhooks.Config
 
 	// RateLimit limits the requests of each key, and of each account, to the Handler and
-	// to whatever its Auth guards. Its clock is Keys.Now. Default: no limit.
+	// to the routes that its Auth guards. Its clock is Keys.Now. Default: no limit.
 	RateLimit auth.RateLimit
 
 	// Authorize decides what a key may do with other keys and with webhooks.
@@ -232,7 +232,7 @@ func newHandler(config Config, ownsStore io.Closer) (*Handler, error) {
 	return h, nil
 }
 
-// ServeHTTP answers a request to the API, whatever its path.
+// ServeHTTP answers a request to the API, at any path.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) { h.api.ServeHTTP(w, r) }
 
 // Run delivers webhooks until ctx is done or the Handler is closed. Then it

@@ -16,10 +16,17 @@
 //
 // # Changing
 //
-// [KeyService.Rotate] gives a key a new token; the one before lives on for a grace
-// period and has its own last use, so that its owner sees when nobody needs it any
-// more. [KeyService.Update] renames a key. Both take a [Condition], by which of
-// several that are based on the same state one wins.
+// [KeyService.Rotate] gives a key a new token. The previous one stays good for a grace
+// period and has a last use of its own, so that its owner sees when no program needs it
+// any more. [KeyService.Update] renames a key, [KeyService.Delete] removes it.
+//
+// The params of each of them, and of Create, have an If: a [Condition], by which authority
+// is asked, and by which one of several changes that are based on the same state wins
+// (compare-and-swap).
+//
+// # Listing
+//
+// [KeyService.List] returns a page, [KeyService.All] iterates over all keys of an account.
 //
 // # Verifying
 //

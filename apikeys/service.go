@@ -82,8 +82,8 @@ func (s *KeyService) Close() { s.uses.close() }
 
 // Verify returns the principal that token stands for, or an error that wraps
 // [auth.ErrUnauthorized] if it is malformed, unknown, deleted or expired. A
-// malformed token costs no store read; any other costs one, so that whatever
-// happened to the key counts from the moment it was done. Verify writes
+// malformed token costs no store read; any other costs one, so that every change of
+// the key counts from the moment it was made. Verify writes
 // nothing.
 //
 // The principal's expiry is the token's: during a rotation the old token's is
@@ -109,8 +109,8 @@ func (s *KeyService) Verify(ctx context.Context, token string) (auth.Principal, 
 }
 
 // Recheck is Verify for a value that Verify found to be that of p: it reads the key's
-// record even where the store has it in memory, so that whatever happened to the key
-// before the call counts, whichever process did it. It records no use.
+// record even where the store has it in memory, so that every change of the key before
+// the call counts, whichever process made it. It records no use.
 func (s *KeyService) Recheck(ctx context.Context, p auth.Principal, token string) (auth.Principal, error) {
 	if !wellFormed(token) {
 		return auth.Principal{}, auth.ErrUnauthorized

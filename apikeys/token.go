@@ -56,8 +56,8 @@ type Token struct {
 	open func() string // a function: fmt and others look into all else, unasked
 }
 
-// Reveal returns the token's text, to be shown once to whoever asked for the
-// key, and to nobody else.
+// Reveal returns the token's text. Show it once, to the person or program that asked for
+// the key.
 func (t Token) Reveal() string {
 	if t.open == nil {
 		return ""
@@ -129,7 +129,7 @@ func appendSum(b []byte, sum uint32) []byte {
 }
 
 // wellFormed reports whether token has the form of a token and the right
-// checksum, whatever its prefix: keys outlive a host's change of prefix.
+// checksum; its prefix may be any, because keys outlive a host's change of prefix.
 func wellFormed(token string) bool {
 	split := len(token) - randomLength - sumLength - 1
 	if split < 1 || split > maxPrefix || token[split] != '_' {

@@ -29,10 +29,10 @@ type uses struct {
 	store Store
 	log   *slog.Logger
 
-	// noted is what spares a busy key the lock: which key of those that share
-	// a place was noted last, and in which second, 16 bits of each. A mix-up
-	// costs a use that the next second makes good.
-	noted [1 << 16]atomic.Uint32
+	// seen spares a busy key the lock. A slot is shared by several keys and holds which
+	// of them was recorded last and in which second, 16 bits of each. A collision costs
+	// a use, which the next second makes good.
+	seen [1 << 16]atomic.Uint32
 
 	mu      sync.Mutex
 	pending map[string]*pendingUse // by key id
@@ -75,12 +75,12 @@ func (p *pendingUse) add(hash Hash, ms int64) {
 // record notes a use of the key by that hash, at most once a second a token.
 func (u *uses) record(key *Key, hash Hash, at time.Time) {
 	sum := &hash.Sum
-	place := &u.noted[binary.LittleEndian.Uint16(sum[:])]
+	slot := &u.seen[binary.LittleEndian.Uint16(sum[:])]
 	note := uint32(binary.LittleEndian.Uint16(sum[2:]))<<16 | uint32(uint16(at.Unix())) | 1<<31
-	if place.Load() == note {
+	if slot.Load() == note {
 		return
 	}
-	place.Store(note)
+	slot.Store(note)
 	u.add(key.Account, key.ID, hash, at.UnixMilli())
 }
 
@@ -108,8 +108,8 @@ func (u *uses) add(account, id string, hash Hash, ms int64) {
 // unwritten are uses that were not written yet at some time, by key id, or only just.
 type unwritten [2]map[string]*pendingUse
 
-// unwritten returns what a key that is read from now on may lack. What it holds is
-// added to while it is pending.
+// unwritten returns what a key that is read from now on may lack. More is added to it
+// while it is pending.
 func (u *uses) unwritten() unwritten {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -117,8 +117,8 @@ func (u *uses) unwritten() unwritten {
 }
 
 // overlay raises key's LastUsedAt and PreviousUsedAt to uses that were not written
-// yet before it was read, so that they never seem to be set back, whatever was
-// written meanwhile.
+// yet before it was read, so that they never seem to be set back by a write that came
+// between.
 func (u *uses) overlay(key *Key, before unwritten) {
 	u.mu.Lock()
 	defer u.mu.Unlock()

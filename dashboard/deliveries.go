@@ -93,7 +93,7 @@ func (p *pages) viewAttempt(eventID string, attempt webhooks.Attempt) attemptVie
 			view.Error = "Redirects are not followed. Change the endpoint URL to the one it redirects to."
 		}
 	}
-	header := p.webhooks.SentHeader(eventID, attempt)
+	header := p.webhooks.RequestHeader(eventID, attempt)
 	for name, values := range header {
 		view.Header = append(view.Header, headerView{name, values[0]})
 	}

@@ -100,11 +100,11 @@ func (s *sender) sign(task *Task, at time.Time) (outbound.Request, error) {
 	}, nil
 }
 
-// SentHeader returns the header of the request that the attempt sent for the event, as
+// RequestHeader returns the header of the request that the attempt sent for the event, as
 // this service sends it: with "[redacted]" in place of the signatures, and without Host
 // and Content-Length. It is nil if it did not come to a request, for want of a
 // connection; an attempt that timed out may not have come to one either.
-func (s *WebhookService) SentHeader(eventID string, attempt Attempt) http.Header {
+func (s *WebhookService) RequestHeader(eventID string, attempt Attempt) http.Header {
 	switch attempt.Class {
 	case ClassDNS, ClassBlocked, ClassConnect, ClassTLS, ClassInternal, ClassExpired:
 		return nil

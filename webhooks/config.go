@@ -75,7 +75,7 @@ type Config struct {
 	// ones. For tests and self-hosters. Default: none.
 	AllowNetworks []netip.Prefix
 
-	// AllowHosts opens host names for delivery wherever they lead, by whatever
+	// AllowHosts opens host names for delivery wherever they lead, by any
 	// address: receivers in the host's own network. Each is one name, without
 	// a wildcard, in ASCII; case does not matter. TLS is verified as ever. An
 	// address is for AllowNetworks. Default: none.
@@ -97,7 +97,7 @@ type Config struct {
 	BalanceHysteresis Amount
 
 	// ApproachingRatios are at what parts of a limit it is approaching, to a
-	// millionth: each one is told of. More than 0, less than 1, at most 20. An
+	// millionth: an event is sent for each. More than 0, less than 1, at most 20. An
 	// empty slice that is not nil means none. Default: 0.8.
 	ApproachingRatios []float64
 

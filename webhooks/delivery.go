@@ -59,8 +59,8 @@ type DeliveryPage struct {
 
 	// Next asks for the page that follows; empty if there is none. A page may
 	// hold fewer deliveries than were asked for, even none, and have a Next
-	// nevertheless: looking for what is rare is done in steps. It is shown to
-	// clients: nobody can tell from it what other accounts have.
+	// nevertheless: looking for what is rare is done in steps. It may be shown to
+	// clients: it says nothing of other accounts.
 	Next string
 }
 
@@ -79,9 +79,9 @@ type Attempt struct {
 	Response string
 }
 
-// Expired returns what a store logs of a delivery that ends because its payload
+// ExpiredAttempt returns what a store logs of a delivery that ends because its payload
 // is purged.
-func Expired(number int, at time.Time) Attempt {
+func ExpiredAttempt(number int, at time.Time) Attempt {
 	return Attempt{
 		Number: number, StartedAt: at.UTC().Truncate(time.Millisecond), Class: ClassExpired,
 		Error: "no attempt was made: the event was kept as long as events are kept",

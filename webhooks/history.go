@@ -62,9 +62,9 @@ func (s *WebhookService) EventDeliveries(ctx context.Context, account, eventID s
 }
 
 // Redeliver makes a delivery of the account pending and due at once, and its retries
-// begin anew. One that is pending becomes due at once, and its retries go on. It is sent
-// before all else that the webhook is owed, also to a receiver that is down, but a second
-// after the last attempt that somebody asked for. If an attempt is under way nothing
+// start over. One that is pending becomes due at once, and its retries go on. It is sent
+// before all other pending deliveries of the webhook, also to a receiver that is down, but a
+// second after the last attempt that was requested. If an attempt is under way nothing
 // changes.
 // [ErrNotFound] if there is no such delivery, or its webhook was deleted or its
 // payload purged.

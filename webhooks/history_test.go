@@ -22,7 +22,7 @@ func (b *bubble) setActive(webhook webhooks.Webhook, active bool) {
 }
 
 // recover recovers what was skipped or given up.
-func (b *bubble) recover(webhook webhooks.Webhook) webhooks.Recovery {
+func (b *bubble) recoverStep(webhook webhooks.Webhook) webhooks.Recovery {
 	b.Helper()
 	recovery, err := b.service.Recover(b.Context(), account, webhook.ID, webhooks.RecoverParams{})
 	if err != nil {
@@ -57,7 +57,7 @@ func TestRecoverSkipped(t *testing.T) {
 		if n := len(b.hits.of("a")); n != 0 {
 			b.Fatalf("%d came though they were skipped", n)
 		}
-		recovery := b.recover(webhook)
+		recovery := b.recoverStep(webhook)
 		time.Sleep(time.Minute)
 		stop()
 		var got []string
@@ -85,7 +85,7 @@ func TestLiveGoesBeforeRecovered(t *testing.T) {
 		}
 		b.setActive(webhook, true)
 		b.start()
-		b.recover(webhook)
+		b.recoverStep(webhook)
 		time.Sleep(5 * time.Second)
 		live, at := b.publish(), time.Now()
 		time.Sleep(time.Second)
@@ -110,7 +110,7 @@ func TestRecoverySurvives(t *testing.T) {
 			b.publish()
 		}
 		time.Sleep(time.Millisecond)
-		recovery := b.recover(webhook)
+		recovery := b.recoverStep(webhook)
 		b.setActive(webhook, true)
 		b.service = newService(b.T, b.store, webhooks.Config{RootCAs: trusted().pool(), Logger: b.logs.logger()})
 		b.service.DialThrough(b.dial)
@@ -270,7 +270,7 @@ func TestRecoverAtOnce(t *testing.T) {
 		b.setActive(webhook, false)
 		b.publish()
 		b.setActive(webhook, true)
-		recovery := b.recover(webhook)
+		recovery := b.recoverStep(webhook)
 		b.start()
 		time.Sleep(time.Second)
 		b.wantRecovered(recovery.ID, 1)

@@ -27,17 +27,18 @@ type UpdateParams struct {
 // Attempts that have begun go on as they are, and count; all later ones are made as
 // the change has it, also of what was published before:
 //
-//   - URL: what is owed goes to the new one when it is due, at once also if the old
-//     one was down, at first one attempt at a time. Failing begins anew, and what comes of attempts at the old one changes nothing of the
-//     webhook, not even 410 Gone. One that is off stays off.
-//   - Events: they decide about what is published from now on. What is owed, or
-//     recovered, is sent even if its type is not among them any more: whoever may
-//     change where it goes should be good enough for [Webhook.PastEvents], too.
-//   - Active: while it is false, what is owed waits, and what is published is
-//     [Skipped], to be recovered if wanted. Once it is true, what is owed goes on,
-//     at once also if the receiver was down; failing begins anew and there is no [OffReason] any more.
-//   - BalanceThreshold: if it is above the balance that was reported, and the webhook
-//     was not told yet, it is told at once.
+//   - URL: pending deliveries go to the new one when they are due, one attempt at a time
+//     at first; if the old one was down, the first is made at once. The webhook counts as
+//     not failing. Results of attempts at the old URL change nothing of the webhook, not
+//     even 410 Gone. One that is off stays off.
+//   - Events: they decide about what is published from now on. Pending and recovered
+//     deliveries are sent even if their type is not among them any more. An If that
+//     decides who may change the URL should therefore cover [Webhook.PastEvents], too.
+//   - Active: while it is false, pending deliveries wait, and what is published is
+//     [Skipped], to be recovered if wanted. Once it is true, they are sent again, the
+//     first at once; the webhook counts as not failing, and its [OffReason] is cleared.
+//   - BalanceThreshold: if the last reported balance is below it, and the webhook has not
+//     been notified of that, a balance.low event is sent immediately.
 func (s *WebhookService) Update(ctx context.Context, account, webhookID string, params UpdateParams) (Webhook, error) {
 	params, err := params.check(s.guard)
 	if err != nil {
@@ -56,15 +57,15 @@ func (s *WebhookService) Update(ctx context.Context, account, webhookID string, 
 
 // RotateParams says how to rotate a webhook's secret.
 type RotateParams struct {
-	// Grace is how long the secret of before goes on signing beside the new one, 0
-	// or more, counted to the millisecond.
+	// Grace is how long the previous secret signs as well, 0 or more, counted to the
+	// millisecond. Choose it longer than receivers take to learn the new secret.
 	Grace time.Duration
 
 	If Condition
 }
 
 // RotateSecret gives the account's webhook a new secret and returns the webhook with
-// it; or it returns [ErrNotFound]. The secret of before signs as well for the grace
+// it; or it returns [ErrNotFound]. The previous secret signs as well for the grace
 // period; one from an earlier rotation ends now, so that there are at most two. Which
 // secrets sign is decided as an attempt begins, also of what was published before.
 func (s *WebhookService) RotateSecret(ctx context.Context, account, webhookID string, params RotateParams) (Webhook, error) {
@@ -110,7 +111,7 @@ func (p *UpdateParams) apply(w *Webhook) {
 	}
 	if p.Active != nil && *p.Active != w.Active {
 		w.Active, w.OffReason = *p.Active, ""
-		w.EndFailing() // it begins anew
+		w.EndFailing()
 	}
 }
 

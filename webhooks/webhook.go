@@ -27,7 +27,7 @@ type Webhook struct {
 	Active bool
 
 	// OffReason tells why the webhook was turned off; empty if it is active or
-	// somebody turned it off.
+	// was turned off on request.
 	OffReason OffReason
 
 	// ProvenAt is when the first attempt began that succeeded at this URL; zero if none

@@ -57,7 +57,7 @@ func testRetention(t *testing.T, first *host) {
 	event := h.publish(everyEvent()[0])
 	h.settled(t, webhook, event, "dead")
 	eventually(t, "the payload is gone", func() bool {
-		h.recover(t, webhook, body(`{"states":["skipped"]}`)) // the host cleans up as it works
+		h.recoverStep(t, webhook, body(`{"states":["skipped"]}`)) // the host cleans up as it works
 		done, err := h.exchange(h.prepare("redeliver", at(webhook, event)))
 		if err != nil {
 			t.Fatal(err)

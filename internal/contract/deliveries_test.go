@@ -85,8 +85,8 @@ func (h *host) testDeliveries(t *testing.T) {
 		return h.do(t, "getRecovery", 200, at(webhook, recovery)).object()["done"] == true
 	})
 	h.settled(t, webhook, skipped, "delivered")
-	h.recover(t, webhook, body(`{"from":"2026-01-01","to":"2026-01-02","states":["delivered","dead"]}`))
-	h.recover(t, webhook, body(`{"from":null,"to":null,"states":null}`))
+	h.recoverStep(t, webhook, body(`{"from":"2026-01-01","to":"2026-01-02","states":["delivered","dead"]}`))
+	h.recoverStep(t, webhook, body(`{"from":null,"to":null,"states":null}`))
 	eventually(t, "a second recovery at a time is refused", func() bool {
 		refused := false
 		var wg sync.WaitGroup
@@ -114,7 +114,7 @@ func (h *host) testDeliveries(t *testing.T) {
 const noRecovery = "rec_01JZ5T3K9QWERTYASDFGHJKMNP"
 
 // recover creates a recovery and waits until it is done.
-func (h *host) recover(t *testing.T, webhook string, how ...func(*call)) {
+func (h *host) recoverStep(t *testing.T, webhook string, how ...func(*call)) {
 	t.Helper()
 	job := h.do(t, "createRecovery", 202, append(how, at(webhook))...).text("id")
 	eventually(t, "the recovery is done", func() bool {

@@ -190,7 +190,7 @@ func (h *harness) finish() {
 	}
 	for account, hooks := range h.standing {
 		if s.turn(hooks[0], on) {
-			id, _ := s.recover(hooks[0])
+			id, _ := s.recoverStep(hooks[0])
 			s.wait("/recovered/" + account + "/" + id)
 		}
 	}

@@ -137,7 +137,7 @@ func (s *session) toggle() {
 			if !s.turn(h, on) {
 				return
 			}
-			if id, ok := s.recover(h); !ok || !s.wait("/recovered/"+account+"/"+id) {
+			if id, ok := s.recoverStep(h); !ok || !s.wait("/recovered/"+account+"/"+id) {
 				return
 			}
 		}
@@ -154,7 +154,7 @@ func (s *session) turn(h *hook, to state) bool {
 }
 
 // recover returns the id of the job.
-func (s *session) recover(h *hook) (id string, ok bool) {
+func (s *session) recoverStep(h *hook) (id string, ok bool) {
 	s.ledger.recovering(h)
 	r, ok := reply{status: http.StatusConflict}, true
 	for ok && r.status == http.StatusConflict { // one that an earlier host began is under way

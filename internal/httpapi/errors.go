@@ -41,7 +41,7 @@ type methodError struct{ allow string }
 func (*methodError) Error() string { return "no such method here" }
 
 // failures tells how errors are answered; those of other types are in
-// [api.fail]. None of the messages depends on the request: nobody learns from
+// [api.fail]. None of the messages depends on the request: no client learns from
 // one whether what they asked for exists elsewhere.
 var failures = []struct {
 	err     error

@@ -9,8 +9,13 @@
 // follows: the authority over the very target (403) and the state (404, 409, 412).
 //
 // The body has 30 s to arrive. As it may take that long, the key is verified again once
-// the body is there (401, 403), and before a deletion: as it is then, and not from memory. A change of the key itself, and a creation, are made in one step
-// with finding that the caller's value is still what it was.
+// the body is there (401, 403), and before a deletion: as it is then, and not from
+// memory. Changes of the caller's own key, and creations, are made in one step with
+// finding that the caller's value is still what it was.
+//
+// A handler binds the request ([call.bind]), calls the service, and shows the result. It
+// asks for no authority: it hands the service a condition (If), which the service asks
+// between validation and storing.
 //
 // [routes] lists what there is; errors.go is the one place where an error becomes
 // a status.

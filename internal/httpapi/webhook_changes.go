@@ -35,7 +35,7 @@ func (a *api) findUsable(c *call) (webhooks.Webhook, error) {
 	return webhook, err
 }
 
-// A testView is a test event and what came of it.
+// A testView is a test event and its attempt.
 type testView struct {
 	ID      string             `json:"id"`
 	Type    webhooks.EventType `json:"type"`

@@ -43,8 +43,8 @@ func IdempotencyKey(key string) (reason string) {
 const IdempotencyTTL = 24 * time.Hour
 
 // MaxIdempotencyKeys returns how many idempotency keys an account may have in use where
-// it may have maxCount things; 0 means any number. It is ten times as many, for whoever
-// deletes what it creates can create on.
+// it may have maxCount things; 0 means any number. It is ten times as many,
+// because an account that deletes what it creates can create on.
 func MaxIdempotencyKeys(maxCount int) int { return min(max(maxCount, 0), math.MaxInt/10) * 10 }
 
 // Fingerprint returns a hash of the parts of a request, in their order.

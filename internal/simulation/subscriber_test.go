@@ -79,7 +79,7 @@ func (s *subscriber) live(ctx context.Context, share float64) {
 		case n < 13:
 			s.redeliver(ctx, k)
 		default:
-			s.recover(ctx, k)
+			s.recoverStep(ctx, k)
 		}
 	})
 }
@@ -443,7 +443,7 @@ func (s *subscriber) look(ctx context.Context, k *hook) {
 }
 
 // recover sends all again that came to nothing.
-func (s *subscriber) recover(ctx context.Context, k *hook) {
+func (s *subscriber) recoverStep(ctx context.Context, k *hook) {
 	k.resent = true
 	s.world.ledger.sendsAgain(k.name, "") // and for good: a job is done when it is
 	undo := s.beset("CreateRecovery", "RecoveryByID", "RecoveryByID")

@@ -158,7 +158,7 @@ func (d *deeds) fails() error {
 func (d *deeds) next() deed {
 	list := []func() deed{
 		d.createKey, d.changeKey, d.deleteKey, d.useKey, d.createWebhook, d.createWebhook, d.changeWebhook, d.changeWebhook, d.deleteWebhook,
-		d.enqueue, d.enqueue, d.enqueue, d.alert, d.fileScan, d.notice, d.claim, d.claim, d.claim, d.settle, d.settle, d.redeliver, d.recover, d.advance, d.purge,
+		d.enqueue, d.enqueue, d.enqueue, d.alert, d.fileScan, d.notice, d.claim, d.claim, d.claim, d.settle, d.settle, d.redeliver, d.recoverStep, d.advance, d.purge,
 	}
 	return list[d.rand.IntN(len(list))]()
 }
@@ -364,7 +364,7 @@ func (d *deeds) release(t *twin) any {
 
 func (d *deeds) redeliver() deed {
 	if !d.resends {
-		return d.recover()
+		return d.recoverStep()
 	}
 	account, id, event := d.account(), d.some("wh"), fmt.Sprint("e", d.rand.IntN(d.made+1))
 	return deed{fmt.Sprint("sends ", event, " again to ", id, " of ", account), func(t *twin) any {
@@ -372,7 +372,7 @@ func (d *deeds) redeliver() deed {
 	}}
 }
 
-func (d *deeds) recover() deed {
+func (d *deeds) recoverStep() deed {
 	account := d.account()
 	recovery := webhooks.Recovery{
 		ID: fmt.Sprint("rec", d.rand.IntN(40)), Account: account, WebhookID: account + d.some("wh"), CreatedAt: time.Now().UTC().Truncate(time.Millisecond),

@@ -135,7 +135,7 @@ func (s *Store) expire(b *batch, before uint64, left *int, reserved map[uint64]u
 		if !ours {
 			continue // leased just now
 		}
-		attempt := webhooks.Expired(d.attempt, time.Now())
+		attempt := webhooks.ExpiredAttempt(d.attempt, time.Now())
 		if err := b.logAttempt(d.number, &attempt, webhooks.GiveUp); err != nil {
 			return err
 		}

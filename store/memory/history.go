@@ -172,7 +172,7 @@ func (s *Store) purge(e *event, purge *webhooks.Purge) (removed bool) {
 	for _, d := range slices.Clone(e.deliveries) {
 		if e.noBody && d.State == webhooks.Pending && s.queue.Remove(d.WebhookID, e.seq) {
 			d.State, d.NextAttemptAt = webhooks.Dead, time.Time{}
-			d.Attempts = append(d.Attempts, webhooks.Expired(d.made()+1, time.Now()))
+			d.Attempts = append(d.Attempts, webhooks.ExpiredAttempt(d.made()+1, time.Now()))
 			removed = true
 		}
 		if e.published.Before(purge.Attempts) && d.State != webhooks.Pending {

@@ -204,7 +204,7 @@ func (p *purger) payloads(ctx context.Context, before int64) error {
 		if err := p.lockShards(ctx, p.tx, all...); err != nil {
 			return err
 		}
-		expired := webhooks.Expired(0, time.Now())
+		expired := webhooks.ExpiredAttempt(0, time.Now())
 		if err := p.remove(ctx, endOwed, events, expired.StartedAt, string(expired.Class), expired.Error); err != nil {
 			return err
 		}

@@ -74,7 +74,7 @@ func (t *tester) wantPurged(before webhooks.Delivery) {
 	if n := len(before.Attempts); n > 0 {
 		number = before.Attempts[n-1].Number + 1
 	}
-	before.Attempts = append(before.Attempts, webhooks.Expired(number, last.StartedAt))
+	before.Attempts = append(before.Attempts, webhooks.ExpiredAttempt(number, last.StartedAt))
 	wantSame(t, "EventDeliveries", got, before)
 }
 

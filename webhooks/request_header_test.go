@@ -10,8 +10,8 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// What SentHeader tells is what the receiver got, but for the signatures.
-func TestSentHeader(t *testing.T) {
+// What RequestHeader tells is what the receiver got, but for the signatures.
+func TestRequestHeader(t *testing.T) {
 	receiver := newReceiver(t, status(http.StatusTeapot))
 	config := reaching(&logbook{})
 	config.SignatureHeader = "x-signed-by-us"
@@ -29,13 +29,13 @@ func TestSentHeader(t *testing.T) {
 		}
 		want.Set(signature, "[redacted]")
 	}
-	if diff := cmp.Diff(want, service.SentHeader(test.ID, test.Attempt)); diff != "" {
+	if diff := cmp.Diff(want, service.RequestHeader(test.ID, test.Attempt)); diff != "" {
 		t.Error(diff)
 	}
 	for _, class := range []webhooks.ErrorClass{
 		webhooks.ClassDNS, webhooks.ClassBlocked, webhooks.ClassConnect, webhooks.ClassTLS, webhooks.ClassInternal, webhooks.ClassExpired,
 	} {
-		if got := service.SentHeader(test.ID, webhooks.Attempt{Class: class}); got != nil {
+		if got := service.RequestHeader(test.ID, webhooks.Attempt{Class: class}); got != nil {
 			t.Errorf("%s: got %v", class, got)
 		}
 	}
