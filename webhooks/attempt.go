@@ -86,16 +86,19 @@ func (s *sender) sign(task *Task, at time.Time) (outbound.Request, error) {
 	if err != nil {
 		return outbound.Request{}, err
 	}
-	signatures := make(http.Header, 4)
-	receiver.signer.Sign(signatures, task.Event.ID, at, task.Event.Body)
-	field := func(name string) outbound.Field { return outbound.Field{Name: name, Value: signatures[name][0]} }
+	signed := make(http.Header, 4)
+	receiver.signer.Sign(signed, task.Event.ID, at, task.Event.Body)
+	header := []outbound.Field{{Name: signing.HeaderID}, {Name: signing.HeaderTimestamp}, {Name: signing.HeaderSignature}, {Name: s.header}}
+	for i := range header {
+		header[i].Value = signed[header[i].Name][0]
+	}
 	return outbound.Request{
 		Target: receiver.target,
-		Header: []outbound.Field{field(signing.HeaderID), field(signing.HeaderTimestamp), field(signing.HeaderSignature), field(s.header)},
+		Header: header,
 		Body:   task.Event.Body,
 		Owner:  task.Webhook.Account,
-		Secrets: func() []string {
-			return []string{task.Webhook.Secret.Reveal(), task.Webhook.PreviousSecret.Reveal(), signatures[s.header][0], signatures[signing.HeaderSignature][0]}
+		Secrets: func() []string { // those that sign, and the signatures
+			return []string{task.Webhook.Secret.Reveal(), task.Webhook.PreviousSecret.Reveal(), header[2].Value, header[3].Value}
 		},
 	}, nil
 }

@@ -13,15 +13,28 @@ type transport struct {
 	net.Conn
 	raw     syscall.RawConn // nil where a read cannot but wait
 	polling bool            // reads return what has come, or os.ErrDeadlineExceeded at once
+	polled  polled
 }
 
-func newTransport(conn net.Conn) *transport { return &transport{Conn: conn, raw: rawConn(conn)} }
+// polled is a read of raw: here, and not in a closure, for there is one in each exchange.
+type polled struct {
+	read func(fd uintptr) (done bool) // into b
+	b    []byte
+	n    int
+	err  error
+}
+
+func newTransport(conn net.Conn) *transport {
+	t := &transport{Conn: conn, raw: rawConn(conn)}
+	t.polled.read = t.polled.readOnce
+	return t
+}
 
 func (t *transport) canPoll() bool { return t.raw != nil }
 
 func (t *transport) Read(b []byte) (int, error) {
 	if t.polling && t.canPoll() {
-		return poll(t.raw, b)
+		return t.poll(b)
 	}
 	return t.Conn.Read(b)
 }

@@ -10,4 +10,6 @@ import (
 // A read that does not wait cannot be had here, so no connection is kept.
 func rawConn(net.Conn) syscall.RawConn { return nil }
 
-func poll(syscall.RawConn, []byte) (int, error) { panic("there is no raw connection") }
+func (t *transport) poll([]byte) (int, error) { panic("there is no raw connection") }
+
+func (p *polled) readOnce(uintptr) (done bool) { panic("there is no raw connection") }

@@ -19,23 +19,28 @@ func rawConn(conn net.Conn) syscall.RawConn {
 }
 
 // poll reads what has come, without waiting. The read deadline must not have passed.
-func poll(raw syscall.RawConn, b []byte) (n int, err error) {
-	closed := raw.Read(func(fd uintptr) (done bool) {
-		for {
-			if n, err = syscall.Read(int(fd), b); err != syscall.EINTR {
-				return true
-			}
-		}
-	})
+func (t *transport) poll(b []byte) (int, error) {
+	p := &t.polled
+	p.b = b
+	closed := t.raw.Read(p.read)
+	p.b = nil
 	switch {
 	case closed != nil:
 		return 0, closed
-	case err == syscall.EAGAIN:
+	case p.err == syscall.EAGAIN:
 		return 0, os.ErrDeadlineExceeded
-	case err != nil:
-		return 0, os.NewSyscallError("read", err)
-	case n == 0:
+	case p.err != nil:
+		return 0, os.NewSyscallError("read", p.err)
+	case p.n == 0:
 		return 0, io.EOF
 	}
-	return n, nil
+	return p.n, nil
+}
+
+func (p *polled) readOnce(fd uintptr) (done bool) {
+	for {
+		if p.n, p.err = syscall.Read(int(fd), p.b); p.err != syscall.EINTR {
+			return true
+		}
+	}
 }
