@@ -27,11 +27,12 @@ var importRules = map[string][]string{
 
 	"webhooks/internal/alerting": {},
 	"webhooks/internal/hostcode": {},
-	"webhooks/internal/limiter":  {},
+	"webhooks/internal/limiter":  {"internal/heap"},
 	"webhooks/internal/outbound": {"code.dny.dev/ssrf"},
 	"webhooks/internal/testgate": {"webhooks/internal/outbound"},
 
 	"store":                           {"apikeys", "webhooks"},
+	"store/queue":                     {"webhooks", "internal/heap"},
 	"store/memory":                    {"apikeys", "auth", "webhooks", "scopes", "signing", "store", "internal/clock", "internal/cursor", "store/queue"},
 	"store/bolt":                      {"apikeys", "auth", "webhooks", "scopes", "signing", "store", "store/bolt/internal/groupcommit", "store/bolt/internal/record", "internal/boltfault", "internal/clock", "internal/cursor", "store/queue", "go.etcd.io/bbolt", "go.etcd.io/bbolt/errors"},
 	"store/bolt/internal/record":      {"apikeys", "webhooks", "scopes", "signing", "internal/clock"},
@@ -47,10 +48,10 @@ var importRules = map[string][]string{
 	"internal/crash":     {},
 	"internal/cursor":    {},
 	"internal/httpapi":   {"apikeys", "auth", "scopes", "webhooks", "internal/arrival", "internal/id", "internal/input", "internal/lasting"},
+	"internal/heap":      {},
 	"internal/id":        {"github.com/oklog/ulid/v2"},
 	"internal/input":     {},
 	"internal/lasting":   {},
-	"store/queue":        {"webhooks"},
 
 	"internal/simulation": {},
 	"internal/testclock":  {},

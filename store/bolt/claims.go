@@ -25,7 +25,7 @@ func (s *Store) ClaimDeliveries(ctx context.Context, claim webhooks.Claim) (task
 	defer func() {
 		if err != nil {
 			for _, c := range claimed {
-				s.queue.Free(c.Token)
+				s.queue.Release(c.Token)
 			}
 		}
 	}()
@@ -41,7 +41,7 @@ func (s *Store) ClaimDeliveries(ctx context.Context, claim webhooks.Claim) (task
 	for _, c := range claimed {
 		task := r.read(c)
 		if errors.Is(task.Err, webhooks.ErrNotFound) || task.Err == nil && !task.Webhook.Active {
-			s.queue.Free(c.Token) // deleted or turned off just now: the queue will hear of it
+			s.queue.Release(c.Token) // deleted or turned off just now: the queue will hear of it
 			continue
 		}
 		tasks = append(tasks, task)

@@ -78,7 +78,7 @@ func (l *loader) loadFresh(key, value []byte) error {
 		}
 		for number, webhook := range segment.Recipients(i) {
 			if m.Has(number) {
-				l.add(webhook, number, queue.Owed{Due: due})
+				l.add(webhook, number, queue.Pending{Due: due})
 			}
 		}
 	}
@@ -104,12 +104,12 @@ func (l *loader) loadPending(key, value []byte) error {
 	if err != nil {
 		due = l.now // its event is there: better late than never
 	}
-	l.add(webhook, number, queue.Owed{Due: due, Attempts: p.Attempts, Before: p.Before, Recovered: p.Recovered})
+	l.add(webhook, number, queue.Pending{Due: due, Attempts: p.Attempts, Before: p.Before, Recovered: p.Recovered})
 	return nil
 }
 
 // add adds a delivery to the queue.
-func (l *loader) add(webhook []byte, number uint64, o queue.Owed) {
+func (l *loader) add(webhook []byte, number uint64, o queue.Pending) {
 	lane := l.lanes[string(webhook)]
 	if lane == nil {
 		lane = &loadedLane{id: string(webhook), account: string(l.tx.Bucket(bucketWebhookIDs).Get(webhook))}

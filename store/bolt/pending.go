@@ -130,7 +130,7 @@ func lastNumber(d *webhooks.Delivery) int {
 func (s *Store) addPending(b *batch, webhook *webhooks.Webhook, number uint64, p record.Pending, first bool) error {
 	b.skipped.remove(b, number)
 	p.Due, p.Before = time.Now(), p.Attempts
-	entry := queue.Owed{
+	entry := queue.Pending{
 		Webhook: webhook.ID, Account: webhook.Account, Standing: queue.StandingOf(webhook), Seq: number,
 		Due: p.Due, Attempts: p.Attempts, Before: p.Before, Recovered: p.Recovered, First: first,
 	}

@@ -34,7 +34,7 @@ func (s *Store) Purge(ctx context.Context, purge webhooks.Purge) (more bool, err
 		return err
 	})
 	for _, token := range reserved {
-		s.queue.Free(token) // if it has not ended
+		s.queue.Release(token) // if it has not ended
 	}
 	return more, err
 }

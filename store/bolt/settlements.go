@@ -67,7 +67,7 @@ func (s *Store) letGo(held []holding) {
 		case h.outcome == webhooks.Retry:
 			s.queue.Retry(h.token, h.next.Due, h.next.Attempts)
 		default:
-			s.queue.Free(h.token)
+			s.queue.Release(h.token)
 		}
 	}
 }

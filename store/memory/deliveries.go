@@ -61,7 +61,7 @@ func (s *Store) settle(settlement *webhooks.Settlement, d *delivery) {
 	}
 	switch settlement.Outcome {
 	case webhooks.Release:
-		s.queue.Free(token)
+		s.queue.Release(token)
 	case webhooks.Retry:
 		due := time.Now().Add(settlement.RetryAfter)
 		d.NextAttemptAt = stored(due)
@@ -115,7 +115,7 @@ func (s *Store) Redeliver(ctx context.Context, account, webhookID, eventID strin
 	now := time.Now()
 	switch {
 	case d.State != webhooks.Pending:
-		s.owe(d, w, queue.Owed{Due: now, First: true})
+		s.owe(d, w, queue.Pending{Due: now, First: true})
 	case s.queue.MakeDue(webhookID, e.seq, now):
 		d.NextAttemptAt = stored(now)
 	default:

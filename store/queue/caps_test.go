@@ -29,13 +29,13 @@ func wantCounts(t *testing.T, what string, got, want map[string]int) {
 }
 
 // filled is a queue in which each of the webhooks, of the accounts a1 and a2 in
-// turn, is owed n deliveries since start.
+// turn, has n deliveries due since start.
 func filled(n int, ids ...string) *Queue {
 	q := &Queue{}
 	seq := uint64(0)
 	for range n {
 		for i, id := range ids {
-			q.Add(Owed{Webhook: id, Account: fmt.Sprint("a", 1+i%2), Seq: seq, Due: start})
+			q.Add(Pending{Webhook: id, Account: fmt.Sprint("a", 1+i%2), Seq: seq, Due: start})
 			seq++
 		}
 	}
@@ -67,7 +67,7 @@ func TestCapsOfAccounts(t *testing.T) {
 	for i, end := range []func(Claimed){
 		func(c Claimed) { q.Done(c.Token) },
 		func(c Claimed) { q.Retry(c.Token, at(time.Hour), c.Attempt) },
-		func(c Claimed) { q.Free(c.Token) },
+		func(c Claimed) { q.Release(c.Token) },
 	} {
 		for j, c := range claimed {
 			if c.Webhook != "b" {
@@ -96,7 +96,7 @@ func TestCapsOfAccounts(t *testing.T) {
 	}
 	claim.PerAccount = 0
 	if next, _ := q.Claim(at(time.Second), claim); len(next) < 5 {
-		t.Errorf("claimed %v without a cap, want all that c is owed", next)
+		t.Errorf("claimed %v without a cap, want all that is pending for c", next)
 	}
 }
 
@@ -128,7 +128,7 @@ func TestLanded(t *testing.T) {
 
 	// However it ends, it is counted off once.
 	claim.Finished = nil
-	q.Free(tokens["b"][0])
+	q.Release(tokens["b"][0])
 	q.Done(tokens["a"][0])
 	if got, _ := q.Claim(start, claim); len(got) != 0 {
 		t.Errorf("claimed %v after what had finished was settled", got)
@@ -222,7 +222,7 @@ func TestClaimCapped(t *testing.T) {
 	claimed, _ = q.Claim(at(10*time.Second), claim)
 	want(t, "later", names(claimed), "a101")
 
-	// What is in line or on the agenda stays so.
+	// What is in line or among the timers stays so.
 	claim = webhooks.Claim{Limit: 99, Lease: time.Minute}
 	wantCounts(t, "the rest", counts(q, at(10*time.Second), claim), map[string]int{"c": 6})
 	q.Resume("b")

@@ -31,28 +31,27 @@ func (q *Queue) Claim(now time.Time, claim webhooks.Claim) (claimed []Claimed, w
 	until := t + claim.Lease.Milliseconds()
 	for _, token := range claim.Finished {
 		if le := q.leases[token]; le != nil {
-			le.land()
+			le.finish()
 			le.until = max(le.until, until)
 		}
 	}
 	q.expire(t)
 	q.wake(t)
 
-	claimed, next := q.claimProbes(nil, t, &claim)
+	claimed = make([]Claimed, 0, min(claim.Limit, q.waiting, 16)) // more seldom come
+	claimed, next := q.claimProbes(claimed, t, &claim)
 	if len(claim.Webhooks) > 0 {
 		claimed = q.claimFor(claimed, t, &claim)
 	} else {
-		q.resume(&claim)
+		q.resumeAll(&claim)
 		claimed = q.claimTurns(claimed, t, &claim)
 	}
 	if len(claimed) == claim.Limit {
 		return claimed, 0
 	}
-	if len(q.later) > 0 {
-		next = min(next, q.later[0].due())
-	}
+	next = q.later.first(next)
 	for _, webhook := range claim.Webhooks { // whose lanes stay in line when nothing of them is due any more
-		if e := q.endpoints.all[webhook]; e != nil {
+		if e := q.webhooks.all[webhook]; e != nil {
 			next = min(next, e.dueAfter(t))
 		}
 	}
@@ -65,13 +64,13 @@ func (q *Queue) Claim(now time.Time, claim webhooks.Claim) (claimed []Claimed, w
 // claimFor claims for the webhooks that the claim names, and for no others: of them the
 // one that waits longest for a lease comes first, one a turn.
 func (q *Queue) claimFor(claimed []Claimed, t int64, claim *webhooks.Claim) []Claimed {
-	var due []*endpoint
+	var due []*webhookQueue
 	for _, webhook := range claim.Webhooks {
-		if e := q.endpoints.all[webhook]; e != nil && e.rest <= t && e.next(t) != nil {
+		if e := q.webhooks.all[webhook]; e != nil && e.rest <= t && e.next(t) != nil {
 			due = append(due, e)
 		}
 	}
-	slices.SortFunc(due, func(a, b *endpoint) int { return cmp.Compare(a.served, b.served) })
+	slices.SortFunc(due, func(a, b *webhookQueue) int { return cmp.Compare(a.served, b.served) })
 	for len(due) > 0 {
 		turn := due
 		due = due[:0]
@@ -85,8 +84,8 @@ func (q *Queue) claimFor(claimed []Claimed, t int64, claim *webhooks.Claim) []Cl
 	return claimed
 }
 
-// cap returns how many leases the endpoint may have in the claim.
-func (e *endpoint) cap(claim *webhooks.Claim) int {
+// cap returns how many leases the webhook may have in the claim.
+func (e *webhookQueue) cap(claim *webhooks.Claim) int {
 	if claim.Cap == nil {
 		return math.MaxInt
 	}
@@ -98,23 +97,16 @@ func (a *account) full(claim *webhooks.Claim) bool {
 	return claim.PerAccount > 0 && a.leased >= claim.PerAccount
 }
 
-// suspend keeps a lane, of an endpoint whose cap is 0, out of line until that changes.
-func (q *Queue) suspend(l *lane) {
-	q.suspended.push(l)
-	l.place = suspended
-}
-
-// resume puts suspended lanes back in line whose endpoints have a cap above 0 now.
-func (q *Queue) resume(claim *webhooks.Claim) {
+// resumeAll has suspended lanes looked at again whose webhooks have a cap above 0 now.
+func (q *Queue) resumeAll(claim *webhooks.Claim) {
 	if claim.CapVersion != 0 && claim.CapVersion == q.capVersion {
 		return
 	}
 	q.capVersion = claim.CapVersion
 	for l := q.suspended.first; l != nil; {
-		next := l.after
-		if l.endpoint.cap(claim) > 0 {
-			q.suspended.remove(l)
-			q.enter(l)
+		next := l.links.after
+		if l.cap(claim) > 0 {
+			q.resume(l)
 		}
 		l = next
 	}
@@ -122,9 +114,7 @@ func (q *Queue) resume(claim *webhooks.Claim) {
 
 // wake puts the lanes whose time has come in line.
 func (q *Queue) wake(t int64) {
-	for len(q.later) > 0 && q.later[0].due() <= t {
-		l := q.later[0]
-		q.later.remove(l)
-		q.enter(l)
+	for len(q.later.Heap) > 0 && q.later.Heap[0].due() <= t {
+		q.enter(q.later.Pop())
 	}
 }

@@ -107,32 +107,32 @@ func TestSeize(t *testing.T) {
 	c, _ := claimFor(&q, start, 1, 9, time.Minute)
 	tokens := q.Reserve("a", []uint64{9, 0, 3, 1})
 	if token, ok := tokens[9]; token != 0 || !ok {
-		t.Errorf("Reserve of what is not owed = %v, %v, want 0, true", token, ok)
+		t.Errorf("Reserve of what is not pending = %v, %v, want 0, true", token, ok)
 	}
 	if _, ok := tokens[0]; ok {
-		t.Error("a leased one was seized")
+		t.Error("a leased one was reserved")
 	}
 	if len(tokens) != 3 || tokens[1] == 0 || tokens[3] == 0 || tokens[1] == tokens[3] {
-		t.Errorf("seized %v, want 1 and 3", tokens)
+		t.Errorf("reserved %v, want 1 and 3", tokens)
 	}
 	if tokens := q.Reserve("a", []uint64{1}); len(tokens) != 0 {
-		t.Error("what is seized was seized")
+		t.Error("what is reserved was reserved")
 	}
 	if diff := cmp.Diff(map[uint64]bool{0: true, 1: true, 3: true}, q.Leases()); diff != "" {
 		t.Errorf("Leases (-want +got):\n%s", diff)
 	}
 	q.Done(c[0].Token)
 	if got := q.Backlog(at(time.Hour), "a").Pending; got != 3 {
-		t.Errorf("%d pending, want those seized, too", got)
+		t.Errorf("%d pending, want those reserved, too", got)
 	}
 	got, wait := claim(&q, at(time.Hour), 9, 1) // seizing is for long, and does not count
-	want(t, "what is not seized", got, "a2")
+	want(t, "what is not reserved", got, "a2")
 	if wait != time.Minute {
 		t.Errorf("wait = %v, want until the lease ends", wait)
 	}
 	q.Done(tokens[1])
-	q.Free(tokens[3])
-	q.Free(tokens[1]) // it has ended
+	q.Release(tokens[3])
+	q.Release(tokens[1]) // it has ended
 	got, _ = claim(&q, at(time.Hour), 9, 9)
 	want(t, "given back", got, "a3")
 	if got := q.Backlog(at(time.Hour), "").Pending; got != 2 {
@@ -155,13 +155,13 @@ func TestLeasedAndOwed(t *testing.T) {
 			t.Errorf("Leased of %s %d = %v, want %v", name.webhook, name.seq, got, name.want)
 		}
 	}
-	q.Free(c[0].Token)
+	q.Release(c[0].Token)
 	q.Done(c[1].Token)
 	if q.Leased("a", 1) || q.Leased("a", 2) {
 		t.Error("Leased after the lease ended")
 	}
-	if diff := cmp.Diff([][]uint64{{1}, {1}, nil}, [][]uint64{owed(&q, "a"), owed(&q, "b"), owed(&q, "c")}); diff != "" {
-		t.Errorf("what is owed (-want +got):\n%s", diff)
+	if diff := cmp.Diff([][]uint64{{1}, {1}, nil}, [][]uint64{pendingOf(&q, "a"), pendingOf(&q, "b"), pendingOf(&q, "c")}); diff != "" {
+		t.Errorf("what is pending (-want +got):\n%s", diff)
 	}
 }
 
@@ -177,7 +177,7 @@ func TestBacklog(t *testing.T) {
 		}
 	}
 	check("of an empty queue", start, "", 0, time.Time{})
-	check("of nobody", start, "a", 0, time.Time{})
+	check("of none", start, "a", 0, time.Time{})
 	add(&q, "a", 1, at(2*time.Second))
 	recoverTo(&q, "a", 2, at(time.Second))
 	add(&q, "b", 3, at(3*time.Second))
@@ -186,14 +186,14 @@ func TestBacklog(t *testing.T) {
 	check("of a", at(time.Minute), "a", 2, at(time.Second))
 	check("of b", at(time.Minute), "b", 1, at(3*time.Second))
 	check("just due", at(3*time.Second), "b", 1, at(3*time.Second))
-	check("of nobody", at(time.Minute), "c", 0, time.Time{})
+	check("of none", at(time.Minute), "c", 0, time.Time{})
 	c, _ := claimFor(&q, at(time.Second), 1, 9, time.Hour)
 	check("what is leased is not waiting", at(time.Minute), "a", 2, at(2*time.Second))
 	q.Pause("a")
 	check("paused", at(time.Minute), "a", 2, time.Time{})
 	check("paused", at(time.Minute), "", 3, at(3*time.Second))
 	q.Resume("a")
-	q.Free(c[0].Token)
+	q.Release(c[0].Token)
 	check("freed", at(time.Minute), "", 3, at(time.Second))
 	c, _ = claimFor(&q, at(time.Minute), 9, 9, time.Hour)
 	check("all leased", at(time.Minute), "", 3, time.Time{})

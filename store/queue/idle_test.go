@@ -9,11 +9,11 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// crowd owes a delivery to a webhook of each of so many accounts, and delivers it or
+// crowd adds a delivery to a webhook of each of as many accounts, and delivers it or
 // drops the webhook.
 func crowd(q *Queue, accounts int, drop bool) {
 	for i := range accounts {
-		q.Add(Owed{Webhook: fmt.Sprintf("wh_%026d", i), Account: fmt.Sprintf("acct_%026d", i), Seq: uint64(i), Due: start})
+		q.Add(Pending{Webhook: fmt.Sprintf("wh_%026d", i), Account: fmt.Sprintf("acct_%026d", i), Seq: uint64(i), Due: start})
 	}
 	for {
 		claimed, _ := q.Claim(start, webhooks.Claim{Limit: 1000, Cap: each(1), Lease: time.Hour})
@@ -30,8 +30,8 @@ func crowd(q *Queue, accounts int, drop bool) {
 	}
 }
 
-// TestIdleAccountsTakeNoMemory: what is owed nothing any more is forgotten, whether its
-// webhook is there or was dropped, also where something is owed to others all the time.
+// TestIdleAccountsTakeNoMemory: what has nothing pending is forgotten, whether its
+// webhook is there or was dropped, also where others have something pending all the time.
 func TestIdleAccountsTakeNoMemory(t *testing.T) {
 	const accounts, limit = 50_000, 8 // bytes an account
 	for _, drop := range []bool{false, true} {
@@ -47,7 +47,7 @@ func TestIdleAccountsTakeNoMemory(t *testing.T) {
 }
 
 // BenchmarkIdle measures the memory that an account leaves behind when its webhook is
-// owed nothing any more.
+// has nothing pending any more.
 func BenchmarkIdle(b *testing.B) {
 	const accounts = 200_000
 	for _, drop := range []bool{false, true} {

@@ -13,7 +13,7 @@ import (
 
 // recoverTo adds a recovered delivery that two attempts were made at.
 func recoverTo(q *Queue, webhook string, seq uint64, due time.Time) {
-	q.Add(Owed{Webhook: webhook, Account: "acct", Seq: seq, Due: due, Attempts: 2, Before: 2, Recovered: true})
+	q.Add(Pending{Webhook: webhook, Account: "acct", Seq: seq, Due: due, Attempts: 2, Before: 2, Recovered: true})
 }
 
 // names says what was claimed.
@@ -56,11 +56,11 @@ func TestRecoveredComesLast(t *testing.T) {
 
 	// Whatever ends the lease, it stays in its lane.
 	q.Retry(claimed[0].Token, at(2*time.Second), 3)
-	q.Free(claimed[1].Token)
+	q.Release(claimed[1].Token)
 	add(&q, "b", 8, at(3*time.Second))
 	add(&q, "a", 9, at(3*time.Second))
 	claimed, _ = claimFor(&q, at(3*time.Second), 9, 9, time.Minute)
-	want(t, "after Retry and Free", names(claimed), "b8", "a9", "a3", "b2")
+	want(t, "after Retry and Release", names(claimed), "b8", "a9", "a3", "b2")
 	if c := claimed[3]; c.Attempt != 4 || c.Before != 2 {
 		t.Errorf("claimed %+v after a Retry, want attempt 4, after 2 before", c)
 	}
@@ -88,7 +88,7 @@ func TestNothingLiveIsDueYet(t *testing.T) {
 // TestPauseResumeDropBothLanes does so with the lanes wherever they can be.
 func TestPauseResumeDropBothLanes(t *testing.T) {
 	for _, after := range []func(*Queue){
-		func(*Queue) {}, // on the agenda
+		func(*Queue) {}, // among the timers
 		func(q *Queue) { claim(q, at(time.Second), 1, 1) },               // in line
 		func(q *Queue) { claim(q, at(time.Second), 2, 9) },               // one of them empty
 		func(q *Queue) { q.Pause("a"); claim(q, at(time.Second), 9, 9) }, // out of line
@@ -138,7 +138,7 @@ func TestPauseResumeDropBothLanes(t *testing.T) {
 		want(t, "added after Drop", got, "a41", "a40")
 		got, _ = claim(q, at(time.Hour), 9, 9)
 		if len(got) != 8 {
-			t.Errorf("claimed %v, want all that b is owed, and what a was leased", got)
+			t.Errorf("claimed %v, want all that is pending for b, and what a was leased", got)
 		}
 	}
 }

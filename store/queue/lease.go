@@ -48,10 +48,10 @@ func (q *Queue) begin(le lease) *lease {
 	return &le
 }
 
-// Reserve keeps deliveries of a webhook that wait from being claimed, until Done or Free
+// Reserve keeps deliveries of a webhook that wait from being claimed, until Done or Release
 // with their tokens, which it returns by number. Those that are leased are not among
-// them; the token of one that is not owed is 0, which is nobody's. It looks once at all
-// that the webhook is owed.
+// them; the token of one that is not pending is 0, which is none. It looks once at all
+// that is pending for the webhook.
 func (q *Queue) Reserve(webhook string, seqs []uint64) (tokens map[uint64]uint64) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -59,7 +59,7 @@ func (q *Queue) Reserve(webhook string, seqs []uint64) (tokens map[uint64]uint64
 	for _, seq := range seqs {
 		tokens[seq] = 0
 	}
-	e := q.endpoints.all[webhook]
+	e := q.webhooks.all[webhook]
 	if e == nil || len(seqs) == 0 {
 		return tokens
 	}
@@ -69,7 +69,7 @@ func (q *Queue) Reserve(webhook string, seqs []uint64) (tokens map[uint64]uint64
 	least, most := slices.Min(seqs), slices.Max(seqs)
 	for kind := range e.lanes {
 		l := &e.lanes[kind]
-		taken := l.waiting.takeOut(func(it item) bool {
+		taken := l.waiting.TakeOut(func(it item) bool {
 			if it.seq < least || it.seq > most { // mostly
 				return false
 			}
@@ -96,12 +96,12 @@ func (q *Queue) end(token uint64) (*lease, bool) {
 	}
 	delete(q.leases, token)
 	le.lane.leases--
-	le.land()
+	le.finish()
 	return le, true
 }
 
-// land makes the lease count no more.
-func (le *lease) land() {
+// finish makes the lease count no more.
+func (le *lease) finish() {
 	if !le.finished {
 		le.finished = true
 		le.lane.leased--
@@ -124,7 +124,7 @@ func (q *Queue) expire(t int64) {
 			q.ends = min(q.ends, le.until)
 		default:
 			q.end(le.token)
-			q.lapsed++
+			q.expiredLeases++
 			le.item.attempts++
 			q.put(le.lane, le.item)
 		}
@@ -133,7 +133,7 @@ func (q *Queue) expire(t int64) {
 
 // Hold keeps the lease from running out while it is being settled, and tells
 // what it is for; ok is false if the token is not that of a lease, or it is held
-// already. One of Done, Retry, Free and Unhold must follow.
+// already. One of Done, Retry, Release and Unhold must follow.
 func (q *Queue) Hold(token uint64) (webhook string, seq uint64, ok bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -161,7 +161,7 @@ func (q *Queue) Done(token uint64) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if le, ok := q.end(token); ok {
-		q.release(le.lane.endpoint)
+		q.forgetEmpty(le.lane.webhookQueue)
 	}
 }
 
@@ -176,8 +176,8 @@ func (q *Queue) Retry(token uint64, due time.Time, attempts int) {
 	}
 }
 
-// Free ends the lease as if it had never been.
-func (q *Queue) Free(token uint64) {
+// Release ends the lease as if it had never been.
+func (q *Queue) Release(token uint64) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if le, ok := q.end(token); ok {
@@ -204,7 +204,7 @@ func (q *Queue) Leased(webhook string, seq uint64) bool {
 }
 
 func (q *Queue) leased(webhook string, seq uint64) bool {
-	for le := range q.leasesOf(q.endpoints.all[webhook]) {
+	for le := range q.leasesOf(q.webhooks.all[webhook]) {
 		if le.item.seq == seq {
 			return true
 		}
@@ -212,14 +212,14 @@ func (q *Queue) leased(webhook string, seq uint64) bool {
 	return false
 }
 
-// leasesOf returns the leases of an endpoint, which may be ended meanwhile.
-func (q *Queue) leasesOf(e *endpoint) iter.Seq[*lease] {
+// leasesOf returns the leases of a webhook, which may be ended meanwhile.
+func (q *Queue) leasesOf(e *webhookQueue) iter.Seq[*lease] {
 	return func(yield func(*lease) bool) {
 		if e == nil || e.leases == 0 {
 			return
 		}
 		for _, le := range q.leases {
-			if le.lane.endpoint == e && !yield(le) {
+			if le.lane.webhookQueue == e && !yield(le) {
 				return
 			}
 		}

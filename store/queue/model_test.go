@@ -18,29 +18,29 @@ import (
 // A model is a queue that looks at everything at every step. It has no turns.
 type model struct {
 	*testing.T
-	rnd     *rand.Rand
-	q       Queue
-	now     time.Time
-	next    uint64
-	owed    map[uint64]*debt
-	paused  map[string]bool
-	tokens  map[uint64]bool
-	leased  []Claimed
-	seized  []*debt        // with what token is in lease, unless it was dropped
-	caps    map[string]int // of the last claim of all webhooks
-	version uint64
-	rests   map[string]time.Time
-	done    int    // delivered, removed or dropped
-	lapsed  uint64 // leases that ran out
+	rnd           *rand.Rand
+	q             Queue
+	now           time.Time
+	next          uint64
+	pending       map[uint64]*record
+	paused        map[string]bool
+	tokens        map[uint64]bool
+	leased        []Claimed
+	reserved      []*record      // with what token is in lease, unless it was dropped
+	caps          map[string]int // of the last claim of all webhooks
+	version       uint64
+	rests         map[string]time.Time
+	done          int    // delivered, removed or dropped
+	expiredLeases uint64 // leases that ran out
 
 	standings map[string]Standing // as they are set
 
 	draining bool
 }
 
-// A debt is what is owed, as the model has it.
-type debt struct {
-	Owed
+// A record is a pending delivery, as the model has it.
+type record struct {
+	Pending
 	lease uint64 // token; 0: none
 	until time.Time
 	held  bool
@@ -48,11 +48,11 @@ type debt struct {
 	finished bool // does not count
 }
 
-func (d *debt) sooner(other *debt) bool {
+func (d *record) earlier(other *record) bool {
 	return d.Due.Before(other.Due) || d.Due.Equal(other.Due) && d.Seq < other.Seq
 }
 
-func (d *debt) counts() bool { return d.lease != 0 && !d.finished }
+func (d *record) counts() bool { return d.lease != 0 && !d.finished }
 
 const modelWebhooks, modelAccounts = 6, 3
 
@@ -72,7 +72,7 @@ func TestNothingIsLost(t *testing.T) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
 			m := &model{
 				T: t, rnd: rand.New(rand.NewPCG(seed, 0)), now: start,
-				owed: map[uint64]*debt{}, paused: map[string]bool{}, tokens: map[uint64]bool{}, standings: map[string]Standing{}, rests: map[string]time.Time{}, caps: map[string]int{},
+				pending: map[uint64]*record{}, paused: map[string]bool{}, tokens: map[uint64]bool{}, standings: map[string]Standing{}, rests: map[string]time.Time{}, caps: map[string]int{},
 			}
 			for i := range 1000 {
 				m.now = m.now.Add(m.some(60 * time.Millisecond))
@@ -88,34 +88,34 @@ func TestNothingIsLost(t *testing.T) {
 			m.draining = true
 			m.giveBack()
 			for range 10_000 {
-				if len(m.owed) == 0 {
+				if len(m.pending) == 0 {
 					break
 				}
 				m.now = m.now.Add(m.some(time.Second))
 				m.claim(webhooks.Claim{Limit: 9, Cap: each(3), Lease: time.Second})
 				m.settle()
 			}
-			if len(m.owed) != 0 || m.done != int(m.next) {
-				t.Fatalf("%d deliveries left, %d of %d done", len(m.owed), m.done, m.next)
+			if len(m.pending) != 0 || m.done != int(m.next) {
+				t.Fatalf("%d deliveries left, %d of %d done", len(m.pending), m.done, m.next)
 			}
-			m.q.Claim(m.now, webhooks.Claim{Limit: 9, Lease: time.Second}) // tidies the rings
-			if len(m.q.leases)+len(m.q.later)+inLine(&m.q)+m.q.waiting != 0 {
-				t.Fatalf("left over: %d leases, %d lanes on the agenda, %d in line, %d waiting",
-					len(m.q.leases), len(m.q.later), inLine(&m.q), m.q.waiting)
+			m.q.Claim(m.now, webhooks.Claim{Limit: 9, Lease: time.Second}) // tidies the runQueues
+			if len(m.q.leases)+len(m.q.later.Heap)+inLine(&m.q)+m.q.waiting != 0 {
+				t.Fatalf("left over: %d leases, %d lanes among the timers, %d in line, %d waiting",
+					len(m.q.leases), len(m.q.later.Heap), inLine(&m.q), m.q.waiting)
 			}
-			if len(m.q.endpoints.all)+len(m.q.accounts.all) != 0 {
-				t.Errorf("remembered although owed nothing: %d webhooks, %d accounts", len(m.q.endpoints.all), len(m.q.accounts.all))
+			if len(m.q.webhooks.all)+len(m.q.accounts.all) != 0 {
+				t.Errorf("remembered with nothing pending: %d webhooks, %d accounts", len(m.q.webhooks.all), len(m.q.accounts.all))
 			}
 		})
 	}
 }
 
-// inLine counts the lanes that are in rings.
+// inLine counts the lanes that are in runQueues.
 func inLine(q *Queue) (n int) {
-	for kind := range q.rings {
-		for s := range q.rings[kind] {
-			for line := q.rings[kind][s].first; line != nil; line = line.after {
-				for l := line.first; l != nil; l = l.after {
+	for kind := range q.runQueues {
+		for s := range q.runQueues[kind] {
+			for line := q.runQueues[kind][s].first; line != nil; line = line.links.after {
+				for l := line.lanes.first; l != nil; l = l.links.after {
 					n++
 				}
 			}
@@ -130,14 +130,14 @@ func (m *model) step() {
 	case n < 35:
 		due := m.now.Add(m.some(2*time.Second) - time.Second)
 		attempts := m.rnd.IntN(3)
-		o := Owed{Webhook: id, Account: account, Seq: m.next, Due: due, Attempts: attempts, Before: m.rnd.IntN(attempts + 1), Recovered: m.rnd.IntN(3) == 0, Standing: m.standings[id]}
+		o := Pending{Webhook: id, Account: account, Seq: m.next, Due: due, Attempts: attempts, Before: m.rnd.IntN(attempts + 1), Recovered: m.rnd.IntN(3) == 0, Standing: m.standings[id]}
 		o.First = !o.Recovered && m.rnd.IntN(10) == 0
 		m.next++
-		d := &debt{Owed: o}
+		d := &record{Pending: o}
 		if o.First {
 			d.Due = m.beforeAll(d, due)
 		}
-		m.owed[o.Seq] = d
+		m.pending[o.Seq] = d
 		if attempts == 0 && !o.Recovered && !o.First {
 			m.q.AddEach([]string{id}, []Standing{m.standings[id]}, account, o.Seq, due)
 		} else {
@@ -183,7 +183,7 @@ func (m *model) step() {
 	case n < 85:
 		m.settle()
 	case n < 90:
-		m.edit(func(d *debt) bool {
+		m.edit(func(d *record) bool {
 			due := m.now.Add(m.some(200*time.Millisecond) - 100*time.Millisecond)
 			ok := m.q.MakeDue(d.Webhook, d.Seq, due)
 			if ok {
@@ -192,7 +192,7 @@ func (m *model) step() {
 			return ok
 		})
 	case n < 92:
-		m.edit(func(d *debt) bool {
+		m.edit(func(d *record) bool {
 			ok := m.q.Remove(d.Webhook, d.Seq)
 			if ok {
 				m.end(d)
@@ -200,20 +200,20 @@ func (m *model) step() {
 			return ok
 		})
 	case n < 93:
-		m.edit(func(d *debt) bool {
+		m.edit(func(d *record) bool {
 			tokens := m.q.Reserve(d.Webhook, []uint64{d.Seq})
 			token, ok := tokens[d.Seq]
-			switch owed := m.owed[d.Seq] == d; {
-			case !owed:
+			switch there := m.pending[d.Seq] == d; {
+			case !there:
 				return token != 0 || !ok // as for what is leased
 			case ok:
 				d.lease, d.held, d.finished = token, true, true
-				m.seized = append(m.seized, d)
+				m.reserved = append(m.reserved, d)
 			}
 			return ok
 		})
 	case n < 94 && m.rnd.IntN(3) == 0:
-		m.seizeAll(id)
+		m.reserveAll(id)
 	case n < 94 && m.rnd.IntN(2) == 0:
 		m.giveBack()
 	case n < 94:
@@ -235,7 +235,7 @@ func (m *model) step() {
 		delete(m.rests, id)
 		var want []uint64
 		m.paused[id] = false
-		for _, d := range m.owed {
+		for _, d := range m.pending {
 			if d.Webhook == id {
 				m.end(d)
 				want = append(want, d.Seq)
@@ -263,13 +263,13 @@ func (m *model) capVersion(caps map[string]int) uint64 {
 }
 
 // edit makes a change of a delivery that must succeed if it is not leased.
-func (m *model) edit(change func(*debt) bool) {
+func (m *model) edit(change func(*record) bool) {
 	if m.next == 0 {
 		return
 	}
-	d := m.owed[m.rnd.Uint64N(m.next)]
+	d := m.pending[m.rnd.Uint64N(m.next)]
 	if d == nil {
-		d = &debt{Owed: Owed{Webhook: "w0", Seq: m.next}, lease: 1} // not there at all
+		d = &record{Pending: Pending{Webhook: "w0", Seq: m.next}, lease: 1} // not there at all
 	}
 	want := d.lease == 0
 	if got := change(d); got != want {
@@ -277,48 +277,48 @@ func (m *model) edit(change func(*debt) bool) {
 	}
 }
 
-// seizeAll seizes some of what the webhook is owed at once.
-func (m *model) seizeAll(webhook string) {
+// reserveAll reserves some of what is pending for the webhook at once.
+func (m *model) reserveAll(webhook string) {
 	var seqs []uint64
-	for _, d := range m.owed {
+	for _, d := range m.pending {
 		if d.Webhook == webhook && m.rnd.IntN(2) == 0 {
 			seqs = append(seqs, d.Seq)
 		}
 	}
 	tokens := m.q.Reserve(webhook, seqs)
 	for _, seq := range seqs {
-		d := m.owed[seq]
+		d := m.pending[seq]
 		token, ok := tokens[seq]
 		if ok != (d.lease == 0) || ok && token == 0 {
 			m.Fatalf("Reserve of %+v = %d, %v", d, token, ok)
 		}
 		if ok {
 			d.lease, d.held, d.finished = token, true, true
-			m.seized = append(m.seized, d)
+			m.reserved = append(m.reserved, d)
 		}
 	}
 }
 
-// giveBack ends what is seized, or was when its webhook was dropped.
+// giveBack ends what is reserved, or was when its webhook was dropped.
 func (m *model) giveBack() {
-	for _, d := range m.seized {
+	for _, d := range m.reserved {
 		token := d.lease
-		switch owed := m.owed[d.Seq] == d; {
-		case owed && m.rnd.IntN(2) == 0:
+		switch there := m.pending[d.Seq] == d; {
+		case there && m.rnd.IntN(2) == 0:
 			m.q.Done(token)
 			m.end(d)
-		case owed:
+		case there:
 			d.lease, d.held = 0, false
 			fallthrough
 		default:
-			m.q.Free(token)
+			m.q.Release(token)
 		}
 	}
-	m.seized = nil
+	m.reserved = nil
 }
 
-func (m *model) end(d *debt) {
-	delete(m.owed, d.Seq)
+func (m *model) end(d *record) {
+	delete(m.pending, d.Seq)
 	m.done++
 }
 
@@ -328,7 +328,7 @@ func (m *model) settle() {
 		i := m.rnd.IntN(len(m.leased))
 		c := m.leased[i]
 		m.leased = slices.Delete(m.leased, i, i+1)
-		d := m.owed[c.Seq]
+		d := m.pending[c.Seq]
 		current := d != nil && d.lease == c.Token
 		webhook, seq, ok := m.q.Hold(c.Token)
 		if ok != current || ok && (webhook != c.Webhook || seq != c.Seq) {
@@ -348,7 +348,7 @@ func (m *model) settle() {
 			m.q.Retry(c.Token, d.Due, c.Attempt)
 		case 1:
 			d.lease = 0
-			m.q.Free(c.Token)
+			m.q.Release(c.Token)
 		case 2:
 			m.q.Unhold(c.Token)
 			m.leased = append(m.leased, c)
@@ -362,7 +362,7 @@ func (m *model) settle() {
 // claim claims and checks what it gets.
 func (m *model) claim(claim webhooks.Claim) {
 	for _, token := range claim.Finished {
-		for _, d := range m.owed {
+		for _, d := range m.pending {
 			if d.lease == token {
 				d.finished = true
 				if until := m.now.Add(claim.Lease); until.After(d.until) {
@@ -371,11 +371,11 @@ func (m *model) claim(claim webhooks.Claim) {
 			}
 		}
 	}
-	for _, d := range m.owed {
+	for _, d := range m.pending {
 		if d.lease != 0 && !d.held && !d.until.After(m.now) {
 			d.lease = 0
 			d.Attempts++
-			m.lapsed++
+			m.expiredLeases++
 		}
 	}
 	claimed, wait := m.q.Claim(m.now, claim)
@@ -384,13 +384,13 @@ func (m *model) claim(claim webhooks.Claim) {
 	}
 	last := -1 // the last live one
 	for i, c := range claimed {
-		d := m.owed[c.Seq]
+		d := m.pending[c.Seq]
 		if d == nil || d.lease != 0 || m.tokens[c.Token] || !m.claimable(d) || d.Webhook != c.Webhook || d.Attempts+1 != c.Attempt || d.Before != c.Before {
 			m.Fatalf("claimed %+v; the model has %+v", c, d)
 		}
-		for _, other := range m.owed {
+		for _, other := range m.pending {
 			if other.Webhook == d.Webhook && m.claimable(other) &&
-				(d.Recovered && !other.Recovered || d.Recovered == other.Recovered && other.sooner(d)) {
+				(d.Recovered && !other.Recovered || d.Recovered == other.Recovered && other.earlier(d)) {
 				m.Fatalf("claimed %+v before %+v", d, other)
 			}
 		}
@@ -406,7 +406,7 @@ func (m *model) claim(claim webhooks.Claim) {
 	}
 	if len(claim.Webhooks) == 0 {
 		for i, c := range claimed {
-			if m.owed[c.Seq].Recovered && i < last {
+			if m.pending[c.Seq].Recovered && i < last {
 				m.Fatalf("claimed what was recovered before what was not: %+v", claimed)
 			}
 		}
@@ -428,14 +428,14 @@ func (m *model) unproven(claimed []Claimed) (n int) {
 
 // unprovenOut reports whether the claim allows no more of unproven webhooks, of which
 // the delivery is.
-func (m *model) unprovenOut(claim webhooks.Claim, claimed []Claimed, d *debt) bool {
+func (m *model) unprovenOut(claim webhooks.Claim, claimed []Claimed, d *record) bool {
 	return claim.ProvenOnly > 0 && m.standings[d.Webhook] != Proven && m.unproven(claimed) == claim.Limit-claim.ProvenOnly
 }
 
 // beforeAll returns when something is due that is to come before all that waits of
 // its webhook, by then.
-func (m *model) beforeAll(d *debt, due time.Time) time.Time {
-	for _, other := range m.owed {
+func (m *model) beforeAll(d *record, due time.Time) time.Time {
+	for _, other := range m.pending {
 		if other != d && other.Webhook == d.Webhook && other.lease == 0 && !other.Recovered && !due.Before(other.Due) {
 			due = other.Due.Add(-time.Millisecond)
 		}
@@ -449,8 +449,8 @@ func (m *model) checkRest(claim webhooks.Claim, claimed []Claimed, wait time.Dur
 	if short == (wait == 0) || wait < 0 || wait > time.Hour {
 		m.Fatalf("wait = %v with %d of %d claimed", wait, len(claimed), claim.Limit)
 	}
-	anyRecovered := slices.ContainsFunc(claimed, func(c Claimed) bool { return m.owed[c.Seq].Recovered })
-	for _, d := range m.owed {
+	anyRecovered := slices.ContainsFunc(claimed, func(c Claimed) bool { return m.pending[c.Seq].Recovered })
+	for _, d := range m.pending {
 		if d.lease != 0 {
 			if !d.held && m.now.Add(wait).After(d.until) {
 				m.Fatalf("wait = %v, longer than until the lease of %+v ends", wait, d)
@@ -488,12 +488,12 @@ func (m *model) cap(claim webhooks.Claim, webhook string) int {
 }
 
 // claimable reports whether a delivery is due, and not leased, paused or at rest.
-func (m *model) claimable(d *debt) bool {
+func (m *model) claimable(d *record) bool {
 	return m.due(d) && !m.rests[d.Webhook].After(m.now)
 }
 
 // due reports whether a delivery is due, and not leased or paused.
-func (m *model) due(d *debt) bool {
+func (m *model) due(d *record) bool {
 	return d.lease == 0 && !m.paused[d.Webhook] && !d.Due.After(m.now)
 }
 
@@ -507,7 +507,7 @@ func later(a, b time.Time) time.Time {
 // blocked reports whether the webhook has something claimable, which after a claim
 // of all that is allowed its caps must have held back.
 func (m *model) blocked(webhook string) bool {
-	for _, d := range m.owed {
+	for _, d := range m.pending {
 		if d.Webhook == webhook && m.claimable(d) {
 			return true
 		}
@@ -516,8 +516,8 @@ func (m *model) blocked(webhook string) bool {
 }
 
 // leases counts those of the delivery's webhook and account.
-func (m *model) leases(d *debt) (ofWebhook, ofAccount int) {
-	for _, other := range m.owed {
+func (m *model) leases(d *record) (ofWebhook, ofAccount int) {
+	for _, other := range m.pending {
 		if other.counts() && other.Webhook == d.Webhook {
 			ofWebhook++
 		}
@@ -531,12 +531,12 @@ func (m *model) leases(d *debt) (ofWebhook, ofAccount int) {
 // compare compares what the queue tells of itself.
 func (m *model) compare() {
 	type facts struct {
-		Owed    []uint64
+		Pending []uint64
 		Backlog webhooks.Backlog
 	}
 	want, got := map[string]facts{}, map[string]facts{}
 	var all facts
-	add := func(f *facts, d *debt) {
+	add := func(f *facts, d *record) {
 		f.Backlog.Pending++
 		if m.due(d) && (f.Backlog.OldestDue.IsZero() || d.Due.Before(f.Backlog.OldestDue)) {
 			f.Backlog.OldestDue = d.Due.UTC()
@@ -545,38 +545,38 @@ func (m *model) compare() {
 	for n := range modelWebhooks {
 		id := fmt.Sprint("w", n)
 		var f facts
-		for _, d := range m.owed {
+		for _, d := range m.pending {
 			if d.Webhook == id {
-				f.Owed = append(f.Owed, d.Seq)
+				f.Pending = append(f.Pending, d.Seq)
 				add(&f, d)
 				add(&all, d)
 			}
 		}
-		slices.Sort(f.Owed)
-		want[id], got[id] = f, facts{owed(&m.q, id), m.q.Backlog(m.now, id)}
+		slices.Sort(f.Pending)
+		want[id], got[id] = f, facts{pendingOf(&m.q, id), m.q.Backlog(m.now, id)}
 	}
-	all.Backlog.ExpiredLeases = m.lapsed
+	all.Backlog.ExpiredLeases = m.expiredLeases
 	want[""], got[""] = all, facts{nil, m.q.Backlog(m.now, "")}
 	if diff := cmp.Diff(want, got); diff != "" {
-		m.Fatalf("what is owed (-want +got):\n%s", diff)
+		m.Fatalf("what is pending (-want +got):\n%s", diff)
 	}
-	for _, d := range m.owed {
+	for _, d := range m.pending {
 		if got := m.q.Leased(d.Webhook, d.Seq); got != (d.lease != 0) {
 			m.Fatalf("Leased = %v; the model has %+v", got, d)
 		}
 	}
 }
 
-// owed returns the numbers of what the webhook is owed, ascending.
-func owed(q *Queue, webhook string) (seqs []uint64) {
+// pendingOf returns the numbers of what is pending for the webhook, ascending.
+func pendingOf(q *Queue, webhook string) (seqs []uint64) {
 	for _, kind := range []int{live, recovered} {
-		if e := q.endpoints.all[webhook]; e != nil {
+		if e := q.webhooks.all[webhook]; e != nil {
 			for _, it := range e.lanes[kind].waiting {
 				seqs = append(seqs, it.seq)
 			}
 		}
 	}
-	for le := range q.leasesOf(q.endpoints.all[webhook]) {
+	for le := range q.leasesOf(q.webhooks.all[webhook]) {
 		seqs = append(seqs, le.item.seq)
 	}
 	return sorted(seqs)

@@ -56,7 +56,7 @@ func (q *Queue) claimProbes(claimed []Claimed, t int64, claim *webhooks.Claim) (
 			delete(q.probes.all, p.webhook)
 			return true
 		}
-		e := q.endpoints.all[p.webhook]
+		e := q.webhooks.all[p.webhook]
 		switch {
 		case e == nil, len(claimed) >= most, e.account.full(claim):
 		case e.next(t) == nil:

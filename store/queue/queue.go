@@ -1,9 +1,23 @@
-// Package queue schedules owed deliveries for stores that live in one process:
-// which are due, in fair turns, and which are leased to whom.
+// Package queue schedules the pending deliveries of a store that lives in one process:
+// which are due, in fair turns, and which are leased. It is for authors of backends;
+// packages memory and bolt are built on it.
 //
-// It holds no more of a delivery than its webhook, a number and when it is due;
-// the store keeps the rest, and tells the queue of every change after making it
-// durable. A crash forgets all leases, which is what frees them.
+//	var q queue.Queue
+//	q.Add(queue.Pending{Webhook: "wh_1", Account: "acct_1", Seq: 7, Due: now}) // once it is stored
+//	claimed, wait := q.Claim(now, claim)                                       // ClaimDeliveries
+//	if webhook, seq, ok := q.Hold(token); ok {                                 // SettleDeliveries
+//		q.Done(token) // or Retry, Release; Unhold if it could not be stored
+//	}
+//
+// The queue holds no more of a delivery than its webhook, a number that the store gives
+// it, when it is due, and how many attempts were made. The store keeps the rest, and
+// tells the queue of every change after making it durable; when it is opened it adds all
+// that is pending. A crash forgets all leases, which is what frees them.
+//
+// [Queue.Claim] and [Queue.Backlog] answer as the contract of [webhooks.Queue] has it.
+// Pause, Resume, SetStanding, Rest, EndRest, Probe and Drop follow what happens to a
+// webhook: it is turned off or on, its health changes, its receiver is to be left alone
+// or tried, it is deleted.
 //
 // Times are compared as those of time.Now are: once a delivery is in the queue, a
 // clock that is set changes nothing.
@@ -18,43 +32,43 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// A Queue holds what each webhook is owed. The zero Queue is empty and ready; it
-// is safe for concurrent use.
+// A Queue holds the pending deliveries of each webhook. The zero Queue is empty and
+// ready; it is safe for concurrent use.
 type Queue struct {
-	mu         sync.Mutex
-	epoch      time.Time // where time begins
-	endpoints  roster[*endpoint]
-	accounts   roster[*account]
-	rings      [2][standings]ring // with something due, in turn
-	turn       Standing           // whose turn is next
-	spare      []*line            // to be used again
-	probes     probes
-	later      agenda // with something due later
-	rests      rests
-	suspended  line // lanes with something due, of webhooks whose cap was 0 in the last claim of capVersion
-	capVersion uint64
-	leases     map[uint64]*lease
-	ends       int64 // before which no lease runs out
-	token      uint64
-	waiting    int
-	served     uint64
-	lapsed     uint64 // leases that ran out
+	mu            sync.Mutex
+	epoch         time.Time // where time begins
+	webhooks      roster[*webhookQueue]
+	accounts      roster[*account]
+	runQueues     [2][standings]runQueue // with something due, in turn
+	turn          Standing               // whose turn is next
+	spare         []*line                // to be used again
+	probes        probes
+	later         timers // with something due later
+	rests         rests
+	suspended     list[lane, *lane] // lanes with something due, of webhooks whose cap was 0 in the last claim of capVersion
+	capVersion    uint64
+	leases        map[uint64]*lease
+	ends          int64 // before which no lease runs out
+	token         uint64
+	waiting       int
+	served        uint64
+	expiredLeases uint64 // leases that ran out
 }
 
-// An Owed is a delivery that is owed.
-type Owed struct {
+// A Pending is a pending delivery that is not leased.
+type Pending struct {
 	Webhook   string
 	Account   string
-	Seq       uint64
+	Seq       uint64 // the store's number for it, unique to the webhook
 	Due       time.Time
-	Attempts  int // made so far
-	Before    int // made before it was last made owed
-	Recovered bool
-	First     bool     // it comes before all else that its webhook is owed, what was recovered aside
-	Standing  Standing // of the webhook, if nothing of it is in the queue yet
+	Attempts  int      // made so far
+	Before    int      // made before it was last made pending
+	Recovered bool     // it comes after all that was not
+	First     bool     // it comes before all else of its webhook that was, or was not, recovered
+	Standing  Standing // of the webhook, heeded if nothing of it is in the queue yet
 }
 
-// An item is an Owed that waits in its lane. Times are milliseconds since
+// An item is a Pending that waits in its lane. Times are milliseconds since
 // Queue.epoch.
 type item struct {
 	seq      uint64
@@ -63,7 +77,11 @@ type item struct {
 	before   int32
 }
 
-func (a item) sooner(b item) bool { return a.due < b.due || a.due == b.due && a.seq < b.seq }
+// Before and Moved make an item a [heap.Item].
+
+func (a item) Before(b item) bool { return a.due < b.due || a.due == b.due && a.seq < b.seq }
+
+func (item) Moved(int) {}
 
 // at returns a time as it is counted here.
 func (q *Queue) at(t time.Time) int64 {
@@ -73,11 +91,12 @@ func (q *Queue) at(t time.Time) int64 {
 	return t.Sub(q.epoch).Milliseconds()
 }
 
-// Add adds an owed delivery. The pair of webhook and seq must be new.
-func (q *Queue) Add(o Owed) {
+// Add adds a delivery. The pair of webhook and seq must be new. A webhook of which nothing
+// was in the queue is active: if it is not, Pause follows.
+func (q *Queue) Add(o Pending) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	e := q.endpoint(o.Webhook, o.Account, o.Standing)
+	e := q.queueOf(o.Webhook, o.Account, o.Standing)
 	kind := live
 	if o.Recovered {
 		kind = recovered
@@ -89,20 +108,20 @@ func (q *Queue) Add(o Owed) {
 	q.put(&e.lanes[kind], it)
 }
 
-// AddEach adds a delivery owed to each of an account's webhooks, as it is when it was
-// published. Their numbers follow each other, from first on. Their standings are told
-// of those of which nothing is in the queue yet.
+// AddEach adds a delivery for each of an account's webhooks, as it is when an event was
+// published. Their numbers follow each other, from first on. The standings are heeded of
+// webhooks of which nothing is in the queue yet.
 func (q *Queue) AddEach(ids []string, standings []Standing, account string, first uint64, due time.Time) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for i, id := range ids {
-		q.put(&q.endpoint(id, account, standings[i]).lanes[live], item{seq: first + uint64(i), due: q.at(due)})
+		q.put(&q.queueOf(id, account, standings[i]).lanes[live], item{seq: first + uint64(i), due: q.at(due)})
 	}
 }
 
-// endpoint returns that of a webhook of the account, a new one if need be.
-func (q *Queue) endpoint(webhook, of string, standing Standing) *endpoint {
-	if e := q.endpoints.all[webhook]; e != nil {
+// webhook returns that of a webhook of the account, a new one if need be.
+func (q *Queue) queueOf(webhook, of string, standing Standing) *webhookQueue {
+	if e := q.webhooks.all[webhook]; e != nil {
 		return e
 	}
 	a := q.accounts.all[of]
@@ -110,35 +129,35 @@ func (q *Queue) endpoint(webhook, of string, standing Standing) *endpoint {
 		a = &account{name: of}
 		q.accounts.put(of, a)
 	}
-	a.endpoints++
-	e := newEndpoint(webhook, a, standing)
+	a.webhooks++
+	e := newWebhookQueue(webhook, a, standing)
 	e.served = q.served // it waits from now on
 	e.rest = q.rests.of(webhook)
-	q.endpoints.put(webhook, e)
+	q.webhooks.put(webhook, e)
 	return e
 }
 
-// release forgets an endpoint that is owed nothing any more. Whether it is paused its
-// store says again when it is.
-func (q *Queue) release(e *endpoint) {
+// forgetEmpty forgets a webhook with nothing pending. If it is paused its store says that
+// again.
+func (q *Queue) forgetEmpty(e *webhookQueue) {
 	if e.leases == 0 && len(e.lanes[live].waiting)+len(e.lanes[recovered].waiting) == 0 {
 		q.forget(e)
 	}
 }
 
-// forget forgets an endpoint without leases, and its account if it was the last one.
-func (q *Queue) forget(e *endpoint) {
-	if q.endpoints.all[e.webhook] != e {
+// forget forgets a webhook without leases, and its account if it was the last one.
+func (q *Queue) forget(e *webhookQueue) {
+	if q.webhooks.all[e.webhook] != e {
 		return
 	}
 	e.dropped = true
-	q.reschedule(e) // the agenda looks at what waits in its lanes
+	q.reschedule(e) // the timers look at what waits in its lanes
 	for kind := range e.lanes {
 		q.waiting -= len(e.lanes[kind].waiting)
 		e.lanes[kind].waiting = nil
 	}
-	q.endpoints.delete(e.webhook)
-	if e.account.endpoints--; e.account.endpoints == 0 {
+	q.webhooks.delete(e.webhook)
+	if e.account.webhooks--; e.account.webhooks == 0 {
 		q.accounts.delete(e.account.name)
 	}
 }
@@ -149,7 +168,7 @@ func (q *Queue) put(l *lane, it item) {
 		return
 	}
 	q.waiting++
-	l.waiting.push(it)
+	l.waiting.Push(it)
 	if l.waiting[0] == it {
 		q.schedule(l)
 	}
@@ -158,36 +177,37 @@ func (q *Queue) put(l *lane, it item) {
 // take takes the first item that waits in the lane.
 func (q *Queue) take(l *lane) item {
 	q.waiting--
-	it := l.waiting.pop()
+	it := l.waiting.Pop()
 	if l.place >= 0 { // a probe, while it rests
 		q.schedule(l)
 	}
 	return it
 }
 
-// schedule puts a lane that is not in a ring where it will be found when its first
+// schedule puts a lane that is not in a runQueue where it will be found when its first
 // item is due.
 func (q *Queue) schedule(l *lane) {
 	switch {
-	case l.place == inRing && l.dropped:
+	case l.place == queued && l.dropped:
 		q.exit(l)
-	case l.place == inRing:
+	case l.place == queued:
 	case l.paused || l.dropped || len(l.waiting) == 0:
 		if l.place == suspended {
 			q.suspended.remove(l)
+			l.place = nowhere
 		}
 		q.later.remove(l)
 	case l.place == suspended:
 	case l.place == nowhere:
 		q.later.add(l)
 	default:
-		q.later.moved(l)
+		q.later.Fix(l.place)
 	}
 }
 
-// MakeDue makes an owed delivery the next one of its webhook, due at the given time
-// or sooner, and reports whether it was owed and not leased. It is as one that was not
-// recovered from then on.
+// MakeDue makes a delivery the next one of its webhook, due at the given time or sooner,
+// as one that was not recovered. It reports false if the delivery is leased, or not
+// pending, and does nothing then.
 func (q *Queue) MakeDue(webhook string, seq uint64, due time.Time) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -198,28 +218,29 @@ func (q *Queue) MakeDue(webhook string, seq uint64, due time.Time) bool {
 	})
 }
 
-// Remove removes an owed delivery, and reports whether it was owed and not leased.
+// Remove removes a delivery. It reports false if that is leased, or not pending, and does
+// nothing then.
 func (q *Queue) Remove(webhook string, seq uint64) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return q.edit(webhook, seq, func(*lane, item) {})
 }
 
-// edit takes out the item, if it waits, and hands it to put. It looks at all that
-// the webhook is owed.
+// edit takes out the item, if it waits, and hands it to put. It looks at all that is
+// pending for the webhook.
 func (q *Queue) edit(webhook string, seq uint64, put func(*lane, item)) bool {
-	e := q.endpoints.all[webhook]
+	e := q.webhooks.all[webhook]
 	if e == nil {
 		return false
 	}
 	for kind := range e.lanes {
 		l := &e.lanes[kind]
 		if i := slices.IndexFunc(l.waiting, func(it item) bool { return it.seq == seq }); i >= 0 {
-			it := l.waiting.remove(i)
+			it := l.waiting.Remove(i)
 			q.waiting--
 			q.schedule(l)
 			put(l, it)
-			q.release(e)
+			q.forgetEmpty(e)
 			return true
 		}
 	}
@@ -235,13 +256,13 @@ func (q *Queue) Resume(webhook string) { q.setPaused(webhook, false) }
 func (q *Queue) setPaused(webhook string, paused bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if e := q.endpoints.all[webhook]; e != nil {
+	if e := q.webhooks.all[webhook]; e != nil {
 		e.paused = paused
 		q.reschedule(e)
 	}
 }
 
-func (q *Queue) reschedule(e *endpoint) {
+func (q *Queue) reschedule(e *webhookQueue) {
 	for kind := range e.lanes {
 		q.schedule(&e.lanes[kind])
 	}
@@ -253,7 +274,7 @@ func (q *Queue) Drop(webhook string) (seqs []uint64) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	delete(q.rests.all, webhook)
-	e := q.endpoints.all[webhook]
+	e := q.webhooks.all[webhook]
 	if e == nil {
 		return nil
 	}
@@ -271,13 +292,13 @@ func (q *Queue) Drop(webhook string) (seqs []uint64) {
 	return seqs
 }
 
-// Backlog tells what is owed, see [webhooks.Store].
+// Backlog answers [webhooks.Queue.Backlog].
 func (q *Queue) Backlog(now time.Time, webhook string) webhooks.Backlog {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	t := q.at(now)
 	oldest := int64(math.MaxInt64)
-	look := func(e *endpoint) {
+	look := func(e *webhookQueue) {
 		for kind := range e.lanes {
 			if l := &e.lanes[kind]; l.ready(t) {
 				oldest = min(oldest, l.waiting[0].due)
@@ -286,11 +307,11 @@ func (q *Queue) Backlog(now time.Time, webhook string) webhooks.Backlog {
 	}
 	var b webhooks.Backlog
 	if webhook == "" {
-		b.Pending, b.ExpiredLeases = q.waiting+len(q.leases), q.lapsed
-		for _, e := range q.endpoints.all {
+		b.Pending, b.ExpiredLeases = q.waiting+len(q.leases), q.expiredLeases
+		for _, e := range q.webhooks.all {
 			look(e)
 		}
-	} else if e := q.endpoints.all[webhook]; e != nil {
+	} else if e := q.webhooks.all[webhook]; e != nil {
 		b.Pending = e.pending()
 		look(e)
 	}

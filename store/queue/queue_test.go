@@ -35,7 +35,7 @@ func claimFor(q *Queue, now time.Time, limit, perLane int, lease time.Duration) 
 
 // add adds a delivery that no attempt was made at.
 func add(q *Queue, webhook string, seq uint64, due time.Time) {
-	q.Add(Owed{Webhook: webhook, Account: "acct", Seq: seq, Due: due})
+	q.Add(Pending{Webhook: webhook, Account: "acct", Seq: seq, Due: due})
 }
 
 func claim(q *Queue, now time.Time, limit, perLane int) ([]string, time.Duration) {
@@ -162,10 +162,10 @@ func TestLeases(t *testing.T) {
 	if len(c3) != 1 {
 		t.Fatal("not claimable after Unhold")
 	}
-	q.Free(c3[0].Token)
+	q.Release(c3[0].Token)
 	c4, _ := claimFor(&q, at(time.Hour), 1, 1, time.Second)
 	if len(c4) != 1 || c4[0].Attempt != c3[0].Attempt {
-		t.Fatalf("claimed %v after Free of %v, want the same attempt", c4, c3)
+		t.Fatalf("claimed %v after Release of %v, want the same attempt", c4, c3)
 	}
 	q.Done(c4[0].Token)
 	if got, wait := claim(&q, at(2*time.Hour), 1, 1); len(got) != 0 || wait != time.Hour {
@@ -199,7 +199,7 @@ func TestPauseResumeDrop(t *testing.T) {
 		t.Error("held a lease of a dropped webhook")
 	}
 	q.Done(c[0].Token)
-	if got, _ := claim(&q, at(time.Hour), 9, 9); slices.Contains(got, "a2") || owed(&q, "a") != nil {
+	if got, _ := claim(&q, at(time.Hour), 9, 9); slices.Contains(got, "a2") || pendingOf(&q, "a") != nil {
 		t.Errorf("claimed %v after Drop", got)
 	}
 }

@@ -23,7 +23,7 @@ func (r *rests) of(webhook string) int64 {
 	return noRest
 }
 
-// Rest has claims pass the webhook over until then, but for probes, or until EndRest; also
+// Rest has claims pass the webhook over until then, except for probes, or until EndRest; also
 // what is added later.
 func (q *Queue) Rest(webhook string, until time.Time) {
 	q.mu.Lock()
@@ -57,7 +57,7 @@ func (q *Queue) EndRest(webhook string) {
 }
 
 func (q *Queue) setRest(webhook string, end int64) {
-	e := q.endpoints.all[webhook]
+	e := q.webhooks.all[webhook]
 	if e == nil {
 		return
 	}

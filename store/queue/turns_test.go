@@ -15,7 +15,7 @@ import (
 func (q *Queue) fill(account string, standing Standing, webhooks, each int) {
 	for i := range webhooks {
 		for range each {
-			q.Add(Owed{Webhook: fmt.Sprint(account, i), Account: account, Seq: uint64(q.waiting), Due: start, Standing: standing})
+			q.Add(Pending{Webhook: fmt.Sprint(account, i), Account: account, Seq: uint64(q.waiting), Due: start, Standing: standing})
 		}
 	}
 }
@@ -48,7 +48,7 @@ func TestStandingsTakeTurns(t *testing.T) {
 			q.fill(fmt.Sprint("failing", i), Failing, 10, 1)
 			q.fill(fmt.Sprint("proven", i), Proven, 10, 1)
 		}
-		for range 4 { // warm: the ring is anywhere
+		for range 4 { // warm: the runQueue is anywhere
 			claimFor(&q, start, limit, 9, time.Minute)
 		}
 		for _, s := range []Standing{Untried, Failing, Proven} {

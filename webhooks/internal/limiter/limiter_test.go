@@ -117,7 +117,7 @@ func (b *bench) check() {
 		if w.place == parked {
 			parkedAt[w.account]++
 		}
-		if (w.place != nowhere) != waits || w.place >= 0 && l.queues[w.health][w.place] != w {
+		if (w.place != nowhere) != waits || w.place >= 0 && l.queues[w.health].Heap[w.place] != w {
 			b.Fatalf("%s: health %d with %d of %d in flight, place %d", id, w.health, len(w.slots), w.limit(), w.place)
 		}
 		if w.health != w.assess() || w.health == healthy && w.late > 0 {
@@ -143,8 +143,8 @@ func (b *bench) check() {
 		b.Fatalf("%d of %d slots, %d webhooks of %d", l.inFlight, l.slots, l.byUse.Len(), len(l.webhooks))
 	}
 	for _, queue := range l.queues {
-		for i, w := range queue {
-			if i > 0 && w.turn.Before(queue[(i-1)/2].turn) {
+		for i, w := range queue.Heap {
+			if i > 0 && w.turn.Before(queue.Heap[(i-1)/2].turn) {
 				b.Fatal("a queue is out of order")
 			}
 			queued[w.account]++
@@ -261,7 +261,7 @@ func TestLimiterAtRandom(t *testing.T) {
 			l.EndTurns(b.now, nil)
 			b.check()
 		}
-		if len(l.webhooks)+len(l.accounts)+len(l.queues[slow])+len(l.queues[slowFailing])+len(l.queues[open])+l.young.Len()+l.late.Len() > 0 {
+		if len(l.webhooks)+len(l.accounts)+len(l.queues[slow].Heap)+len(l.queues[slowFailing].Heap)+len(l.queues[open].Heap)+l.young.Len()+l.late.Len() > 0 {
 			t.Fatalf("it remembers %d webhooks, %d accounts", len(l.webhooks), len(l.accounts))
 		}
 	}

@@ -1,8 +1,9 @@
 package limiter
 
 import (
-	"container/heap"
 	"time"
+
+	"github.com/storageapi/storageapi/internal/heap"
 )
 
 const (
@@ -12,48 +13,28 @@ const (
 
 // A queue holds the webhooks of one health that may have an attempt more, by when their
 // turn is.
-type queue []*webhook
+type queue struct{ heap.Heap[*webhook] }
 
 func (q *queue) put(w *webhook) {
 	switch {
 	case w.place >= 0:
-		heap.Fix(q, w.place)
+		q.Fix(w.place)
 	case w.place == nowhere:
-		heap.Push(q, w)
+		q.Push(w)
 	}
 }
 
 func (q *queue) remove(w *webhook) {
 	if w.place >= 0 {
-		heap.Remove(q, w.place)
+		q.Remove(w.place)
 	}
 	w.place = nowhere
 }
 
-// The methods of [heap.Interface].
+// Before and Moved make a webhook a [heap.Item].
 
-func (q queue) Len() int           { return len(q) }
-func (q queue) Less(i, j int) bool { return q[i].turn.Before(q[j].turn) }
-
-func (q queue) Swap(i, j int) {
-	q[i], q[j] = q[j], q[i]
-	q[i].place, q[j].place = i, j
-}
-
-func (q *queue) Push(x any) {
-	w := x.(*webhook)
-	w.place = len(*q)
-	*q = append(*q, w)
-}
-
-func (q *queue) Pop() any {
-	s := *q
-	w := s[len(s)-1]
-	s[len(s)-1] = nil
-	*q = s[:len(s)-1]
-	w.place = nowhere
-	return w
-}
+func (w *webhook) Before(other *webhook) bool { return w.turn.Before(other.turn) }
+func (w *webhook) Moved(place int)            { w.place = place }
 
 // Turns chooses webhooks that are not healthy and may have attempts more, up to limit in
 // all, and how many that is. If it is any, EndTurns must be called after the claim.
@@ -102,7 +83,8 @@ func (l *Limiter) Turns(now time.Time, limit int) (webhooks []string, turns int)
 // failing.
 func (l *Limiter) next(failing int) *webhook {
 	var first *webhook
-	for h, queue := range l.queues {
+	for h := range l.queues {
+		queue := l.queues[h].Heap
 		if len(queue) > 0 && (!health(h).failing() || failing > 0) && (first == nil || queue[0].turn.Before(first.turn)) {
 			first = queue[0]
 		}

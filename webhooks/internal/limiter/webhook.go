@@ -3,6 +3,8 @@ package limiter
 import (
 	"container/list"
 	"time"
+
+	"github.com/storageapi/storageapi/internal/heap"
 )
 
 // A webhook is what the limiter knows of one.
@@ -44,7 +46,7 @@ type webhook struct {
 const trackedFor = 2 * time.Minute // a webhook that is idle
 
 const (
-	nowhere = -1
+	nowhere = heap.Nowhere
 	parked  = -2 // in account.parked
 )
 

@@ -1,10 +1,14 @@
 package queue
 
-import "math"
+import (
+	"math"
 
-// An endpoint is what one webhook is owed. There is none of a webhook that is owed
-// nothing.
-type endpoint struct {
+	"github.com/storageapi/storageapi/internal/heap"
+)
+
+// A webhookQueue holds what is pending for one webhook. There is none of a webhook with
+// nothing pending.
+type webhookQueue struct {
 	webhook  string
 	account  *account
 	lanes    [2]lane // live and recovered
@@ -17,29 +21,28 @@ type endpoint struct {
 	dropped  bool
 }
 
-// An account counts the endpoints of its webhooks, and their leases, and has their
+// An account counts the webhooks of its webhooks, and their leases, and has their
 // lanes with something due in lines.
 type account struct {
-	name              string
-	endpoints, leased int
-	lines             [2][standings]*line // nil: no lane is in it
+	name             string
+	webhooks, leased int
+	lines            [2][standings]*line // nil: no lane is in it
 }
 
-// A lane holds what an endpoint is owed of one kind.
+// A lane holds what is pending for a webhook of one kind.
 type lane struct {
-	*endpoint
+	*webhookQueue
 	kind    uint8
-	waiting heap[item]
-	place   int // in Queue.later, or one of these
+	waiting heap.Heap[item]
+	place   int // in Queue.later, or one of the below
 
-	// In a ring, or suspended: its line, and its neighbours there.
-	line          *line
-	before, after *lane
+	line  *line       // if it is queued
+	links links[lane] // if it is queued or suspended
 }
 
 const (
-	nowhere   = -1
-	inRing    = -2
+	nowhere   = heap.Nowhere
+	queued    = -2
 	suspended = -3 // in Queue.suspended
 )
 
@@ -49,16 +52,16 @@ const (
 	recovered
 )
 
-func newEndpoint(webhook string, account *account, standing Standing) *endpoint {
-	e := &endpoint{webhook: webhook, account: account, standing: standing}
+func newWebhookQueue(webhook string, account *account, standing Standing) *webhookQueue {
+	e := &webhookQueue{webhook: webhook, account: account, standing: standing}
 	for kind := range e.lanes {
-		e.lanes[kind] = lane{endpoint: e, kind: uint8(kind), place: nowhere}
+		e.lanes[kind] = lane{webhookQueue: e, kind: uint8(kind), place: nowhere}
 	}
 	return e
 }
 
-// pending returns how many deliveries the webhook is owed.
-func (e *endpoint) pending() int {
+// pending returns how many deliveries are pending.
+func (e *webhookQueue) pending() int {
 	return len(e.lanes[live].waiting) + len(e.lanes[recovered].waiting) + e.leases
 }
 
@@ -82,9 +85,9 @@ func (l *lane) firstDue(then int64) int64 {
 	return then
 }
 
-// next returns the lane of the endpoint to claim from at t, or nil, whether or not it
+// next returns the lane of the webhook to claim from at t, or nil, whether or not it
 // rests.
-func (e *endpoint) next(t int64) *lane {
+func (e *webhookQueue) next(t int64) *lane {
 	for kind := range e.lanes {
 		if l := &e.lanes[kind]; l.ready(t) {
 			return l
@@ -93,9 +96,9 @@ func (e *endpoint) next(t int64) *lane {
 	return nil
 }
 
-// dueAfter returns when something that waits in the endpoint's lanes is due next, if
+// dueAfter returns when something that waits in the webhook's lanes is due next, if
 // that is after t.
-func (e *endpoint) dueAfter(t int64) int64 {
+func (e *webhookQueue) dueAfter(t int64) int64 {
 	next := int64(math.MaxInt64)
 	for kind := range e.lanes {
 		if l := &e.lanes[kind]; !l.paused && len(l.waiting) > 0 && l.due() > t {
