@@ -14,15 +14,15 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// An alertRow is what is kept of an alert.
+// An alertRow is the stored state of an alert.
 type alertRow struct {
 	state []byte
 	due   bool
 }
 
-// UpdateAlert implements [webhooks.Store]. A step that changes nothing reads a row,
-// and the webhooks if change asks for them; any other runs change again in a
-// transaction, with the account locked.
+// UpdateAlert implements [webhooks.Store]. A step that changes nothing reads one row, and
+// the webhooks if change asks for them. Any other step runs change again in a transaction,
+// with the account locked.
 func (s *Store) UpdateAlert(ctx context.Context, account string, metric webhooks.Metric, change func(*webhooks.AlertStep) error) (deliveries int, err error) {
 	idle := false
 	err = s.read(ctx, func(ctx context.Context, conn *pgxpool.Conn) error {
@@ -81,7 +81,7 @@ func (s *Store) updateAlert(ctx context.Context, tx pgx.Tx, account string, metr
 	return deliveries, nil
 }
 
-// alert reads what is kept of an alert.
+// alert reads the state of an alert.
 func (s *Store) alert(ctx context.Context, db querier, account string, metric webhooks.Metric) (kept alertRow, err error) {
 	err = db.QueryRow(ctx, s.sql(`select state, due from storageapi.alerts where account = $1 and metric = $2`), account, string(metric)).Scan(&kept.state, &kept.due)
 	if errors.Is(err, pgx.ErrNoRows) {
@@ -90,8 +90,7 @@ func (s *Store) alert(ctx context.Context, db querier, account string, metric we
 	return kept, err
 }
 
-// alertStep runs change. In a transaction the webhooks that it asks for stay as they
-// are until that ends.
+// alertStep runs change. In a transaction it locks the webhooks that change asks for.
 func (s *Store) alertStep(ctx context.Context, db querier, account string, kept alertRow, change func(*webhooks.AlertStep) error) (webhooks.AlertStep, error) {
 	var failed error
 	step := webhooks.AlertStep{State: bytes.Clone(kept.state), Due: kept.due}
@@ -107,8 +106,8 @@ func (s *Store) alertStep(ctx context.Context, db querier, account string, kept 
 	return step, err
 }
 
-// readable returns all webhooks of the account, ascending by id, but those that
-// cannot be read.
+// readable returns the webhooks of the account, ascending by id, without those that cannot
+// be read.
 func (s *Store) readable(ctx context.Context, db querier, account string) (list []webhooks.Webhook, err error) {
 	sql := `select ` + webhookColumns + ` from storageapi.webhooks w where w.account = $1 order by w.no` // as settling locks them
 	if _, locks := db.(pgx.Tx); locks {
@@ -174,8 +173,8 @@ func (s *Store) UnseenKeys(ctx context.Context, account string, dedupKeys []webh
 	return fresh, err
 }
 
-// EnqueueOnce implements [webhooks.Store]. Who stores one of them at the same time
-// is waited for.
+// EnqueueOnce implements [webhooks.Store]. It waits for transactions that are storing one
+// of the keys.
 func (s *Store) EnqueueOnce(ctx context.Context, event webhooks.EncodedEvent, dedupKeys []webhooks.DedupKey) (deliveries int, err error) {
 	keys, until := columns(dedupKeys)
 	err = s.transact(ctx, func(ctx context.Context, tx pgx.Tx) error {

@@ -9,7 +9,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// What connections are like of which the host says no more than how to connect.
+// The defaults of connections.
 const (
 	applicationName = "storageapi"
 	connectTimeout  = 5 * time.Second
@@ -17,8 +17,7 @@ const (
 	keepAlive       = 5 * time.Second
 )
 
-// prepare completes how a pool of our own connects: so that it is soon noticed when
-// nobody answers.
+// prepare sets the defaults of our own pool, which detect a silent server soon.
 func prepare(config *pgxpool.Config, o *options) {
 	c := config.ConnConfig
 	if _, given := c.RuntimeParams["application_name"]; !given {
@@ -35,7 +34,7 @@ func prepare(config *pgxpool.Config, o *options) {
 		Control:         control,
 	}
 	c.DialFunc = dialer.DialContext
-	if !o.quiet { // or else the next statement may have another connection
+	if !o.quiet { // with a pooler the next statement may use another connection
 		config.AfterConnect = func(ctx context.Context, conn *pgx.Conn) error {
 			_, err := conn.Exec(ctx, ownPlans)
 			return err

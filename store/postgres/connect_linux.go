@@ -7,8 +7,8 @@ import (
 
 const tcpUserTimeout = 0x12 // TCP_USER_TIMEOUT, which package syscall does not have
 
-// control has the kernel close a connection that leaves unanswered for so long what was
-// sent.
+// control makes the kernel close a connection whose other end does not acknowledge data
+// within patience.
 func control(network, _ string, conn syscall.RawConn) (err error) {
 	if !strings.HasPrefix(network, "tcp") {
 		return nil

@@ -1,9 +1,8 @@
-// Package postgres keeps everything in a PostgreSQL database that any number of
-// nodes, which are processes with a host in them, share. A host that outgrows one
-// machine passes a Store of this package instead of a path, and runs as many copies
-// as it likes; nothing else changes.
+// Package postgres stores everything in a PostgreSQL database that any number of nodes
+// share. A node is a process of the host. A host that outgrows one machine passes a Store
+// of this package instead of a path and runs any number of copies; nothing else changes.
 //
-// It is a module of its own, so that hosts which do not use it do not depend on pgx.
+// It is a module of its own, so that hosts that do not use it do not depend on pgx.
 //
 // # Use
 //
@@ -11,46 +10,46 @@
 //	…
 //	api, err := storageapi.NewHandler(storageapi.Config{Store: store})
 //
-// [Open] connects, migrates and checks. A host with a pool of its own calls [Migrate]
-// once and then [New]; one that applies schema changes by a tool of its own takes them
-// from [SQL]. All tables are in one schema, see [InSchema].
+// [Open] connects, migrates and checks. A host with its own pool calls [Migrate] once and
+// then [New]; a host that applies schema changes with its own tool takes them from [SQL].
+// All tables are in one schema, see [InSchema].
 //
 // # Publishing in the host's transaction
 //
-// [Store.PublishTx] makes an event a part of the transaction in which the host changes
-// what the event tells of: both are there when it is committed, or neither.
+// [Store.PublishTx] is a transactional outbox: the event is part of the transaction in
+// which the host changes its own data. Both are committed, or neither.
 //
-// Other events are stored in batches: those that a node publishes at the same time
+// Other events are stored by group commit: those that a node publishes at the same time
 // share a statement and a commit.
 //
 // # Keys
 //
-// A request looks up its key's row, so that what is revoked on one node is so on all at
-// once. [CacheKeys] trades some of that for speed.
+// Each request looks up the row of its key, so that a key that is revoked on one node is
+// revoked on all nodes at once. [CacheKeys] trades some of that for speed.
 //
 // # Durability
 //
-// What changes something returns when PostgreSQL has committed it, which is on disk
-// with fsync and synchronous_commit on, and on the standbys too if it is told so. Leases
-// are the exception: none survives a crash of the database, and what was under way is
-// delivered again. With a single synchronous standby commits wait for as
-// long as that is down: name several, as in synchronous_standby_names = 'ANY 1 (a, b)'.
+// Methods that change something return once PostgreSQL has committed it: on disk with
+// fsync and synchronous_commit on, and on synchronous standbys if there are any. Leases
+// are the exception: none survives a crash of the database, and the deliveries under way
+// are made again. With a single synchronous standby commits wait for as long as it is
+// down: name several, as in synchronous_standby_names = 'ANY 1 (a, b)'.
 //
 // # How nodes share the work
 //
-// A claim locks the parts of the queue that it takes from, passes over what others have
-// locked, and counts the leases of all nodes: the caps of a claim hold for all of them
-// together. Leases go by the database's clock. What a node that crashed had leased is
-// claimed by others when that runs out, and counted in their Stats. What a node is told
-// by NOTIFY it knows within some 20 ms, the rest within the time of [PollEvery]; that a
-// webhook was turned on, or is up again, within a second.
+// A claim locks the shards of the queue that it takes from, skips those that other nodes
+// have locked, and counts the leases of all nodes, so that the caps of a claim hold for
+// all of them together. Leases go by the database's clock. The leases of a node that
+// crashed expire, are claimed by others and counted in their Stats. A node learns of new
+// deliveries by NOTIFY within some 20 ms, or else within the time of [PollEvery]; that a
+// webhook was turned on, or responds again, within a second.
 //
-// Statements are prepared, and planned once on each connection: with a pooler that gives
-// out connections by the transaction, use one that keeps prepared statements.
+// Statements are prepared, and planned once on each connection. With a pooler in
+// transaction mode, use one that supports prepared statements.
 //
 // # What it is tested on
 //
-// Every change: PostgreSQL 15 by all tests of this package, crashes and failover too, and
+// Every change: PostgreSQL 15 by all tests of this package, with crashes and failover, and
 // 14.23 and 18.4 by all but the longest. Once, by hand: 14.23, 15.18, 16.14, 17.10 and 18.4
 // by all. It needs READ COMMITTED and plain SQL without extensions.
 package postgres

@@ -12,9 +12,8 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// An event's number is when it was published, in microseconds since epoch, times
-// perMicrosecond, and something to tell apart those of one microsecond. It lasts
-// until 2091.
+// An event's number is the time of publishing, in microseconds since epoch, times
+// perMicrosecond, plus a counter within the microsecond. It lasts until 2091.
 const perMicrosecond = 4096
 
 var epoch = time.Date(2020, 1, 1, 0, 0, 0, 0, time.UTC)
@@ -37,12 +36,12 @@ func publishedAt(number int64) time.Time {
 	return epoch.Add(time.Duration(number/perMicrosecond) * time.Microsecond).Truncate(time.Millisecond)
 }
 
-// tick is the microsecond of what is stored now: later than those of all that was
-// when the statement began, also if the clock was set back. The sequence event_clock
-// tells of that: it holds the latest of them. Only then are the events themselves
-// looked at, since the newest are many that are not committed yet. (Two that publish
-// at once may leave the earlier of their microseconds in the sequence: a clock set
-// back by less than they are apart, at that very moment, goes unseen.)
+// tick is the microsecond of the events stored now: later than those of all events stored
+// before the statement began, even if the clock was set back. The sequence event_clock has
+// the latest one and shows whether the clock was set back. Only then are the events
+// themselves read, because many of the newest are not committed yet. (Two statements at
+// once may leave the earlier of their microseconds in the sequence: a clock that is set
+// back at that moment, by less than their difference, goes unnoticed.)
 const tick = `
 	tick as materialized (
 		select setval(clock,
@@ -56,13 +55,12 @@ const tick = `
 // nextNumber is the number of an event of that tick.
 const nextNumber = `tick.at * 4096 + nextval((select tableoid::regclass from storageapi.event_numbers))`
 
-// enqueue stores events with what is owed of them, in one statement. It returns the
-// places of those whose account had none of that id, and how many deliveries each is
-// owed. No two are of one account and id.
+// enqueue stores events and their pending deliveries in one statement. It returns the
+// places of the new events, and how many deliveries each has. No two events have the same
+// account and id (deduplication key).
 //
-// Webhooks are read as of the beginning of the statement, and not locked: what is
-// owed to one that is deleted meanwhile belongs to no webhook any more, and means
-// nothing.
+// Webhooks are read as of the beginning of the statement, without locks: a delivery to a
+// webhook that is deleted at the same time has no effect.
 const enqueue = `
 	with ` + tick + `, input as materialized (
 		select i.*, ` + nextNumber + ` as event, w.owed, w.skipped
@@ -88,8 +86,8 @@ const enqueue = `
 	)
 	select place::integer - 1, matched from new`
 
-// enqueueOne stores an event for the only webhook $7, or if that is empty for all that
-// are subscribed; enqueueMany stores some for all.
+// enqueueOne stores an event for the webhook $7, or if that is empty for all subscribed
+// webhooks; enqueueMany stores several events for all subscribed webhooks.
 var (
 	enqueueOne = strings.Replace(enqueue, "{input}", `(
 		values ($1::text, $2::text, $3::text, $4::timestamptz, $5::bytea, $6::smallint, $7::text, 1))`, 1)
@@ -99,9 +97,8 @@ var (
 			with ordinality as u (account, id, type, at, body, shard, place))`, 1)
 )
 
-// enqueue stores an event for the only webhook, or if that is empty for all that are
-// subscribed. It returns how many deliveries of it were owed at first, and whether it
-// is new.
+// enqueue stores an event for the webhook only, or if that is empty for all subscribed
+// webhooks. It returns how many deliveries it had at first, and whether it is new.
 func (s *Store) enqueue(ctx context.Context, db querier, encoded *webhooks.EncodedEvent, only string) (deliveries int, isNew bool, err error) {
 	for try := 1; ; try++ {
 		var place int
@@ -112,13 +109,13 @@ func (s *Store) enqueue(ctx context.Context, db querier, encoded *webhooks.Encod
 		}
 		err = db.QueryRow(ctx, s.sql(`select matched from storageapi.events where account = $1 and id = $2 and known`),
 			encoded.Account, encoded.ID).Scan(&deliveries)
-		if !errors.Is(err, pgx.ErrNoRows) || try == maxTries { // else it was purged in between
+		if !errors.Is(err, pgx.ErrNoRows) || try == maxTries { // otherwise it was purged in between
 			return deliveries, false, err
 		}
 	}
 }
 
-// storedBody returns what is stored of a body: not null.
+// storedBody returns the stored form of a body, which is not null.
 func storedBody(encoded *webhooks.EncodedEvent) []byte {
 	if encoded.Body == nil {
 		return []byte{}
@@ -126,8 +123,8 @@ func storedBody(encoded *webhooks.EncodedEvent) []byte {
 	return encoded.Body
 }
 
-// numberAfter returns the least number of an event that was not published before
-// that time.
+// numberAfter returns the least number of an event that was published at that time or
+// later.
 func numberAfter(t time.Time) int64 {
 	if from := utc(t); !from.Equal(t) {
 		t = from.Add(time.Millisecond)

@@ -11,8 +11,8 @@ import (
 )
 
 const (
-	maxSteps  = 4   // statements that a page of a list is looked for with
-	leastStep = 256 // deliveries that a statement looks at, where not all are asked for
+	maxSteps  = 4   // statements for a page of a list, at most
+	leastStep = 256 // deliveries that a statement reads, at least, if it filters
 )
 
 // A historyRow is a delivery with one of its attempts, if it has any. Rows of one
@@ -21,7 +21,7 @@ type historyRow struct {
 	event                   int64
 	eventID, webhookID      string
 	eventType               string
-	due                     *time.Time // if it is owed
+	due                     *time.Time // if it is pending
 	number, state, status   *int
 	startedAt               *time.Time
 	took                    *int64
@@ -37,7 +37,7 @@ func (r *historyRow) fields() []any {
 	}
 }
 
-// A history puts rows together to deliveries.
+// A history assembles deliveries from rows.
 type history struct {
 	deliveries []webhooks.Delivery
 	events     []int64
@@ -77,8 +77,8 @@ func (h *history) add(r *historyRow) {
 	}
 }
 
-// query reads rows of a history. What was owed to a webhook that is deleted, and
-// never settled, is none.
+// query reads the rows of a history. A delivery that was never settled is not part of it
+// if its webhook was deleted.
 func (h *history) query(ctx context.Context, conn *pgxpool.Conn, sql string, args ...any) error {
 	batch := &pgx.Batch{}
 	batch.Queue(indexed)
@@ -132,8 +132,8 @@ func (s *Store) EventDeliveries(ctx context.Context, account, eventID string) (l
 	return list, nil
 }
 
-// ListDeliveries implements [webhooks.Store]. Where States are rare it looks at some
-// hundred deliveries a page.
+// ListDeliveries implements [webhooks.Store]. If the states are rare, it reads some hundred
+// deliveries a page.
 func (s *Store) ListDeliveries(ctx context.Context, account, webhookID string, query webhooks.DeliveryQuery) (page webhooks.DeliveryPage, err error) {
 	from, to := numberAt(query.From), int64(1<<63-1)
 	if !query.To.IsZero() {
@@ -189,8 +189,7 @@ func (s *Store) listDeliveries(ctx context.Context, conn *pgxpool.Conn, no int64
 	return nil
 }
 
-// list is a part of the deliveries of one webhook: of the events from $3 to before
-// $4, $5 at most.
+// list selects deliveries of one webhook: of events from $3 to before $4, $5 at most.
 const list = `
 	with listed as (
 		select event from (

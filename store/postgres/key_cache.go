@@ -10,36 +10,35 @@ import (
 	"github.com/storageapi/storageapi/apikeys"
 )
 
-// CacheKeys keeps up to size keys in memory, so that most requests need not ask the
-// database. Without it each does, and a key that is deleted, rotated or changed is so
-// for all nodes at once.
+// CacheKeys caches up to size keys in memory, so that most requests need no query. Without
+// it every request queries the database, and a change of a key takes effect on all nodes
+// at once.
 //
-// With it that is so at once on the node that did it, and on others when they hear of
-// it: within milliseconds as a rule, and maxAge after it at the latest, whatever
-// becomes of their connections. What they hear they hear in Wake, which
-// storageapi.Handler.Run calls. A node that does not run it, or has [PollOnly], or
-// hears from one that has, goes by maxAge alone. How long a key may still be used is
-// checked for each request anyway. What is not found is asked for each time. The size
-// is at least 1, maxAge 1 ms to an hour.
+// With it a change takes effect at once on the node that made it, and on other nodes when
+// they are notified: usually within milliseconds, and at the latest after maxAge, even if
+// their connections fail. Notifications arrive in Wake, which storageapi.Handler.Run calls.
+// Only maxAge counts for a node that does not call it, that has [PollOnly], or for changes
+// made by a node with [PollOnly]. The expiry of a key is checked for each request in any
+// case. Unknown keys are not cached. The size is at least 1, maxAge 1 ms to an hour.
 func CacheKeys(size int, maxAge time.Duration) Option {
 	return func(o *options) {
 		o.keyCache = &keyCache{size: size, maxAge: maxAge, keys: make(map[apikeys.Hash]cachedKey)}
 	}
 }
 
-// A keyCache remembers keys by their hashes. One that is nil remembers nothing.
+// A keyCache caches keys by their hashes. A nil keyCache caches nothing.
 type keyCache struct {
 	size   int
 	maxAge time.Duration
 
 	mu    sync.RWMutex
 	keys  map[apikeys.Hash]cachedKey
-	epoch uint64 // counts what was forgotten
+	epoch uint64 // counts invalidations
 }
 
 type cachedKey struct {
 	apikeys.Key
-	asked time.Time // before the database was: it may have changed since
+	asked time.Time // before the query: the key may have changed since
 }
 
 func (c *keyCache) check() error {
@@ -53,8 +52,7 @@ func (c *keyCache) check() error {
 	return nil
 }
 
-// get returns a key that is remembered, or what add is to be told of the answer that
-// the database is asked for now.
+// get returns a cached key, or else asked and epoch for the call of add after the query.
 func (c *keyCache) get(hash apikeys.Hash) (key apikeys.Key, ok bool, asked time.Time, epoch uint64) {
 	if c == nil {
 		return key, false, asked, 0
@@ -66,14 +64,14 @@ func (c *keyCache) get(hash apikeys.Hash) (key apikeys.Key, ok bool, asked time.
 	return cached.Key, ok && c.isYoung(cached.asked, asked), asked, c.epoch
 }
 
-// isYoung reports whether what was asked for then may be used now: by the wall clock,
-// too, for the other stands still while the machine is suspended.
+// isYoung reports whether an answer to a query of then may be used now. It checks the wall
+// clock, too, because the monotonic clock stops while the machine is suspended.
 func (c *keyCache) isYoung(then, now time.Time) bool {
 	return now.Sub(then) < c.maxAge && now.Round(0).Sub(then.Round(0)) < c.maxAge
 }
 
-// add remembers a key, unless something was forgotten since the database was asked:
-// it may have been this key.
+// add caches a key, unless there was an invalidation since the query: it may have been of
+// this key.
 func (c *keyCache) add(hash apikeys.Hash, key apikeys.Key, asked time.Time, epoch uint64) {
 	if c == nil {
 		return
@@ -92,7 +90,7 @@ func (c *keyCache) add(hash apikeys.Hash, key apikeys.Key, asked time.Time, epoc
 	c.keys[hash] = cachedKey{key, asked}
 }
 
-// forget is for keys that have changed.
+// forget invalidates keys that have changed.
 func (c *keyCache) forget(hashes ...apikeys.Hash) {
 	if c == nil {
 		return
@@ -105,7 +103,7 @@ func (c *keyCache) forget(hashes ...apikeys.Hash) {
 	}
 }
 
-// forgetAll is for when changes may have gone unheard.
+// forgetAll invalidates all keys, when notifications may have been missed.
 func (c *keyCache) forgetAll() {
 	if c == nil {
 		return
@@ -116,7 +114,7 @@ func (c *keyCache) forgetAll() {
 	clear(c.keys)
 }
 
-// keysChanged begins a notification that keys have changed, which their hashes follow.
+// keysChanged begins a notification of changed keys; their hashes follow.
 const keysChanged = "keys"
 
 func keyNotification(hashes ...apikeys.Hash) string {
@@ -127,8 +125,8 @@ func keyNotification(hashes ...apikeys.Hash) string {
 	return string(text)
 }
 
-// hear forgets the keys that a notification tells of, and reports whether it is one
-// of that kind.
+// hear invalidates the keys of a notification, and reports whether it is one of changed
+// keys.
 func (c *keyCache) hear(notification string) bool {
 	words := strings.Fields(notification)
 	if len(words) == 0 || words[0] != keysChanged {

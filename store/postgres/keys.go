@@ -56,7 +56,7 @@ func scanKey(row pgx.Row, uses bool) (key apikeys.Key, err error) {
 	return key, nil
 }
 
-// found returns the error that there is no such key for that of no rows.
+// found returns ErrNotFound for the error of no rows.
 func found(key apikeys.Key, err error) (apikeys.Key, error) {
 	if errors.Is(err, pgx.ErrNoRows) {
 		err = apikeys.ErrNotFound
@@ -98,8 +98,8 @@ func (s *Store) CreateKey(ctx context.Context, key apikeys.Key, options apikeys.
 	return err
 }
 
-// checkCredential returns auth.ErrCredentialChanged if what asks for a creation was rotated or deleted
-// since it was verified. Its key stays as it is until the transaction ends.
+// checkCredential returns auth.ErrCredentialChanged if the key of a creation's credential
+// was rotated or deleted since it was verified. It locks the key until the transaction ends.
 func (s *Store) checkCredential(ctx context.Context, tx pgx.Tx, account string, by auth.Credential) error {
 	if by.IsZero() {
 		return nil
@@ -117,8 +117,8 @@ const insertKey = `
 	insert into storageapi.keys (hash, next, account, id, name, scopes, created_at, expires_at, previous, previous_expires_at)
 	values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)`
 
-// insertKey adds the rows of a key; ErrExists if another has one of its hashes, or its
-// id. Who adds such a one at the same time is waited for.
+// insertKey adds the rows of a key, or returns ErrExists if another key has its id or one
+// of its hashes. It waits for transactions that are adding such a key.
 func (s *Store) insertKey(ctx context.Context, tx pgx.Tx, key *apikeys.Key) error {
 	batch := &pgx.Batch{}
 	batch.Queue(s.sql(insertKey), sum(key.Hash), nil, key.Account, key.ID, key.Name, key.Scopes.Names(),
@@ -135,7 +135,7 @@ func (s *Store) queuePrevious(batch *pgx.Batch, key *apikeys.Key) {
 	}
 }
 
-// taken returns ErrExists for the error that there is such a row already.
+// taken returns ErrExists for a unique violation.
 func taken(err error) error {
 	if code(err) == uniqueViolation {
 		return apikeys.ErrExists
@@ -228,14 +228,14 @@ func (s *Store) UpdateKey(ctx context.Context, account, id string, change func(*
 	return changed, nil
 }
 
-// queueChanged tells other nodes that a key is not any more what it was.
+// queueChanged notifies other nodes that a key has changed.
 func (s *Store) queueChanged(batch *pgx.Batch, old *apikeys.Key) {
 	if !s.options.quiet {
 		batch.Queue(`select pg_notify($1, $2)`, s.channel(), keyNotification(old.Hash, old.Previous))
 	}
 }
 
-// lockKey returns a key that nobody else changes until the transaction ends.
+// lockKey returns a key and locks it until the transaction ends.
 func (s *Store) lockKey(ctx context.Context, tx pgx.Tx, account, id string) (apikeys.Key, error) {
 	return found(scanKey(tx.QueryRow(ctx, s.sql(keyByID+` for update`), account, id), true))
 }
@@ -262,8 +262,8 @@ func (s *Store) DeleteKey(ctx context.Context, account, id string, check func(ap
 	return err
 }
 
-// RecordKeyUse implements [apikeys.Store]. The keys are kept from being deleted
-// meanwhile, all in the same order.
+// RecordKeyUse implements [apikeys.Store]. It locks the keys against deletion, in a fixed
+// order.
 func (s *Store) RecordKeyUse(ctx context.Context, uses []apikeys.KeyUse) error {
 	n := len(uses)
 	accounts, ids, hashes, times := make([]string, n), make([]string, n), make([][]byte, n), make([]time.Time, n)

@@ -17,18 +17,19 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// ErrSchema is wrapped by the errors of [Migrate] and [New] if the schema is from a
-// newer version of this package, or not ours.
+// ErrSchema is wrapped by the errors of [Migrate] and [New] if the schema was made by a
+// newer version of this package or by other statements, and by those of New if it must be
+// migrated first.
 var ErrSchema = errors.New("not a schema that this version can use")
 
 //go:embed migrations/*.sql
 var migrations embed.FS
 
-// DefaultSchema is where tables are, unless [InSchema] says otherwise.
+// DefaultSchema is the schema of the tables without [InSchema].
 const DefaultSchema = "storageapi"
 
-// A migration brings a schema to its version. What was applied somewhere is never
-// changed any more: nodes compare its checksum.
+// A migration brings a schema to its version. A released migration never changes: nodes
+// compare its checksum.
 type migration struct {
 	version int
 	text    string // in the schema storageapi
@@ -45,10 +46,10 @@ func allMigrations() (list []migration) {
 	return list
 }
 
-// firstNoted is the version that sums are noted from: with it those before are, too.
+// firstNoted is the first version that records checksums, also those of the versions before.
 const firstNoted = 2
 
-// statements returns those of each migration, which are to be a transaction.
+// statements returns the statements of each migration, which form a transaction.
 func statements(n names) (list []string) {
 	known := allMigrations()
 	for _, m := range known {
@@ -62,12 +63,11 @@ func statements(n names) (list []string) {
 	return list
 }
 
-// SQL returns the statements that bring an empty database to each version, oldest
-// first, for hosts that apply them with a tool of their own. Each notes its version
-// and its checksum in the table versions, is to be a transaction, and to be applied as
-// it is, but for the first line of the first: it creates the schema, and is left out where
-// the role may not create any and owns one that is there. The role should not have the
-// schema's name, see [Migrate].
+// SQL returns the statements that bring an empty database to each version, oldest first,
+// for hosts that apply them with their own tool. Apply each in a transaction and unchanged:
+// it records its version and checksum in the table versions. Only the first line of the
+// first, which creates the schema, may be omitted, if the role owns an existing schema. The
+// role should not have the schema's name, see [Migrate].
 func SQL(options ...Option) []string {
 	o := optionsOf(options)
 	list := statements(o.names)
@@ -75,17 +75,17 @@ func SQL(options ...Option) []string {
 	return list
 }
 
-// Migrate brings the schema to this version, and creates it if it is not there, for
-// which the role must be allowed to create schemas: otherwise one that it owns must be
-// there. It may run on many nodes at once: one does the work while the others wait. Each
-// version is applied in a transaction of its own. A schema of a newer version, or with
-// other migrations than ours, is refused with [ErrSchema]. After an error some versions
-// may have been applied, and none by half: call it again.
+// Migrate brings the schema to this version. It creates the schema if it does not exist,
+// for which the role must be allowed to create schemas. Migrate may run on many nodes at
+// once: one does the work while the others wait. Each version is applied in its own
+// transaction. After an error some versions may have been applied, each of them completely:
+// call Migrate again. It returns an error that wraps [ErrSchema] if the schema has a newer
+// version or other migrations.
 //
-// A role whose name is that of the schema has it in its search_path as "$user", as soon
-// as it is there: Migrate, when it creates one, takes that out of the role's search_path
-// in this database, and closes idle connections of the pool. So the host's tables stay
-// where they were and are looked for there.
+// A role with the name of the schema has the schema in its search_path as "$user". When
+// Migrate creates such a schema, it removes "$user" from the role's search_path in this
+// database and closes idle connections of the pool, so that the host's own tables are
+// found where they were.
 func Migrate(ctx context.Context, pool *pgxpool.Pool, options ...Option) error {
 	o := optionsOf(options)
 	if err := o.check(); err != nil {
@@ -101,9 +101,9 @@ func Migrate(ctx context.Context, pool *pgxpool.Pool, options ...Option) error {
 		failed := pgx.BeginTxFunc(ctx, pool, transaction, func(tx pgx.Tx) error { return apply(ctx, tx, o, steps[version], version) })
 		was := version
 		if version, err = versionOf(ctx, pool, o); version != was {
-			continue // it is ours or another's
+			continue // applied here or by another node
 		}
-		// What another has just made can be in the way before it can be seen.
+		// What another node has just created can conflict before it is visible.
 		if c := code(failed); try == maxTries || c != uniqueViolation && c != duplicateSchema && c != duplicateTable {
 			err = errors.Join(failed, err)
 		}
@@ -118,15 +118,14 @@ func Migrate(ctx context.Context, pool *pgxpool.Pool, options ...Option) error {
 	return nil
 }
 
-// migrating is how long Migrate takes at most, without a deadline, once there was an
-// answer: another node may be at it.
+// migrating is the timeout of Migrate without a deadline, once the server has answered:
+// another node may be migrating.
 const migrating = 5 * time.Minute
 
-// apply takes a schema of that version to the next, if it still is of that version.
+// apply brings a schema of that version to the next, if it still has that version.
 //
-// Who comes second waits for the lock, and then sees what the first has done. Where
-// advisory locks are missing, or do nothing, it waits for the row that the first notes
-// its version with, and is undone.
+// A second node waits for the lock and then sees the work of the first. Without advisory
+// locks it waits for the row with the first one's version, and is rolled back.
 func apply(ctx context.Context, tx pgx.Tx, o *options, step string, version int) error {
 	err := pgx.BeginFunc(ctx, tx, func(tx pgx.Tx) error {
 		_, err := tx.Exec(ctx, `select pg_advisory_xact_lock(hashtextextended($1, 0))`, "storageapi migrate "+o.schema)
@@ -147,8 +146,8 @@ func apply(ctx context.Context, tx pgx.Tx, o *options, step string, version int)
 	return err
 }
 
-// createSchema creates the schema, unless it is there, and sees to it that names of the
-// host's that do not say a schema are not looked for in it.
+// createSchema creates the schema unless it exists, and keeps it out of the role's
+// search_path.
 func createSchema(ctx context.Context, tx pgx.Tx, o *options) error {
 	var exists, named bool
 	var role, database, path string
@@ -175,8 +174,8 @@ func createSchema(ctx context.Context, tx pgx.Tx, o *options) error {
 	return err
 }
 
-// lookElsewhere closes idle connections of the pool that look into the schema because
-// its name is their role's: they may be older than the schema.
+// lookElsewhere closes idle connections of the pool that have the schema in their
+// search_path because it has the role's name: they may be older than the schema.
 func lookElsewhere(ctx context.Context, pool *pgxpool.Pool, o *options) error {
 	var looks bool
 	err := pool.QueryRow(ctx, `select current_user = $1 and $1 = any(current_schemas(false))`, o.schema).Scan(&looks)
@@ -192,9 +191,8 @@ type querier interface {
 	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
 }
 
-// versionOf returns the version that the schema has: 0 if it is not there. One that
-// is newer than this package is an error, and so is one that came about by other
-// migrations.
+// versionOf returns the version of the schema, 0 if it does not exist. A version newer than
+// this package is an error, and so are other migrations.
 func versionOf(ctx context.Context, db querier, o *options) (version int, err error) {
 	var table *string
 	if err := db.QueryRow(ctx, `select to_regclass($1)::text`, o.names.in(`storageapi.versions`)).Scan(&table); err != nil || table == nil {
@@ -203,7 +201,7 @@ func versionOf(ctx context.Context, db querier, o *options) (version int, err er
 	err = db.QueryRow(ctx, o.names.in(`select coalesce(max(version), 0) from storageapi.versions`)).Scan(&version)
 	known := allMigrations()
 	if err == nil && version > len(known) {
-		return version, fmt.Errorf("%w: it is of version %d, newer than %d", ErrSchema, version, len(known))
+		return version, fmt.Errorf("%w: it has version %d, newer than %d", ErrSchema, version, len(known))
 	}
 	if err != nil || version < firstNoted {
 		return version, err
@@ -220,17 +218,17 @@ func versionOf(ctx context.Context, db querier, o *options) (version int, err er
 	}
 	for _, m := range known[:version] {
 		if !bytes.Equal(sums[m.version], m.sum[:]) {
-			return version, fmt.Errorf("%w: its migration %d has the checksum %x, and must have %x: the schema was made by other statements", ErrSchema, m.version, sums[m.version], m.sum)
+			return version, fmt.Errorf("%w: its migration %d has the checksum %x instead of %x: the schema was made by other statements", ErrSchema, m.version, sums[m.version], m.sum)
 		}
 	}
 	return version, nil
 }
 
-// checkSchema refuses a schema that was not migrated to this version.
+// checkSchema returns an error unless the schema was migrated to this version.
 func checkSchema(ctx context.Context, pool *pgxpool.Pool, o *options) error {
 	version, err := versionOf(ctx, pool, o)
 	if want := len(allMigrations()); err == nil && version != want {
-		err = fmt.Errorf("%w: it is of version %d, and must be brought to %d by Migrate", ErrSchema, version, want)
+		err = fmt.Errorf("%w: it has version %d; bring it to %d with Migrate", ErrSchema, version, want)
 	}
 	if err != nil {
 		return fmt.Errorf("schema %s: %w", o.schema, err)
@@ -238,8 +236,8 @@ func checkSchema(ctx context.Context, pool *pgxpool.Pool, o *options) error {
 	return nil
 }
 
-// names puts tables into the schema that the host has chosen: in statements it is
-// written storageapi, and never in a literal.
+// names puts tables into the host's schema. Statements write the schema as storageapi, and
+// never in a literal.
 type names struct{ schema string } // quoted; empty: as written
 
 func (n names) quoted() string { return cmp.Or(n.schema, DefaultSchema) }

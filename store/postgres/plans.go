@@ -7,17 +7,17 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// A statement that was planned while its tables were empty is used as it is until the
-// server analyses them, minutes after they have filled: as it reads tables through, each
-// lookup would. So none is planned to do that. Connections of our own are told once,
-// those of the host's with each statement, in the same round trip. (But for what is part
-// of a transaction of the host's: that is planned as the rest of it.) Such plans look costly, which is why they are not compiled: that takes a second.
+// A plan made while tables were empty, with sequential scans, stays in use until the server
+// analyzes the tables, minutes after they have filled. So plans with sequential scans are
+// switched off: once for connections of our own, and with each statement, in the same round
+// trip, for those of the host. (Statements in the host's transactions are planned with its
+// settings.) Such plans look costly, so JIT compilation, which takes a second, is off too.
 const (
 	ownPlans  = `select set_config('enable_seqscan', 'off', false), set_config('jit', 'off', false)`
 	indexOnly = `set_config('enable_seqscan', 'off', true), set_config('jit', 'off', true)`
 )
 
-// planned is for single statements on the connection.
+// planned returns the connection for single statements.
 func (s *Store) planned(conn *pgxpool.Conn) querier {
 	if s.tellsPlans {
 		return conn
@@ -25,7 +25,7 @@ func (s *Store) planned(conn *pgxpool.Conn) querier {
 	return told{conn, `select ` + indexOnly}
 }
 
-// A told connection has another statement before each, in the same round trip.
+// A told connection sends another statement before each, in the same round trip.
 type told struct {
 	conn *pgxpool.Conn
 	what string
@@ -55,7 +55,7 @@ func (t told) QueryRow(ctx context.Context, sql string, args ...any) pgx.Row {
 	return onlyRow{rows, err}
 }
 
-// batchRows are rows that end their batch.
+// batchRows are the last rows of a batch.
 type batchRows struct {
 	pgx.Rows
 	results pgx.BatchResults
@@ -85,7 +85,7 @@ func (r *batchRows) Err() error {
 	return r.err
 }
 
-// An onlyRow is the first of rows.
+// An onlyRow is the only row of rows.
 type onlyRow struct {
 	rows pgx.Rows
 	err  error

@@ -19,23 +19,23 @@ import (
 
 var _ store.Store = (*Store)(nil)
 
-// A Store keeps everything in one schema of a PostgreSQL database, which other
-// Stores may use at the same time. It implements [store.Store].
+// A Store stores everything in one schema of a PostgreSQL database, which other Stores
+// may use at the same time. It implements [store.Store].
 type Store struct {
 	pool    *pgxpool.Pool
-	own     bool // the pool is ours to close
+	own     bool // Close closes the pool
 	options *options
 
-	tellsPlans bool // connections know how statements are to be planned
+	tellsPlans bool // the connections have the settings for plans
 
 	// steps is read-locked by each step; Close locks it to wait for them.
 	steps  sync.RWMutex
 	closed bool
 
-	// statements are those in the host's schema, by their text.
+	// statements are the statements for the host's schema, by their text.
 	statements sync.Map
 
-	expiredLeases atomic.Uint64             // leases that ran out
+	expiredLeases atomic.Uint64             // leases that expired
 	reset         atomic.Pointer[time.Time] // when idle connections were closed
 	known         webhookCache
 	turns         turns
@@ -58,29 +58,27 @@ type options struct {
 	keyCache *keyCache // nil: none
 }
 
-// An Option changes how a database is used.
+// An Option configures a Store.
 type Option func(*options)
 
-// InSchema has the tables in another schema than [DefaultSchema]: a name of 1 to 48
-// bytes that several services in one database do not share.
+// InSchema sets the schema of the tables, a name of 1 to 48 bytes. Give each service in a
+// database its own. Default: [DefaultSchema].
 func InSchema(name string) Option {
 	return func(o *options) {
 		o.schema, o.names = name, names{pgx.Identifier{name}.Sanitize()}
 	}
 }
 
-// Sealed keeps the webhooks' signing secrets sealed under the first of the keys.
-// Secrets that are in plain, or under another of the keys, are sealed anew by [Open]
-// and [New].
+// Sealed encrypts the webhooks' signing secrets under the first of the keys. [Open] and
+// [New] seal secrets again that are in plain text or under another of the keys.
 func Sealed(keys *signing.Keyring) Option { return func(o *options) { o.keys = keys } }
 
-// PollEvery is how often an idle node looks for what others have made due, give or
-// take a fourth: 1 ms to an hour. Default: 100 ms.
+// PollEvery sets how often an idle node polls for due deliveries, ±25%: 1 ms to an hour.
+// Raise it to reduce the load of many idle nodes. Default: 100 ms.
 func PollEvery(d time.Duration) Option { return func(o *options) { o.poll = d } }
 
-// PollOnly has nodes neither notify each other nor listen, for connections by way of
-// a pooler that gives out connections by the transaction, and for databases without
-// LISTEN.
+// PollOnly makes nodes neither notify each other nor listen, for poolers in transaction
+// mode and for databases without LISTEN.
 func PollOnly() Option { return func(o *options) { o.quiet = true } }
 
 func optionsOf(list []Option) *options {
@@ -103,13 +101,12 @@ func (o *options) check() error {
 	return o.keyCache.check()
 }
 
-// Open connects to the database that dsn names, a URL or a connection string as
-// pgxpool takes them, migrates it, and returns a Store that closes its connections
-// when it is closed. Errors do not hold the password.
+// Open connects to the database of dsn, a URL or connection string as pgxpool takes it,
+// migrates it, and returns a Store that closes its connections when it is closed. Errors
+// do not contain the password.
 //
-// What dsn does not say of application_name, connect_timeout and pool_ping_timeout is
-// storageapi, 5 s and 2 s. Connections by TCP whose other end does not answer for 10 s are
-// closed.
+// The defaults of application_name, connect_timeout and pool_ping_timeout are storageapi,
+// 5 s and 2 s. TCP connections whose other end does not answer for 10 s are closed.
 func Open(ctx context.Context, dsn string, options ...Option) (*Store, error) {
 	config, err := pgxpool.ParseConfig(dsn)
 	if err != nil {
@@ -134,14 +131,15 @@ func Open(ctx context.Context, dsn string, options ...Option) (*Store, error) {
 	return s, nil
 }
 
-// New returns a Store on a pool that stays the caller's to close, after the Store. Each
-// step takes 10 s at most where its context has no deadline; when one had no answer for
-// so long, the pool's idle connections are closed. See [Open] for settings that notice it
-// sooner.
+// New returns a Store on the caller's pool, which the caller closes after the Store. A
+// step whose context has no deadline takes at most 10 s; after a step without an answer
+// the pool's idle connections are closed. See [Open] for settings that detect silent
+// connections sooner.
 //
-// The schema must be there: see [Migrate]. The connections' default_transaction_isolation
-// must be read committed, whatever that of the host's transactions is. A node whose clock
-// differs from the database's by more than an hour is refused with [ErrClock].
+// The schema must exist: see [Migrate]. The connections' default_transaction_isolation
+// must be read committed; the host's own transactions may use any. New returns an error
+// that wraps [ErrClock] if this node's clock differs from the database's by more than an
+// hour.
 func New(ctx context.Context, pool *pgxpool.Pool, options ...Option) (*Store, error) {
 	o := optionsOf(options)
 	if err := o.check(); err != nil {
@@ -156,10 +154,10 @@ func New(ctx context.Context, pool *pgxpool.Pool, options ...Option) (*Store, er
 		return nil, failure(short, err)
 	}
 	if isolation == "repeatable read" || isolation == "serializable" {
-		return nil, fmt.Errorf("the connections' default_transaction_isolation is %s, and must be read committed", isolation)
+		return nil, fmt.Errorf("the connections' default_transaction_isolation is %s; it must be read committed", isolation)
 	}
 	if encoding != "UTF8" {
-		return nil, fmt.Errorf("the database's encoding is %s, and must be UTF8", encoding)
+		return nil, fmt.Errorf("the database's encoding is %s; it must be UTF8", encoding)
 	}
 	if err := checkSchema(short, pool, o); err != nil {
 		return nil, err
@@ -180,8 +178,8 @@ func New(ctx context.Context, pool *pgxpool.Pool, options ...Option) (*Store, er
 	return s, nil
 }
 
-// Close waits for the steps under way. From then on every method returns
-// [store.ErrClosed]. What this store had leased stays so until it runs out.
+// Close waits for the steps under way. Afterwards every method returns [store.ErrClosed].
+// The leases of this Store last until they expire.
 func (s *Store) Close() error {
 	s.steps.Lock()
 	was := s.closed
@@ -198,11 +196,10 @@ func (s *Store) Close() error {
 	return nil
 }
 
-// begin starts a step, which s.steps.RUnlock ends; or it returns why there must be
-// none.
+// begin starts a step, which s.steps.RUnlock ends, or returns why it cannot start.
 func (s *Store) begin(ctx context.Context) error {
 	if !s.steps.TryRLock() {
-		return store.ErrClosed // Close waits for steps that came before
+		return store.ErrClosed // Close is waiting for earlier steps
 	}
 	err := ctx.Err()
 	if s.closed {

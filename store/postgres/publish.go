@@ -10,23 +10,23 @@ import (
 
 // Enqueue implements [webhooks.Store].
 //
-// Events are ordered by when they were published, and one whose Enqueue is under way
-// may come to stand before one that is stored already. Who goes through a list
-// meanwhile may not see it, or in a later page.
+// Events are ordered by the time of publishing. An event whose Enqueue is under way may be
+// listed before one that is already stored; a client that pages through a list at that
+// moment may miss it.
 //
-// An event whose id an open transaction of the host's has published waits for its end, and
-// keeps no others waiting. If ctx ends before, it is not stored.
+// An event whose id was published in an open transaction of the host waits for the end of
+// that transaction, without delaying others. If ctx ends before, it is not stored.
 func (s *Store) Enqueue(ctx context.Context, encoded webhooks.EncodedEvent) (deliveries int, err error) {
 	return s.notified(s.publisher.publish(ctx, &encoded))
 }
 
-// EnqueueTx is Enqueue as a part of the host's transaction: the event is stored when
-// that is committed, and not at all if it is undone. Deliveries begin within the
-// time of [PollEvery] after the commit. An event is listed as of when EnqueueTx was
-// called, and webhooks get it that were subscribed then: commit soon. A host that loses
-// power before it commits keeps the transaction open, and Enqueue of the same id waiting,
-// for as long as the server lets it: set idle_in_transaction_session_timeout. The statement
-// is planned as others of the transaction are, and ctx alone says how long it may take.
+// EnqueueTx is Enqueue in the host's transaction: the event is stored if the transaction is
+// committed, and not otherwise. Deliveries begin within the time of [PollEvery] after the
+// commit. The event is listed with the time of the call and sent to the webhooks that were
+// subscribed then, so commit soon. A host that loses power before its commit leaves the
+// transaction open, and Enqueue of the same id waiting, until the server ends it: set
+// idle_in_transaction_session_timeout. The statement runs with the transaction's settings;
+// only ctx limits its time.
 func (s *Store) EnqueueTx(ctx context.Context, tx pgx.Tx, encoded webhooks.EncodedEvent) (deliveries int, err error) {
 	if err := s.begin(ctx); err != nil {
 		return 0, err
@@ -36,8 +36,8 @@ func (s *Store) EnqueueTx(ctx context.Context, tx pgx.Tx, encoded webhooks.Encod
 	return deliveries, err
 }
 
-// PublishTx is [webhooks.WebhookService.Publish] as a part of the host's transaction:
-// the event is delivered if that is committed, and vanishes with it otherwise. See
+// PublishTx is [webhooks.WebhookService.Publish] in the host's transaction (transactional
+// outbox): the event is delivered if the transaction is committed, and not otherwise. See
 // [Store.EnqueueTx].
 func (s *Store) PublishTx(ctx context.Context, tx pgx.Tx, service *webhooks.WebhookService, event webhooks.Event) error {
 	encoded, err := service.Encode(event)

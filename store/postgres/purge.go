@@ -10,7 +10,7 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// Now implements [webhooks.Store]: it is the database's clock.
+// Now implements [webhooks.Store] with the database's clock.
 func (s *Store) Now(ctx context.Context) (now time.Time, err error) {
 	err = s.read(ctx, func(ctx context.Context, conn *pgxpool.Conn) error {
 		return conn.QueryRow(ctx, `select clock_timestamp()`).Scan(&now)
@@ -21,8 +21,8 @@ func (s *Store) Now(ctx context.Context) (now time.Time, err error) {
 // PurgesConcurrently implements [webhooks.ConcurrentPurger].
 func (s *Store) PurgesConcurrently() {}
 
-// Purge implements [webhooks.Store]. One at a time does. It also removes what is left
-// of webhooks that were deleted.
+// Purge implements [webhooks.Store]. Calls are serialized. It also removes what deleted
+// webhooks have left behind.
 func (s *Store) Purge(ctx context.Context, purge webhooks.Purge) (more bool, err error) {
 	err = s.transact(ctx, func(ctx context.Context, tx pgx.Tx) error {
 		if err := s.lockMark(ctx, tx, "payloads"); err != nil {
@@ -59,7 +59,7 @@ func (s *Store) Purge(ctx context.Context, purge webhooks.Purge) (more bool, err
 	return more, nil
 }
 
-// A purger removes so many records more at most.
+// A purger removes at most left more records.
 type purger struct {
 	*Store
 	tx   pgx.Tx
@@ -74,8 +74,8 @@ const (
 			select no from storageapi.webhooks where account = old.account union all select no from storageapi.past_webhooks where account = old.account) w
 		cross join lateral (select ctid as at from storageapi.attempts where webhook = w.no and event = old.event) a`
 
-	// Attempts go event by event, and those of one all together, once it has no body
-	// any more: then there are no further ones, but of those that are expiring.
+	// The attempts of an event are removed together once its body is removed: then there
+	// are no further attempts, except of expiring events.
 	purgeAttempts = `
 		with next as materialized (
 			select event, account, sum(matched + 1) over (order by event) - matched as before from storageapi.events
@@ -93,7 +93,7 @@ const (
 		)
 		select (select count(*) from passed) + (select count(*) from gone)`
 
-	// Attempts of events that expired when the others' attempts had gone already.
+	// Attempts of events that expired after the other attempts were removed.
 	purgeExpired = `
 		with old as (
 			select event, account from storageapi.events where event = any($1::bigint[])
@@ -102,7 +102,7 @@ const (
 		)
 		delete from storageapi.attempts where ctid = any(array(` + attemptsOf + `))`
 
-	// The ids of all events before the mark are forgotten.
+	// The ids of all events before the mark are no longer known.
 	purgeIDs = `
 		with old as materialized (
 			select event from storageapi.events
@@ -128,14 +128,13 @@ const (
 		delete from storageapi.notices where (account, key, until) in (
 			select account, key, until from storageapi.notices where until < $1 order by until limit $2)`
 
-	// What deleted webhooks were owed.
+	// Pending deliveries of deleted webhooks.
 	purgeOrphans = `
 		delete from storageapi.queue where ctid = any(array(
 			select q.at from storageapi.past_webhooks p
 			cross join lateral (select ctid as at from storageapi.queue where webhook = p.no limit $1) q limit $1))`
 
-	// Nothing is published any more to webhooks that were deleted a day ago, not
-	// even by transactions of that time.
+	// No transaction can still publish to webhooks that were deleted a day ago.
 	purgeWebhooks = `
 		delete from storageapi.past_webhooks where no = any(array(
 			select no from storageapi.past_webhooks p where deleted_at < clock_timestamp() - interval '1 day'
@@ -150,7 +149,7 @@ func (p *purger) remove(ctx context.Context, sql string, args ...any) error {
 	return err
 }
 
-// attempts removes those of events before that number, and counts the events too.
+// attempts removes the attempts of events before that number. It counts the events, too.
 func (p *purger) attempts(ctx context.Context, before int64) error {
 	var done int
 	err := p.tx.QueryRow(ctx, p.sql(purgeAttempts), before, p.left).Scan(&done)
@@ -159,15 +158,15 @@ func (p *purger) attempts(ctx context.Context, before int64) error {
 }
 
 const (
-	// pendingOf finds what is owed of the events $1.
+	// pendingOf selects the pending deliveries of the events $1.
 	pendingOf = `
 		select e.account, q.webhook, q.event from unnest($1::bigint[]) as i (event)
 		cross join lateral (select account from storageapi.events where event = i.event limit 1) e
 		cross join lateral (select no from storageapi.webhooks where account = e.account) w
 		cross join lateral (select webhook, event from storageapi.queue where webhook = w.no and event = i.event limit 1) q`
 
-	// endOwed ends as dead what is owed of the events $1 and not leased.
-	endOwed = `
+	// endPending settles the pending deliveries of the events $1 as dead, unless they are leased.
+	endPending = `
 		with owed as (` + pendingOf + `), gone as (
 			delete from storageapi.queue q using owed o where q.webhook = o.webhook and q.event = o.event and not exists (
 				select from storageapi.leases l where l.account = o.account and l.webhook = q.webhook and l.event = q.event)
@@ -177,8 +176,8 @@ const (
 			2, $2, 0, 0, $3, $4, '' from gone`
 )
 
-// payloads removes the bodies of events before that number, and ends what is owed of
-// them. What is leased may finish: its event is expiring meanwhile.
+// payloads removes the bodies of events before that number and ends their pending
+// deliveries. Leased deliveries may finish: their event is expiring until then.
 func (p *purger) payloads(ctx context.Context, before int64) error {
 	expiring, err := p.events(ctx, `select event from storageapi.expiring where event < $1 order by event limit $2`, before)
 	if err != nil {
@@ -205,7 +204,7 @@ func (p *purger) payloads(ctx context.Context, before int64) error {
 			return err
 		}
 		expired := webhooks.ExpiredAttempt(0, time.Now())
-		if err := p.remove(ctx, endOwed, events, expired.StartedAt, string(expired.Class), expired.Error); err != nil {
+		if err := p.remove(ctx, endPending, events, expired.StartedAt, string(expired.Class), expired.Error); err != nil {
 			return err
 		}
 	}
@@ -218,7 +217,7 @@ func (p *purger) payloads(ctx context.Context, before int64) error {
 	return p.tx.SendBatch(ctx, batch).Close()
 }
 
-// events returns the numbers, as many as are left, that a query finds before one.
+// events returns up to left numbers of events before that number.
 func (p *purger) events(ctx context.Context, sql string, before int64) ([]int64, error) {
 	rows, err := p.tx.Query(ctx, p.sql(sql), before, p.left)
 	if err != nil {

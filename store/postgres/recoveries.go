@@ -61,7 +61,7 @@ func (s *Store) RecoveryByID(ctx context.Context, account, id string) (r webhook
 	return r, nil
 }
 
-// AdvanceRecovery implements [webhooks.Store]. One at a time does.
+// AdvanceRecovery implements [webhooks.Store]. Calls are serialized.
 func (s *Store) AdvanceRecovery(ctx context.Context, limit int) (advanced bool, err error) {
 	err = s.transact(ctx, func(ctx context.Context, tx pgx.Tx) error {
 		advanced = false
@@ -90,14 +90,14 @@ func (s *Store) AdvanceRecovery(ctx context.Context, limit int) (advanced bool, 
 	return advanced, nil
 }
 
-// A recovery is one that is not done.
+// A recovery is an unfinished recovery.
 type recovery struct {
 	no, webhook int64
 	account     string
 	states      []string
 	from        *time.Time
 	to          time.Time
-	next        int64 // the event to go on with
+	next        int64 // the event to continue with
 }
 
 func (s *Store) advance(ctx context.Context, tx pgx.Tx, r *recovery, limit int) error {
@@ -131,7 +131,7 @@ func (s *Store) advance(ctx context.Context, tx pgx.Tx, r *recovery, limit int) 
 	return err
 }
 
-// settledStates returns states as the log has them.
+// settledStates returns states as the table attempts has them.
 func settledStates(list []string) (states []int16) {
 	for _, state := range list {
 		switch webhooks.DeliveryState(state) {
@@ -146,7 +146,7 @@ func settledStates(list []string) (states []int16) {
 	return states
 }
 
-// lockMark makes the steps of one kind come one after the other.
+// lockMark serializes the steps of one kind.
 func (s *Store) lockMark(ctx context.Context, tx pgx.Tx, name string) error {
 	_, err := tx.Exec(ctx, s.sql(`select name from storageapi.marks where name = $1 for update`), name)
 	return err

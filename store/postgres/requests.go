@@ -10,27 +10,27 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// The kinds of requests that are known.
+// The kinds of requests with idempotency keys.
 const (
 	keyRequests     = 0
 	webhookRequests = 1
 )
 
-// forgetStep is how many requests are forgotten at most when one is noted.
+// forgetStep is how many old requests are removed, at most, when one is recorded.
 const forgetStep = 8
 
 var errLimit = errors.New("too many of its kind")
 
-// lockAccount makes creations of an account, changes of its webhooks and steps of its
-// alerts come one after the other.
+// lockAccount serializes the creations of an account, changes of its webhooks and steps of
+// its alerts.
 func (s *Store) lockAccount(ctx context.Context, tx pgx.Tx, account string) error {
 	_, err := tx.Exec(ctx, s.sql(`insert into storageapi.accounts as a (account) values ($1)
 		on conflict (account) do update set account = a.account`), account)
 	return err
 }
 
-// checkLimit counts what the account has, of what is being created too. No limit is
-// 0.
+// checkLimit returns errLimit if the account has more than limit, the new one included; 0
+// is no limit.
 func (s *Store) checkLimit(ctx context.Context, tx pgx.Tx, count, account string, limit int) error {
 	if limit == 0 {
 		return nil
@@ -43,7 +43,7 @@ func (s *Store) checkLimit(ctx context.Context, tx pgx.Tx, count, account string
 	return err
 }
 
-// repeated returns the error that the account has made the request before, or nil.
+// repeated returns a DuplicateRequestError if the account has used the idempotency key before.
 func (s *Store) repeated(ctx context.Context, tx pgx.Tx, kind int, account string, options *apikeys.CreateOptions) error {
 	if options.IdempotencyKey == "" {
 		return nil
@@ -63,8 +63,7 @@ func (s *Store) repeated(ctx context.Context, tx pgx.Tx, kind int, account strin
 	return &before
 }
 
-// ofWebhook returns the error of package webhooks that says what err, of package apikeys,
-// says; any other error as it is.
+// ofWebhook converts an error of package apikeys to that of package webhooks.
 func ofWebhook(err error) error {
 	var duplicate *apikeys.DuplicateRequestError
 	switch {
@@ -76,9 +75,9 @@ func ofWebhook(err error) error {
 	return err
 }
 
-// note remembers a request that has made something, if options name one, and forgets
-// some that were too old when the transaction began: not this one, however long that
-// takes. ErrIdempotencyKeys if the account has made as many as it may.
+// note records the idempotency key of a creation, if options have one, and removes some
+// that were too old when the transaction began. It returns ErrIdempotencyKeys if the
+// account has reached its limit of keys.
 func (s *Store) note(ctx context.Context, tx pgx.Tx, kind int, account, id string, options *apikeys.CreateOptions) error {
 	if options.IdempotencyKey == "" {
 		return nil

@@ -10,15 +10,14 @@ import (
 	"github.com/storageapi/storageapi/signing"
 )
 
-// resealStep is how many webhooks are sealed anew in a transaction.
+// resealStep is how many webhooks are sealed again in one transaction.
 const resealStep = 500
 
-// sealMark is what the mark is sealed for: a secret by which it is seen which keys are
+// sealMark is the name under which the mark is sealed: a secret that shows which keys are
 // in use.
 const sealMark = "seal"
 
-// reseal sees to it that all secrets are sealed under the first key, if there are
-// keys, or else that none is sealed.
+// reseal seals all secrets under the first key, or unseals them all if there are no keys.
 func (s *Store) reseal(ctx context.Context) error {
 	for from, done := int64(0), false; !done; {
 		ctx, cancel := within(ctx, patience)
@@ -35,8 +34,8 @@ func (s *Store) reseal(ctx context.Context) error {
 	return nil
 }
 
-// resealFrom seals the secrets of some webhooks from that number on anew, and returns
-// the number to go on with, or else marks all as sealed.
+// resealFrom seals the secrets of some webhooks after the number from again. It returns the
+// number to continue from, or marks all as sealed and reports that it is done.
 func (s *Store) resealFrom(ctx context.Context, tx pgx.Tx, from int64) (next int64, done bool, err error) {
 	keys := s.options.keys
 	var mark []byte
@@ -66,7 +65,7 @@ func (s *Store) resealFrom(ctx context.Context, tx pgx.Tx, from int64) (next int
 		now, err := keys.Open(secret, id)
 		before, err2 := keys.Open(previous, id)
 		if errors.Join(err, err2) != nil {
-			continue // it cannot be read with these keys, nor will it be
+			continue // these keys cannot open it
 		}
 		batch.Queue(s.sql(`update storageapi.webhooks set secret = $2, previous_secret = $3, version = version + 1 where no = $1`),
 			next, keys.Seal(now, id), keys.Seal(before, id))

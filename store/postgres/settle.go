@@ -18,15 +18,15 @@ const (
 	stateSkipped
 )
 
-// settle ends claims in one statement, and returns the numbers of those that were
-// current. A lease that is being ended by another at the same time is waited for, and
-// is not current then. What is leased is changed by nobody else, so that rows are
-// where they were found.
+// settle ends leases in one statement, and returns the places of those that were current
+// by their tokens (fencing tokens). It waits for a lease that another transaction is
+// ending, which is then not current. Leased rows of the queue are changed by no other
+// transaction, so that they stay where they were found.
 //
-// What becomes of a webhook's failing is what its settlements would make of it one
-// after the other. That is worked out for those of which there is something to tell,
-// or that were failing: not for those that are well, which most are. Leases, and after
-// them webhooks that change, are locked in one order.
+// The failing of a webhook is what its settlements would make of it one after the other.
+// It is computed only for webhooks that were failing or that a settlement says something
+// about, and not for the healthy ones, which most are. Leases, and after them webhooks that
+// change, are locked in a fixed order.
 const settle = `
 	with current as materialized (
 		select i.*, l.webhook, l.event, l.leased_at, q.queued_at, i.tells or w.ails as matters

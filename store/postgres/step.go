@@ -24,15 +24,14 @@ const (
 )
 
 const (
-	maxTries = 10               // of a step that others got in the way of
-	patience = 10 * time.Second // for an answer, if the caller has no deadline
-	grace    = 5 * time.Second  // at least, for that of what changes something
+	maxTries = 10               // of a step that conflicts with others
+	patience = 10 * time.Second // the timeout of a step without a deadline
+	grace    = 5 * time.Second  // the least timeout of a step that changes something
 )
 
-// A node that loses power or stands still in the middle of a transaction must not keep
-// what it has locked: the server ends its session. The first setting counts from when the
-// server has answered, the others find out that a node is gone of which half a batch has
-// arrived, in 5 s and some probes.
+// A node that loses power or hangs in the middle of a transaction must not keep its locks:
+// the server ends its session. The first setting counts from the server's last answer; the
+// others detect within 5 s and some probes that a node is gone in the middle of a batch.
 const (
 	unidle = `set_config('idle_in_transaction_session_timeout', '5s', true)`
 	probed = `set_config('tcp_keepalives_idle', '5', true), set_config('tcp_keepalives_interval', '1', true)`
@@ -50,11 +49,11 @@ func code(err error) string {
 	return ""
 }
 
-// errSilent is of a step without an answer, of a caller without a deadline. It may have
+// errSilent is the error of a step without a deadline that had no answer. The step may have
 // happened.
 var errSilent = fmt.Errorf("postgres: no answer within %v", patience)
 
-// within returns ctx, which ends in that time if it has no deadline: connections go
+// within returns ctx with a timeout if it has no deadline, because connections can go
 // silent without an error.
 func within(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc) {
 	if _, ok := ctx.Deadline(); ok {
@@ -78,9 +77,8 @@ func (s *Store) acquire(ctx context.Context) (*pgxpool.Conn, error) {
 	return conn, nil
 }
 
-// waited is for when there was no answer since then. If that is long, what made one
-// connection silent may have made all: those that are idle are closed, for each would
-// have to be waited for again.
+// waited is called after a step without an answer that began then. After a long wait it
+// closes the idle connections, which are probably silent as well.
 func (s *Store) waited(begun time.Time) {
 	now := time.Now()
 	last := s.reset.Load()
@@ -153,8 +151,8 @@ func (s *Store) transact(ctx context.Context, step func(context.Context, pgx.Tx)
 	})
 }
 
-// failure returns the error of a step that changed nothing: the context's, if that
-// has ended, or errSilent if it was only within that ended it.
+// failure returns the error of a step that changed nothing: the context's error if it has
+// ended, or errSilent if that was the timeout of within.
 func failure(ctx context.Context, err error) error {
 	if err != nil && ctx.Err() != nil {
 		if errors.Is(context.Cause(ctx), errSilent) {
@@ -163,7 +161,7 @@ func failure(ctx context.Context, err error) error {
 		return ctx.Err()
 	}
 	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
-		return fmt.Errorf("postgres: %v", err) // ctx goes on: it was a shorter one of the pool's
+		return fmt.Errorf("postgres: %v", err) // it was a shorter timeout of the pool, not ctx
 	}
 	return err
 }

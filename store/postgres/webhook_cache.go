@@ -6,11 +6,11 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// maxCached bounds how many webhooks are remembered decoded, about a KiB each.
+// maxCached is how many decoded webhooks are cached, about 1 KiB each.
 const maxCached = 16_384
 
-// A webhookCache remembers webhooks as they were read for claims, by their numbers.
-// A claim reads again those whose version has changed.
+// A webhookCache caches webhooks by their numbers, as claims read them. A claim reads those
+// again whose version has changed.
 type webhookCache struct {
 	mu    sync.Mutex
 	known map[int64]cachedWebhook
@@ -23,7 +23,7 @@ type cachedWebhook struct {
 	err     error // it cannot be read
 }
 
-// get returns what is known of a webhook: if nothing is, of a version that none has.
+// get returns a cached webhook, or one with a version that no webhook has.
 func (c *webhookCache) get(no int64) cachedWebhook {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -33,7 +33,7 @@ func (c *webhookCache) get(no int64) cachedWebhook {
 	return cachedWebhook{version: -1}
 }
 
-// put remembers a webhook.
+// put caches a webhook.
 func (c *webhookCache) put(no int64, found cachedWebhook) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

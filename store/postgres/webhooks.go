@@ -50,7 +50,7 @@ func (r *webhookRow) fields() []any {
 	}
 }
 
-// webhook returns what was read. The error tells that a secret could not be opened.
+// webhook returns the webhook of a row, or an error if a secret could not be opened.
 func (s *Store) webhook(r *webhookRow) (w webhooks.Webhook, err error) {
 	w = webhooks.Webhook{
 		ID: r.id, Account: r.account, URL: r.url, Events: typed[webhooks.EventType](r.events), PastEvents: typed[webhooks.EventType](r.pastEvents),
@@ -169,8 +169,8 @@ func (s *Store) ListWebhooks(ctx context.Context, account string, page webhooks.
 	return list, err
 }
 
-// UpdateWebhook implements [webhooks.Store]. The webhook is locked while change
-// runs; events are published to it as it was before.
+// UpdateWebhook implements [webhooks.Store]. The webhook is locked while change runs;
+// events published at that time see it as it was before.
 func (s *Store) UpdateWebhook(ctx context.Context, account, id string, change func(*webhooks.Webhook) error) (changed webhooks.Webhook, err error) {
 	err = s.transact(ctx, func(ctx context.Context, tx pgx.Tx) error {
 		if err := s.lockAccount(ctx, tx, account); err != nil {
@@ -202,19 +202,18 @@ func (s *Store) UpdateWebhook(ctx context.Context, account, id string, change fu
 	return changed, nil
 }
 
-// lockWebhook returns a webhook that nobody else changes until the transaction
-// ends.
+// lockWebhook returns a webhook and locks it until the transaction ends.
 func (s *Store) lockWebhook(ctx context.Context, tx pgx.Tx, account, id string) (webhooks.Webhook, error) {
 	return s.scanWebhook(tx.QueryRow(ctx, s.sql(`select `+webhookColumns+`
 		from storageapi.webhooks w where w.account = $1 and w.id = $2 for update`), account, id))
 }
 
-// DeleteWebhook implements [webhooks.Store]. It takes as long whatever the webhook
-// is owed: without its webhook a row of the queue means nothing, and Purge removes
-// it in time.
+// DeleteWebhook implements [webhooks.Store]. Its time does not depend on the number of
+// pending deliveries: without its webhook a row of the queue has no effect, and Purge
+// removes it later.
 //
-// It locks leases before their webhook, and by token, as settling does. No others are
-// added meanwhile, for it has the shard.
+// It locks leases before their webhook, and by token, as settling does. It holds the lock
+// of the shard, so that no leases are added.
 func (s *Store) DeleteWebhook(ctx context.Context, account, id string, check func(webhooks.Webhook) error) error {
 	return s.transact(ctx, func(ctx context.Context, tx pgx.Tx) error {
 		if err := s.lockAccount(ctx, tx, account); err != nil {
