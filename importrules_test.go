@@ -23,9 +23,10 @@ var importRules = map[string][]string{
 	"signing":  {},
 	"auth":     {"scopes", "internal/lasting"},
 	"apikeys":  {"auth", "scopes", "internal/id", "internal/input"},
-	"webhooks": {"auth", "scopes", "signing", "internal/clock", "internal/id", "internal/input", "internal/testhook", "webhooks/internal/alerting", "webhooks/internal/hostcode", "webhooks/internal/limiter", "webhooks/internal/outbound", "webhooks/internal/testgate"},
+	"webhooks": {"auth", "scopes", "signing", "internal/clock", "internal/id", "internal/input", "internal/testhook", "webhooks/internal/alerting", "webhooks/internal/jsontext", "webhooks/internal/hostcode", "webhooks/internal/limiter", "webhooks/internal/outbound", "webhooks/internal/testgate"},
 
 	"webhooks/internal/alerting": {},
+	"webhooks/internal/jsontext": {},
 	"webhooks/internal/hostcode": {},
 	"webhooks/internal/limiter":  {"internal/heap"},
 	"webhooks/internal/outbound": {"code.dny.dev/ssrf"},

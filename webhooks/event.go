@@ -2,12 +2,13 @@ package webhooks
 
 import (
 	"bytes"
-	"encoding/binary"
 	"encoding/json"
 	"fmt"
-	"strings"
+	"slices"
 	"time"
-	"unicode/utf8"
+
+	"github.com/storageapi/storageapi/scopes"
+	"github.com/storageapi/storageapi/webhooks/internal/jsontext"
 )
 
 // An Event is what a host publishes.
@@ -82,7 +83,7 @@ func newEncodedEvent(id, account string, t EventType, at time.Time, data any) (E
 	body = append(body, `","type":"`...)
 	body = append(body, t...)
 	body = append(body, `","timestamp":"`...)
-	body = appendTimestamp(body, at)
+	body = jsontext.AppendTime(body, at)
 	body = append(body, `","data":`...)
 	body, err := appendData(body, data)
 	return EncodedEvent{id, account, t, at, append(body, '}')}, err
@@ -117,65 +118,6 @@ func appendData(body []byte, data any) ([]byte, error) {
 	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), nil
 }
 
-// appendQuoted appends a string as JSON. What is no UTF-8 becomes U+FFFD.
-func appendQuoted(b []byte, text string) []byte {
-	if !utf8.ValidString(text) {
-		text = strings.ToValidUTF8(text, string(utf8.RuneError))
-	}
-	b = append(b, '"')
-	begin := len(b)
-	b = append(b, text...)
-	if !isPlainText(b[begin:]) {
-		b = appendEscaped(b[:begin], text)
-	}
-	return append(b, '"')
-}
-
-// isPlainText reports whether nothing in the text has to be escaped.
-func isPlainText(text []byte) bool {
-	if bytes.IndexByte(text, '"') >= 0 || bytes.IndexByte(text, '\\') >= 0 {
-		return false
-	}
-	const ones = 0x0101010101010101
-	for ; len(text) >= 8; text = text[8:] { // a byte below ' ' borrows from the bit above it
-		if eight := binary.LittleEndian.Uint64(text); (eight-' '*ones)&^eight&(0x80*ones) != 0 {
-			return false
-		}
-	}
-	for _, c := range text {
-		if c < ' ' {
-			return false
-		}
-	}
-	return true
-}
-
-func appendEscaped(b []byte, text string) []byte {
-	from := 0
-	for i := range len(text) {
-		c := text[i]
-		if c >= ' ' && c != '"' && c != '\\' {
-			continue
-		}
-		b = append(b, text[from:i]...)
-		from = i + 1
-		if c < ' ' {
-			b = fmt.Appendf(b, `\u%04x`, c)
-		} else {
-			b = append(b, '\\', c)
-		}
-	}
-	return append(b, text[from:]...)
-}
-
-// appendTimestamp appends the time as everywhere on the wire: RFC 3339 in UTC with
-// milliseconds, by way of the layout that the time package is quick at.
-func appendTimestamp(b []byte, at time.Time) []byte {
-	b = at.UTC().AppendFormat(b, time.RFC3339)
-	ms := at.Nanosecond() / int(time.Millisecond)
-	return append(b[:len(b)-1], '.', byte('0'+ms/100), byte('0'+ms/10%10), byte('0'+ms%10), 'Z')
-}
-
 // writable reports whether a timestamp can say the time.
 func writable(t time.Time) bool { return t.UTC().Year() >= 0 && t.UTC().Year() <= 9999 }
 
@@ -189,4 +131,51 @@ func validEventID(id string) bool {
 		}
 	}
 	return id != "" && len(id) <= 64
+}
+
+// An EventType names a kind of event that a webhook can subscribe to.
+type EventType string
+
+// The event types of docs/spec.md, section 6.
+const (
+	TypeFilesExpiring                EventType = "files.expiring"
+	TypeBalanceLow                   EventType = "balance.low"
+	TypeBandwidthLimitApproaching    EventType = "bandwidth.limit_approaching"
+	TypeBandwidthLimitReached        EventType = "bandwidth.limit_reached"
+	TypeTransactionsLimitApproaching EventType = "transactions.limit_approaching"
+	TypeTransactionsLimitReached     EventType = "transactions.limit_reached"
+)
+
+// TypeTest is the type of what [WebhookService.SendTest] sends. Nobody can subscribe
+// to it nor publish it, and it is not among [EventTypes].
+const TypeTest EventType = "webhook.test"
+
+var eventTypes = [...]EventType{
+	TypeFilesExpiring,
+	TypeBalanceLow,
+	TypeBandwidthLimitApproaching,
+	TypeBandwidthLimitReached,
+	TypeTransactionsLimitApproaching,
+	TypeTransactionsLimitReached,
+}
+
+// EventTypes returns all types to subscribe to, in the order of docs/spec.md, section 6.
+func EventTypes() []EventType { return slices.Clone(eventTypes[:]) }
+
+// ReadScope returns the scope that lets a key read what events of this type
+// tell: files:read for files.expiring, account:read for all others.
+func (t EventType) ReadScope() scopes.Scope {
+	if t == TypeFilesExpiring {
+		return scopes.FilesRead
+	}
+	return scopes.AccountRead
+}
+
+// ReadScopes returns the read scopes behind the events.
+func ReadScopes(events []EventType) scopes.Set {
+	var set scopes.Set
+	for _, t := range events {
+		set = set.With(t.ReadScope())
+	}
+	return set
 }

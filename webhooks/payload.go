@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"time"
 	"unicode/utf8"
+
+	"github.com/storageapi/storageapi/webhooks/internal/jsontext"
 )
 
 // Data is the payload of an event: a value of one of the types below, one per
@@ -34,14 +36,14 @@ type ExpiringFile struct {
 func (f ExpiringFile) MarshalJSON() ([]byte, error) { return f.append(nil), nil }
 
 func (f *ExpiringFile) append(b []byte) []byte {
-	b = appendQuoted(append(b, `{"id":`...), f.ID)
+	b = jsontext.AppendString(append(b, `{"id":`...), f.ID)
 	if f.Name != "" {
-		b = appendQuoted(append(b, `,"name":`...), f.Name)
+		b = jsontext.AppendString(append(b, `,"name":`...), f.Name)
 	}
 	if f.EnvironmentID != "" {
-		b = appendQuoted(append(b, `,"environmentId":`...), f.EnvironmentID)
+		b = jsontext.AppendString(append(b, `,"environmentId":`...), f.EnvironmentID)
 	}
-	b = appendTimestamp(append(b, `,"expiresAt":"`...), f.ExpiresAt)
+	b = jsontext.AppendTime(append(b, `,"expiresAt":"`...), f.ExpiresAt)
 	return append(b, `"}`...)
 }
 

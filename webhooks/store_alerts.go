@@ -42,9 +42,8 @@ type AlertStore interface {
 	UpdateFileScan(ctx context.Context, change func(state []byte) ([]byte, error)) error
 }
 
-// A Metric names what an account's reports are about. What a store keeps of one is
-// an alert: the service's memory of what it has told already. Stores take others
-// than these, too.
+// A Metric names what an account's reports are about. A store keeps an alert of each, and
+// takes other metrics than these, too.
 type Metric string
 
 // The metrics.
@@ -56,25 +55,24 @@ const (
 
 // An AlertStep is one change of an account's alert; see [AlertStore.UpdateAlert].
 type AlertStep struct {
-	// State is what is kept, at most 1 MiB; empty if nothing is. It is to be
-	// replaced and not written into.
+	// State is what the alert remembers, at most 1 MiB; empty: nothing. A change
+	// replaces it and does not write into it.
 	State []byte
 
-	// Due tells that webhooks of the account were created, updated or deleted
-	// since; of MetricBalance only.
+	// Due says that webhooks of the account were created, updated or deleted since the
+	// last step; of MetricBalance only.
 	Due bool
 
-	// Webhooks returns all webhooks of the account, ascending by id, but those
-	// that cannot be read. During the step only.
+	// Webhooks returns all webhooks of the account, ascending by id, except those
+	// that cannot be read. It is for use during the step only.
 	Webhooks func() []Webhook
 
-	// Events are to be stored after those that are, in this order. Those whose
-	// id the account has already are not, as with Enqueue.
+	// Events are to be stored in this order, as Enqueue does: not those whose id the
+	// account has already.
 	Events []AlertEvent
 
-	// Deferrable tells that this State may be lost if the process is killed, and the
-	// one before it be found: a store with one process can keep it in memory
-	// until it is closed. Not with Events.
+	// Deferrable says that a crash may bring back the State before this one: a store
+	// with one process can keep this one in memory until it is closed. Not with Events.
 	Deferrable bool
 }
 
@@ -82,14 +80,14 @@ type AlertStep struct {
 type AlertEvent struct {
 	EncodedEvent
 
-	// WebhookID is the only webhook that gets it, if it is subscribed; empty:
-	// all that are.
+	// WebhookID is the only webhook that gets it, if it is subscribed; empty: all
+	// subscribed webhooks do.
 	WebhookID string
 }
 
-// A DedupKey is kept of what an account was told of once and is not to be told again:
-// of the same Key and Until, to the millisecond.
+// A DedupKey is a deduplication key: an event is published once for each Key and Until,
+// to the millisecond, of an account.
 type DedupKey struct {
 	Key   string    // 1 to 1,024 bytes
-	Until time.Time // after 1970; from then on it need not be kept
+	Until time.Time // after 1970; from then on the store may forget it
 }
