@@ -3,7 +3,6 @@ package storetest
 import (
 	"errors"
 	"fmt"
-	"strconv"
 	"time"
 
 	"github.com/storageapi/storageapi/apikeys"
@@ -119,24 +118,7 @@ func updateKey(run runner) {
 		t.wantError("KeyByID", err, apikeys.ErrNotFound)
 	})
 
-	run("no other change comes between reading and storing", func(t *tester) {
-		const goroutines, each = 8, 20
-		key := newKey("acct", "key")
-		key.Name = "0"
-		t.createKeys(key)
-		inParallel(goroutines, func(int) {
-			for range each {
-				_, err := t.store.UpdateKey(t.Context(), "acct", "key", func(key *apikeys.Key) error {
-					n, err := strconv.Atoi(key.Name)
-					time.Sleep(time.Microsecond) // lets the others in
-					key.Name = strconv.Itoa(n + 1)
-					return err
-				})
-				t.wantError("UpdateKey", err, nil)
-			}
-		})
-		wantSame(t, "Name", t.key("acct", "key").Name, strconv.Itoa(goroutines*each))
-	})
+	keyRecords.updates(run)
 
 	run("of keys that take one hash at once, one wins", func(t *tester) {
 		const goroutines = 8

@@ -3,7 +3,6 @@ package storetest
 import (
 	"fmt"
 	"slices"
-	"strconv"
 	"time"
 
 	"github.com/storageapi/storageapi/signing"
@@ -53,75 +52,6 @@ func createWebhook(run runner) {
 			winner := all[slices.Index(won, true)]
 			wantSame(t, "WebhookByID", t.webhook(winner.Account, id), winner)
 		}
-	})
-}
-
-// listWebhooks tests ListWebhooks.
-func listWebhooks(run runner) {
-	list := func(t *tester, account, after string, limit int) []webhooks.Webhook {
-		t.Helper()
-		list, err := t.store.ListWebhooks(t.Context(), account, webhooks.Page{After: after, Limit: limit})
-		t.must(err)
-		return list
-	}
-
-	run("by descending id, in pages of any size", func(t *tester) {
-		const n = 7
-		want := make([]webhooks.Webhook, n)
-		for _, i := range []int{3, 0, 6, 1, 5, 2, 4} {
-			want[n-1-i] = newWebhook("ab", numbered("webhook", i))
-			t.createWebhooks(want[n-1-i])
-			for _, near := range []string{"a", "abc", "ab/", "ab:", "AB", "b"} {
-				t.createWebhooks(newWebhook(near, numbered("a "+near, i)), newWebhook(near, numbered("z "+near, i)))
-			}
-		}
-		for limit := 1; limit <= n+1; limit++ {
-			var got []webhooks.Webhook
-			for after := ""; ; {
-				page := list(t, "ab", after, limit)
-				if len(page) != min(limit, n-len(got)) {
-					t.Fatalf("a page of at most %d after %d of %d webhooks has %d", limit, len(got), n, len(page))
-				}
-				if len(page) == 0 {
-					break
-				}
-				got = append(got, page...)
-				after = page[len(page)-1].ID
-			}
-			wantSame(t, "all pages", got, want)
-		}
-	})
-
-	run("ids go by their bytes", func(t *tester) {
-		ids := slices.Clone(oddStrings)
-		for _, id := range ids {
-			t.createWebhooks(newWebhook("acct", id))
-		}
-		slices.Sort(ids)
-		slices.Reverse(ids)
-		var got []string
-		for _, w := range list(t, "acct", "", 1000) {
-			got = append(got, w.ID)
-		}
-		wantSame(t, "ids", got, ids)
-	})
-
-	run("an empty list past the end", func(t *tester) {
-		wantSame(t, "list of an account without webhooks", list(t, "acct", "", 9), nil)
-		t.createWebhooks(newWebhook("acct", "webhook"))
-		wantSame(t, "list after the last", list(t, "acct", "webhook", 9), nil)
-		wantSame(t, "list after less than all", list(t, "acct", "a", 9), nil)
-	})
-
-	run("the id after which the page begins need not exist", func(t *tester) {
-		a, c := newWebhook("acct", "a"), newWebhook("acct", "c")
-		t.createWebhooks(a, c, newWebhook("acct", "b"), newWebhook("acct", "d"))
-		for _, id := range []string{"b", "d"} {
-			t.must(t.store.DeleteWebhook(t.Context(), "acct", id, nil))
-		}
-		wantSame(t, "after d", list(t, "acct", "d", 9), []webhooks.Webhook{c, a})
-		wantSame(t, "after b", list(t, "acct", "b", 9), []webhooks.Webhook{a})
-		wantSame(t, "after more than all", list(t, "acct", "zzz", 1), []webhooks.Webhook{c})
 	})
 }
 
@@ -178,24 +108,7 @@ func updateWebhook(run runner) {
 		t.wantError("WebhookByID", err, webhooks.ErrNotFound)
 	})
 
-	run("no other change comes between reading and storing", func(t *tester) {
-		const goroutines, each = 8, 20
-		w := newWebhook("acct", "webhook")
-		w.URL = "0"
-		t.createWebhooks(w)
-		inParallel(goroutines, func(int) {
-			for range each {
-				_, err := t.store.UpdateWebhook(t.Context(), "acct", "webhook", func(w *webhooks.Webhook) error {
-					n, err := strconv.Atoi(w.URL)
-					time.Sleep(time.Microsecond) // lets the others in
-					w.URL = strconv.Itoa(n + 1)
-					return err
-				})
-				t.wantError("UpdateWebhook", err, nil)
-			}
-		})
-		wantSame(t, "URL", t.webhook("acct", "webhook").URL, strconv.Itoa(goroutines*each))
-	})
+	webhookRecords.updates(run)
 
 	run("it and a settlement that deactivates do not undo each other", func(t *tester) {
 		for round := range 10 {
