@@ -81,7 +81,7 @@ func TestDamagedAlerts(t *testing.T) {
 	}
 }
 
-// A report that changes nothing waits for nobody who writes.
+// A report that changes nothing does not wait for steps that write.
 func TestQuietReportsDoNotWait(t *testing.T) {
 	s, err := Open(filepath.Join(t.TempDir(), "storage.db"))
 	if err != nil {
@@ -106,7 +106,7 @@ func TestQuietReportsDoNotWait(t *testing.T) {
 	}
 }
 
-// Steps that share a commit come one after the other, whatever is in memory only.
+// Steps that share a commit see each other's changes, also of alerts that are in memory only.
 func TestAlertStepsOfOneBatch(t *testing.T) {
 	s, err := Open(filepath.Join(t.TempDir(), "storage.db"))
 	if err != nil {

@@ -31,14 +31,14 @@ func TestStepsOfOneBatch(t *testing.T) {
 		}
 	}
 	const events = 5
-	var owed []int
+	var pending []int
 	var steps []func(*batch) error
 	then := func(do func(*batch) error) { steps = append(steps, do) }
 	enqueue := func(i int) {
 		p := newTestEvent(testEvent(i, record.MaxSegmentBodies/2))
 		then(func(b *batch) error {
 			n, _, err := s.enqueue(b, p, "")
-			owed = append(owed, n)
+			pending = append(pending, n)
 			return err
 		})
 	}
@@ -47,7 +47,7 @@ func TestStepsOfOneBatch(t *testing.T) {
 	}
 	enqueue(0) // again
 	enqueue(events - 1)
-	then(func(b *batch) error { // what is skipped is owed after all
+	then(func(b *batch) error { // what was skipped is pending after all
 		return s.redeliver(b, "acct", "wh0", testEvent(events-1, 0).ID)
 	})
 	then(func(b *batch) error { return s.deleteWebhook(b, "acct", "wh2", nil) })
@@ -56,8 +56,8 @@ func TestStepsOfOneBatch(t *testing.T) {
 			t.Errorf("step %d: %v", i, err)
 		}
 	}
-	if got := fmt.Sprint(owed); got != "[2 2 2 2 2 2 2]" {
-		t.Errorf("%v were owed", got)
+	if got := fmt.Sprint(pending); got != "[2 2 2 2 2 2 2]" {
+		t.Errorf("%v were pending", got)
 	}
 	for range 2 { // the second time it is read from the file
 		for i := range events {
@@ -93,7 +93,7 @@ func TestStepsOfOneBatch(t *testing.T) {
 	}
 }
 
-// TestPurgeInABatch: a purge ends what a step before it made owed, and what a batch
+// TestPurgeInABatch: a purge ends what a step before it made pending, and what a batch
 // undoes of it is done again with the next.
 func TestPurgeInABatch(t *testing.T) {
 	s := openTemp(t)
@@ -250,8 +250,8 @@ func TestBatchThatIsUndone(t *testing.T) {
 	}
 }
 
-// A webhook that is deleted and to be made again in one batch, in which it was owed
-// something before, is made once the rows of that are gone, and is not owed it.
+// A webhook that is deleted and created again in one batch, after an event became pending
+// for it in the same batch, is created once the rows of that are gone, and does not get it.
 func TestWebhookMadeAgainInABatch(t *testing.T) { synctest.Test(t, testWebhookMadeAgainInABatch) }
 
 func testWebhookMadeAgainInABatch(t *testing.T) {

@@ -9,7 +9,7 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// TestClockIsSetAhead: a purge under a clock that was set ahead ends nothing that is owed
+// TestClockIsSetAhead: a purge under a clock that was set ahead ends nothing that is pending
 // before the clock has said so for a day, and nothing at all if it is set right meanwhile.
 func TestClockIsSetAhead(t *testing.T) {
 	const day, ahead = 24 * time.Hour, 31 * 24 * time.Hour
@@ -131,7 +131,7 @@ func TestDueUnderAClockThatIsSet(t *testing.T) {
 }
 
 // TestPublishedInThePast: what is published while the clock is set back by weeks does not
-// make a purge take what was published before, which is owed, for as old.
+// make a purge take what was published before, which is pending, for as old.
 func TestPublishedInThePast(t *testing.T) {
 	const day, old, part = 24 * time.Hour, 5, 100
 	synctest.Test(t, func(t *testing.T) {
@@ -153,7 +153,7 @@ func TestPublishedInThePast(t *testing.T) {
 			t.Fatal(err)
 		}
 		if b, err := s.Backlog(t.Context(), ""); err != nil || b.Pending != 3*part {
-			t.Errorf("%d deliveries are owed, %v; want %d: all but those that are old", b.Pending, err, 3*part)
+			t.Errorf("%d deliveries are pending, %v; want %d: all but those that are old", b.Pending, err, 3*part)
 		}
 	})
 }

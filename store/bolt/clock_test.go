@@ -68,7 +68,7 @@ func enqueue(t *testing.T, s *bolt.Store, i int) {
 	}
 }
 
-// settleAll claims what is due, which must be so many deliveries, and settles it.
+// settleAll claims what is due, which must be that many deliveries, and settles it.
 func settleAll(t *testing.T, s *bolt.Store, want int, outcome webhooks.Outcome, after time.Duration) {
 	t.Helper()
 	tasks, _, err := s.ClaimDeliveries(t.Context(), webhooks.Claim{Limit: 1000, Lease: time.Minute})
@@ -113,7 +113,7 @@ func TestClockWasAYearAhead(t *testing.T) {
 }
 
 // TestLongAbsence: how long a file was not open is told by the clock alone, which may have
-// been set. For a day nothing ends that is owed, but what is due is delivered.
+// been set. For a day nothing that is pending ends, but what is due is delivered.
 func TestLongAbsence(t *testing.T) {
 	const day = 24 * time.Hour
 	for name, test := range map[string]struct {
@@ -168,7 +168,7 @@ func purgeOld(t *testing.T, s *bolt.Store, age time.Duration) {
 	}
 }
 
-// wantState purges what is older than 30 days, and checks what became of the first event.
+// wantState purges what is older than 30 days, and checks the state of the first event.
 func wantState(t *testing.T, s *bolt.Store, want webhooks.DeliveryState) {
 	t.Helper()
 	purgeOld(t, s, 30*24*time.Hour)

@@ -36,7 +36,7 @@ func TestKill(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	owed := make(map[string]int) // by event id
+	pending := make(map[string]int) // by event id
 	for {
 		tasks, _, err := s.ClaimDeliveries(t.Context(), webhooks.Claim{Limit: 1000, Lease: time.Hour})
 		if err != nil {
@@ -46,7 +46,7 @@ func TestKill(t *testing.T) {
 			break
 		}
 		for _, task := range tasks {
-			owed[task.Event.ID]++
+			pending[task.Event.ID]++
 		}
 	}
 	lost, events := 0, 0
@@ -59,7 +59,7 @@ func TestKill(t *testing.T) {
 			}
 		case "event":
 			events++
-			if owed[what] != 1 {
+			if pending[what] != 1 {
 				lost++
 			}
 		}

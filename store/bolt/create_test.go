@@ -9,7 +9,7 @@ import (
 	"github.com/storageapi/storageapi/store/bolt"
 )
 
-// TestCreate: a new file comes into being whole, and nothing else with it, whatever
+// TestCreate: a new file appears when it is complete, and nothing else with it, in spite of what
 // a crash has left of an earlier try.
 func TestCreate(t *testing.T) {
 	dir := t.TempDir()

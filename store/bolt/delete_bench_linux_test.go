@@ -35,11 +35,11 @@ func BenchmarkDelete(b *testing.B) {
 			b.Fatal(err)
 		}
 		for i := range 2 {
-			owe(b, s, i, pending)
+			makePending(b, s, i, pending)
 		}
 		b.StartTimer()
 		deletion, longest := deleteAlone(b, s, 0)
-		before, during, swept := deleteBeside(b, s, 1)
+		before, during, swept := deleteMeanwhile(b, s, 1)
 		b.ReportMetric(deletion, "deletion-cpu-ms")
 		b.ReportMetric(longest, "longest-cpu-ms")
 		b.ReportMetric(before, "p50-before-µs")
@@ -65,7 +65,7 @@ func BenchmarkExpire(b *testing.B) {
 		b.Fatal(err)
 	}
 	defer func() { _ = s.Close() }()
-	owe(b, s, 0, pending)
+	makePending(b, s, 0, pending)
 	for fresh := true; fresh; { // what was not tried is as easy as can be
 		if _, err := s.Purge(b.Context(), webhooks.Purge{Payloads: time.Now(), Limit: 1000}); err != nil {
 			b.Fatal(err)
@@ -100,8 +100,8 @@ func benchEvent(account, i int) webhooks.EncodedEvent {
 	}
 }
 
-// owe makes a webhook that is owed so many deliveries.
-func owe(b *testing.B, s *Store, account, pending int) {
+// makePending creates a webhook with that many pending deliveries.
+func makePending(b *testing.B, s *Store, account, pending int) {
 	if err := s.CreateWebhook(b.Context(), benchWebhook(account), webhooks.CreateOptions{}); err != nil {
 		b.Fatal(err)
 	}
@@ -168,8 +168,8 @@ func deleteAlone(b *testing.B, s *Store, account int) (deletion, longest float64
 	}
 }
 
-// deleteBeside deletes the account's webhook while others publish.
-func deleteBeside(b *testing.B, s *Store, account int) (before, during, swept float64) {
+// deleteMeanwhile deletes the account's webhook while others publish.
+func deleteMeanwhile(b *testing.B, s *Store, account int) (before, during, swept float64) {
 	other := benchWebhook(2)
 	if err := s.CreateWebhook(b.Context(), other, webhooks.CreateOptions{}); err != nil {
 		b.Fatal(err)

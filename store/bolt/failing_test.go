@@ -75,7 +75,7 @@ func failingStore(t *testing.T, around func(commit func() error) error) storetes
 }
 
 // TestFailedSyncEndsWriting: nothing is written or claimed after a sync that failed, and
-// it can be read on. Whoever opens the file anew goes on.
+// it can be read on. It writes again once it was closed and opened.
 func TestFailedSyncEndsWriting(t *testing.T) {
 	ctx, dir := t.Context(), t.TempDir()
 	s := open(t, dir).(*bolt.Store)

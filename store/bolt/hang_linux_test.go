@@ -56,7 +56,7 @@ func TestHangingDisk(t *testing.T) {
 }
 
 // createInAHurry creates keys from several goroutines that wait for 30 ms, closes the
-// store meanwhile, and prints what came of each.
+// store meanwhile, and prints the outcome of each.
 func createInAHurry(path string) error {
 	s, err := bolt.Open(path)
 	if err != nil {

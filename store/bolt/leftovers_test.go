@@ -90,7 +90,7 @@ func TestLeftoversExpire(t *testing.T) {
 	}
 }
 
-// TestSweepsRace: whoever removes what a webhook has left, nothing of the one made again
+// TestSweepsRace: while several calls remove what a webhook has left, nothing of the one made again
 // with its id goes with it.
 func TestSweepsRace(t *testing.T) {
 	const rounds, events = 5, 200
@@ -204,7 +204,7 @@ func publishMany(t *testing.T, s *Store, events int) {
 	wg.Wait()
 }
 
-// retrySome claims so many deliveries and puts off those to the webhook.
+// retrySome claims that many deliveries and puts off those to the webhook.
 func retrySome(t *testing.T, s *Store, webhook string, n int) {
 	t.Helper()
 	tasks, _, err := s.ClaimDeliveries(t.Context(), webhooks.Claim{Limit: n, Lease: time.Minute})

@@ -10,7 +10,7 @@ import (
 	"github.com/storageapi/storageapi/store/bolt"
 )
 
-// TestDamagedFileIsLetGo damages each page of a file in turn: whatever Open says, the
+// TestDamagedFileIsLetGo damages each page of a file in turn: with or without an error of Open, the
 // file can be opened once it was restored in its place.
 func TestDamagedFileIsLetGo(t *testing.T) {
 	dir := t.TempDir()

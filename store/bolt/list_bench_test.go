@@ -20,7 +20,7 @@ import (
 // BenchmarkListKeys measures a list of 100 keys that begins anywhere, among more and
 // more keys of one account, and in one of more and more accounts of 100 keys: with
 // KeyService.List, and as a whole request, authentication and JSON included, without
-// the network. The bar is 1 ms, whatever the total.
+// the network. The bar is 1 ms, for any total.
 func BenchmarkListKeys(b *testing.B) {
 	for _, c := range []struct{ keys, accounts int }{
 		{100, 1}, {10_000, 1}, {100_000, 1}, {1_000_000, 1},

@@ -151,7 +151,7 @@ type disk struct {
 	unsynced     map[int]bool // sectors that were written since the last sync
 	limbo        map[int]bool // those of a sync that failed: the system does not write them again
 
-	keys map[string]bool // by id, whether it is there; not in it: nobody knows
+	keys map[string]bool // by id, whether it is there; not in it: unknown
 }
 
 const sectorSize = 512

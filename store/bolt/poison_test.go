@@ -12,10 +12,10 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// TestDamagedRecordBlocksNobody damages an event and a webhook in the file. Both
+// TestDamagedRecordBlocksNoOther damages an event and a webhook in the file. Both
 // are claimed as tasks with an error, can be settled as dead, and hold up nothing
 // else.
-func TestDamagedRecordBlocksNobody(t *testing.T) {
+func TestDamagedRecordBlocksNoOther(t *testing.T) {
 	dir := t.TempDir()
 	s := open(t, dir)
 	for _, id := range []string{"wh_good", "wh_bad"} {

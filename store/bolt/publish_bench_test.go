@@ -16,7 +16,7 @@ import (
 )
 
 // BenchmarkPublish measures WebhookService.Publish of one event to one webhook,
-// fsynced, by so many publishers at a time, against a bare group-commit loop on
+// fsynced, by that many publishers at a time, against a bare group-commit loop on
 // bbolt: one goroutine that drains a channel and commits rows of the same sizes, with
 // keys in the same order, in one transaction per drain: some for each event, and some
 // that hold all events of the drain. Both take turns in
@@ -67,7 +67,7 @@ func BenchmarkPublish(b *testing.B) {
 	}
 }
 
-// race calls do count times in all from so many goroutines.
+// race calls do count times in all from that many goroutines.
 func race(b *testing.B, goroutines, count int, do func() error) (waits []time.Duration, total time.Duration) {
 	all := make([][]time.Duration, goroutines)
 	var wg sync.WaitGroup

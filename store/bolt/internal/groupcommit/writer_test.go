@@ -43,10 +43,10 @@ func open(t *testing.T) (w *Writer[testBatch], undone *int) {
 	return w, undone
 }
 
-// TestFailingStepsTakeNobodyDown runs good steps together with ones that fail
+// TestFailingStepsLeaveOthersAlone runs good steps together with ones that fail
 // before writing, after writing, by panicking, and by ending their goroutine, all in one
 // transaction.
-func TestFailingStepsTakeNobodyDown(t *testing.T) {
+func TestFailingStepsLeaveOthersAlone(t *testing.T) {
 	w, undone := open(t)
 	write := func(name string) func(testBatch) error {
 		return func(b testBatch) error { return b.Put(bucket, []byte(name), []byte("1")) }
@@ -95,9 +95,9 @@ func TestFailingStepsTakeNobodyDown(t *testing.T) {
 	}
 }
 
-// TestFailedCommitIsEverybodysError: what a step says may rest on what another
-// has written and nobody will see.
-func TestFailedCommitIsEverybodysError(t *testing.T) {
+// TestFailedCommitFailsAllSteps: what a step says may rest on what another has written
+// and no reader will see.
+func TestFailedCommitFailsAllSteps(t *testing.T) {
 	w, _ := open(t)
 	w.Around(func(func() error) error { return errFull })
 	outcomes := w.RunTogether(t.Context(),
