@@ -103,7 +103,7 @@ func (a *api) fail(c *call, err error) {
 		c.writer.Header().Set("Retry-After", "3600") // in a day at the latest there is room
 		auth.WriteError(c.writer, http.StatusTooManyRequests, auth.CodeRateLimit,
 			"This account has used too many Idempotency-Keys in the last 24 hours. Send the request without one, or retry later.")
-	case errors.Is(err, auth.ErrUnauthorized): // meanwhile
+	case errors.Is(err, auth.ErrUnauthorized): // in the meantime
 		auth.WriteUnauthorized(c.writer)
 	case errors.Is(err, auth.ErrForbidden):
 		auth.WriteForbidden(c.writer, a.refusal(c))

@@ -8,9 +8,9 @@ import (
 	"strings"
 )
 
-// etag returns the entity tag of a resource: strong, and the same for as long as
-// the JSON of state is. state holds all that requests can change and nothing that
-// changes by itself. Secrets may be in it: the tag is a hash.
+// etag returns the strong entity tag of a resource for optimistic concurrency: a hash of
+// the JSON of state. state holds everything that requests can change and nothing that
+// changes by itself. It may hold secrets.
 func etag(state any) (string, error) {
 	data, err := json.Marshal(state)
 	if err != nil {

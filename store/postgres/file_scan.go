@@ -7,8 +7,8 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// UpdateFileScan implements [webhooks.Store]. The state is the seal of a mark, which nodes
-// lock meanwhile.
+// UpdateFileScan implements [webhooks.Store]. The state is stored in a mark, which the step
+// locks.
 func (s *Store) UpdateFileScan(ctx context.Context, change func([]byte) ([]byte, error)) error {
 	return s.transact(ctx, func(ctx context.Context, tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, s.sql(`insert into storageapi.marks (name, seal) values ('file_scan', '') on conflict do nothing`)); err != nil {

@@ -9,39 +9,39 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// Deleted rows stay for as long as any transaction in the database might see them, and
-// claims pass them by. So what is ready is in a generation of the queue: when it has left
-// many deleted rows behind and few others, these are moved to the next, and claims look at
-// that alone. Older snapshots, pg_dump's among them, see all rows where they were; the
-// table itself shrinks no more than any other.
+// Deleted rows stay as long as any transaction in the database might see them, and claims
+// have to skip them. So ready deliveries are in a generation of the queue. When a generation
+// has many deleted rows and few others, these are moved to the next, and claims read only
+// that one. Older snapshots, such as pg_dump's, see all rows where they were; the table
+// itself shrinks no more than any other.
 //
-// What is written is of the newest generation: the last value of the sequence, which
-// transactions with an older snapshot see, too. Whoever writes to the queue has locked it
-// before that is read, and renewing waits for them. Claims look at the generations from the
-// mark on, and at the first: if renewing is undone once it has begun the next, at both.
+// Rows are written to the newest generation, the last value of the sequence, which
+// transactions with an older snapshot see, too. A writer locks the queue before it reads
+// that value, and renewing waits for writers. Claims read the generations from the mark on,
+// and the first: if renewing is rolled back after it has begun the next, they read both.
 const (
 	oldestNo = `(select event from storageapi.marks where name = 'generation')`
 	newestNo = `(select greatest(last_value, ` + oldestNo + `) from storageapi.queue_generation)`
 
-	// newest is what the newest generation adds to kinds. They come back after 8191, which
-	// are some hours of nothing but renewals, but for the 0 of the first.
+	// newest is what the newest generation adds to kinds. The numbers repeat after 8191,
+	// which takes hours of nothing but renewals, except the 0 of the first.
 	newest = `(4 * (1 + (` + newestNo + ` - 1) % 8191))::smallint`
 
-	// generations are what those that claims look at add to kinds. 0 is one of them for
-	// ever: nodes that run since before there were generations go on, and know no other.
+	// generations are what the generations that claims read add to kinds. 0 is always one
+	// of them, for older nodes without generations.
 	generations = `(select 0::smallint as kind union all
 		select (4 * (1 + (no - 1) % 8191))::smallint from generate_series(greatest(` + oldestNo + `, 1), ` + newestNo + `) as no) g`
 
-	// kinds are all of theirs.
+	// kinds are the kinds of these generations.
 	kinds = `(select (g.kind + k.kind)::smallint as kind from ` + generations + ` cross join unnest('{0,1,2,3}'::smallint[]) as k (kind))`
 
-	// readyNow is true of what is ready of these.
+	// readyNow holds for ready deliveries of these kinds.
 	readyNow = `not parked and kind = any(array` + kinds + `)`
 )
 
-// renewQueue moves what is ready to the next generation. Nobody writes to the queue
-// meanwhile. Standbys nobody waits for: the table would stay locked, and what is committed
-// later comes after.
+// renewQueue moves ready deliveries to the next generation, with the queue locked against
+// writers. It does not wait for standbys, because the table would stay locked; later
+// commits come after it.
 const renewQueue = `
 	select ` + unidle + `, ` + probed + `, set_config('enable_seqscan', 'off', true), set_config('jit', 'off', true), set_config('synchronous_commit', 'off', true),
 		set_config('lock_timeout', '100ms', true), set_config('statement_timeout', '1s', true);
@@ -50,14 +50,14 @@ const renewQueue = `
 	update storageapi.queue set kind = ` + newest + ` + (kind & 3::smallint) where ` + readyNow + `;
 	update storageapi.marks set event = ` + newestNo + ` where name = 'generation'`
 
-// queueState tells how large the index $1 of what is ready is, how many rows of it there
-// are, $2 at most, and of which generations.
+// queueState returns the size of the index $1 of ready deliveries, the number of its rows,
+// $2 at most, and the oldest and newest generation.
 const queueState = `
 	select pg_relation_size(to_regclass($1)), (select count(*) from (select from storageapi.queue where ` + readyNow + ` limit $2) r), ` + oldestNo + `, ` + newestNo
 
-// The leases are written anew. An older snapshot sees none then: nothing but claims and
-// settlements uses them, which take theirs once they have the lock, and in a dump that is
-// restored nothing is leased.
+// renewLeases rewrites the leases. An older snapshot sees none then. Only claims and
+// settlements use them, and take their snapshots after the lock; a restored dump has no
+// leases.
 const renewLeases = `
 	select ` + unidle + `, ` + probed + `, set_config('synchronous_commit', 'off', true),
 		set_config('lock_timeout', '100ms', true), set_config('statement_timeout', '1s', true);
@@ -66,9 +66,9 @@ const renewLeases = `
 	truncate storageapi.leases;
 	insert into storageapi.leases select * from pg_temp.storageapi_renewed`
 
-// worthRenewing reports whether the leases are large, at $1 bytes or more, less than half of
-// that is rows, and those are less than $2. The server's own counts of rows do not tell:
-// they lag, and lose what was truncated.
+// worthRenewing reports whether the leases have at least $1 bytes, less than half of them
+// rows, and less than $2 rows. The server's own row counts do not help: they lag, and are
+// wrong after a truncate.
 const worthRenewing = `
 	select size >= $1 and rows < $2 and size >= 2 * bytes
 	from (select pg_relation_size(to_regclass($3)) as size) s
@@ -77,12 +77,12 @@ const worthRenewing = `
 		from (select t from storageapi.leases t where size >= $1 limit $2) r) r`
 
 const (
-	slowScan       = 10 * time.Millisecond // of a claim that may be passing by what was deleted
-	minRenewed     = 1 << 20               // bytes of leases, or by which the index has grown: some 13,000 or 25,000
+	slowScan       = 10 * time.Millisecond // of a claim that may be skipping deleted rows
+	minRenewed     = 1 << 20               // bytes of leases, or growth of the index: some 13,000 leases or 25,000 entries
 	indexBytes     = 40                    // bytes of a row in the index
-	maxRows        = 100_000               // some half a second in which all others wait
-	maxGenerations = 4                     // that claims look at, for long
-	renewEvery     = 2 * time.Second       // at most; and after failures up to
+	maxRows        = 100_000               // half a second or so, in which all others wait
+	maxGenerations = 4                     // that claims read, for long
+	renewEvery     = 2 * time.Second       // at most; after failures up to renewLate
 	renewLate      = time.Minute
 )
 
@@ -91,15 +91,15 @@ type renewal struct {
 	slow   time.Duration // slowScan
 	bytes  int64         // minRenewed
 	every  time.Duration // renewEvery
-	always time.Duration // the queue as often, whatever is in it; 0: if it is worth it
+	always time.Duration // renews the queue this often in any case; 0: only if it is worth it
 
 	mu         sync.Mutex
 	due        bool
 	next       time.Time
 	pause      time.Duration // before the next
-	generation int64         // the newest that was seen; -1: none
-	size       int64         // of the index, when it was seen first
-	last       time.Time     // that the queue was renewed, with always
+	generation int64         // the newest generation seen; -1: none
+	size       int64         // of the index, when that generation was first seen
+	last       time.Time     // renewal, with always
 }
 
 // scanned notes how long a claim has looked for what is due.
@@ -109,7 +109,7 @@ func (r *renewal) scanned(took time.Duration) {
 	r.due = r.due || took >= r.slow
 }
 
-// begins reports whether it is time to see if tables are to be renewed.
+// begins reports whether it is time to check if a renewal is worth it.
 func (r *renewal) begins() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -129,8 +129,8 @@ func (r *renewal) ended(err error) {
 	r.next = time.Now().Add(r.pause)
 }
 
-// worth reports whether the queue is to be renewed, whose index has so many bytes and
-// rows, of these generations.
+// worth reports whether the queue should be renewed, given the size of its index, its rows
+// and its generations.
 func (r *renewal) worth(size, rows, oldest, newest int64) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -151,8 +151,8 @@ func (r *renewal) worth(size, rows, oldest, newest int64) bool {
 	return rows < maxRows && (newest-oldest >= maxGenerations || grown >= r.bytes && grown >= 2*indexBytes*rows)
 }
 
-// renew renews what is worth it, if it can: nothing depends on that but how long claims
-// take.
+// renew renews the tables that are worth it, if it can. Only the time of claims depends on
+// it.
 func (s *Store) renew(ctx context.Context, conn *pgxpool.Conn) {
 	var size, rows, oldest, newest int64
 	var leases bool

@@ -67,7 +67,7 @@ func (s *Store) webhook(r *webhookRow) (w webhooks.Webhook, err error) {
 	return w, nil
 }
 
-// values are those of webhookColumns, from url on but for created_at.
+// values are the values of webhookColumns from url on, without created_at.
 func (s *Store) values(w *webhooks.Webhook) []any {
 	return []any{
 		w.URL, texts(w.Events), texts(w.PastEvents), w.Active, string(w.OffReason), stored(w.ProvenAt), stored(w.FailingSince), stored(w.WarnedAt),
