@@ -31,7 +31,7 @@ const (
 )
 
 // retiredWords are the words for mechanisms that have a name in the field, see the
-// glossary of ARCHITECTURE.md. The inside of store/postgres is to change as a whole.
+// glossary of ARCHITECTURE.md, and words of prose that have plainer ones.
 var retiredWords = []retired{
 	{"pacer pace paced", "limiter, LimiterState", names, nil},
 	{"ailing", "slowFailing", text, nil},
@@ -57,7 +57,7 @@ var retiredWords = []retired{
 	{"seize", "Reserve", names, nil},
 	{"recall", "resume", names, nil},
 	{"agenda", "timers", exported, nil},
-	{"debt debts unowe owes", "pending, enqueue, remove", text, nil},
+	{"debt debts owe owes unowe", "pending, enqueue, remove", text, nil},
 
 	{"census", "counts", names, nil},
 	{"draft drafts", "open segment", names, nil},
@@ -65,6 +65,10 @@ var retiredWords = []retired{
 	{"stretch stretches", "key range", names, nil},
 	{"awoke", "resumed", names, nil},
 	{"incoming", "limited connection", names, nil},
+
+	{"whoever somebody", "who it is: the caller, a key, another process", text, []string{"store/postgres/"}},
+	{"beside", "next to, with, in addition to", text, []string{"store/postgres/"}},
+	{"anew", "again", text, []string{"store/postgres/"}},
 }
 
 // TestWords: words that were replaced by the field's are not used again.

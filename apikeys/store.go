@@ -15,9 +15,9 @@ type Store interface {
 	// CreateKey adds a key and, in the same step, notes what request made it, if
 	// options name one. [auth.ErrCredentialChanged] if options.By is not what it was, before all else. A
 	// [*DuplicateRequestError] if the account has made a request of that
-	// name within options.IdempotencyTTL, whatever it asked for and whether or not its
+	// name within options.IdempotencyTTL, for the same key or another, and whether or not its
 	// key is still there. ErrExists if the account has a key of that id, or any key,
-	// in whatever account, has one of its hashes, now or as its previous one.
+	// in any account, has one of its hashes, now or as its previous one.
 	// ErrLimit if the account has options.MaxCount keys already, dead ones included.
 	// ErrIdempotencyKeys if options name a request, and options.MaxIdempotencyKeys of the account's are
 	// known already.
@@ -46,7 +46,7 @@ type Store interface {
 	// if one of its hashes is then another key's; change's own error if it
 	// returns one, and nothing is stored. Hashes the key no longer has stop
 	// being found. ID, Account, CreatedAt and LastUsedAt keep their values
-	// whatever change does to them, and uses stay with their hashes: what
+	// also if change sets others, and uses stay with their hashes: what
 	// becomes Previous keeps its own as PreviousUsedAt. No other change of the
 	// key comes between reading and storing; change may run more than once, and
 	// must not call the store.

@@ -91,7 +91,7 @@ func (d *dispatcher) claim(ctx context.Context, c *claims) (claimed []*inflight,
 }
 
 // leaseAll claims first what webhooks that are not healthy may have, for they hold less
-// than their share, and then whatever is due.
+// than their share, and then all else that is due.
 func (d *dispatcher) leaseAll(ctx context.Context, limit int, now time.Time) (wait time.Duration, err error) {
 	if webhooks, turns := d.limiter.Turns(now, d.outage.Turns(limit)); turns > 0 {
 		_, err = d.lease(ctx, Claim{Limit: turns, Cap: d.limiter.TurnCap, Webhooks: webhooks}, now)

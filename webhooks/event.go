@@ -40,7 +40,7 @@ type EncodedEvent struct {
 	Timestamp time.Time // UTC, to the millisecond
 
 	// Body is the JSON that receivers get, to the byte:
-	// {"id":…,"type":…,"timestamp":…,"data":…}. Nobody changes it.
+	// {"id":…,"type":…,"timestamp":…,"data":…}. It must not be changed.
 	Body []byte
 }
 

@@ -61,7 +61,7 @@ func (d *FilesExpiring) append(b []byte) []byte {
 
 // BalanceLow says that the account's balance went below a threshold.
 // [WebhookService.ReportBalance] sends each webhook its own; Publish sends one to
-// all of the account's webhooks that subscribe to it, whatever their thresholds.
+// all of the account's webhooks that subscribe to it, with any threshold or none.
 type BalanceLow struct {
 	Balance   Amount `json:"balance"`   // in SUI, a decimal string
 	Threshold Amount `json:"threshold"` // in SUI, a decimal string

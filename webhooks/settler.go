@@ -11,7 +11,7 @@ import (
 const (
 	maxSettle   = 1024                 // settlements a store call
 	busySettle  = 16                   // settlements, when many come,
-	settlePause = 4 * time.Millisecond // between calls: each costs a commit, whatever its size
+	settlePause = 4 * time.Millisecond // between calls: each costs a commit, large or small
 )
 
 // A settler records the results of attempts.

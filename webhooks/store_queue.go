@@ -11,7 +11,7 @@ import (
 // leased: a claim leases it to one worker for a while, and gives out a fencing token that
 // the worker's settlement must show. A lease that runs out, or whose process died, makes
 // the delivery claimable again, under another token, without any cleaning up. Package
-// queue, beside the stores, is such a queue for stores that live in one process.
+// store/queue is such a queue for stores that live in one process.
 type Queue interface {
 	// Enqueue stores the event together with one pending delivery, due now, for each
 	// webhook of its account that is active and subscribed to its type at that instant,
@@ -120,7 +120,7 @@ type Task struct {
 	Event   EncodedEvent
 	Webhook *Webhook // shared by tasks: do not change it
 	Attempt int      // the number of the attempt to make: one more than were made, claims whose lease ran out in this process included
-	Before  int      // how many attempts were made before it was last redelivered or recovered: its retries begin anew after them
+	Before  int      // how many attempts were made before it was last redelivered or recovered: its retries start over after them
 	Token   uint64   // unique to this claim
 
 	// Probe tells that [Queue.Probe] asked for it.

@@ -17,7 +17,7 @@ type client struct{ base, key string }
 
 // A request says more of a call than its method and path.
 type request struct {
-	ifMatch        string // ETag of what is to be changed: if somebody was first, 412
+	ifMatch        string // ETag of what is to be changed: 412 if it has another by then
 	idempotencyKey string // one's own, for a creation that may have to be tried again
 	body           any    // sent as JSON; nil: none
 }

@@ -25,7 +25,7 @@ type host struct {
 }
 
 // newHost starts a service on a file in dir. It delivers to this machine, which is
-// refused otherwise, and tries once only, so that nobody has to wait for the next
+// refused otherwise, and tries once only, so that the story need not wait for the next
 // try.
 func newHost(ctx context.Context, dir string, receiver *receiver) (*host, error) {
 	api, err := storageapi.NewHandler(storageapi.Config{

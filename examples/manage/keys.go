@@ -49,7 +49,7 @@ func all[T any](ctx context.Context, c client, path string) ([]T, error) {
 }
 
 func manageKeys(ctx context.Context, out io.Writer, admin client) error {
-	fmt.Fprintln(out, "Create a key. Whoever has to try again does so with the same Idempotency-Key:")
+	fmt.Fprintln(out, "Create a key. To try again, use the same Idempotency-Key:")
 	wanted := map[string]any{"name": "deploy", "scopes": []string{"files:read", "account:read"}}
 	var made, again key
 	if _, err := admin.call(ctx, "POST", "/v2/api-keys", request{body: wanted, idempotencyKey: "deploy-1"}, &made); err != nil {

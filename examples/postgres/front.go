@@ -9,7 +9,7 @@ import (
 )
 
 // A front stands before the nodes, as a load balancer would: each request goes to the
-// next node, or if nobody answers there to the one after it.
+// next node, or if that does not answer to the one after it.
 type front struct {
 	httputil.ReverseProxy
 	nodes []string

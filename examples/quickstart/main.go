@@ -155,7 +155,7 @@ func tell(ctx context.Context, out io.Writer, host *host, receiver *receiver, ad
 	if err := host.api.Webhooks.Publish(ctx, event); err != nil {
 		return err
 	}
-	owed, err := host.api.Webhooks.EventDeliveries(ctx, account, event.ID)
+	deliveries, err := host.api.Webhooks.EventDeliveries(ctx, account, event.ID)
 	if err != nil {
 		return err
 	}
@@ -164,7 +164,7 @@ func tell(ctx context.Context, out io.Writer, host *host, receiver *receiver, ad
 		return fmt.Errorf("arrived after the webhook was deleted: %s", body)
 	case <-time.After(500 * time.Millisecond):
 	}
-	fmt.Fprintf(out, "Deleted the webhook and published once more: %d deliveries, nothing arrived\n", len(owed))
+	fmt.Fprintf(out, "Deleted the webhook and published once more: %d deliveries, nothing arrived\n", len(deliveries))
 	return nil
 }
 

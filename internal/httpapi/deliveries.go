@@ -148,7 +148,7 @@ func (a *api) findDelivery(c *call, webhookID string) (webhooks.Delivery, error)
 var deliveryStates = []webhooks.DeliveryState{webhooks.Pending, webhooks.Delivered, webhooks.Dead, webhooks.Skipped}
 
 // parseDeliveryQuery parses what deliveries of the webhook to list: of one or more
-// states, from a time on and before another, each of which may be absent, beside
+// states, from a time on and before another, each of which may be absent, with
 // limit and cursor.
 func parseDeliveryQuery(query, webhookID string) (webhooks.DeliveryQuery, error) {
 	var parsed webhooks.DeliveryQuery

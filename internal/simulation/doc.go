@@ -39,7 +39,7 @@
 // is settled; each retry is in its time, and not before what its receiver asked for;
 // attempts are counted as they are made, and none is used up by what the host lacks;
 // caps are kept; live secrets sign; a receiver that is well gets its events soon,
-// whatever the others do; what a person presses ends a pause. At the end: each alert was
+// with any others that fail; what a person presses ends a pause. At the end: each alert was
 // told once, each event is with all that were subscribed, and all that was delivered has
 // arrived. Each rule is a call of world.breach; a seed that breaks one tells its story.
 //

@@ -115,7 +115,7 @@ func (s *Store) Redeliver(ctx context.Context, account, webhookID, eventID strin
 	now := time.Now()
 	switch {
 	case d.State != webhooks.Pending:
-		s.owe(d, w, queue.Pending{Due: now, First: true})
+		s.addPending(d, w, queue.Pending{Due: now, First: true})
 	case s.queue.MakeDue(webhookID, e.seq, now):
 		d.NextAttemptAt = stored(now)
 	default:

@@ -66,7 +66,7 @@ func (s *Store) enqueue(encoded webhooks.EncodedEvent, only string) (owed int, i
 		e.deliveries = append(e.deliveries, d)
 		s.deliveries[place{w.ID, e.seq}] = d
 		if w.Active {
-			s.owe(d, w, queue.Pending{Due: now})
+			s.addPending(d, w, queue.Pending{Due: now})
 			e.matched++
 		}
 	}
@@ -84,8 +84,8 @@ func (s *Store) publication(now time.Time) time.Time {
 	return s.published
 }
 
-// owe makes a delivery to the webhook that is not owed due, as o says.
-func (s *Store) owe(d *delivery, w *webhooks.Webhook, o queue.Pending) {
+// addPending makes a delivery to the webhook pending, which it is not, as o says.
+func (s *Store) addPending(d *delivery, w *webhooks.Webhook, o queue.Pending) {
 	o.Webhook, o.Account, o.Seq, o.Standing = d.WebhookID, d.event.Account, d.event.seq, queue.StandingOf(w)
 	o.Attempts = d.made()
 	o.Before = o.Attempts

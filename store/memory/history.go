@@ -121,7 +121,7 @@ func (s *Store) advance(r *recovery, limit int) {
 	for _, e := range rest[:min(limit, len(rest))] {
 		r.next = e.seq + 1
 		if d := e.find(r.WebhookID); d != nil && d.State != webhooks.Pending && !e.noBody && query.Matches(&d.Delivery) {
-			s.owe(d, w, queue.Pending{Due: time.Now(), Recovered: true})
+			s.addPending(d, w, queue.Pending{Due: time.Now(), Recovered: true})
 			r.Recovered++
 		}
 	}
