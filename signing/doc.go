@@ -28,7 +28,7 @@
 // # Receiving
 //
 // In Go, wrap the receiving handler in [Verifier.Handler], or call [Verifier.Verify] with the header and the body as
-// it arrived, before any decoding. Both want both signatures, so nobody can strip the half that protects against
+// it arrived, before any decoding. Both want both signatures, so an attacker cannot strip the half that protects against
 // replay and keep the other. Within the tolerance a request can still arrive twice, by a retry if not by an
 // attacker: remember the Webhook-Id for at least as long as retries go on.
 //

@@ -58,7 +58,7 @@ type sealer struct {
 	aead cipher.AEAD
 }
 
-// NewKeyring returns a Keyring of the given keys, of which it keeps no reference: the first one seals, all of them open.
+// NewKeyring returns a Keyring of the given keys, and keeps no reference to them: the first one seals, all of them open.
 // Each is [KeySize] random bytes, from a generator and not from a password, used for nothing else, and seals 2³² secrets
 // at most.
 //
@@ -111,8 +111,8 @@ func (k *Keyring) sealers() []sealer {
 }
 
 // Seal returns the record of secret to store: 33 bytes more than the secret encodes, 65 for one of [NewSecret]. Only
-// [Keyring.Open] with the same context opens it: the webhook's id, so that nobody who can write to the store can give one
-// webhook the secret of another. Sealing a secret twice makes two different records.
+// [Keyring.Open] with the same context opens it: the webhook's id, so that an attacker who can write to the store cannot give
+// one webhook the secret of another. Sealing a secret twice makes two different records.
 func (k *Keyring) Seal(secret Secret, context string) []byte {
 	sealers := k.sealers()
 	if len(sealers) == 0 || secret.IsZero() {
@@ -193,7 +193,7 @@ func (w *workspace) additional(context string) []byte {
 // String returns "[redacted]".
 func (*Keyring) String() string { return redacted }
 
-// Format implements [fmt.Formatter]: "[redacted]", whatever the verb and its flags.
+// Format implements [fmt.Formatter]: "[redacted]", with any verb and flags.
 func (*Keyring) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, redacted) }
 
 // MarshalText implements [encoding.TextMarshaler]: "[redacted]".

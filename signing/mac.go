@@ -23,7 +23,7 @@ type mac []byte
 
 const stateSize = 108 // of a marshalled SHA-256; nothing but a capacity depends on it
 
-// workspace is what one call of Sign or Verify works with: whatever is handed to a hash.Hash must live on the heap, so
+// workspace is what one call of Sign or Verify works with: what is handed to a hash.Hash must live on the heap, so
 // it is kept and used again. Not safe for concurrent use.
 type workspace struct {
 	hash  resumable

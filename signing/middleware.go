@@ -10,7 +10,7 @@ import (
 // Handler returns a handler that passes on to next what [Verifier.Verify] accepts: a copy of the request whose Body
 // yields the verified bytes and whose ContentLength counts them. The rest it answers itself, in plain text:
 //
-//   - 401 when the request is not signed as it should be, whatever is wrong with it; before reading the body, if the
+//   - 401 when the request is not signed as it should be, for any reason; before reading the body, if the
 //     headers alone settle that;
 //   - 413 when the body is longer than MaxBody;
 //   - 400 when the body cannot be read to its end.

@@ -116,7 +116,7 @@ func (s Secret) Equal(other Secret) bool {
 // String returns "[redacted]".
 func (Secret) String() string { return redacted }
 
-// Format implements [fmt.Formatter]: "[redacted]", whatever the verb and its flags.
+// Format implements [fmt.Formatter]: "[redacted]", with any verb and flags.
 func (Secret) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, redacted) }
 
 // MarshalText implements [encoding.TextMarshaler], and so decides what JSON and XML show: "[redacted]". There is no

@@ -65,7 +65,7 @@ type Signer struct {
 	secrets []Secret
 }
 
-// NewSigner returns a signer that signs with each of the given secrets, of which there must be 1 to 16: usually one,
+// NewSigner returns a signer that signs with each of the given secrets. There must be 1 to 16: usually one,
 // two during a rotation. The header is where the signature of the body goes; "" is [DefaultHeader].
 //
 // The error wraps [ErrSecret] if there is no secret, or a zero one, or too many, and [ErrConfig] if header is not a

@@ -16,7 +16,7 @@ const (
 )
 
 // What [Verifier.Verify] returns wraps one of these. The text of the error is for the receiver's log; telling the sender
-// helps nobody but a forger.
+// helps only a forger.
 var (
 	// ErrSignature: a header is missing, repeated or malformed, or no live secret made a signature.
 	ErrSignature = errors.New("signing: no valid signature")
@@ -161,8 +161,8 @@ func (w *workspace) madeStandard(e encoded, secrets []Secret, body []byte) bool 
 	return false
 }
 
-// contains reports whether signature is one of the first maxSignatures items of list. Whatever the items are, each
-// is compared in constant time.
+// contains reports whether signature is one of the first maxSignatures items of list. Each item is
+// compared in constant time.
 func contains(list, separator string, signature []byte) bool {
 	if equal(list, signature) {
 		return true // alone, as it mostly is

@@ -20,20 +20,19 @@ const (
 	dedupKeyLife = day  // how long a deduplication key is kept after its file has expired: clocks differ
 )
 
-// ReportFiles tells of files of an account and when they expire: of all that it has,
-// or of those that expire soon, as often as the host likes. Those that expire within
-// one of [Config.FileLeads], and that were not told of for that one with that expiry,
-// are told of by files.expiring events of at most 100 files each. A file that is
-// first reported when several leads have begun is told of for the shortest only. Of
-// those that have expired nothing is told.
+// ReportFiles reports files of an account and when they expire: all that it has, or those
+// that expire soon, as often as the host likes. A file that expires within one of
+// [Config.FileLeads] is notified once for that lead and that expiry, in files.expiring
+// events of at most 100 files each. A file that is first reported when several leads have
+// begun is notified for the shortest only. A file that has expired is not notified.
 //
-// A file is known by its id, which has at most 512 bytes without control characters
-// and is unique in its account. Nothing is published if one of the files breaks a rule; the error names
-// it.
+// A file is known by its id, which has at most 512 bytes without control characters and is
+// unique in its account. If one of the files breaks a rule nothing is published, and the
+// error names the file.
 //
 // When it returns nil, all events are stored as by [WebhookService.Publish]. When it
-// returns an error that is not a [*ValidationError], some may not be: report again,
-// no file is told of twice. Of what was told a note is kept until a day after the
+// returns an error that is not a [*ValidationError], some may not be stored. Report again:
+// no file is notified twice. The deduplication key of a file is kept until a day after the
 // file has expired.
 func (s *WebhookService) ReportFiles(ctx context.Context, account string, files []ExpiringFile) error {
 	if err := checkAccount(account); err != nil {

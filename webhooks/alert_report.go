@@ -11,46 +11,45 @@ import (
 	"github.com/storageapi/storageapi/webhooks/internal/alerting"
 )
 
-// ReportBalance tells what an account's balance is, as often as the host likes: a
-// report that changes nothing writes nothing. Each webhook of the account that
-// subscribes to balance.low, also one that is off, is told once when the balance is
-// below its [Webhook.BalanceThreshold], or else [Config.DefaultBalanceThreshold],
-// and again only after a report at or above that, and [Config.BalanceHysteresis].
-// A webhook that is created or changed later is told by the last report.
+// ReportBalance reports an account's balance, as often as the host likes: a report that
+// changes nothing writes nothing. Each webhook of the account that subscribes to
+// balance.low, even one that is off, is notified once when the balance is below its
+// [Webhook.BalanceThreshold], or else [Config.DefaultBalanceThreshold]. It is notified again
+// only after a report at or above that threshold plus [Config.BalanceHysteresis]. If the
+// last reported balance is below the threshold of a webhook that is created or changed
+// later, that webhook is notified immediately.
 //
 // When it returns nil, the alerts that follow are stored as events are by
 // [WebhookService.Publish]. When it returns an error that is not a
-// [*ValidationError], they may or may not be: report again to be sure, it tells
-// nothing twice. Reports at the same moment have the effect of one after the other,
-// whichever comes first.
+// [*ValidationError], they may or may not be stored. Report again to be sure: nothing is
+// notified twice. Concurrent reports have the effect of one after the other, in any order.
 //
-// The balance itself may be kept in memory, if no alert follows from it. If the
-// process is killed then, what is known of the balance is some report before, which
-// differs by at most a 64th, until the next one.
+// A balance from which no alert follows may be kept in memory. A crash then brings back an
+// earlier report, which differs by at most a 64th, until the next one.
 func (s *WebhookService) ReportBalance(ctx context.Context, account string, balance Amount) error {
 	return s.report(ctx, account, MetricBalance, func(step *AlertStep) error {
 		return s.decideBalance(step, account, s.alerts.ReportBalance(step.State, step.Due, uint64(balance), step.balanceSubscribers))
 	})
 }
 
-// ReportBandwidth tells how many bytes of its limit an account has used in a period,
-// as often as the host likes: a report that changes nothing writes nothing. It
-// publishes bandwidth.limit_approaching once the use has come to a part of
-// [Config.ApproachingRatios], and bandwidth.limit_reached once it has come to the
-// limit, each once a period; several at once in this order. A limit of 0 is none. A
-// limit that is higher than that of the report before makes all of them possible
-// again in the same period.
+// ReportBandwidth reports how many bytes of its limit an account has used in a period, as
+// often as the host likes: a report that changes nothing writes nothing. It publishes
+// bandwidth.limit_approaching once the use has reached a part of
+// [Config.ApproachingRatios], and bandwidth.limit_reached once it has reached the limit,
+// each once a period; several at once in this order. A limit of 0 is no limit. A limit
+// that is higher than that of the report before makes all of them possible again in the
+// same period.
 //
 // The period is the host's name for the time the limit is for, 1 to 64 bytes without
 // control characters. A later period sorts after those before, byte by byte, as
-// "2026-11" does after "2026-10": a report of an earlier one than was reported
-// already changes nothing. So that none silences those to come, it must be as long as the
-// one that was reported before and have its digits in the same places, until
-// [WebhookService.ForgetPeriod] is called; and where it reads as a month (2026-11) or a
-// day (2026-11-30), it must begin within 45 days from now. Otherwise the report is a
-// [*ValidationError] of period, and changes nothing.
+// "2026-11" does after "2026-10": a report of an earlier period than was reported
+// already changes nothing. A period that sorts after all to come would silence the later
+// ones. Therefore it must be as long as the one that was reported before and have its
+// digits in the same places, until [WebhookService.ForgetPeriod] is called; and one that
+// reads as a month (2026-11) or a day (2026-11-30) must begin within 45 days from now.
+// Otherwise the report is a [*ValidationError] of period, and changes nothing.
 //
-// Errors and reports at the same moment are as with [WebhookService.ReportBalance].
+// Errors and concurrent reports are as with [WebhookService.ReportBalance].
 func (s *WebhookService) ReportBandwidth(ctx context.Context, account string, usedBytes, limitBytes int64, period string) error {
 	return s.reportUsage(ctx, account, MetricBandwidth, usedBytes, limitBytes, period, func(level uint32) Data {
 		if level == alerting.Reached {
@@ -60,7 +59,7 @@ func (s *WebhookService) ReportBandwidth(ctx context.Context, account string, us
 	})
 }
 
-// ReportTransactions tells how many transactions of its limit an account has made in
+// ReportTransactions reports how many transactions of its limit an account has made in
 // a period. It publishes transactions.limit_approaching and
 // transactions.limit_reached as [WebhookService.ReportBandwidth] does its events.
 func (s *WebhookService) ReportTransactions(ctx context.Context, account string, used, limit int64, period string) error {

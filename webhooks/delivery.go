@@ -25,13 +25,13 @@ type Delivery struct {
 // lower than the last one's by as much are forgotten.
 const MaxAttempts = 100
 
-// A DeliveryState tells how far a delivery is.
+// A DeliveryState says how far a delivery is.
 type DeliveryState string
 
 // The states of a delivery. Redelivering or recovering one that is not pending
 // makes it pending again.
 const (
-	Pending   DeliveryState = "pending"   // owed: an attempt will be made, or is under way
+	Pending   DeliveryState = "pending"   // an attempt will be made, or is under way
 	Delivered DeliveryState = "delivered" // the receiver answered 2xx
 	Dead      DeliveryState = "dead"      // given up
 	Skipped   DeliveryState = "skipped"   // the webhook was off when the event was published
@@ -105,3 +105,22 @@ const (
 	ClassInternal   ErrorClass = "internal"   // our own: an unreadable record, a panic
 	ClassExpired    ErrorClass = "expired"    // no attempt: the event's payload outlived its time, see [Retention]
 )
+
+// A Recovery is a job that makes deliveries of one webhook pending again, oldest
+// first. It survives a restart.
+type Recovery struct {
+	ID        string // "rec_" and a ULID
+	Account   string
+	WebhookID string
+
+	// States are those of the deliveries to recover: one or more of Dead,
+	// Skipped and Delivered.
+	States []DeliveryState
+
+	From time.Time // published then or later
+	To   time.Time // published before; what is created with the zero time gets that of just after the last event there is
+
+	CreatedAt time.Time // UTC, to the millisecond
+	Recovered int       // deliveries made pending so far
+	Done      bool      // nothing is left to do
+}

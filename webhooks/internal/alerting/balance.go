@@ -53,7 +53,8 @@ func (p *Policy) RepeatBalance(state []byte, due bool, subscribers func() []Subs
 	return p.ReportBalance(state, due, s.balance, subscribers)
 }
 
-// reevaluate looks at all subscribers, of which those were notified already.
+// reevaluate looks at all subscribers; notified are the ids of those that were notified
+// already, ascending.
 func (p *Policy) reevaluate(balance uint64, notified []string, subscribers []Subscriber) (d BalanceDecision) {
 	lag := balance / balanceLag
 	s := balanceState{
@@ -108,8 +109,8 @@ const (
 	balanceLag     = 64
 )
 
-// parseBalance reads a state but for the ids of the subscribers that were notified, which
-// it returns encoded. It reports false if there is no state that can be read.
+// parseBalance reads a state. It returns the ids of the subscribers that were notified as
+// they are encoded. It reports false if there is no state that can be read.
 func parseBalance(state []byte) (s balanceState, notified []byte, ok bool) {
 	if len(state) < balanceHead || state[0] != balanceVersion {
 		return s, nil, false
