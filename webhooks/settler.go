@@ -147,8 +147,8 @@ func (s *settler) gather(f *inflight) []*inflight {
 }
 
 // record settles a batch for the first time. If the store does not take it, it is
-// the store that fails, unless all of it is of webhooks of which the store does not
-// take other settlements either.
+// the store that fails, unless all of it is of webhooks whose other settlements the store
+// does not take either.
 func (s *settler) record(batch []*inflight) {
 	if !s.try(batch) {
 		now := time.Now()

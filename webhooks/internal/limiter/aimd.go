@@ -3,7 +3,7 @@ package limiter
 import "time"
 
 const (
-	firstCap = 2           // attempts in flight to a webhook of which nothing is known
+	firstCap = 2           // attempts in flight to an unknown webhook
 	rampStep = time.Second // between two doublings after an outage
 )
 

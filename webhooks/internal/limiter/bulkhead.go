@@ -71,7 +71,7 @@ func (l *Limiter) count(w *webhook, slots, webhooks int) {
 // between them, so that there is room for those that are slow, but succeed.
 func (l *Limiter) failingRoom() int { return max(1, l.slots/8) - l.failing }
 
-// countUnproven counts so many slots more of the webhook as unproven.
+// countUnproven counts n slots more of the webhook as unproven.
 func (l *Limiter) countUnproven(w *webhook, n int) {
 	if w.unproven += n; w.health == healthy {
 		l.unproven.inFlight += n

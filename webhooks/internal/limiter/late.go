@@ -80,7 +80,7 @@ func (l *Limiter) observeLatency(w *webhook, took time.Duration, outcome Outcome
 	return usual
 }
 
-// acquit takes back, once, that a webhook is slow of which nothing else is known: it may
+// acquit takes back, once, that a webhook is slow if nothing else is known of it: it may
 // have been this process that had no time.
 func (l *Limiter) acquit(w *webhook) {
 	if w.guessed && !w.doubted && w.late == 0 {

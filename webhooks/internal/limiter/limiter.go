@@ -82,7 +82,7 @@ type Limiter struct {
 	overShare bool      // slots became scarce while some webhooks hold more than their share
 	inspected time.Time // last inspection of what is in flight
 	planned   time.Time // next one, as the caller was told
-	resumed   time.Time // end of the last time in which this process was held up: nobody is blamed for it
+	resumed   time.Time // end of the last time in which this process was held up: no receiver is blamed for it
 }
 
 // New returns a Limiter without webhooks.

@@ -35,7 +35,7 @@ func (b *bench) begin(account, webhook string, turn bool) {
 	b.beginRequested(account, webhook, turn, false)
 }
 
-// beginRequested begins an attempt that somebody may have requested. Of an odd account
+// beginRequested begins an attempt that may have been requested. Of an odd account
 // all webhooks are proven.
 func (b *bench) beginRequested(account, webhook string, turn, requested bool) {
 	a := new(attempt)
@@ -157,7 +157,7 @@ func (b *bench) check() {
 	}
 }
 
-// Whatever happens, the limiter's counts are right, no limit is exceeded, and what is
+// At any time the limiter's counts are right, no limit is exceeded, and what is
 // cut short is only what holds slots beyond the share.
 func TestLimiterAtRandom(t *testing.T) {
 	for seed := range uint64(10) {
