@@ -54,6 +54,7 @@ var importRules = map[string][]string{
 	"internal/input":     {},
 	"internal/lasting":   {},
 
+	"internal/pipenet":    {},
 	"internal/simulation": {},
 	"internal/testclock":  {},
 	"internal/testhook":   {},

@@ -12,6 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/storageapi/storageapi/internal/pipenet"
 	"github.com/storageapi/storageapi/webhooks"
 )
 
@@ -57,7 +58,7 @@ func (b *bubble) servePlain(handler http.HandlerFunc) dialer {
 }
 
 func (b *bubble) serveOn(handler http.HandlerFunc, secured func(net.Listener) net.Listener) dialer {
-	listener := &pipes{conns: make(chan net.Conn), closed: make(chan struct{})}
+	listener := pipenet.Listen()
 	server := &http.Server{
 		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			_, _ = io.Copy(io.Discard, r.Body)
@@ -68,7 +69,7 @@ func (b *bubble) serveOn(handler http.HandlerFunc, secured func(net.Listener) ne
 	}
 	go server.Serve(secured(listener))
 	b.Cleanup(func() { server.Close() })
-	return listener.dial
+	return listener.Dial
 }
 
 // start runs the service until the returned function is called or the bubble
@@ -135,38 +136,3 @@ func (h *hits) of(name string) (list []hit) {
 	}
 	return list
 }
-
-// pipes is a listener in memory.
-type pipes struct {
-	conns  chan net.Conn
-	closed chan struct{}
-	once   sync.Once
-}
-
-func (p *pipes) dial(ctx context.Context, _, _ string) (net.Conn, error) {
-	client, server := net.Pipe()
-	select {
-	case p.conns <- server:
-		return client, nil
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	case <-p.closed:
-		return nil, net.ErrClosed
-	}
-}
-
-func (p *pipes) Accept() (net.Conn, error) {
-	select {
-	case conn := <-p.conns:
-		return conn, nil
-	case <-p.closed:
-		return nil, net.ErrClosed
-	}
-}
-
-func (p *pipes) Close() error {
-	p.once.Do(func() { close(p.closed) })
-	return nil
-}
-
-func (p *pipes) Addr() net.Addr { return &net.UnixAddr{Name: "memory"} }

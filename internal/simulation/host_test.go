@@ -13,6 +13,7 @@ import (
 
 	"github.com/storageapi/storageapi"
 	"github.com/storageapi/storageapi/apikeys"
+	"github.com/storageapi/storageapi/internal/pipenet"
 	"github.com/storageapi/storageapi/internal/testhook"
 )
 
@@ -22,7 +23,7 @@ type host struct {
 	api      *storageapi.Handler
 	store    *faulty
 	link     *uplink
-	listener *pipes
+	listener *pipenet.Listener
 	server   *http.Server
 	client   *http.Client // to its API
 	ended    chan struct{}
@@ -82,7 +83,7 @@ func (w *world) start() {
 		w.openStore()
 	}
 	w.process++
-	h := &host{world: w, link: &uplink{}, listener: newPipes(), ended: make(chan struct{}), requests: make(map[string]progress)}
+	h := &host{world: w, link: &uplink{}, listener: pipenet.Listen(), ended: make(chan struct{}), requests: make(map[string]progress)}
 	h.store = &faulty{Store: w.kept, world: w, process: w.process, died: make(chan struct{})}
 	config := w.plan.config
 	config.Now = w.wallNow
@@ -104,7 +105,7 @@ func (w *world) start() {
 	}()
 	h.server = &http.Server{Handler: http.HandlerFunc(h.serve), ErrorLog: log.New(io.Discard, "", 0)}
 	go h.server.Serve(h.listener)
-	h.client = &http.Client{Transport: &http.Transport{DialContext: h.listener.dial, DisableKeepAlives: true}}
+	h.client = &http.Client{Transport: &http.Transport{DialContext: h.listener.Dial, DisableKeepAlives: true}}
 	w.mu.Lock()
 	w.host, w.up = h, w.now()
 	w.mu.Unlock()

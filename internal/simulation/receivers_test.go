@@ -12,6 +12,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/storageapi/storageapi/internal/pipenet"
 	"github.com/storageapi/storageapi/signing"
 )
 
@@ -38,7 +39,7 @@ type receivers struct {
 
 	inFlight map[string]map[*request]bool // by what a cap is of
 	starved  time.Duration                // until then the host has no descriptors
-	listener *pipes
+	listener *pipenet.Listener
 	server   *http.Server
 }
 
@@ -73,7 +74,7 @@ func newReceivers(w *world) *receivers {
 
 // open serves all receivers in this bubble.
 func (r *receivers) open() {
-	r.listener = newPipes()
+	r.listener = pipenet.Listen()
 	r.inFlight = make(map[string]map[*request]bool)
 	r.server = &http.Server{Handler: http.HandlerFunc(r.serve), ErrorLog: log.New(io.Discard, "", 0)}
 	go r.server.Serve(r.listener)
@@ -168,7 +169,7 @@ func (r *receivers) dial(link *uplink) func(ctx context.Context, network, addres
 			r.world.ledger.failsBy(host, false)
 			return fails(syscall.ECONNREFUSED)
 		}
-		conn, err := r.listener.dial(ctx, network, address)
+		conn, err := r.listener.Dial(ctx, network, address)
 		if err != nil {
 			return nil, err
 		}

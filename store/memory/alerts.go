@@ -39,8 +39,8 @@ func (s *Store) UpdateAlert(ctx context.Context, account string, metric webhooks
 	}
 	deliveries := 0
 	for _, event := range step.Events {
-		if owed, isNew := s.enqueue(event.EncodedEvent, event.WebhookID); isNew {
-			deliveries += owed
+		if pending, isNew := s.enqueue(event.EncodedEvent, event.WebhookID); isNew {
+			deliveries += pending
 		}
 	}
 	return deliveries, nil
@@ -125,8 +125,8 @@ func (s *Store) EnqueueOnce(ctx context.Context, event webhooks.EncodedEvent, de
 	for _, n := range dedupKeys {
 		s.dedupKeys[dedupKey{event.Account, n.Key, n.Until.UnixMilli()}] = true
 	}
-	owed, _ := s.enqueue(event, "")
-	return owed, nil
+	deliveries, _ := s.enqueue(event, "")
+	return deliveries, nil
 }
 
 // purgeDedupKeys removes deduplication keys whose Until is before that, at most limit, and

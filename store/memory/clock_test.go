@@ -8,7 +8,7 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// TestClockIsSetAhead: a purge under a clock that was set ahead ends nothing that is owed
+// TestClockIsSetAhead: a purge under a clock that was set ahead ends nothing that is pending
 // before the clock has said so for a day.
 func TestClockIsSetAhead(t *testing.T) {
 	const day, ahead = 24 * time.Hour, 31 * 24 * time.Hour

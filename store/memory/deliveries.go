@@ -22,7 +22,7 @@ func (s *Store) ClaimDeliveries(ctx context.Context, claim webhooks.Claim) ([]we
 	tasks := make([]webhooks.Task, 0, len(claimed))
 	for _, c := range claimed {
 		d := s.deliveries[place{c.Webhook, c.Seq}]
-		webhook := copyOf(*s.webhooks.find(d.event.Account, c.Webhook)) // it is there, or nothing is owed to it
+		webhook := copyOf(*s.webhooks.find(d.event.Account, c.Webhook)) // it is there, or nothing is pending for it
 		task := webhooks.Task{Event: d.event.EncodedEvent, Webhook: &webhook, Attempt: c.Attempt, Before: c.Before, Token: c.Token, Probe: c.Probe}
 		if d.event.noBody {
 			task.Err = errNoPayload

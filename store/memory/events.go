@@ -15,7 +15,7 @@ type event struct {
 	webhooks.EncodedEvent
 	seq        uint64
 	published  time.Time
-	matched    int         // how many deliveries were owed at first
+	matched    int         // how many deliveries there were at first
 	deliveries []*delivery // ascending by webhook id
 	noBody     bool        // it was purged
 }
@@ -24,7 +24,7 @@ type event struct {
 type delivery struct {
 	webhooks.Delivery
 	event   *event
-	settled webhooks.DeliveryState // before it was last made owed
+	settled webhooks.DeliveryState // before it was last made pending
 }
 
 // place is where a delivery stands in the queue.
@@ -39,14 +39,14 @@ func (s *Store) Enqueue(ctx context.Context, encoded webhooks.EncodedEvent) (int
 		return 0, err
 	}
 	defer s.mu.Unlock()
-	owed, _ := s.enqueue(encoded, "")
-	return owed, nil
+	deliveries, _ := s.enqueue(encoded, "")
+	return deliveries, nil
 }
 
 // enqueue stores an event for the only webhook, or if that is empty for all that
-// are subscribed, and returns how many deliveries of it were owed at first, and
+// are subscribed, and returns how many pending deliveries that made at first, and
 // whether it is new.
-func (s *Store) enqueue(encoded webhooks.EncodedEvent, only string) (owed int, isNew bool) {
+func (s *Store) enqueue(encoded webhooks.EncodedEvent, only string) (deliveries int, isNew bool) {
 	name := ref{encoded.Account, encoded.ID}
 	if known := s.events[name]; known != nil {
 		return known.matched, false
@@ -84,7 +84,7 @@ func (s *Store) publication(now time.Time) time.Time {
 	return s.published
 }
 
-// addPending makes a delivery to the webhook pending, which it is not, as o says.
+// addPending makes a settled delivery, or a new one, pending, as o says.
 func (s *Store) addPending(d *delivery, w *webhooks.Webhook, o queue.Pending) {
 	o.Webhook, o.Account, o.Seq, o.Standing = d.WebhookID, d.event.Account, d.event.seq, queue.StandingOf(w)
 	o.Attempts = d.made()
