@@ -12,8 +12,8 @@ import (
 var ErrNotFound = errors.New("no such API key")
 
 // ErrExists is returned by a [Store] where a key to be stored has the id of another key
-// of its account, or a hash of any other key. It says nothing to a client: ids and
-// values are random.
+// of its account, or a hash of any other key. Ids and values are random, so that this is
+// next to impossible.
 var ErrExists = errors.New("API key exists already")
 
 // ErrLimit is returned by [KeyService.Create], in a [*LimitError], where the account has

@@ -15,7 +15,7 @@
 //     [TransactionsLimitReached].
 //   - To report instead: [Metric], [FileSource], [StoredFile].
 //   - To manage webhooks: [Webhook], [EventType], [EventTypes], [ReadScopes], [CreateParams], [UpdateParams],
-//     [RotateParams], [DeleteParams], [Condition], [Page], [OffReason].
+//     [RotateParams], [DeleteParams], [Condition], [Page], [WebhookPage], [OffReason].
 //   - To look at deliveries, and make some again: [Delivery], [DeliveryState], [DeliveryQuery], [DeliveryPage], [Attempt],
 //     [ErrorClass], [RecoverParams], [Recovery], [TestEvent], [Stats], [WebhookStats], [LimiterState].
 //   - To tell errors apart: [ValidationError], [LimitError] and the errors whose names begin with Err.

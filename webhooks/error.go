@@ -13,7 +13,7 @@ import (
 var ErrNotFound = errors.New("no such webhook, event or recovery")
 
 // ErrExists is returned by a [Store] where there is a webhook or recovery of that id, or
-// the account has one of the deduplication keys. A client never sees it: ids are random.
+// the account has one of the deduplication keys. Ids are random, so that this is next to impossible.
 var ErrExists = errors.New("webhook, recovery or deduplication key exists already")
 
 // ErrLimit is returned by [WebhookService.Create], in a [*LimitError], where the account

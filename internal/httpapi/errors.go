@@ -57,10 +57,12 @@ var failures = []struct {
 	{apikeys.ErrNotFound, http.StatusNotFound, auth.CodeNotFound, "There is no API key with this id."},
 	{apikeys.ErrExists, http.StatusConflict, auth.CodeConflict, "This API key already exists. Retry the request."},
 	{apikeys.ErrIdempotencyMismatch, http.StatusConflict, auth.CodeConflict, reusedMessage},
+	{apikeys.ErrIdempotencyKeys, http.StatusTooManyRequests, auth.CodeRateLimit, manyKeysMessage},
 	{apikeys.ErrCreatedThenDeleted, http.StatusConflict, auth.CodeConflict, "The API key created with this Idempotency-Key has been deleted. Use a new Idempotency-Key to create another."},
 	{webhooks.ErrNotFound, http.StatusNotFound, auth.CodeNotFound, "There is no webhook with this id."},
 	{webhooks.ErrExists, http.StatusConflict, auth.CodeConflict, "This webhook already exists. Retry the request."},
 	{webhooks.ErrIdempotencyMismatch, http.StatusConflict, auth.CodeConflict, reusedMessage},
+	{webhooks.ErrIdempotencyKeys, http.StatusTooManyRequests, auth.CodeRateLimit, manyKeysMessage},
 	{webhooks.ErrCreatedThenDeleted, http.StatusConflict, auth.CodeConflict, "The webhook created with this Idempotency-Key has been deleted. Use a new Idempotency-Key to create another."},
 	{webhooks.ErrRecovering, http.StatusConflict, auth.CodeConflict, "A recovery of this webhook is already running. Retry when it is done."},
 	{webhooks.ErrTesting, http.StatusConflict, auth.CodeConflict, "A test of this webhook is already running, or too many of the account are. Retry in a few seconds."},
@@ -69,7 +71,10 @@ var failures = []struct {
 	{errNoRecovery, http.StatusNotFound, auth.CodeNotFound, "This webhook has no recovery with this id."},
 }
 
-const reusedMessage = "This Idempotency-Key was already used with a different body. Use a new one for each new request."
+const (
+	reusedMessage   = "This Idempotency-Key was already used with a different body. Use a new one for each new request."
+	manyKeysMessage = "This account has used too many Idempotency-Keys in the last 24 hours. Send the request without one, or retry later."
+)
 
 // replacedRefusal explains it to a value that a rotation has replaced.
 const replacedRefusal = "This value of the API key was replaced by a rotation. It can delete its own key, but manage nothing else. Use the new value."
@@ -92,6 +97,9 @@ var leastPrivilegeRefusals = map[auth.Action]string{
 func (a *api) fail(c *call, err error) {
 	for _, f := range failures {
 		if errors.Is(err, f.err) {
+			if f.status == http.StatusTooManyRequests {
+				c.writer.Header().Set("Retry-After", "3600") // in a day at the latest there is room
+			}
 			auth.WriteError(c.writer, f.status, f.code, f.message)
 			return
 		}
@@ -99,10 +107,6 @@ func (a *api) fail(c *call, err error) {
 	var method *methodError
 	broken, full := brokenRule(err), limit(err)
 	switch {
-	case errors.Is(err, apikeys.ErrIdempotencyKeys), errors.Is(err, webhooks.ErrIdempotencyKeys):
-		c.writer.Header().Set("Retry-After", "3600") // in a day at the latest there is room
-		auth.WriteError(c.writer, http.StatusTooManyRequests, auth.CodeRateLimit,
-			"This account has used too many Idempotency-Keys in the last 24 hours. Send the request without one, or retry later.")
 	case errors.Is(err, auth.ErrUnauthorized): // in the meantime
 		auth.WriteUnauthorized(c.writer)
 	case errors.Is(err, auth.ErrForbidden):
