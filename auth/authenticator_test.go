@@ -73,7 +73,7 @@ func TestForbiddenNamesTheScope(t *testing.T) {
 	}
 }
 
-// A request carries the key in one Api-Key header or not at all; whatever is
+// A request carries the key in one Api-Key header or not at all; anything that is
 // wrong, the answer is the same to the byte.
 func TestUnauthorizedIsAlwaysTheSame(t *testing.T) {
 	const want = `{"error":{"code":"UNAUTHORIZED","message":"The Api-Key header is missing, or the key in it is invalid or expired."}}`
@@ -91,7 +91,7 @@ func TestUnauthorizedIsAlwaysTheSame(t *testing.T) {
 		"Api_key": "reader", "Cookie": "Api-Key=reader", "Proxy-Authorization": "reader", "api-key": "reader",
 	} {
 		r := request()
-		r.Header[name] = []string{value} // as it stands: net/http makes api-key canonical, nobody else does
+		r.Header[name] = []string{value} // as it stands: only net/http makes api-key canonical
 		tests["only in "+name] = r
 	}
 	for _, query := range []string{"api-key=reader", "Api-Key=reader", "api_key=reader", "apiKey=reader", "key=reader"} {

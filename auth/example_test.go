@@ -71,7 +71,7 @@ func ExampleRecheck() {
 		}
 		caller, err := auth.Recheck(r.Context())
 		switch {
-		case errors.Is(err, auth.ErrUnauthorized): // it was deleted meanwhile
+		case errors.Is(err, auth.ErrUnauthorized): // it was deleted in the meantime
 			auth.WriteUnauthorized(w)
 		case err != nil:
 			auth.WriteInternal(w)

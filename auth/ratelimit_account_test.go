@@ -113,7 +113,7 @@ func TestHeadersAreOfWhatHasLessLeft(t *testing.T) {
 
 // TestRatesHold spreads requests at random over keys and accounts: neither a key nor an
 // account makes more than it may in any span of time; what is said to remain can be
-// used at once; and whoever is told to wait is admitted after that.
+// used at once; and a client that waits as told is admitted.
 func TestRatesHold(t *testing.T) {
 	random := rand.New(rand.NewPCG(3, 4))
 	for range 20 {

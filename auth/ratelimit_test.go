@@ -107,7 +107,7 @@ func TestNoRateLimitTellsNothing(t *testing.T) {
 }
 
 // However requests are spread, in no span of time are there more than the burst and
-// what comes back meanwhile; and whoever keeps to it is never rejected.
+// what returns in the meantime; and a client that keeps to it is never rejected.
 func TestRateHolds(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	for range 20 {
@@ -132,7 +132,7 @@ func TestRateHolds(t *testing.T) {
 		for range 200 {
 			c.Add(interval + 1)
 			if response, _ := serve(t, handler, request("writer")); response.StatusCode != 200 {
-				t.Fatalf("%v a second, burst %d: whoever keeps to it is answered %d", perSecond, burst, response.StatusCode)
+				t.Fatalf("%v a second, burst %d: a client that keeps to it is answered %d", perSecond, burst, response.StatusCode)
 			}
 		}
 	}
@@ -158,7 +158,7 @@ func TestRateLimitAtOnce(t *testing.T) {
 	}
 }
 
-// A clock that is set back keeps nobody out for longer than a burst takes.
+// A clock that is set back rejects no request for longer than a burst takes.
 func TestRateLimitAfterClockWasSetBack(t *testing.T) {
 	a, c := newLimited(t, 1, 2)
 	handler := a.Handler(nothing)

@@ -12,14 +12,14 @@ import (
 	"github.com/storageapi/storageapi/auth"
 )
 
-// changing is a Verifier of which the keys can be exchanged.
+// changing is a Verifier whose keys can be exchanged.
 type changing struct{ keys }
 
 func (c *changing) Verify(ctx context.Context, token string) (auth.Principal, error) {
 	return c.keys.Verify(ctx, token)
 }
 
-// remembering is one that goes on with what it found at first, but for Recheck.
+// remembering caches what it found at first, except for Recheck.
 type remembering struct{ first, now keys }
 
 func (r *remembering) Verify(ctx context.Context, token string) (auth.Principal, error) {
@@ -89,7 +89,7 @@ func (firstGood) Recheck(ctx context.Context, _ auth.Principal, token string) (a
 	return allKeys.Verify(ctx, token)
 }
 
-// TestRecheckWithoutGuard finds nobody where nobody was verified.
+// TestRecheckWithoutGuard finds no caller in an unguarded request.
 func TestRecheckWithoutGuard(t *testing.T) {
 	for _, ctx := range []context.Context{t.Context(), auth.WithPrincipal(t.Context(), reader)} {
 		if got, err := auth.Recheck(ctx); got != (auth.Principal{}) || !errors.Is(err, auth.ErrUnauthorized) {

@@ -57,7 +57,7 @@ func TestSet(t *testing.T) {
 }
 
 // TestResume: a clock goes on from a mark, in a process that begins later under a clock
-// that may have been set meanwhile.
+// that may have been set in the meantime.
 func TestResume(t *testing.T) {
 	for name, test := range map[string]struct {
 		ahead  time.Duration // before the mark

@@ -57,7 +57,7 @@ func (a position) after(b position) bool {
 	return a.shard > b.shard || a.shard == b.shard && a.webhook > b.webhook
 }
 
-// turns remembers which lanes had their turn last: of each kind, and in claims for
+// turns remember the lane that had its turn last: of each kind, and in claims for
 // named webhooks alone.
 type turns struct {
 	mu        sync.Mutex
