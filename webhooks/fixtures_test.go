@@ -12,7 +12,7 @@
 //
 //	Time that passes at once
 //	bubble_test.go         bubble, inBubble: a service, its receivers and a clock that jumps to what happens next
-//	bubble_test.go         hit, hits, pipes: the requests, and connections in memory
+//	bubble_test.go         hit, hits: the requests; internal/pipenet has the connections in memory
 //
 //	Receivers on this machine
 //	receiver_test.go       receiver, newReceiver, newRawReceiver, newTCPReceiver: over TLS, raw over TLS, bare
