@@ -142,7 +142,7 @@ func TestPublishCancelled(t *testing.T) {
 }
 
 // Encode is what Publish does before it stores anything.
-func TestSeal(t *testing.T) {
+func TestEncode(t *testing.T) {
 	service := newClocked(t)
 	subscribe(t, service, "https://example.com/")
 	encoded, err := service.Encode(webhooks.Event{Account: account, Data: lowBalance})
