@@ -62,8 +62,8 @@ func (b *bench) end(i int, outcome Outcome, took time.Duration) (rest time.Durat
 func (b *bench) check() {
 	b.Helper()
 	l := b.l
-	inFlight, restricted, failing, requested, unproven := 0, 0, 0, 0, 0
-	accounts := map[string][2]int{}
+	inFlight, restricted, failing, requested, unproven, slowly := 0, 0, 0, 0, 0, 0
+	accounts := map[string][3]int{}
 	parkedAt, queued := map[*account]int{}, map[*account]int{}
 	for id, w := range l.webhooks {
 		inFlight += len(w.slots)
@@ -106,6 +106,10 @@ func (b *bench) check() {
 		if w.health >= slowFailing {
 			failing += len(w.slots) - cut
 		}
+		if w.health == slow {
+			slowly++
+			count[2]++
+		}
 		accounts[w.account.id] = count
 		if w.cap < 1 || w.cap > l.perWebhook {
 			b.Fatalf("%s: cap %d", id, w.cap)
@@ -124,12 +128,12 @@ func (b *bench) check() {
 			b.Fatalf("%s: health %d after %d failures, %d late", id, w.health, w.failures, w.late)
 		}
 	}
-	if requested != l.requested || unproven != l.unproven.inFlight {
-		b.Fatalf("%d requested and %d unproven, counted %d and %d", requested, unproven, l.requested, l.unproven.inFlight)
+	if requested != l.requested || unproven != l.unproven.inFlight || slowly != l.pool.slow {
+		b.Fatalf("%d requested, %d unproven and %d slow; counted %d, %d and %d", requested, unproven, slowly, l.requested, l.unproven.inFlight, l.pool.slow)
 	}
 	full := 0
 	for id, a := range l.accounts {
-		if got := accounts[id]; got[0] != a.inFlight || got[1] != a.restricted || a.offered != 0 {
+		if got := accounts[id]; got[0] != a.inFlight || got[1] != a.restricted || got[2] != a.slow || a.offered != 0 {
 			b.Fatalf("account %s: %v, counted %+v", id, got, a)
 		}
 		if a.inFlight >= l.perAccount {

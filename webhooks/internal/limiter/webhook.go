@@ -99,6 +99,7 @@ func (l *Limiter) webhook(start Start) *webhook {
 func (l *Limiter) forget(w *webhook) {
 	l.queues[w.health].remove(w)
 	l.setWaits(w, false)
+	l.count(w, 0, -1)
 	delete(l.webhooks, w.id)
 	l.byUse.Remove(w.element)
 	l.pool.webhooks--
