@@ -154,6 +154,7 @@ func (l *Limiter) Suspend(s *Slot) {
 		s.webhook.suspended++
 	}
 	l.refresh(s.webhook)
+	l.unpark(s.webhook.account) // it may have been its turn
 }
 
 // Recorded forgets an attempt that was released: its result is stored, or given up.
