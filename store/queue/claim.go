@@ -52,7 +52,7 @@ func (q *Queue) Claim(now time.Time, claim webhooks.Claim) (claimed []Claimed, w
 	next = q.later.first(next)
 	for _, webhook := range claim.Webhooks { // whose lanes stay in line when nothing of them is due any more
 		if e := q.webhooks.all[webhook]; e != nil {
-			next = min(next, e.dueAfter(t))
+			next = min(next, e.dueAfter(t, e.rest))
 		}
 	}
 	if len(q.leases) > 0 {

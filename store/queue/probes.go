@@ -60,7 +60,7 @@ func (q *Queue) claimProbes(claimed []Claimed, t int64, claim *webhooks.Claim) (
 		switch {
 		case e == nil, len(claimed) >= most, e.account.full(claim):
 		case e.next(t) == nil:
-			next = min(next, e.dueAfter(t))
+			next = min(next, e.dueAfter(t, noRest))
 		case t < p.from:
 			next = min(next, p.from)
 		default:

@@ -56,3 +56,20 @@ func TestRestsEnd(t *testing.T) {
 		t.Errorf("%d rests are remembered that are over", n)
 	}
 }
+
+// A probe does not wait for the end of a Rest, also if it has to wait until something is
+// due.
+func TestProbeDuringRest(t *testing.T) {
+	var q Queue
+	add(&q, "a", 0, at(2*time.Second))
+	q.Rest("a", at(time.Minute))
+	q.Probe("a")
+	probe := webhooks.Claim{Limit: 9, Probes: 1, Lease: time.Hour}
+	claimed, wait := q.Claim(start, probe)
+	want(t, "claimed", names(claimed))
+	if wait > 2*time.Second {
+		t.Fatalf("wait = %v, but something is due in 2s", wait)
+	}
+	claimed, _ = q.Claim(at(2*time.Second), probe)
+	want(t, "claimed", names(claimed), "a0")
+}

@@ -96,13 +96,15 @@ func (e *webhookQueue) next(t int64) *lane {
 	return nil
 }
 
-// dueAfter returns when something that waits in the webhook's lanes is due next, if
-// that is after t.
-func (e *webhookQueue) dueAfter(t int64) int64 {
+// dueAfter returns when something that waits in the webhook's lanes may be claimed next, if
+// that is after t and the webhook is left alone until rest.
+func (e *webhookQueue) dueAfter(t, rest int64) int64 {
 	next := int64(math.MaxInt64)
 	for kind := range e.lanes {
-		if l := &e.lanes[kind]; !l.paused && len(l.waiting) > 0 && l.due() > t {
-			next = min(next, l.due())
+		if l := &e.lanes[kind]; !l.paused && len(l.waiting) > 0 {
+			if due := max(l.waiting[0].due, rest); due > t {
+				next = min(next, due)
+			}
 		}
 	}
 	return next
