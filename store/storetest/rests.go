@@ -78,6 +78,21 @@ func rests(run runner) {
 		wantNone(t)
 	})
 
+	run("a probe waits until something is due, and no longer", func(t *tester) {
+		t.createWebhooks(newWebhook("acct", "webhook"))
+		t.enqueueMany("acct", 1, 1)
+		const after = 300 * time.Millisecond
+		end := settlement(t.claim(all)[0], webhooks.Retry)
+		end.RetryAfter, end.Rest = after, time.Hour
+		t.settle(end)
+		t.must(t.store.Probe(t.Context(), "acct", "webhook"))
+		probe := webhooks.Claim{Limit: 99, Probes: 1, Lease: longLease}
+		if tasks, wait := t.claimAndWait(probe); len(tasks) > 0 || wait > after {
+			t.Errorf("claimed %d, wait = %v, want none for no longer than %v", len(tasks), wait, after)
+		}
+		t.await(1, probe)
+	})
+
 	run("Deliver ends it", func(t *tester) {
 		t.createWebhooks(newWebhook("acct", "webhook"))
 		t.enqueueMany("acct", 4, 1)
