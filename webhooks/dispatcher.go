@@ -173,8 +173,9 @@ func (d *dispatcher) release(f *inflight, finished <-chan *inflight, results cha
 
 // recorded ends attempts whose results are recorded, or given up.
 func (d *dispatcher) recorded(batch []*inflight) {
+	now := time.Now()
 	for _, f := range batch {
-		d.limiter.Recorded(&f.slot)
+		d.limiter.Recorded(&f.slot, now)
 		d.leases.remove(f)
 		if !f.Canceled() && len(d.free) < maxSettle { // or else someone may wait for its end
 			*f = inflight{}

@@ -27,3 +27,30 @@ func TestRest(t *testing.T) {
 	end("a probe that succeeds", Success, 0, 0)
 	end("a failure", Failure, 0, 0)
 }
+
+// A store counts the rest from when it records the failure. If that takes long the next
+// turn comes later, but no later than at the end of the rest.
+func TestTheTurnComesAfterTheRest(t *testing.T) {
+	for _, took := range []time.Duration{0, minPause / 2, 2 * minPause} {
+		b := newBench(t, 256, 64)
+		for range openAfter - 1 {
+			b.begin("acct", "wh", true)
+			b.end(0, Failure, time.Millisecond)
+		}
+		a := new(attempt)
+		b.l.Begin(&a.Slot, a, Start{Webhook: "wh", Account: "acct", At: b.now, Turn: true})
+		rest := b.l.Observe(&a.Slot, Failure, time.Millisecond, b.now)
+		b.l.Release(&a.Slot, b.now)
+		turn := b.now.Add(rest * 8 / 7)
+		b.now = b.now.Add(took)
+		b.l.Recorded(&a.Slot, b.now)
+		if end := b.now.Add(rest); turn.Before(end) {
+			turn = end
+		}
+		b.check()
+		next := b.l.NextWake(b.now, b.now.Add(time.Hour), true)
+		if d := next.Sub(turn); rest == 0 || d < -time.Microsecond || d > time.Microsecond {
+			t.Errorf("recorded after %v, with a rest of %v, its turn is %v later than it ought to be", took, rest, d)
+		}
+	}
+}

@@ -23,7 +23,7 @@ func Example() {
 		l.Begin(&a.slot, &a, limiter.Start{Webhook: "wh_1", Account: "acct_1", At: now})
 		rest := l.Observe(&a.slot, outcome, 20*time.Millisecond, now)
 		l.Release(&a.slot, now)
-		l.Recorded(&a.slot)
+		l.Recorded(&a.slot, now)
 		state := l.State("wh_1")
 		fmt.Println("cap", state.Cap, "open", state.Open, "leave it alone", rest > 0)
 	}

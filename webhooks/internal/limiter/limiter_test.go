@@ -54,7 +54,7 @@ func (b *bench) end(i int, outcome Outcome, took time.Duration) (rest time.Durat
 	a.ended = true
 	rest = b.l.Observe(&a.Slot, outcome, took, b.now)
 	b.l.Release(&a.Slot, b.now)
-	b.l.Recorded(&a.Slot)
+	b.l.Recorded(&a.Slot, b.now)
 	return rest
 }
 

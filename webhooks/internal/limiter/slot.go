@@ -25,7 +25,8 @@ type Slot struct {
 	unproven  bool
 	cut       bool // cut short: it counts in no bulkhead any more
 	late      bool
-	suspends  bool // no other to its webhook begins before it is recorded
+	suspends  bool          // no other to its webhook begins before it is recorded
+	rest      time.Duration // what Observe returned
 
 	// How many attempts have finished, of all, of its account and of unproven webhooks,
 	// when all that was begun before it has.
@@ -102,6 +103,7 @@ func (l *Limiter) Observe(s *Slot, outcome Outcome, took time.Duration, now time
 	switch {
 	case outcome == Failure:
 		rest = w.fail(s, now) * 7 / 8 // it begins later, and has ended when it is the webhook's turn
+		s.rest = rest
 	case w.health == open:
 		w.closeBreaker(now, l.perWebhook)
 	default:
@@ -157,15 +159,23 @@ func (l *Limiter) Suspend(s *Slot) {
 	l.unpark(s.webhook.account) // it may have been its turn
 }
 
-// Recorded forgets an attempt that was released: its result is stored, or given up.
-func (l *Limiter) Recorded(s *Slot) {
+// Recorded forgets an attempt that was released: its result is stored, or given up. If
+// that took long the receiver is left alone until later than Observe knew, for the rest
+// counts from then: a turn before its end would be in vain, and the next one a pause later.
+func (l *Limiter) Recorded(s *Slot, now time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	w := s.webhook
 	l.unrecorded--
-	s.webhook.unrecorded--
+	w.unrecorded--
 	if s.suspends {
-		s.webhook.suspended--
-		l.refresh(s.webhook)
+		w.suspended--
+	}
+	if s.rest > 0 && w.health == open && !w.trusted {
+		w.turn = latest(w.turn, now.Add(s.rest))
+	}
+	if s.suspends || s.rest > 0 {
+		l.refresh(w)
 	}
 }
 
