@@ -179,33 +179,3 @@ func TestAnotherAccountsWebhook(t *testing.T) {
 	}
 	h.do("GET", webhooksPath+"/"+id, admin, "").want(200, "")
 }
-
-// TestAuthorityOverWhatAReplayShows changes a webhook just when the caller of a creation
-// made again was found good enough for it as it was: it is not shown as it is then.
-func TestAuthorityOverWhatAReplayShows(t *testing.T) {
-	var change func()
-	config := newClock().config()
-	config.Authorize = func(ctx context.Context, caller auth.Principal, access auth.Access) error {
-		err := auth.LeastPrivilege(ctx, caller, access)
-		if f := change; access.Target != nil && access.Target.ID != "" && f != nil {
-			change = nil
-			f()
-		}
-		return err
-	}
-	h := serve(t, config)
-	_, files := h.key(alice, scopes.FilesRead)
-	create := func() reply {
-		return h.do("POST", webhooksPath, files, `{"url":"https://example.com","events":["files.expiring"]}`, idempotent("a"))
-	}
-	id := create().want(201, "").text("id")
-	create().want(200, "")
-	change = func() {
-		url := "https://example.com/balances"
-		_, err := h.api.Webhooks.Update(t.Context(), alice, id, webhooks.UpdateParams{URL: &url, Events: []webhooks.EventType{webhooks.TypeBalanceLow}})
-		if err != nil {
-			t.Error(err)
-		}
-	}
-	create().want(403, "FORBIDDEN")
-}

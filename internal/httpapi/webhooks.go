@@ -95,17 +95,13 @@ func (a *api) createWebhook(c *call) (answer, error) {
 	return created(c, webhook.ID, view)
 }
 
-// showCreated answers with a webhook that an earlier request created, as it is now. It may
-// have changed since Create asked, so the caller must be allowed what is shown.
+// showCreated answers with a webhook that an earlier request created, as it is now.
 func (a *api) showCreated(c *call, webhookID string) (answer, error) {
 	webhook, err := a.webhooks.Get(c.Context(), c.caller.Account, webhookID)
-	if errors.Is(err, webhooks.ErrNotFound) { // it was deleted since Create looked
-		err = webhooks.ErrCreatedThenDeleted
-	}
-	if err == nil {
-		err = a.mayChangeWebhook(c)(webhook, webhook)
-	}
-	if err != nil {
+	switch {
+	case errors.Is(err, webhooks.ErrNotFound): // it was deleted since Create looked
+		return answer{}, webhooks.ErrCreatedThenDeleted
+	case err != nil:
 		return answer{}, err
 	}
 	if err := a.mayChangeWebhook(c)(webhook, webhook); err != nil { // it may have been changed since Create asked
