@@ -104,9 +104,6 @@ func (a *api) showCreated(c *call, webhookID string) (answer, error) {
 	case err != nil:
 		return answer{}, err
 	}
-	if err := a.mayChangeWebhook(c)(webhook, webhook); err != nil { // it may have been changed since Create asked
-		return answer{}, err
-	}
 	return showWebhook(&webhook, "")
 }
 
