@@ -1,6 +1,8 @@
 package simulation_test
 
 import (
+	"context"
+	"iter"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -66,6 +68,7 @@ func newPlan(seed uint64, onDisk bool) plan {
 		Concurrency:             pick(r, 8, 16, 64, 1024),
 		DefaultBalanceThreshold: 10,
 		MaxPerAccount:           -1,
+		Files:                   noFiles, // they are reported; the scan has its progress to keep
 	}
 	p.config.Retries = pick(r, webhooks.DefaultRetries(), []time.Duration{5 * time.Second, time.Minute, 10 * time.Minute}, []time.Duration{time.Second, 30 * time.Second, time.Hour, 2 * time.Hour})
 	p.config.FailingLimit = pick(r, 0, 0, 6*time.Hour)
@@ -132,4 +135,9 @@ func newWindow(r *rand.Rand) window {
 		}
 	}
 	return w
+}
+
+// noFiles is the source of a host without files that expire.
+func noFiles(context.Context, string, time.Time) iter.Seq2[webhooks.StoredFile, error] {
+	return func(func(webhooks.StoredFile, error) bool) {}
 }
