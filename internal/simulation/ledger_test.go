@@ -355,8 +355,8 @@ func (l *ledger) off(webhook string) (ok bool, at time.Duration) {
 // claimed since.
 func (l *ledger) waits(webhook, event string, at time.Duration) (waits bool) {
 	late := time.Duration(0)
-	if l.world.clockSet() != 0 {
-		late = 10 * time.Minute // a file that is opened again first sees a clock that was set back
+	if l.world.clockSet() != 0 || l.world.era.from > 0 {
+		late = day // a file that is opened again may see a clock that was set back
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
