@@ -132,7 +132,7 @@ func TestListIsNewestFirst(t *testing.T) {
 	service, clock := newClocked(t)
 	var want []string
 	for i := range 5 {
-		clock.Set(noon.Add(-time.Duration(i) * time.Second)) // whatever the clock does
+		clock.Set(noon.Add(-time.Duration(i) * time.Second)) // the clock may be set back
 		key, _ := create(t, service, time.Time{})
 		want = append([]string{key.ID}, want...)
 	}

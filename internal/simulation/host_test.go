@@ -82,7 +82,9 @@ func (w *world) start() {
 	if closed {
 		w.openStore()
 	}
+	w.mu.Lock()
 	w.process++
+	w.mu.Unlock()
 	h := &host{world: w, link: &uplink{}, listener: pipenet.Listen(), ended: make(chan struct{}), requests: make(map[string]progress)}
 	h.store = &faulty{Store: w.kept, world: w, process: w.process, died: make(chan struct{})}
 	config := w.plan.config

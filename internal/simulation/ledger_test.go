@@ -356,7 +356,9 @@ func (l *ledger) off(webhook string) (ok bool, at time.Duration) {
 func (l *ledger) waits(webhook, event string, at time.Duration) (waits bool) {
 	late := time.Duration(0)
 	if l.world.clockSet() != 0 || l.world.era.from > 0 {
-		late = day // a file that is opened again may see a clock that was set back
+		// A file that is opened again may see a clock that was set back: each time what
+		// is due is late by the age of the file's mark of the clock.
+		late = time.Duration(l.world.starts()) * 10 * time.Minute
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -241,6 +241,13 @@ func (w *world) setClock(by time.Duration) {
 	}
 }
 
+// starts returns how often the host was started.
+func (w *world) starts() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.process
+}
+
 func (w *world) clockSet() time.Duration {
 	w.mu.Lock()
 	defer w.mu.Unlock()
