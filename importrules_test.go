@@ -57,6 +57,7 @@ var importRules = map[string][]string{
 	"internal/pipenet":    {},
 	"internal/simulation": {},
 	"internal/testclock":  {},
+	"internal/testbubble": {},
 	"internal/testhook":   {},
 
 	// Programs show what others can do: they import what others can.

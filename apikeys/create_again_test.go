@@ -7,12 +7,12 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/storageapi/storageapi/apikeys"
+	"github.com/storageapi/storageapi/internal/testbubble"
 	"github.com/storageapi/storageapi/scopes"
 	"github.com/storageapi/storageapi/store/memory"
 )
@@ -49,7 +49,7 @@ func TestMaxPerAccount(t *testing.T) {
 }
 
 // A request that is made again makes nothing.
-func TestCreateAgain(t *testing.T) { synctest.Test(t, testCreateAgain) }
+func TestCreateAgain(t *testing.T) { testbubble.Run(t, testCreateAgain) }
 
 func testCreateAgain(t *testing.T) {
 	service := newService(t, memory.New(), apikeys.Config{})

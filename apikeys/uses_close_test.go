@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/storageapi/storageapi/apikeys"
+	"github.com/storageapi/storageapi/internal/testbubble"
 )
 
 // gated is a store whose RecordKeyUse waits until it is opened.
@@ -30,7 +31,7 @@ func (s *gated) RecordKeyUse(ctx context.Context, uses []apikeys.KeyUse) error {
 }
 
 func TestCloseWritesWhatIsLeft(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testbubble.Run(t, func(t *testing.T) {
 		store, service, key, token := newSpied(t)
 		accepted(t, service, token.Reveal())
 		used := lastUse(t, service, key.ID)
@@ -53,7 +54,7 @@ func TestCloseWritesWhatIsLeft(t *testing.T) {
 // Close returns when nothing touches the store any more, so that it can be
 // closed next.
 func TestCloseWaitsForTheWriteUnderWay(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testbubble.Run(t, func(t *testing.T) {
 		store := newGated()
 		service := newService(t, store, apikeys.Config{})
 		_, token := create(t, service, time.Time{})
@@ -75,7 +76,7 @@ func TestCloseWaitsForTheWriteUnderWay(t *testing.T) {
 }
 
 func TestUsesAreWrittenAgainAfterAFailure(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testbubble.Run(t, func(t *testing.T) {
 		var log bytes.Buffer
 		store := newSpy()
 		service := newService(t, store, apikeys.Config{Logger: slog.New(slog.NewTextHandler(&log, nil))})
@@ -107,7 +108,7 @@ func (halted) Halted() error { return errors.New("input/output error") }
 
 // That a store writes nothing any more takes one line of the log, however long it goes on.
 func TestAStoreThatHalts(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testbubble.Run(t, func(t *testing.T) {
 		var log bytes.Buffer
 		store := newSpy()
 		service := newService(t, halted{store}, apikeys.Config{Logger: slog.New(slog.NewTextHandler(&log, nil))})
@@ -127,7 +128,7 @@ func TestAStoreThatHalts(t *testing.T) {
 // A store that stays broken does not keep Close from returning, nor anything
 // running after it.
 func TestCloseGivesUpOnABrokenStore(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testbubble.Run(t, func(t *testing.T) {
 		store := newSpy()
 		service := newService(t, store, apikeys.Config{Logger: slog.New(slog.DiscardHandler)})
 		_, token := create(t, service, time.Time{})
@@ -143,7 +144,7 @@ func TestCloseGivesUpOnABrokenStore(t *testing.T) {
 }
 
 func TestUsesTakeBoundedMemory(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testbubble.Run(t, func(t *testing.T) {
 		const most = 65536
 		store := newSpy()
 		store.Store = answering(func(hash apikeys.Hash) apikeys.Key {
@@ -212,7 +213,7 @@ func TestUsesThatAreWrittenDuringARead(t *testing.T) {
 	} {
 		for _, list := range []bool{false, true} {
 			t.Run(fmt.Sprint(name, "/list=", list), func(t *testing.T) {
-				synctest.Test(t, func(t *testing.T) {
+				testbubble.Run(t, func(t *testing.T) {
 					store := &slow{spy: newSpy()}
 					service := newService(t, store, apikeys.Config{})
 					key, token := create(t, service, time.Time{})

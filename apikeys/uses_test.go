@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/storageapi/storageapi/apikeys"
+	"github.com/storageapi/storageapi/internal/testbubble"
 )
 
 // lastUse returns what Get says, and fails the test if List then says less.
@@ -28,7 +29,7 @@ func lastUse(t *testing.T, s *apikeys.KeyService, id string) time.Time {
 }
 
 func TestVerifyWritesNothing(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testbubble.Run(t, func(t *testing.T) {
 		store, service, key, token := newSpied(t)
 		rotate(t, service, key.ID, time.Hour)
 		store.writes, store.reads = 0, 0
@@ -43,7 +44,7 @@ func TestVerifyWritesNothing(t *testing.T) {
 }
 
 func TestLastUseIsShownBeforeAndAfterItIsWritten(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testbubble.Run(t, func(t *testing.T) {
 		store, service, key, token := newSpied(t)
 		if at := lastUse(t, service, key.ID); !at.IsZero() {
 			t.Errorf("a key that was never used was last used at %v", at)
@@ -66,7 +67,7 @@ func TestLastUseIsShownBeforeAndAfterItIsWritten(t *testing.T) {
 
 // A refused token is no use, and the token before the last rotation is one.
 func TestWhatCountsAsAUse(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testbubble.Run(t, func(t *testing.T) {
 		service := newService(t, newSpy(), apikeys.Config{})
 		expired, token := create(t, service, time.Now().Add(time.Hour))
 		time.Sleep(2 * time.Hour)
@@ -86,7 +87,7 @@ func TestWhatCountsAsAUse(t *testing.T) {
 // Each token of a key has its uses: what a replaced one did before its rotation
 // stays with it, also if that is not written yet.
 func TestThePreviousTokenHasItsOwnUses(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testbubble.Run(t, func(t *testing.T) {
 		service := newService(t, newSpy(), apikeys.Config{})
 		key, old := create(t, service, time.Time{})
 		want := func(last, previous time.Time) {
@@ -131,7 +132,7 @@ func TestThePreviousTokenHasItsOwnUses(t *testing.T) {
 // However busy a key is, its use is written at most once a minute; what is shown
 // is never more than a second old all the same.
 func TestUsesAreCoalesced(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testbubble.Run(t, func(t *testing.T) {
 		store := newSpy()
 		service := newService(t, store, apikeys.Config{})
 		busy, busyToken := create(t, service, time.Time{})
@@ -160,7 +161,7 @@ func TestUsesAreCoalesced(t *testing.T) {
 
 // An idle service does nothing at all.
 func TestNoUsesNoWrites(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testbubble.Run(t, func(t *testing.T) {
 		store := newSpy()
 		service := newService(t, store, apikeys.Config{})
 		create(t, service, time.Time{})
@@ -173,7 +174,7 @@ func TestNoUsesNoWrites(t *testing.T) {
 }
 
 func TestUsesAreWrittenInSmallSteps(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testbubble.Run(t, func(t *testing.T) {
 		const keys, most = 1300, 512
 		store := newSpy()
 		service := newService(t, store, apikeys.Config{MaxPerAccount: -1})
@@ -216,7 +217,7 @@ func TestLastUseIsNeverSetBack(t *testing.T) {
 
 // While a write is under way, what it writes is still shown.
 func TestLastUseIsShownWhileItIsWritten(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testbubble.Run(t, func(t *testing.T) {
 		store := newGated()
 		service := newService(t, store, apikeys.Config{})
 		key, token := create(t, service, time.Time{})

@@ -6,9 +6,9 @@ import (
 	"fmt"
 	"math"
 	"testing"
-	"testing/synctest"
 	"time"
 
+	"github.com/storageapi/storageapi/internal/testbubble"
 	"github.com/storageapi/storageapi/internal/testclock"
 	"github.com/storageapi/storageapi/webhooks"
 )
@@ -191,7 +191,7 @@ func TestBalanceWritesLittle(t *testing.T) {
 // What was left due when a process died, or the store failed, the maintainer makes up
 // for.
 func TestBalanceLeftDue(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testbubble.Run(t, func(t *testing.T) {
 		box, log := newTeller(), &logbook{}
 		s := newService(t, box, webhooks.Config{Logger: log.logger()})
 		report(t, s, "5")

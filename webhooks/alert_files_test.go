@@ -7,11 +7,11 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/storageapi/storageapi/internal/testbubble"
 	"github.com/storageapi/storageapi/internal/testclock"
 	"github.com/storageapi/storageapi/webhooks"
 )
@@ -196,7 +196,7 @@ func TestFilesAtOnce(t *testing.T) {
 
 // What was told is forgotten a day after the file has expired, and not before.
 func TestFilesAreForgotten(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testbubble.Run(t, func(t *testing.T) {
 		box, file := newTeller(), expiring("file", time.Now().Add(20*time.Hour))
 		s := newService(t, box, webhooks.Config{})
 		start(t, s)

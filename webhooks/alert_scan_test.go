@@ -11,6 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/storageapi/storageapi/internal/testbubble"
 	"github.com/storageapi/storageapi/webhooks"
 )
 
@@ -90,7 +91,7 @@ func (s *shelf) begun() []string {
 }
 
 func TestScan(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testbubble.Run(t, func(t *testing.T) {
 		// A file expires every minute. A scan is made every six.
 		const first, last = 168 * time.Minute, 24 * time.Minute
 		began := time.Now()
@@ -141,7 +142,7 @@ func TestScan(t *testing.T) {
 func TestScanGoesOn(t *testing.T) {
 	for name, panics := range map[string]bool{"an error": false, "a panic": true} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
+			testbubble.Run(t, func(t *testing.T) {
 				files := newShelf(7, 35_000, oneOfTen)
 				files.all = true
 				files.breaks, files.panics = 25_000, panics
@@ -184,7 +185,7 @@ func TestScanGoesOn(t *testing.T) {
 
 // A source that fails is asked again soon, and a store that does.
 func TestScanAfterFailure(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testbubble.Run(t, func(t *testing.T) {
 		soon := time.Now().Add(20 * time.Hour)
 		files := newShelf(1, 10, func(int) time.Time { return soon })
 		files.breaks = 5
@@ -202,7 +203,7 @@ func TestScanAfterFailure(t *testing.T) {
 // Of several processes one scans at a time; if it is killed, another one goes on a
 // minute later.
 func TestScanByOneOfSeveral(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testbubble.Run(t, func(t *testing.T) {
 		files := newShelf(1, 30_000, oneOfTen)
 		files.all = true
 		hold := make(chan struct{})
@@ -260,7 +261,7 @@ func (s hasty) UpdateFileScan(ctx context.Context, change func([]byte) ([]byte, 
 
 // A store may find out only in the end that somebody else scans.
 func TestScanIsClaimedInTheEnd(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testbubble.Run(t, func(t *testing.T) {
 		files := newShelf(1, 10, oneOfTen)
 		hold := make(chan struct{})
 		defer close(hold)

@@ -9,10 +9,10 @@ import (
 	"net/http"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/storageapi/storageapi/internal/pipenet"
+	"github.com/storageapi/storageapi/internal/testbubble"
 	"github.com/storageapi/storageapi/webhooks"
 )
 
@@ -34,7 +34,7 @@ type dialer = func(ctx context.Context, network, address string) (net.Conn, erro
 func inBubble(t *testing.T, config webhooks.Config, handler http.HandlerFunc, test func(*bubble)) {
 	t.Helper()
 	goodCertificate() // outside: what it waits for is not the bubble's
-	synctest.Test(t, func(t *testing.T) {
+	testbubble.Run(t, func(t *testing.T) {
 		b := &bubble{T: t, store: newFlaky(), logs: &logbook{}}
 		config.MaxPerAccount = -1
 		config.RootCAs, config.Logger = trusted().pool(), b.logs.logger()

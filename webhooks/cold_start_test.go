@@ -4,8 +4,9 @@ import (
 	"fmt"
 	"net/http"
 	"testing"
-	"testing/synctest"
 	"time"
+
+	"github.com/storageapi/storageapi/internal/testbubble"
 )
 
 // A process that starts with a backlog, and knows nothing yet of how long receivers take,
@@ -25,7 +26,7 @@ func TestColdStartSendsOnce(t *testing.T) {
 		{250 * time.Millisecond, false, 1500},
 	} {
 		t.Run(fmt.Sprintf("%v, proven %v", test.takes, test.proven), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
+			testbubble.Run(t, func(t *testing.T) {
 				s := newStorm(t, 0, accounts, "")
 				s.dial = s.servePlain(func(http.ResponseWriter, *http.Request) { time.Sleep(test.takes) })
 				s.restart()

@@ -3,9 +3,9 @@ package webhooks_test
 import (
 	"context"
 	"testing"
-	"testing/synctest"
 	"time"
 
+	"github.com/storageapi/storageapi/internal/testbubble"
 	"github.com/storageapi/storageapi/store/memory"
 	"github.com/storageapi/storageapi/webhooks"
 )
@@ -28,7 +28,7 @@ func (*concurrentPurge) PurgesConcurrently() {}
 
 // Purges that others wait for leave them four fifths of the time, and others half.
 func TestPauseBetweenPurges(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testbubble.Run(t, func(t *testing.T) {
 		run := func(store webhooks.Store) {
 			service, err := webhooks.New(store, webhooks.Config{})
 			if err != nil {

@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/storageapi/storageapi/internal/testbubble"
 	"github.com/storageapi/storageapi/webhooks"
 )
 
@@ -292,7 +293,7 @@ func (hung) SettleDeliveries(ctx context.Context, _ []webhooks.Settlement) ([]in
 
 // Ending in the middle of a claim is no failure.
 func TestEndingDuringAClaimIsNotLogged(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testbubble.Run(t, func(t *testing.T) {
 		logs := &logbook{}
 		service := newService(t, hung{newFlaky().Store}, webhooks.Config{Logger: logs.logger()})
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
@@ -308,7 +309,7 @@ func TestEndingDuringAClaimIsNotLogged(t *testing.T) {
 
 // A store that hangs keeps neither Run from ending nor Delete.
 func TestAHungStore(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testbubble.Run(t, func(t *testing.T) {
 		memory := newFlaky().Store
 		service := newService(t, hung{memory}, webhooks.Config{DrainTimeout: time.Second})
 		webhook := subscribe(t, service, anyURL)

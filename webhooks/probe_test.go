@@ -7,6 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/storageapi/storageapi/internal/testbubble"
 	"github.com/storageapi/storageapi/store/bolt"
 	"github.com/storageapi/storageapi/store/memory"
 	"github.com/storageapi/storageapi/webhooks"
@@ -27,7 +28,7 @@ func broken(t *testing.T, hangs bool, test func(b *bubble, o *outage, webhook we
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
+			testbubble.Run(t, func(t *testing.T) {
 				o := &outage{hangs: hangs, gauge: newGauge()}
 				b := &bubble{T: t, store: &flaky{Store: open(t)}, logs: &logbook{}}
 				b.service = newService(t, b.store, webhooks.Config{MaxPerAccount: -1, Retries: []time.Duration{}, Logger: b.logs.logger()})

@@ -4,11 +4,11 @@ import (
 	"errors"
 	"fmt"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/storageapi/storageapi/internal/testbubble"
 	"github.com/storageapi/storageapi/signing"
 	"github.com/storageapi/storageapi/store/memory"
 	"github.com/storageapi/storageapi/webhooks"
@@ -38,7 +38,7 @@ func TestMaxPerAccount(t *testing.T) {
 }
 
 // A request that is made again makes nothing, and shows no secret.
-func TestCreateAgain(t *testing.T) { synctest.Test(t, testCreateAgain) }
+func TestCreateAgain(t *testing.T) { testbubble.Run(t, testCreateAgain) }
 
 func testCreateAgain(t *testing.T) {
 	service := newService(t, memory.New(), webhooks.Config{})

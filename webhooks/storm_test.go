@@ -8,9 +8,9 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
+	"github.com/storageapi/storageapi/internal/testbubble"
 	"github.com/storageapi/storageapi/webhooks"
 )
 
@@ -93,7 +93,7 @@ func TestOneWebhookBesideManyThatHang(t *testing.T) {
 	} {
 		name := fmt.Sprintf("%d in %d accounts, %s, proven %v", test.hanging, test.accounts, test.well, test.proven)
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
+			testbubble.Run(t, func(t *testing.T) {
 				s := newStorm(t, test.hanging, test.accounts, test.well)
 				s.hangs.Store(true)
 				if test.proven {
@@ -155,7 +155,7 @@ func TestAllButOneBeginToHang(t *testing.T) {
 		{10_000, 10_000, 1500 * time.Millisecond}, // nothing tells it from the others
 	} {
 		t.Run(fmt.Sprintf("%d in %d accounts", test.hanging, test.accounts), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
+			testbubble.Run(t, func(t *testing.T) {
 				s := newStorm(t, test.hanging, test.accounts, "its own")
 				for i := range test.hanging {
 					s.subscribeFor(s.account(i), fmt.Sprint("slow", i))

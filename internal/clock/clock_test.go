@@ -2,10 +2,10 @@ package clock_test
 
 import (
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/storageapi/storageapi/internal/clock"
+	"github.com/storageapi/storageapi/internal/testbubble"
 )
 
 const (
@@ -33,7 +33,7 @@ func TestSet(t *testing.T) {
 		"by centuries":              {{hour, 200 * year, 200 * year}, {hour, 0, 0}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
+			testbubble.Run(t, func(t *testing.T) {
 				var c clock.Clock
 				c.Watch()
 				for i, m := range moves {
@@ -77,7 +77,7 @@ func TestResume(t *testing.T) {
 		"set back before, right again":  {ahead: -year, gone: year, steady: year, doubt: year},
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
+			testbubble.Run(t, func(t *testing.T) {
 				var before, after clock.Clock
 				before.Watch()
 				before.Set(test.ahead)

@@ -10,11 +10,11 @@ import (
 	"net/http"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/storageapi/storageapi"
 	"github.com/storageapi/storageapi/auth"
+	"github.com/storageapi/storageapi/internal/testbubble"
 )
 
 // A pipeListener accepts connections that are pipes: a server on it can be in a bubble.
@@ -51,7 +51,7 @@ func (l *pipeListener) dial(context.Context, string, string) (net.Conn, error) {
 func inBubble(t *testing.T, readTimeout time.Duration, test func(t *testing.T, h *host, l *pipeListener, client *http.Client, faults *faulty)) {
 	for _, version := range []string{"HTTP/1.1", "HTTP/2.0"} {
 		t.Run(version, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
+			testbubble.Run(t, func(t *testing.T) {
 				faults := newFaulty()
 				api, err := storageapi.NewHandler(storageapi.Config{Store: faults, Logger: slog.New(slog.DiscardHandler)})
 				if err != nil {
@@ -132,7 +132,7 @@ func TestBodyDeadlineIsLifted(t *testing.T) {
 // TestBodyThatIsNotReadEnds refuses a request before its body is there: the server
 // waits for that body, to keep the connection, but no longer than for others.
 func TestBodyThatIsNotReadEnds(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testbubble.Run(t, func(t *testing.T) {
 		api, err := storageapi.NewHandler(storageapi.Config{Store: newFaulty(), Logger: slog.New(slog.DiscardHandler)})
 		if err != nil {
 			t.Fatal(err)

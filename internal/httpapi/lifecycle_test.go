@@ -13,6 +13,7 @@ import (
 
 	"github.com/storageapi/storageapi"
 	"github.com/storageapi/storageapi/apikeys"
+	"github.com/storageapi/storageapi/internal/testbubble"
 	"github.com/storageapi/storageapi/scopes"
 	"github.com/storageapi/storageapi/store/memory"
 	"github.com/storageapi/storageapi/webhooks"
@@ -99,7 +100,7 @@ func TestRunAndClose(t *testing.T) {
 		}
 	}
 	inBubble := func(name string, test func(*testing.T)) {
-		t.Run(name, func(t *testing.T) { synctest.Test(t, test) })
+		t.Run(name, func(t *testing.T) { testbubble.Run(t, test) })
 	}
 	inBubble("context ends Run", func(t *testing.T) {
 		api := newAPI(t)

@@ -3,12 +3,12 @@ package interop
 import (
 	"net/http"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
 	svix "github.com/svix/svix-webhooks/go"
 
+	"github.com/storageapi/storageapi/internal/testbubble"
 	"github.com/storageapi/storageapi/signing"
 )
 
@@ -29,7 +29,7 @@ func TestGoLibrariesVerify(t *testing.T) {
 		for _, m := range all {
 			t.Run(name+"/"+m.Name, func(t *testing.T) {
 				// The libraries ask time.Now; in the bubble it says what the message wants.
-				synctest.Test(t, func(t *testing.T) {
+				testbubble.Run(t, func(t *testing.T) {
 					time.Sleep(time.Until(time.Unix(m.Now, 0)))
 					var accepted bool
 					var last error

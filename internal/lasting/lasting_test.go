@@ -9,12 +9,13 @@ import (
 	"time"
 
 	"github.com/storageapi/storageapi/internal/lasting"
+	"github.com/storageapi/storageapi/internal/testbubble"
 )
 
 type key struct{}
 
 func TestContext(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testbubble.Run(t, func(t *testing.T) {
 		served := context.WithValue(context.WithValue(t.Context(), key{}, "value"), http.ServerContextKey, &http.Server{})
 		parent, leave := context.WithCancel(served)
 		ctx, cancel := lasting.Context(parent)

@@ -10,13 +10,13 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/storageapi/storageapi/apikeys"
+	"github.com/storageapi/storageapi/internal/testbubble"
 	"github.com/storageapi/storageapi/scopes"
 	"github.com/storageapi/storageapi/signing"
 	"github.com/storageapi/storageapi/store"
@@ -34,7 +34,7 @@ func TestTwins(t *testing.T) {
 	}
 	for seed := first; seed < first+uint64(n); seed++ {
 		dir := directory(t)
-		synctest.Test(t, func(t *testing.T) { liveAsTwins(t, seed, filepath.Join(dir, "storage.db")) })
+		testbubble.Run(t, func(t *testing.T) { liveAsTwins(t, seed, filepath.Join(dir, "storage.db")) })
 		_ = os.RemoveAll(dir)
 	}
 }

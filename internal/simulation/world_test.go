@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/storageapi/storageapi/internal/boltfault"
+	"github.com/storageapi/storageapi/internal/testbubble"
 	"github.com/storageapi/storageapi/store"
 	"github.com/storageapi/storageapi/store/bolt"
 	"github.com/storageapi/storageapi/store/memory"
@@ -85,7 +86,7 @@ func (w *world) wallNow() time.Time { return time.Now().Add(time.Duration(w.wall
 func (w *world) run(t *testing.T) string {
 	lived := time.Duration(0) // eras overrun, for what is begun is brought to an end
 	for i, era := range w.plan.eras {
-		synctest.Test(t, func(t *testing.T) {
+		testbubble.Run(t, func(t *testing.T) {
 			time.Sleep(era.ahead)
 			era.from = max(era.from, lived)
 			w.era, w.began = era, time.Now()

@@ -13,6 +13,7 @@ import (
 
 	"go.etcd.io/bbolt"
 
+	"github.com/storageapi/storageapi/internal/testbubble"
 	"github.com/storageapi/storageapi/store/bolt/internal/record"
 	"github.com/storageapi/storageapi/webhooks"
 )
@@ -252,7 +253,7 @@ func TestBatchThatIsUndone(t *testing.T) {
 
 // A webhook that is deleted and created again in one batch, after an event became pending
 // for it in the same batch, is created once the rows of that are gone, and does not get it.
-func TestWebhookMadeAgainInABatch(t *testing.T) { synctest.Test(t, testWebhookMadeAgainInABatch) }
+func TestWebhookMadeAgainInABatch(t *testing.T) { testbubble.Run(t, testWebhookMadeAgainInABatch) }
 
 func testWebhookMadeAgainInABatch(t *testing.T) {
 	s := openTemp(t)

@@ -3,9 +3,9 @@ package bolt
 import (
 	"path/filepath"
 	"testing"
-	"testing/synctest"
 	"time"
 
+	"github.com/storageapi/storageapi/internal/testbubble"
 	"github.com/storageapi/storageapi/webhooks"
 )
 
@@ -15,7 +15,7 @@ func TestClockIsSetAhead(t *testing.T) {
 	const day, ahead = 24 * time.Hour, 31 * 24 * time.Hour
 	for name, right := range map[string]bool{"for a day": false, "for an hour": true} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
+			testbubble.Run(t, func(t *testing.T) {
 				s := openTemp(t)
 				defer func() { _ = s.Close() }()
 				if err := s.CreateWebhook(t.Context(), testWebhook(1), webhooks.CreateOptions{}); err != nil {
@@ -69,7 +69,7 @@ func TestDueUnderAClockThatIsSet(t *testing.T) {
 	for name, ahead := range map[string]time.Duration{"ahead": 365 * 24 * time.Hour, "back": -365 * 24 * time.Hour} {
 		t.Run(name, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "storage.db")
-			synctest.Test(t, func(t *testing.T) {
+			testbubble.Run(t, func(t *testing.T) {
 				s := mustOpen(t, path)
 				if err := s.CreateWebhook(t.Context(), testWebhook(1), webhooks.CreateOptions{}); err != nil {
 					t.Fatal(err)
@@ -134,7 +134,7 @@ func TestDueUnderAClockThatIsSet(t *testing.T) {
 // make a purge take what was published before, which is pending, for as old.
 func TestPublishedInThePast(t *testing.T) {
 	const day, old, part = 24 * time.Hour, 5, 100
-	synctest.Test(t, func(t *testing.T) {
+	testbubble.Run(t, func(t *testing.T) {
 		s := openTemp(t)
 		defer func() { _ = s.Close() }()
 		if err := s.CreateWebhook(t.Context(), testWebhook(1), webhooks.CreateOptions{}); err != nil {

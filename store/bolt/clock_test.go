@@ -3,9 +3,9 @@ package bolt_test
 import (
 	"path/filepath"
 	"testing"
-	"testing/synctest"
 	"time"
 
+	"github.com/storageapi/storageapi/internal/testbubble"
 	"github.com/storageapi/storageapi/store/bolt"
 	"github.com/storageapi/storageapi/webhooks"
 )
@@ -47,7 +47,7 @@ func TestClockIsSetBetweenRuns(t *testing.T) {
 // at opens the file in a bubble of its own, the given time after bubbles begin.
 func at(t *testing.T, after time.Duration, path string, use func(*testing.T, *bolt.Store)) {
 	t.Helper()
-	synctest.Test(t, func(t *testing.T) {
+	testbubble.Run(t, func(t *testing.T) {
 		time.Sleep(after)
 		s, err := bolt.Open(path)
 		if err != nil {

@@ -4,19 +4,19 @@ import (
 	"fmt"
 	"path/filepath"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"go.etcd.io/bbolt"
 
 	"github.com/storageapi/storageapi/apikeys"
+	"github.com/storageapi/storageapi/internal/testbubble"
 	"github.com/storageapi/storageapi/store/bolt/internal/record"
 	"github.com/storageapi/storageapi/webhooks"
 )
 
 // TestRequestsDoNotPileUp makes requests for ten days, at times many at once: no more
 // are kept than were made in a day, or those forgotten soon.
-func TestRequestsDoNotPileUp(t *testing.T) { synctest.Test(t, testRequestsDoNotPileUp) }
+func TestRequestsDoNotPileUp(t *testing.T) { testbubble.Run(t, testRequestsDoNotPileUp) }
 
 func testRequestsDoNotPileUp(t *testing.T) {
 	s, err := Open(filepath.Join(t.TempDir(), "storage.db"))

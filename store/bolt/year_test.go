@@ -8,9 +8,9 @@ import (
 	"path/filepath"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
+	"github.com/storageapi/storageapi/internal/testbubble"
 	"github.com/storageapi/storageapi/signing"
 	"github.com/storageapi/storageapi/webhooks"
 )
@@ -25,7 +25,7 @@ func TestYear(t *testing.T) {
 	const lanes, publishers = 20, 64
 	path := filepath.Join(t.TempDir(), "year.db")
 	body := bytes.Repeat([]byte("0123456789abcdef"), 16)
-	synctest.Test(t, func(t *testing.T) {
+	testbubble.Run(t, func(t *testing.T) {
 		s, err := Open(path)
 		if err != nil {
 			t.Fatal(err)

@@ -2,9 +2,9 @@ package memory
 
 import (
 	"testing"
-	"testing/synctest"
 	"time"
 
+	"github.com/storageapi/storageapi/internal/testbubble"
 	"github.com/storageapi/storageapi/webhooks"
 )
 
@@ -12,7 +12,7 @@ import (
 // before the clock has said so for a day.
 func TestClockIsSetAhead(t *testing.T) {
 	const day, ahead = 24 * time.Hour, 31 * 24 * time.Hour
-	synctest.Test(t, func(t *testing.T) {
+	testbubble.Run(t, func(t *testing.T) {
 		s := New()
 		err := s.CreateWebhook(t.Context(), webhooks.Webhook{
 			ID: "wh", Account: "acct", URL: "https://example.com/", Active: true, Events: []webhooks.EventType{webhooks.TypeBalanceLow},

@@ -9,12 +9,13 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/storageapi/storageapi/internal/testbubble"
 	"github.com/storageapi/storageapi/webhooks/internal/hostcode"
 )
 
 // A hook that panics, ends its goroutine or never returns keeps only itself.
 func TestCaller(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testbubble.Run(t, func(t *testing.T) {
 		var log strings.Builder
 		caller := hostcode.NewCaller(slog.New(slog.NewTextHandler(&log, nil)))
 		ctx, stop := context.WithCancel(t.Context())

@@ -11,6 +11,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/storageapi/storageapi/internal/testbubble"
 )
 
 // A nameServer answers, or not, names that tell how: "dead…" never, "slow…" after a
@@ -52,7 +54,7 @@ func TestDeadNameServersHoldUpNobody(t *testing.T) {
 		"one account": {1, 500}, "many accounts": {100, 10},
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
+			testbubble.Run(t, func(t *testing.T) {
 				var server nameServer
 				l := &lookups{resolve: server.resolve}
 				for i := range 100 {
@@ -99,7 +101,7 @@ func TestDeadNameServersHoldUpNobody(t *testing.T) {
 
 // A name is looked up once for all who wait for it, and again for those who come after.
 func TestLookupsAreShared(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testbubble.Run(t, func(t *testing.T) {
 		var server nameServer
 		l := &lookups{resolve: server.resolve}
 		for range 50 {
@@ -121,7 +123,7 @@ func TestLookupsAreShared(t *testing.T) {
 
 // A lookup that is not waited for to its end says why.
 func TestLookupsThatAreLeft(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testbubble.Run(t, func(t *testing.T) {
 		l := &lookups{resolve: new(nameServer).resolve}
 		if took, err := look(l, "a", "dead"); classify(err) != errTimeout || suspect(err) != likelyOurs || took != 15*time.Second {
 			t.Errorf("%v after %v", err, took)

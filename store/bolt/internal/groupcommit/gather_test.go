@@ -4,12 +4,14 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/storageapi/storageapi/internal/testbubble"
 )
 
 // Steps that come alone after many wait a little for others, for some commits, and then
 // no more.
 func TestStepsAfterACrowd(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testbubble.Run(t, func(t *testing.T) {
 		w, _ := open(t)
 		wait := func() (longest time.Duration) {
 			began := time.Now()

@@ -1,0 +1,5 @@
+//go:build !race
+
+package testbubble
+
+const raceEnabled = false

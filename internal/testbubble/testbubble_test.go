@@ -1,0 +1,42 @@
+package testbubble_test
+
+import (
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/storageapi/storageapi/internal/testbubble"
+)
+
+// TestRunUnderTheRaceDetector: functions of timers beside channels of timers do not end
+// the race detector. With synctest.Test in the place of Run it dies, nearly each time.
+func TestRunUnderTheRaceDetector(t *testing.T) {
+	for range 30 {
+		testbubble.Run(t, func(*testing.T) {
+			var group sync.WaitGroup
+			for range 8 {
+				group.Go(func() {
+					for range 200 {
+						called := make(chan struct{})
+						time.AfterFunc(time.Millisecond, func() { close(called) })
+						timer := time.NewTimer(time.Millisecond)
+						<-called
+						select {
+						case <-timer.C:
+						default:
+						}
+						timer.Stop()
+						time.AfterFunc(0, func() {})
+						select {
+						case <-time.After(0):
+						default:
+						}
+					}
+				})
+			}
+			group.Wait()
+			synctest.Wait()
+		})
+	}
+}
