@@ -107,6 +107,7 @@ type deliveryListView struct {
 	Webhook    webhookView
 	Form       form // the filters
 	States     []stateView
+	Failed     bool
 	Filtered   bool
 	Deliveries []deliveryView
 	Query      string // the filters, for links
@@ -128,7 +129,11 @@ func (p *pages) listDeliveries(c *call) (answer, error) {
 	f := newForm(c.URL.Query())
 	query := webhooks.DeliveryQuery{From: f.moment("from"), To: f.moment("to"), After: c.after(), Limit: pageSize}
 	filters := make(url.Values)
-	view := deliveryListView{Webhook: p.viewWebhook(&webhook), Form: f, After: query.After != ""}
+	query.Failed = f.Has("failed", "true")
+	view := deliveryListView{Webhook: p.viewWebhook(&webhook), Form: f, Failed: query.Failed, After: query.After != ""}
+	if query.Failed {
+		filters.Set("failed", "true")
+	}
 	for _, s := range deliveryStates {
 		on := f.Has("state", string(s.State))
 		if on {

@@ -26,6 +26,11 @@ func TestDeliveries(t *testing.T) {
 
 	s.get(path+"/deliveries").want(http.StatusOK).says("evt_fine Delivered 200 OK", "evt_dead Failed 503 Service Unavailable", "evt_skipped Skipped Not sent")
 	s.get(path+"/deliveries?state=dead&state=skipped").says("evt_dead", "evt_skipped", "Clear").hides("evt_fine")
+	s.get(path+"/deliveries?failed=true").says("evt_dead", "evt_skipped", "Clear").hides("evt_fine")
+	s.get(path+"/deliveries?failed=true&state=dead").says("evt_dead").hides("evt_fine", "evt_skipped")
+	if body := s.get(path).body; !strings.Contains(body, path+`/deliveries?failed=true"`) {
+		t.Error("the webhook's page has no link to what failed")
+	}
 	s.get(path + "/deliveries?state=pending").says("No matching deliveries").hides("evt_")
 	s.get(path + "/deliveries?from=2000-01-01T00:00&to=2001-01-01T00:00").says("No matching deliveries").hides("evt_")
 	s.get(path+"/deliveries?from=2000-01-01T00:00").says("evt_fine", "evt_skipped")

@@ -37,9 +37,24 @@ const (
 	Skipped   DeliveryState = "skipped"   // the webhook was off when the event was published
 )
 
+// Failed reports whether the event has not arrived although it should have by now: the
+// delivery is Dead or Skipped, or Pending and its last attempt failed. What is redelivered
+// after it was dead stays failed until an attempt succeeds; what was skipped or delivered
+// before does not fail before an attempt does.
+func (d *Delivery) Failed() bool {
+	switch d.State {
+	case Dead, Skipped:
+		return true
+	case Pending:
+		return len(d.Attempts) > 0 && d.Attempts[len(d.Attempts)-1].Class != ""
+	}
+	return false
+}
+
 // A DeliveryQuery asks for deliveries of a webhook.
 type DeliveryQuery struct {
 	States []DeliveryState // empty: all
+	Failed bool            // only those that [Delivery.Failed]; with States, those that are both
 	From   time.Time       // published then or later; zero: since ever
 	To     time.Time       // published before; zero: until now
 	After  string          // the [DeliveryPage.Next] of the page before; empty: the newest
@@ -49,17 +64,25 @@ type DeliveryQuery struct {
 // Matches reports whether the delivery is among those asked for, wherever the
 // page begins.
 func (q *DeliveryQuery) Matches(d *Delivery) bool {
-	return (len(q.States) == 0 || slices.Contains(q.States, d.State)) &&
+	return (len(q.States) == 0 || slices.Contains(q.States, d.State)) && (!q.Failed || d.Failed()) &&
 		!d.PublishedAt.Before(q.From) && (q.To.IsZero() || d.PublishedAt.Before(q.To))
+}
+
+// OnlyFailed reports whether the query asks for nothing but failed deliveries, so that a
+// store looks for them among those: it is of Failed, or of no States but Dead and Skipped.
+func (q *DeliveryQuery) OnlyFailed() bool {
+	other := func(state DeliveryState) bool { return state != Dead && state != Skipped }
+	return q.Failed || len(q.States) > 0 && !slices.ContainsFunc(q.States, other)
 }
 
 // A DeliveryPage is a part of a list of deliveries, newest first.
 type DeliveryPage struct {
 	Deliveries []Delivery
 
-	// Next asks for the page that follows; empty if there is none. A page may
-	// hold fewer deliveries than were asked for, even none, and have a Next
-	// nevertheless: looking for what is rare is done in steps. It may be shown to
+	// Next asks for the page that follows; empty if there is none. A page of failed
+	// deliveries, of a query with Failed and without States, is full if it has a Next.
+	// Other pages may hold fewer deliveries than were asked for, even none, and have a
+	// Next nevertheless: looking for what is rare is done in steps. It may be shown to
 	// clients: it says nothing of other accounts.
 	Next string
 }

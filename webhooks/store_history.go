@@ -16,7 +16,8 @@ type History interface {
 	// ListDeliveries returns a part of the webhook's deliveries, in the reverse of the
 	// order in which their events were stored, or ErrNotFound if the account has no
 	// webhook of that id. A query whose After is not from a page of that webhook returns
-	// any page.
+	// any page. A page of a query with Failed and without States holds query.Limit deliveries
+	// if it has a Next: finding those that failed takes about as long however many have not.
 	ListDeliveries(ctx context.Context, account, webhookID string, query DeliveryQuery) (DeliveryPage, error)
 
 	// Redeliver makes a settled delivery pending and due now, and its retries begin from

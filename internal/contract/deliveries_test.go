@@ -43,6 +43,9 @@ func (h *host) testDeliveries(t *testing.T) {
 	for text, events := range map[string][]string{
 		"":                                 {skipped, delivered, dead},
 		"state=dead&state=skipped":         {skipped, dead},
+		"failed=true":                      {skipped, dead},
+		"failed=true&state=dead":           {dead},
+		"failed=yes":                       nil,
 		"state=pending":                    {},
 		"from=2026-01-01&to=2999-12-31":    {skipped, delivered, dead},
 		"to=2026-01-01T00:00:00%2B01:00":   {},

@@ -148,7 +148,7 @@ func (a *api) findDelivery(c *call, webhookID string) (webhooks.Delivery, error)
 var deliveryStates = []webhooks.DeliveryState{webhooks.Pending, webhooks.Delivered, webhooks.Dead, webhooks.Skipped}
 
 // parseDeliveryQuery parses what deliveries of the webhook to list: of one or more
-// states, from a time on and before another, each of which may be absent, with
+// states, those that failed, from a time on and before another, each of which may be absent, with
 // limit and cursor.
 func parseDeliveryQuery(query, webhookID string) (webhooks.DeliveryQuery, error) {
 	var parsed webhooks.DeliveryQuery
@@ -164,6 +164,12 @@ func parseDeliveryQuery(query, webhookID string) (webhooks.DeliveryQuery, error)
 			return parsed, invalid("state", "must be pending, delivered, dead or skipped; repeat the parameter for several")
 		}
 		parsed.States = append(parsed.States, webhooks.DeliveryState(state))
+	}
+	if texts, given := values["failed"]; given {
+		if len(texts) > 1 || texts[0] != "true" && texts[0] != "false" {
+			return parsed, invalid("failed", "must be true or false, and given only once")
+		}
+		parsed.Failed = texts[0] == "true"
 	}
 	if parsed.From, err = parseBoundIn(values, "from"); err != nil {
 		return parsed, err

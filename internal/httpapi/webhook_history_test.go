@@ -157,6 +157,9 @@ func TestDeliveriesOverHTTP(t *testing.T) {
 		"state=pending&state=skipped":       {"other", "skipped"},
 		"state=dead&state=dead":             {"dead"},
 		"state=delivered":                   {"delivered"},
+		"failed=true":                       {"other", "dead"}, // which was skipped
+		"failed=false":                      {"other", "skipped", "dead", "delivered"},
+		"failed=true&state=pending":         {},
 		"to=" + from:                        {"delivered"},
 		"from=" + from:                      {"other", "skipped", "dead"},
 		"from=" + from + "&state=delivered": {},
@@ -185,6 +188,7 @@ func TestDeliveriesOverHTTP(t *testing.T) {
 	h.do("GET", webhooksPath+"/"+second+"/deliveries?cursor="+cursor, admin, "").want(400, "VALIDATION_ERROR")
 	for query, want := range map[string]string{
 		"limit=0": "limit must", "state=": "state must be pending, delivered, dead or skipped", "state=Dead": "state must", "state=dead,skipped": "state must",
+		"failed=": "failed must be true or false", "failed=1": "failed must", "failed=true&failed=true": "failed must",
 		"from=x": "from must be an RFC 3339", "to=": "to must be an RFC 3339", "from=1969-12-31": "from must not be before 1970", "to=0001-01-01": "to must",
 		"from=2020-01-01&from=2020-01-01": "from must be given only once", "from=2020-01-02&to=2020-01-02": "from must be before to", "cursor=x": "cursor must", "a;b": "query must",
 	} {

@@ -91,7 +91,7 @@ func FuzzDeliveryQuery(f *testing.F) {
 	for _, seed := range []string{
 		"", "state=dead&state=pending&from=2020-01-01&to=2020-01-01T00:00:00Z&limit=1", "cursor=" + encodeCursor(webhookID+"/12"),
 		"cursor=" + encodeCursor(webhookID+"/"), "cursor=" + encodeCursor(id.Webhook), "cursor=" + encodeCursor(webhookID+"/\x00"),
-		"state=&from=&to=", "from=2020-01-01T00:00:00+01:00", "limit=%zz;",
+		"state=&from=&to=", "failed=true&state=dead", "from=2020-01-01T00:00:00+01:00", "limit=%zz;",
 	} {
 		f.Add(seed)
 	}

@@ -100,7 +100,11 @@ func (s *Store) ListDeliveries(ctx context.Context, account, webhookID string, q
 		high = min(high, after)
 	}
 	w := s.newWalk(tx, webhookID)
+	whole := query.Failed && len(query.States) == 0 // no page is cut short
 	for high > low {
+		if err := ctx.Err(); err != nil {
+			return webhooks.DeliveryPage{}, err
+		}
 		run := (high - 1) / runSize * runSize
 		numbers, err := w.within(run)
 		if err != nil {
@@ -110,7 +114,7 @@ func (s *Store) ListDeliveries(ctx context.Context, account, webhookID string, q
 			if n < low || n >= high {
 				continue
 			}
-			if w.cost > maxCost {
+			if w.cost > maxCost && !whole {
 				page.Next = s.cursors.Encode(n + 1)
 				return page, nil
 			}
@@ -124,7 +128,7 @@ func (s *Store) ListDeliveries(ctx context.Context, account, webhookID string, q
 			}
 			page.Deliveries = append(page.Deliveries, d)
 		}
-		if high = run; w.cost > maxCost && high > low {
+		if high = run; w.cost > maxCost && !whole && high > low {
 			page.Next = s.cursors.Encode(high)
 			return page, nil
 		}

@@ -157,11 +157,12 @@ func (s *Store) ListDeliveries(ctx context.Context, account, webhookID string, q
 
 func (s *Store) listDeliveries(ctx context.Context, conn *pgxpool.Conn, no int64, webhookID string, query *webhooks.DeliveryQuery, from, to int64, page *webhooks.DeliveryPage) error {
 	step := query.Limit + 1
-	if len(query.States) > 0 {
+	if len(query.States) > 0 || query.Failed {
 		step = max(step, leastStep)
 	}
 	included := to
-	for range maxSteps {
+	whole := query.Failed && len(query.States) == 0 // no page is cut short
+	for steps := 0; whole || steps < maxSteps; steps++ {
 		var h history
 		if err := h.query(ctx, conn, s.sql(list), no, webhookID, from, to, step); err != nil {
 			return err

@@ -156,15 +156,17 @@ func (h *history) check(limits ...int) {
 		}
 		for _, limit := range limits {
 			h.wantList("pages of "+w.ID, h.list("acct", w.ID, webhooks.DeliveryQuery{Limit: limit}), full)
-			for _, states := range [][]webhooks.DeliveryState{{webhooks.Dead}, {webhooks.Skipped, webhooks.Delivered}} {
-				query := webhooks.DeliveryQuery{States: states, Limit: limit}
+			for _, query := range []webhooks.DeliveryQuery{
+				{States: []webhooks.DeliveryState{webhooks.Dead}}, {States: []webhooks.DeliveryState{webhooks.Skipped, webhooks.Delivered}}, {Failed: true},
+			} {
+				query.Limit = limit
 				var some []webhooks.Delivery
 				for i := range full {
 					if query.Matches(&full[i]) {
 						some = append(some, full[i])
 					}
 				}
-				h.wantList("pages of "+w.ID+" with States", h.list("acct", w.ID, query), some)
+				h.wantList("pages of "+w.ID+" with a filter", h.list("acct", w.ID, query), some)
 			}
 		}
 	}

@@ -93,6 +93,7 @@ func Run(t *testing.T, open func(t *testing.T) store.Store) {
 		{"EventDeliveries", eventDeliveries},
 		{"ListDeliveries", listDeliveries},
 		{"Pages", deliveryPages},
+		{"Failed", failedDeliveries},
 		{"History", longHistory},
 		{"Redeliver", redeliver},
 		{"CreateRecovery", createRecovery},

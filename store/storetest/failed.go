@@ -1,0 +1,232 @@
+package storetest
+
+import (
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/storageapi/storageapi/webhooks"
+)
+
+// end settles the delivery that is due, with the attempt that its outcome has.
+func (t *tester) end(outcome webhooks.Outcome) {
+	t.Helper()
+	s := settlement(t.claimAll(1)[0], outcome)
+	switch outcome {
+	case webhooks.Deliver:
+		s.Attempt.Class, s.Attempt.Error, s.Attempt.Status = "", "", 200
+	case webhooks.Retry:
+		s.RetryAfter = time.Hour
+	}
+	t.settle(s)
+}
+
+// failed lists the events of the failed deliveries in pages, and checks that each is full
+// unless it is the last.
+func (t *tester) failed(query webhooks.DeliveryQuery) []string {
+	t.Helper()
+	query.Failed = true
+	var sizes []int
+	var events []string
+	t.pages("acct", "webhook", query, func(page []webhooks.Delivery) {
+		sizes, events = append(sizes, len(page)), append(events, eventIDs(page)...)
+		for i := range page {
+			wantSame(t, "Failed of "+page[i].EventID, page[i].Failed(), true)
+		}
+	})
+	for _, size := range sizes[:len(sizes)-1] {
+		wantSame(t, "size of a page with a Next", size, query.Limit)
+	}
+	if len(events) > 0 {
+		wantSame(t, "whether the last page is empty", sizes[len(sizes)-1] == 0, false)
+	}
+	return events
+}
+
+// failedDeliveries tests what ListDeliveries says of failed ones.
+func failedDeliveries(run runner) {
+	// wantFailed lists them in pages of several sizes.
+	wantFailed := func(t *tester, events ...string) {
+		t.Helper()
+		for _, limit := range []int{1, 2, 99} {
+			wantSame(t, "events that failed", t.failed(webhooks.DeliveryQuery{Limit: limit}), events)
+		}
+	}
+
+	run("those that are dead, skipped or pending after a failed attempt, newest first", func(t *tester) {
+		t.createWebhooks(newWebhook("acct", "webhook"))
+		t.inEachState("acct", "webhook")
+		t.enqueue(newEvent("acct", "released"), 1)
+		t.end(webhooks.Release)
+		t.claimAll(1)
+		t.enqueue(newEvent("acct", "new"), 1)
+		wantFailed(t, "pending", "skipped", "dead")
+		for state, want := range map[webhooks.DeliveryState][]string{
+			webhooks.Dead: {"dead"}, webhooks.Skipped: {"skipped"}, webhooks.Pending: {"pending"}, webhooks.Delivered: nil,
+		} {
+			query := webhooks.DeliveryQuery{Failed: true, States: []webhooks.DeliveryState{state}}
+			wantSame(t, "events that failed and are "+string(state), eventIDs(t.list("acct", "webhook", query)), want)
+		}
+	})
+
+	run("what is delivered later is not among them", func(t *tester) {
+		t.createWebhooks(newWebhook("acct", "webhook"))
+		t.enqueue(newEvent("acct", "event"), 1)
+		wantFailed(t)
+		for range 3 {
+			t.end(webhooks.Retry)
+			wantFailed(t, "event")
+			t.must(t.store.Redeliver(t.Context(), "acct", "webhook", "event"))
+			wantFailed(t, "event")
+		}
+		t.end(webhooks.Deliver)
+		wantFailed(t)
+	})
+
+	run("what is redelivered is among them as long as its last attempt failed", func(t *tester) {
+		t.createWebhooks(newWebhook("acct", "webhook"))
+		again := func() {
+			t.Helper()
+			t.must(t.store.Redeliver(t.Context(), "acct", "webhook", "event"))
+		}
+		t.enqueue(newEvent("acct", "event"), 1)
+		t.end(webhooks.GiveUp)
+		again()
+		wantFailed(t, "event")
+		t.end(webhooks.Deliver)
+		wantFailed(t)
+		again() // after a success
+		wantFailed(t)
+		t.end(webhooks.Retry)
+		wantFailed(t, "event")
+		again()
+		t.end(webhooks.GiveUp)
+		wantFailed(t, "event")
+	})
+
+	run("what was skipped and is sent after all is among them only after it failed", func(t *tester) {
+		t.createWebhooks(newWebhook("acct", "webhook"))
+		for _, outcome := range []webhooks.Outcome{webhooks.Deliver, webhooks.GiveUp} {
+			t.setActive("acct", "webhook", false)
+			id := numbered("event", int(outcome))
+			t.enqueue(newEvent("acct", id), 0)
+			t.setActive("acct", "webhook", true)
+			wantFailed(t, id)
+			t.must(t.store.Redeliver(t.Context(), "acct", "webhook", id))
+			wantFailed(t)
+			t.end(outcome)
+		}
+		wantFailed(t, numbered("event", int(webhooks.GiveUp)))
+	})
+
+	run("what is recovered is among them as what is redelivered", func(t *tester) {
+		t.createWebhooks(newWebhook("acct", "webhook"))
+		t.inEachState("acct", "webhook")
+		t.createRecoveries(newRecovery("acct", "webhook", "recovery", webhooks.Dead, webhooks.Skipped))
+		t.advance(99)
+		wantFailed(t, "pending", "dead")
+	})
+
+	run("what ends because its payload is purged, until that is purged", func(t *tester) {
+		t.createWebhooks(newWebhook("acct", "webhook"))
+		t.settleEvent(newEvent("acct", "dead"), 1, webhooks.GiveUp)
+		t.enqueue(newEvent("acct", "owed"), 1)
+		border := t.border()
+		t.setActive("acct", "webhook", false)
+		t.enqueue(newEvent("acct", "young"), 0)
+		wantFailed(t, "young", "dead")
+		t.purge(webhooks.Purge{Payloads: border})
+		wantFailed(t, "young", "owed", "dead")
+		t.purge(webhooks.Purge{Payloads: border, Attempts: border})
+		wantFailed(t, "young")
+	})
+
+	run("published From then, and before To", func(t *tester) {
+		t.createWebhooks(newWebhook("acct", "webhook"))
+		var borders []time.Time
+		for i := range 3 {
+			borders = append(borders, t.border())
+			t.settleEvent(newEvent("acct", numbered("delivered", i)), 1, webhooks.Deliver)
+			t.settleEvent(newEvent("acct", numbered("dead", i)), 1, webhooks.GiveUp)
+		}
+		for _, limit := range []int{1, 99} {
+			query := webhooks.DeliveryQuery{From: borders[1], To: borders[2], Limit: limit}
+			wantSame(t, "events that failed", t.failed(query), []string{numbered("dead", 1)})
+		}
+	})
+
+	run("while they change, those that stay failed all come, once", func(t *tester) {
+		const n = 12
+		t.dead("acct", "webhook", n)
+		all := t.failed(webhooks.DeliveryQuery{Limit: n})
+		wantSame(t, "number of failed deliveries", len(all), n)
+		seen := map[string]bool{}
+		left := map[string]bool{}
+		i := 0
+		t.pages("acct", "webhook", webhooks.DeliveryQuery{Failed: true, Limit: 2}, func(page []webhooks.Delivery) {
+			for _, id := range eventIDs(page) {
+				wantSame(t, "whether it came before, or has left: "+id, seen[id] || left[id], false)
+				seen[id] = true
+			}
+			for _, id := range []string{all[i], all[n-1-i]} { // one that came, one that did not
+				t.must(t.store.Redeliver(t.Context(), "acct", "webhook", id))
+				t.end(webhooks.Deliver)
+				left[id] = true
+			}
+			i++
+			t.settleEvent(newEvent("acct", numbered("meanwhile", i)), 1, webhooks.GiveUp)
+		})
+		for _, id := range all {
+			wantSame(t, "whether it came, or has left: "+id, seen[id] || left[id], true)
+		}
+	})
+
+	run("of that webhook only, and of none that was deleted", func(t *tester) {
+		t.createWebhooks(newWebhook("acct", "webhook"), newWebhook("acct", "other"))
+		t.settleEvent(newEvent("acct", "of both"), 2, webhooks.GiveUp)
+		wantFailed(t, "of both")
+		t.must(t.store.DeleteWebhook(t.Context(), "acct", "webhook", nil))
+		_, err := t.store.ListDeliveries(t.Context(), "acct", "webhook", webhooks.DeliveryQuery{Failed: true, Limit: 9})
+		t.wantError("ListDeliveries", err, webhooks.ErrNotFound)
+		query := webhooks.DeliveryQuery{Failed: true}
+		wantSame(t, "events of the other webhook", eventIDs(t.list("acct", "other", query)), []string{"of both"})
+	})
+
+	run("the list agrees with that of all, whatever happened", func(t *tester) {
+		t.createWebhooks(newWebhook("acct", "webhook"))
+		random := rand.New(rand.NewPCG(1, 2))
+		active, n := true, 0
+		for step := range 400 {
+			switch random.IntN(10) {
+			case 0, 1, 2:
+				_, err := t.store.Enqueue(t.Context(), newEvent("acct", numbered("event", n)))
+				t.must(err)
+				n++
+			case 3:
+				active = random.IntN(4) > 0
+				t.setActive("acct", "webhook", active)
+			case 4:
+				if n > 0 {
+					t.must(t.store.Redeliver(t.Context(), "acct", "webhook", numbered("event", random.IntN(n))))
+				}
+			default:
+				var ends []webhooks.Settlement
+				for _, task := range t.claim(webhooks.Claim{Limit: 3, Lease: longLease}) {
+					s := settlement(task, []webhooks.Outcome{webhooks.Deliver, webhooks.Retry, webhooks.GiveUp, webhooks.Release}[random.IntN(4)])
+					if s.Outcome == webhooks.Deliver {
+						s.Attempt.Class, s.Attempt.Error = "", ""
+					}
+					ends = append(ends, s)
+				}
+				t.settle(ends...)
+			}
+			if step%20 != 19 {
+				continue
+			}
+			all := t.list("acct", "webhook", webhooks.DeliveryQuery{})
+			wantSame(t, "number of deliveries", len(all), n)
+			all = slices.DeleteFunc(all, func(d webhooks.Delivery) bool { return !d.Failed() })
+			wantFailed(t, eventIDs(all)...)
+		}
+	})
+}
