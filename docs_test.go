@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"io"
 	"io/fs"
 	"net"
 	"net/http"
@@ -14,10 +15,12 @@ import (
 	"runtime"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
 	"github.com/storageapi/storageapi"
+	"github.com/storageapi/storageapi/apikeys"
 )
 
 // readmeWords is how long the README may be: it is the way in, and docs has the rest.
@@ -30,7 +33,8 @@ func TestReadmeIsShort(t *testing.T) {
 }
 
 // TestReadmeProgram runs the first program of the README, sends it the first curl's
-// request, interrupts it, and finds that it closed what it had opened.
+// request, ends it as a terminal does, and finds that it closed what it had opened. It runs it
+// again, finds that it makes no second key, and ends it as a supervisor does.
 func TestReadmeProgram(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it builds a program")
@@ -59,37 +63,43 @@ func TestReadmeProgram(t *testing.T) {
 	if out, err := exec.Command("go", "build", "-o", program, file).CombinedOutput(); err != nil {
 		t.Fatalf("go build: %v\n%s", err, out)
 	}
-
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	run := exec.CommandContext(ctx, program)
-	run.Dir = dir
-	var failed bytes.Buffer
-	run.Stderr = &failed
-	out, err := run.StdoutPipe()
-	if err == nil {
-		err = run.Start()
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() {
-		cancel()
-		_ = run.Wait()
-	}()
-	line, _ := bufio.NewReader(out).ReadString('\n')
-	key, found := strings.CutPrefix(strings.TrimSpace(line), "export KEY=")
-	if !found {
-		t.Fatalf("it printed %q: %s", line, &failed)
-	}
-	if status := createKey(ctx, t, address, key, body[1]); status != http.StatusCreated {
-		t.Errorf("the curl is answered %d, want 201", status)
-	}
-	if err := run.Process.Signal(os.Interrupt); err != nil {
-		t.Fatal(err)
-	}
-	if err := run.Wait(); err != nil {
-		t.Fatalf("interrupted: %v: %s", err, &failed)
+
+	var key string
+	for _, end := range []os.Signal{os.Interrupt, syscall.SIGTERM} {
+		run := exec.CommandContext(ctx, program)
+		run.Dir = dir
+		var failed bytes.Buffer
+		run.Stderr = &failed
+		out, err := run.StdoutPipe()
+		if err == nil {
+			err = run.Start()
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = run.Process.Kill() }()
+		printed := bufio.NewReader(out)
+		if key == "" {
+			line, _ := printed.ReadString('\n')
+			var found bool
+			if key, found = strings.CutPrefix(strings.TrimSpace(line), "export KEY="); !found {
+				t.Fatalf("it printed %q: %s", line, &failed)
+			}
+		}
+		if status := createKey(ctx, t, address, key, body[1]); status != http.StatusCreated {
+			t.Errorf("the curl is answered %d, want 201", status)
+		}
+		if err := run.Process.Signal(end); err != nil {
+			t.Fatal(err)
+		}
+		if rest, err := io.ReadAll(printed); err != nil || len(rest) > 0 {
+			t.Errorf("it went on to print %q, %v", rest, err)
+		}
+		if err := run.Wait(); err != nil {
+			t.Fatalf("%v: %v: %s", end, err, &failed)
+		}
 	}
 
 	// Close writes when keys were last used.
@@ -105,6 +115,38 @@ func TestReadmeProgram(t *testing.T) {
 	used, err := api.Keys.Get(t.Context(), "acct_1", principal.KeyID)
 	if err != nil || used.LastUsedAt.IsZero() {
 		t.Errorf("the key was last used at %v, %v: the program did not close the file", used.LastUsedAt, err)
+	}
+	if page, err := api.Keys.List(t.Context(), "acct_1", apikeys.Page{Limit: 10}); err != nil || len(page.Keys) != 3 {
+		t.Errorf("there are %d keys, %v: want the first and one of each curl", len(page.Keys), err)
+	}
+}
+
+// TestProgramsEnd: what people copy ends at SIGTERM as well as at an interrupt, and waits
+// for requests for some time, not for ever.
+func TestProgramsEnd(t *testing.T) {
+	files := documents(t)
+	for _, pattern := range []string{"examples/*/*.go", "examples/*/*/*.go"} {
+		found, err := filepath.Glob(pattern)
+		if err != nil {
+			t.Fatal(err)
+		}
+		files = append(files, found...)
+	}
+	ends := 0
+	for _, file := range files {
+		text := readFile(t, file)
+		for _, call := range regexp.MustCompile(`signal\.Notify(?:Context)?\(.*\)`).FindAllString(text, -1) {
+			ends++
+			if !strings.Contains(call, "os.Interrupt, syscall.SIGTERM)") {
+				t.Errorf("%s: %s", file, call)
+			}
+		}
+		if regexp.MustCompile(`\.Shutdown\(context\.(Background|TODO)\(\)\)`).MatchString(text) {
+			t.Errorf("%s: a Shutdown without an end", file)
+		}
+	}
+	if ends < 6 {
+		t.Errorf("%d programs found", ends)
 	}
 }
 
@@ -143,6 +185,7 @@ import (
 	"net/http"
 	"os"
 	"os/signal"
+	"syscall"
 	"testing"
 	"time"
 
@@ -164,6 +207,7 @@ var (
 	_ slog.Level
 	_ os.Signal
 	_ = signal.Notify
+	_ = syscall.SIGTERM
 	_ testing.TB
 	_ time.Time
 	_ apikeys.Key

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/storageapi/storageapi/auth"
+	"github.com/storageapi/storageapi/internal/httpapi"
 )
 
 //go:embed openapi.json
@@ -20,11 +21,21 @@ var openAPI []byte
 // signature's header may change that here too, as the copy is the caller's.
 func OpenAPI() []byte { return bytes.Clone(openAPI) }
 
+// OpenAPI is [OpenAPI] of this very Handler: its paths begin with [Config.Prefix].
+func (h *Handler) OpenAPI() []byte {
+	return bytes.ReplaceAll(openAPI, []byte(`"`+httpapi.DefaultPrefix+`/`), []byte(`"`+h.prefix+`/`))
+}
+
 // OpenAPIHandler returns a handler that serves [OpenAPI] to everybody: GET and
 // HEAD, at any path, so that a host mounts it where it likes. Caches may keep
 // the document and are to ask whether it has changed, by its ETag.
-func OpenAPIHandler() http.Handler {
-	sum := sha256.Sum256(openAPI)
+func OpenAPIHandler() http.Handler { return serveDocument(openAPI) }
+
+// OpenAPIHandler is [OpenAPIHandler] of this very Handler.
+func (h *Handler) OpenAPIHandler() http.Handler { return serveDocument(h.OpenAPI()) }
+
+func serveDocument(document []byte) http.Handler {
+	sum := sha256.Sum256(document)
 	tag := `"` + base64.RawURLEncoding.EncodeToString(sum[:16]) + `"`
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		header := w.Header()
@@ -37,6 +48,6 @@ func OpenAPIHandler() http.Handler {
 		header.Set("X-Content-Type-Options", "nosniff")
 		header.Set("Cache-Control", "no-cache")
 		header.Set("ETag", tag)
-		http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(openAPI))
+		http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(document))
 	})
 }

@@ -16,10 +16,10 @@
 //	mux.Handle("/v2/", api)
 //	mux.Handle("GET /v2/environments", api.Auth.Require(scopes.EnvironmentsRead, listEnvironments))
 //
-// The first key of an account is made in Go. What makes events is told in Go, too, as
+// The first key of an account is made in Go, once, however often the host starts. What makes events is told in Go, too, as
 // often as the host likes; who is to hear of it, and when, the library decides:
 //
-//	key, token, err := api.Keys.Create(ctx, "acct_1", apikeys.CreateParams{Name: "bootstrap", Scopes: scopes.All()})
+//	key, token, err := api.Keys.Create(ctx, "acct_1", apikeys.CreateParams{Name: "bootstrap", Scopes: scopes.All(), First: true})
 //	err = api.Webhooks.ReportBandwidth(ctx, "acct_1", usedBytes, limitBytes, "2026-11")
 //
 // # Contract
@@ -72,13 +72,14 @@
 //
 // # Mounting
 //
-// Paths are taken as they are: nothing is cleaned or redirected. A host that has
-// the whole API under another prefix wraps the Handler in [http.StripPrefix]; the
-// Location of what is created has the prefix again.
+// Paths are taken as they are: nothing is cleaned or redirected. [Config.Prefix] puts the
+// whole API elsewhere. Routers other than [http.ServeMux] are in examples/routers. [CORS]
+// lets programs in browsers call it.
 //
 // # Ending
 //
-// Shut the HTTP server down, then call [Handler.Close].
+// At SIGTERM or an interrupt end the context of [Handler.Run], shut the HTTP server down,
+// then call [Handler.Close]: requests under way finish, and so do attempts.
 package storageapi
 
 import (
@@ -89,6 +90,7 @@ import (
 	"log/slog"
 	"net/http"
 	"sync"
+	"time"
 
 	"github.com/storageapi/storageapi/apikeys"
 	"github.com/storageapi/storageapi/auth"
@@ -106,6 +108,12 @@ type Config struct {
 	// not exist, its directory must. One process at a time can use it.
 	Path string
 
+	// Wait is how long [NewHandler] waits where another process still has the file of Path
+	// open: more than the predecessor of a host takes to shut down, for hosts that are
+	// started before that has ended. It goes on as soon as the file is closed. Negative: not
+	// at all. Default: half a second.
+	Wait time.Duration
+
 	// SealingKeys are AES-256 keys, 32 random bytes each, under which the
 	// webhooks' signing secrets are sealed in the file. The first one seals, all
 	// of them open: to replace a key put the new one before it, open the file
@@ -117,6 +125,13 @@ type Config struct {
 	// Store keeps everything instead of a file. It stays the caller's to close,
 	// after the Handler.
 	Store store.Store
+
+	// Prefix is what the paths of the API begin with instead of /v2: with "/api/v1" keys are
+	// created by POST /api/v1/api-keys, with "/" by POST /api-keys. Mount the Handler where
+	// it is. It begins with a slash and does not end with one. Where a router or a proxy
+	// takes a part of the path away, leave that part out; behind [http.StripPrefix] the
+	// Location of what is created has it again. Default: "/v2".
+	Prefix string
 
 	// Keys configures the keys. Its zero value works; its Logger defaults to
 	// the one below.
@@ -147,6 +162,7 @@ type Handler struct {
 	Auth     *auth.Authenticator // guards the host's own routes
 
 	api       http.Handler
+	prefix    string
 	ownsStore io.Closer // nil if the store is the host's
 
 	closeOnce func() error
@@ -179,10 +195,15 @@ func NewHandler(config Config) (*Handler, error) {
 		return nil, errors.New("storageapi: Config: Path and Store must not both be given")
 	case config.Store != nil && len(config.SealingKeys) > 0:
 		return nil, errors.New("storageapi: Config: SealingKeys are for Path; a Store seals by itself")
+	case config.Store != nil && config.Wait != 0:
+		return nil, errors.New("storageapi: Config: Wait is for Path; a Store is open already")
 	case config.Store != nil:
 		return newHandler(config, nil)
 	}
 	var options []bolt.Option
+	if config.Wait != 0 {
+		options = append(options, bolt.Wait(config.Wait))
+	}
 	if len(config.SealingKeys) > 0 {
 		keys, err := signing.NewKeyring(config.SealingKeys...)
 		if err != nil {
@@ -216,7 +237,12 @@ func newHandler(config Config, ownsStore io.Closer) (*Handler, error) {
 	if err != nil {
 		return nil, fmt.Errorf("storageapi: Config.RateLimit: %w", err)
 	}
+	prefix, err := httpapi.ParsePrefix(config.Prefix)
+	if err != nil {
+		return nil, fmt.Errorf("storageapi: Config.Prefix %w", err)
+	}
 	api, err := httpapi.New(httpapi.Config{
+		Prefix:    prefix,
 		Keys:      keys,
 		Webhooks:  hooks,
 		Auth:      authenticator,
@@ -226,7 +252,7 @@ func newHandler(config Config, ownsStore io.Closer) (*Handler, error) {
 	if err != nil {
 		return nil, fmt.Errorf("storageapi: %w", err)
 	}
-	h := &Handler{Keys: keys, Webhooks: hooks, Auth: authenticator, api: api, ownsStore: ownsStore}
+	h := &Handler{Keys: keys, Webhooks: hooks, Auth: authenticator, api: api, prefix: prefix, ownsStore: ownsStore}
 	h.closing, h.endRuns = context.WithCancel(context.Background())
 	h.closeOnce = sync.OnceValue(h.close)
 	return h, nil

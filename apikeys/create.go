@@ -31,6 +31,12 @@ type CreateParams struct {
 	// Empty: each call creates a key.
 	IdempotencyKey string
 
+	// First creates the key only if the account has none, dead ones included; otherwise
+	// Create returns [ErrNotFirst]. A host sets it for the key that it makes at each of
+	// its starts, or at a sign-up that may be sent twice: of several such calls at once,
+	// also on several nodes, one creates the key.
+	First bool
+
 	// By is the value that asks for the key, see [CredentialOf]: if it is deleted or
 	// rotated before the key is created, none is, and Create returns
 	// [auth.ErrCredentialChanged]. Zero: the host asks.
@@ -50,6 +56,7 @@ func CredentialOf(token string, p auth.Principal) auth.Credential {
 // cannot be had again. An account is any string of 1 to 128 bytes of UTF-8
 // without control characters. Whether the caller may create such a key is for
 // params.If to decide. [ErrLimit] if the account has [Config.MaxPerAccount] keys;
+// [ErrNotFirst] if it has any and params.First is set;
 // [ErrIdempotencyKeys] if it has used ten times as many idempotency keys in 24 hours.
 //
 // If the account has used params.IdempotencyKey before, no key is created: for the same
@@ -78,9 +85,12 @@ func (s *KeyService) Create(ctx context.Context, account string, params CreatePa
 	if err := params.If.ask(Key{}, key); err != nil {
 		return Key{}, Token{}, fmt.Errorf("create API key: %w", err)
 	}
-	fingerprint := params.fingerprint()
+	fingerprint, maxCount := params.fingerprint(), max(s.maxCount, 0)
+	if params.First {
+		maxCount = 1
+	}
 	err := s.store.CreateKey(ctx, key, CreateOptions{
-		MaxCount:           max(s.maxCount, 0),
+		MaxCount:           maxCount,
 		IdempotencyKey:     params.IdempotencyKey,
 		Fingerprint:        fingerprint,
 		IdempotencyTTL:     input.IdempotencyTTL,
@@ -95,7 +105,10 @@ func (s *KeyService) Create(ctx context.Context, account string, params CreatePa
 		}
 		token = Token{}
 	}
-	if errors.Is(err, ErrLimit) {
+	switch {
+	case errors.Is(err, ErrLimit) && params.First:
+		err = ErrNotFirst
+	case errors.Is(err, ErrLimit):
 		err = &LimitError{s.maxCount}
 	}
 	if err != nil {

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -177,4 +179,48 @@ func TestAccountsAreApart(t *testing.T) {
 		t.Errorf("List: %v, %v", keys, err)
 	}
 	accepted(t, service, token.Reveal())
+}
+
+// TestFirst: of many starts at once one makes the account's first key, and no later one
+// does.
+func TestFirst(t *testing.T) {
+	service, clock := newClocked(t)
+	first := apikeys.CreateParams{Name: "first", Scopes: readFiles, ExpiresAt: clock.Now().Add(time.Hour), First: true}
+	var made, refused atomic.Int32
+	var starts sync.WaitGroup
+	for range 8 {
+		starts.Go(func() {
+			switch _, token, err := service.Create(context.WithoutCancel(t.Context()), account, first); {
+			case err == nil && token.Reveal() != "":
+				made.Add(1)
+			case errors.Is(err, apikeys.ErrNotFirst) && token.Reveal() == "":
+				refused.Add(1)
+			default:
+				t.Errorf("Create = %v", err)
+			}
+		})
+	}
+	starts.Wait()
+	if made.Load() != 1 || refused.Load() != 7 {
+		t.Errorf("%d made the key and %d were refused, want 1 and 7", made.Load(), refused.Load())
+	}
+
+	clock.Set(clock.Now().Add(2 * time.Hour)) // the key is dead
+	first.ExpiresAt = time.Time{}
+	if _, _, err := service.Create(t.Context(), account, first); !errors.Is(err, apikeys.ErrNotFirst) || errors.Is(err, apikeys.ErrLimit) {
+		t.Errorf("after it expired: %v", err)
+	}
+	if _, _, err := service.Create(t.Context(), "another", first); err != nil {
+		t.Errorf("of another account: %v", err)
+	}
+	keys, err := service.List(t.Context(), account, apikeys.Page{Limit: 2})
+	if err != nil || len(keys.Keys) != 1 {
+		t.Fatalf("listed: %+v, %v", keys, err)
+	}
+	if err := service.Delete(t.Context(), account, keys.Keys[0].ID, apikeys.DeleteParams{}); err != nil {
+		t.Fatal(err)
+	}
+	if _, token, err := service.Create(t.Context(), account, first); err != nil || token.Reveal() == "" {
+		t.Errorf("after it was deleted: %v", err)
+	}
 }

@@ -20,6 +20,10 @@ var ErrExists = errors.New("API key exists already")
 // [Config.MaxPerAccount] keys.
 var ErrLimit = errors.New("too many API keys")
 
+// ErrNotFirst is returned by [KeyService.Create] with [CreateParams.First] where the
+// account has a key already, be it dead.
+var ErrNotFirst = errors.New("the account has an API key already")
+
 // ErrIdempotencyKeys is returned by [KeyService.Create] with an idempotency key where the
 // account has used as many of them in the last 24 hours as it may.
 var ErrIdempotencyKeys = errors.New("too many idempotency keys in use")

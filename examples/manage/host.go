@@ -40,7 +40,7 @@ func newHost(ctx context.Context, dir string, receiver *receiver) (*host, error)
 	if err != nil {
 		return nil, err
 	}
-	_, token, err := api.Keys.Create(ctx, "acct_1", apikeys.CreateParams{Name: "first", Scopes: scopes.All()})
+	_, token, err := api.Keys.Create(ctx, "acct_1", apikeys.CreateParams{Name: "first", Scopes: scopes.All(), First: true})
 	if err != nil {
 		_ = api.Close()
 		return nil, err

@@ -15,6 +15,7 @@ import (
 	"os/exec"
 	"os/signal"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -31,7 +32,7 @@ func main() {
 	node := flag.String("node", "", "be the node at this address; without it, run them all")
 	listen := flag.String("listen", "127.0.0.1:8080", "the address of the service")
 	flag.Parse()
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	var err error
 	switch dsn := os.Getenv("DATABASE_URL"); {
 	case dsn == "":
@@ -65,7 +66,10 @@ func run(ctx context.Context, out io.Writer, dsn, listen string) error {
 		nodes.Go(func() { keepRunning(ctx, out, address) })
 	}
 	server := &http.Server{Addr: listen, Handler: front, ReadHeaderTimeout: 10 * time.Second}
-	fmt.Fprintf(out, "The service is at http://%s; try\n\n\tcurl -H 'Api-Key: %s' http://%s/v2/environments\n\n", listen, token, listen)
+	if token == "" {
+		token = "$KEY" // it was printed at the first start, and is stored nowhere
+	}
+	fmt.Fprintf(out, "The service is at http://%s; try\n\n\tcurl -H \"Api-Key: %s\" http://%s/v2/environments\n\n", listen, token, listen)
 	fmt.Fprintln(out, "and kill -9 a node meanwhile.")
 	err = listenAndServe(ctx, server)
 	cancel()
@@ -74,7 +78,7 @@ func run(ctx context.Context, out io.Writer, dsn, listen string) error {
 }
 
 // prepare brings the database to where nodes can work with it, and makes the first key
-// of the account.
+// of the account, unless that has one: then token is empty.
 func prepare(ctx context.Context, dsn string) (token string, err error) {
 	pool, err := pgxpool.New(ctx, dsn)
 	if err != nil {
@@ -97,7 +101,10 @@ func prepare(ctx context.Context, dsn string) (token string, err error) {
 		return "", err
 	}
 	defer func() { _ = api.Close() }()
-	_, made, err := api.Keys.Create(ctx, account, apikeys.CreateParams{Name: "bootstrap", Scopes: scopes.All()}) // in Go, never over HTTP
+	_, made, err := api.Keys.Create(ctx, account, apikeys.CreateParams{Name: "bootstrap", Scopes: scopes.All(), First: true}) // in Go, never over HTTP
+	if errors.Is(err, apikeys.ErrNotFirst) {
+		return "", nil
+	}
 	return made.Reveal(), err
 }
 

@@ -13,6 +13,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"syscall"
 	"time"
 
 	"github.com/storageapi/storageapi/apikeys"
@@ -26,7 +27,7 @@ const account = "acct_1"
 func main() {
 	serve := flag.Bool("serve", false, "leave the service running and print the address of its settings pages and curl lines")
 	flag.Parse()
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	err := run(ctx, os.Stdout, *serve)
 	stop()
 	if err != nil {
@@ -60,7 +61,7 @@ func run(ctx context.Context, out io.Writer, serve bool) (err error) {
 	fmt.Fprintf(out, "A storage service runs at %s, on %s/storage.db\n", host.url, dir)
 
 	// The first key of an account is made by the host, in Go.
-	_, token, err := host.api.Keys.Create(ctx, account, apikeys.CreateParams{Name: "bootstrap", Scopes: scopes.All()})
+	_, token, err := host.api.Keys.Create(ctx, account, apikeys.CreateParams{Name: "bootstrap", Scopes: scopes.All(), First: true})
 	if err != nil {
 		return err
 	}

@@ -24,6 +24,7 @@ import (
 	"os/signal"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/storageapi/storageapi/signing"
@@ -51,7 +52,7 @@ func run(addr, certFile, keyFile, secrets string) error {
 		ReadHeaderTimeout: 5 * time.Second,
 		ReadTimeout:       15 * time.Second,
 	}
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	log.Printf("listening on https://%s", addr)
 	failed := make(chan error, 1)
@@ -60,7 +61,9 @@ func run(addr, certFile, keyFile, secrets string) error {
 	case err := <-failed:
 		return err
 	case <-ctx.Done():
-		return server.Shutdown(context.Background()) // requests under way finish
+		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		defer cancel()
+		return server.Shutdown(ctx) // requests under way finish
 	}
 }
 

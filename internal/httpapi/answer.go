@@ -31,7 +31,7 @@ func tagged(tag string, value any) (answer, error) {
 // created is the answer to a POST that made the resource of that id.
 func created(c *call, id string, value any) (answer, error) {
 	body, err := encode(value)
-	return answer{status: http.StatusCreated, location: path(c.Request) + "/" + id, body: body}, err
+	return answer{status: http.StatusCreated, location: pathOf(c.Request) + "/" + id, body: body}, err
 }
 
 func noContent() answer { return answer{status: http.StatusNoContent} }
@@ -64,9 +64,9 @@ func encode(value any) ([]byte, error) {
 	return body.Bytes(), nil
 }
 
-// path returns the path that the client asked for. It is longer than r.URL's where
+// pathOf returns the path that the client asked for. It is longer than r.URL's where
 // the host mounted the API under a prefix and stripped that.
-func path(r *http.Request) string {
+func pathOf(r *http.Request) string {
 	here := r.URL.EscapedPath()
 	asked, err := url.ParseRequestURI(r.RequestURI)
 	if err != nil {

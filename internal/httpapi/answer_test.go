@@ -24,7 +24,7 @@ func TestPath(t *testing.T) {
 	}
 	for _, test := range tests {
 		r := &http.Request{RequestURI: test.requestURI, URL: &url.URL{Path: test.path}}
-		if got := path(r); got != test.want {
+		if got := pathOf(r); got != test.want {
 			t.Errorf("asked for %q, stripped to %q: got %q, want %q", test.requestURI, test.path, got, test.want)
 		}
 	}

@@ -41,6 +41,9 @@ type Config struct {
 	Webhooks *webhooks.WebhookService
 	Auth     *auth.Authenticator
 
+	// Prefix is what [ParsePrefix] returns.
+	Prefix string
+
 	// Authorize decides who may do what. Default: [auth.LeastPrivilege].
 	Authorize auth.Authorize
 
@@ -79,7 +82,7 @@ func New(config Config) (http.Handler, error) {
 		a.log = slog.Default()
 	}
 	var err error
-	if a.router, err = newRouter(a.routes()); err != nil {
+	if a.router, err = newRouter(under(config.Prefix, a.routes())); err != nil {
 		return nil, err
 	}
 	return config.Auth.Handler(a), nil

@@ -5,7 +5,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/storageapi/storageapi"
 	"github.com/storageapi/storageapi/scopes"
+	"github.com/storageapi/storageapi/store/memory"
 )
 
 const newKey = `{"name":"a","scopes":["files:read"]}`
@@ -59,6 +61,56 @@ func TestMountUnderPrefix(t *testing.T) {
 		"Api-Key: "+h.admin(alice), "Content-Type: application/json", "Content-Length: 36", "", newKey).want(201, "")
 	if got, want := made.header.Get("Location"), "/storage"+keysPath+"/"+made.text("id"); got != want {
 		t.Errorf("got Location %q, want %q", got, want)
+	}
+}
+
+// TestPrefix: the API is where the host says, and nowhere else; behind a prefix that is
+// stripped, too.
+func TestPrefix(t *testing.T) {
+	for _, prefix := range []string{"/api/v1", "/a", "/v2/v2", "/~x/a:b@c;d=e!$&'()*+,-._", "/"} {
+		at := strings.TrimSuffix(prefix, "/")
+		config := newClock().config()
+		config.Prefix = prefix
+		api := newAPI(t, config)
+		mux := http.NewServeMux()
+		mux.Handle(at+"/", api)
+		mux.Handle("/outer/", http.StripPrefix("/outer", api))
+		mux.Handle("GET "+at+"/openapi.json", api.OpenAPIHandler())
+		h := mount(t, api, mux)
+		admin := h.admin(alice)
+		for _, before := range []string{"", "/outer"} {
+			made := h.do("POST", before+at+"/api-keys", admin, newKey).want(201, "")
+			location := made.header.Get("Location")
+			if want := before + at + "/api-keys/" + made.text("id"); location != want {
+				t.Errorf("%s: got Location %q, want %q", prefix, location, want)
+			}
+			h.do("GET", location, admin, "").want(200, "")
+
+			hook := h.do("POST", before+at+"/notifications/webhooks", admin, `{"url":"https://example.com/","events":["balance.low"]}`).want(201, "")
+			job := h.do("POST", hook.header.Get("Location")+"/recoveries", admin, "").want(202, "")
+			h.do("GET", job.header.Get("Location"), admin, "").want(200, "")
+		}
+		h.do("GET", "/outer"+keysPath, admin, "").want(404, "NOT_FOUND")
+		h.do("PUT", at+"/api-keys", admin, "").want(405, "METHOD_NOT_ALLOWED")
+
+		paths, _ := h.do("GET", at+"/openapi.json", "", "").want(200, "").object()["paths"].(map[string]any)
+		for path := range paths {
+			if !strings.HasPrefix(path, at+"/api-keys") && !strings.HasPrefix(path, at+"/notifications/webhooks") {
+				t.Errorf("%s: documented: %s", prefix, path)
+			}
+		}
+		if len(paths) != 12 {
+			t.Errorf("%s: %d paths are documented", prefix, len(paths))
+		}
+	}
+}
+
+func TestPrefixesThatAreNone(t *testing.T) {
+	for _, prefix := range []string{"v2", "/v2/", "//", "//v2", "/a//b", "/a/./b", "/a/../b", "/a/..", "/a b", "/%61", "/{a}", "/ä", "/a?b", "/a#b", `/a"b`, `/a\b`, "/a\x00"} {
+		config := storageapi.Config{Store: memory.New(), Prefix: prefix}
+		if _, err := storageapi.NewHandler(config); err == nil || !strings.Contains(err.Error(), "Config.Prefix must begin with a slash") {
+			t.Errorf("%q: %v", prefix, err)
+		}
 	}
 }
 

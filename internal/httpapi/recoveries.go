@@ -32,7 +32,7 @@ func (a *api) createRecovery(c *call) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	return accepted(path(c.Request)+"/"+recovery.ID, viewRecovery(recovery))
+	return accepted(pathOf(c.Request)+"/"+recovery.ID, viewRecovery(recovery))
 }
 
 func (a *api) getRecovery(c *call) (answer, error) {

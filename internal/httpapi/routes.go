@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"path"
 	"slices"
 	"strings"
 
@@ -19,7 +20,10 @@ type route struct {
 	handle  func(*call) (answer, error)
 }
 
-// routes lists all there is.
+// DefaultPrefix is what all patterns of [api.routes] begin with.
+const DefaultPrefix = "/v2"
+
+// routes lists all there is, under DefaultPrefix.
 func (a *api) routes() []route {
 	return []route{
 		{"POST", "/v2/api-keys", auth.CreateKey, neededBody, a.createKey},
@@ -52,6 +56,34 @@ func Routes() []string {
 		list = append(list, r.method+" "+r.pattern)
 	}
 	return list
+}
+
+// under returns the routes under another prefix than DefaultPrefix.
+func under(prefix string, routes []route) []route {
+	for i := range routes {
+		routes[i].pattern = prefix + strings.TrimPrefix(routes[i].pattern, DefaultPrefix)
+	}
+	return routes
+}
+
+// ParsePrefix returns a prefix as it stands before the routes: DefaultPrefix if it is empty,
+// and empty if it is "/". Of any other it returns an error that says what would be right.
+func ParsePrefix(prefix string) (string, error) {
+	switch {
+	case prefix == "":
+		return DefaultPrefix, nil
+	case prefix == "/":
+		return "", nil
+	case prefix[0] != '/' || path.Clean(prefix) != prefix || strings.ContainsFunc(prefix, notInPrefix):
+		return "", fmt.Errorf(`must begin with a slash, not end with one, and be a path of visible ASCII characters that stand for themselves, such as "/api/v1": %q`, prefix)
+	}
+	return prefix, nil
+}
+
+// notInPrefix reports whether a character would be escaped in a URL, or mean something in
+// a pattern or a document of routes.
+func notInPrefix(r rune) bool {
+	return r <= ' ' || r > '~' || strings.ContainsRune("%?#\"\\<>^`{|}", r)
 }
 
 // A router finds routes. It is not an [http.ServeMux] because that redirects

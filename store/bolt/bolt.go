@@ -28,6 +28,7 @@ var ErrLocked = errors.New("in use by another process, or opened twice in this o
 // A Store keeps everything in one bbolt file. It implements [store.Store].
 type Store struct {
 	db     *bbolt.DB
+	wait   time.Duration    // for the file to be closed elsewhere
 	keys   *signing.Keyring // nil: secrets are kept in plain
 	writer *groupcommit.Writer[*batch]
 	queue  queue.Queue
@@ -63,9 +64,14 @@ type Option func(*Store)
 // written again.
 func Sealed(keys *signing.Keyring) Option { return func(s *Store) { s.keys = keys } }
 
+// Wait lets [Open] wait for up to d where the file is still open, for a host that is started
+// before its predecessor has ended: give it more than that takes to shut down. Open goes on as
+// soon as the file is closed. 0 and less: it does not wait. Default: half a second.
+func Wait(d time.Duration) Option { return func(s *Store) { s.wait = d } }
+
 // Open opens the file at path, or creates it with mode 0600 in a directory that
 // exists. Errors name the file; they wrap [ErrLocked] if it is open elsewhere,
-// after half a second, [ErrSchema] if it is not ours, from a newer version or damaged, and
+// for longer than [Wait] says, [ErrSchema] if it is not ours, from a newer version or damaged, and
 // [signing.ErrSealed] if it is sealed under a key that was not given. A file that
 // cannot be opened is not held open, nor locked. Deliveries
 // that were leased when the file was last used are claimable at once.
@@ -73,10 +79,15 @@ func Open(path string, options ...Option) (*Store, error) {
 	if err := create(path); err != nil {
 		return nil, fmt.Errorf("create %s: %w", path, err)
 	}
-	if err := checkSize(path); err != nil {
+	s := &Store{wait: defaultWait, keyCounts: counts{bucket: bucketKeyIDs}, requests: newRequests()}
+	for _, option := range options {
+		option(s)
+	}
+	until := time.Now().Add(s.wait)
+	if err := checkSize(path, until); err != nil {
 		return nil, fmt.Errorf("open %s: %w", path, err)
 	}
-	db, file, err := openFile(path, &bbolt.Options{FreelistType: bbolt.FreelistMapType})
+	db, file, err := openFile(path, until, &bbolt.Options{FreelistType: bbolt.FreelistMapType})
 	var named *fs.PathError
 	if errors.As(err, &named) && named.Path == path {
 		return nil, err
@@ -84,10 +95,7 @@ func Open(path string, options ...Option) (*Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open %s: %w", path, err)
 	}
-	s := &Store{db: db, keyCounts: counts{bucket: bucketKeyIDs}, requests: newRequests()}
-	for _, option := range options {
-		option(s)
-	}
+	s.db = db
 	s.writer = groupcommit.New(db, s.newBatch, s.undone)
 	if err := s.prepare(file); err != nil {
 		_ = db.Close()

@@ -5,6 +5,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"time"
 
 	"go.etcd.io/bbolt"
 )
@@ -24,7 +25,7 @@ func create(path string) error {
 	if err := temporary.Close(); err != nil {
 		return err
 	}
-	db, _, err := openFile(temporary.Name(), &bbolt.Options{})
+	db, _, err := openFile(temporary.Name(), time.Now().Add(defaultWait), &bbolt.Options{})
 	if err != nil {
 		return err
 	}

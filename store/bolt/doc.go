@@ -20,7 +20,7 @@
 // # One process
 //
 // The file is locked while it is open: a second [Open], in this process or another,
-// fails within a second. What is due, and what is leased, is in memory, some 30 bytes
+// fails within a second, or waits with [Wait]. What is due, and what is leased, is in memory, some 30 bytes
 // a delivery, and read from the file by Open.
 //
 // # The clock

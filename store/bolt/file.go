@@ -10,12 +10,13 @@ import (
 	bbolterrors "go.etcd.io/bbolt/errors"
 )
 
-// lockTimeout is how long Open waits for another process to let go of the file.
-const lockTimeout = 500 * time.Millisecond
+// defaultWait is how long Open waits for the file to be closed elsewhere.
+const defaultWait = 500 * time.Millisecond
 
-// openFile opens a file with bbolt, which panics if it is damaged. If it cannot be
-// opened, nothing holds it open or locked afterwards.
-func openFile(path string, options *bbolt.Options) (db *bbolt.DB, file *os.File, err error) {
+// openFile opens a file with bbolt, which panics if it is damaged. It waits until then for
+// the file to be closed elsewhere. If it cannot be opened, nothing holds it open or locked
+// afterwards.
+func openFile(path string, until time.Time, options *bbolt.Options) (db *bbolt.DB, file *os.File, err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			db, err = nil, errDamaged(p)
@@ -23,8 +24,8 @@ func openFile(path string, options *bbolt.Options) (db *bbolt.DB, file *os.File,
 			_ = file.Close()
 		}
 	}()
-	options.Timeout = lockTimeout
-	options.NoStatistics = true // they cost a third of a lookup
+	options.Timeout = max(time.Until(until), 1) // 0 would be for ever
+	options.NoStatistics = true                 // they cost a third of a lookup
 	options.OpenFile = func(name string, flag int, mode os.FileMode) (*os.File, error) {
 		var err error
 		file, err = os.OpenFile(name, flag, mode)
@@ -70,11 +71,11 @@ func confirm(file *os.File, pageSize int) error {
 // checkSize refuses a file that is shorter than it says. bbolt maps files into
 // memory, and the system ends a process that reads there what the file does not
 // have. What else is wrong with the file will be seen later.
-func checkSize(path string) error {
+func checkSize(path string, until time.Time) error {
 	if info, err := os.Stat(path); err != nil || info.Size() == 0 {
 		return nil
 	}
-	db, _, err := openFile(path, &bbolt.Options{ReadOnly: true}) // reads no more than the file's first pages
+	db, _, err := openFile(path, until, &bbolt.Options{ReadOnly: true}) // reads no more than the file's first pages
 	if errors.Is(err, ErrLocked) {
 		return err
 	}

@@ -1,6 +1,7 @@
 package bolt_test
 
 import (
+	"context"
 	"encoding/binary"
 	"errors"
 	"io/fs"
@@ -12,6 +13,7 @@ import (
 
 	"go.etcd.io/bbolt"
 
+	"github.com/storageapi/storageapi/apikeys"
 	"github.com/storageapi/storageapi/store/bolt"
 )
 
@@ -59,6 +61,35 @@ func TestLockedFileFailsWithinASecond(t *testing.T) {
 	wantOpenError(t, path, bolt.ErrLocked, "in use")
 	if took := time.Since(start); took > time.Second {
 		t.Errorf("Open took %v", took)
+	}
+}
+
+// TestWait: a host that is started before its predecessor has closed the file waits, and
+// finds what that has written.
+func TestWait(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "storage.db")
+	before, err := bolt.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, d := range []time.Duration{-time.Hour, 0, time.Millisecond} {
+		if s, err := bolt.Open(path, bolt.Wait(d)); !errors.Is(err, bolt.ErrLocked) || !strings.Contains(err.Error(), path) {
+			t.Fatalf("Wait(%v): %v, %v", d, s, err)
+		}
+	}
+	ended := make(chan error, 1)
+	go func() {
+		time.Sleep(600 * time.Millisecond) // longer than Open waits unasked
+		err := before.CreateKey(context.Background(), apikeys.Key{ID: "key_1", Account: "acct_1", Hash: apikeys.Hash{Sum: [32]byte{1}}}, apikeys.CreateOptions{})
+		ended <- errors.Join(err, before.Close())
+	}()
+	after, err := bolt.Open(path, bolt.Wait(time.Minute))
+	if err := errors.Join(err, <-ended); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = after.Close() }()
+	if _, err := after.KeyByID(t.Context(), "acct_1", "key_1"); err != nil {
+		t.Error(err)
 	}
 }
 
