@@ -53,7 +53,7 @@ func TestExample(t *testing.T) {
 	token, pids, nodes := "", []int{}, []string{}
 	lines := bufio.NewScanner(out)
 	for (token == "" || len(pids) < 2) && lines.Scan() {
-		if found := regexp.MustCompile(`Api-Key: (\S+)'`).FindStringSubmatch(lines.Text()); found != nil {
+		if found := regexp.MustCompile(`Api-Key: (\S+)"`).FindStringSubmatch(lines.Text()); found != nil {
 			token = found[1]
 		}
 		if found := regexp.MustCompile(`node (\S+) has the process id (\d+)`).FindStringSubmatch(lines.Text()); found != nil {

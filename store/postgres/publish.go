@@ -39,6 +39,13 @@ func (s *Store) EnqueueTx(ctx context.Context, tx pgx.Tx, encoded webhooks.Encod
 // PublishTx is [webhooks.WebhookService.Publish] in the host's transaction (transactional
 // outbox): the event is delivered if the transaction is committed, and not otherwise. See
 // [Store.EnqueueTx].
+//
+// An event is sent to all that subscribe to its type: a [webhooks.BalanceLow] heeds no
+// webhook's threshold, and is sent again each time. For these, and for limits that approach or
+// are reached, call [webhooks.WebhookService.ReportBalance] (ReportBandwidth,
+// ReportTransactions) after the commit instead: reports decide who is to be sent what, once
+// for each crossing. A report that was lost with its process is made up for by the next one,
+// so report now and then what is current.
 func (s *Store) PublishTx(ctx context.Context, tx pgx.Tx, service *webhooks.WebhookService, event webhooks.Event) error {
 	encoded, err := service.Encode(event)
 	if err != nil {
