@@ -23,12 +23,12 @@ var importRules = map[string][]string{
 	"signing":  {},
 	"auth":     {"scopes", "internal/lasting"},
 	"apikeys":  {"auth", "scopes", "internal/id", "internal/input"},
-	"webhooks": {"auth", "scopes", "signing", "internal/clock", "internal/id", "internal/input", "internal/testhook", "webhooks/internal/alerting", "webhooks/internal/jsontext", "webhooks/internal/hostcode", "webhooks/internal/limiter", "webhooks/internal/outbound", "webhooks/internal/testgate"},
+	"webhooks": {"auth", "scopes", "signing", "internal/clock", "internal/id", "internal/input", "internal/jitter", "internal/testhook", "webhooks/internal/alerting", "webhooks/internal/jsontext", "webhooks/internal/hostcode", "webhooks/internal/limiter", "webhooks/internal/outbound", "webhooks/internal/testgate"},
 
 	"webhooks/internal/alerting": {},
 	"webhooks/internal/jsontext": {},
 	"webhooks/internal/hostcode": {},
-	"webhooks/internal/limiter":  {"internal/heap"},
+	"webhooks/internal/limiter":  {"internal/heap", "internal/jitter"},
 	"webhooks/internal/outbound": {"code.dny.dev/ssrf"},
 	"webhooks/internal/testgate": {"webhooks/internal/outbound"},
 
@@ -39,6 +39,9 @@ var importRules = map[string][]string{
 	"store/bolt/internal/record":      {"apikeys", "webhooks", "scopes", "signing", "internal/clock"},
 	"store/bolt/internal/groupcommit": {"store", "go.etcd.io/bbolt", "go.etcd.io/bbolt/errors"},
 	"store/storetest":                 {"apikeys", "auth", "webhooks", "scopes", "signing", "store", "github.com/google/go-cmp/cmp", "github.com/google/go-cmp/cmp/cmpopts"},
+
+	// What tests of hosts use is for outsiders, too.
+	"storageapitest": {".", "apikeys", "auth", "scopes", "signing", "store/memory", "webhooks", "internal/pipenet", "internal/testbubble", "internal/testhook"},
 
 	// What people see stands on what hosts use.
 	"dashboard": {".", "apikeys", "scopes", "webhooks", "internal/arrival", "internal/lasting"},
@@ -52,6 +55,7 @@ var importRules = map[string][]string{
 	"internal/heap":      {},
 	"internal/id":        {"github.com/oklog/ulid/v2"},
 	"internal/input":     {},
+	"internal/jitter":    {},
 	"internal/lasting":   {},
 
 	"internal/pipenet":    {},

@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/storageapi/storageapi/internal/jitter"
 	"github.com/storageapi/storageapi/webhooks/internal/limiter"
 )
 
@@ -19,6 +20,7 @@ type dispatcher struct {
 	reporter *reporter
 	limiter  *limiter.Limiter
 	outage   limiter.Outage
+	jitter   jitter.Source // of the waits between attempts and between probes
 	waking   chan struct{} // something may have become due
 
 	// claiming is full from before a claim until its attempts are registered: who
@@ -39,19 +41,20 @@ type dispatcher struct {
 }
 
 func newDispatcher(store Store, sender *sender, config Config) *dispatcher {
-	return &dispatcher{
+	d := &dispatcher{
 		store:    store,
 		sender:   sender,
 		config:   config,
 		halt:     &halt{store: store, logger: config.Logger},
 		reporter: newReporter(store, config),
-		limiter: limiter.New(limiter.Config{
-			Slots: config.Concurrency, PerWebhook: config.PerWebhook, PerAccount: config.PerAccount,
-			MaxUnrecorded: maxSettle, Timeout: config.Timeout,
-		}),
 		waking:   make(chan struct{}, 1),
 		claiming: make(chan struct{}, 1),
 	}
+	d.limiter = limiter.New(limiter.Config{
+		Slots: config.Concurrency, PerWebhook: config.PerWebhook, PerAccount: config.PerAccount,
+		MaxUnrecorded: maxSettle, Timeout: config.Timeout, Jitter: &d.jitter,
+	})
+	return d
 }
 
 // wake makes a running dispatcher look for due deliveries now. It is called also when

@@ -21,7 +21,7 @@ type inflight struct {
 func (d *dispatcher) run(f *inflight) {
 	res := d.sender.attempt(&f.Canceler, &f.settlement.Task)
 	f.End()
-	d.config.judge(&f.settlement, res)
+	d.judge(&f.settlement, res)
 	d.heed(res)
 }
 

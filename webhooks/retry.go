@@ -1,9 +1,10 @@
 package webhooks
 
 import (
-	"math/rand/v2"
+	"strconv"
 	"time"
 
+	"github.com/storageapi/storageapi/internal/jitter"
 	"github.com/storageapi/storageapi/webhooks/internal/outbound"
 )
 
@@ -19,7 +20,7 @@ func DefaultRetries() []time.Duration {
 const retryJitter = 0.2 // by default
 
 // judge decides what becomes of a delivery after an attempt.
-func (c *Config) judge(s *Settlement, res result) {
+func (d *dispatcher) judge(s *Settlement, res result) {
 	s.Attempt = res.attempt
 	switch {
 	case res.attempt.Error == "":
@@ -30,26 +31,20 @@ func (c *Config) judge(s *Settlement, res result) {
 		s.Outcome, s.Deactivate = GiveUp, OffGone
 	default:
 		s.Outcome = GiveUp
-		if wait, ok := nextRetry(c.Retries, c.RetryJitter, s.Task.Attempt-s.Task.Before, res.retryAfter); ok {
+		task := &s.Task
+		if wait, ok := nextRetry(&d.jitter, d.config.Retries, d.config.RetryJitter, task.Attempt-task.Before, res.retryAfter,
+			task.Webhook.ID, task.Event.ID, strconv.Itoa(task.Attempt)); ok {
 			s.Outcome, s.RetryAfter = Retry, wait
 		}
 	}
 }
 
-// nextRetry returns how long after the given attempt, 1 for the first, the next
-// is due; ok is false if that was the last. What the receiver asked for can only
-// lengthen the wait.
-func nextRetry(schedule []time.Duration, jitter float64, attempt int, asked time.Duration) (wait time.Duration, ok bool) {
+// nextRetry returns how long after the given attempt, 1 for the first, the next is due;
+// ok is false if that was the last. What the receiver asked for can only lengthen the
+// wait. The key says whose attempt it is.
+func nextRetry(source *jitter.Source, schedule []time.Duration, part float64, attempt int, asked time.Duration, key ...string) (wait time.Duration, ok bool) {
 	if attempt > len(schedule) {
 		return 0, false
 	}
-	return max(jittered(schedule[max(attempt, 1)-1], jitter), asked), true
-}
-
-// jittered returns a duration that differs from d by that part of it at most.
-func jittered(d time.Duration, part float64) time.Duration {
-	if other := d + time.Duration((2*rand.Float64()-1)*part*float64(d)); other >= 0 { // no overflow
-		return other
-	}
-	return d
+	return max(source.Vary(schedule[max(attempt, 1)-1], part, key...), asked), true
 }

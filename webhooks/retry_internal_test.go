@@ -26,7 +26,7 @@ func TestNextRetryStaysWithinTheJitter(t *testing.T) {
 		base := schedule[attempt-1]
 		shortest, longest := time.Duration(math.MaxInt64), time.Duration(0)
 		for range 2000 {
-			wait, ok := nextRetry(schedule, retryJitter, attempt, 0)
+			wait, ok := nextRetry(nil, schedule, retryJitter, attempt, 0)
 			if !ok {
 				t.Fatalf("attempt %d has no next", attempt)
 			}
@@ -43,10 +43,10 @@ func TestNextRetryStaysWithinTheJitter(t *testing.T) {
 
 func TestNextRetryWithOtherJitter(t *testing.T) {
 	for range 1000 {
-		if wait, _ := nextRetry([]time.Duration{time.Hour}, 0, 1, 0); wait != time.Hour {
+		if wait, _ := nextRetry(nil, []time.Duration{time.Hour}, 0, 1, 0); wait != time.Hour {
 			t.Fatalf("without jitter: %v", wait)
 		}
-		if wait, _ := nextRetry([]time.Duration{time.Hour}, 1, 1, 0); wait < 0 || wait > 2*time.Hour {
+		if wait, _ := nextRetry(nil, []time.Duration{time.Hour}, 1, 1, 0); wait < 0 || wait > 2*time.Hour {
 			t.Fatalf("with all jitter: %v", wait)
 		}
 	}
@@ -76,7 +76,7 @@ func TestNextRetry(t *testing.T) {
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			for range 100 {
-				wait, ok := nextRetry(test.schedule, retryJitter, test.attempt, test.asked)
+				wait, ok := nextRetry(nil, test.schedule, retryJitter, test.attempt, test.asked)
 				if ok != test.ok || wait < test.least || wait > test.most {
 					t.Fatalf("got %v, %v", wait, ok)
 				}

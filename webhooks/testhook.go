@@ -9,4 +9,9 @@ func init() {
 			client.SpeakPlain()
 		}
 	}
+	testhook.Seed = func(service any, seed uint64) {
+		s := service.(*WebhookService)
+		s.dispatcher.jitter.Seed(seed)
+		s.ids.Seed(seed)
+	}
 }

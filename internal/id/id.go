@@ -5,6 +5,8 @@ package id
 import (
 	"bufio"
 	"crypto/rand"
+	"encoding/binary"
+	mathrand "math/rand/v2"
 	"strings"
 	"sync"
 	"time"
@@ -27,6 +29,14 @@ type Generator struct {
 	mu      sync.Mutex
 	entropy *ulid.MonotonicEntropy
 	last    uint64
+}
+
+// Seed makes the identifiers those of a seed and the times that they are asked for. Only
+// tests call it, before the first New: they can be guessed then.
+func (g *Generator) Seed(seed uint64) {
+	var key [32]byte
+	binary.LittleEndian.PutUint64(key[:], seed)
+	g.entropy = ulid.Monotonic(mathrand.NewChaCha8(key), 0)
 }
 
 // New returns prefix followed by a new ULID of the given time.

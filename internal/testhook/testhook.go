@@ -15,3 +15,7 @@ type Dial func(ctx context.Context, network, address string) (net.Conn, error)
 // set, it uses HTTP without TLS. Call it before the service is used. Package webhooks
 // sets it.
 var DialThrough func(service any, dial Dial, plain bool)
+
+// Seed makes the jitter of a *webhooks.WebhookService, and the ids that it makes, those of
+// a seed. Call it before the service is used. Package webhooks sets it.
+var Seed func(service any, seed uint64)

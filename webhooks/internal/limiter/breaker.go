@@ -1,7 +1,7 @@
 package limiter
 
 import (
-	"math/rand/v2"
+	"strconv"
 	"time"
 )
 
@@ -60,7 +60,7 @@ func (l *Limiter) setHealth(w *webhook, h health) {
 
 // fail notes an attempt that failed. If the breaker is open now, or the attempt was a
 // probe, it returns how long to wait for the next probe.
-func (w *webhook) fail(s *Slot, now time.Time) (rest time.Duration) {
+func (l *Limiter) fail(w *webhook, s *Slot, now time.Time) (rest time.Duration) {
 	w.failures++
 	if !w.trusted && !s.requested && w.failures == openAfter { // or else the pauses go on
 		w.pause = 0
@@ -70,10 +70,10 @@ func (w *webhook) fail(s *Slot, now time.Time) (rest time.Duration) {
 	switch {
 	case w.failures == openAfter:
 		w.pause = max(w.pause, minPause)
-		return w.rest(now)
+		return l.rest(w, now)
 	case s.probe && !s.requested && w.health == open: // requested attempts do not lengthen the pause
 		w.pause = min(2*w.pause, maxPause)
-		return w.rest(now)
+		return l.rest(w, now)
 	}
 	return 0
 }
@@ -86,8 +86,8 @@ func (w *webhook) closeBreaker(now time.Time, most int) {
 }
 
 // rest puts the webhook's next turn off by about its pause, and returns by how long.
-func (w *webhook) rest(now time.Time) time.Duration {
-	rest := w.pause + time.Duration((2*rand.Float64()-1)*pauseJitter*float64(w.pause))
+func (l *Limiter) rest(w *webhook, now time.Time) time.Duration {
+	rest := l.jitter.Vary(w.pause, pauseJitter, w.id, strconv.FormatInt(now.UnixNano(), 10))
 	w.turn = now.Add(rest)
 	return rest
 }

@@ -26,6 +26,8 @@ import (
 	"math/rand/v2"
 	"sync"
 	"time"
+
+	"github.com/storageapi/storageapi/internal/jitter"
 )
 
 // A Config says how much may be in flight.
@@ -39,6 +41,8 @@ type Config struct {
 	MaxUnrecorded int
 
 	Timeout time.Duration // of an attempt
+
+	Jitter *jitter.Source // of the pauses between probes; nil: random
 }
 
 // A Limiter decides how many attempts each webhook may have in flight. It knows the
@@ -51,6 +55,8 @@ type Limiter struct {
 	pool // all slots
 
 	perWebhook, perAccount, firstCap, maxUnrecorded int
+
+	jitter *jitter.Source
 
 	webhooks map[string]*webhook
 	byUse    list.List // webhooks, longest unused first
@@ -93,6 +99,7 @@ func New(config Config) *Limiter {
 		perAccount:    config.PerAccount,
 		firstCap:      min(firstCap, config.PerWebhook),
 		maxUnrecorded: config.MaxUnrecorded,
+		jitter:        config.Jitter,
 		webhooks:      make(map[string]*webhook),
 		accounts:      make(map[string]*account),
 		capVersion:    rand.Uint64(), // another one's differs

@@ -102,7 +102,7 @@ func (l *Limiter) Observe(s *Slot, outcome Outcome, took time.Duration, now time
 	}
 	switch {
 	case outcome == Failure:
-		rest = w.fail(s, now) * 7 / 8 // it begins later, and has ended when it is the webhook's turn
+		rest = l.fail(w, s, now) * 7 / 8 // it begins later, and has ended when it is the webhook's turn
 		s.rest = rest
 	case w.health == open:
 		w.closeBreaker(now, l.perWebhook)

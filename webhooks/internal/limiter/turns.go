@@ -115,7 +115,7 @@ func (l *Limiter) EndTurns(now time.Time, err error) {
 		case w.health == open && w.trusted: // nothing was due
 			l.halfOpen(w, now)
 		case w.health == open:
-			w.rest(now)
+			l.rest(w, now)
 		default:
 			w.turn = l.beat // all at once: it is one claim
 		}

@@ -1,0 +1,31 @@
+package storageapitest_test
+
+import (
+	"testing"
+
+	"github.com/storageapi/storageapi/storageapitest"
+	"github.com/storageapi/storageapi/webhooks"
+)
+
+// BenchmarkSchedule is a test of the whole schedule of one event: a kit, a receiver that
+// answers 500 for ever, ten attempts in 75.6 hours, and the end.
+func BenchmarkSchedule(b *testing.B) {
+	test := testing.InternalTest{Name: "schedule", F: func(t *testing.T) {
+		storageapitest.Bubble(t, func(t *testing.T) {
+			kit := storageapitest.New(t)
+			receiver := kit.Subscribe(webhooks.TypeBalanceLow)
+			receiver.Script(storageapitest.Status(500))
+			publish(t, kit, 1)
+			kit.WaitIdle()
+			if n := len(receiver.Requests()); n != 10 {
+				t.Errorf("%d attempts, want 10", n)
+			}
+		})
+	}}
+	all := func(string, string) (bool, error) { return true, nil }
+	for b.Loop() {
+		if !testing.RunTests(all, []testing.InternalTest{test}) {
+			b.Fatal("the test failed")
+		}
+	}
+}

@@ -1,0 +1,79 @@
+package storageapitest_test
+
+import (
+	"fmt"
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/storageapi/storageapi"
+	"github.com/storageapi/storageapi/scopes"
+	"github.com/storageapi/storageapi/storageapitest"
+	"github.com/storageapi/storageapi/webhooks"
+)
+
+// upload is code of the host's: it stores a file, and reports what was used since.
+func upload(api *storageapi.Handler, account string, size int64) {
+	_ = api.Webhooks.ReportBandwidth(t.Context(), account, size, 1<<40, time.Now().UTC().Format("2006-01"))
+}
+
+// listFiles is a route of the host's.
+var listFiles = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, `{"files":[]}`) })
+
+// On upload over quota the webhook fires.
+func Example() {
+	kit := storageapitest.New(t) // the test's *testing.T
+	receiver := kit.Subscribe(webhooks.TypeBandwidthLimitReached)
+	upload(kit.API, kit.Account, 2<<40)
+	event := receiver.Next()
+	fmt.Println(event.Type)
+
+	// Output:
+	// bandwidth.limit_reached
+}
+
+// A revoked key is refused.
+func ExampleKit_Revoke() {
+	kit := storageapitest.New(t) // the test's *testing.T
+	key := kit.Key(scopes.FilesRead)
+	routes := kit.API.Auth.Require(scopes.FilesRead, listFiles)
+	fmt.Println(key.Do(routes, "GET", "/v2/files", "").Status)
+	kit.Revoke(key)
+	fmt.Println(key.Do(routes, "GET", "/v2/files", "").Status)
+
+	// Output:
+	// 200 OK
+	// 401 Unauthorized
+}
+
+// A receiver that fails once gets the event again.
+func ExampleReceiver_Script() {
+	kit := storageapitest.New(t, storageapitest.Config(storageapi.Config{
+		Webhooks: webhooks.Config{Retries: []time.Duration{time.Millisecond}}, // 5 s by default; a bubble needs no such change
+	}))
+	receiver := kit.Subscribe(webhooks.TypeBandwidthLimitReached)
+	receiver.Script(storageapitest.Status(http.StatusInternalServerError).Times(1))
+	upload(kit.API, kit.Account, 2<<40)
+	receiver.Next()
+	for _, request := range receiver.Requests() {
+		fmt.Println(request.Event.Type, request.Status)
+	}
+
+	// Output:
+	// bandwidth.limit_reached 500
+	// bandwidth.limit_reached 200
+}
+
+// TestReceiverIsDownForTwoDays is how virtual time is used.
+func TestReceiverIsDownForTwoDays(t *testing.T) {
+	storageapitest.Bubble(t, func(t *testing.T) {
+		kit := storageapitest.New(t)
+		receiver := kit.Subscribe(webhooks.TypeBalanceLow)
+		receiver.Script(storageapitest.Down().For(48 * time.Hour))
+		publish(t, kit, 100)
+		kit.WaitIdle()
+		if got := len(receiver.Events()); got != 100 {
+			t.Errorf("%d of 100 events arrived", got)
+		}
+	})
+}
