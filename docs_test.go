@@ -233,7 +233,7 @@ var (
 	id, eventID                        string
 	yesterday                          time.Time
 	secrets                            []signing.Secret
-	receive, listEnvironments          http.Handler
+	receive, listEnvironments, listTeams http.Handler
 	accountOf                          func(*http.Request) (string, error)
 	sessions                           interface{ Account(*http.Request) (string, error) }
 	mystore                            interface{ Open(string) store.Store }

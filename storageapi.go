@@ -95,6 +95,7 @@ import (
 	"github.com/storageapi/storageapi/apikeys"
 	"github.com/storageapi/storageapi/auth"
 	"github.com/storageapi/storageapi/internal/httpapi"
+	"github.com/storageapi/storageapi/scopes"
 	"github.com/storageapi/storageapi/signing"
 	"github.com/storageapi/storageapi/store"
 	"github.com/storageapi/storageapi/store/bolt"
@@ -133,8 +134,14 @@ type Config struct {
 	// Location of what is created has it again. Default: "/v2".
 	Prefix string
 
+	// Scopes declares the host's own scopes, in addition to those of docs/spec.md, section 5: they
+	// are granted, required, shown and documented like those. Their order is for people
+	// only. A scope that is not declared any more stays in the keys that hold it: it grants
+	// nothing, and a key without it cannot manage them. At most 115. Default: none.
+	Scopes []scopes.Declaration
+
 	// Keys configures the keys. Its zero value works; its Logger defaults to
-	// the one below.
+	// the one below, and its Scopes are those above.
 	Keys apikeys.Config
 
 	// Webhooks configures webhooks and their delivery. Its zero value works;
@@ -225,6 +232,14 @@ func NewHandler(config Config) (*Handler, error) {
 
 // newHandler puts a Handler together on config.Store.
 func newHandler(config Config, ownsStore io.Closer) (*Handler, error) {
+	if config.Keys.Scopes != nil {
+		return nil, errors.New("storageapi: Config.Keys.Scopes must not be given: Config.Scopes declares scopes")
+	}
+	vocabulary, err := scopes.NewVocabulary(config.Scopes...)
+	if err != nil {
+		return nil, fmt.Errorf("storageapi: Config.Scopes: %w", err)
+	}
+	config.Keys.Scopes = vocabulary
 	keys, err := apikeys.New(config.Store, config.Keys)
 	if err != nil {
 		return nil, fmt.Errorf("storageapi: Config.Keys: %w", err)
@@ -233,7 +248,7 @@ func newHandler(config Config, ownsStore io.Closer) (*Handler, error) {
 	if err != nil {
 		return nil, fmt.Errorf("storageapi: Config.Webhooks: %w", err)
 	}
-	authenticator, err := auth.New(keys, auth.Config{RateLimit: config.RateLimit, Logger: config.Logger, Now: config.Keys.Now})
+	authenticator, err := auth.New(keys, auth.Config{RateLimit: config.RateLimit, Scopes: vocabulary, Logger: config.Logger, Now: config.Keys.Now})
 	if err != nil {
 		return nil, fmt.Errorf("storageapi: Config.RateLimit: %w", err)
 	}

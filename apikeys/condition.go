@@ -68,9 +68,11 @@ func (s *KeyService) ask(ctx context.Context, account, keyID string, condition C
 	if err != nil {
 		return nil, err
 	}
-	after := found
+	asked := found
+	asked.Scopes = s.scopes.Resolve(found.Scopes) // so that those of the caller can cover them
+	after := asked
 	apply(&after)
-	if err := condition(found, after); err != nil {
+	if err := condition(asked, after); err != nil {
 		return nil, err
 	}
 	return func(key Key) error {

@@ -68,7 +68,7 @@ func (s *KeyService) Create(ctx context.Context, account string, params CreatePa
 	if err := checkAccount(account); err != nil {
 		return Key{}, Token{}, err
 	}
-	if wrong := params.validate(now); len(wrong) > 0 {
+	if wrong := s.validate(&params, now); len(wrong) > 0 {
 		return Key{}, Token{}, wrong[0]
 	}
 	params.ExpiresAt = params.ExpiresAt.UTC().Truncate(time.Millisecond)
@@ -134,10 +134,10 @@ func (s *KeyService) replay(ctx context.Context, account string, before *Duplica
 // Validate returns what Create would refuse params for, a field each: for forms that
 // show all that is wrong at once. Create returns the first of them.
 func (s *KeyService) Validate(params CreateParams) (wrong []*ValidationError) {
-	return params.validate(s.now())
+	return s.validate(&params, s.now())
 }
 
-func (p *CreateParams) validate(now time.Time) (wrong []*ValidationError) {
+func (s *KeyService) validate(p *CreateParams, now time.Time) (wrong []*ValidationError) {
 	refuse := func(err error) {
 		var rule *ValidationError
 		if errors.As(err, &rule) {
@@ -145,7 +145,11 @@ func (p *CreateParams) validate(now time.Time) (wrong []*ValidationError) {
 		}
 	}
 	refuse(checkName(p.Name))
-	if p.Scopes.IsEmpty() {
+	known := s.scopes.Resolve(p.Scopes)
+	switch unknown := known.Unknown(); {
+	case len(unknown) > 0:
+		refuse(invalid("scopes", fmt.Sprintf("must be declared; unknown scope %.32q", unknown[0])))
+	case known.IsEmpty():
 		refuse(invalid("scopes", "must name at least one scope"))
 	}
 	refuse(checkExpiry(p.ExpiresAt, now))

@@ -11,7 +11,10 @@ type Key struct {
 	ID      string // "key_" and a ULID; later keys sort after earlier ones
 	Account string // who it belongs to
 	Name    string // 1 to 128 characters
-	Scopes  scopes.Set
+
+	// Scopes are what the key may do. [scopes.Set.Unknown] are those that it holds and
+	// that are not declared any more, in what a [KeyService] returns; a [Store] keeps all.
+	Scopes scopes.Set
 
 	// CreatedAt and ExpiresAt are in UTC, to the millisecond. At ExpiresAt the
 	// key is dead; zero means never.

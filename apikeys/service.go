@@ -10,6 +10,7 @@ import (
 	"github.com/storageapi/storageapi/auth"
 	"github.com/storageapi/storageapi/internal/id"
 	"github.com/storageapi/storageapi/internal/input"
+	"github.com/storageapi/storageapi/scopes"
 )
 
 // Config configures a [KeyService]. The zero Config works.
@@ -22,6 +23,10 @@ type Config struct {
 	// MaxPerAccount is how many keys an account may have, expired ones included;
 	// negative: any number. Default: 1,000.
 	MaxPerAccount int
+
+	// Scopes are the scopes that keys can be created with. Default: those of docs/spec.md,
+	// section 5. [storageapi.Config.Scopes] sets it.
+	Scopes *scopes.Vocabulary
 
 	// Logger is told what goes wrong in the background. Default: slog.Default().
 	Logger *slog.Logger
@@ -40,6 +45,7 @@ type KeyService struct {
 	store    Store
 	prefix   string
 	maxCount int // keys an account; negative: any number
+	scopes   *scopes.Vocabulary
 	now      func() time.Time
 	ids      id.Generator
 	uses     uses
@@ -71,10 +77,15 @@ func New(store Store, config Config) (*KeyService, error) {
 		store:    store,
 		prefix:   config.Prefix,
 		maxCount: config.MaxPerAccount,
+		scopes:   config.Scopes,
 		now:      config.Now,
 		uses:     uses{store: store, log: config.Logger},
 	}, nil
 }
+
+// Scopes returns the scopes that keys can be created with. A key may hold others, from when
+// these were declared: they are [scopes.Set.Unknown] in what the service returns.
+func (s *KeyService) Scopes() *scopes.Vocabulary { return s.scopes }
 
 // Close writes the last uses that are not written yet. Keys verified later are
 // verified, but their use is not recorded. Close may be called more than once.
@@ -101,7 +112,7 @@ func (s *KeyService) Verify(ctx context.Context, token string) (auth.Principal, 
 		return auth.Principal{}, fmt.Errorf("verify API key: %w", err)
 	}
 	now := s.now()
-	p, err := key.principal(hash, now)
+	p, err := s.principal(&key, hash, now)
 	if err == nil {
 		s.uses.record(&key, hash, now)
 	}
@@ -122,18 +133,18 @@ func (s *KeyService) Recheck(ctx context.Context, p auth.Principal, token string
 	if err != nil {
 		return auth.Principal{}, fmt.Errorf("verify API key: %w", err)
 	}
-	return key.principal(hashOf(token), s.now())
+	return s.principal(&key, hashOf(token), s.now())
 }
 
 // principal returns whom the value with that hash stands for, or auth.ErrUnauthorized
 // if it is none of the key's or is dead.
-func (k *Key) principal(hash Hash, now time.Time) (auth.Principal, error) {
+func (s *KeyService) principal(k *Key, hash Hash, now time.Time) (auth.Principal, error) {
 	expiresAt, ok := k.expiryOf(hash)
 	if !ok || !expiresAt.IsZero() && !now.Before(expiresAt) {
 		return auth.Principal{}, auth.ErrUnauthorized
 	}
 	return auth.Principal{
-		Account: k.Account, KeyID: k.ID, Scopes: k.Scopes, ExpiresAt: expiresAt, Replaced: hash != k.Hash,
+		Account: k.Account, KeyID: k.ID, Scopes: s.scopes.Resolve(k.Scopes), ExpiresAt: expiresAt, Replaced: hash != k.Hash,
 	}, nil
 }
 
@@ -151,9 +162,11 @@ func (s *KeyService) Get(ctx context.Context, account, keyID string) (Key, error
 }
 
 // shown returns a key as callers see it: with uses that were not written yet before
-// it was read, and without a previous token that is dead.
+// it was read, with the scopes that it grants apart from those that are not declared any
+// more, and without a previous token that is dead.
 func (s *KeyService) shown(key Key, before unwritten) Key {
 	s.uses.overlay(&key, before)
+	key.Scopes = s.scopes.Resolve(key.Scopes)
 	if !s.now().Before(key.PreviousExpiresAt) {
 		key.Previous, key.PreviousExpiresAt, key.PreviousUsedAt = Hash{}, time.Time{}, time.Time{}
 	}

@@ -21,6 +21,10 @@ type Config struct {
 	// those of all keys of an account together. Default: none.
 	RateLimit RateLimit
 
+	// Scopes are the scopes that [Authenticator.Require] knows. Default: those of
+	// docs/spec.md, section 5.
+	Scopes *scopes.Vocabulary
+
 	// Logger logs failures to verify keys, such as an unavailable store. Default:
 	// slog.Default().
 	Logger *slog.Logger
@@ -33,6 +37,7 @@ type Config struct {
 type Authenticator struct {
 	verifier Verifier
 	limiters limiters
+	scopes   *scopes.Vocabulary
 	log      *slog.Logger
 }
 
@@ -52,7 +57,7 @@ func New(verifier Verifier, config Config) (*Authenticator, error) {
 	if config.Now == nil {
 		config.Now = time.Now
 	}
-	return &Authenticator{verifier, newLimiters(limit, config.Now), config.Logger}, nil
+	return &Authenticator{verifier, newLimiters(limit, config.Now), config.Scopes, config.Logger}, nil
 }
 
 // Authenticate returns the principal of the key in a request's Api-Key header. The
@@ -87,11 +92,11 @@ func (a *Authenticator) authenticate(r *http.Request) (caller, error) {
 // until the burst is full again). A 429 also has Retry-After (seconds until the next
 // request is admitted). A request that passes two guards counts twice.
 //
-// Require panics if scope is none of the constants of package scopes or next is nil, so
-// that no route is open by mistake.
+// Require panics if scope is not one of [Config.Scopes] or next is nil, so that no route is
+// open, or closed, by mistake.
 func (a *Authenticator) Require(scope scopes.Scope, next http.Handler) http.Handler {
-	if scope.String() == "" {
-		panic(fmt.Sprintf("auth: Require: %d is not a scope", scope))
+	if !a.scopes.Has(scope) {
+		panic(fmt.Sprintf("auth: Require: %q is not a scope; a host's own are declared in storageapi.Config.Scopes", scope))
 	}
 	if next == nil {
 		panic("auth: Require: nil handler")

@@ -192,8 +192,8 @@ func TestHeaderOverHTTP(t *testing.T) {
 
 func TestMisusePanics(t *testing.T) {
 	a, _ := newAuthenticator(t)
-	mustPanic(t, "Require with the zero Scope", func() { a.Require(0, principal) })
-	mustPanic(t, "Require with no scope's number", func() { a.Require(scopes.AccountRead+1, principal) })
+	mustPanic(t, "Require with the zero Scope", func() { a.Require("", principal) })
+	mustPanic(t, "Require with a scope that is not declared", func() { a.Require("teams:read", principal) })
 	mustPanic(t, "Require with a nil handler", func() { a.Require(scopes.FilesRead, nil) })
 	mustPanic(t, "Handler with a nil handler", func() { a.Handler(nil) })
 }

@@ -59,8 +59,8 @@ var eventScopes = scopes.Of(scopes.FilesRead, scopes.AccountRead)
 // LeastPrivilege is the default [Authorize] function. It works with the scopes of
 // docs/spec.md, section 5, which leaves these rules open:
 //
-//   - A key can create, update, rotate and delete keys whose scopes it holds and that
-//     expire no later than it does. So it can update and rotate itself; it can always
+//   - A key can create, update, rotate and delete keys whose scopes it holds, declared or
+//     not, and that expire no later than it does. So it can update and rotate itself; it can always
 //     delete itself.
 //   - Creating, updating or deleting a webhook requires the read scope behind each of
 //     its events: a caller subscribes only to what it may read.

@@ -15,7 +15,7 @@ import (
 type Principal struct {
 	Account   string     // the account the key belongs to
 	KeyID     string     // the key's id, "key_…"
-	Scopes    scopes.Set // what the key may do
+	Scopes    scopes.Set // what the key may do; others that it holds are unknown in it
 	ExpiresAt time.Time  // when the value that was sent expires; zero: never
 	Replaced  bool       // that value was replaced by a rotation, and is in its grace period
 }

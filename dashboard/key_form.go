@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/storageapi/storageapi/apikeys"
-	"github.com/storageapi/storageapi/scopes"
 )
 
 // A keyFormView is the view of the form for a new key.
@@ -37,7 +36,7 @@ func (p *pages) newKey(c *call) (answer, error) {
 
 func (p *pages) keyForm(f form, nonce, problem string, status int) answer {
 	return answer{status: status, page: "key-new", title: "Create API key", tab: "keys", data: keyFormView{
-		Form: f, Problem: problem, Nonce: nonce, Areas: areas, Expiries: expiries,
+		Form: f, Problem: problem, Nonce: nonce, Areas: p.areas(), Expiries: expiries,
 		Tomorrow: p.now().UTC().AddDate(0, 0, 1).Format(time.DateOnly),
 	}}
 }
@@ -86,7 +85,7 @@ func (p *pages) keyMade(key *apikeys.Key, token apikeys.Token, rotated bool) ans
 func (p *pages) readKey(f form) apikeys.CreateParams {
 	params := apikeys.CreateParams{Name: strings.TrimSpace(f.Values.Get("name")), ExpiresAt: p.readExpiry(f)}
 	var unknown error
-	params.Scopes, unknown = scopes.ParseSet(f.Values["scopes"])
+	params.Scopes, unknown = p.keys.Scopes().ParseSet(f.Values["scopes"])
 	for _, wrong := range p.keys.Validate(params) {
 		f.Errors[keyFields[wrong.Field]] = sentence(wrong.Reason)
 	}

@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/storageapi/storageapi/apikeys"
-	"github.com/storageapi/storageapi/scopes"
 )
 
 // pageSize is how many keys or deliveries a page lists.
@@ -22,6 +21,7 @@ const (
 type keyView struct {
 	ID, Name  string
 	Scopes    []scopeView
+	Unknown   []string // scopes that it holds and that there are no more
 	AllScopes bool
 	Created   *when
 	LastUsed  *when
@@ -43,7 +43,8 @@ func (p *pages) viewKey(key *apikeys.Key) keyView {
 	left := key.ExpiresAt.Sub(p.now())
 	view := keyView{
 		ID: key.ID, Name: key.Name,
-		AllScopes: key.Scopes.Covers(scopes.All()),
+		Unknown:   key.Scopes.Unknown(),
+		AllScopes: key.Scopes.Covers(p.keys.Scopes().All()),
 		Created:   p.when(key.CreatedAt),
 		LastUsed:  p.when(key.LastUsedAt),
 		Expires:   p.when(key.ExpiresAt),
@@ -53,7 +54,7 @@ func (p *pages) viewKey(key *apikeys.Key) keyView {
 		Version:   keyVersion(key),
 	}
 	for s := range key.Scopes.All() {
-		view.Scopes = append(view.Scopes, scopeView{s.String(), s.Description()})
+		view.Scopes = append(view.Scopes, scopeView{s.String(), p.keys.Scopes().Description(s)})
 	}
 	if !key.Previous.IsZero() {
 		view.PreviousUntil, view.PreviousUsed = p.when(key.PreviousExpiresAt), p.when(key.PreviousUsedAt)
@@ -109,16 +110,18 @@ type areaView struct {
 	Scopes []scopeView
 }
 
-// areas are the scopes by area, in the order of docs/spec.md, section 5.
-var areas = func() (list []areaView) {
-	for s := range scopes.All().All() {
-		name, _, _ := strings.Cut(s.String(), ":")
-		name = strings.ToUpper(name[:1]) + name[1:]
-		if len(list) == 0 || list[len(list)-1].Name != name {
-			list = append(list, areaView{Name: name})
+// areas returns the scopes by area, in the order of docs/spec.md, section 5, and then in
+// that in which the host declares them.
+func (p *pages) areas() (list []areaView) {
+	vocabulary := p.keys.Scopes()
+	at := make(map[string]int)
+	for s := range vocabulary.All().All() {
+		i, ok := at[s.Area()]
+		if !ok {
+			i, at[s.Area()] = len(list), len(list)
+			list = append(list, areaView{Name: strings.ToUpper(s.Area()[:1]) + s.Area()[1:]})
 		}
-		last := &list[len(list)-1]
-		last.Scopes = append(last.Scopes, scopeView{s.String(), s.Description()})
+		list[i].Scopes = append(list[i].Scopes, scopeView{s.String(), vocabulary.Description(s)})
 	}
 	return list
-}()
+}

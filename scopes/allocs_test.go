@@ -1,6 +1,7 @@
 package scopes_test
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/storageapi/storageapi/scopes"
@@ -26,9 +27,29 @@ func TestSetOperationsDoNotAllocate(t *testing.T) {
 		"Parse":      func() { _, _ = scopes.Parse("account:read") },
 		"All": func() {
 			for s := range all.All() {
-				allocsInt += int(s)
+				allocsInt += len(s)
 			}
 		},
+	}
+	mixed, every := vocabulary(t).All(), scopes.Of(teams(1), scopes.FilesRead)
+	order, names := mixed.Pack()
+	last, v := teams(50), vocabulary(t)
+	for name, operation := range map[string]func(){
+		"Has":        func() { allocsBool = mixed.Has(last) },
+		"Covers":     func() { allocsBool = mixed.Covers(every) },
+		"Intersects": func() { allocsBool = mixed.Intersects(every) },
+		"Len":        func() { allocsInt = mixed.Len() },
+		"Parse":      func() { _, _ = v.Parse("teams50:read") },
+		"Pack":       func() { _, _ = mixed.Pack() },
+		"Unpack":     func() { allocsSet, _ = scopes.Unpack(order, names) },
+		"Resolve":    func() { allocsSet = v.Resolve(mixed) },
+		"All": func() {
+			for s := range mixed.All() {
+				allocsInt += len(s)
+			}
+		},
+	} {
+		operations[name+" of a host's"] = operation
 	}
 	for name, operation := range operations {
 		if n := testing.AllocsPerRun(100, operation); n != 0 {
@@ -37,11 +58,31 @@ func TestSetOperationsDoNotAllocate(t *testing.T) {
 	}
 }
 
-func BenchmarkCovers(b *testing.B) {
-	all, some := scopes.All(), scopes.Of(scopes.SecretsRead, scopes.FilesRead)
-	b.ReportAllocs()
-	for b.Loop() {
-		allocsBool = all.Covers(some)
+// BenchmarkSet asks sets of section 5, of three scopes of a host's among them, and of all
+// 64: what each request costs is a Resolve and a Has.
+func BenchmarkSet(b *testing.B) {
+	v := vocabulary(b)
+	for name, set := range map[string]scopes.Set{
+		"specified": scopes.All(),
+		"three":     scopes.Of(scopes.FilesRead, teams(7), teams(8)),
+		"all64":     v.All(),
+	} {
+		some := scopes.Of(slices.Collect(set.All())[set.Len()-2:]...)
+		last := slices.Collect(set.All())[set.Len()-1]
+		order, names := set.Pack()
+		for operation, ask := range map[string]func(){
+			"Has":     func() { allocsBool = set.Has(last) },
+			"Covers":  func() { allocsBool = set.Covers(some) },
+			"Resolve": func() { allocsSet = v.Resolve(set) },
+			"Unpack":  func() { allocsSet, _ = scopes.Unpack(order, names) },
+		} {
+			b.Run(name+"/"+operation, func(b *testing.B) {
+				b.ReportAllocs()
+				for b.Loop() {
+					ask()
+				}
+			})
+		}
 	}
 }
 

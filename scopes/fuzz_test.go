@@ -19,7 +19,7 @@ func FuzzParse(f *testing.F) {
 	f.Fuzz(func(t *testing.T, name string) {
 		s, err := scopes.Parse(name)
 		if err != nil {
-			if s != 0 || !errors.Is(err, scopes.ErrUnknown) || len(err.Error()) > 400 {
+			if s != "" || !errors.Is(err, scopes.ErrUnknown) || len(err.Error()) > 400 {
 				t.Errorf("Parse(%q) = %v, %v", name, s, err)
 			}
 			return

@@ -34,11 +34,11 @@ var specification = []struct {
 func TestScopesAreThoseOfTheSpecification(t *testing.T) {
 	var names []string
 	for i, want := range specification {
-		if int(want.scope) != i+1 {
-			t.Errorf("%s is number %d; stores keep it as %d", want.name, want.scope, i+1)
+		if order, _ := scopes.Of(want.scope).Pack(); int(order) != i+1 {
+			t.Errorf("%s is number %d; stores keep it as %d", want.name, order, i+1)
 		}
 		if got := want.scope.String(); got != want.name {
-			t.Errorf("Scope(%d) is %q, want %q", want.scope, got, want.name)
+			t.Errorf("%s is %q", want.name, got)
 		}
 		if got := want.scope.Description(); got != want.permits {
 			t.Errorf("%s permits %q, want %q", want.name, got, want.permits)
@@ -53,19 +53,22 @@ func TestScopesAreThoseOfTheSpecification(t *testing.T) {
 	}
 }
 
-func TestNumbersThatAreNoScope(t *testing.T) {
-	for _, s := range []scopes.Scope{0, scopes.AccountRead + 1, 16, 255} {
-		if s.String() != "" || s.Description() != "" {
-			t.Errorf("Scope(%d) is %q: %q", s, s.String(), s.Description())
-		}
+func TestNamesThatNoScopeCanHave(t *testing.T) {
+	for _, s := range []scopes.Scope{
+		"", " ", "files", ":read", "files:", "files:*", "Files:read", "files: read", "files:read files:write", "files:read:all",
+		"9files:read", "files:_read", "f\x00:read", scopes.Scope(strings.Repeat("a", 63) + ":b"),
+	} {
 		if text, err := s.MarshalText(); !errors.Is(err, scopes.ErrUnknown) {
-			t.Errorf("Scope(%d) marshals as %q, %v", s, text, err)
+			t.Errorf("%q marshals as %q, %v", s, text, err)
 		}
 		if set := scopes.Of(s); !set.IsEmpty() || set.Has(s) {
-			t.Errorf("Of(%d) = %q", s, set)
+			t.Errorf("Of(%q) = %q", s, set)
 		}
-		if scopes.All().Has(s) {
-			t.Errorf("All has Scope(%d)", s)
+		if scopes.All().Has(s) || scopes.Of("a:b").With("files:read").Has(s) {
+			t.Errorf("a set has %q", s)
+		}
+		if set, err := scopes.FromNames([]string{"files:read", string(s)}); !errors.Is(err, scopes.ErrUnknown) {
+			t.Errorf("FromNames(%q) = %q, %v", s, set, err)
 		}
 	}
 }
@@ -76,7 +79,7 @@ func TestParseRefusesWhatIsNoScope(t *testing.T) {
 		"Files:read", "FILES:READ", "files:Read", " files:read", "files:read ", "files:read\n", "files:read\x00",
 		"files.read", "files:read,files:write", "files:read files:write", "file:read", "fıles:read", "files：read",
 	} {
-		if got, err := scopes.Parse(name); got != 0 || !errors.Is(err, scopes.ErrUnknown) {
+		if got, err := scopes.Parse(name); got != "" || !errors.Is(err, scopes.ErrUnknown) {
 			t.Errorf("Parse(%q) = %v, %v", name, got, err)
 		}
 	}

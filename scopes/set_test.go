@@ -121,11 +121,12 @@ func (m model) intersects(other model) bool {
 }
 
 func TestSetBehavesLikeItsModel(t *testing.T) {
+	every := slices.Collect(vocabulary(t).All().All())
 	for range 200 {
 		set, want, other := scopes.Set{}, model{}, model(shuffled())
 		otherSet := scopes.Of(other...)
 		for range 40 {
-			s := scopes.Scope(1 + rand.IntN(13))
+			s := every[rand.IntN(len(every))]
 			if rand.IntN(3) > 0 {
 				set, want = set.With(s), want.with(s)
 			} else {
@@ -134,7 +135,7 @@ func TestSetBehavesLikeItsModel(t *testing.T) {
 			if diff := cmp.Diff(want, append(model{}, slices.Collect(set.All())...)); diff != "" {
 				t.Fatalf("members (-want +got):\n%s", diff)
 			}
-			for s := range scopes.Scope(16) {
+			for _, s := range every {
 				if set.Has(s) != slices.Contains(want, s) {
 					t.Fatalf("%q.Has(%v) = %v", set, s, set.Has(s))
 				}
@@ -144,6 +145,8 @@ func TestSetBehavesLikeItsModel(t *testing.T) {
 				t.Fatalf("%q has length %d", set, set.Len())
 			case set != scopes.Of(want...):
 				t.Fatalf("%q is not == to the set made at once", set)
+			case set != packed(t, set):
+				t.Fatalf("%q is packed as %q", set, packed(t, set))
 			case set.Covers(otherSet) != want.covers(other), otherSet.Covers(set) != other.covers(want):
 				t.Fatalf("%q and %q: wrong Covers", set, otherSet)
 			case set.Intersects(otherSet) != want.intersects(other):
@@ -153,9 +156,21 @@ func TestSetBehavesLikeItsModel(t *testing.T) {
 	}
 }
 
-// shuffled returns some of the scopes in some order.
+func packed(t *testing.T, set scopes.Set) scopes.Set {
+	t.Helper()
+	unpacked, err := scopes.Unpack(set.Pack())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return unpacked
+}
+
+// shuffled returns some of the scopes in some order, and often some of a host's.
 func shuffled() []scopes.Scope {
 	list := slices.Collect(scopes.All().All())
+	for i := range rand.IntN(20) {
+		list = append(list, teams(i))
+	}
 	rand.Shuffle(len(list), func(i, j int) { list[i], list[j] = list[j], list[i] })
 	return list[:rand.IntN(len(list)+1)]
 }

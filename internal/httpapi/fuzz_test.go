@@ -83,7 +83,7 @@ func FuzzKeyBody(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
 		var params apikeys.CreateParams
-		err := decodeObject(data, keyFields(&params)...)
+		err := decodeObject(data, keyFields(nil, &params)...)
 		if err != nil {
 			checkRefusal(t, err)
 			return

@@ -24,8 +24,9 @@ type keyView struct {
 // answer that rotates the key.
 type keyReadView struct {
 	keyView
-	LastUsedAt timestamp     `json:"lastUsedAt"`
-	Previous   *previousView `json:"previous"`
+	LastUsedAt    timestamp     `json:"lastUsedAt"`
+	Previous      *previousView `json:"previous"`
+	UnknownScopes []string      `json:"unknownScopes,omitempty"` // that it holds, and that are not declared any more
 }
 
 // A previousView tells of the value before the last rotation, while it is live.
@@ -45,7 +46,7 @@ func viewKey(key apikeys.Key) keyView {
 }
 
 func viewKeyRead(key apikeys.Key) keyReadView {
-	view := keyReadView{viewKey(key), timestamp(key.LastUsedAt), nil}
+	view := keyReadView{viewKey(key), timestamp(key.LastUsedAt), nil, key.Scopes.Unknown()}
 	if !key.Previous.IsZero() {
 		view.Previous = &previousView{timestamp(key.PreviousExpiresAt), timestamp(key.PreviousUsedAt)}
 	}
@@ -74,7 +75,7 @@ func showKey(key apikeys.Key, value string) (answer, error) {
 
 func (a *api) createKey(c *call) (answer, error) {
 	params := apikeys.CreateParams{By: c.credential(), If: a.mayChangeKey(c)}
-	if err := c.bind(keyFields(&params), idempotencyKey(&params.IdempotencyKey)); err != nil {
+	if err := c.bind(keyFields(a.keys.Scopes(), &params), idempotencyKey(&params.IdempotencyKey)); err != nil {
 		return answer{}, err
 	}
 	key, token, err := a.keys.Create(c.Context(), c.caller.Account, params)
@@ -146,20 +147,20 @@ func (a *api) deleteKey(c *call) (answer, error) {
 }
 
 // keyFields are those of the body that creates a key.
-func keyFields(params *apikeys.CreateParams) []field {
+func keyFields(known *scopes.Vocabulary, params *apikeys.CreateParams) []field {
 	return fields(
 		required("name", &params.Name, identity),
-		required("scopes", &params.Scopes, parseScopes),
+		required("scopes", &params.Scopes, parseScopes(known)),
 		optional("expiresAt", &params.ExpiresAt, parseExpiry),
 	)
 }
 
-func parseScopes(names []string) (scopes.Set, error) {
-	set, err := scopes.ParseSet(names)
-	if err != nil {
-		return scopes.Set{}, invalid("scopes", fmt.Sprintf("%s; %v", scopesRule, err))
+func parseScopes(known *scopes.Vocabulary) func(names []string) (scopes.Set, error) {
+	return func(names []string) (scopes.Set, error) {
+		set, err := known.ParseSet(names)
+		if err != nil {
+			return scopes.Set{}, invalid("scopes", fmt.Sprintf("must be one or more of %s; %v", strings.Join(known.All().Names(), ", "), err))
+		}
+		return set, nil
 	}
-	return set, nil
 }
-
-var scopesRule = "must be one or more of " + strings.Join(scopes.All().Names(), ", ")

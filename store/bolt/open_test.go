@@ -117,7 +117,7 @@ func TestFilesThatAreNotOurs(t *testing.T) {
 			return meta.Put([]byte("schema"), binary.BigEndian.AppendUint64(nil, version))
 		}
 	}
-	wantOpenError(t, write("newer.db", ofVersion(4)), bolt.ErrSchema, "newer version")
+	wantOpenError(t, write("newer.db", ofVersion(1<<32)), bolt.ErrSchema, "newer version")
 	wantOpenError(t, write("older.db", ofVersion(2)), bolt.ErrSchema, "no release")
 
 	foreign := write("foreign.db", func(tx *bbolt.Tx) error {

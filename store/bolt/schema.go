@@ -13,7 +13,7 @@ import (
 var ErrSchema = errors.New("unsupported file")
 
 // schemaVersion is the version of the layout below. Those before it were of no release.
-const schemaVersion = 3
+const schemaVersion = 4
 
 // The buckets. Rows that are written for each event or attempt have keys that only
 // grow, because random keys in a large tree cost a page each; only rows that are

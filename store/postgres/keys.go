@@ -44,7 +44,7 @@ func scanKey(row pgx.Row, uses bool) (key apikeys.Key, err error) {
 	if err := row.Scan(fields...); err != nil {
 		return apikeys.Key{}, err
 	}
-	if key.Scopes, err = scopes.ParseSet(names); err != nil {
+	if key.Scopes, err = scopes.FromNames(names); err != nil {
 		return apikeys.Key{}, err
 	}
 	if next := apikeys.Hash(next); !next.IsZero() {

@@ -34,6 +34,25 @@ func keyValues(run runner) {
 		wantSame(t, "KeyByID", t.key("acct", none.ID), none)
 	})
 
+	run("scopes of a host's own come back by their names, in order", func(t *tester) {
+		var members []scopes.Scope
+		for i := range 51 {
+			members = append(members, scopes.Scope(fmt.Sprintf("teams%d:read", i)))
+		}
+		members = slices.Insert(members, 20, slices.Collect(scopes.All().All())...)
+		for i, set := range []scopes.Set{scopes.Of(members...), scopes.Of(members[:1]...), scopes.Of("zebras:read", scopes.FilesRead, "apes:read")} {
+			key := rotatedKey("acct", numbered("key", i))
+			key.Hash, key.Previous = hashOf("own", key.ID), hashOf("own", key.ID, "previous")
+			key.Scopes = set
+			t.createKeys(key)
+			wantSame(t, "KeyByID", t.key("acct", key.ID), key)
+			t.wantKeyAt(key.Hash, key)
+			t.wantKeyAt(key.Previous, key)
+			key.Name = "another"
+			wantSame(t, "UpdateKey", t.updateKey(key.ID, func(key *apikeys.Key) { key.Name = "another" }), key)
+		}
+	})
+
 	run("times keep their millisecond and come back in UTC", func(t *tester) {
 		zone := time.FixedZone("", -3*3600)
 		key := rotatedKey("acct", "key")

@@ -21,67 +21,72 @@ func DecodeAlias(record []byte) (current []byte, ok bool) {
 
 // A key record is read on every request, so it is laid out to be read fast: a
 // head of fixed size, the previous hash if there is one, and the strings
-// together at the end, for one allocation. It does not repeat the hash it stands
-// under.
+// together, for one allocation. It does not repeat the hash it stands under.
+//
+// After the name there is room for fields of later versions, each a tag, a length and that
+// many bytes. There are none yet. A record with a field that is not known is refused, since
+// what the field says of the key, such as that it is disabled, must not be overlooked.
 const (
 	keyVersion  = 0
-	keyScopes   = 1 // four bits each, in order
+	keyScopes   = 1 // scopes.Set.Pack: the order
 	keyCreated  = keyScopes + 8
 	keyExpires  = keyCreated + 8
 	keyGrace    = keyExpires + 8 // when the previous hash expires
 	keyID       = keyGrace + 8   // lengths
 	keyAccount  = keyID + 2
-	keyPrevious = keyAccount + 2 // 0 or 1 hashes
+	keyNames    = keyAccount + 2 // scopes.Set.Pack: the names
+	keyName     = keyNames + 2
+	keyPrevious = keyName + 2 // 0 or 1 hashes
 	keyHead     = keyPrevious + 1
 )
 
 // EncodeKey returns the record of a key.
 func EncodeKey(key *apikeys.Key) []byte {
-	record := make([]byte, keyHead, keyHead+len(key.Previous.Sum)+len(key.ID)+len(key.Account)+len(key.Name))
+	order, names := key.Scopes.Pack()
+	record := make([]byte, keyHead, keyHead+len(key.Previous.Sum)+len(key.ID)+len(key.Account)+len(names)+len(key.Name))
 	record[keyVersion] = Version
-	shift := 0
-	var order uint64
-	for scope := range key.Scopes.All() {
-		order |= uint64(scope) << shift
-		shift += 4
-	}
 	binary.LittleEndian.PutUint64(record[keyScopes:], order)
 	binary.LittleEndian.PutUint64(record[keyCreated:], fixedTime(key.CreatedAt))
 	binary.LittleEndian.PutUint64(record[keyExpires:], fixedTime(key.ExpiresAt))
 	binary.LittleEndian.PutUint64(record[keyGrace:], fixedTime(key.PreviousExpiresAt))
 	binary.LittleEndian.PutUint16(record[keyID:], uint16(len(key.ID)))
 	binary.LittleEndian.PutUint16(record[keyAccount:], uint16(len(key.Account)))
+	binary.LittleEndian.PutUint16(record[keyNames:], uint16(len(names)))
+	binary.LittleEndian.PutUint16(record[keyName:], uint16(len(key.Name)))
 	if !key.Previous.IsZero() {
 		record[keyPrevious] = 1
 		record = append(record, key.Previous.Sum[:]...)
 	}
 	record = append(record, key.ID...)
 	record = append(record, key.Account...)
+	record = append(record, names...)
 	return append(record, key.Name...)
 }
 
 // DecodeKey decodes the key under that hash.
-func DecodeKey(key *apikeys.Key, hash, record []byte) error {
+func DecodeKey(key *apikeys.Key, hash, record []byte) (err error) {
 	if len(record) < keyHead || record[keyVersion] != Version {
 		return ErrCorrupt
 	}
 	copy(key.Hash.Sum[:], hash)
-	for order := binary.LittleEndian.Uint64(record[keyScopes:]); order != 0; order >>= 4 {
-		key.Scopes = key.Scopes.With(scopes.Scope(order & 15))
-	}
 	key.CreatedAt = timeOf(binary.LittleEndian.Uint64(record[keyCreated:]))
 	key.ExpiresAt = timeOf(binary.LittleEndian.Uint64(record[keyExpires:]))
 	key.PreviousExpiresAt = timeOf(binary.LittleEndian.Uint64(record[keyGrace:]))
 	id := int(binary.LittleEndian.Uint16(record[keyID:]))
-	account := int(binary.LittleEndian.Uint16(record[keyAccount:]))
+	account := id + int(binary.LittleEndian.Uint16(record[keyAccount:]))
+	names := account + int(binary.LittleEndian.Uint16(record[keyNames:]))
+	name := names + int(binary.LittleEndian.Uint16(record[keyName:]))
 	rest := record[keyHead:]
 	if record[keyPrevious] == 1 && len(rest) >= len(key.Previous.Sum) {
 		rest = rest[copy(key.Previous.Sum[:], rest):]
 	}
-	if id+account > len(rest) {
+	if name != len(rest) {
 		return ErrCorrupt
 	}
 	text := string(rest)
-	key.ID, key.Account, key.Name = text[:id], text[id:id+account], text[id+account:]
+	key.ID, key.Account, key.Name = text[:id], text[id:account], text[names:]
+	if key.Scopes, err = scopes.Unpack(binary.LittleEndian.Uint64(record[keyScopes:]), text[account:names]); err != nil {
+		return ErrCorrupt
+	}
 	return nil
 }

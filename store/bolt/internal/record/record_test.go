@@ -172,3 +172,19 @@ func TestPack(t *testing.T) {
 		}
 	}
 }
+
+// TestKeyRecords has room for fields of later versions after the name, and refuses those
+// that are not known.
+func TestKeyRecords(t *testing.T) {
+	for _, set := range []scopes.Set{{}, scopes.All(), scopes.Of("teams:read"), scopes.Of(scopes.FilesRead, "teams:read", scopes.AccountRead)} {
+		key := apikeys.Key{ID: "key_1", Account: "acct", Name: "name", Scopes: set}
+		record := EncodeKey(&key)
+		var got apikeys.Key
+		if err := DecodeKey(&got, make([]byte, 32), record); err != nil || got.Scopes != set || got.Name != key.Name {
+			t.Errorf("%q came back as %q, %v", set, got.Scopes, err)
+		}
+		if err := DecodeKey(&got, make([]byte, 32), append(record, 1, 1, 1)); !errors.Is(err, ErrCorrupt) {
+			t.Errorf("a field that is not known: %v", err)
+		}
+	}
+}

@@ -1,0 +1,136 @@
+package httpapi_test
+
+import (
+	"net/http"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/storageapi/storageapi"
+	"github.com/storageapi/storageapi/apikeys"
+	"github.com/storageapi/storageapi/auth"
+	"github.com/storageapi/storageapi/scopes"
+)
+
+const (
+	teamsRead  scopes.Scope = "teams:read"
+	teamsWrite scopes.Scope = "teams:write"
+)
+
+var (
+	readTeams  = scopes.Declaration{Scope: teamsRead, Description: "List teams"}
+	writeTeams = scopes.Declaration{Scope: teamsWrite, Description: "Change teams"}
+)
+
+// serveTeams returns a host on a file, with a route of its own that takes teams:read.
+func serveTeams(t *testing.T, path string, declared ...scopes.Declaration) (h *host, end func()) {
+	t.Helper()
+	api, err := storageapi.NewHandler(storageapi.Config{Path: path, Scopes: declared})
+	if err != nil {
+		t.Fatal(err)
+	}
+	mux := http.NewServeMux()
+	mux.Handle("/v2/", api)
+	if len(declared) > 0 {
+		mux.Handle("GET /v2/teams", api.Auth.Require(teamsRead, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Content-Type", "application/json; charset=utf-8")
+			_, _ = w.Write([]byte("[]\n"))
+		})))
+	}
+	return mount(t, api, mux), func() {
+		if err := api.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// TestOwnScopes has a scope declared, withdrawn, and declared again elsewhere in the list.
+func TestOwnScopes(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "storage.db")
+	h, end := serveTeams(t, path, readTeams, writeTeams)
+	_, all := h.key(alice, append(allScopes(), teamsRead, teamsWrite)...)
+	_, specified := h.key(alice, allScopes()...)
+
+	body := `{"name":"a","scopes":["teams:write","files:read","teams:read"]}`
+	h.do("POST", keysPath, specified, body).want(403, auth.CodeForbidden)
+	created := h.do("POST", keysPath, all, body).want(201, "").object()
+	id, token := created["id"].(string), created["key"].(string)
+	if diff := cmp.Diff([]any{"teams:write", "files:read", "teams:read"}, created["scopes"]); diff != "" {
+		t.Errorf("scopes (-want +got):\n%s", diff)
+	}
+	refused := h.do("POST", keysPath, all, `{"name":"a","scopes":["teams:delete"]}`).want(400, auth.CodeValidation).message()
+	if !strings.Contains(refused, "account:read, teams:read, teams:write; unknown scope \"teams:delete\"") {
+		t.Errorf("the refusal says %s", refused)
+	}
+	h.do("GET", "/v2/teams", token, "").want(200, "")
+	h.do("GET", "/v2/teams", specified, "").want(403, auth.CodeForbidden)
+	h.do("POST", keysPath+"/"+id+"/rotate", specified, "").want(403, auth.CodeForbidden)
+	end()
+
+	// Nothing is declared: exactly docs/spec.md. What the key holds is kept, and grants nothing.
+	h, end = serveTeams(t, path)
+	shown := h.do("GET", keysPath+"/"+id, all, "").want(200, "").object()
+	if diff := cmp.Diff([]any{"files:read"}, shown["scopes"]); diff != "" {
+		t.Errorf("scopes (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff([]any{"teams:write", "teams:read"}, shown["unknownScopes"]); diff != "" {
+		t.Errorf("unknownScopes (-want +got):\n%s", diff)
+	}
+	if p, err := h.api.Keys.Verify(t.Context(), token); err != nil || p.Scopes.Has(teamsRead) || !p.Scopes.Has(scopes.FilesRead) {
+		t.Errorf("the principal is %v, %v", p, err)
+	}
+	func() {
+		defer func() {
+			if recover() == nil {
+				t.Error("a scope that is not declared is required")
+			}
+		}()
+		h.api.Auth.Require(teamsRead, http.NotFoundHandler())
+	}()
+	for action, do := range map[string]func() reply{
+		"rotate": func() reply { return h.do("POST", keysPath+"/"+id+"/rotate", specified, "") },
+		"rename": func() reply { return h.do("PATCH", keysPath+"/"+id, specified, `{"name":"b"}`) },
+		"delete": func() reply { return h.do("DELETE", keysPath+"/"+id, specified, "") },
+	} {
+		if got := do(); got.status != 403 {
+			t.Errorf("%s by who lacks what is unknown: %d %s", action, got.status, got.body)
+		}
+	}
+	h.do("POST", keysPath, all, body).want(400, auth.CodeValidation)
+	if _, _, err := h.api.Keys.Create(t.Context(), alice, apikeys.CreateParams{Name: "a", Scopes: scopes.Of(teamsRead)}); err == nil {
+		t.Error("Go creates a key with a scope that is not declared")
+	}
+	h.do("PATCH", keysPath+"/"+id, token, `{"name":"renamed by itself"}`).want(200, "")
+	rotated := h.do("POST", keysPath+"/"+id+"/rotate", token, `{"graceSeconds":0}`).want(200, "").object()
+	token = rotated["key"].(string)
+	end()
+
+	h, end = serveTeams(t, path, writeTeams, scopes.Declaration{Scope: "zoos:read", Description: "List zoos"}, readTeams)
+	shown = h.do("GET", keysPath+"/"+id, all, "").want(200, "").object()
+	if diff := cmp.Diff([]any{"teams:write", "files:read", "teams:read"}, shown["scopes"]); diff != "" {
+		t.Errorf("scopes (-want +got):\n%s", diff)
+	}
+	if _, found := shown["unknownScopes"]; found {
+		t.Error("unknownScopes is there though all are known")
+	}
+	h.do("GET", "/v2/teams", token, "").want(200, "")
+	end()
+}
+
+func TestScopesAreDeclaredOnce(t *testing.T) {
+	vocabulary, err := scopes.NewVocabulary(readTeams)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for want, config := range map[string]storageapi.Config{
+		`Config.Scopes: scopes: declaration 1, "teams:read": Scope must be declared once`: {Scopes: []scopes.Declaration{readTeams, readTeams}},
+		`Config.Keys.Scopes must not be given`:                                            {Keys: apikeys.Config{Scopes: vocabulary}},
+	} {
+		config.Path = filepath.Join(t.TempDir(), "storage.db")
+		if _, err := storageapi.NewHandler(config); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("got %v, want %s", err, want)
+		}
+	}
+}
