@@ -93,9 +93,8 @@ func (s *KeyService) Close() { s.uses.close() }
 
 // Verify returns the principal that token stands for, or an error that wraps
 // [auth.ErrUnauthorized] if it is malformed, unknown, deleted or expired. A
-// malformed token costs no store read; any other costs one, so that every change of
-// the key counts from the moment it was made. Verify writes
-// nothing.
+// malformed token does not ask the store; any other does, so that every change of the key counts
+// from the moment it was made. Verify writes nothing.
 //
 // The principal's expiry is the token's: during a rotation the old token's is
 // the end of its grace.

@@ -17,6 +17,8 @@ type batch struct {
 	attempts       *record.Packer
 	fresh, skipped bitmaps
 
+	keyCache *keyCache
+
 	// alerts is what they left of alerts, by row: the memory of them does not
 	// know it yet.
 	alerts map[string][]byte
@@ -31,7 +33,7 @@ func (s *Store) newBatch(tx *groupcommit.Tx) *batch {
 	s.attempts.Reset()
 	return &batch{
 		Tx: tx, tx: tx.Bolt, segment: &s.segment, attempts: &s.attempts,
-		fresh: bitmaps{bucket: bucketFresh}, skipped: bitmaps{bucket: bucketSkipped},
+		keyCache: s.keyCache, fresh: bitmaps{bucket: bucketFresh}, skipped: bitmaps{bucket: bucketSkipped},
 	}
 }
 

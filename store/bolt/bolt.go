@@ -36,6 +36,7 @@ type Store struct {
 	alerts alerts
 
 	published publishCache
+	keyCache  *keyCache // nil: none
 
 	leftovers leftovers
 	clock     clock.Clock
@@ -79,7 +80,7 @@ func Open(path string, options ...Option) (*Store, error) {
 	if err := create(path); err != nil {
 		return nil, fmt.Errorf("create %s: %w", path, err)
 	}
-	s := &Store{wait: defaultWait, keyCounts: counts{bucket: bucketKeyIDs}, requests: newRequests()}
+	s := &Store{wait: defaultWait, keyCounts: counts{bucket: bucketKeyIDs}, requests: newRequests(), keyCache: newKeyCache(defaultCachedKeys)}
 	for _, option := range options {
 		option(s)
 	}
@@ -96,7 +97,7 @@ func Open(path string, options ...Option) (*Store, error) {
 		return nil, fmt.Errorf("open %s: %w", path, err)
 	}
 	s.db = db
-	s.writer = groupcommit.New(db, s.newBatch, s.undone)
+	s.writer = groupcommit.New(db, s.newBatch, s.ended)
 	if err := s.prepare(file); err != nil {
 		_ = db.Close()
 		return nil, fmt.Errorf("open %s: %w", path, err)
@@ -138,9 +139,13 @@ func (s *Store) prepare(file *os.File) (err error) {
 	return nil
 }
 
-// undone forgets what steps of the writer have counted in a transaction that was undone,
-// and what they were about to change of webhooks.
-func (s *Store) undone() {
+// ended is called between transactions. If one was not done, it forgets what its steps have
+// counted, and what they were about to change of webhooks.
+func (s *Store) ended(done bool) {
+	s.keyCache.ended(done || s.writer.Halted() == nil)
+	if done {
+		return
+	}
 	s.keyCounts.forgetAll()
 	s.requests.forgetAll()
 	s.index.forgetChanging()
@@ -154,6 +159,7 @@ func (s *Store) Close() error {
 	path := s.db.Path()
 	kept := s.keepAlerts()
 	s.writer.Close()
+	s.keyCache.close()
 	if err := errors.Join(kept, s.db.Close()); err != nil {
 		return fmt.Errorf("close %s: %w", path, err)
 	}

@@ -21,7 +21,7 @@
 //
 // The file is locked while it is open: a second [Open], in this process or another,
 // fails within a second, or waits with [Wait]. What is due, and what is leased, is in memory, some 30 bytes
-// a delivery, and read from the file by Open.
+// a delivery, and read from the file by Open. So are the records of keys in use, see [CacheKeys].
 //
 // # The clock
 //

@@ -51,16 +51,32 @@ func (b *batch) checkCredential(account string, by auth.Credential) error {
 	return err
 }
 
-// KeyByHash implements [apikeys.Store]. One lookup finds the record; a previous
-// hash takes two.
+// KeyByHash implements [apikeys.Store]. The record is in memory, if the hash was asked for of
+// late, or else one lookup finds it; a previous hash takes two.
 func (s *Store) KeyByHash(ctx context.Context, hash apikeys.Hash) (key apikeys.Key, err error) {
-	tx, err := s.view(ctx)
-	if err != nil {
+	if err := ctx.Err(); err != nil {
 		return key, err
 	}
+	if cached := s.keyCache.get(&hash); cached != nil {
+		return *cached, nil
+	}
+	removed, wanted := s.keyCache.begin(&hash)
+	if err := s.readByHash(ctx, &key, hash.Sum[:]); err != nil {
+		return apikeys.Key{}, err
+	}
+	if wanted {
+		s.keyCache.add(&hash, &key, removed)
+	}
+	return key, nil
+}
+
+func (s *Store) readByHash(ctx context.Context, key *apikeys.Key, hash []byte) (err error) {
+	tx, err := s.view(ctx)
+	if err != nil {
+		return err
+	}
 	defer s.done(tx, &err)
-	err = readKey(tx, &key, hash.Sum[:])
-	return key, err
+	return readKey(tx, key, hash)
 }
 
 func readKey(tx *bbolt.Tx, key *apikeys.Key, hash []byte) error {
@@ -210,10 +226,12 @@ func putKey(b *batch, key, old apikeys.Key) error {
 		return err
 	}
 	if !key.Previous.IsZero() && key.Previous != key.Hash {
+		b.keyCache.mark(&key.Previous)
 		if err := b.Put(bucketKeys, bytes.Clone(key.Previous.Sum[:]), record.EncodeAlias(key.Hash)); err != nil {
 			return err
 		}
 	}
+	b.keyCache.mark(&key.Hash)
 	hash := bytes.Clone(key.Hash.Sum[:])
 	if err := b.Put(bucketKeys, hash, record.EncodeKey(&key)); err != nil {
 		return err
@@ -226,6 +244,7 @@ func deleteHashes(b *batch, key apikeys.Key) error {
 		if hash.IsZero() {
 			continue
 		}
+		b.keyCache.mark(&hash)
 		if err := b.Delete(bucketKeys, bytes.Clone(hash.Sum[:])); err != nil {
 			return err
 		}

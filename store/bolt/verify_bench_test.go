@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -19,76 +21,267 @@ import (
 	"github.com/storageapi/storageapi/store/bolt/internal/record"
 )
 
-// BenchmarkVerify measures KeyService.Verify of random keys out of many against
-// its floor: the SHA-256 of the key and a bare View and Get of the same record,
-// copied out since it dies with the View, in a copy of the file that is opened
-// with bbolt's defaults. "x/tuned" is the same with bbolt's statistics off, as
-// this package has them. All three take turns, each with other keys, so that
-// what else the machine does hits all. "heap-growth" is what is left in memory of
-// having verified each of the keys.
+// BenchmarkVerify measures KeyService.Verify on a file of many keys, of which some are asked for: "hot" a thousand,
+// "zipf" all, the nth most frequent in proportion to n^-1.1, "uniform" all alike. It takes turns with
+//
+//   - the floor: the SHA-256 of the key and a bare View and Get of the same record, copied out since it dies with the
+//     View, in a copy of the file that is opened with bbolt's defaults;
+//   - Verify on another copy, with no key in memory (CacheKeys(0)): "file";
+//   - Verify on a map of all keys with an RWMutex: "map".
+//
+// Each turn is of one goroutine and then of two, with keys of its own, so that what else the machine does hits all.
+// Figures are medians of the turns' ratios: "x/floor" is time against the floor's; "rate/file" and "rate/map" are
+// rates against theirs; "two/one" is the rate of two goroutines against that of one. "heap-growth" is what is left in
+// memory of having verified each of the keys.
 func BenchmarkVerify(b *testing.B) {
-	for _, count := range []int{10_000, 100_000, 1_000_000} {
+	for _, count := range []int{10_000, 1_000_000} {
 		b.Run(fmt.Sprint("keys=", count), func(b *testing.B) {
 			if testing.Short() && count > 10_000 {
 				b.Skip("takes half a minute to prepare: run without -short")
 			}
-			s, err := Open(filepath.Join(b.TempDir(), "keys.db"))
-			if err != nil {
-				b.Fatal(err)
+			s, tokens := filled(b, count)
+			var contenders []func(token string) error
+			for _, store := range []apikeys.Store{s, copied(b, s), mapOf(b, s)} {
+				contenders = append(contenders, verifier(b, store))
 			}
-			defer func() { _ = s.Close() }()
-			tokens := Fill(b, s, count, 1000)
-			service, err := apikeys.New(s, apikeys.Config{})
-			if err != nil {
-				b.Fatal(err)
-			}
-			defer service.Close()
 			bare := copyOf(b, s.db)
-			ctx := b.Context()
-
-			contenders := []func(token string) error{
-				func(token string) error { return lookUp(bare, token) },
-				func(token string) error { return lookUp(s.db, token) },
-				func(token string) error { _, err := service.Verify(ctx, token); return err },
-			}
+			contenders = append(contenders, func(token string) error { return lookUp(bare, token) })
+			zipf := rand.NewZipf(rand.New(rand.NewPCG(1, 2)), 1.1, 1, uint64(count-1))
 			before := heap()
-			const round = 500
-			times := make([][]time.Duration, len(contenders))
-			for b.Loop() {
-				for i, contender := range contenders {
-					some := make([]string, round)
-					for i := range some {
-						some[i] = tokens[rand.IntN(count)]
+			for _, load := range []struct {
+				name string
+				next func() int
+			}{
+				{"hot", func() int { return rand.IntN(1000) }},
+				{"zipf", func() int { return int(zipf.Uint64()) }},
+				{"uniform", func() int { return rand.IntN(count) }},
+			} {
+				b.Run(load.name, func(b *testing.B) { benchmarkVerify(b, contenders, tokens, load.next) })
+			}
+			for _, token := range tokens { // each key often enough to be kept: what is kept is bounded
+				for range 2 {
+					if err := contenders[0](token); err != nil {
+						b.Fatal(err)
 					}
-					start := time.Now()
-					for _, token := range some {
-						if err := contender(token); err != nil {
-							b.Fatal(err)
-						}
-					}
-					times[i] = append(times[i], time.Since(start))
 				}
 			}
-			median := func(i int) float64 {
-				slices.Sort(times[i])
-				return float64(times[i][len(times[i])/2]) / round
-			}
-			b.ReportMetric(0, "ns/op")
-			b.ReportMetric(median(2), "verify-ns")
-			b.ReportMetric(median(2)/median(0), "x/floor")
-			b.ReportMetric(median(2)/median(1), "x/tuned")
-			b.ReportMetric(testing.AllocsPerRun(100, func() { _ = contenders[2](tokens[0]) })-
-				testing.AllocsPerRun(100, func() { _ = contenders[0](tokens[0]) }), "allocs-beyond")
-			for _, token := range tokens { // each key once: what is kept of a use is bounded
-				if err := contenders[2](token); err != nil {
-					b.Fatal(err)
+			b.Run("memory", func(b *testing.B) {
+				for b.Loop() {
 				}
-			}
-			clear(times)
-			b.ReportMetric(float64(heap()-before)/(1<<20), "heap-growth-MiB")
-			runtime.KeepAlive(tokens)
+				b.ReportMetric(0, "ns/op")
+				b.ReportMetric(float64(heap()-before)/(1<<20), "heap-growth-MiB")
+			})
+			runtime.KeepAlive(contenders)
 		})
 	}
+}
+
+func benchmarkVerify(b *testing.B, contenders []func(token string) error, tokens []string, next func() int) {
+	const round = 5000
+	some := [2][]string{make([]string, round), make([]string, round)}
+	// turn returns how long some goroutines take to verify round tokens each.
+	turn := func(verify func(token string) error, goroutines int) time.Duration {
+		for _, list := range some[:goroutines] {
+			for i := range list {
+				list[i] = tokens[next()]
+			}
+		}
+		var wg sync.WaitGroup
+		start := time.Now()
+		for _, list := range some[:goroutines] {
+			wg.Go(func() {
+				for _, token := range list {
+					if err := verify(token); err != nil {
+						b.Error(err)
+						return
+					}
+				}
+			})
+		}
+		wg.Wait()
+		return time.Since(start)
+	}
+	for range 40 { // what is asked for often is in memory
+		for _, verify := range contenders {
+			turn(verify, 2)
+		}
+	}
+	var times [4][2][]float64
+	for b.Loop() {
+		for i, verify := range contenders {
+			for g := range 2 {
+				times[i][g] = append(times[i][g], float64(turn(verify, g+1)))
+			}
+		}
+	}
+	ratio := func(of, to []float64) float64 {
+		ratios := make([]float64, len(of))
+		for i := range of {
+			ratios[i] = of[i] / to[i]
+		}
+		slices.Sort(ratios)
+		return ratios[len(ratios)/2]
+	}
+	cached, file, floor, inMap := times[0], times[1], times[3], times[2]
+	b.ReportMetric(0, "ns/op")
+	b.ReportMetric(ratio(cached[0], floor[0]), "x/floor")
+	b.ReportMetric(ratio(file[0], cached[0]), "rate/file")
+	b.ReportMetric(ratio(file[1], cached[1]), "rate/file-two")
+	b.ReportMetric(ratio(inMap[0], cached[0]), "rate/map")
+	b.ReportMetric(2*ratio(cached[0], cached[1]), "two/one")
+	b.ReportMetric(2*ratio(file[0], file[1]), "two/one-file")
+	b.ReportMetric(2*ratio(inMap[0], inMap[1]), "two/one-map")
+	b.ReportMetric(testing.AllocsPerRun(100, func() { _ = contenders[0](tokens[0]) }), "allocs")
+	slices.Sort(cached[0])
+	b.ReportMetric(cached[0][len(cached[0])/2]/round, "verify-ns")
+}
+
+// BenchmarkVerifyBesideWriter measures what creating 1,000 keys a second, one after the other, takes from two
+// goroutines that verify hot keys, or keys by Zipf's law: turns of 100 ms with the writer and without.
+// "left" is the median of the ratios of the rates, with keys in memory; "left-file", without (CacheKeys(0)).
+func BenchmarkVerifyBesideWriter(b *testing.B) {
+	count := 1_000_000
+	if testing.Short() {
+		count = 10_000
+	}
+	s, tokens := filled(b, count)
+	stores := []*Store{s, copied(b, s)}
+	for _, zipf := range []*rand.Zipf{nil, rand.NewZipf(rand.New(rand.NewPCG(1, 2)), 1.1, 1, uint64(count-1))} {
+		name, drawn := "hot", make([]string, 1<<18)
+		for i := range drawn {
+			drawn[i] = tokens[rand.IntN(1000)]
+			if zipf != nil {
+				name, drawn[i] = "zipf", tokens[zipf.Uint64()]
+			}
+		}
+		b.Run(name, func(b *testing.B) {
+			var left [2][]float64
+			for b.Loop() {
+				for i, store := range stores {
+					without := verifiedIn(b, store, drawn, 0)
+					left[i] = append(left[i], verifiedIn(b, store, drawn, time.Millisecond)/without)
+				}
+			}
+			b.ReportMetric(0, "ns/op")
+			for i, name := range []string{"left", "left-file"} {
+				slices.Sort(left[i])
+				b.ReportMetric(left[i][len(left[i])/2], name)
+			}
+		})
+	}
+}
+
+// verifiedIn returns how many keys two goroutines verify in 100 ms, while a key is created at each interval, if that is not 0.
+func verifiedIn(b *testing.B, s *Store, tokens []string, interval time.Duration) float64 {
+	verify := verifier(b, s)
+	var wg sync.WaitGroup
+	var verified atomic.Int64
+	end := time.Now().Add(100 * time.Millisecond)
+	for range 2 {
+		at := rand.IntN(len(tokens))
+		wg.Go(func() {
+			n := int64(0)
+			for ; n%64 > 0 || time.Now().Before(end); n++ {
+				if err := verify(tokens[(at+int(n))%len(tokens)]); err != nil {
+					b.Error(err)
+					return
+				}
+			}
+			verified.Add(n)
+		})
+	}
+	if interval > 0 {
+		service, err := apikeys.New(s, apikeys.Config{MaxPerAccount: -1})
+		if err != nil {
+			b.Fatal(err)
+		}
+		ticks := time.NewTicker(interval)
+		for at := range ticks.C {
+			if at.After(end) {
+				break
+			}
+			params := apikeys.CreateParams{Name: "benchmark", Scopes: scopes.Of(scopes.FilesRead)}
+			if _, _, err := service.Create(b.Context(), fmt.Sprint("acct_", rand.IntN(1000)), params); err != nil {
+				b.Fatal(err)
+			}
+		}
+		ticks.Stop()
+	}
+	wg.Wait()
+	return float64(verified.Load())
+}
+
+// filled returns a store with that many keys of 1,000 accounts, and their tokens.
+func filled(b *testing.B, count int) (*Store, []string) {
+	s, err := Open(filepath.Join(b.TempDir(), "keys.db"))
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() { _ = s.Close() })
+	return s, Fill(b, s, count, 1000)
+}
+
+// copied returns a store on a copy of the file, with no key in memory.
+func copied(b *testing.B, s *Store) *Store {
+	path := filepath.Join(b.TempDir(), "copy.db")
+	if err := s.db.View(func(tx *bbolt.Tx) error { return tx.CopyFile(path, 0o600) }); err != nil {
+		b.Fatal(err)
+	}
+	of, err := Open(path, CacheKeys(0))
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() { _ = of.Close() })
+	return of
+}
+
+// verifier returns the Verify of a service on the store.
+func verifier(b *testing.B, store apikeys.Store) func(token string) error {
+	service, err := apikeys.New(store, apikeys.Config{})
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(service.Close)
+	ctx := context.Background()
+	return func(token string) error { _, err := service.Verify(ctx, token); return err }
+}
+
+// A mapStore has all keys in a map.
+type mapStore struct {
+	apikeys.Store
+	mu   sync.RWMutex
+	keys map[apikeys.Hash]*apikeys.Key
+}
+
+func (m *mapStore) KeyByHash(_ context.Context, hash apikeys.Hash) (apikeys.Key, error) {
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	key := m.keys[hash]
+	if key == nil {
+		return apikeys.Key{}, apikeys.ErrNotFound
+	}
+	return *key, nil
+}
+
+func (m *mapStore) RecordKeyUse(context.Context, []apikeys.KeyUse) error { return nil }
+
+// mapOf returns a store of the same keys in a map.
+func mapOf(b *testing.B, s *Store) *mapStore {
+	m := &mapStore{keys: make(map[apikeys.Hash]*apikeys.Key)}
+	err := s.db.View(func(tx *bbolt.Tx) error {
+		return tx.Bucket(bucketKeys).ForEach(func(hash, value []byte) error {
+			key := new(apikeys.Key)
+			if err := record.DecodeKey(key, hash, value); err != nil {
+				return err
+			}
+			m.keys[key.Hash] = key
+			return nil
+		})
+	})
+	if err != nil {
+		b.Fatal(err)
+	}
+	return m
 }
 
 // heap returns the bytes in use once all that can be collected is.
@@ -179,6 +372,7 @@ func Fill(b *testing.B, s *Store, count, accounts int) []string {
 	for i, m := range all {
 		tokens[i] = m.token
 	}
+	rand.Shuffle(count, func(i, j int) { tokens[i], tokens[j] = tokens[j], tokens[i] }) // they are in the order of hashes
 	return tokens
 }
 

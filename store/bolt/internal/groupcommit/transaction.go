@@ -68,11 +68,7 @@ func (t *transaction[B]) run() {
 		}
 		return
 	}
-	defer func() {
-		if !t.done {
-			w.undone()
-		}
-	}()
+	defer func() { w.ended(t.done) }()
 	defer recovered(&t.err)
 	defer func() { _ = bolt.Rollback() }() // does nothing after Commit
 

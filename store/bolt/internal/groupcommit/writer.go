@@ -24,9 +24,9 @@ type Batch interface {
 // there is nothing to write. No step runs in its caller's goroutine, so a callback that
 // ends its goroutine ends neither another caller nor the commits.
 type Writer[B Batch] struct {
-	db     *bbolt.DB
-	begin  func(*Tx) B
-	undone func()
+	db    *bbolt.DB
+	begin func(*Tx) B
+	ended func(done bool)
 
 	around atomic.Pointer[func(commit func() error) error] // of tests, see Around
 
@@ -48,10 +48,11 @@ type Writer[B Batch] struct {
 }
 
 // New returns a Writer to the file. begin returns the batch of a transaction that begins;
-// there is one at a time. undone, called between transactions, says that one was undone
-// in which steps have run: what was read in it may never have happened.
-func New[B Batch](db *bbolt.DB, begin func(*Tx) B, undone func()) *Writer[B] {
-	return &Writer[B]{db: db, begin: begin, undone: undone}
+// there is one at a time. ended, called between transactions and before the steps are told, says
+// that one has ended in which steps have run. Not done: what was read in it may never have
+// happened; if the Writer is halted, it may have.
+func New[B Batch](db *bbolt.DB, begin func(*Tx) B, ended func(done bool)) *Writer[B] {
+	return &Writer[B]{db: db, begin: begin, ended: ended}
 }
 
 // errNotDone is the error of a step whose outcome was never determined.

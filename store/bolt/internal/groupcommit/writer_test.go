@@ -35,7 +35,11 @@ func open(t *testing.T) (w *Writer[testBatch], undone *int) {
 		t.Fatal(err)
 	}
 	undone = new(int)
-	w = New(db, func(tx *Tx) testBatch { return testBatch{tx} }, func() { *undone++ })
+	w = New(db, func(tx *Tx) testBatch { return testBatch{tx} }, func(done bool) {
+		if !done {
+			*undone++
+		}
+	})
 	t.Cleanup(func() {
 		w.Close()
 		_ = db.Close()

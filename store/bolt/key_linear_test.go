@@ -1,0 +1,344 @@
+package bolt
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/anishathalye/porcupine"
+
+	"github.com/storageapi/storageapi/apikeys"
+	"github.com/storageapi/storageapi/auth"
+	"github.com/storageapi/storageapi/internal/boltfault"
+	"github.com/storageapi/storageapi/internal/testbubble"
+	"github.com/storageapi/storageapi/scopes"
+	"github.com/storageapi/storageapi/store"
+)
+
+// What follows says in another way what keys do, to compare answers with.
+
+// A keyOp is an operation on one of two keys and their four tokens, which any of them may have had.
+type keyOp struct {
+	kind    string // "verify", "create", "rotate", "change", "delete"
+	key     int
+	token   int
+	now     int // hours, by the clock of who verifies
+	expires int // hours, for a creation or a change: of the key; for a rotation: of the token before
+	scope   scopes.Scope
+}
+
+// A keyState is a key; zero: there is none.
+type keyState struct {
+	exists            bool
+	current, previous int // tokens; previous may be -1
+	expires, grace    int
+	scope             scopes.Scope
+}
+
+type keysState [2]keyState
+
+// Outcomes of operations that change something, besides those of keys.
+const (
+	outcomeFailed  = "failed"   // nothing was changed
+	outcomeInDoubt = "in doubt" // it may have been
+)
+
+// step returns the state after an operation, and its outcome.
+func (s keysState) step(op keyOp) (keysState, string) {
+	k := &s[op.key]
+	holder := -1
+	for i, other := range s {
+		if other.exists && (other.current == op.token || other.previous == op.token) {
+			holder = i
+		}
+	}
+	switch {
+	case op.kind == "verify":
+		return s, s.verify(op)
+	case op.kind == "create":
+		if k.exists || holder >= 0 {
+			return s, apikeys.ErrExists.Error()
+		}
+		*k = keyState{true, op.token, -1, op.expires, 0, op.scope}
+	case !k.exists:
+		return s, apikeys.ErrNotFound.Error()
+	case op.kind == "rotate":
+		if holder >= 0 && holder != op.key {
+			return s, apikeys.ErrExists.Error()
+		}
+		k.current, k.previous, k.grace = op.token, k.current, op.expires
+	case op.kind == "change":
+		k.scope, k.expires = op.scope, op.expires
+	case op.kind == "delete":
+		*k = keyState{}
+	}
+	return s, "done"
+}
+
+func (s keysState) verify(op keyOp) string {
+	for i, k := range s {
+		expires := 0
+		switch {
+		case k.exists && k.current == op.token:
+			expires = k.expires
+		case k.exists && k.previous == op.token:
+			expires = k.grace
+		default:
+			continue
+		}
+		if op.now >= expires {
+			break
+		}
+		return fmt.Sprint(i, scopes.Of(k.scope), expires, k.current != op.token)
+	}
+	return auth.ErrUnauthorized.Error()
+}
+
+var keysModel = (&porcupine.NondeterministicModel{
+	Init: func() []any { return []any{keysState{}} },
+	Step: func(state, input, output any) []any {
+		before := state.(keysState)
+		after, want := before.step(input.(keyOp))
+		switch output {
+		case want:
+			return []any{after}
+		case outcomeFailed:
+			return []any{before}
+		case outcomeInDoubt:
+			return []any{before, after}
+		}
+		return nil
+	},
+	DescribeOperation: func(input, output any) string { return fmt.Sprintf("%+v: %v", input, output) },
+}).ToModel()
+
+// hour returns a time of the test.
+func hour(n int) time.Time { return time.Date(2026, 3, 1, n, 0, 0, 0, time.UTC) }
+
+var errSync = errors.New("sync failed")
+
+// A keyWorld is a store with clients that read and change keys at the same time, in a bubble. All of them stop now and
+// then, at random, also in the middle of a read or a commit.
+type keyWorld struct {
+	store    *Store
+	services [5]*apikeys.KeyService // by the hour of their clocks
+	tokens   [4]apikeys.Token
+	clock    atomic.Int64 // of calls and returns
+	mu       sync.Mutex
+	random   *rand.Rand
+	history  []porcupine.Operation
+}
+
+func (w *keyWorld) rand(n int) int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.random.IntN(n)
+}
+
+func (w *keyWorld) pause() { time.Sleep(time.Duration(max(w.rand(30)-10, 0)) * time.Millisecond) }
+
+// commit commits, or does not.
+func (w *keyWorld) commit(commit func() error) error {
+	w.pause()
+	switch w.rand(60) {
+	case 0, 1, 2, 3, 4, 5:
+		return errFull
+	case 6:
+		return errSync // the store halts
+	}
+	err := commit()
+	w.pause()
+	if w.rand(60) == 0 {
+		err = cmp.Or(err, errSync)
+	}
+	w.pause()
+	return err
+}
+
+// do does one operation.
+func (w *keyWorld) do(client int, op keyOp) {
+	call := w.clock.Add(1)
+	var output string
+	if op.kind == "verify" {
+		output = w.verify(op)
+	} else {
+		switch err := w.change(op); {
+		case err == nil:
+			output = "done"
+		case errors.Is(err, errSync):
+			output = outcomeInDoubt
+		case errors.Is(err, errFull), errors.Is(err, store.ErrReadOnly):
+			output = outcomeFailed
+		default:
+			output = err.Error()
+		}
+	}
+	end := w.clock.Add(1)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.history = append(w.history, porcupine.Operation{ClientId: client, Input: op, Call: call, Output: output, Return: end})
+}
+
+func (w *keyWorld) verify(op keyOp) string {
+	p, err := w.services[op.now].Verify(context.Background(), w.tokens[op.token].Reveal())
+	if err != nil {
+		return err.Error()
+	}
+	return fmt.Sprint(int(p.KeyID[0]-'0'), p.Scopes, int(p.ExpiresAt.Sub(hour(0)).Hours()), p.Replaced)
+}
+
+// withoutUses records no last uses.
+type withoutUses struct{ apikeys.Store }
+
+func (withoutUses) RecordKeyUse(context.Context, []apikeys.KeyUse) error { return nil }
+
+func (w *keyWorld) change(op keyOp) error {
+	ctx, account, id, hash := context.Background(), "acct", fmt.Sprint(op.key), w.tokens[op.token].Hash()
+	switch op.kind {
+	case "create":
+		key := apikeys.Key{
+			ID: id, Account: account, Name: "key", Scopes: scopes.Of(op.scope), Hash: hash, CreatedAt: hour(0), ExpiresAt: hour(op.expires),
+		}
+		return w.store.CreateKey(ctx, key, apikeys.CreateOptions{})
+	case "delete":
+		return w.store.DeleteKey(ctx, account, id, nil)
+	}
+	_, err := w.store.UpdateKey(ctx, account, id, func(k *apikeys.Key) error {
+		if op.kind == "rotate" {
+			k.Hash, k.Previous, k.PreviousExpiresAt = hash, k.Hash, hour(op.expires)
+		} else {
+			k.Scopes, k.ExpiresAt = scopes.Of(op.scope), hour(op.expires)
+		}
+		return nil
+	})
+	return err
+}
+
+// keyHistory returns what some clients were told.
+func keyHistory(t *testing.T, seed uint64, tokens [4]apikeys.Token, prepare func(*keyWorld)) []porcupine.Operation {
+	const writers, readers, changes, reads = 2, 4, 10, 20
+	w := &keyWorld{store: openTemp(t), tokens: tokens, random: rand.New(rand.NewPCG(seed, 0))}
+	w.store.db.NoSync = true
+	w.store.keyCache = newKeyCache(4) // one set: hashes push each other out
+	boltfault.Around(w.store, w.commit)
+	w.store.keyCache.test = func(at keyFence) bool {
+		if at == readBegins || at == readEnds {
+			w.pause()
+		}
+		return false
+	}
+	prepare(w)
+	testbubble.Run(t, func(t *testing.T) {
+		for now := range w.services {
+			service, err := apikeys.New(withoutUses{w.store}, apikeys.Config{Now: func() time.Time { return hour(now) }})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer service.Close()
+			w.services[now] = service
+		}
+		var clients sync.WaitGroup
+		for client := range writers + readers {
+			clients.Go(func() {
+				if client >= writers {
+					for range reads {
+						w.pause()
+						w.do(client, keyOp{kind: "verify", token: w.rand(4), now: 1 + w.rand(4)})
+					}
+					return
+				}
+				some := []scopes.Scope{scopes.FilesRead, scopes.FilesWrite, scopes.AccountRead}
+				for range changes {
+					w.pause()
+					kind := []string{"create", "create", "rotate", "rotate", "change", "delete"}[w.rand(6)]
+					w.do(client, keyOp{
+						kind: kind, key: w.rand(2), token: w.rand(4), expires: 2 + w.rand(3), scope: some[w.rand(len(some))],
+					})
+				}
+			})
+		}
+		clients.Wait()
+	})
+	if err := w.store.Close(); err != nil {
+		t.Error(err)
+	}
+	return w.history
+}
+
+// Answers about keys are those of a store without a cache: each tells what is true at some moment between its call and
+// its return, whatever is created, rotated, changed, deleted, has expired, or failed to be committed meanwhile. Without
+// any of the fences of the cache that is not so, which shows that this test sees it.
+func TestKeysAreLinearizable(t *testing.T) {
+	tokens := newTokens(t)
+	takeOut := func(fence keyFence) func(*keyWorld) {
+		return func(w *keyWorld) {
+			inner := w.store.keyCache.test
+			w.store.keyCache.test = func(at keyFence) bool { return inner(at) || at == fence }
+		}
+	}
+	for name, variant := range map[string]struct {
+		prepare func(*keyWorld)
+		exact   bool
+		rounds  uint64 // at most
+	}{
+		"exact":                         {func(*keyWorld) {}, true, 25},
+		"without a cache":               {func(w *keyWorld) { w.store.keyCache = nil }, true, 5},
+		"marked hashes are not dropped": {takeOut(fenceMark), false, 1000},
+		"marked hashes are added":       {takeOut(fenceMarked), false, 1000},
+		"old reads are added":           {takeOut(fenceRemoved), false, 1000},
+		"marks are removed before the commit": {func(w *keyWorld) {
+			boltfault.Around(w.store, func(commit func() error) error {
+				w.store.keyCache.ended(true)
+				return w.commit(commit)
+			})
+		}, false, 1000},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for seed := range variant.rounds {
+				history := keyHistory(t, seed, tokens, variant.prepare)
+				result, info := porcupine.CheckOperationsVerbose(keysModel, history, 10*time.Second)
+				switch {
+				case result == porcupine.Unknown:
+					t.Fatalf("round %d: not decided in time", seed)
+				case result == porcupine.Illegal && variant.exact:
+					t.Fatalf("round %d: %s", seed, explain(info, history))
+				case result == porcupine.Illegal:
+					t.Logf("round %d", seed)
+					return
+				}
+			}
+			if !variant.exact {
+				t.Error("no stale answer was seen")
+			}
+		})
+	}
+}
+
+// explain returns the history, and what was found to fit.
+func explain(info porcupine.LinearizationInfo, history []porcupine.Operation) string {
+	text := ""
+	for _, op := range history {
+		text += fmt.Sprintf("%d–%d client %d: %s\n", op.Call, op.Return, op.ClientId, keysModel.DescribeOperation(op.Input, op.Output))
+	}
+	return text + fmt.Sprint(info.PartialLinearizations())
+}
+
+// newTokens returns new tokens.
+func newTokens(t *testing.T) (tokens [4]apikeys.Token) {
+	service, err := apikeys.New(collector{make: func(apikeys.Key) {}}, apikeys.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range tokens {
+		if _, tokens[i], err = service.Create(t.Context(), "acct", apikeys.CreateParams{Name: "key", Scopes: scopes.Of(scopes.FilesRead)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return tokens
+}
