@@ -40,13 +40,14 @@ func (q *Queue) Claim(now time.Time, claim webhooks.Claim) (claimed []Claimed, w
 
 	claimed = make([]Claimed, 0, min(claim.Limit, q.waiting, 16)) // more seldom come
 	claimed, next := q.claimProbes(claimed, t, &claim)
+	more := false
 	if len(claim.Webhooks) > 0 {
 		claimed = q.claimFor(claimed, t, &claim)
 	} else {
-		q.resumeAll(&claim)
+		more = q.resumeSome(&claim)
 		claimed = q.claimTurns(claimed, t, &claim)
 	}
-	if len(claimed) == claim.Limit {
+	if len(claimed) == claim.Limit || more {
 		return claimed, 0
 	}
 	next = q.later.first(next)
@@ -97,19 +98,31 @@ func (a *account) full(claim *webhooks.Claim) bool {
 	return claim.PerAccount > 0 && a.leased >= claim.PerAccount
 }
 
-// resumeAll has suspended lanes looked at again whose webhooks have a cap above 0 now.
-func (q *Queue) resumeAll(claim *webhooks.Claim) {
-	if claim.CapVersion != 0 && claim.CapVersion == q.capVersion {
-		return
+// maxAsked is how many suspended lanes a claim asks at most: others wait for it meanwhile.
+const maxAsked = 256
+
+// resumeSome has suspended lanes looked at again whose webhooks have a cap above 0 now. It
+// asks each once if the caps may have changed, those first that were asked longest ago, and
+// reports whether it has left some to the next claim, which a claim without a version does
+// not.
+func (q *Queue) resumeSome(claim *webhooks.Claim) (more bool) {
+	if claim.CapVersion == 0 || claim.CapVersion != q.capVersion {
+		q.capVersion = claim.CapVersion
+		q.capRound++
 	}
-	q.capVersion = claim.CapVersion
-	for l := q.suspended.first; l != nil; {
-		next := l.links.after
+	for asked := 0; q.suspended.first != nil && q.suspended.first.asked != q.capRound; asked++ {
+		if asked == maxAsked && claim.CapVersion != 0 {
+			return true
+		}
+		l := q.suspended.first
 		if l.cap(claim) > 0 {
 			q.resume(l)
+		} else {
+			q.suspended.remove(l)
+			q.suspend(l)
 		}
-		l = next
 	}
+	return false
 }
 
 // wake puts the lanes whose time has come in line.

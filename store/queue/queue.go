@@ -45,8 +45,9 @@ type Queue struct {
 	probes        probes
 	later         timers // with something due later
 	rests         rests
-	suspended     list[lane, *lane] // lanes with something due, of webhooks whose cap was 0 in the last claim of capVersion
+	suspended     list[lane, *lane] // lanes with something due, of webhooks whose cap was 0 in their round, in the order in which they were asked
 	capVersion    uint64
+	capRound      uint64 // of asking suspended lanes, since capVersion or in each claim without one
 	leases        map[uint64]*lease
 	ends          int64 // before which no lease runs out
 	token         uint64

@@ -86,6 +86,57 @@ func TestSuspendedByAnother(t *testing.T) {
 	}
 }
 
+// However many webhooks have no slots, a claim whose caps are others than before asks about
+// a bounded number, and claims that follow at once about the others.
+func TestManyAreAskedInParts(t *testing.T) {
+	const many, most = 10_000, 1000
+	var q Queue
+	for i := range many {
+		add(&q, fmt.Sprint("w", i), uint64(i), start)
+	}
+	asked, cap := 0, 0
+	claim := webhooks.Claim{Limit: 2 * many, Lease: time.Minute, CapVersion: 1, Cap: func(string, bool) int { asked++; return cap }}
+	q.Claim(start, claim)
+	cap, claim.CapVersion = 1, 2
+	var got []string
+	for claims := 1; ; claims++ {
+		asked = 0
+		claimed, wait := q.Claim(start, claim)
+		if got = append(got, names(claimed)...); asked > 4*most {
+			t.Errorf("claim %d asked %d times", claims, asked)
+		}
+		if len(got) == many {
+			break
+		}
+		if wait != 0 || claims == 60 {
+			t.Fatalf("%d of %d claimed in %d claims; wait %v", len(got), many, claims, wait)
+		}
+	}
+	slices.Sort(got)
+	if len(slices.Compact(got)) != many {
+		t.Error("some were claimed twice")
+	}
+	cap = 0
+	for i := range many {
+		add(&q, fmt.Sprint("w", i), uint64(many+i), start)
+	}
+	q.Claim(start, claim)
+	claim.CapVersion = 3
+	for range 60 { // all are asked, and no more
+		asked = 0
+		if _, wait := q.Claim(start, claim); wait > 0 {
+			break
+		}
+		if asked > most {
+			t.Errorf("asked %d times", asked)
+		}
+	}
+	asked = 0
+	if _, wait := q.Claim(start, claim); wait == 0 || asked != 0 {
+		t.Errorf("asked %d times once all were, wait %v", asked, wait)
+	}
+}
+
 func TestCapHoldsOverClaims(t *testing.T) {
 	var q Queue
 	for seq := range uint64(10) {
@@ -223,10 +274,12 @@ func BenchmarkAddClaimDone(b *testing.B) {
 	}
 }
 
-// What a claim costs beside webhooks that have much due and no slots.
+// What a claim costs beside webhooks that have much due and no slots, and if caps of others
+// have changed.
 func BenchmarkClaimBesideCapped(b *testing.B) {
-	for _, capped := range []int{0, 100, 1000, 10_000} {
-		b.Run(fmt.Sprint("capped=", capped), func(b *testing.B) {
+	for i := range 8 {
+		capped, changed := []int{0, 100, 1000, 10_000}[i/2], i%2 == 1
+		b.Run(fmt.Sprintf("capped=%d/changed=%t", capped, changed), func(b *testing.B) {
 			var q Queue
 			of := map[string]int{}
 			claim := webhooks.Claim{Limit: 1, Cap: caps(8, of), CapVersion: 1, Lease: time.Minute}
@@ -239,6 +292,9 @@ func BenchmarkClaimBesideCapped(b *testing.B) {
 			for b.Loop() {
 				add(&q, "fit", seq, start)
 				seq++
+				if changed {
+					claim.CapVersion++
+				}
 				claimed, _ := q.Claim(start, claim)
 				q.Done(claimed[0].Token)
 			}

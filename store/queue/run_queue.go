@@ -94,7 +94,7 @@ func (q *Queue) exit(l *lane) {
 // changes.
 func (q *Queue) suspend(l *lane) {
 	q.suspended.push(l)
-	l.line, l.place = nil, suspended
+	l.line, l.place, l.asked = nil, suspended, q.capRound
 }
 
 // resume has a suspended lane looked at again.

@@ -38,6 +38,7 @@ type lane struct {
 
 	line  *line       // if it is queued
 	links links[lane] // if it is queued or suspended
+	asked uint64      // in which Queue.capRound, if it is suspended
 }
 
 const (
