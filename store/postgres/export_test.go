@@ -32,3 +32,9 @@ func (s *Store) RenewAlways() {
 func (s *Store) RenewNever() {
 	s.renewal = renewal{slow: time.Hour}
 }
+
+// Indexed are the settings of lists.
+const Indexed = indexed
+
+// ListFailed returns the statement that lists failed deliveries.
+func ListFailed(options ...Option) string { return optionsOf(options).names.in(listFailed) }

@@ -132,8 +132,8 @@ func (s *Store) EventDeliveries(ctx context.Context, account, eventID string) (l
 	return list, nil
 }
 
-// ListDeliveries implements [webhooks.Store]. If the states are rare, it reads some hundred
-// deliveries a page.
+// ListDeliveries implements [webhooks.Store]. It looks for failed deliveries among those, in
+// the table failures. For other states it reads some hundred deliveries a page.
 func (s *Store) ListDeliveries(ctx context.Context, account, webhookID string, query webhooks.DeliveryQuery) (page webhooks.DeliveryPage, err error) {
 	from, to := numberAt(query.From), int64(1<<63-1)
 	if !query.To.IsZero() {
@@ -156,15 +156,18 @@ func (s *Store) ListDeliveries(ctx context.Context, account, webhookID string, q
 }
 
 func (s *Store) listDeliveries(ctx context.Context, conn *pgxpool.Conn, no int64, webhookID string, query *webhooks.DeliveryQuery, from, to int64, page *webhooks.DeliveryPage) error {
-	step := query.Limit + 1
-	if len(query.States) > 0 || query.Failed {
+	of, step := list, query.Limit+1
+	whole := query.Failed && len(query.States) == 0 // no page is cut short
+	if query.OnlyFailed() {
+		of = listFailed
+	}
+	if len(query.States) > 0 {
 		step = max(step, leastStep)
 	}
 	included := to
-	whole := query.Failed && len(query.States) == 0 // no page is cut short
 	for steps := 0; whole || steps < maxSteps; steps++ {
 		var h history
-		if err := h.query(ctx, conn, s.sql(list), no, webhookID, from, to, step); err != nil {
+		if err := h.query(ctx, conn, s.sql(of), no, webhookID, from, to, step); err != nil {
 			return err
 		}
 		for i, d := range h.deliveries {
@@ -190,21 +193,31 @@ func (s *Store) listDeliveries(ctx context.Context, conn *pgxpool.Conn, no int64
 	return nil
 }
 
-// list selects deliveries of one webhook: of events from $3 to before $4, $5 at most.
-const list = `
+// list and listFailed select deliveries of one webhook: of events from $3 to before $4, $5 at
+// most. Of those in failures some may have been delivered, see migration 8.
+const (
+	list = `
 	with listed as (
 		select event from (
 			(select event from storageapi.queue where webhook = $1 and event >= $3 and event < $4 order by event desc limit $5)
 			union
 			(select event from storageapi.attempts where webhook = $1 and event >= $3 and event < $4 group by event order by event desc limit $5)
 		) both_of_them order by event desc limit $5
-	)
+	)` + fromListed
+
+	listFailed = `
+	with listed as (
+		select event from storageapi.failures where webhook = $1 and event >= $3 and event < $4 order by event desc limit $5
+	)` + fromListed
+
+	fromListed = `
 	select e.event, e.id, $2::text, e.type, q.due, ` + attemptColumns + `
 	from listed
 	cross join lateral (select * from storageapi.events where event = listed.event limit 1) e
 	left join lateral (select due from storageapi.queue where webhook = $1 and event = listed.event limit 1) q on true
 	left join lateral (select * from storageapi.attempts where event = listed.event and webhook = $1 order by number) a on true
 	order by e.event desc, a.number`
+)
 
 // webhookNo returns the number of a webhook, or ErrNotFound.
 func (s *Store) webhookNo(ctx context.Context, db querier, account, id string) (no int64, err error) {

@@ -34,6 +34,7 @@ const filled = `
 		select i, 'many_' || i %% 1000, 'event_' || i, 'balance.low', now(), 1, '' from generate_series(9000000000000000001, 9000000000000000000 + %[1]d) i;
 	insert into attempts (event, webhook, number, state, started_at, took, status, class, error, response)
 		select 9000000000000000000 + i, -i, 1, 1, now(), 1, 200, '', '', '' from generate_series(1, %[1]d) i;
+	insert into failures (webhook, event) select -i, 9000000000000000000 + i from generate_series(1, %[1]d) i;
 	insert into queue (webhook, event, shard, kind, parked, due, attempts, before)
 		select -i, 9000000000000000000 + i, i %% 16, 0, true, now() + interval '1 year', 0, 0 from generate_series(1, %[1]d) i;
 	insert into leases (token, shard, webhook, event, account, until)
@@ -83,6 +84,10 @@ var asks = map[string]func(ctx context.Context, s *postgres.Store, of string) er
 	},
 	"ListDeliveries": func(ctx context.Context, s *postgres.Store, of string) error {
 		_, err := s.ListDeliveries(ctx, of, of, webhooks.DeliveryQuery{Limit: 9})
+		return err
+	},
+	"ListDeliveries of Failed": func(ctx context.Context, s *postgres.Store, of string) error {
+		_, err := s.ListDeliveries(ctx, of, of, webhooks.DeliveryQuery{Failed: true, Limit: 9})
 		return err
 	},
 	"RecoveryByID": func(ctx context.Context, s *postgres.Store, of string) error {

@@ -24,6 +24,8 @@ func TestMigrationsStay(t *testing.T) {
 		"0004": "16d38eb8b96da2ed5ee5f15f19223c854a3107fc17b8c30606ccf9e28e6c84dc",
 		"0005": "b87f637c6f9eb7c34ddb8eb2301d390911008d5074379fc08df75e3f8f4a0442",
 		"0006": "4c860b139bcf547357f1e9e77e9a57629a88649f2e7841a0b717c4e924912db4",
+		"0007": "8089830b957c0a12c87bc0eb308260c001164bca03b6a3baa0e4029de5e2b3b0",
+		"0008": "14276c1ed4c7608c5ef6c2e0b9878bbf52cca8d8b660d4d2e85fdd8010d7769c",
 	} {
 		text, err := os.ReadFile("migrations/" + name + ".sql")
 		if err != nil {

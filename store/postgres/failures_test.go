@@ -1,0 +1,194 @@
+package postgres_test
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/storageapi/storageapi/store/postgres"
+	"github.com/storageapi/storageapi/webhooks"
+)
+
+// logged puts n events of the account of wh_000000 into the log, as delivered at the first
+// attempt, but for each of those of a kind, which come every so many, and are dead (2),
+// skipped (3), pending after a failure (0) or delivered after one (4). Others have no event.
+const logged = `
+	insert into events (event, account, id, type, at, matched, body)
+		select i::bigint * 4096, 'acct_wh_000000', 'evt_' || i, 'balance.low', now(), 1, '' from generate_series(1, %[1]d) i where i %% %[2]d < 5;
+	insert into attempts (event, webhook, number, state, started_at, took, status, class, error, response)
+		select i::bigint * 4096, no, (k <> 3)::integer, case k when 4 then 0 else k end, now(), 1, 200, case k when 1 then '' else 'status' end, '', ''
+		from (select i, case i %% %[2]d when 1 then 2 when 2 then 3 when 3 then 0 when 4 then 4 else 1 end as k from generate_series(1, %[1]d) i) i, webhooks;
+	insert into attempts (event, webhook, number, state, started_at, took, status, class, error, response)
+		select i::bigint * 4096, no, 2, 1, now(), 1, 200, '', '', '' from generate_series(1, %[1]d) i, webhooks where i %% %[2]d = 4;
+	insert into queue (webhook, event, shard, kind, parked, due, attempts, before)
+		select no, i::bigint * 4096, shard, 0, true, now() + interval '1 hour', 1, 0 from generate_series(1, %[1]d) i, webhooks where i %% %[2]d = 3`
+
+// failedOf lists the failed deliveries of wh_000000 in pages, and returns their events and
+// the number of pages.
+func failedOf(t testing.TB, s *postgres.Store, limit int) (events []string, pages int) {
+	t.Helper()
+	query := webhooks.DeliveryQuery{Failed: true, Limit: limit}
+	for {
+		page, err := s.ListDeliveries(t.Context(), "acct_wh_000000", "wh_000000", query)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, d := range page.Deliveries {
+			events = append(events, d.EventID)
+		}
+		if pages++; page.Next == "" {
+			return events, pages
+		}
+		query.After = page.Next
+	}
+}
+
+// in runs statements with the schema's tables, in one transaction.
+func in(t testing.TB, schema, sql string) {
+	t.Helper()
+	err := pgx.BeginFunc(t.Context(), pool(t), func(tx pgx.Tx) error {
+		_, err := tx.Exec(t.Context(), `set local search_path = `+quoted(schema)+`; `+sql)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// What failed is found by the index of what failed, however much has not.
+func TestFailuresByIndex(t *testing.T) {
+	const many, every = 200_000, 20_000
+	name, option := migratedSchema(t)
+	s := open(t, option)
+	endpoints(t, s, 1)
+	in(t, name, fmt.Sprintf(logged, many, every))
+	plan := func() string {
+		t.Helper()
+		var lines []string
+		err := pgx.BeginFunc(t.Context(), pool(t), func(tx pgx.Tx) error {
+			if _, err := tx.Exec(t.Context(), postgres.Indexed); err != nil {
+				return err
+			}
+			rows, err := tx.Query(t.Context(), `explain (analyze, costs off, timing off, summary off) `+postgres.ListFailed(option), 1, "wh_000000", 0, int64(1<<62), 20)
+			if err != nil {
+				return err
+			}
+			lines, err = pgx.CollectRows(rows, pgx.RowTo[string])
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return strings.Join(lines, "\n")
+	}
+	for _, known := range []bool{false, true} { // to the planner
+		if known {
+			in(t, name, `analyze events, attempts, queue, failures`)
+		}
+		if got := plan(); strings.Contains(got, "Seq Scan") || !strings.Contains(got, "failures_pkey") || !strings.Contains(got, "Index Cond: ((webhook = '1'::bigint) AND (event >=") {
+			t.Errorf("analyzed: %v; the plan is\n%s", known, got)
+		}
+	}
+	var want []string
+	for i := many - every; i >= 0; i -= every {
+		for k := 3; k > 0; k-- {
+			want = append(want, fmt.Sprintf("evt_%d", i+k))
+		}
+	}
+	got, pages := failedOf(t, s, 10)
+	if diff := cmp.Diff(want, got); diff != "" || pages != 3 {
+		t.Errorf("%d pages (-want +got):\n%s", pages, diff)
+	}
+	in(t, name, `delete from attempts where event in (select event from failures)`)
+	if got, _ := failedOf(t, s, 10); len(got) > 0 {
+		t.Errorf("after all was removed there are %v", got)
+	}
+	var left int
+	if err := pool(t).QueryRow(t.Context(), `select count(*) from `+quoted(name)+`.failures`).Scan(&left); err != nil || left > 0 {
+		t.Errorf("%d failures are left, %v", left, err)
+	}
+}
+
+// What failed before there was a table of what failed is listed, and what old nodes log
+// after that. Nobody who delivers or publishes waits meanwhile.
+func TestFailuresOfBefore(t *testing.T) {
+	const before = 7 // versions
+	p, name := pool(t), newSchema(t)
+	option := postgres.InSchema(name)
+	steps := postgres.SQL(option)
+	for _, sql := range steps[:before-1] {
+		if _, err := p.Exec(t.Context(), sql); err != nil {
+			t.Fatal(err)
+		}
+	}
+	in(t, name, `insert into webhooks (account, id, shard, url, events, past_events, active, off_reason, balance_threshold, secret, created_at)
+		values ('acct_wh_000000', 'wh_000000', 0, 'https://example.com', '{balance.low}', '{}', true, '', 0, '', now())`)
+	in(t, name, fmt.Sprintf(logged, 20, 10))
+	if _, err := p.Exec(t.Context(), steps[before-1]); err != nil {
+		t.Fatal(err)
+	}
+	tx, err := p.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = tx.Rollback(context.Background()) }()
+	if _, err := tx.Exec(t.Context(), steps[before]); err != nil {
+		t.Fatal(err)
+	}
+	in(t, name, `
+		set local lock_timeout = '5s';
+		insert into events (event, account, id, type, at, matched, body)
+			select 21 * 4096, 'acct_wh_000000', 'evt_21', 'balance.low', now(), 1, '';
+		insert into attempts (event, webhook, number, state, took, status, class, error, response)
+			select 21 * 4096, no, 0, 3, 0, 0, '', '', '' from webhooks;
+		insert into attempts (event, webhook, number, state, started_at, took, status, class, error, response)
+			select 13 * 4096, no, 2, 1, now(), 1, 200, '', '', '' from webhooks;
+		delete from queue where event = 13 * 4096`)
+	if err := tx.Commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	s := open(t, option)
+	for _, limit := range []int{1, 2, 3, 100} {
+		got, _ := failedOf(t, s, limit)
+		if diff := cmp.Diff([]string{"evt_21", "evt_12", "evt_11", "evt_3", "evt_2", "evt_1"}, got); diff != "" {
+			t.Errorf("in pages of %d (-want +got):\n%s", limit, diff)
+		}
+	}
+}
+
+var benchLogged = flag.Int("logged", 1_000_000, "deliveries that BenchmarkFailed looks through")
+
+// BenchmarkFailed asks what failed, a page of 20: of a webhook of many deliveries of which
+// 11 are dead, as many skipped, and as many pending after a failure, and of one of which one
+// in a hundred is each.
+func BenchmarkFailed(b *testing.B) {
+	for name, every := range map[string]int{"rare": *benchLogged/11 + 1, "one in 100": 100} {
+		b.Run(name, func(b *testing.B) {
+			p, _ := durable(b)
+			s := openOn(b, p)
+			endpoints(b, s, 1)
+			if _, err := p.Exec(b.Context(), `set search_path = storageapi; `+fmt.Sprintf(logged, *benchLogged, every)+`; reset search_path; checkpoint`); err != nil {
+				b.Fatal(err)
+			}
+			var took []time.Duration
+			for b.Loop() {
+				at := time.Now()
+				page, err := s.ListDeliveries(b.Context(), "acct_wh_000000", "wh_000000", webhooks.DeliveryQuery{Failed: true, Limit: 20})
+				if err != nil || len(page.Deliveries) < 20 {
+					b.Fatalf("%d deliveries, %v", len(page.Deliveries), err)
+				}
+				took = append(took, time.Since(at))
+			}
+			slices.Sort(took)
+			b.ReportMetric(float64(quantile(took, 0.5).Microseconds())/1000, "page_p50_ms")
+			b.ReportMetric(float64(quantile(took, 0.99).Microseconds())/1000, "page_p99_ms")
+		})
+	}
+}
