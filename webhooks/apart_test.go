@@ -1,15 +1,20 @@
 package webhooks_test
 
 import (
+	"cmp"
+	"crypto/ecdsa"
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"os"
 	"os/exec"
+	"strings"
+	"sync"
 	"testing"
 )
 
@@ -20,9 +25,15 @@ const receiversApart = "WEBHOOKS_TEST_RECEIVERS"
 // sinks are receivers that take everything, in a process of their own, as they are in
 // life.
 type sinks struct {
-	Number      int
-	Certificate []byte // nil: without TLS
-	Key         []byte
+	Number    int
+	Authority []byte // signs a certificate for each host; nil: without TLS
+	Key       []byte // the authority's
+}
+
+// overTLS returns them with TLS.
+func (s sinks) overTLS() sinks {
+	s.Authority, s.Key = trusted().certificate.Raw, must(x509.MarshalPKCS8PrivateKey(trusted().key))
+	return s
 }
 
 // start starts the process and returns the URLs.
@@ -52,13 +63,19 @@ func serveApart() {
 	if err := input.Decode(&s); err != nil {
 		panic(err)
 	}
+	var secure *tls.Config
+	if s.Authority != nil {
+		secure = &tls.Config{GetCertificate: (&authority{
+			certificate: must(x509.ParseCertificate(s.Authority)),
+			key:         must(x509.ParsePKCS8PrivateKey(s.Key)).(*ecdsa.PrivateKey),
+		}).issueOnce()}
+	}
 	var urls []string
 	for range s.Number {
 		listener := must(net.Listen("tcp", "127.0.0.1:0"))
 		urls = append(urls, (&receiver{address: listener.Addr().String()}).url("127.0.0.1"))
-		if s.Certificate != nil {
-			certificate := tls.Certificate{Certificate: [][]byte{s.Certificate}, PrivateKey: must(x509.ParsePKCS8PrivateKey(s.Key))}
-			listener = tls.NewListener(listener, &tls.Config{Certificates: []tls.Certificate{certificate}})
+		if secure != nil {
+			listener = tls.NewListener(listener, secure)
 		}
 		go func() { panic(http.Serve(listener, http.HandlerFunc(swallow))) }()
 	}
@@ -66,4 +83,27 @@ func serveApart() {
 		panic(err)
 	}
 	_, _ = io.Copy(io.Discard, os.Stdin)
+}
+
+// issueOnce returns a function that issues a certificate to each host that is asked for.
+func (a *authority) issueOnce() func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+	var issued sync.Map // by host
+	return func(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
+		host := cmp.Or(hello.ServerName, "127.0.0.1")
+		certificate, ok := issued.Load(host)
+		if !ok {
+			own := a.issue(longAgo, farOff, host)
+			certificate, _ = issued.LoadOrStore(host, &own)
+		}
+		return certificate.(*tls.Certificate), nil
+	}
+}
+
+// hostURLs returns URLs of so many hosts, each a name of its own, at the receivers of these.
+func hostURLs(urls []string, hosts int) []string {
+	all := make([]string, hosts)
+	for i := range all {
+		all[i] = strings.Replace(urls[i%len(urls)], "127.0.0.1", fmt.Sprint(i, ".hosts.example.com"), 1)
+	}
+	return all
 }

@@ -21,7 +21,7 @@ type sender struct {
 
 func newSender(guard *outbound.Guard, config Config) *sender {
 	return &sender{
-		client:  outbound.New(guard, config.RootCAs),
+		client:  outbound.New(guard, config.RootCAs, config.MaxIdleConns),
 		header:  http.CanonicalHeaderKey(config.SignatureHeader),
 		timeout: config.Timeout,
 		now:     config.Now,

@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"io"
 	"net/http"
+	"runtime"
 	"sync"
 	"testing"
 	"time"
@@ -53,6 +54,48 @@ func BenchmarkAttempt(b *testing.B) {
 			})
 		})
 	}
+}
+
+// BenchmarkIdleConns measures what memory a connection takes that is kept to a host with a
+// certificate of its own, all of it and what is left with its TLS session once it is closed,
+// against one of net/http, without the session.
+func BenchmarkIdleConns(b *testing.B) {
+	const hosts = 2000
+	urls := hostURLs(sinks{Number: 2}.overTLS().start(b), hosts)
+	heap := func() float64 {
+		runtime.GC()
+		runtime.GC() // what is in a sync.Pool takes two
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		return float64(m.HeapAlloc + m.StackInuse)
+	}
+	event := mustSeal(b, webhooks.Event{ID: "evt_1", Account: account, Data: lowBalance})
+	var kept, left, floor float64
+	for b.Loop() {
+		service := newService(b, memory.New(), webhooks.Config{AllowNetworks: loopback, RootCAs: trusted().pool(), MaxIdleConns: hosts})
+		before := heap()
+		inGoroutines(8, hosts, func(i int) {
+			webhook := webhooks.Webhook{ID: "wh_1", URL: urls[i], Secret: signing.NewSecret()}
+			if got := service.Attempt(b.Context(), &webhooks.Task{Event: event, Webhook: &webhook, Attempt: 1}); got.Error != "" {
+				b.Error(got.Error)
+			}
+		})
+		kept += (heap() - before) / hosts
+		service.CloseIdle()
+		left += (heap() - before) / hosts
+		runtime.KeepAlive(service)
+
+		before = heap()
+		bare := throughput{urls: urls, transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: trusted().pool()}}}
+		signer := must(signing.NewSigner("", signing.NewSecret()))
+		inGoroutines(8, hosts, func(i int) { bare.post(b, signer, event.Body, urls[i]) })
+		floor += (heap() - before) / hosts
+		bare.transport.CloseIdleConnections()
+	}
+	b.ReportMetric(0, "ns/op")
+	b.ReportMetric(kept/float64(b.N), "B/conn")
+	b.ReportMetric(left/float64(b.N), "B/session")
+	b.ReportMetric(floor/float64(b.N), "B/conn-floor")
 }
 
 // inParallel runs work b.N times, by as many workers as the other benchmarks

@@ -12,3 +12,6 @@ func (s *WebhookService) Attempt(ctx context.Context, task *Task) Attempt {
 	defer context.AfterFunc(ctx, cancel.Cancel)()
 	return s.dispatcher.sender.attempt(&cancel, task).attempt
 }
+
+// CloseIdle closes the connections that are kept.
+func (s *WebhookService) CloseIdle() { s.dispatcher.sender.client.CloseIdle() }

@@ -61,6 +61,8 @@ func addresses(name string, kind uint16) (addrs []netip.Addr, code uint16) {
 		bytes, _ := hex.DecodeString(digits)
 		addr, ok := netip.AddrFromSlice(bytes)
 		addrs, known = []netip.Addr{addr}, ok
+	} else if strings.HasSuffix(name, ".hosts.example.com") {
+		addrs, known = hosts["hooks.example.com"], true
 	} else if name == "servfail.example.com" {
 		return nil, serverFailed
 	} else if addrs, known = hosts[name]; !known {

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"crypto/tls"
-	"crypto/x509"
 	"encoding/binary"
 	"fmt"
 	"io"
@@ -38,6 +37,15 @@ func BenchmarkThroughput(b *testing.B) {
 	}
 }
 
+// BenchmarkHosts measures the same with a webhook at each of many hosts. Both keep a
+// connection to each, but not at the same time, which would take too many descriptors: each
+// connects before its turn.
+func BenchmarkHosts(b *testing.B) {
+	for _, hosts := range []int{100, 1_000, 10_000} {
+		throughput{apart: true, body: 256, fanout: 1, receivers: 10, hosts: hosts}.measure(b)
+	}
+}
+
 func benchmarkThroughput(b *testing.B, apart bool) {
 	for _, c := range []throughput{
 		{plain: true, body: 256, fanout: 1, receivers: 1},
@@ -54,30 +62,48 @@ func benchmarkThroughput(b *testing.B, apart bool) {
 		{body: 256, fanout: 1, receivers: 1, others: 9_999},
 	} {
 		c.apart = apart
-		b.Run(c.String(), func(b *testing.B) {
-			c.start(b)
-			c.floor(b, 4*benchWorkers*c.receivers) // opens the connections
-			c.service(b, 10*c.fanout*benchWorkers+c.others)
-			round := 50_000 // deliveries
-			if testing.Short() {
-				round = 5_000
-			}
-			var floor, ours, floorCPU, oursCPU time.Duration
-			for b.Loop() {
-				at := processorTime()
-				floor += c.floor(b, round)
-				floorCPU += processorTime() - at
-				at = processorTime()
-				ours += c.service(b, round)
-				oursCPU += processorTime() - at
-			}
-			b.ReportMetric(0, "ns/op")
-			b.ReportMetric(float64(b.N*round)/ours.Seconds(), "deliveries/s")
-			b.ReportMetric(floor.Seconds()/ours.Seconds(), "of-floor")
-			b.ReportMetric(float64(oursCPU.Microseconds())/float64(b.N*round), "cpu-µs")
-			b.ReportMetric(oursCPU.Seconds()/floorCPU.Seconds(), "×-floor-cpu")
-		})
+		c.measure(b)
 	}
+}
+
+// measure measures in turns: floor and service.
+func (c throughput) measure(b *testing.B) {
+	b.Run(c.String(), func(b *testing.B) {
+		c.start(b)
+		connectFloor := func() { c.floor(b, max(4*benchWorkers*c.receivers, c.hosts)) }
+		connect := func() { c.service(b, max(10*c.fanout*benchWorkers+c.others, c.hosts)) }
+		connectFloor()
+		if c.hosts > 0 {
+			c.transport.CloseIdleConnections()
+		}
+		connect()
+		round := 50_000 // deliveries
+		if testing.Short() {
+			round = 5_000
+		}
+		var floor, ours, floorCPU, oursCPU time.Duration
+		for b.Loop() {
+			if c.hosts > 0 {
+				c.api.CloseIdle()
+				connectFloor()
+			}
+			at := processorTime()
+			floor += c.floor(b, round)
+			floorCPU += processorTime() - at
+			if c.hosts > 0 {
+				c.transport.CloseIdleConnections()
+				connect()
+			}
+			at = processorTime()
+			ours += c.service(b, round)
+			oursCPU += processorTime() - at
+		}
+		b.ReportMetric(0, "ns/op")
+		b.ReportMetric(float64(b.N*round)/ours.Seconds(), "deliveries/s")
+		b.ReportMetric(floor.Seconds()/ours.Seconds(), "of-floor")
+		b.ReportMetric(float64(oursCPU.Microseconds())/float64(b.N*round), "cpu-µs")
+		b.ReportMetric(oursCPU.Seconds()/floorCPU.Seconds(), "×-floor-cpu")
+	})
 }
 
 // BenchmarkNaive measures an engine as it is often written: a bbolt Update to
@@ -122,6 +148,7 @@ type throughput struct {
 	body      int  // bytes, about
 	fanout    int  // webhooks an event is for
 	receivers int
+	hosts     int    // names that lead to the receivers, with a webhook each; 0: none
 	others    int    // webhooks besides, in accounts of their own, with as many events
 	apart     bool   // the receivers are in a process of their own
 	arrived   func() // called for each request; nil: nothing
@@ -143,6 +170,9 @@ func (c throughput) String() string {
 	if c.apart {
 		where = "apart"
 	}
+	if c.hosts > 0 {
+		return fmt.Sprintf("%s/%s/body=%d/fanout=%d/hosts=%d", where, kind, c.body, c.fanout, c.hosts)
+	}
 	return fmt.Sprintf("%s/%s/body=%d/fanout=%d/receivers=%d/webhooks=%d", where, kind, c.body, c.fanout, c.receivers, c.fanout*c.receivers+c.others)
 }
 
@@ -152,6 +182,9 @@ func (c *throughput) start(b *testing.B) {
 	c.data = webhooks.FilesExpiring{Files: files}
 	files[0].ID = strings.Repeat("f", max(1, c.body-len(mustSeal(b, c.event("evt_"+strings.Repeat("0", 26))).Body)))
 	c.listen(b)
+	if c.hosts > 0 {
+		c.urls = hostURLs(c.urls, c.hosts)
+	}
 	dial := (&net.Dialer{}).DialContext
 	c.transport = &http.Transport{
 		TLSClientConfig: &tls.Config{RootCAs: trusted().pool()}, MaxIdleConnsPerHost: benchWorkers, DisableCompression: true,
@@ -171,16 +204,17 @@ func (c *throughput) start(b *testing.B) {
 	c.api = newService(b, c.counted, webhooks.Config{
 		AllowNetworks: loopback, RootCAs: trusted().pool(), Logger: slog.New(slog.DiscardHandler),
 		Concurrency: benchWorkers, PerWebhook: benchWorkers, PerAccount: benchWorkers,
+		MaxIdleConns: max(c.hosts, 1024),
 	})
 	if c.plain {
 		c.api.SpeakPlain()
 	}
-	for i := range c.receivers + c.others {
+	for i := range len(c.urls) + c.others {
 		c.accounts = append(c.accounts, fmt.Sprint("acct_", i))
 	}
 	inGoroutines(256, len(c.accounts), func(i int) {
 		for range c.fanout {
-			_, err := c.api.Create(b.Context(), c.accounts[i], webhooks.CreateParams{URL: c.urls[i%c.receivers], Events: webhooks.EventTypes()})
+			_, err := c.api.Create(b.Context(), c.accounts[i], webhooks.CreateParams{URL: c.urls[i%len(c.urls)], Events: webhooks.EventTypes()})
 			if err != nil {
 				b.Error(err)
 			}
@@ -198,8 +232,7 @@ func (c *throughput) listen(b *testing.B) {
 	if c.apart {
 		s := sinks{Number: c.receivers}
 		if !c.plain {
-			certificate := goodCertificate()
-			s.Certificate, s.Key = certificate.Certificate[0], must(x509.MarshalPKCS8PrivateKey(certificate.PrivateKey))
+			s = s.overTLS()
 		}
 		c.urls = s.start(b)
 		return
@@ -242,7 +275,7 @@ func (c *throughput) floor(b *testing.B, deliveries int) time.Duration {
 	signer := must(signing.NewSigner("", signing.NewSecret()))
 	body := mustSeal(b, c.event("evt_1")).Body
 	began := time.Now()
-	inGoroutines(benchWorkers, deliveries, func(i int) { c.post(b, signer, body, c.urls[i%c.receivers]) })
+	inGoroutines(benchWorkers, deliveries, func(i int) { c.post(b, signer, body, c.urls[i%len(c.urls)]) })
 	return time.Since(began)
 }
 

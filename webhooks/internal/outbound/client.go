@@ -12,21 +12,25 @@ const bodyTimeout = time.Second
 
 // A Client makes POSTs, which share its connections.
 type Client struct {
-	dial  func(ctx context.Context, owner, address string) (net.Conn, error)
-	tls   *tls.Config // nil in tests only: none
-	pool  pool
-	reach reach
+	dial     func(ctx context.Context, owner, address string) (net.Conn, error)
+	tls      *tls.Config // nil in tests only: none
+	pool     pool
+	sessions tls.ClientSessionCache // by address
+	reach    reach
 
 	keepsAll bool // in tests only: also connections that cannot be polled
 }
 
 // New returns a client that dials what the guard lets through, and verifies receivers
-// against the roots: nil are the system's.
-func New(guard *Guard, roots *x509.CertPool) *Client {
+// against the roots: nil are the system's. It keeps up to maxIdle connections for later
+// requests, and twice as many TLS sessions.
+func New(guard *Guard, roots *x509.CertPool, maxIdle int) *Client {
 	return &Client{
-		dial:  guard.dial,
-		tls:   &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12, NextProtos: []string{"http/1.1"}},
-		reach: reach{asking: make(chan struct{}, 1)},
+		dial:     guard.dial,
+		tls:      &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12, NextProtos: []string{"http/1.1"}},
+		pool:     pool{max: maxIdle},
+		sessions: tls.NewLRUClientSessionCache(max(2*maxIdle, 1)),
+		reach:    reach{asking: make(chan struct{}, 1)},
 	}
 }
 
@@ -40,7 +44,8 @@ func (c *Client) DialThrough(dial func(ctx context.Context, network, address str
 // SpeakPlain makes the client speak HTTP without TLS. It is for tests.
 func (c *Client) SpeakPlain() { c.tls = nil }
 
-// CloseIdle closes the connections that are kept for later requests.
+// CloseIdle closes the connections that are kept for later requests. Their TLS sessions are
+// kept on.
 func (c *Client) CloseIdle() { c.pool.close() }
 
 // A Request is a POST to be made.
@@ -122,36 +127,58 @@ func (c *Client) send(cancel *Canceler, owner, address string, request []byte, d
 	}
 }
 
-// connect returns a new connection.
+// connect returns a new connection. If this host has run out of something, it lets go of
+// connections that are kept, and dials once more.
 func (c *Client) connect(cancel *Canceler, owner, address string, deadline time.Time) (*conn, error) {
 	ctx, release := cancel.until(deadline)
 	defer release()
-	raw, err := c.dial(ctx, owner, address)
+	conn, err := c.dialTLS(ctx, owner, address)
+	if err != nil && isAny(err, exhausted) && c.pool.release() {
+		conn, err = c.dialTLS(ctx, owner, address)
+	}
 	if err != nil {
 		return nil, err
 	}
-	transport := newTransport(raw)
-	secure := net.Conn(transport)
-	if c.tls != nil {
-		config := c.tls.Clone()
-		config.ServerName, _, _ = net.SplitHostPort(address)
-		client := tls.Client(transport, config)
-		if err := client.HandshakeContext(ctx); err != nil {
-			_ = raw.Close()
-			return nil, classifyHandshake(err)
-		}
-		secure = client
-	}
 	c.reach.note(address)
-	conn := newConn(address, secure, transport)
 	_ = conn.SetDeadline(deadline) // fails if the connection is closed, and so will be noticed
 	return conn, nil
+}
+
+// dialTLS dials, and shakes hands: all over again, and without a session, if one was
+// offered and the receiver does not get over it.
+func (c *Client) dialTLS(ctx context.Context, owner, address string) (*conn, error) {
+	resumes := &session{all: c.sessions, address: address}
+	for {
+		raw, err := c.dial(ctx, owner, address)
+		if err != nil {
+			return nil, err
+		}
+		transport := newTransport(raw)
+		if c.tls == nil {
+			return newConn(address, transport, transport), nil
+		}
+		config := c.tls.Clone()
+		config.ServerName, _, _ = net.SplitHostPort(address)
+		config.ClientSessionCache = resumes
+		secure := tls.Client(transport, config)
+		if err = secure.HandshakeContext(ctx); err == nil {
+			conn := newConn(address, secure, transport)
+			conn.session = resumes
+			resumes.large = resumes.large || isLarge(secure.ConnectionState())
+			return conn, nil
+		}
+		_ = raw.Close()
+		if !resumes.offered || ctx.Err() != nil {
+			return nil, classifyHandshake(err)
+		}
+		resumes.forget()
+	}
 }
 
 // done ends the use of a connection, and keeps it if there can be another request on it.
 func (c *Client) done(cancel *Canceler, conn *conn, whole bool) {
 	goesOn := cancel.hold(nil)
-	if conn.end(whole) && goesOn && (conn.transport.canPoll() || c.keepsAll) {
+	if conn.end(whole) && goesOn && conn.isFrugal() && (conn.transport.canPoll() || c.keepsAll) {
 		c.pool.put(conn)
 	} else {
 		conn.close()

@@ -3,7 +3,7 @@ package outbound
 import (
 	"bufio"
 	"net"
-	"time"
+	"sync"
 )
 
 // A conn is a connection to a receiver, for one exchange of HTTP/1.1 at a time. The
@@ -13,18 +13,37 @@ import (
 type conn struct {
 	net.Conn  // TLS, except in tests
 	transport *transport
-	address   string // host and port
+	session   *session // nil without TLS
+	address   string   // host and port
 	limited   limitedConn
-	reader    *bufio.Reader // of limited
-	idle      time.Time     // since when
+	reader    *bufio.Reader // of limited; nil while it rests
+	place                   // in the pool, while it is there
 
 	sending chan error // gets the error of sending a long request; nil: it is sent
 }
 
 func newConn(address string, secure net.Conn, transport *transport) *conn {
 	c := &conn{Conn: secure, transport: transport, address: address, limited: limitedConn{Conn: secure}}
-	c.reader = bufio.NewReader(&c.limited)
+	c.wake()
 	return c
+}
+
+// readers are those of connections that rest, whose buffers are a quarter of what a
+// connection takes.
+var readers = sync.Pool{New: func() any { return new(bufio.Reader) }}
+
+// wake makes a connection that rests ready to be read from.
+func (c *conn) wake() {
+	c.reader = readers.Get().(*bufio.Reader)
+	c.reader.Reset(&c.limited)
+}
+
+// rest gives back what a connection does not need until wake. All that was read before is
+// used up.
+func (c *conn) rest() {
+	c.reader.Reset(nil)
+	readers.Put(c.reader)
+	c.reader = nil
 }
 
 // A limitedConn bounds how much is read.
@@ -77,7 +96,7 @@ func (c *conn) write(request []byte) error {
 }
 
 // end ends an exchange, and reports whether there can be another: all of the request was
-// sent, and all of the response read.
+// sent, all of the response read, and nothing else has come.
 func (c *conn) end(whole bool) bool {
 	if c.sending != nil {
 		select {
@@ -90,8 +109,11 @@ func (c *conn) end(whole bool) bool {
 		}
 		c.sending = nil
 	}
-	return whole
+	return whole && c.reader.Buffered() == 0
 }
+
+// isFrugal reports whether the connection takes no more memory than may be kept.
+func (c *conn) isFrugal() bool { return c.session == nil || !c.session.large }
 
 // close closes the connection without TLS's farewell, which would have to be written.
 func (c *conn) close() { _ = c.transport.Close() }

@@ -1,7 +1,7 @@
 // Package outbound makes one guarded POST: to an address that a stranger chose, and that
 // may be anything.
 //
-//	client := outbound.New(outbound.NewGuard(nil, nil), nil)
+//	client := outbound.New(outbound.NewGuard(nil, nil), nil, outbound.DefaultMaxIdle())
 //	target, err := outbound.NewTarget("https://example.com/hooks", http.Header{"Content-Type": {"application/json"}})
 //	response := client.Post(new(outbound.Canceler), outbound.Request{Target: target, Body: body, Deadline: deadline})
 //

@@ -75,7 +75,7 @@ func TestConnectionsThatCannotBePolledAreNotKept(t *testing.T) {
 				needsPolling(t)
 			}
 			dials := 0
-			client := New(NewGuard(nil, nil), nil)
+			client := New(NewGuard(nil, nil), nil, 8)
 			client.SpeakPlain()
 			client.dial = func(context.Context, string, string) (net.Conn, error) {
 				dials++

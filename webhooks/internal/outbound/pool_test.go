@@ -4,62 +4,142 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"slices"
+	"sync"
 	"testing"
 	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
 )
 
-// Idle connections are few, also if receivers are many.
+// A piped is a connection whose end tells whether it is open.
+type piped struct {
+	*conn
+	end net.Conn
+}
+
+func newPiped(address string) piped {
+	ours, theirs := net.Pipe()
+	transport := newTransport(ours)
+	return piped{newConn(address, transport, transport), theirs}
+}
+
+func (p piped) isOpen() bool {
+	_ = p.end.SetReadDeadline(time.Now().Add(-time.Second))
+	_, err := p.end.Read(make([]byte, 1))
+	return err != io.EOF
+}
+
+// A pool does what a plain list does that has what was used last at its end.
+func TestPool(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		const most = 5
+		pool := pool{max: most}
+		defer pool.close()
+		var all, kept []piped
+		addresses := rapid.SampledFrom([]string{"a:443", "b:443", "c:443"})
+		t.Repeat(map[string]func(*rapid.T){
+			"put": func(t *rapid.T) {
+				one := newPiped(addresses.Draw(t, "address"))
+				pool.put(one.conn)
+				all, kept = append(all, one), append(kept, one)
+				kept = kept[max(len(kept)-most, 0):]
+			},
+			"take": func(t *rapid.T) {
+				address := addresses.Draw(t, "address")
+				got := pool.take(address, time.Now().Add(time.Minute))
+				var want *conn
+				for i, one := range slices.Backward(kept) {
+					if one.address == address {
+						want, kept = one.conn, slices.Delete(kept, i, i+1)
+						defer one.close()
+						break
+					}
+				}
+				if got != want {
+					t.Fatalf("another connection was taken, or none: %v", got)
+				}
+			},
+			"expire": func(t *rapid.T) {
+				n := rapid.IntRange(0, len(kept)).Draw(t, "expired")
+				for _, one := range kept[:n] {
+					one.since = one.since.Add(-idleTimeout)
+				}
+				pool.sweep()
+				kept = kept[n:]
+			},
+			"release": func(t *rapid.T) {
+				n := (len(kept) + 7) / 8
+				if pool.release() != (n > 0) {
+					t.Fatalf("%d were to be released", n)
+				}
+				kept = kept[n:]
+			},
+			"close": func(*rapid.T) {
+				pool.close()
+				kept = nil
+			},
+			"": func(t *rapid.T) {
+				var got []string
+				for c := pool.oldest; c != nil; c = c.newer {
+					got = append(got, c.address)
+				}
+				var want []string
+				for _, one := range kept {
+					want = append(want, one.address)
+				}
+				if diff := cmp.Diff(want, got); diff != "" || pool.count != len(kept) {
+					t.Fatalf("%d are kept: %s", pool.count, diff)
+				}
+				for _, one := range all {
+					isKept := slices.Contains(kept, one)
+					if taken := one.since.IsZero() && !isKept; !taken && one.isOpen() != isKept {
+						t.Fatalf("to %s: open is %v, kept is %v", one.address, one.isOpen(), isKept)
+					}
+				}
+			},
+		})
+	})
+}
+
+// However many give back connections at a time, no more are open than may be kept.
 func TestIdleConnectionsAreBounded(t *testing.T) {
-	var pool pool
+	t.Parallel()
+	const most, each, goroutines = 100, 500, 8
+	pool := pool{max: most}
 	defer pool.close()
-	var ends []net.Conn
-	for i := range 2 * maxIdle {
-		ours, theirs := net.Pipe()
-		ends = append(ends, theirs)
-		transport := newTransport(ours)
-		pool.put(newConn(fmt.Sprint("host-", i%(maxIdle/2), ":443"), transport, transport))
+	ends := make([][]piped, goroutines)
+	var group sync.WaitGroup
+	for g := range goroutines {
+		group.Go(func() {
+			for i := range each {
+				address := fmt.Sprint("host-", (g*31+i)%300, ":443")
+				if c := pool.take(address, time.Now().Add(time.Minute)); c != nil {
+					pool.put(c)
+				}
+				one := newPiped(address)
+				ends[g] = append(ends[g], one)
+				pool.put(one.conn)
+			}
+		})
 	}
+	group.Wait()
 	open := 0
-	for _, end := range ends {
-		_ = end.SetReadDeadline(time.Now().Add(-time.Second))
-		if _, err := end.Read(make([]byte, 1)); err != nil && err.Error() != "EOF" {
+	for _, one := range slices.Concat(ends...) {
+		if one.isOpen() {
 			open++
 		}
 	}
-	if pool.count != maxIdle || open != maxIdle {
-		t.Errorf("%d are kept and %d open, want %d", pool.count, open, maxIdle)
+	if pool.count != most || open != most {
+		t.Errorf("%d are kept and %d open, want %d", pool.count, open, most)
 	}
-	taken := 0
-	for i := range maxIdle / 2 {
-		for pool.take(fmt.Sprint("host-", i, ":443"), time.Now().Add(time.Minute)) != nil {
-			taken++
+	for range most {
+		if address := pool.newest.address; pool.take(address, time.Now().Add(time.Minute)) == nil {
+			t.Fatalf("%s is kept, and cannot be taken", address)
 		}
 	}
-	if taken != maxIdle || pool.count != 0 {
-		t.Errorf("%d were taken, %d are left", taken, pool.count)
-	}
-}
-
-// A receiver may answer a long request before it has read it, and never read the
-// rest. It has answered then, but there is no other exchange on that connection.
-func TestAnAnswerBeforeTheRequestIsRead(t *testing.T) {
-	for _, size := range []int{maxWrite + 1, 16 * maxWrite} {
-		ours, theirs := net.Pipe()
-		transport := newTransport(ours)
-		c := newConn("host:443", transport, transport)
-		go func() {
-			_, _ = theirs.Read(make([]byte, 1))
-			_, _ = theirs.Write([]byte("HTTP/1.1 413 Too Large\r\nContent-Length: 0\r\n\r\n"))
-		}()
-		answer, err := c.exchange(make([]byte, size))
-		if err != nil || answer.status != 413 {
-			t.Errorf("got %v, %v", answer, err)
-		}
-		if c.end(true) {
-			t.Error("the connection is to be used again, with half a request on it")
-		}
-		if _, err := theirs.Read(make([]byte, 1)); err != io.EOF {
-			t.Errorf("the connection is open: %v", err)
-		}
+	if pool.count != 0 || len(pool.top) != 0 || pool.oldest != nil {
+		t.Errorf("%d are left, of %d addresses", pool.count, len(pool.top))
 	}
 }

@@ -1,0 +1,257 @@
+package outbound
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// post makes a POST to an address, and fails the test unless it is answered with 204.
+func post(t *testing.T, client *Client, address string) {
+	t.Helper()
+	if response := tryPost(t, client, address); response.Status != http.StatusNoContent {
+		t.Fatalf("%s: %+v", address, response)
+	}
+}
+
+func tryPost(t *testing.T, client *Client, address string) Response {
+	t.Helper()
+	target, err := NewTarget("https://"+address+"/", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return client.Post(new(Canceler), Request{Target: target, Body: []byte("{}"), Deadline: time.Now().Add(time.Minute)})
+}
+
+// answering answers each request on a connection with 204, until that is closed.
+func answering(conn net.Conn) {
+	defer conn.Close()
+	request := make([]byte, 1<<10)
+	for n, err := conn.Read(request); err == nil && n > 0; n, err = conn.Read(request) {
+		_, _ = io.WriteString(conn, "HTTP/1.1 204 No Content\r\n\r\n")
+	}
+}
+
+// dialing makes the client reach receivers in memory, and counts how often it does.
+func dialing(client *Client) *atomic.Int64 {
+	var dials atomic.Int64
+	client.SpeakPlain()
+	client.DialThrough(func(context.Context, string, string) (net.Conn, error) {
+		dials.Add(1)
+		ours, theirs := net.Pipe()
+		go answering(theirs)
+		return ours, nil
+	})
+	return &dials
+}
+
+// Where receivers are many hosts, each is connected to once, and not again for each event.
+func TestManyHosts(t *testing.T) {
+	t.Parallel()
+	const hosts, goroutines = 2000, 8
+	client := New(NewGuard(nil, nil), nil, hosts)
+	defer client.CloseIdle()
+	dials := dialing(client)
+	for range 3 {
+		var group sync.WaitGroup
+		for g := range goroutines {
+			group.Go(func() {
+				for i := g; i < hosts; i += goroutines {
+					post(t, client, fmt.Sprintf("host-%d.example.com", i))
+				}
+			})
+		}
+		group.Wait()
+	}
+	if n := dials.Load(); n != hosts {
+		t.Errorf("%d connections to %d hosts", n, hosts)
+	}
+}
+
+// A host that runs out of descriptors gives those of kept connections to deliveries.
+func TestDescriptorsAreMadeFree(t *testing.T) {
+	t.Parallel()
+	client := New(NewGuard(nil, nil), nil, 1000)
+	defer client.CloseIdle()
+	dialing(client)
+	const descriptors = 16
+	var open atomic.Int64
+	through := client.dial
+	client.dial = func(ctx context.Context, owner, address string) (net.Conn, error) {
+		if open.Add(1) > descriptors {
+			open.Add(-1)
+			return nil, &net.OpError{Op: "dial", Net: "tcp", Err: syscall.EMFILE}
+		}
+		conn, err := through(ctx, owner, address)
+		return &descriptor{Conn: conn, open: &open}, err
+	}
+	for i := range 10 * descriptors {
+		post(t, client, fmt.Sprintf("host-%d.example.com", i))
+	}
+	if kept := client.pool.count; kept < descriptors/2 {
+		t.Errorf("%d connections are kept of %d descriptors", kept, descriptors)
+	}
+	client.CloseIdle()
+	open.Store(descriptors) // others have them all
+	if response := tryPost(t, client, "host.example.com"); response.Failure != errExhausted || response.Fault != Ours {
+		t.Errorf("without any left: %+v", response)
+	}
+}
+
+type descriptor struct {
+	net.Conn
+	open *atomic.Int64
+	once sync.Once
+}
+
+func (d *descriptor) Close() error {
+	d.once.Do(func() { d.open.Add(-1) })
+	return d.Conn.Close()
+}
+
+// A tlsReceiver counts its handshakes.
+type tlsReceiver struct {
+	*httptest.Server
+	conns, resumed, offered atomic.Int64
+}
+
+const preSharedKey = 41 // the extension of TLS 1.3 that offers a session
+
+// newTLSReceiver starts a receiver, and returns the client that trusts it.
+func newTLSReceiver(t *testing.T, maxIdle int, config *tls.Config) (*tlsReceiver, *Client) {
+	t.Helper()
+	r := &tlsReceiver{}
+	r.Server = httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, request *http.Request) {
+		if request.TLS.DidResume {
+			r.resumed.Add(1)
+		}
+		w.WriteHeader(http.StatusNoContent)
+	}))
+	r.Config.ConnState = func(_ net.Conn, state http.ConnState) {
+		if state == http.StateNew {
+			r.conns.Add(1)
+		}
+	}
+	before := config.GetConfigForClient
+	config.GetConfigForClient = func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
+		if slices.Contains(hello.Extensions, preSharedKey) {
+			r.offered.Add(1)
+		}
+		if before != nil {
+			return before(hello)
+		}
+		return nil, nil
+	}
+	r.TLS = config
+	r.StartTLS()
+	t.Cleanup(r.Close)
+	roots := x509.NewCertPool()
+	roots.AddCert(r.Certificate())
+	client := New(NewGuard([]netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}, nil), roots, maxIdle)
+	t.Cleanup(client.CloseIdle)
+	return r, client
+}
+
+func (r *tlsReceiver) address() string { return strings.TrimPrefix(r.URL, "https://") }
+
+// A receiver whose connection was let go is shaken hands with for less the next time.
+func TestSessionsAreResumed(t *testing.T) {
+	t.Parallel()
+	for name, version := range map[string]uint16{"1.2": tls.VersionTLS12, "1.3": tls.VersionTLS13} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			receiver, client := newTLSReceiver(t, 8, &tls.Config{MaxVersion: version})
+			for range 3 {
+				post(t, client, receiver.address())
+				client.CloseIdle()
+			}
+			if conns, resumed := receiver.conns.Load(), receiver.resumed.Load(); conns != 3 || resumed != 2 {
+				t.Errorf("%d of %d handshakes resumed a session", resumed, conns)
+			}
+		})
+	}
+}
+
+// A session is another's who listens on another port.
+func TestSessionsAreOfOnePort(t *testing.T) {
+	t.Parallel()
+	one, client := newTLSReceiver(t, 0, &tls.Config{})
+	other, _ := newTLSReceiver(t, 0, &tls.Config{})
+	post(t, client, one.address())
+	post(t, client, other.address())
+	if n := other.offered.Load(); n != 0 {
+		t.Error("it was offered a session of another's")
+	}
+	post(t, client, other.address())
+	if n := other.resumed.Load(); n != 1 {
+		t.Errorf("it resumed %d sessions of its own", n)
+	}
+}
+
+// A receiver that breaks over a session that it gave is sent to nevertheless.
+func TestReceiversThatCannotResume(t *testing.T) {
+	t.Parallel()
+	receiver, client := newTLSReceiver(t, 0, &tls.Config{GetConfigForClient: func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
+		if slices.Contains(hello.Extensions, preSharedKey) {
+			return nil, errors.New("no")
+		}
+		return nil, nil
+	}})
+	for range 3 {
+		post(t, client, receiver.address())
+	}
+	if n := receiver.offered.Load(); n != 2 {
+		t.Errorf("%d sessions were offered, want 2", n)
+	}
+}
+
+// What receivers show of themselves is kept in memory with their connections and sessions.
+// They cannot make that as much as they like.
+func TestReceiversThatTakeMuchMemoryAreNotKept(t *testing.T) {
+	t.Parallel()
+	junk := bytes.Repeat([]byte("x"), 2*maxSession)
+	staple := func(r *tlsReceiver) { r.TLS.Certificates[0].OCSPStaple = junk[:60_000] }
+	for name, test := range map[string]struct {
+		change func(*tlsReceiver)
+		conns  int64
+	}{
+		"little":        {func(*tlsReceiver) {}, 1},
+		"a long staple": {staple, 3},
+		"a long ticket": {func(r *tlsReceiver) {
+			r.TLS.WrapSession = func(tls.ConnectionState, *tls.SessionState) ([]byte, error) { return junk[:60_000], nil }
+		}, 3},
+		"many certificates": {func(r *tlsReceiver) {
+			own := &r.TLS.Certificates[0]
+			for range 2 * maxSession / len(own.Certificate[0]) {
+				own.Certificate = append(own.Certificate, own.Certificate[0])
+			}
+		}, 3},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			receiver, client := newTLSReceiver(t, 8, &tls.Config{})
+			test.change(receiver)
+			for range 3 {
+				post(t, client, receiver.address())
+			}
+			if n := receiver.conns.Load(); n != test.conns {
+				t.Errorf("%d connections, want %d", n, test.conns)
+			}
+		})
+	}
+}

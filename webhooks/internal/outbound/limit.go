@@ -1,0 +1,29 @@
+package outbound
+
+import (
+	"math"
+	"runtime/debug"
+)
+
+const (
+	maxIdle = 16_384
+
+	// idleSize is what a kept connection takes, in bytes: 13 KB or more, most of it the
+	// state and the buffers of TLS, and the certificates; and as much again until the next
+	// garbage collection.
+	idleSize = 30 << 10
+)
+
+// DefaultMaxIdle returns how many connections a process may well keep: 16,384, but no more
+// than a quarter of the descriptors that it may open, and, if it has a memory limit
+// (GOMEMLIMIT), than an eighth of that holds.
+func DefaultMaxIdle() int {
+	return defaultMaxIdle(descriptors(), debug.SetMemoryLimit(-1))
+}
+
+func defaultMaxIdle(descriptors uint64, memory int64) int {
+	return int(min(maxIdle, descriptors/4, uint64(memory)/8/idleSize))
+}
+
+// unlimited is how many descriptors there are where there is no limit.
+const unlimited = math.MaxUint64

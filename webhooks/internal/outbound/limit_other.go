@@ -1,0 +1,5 @@
+//go:build !unix
+
+package outbound
+
+func descriptors() uint64 { return unlimited }

@@ -1,0 +1,25 @@
+//go:build unix
+
+package outbound
+
+import (
+	"syscall"
+	"testing"
+)
+
+// What is kept is a quarter of what the process may open at most.
+func TestDefaultMaxIdleIsAQuarterOfTheDescriptors(t *testing.T) {
+	var limit syscall.Rlimit
+	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
+		t.Fatal(err)
+	}
+	lower := limit
+	lower.Cur = min(limit.Cur, 4000)
+	if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &lower); err != nil {
+		t.Skip(err)
+	}
+	defer func() { _ = syscall.Setrlimit(syscall.RLIMIT_NOFILE, &limit) }()
+	if got, want := DefaultMaxIdle(), int(lower.Cur/4); got != want {
+		t.Errorf("%d connections of %d descriptors, want %d", got, lower.Cur, want)
+	}
+}
