@@ -1,0 +1,42 @@
+package routers
+
+import (
+	"net/http"
+
+	"github.com/gin-gonic/gin"
+
+	"github.com/storageapi/storageapi"
+	"github.com/storageapi/storageapi/auth"
+	"github.com/storageapi/storageapi/scopes"
+)
+
+// Gin mounts the API in a gin router. Under /v2 it can have no wildcard of its own, as gin
+// panics where that meets a route of the host's: what matches no route goes to NoRoute, and
+// from there to the API. Gin must not clean paths before.
+func Gin(api *storageapi.Handler, settings http.Handler) http.Handler {
+	router := gin.New()
+	router.RedirectTrailingSlash = false
+	router.Any("/settings/*path", gin.WrapH(settings))
+	router.NoRoute(gin.WrapH(api))
+
+	router.GET("/v2/environments/:id", ginRequire(api, scopes.EnvironmentsRead), func(c *gin.Context) {
+		caller, _ := auth.PrincipalFrom(c.Request.Context())
+		writeEnvironment(c.Writer, caller, c.Param("id"))
+	})
+	return router
+}
+
+// ginRequire is Require as middleware of gin: what follows runs only behind the guard.
+func ginRequire(api *storageapi.Handler, scope scopes.Scope) gin.HandlerFunc {
+	return func(c *gin.Context) {
+		passed := false
+		api.Auth.Require(scope, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+			passed = true
+			c.Request = r // with the principal
+			c.Next()
+		})).ServeHTTP(c.Writer, c.Request)
+		if !passed {
+			c.Abort()
+		}
+	}
+}
