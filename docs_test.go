@@ -258,7 +258,7 @@ func TestSnippets(t *testing.T) {
 			switch code := block[1]; {
 			case strings.HasPrefix(code, "package ") || strings.Contains(code, "postgres.") || strings.Contains(code, "pgx."):
 				continue
-			case strings.HasPrefix(code, "func "):
+			case strings.HasPrefix(code, "func "), strings.HasPrefix(code, "type "):
 				source.WriteString("\n// " + page + "\n" + code)
 			default:
 				source.WriteString("\n// " + page + "\nfunc _() {\n" + code + "}\n")

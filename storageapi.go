@@ -232,14 +232,14 @@ func NewHandler(config Config) (*Handler, error) {
 
 // newHandler puts a Handler together on config.Store.
 func newHandler(config Config, ownsStore io.Closer) (*Handler, error) {
-	if config.Keys.Scopes != nil {
-		return nil, errors.New("storageapi: Config.Keys.Scopes must not be given: Config.Scopes declares scopes")
+	if config.Keys.Scopes != nil || config.Webhooks.Scopes != nil {
+		return nil, errors.New("storageapi: Config.Keys.Scopes and Config.Webhooks.Scopes must not be given: Config.Scopes declares scopes")
 	}
 	vocabulary, err := scopes.NewVocabulary(config.Scopes...)
 	if err != nil {
 		return nil, fmt.Errorf("storageapi: Config.Scopes: %w", err)
 	}
-	config.Keys.Scopes = vocabulary
+	config.Keys.Scopes, config.Webhooks.Scopes = vocabulary, vocabulary
 	keys, err := apikeys.New(config.Store, config.Keys)
 	if err != nil {
 		return nil, fmt.Errorf("storageapi: Config.Keys: %w", err)

@@ -32,6 +32,10 @@ type Access struct {
 	// Target describes the key or webhook. It is nil in the general question, before
 	// the request's body is read: whether the caller may do this to any target at all.
 	Target *Target
+
+	// EventScopes are the read scopes behind all event types that there are, of an action
+	// on webhooks.
+	EventScopes scopes.Set
 }
 
 // A Target is the key or webhook that an [Access] is about.
@@ -92,7 +96,7 @@ func leastPrivilege(caller Principal, access Access) bool {
 			return false
 		}
 		if target == nil {
-			return caller.Scopes.Intersects(eventScopes)
+			return caller.Scopes.Intersects(eventScopes) || caller.Scopes.Intersects(access.EventScopes)
 		}
 		return caller.Scopes.Covers(target.Scopes)
 	}

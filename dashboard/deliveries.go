@@ -52,7 +52,7 @@ var deliveryStates = []struct {
 
 func (p *pages) viewDelivery(d *webhooks.Delivery) deliveryView {
 	view := deliveryView{
-		EventID: d.EventID, WebhookID: d.WebhookID, Event: viewEvent(d.Type),
+		EventID: d.EventID, WebhookID: d.WebhookID, Event: p.viewEvent(d.Type),
 		State: string(d.State), Published: p.when(d.PublishedAt),
 	}
 	for _, s := range deliveryStates {

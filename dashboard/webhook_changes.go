@@ -17,7 +17,7 @@ func (p *pages) editWebhook(c *call) (answer, error) {
 	for _, t := range webhook.Events {
 		f.Values.Add("events", string(t))
 	}
-	return webhookForm(webhookFormView{Form: f, Webhook: &view, Version: view.Version}, http.StatusOK), nil
+	return p.webhookForm(webhookFormView{Form: f, Webhook: &view, Version: view.Version}, http.StatusOK), nil
 }
 
 func (p *pages) updateWebhook(c *call) (answer, error) {
@@ -26,14 +26,14 @@ func (p *pages) updateWebhook(c *call) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	params, err := p.readWebhook(f)
+	params, err := p.readWebhook(f, webhook.Events)
 	if err != nil {
 		return answer{}, err
 	}
 	shown := p.viewWebhook(&webhook)
 	view := webhookFormView{Form: f, Webhook: &shown, Version: f.Values.Get("version")}
 	if len(f.Errors) > 0 {
-		return webhookForm(view, http.StatusUnprocessableEntity), nil
+		return p.webhookForm(view, http.StatusUnprocessableEntity), nil
 	}
 	_, err = p.webhooks.Update(c.Context(), c.account, id, webhooks.UpdateParams{
 		URL: &params.URL, Events: params.Events, BalanceThreshold: &params.BalanceThreshold, If: unchanged(view.Version),
@@ -41,7 +41,7 @@ func (p *pages) updateWebhook(c *call) (answer, error) {
 	if errors.Is(err, errChanged) {
 		view.Problem = "This webhook was changed since you opened the form. Save again to replace those changes with yours."
 		view.Version = shown.Version
-		return webhookForm(view, http.StatusConflict), nil
+		return p.webhookForm(view, http.StatusConflict), nil
 	}
 	if err != nil {
 		return answer{}, err

@@ -3,6 +3,7 @@ package dashboard
 import (
 	"errors"
 	"net/http"
+	"slices"
 	"strings"
 
 	"github.com/storageapi/storageapi/webhooks"
@@ -19,11 +20,11 @@ type webhookFormView struct {
 }
 
 func (p *pages) newWebhook(c *call) (answer, error) {
-	return webhookForm(webhookFormView{Form: newForm(nil), Nonce: newNonce()}, http.StatusOK), nil
+	return p.webhookForm(webhookFormView{Form: newForm(nil), Nonce: newNonce()}, http.StatusOK), nil
 }
 
-func webhookForm(view webhookFormView, status int) answer {
-	view.Events = allEvents
+func (p *pages) webhookForm(view webhookFormView, status int) answer {
+	view.Events = p.eventChoices(view.Webhook)
 	title := "Create webhook"
 	if view.Webhook != nil {
 		title = "Edit " + view.Webhook.URL
@@ -41,12 +42,12 @@ type webhookMadeView struct {
 func (p *pages) createWebhook(c *call) (answer, error) {
 	f := newForm(c.PostForm)
 	view := webhookFormView{Form: f, Nonce: c.PostForm.Get("nonce")}
-	params, err := p.readWebhook(f)
+	params, err := p.readWebhook(f, nil)
 	if err != nil {
 		return answer{}, err
 	}
 	if len(f.Errors) > 0 {
-		return webhookForm(view, http.StatusUnprocessableEntity), nil
+		return p.webhookForm(view, http.StatusUnprocessableEntity), nil
 	}
 	params.IdempotencyKey = view.Nonce
 	webhook, err := p.webhooks.Create(c.Context(), c.account, params)
@@ -54,17 +55,17 @@ func (p *pages) createWebhook(c *call) (answer, error) {
 	switch {
 	case errors.Is(err, webhooks.ErrLimit):
 		view.Problem = "This account has reached its limit of webhooks. Delete one you no longer need, then try again."
-		return webhookForm(view, http.StatusConflict), nil
+		return p.webhookForm(view, http.StatusConflict), nil
 	case errors.Is(err, webhooks.ErrIdempotencyKeys):
 		view.Problem = "Too many webhooks were created for this account in the last 24 hours. Try again later."
-		return webhookForm(view, http.StatusTooManyRequests), nil
+		return p.webhookForm(view, http.StatusTooManyRequests), nil
 	case errors.Is(err, webhooks.ErrIdempotencyMismatch), errors.Is(err, webhooks.ErrCreatedThenDeleted):
 		view.Problem = "This form has already created a webhook. Submit it again to create another one."
 		view.Nonce = newNonce()
-		return webhookForm(view, http.StatusConflict), nil
+		return p.webhookForm(view, http.StatusConflict), nil
 	case errors.As(err, &rule): // the nonce
 		view.Problem, view.Nonce = "No webhook was created. Submit the form again.", newNonce()
-		return webhookForm(view, http.StatusUnprocessableEntity), nil
+		return p.webhookForm(view, http.StatusUnprocessableEntity), nil
 	case err != nil:
 		return answer{}, err
 	}
@@ -79,8 +80,9 @@ func (p *pages) webhookMade(webhook *webhooks.Webhook, secret string, rotated bo
 	}
 }
 
-// readWebhook returns the parameters of the form, and sets the errors of its fields.
-func (p *pages) readWebhook(f form) (params webhooks.CreateParams, err error) {
+// readWebhook returns the parameters of the form, and sets the errors of its fields. Types
+// of before may stay.
+func (p *pages) readWebhook(f form, before []webhooks.EventType) (params webhooks.CreateParams, err error) {
 	params = webhooks.CreateParams{URL: strings.TrimSpace(f.Values.Get("url")), Events: []webhooks.EventType{}}
 	for _, name := range f.Values["events"] {
 		params.Events = append(params.Events, webhooks.EventType(name))
@@ -91,7 +93,9 @@ func (p *pages) readWebhook(f form) (params webhooks.CreateParams, err error) {
 	if params.URL == "" {
 		f.Errors["url"] = "Enter the URL that receives the events, such as https://example.com/hooks."
 	}
-	if f.Errors["events"] != "" {
+	delete(f.Errors, "events")
+	known := append(p.webhooks.EventTypes(), before...)
+	if len(params.Events) == 0 || slices.ContainsFunc(params.Events, func(t webhooks.EventType) bool { return !slices.Contains(known, t) }) {
 		f.Errors["events"] = "Select at least one event."
 	}
 	if text := strings.TrimSpace(f.Values.Get("threshold")); text != "" {

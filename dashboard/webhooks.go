@@ -1,6 +1,8 @@
 package dashboard
 
 import (
+	"slices"
+
 	"github.com/storageapi/storageapi/webhooks"
 )
 
@@ -27,7 +29,7 @@ func (p *pages) viewWebhook(w *webhooks.Webhook) webhookView {
 		Created: p.when(w.CreatedAt), PreviousUntil: p.when(w.PreviousSecretExpiresAt), Version: webhookVersion(w),
 	}
 	for _, t := range w.Events {
-		view.Events = append(view.Events, viewEvent(t))
+		view.Events = append(view.Events, p.viewEvent(t))
 	}
 	if w.BalanceThreshold > 0 {
 		view.Threshold = w.BalanceThreshold.String()
@@ -98,21 +100,34 @@ var eventTexts = map[webhooks.EventType]string{
 	webhooks.TypeTransactionsLimitReached:     "Transaction limit reached",
 }
 
-func viewEvent(t webhooks.EventType) eventView {
-	text, ok := eventTexts[t]
-	if !ok {
-		text = string(t)
+func (p *pages) viewEvent(t webhooks.EventType) eventView {
+	if text, ok := eventTexts[t]; ok {
+		return eventView{string(t), text}
 	}
-	return eventView{string(t), text}
+	if d, ok := p.webhooks.DeclaredEvent(t); ok {
+		return eventView{string(t), d.Description}
+	}
+	if t == webhooks.TypeTest {
+		return eventView{string(t), string(t)}
+	}
+	return eventView{string(t), "No longer sent"}
 }
 
-// allEvents are all types to subscribe to.
-var allEvents = func() (list []eventView) {
-	for _, t := range webhooks.EventTypes() {
-		list = append(list, viewEvent(t))
+// eventChoices are the types to subscribe to, and those that the webhook, unless it is nil,
+// is subscribed to and that there are no more.
+func (p *pages) eventChoices(w *webhookView) (list []eventView) {
+	for _, t := range p.webhooks.EventTypes() {
+		list = append(list, p.viewEvent(t))
+	}
+	if w != nil {
+		for _, e := range w.Events {
+			if !slices.Contains(list, e) {
+				list = append(list, e)
+			}
+		}
 	}
 	return list
-}()
+}
 
 // webhookPageSize is how many webhooks a page lists. It is small because the health of each is read.
 const webhookPageSize = 20

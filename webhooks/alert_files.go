@@ -141,7 +141,7 @@ func (s *WebhookService) notify(ctx context.Context, account string, files []due
 			data.Files[i] = *files[i].file
 		}
 		now := s.now()
-		encoded, err := Event{ID: s.ids.New(id.Event, now), Account: account, Timestamp: now, Data: data}.encode()
+		encoded, err := Event{ID: s.ids.New(id.Event, now), Account: account, Timestamp: now, Data: data}.encode(s.events)
 		if err != nil {
 			return err
 		}

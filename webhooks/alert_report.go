@@ -151,7 +151,7 @@ func (step *AlertStep) balanceSubscribers() (list []alerting.Subscriber) {
 // fire adds an event to the step, for that webhook or all that are subscribed.
 func (s *WebhookService) fire(step *AlertStep, account, webhook string, data Data) error {
 	now := s.now()
-	encoded, err := Event{ID: s.ids.New(id.Event, now), Account: account, Timestamp: now, Data: data}.encode()
+	encoded, err := Event{ID: s.ids.New(id.Event, now), Account: account, Timestamp: now, Data: data}.encode(s.events)
 	if err != nil {
 		return err
 	}

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/storageapi/storageapi/scopes"
 	"github.com/storageapi/storageapi/signing"
 	"github.com/storageapi/storageapi/webhooks/internal/alerting"
 	"github.com/storageapi/storageapi/webhooks/internal/outbound"
@@ -127,6 +128,16 @@ type Config struct {
 	// FileScanInterval is from one beginning of a scan to the next; at least a
 	// second. Default: an hour.
 	FileScanInterval time.Duration
+
+	// Events declares event types of the host's own, in addition to those of docs/spec.md,
+	// section 6; at most 122. A type that is not declared any more stays in the webhooks
+	// that are subscribed to it: what is pending is delivered, and their settings can be
+	// changed by who holds all scopes. Default: none.
+	Events []EventDeclaration
+
+	// Scopes are the scopes that Events may name. Default: those of docs/spec.md, section
+	// 5. storageapi.Config.Scopes sets it.
+	Scopes *scopes.Vocabulary
 
 	// Logger is told of deliveries given up, webhooks turned off and failures
 	// of the store, and at debug level of each attempt. Default:

@@ -5,8 +5,6 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/storageapi/storageapi/auth"
@@ -65,7 +63,7 @@ func (s *WebhookService) Create(ctx context.Context, account string, params Crea
 	if wrong := s.Validate(params); len(wrong) > 0 {
 		return Webhook{}, wrong[0]
 	}
-	params.Events, _ = checkEvents(params.Events)
+	params.Events, _ = s.events.check(params.Events, nil)
 	now := s.now().UTC().Truncate(time.Millisecond)
 	webhook := Webhook{
 		ID:               s.ids.New(id.Webhook, now),
@@ -113,7 +111,7 @@ func (s *WebhookService) Validate(params CreateParams) (wrong []*ValidationError
 		}
 	}
 	refuse(checkURL(params.URL, s.guard))
-	_, err := checkEvents(params.Events)
+	_, err := s.events.check(params.Events, nil)
 	refuse(err)
 	if reason := input.IdempotencyKey(params.IdempotencyKey); reason != "" {
 		refuse(invalid("Idempotency-Key", reason))
@@ -147,34 +145,3 @@ func (p *CreateParams) fingerprint() [sha256.Size]byte {
 	}
 	return input.Fingerprint(parts...)
 }
-
-// checkEvents returns the subscription without duplicates.
-func checkEvents(types []EventType) ([]EventType, error) {
-	var folded []EventType
-	var unknown []string
-	for _, t := range types {
-		switch {
-		case !slices.Contains(eventTypes[:], t):
-			unknown = append(unknown, fmt.Sprintf("%.32q", t))
-		case !slices.Contains(folded, t):
-			folded = append(folded, t)
-		}
-	}
-	switch {
-	case len(unknown) > 10:
-		unknown = append(unknown[:10], "…")
-	case len(unknown) == 0 && len(folded) > 0:
-		return folded, nil
-	case len(unknown) == 0:
-		return nil, invalid("events", eventsRule)
-	}
-	return nil, invalid("events", eventsRule+"; unknown: "+strings.Join(unknown, ", "))
-}
-
-var eventsRule = func() string {
-	var known []string
-	for _, t := range eventTypes {
-		known = append(known, string(t))
-	}
-	return "must be one or more of " + strings.Join(known, ", ")
-}()

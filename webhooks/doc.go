@@ -12,9 +12,9 @@
 //   - To run it: [New], [WebhookService], [Config], [Hooks], [AttemptInfo], [Retention], [DefaultRetries].
 //   - To publish: [Event], [Data] and its types [FilesExpiring] with [ExpiringFile], [BalanceLow] with [Amount] and
 //     [ParseAmount], [BandwidthLimitApproaching], [BandwidthLimitReached], [TransactionsLimitApproaching] and
-//     [TransactionsLimitReached].
+//     [TransactionsLimitReached]. To publish events of its own: [Config.Events], [EventDeclaration].
 //   - To report instead: [Metric], [FileSource], [StoredFile].
-//   - To manage webhooks: [Webhook], [EventType], [EventTypes], [ReadScopes], [CreateParams], [UpdateParams],
+//   - To manage webhooks: [Webhook], [EventType], [EventTypes], [CreateParams], [UpdateParams],
 //     [RotateParams], [DeleteParams], [Condition], [Page], [WebhookPage], [OffReason].
 //   - To look at deliveries, and make some again: [Delivery], [DeliveryState], [DeliveryQuery], [DeliveryPage], [Attempt],
 //     [ErrorClass], [RecoverParams], [Recovery], [TestEvent], [Stats], [WebhookStats], [LimiterState].

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/storageapi/storageapi/scopes"
 	"github.com/storageapi/storageapi/webhooks/internal/jsontext"
 )
 
@@ -25,7 +24,8 @@ type Event struct {
 	// Timestamp is when what the event tells happened. Default: now.
 	Timestamp time.Time
 
-	// Data is what happened, a value of one of the payload types. Required.
+	// Data is what happened: a value of one of the payload types, or of a type of the
+	// host's whose EventType is one of [Config.Events]. Required.
 	Data Data
 }
 
@@ -44,27 +44,31 @@ type EncodedEvent struct {
 	Body []byte
 }
 
-// encode checks an event and encodes it once and for all.
-func (e Event) encode() (EncodedEvent, error) {
+// encode checks an event of the types that there are, and encodes it once and for all.
+func (e Event) encode(known *vocabulary) (EncodedEvent, error) {
 	if err := checkAccount(e.Account); err != nil {
 		return EncodedEvent{}, err
 	}
 	if !validEventID(e.ID) {
 		return EncodedEvent{}, invalid("id", "must be 1 to 64 letters, digits, underscores and hyphens")
 	}
-	switch e.Data.(type) {
-	case FilesExpiring, BalanceLow, BandwidthLimitApproaching, BandwidthLimitReached, TransactionsLimitApproaching, TransactionsLimitReached:
-	default: // nil, a pointer, or a type that embeds one of them
-		return EncodedEvent{}, invalid("data", "must be a value of one of the payload types, such as webhooks.BalanceLow")
-	}
-	if err := e.Data.check(); err != nil {
+	t, err := typeOf(e.Data)
+	if err != nil {
 		return EncodedEvent{}, err
+	}
+	if !known.has(t) {
+		return EncodedEvent{}, invalid("data", fmt.Sprintf("must be of a type that is declared in Config.Events, not of %.64q", t))
+	}
+	if specified, ok := e.Data.(specified); ok {
+		if err := specified.check(); err != nil {
+			return EncodedEvent{}, err
+		}
 	}
 	at := e.Timestamp.UTC().Truncate(time.Millisecond)
 	if !writable(at) {
 		return EncodedEvent{}, invalid("timestamp", "must be in the years 0 to 9999")
 	}
-	encoded, err := newEncodedEvent(e.ID, e.Account, e.Data.Type(), at, e.Data)
+	encoded, err := newEncodedEvent(e.ID, e.Account, t, at, e.Data)
 	if err != nil {
 		return EncodedEvent{}, err
 	}
@@ -109,13 +113,46 @@ func appendData(body []byte, data any) ([]byte, error) {
 	case BalanceLow:
 		return data.append(body), nil
 	}
+	return appendObject(body, data)
+}
+
+// appendObject appends a payload of any type, which may be the host's, as a JSON object.
+func appendObject(body []byte, data any) (appended []byte, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			appended, err = nil, invalid("data", fmt.Sprintf("must encode to a JSON object: %T panics", data))
+		}
+	}()
 	b := bytes.NewBuffer(body)
 	encoder := json.NewEncoder(b)
 	encoder.SetEscapeHTML(false)
 	if err := encoder.Encode(data); err != nil {
-		return nil, fmt.Errorf("encode event: %w", err)
+		return nil, invalid("data", "must encode to a JSON object: "+err.Error())
+	}
+	if b.Bytes()[len(body)] != '{' {
+		return nil, invalid("data", fmt.Sprintf("must encode to a JSON object, which %T does not", data))
 	}
 	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), nil
+}
+
+// typeOf returns the type of a payload. Those of docs/spec.md, section 6, are values of the
+// types of this package, and not what points to one or embeds it.
+func typeOf(data Data) (t EventType, err error) {
+	wrong := invalid("data", "must be a value of one of the payload types, such as webhooks.BalanceLow")
+	defer func() {
+		if recover() != nil { // nil, or a nil pointer
+			t, err = "", wrong
+		}
+	}()
+	t = data.EventType()
+	switch data.(type) {
+	case FilesExpiring, BalanceLow, BandwidthLimitApproaching, BandwidthLimitReached, TransactionsLimitApproaching, TransactionsLimitReached:
+		return t, nil
+	}
+	if slices.Contains(eventTypes[:], t) {
+		return "", wrong
+	}
+	return t, nil
 }
 
 // writable reports whether a timestamp can say the time.
@@ -159,23 +196,6 @@ var eventTypes = [...]EventType{
 	TypeTransactionsLimitReached,
 }
 
-// EventTypes returns all types to subscribe to, in the order of docs/spec.md, section 6.
+// EventTypes returns the types of docs/spec.md, section 6, in its order. Those that there
+// are in a service, [WebhookService.EventTypes] returns.
 func EventTypes() []EventType { return slices.Clone(eventTypes[:]) }
-
-// ReadScope returns the scope that lets a key read what events of this type
-// tell: files:read for files.expiring, account:read for all others.
-func (t EventType) ReadScope() scopes.Scope {
-	if t == TypeFilesExpiring {
-		return scopes.FilesRead
-	}
-	return scopes.AccountRead
-}
-
-// ReadScopes returns the read scopes behind the events.
-func ReadScopes(events []EventType) scopes.Set {
-	var set scopes.Set
-	for _, t := range events {
-		set = set.With(t.ReadScope())
-	}
-	return set
-}

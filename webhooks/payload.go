@@ -9,14 +9,16 @@ import (
 	"github.com/storageapi/storageapi/webhooks/internal/jsontext"
 )
 
-// Data is the payload of an event: a value of one of the types below, one per
-// event type of docs/spec.md, section 6. Strings in it must be UTF-8.
+// Data is the payload of an event: a value of one of the types below, one per event type
+// of docs/spec.md, section 6, or of a host's own type, of which it declares the event type
+// in [Config.Events]. It encodes to a JSON object. Strings in it must be UTF-8.
 type Data interface {
-	// Type returns the event type that the payload belongs to.
-	Type() EventType
-
-	check() error
+	// EventType returns the event type that the payload belongs to.
+	EventType() EventType
 }
+
+// specified are the payloads of docs/spec.md, section 6.
+type specified interface{ check() error }
 
 // FilesExpiring says that files are about to expire.
 type FilesExpiring struct {
@@ -103,23 +105,23 @@ type TransactionsLimitReached struct {
 	Period string `json:"period"` // the host's name for the time the limit is for: "2026-11"
 }
 
-// Type returns [TypeFilesExpiring].
-func (FilesExpiring) Type() EventType { return TypeFilesExpiring }
+// EventType returns [TypeFilesExpiring].
+func (FilesExpiring) EventType() EventType { return TypeFilesExpiring }
 
-// Type returns [TypeBalanceLow].
-func (BalanceLow) Type() EventType { return TypeBalanceLow }
+// EventType returns [TypeBalanceLow].
+func (BalanceLow) EventType() EventType { return TypeBalanceLow }
 
-// Type returns [TypeBandwidthLimitApproaching].
-func (BandwidthLimitApproaching) Type() EventType { return TypeBandwidthLimitApproaching }
+// EventType returns [TypeBandwidthLimitApproaching].
+func (BandwidthLimitApproaching) EventType() EventType { return TypeBandwidthLimitApproaching }
 
-// Type returns [TypeBandwidthLimitReached].
-func (BandwidthLimitReached) Type() EventType { return TypeBandwidthLimitReached }
+// EventType returns [TypeBandwidthLimitReached].
+func (BandwidthLimitReached) EventType() EventType { return TypeBandwidthLimitReached }
 
-// Type returns [TypeTransactionsLimitApproaching].
-func (TransactionsLimitApproaching) Type() EventType { return TypeTransactionsLimitApproaching }
+// EventType returns [TypeTransactionsLimitApproaching].
+func (TransactionsLimitApproaching) EventType() EventType { return TypeTransactionsLimitApproaching }
 
-// Type returns [TypeTransactionsLimitReached].
-func (TransactionsLimitReached) Type() EventType { return TypeTransactionsLimitReached }
+// EventType returns [TypeTransactionsLimitReached].
+func (TransactionsLimitReached) EventType() EventType { return TypeTransactionsLimitReached }
 
 func (d FilesExpiring) check() error {
 	if len(d.Files) == 0 {

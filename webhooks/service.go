@@ -29,6 +29,7 @@ type WebhookService struct {
 	now        func() time.Time
 	ids        id.Generator
 	logger     *slog.Logger
+	events     *vocabulary
 	alerts     alerting.Policy
 	dispatcher *dispatcher
 	maintainer *maintainer
@@ -48,6 +49,10 @@ func New(store Store, config Config) (*WebhookService, error) {
 	if err != nil {
 		return nil, fmt.Errorf("webhooks: Config: %w", err)
 	}
+	events, err := newVocabulary(config.Events, config.Scopes)
+	if err != nil {
+		return nil, fmt.Errorf("webhooks: Config: %w", err)
+	}
 	guard := outbound.NewGuard(config.AllowNetworks, config.AllowHosts)
 	dispatcher := newDispatcher(store, newSender(guard, config), config)
 	s := &WebhookService{
@@ -56,6 +61,7 @@ func New(store Store, config Config) (*WebhookService, error) {
 		maxCount:   config.MaxPerAccount,
 		now:        config.Now,
 		logger:     config.Logger,
+		events:     events,
 		alerts:     config.alertPolicy(),
 		dispatcher: dispatcher,
 	}
@@ -164,7 +170,7 @@ func (s *WebhookService) Encode(event Event) (EncodedEvent, error) {
 	if event.Timestamp.IsZero() {
 		event.Timestamp = now
 	}
-	return event.encode()
+	return event.encode(s.events)
 }
 
 // NewEventID returns a new id for an [Event], for hosts that want to know it

@@ -218,16 +218,20 @@ func TestEventTypesAreThoseOfTheSpecification(t *testing.T) {
 	if diff := cmp.Diff(want, webhooks.EventTypes()); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
+	service := newService(t, memory.New(), webhooks.Config{})
+	if diff := cmp.Diff(want, service.EventTypes()); diff != "" {
+		t.Errorf("of a service (-want +got):\n%s", diff)
+	}
 	for _, eventType := range want {
 		behind := scopes.AccountRead
 		if eventType == "files.expiring" {
 			behind = scopes.FilesRead
 		}
-		if eventType.ReadScope() != behind {
-			t.Errorf("%s takes %v", eventType, eventType.ReadScope())
+		if got := service.ReadScopes([]webhooks.EventType{eventType}); got != scopes.Of(behind) {
+			t.Errorf("%s takes %v", eventType, got)
 		}
 	}
-	if got := webhooks.ReadScopes(want).String(); got != "files:read account:read" {
+	if got := service.ReadScopes(want).String(); got != "files:read account:read" {
 		t.Errorf("all of them take %s", got)
 	}
 	// The list is the caller's.

@@ -2,19 +2,19 @@ package webhooks
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
 
 	"github.com/storageapi/storageapi/signing"
-	"github.com/storageapi/storageapi/webhooks/internal/outbound"
 )
 
 // UpdateParams says what to change of a webhook; what is nil stays as it is. The
 // rules are those of [CreateParams].
 type UpdateParams struct {
 	URL              *string
-	Events           []EventType // in place of those of before
+	Events           []EventType // in place of those of before; also ones that it has and that are not declared any more
 	Active           *bool
 	BalanceThreshold *Amount // zero: none any more
 
@@ -40,7 +40,7 @@ type UpdateParams struct {
 //   - BalanceThreshold: if the last reported balance is below it, and the webhook has not
 //     been notified of that, a balance.low event is sent immediately.
 func (s *WebhookService) Update(ctx context.Context, account, webhookID string, params UpdateParams) (Webhook, error) {
-	params, err := params.check(s.guard)
+	params, err := s.checkUpdate(ctx, account, webhookID, params)
 	if err != nil {
 		return Webhook{}, err
 	}
@@ -83,17 +83,25 @@ func (s *WebhookService) RotateSecret(ctx context.Context, account, webhookID st
 	return webhook, nil
 }
 
-func (p UpdateParams) check(guard *outbound.Guard) (UpdateParams, error) {
+// checkUpdate returns params that were checked, their events without duplicates.
+func (s *WebhookService) checkUpdate(ctx context.Context, account, webhookID string, p UpdateParams) (UpdateParams, error) {
 	if p.URL != nil {
-		if err := checkURL(*p.URL, guard); err != nil {
+		if err := checkURL(*p.URL, s.guard); err != nil {
 			return p, err
 		}
 	}
 	if p.Events == nil {
 		return p, nil
 	}
-	var err error
-	p.Events, err = checkEvents(p.Events)
+	events, err := s.events.check(p.Events, nil)
+	if err != nil {
+		before, missing := s.Get(ctx, account, webhookID)
+		if missing != nil && !errors.Is(missing, ErrNotFound) {
+			return p, missing
+		}
+		events, err = s.events.check(p.Events, before.Events)
+	}
+	p.Events = events
 	return p, err
 }
 

@@ -94,9 +94,9 @@ func (h *host) testTestEvents(t *testing.T) {
 func (h *host) testEvents(t *testing.T) {
 	id := h.webhook(t, "")
 	for _, data := range everyEvent() {
-		before := h.receiver.received(string(data.Type()))
+		before := h.receiver.received(string(data.EventType()))
 		h.publish(data)
-		eventually(t, string(data.Type())+" arrives", func() bool { return h.receiver.received(string(data.Type())) > before })
+		eventually(t, string(data.EventType())+" arrives", func() bool { return h.receiver.received(string(data.EventType())) > before })
 	}
 	h.do(t, "deleteWebhook", 204, at(id))
 	for name := range h.spec.Webhooks {

@@ -127,6 +127,6 @@ func (a *api) mayChangeWebhook(c *call) webhooks.Condition {
 		if after.ID != "" {
 			types = append(types, before.PastEvents...)
 		}
-		return a.permitNow(c, &auth.Target{ID: before.ID, Scopes: webhooks.ReadScopes(types)})
+		return a.permitNow(c, &auth.Target{ID: before.ID, Scopes: a.webhooks.ReadScopes(types)})
 	}
 }

@@ -70,7 +70,7 @@ func TestDelivery(t *testing.T) {
 	_, token := h.key(alice, scopes.AccountRead, scopes.FilesRead)
 	var types []string
 	for _, data := range eventsOfAllTypes {
-		types = append(types, fmt.Sprintf("%q", data.Type()))
+		types = append(types, fmt.Sprintf("%q", data.EventType()))
 	}
 	made := h.do("POST", webhooksPath, token, fmt.Sprintf(`{"url":"%s/hook","events":[%s]}`, r.URL, strings.Join(types, ","))).want(201, "")
 	secret, err := signing.ParseSecret(made.text("secret"))
@@ -95,7 +95,7 @@ func TestDelivery(t *testing.T) {
 		id := fmt.Sprintf("evt_%d", i)
 		publish(h.api, id, bob, data) // nobody's
 		publish(h.api, id, alice, data)
-		want[id] = string(data.Type())
+		want[id] = string(data.EventType())
 	}
 	for range eventsOfAllTypes {
 		request := <-r.received

@@ -4,9 +4,11 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strings"
 
 	"github.com/storageapi/storageapi/apikeys"
 	"github.com/storageapi/storageapi/auth"
+	"github.com/storageapi/storageapi/scopes"
 	"github.com/storageapi/storageapi/webhooks"
 )
 
@@ -80,17 +82,30 @@ const (
 const replacedRefusal = "This value of the API key was replaced by a rotation. It can delete its own key, but manage nothing else. Use the new value."
 
 // leastPrivilegeRefusals explains [auth.LeastPrivilege]. Why another policy
-// refuses is not known here.
-var leastPrivilegeRefusals = map[auth.Action]string{
-	auth.ReadKeys:      "Reading API keys requires the scope account:read.",
-	auth.CreateKey:     "An API key can create only keys whose scopes it holds and that expire no later than it does.",
-	auth.UpdateKey:     "An API key can change only keys whose scopes it holds and that expire no later than it does.",
-	auth.RotateKey:     "An API key can rotate only keys whose scopes it holds and that expire no later than it does.",
-	auth.DeleteKey:     "An API key can delete itself, and keys whose scopes it holds and that expire no later than it does.",
-	auth.ReadWebhooks:  "Reading webhooks requires the scope account:read.",
-	auth.CreateWebhook: "Creating a webhook requires the read scope behind each of its events: files:read for files.expiring, account:read for all others.",
-	auth.UpdateWebhook: "Changing or using a webhook requires the read scope behind each of its events, before and after the change: files:read for files.expiring, account:read for all others.",
-	auth.DeleteWebhook: "Deleting a webhook requires the read scope behind each of its events: files:read for files.expiring, account:read for all others.",
+// refuses is not known here. Behind tells which scopes are behind which event types.
+func leastPrivilegeRefusals(behind string) map[auth.Action]string {
+	return map[auth.Action]string{
+		auth.ReadKeys:      "Reading API keys requires the scope account:read.",
+		auth.CreateKey:     "An API key can create only keys whose scopes it holds and that expire no later than it does.",
+		auth.UpdateKey:     "An API key can change only keys whose scopes it holds and that expire no later than it does.",
+		auth.RotateKey:     "An API key can rotate only keys whose scopes it holds and that expire no later than it does.",
+		auth.DeleteKey:     "An API key can delete itself, and keys whose scopes it holds and that expire no later than it does.",
+		auth.ReadWebhooks:  "Reading webhooks requires the scope account:read.",
+		auth.CreateWebhook: "Creating a webhook requires the read scope behind each of its events: " + behind + ".",
+		auth.UpdateWebhook: "Changing or using a webhook requires the read scope behind each of its events, before and after the change: " + behind + ".",
+		auth.DeleteWebhook: "Deleting a webhook requires the read scope behind each of its events: " + behind + ".",
+	}
+}
+
+// readScopes tells which scope is behind which event types.
+func readScopes(service *webhooks.WebhookService) string {
+	var list []string
+	for _, t := range service.EventTypes() {
+		if set := service.ReadScopes([]webhooks.EventType{t}); !set.Has(scopes.AccountRead) {
+			list = append(list, fmt.Sprintf("%s for %s", set, t))
+		}
+	}
+	return strings.Join(list, ", ") + ", account:read for all others"
 }
 
 // fail answers a request that came to nothing.

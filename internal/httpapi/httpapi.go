@@ -32,6 +32,7 @@ import (
 	"github.com/storageapi/storageapi/auth"
 	"github.com/storageapi/storageapi/internal/arrival"
 	"github.com/storageapi/storageapi/internal/lasting"
+	"github.com/storageapi/storageapi/scopes"
 	"github.com/storageapi/storageapi/webhooks"
 )
 
@@ -58,6 +59,9 @@ type api struct {
 	webhooks  *webhooks.WebhookService
 	authorize auth.Authorize
 	refusals  map[auth.Action]string // what a 403 says, where the policy is known
+
+	eventScopes scopes.Set // behind all event types
+
 	log       *slog.Logger
 	router    router
 	unbounded sync.Once // tells that bodies may take for ever
@@ -76,8 +80,9 @@ func New(config Config) (http.Handler, error) {
 		log:       config.Logger,
 	}
 	if a.authorize == nil {
-		a.authorize, a.refusals = auth.LeastPrivilege, leastPrivilegeRefusals
+		a.authorize, a.refusals = auth.LeastPrivilege, leastPrivilegeRefusals(readScopes(config.Webhooks))
 	}
+	a.eventScopes = a.webhooks.ReadScopes(a.webhooks.EventTypes())
 	if a.log == nil {
 		a.log = slog.Default()
 	}
@@ -184,5 +189,5 @@ func (a *api) permitNow(c *call, target *auth.Target) error {
 // permit asks whether the caller may do what the route is for: in general if
 // target is nil, else to that target.
 func (a *api) permit(c *call, target *auth.Target) error {
-	return a.authorize(c.Context(), c.caller, auth.Access{Action: c.route.action, Target: target})
+	return a.authorize(c.Context(), c.caller, auth.Access{Action: c.route.action, Target: target, EventScopes: a.eventScopes})
 }

@@ -126,7 +126,7 @@ func TestScopesAreDeclaredOnce(t *testing.T) {
 	}
 	for want, config := range map[string]storageapi.Config{
 		`Config.Scopes: scopes: declaration 1, "teams:read": Scope must be declared once`: {Scopes: []scopes.Declaration{readTeams, readTeams}},
-		`Config.Keys.Scopes must not be given`:                                            {Keys: apikeys.Config{Scopes: vocabulary}},
+		`Config.Keys.Scopes and Config.Webhooks.Scopes must not be given`:                 {Keys: apikeys.Config{Scopes: vocabulary}},
 	} {
 		config.Path = filepath.Join(t.TempDir(), "storage.db")
 		if _, err := storageapi.NewHandler(config); err == nil || !strings.Contains(err.Error(), want) {

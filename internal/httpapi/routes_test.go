@@ -74,7 +74,7 @@ func TestRoutes(t *testing.T) {
 		}
 	}
 	for _, r := range want {
-		if leastPrivilegeRefusals[r.Action] == "" {
+		if leastPrivilegeRefusals("")[r.Action] == "" {
 			t.Errorf("no refusal for %q", r.Action)
 		}
 	}

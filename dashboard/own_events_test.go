@@ -1,0 +1,51 @@
+package dashboard_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/storageapi/storageapi"
+	"github.com/storageapi/storageapi/store/memory"
+	"github.com/storageapi/storageapi/webhooks"
+)
+
+type invoicePaid struct {
+	Invoice string `json:"invoice"`
+}
+
+func (invoicePaid) EventType() webhooks.EventType { return "invoices.paid" }
+
+// TestOwnEvents shows a host's event in plain words, and keeps the subscription once it is
+// not declared any more.
+func TestOwnEvents(t *testing.T) {
+	store := memory.New()
+	s := newSite(t, storageapi.Config{Store: store, Webhooks: webhooks.Config{Events: []webhooks.EventDeclaration{
+		{Type: "invoices.paid", Description: "Invoice paid", Scope: "account:read", Example: invoicePaid{"inv_1"}},
+	}}})
+	form := s.get("webhooks/new").says("Transaction limit reached transactions.limit_reached Invoice paid invoices.paid").
+		form("url", "https://example.com/", "events", "invoices.paid")
+	s.post("webhooks/new", form).want(200)
+	if err := s.api.Webhooks.Publish(t.Context(), webhooks.Event{ID: "evt_1", Account: alice, Data: invoicePaid{"inv_1"}}); err != nil {
+		t.Fatal(err)
+	}
+	page, err := s.api.Webhooks.List(t.Context(), alice, webhooks.Page{Limit: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	one := "webhooks/" + page.Webhooks[0].ID
+	s.get(one).says("Invoice paid")
+
+	s = newSite(t, storageapi.Config{Store: store})
+	s.get(one).says("No longer sent")
+	s.get("webhooks/new").hides("invoices.paid")
+	edit := s.get(one + "/edit").says("No longer sent invoices.paid")
+	if !strings.Contains(edit.body, `value="invoices.paid" checked`) {
+		t.Error("what it is subscribed to is not marked in the form")
+	}
+	form = edit.form("url", "https://example.com/elsewhere", "events", "invoices.paid")
+	s.post(one+"/edit", form).want(303)
+	kept, err := s.api.Webhooks.Get(t.Context(), alice, page.Webhooks[0].ID)
+	if err != nil || kept.URL != "https://example.com/elsewhere" || len(kept.Events) != 1 || kept.Events[0] != "invoices.paid" {
+		t.Errorf("it is %+v, %v", kept, err)
+	}
+}

@@ -1,0 +1,179 @@
+package webhooks
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/storageapi/storageapi/scopes"
+)
+
+// An EventDeclaration declares an event type of a host's own, in [Config.Events]. Webhooks
+// subscribe to it, and get it, like those of docs/spec.md, section 6.
+type EventDeclaration struct {
+	// Type is the type's name, such as "teams.created": words of lower-case letters,
+	// digits and "_", a letter first, with full stops between, at least one; at most 64
+	// bytes. Those of docs/spec.md, section 6, and what begins with "webhook." are taken.
+	Type EventType
+
+	// Description says to people what happened, such as "Team created": 1 to 200 bytes of
+	// UTF-8. The dashboard and the OpenAPI document show it.
+	Description string
+
+	// Scope is what a key needs to subscribe to the type, and to change a webhook that
+	// does: the scope that lets it read what the events tell. One of [Config.Scopes].
+	Scope scopes.Scope
+
+	// Example is a payload for people to see. Schema is the JSON Schema (2020-12) of the
+	// payloads, a JSON object, for programs. At least one of the two is required; Schema
+	// defaults to one that follows from Example.
+	Example Data
+	Schema  json.RawMessage
+}
+
+// MaxEventTypes is how many event types there are at most, those of docs/spec.md,
+// section 6, included.
+const MaxEventTypes = 128
+
+// A vocabulary is the event types that there are.
+type vocabulary struct {
+	scopes   *scopes.Vocabulary
+	types    []EventType // those of docs/spec.md, then the declared ones
+	declared map[EventType]EventDeclaration
+}
+
+// newVocabulary checks declarations. The error names the one that is wrong.
+func newVocabulary(declared []EventDeclaration, known *scopes.Vocabulary) (*vocabulary, error) {
+	v := &vocabulary{known, EventTypes(), make(map[EventType]EventDeclaration, len(declared))}
+	if n := MaxEventTypes - len(eventTypes); len(declared) > n {
+		return nil, invalid("Events", fmt.Sprintf("must be at most %d, not %d", n, len(declared)))
+	}
+	for i, d := range declared {
+		refuse := func(field, reason string) error { return invalid(fmt.Sprintf("Events[%d].%s", i, field), reason) }
+		switch {
+		case !validEventType(d.Type):
+			return nil, refuse("Type", `must be words of lower-case letters, digits and "_" with full stops between, such as "teams.created"`)
+		case slices.Contains(eventTypes[:], d.Type) || strings.HasPrefix(string(d.Type), "webhook."):
+			return nil, refuse("Type", fmt.Sprintf("must not be %q, which is taken", d.Type))
+		case v.has(d.Type):
+			return nil, refuse("Type", fmt.Sprintf("must be declared once: %q", d.Type))
+		case d.Description == "" || len(d.Description) > 200 || !utf8.ValidString(d.Description):
+			return nil, refuse("Description", "must be 1 to 200 bytes of UTF-8 that say what happened")
+		case !known.Has(d.Scope):
+			return nil, refuse("Scope", fmt.Sprintf("must be one of the scopes that there are, not %q", d.Scope))
+		case d.Example == nil && d.Schema == nil:
+			return nil, refuse("Example", "or Schema is required")
+		}
+		if d.Example != nil {
+			if t, err := typeOf(d.Example); err != nil || t != d.Type {
+				return nil, refuse("Example", fmt.Sprintf("must be a payload of %q", d.Type))
+			}
+			if _, err := appendObject(nil, d.Example); err != nil {
+				return nil, refuse("Example", err.Error())
+			}
+		}
+		if d.Schema != nil && (!json.Valid(d.Schema) || bytes.TrimSpace(d.Schema)[0] != '{') {
+			return nil, refuse("Schema", "must be a JSON object")
+		}
+		d.Schema = slices.Clone(d.Schema)
+		v.types = append(v.types, d.Type)
+		v.declared[d.Type] = d
+	}
+	return v, nil
+}
+
+func validEventType(t EventType) bool {
+	words := strings.Split(string(t), ".")
+	for _, word := range words {
+		for i := range len(word) {
+			c := word[i]
+			letter := c >= 'a' && c <= 'z'
+			if !letter && (i == 0 || c != '_' && (c < '0' || c > '9')) {
+				return false
+			}
+		}
+		if word == "" {
+			return false
+		}
+	}
+	return len(words) > 1 && len(t) <= 64
+}
+
+func (v *vocabulary) has(t EventType) bool { return slices.Contains(v.types, t) }
+
+// scope returns the read scope behind a type, false if there is no such type.
+func (v *vocabulary) scope(t EventType) (scopes.Scope, bool) {
+	d, own := v.declared[t]
+	switch {
+	case own:
+		return d.Scope, true
+	case t == TypeFilesExpiring:
+		return scopes.FilesRead, true
+	}
+	return scopes.AccountRead, slices.Contains(eventTypes[:], t)
+}
+
+// check returns a subscription without duplicates. Types that there are no more may stay
+// in the subscription that has them.
+func (v *vocabulary) check(types, before []EventType) ([]EventType, error) {
+	var folded []EventType
+	var unknown []string
+	for _, t := range types {
+		switch {
+		case !v.has(t) && !slices.Contains(before, t):
+			unknown = append(unknown, fmt.Sprintf("%.32q", t))
+		case !slices.Contains(folded, t):
+			folded = append(folded, t)
+		}
+	}
+	if len(unknown) == 0 && len(folded) > 0 {
+		return folded, nil
+	}
+	reason := "must be one or more of " + v.list()
+	if len(unknown) > 10 {
+		unknown = append(unknown[:10], "…")
+	}
+	if len(unknown) > 0 {
+		reason += "; unknown: " + strings.Join(unknown, ", ")
+	}
+	return nil, invalid("events", reason)
+}
+
+// list returns the types for people.
+func (v *vocabulary) list() string {
+	known := make([]string, len(v.types))
+	for i, t := range v.types {
+		known[i] = string(t)
+	}
+	return strings.Join(known, ", ")
+}
+
+// EventTypes returns the types to subscribe to: those of docs/spec.md, section 6, in its
+// order, then those of [Config.Events] in theirs.
+func (s *WebhookService) EventTypes() []EventType { return slices.Clone(s.events.types) }
+
+// DeclaredEvent returns the declaration of a type of [Config.Events], false for any other.
+func (s *WebhookService) DeclaredEvent(t EventType) (EventDeclaration, bool) {
+	d, ok := s.events.declared[t]
+	d.Schema = slices.Clone(d.Schema)
+	return d, ok
+}
+
+// ReadScopes returns the scopes that let a key read what events of these types tell: for
+// those of docs/spec.md, section 6, files:read for files.expiring and account:read for all
+// others; for those of [Config.Events] their Scope. What a type told that is not declared
+// any more takes is not known: it takes all scopes that there are.
+func (s *WebhookService) ReadScopes(types []EventType) scopes.Set {
+	var set scopes.Set
+	for _, t := range types {
+		scope, ok := s.events.scope(t)
+		if !ok {
+			return s.events.scopes.All()
+		}
+		set = set.With(scope)
+	}
+	return set
+}
