@@ -235,7 +235,10 @@ var (
 	secrets                            []signing.Secret
 	receive, listEnvironments, listTeams http.Handler
 	accountOf                          func(*http.Request) (string, error)
-	sessions                           interface{ Account(*http.Request) (string, error) }
+	sessions                           interface {
+		Account(*http.Request) (string, error)
+		IsAdmin(*http.Request) bool
+	}
 	mystore                            interface{ Open(string) store.Store }
 	db                                 interface {
 		Files(context.Context, string, string, time.Time) iter.Seq2[webhooks.StoredFile, error]

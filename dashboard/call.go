@@ -8,6 +8,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/storageapi/storageapi/auth"
 	"github.com/storageapi/storageapi/internal/arrival"
 )
 
@@ -25,7 +26,8 @@ func withAccount(ctx context.Context, account string) context.Context {
 }
 
 // serve returns the handler of a function that answers calls.
-func (p *pages) serve(handle func(*call) (answer, error)) http.Handler {
+// It asks first whether the user may do what they are for.
+func (p *pages) serve(action auth.Action, handle func(*call) (answer, error)) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		c := &call{Request: r, root: p.root(r)}
 		c.account, _ = r.Context().Value(accountKey{}).(string)
@@ -43,10 +45,13 @@ func (p *pages) serve(handle func(*call) (answer, error)) http.Handler {
 			err = p.recheck(c)
 		}
 		if err == nil {
+			err = p.permit(r, action)
+		}
+		if err == nil {
 			a, err = handle(c)
 		}
 		if errors.Is(err, errNoAccount) {
-			refuseAccount(w)
+			p.refuseAccount(w, r)
 			return
 		}
 		if err != nil {

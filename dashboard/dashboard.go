@@ -5,12 +5,14 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"net/url"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/storageapi/storageapi"
 	"github.com/storageapi/storageapi/apikeys"
+	"github.com/storageapi/storageapi/auth"
 	"github.com/storageapi/storageapi/internal/lasting"
 	"github.com/storageapi/storageapi/webhooks"
 )
@@ -34,6 +36,28 @@ type Config struct {
 	// Title is shown above each page. Default: "Settings".
 	Title string
 
+	// Home is where the title leads: the host's own pages. A path of this origin or a web
+	// address. Default: the title is no link.
+	Home string
+
+	// SignIn is where a visitor without an account is sent who asks for a page, with the
+	// path of that in the query's parameter "next": a path of this origin, outside Path, or a
+	// web address. Before the host leads back to next, it must check that it is a path
+	// (begins with one slash). Forms are answered 403. Default: pages are, too.
+	SignIn string
+
+	// SignOut is where the button "Sign out" sends a POST without fields: a path of this
+	// origin, outside Path, as is all that its answer leads to. Refuse it from other origins
+	// ([http.CrossOriginProtection]). Default: there is no button.
+	SignOut string
+
+	// May reports whether the user of a request may do that to keys or webhooks of the
+	// account: to look is [auth.ReadKeys] and [auth.ReadWebhooks]. What one may not has no
+	// button, and asked for nevertheless it is answered 403, forms after they have arrived.
+	// It is called with requests that have an account, several times for a page, and
+	// concurrently. Default: users may do everything.
+	May func(r *http.Request, action auth.Action) bool
+
 	// Logger logs failures, and requests without an account at debug level. No secret
 	// is logged. Default: [slog.Default].
 	Logger *slog.Logger
@@ -49,6 +73,10 @@ type pages struct {
 	account  func(*http.Request) (string, error)
 	path     string
 	title    string
+	home     string
+	signIn   *url.URL // nil: none
+	signOut  string
+	may      func(*http.Request, auth.Action) bool // nil: everything
 	log      *slog.Logger
 	now      func() time.Time
 	routes   http.Handler
@@ -71,6 +99,9 @@ func New(config Config) (http.Handler, error) {
 		account:  config.Account,
 		path:     config.Path,
 		title:    config.Title,
+		home:     config.Home,
+		signOut:  config.SignOut,
+		may:      config.May,
 		log:      config.Logger,
 		now:      config.Now,
 	}
@@ -79,6 +110,9 @@ func New(config Config) (http.Handler, error) {
 	}
 	if !validPath(p.path) {
 		return nil, fmt.Errorf("dashboard: Config.Path must begin and end with a slash, and be one that a ServeMux takes as it is: %q", p.path)
+	}
+	if err := p.setAddresses(&config); err != nil {
+		return nil, err
 	}
 	if p.title == "" {
 		p.title = "Settings"
@@ -93,6 +127,23 @@ func New(config Config) (http.Handler, error) {
 	origins.SetDenyHandler(http.HandlerFunc(p.refuseOrigin))
 	p.routes = origins.Handler(p.mux())
 	return p, nil
+}
+
+// setAddresses takes the addresses outside the pages.
+func (p *pages) setAddresses(config *Config) error {
+	inside := func(address string) bool { return strings.HasPrefix(address+"/", p.path) && p.path != "/" }
+	switch {
+	case config.Home != "" && !isAddress(config.Home):
+		return fmt.Errorf("dashboard: Config.Home must be a path or an address of http or https: %q", config.Home)
+	case config.SignIn != "" && (!isAddress(config.SignIn) || inside(config.SignIn)):
+		return fmt.Errorf("dashboard: Config.SignIn must be a path outside Config.Path or an address of http or https: %q", config.SignIn)
+	case config.SignOut != "" && (!isPath(config.SignOut) || inside(config.SignOut)):
+		return fmt.Errorf("dashboard: Config.SignOut must be a path outside Config.Path: %q", config.SignOut)
+	}
+	if config.SignIn != "" {
+		p.signIn, _ = url.Parse(config.SignIn) // an address, so it can be parsed
+	}
+	return nil
 }
 
 // validPath reports whether a path can be part of the patterns of a ServeMux.
@@ -124,7 +175,7 @@ func (p *pages) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	defer cancel()
 	account, err := p.accountOf(r.WithContext(ctx))
 	if err != nil {
-		refuseAccount(w)
+		p.refuseAccount(w, r)
 		return
 	}
 	r = r.WithContext(withAccount(ctx, account)) // a copy

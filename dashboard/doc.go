@@ -4,14 +4,16 @@
 //	settings, err := dashboard.New(dashboard.Config{
 //		API: api,
 //		Account: func(r *http.Request) (string, error) { return sessions.Account(r) },
+//		SignIn:  "/login", SignOut: "/logout", Home: "/",
 //	})
 //	mux.Handle("/settings/", settings)
 //
 // # Accounts
 //
 // [Config.Account] returns, for every request, the account that the pages show. A request
-// without an account is answered 403 before anything else happens. A user with the
-// account can do all that the pages offer: the policy for API keys
+// without an account is sent to [Config.SignIn], or answered 403, before anything else
+// happens. A user with the account can do all that the pages offer, unless [Config.May] says
+// otherwise, for example for people who may only look: the policy for API keys
 // (storageapi.Config.Authorize) does not apply.
 //
 // # Secrets

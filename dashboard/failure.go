@@ -28,6 +28,8 @@ func (p *pages) failure(c *call, err error) answer {
 	switch {
 	case errors.Is(err, errNoPage), errors.Is(err, apikeys.ErrNotFound), errors.Is(err, webhooks.ErrNotFound):
 		return failed(http.StatusNotFound, "Page not found", "It may have been deleted, or the URL is wrong.")
+	case errors.Is(err, errMayNot):
+		return failed(http.StatusForbidden, "You don’t have permission to do this", "Nothing was changed. Ask an administrator of your account.")
 	case errors.Is(err, errOtherAccount):
 		return failed(http.StatusConflict, "You are signed in to another account", "This form belongs to a different account. Nothing was changed. Open the page again.")
 	case errors.As(err, &tooLarge):
@@ -46,13 +48,6 @@ type failureView struct{ Heading, Text string }
 
 func failed(status int, heading, text string) answer {
 	return answer{status: status, page: "failure", title: heading, data: failureView{heading, text}}
-}
-
-// refuseAccount answers a request without an account, without the layout.
-func refuseAccount(w http.ResponseWriter) {
-	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
-	w.WriteHeader(http.StatusForbidden)
-	_, _ = w.Write([]byte("403: sign in to see these pages.\n"))
 }
 
 // refuseOrigin answers a request that another site made the browser send.

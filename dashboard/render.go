@@ -64,6 +64,8 @@ type layoutView struct {
 	Site, Title, Tab, Account string
 	Bound                     string // the field "account" of forms
 	Root                      string
+	Home, SignOut             string // addresses, or empty
+	May                       mayView
 	Notice                    string
 	Replace                   string
 	Refresh                   bool
@@ -78,6 +80,7 @@ func (p *pages) render(w io.Writer, c *call, a answer) error {
 	}
 	view := layoutView{
 		Site: p.title, Title: a.title, Tab: a.tab, Account: c.account, Bound: boundTo(c.account),
+		Home: p.home, SignOut: p.signOut, May: p.viewMay(c.Request),
 		Root: c.root, Notice: c.notice(), Refresh: a.refresh, Data: a.data,
 	}
 	switch {

@@ -3,55 +3,69 @@ package dashboard
 import (
 	"net/http"
 	"strings"
+
+	"github.com/storageapi/storageapi/auth"
 )
+
+// anyone is the action of routes that all users may use.
+const anyone auth.Action = ""
 
 // mux returns the route table.
 func (p *pages) mux() *http.ServeMux {
 	routes := []struct {
-		method string // empty: any
-		path   string // under the root
+		method string      // empty: any
+		path   string      // under the root
+		action auth.Action // that the user must be allowed, see Config.May
 		handle func(*call) (answer, error)
 	}{
-		{"GET", "{$}", func(*call) (answer, error) { return goTo("api-keys", ""), nil }},
+		{"GET", "{$}", anyone, p.showFirst},
 
-		{"GET", "api-keys", p.listKeys},
-		{"GET", "api-keys/new", p.newKey},
-		{"POST", "api-keys/new", p.createKey},
-		{"GET", "api-keys/{id}", p.showKey},
-		{"POST", "api-keys/{id}", p.renameKey},
-		{"GET", "api-keys/{id}/rotate", p.askRotateKey},
-		{"POST", "api-keys/{id}/rotate", p.rotateKey},
-		{"GET", "api-keys/{id}/revoke", p.askRevokeKey},
-		{"POST", "api-keys/{id}/revoke", p.revokeKey},
+		{"GET", "api-keys", auth.ReadKeys, p.listKeys},
+		{"GET", "api-keys/new", auth.CreateKey, p.newKey},
+		{"POST", "api-keys/new", auth.CreateKey, p.createKey},
+		{"GET", "api-keys/{id}", auth.ReadKeys, p.showKey},
+		{"POST", "api-keys/{id}", auth.UpdateKey, p.renameKey},
+		{"GET", "api-keys/{id}/rotate", auth.RotateKey, p.askRotateKey},
+		{"POST", "api-keys/{id}/rotate", auth.RotateKey, p.rotateKey},
+		{"GET", "api-keys/{id}/revoke", auth.DeleteKey, p.askRevokeKey},
+		{"POST", "api-keys/{id}/revoke", auth.DeleteKey, p.revokeKey},
 
-		{"GET", "webhooks", p.listWebhooks},
-		{"GET", "webhooks/new", p.newWebhook},
-		{"POST", "webhooks/new", p.createWebhook},
-		{"GET", "webhooks/{id}", p.showWebhook},
-		{"GET", "webhooks/{id}/edit", p.editWebhook},
-		{"POST", "webhooks/{id}/edit", p.updateWebhook},
-		{"POST", "webhooks/{id}/turn", p.turnWebhook},
-		{"POST", "webhooks/{id}/test", p.testWebhook},
-		{"GET", "webhooks/{id}/rotate", p.askRotateSecret},
-		{"POST", "webhooks/{id}/rotate", p.rotateSecret},
-		{"GET", "webhooks/{id}/delete", p.askDeleteWebhook},
-		{"POST", "webhooks/{id}/delete", p.deleteWebhook},
+		{"GET", "webhooks", auth.ReadWebhooks, p.listWebhooks},
+		{"GET", "webhooks/new", auth.CreateWebhook, p.newWebhook},
+		{"POST", "webhooks/new", auth.CreateWebhook, p.createWebhook},
+		{"GET", "webhooks/{id}", auth.ReadWebhooks, p.showWebhook},
+		{"GET", "webhooks/{id}/edit", auth.UpdateWebhook, p.editWebhook},
+		{"POST", "webhooks/{id}/edit", auth.UpdateWebhook, p.updateWebhook},
+		{"POST", "webhooks/{id}/turn", auth.UpdateWebhook, p.turnWebhook},
+		{"POST", "webhooks/{id}/test", auth.UpdateWebhook, p.testWebhook},
+		{"GET", "webhooks/{id}/rotate", auth.UpdateWebhook, p.askRotateSecret},
+		{"POST", "webhooks/{id}/rotate", auth.UpdateWebhook, p.rotateSecret},
+		{"GET", "webhooks/{id}/delete", auth.DeleteWebhook, p.askDeleteWebhook},
+		{"POST", "webhooks/{id}/delete", auth.DeleteWebhook, p.deleteWebhook},
 
-		{"GET", "webhooks/{id}/deliveries", p.listDeliveries},
-		{"GET", "webhooks/{id}/deliveries/{event}", p.showDelivery},
-		{"POST", "webhooks/{id}/deliveries/{event}", p.redeliver},
-		{"GET", "webhooks/{id}/recover", p.askRecover},
-		{"POST", "webhooks/{id}/recover", p.startRecovery},
-		{"GET", "webhooks/{id}/recoveries/{recovery}", p.showRecovery},
+		{"GET", "webhooks/{id}/deliveries", auth.ReadWebhooks, p.listDeliveries},
+		{"GET", "webhooks/{id}/deliveries/{event}", auth.ReadWebhooks, p.showDelivery},
+		{"POST", "webhooks/{id}/deliveries/{event}", auth.UpdateWebhook, p.redeliver},
+		{"GET", "webhooks/{id}/recover", auth.UpdateWebhook, p.askRecover},
+		{"POST", "webhooks/{id}/recover", auth.UpdateWebhook, p.startRecovery},
+		{"GET", "webhooks/{id}/recoveries/{recovery}", auth.ReadWebhooks, p.showRecovery},
 
-		{"", "{rest...}", func(*call) (answer, error) { return answer{}, errNoPage }},
+		{"", "{rest...}", anyone, func(*call) (answer, error) { return answer{}, errNoPage }},
 	}
 	mux := http.NewServeMux()
 	for _, route := range routes {
-		mux.Handle(strings.TrimSpace(route.method+" "+p.path+route.path), p.serve(route.handle))
+		mux.Handle(strings.TrimSpace(route.method+" "+p.path+route.path), p.serve(route.action, route.handle))
 	}
 	for name, asset := range assets {
 		mux.Handle("GET "+p.path+"assets/"+name, asset)
 	}
 	return mux
+}
+
+// showFirst leads to the first page that the user may see.
+func (p *pages) showFirst(c *call) (answer, error) {
+	if p.permit(c.Request, auth.ReadKeys) != nil {
+		return goTo("webhooks", ""), nil
+	}
+	return goTo("api-keys", ""), nil
 }

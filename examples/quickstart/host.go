@@ -45,14 +45,17 @@ func startHost(ctx context.Context, dir string, trusted *x509.CertPool) (*host, 
 
 	// The settings pages, for people: behind the host's own login.
 	logins := &sessions{accounts: make(map[string]string)}
-	settings, err := dashboard.New(dashboard.Config{API: api, Account: logins.account, Title: "Storage settings"})
+	settings, err := dashboard.New(dashboard.Config{
+		API: api, Account: logins.account, Title: "Storage settings", SignIn: "/login", SignOut: "/logout",
+	})
 	if err != nil {
 		_ = api.Close()
 		return nil, err
 	}
-	mux.Handle("/settings/", logins.required(settings))
+	mux.Handle("/settings/", settings)
 	mux.HandleFunc("GET /login", logins.ask)
 	mux.HandleFunc("POST /login", logins.begin)
+	mux.Handle("POST /logout", http.NewCrossOriginProtection().Handler(http.HandlerFunc(logins.end)))
 
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

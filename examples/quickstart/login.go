@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strings"
 	"sync"
 )
 
@@ -31,17 +32,6 @@ func (s *sessions) account(r *http.Request) (string, error) {
 	return "", errors.New("no such session")
 }
 
-// required sends who is not logged in to the login.
-func (s *sessions) required(pages http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if _, err := s.account(r); err != nil && r.Method == http.MethodGet {
-			http.Redirect(w, r, "/login", http.StatusSeeOther)
-			return
-		}
-		pages.ServeHTTP(w, r)
-	})
-}
-
 func (s *sessions) ask(w http.ResponseWriter, _ *http.Request) {
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	fmt.Fprintf(w, `<!doctype html><html lang="en"><title>Log in</title><form method="post"><button>Log in as %s</button></form>`, account)
@@ -53,5 +43,25 @@ func (s *sessions) begin(w http.ResponseWriter, r *http.Request) {
 	s.accounts[value] = account
 	s.mu.Unlock()
 	http.SetCookie(w, &http.Cookie{Name: sessionCookie, Value: value, Path: "/", HttpOnly: true, SameSite: http.SameSiteLaxMode})
-	http.Redirect(w, r, "/settings/", http.StatusSeeOther)
+	http.Redirect(w, r, back(r), http.StatusSeeOther)
+}
+
+// back returns the page that the visitor asked for before the login. Another site may have
+// made up next: only a path is followed.
+func back(r *http.Request) string {
+	next := r.URL.Query().Get("next")
+	if !strings.HasPrefix(next, "/") || strings.HasPrefix(next, "//") || strings.Contains(next, `\`) {
+		return "/settings/"
+	}
+	return next
+}
+
+func (s *sessions) end(w http.ResponseWriter, r *http.Request) {
+	if cookie, err := r.Cookie(sessionCookie); err == nil {
+		s.mu.Lock()
+		delete(s.accounts, cookie.Value)
+		s.mu.Unlock()
+	}
+	http.SetCookie(w, &http.Cookie{Name: sessionCookie, Path: "/", MaxAge: -1})
+	http.Redirect(w, r, "/login", http.StatusSeeOther)
 }
