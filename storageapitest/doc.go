@@ -34,7 +34,7 @@
 //
 // In a bubble of [testing/synctest] time is virtual: it jumps to whatever happens next once
 // nothing is left to do at its moment. A receiver that is down for two days is a test of
-// some milliseconds. It begins at midnight UTC of 2000-01-01, which is what periods and expiry
+// less than a second. It begins at midnight UTC of 2000-01-01, which is what periods and expiry
 // dates that a test states are compared with.
 //
 //	func TestReceiverIsDown(t *testing.T) {

@@ -126,11 +126,9 @@ func TestWholeSchedule(t *testing.T) {
 	if last := slices.Max(at); last < 60*time.Hour || last > 91*time.Hour {
 		t.Errorf("the last attempt was made after %v, want 75 hours ±20 %%", last)
 	}
-	for range 3 {
-		idsAgain, atAgain := run(1)
-		if diff := cmp.Diff(ids, idsAgain) + cmp.Diff(at, atAgain); diff != "" {
-			t.Errorf("another run of the same seed (-before +now):\n%s", diff)
-		}
+	idsAgain, atAgain := run(1)
+	if diff := cmp.Diff(ids, idsAgain) + cmp.Diff(at, atAgain); diff != "" {
+		t.Errorf("another run of the same seed (-before +now):\n%s", diff)
 	}
 	if _, other := run(2); cmp.Equal(at, other) {
 		t.Error("another seed makes the same run")

@@ -4,6 +4,9 @@
 //
 // It is a module of its own, so that hosts that do not use it do not depend on pgx.
 //
+// It is experimental: its schema will change, and a minor version may need all nodes to stop
+// while it migrates. What is stored is kept. See docs/compatibility.md.
+//
 // # Use
 //
 //	store, err := postgres.Open(ctx, os.Getenv("DATABASE_URL"))

@@ -1,0 +1,211 @@
+// Package release_test makes a release of this tree where it harms nothing, and fetches it
+// as others do.
+package release_test
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+)
+
+const (
+	root     = "github.com/storageapi/storageapi"
+	postgres = root + "/store/postgres"
+)
+
+// TestRelease makes v0.1.0 of a copy of this tree, pushes it to a bare repository, and has
+// modules of others fetch it from there and build hosts on it: on a file, which is run, and
+// on PostgreSQL.
+func TestRelease(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it builds programs")
+	}
+	if runtime.GOOS == "windows" {
+		t.Skip("the script is for bash")
+	}
+	b := newBench(t)
+	b.copy()
+	b.git("init", "-q", "--bare", b.origin)
+	b.git("remote", "add", "origin", b.origin)
+	b.git("push", "-q", "origin", "main")
+
+	// What does not make a release leaves nothing.
+	before := b.state()
+	b.write("untidy.go", "package storageapi\n")
+	b.refuses("the tree is not clean", "-checked", "v0.1.0")
+	b.must(os.Remove(filepath.Join(b.tree, "untidy.go")))
+	b.write("store/postgres/untidy.go", "package postgres\n\nimport _ \"example.com/unknown\"\n")
+	b.commit("a package that no go.sum knows")
+	unknown := b.state()
+	b.refuses("the release could not be made", "-checked", "v0.1.0")
+	if after := b.state(); after != unknown {
+		t.Fatalf("before:\n%s\nafter a failure:\n%s", unknown, after)
+	}
+	b.git("reset", "-q", "--hard", "HEAD~1")
+	for _, version := range []string{"0.1.0", "v0.1", "v0.1.0-rc.1", "v01.0.0", "v0.0.0", "v2.0.0", "v0.1.0 v0.2.0"} {
+		b.refuses("", append([]string{"-checked"}, strings.Fields(version)...)...)
+	}
+	if after := b.state(); after != before {
+		t.Fatalf("before:\n%s\nafter refusals:\n%s", before, after)
+	}
+
+	out := b.release("v0.1.0")
+	if want := "git push --atomic origin main v0.1.0 store/postgres/v0.1.0\n"; !strings.HasSuffix(out, want) {
+		t.Errorf("the script ends with %q, want the command %q", out, want)
+	}
+	if got := b.git("ls-remote", "--tags", "origin"); got != "" {
+		t.Errorf("it pushed %s", got)
+	}
+	if got := b.git("status", "--porcelain"); got != "" {
+		t.Errorf("the tree is not clean after it: %s", got)
+	}
+	for _, file := range strings.Fields(b.git("ls-files", "*go.mod")) {
+		if strings.Contains(b.git("show", "v0.1.0:"+file), root+" v0.0.0") || strings.Contains(b.git("show", "v0.1.0:"+file), postgres+" v0.0.0") {
+			t.Errorf("%s requires v0.0.0 in the release", file)
+		}
+	}
+	if got := b.git("show", "v0.1.0:CHANGELOG.md"); !strings.Contains(got, "## Unreleased\n\n## 0.1.0 – 20") {
+		t.Errorf("the changelog has no heading for it: %.500s", got)
+	}
+	b.refuses("v0.1.0 exists already", "-checked", "v0.1.0")
+	b.refuses("v0.0.9 is not above v0.1.0", "-checked", "v0.0.9")
+	b.refuses("CHANGELOG.md says nothing under Unreleased", "-checked", "v0.1.1")
+
+	b.git("push", "-q", "--atomic", "origin", "main", "v0.1.0", "store/postgres/v0.1.0")
+	b.fetch()
+}
+
+// TestAPIDiff: what breaks the Go API is told, and is not released as a version that may
+// not.
+func TestAPIDiff(t *testing.T) {
+	if testing.Short() || runtime.GOOS == "windows" {
+		t.Skip("it builds the tool, and runs in bash")
+	}
+	b := newBench(t)
+	script, err := os.ReadFile("apidiff")
+	b.must(err)
+	b.write("release/apidiff", string(script))
+	b.write("go.mod", "module example.com/tiny\n\ngo 1.25.0\n")
+	b.write("tiny.go", "package tiny\n\nfunc Kept() {}\nfunc Gone() {}\n")
+	b.commit("the first")
+	check := func(version, says string, succeeds bool) {
+		t.Helper()
+		out, err := b.script("apidiff", strings.Fields(version)...)
+		if strings.Contains(out, "apidiff: not installed") && os.Getenv("CI") == "" {
+			t.Skip(out)
+		}
+		if (err == nil) != succeeds || !strings.Contains(out, says) {
+			t.Errorf("release/apidiff %s: %v, says %q, want %q", version, err, out, says)
+		}
+	}
+	check("", "there is no release to compare with yet", true)
+	check("v0.1.0", "there is no release to compare with yet", true)
+	b.git("tag", "v0.1.0")
+	b.write("more.go", "package tiny\n\nfunc More() {}\n")
+	b.commit("more")
+	check("v0.1.1", "nothing that v0.1.0 had is broken", true)
+	b.write("tiny.go", "package tiny\n\nfunc Kept() {}\n")
+	b.commit("less")
+	check("", "Gone: removed", true)
+	check("v0.1.1", "Gone: removed", false)
+	check("v0.2.0", "Gone: removed", true)
+	b.git("tag", "v1.0.0", "v0.1.0")
+	check("v1.1.0", "Gone: removed", false)
+}
+
+// fetch has modules that know nothing of this tree get the release, and build hosts on it.
+func (b *bench) fetch() {
+	b.Helper()
+	for name, host := range map[string]struct{ source, module string }{"file": {onFile, root}, "postgres": {onPostgres, postgres}} {
+		dir := filepath.Join(b.dir, name)
+		b.must(os.Mkdir(dir, 0o700))
+		b.must(os.WriteFile(filepath.Join(dir, "main.go"), []byte(host.source), 0o600))
+		b.outside(dir, "mod", "init", "example.com/"+name)
+		if out, err := b.tryOutside(dir, "get", host.module+"@v0.1.0"); err != nil {
+			for _, sign := range []string{"dial tcp", "i/o timeout", "no such host", "Service Unavailable", "connection refused"} {
+				if strings.Contains(out, sign) && os.Getenv("CI") == "" {
+					b.Skipf("the dependencies cannot be had from here: %s", out)
+				}
+			}
+			b.Fatalf("go get %s@v0.1.0: %v\n%s", host.module, err, out)
+		}
+		b.outside(dir, "mod", "tidy")
+		b.outside(dir, "build", "-o", "host", ".")
+		list := b.outside(dir, "list", "-m", "all")
+		for _, module := range []string{root, host.module} {
+			if !strings.Contains(list, "\n"+module+" v0.1.0\n") {
+				b.Errorf("%s: built of\n%s\nwant %s v0.1.0", name, list, module)
+			}
+		}
+		if strings.Contains(list, "=>") {
+			b.Errorf("%s: something is replaced:\n%s", name, list)
+		}
+		licensed := b.outside(dir, "list", "-m", "-f", "{{.Dir}}", host.module)
+		if _, err := os.Stat(filepath.Join(strings.TrimSpace(licensed), "LICENSE")); err != nil {
+			b.Errorf("%s comes without its licence: %v", host.module, err)
+		}
+	}
+	host := exec.Command(filepath.Join(b.dir, "file", "host"))
+	host.Dir = b.T.TempDir()
+	if out, err := host.CombinedOutput(); err != nil || string(out) != "204\n" {
+		b.Errorf("the host printed %q, %v", out, err)
+	}
+}
+
+const onFile = `package main
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+
+	"github.com/storageapi/storageapi"
+	"github.com/storageapi/storageapi/apikeys"
+	"github.com/storageapi/storageapi/scopes"
+)
+
+func main() {
+	api, err := storageapi.NewHandler(storageapi.Config{Path: "storage.db"})
+	if err != nil {
+		panic(err)
+	}
+	defer api.Close()
+	_, token, err := api.Keys.Create(context.Background(), "acct_1", apikeys.CreateParams{Name: "first", Scopes: scopes.All()})
+	if err != nil {
+		panic(err)
+	}
+	files := api.Auth.Require(scopes.FilesRead, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(204) }))
+	request, answer := httptest.NewRequest("GET", "/v2/files", nil), httptest.NewRecorder()
+	request.Header.Set("Api-Key", token.Reveal())
+	files.ServeHTTP(answer, request)
+	fmt.Println(answer.Code)
+}
+`
+
+const onPostgres = `package main
+
+import (
+	"context"
+	"net/http"
+	"os"
+
+	"github.com/storageapi/storageapi"
+	"github.com/storageapi/storageapi/store/postgres"
+)
+
+func main() {
+	store, err := postgres.Open(context.Background(), os.Getenv("DATABASE_URL"))
+	if err != nil {
+		panic(err)
+	}
+	api, err := storageapi.NewHandler(storageapi.Config{Store: store})
+	if err != nil {
+		panic(err)
+	}
+	panic(http.ListenAndServe(":8080", api))
+}
+`
