@@ -141,11 +141,11 @@ func (k *Kit) For(account string) *Kit {
 }
 
 // Subscribe makes a webhook of the kit's account, for these events, or for all that can be
-// subscribed to if there are none, and returns its receiver, which has its secret.
+// subscribed to, the host's own included, if there are none, and returns its receiver, which has its secret.
 func (k *Kit) Subscribe(events ...webhooks.EventType) *Receiver {
 	k.t.Helper()
 	if len(events) == 0 {
-		events = webhooks.EventTypes()
+		events = k.API.Webhooks.EventTypes()
 	}
 	r := k.Receiver("")
 	webhook, err := k.API.Webhooks.Create(k.t.Context(), k.Account, webhooks.CreateParams{URL: r.URL, Events: events})

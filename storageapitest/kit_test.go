@@ -227,6 +227,33 @@ func TestAccountsApart(t *testing.T) {
 	}
 }
 
+// teamCreated is an event of a host's own.
+type teamCreated struct {
+	Team string `json:"team"`
+}
+
+func (teamCreated) EventType() webhooks.EventType { return "teams.created" }
+
+// TestVocabulary: the kit is one for hosts with events and scopes of their own.
+func TestVocabulary(t *testing.T) {
+	kit := storageapitest.New(t, storageapitest.Config(storageapi.Config{
+		Scopes: []scopes.Declaration{{Scope: "teams:read", Description: "List teams"}},
+		Webhooks: webhooks.Config{Events: []webhooks.EventDeclaration{{
+			Type: "teams.created", Description: "Team created", Scope: "teams:read", Example: teamCreated{"red"},
+		}}},
+	}))
+	receiver := kit.Subscribe()
+	if err := kit.API.Webhooks.Publish(t.Context(), webhooks.Event{Account: kit.Account, Data: teamCreated{"blue"}}); err != nil {
+		t.Fatal(err)
+	}
+	if got := receiver.Next(); got.Type != "teams.created" || string(got.Data) != `{"team":"blue"}` {
+		t.Errorf("got %s with %s", got.Type, got.Data)
+	}
+	if got := kit.Key("teams:read").Do(kit.API.Auth.Require("teams:read", listFiles), "GET", "/v2/teams", ""); got.StatusCode != http.StatusOK {
+		t.Errorf("a key of the host's own scope is answered %s", got.Status)
+	}
+}
+
 // TestHostsOwnHandler: the kit is the network of a handler that the host made, runs and
 // closes.
 func TestHostsOwnHandler(t *testing.T) {
