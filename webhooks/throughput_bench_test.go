@@ -2,6 +2,7 @@ package webhooks_test
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/tls"
 	"encoding/binary"
@@ -24,7 +25,7 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// BenchmarkThroughput measures deliveries from Publish by 256 publishers to the
+// BenchmarkThroughput measures deliveries from Publish by 256 publishers, or fewer, to the
 // settlement on disk, with the attempt log, by 64 workers at most. The floor, which
 // takes turns with it in the same run, is a bare net/http loop of as many workers
 // that signs and posts the same bodies to the same receivers: "of-floor" is how
@@ -53,6 +54,7 @@ func benchmarkThroughput(b *testing.B, apart bool) {
 		{plain: true, body: 2048, fanout: 1, receivers: 1},
 		{plain: true, body: 2048, fanout: 10, receivers: 1},
 		{body: 256, fanout: 1, receivers: 1},
+		{body: 256, fanout: 1, receivers: 1, publishers: 64},
 		{body: 256, fanout: 10, receivers: 1},
 		{body: 2048, fanout: 1, receivers: 1},
 		{body: 2048, fanout: 10, receivers: 1},
@@ -144,14 +146,15 @@ func BenchmarkArrival(b *testing.B) {
 
 // A throughput is one way to measure.
 type throughput struct {
-	plain     bool // without TLS, which only a test can have
-	body      int  // bytes, about
-	fanout    int  // webhooks an event is for
-	receivers int
-	hosts     int    // names that lead to the receivers, with a webhook each; 0: none
-	others    int    // webhooks besides, in accounts of their own, with as many events
-	apart     bool   // the receivers are in a process of their own
-	arrived   func() // called for each request; nil: nothing
+	plain      bool // without TLS, which only a test can have
+	body       int  // bytes, about
+	fanout     int  // webhooks an event is for
+	receivers  int
+	hosts      int    // names that lead to the receivers, with a webhook each; 0: none
+	others     int    // webhooks besides, in accounts of their own, with as many events
+	publishers int    // at a time; 0: 256
+	apart      bool   // the receivers are in a process of their own
+	arrived    func() // called for each request; nil: nothing
 
 	data      webhooks.Data
 	urls      []string
@@ -170,10 +173,14 @@ func (c throughput) String() string {
 	if c.apart {
 		where = "apart"
 	}
-	if c.hosts > 0 {
-		return fmt.Sprintf("%s/%s/body=%d/fanout=%d/hosts=%d", where, kind, c.body, c.fanout, c.hosts)
+	name := fmt.Sprintf("%s/%s/body=%d/fanout=%d", where, kind, c.body, c.fanout)
+	switch {
+	case c.hosts > 0:
+		return fmt.Sprintf("%s/hosts=%d", name, c.hosts)
+	case c.publishers > 0:
+		return fmt.Sprintf("%s/publishers=%d", name, c.publishers)
 	}
-	return fmt.Sprintf("%s/%s/body=%d/fanout=%d/receivers=%d/webhooks=%d", where, kind, c.body, c.fanout, c.receivers, c.fanout*c.receivers+c.others)
+	return fmt.Sprintf("%s/receivers=%d/webhooks=%d", name, c.receivers, c.fanout*c.receivers+c.others)
 }
 
 // start starts the receivers and the service.
@@ -259,7 +266,7 @@ func swallow(w http.ResponseWriter, r *http.Request) {
 func (c *throughput) service(b *testing.B, deliveries int) time.Duration {
 	began := time.Now()
 	done := c.counted.expect(deliveries)
-	inGoroutines(256, deliveries/c.fanout, func(i int) {
+	inGoroutines(cmp.Or(c.publishers, 256), deliveries/c.fanout, func(i int) {
 		event := c.event("")
 		event.Account = c.accounts[i%len(c.accounts)]
 		if err := c.api.Publish(b.Context(), event); err != nil {

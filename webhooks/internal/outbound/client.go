@@ -127,13 +127,13 @@ func (c *Client) send(cancel *Canceler, owner, address string, request []byte, d
 	}
 }
 
-// connect returns a new connection. If this host has run out of something, it lets go of
-// connections that are kept, and dials once more.
+// connect returns a new connection. While this host has run out of something, connections
+// that are kept make room for it.
 func (c *Client) connect(cancel *Canceler, owner, address string, deadline time.Time) (*conn, error) {
 	ctx, release := cancel.until(deadline)
 	defer release()
 	conn, err := c.dialTLS(ctx, owner, address)
-	if err != nil && isAny(err, exhausted) && c.pool.release() {
+	for err != nil && isAny(err, exhausted) && c.pool.release() {
 		conn, err = c.dialTLS(ctx, owner, address)
 	}
 	if err != nil {

@@ -83,28 +83,42 @@ func TestManyHosts(t *testing.T) {
 	}
 }
 
-// A host that runs out of descriptors gives those of kept connections to deliveries.
+// A host that runs out of descriptors gives those of kept connections to deliveries, also to
+// many at a time.
 func TestDescriptorsAreMadeFree(t *testing.T) {
 	t.Parallel()
 	client := New(NewGuard(nil, nil), nil, 1000)
 	defer client.CloseIdle()
 	dialing(client)
-	const descriptors = 16
+	const descriptors, goroutines = 128, 16
 	var open atomic.Int64
 	through := client.dial
 	client.dial = func(ctx context.Context, owner, address string) (net.Conn, error) {
-		if open.Add(1) > descriptors {
-			open.Add(-1)
-			return nil, &net.OpError{Op: "dial", Net: "tcp", Err: syscall.EMFILE}
+		for {
+			n := open.Load()
+			if n == descriptors {
+				return nil, &net.OpError{Op: "dial", Net: "tcp", Err: syscall.EMFILE}
+			}
+			if open.CompareAndSwap(n, n+1) {
+				break
+			}
 		}
 		conn, err := through(ctx, owner, address)
 		return &descriptor{Conn: conn, open: &open}, err
 	}
-	for i := range 10 * descriptors {
-		post(t, client, fmt.Sprintf("host-%d.example.com", i))
+	var group sync.WaitGroup
+	for g := range goroutines {
+		group.Go(func() {
+			for i := range 30 {
+				if response := tryPost(t, client, fmt.Sprintf("host-%d-%d.example.com", g, i)); response.Status != http.StatusNoContent {
+					t.Errorf("%+v", response)
+				}
+			}
+		})
 	}
-	if kept := client.pool.count; kept < descriptors/2 {
-		t.Errorf("%d connections are kept of %d descriptors", kept, descriptors)
+	group.Wait()
+	if kept := client.pool.count; kept == 0 || int64(kept) != open.Load() {
+		t.Errorf("%d connections are kept of %d that are open", kept, open.Load())
 	}
 	client.CloseIdle()
 	open.Store(descriptors) // others have them all

@@ -113,7 +113,7 @@ func (p *pool) remove(c *conn) {
 }
 
 // removeOldest removes up to n, the least recently used first, and returns them to be
-// closed, which takes too long to be done under the lock.
+// closed, which others had better not wait for.
 func (p *pool) removeOldest(n int) (removed []*conn) {
 	for len(removed) < n && p.oldest != nil {
 		removed = append(removed, p.oldest)
@@ -147,11 +147,11 @@ func (p *pool) removeExpired(now time.Time) (removed []*conn) {
 }
 
 // release closes an eighth of all, the least recently used, and reports whether there
-// was any.
+// was any. Others that need what it frees wait until it is free.
 func (p *pool) release() bool {
 	p.mu.Lock()
+	defer p.mu.Unlock()
 	removed := p.removeOldest((p.count + 7) / 8)
-	p.mu.Unlock()
 	for _, c := range removed {
 		c.close()
 	}
