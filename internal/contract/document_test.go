@@ -170,7 +170,7 @@ func TestDocument(t *testing.T) {
 				}
 			}
 			for _, content := range response.Value.Content {
-				checkRequired(t, op.id+" "+status, content.Schema)
+				checkRequired(t, op.id+" "+status, content.Schema, "unknownScopes")
 			}
 		}
 	}
