@@ -9,22 +9,22 @@ import (
 	"time"
 
 	"github.com/storageapi/storageapi/auth"
-	"github.com/storageapi/storageapi/internal/httpapi"
 )
 
 //go:embed openapi.json
 var openAPI []byte
 
 // OpenAPI returns the OpenAPI 3.1 document of the API, as JSON: every route,
-// status, code, header and limit, and the events that webhooks receive. It is what
-// [Config] makes of it by default: a host that changes, say, the name of the
-// signature's header may change that here too, as the copy is the caller's.
+// status, code, header and limit, and the events that webhooks receive. It is that of a
+// Handler whose [Config] leaves these as they are: [Handler.OpenAPI] is that of any other.
+// The copy is the caller's.
 func OpenAPI() []byte { return bytes.Clone(openAPI) }
 
-// OpenAPI is [OpenAPI] of this very Handler: its paths begin with [Config.Prefix].
-func (h *Handler) OpenAPI() []byte {
-	return bytes.ReplaceAll(openAPI, []byte(`"`+httpapi.DefaultPrefix+`/`), []byte(`"`+h.prefix+`/`))
-}
+// OpenAPI is [OpenAPI] of this very Handler: its paths begin with [Config.Prefix], and it
+// has what Config says of scopes, event types, the name of the signature's header and
+// limits. A Handler with nothing of that has the same document, byte for byte. The copy is
+// the caller's.
+func (h *Handler) OpenAPI() []byte { return bytes.Clone(h.document) }
 
 // OpenAPIHandler returns a handler that serves [OpenAPI] to everybody: GET and
 // HEAD, at any path, so that a host mounts it where it likes. Caches may keep
@@ -32,7 +32,7 @@ func (h *Handler) OpenAPI() []byte {
 func OpenAPIHandler() http.Handler { return serveDocument(openAPI) }
 
 // OpenAPIHandler is [OpenAPIHandler] of this very Handler.
-func (h *Handler) OpenAPIHandler() http.Handler { return serveDocument(h.OpenAPI()) }
+func (h *Handler) OpenAPIHandler() http.Handler { return serveDocument(h.document) }
 
 func serveDocument(document []byte) http.Handler {
 	sum := sha256.Sum256(document)

@@ -138,6 +138,7 @@ func TestEventDeclarationsThatAreWrong(t *testing.T) {
 		"an example that bad": {change(func(d *webhooks.EventDeclaration) { d.Example = list{} }), "Events[0].Example"},
 		"a schema of no JSON": {change(func(d *webhooks.EventDeclaration) { d.Schema = json.RawMessage(`{`) }), "Events[0].Schema"},
 		"a boolean schema":    {change(func(d *webhooks.EventDeclaration) { d.Schema = json.RawMessage(`true`) }), "Events[0].Schema"},
+		"a reference":         {change(func(d *webhooks.EventDeclaration) { d.Schema = json.RawMessage(`{"$ref":"#/$defs/a"}`) }), "Events[0].Schema"},
 		"an empty schema":     {change(func(d *webhooks.EventDeclaration) { d.Schema = json.RawMessage(``) }), "Events[0].Schema"},
 		"too many":            {many, "Events"},
 	} {

@@ -1,0 +1,289 @@
+package storageapi
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/storageapi/storageapi/internal/httpapi"
+	"github.com/storageapi/storageapi/scopes"
+	"github.com/storageapi/storageapi/webhooks"
+)
+
+// A hostDocument is openapi.json, changed at the places where a host's Config says
+// otherwise. All else stays as it is, to the byte.
+type hostDocument struct{ text []byte }
+
+// newHostDocument returns the document of a Handler with that Config.
+func newHostDocument(config *Config, prefix string) []byte {
+	d := &hostDocument{openAPI}
+	if prefix != httpapi.DefaultPrefix {
+		d.text = bytes.ReplaceAll(d.text, []byte(`"`+httpapi.DefaultPrefix+`/`), []byte(`"`+prefix+`/`))
+	}
+	d.setLimits(config) // before anything is in it that a host has written
+	d.setReadScopes(config.Webhooks.Events)
+	d.setScopes(config.Scopes)
+	d.setEvents(config.Webhooks.Events)
+	return d.text
+}
+
+// replace replaces the one place that has a text. Both are JSON.
+func (d *hostDocument) replace(before, after string) {
+	if bytes.Count(d.text, []byte(before)) != 1 {
+		panic("storageapi: openapi.json has not once: " + before) // a test has all of them
+	}
+	d.text = bytes.Replace(d.text, []byte(before), []byte(after), 1)
+}
+
+// replaceAll replaces a text wherever it is.
+func (d *hostDocument) replaceAll(before, after string) {
+	if !bytes.Contains(d.text, []byte(before)) {
+		panic("storageapi: openapi.json has not: " + before)
+	}
+	d.text = bytes.ReplaceAll(d.text, []byte(before), []byte(after))
+}
+
+func (d *hostDocument) setScopes(declared []scopes.Declaration) {
+	if len(declared) == 0 {
+		return
+	}
+	names, permits := "", "The service's own scopes:"
+	for _, s := range declared {
+		names += ",\n          " + inJSON(s.Scope)
+		permits += fmt.Sprintf("\n- `%s`: %s", s.Scope, s.Description)
+	}
+	d.replace(`"Scope": {
+        "type": "string",`, `"Scope": {
+        "type": "string",
+        "description": `+inJSON(permits)+`,`)
+	d.replace(`
+          "account:read"
+`, `
+          "account:read"`+names+"\n")
+}
+
+// setReadScopes says which scopes are behind which event types.
+func (d *hostDocument) setReadScopes(declared []webhooks.EventDeclaration) {
+	behind := ""
+	for _, e := range declared {
+		if e.Scope != scopes.AccountRead {
+			behind += fmt.Sprintf("`%s` for `%s`, ", e.Scope, e.Type)
+		}
+	}
+	d.replace("`files.expiring`, `account:read` for all others.", "`files.expiring`, "+behind+"`account:read` for all others.")
+}
+
+func (d *hostDocument) setEvents(declared []webhooks.EventDeclaration) {
+	if len(declared) == 0 {
+		return
+	}
+	var names, hooks, schemas strings.Builder
+	taken := make(map[string]bool)
+	for i, e := range declared {
+		fmt.Fprintf(&names, ", %s", inJSON(e.Type))
+		name := typeName(e.Type)
+		if taken[name] {
+			name += fmt.Sprint(i)
+		}
+		taken[name] = true
+		hooks.WriteString(hookOf(e, name))
+		fmt.Fprintf(&schemas, `"%sEvent": {
+        "type": "object",
+        "required": ["id", "type", "timestamp", "data"],
+        "properties": {
+          "id": {"$ref": "#/components/schemas/EventId"},
+          "type": {"type": "string", "const": %s},
+          "timestamp": {"$ref": "#/components/schemas/Timestamp"},
+          "data": %s
+        }
+      },
+      `, name, inJSON(e.Type), dataSchema(e))
+	}
+	d.replace(`"transactions.limit_reached"]
+`, `"transactions.limit_reached"`+names.String()+"]\n")
+	d.replace(`"webhook.test": {`, hooks.String()+`"webhook.test": {`)
+	d.replace(`"WebhookTestEvent": {`, schemas.String()+`"WebhookTestEvent": {`)
+}
+
+// hookOf returns the entry of an event type among the webhooks.
+func hookOf(e webhooks.EventDeclaration, name string) string {
+	examples := ""
+	if e.Example != nil {
+		examples = fmt.Sprintf(`,
+              "examples": {"one": {"value": {"id": "evt_01JD5XQ0000000000000000000", "type": %s, "timestamp": "2026-11-20T12:00:00.001Z", "data": %s}}}`,
+			inJSON(e.Type), inJSON(e.Example))
+	}
+	return fmt.Sprintf(`%s: {
+      "post": {
+        "operationId": "on%s",
+        "tags": ["Events"],
+        "security": [],
+        "summary": %s,
+        "description": %s,
+        "parameters": [
+          {"$ref": "#/components/parameters/ServiceSignature"},
+          {"$ref": "#/components/parameters/StandardWebhookId"},
+          {"$ref": "#/components/parameters/StandardWebhookTimestamp"},
+          {"$ref": "#/components/parameters/StandardWebhookSignature"}
+        ],
+        "requestBody": {
+          "required": true,
+          "content": {
+            "application/json": {
+              "schema": {"$ref": "#/components/schemas/%sEvent"}%s
+            }
+          }
+        },
+        "responses": {
+          "2XX": {"$ref": "#/components/responses/EventTaken"},
+          "410": {"$ref": "#/components/responses/EventGone"},
+          "default": {"$ref": "#/components/responses/EventFailed"}
+        }
+      }
+    },
+    `, inJSON(e.Type), name, inJSON(e.Description), inJSON(fmt.Sprintf("Subscribing to it requires the scope `%s`.", e.Scope)), name, examples)
+}
+
+// typeName returns a name for programs: "TeamsCreated" of "teams.created".
+func typeName(t webhooks.EventType) string {
+	name := ""
+	for _, word := range strings.FieldsFunc(string(t), func(r rune) bool { return r == '.' || r == '_' }) {
+		name += strings.ToUpper(word[:1]) + word[1:]
+	}
+	return name
+}
+
+// dataSchema returns the schema of an event type's payloads: the declared one, or one that
+// follows from the example.
+func dataSchema(e webhooks.EventDeclaration) string {
+	if e.Schema != nil {
+		return inJSON(e.Schema) // compact
+	}
+	var example any
+	if err := json.Unmarshal([]byte(inJSON(e.Example)), &example); err != nil {
+		panic(err) // it was encoded before
+	}
+	return inJSON(schemaOf(example))
+}
+
+// schemaOf returns a schema that says of what types the parts of a value are.
+func schemaOf(value any) map[string]any {
+	switch value := value.(type) {
+	case map[string]any:
+		properties := make(map[string]any)
+		for name, part := range value {
+			properties[name] = schemaOf(part)
+		}
+		return map[string]any{"type": "object", "properties": properties}
+	case []any:
+		if len(value) > 0 {
+			return map[string]any{"type": "array", "items": schemaOf(value[0])}
+		}
+		return map[string]any{"type": "array", "items": map[string]any{}}
+	case string:
+		return map[string]any{"type": "string"}
+	case float64:
+		return map[string]any{"type": "number", "format": "double"}
+	case bool:
+		return map[string]any{"type": "boolean"}
+	}
+	return map[string]any{} // null: anything
+}
+
+// setLimits says what the Config sets of names and limits.
+func (d *hostDocument) setLimits(config *Config) {
+	if name := config.Webhooks.SignatureHeader; name != "" {
+		d.replace(`"name": "X-Service-Signature"`, `"name": `+inJSON(name))
+	}
+	if prefix := config.Keys.Prefix; prefix != "" {
+		d.replaceAll("sak_", prefix+"_")
+		d.replace("`sak` by default", "`"+prefix+"`")
+	}
+	d.setCount("An account can have 1,000 keys, unless the service sets another limit.", "keys", config.Keys.MaxPerAccount)
+	d.setCount("An account can have 100 webhooks, unless the service sets another limit.", "webhooks", config.Webhooks.MaxPerAccount)
+	if timeout := config.Webhooks.Timeout; timeout > 0 {
+		d.replaceAll("within 15 seconds", "within "+spell(timeout))
+	}
+	switch limit := config.Webhooks.FailingLimit; {
+	case limit < 0:
+		d.replaceAll("the receiver responded 410, or all attempts had failed for 5 days.", "the receiver responded 410.")
+	case limit > 0:
+		d.replaceAll("all attempts had failed for 5 days", "all attempts had failed for "+spell(limit))
+	}
+	if ratios := config.Webhooks.ApproachingRatios; ratios != nil {
+		var list []string
+		for _, ratio := range ratios {
+			list = append(list, fmt.Sprintf("%.6g%%", 100*ratio))
+		}
+		d.replaceAll("Sent once a period, at 80% of the limit unless the service sets another ratio.", sent("Sent once a period for each of these parts of the limit: ", list))
+	}
+	if leads := config.Webhooks.FileLeads; leads != nil {
+		leads = slices.Clone(leads)
+		slices.Sort(leads)
+		var list []string
+		for _, lead := range slices.Backward(leads) {
+			list = append(list, spell(lead))
+		}
+		d.replaceAll("Sent 7 days and 1 day before each file expires, unless the service sets other times.", sent("Sent so long before each file expires: ", list))
+	}
+	if rate := config.RateLimit; rate.PerSecond > 0 {
+		may := fmt.Sprintf("an API key can make %.6g requests a second", rate.PerSecond)
+		if rate.Burst > 0 {
+			may += fmt.Sprintf(", %d of them at once", rate.Burst)
+		}
+		if rate.PerAccount >= 0 {
+			may += fmt.Sprintf("; all keys of an account together can make %d times as many", cmp.Or(rate.PerAccount, 4))
+		}
+		d.replace("the service may limit the requests of each API key, and those of all keys of an account together. Then every response", may+". Every response")
+	}
+}
+
+// sent returns a sentence with a list, or that nothing is sent.
+func sent(begin string, list []string) string {
+	if len(list) == 0 {
+		return "This service does not send it by itself."
+	}
+	return begin + strings.Join(list, ", ") + "."
+}
+
+// setCount says how many there may be: 0 is the default, negative any number.
+func (d *hostDocument) setCount(sentence, what string, limit int) {
+	switch {
+	case limit < 0:
+		d.replace(" "+sentence, "")
+	case limit > 0:
+		d.replace(sentence, fmt.Sprintf("An account can have %d %s.", limit, what))
+	}
+}
+
+// spell returns a duration in words: in days or seconds if it is some of those.
+func spell(d time.Duration) string {
+	const day = 24 * time.Hour
+	n, unit := int64(d/time.Second), "second"
+	switch {
+	case d%day == 0:
+		n, unit = int64(d/day), "day"
+	case d%time.Second != 0:
+		return d.String()
+	}
+	if n == 1 {
+		return "1 " + unit
+	}
+	return fmt.Sprintf("%d %ss", n, unit)
+}
+
+// inJSON returns a value as JSON, "<", ">" and "&" as they are. What cannot be encoded was
+// refused before.
+func inJSON(value any) string {
+	var b bytes.Buffer
+	encoder := json.NewEncoder(&b)
+	encoder.SetEscapeHTML(false)
+	if err := encoder.Encode(value); err != nil {
+		panic(err)
+	}
+	return strings.TrimSuffix(b.String(), "\n")
+}

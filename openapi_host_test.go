@@ -1,0 +1,139 @@
+package storageapi_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/storageapi/storageapi"
+	"github.com/storageapi/storageapi/apikeys"
+	"github.com/storageapi/storageapi/auth"
+	"github.com/storageapi/storageapi/scopes"
+	"github.com/storageapi/storageapi/store/memory"
+	"github.com/storageapi/storageapi/webhooks"
+)
+
+// A teamCreated is a host's payload, with what is hard to write down.
+type teamCreated struct {
+	TeamID string         `json:"teamId"`
+	Size   float64        `json:"size"`
+	Tags   []string       `json:"tags"`
+	Owner  map[string]any `json:"owner"`
+}
+
+func (teamCreated) EventType() webhooks.EventType { return "teams.created" }
+
+// hostConfig sets all that a host's document has otherwise.
+func hostConfig() storageapi.Config {
+	hard := `"quoted" <b> & within 15 seconds, sak_, ` + "`files.expiring`, `account:read` for all others."
+	return storageapi.Config{
+		Store:     memory.New(),
+		Prefix:    "/api/v1",
+		Scopes:    []scopes.Declaration{{Scope: "teams:read", Description: "List teams " + hard}, {Scope: "teams:write", Description: "Change teams"}},
+		RateLimit: auth.RateLimit{PerSecond: 2.5, Burst: 10},
+		Keys:      apikeys.Config{Prefix: "acme", MaxPerAccount: 7},
+		Webhooks: webhooks.Config{
+			SignatureHeader: "X-Acme-Signature", MaxPerAccount: -1, Timeout: 5 * time.Second, FailingLimit: 48 * time.Hour,
+			ApproachingRatios: []float64{0.5, 0.9}, FileLeads: []time.Duration{24 * time.Hour, 90 * time.Minute},
+			Events: []webhooks.EventDeclaration{
+				{Type: "teams.created", Description: "Team created " + hard, Scope: "teams:read", Example: teamCreated{
+					TeamID: hard, Tags: []string{"a"}, Owner: map[string]any{"webhook.test": map[string]any{}, "WebhookTestEvent": true, "none": nil},
+				}},
+				{Type: "teams_created.x", Description: "With a schema", Scope: "account:read", Schema: json.RawMessage(`{"type": "object", "properties": {"webhook.test": {}, "WebhookTestEvent": {}}}`)},
+				{Type: "teams.created_x", Description: "Of a similar name", Scope: "files:read", Schema: json.RawMessage(`{}`)},
+			},
+		},
+	}
+}
+
+func newHost(t *testing.T, config storageapi.Config) *storageapi.Handler {
+	t.Helper()
+	api, err := storageapi.NewHandler(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = api.Close() })
+	return api
+}
+
+func TestOpenAPIOfAHost(t *testing.T) {
+	api := newHost(t, hostConfig())
+	text := string(api.OpenAPI())
+	var d document
+	if err := json.Unmarshal([]byte(text), &d); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(append(scopes.All().Names(), "teams:read", "teams:write"), d.Components.Schemas.Scope.Enum); diff != "" {
+		t.Errorf("scopes (-want +got):\n%s", diff)
+	}
+	var types []string
+	for _, eventType := range api.Webhooks.EventTypes() {
+		types = append(types, string(eventType))
+		if d.Webhooks[eventType] == nil {
+			t.Errorf("no webhook %s", eventType)
+		}
+	}
+	if diff := cmp.Diff(types, d.Components.Schemas.EventType.Enum); diff != "" {
+		t.Errorf("event types (-want +got):\n%s", diff)
+	}
+	for path := range d.Paths {
+		if !strings.HasPrefix(path, "/api/v1/") {
+			t.Errorf("path %s", path)
+		}
+	}
+	for _, want := range []string{
+		`"name": "X-Acme-Signature"`, "a prefix, `acme`, an underscore", "An account can have 7 keys.", "within 5 seconds", "had failed for 2 days",
+		"Sent once a period for each of these parts of the limit: 50%, 90%.", "Sent so long before each file expires: 1 day, 5400 seconds.",
+		"an API key can make 2.5 requests a second, 10 of them at once; all keys of an account together can make 4 times as many. Every response",
+		"`files:read` for `files.expiring`, `teams:read` for `teams.created`, `files:read` for `teams.created_x`, `account:read` for all others.",
+		`- ` + "`teams:write`" + `: Change teams`, `"TeamsCreatedXEvent"`, `"TeamsCreatedX2Event"`, `"onTeamsCreated"`,
+		`"teamId":"\"quoted\" <b> & within 15 seconds, sak_`, // as the host wrote it
+		`"size":{"format":"double","type":"number"}`,
+	} {
+		if !strings.Contains(text, want) {
+			t.Errorf("it does not have %s", want)
+		}
+	}
+	for _, not := range []string{"X-Service-Signature", "sak_0", "An account can have 100 webhooks", "/v2/", "5 days"} {
+		if strings.Contains(text, not) {
+			t.Errorf("it has %s", not)
+		}
+	}
+	api.OpenAPI()[0] = 'x'
+	if api.OpenAPI()[0] != '{' {
+		t.Error("a caller changed the document")
+	}
+}
+
+// TestOpenAPIOfADefaultHost: nothing declared is exactly the document, byte for byte.
+func TestOpenAPIOfADefaultHost(t *testing.T) {
+	if !bytes.Equal(newHost(t, storageapi.Config{Store: memory.New()}).OpenAPI(), storageapi.OpenAPI()) {
+		t.Error("it is another")
+	}
+}
+
+// TestOpenAPIOfAHostWithoutLimits turns off what can be.
+func TestOpenAPIOfAHostWithoutLimits(t *testing.T) {
+	api := newHost(t, storageapi.Config{
+		Store: memory.New(), Prefix: "/", Keys: apikeys.Config{MaxPerAccount: -1}, RateLimit: auth.RateLimit{PerSecond: 1, PerAccount: -1},
+		Webhooks: webhooks.Config{FailingLimit: -1, ApproachingRatios: []float64{}},
+	})
+	text := string(api.OpenAPI())
+	for _, want := range []string{"This service does not send it by itself.", "an API key can make 1 requests a second. Every response", "the receiver responded 410."} {
+		if !strings.Contains(text, want) {
+			t.Errorf("it does not have %s", want)
+		}
+	}
+	if not := []string{"An account can have 1,000 keys", "80%", "days. Null"}; slices.ContainsFunc(not, func(s string) bool { return strings.Contains(text, s) }) {
+		t.Errorf("it has one of %q", not)
+	}
+	var d document
+	if err := json.Unmarshal([]byte(text), &d); err != nil || d.Paths["/api-keys"] == nil {
+		t.Errorf("%v, %d paths", err, len(d.Paths))
+	}
+}
