@@ -18,7 +18,7 @@ func (h *host) testAny(t *testing.T) {
 		if op.Operation.Responses.Status(http.StatusNotFound) != nil {
 			h.do(t, op.id, 404, nobody, exampleBody)
 		}
-		if onKey := strings.HasPrefix(op.Path, "/v2/api-keys"); !onKey || op.Method == http.MethodGet {
+		if onKey := strings.HasPrefix(op.Path, h.prefix+"/api-keys"); !onKey || op.Method == http.MethodGet {
 			h.do(t, op.id, 403, nobody, as(weak), exampleBody) // of keys, the very one decides
 		}
 		if op.Method == http.MethodGet {
@@ -82,6 +82,6 @@ func (h *host) testNone(t *testing.T) {
 		none(404, "GET", path+"/")
 		none(404, "PUT", path+"/more/and/more")
 	}
-	none(404, "GET", "/v2/files")
+	none(404, "GET", h.prefix+"/files")
 	none(404, "POST", "/")
 }

@@ -8,8 +8,16 @@ import (
 )
 
 // TestContract provokes every answer that is documented.
-func TestContract(t *testing.T) {
-	d := load(t)
+func TestContract(t *testing.T) { testContract(t, load(t)) }
+
+// TestContractOfAHost does so on a host with scopes, event types, names and limits of its own.
+func TestContractOfAHost(t *testing.T) {
+	d := loadOwn(t)
+	testContract(t, d)
+	t.Run("own scopes", newHost(t, d, nil).testOwnScopes)
+}
+
+func testContract(t *testing.T, d *document) {
 	h := newHost(t, d, nil)
 	t.Run("keys", h.testKeys)
 	t.Run("webhooks", h.testWebhooks)

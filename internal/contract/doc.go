@@ -4,6 +4,7 @@
 //
 //   - TestContract calls every operation, for success and for each failure that can be provoked, on a host with a file and
 //     a receiver behind TLS. It fails if an answer is not as documented, and if a documented status was never seen.
+//   - TestContractOfAHost does so on a host with a vocabulary of its own, by that host's document.
 //   - TestWalk calls operations with values made from the document, good and bad, and more that is not in it. Its seed is
 //     printed; -seed takes it again, -requests sets how many there are.
 //   - TestLint runs redocly with its recommended rules. It needs Node.js and the package that package-lock.json pins;

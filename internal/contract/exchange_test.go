@@ -39,7 +39,7 @@ type exchange struct {
 }
 
 // secrets are the values of keys and signing secrets.
-var secrets = regexp.MustCompile(`\b(sak|whsec)_[0-9A-Za-z+/=]+`)
+var secrets = regexp.MustCompile(`\b(sak|acme|whsec)_[0-9A-Za-z+/=]+`)
 
 // String shows the exchange without its secrets.
 func (e *exchange) String() string {

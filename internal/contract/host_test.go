@@ -66,6 +66,9 @@ func newHost(t testing.TB, d *document, change func(*storageapi.Config)) *host {
 			Retries:       []time.Duration{},
 		},
 	}
+	if d.configure != nil {
+		d.configure(&config)
+	}
 	if change != nil {
 		change(&config)
 	}
@@ -89,7 +92,7 @@ func newHost(t testing.TB, d *document, change func(*storageapi.Config)) *host {
 			t.Errorf("Run: %v", err)
 		}
 	})
-	_, h.admin = h.key("admin", scopes.All())
+	_, h.admin = h.key("admin", api.Keys.Scopes().All())
 	return h
 }
 

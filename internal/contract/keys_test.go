@@ -10,7 +10,7 @@ import (
 func (h *host) testKeys(t *testing.T) {
 	made := h.do(t, "createKey", 201, body(`{"name":"reader","scopes":["files:read","files:read"]}`))
 	id, value := made.text("id"), made.text("key")
-	if want := "/v2/api-keys/" + id; made.header.Get("Location") != want {
+	if want := h.prefix + "/api-keys/" + id; made.header.Get("Location") != want {
 		t.Errorf("Location is %q, want %q", made.header.Get("Location"), want)
 	}
 	h.do(t, "createKey", 201, body(`{"name":"é","scopes":["account:read"],"expiresAt":"2999-12-31"}`))

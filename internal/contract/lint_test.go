@@ -24,7 +24,16 @@ func TestLint(t *testing.T) {
 		}
 		t.Skipf(message, err)
 	}
-	command := exec.CommandContext(t.Context(), redocly, "lint", "--extends=recommended", "--format=json", "../../openapi.json")
+	t.Run("default", func(t *testing.T) { lint(t, redocly, load(t)) })
+	t.Run("of a host", func(t *testing.T) { lint(t, redocly, loadOwn(t)) })
+}
+
+func lint(t *testing.T, redocly string, d *document) {
+	file := filepath.Join(t.TempDir(), "openapi.json")
+	if err := os.WriteFile(file, d.text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	command := exec.CommandContext(t.Context(), redocly, "lint", "--extends=recommended", "--format=json", file)
 	command.Env = append(os.Environ(), "REDOCLY_TELEMETRY=off", "REDOCLY_SUPPRESS_UPDATE_NOTICE=true")
 	output, err := command.Output() // which fails where there are errors, and says them
 	var found struct {

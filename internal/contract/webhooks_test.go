@@ -1,6 +1,7 @@
 package contract
 
 import (
+	"encoding/json"
 	"fmt"
 	"strings"
 	"testing"
@@ -12,14 +13,17 @@ import (
 // id.
 func (h *host) webhook(t testing.TB, path string) string {
 	t.Helper()
-	return h.do(t, "createWebhook", 201, body(fmt.Sprintf(`{"url":%q,"events":["files.expiring","balance.low",
-		"bandwidth.limit_approaching","bandwidth.limit_reached","transactions.limit_approaching","transactions.limit_reached"]}`, h.receiver.url+path))).text("id")
+	events, err := json.Marshal(h.api.Webhooks.EventTypes())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return h.do(t, "createWebhook", 201, body(fmt.Sprintf(`{"url":%q,"events":%s}`, h.receiver.url+path, events))).text("id")
 }
 
 func (h *host) testWebhooks(t *testing.T) {
 	made := h.do(t, "createWebhook", 201, body(fmt.Sprintf(`{"url":%q,"events":["balance.low","files.expiring"],"balanceThreshold":"0.000000001"}`, h.receiver.url)))
 	id := made.text("id")
-	if want := "/v2/notifications/webhooks/" + id; made.header.Get("Location") != want {
+	if want := h.prefix + "/notifications/webhooks/" + id; made.header.Get("Location") != want {
 		t.Errorf("Location is %q, want %q", made.header.Get("Location"), want)
 	}
 	loud := "HTTPS" + strings.TrimPrefix(h.receiver.url, "https")
@@ -93,7 +97,7 @@ func (h *host) testTestEvents(t *testing.T) {
 // testEvents has an event of each type arrive at the receiver, which checks it.
 func (h *host) testEvents(t *testing.T) {
 	id := h.webhook(t, "")
-	for _, data := range everyEvent() {
+	for _, data := range h.events() {
 		before := h.receiver.received(string(data.EventType()))
 		h.publish(data)
 		eventually(t, string(data.EventType())+" arrives", func() bool { return h.receiver.received(string(data.EventType())) > before })
