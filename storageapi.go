@@ -1,9 +1,7 @@
 // Package storageapi gives a storage service written in Go the part of its HTTP
 // API that issues API keys with scopes, authenticates every request with them,
 // lets clients register webhooks, and delivers signed events to those: in the
-// host's own process, with one file on disk.
-//
-// # Quick start
+// host's own process, with one file on disk:
 //
 //	api, err := storageapi.NewHandler(storageapi.Config{Path: "storage.db"})
 //	if err != nil {

@@ -1,8 +1,6 @@
 // Package auth authenticates requests by their Api-Key header and guards
 // handlers, the library's own and the host's alike (docs/spec.md, section 5).
 //
-// # Guarding a route
-//
 //	mux.Handle("GET /v2/environments", api.Auth.Require(scopes.EnvironmentsRead, list))
 //
 // Inside the handler, [PrincipalFrom] returns the caller. A request without a valid key

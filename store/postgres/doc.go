@@ -1,6 +1,10 @@
 // Package postgres stores everything in a PostgreSQL database that any number of nodes
 // share. A node is a process of the host. A host that outgrows one machine passes a Store
-// of this package instead of a path and runs any number of copies; nothing else changes.
+// of this package instead of a path and runs any number of copies; nothing else changes:
+//
+//	store, err := postgres.Open(ctx, os.Getenv("DATABASE_URL"))
+//	defer store.Close() // after the Handler
+//	api, err := storageapi.NewHandler(storageapi.Config{Store: store})
 //
 // It is a module of its own, so that hosts that do not use it do not depend on pgx.
 //
@@ -8,10 +12,6 @@
 // while it migrates. What is stored is kept. See docs/compatibility.md.
 //
 // # Use
-//
-//	store, err := postgres.Open(ctx, os.Getenv("DATABASE_URL"))
-//	…
-//	api, err := storageapi.NewHandler(storageapi.Config{Store: store})
 //
 // [Open] connects, migrates and checks. A host with its own pool calls [Migrate] once and
 // then [New]; a host that applies schema changes with its own tool takes them from [SQL].

@@ -1,0 +1,291 @@
+// Host is a whole service to copy: the API next to routes of its own, with a scope and an event
+// of its own, the settings pages behind its login, metrics, and an end that cuts nothing short.
+//
+//	PASSWORD=… go run ./examples/host   # http://127.0.0.1:8080; metrics on http://127.0.0.1:8081/metrics
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"log"
+	"net"
+	"net/http"
+	"os"
+	"os/signal"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/storageapi/storageapi"
+	"github.com/storageapi/storageapi/apikeys"
+	"github.com/storageapi/storageapi/auth"
+	"github.com/storageapi/storageapi/dashboard"
+	"github.com/storageapi/storageapi/scopes"
+	"github.com/storageapi/storageapi/webhooks"
+)
+
+func main() {
+	listen := flag.String("listen", "127.0.0.1:8080", "the address of the service")
+	metrics := flag.String("metrics", "127.0.0.1:8081", "the address of the metrics, which is not public")
+	path := flag.String("file", "host.db", "the file that keeps everything")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := run(ctx, os.Stdout, *path, *listen, *metrics, os.Getenv("PASSWORD")); err != nil {
+		log.Fatal("host: ", err) // run has closed what it had opened
+	}
+}
+
+// run serves until ctx is done, or until something fails.
+func run(ctx context.Context, out io.Writer, path, listen, metrics, password string) (err error) {
+	h := &host{password: sha256.Sum256([]byte(password)), sessions: make(map[string]time.Time)}
+	if password == "" {
+		return errors.New("set PASSWORD, to sign in with")
+	}
+	if h.api, err = storageapi.NewHandler(h.config(path)); err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, h.api.Close()) }() // 3. attempts under way finish
+	if err := h.firstKey(ctx, out); err != nil {
+		return err
+	}
+	public, err := h.routes()
+	if err != nil {
+		return err
+	}
+
+	var ended sync.WaitGroup
+	defer ended.Wait()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	failed := make(chan error, 3)
+	ended.Go(func() { failed <- h.api.Run(ctx) }) // delivers webhooks
+	for address, handler := range map[string]http.Handler{listen: public, metrics: http.HandlerFunc(h.metrics)} {
+		listener, err := net.Listen("tcp", address)
+		if err != nil {
+			return err
+		}
+		server := &http.Server{Handler: handler, ReadHeaderTimeout: 10 * time.Second}
+		ended.Go(func() { failed <- server.Serve(listener) })
+		defer shutdown(server) // 2. requests under way finish
+	}
+	select {
+	case err := <-failed:
+		return err
+	case <-ctx.Done(): // 1. Run begins no more attempts
+		return nil
+	}
+}
+
+func shutdown(server *http.Server) {
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	if err := server.Shutdown(ctx); err != nil {
+		log.Print("host: requests were cut short: ", err)
+	}
+}
+
+// account is the only one here. A host has one for each of its customers.
+const account = "acct_1"
+
+type host struct {
+	api      *storageapi.Handler
+	attempts [2]atomic.Uint64 // that failed, that succeeded
+	password [sha256.Size]byte
+
+	mu       sync.Mutex
+	teams    []teamCreated
+	sessions map[string]time.Time // by the cookie's value, when they end
+}
+
+// The scopes of the host's own.
+const (
+	teamsRead  scopes.Scope = "teams:read"
+	teamsWrite scopes.Scope = "teams:write"
+)
+
+// A teamCreated is the host's own event: its JSON is what webhooks receive as data.
+type teamCreated struct {
+	TeamID string `json:"teamId"`
+	Name   string `json:"name"`
+}
+
+func (teamCreated) EventType() webhooks.EventType { return "teams.created" }
+
+// config declares what the host adds, and is told of attempts.
+func (h *host) config(path string) storageapi.Config {
+	return storageapi.Config{
+		Path: path,
+		Wait: 30 * time.Second, // for the process before this one to end
+		Scopes: []scopes.Declaration{
+			{Scope: teamsRead, Description: "List teams"},
+			{Scope: teamsWrite, Description: "Create teams"},
+		},
+		Webhooks: webhooks.Config{
+			Events: []webhooks.EventDeclaration{{
+				Type: "teams.created", Description: "Team created", Scope: teamsRead, Example: teamCreated{TeamID: "team_1", Name: "Research"},
+			}},
+			Hooks: webhooks.Hooks{
+				Attempt: func(a webhooks.AttemptInfo) {
+					succeeded := 0
+					if a.State == webhooks.Delivered {
+						succeeded = 1
+					}
+					h.attempts[succeeded].Add(1)
+				},
+				Off: func(w webhooks.Webhook, why webhooks.OffReason) {
+					log.Printf("host: webhook %s was turned off: %s", w.ID, why)
+				},
+			},
+		},
+		RateLimit: auth.RateLimit{PerSecond: 50, Burst: 100},
+	}
+}
+
+// firstKey prints a key that may do everything, at the first start only.
+func (h *host) firstKey(ctx context.Context, out io.Writer) error {
+	everything := h.api.Keys.Scopes().All()
+	_, token, err := h.api.Keys.Create(ctx, account, apikeys.CreateParams{Name: "first", Scopes: everything, First: true})
+	switch {
+	case err == nil:
+		fmt.Fprintln(out, "export KEY="+token.Reveal())
+	case !errors.Is(err, apikeys.ErrNotFirst):
+		return err
+	}
+	return nil
+}
+
+// routes returns all that is public.
+func (h *host) routes() (http.Handler, error) {
+	settings, err := dashboard.New(dashboard.Config{
+		API: h.api, Account: h.accountOf, Title: "Teams", SignIn: "/sign-in", SignOut: "/sign-out", Home: "/",
+	})
+	if err != nil {
+		return nil, err
+	}
+	sameOrigin := http.NewCrossOriginProtection() // other sites cannot sign people in or out
+	mux := http.NewServeMux()
+	mux.Handle("/v2/", h.api)
+	mux.Handle("GET /v2/openapi.json", h.api.OpenAPIHandler())
+	mux.Handle("GET /v2/teams", h.api.Auth.Require(teamsRead, http.HandlerFunc(h.listTeams)))
+	mux.Handle("POST /v2/teams", h.api.Auth.Require(teamsWrite, http.HandlerFunc(h.createTeam)))
+	mux.Handle("/settings/", settings)
+	mux.HandleFunc("GET /sign-in", h.askPassword)
+	mux.Handle("POST /sign-in", sameOrigin.Handler(http.HandlerFunc(h.signIn)))
+	mux.Handle("POST /sign-out", sameOrigin.Handler(http.HandlerFunc(h.signOut)))
+	mux.Handle("GET /{$}", http.RedirectHandler("/settings/", http.StatusSeeOther))
+	return mux, nil
+}
+
+func (h *host) listTeams(w http.ResponseWriter, _ *http.Request) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	answer(w, http.StatusOK, map[string]any{"data": append([]teamCreated{}, h.teams...)})
+}
+
+// createTeam stores a team, and tells the account's webhooks.
+func (h *host) createTeam(w http.ResponseWriter, r *http.Request) {
+	caller, _ := auth.PrincipalFrom(r.Context())
+	team := teamCreated{TeamID: "team_" + rand.Text()}
+	if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, 64<<10)).Decode(&team); err != nil || team.Name == "" {
+		auth.WriteError(w, http.StatusBadRequest, auth.CodeValidation, "name is required.")
+		return
+	}
+	// Published is stored. With store/postgres both can be one transaction (PublishTx).
+	if err := h.api.Webhooks.Publish(r.Context(), webhooks.Event{Account: caller.Account, Data: team}); err != nil {
+		log.Print("host: ", err)
+		auth.WriteInternal(w)
+		return
+	}
+	h.mu.Lock()
+	h.teams = append(h.teams, team)
+	h.mu.Unlock()
+	answer(w, http.StatusCreated, team)
+}
+
+func answer(w http.ResponseWriter, status int, body any) {
+	w.Header().Set("Content-Type", "application/json; charset=utf-8")
+	w.WriteHeader(status)
+	_ = json.NewEncoder(w).Encode(body) // the client may be gone
+}
+
+const cookieName = "session"
+
+// accountOf tells the settings pages whose they are.
+func (h *host) accountOf(r *http.Request) (string, error) {
+	cookie, err := r.Cookie(cookieName)
+	if err != nil {
+		return "", err
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if time.Now().After(h.sessions[cookie.Value]) {
+		return "", errors.New("the session has ended")
+	}
+	return account, nil
+}
+
+func (h *host) askPassword(w http.ResponseWriter, _ *http.Request) {
+	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	fmt.Fprint(w, `<!doctype html><html lang="en"><title>Sign in</title><form method="post"><label>Password <input type="password" name="password" autofocus></label> <button>Sign in</button></form>`)
+}
+
+func (h *host) signIn(w http.ResponseWriter, r *http.Request) {
+	r.Body = http.MaxBytesReader(w, r.Body, 4<<10)
+	given := sha256.Sum256([]byte(r.PostFormValue("password")))
+	if subtle.ConstantTimeCompare(given[:], h.password[:]) != 1 {
+		http.Error(w, "Wrong password.", http.StatusForbidden)
+		return
+	}
+	value, until := rand.Text(), time.Now().Add(12*time.Hour)
+	h.mu.Lock()
+	h.sessions[value] = until
+	h.mu.Unlock()
+	http.SetCookie(w, &http.Cookie{Name: cookieName, Value: value, Path: "/", Expires: until, HttpOnly: true, SameSite: http.SameSiteLaxMode}) // and Secure, behind TLS
+	next := r.URL.Query().Get("next")
+	if !strings.HasPrefix(next, "/") || strings.HasPrefix(next, "//") || strings.Contains(next, `\`) {
+		next = "/settings/" // another site may have made it up
+	}
+	http.Redirect(w, r, next, http.StatusSeeOther)
+}
+
+func (h *host) signOut(w http.ResponseWriter, r *http.Request) {
+	if cookie, err := r.Cookie(cookieName); err == nil {
+		h.mu.Lock()
+		delete(h.sessions, cookie.Value)
+		h.mu.Unlock()
+	}
+	http.SetCookie(w, &http.Cookie{Name: cookieName, Path: "/", MaxAge: -1})
+	http.Redirect(w, r, "/sign-in", http.StatusSeeOther)
+}
+
+// metrics answers in the text format of Prometheus. Alert on halted, and on an age of the
+// oldest that grows.
+func (h *host) metrics(w http.ResponseWriter, r *http.Request) {
+	stats, err := h.api.Webhooks.Stats(r.Context())
+	if err != nil {
+		http.Error(w, "the store does not answer", http.StatusServiceUnavailable)
+		return
+	}
+	halted := 0
+	if stats.Halted != nil {
+		halted = 1
+	}
+	w.Header().Set("Content-Type", "text/plain; version=0.0.4")
+	fmt.Fprintln(w, "webhook_deliveries_pending", stats.Pending)
+	fmt.Fprintln(w, "webhook_oldest_due_seconds", stats.OldestDue.Seconds())
+	fmt.Fprintln(w, "webhook_attempts_in_flight", stats.InFlight)
+	fmt.Fprintln(w, "webhook_deliveries_dead_total", stats.Dead)
+	fmt.Fprintf(w, "webhook_attempts_total{succeeded=\"false\"} %d\n", h.attempts[0].Load())
+	fmt.Fprintf(w, "webhook_attempts_total{succeeded=\"true\"} %d\n", h.attempts[1].Load())
+	fmt.Fprintln(w, "store_halted", halted)
+}
