@@ -35,7 +35,7 @@ var importRules = map[string][]string{
 	"store":                           {"apikeys", "webhooks"},
 	"store/queue":                     {"webhooks", "internal/heap"},
 	"store/memory":                    {"apikeys", "auth", "webhooks", "scopes", "signing", "store", "internal/clock", "internal/cursor", "store/queue"},
-	"store/bolt":                      {"apikeys", "auth", "webhooks", "scopes", "signing", "store", "store/bolt/internal/groupcommit", "store/bolt/internal/record", "internal/boltfault", "internal/clock", "internal/cursor", "store/queue", "go.etcd.io/bbolt", "go.etcd.io/bbolt/errors"},
+	"store/bolt":                      {"apikeys", "auth", "webhooks", "scopes", "signing", "store", "store/bolt/internal/groupcommit", "store/bolt/internal/record", "internal/boltfault", "internal/clock", "internal/cursor", "store/queue", "go.etcd.io/bbolt", "go.etcd.io/bbolt/errors", "github.com/oklog/ulid/v2"},
 	"store/bolt/internal/record":      {"apikeys", "webhooks", "scopes", "signing", "internal/clock"},
 	"store/bolt/internal/groupcommit": {"store", "go.etcd.io/bbolt", "go.etcd.io/bbolt/errors"},
 	"store/storetest":                 {"apikeys", "auth", "webhooks", "scopes", "signing", "store", "github.com/google/go-cmp/cmp", "github.com/google/go-cmp/cmp/cmpopts"},

@@ -26,7 +26,61 @@ func (b *batch) logAttempt(number uint64, a *webhooks.Attempt, outcome webhooks.
 			return err
 		}
 	}
-	return b.Append(bucketAttempts, attemptKey(number, a.Number), record.EncodeAttempt(a, outcome))
+	b.appendAttempt(number, a.Number, record.EncodeAttempt(a, outcome))
+	return nil
+}
+
+// A row is a key and a value.
+type row struct{ key, value []byte }
+
+// appendAttempt stores the record of an attempt, when the batch is flushed.
+func (b *batch) appendAttempt(number uint64, attempt int, record []byte) {
+	b.MarkWritten()
+	b.late = append(b.late, row{attemptKey(number, attempt), record})
+}
+
+// maxLastAttempts is how many bytes the rows of bucketLastAttempts have at most, about. bbolt keeps
+// so small a bucket in the page that has the root of all buckets, which each commit writes.
+const maxLastAttempts = 600
+
+// writeAttempts writes the attempts that are not packed: as long as they are few, without
+// touching the pages of bucketAttempts.
+func (b *batch) writeAttempts() error {
+	if len(b.late) == 0 {
+		return nil
+	}
+	const rowBytes = 16 // of bbolt's, beside key and value
+	var rows []row
+	size := 0
+	c := b.tx.Bucket(bucketLastAttempts).Cursor()
+	var last [][]byte
+	for k, value := c.First(); k != nil; k, value = c.Next() {
+		last = append(last, bytes.Clone(k))
+		rows = append(rows, row{last[len(last)-1], bytes.Clone(value)})
+	}
+	late := b.late
+	b.late, rows = nil, append(rows, late...)
+	for _, r := range rows {
+		size += rowBytes + len(r.key) + len(r.value)
+	}
+	if size <= maxLastAttempts {
+		for _, r := range late {
+			if err := b.Put(bucketLastAttempts, r.key, r.value); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	if err := b.DeleteAll(bucketLastAttempts, last); err != nil {
+		return err
+	}
+	slices.SortStableFunc(rows, func(a, b row) int { return bytes.Compare(a.key, b.key) })
+	for _, r := range rows {
+		if err := b.Append(bucketAttempts, r.key, r.value); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func attemptKey(number uint64, attempt int) []byte {
@@ -49,9 +103,7 @@ const minPacked = 4
 func (b *batch) writeFirstAttempts(row *bitmap) error {
 	if len(row.attempts) < minPacked {
 		for _, a := range row.attempts {
-			if err := b.Append(bucketAttempts, attemptKey(a.number, 1), a.record); err != nil {
-				return err
-			}
+			b.appendAttempt(a.number, 1, a.record)
 		}
 		return nil
 	}
@@ -97,10 +149,12 @@ func attemptsAt(tx *bbolt.Tx, segment *record.Segment, number uint64) (attempts 
 			return nil, "", err
 		}
 	}
-	c := tx.Bucket(bucketAttempts).Cursor()
-	for k, value := c.Seek(record.NumberKey(number)); bytes.HasPrefix(k, record.NumberKey(number)); k, value = c.Next() {
-		if err := read(value); err != nil {
-			return nil, "", err
+	for _, bucket := range [][]byte{bucketAttempts, bucketLastAttempts} {
+		c := tx.Bucket(bucket).Cursor()
+		for k, value := c.Seek(record.NumberKey(number)); bytes.HasPrefix(k, record.NumberKey(number)); k, value = c.Next() {
+			if err := read(value); err != nil {
+				return nil, "", err
+			}
 		}
 	}
 	for len(attempts) > 0 && attempts[0].Number <= attempts[len(attempts)-1].Number-webhooks.MaxAttempts {

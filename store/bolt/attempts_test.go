@@ -26,7 +26,7 @@ func TestFirstAttempts(t *testing.T) {
 	}
 	var steps []func(*batch) error
 	for i := range events {
-		p := newTestEvent(testEvent(i, 10))
+		p := newTestEvent(s, testEvent(i, 10))
 		steps = append(steps, func(b *batch) error { _, _, err := s.enqueue(b, p, ""); return err })
 	}
 	if err := errors.Join(together(t, s, steps...)...); err != nil {
@@ -73,9 +73,9 @@ func TestFirstAttempts(t *testing.T) {
 	settle(webhooks.Deliver, tasks[2])
 	settle(webhooks.Retry, tasks[:2]...)
 	err = s.db.View(func(tx *bbolt.Tx) error {
-		packs, rows := tx.Bucket(bucketFirstAttempts).Stats().KeyN, tx.Bucket(bucketAttempts).Stats().KeyN
-		if packs != 2 || rows != 3 {
-			t.Errorf("there are %d packs and %d other attempts, want 2 and 3", packs, rows)
+		packs, last := tx.Bucket(bucketFirstAttempts).Stats().KeyN, tx.Bucket(bucketLastAttempts).Stats().KeyN
+		if packs != 2 || last != 3 {
+			t.Errorf("there are %d packs and %d other attempts, want 2 and 3", packs, last)
 		}
 		return nil
 	})

@@ -11,13 +11,20 @@ import (
 // steps is in memory until Flush: a step that reads of it flushes it before.
 type batch struct {
 	*groupcommit.Tx
-	tx *bbolt.Tx // for reading
+	store *Store
+	tx    *bbolt.Tx // for reading
 
 	segment        *record.SegmentBuilder // the open one: what steps have published
 	attempts       *record.Packer
+	late           []row // attempts that are not packed
 	fresh, skipped bitmaps
 
 	keyCache *keyCache
+
+	// The ids of what steps have published, and whether a step of a merge was taken.
+	ids    idNumbers
+	added  []record.IDEntry
+	merged bool
 
 	// alerts is what they left of alerts, by row: the memory of them does not
 	// know it yet.
@@ -32,7 +39,7 @@ func (s *Store) newBatch(tx *groupcommit.Tx) *batch {
 	s.segment.Reset()
 	s.attempts.Reset()
 	return &batch{
-		Tx: tx, tx: tx.Bolt, segment: &s.segment, attempts: &s.attempts,
+		Tx: tx, store: s, tx: tx.Bolt, segment: &s.segment, attempts: &s.attempts,
 		keyCache: s.keyCache, fresh: bitmaps{bucket: bucketFresh}, skipped: bitmaps{bucket: bucketSkipped},
 	}
 }
@@ -45,5 +52,11 @@ func (b *batch) Flush() error {
 	if err := b.fresh.write(b); err != nil {
 		return err
 	}
-	return b.skipped.write(b)
+	if err := b.skipped.write(b); err != nil {
+		return err
+	}
+	if err := b.writeAttempts(); err != nil {
+		return err
+	}
+	return b.store.mergeIDs(b)
 }

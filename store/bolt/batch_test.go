@@ -36,7 +36,7 @@ func TestStepsOfOneBatch(t *testing.T) {
 	var steps []func(*batch) error
 	then := func(do func(*batch) error) { steps = append(steps, do) }
 	enqueue := func(i int) {
-		p := newTestEvent(testEvent(i, record.MaxSegmentBodies/2))
+		p := newTestEvent(s, testEvent(i, record.MaxSegmentBodies/2))
 		then(func(b *batch) error {
 			n, _, err := s.enqueue(b, p, "")
 			pending = append(pending, n)
@@ -232,7 +232,7 @@ func TestBatchThatIsUndone(t *testing.T) {
 	}
 	failed := errors.New("failed")
 	err = s.writer.Run(t.Context(), func(b *batch) error {
-		if _, _, err := s.enqueue(b, newTestEvent(testEvent(1, 100)), ""); err != nil {
+		if _, _, err := s.enqueue(b, newTestEvent(s, testEvent(1, 100)), ""); err != nil {
 			return err
 		}
 		return failed
@@ -302,4 +302,4 @@ func testWebhookMadeAgainInABatch(t *testing.T) {
 	}
 }
 
-func newTestEvent(encoded webhooks.EncodedEvent) *event { return newEvent(&encoded) }
+func newTestEvent(s *Store, encoded webhooks.EncodedEvent) *event { return s.newEvent(&encoded) }

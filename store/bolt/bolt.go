@@ -38,6 +38,7 @@ type Store struct {
 	published publishCache
 	keyCache  *keyCache // nil: none
 
+	ids       eventIDs
 	leftovers leftovers
 	clock     clock.Clock
 
@@ -49,7 +50,6 @@ type Store struct {
 	keyCounts     counts
 	requests      requests
 	recovered     []byte     // the webhook whose recovery was advanced last
-	newestEvent   []byte     // no key in bucketEventIDs is greater; it need not be there
 	lastPublished time.Time  // no event was published later
 	marked        clock.Mark // as it is in the file
 }
@@ -118,9 +118,6 @@ func (s *Store) prepare(file *os.File) (err error) {
 	if err := confirm(file, s.db.Info().PageSize); err != nil {
 		return err
 	}
-	if err := prepareFailing(s.db); err != nil {
-		return err
-	}
 	if err := s.loadCursors(); err != nil {
 		return err
 	}
@@ -129,6 +126,9 @@ func (s *Store) prepare(file *os.File) (err error) {
 	}
 	if err := s.loadNewest(); err != nil {
 		return err
+	}
+	if err := s.ids.load(s.db); err != nil {
+		return fmt.Errorf("read the ids of the newest events: %w", err)
 	}
 	if err := s.loadClock(); err != nil {
 		return err

@@ -68,7 +68,7 @@ type taskReader struct {
 
 func (s *Store) newTaskReader(tx *bbolt.Tx, version uint64) *taskReader {
 	return &taskReader{
-		store: s, tx: tx, version: version, segments: newSegments(tx), bodies: tx.Bucket(bucketBodies).Cursor(),
+		store: s, tx: tx, version: version, segments: newSegments(tx), bodies: tx.Bucket(bucketEvents).Cursor(),
 	}
 }
 
@@ -102,7 +102,7 @@ func (r *taskReader) readEvent(number uint64) {
 			return
 		}
 		r.packed = record.Pack{}
-		r.packed, _ = record.DecodePack(get(r.bodies, r.segment.Key))
+		r.packed, _ = record.DecodePack(get(r.bodies, bodiesKey(r.segment.Key)))
 	}
 	i := r.segment.Index(number)
 	event, err := r.segment.Event(i)

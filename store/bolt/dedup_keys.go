@@ -30,7 +30,7 @@ func (s *Store) UnseenKeys(ctx context.Context, account string, dedupKeys []webh
 
 // EnqueueOnce implements [webhooks.Store].
 func (s *Store) EnqueueOnce(ctx context.Context, event webhooks.EncodedEvent, dedupKeys []webhooks.DedupKey) (deliveries int, err error) {
-	e, keys := newEvent(&event), make([][]byte, len(dedupKeys))
+	e, keys := s.newEvent(&event), make([][]byte, len(dedupKeys))
 	defer e.release()
 	for i := range dedupKeys {
 		keys[i] = dedupKeyOf(event.Account, &dedupKeys[i])

@@ -2,7 +2,7 @@ package bolt
 
 import (
 	"context"
-	"encoding/binary"
+	"errors"
 	"slices"
 	"strings"
 
@@ -14,12 +14,20 @@ import (
 
 // EventDeliveries implements [webhooks.Store].
 func (s *Store) EventDeliveries(ctx context.Context, account, eventID string) (list []webhooks.Delivery, err error) {
+	key := s.ids.secret.keyOf(account, eventID)
+	numbers, last := s.ids.inMemory(key) // before the transaction: what is not there any more is in the file by then
 	tx, err := s.view(ctx)
 	if err != nil {
 		return nil, err
 	}
 	defer s.done(tx, &err)
-	segment, i, err := eventByID(tx, account, eventID)
+	if numbers, err = inFile(tx, numbers, key); err != nil {
+		return nil, err
+	}
+	segment, i, err := eventAmong(tx, numbers, account, eventID)
+	if errors.Is(err, webhooks.ErrNotFound) {
+		segment, i, err = eventAfter(tx, last, account, eventID)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -38,19 +46,6 @@ func (s *Store) EventDeliveries(ctx context.Context, account, eventID string) (l
 	}
 	slices.SortFunc(list, func(a, b webhooks.Delivery) int { return strings.Compare(a.WebhookID, b.WebhookID) })
 	return list, nil
-}
-
-// eventByID returns where the account's event is, or ErrNotFound.
-func eventByID(tx *bbolt.Tx, account, id string) (s *record.Segment, i int, err error) {
-	key := tx.Bucket(bucketEventIDs).Get(record.Prefixed(id, account))
-	if key == nil {
-		return nil, 0, webhooks.ErrNotFound
-	}
-	number := binary.BigEndian.Uint64(key)
-	if s, err = newSegments(tx).at(number); err != nil {
-		return nil, 0, err
-	}
-	return s, s.Index(number), nil
 }
 
 // deliveryOf returns the event's delivery of that number: pending, or else as it was

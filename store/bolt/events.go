@@ -1,9 +1,8 @@
 package bolt
 
 import (
-	"bytes"
 	"context"
-	"encoding/binary"
+	"errors"
 	"sync"
 	"time"
 
@@ -16,7 +15,7 @@ import (
 // Enqueue implements [webhooks.Store].
 func (s *Store) Enqueue(ctx context.Context, event webhooks.EncodedEvent) (deliveries int, err error) {
 	// What can be prepared outside of the step does not keep others waiting.
-	e := newEvent(&event)
+	e := s.newEvent(&event)
 	defer e.release()
 	err = s.writer.Run(ctx, func(b *batch) error {
 		deliveries, _, err = s.enqueue(b, e, "")
@@ -29,19 +28,20 @@ func (s *Store) Enqueue(ctx context.Context, event webhooks.EncodedEvent) (deliv
 // its record.
 type event struct {
 	webhooks.EncodedEvent
-	idKey, record []byte
+	key    uint64
+	record []byte
 }
 
 var eventPool = sync.Pool{New: func() any { return new(event) }}
 
 // newEvent returns an event. It may be released once the step that it is for is over.
-func newEvent(encoded *webhooks.EncodedEvent) *event {
+func (s *Store) newEvent(encoded *webhooks.EncodedEvent) *event {
 	e := eventPool.Get().(*event)
 	e.EncodedEvent = *encoded
 	if !encoded.Timestamp.IsZero() {
 		e.Timestamp = record.Round(encoded.Timestamp)
 	}
-	e.idKey = record.AppendPrefixed(e.idKey[:0], encoded.ID, encoded.Account)
+	e.key = s.ids.secret.keyOf(encoded.Account, encoded.ID)
 	e.record = record.AppendEvent(e.record[:0], encoded)
 	return e
 }
@@ -55,12 +55,8 @@ func (e *event) release() {
 // are subscribed, and returns how many deliveries of it were pending at first, and
 // whether it is new.
 func (s *Store) enqueue(b *batch, e *event, only string) (deliveries int, isNew bool, err error) {
-	// Most ids are newer than all before, and need not be looked up.
-	if bytes.Compare(e.idKey, s.newestEvent) > 0 {
-		s.newestEvent = append(s.newestEvent[:0], e.idKey...)
-	} else if key := b.Get(bucketEventIDs, e.idKey); key != nil {
-		deliveries, err := pendingAtFirst(b, binary.BigEndian.Uint64(key))
-		return deliveries, false, err
+	if known, err := s.knownEvent(b, e); !errors.Is(err, webhooks.ErrNotFound) {
+		return known.Deliveries, false, err
 	}
 	now := time.Now()
 	if now.After(s.lastPublished) {
@@ -76,9 +72,7 @@ func (s *Store) enqueue(b *batch, e *event, only string) (deliveries int, isNew 
 	if err != nil {
 		return 0, false, err
 	}
-	if err := b.Append(bucketEventIDs, e.idKey, record.NumberKey(n)); err != nil {
-		return 0, false, err
-	}
+	s.noteID(b, e.key, n)
 	if len(active) > 0 {
 		b.AfterCommit(func() {
 			s.published.put(&e.EncodedEvent, n+1, len(active), now)
@@ -88,27 +82,11 @@ func (s *Store) enqueue(b *batch, e *event, only string) (deliveries int, isNew 
 	return len(active), true, nil
 }
 
-// pendingAtFirst returns how many deliveries of the event were pending when it was
-// published.
-func pendingAtFirst(b *batch, number uint64) (int, error) {
-	if err := b.Flush(); err != nil {
-		return 0, err
-	}
-	segment, err := newSegments(b.tx).at(number)
-	if err != nil {
-		return 0, err
-	}
-	event, err := segment.Event(segment.Index(number))
-	return event.Deliveries, err
-}
-
-// loadNewest finds the greatest event id there is, and when the last event was
-// published.
+// loadNewest finds when the last event was published.
 func (s *Store) loadNewest() error {
 	return s.db.View(func(tx *bbolt.Tx) error {
-		last, _ := tx.Bucket(bucketEventIDs).Cursor().Last()
-		s.newestEvent = bytes.Clone(last)
-		segment, err := record.DecodeSegment(tx.Bucket(bucketEvents).Cursor().Last())
+		_, end := bounds(tx)
+		segment, err := newSegments(tx).at(end - 1)
 		if err != nil {
 			return nil
 		}

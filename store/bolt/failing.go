@@ -4,8 +4,6 @@ import (
 	"context"
 	"time"
 
-	"go.etcd.io/bbolt"
-
 	"github.com/storageapi/storageapi/webhooks"
 )
 
@@ -15,23 +13,6 @@ func (b *batch) list(w *webhooks.Webhook) error {
 		return b.Put(bucketFailing, []byte(w.ID), []byte(w.Account))
 	}
 	return b.Delete(bucketFailing, []byte(w.ID))
-}
-
-// prepareFailing makes the bucket in a file of before there was one. Nothing of such a
-// file belongs in it.
-func prepareFailing(db *bbolt.DB) error {
-	var found bool
-	err := db.View(func(tx *bbolt.Tx) error {
-		found = tx.Bucket(bucketFailing) != nil
-		return nil
-	})
-	if err != nil || found {
-		return err
-	}
-	return db.Update(func(tx *bbolt.Tx) error {
-		_, err := tx.CreateBucketIfNotExists(bucketFailing)
-		return err
-	})
 }
 
 // FailingWebhooks implements [webhooks.Store]. One that cannot be read is left out:

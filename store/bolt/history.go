@@ -81,7 +81,7 @@ func (w *walk) delivery(number uint64) (d webhooks.Delivery, ok bool) {
 // hasBody reports whether the delivery's event still has its body.
 func (w *walk) hasBody(number uint64) bool {
 	segment, err := w.segments.at(number)
-	return err == nil && w.tx.Bucket(bucketBodies).Get(segment.Key) != nil
+	return err == nil && bodiesOf(w.tx, segment) != nil
 }
 
 // ListDeliveries implements [webhooks.Store].

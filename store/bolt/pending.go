@@ -51,12 +51,12 @@ func (s *Store) redeliver(b *batch, account, webhookID, eventID string) error {
 	if err != nil {
 		return err
 	}
-	segment, i, err := eventByID(b.tx, account, eventID)
+	segment, i, err := s.publishedEvent(b, account, eventID)
 	if err != nil {
 		return err
 	}
 	number, ok := segment.DeliveryTo(i, webhookID)
-	if !ok || b.Get(bucketBodies, segment.Key) == nil {
+	if !ok || bodiesOf(b.tx, segment) == nil {
 		return webhooks.ErrNotFound
 	}
 	event, err := segment.Event(i)

@@ -56,15 +56,18 @@ func (s *Store) purge(b *batch, purge *webhooks.Purge, reserved map[uint64]uint6
 	left := purge.Limit
 	for _, step := range []func() error{
 		func() error { return s.expire(b, payloads, &left, reserved) },
-		func() error { return deleteBefore(b, bucketBodies, payloads, &left) },
+		b.writeAttempts, // those of what has expired
+		func() error { return purgeBodies(b, payloads, &left) },
 		func() error { return deleteBefore(b, bucketAttempts, attempts, &left) },
+		func() error { return deleteBefore(b, bucketLastAttempts, attempts, &left) },
 		func() error { return deleteBefore(b, bucketFirstAttempts, attempts, &left) },
 		func() error { return deleteBefore(b, bucketSkipped, attempts, &left) },
 		func() error { return deleteBefore(b, bucketRuns, max(attempts, runSize)-runSize, &left) },
-		func() error { return purgeEventIDs(b, ids, &left) },
+		func() error { return purgeEventIDs(b, ids) },
 		func() error {
 			return deleteBefore(b, bucketEvents, min(attempts, metaNumber(b.tx, keyIDsGone), firstPending(b)), &left)
 		},
+		func() error { return s.sweepIDs(b, &left) },
 		func() error { return purgeRecoveries(b, purge.Attempts) },
 		func() error {
 			return deleteBefore(b, bucketDedupKeys, uint64(max(purge.DedupKeys.UnixMilli(), 0)), &left)
@@ -191,35 +194,46 @@ func deleteBefore(b *batch, bucket []byte, before uint64, left *int) error {
 	return b.DeleteAll(bucket, old)
 }
 
-// purgeEventIDs forgets the ids of events before that number.
-func purgeEventIDs(b *batch, before uint64, left *int) error {
-	begin := metaNumber(b.tx, keyIDsGone)
-	next := begin
-	for segment := range newSegments(b.tx).from(begin) {
-		for i := max(0, segment.Index(begin)); i < segment.Len(); i++ {
-			n := segment.Number(i)
-			if n >= before || *left <= 0 {
-				return b.putIDsGone(begin, next)
-			}
-			if event, err := segment.Event(i); err == nil {
-				// It may be that of a later event of the same id.
-				if id := record.Prefixed(event.ID, event.Account); bytes.Equal(b.Get(bucketEventIDs, id), record.NumberKey(n)) {
-					if err := b.Delete(bucketEventIDs, id); err != nil {
-						return err
-					}
-				}
-			}
-			next = segment.End(i)
-			*left--
+// purgeBodies deletes the bodies of segments before that number. What stays of a leaf that
+// they stood in is written again, and counts, too.
+func purgeBodies(b *batch, before uint64, left *int) error {
+	begin := metaNumber(b.tx, keyBodiesGone)
+	next, beside := begin, 0
+	var old [][]byte // not deleted at once: a cursor skips keys after that
+	c := b.tx.Bucket(bucketEvents).Cursor()
+	for k, value := c.Seek(record.NumberKey(begin)); k != nil && *left > 0; k, value = c.Next() {
+		last := binary.BigEndian.Uint64(k)
+		if last >= before {
+			break
 		}
+		if len(k) == 8 {
+			beside += len(value)
+			continue
+		}
+		old = append(old, bytes.Clone(k))
+		next = last + 1
+		*left -= 1 + beside/writtenAtOnce
+		beside %= writtenAtOnce
 	}
-	return b.putIDsGone(begin, next)
+	if err := b.DeleteAll(bucketEvents, old); err != nil {
+		return err
+	}
+	return b.putNumber(keyBodiesGone, begin, next)
 }
 
-// putIDsGone stores from which event on ids are kept.
-func (b *batch) putIDsGone(before, next uint64) error {
-	if next == before {
+// writtenAtOnce is how many bytes take about as long to write as a record to delete.
+const writtenAtOnce = 16 << 10
+
+// purgeEventIDs forgets the ids of events before that number.
+func purgeEventIDs(b *batch, before uint64) error {
+	gone := metaNumber(b.tx, keyIDsGone)
+	return b.putNumber(keyIDsGone, gone, max(gone, before))
+}
+
+// putNumber stores a number in bucketMeta, unless it is the one from before.
+func (b *batch) putNumber(key []byte, before, number uint64) error {
+	if number == before {
 		return nil
 	}
-	return b.Put(bucketMeta, keyIDsGone, record.NumberKey(next))
+	return b.Put(bucketMeta, key, record.NumberKey(number))
 }

@@ -6,6 +6,8 @@ import (
 	"fmt"
 
 	"go.etcd.io/bbolt"
+
+	"github.com/storageapi/storageapi/store/bolt/internal/record"
 )
 
 // ErrSchema is wrapped by the error of [Open] for a bbolt file that this version
@@ -13,7 +15,7 @@ import (
 var ErrSchema = errors.New("unsupported file")
 
 // schemaVersion is the version of the layout below. Those before it were of no release.
-const schemaVersion = 4
+const schemaVersion = 5
 
 // The buckets. Rows that are written for each event or attempt have keys that only
 // grow, because random keys in a large tree cost a page each; only rows that are
@@ -32,15 +34,15 @@ var (
 
 	bucketFailing = []byte("failing") // id → account, of those that are active and have FailedAgain set
 
-	bucketEventIDs = []byte("event_ids") // prefixed id, account → number of the event
-	bucketEvents   = []byte("events")    // last number of a segment → its records, see [record.Segment]
-	bucketBodies   = []byte("bodies")    // the same → the bodies of its events
+	bucketEventIDs = []byte("event_ids") // greatest key of the row → numbers of events by the keys of their ids, see [eventIDs]
+	bucketEvents   = []byte("events")    // last number of a segment → its records, see [record.Segment]; the same, "b" → the bodies of its events
 	bucketFresh    = []byte("fresh")     // the same → which of its deliveries are pending as they were published
 	bucketSkipped  = []byte("skipped")   // the same → which of its deliveries are skipped
 	bucketPending  = []byte("owed")      // number of a delivery that is pending otherwise → pending record
 	bucketRuns     = []byte("runs")      // first number of a run, webhook id → numbers of its deliveries in that run
 
 	bucketFirstAttempts = []byte("first_attempts") // last number of a segment, least number in the pack → first attempts at its deliveries
+	bucketLastAttempts  = []byte("last_attempts")  // as in bucketAttempts, of the last ones, as long as they are small and few
 	bucketAttempts      = []byte("attempts")       // number of the delivery, number of the attempt (4 bytes) → attempt record, of all others
 
 	bucketRecoveries     = []byte("recoveries")      // id → recovery record
@@ -60,12 +62,17 @@ var (
 	keyRuns    = []byte("runs")             // in meta: the first number that no run is made of yet
 	keyIDsGone = []byte("event_ids_purged") // in meta: the first number whose event id is not purged
 
+	keyIDSecret   = []byte("event_ids_secret") // in meta: see [idSecret]
+	keyIDsMerged  = []byte("event_ids_merged") // in meta: the first number whose event id may not be in bucketEventIDs yet
+	keyIDsSwept   = []byte("event_ids_swept")  // in meta: what keyIDsGone was when bucketEventIDs was looked through
+	keyBodiesGone = []byte("bodies_purged")    // in meta: the first number whose body is not purged
+
 	keyFileScan = []byte("file_scan") // in meta: the state of the scan for expiring files
 )
 
 var buckets = [][]byte{
 	bucketMeta, bucketKeys, bucketKeyIDs, bucketKeyUses, bucketWebhooks, bucketWebhookIDs, bucketFailing,
-	bucketEventIDs, bucketEvents, bucketBodies, bucketFresh, bucketSkipped, bucketPending, bucketRuns, bucketFirstAttempts, bucketAttempts,
+	bucketEventIDs, bucketEvents, bucketFresh, bucketSkipped, bucketPending, bucketRuns, bucketFirstAttempts, bucketLastAttempts, bucketAttempts,
 	bucketRecoveries, bucketOpenRecoveries, bucketRequests, bucketRequestTimes, bucketAlerts, bucketDueAlerts, bucketDedupKeys,
 }
 
@@ -108,6 +115,9 @@ func createSchema(tx *bbolt.Tx) error {
 		if _, err := tx.CreateBucket(name); err != nil {
 			return err
 		}
+	}
+	if err := tx.Bucket(bucketEventIDs).Put(record.NumberKey(lastRow), record.EncodeIDEntries(nil)); err != nil {
+		return err
 	}
 	return tx.Bucket(bucketMeta).Put(keySchema, binary.BigEndian.AppendUint64(nil, schemaVersion))
 }

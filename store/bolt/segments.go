@@ -40,7 +40,7 @@ func (b *batch) writeSegment() error {
 	if err := b.Append(bucketEvents, key, events); err != nil {
 		return err
 	}
-	if err := b.Append(bucketBodies, key, bodies); err != nil {
+	if err := b.Append(bucketEvents, bodiesKey(key), bodies); err != nil {
 		return err
 	}
 	if !b.segment.Pending.IsEmpty() {
@@ -52,6 +52,15 @@ func (b *batch) writeSegment() error {
 		return b.Append(bucketSkipped, key, b.segment.Skipped.Encode())
 	}
 	return nil
+}
+
+// bodiesKey returns the key of the bodies of the segment under that key. They stand next to
+// it: one bucket less is some pages less for each commit to write.
+func bodiesKey(segment []byte) []byte { return append(segment[:8:8], 'b') }
+
+// bodiesOf returns the bodies of the segment's events, or nil if they are purged.
+func bodiesOf(tx *bbolt.Tx, segment *record.Segment) []byte {
+	return tx.Bucket(bucketEvents).Get(bodiesKey(segment.Key))
 }
 
 // segments finds segments, and remembers the last one.
@@ -83,6 +92,9 @@ func (s *segments) at(number uint64) (*record.Segment, error) {
 func (s *segments) from(number uint64) iter.Seq[*record.Segment] {
 	return func(yield func(*record.Segment) bool) {
 		for k, value := s.cursor.Seek(record.NumberKey(number)); k != nil; k, value = s.cursor.Next() {
+			if len(k) != 8 {
+				continue // bodies
+			}
 			var err error
 			if s.found, err = record.DecodeSegment(k, value); err == nil && !yield(&s.found) {
 				return
@@ -112,8 +124,8 @@ func bounds(tx *bbolt.Tx) (first, end uint64) {
 		first = s.First
 		break
 	}
-	last, _ := tx.Bucket(bucketEvents).Cursor().Last()
-	if first == 0 || len(last) != 8 {
+	last, _ := tx.Bucket(bucketEvents).Cursor().Last() // or its bodies
+	if first == 0 || len(last) < 8 {
 		return 0, 0
 	}
 	return first, binary.BigEndian.Uint64(last) + 1

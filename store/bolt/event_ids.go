@@ -1,0 +1,260 @@
+package bolt
+
+import (
+	"cmp"
+	"encoding/binary"
+	"slices"
+	"sync"
+
+	"go.etcd.io/bbolt"
+
+	"github.com/storageapi/storageapi/store/bolt/internal/record"
+	"github.com/storageapi/storageapi/webhooks"
+)
+
+// eventIDs is the index by which an event is found by its id, so that one that is published
+// again is the same event.
+//
+// Ids may be random, and a row for each in a large tree would cost pages of the file with
+// each event. So the ids of the newest events are in memory only. They are merged into rows
+// of [record.MaxIDEntries] in bucketEventIDs once there are enough of them to change each
+// row that they touch by several entries, see [batch.mergeIDs]. Nothing is written for an
+// id before that: the event itself is, and Open reads the events again whose ids were not
+// merged. A crash changes nothing.
+//
+// An entry has a key, of 64 bits, in place of an id. Whether the event of an entry has the
+// id is looked up in the event, so that ids of the same key are told apart.
+type eventIDs struct {
+	secret idSecret
+
+	// mu guards the sets against readers; the writer's steps alone change them. Ids
+	// that are being merged are in merging until all of them are in the file.
+	mu             sync.Mutex
+	merging, newer *idSet
+	last           uint64 // number of an event
+
+	// For steps of the writer only.
+	top      uint64 // no key of timeKeys in the file is greater
+	next     uint64 // what is in merging with a smaller key is in the file
+	limit    int    // so many ids begin a merge
+	arrived  int    // ids, since the last step of the merge
+	rows     int    // that the merge has changed
+	sweeping bool   // rows are being looked through for purged ids
+	swept    uint64 // none are in rows up to that key
+}
+
+// idNumbers are numbers by key.
+type idNumbers struct {
+	numbers map[uint64]uint64
+	more    map[uint64][]uint64 // if a key has several
+}
+
+// An idSet is entries in memory.
+type idSet struct {
+	idNumbers
+	sorted [][]record.IDEntry // by key, idChunk in each
+	chunk  []record.IDEntry   // in no order, less than idChunk
+	count  int
+	last   uint64 // number
+}
+
+// idChunk is how many entries are sorted at a time.
+const idChunk = 4096
+
+// put adds a number.
+func (s *idNumbers) put(key, number uint64) {
+	if s.numbers == nil {
+		s.numbers = make(map[uint64]uint64)
+	}
+	if _, known := s.numbers[key]; !known {
+		s.numbers[key] = number
+		return
+	}
+	if s.more == nil {
+		s.more = make(map[uint64][]uint64)
+	}
+	s.more[key] = append(s.more[key], number)
+}
+
+// add adds an entry of a number that is greater than all before.
+func (s *idSet) add(e record.IDEntry) {
+	s.put(e.Key, e.Number)
+	s.count++
+	s.last = e.Number
+	if s.chunk = append(s.chunk, e); len(s.chunk) == idChunk {
+		s.sort()
+	}
+}
+
+// sort sorts the last chunk, however large.
+func (s *idSet) sort() {
+	slices.SortFunc(s.chunk, compareIDs)
+	s.sorted, s.chunk = append(s.sorted, s.chunk), nil
+}
+
+func compareIDs(a, b record.IDEntry) int {
+	return cmp.Or(cmp.Compare(a.Key, b.Key), cmp.Compare(a.Number, b.Number))
+}
+
+// appendNumbers appends the numbers of a key.
+func (s *idNumbers) appendNumbers(numbers []uint64, key uint64) []uint64 {
+	if n, known := s.numbers[key]; known {
+		numbers = append(numbers, n)
+		if s.more != nil {
+			numbers = append(numbers, s.more[key]...)
+		}
+	}
+	return numbers
+}
+
+// add adds the ids of events that were published.
+func (s *eventIDs) add(entries []record.IDEntry) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, e := range entries {
+		s.newer.add(e)
+	}
+	s.arrived += len(entries)
+	s.last = entries[len(entries)-1].Number
+}
+
+// inMemory returns the numbers that a key has in memory, and the last number of all.
+func (s *eventIDs) inMemory(key uint64) (numbers []uint64, last uint64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.newer.appendNumbers(s.merging.appendNumbers(nil, key), key), s.last
+}
+
+// inFile appends the numbers that a key has in the file.
+func inFile(tx *bbolt.Tx, numbers []uint64, key uint64) ([]uint64, error) {
+	var buffer [record.MaxIDEntries]record.IDEntry
+	_, value := tx.Bucket(bucketEventIDs).Cursor().Seek(record.NumberKey(key))
+	entries, err := record.AppendIDEntries(buffer[:0], value)
+	for _, e := range entries {
+		if e.Key == key && !slices.Contains(numbers, e.Number) {
+			numbers = append(numbers, e.Number)
+		}
+	}
+	return numbers, err
+}
+
+// eventAmong returns the segment and the index of the account's event of that id, whose
+// number is one of those, or ErrNotFound.
+func eventAmong(tx *bbolt.Tx, numbers []uint64, account, id string) (*record.Segment, int, error) {
+	gone := metaNumber(tx, keyIDsGone)
+	for _, number := range numbers {
+		if number < gone {
+			continue
+		}
+		segment, err := newSegments(tx).at(number)
+		if err != nil {
+			return nil, 0, err
+		}
+		i := segment.Index(number)
+		if event, err := segment.Event(i); err != nil || event.ID == id && event.Account == account {
+			return segment, i, err
+		}
+	}
+	return nil, 0, webhooks.ErrNotFound
+}
+
+// eventAfter returns the segment and the index of the account's event of that id, if its
+// number is greater, or ErrNotFound: a reader may see events whose commit is not known in
+// memory yet.
+func eventAfter(tx *bbolt.Tx, number uint64, account, id string) (*record.Segment, int, error) {
+	for segment := range newSegments(tx).from(number + 1) {
+		for i := max(0, segment.Index(number+1)); i < segment.Len(); i++ {
+			if event, err := segment.Event(i); err == nil && segment.Number(i) > number && event.ID == id && event.Account == account {
+				return segment, i, nil
+			}
+		}
+	}
+	return nil, 0, webhooks.ErrNotFound
+}
+
+// knownEvent returns the event that a step is about to publish, if it is there already.
+func (s *Store) knownEvent(b *batch, e *event) (known record.Event, err error) {
+	inBatch := b.ids.appendNumbers(nil, e.key)
+	if inBatch != nil {
+		if err := b.Flush(); err != nil {
+			return known, err
+		}
+	}
+	numbers, _ := s.ids.inMemory(e.key)
+	numbers = append(numbers, inBatch...)
+	if e.key >= numberKeys || e.key <= s.ids.top {
+		if numbers, err = inFile(b.tx, numbers, e.key); err != nil {
+			return known, err
+		}
+	}
+	if numbers == nil {
+		return known, webhooks.ErrNotFound
+	}
+	segment, i, err := eventAmong(b.tx, numbers, e.Account, e.ID)
+	if err != nil {
+		return known, err
+	}
+	return segment.Event(i)
+}
+
+// publishedEvent returns where an event is that earlier steps of the batch, or those before
+// it, have published, or ErrNotFound. The batch was flushed.
+func (s *Store) publishedEvent(b *batch, account, id string) (*record.Segment, int, error) {
+	key := s.ids.secret.keyOf(account, id)
+	numbers, _ := s.ids.inMemory(key)
+	numbers, err := inFile(b.tx, b.ids.appendNumbers(numbers, key), key)
+	if err != nil {
+		return nil, 0, err
+	}
+	return eventAmong(b.tx, numbers, account, id)
+}
+
+// noteID adds the id of an event to the batch.
+func (s *Store) noteID(b *batch, key, number uint64) {
+	if len(b.added) == 0 {
+		b.AfterCommit(func() { s.ids.add(b.added) })
+	}
+	b.ids.put(key, number)
+	b.added = append(b.added, record.IDEntry{Key: key, Number: number})
+}
+
+// load reads the ids that are not merged yet, and what is known of the others.
+func (s *eventIDs) load(db *bbolt.DB) (err error) {
+	if s.secret, err = loadIDSecret(db); err != nil {
+		return err
+	}
+	s.merging, s.newer, s.limit = new(idSet), new(idSet), minMerge
+	return db.View(func(tx *bbolt.Tx) error {
+		from := max(metaNumber(tx, keyIDsMerged), metaNumber(tx, keyIDsGone))
+		for segment := range newSegments(tx).from(from) {
+			for i := max(0, segment.Index(from)); i < segment.Len(); i++ {
+				event, err := segment.Event(i)
+				if n := segment.Number(i); err == nil && n >= from {
+					s.newer.add(record.IDEntry{Key: s.secret.keyOf(event.Account, event.ID), Number: n})
+				}
+			}
+		}
+		s.last, s.top = tx.Bucket(bucketEvents).Sequence(), topOf(tx)
+		return nil
+	})
+}
+
+// topOf returns a key than which none of timeKeys in the file is greater.
+func topOf(tx *bbolt.Tx) (top uint64) {
+	c := tx.Bucket(bucketEventIDs).Cursor()
+	for k, value := c.Seek(record.NumberKey(numberKeys - 1)); k != nil; k, value = c.Prev() {
+		entries, err := record.AppendIDEntries(nil, value)
+		if err != nil {
+			return numberKeys - 1
+		}
+		for _, e := range entries {
+			if e.Key < numberKeys {
+				top = e.Key
+			}
+		}
+		if top > 0 || binary.BigEndian.Uint64(k) < numberKeys {
+			break
+		}
+	}
+	return top
+}

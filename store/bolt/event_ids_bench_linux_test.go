@@ -1,0 +1,158 @@
+package bolt_test
+
+import (
+	"encoding/hex"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/oklog/ulid/v2"
+
+	"github.com/storageapi/storageapi/store/bolt"
+	"github.com/storageapi/storageapi/webhooks"
+)
+
+// idKinds make ids for events as a service or its host does.
+var idKinds = []struct {
+	name string
+	make func(r *rand.Rand) string
+}{
+	{"ascending", func(*rand.Rand) string { return "evt_" + ulid.Make().String() }},
+	{"random", randomID},
+}
+
+// randomID returns a UUID of version 4.
+func randomID(r *rand.Rand) string {
+	var b [16]byte
+	for i := range b {
+		b[i] = byte(r.Uint32())
+	}
+	b[6], b[8] = b[6]&0x0f|0x40, b[8]&0x3f|0x80
+	s := hex.EncodeToString(b[:])
+	return s[:8] + "-" + s[8:12] + "-" + s[12:16] + "-" + s[16:20] + "-" + s[20:]
+}
+
+// written returns how many bytes this process has written to files.
+func written(b *testing.B) (bytes float64) {
+	b.Helper()
+	io, err := os.ReadFile("/proc/self/io")
+	if err != nil {
+		b.Skip(err)
+	}
+	var read int
+	if _, err := fmt.Sscanf(string(io), "rchar: %d\nwchar: %f", &read, &bytes); err != nil {
+		b.Fatal(err)
+	}
+	return bytes
+}
+
+// BenchmarkEventIDs measures storing events of one webhook each, by 256 publishers at a
+// time, under ids that ascend and under random ones, beside so many events that were
+// published before with ids of the same kind. "B/event" is what is written to the file,
+// "p99-µs" how long a publisher waits. Filling for 10 M takes minutes, and 5 GB of disk:
+//
+//	go test -run '^$' -bench 'BenchmarkEventIDs/kept=(0|1000000|10000000)$' -benchtime 500000x -timeout 1h ./store/bolt
+func BenchmarkEventIDs(b *testing.B) {
+	for _, kept := range []int{0, 1_000_000, 10_000_000} {
+		for _, kind := range idKinds {
+			b.Run(fmt.Sprintf("kept=%d/%s", kept, kind.name), func(b *testing.B) {
+				if testing.Short() && kept > 0 {
+					b.Skip("fills a large file: run without -short")
+				}
+				s, err := bolt.Open(filepath.Join(b.TempDir(), "ids.db"))
+				if err != nil {
+					b.Fatal(err)
+				}
+				defer func() { _ = s.Close() }()
+				enqueueWithIDs(b, s, kept, "nobody", kind.make)
+				createWebhooks(b, s, 1, 1)
+				before, cpu := written(b), processorTime(b)
+				b.ResetTimer()
+				waits := enqueueWithIDs(b, s, b.N, "acct_0", kind.make)
+				b.StopTimer()
+				slices.Sort(waits)
+				b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "events/s")
+				b.ReportMetric((written(b)-before)/float64(b.N), "B/event")
+				b.ReportMetric(float64((processorTime(b)-cpu).Microseconds())/float64(b.N), "cpu-µs/event")
+				b.ReportMetric(float64(waits[len(waits)/2].Microseconds()), "p50-µs")
+				b.ReportMetric(float64(waits[len(waits)*99/100].Microseconds()), "p99-µs")
+				b.ReportMetric(float64(waits[len(waits)-1].Microseconds()), "max-µs")
+			})
+		}
+	}
+}
+
+// enqueueWithIDs stores so many events of the account, and returns how long each took.
+func enqueueWithIDs(b *testing.B, s *bolt.Store, events int, account string, id func(*rand.Rand) string) []time.Duration {
+	b.Helper()
+	const publishers = 256
+	body, waits := make([]byte, 256), make([]time.Duration, events)
+	parallel(publishers, min(events, publishers), func(p int) {
+		r := rand.New(rand.NewPCG(uint64(p), uint64(time.Now().UnixNano())))
+		for i := p; i < events; i += publishers {
+			begun := time.Now()
+			_, err := s.Enqueue(b.Context(), webhooks.EncodedEvent{
+				ID: id(r), Account: account, Type: webhooks.TypeBalanceLow, Timestamp: begun, Body: body,
+			})
+			if err != nil {
+				b.Error(err)
+			}
+			waits[i] = time.Since(begun)
+		}
+	})
+	return waits
+}
+
+// BenchmarkLone counts what one publisher alone has written: by each event's commit, by the
+// commit that settles its delivery, and by both, in a file that has so many such
+// deliveries already.
+func BenchmarkLone(b *testing.B) {
+	for _, kept := range []int{0, 5_000, 100_000} {
+		b.Run(fmt.Sprint("kept=", kept), func(b *testing.B) {
+			if testing.Short() && kept > 5_000 {
+				b.Skip("fills a file by lone commits: run without -short")
+			}
+			s, err := bolt.Open(filepath.Join(b.TempDir(), "lone.db"))
+			if err != nil {
+				b.Fatal(err)
+			}
+			defer func() { _ = s.Close() }()
+			createWebhooks(b, s, 1, 1)
+			var publish, settle float64
+			deliverOne := func() {
+				before := written(b)
+				enqueueWithIDs(b, s, 1, "acct_0", idKinds[0].make)
+				between := written(b)
+				deliver(b, s, 0)
+				publish, settle = publish+between-before, settle+written(b)-between
+			}
+			for range kept {
+				deliverOne()
+			}
+			publish, settle = 0, 0
+			b.ResetTimer()
+			for range b.N {
+				deliverOne()
+			}
+			b.StopTimer()
+			b.ReportMetric(publish/float64(b.N), "B/publish")
+			b.ReportMetric(settle/float64(b.N), "B/settle")
+			b.ReportMetric((publish+settle)/float64(b.N), "B/delivery")
+		})
+	}
+}
+
+// processorTime returns what this process has used of it.
+func processorTime(b *testing.B) time.Duration {
+	b.Helper()
+	var use syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &use); err != nil {
+		b.Fatal(err)
+	}
+	return time.Duration(use.Utime.Nano() + use.Stime.Nano())
+}

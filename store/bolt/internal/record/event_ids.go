@@ -1,0 +1,32 @@
+package record
+
+// An IDEntry says that the event of a number has an id with that key. Several ids may have
+// the same key: the event tells.
+type IDEntry struct{ Key, Number uint64 }
+
+// MaxIDEntries is how many entries a row of ids has at most, unless more of them have the
+// same key.
+const MaxIDEntries = 64
+
+// EncodeIDEntries returns the record of entries by ascending keys.
+func EncodeIDEntries(entries []IDEntry) []byte {
+	e := newEncoder(12 * len(entries))
+	last := uint64(0)
+	for _, entry := range entries {
+		e.uint(entry.Key - last)
+		e.uint(entry.Number)
+		last = entry.Key
+	}
+	return e
+}
+
+// AppendIDEntries appends the entries of a record.
+func AppendIDEntries(entries []IDEntry, record []byte) ([]IDEntry, error) {
+	d := newDecoder(record)
+	last := uint64(0)
+	for len(d.rest) > 0 && !d.failed {
+		last += d.uint()
+		entries = append(entries, IDEntry{last, d.uint()})
+	}
+	return entries, d.err()
+}
