@@ -19,6 +19,9 @@ type batch struct {
 	late           []row // attempts that are not packed
 	fresh, skipped bitmaps
 
+	// What becomes of deliveries' failing, by key in bucketFailed and number.
+	failed map[string]map[uint64]bool
+
 	keyCache *keyCache
 
 	// The ids of what steps have published, and whether a step of a merge was taken.
@@ -56,6 +59,9 @@ func (b *batch) Flush() error {
 		return err
 	}
 	if err := b.writeAttempts(); err != nil {
+		return err
+	}
+	if err := b.writeFailed(); err != nil {
 		return err
 	}
 	return b.store.mergeIDs(b)

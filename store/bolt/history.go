@@ -106,7 +106,12 @@ func (s *Store) ListDeliveries(ctx context.Context, account, webhookID string, q
 			return webhooks.DeliveryPage{}, err
 		}
 		run := (high - 1) / runSize * runSize
-		numbers, err := w.within(run)
+		var numbers []uint64
+		if query.OnlyFailed() {
+			run, numbers, err = w.failed(high)
+		} else {
+			numbers, err = w.within(run)
+		}
 		if err != nil {
 			return page, err
 		}
@@ -182,6 +187,7 @@ func indexRun(b *batch) (made bool, err error) {
 			return false, err
 		}
 	}
+	b.noteSkipped(run)
 	return true, b.Put(bucketMeta, keyRuns, record.NumberKey(run+runSize))
 }
 

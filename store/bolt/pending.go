@@ -128,7 +128,9 @@ func lastNumber(d *webhooks.Delivery) int {
 // addPending makes a delivery that is not pending due now, with the attempts that p says;
 // if first is set, before all others that are pending for the webhook.
 func (s *Store) addPending(b *batch, webhook *webhooks.Webhook, number uint64, p record.Pending, first bool) error {
-	b.skipped.remove(b, number)
+	if b.skipped.remove(b, number) {
+		b.noteFailed(webhook.ID, number, false)
+	}
 	p.Due, p.Before = time.Now(), p.Attempts
 	entry := queue.Pending{
 		Webhook: webhook.ID, Account: webhook.Account, Standing: queue.StandingOf(webhook), Seq: number,

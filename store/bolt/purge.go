@@ -63,6 +63,9 @@ func (s *Store) purge(b *batch, purge *webhooks.Purge, reserved map[uint64]uint6
 		func() error { return deleteBefore(b, bucketFirstAttempts, attempts, &left) },
 		func() error { return deleteBefore(b, bucketSkipped, attempts, &left) },
 		func() error { return deleteBefore(b, bucketRuns, max(attempts, runSize)-runSize, &left) },
+		func() error {
+			return deleteBefore(b, bucketFailed, max(attempts, record.MaxFailed)-record.MaxFailed, &left)
+		},
 		func() error { return purgeEventIDs(b, ids) },
 		func() error {
 			return deleteBefore(b, bucketEvents, min(attempts, metaNumber(b.tx, keyIDsGone), firstPending(b)), &left)
@@ -144,6 +147,9 @@ func (s *Store) expire(b *batch, before uint64, left *int, reserved map[uint64]u
 		}
 		if err := b.removePending(d.number); err != nil {
 			return err
+		}
+		if d.webhook != "" {
+			b.noteFailed(d.webhook, d.number, true)
 		}
 		b.AfterCommit(func() {
 			if s.queue.Done(token); token == 0 { // a step before this one made it pending

@@ -40,6 +40,7 @@ var (
 	bucketSkipped  = []byte("skipped")   // the same → which of its deliveries are skipped
 	bucketPending  = []byte("owed")      // number of a delivery that is pending otherwise → pending record
 	bucketRuns     = []byte("runs")      // first number of a run, webhook id → numbers of its deliveries in that run
+	bucketFailed   = []byte("failed")    // first of MaxFailed numbers, webhook id → which of its deliveries may have failed, see [batch.noteFailed]
 
 	bucketFirstAttempts = []byte("first_attempts") // last number of a segment, least number in the pack → first attempts at its deliveries
 	bucketLastAttempts  = []byte("last_attempts")  // as in bucketAttempts, of the last ones, as long as they are small and few
@@ -72,7 +73,7 @@ var (
 
 var buckets = [][]byte{
 	bucketMeta, bucketKeys, bucketKeyIDs, bucketKeyUses, bucketWebhooks, bucketWebhookIDs, bucketFailing,
-	bucketEventIDs, bucketEvents, bucketFresh, bucketSkipped, bucketPending, bucketRuns, bucketFirstAttempts, bucketLastAttempts, bucketAttempts,
+	bucketEventIDs, bucketEvents, bucketFresh, bucketSkipped, bucketPending, bucketRuns, bucketFailed, bucketFirstAttempts, bucketLastAttempts, bucketAttempts,
 	bucketRecoveries, bucketOpenRecoveries, bucketRequests, bucketRequestTimes, bucketAlerts, bucketDueAlerts, bucketDedupKeys,
 }
 

@@ -96,6 +96,7 @@ func (s *Store) settle(b *batch, h *holding, settlement *webhooks.Settlement) er
 			Recovered: before.Recovered,
 		}
 		b.fresh.remove(b, h.number)
+		b.noteFailed(h.webhook, h.number, settlement.Attempt.Class != "")
 		value, err := s.encodePending(b, h.next)
 		if err != nil {
 			return err
@@ -104,6 +105,9 @@ func (s *Store) settle(b *batch, h *holding, settlement *webhooks.Settlement) er
 			return err
 		}
 	case webhooks.Deliver, webhooks.GiveUp:
+		if dead := settlement.Outcome == webhooks.GiveUp; dead || fresh == nil {
+			b.noteFailed(h.webhook, h.number, dead)
+		}
 		if err := b.removePending(h.number); err != nil {
 			return err
 		}

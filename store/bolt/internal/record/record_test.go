@@ -33,6 +33,8 @@ func records() [][]byte {
 		testSegment(&event), (&Bitmap{7, []byte{2}}).Encode(),
 		(&Request{ID: "key_1", Fingerprint: [32]byte{1}, At: at}).Encode(),
 		EncodeMark(clock.Mark{Wall: at, Steady: at, Sure: at}),
+		EncodeIDEntries([]IDEntry{{1, 7}, {1, 9}, {300, 8}}),
+		EncodeFailed(&Bitmap{MaxFailed, []byte{1, 2, 3, 4, 5}}), EncodeFailed(&Bitmap{MaxFailed, []byte{255, 255, 255, 255, 255, 255}}),
 	}
 }
 
@@ -48,6 +50,9 @@ var decoders = []func(record []byte) error{
 	func(r []byte) error { _, err := DecodeBitmap(r); return err },
 	func(r []byte) error { _, err := DecodeRequest(r); return err },
 	func(r []byte) error { _, err := DecodeMark(r); return err },
+	func(r []byte) error { _, err := AppendIDEntries(nil, r); return err },
+	func(r []byte) error { _, err := DecodeFailed(MaxFailed, r); return err },
+	func(r []byte) error { _, err := DecodeFailed(MaxFailed, r); return err },
 }
 
 // testSegment builds two events of one delivery each: the numbers 7 to 10.

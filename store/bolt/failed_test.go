@@ -1,0 +1,141 @@
+package bolt
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/storageapi/storageapi/store/bolt/internal/record"
+	"github.com/storageapi/storageapi/webhooks"
+)
+
+// TestFailedAcrossRows lists what failed where that is in many rows of the index, and few of
+// them are the webhook's: with skipped deliveries whose run is indexed, and not yet.
+func TestFailedAcrossRows(t *testing.T) {
+	const lanes, rounds = 20, 28
+	s := openTemp(t)
+	for i := range lanes {
+		if err := s.CreateWebhook(t.Context(), testWebhook(i), webhooks.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	random := rand.New(rand.NewPCG(1, 1))
+	active := func(on bool) {
+		_, err := s.UpdateWebhook(t.Context(), "acct", "wh1", func(w *webhooks.Webhook) error { w.Active = on; return nil })
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	seen, settled := map[webhooks.DeliveryState]int{}, 0
+	for round := range rounds {
+		if round%8 == 3 {
+			active(false)
+		}
+		var steps []func(*batch) error
+		for i := range 100 {
+			e := newTestEvent(s, testEvent(100*round+i, 10))
+			steps = append(steps, func(b *batch) error { _, _, err := s.enqueue(b, e, ""); return err })
+		}
+		if err := errors.Join(together(t, s, steps...)...); err != nil {
+			t.Fatal(err)
+		}
+		if round%8 == 3 {
+			active(true)
+		}
+		for {
+			tasks, _, err := s.ClaimDeliveries(t.Context(), webhooks.Claim{Limit: 500, Lease: time.Hour})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if len(tasks) == 0 {
+				break
+			}
+			var ends []webhooks.Settlement
+			for _, task := range tasks {
+				outcome := webhooks.Deliver
+				switch random.IntN(400) {
+				case 0:
+					outcome = webhooks.GiveUp
+				case 1, 2:
+					outcome = webhooks.Retry
+				}
+				if task.Webhook.ID != "wh1" && round%8 != 0 {
+					outcome = webhooks.Deliver // rows of others only now and then
+				}
+				end := settlementOf(task, outcome)
+				if end.RetryAfter = 0; outcome == webhooks.Retry && round%2 == 0 {
+					end.RetryAfter = time.Hour
+				}
+				if outcome != webhooks.Deliver {
+					end.Attempt.Class = webhooks.ClassStatus
+				}
+				ends = append(ends, end)
+			}
+			if _, err := s.SettleDeliveries(t.Context(), ends); err != nil {
+				t.Fatal(err)
+			}
+			settled += len(ends)
+		}
+		if round == rounds/2 { // what is skipped before is in the index from now on
+			purge := webhooks.Purge{Limit: 1000}
+			for more := true; more; {
+				var err error
+				if more, err = s.Purge(t.Context(), purge); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		if round%13 != 12 {
+			continue
+		}
+		for _, webhook := range []string{"wh1", "wh2"} {
+			all := s.list(t, webhook, webhooks.DeliveryQuery{Limit: 1000})
+			all = slices.DeleteFunc(all, func(d webhooks.Delivery) bool { return !d.Failed() })
+			for _, limit := range []int{3, 1000} {
+				got := s.list(t, webhook, webhooks.DeliveryQuery{Failed: true, Limit: limit})
+				if want := eventsOf(all); !slices.Equal(eventsOf(got), want) {
+					t.Fatalf("%s in round %d: %d events failed, want %d", webhook, round, len(got), len(want))
+				}
+			}
+			for _, d := range all {
+				seen[d.State]++
+			}
+			for i, d := range all {
+				if i%3 == 0 && d.State != webhooks.Pending {
+					if err := s.Redeliver(t.Context(), "acct", webhook, d.EventID); err != nil {
+						t.Fatal(err)
+					}
+				}
+			}
+		}
+	}
+	if settled < record.MaxFailed*3/2 || seen[webhooks.Dead] == 0 || seen[webhooks.Skipped] == 0 || seen[webhooks.Pending] == 0 {
+		t.Errorf("%d were settled, %v failed: the test tests too little", settled, seen)
+	}
+}
+
+func (s *Store) list(t *testing.T, webhook string, query webhooks.DeliveryQuery) (all []webhooks.Delivery) {
+	for {
+		page, err := s.ListDeliveries(t.Context(), "acct", webhook, query)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, page.Deliveries...)
+		if query.After = page.Next; query.After == "" {
+			return all
+		}
+		if query.Failed && len(page.Deliveries) < query.Limit {
+			t.Fatalf("a page of %d, not the last, has %d", query.Limit, len(page.Deliveries))
+		}
+	}
+}
+
+func eventsOf(list []webhooks.Delivery) (ids []string) {
+	for _, d := range list {
+		ids = append(ids, fmt.Sprint(d.EventID, " ", d.State))
+	}
+	return ids
+}
