@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"go.etcd.io/bbolt"
+
 	"github.com/storageapi/storageapi/store/bolt/internal/record"
 	"github.com/storageapi/storageapi/webhooks"
 )
@@ -62,8 +64,11 @@ func TestFailedAcrossRows(t *testing.T) {
 				case 1, 2:
 					outcome = webhooks.Retry
 				}
-				if task.Webhook.ID != "wh1" && round%8 != 0 {
-					outcome = webhooks.Deliver // rows of others only now and then
+				switch {
+				case task.Webhook.ID == "wh0" && round == 0:
+					outcome = webhooks.GiveUp // its only row is the first
+				case task.Webhook.ID == "wh0", task.Webhook.ID != "wh1" && round%8 != 0:
+					outcome = webhooks.Deliver
 				}
 				end := settlementOf(task, outcome)
 				if end.RetryAfter = 0; outcome == webhooks.Retry && round%2 == 0 {
@@ -91,7 +96,7 @@ func TestFailedAcrossRows(t *testing.T) {
 		if round%13 != 12 {
 			continue
 		}
-		for _, webhook := range []string{"wh1", "wh2"} {
+		for _, webhook := range []string{"wh1", "wh2", "wh0"} {
 			all := s.list(t, webhook, webhooks.DeliveryQuery{Limit: 1000})
 			all = slices.DeleteFunc(all, func(d webhooks.Delivery) bool { return !d.Failed() })
 			for _, limit := range []int{3, 1000} {
@@ -114,6 +119,45 @@ func TestFailedAcrossRows(t *testing.T) {
 	}
 	if settled < record.MaxFailed*3/2 || seen[webhooks.Dead] == 0 || seen[webhooks.Skipped] == 0 || seen[webhooks.Pending] == 0 {
 		t.Errorf("%d were settled, %v failed: the test tests too little", settled, seen)
+	}
+}
+
+// TestFailedRowsGo: what is delivered after all leaves nothing behind.
+func TestFailedRowsGo(t *testing.T) {
+	s := openTemp(t)
+	if err := s.CreateWebhook(t.Context(), testWebhook(1), webhooks.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Enqueue(t.Context(), testEvent(1, 10)); err != nil {
+		t.Fatal(err)
+	}
+	for _, end := range []struct {
+		outcome webhooks.Outcome
+		rows    int
+	}{{webhooks.Retry, 1}, {webhooks.GiveUp, 1}, {webhooks.Deliver, 0}} {
+		tasks, _, err := s.ClaimDeliveries(t.Context(), webhooks.Claim{Limit: 1, Lease: time.Hour})
+		if err != nil || len(tasks) != 1 {
+			t.Fatal(tasks, err)
+		}
+		settlement := settlementOf(tasks[0], end.outcome)
+		settlement.RetryAfter, settlement.Attempt.Class = 0, webhooks.ClassStatus
+		if _, err := s.SettleDeliveries(t.Context(), []webhooks.Settlement{settlement}); err != nil {
+			t.Fatal(err)
+		}
+		if end.outcome == webhooks.GiveUp {
+			if err := s.Redeliver(t.Context(), "acct", "wh1", testEvent(1, 10).ID); err != nil {
+				t.Fatal(err)
+			}
+		}
+		err = s.db.View(func(tx *bbolt.Tx) error {
+			if rows := tx.Bucket(bucketFailed).Stats().KeyN; rows != end.rows {
+				t.Errorf("%d rows after outcome %v, want %d", rows, end.outcome, end.rows)
+			}
+			return nil
+		})
+		if err != nil {
+			t.Error(err)
+		}
 	}
 }
 
