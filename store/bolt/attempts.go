@@ -49,7 +49,7 @@ func (b *batch) writeAttempts() error {
 	if len(b.late) == 0 {
 		return nil
 	}
-	const rowBytes = 16 // of bbolt's, beside key and value
+	const rowBytes = 16 // of bbolt's, in addition to key and value
 	var rows []row
 	size := 0
 	c := b.tx.Bucket(bucketLastAttempts).Cursor()

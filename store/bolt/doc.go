@@ -40,4 +40,9 @@
 //
 // The events of a commit, and the first attempts in it, are a few records, however many
 // they are. A delivery that is pending since its event was published is a bit.
+//
+// The ids of events cost about the same whether they ascend or are random: those of the newest
+// events are in memory, some 400,000 at most, of 45 bytes each, and are merged into the file
+// by the hundred. [Open] reads these events again, which takes up to half a second if the
+// file is cached.
 package bolt

@@ -204,7 +204,7 @@ func deleteBefore(b *batch, bucket []byte, before uint64, left *int) error {
 // they stood in is written again, and counts, too.
 func purgeBodies(b *batch, before uint64, left *int) error {
 	begin := metaNumber(b.tx, keyBodiesGone)
-	next, beside := begin, 0
+	next, kept := begin, 0
 	var old [][]byte // not deleted at once: a cursor skips keys after that
 	c := b.tx.Bucket(bucketEvents).Cursor()
 	for k, value := c.Seek(record.NumberKey(begin)); k != nil && *left > 0; k, value = c.Next() {
@@ -213,13 +213,13 @@ func purgeBodies(b *batch, before uint64, left *int) error {
 			break
 		}
 		if len(k) == 8 {
-			beside += len(value)
+			kept += len(value)
 			continue
 		}
 		old = append(old, bytes.Clone(k))
 		next = last + 1
-		*left -= 1 + beside/writtenAtOnce
-		beside %= writtenAtOnce
+		*left -= 1 + kept/writtenAtOnce
+		kept %= writtenAtOnce
 	}
 	if err := b.DeleteAll(bucketEvents, old); err != nil {
 		return err
