@@ -62,13 +62,21 @@ func TestRelease(t *testing.T) {
 	if got := b.git("status", "--porcelain"); got != "" {
 		t.Errorf("the tree is not clean after it: %s", got)
 	}
+	tags := b.git("tag")
 	for _, file := range strings.Fields(b.git("ls-files", "*go.mod")) {
+		module := strings.TrimSuffix(file, "go.mod")
+		if !strings.Contains(tags, module+"v0.1.0\n") && !strings.Contains(module, "internal/") && !strings.HasPrefix(module, "examples/") && module != "dashboard/e2e/" {
+			t.Errorf("others can import %s, which release/make does not publish", module)
+		}
 		if strings.Contains(b.git("show", "v0.1.0:"+file), root+" v0.0.0") || strings.Contains(b.git("show", "v0.1.0:"+file), postgres+" v0.0.0") {
 			t.Errorf("%s requires v0.0.0 in the release", file)
 		}
 	}
 	if got := b.git("show", "v0.1.0:CHANGELOG.md"); !strings.Contains(got, "## Unreleased\n\n## 0.1.0 – 20") {
 		t.Errorf("the changelog has no heading for it: %.500s", got)
+	}
+	if got := b.git("ls-tree", "--name-only", "v0.1.0:store/bolt/testdata"); !strings.HasPrefix(got, "schema-") {
+		t.Errorf("the release keeps no file of its schema: %q", got)
 	}
 	b.refuses("v0.1.0 exists already", "-checked", "v0.1.0")
 	b.refuses("v0.0.9 is not above v0.1.0", "-checked", "v0.0.9")

@@ -1,0 +1,405 @@
+package bolt_test
+
+import (
+	"context"
+	"encoding/binary"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"iter"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"go.etcd.io/bbolt"
+
+	"github.com/storageapi/storageapi"
+	"github.com/storageapi/storageapi/apikeys"
+	"github.com/storageapi/storageapi/scopes"
+	"github.com/storageapi/storageapi/signing"
+	"github.com/storageapi/storageapi/storageapitest"
+	"github.com/storageapi/storageapi/webhooks"
+)
+
+var writeReleased = flag.Bool("write-released", false, "TestReleasedFiles keeps the file of today's schema in testdata, if there is none yet")
+
+// TestReleasedFiles opens a file of each released schema, testdata/schema-N.db, and one of
+// today's, and checks all that they hold, by what is written next to each. The file of a
+// new schema is kept by release/make; what was kept is never changed.
+func TestReleasedFiles(t *testing.T) {
+	today := filepath.Join(t.TempDir(), "today")
+	makeReleased(t, today)
+	released, err := filepath.Glob("testdata/schema-*.db")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range append(released, today+".db") {
+		name := strings.TrimSuffix(file, ".db")
+		t.Run(filepath.Base(name), func(t *testing.T) { checkReleased(t, name) })
+	}
+	if !*writeReleased || t.Failed() {
+		return
+	}
+	kept := fmt.Sprintf("testdata/schema-%d", schemaOf(t, today+".db"))
+	if _, err := os.Stat(kept + ".db"); err == nil {
+		return
+	}
+	must(t, os.MkdirAll("testdata", 0o755))
+	copyFile(t, today+".db", kept+".db")
+	copyFile(t, today+".json", kept+".json")
+}
+
+// A holding is what a file holds.
+type holding struct {
+	At       time.Time // when it was closed
+	Accounts map[string]*accountHolding
+	Tokens   map[string]string // values of keys, to the key's id; empty: refused
+	Requests map[string]string // idempotency keys of acct_1's keys, to what they created
+}
+
+type accountHolding struct {
+	Keys       []any
+	Webhooks   []any
+	Secrets    map[string][]string // by webhook: the one and the one before
+	Deliveries map[string][]any    // by webhook
+	Recoveries map[string]any
+}
+
+// An owner makes what the account has.
+type owner struct {
+	*testing.T
+	*storageapitest.Kit
+	holding    *holding
+	recoveries map[string]string // to their accounts
+}
+
+// makeReleased writes name.db, with every kind of record, and name.json, with what it holds.
+func makeReleased(t *testing.T, name string) {
+	storageapitest.Bubble(t, func(t *testing.T) {
+		config := releasedConfig(name + ".db")
+		api, err := storageapi.NewHandler(config)
+		must(t, err)
+		kit := storageapitest.New(t, storageapitest.Handler(api))
+		ended := make(chan error)
+		go func() { ended <- api.Run(t.Context()) }()
+		h := &holding{Accounts: map[string]*accountHolding{}, Tokens: map[string]string{}, Requests: map[string]string{}}
+		o := &owner{t, kit, h, map[string]string{}}
+		o.fill()
+		(&owner{t, kit.For("acct_2"), h, o.recoveries}).fillLittle()
+
+		time.Sleep(2 * time.Hour) // what is written in the background comes meanwhile, and files are scanned
+		must(t, api.Close())
+		must(t, <-ended)
+		h.At = time.Now().UTC()
+		api, err = storageapi.NewHandler(config) // what it shows is what the file has
+		must(t, err)
+		for _, account := range []string{"acct_1", "acct_2"} {
+			h.Accounts[account] = show(t, api, account, o.recoveries)
+		}
+		must(t, api.Close())
+		text, err := json.MarshalIndent(h, "", "\t")
+		must(t, err)
+		must(t, os.WriteFile(name+".json", append(text, '\n'), 0o600))
+	})
+}
+
+// releasedConfig is that of the host that wrote the file, and of the one that opens it.
+func releasedConfig(path string) storageapi.Config {
+	config := storageapi.Config{Path: path, Logger: slog.New(slog.DiscardHandler)}
+	config.Webhooks.DefaultBalanceThreshold = 10
+	config.Webhooks.Files = func(_ context.Context, after string, _ time.Time) iter.Seq2[webhooks.StoredFile, error] {
+		return func(yield func(webhooks.StoredFile, error) bool) {
+			if after == "" {
+				yield(webhooks.StoredFile{Account: "acct_2", Cursor: expiringFile.ID, File: expiringFile}, nil)
+			}
+		}
+	}
+	return config
+}
+
+// fill makes one of each kind.
+func (o *owner) fill() {
+	ctx, api, account := o.T.Context(), o.API, o.Account
+	month := "2000-01"
+
+	// Keys: used, expiring, rotated, renamed, made with an idempotency key, deleted.
+	o.use(o.Key(scopes.FilesRead, scopes.AccountRead))
+	key, token, err := api.Keys.Create(ctx, account, apikeys.CreateParams{Name: "expires", Scopes: scopes.All(), ExpiresAt: time.Now().AddDate(50, 0, 0), IdempotencyKey: "one"})
+	must(o.T, err)
+	o.holding.Requests["one"], o.holding.Tokens[token.Reveal()] = key.ID, key.ID
+	rotated := o.use(o.Key(scopes.FilesWrite))
+	_, token, err = api.Keys.Rotate(ctx, account, rotated.ID, apikeys.RotateParams{Grace: 365 * 24 * time.Hour})
+	must(o.T, err)
+	o.holding.Tokens[token.Reveal()] = rotated.ID
+	name := "renamed ✓"
+	_, err = api.Keys.Update(ctx, account, rotated.ID, apikeys.UpdateParams{Name: &name})
+	must(o.T, err)
+	deleted := o.Key(scopes.FilesRead)
+	o.Revoke(deleted)
+	o.holding.Tokens[deleted.Value] = ""
+
+	// Webhooks: delivered to, dead and turned off, failing, off and changed, rotated.
+	well, gone, fails := o.Subscribe(), o.Subscribe(webhooks.TypeBalanceLow), o.Subscribe(webhooks.TypeBandwidthLimitReached)
+	off, two := o.Subscribe(webhooks.TypeBalanceLow, webhooks.TypeFilesExpiring), o.Subscribe(webhooks.TypeTransactionsLimitReached)
+	gone.Script(storageapitest.Status(410))
+	fails.Script(storageapitest.Status(500))
+	no, threshold, url := false, webhooks.Amount(7_500_000_000), off.URL+"elsewhere?a=b"
+	_, err = api.Webhooks.Update(ctx, account, off.Webhook.ID, webhooks.UpdateParams{
+		Active: &no, BalanceThreshold: &threshold, URL: &url, Events: []webhooks.EventType{webhooks.TypeBalanceLow},
+	})
+	must(o.T, err)
+	_, err = api.Webhooks.RotateSecret(ctx, account, two.Webhook.ID, webhooks.RotateParams{Grace: 30 * 24 * time.Hour})
+	must(o.T, err)
+
+	// Events, of all kinds of reports, and one of a given id.
+	must(o.T, api.Webhooks.ReportBalance(ctx, account, 20))
+	must(o.T, api.Webhooks.ReportBalance(ctx, account, 5))
+	must(o.T, api.Webhooks.ReportBandwidth(ctx, account, 85, 100, month))
+	must(o.T, api.Webhooks.ReportBandwidth(ctx, account, 100, 100, month))
+	must(o.T, api.Webhooks.ReportTransactions(ctx, account, 100, 100, month))
+	must(o.T, api.Webhooks.ReportFiles(ctx, account, []webhooks.ExpiringFile{expiringFile}))
+	must(o.T, api.Webhooks.Publish(ctx, webhooks.Event{ID: "evt_given", Account: account, Data: webhooks.BalanceLow{Balance: 1, Threshold: 2}}))
+	time.Sleep(48 * time.Hour) // the attempts of two days
+	must(o.T, api.Webhooks.Publish(ctx, webhooks.Event{ID: "evt_late", Account: account, Data: webhooks.BandwidthLimitReached{UsedBytes: 1, LimitBytes: 1, Period: month}}))
+	job, err := api.Webhooks.Recover(ctx, account, well.Webhook.ID, webhooks.RecoverParams{States: []webhooks.DeliveryState{webhooks.Delivered}})
+	must(o.T, err)
+	o.recoveries[job.ID] = account
+	time.Sleep(time.Minute)
+	fresh, _, err := api.Keys.Create(ctx, account, apikeys.CreateParams{Name: "asked for today", Scopes: scopes.Of(scopes.FilesRead), IdempotencyKey: "two"})
+	must(o.T, err)
+	o.holding.Requests["two"] = fresh.ID
+}
+
+var expiringFile = webhooks.ExpiringFile{ID: "file_1", Name: "a ✓ file", EnvironmentID: "env_1", ExpiresAt: time.Date(2000, 1, 7, 12, 0, 0, 0, time.UTC)}
+
+// fillLittle makes an account of its own.
+func (o *owner) fillLittle() {
+	o.use(o.Key(scopes.SecretsRead))
+	o.Subscribe(webhooks.TypeBalanceLow, webhooks.TypeFilesExpiring)
+	must(o.T, o.API.Webhooks.Publish(o.T.Context(), webhooks.Event{ID: "evt_given", Account: o.Account, Data: webhooks.BalanceLow{Balance: 3, Threshold: 4}}))
+}
+
+// use uses a key.
+func (o *owner) use(key *storageapitest.Key) *storageapitest.Key {
+	o.T.Helper()
+	_, err := o.API.Keys.Verify(o.T.Context(), key.Value)
+	must(o.T, err)
+	o.holding.Tokens[key.Value] = key.ID
+	return key
+}
+
+// show returns what there is of an account.
+func show(t *testing.T, api *storageapi.Handler, account string, recoveries map[string]string) *accountHolding {
+	t.Helper()
+	ctx := t.Context()
+	a := &accountHolding{Secrets: map[string][]string{}, Deliveries: map[string][]any{}, Recoveries: map[string]any{}}
+	for key, err := range api.Keys.All(ctx, account) {
+		must(t, err)
+		a.Keys = append(a.Keys, plain(t, key))
+	}
+	for webhook, err := range api.Webhooks.All(ctx, account) {
+		must(t, err)
+		a.Webhooks = append(a.Webhooks, plain(t, webhook))
+		a.Secrets[webhook.ID] = []string{webhook.Secret.Reveal(), webhook.PreviousSecret.Reveal()}
+		for delivery, err := range api.Webhooks.AllDeliveries(ctx, account, webhook.ID, webhooks.DeliveryQuery{}) {
+			must(t, err)
+			whole, err := api.Webhooks.Delivery(ctx, account, webhook.ID, delivery.EventID)
+			must(t, err)
+			a.Deliveries[webhook.ID] = append(a.Deliveries[webhook.ID], plain(t, whole))
+		}
+	}
+	for id, of := range recoveries {
+		if of == account {
+			job, err := api.Webhooks.Recovery(ctx, account, id)
+			must(t, err)
+			a.Recoveries[id] = plain(t, job)
+		}
+	}
+	return a
+}
+
+// plain returns a value as JSON has it.
+func plain(t *testing.T, value any) (decoded any) {
+	t.Helper()
+	text, err := json.Marshal(value)
+	must(t, err)
+	must(t, json.Unmarshal(text, &decoded))
+	return decoded
+}
+
+// checkReleased opens a copy of name.db at the time when it was closed, and finds all that
+// name.json has.
+func checkReleased(t *testing.T, name string) {
+	text, err := os.ReadFile(name + ".json")
+	must(t, err)
+	var want holding
+	must(t, json.Unmarshal(text, &want))
+	path := filepath.Join(t.TempDir(), "copy.db")
+	copyFile(t, name+".db", path)
+	storageapitest.Bubble(t, func(t *testing.T) {
+		time.Sleep(time.Until(want.At))
+		api, err := storageapi.NewHandler(releasedConfig(path))
+		must(t, err)
+		defer func() { must(t, api.Close()) }()
+		recoveries := make(map[string]string)
+		for account, a := range want.Accounts {
+			for id := range a.Recoveries {
+				recoveries[id] = account
+			}
+		}
+		for account, a := range want.Accounts {
+			covers(t, account, plain(t, a), plain(t, show(t, api, account, recoveries)))
+		}
+		checkTokens(t, api, &want)
+		checkOnce(t, api)
+		deliverAll(t, api, &want)
+	})
+}
+
+// covers checks that all that was there is there. What was added since is zero.
+func covers(t *testing.T, where string, want, got any) {
+	t.Helper()
+	switch want := want.(type) {
+	case map[string]any:
+		got, _ := got.(map[string]any)
+		for name, value := range want {
+			covers(t, where+"."+name, value, got[name])
+		}
+		for name, value := range got {
+			if _, known := want[name]; !known && !isZero(value) {
+				t.Errorf("%s.%s is %v, and was not there", where, name, value)
+			}
+		}
+	case []any:
+		got, _ := got.([]any)
+		if len(got) != len(want) {
+			t.Errorf("%s has %d members, want %d", where, len(got), len(want))
+			return
+		}
+		for i := range want {
+			covers(t, fmt.Sprintf("%s[%d]", where, i), want[i], got[i])
+		}
+	default:
+		if got != want && !(isZero(want) && isZero(got)) {
+			t.Errorf("%s is %v, want %v", where, got, want)
+		}
+	}
+}
+
+func isZero(value any) bool {
+	switch value := value.(type) {
+	case map[string]any:
+		return len(value) == 0
+	case []any:
+		return len(value) == 0
+	}
+	return slices.Contains([]any{nil, "", 0.0, false, "0001-01-01T00:00:00Z"}, value)
+}
+
+// checkTokens verifies the values of keys, and makes again what was made with an idempotency
+// key less than a day before.
+func checkTokens(t *testing.T, api *storageapi.Handler, want *holding) {
+	t.Helper()
+	for token, id := range want.Tokens {
+		principal, err := api.Keys.Verify(t.Context(), token)
+		if (err == nil) != (id != "") || principal.KeyID != id {
+			t.Errorf("a value of key %q is of %q, %v", id, principal.KeyID, err)
+		}
+	}
+	key, token, err := api.Keys.Create(t.Context(), "acct_1", apikeys.CreateParams{Name: "asked for today", Scopes: scopes.Of(scopes.FilesRead), IdempotencyKey: "two"})
+	if err != nil || key.ID != want.Requests["two"] || token.Reveal() != "" {
+		t.Errorf("an idempotency key leads to %s, %v, want %s", key.ID, err, want.Requests["two"])
+	}
+}
+
+// checkOnce reports and publishes again what was: nothing is sent for it.
+func checkOnce(t *testing.T, api *storageapi.Handler) {
+	t.Helper()
+	ctx := t.Context()
+	before, err := api.Webhooks.Stats(ctx)
+	must(t, err)
+	must(t, api.Webhooks.ReportBalance(ctx, "acct_1", 4))
+	must(t, api.Webhooks.ReportBandwidth(ctx, "acct_1", 101, 100, "2000-01"))
+	must(t, api.Webhooks.ReportTransactions(ctx, "acct_1", 101, 100, "2000-01"))
+	must(t, api.Webhooks.ReportFiles(ctx, "acct_1", []webhooks.ExpiringFile{expiringFile}))
+	for _, account := range []string{"acct_1", "acct_2"} {
+		must(t, api.Webhooks.Publish(ctx, webhooks.Event{ID: "evt_given", Account: account, Data: webhooks.BalanceLow{Balance: 1, Threshold: 2}}))
+	}
+	after, err := api.Webhooks.Stats(ctx)
+	must(t, err)
+	if after.Pending != before.Pending || before.Pending == 0 {
+		t.Errorf("%d deliveries are pending after what was already told, %d before", after.Pending, before.Pending)
+	}
+}
+
+// deliverAll delivers what was pending, signed by the secrets that there were.
+func deliverAll(t *testing.T, api *storageapi.Handler, want *holding) {
+	t.Helper()
+	kit := storageapitest.New(t, storageapitest.Handler(api))
+	pending := make(map[*storageapitest.Receiver]int)
+	for account, a := range want.Accounts {
+		for webhook, err := range api.Webhooks.All(t.Context(), account) {
+			must(t, err)
+			if !webhook.Active {
+				continue
+			}
+			host, _, _ := strings.Cut(strings.TrimPrefix(webhook.URL, "https://"), "/")
+			receiver := kit.Receiver(host)
+			for _, text := range a.Secrets[webhook.ID] {
+				if secret, err := signing.ParseSecret(text); err == nil {
+					receiver.Trust(secret)
+				}
+			}
+			pending[receiver] = 0
+			for _, delivery := range a.Deliveries[webhook.ID] {
+				if delivery.(map[string]any)["State"] == string(webhooks.Pending) {
+					pending[receiver]++
+				}
+			}
+		}
+	}
+	go api.Run(t.Context())
+	kit.WaitIdle()
+	kit.For("acct_2").WaitIdle()
+	all := 0
+	for receiver, n := range pending {
+		if got := len(receiver.Events()); got != n {
+			t.Errorf("%s: %d events arrived, want the %d that were pending: %+v", receiver.URL, got, n, receiver.Events())
+		}
+		all += n
+	}
+	if all == 0 {
+		t.Error("nothing was pending")
+	}
+}
+
+// schemaOf returns the schema of a file.
+func schemaOf(t *testing.T, path string) (version uint64) {
+	t.Helper()
+	db, err := bbolt.Open(path, 0o600, &bbolt.Options{ReadOnly: true, Timeout: time.Second})
+	must(t, err)
+	defer db.Close()
+	must(t, db.View(func(tx *bbolt.Tx) error {
+		version = binary.BigEndian.Uint64(tx.Bucket([]byte("meta")).Get([]byte("schema")))
+		return nil
+	}))
+	return version
+}
+
+func copyFile(t *testing.T, from, to string) {
+	t.Helper()
+	content, err := os.ReadFile(from)
+	must(t, err)
+	must(t, os.WriteFile(to, content, 0o600))
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
