@@ -63,7 +63,7 @@ func TestRelease(t *testing.T) {
 		t.Errorf("the tree is not clean after it: %s", got)
 	}
 	tags := b.git("tag")
-	for _, file := range strings.Fields(b.git("ls-files", "*go.mod")) {
+	for file := range strings.FieldsSeq(b.git("ls-files", "*go.mod")) {
 		module := strings.TrimSuffix(file, "go.mod")
 		if !strings.Contains(tags, module+"v0.1.0\n") && !strings.Contains(module, "internal/") && !strings.HasPrefix(module, "examples/") && module != "dashboard/e2e/" {
 			t.Errorf("others can import %s, which release/make does not publish", module)
