@@ -12,7 +12,7 @@ import (
 //
 // Under the race detector it lets the process use one thread at a time (runtime.GOMAXPROCS)
 // until f returns, and other tests that run in parallel with it, too. Otherwise the detector
-// of Go 1.25 and 1.26 crashes, or tells of races that there are not, as soon as functions
+// of Go 1.26 crashes, or tells of races that there are not, as soon as functions
 // and channels of timers are used in one bubble. It misses no race for that: it goes by the
 // order of events.
 func Bubble(t *testing.T, f func(t *testing.T)) {

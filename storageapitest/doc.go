@@ -50,7 +50,7 @@
 //		})
 //	}
 //
-// Use [Bubble] and not [synctest.Test]: the race detector of Go 1.25 and 1.26 crashes
+// Use [Bubble] and not [synctest.Test]: the race detector of Go 1.26 crashes
 // where many timers are used in a bubble, as the library does. See there.
 //
 // Waits between attempts have jitter. Here it goes by a seed, see [Seed], as do the ids of
