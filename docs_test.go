@@ -230,7 +230,9 @@ var (
 	used, limit, usedBytes, limitBytes int64
 	listFiles                          webhooks.FileSource
 	files                              []webhooks.ExpiringFile
-	id, eventID                        string
+	id, eventID, account, url          string
+	base64OfTheSecret                  string
+	events                             []webhooks.EventType
 	yesterday                          time.Time
 	secrets                            []signing.Secret
 	receive, listEnvironments, listTeams http.Handler

@@ -37,7 +37,7 @@ type CreateParams struct {
 	// also on several nodes, one creates the key.
 	First bool
 
-	// By is the value that asks for the key, see [CredentialOf]: if it is deleted or
+	// By is the value that asks for the key, see [KeyService.Credential]: if it is deleted or
 	// rotated before the key is created, none is, and Create returns
 	// [auth.ErrCredentialChanged]. Zero: the host asks.
 	By auth.Credential
@@ -47,7 +47,8 @@ type CreateParams struct {
 	If Condition
 }
 
-// CredentialOf returns the Credential of a value that was verified as p.
+// CredentialOf returns the Credential of a value of this package's form that was verified as
+// p. [KeyService.Credential] knows imported ones as well.
 func CredentialOf(token string, p auth.Principal) auth.Credential {
 	return auth.NewCredential(p.KeyID, hashOf(token).Sum, p.Replaced)
 }

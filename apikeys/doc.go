@@ -35,6 +35,11 @@
 // used is kept in memory and written in the background; [KeyService.Close]
 // writes what is left.
 //
+// # Importing
+//
+// [KeyService.Import] adds keys of another system, of which there is only a digest; a [Legacy]
+// says what their values look like. docs/migration.md is a guide.
+//
 // # Storage
 //
 // A [Store] is what a backend implements; package storetest holds the suite

@@ -28,6 +28,10 @@ type Config struct {
 	// section 5. [storageapi.Config.Scopes] sets it.
 	Scopes *scopes.Vocabulary
 
+	// Legacy describes the values of imported keys, at most 4 kinds, see
+	// [KeyService.Import]. Default: none.
+	Legacy []Legacy
+
 	// Logger is told what goes wrong in the background. Default: slog.Default().
 	Logger *slog.Logger
 
@@ -46,6 +50,7 @@ type KeyService struct {
 	prefix   string
 	maxCount int // keys an account; negative: any number
 	scopes   *scopes.Vocabulary
+	legacy   []legacy
 	now      func() time.Time
 	ids      id.Generator
 	uses     uses
@@ -73,8 +78,13 @@ func New(store Store, config Config) (*KeyService, error) {
 	if err := checkPrefix(config.Prefix); err != nil {
 		return nil, fmt.Errorf("apikeys: %w", err)
 	}
+	legacies, err := newLegacies(config.Legacy)
+	if err != nil {
+		return nil, fmt.Errorf("apikeys: %w", err)
+	}
 	return &KeyService{
 		store:    store,
+		legacy:   legacies,
 		prefix:   config.Prefix,
 		maxCount: config.MaxPerAccount,
 		scopes:   config.Scopes,
@@ -99,30 +109,32 @@ func (s *KeyService) Close() { s.uses.close() }
 // The principal's expiry is the token's: during a rotation the old token's is
 // the end of its grace.
 func (s *KeyService) Verify(ctx context.Context, token string) (auth.Principal, error) {
-	if !wellFormed(token) {
-		return auth.Principal{}, auth.ErrUnauthorized
+	var buf [1 + maxLegacy]Hash
+	for _, hash := range s.hashes(token, &buf) {
+		key, err := s.store.KeyByHash(ctx, hash)
+		if errors.Is(err, ErrNotFound) {
+			continue
+		}
+		if err != nil {
+			return auth.Principal{}, fmt.Errorf("verify API key: %w", err)
+		}
+		now := s.now()
+		p, err := s.principal(&key, hash, now)
+		if err == nil {
+			s.uses.record(&key, hash, now)
+		}
+		return p, err
 	}
-	hash := hashOf(token)
-	key, err := s.store.KeyByHash(ctx, hash)
-	if errors.Is(err, ErrNotFound) {
-		return auth.Principal{}, auth.ErrUnauthorized
-	}
-	if err != nil {
-		return auth.Principal{}, fmt.Errorf("verify API key: %w", err)
-	}
-	now := s.now()
-	p, err := s.principal(&key, hash, now)
-	if err == nil {
-		s.uses.record(&key, hash, now)
-	}
-	return p, err
+	return auth.Principal{}, auth.ErrUnauthorized
 }
 
 // Recheck is Verify for a value that Verify found to be that of p: it reads the key's
 // record even where the store has it in memory, so that every change of the key before
 // the call counts, whichever process made it. It records no use.
 func (s *KeyService) Recheck(ctx context.Context, p auth.Principal, token string) (auth.Principal, error) {
-	if !wellFormed(token) {
+	var buf [1 + maxLegacy]Hash
+	hashes := s.hashes(token, &buf)
+	if len(hashes) == 0 {
 		return auth.Principal{}, auth.ErrUnauthorized
 	}
 	key, err := s.store.KeyByID(ctx, p.Account, p.KeyID)
@@ -132,7 +144,12 @@ func (s *KeyService) Recheck(ctx context.Context, p auth.Principal, token string
 	if err != nil {
 		return auth.Principal{}, fmt.Errorf("verify API key: %w", err)
 	}
-	return s.principal(&key, hashOf(token), s.now())
+	for _, hash := range hashes {
+		if _, ok := key.expiryOf(hash); ok {
+			return s.principal(&key, hash, s.now())
+		}
+	}
+	return auth.Principal{}, auth.ErrUnauthorized
 }
 
 // principal returns whom the value with that hash stands for, or auth.ErrUnauthorized

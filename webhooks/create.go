@@ -27,12 +27,17 @@ type CreateParams struct {
 	// BalanceThreshold is for balance.low events; zero: none.
 	BalanceThreshold Amount
 
+	// Secret is the signing secret that the receiver has already, for a webhook of another
+	// system that is moved here: it is read by [signing.ParseSecret]. A call with an
+	// IdempotencyKey that was used before does not compare it. Zero: a new one.
+	Secret signing.Secret
+
 	// IdempotencyKey makes it safe to call Create again, for 24 hours: 1 to 128
 	// visible ASCII characters that the account uses for this creation alone.
 	// Empty: each call creates a webhook.
 	IdempotencyKey string
 
-	// By is the value of an API key that asks for the webhook, see apikeys.CredentialOf:
+	// By is the value of an API key that asks for the webhook, see apikeys.KeyService.Credential:
 	// if it is deleted or rotated before the webhook is created, none is, and Create
 	// returns [auth.ErrCredentialChanged]. Zero: the host asks.
 	By auth.Credential
@@ -42,7 +47,7 @@ type CreateParams struct {
 	If Condition
 }
 
-// Create makes an active webhook for the account, with a new signing secret, and
+// Create makes an active webhook for the account, with a new signing secret or params.Secret, and
 // returns it. An account is any string of 1 to 128 bytes of UTF-8 without
 // control characters. Whether the caller may create such a webhook is for params.If to
 // decide. [ErrLimit] if the account has [Config.MaxPerAccount] webhooks;
@@ -72,8 +77,11 @@ func (s *WebhookService) Create(ctx context.Context, account string, params Crea
 		Events:           params.Events,
 		Active:           true,
 		BalanceThreshold: params.BalanceThreshold,
-		Secret:           signing.NewSecret(),
+		Secret:           params.Secret,
 		CreatedAt:        now,
+	}
+	if webhook.Secret.IsZero() {
+		webhook.Secret = signing.NewSecret()
 	}
 	if err := params.If.ask(Webhook{}, webhook); err != nil {
 		return Webhook{}, fmt.Errorf("create webhook: %w", err)

@@ -77,7 +77,7 @@ func (a *api) ifMatchKey(target *apikeys.Condition) header {
 			if err := may(before, after); err != nil {
 				return err
 			}
-			if before.ID == c.caller.KeyID && !c.credential().Matches(before.Hash.Sum, before.Previous.Sum) {
+			if before.ID == c.caller.KeyID && !a.credential(c).Matches(before.Hash.Sum, before.Previous.Sum) {
 				return auth.ErrCredentialChanged
 			}
 			return match.check(tagKey(before))

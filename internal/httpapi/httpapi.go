@@ -172,8 +172,8 @@ func (a *api) recheck(c *call) error {
 }
 
 // credential returns the value that the request carries, as what asks for a change.
-func (c *call) credential() auth.Credential {
-	return apikeys.CredentialOf(c.Header.Get(auth.HeaderName), c.caller)
+func (a *api) credential(c *call) auth.Credential {
+	return a.keys.Credential(c.Context(), c.Header.Get(auth.HeaderName), c.caller)
 }
 
 // permitNow is permit to a target that is about to be changed: with the key as it is now.

@@ -74,7 +74,7 @@ func showKey(key apikeys.Key, value string) (answer, error) {
 }
 
 func (a *api) createKey(c *call) (answer, error) {
-	params := apikeys.CreateParams{By: c.credential(), If: a.mayChangeKey(c)}
+	params := apikeys.CreateParams{By: a.credential(c), If: a.mayChangeKey(c)}
 	if err := c.bind(keyFields(a.keys.Scopes(), &params), idempotencyKey(&params.IdempotencyKey)); err != nil {
 		return answer{}, err
 	}

@@ -79,7 +79,7 @@ func viewWebhook(webhook webhooks.Webhook) webhookView {
 }
 
 func (a *api) createWebhook(c *call) (answer, error) {
-	params := webhooks.CreateParams{By: c.credential(), If: a.mayChangeWebhook(c)}
+	params := webhooks.CreateParams{By: a.credential(c), If: a.mayChangeWebhook(c)}
 	if err := c.bind(webhookFields(&params), idempotencyKey(&params.IdempotencyKey)); err != nil {
 		return answer{}, err
 	}

@@ -58,6 +58,15 @@ func (g *Generator) New(prefix string, at time.Time) string {
 	return string(text)
 }
 
+// Derived returns prefix followed by the ULID of the given time and the first 80 bits of
+// entropy, which must be as hard to guess as New's: the same for the same.
+func Derived(prefix string, at time.Time, entropy []byte) string {
+	var u ulid.ULID
+	_ = u.SetTime(uint64(max(at.UnixMilli(), 0))) // before the year 10889
+	_ = u.SetEntropy(entropy[:10])
+	return prefix + u.String()
+}
+
 // Valid reports whether s is prefix followed by a ULID as New writes it.
 func Valid(prefix, s string) bool {
 	rest, ok := strings.CutPrefix(s, prefix)

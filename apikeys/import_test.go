@@ -1,0 +1,248 @@
+package apikeys_test
+
+import (
+	"context"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/storageapi/storageapi/apikeys"
+	"github.com/storageapi/storageapi/auth"
+	"github.com/storageapi/storageapi/internal/testclock"
+	"github.com/storageapi/storageapi/store/memory"
+)
+
+var pepper = []byte("a pepper of the other system")
+
+// Two kinds of one form: before the other system had a pepper, and after.
+var legacies = []apikeys.Legacy{
+	{Kind: "plain", Prefix: "old_", MinLength: 36, MaxLength: 80, Alphabet: base62},
+	{Kind: "peppered", Prefix: "old_", MinLength: 36, MaxLength: 80, Alphabet: base62, Pepper: pepper},
+	{Kind: "tail", MinLength: 20, MaxLength: 64, Alphabet: base62 + "-", Digest: func(value string) [32]byte { return sha256.Sum256([]byte(value[8:])) }},
+}
+
+func newImporter(t testing.TB, store apikeys.Store) (*apikeys.KeyService, *testclock.Clock) {
+	t.Helper()
+	clock := testclock.At(noon)
+	return newService(t, store, apikeys.Config{Now: clock.Now, Legacy: legacies, MaxPerAccount: 5}), clock
+}
+
+func oldValue(i int) string { return fmt.Sprintf("old_%032d", i) }
+
+func sum(value string) string { s := sha256.Sum256([]byte(value)); return string(s[:]) }
+
+func mac(value string) string {
+	m := hmac.New(sha256.New, pepper)
+	m.Write([]byte(value))
+	return string(m.Sum(nil))
+}
+
+func ofTable(kind, digest string) apikeys.ImportedKey {
+	return apikeys.ImportedKey{Kind: kind, Digest: digest, Name: "of the table", Scopes: readFiles, CreatedAt: noon.Add(-24 * time.Hour)}
+}
+
+// imports imports one key, which must succeed.
+func imports(t *testing.T, s *apikeys.KeyService, key apikeys.ImportedKey) string {
+	t.Helper()
+	result := s.Import(t.Context(), account, []apikeys.ImportedKey{key})[0]
+	if result.Err != nil || result.KeyID == "" {
+		t.Fatalf("Import = %+v", result)
+	}
+	return result.KeyID
+}
+
+// TestImport: whichever way a digest was stored, the value works, and the digest does not.
+func TestImport(t *testing.T) {
+	s, clock := newImporter(t, memory.New())
+	forms := map[string]func(string) string{
+		"raw": func(d string) string { return d }, "hex": func(d string) string { return hex.EncodeToString([]byte(d)) },
+		"HEX":    func(d string) string { return strings.ToUpper(hex.EncodeToString([]byte(d))) },
+		"base64": func(d string) string { return base64.StdEncoding.EncodeToString([]byte(d)) },
+		"url":    func(d string) string { return base64.RawURLEncoding.EncodeToString([]byte(d)) },
+	}
+	i := 0
+	for name, form := range forms {
+		for kind, digestOf := range map[string]func(string) string{"plain": sum, "peppered": mac, "tail": func(v string) string { return sum(v[8:]) }} {
+			i++
+			value := oldValue(i)
+			if kind == "tail" {
+				value = fmt.Sprintf("%020d-abc", i)
+			}
+			stored := form(digestOf(value))
+			refused(t, s, value)
+			id := imports(t, s, ofTable(kind, stored))
+			p := accepted(t, s, value)
+			if p.KeyID != id || p.Account != account || p.Scopes != readFiles || p.Replaced || !p.ExpiresAt.IsZero() {
+				t.Errorf("%s, %s: %+v", name, kind, p)
+			}
+			refused(t, s, stored)
+			for _, form := range forms { // pass the hash, in any dress
+				refused(t, s, form(digestOf(value)))
+				refused(t, s, "old_"+form(digestOf(value)))
+			}
+			refused(t, s, value[:len(value)-1])
+			refused(t, s, value+"0")
+		}
+	}
+	key, err := s.Get(t.Context(), account, imports(t, s, ofTable("plain", sum(oldValue(1000)))))
+	if err != nil || !key.CreatedAt.Equal(clock.Now().Add(-24*time.Hour)) || key.Name != "of the table" {
+		t.Errorf("stored: %+v, %v", key, err)
+	}
+}
+
+// TestImportAgain: what is imported again is there already, also once it was rotated.
+func TestImportAgain(t *testing.T) {
+	s, clock := newImporter(t, memory.New())
+	rows := []apikeys.ImportedKey{ofTable("plain", sum(oldValue(1))), ofTable("peppered", mac(oldValue(2)))}
+	first := s.Import(t.Context(), account, rows)
+	value := oldValue(1)
+	accepted(t, s, value)
+	p := accepted(t, s, value)
+	if now, err := s.Recheck(t.Context(), p, value); err != nil || now != p {
+		t.Errorf("Recheck = %+v, %v", now, err)
+	}
+	params := apikeys.CreateParams{Name: "made by it", Scopes: readFiles, By: s.Credential(t.Context(), value, p)}
+	if _, _, err := s.Create(t.Context(), account, params); err != nil {
+		t.Errorf("a creation by an imported key: %v", err)
+	}
+	stats, err := s.Imported(t.Context(), account)
+	if want := (apikeys.ImportStats{Keys: 2, Used: 1, LastUsedAt: clock.Now()}); err != nil || stats != want {
+		t.Errorf("Imported = %+v, %v, want %+v", stats, err, want)
+	}
+
+	_, token, err := s.Rotate(t.Context(), account, first[0].KeyID, apikeys.RotateParams{Grace: time.Hour})
+	if err != nil || !strings.HasPrefix(token.Reveal(), "sak_") {
+		t.Fatalf("Rotate = %v", err)
+	}
+	if old := accepted(t, s, value); !old.Replaced || old.ExpiresAt.IsZero() {
+		t.Errorf("the old value during its grace period: %+v", old)
+	}
+	if stats, err := s.Imported(t.Context(), account); err != nil || stats.Keys != 2 || stats.Used != 1 {
+		t.Errorf("in the grace period: %+v, %v", stats, err)
+	}
+	rows = append(rows, ofTable("plain", sum(oldValue(3))))
+	again := s.Import(t.Context(), account, rows)
+	want := []apikeys.ImportResult{{KeyID: first[0].KeyID, Existed: true}, {KeyID: first[1].KeyID, Existed: true}, {KeyID: again[2].KeyID}}
+	if diff := cmp.Diff(want, again); diff != "" || again[2].KeyID == "" {
+		t.Errorf("again (-want +got):\n%s", diff)
+	}
+	clock.Set(clock.Now().Add(time.Hour))
+	refused(t, s, value)
+	accepted(t, s, token.Reveal())
+	if _, err := s.Recheck(t.Context(), p, value); !errors.Is(err, auth.ErrUnauthorized) {
+		t.Errorf("Recheck of a dead value: %v", err)
+	}
+	if _, _, err := s.Create(t.Context(), account, params); !errors.Is(err, auth.ErrCredentialChanged) {
+		t.Errorf("a creation by a value that was rotated away: %v", err)
+	}
+	if again := s.Import(t.Context(), account, rows[:1]); !again[0].Existed {
+		t.Errorf("after the grace period: %+v", again)
+	}
+	refused(t, s, value)
+	if stats, err := s.Imported(t.Context(), account); err != nil || stats.Keys != 2 || stats.Used != 0 {
+		t.Errorf("after the grace period: %+v, %v", stats, err)
+	}
+}
+
+// TestImportRefuses: each by itself, with the field that is wrong, and without the digest.
+func TestImportRefuses(t *testing.T) {
+	s, clock := newImporter(t, memory.New())
+	const bcrypt = "$2b$12$EixZaYVK1fsbw1ZfbX3OXePaWxn96p36WQoeG6Lruj3vjPGga31lW"
+	tests := []struct {
+		field, says string
+		change      func(*apikeys.ImportedKey)
+	}{
+		{"Kind", "Config.Legacy", func(k *apikeys.ImportedKey) { k.Kind = "other" }},
+		{"Digest", "bcrypt: it is salted", func(k *apikeys.ImportedKey) { k.Digest = bcrypt }},
+		{"Digest", "argon2: it is salted", func(k *apikeys.ImportedKey) { k.Digest = "$argon2id$v=19$m=65536,t=3,p=4$c2FsdA$aGFzaA" }},
+		{"Digest", "PBKDF2", func(k *apikeys.ImportedKey) { k.Digest = "pbkdf2_sha256$600000$salt$hash" }},
+		{"Digest", "32 bytes", func(k *apikeys.ImportedKey) { k.Digest = "" }},
+		{"Digest", "32 bytes", func(k *apikeys.ImportedKey) { k.Digest = strings.Repeat("g", 64) }},
+		{"Digest", "32 bytes", func(k *apikeys.ImportedKey) { k.Digest = strings.Repeat("00", 20) }},
+		{"Digest", "32 bytes", func(k *apikeys.ImportedKey) { k.Digest = base64.StdEncoding.EncodeToString(make([]byte, 32)) + "\n" }},
+		{"name", "", func(k *apikeys.ImportedKey) { k.Name = "" }},
+		{"scopes", "", func(k *apikeys.ImportedKey) { k.Scopes = readFiles.With("nothing:declared") }},
+		{"expiresAt", "future", func(k *apikeys.ImportedKey) { k.ExpiresAt = clock.Now() }},
+		{"CreatedAt", "past", func(k *apikeys.ImportedKey) { k.CreatedAt = clock.Now().Add(time.Minute) }},
+		{"CreatedAt", "1970", func(k *apikeys.ImportedKey) { k.CreatedAt = time.Unix(-1, 0) }},
+	}
+	var rows []apikeys.ImportedKey
+	for i, test := range tests {
+		row := ofTable("plain", sum(oldValue(i)))
+		test.change(&row)
+		rows = append(rows, row, ofTable("plain", sum(oldValue(100+i))))
+	}
+	for i, result := range s.Import(t.Context(), account, rows) {
+		if i%2 == 1 {
+			if result.Err != nil || result.KeyID == "" {
+				t.Errorf("row %d, which is right: %+v", i, result)
+			}
+			continue
+		}
+		var wrong *apikeys.ValidationError
+		if test := tests[i/2]; !errors.As(result.Err, &wrong) || wrong.Field != test.field || !strings.Contains(wrong.Reason, test.says) || result.KeyID != "" {
+			t.Errorf("%s: %+v", test.field, result)
+		} else if d := rows[i].Digest; d != "" && strings.Contains(result.Err.Error(), d) {
+			t.Errorf("%s: the error holds the digest", test.field)
+		}
+	}
+	for _, result := range s.Import(t.Context(), "another", []apikeys.ImportedKey{ofTable("plain", sum(oldValue(100)))}) {
+		if !errors.Is(result.Err, apikeys.ErrExists) || result.KeyID != "" {
+			t.Errorf("another account's key: %+v", result)
+		}
+	}
+	if text := fmt.Sprintf("%v %+v %#v", rows[0], &rows[0], rows); strings.Contains(text, "of the table") {
+		t.Errorf("it prints as %s", text)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	for _, result := range s.Import(ctx, account, []apikeys.ImportedKey{ofTable("plain", sum(oldValue(999)))}) {
+		if !errors.Is(result.Err, context.Canceled) {
+			t.Errorf("after ctx has ended: %+v", result)
+		}
+	}
+}
+
+func TestLegacyRefuses(t *testing.T) {
+	fine := legacies[0]
+	for field, change := range map[string]func(*apikeys.Legacy){
+		"Kind":      func(l *apikeys.Legacy) { l.Kind = "A" },
+		"Alphabet":  func(l *apikeys.Legacy) { l.Alphabet = "" },
+		"MinLength": func(l *apikeys.Legacy) { l.MinLength = 15 },
+		"MaxLength": func(l *apikeys.Legacy) { l.MaxLength = 513 },
+		"Pepper":    func(l *apikeys.Legacy) { l.Pepper, l.Digest = pepper, legacies[2].Digest },
+	} {
+		wrong := fine
+		change(&wrong)
+		_, err := apikeys.New(memory.New(), apikeys.Config{Legacy: []apikeys.Legacy{wrong}})
+		if err == nil || !strings.Contains(err.Error(), "Legacy[0]."+field) {
+			t.Errorf("%s: %v", field, err)
+		}
+	}
+	for _, list := range [][]apikeys.Legacy{{fine, fine}, {fine, fine, fine, fine, fine}} {
+		if _, err := apikeys.New(memory.New(), apikeys.Config{Legacy: list}); err == nil {
+			t.Errorf("%d of one kind are taken", len(list))
+		}
+	}
+}
+
+// TestLegacyFormIsCheap: what has not the form does not reach the store.
+func TestLegacyFormIsCheap(t *testing.T) {
+	store := newSpy()
+	s, _ := newImporter(t, store)
+	before := store.reads
+	for _, garbage := range []string{"", "old_", oldValue(1)[:35], "old_" + strings.Repeat("0", 77), "new" + oldValue(1)[3:] + "!", oldValue(1) + "!", strings.Repeat("x", 1<<16), "old_\x00" + oldValue(1)} {
+		refused(t, s, garbage)
+	}
+	if store.reads != before {
+		t.Errorf("%d store reads", store.reads-before)
+	}
+}
