@@ -36,9 +36,9 @@ func TestOwnEvents(t *testing.T) {
 	s.get(one).says("Invoice paid")
 
 	s = newSite(t, storageapi.Config{Store: store})
-	s.get(one).says("No longer sent")
+	s.get(one).says("invoices.paid (no longer sent)")
 	s.get("webhooks/new").hides("invoices.paid")
-	edit := s.get(one + "/edit").says("No longer sent invoices.paid")
+	edit := s.get(one + "/edit").says("invoices.paid (no longer sent)")
 	if !strings.Contains(edit.body, `value="invoices.paid" checked`) {
 		t.Error("what it is subscribed to is not marked in the form")
 	}

@@ -110,7 +110,7 @@ func (p *pages) viewEvent(t webhooks.EventType) eventView {
 	if t == webhooks.TypeTest {
 		return eventView{string(t), string(t)}
 	}
-	return eventView{string(t), "No longer sent"}
+	return eventView{string(t), string(t) + " (no longer sent)"}
 }
 
 // eventChoices are the types to subscribe to, and those that the webhook, unless it is nil,

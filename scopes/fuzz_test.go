@@ -56,3 +56,29 @@ func FuzzParseSet(f *testing.F) {
 		}
 	})
 }
+
+// FuzzUnmarshalJSON reads sets of scopes that no vocabulary of here has.
+func FuzzUnmarshalJSON(f *testing.F) {
+	for _, seed := range []string{`["files:read","teams:read"]`, `[]`, `null`, `["teams:read","teams:read"]`, `["a:b c:d"]`, `[""]`, `{}`} {
+		f.Add([]byte(seed))
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		var set, again scopes.Set
+		if set.UnmarshalJSON(data) != nil {
+			if !set.IsEmpty() {
+				t.Errorf("%q left %q", data, set)
+			}
+			return
+		}
+		text, err := set.MarshalJSON()
+		if err == nil {
+			err = again.UnmarshalJSON(text)
+		}
+		if err != nil || again != set || !set.Covers(again) {
+			t.Errorf("%q is %q, then %q, %v", data, set, again, err)
+		}
+		if set.Len() > scopes.MaxScopes || set.Len() != len(set.Names()) {
+			t.Errorf("%q has %d scopes", data, set.Len())
+		}
+	})
+}
