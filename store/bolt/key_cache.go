@@ -13,7 +13,7 @@ const defaultCachedKeys = 1 << 16
 
 // CacheKeys sets how many keys' decoded records are kept in memory, rounded up to a power of two: a request with one
 // of those reads nothing of the file. No answer is stale: a change of a key is seen from the moment it was made. Each
-// takes some 450 bytes once it is used, more if it has many scopes of the host's own; the table itself 16 bytes a key. 0 or less: none.
+// takes some 400 bytes once it is used, more if it has many scopes of the host's own; the table itself 16 bytes a key. 0 or less: none.
 // Default: 65,536. Set it to the number of keys that are in use at a time if that is more.
 func CacheKeys(count int) Option { return func(s *Store) { s.keyCache = newKeyCache(count) } }
 

@@ -1,0 +1,67 @@
+package bolt
+
+import (
+	"crypto/rand"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/storageapi/storageapi/apikeys"
+	"github.com/storageapi/storageapi/internal/id"
+	"github.com/storageapi/storageapi/scopes"
+)
+
+// BenchmarkCreateManyKeys measures the creation of keys of 1,000 accounts by 256 at a time, fsynced, in files that have
+// 10,000 and 1 M keys already: the median rate of turns, "rate" that of the larger file against that of the smaller, and
+// how much the pages of a commit take, for each key. Each writes two pages that hardly another of its commit needs: that
+// of its hash, which is random, and that of its account's newest keys.
+func BenchmarkCreateManyKeys(b *testing.B) {
+	const together = 256
+	counts := []int{10_000, 1_000_000}
+	if testing.Short() {
+		counts = []int{1000, 10_000}
+	}
+	var stores [2]*Store
+	for i, count := range counts {
+		stores[i], _ = filled(b, count)
+	}
+	var ids id.Generator
+	var times [2][]float64 // seconds a key
+	var pages [2]int64
+	for b.Loop() {
+		for i, s := range stores {
+			steps := make([]func(*batch) error, together)
+			for n := range steps {
+				now := time.Now().UTC().Truncate(time.Millisecond)
+				key := apikeys.Key{
+					ID: ids.New("key", now), Account: fmt.Sprint("acct_", n*7%1000), Name: "benchmark",
+					Scopes: scopes.Of(scopes.FilesRead, scopes.FilesWrite), CreatedAt: now,
+				}
+				_, _ = rand.Read(key.Hash.Sum[:])
+				steps[n] = func(batch *batch) error {
+					if n == 0 {
+						batch.AfterCommit(func() { stats := batch.tx.Stats(); pages[i] += stats.GetPageAlloc() })
+					}
+					return putKey(batch, key, apikeys.Key{})
+				}
+			}
+			start := time.Now()
+			for _, err := range s.writer.RunTogether(b.Context(), steps...) {
+				if err != nil {
+					b.Fatal(err)
+				}
+			}
+			times[i] = append(times[i], time.Since(start).Seconds()/together)
+		}
+	}
+	b.ReportMetric(0, "ns/op")
+	var median [2]float64
+	for i, count := range counts {
+		slices.Sort(times[i])
+		median[i] = times[i][len(times[i])/2]
+		b.ReportMetric(1/median[i], fmt.Sprintf("keys/s-%d", count))
+		b.ReportMetric(float64(pages[i])/float64(len(times[i])*together)/1000, fmt.Sprintf("KB/key-%d", count))
+	}
+	b.ReportMetric(median[0]/median[1], "rate")
+}
