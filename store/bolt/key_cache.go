@@ -2,6 +2,7 @@ package bolt
 
 import (
 	"encoding/binary"
+	"math/bits"
 	"sync"
 	"sync/atomic"
 
@@ -72,11 +73,8 @@ func newKeyCache(count int) *keyCache {
 	if count <= 0 {
 		return nil
 	}
-	sets := 1
-	for sets*keyWays < count {
-		sets *= 2
-	}
-	return &keyCache{sets: make([]keySet, sets), marked: make(map[apikeys.Hash]bool)}
+	sets := make([]keySet, 1<<bits.Len(uint(count-1)/keyWays))
+	return &keyCache{sets: sets, marked: make(map[apikeys.Hash]bool)}
 }
 
 // leaveOut reports whether a test wants that fence left out.
