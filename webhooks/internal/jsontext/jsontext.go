@@ -17,35 +17,35 @@ import (
 // AppendString appends a string in its quotes. What is not UTF-8 becomes U+FFFD; "<", ">"
 // and "&" stay as they are.
 func AppendString(b []byte, text string) []byte {
-	if !utf8.ValidString(text) {
-		text = strings.ToValidUTF8(text, string(utf8.RuneError))
-	}
 	b = append(b, '"')
 	begin := len(b)
 	b = append(b, text...)
-	if !isPlain(b[begin:]) {
+	isPlain, isASCII := look(b[begin:])
+	if !isASCII && !utf8.ValidString(text) {
+		isPlain, text = false, strings.ToValidUTF8(text, string(utf8.RuneError))
+	}
+	if !isPlain {
 		b = appendEscaped(b[:begin], text)
 	}
 	return append(b, '"')
 }
 
-// isPlain reports whether nothing in the text has to be escaped.
-func isPlain(text []byte) bool {
-	if bytes.IndexByte(text, '"') >= 0 || bytes.IndexByte(text, '\\') >= 0 {
-		return false
-	}
+// look reports whether nothing in the text has to be escaped, and whether it is ASCII.
+func look(text []byte) (isPlain, isASCII bool) {
 	const ones = 0x0101010101010101
-	for ; len(text) >= 8; text = text[8:] { // a byte below ' ' borrows from the bit above it
-		if eight := binary.LittleEndian.Uint64(text); (eight-' '*ones)&^eight&(0x80*ones) != 0 {
-			return false
-		}
+	var low, all uint64
+	rest := text
+	for ; len(rest) >= 8; rest = rest[8:] { // a byte below ' ' borrows from the bit above it
+		eight := binary.LittleEndian.Uint64(rest)
+		low |= (eight - ' '*ones) &^ eight
+		all |= eight
 	}
-	for _, c := range text {
-		if c < ' ' {
-			return false
-		}
+	for _, c := range rest {
+		low |= (uint64(c) - ' ') &^ uint64(c)
+		all |= uint64(c)
 	}
-	return true
+	isPlain = low&(0x80*ones) == 0 && bytes.IndexByte(text, '"') < 0 && bytes.IndexByte(text, '\\') < 0
+	return isPlain, all&(0x80*ones) == 0
 }
 
 func appendEscaped(b []byte, text string) []byte {
