@@ -68,13 +68,13 @@ func (d *hostDocument) setScopes(declared []scopes.Declaration) {
 
 // setReadScopes says which scopes are behind which event types.
 func (d *hostDocument) setReadScopes(declared []webhooks.EventDeclaration) {
-	behind := ""
+	var behind strings.Builder
 	for _, e := range declared {
 		if e.Scope != scopes.AccountRead {
-			behind += fmt.Sprintf("`%s` for `%s`, ", e.Scope, e.Type)
+			fmt.Fprintf(&behind, "`%s` for `%s`, ", e.Scope, e.Type)
 		}
 	}
-	d.replace("`files.expiring`, `account:read` for all others.", "`files.expiring`, "+behind+"`account:read` for all others.")
+	d.replace("`files.expiring`, `account:read` for all others.", "`files.expiring`, "+behind.String()+"`account:read` for all others.")
 }
 
 func (d *hostDocument) setEvents(declared []webhooks.EventDeclaration) {
@@ -150,11 +150,11 @@ func hookOf(e webhooks.EventDeclaration, name string) string {
 
 // typeName returns a name for programs: "TeamsCreated" of "teams.created".
 func typeName(t webhooks.EventType) string {
-	name := ""
+	var name strings.Builder
 	for _, word := range strings.FieldsFunc(string(t), func(r rune) bool { return r == '.' || r == '_' }) {
-		name += strings.ToUpper(word[:1]) + word[1:]
+		name.WriteString(strings.ToUpper(word[:1]) + word[1:])
 	}
-	return name
+	return name.String()
 }
 
 // dataSchema returns the schema of an event type's payloads: the declared one, or one that
