@@ -26,6 +26,7 @@ type batch struct {
 
 	// The ids of what steps have published, and whether a step of a merge was taken.
 	ids    idNumbers
+	idRows *bbolt.Cursor // of bucketEventIDs
 	added  []record.IDEntry
 	merged bool
 

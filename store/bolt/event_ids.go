@@ -125,17 +125,10 @@ func (s *eventIDs) inMemory(key uint64) (numbers []uint64, last uint64) {
 	return s.newer.appendNumbers(s.merging.appendNumbers(nil, key), key), s.last
 }
 
-// inFile appends the numbers that a key has in the file.
-func inFile(tx *bbolt.Tx, numbers []uint64, key uint64) ([]uint64, error) {
-	var buffer [record.MaxIDEntries]record.IDEntry
-	_, value := tx.Bucket(bucketEventIDs).Cursor().Seek(record.NumberKey(key))
-	entries, err := record.AppendIDEntries(buffer[:0], value)
-	for _, e := range entries {
-		if e.Key == key && !slices.Contains(numbers, e.Number) {
-			numbers = append(numbers, e.Number)
-		}
-	}
-	return numbers, err
+// inFile appends the numbers that a key has in the file. The cursor is of bucketEventIDs.
+func inFile(c *bbolt.Cursor, numbers []uint64, key uint64) ([]uint64, error) {
+	_, value := c.Seek(record.NumberKey(key))
+	return record.AppendIDNumbers(numbers, value, key)
 }
 
 // eventAmong returns the segment and the index of the account's event of that id, whose
@@ -183,7 +176,10 @@ func (s *Store) knownEvent(b *batch, e *event) (known record.Event, err error) {
 	numbers, _ := s.ids.inMemory(e.key)
 	numbers = append(numbers, inBatch...)
 	if e.key >= numberKeys || e.key <= s.ids.top {
-		if numbers, err = inFile(b.tx, numbers, e.key); err != nil {
+		if b.idRows == nil {
+			b.idRows = b.tx.Bucket(bucketEventIDs).Cursor()
+		}
+		if numbers, err = inFile(b.idRows, numbers, e.key); err != nil {
 			return known, err
 		}
 	}
@@ -202,7 +198,7 @@ func (s *Store) knownEvent(b *batch, e *event) (known record.Event, err error) {
 func (s *Store) publishedEvent(b *batch, account, id string) (*record.Segment, int, error) {
 	key := s.ids.secret.keyOf(account, id)
 	numbers, _ := s.ids.inMemory(key)
-	numbers, err := inFile(b.tx, b.ids.appendNumbers(numbers, key), key)
+	numbers, err := inFile(b.tx.Bucket(bucketEventIDs).Cursor(), b.ids.appendNumbers(numbers, key), key)
 	if err != nil {
 		return nil, 0, err
 	}

@@ -1,5 +1,10 @@
 package record
 
+import (
+	"encoding/binary"
+	"slices"
+)
+
 // An IDEntry says that the event of a number has an id with that key. Several ids may have
 // the same key: the event tells.
 type IDEntry struct{ Key, Number uint64 }
@@ -29,4 +34,27 @@ func AppendIDEntries(entries []IDEntry, record []byte) ([]IDEntry, error) {
 		entries = append(entries, IDEntry{last, d.uint()})
 	}
 	return entries, d.err()
+}
+
+// AppendIDNumbers appends the numbers that a key has in a record, unless they are there. It
+// reads no further than that.
+func AppendIDNumbers(numbers []uint64, record []byte, key uint64) ([]uint64, error) {
+	if len(record) == 0 || record[0] != Version {
+		return numbers, ErrCorrupt
+	}
+	last := uint64(0)
+	for rest := record[1:]; len(rest) > 0; {
+		distance, n := binary.Uvarint(rest)
+		number, m := binary.Uvarint(rest[max(n, 0):])
+		if n <= 0 || m <= 0 {
+			return numbers, ErrCorrupt
+		}
+		if last, rest = last+distance, rest[n+m:]; last > key {
+			break
+		}
+		if last == key && !slices.Contains(numbers, number) {
+			numbers = append(numbers, number)
+		}
+	}
+	return numbers, nil
 }

@@ -2,6 +2,8 @@ package record
 
 import (
 	"errors"
+	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -50,7 +52,15 @@ var decoders = []func(record []byte) error{
 	func(r []byte) error { _, err := DecodeBitmap(r); return err },
 	func(r []byte) error { _, err := DecodeRequest(r); return err },
 	func(r []byte) error { _, err := DecodeMark(r); return err },
-	func(r []byte) error { _, err := AppendIDEntries(nil, r); return err },
+	func(r []byte) error {
+		entries, err := AppendIDEntries(nil, r)
+		for _, e := range entries {
+			if numbers, _ := AppendIDNumbers(nil, r, e.Key); err == nil && !slices.Contains(numbers, e.Number) {
+				return fmt.Errorf("%v is not found: %v", e, numbers)
+			}
+		}
+		return err
+	},
 	func(r []byte) error { _, err := DecodeFailed(MaxFailed, r); return err },
 	func(r []byte) error { _, err := DecodeFailed(MaxFailed, r); return err },
 }
