@@ -48,6 +48,9 @@ func (b *bench) copy() {
 		b.must(os.MkdirAll(filepath.Dir(to), 0o700))
 		b.must(os.WriteFile(to, content, info.Mode()))
 	}
+	changelog, err := os.ReadFile(filepath.Join(b.tree, "CHANGELOG.md"))
+	b.must(err)
+	b.write("CHANGELOG.md", strings.Replace(string(changelog), "## Unreleased\n", "## Unreleased\n\n- There is something, also just after a release.\n", 1))
 	b.commit("what is to be released")
 }
 

@@ -75,8 +75,8 @@ func TestRelease(t *testing.T) {
 	if got := b.git("show", "v0.1.0:CHANGELOG.md"); !strings.Contains(got, "## Unreleased\n\n## 0.1.0 – 20") {
 		t.Errorf("the changelog has no heading for it: %.500s", got)
 	}
-	if got := b.git("ls-tree", "--name-only", "v0.1.0:store/bolt/testdata"); !strings.HasPrefix(got, "schema-") {
-		t.Errorf("the release keeps no file of its schema: %q", got)
+	if got := b.git("ls-tree", "--name-only", "v0.1.0:store/bolt/testdata"); !strings.Contains(got, ".db\n") || !strings.Contains(got, ".json\n") {
+		t.Errorf("the release does not keep a file of its schema and what it holds: %q", got)
 	}
 	b.refuses("v0.1.0 exists already", "-checked", "v0.1.0")
 	b.refuses("v0.0.9 is not above v0.1.0", "-checked", "v0.0.9")
