@@ -121,9 +121,10 @@ func quantile(list []time.Duration, q float64) time.Duration {
 	return list[int(float64(len(list)-1)*q)]
 }
 
-// BenchmarkQueue has four nodes claim and settle, without HTTP.
+// BenchmarkQueue has four nodes claim and settle, without HTTP, in turns with four bare loops
+// that do the least of it, see [bareQueue].
 func BenchmarkQueue(b *testing.B) {
-	p, c := durable(b)
+	p, server := durable(b)
 	s := openOn(b, p)
 	endpoints(b, s, *benchEndpoints)
 	nodes := []*postgres.Store{s, openOn(b, p), openOn(b, p), openOn(b, p)}
@@ -133,14 +134,25 @@ func BenchmarkQueue(b *testing.B) {
 			b.Fatal(err)
 		}
 	}
+	bare := newBareQueue(b, p)
+	c := contest{server: server, names: [2]string{"queue", "bare"}}
+	var r record
+	var wal float64
 	for b.Loop() {
 		fill(b, p, postgres.DefaultSchema, *benchDue)
-		b.ResetTimer()
-		used, wal := c.CPU()+ownCPU(), walOf(b, p)
-		drain(b, nodes, *benchDue, &record{})
-		b.ReportMetric((walOf(b, p)-wal)/float64(*benchDue), "wal_B/delivery")
-		b.ReportMetric(float64((c.CPU()+ownCPU()-used).Microseconds())/float64(*benchDue), "cpu_us/delivery")
+		bare.fill(b, *benchDue)
+		for side, do := range []func(){func() { drain(b, nodes, *benchDue, &r) }, func() { bare.drain(b, len(nodes)) }} {
+			cpu, begun, log := server.CPU()+ownCPU(), time.Now(), walOf(b, p)
+			do()
+			c.add(side, *benchDue, time.Since(begun), server.CPU()+ownCPU()-cpu, nil)
+			if side == 0 {
+				wal += walOf(b, p) - log
+			}
+		}
 	}
+	c.report(b)
+	r.report(b)
+	b.ReportMetric(wal/float64(r.settled), "wal_B/delivery")
 }
 
 // BenchmarkDown claims what is due of 50 webhooks beside so many others that are owed
@@ -206,7 +218,6 @@ func (r *record) add(n int, claim, settle time.Duration) {
 func drain(b *testing.B, nodes []*postgres.Store, n int, r *record) {
 	var done atomic.Int64
 	var group sync.WaitGroup
-	begun := time.Now()
 	for _, s := range nodes {
 		group.Go(func() {
 			for done.Load() < int64(n) {
@@ -237,9 +248,12 @@ func drain(b *testing.B, nodes []*postgres.Store, n int, r *record) {
 		})
 	}
 	group.Wait()
-	b.ReportMetric(float64(n)/time.Since(begun).Seconds(), "deliveries/s")
-	b.ReportMetric(float64(n)/float64(len(r.claims)), "a_claim")
-	b.ReportMetric(float64(quantile(r.claims, 0.5).Microseconds())/1000, "claim_p50_ms")
-	b.ReportMetric(float64(quantile(r.claims, 0.99).Microseconds())/1000, "claim_p99_ms")
-	b.ReportMetric(float64(quantile(r.settles, 0.5).Microseconds())/1000, "settle_p50_ms")
+}
+
+// report tells of the calls.
+func (r *record) report(b *testing.B) {
+	b.ReportMetric(float64(r.settled)/float64(len(r.claims)), "a_claim")
+	b.ReportMetric(millis(quantile(r.claims, 0.5)), "claim_p50_ms")
+	b.ReportMetric(millis(quantile(r.claims, 0.99)), "claim_p99_ms")
+	b.ReportMetric(millis(quantile(r.settles, 0.5)), "settle_p50_ms")
 }

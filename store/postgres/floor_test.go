@@ -3,6 +3,8 @@ package postgres_test
 import (
 	"context"
 	"fmt"
+	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -25,9 +27,14 @@ type contest struct {
 	names  [2]string
 	do     [2]func(i int64) error
 	next   int64
-	took   [2][]time.Duration // of each call
-	total  [2]time.Duration
-	cpu    [2]time.Duration // of the server and of this process
+	turns  [2][]turn
+}
+
+// A turn is what one side did in its turn.
+type turn struct {
+	rate float64 // a second
+	p50  float64 // of a call, in microseconds
+	cpu  float64 // of the server and of this process, in microseconds a call
 }
 
 // round has each do it n times, by so many callers.
@@ -50,28 +57,46 @@ func (c *contest) round(b *testing.B, callers, n int) {
 			})
 		}
 		group.Wait()
-		c.total[side] += time.Since(begun)
-		c.cpu[side] += c.server.CPU() + ownCPU() - cpu
-		c.took[side] = append(c.took[side], took...)
+		c.add(side, n, time.Since(begun), c.server.CPU()+ownCPU()-cpu, took)
 	}
 	c.next += int64(n)
 }
 
-// report tells of both sides, and the first as a multiple of the second.
+// add notes a turn of n calls.
+func (c *contest) add(side, n int, total, cpu time.Duration, took []time.Duration) {
+	c.turns[side] = append(c.turns[side], turn{
+		rate: float64(n) / total.Seconds(), p50: float64(quantile(took, 0.5).Nanoseconds()) / 1000, cpu: float64(cpu.Nanoseconds()) / 1000 / float64(n),
+	})
+}
+
+// report tells the medians of the turns of both sides, and those of the first as a multiple
+// of the second's in the same round, with the least and the most.
 func (c *contest) report(b *testing.B) {
-	var rate, p50, cpu [2]float64
-	for side, name := range c.names {
-		n := float64(len(c.took[side]))
-		rate[side] = n / c.total[side].Seconds()
-		p50[side] = float64(quantile(c.took[side], 0.5).Nanoseconds()) / 1000
-		cpu[side] = float64(c.cpu[side].Nanoseconds()) / 1000 / n
-		b.ReportMetric(rate[side], name+"/s")
-		b.ReportMetric(p50[side], name+"_p50_us")
-		b.ReportMetric(cpu[side], name+"_cpu_us")
+	for name, of := range map[string]func(turn) float64{
+		"/s": func(t turn) float64 { return t.rate }, "_p50_us": func(t turn) float64 { return t.p50 }, "_cpu_us": func(t turn) float64 { return t.cpu },
+	} {
+		var ratios []float64
+		var sides [2][]float64
+		for i := range c.turns[0] {
+			for side := range sides {
+				sides[side] = append(sides[side], of(c.turns[side][i]))
+			}
+			ratios = append(ratios, sides[0][i]/sides[1][i])
+		}
+		if slices.Max(sides[0]) == 0 {
+			continue // not measured
+		}
+		for side, list := range sides {
+			slices.Sort(list)
+			b.ReportMetric(list[len(list)/2], c.names[side]+name)
+		}
+		slices.Sort(ratios)
+		ratio := strings.Trim(strings.ReplaceAll(name, "/s", "rate"), "_")
+		ratio = strings.TrimSuffix(ratio, "_us") + "_ratio"
+		b.ReportMetric(ratios[len(ratios)/2], ratio)
+		b.ReportMetric(ratios[0], ratio+"_least")
+		b.ReportMetric(ratios[len(ratios)-1], ratio+"_most")
 	}
-	b.ReportMetric(rate[0]/rate[1], "rate_ratio")
-	b.ReportMetric(p50[0]/p50[1], "p50_ratio")
-	b.ReportMetric(cpu[0]/cpu[1], "cpu_ratio")
 }
 
 // BenchmarkPublish compares publishing with a prepared INSERT of the same bytes, in a

@@ -48,6 +48,7 @@ func BenchmarkSteady(b *testing.B) {
 		drain(b, nodes, total, &g.record)
 		close(done)
 		group.Wait()
+		g.record.report(b)
 		fmt.Println(g) // Log would cut it short
 		for name, bytes := range g.samples[len(g.samples)-1].bytes {
 			b.ReportMetric(mebibytes(bytes), name+"_MiB")
