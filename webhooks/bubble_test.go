@@ -2,7 +2,6 @@ package webhooks_test
 
 import (
 	"context"
-	"crypto/tls"
 	"io"
 	"log"
 	"net"
@@ -30,34 +29,30 @@ type bubble struct {
 type dialer = func(ctx context.Context, network, address string) (net.Conn, error)
 
 // inBubble runs test. Every webhook at a name of example.com is answered by the
-// handler, which may sleep.
+// handler, which may sleep. There is no TLS, which would take most of the time.
 func inBubble(t *testing.T, config webhooks.Config, handler http.HandlerFunc, test func(*bubble)) {
 	t.Helper()
-	goodCertificate() // outside: what it waits for is not the bubble's
 	testbubble.Run(t, func(t *testing.T) {
 		b := &bubble{T: t, store: newFlaky(), logs: &logbook{}}
 		config.MaxPerAccount = -1
-		config.RootCAs, config.Logger = trusted().pool(), b.logs.logger()
-		b.service = newService(t, b.store, config)
 		b.dial = b.serve(handler)
-		b.service.DialThrough(b.dial)
+		b.service = b.newService(b.store, config)
 		test(b)
 	})
 }
 
+// newService returns a service that reaches the bubble's receivers.
+func (b *bubble) newService(store webhooks.Store, config webhooks.Config) *webhooks.WebhookService {
+	b.Helper()
+	config.Logger = b.logs.logger()
+	service := newService(b, store, config)
+	service.SpeakPlain()
+	service.DialThrough(b.dial)
+	return service
+}
+
 // serve starts a server for all names and returns how to reach it.
 func (b *bubble) serve(handler http.HandlerFunc) dialer {
-	return b.serveOn(handler, func(l net.Listener) net.Listener {
-		return tls.NewListener(l, &tls.Config{Certificates: []tls.Certificate{goodCertificate()}})
-	})
-}
-
-// servePlain does so without TLS, which takes most of the time of a test of thousands.
-func (b *bubble) servePlain(handler http.HandlerFunc) dialer {
-	return b.serveOn(handler, func(l net.Listener) net.Listener { return l })
-}
-
-func (b *bubble) serveOn(handler http.HandlerFunc, secured func(net.Listener) net.Listener) dialer {
 	listener := pipenet.Listen()
 	server := &http.Server{
 		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -67,7 +62,7 @@ func (b *bubble) serveOn(handler http.HandlerFunc, secured func(net.Listener) ne
 		}),
 		ErrorLog: log.New(io.Discard, "", 0),
 	}
-	go server.Serve(secured(listener))
+	go server.Serve(listener)
 	b.Cleanup(func() { server.Close() })
 	return listener.Dial
 }

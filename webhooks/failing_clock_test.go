@@ -60,9 +60,8 @@ func TestAProcessThatWasDownTurnsNothingOff(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			config := webhooks.Config{Hooks: diary.hooks(), Retries: []time.Duration{}, RootCAs: trusted().pool(), Logger: b.logs.logger()}
-			service := newService(b, store, config)
-			service.DialThrough(b.dial)
+			config := webhooks.Config{Hooks: diary.hooks(), Retries: []time.Duration{}}
+			service := b.newService(store, config)
 			stop := start(b, service)
 			if then != nil {
 				then(service)

@@ -59,9 +59,7 @@ func (d *diary) told() (failing, off []note) {
 func (b *bubble) restart(stop func(), config webhooks.Config) (stopAgain func()) {
 	b.Helper()
 	stop()
-	config.RootCAs, config.Logger = trusted().pool(), b.logs.logger()
-	b.service = newService(b, b.store, config)
-	b.service.DialThrough(b.dial)
+	b.service = b.newService(b.store, config)
 	return b.start()
 }
 
@@ -278,8 +276,7 @@ func TestASuccessWhileItIsJudged(t *testing.T) {
 	diary := &diary{}
 	inBubble(t, webhooks.Config{}, status(http.StatusInternalServerError), func(b *bubble) {
 		store := &wavering{Store: b.store}
-		b.service = newService(b, store, webhooks.Config{Hooks: diary.hooks(), Logger: b.logs.logger(), RootCAs: trusted().pool(), Retries: []time.Duration{}})
-		b.service.DialThrough(b.dial)
+		b.service = b.newService(store, webhooks.Config{Hooks: diary.hooks(), Retries: []time.Duration{}})
 		webhook := b.subscribe("a")
 		b.start()
 		for range 20 {

@@ -210,8 +210,7 @@ func TestARestartWithABacklog(t *testing.T) {
 				b.subscribe("a")
 				b.publishMany(events)
 				for range 2 {
-					b.service = newService(b, b.store, webhooks.Config{RootCAs: trusted().pool(), Logger: b.logs.logger(), Retries: []time.Duration{500 * time.Hour}})
-					b.service.DialThrough(b.dial)
+					b.service = b.newService(b.store, webhooks.Config{Retries: []time.Duration{500 * time.Hour}})
 					before, begun := len(b.hits.of("a")), time.Now()
 					stop := b.start()
 					time.Sleep(20 * time.Second)

@@ -33,7 +33,7 @@ func broken(t *testing.T, hangs bool, test func(b *bubble, o *outage, webhook we
 				b := &bubble{T: t, store: &flaky{Store: open(t)}, logs: &logbook{}}
 				b.service = newService(t, b.store, webhooks.Config{MaxPerAccount: -1, Retries: []time.Duration{}, Logger: b.logs.logger()})
 				b.service.SpeakPlain()
-				b.service.DialThrough(b.servePlain(o.handle))
+				b.service.DialThrough(b.serve(o.handle))
 				webhook := b.subscribe("a")
 				var events []string
 				for range 300 {

@@ -25,7 +25,11 @@ func TestRetriesUntilDead(t *testing.T) {
 				b.subscribe("a")
 				b.start()
 				event, begun := b.publish(), time.Now()
-				time.Sleep(1000 * time.Hour)
+				last := time.Hour
+				for _, wait := range schedule {
+					last += 2 * wait
+				}
+				time.Sleep(last)
 
 				hits := b.hits.of("a")
 				if len(hits) != 1+len(schedule) {

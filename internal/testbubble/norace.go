@@ -2,4 +2,6 @@
 
 package testbubble
 
-const raceEnabled = false
+// Raced tells that the race detector is on: a bubble has one thread then, and takes some ten
+// times as long.
+const Raced = false

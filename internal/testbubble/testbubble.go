@@ -26,7 +26,7 @@ var bubbles struct {
 // Run is [synctest.Test].
 func Run(t *testing.T, f func(t *testing.T)) {
 	t.Helper()
-	if raceEnabled {
+	if Raced {
 		bubbles.Lock()
 		if bubbles.n++; bubbles.n == 1 {
 			bubbles.procs = runtime.GOMAXPROCS(1)
