@@ -1,11 +1,15 @@
 package apikeys_test
 
 import (
+	"encoding/base64"
+	"encoding/hex"
+	"errors"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/storageapi/storageapi/apikeys"
+	"github.com/storageapi/storageapi/store/memory"
 )
 
 // Whatever the header holds, Verify does not panic, and only the exact token of
@@ -44,4 +48,27 @@ func isForged(text string) bool {
 	split := len(text) - 39
 	random := text[split+1 : split+33]
 	return strings.Trim(random, base62) == "" && text == forge(text[:split], random)
+}
+
+// FuzzDigest: a digest of a table is taken in the forms that are told, or refused with its
+// field, and never works as a value itself.
+func FuzzDigest(f *testing.F) {
+	for _, seed := range []string{
+		"", sum("a"), hex.EncodeToString([]byte(sum("a"))), base64.StdEncoding.EncodeToString([]byte(sum("a"))), base64.RawURLEncoding.EncodeToString([]byte(sum("b"))),
+		"$2b$12$EixZaYVK1fsbw1ZfbX3OXePaWxn96p36WQoeG6Lruj3vjPGga31lW", "$argon2id$v=19$m=65536,t=3,p=4$c2FsdA$aGFzaA", strings.Repeat("=", 43), strings.Repeat("A", 42) + "\n=",
+	} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, digest string) {
+		s, _ := newImporter(t, memory.New())
+		result := s.Import(t.Context(), account, []apikeys.ImportedKey{ofTable("tail", digest)})[0]
+		var wrong *apikeys.ValidationError
+		switch {
+		case result.Err == nil && (len(digest) < 32 || len(digest) > 64):
+			t.Errorf("%q is taken", digest)
+		case result.Err != nil && (!errors.As(result.Err, &wrong) || wrong.Field != "Digest" || result.KeyID != ""):
+			t.Errorf("%q: %+v", digest, result)
+		}
+		refused(t, s, digest)
+	})
 }
