@@ -22,7 +22,7 @@ var importRules = map[string][]string{
 	"scopes":   {},
 	"signing":  {},
 	"auth":     {"scopes", "internal/lasting"},
-	"apikeys":  {"auth", "scopes", "internal/id", "internal/input"},
+	"apikeys":  {"auth", "scopes", "internal/id", "internal/input", "internal/testhook"},
 	"webhooks": {"auth", "scopes", "signing", "internal/clock", "internal/id", "internal/input", "internal/jitter", "internal/testhook", "webhooks/internal/alerting", "webhooks/internal/jsontext", "webhooks/internal/hostcode", "webhooks/internal/limiter", "webhooks/internal/outbound", "webhooks/internal/testgate"},
 
 	"webhooks/internal/alerting": {},

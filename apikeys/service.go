@@ -89,7 +89,7 @@ func New(store Store, config Config) (*KeyService, error) {
 		maxCount: config.MaxPerAccount,
 		scopes:   config.Scopes,
 		now:      config.Now,
-		uses:     uses{store: store, log: config.Logger},
+		uses:     uses{store: store, log: config.Logger, closing: make(chan struct{}), writing: make(chan struct{}, 1)},
 	}, nil
 }
 

@@ -4,19 +4,24 @@ import (
 	"cmp"
 	"context"
 	"encoding/binary"
+	"iter"
 	"log/slog"
-	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/storageapi/storageapi/internal/testhook"
 )
 
 const (
 	useInterval = time.Minute // between two writes of what one key's last use was
 	maxUses     = 1 << 16     // keys remembered between two writes: bounds memory
-	useBatch    = 512         // uses per store call: keeps its write steps short
+	useBatch    = 64          // uses per store call: keeps its write steps short
 	useTimeout  = 10 * time.Second
+	maxPause    = time.Second // between two calls
+	maxFailures = 2           // calls in a row, of one write
 )
 
 // uses remembers when keys were last used and writes it in the background, at
@@ -39,9 +44,10 @@ type uses struct {
 	written map[string]*pendingUse // what the last write took, until the next one
 	timer   *time.Timer            // set while something is pending
 	closed  bool
-	halted  bool // it was logged that the store writes nothing any more
+	closing chan struct{} // closed with it
+	halted  bool          // it was logged that the store writes nothing any more
 
-	writing sync.Mutex // held during a write: one at a time, and Close waits
+	writing chan struct{} // has room for one: a write at a time, and Close waits
 }
 
 // A pendingUse is of one key: of as many of its tokens as can be live at a time.
@@ -143,50 +149,107 @@ func later(a, b time.Time) time.Time {
 	return b
 }
 
-// write writes what is pending. What the store refuses is pending again.
+// write writes what is pending, in small steps with pauses: other steps of the store wait
+// for them. What the store refuses is pending again, and all of it if that happens twice in
+// a row.
 func (u *uses) write() {
-	u.writing.Lock()
-	defer u.writing.Unlock()
+	u.writing <- struct{}{}
+	defer func() { <-u.writing }()
 
 	u.mu.Lock()
 	pending := u.pending
 	u.pending, u.written, u.timer = nil, pending, nil
 	u.mu.Unlock()
 
-	batch := make([]KeyUse, 0, min(2*len(pending), useBatch))
-	flush := func() {
-		ctx, cancel := context.WithTimeout(context.Background(), useTimeout)
-		defer cancel()
-		if err := u.store.RecordKeyUse(ctx, batch); err != nil {
-			// Of a store that writes nothing any more, one line is enough.
-			halter, _ := u.store.(interface{ Halted() error })
-			halted := halter != nil && halter.Halted() != nil
-			if !halted || !u.halted {
-				u.log.Error("storageapi: last use of API keys not recorded", "keys", len(batch), "error", err)
-			}
-			u.halted = halted
-			for _, use := range batch {
-				u.add(use.Account, use.ID, use.Hash, use.At.UnixMilli())
-			}
+	var failed error
+	keys, failures := 0, 0
+	for step := range steps(pending) {
+		began := time.Now()
+		err := failed
+		if failures < maxFailures {
+			err = u.writeStep(step)
 		}
-		batch = batch[:0]
-	}
-	for _, id := range slices.Sorted(maps.Keys(pending)) { // in one order on all nodes: no deadlock
-		use := pending[id]
-		for _, token := range use.tokens {
-			if batch = append(batch, KeyUse{use.account, id, token.hash, token.at()}); len(batch) == useBatch {
-				flush()
-			}
+		if err == nil {
+			failures = 0
+			u.pause(4 * time.Since(began))
+			continue
+		}
+		failed = err
+		failures++
+		keys += len(step)
+		for _, use := range step {
+			u.add(use.Account, use.ID, use.Hash, use.At.UnixMilli())
 		}
 	}
-	if len(batch) > 0 {
-		flush()
+	if failed == nil {
+		u.halted = false
+		return
+	}
+	// Of a store that writes nothing any more, one line is enough.
+	halter, _ := u.store.(interface{ Halted() error })
+	halted := halter != nil && halter.Halted() != nil
+	if !halted || !u.halted {
+		u.log.Error("storageapi: last use of API keys not recorded", "keys", keys, "error", failed)
+	}
+	u.halted = halted
+}
+
+// steps yields uses in steps, ordered by account and id: rows that are near each other in a
+// store are written together, and in one order on all nodes, so that there is no deadlock. What a
+// step is must not be kept.
+func steps(pending map[string]*pendingUse) iter.Seq[[]KeyUse] {
+	type keyed struct {
+		id  string
+		use *pendingUse
+	}
+	keys := make([]keyed, 0, len(pending))
+	for id, use := range pending {
+		keys = append(keys, keyed{id, use})
+	}
+	slices.SortFunc(keys, func(a, b keyed) int {
+		return cmp.Or(strings.Compare(a.use.account, b.use.account), strings.Compare(a.id, b.id))
+	})
+	return func(yield func([]KeyUse) bool) {
+		step := make([]KeyUse, 0, min(2*len(keys), useBatch))
+		for i, key := range keys {
+			for _, token := range key.use.tokens {
+				step = append(step, KeyUse{key.use.account, key.id, token.hash, token.at()})
+			}
+			if last := i == len(keys)-1; len(step)+2 > useBatch || last { // a key has at most two
+				if !yield(step) {
+					return
+				}
+				step = step[:0]
+			}
+		}
 	}
 }
 
-// close writes what is pending, once, and records nothing from then on.
+func (u *uses) writeStep(step []KeyUse) error {
+	ctx, cancel := context.WithTimeout(context.Background(), useTimeout)
+	defer cancel()
+	return u.store.RecordKeyUse(ctx, step)
+}
+
+// pause waits, unless uses are to be closed: at most maxPause.
+func (u *uses) pause(d time.Duration) {
+	timer := time.NewTimer(min(d, maxPause))
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-u.closing:
+	}
+}
+
+func init() { testhook.WriteUses = func(service any) { service.(*KeyService).uses.write() } }
+
+// close writes what is pending, once, and records nothing from then on. A write under way
+// goes on without pauses.
 func (u *uses) close() {
 	u.mu.Lock()
+	if !u.closed {
+		close(u.closing)
+	}
 	u.closed = true
 	if u.timer != nil {
 		u.timer.Stop()

@@ -1,6 +1,11 @@
 package apikeys_test
 
 import (
+	"bytes"
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -173,29 +178,100 @@ func TestNoUsesNoWrites(t *testing.T) {
 	})
 }
 
-func TestUsesAreWrittenInSmallSteps(t *testing.T) {
-	testbubble.Run(t, func(t *testing.T) {
-		const keys, most = 1300, 512
-		store := newSpy()
-		service := newService(t, store, apikeys.Config{MaxPerAccount: -1})
-		for range keys {
-			_, token := create(t, service, time.Time{})
-			accepted(t, service, token.Reveal())
-		}
-		time.Sleep(time.Minute)
-		synctest.Wait()
-		seen := make(map[string]bool)
+// A stepped is a store whose RecordKeyUse takes 5 ms, and which notes when it was called.
+type stepped struct {
+	*spy
+	mu    sync.Mutex
+	began []time.Time
+}
+
+func (s *stepped) RecordKeyUse(ctx context.Context, uses []apikeys.KeyUse) error {
+	s.mu.Lock()
+	s.began = append(s.began, time.Now())
+	s.mu.Unlock()
+	time.Sleep(5 * time.Millisecond)
+	return s.spy.RecordKeyUse(ctx, uses)
+}
+
+// useKeys verifies so many new keys, and checks at the end that each of their uses was recorded
+// once, in order, in steps of at most 64.
+func useKeys(t *testing.T, service *apikeys.KeyService, store *spy, keys int) (check func()) {
+	for range keys {
+		_, token := create(t, service, time.Time{})
+		accepted(t, service, token.Reveal())
+	}
+	return func() {
+		t.Helper()
+		last, seen := "", 0
 		for _, batch := range store.recorded() {
-			if len(batch) == 0 || len(batch) > most {
+			if len(batch) == 0 || len(batch) > 64 {
 				t.Errorf("a step of %d uses", len(batch))
 			}
 			for _, use := range batch {
-				seen[use.ID] = true
+				if use.ID <= last {
+					t.Errorf("%s after %s", use.ID, last)
+				}
+				last = use.ID
+				seen++
 			}
 		}
-		if len(seen) != keys || len(store.recorded()) != 3 {
-			t.Errorf("%d keys in %d steps", len(seen), len(store.recorded()))
+		if seen != keys {
+			t.Errorf("%d uses were recorded, want %d", seen, keys)
 		}
+	}
+}
+
+// Others can write for four fifths of the time while uses are written.
+func TestUsesAreWrittenInSmallSteps(t *testing.T) {
+	testbubble.Run(t, func(t *testing.T) {
+		store := &stepped{spy: newSpy()}
+		service := newService(t, store, apikeys.Config{MaxPerAccount: -1})
+		check := useKeys(t, service, store.spy, 1300)
+		time.Sleep(2 * time.Minute)
+		check()
+		for i := 1; i < len(store.began); i++ {
+			if apart := store.began[i].Sub(store.began[i-1]); apart != 25*time.Millisecond {
+				t.Errorf("step %d began %v after the one before", i, apart)
+			}
+		}
+	})
+}
+
+// Close does not wait for the pauses, and no use is lost by it.
+func TestCloseBetweenStepsOfAWrite(t *testing.T) {
+	testbubble.Run(t, func(t *testing.T) {
+		store := &stepped{spy: newSpy()}
+		service := newService(t, store, apikeys.Config{MaxPerAccount: -1})
+		check := useKeys(t, service, store.spy, 1300)
+		time.Sleep(time.Minute + 212*time.Millisecond) // in a pause, after the ninth step
+		began := time.Now()
+		service.Close()
+		check()
+		if took := time.Since(began); len(store.began) < 20 || took != time.Duration(len(store.began)-9)*5*time.Millisecond {
+			t.Errorf("Close took %v for %d steps", took, len(store.began))
+		}
+	})
+}
+
+// A store that fails twice in a row is left alone for a minute, and everything is pending again; a failure
+// of one step holds up no other.
+func TestStepsThatFail(t *testing.T) {
+	testbubble.Run(t, func(t *testing.T) {
+		var log bytes.Buffer
+		store := &stepped{spy: newSpy()}
+		service := newService(t, store, apikeys.Config{MaxPerAccount: -1, Logger: slog.New(slog.NewTextHandler(&log, nil))})
+		check := useKeys(t, service, store.spy, 1300)
+		store.fail(errors.New("no space left on device"))
+		time.Sleep(90 * time.Second)
+		if n := len(store.began); n != 2 {
+			t.Errorf("%d steps of a write failed", n)
+		}
+		if n := bytes.Count(log.Bytes(), []byte("\n")); n != 1 || !bytes.Contains(log.Bytes(), []byte("keys=1300 ")) {
+			t.Errorf("logged %q", &log)
+		}
+		store.fail(nil)
+		time.Sleep(2 * time.Minute)
+		check()
 	})
 }
 

@@ -19,3 +19,7 @@ var DialThrough func(service any, dial Dial, plain bool)
 // Seed makes the jitter of a *webhooks.WebhookService, and the ids that it makes, those of
 // a seed. Call it before the service is used. Package webhooks sets it.
 var Seed func(service any, seed uint64)
+
+// WriteUses makes an *apikeys.KeyService write the last uses that are pending, as it does
+// once a minute, and waits for that. Package apikeys sets it.
+var WriteUses func(service any)
