@@ -6,15 +6,60 @@ import (
 	"errors"
 	"fmt"
 	"os/signal"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/storageapi/storageapi/store/bolt"
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-func init() { roles["fill"] = fillDisk }
+func init() { roles["fill"], roles["upgrade full"] = fillDisk, upgradeWithoutRoom }
+
+// TestUpgradeWithoutRoom has no room for the copy: the file stays as it is, and so much as was
+// copied is removed.
+func TestUpgradeWithoutRoom(t *testing.T) {
+	path := fileOfKeys(t)
+	before := contents(t, path)
+	if err := child(t, "upgrade full", filepath.Dir(path)).Run(); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(before, contents(t, path)); diff != "" {
+		t.Errorf("the file changed:\n%s", diff)
+	}
+	if files, err := filepath.Glob(path + "*"); err != nil || len(files) != 1 {
+		t.Errorf("there are %v, %v, want the file alone", files, err)
+	}
+}
+
+func upgradeWithoutRoom(path string) error {
+	if err := limit(64 << 10); err != nil {
+		return err
+	}
+	s, err := bolt.Open(path, withMarks)
+	if err == nil {
+		_ = s.Close()
+		return errors.New("it was upgraded without a copy")
+	}
+	if !strings.Contains(err.Error(), "make room") || !errors.Is(err, syscall.EFBIG) {
+		return err
+	}
+	return nil
+}
+
+// limit lets this process write files of up to so many bytes. What is more fails, as on a full disk.
+func limit(bytes uint64) error {
+	signal.Ignore(syscall.SIGXFSZ)
+	var r syscall.Rlimit
+	if err := syscall.Getrlimit(syscall.RLIMIT_FSIZE, &r); err != nil {
+		return err
+	}
+	r.Cur = min(bytes, r.Max)
+	return syscall.Setrlimit(syscall.RLIMIT_FSIZE, &r)
+}
 
 // TestFullDisk lets a process fill a file until the system refuses to let it
 // grow. What was acknowledged must be there afterwards, what was refused must
@@ -54,15 +99,6 @@ func fillDisk(path string) error {
 	s, err := bolt.Open(path)
 	if err != nil {
 		return err
-	}
-	signal.Ignore(syscall.SIGXFSZ) // the write fails instead, as on a full disk
-	limit := func(bytes uint64) error {
-		var r syscall.Rlimit
-		if err := syscall.Getrlimit(syscall.RLIMIT_FSIZE, &r); err != nil {
-			return err
-		}
-		r.Cur = min(bytes, r.Max)
-		return syscall.Setrlimit(syscall.RLIMIT_FSIZE, &r)
 	}
 	if err := limit(1 << 20); err != nil {
 		return err

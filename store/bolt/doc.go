@@ -23,6 +23,14 @@
 // fails within a second, or waits with [Wait]. What is due, and what is leased, is in memory, some 30 bytes
 // a delivery, and read from the file by Open. So are the records of keys in use, see [CacheKeys].
 //
+// # Upgrades
+//
+// The file carries the version of its schema. [Open] upgrades one of an older release, in
+// transactions of some megabytes each: what an upgrade takes of memory does not grow with
+// the file. A process that is killed meanwhile leaves the file as it was, or marked as one
+// whose upgrade the next Open completes. A copy is kept beside it before anything is
+// changed. A file of a newer schema is refused with [ErrSchema], and not changed.
+//
 // # The clock
 //
 // Setting the system's clock does not change when a delivery is due. Purge goes by that
@@ -35,8 +43,7 @@
 // # The file
 //
 // It is created readable by its owner only (mode 0600), since it holds signing
-// secrets. It carries a schema version, and a file of a newer version is
-// refused. It can be copied while it is closed.
+// secrets. It can be copied while it is closed. docs/format.md in the repository draws it.
 //
 // The events of a commit, and the first attempts in it, are a few records, however many
 // they are. A delivery that is pending since its event was published is a bit.

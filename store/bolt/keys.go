@@ -222,6 +222,10 @@ func hashTaken(b *batch, key, old *apikeys.Key) bool {
 
 // putKey stores the key instead of old, which is zero for a new one.
 func putKey(b *batch, key, old apikeys.Key) error {
+	var fields []byte
+	if !old.Hash.IsZero() {
+		fields = bytes.Clone(record.KeyFields(b.Get(bucketKeys, old.Hash.Sum[:])))
+	}
 	if err := deleteHashes(b, old); err != nil {
 		return err
 	}
@@ -233,7 +237,7 @@ func putKey(b *batch, key, old apikeys.Key) error {
 	}
 	b.keyCache.mark(&key.Hash)
 	hash := bytes.Clone(key.Hash.Sum[:])
-	if err := b.Put(bucketKeys, hash, record.EncodeKey(&key)); err != nil {
+	if err := b.Put(bucketKeys, hash, append(record.EncodeKey(&key), fields...)); err != nil {
 		return err
 	}
 	return b.Put(bucketKeyIDs, record.Prefixed(key.Account, key.ID), hash)

@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"go.etcd.io/bbolt"
 
 	"github.com/storageapi/storageapi"
@@ -258,6 +259,11 @@ func checkReleased(t *testing.T, name string) {
 		checkOnce(t, api)
 		deliverAll(t, api, &want)
 	})
+	if before := schemaOf(t, name+".db"); before < schemaOf(t, path) {
+		if diff := cmp.Diff(contents(t, name+".db"), contents(t, fmt.Sprintf("%s.schema-%d", path, before))); diff != "" {
+			t.Errorf("the copy that was kept is not what was:\n%s", diff)
+		}
+	}
 }
 
 // covers checks that all that was there is there. What was added since is zero.

@@ -14,8 +14,12 @@ import (
 // of the package cannot use: it is of another program, of a newer version, or damaged.
 var ErrSchema = errors.New("unsupported file")
 
-// schemaVersion is the version of the layout below. Those before it were of no release.
-const schemaVersion = 5
+// schemaVersion is the version of the layout below, which docs/format.md draws. Files from
+// oldestSchema on are upgraded. Those before it were of no release.
+const (
+	schemaVersion = 6
+	oldestSchema  = 5
+)
 
 // The buckets. Rows that are written for each event or attempt have keys that only
 // grow, because random keys in a large tree cost a page each; only rows that are
@@ -58,6 +62,7 @@ var (
 
 	keySeal    = []byte("seal") // in meta: a secret sealed as all those of the webhooks are; none in a file never sealed
 	keySchema  = []byte("schema")
+	keyUpgrade = []byte("upgrade")          // in meta: the row to go on with, while the file is upgraded to the schema that it has
 	keyClock   = []byte("clock")            // in meta: clock record
 	keyCursors = []byte("cursors")          // in meta: the key that hides the numbers of deliveries
 	keyRuns    = []byte("runs")             // in meta: the first number that no run is made of yet
@@ -77,9 +82,9 @@ var buckets = [][]byte{
 	bucketRecoveries, bucketOpenRecoveries, bucketRequests, bucketRequestTimes, bucketAlerts, bucketDueAlerts, bucketDedupKeys,
 }
 
-// checkSchema creates the buckets of a new file, and refuses one that is not ours, or
-// of another version.
-func checkSchema(db *bbolt.DB) error {
+// checkSchema creates the buckets of a new file, and refuses one that is not ours, or of a
+// version that neither is the newest nor can be upgraded to it.
+func checkSchema(db *bbolt.DB, newest uint64) error {
 	var version uint64
 	var ours, damaged, empty bool
 	err := db.View(func(tx *bbolt.Tx) error {
@@ -102,11 +107,13 @@ func checkSchema(db *bbolt.DB) error {
 		return errDamaged("it has no version")
 	case !ours:
 		return errForeign
-	case version > schemaVersion:
-		return fmt.Errorf("%w: version %d, written by a newer version of this library; this one knows up to %d",
-			ErrSchema, version, schemaVersion)
-	case version < schemaVersion:
-		return fmt.Errorf("%w: version %d, which no release of this library wrote", ErrSchema, version)
+	case version > newest:
+		return fmt.Errorf("%w: schema %d, written by a newer version of this library, and this one knows up to %d. Use that version again; "+
+			"or go back to the copy that it made when it upgraded the file, %s, without what was stored since",
+			ErrSchema, version, newest, copyPath(db, newest))
+	case version < oldestSchema:
+		return fmt.Errorf("%w: schema %d, which no release of this library wrote: files from schema %d on are upgraded. Begin with a new file",
+			ErrSchema, version, oldestSchema)
 	}
 	return nil
 }

@@ -54,7 +54,8 @@ func (s *Store) resealFrom(b *batch, row []byte) (next []byte, err error) {
 		if err != nil {
 			continue // it cannot be read with these keys, nor will it be
 		}
-		records = append(records, [2][]byte{bytes.Clone(k), record.EncodeWebhook(&webhook, s.keys)})
+		sealed := append(record.EncodeWebhook(&webhook, s.keys), record.WebhookFields(value)...)
+		records = append(records, [2][]byte{bytes.Clone(k), sealed})
 	}
 	next = bytes.Clone(k)
 	for _, r := range records {

@@ -187,11 +187,12 @@ func (s *Store) putWebhook(b *batch, webhook *webhooks.Webhook) error {
 // putRecord stores a webhook that is active, or not, as before.
 func (s *Store) putRecord(b *batch, webhook *webhooks.Webhook) error {
 	account, id, standing := webhook.Account, webhook.ID, queue.StandingOf(webhook)
-	value := record.EncodeWebhook(webhook, s.keys)
+	row := record.Prefixed(account, id)
+	value := append(record.EncodeWebhook(webhook, s.keys), record.WebhookFields(b.Get(bucketWebhooks, row))...)
 	s.changeWebhook(b, account, id, s.decodeIndexed(account, id, value))
 	b.AfterCommit(func() { s.queue.SetStanding(id, standing) })
 	if err := b.list(webhook); err != nil {
 		return err
 	}
-	return b.Put(bucketWebhooks, record.Prefixed(account, id), value)
+	return b.Put(bucketWebhooks, row, value)
 }

@@ -23,9 +23,7 @@ func DecodeAlias(record []byte) (current []byte, ok bool) {
 // head of fixed size, the previous hash if there is one, and the strings
 // together, for one allocation. It does not repeat the hash it stands under.
 //
-// After the name there is room for fields of later versions, each a tag, a length and that
-// many bytes. There are none yet. A record with a field that is not known is refused, since
-// what the field says of the key, such as that it is disabled, must not be overlooked.
+// After the name there are fields, see fields.go.
 const (
 	keyVersion  = 0
 	keyScopes   = 1 // scopes.Set.Pack: the order
@@ -40,7 +38,8 @@ const (
 	keyHead     = keyPrevious + 1
 )
 
-// EncodeKey returns the record of a key.
+// EncodeKey returns the record of a key, to which [KeyFields] of the record that it
+// replaces are to be added.
 func EncodeKey(key *apikeys.Key) []byte {
 	order, names := key.Scopes.Pack()
 	record := make([]byte, keyHead, keyHead+len(key.Previous.Sum)+len(key.ID)+len(key.Account)+len(names)+len(key.Name))
@@ -80,13 +79,34 @@ func DecodeKey(key *apikeys.Key, hash, record []byte) (err error) {
 	if record[keyPrevious] == 1 && len(rest) >= len(key.Previous.Sum) {
 		rest = rest[copy(key.Previous.Sum[:], rest):]
 	}
-	if name != len(rest) {
+	if name > len(rest) {
 		return ErrCorrupt
 	}
-	text := string(rest)
+	if name < len(rest) {
+		d := decoder{rest: rest[name:]}
+		if d.fields(); d.failed {
+			return ErrCorrupt
+		}
+	}
+	text := string(rest[:name])
 	key.ID, key.Account, key.Name = text[:id], text[id:account], text[names:]
 	if key.Scopes, err = scopes.Unpack(binary.LittleEndian.Uint64(record[keyScopes:]), text[account:names]); err != nil {
 		return ErrCorrupt
 	}
 	return nil
+}
+
+// KeyFields returns the fields of a key's record that this version does not know.
+func KeyFields(record []byte) []byte {
+	if len(record) < keyHead || record[keyVersion] != Version {
+		return nil
+	}
+	fields := keyHead
+	for _, length := range [...]int{keyID, keyAccount, keyNames, keyName} {
+		fields += int(binary.LittleEndian.Uint16(record[length:]))
+	}
+	if record[keyPrevious] == 1 {
+		fields += len(apikeys.Hash{}.Sum)
+	}
+	return record[min(fields, len(record)):]
 }

@@ -29,7 +29,9 @@ func records() [][]byte {
 	recovery := Recovery{webhooks.Recovery{
 		ID: "rec_1", Account: "acct", WebhookID: "wh_1", States: []webhooks.DeliveryState{webhooks.Dead}, From: at, To: at, CreatedAt: at, Recovered: 300,
 	}, 1 << 20}
+	webhook5 := EncodeWebhook(&webhook, nil)
 	return [][]byte{
+		webhook5, webhook5[:len(webhook5)-2], webhook5[:len(webhook5)-3],
 		EncodeKey(&key), EncodeWebhook(&webhook, nil), AppendEvent(nil, &event), (&Pending{at, 3, 2, true}).Encode(),
 		EncodeAttempt(&attempt, webhooks.Retry), EncodeRun(4096, []uint64{4096, 4300, 8000}), recovery.Encode(),
 		testSegment(&event), (&Bitmap{7, []byte{2}}).Encode(),
@@ -41,6 +43,7 @@ func records() [][]byte {
 }
 
 var decoders = []func(record []byte) error{
+	readUpgraded, readUpgraded, readUpgraded,
 	func(r []byte) error { return DecodeKey(new(apikeys.Key), make([]byte, 32), r) },
 	func(r []byte) error { _, err := DecodeWebhook("acct", "wh_1", r, nil); return err },
 	func(r []byte) error { _, err := decodeEvent(r); return err },
@@ -189,7 +192,7 @@ func TestPack(t *testing.T) {
 }
 
 // TestKeyRecords has room for fields of later versions after the name, and refuses those
-// that are not known.
+// that must not be overlooked.
 func TestKeyRecords(t *testing.T) {
 	for _, set := range []scopes.Set{{}, scopes.All(), scopes.Of("teams:read"), scopes.Of(scopes.FilesRead, "teams:read", scopes.AccountRead)} {
 		key := apikeys.Key{ID: "key_1", Account: "acct", Name: "name", Scopes: set}
@@ -200,6 +203,47 @@ func TestKeyRecords(t *testing.T) {
 		}
 		if err := DecodeKey(&got, make([]byte, 32), append(record, 1, 1, 1)); !errors.Is(err, ErrCorrupt) {
 			t.Errorf("a field that is not known: %v", err)
+		}
+		optional := append(record, 2, 1, 1)
+		if err := DecodeKey(&got, make([]byte, 32), optional); err != nil || got.Name != key.Name {
+			t.Errorf("a field that may be overlooked: %q, %v", got.Name, err)
+		}
+	}
+}
+
+// readUpgraded reads a webhook's record of schema 5, as schema 6 has it.
+func readUpgraded(record []byte) error {
+	upgraded, err := UpgradeWebhook(record)
+	if err != nil {
+		return err
+	}
+	d := newDecoder(upgraded)
+	d.webhook5(new(webhooks.Webhook))
+	d.webhook6(new(webhooks.Webhook))
+	if d.failed || len(d.rest) > 0 {
+		return fmt.Errorf("%x was upgraded to %x", record, upgraded)
+	}
+	return nil
+}
+
+// TestFields: what may be overlooked is, and kept, and what may not makes a record unreadable.
+func TestFields(t *testing.T) {
+	decode := map[string]func([]byte) error{
+		"key": decoders[3], "webhook": decoders[4], "event": decoders[5],
+	}
+	for i, name := range []string{"key", "webhook", "event"} {
+		for fields, ok := range map[string]bool{
+			"": true, "\x02\x00": true, "\x02\x03abc\x84\x01\x01x": true,
+			"\x01\x00": false, "\x02\x00\x03\x01x": false, "\x02\x02x": false, "\x02": false, "\x00\x00": false,
+		} {
+			record := append(records()[3+i], fields...)
+			if err := decode[name](record); (err == nil) != ok || err != nil && !errors.Is(err, ErrCorrupt) {
+				t.Errorf("a %s with the fields %q: %v", name, fields, err)
+			}
+			kept := map[string]func([]byte) []byte{"key": KeyFields, "webhook": WebhookFields}[name]
+			if kept != nil && string(kept(record)) != fields {
+				t.Errorf("of a %s with the fields %q, %q are kept", name, fields, kept(record))
+			}
 		}
 	}
 }

@@ -9,7 +9,7 @@ import (
 
 // EncodeWebhook returns the record of a webhook, its secrets sealed under the first of
 // the keys, if there are any. The record does not repeat the account and id that it
-// stands under.
+// stands under. [WebhookFields] of the record that it replaces are to be added.
 func EncodeWebhook(w *webhooks.Webhook, keys *signing.Keyring) []byte {
 	secret, previous := keys.Seal(w.Secret, w.ID), keys.Seal(w.PreviousSecret, w.ID)
 	e := newEncoder(64 + len(w.URL) + len(secret) + len(previous) + 32*(len(w.Events)+len(w.PastEvents)))
@@ -36,24 +36,9 @@ func EncodeWebhook(w *webhooks.Webhook, keys *signing.Keyring) []byte {
 func DecodeWebhook(account, id string, record []byte, keys *signing.Keyring) (w webhooks.Webhook, err error) {
 	d := newDecoder(record)
 	w.Account, w.ID = account, id
-	w.FailingSince = d.time()
-	w.WarnedAt = d.time()
-	w.Active = d.bool()
-	w.OffReason = webhooks.OffReason(d.string())
-	w.Events = d.eventTypes()
-	w.CreatedAt = d.time()
-	w.BalanceThreshold = webhooks.Amount(d.uint())
-	w.URL = d.string()
-	secret, previous := d.raw(d.uint()), d.raw(d.uint())
-	w.PreviousSecretExpiresAt = d.time()
-	w.PastEvents = d.eventTypes()
-	if len(d.rest) > 0 { // records of before it was kept end here
-		w.ProvenAt = d.time()
-	}
-	if len(d.rest) > 0 { // and those of before these were, here
-		w.FailingEvent = d.string()
-		w.FailedAgain = d.bool()
-	}
+	secret, previous := d.webhook5(&w)
+	d.webhook6(&w)
+	d.fields()
 	if d.failed {
 		return webhooks.Webhook{}, ErrCorrupt
 	}
@@ -64,6 +49,64 @@ func DecodeWebhook(account, id string, record []byte, keys *signing.Keyring) (w 
 		return webhooks.Webhook{}, fmt.Errorf("%w: %w", ErrCorrupt, err)
 	}
 	return w, nil
+}
+
+// webhook5 reads what each record of a webhook of schema 5 has, and returns the secrets as
+// they are sealed.
+func (d *decoder) webhook5(w *webhooks.Webhook) (secret, previous []byte) {
+	w.FailingSince = d.time()
+	w.WarnedAt = d.time()
+	w.Active = d.bool()
+	w.OffReason = webhooks.OffReason(d.string())
+	w.Events = d.eventTypes()
+	w.CreatedAt = d.time()
+	w.BalanceThreshold = webhooks.Amount(d.uint())
+	w.URL = d.string()
+	secret, previous = d.raw(d.uint()), d.raw(d.uint())
+	w.PreviousSecretExpiresAt = d.time()
+	w.PastEvents = d.eventTypes()
+	return secret, previous
+}
+
+// webhook6 reads what each record of schema 6 has besides.
+func (d *decoder) webhook6(w *webhooks.Webhook) {
+	w.ProvenAt = d.time()
+	w.FailingEvent = d.string()
+	w.FailedAgain = d.bool()
+}
+
+// WebhookFields returns the fields of a webhook's record that this version does not know.
+func WebhookFields(record []byte) []byte {
+	var w webhooks.Webhook
+	d := newDecoder(record)
+	d.webhook5(&w)
+	d.webhook6(&w)
+	return d.rest
+}
+
+// UpgradeWebhook makes a record of schema 5, which may end in three places, one of schema
+// 6, which has all that comes before the fields.
+func UpgradeWebhook(record []byte) ([]byte, error) {
+	var w webhooks.Webhook
+	d := newDecoder(record)
+	d.webhook5(&w)
+	e := append(newEncoder(len(record)+4), record[min(1, len(record)):]...)
+	if len(d.rest) == 0 {
+		e.time(w.ProvenAt)
+		e.string(w.FailingEvent)
+		e.bool(w.FailedAgain)
+		return e, d.err()
+	}
+	d.time()
+	if len(d.rest) == 0 {
+		e.string(w.FailingEvent)
+		e.bool(w.FailedAgain)
+		return e, d.err()
+	}
+	d.string()
+	d.bool()
+	d.failed = d.failed || len(d.rest) > 0
+	return e, d.err()
 }
 
 func (e *encoder) eventTypes(types []webhooks.EventType) {

@@ -1,0 +1,12 @@
+package bolt
+
+// WithUpgrade adds an upgrade to a schema of a test's own, which changes the values of a
+// bucket, as many as limit in a transaction.
+func WithUpgrade(bucket string, limit int, change func(value []byte) ([]byte, error)) Option {
+	return func(s *Store) {
+		s.upgrader.steps = append(s.upgrader.steps[:len(s.upgrader.steps):len(s.upgrader.steps)], changeRows([]byte(bucket), limit, change))
+	}
+}
+
+// UpgradeRows is how many rows an upgrade changes in a transaction.
+const UpgradeRows = upgradeRows
