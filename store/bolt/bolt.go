@@ -82,7 +82,7 @@ func NoUpgradeCopy() Option { return func(s *Store) { s.upgrader.noCopy = true }
 // cannot be opened is not held open, nor locked. Deliveries
 // that were leased when the file was last used are claimable at once.
 //
-// A file of an older schema is upgraded, and a copy is kept beside it before,
+// A file of an older schema is upgraded, and a copy is kept next to it before,
 // "<path>.schema-<its schema>", in place of an earlier one of that name. If that cannot be
 // written, for want of room say, Open fails and the file is as it was; [NoUpgradeCopy]
 // declines it. An upgrade that is cut short goes on with the next Open; until it is complete,

@@ -28,7 +28,7 @@
 // The file carries the version of its schema. [Open] upgrades one of an older release, in
 // transactions of some megabytes each: what an upgrade takes of memory does not grow with
 // the file. A process that is killed meanwhile leaves the file as it was, or marked as one
-// whose upgrade the next Open completes. A copy is kept beside it before anything is
+// whose upgrade the next Open completes. A copy is kept next to it before anything is
 // changed. A file of a newer schema is refused with [ErrSchema], and not changed.
 //
 // # The clock

@@ -7,6 +7,3 @@ func WithUpgrade(bucket string, limit int, change func(value []byte) ([]byte, er
 		s.upgrader.steps = append(s.upgrader.steps[:len(s.upgrader.steps):len(s.upgrader.steps)], changeRows([]byte(bucket), limit, change))
 	}
 }
-
-// UpgradeRows is how many rows an upgrade changes in a transaction.
-const UpgradeRows = upgradeRows

@@ -164,13 +164,13 @@ func TestUpgrade(t *testing.T) {
 // TestUpgradeCutShort fails in each transaction. The next Open goes on; the version before
 // does not use the file, and the copy stays what was before the first.
 func TestUpgradeCutShort(t *testing.T) {
-	for cut := 0; cut <= upgradedKeys; cut += upgradedKeys / 10 {
+	for cut := 0; cut <= upgradedKeys; cut += upgradedKeys / 5 {
 		path := fileOfKeys(t)
 		before := contents(t, path)
 		version := schemaOf(t, path)
 		copied := fmt.Sprintf("%s.schema-%d", path, version)
 		n := 0
-		failing := bolt.WithUpgrade("keys", upgradedKeys/10, func(value []byte) ([]byte, error) {
+		failing := bolt.WithUpgrade("keys", upgradedKeys/5, func(value []byte) ([]byte, error) {
 			if n++; n > cut {
 				panic("cut short")
 			}
