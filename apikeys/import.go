@@ -28,7 +28,8 @@ type ImportedKey struct {
 
 	// Digest is that of the whole value, as the other system has stored it: 32 bytes as they
 	// are, in hex, or in base64 of either alphabet, padded or not. Digests of bcrypt, argon2,
-	// scrypt and PBKDF2 are refused: they are salted, so no key can be found by them.
+	// scrypt and PBKDF2 are refused: they are salted, so no key can be found by them. So is
+	// an MD5.
 	Digest string
 
 	Name   string     // as in CreateParams
@@ -37,8 +38,8 @@ type ImportedKey struct {
 	// ExpiresAt is when the key dies, in the future; zero: never.
 	ExpiresAt time.Time
 
-	// CreatedAt is when it was created; zero: now. Give the same when the key is imported
-	// again: it is a part of the key's id.
+	// CreatedAt is when it was created; zero: not known, which is shown as now, and listed
+	// last. Give the same when the key is imported again: it is a part of the key's id.
 	CreatedAt time.Time
 }
 
@@ -92,11 +93,15 @@ func (s *KeyService) importKey(ctx context.Context, account string, imported *Im
 		}
 		return ImportResult{KeyID: key.ID}
 	}
-	switch _, found := s.store.KeyByID(ctx, account, key.ID); {
-	case found == nil:
-		return ImportResult{KeyID: key.ID, Existed: true}
-	case errors.Is(found, ErrNotFound):
-		return ImportResult{Err: fmt.Errorf("import API key: its digest is that of another key: %w", err)}
+	existing, found := s.store.KeyByID(ctx, account, key.ID)
+	if errors.Is(found, ErrNotFound) { // of another account, or imported with another CreatedAt
+		existing, found = s.store.KeyByHash(ctx, key.Hash)
+	}
+	switch {
+	case found == nil && existing.Account == account:
+		return ImportResult{KeyID: existing.ID, Existed: true}
+	case found == nil, errors.Is(found, ErrNotFound):
+		return ImportResult{Err: fmt.Errorf("import API key: its digest is that of another account's key: %w", err)}
 	default:
 		return ImportResult{Err: fmt.Errorf("import API key: %w", found)}
 	}
@@ -121,20 +126,22 @@ func (s *KeyService) imported(account string, k *ImportedKey) (Key, error) {
 		return Key{}, wrong[0]
 	}
 	created := k.CreatedAt.UTC().Truncate(time.Millisecond)
+	hash := kind.stored(digest)
+	keyID := importedID(hash, created)
 	switch {
 	case k.CreatedAt.IsZero():
 		created = now
 	case created.After(now) || created.Year() < 1970:
 		return Key{}, invalid("CreatedAt", "must be in the past, and not before 1970")
 	}
-	hash := kind.stored(digest)
 	return Key{
-		ID: importedID(hash, created), Account: account, Name: k.Name, Scopes: k.Scopes, Hash: hash,
+		ID: keyID, Account: account, Name: k.Name, Scopes: k.Scopes, Hash: hash,
 		CreatedAt: created, ExpiresAt: k.ExpiresAt.UTC().Truncate(time.Millisecond),
 	}, nil
 }
 
-// importedID returns the id of an imported key. It tells that the key was imported: those
+// importedID returns the id of an imported key, which does not depend on when it is
+// imported; created is zero if that is not known. It tells that the key was imported: those
 // of others are random.
 func importedID(hash Hash, created time.Time) string {
 	sum := sha256.Sum256(append([]byte("storageapi imported id\x00"), hash.Sum[:]...))
@@ -150,6 +157,9 @@ var slowDigests = map[string]string{
 // parseDigest returns the 32 bytes of a digest.
 func parseDigest(text string) (sum [sha256.Size]byte, err error) {
 	if len(text) == sha256.Size {
+		if !strings.ContainsFunc(text, func(r rune) bool { return r < ' ' || r > '~' }) { // by chance once in 10¹³
+			return sum, invalid("Digest", "must be 32 bytes, which 32 characters of text are not: no key can be found by an MD5 in hex")
+		}
 		return [sha256.Size]byte([]byte(text)), nil
 	}
 	for begin, name := range slowDigests {
@@ -199,9 +209,9 @@ func (s *KeyService) Imported(ctx context.Context, account string) (ImportStats,
 func (s *ImportStats) count(key *Key) {
 	var used time.Time
 	switch key.ID {
-	case importedID(key.Hash, key.CreatedAt):
+	case importedID(key.Hash, key.CreatedAt), importedID(key.Hash, time.Time{}):
 		used = key.LastUsedAt
-	case importedID(key.Previous, key.CreatedAt):
+	case importedID(key.Previous, key.CreatedAt), importedID(key.Previous, time.Time{}):
 		used = key.PreviousUsedAt
 	default:
 		return

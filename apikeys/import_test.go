@@ -152,6 +152,45 @@ func TestImportAgain(t *testing.T) {
 	}
 }
 
+// TestImportAgainWithoutCreatedAt: a table that does not tell when keys were created can be
+// imported again, too, and that does not bring back a value that was rotated away.
+func TestImportAgainWithoutCreatedAt(t *testing.T) {
+	s, clock := newImporter(t, memory.New())
+	row := ofTable("plain", sum(oldValue(1)))
+	row.CreatedAt = time.Time{}
+	id := imports(t, s, row)
+	if key, err := s.Get(t.Context(), account, id); err != nil || !key.CreatedAt.Equal(clock.Now()) {
+		t.Errorf("stored: %+v, %v", key, err)
+	}
+	again := func() {
+		t.Helper()
+		clock.Set(clock.Now().Add(time.Hour))
+		want := []apikeys.ImportResult{{KeyID: id, Existed: true}}
+		if diff := cmp.Diff(want, s.Import(t.Context(), account, []apikeys.ImportedKey{row})); diff != "" {
+			t.Errorf("again (-want +got):\n%s", diff)
+		}
+	}
+	again()
+	if stats, err := s.Imported(t.Context(), account); err != nil || stats.Keys != 1 {
+		t.Errorf("Imported = %+v, %v", stats, err)
+	}
+	dated := row
+	dated.CreatedAt = noon.Add(-time.Hour)
+	if results := s.Import(t.Context(), account, []apikeys.ImportedKey{dated}); results[0].KeyID != id || !results[0].Existed {
+		t.Errorf("again, with a CreatedAt: %+v", results)
+	}
+	if _, _, err := s.Rotate(t.Context(), account, id, apikeys.RotateParams{}); err != nil {
+		t.Fatal(err)
+	}
+	again()
+	// The value before is forgotten by a second rotation.
+	if _, _, err := s.Rotate(t.Context(), account, id, apikeys.RotateParams{}); err != nil {
+		t.Fatal(err)
+	}
+	again()
+	refused(t, s, oldValue(1))
+}
+
 // TestImportRefuses: each by itself, with the field that is wrong, and without the digest.
 func TestImportRefuses(t *testing.T) {
 	s, clock := newImporter(t, memory.New())
@@ -167,6 +206,7 @@ func TestImportRefuses(t *testing.T) {
 		{"Digest", "32 bytes", func(k *apikeys.ImportedKey) { k.Digest = "" }},
 		{"Digest", "32 bytes", func(k *apikeys.ImportedKey) { k.Digest = strings.Repeat("g", 64) }},
 		{"Digest", "32 bytes", func(k *apikeys.ImportedKey) { k.Digest = strings.Repeat("00", 20) }},
+		{"Digest", "MD5", func(k *apikeys.ImportedKey) { k.Digest = "5f4dcc3b5aa765d61d8327deb882cf99" }},
 		{"Digest", "32 bytes", func(k *apikeys.ImportedKey) { k.Digest = base64.StdEncoding.EncodeToString(make([]byte, 32)) + "\n" }},
 		{"name", "", func(k *apikeys.ImportedKey) { k.Name = "" }},
 		{"scopes", "", func(k *apikeys.ImportedKey) { k.Scopes = readFiles.With("nothing:declared") }},
