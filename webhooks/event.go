@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"time"
+	"unicode/utf8"
 
 	"github.com/storageapi/storageapi/webhooks/internal/jsontext"
 )
@@ -59,7 +60,8 @@ func (e Event) encode(known *vocabulary) (EncodedEvent, error) {
 	if !known.has(t) {
 		return EncodedEvent{}, invalid("data", fmt.Sprintf("must be of a type that is declared in Config.Events, not of %.64q", t))
 	}
-	if specified, ok := e.Data.(specified); ok {
+	if slices.Contains(eventTypes[:], t) { // a host's own may embed one of these
+		specified, _ := e.Data.(specified) // or else typeOf had refused it
 		if err := specified.check(); err != nil {
 			return EncodedEvent{}, err
 		}
@@ -131,6 +133,9 @@ func appendObject(body []byte, data any) (appended []byte, err error) {
 	}
 	if b.Bytes()[len(body)] != '{' {
 		return nil, invalid("data", fmt.Sprintf("must encode to a JSON object, which %T does not", data))
+	}
+	if !utf8.Valid(b.Bytes()[len(body):]) { // package json passes on what a MarshalJSON returns
+		return nil, invalid("data", fmt.Sprintf("must encode to UTF-8, which %T does not", data))
 	}
 	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), nil
 }

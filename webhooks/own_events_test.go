@@ -86,6 +86,7 @@ func TestOwnEventsThatAreRefused(t *testing.T) {
 		"an error":                    text(``, errors.New("no")),
 		"a panic":                     ownData{},
 		"a nil pointer":               (*teamCreated)(nil),
+		"no UTF-8":                    text("{\"name\":\"\xff\"}", nil),
 		"too much":                    teamCreated{Name: strings.Repeat("x", 256<<10)},
 		"of webhook.test":             testData{},
 	} {
@@ -98,6 +99,23 @@ func TestOwnEventsThatAreRefused(t *testing.T) {
 	// Nothing is declared: the six, and no other.
 	err := newService(t, memory.New(), webhooks.Config{}).Publish(t.Context(), webhooks.Event{Account: account, Data: teamCreated{}})
 	wantInvalid(t, err, "data")
+}
+
+// A teamWithBalance embeds a payload of section 6: its rules are not those of this one.
+type teamWithBalance struct {
+	*webhooks.BalanceLow
+	TeamID string `json:"teamId"`
+}
+
+func (teamWithBalance) EventType() webhooks.EventType { return typeTeamCreated }
+
+func TestOwnEventThatEmbedsAnother(t *testing.T) {
+	service := newService(t, memory.New(), withTeams(t))
+	for name, embedded := range map[string]*webhooks.BalanceLow{"nothing": nil, "what breaks its rules": {Balance: 2, Threshold: 1}} {
+		if _, err := service.Encode(webhooks.Event{ID: "evt_1", Account: account, Data: teamWithBalance{embedded, "team_1"}}); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
 }
 
 type testData struct{}
