@@ -21,10 +21,10 @@ type hostDocument struct{ text []byte }
 // newHostDocument returns the document of a Handler with that Config.
 func newHostDocument(config *Config, prefix string) []byte {
 	d := &hostDocument{openAPI}
+	d.setLimits(config) // before anything is in it that a host has written
 	if prefix != httpapi.DefaultPrefix {
 		d.text = bytes.ReplaceAll(d.text, []byte(`"`+httpapi.DefaultPrefix+`/`), []byte(`"`+prefix+`/`))
 	}
-	d.setLimits(config) // before anything is in it that a host has written
 	d.setReadScopes(config.Webhooks.Events)
 	d.setScopes(config.Scopes)
 	d.setEvents(config.Webhooks.Events)
@@ -82,12 +82,15 @@ func (d *hostDocument) setEvents(declared []webhooks.EventDeclaration) {
 		return
 	}
 	var names, hooks, schemas strings.Builder
-	taken := make(map[string]bool)
-	for i, e := range declared {
+	taken := map[string]bool{typeName(webhooks.TypeTest): true}
+	for _, t := range webhooks.EventTypes() {
+		taken[typeName(t)] = true
+	}
+	for _, e := range declared {
 		fmt.Fprintf(&names, ", %s", inJSON(e.Type))
 		name := typeName(e.Type)
-		if taken[name] {
-			name += fmt.Sprint(i)
+		for n := 2; taken[name]; n++ {
+			name = typeName(e.Type) + fmt.Sprint(n)
 		}
 		taken[name] = true
 		hooks.WriteString(hookOf(e, name))
@@ -196,12 +199,12 @@ func schemaOf(value any) map[string]any {
 
 // setLimits says what the Config sets of names and limits.
 func (d *hostDocument) setLimits(config *Config) {
-	if name := config.Webhooks.SignatureHeader; name != "" {
-		d.replace(`"name": "X-Service-Signature"`, `"name": `+inJSON(name))
-	}
 	if prefix := config.Keys.Prefix; prefix != "" {
 		d.replaceAll("sak_", prefix+"_")
 		d.replace("`sak` by default", "`"+prefix+"`")
+	}
+	if name := config.Webhooks.SignatureHeader; name != "" {
+		d.replace(`"name": "X-Service-Signature"`, `"name": `+inJSON(name))
 	}
 	d.setCount("An account can have 1,000 keys, unless the service sets another limit.", "keys", config.Keys.MaxPerAccount)
 	d.setCount("An account can have 100 webhooks, unless the service sets another limit.", "webhooks", config.Webhooks.MaxPerAccount)

@@ -3,6 +3,7 @@ package storageapi_test
 import (
 	"bytes"
 	"encoding/json"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -135,5 +136,40 @@ func TestOpenAPIOfAHostWithoutLimits(t *testing.T) {
 	var d document
 	if err := json.Unmarshal([]byte(text), &d); err != nil || d.Paths["/api-keys"] == nil {
 		t.Errorf("%v, %d paths", err, len(d.Paths))
+	}
+}
+
+// TestOpenAPIOfSimilarTypes: no two parts of the document have one name, whatever the types
+// are called; a decoder would keep one of them without a word.
+func TestOpenAPIOfSimilarTypes(t *testing.T) {
+	config := storageapi.Config{
+		Store: memory.New(), Prefix: "/sak_api",
+		Keys: apikeys.Config{Prefix: "acme"}, Webhooks: webhooks.Config{SignatureHeader: "X-sak_a"},
+	}
+	for _, eventType := range []webhooks.EventType{
+		"a.b", "a.b1", "a_.b", "a.b_1", "a.b_2", "a.b2", "a_.b_", "a.b3", "a.b4", "a.b5", "a.b6", "a.b7", "a.b12", "a__.b",
+		"files.expiring_", "balance_.low", "webhook_.test",
+	} {
+		config.Webhooks.Events = append(config.Webhooks.Events, webhooks.EventDeclaration{
+			Type: eventType, Description: "Of a similar name", Scope: "files:read", Schema: json.RawMessage(`{}`),
+		})
+	}
+	text := string(newHost(t, config).OpenAPI())
+	for _, of := range []string{`"operationId": "(\w+)"`, `\n?      "(\w+Event)": \{\n`} {
+		seen := make(map[string]bool)
+		for _, found := range regexp.MustCompile(of).FindAllStringSubmatch(text, -1) {
+			if seen[found[1]] {
+				t.Errorf("%s is there twice", found[1])
+			}
+			seen[found[1]] = true
+		}
+		if len(seen) < 7+len(config.Webhooks.Events) {
+			t.Errorf("%s: %d found", of, len(seen))
+		}
+	}
+	for _, want := range []string{`"/sak_api/api-keys"`, `"name": "X-sak_a"`} {
+		if !strings.Contains(text, want) {
+			t.Errorf("it does not have %s", want)
+		}
 	}
 }
