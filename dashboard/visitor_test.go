@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -138,12 +139,7 @@ func TestMay(t *testing.T) {
 			if r.Header.Get("Cookie") != "" {
 				t.Error("asked with another request")
 			}
-			for _, a := range allowed {
-				if a == action {
-					return true
-				}
-			}
-			return false
+			return slices.Contains(allowed, action)
 		}})
 	}
 

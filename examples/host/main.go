@@ -39,8 +39,9 @@ func main() {
 	path := flag.String("file", "host.db", "the file that keeps everything")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	if err := run(ctx, os.Stdout, *path, *listen, *metrics, os.Getenv("PASSWORD")); err != nil {
+	err := run(ctx, os.Stdout, *path, *listen, *metrics, os.Getenv("PASSWORD"))
+	stop()
+	if err != nil {
 		log.Fatal("host: ", err) // run has closed what it had opened
 	}
 }

@@ -195,7 +195,7 @@ func failedDeliveries(run runner) {
 	run("the list agrees with that of all, whatever happened", func(t *tester) {
 		t.createWebhooks(newWebhook("acct", "webhook"))
 		random := rand.New(rand.NewPCG(1, 2))
-		active, n := true, 0
+		n := 0
 		for step := range 400 {
 			switch random.IntN(10) {
 			case 0, 1, 2:
@@ -203,8 +203,7 @@ func failedDeliveries(run runner) {
 				t.must(err)
 				n++
 			case 3:
-				active = random.IntN(4) > 0
-				t.setActive("acct", "webhook", active)
+				t.setActive("acct", "webhook", random.IntN(4) > 0)
 			case 4:
 				if n > 0 {
 					t.must(t.store.Redeliver(t.Context(), "acct", "webhook", numbered("event", random.IntN(n))))
