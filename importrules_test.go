@@ -64,8 +64,9 @@ var importRules = map[string][]string{
 	"internal/testbubble": {},
 	"internal/testhook":   {},
 
-	// Programs show what others can do: they import what others can.
-	"examples/*": {".", "apikeys", "auth", "dashboard", "scopes", "signing", "store", "store/bolt", "store/memory", "webhooks"},
+	// Programs show and measure what others can do: they import what others can.
+	"internal/load": {".", "apikeys", "scopes", "webhooks"},
+	"examples/*":    {".", "apikeys", "auth", "dashboard", "scopes", "signing", "store", "store/bolt", "store/memory", "webhooks"},
 }
 
 // TestImports keeps the packages in their order. Modules within this one have

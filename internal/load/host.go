@@ -1,0 +1,243 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/netip"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/storageapi/storageapi"
+	"github.com/storageapi/storageapi/apikeys"
+	"github.com/storageapi/storageapi/scopes"
+	"github.com/storageapi/storageapi/webhooks"
+)
+
+// creators is how many create, or fill the file, at a time.
+const creators = 256
+
+// A host is the service that events go through.
+type host struct {
+	*scenario
+	api      *storageapi.Handler
+	receiver *receiver
+	ledger   *ledger
+	run      int64        // tells it from other runs on the file
+	filler   string       // of the body
+	settled  atomic.Int64 // deliveries on record as delivered
+	ended    chan error   // what Run returned
+}
+
+// openHost opens the file and begins to deliver.
+func openHost(s *scenario, r *receiver, l *ledger) (*host, error) {
+	h := &host{scenario: s, receiver: r, ledger: l, run: time.Now().UnixNano()}
+	if err := h.open(webhooks.Config{}); err != nil {
+		return nil, err
+	}
+	bare, err := h.api.Webhooks.Encode(h.event(1_000_000))
+	if err != nil {
+		return nil, errors.Join(err, h.close())
+	}
+	h.filler = strings.Repeat("f", max(0, s.body-len(bare.Body)))
+	return h, nil
+}
+
+// open opens the file and begins to deliver.
+func (h *host) open(config webhooks.Config) (err error) {
+	config.RootCAs = h.receiver.trusted
+	config.AllowNetworks = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}
+	config.MaxIdleConns = h.idle
+	config.Hooks.Attempt = func(a webhooks.AttemptInfo) {
+		if a.State == webhooks.Delivered {
+			h.settled.Add(1)
+		}
+	}
+	h.api, err = storageapi.NewHandler(storageapi.Config{
+		Path: h.db, Webhooks: config, Keys: apikeys.Config{MaxPerAccount: -1},
+		Logger: slog.New(slog.DiscardHandler),
+	})
+	if err != nil {
+		return err
+	}
+	h.ended = make(chan error, 1)
+	go func() { h.ended <- h.api.Run(context.Background()) }()
+	return nil
+}
+
+// close ends deliveries and closes the file, if it is open.
+func (h *host) close() error {
+	if h.api == nil {
+		return nil
+	}
+	err := h.api.Close()
+	h.api = nil
+	return errors.Join(<-h.ended, err)
+}
+
+// account returns the account of a webhook, which no other run on the file has used.
+func (h *host) account(webhook int) string { return fmt.Sprintf("load_%d_%d", h.run, webhook) }
+
+// recorded returns how many deliveries are on record as delivered. Each event makes one.
+func (h *host) recorded() int { return int(h.settled.Load()) }
+
+// event returns the event of that number.
+func (h *host) event(number int) webhooks.Event {
+	e := webhooks.Event{
+		Account: h.account(number % h.webhooks),
+		Data:    webhooks.TransactionsLimitReached{Used: int64(number), Limit: 1, Period: h.filler},
+	}
+	if h.ids == "uuid" {
+		var id [16]byte
+		_, _ = rand.Read(id[:])
+		id[6], id[8] = id[6]&0x0f|0x40, id[8]&0x3f|0x80
+		e.ID = fmt.Sprintf("%x-%x-%x-%x-%x", id[:4], id[4:6], id[6:8], id[8:10], id[10:])
+	}
+	return e
+}
+
+// prepare makes the webhooks, connects to each, and fills and purges the file.
+func (h *host) prepare(ctx context.Context, out io.Writer) error {
+	err := inGoroutines(ctx, h.webhooks, func(i int) error {
+		_, err := h.api.Webhooks.Create(ctx, h.account(i), webhooks.CreateParams{
+			URL: h.receiver.url(i % h.hosts), Events: []webhooks.EventType{webhooks.TypeTransactionsLimitReached},
+		})
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	if h.purged > 0 {
+		if err := h.purge(ctx, out); err != nil {
+			return err
+		}
+	}
+	return h.fill(ctx, max(h.webhooks, creators)) // each webhook gets one, and has its connection
+}
+
+// fill publishes so many events, as fast as it can, and waits until they have arrived.
+func (h *host) fill(ctx context.Context, events int) error {
+	first := h.ledger.open(events)
+	err := inGoroutines(ctx, events, func(i int) error {
+		begun := time.Now()
+		err := h.api.Webhooks.Publish(context.WithoutCancel(ctx), h.event(first+i))
+		h.ledger.published(first+i, begun, begun, err)
+		return errors.Join(err, h.ledger.over())
+	})
+	t, all := h.ledger.await(h.patience, h.recorded)
+	return cmp.Or(h.ledger.check(t, all), err)
+}
+
+// purge fills the file, and has it purged of all that, with a retention of next to nothing.
+func (h *host) purge(ctx context.Context, out io.Writer) error {
+	const retention = 50 * time.Millisecond
+	began := time.Now()
+	if err := h.fill(ctx, h.purged); err != nil {
+		return err
+	}
+	filled := time.Now()
+	last := h.event(0)
+	last.ID = h.api.Webhooks.NewEventID()
+	last.Account = "load_without_webhooks"
+	if err := errors.Join(h.api.Webhooks.Publish(ctx, last), h.close()); err != nil {
+		return err
+	}
+	time.Sleep(2 * retention)
+	if err := h.open(webhooks.Config{Retries: []time.Duration{}, Retention: webhooks.Retention{
+		Payloads: retention, Attempts: retention, EventIDs: retention,
+	}}); err != nil {
+		return err
+	}
+	for { // the oldest goes first, so that it is the last one's end that tells
+		_, err := h.api.Webhooks.EventDeliveries(ctx, last.Account, last.ID)
+		if errors.Is(err, webhooks.ErrNotFound) {
+			break
+		}
+		if err != nil {
+			return err
+		}
+		pause(ctx, 20*time.Millisecond)
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+	}
+	fmt.Fprintf(out, "delivered %d events in %v and purged them in %v\n", h.purged, filled.Sub(began).Round(time.Millisecond), time.Since(filled).Round(time.Millisecond))
+	if err := h.close(); err != nil {
+		return err
+	}
+	return h.open(webhooks.Config{})
+}
+
+// occupy verifies and creates keys until the function that it returns is called, which then
+// prints how many.
+func (h *host) occupy(ctx context.Context, out io.Writer) (stop func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	var busy sync.WaitGroup
+	var verified, created int
+	params := apikeys.CreateParams{Name: "load", Scopes: scopes.Of(scopes.FilesRead)}
+	if h.uses > 0 {
+		tokens := make([]string, h.uses)
+		err := inGoroutines(ctx, h.uses, func(i int) error {
+			_, token, err := h.api.Keys.Create(ctx, h.account(i), params)
+			tokens[i] = token.Reveal()
+			return err
+		})
+		busy.Go(func() {
+			atRate(ctx, float64(h.uses)/30, func(i int, _ time.Time) bool {
+				if err == nil {
+					_, err = h.api.Keys.Verify(ctx, tokens[i%len(tokens)])
+					verified++
+				}
+				return err == nil
+			})
+			if ended(ctx, err) != nil {
+				fmt.Fprintln(out, "verifying keys ended:", err)
+			}
+		})
+	}
+	if h.creating > 0 {
+		busy.Go(func() {
+			atRate(ctx, float64(h.creating), func(i int, _ time.Time) bool {
+				_, _, err := h.api.Keys.Create(ctx, h.account(i), params)
+				if ended(ctx, err) != nil {
+					fmt.Fprintln(out, "creating keys ended:", err)
+				}
+				created++
+				return err == nil
+			})
+		})
+	}
+	return func() {
+		cancel()
+		busy.Wait()
+		if verified+created > 0 {
+			fmt.Fprintf(out, "meanwhile verified %d and created %d keys\n", verified, created)
+		}
+	}
+}
+
+// inGoroutines calls do with the numbers below n, by some at a time, until ctx ends or one
+// fails, and returns the first error.
+func inGoroutines(ctx context.Context, n int, do func(int) error) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	var next atomic.Int64
+	var group sync.WaitGroup
+	for range min(n, creators) {
+		group.Go(func() {
+			for i := int(next.Add(1)) - 1; i < n && ctx.Err() == nil; i = int(next.Add(1)) - 1 {
+				if err := do(i); err != nil {
+					cancel(err)
+				}
+			}
+		})
+	}
+	group.Wait()
+	return context.Cause(ctx)
+}

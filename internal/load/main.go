@@ -1,0 +1,169 @@
+// Load sends open-loop traffic through the library's public API to a receiver in a process of
+// its own, over TLS on loopback, and prints how long Publish and arrival took:
+//
+//	go run ./internal/load -rate 1000,5000,10000,15000
+//	go run ./internal/load -hosts 10000
+//	go run ./internal/load -ids uuid -db /var/tmp/load.db
+//	go run ./internal/load -purged 1000000
+//	go run ./internal/load -uses 65536 -duration 130s
+//	go run ./internal/load -creating 1000
+//
+// Events are published when their time has come, whether or not those before were answered,
+// and every figure counts from that time: a stall delays all events that were due meanwhile
+// (no coordinated omission). An interrupt ends the program early, with what was measured. It
+// exits with 1 if an acknowledged event did not arrive or Publish failed, and with 2 for
+// flags that make no sense.
+//
+// The rows: "begun" is when Publish was called, late by the program itself, whose timers wake
+// to the millisecond; "publish" is when it had returned; "arrival" when the receiver had read
+// the request's head for the first time. Bytes and processor time include what went on besides.
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// A scenario is what the flags say.
+type scenario struct {
+	rates    []int // events a second, one stage after the other
+	duration time.Duration
+	hosts    int
+	webhooks int
+	idle     int
+	ids      string
+	body     int
+	purged   int
+	uses     int
+	creating int
+	db       string
+	patience time.Duration
+	fault    string
+}
+
+func main() {
+	if fault, ok := os.LookupEnv(receiverVariable); ok {
+		exit(receive(os.Stdin, os.Stdout, fault))
+	}
+	s, err := parse(os.Args[1:], os.Stderr)
+	if errors.Is(err, flag.ErrHelp) {
+		return
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "load:", err)
+		os.Exit(2)
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop) // a second interrupt ends it at once
+	exit(s.run(ctx, os.Stdout))
+}
+
+func exit(err error) {
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "load:", err)
+		os.Exit(1)
+	}
+	os.Exit(0)
+}
+
+// parse returns what the arguments ask for.
+func parse(args []string, usage io.Writer) (*scenario, error) {
+	var s scenario
+	flags := flag.NewFlagSet("load", flag.ContinueOnError)
+	flags.SetOutput(usage)
+	rates := flags.String("rate", "1000,5000,10000,15000", "events a second, one after the other")
+	flags.DurationVar(&s.duration, "duration", 10*time.Second, "how long each rate lasts")
+	flags.IntVar(&s.hosts, "hosts", 1, "receiver hosts, each an address of 127.0.0.0/8 (more than 1: on Linux), at most 100000")
+	flags.IntVar(&s.webhooks, "webhooks", 100, "webhooks, each in an account of its own, at least one for each host; events go to one after the other")
+	flags.IntVar(&s.idle, "idle", 0, "Config.Webhooks.MaxIdleConns; 0: its default")
+	flags.StringVar(&s.ids, "ids", "ulid", "event ids: ulid, those of the library, which ascend; or uuid, random ones of the host's own")
+	flags.IntVar(&s.body, "body", 256, "bytes of each event's body, about")
+	flags.IntVar(&s.purged, "purged", 0, "events to deliver and purge before")
+	flags.IntVar(&s.uses, "uses", 0, "keys that are being verified, each every 30 s: last uses are written once a minute, so let -duration be some minutes")
+	flags.IntVar(&s.creating, "creating", 0, "keys to create a second, one after the other")
+	flags.StringVar(&s.db, "db", "", "the file; it stays, and can be used again, fuller each time; default: a temporary one")
+	flags.DurationVar(&s.patience, "patience", 30*time.Second, "how long to wait for what has not arrived while nothing does")
+	flags.StringVar(&s.fault, "fault", "", "what the receiver does once, to see that it is noticed: lose an event that it acknowledges, or exit")
+	if err := flags.Parse(args); err != nil {
+		return nil, err
+	}
+	for rate := range strings.SplitSeq(*rates, ",") {
+		n, err := strconv.Atoi(rate)
+		if err != nil || n < 1 {
+			return nil, fmt.Errorf("-rate: %q must be a whole number above 0", rate)
+		}
+		s.rates = append(s.rates, n)
+	}
+	switch {
+	case flags.NArg() > 0:
+		return nil, fmt.Errorf("%q: there are flags only", flags.Arg(0))
+	case s.hosts < 1 || s.hosts > maxHosts:
+		return nil, fmt.Errorf("-hosts must be from 1 to %d", maxHosts)
+	case s.ids != "ulid" && s.ids != "uuid":
+		return nil, errors.New("-ids must be ulid or uuid")
+	case s.fault != "" && s.fault != faultLose && s.fault != faultExit:
+		return nil, fmt.Errorf("-fault must be %s or %s", faultLose, faultExit)
+	case s.duration <= 0 || s.patience <= 0:
+		return nil, errors.New("-duration and -patience must be above 0")
+	case min(s.webhooks, s.body, s.purged, s.uses, s.creating) < 0:
+		return nil, errors.New("-webhooks, -body, -purged, -uses and -creating must not be below 0")
+	}
+	s.webhooks = max(s.webhooks, s.hosts)
+	return &s, nil
+}
+
+// run plays the scenario and prints what was measured. The error says what was lost. If ctx
+// ends it goes on only until what was acknowledged has arrived.
+func (s *scenario) run(ctx context.Context, out io.Writer) (err error) {
+	if s.db == "" {
+		dir, err := os.MkdirTemp("", "storageapi-load-")
+		if err != nil {
+			return err
+		}
+		defer func() { _ = os.RemoveAll(dir) }()
+		s.db = filepath.Join(dir, "load.db")
+	}
+	l := &ledger{}
+	r, err := startReceiver(s.hosts, s.fault, l)
+	if err != nil {
+		return err
+	}
+	defer func() { err = cmp.Or(err, r.stop()) }()
+	h, err := openHost(s, r, l)
+	if err != nil {
+		return err
+	}
+	defer func() { err = cmp.Or(err, h.close()) }()
+	if err := h.prepare(ctx, out); err != nil {
+		return ended(ctx, err)
+	}
+	defer h.occupy(ctx, out)()
+	for _, rate := range s.rates {
+		if ctx.Err() != nil {
+			return nil
+		}
+		if err := h.stage(ctx, out, rate); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// ended returns nil if it was the interrupt that made something fail.
+func ended(ctx context.Context, err error) error {
+	if errors.Is(err, context.Canceled) && ctx.Err() != nil {
+		return nil
+	}
+	return err
+}

@@ -1,0 +1,99 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"os"
+	"runtime"
+	"strings"
+	"testing"
+)
+
+// The test binary is the receiver, too.
+func TestMain(m *testing.M) {
+	if fault, ok := os.LookupEnv(receiverVariable); ok {
+		exit(receive(os.Stdin, os.Stdout, fault))
+	}
+	os.Exit(m.Run())
+}
+
+// load runs the program with these flags and returns what it prints.
+func load(t *testing.T, args string) (string, error) {
+	t.Helper()
+	s, err := parse(strings.Fields(args), t.Output())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out bytes.Buffer
+	err = s.run(t.Context(), &out)
+	t.Log("\n" + out.String())
+	return out.String(), err
+}
+
+func TestAllArrives(t *testing.T) {
+	hosts := "1"
+	if runtime.GOOS == "linux" {
+		hosts = "3"
+	}
+	out, err := load(t, "-rate 100,200 -duration 200ms -ids uuid -purged 300 -uses 30 -creating 50 -body 2048 -webhooks 4 -hosts "+hosts)
+	if err != nil {
+		t.Error(err)
+	}
+	for _, want := range []string{
+		"delivered 300 events in ", "20 acknowledged, 0 failed, 20 arrived, 0 missing", "40 acknowledged, 0 failed, 40 arrived, 0 missing", "meanwhile verified ",
+	} {
+		if !strings.Contains(out, want) {
+			t.Errorf("it does not print %q", want)
+		}
+	}
+}
+
+func TestLossIsNoticed(t *testing.T) {
+	for fault, want := range map[string]string{
+		faultLose: "1 of 100 acknowledged events did not arrive",
+		faultExit: "the receiver reports no more",
+	} {
+		t.Run(fault, func(t *testing.T) {
+			out, err := load(t, "-rate 500 -duration 200ms -webhooks 2 -fault "+fault)
+			if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(out, " 0 missing") {
+				t.Errorf("the error is %v", err)
+			}
+		})
+	}
+}
+
+// An interrupt ends a stage early, and what was acknowledged arrives.
+func TestInterrupt(t *testing.T) {
+	s, err := parse([]string{"-rate", "100,100", "-webhooks", "2", "-duration", "1h"}, io.Discard)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	out := &interrupter{cancel: cancel}
+	if err := s.run(ctx, out); err != nil {
+		t.Error(err)
+	}
+	if n := strings.Count(out.String(), ", 0 missing"); n != 1 {
+		t.Errorf("it printed %q", out)
+	}
+}
+
+// An interrupter is an output that is interrupted at its first line.
+type interrupter struct {
+	bytes.Buffer
+	cancel context.CancelFunc
+}
+
+func (i *interrupter) Write(p []byte) (int, error) {
+	i.cancel()
+	return i.Buffer.Write(p)
+}
+
+func TestFlagsAreChecked(t *testing.T) {
+	for _, args := range []string{"-rate 0", "-rate 1,x", "-hosts 0", "-hosts 100001", "-ids 7", "-fault none", "-duration 0s", "-body -1", "on"} {
+		if s, err := parse(strings.Fields(args), io.Discard); err == nil {
+			t.Errorf("%s makes %+v", args, s)
+		}
+	}
+}
