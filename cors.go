@@ -90,6 +90,7 @@ func CORS(config CORSConfig, next http.Handler) (http.Handler, error) {
 func isOrigin(s string) bool {
 	u, err := url.Parse(s)
 	return err == nil && u.Scheme != "" && u.Host != "" && s == u.Scheme+"://"+u.Host && s == strings.ToLower(s) &&
+		!strings.ContainsFunc(s, func(r rune) bool { return r > '~' }) && // a name in Unicode is sent as xn--…
 		!strings.HasSuffix(s, ":") && !strings.Contains(s, "*") && !(u.Scheme == "https" && u.Port() == "443") && !(u.Scheme == "http" && u.Port() == "80")
 }
 

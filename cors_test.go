@@ -100,6 +100,7 @@ func TestCORSRefuses(t *testing.T) {
 		`"https://a.example:443"`:   {Origins: []string{"https://a.example:443"}},
 		`"https://A.example"`:       {Origins: []string{"https://A.example"}},
 		`"https://*.example"`:       {Origins: []string{"https://*.example"}},
+		`"https://bücher.example"`:  {Origins: []string{"https://bücher.example"}},
 		`"https://u@a.example"`:     {Origins: []string{"https://u@a.example"}},
 		`"null"`:                    {Origins: []string{"null"}},
 		`"https://a.example\r\nX:"`: {Origins: []string{"https://a.example\r\nX:"}},

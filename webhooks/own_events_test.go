@@ -157,6 +157,7 @@ func TestEventDeclarationsThatAreWrong(t *testing.T) {
 		"a schema of no JSON": {change(func(d *webhooks.EventDeclaration) { d.Schema = json.RawMessage(`{`) }), "Events[0].Schema"},
 		"a boolean schema":    {change(func(d *webhooks.EventDeclaration) { d.Schema = json.RawMessage(`true`) }), "Events[0].Schema"},
 		"a reference":         {change(func(d *webhooks.EventDeclaration) { d.Schema = json.RawMessage(`{"$ref":"#/$defs/a"}`) }), "Events[0].Schema"},
+		"a dynamic one":       {change(func(d *webhooks.EventDeclaration) { d.Schema = json.RawMessage(`{"$dynamicRef":"#a"}`) }), "Events[0].Schema"},
 		"an empty schema":     {change(func(d *webhooks.EventDeclaration) { d.Schema = json.RawMessage(``) }), "Events[0].Schema"},
 		"too many":            {many, "Events"},
 	} {

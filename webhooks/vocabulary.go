@@ -28,7 +28,7 @@ type EventDeclaration struct {
 	Scope scopes.Scope
 
 	// Example is a payload for people to see. Schema is the JSON Schema (2020-12) of the
-	// payloads, a JSON object without $ref, for programs. At least one of the two is required; Schema
+	// payloads, a JSON object without $ref and $dynamicRef, for programs. At least one of the two is required; Schema
 	// defaults to one that follows from Example.
 	Example Data
 	Schema  json.RawMessage
@@ -78,8 +78,8 @@ func newVocabulary(declared []EventDeclaration, known *scopes.Vocabulary) (*voca
 		if d.Schema != nil && (!json.Valid(d.Schema) || bytes.TrimSpace(d.Schema)[0] != '{') {
 			return nil, refuse("Schema", "must be a JSON object")
 		}
-		if bytes.Contains(d.Schema, []byte(`"$ref"`)) { // it becomes a part of a larger document
-			return nil, refuse("Schema", "must not have a $ref")
+		if bytes.Contains(d.Schema, []byte(`"$ref"`)) || bytes.Contains(d.Schema, []byte(`"$dynamicRef"`)) { // it becomes a part of a larger document
+			return nil, refuse("Schema", "must not have a $ref or $dynamicRef")
 		}
 		d.Schema = slices.Clone(d.Schema)
 		v.types = append(v.types, d.Type)
