@@ -29,6 +29,10 @@ func TestMain(m *testing.M) {
 		runNode(dsn)
 		return
 	}
+	if dsn := os.Getenv(workerEnv); dsn != "" {
+		runWorker(dsn)
+		return
+	}
 	code := m.Run()
 	if server.pool != nil {
 		dropUsed()

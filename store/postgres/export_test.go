@@ -1,6 +1,8 @@
 package postgres
 
 import (
+	"crypto/sha256"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -35,6 +37,20 @@ func (s *Store) RenewNever() {
 
 // Indexed are the settings of lists.
 const Indexed = indexed
+
+// KnowingOnly makes a node one that knows the first migrations only.
+func KnowingOnly(n int) Option { return func(o *options) { o.migrations = o.migrations[:n] } }
+
+// Migrating makes a node one that knows a further migration.
+func Migrating(text string) Option {
+	return func(o *options) {
+		m := migration{len(o.migrations) + 1, text, sha256.Sum256([]byte(text))}
+		o.migrations = append(slices.Clip(o.migrations), m)
+	}
+}
+
+// FirstOldest is the first version that names the oldest that can use the schema.
+const FirstOldest = firstOldest
 
 // ListFailed returns the statement that lists failed deliveries.
 func ListFailed(options ...Option) string { return optionsOf(options).names.in(listFailed) }

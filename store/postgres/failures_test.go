@@ -154,6 +154,9 @@ func TestFailuresOfBefore(t *testing.T) {
 	if err := tx.Commit(t.Context()); err != nil {
 		t.Fatal(err)
 	}
+	if err := postgres.Migrate(t.Context(), p, option); err != nil {
+		t.Fatal(err)
+	}
 	s := open(t, option)
 	for _, limit := range []int{1, 2, 3, 100} {
 		got, _ := failedOf(t, s, limit)

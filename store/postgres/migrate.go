@@ -9,17 +9,19 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"math/rand/v2"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// ErrSchema is wrapped by the errors of [Migrate] and [New] if the schema was made by a
-// newer version of this package or by other statements, and by those of New if it must be
-// migrated first.
+// ErrSchema is wrapped by the errors of [Migrate] and [New] if the schema has a version that
+// this one is too old for or was made by other statements, and by those of New if it must
+// be migrated first.
 var ErrSchema = errors.New("not a schema that this version can use")
 
 //go:embed migrations/*.sql
@@ -30,6 +32,15 @@ const DefaultSchema = "storageapi"
 
 // A migration brings a schema to its version. A released migration never changes: nodes
 // compare its checksum.
+//
+// From version firstOldest on each notes the oldest version that can use what it leaves.
+// One that expands the schema notes that of the version before it: nodes that know only
+// that version go on, and start. One that contracts it, which takes away what they use,
+// notes the version that stopped to use it. Release it after that version.
+//
+// Nodes use the tables meanwhile. Alter one table in a migration, and nothing that reads or
+// writes all of it; what is added to a table that older nodes write to is nullable, and its
+// name is that of no other column.
 type migration struct {
 	version int
 	text    string // in the schema storageapi
@@ -37,21 +48,22 @@ type migration struct {
 }
 
 // allMigrations returns all migrations, oldest first.
-func allMigrations() (list []migration) {
+var allMigrations = sync.OnceValue(func() (list []migration) {
 	files, _ := fs.Glob(migrations, "migrations/*.sql") // in the order of their names
 	for i, name := range files {
 		text, _ := migrations.ReadFile(name)
 		list = append(list, migration{i + 1, string(text), sha256.Sum256(text)})
 	}
 	return list
-}
+})
 
-// firstNoted is the first version that records checksums, also those of the versions before.
-const firstNoted = 2
+const (
+	firstNoted  = 2 // the first version that records checksums, also those of the versions before
+	firstOldest = 9 // the first version that names the oldest that can use the schema
+)
 
 // statements returns the statements of each migration, which form a transaction.
-func statements(n names) (list []string) {
-	known := allMigrations()
+func statements(known []migration, n names) (list []string) {
 	for _, m := range known {
 		if m.version >= firstNoted {
 			for _, applied := range known[:m.version] {
@@ -65,12 +77,13 @@ func statements(n names) (list []string) {
 
 // SQL returns the statements that bring an empty database to each version, oldest first,
 // for hosts that apply them with their own tool. Apply each in a transaction and unchanged:
-// it records its version and checksum in the table versions. Only the first line of the
+// it records its version and checksum in the table versions. Set lock_timeout to less than
+// a second, as [Migrate] does, and repeat what it ends. Only the first line of the
 // first, which creates the schema, may be omitted, if the role owns an existing schema. The
 // role should not have the schema's name, see [Migrate].
 func SQL(options ...Option) []string {
 	o := optionsOf(options)
-	list := statements(o.names)
+	list := statements(o.migrations, o.names)
 	list[0] = "create schema if not exists " + o.names.quoted() + ";\n" + list[0]
 	return list
 }
@@ -79,8 +92,15 @@ func SQL(options ...Option) []string {
 // for which the role must be allowed to create schemas. Migrate may run on many nodes at
 // once: one does the work while the others wait. Each version is applied in its own
 // transaction. After an error some versions may have been applied, each of them completely:
-// call Migrate again. It returns an error that wraps [ErrSchema] if the schema has a newer
-// version or other migrations.
+// call Migrate again.
+//
+// Nodes of older versions go on meanwhile, and start afterwards, down to the version that
+// the schema names: see docs/format.md. Migrate does nothing to a schema of a newer version
+// that this one can use. It returns an error that wraps [ErrSchema] if this one is too old
+// for it, or the schema has other migrations.
+//
+// A migration never waits longer than half a second for a lock, since all others wait behind
+// it: it is tried again until the context's deadline, or for 5 minutes.
 //
 // A role with the name of the schema has the schema in its search_path as "$user". When
 // Migrate creates such a schema, it removes "$user" from the role's search_path in this
@@ -91,7 +111,7 @@ func Migrate(ctx context.Context, pool *pgxpool.Pool, options ...Option) error {
 	if err := o.check(); err != nil {
 		return err
 	}
-	steps := statements(o.names)
+	steps := statements(o.migrations, o.names)
 	short, cancel := within(ctx, patience)
 	defer cancel()
 	ctx, cancel = within(ctx, migrating)
@@ -102,6 +122,9 @@ func Migrate(ctx context.Context, pool *pgxpool.Pool, options ...Option) error {
 		was := version
 		if version, err = versionOf(ctx, pool, o); version != was {
 			continue // applied here or by another node
+		}
+		if code(failed) == lockNotAvailable && err == nil && pause(ctx) {
+			continue
 		}
 		// What another node has just created can conflict before it is visible.
 		if c := code(failed); try == maxTries || c != uniqueViolation && c != duplicateSchema && c != duplicateTable {
@@ -116,6 +139,16 @@ func Migrate(ctx context.Context, pool *pgxpool.Pool, options ...Option) error {
 		return fmt.Errorf("migrate schema %s: %w", o.schema, failure(ctx, err))
 	}
 	return nil
+}
+
+// pause waits until others may have had the locks that a migration gave up, and reports
+// whether there is time left.
+func pause(ctx context.Context) bool {
+	select {
+	case <-ctx.Done():
+	case <-time.After(time.Duration(rand.Int64N(int64(time.Second)))):
+	}
+	return ctx.Err() == nil
 }
 
 // migrating is the timeout of Migrate without a deadline, once the server has answered:
@@ -137,6 +170,9 @@ func apply(ctx context.Context, tx pgx.Tx, o *options, step string, version int)
 	if now, err := versionOf(ctx, tx, o); err != nil || now != version {
 		return err
 	}
+	if _, err := tx.Exec(ctx, briefly); err != nil {
+		return err
+	}
 	if version == 0 {
 		if err := createSchema(ctx, tx, o); err != nil {
 			return err
@@ -145,6 +181,11 @@ func apply(ctx context.Context, tx pgx.Tx, o *options, step string, version int)
 	_, err = tx.Exec(ctx, step)
 	return err
 }
+
+// briefly limits how long a migration waits for a table: while it waits for a long
+// transaction, such as a backup's, all others wait for it. It is less than deadlock_timeout,
+// so that no other's transaction is ended for a migration.
+const briefly = `set local lock_timeout = '500ms'`
 
 // createSchema creates the schema unless it exists, and keeps it out of the role's
 // search_path.
@@ -191,17 +232,24 @@ type querier interface {
 	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
 }
 
-// versionOf returns the version of the schema, 0 if it does not exist. A version newer than
-// this package is an error, and so are other migrations.
+// versionOf returns the version of the schema, 0 if it does not exist. It returns an error
+// that wraps ErrSchema if the version is newer than this package's and needs nodes that are,
+// or the migrations are others.
 func versionOf(ctx context.Context, db querier, o *options) (version int, err error) {
 	var table *string
 	if err := db.QueryRow(ctx, `select to_regclass($1)::text`, o.names.in(`storageapi.versions`)).Scan(&table); err != nil || table == nil {
 		return 0, err
 	}
-	err = db.QueryRow(ctx, o.names.in(`select coalesce(max(version), 0) from storageapi.versions`)).Scan(&version)
-	known := allMigrations()
-	if err == nil && version > len(known) {
-		return version, fmt.Errorf("%w: it has version %d, newer than %d", ErrSchema, version, len(known))
+	var oldest int
+	err = db.QueryRow(ctx, o.names.in(`select version, coalesce((to_jsonb(v) ->> 'oldest')::integer, version) from storageapi.versions v order by version desc limit 1`)).
+		Scan(&version, &oldest) // there is no such column before firstOldest
+	if errors.Is(err, pgx.ErrNoRows) {
+		return 0, nil
+	}
+	known := o.migrations
+	if err == nil && oldest > len(known) {
+		return version, fmt.Errorf("%w: it has version %d, which needs nodes of version %d or newer, and this is %d; start the release that migrated it, or a newer one",
+			ErrSchema, version, oldest, len(known))
 	}
 	if err != nil || version < firstNoted {
 		return version, err
@@ -216,7 +264,7 @@ func versionOf(ctx context.Context, db querier, o *options) (version int, err er
 	if _, err := pgx.ForEachRow(rows, []any{&number, &sum}, func() error { sums[number] = bytes.Clone(sum); return nil }); err != nil {
 		return version, err
 	}
-	for _, m := range known[:version] {
+	for _, m := range known[:min(version, len(known))] {
 		if !bytes.Equal(sums[m.version], m.sum[:]) {
 			return version, fmt.Errorf("%w: its migration %d has the checksum %x instead of %x: the schema was made by other statements", ErrSchema, m.version, sums[m.version], m.sum)
 		}
@@ -224,10 +272,11 @@ func versionOf(ctx context.Context, db querier, o *options) (version int, err er
 	return version, nil
 }
 
-// checkSchema returns an error unless the schema was migrated to this version.
+// checkSchema returns an error unless the schema was migrated to this version, or to a newer
+// one that this can use.
 func checkSchema(ctx context.Context, pool *pgxpool.Pool, o *options) error {
 	version, err := versionOf(ctx, pool, o)
-	if want := len(allMigrations()); err == nil && version != want {
+	if want := len(o.migrations); err == nil && version < want {
 		err = fmt.Errorf("%w: it has version %d; bring it to %d with Migrate", ErrSchema, version, want)
 	}
 	if err != nil {

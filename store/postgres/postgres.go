@@ -55,7 +55,8 @@ type options struct {
 	poll   time.Duration
 	quiet  bool
 
-	keyCache *keyCache // nil: none
+	migrations []migration // those that this version knows
+	keyCache   *keyCache   // nil: none
 }
 
 // An Option configures a Store.
@@ -82,7 +83,7 @@ func PollEvery(d time.Duration) Option { return func(o *options) { o.poll = d } 
 func PollOnly() Option { return func(o *options) { o.quiet = true } }
 
 func optionsOf(list []Option) *options {
-	o := &options{schema: DefaultSchema, poll: 100 * time.Millisecond}
+	o := &options{schema: DefaultSchema, poll: 100 * time.Millisecond, migrations: allMigrations()}
 	for _, option := range list {
 		option(o)
 	}

@@ -26,6 +26,7 @@ func TestMigrationsStay(t *testing.T) {
 		"0006": "4c860b139bcf547357f1e9e77e9a57629a88649f2e7841a0b717c4e924912db4",
 		"0007": "8089830b957c0a12c87bc0eb308260c001164bca03b6a3baa0e4029de5e2b3b0",
 		"0008": "14276c1ed4c7608c5ef6c2e0b9878bbf52cca8d8b660d4d2e85fdd8010d7769c",
+		"0009": "ab729cbe9251077e1861334803972ef830d3c8ea8991af5a01cdc8aa61128f7f",
 	} {
 		text, err := os.ReadFile("migrations/" + name + ".sql")
 		if err != nil {

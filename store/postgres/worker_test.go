@@ -1,0 +1,172 @@
+package postgres_test
+
+import (
+	"bufio"
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"testing"
+	"time"
+
+	"github.com/storageapi/storageapi/apikeys"
+	"github.com/storageapi/storageapi/scopes"
+	"github.com/storageapi/storageapi/store/postgres"
+	"github.com/storageapi/storageapi/webhooks"
+)
+
+// workerEnv makes a process of the test binary a worker: it holds the connection string.
+// TestNodeOfBefore runs older test binaries this way: what they understand stays.
+const workerEnv = "STORAGEAPI_TEST_WORKER"
+
+// worked are the accounts of workers, see endpoints.
+const worked = 8
+
+func workedAccount(i int) string { return fmt.Sprintf("acct_wh_%06d", i%worked) }
+
+// workAs uses each part of a store, until ctx ends: it publishes, claims and settles;
+// creates, verifies, rotates, lists and deletes keys; lists deliveries and changes webhooks.
+// It tells the events that were acknowledged, named by name. Any error ends it.
+func workAs(ctx context.Context, s *postgres.Store, name string, tell func(account, event string)) error {
+	for i := 0; ctx.Err() == nil; i++ {
+		if err := workOnce(context.WithoutCancel(ctx), s, name, i, tell); err != nil {
+			return fmt.Errorf("%s, round %d: %w", name, i, err)
+		}
+	}
+	return nil
+}
+
+func workOnce(ctx context.Context, s *postgres.Store, name string, i int, tell func(account, event string)) error {
+	account, id := workedAccount(i), fmt.Sprintf("%s_%d", name, i)
+	event := webhooks.EncodedEvent{ID: id, Account: account, Type: webhooks.TypeBalanceLow, Timestamp: time.Now(), Body: []byte("{}")}
+	if n, err := s.Enqueue(ctx, event); err != nil || n != 1 {
+		return fmt.Errorf("Enqueue = %d, %w", n, err)
+	}
+	tell(account, id)
+	if list, err := s.EventDeliveries(ctx, account, id); err != nil || len(list) != 1 {
+		return fmt.Errorf("EventDeliveries = %d, %w", len(list), err)
+	}
+	tasks, _, err := s.ClaimDeliveries(ctx, webhooks.Claim{Limit: 4, Cap: each(10), Lease: time.Minute})
+	if err != nil {
+		return fmt.Errorf("ClaimDeliveries: %w", err)
+	}
+	var settlements []webhooks.Settlement
+	for _, task := range tasks {
+		outcome := webhooks.Deliver
+		if task.Attempt == 1 && i%4 == 0 {
+			outcome = webhooks.Retry
+		}
+		settlements = append(settlements, webhooks.Settlement{
+			Task: task, Outcome: outcome, RetryAfter: time.Millisecond, Attempt: webhooks.Attempt{Number: task.Attempt, StartedAt: time.Now(), Status: 200},
+		})
+	}
+	if stale, err := s.SettleDeliveries(ctx, settlements); err != nil || len(stale) > 0 {
+		return fmt.Errorf("SettleDeliveries = %v, %w", stale, err)
+	}
+	if _, err := s.ListDeliveries(ctx, account, account[len("acct_"):], webhooks.DeliveryQuery{Limit: 10, Failed: i%2 == 0}); err != nil {
+		return fmt.Errorf("ListDeliveries: %w", err)
+	}
+	if _, err := s.UpdateWebhook(ctx, account, account[len("acct_"):], func(w *webhooks.Webhook) error { w.BalanceThreshold++; return nil }); err != nil {
+		return fmt.Errorf("UpdateWebhook: %w", err)
+	}
+	return rotateOnce(ctx, s, account, id, i)
+}
+
+func rotateOnce(ctx context.Context, s *postgres.Store, account, id string, i int) error {
+	first, second := apikeys.Hash{Sum: sha256.Sum256([]byte(id))}, apikeys.Hash{Sum: sha256.Sum256([]byte(id + "'"))}
+	key := apikeys.Key{ID: id, Account: account, Name: "key", Scopes: scopes.All(), CreatedAt: time.Now(), Hash: first}
+	if err := s.CreateKey(ctx, key, apikeys.CreateOptions{}); err != nil {
+		return fmt.Errorf("CreateKey: %w", err)
+	}
+	if _, err := s.UpdateKey(ctx, account, id, func(k *apikeys.Key) error {
+		k.Hash, k.Previous, k.PreviousExpiresAt = second, first, time.Now().Add(time.Hour)
+		return nil
+	}); err != nil {
+		return fmt.Errorf("UpdateKey: %w", err)
+	}
+	for _, hash := range []apikeys.Hash{first, second} {
+		if found, err := s.KeyByHash(ctx, hash); err != nil || found.ID != id || found.Hash != second {
+			return fmt.Errorf("KeyByHash = %s, %w", found.ID, err)
+		}
+	}
+	if list, err := s.ListKeys(ctx, account, apikeys.Page{Limit: 10}); err != nil || len(list) == 0 {
+		return fmt.Errorf("ListKeys = %d, %w", len(list), err)
+	}
+	if i%2 > 0 {
+		return nil
+	}
+	if err := s.DeleteKey(ctx, account, id, nil); err != nil {
+		return fmt.Errorf("DeleteKey: %w", err)
+	}
+	if _, err := s.KeyByHash(ctx, second); !errors.Is(err, apikeys.ErrNotFound) {
+		return fmt.Errorf("KeyByHash of a deleted key: %w", err)
+	}
+	return nil
+}
+
+// runWorker works until standard input ends, and prints what was acknowledged.
+func runWorker(dsn string) {
+	ctx, cancel := context.WithCancel(context.Background())
+	go func() {
+		_, _ = io.Copy(io.Discard, os.Stdin)
+		cancel()
+	}()
+	s, err := postgres.Open(ctx, dsn)
+	if err == nil {
+		err = workAs(ctx, s, fmt.Sprintf("process_%d", os.Getpid()), func(account, event string) { fmt.Println(account, event) })
+		err = errors.Join(err, s.Close())
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "worker:", err)
+		os.Exit(1)
+	}
+}
+
+// startWorker starts a process of a test binary as a worker, and returns what ends it and
+// reports its error. It returns once the worker has acknowledged something.
+func startWorker(t *testing.T, binary, dsn string, tell func(account, event string)) (end func() error) {
+	t.Helper()
+	process := exec.Command(binary)
+	process.Env = append(os.Environ(), workerEnv+"="+dsn)
+	process.Stderr = os.Stderr
+	stdin, err := process.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	stdout, err := process.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := process.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = process.Process.Kill() })
+	began, ended := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(ended)
+		first := true
+		for lines := bufio.NewScanner(stdout); lines.Scan(); {
+			var account, event string
+			if n, _ := fmt.Sscan(lines.Text(), &account, &event); n == 2 {
+				tell(account, event)
+			}
+			if first {
+				close(began)
+				first = false
+			}
+		}
+	}()
+	select {
+	case <-began:
+	case <-ended:
+		t.Fatalf("the worker did not start: %v", process.Wait())
+	}
+	return func() error {
+		_ = stdin.Close()
+		<-ended
+		return process.Wait()
+	}
+}
