@@ -27,6 +27,7 @@ func TestMigrationsStay(t *testing.T) {
 		"0007": "8089830b957c0a12c87bc0eb308260c001164bca03b6a3baa0e4029de5e2b3b0",
 		"0008": "14276c1ed4c7608c5ef6c2e0b9878bbf52cca8d8b660d4d2e85fdd8010d7769c",
 		"0009": "ab729cbe9251077e1861334803972ef830d3c8ea8991af5a01cdc8aa61128f7f",
+		"0010": "5fc07ebf5831875275b089e42b7b3ccf024f8540d215a3d74307f0735fab1ff0",
 	} {
 		text, err := os.ReadFile("migrations/" + name + ".sql")
 		if err != nil {
