@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -193,6 +194,13 @@ func (s *stepped) RecordKeyUse(ctx context.Context, uses []apikeys.KeyUse) error
 	return s.spy.RecordKeyUse(ctx, uses)
 }
 
+// times returns when its steps began.
+func (s *stepped) times() []time.Time {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.began)
+}
+
 // useKeys verifies so many new keys, and checks at the end that each of their uses was recorded
 // once, in order, in steps of at most 64.
 func useKeys(t *testing.T, service *apikeys.KeyService, store *spy, keys int) (check func()) {
@@ -229,8 +237,9 @@ func TestUsesAreWrittenInSmallSteps(t *testing.T) {
 		check := useKeys(t, service, store.spy, 1300)
 		time.Sleep(2 * time.Minute)
 		check()
-		for i := 1; i < len(store.began); i++ {
-			if apart := store.began[i].Sub(store.began[i-1]); apart != 25*time.Millisecond {
+		began := store.times()
+		for i := 1; i < len(began); i++ {
+			if apart := began[i].Sub(began[i-1]); apart != 25*time.Millisecond {
 				t.Errorf("step %d began %v after the one before", i, apart)
 			}
 		}
@@ -247,8 +256,9 @@ func TestCloseBetweenStepsOfAWrite(t *testing.T) {
 		began := time.Now()
 		service.Close()
 		check()
-		if took := time.Since(began); len(store.began) < 20 || took != time.Duration(len(store.began)-9)*5*time.Millisecond {
-			t.Errorf("Close took %v for %d steps", took, len(store.began))
+		steps := len(store.times())
+		if took := time.Since(began); steps < 20 || took != time.Duration(steps-9)*5*time.Millisecond {
+			t.Errorf("Close took %v for %d steps", took, steps)
 		}
 	})
 }
@@ -263,7 +273,8 @@ func TestStepsThatFail(t *testing.T) {
 		check := useKeys(t, service, store.spy, 1300)
 		store.fail(errors.New("no space left on device"))
 		time.Sleep(90 * time.Second)
-		if n := len(store.began); n != 2 {
+		synctest.Wait()
+		if n := len(store.times()); n != 2 {
 			t.Errorf("%d steps of a write failed", n)
 		}
 		if n := bytes.Count(log.Bytes(), []byte("\n")); n != 1 || !bytes.Contains(log.Bytes(), []byte("keys=1300 ")) {
