@@ -201,6 +201,9 @@ func TestUpgradeCutShort(t *testing.T) {
 		if diff := cmp.Diff(before, contents(t, copied)); diff != "" {
 			t.Errorf("the copy is not what was:\n%s", diff)
 		}
+		if files, err := filepath.Glob(path + "*"); err != nil || len(files) != 2 {
+			t.Errorf("there are %v, %v, want the file and its copy", files, err)
+		}
 	}
 }
 
