@@ -175,50 +175,50 @@ func (h *host) purge(ctx context.Context, out io.Writer) error {
 }
 
 // occupy verifies and creates keys until the function that it returns is called, which then
-// prints how many.
-func (h *host) occupy(ctx context.Context, out io.Writer) (stop func()) {
+// prints how many, and returns why it ended before if it did.
+func (h *host) occupy(ctx context.Context, out io.Writer) (stop func() error) {
 	ctx, cancel := context.WithCancel(ctx)
 	var busy sync.WaitGroup
 	var verified, created int
+	var verifying, creating error
 	params := apikeys.CreateParams{Name: "load", Scopes: scopes.Of(scopes.FilesRead)}
 	if h.uses > 0 {
 		tokens := make([]string, h.uses)
-		err := inGoroutines(ctx, h.uses, func(i int) error {
+		verifying = inGoroutines(ctx, h.uses, func(i int) error {
 			_, token, err := h.api.Keys.Create(ctx, h.account(i), params)
 			tokens[i] = token.Reveal()
 			return err
 		})
 		busy.Go(func() {
 			atRate(ctx, float64(h.uses)/30, func(i int, _ time.Time) bool {
-				if err == nil {
-					_, err = h.api.Keys.Verify(ctx, tokens[i%len(tokens)])
+				if verifying == nil {
+					_, verifying = h.api.Keys.Verify(ctx, tokens[i%len(tokens)])
+				}
+				if verifying == nil {
 					verified++
 				}
-				return err == nil
+				return verifying == nil
 			})
-			if ended(ctx, err) != nil {
-				fmt.Fprintln(out, "verifying keys ended:", err)
-			}
 		})
 	}
 	if h.creating > 0 {
 		busy.Go(func() {
 			atRate(ctx, float64(h.creating), func(i int, _ time.Time) bool {
-				_, _, err := h.api.Keys.Create(ctx, h.account(i), params)
-				if ended(ctx, err) != nil {
-					fmt.Fprintln(out, "creating keys ended:", err)
+				_, _, creating = h.api.Keys.Create(ctx, h.account(i), params)
+				if creating == nil {
+					created++
 				}
-				created++
-				return err == nil
+				return creating == nil
 			})
 		})
 	}
-	return func() {
+	return func() error {
 		cancel()
 		busy.Wait()
-		if verified+created > 0 {
+		if h.uses+h.creating > 0 {
 			fmt.Fprintf(out, "meanwhile verified %d and created %d keys\n", verified, created)
 		}
+		return cmp.Or(ended(ctx, verifying), ended(ctx, creating))
 	}
 }
 

@@ -30,7 +30,7 @@ type event struct {
 }
 
 // A tally counts events.
-type tally struct{ begun, acknowledged, failed, arrived, missing, repeated int }
+type tally struct{ acknowledged, failed, arrived, missing, repeated int }
 
 // open begins a stage of so many events, and returns the first one's number.
 func (l *ledger) open(events int) (first int) {
@@ -118,9 +118,6 @@ func (l *ledger) await(patience time.Duration, recorded func() int) (tally, []ev
 func tallyOf(events []event) (t tally) {
 	for i := range events {
 		e := &events[i]
-		if !e.begun.IsZero() {
-			t.begun++
-		}
 		if e.failed != nil {
 			t.failed++
 		}

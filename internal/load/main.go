@@ -148,7 +148,8 @@ func (s *scenario) run(ctx context.Context, out io.Writer) (err error) {
 	if err := h.prepare(ctx, out); err != nil {
 		return ended(ctx, err)
 	}
-	defer h.occupy(ctx, out)()
+	stop := h.occupy(ctx, out)
+	defer func() { err = cmp.Or(err, stop()) }()
 	for _, rate := range s.rates {
 		if ctx.Err() != nil {
 			return nil

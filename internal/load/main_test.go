@@ -47,6 +47,9 @@ func TestAllArrives(t *testing.T) {
 			t.Errorf("it does not print %q", want)
 		}
 	}
+	if strings.Contains(out, "verified 0 ") || strings.Contains(out, "created 0 ") {
+		t.Error("no keys were verified or created meanwhile")
+	}
 }
 
 func TestLossIsNoticed(t *testing.T) {
