@@ -43,23 +43,47 @@ func (s *Store) mergeIDs(b *batch) error {
 		}
 		return nil
 	}
-	m := merge{batch: b, rows: b.tx.Bucket(bucketEventIDs), set: ids.merging, gone: metaNumber(b.tx, keyIDsGone), budget: min(2*ids.arrived, mergeMost)}
+	budget := min(2*ids.arrived, mergeMost)
+	m := merge{batch: b, rows: b.tx.Bucket(bucketEventIDs), set: ids.merging, gone: metaNumber(b.tx, keyIDsGone), budget: budget}
 	next, done, err := m.run(ids.next)
 	if err != nil {
 		return err
 	}
+	key, value := keyIDsMerging, mergeState{last: m.set.last, next: next, limit: uint64(ids.limit)}.encode()
 	if done {
-		if err := b.Put(bucketMeta, keyIDsMerged, record.NumberKey(m.set.last+1)); err != nil {
-			return err
-		}
+		key, value = keyIDsMerged, record.NumberKey(m.set.last+1)
+	}
+	if err := b.Put(bucketMeta, key, value); err != nil {
+		return err
 	}
 	b.AfterCommit(func() {
-		ids.next, ids.arrived, ids.rows = next, 0, ids.rows+m.changed
+		// Those that this commit adds have arrived after the step.
+		ids.next, ids.arrived, ids.rows = next, ids.arrived-budget/2, ids.rows+m.changed
 		if done {
 			ids.end()
 		}
 	})
 	return nil
+}
+
+// A mergeState is in the file where a merge is under way, for [eventIDs.load].
+type mergeState struct {
+	last  uint64 // number of those that are merged
+	next  uint64 // key to go on with
+	limit uint64 // so many ids begin a merge
+}
+
+func (m mergeState) encode() []byte {
+	value := record.NumberKey(m.last)
+	return binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(value, m.next), m.limit)
+}
+
+// decodeMerge returns the zero state, of no merge, for what is none.
+func decodeMerge(value []byte) (m mergeState) {
+	if len(value) != 24 {
+		return m
+	}
+	return mergeState{binary.BigEndian.Uint64(value), binary.BigEndian.Uint64(value[8:]), binary.BigEndian.Uint64(value[16:])}
 }
 
 // begin begins to merge the ids that are there.
@@ -133,10 +157,23 @@ func (m *merge) run(from uint64) (next uint64, done bool, err error) {
 		found := len(entries)
 		entries = slices.DeleteFunc(entries, func(e record.IDEntry) bool { return e.Number < m.gone })
 		change := damaged != nil || len(entries) != found || len(carried) > 0
+		end := row
+		if m.set != nil {
+			end = m.most(at, from, row)
+		}
+		if end < row { // the row is divided: what is after end stays in it
+			i := sort.Search(len(entries), func(i int) bool { return entries[i].Key > end })
+			if change = change || i > 0; change {
+				if err := m.Put(bucketEventIDs, record.NumberKey(row), record.EncodeIDEntries(entries[i:])); err != nil {
+					return 0, false, err
+				}
+			}
+			entries = entries[:i]
+		}
 		entries = append(entries, carried...)
 		if m.set != nil {
 			merged := len(entries)
-			entries = m.take(entries, at, row)
+			entries = m.take(entries, at, end)
 			merged = len(entries) - merged
 			m.budget -= merged
 			change = change || merged > 0
@@ -147,19 +184,26 @@ func (m *merge) run(from uint64) (next uint64, done bool, err error) {
 			m.changed++
 			slices.SortFunc(entries, compareIDs)
 			entries = slices.Compact(entries)
-			if len(entries) < minRow && row != lastRow {
+			switch {
+			case end < row:
+				if err := m.write(end, entries); err != nil {
+					return 0, false, err
+				}
+			case len(entries) < minRow && row != lastRow:
 				carried = append(carried, entries...)
 				if err := m.Delete(bucketEventIDs, record.NumberKey(row)); err != nil {
 					return 0, false, err
 				}
-			} else if err := m.write(row, entries); err != nil {
-				return 0, false, err
+			default:
+				if err := m.write(row, entries); err != nil {
+					return 0, false, err
+				}
 			}
 		}
-		if row == lastRow {
+		if end == lastRow {
 			return 0, true, nil
 		}
-		from = row + 1
+		from = end + 1
 	}
 }
 
@@ -172,6 +216,34 @@ func (m *merge) first(at []int) (key uint64, done bool) {
 		}
 	}
 	return key, done
+}
+
+// most returns the key up to which no more than mergeMost entries are to be merged, from a
+// key on: the row's, or a lesser one if as many as that belong into one row, as those that
+// ascend do.
+func (m *merge) most(at []int, from, row uint64) uint64 {
+	count := func(key uint64) (n int) {
+		for i, chunk := range m.set.sorted {
+			chunk = chunk[at[i]:]
+			n += sort.Search(len(chunk), func(i int) bool { return chunk[i].Key > key })
+		}
+		return n
+	}
+	if count(row) <= mergeMost {
+		return row
+	}
+	low, high := from, row // the least key up to which there are more is between them
+	for low < high {
+		if middle := low + (high-low)/2; count(middle) > mergeMost {
+			high = middle
+		} else {
+			low = middle + 1
+		}
+	}
+	if low > from && count(low-1) > 0 {
+		low--
+	}
+	return low
 }
 
 // take appends the entries up to a key, except those whose numbers are purged.

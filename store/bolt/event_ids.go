@@ -20,7 +20,8 @@ import (
 // of [record.MaxIDEntries] in bucketEventIDs once there are enough of them to change each
 // row that they touch by several entries, see [batch.mergeIDs]. Nothing is written for an
 // id before that: the event itself is, and Open reads the events again whose ids were not
-// merged. A crash changes nothing.
+// merged. A crash changes nothing: a merge that is under way goes on where it was, however
+// few ids arrive between one Open and the next.
 //
 // An entry has a key, of 64 bits, in place of an id. Whether the event of an entry has the
 // id is looked up in the event, so that ids of the same key are told apart.
@@ -219,20 +220,34 @@ func (s *eventIDs) load(db *bbolt.DB) (err error) {
 	if s.secret, err = loadIDSecret(db); err != nil {
 		return err
 	}
-	s.merging, s.newer, s.limit = new(idSet), new(idSet), minMerge
-	return db.View(func(tx *bbolt.Tx) error {
+	s.merging, s.newer = new(idSet), new(idSet)
+	err = db.View(func(tx *bbolt.Tx) error {
 		from := max(metaNumber(tx, keyIDsMerged), metaNumber(tx, keyIDsGone))
+		under := decodeMerge(tx.Bucket(bucketMeta).Get(keyIDsMerging))
+		s.next, s.limit = under.next, min(max(int(under.limit), minMerge), maxMerge)
 		for segment := range newSegments(tx).from(from) {
 			for i := max(0, segment.Index(from)); i < segment.Len(); i++ {
 				event, err := segment.Event(i)
-				if n := segment.Number(i); err == nil && n >= from {
-					s.newer.add(record.IDEntry{Key: s.secret.keyOf(event.Account, event.ID), Number: n})
+				n := segment.Number(i)
+				if err != nil || n < from {
+					continue
+				}
+				switch e := (record.IDEntry{Key: s.secret.keyOf(event.Account, event.ID), Number: n}); {
+				case n > under.last:
+					s.newer.add(e)
+				case e.Key >= under.next:
+					s.merging.add(e)
 				}
 			}
 		}
 		s.last, s.top = tx.Bucket(bucketEvents).Sequence(), topOf(tx)
 		return nil
 	})
+	if s.merging.sort(); s.merging.count == 0 && s.newer.count >= s.limit {
+		s.begin()
+	}
+	s.arrived = mergeStep // or less would arrive each time that the file is open, and nothing be merged
+	return err
 }
 
 // topOf returns a key than which none of timeKeys in the file is greater.

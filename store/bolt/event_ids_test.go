@@ -242,3 +242,139 @@ func checkRows(t *testing.T, s *Store) (rows int) {
 	}
 	return rows
 }
+
+// TestMergeGoesOnAfterOpen opens a file again and again while a merge is under way: it
+// goes on, though each time fewer ids arrive than it would take if it began anew, or went on
+// only after some of them. So what is in memory and read by Open stays bounded.
+func TestMergeGoesOnAfterOpen(t *testing.T) {
+	for _, c := range []struct{ commits, perCommit, opened int }{{10, 100, 12}, {1, 1, 12}} {
+		t.Run(fmt.Sprint(c.commits*c.perCommit), func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), "storage.db")
+			s, err := Open(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer func() { _ = s.Close() }()
+			ids := newTestIDs()
+			ids.publishRandom(t, s, minMerge)
+			for ids.publishRandom(t, s, 1); s.ids.merging.count > 0; {
+				ids.publishRandom(t, s, mergeStep) // many rows, and then a merge that changes all of them
+			}
+			ids.publishRandom(t, s, minMerge)
+			ids.publishRandom(t, s, 1)
+			before := s.ids.merging.count
+			for range c.opened {
+				if err := s.Close(); err != nil {
+					t.Fatal(err)
+				}
+				if s, err = Open(path); err != nil {
+					t.Fatal(err)
+				}
+				for range c.commits {
+					ids.publishRandom(t, s, c.perCommit)
+				}
+			}
+			if inMemory := s.ids.merging.count + s.ids.newer.count; before == 0 || inMemory >= before {
+				t.Errorf("%d ids are in memory, want less than %d, as many as the merge began with", inMemory, before)
+			}
+			ids.check(t, path)
+		})
+	}
+}
+
+// TestMergeDividesRows merges many ids that belong into one row, whose own ids are among
+// them: no commit is of many more than mergeMost of them, and all are found, though some are
+// purged meanwhile.
+func TestMergeDividesRows(t *testing.T) {
+	testbubble.Run(t, func(t *testing.T) {
+		path := filepath.Join(t.TempDir(), "storage.db")
+		s := openWithSecret(t, path, idSecret{1})
+		defer func() { _ = s.Close() }()
+		ids := newTestIDs()
+		publish := func(count int) {
+			t.Helper()
+			var steps []func(*batch) error
+			for range count {
+				id := ulid.MustNew(1_000_000+ids.random.Uint64N(1000), ids).String()
+				steps = append(steps, ids.publishID(t, s, id))
+			}
+			if err := errors.Join(together(t, s, steps...)...); err != nil {
+				t.Fatal(err)
+			}
+		}
+		s.ids.limit = 30
+		for range 4 { // few rows
+			publish(mergeStep)
+		}
+		if n := len(storedIDs(t, s)); n == 0 || s.ids.merging.count > 0 {
+			t.Fatalf("%d ids are in the file, %d are being merged", n, s.ids.merging.count)
+		}
+		s.ids.limit = 3 * mergeMost
+		time.Sleep(time.Hour)
+		publish(2 * mergeMost)
+		time.Sleep(time.Hour)
+		publish(mergeMost)
+		for steps := 0; steps == 0 || s.ids.merging.count > 0; steps++ {
+			before := len(storedIDs(t, s))
+			if publish(mergeStep); len(storedIDs(t, s))-before > mergeMost {
+				t.Errorf("a commit merges %d ids", len(storedIDs(t, s))-before)
+			}
+			if ids.check(t, path); steps == 2 {
+				ids.purge(t, s, time.Now().Add(-90*time.Minute))
+			}
+			if steps > 20 {
+				t.Fatal("the merge does not end")
+			}
+		}
+		checkRows(t, s)
+	})
+}
+
+// TestMergeKeepsUp publishes as many at a time as a busy service does: while a merge is under
+// way half as many ids arrive as it is of, or a little more.
+func TestMergeKeepsUp(t *testing.T) {
+	const perCommit = 2 * mergeStep
+	s, ids := openTemp(t), newTestIDs()
+	ids.publishRandom(t, s, minMerge)
+	for ids.publishRandom(t, s, 1); s.ids.merging.count > 0; {
+		ids.publishRandom(t, s, mergeStep) // many rows, and then a merge that changes all of them
+	}
+	ids.publishRandom(t, s, minMerge)
+	ids.publishRandom(t, s, 1)
+	merged := s.ids.merging.count
+	for s.ids.merging.count > 0 {
+		if ids.publishRandom(t, s, perCommit); s.ids.newer.count > merged {
+			t.Fatalf("%d ids have arrived while %d are being merged", s.ids.newer.count, merged)
+		}
+	}
+	if most := merged/2 + 4*perCommit; s.ids.newer.count > most {
+		t.Errorf("%d ids have arrived while %d were merged, want at most %d", s.ids.newer.count, merged, most)
+	}
+}
+
+// publishRandom publishes so many random ids at a time.
+func (ids *testIDs) publishRandom(t *testing.T, s *Store, count int) {
+	t.Helper()
+	var steps []func(*batch) error
+	for range count {
+		steps = append(steps, ids.publishID(t, s, fmt.Sprintf("%016x-%016x", ids.random.Uint64(), ids.random.Uint64())))
+	}
+	if err := errors.Join(together(t, s, steps...)...); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// storedIDs returns the entries in bucketEventIDs.
+func storedIDs(t *testing.T, s *Store) (entries []record.IDEntry) {
+	t.Helper()
+	err := s.db.View(func(tx *bbolt.Tx) error {
+		return tx.Bucket(bucketEventIDs).ForEach(func(_, value []byte) (err error) {
+			entries, err = record.AppendIDEntries(entries, value)
+			return err
+		})
+	})
+	if err != nil {
+		t.Error(err)
+	}
+	return entries
+}

@@ -68,10 +68,11 @@ var (
 	keyRuns    = []byte("runs")             // in meta: the first number that no run is made of yet
 	keyIDsGone = []byte("event_ids_purged") // in meta: the first number whose event id is not purged
 
-	keyIDSecret   = []byte("event_ids_secret") // in meta: see [idSecret]
-	keyIDsMerged  = []byte("event_ids_merged") // in meta: the first number whose event id may not be in bucketEventIDs yet
-	keyIDsSwept   = []byte("event_ids_swept")  // in meta: what keyIDsGone was when bucketEventIDs was looked through
-	keyBodiesGone = []byte("bodies_purged")    // in meta: the first number whose body is not purged
+	keyIDSecret   = []byte("event_ids_secret")  // in meta: see [idSecret]
+	keyIDsMerged  = []byte("event_ids_merged")  // in meta: the first number whose event id may not be in bucketEventIDs yet
+	keyIDsMerging = []byte("event_ids_merging") // in meta: how far the merge is that is or was under way, see [mergeState]
+	keyIDsSwept   = []byte("event_ids_swept")   // in meta: what keyIDsGone was when bucketEventIDs was looked through
+	keyBodiesGone = []byte("bodies_purged")     // in meta: the first number whose body is not purged
 
 	keyFileScan = []byte("file_scan") // in meta: the state of the scan for expiring files
 )
