@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"runtime/debug"
 	"time"
 
 	"go.etcd.io/bbolt"
@@ -95,6 +96,8 @@ func Open(path string, options ...Option) (*Store, error) {
 	for _, option := range options {
 		option(s)
 	}
+	// What is damaged may point outside of the file. prepare and openFile make errors of panics.
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	until := time.Now().Add(s.wait)
 	if err := checkSize(path, until); err != nil {
 		return nil, fmt.Errorf("open %s: %w", path, err)

@@ -1,11 +1,14 @@
 package bolt
 
 import (
+	"encoding/binary"
 	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
 	"time"
+
+	"go.etcd.io/bbolt"
 
 	"github.com/storageapi/storageapi/apikeys"
 	"github.com/storageapi/storageapi/scopes"
@@ -163,4 +166,95 @@ func TestDamagedPendingRecordStartsOver(t *testing.T) {
 	if err != nil || len(tasks) != 1 || tasks[0].Attempt != 1 {
 		t.Errorf("claimed %v, %v; want the first attempt, now", tasks, err)
 	}
+}
+
+// TestFlippedBytes damages a file that was not closed: Open returns an error, or a store whose
+// steps do. Nothing panics, and no process ends, also where what is damaged points outside of the file.
+func TestFlippedBytes(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "storage.db")
+	s, err := Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.CreateWebhook(t.Context(), webhooks.Webhook{
+		ID: "wh", Account: "acct", URL: "https://example.com/", Active: true, Events: []webhooks.EventType{webhooks.TypeBalanceLow},
+	}, webhooks.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	for i := range 40 {
+		if _, err := s.Enqueue(t.Context(), flippedEvent(i)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	file, err := os.ReadFile(path) // as after a kill
+	if err != nil {
+		t.Fatal(err)
+	}
+	pageSize := s.db.Info().PageSize
+	used := len(file) / pageSize
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	refused := 0
+	path = filepath.Join(t.TempDir(), "damaged.db")
+	for page := 2; page < used; page++ {
+		if binary.NativeEndian.Uint64(file[page*pageSize:]) != uint64(page) {
+			continue // further bytes of the page before it
+		}
+		for _, at := range []int{8, 10, 20, 24, 27} { // flags of the page, count of its elements; position and sizes of its first element
+			damaged := append([]byte(nil), file...)
+			if damaged[page*pageSize+at] ^= 0xff; at == 10 {
+				damaged[page*pageSize+at] = 0
+			}
+			if err := os.WriteFile(path, damaged, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			s, err := Open(path)
+			if err != nil {
+				refused++
+				continue
+			}
+			_, _ = s.Enqueue(t.Context(), flippedEvent(100))
+			now := time.Now().Add(time.Second)
+			_, _ = s.Purge(t.Context(), webhooks.Purge{Payloads: now, Attempts: now, EventIDs: now, Limit: 1000})
+			_ = s.Close()
+		}
+	}
+	if refused == 0 {
+		t.Error("no damage was met")
+	}
+}
+
+func flippedEvent(i int) webhooks.EncodedEvent {
+	return webhooks.EncodedEvent{
+		ID: fmt.Sprintf("evt_%026d", i), Account: "acct", Type: webhooks.TypeBalanceLow, Timestamp: time.Now(), Body: make([]byte, 64<<10),
+	}
+}
+
+// TestLastOfEmptied: bbolt's Cursor.Last does not return where all leaves are empty.
+func TestLastOfEmptied(t *testing.T) {
+	s := openTemp(t)
+	key := func(i int) []byte { return fmt.Appendf(nil, "%0100d", i) }
+	if err := s.db.Update(func(tx *bbolt.Tx) error {
+		for i := range 200 {
+			if err := tx.Bucket(bucketFailing).Put(key(i), nil); err != nil {
+				return err
+			}
+		}
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	_ = s.db.Update(func(tx *bbolt.Tx) error {
+		if k, _ := lastOf(tx.Bucket(bucketFailing).Cursor()); string(k) != string(key(199)) {
+			t.Errorf("the last key is %q", k)
+		}
+		for i := range 200 {
+			_ = tx.Bucket(bucketFailing).Delete(key(i))
+		}
+		if k, _ := lastOf(tx.Bucket(bucketFailing).Cursor()); k != nil {
+			t.Errorf("the last key of none is %q", k)
+		}
+		return nil
+	})
 }

@@ -80,11 +80,7 @@ func (w *walk) failed(high uint64) (low uint64, numbers []uint64, err error) {
 	k, value := c.Seek(row)
 	if !bytes.Equal(k, row) {
 		value = nil
-		if k == nil {
-			k, _ = c.Last()
-		} else {
-			k, _ = c.Prev()
-		}
+		k, _ = c.Prev()
 		if len(k) < 8 {
 			low = 0
 		} else if before := binary.BigEndian.Uint64(k); before < low {

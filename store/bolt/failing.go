@@ -24,7 +24,7 @@ func (s *Store) FailingWebhooks(ctx context.Context, since time.Time, page webho
 	}
 	defer s.done(tx, &err)
 	c := tx.Bucket(bucketFailing).Cursor()
-	id, account := c.Last()
+	id, account := lastOf(c)
 	if page.After != "" {
 		if found, _ := c.Seek([]byte(page.After)); found != nil {
 			id, account = c.Prev()

@@ -13,10 +13,9 @@ func descend(bucket *bbolt.Bucket, prefix []byte, after string, visit func(tail,
 	c := bucket.Cursor()
 	var k, v []byte
 	if above := upper(prefix, after); above == nil {
-		k, v = c.Last()
-	} else if k, _ = c.Seek(above); k == nil {
-		k, v = c.Last()
+		k, v = lastOf(c)
 	} else {
+		_, _ = c.Seek(above) // or beyond the last
 		k, v = c.Prev()
 	}
 	for ; bytes.HasPrefix(k, prefix); k, v = c.Prev() {
@@ -25,6 +24,15 @@ func descend(bucket *bbolt.Bucket, prefix []byte, after string, visit func(tail,
 		}
 	}
 }
+
+// lastOf is [bbolt.Cursor.Last] for keys that do not begin with eight bytes 0xff. Last takes any page
+// for a branch that is not a leaf, and in a damaged file may go from one to the next forever; Seek panics.
+func lastOf(c *bbolt.Cursor) (k, v []byte) {
+	_, _ = c.Seek(beyond)
+	return c.Prev()
+}
+
+var beyond = bytes.Repeat([]byte{0xff}, 8)
 
 // upper returns the first key that is not to be visited, or nil if there is none.
 func upper(prefix []byte, after string) []byte {

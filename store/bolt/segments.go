@@ -124,7 +124,7 @@ func bounds(tx *bbolt.Tx) (first, end uint64) {
 		first = s.First
 		break
 	}
-	last, _ := tx.Bucket(bucketEvents).Cursor().Last() // or its bodies
+	last, _ := lastOf(tx.Bucket(bucketEvents).Cursor()) // or its bodies
 	if first == 0 || len(last) < 8 {
 		return 0, 0
 	}

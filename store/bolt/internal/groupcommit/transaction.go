@@ -3,6 +3,7 @@ package groupcommit
 import (
 	"errors"
 	"fmt"
+	"runtime/debug"
 
 	bbolterrors "go.etcd.io/bbolt/errors"
 
@@ -57,6 +58,7 @@ func (t *transaction[B]) culprit() (culprit *step[B], rest []*step[B]) {
 
 // run runs the steps and commits what they have written.
 func (t *transaction[B]) run() {
+	debug.SetPanicOnFault(true) // of this goroutine: a damaged page may point outside of the file
 	w := t.writer
 	if t.err = w.Halted(); t.err != nil || len(t.steps) == 0 {
 		return
