@@ -123,7 +123,8 @@ func Migrate(ctx context.Context, pool *pgxpool.Pool, options ...Option) error {
 		if version, err = versionOf(ctx, pool, o); version != was {
 			continue // applied here or by another node
 		}
-		if code(failed) == lockNotAvailable && err == nil && pause(ctx) {
+		// Without advisory locks, nodes that migrate at once can also wait for each other.
+		if c := code(failed); (c == lockNotAvailable || c == deadlockDetected) && err == nil && pause(ctx) {
 			continue
 		}
 		// What another node has just created can conflict before it is visible.
