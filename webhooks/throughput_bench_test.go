@@ -71,6 +71,9 @@ func benchmarkThroughput(b *testing.B, apart bool) {
 // measure measures in turns: floor and service.
 func (c throughput) measure(b *testing.B) {
 	b.Run(c.String(), func(b *testing.B) {
+		if testing.Short() && max(c.hosts, c.others) > 100 {
+			b.Skip("takes too long with -short")
+		}
 		c.start(b)
 		connectFloor := func() { c.floor(b, max(4*benchWorkers*c.receivers, c.hosts)) }
 		connect := func() { c.service(b, max(10*c.fanout*benchWorkers+c.others, c.hosts)) }
