@@ -190,19 +190,13 @@ type ImportStats struct {
 // Keys is 0, or LastUsedAt long ago, for all accounts, the [Legacy] can go.
 func (s *KeyService) Imported(ctx context.Context, account string) (ImportStats, error) {
 	var stats ImportStats
-	for page := (Page{Limit: 1000}); ; {
-		list, err := s.List(ctx, account, page)
+	for key, err := range s.All(ctx, account) {
 		if err != nil {
 			return ImportStats{}, err
 		}
-		for i := range list.Keys {
-			stats.count(&list.Keys[i])
-		}
-		if list.Next == "" {
-			return stats, nil
-		}
-		page.After = list.Next
+		stats.count(&key)
 	}
+	return stats, nil
 }
 
 // count counts a key, if it was imported.
