@@ -207,12 +207,7 @@ func listDeliveries(run runner) {
 
 	run("with States, From and To at once", func(t *tester) {
 		t.createWebhooks(newWebhook("acct", "webhook"))
-		var borders []time.Time
-		for i := range 3 {
-			borders = append(borders, t.border())
-			t.settleEvent(newEvent("acct", numbered("delivered", i)), 1, webhooks.Deliver)
-			t.settleEvent(newEvent("acct", numbered("dead", i)), 1, webhooks.GiveUp)
-		}
+		borders := t.settleBetweenBorders()
 		for _, limit := range []int{1, 99} {
 			query := webhooks.DeliveryQuery{States: []webhooks.DeliveryState{webhooks.Dead}, From: borders[1], To: borders[2], Limit: limit}
 			wantSame(t, "events", eventIDs(t.list("acct", "webhook", query)), []string{numbered("dead", 1)})
@@ -220,4 +215,15 @@ func listDeliveries(run runner) {
 			wantSame(t, "events", eventIDs(t.list("acct", "webhook", query)), []string{numbered("dead", 1), numbered("dead", 0)})
 		}
 	})
+}
+
+// settleBetweenBorders publishes three times an event that is delivered and one that is dead,
+// numbered from 0, and returns the borders before each.
+func (t *tester) settleBetweenBorders() (borders []time.Time) {
+	for i := range 3 {
+		borders = append(borders, t.border())
+		t.settleEvent(newEvent("acct", numbered("delivered", i)), 1, webhooks.Deliver)
+		t.settleEvent(newEvent("acct", numbered("dead", i)), 1, webhooks.GiveUp)
+	}
+	return borders
 }

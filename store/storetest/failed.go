@@ -143,12 +143,7 @@ func failedDeliveries(run runner) {
 
 	run("published From then, and before To", func(t *tester) {
 		t.createWebhooks(newWebhook("acct", "webhook"))
-		var borders []time.Time
-		for i := range 3 {
-			borders = append(borders, t.border())
-			t.settleEvent(newEvent("acct", numbered("delivered", i)), 1, webhooks.Deliver)
-			t.settleEvent(newEvent("acct", numbered("dead", i)), 1, webhooks.GiveUp)
-		}
+		borders := t.settleBetweenBorders()
 		for _, limit := range []int{1, 99} {
 			query := webhooks.DeliveryQuery{From: borders[1], To: borders[2], Limit: limit}
 			wantSame(t, "events that failed", t.failed(query), []string{numbered("dead", 1)})
