@@ -95,9 +95,6 @@ func (v *Vocabulary) All() Set {
 // aliases or wildcards. Any other string is an error that wraps [ErrUnknown] and quotes
 // at most 32 bytes of the string.
 func (v *Vocabulary) Parse(name string) (Scope, error) {
-	if n := number(Scope(name)); n != 0 {
-		return specified[n].Scope, nil
-	}
 	if s := Scope(name); v.Has(s) {
 		return s, nil
 	}
