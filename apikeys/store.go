@@ -41,6 +41,13 @@ type Store interface {
 	// begins need not exist any more.
 	ListKeys(ctx context.Context, account string, page Page) ([]Key, error)
 
+	// ExpiringKeys returns a part of the keys of all accounts that have an ExpiresAt, by
+	// ascending ExpiresAt, Account and ID, expired ones too, with their uses; an empty list
+	// past the end. CreateKey, UpdateKey and DeleteKey list and unlist them in the same step.
+	// A store that is in a file or a database has an index for it: a page takes as long as
+	// reading as many keys by id.
+	ExpiringKeys(ctx context.Context, query ExpiryQuery) ([]Key, error)
+
 	// UpdateKey calls change with a copy of the key, stores what change leaves
 	// in it, and returns that. ErrNotFound if there is no such key; ErrExists
 	// if one of its hashes is then another key's; change's own error if it

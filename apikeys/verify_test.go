@@ -173,6 +173,9 @@ func (answering) KeyByID(context.Context, string, string) (k apikeys.Key, _ erro
 func (answering) ListKeys(context.Context, string, apikeys.Page) ([]apikeys.Key, error) {
 	return nil, nil
 }
+func (answering) ExpiringKeys(context.Context, apikeys.ExpiryQuery) ([]apikeys.Key, error) {
+	return nil, nil
+}
 func (answering) UpdateKey(context.Context, string, string, func(*apikeys.Key) error) (k apikeys.Key, _ error) {
 	return k, nil
 }

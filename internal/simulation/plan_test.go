@@ -119,7 +119,7 @@ var methods = [][]string{
 	{"ClaimDeliveries"},
 	{"ClaimDeliveries", "SettleDeliveries"},
 	{"Enqueue", "UpdateAlert", "UpdateFileScan", "EnqueueOnce", "UnseenKeys"},
-	{"KeyByHash", "KeyByID", "ListKeys"},
+	{"KeyByHash", "KeyByID", "ListKeys", "ExpiringKeys"},
 	{"CreateKey", "UpdateKey", "DeleteKey", "RecordKeyUse", "CreateWebhook", "UpdateWebhook", "DeleteWebhook"},
 	{"DueAlerts", "AdvanceRecovery", "Purge", "CreateRecovery", "RecoveryByID", "Redeliver"},
 }

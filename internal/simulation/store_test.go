@@ -87,6 +87,10 @@ func (f *faulty) ListKeys(ctx context.Context, account string, page apikeys.Page
 	return call(f, ctx, "ListKeys", func() ([]apikeys.Key, error) { return f.Store.ListKeys(ctx, account, page) })
 }
 
+func (f *faulty) ExpiringKeys(ctx context.Context, query apikeys.ExpiryQuery) ([]apikeys.Key, error) {
+	return call(f, ctx, "ExpiringKeys", func() ([]apikeys.Key, error) { return f.Store.ExpiringKeys(ctx, query) })
+}
+
 func (f *faulty) UpdateKey(ctx context.Context, account, id string, change func(*apikeys.Key) error) (apikeys.Key, error) {
 	return call(f, ctx, "UpdateKey", func() (apikeys.Key, error) { return f.Store.UpdateKey(ctx, account, id, change) })
 }

@@ -169,6 +169,14 @@ func (d *deeds) hash() apikeys.Hash {
 	return h
 }
 
+// expiry returns never, or one of a few times.
+func (d *deeds) expiry() time.Time {
+	if days := d.rand.IntN(4); days > 0 {
+		return d.begun.Add(time.Duration(days) * day)
+	}
+	return time.Time{}
+}
+
 func (d *deeds) options() apikeys.CreateOptions {
 	options := apikeys.CreateOptions{MaxCount: pick(d.rand, 0, 0, 5), IdempotencyTTL: 6 * time.Hour}
 	if d.rand.IntN(3) == 0 {
@@ -179,15 +187,16 @@ func (d *deeds) options() apikeys.CreateOptions {
 
 func (d *deeds) createKey() deed {
 	key := apikeys.Key{Account: d.account(), ID: d.some("key"), Name: d.some("name"), Scopes: scopes.Of(scopes.FilesRead), CreatedAt: time.Now(), Hash: d.hash()}
+	key.ExpiresAt = d.expiry()
 	options := d.options()
 	return deed{fmt.Sprint("creates ", key.ID, " of ", key.Account, " for ", options.IdempotencyKey), func(t *twin) any { return is(t.CreateKey(d.ctx, key, options)) }}
 }
 
 func (d *deeds) changeKey() deed {
-	account, id, hash, err := d.account(), d.some("key"), d.hash(), d.fails()
+	account, id, hash, expiry, err := d.account(), d.some("key"), d.hash(), d.expiry(), d.fails()
 	return deed{fmt.Sprint("rotates ", id, " of ", account), func(t *twin) any {
 		key, err := t.UpdateKey(d.ctx, account, id, func(k *apikeys.Key) error {
-			k.Previous, k.PreviousExpiresAt, k.Hash = k.Hash, d.begun.Add(day), hash
+			k.Previous, k.PreviousExpiresAt, k.Hash, k.ExpiresAt = k.Hash, d.begun.Add(day), hash, expiry
 			return err
 		})
 		return result{key, is(err)}
@@ -420,6 +429,7 @@ func (d *deeds) look(t *twin) any {
 	slices.Sort(due)
 	see(due, err)
 	see(backlogOf(d.ctx, t, ""))
+	see(t.ExpiringKeys(d.ctx, apikeys.ExpiryQuery{Before: d.begun.Add(3 * day), Limit: 100}))
 	for _, account := range []string{"a", "b"} {
 		keys, err := t.ListKeys(d.ctx, account, apikeys.Page{Limit: 100})
 		see(keys, err)

@@ -9,3 +9,17 @@ func WithUpgrade(bucket string, limit int, change func(value []byte) ([]byte, er
 		s.upgrader.steps = append(slices.Clip(s.upgrader.steps), changeRows([]byte(bucket), limit, change))
 	}
 }
+
+// WithIndexUpgrade adds an upgrade to a schema of a test's own, which fills an index of the
+// keys by when they expire, in transactions of as many rows as limit, and calls look for each key.
+func WithIndexUpgrade(index string, limit int, look func()) Option {
+	return func(s *Store) {
+		fill := func(index string) upgrade {
+			return indexRows(bucketKeys, []byte(index), limit, func(key, value []byte) ([]byte, []byte) {
+				look()
+				return expiryOf(key, value)
+			})
+		}
+		s.upgrader.steps = append(slices.Clip(s.upgrader.steps), inOrder(fill(index+" before"), fill(index)))
+	}
+}

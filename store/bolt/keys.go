@@ -186,6 +186,9 @@ func (s *Store) DeleteKey(ctx context.Context, account, id string, check func(ap
 		if err := b.Delete(bucketKeyUses, row); err != nil {
 			return err
 		}
+		if err := b.listExpiry(&apikeys.Key{}, &key); err != nil {
+			return err
+		}
 		return deleteHashes(b, key)
 	})
 }
@@ -227,6 +230,9 @@ func putKey(b *batch, key, old apikeys.Key) error {
 		fields = bytes.Clone(record.KeyFields(b.Get(bucketKeys, old.Hash.Sum[:])))
 	}
 	if err := deleteHashes(b, old); err != nil {
+		return err
+	}
+	if err := b.listExpiry(&key, &old); err != nil {
 		return err
 	}
 	if !key.Previous.IsZero() && key.Previous != key.Hash {

@@ -255,6 +255,7 @@ func checkReleased(t *testing.T, name string) {
 		for account, a := range want.Accounts {
 			covers(t, account, plain(t, a), plain(t, show(t, api, account, recoveries)))
 		}
+		checkExpiring(t, api)
 		checkTokens(t, api, &want)
 		checkOnce(t, api)
 		deliverAll(t, api, &want)
@@ -304,6 +305,27 @@ func isZero(value any) bool {
 		return len(value) == 0
 	}
 	return slices.Contains([]any{nil, "", 0.0, false, "0001-01-01T00:00:00Z"}, value)
+}
+
+// checkExpiring lists keys by when they expire.
+func checkExpiring(t *testing.T, api *storageapi.Handler) {
+	t.Helper()
+	var want, got []string
+	for _, account := range []string{"acct_1", "acct_2"} {
+		for key, err := range api.Keys.All(t.Context(), account) {
+			must(t, err)
+			if !key.ExpiresAt.IsZero() {
+				want = append(want, key.ID)
+			}
+		}
+	}
+	for key, err := range api.Keys.AllExpiring(t.Context(), time.Now().AddDate(100, 0, 0)) {
+		must(t, err)
+		got = append(got, key.ID)
+	}
+	if diff := cmp.Diff(want, got); diff != "" || len(got) == 0 {
+		t.Errorf("keys that expire (-want +got):\n%s", diff)
+	}
 }
 
 // checkTokens verifies the values of keys, and makes again what was made with an idempotency

@@ -17,7 +17,7 @@ var ErrSchema = errors.New("unsupported file")
 // schemaVersion is the version of the layout below, which docs/format.md draws. Files from
 // oldestSchema on are upgraded. Those before it were of no release.
 const (
-	schemaVersion = 6
+	schemaVersion = 7
 	oldestSchema  = 5
 )
 
@@ -32,6 +32,7 @@ var (
 	bucketKeys    = []byte("keys")     // hash → key record, or an alias for a previous hash
 	bucketKeyIDs  = []byte("key_ids")  // prefixed account, id → hash
 	bucketKeyUses = []byte("key_uses") // prefixed account, id → times
+	bucketExpiry  = []byte("expiry")   // when a key expires, account, 0, id → nothing
 
 	bucketWebhooks   = []byte("webhooks")    // prefixed account, id → webhook record
 	bucketWebhookIDs = []byte("webhook_ids") // id → account
@@ -78,7 +79,7 @@ var (
 )
 
 var buckets = [][]byte{
-	bucketMeta, bucketKeys, bucketKeyIDs, bucketKeyUses, bucketWebhooks, bucketWebhookIDs, bucketFailing,
+	bucketMeta, bucketKeys, bucketKeyIDs, bucketKeyUses, bucketExpiry, bucketWebhooks, bucketWebhookIDs, bucketFailing,
 	bucketEventIDs, bucketEvents, bucketFresh, bucketSkipped, bucketPending, bucketRuns, bucketFailed, bucketFirstAttempts, bucketLastAttempts, bucketAttempts,
 	bucketRecoveries, bucketOpenRecoveries, bucketRequests, bucketRequestTimes, bucketAlerts, bucketDueAlerts, bucketDedupKeys,
 }

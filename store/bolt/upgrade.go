@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"go.etcd.io/bbolt"
 
@@ -18,7 +19,8 @@ import (
 // none of them uses what describes the newest layout, such as the encoders of records,
 // unless it did not change since.
 var upgrades = [schemaVersion - oldestSchema]upgrade{
-	changeRows(bucketWebhooks, upgradeRows, record.UpgradeWebhook), // to 6: records of webhooks have room for fields
+	changeRows(bucketWebhooks, upgradeRows, record.UpgradeWebhook),      // to 6: records of webhooks have room for fields
+	inOrder(indexRows(bucketKeys, bucketExpiry, indexedRows, expiryOf)), // to 7: keys are found by when they expire
 }
 
 // An upgrade does a part of what leads to the next schema, in a transaction: from the row on
@@ -30,6 +32,7 @@ type upgrade func(tx *bbolt.Tx, from []byte) (next []byte, err error)
 const (
 	upgradeRows  = 16 << 10
 	upgradeBytes = 4 << 20
+	indexedRows  = 128 << 10 // of an index, see indexRows: some 30 MB
 )
 
 // An upgrader brings a file to the newest schema.
@@ -124,6 +127,81 @@ func changeRows(bucket []byte, limit int, change func(value []byte) ([]byte, err
 			}
 		}
 		return next, nil
+	}
+}
+
+// A rowOf returns the row of an index for one of a bucket; a nil key for none.
+type rowOf func(key, value []byte) (indexKey, indexed []byte)
+
+// indexRows returns an upgrade that fills an index of a bucket, which it makes if it is not
+// there. The index is in another order than the bucket, and rows in the order of their keys
+// take much less writing: so each transaction goes through all of the bucket, for at most
+// limit rows that come first after those that are there.
+func indexRows(bucket, index []byte, limit int, row rowOf) upgrade {
+	return func(tx *bbolt.Tx, from []byte) (next []byte, err error) {
+		to, err := tx.CreateBucketIfNotExists(index)
+		if err != nil {
+			return nil, err
+		}
+		rows, more := firstRows(tx.Bucket(bucket), from, limit, row)
+		to.FillPercent = 0.9
+		for _, row := range rows {
+			if err := to.Put(row[0], row[1]); err != nil {
+				return nil, err
+			}
+		}
+		if !more {
+			return nil, nil
+		}
+		return rows[len(rows)-1][0], nil
+	}
+}
+
+// firstRows returns the first rows of an index of a bucket that come after one, in their order,
+// and whether there are more.
+func firstRows(bucket *bbolt.Bucket, after []byte, limit int, row rowOf) (rows [][2][]byte, more bool) {
+	cut := func() {
+		slices.SortFunc(rows, func(a, b [2][]byte) int { return bytes.Compare(a[0], b[0]) })
+		if len(rows) > limit {
+			rows, more = rows[:limit], true
+		}
+	}
+	c := bucket.Cursor()
+	for k, value := c.First(); k != nil; k, value = c.Next() {
+		key, indexed := row(k, value)
+		if key == nil || bytes.Compare(key, after) <= 0 {
+			continue
+		}
+		if more && bytes.Compare(key, rows[limit-1][0]) > 0 {
+			continue
+		}
+		if rows = append(rows, [2][]byte{key, indexed}); len(rows) == 2*limit {
+			cut()
+		}
+	}
+	cut()
+	return rows, more
+}
+
+// inOrder returns an upgrade of several parts, one after the other. The row to go on with is
+// preceded by the number of the part.
+func inOrder(parts ...upgrade) upgrade {
+	return func(tx *bbolt.Tx, from []byte) (next []byte, err error) {
+		part := 0
+		if len(from) > 0 {
+			part, from = int(from[0]), from[1:]
+		}
+		if part >= len(parts) {
+			return nil, errDamaged("it is being upgraded by more than there is")
+		}
+		next, err = parts[part](tx, from)
+		if err == nil && next == nil && part+1 < len(parts) {
+			part, next = part+1, []byte{}
+		}
+		if err != nil || next == nil {
+			return nil, err
+		}
+		return append([]byte{byte(part)}, next...), nil
 	}
 }
 

@@ -1,7 +1,10 @@
 package memory
 
 import (
+	"cmp"
 	"context"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/storageapi/storageapi/apikeys"
@@ -103,6 +106,31 @@ func (s *Store) ListKeys(ctx context.Context, account string, page apikeys.Page)
 		list = append(list, k.Key)
 	}
 	return list, nil
+}
+
+// ExpiringKeys implements [apikeys.Store]. It looks at all keys.
+func (s *Store) ExpiringKeys(ctx context.Context, query apikeys.ExpiryQuery) ([]apikeys.Key, error) {
+	if err := s.begin(ctx); err != nil {
+		return nil, err
+	}
+	defer s.mu.Unlock()
+	after, before := query.After, stored(query.Before)
+	after.At = stored(after.At)
+	var list []apikeys.Key
+	for _, rows := range s.keys {
+		for _, row := range rows {
+			k := row.record
+			if !k.ExpiresAt.IsZero() && k.ExpiresAt.Before(before) && compareExpiry(apikeys.ExpiryOf(&k.Key), after) > 0 {
+				list = append(list, k.Key)
+			}
+		}
+	}
+	slices.SortFunc(list, func(a, b apikeys.Key) int { return compareExpiry(apikeys.ExpiryOf(&a), apikeys.ExpiryOf(&b)) })
+	return list[:min(len(list), query.Limit)], nil
+}
+
+func compareExpiry(a, b apikeys.Expiry) int {
+	return cmp.Or(a.At.Compare(b.At), strings.Compare(a.Account, b.Account), strings.Compare(a.ID, b.ID))
 }
 
 // UpdateKey implements [apikeys.Store].

@@ -190,6 +190,24 @@ func (s *Store) ListKeys(ctx context.Context, account string, page apikeys.Page)
 	return list, err
 }
 
+// ExpiringKeys implements [apikeys.Store].
+func (s *Store) ExpiringKeys(ctx context.Context, query apikeys.ExpiryQuery) (list []apikeys.Key, err error) {
+	err = s.read(ctx, func(ctx context.Context, conn *pgxpool.Conn) error {
+		rows, err := s.planned(conn).Query(ctx, s.sql(expiringKeys), utc(query.After.At), query.After.Account, query.After.ID, utc(query.Before), query.Limit)
+		if err != nil {
+			return err
+		}
+		list, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (apikeys.Key, error) { return scanKey(row, true) })
+		return err
+	})
+	return list, err
+}
+
+const expiringKeys = `select ` + keyColumns + keyUses + `
+	from storageapi.keys k where k.next is null and k.expires_at is not null
+	and (k.expires_at, k.account, k.id) > ($1, $2, $3) and k.expires_at < $4
+	order by k.expires_at, k.account, k.id limit $5`
+
 // UpdateKey implements [apikeys.Store]. The key is locked while change runs.
 func (s *Store) UpdateKey(ctx context.Context, account, id string, change func(*apikeys.Key) error) (changed apikeys.Key, err error) {
 	var old apikeys.Key

@@ -20,8 +20,8 @@ import (
 // filled puts so many rows into every table that grows, of other accounts, as if all
 // had come since the server last looked.
 const filled = `
-	insert into keys (hash, account, id, name, scopes, created_at)
-		select sha256(convert_to('many' || i, 'UTF8')), 'many_' || i %% 1000, 'key_' || i, 'name', '{}', now() from generate_series(1, %[1]d) i;
+	insert into keys (hash, account, id, name, scopes, created_at, expires_at)
+		select sha256(convert_to('many' || i, 'UTF8')), 'many_' || i %% 1000, 'key_' || i, 'name', '{}', now(), now() + i * interval '1 minute' from generate_series(1, %[1]d) i;
 	insert into key_uses (account, id, hash, at) select account, id, '', now() from keys where account like 'many%%';
 	insert into accounts (account) select 'many_' || i from generate_series(1, %[1]d) i;
 	insert into requests (kind, account, name, id, sum, at) select i %% 2, 'many_' || i, 'request', 'id', '', now() from generate_series(1, %[1]d) i;
@@ -53,6 +53,10 @@ var asks = map[string]func(ctx context.Context, s *postgres.Store, of string) er
 	},
 	"ListKeys": func(ctx context.Context, s *postgres.Store, of string) error {
 		_, err := s.ListKeys(ctx, of, apikeys.Page{Limit: 9})
+		return err
+	},
+	"ExpiringKeys": func(ctx context.Context, s *postgres.Store, of string) error {
+		_, err := s.ExpiringKeys(ctx, apikeys.ExpiryQuery{Before: time.Now().AddDate(9, 0, 0), Limit: 9})
 		return err
 	},
 	"WebhookByID": func(ctx context.Context, s *postgres.Store, of string) error {

@@ -39,6 +39,10 @@ func everyMethod(ctx context.Context, s store.Store, task webhooks.Task) iter.Se
 			{"KeyByHash", func() error { _, err := s.KeyByHash(ctx, hashOf("acct", "key")); return err }},
 			{"KeyByID", func() error { _, err := s.KeyByID(ctx, "acct", "key"); return err }},
 			{"ListKeys", func() error { _, err := s.ListKeys(ctx, "acct", apikeys.Page{Limit: 9}); return err }},
+			{"ExpiringKeys", func() error {
+				_, err := s.ExpiringKeys(ctx, apikeys.ExpiryQuery{Before: some, Limit: 9})
+				return err
+			}},
 			{"UpdateKey", func() error { _, err := s.UpdateKey(ctx, "acct", "key", rename); return err }},
 			{"RecordKeyUse", func() error {
 				return s.RecordKeyUse(ctx, []apikeys.KeyUse{{Account: "acct", ID: "key", At: some}})

@@ -59,6 +59,7 @@ func durableRecords(reopened func(name string, before, after func(*tester))) {
 		list, err := t.store.ListKeys(t.Context(), "acct", apikeys.Page{Limit: 9})
 		t.must(err)
 		wantSame(t, "ListKeys", list, []apikeys.Key{used, changed})
+		wantSame(t, "ExpiringKeys", t.expiries(apikeys.ExpiryQuery{Before: some.AddDate(1, 0, 0), Limit: 9}), []string{"acct changed", "acct used"})
 		t.wantNoKeyAt(rotatedKey("acct", "changed").Hash)
 		t.wantNoKeyAt(gone.Hash)
 		t.wantNoKeyAt(gone.Previous)

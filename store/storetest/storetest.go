@@ -55,6 +55,7 @@ func Run(t *testing.T, open func(t *testing.T) store.Store) {
 		{"KeyTerms", keyOptions},
 		{"KeyByHash", keyByHash},
 		{"ListKeys", listKeys},
+		{"ExpiringKeys", expiringKeys},
 		{"UpdateKey", updateKey},
 		{"DeleteKey", deleteKey},
 		{"RecordKeyUse", recordKeyUse},

@@ -2,6 +2,7 @@ package record
 
 import (
 	"encoding/binary"
+	"time"
 
 	"github.com/storageapi/storageapi/apikeys"
 	"github.com/storageapi/storageapi/scopes"
@@ -94,6 +95,16 @@ func DecodeKey(key *apikeys.Key, hash, record []byte) (err error) {
 		return ErrCorrupt
 	}
 	return nil
+}
+
+// KeyExpiry returns when the key of a record expires, and its account and id; a zero time if
+// it does not, or the record is an alias or damaged. It reads records of schemas 5 to 7.
+func KeyExpiry(record []byte) (at time.Time, account, id string) {
+	var key apikeys.Key
+	if _, alias := DecodeAlias(record); alias || DecodeKey(&key, nil, record) != nil {
+		return time.Time{}, "", ""
+	}
+	return key.ExpiresAt, key.Account, key.ID
 }
 
 // KeyFields returns the fields of a key's record that this version does not know.

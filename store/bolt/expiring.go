@@ -1,0 +1,72 @@
+package bolt
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"time"
+
+	"github.com/storageapi/storageapi/apikeys"
+	"github.com/storageapi/storageapi/store/bolt/internal/record"
+)
+
+// ExpiringKeys implements [apikeys.Store]. One that cannot be read is left out: no value is
+// its own.
+func (s *Store) ExpiringKeys(ctx context.Context, query apikeys.ExpiryQuery) (list []apikeys.Key, err error) {
+	tx, err := s.view(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer s.done(tx, &err)
+	after, before := expiryRow(query.After), expiryTime(query.Before)
+	c := tx.Bucket(bucketExpiry).Cursor()
+	row, _ := c.Seek(after)
+	if bytes.Equal(row, after) {
+		row, _ = c.Next()
+	}
+	for ; row != nil && bytes.Compare(row[:min(8, len(row))], before) < 0 && len(list) < query.Limit; row, _ = c.Next() {
+		account, id, _ := bytes.Cut(row[min(8, len(row)):], []byte{0})
+		if key, _, unreadable := keyByID(tx, record.Prefixed(string(account), string(id))); unreadable == nil {
+			list = append(list, key)
+		}
+	}
+	return list, nil
+}
+
+// listExpiry has key found by when it expires, instead of old.
+func (b *batch) listExpiry(key, old *apikeys.Key) error {
+	is, was := apikeys.ExpiryOf(key), apikeys.ExpiryOf(old)
+	if is.At.Equal(was.At) {
+		return nil
+	}
+	if !was.At.IsZero() {
+		if err := b.Delete(bucketExpiry, expiryRow(was)); err != nil {
+			return err
+		}
+	}
+	if is.At.IsZero() {
+		return nil
+	}
+	return b.Put(bucketExpiry, expiryRow(is), nil)
+}
+
+// expiryOf is the row of a key's record, nil if it has none. It is used by an upgrade.
+func expiryOf(_, value []byte) (row, nothing []byte) {
+	at, account, id := record.KeyExpiry(value)
+	if at.IsZero() {
+		return nil, nil
+	}
+	return expiryRow(apikeys.Expiry{At: at, Account: account, ID: id}), nil
+}
+
+// expiryRow returns the key of a row, whose order is that of time, account and id: no account
+// has a 0 in it.
+func expiryRow(e apikeys.Expiry) []byte {
+	row := append(expiryTime(e.At), e.Account...)
+	return append(append(row, 0), e.ID...)
+}
+
+// expiryTime returns milliseconds whose order is that of times, before 1970 too.
+func expiryTime(at time.Time) []byte {
+	return binary.BigEndian.AppendUint64(make([]byte, 0, 128), uint64(at.UnixMilli())^1<<63)
+}

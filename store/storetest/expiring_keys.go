@@ -1,0 +1,144 @@
+package storetest
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/storageapi/storageapi/apikeys"
+)
+
+// expiring returns a key that expires so many milliseconds after some.
+func expiring(account, id string, after int) apikeys.Key {
+	key := newKey(account, id)
+	key.ExpiresAt = millis(after)
+	return key
+}
+
+// expiries returns the accounts and ids of keys that expire, page by page.
+func (t *tester) expiries(query apikeys.ExpiryQuery) (all []string) {
+	t.Helper()
+	for {
+		page, err := t.store.ExpiringKeys(t.Context(), query)
+		t.must(err)
+		if len(page) > query.Limit {
+			t.Fatalf("a page of at most %d has %d", query.Limit, len(page))
+		}
+		for _, key := range page {
+			wantSame(t, "ExpiringKeys", key, t.key(key.Account, key.ID))
+			all = append(all, key.Account+" "+key.ID)
+		}
+		if len(page) == 0 {
+			return all
+		}
+		query.After = apikeys.ExpiryOf(&page[len(page)-1])
+	}
+}
+
+// expiringKeys tests ExpiringKeys.
+func expiringKeys(run runner) {
+	late := some.AddDate(100, 0, 0)
+	want := func(t *tester, ids ...string) {
+		t.Helper()
+		for _, limit := range []int{1, 2, 99} {
+			wantSame(t, "ExpiringKeys", t.expiries(apikeys.ExpiryQuery{Before: late, Limit: limit}), ids)
+		}
+	}
+
+	run("by ascending ExpiresAt, Account and ID, those of all accounts that have one, in pages of any size", func(t *tester) {
+		want(t)
+		t.createKeys(
+			newKey("acct", "never"), rotatedKey("acct", "rotated"), expiring("b", "a", 5), expiring("ab", "b", 5), expiring("ab", "a", 5),
+			expiring("a", "z", 5), expiring("acct", "first", -5), expiring("acct", "last", 99_999_999), expiring("a", "next", 6),
+		)
+		want(t, "acct first", "a z", "ab a", "ab b", "b a", "a next", "acct rotated", "acct last")
+	})
+
+	run("accounts and ids go by their bytes", func(t *tester) {
+		var keys []apikeys.Key
+		for _, account := range oddStrings {
+			keys = append(keys, expiring(account, "id of "+account, 1), expiring("acct", account, 1))
+		}
+		t.createKeys(keys...)
+		slices.SortFunc(keys, func(a, b apikeys.Key) int {
+			return 2*strings.Compare(a.Account, b.Account) + strings.Compare(a.ID, b.ID)
+		})
+		var ids []string
+		for _, key := range keys {
+			ids = append(ids, key.Account+" "+key.ID)
+		}
+		want(t, ids...)
+	})
+
+	run("of any time", func(t *tester) {
+		var ids []string
+		for i, year := range []int{1, 1000, 1969, 1970, 1971, 2262, 2263, 9999} {
+			key := newKey("acct", numbered("key", i))
+			key.ExpiresAt = time.Date(year, 12, 30, 23, 59, 59, 999e6, time.UTC)
+			t.createKeys(key)
+			ids = append(ids, "acct "+key.ID)
+		}
+		wantSame(t, "ExpiringKeys", t.expiries(apikeys.ExpiryQuery{Before: time.Date(9999, 12, 31, 0, 0, 0, 0, time.UTC), Limit: 3}), ids)
+	})
+
+	run("after a place and before a time, to the millisecond", func(t *tester) {
+		t.createKeys(expiring("acct", "a", 1), expiring("acct", "c", 1), expiring("b", "b", 1), expiring("acct", "d", 2))
+		for _, test := range []struct {
+			after  apikeys.Expiry
+			before int
+			want   []string
+		}{
+			{apikeys.Expiry{At: millis(0)}, 1, nil},
+			{apikeys.Expiry{At: millis(0)}, 2, []string{"acct a", "acct c", "b b"}},
+			{apikeys.Expiry{At: millis(1)}, 2, []string{"acct a", "acct c", "b b"}},
+			{apikeys.Expiry{At: millis(1).Add(999 * time.Microsecond)}, 2, []string{"acct a", "acct c", "b b"}},
+			{apikeys.Expiry{At: millis(1).In(time.FixedZone("", 3600)), Account: "acct", ID: "a"}, 9, []string{"acct c", "b b", "acct d"}},
+			{apikeys.Expiry{At: millis(1), Account: "acct", ID: "b"}, 9, []string{"acct c", "b b", "acct d"}},
+			{apikeys.Expiry{At: millis(1), Account: "acct", ID: "c"}, 9, []string{"b b", "acct d"}},
+			{apikeys.Expiry{At: millis(1), Account: "azz", ID: "a"}, 9, []string{"b b", "acct d"}},
+			{apikeys.Expiry{At: millis(1), Account: "b", ID: "b"}, 9, []string{"acct d"}},
+			{apikeys.Expiry{At: millis(2), Account: "acct", ID: "d"}, 9, nil},
+			{apikeys.Expiry{At: millis(9)}, 99, nil},
+			{apikeys.Expiry{At: millis(5)}, 1, nil},
+		} {
+			query := apikeys.ExpiryQuery{After: test.after, Before: millis(test.before), Limit: 9}
+			wantSame(t, "ExpiringKeys", t.expiries(query), test.want)
+			query.Before = query.Before.Add(999 * time.Microsecond)
+			wantSame(t, "ExpiringKeys, rounded", t.expiries(query), test.want)
+		}
+	})
+
+	run("every change of a key lists or unlists it", func(t *tester) {
+		move := func(id string, after int) {
+			t.Helper()
+			t.updateKey(id, func(key *apikeys.Key) { key.ExpiresAt = millis(after) })
+		}
+		t.createKeys(expiring("acct", "a", 1), newKey("acct", "b"), expiring("acct", "c", 3))
+		want(t, "acct a", "acct c")
+		move("b", 2)
+		want(t, "acct a", "acct b", "acct c")
+		move("a", 4)
+		want(t, "acct b", "acct c", "acct a")
+		t.updateKey("c", func(key *apikeys.Key) {
+			key.Previous, key.PreviousExpiresAt, key.Hash = key.Hash, millis(0), hashOf("new")
+		})
+		want(t, "acct b", "acct c", "acct a")
+		t.updateKey("b", func(key *apikeys.Key) { key.ExpiresAt = time.Time{} })
+		want(t, "acct c", "acct a")
+		t.must(t.store.RecordKeyUse(t.Context(), []apikeys.KeyUse{{Account: "acct", ID: "c", At: some}}))
+		t.must(t.store.DeleteKey(t.Context(), "acct", "a", nil))
+		want(t, "acct c")
+		_, err := t.store.UpdateKey(t.Context(), "acct", "c", func(key *apikeys.Key) error {
+			key.ExpiresAt = millis(9)
+			key.Hash = newKey("acct", "b").Hash
+			return nil
+		})
+		t.wantError("UpdateKey", err, apikeys.ErrExists)
+		t.wantError("CreateKey", t.store.CreateKey(t.Context(), expiring("acct", "c", 8), apikeys.CreateOptions{}), apikeys.ErrExists)
+		wantSame(t, "ExpiringKeys", t.expiries(apikeys.ExpiryQuery{After: apikeys.Expiry{At: millis(4)}, Before: late, Limit: 9}), nil)
+		want(t, "acct c")
+	})
+}
+
+// millis is so many milliseconds after some.
+func millis(n int) time.Time { return some.Add(time.Duration(n) * time.Millisecond) }
