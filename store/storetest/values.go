@@ -35,8 +35,7 @@ var oddStrings = []string{
 // long returns a string of n bytes that no compression makes short.
 func long(seed string, n int) string {
 	var b strings.Builder
-	for b.Len() < n {
-		sum := sha256.Sum256([]byte(seed + b.String()))
+	for sum := sha256.Sum256([]byte(seed)); b.Len() < n; sum = sha256.Sum256(sum[:]) {
 		b.WriteString(hex.EncodeToString(sum[:]))
 	}
 	return b.String()[:n]
