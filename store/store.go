@@ -98,6 +98,7 @@ var ErrReadOnly = errors.New("store is read-only until it is opened again")
 type Store interface {
 	apikeys.Store
 	webhooks.Store
+	Sizer
 
 	// Close waits for the steps under way and frees what the store holds open.
 	// From then on every other method returns [ErrClosed] and does nothing.

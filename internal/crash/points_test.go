@@ -47,7 +47,7 @@ var reportChanges = map[string]int{
 // looks are the methods that only look, that like Probe need not survive a kill, or that
 // like UpdateFileScan no host here calls.
 var looks = []string{
-	"KeyByHash", "KeyByID", "ListKeys", "ExpiringKeys",
+	"KeyByHash", "KeyByID", "ListKeys", "ExpiringKeys", "AccountSizes",
 	"WebhookByID", "ListWebhooks", "EventDeliveries", "ListDeliveries", "RecoveryByID", "Backlog",
 	"DueAlerts", "UnseenKeys", "FailingWebhooks", "Now", "Probe", "UpdateFileScan",
 	"Close",

@@ -215,6 +215,10 @@ func (f *faulty) Probe(ctx context.Context, account, webhookID string) error {
 	return try(f, ctx, "Probe", func() error { return f.Store.Probe(ctx, account, webhookID) })
 }
 
+func (f *faulty) AccountSizes(ctx context.Context, accounts []string) ([]store.AccountSize, error) {
+	return call(f, ctx, "AccountSizes", func() ([]store.AccountSize, error) { return f.Store.AccountSizes(ctx, accounts) })
+}
+
 func (f *faulty) FailingWebhooks(ctx context.Context, since time.Time, page webhooks.Page) ([]webhooks.Webhook, error) {
 	return call(f, ctx, "FailingWebhooks", func() ([]webhooks.Webhook, error) { return f.Store.FailingWebhooks(ctx, since, page) })
 }

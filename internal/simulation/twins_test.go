@@ -429,6 +429,7 @@ func (d *deeds) look(t *twin) any {
 	slices.Sort(due)
 	see(due, err)
 	see(backlogOf(d.ctx, t, ""))
+	see(t.AccountSizes(d.ctx, []string{"b", "a"}))
 	see(t.ExpiringKeys(d.ctx, apikeys.ExpiryQuery{Before: d.begun.Add(3 * day), Limit: 100}))
 	for _, account := range []string{"a", "b"} {
 		keys, err := t.ListKeys(d.ctx, account, apikeys.Page{Limit: 100})

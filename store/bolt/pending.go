@@ -151,13 +151,18 @@ func (s *Store) addPending(b *batch, webhook *webhooks.Webhook, number uint64, p
 
 // Backlog implements [webhooks.Store].
 func (s *Store) Backlog(ctx context.Context, webhookID string) (webhooks.Backlog, error) {
-	tx, err := s.view(ctx) // says whether the store is closed
-	if err != nil {
-		return webhooks.Backlog{}, err
-	}
-	_ = tx.Rollback()
-	if err := s.writer.Applied(ctx); err != nil {
+	if err := s.applied(ctx); err != nil {
 		return webhooks.Backlog{}, err
 	}
 	return s.queue.Backlog(time.Now(), webhookID), nil
+}
+
+// applied returns once the queue knows of every step that had returned when it was called.
+func (s *Store) applied(ctx context.Context) error {
+	tx, err := s.view(ctx) // says whether the store is closed
+	if err != nil {
+		return err
+	}
+	_ = tx.Rollback()
+	return s.writer.Applied(ctx)
 }

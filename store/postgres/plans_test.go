@@ -59,6 +59,10 @@ var asks = map[string]func(ctx context.Context, s *postgres.Store, of string) er
 		_, err := s.ExpiringKeys(ctx, apikeys.ExpiryQuery{Before: time.Now().AddDate(9, 0, 0), Limit: 9})
 		return err
 	},
+	"AccountSizes": func(ctx context.Context, s *postgres.Store, of string) error {
+		_, err := s.AccountSizes(ctx, []string{of})
+		return err
+	},
 	"WebhookByID": func(ctx context.Context, s *postgres.Store, of string) error {
 		_, err := s.WebhookByID(ctx, of, of)
 		return err

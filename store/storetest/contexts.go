@@ -91,6 +91,7 @@ func everyMethod(ctx context.Context, s store.Store, task webhooks.Task) iter.Se
 				_, err := s.Purge(ctx, webhooks.Purge{Payloads: tomorrow, Attempts: tomorrow, EventIDs: tomorrow, Limit: 99})
 				return err
 			}},
+			{"AccountSizes", func() error { _, err := s.AccountSizes(ctx, []string{"acct"}); return err }},
 			{"DeleteWebhook", func() error { return s.DeleteWebhook(ctx, "acct", "webhook", nil) }},
 		} {
 			if !yield(method.name, method.call()) {

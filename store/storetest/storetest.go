@@ -104,6 +104,7 @@ func Run(t *testing.T, open func(t *testing.T) store.Store) {
 		{"Lifetimes", lifetimes},
 		{"Backlog", backlogs},
 		{"DeliveryRaces", deliveryRaces},
+		{"AccountSizes", accountSizes},
 	} {
 		t.Run(group.name, func(t *testing.T) {
 			group.tests(func(name string, test func(*tester)) {

@@ -1,0 +1,53 @@
+package bolt
+
+import (
+	"bytes"
+	"context"
+	"time"
+
+	"go.etcd.io/bbolt"
+
+	"github.com/storageapi/storageapi/store"
+	"github.com/storageapi/storageapi/store/bolt/internal/record"
+)
+
+// AccountSizes implements [store.Sizer]. Each account is counted in a read transaction of its own,
+// for a long one would keep the file from using what was freed.
+func (s *Store) AccountSizes(ctx context.Context, accounts []string) ([]store.AccountSize, error) {
+	if err := s.applied(ctx); err != nil {
+		return nil, err
+	}
+	var sizes []store.AccountSize
+	for _, account := range accounts {
+		size, err := s.accountSize(ctx, account)
+		if err != nil {
+			return nil, err
+		}
+		sizes = append(sizes, size)
+	}
+	return sizes, nil
+}
+
+func (s *Store) accountSize(ctx context.Context, account string) (size store.AccountSize, err error) {
+	tx, err := s.view(ctx)
+	if err != nil {
+		return size, err
+	}
+	defer s.done(tx, &err)
+	prefix, now := record.Prefixed(account, ""), time.Now()
+	size.Account = account
+	eachKey(tx.Bucket(bucketKeyIDs), prefix, func([]byte) { size.Keys++ })
+	eachKey(tx.Bucket(bucketWebhooks), prefix, func(id []byte) {
+		size.Webhooks++
+		size.Pending += s.queue.Backlog(now, string(id)).Pending
+	})
+	return size, nil
+}
+
+// eachKey calls visit with the tail of each key that begins with prefix.
+func eachKey(bucket *bbolt.Bucket, prefix []byte, visit func(tail []byte)) {
+	c := bucket.Cursor()
+	for k, _ := c.Seek(prefix); bytes.HasPrefix(k, prefix); k, _ = c.Next() {
+		visit(k[len(prefix):])
+	}
+}

@@ -1,0 +1,63 @@
+package storetest
+
+import (
+	"github.com/storageapi/storageapi/store"
+	"github.com/storageapi/storageapi/webhooks"
+)
+
+// accountSizes tests AccountSizes.
+func accountSizes(run runner) {
+	want := func(t *tester, want ...store.AccountSize) {
+		t.Helper()
+		var accounts []string
+		for _, size := range want {
+			accounts = append(accounts, size.Account)
+		}
+		got, err := t.store.AccountSizes(t.Context(), accounts)
+		t.must(err)
+		wantSame(t, "AccountSizes", got, want)
+	}
+
+	run("keys, webhooks and pending deliveries of each account, in the order asked for", func(t *tester) {
+		want(t, store.AccountSize{Account: "none"})
+		want(t)
+		t.createKeys(newKey("acct", "a"), rotatedKey("acct", "b"), newKey("acct2", "c"), newKey("acc", "d"))
+		t.createWebhooks(newWebhook("acct", "one"), newWebhook("acct", "two"), newWebhook("acct2", "three"))
+		t.enqueueMany("acct", 3, 2)
+		t.enqueue(newEvent("acct2", "event"), 1)
+		want(t,
+			store.AccountSize{Account: "acct2", Keys: 1, Webhooks: 1, Pending: 1},
+			store.AccountSize{Account: "acct", Keys: 2, Webhooks: 2, Pending: 6},
+			store.AccountSize{Account: "acct3"},
+			store.AccountSize{Account: "acc", Keys: 1},
+			store.AccountSize{Account: "acct", Keys: 2, Webhooks: 2, Pending: 6},
+		)
+	})
+
+	run("odd accounts", func(t *tester) {
+		var sizes []store.AccountSize
+		for _, account := range oddStrings {
+			t.createKeys(newKey(account, "key of "+account))
+			t.createWebhooks(newWebhook(account, "webhook of "+account))
+			sizes = append(sizes, store.AccountSize{Account: account, Keys: 1, Webhooks: 1})
+		}
+		want(t, sizes...)
+	})
+
+	run("what is leased and what is of inactive webhooks is pending, and what is settled or deleted is not", func(t *tester) {
+		t.createKeys(newKey("acct", "a"), newKey("acct", "b"))
+		t.createWebhooks(newWebhook("acct", "one"), newWebhook("acct", "two"))
+		t.enqueueMany("acct", 2, 2)
+		tasks := t.claimAll(4)
+		t.settle(settlement(tasks[0], webhooks.Deliver), settlement(tasks[1], webhooks.Release))
+		t.setActive("acct", tasks[1].Webhook.ID, false)
+		want(t, store.AccountSize{Account: "acct", Keys: 2, Webhooks: 2, Pending: 3})
+		t.must(t.store.DeleteKey(t.Context(), "acct", "a", nil))
+		t.must(t.store.DeleteWebhook(t.Context(), "acct", "one", nil))
+		left, err := t.store.Backlog(t.Context(), "two")
+		t.must(err)
+		want(t, store.AccountSize{Account: "acct", Keys: 1, Webhooks: 1, Pending: left.Pending})
+		t.must(t.store.DeleteWebhook(t.Context(), "acct", "two", nil))
+		want(t, store.AccountSize{Account: "acct", Keys: 1})
+	})
+}
