@@ -167,6 +167,7 @@ type Handler struct {
 	Auth     *auth.Authenticator // guards the host's own routes
 
 	api       http.Handler
+	store     store.Store
 	document  []byte    // see [Handler.OpenAPI]
 	ownsStore io.Closer // nil if the store is the host's
 
@@ -265,7 +266,7 @@ func newHandler(config Config, ownsStore io.Closer) (*Handler, error) {
 	if err != nil {
 		return nil, fmt.Errorf("storageapi: %w", err)
 	}
-	h := &Handler{Keys: keys, Webhooks: hooks, Auth: authenticator, api: api, document: newHostDocument(&config, prefix), ownsStore: ownsStore}
+	h := &Handler{Keys: keys, Webhooks: hooks, Auth: authenticator, api: api, store: config.Store, document: newHostDocument(&config, prefix), ownsStore: ownsStore}
 	h.closing, h.endRuns = context.WithCancel(context.Background())
 	h.closeOnce = sync.OnceValue(h.close)
 	return h, nil

@@ -107,7 +107,7 @@ func (u *uses) add(account, id string, hash Hash, ms int64) {
 	}
 	u.pending[id] = &pendingUse{account, []tokenUse{{hash, ms}}}
 	if u.timer == nil {
-		u.timer = time.AfterFunc(useInterval, u.write)
+		u.timer = time.AfterFunc(useInterval, func() { _ = u.write(context.Background()) })
 	}
 }
 
@@ -150,13 +150,19 @@ func later(a, b time.Time) time.Time {
 }
 
 // write writes what is pending, in small steps with pauses: other steps of the store wait
-// for them. What the store refuses is pending again, and all of it if that happens twice in
-// a row.
-func (u *uses) write() {
-	u.writing <- struct{}{}
-	defer func() { <-u.writing }()
-
+// for them. What the store refuses is pending again, and all that is left if that happens twice in
+// a row, or ctx ends. It returns the last error.
+func (u *uses) write(ctx context.Context) error {
+	select {
+	case u.writing <- struct{}{}:
+		defer func() { <-u.writing }()
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 	u.mu.Lock()
+	if u.timer != nil {
+		u.timer.Stop()
+	}
 	pending := u.pending
 	u.pending, u.written, u.timer = nil, pending, nil
 	u.mu.Unlock()
@@ -166,12 +172,15 @@ func (u *uses) write() {
 	for step := range steps(pending) {
 		began := time.Now()
 		err := failed
-		if failures < maxFailures {
+		switch ended := ctx.Err(); {
+		case ended != nil:
+			err = ended
+		case failures < maxFailures:
 			err = u.writeStep(step)
 		}
 		if err == nil {
 			failures = 0
-			u.pause(4 * time.Since(began))
+			u.pause(ctx, 4*time.Since(began))
 			continue
 		}
 		failed = err
@@ -183,7 +192,10 @@ func (u *uses) write() {
 	}
 	if failed == nil {
 		u.halted = false
-		return
+		return nil
+	}
+	if ctx.Err() != nil {
+		return failed // its caller knows
 	}
 	// Of a store that writes nothing any more, one line is enough.
 	halter, _ := u.store.(interface{ Halted() error })
@@ -192,6 +204,7 @@ func (u *uses) write() {
 		u.log.Error("storageapi: last use of API keys not recorded", "keys", keys, "error", failed)
 	}
 	u.halted = halted
+	return failed
 }
 
 // steps yields uses in steps, ordered by account and id: rows that are near each other in a
@@ -231,17 +244,20 @@ func (u *uses) writeStep(step []KeyUse) error {
 	return u.store.RecordKeyUse(ctx, step)
 }
 
-// pause waits, unless uses are to be closed: at most maxPause.
-func (u *uses) pause(d time.Duration) {
+// pause waits, unless uses are to be closed or ctx ends: at most maxPause.
+func (u *uses) pause(ctx context.Context, d time.Duration) {
 	timer := time.NewTimer(min(d, maxPause))
 	defer timer.Stop()
 	select {
 	case <-timer.C:
 	case <-u.closing:
+	case <-ctx.Done():
 	}
 }
 
-func init() { testhook.WriteUses = func(service any) { service.(*KeyService).uses.write() } }
+func init() {
+	testhook.WriteUses = func(service any) { _ = service.(*KeyService).WriteUses(context.Background()) }
+}
 
 // close writes what is pending, once, and records nothing from then on. A write under way
 // goes on without pauses.
@@ -255,5 +271,5 @@ func (u *uses) close() {
 		u.timer.Stop()
 	}
 	u.mu.Unlock()
-	u.write()
+	_ = u.write(context.Background()) // which logs what it returns
 }

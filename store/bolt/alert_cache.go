@@ -61,6 +61,21 @@ func (s *alerts) set(row []byte, a alert) {
 	s.put(row, a)
 }
 
+// deferredRows returns the rows of those that are deferred.
+func (s *alerts) deferredRows() (rows []string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.deferred == 0 {
+		return nil
+	}
+	for row, a := range s.known {
+		if a.deferred {
+			rows = append(rows, row)
+		}
+	}
+	return rows
+}
+
 // markDue makes a remembered alert due.
 func (s *alerts) markDue(row []byte) {
 	s.mu.Lock()

@@ -3,8 +3,8 @@ package bolt
 import (
 	"bytes"
 	"context"
-	"maps"
 	"slices"
+	"time"
 
 	"go.etcd.io/bbolt"
 
@@ -175,21 +175,54 @@ func (s *Store) DueAlerts(ctx context.Context, limit int) (accounts []string, er
 func (s *Store) keepAlerts() error {
 	s.alerts.mu.Lock()
 	s.alerts.closed = true
-	deferred := maps.Clone(s.alerts.known)
 	s.alerts.mu.Unlock()
-	maps.DeleteFunc(deferred, func(_ string, a alert) bool { return !a.deferred })
-	if len(deferred) == 0 {
+	rows := s.alerts.deferredRows()
+	if len(rows) == 0 {
 		return nil
 	}
 	defer s.alerts.forget()
-	return s.writer.Run(context.Background(), func(b *batch) error {
-		for row, a := range deferred {
-			if !bytes.Equal(b.Get(bucketAlerts, []byte(row)), a.stored) {
+	return s.writeDeferred(context.Background(), rows)
+}
+
+// flushStep is how many alerts flushAlerts writes in a step.
+const flushStep = 64
+
+// flushAlerts writes what is deferred by now, in steps with pauses, for publishers wait for a step.
+func (s *Store) flushAlerts(ctx context.Context) error {
+	rows := s.alerts.deferredRows()
+	slices.Sort(rows) // those in a page are written together
+	for step := range slices.Chunk(rows, flushStep) {
+		began := time.Now()
+		if err := s.writeDeferred(ctx, step); err != nil {
+			return err
+		}
+		select {
+		case <-time.After(time.Since(began)):
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	return nil
+}
+
+// writeDeferred writes alerts that were deferred.
+func (s *Store) writeDeferred(ctx context.Context, rows []string) error {
+	for _, row := range rows {
+		defer s.alerts.write([]byte(row))()
+	}
+	return s.writer.Run(ctx, func(b *batch) error {
+		for _, row := range rows {
+			row := []byte(row)
+			a := readAlert(b.tx, row)
+			state := s.stateOf(b, row, a)
+			if bytes.Equal(state, a.state) {
 				continue // a later step has written
 			}
-			if err := b.Put(bucketAlerts, []byte(row), record.EncodeAlert(a.state)); err != nil {
+			next := alert{stored: record.EncodeAlert(state), state: state, due: a.due}
+			if err := b.Put(bucketAlerts, row, next.stored); err != nil {
 				return err
 			}
+			b.AfterCommit(func() { s.alerts.set(row, next) })
 		}
 		return nil
 	})

@@ -29,6 +29,7 @@ var ErrLocked = errors.New("in use by another process, or opened twice in this o
 // A Store keeps everything in one bbolt file. It implements [store.Store].
 type Store struct {
 	db       *bbolt.DB
+	file     *os.File      // db's, for Backup to read
 	wait     time.Duration // for the file to be closed elsewhere
 	upgrader upgrader
 	keys     *signing.Keyring // nil: secrets are kept in plain
@@ -110,7 +111,8 @@ func Open(path string, options ...Option) (*Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open %s: %w", path, err)
 	}
-	s.db = db
+	s.db, s.file = db, file
+	removeBackups(db.Path())
 	s.writer = groupcommit.New(db, s.newBatch, s.ended)
 	if err := s.prepare(file); err != nil {
 		_ = db.Close()

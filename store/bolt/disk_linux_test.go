@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os/signal"
 	"path/filepath"
 	"strings"
@@ -17,7 +18,9 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-func init() { roles["fill"], roles["upgrade full"] = fillDisk, upgradeWithoutRoom }
+func init() {
+	roles["fill"], roles["upgrade full"], roles["backup full"] = fillDisk, upgradeWithoutRoom, backUpWithoutRoom
+}
 
 // TestUpgradeWithoutRoom has no room for the copy: the file stays as it is, and so much as was
 // copied is removed.
@@ -125,6 +128,40 @@ func fillDisk(path string) error {
 	}
 	if err := publish(1_000_000); err != nil {
 		return fmt.Errorf("with room again: %w", err)
+	}
+	return s.Close()
+}
+
+// TestBackupWithoutRoom has no room for the copy: Backup says so, and the store goes on.
+func TestBackupWithoutRoom(t *testing.T) {
+	dir := t.TempDir()
+	if err := child(t, "backup full", dir).Run(); err != nil {
+		t.Fatal(err)
+	}
+	onlyTheFile(t, dir)
+}
+
+func backUpWithoutRoom(path string) error {
+	s, err := bolt.Open(path)
+	if err != nil {
+		return err
+	}
+	for i := range 8 {
+		if err := publishTo(s, fmt.Sprint(strings.Repeat("x", 100), i)); err != nil {
+			return err
+		}
+	}
+	if err := limit(32 << 10); err != nil {
+		return err
+	}
+	if _, err := s.Backup(context.Background(), io.Discard); !errors.Is(err, syscall.EFBIG) {
+		return fmt.Errorf("a backup without room: %w", err)
+	}
+	if err := limit(1 << 40); err != nil {
+		return err
+	}
+	if err := publishTo(s, "afterwards"); err != nil {
+		return err
 	}
 	return s.Close()
 }

@@ -43,7 +43,8 @@
 // # The file
 //
 // It is created readable by its owner only (mode 0600), since it holds signing
-// secrets. It can be copied while it is closed. docs/format.md in the repository draws it.
+// secrets. [Store.Backup] copies it while it is open; a plain copy is one of a closed file only.
+// docs/format.md in the repository draws it.
 //
 // The events of a commit, and the first attempts in it, are a few records, however many
 // they are. A delivery that is pending since its event was published is a bit.

@@ -85,14 +85,19 @@ func (s *Store) enqueue(b *batch, e *event, only string) (deliveries int, isNew 
 // loadNewest finds when the last event was published.
 func (s *Store) loadNewest() error {
 	return s.db.View(func(tx *bbolt.Tx) error {
-		_, end := bounds(tx)
-		segment, err := newSegments(tx).at(end - 1)
-		if err != nil {
-			return nil
-		}
-		if event, err := segment.Event(segment.Len() - 1); err == nil {
-			s.lastPublished = event.PublishedAt
-		}
+		s.lastPublished = lastPublished(tx)
 		return nil
 	})
+}
+
+// lastPublished returns when the last event was published; zero if there is none, or it
+// cannot be read.
+func lastPublished(tx *bbolt.Tx) time.Time {
+	_, end := bounds(tx)
+	segment, err := newSegments(tx).at(end - 1)
+	if err != nil {
+		return time.Time{}
+	}
+	event, _ := segment.Event(segment.Len() - 1) // zero if it cannot be read
+	return event.PublishedAt
 }

@@ -1,0 +1,127 @@
+package bolt
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"os"
+	"time"
+
+	"github.com/storageapi/storageapi/store"
+)
+
+const (
+	copyChunk = 256 << 10 // read and written at a time
+	copyPage  = 4 << 10   // compared at a time
+	copySync  = 4 << 20   // written before they are synced
+	copyPause = 50 * time.Millisecond
+)
+
+// copyTo copies the file as it is after the call began, and syncs the copy.
+//
+// A read transaction would keep bbolt from using pages again for as long as the copy takes, and
+// the file would grow by all that is written meanwhile. So a copy is made without one, at a pace that
+// leaves the disk to publishers. That copy is of no one state. Then, in a transaction, the
+// file is compared with it, and what has changed is written again: that takes about as
+// long as reading the file, which is cached by then unless it is larger than the memory.
+func (s *Store) copyTo(ctx context.Context, to *os.File, info *BackupInfo) error {
+	tx, err := s.view(ctx)
+	if err != nil {
+		return err
+	}
+	size := tx.Size()
+	_ = tx.Rollback()
+	if err := copySlowly(ctx, to, s.file, size); err != nil {
+		if errors.Is(err, os.ErrClosed) {
+			return store.ErrClosed
+		}
+		return err
+	}
+	if err := s.copyChanged(ctx, to, info); err != nil {
+		return err
+	}
+	return to.Sync()
+}
+
+// copySlowly copies that many bytes, and rests for as long as it takes to write them.
+func copySlowly(ctx context.Context, to, from *os.File, size int64) error {
+	buffer := make([]byte, copyChunk)
+	began, synced := time.Now(), int64(0)
+	for at := int64(0); at < size; {
+		n, err := from.ReadAt(buffer[:min(copyChunk, size-at)], at)
+		if n == 0 && err != nil && err != io.EOF {
+			return err
+		}
+		if n == 0 {
+			return nil // the rest is written by copyChanged
+		}
+		if _, err := to.WriteAt(buffer[:n], at); err != nil {
+			return err
+		}
+		if at += int64(n); at-synced < copySync {
+			continue
+		}
+		if err := to.Sync(); err != nil { // or all of it were to be written when a publisher syncs
+			return err
+		}
+		select {
+		case <-time.After(min(time.Since(began), copyPause)):
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+		began, synced = time.Now(), at
+	}
+	return nil
+}
+
+// copyChanged makes the copy one of a single state.
+func (s *Store) copyChanged(ctx context.Context, to *os.File, info *BackupInfo) (err error) {
+	tx, err := s.view(ctx)
+	if err != nil {
+		return err
+	}
+	defer s.done(tx, &err)
+	info.At = time.Now().UTC()
+	info.Schema = int(schemaOf(tx))
+	info.LastPublished = lastPublished(tx)
+	changed := &changeWriter{ctx: ctx, to: to, buffer: make([]byte, copyChunk)}
+	w := bufio.NewWriterSize(changed, copyChunk)
+	if _, err := tx.WriteTo(w); err != nil {
+		return err
+	}
+	if err := w.Flush(); err != nil {
+		return err
+	}
+	return to.Truncate(tx.Size())
+}
+
+// A changeWriter writes to a file what it does not have yet.
+type changeWriter struct {
+	ctx    context.Context
+	to     *os.File
+	at     int64
+	buffer []byte
+}
+
+func (c *changeWriter) Write(p []byte) (int, error) {
+	if err := c.ctx.Err(); err != nil {
+		return 0, err
+	}
+	n, err := c.to.ReadAt(c.buffer[:len(p)], c.at)
+	if err != nil && err != io.EOF {
+		return 0, err
+	}
+	for begin := 0; begin < len(p); begin += copyPage {
+		end := min(begin+copyPage, len(p))
+		if end <= n && bytes.Equal(p[begin:end], c.buffer[begin:end]) {
+			continue
+		}
+		if _, err := c.to.WriteAt(p[begin:end], c.at+int64(begin)); err != nil {
+			return 0, err
+		}
+	}
+	c.at += int64(len(p))
+	return len(p), nil
+}
