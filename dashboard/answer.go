@@ -53,7 +53,9 @@ var notices = map[string]string{
 	"saved":       "Changes saved.",
 	"on":          "Webhook turned on. Pending events are sent now.",
 	"off":         "Webhook turned off. Pending events wait until you turn it back on.",
+	"released":    "Webhook released. Pending events are sent once it is on.",
 	"deleted":     "Webhook deleted.",
 	"redelivered": "Queued to be sent again.",
 	"waits":       "The event will be sent when you turn the webhook back on.",
+	"held":        "The event will be sent when the webhook is released.",
 }

@@ -2,6 +2,7 @@ package dashboard_test
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"net/url"
@@ -62,7 +63,7 @@ func (s *site) state(account string) string {
 		all.WriteString(key.ID + key.Name + string(key.Hash.Sum[:]) + "\n")
 	}
 	for _, hook := range hooks.Webhooks {
-		all.WriteString(hook.ID + hook.URL + hook.Secret.Reveal() + string(hook.OffReason) + "\n")
+		all.WriteString(hook.ID + hook.URL + hook.Secret.Reveal() + string(hook.OffReason) + fmt.Sprint(hook.Held) + "\n")
 	}
 	return all.String()
 }

@@ -187,7 +187,7 @@ func (p *pages) deliveryPage(c *call, problem string) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	due := delivery.State == webhooks.Pending && webhook.Active && delivery.NextAttemptAt.Sub(p.now()) < time.Minute
+	due := delivery.State == webhooks.Pending && webhook.Claimable() && delivery.NextAttemptAt.Sub(p.now()) < time.Minute
 	return answer{page: "delivery", title: "Delivery of " + delivery.EventID, tab: "webhooks", refresh: due,
 		data: deliveryPageView{shown, p.viewDelivery(&delivery), problem}}, nil
 }
@@ -208,7 +208,10 @@ func (p *pages) redeliver(c *call) (answer, error) {
 		return answer{}, err
 	}
 	notice := "redelivered"
-	if !webhook.Active {
+	switch {
+	case webhook.Held:
+		notice = "held"
+	case !webhook.Active:
 		notice = "waits"
 	}
 	return goTo("webhooks/"+id+"/deliveries/"+event, notice), nil

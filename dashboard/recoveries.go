@@ -113,6 +113,6 @@ func (p *pages) showRecovery(c *call) (answer, error) {
 	if view.Recovered == 0 {
 		view.Pending = 0 // none of it is of this recovery
 	}
-	view.Live = !view.Done || view.Pending > 0 && webhook.Active
+	view.Live = !view.Done || view.Pending > 0 && webhook.Claimable()
 	return answer{page: "recovery", title: "Resending events", tab: "webhooks", refresh: view.Live, data: view}, nil
 }

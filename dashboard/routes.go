@@ -37,6 +37,7 @@ func (p *pages) mux() *http.ServeMux {
 		{"GET", "webhooks/{id}/edit", auth.UpdateWebhook, p.editWebhook},
 		{"POST", "webhooks/{id}/edit", auth.UpdateWebhook, p.updateWebhook},
 		{"POST", "webhooks/{id}/turn", auth.UpdateWebhook, p.turnWebhook},
+		{"POST", "webhooks/{id}/release", auth.UpdateWebhook, p.releaseWebhook},
 		{"POST", "webhooks/{id}/test", auth.UpdateWebhook, p.testWebhook},
 		{"GET", "webhooks/{id}/rotate", auth.UpdateWebhook, p.askRotateSecret},
 		{"POST", "webhooks/{id}/rotate", auth.UpdateWebhook, p.rotateSecret},

@@ -70,10 +70,18 @@ func (p *pages) turnWebhook(c *call) (answer, error) {
 	return goTo("webhooks/"+id, c.PostForm.Get("to")), nil
 }
 
+func (p *pages) releaseWebhook(c *call) (answer, error) {
+	id := c.PathValue("id")
+	if _, err := p.webhooks.Release(c.Context(), c.account, id); err != nil {
+		return answer{}, err
+	}
+	return goTo("webhooks/"+id, "released"), nil
+}
+
 func (p *pages) testWebhook(c *call) (answer, error) {
 	test, err := p.webhooks.SendTest(c.Context(), c.account, c.PathValue("id"))
-	if errors.Is(err, webhooks.ErrTesting) {
-		a, err := p.webhookPage(c, &testView{Busy: true})
+	if busy, held := errors.Is(err, webhooks.ErrTesting), errors.Is(err, webhooks.ErrHeld); busy || held {
+		a, err := p.webhookPage(c, &testView{Busy: busy, Held: held})
 		a.status = http.StatusConflict
 		return a, err
 	}

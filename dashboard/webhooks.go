@@ -11,6 +11,7 @@ type webhookView struct {
 	ID, URL   string
 	Events    []eventView
 	Active    bool
+	Held      bool   // on hold since a restore
 	State     string // one of the marks of style.css
 	StateText string
 	Reason    string // why it is off, or that it fails and until when it stays on
@@ -25,7 +26,7 @@ type webhookView struct {
 
 func (p *pages) viewWebhook(w *webhooks.Webhook) webhookView {
 	view := webhookView{
-		ID: w.ID, URL: w.URL, Active: w.Active,
+		ID: w.ID, URL: w.URL, Active: w.Active, Held: w.Held,
 		Created: p.when(w.CreatedAt), PreviousUntil: p.when(w.PreviousSecretExpiresAt), Version: webhookVersion(w),
 	}
 	for _, t := range w.Events {
@@ -47,6 +48,9 @@ func (p *pages) viewWebhook(w *webhooks.Webhook) webhookView {
 		view.Reason = "Turned off because every attempt had failed for days."
 	case !w.Active:
 		view.State, view.StateText = "quiet", "Off"
+	case w.Held:
+		view.State, view.StateText = "warn", "On hold"
+		view.Reason = "The service was restored from a backup. Pending events may have been sent before. They wait until you release the webhook."
 	case failing != nil:
 		view.State, view.StateText = "warn", "Failing"
 		view.Reason = "Every attempt has failed since " + failing.Minute + "."
@@ -61,7 +65,7 @@ func (p *pages) viewWebhook(w *webhooks.Webhook) webhookView {
 func (p *pages) viewCurrent(c *call, w *webhooks.Webhook) (webhookView, webhooks.WebhookStats, error) {
 	view := p.viewWebhook(w)
 	stats, err := p.webhooks.WebhookStats(c.Context(), c.account, w.ID)
-	if err != nil || !w.Active {
+	if err != nil || !w.Claimable() {
 		return view, stats, err
 	}
 	if view.Down = stats.LimiterState.Open; view.Down {
@@ -179,7 +183,8 @@ type webhookPageView struct {
 type testView struct {
 	EventID string
 	Attempt attemptView
-	Busy    bool // it was not sent
+	Busy    bool // it was not sent, for another one is under way
+	Held    bool // it was not sent, for the webhook is on hold
 }
 
 func (p *pages) showWebhook(c *call) (answer, error) { return p.webhookPage(c, nil) }

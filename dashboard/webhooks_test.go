@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/storageapi/storageapi"
+	"github.com/storageapi/storageapi/store/memory"
 	"github.com/storageapi/storageapi/webhooks"
 )
 
@@ -98,6 +99,41 @@ func TestEditWebhook(t *testing.T) {
 	}
 	s.follow(s.post(path+"/edit", again.form("url", r.URL+"/late", "events", "files.expiring"))).want(http.StatusOK).says(r.URL + "/late")
 	s.post(path+"/edit", again.form("url", "late")).want(http.StatusUnprocessableEntity).says("Must begin with https://.", "Select at least one event")
+}
+
+// A webhook that is on hold says so, and can be released by a person who may change it.
+func TestReleaseWebhook(t *testing.T) {
+	store := memory.New()
+	s := newSite(t, storageapi.Config{Store: store})
+	w, err := s.api.Webhooks.Create(t.Context(), alice, webhooks.CreateParams{URL: "https://example.com/", Events: webhooks.EventTypes()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = store.UpdateWebhook(t.Context(), alice, w.ID, func(w *webhooks.Webhook) error {
+		w.Held = true
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := "webhooks/" + w.ID
+	s.get("webhooks").want(http.StatusOK).says("On hold", "restored from a backup").hides(">On<")
+	s.post(path+"/test", nil).want(http.StatusConflict).says("once the webhook is released")
+	if err := s.api.Webhooks.Publish(t.Context(), webhooks.Event{ID: "evt_1", Account: alice, Data: webhooks.BalanceLow{Balance: 1, Threshold: 2}}); err != nil {
+		t.Fatal(err)
+	}
+	s.follow(s.post(path+"/deliveries/evt_1", nil)).says("when the webhook is released")
+	held := s.get(path).want(http.StatusOK).says("On hold", "Release").hides("Send test event")
+	s.account = bob
+	s.post(path+"/release", nil).want(http.StatusNotFound)
+	s.account = alice
+	if !s.webhook(w.ID).Held {
+		t.Error("bob released it")
+	}
+	s.follow(s.post(path+"/release", held.form())).want(http.StatusOK).says("Webhook released.", "Send test event").hides("On hold")
+	if s.webhook(w.ID).Held {
+		t.Error("it is on hold")
+	}
 }
 
 func TestTurnWebhook(t *testing.T) {

@@ -207,7 +207,7 @@ func (k *Kit) pending() string {
 		if err != nil {
 			k.t.Fatalf("storageapitest: list webhooks: %v", err)
 		}
-		if !webhook.Active {
+		if !webhook.Claimable() {
 			continue
 		}
 		stats, err := k.API.Webhooks.WebhookStats(ctx, k.Account, webhook.ID)

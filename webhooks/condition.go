@@ -90,7 +90,7 @@ func (s *WebhookService) ask(ctx context.Context, account, webhookID string, con
 // attempts tell of its receiver.
 func (w *Webhook) equalSettings(other *Webhook) bool {
 	return w.URL == other.URL && slices.Equal(w.Events, other.Events) && slices.Equal(w.PastEvents, other.PastEvents) &&
-		w.Active == other.Active && w.OffReason == other.OffReason && w.BalanceThreshold == other.BalanceThreshold &&
+		w.Active == other.Active && w.Held == other.Held && w.OffReason == other.OffReason && w.BalanceThreshold == other.BalanceThreshold &&
 		w.Secret.Equal(other.Secret) && w.PreviousSecret.Equal(other.PreviousSecret) &&
 		w.PreviousSecretExpiresAt.Equal(other.PreviousSecretExpiresAt)
 }

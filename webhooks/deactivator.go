@@ -30,7 +30,7 @@ func (d *deactivator) notice() time.Duration { return min(maxNotice, d.config.Fa
 
 // turnsOffAt returns when a webhook that is failing will be turned off, or zero.
 func (d *deactivator) turnsOffAt(webhook *Webhook) time.Time {
-	if !webhook.Active || !webhook.FailedAgain || d.config.FailingLimit < 0 {
+	if !webhook.Claimable() || !webhook.FailedAgain || d.config.FailingLimit < 0 {
 		return time.Time{}
 	}
 	at, warned := webhook.FailingSince.Add(d.config.FailingLimit), webhook.WarnedAt
@@ -96,7 +96,7 @@ func (d *deactivator) judge(ctx context.Context, judged *Webhook, now, sure time
 	}
 	changed, err := d.store.UpdateWebhook(ctx, judged.Account, judged.ID, func(current *Webhook) error {
 		switch {
-		case !current.Active || !current.FailedAgain || current.URL != judged.URL,
+		case !current.Claimable() || !current.FailedAgain || current.URL != judged.URL,
 			!current.FailingSince.Equal(judged.FailingSince), !current.WarnedAt.Equal(judged.WarnedAt):
 			return errOther
 		case warns:

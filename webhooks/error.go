@@ -36,6 +36,10 @@ var ErrCreatedThenDeleted = errors.New("webhook that this request created was de
 // not done yet.
 var ErrRecovering = errors.New("a recovery of the webhook is under way")
 
+// ErrHeld is returned by [WebhookService.SendTest] where the webhook is on hold, see
+// [Webhook.Held]: nothing is sent to it before it is released.
+var ErrHeld = errors.New("webhook is on hold")
+
 // A ValidationError says which field of the input is wrong and what would be right. Its
 // text is for the person who sent the input, and holds no secret. Use [errors.As].
 type ValidationError struct {

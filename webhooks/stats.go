@@ -8,7 +8,8 @@ import (
 
 // Stats are figures of all accounts together.
 type Stats struct {
-	Pending   int           // deliveries, those of webhooks that are off included
+	Pending   int           // deliveries, those of webhooks that are off or on hold included
+	Held      int           // webhooks on hold since the store was restored: see [WebhookService.ReleaseAll]
 	OldestDue time.Duration // how long the delivery that waits longest has been due; 0 if none is
 	InFlight  int           // attempts that this process is making
 
@@ -35,7 +36,7 @@ func (s *WebhookService) Stats(ctx context.Context) (Stats, error) {
 	}
 	d := s.dispatcher
 	return Stats{
-		Pending: backlog.Pending, OldestDue: backlog.age(), InFlight: d.limiter.InFlight(),
+		Pending: backlog.Pending, Held: backlog.Held, OldestDue: backlog.age(), InFlight: d.limiter.InFlight(),
 		Delivered: d.reporter.delivered.Load(), Failed: d.reporter.failed.Load(), Dead: d.reporter.dead.Load(),
 		ExpiredLeases: backlog.ExpiredLeases, Halted: d.halt.cause(),
 	}, nil
@@ -48,7 +49,7 @@ type WebhookStats struct {
 	LimiterState LimiterState  // of this process
 
 	// TurnsOffAt is when the webhook will be turned off if no attempt succeeds before:
-	// see [Config.FailingLimit]. Zero if it is off, if its last attempt succeeded, and
+	// see [Config.FailingLimit]. Zero if it is off or on hold, if its last attempt succeeded, and
 	// as long as only one event has failed.
 	TurnsOffAt time.Time
 }

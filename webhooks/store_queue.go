@@ -25,7 +25,7 @@ type Queue interface {
 	// with deliveries due take turns, however many each has due, and over several claims
 	// too. Of one webhook the longest due comes first, except what was redelivered. What
 	// was recovered comes after all that was not: of its own webhook, and as far as the
-	// turns go, of the others. Inactive webhooks are passed over. No tasks is not an
+	// turns go, of the others. Webhooks that are inactive or on hold are passed over. No tasks is not an
 	// error.
 	//
 	// In a claim for all webhooks, proven and unproven ones take turns as groups, and
@@ -49,7 +49,7 @@ type Queue interface {
 	// be down. The next claim whose Probes allow it, by any process, leases the first of
 	// the deliveries that are due or, if none is, the first that becomes due within a
 	// minute. Cap, Webhooks and Settlement.Rest do not hold it back; Limit and PerAccount
-	// do. A webhook has at most one such task a second, and calls before that ask for
+	// do, and that it is inactive or on hold. A webhook has at most one such task a second, and calls before that ask for
 	// nothing more. ErrNotFound if the account has no webhook of that id. What was asked
 	// for need not survive a crash.
 	Probe(ctx context.Context, account, webhookID string) error
@@ -172,11 +172,14 @@ const (
 
 // A Backlog counts pending deliveries.
 type Backlog struct {
-	Pending int // those leased and of inactive webhooks included
+	Pending int // those leased, and of webhooks that are inactive or on hold, included
 
-	// OldestDue is since when the longest due delivery waits that is not leased
-	// and whose webhook is active; zero if none is due.
+	// OldestDue is since when the longest due delivery waits that is not leased and whose
+	// webhook is active and not on hold; zero if none is due.
 	OldestDue time.Time
+
+	// Held is how many webhooks are on hold, of all; 0 if one webhook was asked for.
+	Held int
 
 	// ExpiredLeases is how many leases that had run out this Store has ended in claims
 	// since it was opened, of all webhooks; 0 if one webhook was asked for.

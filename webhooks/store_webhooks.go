@@ -49,8 +49,13 @@ type WebhookStore interface {
 	// creation may have to wait for the rows.
 	DeleteWebhook(ctx context.Context, account, id string, check func(Webhook) error) error
 
-	// FailingWebhooks returns a part of the webhooks of all accounts that are active, have
-	// FailedAgain set, and a FailingSince not after since, by descending id. Settlements
-	// and UpdateWebhook list and unlist them in the same step.
+	// FailingWebhooks returns a part of the webhooks of all accounts that are active and
+	// not on hold, have FailedAgain set, and a FailingSince not after since, by descending
+	// id. Settlements and UpdateWebhook list and unlist them in the same step.
 	FailingWebhooks(ctx context.Context, since time.Time, page Page) ([]Webhook, error)
+
+	// HeldWebhooks returns a part of the webhooks of all accounts that are on hold, see
+	// [Webhook.Held], active or not, by descending id. UpdateWebhook lists and unlists them
+	// in the same step.
+	HeldWebhooks(ctx context.Context, page Page) ([]Webhook, error)
 }

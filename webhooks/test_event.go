@@ -22,7 +22,7 @@ type TestEvent struct {
 }
 
 // SendTest sends an event of [TypeTest] to the account's webhook, active or not, and
-// returns its attempt. It is signed and sent like any other event, once, and takes no
+// returns its attempt; or [ErrHeld] if the webhook is on hold. It is signed and sent like any other event, once, and takes no
 // longer than [Config.Timeout]. Its data is {"webhookId":…}. Nothing of it is stored,
 // counted or told to [Hooks], and its failure changes nothing of the webhook.
 //
@@ -53,6 +53,9 @@ func (s *WebhookService) SendTest(ctx context.Context, account, webhookID string
 	webhook, err := s.Get(ctx, account, webhookID)
 	if err != nil {
 		return TestEvent{}, err
+	}
+	if webhook.Held {
+		return TestEvent{}, fmt.Errorf("send test event: %w", ErrHeld)
 	}
 	now := s.now().UTC().Truncate(time.Millisecond)
 	event, err := newEncodedEvent(s.ids.New(id.Event, now), account, TypeTest, now, map[string]string{"webhookId": webhook.ID})

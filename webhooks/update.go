@@ -48,7 +48,7 @@ func (s *WebhookService) Update(ctx context.Context, account, webhookID string, 
 	if err != nil {
 		return Webhook{}, fmt.Errorf("update webhook: %w", err)
 	}
-	if turned := params.Active != nil || params.URL != nil; turned && webhook.Active {
+	if turned := params.Active != nil || params.URL != nil; turned && webhook.Claimable() {
 		s.dispatcher.retrust(ctx, account, webhookID)
 	}
 	s.balanceMayBeLow(ctx, webhook)

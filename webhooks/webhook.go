@@ -30,6 +30,12 @@ type Webhook struct {
 	// was turned off on request.
 	OffReason OffReason
 
+	// Held tells that the webhook is on hold: the store was restored from a backup, and
+	// what was pending then may have been sent since. Nothing is sent to it, also not what
+	// is published meanwhile, which is pending like all else. [WebhookService.Release]
+	// ends it.
+	Held bool
+
 	// ProvenAt is when the first attempt began that succeeded at this URL; zero if none
 	// has.
 	ProvenAt time.Time
@@ -102,6 +108,10 @@ func (w *Webhook) previousSecretAt(now time.Time) signing.Secret {
 // shown otherwise since: an attempt succeeded, and the last one did. While slots are
 // short, unproven webhooks have a part of them.
 func (w *Webhook) Proven() bool { return !w.ProvenAt.IsZero() && w.FailingSince.IsZero() }
+
+// Claimable reports whether claims may lease what is pending for the webhook: it is active
+// and not on hold.
+func (w *Webhook) Claimable() bool { return w.Active && !w.Held }
 
 // clone returns a copy that shares nothing with w: that of a task is shared.
 func (w *Webhook) clone() Webhook {

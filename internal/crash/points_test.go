@@ -49,7 +49,7 @@ var reportChanges = map[string]int{
 var looks = []string{
 	"KeyByHash", "KeyByID", "ListKeys", "ExpiringKeys", "AccountSizes",
 	"WebhookByID", "ListWebhooks", "EventDeliveries", "ListDeliveries", "RecoveryByID", "Backlog",
-	"DueAlerts", "UnseenKeys", "FailingWebhooks", "Now", "Probe", "UpdateFileScan",
+	"DueAlerts", "UnseenKeys", "FailingWebhooks", "HeldWebhooks", "Now", "Probe", "UpdateFileScan",
 	"Close",
 }
 

@@ -68,6 +68,7 @@ var failures = []struct {
 	{webhooks.ErrCreatedThenDeleted, http.StatusConflict, auth.CodeConflict, "The webhook created with this Idempotency-Key has been deleted. Use a new Idempotency-Key to create another."},
 	{webhooks.ErrRecovering, http.StatusConflict, auth.CodeConflict, "A recovery of this webhook is already running. Retry when it is done."},
 	{webhooks.ErrTesting, http.StatusConflict, auth.CodeConflict, "A test of this webhook is already running, or too many of the account are. Retry in a few seconds."},
+	{webhooks.ErrHeld, http.StatusConflict, auth.CodeConflict, "This webhook is on hold after a restore of the service. Retry once the service has released it."},
 	{errNoDelivery, http.StatusNotFound, auth.CodeNotFound, "This webhook has no delivery of an event with this id."},
 	{errNoPayload, http.StatusConflict, auth.CodeConflict, "This event is no longer stored and cannot be sent again."},
 	{errNoRecovery, http.StatusNotFound, auth.CodeNotFound, "This webhook has no recovery with this id."},

@@ -21,6 +21,7 @@ type webhookView struct {
 // A webhookReadView is a webhook as it is read later.
 type webhookReadView struct {
 	webhookView
+	Held                    bool                `json:"held,omitempty"`
 	BalanceThreshold        *webhooks.Amount    `json:"balanceThreshold"`
 	OffReason               *webhooks.OffReason `json:"offReason"`
 	FailingSince            timestamp           `json:"failingSince"`
@@ -30,6 +31,7 @@ type webhookReadView struct {
 func viewWebhookRead(webhook webhooks.Webhook) webhookReadView {
 	return webhookReadView{
 		webhookView:             viewWebhook(webhook),
+		Held:                    webhook.Held,
 		BalanceThreshold:        orNull(webhook.BalanceThreshold),
 		OffReason:               orNull(webhook.OffReason),
 		FailingSince:            timestamp(webhook.FailingSince),
@@ -53,8 +55,9 @@ func tagWebhook(webhook *webhooks.Webhook) (string, error) {
 		URL, Secret string
 		Events      []webhooks.EventType
 		Active      bool
+		Held        bool `json:",omitempty"`
 		Threshold   webhooks.Amount
-	}{webhook.URL, webhook.Secret.Reveal(), webhook.Events, webhook.Active, webhook.BalanceThreshold})
+	}{webhook.URL, webhook.Secret.Reveal(), webhook.Events, webhook.Active, webhook.Held, webhook.BalanceThreshold})
 }
 
 // showWebhook answers with a webhook, and its new secret if it has got one.

@@ -9,6 +9,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/storageapi/storageapi/scopes"
+	"github.com/storageapi/storageapi/store/memory"
+	"github.com/storageapi/storageapi/webhooks"
 )
 
 func TestWebhookLife(t *testing.T) {
@@ -113,5 +115,41 @@ func TestCreateWebhookFields(t *testing.T) {
 	after := h.do("GET", webhooksPath+"?limit=100", admin, "").body
 	if diff := cmp.Diff(before, after); diff != "" {
 		t.Errorf("a refused request left something behind:\n%s", diff)
+	}
+}
+
+// TestHeldWebhook: a webhook that is on hold says so, is tagged so and is sent no test.
+func TestHeldWebhook(t *testing.T) {
+	store := memory.New()
+	config := newClock().config()
+	config.Store, config.Path = store, ""
+	h := serve(t, config)
+	token := h.admin(alice)
+	made := h.do("POST", webhooksPath, token, `{"url":"https://example.com/","events":["balance.low"]}`).want(201, "")
+	at := made.header.Get("Location")
+	before := h.do("GET", at, token, "").want(200, "")
+	hold := func(held bool) {
+		t.Helper()
+		_, err := store.UpdateWebhook(t.Context(), alice, made.text("id"), func(w *webhooks.Webhook) error {
+			w.Held = held
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	hold(true)
+	held := h.do("GET", at, token, "").want(200, "")
+	if want := strings.Replace(before.body, `,"balanceThreshold"`, `,"held":true,"balanceThreshold"`, 1); held.body != want {
+		t.Errorf("got  %s\nwant %s", held.body, want)
+	}
+	if held.header.Get("ETag") == before.header.Get("ETag") {
+		t.Error("the ETag is the same")
+	}
+	h.do("POST", at+"/test", token, "").want(409, "CONFLICT")
+	h.do("PATCH", at, token, `{"held":false}`).want(400, "VALIDATION_ERROR")
+	hold(false)
+	if after := h.do("GET", at, token, "").want(200, ""); after.body != before.body || after.header.Get("ETag") != before.header.Get("ETag") {
+		t.Errorf("got %s, before %s", after.body, before.body)
 	}
 }

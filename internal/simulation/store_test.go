@@ -222,3 +222,7 @@ func (f *faulty) AccountSizes(ctx context.Context, accounts []string) ([]store.A
 func (f *faulty) FailingWebhooks(ctx context.Context, since time.Time, page webhooks.Page) ([]webhooks.Webhook, error) {
 	return call(f, ctx, "FailingWebhooks", func() ([]webhooks.Webhook, error) { return f.Store.FailingWebhooks(ctx, since, page) })
 }
+
+func (f *faulty) HeldWebhooks(ctx context.Context, page webhooks.Page) ([]webhooks.Webhook, error) {
+	return call(f, ctx, "HeldWebhooks", func() ([]webhooks.Webhook, error) { return f.Store.HeldWebhooks(ctx, page) })
+}

@@ -137,6 +137,9 @@ func (s *Store) prepare(file *os.File) (err error) {
 	if err := s.upgrader.run(s.db); err != nil {
 		return err
 	}
+	if err := addBuckets(s.db); err != nil {
+		return err
+	}
 	if err := s.loadCursors(); err != nil {
 		return err
 	}

@@ -40,8 +40,8 @@ func (s *Store) ClaimDeliveries(ctx context.Context, claim webhooks.Claim) (task
 	tasks = make([]webhooks.Task, 0, len(claimed))
 	for _, c := range claimed {
 		task := r.read(c)
-		if errors.Is(task.Err, webhooks.ErrNotFound) || task.Err == nil && !task.Webhook.Active {
-			s.queue.Release(c.Token) // deleted or turned off just now: the queue will hear of it
+		if errors.Is(task.Err, webhooks.ErrNotFound) || task.Err == nil && !task.Webhook.Claimable() {
+			s.queue.Release(c.Token) // deleted, turned off or held just now: the queue will hear of it
 			continue
 		}
 		tasks = append(tasks, task)

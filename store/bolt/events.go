@@ -77,6 +77,9 @@ func (s *Store) enqueue(b *batch, e *event, only string) (deliveries int, isNew 
 		b.AfterCommit(func() {
 			s.published.put(&e.EncodedEvent, n+1, len(active), now)
 			s.queue.AddEach(active, to.standings, e.Account, n+1, now)
+			for _, id := range to.held {
+				s.queue.Pause(id)
+			}
 		})
 	}
 	return len(active), true, nil

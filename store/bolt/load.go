@@ -115,7 +115,7 @@ func (l *loader) add(webhook []byte, number uint64, o queue.Pending) {
 		lane = &loadedLane{id: string(webhook), account: string(l.tx.Bucket(bucketWebhookIDs).Get(webhook))}
 		found, err := l.store.webhookOf(l.tx, lane.id)
 		lane.gone = errors.Is(err, webhooks.ErrNotFound)
-		lane.passive, lane.standing = err == nil && !found.Active, queue.StandingOf(&found)
+		lane.passive, lane.standing = err == nil && !found.Claimable(), queue.StandingOf(&found)
 		l.lanes[lane.id] = lane
 	}
 	if lane.gone {

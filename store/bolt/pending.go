@@ -136,9 +136,9 @@ func (s *Store) addPending(b *batch, webhook *webhooks.Webhook, number uint64, p
 		Webhook: webhook.ID, Account: webhook.Account, Standing: queue.StandingOf(webhook), Seq: number,
 		Due: p.Due, Attempts: p.Attempts, Before: p.Before, Recovered: p.Recovered, First: first,
 	}
-	active := webhook.Active
+	claimable := webhook.Claimable()
 	b.AfterCommit(func() {
-		if s.queue.Add(entry); !active {
+		if s.queue.Add(entry); !claimable {
 			s.queue.Pause(entry.Webhook)
 		}
 	})
@@ -150,11 +150,15 @@ func (s *Store) addPending(b *batch, webhook *webhooks.Webhook, number uint64, p
 }
 
 // Backlog implements [webhooks.Store].
-func (s *Store) Backlog(ctx context.Context, webhookID string) (webhooks.Backlog, error) {
+func (s *Store) Backlog(ctx context.Context, webhookID string) (backlog webhooks.Backlog, err error) {
 	if err := s.applied(ctx); err != nil {
 		return webhooks.Backlog{}, err
 	}
-	return s.queue.Backlog(time.Now(), webhookID), nil
+	backlog = s.queue.Backlog(time.Now(), webhookID)
+	if webhookID == "" {
+		backlog.Held, err = s.countHeld(ctx)
+	}
+	return backlog, err
 }
 
 // applied returns once the queue knows of every step that had returned when it was called.

@@ -37,7 +37,8 @@ var (
 	bucketWebhooks   = []byte("webhooks")    // prefixed account, id → webhook record
 	bucketWebhookIDs = []byte("webhook_ids") // id → account
 
-	bucketFailing = []byte("failing") // id → account, of those that are active and have FailedAgain set
+	bucketFailing = []byte("failing") // id → account, of those that are active, not on hold, and have FailedAgain set
+	bucketHeld    = []byte("held")    // id → account, of those that are on hold
 
 	bucketEventIDs = []byte("event_ids") // greatest key of the row → numbers of events by the keys of their ids, see [eventIDs]
 	bucketEvents   = []byte("events")    // last number of a segment → its records, see [record.Segment]; the same, "b" → the bodies of its events
@@ -79,7 +80,7 @@ var (
 )
 
 var buckets = [][]byte{
-	bucketMeta, bucketKeys, bucketKeyIDs, bucketKeyUses, bucketExpiry, bucketWebhooks, bucketWebhookIDs, bucketFailing,
+	bucketMeta, bucketKeys, bucketKeyIDs, bucketKeyUses, bucketExpiry, bucketWebhooks, bucketWebhookIDs, bucketFailing, bucketHeld,
 	bucketEventIDs, bucketEvents, bucketFresh, bucketSkipped, bucketPending, bucketRuns, bucketFailed, bucketFirstAttempts, bucketLastAttempts, bucketAttempts,
 	bucketRecoveries, bucketOpenRecoveries, bucketRequests, bucketRequestTimes, bucketAlerts, bucketDueAlerts, bucketDedupKeys,
 }
@@ -121,13 +122,36 @@ func checkSchema(db *bbolt.DB, newest uint64) error {
 }
 
 func createSchema(tx *bbolt.Tx) error {
-	for _, name := range buckets {
-		if _, err := tx.CreateBucket(name); err != nil {
-			return err
-		}
+	if err := createBuckets(tx); err != nil {
+		return err
 	}
 	if err := tx.Bucket(bucketEventIDs).Put(record.NumberKey(lastRow), record.EncodeIDEntries(nil)); err != nil {
 		return err
 	}
 	return tx.Bucket(bucketMeta).Put(keySchema, binary.BigEndian.AppendUint64(nil, schemaVersion))
+}
+
+// addBuckets creates the buckets that a file of the newest schema does not have yet, since
+// the version that wrote it knew nothing to keep there.
+func addBuckets(db *bbolt.DB) error {
+	complete := true
+	err := db.View(func(tx *bbolt.Tx) error {
+		for _, name := range buckets {
+			complete = complete && tx.Bucket(name) != nil
+		}
+		return nil
+	})
+	if err != nil || complete {
+		return err
+	}
+	return db.Update(createBuckets)
+}
+
+func createBuckets(tx *bbolt.Tx) error {
+	for _, name := range buckets {
+		if _, err := tx.CreateBucketIfNotExists(name); err != nil {
+			return err
+		}
+	}
+	return nil
 }

@@ -13,6 +13,7 @@ type subscribers struct {
 	to               webhooks.EventType
 	active, inactive []string         // ids
 	standings        []queue.Standing // of the active ones
+	held             []string         // of the active ones
 }
 
 // subscribedTo returns the subscribers to events of the type.
@@ -43,6 +44,9 @@ func (a *accountWebhooks) allSubscribers() []subscribers {
 			if w.Active {
 				list[i].active = append(list[i].active, w.ID)
 				list[i].standings = append(list[i].standings, queue.StandingOf(&w.Webhook))
+				if w.Held {
+					list[i].held = append(list[i].held, w.ID)
+				}
 			} else {
 				list[i].inactive = append(list[i].inactive, w.ID)
 			}
@@ -55,6 +59,9 @@ func (a *accountWebhooks) allSubscribers() []subscribers {
 func (s subscribers) only(id string) (one subscribers) {
 	if i := slices.Index(s.active, id); i >= 0 {
 		one.active, one.standings = s.active[i:i+1:i+1], s.standings[i:i+1]
+	}
+	if slices.Contains(s.held, id) {
+		one.held = []string{id}
 	}
 	if i := slices.Index(s.inactive, id); i >= 0 {
 		one.inactive = s.inactive[i : i+1 : i+1]

@@ -154,8 +154,10 @@ func (s *Store) deleteWebhook(b *batch, account, id string, check func(webhooks.
 	if err := b.Delete(bucketWebhookIDs, []byte(id)); err != nil {
 		return err
 	}
-	if err := b.Delete(bucketFailing, []byte(id)); err != nil {
-		return err
+	for _, list := range [][]byte{bucketFailing, bucketHeld} {
+		if err := b.Delete(list, []byte(id)); err != nil {
+			return err
+		}
 	}
 	if err := s.markDue(b, account); err != nil {
 		return err
@@ -174,17 +176,17 @@ func (s *Store) webhookOf(tx *bbolt.Tx, id string) (webhooks.Webhook, error) {
 	return s.webhookByID(tx, string(account), id)
 }
 
-// putWebhook stores the webhook and lets the queue know whether it is active.
+// putWebhook stores the webhook and lets the queue know whether it may be claimed for.
 func (s *Store) putWebhook(b *batch, webhook *webhooks.Webhook) error {
 	id, turn := webhook.ID, s.queue.Resume
-	if !webhook.Active {
+	if !webhook.Claimable() {
 		turn = s.queue.Pause
 	}
 	b.AfterCommit(func() { turn(id) })
 	return s.putRecord(b, webhook)
 }
 
-// putRecord stores a webhook that is active, or not, as before.
+// putRecord stores a webhook that is active, or not, and on hold, or not, as before.
 func (s *Store) putRecord(b *batch, webhook *webhooks.Webhook) error {
 	account, id, standing := webhook.Account, webhook.ID, queue.StandingOf(webhook)
 	row := record.Prefixed(account, id)

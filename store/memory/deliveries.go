@@ -3,6 +3,7 @@ package memory
 import (
 	"context"
 	"errors"
+	"math"
 	"slices"
 	"time"
 
@@ -144,5 +145,9 @@ func (s *Store) Backlog(ctx context.Context, webhookID string) (webhooks.Backlog
 		return webhooks.Backlog{}, err
 	}
 	defer s.mu.Unlock()
-	return s.queue.Backlog(time.Now(), webhookID), nil
+	backlog := s.queue.Backlog(time.Now(), webhookID)
+	if webhookID == "" {
+		backlog.Held = len(s.webhooksWith(webhooks.Page{Limit: math.MaxInt}, func(w *webhooks.Webhook) bool { return w.Held }))
+	}
+	return backlog, nil
 }

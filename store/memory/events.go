@@ -91,7 +91,7 @@ func (s *Store) addPending(d *delivery, w *webhooks.Webhook, o queue.Pending) {
 	o.Before = o.Attempts
 	s.queue.Add(o)
 	d.settled, d.State, d.NextAttemptAt = d.State, webhooks.Pending, stored(o.Due)
-	if !w.Active {
+	if !w.Claimable() {
 		s.queue.Pause(d.WebhookID)
 	}
 }

@@ -87,7 +87,7 @@ func (s *Store) UpdateWebhook(ctx context.Context, account, id string, change fu
 	s.markDue(account)
 	s.queue.SetStanding(id, queue.StandingOf(w))
 	s.queue.EndRest(id)
-	if w.Active {
+	if w.Claimable() {
 		s.queue.Resume(id)
 	} else {
 		s.queue.Pause(id)
@@ -139,15 +139,29 @@ func (s *Store) FailingWebhooks(ctx context.Context, since time.Time, page webho
 		return nil, err
 	}
 	defer s.mu.Unlock()
-	var list []webhooks.Webhook
+	return s.webhooksWith(page, func(w *webhooks.Webhook) bool {
+		return w.Claimable() && w.FailedAgain && !w.FailingSince.IsZero() && !w.FailingSince.After(since)
+	}), nil
+}
+
+// HeldWebhooks implements [webhooks.Store].
+func (s *Store) HeldWebhooks(ctx context.Context, page webhooks.Page) ([]webhooks.Webhook, error) {
+	if err := s.begin(ctx); err != nil {
+		return nil, err
+	}
+	defer s.mu.Unlock()
+	return s.webhooksWith(page, func(w *webhooks.Webhook) bool { return w.Held }), nil
+}
+
+// webhooksWith returns a part of the webhooks of all accounts for which has holds.
+func (s *Store) webhooksWith(page webhooks.Page, has func(*webhooks.Webhook) bool) (list []webhooks.Webhook) {
 	for _, rows := range s.webhooks {
 		for _, row := range rows {
-			w := row.record
-			if w.Active && w.FailedAgain && !w.FailingSince.IsZero() && !w.FailingSince.After(since) && (page.After == "" || w.ID < page.After) {
+			if w := row.record; has(w) && (page.After == "" || w.ID < page.After) {
 				list = append(list, copyOf(*w))
 			}
 		}
 	}
 	slices.SortFunc(list, func(a, b webhooks.Webhook) int { return strings.Compare(b.ID, a.ID) })
-	return list[:min(len(list), page.Limit)], nil
+	return list[:min(len(list), page.Limit)]
 }

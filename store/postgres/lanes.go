@@ -156,7 +156,7 @@ func (t *turns) scansSuspended() (resumed []string, all bool) {
 }
 
 // awake are webhooks that may have attempts.
-const awake = `(active and (rests_until is null or rests_until <= clock_timestamp()))`
+const awake = `(active and held is not true and (rests_until is null or rests_until <= clock_timestamp()))`
 
 // laneFields selects lanes of the kind s.kind.
 const laneFields = `

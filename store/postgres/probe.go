@@ -24,7 +24,7 @@ const askProbe = `
 const takeProbes = `
 	with wanted as (
 		select no from storageapi.webhooks w
-		where probe_at <= clock_timestamp() and probe_at > clock_timestamp() - $2 * interval '1 microsecond' and active and exists (
+		where probe_at <= clock_timestamp() and probe_at > clock_timestamp() - $2 * interval '1 microsecond' and active and held is not true and exists (
 			select from ` + kinds + ` s cross join lateral (
 				select from storageapi.queue q where not q.parked and q.kind = s.kind and q.shard = w.shard and q.webhook = w.no and not exists (
 					select from storageapi.leases where account = w.account and webhook = q.webhook and event = q.event and until > clock_timestamp())

@@ -29,6 +29,7 @@ func TestMigrationsStay(t *testing.T) {
 		"0009": "ab729cbe9251077e1861334803972ef830d3c8ea8991af5a01cdc8aa61128f7f",
 		"0010": "5fc07ebf5831875275b089e42b7b3ccf024f8540d215a3d74307f0735fab1ff0",
 		"0011": "087c265b22a68b34b82b9120d1daac5dfd77144dd63301bdcd4a3c1bbfd002c0",
+		"0012": "3687e75514eaba2da46ffa4e43e492ec614144b0a3f352de5d54326d89342aca",
 	} {
 		text, err := os.ReadFile("migrations/" + name + ".sql")
 		if err != nil {

@@ -29,6 +29,7 @@ func RunDurable(t *testing.T, open func(t *testing.T, dir string) store.Store) {
 		})
 	}
 	durableRecords(reopened)
+	durableHold(reopened)
 	durableCuts(reopened)
 	durableCreations(reopened)
 	durableDeliveries(reopened)

@@ -105,6 +105,7 @@ func failingAgain(run runner) {
 		wantSame(t, "a page", list(at(6), webhooks.Page{Limit: 2}), []string{"c", "b"})
 		wantSame(t, "the next", list(at(6), webhooks.Page{Limit: 2, After: "b"}), []string{"a"})
 		wantSame(t, "after one that is not there", list(at(6), webhooks.Page{Limit: 2, After: "bb"}), []string{"b", "a"})
+		wantSame(t, "after one that was before all", list(at(6), webhooks.Page{Limit: 9, After: "d"}), []string{"c", "b", "a"})
 		wantSame(t, "past the end", list(at(6), webhooks.Page{Limit: 2, After: "a"}), nil)
 
 		t.setActive("acct", "b", false)

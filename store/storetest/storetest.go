@@ -91,6 +91,7 @@ func Run(t *testing.T, open func(t *testing.T) store.Store) {
 		{"Stale", staleSettlements},
 		{"Failing", failing},
 		{"FailingAgain", failingAgain},
+		{"Held", held},
 		{"EventDeliveries", eventDeliveries},
 		{"ListDeliveries", listDeliveries},
 		{"Pages", deliveryPages},

@@ -44,7 +44,7 @@ func decodeEvent(record []byte) (Event, error) {
 	event.Type = webhooks.EventType(d.string())
 	event.ID = d.string()
 	event.Account = d.string()
-	d.fields()
+	d.fields(nil)
 	if d.failed {
 		return Event{}, ErrCorrupt
 	}

@@ -85,7 +85,7 @@ func DecodeKey(key *apikeys.Key, hash, record []byte) (err error) {
 	}
 	if name < len(rest) {
 		d := decoder{rest: rest[name:]}
-		if d.fields(); d.failed {
+		if d.fields(nil); d.failed {
 			return ErrCorrupt
 		}
 	}

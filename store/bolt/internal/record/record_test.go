@@ -234,7 +234,7 @@ func TestFields(t *testing.T) {
 	for i, name := range []string{"key", "webhook", "event"} {
 		for fields, ok := range map[string]bool{
 			"": true, "\x02\x00": true, "\x02\x03abc\x84\x01\x01x": true,
-			"\x01\x00": false, "\x02\x00\x03\x01x": false, "\x02\x02x": false, "\x02": false, "\x00\x00": false,
+			"\x21\x00": false, "\x02\x00\x21\x01x": false, "\x02\x02x": false, "\x02": false, "\x00\x00": false,
 		} {
 			record := append(records()[3+i], fields...)
 			if err := decode[name](record); (err == nil) != ok || err != nil && !errors.Is(err, ErrCorrupt) {
@@ -244,6 +244,30 @@ func TestFields(t *testing.T) {
 			if kept != nil && string(kept(record)) != fields {
 				t.Errorf("of a %s with the fields %q, %q are kept", name, fields, kept(record))
 			}
+		}
+	}
+}
+
+// TestHeldField: a webhook is on hold by a field that must not be overlooked, which is
+// written once and not kept besides.
+func TestHeldField(t *testing.T) {
+	var w webhooks.Webhook
+	plain := EncodeWebhook(&w, nil)
+	w.Held = true
+	held := EncodeWebhook(&w, nil)
+	if string(held) != string(plain)+"\x01\x01\x01" {
+		t.Errorf("got %x, without %x", held, plain)
+	}
+	got, err := DecodeWebhook("", "", append(held, "\x02\x00"...), nil)
+	if err != nil || !got.Held {
+		t.Errorf("got %+v, %v", got, err)
+	}
+	if kept := WebhookFields(append(held, "\x02\x00"...)); string(kept) != "\x02\x00" {
+		t.Errorf("%q are kept", kept)
+	}
+	for _, damaged := range []string{"\x01\x00", "\x01\x02\x01\x01", "\x01"} {
+		if _, err := DecodeWebhook("", "", append(plain, damaged...), nil); !errors.Is(err, ErrCorrupt) {
+			t.Errorf("with %q: %v", damaged, err)
 		}
 	}
 }

@@ -28,8 +28,14 @@ func EncodeWebhook(w *webhooks.Webhook, keys *signing.Keyring) []byte {
 	e.time(w.ProvenAt)
 	e.string(w.FailingEvent)
 	e.bool(w.FailedAgain)
+	if w.Held {
+		e.field(webhookHeld, 1)
+	}
 	return e
 }
+
+// The tags of the fields of webhooks.
+const webhookHeld = 1 // odd: a version that does not know it must send nothing
 
 // DecodeWebhook decodes the webhook of that account and id. If its secrets cannot be
 // opened the error wraps [ErrCorrupt] and what the keys say.
@@ -38,7 +44,13 @@ func DecodeWebhook(account, id string, record []byte, keys *signing.Keyring) (w 
 	w.Account, w.ID = account, id
 	secret, previous := d.webhook5(&w)
 	d.webhook6(&w)
-	d.fields()
+	d.fields(func(tag uint64, value []byte) bool {
+		if tag != webhookHeld || len(value) != 1 {
+			return false
+		}
+		w.Held = value[0] != 0
+		return true
+	})
 	if d.failed {
 		return webhooks.Webhook{}, ErrCorrupt
 	}
@@ -81,7 +93,7 @@ func WebhookFields(record []byte) []byte {
 	d := newDecoder(record)
 	d.webhook5(&w)
 	d.webhook6(&w)
-	return d.rest
+	return unknown(d.rest, webhookHeld)
 }
 
 // UpgradeWebhook makes a record of schema 5, which may end in three places, one of schema

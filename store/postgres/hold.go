@@ -1,0 +1,43 @@
+package postgres
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+)
+
+// holdStep is how many webhooks a statement of HoldAll puts on hold.
+const holdStep = 1000
+
+// HoldAll puts all webhooks of all accounts on hold and returns how many were not. Call it
+// for a database that was restored from a backup, after [Migrate] and before the first node
+// starts: it would send again what was delivered since that backup. Nodes that run pass
+// the webhooks over from their next claim on; attempts under way go on. Webhooks are
+// released by webhooks.WebhookService.Release and ReleaseAll.
+//
+// It works in steps of 1,000 webhooks. If it returns an error, or was cut short, some are on
+// hold: call it again.
+func HoldAll(ctx context.Context, pool *pgxpool.Pool, options ...Option) (held int, err error) {
+	o := optionsOf(options)
+	if err := o.check(); err != nil {
+		return 0, err
+	}
+	for after := int64(-1); ; {
+		var step int
+		err := pool.QueryRow(ctx, o.names.in(`
+			with page as (
+				select no from storageapi.webhooks where no > $1 order by no limit $2
+			), changed as (
+				update storageapi.webhooks w set held = true, version = w.version + 1
+				from page where w.no = page.no and w.held is not true returning w.no
+			)
+			select (select count(*) from changed), coalesce((select max(no) from page), -1)`), after, holdStep).Scan(&step, &after)
+		if err != nil {
+			return held, fmt.Errorf("hold the webhooks of schema %s: %w", o.schema, failure(ctx, err))
+		}
+		if held += step; after < 0 {
+			return held, nil
+		}
+	}
+}

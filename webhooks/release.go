@@ -1,0 +1,83 @@
+package webhooks
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+)
+
+// HeldWebhooks returns a page of the webhooks of all accounts that are on hold, see
+// [Webhook.Held], newest first; an empty one past the end. It is for operators. page.Limit
+// must be at least 1.
+func (s *WebhookService) HeldWebhooks(ctx context.Context, page Page) (WebhookPage, error) {
+	if page.Limit < 1 {
+		return WebhookPage{}, invalid("limit", "must be at least 1")
+	}
+	limit := page.Limit
+	page.Limit++ // the one too many tells that there are more
+	list, err := s.store.HeldWebhooks(ctx, page)
+	if err != nil {
+		return WebhookPage{}, fmt.Errorf("list held webhooks: %w", err)
+	}
+	if len(list) <= limit {
+		return WebhookPage{Webhooks: list}, nil
+	}
+	return WebhookPage{Webhooks: list[:limit], Next: list[limit-1].ID}, nil
+}
+
+// Release ends the hold of the account's webhook, see [Webhook.Held], and returns the
+// webhook; or it returns [ErrNotFound]. What is pending is sent from now on, through the
+// same limits as all else, and the webhook counts as not failing. One that is not on hold
+// stays as it is. If Release returns another error it may have happened: call it again.
+func (s *WebhookService) Release(ctx context.Context, account, webhookID string) (Webhook, error) {
+	released := false
+	webhook, err := s.change(ctx, account, webhookID, nil, func(w *Webhook) {
+		if released = w.Held; released {
+			w.Held = false
+			w.EndFailing()
+		}
+	})
+	if err != nil {
+		return Webhook{}, fmt.Errorf("release webhook: %w", err)
+	}
+	if released && webhook.Active {
+		s.dispatcher.retrust(ctx, account, webhookID)
+	}
+	return webhook, nil
+}
+
+// releaseStep is how many webhooks ReleaseAll releases at once, so that they share commits
+// and do not hold up others for long.
+const releaseStep = 64
+
+// ReleaseAll releases all webhooks of all accounts that are on hold, as
+// [WebhookService.Release] does, and returns how many it released. If it returns an error,
+// or ctx ends, those that it released stay so: call it again for the rest.
+func (s *WebhookService) ReleaseAll(ctx context.Context) (released int, err error) {
+	page := Page{Limit: releaseStep}
+	for {
+		held, err := s.HeldWebhooks(ctx, page)
+		if err != nil {
+			return released, err
+		}
+		var group sync.WaitGroup
+		failed := make([]error, len(held.Webhooks))
+		for i := range held.Webhooks {
+			group.Go(func() {
+				_, failed[i] = s.Release(ctx, held.Webhooks[i].Account, held.Webhooks[i].ID)
+			})
+		}
+		group.Wait()
+		for _, err := range failed {
+			if err == nil {
+				released++
+			} else if !errors.Is(err, ErrNotFound) { // it was deleted meanwhile
+				return released, err
+			}
+		}
+		if page.After = held.Next; page.After == "" {
+			return released, nil
+		}
+	}
+}
