@@ -32,13 +32,14 @@ var importRules = map[string][]string{
 	"webhooks/internal/outbound": {"code.dny.dev/ssrf"},
 	"webhooks/internal/testgate": {"webhooks/internal/outbound"},
 
-	"store":                           {"apikeys", "webhooks"},
+	"store":                           {"apikeys", "webhooks", "store/transfer"},
+	"store/transfer":                  {"apikeys", "webhooks", "scopes", "signing"},
 	"store/queue":                     {"webhooks", "internal/heap"},
-	"store/memory":                    {"apikeys", "auth", "webhooks", "scopes", "signing", "store", "internal/clock", "internal/cursor", "store/queue"},
-	"store/bolt":                      {"apikeys", "auth", "webhooks", "scopes", "signing", "store", "store/bolt/internal/groupcommit", "store/bolt/internal/record", "internal/boltfault", "internal/clock", "internal/cursor", "store/queue", "go.etcd.io/bbolt", "go.etcd.io/bbolt/errors", "github.com/oklog/ulid/v2"},
+	"store/memory":                    {"apikeys", "auth", "webhooks", "scopes", "signing", "store", "internal/clock", "internal/cursor", "store/queue", "store/transfer"},
+	"store/bolt":                      {"apikeys", "auth", "webhooks", "scopes", "signing", "store", "store/bolt/internal/groupcommit", "store/bolt/internal/record", "internal/boltfault", "internal/clock", "internal/cursor", "store/queue", "store/transfer", "go.etcd.io/bbolt", "go.etcd.io/bbolt/errors", "github.com/oklog/ulid/v2"},
 	"store/bolt/internal/record":      {"apikeys", "webhooks", "scopes", "signing", "internal/clock"},
 	"store/bolt/internal/groupcommit": {"store", "go.etcd.io/bbolt", "go.etcd.io/bbolt/errors"},
-	"store/storetest":                 {"apikeys", "auth", "webhooks", "scopes", "signing", "store", "github.com/google/go-cmp/cmp", "github.com/google/go-cmp/cmp/cmpopts"},
+	"store/storetest":                 {"apikeys", "auth", "webhooks", "scopes", "signing", "store", "store/transfer", "github.com/google/go-cmp/cmp", "github.com/google/go-cmp/cmp/cmpopts"},
 
 	// What tests of hosts use is for outsiders, too.
 	"storageapitest": {".", "apikeys", "auth", "scopes", "signing", "store/memory", "webhooks", "internal/pipenet", "internal/testbubble", "internal/testhook"},

@@ -65,7 +65,7 @@ func (s *Store) settle(settlement *webhooks.Settlement, d *delivery) {
 		s.queue.Release(token)
 	case webhooks.Retry:
 		due := time.Now().Add(settlement.RetryAfter)
-		d.NextAttemptAt = stored(due)
+		d.NextAttemptAt, d.first = stored(due), false
 		s.queue.Retry(token, due, attempt.Number)
 	case webhooks.Deliver:
 		s.queue.Done(token)
@@ -118,7 +118,7 @@ func (s *Store) Redeliver(ctx context.Context, account, webhookID, eventID strin
 	case d.State != webhooks.Pending:
 		s.addPending(d, w, queue.Pending{Due: now, First: true})
 	case s.queue.MakeDue(webhookID, e.seq, now):
-		d.NextAttemptAt = stored(now)
+		d.NextAttemptAt, d.recovered, d.first = stored(now), false, true
 	default:
 		return nil
 	}

@@ -25,6 +25,10 @@ type delivery struct {
 	webhooks.Delivery
 	event   *event
 	settled webhooks.DeliveryState // before it was last made pending
+
+	// Of a pending one, as in [queue.Pending].
+	before           int
+	recovered, first bool
 }
 
 // place is where a delivery stands in the queue.
@@ -91,6 +95,7 @@ func (s *Store) addPending(d *delivery, w *webhooks.Webhook, o queue.Pending) {
 	o.Before = o.Attempts
 	s.queue.Add(o)
 	d.settled, d.State, d.NextAttemptAt = d.State, webhooks.Pending, stored(o.Due)
+	d.before, d.recovered, d.first = o.Before, o.Recovered, o.First
 	if !w.Claimable() {
 		s.queue.Pause(d.WebhookID)
 	}

@@ -155,7 +155,11 @@ func (s *Store) Purge(ctx context.Context, purge webhooks.Purge) (more bool, err
 		}
 	}
 	s.log = slices.DeleteFunc(s.log, func(e *event) bool {
-		return e.noBody && len(e.deliveries) == 0 && s.events[ref{e.Account, e.ID}] != e
+		old := e.noBody && len(e.deliveries) == 0 && s.events[ref{e.Account, e.ID}] != e
+		if old {
+			delete(s.forgotten, forgottenOf(e.Account, e.ID, e.published))
+		}
+		return old
 	})
 	s.recoveries = slices.DeleteFunc(s.recoveries, func(r *recovery) bool {
 		return r.Done && r.CreatedAt.Before(purge.Attempts)
@@ -182,6 +186,7 @@ func (s *Store) purge(e *event, purge *webhooks.Purge) (removed bool) {
 	}
 	if name := (ref{e.Account, e.ID}); e.published.Before(purge.EventIDs) && s.events[name] == e {
 		delete(s.events, name)
+		s.forgotten[forgottenOf(e.Account, e.ID, e.published)] = true
 		removed = true
 	}
 	return removed

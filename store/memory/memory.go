@@ -38,9 +38,10 @@ type Store struct {
 	keyRequests, webhookRequests requests
 
 	webhooks   table[webhooks.Webhook]
-	webhookIDs map[string]bool // of all accounts
-	events     map[ref]*event  // by id
-	log        []*event        // in the order they were stored
+	webhookIDs map[string]bool    // of all accounts
+	events     map[ref]*event     // by id
+	log        []*event           // in the order they were stored
+	forgotten  map[forgotten]bool // of log, those whose id is not known any more
 	deliveries map[place]*delivery
 	recoveries []*recovery // those that are not done in turn
 	cursors    cursor.Key  // hides the numbers of events
@@ -64,6 +65,7 @@ func New() *Store {
 		deliveries: make(map[place]*delivery),
 		alerts:     make(map[ref]*alert),
 		dedupKeys:  make(map[dedupKey]bool),
+		forgotten:  make(map[forgotten]bool),
 		cursors:    cursor.NewKey(),
 	}
 	s.clock.Watch()

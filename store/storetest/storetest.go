@@ -117,6 +117,7 @@ func Run(t *testing.T, open func(t *testing.T) store.Store) {
 			})
 		})
 	}
+	t.Run("Transfer", func(t *testing.T) { RunTransfer(t, open, open) })
 }
 
 func closeStore(t *testing.T, s store.Store) {

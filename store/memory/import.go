@@ -1,0 +1,247 @@
+package memory
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/storageapi/storageapi/apikeys"
+	"github.com/storageapi/storageapi/store/queue"
+	"github.com/storageapi/storageapi/store/transfer"
+	"github.com/storageapi/storageapi/webhooks"
+)
+
+// A forgotten event is known by when it was published, too: there may be another of its id.
+type forgotten struct {
+	ref
+	published int64 // milliseconds
+}
+
+func forgottenOf(account, id string, published time.Time) forgotten {
+	return forgotten{ref{account, id}, published.UnixMilli()}
+}
+
+// Import implements [transfer.Store].
+func (s *Store) Import(ctx context.Context, records []transfer.Record) error {
+	if err := transfer.Check(records); err != nil {
+		return err
+	}
+	if err := s.begin(ctx); err != nil {
+		return err
+	}
+	defer s.mu.Unlock()
+	fits := conflicts{store: s, hashes: make(map[apikeys.Hash]ref), owners: make(map[string]string), open: make(map[string]string)}
+	for _, r := range records {
+		if err := fits.check(r); err != nil {
+			return err
+		}
+	}
+	for _, r := range records {
+		s.add(r)
+	}
+	return nil
+}
+
+// conflicts looks for what cannot be imported, before anything is.
+type conflicts struct {
+	store  *Store
+	hashes map[apikeys.Hash]ref
+	owners map[string]string // accounts, by ids of webhooks and of recoveries
+	open   map[string]string // recoveries that are not done, by webhook
+}
+
+func (c *conflicts) check(r transfer.Record) error {
+	switch r := r.(type) {
+	case *transfer.Key:
+		return c.checkKey(r)
+	case *transfer.Webhook:
+		if owner, taken := c.ownerOf(r.ID); taken && owner != r.Account {
+			return fmt.Errorf("webhook %q of account %q: its id %w", r.ID, r.Account, transfer.ErrConflict)
+		}
+		c.owners[r.ID] = r.Account
+	case *transfer.Event:
+		for i := range r.Deliveries {
+			d := &r.Deliveries[i]
+			if owner, _ := c.ownerOf(d.WebhookID); d.State == webhooks.Pending && owner != r.Account {
+				return fmt.Errorf("event %q of account %q: %w: it is pending for webhook %q, which is not there", r.ID, r.Account, transfer.ErrRecord, d.WebhookID)
+			}
+		}
+	case *transfer.Recovery:
+		return c.checkRecovery(r)
+	}
+	return nil
+}
+
+func (c *conflicts) checkKey(r *transfer.Key) error {
+	name := ref{r.Account, r.ID}
+	if c.store.keys.find(r.Account, r.ID) != nil {
+		return nil
+	}
+	for _, hash := range []apikeys.Hash{r.Hash, r.Previous} {
+		owner, taken := c.hashes[hash]
+		if c.store.byHash[hash] != nil || taken && owner != name {
+			return fmt.Errorf("key %q of account %q: a hash of it %w", r.ID, r.Account, transfer.ErrConflict)
+		}
+		if !hash.IsZero() {
+			c.hashes[hash] = name
+		}
+	}
+	return nil
+}
+
+// ownerOf returns the account of the webhook of that id.
+func (c *conflicts) ownerOf(webhook string) (account string, there bool) {
+	if account, there = c.owners[webhook]; there || !c.store.webhookIDs[webhook] {
+		return account, there
+	}
+	for account := range c.store.webhooks {
+		if c.store.webhooks.find(account, webhook) != nil {
+			return account, true
+		}
+	}
+	return "", false
+}
+
+func (c *conflicts) checkRecovery(r *transfer.Recovery) error {
+	if c.open[r.WebhookID] == r.ID {
+		return nil
+	}
+	for _, other := range c.store.recoveries {
+		switch {
+		case other.ID == r.ID && other.Account == r.Account:
+			return nil
+		case other.ID == r.ID, !r.Done && !other.Done && other.WebhookID == r.WebhookID:
+			return fmt.Errorf("recovery %q of account %q: it, or that its webhook has one under way, %w", r.ID, r.Account, transfer.ErrConflict)
+		}
+	}
+	if !r.Done {
+		if c.open[r.WebhookID] != "" {
+			return fmt.Errorf("recovery %q of account %q: %w: its webhook has another that is not done", r.ID, r.Account, transfer.ErrConflict)
+		}
+		c.open[r.WebhookID] = r.ID
+	}
+	return nil
+}
+
+// add adds a record, unless it is there.
+func (s *Store) add(r transfer.Record) {
+	switch r := r.(type) {
+	case *transfer.Key:
+		if s.keys.find(r.Account, r.ID) == nil {
+			k := &key{storedKey(r.Key), stored(r.UsedAt)}
+			k.LastUsedAt, k.PreviousUsedAt = stored(r.LastUsedAt), stored(r.PreviousUsedAt)
+			s.keys.insert(k.Account, k.ID, k)
+			s.index(k)
+		}
+	case *transfer.Webhook:
+		if s.webhooks.find(r.Account, r.ID) == nil {
+			w := copyOf(r.Webhook)
+			w.CreatedAt = stored(w.CreatedAt)
+			s.webhooks.insert(w.Account, w.ID, &w)
+			s.webhookIDs[w.ID] = true
+		}
+	case *transfer.Request:
+		to := &s.keyRequests
+		if r.Webhook {
+			to = &s.webhookRequests
+		}
+		to.add(request{ref{r.Account, r.IdempotencyKey}, r.Made, stored(r.At)})
+	case *transfer.Alert:
+		if name := (ref{r.Account, string(r.Metric)}); s.alerts[name] == nil {
+			s.alerts[name] = &alert{bytes.Clone(r.State), r.Due}
+		}
+	case *transfer.DedupKey:
+		s.dedupKeys[dedupKey{r.Account, r.Key, r.Until.UnixMilli()}] = true
+	case *transfer.FileScan:
+		if len(s.fileScan) == 0 {
+			s.fileScan = bytes.Clone(r.State)
+		}
+	case *transfer.Event:
+		s.addEvent(r)
+	case *transfer.Recovery:
+		s.addRecovery(r)
+	}
+}
+
+// add remembers a request that was made some time ago, unless it is known.
+func (r *requests) add(noted request) {
+	if _, known := r.known[noted.name]; known {
+		return
+	}
+	if r.known == nil {
+		r.known, r.count = make(map[ref]request), make(map[string]int)
+	}
+	r.known[noted.name] = noted
+	r.count[noted.name.account]++
+	i, _ := slices.BinarySearchFunc(r.log, noted.at, func(other request, at time.Time) int { return other.at.Compare(at) })
+	r.log = slices.Insert(r.log, i, noted)
+}
+
+func (s *Store) addEvent(r *transfer.Event) {
+	name, published := ref{r.Account, r.ID}, stored(r.PublishedAt)
+	old := forgottenOf(r.Account, r.ID, published)
+	if known := s.events[name]; s.forgotten[old] || known != nil && (!r.Forgotten || known.published.Equal(published)) {
+		return
+	}
+	s.lastSeq++
+	e := &event{EncodedEvent: r.EncodedEvent, seq: s.lastSeq, published: published, matched: r.Matched, noBody: r.NoBody}
+	e.Timestamp = stored(e.Timestamp)
+	if s.log = append(s.log, e); r.Forgotten {
+		s.forgotten[old] = true
+	} else {
+		s.events[name] = e
+	}
+	if published.After(s.published) {
+		s.published = published
+	}
+	for i := range r.Deliveries {
+		s.addDelivery(e, &r.Deliveries[i])
+	}
+}
+
+func (s *Store) addDelivery(e *event, from *transfer.Delivery) {
+	d := &delivery{event: e, settled: from.Settled, before: from.Before, recovered: from.Recovered, first: from.First}
+	d.Delivery = webhooks.Delivery{
+		EventID: e.ID, WebhookID: from.WebhookID, Type: e.Type, PublishedAt: e.published, State: from.State, Attempts: slices.Clone(from.Attempts),
+	}
+	for i := range d.Attempts {
+		d.Attempts[i].StartedAt = stored(d.Attempts[i].StartedAt)
+	}
+	e.deliveries = append(e.deliveries, d)
+	s.deliveries[place{d.WebhookID, e.seq}] = d
+	if d.State != webhooks.Pending {
+		return
+	}
+	now := time.Now()
+	due := now.Add(from.Wait)
+	if d.NextAttemptAt = stored(due); from.AsPublished {
+		d.NextAttemptAt = e.published
+		due = now.Add(min(e.published.Sub(now), 0))
+	}
+	w := s.webhooks.find(e.Account, d.WebhookID)
+	s.queue.Add(queue.Pending{
+		Webhook: w.ID, Account: w.Account, Standing: queue.StandingOf(w), Seq: e.seq, Due: due,
+		Attempts: from.Made, Before: from.Before, Recovered: from.Recovered, First: from.First,
+	})
+	if !w.Claimable() {
+		s.queue.Pause(w.ID)
+	}
+}
+
+func (s *Store) addRecovery(r *transfer.Recovery) {
+	if slices.ContainsFunc(s.recoveries, func(other *recovery) bool { return other.ID == r.ID }) {
+		return
+	}
+	added := &recovery{Recovery: r.Recovery, next: s.lastSeq + 1}
+	added.States = slices.Clone(r.States)
+	added.From, added.To, added.CreatedAt = stored(r.From), stored(r.To), stored(r.CreatedAt)
+	if r.NextEventID != "" {
+		added.next = 0
+		if e := s.events[ref{r.Account, r.NextEventID}]; e != nil {
+			added.next = e.seq
+		}
+	}
+	s.recoveries = append(s.recoveries, added)
+}

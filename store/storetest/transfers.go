@@ -1,0 +1,618 @@
+package storetest
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/storageapi/storageapi/apikeys"
+	"github.com/storageapi/storageapi/signing"
+	"github.com/storageapi/storageapi/store"
+	"github.com/storageapi/storageapi/store/transfer"
+	"github.com/storageapi/storageapi/webhooks"
+)
+
+// RunTransfer tests Accounts, Export and Import from stores of one backend to those of
+// another, or the same. Each call of from and to returns an empty store, which the suite
+// closes. [Run] includes it for two stores of its own backend.
+func RunTransfer(t *testing.T, from, to func(t *testing.T) store.Store) {
+	t.Helper()
+	run := func(name string, test func(src, dst *tester)) {
+		t.Run(name, func(t *testing.T) {
+			src, dst := from(t), to(t)
+			defer closeStore(t, src)
+			defer closeStore(t, dst)
+			for _, s := range []store.Store{src, dst} {
+				if _, err := s.Export(t.Context(), "", "", 1); errors.Is(err, errors.ErrUnsupported) {
+					t.Skip("it cannot export")
+				}
+			}
+			test(&tester{t, src}, &tester{t, dst})
+		})
+	}
+	transferWhole(run)
+	transferParts(run)
+	transferRefused(run)
+}
+
+// A transferRunner runs a test on two stores of its own.
+type transferRunner func(name string, test func(src, dst *tester))
+
+// pages returns all pages of an export.
+func (t *tester) exportPages(account string, limit int) (pages []transfer.Page) {
+	t.Helper()
+	for page, err := range transfer.Pages(t.Context(), t.store, account, limit) {
+		t.must(err)
+		wantSame(t, "Unreadable", page.Unreadable, nil)
+		if len(page.Records) > limit {
+			t.Fatalf("a page of at most %d has %d records", limit, len(page.Records))
+		}
+		pages = append(pages, page)
+	}
+	return pages
+}
+
+// moveTo imports an export in pages of that size.
+func (t *tester) moveTo(dst *tester, account string, limit int) {
+	t.Helper()
+	for _, page := range t.exportPages(account, limit) {
+		dst.must(dst.store.Import(t.Context(), page.Records))
+	}
+}
+
+func (t *tester) summary(account string) transfer.Summary {
+	t.Helper()
+	sums, err := transfer.Summarize(t.Context(), t.store, account)
+	t.must(err)
+	return sums
+}
+
+// everyKind fills a store with what there can be of each kind of record, in the accounts
+// "acct" and "other".
+func (t *tester) everyKind() {
+	t.Helper()
+	t.must(t.store.CreateKey(t.Context(), rotatedKey("acct", "key"), request("requested", 7)))
+	t.createKeys(newKey("acct", "unused"), rotatedKey("other", "key"), newKey(long("account", 128), long("id", 128)))
+	t.must(t.store.RecordKeyUse(t.Context(), []apikeys.KeyUse{
+		{Account: "acct", ID: "key", Hash: hashOf("acct", "key"), At: some.Add(time.Minute)},
+		{Account: "acct", ID: "key", Hash: hashOf("acct", "key", "previous"), At: some.Add(time.Second)},
+		{Account: "acct", ID: "key", Hash: hashOf("acct", "key", "before"), At: some.Add(time.Hour)},
+	}))
+	full := newWebhook("acct", "full")
+	full.URL, full.Active, full.OffReason, full.Events, full.PastEvents = long("url", 4096), false, webhooks.OffGone, full.Events[:1], full.Events[1:]
+	full.BalanceThreshold, full.ProvenAt, full.FailingSince, full.FailingEvent, full.FailedAgain = webhooks.Amount(math.MaxInt64), some, some.Add(1), "event", true
+	full.WarnedAt, full.PreviousSecret, full.PreviousSecretExpiresAt = some.Add(time.Hour), signing.NewSecret(), some.Add(time.Minute)
+	must := func(w webhooks.Webhook, options apikeys.CreateOptions) {
+		t.must(t.store.CreateWebhook(t.Context(), w, webhooks.CreateOptions(options)))
+	}
+	must(full, request("requested", 8))
+	held := newWebhook("holding", "held")
+	held.Held = true
+	t.createWebhooks(held)
+	t.enqueue(newEvent("holding", "held"), 1)
+	must(newWebhook("other", "others"), request("requested", 9))
+
+	// What was published before the webhooks of history begin, and is purged by and by.
+	t.createWebhooks(newWebhook("acct", "webhook"))
+	t.inEachState("acct", "webhook")
+	t.setActive("other", "others", false)
+	t.settleEvent(newEvent("acct", "forgotten"), 1, webhooks.GiveUp)
+	first := t.border()
+	t.settleEvent(newEvent("acct", "forgotten body"), 1, webhooks.Deliver)
+	second := t.border()
+	t.purge(webhooks.Purge{Payloads: second, EventIDs: first})
+	t.setActive("other", "others", true)
+
+	t.settleEvent(newEvent("acct", "forgotten"), 1, webhooks.Deliver) // its id, again
+	t.createWebhooks(newWebhook("acct", "deleted"))
+	t.settleEvent(newEvent("acct", "left"), 2, webhooks.Deliver)
+	t.enqueue(newEvent("acct", "dropped"), 2)
+	for _, task := range t.claimAll(2) {
+		t.settle(settlement(task, webhooks.GiveUp))
+	}
+	t.must(t.store.Redeliver(t.Context(), "acct", "deleted", "dropped"))
+	t.must(t.store.DeleteWebhook(t.Context(), "acct", "deleted", nil))
+	t.enqueue(newEvent("nobody", "unheard"), 0)
+	t.enqueue(newEvent(long("account", 128), long("event", 64)), 0)
+
+	for i := range 12 { // more than are packed, with attempts of every length
+		event := newEvent("other", numbered("event", i))
+		event.Body = []byte(`{"data":"` + long("body", 100*i) + "\"}\xff\x00")
+		t.enqueue(event, 1)
+	}
+	for i, task := range t.claimAll(12) {
+		end := settlement(task, []webhooks.Outcome{webhooks.Deliver, webhooks.GiveUp, webhooks.Retry, webhooks.Release}[i%4])
+		end.RetryAfter = time.Duration(i/4*60) * time.Minute
+		end.Attempt.Response, end.Attempt.Duration, end.Attempt.Status = long("response", 90*i), time.Duration(math.MaxInt64).Truncate(time.Microsecond), math.MaxInt32
+		t.settle(end)
+	}
+	for range 2 { // the second dead one is delivered by its second attempt, and sent again
+		t.must(t.store.Redeliver(t.Context(), "other", "others", numbered("event", 5)))
+		again := t.claim(webhooks.Claim{Limit: 1, Lease: longLease, Webhooks: []string{"others"}})
+		t.settle(settlement(again[0], webhooks.Deliver))
+	}
+	t.must(t.store.Redeliver(t.Context(), "other", "others", numbered("event", 5)))
+	t.must(t.store.Redeliver(t.Context(), "other", "others", numbered("event", 9)))
+
+	t.createWebhooks(newWebhook("acct", "recovering"), newWebhook("acct", "recovered"))
+	for i := range 6 {
+		t.setActive("acct", "recovering", false)
+		t.setActive("acct", "recovered", false)
+		t.enqueue(newEvent("acct", numbered("missed", i)), 1)
+	}
+	t.setActive("acct", "recovering", true)
+	done, under := newRecovery("acct", "recovered", "done", webhooks.Delivered), newRecovery("acct", "recovering", "under way", webhooks.Skipped)
+	t.createRecoveries(done)
+	t.advance(1000)
+	t.createRecoveries(under)
+	for range 3 {
+		_, err := t.store.AdvanceRecovery(t.Context(), 2)
+		t.must(err)
+	}
+
+	t.updateAlert("acct", webhooks.MetricBalance, keepState(long("state", 5000)))
+	t.updateAlert("acct", "metric", keepState("\x00\xff"))
+	t.updateAlert("other", webhooks.MetricBalance, func(step *webhooks.AlertStep) error {
+		step.Deferrable = true
+		return keepState("deferred")(step)
+	})
+	t.updateAlert("alone", webhooks.MetricBandwidth, keepState("alone"))
+	t.updateWebhook("acct", "webhook", func(*webhooks.Webhook) {}) // the balance's alert is due
+	t.enqueueOnce(newEvent("alone", "once"), 0, newDedupKey("a"), newDedupKey(long("b", 1024)), webhooks.DedupKey{Key: "a", Until: some.Add(time.Millisecond)})
+	t.updateFileScan("\x00scan\xff")
+}
+
+// everything returns what the methods of a store tell of what everyKind made. It changes
+// nothing that another look would tell otherwise.
+func (t *tester) everything() map[string]any {
+	t.Helper()
+	seen := make(map[string]any)
+	note := func(what string, got any, err error) {
+		if err != nil {
+			got = err.Error()
+		}
+		seen[what] = got
+	}
+	accounts, err := t.store.Accounts(t.Context(), "", 99)
+	note("accounts", accounts, err)
+	for _, account := range append(accounts, "nobody") {
+		keys, err := t.store.ListKeys(t.Context(), account, apikeys.Page{Limit: 99})
+		note("keys of "+account, keys, err)
+		for _, key := range keys {
+			byHash, err := t.store.KeyByHash(t.Context(), key.Hash)
+			note("key of the hash of "+key.ID+" of "+account, byHash, err)
+			if !key.Previous.IsZero() {
+				byHash, err = t.store.KeyByHash(t.Context(), key.Previous)
+				note("key of the previous hash of "+key.ID+" of "+account, byHash, err)
+			}
+		}
+		hooks, err := t.store.ListWebhooks(t.Context(), account, webhooks.Page{Limit: 99})
+		note("webhooks of "+account, hooks, err)
+		for _, w := range hooks {
+			for name, query := range map[string]webhooks.DeliveryQuery{
+				"all": {}, "failed": {Failed: true}, "dead": {States: []webhooks.DeliveryState{webhooks.Dead, webhooks.Skipped}},
+				"pending": {States: []webhooks.DeliveryState{webhooks.Pending}}, "to come": {From: some}, "to then": {To: some},
+			} {
+				var all []webhooks.Delivery
+				t.pages(account, w.ID, query, func(page []webhooks.Delivery) { all = append(all, page...) })
+				note(name+" deliveries of "+w.ID, roughly(all), nil)
+			}
+			backlog, err := t.store.Backlog(t.Context(), w.ID)
+			note("pending of "+w.ID, backlog.Pending, err)
+		}
+		for _, metric := range []webhooks.Metric{webhooks.MetricBalance, webhooks.MetricBandwidth, "metric"} {
+			note("alert of "+string(metric)+" of "+account, t.alertAsItIs(account, metric), nil)
+		}
+		unseen, err := t.store.UnseenKeys(t.Context(), account, []webhooks.DedupKey{
+			newDedupKey("a"), newDedupKey(long("b", 1024)), newDedupKey("c"), {Key: "a", Until: some.Add(time.Millisecond)}, {Key: "a", Until: some.Add(time.Second)},
+		})
+		note("unseen keys of "+account, unseen, err)
+		for _, id := range []string{"delivered", "dead", "skipped", "pending", "forgotten", "forgotten body", "left", "dropped", "unheard", "none", long("event", 64)} {
+			list, err := t.store.EventDeliveries(t.Context(), account, id)
+			note("deliveries of "+id+" of "+account, roughly(list), err)
+		}
+		for i := range 12 {
+			for _, prefix := range []string{"event", "missed"} {
+				list, err := t.store.EventDeliveries(t.Context(), account, numbered(prefix, i))
+				note("deliveries of "+numbered(prefix, i)+" of "+account, roughly(list), err)
+			}
+		}
+	}
+	due, err := t.store.DueAlerts(t.Context(), 99)
+	slices.Sort(due)
+	note("due alerts", due, err)
+	failing, err := t.store.FailingWebhooks(t.Context(), some.AddDate(1, 0, 0), webhooks.Page{Limit: 99})
+	heldOnes, err := t.store.HeldWebhooks(t.Context(), webhooks.Page{Limit: 99})
+	note("held webhooks", heldOnes, err)
+	note("failing webhooks", failing, err)
+	for _, id := range []string{"done", "under way"} {
+		recovery, err := t.store.RecoveryByID(t.Context(), "acct", id)
+		note("recovery "+id, recovery, err)
+	}
+	note("file scan", t.fileScan(), nil)
+	again := request("requested", 0)
+	note("request for a key", keyCreator.duplicate(t.store.CreateKey(t.Context(), newKey("acct", "again"), again)), nil)
+	for _, account := range []string{"acct", "other"} {
+		err := t.store.CreateWebhook(t.Context(), newWebhook(account, "again"), webhooks.CreateOptions(again))
+		note("request for a webhook of "+account, webhookCreator.duplicate(err), nil)
+	}
+	return seen
+}
+
+var errAsItIs = errors.New("it stays as it is")
+
+// alertAsItIs returns the state of an alert, without ending that it is due.
+func (t *tester) alertAsItIs(account string, metric webhooks.Metric) (state string) {
+	t.Helper()
+	_, err := t.store.UpdateAlert(t.Context(), account, metric, func(step *webhooks.AlertStep) error {
+		state = string(step.State)
+		return errAsItIs
+	})
+	t.wantError("UpdateAlert", err, errAsItIs)
+	return state
+}
+
+// roughly returns deliveries with the minute in which they are due: the clocks of two
+// stores may differ by some seconds.
+func roughly(list []webhooks.Delivery) []webhooks.Delivery {
+	list = slices.Clone(list)
+	for i := range list {
+		if at := &list[i].NextAttemptAt; !at.IsZero() {
+			*at = time.Unix(0, 0).UTC().Add(time.Until(*at).Round(5 * time.Minute))
+		}
+	}
+	return list
+}
+
+// wantAlike checks that two stores tell the same, and then do the same.
+func (t *tester) wantAlike(other *tester) {
+	t.Helper()
+	wantSame(t, "what the stores have", other.everything(), t.everything())
+	if err := t.summary("").Compare(other.summary("")); err != nil {
+		t.Error(err)
+	}
+	seen := make([]map[string]any, 2)
+	for i, s := range []*tester{t, other} {
+		seen[i] = make(map[string]any)
+		claimed := func(name string) {
+			for _, task := range s.claim(webhooks.Claim{Limit: 999, Lease: longLease}) {
+				of := name + " of " + task.Webhook.ID
+				tasks, _ := seen[i][of].([]webhooks.Task)
+				webhook := *task.Webhook
+				task.Webhook, task.Token = &webhook, 0
+				seen[i][of] = append(tasks, task)
+			}
+		}
+		s.advance(1)
+		claimed("claimed")
+		s.setActive("acct", "recovered", true)
+		claimed("claimed once it is on")
+		seen[i]["recovery"] = s.recovery("acct", "under way")
+		s.must(s.store.Redeliver(s.Context(), "other", "others", numbered("event", 4)))
+		s.must(s.store.DeleteWebhook(s.Context(), "other", "others", nil))
+		for n := range 12 { // those that were sent again are as they were settled before
+			list, err := s.store.EventDeliveries(s.Context(), "other", numbered("event", n))
+			s.must(err)
+			seen[i]["left of "+numbered("event", n)] = roughly(list)
+		}
+		for _, id := range []string{"delivered", "forgotten body", "forgotten", "new"} {
+			n, err := s.store.Enqueue(s.Context(), newEvent("acct", id))
+			s.must(err)
+			seen[i]["again "+id] = n
+		}
+		seen[i]["newest"] = eventIDs(s.list("acct", "webhook", webhooks.DeliveryQuery{}))
+		border := s.border()
+		s.purge(webhooks.Purge{Payloads: border, Attempts: border, EventIDs: border, DedupKeys: some.AddDate(1, 0, 0)})
+		list, err := s.store.EventDeliveries(s.Context(), "acct", "left")
+		seen[i]["purged"] = []any{roughly(list), errors.Is(err, webhooks.ErrNotFound)}
+		s.must(s.store.DeleteKey(s.Context(), "acct", "key", nil))
+		s.createKeys(rotatedKey("acct", "key"))
+	}
+	for of, tasks := range seen[0] { // what was redelivered comes first in a store that knows so
+		if _, claimed := tasks.([]webhooks.Task); claimed {
+			for i := range seen {
+				list, _ := seen[i][of].([]webhooks.Task)
+				slices.SortStableFunc(list, func(a, b webhooks.Task) int { return slices.Compare([]byte(a.Event.ID), []byte(b.Event.ID)) })
+			}
+		}
+	}
+	wantSame(t, "what the stores do", seen[1], seen[0])
+}
+
+// transferWhole tests exports of all accounts.
+func transferWhole(run transferRunner) {
+	run("a store tells and does what the other did", func(src, dst *tester) {
+		src.everyKind()
+		src.moveTo(dst, "", 1000)
+		src.wantAlike(dst)
+	})
+
+	run("in pages of any size, each imported again, and all once more", func(src, dst *tester) {
+		src.everyKind()
+		sums := src.summary("")
+		for _, limit := range []int{1, 7} {
+			for _, page := range src.exportPages("", limit) {
+				for range 2 {
+					dst.must(dst.store.Import(dst.Context(), page.Records))
+				}
+			}
+			dst.must(sums.Compare(dst.summary("")))
+		}
+		src.wantAlike(dst)
+	})
+
+	run("cut short at any page, and gone on with from the page before or the first", func(src, dst *tester) {
+		src.everyKind()
+		pages := src.exportPages("", 9)
+		for i := 0; i < len(pages); {
+			ctx, cancel := context.WithCancel(dst.Context())
+			time.AfterFunc(rand.N(2*time.Millisecond), cancel)
+			err := dst.store.Import(ctx, pages[i].Records)
+			cancel()
+			switch {
+			case err == nil:
+				i++
+			case !errors.Is(err, context.Canceled):
+				dst.Fatal(err)
+			case i%3 == 0:
+				i = 0
+				dst.must(dst.store.Import(dst.Context(), pages[0].Records))
+				for j := 1; j <= len(pages)/2; j++ {
+					dst.must(dst.store.Import(dst.Context(), pages[j].Records))
+				}
+			default:
+				i = max(0, i-1)
+				dst.must(dst.store.Import(dst.Context(), pages[i].Records))
+			}
+		}
+		src.wantAlike(dst)
+	})
+
+	run("there and back", func(src, dst *tester) {
+		src.everyKind()
+		src.moveTo(dst, "", 50)
+		sums := dst.summary("")
+		src.must(src.summary("").Compare(sums))
+		src.moveTo(dst, "", 1000) // once more
+		dst.must(sums.Compare(dst.summary("")))
+		dst.moveTo(src, "", 1000) // where all is already
+		dst.must(sums.Compare(src.summary("")))
+	})
+
+	run("lines are the records", func(src, dst *tester) {
+		src.everyKind()
+		for _, page := range src.exportPages("", 20) {
+			parsed := make([]transfer.Record, len(page.Records))
+			for i, r := range page.Records {
+				line, err := transfer.AppendRecord(nil, r)
+				src.must(err)
+				parsed[i], err = transfer.ParseRecord(line)
+				src.must(err)
+			}
+			dst.must(dst.store.Import(dst.Context(), parsed))
+		}
+		src.wantAlike(dst)
+	})
+
+	run("values at their limits", func(src, dst *tester) {
+		id := func(name string) string { return long(name, 128) }
+		key := rotatedKey(id("a"), id("k"))
+		key.Name, key.ExpiresAt, key.CreatedAt = long("name", 4096), time.UnixMilli(math.MaxInt32*1000).UTC(), time.UnixMilli(-1).UTC()
+		src.createKeys(key)
+		for _, odd := range oddStrings {
+			src.createKeys(newKey(odd, odd), rotatedKey(odd, odd+odd))
+			src.createWebhooks(newWebhook(odd, odd))
+			src.enqueue(newEvent(odd, odd), 1)
+		}
+		webhook := newWebhook(id("a"), id("w"))
+		webhook.URL, webhook.BalanceThreshold, webhook.Secret = long("url", 4096), 0, signing.Secret{}
+		src.createWebhooks(webhook)
+		empty := newEvent(id("a"), id("e"))
+		empty.Body, empty.Timestamp = []byte{}, time.Time{}
+		src.enqueue(empty, 1)
+		src.updateAlert(id("a"), "metric", keepState(strings.Repeat(long("state", 1024), 1024)))
+		src.moveTo(dst, "", 3)
+		src.must(src.summary("").Compare(dst.summary("")))
+		wantSame(dst, "KeyByID", dst.key(id("a"), id("k")), key)
+		wantSame(dst, "WebhookByID", dst.webhook(id("a"), id("w")), webhook)
+		for _, odd := range oddStrings {
+			wantSame(dst, "KeyByID", dst.key(odd, odd+odd), rotatedKey(odd, odd+odd))
+			wantSame(dst, "WebhookByID", dst.webhook(odd, odd), src.webhook(odd, odd))
+		}
+		tasks := make(map[string]webhooks.EncodedEvent)
+		for _, task := range dst.claimAll(len(oddStrings) + 1) {
+			tasks[task.Event.Account] = task.Event
+		}
+		for _, odd := range oddStrings {
+			wantSame(dst, "Task.Event", tasks[odd], newEvent(odd, odd))
+		}
+		wantSame(dst, "Task.Event", tasks[id("a")], empty)
+	})
+}
+
+// transferParts tests exports of one account, and imports next to others.
+func transferParts(run transferRunner) {
+	run("accounts are in the order of their bytes, in pages of any size", func(src, _ *tester) {
+		var want []string
+		for i, odd := range oddStrings {
+			switch want = append(want, odd); i % 3 {
+			case 0:
+				src.createKeys(newKey(odd, odd))
+			case 1:
+				src.createWebhooks(newWebhook(odd, odd))
+			case 2:
+				src.updateAlert(odd, webhooks.MetricBalance, keepState("state"))
+			}
+		}
+		src.createKeys(newKey("a", "another"))
+		src.createWebhooks(newWebhook("a", "another"))
+		slices.Sort(want)
+		for _, limit := range []int{1, 4, 999} {
+			var got []string
+			for after := ""; ; after = got[len(got)-1] {
+				page, err := src.store.Accounts(src.Context(), after, limit)
+				src.must(err)
+				if got = append(got, page...); len(page) == 0 {
+					break
+				}
+			}
+			wantSame(src, "Accounts", got, want)
+		}
+	})
+
+	run("one account after the other, next to what is there", func(src, dst *tester) {
+		src.everyKind()
+		dst.createKeys(newKey("resident", "key"))
+		dst.createWebhooks(newWebhook("resident", "resident"))
+		dst.settleEvent(newEvent("resident", "settled"), 1, webhooks.GiveUp)
+		dst.enqueue(newEvent("resident", "pending"), 1)
+		resident := dst.summary("resident")
+		whole := src.summary("")
+		accounts, err := src.store.Accounts(src.Context(), "", 99)
+		src.must(err)
+		for _, account := range accounts {
+			src.moveTo(dst, account, 5)
+			src.must(src.summary(account).Compare(dst.summary(account)))
+		}
+		wantSame(dst, "the kinds", slices.Sorted(maps.Keys(dst.summary("acct"))), slices.Sorted(maps.Keys(src.summary("acct"))))
+		wantSame(dst, "file scans", dst.summary("")[transfer.KindFileScan].Count, 0)
+		wantSame(dst, "keys", dst.summary("")[transfer.KindKey].Count, whole[transfer.KindKey].Count+1)
+		dst.must(resident.Compare(dst.summary("resident")))
+		dst.enqueue(newEvent("resident", "later"), 1)
+		wantSame(dst, "events", eventIDs(dst.list("resident", "resident", webhooks.DeliveryQuery{})), []string{"later", "pending", "settled"})
+	})
+
+	run("times published are told apart, also when later ones were there before", func(src, dst *tester) {
+		src.createWebhooks(newWebhook("acct", "webhook"))
+		src.settleEvent(newEvent("acct", "old"), 1, webhooks.Deliver)
+		middle := src.border()
+		src.settleEvent(newEvent("acct", "older"), 1, webhooks.Deliver)
+		published := func(t *tester, id string) time.Time { return t.delivery("acct", id).PublishedAt }
+		time.Sleep(2 * time.Millisecond)
+		dst.createWebhooks(newWebhook("resident", "resident"))
+		for i := range 9 {
+			dst.settleEvent(newEvent("resident", numbered("event", i)), 1, webhooks.Deliver)
+		}
+		src.moveTo(dst, "acct", 5)
+		end := dst.border()
+		dst.settleEvent(newEvent("acct", "new"), 1, webhooks.Deliver)
+		for _, id := range []string{"old", "older"} {
+			wantSame(dst, "PublishedAt", published(dst, id), published(src, id))
+		}
+		for _, c := range []struct {
+			query webhooks.DeliveryQuery
+			want  []string
+		}{
+			{webhooks.DeliveryQuery{}, []string{"new", "older", "old"}},
+			{webhooks.DeliveryQuery{From: middle}, []string{"new", "older"}},
+			{webhooks.DeliveryQuery{To: middle}, []string{"old"}},
+			{webhooks.DeliveryQuery{To: end}, []string{"older", "old"}},
+			{webhooks.DeliveryQuery{From: middle, To: end}, []string{"older"}},
+			{webhooks.DeliveryQuery{From: end}, []string{"new"}},
+		} {
+			wantSame(dst, "events", eventIDs(dst.list("acct", "webhook", c.query)), c.want)
+		}
+		wantSame(dst, "events", len(dst.list("resident", "resident", webhooks.DeliveryQuery{From: middle})), 9)
+		dst.purge(webhooks.Purge{Payloads: middle, Attempts: middle, EventIDs: middle})
+		wantSame(dst, "events", len(dst.list("resident", "resident", webhooks.DeliveryQuery{})), 9)
+		dst.must(dst.store.Redeliver(dst.Context(), "resident", "resident", numbered("event", 0)))
+		dst.purge(webhooks.Purge{Payloads: end, Attempts: end, EventIDs: end})
+		wantSame(dst, "events", eventIDs(dst.list("acct", "webhook", webhooks.DeliveryQuery{})), []string{"new"})
+	})
+
+	run("what waits is due when it was to be, and what was redelivered comes first", func(src, dst *tester) {
+		webhook := newWebhook("acct", "webhook")
+		event := func(id string, d transfer.Delivery) transfer.Record {
+			d.WebhookID, d.State = "webhook", webhooks.Pending
+			return &transfer.Event{EncodedEvent: newEvent("acct", id), PublishedAt: src.now().UTC().Truncate(time.Millisecond), Matched: 1, Deliveries: []transfer.Delivery{d}}
+		}
+		dst.must(dst.store.Import(dst.Context(), []transfer.Record{
+			&transfer.Webhook{Webhook: webhook},
+			event("recovered", transfer.Delivery{Recovered: true, Wait: -time.Hour}),
+			event("later", transfer.Delivery{Wait: 300 * time.Millisecond, Made: 2, Before: 1, Attempts: []webhooks.Attempt{{Number: 1, StartedAt: some}, {Number: 2, StartedAt: some, Class: webhooks.ClassDNS}}}),
+			event("due", transfer.Delivery{Wait: -time.Minute}),
+			event("fresh", transfer.Delivery{AsPublished: true}),
+			event("longest due", transfer.Delivery{Wait: -time.Hour}),
+			event("first", transfer.Delivery{First: true, Wait: -time.Millisecond}),
+			event("much later", transfer.Delivery{Wait: time.Hour}),
+		}))
+		var got []string
+		tasks := dst.await(6, webhooks.Claim{Limit: 9, Lease: longLease})
+		for _, task := range tasks {
+			got = append(got, task.Event.ID)
+		}
+		wantSame(dst, "claimed", got, []string{"first", "longest due", "due", "fresh", "recovered", "later"})
+		wantSame(dst, "Attempt", tasks[5].Attempt, 3)
+		wantSame(dst, "Before", tasks[5].Before, 1)
+		wantSame(dst, "failed", eventIDs(dst.list("acct", "webhook", webhooks.DeliveryQuery{Failed: true})), []string{"later"})
+	})
+}
+
+// transferRefused tests what Import and Export refuse.
+func transferRefused(run transferRunner) {
+	run("what belongs to something else is refused, with all that comes with it", func(src, dst *tester) {
+		dst.createKeys(newKey("acct", "key"))
+		dst.createWebhooks(newWebhook("acct", "webhook"), newWebhook("acct", "another"))
+		dst.createRecoveries(newRecovery("acct", "webhook", "recovery", webhooks.Dead))
+		before := dst.summary("")
+		key := func(id string, hash apikeys.Hash) *transfer.Key {
+			return &transfer.Key{Key: apikeys.Key{Account: "other", ID: id, Hash: hash, CreatedAt: some}}
+		}
+		previous := key("previous", hashOf("own"))
+		previous.Previous = hashOf("acct", "key")
+		pending := &transfer.Event{EncodedEvent: newEvent("other", "event"), PublishedAt: some, Deliveries: []transfer.Delivery{{WebhookID: "webhook", State: webhooks.Pending}}}
+		fine := &transfer.Webhook{Webhook: newWebhook("other", "fine")}
+		for name, c := range map[string]struct {
+			record transfer.Record
+			want   error
+		}{
+			"a hash of another key":                {key("key", hashOf("acct", "key")), transfer.ErrConflict},
+			"a previous hash of another key":       {previous, transfer.ErrConflict},
+			"a webhook's id of another account":    {&transfer.Webhook{Webhook: newWebhook("other", "webhook")}, transfer.ErrConflict},
+			"a recovery's id of another account":   {&transfer.Recovery{Recovery: newRecovery("other", "fine", "recovery", webhooks.Dead)}, transfer.ErrConflict},
+			"a webhook's second recovery":          {&transfer.Recovery{Recovery: newRecovery("acct", "webhook", "second", webhooks.Dead)}, transfer.ErrConflict},
+			"pending for another account's":        {pending, transfer.ErrRecord},
+			"a record without an id":               {&transfer.Key{}, transfer.ErrRecord},
+			"an event that was delivered, somehow": {&transfer.Event{EncodedEvent: newEvent("acct", "e"), PublishedAt: some, Deliveries: []transfer.Delivery{{WebhookID: "webhook", State: webhooks.Delivered}}}, transfer.ErrRecord},
+		} {
+			dst.wantError(name, dst.store.Import(dst.Context(), []transfer.Record{fine, c.record}), c.want)
+			dst.must(before.Compare(dst.summary("")))
+		}
+		dst.wantError("two keys of one hash", dst.store.Import(dst.Context(), []transfer.Record{key("one", hashOf("same")), key("two", hashOf("same"))}), transfer.ErrConflict)
+		dst.must(before.Compare(dst.summary("")))
+		dst.must(dst.store.Import(dst.Context(), []transfer.Record{fine, key("one", hashOf("same")), key("one", hashOf("same"))}))
+		wantSame(dst, "keys", dst.summary("other")[transfer.KindKey].Count, 1)
+	})
+
+	run("a position that is none is refused", func(src, _ *tester) {
+		src.everyKind()
+		for _, after := range []string{"nonsense", "key", "key.", "key.!", "secret.YQ", "."} {
+			_, err := src.store.Export(src.Context(), "", after, 9)
+			src.wantError("Export after "+after, err, transfer.ErrPosition)
+		}
+	})
+
+	run("contexts that have ended, and stores that are closed", func(src, dst *tester) {
+		src.createKeys(newKey("acct", "key"))
+		records := src.exportPages("", 9)[0].Records
+		every := func(ctx context.Context, s store.Store, want error) {
+			_, err := s.Accounts(ctx, "", 9)
+			src.wantError("Accounts", err, want)
+			_, err = s.Export(ctx, "", "", 9)
+			src.wantError("Export", err, want)
+			src.wantError("Import", s.Import(ctx, records), want)
+		}
+		ctx, cancel := context.WithCancel(src.Context())
+		cancel()
+		every(ctx, dst.store, context.Canceled)
+		wantSame(dst, "what was imported", dst.summary(""), nil)
+		dst.must(dst.store.Close())
+		every(dst.Context(), dst.store, store.ErrClosed)
+	})
+}

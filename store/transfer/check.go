@@ -1,0 +1,195 @@
+package transfer
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/storageapi/storageapi/webhooks"
+)
+
+// Check returns an error that wraps [ErrRecord] for the first of the records that no store
+// can take. Each Import begins with it.
+func Check(records []Record) error {
+	for i, r := range records {
+		if r == nil {
+			return fmt.Errorf("record %d: %w: it is nil", i, ErrRecord)
+		}
+		if err := r.check(); err != nil {
+			return fmt.Errorf("record %d, of kind %s: %w", i, r.Kind(), err)
+		}
+	}
+	return nil
+}
+
+func malformed(field, must string) error {
+	return fmt.Errorf("%w: field %s: %s", ErrRecord, field, must)
+}
+
+// ids checks pairs of a field's name and an id, or something like it.
+func ids(pairs ...string) error {
+	for i := 0; i < len(pairs); i += 2 {
+		if id := pairs[i+1]; id == "" || len(id) > 128 || !isText(id) {
+			return malformed(pairs[i], "must be 1 to 128 bytes of UTF-8 without NUL")
+		}
+	}
+	return nil
+}
+
+// texts checks pairs of a field's name and a string.
+func texts(pairs ...string) error {
+	for i := 0; i < len(pairs); i += 2 {
+		if text := pairs[i+1]; len(text) > 4096 || !isText(text) {
+			return malformed(pairs[i], "must be at most 4096 bytes of UTF-8 without NUL")
+		}
+	}
+	return nil
+}
+
+func isText(s string) bool { return utf8.ValidString(s) && strings.IndexByte(s, 0) < 0 }
+
+// count checks a number of attempts or deliveries.
+func count(field string, n int) error {
+	if n < 0 || n > 1<<20 {
+		return malformed(field, "must be 0 to 1048576")
+	}
+	return nil
+}
+
+func first(errs ...error) error {
+	for _, err := range errs {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (r *Key) check() error {
+	if err := first(ids("account", r.Account, "id", r.ID), texts("name", r.Name)); err != nil {
+		return err
+	}
+	if r.Hash.IsZero() {
+		return malformed("hash", "must be there")
+	}
+	return nil
+}
+
+func (r *Webhook) check() error {
+	err := first(ids("account", r.Account, "id", r.ID), texts("url", r.URL, "offReason", string(r.OffReason), "failingEvent", r.FailingEvent))
+	for _, t := range slices.Concat(r.Events, r.PastEvents) {
+		err = first(err, texts("events", string(t)))
+	}
+	return err
+}
+
+func (r *Request) check() error {
+	return ids("account", r.Account, "idempotencyKey", r.IdempotencyKey, "id", r.Made.ID)
+}
+
+func (r *Alert) check() error {
+	if len(r.State) == 0 || len(r.State) > 1<<20 {
+		return malformed("state", "must be 1 byte to 1 MiB")
+	}
+	return ids("account", r.Account, "metric", string(r.Metric))
+}
+
+func (r *DedupKey) check() error {
+	if r.Key == "" || len(r.Key) > 1024 || !isText(r.Key) {
+		return malformed("key", "must be 1 to 1024 bytes of UTF-8 without NUL")
+	}
+	if r.Until.UnixMilli() < 0 {
+		return malformed("until", "must be after 1970")
+	}
+	return ids("account", r.Account)
+}
+
+func (r *FileScan) check() error {
+	if len(r.State) == 0 || len(r.State) > 4096 {
+		return malformed("state", "must be 1 to 4096 bytes")
+	}
+	return nil
+}
+
+func (r *Recovery) check() error {
+	if r.NextEventID != "" {
+		if err := ids("nextEventId", r.NextEventID); err != nil {
+			return err
+		}
+	}
+	for _, state := range r.States {
+		if err := texts("states", string(state)); err != nil {
+			return err
+		}
+	}
+	if r.Recovered < 0 {
+		return malformed("recovered", "must not be negative")
+	}
+	return ids("account", r.Account, "id", r.ID, "webhookId", r.WebhookID)
+}
+
+func (r *Event) check() error {
+	if err := first(ids("account", r.Account, "id", r.ID), texts("type", string(r.Type)), count("matched", r.Matched)); err != nil {
+		return err
+	}
+	switch {
+	case r.PublishedAt.IsZero():
+		return malformed("publishedAt", "must be there")
+	case r.NoBody && len(r.Body) > 0:
+		return malformed("body", "must not be there with noBody")
+	case r.Forgotten && !r.NoBody:
+		return malformed("forgotten", "must come with noBody")
+	}
+	for i := range r.Deliveries {
+		d := &r.Deliveries[i]
+		if i > 0 && d.WebhookID <= r.Deliveries[i-1].WebhookID {
+			return malformed("deliveries", "must be ascending by webhookId, without duplicates")
+		}
+		if err := d.check(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (d *Delivery) check() error {
+	if err := first(ids("deliveries.webhookId", d.WebhookID), count("deliveries.made", d.Made), count("deliveries.before", d.Before)); err != nil {
+		return err
+	}
+	switch d.State {
+	case webhooks.Pending:
+		if d.Before > d.Made {
+			return malformed("deliveries.before", "must not be more than made")
+		}
+		if d.Settled != "" && d.Settled != webhooks.Delivered && d.Settled != webhooks.Dead {
+			return malformed("deliveries.settled", "must be delivered or dead, or not there")
+		}
+	case webhooks.Delivered, webhooks.Dead:
+		if len(d.Attempts) == 0 {
+			return malformed("deliveries.attempts", "must be there if the delivery is delivered or dead")
+		}
+	case webhooks.Skipped:
+	default:
+		return malformed("deliveries.state", "must be pending, delivered, dead or skipped")
+	}
+	if d.State != webhooks.Pending && (d.Settled != "" || d.Made != 0 || d.Before != 0 || d.Recovered || d.First || d.AsPublished || d.Wait != 0) {
+		return malformed("deliveries.state", "must be pending with settled, made, before, recovered, first, asPublished or waitMillis")
+	}
+	for i := range d.Attempts {
+		a := &d.Attempts[i]
+		if a.Number < 1 || a.Number > 1<<20 || i > 0 && a.Number <= d.Attempts[i-1].Number {
+			return malformed("deliveries.attempts.number", "must be ascending, from 1 to 1048576")
+		}
+		if err := texts("deliveries.attempts.class", string(a.Class), "deliveries.attempts.error", a.Error, "deliveries.attempts.response", a.Response); err != nil {
+			return err
+		}
+		if a.Status < 0 {
+			return malformed("deliveries.attempts.status", "must not be negative")
+		}
+	}
+	if len(d.Attempts) > webhooks.MaxAttempts {
+		return malformed("deliveries.attempts", fmt.Sprintf("must be at most %d", webhooks.MaxAttempts))
+	}
+	return nil
+}

@@ -1,0 +1,171 @@
+package transfer_test
+
+import (
+	"errors"
+	"math"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/storageapi/storageapi/apikeys"
+	"github.com/storageapi/storageapi/scopes"
+	"github.com/storageapi/storageapi/signing"
+	"github.com/storageapi/storageapi/store/transfer"
+	"github.com/storageapi/storageapi/webhooks"
+)
+
+var same = cmp.Options{cmpopts.EquateComparable(scopes.Set{}), cmpopts.EquateEmpty()}
+
+// filled sets every exported field of a record to something that is not zero.
+func filled[R any](r *R) *R {
+	fill(reflect.ValueOf(r).Elem())
+	return r
+}
+
+func fill(v reflect.Value) {
+	switch value := v.Addr().Interface().(type) {
+	case *time.Time:
+		*value = time.UnixMilli(1234567890123).UTC()
+	case *signing.Secret:
+		*value = signing.NewSecret()
+	case *scopes.Set:
+		*value = scopes.Of(scopes.FilesRead, "host:own")
+	case *apikeys.Hash:
+		value.Sum[0] = 1
+	case *time.Duration:
+		*value = time.Hour + time.Millisecond
+	case *webhooks.DeliveryState:
+		*value = webhooks.Dead
+	default:
+		switch v.Kind() {
+		case reflect.String:
+			v.SetString("text")
+		case reflect.Bool:
+			v.SetBool(true)
+		case reflect.Int, reflect.Int64:
+			v.SetInt(7)
+		case reflect.Uint64:
+			v.SetUint(math.MaxUint64)
+		case reflect.Uint8:
+			v.SetUint(9)
+		case reflect.Slice:
+			v.Set(reflect.MakeSlice(v.Type(), 1, 1))
+			fill(v.Index(0))
+		case reflect.Array:
+			for i := range v.Len() {
+				fill(v.Index(i))
+			}
+		case reflect.Struct:
+			for i := range v.NumField() {
+				if v.Type().Field(i).IsExported() {
+					fill(v.Field(i))
+				}
+			}
+		default:
+			panic("a field of kind " + v.Kind().String())
+		}
+	}
+}
+
+// records returns one of each kind, in which every field is set.
+func records() []transfer.Record {
+	event := filled(new(transfer.Event))
+	event.Body = nil // it is purged
+	event.Deliveries[0].State = webhooks.Pending
+	alive := filled(new(transfer.Event))
+	alive.NoBody, alive.Forgotten = false, false
+	alive.Deliveries[0] = transfer.Delivery{WebhookID: "webhook", State: webhooks.Skipped}
+	return []transfer.Record{
+		filled(new(transfer.Key)), filled(new(transfer.Webhook)), filled(new(transfer.Request)), filled(new(transfer.Alert)),
+		filled(new(transfer.DedupKey)), filled(new(transfer.FileScan)), event, alive, filled(new(transfer.Recovery)),
+	}
+}
+
+// TestEveryField: what a record has is in its line. A field that is added to a key or a
+// webhook and not to its payload is lost here.
+func TestEveryField(t *testing.T) {
+	for _, r := range records() {
+		line, err := transfer.AppendRecord(nil, r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := transfer.ParseRecord(line)
+		if err != nil {
+			t.Errorf("%s: %v", r.Kind(), err)
+			continue
+		}
+		if diff := cmp.Diff(r, got, same); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", r.Kind(), diff)
+		}
+	}
+}
+
+func TestParseRecordRefuses(t *testing.T) {
+	fine := `{"kind":"file_scan","version":1,"payload":{"state":"YQ=="}}`
+	if _, err := transfer.ParseRecord([]byte(fine)); err != nil {
+		t.Fatal(err)
+	}
+	for _, line := range []string{
+		"", "{}", "null", "[]", fine + fine, fine[1:],
+		strings.Replace(fine, "file_scan", "unknown", 1),
+		strings.Replace(fine, `"version":1`, `"version":2`, 1),
+		strings.Replace(fine, `"version":1`, `"version":0`, 1),
+		strings.Replace(fine, `"state"`, `"new":1,"state"`, 1),
+		strings.Replace(fine, `"YQ=="`, `""`, 1),
+		strings.Replace(fine, `"YQ=="`, `7`, 1),
+		`{"kind":"key","version":1,"payload":{"account":"a","id":"k","hash":"00"}}`,
+		`{"kind":"key","version":1,"payload":{"account":"a","id":"k","scopes":["` + strings.Repeat("x", 99) + `\u0000"],"hash":"` + strings.Repeat("01", 32) + `"}}`,
+		`{"kind":"key","version":1,"payload":{"account":"a","id":"","hash":"` + strings.Repeat("01", 32) + `"}}`,
+		`{"kind":"webhook","version":1,"payload":{"account":"a","id":"w","secret":"whsec_hidden"}}`,
+		`{"kind":"event","version":1,"payload":{"account":"a","id":"e","publishedAt":1,"deliveries":[{"webhookId":"w","state":"pending","before":1}]}}`,
+		`{"kind":"event","version":1,"payload":{"account":"a","id":"e","publishedAt":1,"deliveries":[{"webhookId":"w","state":"pending","waitMillis":9223372036854775807}]}}`,
+		`{"kind":"event","version":1,"payload":{"account":"a","id":"e","publishedAt":1,"deliveries":[{"webhookId":"w","state":"gone"}]}}`,
+	} {
+		r, err := transfer.ParseRecord([]byte(line))
+		if !errors.Is(err, transfer.ErrRecord) || r != nil {
+			t.Errorf("ParseRecord of %s = %v, %v, want ErrRecord", line, r, err)
+		}
+		if err != nil && strings.Contains(err.Error(), "hidden") {
+			t.Errorf("the error shows a secret: %v", err)
+		}
+	}
+}
+
+// FuzzParseRecord: what is parsed can be written and parsed again, and is the same.
+func FuzzParseRecord(f *testing.F) {
+	for _, r := range records() {
+		line, err := transfer.AppendRecord(nil, r)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(line)
+	}
+	f.Add([]byte(`{"kind":"event","version":1,"payload":{"account":"a","id":"e","publishedAt":-1,"body":"AA=="}}`))
+	f.Fuzz(func(t *testing.T, line []byte) {
+		r, err := transfer.ParseRecord(line)
+		if err != nil {
+			if !errors.Is(err, transfer.ErrRecord) {
+				t.Errorf("ParseRecord = %v, want ErrRecord", err)
+			}
+			return
+		}
+		if err := transfer.Check([]transfer.Record{r}); err != nil {
+			t.Errorf("Check = %v", err)
+		}
+		again, err := transfer.AppendRecord(nil, r)
+		if err != nil {
+			t.Fatalf("AppendRecord = %v", err)
+		}
+		parsed, err := transfer.ParseRecord(again)
+		if err != nil {
+			t.Fatalf("ParseRecord of %s = %v", again, err)
+		}
+		if diff := cmp.Diff(r, parsed, same); diff != "" {
+			t.Errorf("the same record (-first +second):\n%s", diff)
+		}
+	})
+}

@@ -1,0 +1,54 @@
+package transfer_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/storageapi/storageapi/store/transfer"
+	"github.com/storageapi/storageapi/webhooks"
+)
+
+func summaryOf(t *testing.T, records ...transfer.Record) transfer.Summary {
+	t.Helper()
+	sums := make(transfer.Summary)
+	for _, r := range records {
+		if err := sums.Add(r); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return sums
+}
+
+func TestSummary(t *testing.T) {
+	list := records()
+	want := summaryOf(t, list...)
+	other := slices.Clone(list)
+	slices.Reverse(other)
+	for i, r := range other {
+		if event, ok := r.(*transfer.Event); ok {
+			later := *event
+			later.Deliveries = slices.Clone(event.Deliveries)
+			if d := &later.Deliveries[0]; d.State == webhooks.Pending {
+				d.Wait, d.First, d.AsPublished = time.Minute, false, false
+			}
+			other[i] = &later
+		}
+	}
+	if err := want.Compare(summaryOf(t, other...)); err != nil {
+		t.Errorf("in another order, due at another time: %v", err)
+	}
+	for i, r := range list {
+		less := slices.Delete(slices.Clone(list), i, i+1)
+		if err := want.Compare(summaryOf(t, less...)); err == nil || !strings.Contains(err.Error(), string(r.Kind())+": ") {
+			t.Errorf("without the %s: %v", r.Kind(), err)
+		}
+	}
+	key := *list[0].(*transfer.Key)
+	key.Name = "another"
+	err := want.Compare(summaryOf(t, append([]transfer.Record{&key}, list[1:]...)...))
+	if err == nil || err.Error() != "the stores differ: key: 1 each, with other checksums" {
+		t.Errorf("with another name: %v", err)
+	}
+}
