@@ -45,6 +45,8 @@ type Store struct {
 	leftovers leftovers
 	clock     clock.Clock
 
+	noticeLease noticeLease
+
 	cursors cursor.Key // hides the numbers of deliveries
 
 	// For steps of the writer only.
