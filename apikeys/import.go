@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/storageapi/storageapi/internal/id"
-	"github.com/storageapi/storageapi/notices"
 	"github.com/storageapi/storageapi/scopes"
 )
 
@@ -87,9 +86,7 @@ func (s *KeyService) importKey(ctx context.Context, account string, imported *Im
 	if err != nil {
 		return ImportResult{Err: err}
 	}
-	notice := s.notice(ctx, account, notices.KeyImported, key.ID)
-	notice.Until = key.ExpiresAt
-	err = s.store.CreateKey(ctx, key, CreateOptions{Notice: notice})
+	err = s.store.CreateKey(ctx, key, CreateOptions{})
 	if !errors.Is(err, ErrExists) {
 		if err != nil {
 			return ImportResult{Err: fmt.Errorf("import API key: %w", err)}

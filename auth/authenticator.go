@@ -141,3 +141,8 @@ func (a *Authenticator) logFailure(request context.Context, err error) {
 	}
 	a.log.ErrorContext(ctx, "storageapi: API key not verified", "error", err)
 }
+
+// Forget forgets what this process has counted of an account's requests by the
+// [RateLimit]: for an account that was erased, and may begin again. Of its keys a number of some 16
+// bytes each may remain, which tells nothing of them.
+func (a *Authenticator) Forget(account string) { a.limiters.accounts.forget(account) }

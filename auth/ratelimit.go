@@ -245,3 +245,15 @@ func (l limiters) admit(w http.ResponseWriter, p Principal) bool {
 func seconds(d time.Duration) string {
 	return strconv.FormatInt(int64((d+time.Second-1)/time.Second), 10)
 }
+
+// forget forgets how many requests were counted for an id.
+func (l *limiter) forget(id string) {
+	if l == nil {
+		return
+	}
+	hash := maphash.String(l.seed, id)
+	s := &l.shards[hash%limiterShards]
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.tats, hash)
+}

@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-
-	"github.com/storageapi/storageapi/notices"
 )
 
 // DeleteParams says on what condition to delete a webhook.
@@ -23,7 +21,7 @@ func (s *WebhookService) Delete(ctx context.Context, account, webhookID string, 
 		if refused != nil {
 			return fmt.Errorf("delete webhook: %w", refused)
 		}
-		err = s.store.DeleteWebhook(ctx, account, webhookID, check, s.notices.of(ctx, account, notices.WebhookDeleted, webhookID))
+		err = s.store.DeleteWebhook(ctx, account, webhookID, check)
 	}
 	if errors.Is(err, ErrNotFound) {
 		return fmt.Errorf("delete webhook: %w", err)
@@ -41,4 +39,12 @@ func (s *WebhookService) Delete(ctx context.Context, account, webhookID string, 
 // when ctx is done.
 func (s *WebhookService) evict(ctx context.Context, account, webhookID string) error {
 	return errors.Join(s.tests.Evict(ctx, account, webhookID), s.dispatcher.evict(ctx, webhookID))
+}
+
+// EndDeliveries cuts short the attempts that this process is making for webhooks of the
+// account, test events as well, and returns when they have ended, or the error of ctx.
+// What was attempted is pending as before, unless the account is gone. It is for hosts that erase an account by
+// its store; [storageapi.Handler.Erase] calls it.
+func (s *WebhookService) EndDeliveries(ctx context.Context, account string) error {
+	return errors.Join(s.tests.EvictAccount(ctx, account), s.dispatcher.evictAccount(ctx, account))
 }

@@ -18,7 +18,6 @@ type dispatcher struct {
 	config   Config
 	halt     *halt
 	reporter *reporter
-	notices  *noticeMaker
 	limiter  *limiter.Limiter
 	outage   limiter.Outage
 	jitter   jitter.Source // of the waits between attempts and between probes
@@ -48,7 +47,6 @@ func newDispatcher(store Store, sender *sender, config Config) *dispatcher {
 		config:   config,
 		halt:     &halt{store: store, logger: config.Logger},
 		reporter: newReporter(store, config),
-		notices:  &noticeMaker{now: config.Now, notify: config.Notify},
 		waking:   make(chan struct{}, 1),
 		claiming: make(chan struct{}, 1),
 	}
@@ -95,7 +93,7 @@ func (d *dispatcher) deliver(ctx context.Context) {
 	defer cutShort()
 	// None of them ever has to wait: what they are sent is bounded by Limiter.Room.
 	finished := make(chan *inflight, d.config.Concurrency)
-	settler := newSettler(d.store, d.halt, d.reporter, d.notices, &d.failing, d.config.Concurrency+maxSettle)
+	settler := newSettler(d.store, d.halt, d.reporter, &d.failing, d.config.Concurrency+maxSettle)
 	go settler.run(attempts)
 	defer close(settler.results)
 	workers := newWorkerPool(func(f *inflight) {
@@ -211,11 +209,27 @@ func (d *dispatcher) newInflight() *inflight {
 // evict cuts short what is under way to a webhook that was deleted, and returns
 // when nothing more will be sent to it by this process, or when ctx is done.
 func (d *dispatcher) evict(ctx context.Context, webhook string) error {
+	if err := d.awaitClaim(ctx); err != nil {
+		return err
+	}
+	return d.limiter.Evict(ctx, webhook)
+}
+
+// evictAccount is evict for all webhooks of an account.
+func (d *dispatcher) evictAccount(ctx context.Context, account string) error {
+	if err := d.awaitClaim(ctx); err != nil {
+		return err
+	}
+	return d.limiter.EvictAccount(ctx, account)
+}
+
+// awaitClaim returns once the claim under way has registered its attempts, or when ctx is done.
+func (d *dispatcher) awaitClaim(ctx context.Context) error {
 	select {
 	case d.claiming <- struct{}{}:
 		<-d.claiming
+		return nil
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-	return d.limiter.Evict(ctx, webhook)
 }

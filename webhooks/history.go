@@ -10,7 +10,6 @@ import (
 
 	"github.com/storageapi/storageapi/internal/id"
 	"github.com/storageapi/storageapi/internal/input"
-	"github.com/storageapi/storageapi/notices"
 )
 
 // Deliveries returns a part of the deliveries of the account's webhook with their
@@ -73,9 +72,7 @@ func (s *WebhookService) Redeliver(ctx context.Context, account, webhookID, even
 	if !validEventID(eventID) || !input.ID(webhookID) {
 		return fmt.Errorf("redeliver: %w", ErrNotFound)
 	}
-	notice := s.notices.of(ctx, account, notices.DeliveryRedelivered, webhookID)
-	notice.Object = eventID
-	err := s.store.Redeliver(ctx, account, webhookID, eventID, notice)
+	err := s.store.Redeliver(ctx, account, webhookID, eventID)
 	if !errors.Is(err, ErrNotFound) {
 		s.dispatcher.wake()
 	}
@@ -124,9 +121,7 @@ func (s *WebhookService) Recover(ctx context.Context, account, webhookID string,
 		To:        params.To.UTC(),
 		CreatedAt: created,
 	}
-	notice := s.notices.of(ctx, account, notices.RecoveryStarted, webhookID)
-	notice.Object = recovery.ID
-	if err := s.store.CreateRecovery(ctx, recovery, notice); err != nil {
+	if err := s.store.CreateRecovery(ctx, recovery); err != nil {
 		return Recovery{}, fmt.Errorf("recover deliveries: %w", err)
 	}
 	s.dispatcher.probe(ctx, account, webhookID)

@@ -29,7 +29,6 @@ type WebhookService struct {
 	now        func() time.Time
 	ids        id.Generator
 	logger     *slog.Logger
-	notices    *noticeMaker
 	events     *vocabulary
 	alerts     alerting.Policy
 	dispatcher *dispatcher
@@ -65,7 +64,6 @@ func New(store Store, config Config) (*WebhookService, error) {
 		events:     events,
 		alerts:     config.alertPolicy(),
 		dispatcher: dispatcher,
-		notices:    dispatcher.notices,
 	}
 	s.maintainer = newMaintainer(dispatcher, s.reevaluateDue)
 	if config.Files != nil {

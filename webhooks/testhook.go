@@ -13,6 +13,5 @@ func init() {
 		s := service.(*WebhookService)
 		s.dispatcher.jitter.Seed(seed)
 		s.ids.Seed(seed)
-		s.notices.ids.Seed(seed)
 	}
 }

@@ -10,7 +10,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/storageapi/storageapi/notices"
 	"github.com/storageapi/storageapi/store/memory"
 	"github.com/storageapi/storageapi/webhooks"
 )
@@ -207,7 +206,7 @@ func TestURLChangeEndsTheFailing(t *testing.T) {
 	store := memory.New()
 	service := newService(t, store, webhooks.Config{})
 	made := subscribe(t, service, anyURL)
-	_, err := store.UpdateWebhook(t.Context(), account, made.ID, func(w *webhooks.Webhook, _ *notices.Notice) error {
+	_, err := store.UpdateWebhook(t.Context(), account, made.ID, func(w *webhooks.Webhook) error {
 		w.FailingSince, w.WarnedAt = noon, noon
 		return nil
 	})

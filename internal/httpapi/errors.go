@@ -56,6 +56,7 @@ var failures = []struct {
 	{errTooLarge, http.StatusRequestEntityTooLarge, auth.CodePayloadTooLarge, "The body must be at most 65536 bytes."},
 	{errPrecondition, http.StatusPreconditionFailed, auth.CodePreconditionFailed, "The resource has changed: If-Match does not match its ETag. Fetch it again and retry."},
 	{auth.ErrCredentialChanged, http.StatusConflict, auth.CodeConflict, "This API key is being changed right now. Retry the request."},
+	{auth.ErrErasing, http.StatusConflict, auth.CodeConflict, "This account is being erased. Nothing can be added to it."},
 	{apikeys.ErrNotFound, http.StatusNotFound, auth.CodeNotFound, "There is no API key with this id."},
 	{apikeys.ErrExists, http.StatusConflict, auth.CodeConflict, "This API key already exists. Retry the request."},
 	{apikeys.ErrIdempotencyMismatch, http.StatusConflict, auth.CodeConflict, reusedMessage},

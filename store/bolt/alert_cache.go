@@ -2,7 +2,10 @@ package bolt
 
 import (
 	"bytes"
+	"strings"
 	"sync"
+
+	"github.com/storageapi/storageapi/store/bolt/internal/record"
 )
 
 // maxAlerts bounds how many alerts are remembered, some 300 bytes each. Half of them
@@ -123,4 +126,33 @@ func (s *alerts) forget() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.known, s.deferred = nil, 0
+}
+
+// remembered returns the remembered alerts whose rows begin with a prefix, and whether anything is kept of each.
+func (s *alerts) remembered(prefix []byte) map[string]bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	found := make(map[string]bool)
+	for row, a := range s.known {
+		if strings.HasPrefix(row, string(prefix)) {
+			found[row] = len(a.state) > 0
+		}
+	}
+	return found
+}
+
+// forgetAccount forgets the account's alerts, also those that are deferred.
+func (s *alerts) forgetAccount(account string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	prefix := string(record.Prefixed(account, ""))
+	for row, a := range s.known {
+		if !strings.HasPrefix(row, prefix) {
+			continue
+		}
+		if a.deferred {
+			s.deferred--
+		}
+		delete(s.known, row)
+	}
 }

@@ -8,6 +8,7 @@ import (
 
 	"go.etcd.io/bbolt"
 
+	"github.com/storageapi/storageapi/auth"
 	"github.com/storageapi/storageapi/store"
 	"github.com/storageapi/storageapi/store/bolt/internal/record"
 	"github.com/storageapi/storageapi/webhooks"
@@ -19,7 +20,7 @@ func (s *Store) UpdateAlert(ctx context.Context, account string, metric webhooks
 		return 0, err
 	}
 	row := record.Prefixed(account, string(metric))
-	if answered, err := s.answer(row, change); answered || err != nil {
+	if answered, err := s.answer(account, row, change); answered || err != nil {
 		return 0, err
 	}
 	defer s.alerts.write(row)()
@@ -31,11 +32,14 @@ func (s *Store) UpdateAlert(ctx context.Context, account string, metric webhooks
 }
 
 // answer makes a change that needs no transaction, or else reports false.
-func (s *Store) answer(row []byte, change func(*webhooks.AlertStep) error) (answered bool, err error) {
+func (s *Store) answer(account string, row []byte, change func(*webhooks.AlertStep) error) (answered bool, err error) {
 	s.alerts.mu.Lock()
 	defer s.alerts.mu.Unlock()
 	if s.alerts.closed {
 		return false, store.ErrClosed
+	}
+	if s.erasing.has(account) {
+		return false, auth.ErrErasing
 	}
 	a, known := s.alerts.known[string(row)]
 	if !known {
@@ -87,6 +91,9 @@ func readAlert(tx *bbolt.Tx, row []byte) alert {
 
 // updateAlert is a step of the writer.
 func (s *Store) updateAlert(b *batch, row []byte, account string, change func(*webhooks.AlertStep) error) (deliveries int, err error) {
+	if b.isErasing(account) {
+		return 0, auth.ErrErasing
+	}
 	a := readAlert(b.tx, row)
 	step := webhooks.AlertStep{State: s.stateOf(b, row, a), Due: a.due, Webhooks: func() []webhooks.Webhook { return s.readableWebhooks(b, account) }}
 	if err := change(&step); err != nil {

@@ -8,7 +8,6 @@ import (
 
 	"go.etcd.io/bbolt"
 
-	"github.com/storageapi/storageapi/notices"
 	"github.com/storageapi/storageapi/webhooks"
 )
 
@@ -94,7 +93,7 @@ func TestFirstAttempts(t *testing.T) {
 	}
 
 	settle(webhooks.GiveUp, claim()...)
-	if err := s.Redeliver(t.Context(), "acct", "wh1", testEvent(4, 0).ID, notices.Notice{}); err != nil {
+	if err := s.Redeliver(t.Context(), "acct", "wh1", testEvent(4, 0).ID); err != nil {
 		t.Fatal(err)
 	}
 	for range webhooks.MaxAttempts - 1 {

@@ -35,7 +35,8 @@ type batch struct {
 	alerts map[string][]byte
 
 	webhooks webhookChanges
-	deleted  []string // webhooks
+	deleted  []string        // webhooks
+	closed   map[string]bool // accounts whose erasure has begun
 }
 
 // newBatch returns an empty one. There is one at a time.

@@ -43,9 +43,8 @@ type Store struct {
 
 	ids       eventIDs
 	leftovers leftovers
+	erasing   erasing
 	clock     clock.Clock
-
-	noticeLease noticeLease
 
 	cursors cursor.Key // hides the numbers of deliveries
 
@@ -140,6 +139,9 @@ func (s *Store) prepare(file *os.File) (err error) {
 		return err
 	}
 	if err := addBuckets(s.db); err != nil {
+		return err
+	}
+	if err := s.loadErasing(); err != nil {
 		return err
 	}
 	if err := s.loadCursors(); err != nil {

@@ -9,17 +9,11 @@ import (
 	"github.com/storageapi/storageapi/store/storetest"
 )
 
-// open opens the file in dir. At the end of the test it is verified, if the test has closed it.
 func open(t *testing.T, dir string) store.Store {
-	path := filepath.Join(dir, "storage.db")
-	s, err := bolt.Open(path)
+	s, err := bolt.Open(filepath.Join(dir, "storage.db"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() {
-		_ = s.Close()
-		verify(t, path)
-	})
 	return s
 }
 

@@ -3,6 +3,7 @@ package bolt
 import (
 	"context"
 
+	"github.com/storageapi/storageapi/auth"
 	"github.com/storageapi/storageapi/store/bolt/internal/record"
 	"github.com/storageapi/storageapi/webhooks"
 )
@@ -36,6 +37,9 @@ func (s *Store) EnqueueOnce(ctx context.Context, event webhooks.EncodedEvent, de
 		keys[i] = dedupKeyOf(event.Account, &dedupKeys[i])
 	}
 	err = s.writer.Run(ctx, func(b *batch) error {
+		if b.isErasing(event.Account) {
+			return auth.ErrErasing
+		}
 		for _, key := range keys {
 			if b.Get(bucketDedupKeys, key) != nil {
 				return webhooks.ErrExists

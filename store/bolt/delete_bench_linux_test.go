@@ -15,7 +15,6 @@ import (
 
 	"go.etcd.io/bbolt"
 
-	"github.com/storageapi/storageapi/notices"
 	"github.com/storageapi/storageapi/webhooks"
 )
 
@@ -209,7 +208,7 @@ func deleteMeanwhile(b *testing.B, s *Store, account int) (before, during, swept
 	before = p50()
 	webhook := benchWebhook(account)
 	begun := time.Now()
-	if err := s.DeleteWebhook(b.Context(), webhook.Account, webhook.ID, nil, notices.Notice{}); err != nil {
+	if err := s.DeleteWebhook(b.Context(), webhook.Account, webhook.ID, nil); err != nil {
 		b.Fatal(err)
 	}
 	for more := true; more; {

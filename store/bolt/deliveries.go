@@ -21,6 +21,9 @@ func (s *Store) EventDeliveries(ctx context.Context, account, eventID string) (l
 		return nil, err
 	}
 	defer s.done(tx, &err)
+	if s.erasing.has(account) {
+		return nil, webhooks.ErrNotFound
+	}
 	if numbers, err = inFile(tx.Bucket(bucketEventIDs).Cursor(), numbers, key); err != nil {
 		return nil, err
 	}

@@ -3,6 +3,7 @@ package bolt
 import (
 	"cmp"
 	"encoding/binary"
+	"maps"
 	"math"
 	"slices"
 	"sort"
@@ -109,6 +110,7 @@ func (s *eventIDs) end() {
 			s.top = max(s.top, chunk[i-1].Key)
 		}
 	}
+	maps.DeleteFunc(s.erased, func(n uint64, _ bool) bool { return n <= s.merging.last })
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.merging = new(idSet)
@@ -250,7 +252,7 @@ func (m *merge) most(at []int, from, row uint64) uint64 {
 func (m *merge) take(entries []record.IDEntry, at []int, key uint64) []record.IDEntry {
 	for i, chunk := range m.set.sorted {
 		for ; at[i] < len(chunk) && chunk[at[i]].Key <= key; at[i]++ {
-			if chunk[at[i]].Number >= m.gone {
+			if e := chunk[at[i]]; e.Number >= m.gone && !m.store.ids.erased[e.Number] {
 				entries = append(entries, chunk[at[i]])
 			}
 		}

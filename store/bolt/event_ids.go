@@ -3,6 +3,7 @@ package bolt
 import (
 	"cmp"
 	"encoding/binary"
+	"errors"
 	"slices"
 	"sync"
 
@@ -35,13 +36,14 @@ type eventIDs struct {
 	last           uint64 // number of an event
 
 	// For steps of the writer only.
-	top      uint64 // no key of timeKeys in the file is greater
-	next     uint64 // what is in merging with a smaller key is in the file
-	limit    int    // so many ids begin a merge
-	arrived  int    // ids, since the last step of the merge
-	rows     int    // that the merge has changed
-	sweeping bool   // rows are being looked through for purged ids
-	swept    uint64 // none are in rows up to that key
+	erased   map[uint64]bool // numbers in merging and newer of events that were erased
+	top      uint64          // no key of timeKeys in the file is greater
+	next     uint64          // what is in merging with a smaller key is in the file
+	limit    int             // so many ids begin a merge
+	arrived  int             // ids, since the last step of the merge
+	rows     int             // that the merge has changed
+	sweeping bool            // rows are being looked through for purged ids
+	swept    uint64          // none are in rows up to that key
 }
 
 // idNumbers are numbers by key.
@@ -141,10 +143,16 @@ func eventAmong(tx *bbolt.Tx, numbers []uint64, account, id string) (*record.Seg
 			continue
 		}
 		segment, err := newSegments(tx).at(number)
+		if errors.Is(err, errNoSegment) {
+			continue // its account was erased
+		}
 		if err != nil {
 			return nil, 0, err
 		}
 		i := segment.Index(number)
+		if segment.Number(i) != number {
+			continue // erased, too
+		}
 		if event, err := segment.Event(i); err != nil || event.ID == id && event.Account == account {
 			return segment, i, err
 		}
@@ -268,4 +276,18 @@ func topOf(tx *bbolt.Tx) (top uint64) {
 		}
 	}
 	return top
+}
+
+// forget keeps the ids of events that were erased from being merged.
+func (s *eventIDs) forget(entries []record.IDEntry) {
+	for _, e := range entries {
+		numbers, _ := s.inMemory(e.Key)
+		if !slices.Contains(numbers, e.Number) {
+			continue
+		}
+		if s.erased == nil {
+			s.erased = make(map[uint64]bool)
+		}
+		s.erased[e.Number] = true
+	}
 }

@@ -8,6 +8,7 @@ import (
 
 	"go.etcd.io/bbolt"
 
+	"github.com/storageapi/storageapi/auth"
 	"github.com/storageapi/storageapi/store/bolt/internal/record"
 	"github.com/storageapi/storageapi/webhooks"
 )
@@ -55,6 +56,9 @@ func (e *event) release() {
 // are subscribed, and returns how many deliveries of it were pending at first, and
 // whether it is new.
 func (s *Store) enqueue(b *batch, e *event, only string) (deliveries int, isNew bool, err error) {
+	if b.isErasing(e.Account) {
+		return 0, false, auth.ErrErasing
+	}
 	if known, err := s.knownEvent(b, e); !errors.Is(err, webhooks.ErrNotFound) {
 		return known.Deliveries, false, err
 	}

@@ -91,7 +91,7 @@ func (s *Store) ListDeliveries(ctx context.Context, account, webhookID string, q
 		return page, err
 	}
 	defer s.done(tx, &err)
-	if tx.Bucket(bucketWebhooks).Get(record.Prefixed(account, webhookID)) == nil {
+	if tx.Bucket(bucketWebhooks).Get(record.Prefixed(account, webhookID)) == nil || s.erasing.has(account) {
 		return page, webhooks.ErrNotFound
 	}
 	low, high := between(tx, query)

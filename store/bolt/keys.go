@@ -10,7 +10,6 @@ import (
 
 	"github.com/storageapi/storageapi/apikeys"
 	"github.com/storageapi/storageapi/auth"
-	"github.com/storageapi/storageapi/notices"
 	"github.com/storageapi/storageapi/store/bolt/internal/record"
 )
 
@@ -19,6 +18,9 @@ func (s *Store) CreateKey(ctx context.Context, key apikeys.Key, options apikeys.
 	return s.writer.Run(ctx, func(b *batch) error {
 		if err := b.checkCredential(key.Account, options.By); err != nil {
 			return err
+		}
+		if b.isErasing(key.Account) {
+			return auth.ErrErasing
 		}
 		if err := b.repeated(keyRequest, key.Account, &options); err != nil {
 			return err
@@ -33,9 +35,6 @@ func (s *Store) CreateKey(ctx context.Context, key apikeys.Key, options apikeys.
 			return err
 		}
 		s.keyCounts.add(key.Account, 1)
-		if err := b.tell(options.Notice); err != nil {
-			return err
-		}
 		if err := putKey(b, key, apikeys.Key{}); err != nil {
 			return err
 		}
@@ -49,7 +48,7 @@ func (b *batch) checkCredential(account string, by auth.Credential) error {
 		return nil
 	}
 	key, _, err := keyByID(b.tx, record.Prefixed(account, by.KeyID))
-	if errors.Is(err, apikeys.ErrNotFound) || err == nil && !by.Matches(key.Hash.Sum, key.Previous.Sum) {
+	if b.isErasing(account) || errors.Is(err, apikeys.ErrNotFound) || err == nil && !by.Matches(key.Hash.Sum, key.Previous.Sum) {
 		return auth.ErrCredentialChanged
 	}
 	return err
@@ -62,11 +61,17 @@ func (s *Store) KeyByHash(ctx context.Context, hash apikeys.Hash) (key apikeys.K
 		return key, err
 	}
 	if cached := s.keyCache.get(&hash); cached != nil {
+		if s.erasing.has(cached.Account) {
+			return key, apikeys.ErrNotFound
+		}
 		return *cached, nil
 	}
 	removed, wanted := s.keyCache.begin(&hash)
 	if err := s.readByHash(ctx, &key, hash.Sum[:]); err != nil {
 		return apikeys.Key{}, err
+	}
+	if s.erasing.has(key.Account) {
+		return apikeys.Key{}, apikeys.ErrNotFound
 	}
 	if wanted {
 		s.keyCache.add(&hash, &key, removed)
@@ -102,6 +107,9 @@ func (s *Store) KeyByID(ctx context.Context, account, id string) (key apikeys.Ke
 		return key, err
 	}
 	defer s.done(tx, &err)
+	if s.erasing.has(account) {
+		return key, apikeys.ErrNotFound
+	}
 	key, _, err = keyByID(tx, record.Prefixed(account, id))
 	return key, err
 }
@@ -125,6 +133,9 @@ func (s *Store) ListKeys(ctx context.Context, account string, page apikeys.Page)
 		return nil, err
 	}
 	defer s.done(tx, &err)
+	if s.erasing.has(account) {
+		return nil, nil
+	}
 	prefix := record.Prefixed(account, "")
 	descend(tx.Bucket(bucketKeyIDs), prefix, page.After, func(id, _ []byte) bool {
 		var key apikeys.Key
@@ -138,17 +149,19 @@ func (s *Store) ListKeys(ctx context.Context, account string, page apikeys.Page)
 }
 
 // UpdateKey implements [apikeys.Store].
-func (s *Store) UpdateKey(ctx context.Context, account, id string, change func(*apikeys.Key, *notices.Notice) error) (apikeys.Key, error) {
+func (s *Store) UpdateKey(ctx context.Context, account, id string, change func(*apikeys.Key) error) (apikeys.Key, error) {
 	var updated apikeys.Key
 	err := s.writer.Run(ctx, func(b *batch) error {
+		if b.isErasing(account) {
+			return apikeys.ErrNotFound
+		}
 		row := record.Prefixed(account, id)
 		old, used, err := keyByID(b.tx, row)
 		if err != nil {
 			return err
 		}
 		updated = old
-		var notice notices.Notice
-		if err := change(&updated, &notice); err != nil {
+		if err := change(&updated); err != nil {
 			return err
 		}
 		updated.ID, updated.Account, updated.CreatedAt = old.ID, old.Account, old.CreatedAt
@@ -162,9 +175,6 @@ func (s *Store) UpdateKey(ctx context.Context, account, id string, change func(*
 		if err := putUses(b, row, moved, used); err != nil {
 			return err
 		}
-		if err := b.tell(notice); err != nil {
-			return err
-		}
 		updated, _, err = keyByID(b.tx, row) // as it will be read
 		return err
 	})
@@ -175,8 +185,11 @@ func (s *Store) UpdateKey(ctx context.Context, account, id string, change func(*
 }
 
 // DeleteKey implements [apikeys.Store].
-func (s *Store) DeleteKey(ctx context.Context, account, id string, check func(apikeys.Key) error, notice notices.Notice) error {
+func (s *Store) DeleteKey(ctx context.Context, account, id string, check func(apikeys.Key) error) error {
 	return s.writer.Run(ctx, func(b *batch) error {
+		if b.isErasing(account) {
+			return apikeys.ErrNotFound
+		}
 		row := record.Prefixed(account, id)
 		key, _, err := keyByID(b.tx, row)
 		if err != nil {
@@ -187,21 +200,23 @@ func (s *Store) DeleteKey(ctx context.Context, account, id string, check func(ap
 				return err
 			}
 		}
-		s.keyCounts.add(account, -1)
-		if err := b.Delete(bucketKeyIDs, row); err != nil {
-			return err
-		}
-		if err := b.Delete(bucketKeyUses, row); err != nil {
-			return err
-		}
-		if err := b.tell(notice); err != nil {
-			return err
-		}
-		if err := b.listExpiry(&apikeys.Key{}, &key); err != nil {
-			return err
-		}
-		return deleteHashes(b, key)
+		return s.removeKey(b, account, row, key)
 	})
+}
+
+// removeKey removes the key of that row with its hashes and its uses.
+func (s *Store) removeKey(b *batch, account string, row []byte, key apikeys.Key) error {
+	s.keyCounts.add(account, -1)
+	if err := b.Delete(bucketKeyIDs, row); err != nil {
+		return err
+	}
+	if err := b.Delete(bucketKeyUses, row); err != nil {
+		return err
+	}
+	if err := b.listExpiry(&apikeys.Key{}, &key); err != nil {
+		return err
+	}
+	return deleteHashes(b, key)
 }
 
 // RecordKeyUse implements [apikeys.Store].

@@ -4,7 +4,6 @@ import (
 	"context"
 	"time"
 
-	"github.com/storageapi/storageapi/notices"
 	"github.com/storageapi/storageapi/store/bolt/internal/record"
 	"github.com/storageapi/storageapi/store/queue"
 	"github.com/storageapi/storageapi/webhooks"
@@ -40,49 +39,45 @@ func (s *Store) encodePending(b *batch, p record.Pending) ([]byte, error) {
 }
 
 // Redeliver implements [webhooks.Store].
-func (s *Store) Redeliver(ctx context.Context, account, webhookID, eventID string, notice notices.Notice) error {
-	return s.writer.Run(ctx, func(b *batch) error {
-		done, err := s.redeliver(b, account, webhookID, eventID)
-		if !done || err != nil {
-			return err
-		}
-		return b.tell(notice)
-	})
+func (s *Store) Redeliver(ctx context.Context, account, webhookID, eventID string) error {
+	return s.writer.Run(ctx, func(b *batch) error { return s.redeliver(b, account, webhookID, eventID) })
 }
 
-// redeliver makes a delivery due now, and reports whether it does.
-func (s *Store) redeliver(b *batch, account, webhookID, eventID string) (done bool, err error) {
+func (s *Store) redeliver(b *batch, account, webhookID, eventID string) error {
 	if err := b.Flush(); err != nil {
-		return false, err
+		return err
 	}
 	webhook, err := s.webhookByID(b.tx, account, webhookID)
+	if err == nil && b.isErasing(account) {
+		err = webhooks.ErrNotFound
+	}
 	if err != nil {
-		return false, err
+		return err
 	}
 	segment, i, err := s.publishedEvent(b, account, eventID)
 	if err != nil {
-		return false, err
+		return err
 	}
 	number, ok := segment.DeliveryTo(i, webhookID)
 	if !ok || bodiesOf(b.tx, segment) == nil {
-		return false, webhooks.ErrNotFound
+		return webhooks.ErrNotFound
 	}
 	event, err := segment.Event(i)
 	if err != nil {
-		return false, err
+		return err
 	}
 	d, err := s.deliveryOf(b.tx, segment, &event, number, webhookID)
 	switch {
 	case err != nil:
-		return false, err
+		return err
 	case d.State == "":
-		return false, webhooks.ErrNotFound
+		return webhooks.ErrNotFound
 	case d.State == webhooks.Pending:
 		return s.makeDue(b, number, webhookID)
 	}
 	err = s.addPending(b, &webhook, number, record.Pending{Attempts: lastNumber(&d)}, true)
 	b.AfterCommit(func() { s.queue.Probe(webhookID) })
-	return true, err
+	return err
 }
 
 // Probe implements [webhooks.Store].
@@ -95,10 +90,10 @@ func (s *Store) Probe(ctx context.Context, account, webhookID string) error {
 }
 
 // makeDue makes a pending delivery due now, and the next one of its webhook, unless it
-// is leased, and reports whether it does.
-func (s *Store) makeDue(b *batch, number uint64, webhook string) (due bool, err error) {
+// is leased.
+func (s *Store) makeDue(b *batch, number uint64, webhook string) error {
 	if s.queue.Leased(webhook, number) {
-		return false, nil
+		return nil
 	}
 	if b.fresh.containing(b.tx, number) != nil { // it is due since it was published
 		now := time.Now()
@@ -106,11 +101,11 @@ func (s *Store) makeDue(b *batch, number uint64, webhook string) (due bool, err 
 			s.queue.MakeDue(webhook, number, now)
 			s.queue.Probe(webhook)
 		})
-		return true, nil
+		return nil
 	}
 	p, err := record.DecodePending(b.Get(bucketPending, record.NumberKey(number)))
 	if err != nil {
-		return false, err
+		return err
 	}
 	p.Due = time.Now()
 	p.Recovered = false
@@ -120,9 +115,9 @@ func (s *Store) makeDue(b *batch, number uint64, webhook string) (due bool, err 
 	})
 	value, err := s.encodePending(b, p)
 	if err != nil {
-		return false, err
+		return err
 	}
-	return true, b.Put(bucketPending, record.NumberKey(number), value)
+	return b.Put(bucketPending, record.NumberKey(number), value)
 }
 
 // lastNumber returns the number of the delivery's last attempt.

@@ -94,3 +94,14 @@ func (r *publishCache) forget(before uint64) {
 		r.drop(r.at(0))
 	}
 }
+
+// forgetAccount holds nothing any more of an account.
+func (r *publishCache) forgetAccount(account string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for i := r.count - 1; i >= 0; i-- { // from the last: dropping the first moves the others
+		if e := r.at(i); e.left > 0 && e.event.Account == account {
+			r.drop(e)
+		}
+	}
+}

@@ -7,14 +7,17 @@ import (
 
 	"go.etcd.io/bbolt"
 
-	"github.com/storageapi/storageapi/notices"
+	"github.com/storageapi/storageapi/auth"
 	"github.com/storageapi/storageapi/store/bolt/internal/record"
 	"github.com/storageapi/storageapi/webhooks"
 )
 
 // CreateRecovery implements [webhooks.Store].
-func (s *Store) CreateRecovery(ctx context.Context, created webhooks.Recovery, notice notices.Notice) error {
+func (s *Store) CreateRecovery(ctx context.Context, created webhooks.Recovery) error {
 	return s.writer.Run(ctx, func(b *batch) error {
+		if b.isErasing(created.Account) {
+			return auth.ErrErasing
+		}
 		if b.Get(bucketWebhooks, record.Prefixed(created.Account, created.WebhookID)) == nil {
 			return webhooks.ErrNotFound
 		}
@@ -27,9 +30,6 @@ func (s *Store) CreateRecovery(ctx context.Context, created webhooks.Recovery, n
 		r := record.Recovery{Recovery: created}
 		if r.To.IsZero() {
 			r.To = afterAll(s.lastPublished)
-		}
-		if err := b.tell(notice); err != nil {
-			return err
 		}
 		return putRecovery(b, &r)
 	})
@@ -52,7 +52,7 @@ func (s *Store) RecoveryByID(ctx context.Context, account, id string) (found web
 	}
 	defer s.done(tx, &err)
 	r, err := recoveryByID(tx, id)
-	if err == nil && r.Account != account {
+	if err == nil && (r.Account != account || s.erasing.has(account)) {
 		return found, webhooks.ErrNotFound
 	}
 	return r.Recovery, err
@@ -98,7 +98,7 @@ func (s *Store) nextRecovery(tx *bbolt.Tx) (webhook []byte, id string) {
 // advance looks at the recovery's next deliveries and makes them pending.
 func (s *Store) advance(b *batch, r *record.Recovery, limit int) error {
 	webhook, err := s.webhookByID(b.tx, r.Account, r.WebhookID)
-	if err != nil { // gone, or nothing can be sent to it
+	if err != nil || b.isErasing(r.Account) { // gone, or nothing can be sent to it
 		r.Done = true
 		return nil
 	}

@@ -2,6 +2,7 @@ package bolt
 
 import (
 	"encoding/binary"
+	"fmt"
 	"iter"
 	"time"
 
@@ -63,6 +64,9 @@ func bodiesOf(tx *bbolt.Tx, segment *record.Segment) []byte {
 	return tx.Bucket(bucketEvents).Get(bodiesKey(segment.Key))
 }
 
+// errNoSegment says that no segment has the number: its event was purged, or erased with its account.
+var errNoSegment = fmt.Errorf("%w: no segment", record.ErrCorrupt)
+
 // segments finds segments, and remembers the last one.
 type segments struct {
 	cursor *bbolt.Cursor
@@ -76,9 +80,10 @@ func (s *segments) at(number uint64) (*record.Segment, error) {
 	if s.found.First <= number && number <= s.found.Last {
 		return &s.found, nil
 	}
-	found, err := record.DecodeSegment(s.cursor.Seek(record.NumberKey(number)))
-	if err == nil && number < found.First {
-		err = record.ErrCorrupt
+	key, value := s.cursor.Seek(record.NumberKey(number))
+	found, err := record.DecodeSegment(key, value)
+	if key == nil || err == nil && number < found.First {
+		err = errNoSegment
 	}
 	if err != nil {
 		s.found = record.Segment{}

@@ -7,7 +7,7 @@ import (
 	"go.etcd.io/bbolt"
 
 	"github.com/storageapi/storageapi/apikeys"
-	"github.com/storageapi/storageapi/notices"
+	"github.com/storageapi/storageapi/auth"
 	"github.com/storageapi/storageapi/store/bolt/internal/record"
 	"github.com/storageapi/storageapi/store/queue"
 	"github.com/storageapi/storageapi/webhooks"
@@ -37,6 +37,9 @@ func (s *Store) createWebhook(ctx context.Context, webhook *webhooks.Webhook, op
 		if err := b.checkCredential(webhook.Account, options.By); err != nil {
 			return err
 		}
+		if b.isErasing(webhook.Account) {
+			return auth.ErrErasing
+		}
 		if err := b.repeated(webhookRequest, webhook.Account, options); err != nil {
 			return err
 		}
@@ -55,9 +58,6 @@ func (s *Store) createWebhook(ctx context.Context, webhook *webhooks.Webhook, op
 			return err
 		}
 		if err := b.Put(bucketWebhookIDs, []byte(webhook.ID), []byte(webhook.Account)); err != nil {
-			return err
-		}
-		if err := b.tell(options.Notice); err != nil {
 			return err
 		}
 		if err := s.markDue(b, webhook.Account); err != nil {
@@ -79,7 +79,7 @@ func (s *Store) WebhookByID(ctx context.Context, account, id string) (webhook we
 
 func (s *Store) webhookByID(tx *bbolt.Tx, account, id string) (webhooks.Webhook, error) {
 	value := tx.Bucket(bucketWebhooks).Get(record.Prefixed(account, id))
-	if value == nil {
+	if value == nil || s.erasing.has(account) {
 		return webhooks.Webhook{}, webhooks.ErrNotFound
 	}
 	return record.DecodeWebhook(account, id, value, s.keys)
@@ -92,6 +92,9 @@ func (s *Store) ListWebhooks(ctx context.Context, account string, page webhooks.
 		return nil, err
 	}
 	defer s.done(tx, &err)
+	if s.erasing.has(account) {
+		return nil, nil
+	}
 	descend(tx.Bucket(bucketWebhooks), record.Prefixed(account, ""), page.After, func(id, value []byte) bool {
 		var webhook webhooks.Webhook
 		if webhook, err = record.DecodeWebhook(account, string(id), value, s.keys); err != nil {
@@ -104,16 +107,18 @@ func (s *Store) ListWebhooks(ctx context.Context, account string, page webhooks.
 }
 
 // UpdateWebhook implements [webhooks.Store].
-func (s *Store) UpdateWebhook(ctx context.Context, account, id string, change func(*webhooks.Webhook, *notices.Notice) error) (webhooks.Webhook, error) {
+func (s *Store) UpdateWebhook(ctx context.Context, account, id string, change func(*webhooks.Webhook) error) (webhooks.Webhook, error) {
 	var updated webhooks.Webhook
 	err := s.writer.Run(ctx, func(b *batch) error {
 		old, err := s.webhookByID(b.tx, account, id)
+		if err == nil && b.isErasing(account) {
+			err = webhooks.ErrNotFound
+		}
 		if err != nil {
 			return err
 		}
 		updated = old
-		var notice notices.Notice
-		if err := change(&updated, &notice); err != nil {
+		if err := change(&updated); err != nil {
 			return err
 		}
 		updated.ID, updated.Account, updated.CreatedAt = old.ID, old.Account, old.CreatedAt
@@ -121,9 +126,6 @@ func (s *Store) UpdateWebhook(ctx context.Context, account, id string, change fu
 			return err
 		}
 		if err := s.putWebhook(b, &updated); err != nil {
-			return err
-		}
-		if err := b.tell(notice); err != nil {
 			return err
 		}
 		b.AfterCommit(func() { s.queue.EndRest(id) })
@@ -137,18 +139,13 @@ func (s *Store) UpdateWebhook(ctx context.Context, account, id string, change fu
 }
 
 // DeleteWebhook implements [webhooks.Store].
-func (s *Store) DeleteWebhook(ctx context.Context, account, id string, check func(webhooks.Webhook) error, notice notices.Notice) error {
-	return s.writer.Run(ctx, func(b *batch) error {
-		if err := s.deleteWebhook(b, account, id, check); err != nil {
-			return err
-		}
-		return b.tell(notice)
-	})
+func (s *Store) DeleteWebhook(ctx context.Context, account, id string, check func(webhooks.Webhook) error) error {
+	return s.writer.Run(ctx, func(b *batch) error { return s.deleteWebhook(b, account, id, check) })
 }
 
 func (s *Store) deleteWebhook(b *batch, account, id string, check func(webhooks.Webhook) error) error {
 	row := record.Prefixed(account, id)
-	if b.Get(bucketWebhooks, row) == nil {
+	if b.Get(bucketWebhooks, row) == nil || b.isErasing(account) {
 		return webhooks.ErrNotFound
 	}
 	if check != nil { // without it, what cannot be read can be deleted
@@ -160,8 +157,21 @@ func (s *Store) deleteWebhook(b *batch, account, id string, check func(webhooks.
 			return err
 		}
 	}
+	if err := s.removeWebhook(b, account, id); err != nil {
+		return err
+	}
+	if err := s.markDue(b, account); err != nil {
+		return err
+	}
+	b.deleted = append(b.deleted, id)
+	b.AfterCommit(func() { s.leftovers.add(id, s.queue.Drop(id)) })
+	return nil
+}
+
+// removeWebhook removes the rows of a webhook, and nothing of its deliveries.
+func (s *Store) removeWebhook(b *batch, account, id string) error {
 	s.changeWebhook(b, account, id, nil)
-	if err := b.Delete(bucketWebhooks, row); err != nil {
+	if err := b.Delete(bucketWebhooks, record.Prefixed(account, id)); err != nil {
 		return err
 	}
 	if err := b.Delete(bucketWebhookIDs, []byte(id)); err != nil {
@@ -172,11 +182,6 @@ func (s *Store) deleteWebhook(b *batch, account, id string, check func(webhooks.
 			return err
 		}
 	}
-	if err := s.markDue(b, account); err != nil {
-		return err
-	}
-	b.deleted = append(b.deleted, id)
-	b.AfterCommit(func() { s.leftovers.add(id, s.queue.Drop(id)) })
 	return nil
 }
 

@@ -45,7 +45,7 @@ func (s *Store) UpdateAlert(ctx context.Context, account string, metric webhooks
 }
 
 func (s *Store) updateAlert(ctx context.Context, tx pgx.Tx, account string, metric webhooks.Metric, change func(*webhooks.AlertStep) error) (deliveries int, err error) {
-	if err := s.lockAccount(ctx, tx, account); err != nil {
+	if err := s.lockOpen(ctx, tx, account); err != nil {
 		return 0, err
 	}
 	kept, err := s.alert(ctx, tx, account, metric)

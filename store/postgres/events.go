@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"math"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/storageapi/storageapi/auth"
 	"github.com/storageapi/storageapi/webhooks"
 )
 
@@ -69,6 +71,7 @@ const enqueue = `
 		cross join lateral (
 			select array_agg(no) filter (where active) as owed, array_agg(no) filter (where not active) as skipped
 			from storageapi.webhooks where account = i.account and events @> array[i.type] and (i.hook = '' or id = i.hook)) w
+		where not exists (select from storageapi.erasures where account = i.account)
 	), added as (
 		insert into storageapi.events (event, account, id, type, at, matched, body)
 		select event, account, id, type, at, coalesce(cardinality(owed), 0), case when owed is not null or skipped is not null then body end
@@ -109,6 +112,11 @@ func (s *Store) enqueue(ctx context.Context, db querier, encoded *webhooks.Encod
 		}
 		err = db.QueryRow(ctx, s.sql(`select matched from storageapi.events where account = $1 and id = $2 and known`),
 			encoded.Account, encoded.ID).Scan(&deliveries)
+		if errors.Is(err, pgx.ErrNoRows) {
+			if is, failed := s.isErasing(ctx, db, encoded.Account); is || failed != nil {
+				return 0, false, cmp.Or(failed, auth.ErrErasing)
+			}
+		}
 		if !errors.Is(err, pgx.ErrNoRows) || try == maxTries { // otherwise it was purged in between
 			return deliveries, false, err
 		}

@@ -54,3 +54,6 @@ const FirstOldest = firstOldest
 
 // ListFailed returns the statement that lists failed deliveries.
 func ListFailed(options ...Option) string { return optionsOf(options).names.in(listFailed) }
+
+// SchemaOf returns the name that InSchema was given.
+func SchemaOf(option Option) string { return optionsOf([]Option{option}).schema }

@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"maps"
 	"sync"
 
 	"github.com/storageapi/storageapi/webhooks"
@@ -47,4 +48,13 @@ func (c *webhookCache) put(no int64, found cachedWebhook) {
 		delete(c.known, other) // any
 	}
 	c.known[no] = found
+}
+
+// forget removes the webhooks of an account.
+func (c *webhookCache) forget(account string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	maps.DeleteFunc(c.known, func(_ int64, cached cachedWebhook) bool {
+		return cached.webhook != nil && cached.webhook.Account == account
+	})
 }

@@ -5,7 +5,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/storageapi/storageapi/notices"
 	"github.com/storageapi/storageapi/webhooks"
 )
 
@@ -122,7 +121,7 @@ func claimDeliveries(run runner) {
 		for i := range 50 {
 			url, ended := numbered("url", i), make(chan error, 1)
 			go func() {
-				_, err := t.store.UpdateWebhook(t.Context(), "acct", "webhook", func(w *webhooks.Webhook, _ *notices.Notice) error {
+				_, err := t.store.UpdateWebhook(t.Context(), "acct", "webhook", func(w *webhooks.Webhook) error {
 					w.URL = url
 					return nil
 				})
@@ -219,7 +218,7 @@ func claimRaces(run runner) {
 			t.enqueueMany(account, 10, 2)
 			inParallel(2, func(i int) {
 				if i == 0 {
-					t.wantError("DeleteWebhook", t.store.DeleteWebhook(t.Context(), account, account+" deleted", nil, notices.Notice{}), nil)
+					t.wantError("DeleteWebhook", t.store.DeleteWebhook(t.Context(), account, account+" deleted", nil), nil)
 					_, err := t.store.UpdateWebhook(t.Context(), account, account+" off", turnOff)
 					t.wantError("UpdateWebhook", err, nil)
 				}

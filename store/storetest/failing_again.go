@@ -3,7 +3,6 @@ package storetest
 import (
 	"time"
 
-	"github.com/storageapi/storageapi/notices"
 	"github.com/storageapi/storageapi/webhooks"
 )
 
@@ -115,7 +114,7 @@ func failingAgain(run runner) {
 		want("b", "a")
 		t.updateWebhook("acct", "b", func(w *webhooks.Webhook) { w.EndFailing() })
 		want("a")
-		t.must(t.store.DeleteWebhook(t.Context(), "acct", "a", nil, notices.Notice{}))
+		t.must(t.store.DeleteWebhook(t.Context(), "acct", "a", nil))
 		want()
 	})
 

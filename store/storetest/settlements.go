@@ -4,7 +4,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/storageapi/storageapi/notices"
 	"github.com/storageapi/storageapi/webhooks"
 )
 
@@ -73,7 +72,7 @@ func settleDeliveries(run runner) {
 		}
 		wantSame(t, "State", d.State, webhooks.Dead)
 		wantSame(t, "number of another's attempts", len(t.delivery("acct", "another").Attempts), 1)
-		t.must(t.store.Redeliver(t.Context(), "acct", "webhook", "event", notices.Notice{}))
+		t.must(t.store.Redeliver(t.Context(), "acct", "webhook", "event"))
 		wantSame(t, "Attempt", t.claimAll(1)[0].Attempt, webhooks.MaxAttempts+more+1)
 	})
 

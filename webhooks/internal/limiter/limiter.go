@@ -143,8 +143,17 @@ func (l *Limiter) CancelAll() {
 
 // Evict cuts short what is in flight to the webhook, and returns when it has ended, or
 // the error of ctx.
-func (l *Limiter) Evict(ctx context.Context, webhook string) error {
-	for _, attempt := range l.cancel(webhook) {
+func (l *Limiter) Evict(ctx context.Context, id string) error {
+	return l.evict(ctx, func(w *webhook) bool { return w.id == id })
+}
+
+// EvictAccount is Evict for all webhooks of an account.
+func (l *Limiter) EvictAccount(ctx context.Context, account string) error {
+	return l.evict(ctx, func(w *webhook) bool { return w.account.id == account })
+}
+
+func (l *Limiter) evict(ctx context.Context, of func(*webhook) bool) error {
+	for _, attempt := range l.cancel(of) {
 		if err := attempt.Wait(ctx); err != nil {
 			return err
 		}
@@ -152,10 +161,13 @@ func (l *Limiter) Evict(ctx context.Context, webhook string) error {
 	return nil
 }
 
-func (l *Limiter) cancel(webhook string) (attempts []Attempt) {
+func (l *Limiter) cancel(of func(*webhook) bool) (attempts []Attempt) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if w := l.webhooks[webhook]; w != nil {
+	for _, w := range l.webhooks {
+		if !of(w) {
+			continue
+		}
 		for _, s := range w.slots {
 			s.attempt.Cancel()
 			attempts = append(attempts, s.attempt)

@@ -9,6 +9,7 @@ package testgate
 import (
 	"context"
 	"errors"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -143,6 +144,25 @@ func (g *Gate) Evict(ctx context.Context, account, webhook string) error {
 	}
 	found.Cancel()
 	return found.Wait(ctx)
+}
+
+// EvictAccount is Evict for all webhooks of an account.
+func (g *Gate) EvictAccount(ctx context.Context, account string) error {
+	g.mu.Lock()
+	var found []*Pass
+	if own := g.accounts[account]; own != nil {
+		found = slices.Collect(maps.Values(own.underWay))
+	}
+	g.mu.Unlock()
+	for _, pass := range found {
+		pass.Cancel()
+	}
+	for _, pass := range found {
+		if err := pass.Wait(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // Close lets no more test events begin, and returns when those under way have ended. When

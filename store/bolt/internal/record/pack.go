@@ -60,6 +60,22 @@ func (p Pack) ByNumber(number uint64) []byte {
 	return nil
 }
 
+// Without returns the record of the pack without the records, made by AppendNumbered, of the numbers for
+// which drop returns true; nil if none is left.
+func (p Pack) Without(drop func(number uint64) bool) []byte {
+	var kept Packer
+	for i := range p.Len() {
+		if r := p.At(i); len(r) < 8 || !drop(binary.BigEndian.Uint64(r)) {
+			kept.next().raw(r)
+			kept.end()
+		}
+	}
+	if kept.len() == 0 {
+		return nil
+	}
+	return kept.Record()
+}
+
 // A Packer builds packs: what is added to its next record until end is called is one of
 // the pack's records. Its memory serves one batch after the other.
 type Packer struct {

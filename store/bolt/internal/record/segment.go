@@ -103,3 +103,33 @@ func (s *Segment) DeliveryTo(i int, webhook string) (number uint64, ok bool) {
 	}
 	return 0, false
 }
+
+// Without returns the records of the segment and of the pack of its bodies, which may be empty, without the
+// events for which drop returns true, and the new first number. Numbers stay as they are, so
+// those of the events left out belong to none. It returns nil if no event is left.
+func (s *Segment) Without(bodies Pack, drop func(i int) bool) (events, kept []byte, first uint64) {
+	var list, rest Packer
+	for i := range s.Len() {
+		if drop(i) {
+			continue
+		}
+		if list.len() == 0 {
+			first = s.Number(i)
+		}
+		for _, r := range [][]byte{s.records.At(2 * i), s.records.At(2*i + 1)} {
+			list.next().raw(r)
+			list.end()
+		}
+		if bodies.Len() > 0 {
+			rest.next().raw(bodies.At(i))
+			rest.end()
+		}
+	}
+	if list.len() == 0 {
+		return nil, nil, 0
+	}
+	if events = list.Record(); rest.len() > 0 {
+		kept = rest.Record()
+	}
+	return events, kept, first
+}

@@ -1,0 +1,48 @@
+package storageapi
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/storageapi/storageapi/store"
+)
+
+// eraseStep is how many records a step of an erasure removes, about: others wait for some
+// milliseconds at most.
+const eraseStep = 500
+
+// Erase removes all that is kept of an account, and counts it: its keys, which are dead at
+// once, before all else; its webhooks, events with their bodies, deliveries with their attempts, recoveries;
+// what is remembered of its alerts and idempotency keys. Attempts that this process is making for it are cut
+// short; results of those that others make are dropped. Afterwards no method finds
+// anything of the account, and it may be used as one that never was.
+//
+// It takes steps of some milliseconds, so it does not keep others waiting however much there is
+// to remove. Meanwhile the account is closed: what would add to it, such as creating a
+// key or publishing an event, returns [auth.ErrErasing]. So the host's own part of the
+// account should be closed before. If Erase returns an error, was cut short by ctx, or the process was killed, the account stays
+// closed, and Erase is to be called again, also by another process: it goes on where it was, and
+// the Receipt counts all steps. Of an account that has nothing, also after an Erase whose answer was
+// lost, the Receipt is zero.
+//
+// What it cannot remove: copies of the file; pages of the file that are free now, whose bytes stay until
+// they are written again or the file is compacted; what a server's log or backups have; what was sent.
+func (h *Handler) Erase(ctx context.Context, account string) (store.Receipt, error) {
+	if account == "" {
+		return store.Receipt{}, errors.New("storageapi: erase account: the account must be given")
+	}
+	for first := true; ; first = false {
+		erased, more, err := h.store.EraseAccount(ctx, account, eraseStep)
+		if err == nil && first { // nothing more is claimed for it
+			err = h.Webhooks.EndDeliveries(ctx, account)
+		}
+		if err != nil {
+			return store.Receipt{}, fmt.Errorf("storageapi: erase account: not complete, call it again: %w", err)
+		}
+		if !more {
+			h.Auth.Forget(account)
+			return erased, nil
+		}
+	}
+}

@@ -1,0 +1,369 @@
+package bolt
+
+import (
+	"bytes"
+	"context"
+	"maps"
+	"sync/atomic"
+
+	"go.etcd.io/bbolt"
+
+	"github.com/storageapi/storageapi/store"
+	"github.com/storageapi/storageapi/store/bolt/internal/record"
+)
+
+// erasing are the accounts that are being erased: those in bucketErasures.
+type erasing struct {
+	accounts atomic.Pointer[map[string]bool]
+}
+
+func (e *erasing) has(account string) bool {
+	accounts := e.accounts.Load()
+	return accounts != nil && (*accounts)[account]
+}
+
+// set adds an account, or removes it. Only one step of the writer, or Open, does so at a time.
+func (e *erasing) set(account string, on bool) {
+	next := make(map[string]bool)
+	if accounts := e.accounts.Load(); accounts != nil {
+		maps.Copy(next, *accounts)
+	}
+	if on {
+		next[account] = true
+	} else {
+		delete(next, account)
+	}
+	e.accounts.Store(&next)
+}
+
+// isErasing reports whether the account is closed for the steps of the batch.
+func (b *batch) isErasing(account string) bool {
+	return b.closed[account] || b.store.erasing.has(account)
+}
+
+// loadErasing reads which accounts are being erased.
+func (s *Store) loadErasing() error {
+	return s.db.View(func(tx *bbolt.Tx) error {
+		return tx.Bucket(bucketErasures).ForEach(func(account, _ []byte) error {
+			s.erasing.set(string(account), true)
+			return nil
+		})
+	})
+}
+
+// An erasure is that of an account, as far as it has come.
+type erasure struct {
+	account string
+	stage   int    // index in eraseStages
+	next    []byte // key to go on with in the bucket of the stage; nil: the first
+	erased  store.Receipt
+}
+
+// counts are the numbers of a receipt, in the order of the record.
+func counted(r *store.Receipt) []*int {
+	return []*int{&r.Keys, &r.Webhooks, &r.Events, &r.Deliveries, &r.Recoveries, &r.Alerts, &r.DedupKeys, &r.IdempotencyKeys}
+}
+
+// readErasure returns the erasure of the account, and whether it has begun.
+func readErasure(tx *bbolt.Tx, account string) (e *erasure, begun bool) {
+	e = &erasure{account: account}
+	value := tx.Bucket(bucketErasures).Get([]byte(account))
+	if value == nil {
+		return e, false
+	}
+	r := record.DecodeErasure(value)
+	e.stage, e.next = r.Stage, r.Next
+	for i, n := range counted(&e.erased) {
+		if i < len(r.Counts) {
+			*n = int(r.Counts[i])
+		}
+	}
+	return e, true
+}
+
+func (e *erasure) put(b *batch) error {
+	r := record.Erasure{Stage: e.stage, Next: e.next}
+	for _, n := range counted(&e.erased) {
+		r.Counts = append(r.Counts, uint64(*n))
+	}
+	return b.Put(bucketErasures, []byte(e.account), r.Encode())
+}
+
+// An eraseStage removes rows of one kind. Rows that are not sorted by account are found outside of the
+// writer's steps, so that these are as short as what they remove.
+type eraseStage struct {
+	// find returns the first key, from one on, whose row is the account's, or nil. It may
+	// give up early: then more is set, and it goes on with the key.
+	find func(s *Store, tx *bbolt.Tx, e *erasure) (key []byte, more bool)
+
+	// erase removes about limit records from e.next on, and counts them in e.erased. It
+	// returns the key to go on with.
+	erase func(s *Store, b *batch, e *erasure, limit int) (next []byte, err error)
+}
+
+// eraseStages are in an order in which what tells of other rows goes after those.
+var eraseStages = []eraseStage{
+	{findEvents, (*Store).eraseEvents},
+	{findRows(bucketRecoveries, ofRecovery), eraseRows(bucketRecoveries, ofRecovery, func(r *store.Receipt) *int { return &r.Recoveries })},
+	{findRows(bucketDedupKeys, ofDedupKey), eraseRows(bucketDedupKeys, ofDedupKey, func(r *store.Receipt) *int { return &r.DedupKeys })},
+	{findRows(bucketRequestTimes, ofRequestTime), eraseRows(bucketRequestTimes, ofRequestTime, nil)},
+	{findPrefixed(bucketRequests, keyRequest), eraseRequests(keyRequest)},
+	{findPrefixed(bucketRequests, webhookRequest), eraseRequests(webhookRequest)},
+	{findPrefixed(bucketWebhooks, ""), (*Store).eraseWebhooks},
+	{findPrefixed(bucketKeyIDs, ""), (*Store).eraseKeys},
+}
+
+// eraseLook is how many rows of others are passed over in a transaction.
+const eraseLook = 10_000
+
+// EraseAccount implements [store.Eraser]. The account's keys, webhooks and alerts are found under its
+// name; its events are looked for among those of all. Pages that are free then may still have
+// what stood in them, until they are written again.
+func (s *Store) EraseAccount(ctx context.Context, account string, limit int) (erased store.Receipt, more bool, err error) {
+	e, begun, err := s.findErasure(ctx, account)
+	if err != nil {
+		return erased, false, err
+	}
+	if !begun {
+		return s.closeAccount(ctx, account)
+	}
+	looked := e
+	err = s.writer.Run(ctx, func(b *batch) error {
+		e, begun = readErasure(b.tx, account)
+		if !begun {
+			return nil // another call was faster
+		}
+		if looked.stage > e.stage || looked.stage == e.stage && bytes.Compare(looked.next, e.next) > 0 {
+			e.stage, e.next = looked.stage, looked.next
+		}
+		if e.stage >= len(eraseStages) {
+			return s.openAccount(b, account)
+		}
+		if err := b.Flush(); err != nil {
+			return err
+		}
+		next, err := eraseStages[e.stage].erase(s, b, e, max(limit, 1))
+		if err != nil {
+			return err
+		}
+		e.next = next
+		return e.put(b)
+	})
+	if err != nil {
+		return store.Receipt{}, false, err
+	}
+	return e.erased, begun && e.stage < len(eraseStages), nil
+}
+
+// findErasure returns the erasure of the account with its stage and key at the next row to be
+// removed.
+func (s *Store) findErasure(ctx context.Context, account string) (e *erasure, begun bool, err error) {
+	look := func() (more bool, err error) {
+		tx, err := s.view(ctx)
+		if err != nil {
+			return false, err
+		}
+		defer s.done(tx, &err)
+		if e == nil {
+			if e, begun = readErasure(tx, account); !begun {
+				return false, nil
+			}
+		}
+		for e.stage < len(eraseStages) {
+			key, more := eraseStages[e.stage].find(s, tx, e)
+			if e.next = bytes.Clone(key); more || key != nil {
+				return more, nil
+			}
+			e.stage++
+		}
+		return false, nil
+	}
+	for more := true; more && err == nil; {
+		more, err = look()
+	}
+	return e, begun, err
+}
+
+// closeAccount begins an erasure.
+func (s *Store) closeAccount(ctx context.Context, account string) (erased store.Receipt, more bool, err error) {
+	err = s.writer.Run(ctx, func(b *batch) error {
+		e, begun := readErasure(b.tx, account)
+		if begun {
+			erased = e.erased
+			return nil
+		}
+		if b.closed == nil {
+			b.closed = make(map[string]bool)
+		}
+		b.closed[account] = true
+		if e.erased.Alerts, err = s.eraseAlerts(b, account); err != nil {
+			return err
+		}
+		var ids []string
+		for _, w := range s.accountWebhooks(b, account).list {
+			ids = append(ids, w.ID)
+		}
+		b.AfterCommit(func() {
+			s.erasing.set(account, true)
+			s.alerts.forgetAccount(account)
+			s.published.forgetAccount(account)
+			for _, id := range ids {
+				s.queue.Drop(id)
+			}
+		})
+		erased = e.erased
+		return e.put(b)
+	})
+	return erased, err == nil, err
+}
+
+// openAccount ends an erasure.
+func (s *Store) openAccount(b *batch, account string) error {
+	b.AfterCommit(func() { s.erasing.set(account, false) })
+	return b.Delete(bucketErasures, []byte(account))
+}
+
+// eraseAlerts removes what is remembered of the account's alerts, in the file or in memory only.
+func (s *Store) eraseAlerts(b *batch, account string) (erased int, err error) {
+	prefix := record.Prefixed(account, "")
+	rows := s.alerts.remembered(prefix)
+	for row, state := range b.alerts {
+		if bytes.HasPrefix([]byte(row), prefix) {
+			rows[row] = len(state) > 0
+		}
+	}
+	for _, bucket := range [][]byte{bucketAlerts, bucketDueAlerts} {
+		var old [][]byte
+		c := b.tx.Bucket(bucket).Cursor()
+		for k, _ := c.Seek(prefix); bytes.HasPrefix(k, prefix); k, _ = c.Next() {
+			old = append(old, bytes.Clone(k))
+			rows[string(k)] = true // what is due is there
+		}
+		if err := b.DeleteAll(bucket, old); err != nil {
+			return 0, err
+		}
+	}
+	for row, is := range rows {
+		if is {
+			erased++
+		}
+		if b.alerts != nil {
+			delete(b.alerts, row)
+		}
+	}
+	return erased, nil
+}
+
+// findPrefixed returns a find for rows whose keys begin with a kind and the account.
+func findPrefixed(bucket []byte, kind string) func(*Store, *bbolt.Tx, *erasure) ([]byte, bool) {
+	return func(_ *Store, tx *bbolt.Tx, e *erasure) ([]byte, bool) {
+		prefix := append([]byte(kind), record.Prefixed(e.account, "")...)
+		if k, _ := tx.Bucket(bucket).Cursor().Seek(prefix); bytes.HasPrefix(k, prefix) {
+			return k, false
+		}
+		return nil, false
+	}
+}
+
+// prefixed returns the first limit keys of a bucket that begin with a kind and the account.
+func (e *erasure) prefixed(b *batch, bucket []byte, kind string, limit int) (keys [][]byte) {
+	prefix := append([]byte(kind), record.Prefixed(e.account, "")...)
+	c := b.tx.Bucket(bucket).Cursor()
+	for k, _ := c.Seek(prefix); bytes.HasPrefix(k, prefix) && len(keys) < limit; k, _ = c.Next() {
+		keys = append(keys, bytes.Clone(k))
+	}
+	return keys
+}
+
+func eraseRequests(kind string) func(*Store, *batch, *erasure, int) ([]byte, error) {
+	return func(s *Store, b *batch, e *erasure, limit int) ([]byte, error) {
+		keys := e.prefixed(b, bucketRequests, kind, limit)
+		s.requests.counts[kind].add(e.account, -len(keys))
+		delete(s.requests.full, kind+e.account)
+		e.erased.IdempotencyKeys += len(keys)
+		return nil, b.DeleteAll(bucketRequests, keys)
+	}
+}
+
+func (s *Store) eraseWebhooks(b *batch, e *erasure, limit int) ([]byte, error) {
+	for _, row := range e.prefixed(b, bucketWebhooks, "", limit) {
+		_, id := record.CutPrefixed(row)
+		if err := s.removeWebhook(b, e.account, id); err != nil {
+			return nil, err
+		}
+		if err := b.Delete(bucketOpenRecoveries, []byte(id)); err != nil {
+			return nil, err
+		}
+		b.AfterCommit(func() { s.queue.Drop(id) })
+		e.erased.Webhooks++
+	}
+	return nil, nil
+}
+
+func (s *Store) eraseKeys(b *batch, e *erasure, limit int) ([]byte, error) {
+	for _, row := range e.prefixed(b, bucketKeyIDs, "", limit) {
+		key, _, err := keyByID(b.tx, row)
+		if err != nil { // it cannot be read: nothing finds it
+			if err := b.Delete(bucketKeys, bytes.Clone(b.Get(bucketKeyIDs, row))); err != nil {
+				return nil, err
+			}
+		}
+		if err := s.removeKey(b, e.account, row, key); err != nil {
+			return nil, err
+		}
+		e.erased.Keys++
+	}
+	return nil, nil
+}
+
+// findRows returns a find for rows that are the account's if of says so.
+func findRows(bucket []byte, of func(account string, k, value []byte) bool) func(*Store, *bbolt.Tx, *erasure) ([]byte, bool) {
+	return func(_ *Store, tx *bbolt.Tx, e *erasure) ([]byte, bool) {
+		c := tx.Bucket(bucket).Cursor()
+		looked := 0
+		for k, value := c.Seek(e.next); k != nil; k, value = c.Next() {
+			if of(e.account, k, value) {
+				return k, false
+			}
+			if looked++; looked == eraseLook {
+				return k, true
+			}
+		}
+		return nil, false
+	}
+}
+
+// eraseRows returns an erase for such rows, counted where count says.
+func eraseRows(bucket []byte, of func(account string, k, value []byte) bool, count func(*store.Receipt) *int) func(*Store, *batch, *erasure, int) ([]byte, error) {
+	return func(_ *Store, b *batch, e *erasure, limit int) (next []byte, err error) {
+		var old [][]byte
+		c := b.tx.Bucket(bucket).Cursor()
+		k, value := c.Seek(e.next)
+		for looked := 0; k != nil && looked < limit; looked++ {
+			if of(e.account, k, value) {
+				old = append(old, bytes.Clone(k))
+			}
+			k, value = c.Next()
+		}
+		if next = bytes.Clone(k); next == nil {
+			next = beyond // the next call finds that there is no more
+		}
+		if count != nil {
+			*count(&e.erased) += len(old)
+		}
+		return next, b.DeleteAll(bucket, old)
+	}
+}
+
+func ofRecovery(account string, k, value []byte) bool {
+	r, err := record.DecodeRecovery(string(k), value)
+	return err == nil && r.Account == account
+}
+
+func ofDedupKey(account string, k, _ []byte) bool {
+	return len(k) > 8 && bytes.HasPrefix(k[8:], record.Prefixed(account, ""))
+}
+
+func ofRequestTime(account string, k, _ []byte) bool {
+	return len(k) > 9 && bytes.HasPrefix(k[9:], record.Prefixed(account, ""))
+}

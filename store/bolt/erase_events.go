@@ -1,0 +1,221 @@
+package bolt
+
+import (
+	"bytes"
+	"encoding/binary"
+	"slices"
+
+	"go.etcd.io/bbolt"
+
+	"github.com/storageapi/storageapi/store/bolt/internal/record"
+)
+
+// findEvents looks for the next segment that has events of the account.
+func findEvents(s *Store, tx *bbolt.Tx, e *erasure) (key []byte, more bool) {
+	looked := 0
+	for segment := range newSegments(tx).from(eventsFrom(e)) {
+		if hasEventsOf(segment, e.account) {
+			return segment.Key, false
+		}
+		if looked += segment.Len(); looked >= eraseLook {
+			return record.NumberKey(segment.Last + 1), true
+		}
+	}
+	return nil, false
+}
+
+func eventsFrom(e *erasure) uint64 {
+	if len(e.next) < 8 {
+		return 0
+	}
+	return binary.BigEndian.Uint64(e.next)
+}
+
+func hasEventsOf(segment *record.Segment, account string) bool {
+	for i := range segment.Len() {
+		if event, err := segment.Event(i); err == nil && event.Account == account {
+			return true
+		}
+	}
+	return false
+}
+
+// An eventEraser removes events of an account, in one step.
+type eventEraser struct {
+	*batch
+	store *Store
+	e     *erasure
+	ids   []record.IDEntry    // of the events
+	index map[string]bool     // keys of rows of bucketRuns and bucketFailed
+	gone  map[uint64]struct{} // numbers of the events and their deliveries
+}
+
+// eraseEvents removes the account's events with all that is kept of them. The numbers of other
+// events, and where they stand, stay as they are.
+func (s *Store) eraseEvents(b *batch, e *erasure, limit int) (next []byte, err error) {
+	x := &eventEraser{batch: b, store: s, e: e, index: make(map[string]bool), gone: make(map[uint64]struct{})}
+	var found []record.Segment
+	from := eventsFrom(e)
+	looked := 0
+	next = beyond
+	for segment := range newSegments(b.tx).from(from) {
+		if looked >= limit {
+			next = record.NumberKey(segment.Last)
+			break
+		}
+		looked += int(segment.Last-segment.First) + 1
+		if hasEventsOf(segment, e.account) {
+			found = append(found, *segment)
+		}
+	}
+	for i := range found {
+		if err := x.segment(&found[i]); err != nil {
+			return nil, err
+		}
+	}
+	for key := range x.index {
+		bucket, row := bucketRuns, []byte(key[1:])
+		if key[0] == 'f' {
+			bucket = bucketFailed
+		}
+		if err := b.Delete(bucket, row); err != nil {
+			return nil, err
+		}
+	}
+	if err := x.forgetIDs(); err != nil {
+		return nil, err
+	}
+	ids := x.ids
+	b.AfterCommit(func() { s.ids.forget(ids) })
+	return next, nil
+}
+
+// segment removes the account's events from a segment.
+func (x *eventEraser) segment(found *record.Segment) error {
+	tx := x.tx
+	key := bytes.Clone(found.Key)
+	value := bytes.Clone(tx.Bucket(bucketEvents).Get(key))
+	segment, err := record.DecodeSegment(key, value) // apart from the pages, which change
+	if err != nil {
+		return nil
+	}
+	first := len(x.ids)
+	drop := make([]bool, segment.Len())
+	for i := range segment.Len() {
+		event, err := segment.Event(i)
+		if err != nil || event.Account != x.e.account {
+			continue
+		}
+		drop[i] = true
+		n := segment.Number(i)
+		x.gone[n] = struct{}{}
+		x.ids = append(x.ids, record.IDEntry{Key: x.store.ids.secret.keyOf(event.Account, event.ID), Number: n})
+		x.e.erased.Events++
+		for number, webhook := range segment.Recipients(i) {
+			if d, err := x.store.deliveryOf(tx, &segment, &event, number, string(webhook)); err != nil || d.State != "" {
+				x.e.erased.Deliveries++
+			}
+			x.gone[number] = struct{}{}
+			x.index["r"+string(runKey(number/runSize*runSize, string(webhook)))] = true
+			x.index["f"+string(failedKey(number, string(webhook)))] = true
+		}
+	}
+	if len(x.ids) == first {
+		return nil
+	}
+	bodies, _ := record.DecodePack(bodiesOf(tx, &segment))
+	events, kept, begin := segment.Without(bodies, func(i int) bool { return drop[i] })
+	if err := x.PutOrDelete(bucketEvents, key, events); err != nil {
+		return err
+	}
+	if err := x.PutOrDelete(bucketEvents, bodiesKey(key), kept); err != nil {
+		return err
+	}
+	for _, bucket := range [][]byte{bucketFresh, bucketSkipped} {
+		if err := x.bits(bucket, key, begin); err != nil {
+			return err
+		}
+	}
+	return x.attemptsOf(&segment)
+}
+
+// bits takes the numbers that are gone out of a bitmap, whose first number will be that of its segment.
+func (x *eventEraser) bits(bucket, key []byte, first uint64) error {
+	value := x.Get(bucket, key)
+	if value == nil {
+		return nil
+	}
+	old, err := record.DecodeBitmap(value)
+	var kept record.Bitmap
+	kept.Reset(first)
+	old.Each(func(n uint64) bool {
+		if _, gone := x.gone[n]; !gone && n >= first && first > 0 {
+			kept.Set(n)
+		}
+		return true
+	})
+	if err != nil || kept.IsEmpty() {
+		return x.Delete(bucket, bytes.Clone(key))
+	}
+	return x.Put(bucket, bytes.Clone(key), kept.Encode())
+}
+
+// attemptsOf removes pending records and attempts of the deliveries of a segment that are gone.
+func (x *eventEraser) attemptsOf(segment *record.Segment) error {
+	isGone := func(n uint64) bool { _, gone := x.gone[n]; return gone }
+	for _, bucket := range [][]byte{bucketPending, bucketAttempts, bucketLastAttempts} {
+		var old [][]byte
+		c := x.tx.Bucket(bucket).Cursor()
+		for k, _ := c.Seek(record.NumberKey(segment.First)); len(k) >= 8; k, _ = c.Next() {
+			n := binary.BigEndian.Uint64(k)
+			if n > segment.Last {
+				break
+			}
+			if isGone(n) {
+				old = append(old, bytes.Clone(k))
+			}
+		}
+		if err := x.DeleteAll(bucket, old); err != nil {
+			return err
+		}
+	}
+	var packs []row
+	c := x.tx.Bucket(bucketFirstAttempts).Cursor()
+	for k, value := c.Seek(segment.Key); bytes.HasPrefix(k, segment.Key); k, value = c.Next() {
+		pack, err := record.DecodePack(bytes.Clone(value))
+		if err != nil {
+			packs = append(packs, row{bytes.Clone(k), nil})
+			continue
+		}
+		packs = append(packs, row{bytes.Clone(k), pack.Without(isGone)})
+	}
+	for _, p := range packs {
+		if err := x.PutOrDelete(bucketFirstAttempts, p.key, p.value); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// forgetIDs removes the events from the rows of bucketEventIDs.
+func (x *eventEraser) forgetIDs() error {
+	slices.SortFunc(x.ids, compareIDs)
+	for i := 0; i < len(x.ids); {
+		k, value := x.tx.Bucket(bucketEventIDs).Cursor().Seek(record.NumberKey(x.ids[i].Key))
+		if len(k) != 8 {
+			return record.ErrCorrupt
+		}
+		key := bytes.Clone(k)
+		entries, err := record.AppendIDEntries(nil, value)
+		found := len(entries)
+		entries = slices.DeleteFunc(entries, func(entry record.IDEntry) bool { _, gone := x.gone[entry.Number]; return gone })
+		if err == nil && len(entries) < found {
+			if err := x.Put(bucketEventIDs, key, record.EncodeIDEntries(entries)); err != nil {
+				return err
+			}
+		}
+		for end := binary.BigEndian.Uint64(key); i < len(x.ids) && x.ids[i].Key <= end; i++ {
+		}
+	}
+	return nil
+}

@@ -1,0 +1,260 @@
+package bolt_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"go.etcd.io/bbolt"
+
+	"github.com/storageapi/storageapi/apikeys"
+	"github.com/storageapi/storageapi/auth"
+	"github.com/storageapi/storageapi/internal/boltfault"
+	"github.com/storageapi/storageapi/signing"
+	"github.com/storageapi/storageapi/store"
+	"github.com/storageapi/storageapi/store/bolt"
+	"github.com/storageapi/storageapi/webhooks"
+)
+
+// erasable fills a store with an account of marked values among those of another, n events of
+// each, some of them settled, and returns what erasing it has to count.
+func erasable(t testing.TB, s store.Store, n int) store.Receipt {
+	t.Helper()
+	ctx := t.Context()
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, account := range []string{"SECRETacct", "other"} {
+		request := apikeys.CreateOptions{IdempotencyKey: account + "request", IdempotencyTTL: time.Hour}
+		key := apikeys.Key{ID: account + "key", Account: account, Name: account + "name", Hash: markedHash(account, 1), Previous: markedHash(account, 2)}
+		must(s.CreateKey(ctx, key, request))
+		must(s.RecordKeyUse(ctx, []apikeys.KeyUse{{Account: account, ID: key.ID, Hash: key.Hash, At: time.Now()}}))
+		for _, id := range []string{"a", "b"} {
+			must(s.CreateWebhook(ctx, webhooks.Webhook{
+				ID: account + id, Account: account, URL: "https://" + account + ".example", Secret: signing.NewSecret(), Active: id == "a",
+				Events: []webhooks.EventType{webhooks.TypeBalanceLow},
+			}, webhooks.CreateOptions{}))
+		}
+		must(s.CreateRecovery(ctx, webhooks.Recovery{ID: account + "recovery", Account: account, WebhookID: account + "a", States: []webhooks.DeliveryState{webhooks.Dead}}))
+		_, err := s.UpdateAlert(ctx, account, webhooks.MetricBalance, func(step *webhooks.AlertStep) error { step.State = []byte(account); return nil })
+		must(err)
+		_, err = s.EnqueueOnce(ctx, webhooks.EncodedEvent{ID: account + "once", Account: account, Type: webhooks.TypeBalanceLow, Body: []byte(account)},
+			[]webhooks.DedupKey{{Key: account, Until: time.Now().Add(time.Hour)}})
+		must(err)
+	}
+	group := make(chan error)
+	for i := range n {
+		go func() {
+			var err error
+			for _, account := range []string{"SECRETacct", "other"} {
+				_, failed := s.Enqueue(context.WithoutCancel(ctx), webhooks.EncodedEvent{
+					ID: fmt.Sprintf("%s%d", account, i), Account: account, Type: webhooks.TypeBalanceLow, Body: []byte(account),
+				})
+				err = errors.Join(err, failed)
+			}
+			group <- err
+		}()
+	}
+	for range n {
+		must(<-group)
+	}
+	for range 3 {
+		tasks, _, err := s.ClaimDeliveries(ctx, webhooks.Claim{Limit: n / 2, Lease: time.Hour})
+		must(err)
+		var list []webhooks.Settlement
+		for i, task := range tasks {
+			list = append(list, webhooks.Settlement{
+				Task: task, Outcome: []webhooks.Outcome{webhooks.Deliver, webhooks.GiveUp, webhooks.Retry, webhooks.Release}[i%4],
+				Attempt: webhooks.Attempt{Number: task.Attempt, Response: task.Webhook.Account, Error: task.Webhook.Account, StartedAt: time.Now()},
+			})
+		}
+		_, err = s.SettleDeliveries(ctx, list)
+		must(err)
+	}
+	for more := true; more; { // indexes runs
+		var err error
+		more, err = s.Purge(ctx, webhooks.Purge{Limit: 100})
+		must(err)
+	}
+	return store.Receipt{Keys: 1, Webhooks: 2, Events: n + 1, Deliveries: 2*n + 2, Recoveries: 1, Alerts: 1, DedupKeys: 1, IdempotencyKeys: 1}
+}
+
+func markedHash(account string, n byte) (hash apikeys.Hash) {
+	copy(hash.Sum[:], fmt.Sprintf("%s%032d", account, n))
+	return hash
+}
+
+func eraseAll(t testing.TB, s store.Store) (erased store.Receipt, steps int) {
+	t.Helper()
+	for more := true; more; steps++ {
+		var err error
+		if erased, more, err = s.EraseAccount(t.Context(), "SECRETacct", 1000); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return erased, steps
+}
+
+// wantNoMark checks that a file that was compacted has no byte of the account.
+func wantNoMark(t *testing.T, dir string) {
+	t.Helper()
+	src, err := bbolt.Open(filepath.Join(dir, "storage.db"), 0o600, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = src.Close() }()
+	path := filepath.Join(t.TempDir(), "compact.db")
+	dst, err := bbolt.Open(path, 0o600, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(bbolt.Compact(dst, src, 1<<20), dst.Close()); err != nil {
+		t.Fatal(err)
+	}
+	content, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if at := bytes.Index(content, []byte("SECRET")); at >= 0 {
+		t.Errorf("after erasing and compacting: %q", content[max(0, at-50):at+50])
+	}
+	if !bytes.Contains(content, []byte("other")) {
+		t.Error("the other account is gone, too")
+	}
+}
+
+// TestEraseLeavesNoBytes: what was erased is in no page that a compacted file has.
+func TestEraseLeavesNoBytes(t *testing.T) {
+	dir := t.TempDir()
+	s := open(t, dir)
+	want := erasable(t, s, 2000)
+	erased, _ := eraseAll(t, s)
+	if diff := cmp.Diff(want, erased); diff != "" {
+		t.Errorf("receipt (-want +got):\n%s", diff)
+	}
+	page, err := s.ListDeliveries(t.Context(), "other", "othera", webhooks.DeliveryQuery{Limit: 9999})
+	if err != nil || len(page.Deliveries) != 2001 {
+		t.Errorf("the other's deliveries: %d, %v", len(page.Deliveries), err)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	wantNoMark(t, dir)
+	s = open(t, dir)
+	defer func() { _ = s.Close() }()
+	if page, err = s.ListDeliveries(t.Context(), "other", "othera", webhooks.DeliveryQuery{Limit: 9999}); err != nil || len(page.Deliveries) != 2001 {
+		t.Errorf("the other's deliveries after it was opened again: %d, %v", len(page.Deliveries), err)
+	}
+	backlog, err := s.Backlog(t.Context(), "")
+	pending := 0
+	for _, d := range page.Deliveries {
+		if d.State == webhooks.Pending {
+			pending++
+		}
+	}
+	if err != nil || backlog.Pending != pending {
+		t.Errorf("pending: %d, want %d, %v", backlog.Pending, pending, err)
+	}
+}
+
+// TestEraseGoesOnAfterKill: a file as a kill leaves it after each step of an erasure is one in which the
+// account is closed, and the erasure goes on.
+func TestEraseGoesOnAfterKill(t *testing.T) {
+	dir := t.TempDir()
+	s := open(t, dir)
+	defer func() { _ = s.Close() }()
+	want := erasable(t, s, 300)
+	for more := true; more; {
+		var err error
+		if _, more, err = s.EraseAccount(t.Context(), "SECRETacct", 50); err != nil {
+			t.Fatal(err)
+		}
+		if !more {
+			break
+		}
+		killed := t.TempDir()
+		file, err := os.ReadFile(filepath.Join(dir, "storage.db"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(killed, "storage.db"), file, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		again := open(t, killed)
+		if _, err := again.KeyByHash(t.Context(), markedHash("SECRETacct", 1)); !errors.Is(err, apikeys.ErrNotFound) {
+			t.Errorf("KeyByHash = %v", err)
+		}
+		if err := again.CreateKey(t.Context(), apikeys.Key{ID: "new", Account: "SECRETacct", Hash: markedHash("new", 1)}, apikeys.CreateOptions{}); !errors.Is(err, auth.ErrErasing) {
+			t.Errorf("CreateKey = %v", err)
+		}
+		tasks, _, err := again.ClaimDeliveries(t.Context(), webhooks.Claim{Limit: 9999, Lease: time.Hour})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, task := range tasks {
+			if task.Webhook.Account != "other" {
+				t.Fatalf("claimed for %q", task.Webhook.Account)
+			}
+		}
+		erased, _ := eraseAll(t, again)
+		if diff := cmp.Diff(want, erased); diff != "" {
+			t.Errorf("receipt (-want +got):\n%s", diff)
+		}
+		if err := again.Close(); err != nil {
+			t.Fatal(err)
+		}
+		wantNoMark(t, killed)
+	}
+}
+
+// TestEraseWithFailingCommits: an erasure whose commits fail is repeated until it is complete.
+func TestEraseWithFailingCommits(t *testing.T) {
+	for name, fail := range map[string]func(commit func() error) error{
+		"full disk":           func(func() error) error { return errFull },
+		"the last sync fails": func(commit func() error) error { return errors.Join(commit(), errDisk) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			s := open(t, dir)
+			want := erasable(t, s, 100)
+			var erased store.Receipt
+			calls := 0
+			for more := true; more; calls++ {
+				if calls%3 == 0 {
+					boltfault.Around(s, fail)
+				}
+				got, left, err := s.EraseAccount(t.Context(), "SECRETacct", 30)
+				boltfault.Around(s, nil)
+				if err == nil {
+					erased, more = got, left
+					continue
+				}
+				if s.(*bolt.Store).Halted() != nil {
+					_ = s.Close()
+					s = open(t, dir)
+				}
+				if calls > 1000 {
+					t.Fatal("it does not end")
+				}
+			}
+			if name == "full disk" { // or else the last step was done, and its answer is lost
+				if diff := cmp.Diff(want, erased); diff != "" {
+					t.Errorf("receipt (-want +got):\n%s", diff)
+				}
+			}
+			if err := s.Close(); err != nil {
+				t.Fatal(err)
+			}
+			wantNoMark(t, dir)
+		})
+	}
+}

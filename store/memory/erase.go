@@ -1,0 +1,71 @@
+package memory
+
+import (
+	"context"
+	"slices"
+
+	"github.com/storageapi/storageapi/store"
+)
+
+// EraseAccount implements [store.Eraser], in one step: there is never more.
+func (s *Store) EraseAccount(ctx context.Context, account string, _ int) (erased store.Receipt, more bool, err error) {
+	if err := s.begin(ctx); err != nil {
+		return erased, false, err
+	}
+	defer s.mu.Unlock()
+	for _, row := range s.keys[account] {
+		s.unindex(row.record)
+		erased.Keys++
+	}
+	delete(s.keys, account)
+	for _, row := range s.webhooks[account] {
+		s.queue.Drop(row.id)
+		delete(s.webhookIDs, row.id)
+		erased.Webhooks++
+	}
+	delete(s.webhooks, account)
+	s.log = slices.DeleteFunc(s.log, func(e *event) bool {
+		if e.Account != account {
+			return false
+		}
+		for _, d := range e.deliveries {
+			delete(s.deliveries, place{d.WebhookID, e.seq})
+			erased.Deliveries++
+		}
+		if name := (ref{e.Account, e.ID}); s.events[name] == e {
+			delete(s.events, name)
+		}
+		erased.Events++
+		return true
+	})
+	before := len(s.recoveries)
+	s.recoveries = slices.DeleteFunc(s.recoveries, func(r *recovery) bool { return r.Account == account })
+	erased.Recoveries = before - len(s.recoveries)
+	for name := range s.alerts {
+		if name.account == account {
+			delete(s.alerts, name)
+			erased.Alerts++
+		}
+	}
+	for key := range s.dedupKeys {
+		if key.account == account {
+			delete(s.dedupKeys, key)
+			erased.DedupKeys++
+		}
+	}
+	erased.IdempotencyKeys = s.keyRequests.erase(account) + s.webhookRequests.erase(account)
+	return erased, false, nil
+}
+
+// erase forgets all requests of the account, and returns how many were known.
+func (r *requests) erase(account string) (erased int) {
+	r.log = slices.DeleteFunc(r.log, func(noted request) bool { return noted.name.account == account })
+	for name := range r.known {
+		if name.account == account {
+			delete(r.known, name)
+			erased++
+		}
+	}
+	delete(r.count, account)
+	return erased
+}

@@ -1,0 +1,201 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/storageapi/storageapi/auth"
+	"github.com/storageapi/storageapi/store"
+)
+
+// isErasing reports whether an account is being erased. With the account locked, that lasts
+// until the transaction ends.
+func (s *Store) isErasing(ctx context.Context, db querier, account string) (is bool, err error) {
+	err = db.QueryRow(ctx, s.sql(`select exists (select from storageapi.erasures where account = $1)`), account).Scan(&is)
+	return is, err
+}
+
+// lockOpen is lockAccount for what adds to the account: auth.ErrErasing if it is being erased.
+func (s *Store) lockOpen(ctx context.Context, tx pgx.Tx, account string) error {
+	if err := s.lockAccount(ctx, tx, account); err != nil {
+		return err
+	}
+	return s.checkOpen(ctx, tx, account)
+}
+
+// checkOpen returns auth.ErrErasing if the account, which is locked, is being erased.
+func (s *Store) checkOpen(ctx context.Context, tx pgx.Tx, account string) error {
+	is, err := s.isErasing(ctx, tx, account)
+	if err == nil && is {
+		err = auth.ErrErasing
+	}
+	return err
+}
+
+// receiptCounts are the numbers of a receipt, in the order of the column counts.
+func receiptCounts(r *store.Receipt) []*int {
+	return []*int{&r.Keys, &r.Webhooks, &r.Events, &r.Deliveries, &r.Recoveries, &r.Alerts, &r.DedupKeys, &r.IdempotencyKeys}
+}
+
+const (
+	// eraseEvents removes $2 events of the account $1, with their deliveries: those that it
+	// knows by id, and those that its webhooks, all of which are past ones, got. Those without an
+	// id were deleted by the erasure; what was pending for the others does not count.
+	eraseEvents = `
+		with hooks as materialized (
+			select no from storageapi.past_webhooks where account = $1
+		), old as materialized (
+			select event from (
+				(select event from storageapi.events where account = $1 and known limit $2)
+				union (select a.event from hooks cross join lateral (select event from storageapi.attempts where webhook = hooks.no limit $2) a limit $2)
+				union (select q.event from hooks cross join lateral (select event from storageapi.queue where webhook = hooks.no limit $2) q limit $2)
+			) found limit $2
+		), owed as (
+			delete from storageapi.queue where ctid = any(array(
+				select q.at from old cross join hooks
+				cross join lateral (select ctid as at from storageapi.queue where webhook = hooks.no and event = old.event limit 1) q))
+			returning webhook, event
+		), told as (
+			delete from storageapi.attempts where ctid = any(array(
+				select a.at from old cross join hooks
+				cross join lateral (select ctid as at from storageapi.attempts where webhook = hooks.no and event = old.event) a))
+			returning webhook, event, state
+		), expired as (
+			delete from storageapi.expiring where event = any(array(select event from old))
+		), gone as (
+			delete from storageapi.events where event = any(array(select event from old)) and account = $1 returning 1
+		), deliveries as (
+			select webhook, event from owed where webhook in (select no from storageapi.past_webhooks where account = $1 and id = '')
+			union select webhook, event from told where state > 0
+		)
+		select (select count(*) from gone), (select count(*) from deliveries), (select count(*) from owed) + (select count(*) from told)`
+
+	eraseDedupKeys = `
+		with gone as (
+			delete from storageapi.notices where ctid = any(array(select ctid from storageapi.notices where account = $1 limit $2)) returning 1
+		) select count(*) from gone`
+
+	eraseRequests = `
+		with gone as (
+			delete from storageapi.requests where ctid = any(array(
+				select ctid from storageapi.requests where kind = any('{0,1}') and account = $1 limit $2)) returning 1
+		) select count(*) from gone`
+)
+
+// EraseAccount implements [store.Eraser]. The first step removes keys, webhooks, alerts and recoveries, and
+// notifies other nodes of the keys; the others remove events, and then the rest. What is
+// published while the erasure ends, in a statement that began before it, may be published after it:
+// to nobody.
+//
+// Of its webhooks their numbers remain for a day, without the account and their ids.
+func (s *Store) EraseAccount(ctx context.Context, account string, limit int) (erased store.Receipt, more bool, err error) {
+	closing := false
+	err = s.transact(ctx, func(ctx context.Context, tx pgx.Tx) error {
+		erased, more, closing = store.Receipt{}, true, false
+		if err := s.lockAccount(ctx, tx, account); err != nil {
+			return err
+		}
+		if _, err := tx.Exec(ctx, indexed); err != nil {
+			return err
+		}
+		var counts []int
+		err := tx.QueryRow(ctx, s.sql(`select counts from storageapi.erasures where account = $1`), account).Scan(&counts)
+		closing = errors.Is(err, pgx.ErrNoRows)
+		switch {
+		case closing:
+			err = s.closeAccount(ctx, tx, account, &erased)
+		case err == nil:
+			for i, n := range receiptCounts(&erased) {
+				if i < len(counts) {
+					*n = counts[i]
+				}
+			}
+			more, err = s.eraseStep(ctx, tx, account, max(limit, 1), &erased)
+		}
+		if err != nil {
+			return err
+		}
+		if !more {
+			return s.openAccount(ctx, tx, account)
+		}
+		counts = counts[:0]
+		for _, n := range receiptCounts(&erased) {
+			counts = append(counts, *n)
+		}
+		_, err = tx.Exec(ctx, s.sql(`insert into storageapi.erasures (account, counts) values ($1, $2)
+			on conflict (account) do update set counts = excluded.counts`), account, counts)
+		return err
+	})
+	if closing {
+		s.options.keyCache.forgetAll()
+		s.known.forget(account)
+	}
+	if err != nil {
+		return store.Receipt{}, false, err
+	}
+	return erased, more, nil
+}
+
+// closeAccount removes what is found by the account's name and bounded by what it may have.
+// It locks as DeleteWebhook does.
+func (s *Store) closeAccount(ctx context.Context, tx pgx.Tx, account string, erased *store.Receipt) error {
+	if err := s.lockShards(ctx, tx, shardOf(account)); err != nil {
+		return err
+	}
+	if _, err := tx.Exec(ctx, s.sql(`select from storageapi.leases where account = $1 order by token for update`), account); err != nil {
+		return err
+	}
+	batch := &pgx.Batch{}
+	count := func(n *int, sql string) {
+		batch.Queue(s.sql(`with gone as (`+sql+` returning 1) select count(*) from gone`), account).QueryRow(func(row pgx.Row) error { return row.Scan(n) })
+	}
+	count(&erased.Keys, `delete from storageapi.keys where account = $1 and next is null returning previous), replaced as (
+		delete from storageapi.keys where hash = any(array(select previous from gone where previous is not null)) and next is not null`)
+	batch.Queue(s.sql(`delete from storageapi.key_uses where account = $1`), account)
+	count(&erased.Webhooks, `delete from storageapi.webhooks where account = $1 returning no), past as (
+		insert into storageapi.past_webhooks (no, account, id, deleted_at) select no, $1, '', clock_timestamp() from gone`)
+	batch.Queue(s.sql(`delete from storageapi.leases where account = $1`), account)
+	count(&erased.Alerts, `delete from storageapi.alerts where account = $1`)
+	count(&erased.Recoveries, `delete from storageapi.recoveries where account = $1`)
+	if !s.options.quiet {
+		batch.Queue(`select pg_notify($1, $2)`, s.channel(), keysChanged+" all")
+	}
+	return tx.SendBatch(ctx, batch).Close()
+}
+
+// eraseStep removes some of what closeAccount has left, and reports whether there may be more.
+func (s *Store) eraseStep(ctx context.Context, tx pgx.Tx, account string, limit int, erased *store.Receipt) (more bool, err error) {
+	var events, deliveries, rows int
+	if err := tx.QueryRow(ctx, s.sql(eraseEvents), account, limit).Scan(&events, &deliveries, &rows); err != nil {
+		return false, err
+	}
+	erased.Events += events
+	erased.Deliveries += deliveries
+	if events+rows > 0 {
+		return true, nil
+	}
+	for _, rest := range []struct {
+		sql   string
+		count *int
+	}{{eraseDedupKeys, &erased.DedupKeys}, {eraseRequests, &erased.IdempotencyKeys}} {
+		var gone int
+		if err := tx.QueryRow(ctx, s.sql(rest.sql), account, limit).Scan(&gone); err != nil {
+			return false, err
+		}
+		if *rest.count += gone; gone == limit {
+			return true, nil
+		}
+	}
+	return false, nil
+}
+
+// openAccount ends an erasure: the account is as one that never was.
+func (s *Store) openAccount(ctx context.Context, tx pgx.Tx, account string) error {
+	batch := &pgx.Batch{}
+	batch.Queue(s.sql(`update storageapi.past_webhooks set account = '', id = '', deleted_at = clock_timestamp() where account = $1`), account)
+	batch.Queue(s.sql(`delete from storageapi.erasures where account = $1`), account)
+	batch.Queue(s.sql(`delete from storageapi.accounts where account = $1`), account)
+	return tx.SendBatch(ctx, batch).Close()
+}

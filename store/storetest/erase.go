@@ -1,0 +1,322 @@
+package storetest
+
+import (
+	"errors"
+	"time"
+
+	"github.com/storageapi/storageapi/apikeys"
+	"github.com/storageapi/storageapi/auth"
+	"github.com/storageapi/storageapi/store"
+	"github.com/storageapi/storageapi/webhooks"
+)
+
+// erase erases an account, a few records at a time, and returns the receipt.
+func (t *tester) erase(account string) store.Receipt {
+	t.Helper()
+	for end := time.Now().Add(patience); time.Now().Before(end); {
+		erased, more, err := t.store.EraseAccount(t.Context(), account, 3)
+		t.must(err)
+		if !more {
+			return erased
+		}
+	}
+	t.Fatalf("%s is not erased within %v", account, patience)
+	return store.Receipt{}
+}
+
+// fillAccount gives an account something of all that it can have, and returns a leased task.
+func (t *tester) fillAccount(account string) webhooks.Task {
+	t.Helper()
+	id := func(name string) string { return name + " of " + account }
+	request := apikeys.CreateOptions{IdempotencyKey: "request of " + account, Fingerprint: [32]byte{1}, IdempotencyTTL: time.Hour}
+	used := rotatedKey(account, id("used"))
+	t.must(t.store.CreateKey(t.Context(), used, request))
+	t.createKeys(newKey(account, id("key")))
+	t.must(t.store.RecordKeyUse(t.Context(), []apikeys.KeyUse{
+		{Account: account, ID: used.ID, Hash: used.Hash, At: some}, {Account: account, ID: used.ID, Hash: used.Previous, At: some},
+	}))
+	t.must(t.store.CreateWebhook(t.Context(), newWebhook(account, id("on")), webhooks.CreateOptions(request)))
+	off := newWebhook(account, id("off"))
+	off.Active = false
+	t.createWebhooks(off, newWebhook(account, id("gone")))
+	claim := func(webhook string) webhooks.Task {
+		tasks := t.claim(webhooks.Claim{Limit: 1, Lease: longLease, Webhooks: []string{id(webhook)}})
+		if len(tasks) != 1 {
+			t.Fatalf("claimed %d deliveries of %s, want 1", len(tasks), id(webhook))
+		}
+		return tasks[0]
+	}
+	nobodys := newEvent(account, id("nobody's"))
+	nobodys.Type = "unheard"
+	t.enqueue(nobodys, 0)
+	for i, outcome := range []webhooks.Outcome{webhooks.Deliver, webhooks.GiveUp, webhooks.Retry} {
+		t.enqueue(newEvent(account, numbered(account, i)), 2)
+		end := settlement(claim("on"), outcome)
+		end.RetryAfter = time.Hour
+		t.settle(end)
+	}
+	t.settle(settlement(claim("gone"), webhooks.Deliver))
+	t.must(t.store.DeleteWebhook(t.Context(), account, id("gone"), nil))
+	t.createRecoveries(newRecovery(account, id("on"), id("recovery"), webhooks.Dead))
+	t.updateAlert(account, webhooks.MetricBalance, keepState("state"))
+	t.updateAlert(account, "metric", func(step *webhooks.AlertStep) error { step.State, step.Deferrable = []byte("later"), true; return nil })
+	t.enqueueOnce(newEvent(account, id("once")), 1, newDedupKey("a of "+account), newDedupKey("b of "+account))
+	leased := claim("on")
+	t.enqueue(newEvent(account, id("fresh")), 1)
+	return leased
+}
+
+// filled is what fillAccount fills an account with.
+var filled = store.Receipt{Keys: 2, Webhooks: 2, Events: 6, Deliveries: 11, Recoveries: 1, Alerts: 2, DedupKeys: 2, IdempotencyKeys: 2}
+
+// wantNothing checks that no method finds anything that fillAccount gave the account.
+func (t *tester) wantNothing(account string) {
+	t.Helper()
+	ctx := t.Context()
+	id := func(name string) string { return name + " of " + account }
+	for _, hash := range []apikeys.Hash{hashOf(account, id("used")), hashOf(account, id("used"), "previous"), hashOf(account, id("key"))} {
+		t.wantNoKeyAt(hash)
+	}
+	keys, err := t.store.ListKeys(ctx, account, apikeys.Page{Limit: 9})
+	t.must(err)
+	wantSame(t, "ListKeys", keys, []apikeys.Key{})
+	hooks, err := t.store.ListWebhooks(ctx, account, webhooks.Page{Limit: 9})
+	t.must(err)
+	wantSame(t, "ListWebhooks", hooks, []webhooks.Webhook{})
+	failing, err := t.store.FailingWebhooks(ctx, some.AddDate(9, 0, 0), webhooks.Page{Limit: 9})
+	t.must(err)
+	for _, w := range failing {
+		if w.Account == account {
+			t.Errorf("FailingWebhooks has %s", w.ID)
+		}
+	}
+	for _, name := range []string{"used", "key"} {
+		_, err := t.store.KeyByID(ctx, account, id(name))
+		t.wantError("KeyByID", err, apikeys.ErrNotFound)
+		_, err = t.store.UpdateKey(ctx, account, id(name), rename)
+		t.wantError("UpdateKey", err, apikeys.ErrNotFound)
+		t.wantError("DeleteKey", t.store.DeleteKey(ctx, account, id(name), nil), apikeys.ErrNotFound)
+		t.must(t.store.RecordKeyUse(ctx, []apikeys.KeyUse{{Account: account, ID: id(name), At: some}}))
+	}
+	for _, name := range []string{"on", "off", "gone"} {
+		_, err := t.store.WebhookByID(ctx, account, id(name))
+		t.wantError("WebhookByID", err, webhooks.ErrNotFound)
+		_, err = t.store.UpdateWebhook(ctx, account, id(name), turnOff)
+		t.wantError("UpdateWebhook", err, webhooks.ErrNotFound)
+		t.wantError("DeleteWebhook", t.store.DeleteWebhook(ctx, account, id(name), nil), webhooks.ErrNotFound)
+		_, err = t.store.ListDeliveries(ctx, account, id(name), webhooks.DeliveryQuery{Limit: 9})
+		t.wantError("ListDeliveries", err, webhooks.ErrNotFound)
+		t.wantError("Probe", t.store.Probe(ctx, account, id(name)), webhooks.ErrNotFound)
+		t.wantError("CreateRecovery", t.store.CreateRecovery(ctx, newRecovery(account, id(name), "new", webhooks.Dead)), webhooks.ErrNotFound)
+		backlog, err := t.store.Backlog(ctx, id(name))
+		t.must(err)
+		wantSame(t, "Backlog", backlog, webhooks.Backlog{})
+	}
+	for _, event := range []string{id("nobody's"), numbered(account, 0), numbered(account, 1), numbered(account, 2), id("once"), id("fresh")} {
+		_, err := t.store.EventDeliveries(ctx, account, event)
+		t.wantError("EventDeliveries of "+event, err, webhooks.ErrNotFound)
+		t.wantError("Redeliver", t.store.Redeliver(ctx, account, id("on"), event), webhooks.ErrNotFound)
+	}
+	_, err = t.store.RecoveryByID(ctx, account, id("recovery"))
+	t.wantError("RecoveryByID", err, webhooks.ErrNotFound)
+	fresh, err := t.store.UnseenKeys(ctx, account, []webhooks.DedupKey{newDedupKey("a of " + account), newDedupKey("b of " + account)})
+	t.must(err)
+	wantSame(t, "UnseenKeys", fresh, []int{0, 1})
+	due, err := t.store.DueAlerts(ctx, 9)
+	t.must(err)
+	for _, of := range due {
+		if of == account {
+			t.Errorf("DueAlerts has %s", account)
+		}
+	}
+	for _, metric := range []webhooks.Metric{webhooks.MetricBalance, "metric"} {
+		wantSame(t, "State", t.alert(account, metric), "")
+	}
+}
+
+// erasing tests EraseAccount.
+func erasing(run runner) {
+	run("removes all of an account, counts it, and leaves the others alone", func(t *tester) {
+		leased, others := t.fillAccount("acct"), t.fillAccount("acct2")
+		t.advance(99)
+		want := t.settledOf("acct2")
+		wantSame(t, "the receipt", t.erase("acct"), filled)
+		t.wantNothing("acct")
+		t.wantStale(settlement(leased, webhooks.Deliver))
+		wantSame(t, "what another account has", t.settledOf("acct2"), want)
+		t.wantKeyAt(hashOf("acct2", "key of acct2"), newKey("acct2", "key of acct2"))
+		wantSame(t, "State", t.alert("acct2", "metric"), "later")
+		for _, task := range t.claimAll(2) { // what is fresh and what was recovered; the retry is for later
+			wantSame(t, "Task.Webhook.Account", task.Webhook.Account, "acct2")
+		}
+		t.settle(settlement(others, webhooks.Deliver))
+		wantSame(t, "the receipt of nothing", t.erase("acct"), store.Receipt{})
+		wantSame(t, "the other's receipt", t.erase("acct2"), filled)
+		t.wantNothing("acct2")
+		backlog, err := t.store.Backlog(t.Context(), "")
+		t.must(err)
+		wantSame(t, "Pending", backlog.Pending, 0)
+	})
+
+	run("an erased account is as one that never was", func(t *tester) {
+		for range 2 {
+			t.fillAccount("acct")
+			wantSame(t, "the receipt", t.erase("acct"), filled)
+			t.wantNothing("acct")
+		}
+		t.fillAccount("acct")
+		thief := newKey("other", "thief")
+		thief.Hash = hashOf("acct", "key of acct")
+		t.wantError("CreateKey", t.store.CreateKey(t.Context(), thief, apikeys.CreateOptions{}), apikeys.ErrExists)
+		t.erase("acct")
+		t.createKeys(thief)
+	})
+
+	run("accounts whose names begin alike are apart", func(t *tester) {
+		for _, account := range oddStrings {
+			t.createKeys(newKey(account, "key of "+account))
+			t.createWebhooks(newWebhook(account, "webhook of "+account))
+			t.enqueue(newEvent(account, "event"), 1)
+		}
+		for i, account := range oddStrings {
+			wantSame(t, "the receipt of "+account, t.erase(account), store.Receipt{Keys: 1, Webhooks: 1, Events: 1, Deliveries: 1})
+			backlog, err := t.store.Backlog(t.Context(), "")
+			t.must(err)
+			wantSame(t, "Pending", backlog.Pending, len(oddStrings)-i-1)
+		}
+	})
+
+	run("while it is under way the account is closed", func(t *tester) {
+		leased := t.fillAccount("acct")
+		_, more, err := t.store.EraseAccount(t.Context(), "acct", 1)
+		t.must(err)
+		if more {
+			t.wantClosed("acct")
+			t.wantStale(settlement(leased, webhooks.Deliver))
+			t.claimAll(0)
+		}
+		t.erase("acct")
+		t.wantNothing("acct")
+		t.claimAll(0)
+	})
+
+	run("many events, among those of others, in steps", func(t *tester) {
+		const n = 200
+		t.createWebhooks(newWebhook("acct", "a"), newWebhook("acct", "b"), newWebhook("other", "c"))
+		for i := range n {
+			t.enqueue(newEvent("acct", numbered("event", i)), 2)
+			t.enqueue(newEvent("other", numbered("event", i)), 1)
+			if i%3 == 0 {
+				for _, task := range t.claim(webhooks.Claim{Limit: 9, Lease: longLease}) {
+					t.settle(settlement(task, []webhooks.Outcome{webhooks.Deliver, webhooks.GiveUp, webhooks.Release}[i%2]))
+				}
+			} else if i%3 == 1 {
+				t.claim(webhooks.Claim{Limit: 9, Lease: longLease})
+			}
+		}
+		before := t.list("other", "c", webhooks.DeliveryQuery{Limit: 2 * n})
+		wantSame(t, "the receipt", t.erase("acct"), store.Receipt{Webhooks: 2, Events: n, Deliveries: 2 * n})
+		wantSame(t, "the other's deliveries", t.list("other", "c", webhooks.DeliveryQuery{Limit: 2 * n}), before)
+		for i := range n {
+			t.enqueue(newEvent("other", numbered("event", i)), 1) // it is known
+			_, err := t.store.EventDeliveries(t.Context(), "acct", numbered("event", i))
+			t.wantError("EventDeliveries", err, webhooks.ErrNotFound)
+		}
+		t.createWebhooks(newWebhook("acct", "a"))
+		for i := range n {
+			t.enqueue(newEvent("acct", numbered("event", i)), 1) // it is not
+		}
+		wantSame(t, "number of deliveries", len(t.list("acct", "a", webhooks.DeliveryQuery{Limit: 2 * n})), n)
+	})
+
+	run("beside all that goes on", func(t *tester) {
+		other := newWebhook("other", "other")
+		t.createWebhooks(other)
+		otherEvents := 0
+		for round := range 5 {
+			t.createWebhooks(newWebhook("acct", numbered("first", round)))
+			t.createKeys(newKey("acct", numbered("first", round)))
+			inParallel(5, func(who int) {
+				for i := range 20 {
+					name := numbered(numbered("round", round), i)
+					var err error
+					switch who {
+					case 0:
+						err = t.store.CreateKey(t.Context(), newKey("acct", name), apikeys.CreateOptions{})
+					case 1:
+						err = t.store.CreateWebhook(t.Context(), newWebhook("acct", name), webhooks.CreateOptions{})
+					case 2:
+						_, err = t.store.Enqueue(t.Context(), newEvent("acct", name))
+						if _, failed := t.store.Enqueue(t.Context(), newEvent("other", name)); failed != nil {
+							t.Errorf("Enqueue for another = %v", failed)
+						}
+					case 3:
+						tasks, _, claimed := t.store.ClaimDeliveries(t.Context(), webhooks.Claim{Limit: 3, Lease: longLease})
+						if claimed != nil {
+							t.Errorf("ClaimDeliveries = %v", claimed)
+						}
+						for _, task := range tasks {
+							if _, settled := t.store.SettleDeliveries(t.Context(), []webhooks.Settlement{settlement(task, webhooks.Deliver)}); settled != nil {
+								t.Errorf("SettleDeliveries = %v", settled)
+							}
+						}
+					case 4:
+						if i == 5 {
+							t.erase("acct")
+						}
+						if i == 6 {
+							t.wantNoKeyAt(hashOf("acct", numbered("first", round)))
+						}
+					}
+					if err != nil && !errors.Is(err, auth.ErrErasing) {
+						t.Errorf("a creation of kind %d = %v, want nil or ErrErasing", who, err)
+					}
+				}
+			})
+			otherEvents += 20
+			t.erase("acct")
+			wantSame(t, "the receipt of nothing", t.erase("acct"), store.Receipt{})
+			keys, err := t.store.ListKeys(t.Context(), "acct", apikeys.Page{Limit: 9})
+			t.must(err)
+			wantSame(t, "ListKeys", keys, []apikeys.Key{})
+			for i := range 20 {
+				_, err := t.store.EventDeliveries(t.Context(), "acct", numbered(numbered("round", round), i))
+				t.wantError("EventDeliveries", err, webhooks.ErrNotFound)
+			}
+		}
+		wantSame(t, "deliveries of another", len(t.list("other", "other", webhooks.DeliveryQuery{Limit: 999})), otherEvents)
+	})
+
+	run("several at the same time erase it once", func(t *tester) {
+		t.fillAccount("acct")
+		inParallel(4, func(int) { t.erase("acct") })
+		t.wantNothing("acct")
+	})
+}
+
+// settledOf returns the deliveries of an account that are not pending.
+func (t *tester) settledOf(account string) (list []webhooks.Delivery) {
+	t.Helper()
+	for _, webhook := range []string{"on of ", "off of "} {
+		list = append(list, t.list(account, webhook+account, webhooks.DeliveryQuery{Limit: 99})...)
+	}
+	return list
+}
+
+// wantClosed checks that nothing can be added to an account that is being erased, and no key of
+// it is found.
+func (t *tester) wantClosed(account string) {
+	t.Helper()
+	ctx := t.Context()
+	t.wantError("CreateKey", t.store.CreateKey(ctx, newKey(account, "new"), apikeys.CreateOptions{}), auth.ErrErasing)
+	t.wantError("CreateWebhook", t.store.CreateWebhook(ctx, newWebhook(account, "new"), webhooks.CreateOptions{}), auth.ErrErasing)
+	_, err := t.store.Enqueue(ctx, newEvent(account, "new"))
+	t.wantError("Enqueue", err, auth.ErrErasing)
+	_, err = t.store.EnqueueOnce(ctx, newEvent(account, "new"), []webhooks.DedupKey{newDedupKey("new")})
+	t.wantError("EnqueueOnce", err, auth.ErrErasing)
+	_, err = t.store.UpdateAlert(ctx, account, "metric", keepState("new"))
+	t.wantError("UpdateAlert", err, auth.ErrErasing)
+	t.wantNoKeyAt(hashOf(account, "key of "+account))
+	_, err = t.store.KeyByID(ctx, account, "key of "+account)
+	t.wantError("KeyByID", err, apikeys.ErrNotFound)
+}
