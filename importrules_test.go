@@ -18,12 +18,13 @@ const module = "github.com/storageapi/storageapi"
 // importRules says which packages of this module, and of other modules, each
 // package may import, tests apart. The standard library is free to all.
 var importRules = map[string][]string{
-	".":        {"apikeys", "auth", "scopes", "signing", "store", "webhooks", "internal/httpapi", "store/bolt"},
+	".":        {"notices", "apikeys", "auth", "scopes", "signing", "store", "webhooks", "internal/httpapi", "store/bolt"},
 	"scopes":   {},
 	"signing":  {},
+	"notices":  {},
 	"auth":     {"scopes", "internal/lasting"},
-	"apikeys":  {"auth", "scopes", "internal/id", "internal/input", "internal/testhook"},
-	"webhooks": {"auth", "scopes", "signing", "internal/clock", "internal/id", "internal/input", "internal/jitter", "internal/testhook", "webhooks/internal/alerting", "webhooks/internal/jsontext", "webhooks/internal/hostcode", "webhooks/internal/limiter", "webhooks/internal/outbound", "webhooks/internal/testgate"},
+	"apikeys":  {"notices", "auth", "scopes", "internal/id", "internal/input", "internal/testhook"},
+	"webhooks": {"notices", "auth", "scopes", "signing", "internal/clock", "internal/id", "internal/input", "internal/jitter", "internal/testhook", "webhooks/internal/alerting", "webhooks/internal/jsontext", "webhooks/internal/hostcode", "webhooks/internal/limiter", "webhooks/internal/outbound", "webhooks/internal/testgate"},
 
 	"webhooks/internal/alerting": {},
 	"webhooks/internal/jsontext": {},
@@ -32,14 +33,14 @@ var importRules = map[string][]string{
 	"webhooks/internal/outbound": {"code.dny.dev/ssrf"},
 	"webhooks/internal/testgate": {"webhooks/internal/outbound"},
 
-	"store":                           {"apikeys", "webhooks", "store/transfer"},
+	"store":                           {"notices", "apikeys", "webhooks", "store/transfer"},
 	"store/transfer":                  {"apikeys", "webhooks", "scopes", "signing"},
 	"store/queue":                     {"webhooks", "internal/heap"},
-	"store/memory":                    {"apikeys", "auth", "webhooks", "scopes", "signing", "store", "internal/clock", "internal/cursor", "store/queue", "store/transfer"},
-	"store/bolt":                      {"apikeys", "auth", "webhooks", "scopes", "signing", "store", "store/bolt/internal/groupcommit", "store/bolt/internal/record", "internal/boltfault", "internal/clock", "internal/cursor", "store/queue", "store/transfer", "go.etcd.io/bbolt", "go.etcd.io/bbolt/errors", "github.com/oklog/ulid/v2"},
-	"store/bolt/internal/record":      {"apikeys", "webhooks", "scopes", "signing", "internal/clock"},
+	"store/memory":                    {"notices", "apikeys", "auth", "webhooks", "scopes", "signing", "store", "internal/clock", "internal/cursor", "store/queue", "store/transfer"},
+	"store/bolt":                      {"notices", "apikeys", "auth", "webhooks", "scopes", "signing", "store", "store/bolt/internal/groupcommit", "store/bolt/internal/record", "internal/boltfault", "internal/clock", "internal/cursor", "store/queue", "store/transfer", "go.etcd.io/bbolt", "go.etcd.io/bbolt/errors", "github.com/oklog/ulid/v2"},
+	"store/bolt/internal/record":      {"notices", "apikeys", "webhooks", "scopes", "signing", "internal/clock"},
 	"store/bolt/internal/groupcommit": {"store", "go.etcd.io/bbolt", "go.etcd.io/bbolt/errors"},
-	"store/storetest":                 {"apikeys", "auth", "webhooks", "scopes", "signing", "store", "store/transfer", "github.com/google/go-cmp/cmp", "github.com/google/go-cmp/cmp/cmpopts"},
+	"store/storetest":                 {"notices", "apikeys", "auth", "webhooks", "scopes", "signing", "store", "store/transfer", "github.com/google/go-cmp/cmp", "github.com/google/go-cmp/cmp/cmpopts"},
 
 	// What tests of hosts use is for outsiders, too.
 	"storageapitest": {".", "apikeys", "auth", "scopes", "signing", "store/memory", "webhooks", "internal/pipenet", "internal/testbubble", "internal/testhook"},
@@ -52,7 +53,7 @@ var importRules = map[string][]string{
 	"internal/clock":     {},
 	"internal/crash":     {},
 	"internal/cursor":    {},
-	"internal/httpapi":   {"apikeys", "auth", "scopes", "webhooks", "internal/arrival", "internal/id", "internal/input", "internal/lasting"},
+	"internal/httpapi":   {"notices", "apikeys", "auth", "scopes", "webhooks", "internal/arrival", "internal/id", "internal/input", "internal/lasting"},
 	"internal/heap":      {},
 	"internal/id":        {"github.com/oklog/ulid/v2"},
 	"internal/input":     {},
@@ -67,7 +68,7 @@ var importRules = map[string][]string{
 
 	// Programs show and measure what others can do: they import what others can.
 	"internal/load": {".", "apikeys", "scopes", "webhooks"},
-	"examples/*":    {".", "apikeys", "auth", "dashboard", "scopes", "signing", "store", "store/bolt", "store/memory", "webhooks"},
+	"examples/*":    {"notices", ".", "apikeys", "auth", "dashboard", "scopes", "signing", "store", "store/bolt", "store/memory", "webhooks"},
 }
 
 // TestImports keeps the packages in their order. Modules within this one have

@@ -93,6 +93,7 @@ import (
 	"github.com/storageapi/storageapi/apikeys"
 	"github.com/storageapi/storageapi/auth"
 	"github.com/storageapi/storageapi/internal/httpapi"
+	"github.com/storageapi/storageapi/notices"
 	"github.com/storageapi/storageapi/scopes"
 	"github.com/storageapi/storageapi/signing"
 	"github.com/storageapi/storageapi/store"
@@ -164,6 +165,7 @@ type Config struct {
 type Handler struct {
 	Keys     *apikeys.KeyService
 	Webhooks *webhooks.WebhookService
+	Notices  *notices.Service    // what happened to both: the audit trail
 	Auth     *auth.Authenticator // guards the host's own routes
 
 	api       http.Handler
@@ -247,6 +249,10 @@ func newHandler(config Config, ownsStore io.Closer) (*Handler, error) {
 	if err != nil {
 		return nil, fmt.Errorf("storageapi: Config.Webhooks: %w", err)
 	}
+	audit, err := notices.New(config.Store)
+	if err != nil {
+		return nil, fmt.Errorf("storageapi: %w", err)
+	}
 	authenticator, err := auth.New(keys, auth.Config{RateLimit: config.RateLimit, Scopes: vocabulary, Logger: config.Logger, Now: config.Keys.Now})
 	if err != nil {
 		return nil, fmt.Errorf("storageapi: Config.RateLimit: %w", err)
@@ -266,7 +272,7 @@ func newHandler(config Config, ownsStore io.Closer) (*Handler, error) {
 	if err != nil {
 		return nil, fmt.Errorf("storageapi: %w", err)
 	}
-	h := &Handler{Keys: keys, Webhooks: hooks, Auth: authenticator, api: api, store: config.Store, document: newHostDocument(&config, prefix), ownsStore: ownsStore}
+	h := &Handler{Keys: keys, Webhooks: hooks, Notices: audit, Auth: authenticator, api: api, store: config.Store, document: newHostDocument(&config, prefix), ownsStore: ownsStore}
 	h.closing, h.endRuns = context.WithCancel(context.Background())
 	h.closeOnce = sync.OnceValue(h.close)
 	return h, nil

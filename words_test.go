@@ -45,7 +45,6 @@ var retiredWords = []retired{
 	{"review reviewed", "reevaluate", names, nil},
 	{"alarm alarms", "markDue", names, nil},
 	{"soft", "Deferrable", names, nil},
-	{"notice notices", "DedupKey", exported, []string{"dashboard/"}},
 
 	{"envelope envelopes", "EncodedEvent", text, nil},
 	{"seal", "encode; seal is for secrets only", exported, []string{"signing/"}},

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/storageapi/storageapi/notices"
 )
 
 // UpdateParams says what to change of a key. What is nil stays as it is.
@@ -77,7 +79,7 @@ func (s *KeyService) Delete(ctx context.Context, account, keyID string, params D
 		if refused != nil {
 			return fmt.Errorf("delete API key: %w", refused)
 		}
-		err = s.store.DeleteKey(ctx, account, keyID, check)
+		err = s.store.DeleteKey(ctx, account, keyID, check, s.notice(ctx, account, notices.KeyDeleted, keyID))
 	}
 	if err != nil {
 		return fmt.Errorf("delete API key: %w", err)

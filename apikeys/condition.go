@@ -5,6 +5,7 @@ import (
 	"errors"
 
 	"github.com/storageapi/storageapi/internal/input"
+	"github.com/storageapi/storageapi/notices"
 )
 
 // A Condition decides whether a key may be changed from what it is to what it would be:
@@ -35,13 +36,15 @@ func (s *KeyService) change(ctx context.Context, account, keyID string, conditio
 		if err != nil {
 			return Key{}, err
 		}
-		changed, err := s.store.UpdateKey(ctx, account, keyID, func(key *Key) error {
+		changed, err := s.store.UpdateKey(ctx, account, keyID, func(key *Key, notice *notices.Notice) error {
 			if check != nil {
 				if err := check(*key); err != nil {
 					return err
 				}
 			}
+			old := *key
 			apply(key)
+			*notice = s.changeNotice(ctx, &old, key)
 			return nil
 		})
 		if errors.Is(err, errChanged) {

@@ -11,6 +11,7 @@ import (
 	"github.com/storageapi/storageapi/auth"
 	"github.com/storageapi/storageapi/internal/id"
 	"github.com/storageapi/storageapi/internal/input"
+	"github.com/storageapi/storageapi/notices"
 	"github.com/storageapi/storageapi/scopes"
 )
 
@@ -90,6 +91,8 @@ func (s *KeyService) Create(ctx context.Context, account string, params CreatePa
 	if params.First {
 		maxCount = 1
 	}
+	notice := s.notice(ctx, account, notices.KeyCreated, key.ID)
+	notice.Until = key.ExpiresAt
 	err := s.store.CreateKey(ctx, key, CreateOptions{
 		MaxCount:           maxCount,
 		IdempotencyKey:     params.IdempotencyKey,
@@ -97,6 +100,7 @@ func (s *KeyService) Create(ctx context.Context, account string, params CreatePa
 		IdempotencyTTL:     input.IdempotencyTTL,
 		MaxIdempotencyKeys: input.MaxIdempotencyKeys(s.maxCount),
 		By:                 params.By,
+		Notice:             notice,
 	})
 	var duplicate *DuplicateRequestError
 	if errors.As(err, &duplicate) {

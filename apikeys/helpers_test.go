@@ -14,6 +14,7 @@ import (
 	"github.com/storageapi/storageapi/apikeys"
 	"github.com/storageapi/storageapi/auth"
 	"github.com/storageapi/storageapi/internal/testclock"
+	"github.com/storageapi/storageapi/notices"
 	"github.com/storageapi/storageapi/scopes"
 	"github.com/storageapi/storageapi/store/memory"
 )
@@ -55,14 +56,14 @@ func (s *spy) CreateKey(ctx context.Context, key apikeys.Key, options apikeys.Cr
 	return s.Store.CreateKey(ctx, key, options)
 }
 
-func (s *spy) UpdateKey(ctx context.Context, account, id string, change func(*apikeys.Key) error) (apikeys.Key, error) {
+func (s *spy) UpdateKey(ctx context.Context, account, id string, change func(*apikeys.Key, *notices.Notice) error) (apikeys.Key, error) {
 	s.count(&s.writes)
 	return s.Store.UpdateKey(ctx, account, id, change)
 }
 
-func (s *spy) DeleteKey(ctx context.Context, account, id string, check func(apikeys.Key) error) error {
+func (s *spy) DeleteKey(ctx context.Context, account, id string, check func(apikeys.Key) error, notice notices.Notice) error {
 	s.count(&s.writes)
-	return s.Store.DeleteKey(ctx, account, id, check)
+	return s.Store.DeleteKey(ctx, account, id, check, notice)
 }
 
 func (s *spy) RecordKeyUse(ctx context.Context, uses []apikeys.KeyUse) error {

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/storageapi/storageapi/internal/id"
+	"github.com/storageapi/storageapi/notices"
 	"github.com/storageapi/storageapi/scopes"
 )
 
@@ -86,7 +87,9 @@ func (s *KeyService) importKey(ctx context.Context, account string, imported *Im
 	if err != nil {
 		return ImportResult{Err: err}
 	}
-	err = s.store.CreateKey(ctx, key, CreateOptions{})
+	notice := s.notice(ctx, account, notices.KeyImported, key.ID)
+	notice.Until = key.ExpiresAt
+	err = s.store.CreateKey(ctx, key, CreateOptions{Notice: notice})
 	if !errors.Is(err, ErrExists) {
 		if err != nil {
 			return ImportResult{Err: fmt.Errorf("import API key: %w", err)}

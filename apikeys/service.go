@@ -32,6 +32,10 @@ type Config struct {
 	// [KeyService.Import]. Default: none.
 	Legacy []Legacy
 
+	// Notify says that the notices of what happens to keys wait until the host has taken
+	// them. [storageapi.Config.Notify] sets it. Default: they are kept, and wait for nothing.
+	Notify bool
+
 	// Logger is told what goes wrong in the background. Default: slog.Default().
 	Logger *slog.Logger
 
@@ -46,14 +50,16 @@ type Config struct {
 // [ErrCreatedThenDeleted] to branch on, a [*ValidationError] for input that breaks a rule, anything
 // else is a failure.
 type KeyService struct {
-	store    Store
-	prefix   string
-	maxCount int // keys an account; negative: any number
-	scopes   *scopes.Vocabulary
-	legacy   []legacy
-	now      func() time.Time
-	ids      id.Generator
-	uses     uses
+	store     Store
+	prefix    string
+	maxCount  int // keys an account; negative: any number
+	scopes    *scopes.Vocabulary
+	legacy    []legacy
+	now       func() time.Time
+	ids       id.Generator
+	noticeIDs id.Generator
+	notify    bool // notices are pending at first
+	uses      uses
 }
 
 // New returns a KeyService on the given store, which stays the caller's to
@@ -89,6 +95,7 @@ func New(store Store, config Config) (*KeyService, error) {
 		maxCount: config.MaxPerAccount,
 		scopes:   config.Scopes,
 		now:      config.Now,
+		notify:   config.Notify,
 		uses:     uses{store: store, log: config.Logger, closing: make(chan struct{}), writing: make(chan struct{}, 1)},
 	}, nil
 }

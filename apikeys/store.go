@@ -2,6 +2,8 @@ package apikeys
 
 import (
 	"context"
+
+	"github.com/storageapi/storageapi/notices"
 )
 
 // A Store keeps keys. It is what an author of a backend implements. The comments of its
@@ -56,16 +58,17 @@ type Store interface {
 	// also if change sets others, and uses stay with their hashes: what
 	// becomes Previous keeps its own as PreviousUsedAt. No other change of the
 	// key comes between reading and storing; change may run more than once, and
-	// must not call the store.
-	UpdateKey(ctx context.Context, account, id string, change func(*Key) error) (Key, error)
+	// must not call the store. The notice that it is given is zero, and is stored in the
+	// same step as change leaves it.
+	UpdateKey(ctx context.Context, account, id string, change func(*Key, *notices.Notice) error) (Key, error)
 
 	// DeleteKey removes a key with its hashes and its uses, or returns
 	// ErrNotFound. check, unless it is nil, is called with the key before: if it
 	// returns an error, that is returned and nothing is removed. No other change
 	// of the key comes between; check may run more than once, and must not call
-	// the store. Once DeleteKey has returned nil, KeyByHash does not find the
+	// the store. The notice is stored in the same step. Once DeleteKey has returned nil, KeyByHash does not find the
 	// key.
-	DeleteKey(ctx context.Context, account, id string, check func(Key) error) error
+	DeleteKey(ctx context.Context, account, id string, check func(Key) error, notice notices.Notice) error
 
 	// RecordKeyUse sets the LastUsedAt of each of the keys to the time given,
 	// unless a later one is recorded already; it never sets one back. The same

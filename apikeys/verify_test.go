@@ -12,6 +12,7 @@ import (
 
 	"github.com/storageapi/storageapi/apikeys"
 	"github.com/storageapi/storageapi/auth"
+	"github.com/storageapi/storageapi/notices"
 	"github.com/storageapi/storageapi/scopes"
 	"github.com/storageapi/storageapi/store"
 	"github.com/storageapi/storageapi/store/memory"
@@ -165,7 +166,7 @@ func (f answering) KeyByHash(_ context.Context, hash apikeys.Hash) (apikeys.Key,
 	return f(hash), nil
 }
 func (answering) CreateKey(context.Context, apikeys.Key, apikeys.CreateOptions) error { return nil }
-func (answering) DeleteKey(context.Context, string, string, func(apikeys.Key) error) error {
+func (answering) DeleteKey(context.Context, string, string, func(apikeys.Key) error, notices.Notice) error {
 	return nil
 }
 func (answering) RecordKeyUse(context.Context, []apikeys.KeyUse) error             { return nil }
@@ -176,7 +177,7 @@ func (answering) ListKeys(context.Context, string, apikeys.Page) ([]apikeys.Key,
 func (answering) ExpiringKeys(context.Context, apikeys.ExpiryQuery) ([]apikeys.Key, error) {
 	return nil, nil
 }
-func (answering) UpdateKey(context.Context, string, string, func(*apikeys.Key) error) (k apikeys.Key, _ error) {
+func (answering) UpdateKey(context.Context, string, string, func(*apikeys.Key, *notices.Notice) error) (k apikeys.Key, _ error) {
 	return k, nil
 }
 

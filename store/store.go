@@ -13,8 +13,8 @@
 //
 // # Writing a store
 //
-// The contract is the comments of [apikeys.Store], of the four parts of [webhooks.Store] and
-// of [transfer.Store], method by method, and what follows, which goes for every method. A
+// The contract is the comments of [apikeys.Store], of the four parts of [webhooks.Store], of
+// [notices.Store] and of [transfer.Store], method by method, and what follows, which goes for every method. A
 // store decides nothing: ids, hashes, validation and policy are the services' business.
 // Package queue schedules deliveries for a store that lives in one process; package
 // memory is the shortest example of one.
@@ -81,6 +81,7 @@ import (
 	"io"
 
 	"github.com/storageapi/storageapi/apikeys"
+	"github.com/storageapi/storageapi/notices"
 	"github.com/storageapi/storageapi/store/transfer"
 	"github.com/storageapi/storageapi/webhooks"
 )
@@ -101,6 +102,7 @@ type Store interface {
 	webhooks.Store
 	Sizer
 	transfer.Store
+	notices.Store
 	Eraser
 
 	// Close waits for the steps under way and frees what the store holds open.

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/storageapi/storageapi/internal/input"
+	"github.com/storageapi/storageapi/notices"
 )
 
 // A Condition decides whether a webhook may be changed from what it is to what it would
@@ -37,13 +38,15 @@ func (s *WebhookService) change(ctx context.Context, account, webhookID string, 
 		if err != nil {
 			return Webhook{}, err
 		}
-		changed, err := s.store.UpdateWebhook(ctx, account, webhookID, func(w *Webhook) error {
+		changed, err := s.store.UpdateWebhook(ctx, account, webhookID, func(w *Webhook, notice *notices.Notice) error {
 			if check != nil {
 				if err := check(*w); err != nil {
 					return err
 				}
 			}
+			old := w.clone()
 			apply(w)
+			*notice = s.notices.change(ctx, &old, w)
 			w.dropExpired(now)
 			return nil
 		})

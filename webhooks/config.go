@@ -139,6 +139,10 @@ type Config struct {
 	// 5. storageapi.Config.Scopes sets it.
 	Scopes *scopes.Vocabulary
 
+	// Notify says that the notices of what happens to webhooks wait until the host has taken
+	// them. storageapi.Config.Notify sets it. Default: they are kept, and wait for nothing.
+	Notify bool
+
 	// Logger is told of deliveries given up, webhooks turned off and failures
 	// of the store, and at debug level of each attempt. Default:
 	// slog.Default().

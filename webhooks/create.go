@@ -10,6 +10,7 @@ import (
 	"github.com/storageapi/storageapi/auth"
 	"github.com/storageapi/storageapi/internal/id"
 	"github.com/storageapi/storageapi/internal/input"
+	"github.com/storageapi/storageapi/notices"
 	"github.com/storageapi/storageapi/signing"
 )
 
@@ -94,6 +95,7 @@ func (s *WebhookService) Create(ctx context.Context, account string, params Crea
 		IdempotencyTTL:     input.IdempotencyTTL,
 		MaxIdempotencyKeys: input.MaxIdempotencyKeys(s.maxCount),
 		By:                 params.By,
+		Notice:             s.notices.of(ctx, account, notices.WebhookCreated, webhook.ID),
 	})
 	var duplicate *DuplicateRequestError
 	if errors.As(err, &duplicate) {

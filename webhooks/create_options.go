@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/storageapi/storageapi/auth"
+	"github.com/storageapi/storageapi/notices"
 )
 
 // CreateOptions are what a [Store] heeds when it creates a webhook. The zero CreateOptions
@@ -27,6 +28,9 @@ type CreateOptions struct {
 	// By, unless it is zero, is the value of one of the account's API keys in the same store: the
 	// webhook is created only if that key is there and By.Matches its hashes.
 	By auth.Credential
+
+	// Notice is stored in the same step as the webhook.
+	Notice notices.Notice
 }
 
 // A DuplicateRequestError is returned by a [Store] where the account has used the

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/storageapi/storageapi/internal/clock"
+	"github.com/storageapi/storageapi/notices"
 )
 
 // A deactivator turns off webhooks that fail for too long, and has the host warned before.
@@ -17,6 +18,7 @@ type deactivator struct {
 	clock    clock.Clock
 	config   *Config
 	reporter *reporter
+	notices  *noticeMaker
 	after    string // the webhook that was looked at last
 }
 
@@ -94,14 +96,18 @@ func (d *deactivator) judge(ctx context.Context, judged *Webhook, now, sure time
 	if !warns && (sure.Sub(judged.FailingSince) <= d.config.FailingLimit || sure.Sub(judged.WarnedAt) < d.notice()) {
 		return nil
 	}
-	changed, err := d.store.UpdateWebhook(ctx, judged.Account, judged.ID, func(current *Webhook) error {
+	changed, err := d.store.UpdateWebhook(ctx, judged.Account, judged.ID, func(current *Webhook, notice *notices.Notice) error {
 		switch {
 		case !current.Claimable() || !current.FailedAgain || current.URL != judged.URL,
 			!current.FailingSince.Equal(judged.FailingSince), !current.WarnedAt.Equal(judged.WarnedAt):
 			return errOther
 		case warns:
 			current.WarnedAt = now
+			*notice = d.notices.byService(current, notices.WebhookFailing)
+			notice.Until = d.turnsOffAt(current)
 		default:
+			*notice = d.notices.byService(current, notices.WebhookOff)
+			notice.Reason = string(OffFailing)
 			current.Active, current.OffReason = false, OffFailing
 		}
 		return nil

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+
+	"github.com/storageapi/storageapi/notices"
 )
 
 // DeleteParams says on what condition to delete a webhook.
@@ -21,7 +23,7 @@ func (s *WebhookService) Delete(ctx context.Context, account, webhookID string, 
 		if refused != nil {
 			return fmt.Errorf("delete webhook: %w", refused)
 		}
-		err = s.store.DeleteWebhook(ctx, account, webhookID, check)
+		err = s.store.DeleteWebhook(ctx, account, webhookID, check, s.notices.of(ctx, account, notices.WebhookDeleted, webhookID))
 	}
 	if errors.Is(err, ErrNotFound) {
 		return fmt.Errorf("delete webhook: %w", err)

@@ -18,6 +18,7 @@ type dispatcher struct {
 	config   Config
 	halt     *halt
 	reporter *reporter
+	notices  *noticeMaker
 	limiter  *limiter.Limiter
 	outage   limiter.Outage
 	jitter   jitter.Source // of the waits between attempts and between probes
@@ -47,6 +48,7 @@ func newDispatcher(store Store, sender *sender, config Config) *dispatcher {
 		config:   config,
 		halt:     &halt{store: store, logger: config.Logger},
 		reporter: newReporter(store, config),
+		notices:  &noticeMaker{now: config.Now, notify: config.Notify},
 		waking:   make(chan struct{}, 1),
 		claiming: make(chan struct{}, 1),
 	}
@@ -93,7 +95,7 @@ func (d *dispatcher) deliver(ctx context.Context) {
 	defer cutShort()
 	// None of them ever has to wait: what they are sent is bounded by Limiter.Room.
 	finished := make(chan *inflight, d.config.Concurrency)
-	settler := newSettler(d.store, d.halt, d.reporter, &d.failing, d.config.Concurrency+maxSettle)
+	settler := newSettler(d.store, d.halt, d.reporter, d.notices, &d.failing, d.config.Concurrency+maxSettle)
 	go settler.run(attempts)
 	defer close(settler.results)
 	workers := newWorkerPool(func(f *inflight) {

@@ -11,6 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/storageapi/storageapi/notices"
 	"github.com/storageapi/storageapi/webhooks"
 )
 
@@ -261,7 +262,7 @@ func (w *wavering) FailingWebhooks(ctx context.Context, since time.Time, page we
 	list, err := w.Store.FailingWebhooks(ctx, since, page)
 	for _, webhook := range list {
 		w.judged++
-		if _, err := w.Store.UpdateWebhook(ctx, webhook.Account, webhook.ID, func(w *webhooks.Webhook) error {
+		if _, err := w.Store.UpdateWebhook(ctx, webhook.Account, webhook.ID, func(w *webhooks.Webhook, _ *notices.Notice) error {
 			w.EndFailing()
 			return nil
 		}); err != nil {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/storageapi/storageapi/internal/id"
 	"github.com/storageapi/storageapi/internal/input"
+	"github.com/storageapi/storageapi/notices"
 )
 
 // Deliveries returns a part of the deliveries of the account's webhook with their
@@ -72,7 +73,9 @@ func (s *WebhookService) Redeliver(ctx context.Context, account, webhookID, even
 	if !validEventID(eventID) || !input.ID(webhookID) {
 		return fmt.Errorf("redeliver: %w", ErrNotFound)
 	}
-	err := s.store.Redeliver(ctx, account, webhookID, eventID)
+	notice := s.notices.of(ctx, account, notices.DeliveryRedelivered, webhookID)
+	notice.Object = eventID
+	err := s.store.Redeliver(ctx, account, webhookID, eventID, notice)
 	if !errors.Is(err, ErrNotFound) {
 		s.dispatcher.wake()
 	}
@@ -121,7 +124,9 @@ func (s *WebhookService) Recover(ctx context.Context, account, webhookID string,
 		To:        params.To.UTC(),
 		CreatedAt: created,
 	}
-	if err := s.store.CreateRecovery(ctx, recovery); err != nil {
+	notice := s.notices.of(ctx, account, notices.RecoveryStarted, webhookID)
+	notice.Object = recovery.ID
+	if err := s.store.CreateRecovery(ctx, recovery, notice); err != nil {
 		return Recovery{}, fmt.Errorf("recover deliveries: %w", err)
 	}
 	s.dispatcher.probe(ctx, account, webhookID)

@@ -38,7 +38,7 @@ func newMaintainer(d *dispatcher, reevaluate func(context.Context) (more bool, e
 		halt:        d.halt,
 		wakeOthers:  d.wake,
 		reevaluate:  reevaluate,
-		deactivator: deactivator{store: d.store, clock: clock.Clock{Now: d.config.Now}, config: &d.config, reporter: d.reporter},
+		deactivator: deactivator{store: d.store, clock: clock.Clock{Now: d.config.Now}, config: &d.config, reporter: d.reporter, notices: d.notices},
 		waking:      make(chan struct{}, 1),
 	}
 }
@@ -119,6 +119,7 @@ func (m *maintainer) purge(ctx context.Context) (more bool, err error) {
 		Attempts:  before(now, m.retention.Attempts),
 		EventIDs:  before(now, m.retention.EventIDs),
 		DedupKeys: before(now, dedupKeyLife),
+		Notices:   before(now, m.retention.Audit),
 		Limit:     purgeStep,
 	})
 	if err != nil {

@@ -24,12 +24,18 @@ type Retention struct {
 	// its id. At least as long as Payloads. Default: 90 days, or as long as
 	// Payloads if that is longer.
 	EventIDs time.Duration
+
+	// Audit are the notices of what happened to keys and webhooks, from when they were
+	// stored: the audit trail, and what the host was not told yet, which is lost then.
+	// Raise it where a rule asks for a longer trail. Default: 365 days.
+	Audit time.Duration
 }
 
 const day = 24 * time.Hour
 
 func (r Retention) withDefaults(retries []time.Duration, jitter float64) (Retention, error) {
 	setDefault(&r.Payloads, 30*day)
+	setDefault(&r.Audit, 365*day)
 	least := r.Payloads
 	if least >= 0 {
 		least = max(least, 90*day)

@@ -29,6 +29,7 @@ type WebhookService struct {
 	now        func() time.Time
 	ids        id.Generator
 	logger     *slog.Logger
+	notices    *noticeMaker
 	events     *vocabulary
 	alerts     alerting.Policy
 	dispatcher *dispatcher
@@ -64,6 +65,7 @@ func New(store Store, config Config) (*WebhookService, error) {
 		events:     events,
 		alerts:     config.alertPolicy(),
 		dispatcher: dispatcher,
+		notices:    dispatcher.notices,
 	}
 	s.maintainer = newMaintainer(dispatcher, s.reevaluateDue)
 	if config.Files != nil {

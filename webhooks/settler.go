@@ -19,6 +19,7 @@ type settler struct {
 	store    Store
 	halt     *halt
 	reporter *reporter
+	notices  *noticeMaker
 	failing  *atomic.Bool // see dispatcher.failing
 
 	results  chan *inflight   // to be recorded; closed when there are no more
@@ -56,9 +57,9 @@ type refusal struct {
 
 const maxRefusal = time.Minute // pauses between tries of one settlement: they double
 
-func newSettler(store Store, halt *halt, reporter *reporter, failing *atomic.Bool, maxResults int) *settler {
+func newSettler(store Store, halt *halt, reporter *reporter, maker *noticeMaker, failing *atomic.Bool, maxResults int) *settler {
 	return &settler{
-		store: store, halt: halt, reporter: reporter, failing: failing, health: make(map[string]*health),
+		store: store, halt: halt, reporter: reporter, notices: maker, failing: failing, health: make(map[string]*health),
 		results: make(chan *inflight, maxResults), recorded: make(chan []*inflight), rejected: make(chan []*inflight),
 	}
 }
@@ -142,6 +143,7 @@ func (s *settler) gather(f *inflight) []*inflight {
 	now := time.Now()
 	for _, f := range batch {
 		s.diagnose(f, now)
+		s.notices.settlement(&f.settlement)
 	}
 	return batch
 }

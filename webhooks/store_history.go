@@ -3,6 +3,8 @@ package webhooks
 import (
 	"context"
 	"time"
+
+	"github.com/storageapi/storageapi/notices"
 )
 
 // History is the part of a [Store] that tells what became of events, makes deliveries
@@ -25,14 +27,16 @@ type History interface {
 	// claimed before all else of the webhook, at least until a restart, as one that was
 	// not recovered, and Probe is asked of the webhook in the same step. If an attempt is
 	// under way nothing changes. ErrNotFound if there is no such delivery, or no webhook
-	// or payload for it any more.
-	Redeliver(ctx context.Context, account, webhookID, eventID string) error
+	// or payload for it any more. The notice is stored in the same step, unless an attempt is
+	// under way.
+	Redeliver(ctx context.Context, account, webhookID, eventID string, notice notices.Notice) error
 
 	// CreateRecovery stores a recovery, to be advanced. If its To is zero it is of all
 	// events that are stored by then, by any clock, and To is set to a time after theirs.
 	// ErrNotFound if the account has no webhook of that id; ErrExists if there is a
-	// recovery of that id; ErrRecovering if there is one of that webhook that is not done.
-	CreateRecovery(ctx context.Context, recovery Recovery) error
+	// recovery of that id; ErrRecovering if there is one of that webhook that is not done. The
+	// notice is stored in the same step.
+	CreateRecovery(ctx context.Context, recovery Recovery, notice notices.Notice) error
 
 	// RecoveryByID returns a recovery, or ErrNotFound.
 	RecoveryByID(ctx context.Context, account, id string) (Recovery, error)
@@ -73,13 +77,16 @@ type Purge struct {
 	// DedupKeys removes those whose Until is before it.
 	DedupKeys time.Time
 
+	// Notices removes notices that were stored before it, pending ones, too.
+	Notices time.Time
+
 	Limit int // at least 1
 }
 
 // Doubting returns the Purge of a store whose clock may have been set ahead by so much:
 // it removes what is past its time even if it was.
 func (p Purge) Doubting(ahead time.Duration) Purge {
-	for _, before := range []*time.Time{&p.Payloads, &p.Attempts, &p.EventIDs, &p.DedupKeys} {
+	for _, before := range []*time.Time{&p.Payloads, &p.Attempts, &p.EventIDs, &p.DedupKeys, &p.Notices} {
 		if !before.IsZero() {
 			*before = before.Add(-ahead)
 		}

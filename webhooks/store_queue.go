@@ -3,6 +3,8 @@ package webhooks
 import (
 	"context"
 	"time"
+
+	"github.com/storageapi/storageapi/notices"
 )
 
 // A Queue is the part of a [Store] that takes events in and gives deliveries out.
@@ -144,6 +146,10 @@ type Settlement struct {
 	// Deactivate makes the webhook inactive in the same step, for that reason;
 	// empty: it stays as it is.
 	Deactivate OffReason
+
+	// Off is stored in the same step if Deactivate turns the webhook off, which was on.
+	// Recovered is stored if a Deliver ends a failing that has a WarnedAt. Nil: nothing is.
+	Off, Recovered *notices.Notice
 
 	// Rest, above 0, has all claims pass the webhook over for so long, by the store's
 	// clock, since its receiver is down. It goes with a settlement that

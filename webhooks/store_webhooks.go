@@ -3,6 +3,8 @@ package webhooks
 import (
 	"context"
 	"time"
+
+	"github.com/storageapi/storageapi/notices"
 )
 
 // A WebhookStore is the part of a [Store] that keeps the webhooks of accounts.
@@ -34,20 +36,22 @@ type WebhookStore interface {
 	// left it, and returns that. ErrNotFound if there is no such webhook; an error of
 	// change is returned, and nothing is stored. ID, Account and CreatedAt cannot change.
 	// No other change of the webhook comes between reading and storing. change may run
-	// more than once, and must not call the store.
-	UpdateWebhook(ctx context.Context, account, id string, change func(*Webhook) error) (Webhook, error)
+	// more than once, and must not call the store. The notice that it is given is zero, and
+	// is stored in the same step as change leaves it.
+	UpdateWebhook(ctx context.Context, account, id string, change func(*Webhook, *notices.Notice) error) (Webhook, error)
 
 	// DeleteWebhook removes a webhook and its pending deliveries, or returns ErrNotFound.
 	// check, unless it is nil, is called with the webhook before: if it returns an error,
 	// that is returned and nothing is removed. No other change of the webhook comes
-	// between; check may run more than once, and must not call the store.
+	// between; check may run more than once, and must not call the store. The notice is
+	// stored in the same step.
 	//
 	// From then on nothing is claimed for the webhook, and settlements of what was claimed
 	// before are stale. Its settled deliveries remain. Every method sees the whole removal
 	// at once, and no other call waits while many deliveries go: their rows may go later,
 	// in steps of Purge. A webhook that is created with the same id has none of them; the
 	// creation may have to wait for the rows.
-	DeleteWebhook(ctx context.Context, account, id string, check func(Webhook) error) error
+	DeleteWebhook(ctx context.Context, account, id string, check func(Webhook) error, notice notices.Notice) error
 
 	// FailingWebhooks returns a part of the webhooks of all accounts that are active and
 	// not on hold, have FailedAgain set, and a FailingSince not after since, by descending

@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/storageapi/storageapi/notices"
 	"github.com/storageapi/storageapi/store/memory"
 	"github.com/storageapi/storageapi/webhooks"
 )
@@ -206,7 +207,7 @@ func TestURLChangeEndsTheFailing(t *testing.T) {
 	store := memory.New()
 	service := newService(t, store, webhooks.Config{})
 	made := subscribe(t, service, anyURL)
-	_, err := store.UpdateWebhook(t.Context(), account, made.ID, func(w *webhooks.Webhook) error {
+	_, err := store.UpdateWebhook(t.Context(), account, made.ID, func(w *webhooks.Webhook, _ *notices.Notice) error {
 		w.FailingSince, w.WarnedAt = noon, noon
 		return nil
 	})

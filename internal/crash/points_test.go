@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/storageapi/storageapi/apikeys"
+	"github.com/storageapi/storageapi/notices"
 	"github.com/storageapi/storageapi/store"
 	"github.com/storageapi/storageapi/webhooks"
 )
@@ -92,14 +93,14 @@ func (d *deadly) CreateKey(ctx context.Context, key apikeys.Key, options apikeys
 	return d.Store.CreateKey(ctx, key, options)
 }
 
-func (d *deadly) UpdateKey(ctx context.Context, account, id string, change func(*apikeys.Key) error) (apikeys.Key, error) {
+func (d *deadly) UpdateKey(ctx context.Context, account, id string, change func(*apikeys.Key, *notices.Notice) error) (apikeys.Key, error) {
 	defer d.at("UpdateKey")()
 	return d.Store.UpdateKey(ctx, account, id, change)
 }
 
-func (d *deadly) DeleteKey(ctx context.Context, account, id string, check func(apikeys.Key) error) error {
+func (d *deadly) DeleteKey(ctx context.Context, account, id string, check func(apikeys.Key) error, notice notices.Notice) error {
 	defer d.at("DeleteKey")()
-	return d.Store.DeleteKey(ctx, account, id, check)
+	return d.Store.DeleteKey(ctx, account, id, check, notice)
 }
 
 func (d *deadly) RecordKeyUse(ctx context.Context, uses []apikeys.KeyUse) error {
@@ -112,14 +113,14 @@ func (d *deadly) CreateWebhook(ctx context.Context, webhook webhooks.Webhook, op
 	return d.Store.CreateWebhook(ctx, webhook, options)
 }
 
-func (d *deadly) UpdateWebhook(ctx context.Context, account, id string, change func(*webhooks.Webhook) error) (webhooks.Webhook, error) {
+func (d *deadly) UpdateWebhook(ctx context.Context, account, id string, change func(*webhooks.Webhook, *notices.Notice) error) (webhooks.Webhook, error) {
 	defer d.at("UpdateWebhook")()
 	return d.Store.UpdateWebhook(ctx, account, id, change)
 }
 
-func (d *deadly) DeleteWebhook(ctx context.Context, account, id string, check func(webhooks.Webhook) error) error {
+func (d *deadly) DeleteWebhook(ctx context.Context, account, id string, check func(webhooks.Webhook) error, notice notices.Notice) error {
 	defer d.at("DeleteWebhook")()
-	return d.Store.DeleteWebhook(ctx, account, id, check)
+	return d.Store.DeleteWebhook(ctx, account, id, check, notice)
 }
 
 func (d *deadly) Enqueue(ctx context.Context, event webhooks.EncodedEvent) (int, error) {
@@ -147,14 +148,14 @@ func (d *deadly) SettleDeliveries(ctx context.Context, settlements []webhooks.Se
 	return d.Store.SettleDeliveries(ctx, settlements)
 }
 
-func (d *deadly) Redeliver(ctx context.Context, account, webhookID, eventID string) error {
+func (d *deadly) Redeliver(ctx context.Context, account, webhookID, eventID string, notice notices.Notice) error {
 	defer d.at("Redeliver")()
-	return d.Store.Redeliver(ctx, account, webhookID, eventID)
+	return d.Store.Redeliver(ctx, account, webhookID, eventID, notice)
 }
 
-func (d *deadly) CreateRecovery(ctx context.Context, recovery webhooks.Recovery) error {
+func (d *deadly) CreateRecovery(ctx context.Context, recovery webhooks.Recovery, notice notices.Notice) error {
 	defer d.at("CreateRecovery")()
-	return d.Store.CreateRecovery(ctx, recovery)
+	return d.Store.CreateRecovery(ctx, recovery, notice)
 }
 
 func (d *deadly) AdvanceRecovery(ctx context.Context, limit int) (bool, error) {

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/storageapi/storageapi/apikeys"
+	"github.com/storageapi/storageapi/notices"
 	"github.com/storageapi/storageapi/store"
 	"github.com/storageapi/storageapi/store/memory"
 	"github.com/storageapi/storageapi/webhooks"
@@ -48,18 +49,18 @@ func (f *faulty) ListKeys(ctx context.Context, account string, page apikeys.Page
 	return f.Store.ListKeys(ctx, account, page)
 }
 
-func (f *faulty) UpdateKey(ctx context.Context, account, id string, change func(*apikeys.Key) error) (apikeys.Key, error) {
+func (f *faulty) UpdateKey(ctx context.Context, account, id string, change func(*apikeys.Key, *notices.Notice) error) (apikeys.Key, error) {
 	if err := f.before("UpdateKey"); err != nil {
 		return apikeys.Key{}, err
 	}
 	return f.Store.UpdateKey(ctx, account, id, change)
 }
 
-func (f *faulty) DeleteKey(ctx context.Context, account, id string, check func(apikeys.Key) error) error {
+func (f *faulty) DeleteKey(ctx context.Context, account, id string, check func(apikeys.Key) error, notice notices.Notice) error {
 	if err := f.before("DeleteKey"); err != nil {
 		return err
 	}
-	return f.Store.DeleteKey(ctx, account, id, check)
+	return f.Store.DeleteKey(ctx, account, id, check, notice)
 }
 
 func (f *faulty) CreateWebhook(ctx context.Context, webhook webhooks.Webhook, options webhooks.CreateOptions) error {
@@ -83,11 +84,11 @@ func (f *faulty) ListWebhooks(ctx context.Context, account string, page webhooks
 	return f.Store.ListWebhooks(ctx, account, page)
 }
 
-func (f *faulty) DeleteWebhook(ctx context.Context, account, id string, check func(webhooks.Webhook) error) error {
+func (f *faulty) DeleteWebhook(ctx context.Context, account, id string, check func(webhooks.Webhook) error, notice notices.Notice) error {
 	if err := f.before("DeleteWebhook"); err != nil {
 		return err
 	}
-	return f.Store.DeleteWebhook(ctx, account, id, check)
+	return f.Store.DeleteWebhook(ctx, account, id, check, notice)
 }
 
 func (f *faulty) RecordKeyUse(ctx context.Context, uses []apikeys.KeyUse) error {
@@ -97,7 +98,7 @@ func (f *faulty) RecordKeyUse(ctx context.Context, uses []apikeys.KeyUse) error 
 	return f.Store.RecordKeyUse(ctx, uses)
 }
 
-func (f *faulty) UpdateWebhook(ctx context.Context, account, id string, change func(*webhooks.Webhook) error) (webhooks.Webhook, error) {
+func (f *faulty) UpdateWebhook(ctx context.Context, account, id string, change func(*webhooks.Webhook, *notices.Notice) error) (webhooks.Webhook, error) {
 	if err := f.before("UpdateWebhook"); err != nil {
 		return webhooks.Webhook{}, err
 	}
@@ -118,18 +119,18 @@ func (f *faulty) ListDeliveries(ctx context.Context, account, webhookID string, 
 	return f.Store.ListDeliveries(ctx, account, webhookID, query)
 }
 
-func (f *faulty) Redeliver(ctx context.Context, account, webhookID, eventID string) error {
+func (f *faulty) Redeliver(ctx context.Context, account, webhookID, eventID string, notice notices.Notice) error {
 	if err := f.before("Redeliver"); err != nil {
 		return err
 	}
-	return f.Store.Redeliver(ctx, account, webhookID, eventID)
+	return f.Store.Redeliver(ctx, account, webhookID, eventID, notice)
 }
 
-func (f *faulty) CreateRecovery(ctx context.Context, recovery webhooks.Recovery) error {
+func (f *faulty) CreateRecovery(ctx context.Context, recovery webhooks.Recovery, notice notices.Notice) error {
 	if err := f.before("CreateRecovery"); err != nil {
 		return err
 	}
-	return f.Store.CreateRecovery(ctx, recovery)
+	return f.Store.CreateRecovery(ctx, recovery, notice)
 }
 
 func (f *faulty) RecoveryByID(ctx context.Context, account, id string) (webhooks.Recovery, error) {

@@ -20,6 +20,7 @@ const (
 	Webhook  = "wh_"
 	Event    = "evt_"
 	Recovery = "rec_"
+	Notice   = "ntc_"
 )
 
 // A Generator creates identifiers that sort in the order of their creation, also within

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/storageapi/storageapi/apikeys"
+	"github.com/storageapi/storageapi/notices"
 	"github.com/storageapi/storageapi/store"
 	"github.com/storageapi/storageapi/webhooks"
 )
@@ -91,12 +92,12 @@ func (f *faulty) ExpiringKeys(ctx context.Context, query apikeys.ExpiryQuery) ([
 	return call(f, ctx, "ExpiringKeys", func() ([]apikeys.Key, error) { return f.Store.ExpiringKeys(ctx, query) })
 }
 
-func (f *faulty) UpdateKey(ctx context.Context, account, id string, change func(*apikeys.Key) error) (apikeys.Key, error) {
+func (f *faulty) UpdateKey(ctx context.Context, account, id string, change func(*apikeys.Key, *notices.Notice) error) (apikeys.Key, error) {
 	return call(f, ctx, "UpdateKey", func() (apikeys.Key, error) { return f.Store.UpdateKey(ctx, account, id, change) })
 }
 
-func (f *faulty) DeleteKey(ctx context.Context, account, id string, check func(apikeys.Key) error) error {
-	return try(f, ctx, "DeleteKey", func() error { return f.Store.DeleteKey(ctx, account, id, check) })
+func (f *faulty) DeleteKey(ctx context.Context, account, id string, check func(apikeys.Key) error, notice notices.Notice) error {
+	return try(f, ctx, "DeleteKey", func() error { return f.Store.DeleteKey(ctx, account, id, check, notice) })
 }
 
 func (f *faulty) RecordKeyUse(ctx context.Context, uses []apikeys.KeyUse) error {
@@ -115,12 +116,12 @@ func (f *faulty) ListWebhooks(ctx context.Context, account string, page webhooks
 	return call(f, ctx, "ListWebhooks", func() ([]webhooks.Webhook, error) { return f.Store.ListWebhooks(ctx, account, page) })
 }
 
-func (f *faulty) UpdateWebhook(ctx context.Context, account, id string, change func(*webhooks.Webhook) error) (webhooks.Webhook, error) {
+func (f *faulty) UpdateWebhook(ctx context.Context, account, id string, change func(*webhooks.Webhook, *notices.Notice) error) (webhooks.Webhook, error) {
 	return call(f, ctx, "UpdateWebhook", func() (webhooks.Webhook, error) { return f.Store.UpdateWebhook(ctx, account, id, change) })
 }
 
-func (f *faulty) DeleteWebhook(ctx context.Context, account, id string, check func(webhooks.Webhook) error) error {
-	return try(f, ctx, "DeleteWebhook", func() error { return f.Store.DeleteWebhook(ctx, account, id, check) })
+func (f *faulty) DeleteWebhook(ctx context.Context, account, id string, check func(webhooks.Webhook) error, notice notices.Notice) error {
+	return try(f, ctx, "DeleteWebhook", func() error { return f.Store.DeleteWebhook(ctx, account, id, check, notice) })
 }
 
 func (f *faulty) Enqueue(ctx context.Context, event webhooks.EncodedEvent) (int, error) {
@@ -180,12 +181,12 @@ func (f *faulty) ListDeliveries(ctx context.Context, account, webhookID string, 
 	})
 }
 
-func (f *faulty) Redeliver(ctx context.Context, account, webhookID, eventID string) error {
-	return try(f, ctx, "Redeliver", func() error { return f.Store.Redeliver(ctx, account, webhookID, eventID) })
+func (f *faulty) Redeliver(ctx context.Context, account, webhookID, eventID string, notice notices.Notice) error {
+	return try(f, ctx, "Redeliver", func() error { return f.Store.Redeliver(ctx, account, webhookID, eventID, notice) })
 }
 
-func (f *faulty) CreateRecovery(ctx context.Context, recovery webhooks.Recovery) error {
-	return try(f, ctx, "CreateRecovery", func() error { return f.Store.CreateRecovery(ctx, recovery) })
+func (f *faulty) CreateRecovery(ctx context.Context, recovery webhooks.Recovery, notice notices.Notice) error {
+	return try(f, ctx, "CreateRecovery", func() error { return f.Store.CreateRecovery(ctx, recovery, notice) })
 }
 
 func (f *faulty) RecoveryByID(ctx context.Context, account, id string) (webhooks.Recovery, error) {

@@ -17,6 +17,7 @@ import (
 
 	"github.com/storageapi/storageapi/apikeys"
 	"github.com/storageapi/storageapi/internal/testbubble"
+	"github.com/storageapi/storageapi/notices"
 	"github.com/storageapi/storageapi/scopes"
 	"github.com/storageapi/storageapi/signing"
 	"github.com/storageapi/storageapi/store"
@@ -195,7 +196,7 @@ func (d *deeds) createKey() deed {
 func (d *deeds) changeKey() deed {
 	account, id, hash, expiry, err := d.account(), d.some("key"), d.hash(), d.expiry(), d.fails()
 	return deed{fmt.Sprint("rotates ", id, " of ", account), func(t *twin) any {
-		key, err := t.UpdateKey(d.ctx, account, id, func(k *apikeys.Key) error {
+		key, err := t.UpdateKey(d.ctx, account, id, func(k *apikeys.Key, _ *notices.Notice) error {
 			k.Previous, k.PreviousExpiresAt, k.Hash, k.ExpiresAt = k.Hash, d.begun.Add(day), hash, expiry
 			return err
 		})
@@ -206,7 +207,7 @@ func (d *deeds) changeKey() deed {
 func (d *deeds) deleteKey() deed {
 	account, id, err := d.account(), d.some("key"), d.fails()
 	return deed{fmt.Sprint("deletes ", id, " of ", account), func(t *twin) any {
-		return is(t.DeleteKey(d.ctx, account, id, func(apikeys.Key) error { return err }))
+		return is(t.DeleteKey(d.ctx, account, id, func(apikeys.Key) error { return err }, notices.Notice{}))
 	}}
 }
 
@@ -231,7 +232,7 @@ func (d *deeds) createWebhook() deed {
 func (d *deeds) changeWebhook() deed {
 	account, id, active, err := d.account(), d.some("wh"), d.rand.IntN(3) > 0, d.fails()
 	return deed{fmt.Sprint("changes ", id, " of ", account, " to active ", active), func(t *twin) any {
-		w, err := t.UpdateWebhook(d.ctx, account, account+id, func(w *webhooks.Webhook) error {
+		w, err := t.UpdateWebhook(d.ctx, account, account+id, func(w *webhooks.Webhook, _ *notices.Notice) error {
 			w.Active = active
 			return err
 		})
@@ -242,7 +243,7 @@ func (d *deeds) changeWebhook() deed {
 func (d *deeds) deleteWebhook() deed {
 	account, id, err := d.account(), d.some("wh"), d.fails()
 	return deed{fmt.Sprint("deletes ", id, " of ", account), func(t *twin) any {
-		return is(t.DeleteWebhook(d.ctx, account, account+id, func(webhooks.Webhook) error { return err }))
+		return is(t.DeleteWebhook(d.ctx, account, account+id, func(webhooks.Webhook) error { return err }, notices.Notice{}))
 	}}
 }
 
@@ -377,7 +378,7 @@ func (d *deeds) redeliver() deed {
 	}
 	account, id, event := d.account(), d.some("wh"), fmt.Sprint("e", d.rand.IntN(d.made+1))
 	return deed{fmt.Sprint("sends ", event, " again to ", id, " of ", account), func(t *twin) any {
-		return is(t.Redeliver(d.ctx, account, account+id, event))
+		return is(t.Redeliver(d.ctx, account, account+id, event, notices.Notice{}))
 	}}
 }
 
@@ -388,7 +389,7 @@ func (d *deeds) recoverStep() deed {
 		States: pick(d.rand, []webhooks.DeliveryState{webhooks.Dead, webhooks.Skipped}, []webhooks.DeliveryState{webhooks.Delivered}),
 	}
 	return deed{fmt.Sprint("recovers ", recovery.WebhookID, " by ", recovery.ID), func(t *twin) any {
-		if err := t.CreateRecovery(d.ctx, recovery); err != nil {
+		if err := t.CreateRecovery(d.ctx, recovery, notices.Notice{}); err != nil {
 			return is(err)
 		}
 		found, err := t.RecoveryByID(d.ctx, account, recovery.ID)

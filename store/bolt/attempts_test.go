@@ -8,6 +8,7 @@ import (
 
 	"go.etcd.io/bbolt"
 
+	"github.com/storageapi/storageapi/notices"
 	"github.com/storageapi/storageapi/webhooks"
 )
 
@@ -93,7 +94,7 @@ func TestFirstAttempts(t *testing.T) {
 	}
 
 	settle(webhooks.GiveUp, claim()...)
-	if err := s.Redeliver(t.Context(), "acct", "wh1", testEvent(4, 0).ID); err != nil {
+	if err := s.Redeliver(t.Context(), "acct", "wh1", testEvent(4, 0).ID, notices.Notice{}); err != nil {
 		t.Fatal(err)
 	}
 	for range webhooks.MaxAttempts - 1 {

@@ -8,7 +8,6 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"strings"
 	"time"
 
 	"github.com/storageapi/storageapi/store"
@@ -109,12 +108,4 @@ func send(ctx context.Context, w io.Writer, from *os.File, info *BackupInfo) err
 
 // removeBackups removes what backups of a process that was killed have left. Those under way
 // have no name, or one that is not removed while they are open.
-func removeBackups(path string) {
-	dir, prefix := filepath.Dir(path), filepath.Base(path)+backupSuffix
-	entries, _ := os.ReadDir(dir) // what cannot be listed stays
-	for _, entry := range entries {
-		if strings.HasPrefix(entry.Name(), prefix) {
-			_ = os.Remove(filepath.Join(dir, entry.Name()))
-		}
-	}
-}
+func removeBackups(path string) { removeTemporary(path, backupSuffix) }

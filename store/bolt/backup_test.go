@@ -30,11 +30,15 @@ func openBackup(t *testing.T, backup []byte) *bolt.Store {
 	if err := os.WriteFile(path, backup, 0o600); err != nil {
 		t.Fatal(err)
 	}
+	verify(t, path)
 	s, err := bolt.Open(path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = s.Close() })
+	t.Cleanup(func() {
+		_ = s.Close()
+		verify(t, path)
+	})
 	return s
 }
 

@@ -14,6 +14,7 @@ import (
 	"go.etcd.io/bbolt"
 
 	"github.com/storageapi/storageapi/internal/testbubble"
+	"github.com/storageapi/storageapi/notices"
 	"github.com/storageapi/storageapi/store/bolt/internal/record"
 	"github.com/storageapi/storageapi/webhooks"
 )
@@ -49,7 +50,8 @@ func TestStepsOfOneBatch(t *testing.T) {
 	enqueue(0) // again
 	enqueue(events - 1)
 	then(func(b *batch) error { // what was skipped is pending after all
-		return s.redeliver(b, "acct", "wh0", testEvent(events-1, 0).ID)
+		_, err := s.redeliver(b, "acct", "wh0", testEvent(events-1, 0).ID)
+		return err
 	})
 	then(func(b *batch) error { return s.deleteWebhook(b, "acct", "wh2", nil) })
 	for i, err := range together(t, s, steps...) {
@@ -110,7 +112,10 @@ func TestPurgeInABatch(t *testing.T) {
 	purge, seized := webhooks.Purge{Payloads: time.Now().Add(time.Minute), Limit: 99}, make(map[uint64]uint64)
 	failed := errors.New("failed")
 	outcomes := together(t, s,
-		func(b *batch) error { return s.redeliver(b, "acct", "wh0", event.ID) },
+		func(b *batch) error {
+			_, err := s.redeliver(b, "acct", "wh0", event.ID)
+			return err
+		},
 		func(b *batch) error {
 			_, err := s.purge(b, &purge, seized)
 			return err
@@ -272,7 +277,7 @@ func testWebhookMadeAgainInABatch(t *testing.T) {
 	<-begun
 	for _, do := range []func() error{
 		func() error { return enqueue(1) },
-		func() error { return s.DeleteWebhook(t.Context(), "acct", "wh1", nil) },
+		func() error { return s.DeleteWebhook(t.Context(), "acct", "wh1", nil, notices.Notice{}) },
 		func() error { return create(1) },
 		func() error { return enqueue(2) },
 	} {

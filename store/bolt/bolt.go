@@ -46,6 +46,8 @@ type Store struct {
 	erasing   erasing
 	clock     clock.Clock
 
+	noticeLease noticeLease
+
 	cursors cursor.Key // hides the numbers of deliveries
 
 	// For steps of the writer only.

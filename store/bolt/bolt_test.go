@@ -9,11 +9,17 @@ import (
 	"github.com/storageapi/storageapi/store/storetest"
 )
 
+// open opens the file in dir. At the end of the test it is verified, if the test has closed it.
 func open(t *testing.T, dir string) store.Store {
-	s, err := bolt.Open(filepath.Join(dir, "storage.db"))
+	path := filepath.Join(dir, "storage.db")
+	s, err := bolt.Open(path)
 	if err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(func() {
+		_ = s.Close()
+		verify(t, path)
+	})
 	return s
 }
 

@@ -15,6 +15,7 @@ import (
 
 	"go.etcd.io/bbolt"
 
+	"github.com/storageapi/storageapi/notices"
 	"github.com/storageapi/storageapi/webhooks"
 )
 
@@ -208,7 +209,7 @@ func deleteMeanwhile(b *testing.B, s *Store, account int) (before, during, swept
 	before = p50()
 	webhook := benchWebhook(account)
 	begun := time.Now()
-	if err := s.DeleteWebhook(b.Context(), webhook.Account, webhook.ID, nil); err != nil {
+	if err := s.DeleteWebhook(b.Context(), webhook.Account, webhook.ID, nil, notices.Notice{}); err != nil {
 		b.Fatal(err)
 	}
 	for more := true; more; {

@@ -16,6 +16,7 @@ import (
 	"github.com/storageapi/storageapi/apikeys"
 	"github.com/storageapi/storageapi/auth"
 	"github.com/storageapi/storageapi/internal/boltfault"
+	"github.com/storageapi/storageapi/notices"
 	"github.com/storageapi/storageapi/signing"
 	"github.com/storageapi/storageapi/store"
 	"github.com/storageapi/storageapi/store/bolt"
@@ -44,7 +45,7 @@ func erasable(t testing.TB, s store.Store, n int) store.Receipt {
 				Events: []webhooks.EventType{webhooks.TypeBalanceLow},
 			}, webhooks.CreateOptions{}))
 		}
-		must(s.CreateRecovery(ctx, webhooks.Recovery{ID: account + "recovery", Account: account, WebhookID: account + "a", States: []webhooks.DeliveryState{webhooks.Dead}}))
+		must(s.CreateRecovery(ctx, webhooks.Recovery{ID: account + "recovery", Account: account, WebhookID: account + "a", States: []webhooks.DeliveryState{webhooks.Dead}}, notices.Notice{}))
 		_, err := s.UpdateAlert(ctx, account, webhooks.MetricBalance, func(step *webhooks.AlertStep) error { step.State = []byte(account); return nil })
 		must(err)
 		_, err = s.EnqueueOnce(ctx, webhooks.EncodedEvent{ID: account + "once", Account: account, Type: webhooks.TypeBalanceLow, Body: []byte(account)},

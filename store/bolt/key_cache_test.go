@@ -10,6 +10,7 @@ import (
 
 	"github.com/storageapi/storageapi/apikeys"
 	"github.com/storageapi/storageapi/internal/boltfault"
+	"github.com/storageapi/storageapi/notices"
 	"github.com/storageapi/storageapi/store"
 )
 
@@ -64,7 +65,7 @@ func (s *countedReads) warm() {
 }
 
 func (s *countedReads) rename(to string, fail func()) error {
-	_, err := s.UpdateKey(s.t.Context(), "acct", "key", func(k *apikeys.Key) error {
+	_, err := s.UpdateKey(s.t.Context(), "acct", "key", func(k *apikeys.Key, _ *notices.Notice) error {
 		k.Name = to
 		fail()
 		return nil
@@ -125,7 +126,7 @@ func TestKeysInDoubtAreReadFromTheFile(t *testing.T) {
 		s.keyCache.test = func(at keyFence) bool { return inner(at) || leftOut && at == fenceKept }
 		s.warm()
 		boltfault.Around(s.Store, func(commit func() error) error { return errors.Join(commit(), errBad) })
-		_, err := s.UpdateKey(t.Context(), "acct", "key", func(k *apikeys.Key) error {
+		_, err := s.UpdateKey(t.Context(), "acct", "key", func(k *apikeys.Key, _ *notices.Notice) error {
 			k.Hash, k.Previous = hashNumber(2), hashNumber(3)
 			return nil
 		})

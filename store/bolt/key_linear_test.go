@@ -17,6 +17,7 @@ import (
 	"github.com/storageapi/storageapi/auth"
 	"github.com/storageapi/storageapi/internal/boltfault"
 	"github.com/storageapi/storageapi/internal/testbubble"
+	"github.com/storageapi/storageapi/notices"
 	"github.com/storageapi/storageapi/scopes"
 	"github.com/storageapi/storageapi/store"
 )
@@ -207,9 +208,9 @@ func (w *keyWorld) change(op keyOp) error {
 		}
 		return w.store.CreateKey(ctx, key, apikeys.CreateOptions{})
 	case "delete":
-		return w.store.DeleteKey(ctx, account, id, nil)
+		return w.store.DeleteKey(ctx, account, id, nil, notices.Notice{})
 	}
-	_, err := w.store.UpdateKey(ctx, account, id, func(k *apikeys.Key) error {
+	_, err := w.store.UpdateKey(ctx, account, id, func(k *apikeys.Key, _ *notices.Notice) error {
 		if op.kind == "rotate" {
 			k.Hash, k.Previous, k.PreviousExpiresAt = hash, k.Hash, hour(op.expires)
 		} else {

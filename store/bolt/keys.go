@@ -10,6 +10,7 @@ import (
 
 	"github.com/storageapi/storageapi/apikeys"
 	"github.com/storageapi/storageapi/auth"
+	"github.com/storageapi/storageapi/notices"
 	"github.com/storageapi/storageapi/store/bolt/internal/record"
 )
 
@@ -35,6 +36,9 @@ func (s *Store) CreateKey(ctx context.Context, key apikeys.Key, options apikeys.
 			return err
 		}
 		s.keyCounts.add(key.Account, 1)
+		if err := b.tell(options.Notice); err != nil {
+			return err
+		}
 		if err := putKey(b, key, apikeys.Key{}); err != nil {
 			return err
 		}
@@ -149,7 +153,7 @@ func (s *Store) ListKeys(ctx context.Context, account string, page apikeys.Page)
 }
 
 // UpdateKey implements [apikeys.Store].
-func (s *Store) UpdateKey(ctx context.Context, account, id string, change func(*apikeys.Key) error) (apikeys.Key, error) {
+func (s *Store) UpdateKey(ctx context.Context, account, id string, change func(*apikeys.Key, *notices.Notice) error) (apikeys.Key, error) {
 	var updated apikeys.Key
 	err := s.writer.Run(ctx, func(b *batch) error {
 		if b.isErasing(account) {
@@ -161,7 +165,8 @@ func (s *Store) UpdateKey(ctx context.Context, account, id string, change func(*
 			return err
 		}
 		updated = old
-		if err := change(&updated); err != nil {
+		var notice notices.Notice
+		if err := change(&updated, &notice); err != nil {
 			return err
 		}
 		updated.ID, updated.Account, updated.CreatedAt = old.ID, old.Account, old.CreatedAt
@@ -175,6 +180,9 @@ func (s *Store) UpdateKey(ctx context.Context, account, id string, change func(*
 		if err := putUses(b, row, moved, used); err != nil {
 			return err
 		}
+		if err := b.tell(notice); err != nil {
+			return err
+		}
 		updated, _, err = keyByID(b.tx, row) // as it will be read
 		return err
 	})
@@ -185,7 +193,7 @@ func (s *Store) UpdateKey(ctx context.Context, account, id string, change func(*
 }
 
 // DeleteKey implements [apikeys.Store].
-func (s *Store) DeleteKey(ctx context.Context, account, id string, check func(apikeys.Key) error) error {
+func (s *Store) DeleteKey(ctx context.Context, account, id string, check func(apikeys.Key) error, notice notices.Notice) error {
 	return s.writer.Run(ctx, func(b *batch) error {
 		if b.isErasing(account) {
 			return apikeys.ErrNotFound
@@ -199,6 +207,9 @@ func (s *Store) DeleteKey(ctx context.Context, account, id string, check func(ap
 			if err := check(key); err != nil {
 				return err
 			}
+		}
+		if err := b.tell(notice); err != nil {
+			return err
 		}
 		return s.removeKey(b, account, row, key)
 	})

@@ -9,6 +9,7 @@ import (
 
 	"go.etcd.io/bbolt"
 
+	"github.com/storageapi/storageapi/notices"
 	"github.com/storageapi/storageapi/store/bolt/internal/record"
 	"github.com/storageapi/storageapi/webhooks"
 )
@@ -31,7 +32,7 @@ func TestDeletionGoesInSteps(t *testing.T) {
 	if rows != 2*events {
 		t.Fatalf("%d rows, want %d", rows, 2*events)
 	}
-	if err := s.DeleteWebhook(t.Context(), "acct", "wh1", nil); err != nil {
+	if err := s.DeleteWebhook(t.Context(), "acct", "wh1", nil, notices.Notice{}); err != nil {
 		t.Fatal(err)
 	}
 	if left := pendingRows(t, s); left != rows {
@@ -109,7 +110,7 @@ func TestSweepsRace(t *testing.T) {
 			})
 		}
 		wg.Wait()
-		if err := s.DeleteWebhook(t.Context(), "acct", "wh1", nil); err != nil {
+		if err := s.DeleteWebhook(t.Context(), "acct", "wh1", nil, notices.Notice{}); err != nil {
 			t.Fatal(err)
 		}
 		for range 4 {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/storageapi/storageapi/notices"
 	"github.com/storageapi/storageapi/store/bolt/internal/record"
 	"github.com/storageapi/storageapi/store/queue"
 	"github.com/storageapi/storageapi/webhooks"
@@ -39,45 +40,52 @@ func (s *Store) encodePending(b *batch, p record.Pending) ([]byte, error) {
 }
 
 // Redeliver implements [webhooks.Store].
-func (s *Store) Redeliver(ctx context.Context, account, webhookID, eventID string) error {
-	return s.writer.Run(ctx, func(b *batch) error { return s.redeliver(b, account, webhookID, eventID) })
+func (s *Store) Redeliver(ctx context.Context, account, webhookID, eventID string, notice notices.Notice) error {
+	return s.writer.Run(ctx, func(b *batch) error {
+		done, err := s.redeliver(b, account, webhookID, eventID)
+		if !done || err != nil {
+			return err
+		}
+		return b.tell(notice)
+	})
 }
 
-func (s *Store) redeliver(b *batch, account, webhookID, eventID string) error {
+// redeliver makes a delivery due now, and reports whether it does.
+func (s *Store) redeliver(b *batch, account, webhookID, eventID string) (done bool, err error) {
 	if err := b.Flush(); err != nil {
-		return err
+		return false, err
 	}
 	webhook, err := s.webhookByID(b.tx, account, webhookID)
 	if err == nil && b.isErasing(account) {
 		err = webhooks.ErrNotFound
 	}
 	if err != nil {
-		return err
+		return false, err
 	}
 	segment, i, err := s.publishedEvent(b, account, eventID)
 	if err != nil {
-		return err
+		return false, err
 	}
 	number, ok := segment.DeliveryTo(i, webhookID)
 	if !ok || bodiesOf(b.tx, segment) == nil {
-		return webhooks.ErrNotFound
+		return false, webhooks.ErrNotFound
 	}
 	event, err := segment.Event(i)
 	if err != nil {
-		return err
+		return false, err
 	}
 	d, err := s.deliveryOf(b.tx, segment, &event, number, webhookID)
 	switch {
 	case err != nil:
-		return err
+		return false, err
 	case d.State == "":
-		return webhooks.ErrNotFound
+		return false, webhooks.ErrNotFound
 	case d.State == webhooks.Pending:
 		return s.makeDue(b, number, webhookID)
 	}
 	err = s.addPending(b, &webhook, number, record.Pending{Attempts: lastNumber(&d)}, true)
 	b.AfterCommit(func() { s.queue.Probe(webhookID) })
-	return err
+	return true, err
 }
 
 // Probe implements [webhooks.Store].
@@ -90,10 +98,10 @@ func (s *Store) Probe(ctx context.Context, account, webhookID string) error {
 }
 
 // makeDue makes a pending delivery due now, and the next one of its webhook, unless it
-// is leased.
-func (s *Store) makeDue(b *batch, number uint64, webhook string) error {
+// is leased, and reports whether it does.
+func (s *Store) makeDue(b *batch, number uint64, webhook string) (due bool, err error) {
 	if s.queue.Leased(webhook, number) {
-		return nil
+		return false, nil
 	}
 	if b.fresh.containing(b.tx, number) != nil { // it is due since it was published
 		now := time.Now()
@@ -101,11 +109,11 @@ func (s *Store) makeDue(b *batch, number uint64, webhook string) error {
 			s.queue.MakeDue(webhook, number, now)
 			s.queue.Probe(webhook)
 		})
-		return nil
+		return true, nil
 	}
 	p, err := record.DecodePending(b.Get(bucketPending, record.NumberKey(number)))
 	if err != nil {
-		return err
+		return false, err
 	}
 	p.Due = time.Now()
 	p.Recovered = false
@@ -115,9 +123,9 @@ func (s *Store) makeDue(b *batch, number uint64, webhook string) error {
 	})
 	value, err := s.encodePending(b, p)
 	if err != nil {
-		return err
+		return false, err
 	}
-	return b.Put(bucketPending, record.NumberKey(number), value)
+	return true, b.Put(bucketPending, record.NumberKey(number), value)
 }
 
 // lastNumber returns the number of the delivery's last attempt.

@@ -75,6 +75,7 @@ func (s *Store) purge(b *batch, purge *webhooks.Purge, reserved map[uint64]uint6
 		func() error {
 			return deleteBefore(b, bucketDedupKeys, uint64(max(purge.DedupKeys.UnixMilli(), 0)), &left)
 		},
+		func() error { return purgeNotices(b, purge.Notices, &left) },
 	} {
 		if err := step(); err != nil {
 			return false, err

@@ -8,12 +8,13 @@ import (
 	"go.etcd.io/bbolt"
 
 	"github.com/storageapi/storageapi/auth"
+	"github.com/storageapi/storageapi/notices"
 	"github.com/storageapi/storageapi/store/bolt/internal/record"
 	"github.com/storageapi/storageapi/webhooks"
 )
 
 // CreateRecovery implements [webhooks.Store].
-func (s *Store) CreateRecovery(ctx context.Context, created webhooks.Recovery) error {
+func (s *Store) CreateRecovery(ctx context.Context, created webhooks.Recovery, notice notices.Notice) error {
 	return s.writer.Run(ctx, func(b *batch) error {
 		if b.isErasing(created.Account) {
 			return auth.ErrErasing
@@ -30,6 +31,9 @@ func (s *Store) CreateRecovery(ctx context.Context, created webhooks.Recovery) e
 		r := record.Recovery{Recovery: created}
 		if r.To.IsZero() {
 			r.To = afterAll(s.lastPublished)
+		}
+		if err := b.tell(notice); err != nil {
+			return err
 		}
 		return putRecovery(b, &r)
 	})

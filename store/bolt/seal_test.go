@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/storageapi/storageapi/notices"
 	"github.com/storageapi/storageapi/signing"
 	"github.com/storageapi/storageapi/store/bolt"
 	"github.com/storageapi/storageapi/webhooks"
@@ -90,7 +91,7 @@ func TestSealedFile(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = s.UpdateWebhook(t.Context(), "acct", "wh_1", func(w *webhooks.Webhook) error {
+	_, err = s.UpdateWebhook(t.Context(), "acct", "wh_1", func(w *webhooks.Webhook, _ *notices.Notice) error {
 		w.Secret, w.PreviousSecret = second, w.Secret
 		return nil
 	})

@@ -133,6 +133,11 @@ func (s *Store) settleWebhook(b *batch, now *indexedWebhook, settlement *webhook
 		b.AfterCommit(func() { s.queue.Rest(id, until) })
 	}
 	if ends {
+		if !webhook.WarnedAt.IsZero() && settlement.Recovered != nil {
+			if err := b.tell(*settlement.Recovered); err != nil {
+				return err
+			}
+		}
 		b.AfterCommit(func() { s.queue.EndRest(id) })
 		webhook.EndFailing()
 		if webhook.ProvenAt.IsZero() {
@@ -145,6 +150,11 @@ func (s *Store) settleWebhook(b *batch, now *indexedWebhook, settlement *webhook
 	}
 	if settlement.Deactivate == "" {
 		return s.putRecord(b, &webhook)
+	}
+	if webhook.Active && settlement.Off != nil {
+		if err := b.tell(*settlement.Off); err != nil {
+			return err
+		}
 	}
 	webhook.Active, webhook.OffReason = false, settlement.Deactivate
 	return s.putWebhook(b, &webhook)

@@ -12,6 +12,7 @@ import (
 	"go.etcd.io/bbolt"
 
 	"github.com/storageapi/storageapi/internal/boltfault"
+	"github.com/storageapi/storageapi/notices"
 	"github.com/storageapi/storageapi/webhooks"
 )
 
@@ -155,7 +156,7 @@ func TestWebhookIndexAfterAnUnsureCommit(t *testing.T) {
 		t.Fatal(err)
 	}
 	boltfault.Around(s, func(commit func() error) error { return errors.Join(commit(), errBad) })
-	_, err := s.UpdateWebhook(t.Context(), webhook.Account, webhook.ID, func(w *webhooks.Webhook) error {
+	_, err := s.UpdateWebhook(t.Context(), webhook.Account, webhook.ID, func(w *webhooks.Webhook, _ *notices.Notice) error {
 		w.URL = "https://after.example.com/"
 		return nil
 	})
@@ -185,7 +186,7 @@ func TestClaimBesideAChange(t *testing.T) {
 	delete(s.index.byID, webhook.ID)
 	version := s.index.readVersion()
 	err := s.db.View(func(tx *bbolt.Tx) error {
-		if err := s.DeleteWebhook(t.Context(), webhook.Account, webhook.ID, nil); err != nil {
+		if err := s.DeleteWebhook(t.Context(), webhook.Account, webhook.ID, nil, notices.Notice{}); err != nil {
 			return err
 		}
 		if w, err := s.claimed(tx, webhook.ID, version); err != nil || w.URL != webhook.URL {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/storageapi/storageapi/apikeys"
 	"github.com/storageapi/storageapi/auth"
+	"github.com/storageapi/storageapi/notices"
 	"github.com/storageapi/storageapi/store/bolt/internal/record"
 	"github.com/storageapi/storageapi/store/queue"
 	"github.com/storageapi/storageapi/webhooks"
@@ -60,6 +61,9 @@ func (s *Store) createWebhook(ctx context.Context, webhook *webhooks.Webhook, op
 		if err := b.Put(bucketWebhookIDs, []byte(webhook.ID), []byte(webhook.Account)); err != nil {
 			return err
 		}
+		if err := b.tell(options.Notice); err != nil {
+			return err
+		}
 		if err := s.markDue(b, webhook.Account); err != nil {
 			return err
 		}
@@ -107,7 +111,7 @@ func (s *Store) ListWebhooks(ctx context.Context, account string, page webhooks.
 }
 
 // UpdateWebhook implements [webhooks.Store].
-func (s *Store) UpdateWebhook(ctx context.Context, account, id string, change func(*webhooks.Webhook) error) (webhooks.Webhook, error) {
+func (s *Store) UpdateWebhook(ctx context.Context, account, id string, change func(*webhooks.Webhook, *notices.Notice) error) (webhooks.Webhook, error) {
 	var updated webhooks.Webhook
 	err := s.writer.Run(ctx, func(b *batch) error {
 		old, err := s.webhookByID(b.tx, account, id)
@@ -118,7 +122,8 @@ func (s *Store) UpdateWebhook(ctx context.Context, account, id string, change fu
 			return err
 		}
 		updated = old
-		if err := change(&updated); err != nil {
+		var notice notices.Notice
+		if err := change(&updated, &notice); err != nil {
 			return err
 		}
 		updated.ID, updated.Account, updated.CreatedAt = old.ID, old.Account, old.CreatedAt
@@ -126,6 +131,9 @@ func (s *Store) UpdateWebhook(ctx context.Context, account, id string, change fu
 			return err
 		}
 		if err := s.putWebhook(b, &updated); err != nil {
+			return err
+		}
+		if err := b.tell(notice); err != nil {
 			return err
 		}
 		b.AfterCommit(func() { s.queue.EndRest(id) })
@@ -139,8 +147,13 @@ func (s *Store) UpdateWebhook(ctx context.Context, account, id string, change fu
 }
 
 // DeleteWebhook implements [webhooks.Store].
-func (s *Store) DeleteWebhook(ctx context.Context, account, id string, check func(webhooks.Webhook) error) error {
-	return s.writer.Run(ctx, func(b *batch) error { return s.deleteWebhook(b, account, id, check) })
+func (s *Store) DeleteWebhook(ctx context.Context, account, id string, check func(webhooks.Webhook) error, notice notices.Notice) error {
+	return s.writer.Run(ctx, func(b *batch) error {
+		if err := s.deleteWebhook(b, account, id, check); err != nil {
+			return err
+		}
+		return b.tell(notice)
+	})
 }
 
 func (s *Store) deleteWebhook(b *batch, account, id string, check func(webhooks.Webhook) error) error {

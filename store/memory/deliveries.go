@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/storageapi/storageapi/notices"
 	"github.com/storageapi/storageapi/store/queue"
 	"github.com/storageapi/storageapi/webhooks"
 )
@@ -80,6 +81,9 @@ func (s *Store) settle(settlement *webhooks.Settlement, d *delivery) {
 	}
 	if settlement.Outcome == webhooks.Deliver {
 		s.queue.EndRest(w.ID)
+		if !w.WarnedAt.IsZero() && settlement.Recovered != nil {
+			s.notices.add(*settlement.Recovered)
+		}
 		w.EndFailing()
 		if w.ProvenAt.IsZero() {
 			w.ProvenAt = attempt.StartedAt
@@ -92,6 +96,9 @@ func (s *Store) settle(settlement *webhooks.Settlement, d *delivery) {
 		s.queue.Rest(w.ID, time.Now().Add(settlement.Rest))
 	}
 	if settlement.Deactivate != "" {
+		if w.Active && settlement.Off != nil {
+			s.notices.add(*settlement.Off)
+		}
 		w.Active, w.OffReason = false, settlement.Deactivate
 		s.queue.Pause(w.ID)
 	}
@@ -99,7 +106,7 @@ func (s *Store) settle(settlement *webhooks.Settlement, d *delivery) {
 }
 
 // Redeliver implements [webhooks.Store].
-func (s *Store) Redeliver(ctx context.Context, account, webhookID, eventID string) error {
+func (s *Store) Redeliver(ctx context.Context, account, webhookID, eventID string, notice notices.Notice) error {
 	if err := s.begin(ctx); err != nil {
 		return err
 	}
@@ -123,6 +130,7 @@ func (s *Store) Redeliver(ctx context.Context, account, webhookID, eventID strin
 		return nil
 	}
 	s.queue.Probe(webhookID)
+	s.notices.add(notice)
 	return nil
 }
 

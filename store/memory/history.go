@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/storageapi/storageapi/notices"
 	"github.com/storageapi/storageapi/store/queue"
 	"github.com/storageapi/storageapi/webhooks"
 )
@@ -55,7 +56,7 @@ type recovery struct {
 }
 
 // CreateRecovery implements [webhooks.Store].
-func (s *Store) CreateRecovery(ctx context.Context, r webhooks.Recovery) error {
+func (s *Store) CreateRecovery(ctx context.Context, r webhooks.Recovery, notice notices.Notice) error {
 	if err := s.begin(ctx); err != nil {
 		return err
 	}
@@ -75,6 +76,7 @@ func (s *Store) CreateRecovery(ctx context.Context, r webhooks.Recovery) error {
 	}
 	r.From, r.To, r.CreatedAt = stored(r.From), stored(r.To), stored(r.CreatedAt)
 	s.recoveries = append(s.recoveries, &recovery{Recovery: r})
+	s.notices.add(notice)
 	return nil
 }
 
@@ -164,7 +166,8 @@ func (s *Store) Purge(ctx context.Context, purge webhooks.Purge) (more bool, err
 	s.recoveries = slices.DeleteFunc(s.recoveries, func(r *recovery) bool {
 		return r.Done && r.CreatedAt.Before(purge.Attempts)
 	})
-	return s.purgeDedupKeys(purge.DedupKeys, purge.Limit-purged) || more, nil
+	more = s.purgeDedupKeys(purge.DedupKeys, purge.Limit-purged) || more
+	return s.notices.purge(purge.Notices, purge.Limit) || more, nil
 }
 
 // purge removes what is past its time of an event, and reports whether there was

@@ -9,6 +9,7 @@ import (
 
 	"github.com/storageapi/storageapi/apikeys"
 	"github.com/storageapi/storageapi/auth"
+	"github.com/storageapi/storageapi/notices"
 )
 
 // A key is one that is stored.
@@ -53,6 +54,7 @@ func (s *Store) CreateKey(ctx context.Context, created apikeys.Key, options apik
 	s.keys.insert(k.Account, k.ID, k)
 	s.index(k)
 	s.keyRequests.note(k.Account, k.ID, &options)
+	s.notices.add(options.Notice)
 	return nil
 }
 
@@ -134,7 +136,7 @@ func compareExpiry(a, b apikeys.Expiry) int {
 }
 
 // UpdateKey implements [apikeys.Store].
-func (s *Store) UpdateKey(ctx context.Context, account, id string, change func(*apikeys.Key) error) (apikeys.Key, error) {
+func (s *Store) UpdateKey(ctx context.Context, account, id string, change func(*apikeys.Key, *notices.Notice) error) (apikeys.Key, error) {
 	if err := s.begin(ctx); err != nil {
 		return apikeys.Key{}, err
 	}
@@ -144,7 +146,8 @@ func (s *Store) UpdateKey(ctx context.Context, account, id string, change func(*
 		return apikeys.Key{}, apikeys.ErrNotFound
 	}
 	changed := k.Key
-	if err := change(&changed); err != nil {
+	var notice notices.Notice
+	if err := change(&changed, &notice); err != nil {
 		return apikeys.Key{}, err
 	}
 	changed.ID, changed.Account, changed.CreatedAt, changed.LastUsedAt = k.ID, k.Account, k.CreatedAt, k.LastUsedAt
@@ -156,11 +159,12 @@ func (s *Store) UpdateKey(ctx context.Context, account, id string, change func(*
 	s.unindex(k)
 	*k = key{changed, k.usedBy(changed.Hash)}
 	s.index(k)
+	s.notices.add(notice)
 	return changed, nil
 }
 
 // DeleteKey implements [apikeys.Store].
-func (s *Store) DeleteKey(ctx context.Context, account, id string, check func(apikeys.Key) error) error {
+func (s *Store) DeleteKey(ctx context.Context, account, id string, check func(apikeys.Key) error, notice notices.Notice) error {
 	if err := s.begin(ctx); err != nil {
 		return err
 	}
@@ -176,6 +180,7 @@ func (s *Store) DeleteKey(ctx context.Context, account, id string, check func(ap
 	}
 	s.unindex(k)
 	s.keys.remove(account, id)
+	s.notices.add(notice)
 	return nil
 }
 

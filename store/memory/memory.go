@@ -47,6 +47,7 @@ type Store struct {
 	cursors    cursor.Key  // hides the numbers of events
 	alerts     map[ref]*alert
 	dedupKeys  map[dedupKey]bool
+	notices    noticeLog
 	fileScan   []byte // the state of the scan for expiring files
 	lastSeq    uint64
 	published  time.Time // when the last event was

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/storageapi/storageapi/apikeys"
+	"github.com/storageapi/storageapi/notices"
 	"github.com/storageapi/storageapi/store/queue"
 	"github.com/storageapi/storageapi/webhooks"
 )
@@ -38,6 +39,7 @@ func (s *Store) CreateWebhook(ctx context.Context, w webhooks.Webhook, with webh
 	s.webhookIDs[w.ID] = true
 	s.webhookRequests.note(w.Account, w.ID, &options)
 	s.markDue(w.Account)
+	s.notices.add(options.Notice)
 	return nil
 }
 
@@ -68,7 +70,7 @@ func (s *Store) ListWebhooks(ctx context.Context, account string, page webhooks.
 }
 
 // UpdateWebhook implements [webhooks.Store].
-func (s *Store) UpdateWebhook(ctx context.Context, account, id string, change func(*webhooks.Webhook) error) (webhooks.Webhook, error) {
+func (s *Store) UpdateWebhook(ctx context.Context, account, id string, change func(*webhooks.Webhook, *notices.Notice) error) (webhooks.Webhook, error) {
 	if err := s.begin(ctx); err != nil {
 		return webhooks.Webhook{}, err
 	}
@@ -78,7 +80,8 @@ func (s *Store) UpdateWebhook(ctx context.Context, account, id string, change fu
 		return webhooks.Webhook{}, webhooks.ErrNotFound
 	}
 	changed := copyOf(*w)
-	if err := change(&changed); err != nil {
+	var notice notices.Notice
+	if err := change(&changed, &notice); err != nil {
 		return webhooks.Webhook{}, err
 	}
 	changed.ID, changed.Account, changed.CreatedAt = w.ID, w.Account, w.CreatedAt
@@ -92,11 +95,12 @@ func (s *Store) UpdateWebhook(ctx context.Context, account, id string, change fu
 	} else {
 		s.queue.Pause(id)
 	}
+	s.notices.add(notice)
 	return changed, nil
 }
 
 // DeleteWebhook implements [webhooks.Store].
-func (s *Store) DeleteWebhook(ctx context.Context, account, id string, check func(webhooks.Webhook) error) error {
+func (s *Store) DeleteWebhook(ctx context.Context, account, id string, check func(webhooks.Webhook) error, notice notices.Notice) error {
 	if err := s.begin(ctx); err != nil {
 		return err
 	}
@@ -121,6 +125,7 @@ func (s *Store) DeleteWebhook(ctx context.Context, account, id string, check fun
 	s.webhooks.remove(account, id)
 	delete(s.webhookIDs, id)
 	s.markDue(account)
+	s.notices.add(notice)
 	return nil
 }
 

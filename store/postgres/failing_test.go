@@ -13,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/storageapi/storageapi/apikeys"
+	"github.com/storageapi/storageapi/notices"
 	"github.com/storageapi/storageapi/store"
 	"github.com/storageapi/storageapi/store/postgres"
 	"github.com/storageapi/storageapi/store/storetest"
@@ -103,7 +104,7 @@ func TestCloseKeepsNobodyWaiting(t *testing.T) {
 	}
 	under, release, ended := make(chan struct{}), make(chan struct{}), make(chan error, 2)
 	go func() {
-		ended <- s.DeleteKey(t.Context(), "acct", "key", func(apikeys.Key) error { close(under); <-release; return nil })
+		ended <- s.DeleteKey(t.Context(), "acct", "key", func(apikeys.Key) error { close(under); <-release; return nil }, notices.Notice{})
 	}()
 	<-under
 	go func() { ended <- s.Close() }()

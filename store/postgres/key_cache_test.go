@@ -14,6 +14,7 @@ import (
 
 	"github.com/storageapi/storageapi/apikeys"
 	"github.com/storageapi/storageapi/auth"
+	"github.com/storageapi/storageapi/notices"
 	"github.com/storageapi/storageapi/scopes"
 	"github.com/storageapi/storageapi/store/postgres"
 )
@@ -44,7 +45,7 @@ func finds(t *testing.T, s *postgres.Store, i int64) bool {
 
 func deleteKey(t *testing.T, s *postgres.Store, i int64) {
 	t.Helper()
-	if err := s.DeleteKey(t.Context(), "acct", keyNo(i).ID, nil); err != nil {
+	if err := s.DeleteKey(t.Context(), "acct", keyNo(i).ID, nil, notices.Notice{}); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -89,7 +90,7 @@ func TestCachedKeysAreForgotten(t *testing.T) {
 
 	update := func(i int64, change func(*apikeys.Key)) {
 		t.Helper()
-		if _, err := b.UpdateKey(t.Context(), "acct", keyNo(i).ID, func(key *apikeys.Key) error { change(key); return nil }); err != nil {
+		if _, err := b.UpdateKey(t.Context(), "acct", keyNo(i).ID, func(key *apikeys.Key, _ *notices.Notice) error { change(key); return nil }); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -269,7 +270,7 @@ func TestRecheckIsNotFromTheCache(t *testing.T) {
 	if got, err := service.Recheck(t.Context(), p, token.Reveal()); got != p || err != nil {
 		t.Errorf("got %+v, %v", got, err)
 	}
-	if err := b.DeleteKey(t.Context(), "acct", key.ID, nil); err != nil {
+	if err := b.DeleteKey(t.Context(), "acct", key.ID, nil, notices.Notice{}); err != nil {
 		t.Fatal(err)
 	}
 	verified() // by the cache

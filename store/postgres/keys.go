@@ -10,6 +10,7 @@ import (
 
 	"github.com/storageapi/storageapi/apikeys"
 	"github.com/storageapi/storageapi/auth"
+	"github.com/storageapi/storageapi/notices"
 	"github.com/storageapi/storageapi/scopes"
 )
 
@@ -212,14 +213,14 @@ const expiringKeys = `select ` + keyColumns + keyUses + `
 	order by k.expires_at, k.account, k.id limit $5`
 
 // UpdateKey implements [apikeys.Store]. The key is locked while change runs.
-func (s *Store) UpdateKey(ctx context.Context, account, id string, change func(*apikeys.Key) error) (changed apikeys.Key, err error) {
+func (s *Store) UpdateKey(ctx context.Context, account, id string, change func(*apikeys.Key, *notices.Notice) error) (changed apikeys.Key, err error) {
 	var old apikeys.Key
 	err = s.transact(ctx, func(ctx context.Context, tx pgx.Tx) error {
 		if old, err = s.lockKey(ctx, tx, account, id); err != nil {
 			return err
 		}
 		key := old
-		if err := change(&key); err != nil {
+		if err := change(&key, new(notices.Notice)); err != nil {
 			return err
 		}
 		key.ID, key.Account, key.CreatedAt = old.ID, old.Account, old.CreatedAt
@@ -262,7 +263,7 @@ func (s *Store) lockKey(ctx context.Context, tx pgx.Tx, account, id string) (api
 }
 
 // DeleteKey implements [apikeys.Store].
-func (s *Store) DeleteKey(ctx context.Context, account, id string, check func(apikeys.Key) error) error {
+func (s *Store) DeleteKey(ctx context.Context, account, id string, check func(apikeys.Key) error, notice notices.Notice) error {
 	var key apikeys.Key
 	err := s.transact(ctx, func(ctx context.Context, tx pgx.Tx) (err error) {
 		if key, err = s.lockKey(ctx, tx, account, id); err != nil {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/storageapi/storageapi/notices"
 	"github.com/storageapi/storageapi/store/postgres"
 	"github.com/storageapi/storageapi/webhooks"
 )
@@ -93,7 +94,7 @@ func TestDeletingBesideSettling(t *testing.T) {
 		})
 		waits(t, name, 1)
 		return nil
-	})
+	}, notices.Notice{})
 	if err != nil {
 		t.Error(err)
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/storageapi/storageapi/notices"
 	"github.com/storageapi/storageapi/store/postgres"
 	"github.com/storageapi/storageapi/webhooks"
 )
@@ -75,7 +76,7 @@ func TestNodesShareCaps(t *testing.T) {
 	if n := len(claimed(t, nodes[0], probe)); n != 0 {
 		t.Errorf("the first node claimed %d while the webhook rests, want none", n)
 	}
-	if _, err := nodes[1].UpdateWebhook(t.Context(), "acct", "wh", func(*webhooks.Webhook) error { return nil }); err != nil {
+	if _, err := nodes[1].UpdateWebhook(t.Context(), "acct", "wh", func(*webhooks.Webhook, *notices.Notice) error { return nil }); err != nil {
 		t.Fatal(err)
 	}
 	second := claimed(t, nodes[1], probe)
@@ -232,7 +233,7 @@ func TestPutAside(t *testing.T) {
 	}
 	all := webhooks.Claim{Cap: each(100)}
 	awaken := func(s *postgres.Store) {
-		if _, err := s.UpdateWebhook(t.Context(), "acct_wh_000000", "wh_000000", func(*webhooks.Webhook) error { return nil }); err != nil {
+		if _, err := s.UpdateWebhook(t.Context(), "acct_wh_000000", "wh_000000", func(*webhooks.Webhook, *notices.Notice) error { return nil }); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -14,13 +14,13 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// notices keeps the statements that listen or notify.
-type notices struct {
+// notifying keeps the statements that listen or notify.
+type notifying struct {
 	mu   sync.Mutex
 	list []string
 }
 
-func (n *notices) TraceQueryStart(ctx context.Context, _ *pgx.Conn, data pgx.TraceQueryStartData) context.Context {
+func (n *notifying) TraceQueryStart(ctx context.Context, _ *pgx.Conn, data pgx.TraceQueryStartData) context.Context {
 	if sql := strings.ToLower(data.SQL); strings.Contains(sql, "listen") || strings.Contains(sql, "notify") {
 		n.mu.Lock()
 		defer n.mu.Unlock()
@@ -28,12 +28,12 @@ func (n *notices) TraceQueryStart(ctx context.Context, _ *pgx.Conn, data pgx.Tra
 	}
 	return ctx
 }
-func (*notices) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
+func (*notifying) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
 
 // A node that only polls finds what others publish, and neither listens nor notifies.
 func TestPollOnly(t *testing.T) {
 	option := inSchema(t)
-	seen := &notices{}
+	seen := &notifying{}
 	config := pool(t).Config()
 	config.ConnConfig.Tracer = seen
 	p, err := pgxpool.NewWithConfig(t.Context(), config)

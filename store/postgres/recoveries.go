@@ -8,11 +8,12 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/storageapi/storageapi/notices"
 	"github.com/storageapi/storageapi/webhooks"
 )
 
 // CreateRecovery implements [webhooks.Store].
-func (s *Store) CreateRecovery(ctx context.Context, r webhooks.Recovery) error {
+func (s *Store) CreateRecovery(ctx context.Context, r webhooks.Recovery, notice notices.Notice) error {
 	return s.transact(ctx, func(ctx context.Context, tx pgx.Tx) error {
 		if err := s.lockOpen(ctx, tx, r.Account); err != nil {
 			return err

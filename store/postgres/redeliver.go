@@ -6,6 +6,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/storageapi/storageapi/notices"
 	"github.com/storageapi/storageapi/webhooks"
 )
 
@@ -41,7 +42,7 @@ func (s *Store) requeue(ctx context.Context, tx pgx.Tx, account string, no int64
 }
 
 // Redeliver implements [webhooks.Store].
-func (s *Store) Redeliver(ctx context.Context, account, webhookID, eventID string) error {
+func (s *Store) Redeliver(ctx context.Context, account, webhookID, eventID string, notice notices.Notice) error {
 	err := s.transact(ctx, func(ctx context.Context, tx pgx.Tx) error {
 		if err := s.lockShards(ctx, tx, shardOf(account)); err != nil {
 			return err

@@ -13,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/storageapi/storageapi/apikeys"
+	"github.com/storageapi/storageapi/notices"
 	"github.com/storageapi/storageapi/scopes"
 	"github.com/storageapi/storageapi/store/postgres"
 	"github.com/storageapi/storageapi/webhooks"
@@ -147,21 +148,21 @@ var transactions = map[string]func(ctx context.Context, s *postgres.Store, of st
 		return s.CreateKey(ctx, testKey(of, "key_2", 2), apikeys.CreateOptions{MaxCount: 9, IdempotencyKey: "again", IdempotencyTTL: time.Hour})
 	},
 	"UpdateKey": func(ctx context.Context, s *postgres.Store, of string) error {
-		_, err := s.UpdateKey(ctx, of, of, func(k *apikeys.Key) error { k.Name = "new"; return nil })
+		_, err := s.UpdateKey(ctx, of, of, func(k *apikeys.Key, _ *notices.Notice) error { k.Name = "new"; return nil })
 		return err
 	},
 	"DeleteKey": func(ctx context.Context, s *postgres.Store, of string) error {
-		return s.DeleteKey(ctx, of, of, func(apikeys.Key) error { return nil })
+		return s.DeleteKey(ctx, of, of, func(apikeys.Key) error { return nil }, notices.Notice{})
 	},
 	"CreateWebhook": func(ctx context.Context, s *postgres.Store, of string) error {
 		return s.CreateWebhook(ctx, newWebhook(of, of+"2"), webhooks.CreateOptions{MaxCount: 9, IdempotencyKey: "again", IdempotencyTTL: time.Hour})
 	},
 	"UpdateWebhook": func(ctx context.Context, s *postgres.Store, of string) error {
-		_, err := s.UpdateWebhook(ctx, of, of, func(w *webhooks.Webhook) error { w.URL = "https://example.com/new"; return nil })
+		_, err := s.UpdateWebhook(ctx, of, of, func(w *webhooks.Webhook, _ *notices.Notice) error { w.URL = "https://example.com/new"; return nil })
 		return err
 	},
 	"DeleteWebhook": func(ctx context.Context, s *postgres.Store, of string) error {
-		return s.DeleteWebhook(ctx, of, of, func(webhooks.Webhook) error { return nil })
+		return s.DeleteWebhook(ctx, of, of, func(webhooks.Webhook) error { return nil }, notices.Notice{})
 	},
 	"UpdateAlert": func(ctx context.Context, s *postgres.Store, of string) error {
 		_, err := s.UpdateAlert(ctx, of, webhooks.MetricBalance, func(step *webhooks.AlertStep) error {
@@ -179,10 +180,10 @@ var transactions = map[string]func(ctx context.Context, s *postgres.Store, of st
 		return err
 	},
 	"Redeliver": func(ctx context.Context, s *postgres.Store, of string) error {
-		return s.Redeliver(ctx, of, of, of)
+		return s.Redeliver(ctx, of, of, of, notices.Notice{})
 	},
 	"CreateRecovery": func(ctx context.Context, s *postgres.Store, of string) error {
-		return s.CreateRecovery(ctx, webhooks.Recovery{ID: of + "2", Account: of, WebhookID: of, States: []webhooks.DeliveryState{webhooks.Delivered}, CreatedAt: time.Now()})
+		return s.CreateRecovery(ctx, webhooks.Recovery{ID: of + "2", Account: of, WebhookID: of, States: []webhooks.DeliveryState{webhooks.Delivered}, CreatedAt: time.Now()}, notices.Notice{})
 	},
 	"AdvanceRecovery": func(ctx context.Context, s *postgres.Store, of string) error {
 		_, err := s.AdvanceRecovery(ctx, 10)

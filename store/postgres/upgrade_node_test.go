@@ -14,6 +14,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/storageapi/storageapi/apikeys"
+	"github.com/storageapi/storageapi/notices"
 	"github.com/storageapi/storageapi/store/postgres"
 	"github.com/storageapi/storageapi/store/postgres/internal/cluster"
 	"github.com/storageapi/storageapi/webhooks"
@@ -122,7 +123,7 @@ func TestOlderNodesKeepWhatTheyDoNotKnow(t *testing.T) {
 	}
 	in(t, name, `update keys set created_by = 'ada', disabled_at = now(), disabled_by = 'bob', disabled_reason = 'leaked',
 		labels = '{"team": "a"}', networks = '{10.0.0.0/8}', rate_limit = '{"perSecond": 1}'`)
-	if _, err := s.UpdateKey(t.Context(), "acct", "key_1", func(k *apikeys.Key) error {
+	if _, err := s.UpdateKey(t.Context(), "acct", "key_1", func(k *apikeys.Key, _ *notices.Notice) error {
 		k.Hash, k.Previous, k.PreviousExpiresAt = hashNo(2), k.Hash, time.Now().Add(time.Hour)
 		return nil
 	}); err != nil {

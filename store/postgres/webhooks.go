@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/storageapi/storageapi/apikeys"
+	"github.com/storageapi/storageapi/notices"
 	"github.com/storageapi/storageapi/webhooks"
 )
 
@@ -175,7 +176,7 @@ func (s *Store) ListWebhooks(ctx context.Context, account string, page webhooks.
 
 // UpdateWebhook implements [webhooks.Store]. The webhook is locked while change runs;
 // events published at that time see it as it was before.
-func (s *Store) UpdateWebhook(ctx context.Context, account, id string, change func(*webhooks.Webhook) error) (changed webhooks.Webhook, err error) {
+func (s *Store) UpdateWebhook(ctx context.Context, account, id string, change func(*webhooks.Webhook, *notices.Notice) error) (changed webhooks.Webhook, err error) {
 	err = s.transact(ctx, func(ctx context.Context, tx pgx.Tx) error {
 		if err := s.lockAccount(ctx, tx, account); err != nil {
 			return err
@@ -186,7 +187,7 @@ func (s *Store) UpdateWebhook(ctx context.Context, account, id string, change fu
 		}
 		w := old
 		w.Events, w.PastEvents = typed[webhooks.EventType](texts(w.Events)), typed[webhooks.EventType](texts(w.PastEvents))
-		if err := change(&w); err != nil {
+		if err := change(&w, new(notices.Notice)); err != nil {
 			return err
 		}
 		w.ID = old.ID
@@ -218,7 +219,7 @@ func (s *Store) lockWebhook(ctx context.Context, tx pgx.Tx, account, id string) 
 //
 // It locks leases before their webhook, and by token, as settling does. It holds the lock
 // of the shard, so that no leases are added.
-func (s *Store) DeleteWebhook(ctx context.Context, account, id string, check func(webhooks.Webhook) error) error {
+func (s *Store) DeleteWebhook(ctx context.Context, account, id string, check func(webhooks.Webhook) error, notice notices.Notice) error {
 	return s.transact(ctx, func(ctx context.Context, tx pgx.Tx) error {
 		if err := s.lockAccount(ctx, tx, account); err != nil {
 			return err

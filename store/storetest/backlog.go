@@ -4,6 +4,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/storageapi/storageapi/notices"
 	"github.com/storageapi/storageapi/webhooks"
 )
 
@@ -82,14 +83,14 @@ func backlogs(run runner) {
 		t.wantStale(settlement(tasks[3], webhooks.GiveUp))
 		wantBoth(3)
 		for _, id := range []string{tasks[1].Event.ID, tasks[4].Event.ID} { // owed already
-			t.must(t.store.Redeliver(t.Context(), "acct", "webhook", id))
+			t.must(t.store.Redeliver(t.Context(), "acct", "webhook", id, notices.Notice{}))
 			wantBoth(3)
 		}
 		for i, id := range []string{"skipped", tasks[2].Event.ID, tasks[3].Event.ID} {
-			t.must(t.store.Redeliver(t.Context(), "acct", "webhook", id))
+			t.must(t.store.Redeliver(t.Context(), "acct", "webhook", id, notices.Notice{}))
 			wantBoth(4 + i)
 		}
-		t.must(t.store.DeleteWebhook(t.Context(), "acct", "webhook", nil))
+		t.must(t.store.DeleteWebhook(t.Context(), "acct", "webhook", nil, notices.Notice{}))
 		wantBoth(0)
 	})
 
@@ -173,7 +174,7 @@ func backlogs(run runner) {
 		wantOldest(t, "", "b", "2")
 		wantSame(t, "OldestDue of an inactive webhook", backlog(t, "a").OldestDue, time.Time{})
 		t.setActive("a", "a", true)
-		t.must(t.store.DeleteWebhook(t.Context(), "b", "b", nil))
+		t.must(t.store.DeleteWebhook(t.Context(), "b", "b", nil, notices.Notice{}))
 		t.settle(settlement(t.claim(webhooks.Claim{Limit: 1, Cap: each(9), Lease: longLease})[0], webhooks.Deliver))
 		wantOldest(t, "", "a", "3")
 	})

@@ -6,6 +6,7 @@ import (
 
 	"github.com/storageapi/storageapi/apikeys"
 	"github.com/storageapi/storageapi/auth"
+	"github.com/storageapi/storageapi/notices"
 )
 
 // keyOf returns a key whose value that is.
@@ -25,7 +26,7 @@ func by(keyID, value string, replaced bool) apikeys.CreateOptions {
 // rotate gives a key another value.
 func (t *tester) rotate(account, id, value string) {
 	t.Helper()
-	_, err := t.store.UpdateKey(t.Context(), account, id, func(key *apikeys.Key) error {
+	_, err := t.store.UpdateKey(t.Context(), account, id, func(key *apikeys.Key, _ *notices.Notice) error {
 		key.Previous, key.Hash = key.Hash, valueHash(value)
 		key.PreviousExpiresAt = some
 		return nil
@@ -51,7 +52,7 @@ func (c creator) callers(run runner) {
 		t.rotate("acct", "caller", "three")
 		t.wantError("by the value before the one before", c.create(t, "acct", "d", by("caller", "one", true)), auth.ErrCredentialChanged)
 
-		t.must(t.store.DeleteKey(t.Context(), "acct", "caller", nil))
+		t.must(t.store.DeleteKey(t.Context(), "acct", "caller", nil, notices.Notice{}))
 		t.wantError("by a key that is deleted", c.create(t, "acct", "d", by("caller", "three", false)), auth.ErrCredentialChanged)
 		t.wantError("by a key that is deleted", c.create(t, "acct", "d", by("caller", "two", true)), auth.ErrCredentialChanged)
 		wantSame(t, "exists", c.exists(t, "acct", "d"), false)
@@ -72,7 +73,7 @@ func (c creator) callers(run runner) {
 			var deleted atomic.Bool
 			inParallel(5, func(i int) {
 				if i == 0 {
-					t.must(t.store.DeleteKey(t.Context(), account, "caller of "+account, nil))
+					t.must(t.store.DeleteKey(t.Context(), account, "caller of "+account, nil, notices.Notice{}))
 					deleted.Store(true)
 					return
 				}

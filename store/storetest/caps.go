@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/storageapi/storageapi/notices"
 	"github.com/storageapi/storageapi/webhooks"
 )
 
@@ -171,7 +172,7 @@ func webhookCaps(run runner) {
 
 	run("ids without a webhook are ignored", func(t *tester) {
 		four(t)
-		t.must(t.store.DeleteWebhook(t.Context(), "a", "a", nil))
+		t.must(t.store.DeleteWebhook(t.Context(), "a", "a", nil, notices.Notice{}))
 		of := map[string]int{"a": 5, "unknown": 5, "A": 0, "b": 3}
 		claim := webhooks.Claim{Limit: many, Cap: caps(1, of)}
 		wantSame(t, "number of tasks", t.claimCounts(claim), map[string]int{"b": 3, "c": 1, "d": 1})
@@ -196,7 +197,7 @@ func webhookCaps(run runner) {
 		t.setActive("c", "c", true)
 		wantSame(t, "number of tasks with one that was before", claim(7, map[string]int{"a": 0}), map[string]int{"c": 1})
 		wantSame(t, "number of tasks with a at 0", claim(7, map[string]int{"a": 0, "c": 0}), map[string]int{})
-		t.must(t.store.DeleteWebhook(t.Context(), "a", "a", nil))
+		t.must(t.store.DeleteWebhook(t.Context(), "a", "a", nil, notices.Notice{}))
 		wantSame(t, "number of tasks without a version", claim(0, map[string]int{"c": 2, "d": 2}), map[string]int{"c": 1, "d": 1})
 	})
 

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/storageapi/storageapi/notices"
 	"github.com/storageapi/storageapi/webhooks"
 )
 
@@ -121,7 +122,7 @@ func claimDeliveries(run runner) {
 		for i := range 50 {
 			url, ended := numbered("url", i), make(chan error, 1)
 			go func() {
-				_, err := t.store.UpdateWebhook(t.Context(), "acct", "webhook", func(w *webhooks.Webhook) error {
+				_, err := t.store.UpdateWebhook(t.Context(), "acct", "webhook", func(w *webhooks.Webhook, _ *notices.Notice) error {
 					w.URL = url
 					return nil
 				})
@@ -218,7 +219,7 @@ func claimRaces(run runner) {
 			t.enqueueMany(account, 10, 2)
 			inParallel(2, func(i int) {
 				if i == 0 {
-					t.wantError("DeleteWebhook", t.store.DeleteWebhook(t.Context(), account, account+" deleted", nil), nil)
+					t.wantError("DeleteWebhook", t.store.DeleteWebhook(t.Context(), account, account+" deleted", nil, notices.Notice{}), nil)
 					_, err := t.store.UpdateWebhook(t.Context(), account, account+" off", turnOff)
 					t.wantError("UpdateWebhook", err, nil)
 				}

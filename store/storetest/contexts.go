@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/storageapi/storageapi/apikeys"
+	"github.com/storageapi/storageapi/notices"
 	"github.com/storageapi/storageapi/store"
 	"github.com/storageapi/storageapi/webhooks"
 )
@@ -31,10 +32,7 @@ func (t *tester) someOfAll() webhooks.Task {
 // errors by name.
 func everyMethod(ctx context.Context, s store.Store, task webhooks.Task) iter.Seq2[string, error] {
 	return func(yield func(string, error) bool) {
-		for _, method := range []struct {
-			name string
-			call func() error
-		}{
+		methods := []calledMethod{
 			{"CreateKey", func() error { return s.CreateKey(ctx, newKey("acct", "new key"), apikeys.CreateOptions{}) }},
 			{"KeyByHash", func() error { _, err := s.KeyByHash(ctx, hashOf("acct", "key")); return err }},
 			{"KeyByID", func() error { _, err := s.KeyByID(ctx, "acct", "key"); return err }},
@@ -47,7 +45,7 @@ func everyMethod(ctx context.Context, s store.Store, task webhooks.Task) iter.Se
 			{"RecordKeyUse", func() error {
 				return s.RecordKeyUse(ctx, []apikeys.KeyUse{{Account: "acct", ID: "key", At: some}})
 			}},
-			{"DeleteKey", func() error { return s.DeleteKey(ctx, "acct", "key", nil) }},
+			{"DeleteKey", func() error { return s.DeleteKey(ctx, "acct", "key", nil, notices.Notice{}) }},
 			{"CreateWebhook", func() error { return s.CreateWebhook(ctx, newWebhook("acct", "new webhook"), webhooks.CreateOptions{}) }},
 			{"WebhookByID", func() error { _, err := s.WebhookByID(ctx, "acct", "webhook"); return err }},
 			{"ListWebhooks", func() error { _, err := s.ListWebhooks(ctx, "acct", webhooks.Page{Limit: 9}); return err }},
@@ -77,10 +75,10 @@ func everyMethod(ctx context.Context, s store.Store, task webhooks.Task) iter.Se
 				_, err := s.ListDeliveries(ctx, "acct", "webhook", webhooks.DeliveryQuery{Limit: 9})
 				return err
 			}},
-			{"Redeliver", func() error { return s.Redeliver(ctx, "acct", "webhook", "settled") }},
+			{"Redeliver", func() error { return s.Redeliver(ctx, "acct", "webhook", "settled", notices.Notice{}) }},
 			{"Probe", func() error { return s.Probe(ctx, "acct", "webhook") }},
 			{"CreateRecovery", func() error {
-				return s.CreateRecovery(ctx, newRecovery("other", "another", "new recovery", webhooks.Dead))
+				return s.CreateRecovery(ctx, newRecovery("other", "another", "new recovery", webhooks.Dead), notices.Notice{})
 			}},
 			{"RecoveryByID", func() error { _, err := s.RecoveryByID(ctx, "acct", "recovery"); return err }},
 			{"AdvanceRecovery", func() error { _, err := s.AdvanceRecovery(ctx, 9); return err }},
@@ -95,8 +93,12 @@ func everyMethod(ctx context.Context, s store.Store, task webhooks.Task) iter.Se
 			}},
 			{"AccountSizes", func() error { _, err := s.AccountSizes(ctx, []string{"acct"}); return err }},
 			{"EraseAccount", func() error { _, _, err := s.EraseAccount(ctx, "acct3", 9); return err }},
-			{"DeleteWebhook", func() error { return s.DeleteWebhook(ctx, "acct", "webhook", nil) }},
-		} {
+			{"DeleteWebhook", func() error { return s.DeleteWebhook(ctx, "acct", "webhook", nil, notices.Notice{}) }},
+		}
+		if keepsNotices(s) {
+			methods = append(methods, noticeMethods(ctx, s)...)
+		}
+		for _, method := range methods {
 			if !yield(method.name, method.call()) {
 				return
 			}
@@ -104,8 +106,24 @@ func everyMethod(ctx context.Context, s store.Store, task webhooks.Task) iter.Se
 	}
 }
 
-func rename(key *apikeys.Key) error     { key.Name = "renamed"; return nil }
-func turnOff(w *webhooks.Webhook) error { w.Active = false; return nil }
+// A calledMethod is a method, to be called in a way that would succeed.
+type calledMethod struct {
+	name string
+	call func() error
+}
+
+func noticeMethods(ctx context.Context, s store.Store) []calledMethod {
+	return []calledMethod{
+		{"AddNotices", func() error { _, err := s.AddNotices(ctx, []notices.Notice{newNotice("acct", "notice")}); return err }},
+		{"ListNotices", func() error { _, err := s.ListNotices(ctx, "acct", notices.Query{Limit: 9}); return err }},
+		{"PendingNotices", func() error { _, err := s.PendingNotices(ctx, 0, 9); return err }},
+		{"TakeNotices", func() error { return s.TakeNotices(ctx, []uint64{1}) }},
+		{"LeaseNotices", func() error { _, err := s.LeaseNotices(ctx, "holder", longLease); return err }},
+	}
+}
+
+func rename(key *apikeys.Key, _ *notices.Notice) error     { key.Name = "renamed"; return nil }
+func turnOff(w *webhooks.Webhook, _ *notices.Notice) error { w.Active = false; return nil }
 
 // contexts tests what both contracts say of contexts.
 func contexts(run runner) {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/storageapi/storageapi/apikeys"
+	"github.com/storageapi/storageapi/notices"
 	"github.com/storageapi/storageapi/webhooks"
 )
 
@@ -28,7 +29,9 @@ var keyCreator = creator{
 	createOther: func(t *tester, account, id string, options apikeys.CreateOptions) error {
 		return t.store.CreateWebhook(t.Context(), newWebhook(account, id), webhooks.CreateOptions(options))
 	},
-	remove: func(t *tester, account, id string) error { return t.store.DeleteKey(t.Context(), account, id, nil) },
+	remove: func(t *tester, account, id string) error {
+		return t.store.DeleteKey(t.Context(), account, id, nil, notices.Notice{})
+	},
 	exists: func(t *tester, account, id string) bool {
 		_, err := t.store.KeyByID(t.Context(), account, id)
 		return !errors.Is(err, apikeys.ErrNotFound)
@@ -44,7 +47,9 @@ var keyCreator = creator{
 var webhookCreator = creator{
 	create:      keyCreator.createOther,
 	createOther: keyCreator.create,
-	remove:      func(t *tester, account, id string) error { return t.store.DeleteWebhook(t.Context(), account, id, nil) },
+	remove: func(t *tester, account, id string) error {
+		return t.store.DeleteWebhook(t.Context(), account, id, nil, notices.Notice{})
+	},
 	exists: func(t *tester, account, id string) bool {
 		_, err := t.store.WebhookByID(t.Context(), account, id)
 		return !errors.Is(err, webhooks.ErrNotFound)

@@ -6,10 +6,12 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"runtime"
+	"slices"
 	"sync"
 	"time"
 
 	"github.com/storageapi/storageapi/apikeys"
+	"github.com/storageapi/storageapi/notices"
 	"github.com/storageapi/storageapi/store"
 	"github.com/storageapi/storageapi/webhooks"
 )
@@ -26,6 +28,18 @@ type cut struct {
 
 var errStale = errors.New("the settlement is stale")
 
+// tells are the steps of cuts that have a notice, under their name.
+var tells = map[string]bool{
+	"CreateKey": true, "UpdateKey": true, "DeleteKey": true, "CreateWebhook": true, "UpdateWebhook": true, "DeleteWebhook": true,
+	"CreateRecovery": true, "SettleDeliveries": true,
+}
+
+// told reports whether the account has the notice.
+func (t *tester) told(account, id string) bool {
+	t.Helper()
+	return keepsNotices(t.store) && slices.Contains(t.noticeIDs(account, notices.Query{}), id)
+}
+
 // cuts returns steps of every kind, n of each, none of which is about what another is
 // about.
 func (t *tester) cuts(n int) []*cut {
@@ -34,8 +48,15 @@ func (t *tester) cuts(n int) []*cut {
 	for i := range n {
 		account := numbered("account", i)
 		add := func(name string, do func(ctx context.Context, s store.Store) error, done func(t *tester) bool) {
-			list = append(list, &cut{name: name + " of " + account, do: do, done: done})
+			list = append(list, &cut{name: name + " of " + account, do: do, done: func(t *tester) bool {
+				is := done(t)
+				if told := t.told(account, name); tells[name] && told != is && keepsNotices(t.store) {
+					t.Errorf("%s of %s is done: %v, and told of: %v", name, account, is, told)
+				}
+				return is
+			}})
 		}
+		note := func(name string) notices.Notice { return newNotice(account, name) }
 		found := func(err, notFound error) func(*tester) bool {
 			return func(t *tester) bool {
 				if err != nil && !errors.Is(err, notFound) {
@@ -46,13 +67,16 @@ func (t *tester) cuts(n int) []*cut {
 		}
 		t.createKeys(newKey(account, "kept"), newKey(account, "deleted"))
 		add("CreateKey", func(ctx context.Context, s store.Store) error {
-			return s.CreateKey(ctx, newKey(account, "new"), apikeys.CreateOptions{})
+			return s.CreateKey(ctx, newKey(account, "new"), apikeys.CreateOptions{Notice: note("CreateKey")})
 		}, func(t *tester) bool {
 			_, err := t.store.KeyByHash(t.Context(), hashOf(account, "new"))
 			return found(err, apikeys.ErrNotFound)(t)
 		})
 		add("UpdateKey", func(ctx context.Context, s store.Store) error {
-			_, err := s.UpdateKey(ctx, account, "kept", func(key *apikeys.Key) error { key.Hash = hashOf(account, "rotated"); return nil })
+			_, err := s.UpdateKey(ctx, account, "kept", func(key *apikeys.Key, notice *notices.Notice) error {
+				key.Hash, *notice = hashOf(account, "rotated"), note("UpdateKey")
+				return nil
+			})
 			return err
 		}, func(t *tester) bool {
 			_, err := t.store.KeyByHash(t.Context(), hashOf(account, "rotated"))
@@ -61,7 +85,9 @@ func (t *tester) cuts(n int) []*cut {
 		add("RecordKeyUse", func(ctx context.Context, s store.Store) error {
 			return s.RecordKeyUse(ctx, []apikeys.KeyUse{{Account: account, ID: "kept", At: some}})
 		}, func(t *tester) bool { return !t.key(account, "kept").LastUsedAt.IsZero() })
-		add("DeleteKey", func(ctx context.Context, s store.Store) error { return s.DeleteKey(ctx, account, "deleted", nil) },
+		add("DeleteKey", func(ctx context.Context, s store.Store) error {
+			return s.DeleteKey(ctx, account, "deleted", nil, note("DeleteKey"))
+		},
 			func(t *tester) bool {
 				_, err := t.store.KeyByHash(t.Context(), hashOf(account, "deleted"))
 				return !found(err, apikeys.ErrNotFound)(t)
@@ -74,14 +100,17 @@ func (t *tester) cuts(n int) []*cut {
 			return found(err, webhooks.ErrNotFound)(t)
 		}
 		add("CreateWebhook", func(ctx context.Context, s store.Store) error {
-			return s.CreateWebhook(ctx, newWebhook(account, id("new")), webhooks.CreateOptions{})
+			return s.CreateWebhook(ctx, newWebhook(account, id("new")), webhooks.CreateOptions{Notice: note("CreateWebhook")})
 		}, func(t *tester) bool { return webhook(t, "new") })
 		add("UpdateWebhook", func(ctx context.Context, s store.Store) error {
-			_, err := s.UpdateWebhook(ctx, account, id("kept"), turnOff)
+			_, err := s.UpdateWebhook(ctx, account, id("kept"), func(w *webhooks.Webhook, notice *notices.Notice) error {
+				*notice = note("UpdateWebhook")
+				return turnOff(w, nil)
+			})
 			return err
 		}, func(t *tester) bool { return !t.webhook(account, id("kept")).Active })
 		add("DeleteWebhook", func(ctx context.Context, s store.Store) error {
-			return s.DeleteWebhook(ctx, account, id("deleted"), nil)
+			return s.DeleteWebhook(ctx, account, id("deleted"), nil, note("DeleteWebhook"))
 		}, func(t *tester) bool { return !webhook(t, "deleted") })
 
 		event := func(t *tester, eventID string) bool {
@@ -117,7 +146,7 @@ func (t *tester) cuts(n int) []*cut {
 			return len(fresh) == 0
 		})
 		add("CreateRecovery", func(ctx context.Context, s store.Store) error {
-			return s.CreateRecovery(ctx, newRecovery(account, id("kept"), id("recovery"), webhooks.Dead))
+			return s.CreateRecovery(ctx, newRecovery(account, id("kept"), id("recovery"), webhooks.Dead), note("CreateRecovery"))
 		}, func(t *tester) bool {
 			_, err := t.store.RecoveryByID(t.Context(), account, id("recovery"))
 			return found(err, webhooks.ErrNotFound)(t)
@@ -127,8 +156,12 @@ func (t *tester) cuts(n int) []*cut {
 		t.createWebhooks(newWebhook(settled, settled))
 		t.enqueue(newEvent(settled, "event"), 1)
 		task := t.claimAll(1)[0]
+		t.updateWebhook(settled, settled, func(w *webhooks.Webhook) { w.FailingSince, w.WarnedAt = some, some })
+		recovered := note("SettleDeliveries")
 		add("SettleDeliveries", func(ctx context.Context, s store.Store) error {
-			stale, err := s.SettleDeliveries(ctx, []webhooks.Settlement{settlement(task, webhooks.Deliver)})
+			ended := settlement(task, webhooks.Deliver)
+			ended.Recovered = &recovered
+			stale, err := s.SettleDeliveries(ctx, []webhooks.Settlement{ended})
 			if err == nil && len(stale) > 0 {
 				return errStale
 			}
@@ -221,10 +254,10 @@ func cutting(run runner) {
 		t.createKeys(newKey("acct", "held"))
 		under, release, updated := make(chan struct{}), make(chan struct{}), make(chan error, 1)
 		go func() {
-			_, err := t.store.UpdateKey(t.Context(), "acct", "held", func(key *apikeys.Key) error {
+			_, err := t.store.UpdateKey(t.Context(), "acct", "held", func(key *apikeys.Key, _ *notices.Notice) error {
 				close(under)
 				<-release
-				return rename(key)
+				return rename(key, nil)
 			})
 			updated <- err
 		}()
@@ -266,18 +299,18 @@ func cutting(run runner) {
 		t.createWebhooks(webhook)
 		for name, call := range map[string]func() error{
 			"UpdateKey": func() error {
-				_, err := t.store.UpdateKey(t.Context(), "acct", "key", func(key *apikeys.Key) error { key.Name = "changed"; runtime.Goexit(); return nil })
+				_, err := t.store.UpdateKey(t.Context(), "acct", "key", func(key *apikeys.Key, _ *notices.Notice) error { key.Name = "changed"; runtime.Goexit(); return nil })
 				return err
 			},
 			"DeleteKey": func() error {
-				return t.store.DeleteKey(t.Context(), "acct", "key", func(apikeys.Key) error { runtime.Goexit(); return nil })
+				return t.store.DeleteKey(t.Context(), "acct", "key", func(apikeys.Key) error { runtime.Goexit(); return nil }, notices.Notice{})
 			},
 			"UpdateWebhook": func() error {
-				_, err := t.store.UpdateWebhook(t.Context(), "acct", "webhook", func(w *webhooks.Webhook) error { w.URL = "changed"; runtime.Goexit(); return nil })
+				_, err := t.store.UpdateWebhook(t.Context(), "acct", "webhook", func(w *webhooks.Webhook, _ *notices.Notice) error { w.URL = "changed"; runtime.Goexit(); return nil })
 				return err
 			},
 			"DeleteWebhook": func() error {
-				return t.store.DeleteWebhook(t.Context(), "acct", "webhook", func(webhooks.Webhook) error { runtime.Goexit(); return nil })
+				return t.store.DeleteWebhook(t.Context(), "acct", "webhook", func(webhooks.Webhook) error { runtime.Goexit(); return nil }, notices.Notice{})
 			},
 			"UpdateAlert": func() error {
 				_, err := t.store.UpdateAlert(t.Context(), "acct", "metric", func(step *webhooks.AlertStep) error { step.State = []byte("changed"); runtime.Goexit(); return nil })

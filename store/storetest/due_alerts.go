@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strconv"
 
+	"github.com/storageapi/storageapi/notices"
 	"github.com/storageapi/storageapi/webhooks"
 )
 
@@ -25,7 +26,7 @@ func dueAlerts(run runner) {
 		for what, do := range map[string]func(){
 			"created": func() { t.createWebhooks(newWebhook("acct", "a")) },
 			"updated": func() { t.updateWebhook("acct", "a", func(*webhooks.Webhook) {}) },
-			"deleted": func() { t.must(t.store.DeleteWebhook(t.Context(), "acct", "a", nil)) },
+			"deleted": func() { t.must(t.store.DeleteWebhook(t.Context(), "acct", "a", nil, notices.Notice{})) },
 		} {
 			if what != "created" {
 				t.createWebhooks(newWebhook("acct", "a"))
@@ -37,7 +38,7 @@ func dueAlerts(run runner) {
 			t.wantDue()
 			wantSame(t, "Due then", due(t, "acct", webhooks.MetricBalance), false)
 			if what != "deleted" {
-				t.must(t.store.DeleteWebhook(t.Context(), "acct", "a", nil))
+				t.must(t.store.DeleteWebhook(t.Context(), "acct", "a", nil, notices.Notice{}))
 				due(t, "acct", webhooks.MetricBalance)
 			}
 		}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/storageapi/storageapi/apikeys"
+	"github.com/storageapi/storageapi/notices"
 	"github.com/storageapi/storageapi/signing"
 	"github.com/storageapi/storageapi/store"
 	"github.com/storageapi/storageapi/webhooks"
@@ -38,6 +39,7 @@ func RunDurable(t *testing.T, open func(t *testing.T, dir string) store.Store) {
 	durablePurges(reopened)
 	durableAlerts(reopened)
 	durableFileScan(reopened)
+	durableNotices(reopened)
 }
 
 // durableRecords tests keys, webhooks and events.
@@ -50,7 +52,7 @@ func durableRecords(reopened func(name string, before, after func(*tester))) {
 			{Account: "acct", ID: "used", Hash: used.Previous, At: some.Add(time.Second)},
 		}))
 		changed = t.updateKey("changed", func(key *apikeys.Key) { key.Name, key.Hash = "renamed", hashOf("new") })
-		t.must(t.store.DeleteKey(t.Context(), "acct", "gone", nil))
+		t.must(t.store.DeleteKey(t.Context(), "acct", "gone", nil, notices.Notice{}))
 	}, func(t *tester) {
 		for _, key := range []apikeys.Key{used, changed} {
 			t.wantKeyAt(key.Hash, key)
@@ -86,7 +88,7 @@ func durableRecords(reopened func(name string, before, after func(*tester))) {
 		off = t.updateWebhook("acct", "off", func(w *webhooks.Webhook) {
 			w.Active, w.URL, w.OffReason = false, "changed", webhooks.OffFailing
 		})
-		t.must(t.store.DeleteWebhook(t.Context(), "acct", "gone", nil))
+		t.must(t.store.DeleteWebhook(t.Context(), "acct", "gone", nil, notices.Notice{}))
 	}, func(t *tester) {
 		list, err := t.store.ListWebhooks(t.Context(), "acct", webhooks.Page{Limit: 9})
 		t.must(err)
@@ -115,7 +117,7 @@ func durableRecords(reopened func(name string, before, after func(*tester))) {
 				t.settle(settlement(task, webhooks.Release))
 			}
 		}
-		t.must(t.store.DeleteWebhook(t.Context(), "acct", "b", nil))
+		t.must(t.store.DeleteWebhook(t.Context(), "acct", "b", nil, notices.Notice{}))
 	}, func(t *tester) {
 		for id, want := range map[string]int{"unheard": 0, "owed": 2, "settled": 2} {
 			t.enqueue(newEvent("acct", id), want)
@@ -222,7 +224,7 @@ func durableDeliveries(reopened func(name string, before, after func(*tester))) 
 		t.enqueueMany("acct", 3, 1)
 		tasks := t.claimAll(3)
 		t.settle(settlement(tasks[0], webhooks.Deliver))
-		t.must(t.store.DeleteWebhook(t.Context(), "acct", "webhook", nil))
+		t.must(t.store.DeleteWebhook(t.Context(), "acct", "webhook", nil, notices.Notice{}))
 		wantSame(t, "number of deliveries", len(t.deliveries("acct", tasks[0].Event.ID)), 1)
 	}, func(t *tester) {
 		_, err := t.store.WebhookByID(t.Context(), "acct", "webhook")

@@ -3,6 +3,7 @@ package storetest
 import (
 	"time"
 
+	"github.com/storageapi/storageapi/notices"
 	"github.com/storageapi/storageapi/webhooks"
 )
 
@@ -49,7 +50,7 @@ func durableHistory(reopened func(name string, before, after func(*tester))) {
 
 		// What was skipped is known, and can still be redelivered.
 		t.enqueue(newEvent("acct", "skipped"), 0)
-		t.must(t.store.Redeliver(t.Context(), "acct", "webhook", "skipped"))
+		t.must(t.store.Redeliver(t.Context(), "acct", "webhook", "skipped", notices.Notice{}))
 		wantSame(t, "Task.Event", t.claimAll(1)[0].Event, newEvent("acct", "skipped"))
 	})
 
@@ -58,7 +59,7 @@ func durableHistory(reopened func(name string, before, after func(*tester))) {
 		t.createWebhooks(newWebhook("acct", "webhook"))
 		t.inEachState("acct", "webhook")
 		for _, id := range []string{"delivered", "dead", "skipped", "pending"} {
-			t.must(t.store.Redeliver(t.Context(), "acct", "webhook", id))
+			t.must(t.store.Redeliver(t.Context(), "acct", "webhook", id, notices.Notice{}))
 		}
 		for _, task := range t.claimAll(4) {
 			if task.Event.ID == "dead" {
@@ -87,11 +88,11 @@ func durableHistory(reopened func(name string, before, after func(*tester))) {
 		t.inEachState("acct", "webhook")
 		settled = []webhooks.Delivery{t.delivery("acct", "dead"), t.delivery("acct", "delivered")}
 		for _, d := range settled {
-			t.must(t.store.Redeliver(t.Context(), "acct", "webhook", d.EventID))
+			t.must(t.store.Redeliver(t.Context(), "acct", "webhook", d.EventID, notices.Notice{}))
 		}
-		t.must(t.store.Redeliver(t.Context(), "acct", "webhook", "skipped"))
+		t.must(t.store.Redeliver(t.Context(), "acct", "webhook", "skipped", notices.Notice{}))
 	}, func(t *tester) {
-		t.must(t.store.DeleteWebhook(t.Context(), "acct", "webhook", nil))
+		t.must(t.store.DeleteWebhook(t.Context(), "acct", "webhook", nil, notices.Notice{}))
 		for _, d := range settled {
 			wantSame(t, "EventDeliveries", t.delivery("acct", d.EventID), d)
 		}

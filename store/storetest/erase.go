@@ -6,6 +6,7 @@ import (
 
 	"github.com/storageapi/storageapi/apikeys"
 	"github.com/storageapi/storageapi/auth"
+	"github.com/storageapi/storageapi/notices"
 	"github.com/storageapi/storageapi/store"
 	"github.com/storageapi/storageapi/webhooks"
 )
@@ -56,7 +57,7 @@ func (t *tester) fillAccount(account string) webhooks.Task {
 		t.settle(end)
 	}
 	t.settle(settlement(claim("gone"), webhooks.Deliver))
-	t.must(t.store.DeleteWebhook(t.Context(), account, id("gone"), nil))
+	t.must(t.store.DeleteWebhook(t.Context(), account, id("gone"), nil, notices.Notice{}))
 	t.createRecoveries(newRecovery(account, id("on"), id("recovery"), webhooks.Dead))
 	t.updateAlert(account, webhooks.MetricBalance, keepState("state"))
 	t.updateAlert(account, "metric", func(step *webhooks.AlertStep) error { step.State, step.Deferrable = []byte("later"), true; return nil })
@@ -95,7 +96,7 @@ func (t *tester) wantNothing(account string) {
 		t.wantError("KeyByID", err, apikeys.ErrNotFound)
 		_, err = t.store.UpdateKey(ctx, account, id(name), rename)
 		t.wantError("UpdateKey", err, apikeys.ErrNotFound)
-		t.wantError("DeleteKey", t.store.DeleteKey(ctx, account, id(name), nil), apikeys.ErrNotFound)
+		t.wantError("DeleteKey", t.store.DeleteKey(ctx, account, id(name), nil, notices.Notice{}), apikeys.ErrNotFound)
 		t.must(t.store.RecordKeyUse(ctx, []apikeys.KeyUse{{Account: account, ID: id(name), At: some}}))
 	}
 	for _, name := range []string{"on", "off", "gone"} {
@@ -103,11 +104,11 @@ func (t *tester) wantNothing(account string) {
 		t.wantError("WebhookByID", err, webhooks.ErrNotFound)
 		_, err = t.store.UpdateWebhook(ctx, account, id(name), turnOff)
 		t.wantError("UpdateWebhook", err, webhooks.ErrNotFound)
-		t.wantError("DeleteWebhook", t.store.DeleteWebhook(ctx, account, id(name), nil), webhooks.ErrNotFound)
+		t.wantError("DeleteWebhook", t.store.DeleteWebhook(ctx, account, id(name), nil, notices.Notice{}), webhooks.ErrNotFound)
 		_, err = t.store.ListDeliveries(ctx, account, id(name), webhooks.DeliveryQuery{Limit: 9})
 		t.wantError("ListDeliveries", err, webhooks.ErrNotFound)
 		t.wantError("Probe", t.store.Probe(ctx, account, id(name)), webhooks.ErrNotFound)
-		t.wantError("CreateRecovery", t.store.CreateRecovery(ctx, newRecovery(account, id(name), "new", webhooks.Dead)), webhooks.ErrNotFound)
+		t.wantError("CreateRecovery", t.store.CreateRecovery(ctx, newRecovery(account, id(name), "new", webhooks.Dead), notices.Notice{}), webhooks.ErrNotFound)
 		backlog, err := t.store.Backlog(ctx, id(name))
 		t.must(err)
 		wantSame(t, "Backlog", backlog, webhooks.Backlog{})
@@ -115,7 +116,7 @@ func (t *tester) wantNothing(account string) {
 	for _, event := range []string{id("nobody's"), numbered(account, 0), numbered(account, 1), numbered(account, 2), id("once"), id("fresh")} {
 		_, err := t.store.EventDeliveries(ctx, account, event)
 		t.wantError("EventDeliveries of "+event, err, webhooks.ErrNotFound)
-		t.wantError("Redeliver", t.store.Redeliver(ctx, account, id("on"), event), webhooks.ErrNotFound)
+		t.wantError("Redeliver", t.store.Redeliver(ctx, account, id("on"), event, notices.Notice{}), webhooks.ErrNotFound)
 	}
 	_, err = t.store.RecoveryByID(ctx, account, id("recovery"))
 	t.wantError("RecoveryByID", err, webhooks.ErrNotFound)

@@ -3,6 +3,7 @@ package storetest
 import (
 	"time"
 
+	"github.com/storageapi/storageapi/notices"
 	"github.com/storageapi/storageapi/webhooks"
 )
 
@@ -59,8 +60,8 @@ func eventDeliveries(run runner) {
 				t.settle(settlement(task, webhooks.Retry))
 			}
 		}
-		t.must(t.store.DeleteWebhook(t.Context(), "acct", "b", nil))
-		t.must(t.store.DeleteWebhook(t.Context(), "acct", "c", nil)) // leased
+		t.must(t.store.DeleteWebhook(t.Context(), "acct", "b", nil, notices.Notice{}))
+		t.must(t.store.DeleteWebhook(t.Context(), "acct", "c", nil, notices.Notice{})) // leased
 		wantSame(t, "WebhookID", t.delivery("acct", "event").WebhookID, "a")
 	})
 
@@ -81,7 +82,7 @@ func eventDeliveries(run runner) {
 		want["pending"], want["skipped"] = nil, nil
 
 		for id := range want {
-			t.must(t.store.Redeliver(t.Context(), "acct", "webhook", id))
+			t.must(t.store.Redeliver(t.Context(), "acct", "webhook", id, notices.Notice{}))
 		}
 		for _, task := range t.claimAll(5) {
 			switch task.Event.ID {
@@ -89,7 +90,7 @@ func eventDeliveries(run runner) {
 			case "twice": // and once more
 				t.settle(settlement(task, webhooks.GiveUp))
 				want["twice"] = t.deliveries("acct", "twice")
-				t.must(t.store.Redeliver(t.Context(), "acct", "webhook", "twice"))
+				t.must(t.store.Redeliver(t.Context(), "acct", "webhook", "twice", notices.Notice{}))
 			case "dead": // another failure
 				t.settle(settlement(task, webhooks.Retry))
 				want["dead"][0].Attempts = append(want["dead"][0].Attempts, attemptOf(task))
@@ -97,7 +98,7 @@ func eventDeliveries(run runner) {
 				t.settle(settlement(task, webhooks.Release))
 			}
 		}
-		t.must(t.store.DeleteWebhook(t.Context(), "acct", "webhook", nil))
+		t.must(t.store.DeleteWebhook(t.Context(), "acct", "webhook", nil, notices.Notice{}))
 		for id, list := range want {
 			wantSame(t, "EventDeliveries of "+id, t.deliveries("acct", id), list)
 		}

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/storageapi/storageapi/notices"
 	"github.com/storageapi/storageapi/webhooks"
 )
 
@@ -76,7 +77,7 @@ func failedDeliveries(run runner) {
 		for range 3 {
 			t.end(webhooks.Retry)
 			wantFailed(t, "event")
-			t.must(t.store.Redeliver(t.Context(), "acct", "webhook", "event"))
+			t.must(t.store.Redeliver(t.Context(), "acct", "webhook", "event", notices.Notice{}))
 			wantFailed(t, "event")
 		}
 		t.end(webhooks.Deliver)
@@ -87,7 +88,7 @@ func failedDeliveries(run runner) {
 		t.createWebhooks(newWebhook("acct", "webhook"))
 		again := func() {
 			t.Helper()
-			t.must(t.store.Redeliver(t.Context(), "acct", "webhook", "event"))
+			t.must(t.store.Redeliver(t.Context(), "acct", "webhook", "event", notices.Notice{}))
 		}
 		t.enqueue(newEvent("acct", "event"), 1)
 		t.end(webhooks.GiveUp)
@@ -112,7 +113,7 @@ func failedDeliveries(run runner) {
 			t.enqueue(newEvent("acct", id), 0)
 			t.setActive("acct", "webhook", true)
 			wantFailed(t, id)
-			t.must(t.store.Redeliver(t.Context(), "acct", "webhook", id))
+			t.must(t.store.Redeliver(t.Context(), "acct", "webhook", id, notices.Notice{}))
 			wantFailed(t)
 			t.end(outcome)
 		}
@@ -164,7 +165,7 @@ func failedDeliveries(run runner) {
 				seen[id] = true
 			}
 			for _, id := range []string{all[i], all[n-1-i]} { // one that came, one that did not
-				t.must(t.store.Redeliver(t.Context(), "acct", "webhook", id))
+				t.must(t.store.Redeliver(t.Context(), "acct", "webhook", id, notices.Notice{}))
 				t.end(webhooks.Deliver)
 				left[id] = true
 			}
@@ -180,7 +181,7 @@ func failedDeliveries(run runner) {
 		t.createWebhooks(newWebhook("acct", "webhook"), newWebhook("acct", "other"))
 		t.settleEvent(newEvent("acct", "of both"), 2, webhooks.GiveUp)
 		wantFailed(t, "of both")
-		t.must(t.store.DeleteWebhook(t.Context(), "acct", "webhook", nil))
+		t.must(t.store.DeleteWebhook(t.Context(), "acct", "webhook", nil, notices.Notice{}))
 		_, err := t.store.ListDeliveries(t.Context(), "acct", "webhook", webhooks.DeliveryQuery{Failed: true, Limit: 9})
 		t.wantError("ListDeliveries", err, webhooks.ErrNotFound)
 		query := webhooks.DeliveryQuery{Failed: true}
@@ -201,7 +202,7 @@ func failedDeliveries(run runner) {
 				t.setActive("acct", "webhook", random.IntN(4) > 0)
 			case 4:
 				if n > 0 {
-					t.must(t.store.Redeliver(t.Context(), "acct", "webhook", numbered("event", random.IntN(n))))
+					t.must(t.store.Redeliver(t.Context(), "acct", "webhook", numbered("event", random.IntN(n)), notices.Notice{}))
 				}
 			default:
 				var ends []webhooks.Settlement

@@ -3,6 +3,7 @@ package storetest
 import (
 	"time"
 
+	"github.com/storageapi/storageapi/notices"
 	"github.com/storageapi/storageapi/webhooks"
 )
 
@@ -226,7 +227,7 @@ func failing(run runner) {
 		inParallel(2, func(i int) {
 			for n, task := range tasks {
 				if i == 0 {
-					_, err := t.store.UpdateWebhook(t.Context(), "acct", "webhook", func(w *webhooks.Webhook) error {
+					_, err := t.store.UpdateWebhook(t.Context(), "acct", "webhook", func(w *webhooks.Webhook, _ *notices.Notice) error {
 						w.BalanceThreshold, w.WarnedAt = webhooks.Amount(n), at(time.Duration(n))
 						return nil
 					})

@@ -3,6 +3,7 @@ package storetest
 import (
 	"time"
 
+	"github.com/storageapi/storageapi/notices"
 	"github.com/storageapi/storageapi/webhooks"
 )
 
@@ -114,7 +115,7 @@ func failingAgain(run runner) {
 		want("b", "a")
 		t.updateWebhook("acct", "b", func(w *webhooks.Webhook) { w.EndFailing() })
 		want("a")
-		t.must(t.store.DeleteWebhook(t.Context(), "acct", "a", nil))
+		t.must(t.store.DeleteWebhook(t.Context(), "acct", "a", nil, notices.Notice{}))
 		want()
 	})
 

@@ -3,6 +3,7 @@ package storetest
 import (
 	"time"
 
+	"github.com/storageapi/storageapi/notices"
 	"github.com/storageapi/storageapi/webhooks"
 )
 
@@ -77,7 +78,7 @@ func finished(run runner) {
 		t.createWebhooks(newWebhook("gone", "gone"))
 		t.enqueue(newEvent("gone", "event"), 1)
 		gone := t.claimAll(1)[0]
-		t.must(t.store.DeleteWebhook(t.Context(), "gone", "gone", nil))
+		t.must(t.store.DeleteWebhook(t.Context(), "gone", "gone", nil, notices.Notice{}))
 		t.createWebhooks(newWebhook("acct", "webhook"))
 		t.enqueueMany("acct", 20, 1)
 		claim := webhooks.Claim{Limit: 99, Cap: each(4), Lease: longLease}
@@ -144,9 +145,9 @@ func finished(run runner) {
 			t.must(err)
 			wantSame(t, "Backlog", backlog, webhooks.Backlog{Pending: 3})
 		}
-		t.must(t.store.Redeliver(t.Context(), "acct", "webhook", tasks[0].Event.ID))
+		t.must(t.store.Redeliver(t.Context(), "acct", "webhook", tasks[0].Event.ID, notices.Notice{}))
 		t.claimAll(0)
-		t.must(t.store.DeleteWebhook(t.Context(), "acct", "webhook", nil))
+		t.must(t.store.DeleteWebhook(t.Context(), "acct", "webhook", nil, notices.Notice{}))
 		for _, task := range tasks {
 			t.wantStale(settlement(task, webhooks.Deliver))
 		}

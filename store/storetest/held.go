@@ -3,6 +3,7 @@ package storetest
 import (
 	"time"
 
+	"github.com/storageapi/storageapi/notices"
 	"github.com/storageapi/storageapi/webhooks"
 )
 
@@ -58,7 +59,7 @@ func held(run runner) {
 		t.settleEvent(newEvent("acct", "1"), 1, webhooks.GiveUp)
 		t.settleEvent(newEvent("acct", "2"), 1, webhooks.GiveUp)
 		hold(t, true, "a")
-		t.must(t.store.Redeliver(t.Context(), "acct", "a", "1"))
+		t.must(t.store.Redeliver(t.Context(), "acct", "a", "1", notices.Notice{}))
 		t.createRecoveries(newRecovery("acct", "a", "recovery", webhooks.Dead))
 		for more := true; more; {
 			var err error
@@ -164,7 +165,7 @@ func held(run runner) {
 		wantSame(t, "after one that was before all", list(webhooks.Page{Limit: 9, After: "e"}), []string{"d", "c", "a"})
 		wantSame(t, "past the end", list(webhooks.Page{Limit: 2, After: "a"}), nil)
 		hold(t, false, "a")
-		t.must(t.store.DeleteWebhook(t.Context(), "acct", "d", nil))
+		t.must(t.store.DeleteWebhook(t.Context(), "acct", "d", nil, notices.Notice{}))
 		wantSame(t, "once one was released and one deleted", list(all), []string{"c"})
 	})
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/storageapi/storageapi/apikeys"
+	"github.com/storageapi/storageapi/notices"
 	"github.com/storageapi/storageapi/scopes"
 )
 
@@ -49,7 +50,7 @@ func updateKey(run runner) {
 				func(key *apikeys.Key) { key.Hash, key.Previous = taken, hashOf("free") },
 				func(key *apikeys.Key) { key.Hash, key.Previous = hashOf("free"), taken },
 			} {
-				_, err := t.store.UpdateKey(t.Context(), "acct", "key", func(key *apikeys.Key) error {
+				_, err := t.store.UpdateKey(t.Context(), "acct", "key", func(key *apikeys.Key, _ *notices.Notice) error {
 					change(key)
 					return nil
 				})
@@ -80,7 +81,7 @@ func updateKey(run runner) {
 	run("nothing is stored if change returns an error", func(t *tester) {
 		key := rotatedKey("acct", "key")
 		t.createKeys(key)
-		_, err := t.store.UpdateKey(t.Context(), "acct", "key", func(key *apikeys.Key) error {
+		_, err := t.store.UpdateKey(t.Context(), "acct", "key", func(key *apikeys.Key, _ *notices.Notice) error {
 			key.Name, key.Hash = "changed", hashOf("changed")
 			return fmt.Errorf("wrapped: %w", errChange)
 		})
@@ -127,7 +128,7 @@ func updateKey(run runner) {
 		}
 		won := make([]bool, goroutines)
 		inParallel(goroutines, func(i int) {
-			_, err := t.store.UpdateKey(t.Context(), "acct", numbered("key", i), func(key *apikeys.Key) error {
+			_, err := t.store.UpdateKey(t.Context(), "acct", numbered("key", i), func(key *apikeys.Key, _ *notices.Notice) error {
 				key.Hash = hashOf("wanted")
 				return nil
 			})
@@ -155,7 +156,7 @@ func deleteKey(run runner) {
 	run("removes a key with its hashes", func(t *tester) {
 		key, other := rotatedKey("acct", "key"), rotatedKey("acct", "other")
 		t.createKeys(key, other)
-		t.must(t.store.DeleteKey(t.Context(), "acct", "key", nil))
+		t.must(t.store.DeleteKey(t.Context(), "acct", "key", nil, notices.Notice{}))
 		t.wantNoKeyAt(key.Hash)
 		t.wantNoKeyAt(key.Previous)
 		_, err := t.store.KeyByID(t.Context(), "acct", "key")
@@ -175,18 +176,18 @@ func deleteKey(run runner) {
 			given = key
 			return fmt.Errorf("wrapped: %w", errChange)
 		}
-		t.wantError("DeleteKey", t.store.DeleteKey(t.Context(), "acct", "key", refuse), errChange)
+		t.wantError("DeleteKey", t.store.DeleteKey(t.Context(), "acct", "key", refuse, notices.Notice{}), errChange)
 		t.wantKeyAt(key.Hash, key)
 		t.wantKeyAt(key.Previous, key)
 		key.LastUsedAt = some
 		wantSame(t, "KeyByID", t.key("acct", "key"), key)
 		wantSame(t, "what check is given", given, key)
-		t.must(t.store.DeleteKey(t.Context(), "acct", "key", func(apikeys.Key) error { return nil }))
+		t.must(t.store.DeleteKey(t.Context(), "acct", "key", func(apikeys.Key) error { return nil }, notices.Notice{}))
 		t.wantNoKeyAt(key.Hash)
 		t.wantError("DeleteKey", t.store.DeleteKey(t.Context(), "acct", "key", func(apikeys.Key) error {
 			t.Error("check is called though there is no such key")
 			return nil
-		}), apikeys.ErrNotFound)
+		}, notices.Notice{}), apikeys.ErrNotFound)
 	})
 
 	run("no change comes between check and removal", func(t *tester) {
@@ -206,7 +207,7 @@ func deleteKey(run runner) {
 						return errChange
 					}
 					return nil
-				})
+				}, notices.Notice{})
 			})
 			if (deleted == nil) == (changed == nil) {
 				t.Errorf("UpdateKey = %v and DeleteKey on the condition that it has not happened = %v", changed, deleted)
@@ -218,16 +219,16 @@ func deleteKey(run runner) {
 		key := newKey("acct", "key")
 		t.createKeys(key)
 		t.must(t.store.RecordKeyUse(t.Context(), []apikeys.KeyUse{{Account: "acct", ID: "key", At: some}}))
-		t.must(t.store.DeleteKey(t.Context(), "acct", "key", nil))
+		t.must(t.store.DeleteKey(t.Context(), "acct", "key", nil, notices.Notice{}))
 		t.createKeys(key)
 		wantSame(t, "KeyByID", t.key("acct", "key"), key)
 	})
 
 	run("ErrNotFound", func(t *tester) {
 		t.createKeys(newKey("acct", "key"))
-		t.wantError("DeleteKey", t.store.DeleteKey(t.Context(), "acct", "other", nil), apikeys.ErrNotFound)
-		t.must(t.store.DeleteKey(t.Context(), "acct", "key", nil))
-		t.wantError("DeleteKey", t.store.DeleteKey(t.Context(), "acct", "key", nil), apikeys.ErrNotFound)
+		t.wantError("DeleteKey", t.store.DeleteKey(t.Context(), "acct", "other", nil, notices.Notice{}), apikeys.ErrNotFound)
+		t.must(t.store.DeleteKey(t.Context(), "acct", "key", nil, notices.Notice{}))
+		t.wantError("DeleteKey", t.store.DeleteKey(t.Context(), "acct", "key", nil, notices.Notice{}), apikeys.ErrNotFound)
 	})
 
 	run("of those who delete a key at once, one does", func(t *tester) {
@@ -236,7 +237,7 @@ func deleteKey(run runner) {
 			t.createKeys(key)
 			deleted := make([]bool, 4)
 			inParallel(len(deleted), func(i int) {
-				err := t.store.DeleteKey(t.Context(), key.Account, key.ID, nil)
+				err := t.store.DeleteKey(t.Context(), key.Account, key.ID, nil, notices.Notice{})
 				if deleted[i] = err == nil; !deleted[i] {
 					t.wantError("DeleteKey", err, apikeys.ErrNotFound)
 				}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/storageapi/storageapi/apikeys"
+	"github.com/storageapi/storageapi/notices"
 )
 
 // recordKeyUse tests RecordKeyUse.
@@ -78,7 +79,7 @@ func recordKeyUse(run runner) {
 
 	run("keys that are gone are passed over", func(t *tester) {
 		t.createKeys(newKey("acct", "a"), newKey("acct", "gone"), newKey("acct", "z"))
-		t.must(t.store.DeleteKey(t.Context(), "acct", "gone", nil))
+		t.must(t.store.DeleteKey(t.Context(), "acct", "gone", nil, notices.Notice{}))
 		record(t, use("a", 0), use("gone", 0), use("never", 0), apikeys.KeyUse{Account: "other", ID: "a", At: some.Add(time.Hour)}, use("z", 0))
 		wantUse(t, "a", 0)
 		wantUse(t, "z", 0)
@@ -118,7 +119,7 @@ func recordKeyUse(run runner) {
 		inParallel(goroutines, func(i int) {
 			for j := range each {
 				if i%2 == 0 {
-					_, err := t.store.UpdateKey(t.Context(), "acct", "key", func(key *apikeys.Key) error {
+					_, err := t.store.UpdateKey(t.Context(), "acct", "key", func(key *apikeys.Key, _ *notices.Notice) error {
 						n, err := strconv.Atoi(key.Name)
 						key.Name = strconv.Itoa(n + 1)
 						return err
@@ -140,7 +141,7 @@ func recordKeyUse(run runner) {
 			t.createKeys(key)
 			inParallel(2, func(i int) {
 				if i == 0 {
-					t.wantError("DeleteKey", t.store.DeleteKey(t.Context(), "acct", key.ID, nil), nil)
+					t.wantError("DeleteKey", t.store.DeleteKey(t.Context(), "acct", key.ID, nil, notices.Notice{}), nil)
 				} else {
 					t.wantError("RecordKeyUse", t.store.RecordKeyUse(t.Context(), []apikeys.KeyUse{use(key.ID, 0)}), nil)
 				}

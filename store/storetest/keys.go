@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/storageapi/storageapi/apikeys"
+	"github.com/storageapi/storageapi/notices"
 	"github.com/storageapi/storageapi/scopes"
 )
 
@@ -112,7 +113,7 @@ func keyValues(run runner) {
 		t.wantNoKeyAt(apikeys.Hash{})
 		t.updateKey("a", func(key *apikeys.Key) { key.Name = "still without" })
 		t.wantNoKeyAt(apikeys.Hash{})
-		t.must(t.store.DeleteKey(t.Context(), "acct", "a", nil))
+		t.must(t.store.DeleteKey(t.Context(), "acct", "a", nil, notices.Notice{}))
 		t.wantKeyAt(b.Hash, b)
 		t.wantNoKeyAt(apikeys.Hash{})
 	})
@@ -124,12 +125,12 @@ func keyValues(run runner) {
 			account, id := ref[0], ref[1]
 			_, err := t.store.KeyByID(t.Context(), account, id)
 			t.wantError("KeyByID", err, apikeys.ErrNotFound)
-			_, err = t.store.UpdateKey(t.Context(), account, id, func(*apikeys.Key) error {
+			_, err = t.store.UpdateKey(t.Context(), account, id, func(*apikeys.Key, *notices.Notice) error {
 				t.Error("UpdateKey calls change though there is no such key")
 				return nil
 			})
 			t.wantError("UpdateKey", err, apikeys.ErrNotFound)
-			t.wantError("DeleteKey", t.store.DeleteKey(t.Context(), account, id, nil), apikeys.ErrNotFound)
+			t.wantError("DeleteKey", t.store.DeleteKey(t.Context(), account, id, nil, notices.Notice{}), apikeys.ErrNotFound)
 			t.must(t.store.RecordKeyUse(t.Context(), []apikeys.KeyUse{{Account: account, ID: id, At: some}}))
 		}
 		wantSame(t, "KeyByID", t.key("acct", "key"), key)
@@ -144,7 +145,7 @@ func keyValues(run runner) {
 		t.createKeys(keys...)
 		for i, key := range keys {
 			wantSame(t, "KeyByID", t.key(key.Account, key.ID), key)
-			t.must(t.store.DeleteKey(t.Context(), key.Account, key.ID, nil))
+			t.must(t.store.DeleteKey(t.Context(), key.Account, key.ID, nil, notices.Notice{}))
 			for _, rest := range keys[i+1:] {
 				wantSame(t, "KeyByID", t.key(rest.Account, rest.ID), rest)
 			}
@@ -169,7 +170,7 @@ func createKey(run runner) {
 		t.createKeys(key, other)
 		wantSame(t, "KeyByID", t.key("acct", "key"), key)
 		wantSame(t, "KeyByID", t.key("other", "key"), other)
-		t.must(t.store.DeleteKey(t.Context(), "acct", "key", nil))
+		t.must(t.store.DeleteKey(t.Context(), "acct", "key", nil, notices.Notice{}))
 		t.wantKeyAt(other.Hash, other)
 	})
 
@@ -196,7 +197,7 @@ func createKey(run runner) {
 	run("a deleted key's id and hashes are free", func(t *tester) {
 		key := rotatedKey("acct", "key")
 		t.createKeys(key)
-		t.must(t.store.DeleteKey(t.Context(), "acct", "key", nil))
+		t.must(t.store.DeleteKey(t.Context(), "acct", "key", nil, notices.Notice{}))
 		t.createKeys(key)
 		t.wantKeyAt(key.Previous, key)
 	})
@@ -281,13 +282,13 @@ func keyByHash(run runner) {
 			inParallel(4, func(i int) {
 				if i == 0 {
 					defer done.Store(true)
-					_, err := t.store.UpdateKey(t.Context(), key.Account, key.ID, func(key *apikeys.Key) error {
+					_, err := t.store.UpdateKey(t.Context(), key.Account, key.ID, func(key *apikeys.Key, _ *notices.Notice) error {
 						key.Hash = after
 						return nil
 					})
 					rotated.Store(true)
 					t.wantError("UpdateKey", err, nil)
-					t.wantError("DeleteKey", t.store.DeleteKey(t.Context(), key.Account, key.ID, nil), nil)
+					t.wantError("DeleteKey", t.store.DeleteKey(t.Context(), key.Account, key.ID, nil, notices.Notice{}), nil)
 					deleted.Store(true)
 					return
 				}

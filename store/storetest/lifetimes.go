@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/storageapi/storageapi/notices"
 	"github.com/storageapi/storageapi/webhooks"
 )
 
@@ -13,7 +14,7 @@ func lifetimes(run runner) {
 	run("attempts: nothing is listed any more", func(t *tester) {
 		t.createWebhooks(newWebhook("acct", "webhook"), newWebhook("acct", "deleted"))
 		t.settleEvent(newEvent("acct", "event"), 2, webhooks.Deliver)
-		t.must(t.store.DeleteWebhook(t.Context(), "acct", "deleted", nil))
+		t.must(t.store.DeleteWebhook(t.Context(), "acct", "deleted", nil, notices.Notice{}))
 		t.inEachState("acct", "webhook")
 		border := t.border()
 		t.settleEvent(newEvent("acct", "young"), 1, webhooks.GiveUp)
@@ -22,13 +23,13 @@ func lifetimes(run runner) {
 		wantSame(t, "ListDeliveries", t.list("acct", "webhook", webhooks.DeliveryQuery{}), []webhooks.Delivery{young})
 		for id, first := range map[string]int{"event": 2, "delivered": 1, "dead": 1, "skipped": 0, "pending": 1} {
 			wantSame(t, "EventDeliveries of "+id, t.deliveries("acct", id), nil)
-			t.wantError("Redeliver", t.store.Redeliver(t.Context(), "acct", "webhook", id), webhooks.ErrNotFound)
+			t.wantError("Redeliver", t.store.Redeliver(t.Context(), "acct", "webhook", id, notices.Notice{}), webhooks.ErrNotFound)
 			t.enqueue(newEvent("acct", id), first) // its id is known
 			wantSame(t, "EventDeliveries of "+id, t.deliveries("acct", id), nil)
 		}
 		t.claimAll(0)
 		wantSame(t, "EventDeliveries", t.delivery("acct", "young"), young)
-		t.must(t.store.Redeliver(t.Context(), "acct", "webhook", "young"))
+		t.must(t.store.Redeliver(t.Context(), "acct", "webhook", "young", notices.Notice{}))
 		wantSame(t, "Task.Event", t.claimAll(1)[0].Event, newEvent("acct", "young"))
 	})
 
@@ -131,7 +132,7 @@ func lifetimes(run runner) {
 		wantSame(t, "states of what is listed", got, want)
 		for i := range payloads {
 			for _, id := range []string{numbered("settled", i), numbered("owed", i)} {
-				t.wantError("Redeliver of "+id, t.store.Redeliver(t.Context(), "acct", "webhook", id), webhooks.ErrNotFound)
+				t.wantError("Redeliver of "+id, t.store.Redeliver(t.Context(), "acct", "webhook", id, notices.Notice{}), webhooks.ErrNotFound)
 			}
 		}
 		for i := range 5 {

@@ -4,6 +4,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/storageapi/storageapi/notices"
 	"github.com/storageapi/storageapi/webhooks"
 )
 
@@ -84,7 +85,7 @@ func priorities(run runner) {
 		for _, task := range t.claimAll(3) {
 			t.settle(settlement(task, webhooks.GiveUp))
 		}
-		t.must(t.store.Redeliver(t.Context(), "a", "a", numbered("event", 1)))
+		t.must(t.store.Redeliver(t.Context(), "a", "a", numbered("event", 1), notices.Notice{}))
 		time.Sleep(3 * time.Millisecond)
 		t.enqueue(newEvent("a", "live"), 1)
 		wantNext(t, one, numbered("event", 1), "live")

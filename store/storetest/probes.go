@@ -3,6 +3,7 @@ package storetest
 import (
 	"time"
 
+	"github.com/storageapi/storageapi/notices"
 	"github.com/storageapi/storageapi/webhooks"
 )
 
@@ -214,7 +215,7 @@ func probes(run runner) {
 		wantSame(t, "claimed", event(t, t.claim(off)), "")
 		t.setActive("acct", "webhook", true)
 		wantSame(t, "claimed once it is active", event(t, t.await(1, off)), numbered("event", 0))
-		t.must(t.store.DeleteWebhook(t.Context(), "acct", "webhook", nil))
+		t.must(t.store.DeleteWebhook(t.Context(), "acct", "webhook", nil, notices.Notice{}))
 		t.wantError("Probe", t.store.Probe(t.Context(), "acct", "webhook"), webhooks.ErrNotFound)
 	})
 
@@ -226,12 +227,12 @@ func probes(run runner) {
 		retried.RetryAfter, dead.Rest = time.Hour, time.Hour
 		t.settle(delivered, retried, dead)
 		for _, n := range []int{0, 1, 2, 7} { // 7 is pending as it was published
-			t.must(t.store.Redeliver(t.Context(), "acct", "webhook", numbered("event", n)))
+			t.must(t.store.Redeliver(t.Context(), "acct", "webhook", numbered("event", n), notices.Notice{}))
 			wantSame(t, "claimed", event(t, t.await(1, off)), numbered("event", n))
 			time.Sleep(time.Second)
 		}
 		for _, n := range []int{8, 5} { // the last one first
-			t.must(t.store.Redeliver(t.Context(), "acct", "webhook", numbered("event", n)))
+			t.must(t.store.Redeliver(t.Context(), "acct", "webhook", numbered("event", n), notices.Notice{}))
 		}
 		wantSame(t, "claimed", event(t, t.await(1, off)), numbered("event", 5))
 		t.updateWebhook("acct", "webhook", func(*webhooks.Webhook) {}) // ends the rest
@@ -249,14 +250,14 @@ func probes(run runner) {
 		for _, task := range t.claimAll(3) {
 			t.settle(settlement(task, webhooks.GiveUp))
 		}
-		t.must(t.store.CreateRecovery(t.Context(), newRecovery("acct", "webhook", "recovery", webhooks.Dead)))
+		t.must(t.store.CreateRecovery(t.Context(), newRecovery("acct", "webhook", "recovery", webhooks.Dead), notices.Notice{}))
 		for advanced := true; advanced; {
 			var err error
 			advanced, err = t.store.AdvanceRecovery(t.Context(), 9)
 			t.must(err)
 		}
 		t.enqueue(newEvent("acct", "live"), 1)
-		t.must(t.store.Redeliver(t.Context(), "acct", "webhook", numbered("event", 2)))
+		t.must(t.store.Redeliver(t.Context(), "acct", "webhook", numbered("event", 2), notices.Notice{}))
 		var got []string
 		for range 4 {
 			got = append(got, t.await(1, webhooks.Claim{Limit: 1, Cap: each(9), Lease: longLease})[0].Event.ID)
@@ -268,7 +269,7 @@ func probes(run runner) {
 		t.createWebhooks(newWebhook("acct", "webhook"))
 		t.enqueueMany("acct", 2, 1)
 		t.claim(webhooks.Claim{Limit: 1, Lease: longLease})
-		t.must(t.store.Redeliver(t.Context(), "acct", "webhook", numbered("event", 0)))
+		t.must(t.store.Redeliver(t.Context(), "acct", "webhook", numbered("event", 0), notices.Notice{}))
 		wantSame(t, "claimed", event(t, t.claim(off)), "")
 	})
 }

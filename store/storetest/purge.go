@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/storageapi/storageapi/notices"
 	"github.com/storageapi/storageapi/webhooks"
 )
 
@@ -110,7 +111,7 @@ func purging(run runner) {
 		wantSame(t, "RecoveryByID", t.recovery("acct", "undone"), undone)
 		for _, d := range before {
 			t.enqueue(newEvent("acct", d.EventID), map[bool]int{true: 0, false: 1}[d.EventID == "skipped"])
-			wantSame(t, "Redeliver", t.store.Redeliver(t.Context(), "acct", "webhook", d.EventID), nil)
+			wantSame(t, "Redeliver", t.store.Redeliver(t.Context(), "acct", "webhook", d.EventID, notices.Notice{}), nil)
 		}
 		for _, task := range t.claimAll(5) {
 			wantSame(t, "Task.Event", task.Event, newEvent("acct", task.Event.ID))
@@ -153,7 +154,7 @@ func purging(run runner) {
 		t.setActive("acct", "webhook", false)
 		ids := []string{"delivered", "dead", "skipped"}
 		for _, id := range ids {
-			t.must(t.store.Redeliver(t.Context(), "acct", "webhook", id))
+			t.must(t.store.Redeliver(t.Context(), "acct", "webhook", id, notices.Notice{}))
 		}
 		before := t.list("acct", "webhook", webhooks.DeliveryQuery{})
 		t.purge(webhooks.Purge{Payloads: t.border()})
@@ -184,7 +185,7 @@ func purging(run runner) {
 		t.purge(webhooks.Purge{Payloads: t.border()})
 		before := t.list("acct", "webhook", webhooks.DeliveryQuery{})
 		for _, id := range []string{"delivered", "dead", "skipped", "pending", "leased"} {
-			t.wantError("Redeliver", t.store.Redeliver(t.Context(), "acct", "webhook", id), webhooks.ErrNotFound)
+			t.wantError("Redeliver", t.store.Redeliver(t.Context(), "acct", "webhook", id, notices.Notice{}), webhooks.ErrNotFound)
 		}
 		wantSame(t, "ListDeliveries", t.list("acct", "webhook", webhooks.DeliveryQuery{}), before)
 		t.claimAll(0)

@@ -3,6 +3,7 @@ package storetest
 import (
 	"time"
 
+	"github.com/storageapi/storageapi/notices"
 	"github.com/storageapi/storageapi/webhooks"
 )
 
@@ -17,7 +18,7 @@ func newRecovery(account, webhookID, id string, states ...webhooks.DeliveryState
 func (t *tester) createRecoveries(list ...webhooks.Recovery) {
 	t.Helper()
 	for _, recovery := range list {
-		t.must(t.store.CreateRecovery(t.Context(), recovery))
+		t.must(t.store.CreateRecovery(t.Context(), recovery, notices.Notice{}))
 	}
 }
 
@@ -67,9 +68,9 @@ func createRecovery(run runner) {
 
 	run("ErrNotFound if the account has no webhook of that id", func(t *tester) {
 		t.createWebhooks(newWebhook("acct", "webhook"), newWebhook("acct", "deleted"), newWebhook("other", "foreign"))
-		t.must(t.store.DeleteWebhook(t.Context(), "acct", "deleted", nil))
+		t.must(t.store.DeleteWebhook(t.Context(), "acct", "deleted", nil, notices.Notice{}))
 		for _, ref := range [][2]string{{"acct", "unknown"}, {"acct", "deleted"}, {"acct", "foreign"}, {"other", "webhook"}} {
-			t.wantError("CreateRecovery", t.store.CreateRecovery(t.Context(), newRecovery(ref[0], ref[1], "recovery", webhooks.Dead)), webhooks.ErrNotFound)
+			t.wantError("CreateRecovery", t.store.CreateRecovery(t.Context(), newRecovery(ref[0], ref[1], "recovery", webhooks.Dead), notices.Notice{}), webhooks.ErrNotFound)
 			_, err := t.store.RecoveryByID(t.Context(), ref[0], "recovery")
 			t.wantError("RecoveryByID", err, webhooks.ErrNotFound)
 		}
@@ -82,11 +83,11 @@ func createRecovery(run runner) {
 		for _, again := range []webhooks.Recovery{
 			recovery, newRecovery("acct", "b", "recovery", webhooks.Skipped), newRecovery("other", "c", "recovery", webhooks.Dead),
 		} {
-			t.wantError("CreateRecovery", t.store.CreateRecovery(t.Context(), again), webhooks.ErrExists)
+			t.wantError("CreateRecovery", t.store.CreateRecovery(t.Context(), again, notices.Notice{}), webhooks.ErrExists)
 		}
 		wantSame(t, "RecoveryByID", t.recovery("acct", "recovery"), recovery)
 		t.advance(9)
-		t.wantError("CreateRecovery", t.store.CreateRecovery(t.Context(), recovery), webhooks.ErrExists)
+		t.wantError("CreateRecovery", t.store.CreateRecovery(t.Context(), recovery, notices.Notice{}), webhooks.ErrExists)
 		t.wantDone(recovery, 0)
 	})
 
@@ -109,7 +110,7 @@ func createRecovery(run runner) {
 				if round%2 == 0 {
 					id, want = numbered(hook, i), webhooks.ErrRecovering
 				}
-				err := t.store.CreateRecovery(t.Context(), newRecovery("acct", hook, id, webhooks.Dead))
+				err := t.store.CreateRecovery(t.Context(), newRecovery("acct", hook, id, webhooks.Dead), notices.Notice{})
 				if won[i] = err == nil; !won[i] {
 					t.wantError("CreateRecovery", err, want)
 				}

@@ -1,6 +1,10 @@
 package storetest
 
-import "github.com/storageapi/storageapi/webhooks"
+import (
+	"github.com/storageapi/storageapi/webhooks"
+
+	"github.com/storageapi/storageapi/notices"
+)
 
 // dead makes a webhook and n of its deliveries Dead, of the events numbered from 0.
 func (t *tester) dead(account, webhookID string, n int) {
@@ -50,8 +54,8 @@ func recoveryJobs(run runner) {
 		first := newRecovery("acct", "webhook", "1", webhooks.Dead)
 		second := newRecovery("acct", "webhook", "2", webhooks.Dead)
 		t.createRecoveries(first, newRecovery("other", "another", "3", webhooks.Dead))
-		t.wantError("CreateRecovery", t.store.CreateRecovery(t.Context(), second), webhooks.ErrRecovering)
-		t.wantError("CreateRecovery", t.store.CreateRecovery(t.Context(), first), webhooks.ErrExists)
+		t.wantError("CreateRecovery", t.store.CreateRecovery(t.Context(), second, notices.Notice{}), webhooks.ErrRecovering)
+		t.wantError("CreateRecovery", t.store.CreateRecovery(t.Context(), first, notices.Notice{}), webhooks.ErrExists)
 		_, err := t.store.RecoveryByID(t.Context(), "acct", "2")
 		t.wantError("RecoveryByID", err, webhooks.ErrNotFound)
 		t.advance(9)
@@ -86,7 +90,7 @@ func recoveryJobs(run runner) {
 				t.must(err)
 			}
 			recovered := t.recovery(account, account).Recovered
-			t.must(t.store.DeleteWebhook(t.Context(), account, account, nil))
+			t.must(t.store.DeleteWebhook(t.Context(), account, account, nil, notices.Notice{}))
 			t.advance(9)
 			t.wantDone(job, recovered)
 			t.claimAll(0)

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/storageapi/storageapi/notices"
 	"github.com/storageapi/storageapi/webhooks"
 )
 
@@ -11,7 +12,7 @@ import (
 func redeliver(run runner) {
 	again := func(t *tester, eventID string) {
 		t.Helper()
-		t.must(t.store.Redeliver(t.Context(), "acct", "webhook", eventID))
+		t.must(t.store.Redeliver(t.Context(), "acct", "webhook", eventID, notices.Notice{}))
 	}
 	// wantOwed checks that a delivery is pending, due now, and has its attempts.
 	wantOwed := func(t *tester, before webhooks.Delivery) {
@@ -206,14 +207,14 @@ func redeliver(run runner) {
 		t.createWebhooks(newWebhook("acct", "webhook"), newWebhook("acct", "deleted"), silent, newWebhook("other", "foreign"))
 		t.settleEvent(newEvent("acct", "event"), 2, webhooks.Deliver)
 		t.settleEvent(newEvent("other", "theirs"), 1, webhooks.Deliver)
-		t.must(t.store.DeleteWebhook(t.Context(), "acct", "deleted", nil))
+		t.must(t.store.DeleteWebhook(t.Context(), "acct", "deleted", nil, notices.Notice{}))
 		t.createWebhooks(newWebhook("acct", "late"))
 		for _, ref := range [][3]string{
 			{"acct", "webhook", "unknown"}, {"acct", "unknown", "event"}, {"acct", "deleted", "event"}, {"acct", "silent", "event"},
 			{"acct", "late", "event"}, {"acct", "webhook", "theirs"}, {"acct", "foreign", "theirs"}, {"acct", "foreign", "event"},
 			{"other", "webhook", "event"}, {"other", "foreign", "event"}, {"nobody", "webhook", "event"}, {"acct", "event", "webhook"},
 		} {
-			t.wantError("Redeliver", t.store.Redeliver(t.Context(), ref[0], ref[1], ref[2]), webhooks.ErrNotFound)
+			t.wantError("Redeliver", t.store.Redeliver(t.Context(), ref[0], ref[1], ref[2], notices.Notice{}), webhooks.ErrNotFound)
 		}
 		t.claimAll(0)
 	})
@@ -225,7 +226,7 @@ func redeliver(run runner) {
 			t.settleEvent(newEvent("acct", id), 1, webhooks.GiveUp)
 			claimed := make([][]webhooks.Task, 8)
 			inParallel(len(claimed), func(i int) {
-				t.wantError("Redeliver", t.store.Redeliver(t.Context(), "acct", "webhook", id), nil)
+				t.wantError("Redeliver", t.store.Redeliver(t.Context(), "acct", "webhook", id, notices.Notice{}), nil)
 				var err error
 				claimed[i], _, err = t.store.ClaimDeliveries(t.Context(), webhooks.Claim{Limit: 9, Lease: longLease})
 				t.wantError("ClaimDeliveries", err, nil)

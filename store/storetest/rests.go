@@ -3,6 +3,7 @@ package storetest
 import (
 	"time"
 
+	"github.com/storageapi/storageapi/notices"
 	"github.com/storageapi/storageapi/webhooks"
 )
 
@@ -134,7 +135,7 @@ func rests(run runner) {
 		t.createWebhooks(newWebhook("acct", "webhook"))
 		t.enqueueMany("acct", 2, 1)
 		fails(t, time.Hour)
-		t.must(t.store.DeleteWebhook(t.Context(), "acct", "webhook", nil))
+		t.must(t.store.DeleteWebhook(t.Context(), "acct", "webhook", nil, notices.Notice{}))
 		t.createWebhooks(newWebhook("acct", "webhook"))
 		t.enqueue(newEvent("acct", "later"), 1)
 		t.await(1, all)

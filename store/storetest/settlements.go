@@ -4,6 +4,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/storageapi/storageapi/notices"
 	"github.com/storageapi/storageapi/webhooks"
 )
 
@@ -72,7 +73,7 @@ func settleDeliveries(run runner) {
 		}
 		wantSame(t, "State", d.State, webhooks.Dead)
 		wantSame(t, "number of another's attempts", len(t.delivery("acct", "another").Attempts), 1)
-		t.must(t.store.Redeliver(t.Context(), "acct", "webhook", "event"))
+		t.must(t.store.Redeliver(t.Context(), "acct", "webhook", "event", notices.Notice{}))
 		wantSame(t, "Attempt", t.claimAll(1)[0].Attempt, webhooks.MaxAttempts+more+1)
 	})
 

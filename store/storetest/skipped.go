@@ -3,6 +3,7 @@ package storetest
 import (
 	"time"
 
+	"github.com/storageapi/storageapi/notices"
 	"github.com/storageapi/storageapi/webhooks"
 )
 
@@ -77,7 +78,7 @@ func skipped(run runner) {
 		t.createWebhooks(w)
 		t.enqueue(newEvent("acct", "event"), 0)
 		before := t.delivery("acct", "event")
-		t.must(t.store.DeleteWebhook(t.Context(), "acct", "webhook", nil))
+		t.must(t.store.DeleteWebhook(t.Context(), "acct", "webhook", nil, notices.Notice{}))
 		wantSame(t, "EventDeliveries", t.delivery("acct", "event"), before)
 	})
 

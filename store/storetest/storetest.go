@@ -106,6 +106,10 @@ func Run(t *testing.T, open func(t *testing.T) store.Store) {
 		{"Backlog", backlogs},
 		{"DeliveryRaces", deliveryRaces},
 		{"AccountSizes", accountSizes},
+		{"Notices", addingNotices},
+		{"ListNotices", listingNotices},
+		{"TakeNotices", takingNotices},
+		{"NoticesOfChanges", noticesOfChanges},
 		{"EraseAccount", erasing},
 	} {
 		t.Run(group.name, func(t *testing.T) {

@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/storageapi/storageapi/apikeys"
+	"github.com/storageapi/storageapi/notices"
 	"github.com/storageapi/storageapi/store"
 	"github.com/storageapi/storageapi/webhooks"
 )
@@ -78,7 +79,7 @@ func (t *tester) key(account, id string) apikeys.Key {
 // updateKey changes a key of the account acct.
 func (t *tester) updateKey(id string, change func(*apikeys.Key)) apikeys.Key {
 	t.Helper()
-	key, err := t.store.UpdateKey(t.Context(), "acct", id, func(key *apikeys.Key) error {
+	key, err := t.store.UpdateKey(t.Context(), "acct", id, func(key *apikeys.Key, _ *notices.Notice) error {
 		change(key)
 		return nil
 	})
@@ -117,7 +118,7 @@ func (t *tester) webhook(account, id string) webhooks.Webhook {
 
 func (t *tester) updateWebhook(account, id string, change func(*webhooks.Webhook)) webhooks.Webhook {
 	t.Helper()
-	w, err := t.store.UpdateWebhook(t.Context(), account, id, func(w *webhooks.Webhook) error {
+	w, err := t.store.UpdateWebhook(t.Context(), account, id, func(w *webhooks.Webhook, _ *notices.Notice) error {
 		change(w)
 		return nil
 	})

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/storageapi/storageapi/apikeys"
+	"github.com/storageapi/storageapi/notices"
 	"github.com/storageapi/storageapi/signing"
 	"github.com/storageapi/storageapi/store"
 	"github.com/storageapi/storageapi/store/transfer"
@@ -116,8 +117,8 @@ func (t *tester) everyKind() {
 	for _, task := range t.claimAll(2) {
 		t.settle(settlement(task, webhooks.GiveUp))
 	}
-	t.must(t.store.Redeliver(t.Context(), "acct", "deleted", "dropped"))
-	t.must(t.store.DeleteWebhook(t.Context(), "acct", "deleted", nil))
+	t.must(t.store.Redeliver(t.Context(), "acct", "deleted", "dropped", notices.Notice{}))
+	t.must(t.store.DeleteWebhook(t.Context(), "acct", "deleted", nil, notices.Notice{}))
 	t.enqueue(newEvent("nobody", "unheard"), 0)
 	t.enqueue(newEvent(long("account", 128), long("event", 64)), 0)
 
@@ -133,12 +134,12 @@ func (t *tester) everyKind() {
 		t.settle(end)
 	}
 	for range 2 { // the second dead one is delivered by its second attempt, and sent again
-		t.must(t.store.Redeliver(t.Context(), "other", "others", numbered("event", 5)))
+		t.must(t.store.Redeliver(t.Context(), "other", "others", numbered("event", 5), notices.Notice{}))
 		again := t.claim(webhooks.Claim{Limit: 1, Lease: longLease, Webhooks: []string{"others"}})
 		t.settle(settlement(again[0], webhooks.Deliver))
 	}
-	t.must(t.store.Redeliver(t.Context(), "other", "others", numbered("event", 5)))
-	t.must(t.store.Redeliver(t.Context(), "other", "others", numbered("event", 9)))
+	t.must(t.store.Redeliver(t.Context(), "other", "others", numbered("event", 5), notices.Notice{}))
+	t.must(t.store.Redeliver(t.Context(), "other", "others", numbered("event", 9), notices.Notice{}))
 
 	t.createWebhooks(newWebhook("acct", "recovering"), newWebhook("acct", "recovered"))
 	for i := range 6 {
@@ -294,8 +295,8 @@ func (t *tester) wantAlike(other *tester) {
 		s.setActive("acct", "recovered", true)
 		claimed("claimed once it is on")
 		seen[i]["recovery"] = s.recovery("acct", "under way")
-		s.must(s.store.Redeliver(s.Context(), "other", "others", numbered("event", 4)))
-		s.must(s.store.DeleteWebhook(s.Context(), "other", "others", nil))
+		s.must(s.store.Redeliver(s.Context(), "other", "others", numbered("event", 4), notices.Notice{}))
+		s.must(s.store.DeleteWebhook(s.Context(), "other", "others", nil, notices.Notice{}))
 		for n := range 12 { // those that were sent again are as they were settled before
 			list, err := s.store.EventDeliveries(s.Context(), "other", numbered("event", n))
 			s.must(err)
@@ -311,7 +312,7 @@ func (t *tester) wantAlike(other *tester) {
 		s.purge(webhooks.Purge{Payloads: border, Attempts: border, EventIDs: border, DedupKeys: some.AddDate(1, 0, 0)})
 		list, err := s.store.EventDeliveries(s.Context(), "acct", "left")
 		seen[i]["purged"] = []any{roughly(list), errors.Is(err, webhooks.ErrNotFound)}
-		s.must(s.store.DeleteKey(s.Context(), "acct", "key", nil))
+		s.must(s.store.DeleteKey(s.Context(), "acct", "key", nil, notices.Notice{}))
 		s.createKeys(rotatedKey("acct", "key"))
 	}
 	for of, tasks := range seen[0] { // what was redelivered comes first in a store that knows so
@@ -521,7 +522,7 @@ func transferParts(run transferRunner) {
 		wantSame(dst, "events", len(dst.list("resident", "resident", webhooks.DeliveryQuery{From: middle})), 9)
 		dst.purge(webhooks.Purge{Payloads: middle, Attempts: middle, EventIDs: middle})
 		wantSame(dst, "events", len(dst.list("resident", "resident", webhooks.DeliveryQuery{})), 9)
-		dst.must(dst.store.Redeliver(dst.Context(), "resident", "resident", numbered("event", 0)))
+		dst.must(dst.store.Redeliver(dst.Context(), "resident", "resident", numbered("event", 0), notices.Notice{}))
 		dst.purge(webhooks.Purge{Payloads: end, Attempts: end, EventIDs: end})
 		wantSame(dst, "events", eventIDs(dst.list("acct", "webhook", webhooks.DeliveryQuery{})), []string{"new"})
 	})

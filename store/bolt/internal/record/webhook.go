@@ -39,7 +39,16 @@ const webhookHeld = 1 // odd: a version that does not know it must send nothing
 
 // DecodeWebhook decodes the webhook of that account and id. If its secrets cannot be
 // opened the error wraps [ErrCorrupt] and what the keys say.
-func DecodeWebhook(account, id string, record []byte, keys *signing.Keyring) (w webhooks.Webhook, err error) {
+func DecodeWebhook(account, id string, record []byte, keys *signing.Keyring) (webhooks.Webhook, error) {
+	w, err := InspectWebhook(account, id, record, keys)
+	if err != nil {
+		return webhooks.Webhook{}, err
+	}
+	return w, nil
+}
+
+// InspectWebhook is DecodeWebhook, and returns the rest of the webhook where its secrets cannot be opened.
+func InspectWebhook(account, id string, record []byte, keys *signing.Keyring) (w webhooks.Webhook, err error) {
 	d := newDecoder(record)
 	w.Account, w.ID = account, id
 	secret, previous := d.webhook5(&w)
@@ -55,10 +64,10 @@ func DecodeWebhook(account, id string, record []byte, keys *signing.Keyring) (w 
 		return webhooks.Webhook{}, ErrCorrupt
 	}
 	if w.Secret, err = keys.Open(secret, id); err != nil {
-		return webhooks.Webhook{}, fmt.Errorf("%w: %w", ErrCorrupt, err)
+		return w, fmt.Errorf("%w: %w", ErrCorrupt, err)
 	}
 	if w.PreviousSecret, err = keys.Open(previous, id); err != nil {
-		return webhooks.Webhook{}, fmt.Errorf("%w: %w", ErrCorrupt, err)
+		return w, fmt.Errorf("%w: %w", ErrCorrupt, err)
 	}
 	return w, nil
 }

@@ -1,0 +1,404 @@
+package storetest
+
+import (
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/storageapi/storageapi/apikeys"
+	"github.com/storageapi/storageapi/notices"
+	"github.com/storageapi/storageapi/store"
+	"github.com/storageapi/storageapi/webhooks"
+)
+
+// keepsNotices reports whether the store does not say that it keeps none.
+func keepsNotices(s store.Store) bool {
+	_, none := s.(interface{ KeepsNoNotices() })
+	return !none
+}
+
+// noticing is a runner of tests of notices.
+func noticing(run runner) runner {
+	return func(name string, test func(*tester)) {
+		run(name, func(t *tester) {
+			if !keepsNotices(t.store) {
+				t.Skip("this store keeps no notices")
+			}
+			test(t)
+		})
+	}
+}
+
+// newNotice returns a notice that is pending, with all that one can have.
+func newNotice(account, id string) notices.Notice {
+	return notices.Notice{
+		ID: id, At: some, Account: account, Action: notices.WebhookOff,
+		Target: notices.Target{Kind: notices.TargetWebhook, ID: "webhook"}, Actor: notices.Actor{Kind: notices.ActorPerson, ID: "mia@example.com"},
+		Changed: []string{"name", "active"}, RequestID: "request", ClientAddress: "2001:db8::1",
+		Object: "event", Reason: "gone", Since: some.Add(-time.Hour), Until: some.Add(time.Hour), Pending: true,
+	}
+}
+
+// noticesOf returns all notices of the account, newest first, by pages of so many.
+func (t *tester) noticesOf(account string, query notices.Query) (list []notices.Notice) {
+	t.Helper()
+	if query.Limit == 0 {
+		query.Limit = 100
+	}
+	for {
+		page, err := t.store.ListNotices(t.Context(), account, query)
+		t.must(err)
+		if len(page.Notices) > query.Limit {
+			t.Fatalf("a page of %d notices, want %d at most", len(page.Notices), query.Limit)
+		}
+		list = append(list, page.Notices...)
+		if query.After = page.Next; page.Next == "" {
+			return list
+		}
+	}
+}
+
+// noticeIDs are those of all notices of the account, newest first.
+func (t *tester) noticeIDs(account string, query notices.Query) (ids []string) {
+	t.Helper()
+	for _, n := range t.noticesOf(account, query) {
+		ids = append(ids, n.ID)
+	}
+	return ids
+}
+
+func (t *tester) wantNotices(want ...string) {
+	t.Helper()
+	wantSame(t, "notices", t.noticeIDs("acct", notices.Query{}), want)
+}
+
+// addNotices stores notices that are new.
+func (t *tester) addNotices(list ...notices.Notice) {
+	t.Helper()
+	added, err := t.store.AddNotices(t.Context(), list)
+	t.must(err)
+	if added != len(list) {
+		t.Fatalf("AddNotices stored %d notices, want %d", added, len(list))
+	}
+}
+
+// pendingNotices returns the ids of pending notices, and their numbers.
+func (t *tester) pendingNotices(after uint64, limit int) (ids []string, numbers []uint64) {
+	t.Helper()
+	list, err := t.store.PendingNotices(t.Context(), after, limit)
+	t.must(err)
+	for _, n := range list {
+		ids, numbers = append(ids, n.Notice.ID), append(numbers, n.Number)
+	}
+	return ids, numbers
+}
+
+// addingNotices tests what is said of notices by themselves.
+func addingNotices(run runner) {
+	run = noticing(run)
+	run("come back as they were stored", func(t *tester) {
+		full, bare := newNotice("acct", "b"), notices.Notice{ID: "a", Account: "acct", At: some, Action: notices.KeyDeleted}
+		odd := newNotice("", "c")
+		odd.Actor.ID, odd.Target.ID, odd.Changed = oddStrings[0], long("target", 128), oddStrings
+		t.addNotices(full, bare, odd)
+		wantSame(t, "ListNotices", t.noticesOf("acct", notices.Query{}), []notices.Notice{full, bare})
+		wantSame(t, "ListNotices of no account", t.noticesOf("", notices.Query{}), []notices.Notice{odd})
+		list, err := t.store.PendingNotices(t.Context(), 0, 9)
+		t.must(err)
+		if len(list) != 2 || list[0].Number < 1 {
+			t.Fatalf("PendingNotices = %v, want two with numbers", list)
+		}
+		wantSame(t, "pending", []notices.Notice{list[0].Notice, list[1].Notice}, []notices.Notice{full, odd})
+	})
+
+	run("that the account has already are not added again, others of the call are", func(t *tester) {
+		t.addNotices(newNotice("acct", "a"))
+		other := newNotice("acct", "a")
+		other.Action = notices.KeyDeleted
+		added, err := t.store.AddNotices(t.Context(), []notices.Notice{other, newNotice("acct", "b"), newNotice("other", "a")})
+		t.must(err)
+		wantSame(t, "added", added, 2)
+		wantSame(t, "ListNotices", t.noticesOf("acct", notices.Query{}), []notices.Notice{newNotice("acct", "b"), newNotice("acct", "a")})
+	})
+
+	run("of one id are stored once, also by many at once", func(t *tester) {
+		counts := make([]int, 8)
+		inParallel(len(counts), func(i int) {
+			var err error
+			if counts[i], err = t.store.AddNotices(t.Context(), []notices.Notice{newNotice("acct", "a")}); err != nil {
+				t.Error(err)
+			}
+		})
+		slices.Sort(counts)
+		wantSame(t, "added", counts, []int{0, 0, 0, 0, 0, 0, 0, 1})
+		ids, _ := t.pendingNotices(0, 9)
+		wantSame(t, "pending", ids, []string{"a"})
+	})
+
+	run("are purged by when they were stored, pending ones, too", func(t *tester) {
+		for i := range 5 {
+			t.addNotices(newNotice("acct", numbered("n", i)))
+		}
+		now, err := t.store.Now(t.Context())
+		t.must(err)
+		t.purge(webhooks.Purge{Notices: now.Add(-time.Hour), Limit: 99})
+		t.purge(webhooks.Purge{Limit: 99})
+		if ids, _ := t.pendingNotices(0, 9); len(ids) != 5 || len(t.noticesOf("acct", notices.Query{})) != 5 {
+			t.Errorf("%d are pending, want 5", len(ids))
+		}
+		t.purge(webhooks.Purge{Notices: now.Add(time.Hour), Limit: 2})
+		ids, _ := t.pendingNotices(0, 9)
+		wantSame(t, "pending", ids, nil)
+		t.wantNotices()
+		t.addNotices(newNotice("acct", "later"))
+		ids, _ = t.pendingNotices(0, 9)
+		wantSame(t, "pending", ids, []string{"later"})
+	})
+}
+
+// listingNotices tests ListNotices.
+func listingNotices(run runner) {
+	run = noticing(run)
+	run("lists what is asked for, newest first, in pages", func(t *tester) {
+		var all []notices.Notice
+		for i := range 12 {
+			n := newNotice("acct", numbered("n", i))
+			n.At = some.Add(time.Duration(i) * time.Minute)
+			n.Target = []notices.Target{{Kind: notices.TargetKey, ID: "a"}, {Kind: notices.TargetKey, ID: "b"}, {Kind: notices.TargetWebhook, ID: "a"}}[i%3]
+			n.Action = []notices.Action{notices.KeyCreated, notices.KeyDeleted}[i%2]
+			all = append(all, n)
+			t.addNotices(n, newNotice("other", numbered("n", i)))
+		}
+		for _, query := range []notices.Query{
+			{}, {Target: notices.Target{Kind: notices.TargetKey}}, {Target: notices.Target{Kind: notices.TargetKey, ID: "a"}},
+			{Target: notices.Target{Kind: notices.TargetWebhook, ID: "b"}}, {Actions: []notices.Action{notices.KeyDeleted}},
+			{Actions: []notices.Action{notices.KeyDeleted, notices.KeyCreated}}, {Since: some.Add(3 * time.Minute)}, {Until: some.Add(3 * time.Minute)},
+			{Since: some.Add(time.Minute), Until: some.Add(9 * time.Minute), Actions: []notices.Action{notices.KeyCreated}, Target: notices.Target{Kind: notices.TargetKey}},
+			{After: "n_000005"}, {After: "n_0000055"}, {After: "a"}, {After: "z"},
+		} {
+			var want []string
+			for _, n := range slices.Backward(all) {
+				if query.Matches(&n) && (query.After == "" || n.ID < query.After) {
+					want = append(want, n.ID)
+				}
+			}
+			for _, query.Limit = range []int{1, 2, 5, 99} {
+				wantSame(t, "ListNotices", t.noticeIDs("acct", query), want)
+			}
+		}
+		wantSame(t, "ListNotices", t.noticeIDs("nothing", notices.Query{}), nil)
+	})
+}
+
+// takingNotices tests PendingNotices, TakeNotices and LeaseNotices.
+func takingNotices(run runner) {
+	run = noticing(run)
+	run("pending ones of all accounts come in the order of their commits, until they are taken", func(t *tester) {
+		for i := range 6 {
+			n := newNotice(numbered("acct", i%2), numbered("n", 9-i))
+			n.Pending = i != 3
+			t.addNotices(n)
+		}
+		ids, numbers := t.pendingNotices(0, 9)
+		wantSame(t, "pending", ids, []string{"n_000009", "n_000008", "n_000007", "n_000005", "n_000004"})
+		wantSame(t, "numbers ascend", slices.IsSorted(numbers), true)
+		ids, _ = t.pendingNotices(numbers[1], 2)
+		wantSame(t, "pending", ids, []string{"n_000007", "n_000005"})
+		ids, _ = t.pendingNotices(numbers[4], 2)
+		wantSame(t, "pending", ids, nil)
+
+		t.must(t.store.TakeNotices(t.Context(), []uint64{numbers[1], numbers[3], numbers[4] + 1000}))
+		ids, _ = t.pendingNotices(0, 9)
+		wantSame(t, "pending", ids, []string{"n_000009", "n_000007", "n_000004"})
+		t.must(t.store.TakeNotices(t.Context(), []uint64{numbers[1]}))
+		for _, n := range t.noticesOf("acct_000000", notices.Query{}) {
+			if want := n.ID != "n_000005"; n.Pending != want {
+				t.Errorf("%s is pending: %v, want %v", n.ID, n.Pending, want)
+			}
+		}
+	})
+
+	run("one holder at a time has the lease", func(t *tester) {
+		lease := func(holder string, ttl time.Duration, want bool) {
+			t.Helper()
+			held, err := t.store.LeaseNotices(t.Context(), holder, ttl)
+			t.must(err)
+			if held != want {
+				t.Errorf("%s has the lease: %v, want %v", holder, held, want)
+			}
+		}
+		lease("a", longLease, true)
+		lease("b", longLease, false)
+		lease("b", 0, false)
+		lease("a", longLease, true)
+		lease("a", 0, false)
+		lease("b", shortLease, true)
+		time.Sleep(2 * shortLease)
+		lease("a", longLease, true)
+		lease("b", longLease, false)
+	})
+
+	run("the notices of one target are in the order of its changes", func(t *tester) {
+		t.createKeys(newKey("acct", "key"))
+		inParallel(8, func(i int) {
+			for range 5 {
+				_, err := t.store.UpdateKey(t.Context(), "acct", "key", func(key *apikeys.Key, notice *notices.Notice) error {
+					key.Name += "x"
+					*notice = newNotice("acct", numbered("n", len(key.Name)))
+					return nil
+				})
+				if err != nil {
+					t.Error(err)
+				}
+			}
+		})
+		ids, _ := t.pendingNotices(0, 99)
+		wantSame(t, "notices", len(ids), 40)
+		wantSame(t, "they are in order", slices.IsSorted(ids), true)
+	})
+}
+
+// noticesOfChanges tests that there is no change without its notice, and no notice without
+// its change.
+func noticesOfChanges(run runner) {
+	run = noticing(run)
+	failed := errors.New("failed")
+	note := func(id string) notices.Notice { return newNotice("acct", id) }
+
+	run("of keys", func(t *tester) {
+		t.must(t.store.CreateKey(t.Context(), newKey("acct", "key"), apikeys.CreateOptions{IdempotencyKey: "request", IdempotencyTTL: time.Hour, Notice: note("1")}))
+		t.wantNotices("1")
+		for _, options := range []apikeys.CreateOptions{
+			{Notice: note("2")}, {MaxCount: 1, Notice: note("2")}, {IdempotencyKey: "request", IdempotencyTTL: time.Hour, Notice: note("2")},
+			by("nobody", "one", false),
+		} {
+			options.Notice = note("2")
+			if err := t.store.CreateKey(t.Context(), newKey("acct", "key"), options); err == nil {
+				t.Error("CreateKey = nil")
+			}
+		}
+		change := func(id string, change func(*apikeys.Key), err error) error {
+			_, result := t.store.UpdateKey(t.Context(), "acct", id, func(key *apikeys.Key, notice *notices.Notice) error {
+				wantSame(t, "the notice before", *notice, notices.Notice{})
+				*notice = note("3")
+				change(key)
+				return err
+			})
+			return result
+		}
+		t.wantError("UpdateKey", change("key", func(*apikeys.Key) {}, failed), failed)
+		t.wantError("UpdateKey", change("nothing", func(*apikeys.Key) {}, nil), apikeys.ErrNotFound)
+		t.createKeys(newKey("acct", "another"))
+		t.wantError("UpdateKey", change("key", func(key *apikeys.Key) { key.Hash = hashOf("acct", "another") }, nil), apikeys.ErrExists)
+		t.updateKey("key", func(key *apikeys.Key) { key.Name = "told by nothing" })
+		t.wantNotices("1")
+		t.must(change("key", func(key *apikeys.Key) { key.Name = "changed" }, nil))
+		t.wantNotices("3", "1")
+		t.wantError("DeleteKey", t.store.DeleteKey(t.Context(), "acct", "nothing", nil, note("4")), apikeys.ErrNotFound)
+		t.wantError("DeleteKey", t.store.DeleteKey(t.Context(), "acct", "key", func(apikeys.Key) error { return failed }, note("4")), failed)
+		t.wantNotices("3", "1")
+		t.must(t.store.DeleteKey(t.Context(), "acct", "key", nil, note("4")))
+		t.wantNotices("4", "3", "1")
+	})
+
+	run("of webhooks", func(t *tester) {
+		t.must(t.store.CreateWebhook(t.Context(), newWebhook("acct", "webhook"), webhooks.CreateOptions{Notice: note("1")}))
+		t.wantError("CreateWebhook", t.store.CreateWebhook(t.Context(), newWebhook("acct", "webhook"), webhooks.CreateOptions{Notice: note("2")}), webhooks.ErrExists)
+		change := func(id string, err error) error {
+			_, result := t.store.UpdateWebhook(t.Context(), "acct", id, func(w *webhooks.Webhook, notice *notices.Notice) error {
+				wantSame(t, "the notice before", *notice, notices.Notice{})
+				*notice = note("3")
+				return err
+			})
+			return result
+		}
+		t.wantError("UpdateWebhook", change("webhook", failed), failed)
+		t.wantError("UpdateWebhook", change("nothing", nil), webhooks.ErrNotFound)
+		t.wantNotices("1")
+		t.must(change("webhook", nil))
+		t.wantError("DeleteWebhook", t.store.DeleteWebhook(t.Context(), "acct", "nothing", nil, note("4")), webhooks.ErrNotFound)
+		t.wantError("DeleteWebhook", t.store.DeleteWebhook(t.Context(), "acct", "webhook", func(webhooks.Webhook) error { return failed }, note("4")), failed)
+		t.wantNotices("3", "1")
+		t.must(t.store.DeleteWebhook(t.Context(), "acct", "webhook", nil, note("4")))
+		t.wantNotices("4", "3", "1")
+	})
+
+	run("of deliveries and recoveries", func(t *tester) {
+		t.createWebhooks(newWebhook("acct", "webhook"))
+		t.settleEvent(newEvent("acct", "settled"), 1, webhooks.Deliver)
+		t.wantError("Redeliver", t.store.Redeliver(t.Context(), "acct", "webhook", "nothing", note("1")), webhooks.ErrNotFound)
+		t.must(t.store.Redeliver(t.Context(), "acct", "webhook", "settled", note("1")))
+		t.must(t.store.Redeliver(t.Context(), "acct", "webhook", "settled", note("2")))
+		t.wantNotices("2", "1")
+		t.claimAll(1)
+		t.must(t.store.Redeliver(t.Context(), "acct", "webhook", "settled", note("3"))) // an attempt is under way
+		t.wantNotices("2", "1")
+
+		t.must(t.store.CreateRecovery(t.Context(), newRecovery("acct", "webhook", "recovery", webhooks.Dead), note("4")))
+		t.wantError("CreateRecovery", t.store.CreateRecovery(t.Context(), newRecovery("acct", "webhook", "another", webhooks.Dead), note("5")), webhooks.ErrRecovering)
+		t.wantError("CreateRecovery", t.store.CreateRecovery(t.Context(), newRecovery("acct", "nothing", "another", webhooks.Dead), note("5")), webhooks.ErrNotFound)
+		t.wantNotices("4", "2", "1")
+	})
+
+	run("of settlements that turn a webhook off, or end a failing that the host was warned of", func(t *tester) {
+		t.createWebhooks(newWebhook("acct", "webhook"))
+		settle := func(event, id string, outcome webhooks.Outcome, off webhooks.OffReason) webhooks.Settlement {
+			t.enqueue(newEvent("acct", event), 1)
+			s := settlement(t.claimAll(1)[0], outcome)
+			n := note(id)
+			s.Off, s.Recovered, s.Deactivate = &n, &n, off
+			t.settle(s)
+			return s
+		}
+		settle("a", "1", webhooks.GiveUp, "")
+		settle("b", "1", webhooks.Deliver, "") // ends a failing without a warning
+		settle("c", "1", webhooks.GiveUp, "")
+		t.wantNotices()
+		t.updateWebhook("acct", "webhook", func(w *webhooks.Webhook) { w.WarnedAt = some })
+		ended := settle("d", "1", webhooks.Deliver, "")
+		t.wantNotices("1")
+		t.wantStale(ended)
+		settle("e", "2", webhooks.Deliver, "")
+		t.wantNotices("1")
+
+		t.enqueue(newEvent("acct", "f"), 1)
+		t.enqueue(newEvent("acct", "g"), 1)
+		t.enqueue(newEvent("acct", "h"), 1)
+		tasks, n := t.claimAll(3), note("3")
+		var gone []webhooks.Settlement
+		for _, task := range tasks {
+			s := settlement(task, webhooks.GiveUp)
+			s.Deactivate, s.Off = webhooks.OffGone, &n
+			gone = append(gone, s)
+		}
+		t.settle(gone[0])
+		again := note("4")
+		gone[1].Off, gone[2].Off = &again, nil
+		t.settle(gone[1:]...) // it is off already
+		t.wantNotices("3", "1")
+	})
+}
+
+// durableNotices tests that notices are there when a store is opened again.
+func durableNotices(reopened func(name string, before, after func(*tester))) {
+	reopened("notices", func(t *tester) {
+		if !keepsNotices(t.store) {
+			t.Skip("this store keeps no notices")
+		}
+		for i := range 4 {
+			t.addNotices(newNotice("acct", numbered("n", i)))
+		}
+		_, numbers := t.pendingNotices(0, 9)
+		t.must(t.store.TakeNotices(t.Context(), numbers[1:3]))
+	}, func(t *tester) {
+		if !keepsNotices(t.store) {
+			return
+		}
+		ids, _ := t.pendingNotices(0, 9)
+		wantSame(t, "pending", ids, []string{"n_000000", "n_000003"})
+		t.wantNotices("n_000003", "n_000002", "n_000001", "n_000000")
+		t.addNotices(newNotice("acct", "last"))
+		ids, _ = t.pendingNotices(0, 9)
+		wantSame(t, "pending", ids, []string{"n_000000", "n_000003", "last"})
+	})
+}

@@ -1,0 +1,86 @@
+package webhooks
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/storageapi/storageapi/internal/id"
+	"github.com/storageapi/storageapi/notices"
+)
+
+// A noticeMaker makes notices of what happens to webhooks.
+type noticeMaker struct {
+	ids    id.Generator
+	now    func() time.Time
+	notify bool
+}
+
+// of returns the notice of an action at a webhook. Its id is made when it is called: where
+// the order matters, within the store's step.
+func (m *noticeMaker) of(ctx context.Context, account string, action notices.Action, webhookID string) notices.Notice {
+	n := notices.Of(ctx, account, action, notices.Target{Kind: notices.TargetWebhook, ID: webhookID})
+	n.At = m.now().UTC().Truncate(time.Millisecond)
+	n.ID = m.ids.New(id.Notice, n.At)
+	n.Pending = m.notify
+	return n
+}
+
+// byService is of for what the service does by itself.
+func (m *noticeMaker) byService(w *Webhook, action notices.Action) notices.Notice {
+	n := m.of(serviceActs, w.Account, action, w.ID)
+	n.Since = w.FailingSince
+	return n
+}
+
+var serviceActs = notices.WithActor(context.Background(), notices.Actor{Kind: notices.ActorService})
+
+// change returns the notice of a change of a webhook on request, or the zero Notice if it is
+// as it was.
+func (m *noticeMaker) change(ctx context.Context, before, after *Webhook) notices.Notice {
+	if !before.Secret.Equal(after.Secret) {
+		n := m.of(ctx, after.Account, notices.WebhookRotated, after.ID)
+		n.Until = after.PreviousSecretExpiresAt
+		return n
+	}
+	changed := before.changed(after)
+	if len(changed) == 0 {
+		return notices.Notice{}
+	}
+	n := m.of(ctx, after.Account, notices.WebhookChanged, after.ID)
+	n.Changed = changed
+	return n
+}
+
+// changed returns the names of the fields that after has another value of.
+func (w *Webhook) changed(after *Webhook) (fields []string) {
+	for _, field := range []struct {
+		name string
+		same bool
+	}{
+		{"url", w.URL == after.URL},
+		{"events", slices.Equal(w.Events, after.Events)},
+		{"active", w.Active == after.Active},
+		{"held", w.Held == after.Held},
+		{"balanceThreshold", w.BalanceThreshold == after.BalanceThreshold},
+	} {
+		if !field.same {
+			fields = append(fields, field.name)
+		}
+	}
+	return fields
+}
+
+// settlement adds what a settlement has to tell: only what its task knows of can end by it,
+// for a lease is shorter than what leads to a warning.
+func (m *noticeMaker) settlement(s *Settlement) {
+	switch w := s.Task.Webhook; {
+	case s.Deactivate != "" && s.Off == nil:
+		n := m.byService(w, notices.WebhookOff)
+		n.Reason = string(s.Deactivate)
+		s.Off = &n
+	case s.Outcome == Deliver && !w.FailingSince.IsZero() && s.Recovered == nil:
+		n := m.byService(w, notices.WebhookRecovered)
+		s.Recovered = &n
+	}
+}
