@@ -102,8 +102,8 @@ type Store interface {
 	webhooks.Store
 	Sizer
 	transfer.Store
-	notices.Store
 	Eraser
+	notices.Store
 
 	// Close waits for the steps under way and frees what the store holds open.
 	// From then on every other method returns [ErrClosed] and does nothing.

@@ -62,10 +62,10 @@ var (
 	bucketDueAlerts = []byte("due_alerts") // the same, of those that are due → nothing
 	bucketDedupKeys = []byte("notices")    // until (8 bytes), prefixed account, key → nothing
 
+	bucketErasures       = []byte("erasures")      // account that is being erased → erasure record
 	bucketNotices        = []byte("audit")         // prefixed account, id → notice record
 	bucketNoticeOrder    = []byte("audit_order")   // number of a notice → when it was stored, and its key in bucketNotices
 	bucketNoticesPending = []byte("audit_pending") // the same → its key in bucketNotices
-	bucketErasures       = []byte("erasures")      // account that is being erased → erasure record
 
 	keySeal    = []byte("seal") // in meta: a secret sealed as all those of the webhooks are; none in a file never sealed
 	keySchema  = []byte("schema")
@@ -88,8 +88,8 @@ var buckets = [][]byte{
 	bucketMeta, bucketKeys, bucketKeyIDs, bucketKeyUses, bucketExpiry, bucketWebhooks, bucketWebhookIDs, bucketFailing, bucketHeld,
 	bucketEventIDs, bucketEvents, bucketFresh, bucketSkipped, bucketPending, bucketRuns, bucketFailed, bucketFirstAttempts, bucketLastAttempts, bucketAttempts,
 	bucketRecoveries, bucketOpenRecoveries, bucketRequests, bucketRequestTimes, bucketAlerts, bucketDueAlerts, bucketDedupKeys,
-	bucketNotices, bucketNoticeOrder, bucketNoticesPending,
 	bucketErasures,
+	bucketNotices, bucketNoticeOrder, bucketNoticesPending,
 }
 
 // checkSchema creates the buckets of a new file, and refuses one that is not ours, or of a

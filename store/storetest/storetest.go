@@ -106,11 +106,11 @@ func Run(t *testing.T, open func(t *testing.T) store.Store) {
 		{"Backlog", backlogs},
 		{"DeliveryRaces", deliveryRaces},
 		{"AccountSizes", accountSizes},
+		{"EraseAccount", erasing},
 		{"Notices", addingNotices},
 		{"ListNotices", listingNotices},
 		{"TakeNotices", takingNotices},
 		{"NoticesOfChanges", noticesOfChanges},
-		{"EraseAccount", erasing},
 	} {
 		t.Run(group.name, func(t *testing.T) {
 			group.tests(func(name string, test func(*tester)) {
