@@ -46,7 +46,7 @@ var importRules = map[string][]string{
 	"storageapitest": {".", "apikeys", "auth", "scopes", "signing", "store/memory", "webhooks", "internal/pipenet", "internal/testbubble", "internal/testhook"},
 
 	// What people see stands on what hosts use.
-	"dashboard": {".", "apikeys", "auth", "scopes", "webhooks", "internal/arrival", "internal/lasting"},
+	"dashboard": {"notices", ".", "apikeys", "auth", "scopes", "webhooks", "internal/arrival", "internal/lasting"},
 
 	"internal/arrival":   {},
 	"internal/boltfault": {},

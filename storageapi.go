@@ -36,6 +36,7 @@
 //	GET    /v2/notifications/webhooks/{id}     get a webhook
 //	PATCH  /v2/notifications/webhooks/{id}     change a webhook
 //	DELETE /v2/notifications/webhooks/{id}     delete a webhook
+//	GET    /v2/audit-events                    list what happened to both
 //
 // And under /v2/notifications/webhooks/{id}:
 //
@@ -155,6 +156,25 @@ type Config struct {
 	// Default: [auth.LeastPrivilege].
 	Authorize auth.Authorize
 
+	// Notify is told what happens to keys and webhooks, and who did it: a key was created or
+	// is about to expire, a webhook fails or was turned off, and more, see [notices.Action].
+	// Unlike Webhooks.Hooks it misses nothing: what happens from the first start with a Notify
+	// on waits in the store until Notify has returned nil, also while no process is there.
+	// [Handler.Run] calls it, see [notices.Config.Notify] for how. All processes that share a
+	// store need it. Default: none; what happens is kept for the audit trail all the same.
+	Notify func(ctx context.Context, notice notices.Notice) error
+
+	// ClientAddress returns the address of the client that sent a request, for the audit
+	// trail. Set it behind proxies, to what the last proxy of your own has put into a header:
+	// what clients put there themselves says nothing. Of what it returns more than 64
+	// characters, or others than visible ASCII ones, are left out. Default: the host of
+	// RemoteAddr.
+	ClientAddress func(*http.Request) string
+
+	// RequestID returns the id that the host has given a request, for the audit trail: 1 to
+	// 64 visible ASCII characters. Default: none.
+	RequestID func(*http.Request) string
+
 	// Logger is told what goes wrong. It never gets a secret. Default:
 	// [slog.Default].
 	Logger *slog.Logger
@@ -169,6 +189,7 @@ type Handler struct {
 	Auth     *auth.Authenticator // guards the host's own routes
 
 	api       http.Handler
+	attribute func(*http.Request, notices.Actor) context.Context
 	store     store.Store
 	document  []byte    // see [Handler.OpenAPI]
 	ownsStore io.Closer // nil if the store is the host's
@@ -241,6 +262,7 @@ func newHandler(config Config, ownsStore io.Closer) (*Handler, error) {
 		return nil, fmt.Errorf("storageapi: Config.Scopes: %w", err)
 	}
 	config.Keys.Scopes, config.Webhooks.Scopes = vocabulary, vocabulary
+	config.Keys.Notify, config.Webhooks.Notify = config.Notify != nil, config.Notify != nil
 	keys, err := apikeys.New(config.Store, config.Keys)
 	if err != nil {
 		return nil, fmt.Errorf("storageapi: Config.Keys: %w", err)
@@ -249,7 +271,10 @@ func newHandler(config Config, ownsStore io.Closer) (*Handler, error) {
 	if err != nil {
 		return nil, fmt.Errorf("storageapi: Config.Webhooks: %w", err)
 	}
-	audit, err := notices.New(config.Store)
+	audit, err := notices.New(config.Store, notices.Config{
+		Notify: config.Notify, Logger: config.Logger,
+		Scan: func(ctx context.Context) error { return keys.AddExpiring(ctx, config.Store.AddNotices) },
+	})
 	if err != nil {
 		return nil, fmt.Errorf("storageapi: %w", err)
 	}
@@ -268,11 +293,13 @@ func newHandler(config Config, ownsStore io.Closer) (*Handler, error) {
 		Auth:      authenticator,
 		Authorize: config.Authorize,
 		Logger:    config.Logger,
+		Notices:   audit,
+		Attribute: config.attribute,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("storageapi: %w", err)
 	}
-	h := &Handler{Keys: keys, Webhooks: hooks, Notices: audit, Auth: authenticator, api: api, store: config.Store, document: newHostDocument(&config, prefix), ownsStore: ownsStore}
+	h := &Handler{Keys: keys, Webhooks: hooks, Notices: audit, attribute: config.attribute, Auth: authenticator, api: api, store: config.Store, document: newHostDocument(&config, prefix), ownsStore: ownsStore}
 	h.closing, h.endRuns = context.WithCancel(context.Background())
 	h.closeOnce = sync.OnceValue(h.close)
 	return h, nil
@@ -299,7 +326,15 @@ func (h *Handler) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(h.closing, cancel)()
-	return h.Webhooks.Run(ctx)
+	told := make(chan struct{})
+	go func() {
+		defer close(told)
+		h.Notices.Run(ctx)
+	}()
+	err := h.Webhooks.Run(ctx)
+	cancel()
+	<-told
+	return err
 }
 
 // Close ends a Run in progress and test events, waits until they have drained, writes when keys

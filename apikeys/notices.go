@@ -2,9 +2,12 @@ package apikeys
 
 import (
 	"context"
+	"fmt"
+	"slices"
 	"time"
 
 	"github.com/storageapi/storageapi/internal/id"
+	"github.com/storageapi/storageapi/internal/input"
 	"github.com/storageapi/storageapi/notices"
 )
 
@@ -46,4 +49,61 @@ func (k *Key) changed(after *Key) (fields []string) {
 		fields = append(fields, "expiresAt")
 	}
 	return fields
+}
+
+// ExpiryLeads are how long before its expiry a key is told of as KeyExpiring, once for each.
+func ExpiryLeads() []time.Duration { return []time.Duration{14 * day, 3 * day} }
+
+const day = 24 * time.Hour
+
+// AddExpiring has add store the notices of the keys, of all accounts, that expire within
+// [ExpiryLeads] and are not told of yet: of each key the one for the least lead that has
+// begun, and only if the key was there before that. Their ids follow from key, expiry and
+// lead, so that add, which is a store's AddNotices, stores each once, and a key whose expiry
+// is moved is told of again. storageapi.Handler.Run calls it every hour where there is a
+// Config.Notify. If it fails, some are stored: call it again.
+func (s *KeyService) AddExpiring(ctx context.Context, add func(context.Context, []notices.Notice) (int, error)) error {
+	now := s.now()
+	var batch []notices.Notice
+	for key, err := range s.AllExpiring(ctx, now.Add(slices.Max(ExpiryLeads()))) {
+		if err != nil {
+			return err
+		}
+		if n := s.expiring(&key, now); !n.IsZero() {
+			batch = append(batch, n)
+		}
+		if len(batch) == pageSize {
+			if _, err := add(ctx, batch); err != nil {
+				return fmt.Errorf("add notices of API keys that expire: %w", err)
+			}
+			batch = batch[:0]
+		}
+	}
+	if len(batch) == 0 {
+		return nil
+	}
+	if _, err := add(ctx, batch); err != nil {
+		return fmt.Errorf("add notices of API keys that expire: %w", err)
+	}
+	return nil
+}
+
+// expiring returns the notice that there is of a key that is about to expire, or none.
+func (s *KeyService) expiring(key *Key, now time.Time) notices.Notice {
+	var lead time.Duration
+	for _, l := range ExpiryLeads() {
+		if !key.ExpiresAt.Add(-l).After(now) && (lead == 0 || l < lead) {
+			lead = l
+		}
+	}
+	begins := key.ExpiresAt.Add(-lead)
+	if lead == 0 || !key.CreatedAt.Before(begins) {
+		return notices.Notice{}
+	}
+	byService := notices.WithActor(context.Background(), notices.Actor{Kind: notices.ActorService})
+	n := s.notice(byService, key.Account, notices.KeyExpiring, key.ID)
+	sum := input.Fingerprint("expiring", key.Account, key.ID, key.ExpiresAt.UTC().Format(time.RFC3339Nano), lead.String())
+	n.ID = id.Derived(id.Notice, begins, sum[:])
+	n.Until = key.ExpiresAt
+	return n
 }

@@ -22,6 +22,7 @@ const (
 	CreateWebhook Action = "create webhook" // for the caller's account
 	UpdateWebhook Action = "update webhook" // change it, rotate its secret, test it, send again
 	DeleteWebhook Action = "delete webhook" // of the caller's account
+	ReadAudit     Action = "read audit"     // list what happened to keys and webhooks, and who did it
 )
 
 // An Access is an action on a target of the caller's own account. A target of another
@@ -72,7 +73,7 @@ var eventScopes = scopes.Of(scopes.FilesRead, scopes.AccountRead)
 //     webhooks that it creates or changes would outlive it. A leaked value could
 //     otherwise keep its access past the end of the grace period. It can still delete
 //     its own key.
-//   - Reading keys or webhooks requires account:read.
+//   - Reading keys, webhooks or the audit trail requires account:read.
 //
 // An unknown action is refused.
 func LeastPrivilege(_ context.Context, caller Principal, access Access) error {
@@ -85,7 +86,7 @@ func LeastPrivilege(_ context.Context, caller Principal, access Access) error {
 func leastPrivilege(caller Principal, access Access) bool {
 	target := access.Target
 	switch access.Action {
-	case ReadKeys, ReadWebhooks:
+	case ReadKeys, ReadWebhooks, ReadAudit:
 		return caller.Scopes.Has(scopes.AccountRead)
 	case CreateKey, UpdateKey, RotateKey:
 		return !caller.Replaced && (target == nil || dominates(caller, target))

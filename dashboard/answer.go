@@ -46,8 +46,8 @@ func (p *pages) write(w http.ResponseWriter, c *call, a answer) {
 	_, _ = w.Write(body.Bytes()) // the browser may be gone
 }
 
-// notices are the messages that a page shows after a redirect, by name.
-var notices = map[string]string{
+// messages are what a page shows after a redirect, by name.
+var messages = map[string]string{
 	"renamed":     "Key renamed.",
 	"revoked":     "Key revoked. Requests with it are now rejected.",
 	"saved":       "Changes saved.",

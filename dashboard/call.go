@@ -122,5 +122,5 @@ func (c *call) notice() string {
 	if c.Request.Method != http.MethodGet {
 		return ""
 	}
-	return notices[c.URL.Query().Get("done")]
+	return messages[c.URL.Query().Get("done")]
 }

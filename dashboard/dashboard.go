@@ -1,6 +1,7 @@
 package dashboard
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -14,6 +15,7 @@ import (
 	"github.com/storageapi/storageapi/apikeys"
 	"github.com/storageapi/storageapi/auth"
 	"github.com/storageapi/storageapi/internal/lasting"
+	"github.com/storageapi/storageapi/notices"
 	"github.com/storageapi/storageapi/webhooks"
 )
 
@@ -58,6 +60,12 @@ type Config struct {
 	// concurrently. Default: users may do everything.
 	May func(r *http.Request, action auth.Action) bool
 
+	// Actor returns what the audit trail calls the person who sends a request: an id or an
+	// address from the host's login, never what a form says. Of it 128 bytes are kept. It is
+	// called with requests that have an account, concurrently. If it returns an empty string
+	// the host is the actor. Default: the host.
+	Actor func(*http.Request) string
+
 	// Logger logs failures, and requests without an account at debug level. No secret
 	// is logged. Default: [slog.Default].
 	Logger *slog.Logger
@@ -68,18 +76,19 @@ type Config struct {
 
 // pages answers requests for the dashboard.
 type pages struct {
-	keys     *apikeys.KeyService
-	webhooks *webhooks.WebhookService
-	account  func(*http.Request) (string, error)
-	path     string
-	title    string
-	home     string
-	signIn   *url.URL // nil: none
-	signOut  string
-	may      func(*http.Request, auth.Action) bool // nil: everything
-	log      *slog.Logger
-	now      func() time.Time
-	routes   http.Handler
+	keys      *apikeys.KeyService
+	webhooks  *webhooks.WebhookService
+	account   func(*http.Request) (string, error)
+	path      string
+	title     string
+	home      string
+	signIn    *url.URL // nil: none
+	signOut   string
+	may       func(*http.Request, auth.Action) bool // nil: everything
+	attribute func(*http.Request) context.Context
+	log       *slog.Logger
+	now       func() time.Time
+	routes    http.Handler
 
 	unbounded sync.Once // warns once that forms may take for ever
 }
@@ -104,6 +113,15 @@ func New(config Config) (http.Handler, error) {
 		may:      config.May,
 		log:      config.Logger,
 		now:      config.Now,
+	}
+	p.attribute = func(r *http.Request) context.Context {
+		actor := notices.Actor{Kind: notices.ActorHost}
+		if config.Actor != nil {
+			if person := config.Actor(r); person != "" {
+				actor = notices.Actor{Kind: notices.ActorPerson, ID: person}
+			}
+		}
+		return config.API.Attribute(r, actor)
 	}
 	if p.path == "" {
 		p.path = "/settings/"
@@ -179,6 +197,7 @@ func (p *pages) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	r = r.WithContext(withAccount(ctx, account)) // a copy
+	r = r.WithContext(p.attribute(r))
 	r.Body = http.MaxBytesReader(w, r.Body, maxBody)
 	p.routes.ServeHTTP(w, r)
 }

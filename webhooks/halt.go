@@ -24,6 +24,7 @@ type halt struct {
 	store  Store
 	logger *slog.Logger
 	logged atomic.Bool
+	failed atomic.Pointer[time.Time] // when the store failed first, unless that is told of already
 }
 
 // cause returns why the store has halted, or nil.
@@ -46,6 +47,8 @@ func (h *halt) explains() bool {
 
 // log logs a failure of the store, unless it is one of a store that has halted.
 func (h *halt) log(step string, err error, again time.Duration) {
+	now := time.Now()
+	h.failed.CompareAndSwap(nil, &now)
 	if !h.explains() {
 		h.logger.Error("storageapi: webhook store failed", "step", step, "error", err, "again_in", again)
 	}

@@ -18,6 +18,7 @@ type maintainer struct {
 	clock       storeClock
 	retention   Retention
 	halt        *halt
+	notices     *noticeMaker
 	wakeOthers  func() // called when deliveries may have become due
 	reevaluate  func(context.Context) (more bool, err error)
 	deactivator deactivator
@@ -36,6 +37,7 @@ func newMaintainer(d *dispatcher, reevaluate func(context.Context) (more bool, e
 		clock:       storeClock{store: d.store, logger: d.config.Logger},
 		retention:   d.config.Retention,
 		halt:        d.halt,
+		notices:     d.notices,
 		wakeOthers:  d.wake,
 		reevaluate:  reevaluate,
 		deactivator: deactivator{store: d.store, clock: clock.Clock{Now: d.config.Now}, config: &d.config, reporter: d.reporter, notices: d.notices},
@@ -56,7 +58,7 @@ func (m *maintainer) run(ctx context.Context) {
 	tick := time.NewTicker(maintainInterval)
 	defer tick.Stop()
 	for {
-		steps := []maintenance{{"re-evaluate", m.reevaluate}, {"recover", m.recoverStep}, {"purge", m.purge}, {"turn off", m.deactivator.look}}
+		steps := []maintenance{{"re-evaluate", m.reevaluate}, {"recover", m.recoverStep}, {"purge", m.purge}, {"turn off", m.deactivator.look}, {"tell of its failing", m.tellRecovered}}
 		for len(steps) > 0 { // in turns: none holds up the others
 			steps = slices.DeleteFunc(steps, func(s maintenance) bool { return !m.step(ctx, s) })
 		}

@@ -84,3 +84,28 @@ func (m *noticeMaker) settlement(s *Settlement) {
 		s.Recovered = &n
 	}
 }
+
+// storeRecovered returns the notice that the store could not be written since then, and can
+// be again.
+func (m *noticeMaker) storeRecovered(since time.Time) notices.Notice {
+	n := notices.Of(serviceActs, "", notices.StoreRecovered, notices.Target{Kind: notices.TargetStore})
+	n.At = m.now().UTC().Truncate(time.Millisecond)
+	n.ID = m.ids.New(id.Notice, n.At)
+	n.Pending = m.notify
+	n.Since, n.Until = since, n.At
+	return n
+}
+
+// tellRecovered stores a notice that the store has failed, as soon as it takes one.
+func (m *maintainer) tellRecovered(ctx context.Context) (more bool, err error) {
+	since := m.halt.failed.Load()
+	store, ok := m.store.(notices.Store)
+	if since == nil || !ok {
+		return false, nil
+	}
+	if _, err := store.AddNotices(ctx, []notices.Notice{m.notices.storeRecovered(*since)}); err != nil {
+		return false, err
+	}
+	m.halt.failed.CompareAndSwap(since, nil)
+	return false, nil
+}

@@ -93,6 +93,7 @@ func leastPrivilegeRefusals(behind string) map[auth.Action]string {
 		auth.RotateKey:     "An API key can rotate only keys whose scopes it holds and that expire no later than it does.",
 		auth.DeleteKey:     "An API key can delete itself, and keys whose scopes it holds and that expire no later than it does.",
 		auth.ReadWebhooks:  "Reading webhooks requires the scope account:read.",
+		auth.ReadAudit:     "Reading the audit trail requires the scope account:read.",
 		auth.CreateWebhook: "Creating a webhook requires the read scope behind each of its events: " + behind + ".",
 		auth.UpdateWebhook: "Changing or using a webhook requires the read scope behind each of its events, before and after the change: " + behind + ".",
 		auth.DeleteWebhook: "Deleting a webhook requires the read scope behind each of its events: " + behind + ".",
@@ -172,7 +173,7 @@ func limit(err error) string {
 }
 
 func (a *api) refusal(c *call) string {
-	reads := c.route.action == auth.ReadKeys || c.route.action == auth.ReadWebhooks
+	reads := c.route.action == auth.ReadKeys || c.route.action == auth.ReadWebhooks || c.route.action == auth.ReadAudit
 	if a.refusals != nil && c.caller.Replaced && !reads {
 		return replacedRefusal
 	}

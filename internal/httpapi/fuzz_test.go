@@ -18,6 +18,7 @@ import (
 	"github.com/storageapi/storageapi/apikeys"
 	"github.com/storageapi/storageapi/auth"
 	"github.com/storageapi/storageapi/internal/id"
+	"github.com/storageapi/storageapi/notices"
 	"github.com/storageapi/storageapi/scopes"
 	"github.com/storageapi/storageapi/store/memory"
 	"github.com/storageapi/storageapi/webhooks"
@@ -165,11 +166,19 @@ func FuzzServeHTTP(f *testing.F) {
 	if err != nil {
 		f.Fatal(err)
 	}
+	audit, err := notices.New(store, notices.Config{})
+	if err != nil {
+		f.Fatal(err)
+	}
 	api, err := New(Config{
 		Keys:     keys,
 		Webhooks: hooks,
-		Auth:     authenticator,
-		Logger:   slog.New(slog.DiscardHandler),
+		Notices:  audit,
+		Attribute: func(r *http.Request, actor notices.Actor) context.Context {
+			return notices.WithActor(r.Context(), actor)
+		},
+		Auth:   authenticator,
+		Logger: slog.New(slog.DiscardHandler),
 	})
 	if err != nil {
 		f.Fatal(err)

@@ -32,6 +32,7 @@ import (
 	"github.com/storageapi/storageapi/auth"
 	"github.com/storageapi/storageapi/internal/arrival"
 	"github.com/storageapi/storageapi/internal/lasting"
+	"github.com/storageapi/storageapi/notices"
 	"github.com/storageapi/storageapi/scopes"
 	"github.com/storageapi/storageapi/webhooks"
 )
@@ -41,6 +42,11 @@ type Config struct {
 	Keys     *apikeys.KeyService
 	Webhooks *webhooks.WebhookService
 	Auth     *auth.Authenticator
+
+	// Notices is the audit trail, and Attribute returns the context of a request whose
+	// changes are the actor's.
+	Notices   *notices.Service
+	Attribute func(*http.Request, notices.Actor) context.Context
 
 	// Prefix is what [ParsePrefix] returns.
 	Prefix string
@@ -62,6 +68,9 @@ type api struct {
 
 	eventScopes scopes.Set // behind all event types
 
+	notices   *notices.Service
+	attribute func(*http.Request, notices.Actor) context.Context
+
 	log       *slog.Logger
 	router    router
 	unbounded sync.Once // tells that bodies may take for ever
@@ -70,13 +79,15 @@ type api struct {
 // New returns the handler of all routes, guarded by config.Auth. It answers every
 // path, with 404 where there is nothing.
 func New(config Config) (http.Handler, error) {
-	if config.Keys == nil || config.Webhooks == nil || config.Auth == nil {
-		return nil, errors.New("httpapi: Config: Keys, Webhooks and Auth are required")
+	if config.Keys == nil || config.Webhooks == nil || config.Auth == nil || config.Notices == nil || config.Attribute == nil {
+		return nil, errors.New("httpapi: Config: Keys, Webhooks, Auth, Notices and Attribute are required")
 	}
 	a := &api{
 		keys:      config.Keys,
 		webhooks:  config.Webhooks,
 		authorize: config.Authorize,
+		notices:   config.Notices,
+		attribute: config.Attribute,
 		log:       config.Logger,
 	}
 	if a.authorize == nil {
@@ -115,8 +126,9 @@ func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 	ctx, cancel := lasting.Context(r.Context())
 	defer cancel()
-	c := &call{Request: r, ctx: ctx, writer: w}
-	c.caller, _ = auth.PrincipalFrom(ctx)
+	caller, _ := auth.PrincipalFrom(ctx)
+	ctx = a.attribute(r.WithContext(ctx), notices.Actor{Kind: notices.ActorKey, ID: caller.KeyID})
+	c := &call{Request: r, ctx: ctx, writer: w, caller: caller}
 	if err := arrival.Limit(w, r, arrival.Timeout); err != nil {
 		a.unbounded.Do(func() {
 			a.log.WarnContext(ctx, "storageapi: bodies of requests may take as long as the server lets them: the ResponseWriter takes no read deadline", "error", err)

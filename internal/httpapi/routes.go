@@ -45,6 +45,8 @@ func (a *api) routes() []route {
 		{"POST", "/v2/notifications/webhooks/{id}/deliveries/{eventId}/redeliver", auth.UpdateWebhook, emptyBody, a.redeliver},
 		{"POST", "/v2/notifications/webhooks/{id}/recoveries", auth.UpdateWebhook, optionalBody, a.createRecovery},
 		{"GET", "/v2/notifications/webhooks/{id}/recoveries/{recoveryId}", auth.ReadWebhooks, noBody, a.getRecovery},
+
+		{"GET", "/v2/audit-events", auth.ReadAudit, noBody, a.listAuditEvents},
 	}
 }
 

@@ -64,6 +64,7 @@ func TestRoutes(t *testing.T) {
 		{"POST", "/v2/notifications/webhooks/{id}/deliveries/{eventId}/redeliver", "update webhook"},
 		{"POST", "/v2/notifications/webhooks/{id}/recoveries", "update webhook"},
 		{"GET", "/v2/notifications/webhooks/{id}/recoveries/{recoveryId}", "read webhooks"},
+		{"GET", "/v2/audit-events", "read audit"},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("routes (-want +got):\n%s", diff)

@@ -1,0 +1,101 @@
+package httpapi
+
+import (
+	"slices"
+
+	"github.com/storageapi/storageapi/internal/id"
+	"github.com/storageapi/storageapi/notices"
+)
+
+// An auditView is a notice as the API shows it.
+type auditView struct {
+	ID            string    `json:"id"`
+	OccurredAt    timestamp `json:"occurredAt"`
+	Action        string    `json:"action"`
+	Target        auditSide `json:"target"`
+	Actor         auditSide `json:"actor"`
+	ChangedFields []string  `json:"changedFields"`
+	RequestID     *string   `json:"requestId"`
+	ClientAddress *string   `json:"clientAddress"`
+	EventID       *string   `json:"eventId"`
+	RecoveryID    *string   `json:"recoveryId"`
+	Reason        *string   `json:"reason"`
+	Since         timestamp `json:"since"`
+	Until         timestamp `json:"until"`
+}
+
+// An auditSide is who did something, or what to.
+type auditSide struct {
+	Kind string  `json:"kind"`
+	ID   *string `json:"id"`
+}
+
+func viewNotice(n notices.Notice) auditView {
+	view := auditView{
+		ID: n.ID, OccurredAt: timestamp(n.At), Action: string(n.Action),
+		Target: auditSide{string(n.Target.Kind), orNull(n.Target.ID)}, Actor: auditSide{string(n.Actor.Kind), orNull(n.Actor.ID)},
+		ChangedFields: n.Changed, RequestID: orNull(n.RequestID), ClientAddress: orNull(n.ClientAddress),
+		Reason: orNull(n.Reason), Since: timestamp(n.Since), Until: timestamp(n.Until),
+	}
+	if view.ChangedFields == nil {
+		view.ChangedFields = []string{}
+	}
+	switch n.Action {
+	case notices.DeliveryRedelivered:
+		view.EventID = orNull(n.Object)
+	case notices.RecoveryStarted:
+		view.RecoveryID = orNull(n.Object)
+	}
+	return view
+}
+
+func (a *api) listAuditEvents(c *call) (answer, error) {
+	query, err := parseAuditQuery(c.URL.RawQuery)
+	if err != nil {
+		return answer{}, err
+	}
+	page, err := a.notices.List(c.Context(), c.caller.Account, query)
+	if err != nil {
+		return answer{}, err
+	}
+	return showList(page.Notices, page.Next, viewNotice)
+}
+
+// parseAuditQuery parses what to list: of one target, of one or more actions, from a time on
+// and before another, each of which may be absent, with limit and cursor.
+func parseAuditQuery(query string) (parsed notices.Query, err error) {
+	if parsed.After, parsed.Limit, err = parsePage(query, id.Notice); err != nil {
+		return parsed, err
+	}
+	values, err := parseQuery(query)
+	if err != nil {
+		return parsed, err
+	}
+	if texts, given := values["target"]; given {
+		parsed.Target.ID = texts[0]
+		switch {
+		case len(texts) == 1 && id.Valid(id.Key, texts[0]):
+			parsed.Target.Kind = notices.TargetKey
+		case len(texts) == 1 && id.Valid(id.Webhook, texts[0]):
+			parsed.Target.Kind = notices.TargetWebhook
+		default:
+			return parsed, invalid("target", "must be one id of an API key or a webhook")
+		}
+	}
+	for _, action := range values["action"] {
+		if !slices.Contains(notices.Actions(), notices.Action(action)) {
+			return parsed, invalid("action", "must be an action of the audit trail, such as key.created; repeat the parameter for several")
+		}
+		parsed.Actions = append(parsed.Actions, notices.Action(action))
+	}
+	if parsed.Since, err = parseBoundIn(values, "since"); err != nil {
+		return parsed, err
+	}
+	if parsed.Until, err = parseBoundIn(values, "until"); err != nil {
+		return parsed, err
+	}
+	if !parsed.Since.IsZero() && !parsed.Until.IsZero() && !parsed.Since.Before(parsed.Until) {
+		return parsed, invalid("since", "must be before until")
+	}
+	return parsed, nil
+}

@@ -1,0 +1,258 @@
+package notices_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/storageapi/storageapi/internal/testbubble"
+	"github.com/storageapi/storageapi/notices"
+	"github.com/storageapi/storageapi/store/memory"
+)
+
+// A host keeps what it was told, as "target:id".
+type host struct {
+	mu    sync.Mutex
+	told  []string
+	fails func(ctx context.Context, n notices.Notice) error
+}
+
+func (h *host) notify(ctx context.Context, n notices.Notice) error {
+	h.mu.Lock()
+	fails := h.fails
+	h.mu.Unlock()
+	if fails != nil {
+		if err := fails(ctx, n); err != nil {
+			return err
+		}
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.told = append(h.told, n.Target.ID+":"+n.ID)
+	return nil
+}
+
+func (h *host) heard() []string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	told := h.told
+	h.told = nil
+	return told
+}
+
+func (h *host) failing(fails func(ctx context.Context, n notices.Notice) error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.fails = fails
+}
+
+var silent = slog.New(slog.NewTextHandler(io.Discard, nil))
+
+// run has a host told of what the store has, until stop is called.
+func run(t *testing.T, store notices.Store, h *host) (stop func()) {
+	t.Helper()
+	s, err := notices.New(store, notices.Config{Notify: h.notify, Logger: silent})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	over := make(chan struct{})
+	go func() {
+		defer close(over)
+		s.Run(ctx)
+	}()
+	return func() {
+		cancel()
+		<-over
+	}
+}
+
+func pending(account, target string, number int) notices.Notice {
+	return notices.Notice{
+		ID: fmt.Sprint("ntc_", number), Account: account, At: time.Now(), Action: notices.KeyChanged,
+		Target: notices.Target{Kind: notices.TargetKey, ID: target}, Pending: true,
+	}
+}
+
+func add(t *testing.T, store notices.Store, list ...notices.Notice) {
+	t.Helper()
+	if _, err := store.AddNotices(t.Context(), list); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func wantHeard(t *testing.T, h *host, want ...string) {
+	t.Helper()
+	if diff := cmp.Diff(want, h.heard()); diff != "" {
+		t.Errorf("told (-want +got):\n%s", diff)
+	}
+}
+
+// What is pending is told once, in its order, also what was stored before Run and while no
+// Run was there; what is not pending is not told.
+func TestTold(t *testing.T) {
+	testbubble.Run(t, func(t *testing.T) {
+		store, h := memory.New(), &host{}
+		silent := pending("acct", "a", 3)
+		silent.Pending = false
+		add(t, store, pending("acct", "a", 2), pending("acct", "a", 1), silent)
+		stop := run(t, store, h)
+		time.Sleep(time.Second / 2)
+		wantHeard(t, h, "a:ntc_2", "a:ntc_1")
+		add(t, store, pending("acct", "b", 4))
+		time.Sleep(time.Minute)
+		wantHeard(t, h, "b:ntc_4")
+		stop()
+		add(t, store, pending("acct", "b", 5))
+		time.Sleep(24 * time.Hour)
+		stop = run(t, store, h)
+		time.Sleep(time.Second / 2)
+		wantHeard(t, h, "b:ntc_5")
+		stop()
+	})
+}
+
+// A notice whose call fails holds up those of its target only, is told again with pauses
+// that grow, and comes before the later ones.
+func TestFailingTarget(t *testing.T) {
+	testbubble.Run(t, func(t *testing.T) {
+		for name, fails := range map[string]func(){"error": func() {}, "panic": func() { panic("secret") }, "Goexit": runtime.Goexit} {
+			store, h := memory.New(), &host{}
+			var tried []time.Time
+			begun := time.Now()
+			h.failing(func(_ context.Context, n notices.Notice) error {
+				if n.Account == "acct" && n.Target.ID == "bad" {
+					tried = append(tried, time.Now())
+					fails()
+					return errors.New("not now")
+				}
+				return nil
+			})
+			stop := run(t, store, h)
+			add(t, store, pending("acct", "bad", 1), pending("acct", "good", 2), pending("acct", "bad", 3), pending("other", "bad", 4))
+			time.Sleep(90 * time.Second)
+			synctest.Wait()
+			wantHeard(t, h, "good:ntc_2", "bad:ntc_4")
+			if len(tried) < 6 || len(tried) > 7 {
+				t.Errorf("%s: tried %d times within %v", name, len(tried), time.Since(begun))
+			}
+			h.failing(nil)
+			time.Sleep(10 * time.Minute)
+			wantHeard(t, h, "bad:ntc_1", "bad:ntc_3")
+			stop()
+		}
+	})
+}
+
+// A call that hangs has its context end, and ends with Run; one that heeds no context is
+// left behind when Run ends.
+func TestHangingCall(t *testing.T) {
+	testbubble.Run(t, func(t *testing.T) {
+		store, h := memory.New(), &host{}
+		h.failing(func(ctx context.Context, n notices.Notice) error {
+			if n.Target.ID == "bad" {
+				<-ctx.Done()
+				return ctx.Err()
+			}
+			return nil
+		})
+		add(t, store, pending("acct", "bad", 1), pending("acct", "good", 2))
+		stop := run(t, store, h)
+		time.Sleep(15 * time.Second)
+		wantHeard(t, h, "good:ntc_2")
+		stop()
+
+		ever := make(chan struct{})
+		h.failing(func(context.Context, notices.Notice) error { <-ever; return nil })
+		stop = run(t, store, h)
+		time.Sleep(time.Hour)
+		begun := time.Now()
+		stop()
+		if took := time.Since(begun); took > 2*time.Second {
+			t.Errorf("Run ended after %v", took)
+		}
+		close(ever)
+		synctest.Wait()
+	})
+}
+
+// Of two services one tells, and the other goes on when that ends or hangs.
+func TestOneTells(t *testing.T) {
+	testbubble.Run(t, func(t *testing.T) {
+		store, a, b := memory.New(), &host{}, &host{}
+		stopA := run(t, store, a)
+		synctest.Wait()
+		stopB := run(t, store, b)
+		for i := range 20 {
+			add(t, store, pending("acct", "key", i))
+			time.Sleep(7 * time.Second)
+		}
+		if told := a.heard(); len(told) != 20 {
+			t.Errorf("one was told of %d notices, want 20", len(told))
+		}
+		wantHeard(t, b)
+		stopA()
+		add(t, store, pending("acct", "key", 20))
+		time.Sleep(15 * time.Second)
+		wantHeard(t, b, "key:ntc_20")
+
+		stopA = run(t, store, a)
+		ever := make(chan struct{})
+		b.failing(func(context.Context, notices.Notice) error { <-ever; return nil })
+		add(t, store, pending("acct", "key", 21))
+		time.Sleep(5 * time.Minute)
+		wantHeard(t, a, "key:ntc_21")
+		stopB()
+		stopA()
+		close(ever)
+		synctest.Wait()
+	})
+}
+
+// While a host fails at everything, it is not called more than some times a second.
+func TestFailingHost(t *testing.T) {
+	testbubble.Run(t, func(t *testing.T) {
+		store, h := memory.New(), &host{}
+		calls := 0
+		h.failing(func(context.Context, notices.Notice) error { calls++; return errors.New("down") })
+		for i := range 1000 {
+			add(t, store, pending("acct", fmt.Sprint("key", i), i))
+		}
+		stop := run(t, store, h)
+		time.Sleep(10*time.Second + time.Second/2)
+		synctest.Wait()
+		if calls < 100 || calls > 16*11 {
+			t.Errorf("%d calls within ten seconds", calls)
+		}
+		h.failing(nil)
+		time.Sleep(20 * time.Minute)
+		if told := h.heard(); len(told) != 1000 {
+			t.Errorf("%d were told, want 1,000", len(told))
+		}
+		stop()
+	})
+}
+
+// What comes from requests and hosts is bounded, and can be shown as it is.
+func TestAttribution(t *testing.T) {
+	ctx := notices.WithRequest(notices.WithActor(t.Context(), notices.Actor{Kind: notices.ActorPerson, ID: "a\x00\u0085\xff" + strings.Repeat("é", 100)}), "id with space", strings.Repeat("1", 65))
+	got := notices.Of(ctx, "acct", notices.KeyCreated, notices.Target{})
+	if got.RequestID != "" || got.ClientAddress != "" || len(got.Actor.ID) > 128 || !strings.HasPrefix(got.Actor.ID, "a\ufffd\ufffd\ufffdéé") {
+		t.Errorf("%+v", got)
+	}
+	got = notices.Of(notices.WithRequest(t.Context(), "req-1", "2001:db8::1"), "acct", notices.KeyCreated, notices.Target{})
+	want := notices.Notice{Account: "acct", Action: notices.KeyCreated, Actor: notices.Actor{Kind: notices.ActorHost}, RequestID: "req-1", ClientAddress: "2001:db8::1"}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
