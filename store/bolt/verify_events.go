@@ -31,6 +31,9 @@ func (v *rowChecker) deliveries() {
 	v.rows(bucketFresh, v.fresh)
 	v.rows(bucketSkipped, v.skipped)
 	v.rows(bucketPending, v.pending)
+	if k, _ := v.tx.Bucket(bucketEventIDs).Cursor().First(); k == nil && !v.broken[string(bucketEventIDs)] {
+		v.report.add(string(bucketEventIDs), "", "the last row is missing")
+	}
 	v.rows(bucketEventIDs, v.eventIDs())
 	v.rows(bucketFirstAttempts, v.firstAttempts)
 	v.rows(bucketAttempts, v.attempt)
@@ -360,7 +363,7 @@ func (v *rowChecker) failed(k, value []byte) string {
 // runs checks the index of the deliveries of a webhook. Its oldest run, and those before it, may
 // be purged in part.
 func (v *rowChecker) runs() {
-	indexed := metaNumber(v.tx, keyRuns)
+	indexed := min(metaNumber(v.tx, keyRuns), v.last+1)
 	var run uint64                // that is being read
 	var found map[string][]uint64 // its deliveries whose rows did not come yet; nil before the first run
 	oldest := true

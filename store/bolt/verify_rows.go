@@ -49,7 +49,9 @@ func (v *rowChecker) run() {
 	v.rows(bucketExpiry, v.expiry)
 	v.rows(bucketWebhooks, v.webhook)
 	v.rows(bucketWebhookIDs, v.webhookID)
-	v.rows(bucketFailing, v.failing)
+	for _, list := range lists {
+		v.rows(list.bucket, func(id, account []byte) string { return v.listed(id, account, list.has) })
+	}
 	v.rows(bucketRecoveries, v.recovery)
 	v.rows(bucketOpenRecoveries, v.openRecovery)
 	v.rows(bucketRequests, v.request)
@@ -57,6 +59,9 @@ func (v *rowChecker) run() {
 	v.rows(bucketAlerts, v.alert)
 	v.rows(bucketDueAlerts, v.dueAlert)
 	v.rows(bucketDedupKeys, v.dedupKey)
+	v.rows(bucketNotices, v.notice)
+	v.rows(bucketNoticeOrder, v.noticeOrder)
+	v.rows(bucketNoticesPending, v.noticePending)
 	v.deliveries()
 }
 
@@ -252,10 +257,21 @@ func (v *rowChecker) webhook(k, value []byte) string {
 	if found, ok := v.get(bucketWebhookIDs, []byte(id)); ok && string(found) != account {
 		return "webhook_ids does not have it"
 	}
-	if w.Active && w.FailedAgain && v.lacks(bucketFailing, []byte(id)) {
-		return "failing does not have it, and it fails"
+	for _, list := range lists {
+		if list.has(&w) && v.lacks(list.bucket, []byte(id)) {
+			return string(list.bucket) + " does not have it"
+		}
 	}
 	return ""
+}
+
+// lists are what webhooks are listed in, see [batch.list].
+var lists = []struct {
+	bucket []byte
+	has    func(*webhooks.Webhook) bool
+}{
+	{bucketFailing, func(w *webhooks.Webhook) bool { return w.Claimable() && w.FailedAgain }},
+	{bucketHeld, func(w *webhooks.Webhook) bool { return w.Held }},
 }
 
 func (v *rowChecker) webhookID(id, account []byte) string {
@@ -265,15 +281,19 @@ func (v *rowChecker) webhookID(id, account []byte) string {
 	return ""
 }
 
-func (v *rowChecker) failing(id, account []byte) string {
+// listed checks a row of a list of webhooks.
+func (v *rowChecker) listed(id, account []byte, has func(*webhooks.Webhook) bool) string {
 	value, ok := v.get(bucketWebhooks, record.Prefixed(string(account), string(id)))
 	if !ok {
 		return ""
 	}
-	if w, _ := record.InspectWebhook(string(account), string(id), value, v.keys); w.ID != "" && w.Active && w.FailedAgain || value != nil && w.ID == "" {
-		return ""
+	if value == nil {
+		return "there is no such webhook"
 	}
-	return "there is no such webhook, or it does not fail"
+	if w, _ := record.InspectWebhook(string(account), string(id), value, v.keys); w.ID != "" && !has(&w) {
+		return "that webhook does not belong there"
+	}
+	return ""
 }
 
 func (v *rowChecker) recovery(id, value []byte) string {
@@ -347,6 +367,46 @@ func (v *rowChecker) dueAlert(k, _ []byte) string {
 func (v *rowChecker) dedupKey(k, _ []byte) string {
 	if _, _, ok := split(k[min(8, len(k)):]); !ok {
 		return notAKey
+	}
+	return ""
+}
+
+func (v *rowChecker) notice(k, value []byte) string {
+	account, id, ok := split(k)
+	if !ok || id == "" {
+		return notAKey
+	}
+	_, number, err := record.DecodeNotice(account, id, value)
+	if err != nil {
+		return cannotBeRead
+	}
+	if found, ok := v.get(bucketNoticeOrder, record.NumberKey(number)); ok {
+		if _, row, err := record.DecodeNoticeOrder(found); err != nil || !bytes.Equal(row, k) {
+			return "audit_order does not have it under its number"
+		}
+	}
+	return ""
+}
+
+func (v *rowChecker) noticeOrder(k, value []byte) string {
+	_, row, err := record.DecodeNoticeOrder(value)
+	if err != nil {
+		return cannotBeRead
+	}
+	return v.noticeOf(k, row)
+}
+
+func (v *rowChecker) noticePending(k, row []byte) string { return v.noticeOf(k, row) }
+
+// noticeOf checks that a row leads to a notice of the number that it stands under.
+func (v *rowChecker) noticeOf(k, row []byte) string {
+	value, ok := v.get(bucketNotices, row)
+	if !ok {
+		return ""
+	}
+	account, id, whole := split(row)
+	if _, number, err := record.DecodeNotice(account, id, value); !whole || value == nil || err == nil && !bytes.Equal(record.NumberKey(number), k) {
+		return "there is no notice of that number"
 	}
 	return ""
 }

@@ -1,0 +1,310 @@
+package bolt_test
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"go.etcd.io/bbolt"
+
+	"github.com/storageapi/storageapi/notices"
+	"github.com/storageapi/storageapi/store/bolt"
+	"github.com/storageapi/storageapi/webhooks"
+)
+
+// rich returns the path of a closed file with rows in all buckets, but for those of what never
+// lasts: with that many events to 100 webhooks, 170 for two runs of numbers.
+func rich(t *testing.T, events int) string {
+	t.Helper()
+	name := filepath.Join(t.TempDir(), "rich")
+	makeReleased(t, name)
+	s, err := bolt.Open(name + ".db")
+	must(t, err)
+	defer func() { must(t, s.Close()) }()
+	for i := range 100 {
+		must(t, s.CreateWebhook(t.Context(), webhooks.Webhook{
+			Account: "many", ID: fmt.Sprintf("wh_%03d", i), URL: "https://example.com/", Active: i%10 > 0, Held: i == 99, CreatedAt: time.Now(),
+			Events: []webhooks.EventType{webhooks.TypeBalanceLow},
+		}, webhooks.CreateOptions{IdempotencyKey: fmt.Sprint(i), IdempotencyTTL: time.Hour}))
+	}
+	for i := range events {
+		_, err := s.Enqueue(t.Context(), webhooks.EncodedEvent{ID: fmt.Sprint("event-", i), Account: "many", Type: webhooks.TypeBalanceLow, Timestamp: time.Now(), Body: []byte("{}")})
+		must(t, err)
+	}
+	tasks, _, err := s.ClaimDeliveries(t.Context(), webhooks.Claim{Limit: 100, Lease: time.Hour})
+	must(t, err)
+	settlements := make([]webhooks.Settlement, len(tasks))
+	for i, task := range tasks {
+		outcome := []webhooks.Outcome{webhooks.Deliver, webhooks.GiveUp, webhooks.Retry}[i%3]
+		settlements[i] = webhooks.Settlement{Task: task, Outcome: outcome, RetryAfter: time.Hour, Attempt: webhooks.Attempt{Number: task.Attempt, StartedAt: time.Now(), Class: webhooks.ErrorClass("x")}}
+	}
+	_, err = s.SettleDeliveries(t.Context(), settlements)
+	must(t, err)
+	for more := true; more; {
+		more, err = s.Purge(t.Context(), webhooks.Purge{Limit: 1000})
+		must(t, err)
+	}
+	must(t, s.CreateRecovery(t.Context(), webhooks.Recovery{ID: "rec", Account: "many", WebhookID: "wh_001", CreatedAt: time.Now(), States: []webhooks.DeliveryState{webhooks.Dead}}, notices.Notice{}))
+	return name + ".db"
+}
+
+// TestVerifyNamesDamage changes one row at a time of a file that has them all, and has Verify name it.
+func TestVerifyNamesDamage(t *testing.T) {
+	small, large := rich(t, 6), rich(t, 170)
+	verify(t, small)
+	verify(t, large)
+	flip := func(value []byte) []byte { return append([]byte{value[0] ^ 0x40}, value[1:]...) }
+	cut := func(value []byte) []byte { return value[:len(value)-1] }
+	remove := func([]byte) []byte { return nil }
+	for _, test := range []struct {
+		bucket string
+		prefix string // of the first row that is changed; see which
+		change func(value []byte) []byte
+		in     string // the bucket that is named
+		what   string
+	}{
+		{"keys", "", flip, "key", ""},
+		{"keys", "", remove, "key", "hash"},
+		{"keys", "alias", remove, "keys", "previous hash"},
+		{"key_ids", "", remove, "keys", "key_ids does not have it"},
+		{"key_ids", "", flip, "key_ids", "no key of that hash"},
+		{"key_uses", "", cut, "key_uses", "bytes"},
+		{"expiry", "", remove, "keys", "expiry does not have it"},
+		{"expiry", "move", nil, "expiry", "no key that expires then"},
+		{"webhooks", "", cut, "webhooks", "cannot be read"},
+		{"webhooks", "", remove, "webhook_ids", "no such webhook"},
+		{"webhooks", "secret", nil, "webhooks", "signing secret"},
+		{"webhook_ids", "", remove, "webhooks", "webhook_ids does not have it"},
+		{"webhook_ids", "", flip, "webhook", "webhook"},
+		{"failing", "", remove, "webhooks", "failing does not have it"},
+		{"failing", "move", nil, "failing", "no such webhook"},
+		{"held", "", remove, "webhooks", "held does not have it"},
+		{"held", "move", nil, "held", "no such webhook"},
+		{"events", "", flip, "events", "cannot be read"},
+		{"events", "second", remove, "events", "no segment of these bodies"},
+		{"events", "bodies", remove, "events", "bodies of its events are missing"},
+		{"events", "bodies", cut, "events", "bodies"},
+		{"event_ids", "", flip, "event_ids", "cannot be read"},
+		{"event_ids", "", remove, "event_ids", "row"},
+		{"event_ids", "", func(value []byte) []byte { return append(bytes.Clone(value), 1, 0x9f, 0x8d, 0x06) }, "event_ids", "no event 99999"},
+		{"fresh", "", flip, "fresh", "cannot be read"},
+		{"fresh", "", func(value []byte) []byte { return append(bytes.Clone(value), 0xff) }, "fresh", "no deliveries"},
+		{"fresh", "move", nil, "fresh", "no such segment"},
+		{"skipped", "", flip, "skipped", "cannot be read"},
+		{"skipped", "move", nil, "skipped", "no such segment"},
+		{"owed", "", flip, "owed", "cannot be read"},
+		{"owed", "move", nil, "owed", "no such delivery"},
+		{"runs", "", flip, "runs", "cannot be read"},
+		{"runs", "", func(value []byte) []byte { return append(bytes.Clone(value), 1) }, "runs", "others"},
+		{"runs", "last", remove, "runs", "missing"},
+		{"failed", "", flip, "failed", "cannot be read"},
+		{"failed", "all", remove, "skipped", "failed does not have"},
+		{"failed", "last", func(value []byte) []byte { return append(bytes.Clone(value), 1, 1, 1, 1, 1) }, "failed", "to that webhook"},
+		{"first_attempts", "", flip, "first_attempts", "cannot be read"},
+		{"first_attempts", "move", nil, "first_attempts", "segment"},
+		{"attempts", "", flip, "attempts", "cannot be read"},
+		{"attempts", "move", nil, "attempts", "no such delivery"},
+		{"last_attempts", "", flip, "last_attempts", "cannot be read"},
+		{"recoveries", "", flip, "recoveries", "cannot be read"},
+		{"recoveries", "rec", remove, "open_recoveries", "no such recovery"},
+		{"open_recoveries", "", remove, "recoveries", "open_recoveries does not have it"},
+		{"requests", "", flip, "requests", "cannot be read"},
+		{"request_times", "", remove, "requests", "request_times does not have it"},
+		{"request_times", "", func(value []byte) []byte { return append(bytes.Clone(value), 1) }, "request_times", "not a time"},
+		{"alerts", "", flip, "alerts", "cannot be read"},
+		{"due_alerts", "move", nil, "due_alerts", "not the alert"},
+		{"notices", "another", nil, "notices", "key of the row"},
+		{"audit", "", flip, "audit", "cannot be read"},
+		{"audit", "", remove, "audit", "no notice"},
+		{"audit_order", "", remove, "audit", "audit_order does not have it"},
+		{"meta", "runs", flip, "meta", "number"},
+		{"meta", "event_ids_secret", cut, "meta", "bytes"},
+		{"meta", "cursors", cut, "meta", "bytes"},
+		{"meta", "clock", flip, "meta", "cannot be read"},
+	} {
+		path := filepath.Join(t.TempDir(), "damaged.db")
+		whole := small
+		if test.bucket == "runs" || test.prefix == "all" || test.prefix == "runs" {
+			whole = large
+		}
+		copyFile(t, whole, path)
+		spoil(t, path, test.bucket, test.prefix, test.change)
+		report, err := bolt.Verify(path)
+		must(t, err)
+		named := false
+		for _, p := range report.Problems {
+			named = named || strings.Contains(p.Bucket, test.in) && strings.Contains(p.String(), test.what)
+		}
+		if !named || report.Err() == nil {
+			t.Errorf("%s %s: not named: %v", test.bucket, test.prefix, report.Problems)
+		}
+	}
+}
+
+// spoil changes a row of a bucket: the first one, or the one that is named.
+func spoil(t *testing.T, path, bucket, which string, change func([]byte) []byte) {
+	t.Helper()
+	db, err := bbolt.Open(path, 0o600, &bbolt.Options{NoSync: true})
+	must(t, err)
+	defer func() { must(t, db.Close()) }()
+	must(t, db.Update(func(tx *bbolt.Tx) error {
+		b := tx.Bucket([]byte(bucket))
+		c := b.Cursor()
+		k, value := c.First()
+		switch which {
+		case "":
+		case "move": // a row that leads nowhere
+			if k = bytes.Clone(k); k == nil {
+				k = []byte("nowhere")
+			}
+			k[len(k)-1] ^= 0x7f
+			k[0] ^= 0x7f
+			return b.Put(k, bytes.Clone(value))
+		case "alias":
+			for len(value) != 33 || value[0] != 0 {
+				k, value = c.Next()
+			}
+		case "another": // row
+			return b.Put([]byte("x"), nil)
+		case "all":
+			return errors.Join(tx.DeleteBucket([]byte(bucket)), func() error { _, err := tx.CreateBucket([]byte(bucket)); return err }())
+		case "secret":
+			for !bytes.Contains(value, []byte("whsec_")) {
+				k, value = c.Next()
+			}
+			k, value = bytes.Clone(k), bytes.Clone(value)
+			i := bytes.Index(value, []byte("whsec_"))
+			value[i+7] = '!'
+			return b.Put(k, value)
+		case "second":
+			for range 2 {
+				k, value = c.Next() // after the bodies of the first
+			}
+		case "bodies":
+			for len(k) != 9 {
+				k, value = c.Next()
+			}
+		case "last":
+			k, value = c.Last()
+		default:
+			k, value = c.Seek([]byte(which))
+		}
+		if k == nil {
+			return fmt.Errorf("%s has no row", bucket)
+		}
+		k = bytes.Clone(k)
+		var changed []byte
+		if len(value) > 0 || change([]byte{1}) != nil {
+			changed = change(bytes.Clone(value))
+		}
+		if changed == nil {
+			return b.Delete(k)
+		}
+		return b.Put(k, changed)
+	}))
+}
+
+// TestVerifyNamesDamagedPages overwrites parts of pages, and has Verify name them.
+func TestVerifyNamesDamagedPages(t *testing.T) {
+	data, err := os.ReadFile(filled(t))
+	must(t, err)
+	const page = 4096
+	for name, test := range map[string]struct {
+		at   int
+		with []byte
+		what string
+	}{
+		"the first meta page":         {16 + 40, []byte{9}, "page 0: this meta page"},
+		"the second meta page":        {page + 16 + 40, []byte{9}, "page 1: this meta page"},
+		"a page that is cut off":      {-1, nil, "truncated"},
+		"a page's number":             {rootOf(data) * page, []byte{99}, "it says that it is page"},
+		"a page's kind":               {rootOf(data)*page + 8, []byte{0x10}, "kind that does not belong"},
+		"how many rows a page has":    {rootOf(data)*page + 10, []byte{0xff, 0xff}, "rows"},
+		"how many pages a page has":   {rootOf(data)*page + 12, []byte{0xff, 0xff, 0xff}, "goes on for"},
+		"where a row is":              {rootOf(data)*page + 16 + 4, []byte{0xff, 0xff}, "not within the page"},
+		"how long a key is":           {rootOf(data)*page + 16 + 8, []byte{0xff, 0xff, 0xff, 0x7f}, "not within the page"},
+		"what a row is":               {rootOf(data)*page + 16, []byte{0}, "a bucket where none is"},
+		"the order of rows":           {rootOf(data)*page + 16 + 4, data[rootOf(data)*page+32+4 : rootOf(data)*page+32+6], ""},
+		"the list of free pages":      {freelistOf(data)*page + 16, []byte{2, 0, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0}, "free"},
+		"the kind of that list":       {freelistOf(data)*page + 8, []byte{2}, "no list of free pages"},
+		"how many pages the list has": {freelistOf(data)*page + 10, []byte{1, 0}, "neither used nor free"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			damaged := bytes.Clone(data)
+			if test.at < 0 {
+				damaged = damaged[:len(damaged)-len(damaged)/2/page*page]
+			} else {
+				copy(damaged[test.at:], test.with)
+			}
+			path := filepath.Join(t.TempDir(), "damaged.db")
+			must(t, os.WriteFile(path, damaged, 0o600))
+			report, err := bolt.Verify(path)
+			must(t, err)
+			named := false
+			for _, p := range report.Problems {
+				named = named || strings.Contains(p.String(), test.what)
+			}
+			if !named {
+				t.Errorf("not named: %v", report.Problems)
+			}
+			if after, err := os.ReadFile(path); err != nil || !bytes.Equal(after, damaged) {
+				t.Errorf("Verify has written: %v", err)
+			}
+		})
+	}
+}
+
+// newestMeta returns the meta of the newest commit.
+func newestMeta(data []byte) []byte {
+	first, second := data[16:], data[4096+16:]
+	if binary.NativeEndian.Uint64(first[48:]) > binary.NativeEndian.Uint64(second[48:]) {
+		return first
+	}
+	return second
+}
+
+func rootOf(data []byte) int     { return int(binary.NativeEndian.Uint64(newestMeta(data)[16:])) }
+func freelistOf(data []byte) int { return int(binary.NativeEndian.Uint64(newestMeta(data)[32:])) }
+
+// FuzzVerify flips bytes of a file: whatever is wrong, Verify and Compact return.
+func FuzzVerify(f *testing.F) {
+	data, err := os.ReadFile("testdata/schema-6.db")
+	if err != nil {
+		f.Fatal(err)
+	}
+	path := filepath.Join(f.TempDir(), "whole.db")
+	if err := os.WriteFile(path, data, 0o600); err != nil {
+		f.Fatal(err)
+	}
+	s, err := bolt.Open(path)
+	if err != nil {
+		f.Fatal(err)
+	}
+	if err := s.Close(); err != nil {
+		f.Fatal(err)
+	}
+	if data, err = os.ReadFile(path); err != nil {
+		f.Fatal(err)
+	}
+	for seed := range uint64(200) {
+		f.Add(seed, 1+int(seed%16))
+	}
+	f.Fuzz(func(t *testing.T, seed uint64, flips int) {
+		random := rand.New(rand.NewPCG(seed, 0))
+		damaged := bytes.Clone(data)
+		for range min(max(flips, 0), 64) {
+			damaged[random.IntN(len(damaged))] ^= byte(1 + random.IntN(255))
+		}
+		path := filepath.Join(t.TempDir(), "damaged.db")
+		must(t, os.WriteFile(path, damaged, 0o600))
+		_, _ = bolt.Verify(path)
+		_, _ = bolt.Compact(path+".smaller", path)
+	})
+}
