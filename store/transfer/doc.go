@@ -1,14 +1,7 @@
 // Package transfer moves what one [store.Store] keeps into another: the records in which a
 // store gives out all that it has, and takes it in.
 //
-//	for page, err := range transfer.Pages(ctx, src, "", 500) { // of all accounts
-//		if err != nil {
-//			return err
-//		}
-//		if err := dst.Import(ctx, page.Records); err != nil {
-//			return err
-//		}
-//	}
+//	_, err := transfer.Copy(ctx, target, source, transfer.CopyOptions{})
 //
 // # Records
 //

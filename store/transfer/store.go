@@ -75,8 +75,12 @@ const PageBytes = 4 << 20
 
 // Pages returns the pages of an export from the first one on. It ends after an error.
 func Pages(ctx context.Context, s Store, account string, limit int) iter.Seq2[Page, error] {
+	return pagesFrom(ctx, s, account, "", limit)
+}
+
+func pagesFrom(ctx context.Context, s Store, account, after string, limit int) iter.Seq2[Page, error] {
 	return func(yield func(Page, error) bool) {
-		for after := ""; ; {
+		for {
 			page, err := s.Export(ctx, account, after, limit)
 			if !yield(page, err) || err != nil || page.Next == "" {
 				return

@@ -84,8 +84,8 @@ func plus(a, b [sha256.Size]byte) (sum [sha256.Size]byte) {
 	return sum
 }
 
-// Compare returns nil if both summaries are equal, or an error that names the kinds that
-// differ and how many of them each has.
+// Compare returns nil if both summaries are equal, or an error that wraps [ErrDiffer] and
+// names the kinds that differ and how many of them each has.
 func (s Summary) Compare(other Summary) error {
 	kinds := maps.Clone(s)
 	maps.Copy(kinds, other)
@@ -101,26 +101,12 @@ func (s Summary) Compare(other Summary) error {
 	if len(differ) == 0 {
 		return nil
 	}
-	return fmt.Errorf("the stores differ: %s", strings.Join(differ, "; "))
+	return fmt.Errorf("%w: %s", ErrDiffer, strings.Join(differ, "; "))
 }
 
 // Summarize exports all that the store has of the account, or of all accounts and of
-// itself if account is empty, and returns what that is. It returns an error if something
-// cannot be read.
+// itself if account is empty, and returns what that is. The error wraps [ErrUnreadable] if
+// something cannot be read.
 func Summarize(ctx context.Context, s Store, account string) (Summary, error) {
-	sums := make(Summary)
-	for page, err := range Pages(ctx, s, account, 1000) {
-		if err != nil {
-			return nil, err
-		}
-		if len(page.Unreadable) > 0 {
-			return nil, fmt.Errorf("cannot be read: %s", strings.Join(page.Unreadable, ", "))
-		}
-		for _, r := range page.Records {
-			if err := sums.Add(r); err != nil {
-				return nil, err
-			}
-		}
-	}
-	return sums, nil
+	return summarize(ctx, s, account, 1000, func(Page) {})
 }

@@ -1,0 +1,221 @@
+package transfer_test
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/storageapi/storageapi/apikeys"
+	"github.com/storageapi/storageapi/notices"
+	"github.com/storageapi/storageapi/signing"
+	"github.com/storageapi/storageapi/store"
+	"github.com/storageapi/storageapi/store/memory"
+	"github.com/storageapi/storageapi/store/transfer"
+	"github.com/storageapi/storageapi/webhooks"
+)
+
+// sourceOf returns a store with 20 keys and 20 pending deliveries in two accounts.
+func sourceOf(t *testing.T) store.Store {
+	t.Helper()
+	s := open(t)
+	for i := range 20 {
+		account := fmt.Sprint("acct_", i%2)
+		createKey(t, s, account, fmt.Sprint("key_", i))
+		if i < 2 {
+			err := s.CreateWebhook(t.Context(), webhooks.Webhook{
+				ID: fmt.Sprint("wh_", i), Account: account, Events: []webhooks.EventType{webhooks.TypeBalanceLow}, Active: true, Secret: signing.NewSecret(), CreatedAt: time.Now(),
+			}, webhooks.CreateOptions{})
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		event := webhooks.EncodedEvent{ID: fmt.Sprint("evt_", i), Account: account, Type: webhooks.TypeBalanceLow, Body: []byte("{}")}
+		if _, err := s.Enqueue(t.Context(), event); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return s
+}
+
+func open(t *testing.T) store.Store {
+	t.Helper()
+	s := memory.New()
+	t.Cleanup(func() { _ = s.Close() })
+	return s
+}
+
+func createKey(t *testing.T, s store.Store, account, id string) {
+	t.Helper()
+	key := apikeys.Key{Account: account, ID: id, Hash: apikeys.Hash{Sum: sha256.Sum256([]byte(id))}, CreatedAt: time.Now()}
+	if err := s.CreateKey(t.Context(), key, apikeys.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func summary(t *testing.T, s transfer.Store) transfer.Summary {
+	t.Helper()
+	sums, err := transfer.Summarize(t.Context(), s, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return sums
+}
+
+func TestCopy(t *testing.T) {
+	source, target := sourceOf(t), open(t)
+	var copied, compared int
+	sums, err := transfer.Copy(t.Context(), target, source, transfer.CopyOptions{PageSize: 7, Progress: func(p transfer.Progress) {
+		switch {
+		case p.Comparing && copied != 42:
+			t.Errorf("it compares once %d records are copied, want 42", copied)
+		case p.Comparing:
+			compared = p.Records
+		case p.Records < copied || p.Kind == "":
+			t.Errorf("progress %+v after %d records", p, copied)
+		default:
+			copied = p.Records
+		}
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if copied != 42 || compared != 42 {
+		t.Errorf("copied %d, compared %d records, want 42", copied, compared)
+	}
+	if diff := cmp.Diff(summary(t, source), sums); diff != "" {
+		t.Errorf("result (-source +got):\n%s", diff)
+	}
+	if diff := cmp.Diff(sums, summary(t, target)); diff != "" {
+		t.Errorf("target (-source +got):\n%s", diff)
+	}
+}
+
+// A cutTarget fails in one Import, before it has happened or after.
+type cutTarget struct {
+	transfer.Store
+	left  int // Imports until then
+	after bool
+}
+
+var errCut = errors.New("cut")
+
+func (c *cutTarget) Import(ctx context.Context, records []transfer.Record) error {
+	if c.left--; c.left >= 0 {
+		return c.Store.Import(ctx, records)
+	}
+	if c.after {
+		if err := c.Store.Import(ctx, records); err != nil {
+			return err
+		}
+	}
+	return errCut
+}
+
+// Wherever a copy is cut short, the next one makes it whole, from the beginning or from the
+// last position.
+func TestCopyCut(t *testing.T) {
+	source := sourceOf(t)
+	pages := 0
+	for range transfer.Pages(t.Context(), source, "", 5) {
+		pages++
+	}
+	if pages < 8 {
+		t.Fatalf("%d pages: the test shows little", pages)
+	}
+	for cut := range pages {
+		for _, after := range []bool{false, true} {
+			for _, resume := range []bool{false, true} {
+				target := open(t)
+				position := ""
+				options := transfer.CopyOptions{PageSize: 5, Progress: func(p transfer.Progress) { position = p.Position }}
+				if _, err := transfer.Copy(t.Context(), &cutTarget{target, cut, after}, source, options); !errors.Is(err, errCut) {
+					t.Fatalf("Copy = %v, want it cut short", err)
+				}
+				if resume {
+					options.After = position
+				}
+				if _, err := transfer.Copy(t.Context(), target, source, options); err != nil {
+					t.Errorf("cut %d, after %v, resumed %v: %v", cut, after, resume, err)
+				}
+			}
+		}
+	}
+}
+
+// A leaver notes for what it was left.
+type leaver struct {
+	store.Store
+	left string
+}
+
+func (l *leaver) Leave(_ context.Context, place string) error {
+	l.left = place
+	return nil
+}
+
+func TestCopyDiffers(t *testing.T) {
+	source, target := &leaver{Store: sourceOf(t)}, open(t)
+	createKey(t, target, "another", "key")
+	options := transfer.CopyOptions{LeftFor: "there"}
+	_, err := transfer.Copy(t.Context(), target, source, options)
+	if !errors.Is(err, transfer.ErrDiffer) || !strings.Contains(err.Error(), "key: 20 and 21") {
+		t.Errorf("Copy = %v, want ErrDiffer, with both counts of keys", err)
+	}
+	if source.left != "" {
+		t.Errorf("the source was left for %q, though the stores differ", source.left)
+	}
+	if err := target.DeleteKey(t.Context(), "another", "key", nil, notices.Notice{}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := transfer.Copy(t.Context(), target, source, options); err != nil || source.left != "there" {
+		t.Errorf("Copy = %v, and the source was left for %q; want nil and there", err, source.left)
+	}
+}
+
+// A broken store has something that cannot be read, and fails if nothing has.
+type broken struct {
+	transfer.Store
+	unreadable []string
+}
+
+func (b broken) Export(ctx context.Context, account, after string, limit int) (transfer.Page, error) {
+	if len(b.unreadable) == 0 {
+		return transfer.Page{}, errCut
+	}
+	page, err := b.Store.Export(ctx, account, after, limit)
+	page.Unreadable = b.unreadable
+	return page, err
+}
+
+func TestCopyFails(t *testing.T) {
+	source := sourceOf(t)
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	for name, c := range map[string]struct {
+		ctx            context.Context
+		target, source transfer.Store
+		options        transfer.CopyOptions
+		want           error
+	}{
+		"unreadable":            {t.Context(), open(t), broken{source, []string{"webhook wh_1"}}, transfer.CopyOptions{}, transfer.ErrUnreadable},
+		"an export fails":       {t.Context(), open(t), broken{source, nil}, transfer.CopyOptions{}, errCut},
+		"the comparison fails":  {t.Context(), broken{open(t), nil}, source, transfer.CopyOptions{}, errCut},
+		"the context has ended": {ended, open(t), source, transfer.CopyOptions{}, context.Canceled},
+		"no position":           {t.Context(), open(t), source, transfer.CopyOptions{After: "nonsense"}, transfer.ErrPosition},
+	} {
+		if _, err := transfer.Copy(c.ctx, c.target, c.source, c.options); !errors.Is(err, c.want) {
+			t.Errorf("%s: Copy = %v, want %v", name, err, c.want)
+		}
+	}
+	for _, size := range []int{-1, 10_001} {
+		if _, err := transfer.Copy(t.Context(), open(t), source, transfer.CopyOptions{PageSize: size}); err == nil || !strings.Contains(err.Error(), "PageSize") {
+			t.Errorf("Copy with pages of %d = %v, want an error about PageSize", size, err)
+		}
+	}
+}
