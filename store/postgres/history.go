@@ -59,22 +59,34 @@ func (h *history) add(r *historyRow) {
 		return
 	}
 	d := &h.deliveries[n-1]
-	if r.due == nil {
-		switch *r.state {
-		case stateDelivered:
-			d.State = webhooks.Delivered
-		case stateDead:
-			d.State = webhooks.Dead
-		case stateSkipped:
-			d.State = webhooks.Skipped
-		}
+	if state := stateOf(*r.state); r.due == nil && state != "" {
+		d.State = state
 	}
 	if *r.state != stateSkipped {
-		d.Attempts = append(d.Attempts, webhooks.Attempt{
-			Number: *r.number, StartedAt: loaded(r.startedAt), Duration: time.Duration(*r.took) * time.Microsecond, Status: *r.status,
-			Class: webhooks.ErrorClass(*r.class), Error: *r.reason, Response: *r.response,
-		})
+		d.Attempts = append(d.Attempts, r.attempt())
 	}
+}
+
+// attempt returns the attempt of a row that has one.
+func (r *historyRow) attempt() webhooks.Attempt {
+	return webhooks.Attempt{
+		Number: *r.number, StartedAt: loaded(r.startedAt), Duration: time.Duration(*r.took) * time.Microsecond, Status: *r.status,
+		Class: webhooks.ErrorClass(*r.class), Error: *r.reason, Response: *r.response,
+	}
+}
+
+// stateOf returns the state of a delivery that is not pending, by that of its last attempt;
+// empty if that is none of those.
+func stateOf(state int) webhooks.DeliveryState {
+	switch state {
+	case stateDelivered:
+		return webhooks.Delivered
+	case stateDead:
+		return webhooks.Dead
+	case stateSkipped:
+		return webhooks.Skipped
+	}
+	return ""
 }
 
 // query reads the rows of a history. A delivery that was never settled is not part of it

@@ -32,8 +32,8 @@ func (h *hashColumn) ScanBytes(sum []byte) error {
 	return nil
 }
 
-// scanKey reads keyColumns, and keyUses if uses is set.
-func scanKey(row pgx.Row, uses bool) (key apikeys.Key, err error) {
+// scanKey reads keyColumns, keyUses if uses is set, and more columns.
+func scanKey(row pgx.Row, uses bool, more ...any) (key apikeys.Key, err error) {
 	var names []string
 	var next hashColumn
 	var created time.Time
@@ -42,7 +42,7 @@ func scanKey(row pgx.Row, uses bool) (key apikeys.Key, err error) {
 	if uses {
 		fields = append(fields, &used, &previousUsed)
 	}
-	if err := row.Scan(fields...); err != nil {
+	if err := row.Scan(append(fields, more...)...); err != nil {
 		return apikeys.Key{}, err
 	}
 	if key.Scopes, err = scopes.FromNames(names); err != nil {

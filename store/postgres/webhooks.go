@@ -108,6 +108,16 @@ func (s *Store) scanWebhook(row pgx.Row) (webhooks.Webhook, error) {
 	return s.webhook(&r)
 }
 
+const insertWebhook = `
+	insert into storageapi.webhooks (account, id, shard, created_at, url, events, past_events, active, off_reason, proven_at, failing_since,
+		warned_at, balance_threshold, secret, previous_secret, previous_secret_expires_at, failing_event, failed_again, held)
+	values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19) on conflict (id) do nothing`
+
+// row are the values of insertWebhook.
+func (s *Store) row(w *webhooks.Webhook) []any {
+	return append([]any{w.Account, w.ID, shardOf(w.Account), utc(w.CreatedAt)}, s.values(w)...)
+}
+
 // CreateWebhook implements [webhooks.Store].
 func (s *Store) CreateWebhook(ctx context.Context, w webhooks.Webhook, with webhooks.CreateOptions) error {
 	options := apikeys.CreateOptions(with)
@@ -124,11 +134,7 @@ func (s *Store) CreateWebhook(ctx context.Context, w webhooks.Webhook, with webh
 		if err := s.repeated(ctx, tx, webhookRequests, w.Account, &options); err != nil {
 			return err
 		}
-		inserted, err := tx.Exec(ctx, s.sql(`
-			insert into storageapi.webhooks (account, id, shard, created_at, url, events, past_events, active, off_reason, proven_at, failing_since,
-				warned_at, balance_threshold, secret, previous_secret, previous_secret_expires_at, failing_event, failed_again, held)
-			values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19) on conflict (id) do nothing`),
-			append([]any{w.Account, w.ID, shardOf(w.Account), utc(w.CreatedAt)}, s.values(&w)...)...)
+		inserted, err := tx.Exec(ctx, s.sql(insertWebhook), s.row(&w)...)
 		if err == nil && inserted.RowsAffected() == 0 {
 			err = webhooks.ErrExists
 		}
