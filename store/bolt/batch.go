@@ -37,12 +37,16 @@ type batch struct {
 	webhooks webhookChanges
 	deleted  []string        // webhooks
 	closed   map[string]bool // accounts whose erasure has begun
+
+	refilled    bool // see [batch.refill]
+	maintaining bool // what this one takes says nothing about those to come
 }
 
 // newBatch returns an empty one. There is one at a time.
 func (s *Store) newBatch(tx *groupcommit.Tx) *batch {
 	s.segment.Reset()
 	s.attempts.Reset()
+	s.spare.limit(tx)
 	return &batch{
 		Tx: tx, store: s, tx: tx.Bolt, segment: &s.segment, attempts: &s.attempts,
 		keyCache: s.keyCache, fresh: bitmaps{bucket: bucketFresh}, skipped: bitmaps{bucket: bucketSkipped},
@@ -51,6 +55,9 @@ func (s *Store) newBatch(tx *groupcommit.Tx) *batch {
 
 // Flush writes what earlier steps have left to be written.
 func (b *batch) Flush() error {
+	if err := b.refill(); err != nil {
+		return err
+	}
 	if err := b.writeSegment(); err != nil {
 		return err
 	}

@@ -44,6 +44,7 @@ type Store struct {
 	ids       eventIDs
 	leftovers leftovers
 	erasing   erasing
+	spare     spare
 	clock     clock.Clock
 
 	noticeLease noticeLease
@@ -116,7 +117,8 @@ func Open(path string, options ...Option) (*Store, error) {
 	}
 	s.db, s.file = db, file
 	removeBackups(db.Path())
-	s.writer = groupcommit.New(db, s.newBatch, s.ended)
+	s.spare.listReader = listReader{file, db.Info().PageSize}
+	s.writer = groupcommit.New(db, s.newBatch, s.ended, s.makeRoom)
 	if err := s.prepare(file); err != nil {
 		_ = db.Close()
 		return nil, fmt.Errorf("open %s: %w", path, err)
@@ -157,6 +159,9 @@ func (s *Store) prepare(file *os.File) (err error) {
 	}
 	if err := s.ids.load(s.db); err != nil {
 		return fmt.Errorf("read the ids of the newest events: %w", err)
+	}
+	if err := s.spare.load(s.db); err != nil {
+		return err
 	}
 	if err := s.loadClock(); err != nil {
 		return err

@@ -1,6 +1,7 @@
 package bolt
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -139,8 +140,11 @@ type compaction struct {
 	rows int
 }
 
-// bucket copies a bucket.
+// bucket copies a bucket, except that of free pages.
 func (c *compaction) bucket(name []byte, from *bbolt.Bucket) error {
+	if bytes.Equal(name, bucketSpare) {
+		return nil
+	}
 	if err := c.begin(); err != nil {
 		return err
 	}

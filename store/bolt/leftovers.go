@@ -101,6 +101,7 @@ func (s *Store) removeRows(b *batch, left *leftover, numbers []uint64) error {
 	if !s.leftovers.holds(left) {
 		return nil // another call was faster: there may be a webhook of that id by now
 	}
+	b.maintaining = true
 	if err := b.Flush(); err != nil {
 		return err
 	}

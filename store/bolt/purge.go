@@ -22,8 +22,16 @@ func (s *Store) Now(ctx context.Context) (time.Time, error) {
 }
 
 // Purge implements [webhooks.Store]. It indexes complete runs, too, removes the rows
-// of webhooks that were deleted, and marks the clock.
+// of webhooks that were deleted, marks the clock, and keeps the list of free pages short.
 func (s *Store) Purge(ctx context.Context, purge webhooks.Purge) (more bool, err error) {
+	if more, err = s.purgeStep(ctx, purge); err != nil {
+		return more, err
+	}
+	shortened := s.shorten(ctx, more)
+	return more || shortened, nil
+}
+
+func (s *Store) purgeStep(ctx context.Context, purge webhooks.Purge) (more bool, err error) {
 	if swept, err := s.sweep(ctx, "", purge.Limit); swept || err != nil {
 		return true, err
 	}
@@ -42,6 +50,7 @@ func (s *Store) Purge(ctx context.Context, purge webhooks.Purge) (more bool, err
 // purge takes a step. It reserves the deliveries that it ends, so that they are not
 // claimed, and notes the tokens in reserved, by number: it may run more than once.
 func (s *Store) purge(b *batch, purge *webhooks.Purge, reserved map[uint64]uint64) (more bool, err error) {
+	b.maintaining = true
 	if err := b.Flush(); err != nil {
 		return false, err
 	}

@@ -64,8 +64,13 @@ func (s *Store) RecoveryByID(ctx context.Context, account, id string) (found web
 
 // AdvanceRecovery implements [webhooks.Store].
 func (s *Store) AdvanceRecovery(ctx context.Context, limit int) (advanced bool, err error) {
+	var last []byte
+	again := false
 	err = s.writer.Run(ctx, func(b *batch) error {
-		webhook, id := s.nextRecovery(b.tx)
+		if !again { // a step that runs again must not pass over one
+			last, again = s.recovered, true
+		}
+		webhook, id := nextRecovery(b.tx, last)
 		if advanced = webhook != nil; !advanced {
 			return nil
 		}
@@ -85,12 +90,12 @@ func (s *Store) AdvanceRecovery(ctx context.Context, limit int) (advanced bool, 
 	return advanced, err
 }
 
-// nextRecovery returns the webhook whose turn it is, and its recovery; nil if all are
-// done.
-func (s *Store) nextRecovery(tx *bbolt.Tx) (webhook []byte, id string) {
+// nextRecovery returns the webhook whose turn it is after the last one's, and its recovery;
+// nil if all are done.
+func nextRecovery(tx *bbolt.Tx, last []byte) (webhook []byte, id string) {
 	c := tx.Bucket(bucketOpenRecoveries).Cursor()
-	k, value := c.Seek(s.recovered)
-	if bytes.Equal(k, s.recovered) {
+	k, value := c.Seek(last)
+	if bytes.Equal(k, last) {
 		k, value = c.Next()
 	}
 	if k == nil {

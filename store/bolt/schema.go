@@ -67,6 +67,8 @@ var (
 	bucketNoticeOrder    = []byte("audit_order")   // number of a notice → when it was stored, and its key in bucketNotices
 	bucketNoticesPending = []byte("audit_pending") // the same → its key in bucketNotices
 
+	bucketSpare = []byte("spare") // number, pages → a bucket with one value, see [spare]; made when it is needed
+
 	keySeal    = []byte("seal") // in meta: a secret sealed as all those of the webhooks are; none in a file never sealed
 	keySchema  = []byte("schema")
 	keyUpgrade = []byte("upgrade")          // in meta: the row to go on with, while the file is upgraded to the schema that it has

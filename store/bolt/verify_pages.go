@@ -33,6 +33,7 @@ type pages struct {
 	size   int64 // of a page
 	count  uint64
 	bucket string // that is being read
+	extent bool   // of bucketSpare, which has buckets of values
 	used   bitset
 	broken map[string]bool // buckets with a problem; "" is what all have in common
 }
@@ -187,7 +188,8 @@ func (p *pages) branch(where string, page []byte, count int, low, high []byte) {
 	}
 }
 
-// leaf reads the rows of a leaf. Those of the tree of buckets are buckets.
+// leaf reads the rows of a leaf. Those of the tree of buckets are buckets, and so are those of
+// bucketSpare.
 func (p *pages) leaf(where string, page []byte, count int, low, high []byte) {
 	if pageHeader+count*element > len(page) {
 		p.problem(where, "it has %d rows", count)
@@ -213,7 +215,12 @@ func (p *pages) leaf(where string, page []byte, count int, low, high []byte) {
 			p.bucket = string(key)
 			p.inBucket(where, value)
 			p.bucket = ""
-		case isBucket != (p.bucket == ""):
+		case isBucket && p.bucket == string(bucketSpare) && !p.extent:
+			p.extent = true
+			p.inBucket(where, value)
+			p.extent = false
+			p.report.FreeBytes += int64(extentPages(key)) * p.size
+		case isBucket || p.bucket == "" || p.bucket == string(bucketSpare) && !p.extent:
 			p.problem(where, "row %d is a bucket where none is, or none where one is", i)
 		}
 	}

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"time"
 
+	bbolterrors "go.etcd.io/bbolt/errors"
+
 	"github.com/storageapi/storageapi/store"
 )
 
@@ -58,13 +60,14 @@ func (w *Writer[B]) seen(id int) bool {
 
 // harmless reports whether a commit that failed, and that readers do not see, has left
 // the file as it was: the system refused to write a page or to let the file grow, as
-// on a full disk. Pages that were written are unused without the meta page.
+// on a full disk, or it would have grown beyond bbolt's limit. Pages that were written are
+// unused without the meta page.
 //
 // A sync that failed is not harmless. The system may have dropped what it could not
 // write, and the next sync succeeds without it.
 func harmless(err error) bool {
 	var refused *fs.PathError
-	return errors.As(err, &refused) && refused.Op == "write" || strings.HasPrefix(err.Error(), "file resize error: ")
+	return errors.As(err, &refused) && refused.Op == "write" || errors.Is(err, bbolterrors.ErrMaxSizeReached) || strings.HasPrefix(err.Error(), "file resize error: ")
 }
 
 // halt ends all writing, because of a commit whose effect on the disk is unknown.

@@ -1,6 +1,7 @@
 package groupcommit
 
 import (
+	"context"
 	"runtime"
 	"slices"
 	"time"
@@ -31,6 +32,10 @@ func (w *Writer[B]) transact(steps []*step[B]) {
 			go w.transact(rest)
 			return
 		}
+		if t.full() {
+			go w.makeRoom(steps)
+			return
+		}
 		w.handOver(len(steps)) // first: the next one writes while these are told and go on
 		for _, s := range steps {
 			s.outcome <- t.outcome(s)
@@ -38,6 +43,16 @@ func (w *Writer[B]) transact(steps []*step[B]) {
 		clear(steps) // their array lives on under those who wait
 	}()
 	t.run()
+}
+
+// makeRoom commits the steps for which there was no room in the file.
+func (w *Writer[B]) makeRoom(steps []*step[B]) {
+	room := &transaction[B]{writer: w, steps: []*step[B]{newStep(context.Background(), w.room)}}
+	room.run() // if it fails they run all the same, and fail as it did
+	for _, s := range steps {
+		s.own = errNotDone
+	}
+	w.transact(steps)
 }
 
 // handOver starts the next transaction, after one of n steps.
@@ -77,6 +92,9 @@ func (w *Writer[B]) gather() []*step[B] {
 		w.here = nil
 	}
 	n := min(len(w.waiting), maxBatch)
+	if i := slices.IndexFunc(w.waiting[:n], func(s *step[B]) bool { return s.alone }); i >= 0 {
+		n = max(i, 1)
+	}
 	steps := w.waiting[:n:n]
 	w.waiting = w.waiting[n:]
 	return slices.DeleteFunc(steps, func(s *step[B]) bool {

@@ -56,6 +56,11 @@ func (t *transaction[B]) culprit() (culprit *step[B], rest []*step[B]) {
 	return culprit, rest
 }
 
+// full reports whether there was no room in the file, and some can be made.
+func (t *transaction[B]) full() bool {
+	return !t.done && errors.Is(t.err, bbolterrors.ErrMaxSizeReached) && t.writer.room != nil && !t.steps[0].alone
+}
+
 // run runs the steps and commits what they have written.
 func (t *transaction[B]) run() {
 	debug.SetPanicOnFault(true) // of this goroutine: a damaged page may point outside of the file

@@ -27,6 +27,7 @@ type Writer[B Batch] struct {
 	db    *bbolt.DB
 	begin func(*Tx) B
 	ended func(done bool)
+	room  func(B) error
 
 	around atomic.Pointer[func(commit func() error) error] // of tests, see Around
 
@@ -50,9 +51,11 @@ type Writer[B Batch] struct {
 // New returns a Writer to the file. begin returns the batch of a transaction that begins;
 // there is one at a time. ended, called between transactions and before the steps are told, says
 // that one has ended in which steps have run. Not done: what was read in it may never have
-// happened; if the Writer is halted, it may have.
-func New[B Batch](db *bbolt.DB, begin func(*Tx) B, ended func(done bool)) *Writer[B] {
-	return &Writer[B]{db: db, begin: begin, ended: ended}
+// happened; if the Writer is halted, it may have. room is a step, which may be nil: it is
+// committed after a commit that failed because the file would have grown beyond bbolt's
+// MaxSize, before the steps of that run again. It or begin sees to it that they fit at last.
+func New[B Batch](db *bbolt.DB, begin func(*Tx) B, ended func(done bool), room func(B) error) *Writer[B] {
+	return &Writer[B]{db: db, begin: begin, ended: ended, room: room}
 }
 
 // errNotDone is the error of a step whose outcome was never determined.
@@ -62,6 +65,7 @@ var errNotDone = errors.New("the step was not done")
 // done; see [transaction.outcome].
 type step[B Batch] struct {
 	ctx     context.Context
+	alone   bool // shares its transaction with no other
 	do      func(B) error
 	own     error      // what do returned in the transaction under way
 	outcome chan error // is sent one value, however it ends
@@ -78,10 +82,22 @@ func newStep[B Batch](ctx context.Context, do func(B) error) *step[B] {
 // If ctx ends before the step is part of a transaction, nothing happens and Run
 // returns the context's error. From then on Run waits for the outcome.
 func (w *Writer[B]) Run(ctx context.Context, do func(B) error) error {
+	return w.run(newStep(ctx, do))
+}
+
+// RunAlone is Run for a step that has a transaction of its own, since its commit may fail
+// where those of others would not.
+func (w *Writer[B]) RunAlone(ctx context.Context, do func(B) error) error {
+	s := newStep(ctx, do)
+	s.alone = true
+	return w.run(s)
+}
+
+func (w *Writer[B]) run(s *step[B]) error {
+	ctx := s.ctx
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	s := newStep(ctx, do)
 	if err := w.add(s); err != nil {
 		return err
 	}
