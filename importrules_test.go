@@ -37,8 +37,9 @@ var importRules = map[string][]string{
 	"store/transfer":                  {"apikeys", "webhooks", "scopes", "signing"},
 	"store/queue":                     {"webhooks", "internal/heap"},
 	"store/memory":                    {"notices", "apikeys", "auth", "webhooks", "scopes", "signing", "store", "internal/clock", "internal/cursor", "store/queue", "store/transfer"},
-	"store/bolt":                      {"notices", "apikeys", "auth", "webhooks", "scopes", "signing", "store", "store/bolt/internal/groupcommit", "store/bolt/internal/record", "internal/boltfault", "internal/clock", "internal/cursor", "store/queue", "store/transfer", "go.etcd.io/bbolt", "go.etcd.io/bbolt/errors", "github.com/oklog/ulid/v2"},
+	"store/bolt":                      {"notices", "apikeys", "auth", "webhooks", "scopes", "signing", "store", "store/bolt/internal/groupcommit", "store/bolt/internal/record", "store/bolt/internal/salvage", "internal/boltfault", "internal/clock", "internal/cursor", "store/queue", "store/transfer", "go.etcd.io/bbolt", "go.etcd.io/bbolt/errors", "github.com/oklog/ulid/v2"},
 	"store/bolt/internal/record":      {"notices", "apikeys", "webhooks", "scopes", "signing", "internal/clock"},
+	"store/bolt/internal/salvage":     {},
 	"store/bolt/internal/groupcommit": {"store", "go.etcd.io/bbolt", "go.etcd.io/bbolt/errors"},
 	"store/storetest":                 {"notices", "apikeys", "auth", "webhooks", "scopes", "signing", "store", "store/transfer", "github.com/google/go-cmp/cmp", "github.com/google/go-cmp/cmp/cmpopts"},
 

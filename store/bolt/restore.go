@@ -1,0 +1,243 @@
+package bolt
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"runtime/debug"
+	"time"
+
+	"go.etcd.io/bbolt"
+
+	"github.com/storageapi/storageapi/store/bolt/internal/salvage"
+)
+
+// ErrUnfenced is wrapped by the error of [Restore] where the [Fence] does not tell what was
+// revoked since the backup, and the abandoned file does not either.
+var ErrUnfenced = errors.New("it is not known what was revoked since the backup")
+
+// A Fence tells what a restored file must not bring back. Its zero value is refused with
+// [ErrUnfenced]: give one or more of Abandoned, DeletedKeys and RotatedKeys, or say
+// NothingRevoked.
+type Fence struct {
+	// Abandoned is the path of the file that the restored one replaces, if there still is
+	// one, even one that is damaged. It must be closed, and is only read. Keys and webhooks
+	// become what they are there: those deleted since are deleted, rotated and changed ones
+	// are as they were left, new ones are there. What was delivered or given up since is
+	// settled, events published since are carried over, and alerts that were sent since are
+	// not sent again. What of it cannot be read is in [RestoreInfo.Unreadable].
+	Abandoned string
+
+	// DeletedKeys are the keys that were deleted since, as the host's own records have
+	// them. They are deleted, also if the abandoned file has them. Those that are not there
+	// change nothing.
+	DeletedKeys []Ref
+
+	// RotatedKeys are the keys whose value was replaced since. A backup does not have the
+	// new value, so unless the abandoned file has it, no value of the key is valid any more:
+	// the key stays, and has to be rotated to get one. Name only those rotated since the
+	// backup, or values that are in use die.
+	RotatedKeys []Ref
+
+	// DeletedWebhooks are the webhooks that were deleted since. They are deleted, with what
+	// is pending for them.
+	DeletedWebhooks []Ref
+
+	// NothingRevoked says that no key was deleted or rotated since the backup.
+	NothingRevoked bool
+
+	// NoHold declines that all webhooks are put on hold. What was delivered since the
+	// backup, and is not settled by the abandoned file, is sent again then as soon as the
+	// host runs.
+	NoHold bool
+
+	// Report, unless it is nil, is called with each thing that was found or done, so that
+	// nothing is lost silently: one call at a time, before Restore returns. If Restore
+	// fails nothing of it is true.
+	Report func(Finding)
+}
+
+// A Ref names a key or a webhook.
+type Ref struct{ Account, ID string }
+
+// A Finding is a thing that [Restore] found, or did.
+type Finding struct {
+	Kind    FindingKind
+	Account string
+	ID      string // of the key, the webhook or the event
+	Webhook string // of MayBeSentTwice: to which webhook
+}
+
+// A FindingKind is what a [Finding] is about.
+type FindingKind string
+
+// The kinds of findings.
+const (
+	KeyDeleted      FindingKind = "key deleted"         // it was deleted since the backup
+	KeyDead         FindingKind = "key without a value" // its value was replaced since the backup, and the new one is not known
+	KeyTaken        FindingKind = "key taken over"      // as the abandoned file has it
+	WebhookDeleted  FindingKind = "webhook deleted"     // it was deleted since the backup
+	WebhookTaken    FindingKind = "webhook taken over"  // as the abandoned file has it
+	DeliverySettled FindingKind = "delivery settled"    // it was delivered or given up since; Webhook is to which
+	MayBeSentTwice  FindingKind = "may be sent twice"   // a delivery that was pending at the time of the backup, and may have been sent since
+	EventCarried    FindingKind = "event carried over"  // it was published since the backup
+	EventLost       FindingKind = "event lost"          // it was published since the backup, and its body cannot be read
+)
+
+// A RestoreInfo counts what [Restore] did.
+type RestoreInfo struct {
+	LastPublished time.Time // when the newest event of the backup was published; zero if it has none
+
+	KeysDeleted, KeysDead, KeysTaken             int
+	WebhooksHeld, WebhooksDeleted, WebhooksTaken int
+	DeliveriesSettled, MayBeSentTwice            int
+	EventsCarried, EventsLost                    int
+
+	// Unreadable are the parts of the abandoned file that could not be read, at least in
+	// part. What is in there is as it was at the time of the backup.
+	Unreadable []string
+}
+
+// restoreSuffix is what the name of the temporary file of Restore has after the file's.
+const restoreSuffix = ".restoring"
+
+// Restore makes a file at path out of a backup, one of [Store.Backup] or a copy that was made
+// while the file was closed, that brings nothing back that the fence tells. Nothing may be at
+// path: move the abandoned file aside, and name it in [Fence.Abandoned]. Use the file only by
+// way of Restore: a backup that is opened itself revives keys that were revoked, and sends
+// again what was delivered since.
+//
+// All webhooks of the restored file are on hold, unless the fence declines that: publishing
+// works, and nothing is sent before webhooks.WebhookService.Release or ReleaseAll. A backup
+// of an older schema is upgraded. Options are those of [Open], such as the keys of [Sealed].
+//
+// The file is made under another name, "<path>.restoring", made durable, and renamed: a
+// process that is killed leaves no file at path, or the whole one. The next Restore removes
+// what it left. If Restore returns an error nothing is at path: it wraps [ErrUnfenced], [fs.ErrExist]
+// if something was, [ErrLocked] if one of the files is in use, [ErrSchema] if the backup is
+// not ours, or [Verify] finds damage in it, [signing.ErrSealed] if it is sealed under a key that was not given, or what
+// the disk returned. The backup stays as it is. Restore needs room for a second copy of it, and
+// memory as Open does.
+func Restore(path, from string, fence Fence, options ...Option) (RestoreInfo, error) {
+	info, err := restore(path, from, &fence, options)
+	if err != nil {
+		return RestoreInfo{}, fmt.Errorf("restore %s from %s: %w", path, from, err)
+	}
+	return info, nil
+}
+
+func restore(path, from string, fence *Fence, options []Option) (info RestoreInfo, err error) {
+	listed := fence.NothingRevoked || len(fence.DeletedKeys)+len(fence.RotatedKeys) > 0
+	if !listed && fence.Abandoned == "" {
+		return info, fmt.Errorf("%w: name the abandoned file in Fence.Abandoned, list keys in Fence.DeletedKeys and Fence.RotatedKeys, or say Fence.NothingRevoked", ErrUnfenced)
+	}
+	if _, err := os.Lstat(path); err == nil {
+		return info, fmt.Errorf("%w: move it aside, and name it in Fence.Abandoned", fs.ErrExist)
+	} else if !errors.Is(err, fs.ErrNotExist) {
+		return info, err
+	}
+	temporary := path + restoreSuffix
+	if err := copyClosed(temporary, from); err != nil {
+		_ = os.Remove(temporary)
+		return info, err
+	}
+	defer func() {
+		if err != nil {
+			_ = os.Remove(temporary)
+		}
+	}()
+	s, err := Open(temporary, append(options[:len(options):len(options)], NoUpgradeCopy())...)
+	if err != nil {
+		return info, err
+	}
+	s.db.NoSync = true // the file is worth nothing before it is complete
+	f := &fencer{store: s, fence: fence, info: &info, gone: make(map[Ref]bool)}
+	err = f.run(listed)
+	if err == nil {
+		err = s.db.Sync()
+	}
+	s.db.NoSync = false
+	if err = errors.Join(err, s.Close()); err != nil {
+		return info, err
+	}
+	if err := syncFile(temporary); err != nil {
+		return info, err
+	}
+	if err := os.Rename(temporary, path); err != nil {
+		return info, err
+	}
+	syncDir(filepath.Dir(path))
+	return info, nil
+}
+
+// copyClosed copies a file that no process writes to, in place of one that an earlier Restore
+// left, and refuses one that is damaged.
+func copyClosed(to, from string) (err error) {
+	// bbolt maps the file, and the system ends a process that reads there what it does not have.
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+	defer func() {
+		if p := recover(); p != nil {
+			err = errDamaged(p)
+		}
+	}()
+	if err := os.Remove(to); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	if _, err := os.Stat(from); err != nil {
+		return err
+	}
+	until := time.Now().Add(defaultWait)
+	if err := checkSize(from, until); err != nil {
+		return err
+	}
+	source, _, err := openFile(from, until, &bbolt.Options{ReadOnly: true})
+	if err != nil {
+		return err
+	}
+	defer func() { _ = source.Close() }() // until then it is locked
+	if err := bothMetas(from); err != nil {
+		return err
+	}
+	file, err := os.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return err
+	}
+	err = source.View(func(tx *bbolt.Tx) error {
+		_, err := tx.WriteTo(file)
+		return err
+	})
+	if err := errors.Join(err, file.Close()); err != nil {
+		return err
+	}
+	report, err := Verify(to)
+	if err != nil {
+		return err
+	}
+	return report.Err()
+}
+
+// bothMetas refuses a file whose last commit may be missing.
+func bothMetas(path string) error {
+	f, err := salvage.Open(path)
+	if errors.Is(err, salvage.ErrUnreadable) {
+		return errDamaged(err)
+	}
+	if err != nil {
+		return err
+	}
+	defer func() { _ = f.Close() }()
+	if f.LastLost() {
+		return errDamaged("a meta page cannot be read")
+	}
+	return nil
+}
+
+func syncFile(path string) error {
+	file, err := os.OpenFile(path, os.O_RDWR, 0)
+	if err != nil {
+		return err
+	}
+	return errors.Join(file.Sync(), file.Close())
+}

@@ -1,0 +1,271 @@
+package bolt
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"go.etcd.io/bbolt"
+
+	"github.com/storageapi/storageapi/apikeys"
+	"github.com/storageapi/storageapi/store/bolt/internal/record"
+	"github.com/storageapi/storageapi/store/bolt/internal/salvage"
+)
+
+// openAbandoned opens the abandoned file, if anything of it can be read.
+func (f *fencer) openAbandoned() error {
+	path := f.fence.Abandoned
+	if _, err := os.Stat(path); err != nil {
+		return err
+	}
+	db, _, err := openFile(path, time.Now().Add(f.store.wait), &bbolt.Options{ReadOnly: true})
+	if errors.Is(err, ErrLocked) {
+		return fmt.Errorf("%s: %w", path, err)
+	}
+	if err == nil {
+		_ = db.Close() // nothing uses the file; what is wrong with it will be seen
+	}
+	old, err := salvage.Open(path)
+	if errors.Is(err, salvage.ErrUnreadable) {
+		f.unreadable("the whole file")
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	f.abandoned = old
+	if old.LastLost() {
+		f.unreadable("the last commit")
+	}
+	version, _ := old.Get(bucketMeta, keySchema)
+	upgrading, _ := old.Get(bucketMeta, keyUpgrade)
+	theirs, _ := old.Get(bucketMeta, keyCursors)
+	ours := f.get(bucketMeta, keyCursors)
+	switch {
+	case theirs != nil && !bytes.Equal(theirs, ours):
+		return fmt.Errorf("%s is another file than the one that the backup is of", path)
+	case len(version) != 8 || upgrading != nil || theirs == nil,
+		binary.BigEndian.Uint64(version) > schemaVersion, binary.BigEndian.Uint64(version) < fencedSchema:
+		f.unreadable("the whole file")
+		err = old.Close()
+		f.abandoned = nil
+	}
+	return err
+}
+
+// fencedSchema is the oldest schema of an abandoned file that is read: from then on rows are
+// as they are now.
+const fencedSchema = 6
+
+// get returns a row of the restored file.
+func (f *fencer) get(bucket, key []byte) (value []byte) {
+	_ = f.store.db.View(func(tx *bbolt.Tx) error {
+		value = bytes.Clone(tx.Bucket(bucket).Get(key))
+		return nil
+	})
+	return value
+}
+
+// A pair is a row of the restored file and the same of the abandoned one.
+type pair struct {
+	key, ours, theirs []byte // nil: not there
+	unsure            bool   // theirs may be there, and cannot be read
+}
+
+// eachPair calls change with all rows of a bucket that either file has, some in a transaction.
+func (f *fencer) eachPair(bucket []byte, change func(b *batch, p pair) error) error {
+	for from := []byte{}; from != nil; {
+		theirs, damaged := f.theirs(bucket, from, fenceStep)
+		ours := f.ours(bucket, from, fenceStep)
+		if damaged {
+			f.unreadable(string(bucket))
+		}
+		// Up to the end of the list that ends first, if there is more of it.
+		var end []byte
+		for _, list := range [][]row{theirs, ours} {
+			if n := len(list); n == fenceStep && (end == nil || bytes.Compare(list[n-1].key, end) < 0) {
+				end = list[n-1].key
+			}
+		}
+		err := f.step(func(b *batch) error {
+			for len(ours)+len(theirs) > 0 {
+				p := pair{unsure: damaged}
+				switch order := compareFirst(ours, theirs); {
+				case order < 0:
+					p.key, p.ours, ours = ours[0].key, ours[0].value, ours[1:]
+				case order > 0:
+					p.key, p.theirs, theirs = theirs[0].key, theirs[0].value, theirs[1:]
+				default:
+					p.key, p.ours, p.theirs, ours, theirs = ours[0].key, ours[0].value, theirs[0].value, ours[1:], theirs[1:]
+				}
+				if end != nil && bytes.Compare(p.key, end) > 0 {
+					return nil
+				}
+				if err := change(b, p); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+		if from = nil; end != nil {
+			from = append(bytes.Clone(end), 0)
+		}
+	}
+	return nil
+}
+
+// compareFirst compares the first keys of two lists, of which one is not empty.
+func compareFirst(a, b []row) int {
+	switch {
+	case len(a) == 0:
+		return 1
+	case len(b) == 0:
+		return -1
+	}
+	return bytes.Compare(a[0].key, b[0].key)
+}
+
+// theirs returns rows of the abandoned file, and whether there may be more among them.
+func (f *fencer) theirs(bucket, from []byte, limit int) (rows []row, damaged bool) {
+	damaged = f.abandoned.Scan(bucket, from, func(k, value []byte) bool {
+		rows = append(rows, row{k, value})
+		return len(rows) < limit
+	})
+	return rows, damaged
+}
+
+// ours returns rows of the restored file.
+func (f *fencer) ours(bucket, from []byte, limit int) (rows []row) {
+	_ = f.store.db.View(func(tx *bbolt.Tx) error {
+		c := tx.Bucket(bucket).Cursor()
+		for k, value := c.Seek(from); k != nil && len(rows) < limit; k, value = c.Next() {
+			rows = append(rows, row{bytes.Clone(k), bytes.Clone(value)})
+		}
+		return nil
+	})
+	return rows
+}
+
+// takeKeys makes keys what they are in the abandoned file. Those of known that it has are
+// marked.
+func (f *fencer) takeKeys(known map[Ref]bool) error {
+	return f.eachPair(bucketKeyIDs, func(b *batch, p pair) error {
+		account, id := record.CutPrefixed(p.key)
+		if p.theirs == nil {
+			if p.unsure {
+				return nil
+			}
+			_, err := f.deleteKey(b, Ref{account, id})
+			return err
+		}
+		var key apikeys.Key
+		value, _ := f.abandoned.Get(bucketKeys, p.theirs)
+		if value == nil || len(p.theirs) != len(key.Hash.Sum) || record.DecodeKey(&key, p.theirs, value) != nil || key.Account != account || key.ID != id {
+			f.unreadable(string(bucketKeys))
+			return nil
+		}
+		if _, asked := known[Ref{account, id}]; asked {
+			known[Ref{account, id}] = true
+		}
+		if uses, _ := f.abandoned.Get(bucketKeyUses, p.key); uses != nil {
+			if err := b.Put(bucketKeyUses, p.key, uses); err != nil {
+				return err
+			}
+		}
+		if p.ours != nil && bytes.Equal(b.Get(bucketKeys, p.ours), value) && bytes.Equal(p.ours, p.theirs) {
+			return nil
+		}
+		var old apikeys.Key
+		if p.ours != nil {
+			if err := readKey(b.tx, &old, p.ours); err != nil {
+				return err
+			}
+		}
+		f.report(&f.info.KeysTaken, Finding{Kind: KeyTaken, Account: account, ID: id})
+		return putKey(b, key, old)
+	})
+}
+
+// takeWebhooks makes webhooks what they are in the abandoned file.
+func (f *fencer) takeWebhooks() error {
+	return f.eachPair(bucketWebhooks, func(b *batch, p pair) error {
+		account, id := record.CutPrefixed(p.key)
+		switch {
+		case p.theirs == nil && p.unsure, bytes.Equal(p.ours, p.theirs):
+			return nil
+		case p.theirs == nil:
+			_, err := f.deleteWebhook(b, Ref{account, id})
+			return err
+		}
+		w, err := record.DecodeWebhook(account, id, p.theirs, f.store.keys)
+		if err != nil {
+			f.unreadable(string(bucketWebhooks))
+			return nil
+		}
+		if err := b.Put(bucketWebhookIDs, []byte(id), []byte(account)); err != nil {
+			return err
+		}
+		f.report(&f.info.WebhooksTaken, Finding{Kind: WebhookTaken, Account: account, ID: id})
+		return f.store.putWebhook(b, &w)
+	})
+}
+
+// takeRest takes over what alerts remember, requests that created something, notices,
+// recoveries and events. Of alerts only if all events can be read: an alert whose event is lost is to be
+// sent again.
+func (f *fencer) takeRest() error {
+	complete, err := f.carryEvents()
+	if err != nil {
+		return err
+	}
+	whole := [][]byte{bucketRequests, bucketRequestTimes, bucketNotices, bucketNoticeOrder, bucketNoticesPending}
+	if complete {
+		whole = append(whole, bucketAlerts, bucketDueAlerts, bucketDedupKeys)
+		if scan, _ := f.abandoned.Get(bucketMeta, keyFileScan); scan != nil {
+			if err := f.step(func(b *batch) error { return b.Put(bucketMeta, keyFileScan, scan) }); err != nil {
+				return err
+			}
+		}
+	}
+	for _, bucket := range whole {
+		err := f.eachPair(bucket, func(b *batch, p pair) error {
+			if p.theirs == nil || p.ours != nil && bytes.Equal(p.ours, p.theirs) {
+				return nil
+			}
+			return b.Put(bucket, p.key, p.theirs)
+		})
+		if err != nil {
+			return err
+		}
+	}
+	err = f.eachPair(bucketNoticesPending, func(b *batch, p pair) error {
+		if p.theirs != nil || p.unsure {
+			return nil
+		}
+		return b.Delete(bucketNoticesPending, p.key) // it was taken since
+	})
+	if err != nil {
+		return err
+	}
+	return f.eachPair(bucketRecoveries, func(b *batch, p pair) error {
+		if p.theirs == nil {
+			return nil
+		}
+		r, err := record.DecodeRecovery(string(p.key), p.theirs)
+		if err != nil {
+			f.unreadable(string(bucketRecoveries))
+			return nil
+		}
+		open := record.DecodeID(b.Get(bucketOpenRecoveries, []byte(r.WebhookID)))
+		if r.Done && open != r.ID { // another one of the webhook may be open
+			return b.Put(bucketRecoveries, p.key, p.theirs)
+		}
+		return putRecovery(b, &r)
+	})
+}

@@ -1,0 +1,206 @@
+package bolt
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"go.etcd.io/bbolt"
+
+	"github.com/storageapi/storageapi/apikeys"
+	"github.com/storageapi/storageapi/store/bolt/internal/record"
+	"github.com/storageapi/storageapi/store/bolt/internal/salvage"
+	"github.com/storageapi/storageapi/webhooks"
+)
+
+// fenceStep is how many rows a transaction of a fencer changes, at most.
+const fenceStep = 1000
+
+// A fencer applies a fence to the file that is being restored, which nobody else uses.
+type fencer struct {
+	store     *Store
+	fence     *Fence
+	info      *RestoreInfo
+	abandoned *salvage.File  // nil: there is none that can be read
+	segment   record.Segment // of the abandoned file, that was looked at last
+	gone      map[Ref]bool   // whether webhooks were deleted since, as far as it was asked for
+	end       uint64         // the number after the last that the backup has
+}
+
+// run applies the fence. Listed tells that it names what was revoked, or that nothing was.
+func (f *fencer) run(listed bool) error {
+	f.info.LastPublished = f.store.lastPublished
+	for _, r := range f.fence.DeletedWebhooks {
+		f.gone[r] = true
+	}
+	err := f.store.db.View(func(tx *bbolt.Tx) error {
+		f.end = tx.Bucket(bucketEvents).Sequence() + 1
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	if f.fence.Abandoned != "" {
+		if err := f.openAbandoned(); err != nil {
+			return err
+		}
+		defer func() {
+			if f.abandoned != nil {
+				_ = f.abandoned.Close()
+			}
+		}()
+	}
+	rotated := make(map[Ref]bool) // whether the abandoned file has the new value
+	for _, r := range f.fence.RotatedKeys {
+		rotated[r] = false
+	}
+	if f.abandoned != nil {
+		if err := f.takeKeys(rotated); err != nil {
+			return err
+		}
+	}
+	if len(f.info.Unreadable) > 0 && !listed {
+		return fmt.Errorf("%w: the abandoned file cannot be read: %s; list keys in Fence.DeletedKeys and Fence.RotatedKeys, or say Fence.NothingRevoked",
+			ErrUnfenced, f.info.Unreadable[0])
+	}
+	if err := f.settleSince(); err != nil { // also of webhooks that were deleted since
+		return err
+	}
+	if f.abandoned != nil {
+		if err := f.takeWebhooks(); err != nil {
+			return err
+		}
+	}
+	unknown := slices.DeleteFunc(slices.Clone(f.fence.RotatedKeys), func(r Ref) bool { return rotated[r] })
+	if err := f.eachRef(unknown, f.killKey); err != nil {
+		return err
+	}
+	if err := f.eachRef(f.fence.DeletedKeys, f.deleteKey); err != nil {
+		return err
+	}
+	if err := f.eachRef(f.fence.DeletedWebhooks, f.deleteWebhook); err != nil {
+		return err
+	}
+	if f.abandoned != nil {
+		if err := f.takeRest(); err != nil {
+			return err
+		}
+	}
+	if f.fence.NoHold {
+		return nil
+	}
+	return f.holdAll()
+}
+
+func (f *fencer) step(step func(b *batch) error) error {
+	return f.store.writer.Run(context.Background(), step)
+}
+
+// report counts and reports a finding.
+func (f *fencer) report(count *int, found Finding) {
+	*count++
+	if f.fence.Report != nil {
+		f.fence.Report(found)
+	}
+}
+
+// unreadable notes that a part of the abandoned file could not be read.
+func (f *fencer) unreadable(part string) {
+	if !slices.Contains(f.info.Unreadable, part) {
+		f.info.Unreadable = append(f.info.Unreadable, part)
+	}
+}
+
+// eachRef has things changed, some in a transaction. What is not there is passed over.
+func (f *fencer) eachRef(list []Ref, change func(b *batch, r Ref) (changed bool, err error)) error {
+	for chunk := range slices.Chunk(list, fenceStep) {
+		err := f.step(func(b *batch) error {
+			for _, r := range chunk {
+				if _, err := change(b, r); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// killKey gives a key a hash that no value has.
+func (f *fencer) killKey(b *batch, r Ref) (bool, error) {
+	key, _, err := keyByID(b.tx, record.Prefixed(r.Account, r.ID))
+	if errors.Is(err, apikeys.ErrNotFound) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	dead := key
+	dead.Previous, dead.PreviousExpiresAt = apikeys.Hash{}, time.Time{}
+	if _, err := rand.Read(dead.Hash.Sum[:]); err != nil {
+		return false, err
+	}
+	f.report(&f.info.KeysDead, Finding{Kind: KeyDead, Account: r.Account, ID: r.ID})
+	return true, putKey(b, dead, key)
+}
+
+func (f *fencer) deleteKey(b *batch, r Ref) (bool, error) {
+	row := record.Prefixed(r.Account, r.ID)
+	key, _, err := keyByID(b.tx, row)
+	if errors.Is(err, apikeys.ErrNotFound) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	f.report(&f.info.KeysDeleted, Finding{Kind: KeyDeleted, Account: r.Account, ID: r.ID})
+	return true, f.store.removeKey(b, r.Account, row, key)
+}
+
+func (f *fencer) deleteWebhook(b *batch, r Ref) (bool, error) {
+	err := f.store.deleteWebhook(b, r.Account, r.ID, nil)
+	if errors.Is(err, webhooks.ErrNotFound) {
+		return false, nil
+	}
+	if err == nil {
+		f.report(&f.info.WebhooksDeleted, Finding{Kind: WebhookDeleted, Account: r.Account, ID: r.ID})
+	}
+	return err == nil, err
+}
+
+// holdAll puts all webhooks on hold. One that cannot be read has nothing sent to it anyway.
+func (f *fencer) holdAll() error {
+	for from := []byte{}; from != nil; {
+		err := f.step(func(b *batch) error {
+			var list []webhooks.Webhook // not written at once, for the cursor's sake
+			c := b.tx.Bucket(bucketWebhooks).Cursor()
+			k, value := c.Seek(from)
+			for n := 0; k != nil && n < fenceStep; n++ {
+				account, id := record.CutPrefixed(k)
+				if w, err := record.DecodeWebhook(account, id, value, f.store.keys); err == nil && !w.Held {
+					list = append(list, w)
+				}
+				k, value = c.Next()
+			}
+			from = slices.Clone(k)
+			for i := range list {
+				list[i].Held = true
+				if err := f.store.putWebhook(b, &list[i]); err != nil {
+					return err
+				}
+			}
+			f.info.WebhooksHeld += len(list)
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}

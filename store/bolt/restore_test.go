@@ -1,0 +1,485 @@
+package bolt_test
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/storageapi/storageapi/apikeys"
+	"github.com/storageapi/storageapi/scopes"
+	"github.com/storageapi/storageapi/signing"
+	"github.com/storageapi/storageapi/store/bolt"
+	"github.com/storageapi/storageapi/webhooks"
+)
+
+func init() { roles["restore"] = restoreForEver }
+
+// A lost host is one whose file was backed up, and abandoned some time later.
+type lostHost struct {
+	dir, abandoned, backup string
+	tokens                 map[string]apikeys.Token // by what became of them
+	keys                   map[string]bolt.Ref
+	hooks                  map[string]bolt.Ref
+}
+
+// sealing keeps the secrets of lost hosts.
+func sealing(tb testing.TB) *signing.Keyring {
+	keys, err := signing.NewKeyring(bytes.Repeat([]byte{7}, 32))
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return keys
+}
+
+// newLostHost makes the files. Ten keys are kept, ten each deleted, rotated and created after
+// the backup, the same of webhooks but for the rotation, whose URL is changed. Each event is
+// for the webhooks of the account at the time. Of the events, the first are delivered before the
+// backup, the second after it, the third never; others are published after it.
+func newLostHost(t *testing.T, options ...bolt.Option) *lostHost {
+	t.Helper()
+	h := &lostHost{dir: t.TempDir(), tokens: map[string]apikeys.Token{}, keys: map[string]bolt.Ref{}, hooks: map[string]bolt.Ref{}}
+	h.abandoned, h.backup = filepath.Join(h.dir, "abandoned.db"), filepath.Join(h.dir, "backup.db")
+	s, err := bolt.Open(h.abandoned, options...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = s.Close() }()
+	ctx := t.Context()
+	keys, err := apikeys.New(s, apikeys.Config{})
+	noError(t, err)
+	hooks, err := webhooks.New(s, webhooks.Config{})
+	noError(t, err)
+	createKey := func(name string) {
+		key, token, err := keys.Create(ctx, "acct", apikeys.CreateParams{Name: name, Scopes: scopes.All()})
+		noError(t, err)
+		h.tokens[name], h.keys[name] = token, bolt.Ref{Account: "acct", ID: key.ID}
+	}
+	createHook := func(name string) {
+		w, err := hooks.Create(ctx, "acct", webhooks.CreateParams{URL: "https://example.com/" + name, Events: []webhooks.EventType{webhooks.TypeBalanceLow}})
+		noError(t, err)
+		h.hooks[name] = bolt.Ref{Account: "acct", ID: w.ID}
+	}
+	publish := func(id string) {
+		_, err := s.Enqueue(ctx, webhooks.EncodedEvent{ID: id, Account: "acct", Type: webhooks.TypeBalanceLow, Body: []byte(`"` + id + `"`)})
+		noError(t, err)
+	}
+	// deliver settles all that is pending, except what is to stay so.
+	deliver := func(except ...string) {
+		tasks, _, err := s.ClaimDeliveries(ctx, webhooks.Claim{Limit: 1000, Lease: time.Hour})
+		noError(t, err)
+		var settled []webhooks.Settlement
+		for _, task := range tasks {
+			end := webhooks.Settlement{Task: task, Outcome: webhooks.Deliver, Attempt: webhooks.Attempt{Number: task.Attempt, StartedAt: time.Now(), Status: 200}}
+			if slices.Contains(except, task.Event.ID) {
+				end.Outcome = webhooks.Release
+			}
+			settled = append(settled, end)
+		}
+		_, err = s.SettleDeliveries(ctx, settled)
+		noError(t, err)
+	}
+	for _, name := range []string{"kept", "deleted", "rotated"} {
+		createKey(name)
+	}
+	for _, name := range []string{"kept", "deleted", "moved"} {
+		createHook(name)
+	}
+	for i := range 30 { // so that there are pages to damage
+		createKey(fmt.Sprint("further-", i))
+	}
+	publish("early")
+	deliver()
+	publish("since")
+	publish("never")
+	var copied bytes.Buffer
+	_, err = s.Backup(ctx, &copied)
+	noError(t, err)
+	noError(t, os.WriteFile(h.backup, copied.Bytes(), 0o600))
+
+	deliver("never")
+	noError(t, keys.Delete(ctx, "acct", h.keys["deleted"].ID, apikeys.DeleteParams{}))
+	_, rotated, err := keys.Rotate(ctx, "acct", h.keys["rotated"].ID, apikeys.RotateParams{})
+	noError(t, err)
+	h.tokens["new value"] = rotated
+	createKey("created")
+	noError(t, hooks.Delete(ctx, "acct", h.hooks["deleted"].ID, webhooks.DeleteParams{}))
+	elsewhere := "https://example.com/elsewhere"
+	_, err = hooks.Update(ctx, "acct", h.hooks["moved"].ID, webhooks.UpdateParams{URL: &elsewhere})
+	noError(t, err)
+	createHook("created")
+	publish("late delivered")
+	deliver("never")
+	publish("late pending")
+	return h
+}
+
+func noError(tb testing.TB, err error) {
+	tb.Helper()
+	if err != nil {
+		tb.Fatal(err)
+	}
+}
+
+// path returns where to restore to.
+func (h *lostHost) path() string { return filepath.Join(h.dir, "storage.db") }
+
+// lists are the lists of a fence, as a host knows them from its notices.
+func (h *lostHost) lists() bolt.Fence {
+	return bolt.Fence{
+		DeletedKeys: []bolt.Ref{h.keys["deleted"], {Account: "acct", ID: "key_none"}}, RotatedKeys: []bolt.Ref{h.keys["rotated"]},
+		DeletedWebhooks: []bolt.Ref{h.hooks["deleted"]},
+	}
+}
+
+// valid returns which of the keys' values are, in a file.
+func (h *lostHost) valid(t *testing.T, s *bolt.Store) []string {
+	t.Helper()
+	keys, err := apikeys.New(s, apikeys.Config{})
+	noError(t, err)
+	var valid []string
+	for name, token := range h.tokens {
+		if _, err := keys.Verify(t.Context(), token.Reveal()); err == nil && (len(name) < 8 || name[:8] != "further-") {
+			valid = append(valid, name)
+		}
+	}
+	slices.Sort(valid)
+	return valid
+}
+
+// pending returns what is claimed of a file, as events and the webhooks' URLs, and settles nothing.
+func pending(t *testing.T, s *bolt.Store) []string {
+	t.Helper()
+	tasks, _, err := s.ClaimDeliveries(t.Context(), webhooks.Claim{Limit: 1000, Lease: time.Hour})
+	noError(t, err)
+	var list []string
+	for _, task := range tasks {
+		noError(t, task.Err)
+		list = append(list, task.Event.ID+" to "+task.Webhook.URL[len("https://example.com/"):])
+		if want := `"` + task.Event.ID + `"`; string(task.Event.Body) != want {
+			t.Errorf("the body of %s is %s", task.Event.ID, task.Event.Body)
+		}
+	}
+	slices.Sort(list)
+	return list
+}
+
+// release ends all holds.
+func release(t *testing.T, s *bolt.Store) int {
+	t.Helper()
+	hooks, err := webhooks.New(s, webhooks.Config{})
+	noError(t, err)
+	released, err := hooks.ReleaseAll(t.Context())
+	noError(t, err)
+	return released
+}
+
+func want[T any](t *testing.T, what string, got, want T) {
+	t.Helper()
+	if diff := cmp.Diff(want, got, cmpopts.EquateEmpty()); diff != "" {
+		t.Errorf("%s (-want +got):\n%s", what, diff)
+	}
+}
+
+// TestRestoreByLists: with no more than the host's own lists, nothing that was revoked works,
+// nothing is sent before it is released, and what may be sent twice is listed.
+func TestRestoreByLists(t *testing.T) {
+	h := newLostHost(t)
+	fence := h.lists()
+	twice := map[string]int{}
+	fence.Report = func(f bolt.Finding) {
+		if f.Kind == bolt.MayBeSentTwice {
+			twice[f.ID]++
+		}
+	}
+	info, err := bolt.Restore(h.path(), h.backup, fence)
+	noError(t, err)
+	if info.LastPublished.IsZero() {
+		t.Error("LastPublished is zero")
+	}
+	info.LastPublished = time.Time{}
+	want(t, "RestoreInfo", info, bolt.RestoreInfo{KeysDeleted: 1, KeysDead: 1, WebhooksHeld: 2, WebhooksDeleted: 1, MayBeSentTwice: 4})
+	want(t, "what may be sent twice", twice, map[string]int{"since": 2, "never": 2})
+	s, err := bolt.Open(h.path())
+	noError(t, err)
+	defer func() { _ = s.Close() }()
+	want(t, "values that are valid", h.valid(t, s), []string{"kept"})
+	if key, err := s.KeyByID(t.Context(), "acct", h.keys["rotated"].ID); err != nil || key.Name != "rotated" {
+		t.Errorf("the rotated key is %+v, %v", key, err)
+	}
+	want(t, "claimed before the release", pending(t, s), nil)
+	want(t, "released", release(t, s), 2)
+	want(t, "claimed after it", pending(t, s), []string{"never to kept", "never to moved", "since to kept", "since to moved"})
+}
+
+// TestRestoreFromTheAbandonedFile: with the abandoned file everything is as it was there, and
+// nothing is sent twice.
+func TestRestoreFromTheAbandonedFile(t *testing.T) {
+	h := newLostHost(t, bolt.Sealed(sealing(t)))
+	found := map[bolt.FindingKind]int{}
+	fence := bolt.Fence{Abandoned: h.abandoned, Report: func(f bolt.Finding) { found[f.Kind]++ }}
+	info, err := bolt.Restore(h.path(), h.backup, fence, bolt.Sealed(sealing(t)))
+	noError(t, err)
+	info.LastPublished = time.Time{}
+	want(t, "RestoreInfo", info, bolt.RestoreInfo{
+		KeysDeleted: 1, KeysTaken: 2, WebhooksHeld: 3, WebhooksDeleted: 1, WebhooksTaken: 2, DeliveriesSettled: 6, EventsCarried: 2,
+	})
+	want(t, "findings", found, map[bolt.FindingKind]int{
+		bolt.KeyDeleted: 1, bolt.KeyTaken: 2, bolt.WebhookDeleted: 1, bolt.WebhookTaken: 2, bolt.DeliverySettled: 6, bolt.EventCarried: 2,
+	})
+	s, err := bolt.Open(h.path(), bolt.Sealed(sealing(t)))
+	noError(t, err)
+	defer func() { _ = s.Close() }()
+	old, err := bolt.Open(h.abandoned, bolt.Sealed(sealing(t)))
+	noError(t, err)
+	defer func() { _ = old.Close() }()
+	want(t, "values that are valid", h.valid(t, s), []string{"created", "kept", "new value"})
+	want(t, "claimed before the release", pending(t, s), nil)
+	for _, event := range []string{"early", "since", "never", "late delivered", "late pending"} {
+		got, err := s.EventDeliveries(t.Context(), "acct", event)
+		noError(t, err)
+		was, err := old.EventDeliveries(t.Context(), "acct", event)
+		noError(t, err)
+		want(t, "deliveries of "+event, got, was)
+	}
+	want(t, "released", release(t, s), 3)
+	want(t, "claimed after it", pending(t, s), pending(t, old))
+	if n, err := s.Enqueue(t.Context(), webhooks.EncodedEvent{ID: "late delivered", Account: "acct", Type: webhooks.TypeBalanceLow}); n != 3 || err != nil {
+		t.Errorf("published again: %d deliveries, %v; want the 3 of before", n, err)
+	}
+	for name := range h.hooks {
+		w, err := s.WebhookByID(t.Context(), "acct", h.hooks[name].ID)
+		was, errWas := old.WebhookByID(t.Context(), "acct", h.hooks[name].ID)
+		if !errors.Is(err, errWas) {
+			t.Errorf("webhook %s: %v, was %v", name, err, errWas)
+		}
+		if w.URL != was.URL || !w.Secret.Equal(was.Secret) {
+			t.Errorf("webhook %s is at %s, was at %s", name, w.URL, was.URL)
+		}
+	}
+}
+
+// TestRestoreAfterDamage: whichever page of the abandoned file is damaged, what was revoked is
+// dead, by the lists if not by the file; and without lists it is, or Restore refuses. Nothing
+// disappears without a word.
+func TestRestoreAfterDamage(t *testing.T) {
+	h := newLostHost(t)
+	whole, err := os.ReadFile(h.abandoned)
+	noError(t, err)
+	events := []string{"early", "since", "never", "late delivered", "late pending"}
+	refused, said := 0, 0
+	const page = 4096
+	for id := 0; id < len(whole)/page; id++ {
+		damaged := bytes.Clone(whole)
+		for i := range page {
+			damaged[id*page+i] ^= 0x5a
+		}
+		noError(t, os.WriteFile(h.abandoned, damaged, 0o600))
+		for name, fence := range map[string]bolt.Fence{"lists": h.lists(), "nothing": {}} {
+			fence.Abandoned = h.abandoned
+			info, err := bolt.Restore(h.path(), h.backup, fence)
+			if name == "nothing" && errors.Is(err, bolt.ErrUnfenced) {
+				refused++
+				wantAlone(t, h)
+				continue
+			}
+			noError(t, err)
+			if len(info.Unreadable) > 0 {
+				said++
+			}
+			s, err := bolt.Open(h.path())
+			noError(t, err)
+			if valid := h.valid(t, s); slices.Contains(valid, "deleted") || slices.Contains(valid, "rotated") || !slices.Contains(valid, "kept") {
+				t.Errorf("page %d, %s: valid are %q; %+v", id, name, valid, info)
+			}
+			for _, event := range events {
+				_, err := s.EventDeliveries(t.Context(), "acct", event)
+				if err != nil && info.EventsLost == 0 && len(info.Unreadable) == 0 {
+					t.Errorf("page %d, %s: %s is gone without a word: %+v", id, name, event, info)
+				}
+			}
+			if got := pending(t, s); len(got) > 0 {
+				t.Errorf("page %d, %s: claimed %q before the release", id, name, got)
+			}
+			noError(t, s.Close())
+			noError(t, os.Remove(h.path()))
+		}
+		now, err := os.ReadFile(h.abandoned)
+		noError(t, err)
+		if !bytes.Equal(now, damaged) {
+			t.Fatal("Restore has changed the abandoned file")
+		}
+	}
+	t.Logf("of %d pages: %d refused without lists, %d read in part", len(whole)/page, refused, said)
+	if refused == 0 || said == 0 {
+		t.Error("nothing was damaged: the test tests nothing")
+	}
+}
+
+// wantAlone checks that there is nothing but the backup and the abandoned file.
+func wantAlone(t *testing.T, h *lostHost) {
+	t.Helper()
+	entries, err := os.ReadDir(h.dir)
+	noError(t, err)
+	var names []string
+	for _, entry := range entries {
+		names = append(names, entry.Name())
+	}
+	want(t, "files", names, []string{"abandoned.db", "backup.db"})
+}
+
+// TestRestoreRefuses what it cannot make safe or whole, and leaves nothing.
+func TestRestoreRefuses(t *testing.T) {
+	h := newLostHost(t, bolt.Sealed(sealing(t)))
+	other, err := signing.NewKeyring(bytes.Repeat([]byte{8}, 32))
+	noError(t, err)
+	sealed := bolt.Sealed(sealing(t))
+	fine := bolt.Fence{NothingRevoked: true}
+	try := func(name string, wanted error, from string, fence bolt.Fence, options ...bolt.Option) {
+		t.Helper()
+		if _, err := bolt.Restore(h.path(), from, fence, options...); !errors.Is(err, wanted) {
+			t.Errorf("%s: %v, want %v", name, err, wanted)
+		}
+		wantAlone(t, h)
+	}
+	try("no fence", bolt.ErrUnfenced, h.backup, bolt.Fence{}, sealed)
+	try("a hold alone", bolt.ErrUnfenced, h.backup, bolt.Fence{DeletedWebhooks: []bolt.Ref{h.hooks["deleted"]}}, sealed)
+	try("other keys", signing.ErrSealed, h.backup, fine, bolt.Sealed(other))
+	try("no keys", signing.ErrSealed, h.backup, fine)
+	try("no backup", fs.ErrNotExist, filepath.Join(h.dir, "none.db"), fine, sealed)
+	try("no abandoned file", fs.ErrNotExist, h.backup, bolt.Fence{Abandoned: filepath.Join(h.dir, "none.db")}, sealed)
+
+	whole, err := os.ReadFile(h.backup)
+	noError(t, err)
+	from := filepath.Join(t.TempDir(), "damaged.db")
+	pages := 0
+	for id := range len(whole) / 4096 {
+		damaged := bytes.Clone(whole)
+		for i := range 4096 {
+			damaged[id*4096+i] ^= 0x5a
+		}
+		noError(t, os.WriteFile(from, damaged, 0o600))
+		if _, err := bolt.Restore(h.path(), from, fine, sealed); err == nil {
+			noError(t, os.Remove(h.path())) // a free page
+		} else if pages++; !errors.Is(err, bolt.ErrSchema) {
+			t.Errorf("page %d: %v", id, err)
+		}
+		wantAlone(t, h)
+	}
+	if pages == 0 {
+		t.Error("no page was damaged that matters")
+	}
+	noError(t, os.WriteFile(from, whole[:len(whole)/2], 0o600))
+	if _, err := bolt.Restore(h.path(), from, fine, sealed); err == nil {
+		t.Error("half a backup was restored")
+	}
+	wantAlone(t, h)
+
+	for name, file := range map[string]string{"the backup": h.backup, "the abandoned file": h.abandoned} {
+		s, err := bolt.Open(file, sealed)
+		noError(t, err)
+		try(name+" is in use", bolt.ErrLocked, h.backup, bolt.Fence{Abandoned: h.abandoned}, sealed)
+		noError(t, s.Close())
+	}
+	stranger := newLostHost(t)
+	if _, err := bolt.Restore(h.path(), h.backup, bolt.Fence{Abandoned: stranger.abandoned}, sealed); err == nil {
+		t.Error("the abandoned file of another host was taken")
+	}
+	wantAlone(t, h)
+	noError(t, os.WriteFile(h.path(), nil, 0o600))
+	if _, err := bolt.Restore(h.path(), h.backup, fine, sealed); !errors.Is(err, fs.ErrExist) {
+		t.Errorf("with a file there: %v", err)
+	}
+}
+
+// TestRestoreOfAnOlderSchema upgrades it, and keeps no copy.
+func TestRestoreOfAnOlderSchema(t *testing.T) {
+	files, err := filepath.Glob("testdata/schema-*.db")
+	noError(t, err)
+	for _, from := range files {
+		path := filepath.Join(t.TempDir(), "storage.db")
+		info, err := bolt.Restore(path, from, bolt.Fence{NothingRevoked: true})
+		noError(t, err)
+		s, err := bolt.Open(path)
+		noError(t, err)
+		want(t, "claimed from "+from, claimable(t, s), 0)
+		want(t, "released from "+from, release(t, s), info.WebhooksHeld)
+		noError(t, s.Close())
+		left, err := filepath.Glob(path + "?*")
+		noError(t, err)
+		want(t, "files beside it", left, nil)
+	}
+	if len(files) < 2 {
+		t.Error("there are no files of older schemas")
+	}
+}
+
+// claimable returns how much is claimed.
+func claimable(t *testing.T, s *bolt.Store) int {
+	t.Helper()
+	tasks, _, err := s.ClaimDeliveries(t.Context(), webhooks.Claim{Limit: 1000, Lease: time.Hour})
+	noError(t, err)
+	return len(tasks)
+}
+
+// TestKillRestore kills a process that restores, again and again: there is no file, or one that is
+// whole and fenced.
+func TestKillRestore(t *testing.T) {
+	h := newLostHost(t)
+	absent, there := 0, 0
+	for range *kills {
+		_ = os.Remove(h.path())
+		killAfter(t, child(t, "restore", h.dir), time.Duration(rand.Int64N(int64(30*time.Millisecond))))
+		if _, err := os.Stat(h.path()); errors.Is(err, fs.ErrNotExist) {
+			absent++
+			continue
+		}
+		there++
+		s, err := bolt.Open(h.path())
+		noError(t, err)
+		want(t, "values that are valid", h.valid(t, s), []string{"created", "kept", "new value"})
+		want(t, "claimed before the release", pending(t, s), nil)
+		release(t, s)
+		want(t, "claimed after it", pending(t, s), []string{
+			"late pending to created", "late pending to elsewhere", "late pending to kept", "never to elsewhere", "never to kept",
+		})
+		noError(t, s.Close())
+	}
+	t.Logf("%d kills: absent after %d, whole after %d", *kills, absent, there)
+	_ = os.Remove(h.path())
+	_, err := bolt.Restore(h.path(), h.backup, bolt.Fence{Abandoned: h.abandoned})
+	noError(t, err)
+	left, err := filepath.Glob(h.path() + "?*")
+	noError(t, err)
+	want(t, "what killed processes have left", left, nil)
+}
+
+// restoreForEver restores, and begins again.
+func restoreForEver(path string) error {
+	dir := filepath.Dir(path)
+	fmt.Println("begun")
+	for {
+		if _, err := bolt.Restore(path, filepath.Join(dir, "backup.db"), bolt.Fence{Abandoned: filepath.Join(dir, "abandoned.db")}); err != nil {
+			return err
+		}
+		if err := os.Remove(path); err != nil {
+			return err
+		}
+		if _, err := bolt.Restore(path, filepath.Join(dir, "backup.db"), bolt.Fence{Abandoned: filepath.Join(dir, "abandoned.db")}); err != nil {
+			return err
+		}
+		time.Sleep(5 * time.Millisecond) // it is there
+		if err := os.Remove(path); err != nil {
+			return err
+		}
+	}
+}
