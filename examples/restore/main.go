@@ -1,0 +1,68 @@
+// Command restore makes a file out of a backup that brings nothing back that was revoked since:
+// docs/operations.md has the steps around it. Copy it to your own module, with the options
+// that your host opens its file with, such as bolt.Sealed.
+//
+//	restore -from backup.db -abandoned abandoned.db -to storage.db
+//
+// It prints each thing that it found or did, a line each, and how many there were of each kind.
+package main
+
+import (
+	"bufio"
+	"flag"
+	"fmt"
+	"log"
+	"os"
+	"strings"
+
+	"github.com/storageapi/storageapi/store/bolt"
+)
+
+func main() {
+	log.SetFlags(0)
+	var fence bolt.Fence
+	from := flag.String("from", "", "the `backup`")
+	to := flag.String("to", "", "the `file` to make; nothing may be there")
+	flag.StringVar(&fence.Abandoned, "abandoned", "", "the `file` that it replaces, moved aside, even if it is damaged")
+	revoked := flag.String("revoked", "", "a `list` of what was revoked since, from the host's notices: lines such as \"key.deleted acct_1 key_1\"")
+	flag.BoolVar(&fence.NothingRevoked, "nothing-revoked", false, "nothing was revoked or rotated since the backup")
+	flag.BoolVar(&fence.NoHold, "no-hold", false, "do not put webhooks on hold: what was sent since is sent again at once")
+	flag.Parse()
+	if *revoked != "" {
+		if err := read(&fence, *revoked); err != nil {
+			log.Fatal(err)
+		}
+	}
+	fence.Report = func(f bolt.Finding) {
+		if f.Webhook == "" {
+			fmt.Printf("%s: %s %s\n", f.Kind, f.Account, f.ID)
+		} else {
+			fmt.Printf("%s: %s %s to %s\n", f.Kind, f.Account, f.ID, f.Webhook)
+		}
+	}
+	info, err := bolt.Restore(*to, *from, fence)
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Printf("restored: %+v\n", info)
+}
+
+// read reads a list: the action of a notice, an account and an id a line.
+func read(fence *bolt.Fence, path string) error {
+	file, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = file.Close() }()
+	lists := map[string]*[]bolt.Ref{"key.deleted": &fence.DeletedKeys, "key.rotated": &fence.RotatedKeys, "webhook.deleted": &fence.DeletedWebhooks}
+	lines := bufio.NewScanner(file)
+	for lines.Scan() {
+		fields := strings.Fields(lines.Text())
+		if len(fields) != 3 || lists[fields[0]] == nil {
+			return fmt.Errorf("%s: %q is not key.deleted, key.rotated or webhook.deleted, an account and an id", path, lines.Text())
+		}
+		list := lists[fields[0]]
+		*list = append(*list, bolt.Ref{Account: fields[1], ID: fields[2]})
+	}
+	return lines.Err()
+}

@@ -1,0 +1,201 @@
+package storageapi_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/storageapi/storageapi"
+	"github.com/storageapi/storageapi/apikeys"
+	"github.com/storageapi/storageapi/scopes"
+	"github.com/storageapi/storageapi/store/bolt"
+	"github.com/storageapi/storageapi/webhooks"
+)
+
+// TestRestoreRunbook takes the steps of docs/operations.md, by its own commands: a host whose
+// file was backed up goes on, is killed, and is restored, with the abandoned file and without
+// it. Nothing that was revoked works, nothing is lost without a line in the report, and what may be sent
+// twice is in it.
+func TestRestoreRunbook(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it builds a program")
+	}
+	blocks := restoreBlocks(t)
+	bin := t.TempDir()
+	build := exec.CommandContext(t.Context(), "go", "build", "-o", filepath.Join(bin, "restore"), "./examples/restore")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("go build: %v\n%s", err, out)
+	}
+	dir := t.TempDir()
+	h := newLostHost(t, dir)
+	run := func(commands string) string {
+		t.Helper()
+		cmd := exec.CommandContext(t.Context(), "sh", "-eu", "-c", commands)
+		cmd.Dir = dir
+		cmd.Env = append(os.Environ(), "PATH="+bin+":"+os.Getenv("PATH"), "DELETED="+h.deleted.ID, "ROTATED="+h.rotated.ID)
+		out, err := cmd.CombinedOutput()
+		if err != nil {
+			t.Fatalf("%s: %v\n%s", commands, err, out)
+		}
+		return string(out)
+	}
+
+	out := run(blocks[0])
+	if strings.Contains(out, "may be sent twice:") || strings.Contains(out, "event lost:") || !strings.Contains(out, "EventsCarried:1") {
+		t.Errorf("with the abandoned file: %s", out)
+	}
+	h.audit(t, dir, map[string]bool{h.token: true, h.newValue: true}, []string{"evt_late", "evt_never"})
+
+	out = run(blocks[1])
+	for _, line := range []string{"key without a value: acct_1 " + h.rotated.ID, "may be sent twice: acct_1 evt_since", "may be sent twice: acct_1 evt_never"} {
+		if !strings.Contains(out, line) {
+			t.Errorf("without the abandoned file there is no %q in:\n%s", line, out)
+		}
+	}
+	h.audit(t, dir, map[string]bool{h.token: true}, []string{"evt_never", "evt_since"})
+}
+
+// restoreBlocks returns the commands of the runbook.
+func restoreBlocks(t *testing.T) (blocks []string) {
+	t.Helper()
+	_, section, found := strings.Cut(readFile(t, "docs/operations.md"), "\n## Restore\n")
+	if !found {
+		t.Fatal("docs/operations.md has no section on it")
+	}
+	section, _, _ = strings.Cut(section, "\n## ")
+	for _, block := range regexp.MustCompile("(?s)```sh\n(.*?)```").FindAllStringSubmatch(section, -1) {
+		blocks = append(blocks, block[1])
+	}
+	if len(blocks) != 2 {
+		t.Fatalf("there are %d blocks of commands, want 2", len(blocks))
+	}
+	return blocks
+}
+
+// A lostHost is one that was backed up and killed.
+type lostHost struct {
+	deleted, rotated                        apikeys.Key
+	token, deletedValue, oldValue, newValue string
+}
+
+// newLostHost leaves storage.db, as a kill does, and backup.db in dir.
+func newLostHost(t *testing.T, dir string) (h lostHost) {
+	t.Helper()
+	live := filepath.Join(t.TempDir(), "storage.db")
+	api, store := openHost(t, live)
+	ctx := t.Context()
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	create := func(name string) (apikeys.Key, string) {
+		key, token, err := api.Keys.Create(ctx, "acct_1", apikeys.CreateParams{Name: name, Scopes: scopes.All()})
+		must(err)
+		return key, token.Reveal()
+	}
+	publish := func(id string) {
+		must(api.Webhooks.Publish(ctx, webhooks.Event{ID: id, Account: "acct_1", Data: webhooks.BalanceLow{Balance: 1, Threshold: 2}}))
+	}
+	_, h.token = create("kept")
+	h.deleted, h.deletedValue = create("deleted")
+	h.rotated, h.oldValue = create("rotated")
+	_, err := api.Webhooks.Create(ctx, "acct_1", webhooks.CreateParams{URL: "https://example.com/", Events: webhooks.EventTypes()})
+	must(err)
+	publish("evt_since")
+	publish("evt_never")
+	var backup bytes.Buffer
+	_, err = api.Backup(ctx, &backup)
+	must(err)
+	must(os.WriteFile(filepath.Join(dir, "backup.db"), backup.Bytes(), 0o600))
+
+	must(api.Keys.Delete(ctx, "acct_1", h.deleted.ID, apikeys.DeleteParams{}))
+	_, value, err := api.Keys.Rotate(ctx, "acct_1", h.rotated.ID, apikeys.RotateParams{})
+	must(err)
+	h.newValue = value.Reveal()
+	deliver(ctx, t, store, "evt_since")
+	publish("evt_late")
+	killed, err := os.ReadFile(live) // nothing is being written
+	must(err)
+	must(os.WriteFile(filepath.Join(dir, "storage.db"), killed, 0o600))
+	return h
+}
+
+// openHost opens a host's file.
+func openHost(t *testing.T, path string) (*storageapi.Handler, *bolt.Store) {
+	t.Helper()
+	store, err := bolt.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = store.Close() })
+	api, err := storageapi.NewHandler(storageapi.Config{Store: store})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = api.Close() })
+	return api, store
+}
+
+// deliver settles the delivery of an event as delivered.
+func deliver(ctx context.Context, t *testing.T, store *bolt.Store, event string) {
+	t.Helper()
+	tasks, _, err := store.ClaimDeliveries(ctx, webhooks.Claim{Limit: 9, Lease: 1e12})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, task := range tasks {
+		end := webhooks.Settlement{Task: task, Outcome: webhooks.Release}
+		if task.Event.ID == event {
+			end.Outcome, end.Attempt = webhooks.Deliver, webhooks.Attempt{Number: 1, StartedAt: task.Webhook.CreatedAt, Status: 200}
+		}
+		if _, err := store.SettleDeliveries(ctx, []webhooks.Settlement{end}); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// audit opens the restored file, as the host does, and looks which values are valid and what is pending,
+// before and after the release.
+func (h *lostHost) audit(t *testing.T, dir string, valid map[string]bool, pending []string) {
+	t.Helper()
+	api, store := openHost(t, filepath.Join(dir, "storage.db"))
+	defer func() { _ = store.Close() }()
+	for _, token := range []string{h.token, h.deletedValue, h.oldValue, h.newValue} {
+		if _, err := api.Keys.Verify(t.Context(), token); (err == nil) != valid[token] {
+			t.Errorf("a value is valid: %v, want %v", err == nil, valid[token])
+		}
+	}
+	claimed := func() (ids []string) {
+		tasks, _, err := store.ClaimDeliveries(t.Context(), webhooks.Claim{Limit: 9, Lease: 1e12})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, task := range tasks {
+			ids = append(ids, task.Event.ID)
+		}
+		return ids
+	}
+	if got := claimed(); len(got) > 0 {
+		t.Errorf("before the release %q is claimed", got)
+	}
+	if released, err := api.Webhooks.ReleaseAll(t.Context()); err != nil || released != 1 {
+		t.Errorf("ReleaseAll = %d, %v", released, err)
+	}
+	got := claimed()
+	for _, want := range pending {
+		if !strings.Contains(fmt.Sprint(got), want) {
+			t.Errorf("%s is not pending after the release: %q", want, got)
+		}
+	}
+	if len(got) != len(pending) {
+		t.Errorf("after the release %q is claimed, want %q", got, pending)
+	}
+}
