@@ -179,18 +179,22 @@ func (x *eventEraser) attemptsOf(segment *record.Segment) error {
 			return err
 		}
 	}
+	var old [][]byte
 	var packs []row
 	c := x.tx.Bucket(bucketFirstAttempts).Cursor()
 	for k, value := c.Seek(segment.Key); bytes.HasPrefix(k, segment.Key); k, value = c.Next() {
-		pack, err := record.DecodePack(bytes.Clone(value))
-		if err != nil {
-			packs = append(packs, row{bytes.Clone(k), nil})
-			continue
+		old = append(old, bytes.Clone(k))
+		pack, _ := record.DecodePack(bytes.Clone(value)) // of one that cannot be read nothing is left
+		if kept := pack.Without(isGone); kept != nil {
+			pack, _ = record.DecodePack(kept)
+			packs = append(packs, row{firstAttemptsKey(segment.Last, binary.BigEndian.Uint64(pack.At(0))), kept})
 		}
-		packs = append(packs, row{bytes.Clone(k), pack.Without(isGone)})
+	}
+	if err := x.DeleteAll(bucketFirstAttempts, old); err != nil {
+		return err
 	}
 	for _, p := range packs {
-		if err := x.PutOrDelete(bucketFirstAttempts, p.key, p.value); err != nil {
+		if err := x.Put(bucketFirstAttempts, p.key, p.value); err != nil {
 			return err
 		}
 	}
