@@ -15,7 +15,8 @@ import (
 const (
 	copyChunk = 256 << 10 // read and written at a time
 	copyPage  = 4 << 10   // compared at a time
-	copySync  = 4 << 20   // written before they are synced
+	copySync  = 1 << 20   // written before they are synced
+	copyRest  = 3         // times as long as they took, without a transaction
 	copyPause = 50 * time.Millisecond
 )
 
@@ -67,7 +68,7 @@ func copySlowly(ctx context.Context, to, from *os.File, size int64) error {
 			return err
 		}
 		select {
-		case <-time.After(min(time.Since(began), copyPause)):
+		case <-time.After(min(copyRest*time.Since(began), copyPause)):
 		case <-ctx.Done():
 			return ctx.Err()
 		}

@@ -252,7 +252,7 @@ func state0(state []byte) byte {
 	return state[0]
 }
 
-func sizeOf(t *testing.T, path string) int64 {
+func sizeOf(t testing.TB, path string) int64 {
 	t.Helper()
 	info, err := os.Stat(path)
 	if err != nil {

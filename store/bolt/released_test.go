@@ -425,7 +425,7 @@ func copyFile(t *testing.T, from, to string) {
 	must(t, os.WriteFile(to, content, 0o600))
 }
 
-func must(t *testing.T, err error) {
+func must(t testing.TB, err error) {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)

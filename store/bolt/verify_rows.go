@@ -372,8 +372,8 @@ func (v *rowChecker) dedupKey(k, _ []byte) string {
 }
 
 func (v *rowChecker) notice(k, value []byte) string {
-	account, id, ok := split(k)
-	if !ok || id == "" {
+	account, id, ok := splitNotice(k)
+	if !ok {
 		return notAKey
 	}
 	_, number, err := record.DecodeNotice(account, id, value)
@@ -398,13 +398,22 @@ func (v *rowChecker) noticeOrder(k, value []byte) string {
 
 func (v *rowChecker) noticePending(k, row []byte) string { return v.noticeOf(k, row) }
 
+// splitNotice is split for the key of a notice, which may be of no account.
+func splitNotice(key []byte) (account, id string, ok bool) {
+	if len(key) > 1 && key[0] == 0 {
+		return "", string(key[1:]), true
+	}
+	account, id, ok = split(key)
+	return account, id, ok && id != ""
+}
+
 // noticeOf checks that a row leads to a notice of the number that it stands under.
 func (v *rowChecker) noticeOf(k, row []byte) string {
 	value, ok := v.get(bucketNotices, row)
 	if !ok {
 		return ""
 	}
-	account, id, whole := split(row)
+	account, id, whole := splitNotice(row)
 	if _, number, err := record.DecodeNotice(account, id, value); !whole || value == nil || err == nil && !bytes.Equal(record.NumberKey(number), k) {
 		return "there is no notice of that number"
 	}
