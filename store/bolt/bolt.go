@@ -20,6 +20,7 @@ import (
 	"github.com/storageapi/storageapi/store/bolt/internal/groupcommit"
 	"github.com/storageapi/storageapi/store/bolt/internal/record"
 	"github.com/storageapi/storageapi/store/queue"
+	"github.com/storageapi/storageapi/store/transfer"
 )
 
 // ErrLocked is wrapped by the error of [Open] if the file is open already, in
@@ -32,6 +33,7 @@ type Store struct {
 	file     *os.File      // db's, for Backup to read
 	wait     time.Duration // for the file to be closed elsewhere
 	upgrader upgrader
+	left     bool             // a file that is left may be opened
 	keys     *signing.Keyring // nil: secrets are kept in plain
 	writer   *groupcommit.Writer[*batch]
 	queue    queue.Queue
@@ -61,7 +63,10 @@ type Store struct {
 	marked        clock.Mark // as it is in the file
 }
 
-var _ store.Store = (*Store)(nil)
+var (
+	_ store.Store     = (*Store)(nil)
+	_ transfer.Leaver = (*Store)(nil)
+)
 
 // An Option changes how a file is opened.
 type Option func(*Store)
@@ -83,7 +88,7 @@ func NoUpgradeCopy() Option { return func(s *Store) { s.upgrader.noCopy = true }
 
 // Open opens the file at path, or creates it with mode 0600 in a directory that
 // exists. Errors name the file; they wrap [ErrLocked] if it is open elsewhere,
-// for longer than [Wait] says, [ErrSchema] if it is not ours, from a newer version or damaged, and
+// for longer than [Wait] says, [ErrSchema] if it is not ours, from a newer version or damaged, [ErrLeft] if it was left for another store, and
 // [signing.ErrSealed] if it is sealed under a key that was not given. A file that
 // cannot be opened is not held open, nor locked. Deliveries
 // that were leased when the file was last used are claimable at once.
@@ -135,6 +140,11 @@ func (s *Store) prepare(file *os.File) (err error) {
 	}()
 	if err := checkSchema(s.db, s.upgrader.newest()); err != nil {
 		return err
+	}
+	if !s.left {
+		if err := checkLeft(s.db); err != nil {
+			return err
+		}
 	}
 	if err := confirm(file, s.db.Info().PageSize); err != nil {
 		return err

@@ -153,7 +153,7 @@ func eventAmong(tx *bbolt.Tx, numbers []uint64, account, id string) (*record.Seg
 		if segment.Number(i) != number {
 			continue // erased, too
 		}
-		if event, err := segment.Event(i); err != nil || event.ID == id && event.Account == account {
+		if event, err := segment.Event(i); err != nil || event.ID == id && event.Account == account && !event.Forgotten {
 			return segment, i, err
 		}
 	}
@@ -166,7 +166,7 @@ func eventAmong(tx *bbolt.Tx, numbers []uint64, account, id string) (*record.Seg
 func eventAfter(tx *bbolt.Tx, number uint64, account, id string) (*record.Segment, int, error) {
 	for segment := range newSegments(tx).from(number + 1) {
 		for i := max(0, segment.Index(number+1)); i < segment.Len(); i++ {
-			if event, err := segment.Event(i); err == nil && segment.Number(i) > number && event.ID == id && event.Account == account {
+			if event, err := segment.Event(i); err == nil && segment.Number(i) > number && event.ID == id && event.Account == account && !event.Forgotten {
 				return segment, i, nil
 			}
 		}
@@ -237,7 +237,7 @@ func (s *eventIDs) load(db *bbolt.DB) (err error) {
 			for i := max(0, segment.Index(from)); i < segment.Len(); i++ {
 				event, err := segment.Event(i)
 				n := segment.Number(i)
-				if err != nil || n < from {
+				if err != nil || n < from || event.Forgotten {
 					continue
 				}
 				switch e := (record.IDEntry{Key: s.secret.keyOf(event.Account, event.ID), Number: n}); {

@@ -97,14 +97,24 @@ func (s *Store) loadNewest() error {
 	})
 }
 
-// lastPublished returns when the last event was published; zero if there is none, or it
+// lastPublished returns when the newest event was published; zero if there is none, or it
 // cannot be read.
-func lastPublished(tx *bbolt.Tx) time.Time {
-	_, end := bounds(tx)
-	segment, err := newSegments(tx).at(end - 1)
+func lastPublished(tx *bbolt.Tx) (last time.Time) {
+	for _, end := range pieces(tx) {
+		if at := publishedAt(tx, end-1); at.After(last) {
+			last = at
+		}
+	}
+	return last
+}
+
+// publishedAt returns when the event of that number, or whose delivery has it, was published;
+// zero if that cannot be read.
+func publishedAt(tx *bbolt.Tx, number uint64) time.Time {
+	segment, err := newSegments(tx).at(number)
 	if err != nil {
 		return time.Time{}
 	}
-	event, _ := segment.Event(segment.Len() - 1) // zero if it cannot be read
+	event, _ := segment.Event(segment.Index(number)) // zero if it cannot be read
 	return event.PublishedAt
 }

@@ -1,21 +1,243 @@
 package bolt
 
 import (
+	"bytes"
 	"context"
+	"encoding/binary"
 	"errors"
+	"fmt"
+	"slices"
+	"time"
 
+	"go.etcd.io/bbolt"
+
+	"github.com/storageapi/storageapi/apikeys"
+	"github.com/storageapi/storageapi/store"
+	"github.com/storageapi/storageapi/store/bolt/internal/record"
 	"github.com/storageapi/storageapi/store/transfer"
+	"github.com/storageapi/storageapi/webhooks"
 )
 
-// Accounts implements [transfer.Store]: not yet.
-func (s *Store) Accounts(context.Context, string, int) ([]string, error) {
-	return nil, errors.ErrUnsupported
+// Accounts implements [transfer.Store].
+func (s *Store) Accounts(ctx context.Context, after string, limit int) (accounts []string, err error) {
+	if err := s.flushAlerts(ctx); err != nil && !errors.Is(err, store.ErrReadOnly) {
+		return nil, err
+	}
+	tx, err := s.view(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer s.done(tx, &err)
+	for _, bucket := range [][]byte{bucketKeyIDs, bucketWebhooks, bucketAlerts} {
+		accounts = append(accounts, s.accountsOf(tx.Bucket(bucket).Cursor(), after, limit)...)
+	}
+	slices.Sort(accounts)
+	accounts = slices.Compact(accounts)
+	return accounts[:min(limit, len(accounts))], nil
 }
 
-// Export implements [transfer.Store]: not yet.
-func (s *Store) Export(context.Context, string, string, int) (transfer.Page, error) {
-	return transfer.Page{}, errors.ErrUnsupported
+// accountsOf returns accounts after the given one that rows of a bucket begin with: at least
+// the first limit of them, since those of each length stand together, and are in no order
+// with others.
+func (s *Store) accountsOf(c *bbolt.Cursor, after string, limit int) (accounts []string) {
+	for k, _ := c.First(); k != nil; {
+		length, _ := binary.Uvarint(k)
+		begin := binary.AppendUvarint(nil, length)
+		k, _ = c.Seek(append(bytes.Clone(begin), after[:min(len(after), int(length))]...))
+		for found := 0; bytes.HasPrefix(k, begin) && found < limit; {
+			account, _ := record.CutPrefixed(k)
+			if account > after && !s.erasing.has(account) {
+				accounts = append(accounts, account)
+				found++
+			}
+			k, _ = c.Seek(append(record.Prefixed(account, ""), beyond...))
+		}
+		k, _ = c.Seek(binary.AppendUvarint(nil, length+1))
+	}
+	return accounts
 }
 
-// Import implements [transfer.Store]: not yet.
-func (s *Store) Import(context.Context, []transfer.Record) error { return errors.ErrUnsupported }
+// Export implements [transfer.Store]. The events of one account are looked for among those
+// of all.
+func (s *Store) Export(ctx context.Context, account, after string, limit int) (page transfer.Page, err error) {
+	if err := s.flushAlerts(ctx); err != nil && !errors.Is(err, store.ErrReadOnly) {
+		return page, err
+	}
+	tx, err := s.view(ctx)
+	if err != nil {
+		return page, err
+	}
+	defer s.done(tx, &err)
+	e := &exporter{store: s, tx: tx, account: account, now: record.Round(time.Now()), gone: metaNumber(tx, keyIDsGone)}
+	return transfer.Fill(after, limit, e.export)
+}
+
+// An exporter reads records for a page.
+type exporter struct {
+	*transfer.Filler
+	store   *Store
+	tx      *bbolt.Tx
+	account string // empty: all
+	now     time.Time
+	gone    uint64 // event ids of numbers before it are not known any more
+}
+
+func (e *exporter) export(f *transfer.Filler, kind transfer.Kind, after []byte) error {
+	e.Filler = f
+	switch kind {
+	case transfer.KindKey:
+		e.rows(bucketKeyIDs, "", after, e.key)
+	case transfer.KindWebhook:
+		e.rows(bucketWebhooks, "", after, e.webhook)
+	case transfer.KindRequest:
+		for _, kind := range []string{keyRequest, webhookRequest} {
+			if string(after) < kind+"\xff" && !e.rows(bucketRequests, kind, after, e.request) {
+				break
+			}
+		}
+	case transfer.KindAlert:
+		e.rows(bucketAlerts, "", after, e.alert)
+	case transfer.KindDedupKey:
+		e.all(bucketDedupKeys, after, e.dedupKey)
+	case transfer.KindFileScan:
+		if state := e.tx.Bucket(bucketMeta).Get(keyFileScan); e.account == "" && len(state) > 0 && after == nil {
+			e.Add(keyFileScan, &transfer.FileScan{State: bytes.Clone(state)})
+		}
+	case transfer.KindEvent:
+		return e.events(after)
+	case transfer.KindRecovery:
+		e.all(bucketRecoveries, after, e.recovery)
+	}
+	return nil
+}
+
+// add adds a record, unless its account is being erased.
+func (e *exporter) add(row []byte, r transfer.Record) (more bool) {
+	if e.store.erasing.has(r.Owner()) {
+		return e.Skip(row)
+	}
+	return e.Add(row, r)
+}
+
+// rows reads the rows whose keys begin with a text and the account, and reports whether the
+// page has room for more.
+func (e *exporter) rows(bucket []byte, begin string, after []byte, read func(row, value []byte) (more bool)) (more bool) {
+	prefix := []byte(begin)
+	if e.account != "" {
+		prefix = append(prefix, record.Prefixed(e.account, "")...)
+	}
+	c := e.tx.Bucket(bucket).Cursor()
+	k, value := c.Seek(prefix)
+	if bytes.Compare(after, prefix) > 0 {
+		k, value = follow(c, after)
+	}
+	for ; bytes.HasPrefix(k, prefix) && k != nil; k, value = c.Next() {
+		if !read(bytes.Clone(k), value) {
+			return false
+		}
+	}
+	return true
+}
+
+// all reads all rows of a bucket.
+func (e *exporter) all(bucket, after []byte, read func(row, value []byte) (more bool)) {
+	c := e.tx.Bucket(bucket).Cursor()
+	for k, value := follow(c, after); k != nil && read(bytes.Clone(k), value); {
+		k, value = c.Next()
+	}
+}
+
+// follow goes to the first row after a key.
+func follow(c *bbolt.Cursor, after []byte) (k, value []byte) {
+	if k, value = c.Seek(after); k != nil && bytes.Equal(k, after) {
+		return c.Next()
+	}
+	return k, value
+}
+
+func (e *exporter) key(row, _ []byte) bool {
+	key, used, err := keyByID(e.tx, row)
+	if err != nil {
+		return e.Unreadable(row, nameOf("key", row))
+	}
+	return e.add(row, &transfer.Key{Key: key, UsedAt: used.Current})
+}
+
+func (e *exporter) webhook(row, value []byte) bool {
+	account, id := record.CutPrefixed(row)
+	w, err := record.DecodeWebhook(account, id, value, e.store.keys)
+	if err != nil {
+		return e.Unreadable(row, nameOf("webhook", row))
+	}
+	return e.add(row, &transfer.Webhook{Webhook: w})
+}
+
+func nameOf(kind string, row []byte) string {
+	account, id := record.CutPrefixed(row)
+	return fmt.Sprintf("%s %q of account %q", kind, id, account)
+}
+
+func (e *exporter) request(row, value []byte) bool {
+	account, name := record.CutPrefixed(row[1:])
+	made, err := record.DecodeRequest(value)
+	if err != nil {
+		return e.Unreadable(row, nameOf("idempotency key", row[1:]))
+	}
+	return e.add(row, &transfer.Request{
+		Account: account, Webhook: row[0] == webhookRequest[0], IdempotencyKey: name, At: made.At,
+		Made: apikeys.DuplicateRequestError{ID: made.ID, Fingerprint: made.Fingerprint},
+	})
+}
+
+func (e *exporter) alert(row, value []byte) bool {
+	state := bytes.Clone(record.DecodeAlert(value))
+	if len(state) == 0 {
+		return e.Unreadable(row, nameOf("alert", row))
+	}
+	account, metric := record.CutPrefixed(row)
+	due := e.tx.Bucket(bucketDueAlerts).Get(row) != nil
+	return e.add(row, &transfer.Alert{Account: account, Metric: webhooks.Metric(metric), State: state, Due: due})
+}
+
+func (e *exporter) dedupKey(row, _ []byte) bool {
+	if len(row) < 8 {
+		return e.Unreadable(row, "a deduplication key")
+	}
+	account, key := record.CutPrefixed(row[8:])
+	if e.account != "" && account != e.account {
+		return e.Skip(row)
+	}
+	until := time.UnixMilli(int64(binary.BigEndian.Uint64(row))).UTC()
+	return e.add(row, &transfer.DedupKey{Account: account, DedupKey: webhooks.DedupKey{Key: key, Until: until}})
+}
+
+func (e *exporter) recovery(row, value []byte) bool {
+	r, err := record.DecodeRecovery(string(row), value)
+	switch {
+	case err != nil:
+		return e.Unreadable(row, fmt.Sprintf("recovery %q", row))
+	case e.account != "" && r.Account != e.account:
+		return e.Skip(row)
+	}
+	exported := &transfer.Recovery{Recovery: r.Recovery}
+	if !r.Done {
+		exported.NextEventID = e.nextOf(&r)
+	}
+	return e.add(row, exported)
+}
+
+// nextOf returns the id of the event that a recovery goes on with.
+func (e *exporter) nextOf(r *record.Recovery) string {
+	for segment := range newSegments(e.tx).from(max(r.Next, e.gone)) {
+		for i := max(0, segment.Index(r.Next)); i < segment.Len(); i++ {
+			number, ok := segment.DeliveryTo(i, r.WebhookID)
+			if !ok || number < r.Next || segment.Number(i) < e.gone {
+				continue
+			}
+			if event, err := segment.Event(i); err == nil && !event.Forgotten {
+				return event.ID
+			}
+		}
+	}
+	return ""
+}

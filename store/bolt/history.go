@@ -149,7 +149,7 @@ func between(tx *bbolt.Tx, query webhooks.DeliveryQuery) (low, high uint64) {
 		low = firstSince(tx, query.From)
 	}
 	if !query.To.IsZero() {
-		high = firstSince(tx, query.To)
+		high = endBefore(tx, query.To)
 	}
 	return low, high
 }

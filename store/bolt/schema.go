@@ -83,6 +83,8 @@ var (
 	keyIDsSwept   = []byte("event_ids_swept")   // in meta: what keyIDsGone was when bucketEventIDs was looked through
 	keyBodiesGone = []byte("bodies_purged")     // in meta: the first number whose body is not purged
 
+	keyLeft     = []byte("left")      // in meta: where the file was left for, see [departure]
+	keyPieces   = []byte("pieces")    // in meta: where the order of publication begins again, see [pieces]
 	keyFileScan = []byte("file_scan") // in meta: the state of the scan for expiring files
 )
 

@@ -32,25 +32,32 @@ func (b *batch) writeSegment() error {
 	if b.segment.IsEmpty() {
 		return nil
 	}
-	last := b.segment.Last()
+	return b.writeBuilt(b.segment, true)
+}
+
+// writeBuilt writes a segment, with the bodies of its events or without.
+func (b *batch) writeBuilt(segment *record.SegmentBuilder, withBodies bool) error {
+	last := segment.Last()
 	if err := b.tx.Bucket(bucketEvents).SetSequence(last); err != nil {
 		return err
 	}
 	key := record.NumberKey(last)
-	events, bodies := b.segment.Records()
+	events, bodies := segment.Records()
 	if err := b.Append(bucketEvents, key, events); err != nil {
 		return err
 	}
-	if err := b.Append(bucketEvents, bodiesKey(key), bodies); err != nil {
-		return err
-	}
-	if !b.segment.Pending.IsEmpty() {
-		if err := b.Append(bucketFresh, key, b.segment.Pending.Encode()); err != nil {
+	if withBodies {
+		if err := b.Append(bucketEvents, bodiesKey(key), bodies); err != nil {
 			return err
 		}
 	}
-	if !b.segment.Skipped.IsEmpty() {
-		return b.Append(bucketSkipped, key, b.segment.Skipped.Encode())
+	if !segment.Pending.IsEmpty() {
+		if err := b.Append(bucketFresh, key, segment.Pending.Encode()); err != nil {
+			return err
+		}
+	}
+	if !segment.Skipped.IsEmpty() {
+		return b.Append(bucketSkipped, key, segment.Skipped.Encode())
 	}
 	return nil
 }
@@ -136,12 +143,32 @@ func bounds(tx *bbolt.Tx) (first, end uint64) {
 	return first, binary.BigEndian.Uint64(last) + 1
 }
 
-// firstSince returns the number of the first event published then or later; one
-// more than the last if there is none. It looks from the oldest on, in growing strides: under
+// firstSince returns the number of the first event published then or later; one more than
+// the last if there is none. All before it are older.
+func firstSince(tx *bbolt.Tx, at time.Time) (first uint64) {
+	for low, end := range pieces(tx) {
+		if first = firstWithin(tx, low, end, at); first < end {
+			break
+		}
+	}
+	return first
+}
+
+// endBefore returns the number from which on no event was published before that time.
+func endBefore(tx *bbolt.Tx, at time.Time) (end uint64) {
+	for low, high := range pieces(tx) {
+		if first := firstWithin(tx, low, high, at); end == 0 || first > low {
+			end = first
+		}
+	}
+	return end
+}
+
+// firstWithin returns the number of the first event from low on, and before last, that was
+// published then or later; one more than the last if there is none. It looks from the oldest on, in growing strides: under
 // a clock that was set back events are published in the past, and those before them are
 // not to be taken for as old.
-func firstSince(tx *bbolt.Tx, at time.Time) uint64 {
-	low, last := bounds(tx)
+func firstWithin(tx *bbolt.Tx, low, last uint64, at time.Time) uint64 {
 	found := newSegments(tx)
 	older := func(number uint64) (end uint64, older bool) {
 		end, published := found.eventFrom(number)

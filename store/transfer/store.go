@@ -37,11 +37,12 @@ type Store interface {
 	// each record once. If something does, each page is still of one moment.
 	//
 	// A delivery that is leased is exported as pending. What a deleted webhook was to get
-	// and has not is left out.
+	// and has not is left out. An account that is being erased has no records.
 	Export(ctx context.Context, account, after string, limit int) (Page, error)
 
 	// Import adds records in one step, in the order of Export. It returns an error that
-	// wraps ErrConflict or ErrRecord for what cannot be added; nothing is added then.
+	// wraps ErrConflict or ErrRecord for what cannot be added, and [auth.ErrErasing] if the
+	// account of a record is being erased; nothing is added then.
 	//
 	// What is there already stays as it is, so records that are imported again change
 	// nothing: a key, webhook or recovery of that id, an event of that id or, if it is

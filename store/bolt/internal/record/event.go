@@ -12,7 +12,14 @@ type Event struct {
 	webhooks.EncodedEvent
 	PublishedAt time.Time
 	Deliveries  int // that were pending when it was published
+
+	// NoBody says that the event was imported when its body was purged, and Forgotten that
+	// its id was not known any more then.
+	NoBody, Forgotten bool
 }
+
+// The tags of the fields of events.
+const eventPurged = 2 // a byte of flags; even: a version that does not know it takes the id for known
 
 // AppendEvent appends the record of an event. It begins, in a fixed size, with what is
 // known only once the event is stored: see [SetPublished].
@@ -23,6 +30,23 @@ func AppendEvent(record []byte, event *webhooks.EncodedEvent) []byte {
 	e.string(string(event.Type))
 	e.string(event.ID)
 	e.string(event.Account)
+	return e
+}
+
+// AppendPurged appends to the record of an event what it has lost.
+func AppendPurged(record []byte, noBody, forgotten bool) []byte {
+	flags := byte(0)
+	if noBody {
+		flags |= 1
+	}
+	if forgotten {
+		flags |= 2
+	}
+	if flags == 0 {
+		return record
+	}
+	e := encoder(record)
+	e.field(eventPurged, flags)
 	return e
 }
 
@@ -44,7 +68,13 @@ func decodeEvent(record []byte) (Event, error) {
 	event.Type = webhooks.EventType(d.string())
 	event.ID = d.string()
 	event.Account = d.string()
-	d.fields(nil)
+	d.fields(func(tag uint64, value []byte) bool {
+		if tag != eventPurged || len(value) != 1 {
+			return false
+		}
+		event.NoBody, event.Forgotten = value[0]&1 != 0, value[0]&2 != 0
+		return true
+	})
 	if d.failed {
 		return Event{}, ErrCorrupt
 	}

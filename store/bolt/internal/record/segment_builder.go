@@ -32,10 +32,11 @@ func (s *SegmentBuilder) Begin(first uint64) {
 }
 
 // AppendEvent adds an event by its record and its body, pending for the active webhooks
-// and skipped by the inactive ones, and returns its number.
-func (s *SegmentBuilder) AppendEvent(record, body []byte, active, inactive []string) (number uint64) {
+// and skipped by the inactive ones, and returns its number. The others' deliveries, which
+// come last, are neither.
+func (s *SegmentBuilder) AppendEvent(record, body []byte, active, inactive []string, others ...string) (number uint64) {
 	number = s.next
-	s.next += 1 + uint64(len(active)+len(inactive))
+	s.next += 1 + uint64(len(active)+len(inactive)+len(others))
 	to := s.events.next()
 	to.raw(NumberKey(number))
 	for i, webhook := range active {
@@ -45,6 +46,9 @@ func (s *SegmentBuilder) AppendEvent(record, body []byte, active, inactive []str
 	for i, webhook := range inactive {
 		to.string(webhook)
 		s.Skipped.Set(number + 1 + uint64(len(active)+i))
+	}
+	for _, webhook := range others {
+		to.string(webhook)
 	}
 	s.events.end()
 	to.raw(record)

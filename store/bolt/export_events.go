@@ -1,0 +1,136 @@
+package bolt
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/binary"
+	"fmt"
+	"slices"
+
+	"github.com/storageapi/storageapi/store/bolt/internal/record"
+	"github.com/storageapi/storageapi/store/transfer"
+	"github.com/storageapi/storageapi/webhooks"
+)
+
+// events reads events, from the one after that number on.
+func (e *exporter) events(after []byte) error {
+	from := uint64(0)
+	if after != nil {
+		if len(after) != 8 {
+			return transfer.ErrPosition
+		}
+		from = binary.BigEndian.Uint64(after) + 1
+	}
+	c := e.tx.Bucket(bucketEvents).Cursor()
+	for k, value := c.Seek(record.NumberKey(from)); k != nil; k, value = c.Next() {
+		if len(k) != 8 {
+			continue // bodies
+		}
+		segment, err := record.DecodeSegment(k, value)
+		if err != nil {
+			if !e.Unreadable(bytes.Clone(k), fmt.Sprintf("the events up to number %d", binary.BigEndian.Uint64(k))) {
+				return nil
+			}
+			continue
+		}
+		if !e.segment(&segment, from) {
+			return nil
+		}
+	}
+	return nil
+}
+
+// An exportedSegment is one with what belongs to it.
+type exportedSegment struct {
+	*record.Segment
+	fresh, skipped record.Bitmap
+	noBodies       bool
+	bodies         record.Pack
+}
+
+func (e *exporter) segment(segment *record.Segment, from uint64) (more bool) {
+	s := exportedSegment{Segment: segment}
+	s.fresh, _ = record.DecodeBitmap(e.tx.Bucket(bucketFresh).Get(segment.Key))
+	s.skipped, _ = record.DecodeBitmap(e.tx.Bucket(bucketSkipped).Get(segment.Key))
+	packed := bodiesOf(e.tx, segment)
+	s.noBodies = packed == nil
+	s.bodies, _ = record.DecodePack(packed)
+	for i := range segment.Len() {
+		number := segment.Number(i)
+		if number < from {
+			continue
+		}
+		row := record.NumberKey(number)
+		event, err := segment.Event(i)
+		switch {
+		case err != nil:
+			more = e.Unreadable(row, fmt.Sprintf("event number %d", number))
+		case e.account != "" && event.Account != e.account:
+			more = e.Skip(row)
+		default:
+			exported, unreadable := e.event(&s, i, &event)
+			if unreadable != "" {
+				more = e.Unreadable(row, fmt.Sprintf("%s of event %q of account %q", unreadable, event.ID, event.Account))
+			} else {
+				more = e.add(row, exported)
+			}
+		}
+		if !more {
+			return false
+		}
+	}
+	return true
+}
+
+// event returns the event at an index, or what of it cannot be read.
+func (e *exporter) event(s *exportedSegment, i int, event *record.Event) (exported *transfer.Event, unreadable string) {
+	exported = &transfer.Event{
+		EncodedEvent: event.EncodedEvent, PublishedAt: event.PublishedAt, Matched: event.Deliveries,
+		NoBody: s.noBodies, Forgotten: event.Forgotten || s.Number(i) < e.gone,
+	}
+	if !s.noBodies {
+		body := s.bodies.At(i)
+		if body == nil {
+			return nil, "the body"
+		}
+		exported.Body = bytes.Clone(body)
+	}
+	for number, webhook := range s.Recipients(i) {
+		d := transfer.Delivery{WebhookID: string(webhook)}
+		if err := e.delivery(s, number, &d); err != nil {
+			return nil, fmt.Sprintf("the delivery to webhook %q", webhook)
+		}
+		if d.State != "" {
+			exported.Deliveries = append(exported.Deliveries, d)
+		}
+	}
+	slices.SortFunc(exported.Deliveries, func(a, b transfer.Delivery) int { return cmp.Compare(a.WebhookID, b.WebhookID) })
+	return exported, ""
+}
+
+// delivery reads a delivery, as deliveryOf does. One without a State is none.
+func (e *exporter) delivery(s *exportedSegment, number uint64, d *transfer.Delivery) error {
+	there := e.tx.Bucket(bucketWebhookIDs).Get([]byte(d.WebhookID)) != nil
+	if there && s.fresh.Has(number) {
+		d.State, d.AsPublished = webhooks.Pending, true
+		return nil
+	}
+	attempts, state, err := attemptsAt(e.tx, s.Segment, number)
+	if err != nil {
+		return err
+	}
+	d.Attempts, d.State = attempts, state
+	if value := e.tx.Bucket(bucketPending).Get(record.NumberKey(number)); value != nil && there {
+		p, err := record.DecodePending(value)
+		if err != nil {
+			return err
+		}
+		d.State, d.Settled = webhooks.Pending, state
+		d.Made, d.Before, d.Recovered, d.Wait = p.Attempts, p.Before, p.Recovered, e.store.clock.Wall(p.Due).Sub(e.now)
+	} else if state == "" && s.skipped.Has(number) {
+		d.State = webhooks.Skipped
+	} else if state == "" {
+		d.Attempts = nil // of what ended with its webhook
+	}
+	return nil
+}

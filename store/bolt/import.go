@@ -1,0 +1,259 @@
+package bolt
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/storageapi/storageapi/apikeys"
+	"github.com/storageapi/storageapi/auth"
+	"github.com/storageapi/storageapi/store/bolt/internal/record"
+	"github.com/storageapi/storageapi/store/transfer"
+	"github.com/storageapi/storageapi/webhooks"
+)
+
+// Import implements [transfer.Store]. Events that are older than the last one of the file
+// are purged once those before them are.
+func (s *Store) Import(ctx context.Context, records []transfer.Record) error {
+	if err := transfer.Check(records); err != nil {
+		return err
+	}
+	for {
+		var left leavings
+		err := s.writer.Run(ctx, func(b *batch) error { return s.importAll(b, records) })
+		if !errors.As(err, &left) {
+			return err
+		}
+		for swept := true; swept; {
+			if swept, err = s.sweep(ctx, string(left), sweepStep); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// leavings is the error that rows of a deleted webhook of that id are still there.
+type leavings string
+
+func (leavings) Error() string { return errLeftovers.Error() }
+
+// An importer imports records in a step. It looks at all of them before it writes any.
+type importer struct {
+	*batch
+	missing  []transfer.Record // that are not there
+	keys     map[string]bool   // rows
+	hashes   map[apikeys.Hash]bool
+	webhooks map[string]string // accounts by id
+	open     map[string]bool   // webhooks with a recovery that is not done
+	once     map[string]bool   // other records, by what they are known by
+
+	events segmentImport
+}
+
+func (s *Store) importAll(b *batch, records []transfer.Record) error {
+	if err := b.Flush(); err != nil {
+		return err
+	}
+	m := &importer{
+		batch: b, keys: make(map[string]bool), hashes: make(map[apikeys.Hash]bool),
+		webhooks: make(map[string]string), open: make(map[string]bool), once: make(map[string]bool),
+	}
+	for _, r := range records {
+		if b.isErasing(r.Owner()) {
+			return auth.ErrErasing
+		}
+		isNew, err := m.look(r)
+		if err != nil {
+			return err
+		}
+		if isNew {
+			m.missing = append(m.missing, r)
+		}
+	}
+	for _, r := range m.missing {
+		if err := m.add(r); err != nil {
+			return err
+		}
+	}
+	return m.endEvents()
+}
+
+// look reports whether a record is not there, or why it cannot be imported.
+func (m *importer) look(r transfer.Record) (isNew bool, err error) {
+	switch r := r.(type) {
+	case *transfer.Key:
+		return m.lookKey(r)
+	case *transfer.Webhook:
+		return m.lookWebhook(r)
+	case *transfer.Request:
+		key := requestKey(requestKind(r), r.Account, r.IdempotencyKey)
+		return m.first(r, key) && m.Get(bucketRequests, key) == nil, nil
+	case *transfer.Alert:
+		row := record.Prefixed(r.Account, string(r.Metric))
+		there := m.Get(bucketAlerts, row) != nil || len(m.store.stateOf(m.batch, row, alert{})) > 0
+		return m.first(r, row) && !there, nil
+	case *transfer.DedupKey:
+		row := dedupKeyOf(r.Account, &r.DedupKey)
+		return m.first(r, row) && m.Get(bucketDedupKeys, row) == nil, nil
+	case *transfer.FileScan:
+		return m.first(r, nil) && m.Get(bucketMeta, keyFileScan) == nil, nil
+	case *transfer.Event:
+		return m.lookEvent(r)
+	case *transfer.Recovery:
+		return m.lookRecovery(r)
+	}
+	return false, fmt.Errorf("%w: kind %q is not known", transfer.ErrRecord, r.Kind())
+}
+
+// first reports whether no record of that kind came before in the step that is known by
+// the same.
+func (m *importer) first(r transfer.Record, known []byte) bool {
+	name := string(r.Kind()) + "\x00" + string(known)
+	first := !m.once[name]
+	m.once[name] = true
+	return first
+}
+
+func (m *importer) lookKey(r *transfer.Key) (isNew bool, err error) {
+	row := record.Prefixed(r.Account, r.ID)
+	if m.Get(bucketKeyIDs, row) != nil || m.keys[string(row)] {
+		return false, nil
+	}
+	m.keys[string(row)] = true
+	taken := hashTaken(m.batch, &r.Key, &apikeys.Key{}) || m.hashes[r.Hash] || !r.Previous.IsZero() && m.hashes[r.Previous]
+	if taken {
+		return false, fmt.Errorf("key %q of account %q: a hash of it %w", r.ID, r.Account, transfer.ErrConflict)
+	}
+	m.hashes[r.Hash], m.hashes[r.Previous] = true, true
+	return true, nil
+}
+
+// ownerOf returns the account of the webhook of that id; empty if there is none.
+func (m *importer) ownerOf(webhook string) string {
+	if account, found := m.webhooks[webhook]; found {
+		return account
+	}
+	return string(m.Get(bucketWebhookIDs, []byte(webhook)))
+}
+
+func (m *importer) lookWebhook(r *transfer.Webhook) (isNew bool, err error) {
+	switch owner := m.ownerOf(r.ID); {
+	case owner == r.Account:
+		return false, nil
+	case owner != "":
+		return false, fmt.Errorf("webhook %q of account %q: its id %w", r.ID, r.Account, transfer.ErrConflict)
+	case slices.Contains(m.deleted, r.ID), m.store.leftovers.has(r.ID):
+		return false, leavings(r.ID)
+	}
+	m.webhooks[r.ID] = r.Account
+	return true, nil
+}
+
+func (m *importer) lookRecovery(r *transfer.Recovery) (isNew bool, err error) {
+	if value := m.Get(bucketRecoveries, []byte(r.ID)); value != nil {
+		if there, err := record.DecodeRecovery(r.ID, value); err != nil || there.Account != r.Account {
+			return false, fmt.Errorf("recovery %q of account %q: its id %w", r.ID, r.Account, transfer.ErrConflict)
+		}
+		return false, nil
+	}
+	if !m.first(r, []byte(r.ID)) {
+		return false, nil
+	}
+	if !r.Done {
+		if m.open[r.WebhookID] || m.Get(bucketOpenRecoveries, []byte(r.WebhookID)) != nil {
+			return false, fmt.Errorf("recovery %q of account %q: %w: its webhook has another that is not done", r.ID, r.Account, transfer.ErrConflict)
+		}
+		m.open[r.WebhookID] = true
+	}
+	return true, nil
+}
+
+// add adds a record that is not there.
+func (m *importer) add(r transfer.Record) error {
+	s := m.store
+	switch r := r.(type) {
+	case *transfer.Key:
+		s.keyCounts.add(r.Account, 1)
+		if err := putKey(m.batch, r.Key, apikeys.Key{}); err != nil {
+			return err
+		}
+		used := record.Uses{Any: record.Round(r.LastUsedAt), Current: record.Round(r.UsedAt), Previous: record.Round(r.PreviousUsedAt)}
+		return putUses(m.batch, record.Prefixed(r.Account, r.ID), used, record.Uses{})
+	case *transfer.Webhook:
+		if err := m.Put(bucketWebhookIDs, []byte(r.ID), []byte(r.Account)); err != nil {
+			return err
+		}
+		return s.putWebhook(m.batch, &r.Webhook)
+	case *transfer.Request:
+		return m.addRequest(r)
+	case *transfer.Alert:
+		return m.addAlert(r)
+	case *transfer.DedupKey:
+		return m.Put(bucketDedupKeys, dedupKeyOf(r.Account, &r.DedupKey), record.Empty())
+	case *transfer.FileScan:
+		return m.Put(bucketMeta, keyFileScan, bytes.Clone(r.State))
+	case *transfer.Event:
+		return m.addEvent(r)
+	case *transfer.Recovery:
+		return m.addRecovery(r)
+	}
+	return nil
+}
+
+func requestKind(r *transfer.Request) string {
+	if r.Webhook {
+		return webhookRequest
+	}
+	return keyRequest
+}
+
+func (m *importer) addRequest(r *transfer.Request) error {
+	kind := requestKind(r)
+	made := record.Request{ID: r.Made.ID, Fingerprint: r.Made.Fingerprint, At: record.Round(r.At)}
+	key := requestKey(kind, r.Account, r.IdempotencyKey)
+	m.store.requests.counts[kind].add(r.Account, 1)
+	if err := m.Put(bucketRequests, key, made.Encode()); err != nil {
+		return err
+	}
+	return m.Put(bucketRequestTimes, requestTime(made.At, key), nil)
+}
+
+func (m *importer) addAlert(r *transfer.Alert) error {
+	row := record.Prefixed(r.Account, string(r.Metric))
+	added := alert{stored: record.EncodeAlert(r.State), state: bytes.Clone(r.State), due: r.Due}
+	if err := m.Put(bucketAlerts, row, added.stored); err != nil {
+		return err
+	}
+	if r.Due {
+		if err := m.Put(bucketDueAlerts, row, record.Empty()); err != nil {
+			return err
+		}
+	}
+	if m.alerts == nil {
+		m.alerts = make(map[string][]byte)
+	}
+	m.alerts[string(row)] = added.state
+	m.AfterCommit(func() { m.store.alerts.set(row, added) })
+	return nil
+}
+
+// addRecovery adds a recovery, which goes on with the event that it names.
+func (m *importer) addRecovery(r *transfer.Recovery) error {
+	if err := m.endEvents(); err != nil {
+		return err
+	}
+	added := record.Recovery{Recovery: r.Recovery, Next: m.tx.Bucket(bucketEvents).Sequence() + 1}
+	if r.NextEventID != "" {
+		added.Next = 0
+		segment, i, err := m.store.publishedEvent(m.batch, r.Account, r.NextEventID)
+		switch {
+		case err == nil:
+			added.Next = segment.Number(i)
+		case !errors.Is(err, webhooks.ErrNotFound):
+			return err
+		}
+	}
+	return putRecovery(m.batch, &added)
+}

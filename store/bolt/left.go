@@ -1,0 +1,91 @@
+package bolt
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"go.etcd.io/bbolt"
+)
+
+// ErrLeft is wrapped by the error of [Open] for a file that was left for another store: what
+// was stored since is there. The error says where that is, and how to come back.
+var ErrLeft = errors.New("this file was left")
+
+// Left lets [Open] open a file that is left, to read it once more. What is written to it is
+// in no other store.
+func Left() Option { return func(s *Store) { s.left = true } }
+
+// A departure says where a file was left for, in meta.
+type departure struct {
+	Place string `json:"place"`
+	At    int64  `json:"at"` // Unix milliseconds
+}
+
+// Leave implements [transfer.Leaver]. From then on Open refuses the file with [ErrLeft],
+// unless it is given [Left]; [Return] ends that. A place of no bytes ends it, too.
+func (s *Store) Leave(ctx context.Context, place string) error {
+	if place == "" {
+		return s.writer.Run(ctx, func(b *batch) error { return b.Delete(bucketMeta, keyLeft) })
+	}
+	if len(place) > 4096 {
+		return errors.New("leave: the place must be at most 4096 bytes")
+	}
+	value, err := json.Marshal(departure{place, time.Now().UnixMilli()})
+	if err != nil {
+		return err
+	}
+	return s.writer.Run(ctx, func(b *batch) error { return b.Put(bucketMeta, keyLeft, value) })
+}
+
+// checkLeft refuses a file that is left.
+func checkLeft(db *bbolt.DB) error {
+	return db.View(func(tx *bbolt.Tx) error {
+		value := tx.Bucket(bucketMeta).Get(keyLeft)
+		if value == nil {
+			return nil
+		}
+		var d departure
+		if err := json.Unmarshal(value, &d); err != nil {
+			d.Place = "another store"
+		}
+		return fmt.Errorf("%w for %s at %s UTC: what was stored since is there. Open that; "+
+			"or, to go back to this file without what was stored since, call bolt.Return",
+			ErrLeft, d.Place, time.UnixMilli(d.At).UTC().Format(time.DateTime))
+	})
+}
+
+// Return makes a file that was left one to be opened again, as it was when it was left. What
+// was stored since, where it was left for, is not in it: keys that were revoked there work
+// again, and what was delivered from there is delivered again, so nothing else may use that
+// store any more. It does nothing to a file that is not left. The error names the file; it
+// wraps [ErrLocked] if the file is open, and [ErrSchema] if it is none of ours.
+func Return(path string) (err error) {
+	until := time.Now().Add(defaultWait)
+	_, err = os.Stat(path) // bbolt would make a new one
+	if err == nil {
+		err = checkSize(path, until)
+	}
+	if err != nil {
+		return fmt.Errorf("return to %s: %w", path, err)
+	}
+	db, _, err := openFile(path, until, &bbolt.Options{FreelistType: bbolt.FreelistMapType})
+	if err != nil {
+		return fmt.Errorf("return to %s: %w", path, err)
+	}
+	defer func() {
+		if err = errors.Join(err, db.Close()); err != nil {
+			err = fmt.Errorf("return to %s: %w", path, err)
+		}
+	}()
+	return db.Update(func(tx *bbolt.Tx) error {
+		meta := tx.Bucket(bucketMeta)
+		if meta == nil || meta.Get(keySchema) == nil {
+			return errForeign
+		}
+		return meta.Delete(keyLeft)
+	})
+}
