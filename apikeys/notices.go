@@ -65,7 +65,7 @@ const day = 24 * time.Hour
 func (s *KeyService) AddExpiring(ctx context.Context, add func(context.Context, []notices.Notice) (int, error)) error {
 	now := s.now()
 	var batch []notices.Notice
-	for key, err := range s.AllExpiring(ctx, now.Add(slices.Max(ExpiryLeads()))) {
+	for key, err := range s.AllExpiring(ctx, now.Add(slices.Max(ExpiryLeads())+time.Millisecond)) {
 		if err != nil {
 			return err
 		}

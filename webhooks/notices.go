@@ -96,10 +96,15 @@ func (m *noticeMaker) storeRecovered(since time.Time) notices.Notice {
 	return n
 }
 
+// A noticeAdder is the part of [notices.Store] that tellRecovered needs.
+type noticeAdder interface {
+	AddNotices(ctx context.Context, list []notices.Notice) (added int, err error)
+}
+
 // tellRecovered stores a notice that the store has failed, as soon as it takes one.
 func (m *maintainer) tellRecovered(ctx context.Context) (more bool, err error) {
 	since := m.halt.failed.Load()
-	store, ok := m.store.(notices.Store)
+	store, ok := m.store.(noticeAdder)
 	if since == nil || !ok {
 		return false, nil
 	}

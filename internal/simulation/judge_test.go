@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/storageapi/storageapi/apikeys"
+	"github.com/storageapi/storageapi/notices"
 	"github.com/storageapi/storageapi/store"
 	"github.com/storageapi/storageapi/webhooks"
 )
@@ -37,6 +38,7 @@ func (w *world) judge() {
 			a.clients.judge(ctx, s)
 			a.subscriber.judge(ctx, s)
 			a.publisher.judge()
+			a.judgeNotices(ctx, s)
 		}
 		for _, e := range w.events.list {
 			w.judgeEvent(ctx, s, e)
@@ -63,6 +65,53 @@ func (c *clients) judge(ctx context.Context, s store.Store) {
 		case ok && name != k.name:
 			c.world.breach("acknowledged is done", []string{k.name}, "%s is called %s", k.name, name)
 		}
+	}
+}
+
+// judgeNotices checks that there is a line for each key and webhook that was created or
+// deleted, and for no other: also where the outcome was unknown to who asked.
+func (a *account) judgeNotices(ctx context.Context, s store.Store) {
+	there := make(map[string]bool)
+	keys, err := s.ListKeys(ctx, a.id, apikeys.Page{Limit: 1000})
+	for _, key := range keys {
+		there[key.ID] = true
+	}
+	hooks, err2 := s.ListWebhooks(ctx, a.id, webhooks.Page{Limit: 1000})
+	for _, hook := range hooks {
+		there[hook.ID] = true
+	}
+	created, deleted := make(map[string]int), make(map[string]int)
+	for query := (notices.Query{Limit: 1000}); ; {
+		page, err3 := s.ListNotices(ctx, a.id, query)
+		if err := errors.Join(err, err2, err3); err != nil {
+			a.world.breach("the store can be asked", nil, "for notices: %v", err)
+			return
+		}
+		for _, n := range page.Notices {
+			switch n.Action {
+			case notices.KeyCreated, notices.WebhookCreated:
+				created[n.Target.ID]++
+			case notices.KeyDeleted, notices.WebhookDeleted:
+				deleted[n.Target.ID]++
+			}
+		}
+		if query.After = page.Next; page.Next == "" {
+			break
+		}
+	}
+	for id := range there {
+		if created[id] == 0 {
+			a.world.breach("no change without its line", nil, "%s was created, and nothing says so", id)
+		}
+	}
+	for id, n := range created {
+		if want := 1 - deleted[id]; n != 1 || want < 0 || there[id] != (want == 1) {
+			a.world.breach("no line without its change", nil, "%s was created %d times and deleted %d times as told, and is there: %v", id, n, deleted[id], there[id])
+		}
+		delete(deleted, id)
+	}
+	for id := range deleted {
+		a.world.breach("no change without its line", nil, "%s was deleted, and nothing says that it was created", id)
 	}
 }
 

@@ -58,6 +58,7 @@ type deeds struct {
 	ctx     context.Context
 	begun   time.Time
 	made    int
+	noted   int
 	secrets []signing.Secret
 	resends bool // what is sent again comes first, until the file is opened anew
 }
@@ -158,7 +159,7 @@ func (d *deeds) fails() error {
 // next returns what is done next.
 func (d *deeds) next() deed {
 	list := []func() deed{
-		d.createKey, d.changeKey, d.deleteKey, d.useKey, d.createWebhook, d.createWebhook, d.changeWebhook, d.changeWebhook, d.deleteWebhook,
+		d.createKey, d.changeKey, d.deleteKey, d.useKey, d.createWebhook, d.createWebhook, d.changeWebhook, d.changeWebhook, d.deleteWebhook, d.takeNotices,
 		d.enqueue, d.enqueue, d.enqueue, d.alert, d.fileScan, d.notice, d.claim, d.claim, d.claim, d.settle, d.settle, d.redeliver, d.recoverStep, d.advance, d.purge,
 	}
 	return list[d.rand.IntN(len(list))]()
@@ -190,13 +191,16 @@ func (d *deeds) createKey() deed {
 	key := apikeys.Key{Account: d.account(), ID: d.some("key"), Name: d.some("name"), Scopes: scopes.Of(scopes.FilesRead), CreatedAt: time.Now(), Hash: d.hash()}
 	key.ExpiresAt = d.expiry()
 	options := d.options()
+	options.Notice = d.note(key.Account, notices.KeyCreated, key.ID)
 	return deed{fmt.Sprint("creates ", key.ID, " of ", key.Account, " for ", options.IdempotencyKey), func(t *twin) any { return is(t.CreateKey(d.ctx, key, options)) }}
 }
 
 func (d *deeds) changeKey() deed {
 	account, id, hash, expiry, err := d.account(), d.some("key"), d.hash(), d.expiry(), d.fails()
+	note := d.note(account, notices.KeyRotated, id)
 	return deed{fmt.Sprint("rotates ", id, " of ", account), func(t *twin) any {
-		key, err := t.UpdateKey(d.ctx, account, id, func(k *apikeys.Key, _ *notices.Notice) error {
+		key, err := t.UpdateKey(d.ctx, account, id, func(k *apikeys.Key, notice *notices.Notice) error {
+			*notice = note
 			k.Previous, k.PreviousExpiresAt, k.Hash, k.ExpiresAt = k.Hash, d.begun.Add(day), hash, expiry
 			return err
 		})
@@ -206,8 +210,9 @@ func (d *deeds) changeKey() deed {
 
 func (d *deeds) deleteKey() deed {
 	account, id, err := d.account(), d.some("key"), d.fails()
+	note := d.note(account, notices.KeyDeleted, id)
 	return deed{fmt.Sprint("deletes ", id, " of ", account), func(t *twin) any {
-		return is(t.DeleteKey(d.ctx, account, id, func(apikeys.Key) error { return err }, notices.Notice{}))
+		return is(t.DeleteKey(d.ctx, account, id, func(apikeys.Key) error { return err }, note))
 	}}
 }
 
@@ -226,14 +231,18 @@ func (d *deeds) createWebhook() deed {
 	}
 	w.ID = w.Account + d.some("wh") // no id is of two accounts
 	options := d.options()
+	options.Notice = d.note(w.Account, notices.WebhookCreated, w.ID)
 	return deed{fmt.Sprint("creates ", w.ID, ", active ", w.Active, ", for ", options.IdempotencyKey), func(t *twin) any { return is(t.CreateWebhook(d.ctx, w, webhooks.CreateOptions(options))) }}
 }
 
 func (d *deeds) changeWebhook() deed {
-	account, id, active, err := d.account(), d.some("wh"), d.rand.IntN(3) > 0, d.fails()
+	account, id, active, warned, err := d.account(), d.some("wh"), d.rand.IntN(3) > 0, d.rand.IntN(3) == 0, d.fails()
+	note := d.note(account, notices.WebhookChanged, id)
 	return deed{fmt.Sprint("changes ", id, " of ", account, " to active ", active), func(t *twin) any {
-		w, err := t.UpdateWebhook(d.ctx, account, account+id, func(w *webhooks.Webhook, _ *notices.Notice) error {
-			w.Active = active
+		w, err := t.UpdateWebhook(d.ctx, account, account+id, func(w *webhooks.Webhook, notice *notices.Notice) error {
+			if w.Active, *notice = active, note; warned && !w.FailingSince.IsZero() {
+				w.WarnedAt = d.begun.Add(day)
+			}
 			return err
 		})
 		return result{w, is(err)}
@@ -242,8 +251,9 @@ func (d *deeds) changeWebhook() deed {
 
 func (d *deeds) deleteWebhook() deed {
 	account, id, err := d.account(), d.some("wh"), d.fails()
+	note := d.note(account, notices.WebhookDeleted, id)
 	return deed{fmt.Sprint("deletes ", id, " of ", account), func(t *twin) any {
-		return is(t.DeleteWebhook(d.ctx, account, account+id, func(webhooks.Webhook) error { return err }, notices.Notice{}))
+		return is(t.DeleteWebhook(d.ctx, account, account+id, func(webhooks.Webhook) error { return err }, note))
 	}}
 }
 
@@ -360,6 +370,9 @@ func (d *deeds) settle() deed {
 			if s.Outcome == webhooks.GiveUp && r.IntN(6) == 0 {
 				s.Deactivate = webhooks.OffGone
 			}
+			off := d.noteOf(task.Webhook, fmt.Sprint("off", task.Event.ID, task.Attempt))
+			on := d.noteOf(task.Webhook, fmt.Sprint("on", task.Event.ID, task.Attempt))
+			s.Off, s.Recovered = &off, &on
 			return s, r.IntN(3) > 0
 		})
 	}}
@@ -377,8 +390,9 @@ func (d *deeds) redeliver() deed {
 		return d.recoverStep()
 	}
 	account, id, event := d.account(), d.some("wh"), fmt.Sprint("e", d.rand.IntN(d.made+1))
+	note := d.note(account, notices.DeliveryRedelivered, id)
 	return deed{fmt.Sprint("sends ", event, " again to ", id, " of ", account), func(t *twin) any {
-		return is(t.Redeliver(d.ctx, account, account+id, event, notices.Notice{}))
+		return is(t.Redeliver(d.ctx, account, account+id, event, note))
 	}}
 }
 
@@ -388,8 +402,9 @@ func (d *deeds) recoverStep() deed {
 		ID: fmt.Sprint("rec", d.rand.IntN(40)), Account: account, WebhookID: account + d.some("wh"), CreatedAt: time.Now().UTC().Truncate(time.Millisecond),
 		States: pick(d.rand, []webhooks.DeliveryState{webhooks.Dead, webhooks.Skipped}, []webhooks.DeliveryState{webhooks.Delivered}),
 	}
+	note := d.note(account, notices.RecoveryStarted, recovery.WebhookID)
 	return deed{fmt.Sprint("recovers ", recovery.WebhookID, " by ", recovery.ID), func(t *twin) any {
-		if err := t.CreateRecovery(d.ctx, recovery, notices.Notice{}); err != nil {
+		if err := t.CreateRecovery(d.ctx, recovery, note); err != nil {
 			return is(err)
 		}
 		found, err := t.RecoveryByID(d.ctx, account, recovery.ID)
@@ -410,7 +425,7 @@ func (d *deeds) advance() deed {
 
 func (d *deeds) purge() deed {
 	now := time.Now()
-	purge := webhooks.Purge{Payloads: now.Add(-12 * time.Hour), Attempts: now.Add(-16 * time.Hour), EventIDs: now.Add(-16 * time.Hour), DedupKeys: now, Limit: 50}
+	purge := webhooks.Purge{Payloads: now.Add(-12 * time.Hour), Attempts: now.Add(-16 * time.Hour), EventIDs: now.Add(-16 * time.Hour), DedupKeys: now, Notices: now.Add(-3 * day), Limit: 50}
 	return deed{"gives back all that is claimed, and purges", func(t *twin) any {
 		d.release(t) // no lease is as long as anything is kept
 		for range 1000 {
@@ -430,6 +445,7 @@ func (d *deeds) look(t *twin) any {
 	slices.Sort(due)
 	see(due, err)
 	see(backlogOf(d.ctx, t, ""))
+	see(pendingNotices(d.ctx, t))
 	see(t.AccountSizes(d.ctx, []string{"b", "a"}))
 	see(t.ExpiringKeys(d.ctx, apikeys.ExpiryQuery{Before: d.begun.Add(3 * day), Limit: 100}))
 	for _, account := range []string{"a", "b"} {
@@ -439,6 +455,7 @@ func (d *deeds) look(t *twin) any {
 			found, err := t.KeyByHash(d.ctx, key.Hash)
 			see(found, err)
 		}
+		see(t.ListNotices(d.ctx, account, notices.Query{Limit: 10_000}))
 		hooks, err := t.ListWebhooks(d.ctx, account, webhooks.Page{Limit: 100})
 		see(hooks, err)
 		for _, hook := range hooks {
@@ -451,6 +468,48 @@ func (d *deeds) look(t *twin) any {
 		}
 	}
 	return seen
+}
+
+// note returns the notice of what is done next; some wait to be taken.
+func (d *deeds) note(account string, action notices.Action, id string) notices.Notice {
+	d.noted++
+	return notices.Notice{
+		ID: fmt.Sprintf("n%06d", d.noted), Account: account, At: time.Now(), Action: action, Target: notices.Target{Kind: notices.TargetKey, ID: id},
+		Pending: d.rand.IntN(2) == 0,
+	}
+}
+
+func (d *deeds) noteOf(w *webhooks.Webhook, id string) notices.Notice {
+	return notices.Notice{ID: w.ID + id, Account: w.Account, At: d.begun, Action: notices.WebhookOff, Target: notices.Target{ID: w.ID}, Pending: true}
+}
+
+// pendingNotices returns the notices that are pending, in their order: what settlements tell
+// of several webhooks is stored in any.
+func pendingNotices(ctx context.Context, t *twin) (any, error) {
+	list, err := t.PendingNotices(ctx, 0, 10_000)
+	seen := make(map[string][]string)
+	for _, n := range list {
+		seen[n.Notice.Target.ID] = append(seen[n.Notice.Target.ID], n.Notice.ID)
+	}
+	return seen, err
+}
+
+// takeNotices takes those that come first of some targets.
+func (d *deeds) takeNotices() deed {
+	most := d.rand.IntN(10)
+	return deed{fmt.Sprint("takes notices of keys below key", most), func(t *twin) any {
+		list, err := t.PendingNotices(d.ctx, 0, 10_000)
+		if err != nil {
+			return is(err)
+		}
+		var numbers []uint64
+		for _, n := range list {
+			if n.Notice.Target.ID < fmt.Sprint("key", most) {
+				numbers = append(numbers, n.Number)
+			}
+		}
+		return result{len(numbers), is(t.TakeNotices(d.ctx, numbers))}
+	}}
 }
 
 // backlogOf returns what is owed, and whether some of it is due.

@@ -1,0 +1,144 @@
+package webhooks_test
+
+import (
+	"context"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/storageapi/storageapi/notices"
+	"github.com/storageapi/storageapi/webhooks"
+)
+
+// AddNotices implements a part of [notices.Store].
+func (f *flaky) AddNotices(ctx context.Context, list []notices.Notice) (int, error) {
+	f.mu.Lock()
+	err := f.settleErr
+	f.mu.Unlock()
+	if err != nil {
+		return 0, err
+	}
+	return f.Store.(notices.Store).AddNotices(ctx, list)
+}
+
+// told returns what is pending of an account, oldest first.
+func (b *bubble) told(of string) (list []notices.Notice) {
+	b.Helper()
+	page, err := b.store.Store.(notices.Store).ListNotices(b.Context(), of, notices.Query{Limit: 1000})
+	if err != nil {
+		b.Fatal(err)
+	}
+	for _, n := range page.Notices {
+		if !n.Pending {
+			b.Errorf("%s is not pending", n.Action)
+		}
+		list = append([]notices.Notice{n}, list...)
+	}
+	return list
+}
+
+func actions(list []notices.Notice) string {
+	var names []string
+	for _, n := range list {
+		names = append(names, string(n.Action))
+	}
+	return strings.Join(names, " ")
+}
+
+// What becomes of a webhook that fails is told, once each, with its dates and the service as
+// the actor; so is that it works again, if its failing was told.
+func TestNoticesOfFailing(t *testing.T) {
+	var fails atomic.Bool
+	fails.Store(true)
+	config := webhooks.Config{Notify: true, Retries: []time.Duration{time.Minute}}
+	inBubble(t, config, func(w http.ResponseWriter, _ *http.Request) {
+		if fails.Load() {
+			w.WriteHeader(http.StatusInternalServerError)
+		}
+	}, func(b *bubble) {
+		recovers, dies := b.subscribe("a"), b.subscribe("b")
+		b.start()
+		synctest.Wait()
+		begun := time.Now()
+		for hour := range 6 * 24 {
+			if hour == 3*24 {
+				fails.Store(false) // until the breaker of one has noticed
+				b.publish()
+				time.Sleep(time.Hour)
+				fails.Store(true)
+			}
+			b.publishMany(2)
+			time.Sleep(time.Hour)
+		}
+		list := b.told(account)
+		if got := actions(list); got != "webhook.created webhook.created webhook.failing webhook.failing webhook.recovered webhook.recovered webhook.failing webhook.failing" {
+			t.Fatalf("told %s", got)
+		}
+		n := list[2]
+		want := notices.Notice{
+			ID: n.ID, At: n.At, Account: account, Action: notices.WebhookFailing, Target: n.Target,
+			Actor: notices.Actor{Kind: notices.ActorService}, Since: begun.UTC(), Until: begun.Add(5 * day).UTC(), Pending: true,
+		}
+		if diff := cmp.Diff(want, n); diff != "" || n.Target.Kind != notices.TargetWebhook || n.Target.ID != recovers.ID && n.Target.ID != dies.ID {
+			t.Errorf("(-want +got):\n%s", diff)
+		}
+		if again := list[4]; !again.Since.Equal(begun) || again.Actor.Kind != notices.ActorService {
+			t.Errorf("recovered: %+v", again)
+		}
+		for range 3 * 24 {
+			b.publishMany(2)
+			time.Sleep(time.Hour)
+		}
+		list = b.told(account)[8:]
+		if actions(list) != "webhook.off webhook.off" || list[0].Reason != "failing" || list[0].Since.IsZero() {
+			t.Errorf("told %+v", list)
+		}
+	})
+}
+
+// That a receiver is gone is told once, however many attempts say so.
+func TestNoticeOfGone(t *testing.T) {
+	inBubble(t, webhooks.Config{Notify: true}, status(http.StatusGone), func(b *bubble) {
+		b.subscribe("a")
+		b.publishMany(20)
+		b.start()
+		time.Sleep(time.Hour)
+		list := b.told(account)
+		if actions(list) != "webhook.created webhook.off" || list[1].Reason != "gone" {
+			t.Errorf("told %+v", list)
+		}
+	})
+}
+
+// That the store could not be written is told once it can be again.
+func TestNoticeOfTheStore(t *testing.T) {
+	inBubble(t, webhooks.Config{Notify: true}, status(http.StatusOK), func(b *bubble) {
+		b.subscribe("a")
+		b.start()
+		time.Sleep(time.Hour)
+		if got := b.told(""); len(got) > 0 {
+			t.Errorf("told %+v", got)
+		}
+		b.store.fail(errOutage, errOutage)
+		begun := time.Now()
+		b.publish()
+		time.Sleep(time.Hour)
+		if got := b.told(""); len(got) > 0 {
+			t.Errorf("told %+v", got)
+		}
+		b.store.fail(nil, nil)
+		time.Sleep(time.Hour)
+		list := b.told("")
+		if actions(list) != "store.recovered" {
+			t.Fatalf("told %+v", list)
+		}
+		if n := list[0]; n.Since.Sub(begun) > time.Minute || n.Until.Sub(begun) < time.Hour || n.Until.Sub(begun) > time.Hour+2*time.Minute {
+			t.Errorf("from %v to %v", n.Since.Sub(begun), n.Until.Sub(begun))
+		}
+	})
+}
