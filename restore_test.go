@@ -3,6 +3,7 @@ package storageapi_test
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -167,7 +168,7 @@ func deliver(ctx context.Context, t *testing.T, store *bolt.Store, event string)
 func (h *lostHost) audit(t *testing.T, dir string, valid map[string]bool, pending []string) {
 	t.Helper()
 	api, store := openHost(t, filepath.Join(dir, "storage.db"))
-	defer func() { _ = store.Close() }()
+	defer func() { _ = errors.Join(api.Close(), store.Close()) }()
 	for _, token := range []string{h.token, h.deletedValue, h.oldValue, h.newValue} {
 		if _, err := api.Keys.Verify(t.Context(), token); (err == nil) != valid[token] {
 			t.Errorf("a value is valid: %v, want %v", err == nil, valid[token])

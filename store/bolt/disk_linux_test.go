@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"os/signal"
 	"path/filepath"
 	"strings"
@@ -20,6 +21,7 @@ import (
 
 func init() {
 	roles["fill"], roles["upgrade full"], roles["backup full"] = fillDisk, upgradeWithoutRoom, backUpWithoutRoom
+	roles["restore full"] = restoreWithoutRoom
 }
 
 // TestUpgradeWithoutRoom has no room for the copy: the file stays as it is, and so much as was
@@ -164,4 +166,40 @@ func backUpWithoutRoom(path string) error {
 		return err
 	}
 	return s.Close()
+}
+
+// TestRestoreWithoutRoom has room for less and less: there is no file, or the whole one.
+func TestRestoreWithoutRoom(t *testing.T) {
+	h := newLostHost(t)
+	if err := child(t, "restore full", h.dir).Run(); err != nil {
+		t.Fatal(err)
+	}
+	wantAlone(t, h)
+}
+
+func restoreWithoutRoom(path string) error {
+	dir := filepath.Dir(path)
+	refused, restored := 0, 0
+	for room := uint64(256 << 10); room > 0; room -= 4 << 10 {
+		if err := limit(room); err != nil {
+			return err
+		}
+		_, err := bolt.Restore(path, filepath.Join(dir, "backup.db"), bolt.Fence{Abandoned: filepath.Join(dir, "abandoned.db")})
+		left, _ := filepath.Glob(path + "*")
+		switch {
+		case err == nil && len(left) == 1:
+			restored++
+			if err := os.Remove(path); err != nil {
+				return err
+			}
+		case errors.Is(err, syscall.EFBIG) && len(left) == 0:
+			refused++
+		default:
+			return fmt.Errorf("with room for %d bytes %v is there: %w", room, left, err)
+		}
+	}
+	if refused == 0 || restored == 0 {
+		return fmt.Errorf("refused %d times, restored %d times: the test tests nothing", refused, restored)
+	}
+	return nil
 }

@@ -3,6 +3,7 @@ package bolt
 import (
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -204,11 +205,7 @@ func copyClosed(to, from string) (err error) {
 	if err != nil {
 		return err
 	}
-	err = source.View(func(tx *bbolt.Tx) error {
-		_, err := tx.WriteTo(file)
-		return err
-	})
-	if err := errors.Join(err, file.Close()); err != nil {
+	if err := errors.Join(copyBytes(file, from), file.Close()); err != nil {
 		return err
 	}
 	report, err := Verify(to)
@@ -216,6 +213,16 @@ func copyClosed(to, from string) (err error) {
 		return err
 	}
 	return report.Err()
+}
+
+func copyBytes(to *os.File, from string) error {
+	source, err := os.Open(from)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = source.Close() }()
+	_, err = io.Copy(to, source)
+	return err
 }
 
 // bothMetas refuses a file whose last commit may be missing.

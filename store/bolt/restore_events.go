@@ -152,16 +152,22 @@ func (f *fencer) segmentAt(number uint64) *record.Segment {
 		return &f.segment
 	}
 	f.segment = record.Segment{}
-	f.abandoned.Scan(bucketEvents, record.NumberKey(number), func(k, value []byte) bool {
-		if len(k) == 8 {
-			if found, err := record.DecodeSegment(k, value); err == nil && found.First <= number {
-				f.segment = found
-			}
+	damaged := f.abandoned.Scan(bucketEvents, record.NumberKey(number), func(k, value []byte) bool {
+		if len(k) != 8 {
+			return false
+		}
+		found, err := record.DecodeSegment(k, value)
+		if err != nil {
+			f.unreadable(string(bucketEvents))
+		} else if found.First <= number {
+			f.segment = found
 		}
 		return false
 	})
-	if f.segment.Last < number {
+	if damaged {
 		f.unreadable(string(bucketEvents))
+	}
+	if f.segment.Last < number {
 		return nil
 	}
 	return &f.segment
@@ -240,7 +246,11 @@ func (f *fencer) settle(b *batch, d *delivered, segments *segments) error {
 // their deliveries. It reports whether all of them could be read.
 func (f *fencer) carryEvents() (complete bool, err error) {
 	complete = true
-	for from := record.NumberKey(f.end); from != nil; {
+	from := record.NumberKey(f.end)
+	if !f.continues() {
+		from = record.NumberKey(0)
+	}
+	for from != nil {
 		rows, damaged := f.theirs(bucketEvents, from, carryStep)
 		if damaged {
 			f.unreadable(string(bucketEvents))
@@ -288,6 +298,27 @@ func (f *fencer) carryEvents() (complete bool, err error) {
 		}
 	}
 	return complete, nil
+}
+
+// continues reports whether the abandoned file has the last event of the backup under the same
+// number: it went on from there, and all that is new has a greater one. It did not if it was
+// itself restored from an earlier backup.
+func (f *fencer) continues() (same bool) {
+	_ = f.store.db.View(func(tx *bbolt.Tx) error {
+		ours, err := newSegments(tx).at(f.end - 1)
+		if err != nil {
+			return nil
+		}
+		theirs := f.segmentAt(f.end - 1)
+		if theirs == nil || theirs.Len() == 0 {
+			return nil
+		}
+		a, failed := ours.Event(ours.Len() - 1)
+		b, unknown := theirs.Event(theirs.Index(f.end - 1))
+		same = failed == nil && unknown == nil && a.ID == b.ID && a.Account == b.Account
+		return nil
+	})
+	return same
 }
 
 // carryStep is how many rows of events a transaction takes over: half as many segments.

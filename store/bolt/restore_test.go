@@ -190,6 +190,16 @@ func want[T any](t *testing.T, what string, got, want T) {
 	}
 }
 
+// wantSound checks that Verify finds nothing wrong with a file.
+func wantSound(t *testing.T, path string, options ...bolt.Option) {
+	t.Helper()
+	report, err := bolt.Verify(path, options...)
+	noError(t, err)
+	for _, problem := range report.Problems {
+		t.Error(problem)
+	}
+}
+
 // TestRestoreByLists: with no more than the host's own lists, nothing that was revoked works,
 // nothing is sent before it is released, and what may be sent twice is listed.
 func TestRestoreByLists(t *testing.T) {
@@ -209,6 +219,7 @@ func TestRestoreByLists(t *testing.T) {
 	info.LastPublished = time.Time{}
 	want(t, "RestoreInfo", info, bolt.RestoreInfo{KeysDeleted: 1, KeysDead: 1, WebhooksHeld: 2, WebhooksDeleted: 1, MayBeSentTwice: 4})
 	want(t, "what may be sent twice", twice, map[string]int{"since": 2, "never": 2})
+	wantSound(t, h.path())
 	s, err := bolt.Open(h.path())
 	noError(t, err)
 	defer func() { _ = s.Close() }()
@@ -236,6 +247,7 @@ func TestRestoreFromTheAbandonedFile(t *testing.T) {
 	want(t, "findings", found, map[bolt.FindingKind]int{
 		bolt.KeyDeleted: 1, bolt.KeyTaken: 2, bolt.WebhookDeleted: 1, bolt.WebhookTaken: 2, bolt.DeliverySettled: 6, bolt.EventCarried: 2,
 	})
+	wantSound(t, h.path(), bolt.Sealed(sealing(t)))
 	s, err := bolt.Open(h.path(), bolt.Sealed(sealing(t)))
 	noError(t, err)
 	defer func() { _ = s.Close() }()
@@ -268,6 +280,33 @@ func TestRestoreFromTheAbandonedFile(t *testing.T) {
 	}
 }
 
+// TestRestoreOfAFork: the abandoned file was itself restored from an earlier backup than this one, so
+// the two have other events under the same numbers. None is lost.
+func TestRestoreOfAFork(t *testing.T) {
+	h := newLostHost(t)
+	fork := filepath.Join(h.dir, "fork.db")
+	_, err := bolt.Restore(fork, h.backup, h.lists())
+	noError(t, err)
+	s, err := bolt.Open(fork)
+	noError(t, err)
+	_, err = s.Enqueue(t.Context(), webhooks.EncodedEvent{ID: "forked", Account: "acct", Type: webhooks.TypeBalanceLow, Body: []byte(`"forked"`)})
+	noError(t, err)
+	noError(t, s.Close())
+	info, err := bolt.Restore(h.path(), h.abandoned, bolt.Fence{Abandoned: fork})
+	noError(t, err)
+	wantSound(t, h.path())
+	s, err = bolt.Open(h.path())
+	noError(t, err)
+	defer func() { _ = s.Close() }()
+	for _, event := range []string{"early", "since", "never", "late delivered", "late pending", "forked"} {
+		if _, err := s.EventDeliveries(t.Context(), "acct", event); err != nil {
+			t.Errorf("%s: %v; %+v", event, err, info)
+		}
+	}
+	want(t, "events carried over", info.EventsCarried, 1)
+	want(t, "what cannot be read", info.Unreadable, nil)
+}
+
 // TestRestoreAfterDamage: whichever page of the abandoned file is damaged, what was revoked is
 // dead, by the lists if not by the file; and without lists it is, or Restore refuses. Nothing
 // disappears without a word.
@@ -296,6 +335,7 @@ func TestRestoreAfterDamage(t *testing.T) {
 			if len(info.Unreadable) > 0 {
 				said++
 			}
+			wantSound(t, h.path())
 			s, err := bolt.Open(h.path())
 			noError(t, err)
 			if valid := h.valid(t, s); slices.Contains(valid, "deleted") || slices.Contains(valid, "rotated") || !slices.Contains(valid, "kept") {
@@ -444,6 +484,7 @@ func TestKillRestore(t *testing.T) {
 			continue
 		}
 		there++
+		wantSound(t, h.path())
 		s, err := bolt.Open(h.path())
 		noError(t, err)
 		want(t, "values that are valid", h.valid(t, s), []string{"created", "kept", "new value"})

@@ -71,6 +71,10 @@ var asks = map[string]func(ctx context.Context, s *postgres.Store, of string) er
 		_, err := s.ListWebhooks(ctx, of, webhooks.Page{Limit: 9})
 		return err
 	},
+	"HeldWebhooks": func(ctx context.Context, s *postgres.Store, of string) error {
+		_, err := s.HeldWebhooks(ctx, webhooks.Page{Limit: 9})
+		return err
+	},
 	"RecordKeyUse": func(ctx context.Context, s *postgres.Store, of string) error {
 		return s.RecordKeyUse(ctx, []apikeys.KeyUse{{Account: of, ID: of, Hash: testKey(of, of, 1).Hash, At: time.Now()}})
 	},

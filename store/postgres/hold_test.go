@@ -1,0 +1,62 @@
+package postgres_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/storageapi/storageapi/store/postgres"
+	"github.com/storageapi/storageapi/webhooks"
+)
+
+// A database that was restored is put on hold before its first node starts: nothing is
+// claimed, also by nodes that run already, until the webhooks are released.
+func TestHoldAll(t *testing.T) {
+	const many = 1500 // more than a step
+	name, option := migratedSchema(t)
+	s := open(t, option)
+	defer func() { _ = s.Close() }()
+	if _, err := pool(t).Exec(t.Context(), `
+		insert into `+quoted(name)+`.webhooks (account, id, shard, url, events, past_events, active, off_reason, balance_threshold, secret, created_at)
+			select 'many', 'many_' || i, 0, 'https://example.com', '{balance.low}', '{}', true, '', 0, '', now() from generate_series(1, $1::integer) i`, many); err != nil {
+		t.Fatal(err)
+	}
+	endpoints(t, s, 2)
+	publish := func(id string) {
+		t.Helper()
+		event := webhooks.EncodedEvent{ID: id, Account: "acct_wh_000000", Type: webhooks.TypeBalanceLow}
+		if n, err := s.Enqueue(t.Context(), event); n != 1 || err != nil {
+			t.Fatalf("Enqueue = %d, %v", n, err)
+		}
+	}
+	publish("before")
+	for i, want := range []int{many + 2, 0} {
+		if held, err := postgres.HoldAll(t.Context(), pool(t), option); err != nil || held != want {
+			t.Fatalf("HoldAll, %d = %d, %v; want %d", i, held, err, want)
+		}
+	}
+	publish("after")
+	if tasks, _, err := s.ClaimDeliveries(t.Context(), webhooks.Claim{Limit: 9, Lease: time.Hour}); err != nil || len(tasks) != 0 {
+		t.Fatalf("claimed %d, %v", len(tasks), err)
+	}
+	if backlog, err := s.Backlog(t.Context(), ""); err != nil || backlog.Held != many+2 || backlog.Pending != 2 {
+		t.Errorf("Backlog = %+v, %v", backlog, err)
+	}
+	service, err := webhooks.New(s, webhooks.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := service.Release(t.Context(), "acct_wh_000000", "wh_000000"); err != nil {
+		t.Fatal(err)
+	}
+	var claimed int
+	for end := time.Now().Add(10 * time.Second); claimed < 2 && time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+		tasks, _, err := s.ClaimDeliveries(t.Context(), webhooks.Claim{Limit: 9, Lease: time.Hour})
+		if err != nil {
+			t.Fatal(err)
+		}
+		claimed += len(tasks)
+	}
+	if claimed != 2 {
+		t.Errorf("claimed %d of 2 once it was released", claimed)
+	}
+}
