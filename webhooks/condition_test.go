@@ -83,7 +83,9 @@ func TestConditionsAreAskedAboutWhatIsChanged(t *testing.T) {
 		{"a receiver that answers 410", func(t *testing.T, _ string) error {
 			settle(t, webhooks.GiveUp, webhooks.OffGone)
 			return nil
-		}, true, func(w *webhooks.Webhook) { w.Active, w.OffReason, w.FailingSince = false, webhooks.OffGone, noon }},
+		}, true, func(w *webhooks.Webhook) {
+			w.Active, w.OffReason, w.OffAt, w.FailingSince = false, webhooks.OffGone, noon, noon
+		}},
 		{"a failed attempt", func(t *testing.T, _ string) error {
 			settle(t, webhooks.Retry, "")
 			return nil

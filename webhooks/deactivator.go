@@ -108,7 +108,7 @@ func (d *deactivator) judge(ctx context.Context, judged *Webhook, now, sure time
 		default:
 			*notice = d.notices.byService(current, notices.WebhookOff)
 			notice.Reason = string(OffFailing)
-			current.Active, current.OffReason = false, OffFailing
+			current.Active, current.OffReason, current.OffAt = false, OffFailing, now
 		}
 		return nil
 	})

@@ -117,7 +117,7 @@ func TestAWebhookThatFailsForDays(t *testing.T) {
 		if w := failing[0].webhook; !w.Active || w.WarnedAt.IsZero() || !failing[0].since.Equal(begun) {
 			t.Errorf("warned of %+v, failing since %v", w, failing[0].since)
 		}
-		if w := off[0].webhook; w.Active || w.OffReason != webhooks.OffFailing || off[0].reason != webhooks.OffFailing {
+		if w := off[0].webhook; w.Active || w.OffAt.Sub(begun) < 5*day || w.OffAt.After(off[0].at) || w.OffReason != webhooks.OffFailing || off[0].reason != webhooks.OffFailing {
 			t.Errorf("told of %+v, turned off for %q", w, off[0].reason)
 		}
 		// Turned on again it has five days again.

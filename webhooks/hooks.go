@@ -74,7 +74,7 @@ func (r *reporter) settled(batch []Settlement, stale []int) {
 			continue
 		}
 		webhook := s.Task.Webhook.clone()
-		webhook.Active, webhook.OffReason = false, s.Deactivate
+		webhook.Active, webhook.OffReason, webhook.OffAt = false, s.Deactivate, s.Attempt.StartedAt
 		calls = r.off(calls, webhook, "its receiver answered 410 Gone")
 	}
 	r.caller.Call(r.over, calls)

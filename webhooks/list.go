@@ -3,9 +3,7 @@ package webhooks
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"iter"
-	"math"
 
 	"github.com/storageapi/storageapi/internal/input"
 )
@@ -27,23 +25,7 @@ type WebhookPage struct {
 // List returns a page of the account's webhooks, newest first; an empty one past the end.
 // page.Limit must be at least 1.
 func (s *WebhookService) List(ctx context.Context, account string, page Page) (WebhookPage, error) {
-	if page.Limit < 1 {
-		return WebhookPage{}, invalid("limit", "must be at least 1")
-	}
-	limit := page.Limit
-	page.Limit = min(limit, math.MaxInt-1) + 1 // the one too many tells that there are more
-	list, err := s.store.ListWebhooks(ctx, account, page)
-	if err != nil {
-		return WebhookPage{}, fmt.Errorf("list webhooks: %w", err)
-	}
-	now := s.now()
-	for i := range list {
-		list[i].dropExpired(now)
-	}
-	if len(list) <= limit {
-		return WebhookPage{Webhooks: list}, nil
-	}
-	return WebhookPage{Webhooks: list[:limit], Next: list[limit-1].ID}, nil
+	return s.listAcross(page, "the account's", func(page Page) ([]Webhook, error) { return s.store.ListWebhooks(ctx, account, page) })
 }
 
 // pageSize is how many things an iterator reads at a time.

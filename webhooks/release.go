@@ -11,19 +11,7 @@ import (
 // [Webhook.Held], newest first; an empty one past the end. It is for operators. page.Limit
 // must be at least 1.
 func (s *WebhookService) HeldWebhooks(ctx context.Context, page Page) (WebhookPage, error) {
-	if page.Limit < 1 {
-		return WebhookPage{}, invalid("limit", "must be at least 1")
-	}
-	limit := page.Limit
-	page.Limit++ // the one too many tells that there are more
-	list, err := s.store.HeldWebhooks(ctx, page)
-	if err != nil {
-		return WebhookPage{}, fmt.Errorf("list held webhooks: %w", err)
-	}
-	if len(list) <= limit {
-		return WebhookPage{Webhooks: list}, nil
-	}
-	return WebhookPage{Webhooks: list[:limit], Next: list[limit-1].ID}, nil
+	return s.listAcross(page, "held", func(page Page) ([]Webhook, error) { return s.store.HeldWebhooks(ctx, page) })
 }
 
 // Release ends the hold of the account's webhook, see [Webhook.Held], and returns the

@@ -143,8 +143,8 @@ type Settlement struct {
 	// 0.
 	RetryAfter time.Duration
 
-	// Deactivate makes the webhook inactive in the same step, for that reason;
-	// empty: it stays as it is.
+	// Deactivate makes the webhook inactive in the same step, for that reason, with
+	// Attempt.StartedAt as its OffAt; empty: it stays as it is.
 	Deactivate OffReason
 
 	// Off is stored in the same step if Deactivate turns the webhook off, which was on.

@@ -58,6 +58,11 @@ type WebhookStore interface {
 	// id. Settlements and UpdateWebhook list and unlist them in the same step.
 	FailingWebhooks(ctx context.Context, since time.Time, page Page) ([]Webhook, error)
 
+	// OffWebhooks returns a part of the webhooks of all accounts that are not active, by
+	// descending id. CreateWebhook, UpdateWebhook and settlements list and unlist them in the
+	// same step.
+	OffWebhooks(ctx context.Context, page Page) ([]Webhook, error)
+
 	// HeldWebhooks returns a part of the webhooks of all accounts that are on hold, see
 	// [Webhook.Held], active or not, by descending id. UpdateWebhook lists and unlists them
 	// in the same step.

@@ -44,7 +44,7 @@ func (s *WebhookService) Update(ctx context.Context, account, webhookID string, 
 	if err != nil {
 		return Webhook{}, err
 	}
-	webhook, err := s.change(ctx, account, webhookID, params.If, params.apply)
+	webhook, err := s.change(ctx, account, webhookID, params.If, func(w *Webhook) { params.apply(w, s.now()) })
 	if err != nil {
 		return Webhook{}, fmt.Errorf("update webhook: %w", err)
 	}
@@ -105,7 +105,7 @@ func (s *WebhookService) checkUpdate(ctx context.Context, account, webhookID str
 	return p, err
 }
 
-func (p *UpdateParams) apply(w *Webhook) {
+func (p *UpdateParams) apply(w *Webhook, now time.Time) {
 	if p.URL != nil && *p.URL != w.URL {
 		w.URL = *p.URL
 		w.ProvenAt = time.Time{} // of another receiver
@@ -118,7 +118,10 @@ func (p *UpdateParams) apply(w *Webhook) {
 		w.BalanceThreshold = *p.BalanceThreshold
 	}
 	if p.Active != nil && *p.Active != w.Active {
-		w.Active, w.OffReason = *p.Active, ""
+		w.Active, w.OffReason, w.OffAt = *p.Active, "", time.Time{}
+		if !w.Active {
+			w.OffAt = now.UTC().Truncate(time.Millisecond)
+		}
 		w.EndFailing()
 	}
 }

@@ -31,7 +31,7 @@ func TestUpdateChangesWhatIsGiven(t *testing.T) {
 			},
 		},
 		{webhooks.UpdateParams{BalanceThreshold: ptr(webhooks.Amount(7))}, func(w *webhooks.Webhook) { w.BalanceThreshold = 7 }},
-		{webhooks.UpdateParams{Active: ptr(false)}, func(w *webhooks.Webhook) { w.Active = false }},
+		{webhooks.UpdateParams{Active: ptr(false)}, func(w *webhooks.Webhook) { w.Active, w.OffAt = false, noon }},
 		{webhooks.UpdateParams{Active: ptr(false)}, func(w *webhooks.Webhook) {}},
 		{
 			webhooks.UpdateParams{URL: ptr(anyURL), Events: onBalance, BalanceThreshold: ptr(webhooks.Amount(0)), Active: ptr(true)},

@@ -30,6 +30,11 @@ type Webhook struct {
 	// was turned off on request.
 	OffReason OffReason
 
+	// OffAt is when it was turned off, UTC, to the millisecond; zero if it is active, and if
+	// that was before this was noted. A webhook that answered 410 Gone was turned off by
+	// the attempt that began then.
+	OffAt time.Time
+
 	// Held tells that the webhook is on hold: the store was restored from a backup, and
 	// what was pending then may have been sent since. Nothing is sent to it, also not what
 	// is published meanwhile, which is pending like all else. [WebhookService.Release]

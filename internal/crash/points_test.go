@@ -50,7 +50,7 @@ var reportChanges = map[string]int{
 var looks = []string{
 	"KeyByHash", "KeyByID", "ListKeys", "ExpiringKeys", "AccountSizes",
 	"WebhookByID", "ListWebhooks", "EventDeliveries", "ListDeliveries", "RecoveryByID", "Backlog",
-	"DueAlerts", "UnseenKeys", "FailingWebhooks", "HeldWebhooks", "Now", "Probe", "UpdateFileScan",
+	"DueAlerts", "UnseenKeys", "FailingWebhooks", "HeldWebhooks", "OffWebhooks", "Now", "Probe", "UpdateFileScan",
 	"Close",
 }
 

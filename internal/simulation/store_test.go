@@ -224,6 +224,10 @@ func (f *faulty) FailingWebhooks(ctx context.Context, since time.Time, page webh
 	return call(f, ctx, "FailingWebhooks", func() ([]webhooks.Webhook, error) { return f.Store.FailingWebhooks(ctx, since, page) })
 }
 
+func (f *faulty) OffWebhooks(ctx context.Context, page webhooks.Page) ([]webhooks.Webhook, error) {
+	return call(f, ctx, "OffWebhooks", func() ([]webhooks.Webhook, error) { return f.Store.OffWebhooks(ctx, page) })
+}
+
 func (f *faulty) HeldWebhooks(ctx context.Context, page webhooks.Page) ([]webhooks.Webhook, error) {
 	return call(f, ctx, "HeldWebhooks", func() ([]webhooks.Webhook, error) { return f.Store.HeldWebhooks(ctx, page) })
 }

@@ -446,6 +446,7 @@ func (d *deeds) look(t *twin) any {
 	see(due, err)
 	see(backlogOf(d.ctx, t, ""))
 	see(pendingNotices(d.ctx, t))
+	see(t.OffWebhooks(d.ctx, webhooks.Page{Limit: 100}))
 	see(t.AccountSizes(d.ctx, []string{"b", "a"}))
 	see(t.ExpiringKeys(d.ctx, apikeys.ExpiryQuery{Before: d.begun.Add(3 * day), Limit: 100}))
 	for _, account := range []string{"a", "b"} {

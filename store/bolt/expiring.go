@@ -18,7 +18,7 @@ func (s *Store) ExpiringKeys(ctx context.Context, query apikeys.ExpiryQuery) (li
 		return nil, err
 	}
 	defer s.done(tx, &err)
-	after, before := expiryRow(query.After), expiryTime(query.Before)
+	after, before := expiryRow(query.After), appendExpiryTime(nil, query.Before)
 	c := tx.Bucket(bucketExpiry).Cursor()
 	row, _ := c.Seek(after)
 	if bytes.Equal(row, after) {
@@ -50,23 +50,26 @@ func (b *batch) listExpiry(key, old *apikeys.Key) error {
 	return b.Put(bucketExpiry, expiryRow(is), nil)
 }
 
-// expiryOf is the row of a key's record, nil if it has none. It is used by an upgrade.
-func expiryOf(_, value []byte) (row, nothing []byte) {
+// expiryOf appends the row of a key's record, if it expires. It is used by an upgrade.
+func expiryOf(row, _, value []byte) (key, nothing []byte) {
 	at, account, id := record.KeyExpiry(value)
 	if at.IsZero() {
 		return nil, nil
 	}
-	return expiryRow(apikeys.Expiry{At: at, Account: account, ID: id}), nil
+	return appendExpiry(row, at, account, id), nil
 }
 
 // expiryRow returns the key of a row, whose order is that of time, account and id: no account
 // has a 0 in it.
-func expiryRow(e apikeys.Expiry) []byte {
-	row := append(expiryTime(e.At), e.Account...)
-	return append(append(row, 0), e.ID...)
+func expiryRow(e apikeys.Expiry) []byte { return appendExpiry(nil, e.At, e.Account, e.ID) }
+
+func appendExpiry[S string | []byte](row []byte, at time.Time, account, id S) []byte {
+	row = appendExpiryTime(row, at)
+	row = append(append(row, account...), 0)
+	return append(row, id...)
 }
 
-// expiryTime returns milliseconds whose order is that of times, before 1970 too.
-func expiryTime(at time.Time) []byte {
-	return binary.BigEndian.AppendUint64(make([]byte, 0, 128), uint64(at.UnixMilli())^1<<63)
+// appendExpiryTime appends milliseconds whose order is that of times, before 1970 too.
+func appendExpiryTime(row []byte, at time.Time) []byte {
+	return binary.BigEndian.AppendUint64(row, uint64(at.UnixMilli())^1<<63)
 }

@@ -15,9 +15,9 @@ func WithUpgrade(bucket string, limit int, change func(value []byte) ([]byte, er
 func WithIndexUpgrade(index string, limit int, look func()) Option {
 	return func(s *Store) {
 		fill := func(index string) upgrade {
-			return indexRows(bucketKeys, []byte(index), limit, func(key, value []byte) ([]byte, []byte) {
+			return indexRows(bucketKeys, []byte(index), limit, func(buffer, key, value []byte) ([]byte, []byte) {
 				look()
-				return expiryOf(key, value)
+				return expiryOf(buffer, key, value)
 			})
 		}
 		s.upgrader.steps = append(slices.Clip(s.upgrader.steps), inOrder(fill(index+" before"), fill(index)))

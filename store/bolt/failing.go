@@ -6,23 +6,32 @@ import (
 
 	"go.etcd.io/bbolt"
 
+	"github.com/storageapi/storageapi/store/bolt/internal/record"
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// list keeps the webhook among those that FailingWebhooks and HeldWebhooks look at, or
-// not.
-func (b *batch) list(w *webhooks.Webhook) error {
-	if err := b.listIn(bucketFailing, w, w.Claimable() && w.FailedAgain); err != nil {
-		return err
-	}
-	return b.listIn(bucketHeld, w, w.Held)
+// webhookLists are the buckets that find webhooks of all accounts by what they are.
+var webhookLists = []struct {
+	bucket []byte // id → account
+	has    func(*webhooks.Webhook) bool
+}{
+	{bucketFailing, func(w *webhooks.Webhook) bool { return w.Claimable() && w.FailedAgain }},
+	{bucketHeld, func(w *webhooks.Webhook) bool { return w.Held }},
+	{bucketOff, func(w *webhooks.Webhook) bool { return !w.Active }},
 }
 
-func (b *batch) listIn(bucket []byte, w *webhooks.Webhook, listed bool) error {
-	if listed {
-		return b.Put(bucket, []byte(w.ID), []byte(w.Account))
+// list keeps the webhook in the lists that have it, and in no other.
+func (b *batch) list(w *webhooks.Webhook) error {
+	for _, list := range webhookLists {
+		var account []byte
+		if list.has(w) {
+			account = []byte(w.Account)
+		}
+		if err := b.PutOrDelete(list.bucket, []byte(w.ID), account); err != nil {
+			return err
+		}
 	}
-	return b.Delete(bucket, []byte(w.ID))
+	return nil
 }
 
 // FailingWebhooks implements [webhooks.Store]. One that cannot be read is left out:
@@ -33,10 +42,25 @@ func (s *Store) FailingWebhooks(ctx context.Context, since time.Time, page webho
 	})
 }
 
+// OffWebhooks implements [webhooks.Store]. One that cannot be read is left out: nothing is
+// sent to it.
+func (s *Store) OffWebhooks(ctx context.Context, page webhooks.Page) ([]webhooks.Webhook, error) {
+	return s.listed(ctx, bucketOff, page, func(*webhooks.Webhook) bool { return true })
+}
+
 // HeldWebhooks implements [webhooks.Store]. One that cannot be read is left out: nothing is
 // sent to it.
 func (s *Store) HeldWebhooks(ctx context.Context, page webhooks.Page) ([]webhooks.Webhook, error) {
 	return s.listed(ctx, bucketHeld, page, func(*webhooks.Webhook) bool { return true })
+}
+
+// offOf returns the row of a webhook, if it is not active. It is used by an upgrade.
+func offOf(buffer, key, value []byte) (id, account []byte) {
+	if !record.IsOff(value) {
+		return nil, nil
+	}
+	of, tail := record.CutPrefixed(key)
+	return append(buffer, tail...), []byte(of)
 }
 
 // listed returns a part of the webhooks of a bucket of ids for which has holds.

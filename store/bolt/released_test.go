@@ -256,6 +256,7 @@ func checkReleased(t *testing.T, name string) {
 			covers(t, account, plain(t, a), plain(t, show(t, api, account, recoveries)))
 		}
 		checkExpiring(t, api)
+		checkOff(t, api)
 		checkTokens(t, api, &want)
 		checkOnce(t, api)
 		deliverAll(t, api, &want)
@@ -305,6 +306,27 @@ func isZero(value any) bool {
 		return len(value) == 0
 	}
 	return slices.Contains([]any{nil, "", 0.0, false, "0001-01-01T00:00:00Z"}, value)
+}
+
+// checkOff lists webhooks that are off.
+func checkOff(t *testing.T, api *storageapi.Handler) {
+	t.Helper()
+	want, got := map[string]bool{}, map[string]bool{}
+	for _, account := range []string{"acct_1", "acct_2"} {
+		for webhook, err := range api.Webhooks.All(t.Context(), account) {
+			must(t, err)
+			if !webhook.Active {
+				want[webhook.ID] = true
+			}
+		}
+	}
+	for webhook, err := range api.Webhooks.AllOff(t.Context()) {
+		must(t, err)
+		got[webhook.ID] = true
+	}
+	if diff := cmp.Diff(want, got); diff != "" || len(got) != 2 {
+		t.Errorf("webhooks that are off (-want +got):\n%s", diff)
+	}
 }
 
 // checkExpiring lists keys by when they expire.

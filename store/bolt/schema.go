@@ -39,6 +39,7 @@ var (
 
 	bucketFailing = []byte("failing") // id → account, of those that are active, not on hold, and have FailedAgain set
 	bucketHeld    = []byte("held")    // id → account, of those that are on hold
+	bucketOff     = []byte("off")     // id → account, of those that are not active
 
 	bucketEventIDs = []byte("event_ids") // greatest key of the row → numbers of events by the keys of their ids, see [eventIDs]
 	bucketEvents   = []byte("events")    // last number of a segment → its records, see [record.Segment]; the same, "b" → the bodies of its events
@@ -89,7 +90,7 @@ var (
 )
 
 var buckets = [][]byte{
-	bucketMeta, bucketKeys, bucketKeyIDs, bucketKeyUses, bucketExpiry, bucketWebhooks, bucketWebhookIDs, bucketFailing, bucketHeld,
+	bucketMeta, bucketKeys, bucketKeyIDs, bucketKeyUses, bucketExpiry, bucketWebhooks, bucketWebhookIDs, bucketFailing, bucketHeld, bucketOff,
 	bucketEventIDs, bucketEvents, bucketFresh, bucketSkipped, bucketPending, bucketRuns, bucketFailed, bucketFirstAttempts, bucketLastAttempts, bucketAttempts,
 	bucketRecoveries, bucketOpenRecoveries, bucketRequests, bucketRequestTimes, bucketAlerts, bucketDueAlerts, bucketDedupKeys,
 	bucketErasures,

@@ -156,6 +156,6 @@ func (s *Store) settleWebhook(b *batch, now *indexedWebhook, settlement *webhook
 			return err
 		}
 	}
-	webhook.Active, webhook.OffReason = false, settlement.Deactivate
+	webhook.Active, webhook.OffReason, webhook.OffAt = false, settlement.Deactivate, settlement.Attempt.StartedAt
 	return s.putWebhook(b, &webhook)
 }

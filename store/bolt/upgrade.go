@@ -19,8 +19,11 @@ import (
 // none of them uses what describes the newest layout, such as the encoders of records,
 // unless it did not change since.
 var upgrades = [schemaVersion - oldestSchema]upgrade{
-	changeRows(bucketWebhooks, upgradeRows, record.UpgradeWebhook),      // to 6: records of webhooks have room for fields
-	inOrder(indexRows(bucketKeys, bucketExpiry, indexedRows, expiryOf)), // to 7: keys are found by when they expire
+	changeRows(bucketWebhooks, upgradeRows, record.UpgradeWebhook), // to 6: records of webhooks have room for fields
+	inOrder( // to 7: keys are found by when they expire, and webhooks that are off
+		indexRows(bucketKeys, bucketExpiry, indexedRows, expiryOf),
+		indexRows(bucketWebhooks, bucketOff, indexedRows, offOf),
+	),
 }
 
 // An upgrade does a part of what leads to the next schema, in a transaction: from the row on
@@ -130,8 +133,9 @@ func changeRows(bucket []byte, limit int, change func(value []byte) ([]byte, err
 	}
 }
 
-// A rowOf returns the row of an index for one of a bucket; a nil key for none.
-type rowOf func(key, value []byte) (indexKey, indexed []byte)
+// A rowOf returns the row of an index for one of a bucket, whose key it appends to buffer; a
+// nil key for none.
+type rowOf func(buffer, key, value []byte) (indexKey, indexed []byte)
 
 // indexRows returns an upgrade that fills an index of a bucket, which it makes if it is not
 // there. The index is in another order than the bucket, and rows in the order of their keys
@@ -166,16 +170,14 @@ func firstRows(bucket *bbolt.Bucket, after []byte, limit int, row rowOf) (rows [
 			rows, more = rows[:limit], true
 		}
 	}
+	buffer := make([]byte, 0, 512)
 	c := bucket.Cursor()
 	for k, value := c.First(); k != nil; k, value = c.Next() {
-		key, indexed := row(k, value)
-		if key == nil || bytes.Compare(key, after) <= 0 {
+		key, indexed := row(buffer, k, value)
+		if key == nil || bytes.Compare(key, after) <= 0 || more && bytes.Compare(key, rows[limit-1][0]) > 0 {
 			continue
 		}
-		if more && bytes.Compare(key, rows[limit-1][0]) > 0 {
-			continue
-		}
-		if rows = append(rows, [2][]byte{key, indexed}); len(rows) == 2*limit {
+		if rows = append(rows, [2][]byte{bytes.Clone(key), bytes.Clone(indexed)}); len(rows) == 2*limit {
 			cut()
 		}
 	}

@@ -49,7 +49,7 @@ func (v *rowChecker) run() {
 	v.rows(bucketExpiry, v.expiry)
 	v.rows(bucketWebhooks, v.webhook)
 	v.rows(bucketWebhookIDs, v.webhookID)
-	for _, list := range lists {
+	for _, list := range webhookLists {
 		v.rows(list.bucket, func(id, account []byte) string { return v.listed(id, account, list.has) })
 	}
 	v.rows(bucketRecoveries, v.recovery)
@@ -257,21 +257,12 @@ func (v *rowChecker) webhook(k, value []byte) string {
 	if found, ok := v.get(bucketWebhookIDs, []byte(id)); ok && string(found) != account {
 		return "webhook_ids does not have it"
 	}
-	for _, list := range lists {
+	for _, list := range webhookLists {
 		if list.has(&w) && v.lacks(list.bucket, []byte(id)) {
 			return string(list.bucket) + " does not have it"
 		}
 	}
 	return ""
-}
-
-// lists are what webhooks are listed in, see [batch.list].
-var lists = []struct {
-	bucket []byte
-	has    func(*webhooks.Webhook) bool
-}{
-	{bucketFailing, func(w *webhooks.Webhook) bool { return w.Claimable() && w.FailedAgain }},
-	{bucketHeld, func(w *webhooks.Webhook) bool { return w.Held }},
 }
 
 func (v *rowChecker) webhookID(id, account []byte) string {

@@ -190,8 +190,8 @@ func (s *Store) removeWebhook(b *batch, account, id string) error {
 	if err := b.Delete(bucketWebhookIDs, []byte(id)); err != nil {
 		return err
 	}
-	for _, list := range [][]byte{bucketFailing, bucketHeld} {
-		if err := b.Delete(list, []byte(id)); err != nil {
+	for _, list := range webhookLists {
+		if err := b.Delete(list.bucket, []byte(id)); err != nil {
 			return err
 		}
 	}

@@ -99,7 +99,7 @@ func (s *Store) settle(settlement *webhooks.Settlement, d *delivery) {
 		if w.Active && settlement.Off != nil {
 			s.notices.add(*settlement.Off)
 		}
-		w.Active, w.OffReason = false, settlement.Deactivate
+		w.Active, w.OffReason, w.OffAt = false, settlement.Deactivate, attempt.StartedAt
 		s.queue.Pause(w.ID)
 	}
 	s.queue.SetStanding(w.ID, queue.StandingOf(w))

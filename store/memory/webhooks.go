@@ -134,7 +134,7 @@ func (s *Store) DeleteWebhook(ctx context.Context, account, id string, check fun
 func copyOf(w webhooks.Webhook) webhooks.Webhook {
 	w.Events, w.PastEvents = slices.Clone(w.Events), slices.Clone(w.PastEvents)
 	w.ProvenAt, w.FailingSince, w.WarnedAt = stored(w.ProvenAt), stored(w.FailingSince), stored(w.WarnedAt)
-	w.PreviousSecretExpiresAt = stored(w.PreviousSecretExpiresAt)
+	w.PreviousSecretExpiresAt, w.OffAt = stored(w.PreviousSecretExpiresAt), stored(w.OffAt)
 	return w
 }
 
@@ -147,6 +147,15 @@ func (s *Store) FailingWebhooks(ctx context.Context, since time.Time, page webho
 	return s.webhooksWith(page, func(w *webhooks.Webhook) bool {
 		return w.Claimable() && w.FailedAgain && !w.FailingSince.IsZero() && !w.FailingSince.After(since)
 	}), nil
+}
+
+// OffWebhooks implements [webhooks.Store].
+func (s *Store) OffWebhooks(ctx context.Context, page webhooks.Page) ([]webhooks.Webhook, error) {
+	if err := s.begin(ctx); err != nil {
+		return nil, err
+	}
+	defer s.mu.Unlock()
+	return s.webhooksWith(page, func(w *webhooks.Webhook) bool { return !w.Active }), nil
 }
 
 // HeldWebhooks implements [webhooks.Store].

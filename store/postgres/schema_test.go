@@ -30,6 +30,8 @@ func TestMigrationsStay(t *testing.T) {
 		"0010": "5fc07ebf5831875275b089e42b7b3ccf024f8540d215a3d74307f0735fab1ff0",
 		"0011": "087c265b22a68b34b82b9120d1daac5dfd77144dd63301bdcd4a3c1bbfd002c0",
 		"0012": "3687e75514eaba2da46ffa4e43e492ec614144b0a3f352de5d54326d89342aca",
+		"0013": "987e354d0f06b1ecd85edfc65905d3de5e5fe4642823031f880ad185b4a99f22",
+		"0014": "799807a49eaf9f6db044541dc80cf4d8f787147d7e9825da5ab99f1e2853be86",
 	} {
 		text, err := os.ReadFile("migrations/" + name + ".sql")
 		if err != nil {

@@ -64,7 +64,8 @@ const settle = `
 			(array_agg(started_at order by place) filter (where fails and (proven is null or place > proven)))[1] as failing,
 			array_agg(event_id order by place) filter (where fails and (proven is null or place > proven)) as failed,
 			(array_agg(rest order by place desc) filter (where rest > 0 and (proven is null or place > proven)))[1] as rest,
-			(array_agg(off order by place desc) filter (where off <> ''))[1] as off
+			(array_agg(off order by place desc) filter (where off <> ''))[1] as off,
+			(array_agg(started_at order by place desc) filter (where off <> ''))[1] as off_at
 		from told group by webhook, url order by webhook, url
 	), changed as materialized (
 		select w.no, h.* from health h
@@ -83,7 +84,7 @@ const settle = `
 			warned_at = case when not c.proven then w.warned_at end,
 			rests_until = case when c.rest is null and not c.proven then w.rests_until
 				else greatest(case when not c.proven then w.rests_until end, clock_timestamp() + c.rest * interval '1 microsecond') end,
-			active = w.active and c.off is null, off_reason = coalesce(c.off, w.off_reason), version = w.version + 1
+			active = w.active and c.off is null, off_reason = coalesce(c.off, w.off_reason), off_at = coalesce(c.off_at, w.off_at), version = w.version + 1
 		from changed c where w.no = c.no and w.url = c.url
 	)
 	select place::integer - 1, matters and outcome = 2 from current`

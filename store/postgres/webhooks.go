@@ -26,7 +26,7 @@ func shardOf(account string) int16 {
 }
 
 const webhookColumns = `w.account, w.id, w.url, w.events, w.past_events, w.active, w.off_reason, w.proven_at, w.failing_since, w.warned_at,
-	w.balance_threshold, w.secret, w.created_at, w.previous_secret, w.previous_secret_expires_at, w.failing_event, w.failed_again, w.held is true`
+	w.balance_threshold, w.secret, w.created_at, w.previous_secret, w.previous_secret_expires_at, w.failing_event, w.failed_again, w.held is true, w.off_at`
 
 // A webhookRow is where webhookColumns are read to.
 type webhookRow struct {
@@ -43,12 +43,13 @@ type webhookRow struct {
 	failingEvent            string
 	failedAgain             bool
 	held                    bool
+	offAt                   *time.Time
 }
 
 func (r *webhookRow) fields() []any {
 	return []any{
 		&r.account, &r.id, &r.url, &r.events, &r.pastEvents, &r.active, &r.offReason, &r.provenAt, &r.failingSince, &r.warnedAt,
-		&r.balanceThreshold, &r.secret, &r.createdAt, &r.previous, &r.previousSecretExpiresAt, &r.failingEvent, &r.failedAgain, &r.held,
+		&r.balanceThreshold, &r.secret, &r.createdAt, &r.previous, &r.previousSecretExpiresAt, &r.failingEvent, &r.failedAgain, &r.held, &r.offAt,
 	}
 }
 
@@ -58,7 +59,7 @@ func (s *Store) webhook(r *webhookRow) (w webhooks.Webhook, err error) {
 		ID: r.id, Account: r.account, URL: r.url, Events: typed[webhooks.EventType](r.events), PastEvents: typed[webhooks.EventType](r.pastEvents),
 		Active: r.active, OffReason: webhooks.OffReason(r.offReason), ProvenAt: loaded(r.provenAt), FailingSince: loaded(r.failingSince), WarnedAt: loaded(r.warnedAt),
 		BalanceThreshold: webhooks.Amount(r.balanceThreshold), CreatedAt: utc(r.createdAt), PreviousSecretExpiresAt: loaded(r.previousSecretExpiresAt),
-		FailingEvent: r.failingEvent, FailedAgain: r.failedAgain, Held: r.held,
+		FailingEvent: r.failingEvent, FailedAgain: r.failedAgain, Held: r.held, OffAt: loaded(r.offAt),
 	}
 	if w.Secret, err = s.options.keys.Open(r.secret, r.id); err == nil {
 		w.PreviousSecret, err = s.options.keys.Open(r.previous, r.id)
@@ -74,7 +75,7 @@ func (s *Store) values(w *webhooks.Webhook) []any {
 	return []any{
 		w.URL, texts(w.Events), texts(w.PastEvents), w.Active, string(w.OffReason), stored(w.ProvenAt), stored(w.FailingSince), stored(w.WarnedAt),
 		int64(w.BalanceThreshold), s.options.keys.Seal(w.Secret, w.ID), s.options.keys.Seal(w.PreviousSecret, w.ID), stored(w.PreviousSecretExpiresAt),
-		w.FailingEvent, w.FailedAgain, w.Held,
+		w.FailingEvent, w.FailedAgain, w.Held, stored(w.OffAt),
 	}
 }
 
@@ -110,8 +111,8 @@ func (s *Store) scanWebhook(row pgx.Row) (webhooks.Webhook, error) {
 
 const insertWebhook = `
 	insert into storageapi.webhooks (account, id, shard, created_at, url, events, past_events, active, off_reason, proven_at, failing_since,
-		warned_at, balance_threshold, secret, previous_secret, previous_secret_expires_at, failing_event, failed_again, held)
-	values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19) on conflict (id) do nothing`
+		warned_at, balance_threshold, secret, previous_secret, previous_secret_expires_at, failing_event, failed_again, held, off_at)
+	values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20) on conflict (id) do nothing`
 
 // row are the values of insertWebhook.
 func (s *Store) row(w *webhooks.Webhook) []any {
@@ -199,7 +200,7 @@ func (s *Store) UpdateWebhook(ctx context.Context, account, id string, change fu
 		w.ID = old.ID
 		changed, err = s.scanWebhook(tx.QueryRow(ctx, s.sql(`
 			update storageapi.webhooks w set url = $3, events = $4, past_events = $5, active = $6, off_reason = $7, proven_at = $8, failing_since = $9,
-				warned_at = $10, balance_threshold = $11, secret = $12, previous_secret = $13, previous_secret_expires_at = $14, failing_event = $15, failed_again = $16, held = $17, rests_until = null, version = w.version + 1
+				warned_at = $10, balance_threshold = $11, secret = $12, previous_secret = $13, previous_secret_expires_at = $14, failing_event = $15, failed_again = $16, held = $17, off_at = $18, rests_until = null, version = w.version + 1
 			where w.account = $1 and w.id = $2 returning `+webhookColumns), append([]any{account, id}, s.values(&w)...)...))
 		if err != nil {
 			return err
@@ -269,6 +270,20 @@ func (s *Store) FailingWebhooks(ctx context.Context, since time.Time, page webho
 		rows, err := s.planned(conn).Query(ctx, s.sql(`select `+webhookColumns+`
 			from storageapi.webhooks w where w.failed_again and w.active and w.held is not true and w.failing_since <= $1 and ($2 = '' or w.id < $2)
 			order by w.id desc limit $3`), since, page.After, page.Limit)
+		if err != nil {
+			return err
+		}
+		list, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (webhooks.Webhook, error) { return s.scanWebhook(row) })
+		return err
+	})
+	return list, err
+}
+
+// OffWebhooks implements [webhooks.Store].
+func (s *Store) OffWebhooks(ctx context.Context, page webhooks.Page) (list []webhooks.Webhook, err error) {
+	err = s.read(ctx, func(ctx context.Context, conn *pgxpool.Conn) error {
+		rows, err := s.planned(conn).Query(ctx, s.sql(`select `+webhookColumns+`
+			from storageapi.webhooks w where not w.active and ($1 = '' or w.id < $1) order by w.id desc limit $2`), page.After, page.Limit)
 		if err != nil {
 			return err
 		}

@@ -137,7 +137,7 @@ func settleDeliveries(run runner) {
 			end := settlement(task, outcome)
 			end.Deactivate = webhooks.OffGone
 			t.settle(end)
-			w.Active, w.OffReason = false, webhooks.OffGone
+			w.Active, w.OffReason, w.OffAt = false, webhooks.OffGone, end.Attempt.StartedAt
 			if end.Fails() {
 				w.NoteFailure(end.Task.Event.ID, end.Attempt.StartedAt)
 			}

@@ -92,6 +92,7 @@ func Run(t *testing.T, open func(t *testing.T) store.Store) {
 		{"Failing", failing},
 		{"FailingAgain", failingAgain},
 		{"Held", held},
+		{"Off", off},
 		{"EventDeliveries", eventDeliveries},
 		{"ListDeliveries", listDeliveries},
 		{"Pages", deliveryPages},

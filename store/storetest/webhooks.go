@@ -17,6 +17,7 @@ func webhookValues(run runner) {
 		full, bare := newWebhook("acct", "full"), newWebhook("acct", "bare")
 		full.BalanceThreshold, full.OffReason = math.MaxUint64, webhooks.OffFailing
 		full.FailingEvent, full.FailedAgain, full.Held = "event", true, true
+		full.OffAt = some.Add(time.Hour)
 		full.ProvenAt, full.FailingSince, full.WarnedAt = some.Add(-time.Minute), some.Add(time.Minute), some.Add(time.Hour)
 		full.PastEvents = []webhooks.EventType{webhooks.TypeTransactionsLimitReached, webhooks.TypeBandwidthLimitReached}
 		full.PreviousSecret, full.PreviousSecretExpiresAt = signing.NewSecret(), some.Add(time.Second)

@@ -130,6 +130,7 @@ type webhookPayload struct {
 	Active                  bool                 `json:"active"`
 	Held                    bool                 `json:"held,omitempty"`
 	OffReason               webhooks.OffReason   `json:"offReason,omitempty"`
+	OffAt                   millis               `json:"offAt,omitzero"`
 	ProvenAt                millis               `json:"provenAt,omitzero"`
 	FailingSince            millis               `json:"failingSince,omitzero"`
 	FailingEvent            string               `json:"failingEvent,omitempty"`
@@ -144,7 +145,7 @@ type webhookPayload struct {
 
 func payloadOfWebhook(r *Webhook) webhookPayload {
 	return webhookPayload{
-		r.Account, r.ID, r.URL, r.Events, r.PastEvents, r.Active, r.Held, r.OffReason, millis{r.ProvenAt}, millis{r.FailingSince}, r.FailingEvent, r.FailedAgain,
+		r.Account, r.ID, r.URL, r.Events, r.PastEvents, r.Active, r.Held, r.OffReason, millis{r.OffAt}, millis{r.ProvenAt}, millis{r.FailingSince}, r.FailingEvent, r.FailedAgain,
 		millis{r.WarnedAt}, uint64(r.BalanceThreshold), r.Secret.Reveal(), millis{r.CreatedAt}, r.PreviousSecret.Reveal(), millis{r.PreviousSecretExpiresAt},
 	}
 }
@@ -159,7 +160,7 @@ func (p webhookPayload) record() (Record, error) {
 		return nil, err
 	}
 	return &Webhook{webhooks.Webhook{
-		Account: p.Account, ID: p.ID, URL: p.URL, Events: p.Events, PastEvents: p.PastEvents, Active: p.Active, Held: p.Held, OffReason: p.OffReason,
+		Account: p.Account, ID: p.ID, URL: p.URL, Events: p.Events, PastEvents: p.PastEvents, Active: p.Active, Held: p.Held, OffReason: p.OffReason, OffAt: p.OffAt.Time,
 		ProvenAt: p.ProvenAt.Time, FailingSince: p.FailingSince.Time, FailingEvent: p.FailingEvent, FailedAgain: p.FailedAgain, WarnedAt: p.WarnedAt.Time,
 		BalanceThreshold: webhooks.Amount(p.BalanceThreshold), Secret: secret, CreatedAt: p.CreatedAt.Time,
 		PreviousSecret: previous, PreviousSecretExpiresAt: p.PreviousSecretExpiresAt.Time,

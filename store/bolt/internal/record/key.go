@@ -97,14 +97,23 @@ func DecodeKey(key *apikeys.Key, hash, record []byte) (err error) {
 	return nil
 }
 
-// KeyExpiry returns when the key of a record expires, and its account and id; a zero time if
-// it does not, or the record is an alias or damaged. It reads records of schemas 5 to 7.
-func KeyExpiry(record []byte) (at time.Time, account, id string) {
-	var key apikeys.Key
-	if _, alias := DecodeAlias(record); alias || DecodeKey(&key, nil, record) != nil {
-		return time.Time{}, "", ""
+// KeyExpiry returns when the key of a record expires, and its account and id, which share the
+// record's memory; a zero time if it does not, or the record is an alias or damaged. It reads
+// records of schemas 5 to 7.
+func KeyExpiry(record []byte) (at time.Time, account, id []byte) {
+	if len(record) < keyHead || record[keyVersion] != Version {
+		return time.Time{}, nil, nil
 	}
-	return key.ExpiresAt, key.Account, key.ID
+	rest := record[keyHead:]
+	if record[keyPrevious] == 1 {
+		rest = rest[min(len(apikeys.Hash{}.Sum), len(rest)):]
+	}
+	ids := int(binary.LittleEndian.Uint16(record[keyID:]))
+	accounts := ids + int(binary.LittleEndian.Uint16(record[keyAccount:]))
+	if accounts > len(rest) {
+		return time.Time{}, nil, nil
+	}
+	return timeOf(binary.LittleEndian.Uint64(record[keyExpires:])), rest[ids:accounts], rest[:ids]
 }
 
 // KeyFields returns the fields of a key's record that this version does not know.

@@ -1,6 +1,7 @@
 package record
 
 import (
+	"encoding/binary"
 	"fmt"
 
 	"github.com/storageapi/storageapi/signing"
@@ -31,11 +32,17 @@ func EncodeWebhook(w *webhooks.Webhook, keys *signing.Keyring) []byte {
 	if w.Held {
 		e.field(webhookHeld, 1)
 	}
+	if !w.OffAt.IsZero() {
+		e.field(webhookOffAt, binary.BigEndian.AppendUint64(nil, fixedTime(w.OffAt))...)
+	}
 	return e
 }
 
 // The tags of the fields of webhooks.
-const webhookHeld = 1 // odd: a version that does not know it must send nothing
+const (
+	webhookHeld  = 1 // odd: a version that does not know it must send nothing
+	webhookOffAt = 4
+)
 
 // DecodeWebhook decodes the webhook of that account and id. If its secrets cannot be
 // opened the error wraps [ErrCorrupt] and what the keys say.
@@ -54,10 +61,14 @@ func InspectWebhook(account, id string, record []byte, keys *signing.Keyring) (w
 	secret, previous := d.webhook5(&w)
 	d.webhook6(&w)
 	d.fields(func(tag uint64, value []byte) bool {
-		if tag != webhookHeld || len(value) != 1 {
+		switch {
+		case tag == webhookHeld && len(value) == 1:
+			w.Held = value[0] != 0
+		case tag == webhookOffAt && len(value) == 8:
+			w.OffAt = timeOf(binary.BigEndian.Uint64(value))
+		default:
 			return false
 		}
-		w.Held = value[0] != 0
 		return true
 	})
 	if d.failed {
@@ -96,13 +107,22 @@ func (d *decoder) webhook6(w *webhooks.Webhook) {
 	w.FailedAgain = d.bool()
 }
 
+// IsOff reports whether the webhook of a record is not active. It reads records of schemas 5 to
+// 7; of a damaged one it says no.
+func IsOff(record []byte) bool {
+	var w webhooks.Webhook
+	d := newDecoder(record)
+	d.webhook5(&w)
+	return !d.failed && !w.Active
+}
+
 // WebhookFields returns the fields of a webhook's record that this version does not know.
 func WebhookFields(record []byte) []byte {
 	var w webhooks.Webhook
 	d := newDecoder(record)
 	d.webhook5(&w)
 	d.webhook6(&w)
-	return unknown(d.rest, webhookHeld)
+	return unknown(d.rest, webhookHeld, webhookOffAt)
 }
 
 // UpgradeWebhook makes a record of schema 5, which may end in three places, one of schema

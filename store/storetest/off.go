@@ -1,0 +1,66 @@
+package storetest
+
+import (
+	"github.com/storageapi/storageapi/notices"
+	"github.com/storageapi/storageapi/webhooks"
+)
+
+// off tests OffWebhooks, and a webhook's OffAt.
+func off(run runner) {
+	list := func(t *tester, page webhooks.Page) (ids []string) {
+		t.Helper()
+		found, err := t.store.OffWebhooks(t.Context(), page)
+		t.must(err)
+		for _, w := range found {
+			wantSame(t, "OffWebhooks", w, t.webhook(w.Account, w.ID))
+			ids = append(ids, w.ID)
+		}
+		return ids
+	}
+	want := func(t *tester, ids ...string) {
+		t.Helper()
+		wantSame(t, "OffWebhooks", list(t, webhooks.Page{Limit: 99}), ids)
+	}
+
+	run("those of all accounts that are not active, by descending id, in pages", func(t *tester) {
+		want(t)
+		b, d := newWebhook("other", "b"), newWebhook("acct", "d")
+		b.Active, d.Active = false, false
+		t.createWebhooks(newWebhook("acct", "a"), b, newWebhook("acct", "c"), d)
+		want(t, "d", "b")
+		t.setActive("acct", "a", false)
+		want(t, "d", "b", "a")
+		wantSame(t, "a page", list(t, webhooks.Page{Limit: 2}), []string{"d", "b"})
+		wantSame(t, "the next", list(t, webhooks.Page{Limit: 2, After: "b"}), []string{"a"})
+		wantSame(t, "after one that is not there", list(t, webhooks.Page{Limit: 1, After: "c"}), []string{"b"})
+		wantSame(t, "past the end", list(t, webhooks.Page{Limit: 2, After: "a"}), nil)
+		t.setActive("acct", "d", true)
+		t.must(t.store.DeleteWebhook(t.Context(), "other", "b", nil, notices.Notice{}))
+		t.updateWebhook("acct", "a", func(w *webhooks.Webhook) { w.Held, w.FailedAgain, w.FailingSince = true, true, some })
+		want(t, "a")
+		t.setActive("acct", "a", true)
+		want(t)
+	})
+
+	run("Deactivate lists it, and OffAt is Attempt.StartedAt", func(t *tester) {
+		t.createWebhooks(newWebhook("acct", "a"))
+		t.settle(t.endedAt("1", webhooks.GiveUp, at(1)))
+		wantSame(t, "OffAt", t.webhook("acct", "a").OffAt.IsZero(), true)
+		t.enqueueMany("acct", 2, 1)
+		var ends []webhooks.Settlement
+		for i, task := range t.claimAll(2) {
+			end := settlement(task, webhooks.GiveUp)
+			end.Attempt.StartedAt = at(3)
+			if i == 0 {
+				end.Deactivate, end.Attempt.StartedAt = webhooks.OffGone, at(2)
+			}
+			ends = append(ends, end)
+		}
+		t.settle(ends...)
+		want(t, "a")
+		wantSame(t, "OffAt", t.webhook("acct", "a").OffAt, at(2))
+		t.updateWebhook("acct", "a", func(w *webhooks.Webhook) { w.Active, w.OffAt = true, at(4) })
+		wantSame(t, "OffAt", t.webhook("acct", "a").OffAt, at(4))
+		want(t)
+	})
+}
