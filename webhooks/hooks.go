@@ -10,7 +10,8 @@ import (
 	"github.com/storageapi/storageapi/webhooks/internal/hostcode"
 )
 
-// Hooks tell the host what happens, once the store has recorded it; each may be
+// Hooks tell the host what happens, fast and with losses: storageapi.Config.Notify misses
+// nothing of what happens to webhooks. They are called once the store has recorded it; each may be
 // nil. They are called one after the other by the goroutine that records the results of
 // attempts, and hold it up: they must be quick. One that panics or ends its
 // goroutine is logged, and so is one that has not returned when Run has drained: Run

@@ -29,6 +29,7 @@ import (
 	"github.com/storageapi/storageapi/apikeys"
 	"github.com/storageapi/storageapi/auth"
 	"github.com/storageapi/storageapi/dashboard"
+	"github.com/storageapi/storageapi/notices"
 	"github.com/storageapi/storageapi/scopes"
 	"github.com/storageapi/storageapi/webhooks"
 )
@@ -143,13 +144,23 @@ func (h *host) config(path string) storageapi.Config {
 					}
 					h.attempts[succeeded].Add(1)
 				},
-				Off: func(w webhooks.Webhook, why webhooks.OffReason) {
-					log.Printf("host: webhook %s was turned off: %s", w.ID, why)
-				},
 			},
 		},
 		RateLimit: auth.RateLimit{PerSecond: 50, Burst: 100},
+		Notify:    notify,
 	}
+}
+
+// notify is told what happens to keys and webhooks, until it returns nil: of what it has seen
+// before as well. A host of many customers sends mail here.
+func notify(_ context.Context, n notices.Notice) error {
+	switch n.Action {
+	case notices.KeyExpiring:
+		log.Printf("host: key %s of %s expires at %v", n.Target.ID, n.Account, n.Until)
+	case notices.WebhookFailing, notices.WebhookOff, notices.WebhookRecovered:
+		log.Printf("host: %s: %s of %s %s", n.Action, n.Target.ID, n.Account, n.Reason)
+	}
+	return nil
 }
 
 // firstKey prints a key that may do everything, at the first start only.
@@ -168,7 +179,7 @@ func (h *host) firstKey(ctx context.Context, out io.Writer) error {
 // routes returns all that is public.
 func (h *host) routes() (http.Handler, error) {
 	settings, err := dashboard.New(dashboard.Config{
-		API: h.api, Account: h.accountOf, Title: "Teams", SignIn: "/sign-in", SignOut: "/sign-out", Home: "/",
+		API: h.api, Account: h.accountOf, Actor: func(*http.Request) string { return "admin" }, Title: "Teams", SignIn: "/sign-in", SignOut: "/sign-out", Home: "/",
 	})
 	if err != nil {
 		return nil, err
