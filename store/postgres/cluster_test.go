@@ -33,6 +33,10 @@ func TestMain(m *testing.M) {
 		runWorker(dsn)
 		return
 	}
+	if file := os.Getenv(copierEnv); file != "" {
+		runCopier(file)
+		return
+	}
 	code := m.Run()
 	if server.pool != nil {
 		dropUsed()

@@ -1,0 +1,110 @@
+package postgres_test
+
+import (
+	"context"
+	"crypto/sha256"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/storageapi/storageapi/apikeys"
+	"github.com/storageapi/storageapi/scopes"
+	"github.com/storageapi/storageapi/signing"
+	"github.com/storageapi/storageapi/store"
+	"github.com/storageapi/storageapi/webhooks"
+)
+
+// A load is what fillStore puts into a store: in all, spread over the accounts.
+type load struct{ accounts, keys, settled, pending int }
+
+func loadAccount(i int) string { return fmt.Sprintf("acct_%06d", i) }
+
+func loadEvent(i int) string { return fmt.Sprintf("evt_%08d", i) }
+
+func loadHash(i int) apikeys.Hash {
+	return apikeys.Hash{Sum: sha256.Sum256(fmt.Append(nil, "key ", i))}
+}
+
+func loadPrevious(i int) apikeys.Hash {
+	return apikeys.Hash{Sum: sha256.Sum256(fmt.Append(nil, "previous ", i))}
+}
+
+// fillStore fills a store: every tenth key has a previous value in its grace, every account a
+// webhook, and every event a body of 250 bytes.
+func fillStore(t testing.TB, s store.Store, l load) {
+	t.Helper()
+	now := time.Now()
+	places := make([]int, l.keys) // by their hashes, as they are in a file
+	for i := range places {
+		places[i] = i
+	}
+	slices.SortFunc(places, func(a, b int) int { x, y := loadHash(a).Sum, loadHash(b).Sum; return slices.Compare(x[:], y[:]) })
+	atOnce(t, l.keys, func(n int) error {
+		i := places[n]
+		key := apikeys.Key{
+			ID: fmt.Sprintf("key_%08d", i), Account: loadAccount(i % l.accounts), Name: "a key of some service", Scopes: scopes.Of(scopes.FilesRead, scopes.FilesWrite),
+			CreatedAt: now, Hash: loadHash(i),
+		}
+		if i%10 == 0 {
+			key.Previous, key.PreviousExpiresAt = loadPrevious(i), now.Add(24*time.Hour)
+		}
+		return s.CreateKey(context.Background(), key, apikeys.CreateOptions{})
+	})
+	atOnce(t, l.accounts, func(i int) error {
+		return s.CreateWebhook(context.Background(), webhooks.Webhook{
+			ID: fmt.Sprintf("wh_%06d", i), Account: loadAccount(i), URL: "https://example.com/hook", Events: []webhooks.EventType{webhooks.TypeBalanceLow},
+			Active: true, Secret: signing.NewSecret(), CreatedAt: now,
+		}, webhooks.CreateOptions{})
+	})
+	body := fmt.Appendf(nil, `{"data":"%0240d"}`, 0)
+	enqueue := func(from, n int) {
+		atOnce(t, n, func(i int) error {
+			_, err := s.Enqueue(context.Background(), webhooks.EncodedEvent{
+				ID: loadEvent(from + i), Account: loadAccount(i % l.accounts), Type: webhooks.TypeBalanceLow, Timestamp: now, Body: body,
+			})
+			return err
+		})
+	}
+	enqueue(0, l.settled)
+	for done := 0; done < l.settled; {
+		tasks, _, err := s.ClaimDeliveries(context.Background(), webhooks.Claim{Limit: 5000, Lease: time.Minute})
+		var settlements []webhooks.Settlement
+		for _, task := range tasks {
+			settlements = append(settlements, webhooks.Settlement{Task: task, Outcome: webhooks.Deliver, Attempt: webhooks.Attempt{
+				Number: task.Attempt, StartedAt: now, Duration: 20 * time.Millisecond, Status: 200, Response: "OK",
+			}})
+		}
+		if err == nil {
+			_, err = s.SettleDeliveries(context.Background(), settlements)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		done += len(tasks)
+	}
+	enqueue(l.settled, l.pending)
+}
+
+// atOnce calls do for each number below n, many at a time and about in order.
+func atOnce(t testing.TB, n int, do func(i int) error) {
+	t.Helper()
+	var next atomic.Int64
+	var group sync.WaitGroup
+	for range min(n, 512) {
+		group.Go(func() {
+			for i := int(next.Add(1)) - 1; i < n; i = int(next.Add(1)) - 1 {
+				if err := do(i); err != nil {
+					t.Error(err)
+					return
+				}
+			}
+		})
+	}
+	group.Wait()
+	if t.Failed() {
+		t.FailNow()
+	}
+}
