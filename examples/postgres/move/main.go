@@ -1,0 +1,157 @@
+// Move copies everything from one store to another, compares both, and marks a file that it
+// has copied as left. Stop the host before, and start it on the other store afterwards.
+//
+//	go run ./move -from storage.db -to postgres://user:password@localhost/storage
+//	go run ./move -from postgres://user:password@localhost/storage -to back.db
+//
+// If it is cut short, run it again: it goes on where it was, which it keeps in a file, see
+// -position. Secrets that are sealed are opened with the keys in SEALING_KEYS, and sealed
+// under the first of them, or of those in TO_SEALING_KEYS: base64, separated by commas.
+package main
+
+import (
+	"cmp"
+	"context"
+	"encoding/base64"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"io/fs"
+	"net/url"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+
+	"github.com/storageapi/storageapi/signing"
+	"github.com/storageapi/storageapi/store"
+	"github.com/storageapi/storageapi/store/bolt"
+	"github.com/storageapi/storageapi/store/postgres"
+	"github.com/storageapi/storageapi/store/transfer"
+)
+
+func main() {
+	from := flag.String("from", "", "the source: a file, or the URL of a PostgreSQL database")
+	to := flag.String("to", "", "the target, which is empty or has a part of an earlier copy: a file, or the URL of a database")
+	position := flag.String("position", "move.position", "the file that keeps how far the copy is, until it is complete")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	err := move(ctx, os.Stdout, *from, *to, *position)
+	stop()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "move:", err)
+		os.Exit(1)
+	}
+}
+
+func move(ctx context.Context, out io.Writer, from, to, position string) (err error) {
+	if from == "" || to == "" || from == to {
+		return errors.New("set -from and -to, each to a file or to postgres://…")
+	}
+	if !isURL(from) { // bolt.Open would make it
+		if _, err := os.Stat(from); err != nil {
+			return err
+		}
+	}
+	source, err := open(ctx, from, os.Getenv("SEALING_KEYS"))
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, source.Close()) }()
+	target, err := open(ctx, to, cmp.Or(os.Getenv("TO_SEALING_KEYS"), os.Getenv("SEALING_KEYS")))
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, target.Close()) }()
+
+	at, err := readPlace(position, nameOf(from), nameOf(to))
+	if err != nil {
+		return err
+	}
+	bar := &bar{out: out}
+	if bar.total, err = count(ctx, source); err != nil {
+		return err
+	}
+	before := at.records
+	var failed error
+	sums, err := transfer.Copy(ctx, target, source, transfer.CopyOptions{
+		After: at.position, LeftFor: nameOf(to),
+		Progress: func(p transfer.Progress) {
+			if p.Comparing {
+				bar.draw("comparing", p.Records)
+				return
+			}
+			at.position, at.records = p.Position, before+p.Records
+			failed = errors.Join(failed, at.write(position))
+			bar.draw("copying", at.records)
+		},
+	})
+	bar.end()
+	if errors.Is(err, transfer.ErrDiffer) {
+		_ = os.Remove(position)
+		return fmt.Errorf("%w; run it again, which copies what is missing; if they still differ, empty the target first", err)
+	}
+	if err := errors.Join(err, failed); err != nil {
+		return err
+	}
+	for kind, sum := range sums {
+		fmt.Fprintf(out, "%10d %s\n", sum.Count, kind)
+	}
+	fmt.Fprintf(out, "Both sides are the same. Start the host on %s.\n", nameOf(to))
+	if err := os.Remove(position); !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
+}
+
+func isURL(place string) bool { return strings.Contains(place, "://") }
+
+// nameOf names a store without its password.
+func nameOf(place string) string {
+	if u, err := url.Parse(place); isURL(place) {
+		if err != nil {
+			return "a PostgreSQL database"
+		}
+		return u.Redacted()
+	}
+	return place
+}
+
+func open(ctx context.Context, place, keys string) (store.Store, error) {
+	ring, err := ringOf(keys)
+	if err != nil {
+		return nil, err
+	}
+	if isURL(place) {
+		return postgres.Open(ctx, place, postgres.Sealed(ring))
+	}
+	return bolt.Open(place, bolt.Sealed(ring))
+}
+
+// ringOf returns the keys that secrets are sealed under; nil if there are none.
+func ringOf(list string) (*signing.Keyring, error) {
+	if list == "" {
+		return nil, nil
+	}
+	var keys [][]byte
+	for _, text := range strings.Split(list, ",") {
+		key, err := base64.StdEncoding.DecodeString(text)
+		if err != nil {
+			return nil, errors.New("SEALING_KEYS: must be base64, separated by commas")
+		}
+		keys = append(keys, key)
+	}
+	return signing.NewKeyring(keys...)
+}
+
+// count returns how many records a store has.
+func count(ctx context.Context, s store.Store) (n int, err error) {
+	for page, err := range transfer.Pages(ctx, s, "", 1000) {
+		if err != nil {
+			return 0, err
+		}
+		n += len(page.Records)
+	}
+	return n, nil
+}

@@ -1,0 +1,72 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"strings"
+	"time"
+)
+
+// A place is how far a copy is. It is kept in a file.
+type place struct {
+	from, to string
+	records  int
+	position string
+}
+
+// readPlace returns the place of an earlier copy of that source to that target, or the
+// beginning.
+func readPlace(file, from, to string) (place, error) {
+	begin := place{from: from, to: to}
+	text, err := os.ReadFile(file)
+	if errors.Is(err, fs.ErrNotExist) {
+		return begin, nil
+	}
+	if err != nil {
+		return begin, err
+	}
+	lines := strings.Split(string(text), "\n")
+	if len(lines) < 4 || lines[0] != from || lines[1] != to {
+		return begin, fmt.Errorf("%s is of a copy from or to another store: remove it, or set -position", file)
+	}
+	at := begin
+	if _, err := fmt.Sscan(lines[2], &at.records); err != nil {
+		return begin, fmt.Errorf("%s cannot be read: remove it, and the copy begins from the beginning", file)
+	}
+	at.position = lines[3]
+	return at, nil
+}
+
+// write keeps the place, whole or not at all.
+func (p *place) write(file string) error {
+	text := fmt.Sprintf("%s\n%s\n%d\n%s\n", p.from, p.to, p.records, p.position)
+	if err := os.WriteFile(file+".new", []byte(text), 0o600); err != nil {
+		return err
+	}
+	return os.Rename(file+".new", file)
+}
+
+// A bar shows progress on one line.
+type bar struct {
+	out   io.Writer
+	total int
+	drawn time.Time
+}
+
+func (b *bar) draw(what string, n int) {
+	if n < b.total && time.Since(b.drawn) < 100*time.Millisecond {
+		return
+	}
+	b.drawn = time.Now()
+	const width = 40
+	full := width
+	if b.total > 0 {
+		full = min(width, width*n/b.total)
+	}
+	fmt.Fprintf(b.out, "\r%-9s [%s%s] %d of %d", what, strings.Repeat("=", full), strings.Repeat(" ", width-full), n, b.total)
+}
+
+func (b *bar) end() { fmt.Fprintln(b.out) }
