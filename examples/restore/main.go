@@ -58,8 +58,12 @@ func read(fence *bolt.Fence, path string) error {
 	lines := bufio.NewScanner(file)
 	for lines.Scan() {
 		fields := strings.Fields(lines.Text())
+		if len(fields) == 2 && fields[0] == "account.erased" {
+			fence.ErasedAccounts = append(fence.ErasedAccounts, fields[1])
+			continue
+		}
 		if len(fields) != 3 || lists[fields[0]] == nil {
-			return fmt.Errorf("%s: %q is not key.deleted, key.rotated or webhook.deleted, an account and an id", path, lines.Text())
+			return fmt.Errorf("%s: %q is not key.deleted, key.rotated or webhook.deleted, an account and an id; or account.erased and an account", path, lines.Text())
 		}
 		list := lists[fields[0]]
 		*list = append(*list, bolt.Ref{Account: fields[1], ID: fields[2]})

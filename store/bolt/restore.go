@@ -46,6 +46,11 @@ type Fence struct {
 	// is pending for them.
 	DeletedWebhooks []Ref
 
+	// ErasedAccounts are the accounts that were erased since. All that the backup has of them is
+	// erased, before anything is taken over: what the abandoned file has of them is newer.
+	// Those whose erasure the abandoned file has begun are erased, too.
+	ErasedAccounts []string
+
 	// NothingRevoked says that no key was deleted or rotated since the backup.
 	NothingRevoked bool
 
@@ -84,6 +89,7 @@ const (
 	DeliverySettled FindingKind = "delivery settled"    // it was delivered or given up since; Webhook is to which
 	MayBeSentTwice  FindingKind = "may be sent twice"   // a delivery that was pending at the time of the backup, and may have been sent since
 	EventCarried    FindingKind = "event carried over"  // it was published since the backup
+	AccountErased   FindingKind = "account erased"      // it was erased since
 	EventLost       FindingKind = "event lost"          // it was published since the backup, and its body cannot be read
 )
 
@@ -95,6 +101,7 @@ type RestoreInfo struct {
 	WebhooksHeld, WebhooksDeleted, WebhooksTaken int
 	DeliveriesSettled, MayBeSentTwice            int
 	EventsCarried, EventsLost                    int
+	AccountsErased                               int
 
 	// Unreadable are the parts of the abandoned file that could not be read, at least in
 	// part. What is in there is as it was at the time of the backup.

@@ -327,7 +327,11 @@ const carryStep = 64
 // carry takes over an event, and returns the deliveries of it that were not skipped.
 func (f *fencer) carry(b *batch, segment *record.Segment, i int, body []byte) (asked []delivered, lost bool, err error) {
 	found, err := segment.Event(i)
-	if err != nil {
+	broken := err != nil || found.ID == "" || found.Account == ""
+	for _, webhook := range segment.Recipients(i) {
+		broken = broken || len(webhook) == 0
+	}
+	if broken {
 		f.unreadable(string(bucketEvents))
 		return nil, true, nil
 	}

@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"time"
 
@@ -53,6 +54,11 @@ func (f *fencer) run(listed bool) error {
 			}
 		}()
 	}
+	for _, account := range f.fence.ErasedAccounts {
+		if err := f.erase(account); err != nil {
+			return err
+		}
+	}
 	rotated := make(map[Ref]bool) // whether the abandoned file has the new value
 	for _, r := range f.fence.RotatedKeys {
 		rotated[r] = false
@@ -87,6 +93,14 @@ func (f *fencer) run(listed bool) error {
 	if f.abandoned != nil {
 		if err := f.takeRest(); err != nil {
 			return err
+		}
+	}
+	if f.abandoned != nil { // after all that it has of them
+		erasing, _ := f.theirs(bucketErasures, nil, math.MaxInt)
+		for _, r := range erasing {
+			if err := f.erase(string(r.key)); err != nil {
+				return err
+			}
 		}
 	}
 	if f.fence.NoHold {
@@ -161,6 +175,18 @@ func (f *fencer) deleteKey(b *batch, r Ref) (bool, error) {
 	}
 	f.report(&f.info.KeysDeleted, Finding{Kind: KeyDeleted, Account: r.Account, ID: r.ID})
 	return true, f.store.removeKey(b, r.Account, row, key)
+}
+
+// erase erases an account, and opens it again.
+func (f *fencer) erase(account string) error {
+	for more := true; more; {
+		var err error
+		if _, more, err = f.store.EraseAccount(context.Background(), account, fenceStep); err != nil {
+			return err
+		}
+	}
+	f.report(&f.info.AccountsErased, Finding{Kind: AccountErased, Account: account})
+	return nil
 }
 
 func (f *fencer) deleteWebhook(b *batch, r Ref) (bool, error) {

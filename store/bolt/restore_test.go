@@ -45,7 +45,7 @@ func sealing(tb testing.TB) *signing.Keyring {
 // the backup, the same of webhooks but for the rotation, whose URL is changed. Each event is
 // for the webhooks of the account at the time. Of the events, the first are delivered before the
 // backup, the second after it, the third never; others are published after it.
-func newLostHost(t *testing.T, options ...bolt.Option) *lostHost {
+func newLostHost(t testing.TB, options ...bolt.Option) *lostHost {
 	t.Helper()
 	h := &lostHost{dir: t.TempDir(), tokens: map[string]apikeys.Token{}, keys: map[string]bolt.Ref{}, hooks: map[string]bolt.Ref{}}
 	h.abandoned, h.backup = filepath.Join(h.dir, "abandoned.db"), filepath.Join(h.dir, "backup.db")
@@ -142,7 +142,7 @@ func (h *lostHost) lists() bolt.Fence {
 }
 
 // valid returns which of the keys' values are, in a file.
-func (h *lostHost) valid(t *testing.T, s *bolt.Store) []string {
+func (h *lostHost) valid(t testing.TB, s *bolt.Store) []string {
 	t.Helper()
 	keys, err := apikeys.New(s, apikeys.Config{})
 	noError(t, err)
@@ -191,7 +191,7 @@ func want[T any](t *testing.T, what string, got, want T) {
 }
 
 // wantSound checks that Verify finds nothing wrong with a file.
-func wantSound(t *testing.T, path string, options ...bolt.Option) {
+func wantSound(t testing.TB, path string, options ...bolt.Option) {
 	t.Helper()
 	report, err := bolt.Verify(path, options...)
 	noError(t, err)
@@ -277,6 +277,41 @@ func TestRestoreFromTheAbandonedFile(t *testing.T) {
 		if w.URL != was.URL || !w.Secret.Equal(was.Secret) {
 			t.Errorf("webhook %s is at %s, was at %s", name, w.URL, was.URL)
 		}
+	}
+}
+
+// TestRestoreErasesAccounts that were erased since, or are being erased in the abandoned file.
+func TestRestoreErasesAccounts(t *testing.T) {
+	h := newLostHost(t)
+	s, err := bolt.Open(h.abandoned)
+	noError(t, err)
+	_, more, err := s.EraseAccount(t.Context(), "acct", 1)
+	noError(t, err)
+	noError(t, s.Close())
+	if !more {
+		t.Fatal("it was erased in a step")
+	}
+	for name, fence := range map[string]bolt.Fence{
+		"listed": {NothingRevoked: true, ErasedAccounts: []string{"acct"}}, "begun": {Abandoned: h.abandoned},
+	} {
+		info, err := bolt.Restore(h.path(), h.backup, fence)
+		noError(t, err)
+		wantSound(t, h.path())
+		s, err := bolt.Open(h.path())
+		noError(t, err)
+		want(t, name+": values that are valid", h.valid(t, s), nil)
+		hooks, err := s.ListWebhooks(t.Context(), "acct", webhooks.Page{Limit: 9})
+		noError(t, err)
+		if len(hooks) > 0 || info.AccountsErased != 1 {
+			t.Errorf("%s: %d webhooks are left; %+v", name, len(hooks), info)
+		}
+		for _, event := range []string{"early", "since", "never", "late delivered", "late pending"} {
+			if _, err := s.EventDeliveries(t.Context(), "acct", event); !errors.Is(err, webhooks.ErrNotFound) {
+				t.Errorf("%s: %s is left: %v", name, event, err)
+			}
+		}
+		noError(t, s.Close())
+		noError(t, os.Remove(h.path()))
 	}
 }
 
@@ -375,6 +410,36 @@ func wantAlone(t *testing.T, h *lostHost) {
 		names = append(names, entry.Name())
 	}
 	want(t, "files", names, []string{"abandoned.db", "backup.db"})
+}
+
+// FuzzRestore: whichever bytes of the abandoned file are others, Restore ends, makes a sound file or none, and
+// what was revoked is dead.
+func FuzzRestore(f *testing.F) {
+	h := newLostHost(f)
+	whole, err := os.ReadFile(h.abandoned)
+	noError(f, err)
+	for at := 0; at < len(whole); at += 3001 {
+		f.Add(uint32(at), []byte{0xff, 0, 1, 0x80})
+	}
+	f.Fuzz(func(t *testing.T, at uint32, there []byte) {
+		damaged := bytes.Clone(whole)
+		copy(damaged[int(at)%len(damaged):], there)
+		dir := t.TempDir()
+		abandoned, path := filepath.Join(dir, "abandoned.db"), filepath.Join(dir, "storage.db")
+		noError(t, os.WriteFile(abandoned, damaged, 0o600))
+		fence := h.lists()
+		fence.Abandoned = abandoned
+		if _, err := bolt.Restore(path, h.backup, fence); err != nil {
+			return
+		}
+		wantSound(t, path)
+		s, err := bolt.Open(path)
+		noError(t, err)
+		defer func() { _ = s.Close() }()
+		if valid := h.valid(t, s); slices.Contains(valid, "deleted") || slices.Contains(valid, "rotated") {
+			t.Errorf("valid are %q", valid)
+		}
+	})
 }
 
 // TestRestoreRefuses what it cannot make safe or whole, and leaves nothing.
