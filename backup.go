@@ -18,7 +18,7 @@ var ErrNoBackup = errors.New("storageapi: this store has no file to back up; use
 // [bolt.Store.Backup] for the room it takes next to the file, for errors, and for several at a
 // time. [ErrNoBackup] if the store is none of package bolt; [ErrClosed] after Close.
 //
-// A copy a day is for the host to ask for.
+// A host that keeps a copy a day is examples/backup.
 func (h *Handler) Backup(ctx context.Context, w io.Writer) (bolt.BackupInfo, error) {
 	file, ok := h.store.(interface {
 		Backup(context.Context, io.Writer) (bolt.BackupInfo, error)

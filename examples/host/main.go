@@ -300,4 +300,6 @@ func (h *host) metrics(w http.ResponseWriter, r *http.Request) {
 	fmt.Fprintf(w, "webhook_attempts_total{succeeded=\"false\"} %d\n", h.attempts[0].Load())
 	fmt.Fprintf(w, "webhook_attempts_total{succeeded=\"true\"} %d\n", h.attempts[1].Load())
 	fmt.Fprintln(w, "store_halted", halted)
+	fmt.Fprintln(w, "store_file_bytes", stats.FileBytes)
+	fmt.Fprintln(w, "store_file_free_bytes", stats.FreeBytes)
 }

@@ -40,6 +40,14 @@ func filled(t *testing.T) string {
 			t.Fatal(err)
 		}
 	}
+	hooks, err := webhooks.New(s, webhooks.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	stats, err := hooks.Stats(t.Context())
+	if size := sizeOf(t, filepath.Join(dir, "storage.db")); err != nil || stats.FileBytes != size || stats.FreeBytes < size/2 || stats.FreeBytes > size {
+		t.Errorf("Stats = %+v, %v, of a file of %d bytes that is mostly free", stats, err, size)
+	}
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}

@@ -1,0 +1,50 @@
+// Boltfile verifies and compacts a file that no host has open. Put these few lines into your
+// host's own program to have them there: "host verify storage.db".
+//
+//	go run ./examples/boltfile verify storage.db               # each problem on a line; ends with 1 if there is one
+//	go run ./examples/boltfile compact smaller.db storage.db
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/storageapi/storageapi/store/bolt"
+)
+
+func main() {
+	if err := run(os.Stdout, os.Args[1:]); err != nil {
+		fmt.Fprintln(os.Stderr, "boltfile:", err)
+		os.Exit(1)
+	}
+}
+
+func run(out io.Writer, args []string) error {
+	switch {
+	case len(args) == 2 && args[0] == "verify":
+		return verify(out, args[1])
+	case len(args) == 3 && args[0] == "compact":
+		info, err := bolt.Compact(args[1], args[2])
+		if err != nil {
+			return err
+		}
+		fmt.Fprintf(out, "%d rows: %d bytes instead of %d\n", info.Rows, info.After, info.Before)
+		return nil
+	}
+	return errors.New("say verify FILE, or compact NEW-FILE FILE")
+}
+
+func verify(out io.Writer, path string) error {
+	report, err := bolt.Verify(path)
+	if err != nil {
+		return err
+	}
+	for _, problem := range report.Problems {
+		fmt.Fprintln(out, problem)
+	}
+	fmt.Fprintf(out, "schema %d, %d bytes, %d of them free; %d keys, %d webhooks, %d events, %d deliveries pending\n",
+		report.Schema, report.Bytes, report.FreeBytes, report.Keys, report.Webhooks, report.Events, report.Pending)
+	return report.Err()
+}
