@@ -176,10 +176,11 @@ func (s *Store) eraseStep(ctx context.Context, tx pgx.Tx, account string, limit 
 	if events+rows > 0 {
 		return true, nil
 	}
+	var told int // no receipt counts notices
 	for _, rest := range []struct {
 		sql   string
 		count *int
-	}{{eraseDedupKeys, &erased.DedupKeys}, {eraseRequests, &erased.IdempotencyKeys}} {
+	}{{eraseDedupKeys, &erased.DedupKeys}, {eraseRequests, &erased.IdempotencyKeys}, {eraseNotices, &told}} {
 		var gone int
 		if err := tx.QueryRow(ctx, s.sql(rest.sql), account, limit).Scan(&gone); err != nil {
 			return false, err

@@ -88,7 +88,7 @@ func (s *Store) CreateKey(ctx context.Context, key apikeys.Key, options apikeys.
 		if err := s.repeated(ctx, tx, keyRequests, key.Account, &options); err != nil {
 			return err
 		}
-		if err := s.insertKey(ctx, tx, &key); err != nil {
+		if err := s.insertKey(ctx, tx, &key, options.Notice); err != nil {
 			return err
 		}
 		if err := s.checkLimit(ctx, tx, `select count(*) from storageapi.keys where account = $1 and next is null`, key.Account, options.MaxCount); err != nil {
@@ -123,11 +123,14 @@ const insertKey = `
 
 // insertKey adds the rows of a key, or returns ErrExists if another key has its id or one
 // of its hashes. It waits for transactions that are adding such a key.
-func (s *Store) insertKey(ctx context.Context, tx pgx.Tx, key *apikeys.Key) error {
+func (s *Store) insertKey(ctx context.Context, tx pgx.Tx, key *apikeys.Key, notice notices.Notice) error {
 	batch := &pgx.Batch{}
 	batch.Queue(s.sql(insertKey), sum(key.Hash), nil, key.Account, key.ID, key.Name, key.Scopes.Names(),
 		utc(key.CreatedAt), stored(key.ExpiresAt), sum(key.Previous), stored(key.PreviousExpiresAt))
 	s.queuePrevious(batch, key)
+	if err := s.queueNotice(batch, notice); err != nil {
+		return err
+	}
 	return taken(tx.SendBatch(ctx, batch).Close())
 }
 
@@ -220,7 +223,8 @@ func (s *Store) UpdateKey(ctx context.Context, account, id string, change func(*
 			return err
 		}
 		key := old
-		if err := change(&key, new(notices.Notice)); err != nil {
+		var notice notices.Notice
+		if err := change(&key, &notice); err != nil {
 			return err
 		}
 		key.ID, key.Account, key.CreatedAt = old.ID, old.Account, old.CreatedAt
@@ -237,6 +241,9 @@ func (s *Store) UpdateKey(ctx context.Context, account, id string, change func(*
 		s.queuePrevious(batch, &key)
 		s.queueChanged(batch, &old)
 		batch.Queue(s.sql(`delete from storageapi.key_uses where account = $1 and id = $2 and hash <> all($3)`), account, id, kept)
+		if err := s.queueNotice(batch, notice); err != nil {
+			return err
+		}
 		if err := taken(tx.SendBatch(ctx, batch).Close()); err != nil {
 			return err
 		}
@@ -278,6 +285,9 @@ func (s *Store) DeleteKey(ctx context.Context, account, id string, check func(ap
 		batch.Queue(s.sql(`delete from storageapi.keys where hash = $1 or hash = $2`), sum(key.Hash), sum(key.Previous))
 		batch.Queue(s.sql(`delete from storageapi.key_uses where account = $1 and id = $2`), account, id)
 		s.queueChanged(batch, &key)
+		if err := s.queueNotice(batch, notice); err != nil {
+			return err
+		}
 		return tx.SendBatch(ctx, batch).Close()
 	})
 	s.options.keyCache.forget(key.Hash, key.Previous)

@@ -2,37 +2,231 @@ package postgres
 
 import (
 	"context"
-	"errors"
+	"encoding/json"
 	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/storageapi/storageapi/notices"
 )
 
-// errNoNotices is returned by what is not here yet: this store keeps no notices.
-var errNoNotices = errors.New("this store keeps no notices yet")
+// A noticeRow is a notice as statements take it, in a list of them as JSON.
+type noticeRow struct {
+	Account       string     `json:"account"`
+	ID            string     `json:"id"`
+	Pending       bool       `json:"pending"`
+	At            *time.Time `json:"at"`
+	Action        string     `json:"action"`
+	TargetKind    string     `json:"target_kind"`
+	TargetID      string     `json:"target_id"`
+	ActorKind     string     `json:"actor_kind"`
+	ActorID       string     `json:"actor_id"`
+	Changed       []string   `json:"changed"`
+	RequestID     string     `json:"request_id"`
+	ClientAddress string     `json:"client_address"`
+	Object        string     `json:"object"`
+	Reason        string     `json:"reason"`
+	Since         *time.Time `json:"since"`
+	Until         *time.Time `json:"until"`
 
-// KeepsNoNotices lets package storetest pass over the tests of notices.
-func (s *Store) KeepsNoNotices() {}
+	// Of a settlement's: its place, and whether it is for a webhook that is turned off, or
+	// else that has recovered.
+	Place int  `json:"place"`
+	Off   bool `json:"off"`
+}
+
+func rowOfNotice(n *notices.Notice) noticeRow {
+	at := utc(n.At)
+	return noticeRow{
+		Account: n.Account, ID: n.ID, Pending: n.Pending, At: &at, Action: string(n.Action),
+		TargetKind: string(n.Target.Kind), TargetID: n.Target.ID, ActorKind: string(n.Actor.Kind), ActorID: n.Actor.ID,
+		Changed: texts(n.Changed), RequestID: n.RequestID, ClientAddress: n.ClientAddress,
+		Object: n.Object, Reason: n.Reason, Since: stored(n.Since), Until: stored(n.Until),
+	}
+}
+
+const (
+	noticeColumns = `account, id, pending, at, action, target_kind, target_id, actor_kind, actor_id, changed, request_id, client_address, object, reason, since, until`
+
+	noticeRecords = `n (account text, id text, pending boolean, at timestamptz, action text, target_kind text, target_id text,
+		actor_kind text, actor_id text, changed text[], request_id text, client_address text, object text, reason text,
+		since timestamptz, until timestamptz, place integer, off boolean)`
+
+	// addNotices adds the notices of a list in its order, except those that there are.
+	addNotices = `
+		with added as (
+			insert into storageapi.audit (` + noticeColumns + `)
+			select ` + noticeColumns + ` from jsonb_to_recordset($1::text::jsonb) as ` + noticeRecords + `
+			on conflict (account, id) do nothing returning 1)
+		select count(*) from added`
+
+	// lockTargets locks the keys that notices are of, so that their numbers are in the order
+	// of the keys' changes.
+	lockTargets = `
+		select from storageapi.keys k where k.next is null and (k.account, k.id) in (
+			select n.account, n.target_id from jsonb_to_recordset($1::text::jsonb) as ` + noticeRecords + ` where n.target_kind = 'key')
+		order by k.account, k.id for key share`
+
+	purgeNotices = `
+		delete from storageapi.audit where ctid = any(array(
+			select ctid from storageapi.audit where stored_at < $1 order by stored_at limit $2))`
+
+	eraseNotices = `
+		with gone as (
+			delete from storageapi.audit where ctid = any(array(select ctid from storageapi.audit where account = $1 limit $2)) returning 1
+		) select count(*) from gone`
+)
+
+// listOf returns notices as statements take them.
+func listOf(rows ...noticeRow) (string, error) {
+	text, err := json.Marshal(rows)
+	return string(text), err
+}
+
+// queueNotice adds the statement that stores a notice, if it is one, to a batch whose
+// transaction has locked its target.
+func (s *Store) queueNotice(batch *pgx.Batch, n notices.Notice) error {
+	if n.IsZero() {
+		return nil
+	}
+	list, err := listOf(rowOfNotice(&n))
+	if err == nil {
+		batch.Queue(s.sql(addNotices), list)
+	}
+	return err
+}
+
+// tell stores a notice, if it is one, in a transaction that has locked its target.
+func (s *Store) tell(ctx context.Context, tx pgx.Tx, n notices.Notice) error {
+	batch := &pgx.Batch{}
+	if err := s.queueNotice(batch, n); err != nil || batch.Len() == 0 {
+		return err
+	}
+	return tx.SendBatch(ctx, batch).Close()
+}
 
 // AddNotices implements [notices.Store].
-func (s *Store) AddNotices(context.Context, []notices.Notice) (added int, err error) {
-	return 0, errNoNotices
+func (s *Store) AddNotices(ctx context.Context, list []notices.Notice) (added int, err error) {
+	var rows []noticeRow
+	for i := range list {
+		if !list[i].IsZero() {
+			rows = append(rows, rowOfNotice(&list[i]))
+		}
+	}
+	text, err := listOf(rows...)
+	if err != nil {
+		return 0, err
+	}
+	err = s.transact(ctx, func(ctx context.Context, tx pgx.Tx) error {
+		batch := &pgx.Batch{}
+		batch.Queue(s.sql(lockTargets), text)
+		batch.Queue(s.sql(addNotices), text).QueryRow(func(row pgx.Row) error { return row.Scan(&added) })
+		return tx.SendBatch(ctx, batch).Close()
+	})
+	if err != nil {
+		return 0, err
+	}
+	return added, nil
+}
+
+// noticesLookedAt is how many notices are looked at for a page of a list.
+const noticesLookedAt = 10_000
+
+// scanNotice reads number and noticeColumns.
+func scanNotice(row pgx.CollectableRow) (n notices.Numbered, err error) {
+	var number int64
+	var since, until *time.Time
+	m := &n.Notice
+	err = row.Scan(&number, &m.Account, &m.ID, &m.Pending, &m.At, &m.Action, &m.Target.Kind, &m.Target.ID, &m.Actor.Kind, &m.Actor.ID,
+		&m.Changed, &m.RequestID, &m.ClientAddress, &m.Object, &m.Reason, &since, &until)
+	n.Number, m.At, m.Since, m.Until = uint64(number), utc(m.At), loaded(since), loaded(until)
+	return n, err
 }
 
 // ListNotices implements [notices.Store].
-func (s *Store) ListNotices(context.Context, string, notices.Query) (notices.Page, error) {
-	return notices.Page{}, errNoNotices
+func (s *Store) ListNotices(ctx context.Context, account string, query notices.Query) (page notices.Page, err error) {
+	err = s.read(ctx, func(ctx context.Context, conn *pgxpool.Conn) error {
+		page = notices.Page{}
+		rows, err := s.planned(conn).Query(ctx, s.sql(`
+			select number, `+noticeColumns+` from (
+				select * from storageapi.audit where account = $1 and ($2 = '' or id < $2) order by id desc limit $3) looked
+			where ($4 = '' or target_kind = $4 and ($5 = '' or target_id = $5)) and ($6::text[] = '{}' or action = any($6::text[]))
+				and ($7::timestamptz is null or at >= $7) and ($8::timestamptz is null or at < $8)
+			order by id desc limit $9`),
+			account, query.After, noticesLookedAt, string(query.Target.Kind), query.Target.ID, texts(query.Actions),
+			stored(query.Since), stored(query.Until), query.Limit)
+		if err != nil {
+			return err
+		}
+		list, err := pgx.CollectRows(rows, scanNotice)
+		if err != nil {
+			return err
+		}
+		for i := range list {
+			page.Notices = append(page.Notices, list[i].Notice)
+		}
+		if len(list) == query.Limit { // there may be none after it: then the next page is empty
+			page.Next = list[len(list)-1].Notice.ID
+			return nil
+		}
+		var looked int
+		var last *string
+		err = s.planned(conn).QueryRow(ctx, s.sql(`
+			select count(*), min(id) from (
+				select id from storageapi.audit where account = $1 and ($2 = '' or id < $2) order by id desc limit $3) looked`),
+			account, query.After, noticesLookedAt).Scan(&looked, &last)
+		if looked == noticesLookedAt && last != nil {
+			page.Next = *last
+		}
+		return err
+	})
+	if err != nil {
+		return notices.Page{}, err
+	}
+	return page, nil
 }
 
 // PendingNotices implements [notices.Store].
-func (s *Store) PendingNotices(context.Context, uint64, int) ([]notices.Numbered, error) {
-	return nil, errNoNotices
+func (s *Store) PendingNotices(ctx context.Context, after uint64, limit int) (list []notices.Numbered, err error) {
+	err = s.read(ctx, func(ctx context.Context, conn *pgxpool.Conn) error {
+		rows, err := s.planned(conn).Query(ctx, s.sql(`
+			select number, `+noticeColumns+` from storageapi.audit where pending and number > $1 order by number limit $2`), int64(after), limit)
+		if err != nil {
+			return err
+		}
+		list, err = pgx.CollectRows(rows, scanNotice)
+		return err
+	})
+	return list, err
 }
 
 // TakeNotices implements [notices.Store].
-func (s *Store) TakeNotices(context.Context, []uint64) error { return errNoNotices }
+func (s *Store) TakeNotices(ctx context.Context, numbers []uint64) error {
+	list := make([]int64, len(numbers))
+	for i, number := range numbers {
+		list[i] = int64(number)
+	}
+	return s.transact(ctx, func(ctx context.Context, tx pgx.Tx) error {
+		_, err := tx.Exec(ctx, s.sql(`update storageapi.audit set pending = false where pending and number = any($1::bigint[])`), list)
+		return err
+	})
+}
 
-// LeaseNotices implements [notices.Store].
-func (s *Store) LeaseNotices(context.Context, string, time.Duration) (held bool, err error) {
-	return false, errNoNotices
+// LeaseNotices implements [notices.Store], by the database's clock.
+func (s *Store) LeaseNotices(ctx context.Context, holder string, ttl time.Duration) (held bool, err error) {
+	err = s.transact(ctx, func(ctx context.Context, tx pgx.Tx) error {
+		if ttl <= 0 {
+			held = false
+			_, err := tx.Exec(ctx, s.sql(`delete from storageapi.audit_lease where holder = $1`), holder)
+			return err
+		}
+		leased, err := tx.Exec(ctx, s.sql(`
+			insert into storageapi.audit_lease as l (holder, until) values ($1, clock_timestamp() + $2 * interval '1 microsecond')
+			on conflict (one) do update set holder = excluded.holder, until = excluded.until
+			where l.holder = excluded.holder or l.until <= clock_timestamp()`), holder, ttl.Microseconds())
+		held = err == nil && leased.RowsAffected() > 0
+		return err
+	})
+	return held && err == nil, err
 }

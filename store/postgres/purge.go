@@ -40,6 +40,7 @@ func (s *Store) Purge(ctx context.Context, purge webhooks.Purge) (more bool, err
 			func(ctx context.Context) error { return p.remove(ctx, purgeEvents, min(attempts, ids), p.left) },
 			func(ctx context.Context) error { return p.remove(ctx, purgeRecoveries, utc(purge.Attempts), p.left) },
 			func(ctx context.Context) error { return p.remove(ctx, purgeDedupKeys, utc(purge.DedupKeys), p.left) },
+			func(ctx context.Context) error { return p.remove(ctx, purgeNotices, utc(purge.Notices), p.left) },
 			func(ctx context.Context) error { return p.remove(ctx, purgeOrphans, p.left) },
 			func(ctx context.Context) error { return p.remove(ctx, purgeWebhooks, p.left) },
 		} {

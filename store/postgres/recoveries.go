@@ -43,7 +43,10 @@ func (s *Store) CreateRecovery(ctx context.Context, r webhooks.Recovery, notice 
 				err = webhooks.ErrRecovering
 			}
 		}
-		return err
+		if err != nil {
+			return err
+		}
+		return s.tell(ctx, tx, notice)
 	})
 }
 

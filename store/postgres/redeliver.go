@@ -57,7 +57,7 @@ func (s *Store) Redeliver(ctx context.Context, account, webhookID, eventID strin
 		if err != nil {
 			return none(err)
 		}
-		return s.redeliver(ctx, tx, account, no, event)
+		return s.redeliver(ctx, tx, account, no, event, notice)
 	})
 	if err == nil {
 		s.waker.notify()
@@ -65,7 +65,7 @@ func (s *Store) Redeliver(ctx context.Context, account, webhookID, eventID strin
 	return err
 }
 
-func (s *Store) redeliver(ctx context.Context, tx pgx.Tx, account string, no, event int64) error {
+func (s *Store) redeliver(ctx context.Context, tx pgx.Tx, account string, no, event int64, notice notices.Notice) error {
 	var leased bool
 	err := tx.QueryRow(ctx, s.sql(`
 		select exists (select from storageapi.leases l where l.account = $3 and l.webhook = q.webhook and l.event = q.event)
@@ -79,11 +79,13 @@ func (s *Store) redeliver(ctx context.Context, tx pgx.Tx, account string, no, ev
 		if err != nil {
 			return err
 		}
-		return s.makeDue(ctx, tx, account, no, event)
 	case err != nil || leased:
 		return err
 	}
-	return s.makeDue(ctx, tx, account, no, event)
+	if err := s.makeDue(ctx, tx, account, no, event); err != nil {
+		return err
+	}
+	return s.tell(ctx, tx, notice)
 }
 
 // makeDue makes a pending delivery the next one of its webhook, due now or before, and

@@ -32,6 +32,7 @@ func TestMigrationsStay(t *testing.T) {
 		"0012": "3687e75514eaba2da46ffa4e43e492ec614144b0a3f352de5d54326d89342aca",
 		"0013": "987e354d0f06b1ecd85edfc65905d3de5e5fe4642823031f880ad185b4a99f22",
 		"0014": "799807a49eaf9f6db044541dc80cf4d8f787147d7e9825da5ab99f1e2853be86",
+		"0015": "c079d2c062e1c5a758b856f92affff7e3ee424c02a31bff9f589126b7ef5d278",
 	} {
 		text, err := os.ReadFile("migrations/" + name + ".sql")
 		if err != nil {

@@ -7,6 +7,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/storageapi/storageapi/notices"
 	"github.com/storageapi/storageapi/webhooks"
 )
 
@@ -65,12 +66,13 @@ const settle = `
 			array_agg(event_id order by place) filter (where fails and (proven is null or place > proven)) as failed,
 			(array_agg(rest order by place desc) filter (where rest > 0 and (proven is null or place > proven)))[1] as rest,
 			(array_agg(off order by place desc) filter (where off <> ''))[1] as off,
-			(array_agg(started_at order by place desc) filter (where off <> ''))[1] as off_at
+			(array_agg(started_at order by place desc) filter (where off <> ''))[1] as off_at,
+			min(place) filter (where off <> '') as off_place, min(place) filter (where outcome = 2) as delivered_place
 		from told group by webhook, url order by webhook, url
 	), changed as materialized (
-		select w.no, h.* from health h
+		select w.*, h.* from health h
 		cross join lateral (
-			select no from storageapi.webhooks where no = h.webhook and url = h.url and (
+			select no, active as was_active, warned_at is not null as was_warned from storageapi.webhooks where no = h.webhook and url = h.url and (
 				h.failing is not null and (failing_since is null or h.proven or not failed_again and exists (select from unnest(h.failed) e where e <> failing_event)) or h.off is not null or h.rest is not null
 				or h.proven and (proven_at is null or failing_since is not null or warned_at is not null or rests_until is not null))
 			limit 1 for no key update) w
@@ -86,8 +88,22 @@ const settle = `
 				else greatest(case when not c.proven then w.rests_until end, clock_timestamp() + c.rest * interval '1 microsecond') end,
 			active = w.active and c.off is null, off_reason = coalesce(c.off, w.off_reason), off_at = coalesce(c.off_at, w.off_at), version = w.version + 1
 		from changed c where w.no = c.no and w.url = c.url
-	)
+	)`
+
+// settled ends settle and returns which settlements were current.
+const settled = `
 	select place::integer - 1, matters and outcome = 2 from current`
+
+// settledTelling ends settle, too, and stores the notices of settlements that turn a webhook
+// off or end a failing that the host was warned of.
+const settledTelling = `, noticed as (
+		insert into storageapi.audit (` + noticeColumns + `)
+		select ` + noticeColumns + ` from (
+			select n.* from changed c join jsonb_to_recordset($18::text::jsonb) as ` + noticeRecords + `
+				on n.off and n.place = c.off_place and c.was_active or not n.off and n.place = c.delivered_place and c.was_warned
+			order by n.place, n.off) n
+		on conflict (account, id) do nothing
+	)` + settled
 
 // SettleDeliveries implements [webhooks.Store].
 func (s *Store) SettleDeliveries(ctx context.Context, settlements []webhooks.Settlement) (stale []int, err error) {
@@ -103,7 +119,15 @@ func (s *Store) SettleDeliveries(ctx context.Context, settlements []webhooks.Set
 		revived = nil
 		batch := &pgx.Batch{}
 		batch.Queue(indexed)
-		batch.Queue(s.sql(settle), b.args()...).Query(func(rows pgx.Rows) error {
+		sql, args := settle+settled, b.args()
+		if len(b.notices) > 0 {
+			list, err := listOf(b.notices...)
+			if err != nil {
+				return err
+			}
+			sql, args = settle+settledTelling, append(args, list)
+		}
+		batch.Queue(s.sql(sql), args...).Query(func(rows pgx.Rows) error {
 			var place int
 			var revives bool
 			_, err := pgx.ForEachRow(rows, []any{&place, &revives}, func() error {
@@ -147,6 +171,7 @@ type settlementBatch struct {
 	urls               []string
 	rests              []int64
 	events             []string // that failed
+	notices            []noticeRow
 }
 
 func (b *settlementBatch) fill(settlements []webhooks.Settlement) {
@@ -188,6 +213,17 @@ func (b *settlementBatch) add(place int, s *webhooks.Settlement, tells bool) {
 		failed = s.Task.Event.ID
 	}
 	b.events = append(b.events, failed)
+	b.tell(s.Off, true)
+	b.tell(s.Recovered, false)
+}
+
+// tell adds a notice of the settlement that was added last, if there is one.
+func (b *settlementBatch) tell(n *notices.Notice, off bool) {
+	if n != nil && !n.IsZero() {
+		row := rowOfNotice(n)
+		row.Place, row.Off = len(b.places), off
+		b.notices = append(b.notices, row)
+	}
 }
 
 func (b *settlementBatch) args() []any {

@@ -141,28 +141,36 @@ func wired(t *testing.T, name string, options ...postgres.Option) (*postgres.Sto
 	return s, w
 }
 
+// testNotice returns a notice of the account.
+func testNotice(account string) notices.Notice {
+	return notices.Notice{ID: "ntc", Account: account, At: time.Now(), Action: notices.KeyChanged, Target: notices.Target{Kind: notices.TargetKey, ID: account}, Pending: true}
+}
+
 // transactions are what a store does in several statements: on an account that has a
 // webhook, a key, a delivered event and a recovery that is not done, all of that name.
 var transactions = map[string]func(ctx context.Context, s *postgres.Store, of string) error{
 	"CreateKey": func(ctx context.Context, s *postgres.Store, of string) error {
-		return s.CreateKey(ctx, testKey(of, "key_2", 2), apikeys.CreateOptions{MaxCount: 9, IdempotencyKey: "again", IdempotencyTTL: time.Hour})
+		return s.CreateKey(ctx, testKey(of, "key_2", 2), apikeys.CreateOptions{MaxCount: 9, IdempotencyKey: "again", IdempotencyTTL: time.Hour, Notice: testNotice(of)})
 	},
 	"UpdateKey": func(ctx context.Context, s *postgres.Store, of string) error {
-		_, err := s.UpdateKey(ctx, of, of, func(k *apikeys.Key, _ *notices.Notice) error { k.Name = "new"; return nil })
+		_, err := s.UpdateKey(ctx, of, of, func(k *apikeys.Key, n *notices.Notice) error { k.Name, *n = "new", testNotice(of); return nil })
 		return err
 	},
 	"DeleteKey": func(ctx context.Context, s *postgres.Store, of string) error {
-		return s.DeleteKey(ctx, of, of, func(apikeys.Key) error { return nil }, notices.Notice{})
+		return s.DeleteKey(ctx, of, of, func(apikeys.Key) error { return nil }, testNotice(of))
 	},
 	"CreateWebhook": func(ctx context.Context, s *postgres.Store, of string) error {
 		return s.CreateWebhook(ctx, newWebhook(of, of+"2"), webhooks.CreateOptions{MaxCount: 9, IdempotencyKey: "again", IdempotencyTTL: time.Hour})
 	},
 	"UpdateWebhook": func(ctx context.Context, s *postgres.Store, of string) error {
-		_, err := s.UpdateWebhook(ctx, of, of, func(w *webhooks.Webhook, _ *notices.Notice) error { w.URL = "https://example.com/new"; return nil })
+		_, err := s.UpdateWebhook(ctx, of, of, func(w *webhooks.Webhook, n *notices.Notice) error {
+			w.URL, *n = "https://example.com/new", testNotice(of)
+			return nil
+		})
 		return err
 	},
 	"DeleteWebhook": func(ctx context.Context, s *postgres.Store, of string) error {
-		return s.DeleteWebhook(ctx, of, of, func(webhooks.Webhook) error { return nil }, notices.Notice{})
+		return s.DeleteWebhook(ctx, of, of, func(webhooks.Webhook) error { return nil }, testNotice(of))
 	},
 	"UpdateAlert": func(ctx context.Context, s *postgres.Store, of string) error {
 		_, err := s.UpdateAlert(ctx, of, webhooks.MetricBalance, func(step *webhooks.AlertStep) error {
@@ -180,10 +188,10 @@ var transactions = map[string]func(ctx context.Context, s *postgres.Store, of st
 		return err
 	},
 	"Redeliver": func(ctx context.Context, s *postgres.Store, of string) error {
-		return s.Redeliver(ctx, of, of, of, notices.Notice{})
+		return s.Redeliver(ctx, of, of, of, testNotice(of))
 	},
 	"CreateRecovery": func(ctx context.Context, s *postgres.Store, of string) error {
-		return s.CreateRecovery(ctx, webhooks.Recovery{ID: of + "2", Account: of, WebhookID: of, States: []webhooks.DeliveryState{webhooks.Delivered}, CreatedAt: time.Now()}, notices.Notice{})
+		return s.CreateRecovery(ctx, webhooks.Recovery{ID: of + "2", Account: of, WebhookID: of, States: []webhooks.DeliveryState{webhooks.Delivered}, CreatedAt: time.Now()}, testNotice(of))
 	},
 	"AdvanceRecovery": func(ctx context.Context, s *postgres.Store, of string) error {
 		_, err := s.AdvanceRecovery(ctx, 10)

@@ -148,6 +148,9 @@ func (s *Store) CreateWebhook(ctx context.Context, w webhooks.Webhook, with webh
 		if err := s.markDue(ctx, tx, w.Account); err != nil {
 			return err
 		}
+		if err := s.tell(ctx, tx, options.Notice); err != nil {
+			return err
+		}
 		return s.note(ctx, tx, webhookRequests, w.Account, w.ID, &options)
 	})
 	if errors.Is(err, errLimit) {
@@ -194,7 +197,8 @@ func (s *Store) UpdateWebhook(ctx context.Context, account, id string, change fu
 		}
 		w := old
 		w.Events, w.PastEvents = typed[webhooks.EventType](texts(w.Events)), typed[webhooks.EventType](texts(w.PastEvents))
-		if err := change(&w, new(notices.Notice)); err != nil {
+		var notice notices.Notice
+		if err := change(&w, &notice); err != nil {
 			return err
 		}
 		w.ID = old.ID
@@ -203,6 +207,9 @@ func (s *Store) UpdateWebhook(ctx context.Context, account, id string, change fu
 				warned_at = $10, balance_threshold = $11, secret = $12, previous_secret = $13, previous_secret_expires_at = $14, failing_event = $15, failed_again = $16, held = $17, off_at = $18, rests_until = null, version = w.version + 1
 			where w.account = $1 and w.id = $2 returning `+webhookColumns), append([]any{account, id}, s.values(&w)...)...))
 		if err != nil {
+			return err
+		}
+		if err := s.tell(ctx, tx, notice); err != nil {
 			return err
 		}
 		return s.markDue(ctx, tx, account)
@@ -258,6 +265,9 @@ func (s *Store) DeleteWebhook(ctx context.Context, account, id string, check fun
 			return none(err)
 		}
 		if _, err := tx.Exec(ctx, s.sql(`delete from storageapi.leases where account = $1 and webhook = $2`), account, no); err != nil {
+			return err
+		}
+		if err := s.tell(ctx, tx, notice); err != nil {
 			return err
 		}
 		return s.markDue(ctx, tx, account)
