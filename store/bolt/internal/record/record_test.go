@@ -9,6 +9,7 @@ import (
 
 	"github.com/storageapi/storageapi/apikeys"
 	"github.com/storageapi/storageapi/internal/clock"
+	"github.com/storageapi/storageapi/notices"
 	"github.com/storageapi/storageapi/scopes"
 	"github.com/storageapi/storageapi/signing"
 	"github.com/storageapi/storageapi/webhooks"
@@ -39,6 +40,8 @@ func records() [][]byte {
 		EncodeMark(clock.Mark{Wall: at, Steady: at, Sure: at}),
 		EncodeIDEntries([]IDEntry{{1, 7}, {1, 9}, {300, 8}}),
 		EncodeFailed(&Bitmap{MaxFailed, []byte{1, 2, 3, 4, 5}}), EncodeFailed(&Bitmap{MaxFailed, []byte{255, 255, 255, 255, 255, 255}}),
+		EncodeNotice(&notices.Notice{At: at, Action: notices.KeyChanged, Changed: []string{"name"}, Since: at, Until: at, Pending: true}, 7),
+		EncodeNoticeOrder(at.UnixMilli(), []byte("a row")),
 	}
 }
 
@@ -66,6 +69,8 @@ var decoders = []func(record []byte) error{
 	},
 	func(r []byte) error { _, err := DecodeFailed(MaxFailed, r); return err },
 	func(r []byte) error { _, err := DecodeFailed(MaxFailed, r); return err },
+	func(r []byte) error { _, _, err := DecodeNotice("acct", "ntc_1", r); return err },
+	func(r []byte) error { _, _, err := DecodeNoticeOrder(r); return err },
 }
 
 // testSegment builds two events of one delivery each: the numbers 7 to 10.
