@@ -13,7 +13,7 @@ import (
 // Spare pages are free pages that are kept from the file's list of them, which bbolt writes with
 // each commit: after a purge of millions of records it would be a megabyte. Most free pages are
 // made extents, each a bucket of its own in bucketSpare with one value of zeros, see
-// [Store.shorten]. Once the list is about to run out, extents are deleted, the last one first,
+// [Store.shorten]. Once the list is about to run out, extents are deleted, the largest first,
 // which frees their pages again and writes none of them.
 //
 // The alternative, bbolt's NoFreelistSync, has no list in the file. Then bbolt has to scan
@@ -44,7 +44,7 @@ type spare struct {
 
 const (
 	maxRecent = 1 << 14
-	longRun   = 64 // pages in one place: more than a record takes, mostly
+	longRun   = 24 // pages in one place: as many as records of events take at most, unless one is very large
 	maxTries  = 3
 
 	// Readers may need all that is freed. So the file may grow for some commits, and for more if
@@ -76,9 +76,9 @@ func (r *spare) load(db *bbolt.DB) error {
 // free returns how many bytes of the file are free: those of spare pages, and those listed.
 func (r *spare) free() int64 { return (r.listed.Load() + r.kept.Load()) * int64(r.pageSize) }
 
-// The key of an extent is a number, greater than all before, and how many pages it has.
-func extentKeyOf(number uint64, pages int) []byte {
-	return binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(nil, number), uint64(pages))
+// The key of an extent is how many pages it has, and a number that no other has.
+func extentKeyOf(pages int, number uint64) []byte {
+	return binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(nil, uint64(pages)), number)
 }
 
 // extentPages returns how many pages an extent has, 0 if the key is of none.
@@ -86,20 +86,7 @@ func extentPages(key []byte) int {
 	if len(key) != 16 {
 		return 0
 	}
-	return int(binary.BigEndian.Uint64(key[8:]))
-}
-
-// lastExtent returns the key of the extent to be freed first, nil if there is none.
-func lastExtent(tx *bbolt.Tx) []byte {
-	extents := tx.Bucket(bucketSpare)
-	if extents == nil {
-		return nil
-	}
-	last, _ := lastOf(extents.Cursor())
-	if len(last) != 16 {
-		return nil
-	}
-	return bytes.Clone(last)
+	return int(binary.BigEndian.Uint64(key))
 }
 
 // limit keeps the file from growing in this transaction if there are spare pages.
@@ -143,16 +130,19 @@ func (b *batch) refill() error {
 			r.listed.Store(int64(now.count))
 		}
 	})
-	if r.kept.Load() == 0 {
+	extents := b.tx.Bucket(bucketSpare)
+	if extents == nil {
 		return nil
 	}
 	pages, err := r.pages(l)
 	if err != nil {
 		return nil
 	}
+	largest, _ := lastOf(extents.Cursor())
+	long := min(r.recent, longRun, extentPages(largest)) // a record is in one place, and may be most of a commit
 	usable := 0
 	for _, run := range runsOf(pages, pages) {
-		if run >= min(r.recent, longRun) { // a record is in one place, and may be most of a commit
+		if run >= long {
 			usable += run
 		}
 	}

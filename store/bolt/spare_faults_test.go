@@ -152,7 +152,8 @@ func TestAReaderWithSparePages(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	t.Logf("with a reader: %+v", spareOf(t, s))
+	publishFrom(t, s, 6400, 7600)
+	t.Logf("before %+v, with a reader %+v", before, spareOf(t, s))
 	if extents := reader.Bucket(bucketSpare).Stats(); extents.InlineBucketN+extents.BucketN-1 != before.extents {
 		t.Errorf("the reader sees other pages by now: %+v", extents)
 	}

@@ -2,7 +2,6 @@ package bolt
 
 import (
 	"context"
-	"encoding/binary"
 	"errors"
 
 	"go.etcd.io/bbolt"
@@ -12,7 +11,8 @@ import (
 const (
 	maxShorten  = 4 << 20 // bytes a step: what it writes holds up others
 	looseFactor = 4       // pages of the list while a purge goes on
-	looseSize   = 128     // smaller extents are not made while it does: what is free will be more in one place
+	looseMost   = 8       // the same, before which no extents smaller than looseSize are made while it does:
+	looseSize   = 128     // what is free will be more in one place
 )
 
 // extentKey is the key of an extent's one value.
@@ -42,7 +42,7 @@ func (s *Store) shorten(ctx context.Context, purging bool) (more bool) {
 		return err
 	})
 	if errors.Is(err, bbolterrors.ErrMaxSizeReached) { // readers need some of the pages still
-		r.skip.Store(1 << min(r.failures.Add(1), 6))
+		r.skip.Store(1 << min(r.failures.Add(1), 4))
 	} else {
 		r.skip.Store(0)
 		r.failures.Store(0)
@@ -65,13 +65,12 @@ func (s *Store) moveToSpare(b *batch, purging bool) (moved int, err error) {
 	}
 	b.MarkWritten()
 	extents.FillPercent = 0.95
-	var number uint64
-	if last := lastExtent(b.tx); last != nil {
-		number = binary.BigEndian.Uint64(last)
-	}
 	for range count {
-		number++
-		extent, err := extents.CreateBucket(extentKeyOf(number, size))
+		number, err := extents.NextSequence()
+		if err != nil {
+			return 0, err
+		}
+		extent, err := extents.CreateBucket(extentKeyOf(size, number))
 		if err != nil {
 			return 0, err
 		}
@@ -118,7 +117,7 @@ func (r *spare) plan(tx *bbolt.Tx, purging bool) (count, size, slack int) {
 		}
 		places -= 6 + slack/size // the commit has pages of its own
 		count = max(0, min(places, move/size))
-		if count*size > move/2 || size == 1 || purging && size <= looseSize {
+		if count*size > move/2 || size == 1 || purging && size <= looseSize && last.count <= looseMost*r.perPage() {
 			return count, size, slack
 		}
 	}
