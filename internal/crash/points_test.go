@@ -51,6 +51,8 @@ var looks = []string{
 	"KeyByHash", "KeyByID", "ListKeys", "ExpiringKeys", "AccountSizes",
 	"WebhookByID", "ListWebhooks", "EventDeliveries", "ListDeliveries", "RecoveryByID", "Backlog",
 	"DueAlerts", "UnseenKeys", "FailingWebhooks", "HeldWebhooks", "OffWebhooks", "Now", "Probe", "UpdateFileScan",
+	"Accounts", "Export", "Import", "EraseAccount",
+	"ListNotices", "PendingNotices", "AddNotices", "TakeNotices", "LeaseNotices",
 	"Close",
 }
 
