@@ -60,6 +60,7 @@ func steps(key, webhook string) []step {
 		{"Redeliver", "POST", oneWebhook + "/deliveries/" + someEvent + "/redeliver", "", "POST /v2/notifications/webhooks/{id}/deliveries/{eventId}/redeliver"},
 		{"WebhookByID", "POST", oneWebhook + "/recoveries", "", "POST /v2/notifications/webhooks/{id}/recoveries"},
 		{"CreateRecovery", "POST", oneWebhook + "/recoveries", "", "POST /v2/notifications/webhooks/{id}/recoveries"},
+		{"ListNotices", "GET", "/v2/audit-events", "", "GET /v2/audit-events"},
 		{"RecoveryByID", "GET", oneWebhook + "/recoveries/rec_" + someULID, "", "GET /v2/notifications/webhooks/{id}/recoveries/{recoveryId}"},
 		{"WebhookByID", "DELETE", oneWebhook, "", "DELETE /v2/notifications/webhooks/{id}"},
 		{"DeleteWebhook", "DELETE", oneWebhook, "", "DELETE /v2/notifications/webhooks/{id}"},

@@ -139,3 +139,10 @@ func (f *faulty) RecoveryByID(ctx context.Context, account, id string) (webhooks
 	}
 	return f.Store.RecoveryByID(ctx, account, id)
 }
+
+func (f *faulty) ListNotices(ctx context.Context, account string, query notices.Query) (notices.Page, error) {
+	if err := f.before("ListNotices"); err != nil {
+		return notices.Page{}, err
+	}
+	return f.Store.ListNotices(ctx, account, query)
+}
