@@ -72,7 +72,13 @@ func liveAsTwins(t *testing.T, seed uint64, path string) {
 		return s
 	}
 	twins := []*twin{{memory.New(), make(map[[2]string]webhooks.Task)}, {open(), make(map[[2]string]webhooks.Task)}}
-	defer func() { _ = twins[1].Close() }()
+	defer func() {
+		_ = twins[1].Close()
+		report, err := bolt.Verify(path)
+		if err = errors.Join(err, report.Err()); err != nil {
+			t.Errorf("seed %d: %v", seed, err)
+		}
+	}()
 	d := &deeds{rand: rand.New(rand.NewPCG(seed, 3)), ctx: t.Context(), begun: time.Now()}
 	for range 4 {
 		d.secrets = append(d.secrets, signing.NewSecret())

@@ -2,7 +2,9 @@ package simulation_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"math/rand/v2"
 	"path/filepath"
 	"sync"
@@ -348,6 +350,9 @@ func (w *world) closeStore() {
 func (w *world) openStore() {
 	if w.path == "" {
 		return
+	}
+	if report, err := bolt.Verify(w.path); errors.Join(err, report.Err()) != nil && !errors.Is(err, fs.ErrNotExist) {
+		w.breach("nothing is wrong with a file that is closed", nil, "%v", errors.Join(err, report.Err()))
 	}
 	kept, err := bolt.Open(w.path)
 	if err != nil {

@@ -41,6 +41,11 @@ const backupSuffix = ".backing-up-"
 // is looked at between writes: one to w that hangs is for w to end. Nothing of the store
 // changes, whatever fails. A store that is halted is copied as its readers see it.
 //
+// While the file is compared with the copy, at the end, its pages cannot be used again: it grows by what is written in that
+// time. Nor can it grow beyond what of it bbolt has mapped into memory, which is a power of two up to
+// 1 GiB, and then a multiple of that: one that has to do so in that time, some tenths of a second for each GiB if the
+// file is cached, waits for it, and so do those who read what is not in memory.
+//
 // Several backups at a time are independent of each other; each needs its room. Backup takes
 // half a MiB of memory, or less than 1 MiB, for a file of any size. The copy has the signing
 // secrets as the file has them, and its free pages, which [Compact] leaves out.

@@ -124,6 +124,7 @@ func TestVerifyNamesDamage(t *testing.T) {
 		{"audit", "", flip, "audit", "cannot be read"},
 		{"audit", "", remove, "audit", "no notice"},
 		{"audit_order", "", remove, "audit", "audit_order does not have it"},
+		{"erasures", "another", nil, "erasures", "cannot be read"},
 		{"meta", "runs", flip, "meta", "number"},
 		{"meta", "event_ids_secret", cut, "meta", "bytes"},
 		{"meta", "cursors", cut, "meta", "bytes"},

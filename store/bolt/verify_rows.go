@@ -59,6 +59,7 @@ func (v *rowChecker) run() {
 	v.rows(bucketAlerts, v.alert)
 	v.rows(bucketDueAlerts, v.dueAlert)
 	v.rows(bucketDedupKeys, v.dedupKey)
+	v.rows(bucketErasures, v.erasure)
 	v.rows(bucketNotices, v.notice)
 	v.rows(bucketNoticeOrder, v.noticeOrder)
 	v.rows(bucketNoticesPending, v.noticePending)
@@ -358,6 +359,13 @@ func (v *rowChecker) dueAlert(k, _ []byte) string {
 func (v *rowChecker) dedupKey(k, _ []byte) string {
 	if _, _, ok := split(k[min(8, len(k)):]); !ok {
 		return notAKey
+	}
+	return ""
+}
+
+func (v *rowChecker) erasure(_, value []byte) string {
+	if len(value) == 0 || value[0] != record.Version {
+		return cannotBeRead
 	}
 	return ""
 }
