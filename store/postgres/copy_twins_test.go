@@ -1,0 +1,227 @@
+package postgres_test
+
+import (
+	"context"
+	"crypto/sha256"
+	"flag"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/storageapi/storageapi/apikeys"
+	"github.com/storageapi/storageapi/notices"
+	"github.com/storageapi/storageapi/scopes"
+	"github.com/storageapi/storageapi/signing"
+	"github.com/storageapi/storageapi/store"
+	"github.com/storageapi/storageapi/store/memory"
+	"github.com/storageapi/storageapi/store/transfer"
+	"github.com/storageapi/storageapi/webhooks"
+)
+
+var (
+	twinSeed = flag.Uint64("seed", 0, "the seed of TestCopyTwins; 0: any")
+	twinOps  = flag.Int("operations", 150, "in TestCopyTwins")
+)
+
+// Two stores are told the same, operation by operation. One of them is copied to PostgreSQL
+// at a random operation, and back to memory at another, again and again, and what was copied
+// goes on in its place. They answer alike, and have the same in the end.
+func TestCopyTwins(t *testing.T) {
+	seed := *twinSeed
+	if seed == 0 {
+		seed = rand.Uint64()
+	}
+	w := &twins{T: t, r: rand.New(rand.NewPCG(seed, 0)), stays: memory.New(), moves: memory.New(), deleted: make(map[string]int)}
+	defer func() {
+		_ = w.stays.Close()
+		_ = w.moves.Close()
+	}()
+	inDatabase := false
+	copies := 0
+	for n := range *twinOps {
+		if w.r.IntN(15) == 0 {
+			copies++
+			var to store.Store = memory.New()
+			if inDatabase = !inDatabase; inDatabase {
+				to = open(t, inSchema(t))
+			}
+			if _, err := transfer.Copy(t.Context(), to, w.moves, transfer.CopyOptions{PageSize: 1 + w.r.IntN(40)}); err != nil {
+				t.Fatalf("seed %d, operation %d: %v", seed, n, err)
+			}
+			if err := w.moves.Close(); err != nil {
+				t.Fatal(err)
+			}
+			w.moves = to
+		}
+		name, do := w.operation(n)
+		want, got := do(w.stays), do(w.moves)
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Fatalf("seed %d, operation %d, %s, after %d copies (-stays +moves):\n%s", seed, n, name, copies, diff)
+		}
+	}
+	if diff := cmp.Diff(w.lines(w.stays), w.lines(w.moves)); diff != "" {
+		t.Errorf("seed %d, after %d copies (-stays +moves):\n%s", seed, copies, diff)
+	}
+}
+
+// twins are two stores that are told the same.
+type twins struct {
+	*testing.T
+	r            *rand.Rand
+	stays, moves store.Store
+	deleted      map[string]int // webhooks, by how their ids begin: an id is not given twice
+}
+
+// some returns one of a few ids.
+func (w *twins) some(prefix string, n int) string { return fmt.Sprint(prefix, w.r.IntN(n)) }
+
+var twinTime = time.Date(2031, 4, 5, 6, 7, 8, 0, time.UTC)
+
+// operation returns something to do with each of the stores, which returns what they answer.
+func (w *twins) operation(n int) (name string, do func(store.Store) any) {
+	ctx := w.Context()
+	account := w.some("acct_", 3)
+	key, hook, event := account+w.some("_key_", 4), account+w.some("_wh_", 3), account+w.some("_evt_", 30)
+	begin := hook
+	hook = fmt.Sprint(hook, "_", w.deleted[hook])
+	at := twinTime.Add(time.Duration(n) * time.Second)
+	hash := apikeys.Hash{Sum: sha256.Sum256(fmt.Append(nil, key, n))}
+	choice, states := w.r.IntN(3), []webhooks.DeliveryState{webhooks.Dead, webhooks.Skipped, webhooks.Delivered}
+	secret := signing.NewSecret()
+	options := apikeys.CreateOptions{IdempotencyKey: w.some("request_", 40), Fingerprint: sha256.Sum256([]byte(key)), IdempotencyTTL: time.Hour}
+	switch w.r.IntN(13) {
+	case 0:
+		return "CreateKey", func(s store.Store) any {
+			return fmt.Sprint(s.CreateKey(ctx, apikeys.Key{Account: account, ID: key, Name: key, Scopes: scopes.Of(scopes.FilesRead), CreatedAt: at, Hash: hash}, options))
+		}
+	case 1:
+		return "UpdateKey", func(s store.Store) any {
+			changed, err := s.UpdateKey(ctx, account, key, func(k *apikeys.Key, _ *notices.Notice) error {
+				k.Previous, k.PreviousExpiresAt, k.Hash = k.Hash, at.Add(time.Hour), hash
+				return nil
+			})
+			return fmt.Sprint(changed, err)
+		}
+	case 2:
+		return "DeleteKey", func(s store.Store) any { return fmt.Sprint(s.DeleteKey(ctx, account, key, nil, notices.Notice{})) }
+	case 3:
+		return "RecordKeyUse", func(s store.Store) any {
+			k, err := s.KeyByID(ctx, account, key)
+			return fmt.Sprint(err, s.RecordKeyUse(ctx, []apikeys.KeyUse{{Account: account, ID: key, Hash: k.Hash, At: at}}))
+		}
+	case 4:
+		return "CreateWebhook", func(s store.Store) any {
+			return fmt.Sprint(s.CreateWebhook(ctx, webhooks.Webhook{
+				Account: account, ID: hook, URL: "https://example.com/" + hook, Events: []webhooks.EventType{webhooks.TypeBalanceLow}, Active: choice > 0, Secret: secret, CreatedAt: at,
+			}, webhooks.CreateOptions(options)))
+		}
+	case 5:
+		return "UpdateWebhook", func(s store.Store) any {
+			_, err := s.UpdateWebhook(ctx, account, hook, func(w *webhooks.Webhook, _ *notices.Notice) error {
+				w.Active, w.PreviousSecret, w.PreviousSecretExpiresAt, w.Secret = choice > 0, w.Secret, at, secret
+				return nil
+			})
+			return fmt.Sprint(err)
+		}
+	case 6:
+		if choice > 0 {
+			return "Now", func(store.Store) any { return nil }
+		}
+		w.deleted[begin]++
+		return "DeleteWebhook", func(s store.Store) any {
+			return fmt.Sprint(s.DeleteWebhook(ctx, account, hook, nil, notices.Notice{}))
+		}
+	case 7, 8:
+		return "Enqueue", func(s store.Store) any {
+			n, err := s.Enqueue(ctx, webhooks.EncodedEvent{Account: account, ID: event, Type: webhooks.TypeBalanceLow, Timestamp: at, Body: []byte(event)})
+			return fmt.Sprint(n, err)
+		}
+	case 9:
+		return "ClaimDeliveries", func(s store.Store) any { return w.deliver(ctx, s, at) }
+	case 10:
+		return "Redeliver", func(s store.Store) any { return fmt.Sprint(s.Redeliver(ctx, account, hook, event, notices.Notice{})) }
+	case 11:
+		return "Recovery", func(s store.Store) any {
+			err := s.CreateRecovery(ctx, webhooks.Recovery{ID: fmt.Sprint("rec_", n), Account: account, WebhookID: hook, States: states[:1+choice], To: twinTime, CreatedAt: at}, notices.Notice{})
+			if choice == 0 { // the others are under way when the store is copied
+				for more := true; more && err == nil; {
+					more, err = s.AdvanceRecovery(ctx, 1000)
+				}
+			}
+			return fmt.Sprint(err)
+		}
+	default:
+		return "UpdateAlert", func(s store.Store) any {
+			_, err := s.UpdateAlert(ctx, account, webhooks.MetricBalance, func(step *webhooks.AlertStep) error {
+				step.State = fmt.Append(step.State, n)
+				return nil
+			})
+			return fmt.Sprint(err)
+		}
+	}
+}
+
+// deliver claims all that is due and settles it, each in a way of its own.
+func (w *twins) deliver(ctx context.Context, s store.Store, at time.Time) (claimed []string) {
+	tasks, _, err := s.ClaimDeliveries(ctx, webhooks.Claim{Limit: 1000, Lease: time.Hour})
+	if err != nil {
+		w.Fatal(err)
+	}
+	slices.SortFunc(tasks, func(a, b webhooks.Task) int {
+		return slices.Compare([]byte(a.Event.ID+a.Webhook.ID), []byte(b.Event.ID+b.Webhook.ID))
+	})
+	var settlements []webhooks.Settlement
+	for _, task := range tasks {
+		claimed = append(claimed, fmt.Sprintf("%s %q to %s: %d after %d", task.Event.ID, task.Event.Body, task.Webhook.ID, task.Attempt, task.Before))
+		end := webhooks.Settlement{Task: task, Outcome: webhooks.Deliver, Attempt: webhooks.Attempt{Number: task.Attempt, StartedAt: at, Status: 200}}
+		switch sha256.Sum256([]byte(task.Event.ID + task.Webhook.ID))[0] % 4 {
+		case 0:
+			end.Outcome, end.RetryAfter, end.Attempt.Status, end.Attempt.Class = webhooks.Retry, time.Hour, 503, webhooks.ClassStatus
+		case 1:
+			end.Outcome, end.Attempt.Status, end.Attempt.Class = webhooks.GiveUp, 404, webhooks.ClassStatus
+		}
+		settlements = append(settlements, end)
+	}
+	if stale, err := s.SettleDeliveries(ctx, settlements); err != nil || len(stale) > 0 {
+		w.Fatal(stale, err)
+	}
+	return claimed
+}
+
+// lines returns what a store has, but for times that go by when it was told.
+func (w *twins) lines(s store.Store) []string {
+	lines := make(map[string]bool)
+	for page, err := range transfer.Pages(w.Context(), s, "", 1000) {
+		if err != nil {
+			w.Fatal(err)
+		}
+		for _, r := range page.Records {
+			switch r := r.(type) {
+			case *transfer.Event:
+				if r.NoBody = r.NoBody || len(r.Deliveries) == 0; r.NoBody { // a store need not keep what is for nobody
+					r.Body = nil
+				}
+				r.PublishedAt = twinTime
+				for i := range r.Deliveries {
+					d := &r.Deliveries[i]
+					d.First, d.AsPublished, d.Wait = false, false, 0
+				}
+			case *transfer.Request:
+				r.At = twinTime
+			case *transfer.Webhook:
+				r.FailingSince, r.ProvenAt = r.FailingSince.Truncate(time.Hour), r.ProvenAt.Truncate(time.Hour)
+			}
+			line, err := transfer.AppendRecord(nil, r)
+			if err != nil {
+				w.Fatal(err)
+			}
+			lines[string(line)] = true
+		}
+	}
+	return slices.Sorted(maps.Keys(lines))
+}
