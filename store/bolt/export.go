@@ -220,7 +220,7 @@ func (e *exporter) recovery(row, value []byte) bool {
 		return e.Skip(row)
 	}
 	exported := &transfer.Recovery{Recovery: r.Recovery}
-	if !r.Done {
+	if !r.Done && e.tx.Bucket(bucketWebhooks).Get(record.Prefixed(r.Account, r.WebhookID)) != nil {
 		exported.NextEventID = e.nextOf(&r)
 	}
 	return e.add(row, exported)

@@ -112,7 +112,7 @@ func (r *request) exported(webhook bool) *transfer.Request {
 func (s *Store) exportedRecovery(r *recovery) *transfer.Recovery {
 	exported := &transfer.Recovery{Recovery: r.Recovery}
 	exported.States = slices.Clone(r.States)
-	if r.Done {
+	if r.Done || s.webhooks.find(r.Account, r.WebhookID) == nil {
 		return exported
 	}
 	for _, e := range s.log[s.search(r.next):] {

@@ -296,8 +296,8 @@ const exportRecoveries = `
 			(select event from storageapi.queue where webhook = r.webhook and event >= r.next order by event limit 1)
 			union all
 			(select event from storageapi.attempts where webhook = r.webhook and event >= r.next order by event limit 1)) d
-		cross join lateral (select id from storageapi.events where event = d.event limit 1) e
-		where not r.done order by d.event limit 1) n on true
+		cross join lateral (select id from storageapi.events where event = d.event and known limit 1) e
+		where not r.done and exists (select from storageapi.webhooks where no = r.webhook) order by d.event limit 1) n on true
 	where r.no > $1 and ($2 = '' or r.account = $2) order by r.no limit $3`
 
 // numberRow and parseNumber are a row that a number tells apart.

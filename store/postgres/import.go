@@ -282,11 +282,9 @@ func (i *importer) addRecoveries(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		next := int64(maxNumber) // after all
-		if r.NextEventID != "" {
-			if next, err = i.numberOf(ctx, r, no); err != nil {
-				return err
-			}
+		next, err := i.numberOf(ctx, r, no)
+		if err != nil {
+			return err
 		}
 		added, err := i.tx.Exec(ctx, i.sql(`
 			insert into storageapi.recoveries (id, account, webhook, webhook_id, states, from_at, to_at, created_at, recovered, done, next)
@@ -309,9 +307,13 @@ func (i *importer) addRecoveries(ctx context.Context) error {
 	return nil
 }
 
-// numberOf returns the number of the event that a recovery goes on with; 0 if there is no
-// such event.
+// numberOf returns the number of the event that a recovery goes on with: after all there are
+// if it has looked at them, and 0 if the event is not there.
 func (i *importer) numberOf(ctx context.Context, r *transfer.Recovery, webhook int64) (number int64, err error) {
+	if r.NextEventID == "" {
+		err = i.tx.QueryRow(ctx, i.sql(`select coalesce((select event + 1 from storageapi.events order by event desc limit 1), 0)`)).Scan(&number)
+		return number, err
+	}
 	err = i.tx.QueryRow(ctx, i.sql(`
 		select coalesce(
 			(select event from storageapi.events where account = $1 and id = $2 and known),

@@ -115,7 +115,7 @@ type Recovery struct {
 	webhooks.Recovery
 
 	// NextEventID is the event of the webhook to go on with; empty: it has looked at all
-	// that there are.
+	// that there are, or the webhook is gone. A store may name an earlier one.
 	NextEventID string
 }
 

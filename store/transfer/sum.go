@@ -24,7 +24,8 @@ const (
 
 // A Summary says what there is, by kind. Stores that have the same records have equal
 // summaries, in whatever order the records come and under whichever keys secrets are
-// sealed. How long deliveries wait, and which were redelivered last, is not in it.
+// sealed. How long deliveries wait, which were redelivered last, and how far a recovery is,
+// is not in it.
 type Summary map[Kind]Sum
 
 // A Sum counts records.
@@ -52,6 +53,11 @@ func (s Summary) Add(r Record) error {
 		if !event.NoBody {
 			s.count(CountBodies, 1)
 		}
+		r = &lasting
+	}
+	if recovery, is := r.(*Recovery); is {
+		lasting := *recovery
+		lasting.NextEventID = ""
 		r = &lasting
 	}
 	payload, err := encode(r)
