@@ -4,7 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
+	"github.com/storageapi/storageapi/internal/id"
+	"github.com/storageapi/storageapi/notices"
 	"github.com/storageapi/storageapi/store"
 )
 
@@ -26,6 +29,9 @@ const eraseStep = 500
 // the Receipt counts all steps. Of an account that has nothing, also after an Erase whose answer was
 // lost, the Receipt is zero.
 //
+// What the account was told of goes, too. One notice is stored afterwards, and told if [Config.Notify] is set:
+// [notices.AccountErased], with who asked. It goes by age as all others, or when the account is erased again.
+//
 // What it cannot remove: copies of the file; pages of the file that are free now, whose bytes stay until
 // they are written again or the file is compacted; what a server's log or backups have; what was sent.
 func (h *Handler) Erase(ctx context.Context, account string) (store.Receipt, error) {
@@ -42,7 +48,21 @@ func (h *Handler) Erase(ctx context.Context, account string) (store.Receipt, err
 		}
 		if !more {
 			h.Auth.Forget(account)
-			return erased, nil
+			return erased, h.tellErased(ctx, account, erased)
 		}
 	}
+}
+
+// tellErased stores the notice of an erasure, if it has removed anything but notices.
+func (h *Handler) tellErased(ctx context.Context, account string, erased store.Receipt) error {
+	if erased.Notices = 0; erased.IsZero() {
+		return nil
+	}
+	n := notices.Of(ctx, account, notices.AccountErased, notices.Target{Kind: notices.TargetAccount})
+	n.At = time.Now().UTC().Truncate(time.Millisecond)
+	n.ID, n.Pending = h.ids.New(id.Notice, n.At), h.notify
+	if _, err := h.store.AddNotices(ctx, []notices.Notice{n}); err != nil {
+		return fmt.Errorf("storageapi: erase account: it is erased, but the notice of that was not stored: %w", err)
+	}
+	return nil
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/storageapi/storageapi/apikeys"
 	"github.com/storageapi/storageapi/auth"
 	"github.com/storageapi/storageapi/internal/testhook"
+	"github.com/storageapi/storageapi/notices"
 	"github.com/storageapi/storageapi/scopes"
 	"github.com/storageapi/storageapi/store"
 	"github.com/storageapi/storageapi/store/memory"
@@ -57,7 +58,7 @@ func TestHandlerErase(t *testing.T) {
 				api.ServeHTTP(w, r)
 				return w.Code
 			}
-			for range 2 { // an erased account is as one that never was
+			for round := range 2 { // an erased account is as one that never was
 				_, token, err := api.Keys.Create(t.Context(), "acct", apikeys.CreateParams{Name: "k", Scopes: scopes.All()})
 				if err != nil {
 					t.Fatal(err)
@@ -76,13 +77,17 @@ func TestHandlerErase(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				if diff := cmp.Diff(store.Receipt{Keys: 1, Webhooks: 1, Events: 1, Deliveries: 1}, erased); diff != "" {
+				if diff := cmp.Diff(store.Receipt{Keys: 1, Webhooks: 1, Events: 1, Deliveries: 1, Notices: 2 + round}, erased); diff != "" {
 					t.Errorf("receipt (-want +got):\n%s", diff)
 				}
 				<-ended
 				if status := request(token); status != http.StatusUnauthorized {
 					t.Errorf("status %d after Erase, want 401", status)
 				}
+			}
+			audit, err := api.Notices.List(t.Context(), "acct", notices.Query{Limit: 9})
+			if err != nil || len(audit.Notices) != 1 || audit.Notices[0].Action != notices.AccountErased {
+				t.Errorf("after Erase the audit trail is %+v, %v, want AccountErased alone", audit, err)
 			}
 			if _, err := api.Erase(t.Context(), ""); err == nil {
 				t.Error("Erase of no account: no error")

@@ -18,7 +18,7 @@ const module = "github.com/storageapi/storageapi"
 // importRules says which packages of this module, and of other modules, each
 // package may import, tests apart. The standard library is free to all.
 var importRules = map[string][]string{
-	".":        {"notices", "apikeys", "auth", "scopes", "signing", "store", "webhooks", "internal/httpapi", "store/bolt"},
+	".":        {"notices", "apikeys", "auth", "scopes", "signing", "store", "webhooks", "internal/httpapi", "store/bolt", "internal/id", "store/transfer"},
 	"scopes":   {},
 	"signing":  {},
 	"notices":  {},

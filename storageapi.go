@@ -94,6 +94,7 @@ import (
 	"github.com/storageapi/storageapi/apikeys"
 	"github.com/storageapi/storageapi/auth"
 	"github.com/storageapi/storageapi/internal/httpapi"
+	"github.com/storageapi/storageapi/internal/id"
 	"github.com/storageapi/storageapi/notices"
 	"github.com/storageapi/storageapi/scopes"
 	"github.com/storageapi/storageapi/signing"
@@ -191,8 +192,10 @@ type Handler struct {
 	api       http.Handler
 	attribute func(*http.Request, notices.Actor) context.Context
 	store     store.Store
-	document  []byte    // see [Handler.OpenAPI]
-	ownsStore io.Closer // nil if the store is the host's
+	notify    bool         // Config.Notify is set
+	ids       id.Generator // of notices
+	document  []byte       // see [Handler.OpenAPI]
+	ownsStore io.Closer    // nil if the store is the host's
 
 	closeOnce func() error
 	closing   context.Context // done once Close has begun
@@ -299,7 +302,7 @@ func newHandler(config Config, ownsStore io.Closer) (*Handler, error) {
 	if err != nil {
 		return nil, fmt.Errorf("storageapi: %w", err)
 	}
-	h := &Handler{Keys: keys, Webhooks: hooks, Notices: audit, attribute: config.attribute, Auth: authenticator, api: api, store: config.Store, document: newHostDocument(&config, prefix), ownsStore: ownsStore}
+	h := &Handler{Keys: keys, Webhooks: hooks, Notices: audit, attribute: config.attribute, Auth: authenticator, api: api, store: config.Store, notify: config.Notify != nil, document: newHostDocument(&config, prefix), ownsStore: ownsStore}
 	h.closing, h.endRuns = context.WithCancel(context.Background())
 	h.closeOnce = sync.OnceValue(h.close)
 	return h, nil

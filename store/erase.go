@@ -32,6 +32,7 @@ type Receipt struct {
 	Alerts          int // what is remembered of reports, one for each metric
 	DedupKeys       int // of alerts that were published
 	IdempotencyKeys int // of creations
+	Notices         int // what was told, or waits to be told, of the account
 }
 
 // IsZero reports whether nothing was removed.

@@ -36,6 +36,10 @@ var ErrCreatedThenDeleted = errors.New("webhook that this request created was de
 // not done yet.
 var ErrRecovering = errors.New("a recovery of the webhook is under way")
 
+// ErrBodyGone is returned by [WebhookService.Body] where the event is known and its body is not
+// kept any more.
+var ErrBodyGone = errors.New("the body of the event is not kept any more")
+
 // ErrHeld is returned by [WebhookService.SendTest] where the webhook is on hold, see
 // [Webhook.Held]: nothing is sent to it before it is released.
 var ErrHeld = errors.New("webhook is on hold")

@@ -187,3 +187,49 @@ func namesOf(states []DeliveryState) []string {
 	}
 	return names
 }
+
+// Body returns the body of the account's event, to the byte: what was signed and is sent to receivers.
+// [ErrNotFound] if there is no such event; [ErrBodyGone] if it is not kept any more, see
+// [Retention.Payloads], or was not since no webhook was to get it.
+func (s *WebhookService) Body(ctx context.Context, account, eventID string) ([]byte, error) {
+	event, err := s.Event(ctx, account, eventID)
+	if err == nil && event.Body == nil {
+		err = fmt.Errorf("get body of event: %w", ErrBodyGone)
+	}
+	return event.Body, err
+}
+
+// Event returns the account's event of that id, whose Body is nil where Body returns
+// [ErrBodyGone]; or [ErrNotFound].
+func (s *WebhookService) Event(ctx context.Context, account, eventID string) (EncodedEvent, error) {
+	if !validEventID(eventID) {
+		return EncodedEvent{}, fmt.Errorf("get event: %w", ErrNotFound)
+	}
+	event, err := s.store.EventByID(ctx, account, eventID)
+	if err != nil {
+		return EncodedEvent{}, fmt.Errorf("get event: %w", err)
+	}
+	return event, nil
+}
+
+// Events returns a part of the account's events, newest first or oldest first, whatever
+// became of them: what was published while nobody listened is there, too, as long as it is kept.
+func (s *WebhookService) Events(ctx context.Context, account string, query EventQuery) (EventPage, error) {
+	if query.Limit < 1 {
+		return EventPage{}, invalid("limit", "must be at least 1")
+	}
+	page, err := s.store.ListEvents(ctx, account, query)
+	if err != nil {
+		return EventPage{}, fmt.Errorf("list events: %w", err)
+	}
+	return page, nil
+}
+
+// BodyKeptUntil returns until when the body of an event is kept at least that was published then, or the
+// zero time if for ever.
+func (s *WebhookService) BodyKeptUntil(published time.Time) time.Time {
+	if s.dispatcher.config.Retention.Payloads < 0 {
+		return time.Time{}
+	}
+	return published.Add(s.dispatcher.config.Retention.Payloads)
+}

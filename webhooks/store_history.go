@@ -22,6 +22,16 @@ type History interface {
 	// if it has a Next: finding those that failed takes about as long however many have not.
 	ListDeliveries(ctx context.Context, account, webhookID string, query DeliveryQuery) (DeliveryPage, error)
 
+	// EventByID returns an event with its body, which is nil if it was purged, or if the
+	// event was for no webhook and the store kept none. ErrNotFound if the account has no event of that id.
+	EventByID(ctx context.Context, account, eventID string) (EncodedEvent, error)
+
+	// ListEvents returns a part of the account's events, in the order in which they were
+	// stored or, unless query.OldestFirst is set, in its reverse. Those are listed of which
+	// anything is kept, whatever became of their deliveries. A query whose After is not
+	// from a page of the account and of that order returns any page.
+	ListEvents(ctx context.Context, account string, query EventQuery) (EventPage, error)
+
 	// Redeliver makes a settled delivery pending and due now, and its retries begin from
 	// the first; a pending one becomes due now, and its retries go on. In both cases it is
 	// claimed before all else of the webhook, at least until a restart, as one that was

@@ -61,7 +61,7 @@ type erasure struct {
 
 // counts are the numbers of a receipt, in the order of the record.
 func counted(r *store.Receipt) []*int {
-	return []*int{&r.Keys, &r.Webhooks, &r.Events, &r.Deliveries, &r.Recoveries, &r.Alerts, &r.DedupKeys, &r.IdempotencyKeys}
+	return []*int{&r.Keys, &r.Webhooks, &r.Events, &r.Deliveries, &r.Recoveries, &r.Alerts, &r.DedupKeys, &r.IdempotencyKeys, &r.Notices}
 }
 
 // readErasure returns the erasure of the account, and whether it has begun.
@@ -109,6 +109,7 @@ var eraseStages = []eraseStage{
 	{findRows(bucketRequestTimes, ofRequestTime), eraseRows(bucketRequestTimes, ofRequestTime, nil)},
 	{findPrefixed(bucketRequests, keyRequest), eraseRequests(keyRequest)},
 	{findPrefixed(bucketRequests, webhookRequest), eraseRequests(webhookRequest)},
+	{findPrefixed(bucketNotices, ""), (*Store).eraseNotices},
 	{findPrefixed(bucketWebhooks, ""), (*Store).eraseWebhooks},
 	{findPrefixed(bucketKeyIDs, ""), (*Store).eraseKeys},
 }
@@ -283,6 +284,32 @@ func eraseRequests(kind string) func(*Store, *batch, *erasure, int) ([]byte, err
 		e.erased.IdempotencyKeys += len(keys)
 		return nil, b.DeleteAll(bucketRequests, keys)
 	}
+}
+
+// eraseNotices removes notices. Their numbers are not given again.
+func (s *Store) eraseNotices(b *batch, e *erasure, limit int) ([]byte, error) {
+	order := b.tx.Bucket(bucketNoticeOrder)
+	if err := order.SetSequence(lastNotice(b.tx)); err != nil {
+		return nil, err
+	}
+	rows := e.prefixed(b, bucketNotices, "", limit)
+	e.erased.Notices += len(rows)
+	for _, row := range rows {
+		account, id := record.CutPrefixed(row)
+		_, number, err := record.DecodeNotice(account, id, b.Get(bucketNotices, row))
+		for _, bucket := range [][]byte{bucketNoticeOrder, bucketNoticesPending} {
+			if err != nil {
+				break // purging finds the others
+			}
+			if err := b.Delete(bucket, record.NumberKey(number)); err != nil {
+				return nil, err
+			}
+		}
+		if err := b.Delete(bucketNotices, row); err != nil {
+			return nil, err
+		}
+	}
+	return nil, nil
 }
 
 func (s *Store) eraseWebhooks(b *batch, e *erasure, limit int) ([]byte, error) {

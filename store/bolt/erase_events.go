@@ -46,7 +46,7 @@ type eventEraser struct {
 	store *Store
 	e     *erasure
 	ids   []record.IDEntry    // of the events
-	index map[string]bool     // keys of rows of bucketRuns and bucketFailed
+	index map[string]bool     // rows to delete: r, f or e for bucketRuns, bucketFailed or bucketEventRuns, and the key
 	gone  map[uint64]struct{} // numbers of the events and their deliveries
 }
 
@@ -74,11 +74,8 @@ func (s *Store) eraseEvents(b *batch, e *erasure, limit int) (next []byte, err e
 		}
 	}
 	for key := range x.index {
-		bucket, row := bucketRuns, []byte(key[1:])
-		if key[0] == 'f' {
-			bucket = bucketFailed
-		}
-		if err := b.Delete(bucket, row); err != nil {
+		bucket := map[byte][]byte{'r': bucketRuns, 'f': bucketFailed, 'e': bucketEventRuns}[key[0]]
+		if err := b.Delete(bucket, []byte(key[1:])); err != nil {
 			return nil, err
 		}
 	}
@@ -109,6 +106,7 @@ func (x *eventEraser) segment(found *record.Segment) error {
 		drop[i] = true
 		n := segment.Number(i)
 		x.gone[n] = struct{}{}
+		x.index["e"+string(eventRunKey(n/runSize*runSize, event.Account, event.Type))] = true
 		x.ids = append(x.ids, record.IDEntry{Key: x.store.ids.secret.keyOf(event.Account, event.ID), Number: n})
 		x.e.erased.Events++
 		for number, webhook := range segment.Recipients(i) {

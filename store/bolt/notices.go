@@ -31,11 +31,10 @@ func (b *batch) addNotice(n notices.Notice) (added bool, err error) {
 	if b.Get(bucketNotices, row) != nil {
 		return false, nil
 	}
-	last, _ := lastOf(b.tx.Bucket(bucketNoticeOrder).Cursor())
-	number := uint64(1)
-	if len(last) == 8 {
-		number = binary.BigEndian.Uint64(last) + 1
+	if b.isErasing(n.Account) {
+		return false, nil // it would go, too
 	}
+	number := lastNotice(b.tx) + 1
 	if err := b.Put(bucketNotices, row, record.EncodeNotice(&n, number)); err != nil {
 		return false, err
 	}
@@ -46,6 +45,15 @@ func (b *batch) addNotice(n notices.Notice) (added bool, err error) {
 		err = b.Append(bucketNoticesPending, record.NumberKey(number), row)
 	}
 	return true, err
+}
+
+// lastNotice returns the number that was given last.
+func lastNotice(tx *bbolt.Tx) uint64 {
+	order := tx.Bucket(bucketNoticeOrder)
+	if last, _ := lastOf(order.Cursor()); len(last) == 8 {
+		return max(binary.BigEndian.Uint64(last), order.Sequence())
+	}
+	return order.Sequence()
 }
 
 // AddNotices implements [notices.Store].
@@ -76,6 +84,9 @@ func (s *Store) ListNotices(ctx context.Context, account string, query notices.Q
 		return page, err
 	}
 	defer s.done(tx, &err)
+	if s.erasing.has(account) {
+		return page, nil
+	}
 	looked, last := 0, ""
 	descend(tx.Bucket(bucketNotices), record.Prefixed(account, ""), query.After, func(id, value []byte) bool {
 		if len(page.Notices) == query.Limit || looked == noticesLookedAt {

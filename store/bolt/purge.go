@@ -54,8 +54,10 @@ func (s *Store) purge(b *batch, purge *webhooks.Purge, reserved map[uint64]uint6
 	if err := b.Flush(); err != nil {
 		return false, err
 	}
-	if indexed, err := indexRun(b); indexed || err != nil {
-		return true, err
+	for _, index := range []func(*batch) (bool, error){indexRun, indexEvents} {
+		if indexed, err := index(b); indexed || err != nil {
+			return true, err
+		}
 	}
 	payloads, attempts, ids := firstSince(b.tx, purge.Payloads), firstSince(b.tx, purge.Attempts), firstSince(b.tx, purge.EventIDs)
 	b.AfterCommit(func() { s.published.forget(payloads) })
@@ -78,6 +80,10 @@ func (s *Store) purge(b *batch, purge *webhooks.Purge, reserved map[uint64]uint6
 		func() error { return purgeEventIDs(b, ids) },
 		func() error {
 			return deleteBefore(b, bucketEvents, min(attempts, metaNumber(b.tx, keyIDsGone), firstPending(b)), &left)
+		},
+		func() error {
+			first, _ := bounds(b.tx)
+			return deleteBefore(b, bucketEventRuns, max(first, runSize)-runSize, &left)
 		},
 		func() error { return s.sweepIDs(b, &left) },
 		func() error { return purgeRecoveries(b, purge.Attempts) },

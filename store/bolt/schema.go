@@ -63,6 +63,7 @@ var (
 	bucketDueAlerts = []byte("due_alerts") // the same, of those that are due → nothing
 	bucketDedupKeys = []byte("notices")    // until (8 bytes), prefixed account, key → nothing
 
+	bucketEventRuns      = []byte("event_runs")    // first number of a run, prefixed account, type → numbers of its events in that run
 	bucketErasures       = []byte("erasures")      // account that is being erased → erasure record
 	bucketNotices        = []byte("audit")         // prefixed account, id → notice record
 	bucketNoticeOrder    = []byte("audit_order")   // number of a notice → when it was stored, and its key in bucketNotices
@@ -70,13 +71,14 @@ var (
 
 	bucketSpare = []byte("spare") // number, pages → a bucket with one value, see [spare]; made when it is needed
 
-	keySeal    = []byte("seal") // in meta: a secret sealed as all those of the webhooks are; none in a file never sealed
-	keySchema  = []byte("schema")
-	keyUpgrade = []byte("upgrade")          // in meta: the row to go on with, while the file is upgraded to the schema that it has
-	keyClock   = []byte("clock")            // in meta: clock record
-	keyCursors = []byte("cursors")          // in meta: the key that hides the numbers of deliveries
-	keyRuns    = []byte("runs")             // in meta: the first number that no run is made of yet
-	keyIDsGone = []byte("event_ids_purged") // in meta: the first number whose event id is not purged
+	keySeal      = []byte("seal") // in meta: a secret sealed as all those of the webhooks are; none in a file never sealed
+	keySchema    = []byte("schema")
+	keyUpgrade   = []byte("upgrade")          // in meta: the row to go on with, while the file is upgraded to the schema that it has
+	keyClock     = []byte("clock")            // in meta: clock record
+	keyCursors   = []byte("cursors")          // in meta: the key that hides the numbers of deliveries
+	keyRuns      = []byte("runs")             // in meta: the first number that no run is made of yet
+	keyEventRuns = []byte("event_runs")       // in meta: the first number that bucketEventRuns has nothing of yet
+	keyIDsGone   = []byte("event_ids_purged") // in meta: the first number whose event id is not purged
 
 	keyIDSecret   = []byte("event_ids_secret")  // in meta: see [idSecret]
 	keyIDsMerged  = []byte("event_ids_merged")  // in meta: the first number whose event id may not be in bucketEventIDs yet
@@ -93,7 +95,7 @@ var buckets = [][]byte{
 	bucketMeta, bucketKeys, bucketKeyIDs, bucketKeyUses, bucketExpiry, bucketWebhooks, bucketWebhookIDs, bucketFailing, bucketHeld, bucketOff,
 	bucketEventIDs, bucketEvents, bucketFresh, bucketSkipped, bucketPending, bucketRuns, bucketFailed, bucketFirstAttempts, bucketLastAttempts, bucketAttempts,
 	bucketRecoveries, bucketOpenRecoveries, bucketRequests, bucketRequestTimes, bucketAlerts, bucketDueAlerts, bucketDedupKeys,
-	bucketErasures,
+	bucketEventRuns, bucketErasures,
 	bucketNotices, bucketNoticeOrder, bucketNoticesPending,
 }
 

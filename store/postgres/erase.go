@@ -36,19 +36,19 @@ func (s *Store) checkOpen(ctx context.Context, tx pgx.Tx, account string) error 
 
 // receiptCounts are the numbers of a receipt, in the order of the column counts.
 func receiptCounts(r *store.Receipt) []*int {
-	return []*int{&r.Keys, &r.Webhooks, &r.Events, &r.Deliveries, &r.Recoveries, &r.Alerts, &r.DedupKeys, &r.IdempotencyKeys}
+	return []*int{&r.Keys, &r.Webhooks, &r.Events, &r.Deliveries, &r.Recoveries, &r.Alerts, &r.DedupKeys, &r.IdempotencyKeys, &r.Notices}
 }
 
 const (
-	// eraseEvents removes $2 events of the account $1, with their deliveries: those that it
-	// knows by id, and those that its webhooks, all of which are past ones, got. Those without an
+	// eraseEvents removes $2 events of the account $1, with their deliveries: those that it has
+	// still, and those that its webhooks, all of which are past ones, got. Those without an
 	// id were deleted by the erasure; what was pending for the others does not count.
 	eraseEvents = `
 		with hooks as materialized (
 			select no from storageapi.past_webhooks where account = $1
 		), old as materialized (
 			select event from (
-				(select event from storageapi.events where account = $1 and known limit $2)
+				(select event from storageapi.events where account = $1 limit $2)
 				union (select a.event from hooks cross join lateral (select event from storageapi.attempts where webhook = hooks.no limit $2) a limit $2)
 				union (select q.event from hooks cross join lateral (select event from storageapi.queue where webhook = hooks.no limit $2) q limit $2)
 			) found limit $2
@@ -176,11 +176,10 @@ func (s *Store) eraseStep(ctx context.Context, tx pgx.Tx, account string, limit 
 	if events+rows > 0 {
 		return true, nil
 	}
-	var told int // no receipt counts notices
 	for _, rest := range []struct {
 		sql   string
 		count *int
-	}{{eraseDedupKeys, &erased.DedupKeys}, {eraseRequests, &erased.IdempotencyKeys}, {eraseNotices, &told}} {
+	}{{eraseDedupKeys, &erased.DedupKeys}, {eraseRequests, &erased.IdempotencyKeys}, {eraseNotices, &erased.Notices}} {
 		var gone int
 		if err := tx.QueryRow(ctx, s.sql(rest.sql), account, limit).Scan(&gone); err != nil {
 			return false, err

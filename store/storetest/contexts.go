@@ -71,6 +71,8 @@ func everyMethod(ctx context.Context, s store.Store, task webhooks.Task) iter.Se
 				return err
 			}},
 			{"EventDeliveries", func() error { _, err := s.EventDeliveries(ctx, "acct", "owed"); return err }},
+			{"EventByID", func() error { _, err := s.EventByID(ctx, "acct", "owed"); return err }},
+			{"ListEvents", func() error { _, err := s.ListEvents(ctx, "acct", webhooks.EventQuery{Limit: 9}); return err }},
 			{"ListDeliveries", func() error {
 				_, err := s.ListDeliveries(ctx, "acct", "webhook", webhooks.DeliveryQuery{Limit: 9})
 				return err

@@ -58,6 +58,13 @@ func (t *tester) fillAccount(account string) webhooks.Task {
 	}
 	t.settle(settlement(claim("gone"), webhooks.Deliver))
 	t.must(t.store.DeleteWebhook(t.Context(), account, id("gone"), nil, notices.Notice{}))
+	if keepsNotices(t.store) {
+		added, err := t.store.AddNotices(t.Context(), []notices.Notice{
+			{ID: id("ntc_a"), Account: account, Action: notices.KeyCreated, Pending: true}, {ID: id("ntc_b"), Account: account, Action: notices.KeyDeleted},
+		})
+		t.must(err)
+		wantSame(t, "notices", added, 2)
+	}
 	t.createRecoveries(newRecovery(account, id("on"), id("recovery"), webhooks.Dead))
 	t.updateAlert(account, webhooks.MetricBalance, keepState("state"))
 	t.updateAlert(account, "metric", func(step *webhooks.AlertStep) error { step.State, step.Deferrable = []byte("later"), true; return nil })
@@ -67,8 +74,14 @@ func (t *tester) fillAccount(account string) webhooks.Task {
 	return leased
 }
 
-// filled is what fillAccount fills an account with.
-var filled = store.Receipt{Keys: 2, Webhooks: 2, Events: 6, Deliveries: 11, Recoveries: 1, Alerts: 2, DedupKeys: 2, IdempotencyKeys: 2}
+// filled returns what fillAccount fills an account with.
+func (t *tester) filled() store.Receipt {
+	all := store.Receipt{Keys: 2, Webhooks: 2, Events: 6, Deliveries: 11, Recoveries: 1, Alerts: 2, DedupKeys: 2, IdempotencyKeys: 2}
+	if keepsNotices(t.store) {
+		all.Notices = 2
+	}
+	return all
+}
 
 // wantNothing checks that no method finds anything that fillAccount gave the account.
 func (t *tester) wantNothing(account string) {
@@ -99,6 +112,21 @@ func (t *tester) wantNothing(account string) {
 		t.wantError("DeleteKey", t.store.DeleteKey(ctx, account, id(name), nil, notices.Notice{}), apikeys.ErrNotFound)
 		t.must(t.store.RecordKeyUse(ctx, []apikeys.KeyUse{{Account: account, ID: id(name), At: some}}))
 	}
+	if keepsNotices(t.store) {
+		page, err := t.store.ListNotices(ctx, account, notices.Query{Limit: 9})
+		t.must(err)
+		wantSame(t, "ListNotices", page, notices.Page{})
+		pending, err := t.store.PendingNotices(ctx, 0, 99)
+		t.must(err)
+		for _, n := range pending {
+			if n.Notice.Account == account {
+				t.Errorf("PendingNotices has %s", n.Notice.ID)
+			}
+		}
+	}
+	events, err := t.store.ListEvents(ctx, account, webhooks.EventQuery{Limit: 9})
+	t.must(err)
+	wantSame(t, "ListEvents", events, webhooks.EventPage{})
 	for _, name := range []string{"on", "off", "gone"} {
 		_, err := t.store.WebhookByID(ctx, account, id(name))
 		t.wantError("WebhookByID", err, webhooks.ErrNotFound)
@@ -116,6 +144,8 @@ func (t *tester) wantNothing(account string) {
 	for _, event := range []string{id("nobody's"), numbered(account, 0), numbered(account, 1), numbered(account, 2), id("once"), id("fresh")} {
 		_, err := t.store.EventDeliveries(ctx, account, event)
 		t.wantError("EventDeliveries of "+event, err, webhooks.ErrNotFound)
+		_, err = t.store.EventByID(ctx, account, event)
+		t.wantError("EventByID of "+event, err, webhooks.ErrNotFound)
 		t.wantError("Redeliver", t.store.Redeliver(ctx, account, id("on"), event, notices.Notice{}), webhooks.ErrNotFound)
 	}
 	_, err = t.store.RecoveryByID(ctx, account, id("recovery"))
@@ -141,7 +171,7 @@ func erasing(run runner) {
 		leased, others := t.fillAccount("acct"), t.fillAccount("acct2")
 		t.advance(99)
 		want := t.settledOf("acct2")
-		wantSame(t, "the receipt", t.erase("acct"), filled)
+		wantSame(t, "the receipt", t.erase("acct"), t.filled())
 		t.wantNothing("acct")
 		t.wantStale(settlement(leased, webhooks.Deliver))
 		wantSame(t, "what another account has", t.settledOf("acct2"), want)
@@ -152,7 +182,7 @@ func erasing(run runner) {
 		}
 		t.settle(settlement(others, webhooks.Deliver))
 		wantSame(t, "the receipt of nothing", t.erase("acct"), store.Receipt{})
-		wantSame(t, "the other's receipt", t.erase("acct2"), filled)
+		wantSame(t, "the other's receipt", t.erase("acct2"), t.filled())
 		t.wantNothing("acct2")
 		backlog, err := t.store.Backlog(t.Context(), "")
 		t.must(err)
@@ -162,7 +192,7 @@ func erasing(run runner) {
 	run("an erased account is as one that never was", func(t *tester) {
 		for range 2 {
 			t.fillAccount("acct")
-			wantSame(t, "the receipt", t.erase("acct"), filled)
+			wantSame(t, "the receipt", t.erase("acct"), t.filled())
 			t.wantNothing("acct")
 		}
 		t.fillAccount("acct")

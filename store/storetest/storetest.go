@@ -94,6 +94,8 @@ func Run(t *testing.T, open func(t *testing.T) store.Store) {
 		{"Held", held},
 		{"Off", off},
 		{"EventDeliveries", eventDeliveries},
+		{"EventByID", eventByID},
+		{"ListEvents", listEvents},
 		{"ListDeliveries", listDeliveries},
 		{"Pages", deliveryPages},
 		{"Failed", failedDeliveries},

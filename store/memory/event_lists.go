@@ -1,0 +1,58 @@
+package memory
+
+import (
+	"context"
+	"slices"
+
+	"github.com/storageapi/storageapi/webhooks"
+)
+
+// EventByID implements [webhooks.Store].
+func (s *Store) EventByID(ctx context.Context, account, eventID string) (webhooks.EncodedEvent, error) {
+	if err := s.begin(ctx); err != nil {
+		return webhooks.EncodedEvent{}, err
+	}
+	defer s.mu.Unlock()
+	e := s.events[ref{account, eventID}]
+	if e == nil {
+		return webhooks.EncodedEvent{}, webhooks.ErrNotFound
+	}
+	return e.EncodedEvent, nil
+}
+
+// ListEvents implements [webhooks.Store]. It looks through all events.
+func (s *Store) ListEvents(ctx context.Context, account string, query webhooks.EventQuery) (webhooks.EventPage, error) {
+	if err := s.begin(ctx); err != nil {
+		return webhooks.EventPage{}, err
+	}
+	defer s.mu.Unlock()
+	log := slices.Clone(s.log)
+	if query.After != "" {
+		after, _ := s.cursors.Decode(query.After)
+		if at := s.search(after); query.OldestFirst {
+			log = log[at:]
+		} else {
+			log = log[:at]
+		}
+	}
+	if !query.OldestFirst {
+		slices.Reverse(log)
+	}
+	var page webhooks.EventPage
+	var last uint64
+	for _, e := range log {
+		listed := webhooks.StoredEvent{ID: e.ID, Type: e.Type, Timestamp: e.Timestamp, PublishedAt: e.published, HasBody: !e.noBody}
+		if e.Account != account || !query.Matches(&listed) {
+			continue
+		}
+		if len(page.Events) == query.Limit {
+			if page.Next = s.cursors.Encode(last); query.OldestFirst {
+				page.Next = s.cursors.Encode(last + 1)
+			}
+			break
+		}
+		page.Events = append(page.Events, listed)
+		last = e.seq
+	}
+	return page, nil
+}

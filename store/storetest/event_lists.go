@@ -1,0 +1,148 @@
+package storetest
+
+import (
+	"slices"
+	"time"
+
+	"github.com/storageapi/storageapi/webhooks"
+)
+
+// eventByID tests EventByID.
+func eventByID(run runner) {
+	run("returns the event with its body, to the byte", func(t *tester) {
+		t.createWebhooks(newWebhook("acct", "webhook"))
+		event := newEvent("acct", "event")
+		event.Body = []byte("{\"n\": 9223372036854775807,\t\"é\":\"\u2028\"}\n")
+		t.enqueue(event, 1)
+		got, err := t.store.EventByID(t.Context(), "acct", "event")
+		t.must(err)
+		wantSame(t, "EventByID", got, event)
+	})
+
+	run("ErrNotFound of no event, or another account's", func(t *tester) {
+		t.enqueue(newEvent("acct", "event"), 0)
+		for account, id := range map[string]string{"acct": "another", "other": "event"} {
+			_, err := t.store.EventByID(t.Context(), account, id)
+			t.wantError("EventByID", err, webhooks.ErrNotFound)
+		}
+	})
+
+	run("without a body once that is purged", func(t *tester) {
+		t.createWebhooks(newWebhook("acct", "webhook"))
+		t.settleEvent(newEvent("acct", "event"), 1, webhooks.Deliver)
+		border := t.border()
+		t.purge(webhooks.Purge{Payloads: border, Limit: 9})
+		want := newEvent("acct", "event")
+		want.Body = nil
+		got, err := t.store.EventByID(t.Context(), "acct", "event")
+		t.must(err)
+		if got.Body != nil {
+			t.Errorf("Body = %q, want nil", got.Body)
+		}
+		wantSame(t, "EventByID", got, want)
+		page, err := t.store.ListEvents(t.Context(), "acct", webhooks.EventQuery{Limit: 9})
+		t.must(err)
+		if len(page.Events) != 1 || page.Events[0].HasBody {
+			t.Errorf("ListEvents = %+v, want one without a body", page)
+		}
+	})
+}
+
+// events returns the ids of the events of an account that a query finds, page by page.
+func (t *tester) events(account string, query webhooks.EventQuery) (ids []string) {
+	t.Helper()
+	for pages := 0; ; pages++ {
+		page, err := t.store.ListEvents(t.Context(), account, query)
+		t.must(err)
+		if len(page.Events) > query.Limit {
+			t.Fatalf("a page has %d events, want %d at most", len(page.Events), query.Limit)
+		}
+		for _, e := range page.Events {
+			ids = append(ids, e.ID)
+		}
+		if page.Next == "" {
+			return ids
+		}
+		if query.After = page.Next; pages > 1000 {
+			t.Fatal("the list does not end")
+		}
+	}
+}
+
+// listEvents tests ListEvents.
+func listEvents(run runner) {
+	run("lists the account's events, newest first or oldest first, in pages", func(t *tester) {
+		t.createWebhooks(newWebhook("acct", "webhook"))
+		var want []string
+		for i := range 25 {
+			event := newEvent("acct", numbered("event", 100-i)) // not in the order of ids
+			deliveries := 1
+			if i%3 == 0 {
+				event.Type, deliveries = "unheard", 0
+			}
+			t.enqueue(event, deliveries)
+			t.enqueue(newEvent("other", event.ID), 0)
+			want = append(want, event.ID)
+		}
+		for _, limit := range []int{1, 4, 5, 25, 26, 1000} {
+			wantSame(t, "oldest first", t.events("acct", webhooks.EventQuery{Limit: limit, OldestFirst: true}), want)
+			newest := slices.Clone(want)
+			slices.Reverse(newest)
+			wantSame(t, "newest first", t.events("acct", webhooks.EventQuery{Limit: limit}), newest)
+		}
+		wantSame(t, "events of nobody", t.events("nobody", webhooks.EventQuery{Limit: 9}), nil)
+		page, err := t.store.ListEvents(t.Context(), "acct", webhooks.EventQuery{Limit: 2, OldestFirst: true})
+		t.must(err)
+		for i := range page.Events {
+			page.Events[i].PublishedAt = time.Time{}
+		}
+		wantSame(t, "the second", page.Events[1], webhooks.StoredEvent{ID: want[1], Type: webhooks.TypeBalanceLow, Timestamp: some, HasBody: true})
+	})
+
+	run("of some types only", func(t *tester) {
+		for i, of := range []webhooks.EventType{"a", "b", "c", "a", "c", "b", "a"} {
+			event := newEvent("acct", numbered("event", i))
+			event.Type = of
+			t.enqueue(event, 0)
+		}
+		for _, test := range []struct {
+			types []webhooks.EventType
+			want  []string
+		}{
+			{[]webhooks.EventType{"a"}, []string{numbered("event", 0), numbered("event", 3), numbered("event", 6)}},
+			{[]webhooks.EventType{"c", "b", "c"}, []string{numbered("event", 1), numbered("event", 2), numbered("event", 4), numbered("event", 5)}},
+			{[]webhooks.EventType{"d"}, nil},
+		} {
+			for _, limit := range []int{1, 2, 9} {
+				wantSame(t, "events", t.events("acct", webhooks.EventQuery{Types: test.types, Limit: limit, OldestFirst: true}), test.want)
+			}
+		}
+	})
+
+	run("published from a time on, and before another", func(t *tester) {
+		t.enqueue(newEvent("acct", "first"), 0)
+		from := t.border()
+		t.enqueue(newEvent("acct", "second"), 0)
+		to := t.border()
+		t.enqueue(newEvent("acct", "third"), 0)
+		for _, test := range []struct {
+			from, to time.Time
+			want     []string
+		}{
+			{from, to, []string{"second"}}, {from, time.Time{}, []string{"second", "third"}},
+			{time.Time{}, to, []string{"first", "second"}}, {to, from, nil},
+		} {
+			wantSame(t, "events", t.events("acct", webhooks.EventQuery{From: test.from, To: test.to, Limit: 9, OldestFirst: true}), test.want)
+		}
+	})
+
+	run("an After of something else returns any page", func(t *tester) {
+		t.enqueue(newEvent("acct", "event"), 0)
+		for _, after := range []string{"-", "0", "18446744073709551615", "9223372036854775807"} {
+			for _, oldest := range []bool{false, true} {
+				_, err := t.store.ListEvents(t.Context(), "acct", webhooks.EventQuery{After: after, Limit: 9, OldestFirst: oldest})
+				t.must(err)
+			}
+		}
+	})
+}
