@@ -13,6 +13,7 @@ import (
 	"hash/fnv"
 	"io"
 	"os"
+	"sort"
 )
 
 // ErrUnreadable is returned by [Open] for a file that has no meta page of bbolt's that can be
@@ -26,7 +27,8 @@ type File struct {
 	pageSize int
 	root     uint64
 	metas    int               // that can be read
-	cache    map[uint64][]byte // pages with branches
+	cache    map[uint64]*page  // for what is looked up
+	buckets  map[string][]byte // the headers of those that were found
 }
 
 // The layout of bbolt's pages, in the byte order of the machine, which is little-endian on all
@@ -66,7 +68,7 @@ func Open(path string) (*File, error) {
 
 // New reads a file. The second meta page is where the first one, or else some page size, says.
 func New(file io.ReaderAt) (*File, error) {
-	f := &File{file: file, cache: make(map[uint64][]byte)}
+	f := &File{file: file, cache: make(map[uint64]*page), buckets: make(map[string][]byte)}
 	var newest uint64
 	found := false
 	offsets := []int64{0}
@@ -117,23 +119,30 @@ func (f *File) Close() error {
 // whether something could not be read on the way: then there may have been more keys. Of a
 // bucket that is not there it reports true.
 func (f *File) Scan(bucket, from []byte, visit func(k, value []byte) bool) (damaged bool) {
-	s := scanner{file: f}
-	var header []byte
-	s.at(f.root, bucket, 0, func(k, value []byte, flags uint32) bool {
-		if bytes.Equal(k, bucket) && flags&bucketLeaf != 0 && len(value) >= 16 {
-			header = value
-		}
-		return false
-	})
+	header := f.buckets[string(bucket)]
 	if header == nil {
-		return true
+		s := scanner{file: f}
+		s.at(f.root, bucket, 0, func(k, value []byte, flags uint32) bool {
+			if bytes.Equal(k, bucket) && flags&bucketLeaf != 0 && len(value) >= 16 {
+				header = value
+			}
+			return false
+		})
+		if header == nil {
+			return true
+		}
+		f.buckets[string(bucket)] = header
 	}
-	s = scanner{file: f}
+	s := scanner{file: f}
 	each := func(k, value []byte, _ uint32) bool { return visit(k, value) }
 	if root := order.Uint64(header); root != 0 {
 		s.at(root, from, 0, each)
 	} else {
-		s.page(header[16:], from, maxDepth, each) // within the bucket's own element
+		if p := parse(header[16:]); p != nil && p.leaf { // within the bucket's own element
+			s.leaf(p, from, each)
+		} else {
+			s.damaged = true
+		}
 	}
 	return s.damaged
 }
@@ -174,63 +183,99 @@ type scanner struct {
 
 type visitor func(k, value []byte, flags uint32) bool
 
+// A page is one with those that it overflows into.
+type page struct {
+	data    []byte
+	leaf    bool
+	count   int
+	ascends bool // its keys do, so that one may be searched for
+}
+
+// parse returns what is in a page, or nil.
+func parse(data []byte) *page {
+	if len(data) < headerSize {
+		return nil
+	}
+	flags := order.Uint16(data[8:])
+	p := &page{data: data, leaf: flags == leafFlag, count: int(order.Uint16(data[10:])), ascends: true}
+	if headerSize+p.count*elementSize > len(data) || !p.leaf && flags != branchFlag {
+		return nil
+	}
+	var last []byte
+	for i := range p.count {
+		key, ok := p.key(i)
+		p.ascends = p.ascends && ok && (i == 0 || bytes.Compare(last, key) < 0)
+		last = key
+	}
+	return p
+}
+
+// key returns the key of an element.
+func (p *page) key(i int) (key []byte, ok bool) {
+	at, pos, size := headerSize+i*elementSize, 0, 4
+	if p.leaf {
+		pos, size = 4, 8
+	}
+	start := uint64(at) + uint64(order.Uint32(p.data[at+pos:]))
+	end := start + uint64(order.Uint32(p.data[at+size:]))
+	if end > uint64(len(p.data)) {
+		return nil, false
+	}
+	return p.data[start:end], true
+}
+
+// first returns the first element with a key that is not before from, as far as the page
+// can be searched.
+func (p *page) first(from []byte) int {
+	if !p.ascends {
+		return 0
+	}
+	return sort.Search(p.count, func(i int) bool {
+		key, _ := p.key(i)
+		return bytes.Compare(key, from) >= 0
+	})
+}
+
 // at scans the page of that number, and those below it.
 func (s *scanner) at(id uint64, from []byte, depth int, visit visitor) {
-	page := s.file.read(id)
-	if page == nil || depth >= maxDepth || s.seen[id] {
+	p := s.file.read(id)
+	switch {
+	case p == nil || depth >= maxDepth || s.seen[id]:
 		s.damaged = true
-		return
-	}
-	if order.Uint16(page[8:]) == branchFlag {
+	case p.leaf:
+		s.leaf(p, from, visit)
+	default:
 		if s.seen == nil {
 			s.seen = make(map[uint64]bool)
 		}
 		s.seen[id] = true
-	}
-	s.page(page, from, depth, visit)
-}
-
-func (s *scanner) page(page, from []byte, depth int, visit visitor) {
-	if len(page) < headerSize {
-		s.damaged = true
-		return
-	}
-	count := int(order.Uint16(page[10:]))
-	switch flags := order.Uint16(page[8:]); {
-	case headerSize+count*elementSize > len(page):
-		s.damaged = true
-	case flags == leafFlag:
-		s.leaf(page, count, from, visit)
-	case flags == branchFlag && depth < maxDepth:
-		s.branch(page, count, from, depth, visit)
-	default:
-		s.damaged = true
+		s.branch(p, from, depth, visit)
 	}
 }
 
-func (s *scanner) branch(page []byte, count int, from []byte, depth int, visit visitor) {
-	for i := 0; i < count && !s.ended; i++ {
-		if i+1 < count { // the next one's first key is not after from: there is nothing here
-			if next, ok := elementKey(page, i+1, 0, 4); ok && bytes.Compare(next, from) <= 0 {
-				continue
-			}
-		}
-		at := headerSize + i*elementSize
-		if key, ok := elementKey(page, i, 0, 4); !ok || s.any && bytes.Compare(key, s.last) <= 0 {
+func (s *scanner) branch(p *page, from []byte, depth int, visit visitor) {
+	s.damaged = s.damaged || !p.ascends
+	i := p.first(from)
+	if key, ok := p.key(min(i, p.count-1)); i > 0 && (i == p.count || !ok || !bytes.Equal(key, from)) {
+		i-- // it may be in the page before
+	}
+	for ; i < p.count && !s.ended; i++ {
+		if key, ok := p.key(i); !ok || s.any && bytes.Compare(key, s.last) <= 0 {
 			s.damaged = true // pages that lead to each other, or in circles, do not ascend
 			continue
 		}
-		s.at(order.Uint64(page[at+8:]), from, depth+1, visit)
+		s.at(order.Uint64(p.data[headerSize+i*elementSize+8:]), from, depth+1, visit)
 	}
 }
 
-func (s *scanner) leaf(page []byte, count int, from []byte, visit visitor) {
-	for i := 0; i < count && !s.ended; i++ {
+func (s *scanner) leaf(p *page, from []byte, visit visitor) {
+	s.damaged = s.damaged || !p.ascends
+	for i := p.first(from); i < p.count && !s.ended; i++ {
 		at := headerSize + i*elementSize
-		key, ok := elementKey(page, i, 4, 8)
-		start := uint64(at) + uint64(order.Uint32(page[at+4:])) + uint64(order.Uint32(page[at+8:]))
-		end := start + uint64(order.Uint32(page[at+12:]))
-		if !ok || end > uint64(len(page)) || s.any && bytes.Compare(key, s.last) <= 0 {
+		key, ok := p.key(i)
+		start := uint64(at) + uint64(order.Uint32(p.data[at+4:])) + uint64(order.Uint32(p.data[at+8:]))
+		end := start + uint64(order.Uint32(p.data[at+12:]))
+		if !ok || end > uint64(len(p.data)) || s.any && bytes.Compare(key, s.last) <= 0 {
 			s.damaged = true
 			continue
 		}
@@ -238,50 +283,39 @@ func (s *scanner) leaf(page []byte, count int, from []byte, visit visitor) {
 			continue
 		}
 		s.last, s.any = bytes.Clone(key), true
-		s.ended = !visit(bytes.Clone(key), bytes.Clone(page[start:end]), order.Uint32(page[at:]))
+		s.ended = !visit(bytes.Clone(key), bytes.Clone(p.data[start:end]), order.Uint32(p.data[at:]))
 	}
 }
 
-// elementKey returns the key of an element, whose position and size stand where it is told.
-func elementKey(page []byte, i, pos, size int) (key []byte, ok bool) {
-	at := headerSize + i*elementSize
-	start := uint64(at) + uint64(order.Uint32(page[at+pos:]))
-	end := start + uint64(order.Uint32(page[at+size:]))
-	if start > end || end > uint64(len(page)) {
-		return nil, false
-	}
-	return page[start:end], true
-}
-
-// read returns a page with those that it overflows into, or nil.
-func (f *File) read(id uint64) []byte {
-	if page := f.cache[id]; page != nil {
-		return page
+// read returns a page, or nil.
+func (f *File) read(id uint64) *page {
+	if p := f.cache[id]; p != nil {
+		return p
 	}
 	if id < 2 || id > 1<<48 {
 		return nil
 	}
-	page, offset := make([]byte, f.pageSize), int64(id)*int64(f.pageSize)
-	if _, err := f.file.ReadAt(page, offset); err != nil || order.Uint64(page) != id {
+	data, offset := make([]byte, f.pageSize), int64(id)*int64(f.pageSize)
+	if _, err := f.file.ReadAt(data, offset); err != nil || order.Uint64(data) != id {
 		return nil
 	}
-	if overflow := order.Uint32(page[12:]); overflow > 0 {
+	if overflow := order.Uint32(data[12:]); overflow > 0 {
 		if overflow > maxOverflow || f.missing(offset+int64(overflow+1)*int64(f.pageSize)) {
 			return nil
 		}
-		whole := make([]byte, int(overflow+1)*f.pageSize)
-		if _, err := f.file.ReadAt(whole, offset); err != nil {
+		data = make([]byte, int(overflow+1)*f.pageSize)
+		if _, err := f.file.ReadAt(data, offset); err != nil {
 			return nil
 		}
-		page = whole
 	}
-	if order.Uint16(page[8:]) == branchFlag {
+	p := parse(data)
+	if p != nil && len(data) == f.pageSize {
 		if len(f.cache) == maxCached {
 			clear(f.cache)
 		}
-		f.cache[id] = page
+		f.cache[id] = p
 	}
-	return page
+	return p
 }
 
 // missing reports whether the file is shorter than that.

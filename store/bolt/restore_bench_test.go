@@ -1,0 +1,68 @@
+package bolt_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/storageapi/storageapi/signing"
+	"github.com/storageapi/storageapi/store/bolt"
+	"github.com/storageapi/storageapi/webhooks"
+)
+
+// BenchmarkRestore restores a file with 200,000 pending deliveries for 100 webhooks, of which
+// half were delivered in the abandoned file since, and as many events carried over.
+func BenchmarkRestore(b *testing.B) {
+	if testing.Short() {
+		b.Skip("publishes 200,000 deliveries")
+	}
+	const hooks, events = 100, 2000
+	dir := b.TempDir()
+	abandoned, backup := filepath.Join(dir, "abandoned.db"), filepath.Join(dir, "backup.db")
+	s, err := bolt.Open(abandoned)
+	noError(b, err)
+	for i := range hooks {
+		id := fmt.Sprintf("wh_%06d", i)
+		noError(b, s.CreateWebhook(b.Context(), webhooks.Webhook{
+			ID: id, Account: "acct", URL: "https://example.com/" + id, Active: true, Events: []webhooks.EventType{webhooks.TypeBalanceLow}, Secret: signing.NewSecret(),
+		}, webhooks.CreateOptions{}))
+	}
+	publish := func(n int) {
+		for i := range n {
+			_, err := s.Enqueue(b.Context(), webhooks.EncodedEvent{ID: fmt.Sprintf("evt_%d_%d", n, i), Account: "acct", Type: webhooks.TypeBalanceLow, Body: make([]byte, 256)})
+			noError(b, err)
+		}
+	}
+	publish(events)
+	copied, err := os.Create(backup)
+	noError(b, err)
+	_, err = s.Backup(b.Context(), copied)
+	noError(b, err)
+	noError(b, copied.Close())
+	for range hooks * events / 2 / 1000 {
+		tasks, _, err := s.ClaimDeliveries(b.Context(), webhooks.Claim{Limit: 1000, Lease: time.Hour})
+		noError(b, err)
+		var settled []webhooks.Settlement
+		for _, task := range tasks {
+			settled = append(settled, webhooks.Settlement{Task: task, Outcome: webhooks.Deliver, Attempt: webhooks.Attempt{Number: 1, StartedAt: time.Now(), Status: 200}})
+		}
+		_, err = s.SettleDeliveries(b.Context(), settled)
+		noError(b, err)
+	}
+	publish(events + 1)
+	noError(b, s.Close())
+	for name, fence := range map[string]bolt.Fence{"by lists": {NothingRevoked: true}, "from the abandoned file": {Abandoned: abandoned}} {
+		b.Run(name, func(b *testing.B) {
+			for range b.N {
+				path := filepath.Join(dir, "storage.db")
+				info, err := bolt.Restore(path, backup, fence)
+				noError(b, err)
+				b.ReportMetric(float64(info.DeliveriesSettled), "settled")
+				b.ReportMetric(float64(info.EventsCarried), "carried")
+				noError(b, os.Remove(path))
+			}
+		})
+	}
+}
