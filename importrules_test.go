@@ -34,7 +34,7 @@ var importRules = map[string][]string{
 	"webhooks/internal/testgate": {"webhooks/internal/outbound"},
 
 	"store":                           {"notices", "apikeys", "webhooks", "store/transfer"},
-	"store/transfer":                  {"apikeys", "webhooks", "scopes", "signing"},
+	"store/transfer":                  {"apikeys", "notices", "webhooks", "scopes", "signing"},
 	"store/queue":                     {"webhooks", "internal/heap"},
 	"store/memory":                    {"notices", "apikeys", "auth", "webhooks", "scopes", "signing", "store", "internal/clock", "internal/cursor", "store/queue", "store/transfer"},
 	"store/bolt":                      {"notices", "apikeys", "auth", "webhooks", "scopes", "signing", "store", "store/bolt/internal/groupcommit", "store/bolt/internal/record", "store/bolt/internal/salvage", "internal/boltfault", "internal/clock", "internal/cursor", "store/queue", "store/transfer", "go.etcd.io/bbolt", "go.etcd.io/bbolt/errors", "github.com/oklog/ulid/v2"},

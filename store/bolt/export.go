@@ -107,6 +107,8 @@ func (e *exporter) export(f *transfer.Filler, kind transfer.Kind, after []byte) 
 		return e.events(after)
 	case transfer.KindRecovery:
 		e.all(bucketRecoveries, after, e.recovery)
+	case transfer.KindNotice:
+		e.all(bucketNoticeOrder, after, e.notice)
 	}
 	return nil
 }
@@ -224,6 +226,22 @@ func (e *exporter) recovery(row, value []byte) bool {
 		exported.NextEventID = e.nextOf(&r)
 	}
 	return e.add(row, exported)
+}
+
+func (e *exporter) notice(number, value []byte) bool {
+	storedAt, row, err := record.DecodeNoticeOrder(value)
+	if err != nil {
+		return e.Unreadable(number, "a notice")
+	}
+	account, id := record.CutPrefixed(row)
+	if e.account != "" && account != e.account {
+		return e.Skip(number)
+	}
+	n, err := readNotice(e.tx, account, id, e.tx.Bucket(bucketNotices).Get(row))
+	if err != nil {
+		return e.Unreadable(number, nameOf("notice", row))
+	}
+	return e.add(number, &transfer.Notice{Notice: n, StoredAt: time.UnixMilli(storedAt).UTC()})
 }
 
 // nextOf returns the id of the event that a recovery goes on with.

@@ -103,6 +103,8 @@ func (m *importer) look(r transfer.Record) (isNew bool, err error) {
 		return m.lookEvent(r)
 	case *transfer.Recovery:
 		return m.lookRecovery(r)
+	case *transfer.Notice:
+		return true, nil // addNoticeAt looks
 	}
 	return false, fmt.Errorf("%w: kind %q is not known", transfer.ErrRecord, r.Kind())
 }
@@ -198,6 +200,9 @@ func (m *importer) add(r transfer.Record) error {
 		return m.addEvent(r)
 	case *transfer.Recovery:
 		return m.addRecovery(r)
+	case *transfer.Notice:
+		_, err := m.addNoticeAt(r.Notice, r.StoredAt)
+		return err
 	}
 	return nil
 }

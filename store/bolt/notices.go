@@ -24,6 +24,11 @@ func (b *batch) tell(n notices.Notice) error {
 
 // addNotice stores a notice, if it is one, and reports whether its id is new to the account.
 func (b *batch) addNotice(n notices.Notice) (added bool, err error) {
+	return b.addNoticeAt(n, time.Now())
+}
+
+// addNoticeAt is addNotice of a notice that was stored then.
+func (b *batch) addNoticeAt(n notices.Notice, at time.Time) (added bool, err error) {
 	if n.IsZero() {
 		return false, nil
 	}
@@ -38,7 +43,7 @@ func (b *batch) addNotice(n notices.Notice) (added bool, err error) {
 	if err := b.Put(bucketNotices, row, record.EncodeNotice(&n, number)); err != nil {
 		return false, err
 	}
-	if err := b.Append(bucketNoticeOrder, record.NumberKey(number), record.EncodeNoticeOrder(time.Now().UnixMilli(), row)); err != nil {
+	if err := b.Append(bucketNoticeOrder, record.NumberKey(number), record.EncodeNoticeOrder(at.UnixMilli(), row)); err != nil {
 		return false, err
 	}
 	if n.Pending {

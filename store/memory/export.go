@@ -42,8 +42,11 @@ func (s *Store) Export(ctx context.Context, account, after string, limit int) (t
 	}
 	defer s.mu.Unlock()
 	return transfer.Fill(after, limit, func(f *transfer.Filler, kind transfer.Kind, after []byte) error {
-		if kind == transfer.KindEvent {
+		switch kind {
+		case transfer.KindEvent:
 			return s.exportEvents(f, account, after)
+		case transfer.KindNotice:
+			return s.exportNotices(f, account, after)
 		}
 		rows := s.rows(kind, account)
 		for _, name := range slices.Sorted(maps.Keys(rows)) {
@@ -141,6 +144,25 @@ func (s *Store) exportEvents(f *transfer.Filler, account string, after []byte) e
 			more = f.Skip(row)
 		}
 		if !more {
+			break
+		}
+	}
+	return nil
+}
+
+func (s *Store) exportNotices(f *transfer.Filler, account string, after []byte) error {
+	last := uint64(0)
+	if len(after) == 8 {
+		last = binary.BigEndian.Uint64(after)
+	} else if after != nil {
+		return transfer.ErrPosition
+	}
+	for _, n := range s.notices.order {
+		row := binary.BigEndian.AppendUint64(nil, n.number)
+		if n.number <= last || account != "" && account != n.Account {
+			continue
+		}
+		if !f.Add(row, &transfer.Notice{Notice: copiedNotice(n.Notice), StoredAt: stored(n.at)}) {
 			break
 		}
 	}

@@ -26,7 +26,10 @@ type notice struct {
 }
 
 // add stores a notice, if it is one, and reports whether its id is new to the account.
-func (l *noticeLog) add(n notices.Notice) bool {
+func (l *noticeLog) add(n notices.Notice) bool { return l.addAt(n, time.Now()) }
+
+// addAt is add of a notice that was stored then.
+func (l *noticeLog) addAt(n notices.Notice, at time.Time) bool {
 	if n.IsZero() {
 		return false
 	}
@@ -41,7 +44,7 @@ func (l *noticeLog) add(n notices.Notice) bool {
 	n = copiedNotice(n)
 	n.At, n.Since, n.Until = stored(n.At), stored(n.Since), stored(n.Until)
 	l.last++
-	added := &notice{n, l.last, time.Now()}
+	added := &notice{n, l.last, at}
 	l.all[n.Account] = slices.Insert(list, i, added)
 	l.order = append(l.order, added)
 	return true

@@ -40,6 +40,7 @@ func RunTransfer(t *testing.T, from, to func(t *testing.T) store.Store) {
 	transferWhole(run)
 	transferParts(run)
 	transferRefused(run)
+	transferNotices(run)
 }
 
 // A transferRunner runs a test on two stores of its own.
@@ -437,6 +438,60 @@ func transferWhole(run transferRunner) {
 			wantSame(dst, "Task.Event", tasks[odd], newEvent(odd, odd))
 		}
 		wantSame(dst, "Task.Event", tasks[id("a")], empty)
+	})
+}
+
+// transferNotices tests what is said of notices.
+func transferNotices(run transferRunner) {
+	run("notices are told in their order, once, and listed", func(src, dst *tester) {
+		if !keepsNotices(src.store) || !keepsNotices(dst.store) {
+			src.Skip("it keeps no notices")
+		}
+		notice := func(account, id string, pending bool) notices.Notice {
+			return notices.Notice{
+				ID: id, At: some, Account: account, Action: notices.WebhookFailing, Target: notices.Target{Kind: notices.TargetWebhook, ID: "webhook"},
+				Actor: notices.Actor{Kind: notices.ActorPerson, ID: "someone"}, Changed: []string{"name", "scopes"}, RequestID: "request", ClientAddress: "192.0.2.1",
+				Object: "object", Reason: "gone", Since: some.Add(time.Minute), Until: some.Add(time.Hour), Pending: pending,
+			}
+		}
+		for i, account := range []string{"acct", "other", "acct", "", "acct", "other"} {
+			// Not in the order of their ids.
+			added, err := src.store.AddNotices(src.Context(), []notices.Notice{notice(account, numbered("ntc", 9-i), i%3 > 0)})
+			src.must(err)
+			wantSame(src, "added", added, 1)
+		}
+		told := func(t *tester) (list []notices.Notice, numbers []uint64) {
+			pending, err := t.store.PendingNotices(t.Context(), 0, 99)
+			t.must(err)
+			for _, n := range pending {
+				list, numbers = append(list, n.Notice), append(numbers, n.Number)
+			}
+			return list, numbers
+		}
+		_, numbers := told(src)
+		src.must(src.store.TakeNotices(src.Context(), numbers[:1]))
+		want, _ := told(src)
+		sums := src.summary("")
+		for _, limit := range []int{1, 4} {
+			src.moveTo(dst, "", limit)
+			dst.must(sums.Compare(dst.summary("")))
+			got, _ := told(dst)
+			wantSame(dst, "pending notices", got, want)
+		}
+		for _, account := range []string{"acct", "other", ""} {
+			listed := func(t *tester) notices.Page {
+				page, err := t.store.ListNotices(t.Context(), account, notices.Query{Limit: 99})
+				t.must(err)
+				return page
+			}
+			wantSame(dst, "notices of "+account, listed(dst), listed(src))
+		}
+		wantSame(dst, "notices of an account", src.summary("acct")[transfer.KindNotice].Count, 3)
+		added, err := dst.store.AddNotices(dst.Context(), []notices.Notice{notice("acct", numbered("ntc", 9), true), notice("acct", "new", true)})
+		dst.must(err)
+		wantSame(dst, "added", added, 1)
+		got, _ := told(dst)
+		wantSame(dst, "the last that is told", got[len(got)-1], notice("acct", "new", true))
 	})
 }
 

@@ -129,6 +129,25 @@ func (r *Recovery) check() error {
 	return ids("account", r.Account, "id", r.ID, "webhookId", r.WebhookID)
 }
 
+func (r *Notice) check() error {
+	if r.StoredAt.IsZero() {
+		return malformed("storedAt", "must be there")
+	}
+	if r.Account != "" {
+		if err := ids("account", r.Account); err != nil {
+			return err
+		}
+	}
+	for _, field := range r.Changed {
+		if err := texts("changed", field); err != nil {
+			return err
+		}
+	}
+	return first(ids("id", r.ID), texts("action", string(r.Action), "targetKind", string(r.Target.Kind), "targetId", r.Target.ID,
+		"actorKind", string(r.Actor.Kind), "actorId", r.Actor.ID, "requestId", r.RequestID, "clientAddress", r.ClientAddress,
+		"object", r.Object, "reason", r.Reason))
+}
+
 func (r *Event) check() error {
 	if err := first(ids("account", r.Account, "id", r.ID), texts("type", string(r.Type)), count("matched", r.Matched)); err != nil {
 		return err

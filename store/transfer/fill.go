@@ -7,7 +7,7 @@ import (
 )
 
 // kinds are in the order of an export.
-var kinds = []Kind{KindKey, KindWebhook, KindRequest, KindAlert, KindDedupKey, KindFileScan, KindEvent, KindRecovery}
+var kinds = []Kind{KindKey, KindWebhook, KindRequest, KindAlert, KindDedupKey, KindFileScan, KindEvent, KindRecovery, KindNotice}
 
 // A Filler fills a page of an export. It is for authors of stores.
 type Filler struct {

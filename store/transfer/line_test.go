@@ -82,6 +82,7 @@ func records() []transfer.Record {
 	return []transfer.Record{
 		filled(new(transfer.Key)), filled(new(transfer.Webhook)), filled(new(transfer.Request)), filled(new(transfer.Alert)),
 		filled(new(transfer.DedupKey)), filled(new(transfer.FileScan)), event, alive, filled(new(transfer.Recovery)),
+		filled(new(transfer.Notice)),
 	}
 }
 

@@ -22,6 +22,7 @@ var payloads = map[Kind]func([]byte) (Record, error){
 	KindFileScan: parse[fileScanPayload],
 	KindEvent:    parse[eventPayload],
 	KindRecovery: parse[recoveryPayload],
+	KindNotice:   parse[noticePayload],
 }
 
 // A payload is a record as it is written. Its fields are never renamed.
@@ -54,6 +55,8 @@ func encode(r Record) ([]byte, error) {
 		return json.Marshal(payloadOfEvent(r))
 	case *Recovery:
 		return json.Marshal(payloadOfRecovery(r))
+	case *Notice:
+		return json.Marshal(payloadOfNotice(r))
 	}
 	return nil, fieldError("not a record")
 }

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/storageapi/storageapi/apikeys"
+	"github.com/storageapi/storageapi/notices"
 	"github.com/storageapi/storageapi/webhooks"
 )
 
@@ -20,10 +21,11 @@ const (
 	KindFileScan Kind = "file_scan"
 	KindEvent    Kind = "event"
 	KindRecovery Kind = "recovery"
+	KindNotice   Kind = "notice"
 )
 
-// A Record is a *Key, *Webhook, *Request, *Alert, *DedupKey, *FileScan, *Event or
-// *Recovery. Neither who exports nor who imports one changes it afterwards.
+// A Record is a *Key, *Webhook, *Request, *Alert, *DedupKey, *FileScan, *Event, *Recovery or
+// *Notice. Neither who exports nor who imports one changes it afterwards.
 type Record interface {
 	Kind() Kind
 	Owner() string // the account that it belongs to; empty: the store
@@ -119,6 +121,13 @@ type Recovery struct {
 	NextEventID string
 }
 
+// A Notice is one that tells what happened. An export has them in the order in which they were
+// stored; an export of one account has none of the store itself.
+type Notice struct {
+	notices.Notice
+	StoredAt time.Time // it is purged by
+}
+
 // Kind returns KindKey.
 func (*Key) Kind() Kind { return KindKey }
 
@@ -143,6 +152,9 @@ func (*Event) Kind() Kind { return KindEvent }
 // Kind returns KindRecovery.
 func (*Recovery) Kind() Kind { return KindRecovery }
 
+// Kind returns KindNotice.
+func (*Notice) Kind() Kind { return KindNotice }
+
 // Owner returns the account.
 func (r *Key) Owner() string { return r.Account }
 
@@ -166,3 +178,6 @@ func (r *Event) Owner() string { return r.Account }
 
 // Owner returns the account.
 func (r *Recovery) Owner() string { return r.Account }
+
+// Owner returns the account; nothing if the notice is the store's.
+func (r *Notice) Owner() string { return r.Account }
