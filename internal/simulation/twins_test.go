@@ -23,11 +23,13 @@ import (
 	"github.com/storageapi/storageapi/store"
 	"github.com/storageapi/storageapi/store/bolt"
 	"github.com/storageapi/storageapi/store/memory"
+	"github.com/storageapi/storageapi/store/transfer"
 	"github.com/storageapi/storageapi/webhooks"
 )
 
 // TestTwins does the same to a memory store and a file, and wants the same results. In
-// every other seed the file is opened again now and then.
+// every other seed the file is opened again now and then, and what each of both has is
+// moved to the other kind of store at random operations.
 func TestTwins(t *testing.T) {
 	first, n := uint64(1), max(2, wanted()/5)
 	if *theSeed > 0 {
@@ -64,6 +66,7 @@ type deeds struct {
 }
 
 func liveAsTwins(t *testing.T, seed uint64, path string) {
+	files := 0
 	open := func() store.Store {
 		s, err := bolt.Open(path)
 		if err != nil {
@@ -92,6 +95,7 @@ func liveAsTwins(t *testing.T, seed uint64, path string) {
 		}
 	}
 	reopens := seed%2 == 0
+	moves := rand.New(rand.NewPCG(seed, 4)).IntN(150) // when the twins change places
 	for i := range 300 {
 		d.resends = !reopens || i >= 240
 		time.Sleep(span(d.rand, time.Millisecond, 90*time.Minute).Truncate(time.Millisecond)) // in which they count
@@ -108,6 +112,29 @@ func liveAsTwins(t *testing.T, seed uint64, path string) {
 			twins[1].Store = open()
 			story = append(story, "the file is opened anew")
 		}
+		if reopens && i == moves && i < 240 {
+			both(deed{"gives back all that is claimed", d.release})
+			files++
+			path = fmt.Sprint(path, files)
+			movedToFile, movedToMemory := open(), store.Store(memory.New())
+			move(t, movedToFile, twins[0].Store)
+			move(t, movedToMemory, twins[1].Store)
+			if err := twins[1].Close(); err != nil {
+				t.Fatal(err)
+			}
+			twins[0].Store, twins[1].Store = movedToMemory, movedToFile
+			story = append(story, "what memory has is moved to a file, and what the file has to memory")
+			both(deed{"looks at all", d.look})
+			moves = i + 60
+		}
+	}
+}
+
+// move copies all that a store has to an empty one, and wants both to have the same.
+func move(t *testing.T, dst, src store.Store) {
+	t.Helper()
+	if _, err := transfer.Copy(t.Context(), dst, src, transfer.CopyOptions{PageSize: 50}); err != nil {
+		t.Fatal(err)
 	}
 }
 

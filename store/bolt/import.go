@@ -260,5 +260,8 @@ func (m *importer) addRecovery(r *transfer.Recovery) error {
 			return err
 		}
 	}
+	if r.Done { // its webhook may have another that is not
+		return m.Put(bucketRecoveries, []byte(r.ID), added.Encode())
+	}
 	return putRecovery(m.batch, &added)
 }

@@ -62,11 +62,16 @@ type segmentImport struct {
 	record.SegmentBuilder
 	noBodies bool
 	first    []firstAttempt
+	from     time.Time // when its first event was published
 	last     time.Time // when the last event was published
 	begun    bool      // last is known
 	pending  []queue.Pending
 	paused   map[string]bool // webhooks
 }
+
+// maxSpan is how far apart in time the events of an imported segment may be: what belongs to
+// a segment is purged together.
+const maxSpan = time.Second
 
 func (m *importer) addEvent(r *transfer.Event) error {
 	s := &m.events
@@ -77,13 +82,14 @@ func (m *importer) addEvent(r *transfer.Event) error {
 	}
 	published := record.Round(r.PublishedAt)
 	back := published.Before(s.last)
-	if back || r.NoBody != s.noBodies || s.IsFull(len(r.Deliveries), r.Body) {
+	if back || r.NoBody != s.noBodies || published.Sub(s.from) > maxSpan || s.IsFull(len(r.Deliveries), r.Body) {
 		if err := m.writeImported(); err != nil {
 			return err
 		}
 	}
 	if s.IsEmpty() {
 		s.Begin(m.tx.Bucket(bucketEvents).Sequence() + 1)
+		s.from = published
 	}
 	if s.noBodies, s.last = r.NoBody, published; published.After(m.store.lastPublished) {
 		m.store.lastPublished = published

@@ -155,7 +155,7 @@ func (t *tester) everyKind() {
 	}
 	t.setActive("acct", "recovering", true)
 	done, under := newRecovery("acct", "recovered", "done", webhooks.Delivered), newRecovery("acct", "recovering", "under way", webhooks.Skipped)
-	t.createRecoveries(done)
+	t.createRecoveries(done, newRecovery("acct", "recovering", "z, the one before", webhooks.Delivered))
 	t.advance(1000)
 	t.createRecoveries(under)
 	for range 3 {
@@ -236,7 +236,7 @@ func (t *tester) everything() map[string]any {
 	heldOnes, err := t.store.HeldWebhooks(t.Context(), webhooks.Page{Limit: 99})
 	note("held webhooks", heldOnes, err)
 	note("failing webhooks", failing, err)
-	for _, id := range []string{"done", "under way"} {
+	for _, id := range []string{"done", "under way", "z, the one before"} {
 		recovery, err := t.store.RecoveryByID(t.Context(), "acct", id)
 		note("recovery "+id, recovery, err)
 	}
