@@ -252,7 +252,11 @@ func (e *exporter) nextOf(r *record.Recovery) string {
 			if !ok || number < r.Next || segment.Number(i) < e.gone {
 				continue
 			}
-			if event, err := segment.Event(i); err == nil && !event.Forgotten {
+			event, err := segment.Event(i)
+			if err != nil || event.Forgotten {
+				continue
+			}
+			if d, err := e.store.deliveryOf(e.tx, segment, &event, number, r.WebhookID); err == nil && d.State != "" {
 				return event.ID
 			}
 		}
