@@ -96,6 +96,8 @@ func (e *exporter) kind(ctx context.Context, kind transfer.Kind, after []byte) e
 		return e.events(ctx, after)
 	case transfer.KindRecovery:
 		return e.recoveries(ctx, after)
+	case transfer.KindNotice:
+		return e.notices(ctx, after)
 	}
 	return nil
 }

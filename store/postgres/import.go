@@ -70,6 +70,7 @@ type given struct {
 	fileScan   *transfer.FileScan // the first
 	events     []*transfer.Event
 	recoveries []*transfer.Recovery
+	notices    []*transfer.Notice
 }
 
 func sorted(records []transfer.Record) *given {
@@ -97,6 +98,8 @@ func sorted(records []transfer.Record) *given {
 			g.events = append(g.events, r)
 		case *transfer.Recovery:
 			g.recoveries = append(g.recoveries, r)
+		case *transfer.Notice:
+			g.notices = append(g.notices, r)
 		}
 	}
 	return g
@@ -151,6 +154,7 @@ func (i *importer) run(ctx context.Context) error {
 		{len(i.given.requests) + len(i.given.alerts) + len(i.given.dedupKeys), i.addRemembered},
 		{len(i.given.events), i.addEvents},
 		{len(i.given.recoveries), i.addRecoveries},
+		{len(i.given.notices), i.addNotices},
 	} {
 		if kind.records == 0 {
 			continue

@@ -169,12 +169,6 @@ func compare(ctx context.Context, target, source Store, options *CopyOptions) (S
 		}
 		return nil, err
 	}
-	for _, s := range []Store{target, source} {
-		if _, none := s.(interface{ KeepsNoNotices() }); none { // the other's stay where they are
-			delete(sums, KindNotice)
-			delete(copied, KindNotice)
-		}
-	}
 	return sums, sums.Compare(copied)
 }
 
