@@ -294,6 +294,7 @@ func FuzzVerify(f *testing.F) {
 	if data, err = os.ReadFile(path); err != nil {
 		f.Fatal(err)
 	}
+	f.Add(uint64(109), 52) // no page of event_ids fits
 	for seed := range uint64(200) {
 		f.Add(seed, 1+int(seed%16))
 	}

@@ -31,7 +31,7 @@ func (v *rowChecker) deliveries() {
 	v.rows(bucketFresh, v.fresh)
 	v.rows(bucketSkipped, v.skipped)
 	v.rows(bucketPending, v.pending)
-	if k, _ := v.tx.Bucket(bucketEventIDs).Cursor().First(); k == nil && !v.broken[string(bucketEventIDs)] {
+	if !v.broken[string(bucketEventIDs)] && v.empty(bucketEventIDs) {
 		v.report.add(string(bucketEventIDs), "", "the last row is missing")
 	}
 	v.rows(bucketEventIDs, v.eventIDs())
@@ -40,6 +40,11 @@ func (v *rowChecker) deliveries() {
 	v.rows(bucketLastAttempts, v.attempt)
 	v.rows(bucketFailed, v.failed)
 	v.runs()
+}
+
+func (v *rowChecker) empty(bucket []byte) bool {
+	k, _ := v.tx.Bucket(bucket).Cursor().First()
+	return k == nil
 }
 
 // eventRows checks the segments and their bodies, and returns the last number.

@@ -36,6 +36,11 @@ func newRowChecker(tx *bbolt.Tx, report *Report, broken map[string]bool, keys *s
 
 // run checks all buckets.
 func (v *rowChecker) run() {
+	defer func() { // of what rows does not survive by itself
+		if p := recover(); p != nil {
+			v.report.add("", "", "it cannot be read: %v", p)
+		}
+	}()
 	for _, name := range buckets {
 		if v.tx.Bucket(name) == nil {
 			v.report.add(string(name), "", "the bucket is missing")

@@ -1,11 +1,14 @@
 package bolt_test
 
 import (
+	"bytes"
 	"os"
 	"path/filepath"
 	"testing"
 
+	"github.com/storageapi/storageapi/signing"
 	"github.com/storageapi/storageapi/store/bolt"
+	"github.com/storageapi/storageapi/webhooks"
 )
 
 // verify fails the test if the file, which is closed, has a problem.
@@ -46,5 +49,32 @@ func TestVerifyReleasedFiles(t *testing.T) {
 		verify(t, path)
 		report, _ := bolt.Verify(path)
 		t.Logf("%+v", report)
+	}
+}
+
+// TestVerifySealed verifies a file whose secrets are sealed: their form without keys, and that they can be
+// opened with them.
+func TestVerifySealed(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "storage.db")
+	keyring := func(fill byte) *signing.Keyring {
+		keys, err := signing.NewKeyring(bytes.Repeat([]byte{fill}, 32))
+		must(t, err)
+		return keys
+	}
+	s, err := bolt.Open(path, bolt.Sealed(keyring(1)))
+	must(t, err)
+	hooks, err := webhooks.New(s, webhooks.Config{})
+	must(t, err)
+	_, err = hooks.Create(t.Context(), "acct", webhooks.CreateParams{URL: "https://example.com/", Events: []webhooks.EventType{webhooks.TypeBalanceLow}})
+	must(t, err)
+	must(t, s.Close())
+	verify(t, path)
+	report, err := bolt.Verify(path, bolt.Sealed(keyring(1)))
+	must(t, err)
+	must(t, report.Err())
+	report, err = bolt.Verify(path, bolt.Sealed(keyring(2)))
+	must(t, err)
+	if len(report.Problems) != 2 || report.Problems[0].Bucket != "meta" || report.Problems[1].Bucket != "webhooks" {
+		t.Errorf("with another key: %v", report.Problems)
 	}
 }
