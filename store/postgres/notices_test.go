@@ -1,0 +1,132 @@
+package postgres_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/storageapi/storageapi/apikeys"
+	"github.com/storageapi/storageapi/notices"
+	"github.com/storageapi/storageapi/store/postgres"
+	"github.com/storageapi/storageapi/webhooks"
+)
+
+// noticeNo returns the nth notice of what has that id.
+func noticeNo(kind notices.TargetKind, id string, n int) notices.Notice {
+	return notices.Notice{
+		ID: fmt.Sprintf("%s_%06d", id, n), Account: "acct", At: time.Now(), Action: notices.KeyChanged,
+		Target: notices.Target{Kind: kind, ID: id}, Pending: true,
+	}
+}
+
+// Changes by two nodes whose connections are cut at any time: each that is there has its
+// notice, each notice its change, and those of a target are in the order of its changes.
+func TestNoticesOfCutConnections(t *testing.T) {
+	own, _ := durable(t) // a server of its own
+	dsn := own.Config().ConnString()
+	nodes := []*postgres.Store{openOn(t, own), openOn(t, own)}
+	if err := nodes[0].CreateKey(t.Context(), keyNo(1), apikeys.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if err := nodes[0].CreateWebhook(t.Context(), newWebhook("acct", "wh"), webhooks.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	var group sync.WaitGroup
+	for i := range 6 {
+		group.Go(func() {
+			for ctx.Err() == nil { // errors are what this is about
+				if s := nodes[i%2]; i < 3 {
+					_, _ = s.UpdateKey(t.Context(), "acct", "key_1", func(k *apikeys.Key, n *notices.Notice) error {
+						count, _ := strconv.Atoi(k.Name)
+						k.Name, *n = strconv.Itoa(count+1), noticeNo(notices.TargetKey, "key_1", count+1)
+						return nil
+					})
+				} else {
+					_, _ = s.UpdateWebhook(t.Context(), "acct", "wh", func(w *webhooks.Webhook, n *notices.Notice) error {
+						w.BalanceThreshold++
+						*n = noticeNo(notices.TargetWebhook, "wh", int(w.BalanceThreshold))
+						return nil
+					})
+				}
+			}
+		})
+	}
+	for range 10 {
+		time.Sleep(50 * time.Millisecond)
+		cutConnections(t, dsn)
+	}
+	cancel()
+	group.Wait()
+
+	var key apikeys.Key
+	var webhook webhooks.Webhook
+	var pending []notices.Numbered
+	for try := 0; ; try++ { // a connection that was cut may be met once more
+		var err error
+		if key, err = nodes[0].KeyByID(t.Context(), "acct", "key_1"); err == nil {
+			if webhook, err = nodes[0].WebhookByID(t.Context(), "acct", "wh"); err == nil {
+				pending, err = nodes[0].PendingNotices(t.Context(), 0, 1_000_000)
+			}
+		}
+		if err == nil {
+			break
+		}
+		if try == 10 {
+			t.Fatal(err)
+		}
+	}
+	ids := map[string][]string{}
+	for _, n := range pending {
+		ids[n.Notice.Target.ID] = append(ids[n.Notice.Target.ID], n.Notice.ID)
+	}
+	changes, _ := strconv.Atoi(key.Name)
+	for id, count := range map[string]int{"key_1": changes, "wh": int(webhook.BalanceThreshold - newWebhook("acct", "wh").BalanceThreshold)} {
+		if got := ids[id]; len(got) != count || count == 0 || !slices.IsSorted(got) {
+			t.Errorf("%s has %d notices, in order %v, and was changed %d times", id, len(got), slices.IsSorted(got), count)
+		}
+	}
+}
+
+// A node that ends without giving up the lease keeps the others from it for no longer than
+// it was for, and what it has not taken is told by the next.
+func TestLeaseOfANodeThatDied(t *testing.T) {
+	option := inSchema(t)
+	dead, next := open(t, option), open(t, option)
+	lease := func(s *postgres.Store, holder string, ttl time.Duration) bool {
+		t.Helper()
+		held, err := s.LeaseNotices(t.Context(), holder, ttl)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return held
+	}
+	if _, err := dead.AddNotices(t.Context(), []notices.Notice{noticeNo(notices.TargetKey, "key_1", 1), noticeNo(notices.TargetKey, "key_1", 2)}); err != nil {
+		t.Fatal(err)
+	}
+	if !lease(dead, "dead", time.Second) || lease(next, "next", time.Minute) {
+		t.Fatal("the lease is not the first holder's")
+	}
+	list, err := dead.PendingNotices(t.Context(), 0, 9)
+	if err != nil || len(list) != 2 {
+		t.Fatal(list, err)
+	}
+	if err := dead.TakeNotices(t.Context(), []uint64{list[0].Number}); err != nil {
+		t.Fatal(err)
+	}
+	if err := dead.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for end := time.Now().Add(30 * time.Second); !lease(next, "next", time.Minute); time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("the lease of a node that died does not end")
+		}
+	}
+	if list, err = next.PendingNotices(t.Context(), 0, 9); err != nil || len(list) != 1 || list[0].Notice.ID != "key_1_000002" {
+		t.Error(list, err)
+	}
+}
