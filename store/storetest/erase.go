@@ -58,7 +58,7 @@ func (t *tester) fillAccount(account string) webhooks.Task {
 	}
 	t.settle(settlement(claim("gone"), webhooks.Deliver))
 	t.must(t.store.DeleteWebhook(t.Context(), account, id("gone"), nil, notices.Notice{}))
-	if keepsNotices(t.store) {
+	{
 		added, err := t.store.AddNotices(t.Context(), []notices.Notice{
 			{ID: id("ntc_a"), Account: account, Action: notices.KeyCreated, Pending: true}, {ID: id("ntc_b"), Account: account, Action: notices.KeyDeleted},
 		})
@@ -76,11 +76,7 @@ func (t *tester) fillAccount(account string) webhooks.Task {
 
 // filled returns what fillAccount fills an account with.
 func (t *tester) filled() store.Receipt {
-	all := store.Receipt{Keys: 2, Webhooks: 2, Events: 6, Deliveries: 11, Recoveries: 1, Alerts: 2, DedupKeys: 2, IdempotencyKeys: 2}
-	if keepsNotices(t.store) {
-		all.Notices = 2
-	}
-	return all
+	return store.Receipt{Keys: 2, Webhooks: 2, Events: 6, Deliveries: 11, Recoveries: 1, Alerts: 2, DedupKeys: 2, IdempotencyKeys: 2, Notices: 2}
 }
 
 // wantNothing checks that no method finds anything that fillAccount gave the account.
@@ -112,16 +108,14 @@ func (t *tester) wantNothing(account string) {
 		t.wantError("DeleteKey", t.store.DeleteKey(ctx, account, id(name), nil, notices.Notice{}), apikeys.ErrNotFound)
 		t.must(t.store.RecordKeyUse(ctx, []apikeys.KeyUse{{Account: account, ID: id(name), At: some}}))
 	}
-	if keepsNotices(t.store) {
-		page, err := t.store.ListNotices(ctx, account, notices.Query{Limit: 9})
-		t.must(err)
-		wantSame(t, "ListNotices", page, notices.Page{})
-		pending, err := t.store.PendingNotices(ctx, 0, 99)
-		t.must(err)
-		for _, n := range pending {
-			if n.Notice.Account == account {
-				t.Errorf("PendingNotices has %s", n.Notice.ID)
-			}
+	page, err := t.store.ListNotices(ctx, account, notices.Query{Limit: 9})
+	t.must(err)
+	wantSame(t, "ListNotices", page, notices.Page{})
+	pending, err := t.store.PendingNotices(ctx, 0, 99)
+	t.must(err)
+	for _, n := range pending {
+		if n.Notice.Account == account {
+			t.Errorf("PendingNotices has %s", n.Notice.ID)
 		}
 	}
 	events, err := t.store.ListEvents(ctx, account, webhooks.EventQuery{Limit: 9})

@@ -7,27 +7,8 @@ import (
 
 	"github.com/storageapi/storageapi/apikeys"
 	"github.com/storageapi/storageapi/notices"
-	"github.com/storageapi/storageapi/store"
 	"github.com/storageapi/storageapi/webhooks"
 )
-
-// keepsNotices reports whether the store does not say that it keeps none.
-func keepsNotices(s store.Store) bool {
-	_, none := s.(interface{ KeepsNoNotices() })
-	return !none
-}
-
-// noticing is a runner of tests of notices.
-func noticing(run runner) runner {
-	return func(name string, test func(*tester)) {
-		run(name, func(t *tester) {
-			if !keepsNotices(t.store) {
-				t.Skip("this store keeps no notices")
-			}
-			test(t)
-		})
-	}
-}
 
 // newNotice returns a notice that is pending, with all that one can have.
 func newNotice(account, id string) notices.Notice {
@@ -95,7 +76,6 @@ func (t *tester) pendingNotices(after uint64, limit int) (ids []string, numbers 
 
 // addingNotices tests what is said of notices by themselves.
 func addingNotices(run runner) {
-	run = noticing(run)
 	run("come back as they were stored", func(t *tester) {
 		full, bare := newNotice("acct", "b"), notices.Notice{ID: "a", Account: "acct", At: some, Action: notices.KeyDeleted}
 		odd := newNotice("", "c")
@@ -158,7 +138,6 @@ func addingNotices(run runner) {
 
 // listingNotices tests ListNotices.
 func listingNotices(run runner) {
-	run = noticing(run)
 	run("lists what is asked for, newest first, in pages", func(t *tester) {
 		var all []notices.Notice
 		for i := range 12 {
@@ -192,7 +171,6 @@ func listingNotices(run runner) {
 
 // takingNotices tests PendingNotices, TakeNotices and LeaseNotices.
 func takingNotices(run runner) {
-	run = noticing(run)
 	run("pending ones of all accounts come in the order of their commits, until they are taken", func(t *tester) {
 		for i := range 6 {
 			n := newNotice(numbered("acct", i%2), numbered("n", 9-i))
@@ -261,7 +239,6 @@ func takingNotices(run runner) {
 // noticesOfChanges tests that there is no change without its notice, and no notice without
 // its change.
 func noticesOfChanges(run runner) {
-	run = noticing(run)
 	failed := errors.New("failed")
 	note := func(id string) notices.Notice { return newNotice("acct", id) }
 
@@ -382,18 +359,12 @@ func noticesOfChanges(run runner) {
 // durableNotices tests that notices are there when a store is opened again.
 func durableNotices(reopened func(name string, before, after func(*tester))) {
 	reopened("notices", func(t *tester) {
-		if !keepsNotices(t.store) {
-			t.Skip("this store keeps no notices")
-		}
 		for i := range 4 {
 			t.addNotices(newNotice("acct", numbered("n", i)))
 		}
 		_, numbers := t.pendingNotices(0, 9)
 		t.must(t.store.TakeNotices(t.Context(), numbers[1:3]))
 	}, func(t *tester) {
-		if !keepsNotices(t.store) {
-			return
-		}
 		ids, _ := t.pendingNotices(0, 9)
 		wantSame(t, "pending", ids, []string{"n_000000", "n_000003"})
 		t.wantNotices("n_000003", "n_000002", "n_000001", "n_000000")
