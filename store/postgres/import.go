@@ -26,14 +26,16 @@ func (s *Store) Import(ctx context.Context, records []transfer.Record) error {
 	if err := transfer.Check(records); err != nil {
 		return err
 	}
-	given := sorted(records)
-	if err := given.check(); err != nil {
+	given, err := sorted(records)
+	if err == nil {
+		err = given.check()
+	}
+	if err != nil {
 		return err
 	}
 	ctx, cancel := within(ctx, moving)
 	defer cancel()
 	var pending int
-	var err error
 	for try := 1; ; try++ {
 		err = s.transact(ctx, func(ctx context.Context, tx pgx.Tx) error {
 			i := importer{Store: s, tx: tx, given: given, webhooks: make(map[owned]importedWebhook)}
@@ -73,7 +75,8 @@ type given struct {
 	notices    []*transfer.Notice
 }
 
-func sorted(records []transfer.Record) *given {
+// sorted returns records by kind. One of a kind that is not known is refused: it would be lost.
+func sorted(records []transfer.Record) (*given, error) {
 	g := &given{}
 	for _, r := range records {
 		if account := r.Owner(); len(g.owners) == 0 || account != g.owners[len(g.owners)-1] {
@@ -100,9 +103,11 @@ func sorted(records []transfer.Record) *given {
 			g.recoveries = append(g.recoveries, r)
 		case *transfer.Notice:
 			g.notices = append(g.notices, r)
+		default:
+			return nil, fmt.Errorf("a record of kind %s: %w: this store keeps none of that kind", r.Kind(), transfer.ErrRecord)
 		}
 	}
-	return g
+	return g, nil
 }
 
 // check looks for what this store cannot represent.
