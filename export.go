@@ -68,20 +68,6 @@ func (e *accountExport) write(ctx context.Context, h *Handler, account string) e
 			}
 		}
 	}
-	for query := (notices.Query{Limit: 200}); ; {
-		page, err := h.store.ListNotices(ctx, account, query)
-		if err != nil {
-			return err
-		}
-		for i := range page.Notices {
-			if err := e.line("notice", exportedNotice(&page.Notices[i])); err != nil {
-				return err
-			}
-		}
-		if query.After = page.Next; query.After == "" {
-			break
-		}
-	}
 	return e.lines.Encode(map[string]any{"kind": "end", "lines": e.counts})
 }
 
@@ -125,6 +111,8 @@ func (e *accountExport) record(r transfer.Record) error {
 			"id": r.ID, "webhookId": r.WebhookID, "states": r.States, "from": shownTime(r.From), "to": shownTime(r.To),
 			"createdAt": shownTime(r.CreatedAt), "recovered": r.Recovered, "done": r.Done,
 		})
+	case *transfer.Notice:
+		return e.line("notice", exportedNotice(&r.Notice))
 	}
 	return fmt.Errorf("a record of kind %q is not known", r.Kind())
 }
