@@ -70,18 +70,31 @@ const (
 			select webhook, event from owed where webhook in (select no from storageapi.past_webhooks where account = $1 and id = '')
 			union select webhook, event from told where state > 0
 		)
-		select (select count(*) from gone), (select count(*) from deliveries), (select count(*) from owed) + (select count(*) from told)`
+		select (select count(*) from gone), (select count(*) from deliveries), (select count(*) from old)`
 
+	// The statements of the rest return how many rows they removed, and how many they found:
+	// more, if others purged some meanwhile.
 	eraseDedupKeys = `
-		with gone as (
-			delete from storageapi.notices where ctid = any(array(select ctid from storageapi.notices where account = $1 limit $2)) returning 1
-		) select count(*) from gone`
+		with old as materialized (
+			select ctid as at from storageapi.notices where account = $1 limit $2
+		), gone as (
+			delete from storageapi.notices where ctid = any(array(select at from old)) returning 1
+		) select (select count(*) from gone), (select count(*) from old)`
 
 	eraseRequests = `
-		with gone as (
-			delete from storageapi.requests where ctid = any(array(
-				select ctid from storageapi.requests where kind = any('{0,1}') and account = $1 limit $2)) returning 1
-		) select count(*) from gone`
+		with old as materialized (
+			select ctid as at from storageapi.requests where kind = any('{0,1}') and account = $1 limit $2
+		), gone as (
+			delete from storageapi.requests where ctid = any(array(select at from old)) returning 1
+		) select (select count(*) from gone), (select count(*) from old)`
+
+	// eraseNotices finds them by id: one that is taken meanwhile is at another place then.
+	eraseNotices = `
+		with old as materialized (
+			select id from storageapi.audit where account = $1 limit $2
+		), gone as (
+			delete from storageapi.audit where account = $1 and id = any(array(select id from old)) returning 1
+		) select (select count(*) from gone), (select count(*) from old)`
 )
 
 // EraseAccount implements [store.Eraser]. The first step removes keys, webhooks, alerts and recoveries, and
@@ -167,24 +180,24 @@ func (s *Store) closeAccount(ctx context.Context, tx pgx.Tx, account string, era
 
 // eraseStep removes some of what closeAccount has left, and reports whether there may be more.
 func (s *Store) eraseStep(ctx context.Context, tx pgx.Tx, account string, limit int, erased *store.Receipt) (more bool, err error) {
-	var events, deliveries, rows int
-	if err := tx.QueryRow(ctx, s.sql(eraseEvents), account, limit).Scan(&events, &deliveries, &rows); err != nil {
+	var events, deliveries, found int
+	if err := tx.QueryRow(ctx, s.sql(eraseEvents), account, limit).Scan(&events, &deliveries, &found); err != nil {
 		return false, err
 	}
 	erased.Events += events
 	erased.Deliveries += deliveries
-	if events+rows > 0 {
+	if found > 0 {
 		return true, nil
 	}
 	for _, rest := range []struct {
 		sql   string
 		count *int
 	}{{eraseDedupKeys, &erased.DedupKeys}, {eraseRequests, &erased.IdempotencyKeys}, {eraseNotices, &erased.Notices}} {
-		var gone int
-		if err := tx.QueryRow(ctx, s.sql(rest.sql), account, limit).Scan(&gone); err != nil {
+		var gone, found int
+		if err := tx.QueryRow(ctx, s.sql(rest.sql), account, limit).Scan(&gone, &found); err != nil {
 			return false, err
 		}
-		if *rest.count += gone; gone == limit {
+		if *rest.count += gone; found == limit {
 			return true, nil
 		}
 	}

@@ -71,11 +71,6 @@ const (
 	purgeNotices = `
 		delete from storageapi.audit where ctid = any(array(
 			select ctid from storageapi.audit where stored_at < $1 order by stored_at limit $2))`
-
-	eraseNotices = `
-		with gone as (
-			delete from storageapi.audit where ctid = any(array(select ctid from storageapi.audit where account = $1 limit $2)) returning 1
-		) select count(*) from gone`
 )
 
 // listOf returns notices as statements take them.
