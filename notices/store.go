@@ -2,6 +2,7 @@ package notices
 
 import (
 	"context"
+	"slices"
 	"time"
 )
 
@@ -67,12 +68,7 @@ func (q *Query) Matches(n *Notice) bool {
 	if !q.Since.IsZero() && n.At.Before(q.Since) || !q.Until.IsZero() && !n.At.Before(q.Until) {
 		return false
 	}
-	for _, action := range q.Actions {
-		if n.Action == action {
-			return true
-		}
-	}
-	return len(q.Actions) == 0
+	return len(q.Actions) == 0 || slices.Contains(q.Actions, n.Action)
 }
 
 // A Page is a part of an account's notices.

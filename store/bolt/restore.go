@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime/debug"
+	"slices"
 	"time"
 
 	"go.etcd.io/bbolt"
@@ -156,7 +157,7 @@ func restore(path, from string, fence *Fence, options []Option) (info RestoreInf
 			_ = os.Remove(temporary)
 		}
 	}()
-	s, err := Open(temporary, append(options[:len(options):len(options)], NoUpgradeCopy())...)
+	s, err := Open(temporary, append(slices.Clip(options), NoUpgradeCopy())...)
 	if err != nil {
 		return info, err
 	}

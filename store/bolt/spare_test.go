@@ -41,7 +41,7 @@ func spareOf(t *testing.T, s *Store) (state spareState) {
 			return extents.ForEachBucket(func(key []byte) error {
 				state.extents++
 				pages := extentPages(key)
-				if used := int(extents.Bucket(key).Stats().LeafAlloc) / s.spare.pageSize; used != pages {
+				if used := extents.Bucket(key).Stats().LeafAlloc / s.spare.pageSize; used != pages {
 					t.Errorf("an extent of %d pages uses %d", pages, used)
 				}
 				state.spare += pages

@@ -177,7 +177,7 @@ func (e *exporter) eventsByID(ctx context.Context, after string) error {
 		for _, event := range events {
 			after = event.ID
 			row := append([]byte{rowID}, after...)
-			more := true
+			var more bool
 			if len(event.Deliveries) > 0 {
 				more = e.filler.Skip(row)
 			} else {

@@ -233,9 +233,9 @@ func (t *tester) everything() map[string]any {
 	slices.Sort(due)
 	note("due alerts", due, err)
 	failing, err := t.store.FailingWebhooks(t.Context(), some.AddDate(1, 0, 0), webhooks.Page{Limit: 99})
+	note("failing webhooks", failing, err)
 	heldOnes, err := t.store.HeldWebhooks(t.Context(), webhooks.Page{Limit: 99})
 	note("held webhooks", heldOnes, err)
-	note("failing webhooks", failing, err)
 	for _, id := range []string{"done", "under way", "z, the one before"} {
 		recovery, err := t.store.RecoveryByID(t.Context(), "acct", id)
 		note("recovery "+id, recovery, err)

@@ -3,6 +3,7 @@ package transfer
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 )
 
@@ -61,13 +62,14 @@ func decode(b []byte, v any) error {
 	if err == nil && len(bytes.TrimSpace(b[d.InputOffset():])) > 0 {
 		err = errTrailing
 	}
-	switch err := err.(type) {
-	case nil:
+	if err == nil {
 		return nil
-	case *json.UnmarshalTypeError:
-		return fmt.Errorf("%w: field %s: must not be a %.16s", ErrRecord, err.Field, err.Value)
-	case fieldError:
-		return fmt.Errorf("%w: %w", ErrRecord, err)
+	}
+	if of := (*json.UnmarshalTypeError)(nil); errors.As(err, &of) {
+		return fmt.Errorf("%w: field %s: must not be a %.16s", ErrRecord, of.Field, of.Value)
+	}
+	if of := fieldError(""); errors.As(err, &of) {
+		return fmt.Errorf("%w: %w", ErrRecord, of)
 	}
 	return fmt.Errorf("%w: not the JSON of a record that this version knows", ErrRecord)
 }

@@ -135,7 +135,7 @@ func ringOf(list string) (*signing.Keyring, error) {
 		return nil, nil
 	}
 	var keys [][]byte
-	for _, text := range strings.Split(list, ",") {
+	for text := range strings.SplitSeq(list, ",") {
 		key, err := base64.StdEncoding.DecodeString(text)
 		if err != nil {
 			return nil, errors.New("SEALING_KEYS: must be base64, separated by commas")
