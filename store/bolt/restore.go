@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"math"
 	"os"
 	"path/filepath"
 	"runtime/debug"
@@ -161,7 +162,8 @@ func restore(path, from string, fence *Fence, options []Option) (info RestoreInf
 	if err != nil {
 		return info, err
 	}
-	s.db.NoSync = true // the file is worth nothing before it is complete
+	s.db.NoSync = true         // the file is worth nothing before it is complete
+	s.spare.grow = math.MaxInt // or a step that finds no room for its pages would run again, and a fencer's run once
 	f := &fencer{store: s, fence: fence, info: &info, gone: make(map[Ref]bool)}
 	err = f.run(listed)
 	if err == nil {
