@@ -261,9 +261,18 @@ func sizeOf(t testing.TB, path string) int64 {
 	return info.Size()
 }
 
-// What a killed process left of backups is removed by the next Open, and the next Backup.
+// What a killed process left of backups is removed by the next Open, and the next Backup. What the host
+// has named alike is not.
 func TestBackupRemovesLeftovers(t *testing.T) {
 	dir := t.TempDir()
+	own := filepath.Join(dir, "storage.db.backing-up-on-monday")
+	if err := os.WriteFile(own, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	open(t, dir).(io.Closer).Close()
+	if err := os.Remove(own); err != nil {
+		t.Error(err)
+	}
 	leave := func() {
 		t.Helper()
 		if err := os.WriteFile(filepath.Join(dir, "storage.db.backing-up-123"), []byte("a part"), 0o600); err != nil {

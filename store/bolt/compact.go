@@ -99,6 +99,9 @@ func publish(temporary, path string) error {
 		if errors.Is(err, fs.ErrExist) {
 			return err
 		}
+		if _, err := os.Lstat(path); err == nil {
+			return &fs.PathError{Op: "rename", Path: path, Err: fs.ErrExist}
+		}
 		if err := os.Rename(temporary, path); err != nil { // where there are no links
 			return err
 		}
@@ -187,12 +190,12 @@ func (c *compaction) end() error {
 }
 
 // removeTemporary removes what was left of temporary files for that path by a process that was
-// killed.
+// killed: those with a name that os.CreateTemp gives, and not the host's own, which may begin as theirs.
 func removeTemporary(path, suffix string) {
 	dir, prefix := filepath.Dir(path), filepath.Base(path)+suffix
 	entries, _ := os.ReadDir(dir) // what cannot be listed stays
 	for _, entry := range entries {
-		if strings.HasPrefix(entry.Name(), prefix) {
+		if random, ok := strings.CutPrefix(entry.Name(), prefix); ok && strings.Trim(random, "0123456789") == "" {
 			_ = os.Remove(filepath.Join(dir, entry.Name()))
 		}
 	}

@@ -30,7 +30,8 @@ type Fence struct {
 	// become what they are there: those deleted since are deleted, rotated and changed ones
 	// are as they were left, new ones are there. What was delivered or given up since is
 	// settled, events published since are carried over, and alerts that were sent since are
-	// not sent again. What of it cannot be read is in [RestoreInfo.Unreadable].
+	// not sent again. What of it cannot be read is in [RestoreInfo.Unreadable]. One that is older
+	// than the backup counts as one that cannot be read; the backup itself is refused.
 	Abandoned string
 
 	// DeletedKeys are the keys that were deleted since, as the host's own records have
@@ -39,7 +40,7 @@ type Fence struct {
 	DeletedKeys []Ref
 
 	// RotatedKeys are the keys whose value was replaced since. A backup does not have the
-	// new value, so unless the abandoned file has it, no value of the key is valid any more:
+	// new value, so unless the abandoned file has another one, and all of its commits, no value of the key is valid any more:
 	// the key stays, and has to be rotated to get one. Name only those rotated since the
 	// backup, or values that are in use die.
 	RotatedKeys []Ref
@@ -111,7 +112,7 @@ type RestoreInfo struct {
 }
 
 // restoreSuffix is what the name of the temporary file of Restore has after the file's.
-const restoreSuffix = ".restoring"
+const restoreSuffix = ".restoring-"
 
 // Restore makes a file at path out of a backup, one of [Store.Backup] or a copy that was made
 // while the file was closed, that brings nothing back that the fence tells. Nothing may be at
@@ -123,10 +124,10 @@ const restoreSuffix = ".restoring"
 // works, and nothing is sent before webhooks.WebhookService.Release or ReleaseAll. A backup
 // of an older schema is upgraded. Options are those of [Open], such as the keys of [Sealed].
 //
-// The file is made under another name, "<path>.restoring", made durable, and renamed: a
+// The file is made under another name, "<path>.restoring-…", made durable, and renamed: a
 // process that is killed leaves no file at path, or the whole one. The next Restore removes
-// what it left. If Restore returns an error nothing is at path: it wraps [ErrUnfenced], [fs.ErrExist]
-// if something was, [ErrLocked] if one of the files is in use, [ErrSchema] if the backup is
+// what it left; it also ends one to the same path that is still under way. If Restore returns an error it has put nothing
+// at path: it wraps [ErrUnfenced], [fs.ErrExist] if something was there, or is by now, [ErrLocked] if one of the files is in use, [ErrSchema] if the backup is
 // not ours, or [Verify] finds damage in it, [signing.ErrSealed] if it is sealed under a key that was not given, or what
 // the disk returned. The backup stays as it is. Restore needs room for a second copy of it, and
 // memory as Open does.
@@ -148,19 +149,32 @@ func restore(path, from string, fence *Fence, options []Option) (info RestoreInf
 	} else if !errors.Is(err, fs.ErrNotExist) {
 		return info, err
 	}
-	temporary := path + restoreSuffix
-	if err := copyClosed(temporary, from); err != nil {
-		_ = os.Remove(temporary)
+	backup, err := os.Stat(from)
+	if err != nil {
 		return info, err
 	}
+	if abandoned, err := os.Stat(fence.Abandoned); err == nil && os.SameFile(backup, abandoned) {
+		return info, fmt.Errorf("%w: Fence.Abandoned is the backup itself", ErrUnfenced)
+	}
+	removeTemporary(path, restoreSuffix)
+	file, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+restoreSuffix+"*")
+	if err != nil {
+		return info, err
+	}
+	temporary := file.Name()
 	defer func() {
-		if err != nil {
-			_ = os.Remove(temporary)
-		}
+		_ = file.Close()
+		_ = os.Remove(temporary)
 	}()
+	if err := copyClosed(file, from); err != nil {
+		return info, err
+	}
 	s, err := Open(temporary, append(slices.Clip(options), NoUpgradeCopy())...)
 	if err != nil {
 		return info, err
+	}
+	if !sameFile(file, s.file) {
+		return info, errors.Join(s.Close(), errors.New("another Restore to the same path was begun")) // it removed the copy
 	}
 	s.db.NoSync = true         // the file is worth nothing before it is complete
 	s.spare.grow = math.MaxInt // or a step that finds no room for its pages would run again, and a fencer's run once
@@ -173,19 +187,21 @@ func restore(path, from string, fence *Fence, options []Option) (info RestoreInf
 	if err = errors.Join(err, s.Close()); err != nil {
 		return info, err
 	}
-	if err := syncFile(temporary); err != nil {
+	if err := errors.Join(file.Sync(), file.Close()); err != nil {
 		return info, err
 	}
-	if err := os.Rename(temporary, path); err != nil {
-		return info, err
-	}
-	syncDir(filepath.Dir(path))
-	return info, nil
+	return info, publish(temporary, path)
 }
 
-// copyClosed copies a file that no process writes to, in place of one that an earlier Restore
-// left, and refuses one that is damaged.
-func copyClosed(to, from string) (err error) {
+// sameFile reports whether both are the same file, by whichever names.
+func sameFile(a, b *os.File) bool {
+	of, err := a.Stat()
+	other, failed := b.Stat()
+	return err == nil && failed == nil && os.SameFile(of, other)
+}
+
+// copyClosed copies a file that no process writes to, and refuses one that is damaged.
+func copyClosed(to *os.File, from string) (err error) {
 	// bbolt maps the file, and the system ends a process that reads there what it does not have.
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	defer func() {
@@ -193,12 +209,6 @@ func copyClosed(to, from string) (err error) {
 			err = errDamaged(p)
 		}
 	}()
-	if err := os.Remove(to); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	if _, err := os.Stat(from); err != nil {
-		return err
-	}
 	until := time.Now().Add(defaultWait)
 	if err := checkSize(from, until); err != nil {
 		return err
@@ -211,14 +221,10 @@ func copyClosed(to, from string) (err error) {
 	if err := bothMetas(from); err != nil {
 		return err
 	}
-	file, err := os.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
-	if err != nil {
+	if err := copyBytes(to, from); err != nil {
 		return err
 	}
-	if err := errors.Join(copyBytes(file, from), file.Close()); err != nil {
-		return err
-	}
-	report, err := Verify(to)
+	report, err := Verify(to.Name())
 	if err != nil {
 		return err
 	}
@@ -249,12 +255,4 @@ func bothMetas(path string) error {
 		return errDamaged("a meta page cannot be read")
 	}
 	return nil
-}
-
-func syncFile(path string) error {
-	file, err := os.OpenFile(path, os.O_RDWR, 0)
-	if err != nil {
-		return err
-	}
-	return errors.Join(file.Sync(), file.Close())
 }

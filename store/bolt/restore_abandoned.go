@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"time"
 
 	"go.etcd.io/bbolt"
@@ -50,10 +51,22 @@ func (f *fencer) openAbandoned() error {
 	case len(version) != 8 || upgrading != nil || theirs == nil,
 		binary.BigEndian.Uint64(version) > schemaVersion, binary.BigEndian.Uint64(version) < fencedSchema:
 		f.unreadable("the whole file")
-		err = old.Close()
-		f.abandoned = nil
+	case f.isOlder():
+		f.unreadable("what is newer than the backup: the file is older")
+	default:
+		return nil
 	}
-	return err
+	f.abandoned = nil
+	return old.Close()
+}
+
+// isOlder reports whether the abandoned file is of a time before the backup, such as an earlier backup:
+// keys that were revoked between the two are in it.
+func (f *fencer) isOlder() bool {
+	value, _ := f.abandoned.Get(bucketMeta, keyClock)
+	theirs, err := record.DecodeMark(value)
+	ours, unknown := record.DecodeMark(f.get(bucketMeta, keyClock))
+	return unknown == nil && (err != nil || theirs.Steady.Before(ours.Steady))
 }
 
 // fencedSchema is the oldest schema of an abandoned file that is read: from then on rows are
@@ -140,6 +153,13 @@ func (f *fencer) theirs(bucket, from []byte, limit int) (rows []row, damaged boo
 	return rows, damaged
 }
 
+// mayHave reports whether the abandoned file has a bucket, or it cannot be told: files of before
+// there was that bucket have none.
+func (f *fencer) mayHave(bucket []byte) bool {
+	names, damaged := f.abandoned.Buckets()
+	return damaged || slices.ContainsFunc(names, func(name []byte) bool { return bytes.Equal(name, bucket) })
+}
+
 // ours returns rows of the restored file.
 func (f *fencer) ours(bucket, from []byte, limit int) (rows []row) {
 	_ = f.store.db.View(func(tx *bbolt.Tx) error {
@@ -170,7 +190,7 @@ func (f *fencer) takeKeys(known map[Ref]bool) error {
 			f.unreadable(string(bucketKeys))
 			return nil
 		}
-		if _, asked := known[Ref{account, id}]; asked {
+		if _, asked := known[Ref{account, id}]; asked && !bytes.Equal(p.ours, p.theirs) && !f.abandoned.LastLost() {
 			known[Ref{account, id}] = true
 		}
 		if uses, _ := f.abandoned.Get(bucketKeyUses, p.key); uses != nil {

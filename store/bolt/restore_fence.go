@@ -63,7 +63,12 @@ func (f *fencer) run(listed bool) error {
 	for _, r := range f.fence.RotatedKeys {
 		rotated[r] = false
 	}
+	var erasing []row
 	if f.abandoned != nil {
+		var damaged bool
+		if erasing, damaged = f.theirs(bucketErasures, nil, math.MaxInt); damaged && f.mayHave(bucketErasures) {
+			f.unreadable(string(bucketErasures))
+		}
 		if err := f.takeKeys(rotated); err != nil {
 			return err
 		}
@@ -95,12 +100,9 @@ func (f *fencer) run(listed bool) error {
 			return err
 		}
 	}
-	if f.abandoned != nil { // after all that it has of them
-		erasing, _ := f.theirs(bucketErasures, nil, math.MaxInt)
-		for _, r := range erasing {
-			if err := f.erase(string(r.key)); err != nil {
-				return err
-			}
+	for _, r := range erasing { // after all that it has of them
+		if err := f.erase(string(r.key)); err != nil {
+			return err
 		}
 	}
 	if f.fence.NoHold {

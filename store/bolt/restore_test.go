@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -16,6 +17,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/storageapi/storageapi/apikeys"
+	"github.com/storageapi/storageapi/internal/boltfault"
 	"github.com/storageapi/storageapi/scopes"
 	"github.com/storageapi/storageapi/signing"
 	"github.com/storageapi/storageapi/store/bolt"
@@ -503,6 +505,103 @@ func TestRestoreRefuses(t *testing.T) {
 	noError(t, os.WriteFile(h.path(), nil, 0o600))
 	if _, err := bolt.Restore(h.path(), h.backup, fine, sealed); !errors.Is(err, fs.ErrExist) {
 		t.Errorf("with a file there: %v", err)
+	}
+}
+
+// TestRestoreReplacesNothing: a file that appears meanwhile, as where a supervisor starts the host, stays.
+func TestRestoreReplacesNothing(t *testing.T) {
+	h := newLostHost(t)
+	fence := h.lists()
+	fence.Report = func(bolt.Finding) { noError(t, os.WriteFile(h.path(), []byte("acknowledged"), 0o600)) }
+	if _, err := bolt.Restore(h.path(), h.backup, fence); !errors.Is(err, fs.ErrExist) {
+		t.Errorf("Restore: %v", err)
+	}
+	got, err := os.ReadFile(h.path())
+	noError(t, err)
+	want(t, "the file that appeared", string(got), "acknowledged")
+	noError(t, os.Remove(h.path()))
+	wantAlone(t, h)
+}
+
+// TestTwoRestores to the same path, one begun while the other is under way: one makes the file, and
+// the fence is applied to it.
+func TestTwoRestores(t *testing.T) {
+	h := newLostHost(t)
+	first, second := h.lists(), h.lists()
+	begun, ended, done := make(chan bool), make(chan bool), make(chan error)
+	second.Report = func(bolt.Finding) {
+		if begun != nil {
+			close(begun)
+			begun = nil
+			<-ended
+		}
+	}
+	wait, once := begun, sync.OnceFunc(func() {
+		go func() {
+			_, err := bolt.Restore(h.path(), h.backup, second)
+			done <- err
+		}()
+	})
+	first.Report = func(bolt.Finding) {
+		once()
+		<-wait
+	}
+	_, errFirst := bolt.Restore(h.path(), h.backup, first)
+	if errFirst == nil { // then it is not what the second is still at
+		wantSound(t, h.path())
+	}
+	close(ended)
+	if errSecond := <-done; (errFirst == nil) == (errSecond == nil) {
+		t.Fatalf("the first: %v, the second: %v", errFirst, errSecond)
+	}
+	wantSound(t, h.path())
+	s, err := bolt.Open(h.path())
+	noError(t, err)
+	want(t, "values that are valid", h.valid(t, s), []string{"kept"})
+	want(t, "claimed before the release", pending(t, s), nil)
+	noError(t, s.Close())
+	noError(t, os.Remove(h.path()))
+	wantAlone(t, h)
+}
+
+// TestRestoreDistrustsTheAbandonedFile where it has no more than the backup: it is the backup, or
+// one from before it.
+func TestRestoreDistrustsTheAbandonedFile(t *testing.T) {
+	h := newLostHost(t)
+	link := filepath.Join(t.TempDir(), "link.db")
+	noError(t, os.Symlink(h.backup, link))
+	if _, err := bolt.Restore(h.path(), h.backup, bolt.Fence{Abandoned: link}); !errors.Is(err, bolt.ErrUnfenced) {
+		t.Errorf("with the backup itself: %v", err)
+	}
+	older := filepath.Join(t.TempDir(), "older.db")
+	whole, err := os.ReadFile(h.backup)
+	noError(t, err)
+	noError(t, os.WriteFile(older, whole, 0o600))
+	fence := h.lists()
+	fence.Abandoned, fence.DeletedKeys = older, nil
+	_, err = bolt.Restore(h.path(), h.backup, fence)
+	noError(t, err)
+	s, err := bolt.Open(h.path())
+	noError(t, err)
+	want(t, "values that are valid, of a key whose rotation the file does not have", h.valid(t, s), []string{"deleted", "kept"})
+	noError(t, s.Close())
+	noError(t, os.Remove(h.path()))
+
+	s, err = bolt.Open(h.abandoned)
+	noError(t, err)
+	boltfault.SetClock(s, time.Hour) // so that it is marked
+	for more := true; more; {
+		more, err = s.Purge(t.Context(), webhooks.Purge{Limit: 100})
+		noError(t, err)
+	}
+	noError(t, s.Close())
+	if _, err := bolt.Restore(h.path(), h.abandoned, bolt.Fence{Abandoned: older}); !errors.Is(err, bolt.ErrUnfenced) {
+		t.Errorf("with an older file: %v", err)
+	}
+	info, err := bolt.Restore(h.path(), h.abandoned, bolt.Fence{Abandoned: older, NothingRevoked: true})
+	noError(t, err)
+	if len(info.Unreadable) != 1 || info.KeysTaken != 0 {
+		t.Errorf("of an older file: %+v", info)
 	}
 }
 
