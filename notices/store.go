@@ -19,8 +19,9 @@ import (
 // the one that was committed later has the greater number.
 type Store interface {
 	// AddNotices stores notices that go with no other change, except those whose account
-	// has a notice of that id already, and returns how many those are that it stored. Of
-	// one call all are stored or none is.
+	// has a notice of that id already, and those of KeyExpiring whose key is not there any
+	// more or does not expire at their Until. It returns how many those are that it stored.
+	// Of one call all are stored or none is.
 	AddNotices(ctx context.Context, list []Notice) (added int, err error)
 
 	// ListNotices returns a part of the account's notices by descending id. The id after

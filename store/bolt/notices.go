@@ -66,6 +66,11 @@ func (s *Store) AddNotices(ctx context.Context, list []notices.Notice) (added in
 	err = s.writer.Run(ctx, func(b *batch) error {
 		added = 0
 		for _, n := range list {
+			if n.Action == notices.KeyExpiring {
+				if key, _, err := keyByID(b.tx, record.Prefixed(n.Account, n.Target.ID)); err != nil || !key.ExpiresAt.Equal(n.Until) {
+					continue // it is gone, or was changed
+				}
+			}
 			isNew, err := b.addNotice(n)
 			if err != nil {
 				return err

@@ -86,6 +86,11 @@ func (s *Store) AddNotices(ctx context.Context, list []notices.Notice) (added in
 	}
 	defer s.mu.Unlock()
 	for _, n := range list {
+		if n.Action == notices.KeyExpiring {
+			if k := s.keys.find(n.Account, n.Target.ID); k == nil || !k.ExpiresAt.Equal(stored(n.Until)) {
+				continue
+			}
+		}
 		if s.notices.add(n) {
 			added++
 		}

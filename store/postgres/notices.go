@@ -57,9 +57,19 @@ const (
 	addNotices = `
 		with added as (
 			insert into storageapi.audit (` + noticeColumns + `)
-			select ` + noticeColumns + ` from jsonb_to_recordset($1::text::jsonb) as ` + noticeRecords + `
+			select ` + noticeColumns + ` from jsonb_to_recordset($1::text::jsonb) as ` + noticeRecords + addedNotices
+
+	addedNotices = `
 			on conflict (account, id) do nothing returning 1)
 		select count(*) from added`
+
+	// addTimely is addNotices without those of keys that are gone or expire at another time.
+	addTimely = `
+		with added as (
+			insert into storageapi.audit (` + noticeColumns + `)
+			select ` + noticeColumns + ` from jsonb_to_recordset($1::text::jsonb) as ` + noticeRecords + `
+			where n.action <> '` + string(notices.KeyExpiring) + `' or exists (
+				select from storageapi.keys k where k.account = n.account and k.id = n.target_id and k.next is null and k.expires_at = n.until)` + addedNotices
 
 	// lockTargets locks the keys that notices are of, so that their numbers are in the order
 	// of the keys' changes.
@@ -116,7 +126,7 @@ func (s *Store) AddNotices(ctx context.Context, list []notices.Notice) (added in
 	err = s.transact(ctx, func(ctx context.Context, tx pgx.Tx) error {
 		batch := &pgx.Batch{}
 		batch.Queue(s.sql(lockTargets), text)
-		batch.Queue(s.sql(addNotices), text).QueryRow(func(row pgx.Row) error { return row.Scan(&added) })
+		batch.Queue(s.sql(addTimely), text).QueryRow(func(row pgx.Row) error { return row.Scan(&added) })
 		return tx.SendBatch(ctx, batch).Close()
 	})
 	if err != nil {

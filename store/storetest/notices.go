@@ -101,6 +101,37 @@ func addingNotices(run runner) {
 		wantSame(t, "ListNotices", t.noticesOf("acct", notices.Query{}), []notices.Notice{newNotice("acct", "b"), newNotice("acct", "a")})
 	})
 
+	run("that a key expires are stored only while it does at that time", func(t *tester) {
+		key := newKey("acct", "key")
+		key.ExpiresAt = some.Add(time.Hour)
+		t.createKeys(key)
+		other := newKey("other", "elsewhere")
+		other.ExpiresAt = key.ExpiresAt
+		t.createKeys(other)
+		add := func(id, target string, until time.Time, want int) {
+			t.Helper()
+			n := newNotice("acct", id)
+			n.Action, n.Target, n.Until = notices.KeyExpiring, notices.Target{Kind: notices.TargetKey, ID: target}, until
+			added, err := t.store.AddNotices(t.Context(), []notices.Notice{n})
+			t.must(err)
+			wantSame(t, "added", added, want)
+		}
+		add("a", "key", key.ExpiresAt, 1)
+		add("b", "key", key.ExpiresAt.Add(time.Hour), 0)
+		add("c", "never", key.ExpiresAt, 0)
+		add("d", "elsewhere", key.ExpiresAt, 0)
+		_, err := t.store.UpdateKey(t.Context(), "acct", "key", func(k *apikeys.Key, _ *notices.Notice) error {
+			k.ExpiresAt = k.ExpiresAt.Add(time.Hour)
+			return nil
+		})
+		t.must(err)
+		add("e", "key", key.ExpiresAt, 0)
+		add("f", "key", key.ExpiresAt.Add(time.Hour), 1)
+		t.must(t.store.DeleteKey(t.Context(), "acct", "key", nil, notices.Notice{}))
+		add("g", "key", key.ExpiresAt.Add(time.Hour), 0)
+		t.wantNotices("f", "a")
+	})
+
 	run("of one id are stored once, also by many at once", func(t *tester) {
 		counts := make([]int, 8)
 		inParallel(len(counts), func(i int) {
