@@ -30,7 +30,8 @@ const eraseStep = 500
 // lost, the Receipt is zero.
 //
 // What the account was told of goes, too. One notice is stored afterwards, and told if [Config.Notify] is set:
-// [notices.AccountErased], with who asked. It goes by age as all others, or when the account is erased again.
+// [notices.AccountErased], with who asked. It goes by age as all others, or when the account is erased again. If
+// the process is killed between the last step and that, or the answer of the last step is lost, there is none.
 //
 // What it cannot remove: copies of the file; pages of the file that are free now, whose bytes stay until
 // they are written again or the file is compacted; what a server's log or backups have; what was sent.

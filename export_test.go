@@ -7,12 +7,15 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/storageapi/storageapi"
 	"github.com/storageapi/storageapi/apikeys"
 	"github.com/storageapi/storageapi/scopes"
+	"github.com/storageapi/storageapi/store"
+	"github.com/storageapi/storageapi/store/memory"
 	"github.com/storageapi/storageapi/webhooks"
 )
 
@@ -93,3 +96,90 @@ func TestExportAccount(t *testing.T) {
 type failingWriter struct{ err error }
 
 func (w failingWriter) Write([]byte) (int, error) { return 0, w.err }
+
+// What ExportAccount counts of an account, the receipt of Erase counts. Afterwards there is the
+// notice of that erasure; and nothing, only the first and the last line, once that is erased.
+func TestExportAccountBesideErase(t *testing.T) {
+	for name, config := range map[string]storageapi.Config{
+		"file": {Path: filepath.Join(t.TempDir(), "storage.db")}, "memory": {Store: memory.New()},
+	} {
+		t.Run(name, func(t *testing.T) {
+			api, err := storageapi.NewHandler(config)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer func() { _ = api.Close() }()
+			if _, _, err := api.Keys.Create(t.Context(), "acct", apikeys.CreateParams{Name: "k", Scopes: scopes.All(), IdempotencyKey: "request"}); err != nil {
+				t.Fatal(err)
+			}
+			for _, url := range []string{"https://a.example", "https://b.example"} {
+				if _, err := api.Webhooks.Create(t.Context(), "acct", webhooks.CreateParams{URL: url, Events: []webhooks.EventType{webhooks.TypeBalanceLow, webhooks.TypeFilesExpiring}}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			for range 3 {
+				if err := api.Webhooks.Publish(t.Context(), webhooks.Event{Account: "acct", Data: webhooks.BalanceLow{}}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if err := api.Webhooks.ReportBalance(t.Context(), "acct", 1); err != nil {
+				t.Fatal(err)
+			}
+			if err := api.Webhooks.ReportFiles(t.Context(), "acct", []webhooks.ExpiringFile{{ID: "file", ExpiresAt: time.Now().Add(time.Hour)}}); err != nil {
+				t.Fatal(err)
+			}
+			counted := exportedCounts(t, api, "acct")
+			erased, err := api.Erase(t.Context(), "acct")
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(counted, erased); diff != "" || erased.DedupKeys == 0 || erased.Alerts == 0 || erased.Deliveries < 6 {
+				t.Errorf("the receipt %+v (-export +receipt):\n%s", erased, diff)
+			}
+			if diff := cmp.Diff(store.Receipt{Notices: 1}, exportedCounts(t, api, "acct")); diff != "" {
+				t.Errorf("after Erase (-want +export):\n%s", diff)
+			}
+			if _, err := api.Erase(t.Context(), "acct"); err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(store.Receipt{}, exportedCounts(t, api, "acct")); diff != "" {
+				t.Errorf("after another Erase (-want +export):\n%s", diff)
+			}
+		})
+	}
+}
+
+// exportedCounts returns what the lines of an export are of, as its last line says.
+func exportedCounts(t *testing.T, api *storageapi.Handler, account string) (n store.Receipt) {
+	t.Helper()
+	var written bytes.Buffer
+	if err := api.ExportAccount(t.Context(), account, &written); err != nil {
+		t.Fatal(err)
+	}
+	lines := 0
+	var last struct {
+		Kind       string
+		Lines      map[string]int
+		Deliveries []any
+	}
+	for text := range strings.Lines(written.String()) {
+		lines++
+		last.Deliveries = nil
+		if err := json.Unmarshal([]byte(text), &last); err != nil {
+			t.Fatal(err)
+		}
+		n.Deliveries += len(last.Deliveries)
+	}
+	total := 2
+	for kind, count := range map[string]*int{
+		"key": &n.Keys, "webhook": &n.Webhooks, "event": &n.Events, "recovery": &n.Recoveries, "alert": &n.Alerts,
+		"toldOnce": &n.DedupKeys, "idempotencyKey": &n.IdempotencyKeys, "notice": &n.Notices,
+	} {
+		*count = last.Lines[kind]
+		total += *count
+	}
+	if last.Kind != "end" || lines != total {
+		t.Errorf("%d lines, the last of which is of kind %q and counts %v", lines, last.Kind, last.Lines)
+	}
+	return n
+}

@@ -31,7 +31,7 @@ type Receipt struct {
 	Recoveries      int
 	Alerts          int // what is remembered of reports, one for each metric
 	DedupKeys       int // of alerts that were published
-	IdempotencyKeys int // of creations
+	IdempotencyKeys int // of creations, also those that ran out and were not removed yet
 	Notices         int // what was told, or waits to be told, of the account
 }
 

@@ -12,7 +12,7 @@
 // Some 500 operations of two customers: keys and webhooks are created, changed, rotated,
 // used and deleted over HTTP and in Go, events are published one by one and together,
 // balances, bandwidth and files are reported, test events are sent, deliveries sent
-// again. Meanwhile
+// again. A third customer comes, is told of some events, is erased, and comes again. Meanwhile
 //
 //   - calls of the store fail before they happened, or after, or hang and then happen or
 //     not: single calls that an operation needs, and all calls of some methods for up to
@@ -39,7 +39,8 @@
 // is settled; each retry is in its time, and not before what its receiver asked for;
 // attempts are counted as they are made, and none is used up by what the host lacks;
 // caps are kept; live secrets sign; a receiver that is well gets its events soon,
-// with any others that fail; what a person presses ends a pause. At the end: each alert was
+// with any others that fail; what a person presses ends a pause; of what was erased nothing is
+// left, and it is as what never was. At the end: each alert was
 // told once, each event is with all that were subscribed, and all that was delivered has
 // arrived. Each rule is a call of world.breach; a seed that breaks one tells its story.
 //

@@ -40,6 +40,7 @@ func (w *world) judge() {
 			a.publisher.judge()
 			a.judgeNotices(ctx, s)
 		}
+		w.leaver.judge(ctx, s)
 		for _, e := range w.events.list {
 			w.judgeEvent(ctx, s, e)
 		}

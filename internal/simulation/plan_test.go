@@ -121,6 +121,7 @@ var methods = [][]string{
 	{"Enqueue", "UpdateAlert", "UpdateFileScan", "EnqueueOnce", "UnseenKeys"},
 	{"KeyByHash", "KeyByID", "ListKeys", "ExpiringKeys"},
 	{"CreateKey", "UpdateKey", "DeleteKey", "RecordKeyUse", "CreateWebhook", "UpdateWebhook", "DeleteWebhook"},
+	{"EraseAccount", "AddNotices"},
 	{"DueAlerts", "AdvanceRecovery", "Purge", "CreateRecovery", "RecoveryByID", "Redeliver"},
 }
 

@@ -231,3 +231,15 @@ func (f *faulty) OffWebhooks(ctx context.Context, page webhooks.Page) ([]webhook
 func (f *faulty) HeldWebhooks(ctx context.Context, page webhooks.Page) ([]webhooks.Webhook, error) {
 	return call(f, ctx, "HeldWebhooks", func() ([]webhooks.Webhook, error) { return f.Store.HeldWebhooks(ctx, page) })
 }
+
+func (f *faulty) EraseAccount(ctx context.Context, account string, limit int) (erased store.Receipt, more bool, err error) {
+	erased, err = call(f, ctx, "EraseAccount", func() (erased store.Receipt, err error) {
+		erased, more, err = f.Store.EraseAccount(ctx, account, min(limit, 3)) // so that there are several steps
+		return erased, err
+	})
+	return erased, more && err == nil, err
+}
+
+func (f *faulty) AddNotices(ctx context.Context, list []notices.Notice) (int, error) {
+	return call(f, ctx, "AddNotices", func() (int, error) { return f.Store.AddNotices(ctx, list) })
+}

@@ -191,6 +191,9 @@ func (d *deeds) fails() error {
 
 // next returns what is done next.
 func (d *deeds) next() deed {
+	if d.rand.IntN(60) == 0 {
+		return d.erase()
+	}
 	list := []func() deed{
 		d.createKey, d.changeKey, d.deleteKey, d.useKey, d.createWebhook, d.createWebhook, d.changeWebhook, d.changeWebhook, d.deleteWebhook, d.takeNotices,
 		d.enqueue, d.enqueue, d.enqueue, d.alert, d.fileScan, d.notice, d.claim, d.claim, d.claim, d.settle, d.settle, d.redeliver, d.recoverStep, d.advance, d.purge,
@@ -467,6 +470,19 @@ func (d *deeds) purge() deed {
 			}
 		}
 		return "purges without end"
+	}}
+}
+
+func (d *deeds) erase() deed {
+	account := d.account()
+	return deed{"erases " + account, func(t *twin) any {
+		for range 1000 {
+			if erased, more, err := t.EraseAccount(d.ctx, account, 10); err != nil || !more {
+				erased.IdempotencyKeys = 0 // when those that ran out go is each store's business
+				return result{erased, is(err)}
+			}
+		}
+		return "an erasure without end"
 	}}
 }
 

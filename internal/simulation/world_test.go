@@ -31,6 +31,7 @@ type world struct {
 	ledger    *ledger
 	receivers *receivers
 	accounts  []*account
+	leaver    *leaver
 	events    *events
 	ops       atomic.Int64
 	requests  atomic.Int64
@@ -69,6 +70,7 @@ func newWorld(seed uint64, dir string, tally *tally) *world {
 	for i := range w.plan.accounts {
 		w.accounts = append(w.accounts, newAccount(w, i))
 	}
+	w.leaver = newLeaver(w)
 	if dir != "" {
 		w.path = filepath.Join(dir, "storage.db")
 		w.disk = &disk{path: w.path}
@@ -117,6 +119,7 @@ func (w *world) live(ctx context.Context, last bool) {
 		actors.Go(func() { a.subscriber.live(ctx, share) })
 		actors.Go(func() { a.publisher.live(ctx, share) })
 	}
+	actors.Go(func() { w.leaver.live(ctx, share) })
 	actors.Go(func() { w.strikes(ctx) })
 	if w.plan.crowd > 0 && w.era.from == 0 {
 		actors.Go(func() { w.crowd(ctx) })

@@ -8,6 +8,7 @@ import (
 	"github.com/storageapi/storageapi/auth"
 	"github.com/storageapi/storageapi/notices"
 	"github.com/storageapi/storageapi/store"
+	"github.com/storageapi/storageapi/store/transfer"
 	"github.com/storageapi/storageapi/webhooks"
 )
 
@@ -183,6 +184,19 @@ func erasing(run runner) {
 		wantSame(t, "Pending", backlog.Pending, 0)
 	})
 
+	run("counts what Export has, of which nothing is left", func(t *tester) {
+		if _, err := t.store.Export(t.Context(), "acct", "", 1); errors.Is(err, errors.ErrUnsupported) {
+			t.Skip("it cannot export")
+		}
+		t.fillAccount("acct")
+		t.fillAccount("acct2")
+		want := t.exported("acct")
+		wantSame(t, "what Export has", want, t.filled())
+		wantSame(t, "the receipt", t.erase("acct"), want)
+		wantSame(t, "what Export has of what was erased", t.exported("acct"), store.Receipt{})
+		wantSame(t, "what Export has of another account", t.exported("acct2"), want)
+	})
+
 	run("an erased account is as one that never was", func(t *tester) {
 		for range 2 {
 			t.fillAccount("acct")
@@ -317,6 +331,37 @@ func erasing(run runner) {
 		inParallel(4, func(int) { t.erase("acct") })
 		t.wantNothing("acct")
 	})
+}
+
+// exported counts what Export has of an account.
+func (t *tester) exported(account string) (n store.Receipt) {
+	t.Helper()
+	for _, page := range t.exportPages(account, 5) {
+		for _, r := range page.Records {
+			switch r := r.(type) {
+			case *transfer.Key:
+				n.Keys++
+			case *transfer.Webhook:
+				n.Webhooks++
+			case *transfer.Event:
+				n.Events++
+				n.Deliveries += len(r.Deliveries)
+			case *transfer.Recovery:
+				n.Recoveries++
+			case *transfer.Alert:
+				n.Alerts++
+			case *transfer.DedupKey:
+				n.DedupKeys++
+			case *transfer.Request:
+				n.IdempotencyKeys++
+			case *transfer.Notice:
+				n.Notices++
+			default:
+				t.Errorf("Export of an account has a record of kind %q", r.Kind())
+			}
+		}
+	}
+	return n
 }
 
 // settledOf returns the deliveries of an account that are not pending.

@@ -1,0 +1,293 @@
+package bolt_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	mathrand "math/rand/v2"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/storageapi/storageapi/apikeys"
+	"github.com/storageapi/storageapi/auth"
+	"github.com/storageapi/storageapi/notices"
+	"github.com/storageapi/storageapi/signing"
+	"github.com/storageapi/storageapi/store"
+	"github.com/storageapi/storageapi/store/bolt"
+	"github.com/storageapi/storageapi/store/transfer"
+	"github.com/storageapi/storageapi/webhooks"
+)
+
+func init() { roles["erase"] = eraseBesideOthers }
+
+// eraseEvents is how many events the account has that is erased, and eraseHooks how many webhooks get each.
+const eraseEvents, eraseHooks = 120, 2
+
+// TestEraseKilled kills a process in the middle of erasing an account, while others publish,
+// claim and settle for another one. The next process erases on: the receipt counts all, no method finds
+// anything of the account, and nothing of the other is lost or undone.
+func TestEraseKilled(t *testing.T) {
+	dir := t.TempDir()
+	published, delivered := make(map[string]bool), make(map[string]bool)
+	middle := 0
+	for round := range max(1, *kills/4) {
+		s := open(t, dir)
+		want := toErase(t, s)
+		must(t, s.Close())
+		delay := time.Duration(mathrand.Int64N(int64(40 * time.Millisecond)))
+		for _, line := range killAfter(t, child(t, "erase", dir), delay) {
+			switch what, id, _ := strings.Cut(line, " "); what {
+			case "published":
+				published[id] = true
+			case "delivered":
+				delivered[id] = true
+			}
+		}
+		s = open(t, dir)
+		err := s.CreateKey(t.Context(), apikeys.Key{ID: "new", Account: "gone", Hash: markedHash("new", 1)}, apikeys.CreateOptions{})
+		if errors.Is(err, auth.ErrErasing) {
+			middle++
+			if erased := eraseRest(t, s, "gone"); erased != want {
+				t.Errorf("round %d: receipt (-want +got):\n%s", round, cmp.Diff(want, erased))
+			}
+		} else {
+			must(t, err) // the process came to the end of it: the account is as one that never was
+			if erased := eraseRest(t, s, "gone"); erased != (store.Receipt{Keys: 1}) {
+				t.Errorf("round %d: after the end of an erasure and a key that is new: %+v", round, erased)
+			}
+		}
+		wantGone(t, s)
+		wantKept(t, s, published, delivered)
+		must(t, s.Close())
+		report, err := bolt.Verify(filepath.Join(dir, "storage.db"))
+		must(t, errors.Join(err, report.Err()))
+	}
+	t.Logf("%d of %d kills in the middle of an erasure, %d published and %d delivered beside", middle, max(1, *kills/4), len(published), len(delivered))
+	if middle == 0 || len(published) == 0 {
+		t.Error("no kill was in the middle of an erasure, or nothing went on beside it: the test tests nothing")
+	}
+}
+
+// toErase gives the account "gone" something of each kind, and returns what erasing it has to count.
+func toErase(t *testing.T, s store.Store) store.Receipt {
+	t.Helper()
+	ctx := t.Context()
+	request := apikeys.CreateOptions{IdempotencyKey: "request", IdempotencyTTL: time.Hour}
+	request.Notice = notices.Notice{ID: "ntc", Account: "gone", Action: notices.KeyCreated, Pending: true, Target: notices.Target{Kind: notices.TargetKey, ID: "key"}}
+	must(t, s.CreateKey(ctx, apikeys.Key{ID: "key", Account: "gone", Hash: markedHash("gone", 1), Previous: markedHash("gone", 2)}, request))
+	for i := range eraseHooks {
+		must(t, s.CreateWebhook(ctx, webhooks.Webhook{
+			ID: fmt.Sprint("gone", i), Account: "gone", URL: "https://example.com", Secret: signing.NewSecret(), Active: true,
+			Events: []webhooks.EventType{webhooks.TypeBalanceLow},
+		}, webhooks.CreateOptions{}))
+	}
+	_, err := s.UpdateAlert(ctx, "gone", webhooks.MetricBalance, func(step *webhooks.AlertStep) error { step.State = []byte("1"); return nil })
+	must(t, err)
+	must(t, s.CreateRecovery(ctx, webhooks.Recovery{ID: "recovery", Account: "gone", WebhookID: "gone0", States: []webhooks.DeliveryState{webhooks.Dead}}, notices.Notice{}))
+	var wg sync.WaitGroup
+	for i := range eraseEvents {
+		wg.Go(func() {
+			event := webhooks.EncodedEvent{ID: fmt.Sprint("event", i), Account: "gone", Type: webhooks.TypeBalanceLow, Body: []byte("body")}
+			if _, err := s.EnqueueOnce(ctx, event, []webhooks.DedupKey{{Key: event.ID, Until: time.Now().Add(time.Hour)}}); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	for range 2 { // what comes first has an attempt, then some of it a second one
+		tasks, _, err := s.ClaimDeliveries(ctx, webhooks.Claim{Limit: eraseEvents / 2, Lease: time.Hour, Webhooks: []string{"gone0"}})
+		must(t, err)
+		var list []webhooks.Settlement
+		for i, task := range tasks {
+			list = append(list, webhooks.Settlement{
+				Task: task, Outcome: []webhooks.Outcome{webhooks.Deliver, webhooks.GiveUp, webhooks.Retry}[i%3],
+				Attempt: webhooks.Attempt{Number: task.Attempt, StartedAt: time.Now()},
+			})
+		}
+		_, err = s.SettleDeliveries(ctx, list)
+		must(t, err)
+	}
+	return store.Receipt{
+		Keys: 1, Webhooks: eraseHooks, Events: eraseEvents, Deliveries: eraseHooks * eraseEvents, Recoveries: 1, Alerts: 1,
+		DedupKeys: eraseEvents, IdempotencyKeys: 1, Notices: 1,
+	}
+}
+
+// eraseRest erases an account, as far as that was not done before.
+func eraseRest(t *testing.T, s store.Store, account string) store.Receipt {
+	t.Helper()
+	for {
+		erased, more, err := s.EraseAccount(t.Context(), account, 20)
+		must(t, err)
+		if !more {
+			return erased
+		}
+	}
+}
+
+// wantGone checks that no method finds anything of the account "gone".
+func wantGone(t *testing.T, s store.Store) {
+	t.Helper()
+	ctx := t.Context()
+	found := func(what string, n int, err error, absent error) {
+		t.Helper()
+		if n > 0 || !errors.Is(err, absent) {
+			t.Errorf("%s of what was erased: %d, %v", what, n, err)
+		}
+	}
+	for page, err := range transfer.Pages(ctx, s, "gone", 100) {
+		found("Export", len(page.Records)+len(page.Unreadable), err, nil)
+	}
+	for n := range byte(2) {
+		_, err := s.KeyByHash(ctx, markedHash("gone", n+1))
+		found("KeyByHash", 0, err, apikeys.ErrNotFound)
+	}
+	keys, err := s.ListKeys(ctx, "gone", apikeys.Page{Limit: 9})
+	found("ListKeys", len(keys), err, nil)
+	hooks, err := s.ListWebhooks(ctx, "gone", webhooks.Page{Limit: 9})
+	found("ListWebhooks", len(hooks), err, nil)
+	events, err := s.ListEvents(ctx, "gone", webhooks.EventQuery{Limit: 9})
+	found("ListEvents", len(events.Events), err, nil)
+	told, err := s.ListNotices(ctx, "gone", notices.Query{Limit: 9})
+	found("ListNotices", len(told.Notices), err, nil)
+	pending, err := s.PendingNotices(ctx, 0, 9)
+	found("PendingNotices", len(pending), err, nil)
+	for i := range eraseHooks {
+		id := fmt.Sprint("gone", i)
+		_, err := s.WebhookByID(ctx, "gone", id)
+		found("WebhookByID", 0, err, webhooks.ErrNotFound)
+		_, err = s.ListDeliveries(ctx, "gone", id, webhooks.DeliveryQuery{Limit: 9})
+		found("ListDeliveries", 0, err, webhooks.ErrNotFound)
+		backlog, err := s.Backlog(ctx, id)
+		found("Backlog", backlog.Pending, err, nil)
+	}
+	for i := range eraseEvents {
+		id := fmt.Sprint("event", i)
+		_, err := s.EventDeliveries(ctx, "gone", id)
+		found("EventDeliveries", 0, err, webhooks.ErrNotFound)
+		fresh, err := s.UnseenKeys(ctx, "gone", []webhooks.DedupKey{{Key: id}})
+		found("UnseenKeys", 1-len(fresh), err, nil)
+	}
+	_, err = s.RecoveryByID(ctx, "gone", "recovery")
+	found("RecoveryByID", 0, err, webhooks.ErrNotFound)
+	tasks, _, err := s.ClaimDeliveries(ctx, webhooks.Claim{Limit: 9, Lease: time.Hour, Webhooks: []string{"gone0", "gone1"}})
+	found("ClaimDeliveries", len(tasks), err, nil)
+	sizes, err := s.AccountSizes(ctx, []string{"gone"})
+	if err != nil || len(sizes) > 0 && sizes[0] != (store.AccountSize{Account: "gone"}) {
+		t.Errorf("AccountSizes of what was erased: %+v, %v", sizes, err)
+	}
+}
+
+// wantKept checks that what was acknowledged to the other account is there: each event once,
+// and what was settled as delivered is.
+func wantKept(t *testing.T, s store.Store, published, delivered map[string]bool) {
+	t.Helper()
+	states, pending := make(map[string]webhooks.DeliveryState), 0
+	for query := (webhooks.DeliveryQuery{Limit: 1000}); len(published) > 0; {
+		page, err := s.ListDeliveries(t.Context(), "other", "other", query)
+		must(t, err)
+		for _, d := range page.Deliveries {
+			if states[d.EventID] != "" {
+				t.Errorf("%s is listed twice", d.EventID)
+			}
+			if states[d.EventID] = d.State; d.State == webhooks.Pending {
+				pending++
+			}
+		}
+		if query.After = page.Next; page.Next == "" {
+			break
+		}
+	}
+	for id := range published {
+		if states[id] == "" {
+			t.Errorf("%s was published, and is not there", id)
+		}
+	}
+	for id := range delivered {
+		if states[id] != webhooks.Delivered {
+			t.Errorf("%s was settled as delivered, and is %q", id, states[id])
+		}
+	}
+	if backlog, err := s.Backlog(t.Context(), ""); err != nil || backlog.Pending != pending {
+		t.Errorf("pending: %d, want %d, %v", backlog.Pending, pending, err)
+	}
+}
+
+// eraseBesideOthers erases the account "gone", a few records at a time, while it publishes and delivers
+// for another one, and prints a line for what was acknowledged to that one. Its first line says that the
+// account is closed.
+func eraseBesideOthers(path string) error {
+	s, err := bolt.Open(path, bolt.Wait(10*time.Second))
+	if err != nil {
+		return err
+	}
+	ctx := context.Background()
+	hook := webhooks.Webhook{
+		ID: "other", Account: "other", URL: "https://example.com", Secret: signing.NewSecret(), Active: true, Events: []webhooks.EventType{webhooks.TypeBalanceLow},
+	}
+	if err := s.CreateWebhook(ctx, hook, webhooks.CreateOptions{}); err != nil && !errors.Is(err, webhooks.ErrExists) {
+		return err
+	}
+	if _, _, err := s.EraseAccount(ctx, "gone", 20); err != nil {
+		return err
+	}
+	fmt.Println("begun")
+	var mu sync.Mutex // lines are printed whole
+	say := func(what, id string) {
+		mu.Lock()
+		defer mu.Unlock()
+		fmt.Println(what, id)
+	}
+	failed := make(chan error)
+	for range 4 {
+		go func() {
+			for {
+				id := fmt.Sprint("event", mathrand.Uint64())
+				if _, err := s.Enqueue(ctx, webhooks.EncodedEvent{ID: id, Account: "other", Type: webhooks.TypeBalanceLow, Body: []byte("body")}); err != nil {
+					failed <- err
+					return
+				}
+				say("published", id)
+			}
+		}()
+	}
+	for range 2 {
+		go func() {
+			for {
+				tasks, _, err := s.ClaimDeliveries(ctx, webhooks.Claim{Limit: 3, Lease: time.Hour})
+				var list []webhooks.Settlement
+				for _, task := range tasks {
+					if task.Webhook.Account != "other" {
+						err = fmt.Errorf("claimed for %s, which is being erased", task.Webhook.Account)
+					}
+					list = append(list, webhooks.Settlement{Task: task, Outcome: webhooks.Deliver, Attempt: webhooks.Attempt{Number: task.Attempt, StartedAt: time.Now()}})
+				}
+				if err == nil {
+					_, err = s.SettleDeliveries(ctx, list)
+				}
+				if err != nil {
+					failed <- err
+					return
+				}
+				for _, task := range tasks {
+					say("delivered", task.Event.ID)
+				}
+			}
+		}()
+	}
+	go func() {
+		for more := true; more; {
+			var err error
+			if _, more, err = s.EraseAccount(ctx, "gone", 20); err != nil {
+				failed <- err
+				return
+			}
+		}
+	}()
+	return <-failed
+}
