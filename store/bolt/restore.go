@@ -51,7 +51,7 @@ type Fence struct {
 
 	// ErasedAccounts are the accounts that were erased since. All that the backup has of them is
 	// erased, before anything is taken over: what the abandoned file has of them is newer.
-	// Those whose erasure the abandoned file has begun are erased, too.
+	// Those whose erasure the backup or the abandoned file has begun are erased, too.
 	ErasedAccounts []string
 
 	// NothingRevoked says that no key was deleted or rotated since the backup.

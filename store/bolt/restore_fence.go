@@ -54,7 +54,12 @@ func (f *fencer) run(listed bool) error {
 			}
 		}()
 	}
-	for _, account := range f.fence.ErasedAccounts {
+	erased := slices.Clone(f.fence.ErasedAccounts)
+	for _, r := range f.ours(bucketErasures, nil, math.MaxInt) { // or it would take what came since
+		erased = append(erased, string(r.key))
+	}
+	slices.Sort(erased)
+	for _, account := range slices.Compact(erased) {
 		if err := f.erase(account); err != nil {
 			return err
 		}

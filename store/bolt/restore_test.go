@@ -317,6 +317,37 @@ func TestRestoreErasesAccounts(t *testing.T) {
 	}
 }
 
+// TestRestoreEndsAnErasure that was under way when the backup was made: what the account has got since is
+// taken over, and is not erased.
+func TestRestoreEndsAnErasure(t *testing.T) {
+	h := newLostHost(t)
+	s, err := bolt.Open(h.abandoned)
+	noError(t, err)
+	_, more, err := s.EraseAccount(t.Context(), "acct", 1)
+	noError(t, err)
+	var copied bytes.Buffer
+	_, err = s.Backup(t.Context(), &copied)
+	noError(t, err)
+	for more {
+		_, more, err = s.EraseAccount(t.Context(), "acct", 1000)
+		noError(t, err)
+	}
+	keys, err := apikeys.New(s, apikeys.Config{})
+	noError(t, err)
+	_, token, err := keys.Create(t.Context(), "acct", apikeys.CreateParams{Name: "anew", Scopes: scopes.All()})
+	noError(t, err)
+	h.tokens["anew"] = token
+	noError(t, s.Close())
+	noError(t, os.WriteFile(h.backup, copied.Bytes(), 0o600))
+	_, err = bolt.Restore(h.path(), h.backup, bolt.Fence{Abandoned: h.abandoned})
+	noError(t, err)
+	wantSound(t, h.path())
+	s, err = bolt.Open(h.path())
+	noError(t, err)
+	defer func() { _ = s.Close() }()
+	want(t, "values that are valid", h.valid(t, s), []string{"anew"})
+}
+
 // TestRestoreOfAFork: the abandoned file was itself restored from an earlier backup than this one, so
 // the two have other events under the same numbers. None is lost.
 func TestRestoreOfAFork(t *testing.T) {
