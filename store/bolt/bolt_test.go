@@ -12,14 +12,20 @@ import (
 // open opens the file in dir. At the end of the test it is verified, if the test has closed it.
 func open(t *testing.T, dir string) store.Store {
 	path := filepath.Join(dir, "storage.db")
-	s, err := bolt.Open(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := openUnverified(t, path)
 	t.Cleanup(func() {
 		_ = s.Close()
 		verify(t, path)
 	})
+	return s
+}
+
+// openUnverified opens a file that a test damages.
+func openUnverified(t *testing.T, path string) store.Store {
+	s, err := bolt.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
 	return s
 }
 

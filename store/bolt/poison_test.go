@@ -16,8 +16,8 @@ import (
 // are claimed as tasks with an error, can be settled as dead, and hold up nothing
 // else.
 func TestDamagedRecordBlocksNoOther(t *testing.T) {
-	dir := t.TempDir()
-	s := open(t, dir)
+	path := filepath.Join(t.TempDir(), "storage.db")
+	s := openUnverified(t, path)
 	for _, id := range []string{"wh_good", "wh_bad"} {
 		err := s.CreateWebhook(t.Context(), webhooks.Webhook{
 			ID: id, Account: "acct", URL: "https://example.com/", Active: true,
@@ -36,9 +36,9 @@ func TestDamagedRecordBlocksNoOther(t *testing.T) {
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
-	damage(t, filepath.Join(dir, "storage.db"))
+	damage(t, path)
 
-	s = open(t, dir)
+	s = openUnverified(t, path)
 	defer func() { _ = s.Close() }()
 	tasks, _, err := s.ClaimDeliveries(t.Context(), webhooks.Claim{Limit: 100, Lease: time.Minute})
 	if err != nil {

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/storageapi/storageapi/notices"
@@ -42,17 +43,21 @@ func TestSealing(t *testing.T) {
 			t.Fatalf("%s: %v", what, err)
 		}
 		defer func() { _ = s.Close() }()
+		var made sync.WaitGroup
 		for range 1200 { // more than one step
 			w := webhooks.Webhook{
 				ID: fmt.Sprintf("wh_%05d", len(all)), Account: fmt.Sprint("acct_", len(all)%7), URL: "https://example.com/", Active: true,
 				Events: []webhooks.EventType{webhooks.TypeBalanceLow}, Secret: signing.NewSecret(),
 				PreviousSecret: signing.NewSecret(),
 			}
-			if err := s.CreateWebhook(t.Context(), w, webhooks.CreateOptions{}); err != nil {
-				t.Fatal(err)
-			}
+			made.Go(func() {
+				if err := s.CreateWebhook(t.Context(), w, webhooks.CreateOptions{}); err != nil {
+					t.Error(err)
+				}
+			})
 			all = append(all, w)
 		}
+		made.Wait()
 		for _, w := range all {
 			got, err := s.WebhookByID(t.Context(), w.Account, w.ID)
 			if err != nil || !got.Secret.Equal(w.Secret) || !got.PreviousSecret.Equal(w.PreviousSecret) {

@@ -12,6 +12,7 @@ import (
 	"go.etcd.io/bbolt"
 	bbolterrors "go.etcd.io/bbolt/errors"
 
+	"github.com/storageapi/storageapi/internal/testbubble"
 	"github.com/storageapi/storageapi/store"
 	"github.com/storageapi/storageapi/store/storetest"
 	"github.com/storageapi/storageapi/webhooks"
@@ -20,8 +21,8 @@ import (
 // TestEachCommitRunsTwice has the first commit of steps fail for want of pages, half-way: what they
 // have left in memory must not show when they run again.
 func TestEachCommitRunsTwice(t *testing.T) {
-	if testing.Short() {
-		t.Skip("the whole of storetest once more")
+	if testing.Short() || testbubble.Raced {
+		t.Skip("the whole of storetest once more: runs without -short, and without the race detector")
 	}
 	failed := 0
 	storetest.Run(t, func(t *testing.T) store.Store {
