@@ -222,6 +222,7 @@ func TestRetentionMustMakeSense(t *testing.T) {
 	for field, config := range map[string]webhooks.Config{
 		"Retention.Payloads": {Retention: webhooks.Retention{Payloads: 80 * time.Hour}},
 		"Retention.Attempts": {Retention: webhooks.Retention{Payloads: 100 * time.Hour, Attempts: 99 * time.Hour}},
+		"Retention.Audit":    {Retention: webhooks.Retention{Audit: 14*24*time.Hour - 1}},
 		"Retention.EventIDs": {Retention: webhooks.Retention{Payloads: -1, EventIDs: 1000 * time.Hour}},
 	} {
 		_, err := webhooks.New(newLedger(), config)
@@ -229,7 +230,7 @@ func TestRetentionMustMakeSense(t *testing.T) {
 			t.Errorf("%+v: %v; want an error that names %s", config.Retention, err, field)
 		}
 	}
-	for _, good := range []webhooks.Retention{{}, {Payloads: 1000 * 24 * time.Hour}, {Payloads: -1}, {Attempts: -1}, {EventIDs: -1}} {
+	for _, good := range []webhooks.Retention{{}, {Payloads: 1000 * 24 * time.Hour}, {Payloads: -1}, {Attempts: -1}, {EventIDs: -1}, {Audit: -1}, {Audit: 14 * 24 * time.Hour}} {
 		if _, err := webhooks.New(newLedger(), webhooks.Config{Retention: good}); err != nil {
 			t.Errorf("%+v: %v", good, err)
 		}

@@ -27,6 +27,7 @@ type Retention struct {
 
 	// Audit are the notices of what happened to keys and webhooks, from when they were
 	// stored: the audit trail, and what the host was not told yet, which is lost then.
+	// At least 14 days, so that a key's expiry that was told of is known to have been.
 	// Raise it where a rule asks for a longer trail. Default: 365 days.
 	Audit time.Duration
 }
@@ -50,6 +51,8 @@ func (r Retention) withDefaults(retries []time.Duration, jitter float64) (Retent
 		return r, invalid("Retention.Attempts", fmt.Sprintf("must be at least Retention.Payloads, which is %v", r.Payloads))
 	case lifetime(r.EventIDs) < payloads:
 		return r, invalid("Retention.EventIDs", fmt.Sprintf("must be at least Retention.Payloads, which is %v", r.Payloads))
+	case lifetime(r.Audit) < 14*day: // apikeys.ExpiryLeads: it would be told again after each purge
+		return r, invalid("Retention.Audit", "must be at least 14 days (336h)")
 	}
 	return r, nil
 }

@@ -171,6 +171,13 @@ func purgeNotices(b *batch, before time.Time, left *int) error {
 		old, rows = append(old, bytes.Clone(k)), append(rows, bytes.Clone(row))
 		*left--
 	}
+	if len(old) == 0 {
+		return nil
+	}
+	// Their numbers are not given again: one that was told may be taken later.
+	if err := b.tx.Bucket(bucketNoticeOrder).SetSequence(lastNotice(b.tx)); err != nil {
+		return err
+	}
 	for bucket, keys := range map[*[]byte][][]byte{&bucketNotices: rows, &bucketNoticeOrder: old, &bucketNoticesPending: old} {
 		if err := b.DeleteAll(*bucket, keys); err != nil {
 			return err
