@@ -139,40 +139,64 @@ func makePending(b *testing.B, s *Store, account, pending int) {
 // deleteAlone deletes the account's webhook, and measures what its steps hold the writer
 // for.
 func deleteAlone(b *testing.B, s *Store, account int) (deletion, longest float64) {
-	hold := func(step func(*batch) error) float64 {
-		var begun, took time.Duration
-		err := errors.Join(together(b, s, func(*batch) error {
-			runtime.LockOSThread() // what is done after the commit is done in this goroutine, too
-			begun = processorTime(b)
-			return nil
-		}, step, func(batch *batch) error {
-			batch.AfterCommit(func() {
-				took = processorTime(b) - begun
-				runtime.UnlockOSThread()
-			})
-			return nil
-		})...)
-		if err != nil {
-			b.Fatal(err)
-		}
-		return float64(took.Microseconds()) / 1000
-	}
 	webhook := benchWebhook(account)
-	deletion = hold(func(b *batch) error { return s.deleteWebhook(b, webhook.Account, webhook.ID, nil) })
+	deletion = holds(b, s, func(b *batch) error { return s.deleteWebhook(b, webhook.Account, webhook.ID, nil) })
 	longest = deletion
 	for {
 		left, numbers := s.leftovers.next("", 1000)
 		if len(numbers) == 0 {
 			return deletion, longest
 		}
-		longest = max(longest, hold(func(b *batch) error { return s.removeRows(b, left, numbers) }))
+		longest = max(longest, holds(b, s, func(b *batch) error { return s.removeRows(b, left, numbers) }))
 	}
+}
+
+// holds returns for how long a step holds the writer, in milliseconds of processor time.
+func holds(b *testing.B, s *Store, step func(*batch) error) float64 {
+	var begun, took time.Duration
+	err := errors.Join(together(b, s, func(*batch) error {
+		runtime.LockOSThread() // what is done after the commit is done in this goroutine, too
+		begun = processorTime(b)
+		return nil
+	}, step, func(batch *batch) error {
+		batch.AfterCommit(func() {
+			took = processorTime(b) - begun
+			runtime.UnlockOSThread()
+		})
+		return nil
+	})...)
+	if err != nil {
+		b.Fatal(err)
+	}
+	return float64(took.Microseconds()) / 1000
 }
 
 // deleteMeanwhile deletes the account's webhook while others publish.
 func deleteMeanwhile(b *testing.B, s *Store, account int) (before, during, swept float64) {
-	other := benchWebhook(2)
-	if err := s.CreateWebhook(b.Context(), other, webhooks.CreateOptions{}); err != nil {
+	var begun time.Time
+	waitsBefore, waitsDuring := publishBeside(b, s, func() {
+		webhook := benchWebhook(account)
+		begun = time.Now()
+		if err := s.DeleteWebhook(b.Context(), webhook.Account, webhook.ID, nil, notices.Notice{}); err != nil {
+			b.Fatal(err)
+		}
+		for more := true; more; {
+			var err error
+			step := time.Now()
+			if more, err = s.Purge(b.Context(), webhooks.Purge{Limit: 1000}); err != nil {
+				b.Fatal(err)
+			}
+			time.Sleep(4 * time.Since(step)) // as a service does
+		}
+		swept = time.Since(begun).Seconds()
+	})
+	return quantile(waitsBefore, 50), quantile(waitsDuring, 50), swept
+}
+
+// publishBeside publishes to another account for three seconds, and then while do runs. It returns how
+// long each took, ascending.
+func publishBeside(b *testing.B, s *Store, do func()) (before, during []time.Duration) {
+	if err := s.CreateWebhook(b.Context(), benchWebhook(2), webhooks.CreateOptions{}); err != nil {
 		b.Fatal(err)
 	}
 	var mu sync.Mutex
@@ -197,34 +221,26 @@ func deleteMeanwhile(b *testing.B, s *Store, account int) (before, during, swept
 			}
 		})
 	}
-	p50 := func() float64 {
+	taken := func() []time.Duration {
 		mu.Lock()
 		defer mu.Unlock()
-		slices.Sort(took)
-		middle := took[len(took)/2]
+		list := took
+		slices.Sort(list)
 		took = nil
-		return float64(middle.Nanoseconds()) / 1000
+		return list
 	}
 	time.Sleep(3 * time.Second)
-	before = p50()
-	webhook := benchWebhook(account)
-	begun := time.Now()
-	if err := s.DeleteWebhook(b.Context(), webhook.Account, webhook.ID, nil, notices.Notice{}); err != nil {
-		b.Fatal(err)
-	}
-	for more := true; more; {
-		var err error
-		step := time.Now()
-		if more, err = s.Purge(b.Context(), webhooks.Purge{Limit: 1000}); err != nil {
-			b.Fatal(err)
-		}
-		time.Sleep(4 * time.Since(step)) // as a service does
-	}
-	swept = time.Since(begun).Seconds()
-	during = p50()
+	before = taken()
+	do()
+	during = taken()
 	close(stop)
 	publishers.Wait()
-	return before, during, swept
+	return before, during
+}
+
+// quantile returns what so many of a hundred are below, in µs.
+func quantile(sorted []time.Duration, percent int) float64 {
+	return float64(sorted[len(sorted)*percent/100].Nanoseconds()) / 1000
 }
 
 // processorTime returns that of this thread.

@@ -130,30 +130,34 @@ func (s *Store) EraseAccount(ctx context.Context, account string, limit int) (er
 	}
 	looked := e
 	err = s.writer.Run(ctx, func(b *batch) error {
-		e, begun = readErasure(b.tx, account)
-		if !begun {
-			return nil // another call was faster
-		}
-		if looked.stage > e.stage || looked.stage == e.stage && bytes.Compare(looked.next, e.next) > 0 {
-			e.stage, e.next = looked.stage, looked.next
-		}
-		if e.stage >= len(eraseStages) {
-			return s.openAccount(b, account)
-		}
-		if err := b.Flush(); err != nil {
-			return err
-		}
-		next, err := eraseStages[e.stage].erase(s, b, e, max(limit, 1))
-		if err != nil {
-			return err
-		}
-		e.next = next
-		return e.put(b)
+		e, begun, err = s.eraseStep(b, looked, max(limit, 1))
+		return err
 	})
 	if err != nil {
 		return store.Receipt{}, false, err
 	}
 	return e.erased, begun && e.stage < len(eraseStages), nil
+}
+
+// eraseStep removes about limit records, from where looked has come to on. If the erasure has not begun,
+// another call was faster.
+func (s *Store) eraseStep(b *batch, looked *erasure, limit int) (e *erasure, begun bool, err error) {
+	if e, begun = readErasure(b.tx, looked.account); !begun {
+		return e, false, nil
+	}
+	if looked.stage > e.stage || looked.stage == e.stage && bytes.Compare(looked.next, e.next) > 0 {
+		e.stage, e.next = looked.stage, looked.next
+	}
+	if e.stage >= len(eraseStages) {
+		return e, true, s.openAccount(b, e.account)
+	}
+	if err := b.Flush(); err != nil {
+		return e, true, err
+	}
+	if e.next, err = eraseStages[e.stage].erase(s, b, e, limit); err != nil {
+		return e, true, err
+	}
+	return e, true, e.put(b)
 }
 
 // findErasure returns the erasure of the account with its stage and key at the next row to be
