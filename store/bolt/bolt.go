@@ -167,7 +167,7 @@ func (s *Store) prepare(file *os.File) (err error) {
 	if err := s.loadNewest(); err != nil {
 		return err
 	}
-	if err := s.ids.load(s.db); err != nil {
+	if err := s.ids.load(s); err != nil {
 		return fmt.Errorf("read the ids of the newest events: %w", err)
 	}
 	if err := s.spare.load(s.db); err != nil {

@@ -224,13 +224,14 @@ func (s *Store) noteID(b *batch, key, number uint64) {
 }
 
 // load reads the ids that are not merged yet, and what is known of the others.
-func (s *eventIDs) load(db *bbolt.DB) (err error) {
-	if s.secret, err = loadIDSecret(db); err != nil {
+func (s *eventIDs) load(store *Store) (err error) {
+	if s.secret, err = loadIDSecret(store.db); err != nil {
 		return err
 	}
 	s.merging, s.newer = new(idSet), new(idSet)
-	err = db.View(func(tx *bbolt.Tx) error {
+	err = store.db.View(func(tx *bbolt.Tx) error {
 		from := max(metaNumber(tx, keyIDsMerged), metaNumber(tx, keyIDsGone))
+		defer store.newReadAhead(tx).segmentsFrom(from)()
 		under := decodeMerge(tx.Bucket(bucketMeta).Get(keyIDsMerging))
 		s.next, s.limit = under.next, min(max(int(under.limit), minMerge), maxMerge)
 		for segment := range newSegments(tx).from(from) {

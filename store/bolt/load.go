@@ -44,10 +44,10 @@ func newLoader(s *Store, tx *bbolt.Tx) *loader {
 
 // load adds all pending deliveries to the queue.
 func (l *loader) load() error {
-	if err := l.tx.Bucket(bucketFresh).ForEach(l.loadFresh); err != nil {
+	if err := l.each(bucketFresh, true, l.loadFresh); err != nil {
 		return err
 	}
-	if err := l.tx.Bucket(bucketPending).ForEach(l.loadPending); err != nil {
+	if err := l.each(bucketPending, false, l.loadPending); err != nil {
 		return err
 	}
 	for _, lane := range l.lanes {
@@ -59,6 +59,15 @@ func (l *loader) load() error {
 	return nil
 }
 
+// each loads the records of a bucket, whose segments are read ahead. They are under the same
+// keys as those, or under numbers of deliveries.
+func (l *loader) each(name []byte, sameKeys bool, load func(key, value []byte) error) error {
+	bucket := l.tx.Bucket(name)
+	stop := l.store.newReadAhead(l.tx).segmentsOf(bucket, sameKeys)
+	defer stop()
+	return bucket.ForEach(load)
+}
+
 // loadFresh loads the deliveries of a segment that are pending as they were published. If
 // the segment cannot be read, it is unknown for whom they are: they stay until they expire.
 func (l *loader) loadFresh(key, value []byte) error {
@@ -66,7 +75,7 @@ func (l *loader) loadFresh(key, value []byte) error {
 	if err != nil || len(key) != 8 {
 		return nil
 	}
-	segment, err := l.segments.at(m.First)
+	segment, err := l.segments.at(binary.BigEndian.Uint64(key)) // m.First would be looked for in the leaf before, too
 	if err != nil {
 		return nil
 	}
