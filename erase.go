@@ -15,14 +15,20 @@ import (
 // milliseconds at most.
 const eraseStep = 500
 
+// Others have the store to themselves for so many times as long as a step took.
+const (
+	erasePause    = 4
+	maxErasePause = 100 * time.Millisecond
+)
+
 // Erase removes all that is kept of an account, and counts it: its keys, which are dead at
 // once, before all else; its webhooks, events with their bodies, deliveries with their attempts, recoveries;
 // what is remembered of its alerts and idempotency keys. Attempts that this process is making for it are cut
 // short; results of those that others make are dropped. Afterwards no method finds
 // anything of the account, and it may be used as one that never was.
 //
-// It takes steps of some milliseconds, so it does not keep others waiting however much there is
-// to remove. Meanwhile the account is closed: what would add to it, such as creating a
+// It takes steps of some milliseconds and rests for four times as long after each, so it does not keep others
+// waiting however much there is to remove. Meanwhile the account is closed: what would add to it, such as creating a
 // key or publishing an event, returns [auth.ErrErasing]. So the host's own part of the
 // account should be closed before. If Erase returns an error, was cut short by ctx, or the process was killed, the account stays
 // closed, and Erase is to be called again, also by another process: it goes on where it was, and
@@ -40,9 +46,14 @@ func (h *Handler) Erase(ctx context.Context, account string) (store.Receipt, err
 		return store.Receipt{}, errors.New("storageapi: erase account: the account must be given")
 	}
 	for first := true; ; first = false {
+		begun := time.Now()
 		erased, more, err := h.store.EraseAccount(ctx, account, eraseStep)
+		took := time.Since(begun)
 		if err == nil && first { // nothing more is claimed for it
 			err = h.Webhooks.EndDeliveries(ctx, account)
+		}
+		if err == nil && more {
+			err = pause(ctx, min(erasePause*took, maxErasePause))
 		}
 		if err != nil {
 			return store.Receipt{}, fmt.Errorf("storageapi: erase account: not complete, call it again: %w", err)
@@ -51,6 +62,18 @@ func (h *Handler) Erase(ctx context.Context, account string) (store.Receipt, err
 			h.Auth.Forget(account)
 			return erased, h.tellErased(ctx, account, erased)
 		}
+	}
+}
+
+// pause waits, or returns the error of ctx.
+func pause(ctx context.Context, wait time.Duration) error {
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
 	}
 }
 
