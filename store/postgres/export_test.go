@@ -35,6 +35,9 @@ func (s *Store) RenewNever() {
 	s.renewal = renewal{slow: time.Hour}
 }
 
+// ShardOf returns the shard of an account.
+func ShardOf(account string) int16 { return shardOf(account) }
+
 // Indexed are the settings of lists.
 const Indexed = indexed
 
