@@ -15,7 +15,7 @@ import (
 // milliseconds at most.
 const eraseStep = 500
 
-// Others have the store to themselves for so many times as long as a step took.
+// An erasure rests erasePause times as long as its last step took, at most maxErasePause.
 const (
 	erasePause    = 4
 	maxErasePause = 100 * time.Millisecond

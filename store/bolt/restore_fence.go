@@ -20,7 +20,7 @@ import (
 // fenceStep is how many rows a transaction of a fencer changes, at most.
 const fenceStep = 1000
 
-// A fencer applies a fence to the file that is being restored, which nobody else uses.
+// A fencer applies a fence to the file that is being restored, which has no other user.
 type fencer struct {
 	store     *Store
 	fence     *Fence
