@@ -13,6 +13,7 @@ type answer struct {
 	title    string
 	tab      string // the current tab of the navigation
 	replace  string // the page that a reload leads to, relative to the root; default: the page of the form
+	query    string // that was searched for
 	refresh  bool   // the page keeps changing, so it is loaded again
 	redirect string // where to go instead, relative to the root
 }

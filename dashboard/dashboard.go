@@ -54,7 +54,8 @@ type Config struct {
 	SignOut string
 
 	// May reports whether the user of a request may do that to keys or webhooks of the
-	// account: to look is [auth.ReadKeys] and [auth.ReadWebhooks]. What one may not has no
+	// account: to look is [auth.ReadKeys], [auth.ReadWebhooks], and [auth.ReadAudit] for the
+	// history of both. What one may not has no
 	// button, and asked for nevertheless it is answered 403, forms after they have arrived.
 	// It is called with requests that have an account, several times for a page, and
 	// concurrently. Default: users may do everything.
@@ -78,6 +79,7 @@ type Config struct {
 type pages struct {
 	keys      *apikeys.KeyService
 	webhooks  *webhooks.WebhookService
+	notices   *notices.Service
 	account   func(*http.Request) (string, error)
 	path      string
 	title     string
@@ -105,6 +107,7 @@ func New(config Config) (http.Handler, error) {
 	p := &pages{
 		keys:     config.API.Keys,
 		webhooks: config.API.Webhooks,
+		notices:  config.API.Notices,
 		account:  config.Account,
 		path:     config.Path,
 		title:    config.Title,

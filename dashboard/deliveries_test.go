@@ -36,7 +36,11 @@ func TestDeliveries(t *testing.T) {
 	s.get(path+"/deliveries?from=2000-01-01T00:00").says("evt_fine", "evt_skipped")
 	s.get(path + "/deliveries?from=whenever").want(http.StatusUnprocessableEntity).says("Enter a date and time such as")
 	s.get(path + "/deliveries?from=2001-01-01&to=2000-01-01").want(http.StatusUnprocessableEntity).says("Must be after “Published from”.")
-	s.get(path).says("50%", "Attempts 2").says("evt_skipped", "Low balance")
+	whole := s.get(path).says("50%", "Attempts 2").says("evt_skipped", "Low balance")
+	failures, after, _ := strings.Cut(whole.body, "Last 24 hours")
+	if !strings.Contains(failures, "Recent failures") || !strings.Contains(failures, "evt_dead") || strings.Contains(failures, "evt_fine") || !strings.Contains(after, "evt_fine") {
+		t.Error("the failures are not first")
+	}
 	s.get("webhooks").says("50% of 2 attempts")
 
 	one := s.get(path+"/deliveries/evt_dead").want(http.StatusOK).says("Failed", "Attempt 1", "503 Service Unavailable", "Webhook-Id evt_dead", "X-Service-Signature [redacted]")

@@ -207,3 +207,21 @@ func (p *page) secret() string {
 	}
 	return html.UnescapeString(match[1])
 }
+
+// leadsTo returns where the link or button of that text leads, under the root.
+func (p *page) leadsTo(text string) string {
+	p.Helper()
+	for _, match := range linked.FindAllStringSubmatch(p.body, -1) {
+		if match[2] == text {
+			to, err := p.at.Parse(html.UnescapeString(match[1]))
+			if err != nil {
+				p.Fatal(err)
+			}
+			return strings.TrimPrefix(to.RequestURI(), "/settings/")
+		}
+	}
+	p.Fatalf("%s: no link says %q in:\n%s", p.at, text, p.body)
+	return ""
+}
+
+var linked = regexp.MustCompile(`<a [^>]*href="([^"]+)"[^>]*>([^<]*)</a>`)

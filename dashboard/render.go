@@ -67,6 +67,7 @@ type layoutView struct {
 	Home, SignOut             string // addresses, or empty
 	May                       mayView
 	Notice                    string
+	Query                     string // that was searched for
 	Replace                   string
 	Refresh                   bool
 	Data                      any
@@ -79,7 +80,8 @@ func (p *pages) render(w io.Writer, c *call, a answer) error {
 		return fmt.Errorf("no template %q", a.page)
 	}
 	view := layoutView{
-		Site: p.title, Title: a.title, Tab: a.tab, Account: c.account, Bound: boundTo(c.account),
+		Query: a.query,
+		Site:  p.title, Title: a.title, Tab: a.tab, Account: c.account, Bound: boundTo(c.account),
 		Home: p.home, SignOut: p.signOut, May: p.viewMay(c.Request),
 		Root: c.root, Notice: c.notice(), Refresh: a.refresh, Data: a.data,
 	}

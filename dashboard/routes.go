@@ -51,6 +51,9 @@ func (p *pages) mux() *http.ServeMux {
 		{"POST", "webhooks/{id}/recover", auth.UpdateWebhook, p.startRecovery},
 		{"GET", "webhooks/{id}/recoveries/{recovery}", auth.ReadWebhooks, p.showRecovery},
 
+		{"GET", "history", auth.ReadAudit, p.showHistory},
+		{"GET", "search", anyone, p.search},
+
 		{"", "{rest...}", anyone, func(*call) (answer, error) { return answer{}, errNoPage }},
 	}
 	mux := http.NewServeMux()

@@ -16,6 +16,7 @@ var errMayNot = errors.New("the user may not do this")
 type mayView struct {
 	ReadKeys, CreateKey, UpdateKey, RotateKey, DeleteKey      bool
 	ReadWebhooks, CreateWebhook, UpdateWebhook, DeleteWebhook bool
+	ReadAudit                                                 bool
 }
 
 // viewMay asks what the user of a request may do.
@@ -26,6 +27,7 @@ func (p *pages) viewMay(r *http.Request) mayView {
 		RotateKey: may(auth.RotateKey), DeleteKey: may(auth.DeleteKey),
 		ReadWebhooks: may(auth.ReadWebhooks), CreateWebhook: may(auth.CreateWebhook),
 		UpdateWebhook: may(auth.UpdateWebhook), DeleteWebhook: may(auth.DeleteWebhook),
+		ReadAudit: may(auth.ReadAudit),
 	}
 }
 

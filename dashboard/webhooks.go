@@ -2,6 +2,7 @@ package dashboard
 
 import (
 	"slices"
+	"time"
 
 	"github.com/storageapi/storageapi/webhooks"
 )
@@ -14,14 +15,25 @@ type webhookView struct {
 	Held      bool   // on hold since a restore
 	State     string // one of the marks of style.css
 	StateText string
-	Reason    string // why it is off, or that it fails and until when it stays on
-	Down      bool   // the endpoint is not responding: it gets one attempt at a time
-	Threshold string // in SUI; empty: none
+	Reason    []sentenceView // why it is off, or that it fails and until when it stays on
+	Down      bool           // the endpoint is not responding: it gets one attempt at a time
+	Threshold string         // in SUI; empty: none
 	Created   *when
 	Version   string
 
 	// PreviousUntil is until when the previous secret signs.
 	PreviousUntil *when
+}
+
+// A sentenceView is a sentence in which there may be a time.
+type sentenceView struct {
+	Before string
+	At     *when // nil: none
+	After  string
+}
+
+func (v *webhookView) because(before string, at *when, after string) {
+	v.Reason = append(v.Reason, sentenceView{before, at, after})
 }
 
 func (p *pages) viewWebhook(w *webhooks.Webhook) webhookView {
@@ -39,21 +51,21 @@ func (p *pages) viewWebhook(w *webhooks.Webhook) webhookView {
 	switch {
 	case w.OffReason == webhooks.OffGone:
 		view.State, view.StateText = "bad", "Off"
-		view.Reason = "Turned off because the endpoint responded 410 Gone."
+		view.because("Turned off because the endpoint responded 410 Gone.", nil, "")
 	case w.OffReason == webhooks.OffFailing && failing != nil:
 		view.State, view.StateText = "bad", "Off"
-		view.Reason = "Turned off because every attempt had failed since " + failing.Minute + "."
+		view.because("Turned off because every attempt had failed since ", failing, ".")
 	case w.OffReason != "":
 		view.State, view.StateText = "bad", "Off"
-		view.Reason = "Turned off because every attempt had failed for days."
+		view.because("Turned off because every attempt had failed for days.", nil, "")
 	case !w.Active:
 		view.State, view.StateText = "quiet", "Off"
 	case w.Held:
 		view.State, view.StateText = "warn", "On hold"
-		view.Reason = "The service was restored from a backup. Pending events may have been sent before. They wait until you release the webhook."
+		view.because("The service was restored from a backup. Pending events may have been sent before. They wait until you release the webhook.", nil, "")
 	case failing != nil:
 		view.State, view.StateText = "warn", "Failing"
-		view.Reason = "Every attempt has failed since " + failing.Minute + "."
+		view.because("Every attempt has failed since ", failing, ".")
 	default:
 		view.State, view.StateText = "good", "On"
 	}
@@ -70,14 +82,15 @@ func (p *pages) viewCurrent(c *call, w *webhooks.Webhook) (webhookView, webhooks
 	}
 	if view.Down = stats.LimiterState.Open; view.Down {
 		view.State, view.StateText = "bad", "Not responding"
-		view.Reason = "The endpoint is not responding. We retry one event at a time until it does."
+		view.Reason = nil
+		view.because("The endpoint is not responding. We retry one event at a time until it does.", nil, "")
 	}
 	switch off := stats.TurnsOffAt; {
 	case off.IsZero():
 	case off.After(p.now()):
-		view.Reason += " Will be turned off on " + p.when(off).Minute + " unless an attempt succeeds."
+		view.because("Will be turned off on ", p.when(off), " unless an attempt succeeds.")
 	default:
-		view.Reason += " Will be turned off shortly unless an attempt succeeds."
+		view.because("Will be turned off shortly unless an attempt succeeds.", nil, "")
 	}
 	return view, stats, nil
 }
@@ -174,7 +187,8 @@ type webhookPageView struct {
 	Webhook    webhookView
 	Health     healthView
 	Pending    int
-	OldestDue  string // how long the oldest due delivery has been waiting
+	OldestDue  string         // how long the oldest due delivery has been waiting
+	Failures   []deliveryView // of the last days
 	Deliveries []deliveryView
 	Test       *testView
 }
@@ -189,8 +203,12 @@ type testView struct {
 
 func (p *pages) showWebhook(c *call) (answer, error) { return p.webhookPage(c, nil) }
 
-// latest is how many deliveries the page of a webhook shows.
-const latest = 5
+// The page of a webhook shows the latest failures of recent days, if there are any, and then
+// the latest deliveries.
+const (
+	latest = 5
+	recent = 7 * 24 * time.Hour
+)
 
 func (p *pages) webhookPage(c *call, test *testView) (answer, error) {
 	webhook, err := p.webhooks.Get(c.Context(), c.account, c.PathValue("id"))
@@ -205,12 +223,17 @@ func (p *pages) webhookPage(c *call, test *testView) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
+	failed, err := p.webhooks.Deliveries(c.Context(), c.account, webhook.ID, webhooks.DeliveryQuery{Failed: true, From: p.now().Add(-recent), Limit: latest})
+	if err != nil {
+		return answer{}, err
+	}
 	health, err := p.health(c, webhook.ID, closeUp)
 	if err != nil {
 		return answer{}, err
 	}
 	view := webhookPageView{
 		Webhook: shown, Health: health, Pending: stats.Pending, Test: test,
+		Failures:   p.viewDeliveries(failed.Deliveries),
 		Deliveries: p.viewDeliveries(page.Deliveries),
 	}
 	if stats.OldestDue > 0 {

@@ -1,6 +1,6 @@
 "use strict";
-// The pages work without this script. It adds copying, confirmations in place, and live
-// updates.
+// The pages work without this script. It adds the reader's time zone, copying,
+// confirmations in place, and live updates.
 
 // Secrets are shown once: reloading and coming back lead to the page of the key or
 // webhook, and the page that the browser keeps holds no secret.
@@ -47,6 +47,34 @@ addEventListener("pageshow", (event) => {
 
 document.querySelector("[aria-invalid=true]")?.focus();
 
+// Times are shown in the reader's zone, and in UTC on hover. Relative ones stay.
+function localize(root) {
+  const date = { day: "numeric", month: "short", year: "numeric" };
+  const minute = { ...date, hour: "2-digit", minute: "2-digit", timeZoneName: "short" };
+  const second = { ...minute, second: "2-digit" };
+  for (const time of root.querySelectorAll("time:not([title])")) {
+    const show = (options) => new Date(time.dateTime).toLocaleString("en-GB", options);
+    time.title = show({ ...second, timeZone: "UTC" });
+    time.textContent = show([date, minute, second][time.textContent.split(":").length - 1]);
+  }
+  return root;
+}
+localize(document);
+
+// Fields are in the reader's zone, too; what is sent is in UTC. One that the browser has
+// filled in again is so already.
+const moments = document.querySelectorAll("input[type=datetime-local]");
+for (const zone of document.querySelectorAll("[data-zone]")) zone.textContent = "(your time)";
+for (const input of moments) {
+  const at = new Date(input.defaultValue + "Z");
+  if (new Date(input.value + "Z") - at === 0) input.value = new Date(at - at.getTimezoneOffset() * 60000).toISOString().slice(0, 19);
+}
+addEventListener("formdata", (event) => {
+  for (const input of moments) {
+    if (input.form === event.target && input.value) event.formData.set(input.name, new Date(input.value).toISOString().slice(0, 19));
+  }
+});
+
 async function load(url) {
   const response = await fetch(url);
   if (!response.ok) throw new Error(response.statusText);
@@ -60,7 +88,7 @@ document.addEventListener("click", async (event) => {
   event.preventDefault();
   let ask;
   try {
-    ask = document.importNode((await load(link.href)).getElementById("ask"), true);
+    ask = localize(document.importNode((await load(link.href)).getElementById("ask"), true));
   } catch {
     location.href = link.href;
     return;
@@ -86,7 +114,7 @@ async function refresh() {
   const now = document.querySelector("[data-live]");
   if (!now) return;
   try {
-    const next = document.importNode((await load(location.href)).getElementById(now.id), true);
+    const next = localize(document.importNode((await load(location.href)).getElementById(now.id), true));
     if (next.outerHTML !== now.outerHTML) {
       const open = [...now.querySelectorAll("details")].map((details) => details.open).reverse();
       [...next.querySelectorAll("details")].reverse().forEach((details, i) => { details.open = open[i] || false; });

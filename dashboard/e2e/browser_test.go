@@ -213,6 +213,12 @@ func (w *window) dark(on bool) {
 	call(w, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}}})
 }
 
+// zone sets the reader's time zone.
+func (w *window) zone(name string) {
+	w.Helper()
+	call(w, emulation.SetTimezoneOverride, emulation.SetTimezoneOverrideParams{TimezoneID: name})
+}
+
 // withoutScripts is a browser that runs none.
 func (w *window) withoutScripts() {
 	w.Helper()

@@ -59,6 +59,13 @@ func (s *story) views() []view {
 			w.click("Resend events")
 			w.see("Done")
 		}},
+		{name: "history", path: "history", more: func(w *window) { w.see("Key rotated", "Webhook created") }},
+		{name: "history-key", path: "history?target=" + s.key.ID, more: func(w *window) { w.see("Key rotated", "CI deploy") }},
+		{name: "history-webhook", path: "history?target=" + s.webhook.ID},
+		{name: "search", path: "search?q=o", more: func(w *window) { w.see("Results for", "CI deploy", "/storage/events") }},
+		{name: "search-event", path: "search?q=" + s.dead[:12], more: func(w *window) { w.see("Bandwidth limit reached") }},
+		{name: "search-none", path: "search?q=zzz", more: func(w *window) { w.see("No matches") }},
+		{name: "search-empty", path: "search"},
 		{name: "nothing", path: "nothing"},
 	}
 }
@@ -92,7 +99,7 @@ func TestLook(t *testing.T) {
 	}
 	empty := newSite(t)
 	w := empty.open(t)
-	for _, path := range []string{"api-keys", "webhooks"} {
+	for _, path := range []string{"api-keys", "webhooks", "history"} {
 		w.visit(path)
 		w.see("yet")
 		w.axe("empty " + path)

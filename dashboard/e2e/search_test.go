@@ -1,0 +1,46 @@
+package e2e
+
+import (
+	"testing"
+
+	"github.com/storageapi/storageapi/webhooks"
+)
+
+// People look for a key, and read who changed it, with and without scripts.
+func TestSearchAndHistory(t *testing.T) {
+	s := newSite(t)
+	webhook := s.subscribe("/hooks", webhooks.TypeBalanceLow)
+	event := s.publish(low)[0]
+	for _, bare := range []bool{false, true} {
+		w := s.open(t)
+		name := "with scripts"
+		if bare {
+			w.withoutScripts()
+			name = "without"
+		}
+		w.visit("api-keys/new")
+		w.fill("name", name)
+		w.check("scopes", "files:read")
+		w.click("Create key")
+		w.see("API key created")
+		token, key := w.secret(), s.keys()[0].ID
+		look := func(text string) {
+			w.visit("webhooks")
+			eval[bool](w, `document.querySelector("[name=q]").select(), document.querySelector("[name=q]").focus(), true`)
+			w.press(text)
+			w.click("Search")
+		}
+		look(name)
+		w.at("api-keys/" + key)
+		w.click("View history")
+		w.at("history?target=" + key)
+		w.see("Key created", "127.0.0.1")
+		look(event)
+		w.at("webhooks/" + webhook.ID + "/deliveries/" + event)
+		look(token)
+		w.see("Results for")
+		w.gone(token)
+		w.click("History")
+		w.see("Webhook created", "Key created")
+	}
+}

@@ -1,0 +1,233 @@
+package dashboard
+
+import (
+	"errors"
+	"regexp"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/storageapi/storageapi/apikeys"
+	"github.com/storageapi/storageapi/auth"
+	"github.com/storageapi/storageapi/webhooks"
+)
+
+// How much a search looks at, of keys, webhooks and events each, and how many it shows.
+const (
+	searchedPages  = 10
+	searchedAtOnce = 100
+	maxFound       = 20
+)
+
+// A searchView is the view of what was found. Of what has been searched in part, the After
+// is where to go on.
+type searchView struct {
+	Query      string
+	Keys       []keyView
+	Webhooks   []webhookView
+	Deliveries []deliveryView
+	Events     []foundEvent // that were sent to no webhook
+
+	More                               bool
+	KeysAfter, HooksAfter, EventsAfter string
+}
+
+type foundEvent struct {
+	ID, Text  string
+	Published *when
+}
+
+// done is where a search goes on that has come to the end.
+const done = "-"
+
+// tokens are values of keys, as apikeys makes them. Its last random characters are the 10th
+// to the 7th from the end.
+var tokens = regexp.MustCompile(`^[A-Za-z0-9_-]+_[A-Za-z0-9]{38}$`)
+
+// A search is one that is under way.
+type search struct {
+	*pages
+	c    *call
+	text string // lower case
+	view searchView
+}
+
+// search finds keys by id, name and hint, webhooks by id and URL, and events by id. What is
+// the only one of that id or name is shown at once.
+func (p *pages) search(c *call) (answer, error) {
+	query := strings.TrimSpace(c.URL.Query().Get("q"))
+	if tokens.MatchString(query) { // a secret has no place in an address
+		return goTo("search?q="+query[len(query)-10:len(query)-6], ""), nil
+	}
+	s := &search{pages: p, c: c, text: strings.ToLower(query), view: searchView{Query: query}}
+	a := answer{page: "search", title: "Search", query: query}
+	if query == "" || !isID(query) || utf8.RuneCountInString(query) > 200 {
+		a.data = s.view
+		return a, nil
+	}
+	for _, part := range []struct {
+		action auth.Action
+		find   func() error
+	}{{auth.ReadKeys, s.findKeys}, {auth.ReadWebhooks, s.findWebhooks}, {auth.ReadWebhooks, s.findEvents}} {
+		if p.permit(c.Request, part.action) != nil {
+			continue
+		}
+		if err := part.find(); err != nil {
+			return answer{}, err
+		}
+	}
+	if only := s.only(); only != "" {
+		return goTo(only, ""), nil
+	}
+	v := &s.view
+	v.More = v.KeysAfter != done || v.HooksAfter != done || v.EventsAfter != done
+	a.data = *v
+	return a, nil
+}
+
+// only returns the page of what was found, if it is one thing and all has been searched, or
+// is what has that id.
+func (s *search) only() string {
+	v := &s.view
+	switch {
+	case len(v.Keys)+len(v.Webhooks)+len(v.Deliveries)+len(v.Events) != 1:
+		return ""
+	case len(v.Keys) == 1 && (v.KeysAfter == done || v.Keys[0].ID == v.Query):
+		return "api-keys/" + v.Keys[0].ID
+	case len(v.Webhooks) == 1 && (v.HooksAfter == done || v.Webhooks[0].ID == v.Query):
+		return "webhooks/" + v.Webhooks[0].ID
+	case len(v.Deliveries) == 1 && v.Deliveries[0].EventID == v.Query:
+		return "webhooks/" + v.Deliveries[0].WebhookID + "/deliveries/" + v.Deliveries[0].EventID
+	}
+	return ""
+}
+
+// has reports whether a text has what is searched for in it.
+func (s *search) has(text string) bool { return strings.Contains(strings.ToLower(text), s.text) }
+
+// each looks at a part of a list, from where the parameter says on, until enough is found
+// or looked at. It returns where to go on, or done. list takes where to begin.
+func (s *search) each(parameter string, list func(after string) (next string, enough bool, err error)) (string, error) {
+	after := s.c.URL.Query().Get(parameter)
+	if after == done || !isID(after) {
+		return done, nil
+	}
+	for range searchedPages {
+		next, enough, err := list(after)
+		if err != nil {
+			return "", err
+		}
+		if next == "" {
+			return done, nil
+		}
+		if after = next; enough {
+			break
+		}
+	}
+	return after, nil
+}
+
+// newest returns where lists begin that are looked through for ids that begin with the query:
+// with the greatest of these. Lists are in descending order of ids.
+func (s *search) newest(after, prefix string) string {
+	if after == "" && strings.HasPrefix(s.view.Query, prefix) {
+		return s.view.Query + "~"
+	}
+	return after
+}
+
+func (s *search) findKeys() (err error) {
+	v := &s.view
+	if key, err := s.keys.Get(s.c.Context(), s.c.account, v.Query); !errors.Is(err, apikeys.ErrNotFound) {
+		v.KeysAfter, v.Keys = done, []keyView{s.viewKey(&key)}
+		return err
+	}
+	v.KeysAfter, err = s.each("keys", func(after string) (string, bool, error) {
+		page, err := s.keys.List(s.c.Context(), s.c.account, apikeys.Page{After: s.newest(after, keyPrefix), Limit: searchedAtOnce})
+		for i := range page.Keys {
+			key := &page.Keys[i]
+			if strings.HasPrefix(key.ID, v.Query) || s.has(key.Name) {
+				v.Keys = append(v.Keys, s.viewKey(key))
+			}
+			if len(v.Keys) == maxFound && (i+1 < len(page.Keys) || page.Next != "") {
+				return key.ID, true, err
+			}
+		}
+		return page.Next, false, err
+	})
+	return err
+}
+
+func (s *search) findWebhooks() (err error) {
+	v := &s.view
+	if webhook, err := s.webhooks.Get(s.c.Context(), s.c.account, v.Query); !errors.Is(err, webhooks.ErrNotFound) {
+		v.HooksAfter, v.Webhooks = done, []webhookView{s.viewWebhook(&webhook)}
+		return err
+	}
+	v.HooksAfter, err = s.each("webhooks", func(after string) (string, bool, error) {
+		page, err := s.webhooks.List(s.c.Context(), s.c.account, webhooks.Page{After: s.newest(after, webhookPrefix), Limit: searchedAtOnce})
+		for i := range page.Webhooks {
+			webhook := &page.Webhooks[i]
+			if strings.HasPrefix(webhook.ID, v.Query) || s.has(webhook.URL) {
+				v.Webhooks = append(v.Webhooks, s.viewWebhook(webhook))
+			}
+			if len(v.Webhooks) == maxFound && (i+1 < len(page.Webhooks) || page.Next != "") {
+				return webhook.ID, true, err
+			}
+		}
+		return page.Next, false, err
+	})
+	return err
+}
+
+// findEvents finds the event of that id; or those whose ids begin so, if it could be the
+// beginning of an id that the service gives.
+func (s *search) findEvents() (err error) {
+	v := &s.view
+	v.EventsAfter = done
+	found, err := s.findEvent(v.Query)
+	if err != nil || found || !strings.HasPrefix(v.Query, eventPrefix) {
+		return err
+	}
+	v.EventsAfter, err = s.each("events", func(after string) (string, bool, error) {
+		page, err := s.webhooks.Events(s.c.Context(), s.c.account, webhooks.EventQuery{After: after, Limit: searchedAtOnce})
+		if err != nil {
+			return "", false, err
+		}
+		for i := range page.Events {
+			if !strings.HasPrefix(page.Events[i].ID, v.Query) {
+				continue
+			}
+			if _, err := s.findEvent(page.Events[i].ID); err != nil {
+				return "", false, err
+			}
+		}
+		return page.Next, len(v.Deliveries)+len(v.Events) >= maxFound, nil
+	})
+	return err
+}
+
+// findEvent adds the deliveries of an event, and reports whether there is the event.
+func (s *search) findEvent(eventID string) (found bool, err error) {
+	deliveries, err := s.webhooks.EventDeliveries(s.c.Context(), s.c.account, eventID)
+	if err != nil {
+		return false, unless(err, webhooks.ErrNotFound)
+	}
+	s.view.Deliveries = append(s.view.Deliveries, s.viewDeliveries(deliveries)...)
+	if len(deliveries) > 0 {
+		return true, nil
+	}
+	event, err := s.webhooks.Event(s.c.Context(), s.c.account, eventID)
+	if err != nil {
+		return false, unless(err, webhooks.ErrNotFound)
+	}
+	s.view.Events = append(s.view.Events, foundEvent{event.ID, s.viewEvent(event.Type).Text, s.when(event.Timestamp)})
+	return true, nil
+}
+
+// unless returns err unless it is the other.
+func unless(err, other error) error {
+	if errors.Is(err, other) {
+		return nil
+	}
+	return err
+}

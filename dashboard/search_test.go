@@ -1,0 +1,130 @@
+package dashboard_test
+
+import (
+	"fmt"
+	"net/http"
+	"net/url"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/storageapi/storageapi"
+	"github.com/storageapi/storageapi/apikeys"
+	"github.com/storageapi/storageapi/auth"
+	"github.com/storageapi/storageapi/dashboard"
+	"github.com/storageapi/storageapi/webhooks"
+)
+
+var listedKey = regexp.MustCompile(`api-keys/(key_\w+)"`)
+
+func (s *site) search(query string) *page {
+	s.Helper()
+	return s.get("search?q=" + url.QueryEscape(query))
+}
+
+// leadsOn checks that a search leads to a page.
+func (p *page) leadsOn(to string) {
+	p.Helper()
+	if got := p.want(http.StatusSeeOther).header.Get("Location"); got != "./"+to {
+		p.Errorf("%s leads to %s, want %s", p.at, got, to)
+	}
+}
+
+// TestSearch finds everything by all that people know of it.
+func TestSearch(t *testing.T) {
+	s := newSite(t, storageapi.Config{Webhooks: webhooks.Config{AllowHosts: []string{"a.example.com", "b.example.com"}}})
+	backup, token := s.key(alice, "Nightly Backup", time.Time{})
+	deploy, _ := s.key(alice, "CI <deploy>", time.Time{})
+	var hooks []webhooks.Webhook
+	for _, url := range []string{"https://a.example.com/hooks", "https://b.example.com/hooks"} {
+		hook, err := s.api.Webhooks.Create(t.Context(), alice, webhooks.CreateParams{URL: url, Events: []webhooks.EventType{webhooks.TypeBalanceLow}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		hooks = append(hooks, hook)
+	}
+	event := s.api.Webhooks.NewEventID()
+	for id, data := range map[string]webhooks.Data{event: webhooks.BalanceLow{Balance: 1, Threshold: 2}, "evt_unheard": webhooks.BandwidthLimitReached{UsedBytes: 1, LimitBytes: 1, Period: "2026-11"}} {
+		if err := s.api.Webhooks.Publish(t.Context(), webhooks.Event{ID: id, Account: alice, Data: data}); err != nil {
+			t.Fatal(err)
+		}
+	}
+
+	s.search("nightly").leadsOn("api-keys/" + backup.ID)
+	s.search(" " + backup.ID + " ").leadsOn("api-keys/" + backup.ID)
+	s.search(hooks[1].ID).leadsOn("webhooks/" + hooks[1].ID)
+	s.search("B.example").leadsOn("webhooks/" + hooks[1].ID)
+	s.search("key_0").want(http.StatusOK).says("Nightly Backup", "CI <deploy>", backup.ID, deploy.ID)
+	s.search(backup.ID[:len(backup.ID)-1]).leadsOn("api-keys/" + backup.ID)
+	s.search("wh_0").says("https://a.example.com/hooks", "https://b.example.com/hooks")
+	s.search("/hooks").says("https://a.example.com/hooks", "https://b.example.com/hooks").hides("Nightly")
+	for _, part := range []string{event, event[:20]} {
+		found := s.search(part).want(http.StatusOK).says("Deliveries", "Low balance", event)
+		for _, hook := range hooks {
+			if !strings.Contains(found.body, "webhooks/"+hook.ID+"/deliveries/"+event) {
+				t.Errorf("%s does not lead to the delivery to %s", part, hook.URL)
+			}
+		}
+	}
+	s.search("evt_unheard").says("Events sent to no webhook", "Bandwidth limit reached")
+	s.search("evt_un").says("evt_unheard")
+	for _, nothing := range []string{"<script>", "evt_none", "key_01ZZZZZZZZZZZZZZZZZZZZZZZZ", "wh_01ZZZZZZZZZZZZZZZZZZZZZZZZ", "\x00", strings.Repeat("a", 300)} {
+		s.search(nothing).want(http.StatusOK).hides("<script>", "Nightly", "a.example")
+	}
+	s.search("").want(http.StatusOK).says("Find API keys by name or ID")
+	s.search("<script>").says("No matches", "Results for “<script>”")
+
+	// The value of a key is not to be in an address.
+	to := s.search(token).want(http.StatusSeeOther).header.Get("Location")
+	if to != "./search?q="+token[len(token)-10:len(token)-6] {
+		t.Errorf("the value of a key leads to %s", to)
+	}
+
+	s.account = bob
+	for _, text := range []string{"nightly", backup.ID, "example", hooks[0].ID, event, event[:20], "key_0"} {
+		s.search(text).want(http.StatusOK).says("No matches").hides("Nightly", "a.example", "Low balance")
+	}
+}
+
+// TestSearchIsBounded goes on by pages, and finds what is old.
+func TestSearchIsBounded(t *testing.T) {
+	s := newSite(t, storageapi.Config{Keys: apikeys.Config{MaxPerAccount: 2000}})
+	old, _ := s.key(alice, "the oldest of all", time.Time{})
+	for i := range 1050 {
+		s.key(alice, fmt.Sprint("many ", i), time.Time{})
+	}
+	first := s.search("oldest").want(http.StatusOK).says("No matches so far").hides(old.ID)
+	s.get(first.leadsTo("Search older")).leadsOn("api-keys/" + old.ID)
+
+	seen := make(map[string]bool)
+	page := s.search("many")
+	for range 60 {
+		for _, match := range listedKey.FindAllStringSubmatch(page.body, -1) {
+			seen[match[1]] = true
+		}
+		if !strings.Contains(page.body, "Search older") {
+			break
+		}
+		page = s.get(page.leadsTo("Search older"))
+	}
+	if len(seen) != 1050 {
+		t.Errorf("%d of 1050 were found", len(seen))
+	}
+}
+
+// TestWhoMaySearch finds only what the user may see.
+func TestWhoMaySearch(t *testing.T) {
+	s := newSite(t, storageapi.Config{Webhooks: webhooks.Config{AllowHosts: []string{"example.com"}}})
+	key, _ := s.key(alice, "example", time.Time{})
+	hook, err := s.api.Webhooks.Create(t.Context(), alice, webhooks.CreateParams{URL: "https://example.com/", Events: []webhooks.EventType{webhooks.TypeBalanceLow}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for only, want := range map[auth.Action]string{auth.ReadKeys: "api-keys/" + key.ID, auth.ReadWebhooks: "webhooks/" + hook.ID} {
+		s.pages = s.mount(dashboard.Config{May: func(_ *http.Request, action auth.Action) bool { return action == only }})
+		s.search("example").leadsOn(want)
+	}
+	s.pages = s.mount(dashboard.Config{May: func(*http.Request, auth.Action) bool { return false }})
+	s.search("example").want(http.StatusOK).says("No matches").hides(`role="search"`)
+}
