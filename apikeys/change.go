@@ -55,11 +55,11 @@ func (s *KeyService) Rotate(ctx context.Context, account, keyID string, params R
 	token := newToken(s.prefix)
 	until := s.now().UTC().Add(params.Grace).Truncate(time.Millisecond)
 	key, err := s.change(ctx, account, keyID, params.If, func(key *Key) {
-		key.Previous, key.PreviousExpiresAt = key.Hash, until
+		key.Previous, key.PreviousHint, key.PreviousExpiresAt = key.Hash, key.Hint, until
 		if !key.ExpiresAt.IsZero() && key.ExpiresAt.Before(until) {
 			key.PreviousExpiresAt = key.ExpiresAt
 		}
-		key.Hash = token.Hash()
+		key.Hash, key.Hint = token.Hash(), token.Hint()
 	})
 	if err != nil {
 		return Key{}, Token{}, fmt.Errorf("rotate API key: %w", err)

@@ -82,7 +82,9 @@ func (s *KeyService) Create(ctx context.Context, account string, params CreatePa
 		Scopes:    params.Scopes,
 		CreatedAt: now,
 		ExpiresAt: params.ExpiresAt,
+		CreatedBy: notices.ActorFrom(ctx),
 		Hash:      token.Hash(),
+		Hint:      token.Hint(),
 	}
 	if err := params.If.ask(Key{}, key); err != nil {
 		return Key{}, Token{}, fmt.Errorf("create API key: %w", err)

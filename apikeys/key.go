@@ -3,6 +3,7 @@ package apikeys
 import (
 	"time"
 
+	"github.com/storageapi/storageapi/notices"
 	"github.com/storageapi/storageapi/scopes"
 )
 
@@ -21,13 +22,23 @@ type Key struct {
 	CreatedAt time.Time
 	ExpiresAt time.Time
 
+	// CreatedBy is who created it: the actor of the context of [KeyService.Create], as in the
+	// audit trail. Zero: not known, as of imported keys and of those that were created before
+	// this was kept.
+	CreatedBy notices.Actor
+
 	// Hash is that of the token that is good until ExpiresAt.
 	Hash Hash
+
+	// Hint tells people which token that is, see [Token.Hint]; empty: not known, as of
+	// imported keys and of those that were made before there were hints.
+	Hint string
 
 	// Previous is that of the token before the last rotation. It is good until
 	// PreviousExpiresAt, which is never later than ExpiresAt. Zero: none; a
 	// [KeyService] returns none that is dead.
 	Previous          Hash
+	PreviousHint      string // as Hint
 	PreviousExpiresAt time.Time
 
 	// LastUsedAt is when one of the key's tokens was last verified, to the

@@ -19,6 +19,7 @@ func TestRotateKeepsTheKeyAndChangesItsToken(t *testing.T) {
 
 	want := before
 	want.Hash, want.Previous, want.PreviousExpiresAt = young.Hash(), old.Hash(), noon.Add(11*time.Minute)
+	want.Hint, want.PreviousHint = young.Hint(), old.Hint()
 	if diff := cmp.Diff(want, after, byValue); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}

@@ -197,7 +197,7 @@ func (s *KeyService) shown(key Key, before unwritten) Key {
 	s.uses.overlay(&key, before)
 	key.Scopes = s.scopes.Resolve(key.Scopes)
 	if !s.now().Before(key.PreviousExpiresAt) {
-		key.Previous, key.PreviousExpiresAt, key.PreviousUsedAt = Hash{}, time.Time{}, time.Time{}
+		key.Previous, key.PreviousHint, key.PreviousExpiresAt, key.PreviousUsedAt = Hash{}, "", time.Time{}, time.Time{}
 	}
 	return key
 }

@@ -11,6 +11,7 @@ import (
 // atomicity, errors, contexts, clocks, ids and copies. Package storetest proves a store.
 //
 // A store takes any Hash but the zero one. A zero Previous is none, and never found.
+// Hint goes with Hash: a change that sets another Hash sets another Hint, or none.
 //
 // [package store]: https://pkg.go.dev/github.com/storageapi/storageapi/store
 type Store interface {
@@ -54,7 +55,7 @@ type Store interface {
 	// in it, and returns that. ErrNotFound if there is no such key; ErrExists
 	// if one of its hashes is then another key's; change's own error if it
 	// returns one, and nothing is stored. Hashes the key no longer has stop
-	// being found. ID, Account, CreatedAt and LastUsedAt keep their values
+	// being found. ID, Account, CreatedAt, CreatedBy and LastUsedAt keep their values
 	// also if change sets others, and uses stay with their hashes: what
 	// becomes Previous keeps its own as PreviousUsedAt. No other change of the
 	// key comes between reading and storing; change may run more than once, and

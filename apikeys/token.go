@@ -17,6 +17,7 @@ const (
 	alphabet      = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 	randomLength  = 32 // 62³² > 2¹⁹⁰
 	sumLength     = 6  // 62⁶ > 2³²
+	hintLength    = 4
 	maxPrefix     = 16
 	defaultPrefix = "sak"
 
@@ -63,6 +64,18 @@ func (t Token) Reveal() string {
 		return ""
 	}
 	return t.open()
+}
+
+// Hint returns what tells people which token it is, such as "sak_…k3Qz": its prefix and the
+// last four of its random characters, which come before the checksum. 28 of them stay secret,
+// which is 166 bits. The hint of the zero Token is empty.
+func (t Token) Hint() string {
+	text := t.Reveal()
+	if len(text) < hintLength+sumLength {
+		return ""
+	}
+	random := text[:len(text)-sumLength]
+	return random[:len(random)-randomLength] + "…" + random[len(random)-hintLength:]
 }
 
 // Hash returns what is stored of the token.

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/storageapi/storageapi/apikeys"
+	"github.com/storageapi/storageapi/notices"
 )
 
 // pageSize is how many keys or deliveries a page lists.
@@ -30,10 +31,32 @@ type keyView struct {
 	Soon      bool // expires soon
 	Idle      bool // might not be needed
 	Version   string
+	Hint      string // of its value; empty: not known
+	CreatedBy *actorView
 
 	// Of the value before the last rotation, while it works.
+	PreviousHint  string
 	PreviousUntil *when
 	PreviousUsed  *when
+}
+
+// An actorView is the view of who did something.
+type actorView struct {
+	KeyID string // of a key
+	Name  string // of a person, or the service
+}
+
+// viewActor returns nil if the actor is not known.
+func viewActor(a notices.Actor) *actorView {
+	switch a.Kind {
+	case "":
+		return nil
+	case notices.ActorKey:
+		return &actorView{KeyID: a.ID}
+	case notices.ActorPerson:
+		return &actorView{Name: a.ID}
+	}
+	return &actorView{Name: "The service"}
 }
 
 // A scopeView is the view of a scope.
@@ -52,11 +75,14 @@ func (p *pages) viewKey(key *apikeys.Key) keyView {
 		Soon:      !key.ExpiresAt.IsZero() && left > 0 && left <= soon,
 		Idle:      key.LastUsedAt.IsZero() && p.now().Sub(key.CreatedAt) >= idle,
 		Version:   keyVersion(key),
+		Hint:      key.Hint,
+		CreatedBy: viewActor(key.CreatedBy),
 	}
 	for s := range key.Scopes.All() {
 		view.Scopes = append(view.Scopes, scopeView{s.String(), p.keys.Scopes().Description(s)})
 	}
 	if !key.Previous.IsZero() {
+		view.PreviousHint = key.PreviousHint
 		view.PreviousUntil, view.PreviousUsed = p.when(key.PreviousExpiresAt), p.when(key.PreviousUsedAt)
 	}
 	return view

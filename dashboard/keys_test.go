@@ -9,7 +9,9 @@ import (
 
 	"github.com/storageapi/storageapi"
 	"github.com/storageapi/storageapi/apikeys"
+	"github.com/storageapi/storageapi/dashboard"
 	"github.com/storageapi/storageapi/internal/testclock"
+	"github.com/storageapi/storageapi/notices"
 	"github.com/storageapi/storageapi/scopes"
 )
 
@@ -190,4 +192,37 @@ func TestRevokeKey(t *testing.T) {
 	}
 	s.post(path, nil).want(http.StatusNotFound)
 	s.get("api-keys/" + key.ID).want(http.StatusNotFound)
+}
+
+// TestWhoseKeyItIs: pages show the hints of a key's values and who created it, and neither value.
+func TestWhoseKeyItIs(t *testing.T) {
+	s := newSite(t, storageapi.Config{})
+	s.pages = s.mount(dashboard.Config{Actor: func(*http.Request) string { return "mia <m@example.com>" }})
+	form := s.get("api-keys/new").form("name", "ci", "scopes", "files:read", "expiry", "never")
+	first := s.post("api-keys/new", form).want(http.StatusOK).secret()
+	key := s.keys()[0]
+	_, second, err := s.api.Keys.Rotate(t.Context(), alice, key.ID, apikeys.RotateParams{Grace: time.Hour})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.get("api-keys").says(second.Hint()).hides(first, second.Reveal())
+	s.get("api-keys/"+key.ID).says("Value "+second.Hint(), "The previous value, "+key.Hint+" , works until", "Created by mia <m@example.com>").
+		hides(first, second.Reveal(), "m@example.com>")
+	s.get("api-keys/" + key.ID + "/revoke").says(second.Hint())
+	for _, token := range []string{first, second.Reveal()} { // by the value, which leaves the address, and by either hint
+		found := s.follow(s.get("search?q=" + token))
+		if at := found.at.String(); strings.Contains(at, token) {
+			t.Errorf("the value is in the address %s", at)
+		}
+		s.follow(found).says("Created by mia")
+	}
+
+	ctx := notices.WithActor(t.Context(), notices.Actor{Kind: notices.ActorKey, ID: key.ID})
+	made, _, err := s.api.Keys.Create(ctx, alice, apikeys.CreateParams{Name: "made", Scopes: scopes.Of(scopes.FilesRead)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.get("api-keys/" + made.ID).says("Created by API key " + key.ID)
+	byHost, _ := s.key(alice, "by the host", time.Time{})
+	s.get("api-keys/" + byHost.ID).says("Created by The service")
 }

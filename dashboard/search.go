@@ -104,6 +104,11 @@ func (s *search) only() string {
 // has reports whether a text has what is searched for in it.
 func (s *search) has(text string) bool { return strings.Contains(strings.ToLower(text), s.text) }
 
+// ends reports whether a hint ends in what is searched for, which has its four characters.
+func (s *search) ends(hint string) bool {
+	return len(s.text) >= 4 && strings.HasSuffix(strings.ToLower(hint), s.text)
+}
+
 // each looks at a part of a list, from where the parameter says on, until enough is found
 // or looked at. It returns where to go on, or done. list takes where to begin.
 func (s *search) each(parameter string, list func(after string) (next string, enough bool, err error)) (string, error) {
@@ -145,7 +150,7 @@ func (s *search) findKeys() (err error) {
 		page, err := s.keys.List(s.c.Context(), s.c.account, apikeys.Page{After: s.newest(after, keyPrefix), Limit: searchedAtOnce})
 		for i := range page.Keys {
 			key := &page.Keys[i]
-			if strings.HasPrefix(key.ID, v.Query) || s.has(key.Name) {
+			if strings.HasPrefix(key.ID, v.Query) || s.has(key.Name) || s.ends(key.Hint) || s.ends(key.PreviousHint) {
 				v.Keys = append(v.Keys, s.viewKey(key))
 			}
 			if len(v.Keys) == maxFound && (i+1 < len(page.Keys) || page.Next != "") {

@@ -12,6 +12,21 @@ type Actor struct {
 	ID   string // of a key: its id; of a person: what the host calls them; else empty
 }
 
+// String returns the kind, and the id after a colon if there is one: "key:key_…", "host".
+func (a Actor) String() string {
+	if a.ID == "" {
+		return string(a.Kind)
+	}
+	return string(a.Kind) + ":" + a.ID
+}
+
+// ParseActor returns the actor of what [Actor.String] returned: of a store that keeps it as
+// text.
+func ParseActor(text string) Actor {
+	kind, id, _ := strings.Cut(text, ":")
+	return Actor{ActorKind(kind), id}
+}
+
 // An ActorKind is a kind of [Actor].
 type ActorKind string
 

@@ -83,6 +83,7 @@ func shorten(answer string) string {
 	for _, rule := range []struct{ pattern, with string }{
 		{`\b(key|wh|evt|rec)_[0-9A-Z]{26}\b`, "${1}_…"},
 		{`\bsak_[0-9A-Za-z]{38}\b`, "sak_…"},
+		{`\bsak_…[0-9A-Za-z]{4}"`, `sak_…k3Qz"`},
 		{`\bwhsec_[0-9A-Za-z+/]{43}=`, "whsec_…"},
 		{`\b20\d\d-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z`, "20…Z"},
 		{`"nextCursor":"[\w-]+"`, `"nextCursor":"…"`},

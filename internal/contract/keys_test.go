@@ -26,6 +26,11 @@ func (h *host) testKeys(t *testing.T) {
 	h.do(t, "listKeys", 400, query("limit=0"))
 	h.do(t, "listKeys", 400, query("cursor=abc"))
 
+	if self := h.do(t, "getOwnKey", 200, as(value)); self.text("id") != id || self.text("hint") != value[:len(value)-38]+"…"+value[len(value)-10:len(value)-6] {
+		t.Errorf("the key itself: %v", self)
+	}
+	h.do(t, "getOwnKey", 401, as("self"))
+
 	t.Run("changes", func(t *testing.T) { h.testKeyChanges(t, id, value) })
 
 	wider, _ := h.key("wider", scopes.Of(scopes.FilesRead, scopes.FilesWrite))
@@ -64,7 +69,7 @@ func (h *host) testKeyChanges(t *testing.T, id, value string) {
 		h.do(t, "rotateKey", 400, at(id), body(`{"graceSeconds":`+seconds+`}`))
 	}
 	listed := h.do(t, "listKeys", 200)
-	if want := fmt.Sprintf("%q", id); !contains(listed.body, want, `"previous":{"expiresAt":"`, `"previous":null`) {
+	if want := fmt.Sprintf("%q", id); !contains(listed.body, want, `"previous":{"hint":"`, `"previous":null`) {
 		t.Errorf("not all is listed: %v", listed)
 	}
 }

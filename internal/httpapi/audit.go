@@ -30,6 +30,14 @@ type auditSide struct {
 	ID   *string `json:"id"`
 }
 
+// viewActor returns who did something; nil if that is not known.
+func viewActor(a notices.Actor) *auditSide {
+	if a.Kind == "" {
+		return nil
+	}
+	return &auditSide{string(a.Kind), orNull(a.ID)}
+}
+
 func viewNotice(n notices.Notice) auditView {
 	view := auditView{
 		ID: n.ID, OccurredAt: timestamp(n.At), Action: string(n.Action),

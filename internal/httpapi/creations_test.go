@@ -68,7 +68,7 @@ func TestIdempotency(t *testing.T) {
 		},
 	} {
 		ids := func() int {
-			return strings.Count(h.do("GET", path+"?limit=100", admin, "").want(200, "").body, `"id":`)
+			return strings.Count(h.do("GET", path+"?limit=100", admin, "").want(200, "").body, `{"id":`)
 		}
 		before := ids()
 		const key = `"8e03978e-40d5-43e8-bc93-6894a57f9324"` // with the quotes that the draft of the IETF has

@@ -70,7 +70,8 @@ func TestRotateKey(t *testing.T) {
 	c.Add(time.Hour)
 	rotated := rotate("")
 	second := rotated.text("key")
-	want := fmt.Sprintf(`{"id":%q,"key":%q,"name":"a key","scopes":["account:read"],"expiresAt":null,"createdAt":"2026-01-31T12:00:00.000Z","lastUsedAt":"2026-01-31T12:00:00.000Z","previous":{"expiresAt":"2026-02-01T13:00:00.000Z","lastUsedAt":"2026-01-31T12:00:00.000Z"}}`, id, second)
+	want := fmt.Sprintf(`{"id":%q,"key":%q,"name":"a key","scopes":["account:read"],"expiresAt":null,"createdAt":"2026-01-31T12:00:00.000Z","hint":%q,"createdBy":{"kind":"host","id":null},"lastUsedAt":"2026-01-31T12:00:00.000Z","previous":{"hint":%q,"expiresAt":"2026-02-01T13:00:00.000Z","lastUsedAt":"2026-01-31T12:00:00.000Z"}}`,
+		id, second, hintOf(second), hintOf(first))
 	if rotated.body != want {
 		t.Errorf("rotated: got  %s\nwant %s", rotated.body, want)
 	}
@@ -140,7 +141,7 @@ func TestGraceEndsWithTheKey(t *testing.T) {
 	admin := h.admin(alice)
 	id, old := h.expiringKey(alice, c.Now().Add(time.Hour), scopes.AccountRead)
 	rotated := h.do("POST", keysPath+"/"+id+"/rotate", admin, "").want(200, "")
-	if !strings.Contains(rotated.body, `"previous":{"expiresAt":"2026-01-31T13:00:00.000Z"`) {
+	if !strings.Contains(rotated.body, `"previous":{"hint":"`+hintOf(old)+`","expiresAt":"2026-01-31T13:00:00.000Z"`) {
 		t.Errorf("got %s", rotated.body)
 	}
 	c.Add(time.Hour)

@@ -1,10 +1,12 @@
 package httpapi
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 
 	"github.com/storageapi/storageapi/apikeys"
+	"github.com/storageapi/storageapi/auth"
 	"github.com/storageapi/storageapi/internal/id"
 	"github.com/storageapi/storageapi/scopes"
 )
@@ -24,6 +26,8 @@ type keyView struct {
 // answer that rotates the key.
 type keyReadView struct {
 	keyView
+	Hint          *string       `json:"hint"`
+	CreatedBy     *auditSide    `json:"createdBy"`
 	LastUsedAt    timestamp     `json:"lastUsedAt"`
 	Previous      *previousView `json:"previous"`
 	UnknownScopes []string      `json:"unknownScopes,omitempty"` // that it holds, and that are not declared any more
@@ -31,6 +35,7 @@ type keyReadView struct {
 
 // A previousView tells of the value before the last rotation, while it is live.
 type previousView struct {
+	Hint       *string   `json:"hint"`
 	ExpiresAt  timestamp `json:"expiresAt"`
 	LastUsedAt timestamp `json:"lastUsedAt"`
 }
@@ -46,9 +51,9 @@ func viewKey(key apikeys.Key) keyView {
 }
 
 func viewKeyRead(key apikeys.Key) keyReadView {
-	view := keyReadView{viewKey(key), timestamp(key.LastUsedAt), nil, key.Scopes.Unknown()}
+	view := keyReadView{viewKey(key), orNull(key.Hint), viewActor(key.CreatedBy), timestamp(key.LastUsedAt), nil, key.Scopes.Unknown()}
 	if !key.Previous.IsZero() {
-		view.Previous = &previousView{timestamp(key.PreviousExpiresAt), timestamp(key.PreviousUsedAt)}
+		view.Previous = &previousView{orNull(key.PreviousHint), timestamp(key.PreviousExpiresAt), timestamp(key.PreviousUsedAt)}
 	}
 	return view
 }
@@ -109,6 +114,30 @@ func (a *api) getKey(c *call) (answer, error) {
 		return answer{}, err
 	}
 	return showKey(key, "")
+}
+
+// A selfView is what a key is told about itself, and the value that it was sent with.
+type selfView struct {
+	ID        string     `json:"id"`
+	Name      string     `json:"name"`
+	Hint      *string    `json:"hint"`
+	Scopes    scopes.Set `json:"scopes"`
+	ExpiresAt timestamp  `json:"expiresAt"`
+	Replaced  bool       `json:"replaced"`
+}
+
+// getSelf answers any key that is alive, whatever its scopes.
+func (a *api) getSelf(c *call) (answer, error) {
+	value, err := a.keys.Lookup(c.Context(), c.Header.Get(auth.HeaderName))
+	switch {
+	case errors.Is(err, apikeys.ErrNotFound), err == nil && !value.Live: // since it was verified
+		return answer{}, auth.ErrUnauthorized
+	case err != nil:
+		return answer{}, err
+	}
+	return ok(selfView{
+		value.Key.ID, value.Key.Name, orNull(value.Hint), value.Key.Scopes, timestamp(value.ExpiresAt), value.Replaced,
+	})
 }
 
 func (a *api) updateKey(c *call) (answer, error) {

@@ -18,7 +18,7 @@ import (
 func TestKeyLife(t *testing.T) {
 	c := newClock()
 	h := serve(t, c.config())
-	admin := h.admin(alice)
+	adminID, admin := h.key(alice, slices.Collect(scopes.All().All())...)
 
 	made := h.do("POST", keysPath, admin, `{"name":"CI & <deploy>","scopes":["files:write","files:read","files:write"],"expiresAt":"2026-03-01T01:30:00.1239+01:30"}`).want(201, "")
 	id, token := made.text("id"), made.text("key")
@@ -40,7 +40,8 @@ func TestKeyLife(t *testing.T) {
 		t.Errorf("header (-want +got):\n%s", diff)
 	}
 
-	unused := fmt.Sprintf(`{"id":%q,"name":"CI & <deploy>","scopes":["files:write","files:read"],"expiresAt":"2026-03-01T00:00:00.123Z","createdAt":"2026-01-31T12:00:00.000Z","lastUsedAt":null,"previous":null}`, id)
+	unused := fmt.Sprintf(`{"id":%q,"name":"CI & <deploy>","scopes":["files:write","files:read"],"expiresAt":"2026-03-01T00:00:00.123Z","createdAt":"2026-01-31T12:00:00.000Z","hint":%q,"createdBy":{"kind":"key","id":%q},"lastUsedAt":null,"previous":null}`,
+		id, hintOf(token), adminID)
 	if got := h.do("GET", made.header.Get("Location"), admin, "").want(200, ""); got.body != unused {
 		t.Errorf("read: got  %s\nwant %s", got.body, unused)
 	}

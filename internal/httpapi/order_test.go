@@ -101,7 +101,7 @@ func TestOrderOfChecks(t *testing.T) {
 			h.do(test.method, test.path, test.token, test.body, test.change).want(test.status, test.code)
 		})
 	}
-	if got := h.do("GET", keysPath, admin, "").body; strings.Count(got, `"id"`) != keysMade {
+	if got := h.do("GET", keysPath, admin, "").body; strings.Count(got, `{"id":`) != keysMade {
 		t.Errorf("a refused request left something behind: %s", got)
 	}
 	if got := h.do("GET", webhooksPath, admin, "").body; got != `{"data":[],"nextCursor":null,"hasMore":false}` {

@@ -20,6 +20,9 @@ type route struct {
 	handle  func(*call) (answer, error)
 }
 
+// readSelf is what every key that is alive may do: [Config.Authorize] is not asked.
+const readSelf auth.Action = "read self"
+
 // DefaultPrefix is what all patterns of [api.routes] begin with.
 const DefaultPrefix = "/v2"
 
@@ -28,6 +31,7 @@ func (a *api) routes() []route {
 	return []route{
 		{"POST", "/v2/api-keys", auth.CreateKey, neededBody, a.createKey},
 		{"GET", "/v2/api-keys", auth.ReadKeys, noBody, a.listKeys},
+		{"GET", "/v2/api-keys/self", readSelf, noBody, a.getSelf}, // before {id}
 		{"GET", "/v2/api-keys/{id}", auth.ReadKeys, noBody, a.getKey},
 		{"PATCH", "/v2/api-keys/{id}", auth.UpdateKey, neededBody, a.updateKey},
 		{"DELETE", "/v2/api-keys/{id}", auth.DeleteKey, noBody, a.deleteKey},

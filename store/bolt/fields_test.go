@@ -15,7 +15,7 @@ import (
 // TestFieldsAreKept: what a later version says of a key or a webhook, and this one does not
 // know, stays in the record when it is changed.
 func TestFieldsAreKept(t *testing.T) {
-	const field = "\x02\x01x"
+	const field = "\x64\x01x"
 	s := openTemp(t)
 	now := time.Now().UTC().Truncate(time.Millisecond)
 	key := apikeys.Key{ID: "key_1", Account: "acct", Name: "name", Hash: apikeys.Hash{Sum: [32]byte{1}}, CreatedAt: now}

@@ -169,7 +169,7 @@ func (s *Store) UpdateKey(ctx context.Context, account, id string, change func(*
 		if err := change(&updated, &notice); err != nil {
 			return err
 		}
-		updated.ID, updated.Account, updated.CreatedAt = old.ID, old.Account, old.CreatedAt
+		updated.ID, updated.Account, updated.CreatedAt, updated.CreatedBy = old.ID, old.Account, old.CreatedAt, old.CreatedBy
 		if hashTaken(b, &updated, &old) {
 			return apikeys.ErrExists
 		}

@@ -301,7 +301,12 @@ func covers(t *testing.T, where string, want, got any) {
 func isZero(value any) bool {
 	switch value := value.(type) {
 	case map[string]any:
-		return len(value) == 0
+		for _, field := range value {
+			if !isZero(field) {
+				return false
+			}
+		}
+		return true
 	case []any:
 		return len(value) == 0
 	}

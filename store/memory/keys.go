@@ -150,7 +150,7 @@ func (s *Store) UpdateKey(ctx context.Context, account, id string, change func(*
 	if err := change(&changed, &notice); err != nil {
 		return apikeys.Key{}, err
 	}
-	changed.ID, changed.Account, changed.CreatedAt, changed.LastUsedAt = k.ID, k.Account, k.CreatedAt, k.LastUsedAt
+	changed.ID, changed.Account, changed.CreatedAt, changed.CreatedBy, changed.LastUsedAt = k.ID, k.Account, k.CreatedAt, k.CreatedBy, k.LastUsedAt
 	changed.PreviousUsedAt = k.usedBy(changed.Previous)
 	changed = storedKey(changed)
 	if s.taken(&changed, k) {

@@ -11,7 +11,7 @@ import (
 )
 
 var (
-	keyRow    = []string{"hash", "next", "account", "id", "name", "scopes", "created_at", "expires_at", "previous", "previous_expires_at"}
+	keyRow    = []string{"hash", "next", "account", "id", "name", "scopes", "created_at", "expires_at", "previous", "previous_expires_at", "hint", "previous_hint", "created_by"}
 	keyUseRow = []string{"account", "id", "hash", "at"}
 )
 
@@ -40,6 +40,7 @@ func (i *importer) addKeys(ctx context.Context) error {
 		row := func(hash, next, previous apikeys.Hash) []any {
 			return []any{
 				sum(hash), sum(next), r.Account, r.ID, r.Name, r.Scopes.Names(), utc(r.CreatedAt), stored(r.ExpiresAt), sum(previous), stored(r.PreviousExpiresAt),
+				optional(r.Hint), optional(r.PreviousHint), optional(r.CreatedBy.String()),
 			}
 		}
 		rows = append(rows, row(r.Hash, apikeys.Hash{}, r.Previous))

@@ -14,7 +14,8 @@ import (
 	"github.com/storageapi/storageapi/scopes"
 )
 
-const keyColumns = `k.hash, k.next, k.account, k.id, k.name, k.scopes, k.created_at, k.expires_at, k.previous, k.previous_expires_at`
+const keyColumns = `k.hash, k.next, k.account, k.id, k.name, k.scopes, k.created_at, k.expires_at, k.previous, k.previous_expires_at,
+	coalesce(k.hint, ''), coalesce(k.previous_hint, ''), coalesce(k.created_by, '')`
 
 // keyUses are the columns that follow keyColumns where uses are asked for.
 const keyUses = `,
@@ -35,10 +36,12 @@ func (h *hashColumn) ScanBytes(sum []byte) error {
 // scanKey reads keyColumns, keyUses if uses is set, and more columns.
 func scanKey(row pgx.Row, uses bool, more ...any) (key apikeys.Key, err error) {
 	var names []string
+	var createdBy string
 	var next hashColumn
 	var created time.Time
 	var expires, previousExpires, used, previousUsed *time.Time
-	fields := []any{(*hashColumn)(&key.Hash), &next, &key.Account, &key.ID, &key.Name, &names, &created, &expires, (*hashColumn)(&key.Previous), &previousExpires}
+	fields := []any{(*hashColumn)(&key.Hash), &next, &key.Account, &key.ID, &key.Name, &names, &created, &expires, (*hashColumn)(&key.Previous), &previousExpires,
+		&key.Hint, &key.PreviousHint, &createdBy}
 	if uses {
 		fields = append(fields, &used, &previousUsed)
 	}
@@ -51,7 +54,7 @@ func scanKey(row pgx.Row, uses bool, more ...any) (key apikeys.Key, err error) {
 	if next := apikeys.Hash(next); !next.IsZero() {
 		key.Hash, key.Previous = next, key.Hash
 	}
-	key.CreatedAt = utc(created)
+	key.CreatedAt, key.CreatedBy = utc(created), notices.ParseActor(createdBy)
 	key.ExpiresAt, key.PreviousExpiresAt = loaded(expires), loaded(previousExpires)
 	key.LastUsedAt, key.PreviousUsedAt = loaded(used), loaded(previousUsed)
 	return key, nil
@@ -71,6 +74,14 @@ func sum(hash apikeys.Hash) []byte {
 		return nil
 	}
 	return hash.Sum[:]
+}
+
+// optional returns what is stored of a text: null if it is empty.
+func optional(text string) *string {
+	if text == "" {
+		return nil
+	}
+	return &text
 }
 
 // CreateKey implements [apikeys.Store].
@@ -118,15 +129,15 @@ func (s *Store) checkCredential(ctx context.Context, tx pgx.Tx, account string, 
 }
 
 const insertKey = `
-	insert into storageapi.keys (hash, next, account, id, name, scopes, created_at, expires_at, previous, previous_expires_at)
-	values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)`
+	insert into storageapi.keys (hash, next, account, id, name, scopes, created_at, expires_at, previous, previous_expires_at, hint, previous_hint, created_by)
+	values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)`
 
 // insertKey adds the rows of a key, or returns ErrExists if another key has its id or one
 // of its hashes. It waits for transactions that are adding such a key.
 func (s *Store) insertKey(ctx context.Context, tx pgx.Tx, key *apikeys.Key, notice notices.Notice) error {
 	batch := &pgx.Batch{}
 	batch.Queue(s.sql(insertKey), sum(key.Hash), nil, key.Account, key.ID, key.Name, key.Scopes.Names(),
-		utc(key.CreatedAt), stored(key.ExpiresAt), sum(key.Previous), stored(key.PreviousExpiresAt))
+		utc(key.CreatedAt), stored(key.ExpiresAt), sum(key.Previous), stored(key.PreviousExpiresAt), optional(key.Hint), optional(key.PreviousHint), optional(key.CreatedBy.String()))
 	s.queuePrevious(batch, key)
 	if err := s.queueNotice(batch, notice); err != nil {
 		return err
@@ -138,7 +149,7 @@ func (s *Store) insertKey(ctx context.Context, tx pgx.Tx, key *apikeys.Key, noti
 func (s *Store) queuePrevious(batch *pgx.Batch, key *apikeys.Key) {
 	if !key.Previous.IsZero() && key.Previous != key.Hash {
 		batch.Queue(s.sql(insertKey), sum(key.Previous), sum(key.Hash), key.Account, key.ID, key.Name, key.Scopes.Names(),
-			utc(key.CreatedAt), stored(key.ExpiresAt), nil, stored(key.PreviousExpiresAt))
+			utc(key.CreatedAt), stored(key.ExpiresAt), nil, stored(key.PreviousExpiresAt), optional(key.Hint), optional(key.PreviousHint), optional(key.CreatedBy.String()))
 	}
 }
 
@@ -227,7 +238,7 @@ func (s *Store) UpdateKey(ctx context.Context, account, id string, change func(*
 		if err := change(&key, &notice); err != nil {
 			return err
 		}
-		key.ID, key.Account, key.CreatedAt = old.ID, old.Account, old.CreatedAt
+		key.ID, key.Account, key.CreatedAt, key.CreatedBy = old.ID, old.Account, old.CreatedAt, old.CreatedBy
 		kept := [][]byte{{}, sum(key.Hash)}
 		if !key.Previous.IsZero() {
 			kept = append(kept, sum(key.Previous))
@@ -235,9 +246,10 @@ func (s *Store) UpdateKey(ctx context.Context, account, id string, change func(*
 		batch := &pgx.Batch{}
 		batch.Queue(s.sql(`delete from storageapi.keys where hash = $1 and next is not null`), sum(old.Previous))
 		batch.Queue(s.sql(`
-			update storageapi.keys set hash = $3, name = $4, scopes = $5, expires_at = $6, previous = $7, previous_expires_at = $8
+			update storageapi.keys set hash = $3, name = $4, scopes = $5, expires_at = $6, previous = $7, previous_expires_at = $8, hint = $9, previous_hint = $10
 			where account = $1 and id = $2 and next is null`), account, id,
-			sum(key.Hash), key.Name, key.Scopes.Names(), stored(key.ExpiresAt), sum(key.Previous), stored(key.PreviousExpiresAt))
+			sum(key.Hash), key.Name, key.Scopes.Names(), stored(key.ExpiresAt), sum(key.Previous), stored(key.PreviousExpiresAt),
+			optional(key.Hint), optional(key.PreviousHint))
 		s.queuePrevious(batch, &key)
 		s.queueChanged(batch, &old)
 		batch.Queue(s.sql(`delete from storageapi.key_uses where account = $1 and id = $2 and hash <> all($3)`), account, id, kept)

@@ -33,6 +33,8 @@ func TestMigrationsStay(t *testing.T) {
 		"0013": "987e354d0f06b1ecd85edfc65905d3de5e5fe4642823031f880ad185b4a99f22",
 		"0014": "799807a49eaf9f6db044541dc80cf4d8f787147d7e9825da5ab99f1e2853be86",
 		"0015": "c079d2c062e1c5a758b856f92affff7e3ee424c02a31bff9f589126b7ef5d278",
+		"0016": "83b7b909728ce4376269e7bf2a256b2fa3bc2db1bfec6286ee584e6d903f89e7",
+		"0017": "1fe56d35533621ef296f3a53cd1a13cdabe277be6f37fa29e3d49288e714a787",
 	} {
 		text, err := os.ReadFile("migrations/" + name + ".sql")
 		if err != nil {

@@ -22,6 +22,7 @@ func updateKey(run runner) {
 		want := key
 		want.Name, want.Scopes = "another", scopes.Of(scopes.SecretsWrite)
 		want.Hash, want.Previous = hashOf("new"), key.Hash
+		want.Hint, want.PreviousHint = "new_…A1b2", key.Hint
 		want.ExpiresAt, want.PreviousExpiresAt = time.Time{}, some.Add(time.Millisecond)
 		got := t.updateKey("key", func(key *apikeys.Key) {
 			given, kept = *key, key
@@ -69,7 +70,9 @@ func updateKey(run runner) {
 		t.updateKey("key", func(*apikeys.Key) {})
 		t.wantKeyAt(key.Hash, key)
 		t.wantKeyAt(key.Previous, key)
-		key = t.updateKey("key", func(key *apikeys.Key) { key.Hash, key.Previous = key.Previous, key.Hash })
+		key = t.updateKey("key", func(key *apikeys.Key) {
+			key.Hash, key.Hint, key.Previous, key.PreviousHint = key.Previous, key.PreviousHint, key.Hash, key.Hint
+		})
 		t.wantKeyAt(key.Hash, key)
 		t.wantKeyAt(key.Previous, key)
 		lost := key.Previous
@@ -129,7 +132,7 @@ func updateKey(run runner) {
 		won := make([]bool, goroutines)
 		inParallel(goroutines, func(i int) {
 			_, err := t.store.UpdateKey(t.Context(), "acct", numbered("key", i), func(key *apikeys.Key, _ *notices.Notice) error {
-				key.Hash = hashOf("wanted")
+				key.Hash, key.Hint = hashOf("wanted"), "won_…A1b2"
 				return nil
 			})
 			if won[i] = err == nil; !won[i] {
@@ -140,7 +143,7 @@ func updateKey(run runner) {
 		for i := range goroutines {
 			key := newKey("acct", numbered("key", i))
 			if won[i] {
-				key.Hash = hashOf("wanted")
+				key.Hash, key.Hint = hashOf("wanted"), "won_…A1b2"
 				winners = append(winners, key)
 			}
 			t.wantKeyAt(key.Hash, key)

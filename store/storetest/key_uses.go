@@ -97,7 +97,7 @@ func recordKeyUse(run runner) {
 		record(t, use("key", 0))
 		t.wantKeyAt(key.Hash, key)
 		t.wantKeyAt(key.Previous, key)
-		key = t.updateKey("key", func(key *apikeys.Key) { key.Name, key.Hash = "changed", hashOf("changed") })
+		key = t.updateKey("key", func(key *apikeys.Key) { key.Name, key.Hash, key.Hint = "changed", hashOf("changed"), "" })
 		record(t, use("key", time.Hour))
 		key.LastUsedAt = some.Add(time.Hour)
 		wantSame(t, "KeyByID", t.key("acct", "key"), key)

@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/storageapi/storageapi/apikeys"
+	"github.com/storageapi/storageapi/notices"
 	"github.com/storageapi/storageapi/scopes"
 	"github.com/storageapi/storageapi/signing"
 	"github.com/storageapi/storageapi/webhooks"
@@ -49,6 +50,9 @@ func hashOf(parts ...string) apikeys.Hash {
 	return apikeys.Hash{Sum: sha256.Sum256(fmt.Appendf(nil, "%q", parts))}
 }
 
+// hintOf returns the end of the hint of a key.
+func hintOf(id string) string { return long(id, 4) }
+
 // newKey returns a key whose hash follows from account and id.
 func newKey(account, id string) apikeys.Key {
 	return apikeys.Key{
@@ -58,6 +62,8 @@ func newKey(account, id string) apikeys.Key {
 		Scopes:    scopes.Of(scopes.FilesWrite, scopes.AccountRead, scopes.FilesRead),
 		CreatedAt: some,
 		Hash:      hashOf(account, id),
+		CreatedBy: notices.Actor{Kind: notices.ActorHost},
+		Hint:      "sak_…" + hintOf(id),
 	}
 }
 
@@ -65,7 +71,9 @@ func newKey(account, id string) apikeys.Key {
 func rotatedKey(account, id string) apikeys.Key {
 	key := newKey(account, id)
 	key.ExpiresAt = some.Add(12345 * time.Millisecond)
+	key.CreatedBy = notices.Actor{Kind: notices.ActorPerson, ID: "ann:é@example.com"}
 	key.Previous = hashOf(account, id, "previous")
+	key.PreviousHint = "before_…" + hintOf(id)
 	key.PreviousExpiresAt = some.Add(1234 * time.Millisecond)
 	return key
 }

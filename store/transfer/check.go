@@ -67,7 +67,8 @@ func first(errs ...error) error {
 }
 
 func (r *Key) check() error {
-	if err := first(ids("account", r.Account, "id", r.ID), texts("name", r.Name)); err != nil {
+	if err := first(ids("account", r.Account, "id", r.ID), texts("name", r.Name, "hint", r.Hint, "previousHint", r.PreviousHint,
+		"createdByKind", string(r.CreatedBy.Kind), "createdById", r.CreatedBy.ID)); err != nil {
 		return err
 	}
 	if r.Hash.IsZero() {

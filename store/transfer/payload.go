@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/storageapi/storageapi/apikeys"
+	"github.com/storageapi/storageapi/notices"
 	"github.com/storageapi/storageapi/scopes"
 	"github.com/storageapi/storageapi/signing"
 	"github.com/storageapi/storageapi/webhooks"
@@ -91,24 +92,29 @@ func (h *hash) UnmarshalText(b []byte) error {
 }
 
 type keyPayload struct {
-	Account           string   `json:"account"`
-	ID                string   `json:"id"`
-	Name              string   `json:"name"`
-	Scopes            []string `json:"scopes"`
-	CreatedAt         millis   `json:"createdAt,omitzero"`
-	ExpiresAt         millis   `json:"expiresAt,omitzero"`
-	Hash              hash     `json:"hash"`
-	Previous          hash     `json:"previous,omitzero"`
-	PreviousExpiresAt millis   `json:"previousExpiresAt,omitzero"`
-	LastUsedAt        millis   `json:"lastUsedAt,omitzero"`
-	UsedAt            millis   `json:"usedAt,omitzero"`
-	PreviousUsedAt    millis   `json:"previousUsedAt,omitzero"`
+	Account           string            `json:"account"`
+	ID                string            `json:"id"`
+	Name              string            `json:"name"`
+	Scopes            []string          `json:"scopes"`
+	CreatedAt         millis            `json:"createdAt,omitzero"`
+	ExpiresAt         millis            `json:"expiresAt,omitzero"`
+	Hash              hash              `json:"hash"`
+	Previous          hash              `json:"previous,omitzero"`
+	PreviousExpiresAt millis            `json:"previousExpiresAt,omitzero"`
+	LastUsedAt        millis            `json:"lastUsedAt,omitzero"`
+	UsedAt            millis            `json:"usedAt,omitzero"`
+	PreviousUsedAt    millis            `json:"previousUsedAt,omitzero"`
+	Hint              string            `json:"hint,omitempty"`
+	PreviousHint      string            `json:"previousHint,omitempty"`
+	CreatedByKind     notices.ActorKind `json:"createdByKind,omitempty"`
+	CreatedByID       string            `json:"createdById,omitempty"`
 }
 
 func payloadOfKey(r *Key) keyPayload {
 	return keyPayload{
 		r.Account, r.ID, r.Name, r.Scopes.Names(), millis{r.CreatedAt}, millis{r.ExpiresAt}, hash(r.Hash.Sum), hash(r.Previous.Sum),
-		millis{r.PreviousExpiresAt}, millis{r.LastUsedAt}, millis{r.UsedAt}, millis{r.PreviousUsedAt},
+		millis{r.PreviousExpiresAt}, millis{r.LastUsedAt}, millis{r.UsedAt}, millis{r.PreviousUsedAt}, r.Hint, r.PreviousHint,
+		r.CreatedBy.Kind, r.CreatedBy.ID,
 	}
 }
 
@@ -120,7 +126,8 @@ func (p keyPayload) record() (Record, error) {
 	return &Key{apikeys.Key{
 		Account: p.Account, ID: p.ID, Name: p.Name, Scopes: set, CreatedAt: p.CreatedAt.Time, ExpiresAt: p.ExpiresAt.Time,
 		Hash: apikeys.Hash{Sum: p.Hash}, Previous: apikeys.Hash{Sum: p.Previous}, PreviousExpiresAt: p.PreviousExpiresAt.Time,
-		LastUsedAt: p.LastUsedAt.Time, PreviousUsedAt: p.PreviousUsedAt.Time,
+		LastUsedAt: p.LastUsedAt.Time, PreviousUsedAt: p.PreviousUsedAt.Time, Hint: p.Hint, PreviousHint: p.PreviousHint,
+		CreatedBy: notices.Actor{Kind: p.CreatedByKind, ID: p.CreatedByID},
 	}, p.UsedAt.Time}, nil
 }
 

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/storageapi/storageapi/apikeys"
+	"github.com/storageapi/storageapi/notices"
 	"github.com/storageapi/storageapi/scopes"
 )
 
@@ -39,11 +40,18 @@ const (
 	keyHead     = keyPrevious + 1
 )
 
+// The tags of the fields of keys.
+const (
+	keyHint         = 2
+	keyCreatedBy    = 4
+	keyPreviousHint = 6
+)
+
 // EncodeKey returns the record of a key, to which [KeyFields] of the record that it
 // replaces are to be added.
 func EncodeKey(key *apikeys.Key) []byte {
 	order, names := key.Scopes.Pack()
-	record := make([]byte, keyHead, keyHead+len(key.Previous.Sum)+len(key.ID)+len(key.Account)+len(names)+len(key.Name))
+	record := make(encoder, keyHead, keyHead+len(key.Previous.Sum)+len(key.ID)+len(key.Account)+len(names)+len(key.Name)+len(key.Hint)+len(key.PreviousHint)+len(key.CreatedBy.ID)+16)
 	record[keyVersion] = Version
 	binary.LittleEndian.PutUint64(record[keyScopes:], order)
 	binary.LittleEndian.PutUint64(record[keyCreated:], fixedTime(key.CreatedAt))
@@ -60,7 +68,17 @@ func EncodeKey(key *apikeys.Key) []byte {
 	record = append(record, key.ID...)
 	record = append(record, key.Account...)
 	record = append(record, names...)
-	return append(record, key.Name...)
+	record = append(record, key.Name...)
+	if key.Hint != "" {
+		record.field(keyHint, []byte(key.Hint)...)
+	}
+	if by := key.CreatedBy.String(); by != "" {
+		record.field(keyCreatedBy, []byte(by)...)
+	}
+	if key.PreviousHint != "" {
+		record.field(keyPreviousHint, []byte(key.PreviousHint)...)
+	}
+	return record
 }
 
 // DecodeKey decodes the key under that hash.
@@ -85,7 +103,20 @@ func DecodeKey(key *apikeys.Key, hash, record []byte) (err error) {
 	}
 	if name < len(rest) {
 		d := decoder{rest: rest[name:]}
-		if d.fields(nil); d.failed {
+		d.fields(func(tag uint64, value []byte) bool {
+			switch tag {
+			case keyHint:
+				key.Hint = string(value)
+			case keyCreatedBy:
+				key.CreatedBy = notices.ParseActor(string(value))
+			case keyPreviousHint:
+				key.PreviousHint = string(value)
+			default:
+				return false
+			}
+			return true
+		})
+		if d.failed {
 			return ErrCorrupt
 		}
 	}
@@ -128,5 +159,5 @@ func KeyFields(record []byte) []byte {
 	if record[keyPrevious] == 1 {
 		fields += len(apikeys.Hash{}.Sum)
 	}
-	return record[min(fields, len(record)):]
+	return unknown(record[min(fields, len(record)):], keyHint, keyCreatedBy, keyPreviousHint)
 }

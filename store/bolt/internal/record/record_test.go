@@ -238,8 +238,8 @@ func TestFields(t *testing.T) {
 	}
 	for i, name := range []string{"key", "webhook", "event"} {
 		for fields, ok := range map[string]bool{
-			"": true, "\x02\x00": true, "\x02\x03abc\x84\x01\x01x": true,
-			"\x21\x00": false, "\x02\x00\x21\x01x": false, "\x02\x02x": false, "\x02": false, "\x00\x00": false,
+			"": true, "\x64\x00": true, "\x64\x03abc\x84\x01\x01x": true,
+			"\x21\x00": false, "\x64\x00\x21\x01x": false, "\x64\x02x": false, "\x64": false, "\x00\x00": false,
 		} {
 			record := append(records()[3+i], fields...)
 			if err := decode[name](record); (err == nil) != ok || err != nil && !errors.Is(err, ErrCorrupt) {

@@ -1,0 +1,120 @@
+package apikeys_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/storageapi/storageapi/apikeys"
+	"github.com/storageapi/storageapi/store/memory"
+)
+
+// A hint is the end of what is random in a value, and nothing of its checksum.
+func TestHint(t *testing.T) {
+	for _, prefix := range []string{"sak", "live_sak", "abcdefghijklmnop"} {
+		service := newService(t, memory.New(), apikeys.Config{Prefix: prefix})
+		key, token := create(t, service, time.Time{})
+		random := token.Reveal()[:len(prefix)+1+32]
+		want := prefix + "_…" + random[len(random)-4:]
+		if key.Hint != want || token.Hint() != want || key.PreviousHint != "" {
+			t.Errorf("the hint of %q is %q, of its key %q and %q; want %q", token.Reveal(), token.Hint(), key.Hint, key.PreviousHint, want)
+		}
+		if got, err := service.Get(t.Context(), account, key.ID); err != nil || got.Hint != want {
+			t.Errorf("the key has the hint %q, %v", got.Hint, err)
+		}
+	}
+	if hint := (apikeys.Token{}).Hint(); hint != "" {
+		t.Errorf("no token has the hint %q", hint)
+	}
+}
+
+func TestHintsOfARotatedKey(t *testing.T) {
+	service, clock := newClocked(t)
+	key, first := create(t, service, time.Time{})
+	_, second := rotate(t, service, key.ID, time.Hour)
+	if key = get(t, service, key.ID); key.Hint != second.Hint() || key.PreviousHint != first.Hint() {
+		t.Errorf("rotated: %q and %q, want %q and %q", key.Hint, key.PreviousHint, second.Hint(), first.Hint())
+	}
+	clock.Set(noon.Add(time.Hour))
+	if key = get(t, service, key.ID); key.Hint != second.Hint() || key.PreviousHint != "" {
+		t.Errorf("after the grace period: %q and %q, want %q and none", key.Hint, key.PreviousHint, second.Hint())
+	}
+	name := "another"
+	key, err := service.Update(t.Context(), account, key.ID, apikeys.UpdateParams{Name: &name})
+	if err != nil || key.Hint != second.Hint() {
+		t.Errorf("renamed: %q, %v", key.Hint, err)
+	}
+}
+
+// Who sends a creation again sees whose value it was, and not the value.
+func TestHintOfARepeatedCreation(t *testing.T) {
+	service, _ := newClocked(t)
+	params := apikeys.CreateParams{Name: "n", Scopes: readFiles, IdempotencyKey: "once"}
+	_, first, err := service.Create(t.Context(), account, params)
+	if err != nil {
+		t.Fatal(err)
+	}
+	key, token, err := service.Create(t.Context(), account, params)
+	if err != nil || key.Hint != first.Hint() || token.Reveal() != "" {
+		t.Errorf("again: the hint %q, %v, want %q and no value", key.Hint, err, first.Hint())
+	}
+}
+
+func TestLookup(t *testing.T) {
+	service, clock := newClocked(t)
+	key, first := create(t, service, noon.Add(3*time.Hour))
+	_, second := rotate(t, service, key.ID, time.Hour)
+	lookUp := func(token apikeys.Token) apikeys.Value {
+		t.Helper()
+		value, err := service.Lookup(t.Context(), token.Reveal())
+		if err != nil || value.Key.ID != key.ID || value.Key.Account != account || value.Hint != token.Hint() {
+			t.Fatalf("Lookup = %+v, %v", value, err)
+		}
+		return value
+	}
+	for _, at := range []time.Duration{0, time.Hour, 3 * time.Hour} {
+		clock.Set(noon.Add(at))
+		if v := lookUp(first); !v.Replaced || v.Live != (at < time.Hour) || !v.ExpiresAt.Equal(noon.Add(time.Hour)) {
+			t.Errorf("after %v the first value is %+v", at, v)
+		}
+		if v := lookUp(second); v.Replaced || v.Live != (at < 3*time.Hour) || !v.ExpiresAt.Equal(noon.Add(3*time.Hour)) {
+			t.Errorf("after %v the second value is %+v", at, v)
+		}
+	}
+	if used := get(t, service, key.ID).LastUsedAt; !used.IsZero() {
+		t.Errorf("Lookup was noted as a use at %v", used)
+	}
+	rotate(t, service, key.ID, 0)
+	text := first.Reveal()
+	for _, token := range []string{text, "", "sak_", text[:len(text)-1] + "!", forge("sak", strings.Repeat("a", 32))} {
+		if v, err := service.Lookup(t.Context(), token); !errors.Is(err, apikeys.ErrNotFound) || v.Key.ID != "" {
+			t.Errorf("Lookup of what no key has = %+v, %v", v, err)
+		} else if token != "" && strings.Contains(err.Error(), token) {
+			t.Errorf("the error shows the value: %v", err)
+		}
+	}
+}
+
+// Of an imported value there is only a digest: it has no hint, until it is rotated.
+func TestHintOfAnImportedKey(t *testing.T) {
+	service, _ := newImporter(t, memory.New())
+	id := imports(t, service, ofTable("plain", sum(oldValue(1))))
+	value, err := service.Lookup(t.Context(), oldValue(1))
+	if err != nil || value.Key.ID != id || value.Hint != "" || !value.Live {
+		t.Errorf("Lookup = %+v, %v", value, err)
+	}
+	_, token := rotate(t, service, id, time.Hour)
+	if key := get(t, service, id); key.Hint != token.Hint() || key.PreviousHint != "" {
+		t.Errorf("rotated it has the hints %q and %q", key.Hint, key.PreviousHint)
+	}
+}
+
+func get(t *testing.T, service *apikeys.KeyService, id string) apikeys.Key {
+	t.Helper()
+	key, err := service.Get(t.Context(), account, id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return key
+}
