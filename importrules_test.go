@@ -18,13 +18,14 @@ const module = "github.com/storageapi/storageapi"
 // importRules says which packages of this module, and of other modules, each
 // package may import, tests apart. The standard library is free to all.
 var importRules = map[string][]string{
-	".":        {"notices", "apikeys", "auth", "scopes", "signing", "store", "webhooks", "internal/httpapi", "store/bolt", "internal/id", "store/transfer"},
+	".":        {"notices", "observe", "apikeys", "auth", "scopes", "signing", "store", "webhooks", "internal/httpapi", "store/bolt", "internal/id", "store/transfer"},
 	"scopes":   {},
 	"signing":  {},
 	"notices":  {},
-	"auth":     {"scopes", "internal/lasting"},
-	"apikeys":  {"notices", "auth", "scopes", "internal/id", "internal/input", "internal/testhook"},
-	"webhooks": {"notices", "auth", "scopes", "signing", "internal/clock", "internal/id", "internal/input", "internal/jitter", "internal/testhook", "webhooks/internal/alerting", "webhooks/internal/jsontext", "webhooks/internal/hostcode", "webhooks/internal/limiter", "webhooks/internal/outbound", "webhooks/internal/testgate"},
+	"observe":  {"notices"},
+	"auth":     {"observe", "scopes", "internal/lasting", "internal/observing"},
+	"apikeys":  {"notices", "observe", "internal/observing", "auth", "scopes", "internal/id", "internal/input", "internal/testhook"},
+	"webhooks": {"notices", "observe", "internal/observing", "auth", "scopes", "signing", "internal/clock", "internal/id", "internal/input", "internal/jitter", "internal/testhook", "webhooks/internal/alerting", "webhooks/internal/jsontext", "webhooks/internal/hostcode", "webhooks/internal/limiter", "webhooks/internal/outbound", "webhooks/internal/testgate"},
 
 	"webhooks/internal/alerting": {},
 	"webhooks/internal/jsontext": {},
@@ -37,7 +38,7 @@ var importRules = map[string][]string{
 	"store/transfer":                  {"apikeys", "notices", "webhooks", "scopes", "signing"},
 	"store/queue":                     {"webhooks", "internal/heap"},
 	"store/memory":                    {"notices", "apikeys", "auth", "webhooks", "scopes", "signing", "store", "internal/clock", "internal/cursor", "store/queue", "store/transfer"},
-	"store/bolt":                      {"notices", "apikeys", "auth", "webhooks", "scopes", "signing", "store", "store/bolt/internal/groupcommit", "store/bolt/internal/record", "store/bolt/internal/salvage", "internal/boltfault", "internal/clock", "internal/cursor", "store/queue", "store/transfer", "go.etcd.io/bbolt", "go.etcd.io/bbolt/errors", "github.com/oklog/ulid/v2"},
+	"store/bolt":                      {"notices", "observe", "internal/observing", "apikeys", "auth", "webhooks", "scopes", "signing", "store", "store/bolt/internal/groupcommit", "store/bolt/internal/record", "store/bolt/internal/salvage", "internal/boltfault", "internal/clock", "internal/cursor", "store/queue", "store/transfer", "go.etcd.io/bbolt", "go.etcd.io/bbolt/errors", "github.com/oklog/ulid/v2"},
 	"store/bolt/internal/record":      {"notices", "apikeys", "webhooks", "scopes", "signing", "internal/clock"},
 	"store/bolt/internal/salvage":     {},
 	"store/bolt/internal/groupcommit": {"store", "go.etcd.io/bbolt", "go.etcd.io/bbolt/errors"},
@@ -60,6 +61,7 @@ var importRules = map[string][]string{
 	"internal/input":     {},
 	"internal/jitter":    {},
 	"internal/lasting":   {},
+	"internal/observing": {"notices", "observe"},
 
 	"internal/pipenet":    {},
 	"internal/simulation": {},
@@ -68,8 +70,8 @@ var importRules = map[string][]string{
 	"internal/testhook":   {},
 
 	// Programs show and measure what others can do: they import what others can.
-	"internal/load": {".", "apikeys", "scopes", "webhooks"},
-	"examples/*":    {"notices", ".", "apikeys", "auth", "dashboard", "scopes", "signing", "store", "store/bolt", "store/memory", "webhooks"},
+	"internal/load": {".", "apikeys", "observe", "scopes", "webhooks"},
+	"examples/*":    {"notices", "observe", ".", "apikeys", "auth", "dashboard", "scopes", "signing", "store", "store/bolt", "store/memory", "webhooks"},
 }
 
 // TestImports keeps the packages in their order. Modules within this one have

@@ -97,6 +97,7 @@ import (
 	"github.com/storageapi/storageapi/internal/httpapi"
 	"github.com/storageapi/storageapi/internal/id"
 	"github.com/storageapi/storageapi/notices"
+	"github.com/storageapi/storageapi/observe"
 	"github.com/storageapi/storageapi/scopes"
 	"github.com/storageapi/storageapi/signing"
 	"github.com/storageapi/storageapi/store"
@@ -160,11 +161,17 @@ type Config struct {
 
 	// Notify is told what happens to keys and webhooks, and who did it: a key was created or
 	// is about to expire, a webhook fails or was turned off, and more, see [notices.Action].
-	// Unlike Webhooks.Hooks it misses nothing: what happens from the first start with a Notify
+	// Unlike Observe it misses nothing: what happens from the first start with a Notify
 	// on waits in the store until Notify has returned nil, also while no process is there.
 	// [Handler.Run] calls it, see [notices.Config.Notify] for how. All processes that share a
 	// store need it. Default: none; what happens is kept for the audit trail all the same.
 	Notify func(ctx context.Context, notice notices.Notice) error
+
+	// Observe is told what this process does, for metrics and traces: requests authenticated,
+	// keys and webhooks changed, events published, deliveries claimed, attempted and recorded,
+	// commits of the file of Path; a Store is given its own, see bolt.Observe. It is fast and
+	// may lose some, unlike Notify. Default: nothing is told, which costs nothing.
+	Observe observe.Observer
 
 	// ClientAddress returns the address of the client that sent a request, for the audit
 	// trail. Set it behind proxies, to what the last proxy of your own has put into a header:
@@ -237,6 +244,9 @@ func NewHandler(config Config) (*Handler, error) {
 	if config.Wait != 0 {
 		options = append(options, bolt.Wait(config.Wait))
 	}
+	if config.Observe.Committed != nil {
+		options = append(options, bolt.Observe(config.Observe, config.Logger))
+	}
 	if len(config.SealingKeys) > 0 {
 		keys, err := signing.NewKeyring(config.SealingKeys...)
 		if err != nil {
@@ -267,6 +277,8 @@ func newHandler(config Config, ownsStore io.Closer) (*Handler, error) {
 	}
 	config.Keys.Scopes, config.Webhooks.Scopes = vocabulary, vocabulary
 	config.Keys.Notify, config.Webhooks.Notify = config.Notify != nil, config.Notify != nil
+	config.Keys.Observe = observe.Join(config.Observe, config.Keys.Observe)
+	config.Webhooks.Observe = observe.Join(config.Observe, config.Webhooks.Observe)
 	keys, err := apikeys.New(config.Store, config.Keys)
 	if err != nil {
 		return nil, fmt.Errorf("storageapi: Config.Keys: %w", err)
@@ -282,7 +294,7 @@ func newHandler(config Config, ownsStore io.Closer) (*Handler, error) {
 	if err != nil {
 		return nil, fmt.Errorf("storageapi: %w", err)
 	}
-	authenticator, err := auth.New(keys, auth.Config{RateLimit: config.RateLimit, Scopes: vocabulary, Logger: config.Logger, Now: config.Keys.Now})
+	authenticator, err := auth.New(keys, auth.Config{RateLimit: config.RateLimit, Scopes: vocabulary, Observe: config.Observe, Logger: config.Logger, Now: config.Keys.Now})
 	if err != nil {
 		return nil, fmt.Errorf("storageapi: Config.RateLimit: %w", err)
 	}

@@ -73,16 +73,19 @@ type DeleteParams struct{ If Condition }
 // Delete removes the account's key of that id, or returns [ErrNotFound]. Once
 // it has returned nil, no request with the key is let through.
 func (s *KeyService) Delete(ctx context.Context, account, keyID string, params DeleteParams) error {
+	var notice notices.Notice
 	err := errChanged
 	for errors.Is(err, errChanged) {
 		check, refused := s.ask(ctx, account, keyID, params.If, func(key *Key) { *key = Key{} })
 		if refused != nil {
 			return fmt.Errorf("delete API key: %w", refused)
 		}
-		err = s.store.DeleteKey(ctx, account, keyID, check, s.notice(ctx, account, notices.KeyDeleted, keyID))
+		notice = s.notice(ctx, account, notices.KeyDeleted, keyID)
+		err = s.store.DeleteKey(ctx, account, keyID, check, notice)
 	}
 	if err != nil {
 		return fmt.Errorf("delete API key: %w", err)
 	}
+	s.observer.Changed(&notice)
 	return nil
 }

@@ -31,6 +31,7 @@ var errChanged = errors.New("the API key was changed meanwhile")
 // change changes a key by apply, on a condition, and returns it.
 func (s *KeyService) change(ctx context.Context, account, keyID string, condition Condition, apply func(*Key)) (Key, error) {
 	before := s.uses.unwritten()
+	var stored notices.Notice
 	for {
 		check, err := s.ask(ctx, account, keyID, condition, apply)
 		if err != nil {
@@ -44,7 +45,8 @@ func (s *KeyService) change(ctx context.Context, account, keyID string, conditio
 			}
 			old := *key
 			apply(key)
-			*notice = s.changeNotice(ctx, &old, key)
+			stored = s.changeNotice(ctx, &old, key)
+			*notice = stored
 			return nil
 		})
 		if errors.Is(err, errChanged) {
@@ -53,6 +55,7 @@ func (s *KeyService) change(ctx context.Context, account, keyID string, conditio
 		if err != nil {
 			return Key{}, err
 		}
+		s.observer.Changed(&stored)
 		return s.shown(changed, before), nil
 	}
 }

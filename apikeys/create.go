@@ -104,6 +104,9 @@ func (s *KeyService) Create(ctx context.Context, account string, params CreatePa
 		By:                 params.By,
 		Notice:             notice,
 	})
+	if err == nil {
+		s.observer.Changed(&notice)
+	}
 	var duplicate *DuplicateRequestError
 	if errors.As(err, &duplicate) {
 		key, err = s.replay(ctx, account, duplicate, fingerprint)

@@ -94,6 +94,7 @@ func (s *KeyService) importKey(ctx context.Context, account string, imported *Im
 		if err != nil {
 			return ImportResult{Err: fmt.Errorf("import API key: %w", err)}
 		}
+		s.observer.Changed(&notice)
 		return ImportResult{KeyID: key.ID}
 	}
 	existing, found := s.store.KeyByID(ctx, account, key.ID)

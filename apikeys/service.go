@@ -10,6 +10,8 @@ import (
 	"github.com/storageapi/storageapi/auth"
 	"github.com/storageapi/storageapi/internal/id"
 	"github.com/storageapi/storageapi/internal/input"
+	"github.com/storageapi/storageapi/internal/observing"
+	"github.com/storageapi/storageapi/observe"
 	"github.com/storageapi/storageapi/scopes"
 )
 
@@ -36,6 +38,10 @@ type Config struct {
 	// them. [storageapi.Config.Notify] sets it. Default: they are kept, and wait for nothing.
 	Notify bool
 
+	// Observe is told of the changes of keys: see [observe.Observer.Changed].
+	// [storageapi.Config.Observe] is told as well. Default: nothing is told.
+	Observe observe.Observer
+
 	// Logger is told what goes wrong in the background. Default: slog.Default().
 	Logger *slog.Logger
 
@@ -59,6 +65,7 @@ type KeyService struct {
 	ids       id.Generator
 	noticeIDs id.Generator
 	notify    bool // notices are pending at first
+	observer  observing.Changes
 	uses      uses
 }
 
@@ -96,6 +103,7 @@ func New(store Store, config Config) (*KeyService, error) {
 		scopes:   config.Scopes,
 		now:      config.Now,
 		notify:   config.Notify,
+		observer: observing.NewChanges(config.Observe, config.Logger),
 		uses:     uses{store: store, log: config.Logger, closing: make(chan struct{}), writing: make(chan struct{}, 1)},
 	}, nil
 }
@@ -104,9 +112,13 @@ func New(store Store, config Config) (*KeyService, error) {
 // these were declared: they are [scopes.Set.Unknown] in what the service returns.
 func (s *KeyService) Scopes() *scopes.Vocabulary { return s.scopes }
 
-// Close writes the last uses that are not written yet. Keys verified later are
+// Close writes the last uses that are not written yet, and waits up to a second until
+// [Config.Observe] is told of all changes. Keys verified later are
 // verified, but their use is not recorded. Close may be called more than once.
-func (s *KeyService) Close() { s.uses.close() }
+func (s *KeyService) Close() {
+	s.uses.close()
+	s.observer.Close()
+}
 
 // WriteUses writes the last uses that are not written yet, as is done once a minute: before a
 // backup, say. It takes some milliseconds for each hundred keys, and may be called at any time.
@@ -114,8 +126,8 @@ func (s *KeyService) Close() { s.uses.close() }
 // written then is written later. After Close it does nothing.
 func (s *KeyService) WriteUses(ctx context.Context) error { return s.uses.write(ctx) }
 
-// Verify returns the principal that token stands for, or an error that wraps
-// [auth.ErrUnauthorized] if it is malformed, unknown, deleted or expired. A
+// Verify returns the principal that token stands for, or an [*auth.Refusal], which wraps
+// [auth.ErrUnauthorized], if it is malformed, unknown, deleted or expired. A
 // malformed token does not ask the store; any other does, so that every change of the key counts
 // from the moment it was made. Verify writes nothing.
 //
@@ -123,9 +135,11 @@ func (s *KeyService) WriteUses(ctx context.Context) error { return s.uses.write(
 // the end of its grace.
 func (s *KeyService) Verify(ctx context.Context, token string) (auth.Principal, error) {
 	var buf [1 + maxLegacy]Hash
+	refusal := malformed
 	for _, hash := range s.hashes(token, &buf) {
 		key, err := s.store.KeyByHash(ctx, hash)
 		if errors.Is(err, ErrNotFound) {
+			refusal = unknown
 			continue
 		}
 		if err != nil {
@@ -138,8 +152,14 @@ func (s *KeyService) Verify(ctx context.Context, token string) (auth.Principal, 
 		}
 		return p, err
 	}
-	return auth.Principal{}, auth.ErrUnauthorized
+	return auth.Principal{}, refusal
 }
+
+// What is refused without a key that it is of. They are shared: garbage costs no memory.
+var (
+	malformed = &auth.Refusal{Outcome: observe.Malformed}
+	unknown   = &auth.Refusal{Outcome: observe.Unknown}
+)
 
 // Recheck is Verify for a value that Verify found to be that of p: it reads the key's
 // record even where the store has it in memory, so that every change of the key before
@@ -148,11 +168,11 @@ func (s *KeyService) Recheck(ctx context.Context, p auth.Principal, token string
 	var buf [1 + maxLegacy]Hash
 	hashes := s.hashes(token, &buf)
 	if len(hashes) == 0 {
-		return auth.Principal{}, auth.ErrUnauthorized
+		return auth.Principal{}, malformed
 	}
 	key, err := s.store.KeyByID(ctx, p.Account, p.KeyID)
 	if errors.Is(err, ErrNotFound) {
-		return auth.Principal{}, auth.ErrUnauthorized
+		return auth.Principal{}, unknown
 	}
 	if err != nil {
 		return auth.Principal{}, fmt.Errorf("verify API key: %w", err)
@@ -162,15 +182,22 @@ func (s *KeyService) Recheck(ctx context.Context, p auth.Principal, token string
 			return s.principal(&key, hash, s.now())
 		}
 	}
-	return auth.Principal{}, auth.ErrUnauthorized
+	return auth.Principal{}, unknown
 }
 
-// principal returns whom the value with that hash stands for, or auth.ErrUnauthorized
+// principal returns whom the value with that hash stands for, or an [*auth.Refusal]
 // if it is none of the key's or is dead.
 func (s *KeyService) principal(k *Key, hash Hash, now time.Time) (auth.Principal, error) {
 	expiresAt, ok := k.expiryOf(hash)
-	if !ok || !expiresAt.IsZero() && !now.Before(expiresAt) {
-		return auth.Principal{}, auth.ErrUnauthorized
+	if !ok {
+		return auth.Principal{}, unknown
+	}
+	if dead := func(at time.Time) bool { return !at.IsZero() && !now.Before(at) }; dead(expiresAt) {
+		refusal := &auth.Refusal{Outcome: observe.Expired, Account: k.Account, KeyID: k.ID}
+		if !dead(k.ExpiresAt) {
+			refusal.Outcome = observe.Replaced
+		}
+		return auth.Principal{}, refusal
 	}
 	return auth.Principal{
 		Account: k.Account, KeyID: k.ID, Scopes: s.scopes.Resolve(k.Scopes), ExpiresAt: expiresAt, Replaced: hash != k.Hash,

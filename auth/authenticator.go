@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/storageapi/storageapi/internal/lasting"
+	"github.com/storageapi/storageapi/observe"
 	"github.com/storageapi/storageapi/scopes"
 )
 
@@ -25,6 +26,10 @@ type Config struct {
 	// docs/spec.md, section 5.
 	Scopes *scopes.Vocabulary
 
+	// Observe is told what becomes of each request: see [observe.Observer.Authenticated].
+	// storageapi.Config.Observe sets it. Default: nothing is told.
+	Observe observe.Observer
+
 	// Logger logs failures to verify keys, such as an unavailable store. Default:
 	// slog.Default().
 	Logger *slog.Logger
@@ -38,6 +43,7 @@ type Authenticator struct {
 	verifier Verifier
 	limiters limiters
 	scopes   *scopes.Vocabulary
+	observe  func(context.Context, observe.Authentication) // nil: none
 	log      *slog.Logger
 }
 
@@ -57,7 +63,10 @@ func New(verifier Verifier, config Config) (*Authenticator, error) {
 	if config.Now == nil {
 		config.Now = time.Now
 	}
-	return &Authenticator{verifier, newLimiters(limit, config.Now), config.Scopes, config.Logger}, nil
+	return &Authenticator{
+		verifier: verifier, limiters: newLimiters(limit, config.Now), scopes: config.Scopes,
+		observe: config.Observe.Authenticated, log: config.Logger,
+	}, nil
 }
 
 // Authenticate returns the principal of the key in a request's Api-Key header. The
@@ -65,19 +74,33 @@ func New(verifier Verifier, config Config) (*Authenticator, error) {
 // is not valid are errors that wrap [ErrUnauthorized]; any other error means that the
 // key could not be verified.
 func (a *Authenticator) Authenticate(r *http.Request) (Principal, error) {
-	c, err := a.authenticate(r)
+	v := a.verdict(r)
+	c, err := a.authenticate(r, v)
+	a.tell(r.Context(), v)
 	return c.verified, err
 }
 
-func (a *Authenticator) authenticate(r *http.Request) (caller, error) {
+func (a *Authenticator) authenticate(r *http.Request, v *verdict) (caller, error) {
 	values := r.Header[HeaderName]
 	if len(values) != 1 {
+		v.set(observe.Authentication{Outcome: observe.Missing})
 		return caller{}, ErrUnauthorized
 	}
 	ctx, cancel := lasting.Context(r.Context())
 	defer cancel()
+	var begun time.Time
+	if v != nil {
+		begun = time.Now()
+	}
 	p, err := a.verifier.Verify(ctx, values[0])
-	return caller{verified: p, verifier: a.verifier, token: value(values[0])}, err
+	if v != nil {
+		is := outcomeOf(p, err)
+		if is.Duration = time.Since(begun); is.Outcome == observe.StoreFailed && ctx.Err() != nil {
+			is.Outcome = observe.Canceled
+		}
+		v.set(is)
+	}
+	return caller{verified: p, verifier: a.verifier, token: value(values[0]), verdict: v}, err
 }
 
 // Require returns a handler that lets a request through to next if it carries a
@@ -103,6 +126,7 @@ func (a *Authenticator) Require(scope scopes.Scope, next http.Handler) http.Hand
 	}
 	return a.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if p, _ := PrincipalFrom(r.Context()); !p.Scopes.Has(scope) {
+			NoteForbidden(r.Context())
 			WriteForbidden(w, "This requires an API key with the scope "+scope.String()+".")
 			return
 		}
@@ -117,10 +141,15 @@ func (a *Authenticator) Handler(next http.Handler) http.Handler {
 		panic("auth: Handler: nil handler")
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		c, err := a.authenticate(r)
+		v := a.verdict(r)
+		if v != nil && a.observe != nil {
+			defer a.tell(r.Context(), v)
+		}
+		c, err := a.authenticate(r, v)
 		switch {
 		case err == nil:
 			if !a.limiters.admit(w, c.verified) {
+				v.become(observe.Limited)
 				return
 			}
 			next.ServeHTTP(w, r.WithContext(&guarded{r.Context(), c}))

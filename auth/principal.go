@@ -27,8 +27,8 @@ var ErrUnauthorized = errors.New("missing, invalid or expired API key")
 // A Verifier turns the value of an Api-Key header into a Principal.
 //
 // Verify returns an error that wraps [ErrUnauthorized] if the value is not that of a
-// valid key, and any other error if the value could not be verified. Errors never
-// contain the value. Verify must be safe for concurrent use.
+// valid key, a [*Refusal] if it can say why, and any other error if the value could not be
+// verified. Errors never contain the value. Verify must be safe for concurrent use.
 type Verifier interface {
 	Verify(ctx context.Context, token string) (Principal, error)
 }
@@ -70,6 +70,7 @@ func Recheck(ctx context.Context) (Principal, error) {
 		err = ErrUnauthorized // it is another key now
 	}
 	if err != nil {
+		c.verdict.become(outcomeOf(p, err).Outcome)
 		return Principal{}, err
 	}
 	return p, nil
@@ -82,6 +83,7 @@ type caller struct {
 	verified Principal
 	verifier Verifier // nil: it was not verified
 	token    value
+	verdict  *verdict   // nil: nobody looks
 	other    *Principal // returned instead, see WithPrincipal
 }
 

@@ -145,7 +145,11 @@ func (s *WebhookService) notify(ctx context.Context, account string, files []due
 		if err != nil {
 			return err
 		}
+		begun := began(s.dispatcher.reporter.observer.Published != nil)
 		deliveries, err := s.store.EnqueueOnce(ctx, encoded, dedupKeysOf(files))
+		if !errors.Is(err, ErrExists) {
+			s.dispatcher.reporter.published(ctx, begun, account, deliveries, err, &encoded)
+		}
 		if deliveries > 0 || err != nil && !errors.Is(err, ErrExists) {
 			s.dispatcher.wake()
 		}

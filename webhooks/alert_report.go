@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/storageapi/storageapi/internal/id"
 	"github.com/storageapi/storageapi/internal/input"
@@ -117,14 +118,39 @@ func (s *WebhookService) report(ctx context.Context, account string, metric Metr
 	if err := checkAccount(account); err != nil {
 		return err
 	}
-	deliveries, err := s.store.UpdateAlert(ctx, account, metric, change)
+	if s.dispatcher.reporter.observer.Published != nil {
+		return s.reportObserved(ctx, account, metric, change)
+	}
+	_, err := s.update(ctx, account, metric, change)
+	return err
+}
+
+// update makes a step of an alert, and has what it publishes delivered.
+func (s *WebhookService) update(ctx context.Context, account string, metric Metric, change func(*AlertStep) error) (deliveries int, err error) {
+	deliveries, err = s.store.UpdateAlert(ctx, account, metric, change)
 	if deliveries > 0 || err != nil {
 		s.dispatcher.wake()
 	}
 	if err != nil {
-		return fmt.Errorf("report %s: %w", metric, err)
+		return 0, fmt.Errorf("report %s: %w", metric, err)
 	}
-	return nil
+	return deliveries, nil
+}
+
+// reportObserved is report that tells the Observer what it publishes.
+func (s *WebhookService) reportObserved(ctx context.Context, account string, metric Metric, change func(*AlertStep) error) error {
+	begun := time.Now()
+	var events []*EncodedEvent
+	deliveries, err := s.update(ctx, account, metric, func(step *AlertStep) error {
+		err := change(step)
+		events = events[:0] // the last time counts
+		for i := range step.Events {
+			events = append(events, &step.Events[i].EncodedEvent)
+		}
+		return err
+	})
+	s.dispatcher.reporter.published(ctx, begun, account, deliveries, err, events...)
+	return err
 }
 
 // decideBalance applies a decision to a step.

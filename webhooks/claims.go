@@ -113,7 +113,9 @@ func (d *dispatcher) lease(ctx context.Context, claim Claim, now time.Time) (wai
 	if !d.failing.Load() {
 		claim.Probes = d.limiter.RequestRoom()
 	}
+	begun := began(d.reporter.observer.Claimed != nil)
 	tasks, wait, err := d.store.ClaimDeliveries(ctx, claim)
+	d.reporter.claimed(begun, claim.Limit, len(tasks), err)
 	if err != nil {
 		return 0, err
 	}

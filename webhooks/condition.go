@@ -33,6 +33,7 @@ var errChanged = errors.New("the webhook was changed meanwhile")
 // change changes a webhook on a condition.
 func (s *WebhookService) change(ctx context.Context, account, webhookID string, condition Condition, apply func(*Webhook)) (Webhook, error) {
 	now := s.now()
+	var stored notices.Notice
 	for {
 		check, err := s.ask(ctx, account, webhookID, condition, apply)
 		if err != nil {
@@ -46,7 +47,8 @@ func (s *WebhookService) change(ctx context.Context, account, webhookID string, 
 			}
 			old := w.clone()
 			apply(w)
-			*notice = s.notices.change(ctx, &old, w)
+			stored = s.notices.change(ctx, &old, w)
+			*notice = stored
 			w.dropExpired(now)
 			return nil
 		})
@@ -55,6 +57,9 @@ func (s *WebhookService) change(ctx context.Context, account, webhookID string, 
 		}
 		if !errors.Is(err, ErrNotFound) {
 			s.dispatcher.wake()
+		}
+		if err == nil {
+			s.dispatcher.reporter.Changed(&stored)
 		}
 		return changed, err
 	}

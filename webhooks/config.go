@@ -10,6 +10,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/storageapi/storageapi/observe"
 	"github.com/storageapi/storageapi/scopes"
 	"github.com/storageapi/storageapi/signing"
 	"github.com/storageapi/storageapi/webhooks/internal/alerting"
@@ -40,7 +41,7 @@ type Config struct {
 	RetryJitter float64
 
 	// FailingLimit is after how long of nothing but failed attempts a webhook is
-	// turned off, whether or not any is made just then; [Hooks] tell of it, at half the
+	// turned off, whether or not any is made just then; there is a notice of it, at half the
 	// time, and when it happens. Failures of one event alone do not turn it off, and it
 	// stays on for 12 hours after the host was told, or half of FailingLimit if that is
 	// less. Negative: never. Default: 5 days.
@@ -148,8 +149,9 @@ type Config struct {
 	// slog.Default().
 	Logger *slog.Logger
 
-	// Hooks tell the host of attempts, and of webhooks that fail. Default: none.
-	Hooks Hooks
+	// Observe is told of what is published, claimed, attempted and recorded, and of the changes of
+	// webhooks. storageapi.Config.Observe is told as well. Default: nothing is told.
+	Observe observe.Observer
 
 	// Now is the clock for creation times, event timestamps and signatures.
 	// When deliveries are due is the store's business. Default: time.Now.

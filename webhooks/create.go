@@ -88,6 +88,7 @@ func (s *WebhookService) Create(ctx context.Context, account string, params Crea
 		return Webhook{}, fmt.Errorf("create webhook: %w", err)
 	}
 	fingerprint := params.fingerprint()
+	notice := s.notices.of(ctx, account, notices.WebhookCreated, webhook.ID)
 	err := s.store.CreateWebhook(ctx, webhook, CreateOptions{
 		MaxCount:           max(s.maxCount, 0),
 		IdempotencyKey:     params.IdempotencyKey,
@@ -95,8 +96,11 @@ func (s *WebhookService) Create(ctx context.Context, account string, params Crea
 		IdempotencyTTL:     input.IdempotencyTTL,
 		MaxIdempotencyKeys: input.MaxIdempotencyKeys(s.maxCount),
 		By:                 params.By,
-		Notice:             s.notices.of(ctx, account, notices.WebhookCreated, webhook.ID),
+		Notice:             notice,
 	})
+	if err == nil {
+		s.dispatcher.reporter.Changed(&notice)
+	}
 	var duplicate *DuplicateRequestError
 	if errors.As(err, &duplicate) {
 		webhook, err = s.replay(ctx, account, duplicate, fingerprint, params.If)

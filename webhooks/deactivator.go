@@ -96,6 +96,7 @@ func (d *deactivator) judge(ctx context.Context, judged *Webhook, now, sure time
 	if !warns && (sure.Sub(judged.FailingSince) <= d.config.FailingLimit || sure.Sub(judged.WarnedAt) < d.notice()) {
 		return nil
 	}
+	var stored notices.Notice
 	changed, err := d.store.UpdateWebhook(ctx, judged.Account, judged.ID, func(current *Webhook, notice *notices.Notice) error {
 		switch {
 		case !current.Claimable() || !current.FailedAgain || current.URL != judged.URL,
@@ -110,6 +111,7 @@ func (d *deactivator) judge(ctx context.Context, judged *Webhook, now, sure time
 			notice.Reason = string(OffFailing)
 			current.Active, current.OffReason, current.OffAt = false, OffFailing, now
 		}
+		stored = *notice
 		return nil
 	})
 	switch {
@@ -118,11 +120,12 @@ func (d *deactivator) judge(ctx context.Context, judged *Webhook, now, sure time
 	case err != nil && !d.happened(ctx, judged, warns, now, &changed):
 		return err
 	}
+	message := "storageapi: webhook turned off: its attempts have all failed for too long"
 	if warns {
-		d.reporter.failing(changed.clone())
-	} else {
-		d.reporter.caller.Call(d.reporter.over, d.reporter.off(nil, changed.clone(), "its attempts have all failed for too long"))
+		message = "storageapi: webhook will be turned off if its attempts go on failing"
 	}
+	d.reporter.logWebhook(message, &changed)
+	d.reporter.Changed(&stored)
 	return nil
 }
 

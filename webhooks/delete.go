@@ -17,13 +17,18 @@ type DeleteParams struct{ If Condition }
 // webhook. If ctx ends while it waits for that, the webhook is deleted and Delete
 // returns the context's error.
 func (s *WebhookService) Delete(ctx context.Context, account, webhookID string, params DeleteParams) error {
+	var notice notices.Notice
 	err := errChanged
 	for errors.Is(err, errChanged) {
 		check, refused := s.ask(ctx, account, webhookID, params.If, func(w *Webhook) { *w = Webhook{} })
 		if refused != nil {
 			return fmt.Errorf("delete webhook: %w", refused)
 		}
-		err = s.store.DeleteWebhook(ctx, account, webhookID, check, s.notices.of(ctx, account, notices.WebhookDeleted, webhookID))
+		notice = s.notices.of(ctx, account, notices.WebhookDeleted, webhookID)
+		err = s.store.DeleteWebhook(ctx, account, webhookID, check, notice)
+	}
+	if err == nil {
+		s.dispatcher.reporter.Changed(&notice)
 	}
 	if errors.Is(err, ErrNotFound) {
 		return fmt.Errorf("delete webhook: %w", err)

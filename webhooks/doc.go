@@ -9,7 +9,7 @@
 //
 // # What a host needs
 //
-//   - To run it: [New], [WebhookService], [Config], [Hooks], [AttemptInfo], [Retention], [DefaultRetries].
+//   - To run it: [New], [WebhookService], [Config], [Retention], [DefaultRetries].
 //   - To publish: [Event], [Data] and its types [FilesExpiring] with [ExpiringFile], [BalanceLow] with [Amount] and
 //     [ParseAmount], [BandwidthLimitApproaching], [BandwidthLimitReached], [TransactionsLimitApproaching] and
 //     [TransactionsLimitReached]. To publish events of its own: [Config.Events], [EventDeclaration].
@@ -72,6 +72,6 @@
 // [WebhookService.Deliveries] lists deliveries with their attempts.
 // [WebhookService.Redeliver] makes one again; [WebhookService.Recover] makes all of a range
 // of time again that are dead, or were skipped while the webhook was off. [Retention] says
-// how long events and attempts are kept. [WebhookService.Stats], [Hooks] and
+// how long events and attempts are kept. [WebhookService.Stats], [Config.Observe] and
 // [Config.Logger] are for watching.
 package webhooks

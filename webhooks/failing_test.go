@@ -12,40 +12,42 @@ import (
 	"time"
 
 	"github.com/storageapi/storageapi/notices"
+	"github.com/storageapi/storageapi/observe"
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// A diary collects what hooks tell.
+// A diary collects what an Observer is told.
 type diary struct {
 	mu       sync.Mutex
-	attempts []webhooks.AttemptInfo
+	attempts []observe.Attempt
 	failing  []note
 	off      []note
+	others   []notices.Notice
 }
 
 type note struct {
-	webhook webhooks.Webhook
-	since   time.Time
-	reason  webhooks.OffReason
-	at      time.Time
+	notices.Notice
+	at time.Time
 }
 
-func (d *diary) hooks() webhooks.Hooks {
-	return webhooks.Hooks{
-		Attempt: func(info webhooks.AttemptInfo) {
+func (d *diary) observer() observe.Observer {
+	return observe.Observer{
+		Attempted: func(a observe.Attempt) {
 			d.mu.Lock()
 			defer d.mu.Unlock()
-			d.attempts = append(d.attempts, info)
+			d.attempts = append(d.attempts, a)
 		},
-		Failing: func(webhook webhooks.Webhook, since time.Time) {
+		Changed: func(n notices.Notice) {
 			d.mu.Lock()
 			defer d.mu.Unlock()
-			d.failing = append(d.failing, note{webhook: webhook, since: since, at: time.Now()})
-		},
-		Off: func(webhook webhooks.Webhook, reason webhooks.OffReason) {
-			d.mu.Lock()
-			defer d.mu.Unlock()
-			d.off = append(d.off, note{webhook: webhook, reason: reason, at: time.Now()})
+			switch n.Action {
+			case notices.WebhookFailing:
+				d.failing = append(d.failing, note{n, time.Now()})
+			case notices.WebhookOff:
+				d.off = append(d.off, note{n, time.Now()})
+			default:
+				d.others = append(d.others, n)
+			}
 		},
 	}
 }
@@ -70,7 +72,7 @@ const day = 24 * time.Hour
 // host is warned after half that time; each is told once, restarts or not.
 func TestAWebhookThatFailsForDays(t *testing.T) {
 	diary := &diary{}
-	config := webhooks.Config{Hooks: diary.hooks(), Retries: []time.Duration{time.Minute}}
+	config := webhooks.Config{Observe: diary.observer(), Retries: []time.Duration{time.Minute}}
 	inBubble(t, config, status(http.StatusInternalServerError), func(b *bubble) {
 		webhook := b.subscribe("a")
 		stop := b.start()
@@ -110,15 +112,15 @@ func TestAWebhookThatFailsForDays(t *testing.T) {
 			note
 			after time.Duration
 		}{{failing[0], 5 * day / 2}, {off[0], 5 * day}} {
-			if late := told.at.Sub(begun) - told.after; late < 0 || late > time.Hour || told.webhook.ID != webhook.ID {
+			if late := told.at.Sub(begun) - told.after; late < 0 || late > time.Hour || told.Target.ID != webhook.ID {
 				t.Errorf("told %v too late: %+v", late, told)
 			}
 		}
-		if w := failing[0].webhook; !w.Active || w.WarnedAt.IsZero() || !failing[0].since.Equal(begun) {
-			t.Errorf("warned of %+v, failing since %v", w, failing[0].since)
+		if n := failing[0]; !n.Since.Equal(begun) || !n.Until.Equal(begun.Add(5*day)) {
+			t.Errorf("warned of %+v", n)
 		}
-		if w := off[0].webhook; w.Active || w.OffAt.Sub(begun) < 5*day || w.OffAt.After(off[0].at) || w.OffReason != webhooks.OffFailing || off[0].reason != webhooks.OffFailing {
-			t.Errorf("told of %+v, turned off for %q", w, off[0].reason)
+		if n := off[0]; n.Reason != string(webhooks.OffFailing) || n.At.Sub(begun) < 5*day || n.At.After(n.at) {
+			t.Errorf("told of %+v", n)
 		}
 		// Turned on again it has five days again.
 		if _, err := b.service.Update(b.Context(), account, webhook.ID, webhooks.UpdateParams{Active: ptr(true)}); err != nil {
@@ -141,7 +143,7 @@ func TestASuccessEndsTheFailing(t *testing.T) {
 		}
 	}
 	diary := &diary{}
-	inBubble(t, webhooks.Config{Hooks: diary.hooks(), FailingLimit: 4 * day, Retries: []time.Duration{}}, handler, func(b *bubble) {
+	inBubble(t, webhooks.Config{Observe: diary.observer(), FailingLimit: 4 * day, Retries: []time.Duration{}}, handler, func(b *bubble) {
 		webhook := b.subscribe("a")
 		b.start()
 		fail := func(d time.Duration) {
@@ -168,7 +170,7 @@ func TestASuccessEndsTheFailing(t *testing.T) {
 // Without a limit it goes on for ever.
 func TestNoFailingLimit(t *testing.T) {
 	diary := &diary{}
-	inBubble(t, webhooks.Config{Hooks: diary.hooks(), FailingLimit: -1}, status(http.StatusNotFound), func(b *bubble) {
+	inBubble(t, webhooks.Config{Observe: diary.observer(), FailingLimit: -1}, status(http.StatusNotFound), func(b *bubble) {
 		webhook := b.subscribe("a")
 		b.start()
 		for range 20 {
@@ -189,7 +191,7 @@ func TestAQuietWebhookThatFails(t *testing.T) {
 	for events, want := range map[int]int{1: 0, 2: 1, 3: 1} {
 		t.Run(fmt.Sprint(events, " events"), func(t *testing.T) {
 			diary := &diary{}
-			inBubble(t, webhooks.Config{Hooks: diary.hooks()}, status(http.StatusInternalServerError), func(b *bubble) {
+			inBubble(t, webhooks.Config{Observe: diary.observer()}, status(http.StatusInternalServerError), func(b *bubble) {
 				webhook := b.subscribe("a")
 				b.start()
 				begun := time.Now()
@@ -229,7 +231,7 @@ func TestOneFailureAfterAQuietWeek(t *testing.T) {
 				}
 			}
 			diary := &diary{}
-			inBubble(t, webhooks.Config{Hooks: diary.hooks(), Retries: []time.Duration{}}, handler, func(b *bubble) {
+			inBubble(t, webhooks.Config{Observe: diary.observer(), Retries: []time.Duration{}}, handler, func(b *bubble) {
 				webhook := b.subscribe("a")
 				b.start()
 				b.publish()
@@ -277,7 +279,7 @@ func TestASuccessWhileItIsJudged(t *testing.T) {
 	diary := &diary{}
 	inBubble(t, webhooks.Config{}, status(http.StatusInternalServerError), func(b *bubble) {
 		store := &wavering{Store: b.store}
-		b.service = b.newService(store, webhooks.Config{Hooks: diary.hooks(), Retries: []time.Duration{}})
+		b.service = b.newService(store, webhooks.Config{Observe: diary.observer(), Retries: []time.Duration{}})
 		webhook := b.subscribe("a")
 		b.start()
 		for range 20 {
@@ -298,13 +300,13 @@ func TestGoneIsToldOnce(t *testing.T) {
 		time.Sleep(roundTrip)
 		w.WriteHeader(http.StatusGone)
 	}
-	inBubble(t, webhooks.Config{Hooks: diary.hooks()}, handler, func(b *bubble) {
+	inBubble(t, webhooks.Config{Observe: diary.observer()}, handler, func(b *bubble) {
 		webhook := b.subscribe("a")
 		b.publishMany(10)
 		b.start()
 		time.Sleep(time.Hour)
 		synctest.Wait()
-		if failing, off := diary.told(); len(failing) != 0 || len(off) != 1 || off[0].reason != webhooks.OffGone || off[0].webhook.ID != webhook.ID || off[0].webhook.Active {
+		if failing, off := diary.told(); len(failing) != 0 || len(off) != 1 || off[0].Reason != string(webhooks.OffGone) || off[0].Target.ID != webhook.ID {
 			t.Errorf("told %+v and %+v", failing, off)
 		}
 		if len(b.hits.of("a")) != 2 || len(b.logs.lines("410 Gone")) != 1 {
@@ -316,7 +318,7 @@ func TestGoneIsToldOnce(t *testing.T) {
 // The host is told of each attempt, once it is recorded.
 func TestAttemptsAreTold(t *testing.T) {
 	diary := &diary{}
-	inBubble(t, webhooks.Config{Hooks: diary.hooks(), Retries: []time.Duration{time.Minute, time.Minute}}, failing(2), func(b *bubble) {
+	inBubble(t, webhooks.Config{Observe: diary.observer(), Retries: []time.Duration{time.Minute, time.Minute}}, failing(2), func(b *bubble) {
 		webhook := b.subscribe("a")
 		b.start()
 		event := b.publish()
@@ -327,63 +329,35 @@ func TestAttemptsAreTold(t *testing.T) {
 			t.Fatalf("told of %d attempts of %d", len(diary.attempts), len(recorded))
 		}
 		for i, got := range diary.attempts {
-			want := webhooks.AttemptInfo{
-				Account: account, WebhookID: webhook.ID, EventID: event, Type: webhooks.TypeBalanceLow, Attempt: recorded[i],
-				State: []webhooks.DeliveryState{webhooks.Pending, webhooks.Pending, webhooks.Delivered}[i],
+			a := recorded[i]
+			want := observe.Attempt{
+				Account: account, WebhookID: webhook.ID, EventID: event, EventType: "balance.low", Receiver: got.Receiver,
+				Number: a.Number, StartedAt: got.StartedAt, Duration: a.Duration, Status: a.Status, Class: string(a.Class), Error: a.Error,
+				Result: []observe.Result{observe.Retry, observe.Retry, observe.Delivered}[i], EventTimestamp: got.EventTimestamp,
 			}
-			got.Attempt.StartedAt = got.Attempt.StartedAt.UTC()
-			if got != want {
+			if got != want || !got.StartedAt.Equal(a.StartedAt) || !strings.HasPrefix(webhook.URL, got.Receiver+"/") {
 				t.Errorf("told %+v, want %+v", got, want)
 			}
 		}
 	})
 }
 
-// What hooks get is theirs: the store's is not changed with it.
-func TestHooksMayChangeWhatTheyGet(t *testing.T) {
-	spoil := func(webhook webhooks.Webhook) { webhook.Events[0], webhook.PastEvents[0] = "spoilt", "spoilt" }
-	hooks := webhooks.Hooks{
-		Failing: func(webhook webhooks.Webhook, _ time.Time) { spoil(webhook) },
-		Off:     func(webhook webhooks.Webhook, _ webhooks.OffReason) { spoil(webhook) },
+// A function of the Observer that panics harms nobody, and nothing is said of what it
+// panicked with.
+func TestAnObserverThatPanics(t *testing.T) {
+	observer := observe.Observer{
+		Published: func(context.Context, observe.Publication) { panic("SENTINEL") },
+		Attempted: func(observe.Attempt) { panic("SENTINEL") },
+		Changed:   func(notices.Notice) { panic(fmt.Errorf("SENTINEL")) },
 	}
-	inBubble(t, webhooks.Config{Hooks: hooks, Retries: []time.Duration{day, day, day, day, day, day}}, status(http.StatusInternalServerError), func(b *bubble) {
-		webhook := b.subscribe("a")
-		for _, events := range [][]webhooks.EventType{{webhooks.TypeFilesExpiring}, onBalance} {
-			if _, err := b.service.Update(b.Context(), account, webhook.ID, webhooks.UpdateParams{Events: events}); err != nil {
-				t.Fatal(err)
-			}
-		}
-		b.publishMany(2)
-		b.start()
-		time.Sleep(7 * day)
-		synctest.Wait()
-		got, err := b.service.Get(b.Context(), account, webhook.ID)
-		if err != nil || got.Active || got.Events[0] != onBalance[0] {
-			t.Errorf("got %+v, %v", got, err)
-		}
-		b.store.mu.Lock()
-		defer b.store.mu.Unlock()
-		for _, settlement := range b.store.settlements {
-			if w := settlement.Task.Webhook; w.Events[0] != onBalance[0] || w.PastEvents[0] != webhooks.TypeFilesExpiring {
-				t.Errorf("the task's webhook is for %q, and was for %q", w.Events, w.PastEvents)
-			}
-		}
-	})
-}
-
-// A hook that panics harms nobody, and says nothing of what it panicked with.
-func TestAHookThatPanics(t *testing.T) {
-	hooks := webhooks.Hooks{
-		Attempt: func(webhooks.AttemptInfo) { panic("SENTINEL") },
-		Off:     func(webhooks.Webhook, webhooks.OffReason) { panic(fmt.Errorf("SENTINEL")) },
-	}
-	inBubble(t, webhooks.Config{Hooks: hooks}, status(http.StatusGone), func(b *bubble) {
+	inBubble(t, webhooks.Config{Observe: observer}, status(http.StatusGone), func(b *bubble) {
 		b.subscribe("a")
 		b.start()
 		event := b.publish()
 		time.Sleep(time.Minute)
 		b.wantState(event, webhooks.Dead, 1)
-		if lines := b.logs.lines("level=ERROR", "panicked"); len(lines) != 2 || strings.Contains(b.logs.String(), "SENTINEL") {
+		// Created, published, attempted, turned off.
+		if lines := b.logs.lines("level=ERROR", "panicked"); len(lines) != 4 || strings.Contains(b.logs.String(), "SENTINEL") {
 			t.Errorf("logged:\n%s", b.logs)
 		}
 	})

@@ -129,6 +129,7 @@ func (s *WebhookService) Recover(ctx context.Context, account, webhookID string,
 	if err := s.store.CreateRecovery(ctx, recovery, notice); err != nil {
 		return Recovery{}, fmt.Errorf("recover deliveries: %w", err)
 	}
+	s.dispatcher.reporter.Changed(&notice)
 	s.dispatcher.probe(ctx, account, webhookID)
 	s.maintainer.wake()
 	return s.Recovery(ctx, account, recovery.ID)

@@ -11,30 +11,32 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/storageapi/storageapi/notices"
+	"github.com/storageapi/storageapi/observe"
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// forever does not return, as a hook that waits for something that never comes.
+// forever does not return, as a function that waits for something that never comes.
 func forever(b *bubble) (hang func()) {
 	end := make(chan struct{})
 	b.Cleanup(func() { close(end) })
 	return func() { <-end }
 }
 
-// A hook that does not return keeps Run no longer than the drain timeout, and what it
-// was told of is recorded.
-func TestAHookThatDoesNotReturn(t *testing.T) {
+// A function of the Observer that does not return keeps Run no longer than the drain timeout,
+// and what it was told of is recorded.
+func TestAnObserverThatDoesNotReturn(t *testing.T) {
 	for name, drain := range map[string]time.Duration{"in time": 5 * time.Second, "at once": -1} {
 		t.Run(name, func(t *testing.T) {
 			var hang atomic.Pointer[func()]
 			var told atomic.Int64
-			hooks := webhooks.Hooks{Attempt: func(webhooks.AttemptInfo) {
+			observer := observe.Observer{Attempted: func(observe.Attempt) {
 				told.Add(1)
 				if h := hang.Load(); h != nil {
 					(*h)()
 				}
 			}}
-			inBubble(t, webhooks.Config{Hooks: hooks, DrainTimeout: drain}, status(http.StatusOK), func(b *bubble) {
+			inBubble(t, webhooks.Config{Observe: observer, DrainTimeout: drain}, status(http.StatusOK), func(b *bubble) {
 				h := forever(b)
 				hang.Store(&h)
 				b.subscribe("a")
@@ -55,15 +57,15 @@ func TestAHookThatDoesNotReturn(t *testing.T) {
 	}
 }
 
-// A hook that ends its goroutine ends nothing else, and is logged.
-func TestAHookThatEndsItsGoroutine(t *testing.T) {
+// A function of the Observer that ends its goroutine ends nothing else, and is logged.
+func TestAnObserverThatEndsItsGoroutine(t *testing.T) {
 	var told atomic.Int64
-	hooks := webhooks.Hooks{Attempt: func(webhooks.AttemptInfo) {
+	observer := observe.Observer{Attempted: func(observe.Attempt) {
 		if told.Add(1)%2 == 1 {
 			runtime.Goexit()
 		}
 	}}
-	inBubble(t, webhooks.Config{Hooks: hooks}, status(http.StatusOK), func(b *bubble) {
+	inBubble(t, webhooks.Config{Observe: observer}, status(http.StatusOK), func(b *bubble) {
 		for _, name := range []string{"a", "b", "c"} {
 			b.subscribe(name)
 		}
@@ -163,16 +165,20 @@ func TestCloseEndsTestEvents(t *testing.T) {
 	}
 }
 
-// A hook that returns at last, after Run has, is not followed by others: the host may
-// have closed what they use.
-func TestNoHookIsCalledAfterRun(t *testing.T) {
+// A function of the Observer that returns at last, after Run has, is not followed by others: the
+// host may have closed what they use.
+func TestNothingIsToldAfterRun(t *testing.T) {
 	var calls atomic.Int64
 	end := make(chan struct{})
-	hooks := webhooks.Hooks{
-		Attempt: func(webhooks.AttemptInfo) { calls.Add(1); <-end },
-		Off:     func(webhooks.Webhook, webhooks.OffReason) { calls.Add(1) },
+	observer := observe.Observer{
+		Attempted: func(observe.Attempt) { calls.Add(1); <-end },
+		Changed: func(n notices.Notice) {
+			if n.Action == notices.WebhookOff {
+				calls.Add(1)
+			}
+		},
 	}
-	inBubble(t, webhooks.Config{Hooks: hooks, DrainTimeout: time.Second}, status(http.StatusGone), func(b *bubble) {
+	inBubble(t, webhooks.Config{Observe: observer, DrainTimeout: time.Second}, status(http.StatusGone), func(b *bubble) {
 		end = make(chan struct{}) // of the bubble
 		b.subscribe("a")
 		stop := b.start()
@@ -182,7 +188,7 @@ func TestNoHookIsCalledAfterRun(t *testing.T) {
 		close(end)
 		synctest.Wait()
 		if calls.Load() != 1 {
-			t.Errorf("%d hooks were called", calls.Load())
+			t.Errorf("%d functions were called", calls.Load())
 		}
 	})
 }

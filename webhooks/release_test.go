@@ -28,7 +28,7 @@ func hold(tb testing.TB, store webhooks.Store, webhook webhooks.Webhook) {
 // turned off meanwhile; once it is released all of it is.
 func TestNothingIsSentToAWebhookOnHold(t *testing.T) {
 	diary := &diary{}
-	config := webhooks.Config{Hooks: diary.hooks(), Retention: webhooks.Retention{Payloads: 60 * day}}
+	config := webhooks.Config{Observe: diary.observer(), Retention: webhooks.Retention{Payloads: 60 * day}}
 	broken := true
 	inBubble(t, config, func(w http.ResponseWriter, _ *http.Request) {
 		if broken {

@@ -79,7 +79,7 @@ var ErrRunning = errors.New("webhooks: Run is running already")
 
 // Run delivers what is due until ctx is done. Then it starts nothing new, waits
 // for the attempts under way up to [Config.DrainTimeout], cuts short what is
-// left and gives it back to be delivered later, and returns nil. A hook or
+// left and gives it back to be delivered later, and returns nil. A function of [Config.Observe] or
 // [Config.Files] that has not returned a second after that is logged and left behind. If
 // it is running already it returns [ErrRunning] at once. It can be run again.
 func (s *WebhookService) Run(ctx context.Context) error {
@@ -90,7 +90,6 @@ func (s *WebhookService) Run(ctx context.Context) error {
 	defer s.running.Store(false)
 	over, cancel := hostcode.Drained(ctx, s.dispatcher.config.DrainTimeout)
 	defer cancel()
-	s.dispatcher.reporter.over = over
 	others := map[string]<-chan bool{"maintenance": hostcode.Go(func() { s.maintainer.run(ctx) })}
 	if s.scanner != nil {
 		others["Config.Files"] = hostcode.Go(func() { s.scanner.run(ctx) })
@@ -99,6 +98,7 @@ func (s *WebhookService) Run(ctx context.Context) error {
 		others["Store.Wake"] = hostcode.Go(func() { waker.Wake(ctx, s.dispatcher.wake) })
 	}
 	s.dispatcher.deliver(ctx)
+	s.dispatcher.reporter.Drain(over)
 	for name, returned := range others {
 		select {
 		case <-returned:
@@ -120,11 +120,12 @@ var ErrClosed = errors.New("webhooks: the service is closed")
 
 // Close begins no more test events, waits for those under way up to
 // [Config.DrainTimeout], cuts short what is left, and returns once nothing more is sent
-// of them. What Run does it leaves alone: end its context for that.
+// of them, and [Config.Observe] is told of all changes, or a second later. What Run does it leaves alone: end its context for that.
 func (s *WebhookService) Close() {
 	ctx, cancel := context.WithTimeout(context.Background(), max(s.dispatcher.config.DrainTimeout, 0))
 	defer cancel()
 	s.tests.Close(ctx, hostcode.Grace)
+	s.dispatcher.reporter.Close()
 }
 
 // Get returns the account's webhook of that id, or [ErrNotFound].
@@ -151,7 +152,9 @@ func (s *WebhookService) Publish(ctx context.Context, event Event) error {
 	if err != nil {
 		return err
 	}
+	begun := began(s.dispatcher.reporter.observer.Published != nil)
 	deliveries, err := s.store.Enqueue(ctx, encoded)
+	s.dispatcher.reporter.published(ctx, begun, encoded.Account, deliveries, err, &encoded)
 	if deliveries > 0 || err != nil {
 		s.dispatcher.wake()
 	}

@@ -190,7 +190,9 @@ func (s *settler) try(batch []*inflight) bool {
 	defer clear(settlements)
 	ctx, cancel := context.WithTimeout(context.Background(), storeTimeout)
 	defer cancel()
+	begun := began(s.reporter.observer.Settled != nil)
 	stale, err := s.store.SettleDeliveries(ctx, settlements)
+	s.reporter.called(begun, len(settlements), len(stale), err)
 	s.pause = s.halt.backoff("settle", s.pause, err)
 	s.again = time.Now().Add(s.pause)
 	if err != nil {

@@ -24,7 +24,7 @@ type TestEvent struct {
 // SendTest sends an event of [TypeTest] to the account's webhook, active or not, and
 // returns its attempt; or [ErrHeld] if the webhook is on hold. It is signed and sent like any other event, once, and takes no
 // longer than [Config.Timeout]. Its data is {"webhookId":…}. Nothing of it is stored,
-// counted or told to [Hooks], and its failure changes nothing of the webhook.
+// counted or told to [Config.Observe], and its failure changes nothing of the webhook.
 //
 // If it arrives at an active webhook whose circuit breaker is open, the next attempt of a
 // delivery is made at once, or a second after the last one that was requested. If that

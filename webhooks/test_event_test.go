@@ -59,7 +59,7 @@ func TestSendTestChangesNothing(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			diary := &diary{}
-			inBubble(t, webhooks.Config{Hooks: diary.hooks()}, handler, func(b *bubble) {
+			inBubble(t, webhooks.Config{Observe: diary.observer()}, handler, func(b *bubble) {
 				webhook := b.subscribe("a")
 				b.setActive(webhook, name != "arrived") // also to one that is off
 				before, _ := b.service.Get(b.Context(), account, webhook.ID)

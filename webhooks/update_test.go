@@ -170,7 +170,7 @@ func TestURLChangesDuringAnAttempt(t *testing.T) {
 				}
 			}
 			diary := &diary{}
-			inBubble(t, webhooks.Config{Hooks: diary.hooks(), Retries: []time.Duration{time.Minute}}, handler, func(b *bubble) {
+			inBubble(t, webhooks.Config{Observe: diary.observer(), Retries: []time.Duration{time.Minute}}, handler, func(b *bubble) {
 				webhook := b.subscribe("old")
 				underWay := b.publish()
 				b.start()

@@ -30,6 +30,7 @@ import (
 	"github.com/storageapi/storageapi/auth"
 	"github.com/storageapi/storageapi/dashboard"
 	"github.com/storageapi/storageapi/notices"
+	"github.com/storageapi/storageapi/observe"
 	"github.com/storageapi/storageapi/scopes"
 	"github.com/storageapi/storageapi/webhooks"
 )
@@ -136,16 +137,14 @@ func (h *host) config(path string) storageapi.Config {
 			Events: []webhooks.EventDeclaration{{
 				Type: "teams.created", Description: "Team created", Scope: teamsRead, Example: teamCreated{TeamID: "team_1", Name: "Research"},
 			}},
-			Hooks: webhooks.Hooks{
-				Attempt: func(a webhooks.AttemptInfo) {
-					succeeded := 0
-					if a.State == webhooks.Delivered {
-						succeeded = 1
-					}
-					h.attempts[succeeded].Add(1)
-				},
-			},
 		},
+		Observe: observe.Observer{Attempted: func(a observe.Attempt) {
+			succeeded := 0
+			if a.Result == observe.Delivered {
+				succeeded = 1
+			}
+			h.attempts[succeeded].Add(1)
+		}},
 		RateLimit: auth.RateLimit{PerSecond: 50, Burst: 100},
 		Notify:    notify,
 	}

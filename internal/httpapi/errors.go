@@ -128,6 +128,7 @@ func (a *api) fail(c *call, err error) {
 	case errors.Is(err, auth.ErrUnauthorized): // in the meantime
 		auth.WriteUnauthorized(c.writer)
 	case errors.Is(err, auth.ErrForbidden):
+		auth.NoteForbidden(c.Context())
 		auth.WriteForbidden(c.writer, a.refusal(c))
 	case broken != "":
 		auth.WriteError(c.writer, http.StatusBadRequest, auth.CodeValidation, broken+".")

@@ -16,6 +16,7 @@ import (
 
 	"github.com/storageapi/storageapi"
 	"github.com/storageapi/storageapi/apikeys"
+	"github.com/storageapi/storageapi/observe"
 	"github.com/storageapi/storageapi/scopes"
 	"github.com/storageapi/storageapi/webhooks"
 )
@@ -54,14 +55,14 @@ func (h *host) open(config webhooks.Config) (err error) {
 	config.RootCAs = h.receiver.trusted
 	config.AllowNetworks = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}
 	config.MaxIdleConns = h.idle
-	config.Hooks.Attempt = func(a webhooks.AttemptInfo) {
-		if a.State == webhooks.Delivered {
-			h.settled.Add(1)
-		}
-	}
 	h.api, err = storageapi.NewHandler(storageapi.Config{
 		Path: h.db, Webhooks: config, Keys: apikeys.Config{MaxPerAccount: -1},
 		Logger: slog.New(slog.DiscardHandler),
+		Observe: observe.Observer{Attempted: func(a observe.Attempt) {
+			if a.Result == observe.Delivered {
+				h.settled.Add(1)
+			}
+		}},
 	})
 	if err != nil {
 		return err

@@ -35,6 +35,7 @@ type Store struct {
 	upgrader upgrader
 	left     bool             // a file that is left may be opened
 	keys     *signing.Keyring // nil: secrets are kept in plain
+	observer *observer        // nil: none
 	writer   *groupcommit.Writer[*batch]
 	queue    queue.Queue
 	index    webhookIndex
@@ -124,6 +125,9 @@ func Open(path string, options ...Option) (*Store, error) {
 	removeBackups(db.Path())
 	s.spare.listReader = listReader{file, db.Info().PageSize}
 	s.writer = groupcommit.New(db, s.newBatch, s.ended, s.makeRoom)
+	if s.observer != nil {
+		s.writer.Observe(s.observer.committed)
+	}
 	if err := s.prepare(file); err != nil {
 		_ = db.Close()
 		return nil, fmt.Errorf("open %s: %w", path, err)
@@ -202,6 +206,9 @@ func (s *Store) Close() error {
 	path := s.db.Path()
 	kept := s.keepAlerts()
 	s.writer.Close()
+	if s.observer != nil {
+		s.observer.queue.Close()
+	}
 	s.keyCache.close()
 	if err := errors.Join(kept, s.db.Close()); err != nil {
 		return fmt.Errorf("close %s: %w", path, err)

@@ -12,8 +12,8 @@ import (
 	"github.com/storageapi/storageapi/store"
 )
 
-// commit commits a transaction and applies it.
-func (w *Writer[B]) commit(tx *Tx, batch B) error {
+// commit commits a transaction of so many steps, and applies it.
+func (w *Writer[B]) commit(tx *Tx, batch B, steps int) error {
 	if err := batch.Flush(); err != nil {
 		return fmt.Errorf("write %s: %w", w.db.Path(), err)
 	}
@@ -21,7 +21,7 @@ func (w *Writer[B]) commit(tx *Tx, batch B) error {
 	w.applied.Store(&applied)
 	defer close(applied)
 	id := tx.Bolt.ID()
-	err := w.commitTx(tx)
+	err := w.observed(tx, steps)
 	if err == nil {
 		tx.apply()
 		return nil
@@ -34,6 +34,17 @@ func (w *Writer[B]) commit(tx *Tx, batch B) error {
 		w.halt(err)
 	}
 	return fmt.Errorf("commit to %s: %w", w.db.Path(), err)
+}
+
+// observed is commitTx that is observed.
+func (w *Writer[B]) observed(tx *Tx, steps int) error {
+	if w.committed == nil {
+		return w.commitTx(tx)
+	}
+	begun := time.Now()
+	err := w.commitTx(tx)
+	w.committed(steps, time.Since(begun), err)
+	return err
 }
 
 func (w *Writer[B]) commitTx(tx *Tx) (err error) {

@@ -99,7 +99,7 @@ func (t *transaction[B]) run() {
 	}
 	if !changed {
 		tx.apply()
-	} else if t.err = w.commit(tx, batch); t.err != nil {
+	} else if t.err = w.commit(tx, batch, len(t.steps)); t.err != nil {
 		return
 	}
 	t.done = true // nothing else makes a step done

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"go.etcd.io/bbolt"
 
@@ -28,6 +29,8 @@ type Writer[B Batch] struct {
 	begin func(*Tx) B
 	ended func(done bool)
 	room  func(B) error
+
+	committed func(steps int, took time.Duration, err error) // nil: none
 
 	around atomic.Pointer[func(commit func() error) error] // of tests, see Around
 
@@ -56,6 +59,12 @@ type Writer[B Batch] struct {
 // MaxSize, before the steps of that run again. It or begin sees to it that they fit at last.
 func New[B Batch](db *bbolt.DB, begin func(*Tx) B, ended func(done bool), room func(B) error) *Writer[B] {
 	return &Writer[B]{db: db, begin: begin, ended: ended, room: room}
+}
+
+// Observe has committed called after each commit from now on, before its steps are told. It is
+// called before the first one.
+func (w *Writer[B]) Observe(committed func(steps int, took time.Duration, err error)) {
+	w.committed = committed
 }
 
 // errNotDone is the error of a step whose outcome was never determined.

@@ -1,0 +1,100 @@
+package apikeys_test
+
+import (
+	"errors"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/storageapi/storageapi/apikeys"
+	"github.com/storageapi/storageapi/auth"
+	"github.com/storageapi/storageapi/internal/testclock"
+	"github.com/storageapi/storageapi/notices"
+	"github.com/storageapi/storageapi/observe"
+	"github.com/storageapi/storageapi/store/memory"
+)
+
+// Verify and Recheck say why they refuse a value: to the host, and with the same words.
+func TestWhyAValueIsRefused(t *testing.T) {
+	clock := testclock.At(noon)
+	s := newService(t, memory.New(), apikeys.Config{Now: clock.Now})
+	eternal, eternalToken := create(t, s, time.Time{})
+	mortal, mortalToken := create(t, s, noon.Add(2*time.Hour))
+	rotate := func(key apikeys.Key) apikeys.Token {
+		_, token, err := s.Rotate(t.Context(), account, key.ID, apikeys.RotateParams{Grace: time.Hour})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return token
+	}
+	rotate(eternal)
+	newMortal := rotate(mortal)
+	clock.Add(time.Hour)
+	of := func(outcome observe.Outcome, key apikeys.Key) auth.Refusal {
+		return auth.Refusal{Outcome: outcome, Account: key.Account, KeyID: key.ID}
+	}
+	check := func(name, token string, want auth.Refusal) {
+		t.Helper()
+		_, err := s.Verify(t.Context(), token)
+		var got *auth.Refusal
+		if !errors.As(err, &got) || !errors.Is(err, auth.ErrUnauthorized) || err.Error() != auth.ErrUnauthorized.Error() || *got != want {
+			t.Errorf("%s: %+v, %v; want %+v", name, got, err, want)
+		}
+	}
+	check("malformed", "sak_!", auth.Refusal{Outcome: observe.Malformed})
+	check("unknown", numbered(1), auth.Refusal{Outcome: observe.Unknown})
+	check("replaced", eternalToken.Reveal(), of(observe.Replaced, eternal))
+	check("replaced, of a key that lives", mortalToken.Reveal(), of(observe.Replaced, mortal))
+	clock.Add(time.Hour)
+	check("expired", newMortal.Reveal(), of(observe.Expired, mortal))
+	check("replaced and expired", mortalToken.Reveal(), of(observe.Expired, mortal))
+
+	_, err := s.Recheck(t.Context(), auth.Principal{Account: account, KeyID: mortal.ID}, newMortal.Reveal())
+	var got *auth.Refusal
+	if !errors.As(err, &got) || got.Outcome != observe.Expired {
+		t.Errorf("Recheck: %v", err)
+	}
+}
+
+// Each change of a key is told once it is made, and nothing else.
+func TestChangesAreObserved(t *testing.T) {
+	var mu sync.Mutex
+	var told []notices.Notice
+	s := newService(t, memory.New(), apikeys.Config{Observe: observe.Observer{Changed: func(n notices.Notice) {
+		mu.Lock()
+		defer mu.Unlock()
+		told = append(told, n)
+	}}})
+	ctx := notices.WithActor(t.Context(), notices.Actor{Kind: notices.ActorPerson, ID: "eve"})
+	key, _, err := s.Create(ctx, account, apikeys.CreateParams{Name: "one", Scopes: readFiles, IdempotencyKey: "1"})
+	refused := errors.New("no")
+	no := func(apikeys.Key, apikeys.Key) error { return refused }
+	_, _, again := s.Create(ctx, account, apikeys.CreateParams{Name: "one", Scopes: readFiles, IdempotencyKey: "1"})
+	name := "two"
+	_, update := s.Update(ctx, account, key.ID, apikeys.UpdateParams{Name: &name})
+	_, same := s.Update(ctx, account, key.ID, apikeys.UpdateParams{Name: &name})
+	_, refusal := s.Update(ctx, account, key.ID, apikeys.UpdateParams{If: no})
+	_, _, rotate := s.Rotate(ctx, account, key.ID, apikeys.RotateParams{})
+	remove := s.Delete(ctx, account, key.ID, apikeys.DeleteParams{})
+	if err := errors.Join(err, again, update, same, rotate, remove); err != nil || !errors.Is(refusal, refused) {
+		t.Fatal(err, refusal)
+	}
+	s.Close() // waits until all is told
+	var got []notices.Action
+	for _, n := range told {
+		got = append(got, n.Action)
+		if n.Target.ID != key.ID || n.Actor.ID != "eve" || (len(n.Changed) > 0) != (n.Action == notices.KeyChanged) {
+			t.Errorf("told %+v", n)
+		}
+	}
+	want := []notices.Action{notices.KeyCreated, notices.KeyChanged, notices.KeyRotated, notices.KeyDeleted}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("told (-want +got):\n%s", diff)
+	}
+	if slices.ContainsFunc(told, func(n notices.Notice) bool { return n.ID == "" }) {
+		t.Error("what is told is not what is stored")
+	}
+}

@@ -1,0 +1,33 @@
+package bolt
+
+import (
+	"path/filepath"
+	"sync"
+	"testing"
+
+	"github.com/storageapi/storageapi/observe"
+)
+
+// Each commit is told with how many steps share it, also one that fails; Close waits for that.
+func TestCommitsAreObserved(t *testing.T) {
+	var mu sync.Mutex
+	var told []observe.Commit
+	s, err := Open(filepath.Join(t.TempDir(), "storage.db"), Observe(observe.Observer{Committed: func(c observe.Commit) {
+		mu.Lock()
+		defer mu.Unlock()
+		told = append(told, c)
+	}}, nil))
+	if err != nil {
+		t.Fatal(err)
+	}
+	write := func(b *batch) error { return b.Put(bucketMeta, []byte("test"), []byte("x")) }
+	together(t, s, write, write, write)
+	s.writer.Around(func(func() error) error { return errFull })
+	together(t, s, write)
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if len(told) != 2 || told[0].Steps != 3 || told[0].Err != nil || told[0].Duration <= 0 || told[1].Steps != 1 || told[1].Err == nil {
+		t.Errorf("told %+v", told)
+	}
+}

@@ -1,0 +1,99 @@
+package webhooks_test
+
+import (
+	"context"
+	"net/http"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/storageapi/storageapi/notices"
+	"github.com/storageapi/storageapi/observe"
+	"github.com/storageapi/storageapi/webhooks"
+)
+
+// What the service does for an event is told: published, claimed, attempted, recorded.
+func TestWhatIsObserved(t *testing.T) {
+	var mu sync.Mutex
+	var published []observe.Publication
+	var claimed, settled, attempted int
+	var actions []notices.Action
+	note := func(f func()) { mu.Lock(); defer mu.Unlock(); f() }
+	type key struct{}
+	config := webhooks.Config{Observe: observe.Observer{
+		Published: func(ctx context.Context, p observe.Publication) {
+			if ctx.Value(key{}) != "publisher's" {
+				t.Error("another context")
+			}
+			note(func() { published = append(published, p) })
+		},
+		Claimed:   func(c observe.Claim) { note(func() { claimed += c.Claimed }) },
+		Attempted: func(observe.Attempt) { note(func() { attempted++ }) },
+		Settled:   func(s observe.Settlement) { note(func() { settled += s.Size }) },
+		Changed:   func(n notices.Notice) { note(func() { actions = append(actions, n.Action) }) },
+	}, ApproachingRatios: []float64{0.5}}
+	inBubble(t, config, status(http.StatusOK), func(b *bubble) {
+		ctx := context.WithValue(b.Context(), key{}, "publisher's")
+		webhook := must(b.service.Create(b.Context(), account, webhooks.CreateParams{
+			URL: "https://a.example.com" + secretPath, Events: []webhooks.EventType{webhooks.TypeBalanceLow, webhooks.TypeBandwidthLimitApproaching, webhooks.TypeBandwidthLimitReached},
+		}))
+		stop := b.start()
+		noError(t, b.service.Publish(ctx, webhooks.Event{ID: "evt_1", Account: account, Data: webhooks.BalanceLow{Balance: 1, Threshold: 2}}))
+		noError(t, b.service.ReportBandwidth(ctx, account, 1, 100, "p1")) // nothing follows from it
+		noError(t, b.service.ReportBandwidth(ctx, account, 100, 100, "p1"))
+		time.Sleep(time.Minute)
+		noError(t, b.service.Delete(b.Context(), account, webhook.ID, webhooks.DeleteParams{}))
+		stop()
+		synctest.Wait()
+	})
+	type event struct {
+		Type       string
+		Deliveries int
+	}
+	var got []event
+	for _, p := range published {
+		if p.Account != account || p.Err != nil {
+			t.Errorf("told %+v", p)
+		}
+		for _, e := range p.Events {
+			if e.ID == "" || e.Bytes == 0 {
+				t.Errorf("told %+v", e)
+			}
+			got = append(got, event{e.Type, p.Deliveries})
+		}
+	}
+	want := []event{{"balance.low", 1}, {"bandwidth.limit_approaching", 2}, {"bandwidth.limit_reached", 2}}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("published (-want +got):\n%s", diff)
+	}
+	if claimed != 3 || attempted != 3 || settled != 3 {
+		t.Errorf("claimed %d, attempted %d, recorded %d; want 3", claimed, attempted, settled)
+	}
+	if diff := cmp.Diff([]notices.Action{notices.WebhookCreated, notices.WebhookDeleted}, actions); diff != "" {
+		t.Errorf("changed (-want +got):\n%s", diff)
+	}
+}
+
+// An Observer that is slow holds up no delivery.
+func TestSlowObserver(t *testing.T) {
+	observer := observe.Observer{
+		Claimed:   func(observe.Claim) { time.Sleep(time.Hour) },
+		Attempted: func(observe.Attempt) { time.Sleep(time.Hour) },
+		Settled:   func(observe.Settlement) { time.Sleep(time.Hour) },
+		Changed:   func(notices.Notice) { time.Sleep(time.Hour) },
+	}
+	inBubble(t, webhooks.Config{Observe: observer}, status(http.StatusOK), func(b *bubble) {
+		b.subscribe("a")
+		stop := b.start()
+		for range 100 {
+			event := b.publish()
+			time.Sleep(time.Second)
+			b.wantState(event, webhooks.Delivered, 1)
+		}
+		stop()
+		time.Sleep(time.Hour) // for the call under way
+	})
+}

@@ -1,0 +1,188 @@
+package webhooks
+
+import (
+	"context"
+	"log/slog"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/storageapi/storageapi/internal/observing"
+	"github.com/storageapi/storageapi/observe"
+)
+
+// A reporter counts, logs and tells the Observer what was recorded.
+type reporter struct {
+	store    Store
+	observer observe.Observer
+	observing.Changes
+	logger *slog.Logger
+
+	delivered, failed, dead atomic.Uint64 // see Stats
+}
+
+func newReporter(store Store, config Config) *reporter {
+	return &reporter{store: store, observer: config.Observe, Changes: observing.NewChanges(config.Observe, config.Logger), logger: config.Logger}
+}
+
+// settled reports settlements, except the stale ones.
+func (r *reporter) settled(batch []Settlement, stale []int) {
+	for i := range batch {
+		if _, ignored := slices.BinarySearch(stale, i); ignored {
+			continue
+		}
+		s := &batch[i]
+		r.count(s.Outcome)
+		r.logAttempt(s)
+		r.attempted(s)
+		if s.Deactivate != "" && r.isOff(s) {
+			r.logWebhook("storageapi: webhook turned off: its receiver answered 410 Gone", s.Task.Webhook)
+			r.Changed(s.Off)
+		}
+	}
+}
+
+// attempted tells the Observer of an attempt.
+func (r *reporter) attempted(s *Settlement) {
+	if r.observer.Attempted != nil && s.Outcome != Release {
+		r.tellAttempted(s)
+	}
+}
+
+func (r *reporter) tellAttempted(s *Settlement) {
+	a := observe.Attempt{
+		Account:   s.Task.Webhook.Account,
+		WebhookID: s.Task.Webhook.ID,
+		EventID:   s.Task.Event.ID,
+		Receiver:  origin(s.Task.Webhook.URL),
+		EventType: string(s.Task.Event.Type),
+		Number:    s.Attempt.Number,
+		StartedAt: s.Attempt.StartedAt,
+		Duration:  s.Attempt.Duration,
+		Status:    s.Attempt.Status,
+		Class:     string(s.Attempt.Class),
+		Error:     s.Attempt.Error,
+		Result:    resultOf(s.Outcome),
+
+		EventTimestamp: s.Task.Event.Timestamp,
+	}
+	r.Add(func() { r.observer.Attempted(a) })
+}
+
+// began returns when a call began that is observed.
+func began(observed bool) time.Time {
+	if !observed {
+		return time.Time{}
+	}
+	return time.Now()
+}
+
+// claimed tells the Observer of a call of ClaimDeliveries that began then.
+func (r *reporter) claimed(begun time.Time, limit, claimed int, err error) {
+	if r.observer.Claimed != nil {
+		r.tellClaimed(begun, limit, claimed, err)
+	}
+}
+
+func (r *reporter) tellClaimed(begun time.Time, limit, claimed int, err error) {
+	c := observe.Claim{Limit: limit, Claimed: claimed, Duration: time.Since(begun), Err: err}
+	r.Add(func() { r.observer.Claimed(c) })
+}
+
+// called tells the Observer of a call of SettleDeliveries that began then.
+func (r *reporter) called(begun time.Time, size, stale int, err error) {
+	if r.observer.Settled != nil {
+		r.tellSettled(begun, size, stale, err)
+	}
+}
+
+func (r *reporter) tellSettled(begun time.Time, size, stale int, err error) {
+	s := observe.Settlement{Size: size, Stale: stale, Duration: time.Since(begun), Err: err}
+	r.Add(func() { r.observer.Settled(s) })
+}
+
+// published tells the Observer of a call of the store that began then and stored events.
+func (r *reporter) published(ctx context.Context, begun time.Time, account string, deliveries int, err error, events ...*EncodedEvent) {
+	if r.observer.Published != nil && len(events) > 0 {
+		r.tellPublished(ctx, begun, account, deliveries, err, events)
+	}
+}
+
+func (r *reporter) tellPublished(ctx context.Context, begun time.Time, account string, deliveries int, err error, events []*EncodedEvent) {
+	p := observe.Publication{Account: account, Deliveries: deliveries, Duration: time.Since(begun), Err: err}
+	for _, e := range events {
+		p.Events = append(p.Events, observe.PublishedEvent{ID: e.ID, Type: string(e.Type), Bytes: len(e.Body)})
+	}
+	defer observing.Recover(r.logger)
+	r.observer.Published(ctx, p)
+}
+
+func (r *reporter) logWebhook(message string, w *Webhook) {
+	r.logger.LogAttrs(context.Background(), slog.LevelWarn, message,
+		slog.String("account", w.Account),
+		slog.String("webhook", w.ID),
+		slog.String("receiver", origin(w.URL)),
+		slog.Time("failing_since", w.FailingSince),
+	)
+}
+
+// isOff reports whether a webhook is off as a settlement was to turn it. It is not if its
+// URL was changed before.
+func (r *reporter) isOff(s *Settlement) bool {
+	ctx, cancel := context.WithTimeout(context.Background(), storeTimeout)
+	defer cancel()
+	webhook, err := r.store.WebhookByID(ctx, s.Task.Webhook.Account, s.Task.Webhook.ID)
+	return err != nil || webhook.OffReason == s.Deactivate
+}
+
+func (r *reporter) count(outcome Outcome) {
+	switch outcome {
+	case Deliver:
+		r.delivered.Add(1)
+	case Retry:
+		r.failed.Add(1)
+	case GiveUp:
+		r.failed.Add(1)
+		r.dead.Add(1)
+	}
+}
+
+// resultOf returns what becomes of a delivery.
+func resultOf(outcome Outcome) observe.Result {
+	switch outcome {
+	case Deliver:
+		return observe.Delivered
+	case GiveUp:
+		return observe.Dead
+	}
+	return observe.Retry
+}
+
+// logAttempt logs an attempt without secrets: the paths and queries of URLs often hold
+// some.
+func (r *reporter) logAttempt(s *Settlement) {
+	level, message := slog.LevelDebug, "storageapi: webhook delivered"
+	switch s.Outcome {
+	case GiveUp:
+		level, message = slog.LevelWarn, "storageapi: webhook delivery given up"
+	case Retry:
+		message = "storageapi: webhook attempt failed"
+	case Release:
+		message = "storageapi: webhook attempt cut short"
+	}
+	ctx := context.Background()
+	if !r.logger.Enabled(ctx, level) {
+		return
+	}
+	r.logger.LogAttrs(ctx, level, message,
+		slog.String("account", s.Task.Webhook.Account),
+		slog.String("webhook", s.Task.Webhook.ID),
+		slog.String("event", s.Task.Event.ID),
+		slog.String("receiver", origin(s.Task.Webhook.URL)),
+		slog.Int("attempt", s.Attempt.Number),
+		slog.Duration("duration", s.Attempt.Duration),
+		slog.Int("status", s.Attempt.Status),
+		slog.String("error", s.Attempt.Error),
+		slog.Duration("retry_after", s.RetryAfter),
+	)
+}

@@ -1,0 +1,70 @@
+package webhooks
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/storageapi/storageapi/notices"
+)
+
+// unobserved is what there is to tell, by name.
+var unobserved = map[string]func(*reporter){
+	"published": func(r *reporter) {
+		encoded := EncodedEvent{ID: "evt_1", Body: body}
+		begun := began(r.observer.Published != nil)
+		r.published(ctx, begun, "acct_1", 1, nil, &encoded)
+	},
+	"claimed":   func(r *reporter) { r.claimed(began(r.observer.Claimed != nil), 1, 1, nil) },
+	"attempted": func(r *reporter) { r.attempted(&settlement) },
+	"settled":   func(r *reporter) { r.called(began(r.observer.Settled != nil), 1, 0, nil) },
+	"changed":   func(r *reporter) { r.Changed(&notice) },
+}
+
+var (
+	ctx        = context.Background()
+	body       = make([]byte, 1)
+	settlement = Settlement{Outcome: Deliver, Attempt: Attempt{StartedAt: time.Now()}, Task: Task{Webhook: &Webhook{URL: "https://example.com"}}}
+	notice     = notices.Notice{ID: "ntc_1"}
+)
+
+// Without an Observer there is nothing to do for one.
+func TestNoObserverCostsNothing(t *testing.T) {
+	r := newReporter(nil, Config{})
+	for name, tell := range unobserved {
+		if allocated := testing.AllocsPerRun(1000, func() { tell(r) }); allocated > 0 {
+			t.Errorf("%s: %v allocations", name, allocated)
+		}
+	}
+}
+
+// Called directly, as the service does: a call by way of a variable takes as long as all else.
+func BenchmarkNoObserver(b *testing.B) {
+	r := newReporter(nil, Config{})
+	encoded := EncodedEvent{ID: "evt_1", Body: body}
+	b.Run("published", func(b *testing.B) {
+		for b.Loop() {
+			r.published(ctx, began(r.observer.Published != nil), "acct_1", 1, nil, &encoded)
+		}
+	})
+	b.Run("claimed", func(b *testing.B) {
+		for b.Loop() {
+			r.claimed(began(r.observer.Claimed != nil), 1, 1, nil)
+		}
+	})
+	b.Run("attempted", func(b *testing.B) {
+		for b.Loop() {
+			r.attempted(&settlement)
+		}
+	})
+	b.Run("settled", func(b *testing.B) {
+		for b.Loop() {
+			r.called(began(r.observer.Settled != nil), 1, 0, nil)
+		}
+	})
+	b.Run("changed", func(b *testing.B) {
+		for b.Loop() {
+			r.Changed(&notice)
+		}
+	})
+}
