@@ -26,7 +26,7 @@ type batch struct {
 
 	// The ids of what steps have published, and whether a step of a merge was taken.
 	ids    idNumbers
-	idRows *bbolt.Cursor // of bucketEventIDs
+	inFile idFinder
 	added  []record.IDEntry
 	merged bool
 

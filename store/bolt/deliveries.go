@@ -24,7 +24,7 @@ func (s *Store) EventDeliveries(ctx context.Context, account, eventID string) (l
 	if s.erasing.has(account) {
 		return nil, webhooks.ErrNotFound
 	}
-	if numbers, err = inFile(tx.Bucket(bucketEventIDs).Cursor(), numbers, key); err != nil {
+	if numbers, err = inFile(tx, numbers, key); err != nil {
 		return nil, err
 	}
 	segment, i, err := eventAmong(tx, numbers, account, eventID)

@@ -199,24 +199,25 @@ func (x *eventEraser) attemptsOf(segment *record.Segment) error {
 	return nil
 }
 
-// forgetIDs removes the events from the rows of bucketEventIDs.
+// forgetIDs removes the events from the rows of ids.
 func (x *eventEraser) forgetIDs() error {
 	slices.SortFunc(x.ids, compareIDs)
-	for i := 0; i < len(x.ids); {
-		k, value := x.tx.Bucket(bucketEventIDs).Cursor().Seek(record.NumberKey(x.ids[i].Key))
-		if len(k) != 8 {
-			return record.ErrCorrupt
-		}
-		key := bytes.Clone(k)
-		entries, err := record.AppendIDEntries(nil, value)
-		found := len(entries)
-		entries = slices.DeleteFunc(entries, func(entry record.IDEntry) bool { _, gone := x.gone[entry.Number]; return gone })
-		if err == nil && len(entries) < found {
-			if err := x.Put(bucketEventIDs, key, record.EncodeIDEntries(entries)); err != nil {
+	for _, bucket := range idBuckets {
+		for i := 0; i < len(x.ids); {
+			row, value, err := rowWith(x.tx.Bucket(bucket).Cursor(), x.ids[i].Key)
+			if err != nil {
 				return err
 			}
-		}
-		for end := binary.BigEndian.Uint64(key); i < len(x.ids) && x.ids[i].Key <= end; i++ {
+			entries, err := record.AppendIDEntries(nil, value)
+			found := len(entries)
+			entries = slices.DeleteFunc(entries, func(entry record.IDEntry) bool { _, gone := x.gone[entry.Number]; return gone })
+			if err == nil && len(entries) < found {
+				if err := x.Put(bucket, record.NumberKey(row), record.EncodeIDEntries(entries)); err != nil {
+					return err
+				}
+			}
+			for ; i < len(x.ids) && x.ids[i].Key <= row; i++ {
+			}
 		}
 	}
 	return nil

@@ -1,6 +1,7 @@
 package bolt
 
 import (
+	"bytes"
 	"cmp"
 	"encoding/binary"
 	"maps"
@@ -23,6 +24,7 @@ const (
 
 	fewPerRow  = 16 // fewer ids to a row that a merge changes, and the next one takes more
 	manyPerRow = 32 // more, and it takes fewer
+	moveFrom   = 8  // fewer ids to a row of bucketEventIDs, and they stay in bucketRecentIDs
 
 	mergeStep = 64             // ids that arrive before the merge goes on
 	mergeMost = 4096           // ids that are merged at a time
@@ -38,33 +40,52 @@ func (s *Store) mergeIDs(b *batch) error {
 		return nil
 	}
 	b.merged = true
+	budget := min(2*ids.arrived, mergeMost)
+	if err := s.moveIDs(b, budget); err != nil {
+		return err
+	}
+	// Those that this commit adds have arrived after the step.
+	b.AfterCommit(func() { ids.arrived -= budget / 2 })
 	if ids.merging.count == 0 {
 		if ids.newer.count >= ids.limit {
 			b.AfterCommit(ids.begin)
 		}
 		return nil
 	}
-	budget := min(2*ids.arrived, mergeMost)
-	m := merge{batch: b, rows: b.tx.Bucket(bucketEventIDs), set: ids.merging, gone: metaNumber(b.tx, keyIDsGone), budget: budget}
-	next, done, err := m.run(ids.next)
-	if err != nil {
+	some, next, done := ids.some(budget)
+	m := newMerge(b, bucketRecentIDs)
+	some = slices.DeleteFunc(some, func(e record.IDEntry) bool { return e.Number < m.gone || ids.erased[e.Number] })
+	if err := m.add(some); err != nil {
 		return err
 	}
-	key, value := keyIDsMerging, mergeState{last: m.set.last, next: next, limit: uint64(ids.limit)}.encode()
+	key, value := keyIDsMerging, mergeState{last: ids.merging.last, next: next, limit: uint64(ids.limit)}.encode()
 	if done {
-		key, value = keyIDsMerged, record.NumberKey(m.set.last+1)
+		key, value = keyIDsMerged, record.NumberKey(ids.merging.last+1)
 	}
 	if err := b.Put(bucketMeta, key, value); err != nil {
 		return err
 	}
 	b.AfterCommit(func() {
-		// Those that this commit adds have arrived after the step.
-		ids.next, ids.arrived, ids.rows = next, ids.arrived-budget/2, ids.rows+m.changed
+		ids.next, ids.rows = next, ids.rows+m.changed
 		if done {
 			ids.end()
 		}
 	})
 	return nil
+}
+
+// some returns about so many of the entries that are to be merged next, and the key to go on with, or
+// that none are left.
+func (s *eventIDs) some(count int) (some []record.IDEntry, next uint64, done bool) {
+	all := s.merging.all()
+	all = all[sort.Search(len(all), func(i int) bool { return all[i].Key >= s.next }):]
+	for count < len(all) && count > 0 && all[count].Key == all[count-1].Key { // all of a key are merged at once
+		count++
+	}
+	if count >= len(all) {
+		return slices.Clone(all), 0, true
+	}
+	return slices.Clone(all[:count]), all[count].Key, false
 }
 
 // A mergeState is in the file where a merge is under way, for [eventIDs.load].
@@ -92,8 +113,8 @@ func (s *eventIDs) begin() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.merging, s.newer = s.newer, new(idSet)
-	s.merging.sort()
-	s.next, s.rows, s.arrived = 0, 0, 0
+	s.merging.all()
+	s.next, s.rows = 0, 0
 }
 
 // end ends a merge.
@@ -104,11 +125,9 @@ func (s *eventIDs) end() {
 	case s.merging.count > manyPerRow*s.rows:
 		s.limit = max(s.limit/2, minMerge)
 	}
-	for _, chunk := range s.merging.sorted {
-		i := sort.Search(len(chunk), func(i int) bool { return chunk[i].Key >= numberKeys })
-		if i > 0 {
-			s.top = max(s.top, chunk[i-1].Key)
-		}
+	all := s.merging.all()
+	if i := sort.Search(len(all), func(i int) bool { return all[i].Key >= numberKeys }); i > 0 {
+		s.top = max(s.top, all[i-1].Key)
 	}
 	maps.DeleteFunc(s.erased, func(n uint64, _ bool) bool { return n <= s.merging.last })
 	s.mu.Lock()
@@ -116,148 +135,152 @@ func (s *eventIDs) end() {
 	s.merging = new(idSet)
 }
 
-// A merge changes rows of bucketEventIDs. A row has the keys after the one that the row
+// moveIDs goes on through the rows of bucketRecentIDs that have about so many ids, and moves
+// those to bucketEventIDs that belong into few rows there.
+func (s *Store) moveIDs(b *batch, budget int) error {
+	recent, old := b.tx.Bucket(bucketRecentIDs).Cursor(), b.tx.Bucket(bucketEventIDs).Cursor()
+	from := s.ids.moving
+	var moved []record.IDEntry
+	var rows []uint64 // they were in
+	for budget > 0 {
+		row, value, err := rowWith(recent, from)
+		if err != nil {
+			return err
+		}
+		before := len(moved)
+		moved, err = record.AppendIDEntries(moved, value)
+		budget -= 1 + len(moved) - before
+		if err == nil && belongsIntoFew(old, moved[before:]) {
+			rows = append(rows, row)
+		} else {
+			moved = moved[:before]
+		}
+		if from = row + 1; row == lastRow {
+			break // and begin again at 0
+		}
+	}
+	b.AfterCommit(func() { s.ids.moving = from })
+	for _, row := range rows {
+		if err := b.deleteRow(bucketRecentIDs, row); err != nil {
+			return err
+		}
+	}
+	m := newMerge(b, bucketEventIDs)
+	return m.add(slices.DeleteFunc(moved, func(e record.IDEntry) bool { return e.Number < m.gone }))
+}
+
+// belongsIntoFew reports whether entries, which are sorted, belong into few rows of bucketEventIDs
+// for as many as they are.
+func belongsIntoFew(c *bbolt.Cursor, entries []record.IDEntry) bool {
+	if len(entries) == 0 {
+		return false
+	}
+	k, _ := c.Seek(record.NumberKey(entries[0].Key))
+	end := record.NumberKey(entries[len(entries)-1].Key)
+	for rows := 1; rows*moveFrom <= len(entries); rows++ {
+		if bytes.Compare(k, end) >= 0 {
+			return true
+		}
+		k, _ = c.Next()
+	}
+	return false
+}
+
+// A merge changes rows of a bucket of ids. A row has the keys after the one that the row
 // before it stands under, up to its own.
 type merge struct {
 	*batch
-	rows    *bbolt.Bucket
-	set     *idSet // what is merged; nil: rows are looked through for purged ids
-	gone    uint64 // numbers before it are purged
-	budget  int    // entries to be merged, or rows to be looked at
-	changed int    // rows
+	bucket  []byte
+	rows    *bbolt.Cursor
+	gone    uint64           // numbers before it are purged
+	carried []record.IDEntry // of rows that were deleted, to join the next one
+	changed int              // rows
 }
 
-// run goes on from a key, and returns the one to go on with, or that it is done.
-func (m *merge) run(from uint64) (next uint64, done bool, err error) {
-	at := make([]int, 0, 64) // in each sorted chunk
-	if m.set != nil {
-		for _, chunk := range m.set.sorted {
-			at = append(at, sort.Search(len(chunk), func(i int) bool { return chunk[i].Key >= from }))
-		}
-	}
-	var carried []record.IDEntry // of rows that join the next one
-	for {
-		if len(carried) == 0 {
-			if m.set != nil {
-				if from, done = m.first(at); done {
-					return 0, true, nil
-				}
-			}
-			if m.budget <= 0 {
-				return from, false, nil
-			}
-		}
-		k, value := m.rows.Cursor().Seek(record.NumberKey(from))
-		if len(k) != 8 {
-			return 0, false, record.ErrCorrupt
-		}
-		row := binary.BigEndian.Uint64(k)
-		entries, damaged := record.AppendIDEntries(nil, value)
-		if damaged != nil {
-			entries = nil // one record that cannot be read must not keep the others from being merged
-		}
-		found := len(entries)
-		entries = slices.DeleteFunc(entries, func(e record.IDEntry) bool { return e.Number < m.gone })
-		change := damaged != nil || len(entries) != found || len(carried) > 0
-		end := row
-		if m.set != nil {
-			end = m.most(at, from, row)
-		}
-		if end < row { // the row is divided: what is after end stays in it
-			i := sort.Search(len(entries), func(i int) bool { return entries[i].Key > end })
-			if change = change || i > 0; change {
-				if err := m.Put(bucketEventIDs, record.NumberKey(row), record.EncodeIDEntries(entries[i:])); err != nil {
-					return 0, false, err
-				}
-			}
-			entries = entries[:i]
-		}
-		entries = append(entries, carried...)
-		if m.set != nil {
-			merged := len(entries)
-			entries = m.take(entries, at, end)
-			merged = len(entries) - merged
-			m.budget -= merged
-			change = change || merged > 0
-		} else {
-			m.budget--
-		}
-		if carried = carried[:0]; change {
-			m.changed++
-			slices.SortFunc(entries, compareIDs)
-			entries = slices.Compact(entries)
-			switch {
-			case end < row:
-				if err := m.write(end, entries); err != nil {
-					return 0, false, err
-				}
-			case len(entries) < minRow && row != lastRow:
-				carried = append(carried, entries...)
-				if err := m.Delete(bucketEventIDs, record.NumberKey(row)); err != nil {
-					return 0, false, err
-				}
-			default:
-				if err := m.write(row, entries); err != nil {
-					return 0, false, err
-				}
-			}
-		}
-		if end == lastRow {
-			return 0, true, nil
-		}
-		from = end + 1
-	}
+func newMerge(b *batch, bucket []byte) *merge {
+	return &merge{batch: b, bucket: bucket, rows: b.tx.Bucket(bucket).Cursor(), gone: metaNumber(b.tx, keyIDsGone)}
 }
 
-// first returns the least key that is not merged yet, or that there is none.
-func (m *merge) first(at []int) (key uint64, done bool) {
-	key, done = math.MaxUint64, true
-	for i, chunk := range m.set.sorted {
-		if at[i] < len(chunk) {
-			key, done = min(key, chunk[at[i]].Key), false
-		}
+// rowWith returns the row that has a key.
+func rowWith(c *bbolt.Cursor, key uint64) (row uint64, value []byte, err error) {
+	k, value := c.Seek(record.NumberKey(key))
+	if len(k) != 8 {
+		return 0, nil, record.ErrCorrupt
 	}
-	return key, done
+	return binary.BigEndian.Uint64(k), value, nil
 }
 
-// most returns the key up to which no more than mergeMost entries are to be merged, from a
-// key on: the row's, or a lesser one if as many as that belong into one row, as those that
-// ascend do.
-func (m *merge) most(at []int, from, row uint64) uint64 {
-	count := func(key uint64) (n int) {
-		for i, chunk := range m.set.sorted {
-			chunk = chunk[at[i]:]
-			n += sort.Search(len(chunk), func(i int) bool { return chunk[i].Key > key })
+// add adds entries, which are sorted.
+func (m *merge) add(entries []record.IDEntry) error {
+	for len(entries) > 0 || len(m.carried) > 0 {
+		first := entries
+		if len(m.carried) > 0 {
+			first = m.carried
 		}
-		return n
-	}
-	if count(row) <= mergeMost {
-		return row
-	}
-	low, high := from, row // the least key up to which there are more is between them
-	for low < high {
-		if middle := low + (high-low)/2; count(middle) > mergeMost {
-			high = middle
-		} else {
-			low = middle + 1
+		row, value, err := rowWith(m.rows, first[0].Key)
+		if err != nil {
+			return err
 		}
+		found, _, _ := m.decode(value)
+		n := 0
+		for n < len(entries) && entries[n].Key <= row {
+			n++
+		}
+		if err := m.change(row, appendJoined(m.carried, found, entries[:n])); err != nil {
+			return err
+		}
+		entries = entries[n:]
 	}
-	if low > from && count(low-1) > 0 {
-		low--
-	}
-	return low
+	return nil
 }
 
-// take appends the entries up to a key, except those whose numbers are purged.
-func (m *merge) take(entries []record.IDEntry, at []int, key uint64) []record.IDEntry {
-	for i, chunk := range m.set.sorted {
-		for ; at[i] < len(chunk) && chunk[at[i]].Key <= key; at[i]++ {
-			if e := chunk[at[i]]; e.Number >= m.gone && !m.store.ids.erased[e.Number] {
-				entries = append(entries, chunk[at[i]])
+// sweep looks through so many rows from a key on for purged ids, and returns the key to go on with, or that it
+// is done.
+func (m *merge) sweep(from uint64, left *int) (next uint64, done bool, err error) {
+	for ; !done && *left > 0; *left-- {
+		row, value, err := rowWith(m.rows, from)
+		if err != nil {
+			return 0, false, err
+		}
+		if found, purged, damaged := m.decode(value); purged || damaged || len(m.carried) > 0 {
+			if err := m.change(row, append(m.carried, found...)); err != nil {
+				return 0, false, err
 			}
 		}
+		from, done = row+1, row == lastRow
 	}
-	return entries
+	return from, done, m.add(nil)
+}
+
+// decode returns the entries of a row, without those that are purged, and whether there were any. Of one that is damaged it
+// returns none: it must not keep others from being merged.
+func (m *merge) decode(value []byte) (entries []record.IDEntry, purged, damaged bool) {
+	entries, err := record.AppendIDEntries(make([]record.IDEntry, 0, record.MaxIDEntries), value)
+	if err != nil {
+		return nil, false, true
+	}
+	found := len(entries)
+	entries = slices.DeleteFunc(entries, func(e record.IDEntry) bool { return e.Number < m.gone })
+	return entries, len(entries) < found, false
+}
+
+// change has the row hold these entries, or carries them on to the next one if they are few.
+func (m *merge) change(row uint64, entries []record.IDEntry) error {
+	m.changed++
+	m.carried = nil
+	if len(entries) < minRow && row != lastRow {
+		m.carried = entries
+		return m.Delete(m.bucket, record.NumberKey(row))
+	}
+	return m.write(row, entries)
+}
+
+// deleteRow deletes a row that is empty now, and whose keys are then the next one's.
+func (b *batch) deleteRow(bucket []byte, row uint64) error {
+	if row == lastRow {
+		return b.Put(bucket, record.NumberKey(row), record.EncodeIDEntries(nil))
+	}
+	return b.Delete(bucket, record.NumberKey(row))
 }
 
 // write writes the entries of a row, as several if they are many: as full ones where more
@@ -275,33 +298,40 @@ func (m *merge) write(row uint64, entries []record.IDEntry) error {
 		if n == len(entries) {
 			break
 		}
-		if err := m.Put(bucketEventIDs, record.NumberKey(entries[n-1].Key), record.EncodeIDEntries(entries[:n])); err != nil {
+		if err := m.Put(m.bucket, record.NumberKey(entries[n-1].Key), record.EncodeIDEntries(entries[:n])); err != nil {
 			return err
 		}
 		entries = entries[n:]
 	}
-	return m.Put(bucketEventIDs, record.NumberKey(row), record.EncodeIDEntries(entries))
+	return m.Put(m.bucket, record.NumberKey(row), record.EncodeIDEntries(entries))
 }
 
 // sweepIDs looks through some of the rows for ids that are purged, if they may be many.
 func (s *Store) sweepIDs(b *batch, left *int) error {
 	gone, swept := metaNumber(b.tx, keyIDsGone), metaNumber(b.tx, keyIDsSwept)
 	end := b.tx.Bucket(bucketEvents).Sequence() + 1
-	if !s.ids.sweeping && gone-swept < max((end-swept)/4, minMerge) {
-		return nil
+	bucket, from := s.ids.sweeping, s.ids.swept
+	if bucket == nil {
+		if gone-swept < max((end-swept)/4, minMerge) {
+			return nil
+		}
+		bucket, from = bucketRecentIDs, 0 // first: what is moved from there later is looked at then
 	}
 	looked := cmp.Or(min(*left, mergeMost), 1)
-	m := merge{batch: b, rows: b.tx.Bucket(bucketEventIDs), gone: gone, budget: looked}
-	next, done, err := m.run(s.ids.swept)
-	if err != nil {
+	*left -= looked
+	next, done, err := newMerge(b, bucket).sweep(from, &looked)
+	*left += looked
+	switch {
+	case err != nil:
 		return err
-	}
-	if done {
+	case done && bytes.Equal(bucket, bucketRecentIDs):
+		bucket, next = bucketEventIDs, 0
+	case done:
+		bucket, next = nil, 0
 		if err := b.Put(bucketMeta, keyIDsSwept, record.NumberKey(gone)); err != nil {
 			return err
 		}
 	}
-	*left -= looked - max(m.budget, 0)
-	b.AfterCommit(func() { s.ids.sweeping, s.ids.swept = !done, next })
+	b.AfterCommit(func() { s.ids.sweeping, s.ids.swept = bucket, next })
 	return nil
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/binary"
 	"errors"
+	"math/rand/v2"
 	"slices"
 	"sync"
 
@@ -17,9 +18,11 @@ import (
 // again is the same event.
 //
 // Ids may be random, and a row for each in a large tree would cost pages of the file with
-// each event. So the ids of the newest events are in memory only. They are merged into rows
-// of [record.MaxIDEntries] in bucketEventIDs once there are enough of them to change each
-// row that they touch by several entries, see [batch.mergeIDs]. Nothing is written for an
+// each event. So they go through three levels, as in a log-structured merge tree. The ids of
+// the newest events are in memory only. Once there are enough of them they are merged into
+// rows of [record.MaxIDEntries] in bucketRecentIDs, see [Store.mergeIDs], and from there into
+// such rows in bucketEventIDs once they change each row that they touch by several entries, see
+// [merge.move]. Nothing is written for an
 // id before that: the event itself is, and Open reads the events again whose ids were not
 // merged. A crash changes nothing: a merge that is under way goes on where it was, however
 // few ids arrive between one Open and the next.
@@ -42,8 +45,9 @@ type eventIDs struct {
 	limit    int             // so many ids begin a merge
 	arrived  int             // ids, since the last step of the merge
 	rows     int             // that the merge has changed
-	sweeping bool            // rows are being looked through for purged ids
-	swept    uint64          // none are in rows up to that key
+	moving   uint64          // rows of bucketRecentIDs from that key on are moved next
+	sweeping []byte          // the bucket whose rows are being looked through for purged ids
+	swept    uint64          // none are in its rows before that key
 }
 
 // idNumbers are numbers by key.
@@ -55,7 +59,7 @@ type idNumbers struct {
 // An idSet is entries in memory.
 type idSet struct {
 	idNumbers
-	sorted [][]record.IDEntry // by key, idChunk in each
+	sorted [][]record.IDEntry // by key, each more than the next
 	chunk  []record.IDEntry   // in no order, less than idChunk
 	count  int
 	last   uint64 // number
@@ -93,10 +97,49 @@ func (s *idSet) add(e record.IDEntry) {
 func (s *idSet) sort() {
 	slices.SortFunc(s.chunk, compareIDs)
 	s.sorted, s.chunk = append(s.sorted, s.chunk), nil
+	s.join(func(last, before int) bool { return last >= before })
+}
+
+// join joins the last two of what is sorted, while it is to.
+func (s *idSet) join(is func(last, before int) bool) {
+	for n := len(s.sorted); n > 1 && is(len(s.sorted[n-1]), len(s.sorted[n-2])); n-- {
+		s.sorted = append(s.sorted[:n-2], appendJoined(nil, s.sorted[n-2], s.sorted[n-1]))
+	}
+}
+
+// all returns the entries, sorted, of a set that nothing is added to any more.
+func (s *idSet) all() []record.IDEntry {
+	if len(s.chunk) > 0 {
+		s.sort()
+	}
+	s.join(func(int, int) bool { return true })
+	if len(s.sorted) == 0 {
+		return nil
+	}
+	return s.sorted[0]
 }
 
 func compareIDs(a, b record.IDEntry) int {
-	return cmp.Or(cmp.Compare(a.Key, b.Key), cmp.Compare(a.Number, b.Number))
+	if a.Key != b.Key {
+		return cmp.Compare(a.Key, b.Key)
+	}
+	return cmp.Compare(a.Number, b.Number)
+}
+
+// appendJoined appends the entries of two sorted lists, those that are in both once.
+func appendJoined(to, a, b []record.IDEntry) []record.IDEntry {
+	to = slices.Grow(to, len(a)+len(b))
+	for len(a) > 0 && len(b) > 0 {
+		switch c := compareIDs(a[0], b[0]); {
+		case c < 0:
+			to, a = append(to, a[0]), a[1:]
+		case c > 0:
+			to, b = append(to, b[0]), b[1:]
+		default:
+			to, a, b = append(to, a[0]), a[1:], b[1:]
+		}
+	}
+	return append(append(to, a...), b...)
 }
 
 // appendNumbers appends the numbers of a key.
@@ -128,10 +171,37 @@ func (s *eventIDs) inMemory(key uint64) (numbers []uint64, last uint64) {
 	return s.newer.appendNumbers(s.merging.appendNumbers(nil, key), key), s.last
 }
 
-// inFile appends the numbers that a key has in the file. The cursor is of bucketEventIDs.
-func inFile(c *bbolt.Cursor, numbers []uint64, key uint64) ([]uint64, error) {
-	_, value := c.Seek(record.NumberKey(key))
-	return record.AppendIDNumbers(numbers, value, key)
+// An idFinder finds ids in the file.
+type idFinder [len(idBuckets)]*bbolt.Cursor
+
+// idBuckets have the ids that are in the file.
+var idBuckets = [...][]byte{bucketRecentIDs, bucketEventIDs}
+
+func newIDFinder(tx *bbolt.Tx) (f idFinder) {
+	for i, bucket := range idBuckets {
+		f[i] = tx.Bucket(bucket).Cursor()
+	}
+	return f
+}
+
+// append appends the numbers that a key has.
+func (f *idFinder) append(numbers []uint64, key uint64) ([]uint64, error) {
+	var seek [8]byte
+	binary.BigEndian.PutUint64(seek[:], key)
+	for _, c := range f {
+		_, value := c.Seek(seek[:])
+		var err error
+		if numbers, err = record.AppendIDNumbers(numbers, value, key); err != nil {
+			return numbers, err
+		}
+	}
+	return numbers, nil
+}
+
+// inFile appends the numbers that a key has in the file.
+func inFile(tx *bbolt.Tx, numbers []uint64, key uint64) ([]uint64, error) {
+	f := newIDFinder(tx)
+	return f.append(numbers, key)
 }
 
 // eventAmong returns the segment and the index of the account's event of that id, whose
@@ -185,10 +255,10 @@ func (s *Store) knownEvent(b *batch, e *event) (known record.Event, err error) {
 	numbers, _ := s.ids.inMemory(e.key)
 	numbers = append(numbers, inBatch...)
 	if e.key >= numberKeys || e.key <= s.ids.top {
-		if b.idRows == nil {
-			b.idRows = b.tx.Bucket(bucketEventIDs).Cursor()
+		if b.inFile[0] == nil {
+			b.inFile = newIDFinder(b.tx)
 		}
-		if numbers, err = inFile(b.idRows, numbers, e.key); err != nil {
+		if numbers, err = b.inFile.append(numbers, e.key); err != nil {
 			return known, err
 		}
 	}
@@ -207,7 +277,7 @@ func (s *Store) knownEvent(b *batch, e *event) (known record.Event, err error) {
 func (s *Store) publishedEvent(b *batch, account, id string) (*record.Segment, int, error) {
 	key := s.ids.secret.keyOf(account, id)
 	numbers, _ := s.ids.inMemory(key)
-	numbers, err := inFile(b.tx.Bucket(bucketEventIDs).Cursor(), b.ids.appendNumbers(numbers, key), key)
+	numbers, err := inFile(b.tx, b.ids.appendNumbers(numbers, key), key)
 	if err != nil {
 		return nil, 0, err
 	}
@@ -249,19 +319,23 @@ func (s *eventIDs) load(store *Store) (err error) {
 				}
 			}
 		}
-		s.last, s.top = tx.Bucket(bucketEvents).Sequence(), topOf(tx)
+		s.last = tx.Bucket(bucketEvents).Sequence()
+		for _, bucket := range idBuckets {
+			s.top = max(s.top, topOf(tx.Bucket(bucket)))
+		}
 		return nil
 	})
-	if s.merging.sort(); s.merging.count == 0 && s.newer.count >= s.limit {
+	if s.merging.all(); s.merging.count == 0 && s.newer.count >= s.limit {
 		s.begin()
 	}
-	s.arrived = mergeStep // or less would arrive each time that the file is open, and nothing be merged
+	s.moving = rand.Uint64() // or with few ids each time that the file is open, only the first rows would be moved
+	s.arrived = mergeStep    // or less would arrive each time that the file is open, and nothing be merged
 	return err
 }
 
-// topOf returns a key than which none of timeKeys in the file is greater.
-func topOf(tx *bbolt.Tx) (top uint64) {
-	c := tx.Bucket(bucketEventIDs).Cursor()
+// topOf returns a key than which none of timeKeys in the bucket is greater.
+func topOf(bucket *bbolt.Bucket) (top uint64) {
+	c := bucket.Cursor()
 	for k, value := c.Seek(record.NumberKey(numberKeys - 1)); k != nil; k, value = c.Prev() {
 		entries, err := record.AppendIDEntries(nil, value)
 		if err != nil {

@@ -2,7 +2,10 @@ package bolt_test
 
 import (
 	"encoding/hex"
+	"errors"
+	"flag"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -64,12 +67,11 @@ func BenchmarkEventIDs(b *testing.B) {
 				if testing.Short() && kept > 0 {
 					b.Skip("fills a large file: run without -short")
 				}
-				s, err := bolt.Open(filepath.Join(b.TempDir(), "ids.db"))
+				s, err := bolt.Open(fileWithIDs(b, kept, kind.name, kind.make))
 				if err != nil {
 					b.Fatal(err)
 				}
 				defer func() { _ = s.Close() }()
-				enqueueWithIDs(b, s, kept, "nobody", kind.make)
 				createWebhooks(b, s, 1, 1)
 				before, cpu := written(b), processorTime(b)
 				b.ResetTimer()
@@ -85,6 +87,47 @@ func BenchmarkEventIDs(b *testing.B) {
 			})
 		}
 	}
+}
+
+// filledFiles is where BenchmarkEventIDs keeps the files that it has filled.
+var filledFiles = flag.String("filled", "", "directory of files that BenchmarkEventIDs filled before, to be used again, and to be kept in (default: none)")
+
+// fileWithIDs returns a file with so many events: one that is filled, or a copy of one that
+// was.
+func fileWithIDs(b *testing.B, kept int, name string, id func(*rand.Rand) string) string {
+	b.Helper()
+	path := filepath.Join(b.TempDir(), "ids.db")
+	filled := path
+	if *filledFiles != "" {
+		filled = filepath.Join(*filledFiles, fmt.Sprintf("ids-%d-%s.db", kept, name))
+	}
+	if _, err := os.Stat(filled); err != nil {
+		s, err := bolt.Open(filled + ".part")
+		if err != nil {
+			b.Fatal(err)
+		}
+		enqueueWithIDs(b, s, kept, "nobody", id)
+		if err := errors.Join(s.Close(), os.Rename(filled+".part", filled)); err != nil {
+			b.Fatal(err)
+		}
+	}
+	if filled == path {
+		return path
+	}
+	from, err := os.Open(filled)
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer func() { _ = from.Close() }()
+	to, err := os.Create(path)
+	if err != nil {
+		b.Fatal(err)
+	}
+	_, err = io.Copy(to, from)
+	if err := errors.Join(err, to.Sync(), to.Close()); err != nil {
+		b.Fatal(err)
+	}
+	return path
 }
 
 // enqueueWithIDs stores so many events of the account, and returns how long each took.

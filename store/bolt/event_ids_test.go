@@ -210,18 +210,24 @@ func (ids *testIDs) fork() *testIDs {
 	return &testIDs{random: ids.random, at: maps.Clone(ids.at), list: slices.Clone(ids.list)}
 }
 
-// checkRows checks that each row of bucketEventIDs has the keys that it stands for, and no
+// checkRows checks that each row of ids has the keys that it stands for, and no
 // more of them than it should.
-func checkRows(t *testing.T, s *Store) (rows int) {
+func checkRows(t *testing.T, s *Store) {
+	t.Helper()
+	for _, bucket := range idBuckets {
+		checkRowsOf(t, s, bucket)
+	}
+}
+
+func checkRowsOf(t *testing.T, s *Store, bucket []byte) {
 	t.Helper()
 	err := s.db.View(func(tx *bbolt.Tx) error {
 		var before []byte
-		return tx.Bucket(bucketEventIDs).ForEach(func(k, value []byte) error {
+		return tx.Bucket(bucket).ForEach(func(k, value []byte) error {
 			entries, err := record.AppendIDEntries(nil, value)
 			if err != nil {
 				return err
 			}
-			rows++
 			for _, e := range entries {
 				if key := record.NumberKey(e.Key); bytes.Compare(key, k) > 0 || before != nil && bytes.Compare(key, before) <= 0 {
 					t.Errorf("row %x after row %x has the key %x", k, before, key)
@@ -240,7 +246,6 @@ func checkRows(t *testing.T, s *Store) (rows int) {
 	if err != nil {
 		t.Error(err)
 	}
-	return rows
 }
 
 // TestMergeGoesOnAfterOpen opens a file again and again while a merge is under way: it
@@ -319,10 +324,13 @@ func TestMergeDividesRows(t *testing.T) {
 			if publish(mergeStep); len(storedIDs(t, s))-before > mergeMost {
 				t.Errorf("a commit merges %d ids", len(storedIDs(t, s))-before)
 			}
-			if ids.check(t, path); steps == 2 {
+			if steps%32 == 0 {
+				ids.check(t, path)
+			}
+			if steps == 2 {
 				ids.purge(t, s, time.Now().Add(-90*time.Minute))
 			}
-			if steps > 20 {
+			if steps > 3*mergeMost/mergeStep {
 				t.Fatal("the merge does not end")
 			}
 		}
@@ -364,17 +372,70 @@ func (ids *testIDs) publishRandom(t *testing.T, s *Store, count int) {
 	}
 }
 
-// storedIDs returns the entries in bucketEventIDs.
-func storedIDs(t *testing.T, s *Store) (entries []record.IDEntry) {
+// storedIDs returns the entries in the buckets of ids, or in one of them.
+func storedIDs(t *testing.T, s *Store, in ...[]byte) (entries []record.IDEntry) {
 	t.Helper()
+	if in == nil {
+		in = idBuckets[:]
+	}
 	err := s.db.View(func(tx *bbolt.Tx) error {
-		return tx.Bucket(bucketEventIDs).ForEach(func(_, value []byte) (err error) {
-			entries, err = record.AppendIDEntries(entries, value)
-			return err
-		})
+		for _, bucket := range in {
+			err := tx.Bucket(bucket).ForEach(func(_, value []byte) (err error) {
+				entries, err = record.AppendIDEntries(entries, value)
+				return err
+			})
+			if err != nil {
+				return err
+			}
+		}
+		return nil
 	})
 	if err != nil {
 		t.Error(err)
 	}
 	return entries
+}
+
+// TestIDsMoveManyAtATime: ids that are spread over many rows of bucketEventIDs stay in bucketRecentIDs until they are some for
+// each row, so that a commit changes few rows there; no more of them stay than that, and all are found, erased and
+// purged there as in the others.
+func TestIDsMoveManyAtATime(t *testing.T) {
+	testbubble.Run(t, func(t *testing.T) {
+		path := filepath.Join(t.TempDir(), "storage.db")
+		s := openWithSecret(t, path, idSecret{1})
+		defer func() { _ = s.Close() }()
+		ids := newTestIDs()
+		moves, most := 0, 0
+		for range 120 {
+			s.ids.limit = 4 * mergeStep
+			before := len(storedIDs(t, s, bucketEventIDs))
+			ids.publishRandom(t, s, 4*mergeStep)
+			recent, after := len(storedIDs(t, s, bucketRecentIDs)), len(storedIDs(t, s, bucketEventIDs))
+			if most = max(most, recent); after > before {
+				moves++
+			}
+			// Each row has 32 to 64 ids; rows that are looked at late may have twice what is moved.
+			if bound := after/32*moveFrom*2 + 16*mergeStep; recent > bound {
+				t.Fatalf("%d ids are in %s and %d in %s, want at most %d", recent, bucketRecentIDs, after, bucketEventIDs, bound)
+			}
+			time.Sleep(time.Minute)
+		}
+		checkRows(t, s)
+		ids.check(t, path)
+		if recent := len(storedIDs(t, s, bucketRecentIDs)); recent < 16*mergeStep || moves < 10 {
+			t.Errorf("%d ids are in %s, after %d moves", recent, bucketRecentIDs, moves)
+		}
+		ids.purge(t, s, time.Now().Add(-time.Hour))
+		ids.check(t, path)
+		ids.purge(t, s, time.Now())
+		var gone uint64
+		if err := s.db.View(func(tx *bbolt.Tx) error { gone = metaNumber(tx, keyIDsGone); return nil }); err != nil {
+			t.Fatal(err)
+		}
+		for _, e := range storedIDs(t, s) {
+			if e.Number < gone {
+				t.Fatalf("number %d is in a row, all before %d are purged", e.Number, gone)
+			}
+		}
+	})
 }

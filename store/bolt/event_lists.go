@@ -25,7 +25,7 @@ func (s *Store) EventByID(ctx context.Context, account, eventID string) (found w
 	if s.erasing.has(account) {
 		return found, webhooks.ErrNotFound
 	}
-	if numbers, err = inFile(tx.Bucket(bucketEventIDs).Cursor(), numbers, key); err != nil {
+	if numbers, err = inFile(tx, numbers, key); err != nil {
 		return found, err
 	}
 	segment, i, err := eventAmong(tx, numbers, account, eventID)

@@ -1,9 +1,11 @@
 package bolt
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"slices"
 
 	"go.etcd.io/bbolt"
 
@@ -41,13 +43,15 @@ var (
 	bucketHeld    = []byte("held")    // id → account, of those that are on hold
 	bucketOff     = []byte("off")     // id → account, of those that are not active
 
-	bucketEventIDs = []byte("event_ids") // greatest key of the row → numbers of events by the keys of their ids, see [eventIDs]
-	bucketEvents   = []byte("events")    // last number of a segment → its records, see [record.Segment]; the same, "b" → the bodies of its events
-	bucketFresh    = []byte("fresh")     // the same → which of its deliveries are pending as they were published
-	bucketSkipped  = []byte("skipped")   // the same → which of its deliveries are skipped
-	bucketPending  = []byte("owed")      // number of a delivery that is pending otherwise → pending record
-	bucketRuns     = []byte("runs")      // first number of a run, webhook id → numbers of its deliveries in that run
-	bucketFailed   = []byte("failed")    // first of MaxFailed numbers, webhook id → which of its deliveries may have failed, see [batch.noteFailed]
+	bucketEventIDs  = []byte("event_ids")        // greatest key of the row → numbers of events by the keys of their ids, see [eventIDs]
+	bucketRecentIDs = []byte("recent_event_ids") // the same, of those that are to be moved there
+
+	bucketEvents  = []byte("events")  // last number of a segment → its records, see [record.Segment]; the same, "b" → the bodies of its events
+	bucketFresh   = []byte("fresh")   // the same → which of its deliveries are pending as they were published
+	bucketSkipped = []byte("skipped") // the same → which of its deliveries are skipped
+	bucketPending = []byte("owed")    // number of a delivery that is pending otherwise → pending record
+	bucketRuns    = []byte("runs")    // first number of a run, webhook id → numbers of its deliveries in that run
+	bucketFailed  = []byte("failed")  // first of MaxFailed numbers, webhook id → which of its deliveries may have failed, see [batch.noteFailed]
 
 	bucketFirstAttempts = []byte("first_attempts") // last number of a segment, least number in the pack → first attempts at its deliveries
 	bucketLastAttempts  = []byte("last_attempts")  // as in bucketAttempts, of the last ones, as long as they are small and few
@@ -93,7 +97,7 @@ var (
 
 var buckets = [][]byte{
 	bucketMeta, bucketKeys, bucketKeyIDs, bucketKeyUses, bucketExpiry, bucketWebhooks, bucketWebhookIDs, bucketFailing, bucketHeld, bucketOff,
-	bucketEventIDs, bucketEvents, bucketFresh, bucketSkipped, bucketPending, bucketRuns, bucketFailed, bucketFirstAttempts, bucketLastAttempts, bucketAttempts,
+	bucketEventIDs, bucketRecentIDs, bucketEvents, bucketFresh, bucketSkipped, bucketPending, bucketRuns, bucketFailed, bucketFirstAttempts, bucketLastAttempts, bucketAttempts,
 	bucketRecoveries, bucketOpenRecoveries, bucketRequests, bucketRequestTimes, bucketAlerts, bucketDueAlerts, bucketDedupKeys,
 	bucketEventRuns, bucketErasures,
 	bucketNotices, bucketNoticeOrder, bucketNoticesPending,
@@ -139,9 +143,6 @@ func createSchema(tx *bbolt.Tx) error {
 	if err := createBuckets(tx); err != nil {
 		return err
 	}
-	if err := tx.Bucket(bucketEventIDs).Put(record.NumberKey(lastRow), record.EncodeIDEntries(nil)); err != nil {
-		return err
-	}
 	return tx.Bucket(bucketMeta).Put(keySchema, binary.BigEndian.AppendUint64(nil, schemaVersion))
 }
 
@@ -163,8 +164,17 @@ func addBuckets(db *bbolt.DB) error {
 
 func createBuckets(tx *bbolt.Tx) error {
 	for _, name := range buckets {
-		if _, err := tx.CreateBucketIfNotExists(name); err != nil {
+		if tx.Bucket(name) != nil {
+			continue
+		}
+		bucket, err := tx.CreateBucket(name)
+		if err != nil {
 			return err
+		}
+		if slices.ContainsFunc(idBuckets[:], func(ids []byte) bool { return bytes.Equal(ids, name) }) {
+			if err := bucket.Put(record.NumberKey(lastRow), record.EncodeIDEntries(nil)); err != nil {
+				return err
+			}
 		}
 	}
 	return nil

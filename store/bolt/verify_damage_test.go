@@ -93,6 +93,8 @@ func TestVerifyNamesDamage(t *testing.T) {
 		{"events", "bodies", cut, "events", "bodies"},
 		{"event_ids", "", flip, "event_ids", "cannot be read"},
 		{"event_ids", "", remove, "event_ids", "row"},
+		{"recent_event_ids", "", flip, "recent_event_ids", "cannot be read"},
+		{"recent_event_ids", "", remove, "recent_event_ids", "row"},
 		{"event_ids", "", func(value []byte) []byte { return append(bytes.Clone(value), 1, 0x9f, 0x8d, 0x06) }, "event_ids", "no event 99999"},
 		{"fresh", "", flip, "fresh", "cannot be read"},
 		{"fresh", "", func(value []byte) []byte { return append(bytes.Clone(value), 0xff) }, "fresh", "no deliveries"},

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"slices"
 
+	"go.etcd.io/bbolt"
+
 	"github.com/storageapi/storageapi/store/bolt/internal/record"
 	"github.com/storageapi/storageapi/webhooks"
 )
@@ -19,7 +21,7 @@ func (v *rowChecker) deliveries() {
 	before := len(v.report.Problems)
 	v.segments = newSegments(v.tx)
 	v.first, _ = bounds(v.tx)
-	v.ids = v.tx.Bucket(bucketEventIDs).Cursor()
+	v.ids = newIDFinder(v.tx)
 	copy(v.secret[:], v.tx.Bucket(bucketMeta).Get(keyIDSecret))
 	last := v.eventRows()
 	if v.last = v.tx.Bucket(bucketEvents).Sequence(); last > v.last {
@@ -31,10 +33,12 @@ func (v *rowChecker) deliveries() {
 	v.rows(bucketFresh, v.fresh)
 	v.rows(bucketSkipped, v.skipped)
 	v.rows(bucketPending, v.pending)
-	if !v.broken[string(bucketEventIDs)] && v.empty(bucketEventIDs) {
-		v.report.add(string(bucketEventIDs), "", "the last row is missing")
+	for i, bucket := range idBuckets {
+		if !v.broken[string(bucket)] && v.empty(bucket) {
+			v.report.add(string(bucket), "", "the last row is missing")
+		}
+		v.rows(bucket, v.eventIDs(v.ids[i]))
 	}
-	v.rows(bucketEventIDs, v.eventIDs())
 	v.rows(bucketFirstAttempts, v.firstAttempts)
 	v.rows(bucketAttempts, v.attempt)
 	v.rows(bucketLastAttempts, v.attempt)
@@ -124,10 +128,10 @@ func (v *rowChecker) segment(s *record.Segment, idsFrom, idsTo uint64) string {
 			return "the deliveries of an event are not as many as their numbers"
 		}
 		v.report.Events++
-		if event.Forgotten || n < idsFrom || n >= idsTo || v.broken[string(bucketEventIDs)] {
+		if event.Forgotten || n < idsFrom || n >= idsTo || v.brokenIDs() {
 			continue
 		}
-		found, err := inFile(v.ids, nil, v.secret.keyOf(event.Account, event.ID))
+		found, err := v.ids.append(nil, v.secret.keyOf(event.Account, event.ID))
 		if err == nil && !slices.Contains(found, n) {
 			return fmt.Sprintf("event_ids does not have event %d", n)
 		}
@@ -230,8 +234,13 @@ func (v *rowChecker) pending(k, value []byte) string {
 	return ""
 }
 
-// eventIDs returns what checks a row of event_ids.
-func (v *rowChecker) eventIDs() func(k, value []byte) string {
+// brokenIDs reports whether what finds events by their ids cannot be read.
+func (v *rowChecker) brokenIDs() bool {
+	return slices.ContainsFunc(idBuckets[:], func(bucket []byte) bool { return v.broken[string(bucket)] })
+}
+
+// eventIDs returns what checks a row of a bucket of ids, with a cursor of that.
+func (v *rowChecker) eventIDs(c *bbolt.Cursor) func(k, value []byte) string {
 	gone, above := metaNumber(v.tx, keyIDsGone), uint64(0) // keys of the row are from above on
 	end := false
 	check := func(k, value []byte) string {
@@ -265,16 +274,17 @@ func (v *rowChecker) eventIDs() func(k, value []byte) string {
 	}
 	return func(k, value []byte) string {
 		what := check(k, value)
-		if next, _ := v.nextID(k); next == nil && !end && what == "" {
+		if next := nextRow(c, k); next == nil && !end && what == "" {
 			what = "the last row is missing"
 		}
 		return what
 	}
 }
 
-func (v *rowChecker) nextID(k []byte) (next, value []byte) {
-	_, _ = v.ids.Seek(k)
-	return v.ids.Next()
+func nextRow(c *bbolt.Cursor, k []byte) (next []byte) {
+	_, _ = c.Seek(k)
+	next, _ = c.Next()
+	return next
 }
 
 func (v *rowChecker) firstAttempts(k, value []byte) string {

@@ -27,7 +27,7 @@ type rowChecker struct {
 	first    uint64 // number of an event; those before it are purged
 	last     uint64 // number that was given
 	secret   idSecret
-	ids      *bbolt.Cursor
+	ids      idFinder
 }
 
 func newRowChecker(tx *bbolt.Tx, report *Report, broken map[string]bool, keys *signing.Keyring) *rowChecker {
