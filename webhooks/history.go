@@ -214,7 +214,11 @@ func (s *WebhookService) Event(ctx context.Context, account, eventID string) (En
 }
 
 // Events returns a part of the account's events, newest first or oldest first, whatever
-// became of them: what was published while nobody listened is there, too, as long as it is kept.
+// became of them: what was published while no webhook was subscribed is there, too, as long as
+// it is kept. A program that follows the list asks for the oldest first, and goes on by
+// [EventPage.Resume]: it gets each event once, also while events are published.
+//
+// query.Limit must be at least 1. If ctx ends the page is lost, and asking again returns it.
 func (s *WebhookService) Events(ctx context.Context, account string, query EventQuery) (EventPage, error) {
 	if query.Limit < 1 {
 		return EventPage{}, invalid("limit", "must be at least 1")

@@ -28,8 +28,12 @@ type History interface {
 
 	// ListEvents returns a part of the account's events, in the order in which they were
 	// stored or, unless query.OldestFirst is set, in its reverse. Those are listed of which
-	// anything is kept, whatever became of their deliveries. A query whose After is not
-	// from a page of the account and of that order returns any page.
+	// anything is kept, whatever became of their deliveries. An OldestFirst page and those
+	// that go on by its Resume list each event once that is stored before the last of them is
+	// made, unless it is purged; none is left out because its Enqueue was under way, because
+	// clocks were set, or for its id. A query whose After is not from a page of the store
+	// begins at From if it is OldestFirst: it lists too much rather than too little. Any
+	// other query whose After is not from a page of the account and of that order returns any page.
 	ListEvents(ctx context.Context, account string, query EventQuery) (EventPage, error)
 
 	// Redeliver makes a settled delivery pending and due now, and its retries begin from

@@ -22,7 +22,7 @@ type EventQuery struct {
 	From        time.Time   // published then or later; zero: since ever
 	To          time.Time   // published before; zero: until now
 	OldestFirst bool        // or else the newest is
-	After       string      // the [EventPage.Next] of the page before; empty: the first page
+	After       string      // the [EventPage.Next] or Resume of the page before; empty: the first page
 	Limit       int         // how many at most; at least 1
 }
 
@@ -40,4 +40,11 @@ type EventPage struct {
 	// events than were asked for, even none, and have a Next nevertheless. It may be shown
 	// to clients: it says nothing of other accounts.
 	Next string
+
+	// Resume is, of a query with OldestFirst, the [EventQuery.After] with which a later query
+	// goes on: Next if there is one, or else it asks for what is published after this page was
+	// made. It is never empty then. Queries that go on by it, with what they ask for else
+	// unchanged, list each event once, and none is left out, however many publish meanwhile,
+	// on however many nodes.
+	Resume string
 }

@@ -1,16 +1,23 @@
 package bolt
 
 import (
+	"crypto/subtle"
+
 	"go.etcd.io/bbolt"
 
 	"github.com/storageapi/storageapi/internal/cursor"
 )
 
-// loadCursors reads the file's key of cursors, and makes one if it has none.
+// loadCursors reads the file's key of cursors, and makes one if it has none. A restored file
+// has another one than the backup.
 func (s *Store) loadCursors() error {
 	known := false
 	err := s.db.View(func(tx *bbolt.Tx) error {
-		known = copy(s.cursors[:], tx.Bucket(bucketMeta).Get(keyCursors)) == len(s.cursors)
+		meta := tx.Bucket(bucketMeta)
+		known = copy(s.cursors[:], meta.Get(keyCursors)) == len(s.cursors)
+		if salt := meta.Get(keyRestored); known && len(salt) == len(s.cursors) {
+			subtle.XORBytes(s.cursors[:], s.cursors[:], salt)
+		}
 		return nil
 	})
 	if err != nil || known {

@@ -54,16 +54,17 @@ func (s *Store) ListEvents(ctx context.Context, account string, query webhooks.E
 		return page, err
 	}
 	defer s.done(tx, &err)
+	low, high := between(tx, webhooks.DeliveryQuery{From: query.From, To: query.To})
+	if after, ok := s.cursors.Decode(query.After); ok && query.OldestFirst {
+		low = max(low, after)
+	} else if query.After != "" && !query.OldestFirst {
+		high = min(high, after)
+	}
+	if query.OldestFirst {
+		page.Resume = s.cursors.Encode(max(low, high)) // what is published later has higher numbers
+	}
 	if s.erasing.has(account) {
 		return page, nil
-	}
-	low, high := between(tx, webhooks.DeliveryQuery{From: query.From, To: query.To})
-	if query.After != "" {
-		if after, _ := s.cursors.Decode(query.After); query.OldestFirst {
-			low = max(low, after)
-		} else {
-			high = min(high, after)
-		}
 	}
 	w := &eventWalk{tx: tx, segments: newSegments(tx), account: account, query: &query, indexed: metaNumber(tx, keyEventRuns)}
 	for low < high {
@@ -87,8 +88,7 @@ func (s *Store) ListEvents(ctx context.Context, account string, query webhooks.E
 				continue
 			}
 			if len(page.Events) == query.Limit {
-				page.Next = s.cursors.Encode(w.resume(n))
-				return page, nil
+				return s.pageUntil(page, w.resume(n), query.OldestFirst), nil
 			}
 			page.Events = append(page.Events, event)
 		}
@@ -98,14 +98,22 @@ func (s *Store) ListEvents(ctx context.Context, account string, query webhooks.E
 			high = run
 		}
 		if w.cost > maxCost && low < high {
-			page.Next = s.cursors.Encode(high)
+			position := high
 			if query.OldestFirst {
-				page.Next = s.cursors.Encode(low)
+				position = low
 			}
-			return page, nil
+			return s.pageUntil(page, position, query.OldestFirst), nil
 		}
 	}
 	return page, nil
+}
+
+// pageUntil returns a page that the one at that position follows.
+func (s *Store) pageUntil(page webhooks.EventPage, position uint64, oldestFirst bool) webhooks.EventPage {
+	if page.Next = s.cursors.Encode(position); oldestFirst {
+		page.Resume = page.Next
+	}
+	return page
 }
 
 // An eventWalk looks for the events of one account.

@@ -12,6 +12,7 @@ import (
 	"go.etcd.io/bbolt"
 
 	"github.com/storageapi/storageapi/apikeys"
+	"github.com/storageapi/storageapi/internal/cursor"
 	"github.com/storageapi/storageapi/store/bolt/internal/record"
 	"github.com/storageapi/storageapi/store/bolt/internal/salvage"
 	"github.com/storageapi/storageapi/webhooks"
@@ -109,6 +110,12 @@ func (f *fencer) run(listed bool) error {
 		if err := f.erase(string(r.key)); err != nil {
 			return err
 		}
+	}
+	// A cursor that the abandoned file gave may stand for what is another event here: who
+	// followed its list of events begins at a time again.
+	salt := cursor.NewKey()
+	if err := f.step(func(b *batch) error { return b.Put(bucketMeta, keyRestored, salt[:]) }); err != nil {
+		return err
 	}
 	if f.fence.NoHold {
 		return nil

@@ -719,3 +719,43 @@ func restoreForEver(path string) error {
 		}
 	}
 }
+
+// TestRestoreForgetsCursors follows the list of the events of a file that is lost, and goes on
+// in the one that is restored, whose events have other numbers: it begins at its time again, and
+// gets all.
+func TestRestoreForgetsCursors(t *testing.T) {
+	dir := t.TempDir()
+	path, backup, restored := filepath.Join(dir, "db"), filepath.Join(dir, "backup.db"), filepath.Join(dir, "restored.db")
+	s, err := bolt.Open(path)
+	noError(t, err)
+	enqueue := func(s *bolt.Store, id string) {
+		t.Helper()
+		_, err := s.Enqueue(t.Context(), webhooks.EncodedEvent{ID: id, Account: "acct", Type: webhooks.TypeBalanceLow})
+		noError(t, err)
+	}
+	enqueue(s, "early")
+	var copied bytes.Buffer
+	_, err = s.Backup(t.Context(), &copied)
+	noError(t, err)
+	noError(t, os.WriteFile(backup, copied.Bytes(), 0o600))
+	for i := range 9 {
+		enqueue(s, fmt.Sprint("lost-", i))
+	}
+	query := webhooks.EventQuery{OldestFirst: true, Limit: 99}
+	page, err := s.ListEvents(t.Context(), "acct", query)
+	noError(t, err)
+	query.After = page.Resume
+	noError(t, s.Close())
+
+	_, err = bolt.Restore(restored, backup, bolt.Fence{NothingRevoked: true})
+	noError(t, err)
+	s, err = bolt.Open(restored)
+	noError(t, err)
+	defer func() { _ = s.Close() }()
+	enqueue(s, "later")
+	page, err = s.ListEvents(t.Context(), "acct", query)
+	noError(t, err)
+	if len(page.Events) != 2 || page.Events[1].ID != "later" {
+		t.Errorf("the list is %+v, want both", page.Events)
+	}
+}

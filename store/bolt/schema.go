@@ -80,6 +80,7 @@ var (
 	keyUpgrade   = []byte("upgrade")          // in meta: the row to go on with, while the file is upgraded to the schema that it has
 	keyClock     = []byte("clock")            // in meta: clock record
 	keyCursors   = []byte("cursors")          // in meta: the key that hides the numbers of deliveries
+	keyRestored  = []byte("restored")         // in meta: what makes that key another one, of a file that was restored
 	keyRuns      = []byte("runs")             // in meta: the first number that no run is made of yet
 	keyEventRuns = []byte("event_runs")       // in meta: the first number that bucketEventRuns has nothing of yet
 	keyIDsGone   = []byte("event_ids_purged") // in meta: the first number whose event id is not purged

@@ -146,7 +146,7 @@ func (v *rowChecker) meta(k, value []byte) string {
 		return lengthOf(value, len(v.secret))
 	case string(keyIDsMerging):
 		return lengthOf(value, 24)
-	case string(keyCursors):
+	case string(keyCursors), string(keyRestored):
 		return lengthOf(value, len(cursor.Key{}))
 	case string(keyClock):
 		if _, err := record.DecodeMark(value); err != nil {

@@ -27,18 +27,19 @@ func (s *Store) ListEvents(ctx context.Context, account string, query webhooks.E
 	}
 	defer s.mu.Unlock()
 	log := slices.Clone(s.log)
-	if query.After != "" {
-		after, _ := s.cursors.Decode(query.After)
+	if after, ok := s.cursors.Decode(query.After); ok || query.After != "" && !query.OldestFirst {
 		if at := s.search(after); query.OldestFirst {
 			log = log[at:]
 		} else {
 			log = log[:at]
 		}
 	}
-	if !query.OldestFirst {
+	var page webhooks.EventPage
+	if query.OldestFirst {
+		page.Resume = s.cursors.Encode(s.lastSeq + 1)
+	} else {
 		slices.Reverse(log)
 	}
-	var page webhooks.EventPage
 	var last uint64
 	for _, e := range log {
 		listed := webhooks.StoredEvent{ID: e.ID, Type: e.Type, Timestamp: e.Timestamp, PublishedAt: e.published, HasBody: !e.noBody}
@@ -48,6 +49,7 @@ func (s *Store) ListEvents(ctx context.Context, account string, query webhooks.E
 		if len(page.Events) == query.Limit {
 			if page.Next = s.cursors.Encode(last); query.OldestFirst {
 				page.Next = s.cursors.Encode(last + 1)
+				page.Resume = page.Next
 			}
 			break
 		}

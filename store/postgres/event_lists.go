@@ -47,8 +47,12 @@ var (
 	oldestFirst = strings.ReplaceAll(listEvents, "{order}", "asc")
 )
 
-// ListEvents implements [webhooks.Store]. An event whose Enqueue is under way may come before one that is
-// listed already, see [Store.Enqueue]: who follows a list asks again for the last minute.
+// ListEvents implements [webhooks.Store]. A transaction of the host that has published, see
+// [Store.EnqueueTx], and is still open holds up lists with the oldest event first, of all
+// accounts: they end at what was published before it began. Such a page waits for its end, a second at
+// most, and then has a Next for what is published already and not listed. So commit soon. If the host
+// publishes under another role than the Store's, grant the Store's pg_read_all_stats; or else
+// nothing is listed while such a transaction is open.
 func (s *Store) ListEvents(ctx context.Context, account string, query webhooks.EventQuery) (page webhooks.EventPage, err error) {
 	from, to := numberAfter(query.From), int64(math.MaxInt64)
 	if query.From.IsZero() {
@@ -57,11 +61,61 @@ func (s *Store) ListEvents(ctx context.Context, account string, query webhooks.E
 	if !query.To.IsZero() {
 		to = numberAfter(query.To)
 	}
-	if after, ok := s.cursor.event(0, query.After); ok && query.OldestFirst {
-		from = max(from, after+1)
-	} else if ok {
-		to = min(to, after)
+	after, given := s.cursor.event(0, query.After)
+	if !query.OldestFirst {
+		if given {
+			to = min(to, after)
+		}
+		err := s.read(ctx, func(ctx context.Context, conn *pgxpool.Conn) error {
+			page, err = s.eventPage(ctx, conn, account, query, from, to, math.MaxInt64)
+			return err
+		})
+		return page, err
 	}
+	if given {
+		from = max(from, after+1)
+	}
+	until := int64(0)
+	for begun := time.Now(); ; {
+		var settled int64
+		err := s.read(ctx, func(ctx context.Context, conn *pgxpool.Conn) error {
+			end, open, err := s.openPublications(ctx, conn)
+			if err != nil {
+				return err
+			}
+			if until == 0 {
+				until = end
+			}
+			settled = max(min(until, open), from)
+			page, err = s.eventPage(ctx, conn, account, query, from, min(to, until), settled)
+			return err
+		})
+		switch {
+		case err != nil:
+			return webhooks.EventPage{}, err
+		case page.Next == "": // all that there was
+			page.Resume = s.cursor.text(0, max(settled-1, 0))
+			return page, nil
+		case len(page.Events) == query.Limit || time.Since(begun) > maxWithheld:
+			page.Resume = page.Next
+			return page, nil
+		}
+		select {
+		case <-time.After(lookAgain):
+		case <-ctx.Done():
+			return webhooks.EventPage{}, ctx.Err()
+		}
+	}
+}
+
+const (
+	maxWithheld = time.Second           // for which a page waits for open transactions
+	lookAgain   = 10 * time.Millisecond // between looks whether they are over
+)
+
+// eventPage returns the events with numbers from and before to, and of those only the ones before
+// settled. Next is set if that leaves any out.
+func (s *Store) eventPage(ctx context.Context, conn *pgxpool.Conn, account string, query webhooks.EventQuery, from, to, settled int64) (page webhooks.EventPage, err error) {
 	var types []string
 	if len(query.Types) > 0 {
 		types = texts(query.Types)
@@ -70,32 +124,63 @@ func (s *Store) ListEvents(ctx context.Context, account string, query webhooks.E
 	if query.OldestFirst {
 		sql = oldestFirst
 	}
-	err = s.read(ctx, func(ctx context.Context, conn *pgxpool.Conn) error {
-		page = webhooks.EventPage{}
-		batch := &pgx.Batch{}
-		batch.Queue(indexed)
-		batch.Queue(s.sql(sql), account, from, to, types, query.Limit+1).Query(func(rows pgx.Rows) error {
-			var last int64
-			for rows.Next() {
-				var number int64
-				var e webhooks.StoredEvent
-				var at time.Time
-				if err := rows.Scan(&number, &e.ID, &e.Type, &at, &e.HasBody); err != nil {
-					return err
-				}
-				if len(page.Events) == query.Limit {
-					page.Next = s.cursor.text(0, last)
-					continue
-				}
-				e.Timestamp, e.PublishedAt, last = utc(at), publishedAt(number), number
-				page.Events = append(page.Events, e)
+	batch := &pgx.Batch{}
+	batch.Queue(indexed)
+	batch.Queue(s.sql(sql), account, from, to, types, query.Limit+1).Query(func(rows pgx.Rows) error {
+		last := max(from-1, 0)
+		for rows.Next() {
+			var number int64
+			var e webhooks.StoredEvent
+			var at time.Time
+			if err := rows.Scan(&number, &e.ID, &e.Type, &at, &e.HasBody); err != nil {
+				return err
 			}
-			return rows.Err()
-		})
-		return conn.SendBatch(ctx, batch).Close()
+			if len(page.Events) == query.Limit || number >= settled {
+				page.Next = s.cursor.text(0, last)
+				continue
+			}
+			e.Timestamp, e.PublishedAt, last = utc(at), publishedAt(number), number
+			page.Events = append(page.Events, e)
+		}
+		return rows.Err()
 	})
-	if err != nil {
-		return webhooks.EventPage{}, err
+	return page, conn.SendBatch(ctx, batch).Close()
+}
+
+const (
+	// eventClock is the number from which on events are numbered that are published from now
+	// on, see tick.
+	eventClock = `
+		select greatest((extract(epoch from clock_timestamp() - '2020-01-01 00:00:00Z'::timestamptz) * 1000000)::bigint, last_value + 1) * 4096
+		from storageapi.event_clock`
+
+	// openPublications is the least number that an event may have whose transaction is open:
+	// such a transaction has a lock on the table. It is 0 if that cannot be known, of a
+	// session of another role or of a transaction that is prepared.
+	openPublications = `
+		select min(case
+			when a.state is null then 0
+			when a.xact_start is not null then (extract(epoch from a.xact_start - '2020-01-01 00:00:00Z'::timestamptz) * 1000000)::bigint * 4096
+		end)
+		from pg_locks l left join pg_stat_activity a on a.pid = l.pid
+		where l.locktype = 'relation' and l.relation = $1::text::regclass and l.mode = 'RowExclusiveLock'
+			and l.database = (select oid from pg_database where datname = current_database())`
+)
+
+// openPublications returns the number from which on events may have numbers that are stored after
+// it was asked, and the one from which on events may have some that are being stored: numbers do
+// not tell the order of commits. Those before both are all there, once it has returned, in the
+// next statement: a publication takes the lock before its number, and gives it back after its commit.
+func (s *Store) openPublications(ctx context.Context, conn *pgxpool.Conn) (end, open int64, err error) {
+	if err := conn.QueryRow(ctx, s.sql(eventClock)).Scan(&end); err != nil {
+		return 0, 0, err
 	}
-	return page, nil
+	var least *int64
+	if err := conn.QueryRow(ctx, openPublications, s.sql(`storageapi.events`)).Scan(&least); err != nil {
+		return 0, 0, err
+	}
+	if least == nil {
+		return end, end, nil
+	}
+	return end, *least, nil
 }

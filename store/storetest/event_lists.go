@@ -2,8 +2,10 @@ package storetest
 
 import (
 	"slices"
+	"sync"
 	"time"
 
+	"github.com/storageapi/storageapi/internal/cursor"
 	"github.com/storageapi/storageapi/webhooks"
 )
 
@@ -134,6 +136,87 @@ func listEvents(run runner) {
 		} {
 			wantSame(t, "events", t.events("acct", webhooks.EventQuery{From: test.from, To: test.to, Limit: 9, OldestFirst: true}), test.want)
 		}
+	})
+
+	run("who follows the oldest first gets each event once while many publish", func(t *tester) {
+		const publishers, each = 4, 60
+		start := t.border()
+		var group sync.WaitGroup
+		for p := range publishers {
+			group.Go(func() {
+				for i := range each {
+					e := newEvent("acct", numbered("event", 1000*((p+i)%publishers)+each-i)) // ids that descend
+					e.Type = []webhooks.EventType{"a", "b", "c"}[i%3]
+					if _, err := t.store.Enqueue(t.Context(), e); err != nil {
+						t.Error(err)
+					}
+					_, _ = t.store.Enqueue(t.Context(), newEvent("other", e.ID))
+				}
+			})
+		}
+		ended := make(chan struct{})
+		go func() { group.Wait(); close(ended) }()
+		for _, query := range []webhooks.EventQuery{{Limit: 7}, {Limit: 100, Types: []webhooks.EventType{"c", "a"}}} {
+			query.OldestFirst, query.From = true, start
+			seen := make(map[string]int)
+			for last := false; ; {
+				page, err := t.store.ListEvents(t.Context(), "acct", query)
+				t.must(err)
+				if page.Resume == "" || page.Next != "" && page.Next != page.Resume {
+					t.Fatalf("Next = %q, Resume = %q", page.Next, page.Resume)
+				}
+				for _, e := range page.Events {
+					if seen[e.ID]++; seen[e.ID] > 1 {
+						t.Errorf("%s is listed twice", e.ID)
+					}
+				}
+				if query.After = page.Resume; page.Next != "" {
+					continue
+				}
+				if last {
+					break
+				}
+				select {
+				case <-ended:
+					last = true
+				default:
+				}
+			}
+			want := publishers * each
+			if query.Types != nil {
+				want = want / 3 * 2
+			}
+			if len(seen) != want {
+				t.Errorf("%d events are listed, want %d", len(seen), want)
+			}
+		}
+	})
+
+	run("who follows the oldest first goes on after all are purged", func(t *tester) {
+		query := webhooks.EventQuery{OldestFirst: true, Limit: 9}
+		next := func() (ids []string) {
+			t.Helper()
+			page, err := t.store.ListEvents(t.Context(), "acct", query)
+			t.must(err)
+			for _, e := range page.Events {
+				ids = append(ids, e.ID)
+			}
+			query.After = page.Resume
+			return ids
+		}
+		wantSame(t, "events at first", next(), nil)
+		t.enqueue(newEvent("acct", "first"), 0)
+		wantSame(t, "events", next(), []string{"first"})
+		wantSame(t, "events", next(), nil)
+		border := t.border()
+		t.purge(webhooks.Purge{Payloads: border, Attempts: border, EventIDs: border, Limit: 99})
+		wantSame(t, "events once purged", next(), nil)
+		t.enqueue(newEvent("acct", "second"), 0)
+		wantSame(t, "events", next(), []string{"second"})
+		query.After = "never-given" // as after a move to another store
+		wantSame(t, "events of a foreign After", next(), []string{"second"})
+		query.After = cursor.NewKey().Encode(1 << 40)
+		wantSame(t, "events of a foreign After", next(), []string{"second"})
 	})
 
 	run("an After of something else returns any page", func(t *tester) {

@@ -1,0 +1,175 @@
+package postgres_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/storageapi/storageapi/store/postgres"
+	"github.com/storageapi/storageapi/webhooks"
+)
+
+func encoded(id string) webhooks.EncodedEvent {
+	return webhooks.EncodedEvent{ID: id, Account: "acct", Type: webhooks.TypeBalanceLow}
+}
+
+// follow returns the ids of the next page, and goes on behind it.
+func follow(t *testing.T, s *postgres.Store, query *webhooks.EventQuery) (ids []string, more bool) {
+	t.Helper()
+	page, err := s.ListEvents(t.Context(), "acct", *query)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range page.Events {
+		ids = append(ids, e.ID)
+	}
+	query.After = page.Resume
+	return ids, page.Next != ""
+}
+
+// TestFollowBesideOpenTransactions commits transactions of the host later than what was
+// published after them: who follows the list gets each event once, in one order.
+func TestFollowBesideOpenTransactions(t *testing.T) {
+	s := open(t, inSchema(t))
+	const hosts, each = 6, 25
+	var group sync.WaitGroup
+	for h := range hosts {
+		group.Go(func() {
+			for i := range each {
+				e := encoded(fmt.Sprintf("event-%d-%d", h, i))
+				if h%2 == 0 {
+					if _, err := s.Enqueue(t.Context(), e); err != nil {
+						t.Error(err)
+					}
+					continue
+				}
+				err := pgx.BeginFunc(t.Context(), pool(t), func(tx pgx.Tx) error {
+					_, err := s.EnqueueTx(t.Context(), tx, e)
+					time.Sleep(rand.N(10 * time.Millisecond)) // the host does something else
+					return err
+				})
+				if err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	ended := make(chan struct{})
+	go func() { group.Wait(); close(ended) }()
+	query := webhooks.EventQuery{OldestFirst: true, Limit: 5}
+	seen := make(map[string]int)
+	var followed []string
+	for last := false; ; {
+		ids, more := follow(t, s, &query)
+		followed = append(followed, ids...)
+		for _, id := range ids {
+			if seen[id]++; seen[id] > 1 {
+				t.Errorf("%s is listed twice", id)
+			}
+		}
+		if more {
+			continue
+		}
+		if last {
+			break
+		}
+		select {
+		case <-ended:
+			last = true
+		default:
+		}
+	}
+	if len(seen) != hosts*each {
+		t.Errorf("%d events are listed, want %d", len(seen), hosts*each)
+	}
+	again, _ := follow(t, s, &webhooks.EventQuery{OldestFirst: true, Limit: 1000})
+	if diff := cmp.Diff(again, followed); diff != "" {
+		t.Errorf("the list is not what was followed (-list +followed):\n%s", diff)
+	}
+}
+
+// TestFollowWhileOneStaysOpen holds a transaction open: a page ends before it, and says that
+// there is more.
+func TestFollowWhileOneStaysOpen(t *testing.T) {
+	s := open(t, inSchema(t))
+	enqueue := func(id string) {
+		t.Helper()
+		if _, err := s.Enqueue(t.Context(), encoded(id)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want := func(query *webhooks.EventQuery, wantMore bool, want ...string) {
+		t.Helper()
+		if got, more := follow(t, s, query); !cmp.Equal(got, want) || more != wantMore {
+			t.Errorf("a page of %q, more %v, want %q, %v", got, more, want, wantMore)
+		}
+	}
+	enqueue("before")
+	tx, err := pool(t).Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = tx.Rollback(context.Background()) }()
+	if _, err := s.EnqueueTx(t.Context(), tx, encoded("late")); err != nil {
+		t.Fatal(err)
+	}
+	query := webhooks.EventQuery{OldestFirst: true, Limit: 9}
+	want(&query, false, "before") // nothing else is published
+	enqueue("after")
+	want(&query, true)
+	want(&webhooks.EventQuery{OldestFirst: true, Limit: 1}, true, "before")
+	newest := webhooks.EventQuery{Limit: 9} // is not held up
+	want(&newest, false, "after", "before")
+	if err := tx.Commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	want(&query, false, "late", "after")
+	want(&query, false)
+}
+
+// TestFollowBesideAnotherRole publishes in an open transaction of a role whose sessions the
+// Store's may not see: nothing is listed before it has ended, rather than too much.
+func TestFollowBesideAnotherRole(t *testing.T) {
+	p, role := newRole(t, `create schema storageapi authorization {}`)
+	if err := postgres.Migrate(t.Context(), p); err != nil {
+		t.Fatal(err)
+	}
+	s, err := postgres.New(t.Context(), p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = s.Close() }()
+	if _, err := s.Enqueue(t.Context(), encoded("before")); err != nil {
+		t.Fatal(err)
+	}
+	config := pool(t).Config().ConnConfig
+	config.Database = role
+	other, err := pgx.ConnectConfig(t.Context(), config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = other.Close(context.Background()) }()
+	tx, err := other.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.EnqueueTx(t.Context(), tx, encoded("late")); err != nil {
+		t.Fatal(err)
+	}
+	query := webhooks.EventQuery{OldestFirst: true, Limit: 9}
+	if ids, more := follow(t, s, &query); len(ids) > 0 || !more {
+		t.Errorf("a page of %q, more %v, want none, true", ids, more)
+	}
+	if err := tx.Commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if ids, more := follow(t, s, &query); !cmp.Equal(ids, []string{"before", "late"}) || more {
+		t.Errorf("a page of %q, more %v, want both, false", ids, more)
+	}
+}
