@@ -37,6 +37,8 @@
 //	GET    /v2/notifications/webhooks/{id}     get a webhook
 //	PATCH  /v2/notifications/webhooks/{id}     change a webhook
 //	DELETE /v2/notifications/webhooks/{id}     delete a webhook
+//	GET    /v2/notifications/events            list the account's events
+//	GET    /v2/notifications/events/{id}/body  get the body of one
 //	GET    /v2/audit-events                    list what happened to both
 //
 // And under /v2/notifications/webhooks/{id}:
@@ -45,6 +47,7 @@
 //	POST   test                                send it a test event
 //	GET    deliveries                          list its deliveries
 //	GET    deliveries/{eventId}                get one, with its attempts
+//	GET    deliveries/{eventId}/body           get the bytes that were sent
 //	POST   deliveries/{eventId}/redeliver      send it again
 //	POST   recoveries                          send a range of time again
 //	GET    recoveries/{recoveryId}             tell how far that is

@@ -23,6 +23,7 @@ const (
 	UpdateWebhook Action = "update webhook" // change it, rotate its secret, test it, send again
 	DeleteWebhook Action = "delete webhook" // of the caller's account
 	ReadAudit     Action = "read audit"     // list what happened to keys and webhooks, and who did it
+	ReadEvents    Action = "read events"    // list events, get the body of one
 )
 
 // An Access is an action on a target of the caller's own account. A target of another
@@ -30,19 +31,19 @@ const (
 type Access struct {
 	Action Action
 
-	// Target describes the key or webhook. It is nil in the general question, before
+	// Target describes the key, webhook or events. It is nil in the general question, before
 	// the request's body is read: whether the caller may do this to any target at all.
 	Target *Target
 
 	// EventScopes are the read scopes behind all event types that there are, of an action
-	// on webhooks.
+	// on webhooks or events.
 	EventScopes scopes.Set
 }
 
-// A Target is the key or webhook that an [Access] is about.
+// A Target is the key, the webhook or the events that an [Access] is about.
 type Target struct {
-	ID        string     // empty for one that does not exist yet
-	Scopes    scopes.Set // a key's scopes; for a webhook, the read scope behind each of its events, of an update also past and new ones
+	ID        string     // empty for one that does not exist yet, and for all events of some types
+	Scopes    scopes.Set // a key's scopes; for a webhook, the read scope behind each of its events, of an update also past and new ones; for events, the read scopes behind their types
 	ExpiresAt time.Time  // when a key expires; zero: never
 }
 
@@ -74,6 +75,8 @@ var eventScopes = scopes.Of(scopes.FilesRead, scopes.AccountRead)
 //     otherwise keep its access past the end of the grace period. It can still delete
 //     its own key.
 //   - Reading keys, webhooks or the audit trail requires account:read.
+//   - Reading events and their bodies requires the read scope behind their types: who may
+//     subscribe to a type may read it.
 //
 // An unknown action is refused.
 func LeastPrivilege(_ context.Context, caller Principal, access Access) error {
@@ -92,8 +95,8 @@ func leastPrivilege(caller Principal, access Access) bool {
 		return !caller.Replaced && (target == nil || dominates(caller, target))
 	case DeleteKey:
 		return target == nil || isItself(caller, target) || !caller.Replaced && dominates(caller, target)
-	case CreateWebhook, UpdateWebhook, DeleteWebhook:
-		if caller.Replaced {
+	case CreateWebhook, UpdateWebhook, DeleteWebhook, ReadEvents:
+		if caller.Replaced && access.Action != ReadEvents {
 			return false
 		}
 		if target == nil {

@@ -64,6 +64,11 @@ func testRetention(t *testing.T, first *host) {
 		}
 		return done.status == http.StatusConflict
 	})
+	for _, gone := range []*exchange{h.do(t, "getDeliveryBody", 404, at(webhook, event)), h.do(t, "getEventBody", 404, at(event))} {
+		if !contains(gone.body, "not stored") {
+			t.Errorf("%v", gone)
+		}
+	}
 }
 
 // testRates makes a second request with a key that has one.

@@ -24,6 +24,7 @@ func testContract(t *testing.T, d *document) {
 	t.Run("test events", h.testTestEvents)
 	t.Run("events", h.testEvents)
 	t.Run("deliveries", h.testDeliveries)
+	t.Run("event list", h.testEventList)
 	t.Run("audit events", h.testAuditEvents)
 	t.Run("any operation", h.testAny)
 	t.Run("no operation", h.testNone)

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"net/http"
 	"net/url"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -15,6 +16,7 @@ type answer struct {
 	location string
 	etag     string
 	body     []byte // JSON and a newline, or nil for none
+	verbatim bool   // the body is an event's, as it was sent
 }
 
 func ok(value any) (answer, error) {
@@ -49,6 +51,10 @@ func (a answer) write(w http.ResponseWriter) {
 		return
 	}
 	header.Set("Content-Type", "application/json; charset=utf-8")
+	if a.verbatim {
+		header.Set("Content-Type", "application/json")
+		header.Set("Content-Length", strconv.Itoa(len(a.body))) // also to HEAD
+	}
 	header.Set("X-Content-Type-Options", "nosniff")
 	w.WriteHeader(a.status)
 	_, _ = w.Write(a.body) // the client may be gone

@@ -18,6 +18,7 @@ type deliveryView struct {
 	Type          webhooks.EventType     `json:"type"`
 	State         webhooks.DeliveryState `json:"state"`
 	PublishedAt   timestamp              `json:"publishedAt"`
+	BodyKeptUntil timestamp              `json:"bodyKeptUntil"`
 	NextAttemptAt timestamp              `json:"nextAttemptAt"`
 }
 
@@ -56,18 +57,19 @@ func viewAttempt(attempt webhooks.Attempt) attemptView {
 	}
 }
 
-func viewDelivery(d *webhooks.Delivery) deliveryView {
+func (a *api) viewDelivery(d *webhooks.Delivery) deliveryView {
 	return deliveryView{
 		EventID:       d.EventID,
 		Type:          d.Type,
 		State:         d.State,
 		PublishedAt:   timestamp(d.PublishedAt),
+		BodyKeptUntil: timestamp(a.webhooks.BodyKeptUntil(d.PublishedAt)),
 		NextAttemptAt: timestamp(d.NextAttemptAt),
 	}
 }
 
-func viewDeliveryListed(d webhooks.Delivery) deliveryListView {
-	view := deliveryListView{deliveryView: viewDelivery(&d)}
+func (a *api) viewDeliveryListed(d webhooks.Delivery) deliveryListView {
+	view := deliveryListView{deliveryView: a.viewDelivery(&d)}
 	if n := len(d.Attempts); n > 0 {
 		last := viewAttempt(d.Attempts[n-1])
 		view.AttemptCount, view.LastAttempt = last.Number, &last
@@ -75,8 +77,8 @@ func viewDeliveryListed(d webhooks.Delivery) deliveryListView {
 	return view
 }
 
-func viewDeliveryRead(d *webhooks.Delivery) deliveryReadView {
-	view := deliveryReadView{viewDelivery(d), []attemptView{}}
+func (a *api) viewDeliveryRead(d *webhooks.Delivery) deliveryReadView {
+	view := deliveryReadView{a.viewDelivery(d), []attemptView{}}
 	for _, attempt := range d.Attempts {
 		view.Attempts = append(view.Attempts, viewAttempt(attempt))
 	}
@@ -96,7 +98,7 @@ func (a *api) listDeliveries(c *call) (answer, error) {
 	if next != "" {
 		next = c.id + "/" + next // it is of this list
 	}
-	return showList(page.Deliveries, next, viewDeliveryListed)
+	return showList(page.Deliveries, next, a.viewDeliveryListed)
 }
 
 func (a *api) getDelivery(c *call) (answer, error) {
@@ -108,7 +110,7 @@ func (a *api) getDelivery(c *call) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	return ok(viewDeliveryRead(&delivery))
+	return ok(a.viewDeliveryRead(&delivery))
 }
 
 func (a *api) redeliver(c *call) (answer, error) {
@@ -133,7 +135,7 @@ func (a *api) redeliver(c *call) (answer, error) {
 	if delivery, err = a.findDelivery(c, webhook.ID); err != nil {
 		return answer{}, err
 	}
-	return accepted("", viewDeliveryRead(&delivery))
+	return accepted("", a.viewDeliveryRead(&delivery))
 }
 
 // findDelivery returns the delivery to the webhook that the path names.
@@ -182,7 +184,7 @@ func parseDeliveryQuery(query, webhookID string) (webhooks.DeliveryQuery, error)
 	}
 	if texts, given := values["cursor"]; given {
 		var valid bool
-		if parsed.After, valid = parseDeliveryCursor(texts[0], webhookID); !valid || len(texts) > 1 {
+		if parsed.After, valid = parseListCursor(texts[0], webhookID); !valid || len(texts) > 1 {
 			return parsed, errCursor
 		}
 	}
@@ -201,10 +203,10 @@ func parseBoundIn(values url.Values, name string) (time.Time, error) {
 	return parseBound(name)(texts[0])
 }
 
-// parseDeliveryCursor takes back the cursor of a list of the webhook's deliveries,
-// which holds the webhook's id and what the store says comes next.
-func parseDeliveryCursor(s, webhookID string) (next string, valid bool) {
+// parseListCursor takes back the cursor of a list, such as that of the webhook's deliveries,
+// which holds the list's name, the webhook's id, and what the store says comes next.
+func parseListCursor(s, list string) (next string, valid bool) {
 	decoded, err := base64.RawURLEncoding.DecodeString(s)
-	next, found := strings.CutPrefix(string(decoded), webhookID+"/")
+	next, found := strings.CutPrefix(string(decoded), list+"/")
 	return next, err == nil && found && next != "" && len(next) <= 128 && input.PlainText(next) && encodeCursor(string(decoded)) == s
 }

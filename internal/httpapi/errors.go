@@ -22,6 +22,7 @@ var (
 // What the services do not tell apart.
 var (
 	errNoDelivery = errors.New("no such delivery")
+	errNoEvent    = errors.New("no such event")
 	errNoPayload  = errors.New("the delivery's event is gone")
 	errNoRecovery = errors.New("no such recovery")
 )
@@ -70,6 +71,8 @@ var failures = []struct {
 	{webhooks.ErrRecovering, http.StatusConflict, auth.CodeConflict, "A recovery of this webhook is already running. Retry when it is done."},
 	{webhooks.ErrTesting, http.StatusConflict, auth.CodeConflict, "A test of this webhook is already running, or too many of the account are. Retry in a few seconds."},
 	{webhooks.ErrHeld, http.StatusConflict, auth.CodeConflict, "This webhook is on hold after a restore of the service. Retry once the service has released it."},
+	{webhooks.ErrBodyGone, http.StatusNotFound, auth.CodeNotFound, "The body of this event is not stored. Bodies are stored until bodyKeptUntil, and only of events that a webhook was subscribed to."},
+	{errNoEvent, http.StatusNotFound, auth.CodeNotFound, "There is no event with this id."},
 	{errNoDelivery, http.StatusNotFound, auth.CodeNotFound, "This webhook has no delivery of an event with this id."},
 	{errNoPayload, http.StatusConflict, auth.CodeConflict, "This event is no longer stored and cannot be sent again."},
 	{errNoRecovery, http.StatusNotFound, auth.CodeNotFound, "This webhook has no recovery with this id."},
@@ -94,6 +97,7 @@ func leastPrivilegeRefusals(behind string) map[auth.Action]string {
 		auth.DeleteKey:     "An API key can delete itself, and keys whose scopes it holds and that expire no later than it does.",
 		auth.ReadWebhooks:  "Reading webhooks requires the scope account:read.",
 		auth.ReadAudit:     "Reading the audit trail requires the scope account:read.",
+		auth.ReadEvents:    "Reading events requires the read scope behind their types: " + behind + ".",
 		auth.CreateWebhook: "Creating a webhook requires the read scope behind each of its events: " + behind + ".",
 		auth.UpdateWebhook: "Changing or using a webhook requires the read scope behind each of its events, before and after the change: " + behind + ".",
 		auth.DeleteWebhook: "Deleting a webhook requires the read scope behind each of its events: " + behind + ".",
@@ -174,7 +178,7 @@ func limit(err error) string {
 }
 
 func (a *api) refusal(c *call) string {
-	reads := c.route.action == auth.ReadKeys || c.route.action == auth.ReadWebhooks || c.route.action == auth.ReadAudit
+	reads := c.route.method == http.MethodGet
 	if a.refusals != nil && c.caller.Replaced && !reads {
 		return replacedRefusal
 	}

@@ -119,6 +119,20 @@ func (f *faulty) ListDeliveries(ctx context.Context, account, webhookID string, 
 	return f.Store.ListDeliveries(ctx, account, webhookID, query)
 }
 
+func (f *faulty) EventByID(ctx context.Context, account, eventID string) (webhooks.EncodedEvent, error) {
+	if err := f.before("EventByID"); err != nil {
+		return webhooks.EncodedEvent{}, err
+	}
+	return f.Store.EventByID(ctx, account, eventID)
+}
+
+func (f *faulty) ListEvents(ctx context.Context, account string, query webhooks.EventQuery) (webhooks.EventPage, error) {
+	if err := f.before("ListEvents"); err != nil {
+		return webhooks.EventPage{}, err
+	}
+	return f.Store.ListEvents(ctx, account, query)
+}
+
 func (f *faulty) Redeliver(ctx context.Context, account, webhookID, eventID string, notice notices.Notice) error {
 	if err := f.before("Redeliver"); err != nil {
 		return err

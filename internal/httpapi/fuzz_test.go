@@ -197,6 +197,8 @@ func FuzzServeHTTP(f *testing.F) {
 	f.Add("POST", "/v2/notifications/webhooks/wh_"+someULID+"/test", "", "", "", []byte(nil))
 	f.Add("GET", "/v2/notifications/webhooks/wh_"+someULID+"/deliveries", "state=dead&from=2020-01-01", "", "", []byte(nil))
 	f.Add("GET", "/v2/audit-events", "target=key_"+someULID+"&action=key.created&since=2020-01-01&until=2021-01-01&cursor=a", "", "", []byte(nil))
+	f.Add("GET", "/v2/notifications/events", "type=balance.low&since=2020-01-01&cursor=a", "", "", []byte(nil))
+	f.Add("GET", "/v2/notifications/webhooks/wh_"+someULID+"/deliveries/%00/body", "", "", "", []byte(nil))
 	f.Add("POST", "/v2/notifications/webhooks/wh_"+someULID+"/deliveries/%00/redeliver", "", "", "", []byte(nil))
 	f.Add("POST", "/v2/notifications/webhooks/wh_"+someULID+"/recoveries", "", "Content-Type", "application/json", []byte(`{"states":["dead"]}`))
 	f.Add("OPTIONS", "*", "", "", "", []byte(nil))

@@ -173,6 +173,9 @@ func read(t testing.TB, method string, response *http.Response) reply {
 		}
 		return got
 	}
+	if r := response.Request; r != nil && r.URL != nil && got.status == http.StatusOK && strings.HasSuffix(r.URL.Path, "/body") {
+		return got // an event's, to the byte
+	}
 	if !ended || strings.HasSuffix(text, "\n") {
 		t.Errorf("%d does not end with one newline: %q", got.status, body)
 	}

@@ -121,10 +121,13 @@ func TestMethods(t *testing.T) {
 		webhooksPath + "/x/test":                   "POST",
 		webhooksPath + "/x/deliveries":             "GET, HEAD",
 		webhooksPath + "/x/deliveries/y":           "GET, HEAD",
+		webhooksPath + "/x/deliveries/y/body":      "GET, HEAD",
 		webhooksPath + "/x/deliveries/y/redeliver": "POST",
-		webhooksPath + "/x/recoveries":             "POST",
-		webhooksPath + "/x/recoveries/y":           "GET, HEAD",
-		keysPath + "/key_" + someULID + "/rotate":  "POST",
+		eventsPath:                                "GET, HEAD",
+		eventsPath + "/y/body":                    "GET, HEAD",
+		webhooksPath + "/x/recoveries":            "POST",
+		webhooksPath + "/x/recoveries/y":          "GET, HEAD",
+		keysPath + "/key_" + someULID + "/rotate": "POST",
 	}
 	for path, allowed := range allow {
 		for _, method := range []string{"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "get", "BREW"} {

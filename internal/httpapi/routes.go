@@ -46,9 +46,13 @@ func (a *api) routes() []route {
 		{"POST", "/v2/notifications/webhooks/{id}/test", auth.UpdateWebhook, emptyBody, a.sendTest},
 		{"GET", "/v2/notifications/webhooks/{id}/deliveries", auth.ReadWebhooks, noBody, a.listDeliveries},
 		{"GET", "/v2/notifications/webhooks/{id}/deliveries/{eventId}", auth.ReadWebhooks, noBody, a.getDelivery},
+		{"GET", "/v2/notifications/webhooks/{id}/deliveries/{eventId}/body", auth.ReadEvents, noBody, a.getDeliveryBody},
 		{"POST", "/v2/notifications/webhooks/{id}/deliveries/{eventId}/redeliver", auth.UpdateWebhook, emptyBody, a.redeliver},
 		{"POST", "/v2/notifications/webhooks/{id}/recoveries", auth.UpdateWebhook, optionalBody, a.createRecovery},
 		{"GET", "/v2/notifications/webhooks/{id}/recoveries/{recoveryId}", auth.ReadWebhooks, noBody, a.getRecovery},
+
+		{"GET", "/v2/notifications/events", auth.ReadEvents, noBody, a.listEvents},
+		{"GET", "/v2/notifications/events/{id}/body", auth.ReadEvents, noBody, a.getEventBody},
 
 		{"GET", "/v2/audit-events", auth.ReadAudit, noBody, a.listAuditEvents},
 	}

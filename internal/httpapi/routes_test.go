@@ -62,9 +62,12 @@ func TestRoutes(t *testing.T) {
 		{"POST", "/v2/notifications/webhooks/{id}/test", "update webhook"},
 		{"GET", "/v2/notifications/webhooks/{id}/deliveries", "read webhooks"},
 		{"GET", "/v2/notifications/webhooks/{id}/deliveries/{eventId}", "read webhooks"},
+		{"GET", "/v2/notifications/webhooks/{id}/deliveries/{eventId}/body", "read events"},
 		{"POST", "/v2/notifications/webhooks/{id}/deliveries/{eventId}/redeliver", "update webhook"},
 		{"POST", "/v2/notifications/webhooks/{id}/recoveries", "update webhook"},
 		{"GET", "/v2/notifications/webhooks/{id}/recoveries/{recoveryId}", "read webhooks"},
+		{"GET", "/v2/notifications/events", "read events"},
+		{"GET", "/v2/notifications/events/{id}/body", "read events"},
 		{"GET", "/v2/audit-events", "read audit"},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {

@@ -139,7 +139,7 @@ func TestDeliveriesOverHTTP(t *testing.T) {
 	from := dead.text("publishedAt")
 
 	attempt := fmt.Sprintf(attemptForm, 1, `"status":500,"errorClass":"status","error":"status 500","response":null`)
-	head := `\{"eventId":"dead","type":"balance\.low","state":"dead","publishedAt":"` + from + `","nextAttemptAt":null,`
+	head := `\{"eventId":"dead","type":"balance\.low","state":"dead","publishedAt":"` + from + `","bodyKeptUntil":"[^"]+","nextAttemptAt":null,`
 	if form := "^" + head + `"attempts":\[` + attempt + `\]\}$`; !regexp.MustCompile(form).MatchString(dead.body) {
 		t.Errorf("got %s, want %s", dead.body, form)
 	}

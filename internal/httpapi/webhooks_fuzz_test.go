@@ -86,6 +86,41 @@ func FuzzRecoveryBody(f *testing.F) {
 	})
 }
 
+func FuzzEventQuery(f *testing.F) {
+	for _, seed := range []string{
+		"", "type=balance.low&type=a.b&from=2020-01-01&to=2020-01-01T00:00:01Z&limit=1", "since=2020-01-01&cursor=" + encodeCursor("oldest/12"),
+		"cursor=" + encodeCursor("newest/12"), "cursor=" + encodeCursor("newest/"), "since=&from=&to=", "type=%00", "limit=%zz;",
+	} {
+		f.Add(seed)
+	}
+	hooks, err := webhooks.New(memory.New(), webhooks.Config{})
+	if err != nil {
+		f.Fatal(err)
+	}
+	if err := hooks.Publish(f.Context(), webhooks.Event{ID: "event", Account: "acct", Data: webhooks.BalanceLow{Balance: 1, Threshold: 2}}); err != nil {
+		f.Fatal(err)
+	}
+	f.Fuzz(func(t *testing.T, query string) {
+		parsed, err := parseEventQuery(query)
+		if err != nil {
+			checkRefusal(t, err)
+			return
+		}
+		if parsed.Limit < 1 || parsed.Limit > 100 || len(parsed.After) > 128 || len(parsed.Types) > webhooks.MaxEventTypes {
+			t.Fatalf("%q: %+v", query, parsed)
+		}
+		page, err := hooks.Events(t.Context(), "acct", parsed)
+		if err != nil || parsed.OldestFirst == (page.Resume == "") {
+			t.Fatalf("%q: Events says %+v, %v", query, page, err)
+		}
+		after := page.Resume
+		again, valid := parseListCursor(encodeCursor("oldest/"+after), "oldest")
+		if after != "" && (!valid || again != after) {
+			t.Fatalf("%q: cursor %q, then %q", query, after, again)
+		}
+	})
+}
+
 func FuzzDeliveryQuery(f *testing.F) {
 	webhookID := id.Webhook + someULID
 	for _, seed := range []string{
@@ -113,7 +148,7 @@ func FuzzDeliveryQuery(f *testing.F) {
 				t.Fatalf("%q: %+v", query, parsed)
 			}
 		}
-		if again, valid := parseDeliveryCursor(encodeCursor(webhookID+"/"+parsed.After), webhookID); parsed.After != "" && (!valid || again != parsed.After) {
+		if again, valid := parseListCursor(encodeCursor(webhookID+"/"+parsed.After), webhookID); parsed.After != "" && (!valid || again != parsed.After) {
 			t.Fatalf("%q: cursor %q, then %q", query, parsed.After, again)
 		}
 		if _, err := hooks.Deliveries(t.Context(), "acct", webhookID, parsed); !errors.Is(err, webhooks.ErrNotFound) {

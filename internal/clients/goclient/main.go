@@ -117,6 +117,14 @@ func hook(client *ClientWithResponses) {
 	if len(deliveries.JSON200.Data) != 0 {
 		log.Fatal("a new webhook has deliveries")
 	}
+	since := TimeBound("2026-01-01")
+	events, err := client.ListEventsWithResponse(context.Background(), &ListEventsParams{Since: &since})
+	want(err, events, http.StatusOK)
+	if len(events.JSON200.Data) != 0 || events.JSON200.HasMore {
+		log.Fatal("there are events")
+	}
+	body, err := client.GetEventBodyWithResponse(context.Background(), "evt_1")
+	want(err, body, http.StatusNotFound)
 }
 
 func want(err error, got interface{ StatusCode() int }, status int) {

@@ -63,5 +63,9 @@ const hook = await admin.POST("/api/v1/notifications/webhooks", { body: { url: "
 want(hook.response, 201);
 check(hook.data !== undefined && "secret" in hook.data && hook.data.events[0] === event, "not the webhook that was asked for");
 want((await admin.GET("/api/v1/notifications/webhooks/{id}/deliveries", { params: { path: { id: hook.data.id } } })).response, 200);
+const events = await admin.GET("/api/v1/notifications/events", { params: { query: { since: "2026-01-01" } } });
+want(events.response, 200);
+check(events.data !== undefined && events.data.data.length === 0 && events.data.nextCursor !== null, "not the list that was asked for");
+want((await admin.GET("/api/v1/notifications/events/{id}/body", { params: { path: { id: "evt_1" } } })).response, 404);
 
 want((await admin.DELETE("/api/v1/api-keys/{id}", { params: { path: { id } } })).response, 204);

@@ -1,0 +1,199 @@
+package httpapi
+
+import (
+	"errors"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/storageapi/storageapi/auth"
+	"github.com/storageapi/storageapi/scopes"
+	"github.com/storageapi/storageapi/webhooks"
+)
+
+// An eventView is an event as it is listed.
+type eventView struct {
+	ID            string             `json:"id"`
+	Type          webhooks.EventType `json:"type"`
+	Timestamp     timestamp          `json:"timestamp"`
+	PublishedAt   timestamp          `json:"publishedAt"`
+	HasBody       bool               `json:"hasBody"`
+	BodyKeptUntil timestamp          `json:"bodyKeptUntil"`
+}
+
+func (a *api) viewEvent(e webhooks.StoredEvent) eventView {
+	return eventView{e.ID, e.Type, timestamp(e.Timestamp), timestamp(e.PublishedAt), e.HasBody, timestamp(a.webhooks.BodyKeptUntil(e.PublishedAt))}
+}
+
+// listEvents lists the events that the caller may read. Of a list with since there always is a
+// cursor, by which a later request goes on.
+func (a *api) listEvents(c *call) (answer, error) {
+	query, err := parseEventQuery(c.URL.RawQuery)
+	if err != nil {
+		return answer{}, err
+	}
+	if query.Types, err = a.readableTypes(c, query.Types); err != nil {
+		return answer{}, err
+	}
+	page, err := a.webhooks.Events(c.Context(), c.caller.Account, query)
+	if err != nil {
+		return answer{}, err
+	}
+	part := listView{Data: []any{}, HasMore: page.Next != ""}
+	for _, event := range page.Events {
+		part.Data = append(part.Data, a.viewEvent(event))
+	}
+	next := page.Next
+	if query.OldestFirst {
+		next = page.Resume
+	}
+	if next != "" {
+		cursor := encodeCursor(eventList(query.OldestFirst) + "/" + next)
+		part.NextCursor = &cursor
+	}
+	return ok(part)
+}
+
+func (a *api) getDeliveryBody(c *call) (answer, error) {
+	webhook, err := a.findWebhook(c)
+	if err != nil {
+		return answer{}, err
+	}
+	delivery, err := a.findDelivery(c, webhook.ID)
+	if err != nil {
+		return answer{}, err
+	}
+	return a.showBody(c, delivery.EventID, errNoDelivery)
+}
+
+func (a *api) getEventBody(c *call) (answer, error) { return a.showBody(c, c.id, errNoEvent) }
+
+// showBody answers with the body of the caller's event, to the byte; missing is returned if
+// there is no such event.
+func (a *api) showBody(c *call, eventID string, missing error) (answer, error) {
+	event, err := a.webhooks.Event(c.Context(), c.caller.Account, eventID)
+	switch {
+	case errors.Is(err, webhooks.ErrNotFound):
+		return answer{}, missing
+	case err != nil:
+		return answer{}, err
+	}
+	target := auth.Target{ID: event.ID, Scopes: a.webhooks.ReadScopes([]webhooks.EventType{event.Type})}
+	if err := a.permit(c, &target); err != nil {
+		return answer{}, err
+	}
+	if event.Body == nil {
+		return answer{}, webhooks.ErrBodyGone
+	}
+	return answer{status: http.StatusOK, body: event.Body, verbatim: true}, nil
+}
+
+// readableTypes returns those of the types that were asked for if the caller may read each of
+// them, or else an error. Without any it returns all that the caller may read: no types if that
+// is all that there are and ever were.
+func (a *api) readableTypes(c *call, asked []webhooks.EventType) (readable []webhooks.EventType, err error) {
+	if len(asked) > 0 {
+		return asked, a.permit(c, &auth.Target{Scopes: a.webhooks.ReadScopes(asked)})
+	}
+	may := make(map[scopes.Set]error) // one question for all types behind the same scopes
+	for _, t := range append(a.webhooks.EventTypes(), withdrawn) {
+		behind := a.webhooks.ReadScopes([]webhooks.EventType{t})
+		refused, known := may[behind]
+		if !known {
+			refused = a.permit(c, &auth.Target{Scopes: behind})
+			may[behind] = refused
+		}
+		switch {
+		case errors.Is(refused, auth.ErrForbidden):
+		case refused != nil:
+			return nil, refused
+		case t == withdrawn && len(readable) == len(a.webhooks.EventTypes()):
+			return nil, nil
+		case t != withdrawn:
+			readable = append(readable, t)
+		}
+	}
+	if len(readable) == 0 {
+		return nil, auth.ErrForbidden
+	}
+	return readable, nil
+}
+
+// withdrawn stands for the types that were declared once and are not any more.
+const withdrawn webhooks.EventType = ""
+
+var errEventCursor = invalid("cursor", "must be one nextCursor of this list, unchanged, and with since if that list had it; omit it to start over")
+
+// parseEventQuery parses what events to list: of one or more types; from a time on and before
+// another, newest first; or since a time, oldest first. Each may be absent, as may limit and
+// cursor.
+func parseEventQuery(query string) (parsed webhooks.EventQuery, err error) {
+	values, err := parseQuery(query)
+	if err != nil {
+		return parsed, err
+	}
+	if parsed.Limit, err = parseLimit(values); err != nil {
+		return parsed, err
+	}
+	if parsed.Types, err = parseTypes(values["type"]); err != nil {
+		return parsed, err
+	}
+	if parsed.From, err = parseBoundIn(values, "from"); err != nil {
+		return parsed, err
+	}
+	since, err := parseBoundIn(values, "since")
+	if err != nil {
+		return parsed, err
+	}
+	if parsed.OldestFirst = values.Has("since"); parsed.OldestFirst {
+		if values.Has("from") {
+			return parsed, invalid("since", "must not be given with from")
+		}
+		parsed.From = since
+	}
+	if parsed.To, err = parseBoundIn(values, "to"); err != nil {
+		return parsed, err
+	}
+	if !parsed.From.IsZero() && !parsed.To.IsZero() && !parsed.From.Before(parsed.To) {
+		return parsed, invalid("to", "must be after from or since")
+	}
+	parsed.After, err = parseEventCursor(values, parsed.OldestFirst)
+	return parsed, err
+}
+
+// parseTypes parses the names of event types, which need not be declared any more.
+func parseTypes(names []string) (types []webhooks.EventType, err error) {
+	for _, name := range names {
+		if name == "" || len(name) > 64 || strings.Trim(name, "abcdefghijklmnopqrstuvwxyz0123456789_.") != "" {
+			return nil, invalid("type", "must be an event type, such as balance.low; repeat the parameter for several")
+		}
+		if t := webhooks.EventType(name); !slices.Contains(types, t) {
+			types = append(types, t)
+		}
+	}
+	if len(types) > webhooks.MaxEventTypes {
+		return nil, invalid("type", "must not be given more often than there are event types")
+	}
+	return types, nil
+}
+
+func parseEventCursor(values url.Values, oldestFirst bool) (after string, err error) {
+	texts, given := values["cursor"]
+	if !given {
+		return "", nil
+	}
+	after, valid := parseListCursor(texts[0], eventList(oldestFirst))
+	if !valid || len(texts) > 1 {
+		return "", errEventCursor
+	}
+	return after, nil
+}
+
+// eventList is the name of a list of events in its cursors.
+func eventList(oldestFirst bool) string {
+	if oldestFirst {
+		return "oldest"
+	}
+	return "newest"
+}
