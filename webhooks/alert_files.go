@@ -141,7 +141,7 @@ func (s *WebhookService) notify(ctx context.Context, account string, files []due
 			data.Files[i] = *files[i].file
 		}
 		now := s.now()
-		encoded, err := Event{ID: s.ids.New(id.Event, now), Account: account, Timestamp: now, Data: data}.encode(s.events)
+		encoded, err := Event{ID: s.ids.New(id.Event, now), Account: account, Timestamp: now, TraceContext: s.traceContext(ctx), Data: data}.encode(s.events)
 		if err != nil {
 			return err
 		}

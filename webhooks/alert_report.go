@@ -127,7 +127,7 @@ func (s *WebhookService) report(ctx context.Context, account string, metric Metr
 
 // update makes a step of an alert, and has what it publishes delivered.
 func (s *WebhookService) update(ctx context.Context, account string, metric Metric, change func(*AlertStep) error) (deliveries int, err error) {
-	deliveries, err = s.store.UpdateAlert(ctx, account, metric, change)
+	deliveries, err = s.store.UpdateAlert(ctx, account, metric, s.traced(ctx, change))
 	if deliveries > 0 || err != nil {
 		s.dispatcher.wake()
 	}

@@ -17,6 +17,7 @@ type sender struct {
 	timeout   time.Duration
 	now       func() time.Time
 	receivers receivers
+	traces    bool // receivers get the traceparent
 }
 
 func newSender(guard *outbound.Guard, config Config) *sender {
@@ -25,6 +26,7 @@ func newSender(guard *outbound.Guard, config Config) *sender {
 		header:  http.CanonicalHeaderKey(config.SignatureHeader),
 		timeout: config.Timeout,
 		now:     config.Now,
+		traces:  config.SendTraceparent,
 	}
 }
 
@@ -92,6 +94,9 @@ func (s *sender) sign(task *Task, at time.Time) (outbound.Request, error) {
 	for i := range header {
 		header[i].Value = signed[header[i].Name][0]
 	}
+	if s.traces && isTraceparent(task.Event.TraceContext) {
+		header = append(header, outbound.Field{Name: headerTraceparent, Value: task.Event.TraceContext})
+	}
 	return outbound.Request{
 		Target: receiver.target,
 		Header: header,
@@ -104,8 +109,8 @@ func (s *sender) sign(task *Task, at time.Time) (outbound.Request, error) {
 }
 
 // RequestHeader returns the header of the request that the attempt sent for the event, as
-// this service sends it: with "[redacted]" in place of the signatures, and without Host
-// and Content-Length. It is nil if it did not come to a request, for want of a
+// this service sends it: with "[redacted]" in place of the signatures, and without Host,
+// Content-Length and the Traceparent of [Config.SendTraceparent]. It is nil if it did not come to a request, for want of a
 // connection; an attempt that timed out may not have come to one either.
 func (s *WebhookService) RequestHeader(eventID string, attempt Attempt) http.Header {
 	switch attempt.Class {

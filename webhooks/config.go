@@ -2,6 +2,7 @@ package webhooks
 
 import (
 	"cmp"
+	"context"
 	"crypto/x509"
 	"fmt"
 	"log/slog"
@@ -153,6 +154,18 @@ type Config struct {
 	// webhooks. storageapi.Config.Observe is told as well. Default: nothing is told.
 	Observe observe.Observer
 
+	// TraceContext returns what to keep with an event that is published, or follows from a
+	// report, in that context: at most 64 visible ASCII characters, such as the W3C traceparent
+	// of its span. It comes back with each attempt, as [observe.Attempt.TraceContext], also days later
+	// and in another process. What is longer, or other characters, is left out. It must be quick, and is called by
+	// many at once. Default: none. Set it where you trace requests: package otelstorage has one.
+	TraceContext func(ctx context.Context) string
+
+	// SendTraceparent sends the TraceContext of events, where it is a W3C traceparent, to
+	// receivers, in the header of that name: their traces join yours. It tells them the ids
+	// of your traces, and is not signed. Default: not sent.
+	SendTraceparent bool
+
 	// Now is the clock for creation times, event timestamps and signatures.
 	// When deliveries are due is the store's business. Default: time.Now.
 	Now func() time.Time
@@ -232,7 +245,7 @@ func setDefault[T comparable](field *T, value T) {
 // reserved reports whether the delivery's request uses the header already.
 func reserved(header string) bool {
 	switch http.CanonicalHeaderKey(header) {
-	case "Host", "Content-Type", "Content-Length", "Transfer-Encoding", "Connection", "User-Agent", "Trailer", "Te", "Upgrade":
+	case "Host", "Content-Type", "Content-Length", "Transfer-Encoding", "Connection", "User-Agent", "Trailer", "Te", "Upgrade", headerTraceparent:
 		return true
 	}
 	return false

@@ -25,6 +25,12 @@ type Event struct {
 	// Timestamp is when what the event tells happened. Default: now.
 	Timestamp time.Time
 
+	// TraceContext is kept with the event, so that its attempts, by whichever process and days
+	// later, can be linked to the trace that it was published in: see [observe.Attempt]. At most
+	// 64 visible ASCII characters, such as a W3C traceparent. Default: what
+	// [Config.TraceContext] returns; with [WebhookService.Encode] none.
+	TraceContext string
+
 	// Data is what happened: a value of one of the payload types, or of a type of the
 	// host's whose EventType is one of [Config.Events]. Required.
 	Data Data
@@ -40,6 +46,10 @@ type EncodedEvent struct {
 	Type      EventType
 	Timestamp time.Time // UTC, to the millisecond
 
+	// TraceContext is that of [Event], which is sent to receivers only with
+	// [Config.SendTraceparent]. Empty: none.
+	TraceContext string
+
 	// Body is the JSON that receivers get, to the byte:
 	// {"id":…,"type":…,"timestamp":…,"data":…}. It must not be changed.
 	Body []byte
@@ -52,6 +62,9 @@ func (e Event) encode(known *vocabulary) (EncodedEvent, error) {
 	}
 	if !validEventID(e.ID) {
 		return EncodedEvent{}, invalid("id", "must be 1 to 64 letters, digits, underscores and hyphens")
+	}
+	if !validTraceContext(e.TraceContext) {
+		return EncodedEvent{}, invalid("traceContext", "must be at most 64 visible ASCII characters")
 	}
 	t, err := typeOf(e.Data)
 	if err != nil {
@@ -74,6 +87,7 @@ func (e Event) encode(known *vocabulary) (EncodedEvent, error) {
 	if err != nil {
 		return EncodedEvent{}, err
 	}
+	encoded.TraceContext = e.TraceContext
 	if n := len(encoded.Body); n > maxBody {
 		return EncodedEvent{}, invalid("data", fmt.Sprintf("must make a body of at most %d bytes, not %d", maxBody, n))
 	}
@@ -92,7 +106,7 @@ func newEncodedEvent(id, account string, t EventType, at time.Time, data any) (E
 	body = jsontext.AppendTime(body, at)
 	body = append(body, `","data":`...)
 	body, err := appendData(body, data)
-	return EncodedEvent{id, account, t, at, append(body, '}')}, err
+	return EncodedEvent{ID: id, Account: account, Type: t, Timestamp: at, Body: append(body, '}')}, err
 }
 
 // sizeOf returns about how many bytes a payload takes.

@@ -65,6 +65,7 @@ func (r *reporter) tellAttempted(s *Settlement) {
 		Result:    resultOf(s.Outcome),
 
 		EventTimestamp: s.Task.Event.Timestamp,
+		TraceContext:   s.Task.Event.TraceContext,
 	}
 	r.Add(func() { r.observer.Attempted(a) })
 }

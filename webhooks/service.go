@@ -31,6 +31,7 @@ type WebhookService struct {
 	logger     *slog.Logger
 	notices    *noticeMaker
 	events     *vocabulary
+	trace      func(context.Context) string // nil: none
 	alerts     alerting.Policy
 	dispatcher *dispatcher
 	maintainer *maintainer
@@ -63,6 +64,7 @@ func New(store Store, config Config) (*WebhookService, error) {
 		now:        config.Now,
 		logger:     config.Logger,
 		events:     events,
+		trace:      config.TraceContext,
 		alerts:     config.alertPolicy(),
 		dispatcher: dispatcher,
 		notices:    dispatcher.notices,
@@ -148,6 +150,9 @@ func (s *WebhookService) Get(ctx context.Context, account, webhookID string) (We
 // not a [*ValidationError], the event may or may not have been stored: publish
 // it again under the same id to be sure.
 func (s *WebhookService) Publish(ctx context.Context, event Event) error {
+	if event.TraceContext == "" {
+		event.TraceContext = s.traceContext(ctx)
+	}
 	encoded, err := s.Encode(event)
 	if err != nil {
 		return err

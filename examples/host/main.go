@@ -194,7 +194,20 @@ func (h *host) routes() (http.Handler, error) {
 	mux.Handle("POST /sign-in", sameOrigin.Handler(http.HandlerFunc(h.signIn)))
 	mux.Handle("POST /sign-out", sameOrigin.Handler(http.HandlerFunc(h.signOut)))
 	mux.Handle("GET /{$}", http.RedirectHandler("/settings/", http.StatusSeeOther))
-	return mux, nil
+	return accessLog(mux), nil
+}
+
+// accessLog logs the requests of programs, with the key of each: what a guard within next finds
+// is seen here by auth.Track. What it logs of a refused one, such as an expired key, the caller is
+// not told.
+func accessLog(next http.Handler) http.Handler {
+	return auth.Track(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		begun := time.Now()
+		next.ServeHTTP(w, r)
+		if a, ok := auth.Tracked(r.Context()); ok {
+			log.Printf("host: %s %q key=%s account=%s %s %v", r.Method, r.URL.Path, a.KeyID, a.Account, a.Outcome, time.Since(begun).Round(time.Millisecond))
+		}
+	}))
 }
 
 func (h *host) listTeams(w http.ResponseWriter, _ *http.Request) {

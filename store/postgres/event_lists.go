@@ -16,8 +16,8 @@ import (
 func (s *Store) EventByID(ctx context.Context, account, eventID string) (e webhooks.EncodedEvent, err error) {
 	err = s.read(ctx, func(ctx context.Context, conn *pgxpool.Conn) error {
 		e = webhooks.EncodedEvent{ID: eventID, Account: account}
-		err := s.planned(conn).QueryRow(ctx, s.sql(`select type, at, body from storageapi.events where account = $1 and id = $2 and known`),
-			account, eventID).Scan(&e.Type, &e.Timestamp, &e.Body)
+		err := s.planned(conn).QueryRow(ctx, s.sql(`select type, at, body, coalesce(trace, '') from storageapi.events where account = $1 and id = $2 and known`),
+			account, eventID).Scan(&e.Type, &e.Timestamp, &e.Body, &e.TraceContext)
 		e.Timestamp = utc(e.Timestamp)
 		return none(err)
 	})

@@ -66,15 +66,15 @@ const nextNumber = `tick.at * 4096 + nextval((select tableoid::regclass from sto
 const enqueue = `
 	with ` + tick + `, input as materialized (
 		select i.*, ` + nextNumber + ` as event, w.owed, w.skipped
-		from {input} as i (account, id, type, at, body, shard, hook, place)
+		from {input} as i (account, id, type, at, body, shard, trace, hook, place)
 		cross join tick
 		cross join lateral (
 			select array_agg(no) filter (where active) as owed, array_agg(no) filter (where not active) as skipped
 			from storageapi.webhooks where account = i.account and events @> array[i.type] and (i.hook = '' or id = i.hook)) w
 		where not exists (select from storageapi.erasures where account = i.account)
 	), added as (
-		insert into storageapi.events (event, account, id, type, at, matched, body)
-		select event, account, id, type, at, coalesce(cardinality(owed), 0), case when owed is not null or skipped is not null then body end
+		insert into storageapi.events (event, account, id, type, at, matched, body, trace)
+		select event, account, id, type, at, coalesce(cardinality(owed), 0), case when owed is not null or skipped is not null then body end, nullif(trace, '')
 		from input
 		on conflict (account, id) where known do nothing
 		returning event, matched
@@ -93,11 +93,11 @@ const enqueue = `
 // webhooks; enqueueMany stores several events for all subscribed webhooks.
 var (
 	enqueueOne = strings.Replace(enqueue, "{input}", `(
-		values ($1::text, $2::text, $3::text, $4::timestamptz, $5::bytea, $6::smallint, $7::text, 1))`, 1)
+		values ($1::text, $2::text, $3::text, $4::timestamptz, $5::bytea, $6::smallint, $8::text, $7::text, 1))`, 1)
 	enqueueMany = strings.Replace(enqueue, "{input}", `(
-		select account, id, type, at, body, shard, '', place
-		from unnest($1::text[], $2::text[], $3::text[], $4::timestamptz[], $5::bytea[], $6::smallint[])
-			with ordinality as u (account, id, type, at, body, shard, place))`, 1)
+		select account, id, type, at, body, shard, trace, '', place
+		from unnest($1::text[], $2::text[], $3::text[], $4::timestamptz[], $5::bytea[], $6::smallint[], $7::text[])
+			with ordinality as u (account, id, type, at, body, shard, trace, place))`, 1)
 )
 
 // enqueue stores an event for the webhook only, or if that is empty for all subscribed
@@ -106,7 +106,7 @@ func (s *Store) enqueue(ctx context.Context, db querier, encoded *webhooks.Encod
 	for try := 1; ; try++ {
 		var place int
 		err := db.QueryRow(ctx, s.sql(enqueueOne), encoded.Account, encoded.ID, string(encoded.Type), utc(encoded.Timestamp),
-			storedBody(encoded), shardOf(encoded.Account), only).Scan(&place, &deliveries)
+			storedBody(encoded), shardOf(encoded.Account), only, encoded.TraceContext).Scan(&place, &deliveries)
 		if !errors.Is(err, pgx.ErrNoRows) {
 			return deliveries, true, err
 		}

@@ -52,7 +52,7 @@ const (
 				select i.event, i.place, coalesce(e.body, 0) + 128 * e.matched as bytes
 				from unnest($1::bigint[]) with ordinality as i (event, place)
 				cross join lateral (select octet_length(body) as body, matched from storageapi.events where event = i.event limit 1) e) p)
-		select e.event, e.account, e.id, e.type, e.at, e.matched, e.known, e.body
+		select e.event, e.account, e.id, e.type, e.at, e.matched, e.known, e.body, coalesce(e.trace, '')
 		from page cross join lateral (select * from storageapi.events where event = page.event limit 1) e
 		where before < ` + pageBytes
 
@@ -207,7 +207,7 @@ func (e *exporter) load(ctx context.Context, numbers []int64) ([]*exportedEvent,
 	for rows.Next() {
 		event := &exportedEvent{}
 		var known bool
-		err := rows.Scan(&event.number, &event.Account, &event.ID, (*string)(&event.Type), &event.Timestamp, &event.Matched, &known, &event.Body)
+		err := rows.Scan(&event.number, &event.Account, &event.ID, (*string)(&event.Type), &event.Timestamp, &event.Matched, &known, &event.Body, &event.TraceContext)
 		if err != nil {
 			rows.Close()
 			return nil, err

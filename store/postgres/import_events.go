@@ -18,7 +18,7 @@ const (
 )
 
 var (
-	eventRow   = []string{"event", "account", "id", "type", "at", "matched", "known", "body"}
+	eventRow   = []string{"event", "account", "id", "type", "at", "matched", "known", "body", "trace"}
 	queueRow   = []string{"webhook", "event", "shard", "kind", "parked", "due", "attempts", "before"}
 	attemptRow = []string{"event", "webhook", "number", "state", "started_at", "took", "status", "class", "error", "response"}
 )
@@ -69,7 +69,7 @@ func (i *importer) addEvents(ctx context.Context) error {
 	least := int64(maxNumber)
 	for at, e := range events {
 		least = min(least, numbers[at])
-		rows = append(rows, []any{numbers[at], e.Account, e.ID, string(e.Type), utc(e.Timestamp), e.Matched, !e.Forgotten, importedBody(e)})
+		rows = append(rows, []any{numbers[at], e.Account, e.ID, string(e.Type), utc(e.Timestamp), e.Matched, !e.Forgotten, importedBody(e), importedTrace(e)})
 		for j := range e.Deliveries {
 			d := &e.Deliveries[j]
 			webhook, err := i.webhookOf(ctx, e, d)
@@ -176,6 +176,14 @@ func importedBody(e *transfer.Event) []byte {
 		return nil
 	}
 	return storedBody(&e.EncodedEvent)
+}
+
+// importedTrace returns the stored form of a trace context: null if there is none.
+func importedTrace(e *transfer.Event) *string {
+	if e.TraceContext == "" {
+		return nil
+	}
+	return &e.TraceContext
 }
 
 // webhookOf returns the number of the webhook that a delivery is of.

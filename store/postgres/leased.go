@@ -11,10 +11,10 @@ import (
 
 // leased selects the leases that a claim has made: those of $2 tokens after $1.
 const leased = `
-	select l.webhook, q.kind, l.token, q.attempts, q.before, e.id, e.type, e.at, e.body
+	select l.webhook, q.kind, l.token, q.attempts, q.before, e.id, e.type, e.at, e.body, e.trace
 	from storageapi.leases l
 	cross join lateral (select kind, attempts, before from storageapi.queue where webhook = l.webhook and event = l.event limit 1) q
-	left join lateral (select id, type, at, body from storageapi.events where event = l.event limit 1) e on true
+	left join lateral (select id, type, at, body, trace from storageapi.events where event = l.event limit 1) e on true
 	where l.token > $1 and l.token <= $1 + $2
 	order by l.token`
 
@@ -31,12 +31,13 @@ type leaseRow struct {
 	token            int64
 	attempts, before int
 	id, eventType    *string
+	trace            *string
 	at               *time.Time
 	body             []byte
 }
 
 func scanLease(row pgx.CollectableRow) (r leaseRow, err error) {
-	return r, row.Scan(&r.webhook, &r.kind, &r.token, &r.attempts, &r.before, &r.id, &r.eventType, &r.at, &r.body)
+	return r, row.Scan(&r.webhook, &r.kind, &r.token, &r.attempts, &r.before, &r.id, &r.eventType, &r.at, &r.body, &r.trace)
 }
 
 // addChanged reads the rows of changed.
@@ -84,6 +85,9 @@ func (l *leasing) add(leases []leaseRow) {
 		task := webhooks.Task{Webhook: lane.known.webhook, Attempt: r.attempts + 1, Before: r.before, Token: uint64(r.token), Probe: lane.probe, Err: lane.known.err}
 		if r.id != nil {
 			task.Event = webhooks.EncodedEvent{ID: *r.id, Account: lane.account, Type: webhooks.EventType(*r.eventType), Timestamp: utc(*r.at), Body: r.body}
+			if r.trace != nil {
+				task.Event.TraceContext = *r.trace
+			}
 		}
 		if r.body == nil && task.Err == nil {
 			task.Err = errNoPayload

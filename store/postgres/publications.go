@@ -94,13 +94,13 @@ func order(x, y *publication) int {
 // eventColumns are events by column.
 func eventColumns(events []*publication) []any {
 	n := len(events)
-	accounts, ids, types, times := make([]string, n), make([]string, n), make([]string, n), make([]time.Time, n)
+	accounts, ids, types, traces, times := make([]string, n), make([]string, n), make([]string, n), make([]string, n), make([]time.Time, n)
 	bodies, shards := make([][]byte, n), make([]int16, n)
 	for i, e := range events {
 		accounts[i], ids[i], types[i], times[i] = e.Account, e.ID, string(e.Type), utc(e.Timestamp)
-		bodies[i], shards[i] = storedBody(e.EncodedEvent), shardOf(e.Account)
+		bodies[i], shards[i], traces[i] = storedBody(e.EncodedEvent), shardOf(e.Account), e.TraceContext
 	}
-	return []any{accounts, ids, types, times, bodies, shards}
+	return []any{accounts, ids, types, times, bodies, shards, traces}
 }
 
 // tell passes the result to the callers.

@@ -35,6 +35,7 @@ func TestMigrationsStay(t *testing.T) {
 		"0015": "c079d2c062e1c5a758b856f92affff7e3ee424c02a31bff9f589126b7ef5d278",
 		"0016": "83b7b909728ce4376269e7bf2a256b2fa3bc2db1bfec6286ee584e6d903f89e7",
 		"0017": "1fe56d35533621ef296f3a53cd1a13cdabe277be6f37fa29e3d49288e714a787",
+		"0018": "b8c9aed247e83cf84802150ca59018c55fa20eb06f475ee86877ecc24d8c3b70",
 	} {
 		text, err := os.ReadFile("migrations/" + name + ".sql")
 		if err != nil {

@@ -2,6 +2,8 @@ package storetest
 
 import (
 	"bytes"
+	"fmt"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -78,6 +80,46 @@ func enqueue(run runner) {
 			if got := t.claimAll(1)[0].Event.Body; !bytes.Equal(got, body) {
 				t.Errorf("body %d comes back changed", i)
 			}
+		}
+	})
+
+	run("trace contexts come back with every claim, also none", func(t *tester) {
+		t.createWebhooks(newWebhook("acct", "webhook"))
+		const n = 20
+		want := make(map[string]string)
+		event := func(id, trace string) webhooks.EncodedEvent {
+			e := newEvent("acct", id)
+			e.TraceContext, want[id] = trace, trace
+			return e
+		}
+		events := make([]webhooks.EncodedEvent, n)
+		for i := range events {
+			events[i] = event(numbered("event", i), strings.Repeat("x", 64*(i%2)))
+		}
+		inParallel(n, func(i int) { // in one batch or in several
+			if _, err := t.store.Enqueue(t.Context(), events[i]); err != nil {
+				t.Error(err)
+			}
+		})
+		t.enqueueOnce(event("once", "trace of once"), 1, webhooks.DedupKey{Key: "once", Until: some})
+		alert := webhooks.AlertEvent{EncodedEvent: event("alert", "trace of an alert")}
+		_, err := t.store.UpdateAlert(t.Context(), "acct", webhooks.MetricBalance, func(step *webhooks.AlertStep) error {
+			step.Events = []webhooks.AlertEvent{alert}
+			return nil
+		})
+		t.must(err)
+		for attempt := range 2 {
+			got := make(map[string]string)
+			for _, task := range t.claimAll(n + 2) {
+				got[task.Event.ID] = task.Event.TraceContext
+				t.settle(webhooks.Settlement{Task: task, Outcome: webhooks.Retry, Attempt: attemptOf(task)})
+			}
+			wantSame(t, fmt.Sprint("claim ", attempt+1), got, want)
+		}
+		for id, trace := range want {
+			found, err := t.store.EventByID(t.Context(), "acct", id)
+			t.must(err)
+			wantSame(t, "EventByID", found.TraceContext, trace)
 		}
 	})
 

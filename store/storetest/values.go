@@ -98,7 +98,10 @@ func newEvent(account, id string) webhooks.EncodedEvent {
 		Account:   account,
 		Type:      webhooks.TypeBalanceLow,
 		Timestamp: some,
-		Body:      fmt.Appendf(nil, `{"id": %q,  "data":{"b":1,"a":2, "a":3, "é":1e2}}`, id),
+
+		TraceContext: "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01",
+
+		Body: fmt.Appendf(nil, `{"id": %q,  "data":{"b":1,"a":2, "a":3, "é":1e2}}`, id),
 	}
 }
 

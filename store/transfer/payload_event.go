@@ -2,6 +2,7 @@ package transfer
 
 import (
 	"math"
+	"strings"
 	"time"
 
 	"github.com/storageapi/storageapi/webhooks"
@@ -13,6 +14,7 @@ type eventPayload struct {
 	Type        webhooks.EventType `json:"type"`
 	Timestamp   millis             `json:"timestamp,omitzero"`
 	Body        []byte             `json:"body,omitempty"`
+	Trace       string             `json:"traceContext,omitempty"`
 	PublishedAt millis             `json:"publishedAt"`
 	Matched     int                `json:"matched,omitempty"`
 	NoBody      bool               `json:"noBody,omitempty"`
@@ -45,7 +47,7 @@ type attemptPayload struct {
 
 func payloadOfEvent(r *Event) eventPayload {
 	p := eventPayload{
-		Account: r.Account, ID: r.ID, Type: r.Type, Timestamp: millis{r.Timestamp}, Body: r.Body, PublishedAt: millis{r.PublishedAt},
+		Account: r.Account, ID: r.ID, Type: r.Type, Timestamp: millis{r.Timestamp}, Body: r.Body, Trace: r.TraceContext, PublishedAt: millis{r.PublishedAt},
 		Matched: r.Matched, NoBody: r.NoBody, Forgotten: r.Forgotten,
 	}
 	if len(r.Deliveries) > 0 {
@@ -68,8 +70,11 @@ func payloadOfEvent(r *Event) eventPayload {
 
 func (p eventPayload) record() (Record, error) {
 	r := &Event{
-		EncodedEvent: webhooks.EncodedEvent{ID: p.ID, Account: p.Account, Type: p.Type, Timestamp: p.Timestamp.Time, Body: p.Body},
+		EncodedEvent: webhooks.EncodedEvent{ID: p.ID, Account: p.Account, Type: p.Type, Timestamp: p.Timestamp.Time, TraceContext: p.Trace, Body: p.Body},
 		PublishedAt:  p.PublishedAt.Time, Matched: p.Matched, NoBody: p.NoBody, Forgotten: p.Forgotten,
+	}
+	if len(p.Trace) > 64 || strings.ContainsFunc(p.Trace, func(r rune) bool { return r <= ' ' || r > '~' }) {
+		return nil, malformed("traceContext", "must be at most 64 visible ASCII characters")
 	}
 	if len(p.Deliveries) > 0 {
 		r.Deliveries = make([]Delivery, len(p.Deliveries))

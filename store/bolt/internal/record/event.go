@@ -19,7 +19,10 @@ type Event struct {
 }
 
 // The tags of the fields of events.
-const eventPurged = 2 // a byte of flags; even: a version that does not know it takes the id for known
+const (
+	eventPurged = 2 // a byte of flags; even: a version that does not know it takes the id for known
+	eventTrace  = 4 // the trace context; even: a version that does not know it links no attempts
+)
 
 // AppendEvent appends the record of an event. It begins, in a fixed size, with what is
 // known only once the event is stored: see [SetPublished].
@@ -30,6 +33,10 @@ func AppendEvent(record []byte, event *webhooks.EncodedEvent) []byte {
 	e.string(string(event.Type))
 	e.string(event.ID)
 	e.string(event.Account)
+	if event.TraceContext != "" {
+		e.uint(eventTrace)
+		e.string(event.TraceContext)
+	}
 	return e
 }
 
@@ -69,10 +76,14 @@ func decodeEvent(record []byte) (Event, error) {
 	event.ID = d.string()
 	event.Account = d.string()
 	d.fields(func(tag uint64, value []byte) bool {
-		if tag != eventPurged || len(value) != 1 {
+		switch {
+		case tag == eventPurged && len(value) == 1:
+			event.NoBody, event.Forgotten = value[0]&1 != 0, value[0]&2 != 0
+		case tag == eventTrace:
+			event.TraceContext = string(value)
+		default:
 			return false
 		}
-		event.NoBody, event.Forgotten = value[0]&1 != 0, value[0]&2 != 0
 		return true
 	})
 	if d.failed {

@@ -1,0 +1,61 @@
+package webhooks
+
+import (
+	"context"
+	"strings"
+)
+
+const (
+	maxTraceContext   = 64
+	headerTraceparent = "Traceparent"
+)
+
+// traceContext returns what to keep with an event that is published in ctx.
+func (s *WebhookService) traceContext(ctx context.Context) (trace string) {
+	if s.trace == nil {
+		return ""
+	}
+	defer func() {
+		if recover() != nil {
+			s.logger.Error("storageapi: Config.TraceContext panicked") // its value could hold anything
+			trace = ""
+		}
+	}()
+	if trace = s.trace(ctx); !validTraceContext(trace) {
+		return ""
+	}
+	return trace
+}
+
+// traced returns change with the trace context of ctx in the events that it publishes.
+func (s *WebhookService) traced(ctx context.Context, change func(*AlertStep) error) func(*AlertStep) error {
+	trace := s.traceContext(ctx)
+	if trace == "" {
+		return change
+	}
+	return func(step *AlertStep) error {
+		err := change(step)
+		for i := range step.Events {
+			step.Events[i].TraceContext = trace
+		}
+		return err
+	}
+}
+
+func validTraceContext(trace string) bool {
+	return len(trace) <= maxTraceContext && !strings.ContainsFunc(trace, func(r rune) bool { return r <= ' ' || r > '~' })
+}
+
+// isTraceparent reports whether a trace context is a traceparent of version 00 (W3C Trace
+// Context, section 3.2): 00-<trace id>-<parent id>-<flags>, in lower-case hex, no id all zeros.
+func isTraceparent(trace string) bool {
+	if len(trace) != 55 || trace[:3] != "00-" || trace[35] != '-' || trace[52] != '-' {
+		return false
+	}
+	for _, hex := range []string{trace[3:35], trace[36:52], trace[53:]} {
+		if strings.ContainsFunc(hex, func(r rune) bool { return (r < '0' || r > '9') && (r < 'a' || r > 'f') }) {
+			return false
+		}
+	}
+	return strings.Trim(trace[3:35], "0") != "" && strings.Trim(trace[36:52], "0") != ""
+}

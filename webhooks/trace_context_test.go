@@ -1,0 +1,121 @@
+package webhooks_test
+
+import (
+	"context"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/storageapi/storageapi/observe"
+	"github.com/storageapi/storageapi/webhooks"
+)
+
+const traceparent = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
+
+type traceKey struct{}
+
+// traceOf is a host's: the context holds it.
+func traceOf(ctx context.Context) string {
+	trace, _ := ctx.Value(traceKey{}).(string)
+	if trace == "panic" {
+		panic("SENTINEL")
+	}
+	return trace
+}
+
+// An event keeps the trace that it was published in, whoever attempts it and however much later:
+// also one that a report publishes. What is no trace context is left out.
+func TestTraceContextIsKept(t *testing.T) {
+	var mu sync.Mutex
+	told := make(map[string][]string) // by type of the event
+	config := webhooks.Config{
+		TraceContext: traceOf, Retries: []time.Duration{3 * day}, ApproachingRatios: []float64{},
+		Observe: observe.Observer{Attempted: func(a observe.Attempt) {
+			mu.Lock()
+			defer mu.Unlock()
+			told[a.EventType] = append(told[a.EventType], a.TraceContext)
+		}},
+	}
+	inBubble(t, config, failing(1), func(b *bubble) {
+		must(b.service.Create(b.Context(), account, webhooks.CreateParams{
+			URL: "https://a.example.com" + secretPath, Events: []webhooks.EventType{webhooks.TypeBalanceLow, webhooks.TypeBandwidthLimitReached, webhooks.TypeFilesExpiring},
+		}))
+		in := func(trace string) context.Context { return context.WithValue(b.Context(), traceKey{}, trace) }
+		stop := b.start()
+		noError(t, b.service.Publish(in(traceparent), webhooks.Event{Account: account, Data: webhooks.BalanceLow{Balance: 1, Threshold: 2}}))
+		time.Sleep(time.Minute)
+		stop = b.restart(stop, config) // another process
+		time.Sleep(4 * day)
+		noError(t, b.service.ReportBandwidth(in(traceparent), account, 100, 100, "p1"))
+		noError(t, b.service.ReportFiles(in(traceparent), account, []webhooks.ExpiringFile{{ID: "f", Name: "f", EnvironmentID: "e", ExpiresAt: time.Now().Add(time.Hour)}}))
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		for _, trace := range []string{"", strings.Repeat("x", 65), "a b", "é", "a\nb", "panic"} {
+			noError(t, b.service.Publish(in(trace), webhooks.Event{ID: "evt_" + string(rune('a'+len(trace)%26)), Account: account, Data: webhooks.BalanceLow{Balance: 1, Threshold: 2}}))
+		}
+		time.Sleep(time.Minute)
+		stop()
+		if lines := b.logs.lines("Config.TraceContext panicked"); len(lines) != 1 || strings.Contains(b.logs.String(), "SENTINEL") {
+			t.Errorf("logged\n%s", b.logs)
+		}
+	})
+	low := told["balance.low"]
+	if len(low) < 3 || low[0] != traceparent || low[1] != traceparent || strings.Join(low[2:], "") != "" {
+		t.Errorf("attempts are told with %q", low)
+	}
+	for _, reported := range []string{"bandwidth.limit_reached", "files.expiring"} {
+		if got := told[reported]; len(got) != 1 || got[0] != traceparent {
+			t.Errorf("%s is told with %q", reported, got)
+		}
+	}
+}
+
+// An event's own TraceContext comes before the context's, and is checked.
+func TestTraceContextOfAnEvent(t *testing.T) {
+	service := newClocked(t)
+	event := webhooks.Event{Account: account, TraceContext: traceparent, Data: webhooks.BalanceLow{Balance: 1, Threshold: 2}}
+	if encoded, err := service.Encode(event); err != nil || encoded.TraceContext != traceparent || strings.Contains(string(encoded.Body), "4bf92") {
+		t.Errorf("%+v, %v", encoded, err)
+	}
+	for _, wrong := range []string{strings.Repeat("x", 65), "a b", "é", "\x00"} {
+		event.TraceContext = wrong
+		wantInvalid(t, service.Publish(t.Context(), event), "traceContext")
+	}
+}
+
+// Receivers get the traceparent only if that is asked for, and nothing else for one.
+func TestTraceparentIsSent(t *testing.T) {
+	for name, test := range map[string]struct {
+		send        bool
+		trace, want string
+	}{
+		"not asked for":       {false, traceparent, ""},
+		"asked for":           {true, traceparent, traceparent},
+		"no trace":            {true, "", ""},
+		"another form":        {true, "request-17", ""},
+		"another version":     {true, "01" + traceparent[2:], ""},
+		"upper case":          {true, strings.ToUpper(traceparent), ""},
+		"no trace id":         {true, "00-00000000000000000000000000000000-00f067aa0ba902b7-01", ""},
+		"no parent":           {true, "00-4bf92f3577b34da6a3ce929d0e0e4736-0000000000000000-01", ""},
+		"more behind it":      {true, traceparent + "-x", ""},
+		"dashes out of place": {true, strings.Replace(traceparent, "-00f", "a-0f", 1), ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var got http.Header
+			handler := func(_ http.ResponseWriter, r *http.Request) { got = r.Header }
+			inBubble(t, webhooks.Config{SendTraceparent: test.send}, handler, func(b *bubble) {
+				b.subscribe("a")
+				stop := b.start()
+				noError(t, b.service.Publish(b.Context(), webhooks.Event{Account: account, TraceContext: test.trace, Data: webhooks.BalanceLow{Balance: 1, Threshold: 2}}))
+				time.Sleep(time.Second)
+				stop()
+			})
+			if got == nil || got.Get("traceparent") != test.want || len(got.Values("traceparent")) > 1 {
+				t.Errorf("received %q", got)
+			}
+		})
+	}
+}
