@@ -24,7 +24,7 @@ func init() { roles["upgrade"] = upgradeFile }
 const upgradedKeys = 1000
 
 // mark is a field that nobody knows, and that an upgrade of these tests adds to each key.
-const mark = "\x02\x01x"
+const mark = "\x64\x01x"
 
 func addMark(value []byte) ([]byte, error) {
 	return append(append([]byte{}, value...), mark...), nil
