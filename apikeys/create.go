@@ -58,7 +58,8 @@ func CredentialOf(token string, p auth.Principal) auth.Credential {
 // cannot be had again. An account is any string of 1 to 128 bytes of UTF-8
 // without control characters. Whether the caller may create such a key is for
 // params.If to decide. [ErrLimit] if the account has [Config.MaxPerAccount] keys;
-// [ErrNotFirst] if it has any and params.First is set;
+// [ErrShareLimit] if params.By is of a key that cannot manage all keys of the account, and API keys
+// have created half as many; [ErrNotFirst] if it has any and params.First is set;
 // [ErrIdempotencyKeys] if it has used ten times as many idempotency keys in 24 hours.
 //
 // If the account has used params.IdempotencyKey before, no key is created: for the same
@@ -82,7 +83,7 @@ func (s *KeyService) Create(ctx context.Context, account string, params CreatePa
 		Scopes:    params.Scopes,
 		CreatedAt: now,
 		ExpiresAt: params.ExpiresAt,
-		CreatedBy: notices.ActorFrom(ctx),
+		CreatedBy: creator(ctx, params.By),
 		Hash:      token.Hash(),
 		Hint:      token.Hint(),
 	}
@@ -102,6 +103,7 @@ func (s *KeyService) Create(ctx context.Context, account string, params CreatePa
 		IdempotencyTTL:     input.IdempotencyTTL,
 		MaxIdempotencyKeys: input.MaxIdempotencyKeys(s.maxCount),
 		By:                 params.By,
+		Share:              s.share(params.By),
 		Notice:             notice,
 	})
 	if err == nil {
@@ -119,12 +121,22 @@ func (s *KeyService) Create(ctx context.Context, account string, params CreatePa
 	case errors.Is(err, ErrLimit) && params.First:
 		err = ErrNotFirst
 	case errors.Is(err, ErrLimit):
-		err = &LimitError{s.maxCount}
+		err = &LimitError{s.maxCount, ErrLimit}
+	case errors.Is(err, ErrShareLimit):
+		err = &LimitError{(s.maxCount + 1) / 2, ErrShareLimit}
 	}
 	if err != nil {
 		return Key{}, Token{}, fmt.Errorf("create API key: %w", err)
 	}
 	return key, token, nil
+}
+
+// creator returns who creates a key: the key of by, or else the actor of ctx.
+func creator(ctx context.Context, by auth.Credential) notices.Actor {
+	if !by.IsZero() {
+		return notices.Actor{Kind: notices.ActorKey, ID: by.KeyID}
+	}
+	return notices.ActorFrom(ctx)
 }
 
 // replay returns the key that an earlier request with the same idempotency key created,

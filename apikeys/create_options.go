@@ -29,6 +29,9 @@ type CreateOptions struct {
 	// key is created only if that key is there and By.Matches its hashes.
 	By auth.Credential
 
+	// Share bounds how many keys those of By may create, where By is not zero.
+	Share Share
+
 	// Notice is stored in the same step as the key.
 	Notice notices.Notice
 }

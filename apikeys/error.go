@@ -2,7 +2,6 @@ package apikeys
 
 import (
 	"errors"
-	"fmt"
 
 	"github.com/storageapi/storageapi/internal/input"
 )
@@ -55,12 +54,3 @@ func checkAccount(account string) error {
 	}
 	return nil
 }
-
-// A LimitError says how many keys an account may have. It wraps [ErrLimit].
-type LimitError struct{ Limit int }
-
-func (e *LimitError) Error() string {
-	return fmt.Sprintf("%v: an account may have at most %d API keys", ErrLimit, e.Limit)
-}
-
-func (e *LimitError) Unwrap() error { return ErrLimit }

@@ -7,6 +7,9 @@ import (
 	"time"
 
 	"github.com/storageapi/storageapi/apikeys"
+	"github.com/storageapi/storageapi/auth"
+	"github.com/storageapi/storageapi/notices"
+	"github.com/storageapi/storageapi/scopes"
 	"github.com/storageapi/storageapi/store/memory"
 )
 
@@ -117,4 +120,55 @@ func get(t *testing.T, service *apikeys.KeyService, id string) apikeys.Key {
 		t.Fatal(err)
 	}
 	return key
+}
+
+// A key is created by the key that asks, or by the actor of the context; of an imported one
+// that is not known.
+func TestCreatedBy(t *testing.T) {
+	service, _ := newImporter(t, memory.New())
+	person := notices.Actor{Kind: notices.ActorPerson, ID: "ann"}
+	ctx := notices.WithActor(t.Context(), person)
+	params := apikeys.CreateParams{Name: "n", Scopes: readFiles}
+	key, token, err := service.Create(ctx, account, params)
+	if err != nil || key.CreatedBy != person {
+		t.Errorf("by a person: %+v, %v", key.CreatedBy, err)
+	}
+	params.By = apikeys.CredentialOf(token.Reveal(), auth.Principal{KeyID: key.ID})
+	made, _, err := service.Create(t.Context(), account, params)
+	if want := (notices.Actor{Kind: notices.ActorKey, ID: key.ID}); err != nil || made.CreatedBy != want {
+		t.Errorf("by a key: %+v, %v", made.CreatedBy, err)
+	}
+	rotate(t, service, key.ID, 0)
+	if key = get(t, service, key.ID); key.CreatedBy != person {
+		t.Errorf("rotated it was created by %+v", key.CreatedBy)
+	}
+	if key := get(t, service, imports(t, service, ofTable("plain", sum(oldValue(1))))); key.CreatedBy != (notices.Actor{}) {
+		t.Errorf("imported it was created by %+v", key.CreatedBy)
+	}
+}
+
+// TestShareLimit: the host may always create a key, and no key has a share if there is no limit.
+func TestShareLimit(t *testing.T) {
+	for limit, most := range map[int]int{2: 0, 6: 3, -1: 9} {
+		service := newService(t, memory.New(), apikeys.Config{MaxPerAccount: limit})
+		key, token := create(t, service, time.Time{})
+		if _, _, err := service.Create(t.Context(), account, apikeys.CreateParams{Name: "wide", Scopes: scopes.All()}); err != nil {
+			t.Fatal(err)
+		}
+		params := apikeys.CreateParams{Name: "n", Scopes: readFiles, By: apikeys.CredentialOf(token.Reveal(), auth.Principal{KeyID: key.ID})}
+		var err error
+		made := 0
+		for made < 9 && err == nil {
+			if _, _, err = service.Create(t.Context(), account, params); err == nil {
+				made++
+			}
+		}
+		want := map[int]error{2: apikeys.ErrLimit, 6: apikeys.ErrShareLimit}[limit]
+		if made != most || !errors.Is(err, want) {
+			t.Errorf("with the limit %d: %d created, then %v", limit, made, err)
+		}
+		if full := (*apikeys.LimitError)(nil); errors.As(err, &full) && full.Limit != max(most, 2) {
+			t.Errorf("with the limit %d: %v", limit, err)
+		}
+	}
 }

@@ -22,8 +22,8 @@ type Key struct {
 	CreatedAt time.Time
 	ExpiresAt time.Time
 
-	// CreatedBy is who created it: the actor of the context of [KeyService.Create], as in the
-	// audit trail. Zero: not known, as of imported keys and of those that were created before
+	// CreatedBy is who created it: the key of [CreateParams.By], or else the actor of the
+	// context of [KeyService.Create]. Zero: not known, as of imported keys and of those that were created before
 	// this was kept.
 	CreatedBy notices.Actor
 

@@ -23,7 +23,8 @@ type Config struct {
 	Prefix string
 
 	// MaxPerAccount is how many keys an account may have, expired ones included;
-	// negative: any number. Default: 1,000.
+	// negative: any number. Default: 1,000. API keys that cannot manage all keys of their
+	// account create at most half of them, see [ErrShareLimit].
 	MaxPerAccount int
 
 	// Scopes are the scopes that keys can be created with. Default: those of docs/spec.md,

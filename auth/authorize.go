@@ -54,6 +54,8 @@ var ErrForbidden = errors.New("this API key does not have permission for this ac
 // error that wraps [ErrForbidden] is answered 403 FORBIDDEN, any other error 500. It
 // must be safe for concurrent use.
 //
+// It is not asked about GET /v2/api-keys/self, which tells any live key about itself alone.
+//
 // It is called twice for an action that has a target: first without the target, then
 // with it.
 type Authorize func(ctx context.Context, caller Principal, access Access) error
@@ -92,9 +94,9 @@ func leastPrivilege(caller Principal, access Access) bool {
 	case ReadKeys, ReadWebhooks, ReadAudit:
 		return caller.Scopes.Has(scopes.AccountRead)
 	case CreateKey, UpdateKey, RotateKey:
-		return !caller.Replaced && (target == nil || dominates(caller, target))
+		return !caller.Replaced && (target == nil || caller.CanManage(*target))
 	case DeleteKey:
-		return target == nil || isItself(caller, target) || !caller.Replaced && dominates(caller, target)
+		return target == nil || isItself(caller, target) || !caller.Replaced && caller.CanManage(*target)
 	case CreateWebhook, UpdateWebhook, DeleteWebhook, ReadEvents:
 		if caller.Replaced && access.Action != ReadEvents {
 			return false
@@ -105,12 +107,6 @@ func leastPrivilege(caller Principal, access Access) bool {
 		return caller.Scopes.Covers(target.Scopes)
 	}
 	return false
-}
-
-// dominates reports whether the caller holds all scopes of the key and expires no earlier.
-func dominates(caller Principal, key *Target) bool {
-	outlives := caller.ExpiresAt.IsZero() || !key.ExpiresAt.IsZero() && !key.ExpiresAt.After(caller.ExpiresAt)
-	return outlives && caller.Scopes.Covers(key.Scopes)
 }
 
 func isItself(caller Principal, key *Target) bool {

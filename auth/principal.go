@@ -20,6 +20,13 @@ type Principal struct {
 	Replaced  bool       // that value was replaced by a rotation, and is in its grace period
 }
 
+// CanManage reports whether the principal holds all scopes of a key and expires no earlier:
+// what [LeastPrivilege] demands of who manages a key.
+func (p Principal) CanManage(key Target) bool {
+	outlives := p.ExpiresAt.IsZero() || !key.ExpiresAt.IsZero() && !key.ExpiresAt.After(p.ExpiresAt)
+	return outlives && p.Scopes.Covers(key.Scopes)
+}
+
 // ErrUnauthorized is returned for a key that is malformed, unknown, deleted or expired,
 // without telling which. Use [errors.Is].
 var ErrUnauthorized = errors.New("missing, invalid or expired API key")

@@ -137,7 +137,7 @@ func (a *api) fail(c *call, err error) {
 	case broken != "":
 		auth.WriteError(c.writer, http.StatusBadRequest, auth.CodeValidation, broken+".")
 	case full != "":
-		auth.WriteError(c.writer, http.StatusConflict, auth.CodeConflict, "An account can have at most "+full+". Delete one first.")
+		auth.WriteError(c.writer, http.StatusConflict, auth.CodeConflict, full)
 	case errors.As(err, &method):
 		c.writer.Header().Set("Allow", method.allow)
 		auth.WriteError(c.writer, http.StatusMethodNotAllowed, auth.CodeMethodNotAllowed, "This path supports "+method.allow+".")
@@ -164,15 +164,17 @@ func brokenRule(err error) string {
 	return ""
 }
 
-// limit returns what an account may have at most, if err is that it has as many, or else "".
+// limit returns what to say if err is that an account has as many keys or webhooks as it may, or else "".
 func limit(err error) string {
 	var keys *apikeys.LimitError
 	var hooks *webhooks.LimitError
 	switch {
+	case errors.Is(err, apikeys.ErrShareLimit) && errors.As(err, &keys):
+		return fmt.Sprintf("API keys that cannot manage all keys of the account can create keys only while fewer than %d were created by API keys. Delete one of those, or use a key with all scopes.", keys.Limit)
 	case errors.As(err, &keys):
-		return fmt.Sprint(keys.Limit, " API keys")
+		return fmt.Sprintf("An account can have at most %d API keys. Delete one first.", keys.Limit)
 	case errors.As(err, &hooks):
-		return fmt.Sprint(hooks.Limit, " webhooks")
+		return fmt.Sprintf("An account can have at most %d webhooks. Delete one first.", hooks.Limit)
 	}
 	return ""
 }

@@ -267,8 +267,8 @@ func (d *deeds) createWebhook() deed {
 	}
 	w.ID = w.Account + d.some("wh") // no id is of two accounts
 	options := d.options()
-	options.Notice = d.note(w.Account, notices.WebhookCreated, w.ID)
-	return deed{fmt.Sprint("creates ", w.ID, ", active ", w.Active, ", for ", options.IdempotencyKey), func(t *twin) any { return is(t.CreateWebhook(d.ctx, w, webhooks.CreateOptions(options))) }}
+	with := webhooks.CreateOptions{MaxCount: options.MaxCount, IdempotencyKey: options.IdempotencyKey, IdempotencyTTL: options.IdempotencyTTL, Notice: d.note(w.Account, notices.WebhookCreated, w.ID)}
+	return deed{fmt.Sprint("creates ", w.ID, ", active ", w.Active, ", for ", options.IdempotencyKey), func(t *twin) any { return is(t.CreateWebhook(d.ctx, w, with)) }}
 }
 
 func (d *deeds) changeWebhook() deed {

@@ -32,6 +32,9 @@ func (s *Store) CreateKey(ctx context.Context, key apikeys.Key, options apikeys.
 		case options.MaxCount > 0 && s.keyCounts.of(b.tx, key.Account) >= options.MaxCount:
 			return apikeys.ErrLimit
 		}
+		if err := s.checkShare(b, key.Account, &options); err != nil {
+			return err
+		}
 		if err := s.requests.check(b, keyRequest, key.Account, &options); err != nil {
 			return err
 		}
@@ -44,6 +47,28 @@ func (s *Store) CreateKey(ctx context.Context, key apikeys.Key, options apikeys.
 		}
 		return s.requests.note(b, keyRequest, key.Account, key.ID, &options)
 	})
+}
+
+// checkShare returns apikeys.ErrShareLimit if a key that another asks for is more than its share.
+func (s *Store) checkShare(b *batch, account string, options *apikeys.CreateOptions) error {
+	if options.By.IsZero() || !options.Share.MayExceed(s.keyCounts.of(b.tx, account)) {
+		return nil
+	}
+	by, _, err := keyByID(b.tx, record.Prefixed(account, options.By.KeyID))
+	if err != nil {
+		return err
+	}
+	exceeded := options.Share.Exceeded(&by, func(yield func(*apikeys.Key) bool) {
+		descend(b.tx.Bucket(bucketKeyIDs), record.Prefixed(account, ""), "", func(_, hash []byte) bool {
+			var key apikeys.Key
+			err = readKey(b.tx, &key, hash)
+			return err == nil && yield(&key)
+		})
+	})
+	if err == nil && exceeded {
+		return apikeys.ErrShareLimit
+	}
+	return err
 }
 
 // checkCredential returns auth.ErrCredentialChanged if what asks for a creation was rotated or deleted since it was verified.

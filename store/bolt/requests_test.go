@@ -46,7 +46,7 @@ func testRequestsDoNotPileUp(t *testing.T) {
 		if err := s.CreateKey(t.Context(), key, options); err != nil {
 			t.Fatal(err)
 		}
-		if err := s.CreateWebhook(t.Context(), webhooks.Webhook{ID: key.ID, Account: "acct"}, webhooks.CreateOptions(options)); err != nil {
+		if err := s.CreateWebhook(t.Context(), webhooks.Webhook{ID: key.ID, Account: "acct"}, webhooks.CreateOptions{IdempotencyKey: name, IdempotencyTTL: aDay * time.Hour}); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -16,7 +16,10 @@ import (
 
 // CreateWebhook implements [webhooks.Store].
 func (s *Store) CreateWebhook(ctx context.Context, webhook webhooks.Webhook, with webhooks.CreateOptions) error {
-	options := apikeys.CreateOptions(with)
+	options := apikeys.CreateOptions{
+		MaxCount: with.MaxCount, IdempotencyKey: with.IdempotencyKey, Fingerprint: with.Fingerprint, IdempotencyTTL: with.IdempotencyTTL,
+		MaxIdempotencyKeys: with.MaxIdempotencyKeys, By: with.By, Notice: with.Notice,
+	}
 	for {
 		err := ofWebhook(s.createWebhook(ctx, &webhook, &options))
 		if err != errLeftovers {

@@ -46,6 +46,8 @@ func (s *Store) CreateKey(ctx context.Context, created apikeys.Key, options apik
 		return apikeys.ErrExists
 	case options.MaxCount > 0 && len(s.keys[created.Account]) >= options.MaxCount:
 		return apikeys.ErrLimit
+	case s.exceedsShare(created.Account, &options):
+		return apikeys.ErrShareLimit
 	case s.keyRequests.full(created.Account, &options):
 		return apikeys.ErrIdempotencyKeys
 	}
@@ -56,6 +58,20 @@ func (s *Store) CreateKey(ctx context.Context, created apikeys.Key, options apik
 	s.keyRequests.note(k.Account, k.ID, &options)
 	s.notices.add(options.Notice)
 	return nil
+}
+
+// exceedsShare reports whether a key that another asks for is more than its share.
+func (s *Store) exceedsShare(account string, options *apikeys.CreateOptions) bool {
+	if options.By.IsZero() || !options.Share.MayExceed(len(s.keys[account])) {
+		return false
+	}
+	return options.Share.Exceeded(&s.keys.find(account, options.By.KeyID).Key, func(yield func(*apikeys.Key) bool) {
+		for _, row := range s.keys[account] {
+			if copied := row.record.Key; !yield(&copied) {
+				return
+			}
+		}
+	})
 }
 
 // checkCredential returns auth.ErrCredentialChanged if what asks for a creation was rotated or deleted since it was verified.

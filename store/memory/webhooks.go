@@ -14,7 +14,10 @@ import (
 
 // CreateWebhook implements [webhooks.Store].
 func (s *Store) CreateWebhook(ctx context.Context, w webhooks.Webhook, with webhooks.CreateOptions) error {
-	options := apikeys.CreateOptions(with)
+	options := apikeys.CreateOptions{
+		MaxCount: with.MaxCount, IdempotencyKey: with.IdempotencyKey, Fingerprint: with.Fingerprint, IdempotencyTTL: with.IdempotencyTTL,
+		MaxIdempotencyKeys: with.MaxIdempotencyKeys, By: with.By, Notice: with.Notice,
+	}
 	if err := s.begin(ctx); err != nil {
 		return err
 	}

@@ -118,7 +118,7 @@ func (w *twins) operation(n int) (name string, do func(store.Store) any) {
 		return "CreateWebhook", func(s store.Store) any {
 			return fmt.Sprint(s.CreateWebhook(ctx, webhooks.Webhook{
 				Account: account, ID: hook, URL: "https://example.com/" + hook, Events: []webhooks.EventType{webhooks.TypeBalanceLow}, Active: choice > 0, Secret: secret, CreatedAt: at,
-			}, webhooks.CreateOptions(options)))
+			}, webhooks.CreateOptions{IdempotencyKey: options.IdempotencyKey, Fingerprint: options.Fingerprint, IdempotencyTTL: options.IdempotencyTTL}))
 		}
 	case 5:
 		return "UpdateWebhook", func(s store.Store) any {

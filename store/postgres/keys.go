@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"time"
@@ -105,10 +106,49 @@ func (s *Store) CreateKey(ctx context.Context, key apikeys.Key, options apikeys.
 		if err := s.checkLimit(ctx, tx, `select count(*) from storageapi.keys where account = $1 and next is null`, key.Account, options.MaxCount); err != nil {
 			return err
 		}
+		if err := s.checkShare(ctx, tx, &key, &options); err != nil {
+			return err
+		}
 		return s.note(ctx, tx, keyRequests, key.Account, key.ID, &options)
 	})
 	if errors.Is(err, errLimit) {
 		return apikeys.ErrLimit
+	}
+	return err
+}
+
+// checkShare returns apikeys.ErrShareLimit if a key that another asked for, and that was
+// inserted, is more than its share.
+func (s *Store) checkShare(ctx context.Context, tx pgx.Tx, key *apikeys.Key, options *apikeys.CreateOptions) error {
+	if options.By.IsZero() || options.Share.Max == 0 {
+		return nil
+	}
+	var count int
+	if err := tx.QueryRow(ctx, s.sql(`select count(*) from storageapi.keys where account = $1 and next is null`), key.Account).Scan(&count); err != nil {
+		return err
+	}
+	if !options.Share.MayExceed(count - 1) {
+		return nil
+	}
+	by, err := found(scanKey(tx.QueryRow(ctx, s.sql(keyByID), key.Account, options.By.KeyID), true))
+	if err != nil {
+		return err
+	}
+	rows, err := tx.Query(ctx, s.sql(`select `+keyColumns+` from storageapi.keys k where k.account = $1 and k.next is null and k.id <> $2`), key.Account, key.ID)
+	if err != nil {
+		return err
+	}
+	exceeded := options.Share.Exceeded(&by, func(yield func(*apikeys.Key) bool) {
+		for rows.Next() {
+			var other apikeys.Key
+			if other, err = scanKey(rows, false); err != nil || !yield(&other) {
+				return
+			}
+		}
+	})
+	rows.Close()
+	if err = cmp.Or(err, rows.Err()); err == nil && exceeded {
+		err = apikeys.ErrShareLimit
 	}
 	return err
 }

@@ -121,7 +121,10 @@ func (s *Store) row(w *webhooks.Webhook) []any {
 
 // CreateWebhook implements [webhooks.Store].
 func (s *Store) CreateWebhook(ctx context.Context, w webhooks.Webhook, with webhooks.CreateOptions) error {
-	options := apikeys.CreateOptions(with)
+	options := apikeys.CreateOptions{
+		MaxCount: with.MaxCount, IdempotencyKey: with.IdempotencyKey, Fingerprint: with.Fingerprint, IdempotencyTTL: with.IdempotencyTTL,
+		MaxIdempotencyKeys: with.MaxIdempotencyKeys, By: with.By, Notice: with.Notice,
+	}
 	err := s.transact(ctx, func(ctx context.Context, tx pgx.Tx) error {
 		if err := s.lockAccount(ctx, tx, w.Account); err != nil {
 			return err

@@ -27,7 +27,7 @@ var keyCreator = creator{
 		return t.store.CreateKey(t.Context(), newKey(account, id), options)
 	},
 	createOther: func(t *tester, account, id string, options apikeys.CreateOptions) error {
-		return t.store.CreateWebhook(t.Context(), newWebhook(account, id), webhooks.CreateOptions(options))
+		return t.store.CreateWebhook(t.Context(), newWebhook(account, id), onWebhooks(options))
 	},
 	remove: func(t *tester, account, id string) error {
 		return t.store.DeleteKey(t.Context(), account, id, nil, notices.Notice{})
@@ -42,6 +42,14 @@ var keyCreator = creator{
 		return duplicate
 	},
 	exist: apikeys.ErrExists, tooMany: apikeys.ErrLimit, tooManyRequests: apikeys.ErrIdempotencyKeys,
+}
+
+// onWebhooks returns the options of a creation of a webhook.
+func onWebhooks(o apikeys.CreateOptions) webhooks.CreateOptions {
+	return webhooks.CreateOptions{
+		MaxCount: o.MaxCount, IdempotencyKey: o.IdempotencyKey, Fingerprint: o.Fingerprint, IdempotencyTTL: o.IdempotencyTTL,
+		MaxIdempotencyKeys: o.MaxIdempotencyKeys, By: o.By, Notice: o.Notice,
+	}
 }
 
 var webhookCreator = creator{

@@ -37,7 +37,7 @@ func (t *tester) fillAccount(account string) webhooks.Task {
 	t.must(t.store.RecordKeyUse(t.Context(), []apikeys.KeyUse{
 		{Account: account, ID: used.ID, Hash: used.Hash, At: some}, {Account: account, ID: used.ID, Hash: used.Previous, At: some},
 	}))
-	t.must(t.store.CreateWebhook(t.Context(), newWebhook(account, id("on")), webhooks.CreateOptions(request)))
+	t.must(t.store.CreateWebhook(t.Context(), newWebhook(account, id("on")), onWebhooks(request)))
 	off := newWebhook(account, id("off"))
 	off.Active = false
 	t.createWebhooks(off, newWebhook(account, id("gone")))

@@ -53,6 +53,7 @@ func Run(t *testing.T, open func(t *testing.T) store.Store) {
 		{"Keys", keyValues},
 		{"CreateKey", createKey},
 		{"KeyTerms", keyOptions},
+		{"KeyShare", keyShare},
 		{"KeyByHash", keyByHash},
 		{"ListKeys", listKeys},
 		{"ExpiringKeys", expiringKeys},

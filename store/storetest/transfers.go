@@ -91,7 +91,7 @@ func (t *tester) everyKind() {
 	full.BalanceThreshold, full.ProvenAt, full.FailingSince, full.FailingEvent, full.FailedAgain = webhooks.Amount(math.MaxInt64), some, some.Add(1), "event", true
 	full.WarnedAt, full.PreviousSecret, full.PreviousSecretExpiresAt = some.Add(time.Hour), signing.NewSecret(), some.Add(time.Minute)
 	must := func(w webhooks.Webhook, options apikeys.CreateOptions) {
-		t.must(t.store.CreateWebhook(t.Context(), w, webhooks.CreateOptions(options)))
+		t.must(t.store.CreateWebhook(t.Context(), w, onWebhooks(options)))
 	}
 	must(full, request("requested", 8))
 	held := newWebhook("holding", "held")
@@ -244,7 +244,7 @@ func (t *tester) everything() map[string]any {
 	again := request("requested", 0)
 	note("request for a key", keyCreator.duplicate(t.store.CreateKey(t.Context(), newKey("acct", "again"), again)), nil)
 	for _, account := range []string{"acct", "other"} {
-		err := t.store.CreateWebhook(t.Context(), newWebhook(account, "again"), webhooks.CreateOptions(again))
+		err := t.store.CreateWebhook(t.Context(), newWebhook(account, "again"), onWebhooks(again))
 		note("request for a webhook of "+account, webhookCreator.duplicate(err), nil)
 	}
 	return seen
