@@ -179,8 +179,10 @@ const snippets = `package main
 import (
 	"context"
 	"errors"
+	"expvar"
 	"fmt"
 	"iter"
+	"log"
 	"log/slog"
 	"net/http"
 	"os"
@@ -193,6 +195,7 @@ import (
 	"github.com/storageapi/storageapi/apikeys"
 	"github.com/storageapi/storageapi/auth"
 	"github.com/storageapi/storageapi/dashboard"
+	"github.com/storageapi/storageapi/observe"
 	"github.com/storageapi/storageapi/scopes"
 	"github.com/storageapi/storageapi/signing"
 	"github.com/storageapi/storageapi/store"
@@ -205,6 +208,8 @@ var (
 	_ = fmt.Sprint
 	_ iter.Seq[int]
 	_ slog.Level
+	_ = log.Print
+	_ observe.Observer
 	_ os.Signal
 	_ = signal.Notify
 	_ = syscall.SIGTERM
@@ -229,6 +234,8 @@ var (
 	balance                            webhooks.Amount
 	used, limit, usedBytes, limitBytes int64
 	listFiles                          webhooks.FileSource
+	authentications, attempts          *expvar.Map
+	traceparentOf                      func(context.Context) string
 	files                              []webhooks.ExpiringFile
 	id, eventID, account, url          string
 	base64OfTheSecret                  string

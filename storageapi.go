@@ -176,8 +176,13 @@ type Config struct {
 	// may lose some, unlike Notify. Default: nothing is told, which costs nothing.
 	Observe observe.Observer
 
+	// LogRefusals logs how many requests were answered 401, and why, to the Logger: once a minute
+	// one line for each source that had any. Of more than 256 sources the others share a line.
+	// The audit trail has none of them. Default: not logged.
+	LogRefusals bool
+
 	// ClientAddress returns the address of the client that sent a request, for the audit
-	// trail. Set it behind proxies, to what the last proxy of your own has put into a header:
+	// trail and LogRefusals. Set it behind proxies, to what the last proxy of your own has put into a header:
 	// what clients put there themselves says nothing. Of what it returns more than 64
 	// characters, or others than visible ASCII ones, are left out. Default: the host of
 	// RemoteAddr.
@@ -297,7 +302,8 @@ func newHandler(config Config, ownsStore io.Closer) (*Handler, error) {
 	if err != nil {
 		return nil, fmt.Errorf("storageapi: %w", err)
 	}
-	authenticator, err := auth.New(keys, auth.Config{RateLimit: config.RateLimit, Scopes: vocabulary, Observe: config.Observe, Logger: config.Logger, Now: config.Keys.Now})
+	authenticator, err := auth.New(keys, auth.Config{RateLimit: config.RateLimit, Scopes: vocabulary, Observe: config.Observe, LogRefusals: config.LogRefusals, ClientAddress: config.ClientAddress,
+		Logger: config.Logger, Now: config.Keys.Now})
 	if err != nil {
 		return nil, fmt.Errorf("storageapi: Config.RateLimit: %w", err)
 	}
@@ -371,6 +377,7 @@ func (h *Handler) close() error {
 	h.runs.Wait()
 	tests.Wait()
 	h.Keys.Close()
+	h.Auth.Close()
 	if h.ownsStore == nil {
 		return nil
 	}

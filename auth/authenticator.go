@@ -30,6 +30,16 @@ type Config struct {
 	// storageapi.Config.Observe sets it. Default: nothing is told.
 	Observe observe.Observer
 
+	// LogRefusals logs how many requests were answered 401, and why: once a minute one line for each
+	// source that had any, at level Warn, with the id of the last key that is known. 256 sources
+	// have lines of their own; what comes from others in the same minute shares one. Set it where
+	// nothing collects Observe. storageapi.Config.LogRefusals sets it. Default: not logged.
+	LogRefusals bool
+
+	// ClientAddress returns the source of a request for LogRefusals: see
+	// storageapi.Config.ClientAddress, which sets it. Default: the host of RemoteAddr.
+	ClientAddress func(*http.Request) string
+
 	// Logger logs failures to verify keys, such as an unavailable store. Default:
 	// slog.Default().
 	Logger *slog.Logger
@@ -44,6 +54,7 @@ type Authenticator struct {
 	limiters limiters
 	scopes   *scopes.Vocabulary
 	observe  func(context.Context, observe.Authentication) // nil: none
+	refusals *refusalLog                                   // nil: none
 	log      *slog.Logger
 }
 
@@ -63,10 +74,14 @@ func New(verifier Verifier, config Config) (*Authenticator, error) {
 	if config.Now == nil {
 		config.Now = time.Now
 	}
-	return &Authenticator{
+	a := &Authenticator{
 		verifier: verifier, limiters: newLimiters(limit, config.Now), scopes: config.Scopes,
 		observe: config.Observe.Authenticated, log: config.Logger,
-	}, nil
+	}
+	if config.LogRefusals {
+		a.refusals = &refusalLog{log: config.Logger, address: config.ClientAddress}
+	}
+	return a, nil
 }
 
 // Authenticate returns the principal of the key in a request's Api-Key header. The
@@ -76,7 +91,7 @@ func New(verifier Verifier, config Config) (*Authenticator, error) {
 func (a *Authenticator) Authenticate(r *http.Request) (Principal, error) {
 	v := a.verdict(r)
 	c, err := a.authenticate(r, v)
-	a.tell(r.Context(), v)
+	a.tell(r, v)
 	return c.verified, err
 }
 
@@ -142,8 +157,8 @@ func (a *Authenticator) Handler(next http.Handler) http.Handler {
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		v := a.verdict(r)
-		if v != nil && a.observe != nil {
-			defer a.tell(r.Context(), v)
+		if v != nil {
+			defer a.tell(r, v)
 		}
 		c, err := a.authenticate(r, v)
 		switch {
@@ -169,6 +184,14 @@ func (a *Authenticator) logFailure(request context.Context, err error) {
 		return // the client has gone away: nothing failed
 	}
 	a.log.ErrorContext(ctx, "storageapi: API key not verified", "error", err)
+}
+
+// Close logs what [Config.LogRefusals] has counted since the last minute ended. The Authenticator
+// can be used after it, and Close called again.
+func (a *Authenticator) Close() {
+	if a.refusals != nil {
+		a.refusals.flush()
+	}
 }
 
 // Forget forgets what this process has counted of an account's requests by the

@@ -56,7 +56,7 @@ var tracking atomic.Bool
 
 // verdict returns a new one for a request, or nil if nobody looks.
 func (a *Authenticator) verdict(r *http.Request) *verdict {
-	if a.observe == nil && !tracking.Load() {
+	if a.observe == nil && a.refusals == nil && !tracking.Load() {
 		return nil
 	}
 	return a.newVerdict(r)
@@ -64,7 +64,7 @@ func (a *Authenticator) verdict(r *http.Request) *verdict {
 
 func (a *Authenticator) newVerdict(r *http.Request) *verdict {
 	tracked, _ := r.Context().Value(trackedKey{}).(*verdict)
-	if tracked == nil && a.observe == nil {
+	if tracked == nil && a.observe == nil && a.refusals == nil {
 		return nil
 	}
 	return &verdict{tracked: tracked}
@@ -99,16 +99,21 @@ func (v *verdict) change(outcome observe.Outcome) {
 	v.set(is)
 }
 
-// tell tells the Observer what became of a request.
-func (a *Authenticator) tell(ctx context.Context, v *verdict) {
-	if v != nil && a.observe != nil {
-		a.tellObserver(ctx, v)
+// tell tells the Observer, and the log, what became of a request.
+func (a *Authenticator) tell(r *http.Request, v *verdict) {
+	if v != nil {
+		a.tellAll(r, v.get())
 	}
 }
 
-func (a *Authenticator) tellObserver(ctx context.Context, v *verdict) {
-	defer observing.Recover(a.log)
-	a.observe(ctx, v.get())
+func (a *Authenticator) tellAll(r *http.Request, is observe.Authentication) {
+	if a.refusals != nil {
+		a.refusals.note(r, is)
+	}
+	if a.observe != nil {
+		defer observing.Recover(a.log)
+		a.observe(r.Context(), is)
+	}
 }
 
 // NoteForbidden notes that the request that ctx belongs to is refused although its key is valid,

@@ -28,7 +28,7 @@ func TestNoObserverCostsNothing(t *testing.T) {
 func unobserved(a *Authenticator, r *http.Request) {
 	v := a.verdict(r)
 	v.become(observe.Limited)
-	a.tell(r.Context(), v)
+	a.tell(r, v)
 }
 
 func BenchmarkNoObserver(b *testing.B) {

@@ -1,0 +1,121 @@
+package auth
+
+import (
+	"cmp"
+	"context"
+	"log/slog"
+	"maps"
+	"net"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/storageapi/storageapi/observe"
+)
+
+const (
+	logRefusalsEvery = time.Minute
+	maxSources       = 256 // with a line of their own
+	maxSource        = 64  // characters
+)
+
+// A refusalLog logs how many requests were answered 401: a line a minute for each source, and one
+// for all others if there are many.
+type refusalLog struct {
+	log     *slog.Logger
+	address func(*http.Request) string // nil: the host of RemoteAddr
+
+	mu      sync.Mutex
+	sources map[string]*refusals // of this minute
+	others  *refusals            // of sources that came when there were maxSources
+	due     *time.Timer          // when the minute ends; nil: nothing was refused in it
+}
+
+// refusals are counts of what was refused.
+type refusals struct {
+	all   int
+	of    map[observe.Outcome]int
+	keyID string // of the last one whose key is known
+}
+
+func (r *refusals) add(a observe.Authentication) {
+	r.all++
+	r.of[a.Outcome]++
+	r.keyID = cmp.Or(a.KeyID, r.keyID)
+}
+
+func newRefusals() *refusals { return &refusals{of: make(map[observe.Outcome]int)} }
+
+// note counts a request if it was refused for its key.
+func (l *refusalLog) note(r *http.Request, a observe.Authentication) {
+	switch a.Outcome {
+	case observe.Missing, observe.Malformed, observe.Unknown, observe.Expired, observe.Replaced:
+	default:
+		return
+	}
+	source := l.source(r)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.due == nil {
+		l.sources, l.others = make(map[string]*refusals), nil
+		l.due = time.AfterFunc(logRefusalsEvery, l.flush)
+	}
+	counts := l.sources[source]
+	switch {
+	case counts != nil:
+	case len(l.sources) < maxSources:
+		counts = newRefusals()
+		l.sources[source] = counts
+	case l.others == nil:
+		l.others = newRefusals()
+		fallthrough
+	default:
+		counts = l.others
+	}
+	counts.add(a)
+}
+
+// source returns where a request comes from, as it may be logged.
+func (l *refusalLog) source(r *http.Request) (source string) {
+	if l.address != nil {
+		source = l.address(r)
+	} else {
+		source, _, _ = net.SplitHostPort(r.RemoteAddr)
+	}
+	if source == "" || len(source) > maxSource || strings.ContainsFunc(source, func(c rune) bool { return c <= ' ' || c > '~' }) {
+		return "not known"
+	}
+	return strings.Clone(source) // which may be a part of the request
+}
+
+// flush logs what was counted.
+func (l *refusalLog) flush() {
+	l.mu.Lock()
+	sources, others := l.sources, l.others
+	if l.due != nil {
+		l.due.Stop()
+	}
+	l.sources, l.others, l.due = nil, nil, nil
+	l.mu.Unlock()
+	for _, source := range slices.Sorted(maps.Keys(sources)) {
+		l.write(source, sources[source])
+	}
+	if others != nil {
+		l.write("others", others)
+	}
+}
+
+func (l *refusalLog) write(source string, counts *refusals) {
+	list := []slog.Attr{slog.String("source", source), slog.Int("requests", counts.all)}
+	for _, outcome := range observe.Outcomes() {
+		if n := counts.of[outcome]; n > 0 {
+			list = append(list, slog.Int(string(outcome), n))
+		}
+	}
+	if counts.keyID != "" {
+		list = append(list, slog.String("key", counts.keyID))
+	}
+	l.log.LogAttrs(context.Background(), slog.LevelWarn, "storageapi: requests without a valid API key", list...)
+}
