@@ -153,6 +153,7 @@ func (s *WebhookService) notify(ctx context.Context, account string, files []due
 		if deliveries > 0 || err != nil && !errors.Is(err, ErrExists) {
 			s.dispatcher.wake()
 		}
+		s.dispatcher.halt.noteWrite(ctx, "tell of files", err)
 		if !errors.Is(err, ErrExists) {
 			return err
 		}

@@ -131,6 +131,7 @@ func (s *WebhookService) update(ctx context.Context, account string, metric Metr
 	if deliveries > 0 || err != nil {
 		s.dispatcher.wake()
 	}
+	s.dispatcher.halt.noteWrite(ctx, "report", err)
 	if err != nil {
 		return 0, fmt.Errorf("report %s: %w", metric, err)
 	}

@@ -8,11 +8,12 @@ import (
 )
 
 const (
-	maxClaim = 400              // tasks a store call, so that its steps stay short
-	minPause = time.Millisecond // between claims, if nothing was due
-	maxSleep = time.Hour        // of the run loop
-	minTrial = time.Minute      // pauses between trials: they double
-	maxTrial = time.Hour
+	maxClaim  = 400              // tasks a store call, so that its steps stay short
+	minPause  = time.Millisecond // between claims, if nothing was due
+	maxSleep  = time.Hour        // of the run loop
+	beatEvery = 10 * time.Second // sign of life of the run loop, also if it sleeps: see [Health.LastRound]
+	minTrial  = time.Minute      // pauses between trials: they double
+	maxTrial  = time.Hour
 )
 
 // claims is what the run loop knows of its claims from one to the next.
@@ -83,6 +84,7 @@ func (d *dispatcher) claim(ctx context.Context, c *claims) (claimed []*inflight,
 		err = nil // it was to end, and did
 	}
 	c.backoff = d.halt.backoff("claim", c.backoff, err)
+	d.activity.endClaims(len(d.claimed), err)
 	now = time.Now()
 	if c.rested = now.Add(c.backoff); len(d.claimed) == 0 {
 		wait = max(wait, c.backoff, minPause)

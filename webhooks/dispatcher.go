@@ -16,6 +16,7 @@ type dispatcher struct {
 	store    Store
 	sender   *sender
 	config   Config
+	activity *activity
 	halt     *halt
 	reporter *reporter
 	notices  *noticeMaker
@@ -42,11 +43,13 @@ type dispatcher struct {
 }
 
 func newDispatcher(store Store, sender *sender, config Config) *dispatcher {
+	activity := newActivity()
 	d := &dispatcher{
+		activity: activity,
 		store:    store,
 		sender:   sender,
 		config:   config,
-		halt:     &halt{store: store, logger: config.Logger},
+		halt:     &halt{store: store, logger: config.Logger, activity: activity},
 		reporter: newReporter(store, config),
 		notices:  &noticeMaker{now: config.Now, notify: config.Notify},
 		waking:   make(chan struct{}, 1),
@@ -107,25 +110,34 @@ func (d *dispatcher) deliver(ctx context.Context) {
 	var claims claims
 	timer := time.NewTimer(0)
 	defer timer.Stop()
+	beat := time.NewTicker(beatEvery)
+	defer beat.Stop()
 	for ctx.Err() == nil {
 		claimed, next := d.claim(ctx, &claims)
 		for _, f := range claimed {
 			workers.start(f)
 		}
 		timer.Reset(time.Until(next))
-		select {
-		case <-ctx.Done():
-		case f := <-finished:
-			d.release(f, finished, settler.results)
-		case batch := <-settler.recorded:
-			d.recorded(batch)
-		case batch := <-settler.rejected:
-			d.suspend(batch)
-		case <-d.waking:
-		case <-timer.C:
+		for idle := true; idle; {
+			d.activity.mark(&d.activity.round)
+			idle = false
+			select {
+			case <-ctx.Done():
+			case f := <-finished:
+				d.release(f, finished, settler.results)
+			case batch := <-settler.recorded:
+				d.recorded(batch)
+			case batch := <-settler.rejected:
+				d.suspend(batch)
+			case <-d.waking:
+			case <-timer.C:
+			case <-beat.C:
+				idle = true
+			}
 		}
 	}
 
+	d.activity.enter(RunDraining)
 	late := time.AfterFunc(max(d.config.DrainTimeout, 0), cutShort)
 	defer late.Stop()
 	tooLate := attempts.Done()

@@ -1,6 +1,7 @@
 package webhooks
 
 import (
+	"context"
 	"log/slog"
 	"sync/atomic"
 	"time"
@@ -21,10 +22,11 @@ type Halter interface {
 
 // A halt knows whether the store has halted, and logs that once.
 type halt struct {
-	store  Store
-	logger *slog.Logger
-	logged atomic.Bool
-	failed atomic.Pointer[time.Time] // when the store failed first, unless that is told of already
+	store    Store
+	logger   *slog.Logger
+	activity *activity
+	logged   atomic.Bool
+	failed   atomic.Pointer[time.Time] // when the store failed first, unless that is told of already
 }
 
 // cause returns why the store has halted, or nil.
@@ -45,10 +47,23 @@ func (h *halt) explains() bool {
 	return cause != nil
 }
 
+// note notes a failure of the store.
+func (h *halt) note(step string, err error) *storeFailure {
+	f := h.activity.failed(step, err)
+	h.failed.CompareAndSwap(nil, &f.at)
+	return f
+}
+
+// noteWrite notes a failure to write, if it is the store's. The caller is told of it.
+func (h *halt) noteWrite(ctx context.Context, step string, err error) {
+	if isStoreFailure(ctx, err) {
+		h.activity.write.Store(h.note(step, err))
+	}
+}
+
 // log logs a failure of the store, unless it is one of a store that has halted.
 func (h *halt) log(step string, err error, again time.Duration) {
-	now := time.Now()
-	h.failed.CompareAndSwap(nil, &now)
+	h.note(step, err)
 	if !h.explains() {
 		h.logger.Error("storageapi: webhook store failed", "step", step, "error", err, "again_in", again)
 	}

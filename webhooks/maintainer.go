@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/storageapi/storageapi/internal/clock"
@@ -18,6 +19,7 @@ type maintainer struct {
 	clock       storeClock
 	retention   Retention
 	halt        *halt
+	failing     *atomic.Bool // see dispatcher.failing
 	notices     *noticeMaker
 	wakeOthers  func() // called when deliveries may have become due
 	reevaluate  func(context.Context) (more bool, err error)
@@ -26,9 +28,10 @@ type maintainer struct {
 }
 
 const (
-	maintainInterval = time.Minute // between rounds, if there is no call of wake
-	recoverStep      = 256         // deliveries
-	purgeStep        = 1000        // records
+	maintainInterval = time.Minute      // between rounds, if there is no call of wake
+	trialInterval    = 10 * time.Second // between tries whether a store that failed can be written
+	recoverStep      = 256              // deliveries
+	purgeStep        = 1000             // records
 )
 
 func newMaintainer(d *dispatcher, reevaluate func(context.Context) (more bool, err error)) *maintainer {
@@ -37,6 +40,7 @@ func newMaintainer(d *dispatcher, reevaluate func(context.Context) (more bool, e
 		clock:       storeClock{store: d.store, logger: d.config.Logger},
 		retention:   d.config.Retention,
 		halt:        d.halt,
+		failing:     &d.failing,
 		notices:     d.notices,
 		wakeOthers:  d.wake,
 		reevaluate:  reevaluate,
@@ -57,18 +61,33 @@ func (m *maintainer) wake() {
 func (m *maintainer) run(ctx context.Context) {
 	tick := time.NewTicker(maintainInterval)
 	defer tick.Stop()
+	trial := time.NewTicker(trialInterval)
+	defer trial.Stop()
 	for {
 		steps := []maintenance{{"re-evaluate", m.reevaluate}, {"recover", m.recoverStep}, {"purge", m.purge}, {"turn off", m.deactivator.look}, {"tell of its failing", m.tellRecovered}}
 		for len(steps) > 0 { // in turns: none holds up the others
 			steps = slices.DeleteFunc(steps, func(s maintenance) bool { return !m.step(ctx, s) })
 		}
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		case <-m.waking:
+		for idle := true; idle; {
+			select {
+			case <-ctx.Done():
+				return
+			case <-trial.C:
+				m.tryStore(ctx)
+			case <-tick.C:
+				idle = false
+			case <-m.waking:
+				idle = false
+			}
 		}
 	}
+}
+
+// tryStore is tellRecovered between rounds. That the store still fails is logged by those.
+func (m *maintainer) tryStore(ctx context.Context) {
+	timed, cancel := context.WithTimeout(ctx, storeTimeout)
+	defer cancel()
+	_, _ = m.tellRecovered(timed)
 }
 
 // A maintenance is one kind of steps.

@@ -101,16 +101,19 @@ type noticeAdder interface {
 	AddNotices(ctx context.Context, list []notices.Notice) (added int, err error)
 }
 
-// tellRecovered stores a notice that the store has failed, as soon as it takes one.
+// tellRecovered stores a notice that the store has failed, as soon as it takes one: this is
+// how a host to which nothing else happens finds out. While claims or settlements fail,
+// they do, and nothing has recovered.
 func (m *maintainer) tellRecovered(ctx context.Context) (more bool, err error) {
 	since := m.halt.failed.Load()
 	store, ok := m.store.(noticeAdder)
-	if since == nil || !ok {
+	if since == nil || !ok || m.halt.activity.claim.Load() != nil || m.failing.Load() {
 		return false, nil
 	}
 	if _, err := store.AddNotices(ctx, []notices.Notice{m.notices.storeRecovered(*since)}); err != nil {
 		return false, err
 	}
 	m.halt.failed.CompareAndSwap(since, nil)
+	m.halt.activity.write.Store(nil)
 	return false, nil
 }

@@ -38,6 +38,7 @@ type WebhookService struct {
 	tests      testgate.Gate
 	scanner    *scanner // nil without Config.Files
 	running    atomic.Bool
+	asker      asker // for Health
 }
 
 // New returns a WebhookService on the given store, which stays the caller's to
@@ -68,6 +69,7 @@ func New(store Store, config Config) (*WebhookService, error) {
 		alerts:     config.alertPolicy(),
 		dispatcher: dispatcher,
 		notices:    dispatcher.notices,
+		asker:      asker{store: store},
 	}
 	s.maintainer = newMaintainer(dispatcher, s.reevaluateDue)
 	if config.Files != nil {
@@ -90,6 +92,8 @@ func (s *WebhookService) Run(ctx context.Context) error {
 	}
 	defer s.dispatcher.sender.client.CloseIdle() // those of test events, too
 	defer s.running.Store(false)
+	s.dispatcher.activity.enter(RunUnderWay)
+	defer s.dispatcher.activity.enter(RunEnded)
 	over, cancel := hostcode.Drained(ctx, s.dispatcher.config.DrainTimeout)
 	defer cancel()
 	others := map[string]<-chan bool{"maintenance": hostcode.Go(func() { s.maintainer.run(ctx) })}
@@ -163,6 +167,7 @@ func (s *WebhookService) Publish(ctx context.Context, event Event) error {
 	if deliveries > 0 || err != nil {
 		s.dispatcher.wake()
 	}
+	s.dispatcher.halt.noteWrite(ctx, "publish", err)
 	if err != nil {
 		return fmt.Errorf("publish event: %w", err)
 	}

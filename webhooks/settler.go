@@ -2,6 +2,7 @@ package webhooks
 
 import (
 	"context"
+	"fmt"
 	"maps"
 	"slices"
 	"sync/atomic"
@@ -33,6 +34,7 @@ type settler struct {
 	again   time.Time     // the next one
 	last    time.Time     // when the last call ended
 	size    int           // of what came new with it
+	err     error         // of the last call
 
 	settlements []Settlement // of the last call, empty: to be used again
 }
@@ -156,6 +158,7 @@ func (s *settler) record(batch []*inflight) {
 		now := time.Now()
 		if slices.ContainsFunc(batch, func(f *inflight) bool { return s.healthOf(f, now).refused == 0 }) {
 			s.failing.Store(true)
+			s.halt.activity.write.Store(&storeFailure{now, fmt.Errorf("settle: %w", s.err)})
 		}
 		s.rejected <- batch
 		s.putOff(refusal{batch: batch})
@@ -191,14 +194,18 @@ func (s *settler) try(batch []*inflight) bool {
 	ctx, cancel := context.WithTimeout(context.Background(), storeTimeout)
 	defer cancel()
 	begun := began(s.reporter.observer.Settled != nil)
+	a := s.halt.activity
+	a.mark(&a.settling)
 	stale, err := s.store.SettleDeliveries(ctx, settlements)
+	a.settling.Store(0)
 	s.reporter.called(begun, len(settlements), len(stale), err)
 	s.pause = s.halt.backoff("settle", s.pause, err)
-	s.again = time.Now().Add(s.pause)
+	s.again, s.err = time.Now().Add(s.pause), err
 	if err != nil {
 		return false
 	}
 	s.failing.Store(false)
+	a.write.Store(nil)
 	s.reporter.settled(settlements, stale)
 	s.recorded <- batch
 	return true

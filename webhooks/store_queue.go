@@ -77,6 +77,22 @@ type Queue interface {
 	// Backlog counts what is pending: for the webhook of that id, or for all if it is
 	// empty. It sees what every call that has returned did.
 	Backlog(ctx context.Context, webhookID string) (Backlog, error)
+
+	// LongestWait returns for how long the webhook that waits longest for a lease has done
+	// so, for [WebhookService.Health]. It counts webhooks that a claim for all could lease
+	// from: proven ones that are active and not on hold, do not rest, hold no lease
+	// that counts, whose Cap was above 0 and whose account had fewer leases
+	// than PerAccount when a claim last looked; and of what is pending for them what is
+	// due and was not recovered. A webhook waits since the first of that was due, since its
+	// last lease ended or since it could not be leased from for another reason, whichever
+	// was last. 0: none waits.
+	//
+	// It is a read, so that it fails if the store cannot be read. It writes nothing, does
+	// not wait for what is being committed, and takes about a millisecond however much is
+	// pending and for however many webhooks. So it may look at some of the webhooks only,
+	// those whose turn comes next; may know to some seconds only when a lease ended; and of
+	// a store that several processes share it may tell of what this one claims.
+	LongestWait(ctx context.Context) (time.Duration, error)
 }
 
 // A Claim says how much to lease. Earlier leases count too.

@@ -49,7 +49,7 @@ var reportChanges = map[string]int{
 // like UpdateFileScan no host here calls.
 var looks = []string{
 	"KeyByHash", "KeyByID", "ListKeys", "ExpiringKeys", "AccountSizes",
-	"WebhookByID", "ListWebhooks", "EventDeliveries", "EventByID", "ListEvents", "ListDeliveries", "RecoveryByID", "Backlog",
+	"WebhookByID", "ListWebhooks", "EventDeliveries", "EventByID", "ListEvents", "ListDeliveries", "RecoveryByID", "Backlog", "LongestWait",
 	"DueAlerts", "UnseenKeys", "FailingWebhooks", "HeldWebhooks", "OffWebhooks", "Now", "Probe", "UpdateFileScan",
 	"Accounts", "Export", "Import", "EraseAccount",
 	"ListNotices", "PendingNotices", "AddNotices", "TakeNotices", "LeaseNotices",

@@ -205,6 +205,10 @@ func (f *faulty) Backlog(ctx context.Context, webhookID string) (webhooks.Backlo
 	return call(f, ctx, "Backlog", func() (webhooks.Backlog, error) { return f.Store.Backlog(ctx, webhookID) })
 }
 
+func (f *faulty) LongestWait(ctx context.Context) (time.Duration, error) {
+	return call(f, ctx, "LongestWait", func() (time.Duration, error) { return f.Store.LongestWait(ctx) })
+}
+
 func (f *faulty) Now(ctx context.Context) (time.Time, error) {
 	return call(f, ctx, "Now", func() (time.Time, error) {
 		now, err := f.Store.Now(ctx)

@@ -172,6 +172,19 @@ func (s *Store) Backlog(ctx context.Context, webhookID string) (backlog webhooks
 	return backlog, err
 }
 
+// LongestWait implements [webhooks.Store].
+func (s *Store) LongestWait(ctx context.Context) (wait time.Duration, err error) {
+	tx, err := s.view(ctx)
+	if err != nil {
+		return 0, err
+	}
+	defer s.done(tx, &err)
+	if tx.Bucket(bucketMeta).Get(keySchema) == nil { // it is asked whether the file can be read
+		return 0, ErrSchema
+	}
+	return s.queue.LongestWait(time.Now()), nil
+}
+
 // applied returns once the queue knows of every step that had returned when it was called.
 func (s *Store) applied(ctx context.Context) error {
 	tx, err := s.view(ctx) // says whether the store is closed

@@ -147,6 +147,15 @@ func (s *Store) Probe(ctx context.Context, account, webhookID string) error {
 	return nil
 }
 
+// LongestWait implements [webhooks.Store].
+func (s *Store) LongestWait(ctx context.Context) (time.Duration, error) {
+	if err := s.begin(ctx); err != nil {
+		return 0, err
+	}
+	defer s.mu.Unlock()
+	return s.queue.LongestWait(time.Now()), nil
+}
+
 // Backlog implements [webhooks.Store].
 func (s *Store) Backlog(ctx context.Context, webhookID string) (webhooks.Backlog, error) {
 	if err := s.begin(ctx); err != nil {

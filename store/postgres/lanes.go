@@ -67,6 +67,9 @@ type turns struct {
 	full bool      // the last claim came back full from its first scan
 	seen time.Time // when a claim last scanned more than lanes
 
+	perAccount int             // in the last claim for all webhooks
+	zeroCaps   map[string]bool // webhooks whose cap was 0 in it; never changed
+
 	resumed []string  // webhooks that may have attempts again, and may have suspended lanes
 	back    time.Time // when to scan all suspended lanes next
 }

@@ -108,6 +108,10 @@ var asks = map[string]func(ctx context.Context, s *postgres.Store, of string) er
 		}
 		return nil
 	},
+	"LongestWait": func(ctx context.Context, s *postgres.Store, of string) error {
+		_, err := s.LongestWait(ctx)
+		return err
+	},
 	"Backlog": func(ctx context.Context, s *postgres.Store, of string) error {
 		_, err := s.Backlog(ctx, of)
 		return err

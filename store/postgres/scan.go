@@ -101,6 +101,8 @@ func (s *Store) scanInTurn(ctx context.Context, conn *pgxpool.Conn, batch *pgx.B
 	if !lanesOnly {
 		s.scanSuspended(batch, candidates, claim)
 	}
+	zeroCaps := make(map[string]bool)
+	defer func() { s.turns.noteCaps(claim.PerAccount, zeroCaps) }()
 	for scans := 1; ; scans++ {
 		var seen []lane
 		batch.Queue(s.sql(walk), append(columnsOf(ranges), claim.Limit, true, claim.PerAccount)...).Query(func(rows pgx.Rows) (err error) {
@@ -112,6 +114,9 @@ func (s *Store) scanInTurn(ctx context.Context, conn *pgxpool.Conn, batch *pgx.B
 		}
 		for _, l := range seen {
 			if l.awake {
+				if capOf(&l, claim) == 0 {
+					zeroCaps[l.id] = true
+				}
 				candidates.add(l, claim)
 			} else {
 				candidates.moves = append(candidates.moves, l)

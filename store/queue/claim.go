@@ -28,10 +28,11 @@ func (q *Queue) Claim(now time.Time, claim webhooks.Claim) (claimed []Claimed, w
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	t := q.at(now)
+	q.asked = t
 	until := t + claim.Lease.Milliseconds()
 	for _, token := range claim.Finished {
 		if le := q.leases[token]; le != nil {
-			le.finish()
+			le.finish(t)
 			le.until = max(le.until, until)
 		}
 	}
@@ -44,6 +45,7 @@ func (q *Queue) Claim(now time.Time, claim webhooks.Claim) (claimed []Claimed, w
 	if len(claim.Webhooks) > 0 {
 		claimed = q.claimFor(claimed, t, &claim)
 	} else {
+		q.perAccount = claim.PerAccount
 		more = q.resumeSome(&claim)
 		claimed = q.claimTurns(claimed, t, &claim)
 	}

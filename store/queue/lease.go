@@ -96,14 +96,15 @@ func (q *Queue) end(token uint64) (*lease, bool) {
 	}
 	delete(q.leases, token)
 	le.lane.leases--
-	le.finish()
+	le.finish(q.asked)
 	return le, true
 }
 
-// finish makes the lease count no more.
-func (le *lease) finish() {
+// finish makes the lease count no more, from t on.
+func (le *lease) finish(t int64) {
 	if !le.finished {
 		le.finished = true
+		le.lane.since = t
 		le.lane.leased--
 		le.lane.account.leased--
 	}

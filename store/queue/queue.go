@@ -14,7 +14,7 @@
 // tells the queue of every change after making it durable; when it is opened it adds all
 // that is pending. A crash forgets all leases, which is what frees them.
 //
-// [Queue.Claim] and [Queue.Backlog] answer as the contract of [webhooks.Queue] has it.
+// [Queue.Claim], [Queue.Backlog] and [Queue.LongestWait] answer as the contract of [webhooks.Queue] has it.
 // Pause, Resume, SetStanding, Rest, EndRest, Probe and Drop follow what happens to a
 // webhook: it is turned off or on, its health changes, its receiver is to be left alone
 // or tried, it is deleted.
@@ -54,6 +54,8 @@ type Queue struct {
 	waiting       int
 	served        uint64
 	expiredLeases uint64 // leases that ran out
+	asked         int64  // when Claim was called last
+	perAccount    int    // in that claim, if it was for all webhooks
 }
 
 // A Pending is a pending delivery that is not leased.
@@ -258,7 +260,7 @@ func (q *Queue) setPaused(webhook string, paused bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if e := q.webhooks.all[webhook]; e != nil {
-		e.paused = paused
+		e.paused, e.since = paused, q.at(time.Now())
 		q.reschedule(e)
 	}
 }

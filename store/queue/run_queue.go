@@ -101,6 +101,7 @@ func (q *Queue) suspend(l *lane) {
 func (q *Queue) resume(l *lane) {
 	q.suspended.remove(l)
 	q.enter(l)
+	l.since = q.asked
 }
 
 // maxSpare is how many lines are kept to be used again: most are of accounts that have

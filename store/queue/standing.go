@@ -35,7 +35,7 @@ func (q *Queue) SetStanding(webhook string, s Standing) {
 	if e == nil || e.standing == s {
 		return
 	}
-	e.standing = s
+	e.standing, e.since = s, q.asked
 	for kind := range e.lanes {
 		switch l := &e.lanes[kind]; l.place {
 		case queued:

@@ -17,6 +17,7 @@ type webhookQueue struct {
 	leased   int    // leases that count
 	served   uint64 // when it was last given a lease, in leases
 	rest     int64  // until when it is left alone
+	since    int64  // when it last came to wait: a lease of it ended, it was resumed
 	paused   bool
 	dropped  bool
 }

@@ -85,6 +85,7 @@ func everyMethod(ctx context.Context, s store.Store, task webhooks.Task) iter.Se
 			{"RecoveryByID", func() error { _, err := s.RecoveryByID(ctx, "acct", "recovery"); return err }},
 			{"AdvanceRecovery", func() error { _, err := s.AdvanceRecovery(ctx, 9); return err }},
 			{"Backlog", func() error { _, err := s.Backlog(ctx, "webhook"); return err }},
+			{"LongestWait", func() error { _, err := s.LongestWait(ctx); return err }},
 			{"FailingWebhooks", func() error { _, err := s.FailingWebhooks(ctx, some, webhooks.Page{Limit: 9}); return err }},
 			{"OffWebhooks", func() error { _, err := s.OffWebhooks(ctx, webhooks.Page{Limit: 9}); return err }},
 			{"HeldWebhooks", func() error { _, err := s.HeldWebhooks(ctx, webhooks.Page{Limit: 9}); return err }},

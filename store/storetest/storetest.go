@@ -108,6 +108,7 @@ func Run(t *testing.T, open func(t *testing.T) store.Store) {
 		{"Purge", purging},
 		{"Lifetimes", lifetimes},
 		{"Backlog", backlogs},
+		{"LongestWait", longestWait},
 		{"DeliveryRaces", deliveryRaces},
 		{"AccountSizes", accountSizes},
 		{"EraseAccount", erasing},

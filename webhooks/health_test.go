@@ -1,0 +1,345 @@
+package webhooks_test
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/storageapi/storageapi/internal/testbubble"
+	"github.com/storageapi/storageapi/store/memory"
+	"github.com/storageapi/storageapi/webhooks"
+)
+
+func (b *bubble) health() webhooks.Health {
+	b.Helper()
+	return b.service.Health(b.Context())
+}
+
+// wantWell fails the test unless nothing is wrong, whatever there is to do.
+func (b *bubble) wantWell(h webhooks.Health) {
+	b.Helper()
+	if h.Run != webhooks.RunUnderWay || time.Since(h.LastRound) > 30*time.Second || h.ReadError != nil || h.WriteError != nil || h.Halted != nil {
+		b.Errorf("it is not well at %v: %+v", time.Now(), h)
+	}
+}
+
+// What Run is doing, and since when.
+func TestHealthTellsOfRun(t *testing.T) {
+	inBubble(t, webhooks.Config{}, sleeping(time.Second), func(b *bubble) {
+		want := func(state webhooks.RunState, since time.Time) {
+			b.Helper()
+			synctest.Wait()
+			if h := b.health(); h.Run != state || !h.RunSince.Equal(since) {
+				b.Errorf("Run is %s since %v, want %s since %v", h.Run, h.RunSince, state, since)
+			}
+		}
+		b.subscribe("a")
+		made := time.Now()
+		time.Sleep(time.Hour)
+		want(webhooks.RunNotStarted, made)
+		if h := b.health(); !h.LastRound.IsZero() || !h.LastClaim.IsZero() || !h.LastAttempt.IsZero() {
+			b.Errorf("before Run: %+v", h)
+		}
+		for range 2 {
+			stop := b.start()
+			began := time.Now()
+			want(webhooks.RunUnderWay, began)
+			b.publish()
+			synctest.Wait()
+			if h := b.health(); !h.LastAttempt.Equal(began) {
+				b.Errorf("the last attempt began at %v, want %v", h.LastAttempt, began)
+			}
+			time.Sleep(400 * time.Millisecond)
+			stopped := make(chan struct{})
+			go func() {
+				defer close(stopped)
+				stop()
+			}()
+			want(webhooks.RunDraining, time.Now())
+			<-stopped
+			want(webhooks.RunEnded, began.Add(time.Second))
+		}
+	})
+}
+
+// A service without anything to do is well, and so is one with attempts that take long.
+func TestHealthOfAnIdleService(t *testing.T) {
+	inBubble(t, webhooks.Config{Concurrency: 1, Timeout: 10 * time.Minute}, sleeping(5*time.Minute), func(b *bubble) {
+		b.subscribe("a")
+		b.start()
+		for range 3 {
+			b.publish()
+		}
+		for range 100 {
+			time.Sleep(17 * time.Second)
+			b.wantWell(b.health())
+		}
+		time.Sleep(24 * time.Hour)
+		b.wantWell(b.health())
+	})
+}
+
+// A store whose claims hang, and heed no context, stops the run loop: Health says so, and
+// how long deliveries have waited.
+func TestHealthOfAStuckLoop(t *testing.T) {
+	testbubble.Run(t, func(t *testing.T) {
+		store := &hanging{Store: memory.New(), until: make(chan struct{})}
+		b := &bubble{T: t, store: newFlaky(), logs: &logbook{}}
+		b.dial = b.serve(status(http.StatusOK))
+		b.service = b.newService(store, webhooks.Config{})
+		b.subscribe("a")
+		b.start()
+		event := b.publish()
+		time.Sleep(time.Second)
+		b.wantState(event, webhooks.Delivered, 1)
+		store.hangs.Store(true)
+		b.publish()
+		stuck := time.Now()
+		time.Sleep(10 * time.Minute)
+		h := b.health()
+		if h.Run != webhooks.RunUnderWay || h.LastRound.After(stuck) || h.LastClaim.After(stuck) || h.LastAttempt.After(stuck) {
+			b.Errorf("10 minutes after %v: %+v", stuck, h)
+		}
+		if h.OldestDue != 10*time.Minute {
+			b.Errorf("OldestDue = %v, want 10m", h.OldestDue)
+		}
+		store.hangs.Store(false)
+		close(store.until)
+		time.Sleep(2 * time.Second)
+		b.wantWell(b.health())
+		if h := b.health(); h.OldestDue != 0 {
+			b.Errorf("OldestDue = %v once it goes on", h.OldestDue)
+		}
+	})
+}
+
+// A hanging store does not answer some calls, whatever their context does.
+type hanging struct {
+	webhooks.Store
+	hangs, mute atomic.Bool
+	asked       atomic.Int64
+	until       chan struct{}
+}
+
+func (s *hanging) ClaimDeliveries(ctx context.Context, claim webhooks.Claim) ([]webhooks.Task, time.Duration, error) {
+	if s.hangs.Load() {
+		<-s.until
+	}
+	return s.Store.ClaimDeliveries(ctx, claim)
+}
+
+func (s *hanging) LongestWait(ctx context.Context) (time.Duration, error) {
+	s.asked.Add(1)
+	if s.mute.Load() {
+		<-s.until
+	}
+	return s.Store.LongestWait(ctx)
+}
+
+// A store that does not answer is told of within a second, by any number of calls, which
+// ask it once.
+func TestHealthOfAStoreThatDoesNotAnswer(t *testing.T) {
+	testbubble.Run(t, func(t *testing.T) {
+		store := &hanging{Store: memory.New(), until: make(chan struct{})}
+		store.mute.Store(true)
+		service := newService(t, store, webhooks.Config{})
+		begun := time.Now()
+		for range 3 {
+			var calls sync.WaitGroup
+			for range 1000 {
+				calls.Go(func() {
+					if h := service.Health(context.Background()); h.ReadError == nil || h.OldestDue != 0 {
+						t.Errorf("%+v", h)
+					}
+				})
+			}
+			calls.Wait()
+			time.Sleep(time.Second)
+		}
+		if took := time.Since(begun); took > 6*time.Second {
+			t.Errorf("3 rounds took %v", took)
+		}
+		ended, cancel := context.WithCancel(context.Background())
+		cancel()
+		if h := service.Health(ended); h.ReadError == nil {
+			t.Error("no error although the context is over")
+		}
+		if n := store.asked.Load(); n != 1 {
+			t.Errorf("it was asked %d times", n)
+		}
+		store.mute.Store(false)
+		close(store.until)
+		synctest.Wait()
+		if h := service.Health(context.Background()); h.ReadError != nil {
+			t.Errorf("once it answers: %v", h.ReadError)
+		}
+	})
+}
+
+// The store is asked once a second, however often Health is called.
+func TestHealthIsShared(t *testing.T) {
+	testbubble.Run(t, func(t *testing.T) {
+		store := &hanging{Store: memory.New()}
+		service := newService(t, store, webhooks.Config{})
+		for range 10_000 {
+			service.Health(t.Context())
+			time.Sleep(time.Millisecond)
+		}
+		if n := store.asked.Load(); n != 10 {
+			t.Errorf("it was asked %d times in 10 s", n)
+		}
+	})
+}
+
+// A failure to write is told of until a write succeeds.
+func TestHealthOfAStoreThatCannotBeWritten(t *testing.T) {
+	for name, test := range map[string]struct{ claim, settle error }{"claims": {errOutage, nil}, "settlements": {nil, errOutage}} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, webhooks.Config{}, status(http.StatusOK), func(b *bubble) {
+				b.subscribe("a")
+				b.start()
+				synctest.Wait()
+				b.wantWell(b.health())
+				b.store.fail(test.claim, test.settle)
+				event := b.publish()
+				for range 20 {
+					time.Sleep(30 * time.Second)
+					h := b.health()
+					if !errors.Is(h.WriteError, errOutage) || !errors.Is(h.LastError, errOutage) || time.Since(h.LastErrorAt) > time.Minute {
+						b.Fatalf("%+v", h)
+					}
+					if h.WriteError = nil; true {
+						b.wantWell(h) // and nothing else is wrong
+					}
+				}
+				b.store.fail(nil, nil)
+				time.Sleep(10 * time.Second)
+				b.wantWell(b.health())
+				b.wantState(event, webhooks.Delivered, 1)
+				if h := b.health(); !errors.Is(h.LastError, errOutage) {
+					b.Errorf("LastError = %v once it is over", h.LastError)
+				}
+			})
+		})
+	}
+}
+
+// Results that are being recorded for long are a failure to write.
+func TestHealthOfAStoreWhoseWritesHang(t *testing.T) {
+	testbubble.Run(t, func(t *testing.T) {
+		store := &slowSettler{Store: memory.New(), until: make(chan struct{})}
+		b := &bubble{T: t, store: newFlaky(), logs: &logbook{}}
+		b.dial = b.serve(status(http.StatusOK))
+		b.service = b.newService(store, webhooks.Config{})
+		b.subscribe("a")
+		b.start()
+		b.publish()
+		time.Sleep(5 * time.Second)
+		b.wantWell(b.health())
+		time.Sleep(time.Minute)
+		if h := b.health(); h.WriteError == nil || !strings.Contains(h.WriteError.Error(), "1m5s") {
+			b.Errorf("%+v", h)
+		}
+		close(store.until)
+		time.Sleep(time.Second)
+		b.wantWell(b.health())
+	})
+}
+
+type slowSettler struct {
+	webhooks.Store
+	until chan struct{}
+}
+
+func (s *slowSettler) SettleDeliveries(ctx context.Context, list []webhooks.Settlement) ([]int, error) {
+	<-s.until
+	return s.Store.SettleDeliveries(ctx, list)
+}
+
+// A store that has halted is told of, and why.
+func TestHealthOfAStoreThatHalts(t *testing.T) {
+	inBubble(t, webhooks.Config{}, status(http.StatusOK), func(b *bubble) {
+		b.beginOutage()
+		b.store.halts(errOutage)
+		time.Sleep(time.Minute)
+		if h := b.health(); !errors.Is(h.Halted, errOutage) || h.ReadError != nil {
+			b.Errorf("%+v", h)
+		}
+	})
+}
+
+// Publishing that fails is a failure to write, except if the caller is at fault or gone.
+// Without Run it counts for a minute.
+func TestHealthOfPublishing(t *testing.T) {
+	inBubble(t, webhooks.Config{}, status(http.StatusOK), func(b *bubble) {
+		b.subscribe("a")
+		publish := func(ctx context.Context, data webhooks.Data) {
+			b.Helper()
+			if err := b.service.Publish(ctx, webhooks.Event{Account: account, Data: data}); err == nil {
+				b.Error("it was published")
+			}
+		}
+		gone, cancel := context.WithCancel(b.Context())
+		cancel()
+		b.store.doubts(errOutage)
+		publish(gone, lowBalance)
+		publish(b.Context(), nil)
+		if h := b.health(); h.WriteError != nil || h.LastError != nil {
+			b.Errorf("%+v", h)
+		}
+		publish(b.Context(), lowBalance)
+		if h := b.health(); !errors.Is(h.WriteError, errOutage) || !errors.Is(h.LastError, errOutage) {
+			b.Errorf("%+v", h)
+		}
+		time.Sleep(time.Minute)
+		if h := b.health(); h.WriteError != nil {
+			b.Errorf("a minute later: %+v", h)
+		}
+	})
+}
+
+// Receivers that are down, hanging or slow, and any backlog of theirs, do not count.
+func TestHealthDoesNotMindReceivers(t *testing.T) {
+	const webhookCount = 500
+	config := webhooks.Config{Concurrency: 64, PerAccount: 64, Retries: []time.Duration{time.Minute, time.Hour}}
+	for name, handler := range map[string]http.HandlerFunc{
+		"down": status(http.StatusServiceUnavailable), "hanging": sleeping(time.Hour), "slow": sleeping(12 * time.Second),
+	} {
+		t.Run(name, func(t *testing.T) {
+			var bad atomic.Bool
+			inBubble(t, config, func(w http.ResponseWriter, r *http.Request) {
+				if bad.Load() {
+					handler(w, r)
+				}
+			}, func(b *bubble) {
+				for i := range webhookCount {
+					b.subscribe("a" + string(rune('a'+i%26)) + "x")
+				}
+				b.start()
+				b.publish() // proves them
+				time.Sleep(time.Minute)
+				bad.Store(true)
+				longest := time.Duration(0)
+				for range 60 {
+					b.publish()
+					time.Sleep(10 * time.Second)
+					h := b.health()
+					b.wantWell(h)
+					longest = max(longest, h.OldestDue)
+					if time.Since(h.LastAttempt) > time.Minute {
+						b.Errorf("the last attempt began %v ago", time.Since(h.LastAttempt))
+					}
+				}
+				if longest > 3*time.Minute {
+					b.Errorf("OldestDue was %v", longest)
+				}
+			})
+		})
+	}
+}
