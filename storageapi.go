@@ -93,6 +93,7 @@ import (
 	"log/slog"
 	"net/http"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/storageapi/storageapi/apikeys"
@@ -215,6 +216,7 @@ type Handler struct {
 
 	closeOnce func() error
 	closing   context.Context // done once Close has begun
+	closedAt  atomic.Pointer[time.Time]
 	endRuns   context.CancelFunc
 	mu        sync.Mutex // orders runs.Add before runs.Wait
 	runs      sync.WaitGroup
@@ -369,6 +371,8 @@ func (h *Handler) Run(ctx context.Context) error {
 func (h *Handler) Close() error { return h.closeOnce() }
 
 func (h *Handler) close() error {
+	now := time.Now()
+	h.closedAt.Store(&now)
 	h.mu.Lock()
 	h.endRuns()
 	h.mu.Unlock()

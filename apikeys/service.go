@@ -121,6 +121,16 @@ func (s *KeyService) Close() {
 	s.observer.Close()
 }
 
+// WriteError returns why the last attempt to write when keys were last used has failed; nil
+// if it has not. It is made some time after requests with keys, and again until it succeeds:
+// so this tells whether the store can be written.
+func (s *KeyService) WriteError() error {
+	if err := s.uses.failed.Load(); err != nil {
+		return *err
+	}
+	return nil
+}
+
 // WriteUses writes the last uses that are not written yet, as is done once a minute: before a
 // backup, say. It takes some milliseconds for each hundred keys, and may be called at any time.
 // If ctx ends first its error is returned, or the store's if that refuses them; what was not

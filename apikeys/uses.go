@@ -47,6 +47,8 @@ type uses struct {
 	closing chan struct{} // closed with it
 	halted  bool          // it was logged that the store writes nothing any more
 
+	failed atomic.Pointer[error] // of the last write, if it had any uses to write
+
 	writing chan struct{} // has room for one: a write at a time, and Close waits
 }
 
@@ -192,11 +194,15 @@ func (u *uses) write(ctx context.Context) error {
 	}
 	if failed == nil {
 		u.halted = false
+		if len(pending) > 0 {
+			u.failed.Store(nil)
+		}
 		return nil
 	}
 	if ctx.Err() != nil {
 		return failed // its caller knows
 	}
+	u.failed.Store(&failed)
 	// Of a store that writes nothing any more, one line is enough.
 	halter, _ := u.store.(interface{ Halted() error })
 	halted := halter != nil && halter.Halted() != nil

@@ -1,7 +1,7 @@
 // Host is a whole service to copy: the API next to routes of its own, with a scope and an event
 // of its own, the settings pages behind its login, metrics, and an end that cuts nothing short.
 //
-//	PASSWORD=… go run ./examples/host   # http://127.0.0.1:8080; metrics on http://127.0.0.1:8081/metrics
+//	PASSWORD=… go run ./examples/host   # http://127.0.0.1:8080; on http://127.0.0.1:8081 /metrics, /ready and /live
 package main
 
 import (
@@ -37,7 +37,7 @@ import (
 
 func main() {
 	listen := flag.String("listen", "127.0.0.1:8080", "the address of the service")
-	metrics := flag.String("metrics", "127.0.0.1:8081", "the address of the metrics, which is not public")
+	metrics := flag.String("metrics", "127.0.0.1:8081", "the address of metrics and probes, which is not public")
 	path := flag.String("file", "host.db", "the file that keeps everything")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -72,7 +72,7 @@ func run(ctx context.Context, out io.Writer, path, listen, metrics, password str
 	defer cancel()
 	failed := make(chan error, 3)
 	ended.Go(func() { failed <- h.api.Run(ctx) }) // delivers webhooks
-	for address, handler := range map[string]http.Handler{listen: public, metrics: http.HandlerFunc(h.metrics)} {
+	for address, handler := range map[string]http.Handler{listen: public, metrics: h.operations()} {
 		listener, err := net.Listen("tcp", address)
 		if err != nil {
 			return err
@@ -290,6 +290,15 @@ func (h *host) signOut(w http.ResponseWriter, r *http.Request) {
 	}
 	http.SetCookie(w, &http.Cookie{Name: cookieName, Path: "/", MaxAge: -1})
 	http.Redirect(w, r, "/sign-in", http.StatusSeeOther)
+}
+
+// operations returns what is for those who run the host.
+func (h *host) operations() http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /metrics", h.metrics)
+	mux.Handle("GET /ready", h.api.HealthHandler(storageapi.HealthThresholds{}))
+	mux.Handle("GET /live", h.api.LivenessHandler(storageapi.HealthThresholds{}))
+	return mux
 }
 
 // metrics answers in the text format of Prometheus. Alert on halted, and on an age of the

@@ -49,6 +49,8 @@ func TestHost(t *testing.T) {
 	want(201, "teams.created")(call("POST", "/v2/notifications/webhooks", reader, `{"url":"https://example.com/","events":["teams.created"]}`))
 	want(200, "webhook_deliveries_pending 0\n")(read(t)(http.Get("http://" + metrics + "/metrics")))
 	want(200, "\nstore_halted 0\n")(read(t)(http.Get("http://" + metrics + "/metrics")))
+	want(200, `{"ready":true,"live":true,"problems":[],"run":"running"`)(read(t)(http.Get("http://" + metrics + "/ready")))
+	want(200, `"ready":true`)(read(t)(http.Get("http://" + metrics + "/live")))
 	want(404, "")(call("GET", "/metrics", "", ""))
 
 	// The settings pages are behind the login.

@@ -1,0 +1,376 @@
+package storageapi_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/storageapi/storageapi"
+	"github.com/storageapi/storageapi/apikeys"
+	"github.com/storageapi/storageapi/internal/testbubble"
+	"github.com/storageapi/storageapi/notices"
+	"github.com/storageapi/storageapi/scopes"
+	"github.com/storageapi/storageapi/store"
+	"github.com/storageapi/storageapi/store/memory"
+	"github.com/storageapi/storageapi/webhooks"
+)
+
+// An ailment is a store with something wrong, as it is told.
+type ailment struct {
+	store.Store
+	unwritable, silent, stuck, idle, halted atomic.Bool
+	over                                    chan struct{} // ends what hangs
+}
+
+var errDisk = errors.New("dial host=db.internal user=secret-user /var/lib/secret.db: no space left on device")
+
+func (s *ailment) written() error {
+	if s.unwritable.Load() {
+		return errDisk
+	}
+	return nil
+}
+
+func (s *ailment) Enqueue(ctx context.Context, event webhooks.EncodedEvent) (int, error) {
+	if err := s.written(); err != nil {
+		return 0, err
+	}
+	return s.Store.Enqueue(ctx, event)
+}
+
+func (s *ailment) AddNotices(ctx context.Context, list []notices.Notice) (int, error) {
+	if err := s.written(); err != nil {
+		return 0, err
+	}
+	return s.Store.AddNotices(ctx, list)
+}
+
+func (s *ailment) RecordKeyUse(ctx context.Context, uses []apikeys.KeyUse) error {
+	if err := s.written(); err != nil {
+		return err
+	}
+	return s.Store.RecordKeyUse(ctx, uses)
+}
+
+func (s *ailment) ClaimDeliveries(ctx context.Context, claim webhooks.Claim) ([]webhooks.Task, time.Duration, error) {
+	switch {
+	case s.stuck.Load():
+		<-s.over
+	case s.idle.Load():
+		return nil, time.Hour, nil
+	}
+	return s.Store.ClaimDeliveries(ctx, claim)
+}
+
+func (s *ailment) LongestWait(ctx context.Context) (time.Duration, error) {
+	if s.silent.Load() {
+		<-s.over
+	}
+	return s.Store.LongestWait(ctx)
+}
+
+func (s *ailment) Halted() error {
+	if s.halted.Load() {
+		return errDisk
+	}
+	return nil
+}
+
+// A patient is a Handler on such a store, in a bubble.
+type patient struct {
+	*testing.T
+	store *ailment
+	api   *storageapi.Handler
+}
+
+func inHealth(t *testing.T, test func(*patient)) {
+	testbubble.Run(t, func(t *testing.T) {
+		p := &patient{T: t, store: &ailment{Store: memory.New(), over: make(chan struct{})}}
+		var err error
+		p.api, err = storageapi.NewHandler(storageapi.Config{Store: p.store, Logger: slog.New(slog.DiscardHandler)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		test(p)
+		if err := p.api.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func (p *patient) run() (stop func()) {
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- p.api.Run(ctx) }()
+	synctest.Wait()
+	return func() {
+		p.Helper()
+		cancel()
+		if err := <-ended; err != nil {
+			p.Errorf("Run: %v", err)
+		}
+	}
+}
+
+func (p *patient) publish() error {
+	return p.api.Webhooks.Publish(p.Context(), webhooks.Event{Account: "acct", Data: webhooks.BalanceLow{Balance: 1, Threshold: 2}})
+}
+
+// subscribe makes a webhook whose receiver was up.
+func (p *patient) subscribe() webhooks.Webhook {
+	p.Helper()
+	w, err := p.api.Webhooks.Create(p.Context(), "acct", webhooks.CreateParams{URL: "https://example.com/", Events: []webhooks.EventType{webhooks.TypeBalanceLow}})
+	if err == nil {
+		_, err = p.store.UpdateWebhook(p.Context(), "acct", w.ID, func(w *webhooks.Webhook, _ *notices.Notice) error {
+			w.ProvenAt = time.Now()
+			return nil
+		})
+	}
+	if err != nil {
+		p.Fatal(err)
+	}
+	return w
+}
+
+// probe asks both handlers, by thresholds, and returns what they answer.
+func (p *patient) probe(t storageapi.HealthThresholds) (ready, live int, body string) {
+	p.Helper()
+	time.Sleep(time.Second) // no answer is shared
+	ask := func(h http.Handler) *httptest.ResponseRecorder {
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, httptest.NewRequestWithContext(p.Context(), http.MethodGet, "/", nil))
+		return w
+	}
+	a, b := ask(p.api.HealthHandler(t)), ask(p.api.LivenessHandler(t))
+	if a.Header().Get("Cache-Control") != "no-store" || !strings.HasPrefix(a.Header().Get("Content-Type"), "application/json") {
+		p.Errorf("headers %v", a.Header())
+	}
+	for _, leak := range []string{"secret", "internal", "device", "acct"} {
+		if strings.Contains(a.Body.String()+b.Body.String(), leak) {
+			p.Errorf("the answer tells of %q: %s", leak, a.Body)
+		}
+	}
+	return a.Code, b.Code, a.Body.String()
+}
+
+func (p *patient) want(ready, live bool, problems ...storageapi.HealthProblem) {
+	p.Helper()
+	p.wantBy(storageapi.HealthThresholds{}, ready, live, problems...)
+}
+
+func (p *patient) wantBy(t storageapi.HealthThresholds, ready, live bool, problems ...storageapi.HealthProblem) {
+	p.Helper()
+	gotReady, gotLive, body := p.probe(t)
+	got := storageapi.HealthVerdict{}
+	if err := json.Unmarshal([]byte(body), &got); err != nil {
+		p.Fatal(err)
+	}
+	want := storageapi.HealthVerdict{Ready: ready, Live: live, Problems: append([]storageapi.HealthProblem{}, problems...)}
+	if diff := cmp.Diff(want, got); diff != "" || (gotReady == 200) != ready || (gotLive == 200) != live {
+		p.Errorf("%d, %d, (-want +got):\n%s%s", gotReady, gotLive, diff, body)
+	}
+}
+
+// Run that was never called, or has ended, is red at once; and asks for a restart if that
+// lasts. A process that leaves it to others to deliver is not judged by it.
+func TestHealthOfRun(t *testing.T) {
+	inHealth(t, func(p *patient) {
+		p.want(false, true, storageapi.ProblemNotRunning)
+		p.wantBy(storageapi.HealthThresholds{NoRun: true}, true, true)
+		time.Sleep(time.Minute)
+		p.want(false, false, storageapi.ProblemNotRunning)
+		p.wantBy(storageapi.HealthThresholds{Down: time.Hour}, false, true, storageapi.ProblemNotRunning)
+		stop := p.run()
+		p.want(true, true)
+		time.Sleep(24 * time.Hour)
+		p.want(true, true)
+		stop()
+		p.want(false, true, storageapi.ProblemNotRunning)
+		time.Sleep(time.Minute)
+		p.want(false, false, storageapi.ProblemNotRunning)
+		p.run() // until Close
+		p.want(true, true)
+		if err := p.api.Close(); err != nil {
+			p.Fatal(err)
+		}
+		p.want(false, true, storageapi.ProblemClosed)
+		time.Sleep(time.Minute)
+		p.want(false, false, storageapi.ProblemClosed)
+	})
+}
+
+// A store that cannot be written is red as long as that lasts, also if nothing else happens
+// by then; a restart does not help. It is found out without traffic when it is over.
+func TestHealthOfAStoreThatCannotBeWritten(t *testing.T) {
+	inHealth(t, func(p *patient) {
+		stop := p.run()
+		defer stop()
+		p.subscribe()
+		p.want(true, true)
+		p.store.unwritable.Store(true)
+		if err := p.publish(); !errors.Is(err, errDisk) {
+			p.Fatal(err)
+		}
+		for range 60 {
+			time.Sleep(time.Minute)
+			p.want(false, true, storageapi.ProblemUnwritable)
+		}
+		if h := p.api.Health(p.Context()); !errors.Is(h.WriteError, errDisk) || !errors.Is(h.LastError, errDisk) {
+			p.Errorf("%+v", h)
+		}
+		p.store.unwritable.Store(false)
+		time.Sleep(10 * time.Second)
+		p.want(true, true)
+	})
+}
+
+// So is one to which the last uses of keys cannot be written.
+func TestHealthOfAStoreThatCannotTakeUses(t *testing.T) {
+	inHealth(t, func(p *patient) {
+		stop := p.run()
+		defer stop()
+		_, token, err := p.api.Keys.Create(p.Context(), "acct", apikeys.CreateParams{Name: "k", Scopes: scopes.All()})
+		if err != nil {
+			p.Fatal(err)
+		}
+		p.store.unwritable.Store(true)
+		if _, err := p.api.Keys.Verify(p.Context(), token.Reveal()); err != nil {
+			p.Fatal(err)
+		}
+		time.Sleep(2 * time.Minute)
+		p.want(false, true, storageapi.ProblemUnwritable)
+		p.store.unwritable.Store(false)
+		time.Sleep(2 * time.Minute)
+		p.want(true, true)
+	})
+}
+
+// A store that does not answer is red, and a restart does not help.
+func TestHealthOfAStoreThatDoesNotAnswer(t *testing.T) {
+	inHealth(t, func(p *patient) {
+		stop := p.run()
+		defer stop()
+		p.want(true, true)
+		p.store.silent.Store(true)
+		for range 20 {
+			time.Sleep(time.Minute)
+			p.want(false, true, storageapi.ProblemUnreadable)
+		}
+		p.store.silent.Store(false)
+		close(p.store.over)
+		synctest.Wait()
+		p.want(true, true)
+	})
+}
+
+// A claim that hangs, one that finds nothing of what is there, and a store that has halted
+// ask for a restart.
+func TestHealthAsksForARestart(t *testing.T) {
+	t.Run("claims hang", func(t *testing.T) {
+		inHealth(t, func(p *patient) {
+			stop := p.run()
+			p.store.stuck.Store(true)
+			p.subscribe()
+			_ = p.publish()
+			p.want(true, true)
+			time.Sleep(time.Minute)
+			p.want(false, false, storageapi.ProblemStuck)
+			p.store.stuck.Store(false)
+			close(p.store.over)
+			stop()
+		})
+	})
+	t.Run("claims find nothing", func(t *testing.T) {
+		inHealth(t, func(p *patient) {
+			p.store.idle.Store(true)
+			stop := p.run()
+			defer stop()
+			held := p.subscribe()
+			_, err := p.store.UpdateWebhook(p.Context(), "acct", held.ID, func(w *webhooks.Webhook, _ *notices.Notice) error {
+				w.Held = true
+				return nil
+			})
+			if err != nil || p.publish() != nil {
+				p.Fatal(err)
+			}
+			time.Sleep(24 * time.Hour)
+			p.want(true, true) // what is on hold may wait
+			p.subscribe()
+			if err := p.publish(); err != nil {
+				p.Fatal(err)
+			}
+			time.Sleep(4 * time.Minute)
+			p.want(true, true)
+			p.wantBy(storageapi.HealthThresholds{OldestDue: 2 * time.Minute}, false, false, storageapi.ProblemNoProgress)
+			time.Sleep(time.Minute)
+			p.want(false, false, storageapi.ProblemNoProgress)
+		})
+	})
+	t.Run("halted", func(t *testing.T) {
+		inHealth(t, func(p *patient) {
+			stop := p.run()
+			defer stop()
+			p.store.halted.Store(true)
+			p.want(false, false, storageapi.ProblemStoreHalted)
+		})
+	})
+}
+
+// What would make it red is judged against the thresholds.
+func TestHealthThresholds(t *testing.T) {
+	testbubble.Run(t, func(t *testing.T) {
+		ago := func(d time.Duration) time.Time { return time.Now().Add(-d) }
+		well := func() storageapi.Health {
+			return storageapi.Health{Health: webhooks.Health{Run: webhooks.RunUnderWay, RunSince: ago(time.Hour), LastRound: ago(30 * time.Second), LastAttempt: ago(4 * time.Minute), OldestDue: time.Hour}}
+		}
+		for name, test := range map[string]struct {
+			change     func(*storageapi.Health)
+			thresholds storageapi.HealthThresholds
+			want       []storageapi.HealthProblem
+		}{
+			"attempts begin": {func(*storageapi.Health) {}, storageapi.HealthThresholds{Stuck: time.Second}, nil},
+			"Run has just begun": {func(h *storageapi.Health) {
+				h.RunSince, h.LastRound, h.LastAttempt = ago(time.Second), time.Time{}, time.Time{}
+			}, storageapi.HealthThresholds{}, nil},
+			"the loop does not go round":               {func(h *storageapi.Health) { h.LastRound = ago(46 * time.Second) }, storageapi.HealthThresholds{Stuck: time.Second}, []storageapi.HealthProblem{storageapi.ProblemStuck}},
+			"no attempts begin":                        {func(h *storageapi.Health) { h.LastAttempt = ago(6 * time.Minute) }, storageapi.HealthThresholds{}, []storageapi.HealthProblem{storageapi.ProblemNoProgress}},
+			"no attempts begin, since the store fails": {func(h *storageapi.Health) { h.LastAttempt, h.WriteError = ago(6*time.Minute), errDisk }, storageapi.HealthThresholds{}, []storageapi.HealthProblem{storageapi.ProblemUnwritable}},
+			"nothing waits":                            {func(h *storageapi.Health) { h.LastAttempt, h.OldestDue = ago(time.Hour), 0 }, storageapi.HealthThresholds{}, nil},
+			"draining":                                 {func(h *storageapi.Health) { h.Run = webhooks.RunDraining }, storageapi.HealthThresholds{}, []storageapi.HealthProblem{storageapi.ProblemDraining}},
+			"draining an unread one":                   {func(h *storageapi.Health) { h.Run, h.ReadError = webhooks.RunDraining, errDisk }, storageapi.HealthThresholds{}, []storageapi.HealthProblem{storageapi.ProblemDraining, storageapi.ProblemUnreadable}},
+			"without Run, unwritable":                  {func(h *storageapi.Health) { h.Run, h.WriteError = webhooks.RunNotStarted, errDisk }, storageapi.HealthThresholds{NoRun: true}, []storageapi.HealthProblem{storageapi.ProblemUnwritable}},
+		} {
+			h := well()
+			test.change(&h)
+			if diff := cmp.Diff(append([]storageapi.HealthProblem{}, test.want...), test.thresholds.Judge(h).Problems); diff != "" {
+				t.Errorf("%s (-want +got):\n%s", name, diff)
+			}
+		}
+	})
+}
+
+// Probes are GET or HEAD.
+func TestHealthHandlerMethods(t *testing.T) {
+	api, err := storageapi.NewHandler(storageapi.Config{Store: memory.New()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = api.Close() }()
+	for method, want := range map[string]int{http.MethodPost: 405, http.MethodHead: 503} {
+		w := httptest.NewRecorder()
+		api.HealthHandler(storageapi.HealthThresholds{}).ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), method, "/", nil))
+		if w.Code != want || want == 405 && w.Header().Get("Allow") != "GET, HEAD" {
+			t.Errorf("%s: %d %v", method, w.Code, w.Header())
+		}
+	}
+}
