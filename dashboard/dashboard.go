@@ -54,8 +54,8 @@ type Config struct {
 	SignOut string
 
 	// May reports whether the user of a request may do that to keys or webhooks of the
-	// account: to look is [auth.ReadKeys], [auth.ReadWebhooks], and [auth.ReadAudit] for the
-	// history of both. What one may not has no
+	// account: to look is [auth.ReadKeys], [auth.ReadWebhooks], [auth.ReadEvents] for what was
+	// sent to webhooks, and [auth.ReadAudit] for the history of keys and webhooks. What one may not has no
 	// button, and asked for nevertheless it is answered 403, forms after they have arrived.
 	// It is called with requests that have an account, several times for a page, and
 	// concurrently. Default: users may do everything.

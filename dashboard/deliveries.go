@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -33,7 +34,8 @@ type attemptView struct {
 	Error    string
 	Response string // the body, which is the receiver's text
 	Header   []headerView
-	Made     bool // a request was sent
+	Made     bool   // a request was sent
+	Signed   string // what was signed before the body
 }
 
 // A headerView is a header of a request.
@@ -98,7 +100,9 @@ func (p *pages) viewAttempt(eventID string, attempt webhooks.Attempt) attemptVie
 		view.Header = append(view.Header, headerView{name, values[0]})
 	}
 	slices.SortFunc(view.Header, func(a, b headerView) int { return strings.Compare(a.Name, b.Name) })
-	view.Made = len(header) > 0
+	if view.Made = len(header) > 0; view.Made {
+		view.Signed = eventID + "." + strconv.FormatInt(attempt.StartedAt.Unix(), 10) + "."
+	}
 	return view
 }
 
@@ -169,6 +173,7 @@ func (p *pages) listDeliveries(c *call) (answer, error) {
 type deliveryPageView struct {
 	Webhook  webhookView
 	Delivery deliveryView
+	Event    *eventBodyView // nil: it is not for the user
 	Problem  string
 }
 
@@ -187,9 +192,13 @@ func (p *pages) deliveryPage(c *call, problem string) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
+	event, err := p.viewEventBody(c, &delivery)
+	if err != nil {
+		return answer{}, err
+	}
 	due := delivery.State == webhooks.Pending && webhook.Claimable() && delivery.NextAttemptAt.Sub(p.now()) < time.Minute
 	return answer{page: "delivery", title: "Delivery of " + delivery.EventID, tab: "webhooks", refresh: due,
-		data: deliveryPageView{shown, p.viewDelivery(&delivery), problem}}, nil
+		data: deliveryPageView{shown, p.viewDelivery(&delivery), event, problem}}, nil
 }
 
 func (p *pages) redeliver(c *call) (answer, error) {

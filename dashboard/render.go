@@ -43,14 +43,15 @@ type gracesView struct {
 var templates = loadTemplates()
 
 func loadTemplates() map[string]*template.Template {
-	layout := template.Must(template.New("layout.html").Funcs(functions).ParseFS(templateFiles, "templates/layout.html", "templates/parts.html"))
+	layout := template.Must(template.New("layout.html").Funcs(functions).ParseFS(templateFiles, "templates/layout.html", "templates/parts.html", "templates/event.html"))
 	entries, err := templateFiles.ReadDir("templates")
 	if err != nil {
 		panic(err) // they are in the program
 	}
 	pages := make(map[string]*template.Template)
 	for _, entry := range entries {
-		if entry.Name() == "layout.html" || entry.Name() == "parts.html" {
+		switch entry.Name() {
+		case "layout.html", "parts.html", "event.html": // in all pages
 			continue
 		}
 		page := template.Must(template.Must(layout.Clone()).ParseFS(templateFiles, path.Join("templates", entry.Name())))

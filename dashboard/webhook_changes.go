@@ -88,7 +88,7 @@ func (p *pages) testWebhook(c *call) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	return p.webhookPage(c, &testView{EventID: test.ID, Attempt: p.viewAttempt(test.ID, test.Attempt)})
+	return p.webhookPage(c, &testView{EventID: test.ID, Event: p.viewBody(test.Body), Attempt: p.viewAttempt(test.ID, test.Attempt)})
 }
 
 func (p *pages) askRotateSecret(c *call) (answer, error) {

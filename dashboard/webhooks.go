@@ -196,6 +196,7 @@ type webhookPageView struct {
 // A testView is the view of the result of a test event.
 type testView struct {
 	EventID string
+	Event   *eventBodyView
 	Attempt attemptView
 	Busy    bool // it was not sent, for another one is under way
 	Held    bool // it was not sent, for the webhook is on hold

@@ -11,7 +11,6 @@ import (
 	"github.com/storageapi/storageapi/apikeys"
 	"github.com/storageapi/storageapi/internal/testhook"
 	"github.com/storageapi/storageapi/scopes"
-	"github.com/storageapi/storageapi/signing"
 	"github.com/storageapi/storageapi/store/memory"
 	"github.com/storageapi/storageapi/webhooks"
 )
@@ -83,7 +82,7 @@ func New(t testing.TB, opts ...Option) *Kit {
 	}
 	testhook.DialThrough(k.API.Webhooks, k.network.dial, true)
 	testhook.Seed(k.API.Webhooks, o.seed)
-	k.header = signatureHeader(k.API)
+	k.header = k.API.Webhooks.SignatureHeader()
 	t.Cleanup(k.network.close)
 	if o.handler == nil {
 		k.run()
@@ -104,18 +103,6 @@ func newHandler(t testing.TB, config storageapi.Config) *storageapi.Handler {
 		t.Fatalf("storageapitest: %v", err)
 	}
 	return handler
-}
-
-// signatureHeader returns the name of the header with the signature of the body.
-func signatureHeader(api *storageapi.Handler) string {
-	signed := api.Webhooks.RequestHeader("", webhooks.Attempt{})
-	redacted := signed.Get(signing.HeaderSignature)
-	for name := range signed {
-		if name != signing.HeaderSignature && signed.Get(name) == redacted {
-			return name
-		}
-	}
-	return signing.DefaultHeader
 }
 
 // run runs the handler until the test ends.

@@ -108,6 +108,10 @@ func (s *sender) sign(task *Task, at time.Time) (outbound.Request, error) {
 	}, nil
 }
 
+// SignatureHeader returns the name of the header with the signature of the body alone, in
+// canonical form, see [Config.SignatureHeader].
+func (s *WebhookService) SignatureHeader() string { return s.dispatcher.sender.header }
+
 // RequestHeader returns the header of the request that the attempt sent for the event, as
 // this service sends it: with "[redacted]" in place of the signatures, and without Host,
 // Content-Length and the Traceparent of [Config.SendTraceparent]. It is nil if it did not come to a request, for want of a

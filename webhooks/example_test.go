@@ -133,3 +133,42 @@ func ExampleParseAmount() {
 	// 0.000000001 1 <nil>
 	// 0 0 amount must be a decimal amount of SUI, such as "12.5"
 }
+
+// A program follows an account's events, oldest first, and goes on later where it stopped.
+func ExampleWebhookService_Events() {
+	ctx := context.Background()
+	hooks, err := webhooks.New(memory.New(), webhooks.Config{})
+	if err != nil {
+		panic(err)
+	}
+	defer hooks.Close()
+	publish := func(id string) {
+		if err := hooks.Publish(ctx, webhooks.Event{ID: id, Account: "acct_1", Data: webhooks.BalanceLow{Balance: 1, Threshold: 2}}); err != nil {
+			panic(err)
+		}
+	}
+	query := webhooks.EventQuery{OldestFirst: true, From: time.Now().Add(-time.Hour), Limit: 2}
+	follow := func() {
+		for more := true; more; {
+			page, err := hooks.Events(ctx, "acct_1", query)
+			if err != nil {
+				panic(err)
+			}
+			for _, event := range page.Events {
+				fmt.Println(event.ID)
+			}
+			query.After, more = page.Resume, page.Next != "" // keep it with what was handled
+		}
+	}
+	for _, id := range []string{"c", "b", "a"} {
+		publish(id)
+	}
+	follow()
+	publish("0")
+	follow()
+	// Output:
+	// c
+	// b
+	// a
+	// 0
+}

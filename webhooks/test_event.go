@@ -19,6 +19,7 @@ var ErrTesting = errors.New("a test event is under way already")
 type TestEvent struct {
 	ID      string // "evt_" and a ULID
 	Attempt Attempt
+	Body    []byte // what was signed and sent; it is not stored
 }
 
 // SendTest sends an event of [TypeTest] to the account's webhook, active or not, and
@@ -77,5 +78,5 @@ func (s *WebhookService) SendTest(ctx context.Context, account, webhookID string
 	if res.attempt.Error == "" && webhook.Active {
 		s.dispatcher.retrust(ctx, account, webhookID)
 	}
-	return TestEvent{event.ID, res.attempt}, nil
+	return TestEvent{event.ID, res.attempt, event.Body}, nil
 }

@@ -109,13 +109,15 @@ document.addEventListener("click", async (event) => {
   dialog.showModal();
 });
 
-// A live part of a page is loaded again, and replaced if it has changed.
+// The live parts of a page are loaded again, and those replaced that have changed.
 async function refresh() {
-  const now = document.querySelector("[data-live]");
-  if (!now) return;
+  const parts = document.querySelectorAll("[data-live]");
+  if (!parts.length) return;
   try {
-    const next = localize(document.importNode((await load(location.href)).getElementById(now.id), true));
-    if (next.outerHTML !== now.outerHTML) {
+    const page = await load(location.href);
+    for (const now of parts) {
+      const next = localize(document.importNode(page.getElementById(now.id), true));
+      if (next.outerHTML === now.outerHTML) continue;
       const open = [...now.querySelectorAll("details")].map((details) => details.open).reverse();
       [...next.querySelectorAll("details")].reverse().forEach((details, i) => { details.open = open[i] || false; });
       now.replaceWith(next);

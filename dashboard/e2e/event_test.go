@@ -1,0 +1,57 @@
+package e2e
+
+import (
+	"math"
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/storageapi/storageapi/webhooks"
+)
+
+// TestEvent copies the body of an event as it was sent, also after the page has changed by
+// itself, and reads how to verify it.
+func TestEvent(t *testing.T) {
+	s := newSite(t)
+	webhook := s.subscribe("/hooks", webhooks.TypeBandwidthLimitReached, webhooks.TypeFilesExpiring)
+	s.receiver.answer(http.StatusServiceUnavailable, "", 0)
+	ids := s.publish(
+		webhooks.BandwidthLimitReached{UsedBytes: math.MaxInt64, LimitBytes: math.MaxInt64, Period: "2026-11"},
+		webhooks.FilesExpiring{Files: []webhooks.ExpiringFile{{ID: "file_1", Name: markup + "\u2028 é\n  two", ExpiresAt: time.Now()}}},
+	)
+	w := s.open(t)
+	w.allowClipboard()
+	for _, id := range ids {
+		sent, err := s.api.Webhooks.Body(t.Context(), account, id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		copied := func(when string) {
+			t.Helper()
+			w.click("Copy")
+			w.see("Copied")
+			if got := eval[string](w, `navigator.clipboard.readText()`); got != string(sent) {
+				t.Errorf("%s: copied %q, want %q", when, got, sent)
+			}
+		}
+		w.visit("webhooks/" + webhook.ID + "/deliveries/" + id)
+		w.see("Body, exactly as signed and sent", "Stored until", "Failed")
+		copied("at first")
+		eval[bool](w, `document.querySelectorAll("details").forEach((details) => { details.open = true; }), true`)
+		w.see("How to verify it", "Webhook-Id.Webhook-Timestamp.body", "Signatures are not stored", id+".")
+		w.axe("event")
+
+		s.receiver.answer(http.StatusOK, "", 0)
+		release := s.receiver.hold()
+		w.click("Resend")
+		w.see("Pending")
+		release()
+		s.settled(id)
+		w.see("Delivered", "Attempt 2") // above the event, and below it
+		copied("after a change of the page")
+		s.receiver.answer(http.StatusServiceUnavailable, "", 0)
+	}
+	w.withoutScripts()
+	w.again("reload")
+	w.see("Body, exactly as signed and sent", "UTC")
+}
