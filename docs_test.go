@@ -268,7 +268,7 @@ func TestSnippets(t *testing.T) {
 	for _, page := range documents(t) {
 		for _, block := range regexp.MustCompile("(?ms)^```go\n(.*?)^```").FindAllStringSubmatch(readFile(t, page), -1) {
 			switch code := block[1]; {
-			case strings.HasPrefix(code, "package ") || strings.Contains(code, "postgres.") || strings.Contains(code, "pgx."):
+			case strings.HasPrefix(code, "package ") || strings.Contains(code, "postgres.") || strings.Contains(code, "promstorage.") || strings.Contains(code, "otelstorage.") || strings.Contains(code, "pgx."):
 				continue
 			case strings.HasPrefix(code, "func "), strings.HasPrefix(code, "type "):
 				source.WriteString("\n// " + page + "\n" + code)

@@ -14,11 +14,13 @@ import (
 const (
 	root     = "github.com/storageapi/storageapi"
 	postgres = root + "/store/postgres"
+	otel     = root + "/otelstorage"
+	prom     = root + "/promstorage"
 )
 
 // TestRelease makes v0.1.0 of a copy of this tree, pushes it to a bare repository, and has
-// modules of others fetch it from there and build hosts on it: on a file, which is run, and
-// on PostgreSQL.
+// modules of others fetch it from there and build hosts on it: on a file, which is run, on
+// PostgreSQL, and with telemetry.
 func TestRelease(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it builds programs")
@@ -53,7 +55,7 @@ func TestRelease(t *testing.T) {
 	}
 
 	out := b.release("v0.1.0")
-	if want := "git push --atomic origin main v0.1.0 store/postgres/v0.1.0\n"; !strings.HasSuffix(out, want) {
+	if want := "git push --atomic origin main v0.1.0 store/postgres/v0.1.0 otelstorage/v0.1.0 promstorage/v0.1.0\n"; !strings.HasSuffix(out, want) {
 		t.Errorf("the script ends with %q, want the command %q", out, want)
 	}
 	if got := b.git("ls-remote", "--tags", "origin"); got != "" {
@@ -68,8 +70,10 @@ func TestRelease(t *testing.T) {
 		if !strings.Contains(tags, module+"v0.1.0\n") && !strings.Contains(module, "internal/") && !strings.HasPrefix(module, "examples/") && module != "dashboard/e2e/" {
 			t.Errorf("others can import %s, which release/make does not publish", module)
 		}
-		if strings.Contains(b.git("show", "v0.1.0:"+file), root+" v0.0.0") || strings.Contains(b.git("show", "v0.1.0:"+file), postgres+" v0.0.0") {
-			t.Errorf("%s requires v0.0.0 in the release", file)
+		for _, published := range []string{root, postgres, otel, prom} {
+			if strings.Contains(b.git("show", "v0.1.0:"+file), published+" v0.0.0") {
+				t.Errorf("%s requires v0.0.0 of %s in the release", file, published)
+			}
 		}
 	}
 	if got := b.git("show", "v0.1.0:CHANGELOG.md"); !strings.Contains(got, "## Unreleased\n\n## 0.1.0 – 20") {
@@ -82,7 +86,7 @@ func TestRelease(t *testing.T) {
 	b.refuses("v0.0.9 is not above v0.1.0", "-checked", "v0.0.9")
 	b.refuses("CHANGELOG.md says nothing under Unreleased", "-checked", "v0.1.1")
 
-	b.git("push", "-q", "--atomic", "origin", "main", "v0.1.0", "store/postgres/v0.1.0")
+	b.git("push", "-q", "--atomic", "origin", "main", "v0.1.0", "store/postgres/v0.1.0", "otelstorage/v0.1.0", "promstorage/v0.1.0")
 	b.fetch()
 }
 
@@ -127,23 +131,30 @@ func TestAPIDiff(t *testing.T) {
 // fetch has modules that know nothing of this tree get the release, and build hosts on it.
 func (b *bench) fetch() {
 	b.Helper()
-	for name, host := range map[string]struct{ source, module string }{"file": {onFile, root}, "postgres": {onPostgres, postgres}} {
+	for name, host := range map[string]struct {
+		source  string
+		modules []string
+	}{"file": {onFile, []string{root}}, "postgres": {onPostgres, []string{postgres}}, "telemetry": {withTelemetry, []string{otel, prom}}} {
 		dir := filepath.Join(b.dir, name)
 		b.must(os.Mkdir(dir, 0o700))
 		b.must(os.WriteFile(filepath.Join(dir, "main.go"), []byte(host.source), 0o600))
 		b.outside(dir, "mod", "init", "example.com/"+name)
-		if out, err := b.tryOutside(dir, "get", host.module+"@v0.1.0"); err != nil {
+		get := []string{"get"}
+		for _, module := range host.modules {
+			get = append(get, module+"@v0.1.0")
+		}
+		if out, err := b.tryOutside(dir, get...); err != nil {
 			for _, sign := range []string{"dial tcp", "i/o timeout", "no such host", "Service Unavailable", "connection refused"} {
 				if strings.Contains(out, sign) && os.Getenv("CI") == "" {
 					b.Skipf("the dependencies cannot be had from here: %s", out)
 				}
 			}
-			b.Fatalf("go get %s@v0.1.0: %v\n%s", host.module, err, out)
+			b.Fatalf("go %s: %v\n%s", strings.Join(get, " "), err, out)
 		}
 		b.outside(dir, "mod", "tidy")
 		b.outside(dir, "build", "-o", "host", ".")
 		list := b.outside(dir, "list", "-m", "all")
-		for _, module := range []string{root, host.module} {
+		for _, module := range append(host.modules, root) {
 			if !strings.Contains(list, "\n"+module+" v0.1.0\n") {
 				b.Errorf("%s: built of\n%s\nwant %s v0.1.0", name, list, module)
 			}
@@ -151,9 +162,11 @@ func (b *bench) fetch() {
 		if strings.Contains(list, "=>") {
 			b.Errorf("%s: something is replaced:\n%s", name, list)
 		}
-		licensed := b.outside(dir, "list", "-m", "-f", "{{.Dir}}", host.module)
-		if _, err := os.Stat(filepath.Join(strings.TrimSpace(licensed), "LICENSE")); err != nil {
-			b.Errorf("%s comes without its licence: %v", host.module, err)
+		for _, module := range host.modules {
+			licensed := b.outside(dir, "list", "-m", "-f", "{{.Dir}}", module)
+			if _, err := os.Stat(filepath.Join(strings.TrimSpace(licensed), "LICENSE")); err != nil {
+				b.Errorf("%s comes without its licence: %v", module, err)
+			}
 		}
 	}
 	host := exec.Command(filepath.Join(b.dir, "file", "host"))
@@ -215,5 +228,31 @@ func main() {
 		panic(err)
 	}
 	panic(http.ListenAndServe(":8080", api))
+}
+`
+
+const withTelemetry = `package main
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/storageapi/storageapi"
+	"github.com/storageapi/storageapi/observe"
+	"github.com/storageapi/storageapi/otelstorage"
+	"github.com/storageapi/storageapi/promstorage"
+)
+
+func main() {
+	metrics := promstorage.New()
+	telemetry, err := otelstorage.New(otelstorage.Config{})
+	if err != nil {
+		panic(err)
+	}
+	api, err := storageapi.NewHandler(storageapi.Config{Path: "storage.db", Observe: observe.Join(metrics.Observer(), telemetry.Observer())})
+	if err != nil {
+		panic(err)
+	}
+	metrics.SetStats(api.Webhooks.Stats)
+	prometheus.MustRegister(metrics)
 }
 `

@@ -1,0 +1,91 @@
+package otelstorage
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"go.opentelemetry.io/otel/metric"
+
+	"github.com/storageapi/storageapi/webhooks"
+)
+
+// statsTimeout is the longest that a collection waits for the store.
+const statsTimeout = 5 * time.Second
+
+// SetStats has each collection of metrics call stats, which is that of the Handler's Webhooks. It costs
+// about a millisecond for each 10,000 webhooks with pending deliveries. If it fails, or takes
+// longer than 5 seconds, storageapi.stats.up is 0, and what it would have told is missing; all
+// other metrics are collected. Nil: it is not called any more.
+func (t *Telemetry) SetStats(stats func(context.Context) (webhooks.Stats, error)) {
+	if stats == nil {
+		t.stats.Store(nil)
+		return
+	}
+	t.stats.Store(&stats)
+}
+
+func (t *Telemetry) registerStats(meter metric.Meter) error {
+	instruments := maker{meter: meter}
+	var (
+		up        = instruments.gauge("storageapi.stats.up", "{store}", "1 if the store has told the figures of the moment, or 0.")
+		halted    = instruments.gauge("storageapi.store.halted", "{store}", "1 if the store writes nothing any more until the process is started again, or 0.")
+		pending   = instruments.gauge("storageapi.deliveries.pending", "{delivery}", "Pending deliveries of the whole store.")
+		oldestDue = instruments.gauge("storageapi.deliveries.oldest_due", "s", "How long the delivery of the store that waits longest has been due.")
+		held      = instruments.gauge("storageapi.webhooks.held", "{webhook}", "Webhooks of the whole store that are on hold since it was restored.")
+		inFlight  = instruments.gauge("storageapi.attempts.in_flight", "{attempt}", "Attempts that this process is making.")
+		dead      = instruments.total("storageapi.deliveries.dead", "{delivery}", "Deliveries that this process gave up.")
+		expired   = instruments.total("storageapi.leases.expired", "{lease}", "Claims that this process took back, since the process that made them did not record the result in time.")
+		size      = instruments.gauge("storageapi.file.size", "By", "Size of the store's file.")
+		free      = instruments.gauge("storageapi.file.free", "By", "How much of the store's file is free.")
+	)
+	if instruments.err != nil {
+		return instruments.err
+	}
+	_, err := meter.RegisterCallback(func(ctx context.Context, o metric.Observer) error {
+		get := t.stats.Load()
+		if get == nil {
+			return nil
+		}
+		ctx, cancel := context.WithTimeout(ctx, statsTimeout)
+		defer cancel()
+		stats, err := (*get)(ctx)
+		if err != nil {
+			// A callback that fails keeps all metrics of the process from being
+			// exported, as they would be at a shutdown, when the store is closed.
+			o.ObserveFloat64(up, 0)
+			return nil
+		}
+		o.ObserveFloat64(up, 1)
+		o.ObserveFloat64(halted, oneIf(stats.Halted != nil))
+		o.ObserveFloat64(pending, float64(stats.Pending))
+		o.ObserveFloat64(oldestDue, stats.OldestDue.Seconds())
+		o.ObserveFloat64(held, float64(stats.Held))
+		o.ObserveFloat64(inFlight, float64(stats.InFlight))
+		o.ObserveInt64(dead, int64(stats.Dead))
+		o.ObserveInt64(expired, int64(stats.ExpiredLeases))
+		o.ObserveFloat64(size, float64(stats.FileBytes))
+		o.ObserveFloat64(free, float64(stats.FreeBytes))
+		return nil
+	}, up, halted, pending, oldestDue, held, inFlight, dead, expired, size, free)
+	return err
+}
+
+func (m *maker) gauge(name, unit, description string) metric.Float64ObservableGauge {
+	instrument, err := m.meter.Float64ObservableGauge(name, metric.WithUnit(unit), metric.WithDescription(description))
+	m.err = errors.Join(m.err, err)
+	return instrument
+}
+
+func (m *maker) total(name, unit, description string) metric.Int64ObservableCounter {
+	instrument, err := m.meter.Int64ObservableCounter(name, metric.WithUnit(unit), metric.WithDescription(description))
+	m.err = errors.Join(m.err, err)
+	return instrument
+}
+
+func oneIf(condition bool) float64 {
+	if condition {
+		return 1
+	}
+	return 0
+}
