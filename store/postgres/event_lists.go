@@ -172,11 +172,11 @@ const (
 // not tell the order of commits. Those before both are all there, once it has returned, in the
 // next statement: a publication takes the lock before its number, and gives it back after its commit.
 func (s *Store) openPublications(ctx context.Context, conn *pgxpool.Conn) (end, open int64, err error) {
-	if err := conn.QueryRow(ctx, s.sql(eventClock)).Scan(&end); err != nil {
-		return 0, 0, err
-	}
 	var least *int64
-	if err := conn.QueryRow(ctx, openPublications, s.sql(`storageapi.events`)).Scan(&least); err != nil {
+	batch := &pgx.Batch{}
+	batch.Queue(s.sql(eventClock)).QueryRow(func(row pgx.Row) error { return row.Scan(&end) })
+	batch.Queue(openPublications, s.sql(`storageapi.events`)).QueryRow(func(row pgx.Row) error { return row.Scan(&least) })
+	if err := conn.SendBatch(ctx, batch).Close(); err != nil {
 		return 0, 0, err
 	}
 	if least == nil {

@@ -173,3 +173,38 @@ func TestFollowBesideAnotherRole(t *testing.T) {
 		t.Errorf("a page of %q, more %v, want both, false", ids, more)
 	}
 }
+
+// TestFollowWithTheClockSetBack publishes and follows while the database's clock stands an hour
+// behind what was published.
+func TestFollowWithTheClockSetBack(t *testing.T) {
+	name, option := migratedSchema(t)
+	s := open(t, option)
+	query := webhooks.EventQuery{OldestFirst: true, From: time.Now().Add(-time.Minute), Limit: 9}
+	want := func(want ...string) {
+		t.Helper()
+		if got, more := follow(t, s, &query); !cmp.Equal(got, want) || more {
+			t.Errorf("a page of %q, more %v, want %q", got, more, want)
+		}
+	}
+	enqueue := func(id string) {
+		t.Helper()
+		if _, err := s.Enqueue(t.Context(), encoded(id)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	enqueue("first")
+	const hour = 3600 * 1_000_000 * 4096
+	if _, err := pool(t).Exec(t.Context(), `update `+quoted(name)+`.events set event = event + $1`, int64(hour)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := pool(t).Exec(t.Context(), `select setval($1::text::regclass, last_value + $2) from `+quoted(name)+`.event_clock`, quoted(name)+".event_clock", int64(hour/4096)); err != nil {
+		t.Fatal(err)
+	}
+	want("first")
+	want()
+	enqueue("second")
+	enqueue("third")
+	want("second", "third")
+	enqueue("fourth")
+	want("fourth")
+}

@@ -11,8 +11,8 @@ import (
 // Enqueue implements [webhooks.Store].
 //
 // Events are ordered by the time of publishing. An event whose Enqueue is under way may be
-// listed before one that is already stored; a client that pages through a list at that
-// moment may miss it.
+// listed before one that is already stored; a client that pages through a list of the newest
+// first at that moment may miss it. ListEvents with the oldest first misses none.
 //
 // An event whose id was published in an open transaction of the host waits for the end of
 // that transaction, without delaying others. If ctx ends before, it is not stored.
@@ -23,7 +23,8 @@ func (s *Store) Enqueue(ctx context.Context, encoded webhooks.EncodedEvent) (del
 // EnqueueTx is Enqueue in the host's transaction: the event is stored if the transaction is
 // committed, and not otherwise. Deliveries begin within the time of [PollEvery] after the
 // commit. The event is listed with the time of the call and sent to the webhooks that were
-// subscribed then, so commit soon. A host that loses power before its commit leaves the
+// subscribed then, so commit soon: until then [Store.ListEvents] with the oldest first is held
+// up. A host that loses power before its commit leaves the
 // transaction open, and Enqueue of the same id waiting, until the server ends it: set
 // idle_in_transaction_session_timeout. The statement runs with the transaction's settings;
 // only ctx limits its time.
