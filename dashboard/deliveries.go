@@ -3,6 +3,7 @@ package dashboard
 import (
 	"errors"
 	"fmt"
+	"html/template"
 	"net/http"
 	"net/url"
 	"slices"
@@ -114,7 +115,7 @@ type deliveryListView struct {
 	Failed     bool
 	Filtered   bool
 	Deliveries []deliveryView
-	Query      string // the filters, for links
+	Query      template.URL // the filters, encoded, for links
 	After      bool
 	Next       string
 }
@@ -154,7 +155,7 @@ func (p *pages) listDeliveries(c *call) (answer, error) {
 	if !query.To.IsZero() && !query.From.Before(query.To) {
 		f.Errors["to"] = "Must be after “Published from”."
 	}
-	view.Query, view.Filtered = filters.Encode(), len(filters) > 0
+	view.Query, view.Filtered = template.URL(filters.Encode()), len(filters) > 0
 	a := answer{page: "deliveries", title: "Deliveries to " + webhook.URL, tab: "webhooks"}
 	if len(f.Errors) > 0 {
 		a.status, a.data = http.StatusUnprocessableEntity, view

@@ -28,6 +28,9 @@ func TestDeliveries(t *testing.T) {
 	s.get(path+"/deliveries?state=dead&state=skipped").says("evt_dead", "evt_skipped", "Clear").hides("evt_fine")
 	s.get(path+"/deliveries?failed=true").says("evt_dead", "evt_skipped", "Clear").hides("evt_fine")
 	s.get(path+"/deliveries?failed=true&state=dead").says("evt_dead").hides("evt_fine", "evt_skipped")
+	if body := s.get(path + "/deliveries?state=dead&failed=true&after=evt_z").body; !strings.Contains(body, path+`/deliveries?failed=true&amp;state=dead"`) {
+		t.Error("links to other pages lose the filters")
+	}
 	if body := s.get(path).body; !strings.Contains(body, path+`/deliveries?failed=true"`) {
 		t.Error("the webhook's page has no link to what failed")
 	}

@@ -1,6 +1,7 @@
 package dashboard
 
 import (
+	"net/http"
 	"strings"
 	"time"
 
@@ -93,22 +94,30 @@ func keyVersion(key *apikeys.Key) string { return version("key", key.ID, string(
 
 // A keyListView is the view of the list of keys.
 type keyListView struct {
-	Keys  []keyView
-	After bool   // not the first page
-	Next  string // the id that the next page starts after
+	Keys   []keyView
+	Filter keyFilterView
+	After  bool   // not the first page
+	Next   string // the id that the next page starts after
 }
 
 func (p *pages) listKeys(c *call) (answer, error) {
+	filter, shown := p.keyFilter(c)
 	after := c.after()
-	page, err := p.keys.List(c.Context(), c.account, apikeys.Page{After: after, Limit: pageSize})
-	if err != nil {
+	view := keyListView{Filter: shown, After: after != ""}
+	a := answer{page: "keys", title: "API keys", tab: "keys"}
+	page, err := p.keys.Find(c.Context(), c.account, filter, apikeys.Page{After: after, Limit: pageSize})
+	if err := shown.Form.refuse("name", err); err != nil {
 		return answer{}, err
 	}
-	view := keyListView{After: after != "", Next: page.Next}
+	if len(shown.Form.Errors) > 0 {
+		a.status = http.StatusUnprocessableEntity
+	}
+	view.Next = page.Next
 	for i := range page.Keys {
 		view.Keys = append(view.Keys, p.viewKey(&page.Keys[i]))
 	}
-	return answer{page: "keys", title: "API keys", tab: "keys", data: view}, nil
+	a.data = view
+	return a, nil
 }
 
 // A keyPageView is the view of the page of a key.

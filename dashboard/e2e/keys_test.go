@@ -233,7 +233,7 @@ func TestKeyboard(t *testing.T) {
 	w.press(enter)
 	w.see("API key created")
 	w.visit("api-keys")
-	for range 12 {
+	for range 16 { // past the filters
 		if eval[string](w, `document.activeElement.ariaLabel ?? ""`) == "Revoke a key" {
 			break
 		}

@@ -38,7 +38,7 @@ func TestSearchAndHistory(t *testing.T) {
 		look(event)
 		w.at("webhooks/" + webhook.ID + "/deliveries/" + event)
 		look(token)
-		w.see("Results for")
+		w.at("api-keys/" + key) // by its hint
 		w.gone(token)
 		w.click("History")
 		w.see("Webhook created", "Key created")

@@ -26,7 +26,7 @@ var (
 // beyondSchemas are the rules that a schema cannot say, by what is answered where
 // they are broken: a request that is good by the document may be answered so. Of a
 // parameter that is a boolean the validator takes 0, 1 and t as well, which JSON does not.
-var beyondSchemas = regexp.MustCompile(`^(expiresAt must be (in the future|before the year|an RFC 3339)|url must |cursor must |balanceThreshold must be at most|(from|to|since|until) must |failed must be true or false)`)
+var beyondSchemas = regexp.MustCompile(`^(expiresAt must be (in the future|before the year|an RFC 3339)|url must |cursor must |balanceThreshold must be at most|(from|to|since|until|unusedSince) must |failed must be true or false)`)
 
 // A walker makes calls from the document.
 type walker struct {

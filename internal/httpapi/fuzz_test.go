@@ -240,3 +240,27 @@ func checkAnswer(t *testing.T, response *http.Response, body []byte) {
 		t.Fatalf("%d with body %q", code, body)
 	}
 }
+
+// FuzzKeyFilter: what is accepted is a filter that the service takes, and what is given is heeded.
+func FuzzKeyFilter(f *testing.F) {
+	for _, seed := range []string{
+		"name=deploy&scope=files:read&scope=account%3Aread&unusedSince=2026-01-31", "name=%ff", "name=", "name=a&name=b",
+		"scope=nope", "scope=", "unusedSince=now", "unusedSince=2026-01-31T12:00:00%2B01:00&limit=1", "a;b", "%zz",
+	} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, query string) {
+		filter, err := parseKeyFilter(query, nil)
+		if err != nil {
+			checkRefusal(t, err)
+			return
+		}
+		given, err := url.ParseQuery(query)
+		if err != nil || (filter.Name != "") != given.Has("name") || !filter.Scopes.IsEmpty() != (len(given["scope"]) > 0) || filter.UnusedSince.IsZero() && given.Has("unusedSince") {
+			t.Fatalf("%q: got %+v, %v", query, filter, err)
+		}
+		if _, err := keysAtNoon(t).Find(t.Context(), "acct", filter, apikeys.Page{Limit: 1}); err != nil {
+			t.Fatalf("%q: %v", query, err)
+		}
+	})
+}

@@ -7,7 +7,6 @@ import (
 
 	"github.com/storageapi/storageapi/apikeys"
 	"github.com/storageapi/storageapi/auth"
-	"github.com/storageapi/storageapi/internal/id"
 	"github.com/storageapi/storageapi/scopes"
 )
 
@@ -94,18 +93,6 @@ func (a *api) createKey(c *call) (answer, error) {
 	view := viewKey(key)
 	view.Key = value
 	return created(c, key.ID, view)
-}
-
-func (a *api) listKeys(c *call) (answer, error) {
-	after, limit, err := parsePage(c.URL.RawQuery, id.Key)
-	if err != nil {
-		return answer{}, err
-	}
-	page, err := a.keys.List(c.Context(), c.caller.Account, apikeys.Page{After: after, Limit: limit})
-	if err != nil {
-		return answer{}, err
-	}
-	return showList(page.Keys, page.Next, viewKeyRead)
 }
 
 func (a *api) getKey(c *call) (answer, error) {

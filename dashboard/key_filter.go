@@ -1,0 +1,51 @@
+package dashboard
+
+import (
+	"html/template"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/storageapi/storageapi/apikeys"
+	"github.com/storageapi/storageapi/scopes"
+)
+
+// A keyFilterView is the view of the filters of the list of keys.
+type keyFilterView struct {
+	Form   form
+	Areas  []areaView
+	Unused []choice
+	Query  template.URL // the filters, encoded, for links; empty: none
+}
+
+// unused are how many days keys may be unused, to choose from.
+var unused = []choice{
+	{"30", "30 days"},
+	{"90", "90 days"},
+	{"365", "A year"},
+}
+
+// keyFilter returns the filter that a request asks for. What none can be is left out.
+func (p *pages) keyFilter(c *call) (filter apikeys.Filter, view keyFilterView) {
+	f := newForm(c.URL.Query())
+	view = keyFilterView{Form: f, Areas: p.areas(), Unused: unused}
+	filters := make(url.Values)
+	if name := strings.TrimSpace(f.Values.Get("name")); name != "" {
+		filter.Name = name
+		filters.Set("name", name)
+	}
+	if name := f.Values.Get("scope"); p.keys.Scopes().Has(scopes.Scope(name)) {
+		filter.Scopes = scopes.Of(scopes.Scope(name))
+		filters.Set("scope", name)
+	}
+	for _, choice := range unused {
+		if f.Has("unused", choice.Value) {
+			days, _ := strconv.Atoi(choice.Value)
+			filter.UnusedSince = p.now().Add(-time.Duration(days) * 24 * time.Hour)
+			filters.Set("unused", choice.Value)
+		}
+	}
+	view.Query = template.URL(filters.Encode())
+	return filter, view
+}

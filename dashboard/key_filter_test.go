@@ -1,0 +1,83 @@
+package dashboard_test
+
+import (
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/storageapi/storageapi"
+	"github.com/storageapi/storageapi/apikeys"
+	"github.com/storageapi/storageapi/internal/testclock"
+	"github.com/storageapi/storageapi/scopes"
+)
+
+// TestFilterKeys: a list by name, scope and how long keys are unused, and by all of them.
+func TestFilterKeys(t *testing.T) {
+	clock := testclock.At(noon)
+	s := newSite(t, storageapi.Config{Keys: apikeys.Config{Now: clock.Now}})
+	s.get("api-keys").says("No API keys yet").hides("Unused for")
+	s.get("api-keys?name=a").says("No matching keys", "show all keys").hides("No API keys yet")
+	s.key(alice, "Deploy EU", time.Time{}, scopes.FilesRead, scopes.FilesWrite)
+	_, used := s.key(alice, "deploy US", time.Time{})
+	clock.Add(31 * 24 * time.Hour)
+	s.valid(used)
+	s.key(alice, "backup", time.Time{})
+
+	for query, want := range map[string]string{
+		"":                               "Deploy EU,deploy US,backup",
+		"name=+DEPLOY+":                  "Deploy EU,deploy US",
+		"scope=files:write":              "Deploy EU",
+		"unused=30":                      "Deploy EU",
+		"unused=90":                      "",
+		"name=us&scope=files:read":       "deploy US",
+		"name=us&scope=files:write":      "",
+		"name=&scope=&unused=":           "Deploy EU,deploy US,backup",
+		"scope=nope&unused=31&filters=x": "Deploy EU,deploy US,backup",
+	} {
+		page := s.get("api-keys?" + query).want(http.StatusOK)
+		for _, name := range []string{"Deploy EU", "deploy US", "backup"} {
+			if strings.Contains(want, name) {
+				page.says(name)
+			} else {
+				page.hides(name)
+			}
+		}
+	}
+	chosen := s.get("api-keys?name=us&scope=files:read&unused=365").says("No matching keys", "Clear")
+	for _, want := range []string{`value="us"`, `<option selected>files:read`, `<option value="365" selected>`} {
+		if !strings.Contains(chosen.body, want) {
+			t.Errorf("%s is not chosen in %s", want, chosen.body)
+		}
+	}
+	s.get("api-keys?name=" + strings.Repeat("a", 129)).want(http.StatusUnprocessableEntity).says("Must be at most 128 characters").hides("No matching")
+	hostile := s.get(`api-keys?after=key_1&name=` + url.QueryEscape(`"><b>&scope=files:write`)).hides("<b>")
+	if want := `api-keys?name=%22%3E%3Cb%3E%26scope%3Dfiles%3Awrite"`; !strings.Contains(hostile.body, want) {
+		t.Errorf("no link %s in %s", want, hostile.body)
+	}
+}
+
+// TestFilterKeyPages: pages keep the filters, and one that has looked at enough goes on.
+func TestFilterKeyPages(t *testing.T) {
+	s := newSite(t, storageapi.Config{Keys: apikeys.Config{MaxPerAccount: -1}})
+	for i := range 51 {
+		s.key(alice, fmt.Sprintf("wanted %02d", i), time.Time{})
+	}
+	for range 1000 {
+		s.key(alice, "other", time.Time{})
+	}
+	next := func(p *page) *page {
+		t.Helper()
+		_, link, found := strings.Cut(p.body, `api-keys?name=wanted&amp;after=`)
+		if !found {
+			t.Fatalf("no link to the next page: %s", p.body)
+		}
+		after, _, _ := strings.Cut(link, `"`)
+		return s.get("api-keys?name=wanted&after=" + after)
+	}
+	first := s.get("api-keys?name=wanted").says("No matches so far", "Search older")
+	second := next(first).says("wanted 50", "wanted 01", "Newest", "Older").hides("wanted 00")
+	next(second).says("wanted 00").hides("wanted 01", "Older")
+}
