@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -39,7 +40,13 @@ func TestTraceContextIsKept(t *testing.T) {
 			told[a.EventType] = append(told[a.EventType], a.TraceContext)
 		}},
 	}
-	inBubble(t, config, failing(1), func(b *bubble) {
+	var up atomic.Bool
+	handler := func(w http.ResponseWriter, _ *http.Request) {
+		if !up.Swap(true) {
+			w.WriteHeader(http.StatusInternalServerError)
+		}
+	}
+	inBubble(t, config, handler, func(b *bubble) {
 		must(b.service.Create(b.Context(), account, webhooks.CreateParams{
 			URL: "https://a.example.com" + secretPath, Events: []webhooks.EventType{webhooks.TypeBalanceLow, webhooks.TypeBandwidthLimitReached, webhooks.TypeFilesExpiring},
 		}))
