@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"path/filepath"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -28,8 +29,8 @@ import (
 // An ailment is a store with something wrong, as it is told.
 type ailment struct {
 	store.Store
-	unwritable, silent, stuck, idle, halted atomic.Bool
-	over                                    chan struct{} // ends what hangs
+	unwritable, silent, stuck, idle, halted, unclaimable atomic.Bool
+	over                                                 chan struct{} // ends what hangs
 }
 
 var errDisk = errors.New("dial host=db.internal user=secret-user /var/lib/secret.db: no space left on device")
@@ -68,6 +69,8 @@ func (s *ailment) ClaimDeliveries(ctx context.Context, claim webhooks.Claim) ([]
 		<-s.over
 	case s.idle.Load():
 		return nil, time.Hour, nil
+	case s.unclaimable.Load():
+		return nil, 0, errDisk
 	}
 	return s.Store.ClaimDeliveries(ctx, claim)
 }
@@ -89,15 +92,22 @@ func (s *ailment) Halted() error {
 // A patient is a Handler on such a store, in a bubble.
 type patient struct {
 	*testing.T
-	store *ailment
-	api   *storageapi.Handler
+	store     *ailment
+	api       *storageapi.Handler
+	recovered []notices.Notice // that the host was told; read it when Run has ended
 }
 
 func inHealth(t *testing.T, test func(*patient)) {
 	testbubble.Run(t, func(t *testing.T) {
 		p := &patient{T: t, store: &ailment{Store: memory.New(), over: make(chan struct{})}}
+		notify := func(_ context.Context, n notices.Notice) error {
+			if n.Action == notices.StoreRecovered {
+				p.recovered = append(p.recovered, n)
+			}
+			return nil
+		}
 		var err error
-		p.api, err = storageapi.NewHandler(storageapi.Config{Store: p.store, Logger: slog.New(slog.DiscardHandler)})
+		p.api, err = storageapi.NewHandler(storageapi.Config{Store: p.store, Notify: notify, Logger: slog.New(slog.DiscardHandler)})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -234,7 +244,62 @@ func TestHealthOfAStoreThatCannotBeWritten(t *testing.T) {
 	})
 }
 
-// So is one to which the last uses of keys cannot be written.
+// While claims fail the store has not recovered, although it takes what else is written; the
+// host is told once it has, and once.
+func TestStoreRecoveredIsToldOnce(t *testing.T) {
+	inHealth(t, func(p *patient) {
+		stop := p.run()
+		p.store.unclaimable.Store(true)
+		p.subscribe()
+		if err := p.publish(); err != nil {
+			p.Fatal(err)
+		}
+		began := time.Now()
+		for range 30 {
+			time.Sleep(time.Minute)
+			p.want(false, true, storageapi.ProblemUnwritable)
+		}
+		ended := time.Now()
+		p.store.unclaimable.Store(false)
+		time.Sleep(20 * time.Second)
+		p.want(true, true)
+		time.Sleep(time.Hour)
+		stop()
+		if len(p.recovered) != 1 || p.recovered[0].Since.Sub(began).Abs() > time.Second || p.recovered[0].Until.Before(ended) || p.recovered[0].Until.Sub(ended) > 30*time.Second {
+			p.Errorf("from %v to %v: %+v", began, ended, p.recovered)
+		}
+	})
+}
+
+// A probe writes nothing, whatever is pending.
+func TestHealthWritesNothing(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "storage.db")
+	api, err := storageapi.NewHandler(storageapi.Config{Path: path})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = api.Close() }()
+	_, err = api.Webhooks.Create(t.Context(), "acct", webhooks.CreateParams{URL: "https://example.com/", Events: []webhooks.EventType{webhooks.TypeBalanceLow}})
+	if err == nil {
+		err = api.Webhooks.Publish(t.Context(), webhooks.Event{Account: "acct", Data: webhooks.BalanceLow{Balance: 1, Threshold: 2}})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	before := readFile(t, path)
+	for range 1000 {
+		w := httptest.NewRecorder()
+		api.HealthHandler(storageapi.HealthThresholds{}).ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", nil))
+	}
+	if _, err := api.Webhooks.Stats(t.Context()); err != nil { // what was begun is over
+		t.Fatal(err)
+	}
+	if readFile(t, path) != before {
+		t.Error("the file has changed")
+	}
+}
+
+// A store to which the last uses of keys cannot be written is red.
 func TestHealthOfAStoreThatCannotTakeUses(t *testing.T) {
 	inHealth(t, func(p *patient) {
 		stop := p.run()
