@@ -54,6 +54,41 @@ func durableHistory(reopened func(name string, before, after func(*tester))) {
 		wantSame(t, "Task.Event", t.claimAll(1)[0].Event, newEvent("acct", "skipped"))
 	})
 
+	follow := webhooks.EventQuery{OldestFirst: true, Limit: 2}
+	followed := func(t *tester, want ...string) {
+		t.Helper()
+		page, err := t.store.ListEvents(t.Context(), "acct", follow)
+		t.must(err)
+		var ids []string
+		for _, e := range page.Events {
+			ids = append(ids, e.ID)
+		}
+		wantSame(t, "events", ids, want)
+		follow.After = page.Resume
+	}
+	reopened("where who follows the events goes on", func(t *tester) {
+		for _, id := range []string{"c", "b", "a"} {
+			t.enqueue(newEvent("acct", id), 0)
+		}
+		followed(t, "c", "b")
+	}, func(t *tester) {
+		t.enqueue(newEvent("acct", "0"), 0)
+		followed(t, "a", "0")
+		followed(t)
+	})
+	reopened("where who follows the events goes on, once all are purged", func(t *tester) {
+		follow.After = ""
+		t.enqueue(newEvent("acct", "first"), 0)
+		followed(t, "first")
+		border := t.border()
+		t.purge(webhooks.Purge{Payloads: border, Attempts: border, EventIDs: border, Limit: 99})
+		followed(t)
+	}, func(t *tester) {
+		followed(t)
+		t.enqueue(newEvent("acct", "second"), 0)
+		followed(t, "second")
+	})
+
 	var again webhooks.Delivery
 	reopened("Redeliver", func(t *tester) {
 		t.createWebhooks(newWebhook("acct", "webhook"))
