@@ -51,7 +51,7 @@ func durableRecords(reopened func(name string, before, after func(*tester))) {
 			{Account: "acct", ID: "used", Hash: used.Hash, At: some.Add(time.Minute)}, {Account: "acct", ID: "gone", At: some},
 			{Account: "acct", ID: "used", Hash: used.Previous, At: some.Add(time.Second)},
 		}))
-		changed = t.updateKey("changed", func(key *apikeys.Key) { key.Name, key.Hash = "renamed", hashOf("new") })
+		changed = t.updateKey("changed", func(key *apikeys.Key) { key.Name, key.Hash, key.Hint = "renamed", hashOf("new"), "new_…A1b2" })
 		t.must(t.store.DeleteKey(t.Context(), "acct", "gone", nil, notices.Notice{}))
 	}, func(t *tester) {
 		for _, key := range []apikeys.Key{used, changed} {
