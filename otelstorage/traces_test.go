@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"testing"
 	"time"
 
@@ -171,9 +172,7 @@ func TestAttemptSpan(t *testing.T) {
 				"messaging.system": "storageapi", "messaging.destination.name": "files.expiring", "messaging.message.id": "evt_1",
 				"storageapi.account": "acct_1", "storageapi.webhook.id": "wh_1", "http.response.status_code": int64(a.Status),
 			}
-			for key, value := range test.want {
-				want[key] = value
-			}
+			maps.Copy(want, test.want)
 			for _, key := range test.without {
 				delete(want, key)
 			}
