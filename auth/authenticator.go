@@ -55,6 +55,7 @@ type Authenticator struct {
 	scopes   *scopes.Vocabulary
 	observe  func(context.Context, observe.Authentication) // nil: none
 	refusals *refusalLog                                   // nil: none
+	watched  bool                                          // there is one of these
 	log      *slog.Logger
 }
 
@@ -81,6 +82,7 @@ func New(verifier Verifier, config Config) (*Authenticator, error) {
 	if config.LogRefusals {
 		a.refusals = &refusalLog{log: config.Logger, address: config.ClientAddress}
 	}
+	a.watched = a.observe != nil || a.refusals != nil
 	return a, nil
 }
 

@@ -56,7 +56,7 @@ var tracking atomic.Bool
 
 // verdict returns a new one for a request, or nil if nobody looks.
 func (a *Authenticator) verdict(r *http.Request) *verdict {
-	if a.observe == nil && a.refusals == nil && !tracking.Load() {
+	if !a.watched && !tracking.Load() {
 		return nil
 	}
 	return a.newVerdict(r)
@@ -64,7 +64,7 @@ func (a *Authenticator) verdict(r *http.Request) *verdict {
 
 func (a *Authenticator) newVerdict(r *http.Request) *verdict {
 	tracked, _ := r.Context().Value(trackedKey{}).(*verdict)
-	if tracked == nil && a.observe == nil && a.refusals == nil {
+	if tracked == nil && !a.watched {
 		return nil
 	}
 	return &verdict{tracked: tracked}
@@ -102,11 +102,12 @@ func (v *verdict) change(outcome observe.Outcome) {
 // tell tells the Observer, and the log, what became of a request.
 func (a *Authenticator) tell(r *http.Request, v *verdict) {
 	if v != nil {
-		a.tellAll(r, v.get())
+		a.tellAll(r, v)
 	}
 }
 
-func (a *Authenticator) tellAll(r *http.Request, is observe.Authentication) {
+func (a *Authenticator) tellAll(r *http.Request, v *verdict) {
+	is := v.get()
 	if a.refusals != nil {
 		a.refusals.note(r, is)
 	}
