@@ -87,6 +87,7 @@ func (e *accountExport) record(r transfer.Record) error {
 		return e.line("key", line{
 			"id": r.ID, "name": r.Name, "scopes": r.Scopes.Names(), "createdAt": shownTime(r.CreatedAt), "expiresAt": shownTime(r.ExpiresAt),
 			"lastUsedAt": shownTime(r.LastUsedAt), "previousValueExpiresAt": shownTime(r.PreviousExpiresAt), "previousValueUsedAt": shownTime(r.PreviousUsedAt),
+			"hint": r.Hint, "previousValueHint": r.PreviousHint, "createdBy": r.CreatedBy.String(),
 		})
 	case *transfer.Webhook:
 		return e.line("webhook", line{

@@ -81,7 +81,7 @@ func (t Token) Hint() string {
 // Hash returns what is stored of the token.
 func (t Token) Hash() Hash { return hashOf(t.Reveal()) }
 
-// A Hash is the SHA-256 of a token's whole text, all that is ever stored of it.
+// A Hash is the SHA-256 of a token's whole text, all that is ever stored of it but its hint.
 // (A token has 190 random bits, so a fast hash without salt is as good as a slow
 // one.) It prints, marshals and logs as "[redacted]".
 type Hash struct {

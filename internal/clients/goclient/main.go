@@ -19,6 +19,7 @@ func main() {
 	admin, narrow := connect(os.Args[2]), connect(os.Args[3])
 	key := create(admin)
 	list(admin, key.Id)
+	itself(key)
 	refused(narrow)
 	conflict(admin)
 	changed(admin, key.Id)
@@ -46,6 +47,15 @@ func create(client *ClientWithResponses) *KeyCreated {
 		log.Fatal("not the key that was asked for")
 	}
 	return got.JSON201
+}
+
+// itself has the key asked which one it is.
+func itself(key *KeyCreated) {
+	got, err := connect(key.Key).GetOwnKeyWithResponse(context.Background())
+	want(err, got, http.StatusOK)
+	if self := got.JSON200; self.Id != key.Id || self.Hint == nil || self.Replaced {
+		log.Fatal("not the key that asked")
+	}
 }
 
 // list looks for the key, page by page.

@@ -101,16 +101,19 @@ func DecodeKey(key *apikeys.Key, hash, record []byte) (err error) {
 	if name > len(rest) {
 		return ErrCorrupt
 	}
+	text := string(rest) // whose parts all of the key's strings are
 	if name < len(rest) {
 		d := decoder{rest: rest[name:]}
 		d.fields(func(tag uint64, value []byte) bool {
+			end := len(text) - len(d.rest)
+			text := text[end-len(value) : end]
 			switch tag {
 			case keyHint:
-				key.Hint = string(value)
+				key.Hint = text
 			case keyCreatedBy:
-				key.CreatedBy = notices.ParseActor(string(value))
+				key.CreatedBy = notices.ParseActor(text)
 			case keyPreviousHint:
-				key.PreviousHint = string(value)
+				key.PreviousHint = text
 			default:
 				return false
 			}
@@ -120,8 +123,7 @@ func DecodeKey(key *apikeys.Key, hash, record []byte) (err error) {
 			return ErrCorrupt
 		}
 	}
-	text := string(rest[:name])
-	key.ID, key.Account, key.Name = text[:id], text[id:account], text[names:]
+	key.ID, key.Account, key.Name = text[:id], text[id:account], text[names:name]
 	if key.Scopes, err = scopes.Unpack(binary.LittleEndian.Uint64(record[keyScopes:]), text[account:names]); err != nil {
 		return ErrCorrupt
 	}

@@ -1,0 +1,41 @@
+package record
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/storageapi/storageapi/apikeys"
+	"github.com/storageapi/storageapi/notices"
+	"github.com/storageapi/storageapi/scopes"
+)
+
+// TestKeyStrings: a key's record is read with one allocation for all its strings, and for its
+// scopes none.
+func TestKeyStrings(t *testing.T) {
+	at := time.UnixMilli(1234567890123).UTC()
+	want := apikeys.Key{
+		ID: "key_1", Account: "acct", Name: "name", Scopes: scopes.Of(scopes.FilesRead), CreatedAt: at, ExpiresAt: at,
+		CreatedBy: notices.Actor{Kind: notices.ActorPerson, ID: "ann: é"},
+		Hash:      apikeys.Hash{Sum: [32]byte{1}}, Hint: "sak_…k3Qz",
+		Previous: apikeys.Hash{Sum: [32]byte{2}}, PreviousHint: "old_…A1b2", PreviousExpiresAt: at,
+	}
+	record := append(EncodeKey(&want), "\x64\x01x"...)
+	var got apikeys.Key
+	if err := DecodeKey(&got, want.Hash.Sum[:], record); err != nil || !cmp.Equal(want, got, cmp.Comparer(func(a, b scopes.Set) bool { return a == b })) {
+		t.Errorf("got %+v, %v", got, err)
+	}
+	if fields := KeyFields(record); string(fields) != "\x64\x01x" {
+		t.Errorf("of another version are %q", fields)
+	}
+	allocs := testing.AllocsPerRun(100, func() {
+		var key apikeys.Key
+		if err := DecodeKey(&key, want.Hash.Sum[:], record); err != nil {
+			t.Fatal(err)
+		}
+	})
+	if allocs > 1 {
+		t.Errorf("%v allocations, want 1", allocs)
+	}
+}
