@@ -72,7 +72,7 @@ func TestSearch(t *testing.T) {
 	for _, nothing := range []string{"<script>", "evt_none", "key_01ZZZZZZZZZZZZZZZZZZZZZZZZ", "wh_01ZZZZZZZZZZZZZZZZZZZZZZZZ", "\x00", strings.Repeat("a", 300)} {
 		s.search(nothing).want(http.StatusOK).hides("<script>", "Nightly", "a.example")
 	}
-	s.search("").want(http.StatusOK).says("Find API keys by name or ID")
+	s.search("").want(http.StatusOK).says("Find API keys by name, ID or last characters")
 	s.search("<script>").says("No matches", "Results for “<script>”")
 
 	// The value of a key is not to be in an address.
@@ -80,6 +80,8 @@ func TestSearch(t *testing.T) {
 	if to != "./search?q="+token[len(token)-10:len(token)-6] {
 		t.Errorf("the value of a key leads to %s", to)
 	}
+	s.get(strings.TrimPrefix(to, "./")).leadsOn("api-keys/" + backup.ID)
+	s.search(backup.Hint).leadsOn("api-keys/" + backup.ID)
 
 	s.account = bob
 	for _, text := range []string{"nightly", backup.ID, "example", hooks[0].ID, event, event[:20], "key_0"} {

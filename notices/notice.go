@@ -4,7 +4,7 @@ import "time"
 
 // A Notice tells of one thing that happened.
 type Notice struct {
-	ID      string    // "ntc_" and a ULID; later notices mostly sort after earlier ones
+	ID      string    // "ntc_" and a ULID; later notices mostly sort after earlier ones: lists are in the order of what happened
 	At      time.Time // UTC, to the millisecond, by the clock of the node where it happened
 	Account string    // whose it is; empty for StoreRecovered, which is the host's
 	Action  Action

@@ -18,15 +18,16 @@ import (
 // A store gives each notice a number, above 0, when it stores it: of two notices of one target
 // the one that was committed later has the greater number.
 type Store interface {
-	// AddNotices stores notices that go with no other change, except those whose account
+	// AddNotices stores notices that go with no other change, except those whose target
 	// has a notice of that id already, and those of KeyExpiring whose key is not there any
 	// more or does not expire at their Until. It returns how many those are that it stored.
 	// Of one call all are stored or none is.
 	AddNotices(ctx context.Context, list []Notice) (added int, err error)
 
-	// ListNotices returns a part of the account's notices by descending id. The id after
-	// which the page begins need not exist. A page may hold fewer than query.Limit and have
-	// a Next nevertheless: a store looks at a bounded number of notices for each.
+	// ListNotices returns a part of the account's notices by descending number: those of a
+	// target are in the order of its changes, on whatever node these were made. A page may
+	// hold fewer than query.Limit and have a Next nevertheless: a store looks at a bounded
+	// number of notices for each. With a Target that has an ID it looks at no others.
 	ListNotices(ctx context.Context, account string, query Query) (Page, error)
 
 	// PendingNotices returns notices of all accounts that are pending, at most limit, by
@@ -57,7 +58,7 @@ type Query struct {
 	Since   time.Time // At is this or later; zero: since ever
 	Until   time.Time // At is before; zero: until now
 
-	After string // the id that the page before ended with, see [Page.Next]; empty: from the newest
+	After string // the [Page.Next] of the page before, of the same account and Target; empty: from the newest
 	Limit int    // at least 1
 }
 
@@ -75,5 +76,8 @@ func (q *Query) Matches(n *Notice) bool {
 // A Page is a part of an account's notices.
 type Page struct {
 	Notices []Notice
-	Next    string // the After of the next page; empty: there is none
+
+	// Next is the After of the next page; empty if there is none. It may be shown to clients:
+	// it says nothing of other accounts.
+	Next string
 }

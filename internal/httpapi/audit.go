@@ -57,6 +57,9 @@ func viewNotice(n notices.Notice) auditView {
 	return view
 }
 
+// auditCursor is what cursors of the audit trail are of.
+const auditCursor = "audit"
+
 func (a *api) listAuditEvents(c *call) (answer, error) {
 	query, err := parseAuditQuery(c.URL.RawQuery)
 	if err != nil {
@@ -66,18 +69,27 @@ func (a *api) listAuditEvents(c *call) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
+	if page.Next != "" {
+		page.Next = auditCursor + "/" + page.Next
+	}
 	return showList(page.Notices, page.Next, viewNotice)
 }
 
 // parseAuditQuery parses what to list: of one target, of one or more actions, from a time on
 // and before another, each of which may be absent, with limit and cursor.
 func parseAuditQuery(query string) (parsed notices.Query, err error) {
-	if parsed.After, parsed.Limit, err = parsePage(query, id.Notice); err != nil {
-		return parsed, err
-	}
 	values, err := parseQuery(query)
 	if err != nil {
 		return parsed, err
+	}
+	if parsed.Limit, err = parseLimit(values); err != nil {
+		return parsed, err
+	}
+	if texts, given := values["cursor"]; given {
+		var valid bool
+		if parsed.After, valid = parseListCursor(texts[0], auditCursor); !valid || len(texts) > 1 {
+			return parsed, errCursor
+		}
 	}
 	if texts, given := values["target"]; given {
 		parsed.Target.ID = texts[0]

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"maps"
+	"slices"
 	"sync/atomic"
 
 	"go.etcd.io/bbolt"
@@ -109,7 +110,7 @@ var eraseStages = []eraseStage{
 	{findRows(bucketRequestTimes, ofRequestTime), eraseRows(bucketRequestTimes, ofRequestTime, nil)},
 	{findPrefixed(bucketRequests, keyRequest), eraseRequests(keyRequest)},
 	{findPrefixed(bucketRequests, webhookRequest), eraseRequests(webhookRequest)},
-	{findPrefixed(bucketNotices, ""), (*Store).eraseNotices},
+	{findPrefixed(bucketNoticeHeads, ""), (*Store).eraseNotices},
 	{findPrefixed(bucketWebhooks, ""), (*Store).eraseWebhooks},
 	{findPrefixed(bucketKeyIDs, ""), (*Store).eraseKeys},
 }
@@ -290,30 +291,35 @@ func eraseRequests(kind string) func(*Store, *batch, *erasure, int) ([]byte, err
 	}
 }
 
-// eraseNotices removes notices. Their numbers are not given again.
+// eraseNotices removes notices, the last first, and then what leads to those of each target.
+// Their numbers are not given again.
 func (s *Store) eraseNotices(b *batch, e *erasure, limit int) ([]byte, error) {
-	order := b.tx.Bucket(bucketNoticeOrder)
-	if err := order.SetSequence(lastNotice(b.tx)); err != nil {
+	if err := b.tx.Bucket(bucketNotices).SetSequence(lastNotice(b.tx)); err != nil {
 		return nil, err
 	}
-	rows := e.prefixed(b, bucketNotices, "", limit)
-	e.erased.Notices += len(rows)
-	for _, row := range rows {
-		account, id := record.CutPrefixed(row)
-		_, number, err := record.DecodeNotice(account, id, b.Get(bucketNotices, row))
-		for _, bucket := range [][]byte{bucketNoticeOrder, bucketNoticesPending} {
-			if err != nil {
-				break // purging finds the others
-			}
-			if err := b.Delete(bucket, record.NumberKey(number)); err != nil {
-				return nil, err
-			}
+	head := record.NoticesOf(e.account)
+	number := lastNoticeOf(b.tx, head)
+	var erased [][]byte
+	for number > 0 && len(erased) < limit {
+		entry, err := noticeEntry(b.tx, number)
+		if err == nil && entry.ID == "" {
+			number = 0
+			break
 		}
-		if err := b.Delete(bucketNotices, row); err != nil {
+		erased = append(erased, record.NumberKey(number))
+		number = entry.Before // purging finds those before one that cannot be read
+	}
+	e.erased.Notices += len(erased)
+	slices.Reverse(erased)
+	for _, bucket := range [][]byte{bucketNotices, bucketNoticesPending} {
+		if err := b.DeleteAll(bucket, erased); err != nil {
 			return nil, err
 		}
 	}
-	return nil, nil
+	if number > 0 {
+		return nil, b.Put(bucketNoticeHeads, head, record.EncodeNoticeHead(number, ""))
+	}
+	return nil, b.DeleteAll(bucketNoticeHeads, e.prefixed(b, bucketNoticeHeads, "", limit))
 }
 
 func (s *Store) eraseWebhooks(b *batch, e *erasure, limit int) ([]byte, error) {

@@ -108,7 +108,7 @@ func (e *exporter) export(f *transfer.Filler, kind transfer.Kind, after []byte) 
 	case transfer.KindRecovery:
 		e.all(bucketRecoveries, after, e.recovery)
 	case transfer.KindNotice:
-		e.all(bucketNoticeOrder, after, e.notice)
+		e.all(bucketNotices, after, e.notice)
 	}
 	return nil
 }
@@ -229,19 +229,18 @@ func (e *exporter) recovery(row, value []byte) bool {
 }
 
 func (e *exporter) notice(number, value []byte) bool {
-	storedAt, row, err := record.DecodeNoticeOrder(value)
+	entry, err := record.DecodeNoticeEntry(value)
 	if err != nil {
 		return e.Unreadable(number, "a notice")
 	}
-	account, id := record.CutPrefixed(row)
-	if e.account != "" && account != e.account {
+	if e.account != "" && entry.Account != e.account {
 		return e.Skip(number)
 	}
-	n, err := readNotice(e.tx, account, id, e.tx.Bucket(bucketNotices).Get(row))
+	n, err := readNotice(e.tx, &entry, noticeNumber(number))
 	if err != nil {
-		return e.Unreadable(number, nameOf("notice", row))
+		return e.Unreadable(number, nameOf("notice", record.Prefixed(entry.Account, entry.ID)))
 	}
-	return e.add(number, &transfer.Notice{Notice: n, StoredAt: time.UnixMilli(storedAt).UTC()})
+	return e.add(number, &transfer.Notice{Notice: n, StoredAt: time.UnixMilli(entry.StoredAt).UTC()})
 }
 
 // nextOf returns the id of the event that a recovery goes on with.

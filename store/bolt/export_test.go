@@ -1,6 +1,10 @@
 package bolt
 
-import "slices"
+import (
+	"slices"
+
+	"go.etcd.io/bbolt"
+)
 
 // WithUpgrade adds an upgrade to a schema of a test's own, which changes the values of a
 // bucket, as many as limit in a transaction.
@@ -22,4 +26,9 @@ func WithIndexUpgrade(index string, limit int, look func()) Option {
 		}
 		s.upgrader.steps = append(slices.Clip(s.upgrader.steps), inOrder(fill(index+" before"), fill(index)))
 	}
+}
+
+// LogNotices is a step of the upgrade to schema 8.
+func LogNotices(tx *bbolt.Tx, from []byte, limit int) (next []byte, err error) {
+	return logNotices(limit)(tx, from)
 }

@@ -48,6 +48,7 @@ type importer struct {
 	webhooks map[string]string // accounts by id
 	open     map[string]bool   // webhooks with a recovery that is not done
 	once     map[string]bool   // other records, by what they are known by
+	told     knownNotices
 
 	events segmentImport
 }
@@ -57,7 +58,7 @@ func (s *Store) importAll(b *batch, records []transfer.Record) error {
 		return err
 	}
 	m := &importer{
-		batch: b, keys: make(map[string]bool), hashes: make(map[apikeys.Hash]bool),
+		batch: b, told: make(knownNotices), keys: make(map[string]bool), hashes: make(map[apikeys.Hash]bool),
 		webhooks: make(map[string]string), open: make(map[string]bool), once: make(map[string]bool),
 	}
 	for _, r := range records {
@@ -104,7 +105,7 @@ func (m *importer) look(r transfer.Record) (isNew bool, err error) {
 	case *transfer.Recovery:
 		return m.lookRecovery(r)
 	case *transfer.Notice:
-		return true, nil // addNoticeAt looks
+		return true, nil // addNotice looks
 	}
 	return false, fmt.Errorf("%w: kind %q is not known", transfer.ErrRecord, r.Kind())
 }
@@ -201,7 +202,7 @@ func (m *importer) add(r transfer.Record) error {
 	case *transfer.Recovery:
 		return m.addRecovery(r)
 	case *transfer.Notice:
-		_, err := m.addNoticeAt(r.Notice, r.StoredAt)
+		_, err := m.addNotice(r.Notice, r.StoredAt, m.told)
 		return err
 	}
 	return nil

@@ -16,62 +16,128 @@ import (
 // noticesLookedAt is how many notices are looked at for a page of a list.
 const noticesLookedAt = 10_000
 
-// tell stores a notice, if it is one.
+// tell stores a notice, if it is one, whose id is new.
 func (b *batch) tell(n notices.Notice) error {
-	_, err := b.addNotice(n)
-	return err
-}
-
-// addNotice stores a notice, if it is one, and reports whether its id is new to the account.
-func (b *batch) addNotice(n notices.Notice) (added bool, err error) {
-	return b.addNoticeAt(n, time.Now())
-}
-
-// addNoticeAt is addNotice of a notice that was stored then.
-func (b *batch) addNoticeAt(n notices.Notice, at time.Time) (added bool, err error) {
 	if n.IsZero() {
+		return nil
+	}
+	return b.appendNotice(n, time.Now())
+}
+
+// knownNotices are the ids of the notices of targets, by their heads, as far as a step has
+// asked for them.
+type knownNotices map[string]map[string]bool
+
+// addNotice stores a notice, if it is one, unless its target has one of that id.
+func (b *batch) addNotice(n notices.Notice, at time.Time, known knownNotices) (added bool, err error) {
+	if n.IsZero() || b.isErasing(n.Account) {
 		return false, nil
 	}
-	row := record.Prefixed(n.Account, n.ID)
-	if b.Get(bucketNotices, row) != nil {
-		return false, nil
+	head := record.NoticesOfTarget(n.Account, n.Target)
+	if _, greatest := record.DecodeNoticeHead(b.Get(bucketNoticeHeads, head)); n.ID <= greatest { // or else it is new
+		ids := known[string(head)]
+		if ids == nil {
+			if ids, err = noticeIDs(b.tx, head); err != nil {
+				return false, err
+			}
+			known[string(head)] = ids
+		}
+		if ids[n.ID] {
+			return false, nil
+		}
 	}
+	if ids := known[string(head)]; ids != nil {
+		ids[n.ID] = true
+	}
+	return true, b.appendNotice(n, at)
+}
+
+// noticeIDs returns the ids of all notices of a target, whose head is given.
+func noticeIDs(tx *bbolt.Tx, head []byte) (map[string]bool, error) {
+	ids := make(map[string]bool)
+	for number := lastNoticeOf(tx, head); number > 0; {
+		entry, err := noticeEntry(tx, number)
+		if err != nil {
+			return nil, err
+		}
+		ids[entry.ID] = true
+		number = entry.BeforeOfTarget
+	}
+	return ids, nil
+}
+
+// appendNotice stores a notice as the last one of its account and of its target.
+func (b *batch) appendNotice(n notices.Notice, at time.Time) error {
 	if b.isErasing(n.Account) {
-		return false, nil // it would go, too
+		return nil // it would go, too
 	}
 	number := lastNotice(b.tx) + 1
-	if err := b.Put(bucketNotices, row, record.EncodeNotice(&n, number)); err != nil {
-		return false, err
+	key := record.NumberKey(number)
+	ofAccount, ofTarget := record.NoticesOf(n.Account), record.NoticesOfTarget(n.Account, n.Target)
+	entry := record.NoticeEntry{
+		StoredAt: at.UnixMilli(), Account: n.Account, ID: n.ID, Notice: record.EncodeNotice(&n, number),
+		Before: lastNoticeOf(b.tx, ofAccount), BeforeOfTarget: lastNoticeOf(b.tx, ofTarget),
 	}
-	if err := b.Append(bucketNoticeOrder, record.NumberKey(number), record.EncodeNoticeOrder(at.UnixMilli(), row)); err != nil {
-		return false, err
+	if err := b.Append(bucketNotices, key, entry.Encode()); err != nil {
+		return err
+	}
+	for _, head := range [][]byte{ofAccount, ofTarget} {
+		_, greatest := record.DecodeNoticeHead(b.Get(bucketNoticeHeads, head))
+		if err := b.Put(bucketNoticeHeads, head, record.EncodeNoticeHead(number, max(greatest, n.ID))); err != nil {
+			return err
+		}
 	}
 	if n.Pending {
-		err = b.Append(bucketNoticesPending, record.NumberKey(number), row)
+		return b.Append(bucketNoticesPending, key, []byte{record.Version})
 	}
-	return true, err
+	return nil
 }
 
 // lastNotice returns the number that was given last.
 func lastNotice(tx *bbolt.Tx) uint64 {
-	order := tx.Bucket(bucketNoticeOrder)
-	if last, _ := lastOf(order.Cursor()); len(last) == 8 {
-		return max(binary.BigEndian.Uint64(last), order.Sequence())
+	log := tx.Bucket(bucketNotices)
+	if last, _ := lastOf(log.Cursor()); len(last) == 8 {
+		return max(binary.BigEndian.Uint64(last), log.Sequence())
 	}
-	return order.Sequence()
+	return log.Sequence()
+}
+
+// lastNoticeOf returns the number of the last notice of an account or target, whose head is
+// given; 0: there is none.
+func lastNoticeOf(tx *bbolt.Tx, head []byte) uint64 {
+	number, _ := record.DecodeNoticeHead(tx.Bucket(bucketNoticeHeads).Get(head))
+	return number
+}
+
+func noticeNumber(key []byte) uint64 {
+	if len(key) != 8 {
+		return 0
+	}
+	return binary.BigEndian.Uint64(key)
+}
+
+// noticeEntry returns the entry of a number, or the zero entry if there is none: it was purged,
+// with those before it.
+func noticeEntry(tx *bbolt.Tx, number uint64) (entry record.NoticeEntry, err error) {
+	value := tx.Bucket(bucketNotices).Get(record.NumberKey(number))
+	if value == nil {
+		return entry, nil
+	}
+	return record.DecodeNoticeEntry(value)
 }
 
 // AddNotices implements [notices.Store].
 func (s *Store) AddNotices(ctx context.Context, list []notices.Notice) (added int, err error) {
 	err = s.writer.Run(ctx, func(b *batch) error {
 		added = 0
+		known := make(knownNotices)
 		for _, n := range list {
 			if n.Action == notices.KeyExpiring {
 				if key, _, err := keyByID(b.tx, record.Prefixed(n.Account, n.Target.ID)); err != nil || !key.ExpiresAt.Equal(n.Until) {
 					continue // it is gone, or was changed
 				}
 			}
-			isNew, err := b.addNotice(n)
+			isNew, err := b.addNotice(n, time.Now(), known)
 			if err != nil {
 				return err
 			}
@@ -87,7 +153,8 @@ func (s *Store) AddNotices(ctx context.Context, list []notices.Notice) (added in
 	return added, nil
 }
 
-// ListNotices implements [notices.Store].
+// ListNotices implements [notices.Store]. It follows the notices of the account, or those of the
+// target.
 func (s *Store) ListNotices(ctx context.Context, account string, query notices.Query) (page notices.Page, err error) {
 	tx, err := s.view(ctx)
 	if err != nil {
@@ -97,31 +164,44 @@ func (s *Store) ListNotices(ctx context.Context, account string, query notices.Q
 	if s.erasing.has(account) {
 		return page, nil
 	}
-	looked, last := 0, ""
-	descend(tx.Bucket(bucketNotices), record.Prefixed(account, ""), query.After, func(id, value []byte) bool {
+	head, ofTarget := record.NoticesOf(account), query.Target.ID != ""
+	if ofTarget {
+		head = record.NoticesOfTarget(account, query.Target)
+	}
+	number := lastNoticeOf(tx, head)
+	if query.After != "" {
+		after, _ := s.cursors.Decode(query.After)
+		number = min(number, after)
+	}
+	for looked := 0; number > 0; looked++ {
 		if len(page.Notices) == query.Limit || looked == noticesLookedAt {
-			page.Next = last
-			return false
+			page.Next = s.cursors.Encode(number)
+			return page, nil
 		}
-		var n notices.Notice
-		if n, err = readNotice(tx, account, string(id), value); err != nil {
-			return false
+		entry, err := noticeEntry(tx, number)
+		if err != nil {
+			return notices.Page{}, err
 		}
-		if query.Matches(&n) {
+		if entry.ID == "" {
+			return page, nil
+		}
+		n, err := readNotice(tx, &entry, number)
+		if err != nil {
+			return notices.Page{}, err
+		}
+		if n.Account == account && query.Matches(&n) { // the cursor may be of another list
 			page.Notices = append(page.Notices, n)
 		}
-		looked, last = looked+1, n.ID
-		return true
-	})
-	if err != nil {
-		return notices.Page{}, err
+		if number = entry.Before; ofTarget {
+			number = entry.BeforeOfTarget
+		}
 	}
 	return page, nil
 }
 
 // readNotice returns a notice as it is now.
-func readNotice(tx *bbolt.Tx, account, id string, value []byte) (notices.Notice, error) {
-	n, number, err := record.DecodeNotice(account, id, value)
+func readNotice(tx *bbolt.Tx, entry *record.NoticeEntry, number uint64) (notices.Notice, error) {
+	n, _, err := record.DecodeNotice(entry.Account, entry.ID, entry.Notice)
 	n.Pending = n.Pending && tx.Bucket(bucketNoticesPending).Get(record.NumberKey(number)) != nil
 	return n, err
 }
@@ -134,10 +214,13 @@ func (s *Store) PendingNotices(ctx context.Context, after uint64, limit int) (li
 	}
 	defer s.done(tx, &err)
 	c := tx.Bucket(bucketNoticesPending).Cursor()
-	for k, row := c.Seek(record.NumberKey(after + 1)); k != nil && len(list) < limit; k, row = c.Next() {
-		account, id := record.CutPrefixed(row)
-		n, number, unreadable := record.DecodeNotice(account, id, tx.Bucket(bucketNotices).Get(row))
-		if unreadable == nil && len(k) == 8 && number == binary.BigEndian.Uint64(k) {
+	for k, _ := c.Seek(record.NumberKey(after + 1)); k != nil && len(list) < limit; k, _ = c.Next() {
+		number := noticeNumber(k)
+		entry, unreadable := noticeEntry(tx, number)
+		if unreadable != nil || entry.ID == "" {
+			continue
+		}
+		if n, _, unreadable := record.DecodeNotice(entry.Account, entry.ID, entry.Notice); unreadable == nil {
 			list = append(list, notices.Numbered{Number: number, Notice: n})
 		}
 	}
@@ -156,30 +239,55 @@ func (s *Store) TakeNotices(ctx context.Context, numbers []uint64) error {
 	})
 }
 
-// purgeNotices removes notices that were stored before then.
+// purgeNotices removes notices that were stored before then: the first of the log.
 func purgeNotices(b *batch, before time.Time, left *int) error {
 	if before.IsZero() {
 		return nil
 	}
-	var old, rows [][]byte // not deleted at once: a cursor skips keys after that
-	c := b.tx.Bucket(bucketNoticeOrder).Cursor()
+	var old [][]byte // not deleted at once: a cursor skips keys after that
+	var entries []record.NoticeEntry
+	c := b.tx.Bucket(bucketNotices).Cursor()
 	for k, value := c.First(); k != nil && *left > 0; k, value = c.Next() {
-		storedAt, row, err := record.DecodeNoticeOrder(value)
-		if err == nil && storedAt >= before.UnixMilli() {
+		entry, err := record.DecodeNoticeEntry(value)
+		if err == nil && entry.StoredAt >= before.UnixMilli() {
 			break
 		}
-		old, rows = append(old, bytes.Clone(k)), append(rows, bytes.Clone(row))
+		old = append(old, bytes.Clone(k))
+		if entry.Notice = bytes.Clone(entry.Notice); err == nil {
+			entries = append(entries, entry)
+		}
 		*left--
 	}
 	if len(old) == 0 {
 		return nil
 	}
 	// Their numbers are not given again: one that was told may be taken later.
-	if err := b.tx.Bucket(bucketNoticeOrder).SetSequence(lastNotice(b.tx)); err != nil {
+	if err := b.tx.Bucket(bucketNotices).SetSequence(lastNotice(b.tx)); err != nil {
 		return err
 	}
-	for bucket, keys := range map[*[]byte][][]byte{&bucketNotices: rows, &bucketNoticeOrder: old, &bucketNoticesPending: old} {
-		if err := b.DeleteAll(*bucket, keys); err != nil {
+	last := binary.BigEndian.Uint64(old[len(old)-1])
+	for _, entry := range entries {
+		if err := forgetHeads(b, &entry, last); err != nil {
+			return err
+		}
+	}
+	for _, bucket := range [][]byte{bucketNotices, bucketNoticesPending} {
+		if err := b.DeleteAll(bucket, old); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// forgetHeads removes what leads to the notices of an entry's account and target, if all are
+// removed up to that number.
+func forgetHeads(b *batch, entry *record.NoticeEntry, last uint64) error {
+	n, _, _ := record.DecodeNotice(entry.Account, entry.ID, entry.Notice) // or the account's at least
+	for _, head := range [][]byte{record.NoticesOf(entry.Account), record.NoticesOfTarget(entry.Account, n.Target)} {
+		if lastNoticeOf(b.tx, head) > last {
+			continue
+		}
+		if err := b.Delete(bucketNoticeHeads, head); err != nil {
 			return err
 		}
 	}

@@ -20,6 +20,7 @@ import (
 
 	"github.com/storageapi/storageapi"
 	"github.com/storageapi/storageapi/apikeys"
+	"github.com/storageapi/storageapi/notices"
 	"github.com/storageapi/storageapi/scopes"
 	"github.com/storageapi/storageapi/signing"
 	"github.com/storageapi/storageapi/storageapitest"
@@ -68,6 +69,7 @@ type accountHolding struct {
 	Secrets    map[string][]string // by webhook: the one and the one before
 	Deliveries map[string][]any    // by webhook
 	Recoveries map[string]any
+	Notices    []any `json:",omitempty"`
 }
 
 // An owner makes what the account has.
@@ -219,6 +221,19 @@ func show(t *testing.T, api *storageapi.Handler, account string, recoveries map[
 			must(t, err)
 			a.Recoveries[id] = plain(t, job)
 		}
+	}
+	var told []notices.Notice
+	for query := (notices.Query{Limit: 3}); query.After != "" || told == nil; {
+		page, err := api.Notices.List(ctx, account, query)
+		must(t, err)
+		told = append(told, page.Notices...)
+		if query.After = page.Next; page.Next == "" {
+			break
+		}
+	}
+	slices.SortFunc(told, func(a, b notices.Notice) int { return strings.Compare(b.ID, a.ID) })
+	for _, n := range told {
+		a.Notices = append(a.Notices, plain(t, n))
 	}
 	return a
 }

@@ -19,7 +19,7 @@ var ErrSchema = errors.New("unsupported file")
 // schemaVersion is the version of the layout below, which docs/format.md draws. Files from
 // oldestSchema on are upgraded. Those before it were of no release.
 const (
-	schemaVersion = 7
+	schemaVersion = 8
 	oldestSchema  = 5
 )
 
@@ -69,9 +69,9 @@ var (
 
 	bucketEventRuns      = []byte("event_runs")    // first number of a run, prefixed account, type → numbers of its events in that run
 	bucketErasures       = []byte("erasures")      // account that is being erased → erasure record
-	bucketNotices        = []byte("audit")         // prefixed account, id → notice record
-	bucketNoticeOrder    = []byte("audit_order")   // number of a notice → when it was stored, and its key in bucketNotices
-	bucketNoticesPending = []byte("audit_pending") // the same → its key in bucketNotices
+	bucketNotices        = []byte("audit_log")     // number of a notice → its entry
+	bucketNoticeHeads    = []byte("audit_heads")   // see [record.NoticeHead] → number of the last notice of the account or target
+	bucketNoticesPending = []byte("audit_pending") // the same, of those that wait to be taken → what does not matter
 
 	bucketSpare = []byte("spare") // number, pages → a bucket with one value, see [spare]; made when it is needed
 
@@ -101,7 +101,7 @@ var buckets = [][]byte{
 	bucketEventIDs, bucketRecentIDs, bucketEvents, bucketFresh, bucketSkipped, bucketPending, bucketRuns, bucketFailed, bucketFirstAttempts, bucketLastAttempts, bucketAttempts,
 	bucketRecoveries, bucketOpenRecoveries, bucketRequests, bucketRequestTimes, bucketAlerts, bucketDueAlerts, bucketDedupKeys,
 	bucketEventRuns, bucketErasures,
-	bucketNotices, bucketNoticeOrder, bucketNoticesPending,
+	bucketNotices, bucketNoticeHeads, bucketNoticesPending,
 }
 
 // checkSchema creates the buckets of a new file, and refuses one that is not ours, or of a

@@ -24,6 +24,7 @@ var upgrades = [schemaVersion - oldestSchema]upgrade{
 		indexRows(bucketKeys, bucketExpiry, indexedRows, expiryOf),
 		indexRows(bucketWebhooks, bucketOff, indexedRows, offOf),
 	),
+	logNotices(upgradeRows), // to 8: notices are in one log, in which those of a target are linked
 }
 
 // An upgrade does a part of what leads to the next schema, in a transaction: from the row on

@@ -66,7 +66,7 @@ func (v *rowChecker) run() {
 	v.rows(bucketDedupKeys, v.dedupKey)
 	v.rows(bucketErasures, v.erasure)
 	v.rows(bucketNotices, v.notice)
-	v.rows(bucketNoticeOrder, v.noticeOrder)
+	v.rows(bucketNoticeHeads, v.noticeHead)
 	v.rows(bucketNoticesPending, v.noticePending)
 	v.deliveries()
 }
@@ -376,50 +376,63 @@ func (v *rowChecker) erasure(_, value []byte) string {
 }
 
 func (v *rowChecker) notice(k, value []byte) string {
-	account, id, ok := splitNotice(k)
-	if !ok {
-		return notAKey
+	if len(k) != 8 {
+		return "the key of the row is no number"
 	}
-	_, number, err := record.DecodeNotice(account, id, value)
+	entry, err := record.DecodeNoticeEntry(value)
 	if err != nil {
 		return cannotBeRead
 	}
-	if found, ok := v.get(bucketNoticeOrder, record.NumberKey(number)); ok {
-		if _, row, err := record.DecodeNoticeOrder(found); err != nil || !bytes.Equal(row, k) {
-			return "audit_order does not have it under its number"
+	n, number, err := record.DecodeNotice(entry.Account, entry.ID, entry.Notice)
+	switch {
+	case err != nil || entry.ID == "":
+		return cannotBeRead
+	case number != noticeNumber(k):
+		return "it is of another number"
+	case entry.Before >= number || entry.BeforeOfTarget >= number:
+		return "it comes before the one before it"
+	}
+	for _, key := range [][]byte{record.NoticesOf(entry.Account), record.NoticesOfTarget(entry.Account, n.Target)} {
+		head, ok := v.get(bucketNoticeHeads, key)
+		if last, greatest := record.DecodeNoticeHead(head); ok && (last < number || greatest < entry.ID) {
+			return "audit_heads does not lead to it"
 		}
+	}
+	if what := v.leadsToNotice(entry.Before, record.NoticesOf(entry.Account)); what != "" {
+		return what
+	}
+	return v.leadsToNotice(entry.BeforeOfTarget, record.NoticesOfTarget(entry.Account, n.Target))
+}
+
+func (v *rowChecker) noticeHead(k, value []byte) string {
+	number, _ := record.DecodeNoticeHead(value)
+	if number == 0 || v.lacks(bucketNotices, record.NumberKey(number)) {
+		return "there is no notice of that number"
+	}
+	return v.leadsToNotice(number, k)
+}
+
+func (v *rowChecker) noticePending(k, _ []byte) string {
+	if v.lacks(bucketNotices, k) {
+		return "there is no notice of that number"
 	}
 	return ""
 }
 
-func (v *rowChecker) noticeOrder(k, value []byte) string {
-	_, row, err := record.DecodeNoticeOrder(value)
-	if err != nil {
-		return cannotBeRead
-	}
-	return v.noticeOf(k, row)
-}
-
-func (v *rowChecker) noticePending(k, row []byte) string { return v.noticeOf(k, row) }
-
-// splitNotice is split for the key of a notice, which may be of no account.
-func splitNotice(key []byte) (account, id string, ok bool) {
-	if len(key) > 1 && key[0] == 0 {
-		return "", string(key[1:]), true
-	}
-	account, id, ok = split(key)
-	return account, id, ok && id != ""
-}
-
-// noticeOf checks that a row leads to a notice of the number that it stands under.
-func (v *rowChecker) noticeOf(k, row []byte) string {
-	value, ok := v.get(bucketNotices, row)
-	if !ok {
+// leadsToNotice checks that the notice of a number, if it is there, is of the account or target
+// that the head is of.
+func (v *rowChecker) leadsToNotice(number uint64, head []byte) string {
+	value, ok := v.get(bucketNotices, record.NumberKey(number))
+	if !ok || value == nil {
 		return ""
 	}
-	account, id, whole := splitNotice(row)
-	if _, number, err := record.DecodeNotice(account, id, value); !whole || value == nil || err == nil && !bytes.Equal(record.NumberKey(number), k) {
-		return "there is no notice of that number"
+	entry, err := record.DecodeNoticeEntry(value)
+	if err != nil {
+		return "" // it says so itself
+	}
+	n, _, err := record.DecodeNotice(entry.Account, entry.ID, entry.Notice)
+	if err == nil && !bytes.Equal(head, record.NoticesOf(n.Account)) && !bytes.Equal(head, record.NoticesOfTarget(n.Account, n.Target)) {
+		return "it leads to a notice of another"
 	}
 	return ""
 }

@@ -53,8 +53,10 @@ func (s *Store) EraseAccount(ctx context.Context, account string, _ int) (erased
 			erased.DedupKeys++
 		}
 	}
-	erased.Notices = len(s.notices.all[account])
-	delete(s.notices.all, account)
+	if of := s.notices.accounts[account]; of != nil {
+		erased.Notices = len(of.all)
+		delete(s.notices.accounts, account)
+	}
 	s.notices.order = slices.DeleteFunc(s.notices.order, func(n *notice) bool { return n.Account == account })
 	erased.IdempotencyKeys = s.keyRequests.erase(account) + s.webhookRequests.erase(account)
 	return erased, false, nil

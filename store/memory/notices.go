@@ -1,21 +1,28 @@
 package memory
 
 import (
+	"cmp"
 	"context"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/storageapi/storageapi/notices"
 )
 
-// noticeLog keeps notices.
+// noticeLog keeps notices. Lists of them ascend by number.
 type noticeLog struct {
-	all    map[string][]*notice // by account, each ascending by id
-	order  []*notice            // by number
-	last   uint64               // the number given last
-	holder string               // of the lease, until then
-	until  time.Time
+	accounts map[string]*accountNotices
+	order    []*notice // all
+	last     uint64    // the number given last
+	holder   string    // of the lease, until then
+	until    time.Time
+}
+
+// accountNotices are those of an account.
+type accountNotices struct {
+	all     []*notice
+	ids     map[string]bool
+	targets map[notices.Target][]*notice
 }
 
 // A notice is one with what the store adds to it.
@@ -33,25 +40,26 @@ func (l *noticeLog) addAt(n notices.Notice, at time.Time) bool {
 	if n.IsZero() {
 		return false
 	}
-	list := l.all[n.Account]
-	i, found := findNotice(list, n.ID)
-	if found {
+	of := l.accounts[n.Account]
+	if of == nil {
+		of = &accountNotices{ids: make(map[string]bool), targets: make(map[notices.Target][]*notice)}
+	}
+	if of.ids[n.ID] {
 		return false
 	}
-	if l.all == nil {
-		l.all = make(map[string][]*notice)
+	if l.accounts == nil {
+		l.accounts = make(map[string]*accountNotices)
 	}
+	l.accounts[n.Account] = of
 	n = copiedNotice(n)
 	n.At, n.Since, n.Until = stored(n.At), stored(n.Since), stored(n.Until)
 	l.last++
 	added := &notice{n, l.last, at}
-	l.all[n.Account] = slices.Insert(list, i, added)
+	of.ids[n.ID] = true
+	of.all = append(of.all, added)
+	of.targets[n.Target] = append(of.targets[n.Target], added)
 	l.order = append(l.order, added)
 	return true
-}
-
-func findNotice(list []*notice, id string) (int, bool) {
-	return slices.BinarySearchFunc(list, id, func(n *notice, id string) int { return strings.Compare(n.ID, id) })
 }
 
 func copiedNotice(n notices.Notice) notices.Notice {
@@ -60,7 +68,7 @@ func copiedNotice(n notices.Notice) notices.Notice {
 }
 
 // purge removes notices that were stored before then, at most so many, and reports whether
-// there may be more.
+// there may be more. They are the first of all lists.
 func (l *noticeLog) purge(before time.Time, most int) (more bool) {
 	for len(l.order) > 0 && l.order[0].at.Before(before) {
 		if most--; most < 0 {
@@ -68,12 +76,13 @@ func (l *noticeLog) purge(before time.Time, most int) (more bool) {
 		}
 		old := l.order[0]
 		l.order = l.order[1:]
-		list := l.all[old.Account]
-		i, _ := findNotice(list, old.ID)
-		if list = slices.Delete(list, i, i+1); len(list) == 0 {
-			delete(l.all, old.Account)
-		} else {
-			l.all[old.Account] = list
+		of := l.accounts[old.Account]
+		delete(of.ids, old.ID)
+		if of.all = of.all[1:]; len(of.all) == 0 {
+			delete(l.accounts, old.Account)
+		}
+		if of.targets[old.Target] = of.targets[old.Target][1:]; len(of.targets[old.Target]) == 0 {
+			delete(of.targets, old.Target)
 		}
 	}
 	return false
@@ -104,21 +113,30 @@ func (s *Store) ListNotices(ctx context.Context, account string, query notices.Q
 		return notices.Page{}, err
 	}
 	defer s.mu.Unlock()
-	list := s.notices.all[account]
+	of := s.notices.accounts[account]
+	if of == nil {
+		return notices.Page{}, nil
+	}
+	list := of.all
+	if query.Target.ID != "" {
+		list = of.targets[query.Target]
+	}
 	if query.After != "" {
-		end, _ := findNotice(list, query.After)
+		after, _ := s.cursors.Decode(query.After)
+		end, _ := slices.BinarySearchFunc(list, after, func(n *notice, after uint64) int { return cmp.Compare(n.number, after) })
 		list = list[:end]
 	}
 	var page notices.Page
+	var last uint64 // of the page
 	for _, n := range slices.Backward(list) {
 		if !query.Matches(&n.Notice) {
 			continue
 		}
 		if len(page.Notices) == query.Limit {
-			page.Next = page.Notices[query.Limit-1].ID
+			page.Next = s.cursors.Encode(last)
 			break
 		}
-		page.Notices = append(page.Notices, copiedNotice(n.Notice))
+		page.Notices, last = append(page.Notices, copiedNotice(n.Notice)), n.number
 	}
 	return page, nil
 }

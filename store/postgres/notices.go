@@ -3,6 +3,8 @@ package postgres
 import (
 	"context"
 	"encoding/json"
+	"errors"
+	"fmt"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -149,17 +151,40 @@ func scanNotice(row pgx.CollectableRow) (n notices.Numbered, err error) {
 	return n, err
 }
 
-// ListNotices implements [notices.Store].
+// listNotices selects $9 of the notices of account $1 after the one whose id is $2, in the order of
+// their numbers, with the number of the last one that it may look at.
+const listNotices = `
+	select number, ` + noticeColumns + ` from storageapi.audit
+	where account = $1 and number < ` + noticesAfter + ` and number >= $3
+		and ($4 = '' or target_kind = $4) and ($6::text[] = '{}' or action = any($6::text[]))
+		and ($7::timestamptz is null or at >= $7) and ($8::timestamptz is null or at < $8)
+	%s order by number desc limit $9`
+
+// noticesAfter is the number that a page begins before. Of one that was purged there is none:
+// what was before it was, too.
+const noticesAfter = `(case when $2 = '' then 9223372036854775807 else
+	coalesce((select number from storageapi.audit where account = $1 and id = $2), 0) end)`
+
+// ListNotices implements [notices.Store]. Its cursors are ids.
 func (s *Store) ListNotices(ctx context.Context, account string, query notices.Query) (page notices.Page, err error) {
+	kind, id := string(query.Target.Kind), query.Target.ID
 	err = s.read(ctx, func(ctx context.Context, conn *pgxpool.Conn) error {
 		page = notices.Page{}
-		rows, err := s.planned(conn).Query(ctx, s.sql(`
-			select number, `+noticeColumns+` from (
-				select * from storageapi.audit where account = $1 and ($2 = '' or id < $2) order by id desc limit $3) looked
-			where ($4 = '' or target_kind = $4 and ($5 = '' or target_id = $5)) and ($6::text[] = '{}' or action = any($6::text[]))
-				and ($7::timestamptz is null or at >= $7) and ($8::timestamptz is null or at < $8)
-			order by id desc limit $9`),
-			account, query.After, noticesLookedAt, string(query.Target.Kind), query.Target.ID, texts(query.Actions),
+		ofTarget, lastOfTarget := "and $5 = ''", "and $3 || $4 = $3"
+		if id != "" { // said so that the index of targets is used
+			ofTarget, lastOfTarget = "and target_id = $5", "and target_kind = $3 and target_id = $4"
+		}
+		// The last one to look at, of those of the target if there is one.
+		var least int64
+		var leastID string
+		err := s.planned(conn).QueryRow(ctx, s.sql(`
+			select number, id from storageapi.audit
+			where account = $1 and number < `+noticesAfter+` `+lastOfTarget+`
+			order by number desc offset $5 limit 1`), account, query.After, kind, id, noticesLookedAt-1).Scan(&least, &leastID)
+		if err != nil && !errors.Is(err, pgx.ErrNoRows) {
+			return err
+		}
+		rows, err := s.planned(conn).Query(ctx, s.sql(fmt.Sprintf(listNotices, ofTarget)), account, query.After, least, kind, id, texts(query.Actions),
 			stored(query.Since), stored(query.Until), query.Limit)
 		if err != nil {
 			return err
@@ -171,20 +196,10 @@ func (s *Store) ListNotices(ctx context.Context, account string, query notices.Q
 		for i := range list {
 			page.Notices = append(page.Notices, list[i].Notice)
 		}
-		if len(list) == query.Limit { // there may be none after it: then the next page is empty
+		if page.Next = leastID; len(list) == query.Limit { // there may be none after it: then the next page is empty
 			page.Next = list[len(list)-1].Notice.ID
-			return nil
 		}
-		var looked int
-		var last *string
-		err = s.planned(conn).QueryRow(ctx, s.sql(`
-			select count(*), min(id) from (
-				select id from storageapi.audit where account = $1 and ($2 = '' or id < $2) order by id desc limit $3) looked`),
-			account, query.After, noticesLookedAt).Scan(&looked, &last)
-		if looked == noticesLookedAt && last != nil {
-			page.Next = *last
-		}
-		return err
+		return nil
 	})
 	if err != nil {
 		return notices.Page{}, err

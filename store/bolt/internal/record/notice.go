@@ -1,6 +1,8 @@
 package record
 
 import (
+	"encoding/binary"
+
 	"github.com/storageapi/storageapi/notices"
 )
 
@@ -58,16 +60,65 @@ func DecodeNotice(account, id string, record []byte) (n notices.Notice, number u
 	return n, number, d.err()
 }
 
-// EncodeNoticeOrder returns the row of a notice's number: when it was stored, and the row of
-// its record.
-func EncodeNoticeOrder(storedAt int64, row []byte) []byte {
-	e := newEncoder(10 + len(row))
-	e.int(storedAt)
-	e.raw(row)
+// A NoticeEntry is a notice in the log of all, under its number. Before it, the log has others
+// of the same account and of the same target: each entry names the last of them.
+type NoticeEntry struct {
+	StoredAt       int64  // Unix milliseconds
+	Before         uint64 // number of the account's notice before; 0: none
+	BeforeOfTarget uint64 // number of its target's notice before; 0: none
+	Account, ID    string
+	Notice         []byte // what EncodeNotice returns
+}
+
+// Encode returns the record of the entry.
+func (n *NoticeEntry) Encode() []byte {
+	e := newEncoder(40 + len(n.Account) + len(n.ID) + len(n.Notice))
+	e.int(n.StoredAt)
+	e.uint(n.Before)
+	e.uint(n.BeforeOfTarget)
+	e.string(n.Account)
+	e.string(n.ID)
+	e.raw(n.Notice)
 	return e
 }
 
-// DecodeNoticeOrder returns what EncodeNoticeOrder was given.
+// DecodeNoticeEntry decodes an entry. Its Notice is a part of the record.
+func DecodeNoticeEntry(record []byte) (n NoticeEntry, err error) {
+	d := newDecoder(record)
+	n.StoredAt = d.int()
+	n.Before = d.uint()
+	n.BeforeOfTarget = d.uint()
+	n.Account = d.string()
+	n.ID = d.string()
+	n.Notice = d.rest
+	return n, d.err()
+}
+
+// NoticesOf returns the key under which the head of an account's notices stands: after those
+// of its keys, which ascend, so that a page mostly has it and the one of a new key.
+func NoticesOf(account string) []byte { return Prefixed(account, "l") }
+
+// NoticesOfTarget returns the key under which the head of a target's notices stands.
+func NoticesOfTarget(account string, target notices.Target) []byte {
+	return Prefixed(account, string(target.Kind)+":"+target.ID)
+}
+
+// EncodeNoticeHead returns a head: the number of the last notice, and the
+// greatest id of all that were.
+func EncodeNoticeHead(number uint64, greatest string) []byte {
+	return append(NumberKey(number), greatest...)
+}
+
+// DecodeNoticeHead returns what EncodeNoticeHead was given, or nothing.
+func DecodeNoticeHead(record []byte) (number uint64, greatest string) {
+	if len(record) < 8 {
+		return 0, ""
+	}
+	return binary.BigEndian.Uint64(record), string(record[8:])
+}
+
+// DecodeNoticeOrder returns what a row of schema 7 has: when the notice of a number was
+// stored, and its key.
 func DecodeNoticeOrder(record []byte) (storedAt int64, row []byte, err error) {
 	d := newDecoder(record)
 	storedAt = d.int()

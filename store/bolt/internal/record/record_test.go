@@ -41,7 +41,8 @@ func records() [][]byte {
 		EncodeIDEntries([]IDEntry{{1, 7}, {1, 9}, {300, 8}}),
 		EncodeFailed(&Bitmap{MaxFailed, []byte{1, 2, 3, 4, 5}}), EncodeFailed(&Bitmap{MaxFailed, []byte{255, 255, 255, 255, 255, 255}}),
 		EncodeNotice(&notices.Notice{At: at, Action: notices.KeyChanged, Changed: []string{"name"}, Since: at, Until: at, Pending: true}, 7),
-		EncodeNoticeOrder(at.UnixMilli(), []byte("a row")),
+		append([]byte{Version}, "\x02a row"...), // of schema 7
+		(&NoticeEntry{StoredAt: at.UnixMilli(), Before: 7, BeforeOfTarget: 3, Account: "acct", ID: "ntc_1", Notice: []byte("a notice")}).Encode(),
 	}
 }
 
@@ -71,6 +72,7 @@ var decoders = []func(record []byte) error{
 	func(r []byte) error { _, err := DecodeFailed(MaxFailed, r); return err },
 	func(r []byte) error { _, _, err := DecodeNotice("acct", "ntc_1", r); return err },
 	func(r []byte) error { _, _, err := DecodeNoticeOrder(r); return err },
+	func(r []byte) error { _, err := DecodeNoticeEntry(r); return err },
 }
 
 // testSegment builds two events of one delivery each: the numbers 7 to 10.
