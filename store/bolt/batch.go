@@ -16,7 +16,9 @@ type batch struct {
 
 	segment        *record.SegmentBuilder // the open one: what steps have published
 	attempts       *record.Packer
-	late           []row // attempts that are not packed
+	late           []row  // attempts that are not packed
+	published      int    // bytes in bucketEvents since the dividers were moved
+	divided        uint64 // the number after which they are; 0: as in the store
 	fresh, skipped bitmaps
 
 	// What becomes of deliveries' failing, by key in bucketFailed and number.
@@ -59,6 +61,9 @@ func (b *batch) Flush() error {
 		return err
 	}
 	if err := b.writeSegment(); err != nil {
+		return err
+	}
+	if err := b.moveDividers(); err != nil {
 		return err
 	}
 	if err := b.fresh.write(b); err != nil {

@@ -61,6 +61,7 @@ type Store struct {
 	requests      requests
 	recovered     []byte     // the webhook whose recovery was advanced last
 	lastPublished time.Time  // no event was published later
+	divided       uint64     // the number after which the dividers are; 0: none
 	marked        clock.Mark // as it is in the file
 }
 

@@ -2,6 +2,7 @@ package bolt
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"sync"
 	"time"
@@ -89,10 +90,13 @@ func (s *Store) enqueue(b *batch, e *event, only string) (deliveries int, isNew 
 	return len(active), true, nil
 }
 
-// loadNewest finds when the last event was published.
+// loadNewest finds when the last event was published, and the dividers after it.
 func (s *Store) loadNewest() error {
 	return s.db.View(func(tx *bbolt.Tx) error {
 		s.lastPublished = lastPublished(tx)
+		if k, value := lastOf(tx.Bucket(bucketEvents).Cursor()); isDivider(k, value) {
+			s.divided = binary.BigEndian.Uint64(k)
+		}
 		return nil
 	})
 }

@@ -228,7 +228,7 @@ func purgeBodies(b *batch, before uint64, left *int) error {
 		if last >= before {
 			break
 		}
-		if len(k) == 8 {
+		if len(k) == 8 || isDivider(k, value) {
 			kept += len(value)
 			continue
 		}

@@ -46,7 +46,7 @@ var (
 	bucketEventIDs  = []byte("event_ids")        // greatest key of the row → numbers of events by the keys of their ids, see [eventIDs]
 	bucketRecentIDs = []byte("recent_event_ids") // the same, of those that are to be moved there
 
-	bucketEvents  = []byte("events")  // last number of a segment → its records, see [record.Segment]; the same, "b" → the bodies of its events
+	bucketEvents  = []byte("events")  // last number of a segment → its records, see [record.Segment]; the same, "b" → the bodies of its events; [firstDivider] to [lastDivider] → nothing
 	bucketFresh   = []byte("fresh")   // the same → which of its deliveries are pending as they were published
 	bucketSkipped = []byte("skipped") // the same → which of its deliveries are skipped
 	bucketPending = []byte("owed")    // number of a delivery that is pending otherwise → pending record

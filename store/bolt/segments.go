@@ -46,7 +46,9 @@ func (b *batch) writeBuilt(segment *record.SegmentBuilder, withBodies bool) erro
 	if err := b.Append(bucketEvents, key, events); err != nil {
 		return err
 	}
+	b.published += len(events)
 	if withBodies {
+		b.published += len(bodies)
 		if err := b.Append(bucketEvents, bodiesKey(key), bodies); err != nil {
 			return err
 		}
@@ -88,6 +90,9 @@ func (s *segments) at(number uint64) (*record.Segment, error) {
 		return &s.found, nil
 	}
 	key, value := s.cursor.Seek(record.NumberKey(number))
+	for isDivider(key, value) { // of a segment that was erased
+		key, value = s.cursor.Next()
+	}
 	found, err := record.DecodeSegment(key, value)
 	if key == nil || err == nil && number < found.First {
 		err = errNoSegment
@@ -105,7 +110,7 @@ func (s *segments) from(number uint64) iter.Seq[*record.Segment] {
 	return func(yield func(*record.Segment) bool) {
 		for k, value := s.cursor.Seek(record.NumberKey(number)); k != nil; k, value = s.cursor.Next() {
 			if len(k) != 8 {
-				continue // bodies
+				continue // bodies, or a divider
 			}
 			var err error
 			if s.found, err = record.DecodeSegment(k, value); err == nil && !yield(&s.found) {

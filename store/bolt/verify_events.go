@@ -58,6 +58,9 @@ func (v *rowChecker) eventRows() (last uint64) {
 	var without []byte // the segment whose bodies come next
 	var segment record.Segment
 	check := func(k, value []byte) string {
+		if isDivider(k, value) {
+			return ""
+		}
 		if len(k) == 9 && k[8] == 'b' {
 			switch bodies, err := record.DecodePack(value); {
 			case !bytes.Equal(k[:8], without) && last > 0:

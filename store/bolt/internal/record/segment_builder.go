@@ -1,8 +1,7 @@
 package record
 
 // MaxSegment and MaxSegmentBodies are how many numbers and how many bytes of bodies a
-// segment has at most, unless a single event has more. Several segments share a
-// leaf of bbolt's, and all of a leaf is written again when one is added to it.
+// segment has at most, unless a single event has more.
 const (
 	MaxSegment       = 4096
 	MaxSegmentBodies = 32 << 10

@@ -1,0 +1,73 @@
+package bolt
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"go.etcd.io/bbolt"
+
+	"github.com/storageapi/storageapi/webhooks"
+)
+
+// TestEventsAreWrittenOnce: the pages that a commit writes for what it publishes are hardly more than that has bytes, also if
+// commits before it have published as much.
+func TestEventsAreWrittenOnce(t *testing.T) {
+	for _, c := range []struct{ events, body int }{{64, 256}, {256, 256}, {64, 2048}, {1, 20_000}} {
+		t.Run(fmt.Sprint(c.events, " events of ", c.body), func(t *testing.T) {
+			s := openTemp(t)
+			body, written, commits := make([]byte, c.body), int64(0), 10
+			for i := range commits {
+				var steps []func(*batch) error
+				for j := range c.events {
+					e := newTestEvent(s, webhooks.EncodedEvent{
+						ID: fmt.Sprint("evt_", i, "_", j), Account: "acct", Type: webhooks.TypeBalanceLow, Timestamp: time.Now(), Body: body,
+					})
+					steps = append(steps, func(b *batch) error {
+						if j == 0 {
+							b.AfterCommit(func() { stats := b.tx.Stats(); written += stats.GetPageAlloc() })
+						}
+						_, _, err := s.enqueue(b, e, "")
+						return err
+					})
+				}
+				if err := errors.Join(together(t, s, steps...)...); err != nil {
+					t.Fatal(err)
+				}
+			}
+			pageSize := int64(s.db.Info().PageSize)
+			perEvent := int64(c.body + 100)
+			// The root, the list of free pages, branches, what is not full; and one page of dividers.
+			if most := int64(commits) * (int64(c.events)*perEvent + 8*pageSize); written > most {
+				t.Errorf("%d commits of %d bytes each wrote %d, want at most %d", commits, int64(c.events)*perEvent, written, most)
+			}
+			if n := dividers(t, s); n != lastDivider-firstDivider+1 {
+				t.Errorf("there are %d dividers", n)
+			}
+			path := s.db.Path()
+			if err := s.Close(); err != nil {
+				t.Fatal(err)
+			}
+			if report, err := Verify(path); err != nil || report.Err() != nil {
+				t.Error(err, report.Err())
+			}
+		})
+	}
+}
+
+func dividers(t *testing.T, s *Store) (n int) {
+	t.Helper()
+	err := s.db.View(func(tx *bbolt.Tx) error {
+		return tx.Bucket(bucketEvents).ForEach(func(k, value []byte) error {
+			if isDivider(k, value) {
+				n++
+			}
+			return nil
+		})
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
