@@ -37,10 +37,16 @@ func (s *Store) shorten(ctx context.Context, purging bool) (more bool) {
 		return false
 	}
 	var moved int
-	err := s.writer.RunAlone(ctx, func(b *batch) (err error) {
-		moved, err = s.moveToSpare(b, purging)
-		return err
-	})
+	move := func() error {
+		return s.writer.RunAlone(ctx, func(b *batch) (err error) {
+			moved, err = s.moveToSpare(b, purging)
+			return err
+		})
+	}
+	err := move()
+	if err == nil && moved == 0 && !purging { // perhaps all was freed by the last commit: one more, and it can be used
+		err = errors.Join(s.writer.RunAlone(ctx, func(b *batch) error { b.MarkWritten(); return nil }), move())
+	}
 	if errors.Is(err, bbolterrors.ErrMaxSizeReached) { // readers need some of the pages still
 		r.skip.Store(1 << min(r.failures.Add(1), 4))
 	} else {
