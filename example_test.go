@@ -103,3 +103,21 @@ func ExampleDecodeError() {
 	// 401 true
 	// The Api-Key header is missing, or the key in it is invalid or expired.
 }
+
+// Run was not called yet: no requests should come, but a restart would not help either.
+func ExampleHandler_HealthHandler() {
+	api, err := storageapi.NewHandler(storageapi.Config{Store: memory.New()})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer api.Close()
+	for _, probe := range []http.Handler{api.HealthHandler(storageapi.HealthThresholds{}), api.LivenessHandler(storageapi.HealthThresholds{})} {
+		w := httptest.NewRecorder()
+		probe.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/", nil))
+		verdict, _, _ := strings.Cut(w.Body.String(), `,"run"`)
+		fmt.Println(w.Code, verdict)
+	}
+	// Output:
+	// 503 {"ready":false,"live":true,"problems":["run_not_under_way"]
+	// 200 {"ready":false,"live":true,"problems":["run_not_under_way"]
+}

@@ -90,7 +90,7 @@ func (t HealthThresholds) Judge(h Health) HealthVerdict {
 	closed := !h.ClosedAt.IsZero()
 	switch {
 	case closed:
-		add(ProblemClosed, time.Since(h.ClosedAt) < down)
+		add(ProblemClosed, h.Run == webhooks.RunDraining || time.Since(h.ClosedAt) < down)
 	case t.NoRun:
 	case h.Run == webhooks.RunDraining:
 		add(ProblemDraining, true)

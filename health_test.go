@@ -413,6 +413,7 @@ func TestHealthThresholds(t *testing.T) {
 			"nothing waits":                            {func(h *storageapi.Health) { h.LastAttempt, h.OldestDue = ago(time.Hour), 0 }, storageapi.HealthThresholds{}, nil},
 			"draining":                                 {func(h *storageapi.Health) { h.Run = webhooks.RunDraining }, storageapi.HealthThresholds{}, []storageapi.HealthProblem{storageapi.ProblemDraining}},
 			"draining an unread one":                   {func(h *storageapi.Health) { h.Run, h.ReadError = webhooks.RunDraining, errDisk }, storageapi.HealthThresholds{}, []storageapi.HealthProblem{storageapi.ProblemDraining, storageapi.ProblemUnreadable}},
+			"closed, and draining still":               {func(h *storageapi.Health) { h.Run, h.ClosedAt = webhooks.RunDraining, ago(time.Hour) }, storageapi.HealthThresholds{}, []storageapi.HealthProblem{storageapi.ProblemClosed}},
 			"without Run, unwritable":                  {func(h *storageapi.Health) { h.Run, h.WriteError = webhooks.RunNotStarted, errDisk }, storageapi.HealthThresholds{NoRun: true}, []storageapi.HealthProblem{storageapi.ProblemUnwritable}},
 		} {
 			h := well()
@@ -420,6 +421,11 @@ func TestHealthThresholds(t *testing.T) {
 			if diff := cmp.Diff(append([]storageapi.HealthProblem{}, test.want...), test.thresholds.Judge(h).Problems); diff != "" {
 				t.Errorf("%s (-want +got):\n%s", name, diff)
 			}
+		}
+		draining := well() // for however long it takes
+		draining.Run, draining.ClosedAt = webhooks.RunDraining, ago(time.Hour)
+		if v := (storageapi.HealthThresholds{}).Judge(draining); !v.Live {
+			t.Errorf("draining: %+v", v)
 		}
 	})
 }
