@@ -23,6 +23,7 @@ type metrics struct {
 	sent, consumed  metric.Int64Counter
 	attempts        metric.Int64Counter
 	authentications metric.Float64Histogram
+	outcomes        map[observe.Outcome][]metric.RecordOption // made before, since each request has one
 	delays          metric.Float64Histogram
 	publishedSize   metric.Int64Counter
 	publishedFor    metric.Int64Counter // deliveries
@@ -62,6 +63,10 @@ func newMetrics(meter metric.Meter) (*metrics, error) {
 		changes:         instruments.counter("storageapi.changes", "{change}", "Changes of keys and webhooks."),
 		lost:            instruments.counter("storageapi.observations.lost", "{observation}", "What the other metrics have missed, since the queue of observations was full."),
 	}
+	m.outcomes = make(map[observe.Outcome][]metric.RecordOption)
+	for _, outcome := range observe.Outcomes() {
+		m.outcomes[outcome] = []metric.RecordOption{metric.WithAttributeSet(attribute.NewSet(outcomeKey.String(string(outcome))))}
+	}
 	return m, instruments.err
 }
 
@@ -84,7 +89,7 @@ func (m *maker) counter(name, unit, description string) metric.Int64Counter {
 }
 
 func (m *metrics) authenticated(ctx context.Context, a observe.Authentication) {
-	m.authentications.Record(ctx, a.Duration.Seconds(), metric.WithAttributes(outcomeKey.String(string(a.Outcome))))
+	m.authentications.Record(ctx, a.Duration.Seconds(), m.outcomes[a.Outcome]...)
 }
 
 func (m *metrics) published(ctx context.Context, p observe.Publication) {
