@@ -5,19 +5,39 @@ import (
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/binary"
+	"math"
 	"strconv"
+
+	positions "github.com/storageapi/storageapi/internal/cursor"
 )
 
 // A cursor encodes the position in a webhook's list of deliveries. The part of an event's
-// number that counts the events of all accounts in a microsecond is encrypted.
-type cursor struct{ key []byte }
+// number that counts the events of all accounts in a microsecond is encrypted. So is the whole
+// position in a list of events, which may be that of another account's, and which tells whether
+// it is of this store.
+type cursor struct {
+	key    []byte
+	events positions.Key
+}
 
 // loadCursor reads the key of all nodes.
 func (s *Store) loadCursor(ctx context.Context) error {
 	ctx, cancel := within(ctx, patience)
 	defer cancel()
 	err := s.pool.QueryRow(ctx, s.sql(`select seal from storageapi.marks where name = 'cursors'`)).Scan(&s.cursor.key)
+	h := hmac.New(sha256.New, s.cursor.key)
+	_, _ = h.Write([]byte("events"))
+	copy(s.cursor.events[:], h.Sum(nil))
 	return failure(ctx, err)
+}
+
+// list returns the cursor of an event in a list of events.
+func (c *cursor) list(event int64) string { return c.events.Encode(uint64(event)) }
+
+// listed returns the event of a cursor in a list of events; false if it is not of this store.
+func (c *cursor) listed(text string) (event int64, ok bool) {
+	position, ok := c.events.Decode(text)
+	return int64(position), ok && position <= math.MaxInt64
 }
 
 // text returns the cursor of an event in the list of a webhook.

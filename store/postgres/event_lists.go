@@ -51,8 +51,8 @@ var (
 // [Store.EnqueueTx], and is still open holds up lists with the oldest event first, of all
 // accounts: they end at what was published before it began. Such a page waits for its end, a second at
 // most, and then has a Next for what is published already and not listed. So commit soon. If the host
-// publishes under another role than the Store's, grant the Store's pg_read_all_stats; or else
-// nothing is listed while such a transaction is open.
+// publishes under another role than the Store's, grant the Store's pg_read_all_stats; or else, as
+// without track_activities, nothing is listed while such a transaction is open.
 func (s *Store) ListEvents(ctx context.Context, account string, query webhooks.EventQuery) (page webhooks.EventPage, err error) {
 	from, to := numberAfter(query.From), int64(math.MaxInt64)
 	if query.From.IsZero() {
@@ -61,7 +61,7 @@ func (s *Store) ListEvents(ctx context.Context, account string, query webhooks.E
 	if !query.To.IsZero() {
 		to = numberAfter(query.To)
 	}
-	after, given := s.cursor.event(0, query.After)
+	after, given := s.cursor.listed(query.After)
 	if !query.OldestFirst {
 		if given {
 			to = min(to, after)
@@ -94,7 +94,7 @@ func (s *Store) ListEvents(ctx context.Context, account string, query webhooks.E
 		case err != nil:
 			return webhooks.EventPage{}, err
 		case page.Next == "": // all that there was
-			page.Resume = s.cursor.text(0, max(settled-1, 0))
+			page.Resume = s.cursor.list(max(settled-1, 0))
 			return page, nil
 		case len(page.Events) == query.Limit || time.Since(begun) > maxWithheld:
 			page.Resume = page.Next
@@ -136,7 +136,7 @@ func (s *Store) eventPage(ctx context.Context, conn *pgxpool.Conn, account strin
 				return err
 			}
 			if len(page.Events) == query.Limit || number >= settled {
-				page.Next = s.cursor.text(0, last)
+				page.Next = s.cursor.list(last)
 				continue
 			}
 			e.Timestamp, e.PublishedAt, last = utc(at), publishedAt(number), number
@@ -149,17 +149,18 @@ func (s *Store) eventPage(ctx context.Context, conn *pgxpool.Conn, account strin
 
 const (
 	// eventClock is the number from which on events are numbered that are published from now
-	// on, see tick.
+	// on, see tick: after all that there are, and not the time, for the clock may be set back.
 	eventClock = `
-		select greatest((extract(epoch from clock_timestamp() - '2020-01-01 00:00:00Z'::timestamptz) * 1000000)::bigint, last_value + 1) * 4096
+		select (greatest(last_value, (select event / 4096 from storageapi.events order by event desc limit 1)) + 1) * 4096
 		from storageapi.event_clock`
 
 	// openPublications is the least number that an event may have whose transaction is open:
 	// such a transaction has a lock on the table. It is 0 if that cannot be known, of a
-	// session of another role or of a transaction that is prepared.
+	// session of another role or without track_activities, or of a transaction that is
+	// prepared.
 	openPublications = `
 		select min(case
-			when a.state is null then 0
+			when a.state is null or a.state = 'disabled' then 0
 			when a.xact_start is not null then (extract(epoch from a.xact_start - '2020-01-01 00:00:00Z'::timestamptz) * 1000000)::bigint * 4096
 		end)
 		from pg_locks l left join pg_stat_activity a on a.pid = l.pid

@@ -208,3 +208,89 @@ func TestFollowWithTheClockSetBack(t *testing.T) {
 	enqueue("fourth")
 	want("fourth")
 }
+
+// TestFollowWhileTheClockIsSetBack publishes what gets a number of before the last look, since the
+// database's clock was set back after it, to when nothing had been published yet.
+func TestFollowWhileTheClockIsSetBack(t *testing.T) {
+	name, option := migratedSchema(t)
+	s := open(t, option)
+	query := webhooks.EventQuery{OldestFirst: true, Limit: 9}
+	want := func(want ...string) {
+		t.Helper()
+		if got, more := follow(t, s, &query); !cmp.Equal(got, want) || more {
+			t.Errorf("a page of %q, more %v, want %q", got, more, want)
+		}
+	}
+	if _, err := s.Enqueue(t.Context(), encoded("first")); err != nil {
+		t.Fatal(err)
+	}
+	want("first")
+	want()
+	if _, err := s.Enqueue(t.Context(), encoded("second")); err != nil {
+		t.Fatal(err)
+	}
+	events := quoted(name) + ".events"
+	if _, err := pool(t).Exec(t.Context(), `update `+events+` set event = (select event / 4096 + 1 from `+events+` where id = 'first') * 4096 where id = 'second'`); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := pool(t).Exec(t.Context(), `select setval($1::text::regclass, (select max(event) / 4096 from `+events+`))`, quoted(name)+".event_clock"); err != nil {
+		t.Fatal(err)
+	}
+	want("second")
+	want()
+	// Of two that were published at once the earlier one may have set the clock of events last.
+	if _, err := s.Enqueue(t.Context(), encoded("third")); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := pool(t).Exec(t.Context(), `select setval($1::text::regclass, last_value - 9) from `+quoted(name)+`.event_clock`, quoted(name)+".event_clock"); err != nil {
+		t.Fatal(err)
+	}
+	want("third")
+	want()
+}
+
+// TestFollowBesideUntrackedActivity publishes in an open transaction of which the server does not
+// tell when it began: nothing is listed before it has ended, rather than too much.
+func TestFollowBesideUntrackedActivity(t *testing.T) {
+	s := open(t, inSchema(t))
+	tx, err := pool(t).Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = tx.Rollback(context.Background()) }()
+	if _, err := tx.Exec(t.Context(), `set local track_activities = off`); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.EnqueueTx(t.Context(), tx, encoded("late")); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Enqueue(t.Context(), encoded("after")); err != nil {
+		t.Fatal(err)
+	}
+	query := webhooks.EventQuery{OldestFirst: true, Limit: 9}
+	if ids, more := follow(t, s, &query); len(ids) > 0 || !more {
+		t.Errorf("a page of %q, more %v, want none, true", ids, more)
+	}
+	if err := tx.Commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if ids, more := follow(t, s, &query); !cmp.Equal(ids, []string{"late", "after"}) || more {
+		t.Errorf("a page of %q, more %v, want both, false", ids, more)
+	}
+}
+
+// TestFollowAfterAMove goes on, with the cursor of one store, in another one: it begins again.
+func TestFollowAfterAMove(t *testing.T) {
+	source, target := open(t, inSchema(t)), open(t, inSchema(t))
+	for _, s := range []*postgres.Store{target, source} {
+		if _, err := s.Enqueue(t.Context(), encoded("event")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	query := webhooks.EventQuery{OldestFirst: true, Limit: 9}
+	for _, s := range []*postgres.Store{source, target} {
+		if ids, more := follow(t, s, &query); !cmp.Equal(ids, []string{"event"}) || more {
+			t.Errorf("a page of %q, more %v, want the event, false", ids, more)
+		}
+	}
+}
