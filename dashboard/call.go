@@ -105,9 +105,10 @@ func (c *call) check() error {
 }
 
 // isID reports whether s can be an id.
-func isID(s string) bool {
-	return len(s) <= 128 && utf8.ValidString(s) && !strings.Contains(s, "\x00")
-}
+func isID(s string) bool { return len(s) <= 128 && isText(s) }
+
+// isText reports whether s can be a part of what a store has.
+func isText(s string) bool { return utf8.ValidString(s) && !strings.Contains(s, "\x00") }
 
 // after returns the id that a page of a list starts after.
 func (c *call) after() string {

@@ -29,6 +29,12 @@ type searchView struct {
 
 	More                               bool
 	KeysAfter, HooksAfter, EventsAfter string
+	Found                              bool // something was, on this page or before
+}
+
+// count returns how many things were found.
+func (v *searchView) count() int {
+	return len(v.Keys) + len(v.Webhooks) + len(v.Deliveries) + len(v.Events)
 }
 
 type foundEvent struct {
@@ -39,9 +45,21 @@ type foundEvent struct {
 // done is where a search goes on that has come to the end.
 const done = "-"
 
-// tokens are values of keys, as apikeys makes them. Its last random characters are the 10th
-// to the 7th from the end.
-var tokens = regexp.MustCompile(`^[A-Za-z0-9_-]+_[A-Za-z0-9]{38}$`)
+// maxQuery is how many characters a query has at most, as its field takes them.
+const maxQuery = 200
+
+// tokens are values of keys, as apikeys makes them, by themselves or with what they were copied with. The
+// first group has the last of the random characters.
+var tokens = regexp.MustCompile(`(?:^|[\s"':=,;])[A-Za-z0-9_-]+_[A-Za-z0-9]{28}([A-Za-z0-9]{4})[A-Za-z0-9]{6}(?:$|[\s"',;])`)
+
+// hintIn returns the end of the hint of a key's value in a query, or "" if there is none: a secret has
+// no place in an address.
+func hintIn(query string) string {
+	if found := tokens.FindStringSubmatch(query); found != nil {
+		return found[1]
+	}
+	return ""
+}
 
 // A search is one that is under way.
 type search struct {
@@ -55,12 +73,13 @@ type search struct {
 // the only one of that id or name is shown at once.
 func (p *pages) search(c *call) (answer, error) {
 	query := strings.TrimSpace(c.URL.Query().Get("q"))
-	if tokens.MatchString(query) { // a secret has no place in an address
-		return goTo("search?q="+query[len(query)-10:len(query)-6], ""), nil
+	if hint := hintIn(query); hint != "" {
+		return goTo("search?q="+hint, ""), nil
 	}
 	s := &search{pages: p, c: c, text: strings.ToLower(query), view: searchView{Query: query}}
+	s.view.KeysAfter, s.view.HooksAfter, s.view.EventsAfter = done, done, done
 	a := answer{page: "search", title: "Search", query: query}
-	if query == "" || !isID(query) || utf8.RuneCountInString(query) > 200 {
+	if query == "" || !isText(query) || utf8.RuneCountInString(query) > maxQuery {
 		a.data = s.view
 		return a, nil
 	}
@@ -75,11 +94,12 @@ func (p *pages) search(c *call) (answer, error) {
 			return answer{}, err
 		}
 	}
+	v := &s.view
+	v.More = v.KeysAfter != done || v.HooksAfter != done || v.EventsAfter != done
+	v.Found = v.count() > 0 || c.URL.Query().Has("found")
 	if only := s.only(); only != "" {
 		return goTo(only, ""), nil
 	}
-	v := &s.view
-	v.More = v.KeysAfter != done || v.HooksAfter != done || v.EventsAfter != done
 	a.data = *v
 	return a, nil
 }
@@ -88,12 +108,13 @@ func (p *pages) search(c *call) (answer, error) {
 // is what has that id.
 func (s *search) only() string {
 	v := &s.view
+	all := !v.More && !s.c.URL.Query().Has("found")
 	switch {
-	case len(v.Keys)+len(v.Webhooks)+len(v.Deliveries)+len(v.Events) != 1:
+	case v.count() != 1:
 		return ""
-	case len(v.Keys) == 1 && (v.KeysAfter == done || v.Keys[0].ID == v.Query):
+	case len(v.Keys) == 1 && (all || v.Keys[0].ID == v.Query):
 		return "api-keys/" + v.Keys[0].ID
-	case len(v.Webhooks) == 1 && (v.HooksAfter == done || v.Webhooks[0].ID == v.Query):
+	case len(v.Webhooks) == 1 && (all || v.Webhooks[0].ID == v.Query):
 		return "webhooks/" + v.Webhooks[0].ID
 	case len(v.Deliveries) == 1 && v.Deliveries[0].EventID == v.Query:
 		return "webhooks/" + v.Deliveries[0].WebhookID + "/deliveries/" + v.Deliveries[0].EventID
@@ -204,6 +225,10 @@ func (s *search) findEvents() (err error) {
 			}
 			if _, err := s.findEvent(page.Events[i].ID); err != nil {
 				return "", false, err
+			}
+			if len(v.Deliveries)+len(v.Events) >= maxFound && i+1 < len(page.Events) {
+				shown, err := s.webhooks.Events(s.c.Context(), s.c.account, webhooks.EventQuery{After: after, Limit: i + 1})
+				return shown.Next, true, err // where the list goes on after this one
 			}
 		}
 		return page.Next, len(v.Deliveries)+len(v.Events) >= maxFound, nil

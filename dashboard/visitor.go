@@ -57,11 +57,19 @@ func (p *pages) refuseAccount(w http.ResponseWriter, r *http.Request) {
 }
 
 // asked returns the path and the query that the browser asked for, also where a prefix was
-// stripped; never what a browser takes for another host.
+// stripped; never what a browser takes for another host, nor the value of a key.
 func asked(r *http.Request) string {
 	uri := r.URL.RequestURI()
 	if u, err := url.ParseRequestURI(r.RequestURI); err == nil && strings.HasSuffix(u.RequestURI(), uri) {
 		uri = u.RequestURI()
+	}
+	if u, err := url.ParseRequestURI(uri); err == nil {
+		query := u.Query()
+		if hint := hintIn(query.Get("q")); hint != "" {
+			query.Set("q", hint)
+			u.RawQuery = query.Encode()
+			uri = u.RequestURI()
+		}
 	}
 	return "/" + strings.TrimLeft(uri, `/\`)
 }
