@@ -111,10 +111,8 @@ func (a *Authenticator) authenticate(r *http.Request, v *verdict) (caller, error
 	}
 	p, err := a.verifier.Verify(ctx, values[0])
 	if v != nil {
-		is := outcomeOf(p, err)
-		if is.Duration = time.Since(begun); is.Outcome == observe.StoreFailed && ctx.Err() != nil {
-			is.Outcome = observe.Canceled
-		}
+		is := outcomeOf(ctx, p, err)
+		is.Duration = time.Since(begun)
 		v.set(is)
 	}
 	return caller{verified: p, verifier: a.verifier, token: value(values[0]), verdict: v}, err

@@ -77,7 +77,7 @@ func Recheck(ctx context.Context) (Principal, error) {
 		err = ErrUnauthorized // it is another key now
 	}
 	if err != nil {
-		c.verdict.become(outcomeOf(p, err).Outcome)
+		c.verdict.again(outcomeOf(ctx, Principal{}, err))
 		return Principal{}, err
 	}
 	return p, nil

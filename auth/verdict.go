@@ -14,7 +14,7 @@ import (
 // A Refusal is the error of a [Verifier] that knows why it refuses a value. It wraps
 // [ErrUnauthorized] and reads like it: why is for the host only.
 type Refusal struct {
-	Outcome        observe.Outcome // Malformed, Unknown, Expired or Replaced
+	Outcome        observe.Outcome // Malformed, Unknown, Expired or Replaced; others are told as Unknown
 	Account, KeyID string          // whose key it is or was, if that is known
 }
 
@@ -24,18 +24,33 @@ func (r *Refusal) Error() string { return ErrUnauthorized.Error() }
 // Unwrap returns [ErrUnauthorized].
 func (r *Refusal) Unwrap() error { return ErrUnauthorized }
 
-// outcomeOf returns what verifying a value says.
-func outcomeOf(p Principal, err error) observe.Authentication {
+// isValid reports whether the outcome is one that a Refusal may have: a Verifier could make up
+// any, and each would be a label.
+func (r *Refusal) isValid() bool {
+	if r == nil {
+		return false
+	}
+	switch r.Outcome {
+	case observe.Malformed, observe.Unknown, observe.Expired, observe.Replaced:
+		return true
+	}
+	return false
+}
+
+// outcomeOf returns what verifying a value in ctx says.
+func outcomeOf(ctx context.Context, p Principal, err error) observe.Authentication {
 	var refusal *Refusal
 	switch {
 	case err == nil:
 		return observe.Authentication{Outcome: observe.OK, Account: p.Account, KeyID: p.KeyID, Replaced: p.Replaced}
-	case errors.As(err, &refusal):
+	case errors.As(err, &refusal) && refusal.isValid():
 		return observe.Authentication{
 			Outcome: refusal.Outcome, Account: refusal.Account, KeyID: refusal.KeyID, Replaced: refusal.Outcome == observe.Replaced,
 		}
 	case errors.Is(err, ErrUnauthorized):
 		return observe.Authentication{Outcome: observe.Unknown}
+	case ctx.Err() != nil:
+		return observe.Authentication{Outcome: observe.Canceled}
 	}
 	return observe.Authentication{Outcome: observe.StoreFailed}
 }
@@ -86,6 +101,14 @@ func (v *verdict) get() observe.Authentication {
 	return v.is
 }
 
+// again changes the verdict to what verifying the value once more says.
+func (v *verdict) again(is observe.Authentication) {
+	if v != nil {
+		is.Duration = v.get().Duration
+		v.set(is)
+	}
+}
+
 // become changes the outcome.
 func (v *verdict) become(outcome observe.Outcome) {
 	if v != nil {
@@ -108,6 +131,10 @@ func (a *Authenticator) tell(r *http.Request, v *verdict) {
 
 func (a *Authenticator) tellAll(r *http.Request, v *verdict) {
 	is := v.get()
+	if is.Outcome == "" { // the Verifier panicked
+		is.Outcome = observe.StoreFailed
+		v.set(is)
+	}
 	if a.refusals != nil {
 		a.refusals.note(r, is)
 	}
@@ -140,6 +167,10 @@ func Track(next http.Handler) http.Handler {
 	}
 	tracking.Store(true)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Context().Value(trackedKey{}) != nil { // by another Track, which would see nothing any more
+			next.ServeHTTP(w, r)
+			return
+		}
 		next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), trackedKey{}, new(verdict))))
 	})
 }

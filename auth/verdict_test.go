@@ -133,24 +133,40 @@ func TestNoteForbidden(t *testing.T) {
 	mustPanic(t, "Track(nil)", func() { auth.Track(nil) })
 }
 
-// A key that dies while the request is open is told as what it is then.
+// A key that dies while the request is open is told as what it is then; a client that goes away by
+// then is not a store that fails.
 func TestRecheckIsTold(t *testing.T) {
-	var told []observe.Outcome
-	known := keys{"reader": reader}
-	a, err := auth.New(known, auth.Config{Observe: observe.Observer{
-		Authenticated: func(_ context.Context, a observe.Authentication) { told = append(told, a.Outcome) },
-	}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	serve(t, a.Handler(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-		delete(known, "reader")
-		if _, err := auth.Recheck(r.Context()); err == nil {
-			t.Error("the key is good")
-		}
-	})), request("reader"))
-	if len(told) != 1 || told[0] != observe.Unknown {
-		t.Errorf("told %q", told)
+	for name, test := range map[string]struct {
+		token string
+		want  observe.Authentication
+	}{
+		"deleted":  {"nobody", observe.Authentication{Outcome: observe.Unknown}},
+		"expired":  {"expired", observe.Authentication{Outcome: observe.Expired, Account: "acct_1", KeyID: "key_old"}},
+		"canceled": {"reader", observe.Authentication{Outcome: observe.Canceled}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var told []observe.Authentication
+			known, verify := refusing{allKeys}, "reader"
+			a, err := auth.New(verifier(func(ctx context.Context) (auth.Principal, error) { return known.Verify(ctx, verify) }), auth.Config{
+				Observe: observe.Observer{Authenticated: func(_ context.Context, a observe.Authentication) { told = append(told, a) }},
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			serve(t, a.Handler(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+				if verify = test.token; name == "canceled" {
+					cancel()
+				}
+				if _, err := auth.Recheck(r.Context()); err == nil {
+					t.Error("the key is good")
+				}
+			})), request("reader").WithContext(ctx))
+			if diff := cmp.Diff([]observe.Authentication{test.want}, told, withoutTime); diff != "" {
+				t.Errorf("told (-want +got):\n%s", diff)
+			}
+		})
 	}
 }
 
@@ -176,4 +192,64 @@ func TestObserverPanics(t *testing.T) {
 	mustPanic(t, "a handler that panics", func() {
 		a.Handler(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) })).ServeHTTP(httptest.NewRecorder(), request("reader"))
 	})
+}
+
+// A verifier is a Verifier that is a function.
+type verifier func(context.Context) (auth.Principal, error)
+
+func (v verifier) Verify(ctx context.Context, _ string) (auth.Principal, error) { return v(ctx) }
+
+// Whatever a host's Verifier does, what is told is one of the outcomes, and none that lets through
+// what is refused.
+func TestOutcomesOfOtherVerifiers(t *testing.T) {
+	refuse := func(err error) verifier {
+		return func(context.Context) (auth.Principal, error) { return auth.Principal{}, err }
+	}
+	for name, test := range map[string]struct {
+		verifier verifier
+		want     observe.Authentication
+	}{
+		"no outcome":   {refuse(&auth.Refusal{KeyID: "key_1"}), observe.Authentication{Outcome: observe.Unknown}},
+		"let through":  {refuse(&auth.Refusal{Outcome: observe.OK}), observe.Authentication{Outcome: observe.Unknown}},
+		"made up":      {refuse(&auth.Refusal{Outcome: "banned acct_1"}), observe.Authentication{Outcome: observe.Unknown}},
+		"nil, wrapped": {refuse(fmt.Errorf("%w: %w", auth.ErrUnauthorized, (*auth.Refusal)(nil))), observe.Authentication{Outcome: observe.Unknown}},
+		"a panic":      {func(context.Context) (auth.Principal, error) { panic("SENTINEL") }, observe.Authentication{Outcome: observe.StoreFailed}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var told []observe.Authentication
+			a, err := auth.New(test.verifier, auth.Config{Observe: observe.Observer{
+				Authenticated: func(_ context.Context, a observe.Authentication) { told = append(told, a) },
+			}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			func() {
+				defer func() { _ = recover() }()
+				recorder := httptest.NewRecorder()
+				a.Handler(unreachable(t)).ServeHTTP(recorder, request("key"))
+				if recorder.Code != http.StatusUnauthorized {
+					t.Errorf("status %d", recorder.Code)
+				}
+			}()
+			if diff := cmp.Diff([]observe.Authentication{test.want}, told, withoutTime); diff != "" {
+				t.Errorf("told (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// A Track within another hides nothing from it.
+func TestTrackWithinTrack(t *testing.T) {
+	a, _ := newAuthenticator(t)
+	var outer, inner observe.Authentication
+	see := func(next http.Handler, seen *observe.Authentication) http.Handler {
+		return auth.Track(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			next.ServeHTTP(w, r)
+			*seen, _ = auth.Tracked(r.Context())
+		}))
+	}
+	serve(t, see(see(a.Handler(http.NotFoundHandler()), &inner), &outer), request("reader"))
+	if outer.KeyID != reader.KeyID || inner.KeyID != reader.KeyID {
+		t.Errorf("without: %+v; within: %+v", outer, inner)
+	}
 }
