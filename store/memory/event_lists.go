@@ -1,6 +1,7 @@
 package memory
 
 import (
+	"bytes"
 	"context"
 	"slices"
 
@@ -17,7 +18,9 @@ func (s *Store) EventByID(ctx context.Context, account, eventID string) (webhook
 	if e == nil {
 		return webhooks.EncodedEvent{}, webhooks.ErrNotFound
 	}
-	return e.EncodedEvent, nil
+	found := e.EncodedEvent
+	found.Body = bytes.Clone(found.Body) // what is delivered does not change with it
+	return found, nil
 }
 
 // ListEvents implements [webhooks.Store]. It looks through all events.

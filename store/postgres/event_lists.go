@@ -76,7 +76,7 @@ func (s *Store) ListEvents(ctx context.Context, account string, query webhooks.E
 		from = max(from, after+1)
 	}
 	until := int64(0)
-	for begun := time.Now(); ; {
+	for begun, pause := time.Now(), lookAgain; ; pause = min(2*pause, maxLookAgain) {
 		var settled int64
 		err := s.read(ctx, func(ctx context.Context, conn *pgxpool.Conn) error {
 			end, open, err := s.openPublications(ctx, conn)
@@ -101,7 +101,7 @@ func (s *Store) ListEvents(ctx context.Context, account string, query webhooks.E
 			return page, nil
 		}
 		select {
-		case <-time.After(lookAgain):
+		case <-time.After(pause):
 		case <-ctx.Done():
 			return webhooks.EventPage{}, ctx.Err()
 		}
@@ -109,8 +109,9 @@ func (s *Store) ListEvents(ctx context.Context, account string, query webhooks.E
 }
 
 const (
-	maxWithheld = time.Second           // for which a page waits for open transactions
-	lookAgain   = 10 * time.Millisecond // between looks whether they are over
+	maxWithheld  = time.Second            // for which a page waits for open transactions
+	lookAgain    = 10 * time.Millisecond  // between the first looks whether they are over
+	maxLookAgain = 100 * time.Millisecond // between later ones: each looks at all locks of the server
 )
 
 // eventPage returns the events with numbers from and before to, and of those only the ones before

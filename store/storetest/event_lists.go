@@ -15,9 +15,14 @@ func eventByID(run runner) {
 		event := newEvent("acct", "event")
 		event.Body = []byte("{\"n\": 9223372036854775807,\t\"é\":\"\u2028\"}\n")
 		t.enqueue(event, 1)
+		event.Body = slices.Clone(event.Body)
 		got, err := t.store.EventByID(t.Context(), "acct", "event")
 		t.must(err)
 		wantSame(t, "EventByID", got, event)
+		got.Body[0] = '<' // it is the caller's
+		got, err = t.store.EventByID(t.Context(), "acct", "event")
+		t.must(err)
+		wantSame(t, "EventByID, once the caller has changed what it got,", got, event)
 	})
 
 	run("ErrNotFound of no event, or another account's", func(t *tester) {
