@@ -20,7 +20,8 @@ type Health struct {
 
 // Health tells how the Handler does, at any time: also before Run and after Close. It writes
 // nothing and returns within a second, whatever the store does; see
-// [webhooks.WebhookService.Health] for what it costs. What follows from it is for
+// [webhooks.WebhookService.Health] for what it costs. Its WriteError is also that of
+// [apikeys.KeyService.WriteError], whose end is found out within some minute. What follows from it is for
 // [HealthThresholds.Judge].
 func (h *Handler) Health(ctx context.Context) Health {
 	health := Health{Health: h.Webhooks.Health(ctx)}

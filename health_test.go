@@ -29,8 +29,10 @@ import (
 // An ailment is a store with something wrong, as it is told.
 type ailment struct {
 	store.Store
-	unwritable, silent, stuck, idle, halted, unclaimable atomic.Bool
-	over                                                 chan struct{} // ends what hangs
+	unwritable, silent, stuck, idle, halted, unclaimable, purging atomic.Bool
+
+	over    chan struct{}          // ends what hangs
+	telling atomic.Pointer[func()] // called once, while a notice is added; nil: nothing
 }
 
 var errDisk = errors.New("dial host=db.internal user=secret-user /var/lib/secret.db: no space left on device")
@@ -53,7 +55,19 @@ func (s *ailment) AddNotices(ctx context.Context, list []notices.Notice) (int, e
 	if err := s.written(); err != nil {
 		return 0, err
 	}
+	if telling := s.telling.Swap(nil); telling != nil {
+		(*telling)()
+	}
 	return s.Store.AddNotices(ctx, list)
+}
+
+// Purge has always more to do, and takes its time, while it is purging.
+func (s *ailment) Purge(ctx context.Context, purge webhooks.Purge) (bool, error) {
+	if s.purging.Load() {
+		time.Sleep(100 * time.Millisecond)
+		return true, nil
+	}
+	return s.Store.Purge(ctx, purge)
 }
 
 func (s *ailment) RecordKeyUse(ctx context.Context, uses []apikeys.KeyUse) error {
@@ -237,6 +251,50 @@ func TestHealthOfAStoreThatCannotBeWritten(t *testing.T) {
 		}
 		if h := p.api.Health(p.Context()); !errors.Is(h.WriteError, errDisk) || !errors.Is(h.LastError, errDisk) {
 			p.Errorf("%+v", h)
+		}
+		p.store.unwritable.Store(false)
+		time.Sleep(10 * time.Second)
+		p.want(true, true)
+	})
+}
+
+// That the store can be written again is found out also in a round of maintenance that takes hours.
+func TestHealthWhilePurging(t *testing.T) {
+	inHealth(t, func(p *patient) {
+		p.store.purging.Store(true)
+		stop := p.run()
+		defer stop()
+		p.subscribe()
+		time.Sleep(time.Minute)
+		p.store.unwritable.Store(true)
+		if err := p.publish(); !errors.Is(err, errDisk) {
+			p.Fatal(err)
+		}
+		p.want(false, true, storageapi.ProblemUnwritable)
+		p.store.unwritable.Store(false)
+		time.Sleep(11 * time.Second)
+		p.want(true, true)
+	})
+}
+
+// A store that fails again at the moment at which its recovery is told is red until it recovers
+// once more.
+func TestHealthOfAStoreThatFailsAgain(t *testing.T) {
+	inHealth(t, func(p *patient) {
+		stop := p.run()
+		defer stop()
+		fail := func() {
+			p.store.unwritable.Store(true)
+			if err := p.publish(); !errors.Is(err, errDisk) {
+				p.Error(err)
+			}
+		}
+		fail()
+		p.store.telling.Store(&fail)
+		p.store.unwritable.Store(false)
+		for range 10 {
+			time.Sleep(30 * time.Second)
+			p.want(false, true, storageapi.ProblemUnwritable)
 		}
 		p.store.unwritable.Store(false)
 		time.Sleep(10 * time.Second)

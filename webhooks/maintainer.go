@@ -67,6 +67,11 @@ func (m *maintainer) run(ctx context.Context) {
 		steps := []maintenance{{"re-evaluate", m.reevaluate}, {"recover", m.recoverStep}, {"purge", m.purge}, {"turn off", m.deactivator.look}, {"tell of its failing", m.tellRecovered}}
 		for len(steps) > 0 { // in turns: none holds up the others
 			steps = slices.DeleteFunc(steps, func(s maintenance) bool { return !m.step(ctx, s) })
+			select {
+			case <-trial.C: // a round can take hours
+				m.tryStore(ctx)
+			default:
+			}
 		}
 		for idle := true; idle; {
 			select {

@@ -105,7 +105,10 @@ type noticeAdder interface {
 // how a host to which nothing else happens finds out. While claims or settlements fail,
 // they do, and nothing has recovered.
 func (m *maintainer) tellRecovered(ctx context.Context) (more bool, err error) {
-	since := m.halt.failed.Load()
+	since, failure := m.halt.failed.Load(), m.halt.activity.write.Load()
+	if since == nil && failure != nil { // it failed again while its recovery was told
+		since = &failure.at
+	}
 	store, ok := m.store.(noticeAdder)
 	if since == nil || !ok || m.halt.activity.claim.Load() != nil || m.failing.Load() {
 		return false, nil
@@ -114,6 +117,6 @@ func (m *maintainer) tellRecovered(ctx context.Context) (more bool, err error) {
 		return false, err
 	}
 	m.halt.failed.CompareAndSwap(since, nil)
-	m.halt.activity.write.Store(nil)
+	m.halt.activity.write.CompareAndSwap(failure, nil) // of one that came meanwhile nothing is known
 	return false, nil
 }
