@@ -26,7 +26,7 @@ type batch struct {
 
 	keyCache *keyCache
 
-	// The ids of what steps have published, and whether a step of a merge was taken.
+	// The ids of what steps have published, and whether a step of a merge was taken, or is to wait.
 	ids    idNumbers
 	inFile idFinder
 	added  []record.IDEntry

@@ -83,6 +83,7 @@ func (s *Store) eraseEvents(b *batch, e *erasure, limit int) (next []byte, err e
 		return nil, err
 	}
 	ids := x.ids
+	b.merged = b.merged || len(ids) > 0 // until after the commit a merge does not know that they are erased
 	b.AfterCommit(func() { s.ids.forget(ids) })
 	return next, nil
 }

@@ -346,7 +346,10 @@ func topOf(bucket *bbolt.Bucket) (top uint64) {
 				top = e.Key
 			}
 		}
-		if top > 0 || binary.BigEndian.Uint64(k) < numberKeys {
+		if row := binary.BigEndian.Uint64(k); top == 0 && row < numberKeys {
+			return row // it is empty, for its events were erased: the rows before it may not be
+		}
+		if top > 0 {
 			break
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -438,4 +439,110 @@ func TestIDsMoveManyAtATime(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestIDsBeforeErasedOnes: an event is found when it is published again, though the rows after that of its
+// id are empty, for their events were erased, and the file was opened since.
+func TestIDsBeforeErasedOnes(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "storage.db")
+	s, err := Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = s.Close() }()
+	entropy := newTestIDs()
+	var ids []string
+	publish := func(account string, known bool, ids ...string) {
+		t.Helper()
+		var steps []func(*batch) error
+		for _, id := range ids {
+			e := newTestEvent(s, webhooks.EncodedEvent{ID: id, Account: account, Type: webhooks.TypeBalanceLow, Timestamp: time.Now()})
+			steps = append(steps, func(b *batch) error {
+				_, isNew, err := s.enqueue(b, e, "")
+				if isNew == known {
+					t.Errorf("%s of %s: published anew: %t", id, account, isNew)
+				}
+				return err
+			})
+		}
+		if err := errors.Join(together(t, s, steps...)...); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i := range 8 * record.MaxIDEntries {
+		ids = append(ids, ulid.MustNew(uint64(1_000_000+i), entropy).String())
+	}
+	first, later := ids[:len(ids)/2], ids[len(ids)/2:]
+	s.ids.limit = len(ids)
+	publish("kept", false, first...)
+	publish("erased", false, later...)
+	for i := 0; i == 0 || s.ids.merging.count > 0; i++ {
+		var more []string
+		for range mergeStep {
+			more = append(more, fmt.Sprintf("%016x-%016x", entropy.random.Uint64(), entropy.random.Uint64()))
+		}
+		publish("kept", false, more...)
+	}
+	for more := true; more; {
+		if _, more, err = s.EraseAccount(t.Context(), "erased", 1000); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if s, err = Open(path); err != nil {
+		t.Fatal(err)
+	}
+	publish("kept", true, first...)
+}
+
+// TestEraseBesideAMerge: ids of events that are erased are not merged into the file by the commit that erases them.
+func TestEraseBesideAMerge(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "storage.db")
+	s, err := Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = s.Close() }()
+	random := newTestIDs().random
+	publish := func(account string, count int) (steps []func(*batch) error) {
+		for range count {
+			e := newTestEvent(s, webhooks.EncodedEvent{
+				ID: fmt.Sprintf("%016x-%016x", random.Uint64(), random.Uint64()), Account: account, Type: webhooks.TypeBalanceLow, Timestamp: time.Now(),
+			})
+			steps = append(steps, func(b *batch) error {
+				_, _, err := s.enqueue(b, e, "")
+				return err
+			})
+		}
+		return steps
+	}
+	commit := func(steps ...func(*batch) error) {
+		t.Helper()
+		if err := errors.Join(together(t, s, steps...)...); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.ids.limit = 1000
+	commit(publish("erased", 1000)...)
+	commit(publish("kept", mergeStep)...)
+	if s.ids.merging.count == 0 {
+		t.Fatal("no merge is under way")
+	}
+	if _, _, err := s.EraseAccount(t.Context(), "erased", 1); err != nil { // closes it
+		t.Fatal(err)
+	}
+	erase := func(b *batch) error {
+		_, err := s.eraseEvents(b, &erasure{account: "erased"}, math.MaxInt)
+		return err
+	}
+	commit(append([]func(*batch) error{erase}, publish("kept", mergeStep)...)...)
+	commit(publish("kept", mergeStep)...)
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if report, err := Verify(path); err != nil || report.Err() != nil {
+		t.Error(err, report.Err())
+	}
 }
