@@ -8,6 +8,7 @@ import (
 
 	"go.etcd.io/bbolt"
 
+	"github.com/storageapi/storageapi/store/bolt/internal/record"
 	"github.com/storageapi/storageapi/webhooks"
 )
 
@@ -70,4 +71,41 @@ func dividers(t *testing.T, s *Store) (n int) {
 		t.Fatal(err)
 	}
 	return n
+}
+
+// TestDividersAfterAnErasedSegment: when the last event was published is known also if those after it were erased, and
+// the dividers behind them are left.
+func TestDividersAfterAnErasedSegment(t *testing.T) {
+	s := openTemp(t)
+	publish := func(account string) {
+		t.Helper()
+		e := newTestEvent(s, webhooks.EncodedEvent{
+			ID: "evt", Account: account, Type: webhooks.TypeBalanceLow, Timestamp: time.Now(), Body: make([]byte, 20_000),
+		})
+		err := together(t, s, func(b *batch) error {
+			_, _, err := s.enqueue(b, e, "")
+			return err
+		})
+		if err := errors.Join(err...); err != nil {
+			t.Fatal(err)
+		}
+	}
+	publish("kept")
+	want := record.Round(s.lastPublished)
+	publish("erased")
+	for more := true; more; {
+		var err error
+		if _, more, err = s.EraseAccount(t.Context(), "erased", 1000); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := dividers(t, s); n == 0 {
+		t.Fatal("there are no dividers")
+	}
+	if err := s.loadNewest(); err != nil { // as Open does
+		t.Fatal(err)
+	}
+	if !s.lastPublished.Equal(want) {
+		t.Errorf("the last event was published at %v, want %v", s.lastPublished, want)
+	}
 }

@@ -141,7 +141,11 @@ func bounds(tx *bbolt.Tx) (first, end uint64) {
 		first = s.First
 		break
 	}
-	last, _ := lastOf(tx.Bucket(bucketEvents).Cursor()) // or its bodies
+	c := tx.Bucket(bucketEvents).Cursor()
+	last, value := lastOf(c)
+	for isDivider(last, value) { // the segment before them may be erased
+		last, value = c.Prev()
+	}
 	if first == 0 || len(last) < 8 {
 		return 0, 0
 	}
