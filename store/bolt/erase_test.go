@@ -259,3 +259,39 @@ func TestEraseWithFailingCommits(t *testing.T) {
 		})
 	}
 }
+
+// TestBackupWhileNoticesAreErased: a file is sound after each step of an erasure, so that a backup of then
+// is restored.
+func TestBackupWhileNoticesAreErased(t *testing.T) {
+	dir := t.TempDir()
+	s := open(t, dir)
+	defer func() { _ = s.Close() }()
+	for i := range 5 {
+		for _, account := range []string{"SECRETacct", "other"} {
+			_, err := s.AddNotices(t.Context(), []notices.Notice{{
+				ID: fmt.Sprint("ntc_", i, account), Account: account, At: time.Now(), Action: notices.KeyCreated, Pending: true,
+				Target: notices.Target{Kind: notices.TargetKey, ID: fmt.Sprint("key_", i%2)}, Actor: notices.Actor{Kind: notices.ActorHost},
+			}})
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	for more := true; more; {
+		var err error
+		if _, more, err = s.EraseAccount(t.Context(), "SECRETacct", 1); err != nil {
+			t.Fatal(err)
+		}
+		path := filepath.Join(t.TempDir(), "backup.db")
+		file, err := os.ReadFile(filepath.Join(dir, "storage.db"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, file, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := bolt.Restore(filepath.Join(t.TempDir(), "restored.db"), path, bolt.Fence{NothingRevoked: true}); err != nil {
+			t.Error(err)
+		}
+	}
+}

@@ -392,6 +392,9 @@ func (v *rowChecker) notice(k, value []byte) string {
 	case entry.Before >= number || entry.BeforeOfTarget >= number:
 		return "it comes before the one before it"
 	}
+	if v.isErasing(entry.Account) {
+		return ""
+	}
 	for _, key := range [][]byte{record.NoticesOf(entry.Account), record.NoticesOfTarget(entry.Account, n.Target)} {
 		head, ok := v.get(bucketNoticeHeads, key)
 		if last, greatest := record.DecodeNoticeHead(head); ok && (last < number || greatest < entry.ID) {
@@ -405,12 +408,18 @@ func (v *rowChecker) notice(k, value []byte) string {
 }
 
 func (v *rowChecker) noticeHead(k, value []byte) string {
+	if account, _, ok := split(k); ok && v.isErasing(account) {
+		return ""
+	}
 	number, _ := record.DecodeNoticeHead(value)
 	if number == 0 || v.lacks(bucketNotices, record.NumberKey(number)) {
 		return "there is no notice of that number"
 	}
 	return v.leadsToNotice(number, k)
 }
+
+// isErasing reports whether an account is being erased, or it cannot be told: then not all that led to its notices is left.
+func (v *rowChecker) isErasing(account string) bool { return !v.lacks(bucketErasures, []byte(account)) }
 
 func (v *rowChecker) noticePending(k, _ []byte) string {
 	if v.lacks(bucketNotices, k) {
