@@ -4,14 +4,17 @@ import (
 	"context"
 	"net/http"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/storageapi/storageapi/internal/testbubble"
 	"github.com/storageapi/storageapi/notices"
 	"github.com/storageapi/storageapi/observe"
+	"github.com/storageapi/storageapi/store/memory"
 	"github.com/storageapi/storageapi/webhooks"
 )
 
@@ -95,5 +98,31 @@ func TestSlowObserver(t *testing.T) {
 		}
 		stop()
 		time.Sleep(time.Hour) // for the call under way
+	})
+}
+
+// What was recorded at the end of a drain that took longer than it should is told all the same.
+func TestObservedAfterALongDrain(t *testing.T) {
+	testbubble.Run(t, func(t *testing.T) {
+		const events = 3
+		var attempted atomic.Int64
+		store := &slowSettler{Store: memory.New(), until: make(chan struct{})}
+		b := &bubble{T: t, logs: &logbook{}}
+		b.dial = b.serve(status(http.StatusOK))
+		b.service = b.newService(store, webhooks.Config{DrainTimeout: time.Second, Observe: observe.Observer{Attempted: func(observe.Attempt) {
+			time.Sleep(100 * time.Millisecond)
+			attempted.Add(1)
+		}}})
+		b.subscribe("a")
+		for range events {
+			b.publish()
+		}
+		stop := b.start()
+		time.Sleep(time.Second)
+		time.AfterFunc(5*time.Second, func() { close(store.until) })
+		stop()
+		if n := attempted.Load(); n != events {
+			t.Errorf("told of %d attempts, want %d", n, events)
+		}
 	})
 }

@@ -104,7 +104,11 @@ func (s *WebhookService) Run(ctx context.Context) error {
 		others["Store.Wake"] = hostcode.Go(func() { waker.Wake(ctx, s.dispatcher.wake) })
 	}
 	s.dispatcher.deliver(ctx)
-	s.dispatcher.reporter.Drain(over)
+	if over.Err() == nil {
+		s.dispatcher.reporter.Drain(over)
+	} else { // recording took longer; what it told just now is not late
+		s.dispatcher.reporter.Close()
+	}
 	for name, returned := range others {
 		select {
 		case <-returned:
