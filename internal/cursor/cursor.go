@@ -1,6 +1,7 @@
 // Package cursor encodes the positions that stores count by as opaque cursors. A store
 // counts the deliveries of all accounts, and a cursor must not show a client how many
-// there are, so the position is encrypted.
+// there are, so the position is encrypted; nor whether there are more than before, so each
+// cursor is another one.
 package cursor
 
 import (
@@ -20,24 +21,25 @@ func NewKey() (k Key) {
 	return k
 }
 
-// Encode returns the cursor of the position n: 22 letters, digits, hyphens and
-// underscores, the same each time.
+// Encode returns a cursor of the position n: 22 letters, digits, hyphens and underscores,
+// others each time.
 func (k Key) Encode(n uint64) string {
-	var block [aes.BlockSize]byte // the position, and zeros that Decode checks
+	var block [aes.BlockSize]byte // the position, zeros that Decode checks, and four bytes at random
 	binary.BigEndian.PutUint64(block[:], n)
+	_, _ = rand.Read(block[12:]) // never returns an error
 	k.cipher().Encrypt(block[:], block[:])
 	return base64.RawURLEncoding.EncodeToString(block[:])
 }
 
 // Decode returns the position of a cursor. It reports false if Encode did not make it
-// with this key.
+// with this key. (One of four billion other texts of that form is taken for one.)
 func (k Key) Decode(text string) (n uint64, ok bool) {
 	block, err := base64.RawURLEncoding.DecodeString(text)
 	if err != nil || len(block) != aes.BlockSize {
 		return 0, false
 	}
 	k.cipher().Decrypt(block, block)
-	return binary.BigEndian.Uint64(block), binary.BigEndian.Uint64(block[8:]) == 0
+	return binary.BigEndian.Uint64(block), binary.BigEndian.Uint32(block[8:]) == 0
 }
 
 func (k Key) cipher() cipher.Block {

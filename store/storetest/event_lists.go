@@ -223,6 +223,21 @@ func listEvents(run runner) {
 		wantSame(t, "events of a foreign After", next(), []string{"second"})
 	})
 
+	run("where to go on does not tell whether other accounts publish", func(t *tester) {
+		t.enqueue(newEvent("acct", "event"), 0)
+		seen := make(map[string]bool)
+		for i := range 4 {
+			page, err := t.store.ListEvents(t.Context(), "acct", webhooks.EventQuery{OldestFirst: true, Limit: 9})
+			t.must(err)
+			if seen[page.Resume] {
+				t.Error("Resume is the same as before; so nothing was published")
+			}
+			if seen[page.Resume] = true; i > 1 {
+				t.enqueue(newEvent("other", numbered("event", i)), 0)
+			}
+		}
+	})
+
 	run("an After of something else returns any page", func(t *tester) {
 		t.enqueue(newEvent("acct", "event"), 0)
 		for _, after := range []string{"-", "0", "18446744073709551615", "9223372036854775807"} {
