@@ -170,7 +170,7 @@ func (f *fencer) killKey(b *batch, r Ref) (bool, error) {
 		return false, err
 	}
 	dead := key
-	dead.Previous, dead.PreviousExpiresAt = apikeys.Hash{}, time.Time{}
+	dead.Hint, dead.Previous, dead.PreviousHint, dead.PreviousExpiresAt = "", apikeys.Hash{}, "", time.Time{}
 	if _, err := rand.Read(dead.Hash.Sum[:]); err != nil {
 		return false, err
 	}

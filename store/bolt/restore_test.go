@@ -234,6 +234,35 @@ func TestRestoreByLists(t *testing.T) {
 	want(t, "claimed after it", pending(t, s), []string{"never to kept", "never to moved", "since to kept", "since to moved"})
 }
 
+// TestRestoredHints: hints are of the values that keys have after a restore; one whose value is not
+// known any more has none.
+func TestRestoredHints(t *testing.T) {
+	for name, fence := range map[string]func(*lostHost) bolt.Fence{
+		"by lists":                func(h *lostHost) bolt.Fence { return h.lists() },
+		"from the abandoned file": func(h *lostHost) bolt.Fence { return bolt.Fence{Abandoned: h.abandoned} },
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := newLostHost(t)
+			_, err := bolt.Restore(h.path(), h.backup, fence(h))
+			noError(t, err)
+			s, err := bolt.Open(h.path())
+			noError(t, err)
+			defer func() { _ = s.Close() }()
+			hints := func(name string) []string {
+				key, err := s.KeyByID(t.Context(), "acct", h.keys[name].ID)
+				noError(t, err)
+				return []string{key.Hint, key.PreviousHint}
+			}
+			want(t, "hints of a key that was kept", hints("kept"), []string{h.tokens["kept"].Hint(), ""})
+			rotated := []string{"", ""}
+			if fence(h).Abandoned != "" {
+				rotated = []string{h.tokens["new value"].Hint(), h.tokens["rotated"].Hint()}
+			}
+			want(t, "hints of one that was rotated", hints("rotated"), rotated)
+		})
+	}
+}
+
 // TestRestoreFromTheAbandonedFile: with the abandoned file everything is as it was there, and
 // nothing is sent twice.
 func TestRestoreFromTheAbandonedFile(t *testing.T) {
