@@ -7,6 +7,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/storageapi/storageapi/internal/input"
 	"github.com/storageapi/storageapi/scopes"
 )
 
@@ -44,7 +45,7 @@ func (s *KeyService) Find(ctx context.Context, account string, filter Filter, pa
 	case filter.IsZero():
 		return s.List(ctx, account, page)
 	}
-	filter.Name, filter.Scopes = strings.ToLower(filter.Name), s.scopes.Resolve(filter.Scopes)
+	filter.Name, filter.Scopes = input.Folded(filter.Name), s.scopes.Resolve(filter.Scopes)
 	var found KeyPage
 	for seen := 0; seen < maxExamined; seen += pageSize {
 		part, err := s.List(ctx, account, Page{After: page.After, Limit: pageSize})
@@ -69,8 +70,8 @@ func (s *KeyService) Find(ctx context.Context, account string, filter Filter, pa
 	return found, nil
 }
 
-// admits reports whether a key is to be found; the filter's name is in lower case.
+// admits reports whether a key is to be found; the filter's name is folded.
 func (f *Filter) admits(key *Key) bool {
-	return strings.Contains(strings.ToLower(key.Name), f.Name) && key.Scopes.Covers(f.Scopes) &&
+	return strings.Contains(input.Folded(key.Name), f.Name) && key.Scopes.Covers(f.Scopes) &&
 		(f.UnusedSince.IsZero() || key.CreatedAt.Before(f.UnusedSince) && key.LastUsedAt.Before(f.UnusedSince))
 }

@@ -110,3 +110,19 @@ func TestFindIsBounded(t *testing.T) {
 		t.Errorf("%q on %d pages", names, pages)
 	}
 }
+
+// TestFindHeedsNoCase of any script: letters of which there are more than two forms, too.
+func TestFindHeedsNoCase(t *testing.T) {
+	keys := newService(t, memory.New(), apikeys.Config{})
+	for _, name := range []string{"Σίσυφος", "ΣΊΣΥΦΟΣ", "Ключ", "300 \u212a"} {
+		if _, _, err := keys.Create(t.Context(), "acct", apikeys.CreateParams{Name: name, Scopes: scopes.All()}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for part, want := range map[string]int{"σίσυφος": 2, "ΣΊΣΥΦΟΣ": 2, "ΦΟΣ": 2, "φος": 2, "КЛЮЧ": 1, "0 k": 1, "Σισυφος": 0} {
+		page, err := keys.Find(t.Context(), "acct", apikeys.Filter{Name: part}, apikeys.Page{Limit: 9})
+		if err != nil || len(page.Keys) != want {
+			t.Errorf("%q finds %d keys, %v, want %d", part, len(page.Keys), err, want)
+		}
+	}
+}

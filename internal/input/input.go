@@ -17,6 +17,18 @@ func PlainText(s string) bool {
 	return utf8.ValidString(s) && !strings.ContainsFunc(s, unicode.IsControl)
 }
 
+// Folded returns text that is the same for texts that differ in upper and lower case alone, of
+// whatever script. It has as many characters.
+func Folded(text string) string {
+	return strings.Map(func(r rune) rune {
+		least := r
+		for form := unicode.SimpleFold(r); form != r; form = unicode.SimpleFold(form) {
+			least = min(least, form)
+		}
+		return least
+	}, text)
+}
+
 // Account returns what is wrong with the name of an account, which the host chooses;
 // "" if nothing is.
 func Account(name string) (reason string) {
