@@ -6,7 +6,6 @@ import (
 	"iter"
 
 	"github.com/storageapi/storageapi/auth"
-	"github.com/storageapi/storageapi/notices"
 )
 
 // ErrShareLimit is returned by [KeyService.Create], in a [*LimitError], where API keys have
@@ -28,22 +27,20 @@ type Share struct {
 	CanManage func(by *Key) func(key *Key) bool
 }
 
-// MayExceed reports whether Exceeded need be asked, where an account has that many keys.
-func (s *Share) MayExceed(keys int) bool { return s.Max > 0 && keys >= s.Max }
+// MayExceed reports whether Exceeded need be asked, where API keys have created that many of
+// the keys that the account has: those whose CreatedBy is of the kind [notices.ActorKey].
+func (s *Share) MayExceed(created int) bool { return s.Max > 0 && created >= s.Max }
 
-// Exceeded reports whether a further key that by asks for is one too many, given all keys that
-// the account has.
+// Exceeded reports whether a further key that by asks for is one too many, where MayExceed says so,
+// given all keys that the account has. It ends at the first that by cannot manage, which is
+// among the oldest as a rule: give these first.
 func (s *Share) Exceeded(by *Key, keys iter.Seq[*Key]) bool {
 	canManage := s.CanManage(by)
 	if canManage == nil {
 		return false
 	}
-	made, all := 0, true
 	for key := range keys {
-		if key.CreatedBy.Kind == notices.ActorKey {
-			made++
-		}
-		if all = all && canManage(key); made >= s.Max && !all {
+		if !canManage(key) {
 			return true
 		}
 	}

@@ -22,8 +22,8 @@ type Store interface {
 	// key is still there. ErrExists if the account has a key of that id, or any key,
 	// in any account, has one of its hashes, now or as its previous one.
 	// ErrLimit if the account has options.MaxCount keys already, dead ones included.
-	// ErrShareLimit if it has options.Share.Max keys, options.By is not zero, and
-	// options.Share.Exceeded says so.
+	// ErrShareLimit if options.By is not zero, and options.Share.MayExceed and Exceeded say so; Exceeded
+	// is asked only then: it goes through all keys of the account.
 	// ErrIdempotencyKeys if options name a request, and options.MaxIdempotencyKeys of the account's are
 	// known already.
 	// What is returned as an error adds and notes nothing. Each call that notes

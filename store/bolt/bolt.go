@@ -58,6 +58,7 @@ type Store struct {
 	segment       record.SegmentBuilder
 	attempts      record.Packer
 	keyCounts     counts
+	madeCounts    counts // of keys that API keys have created
 	requests      requests
 	recovered     []byte     // the webhook whose recovery was advanced last
 	lastPublished time.Time  // no event was published later
@@ -104,7 +105,7 @@ func Open(path string, options ...Option) (*Store, error) {
 	if err := create(path); err != nil {
 		return nil, fmt.Errorf("create %s: %w", path, err)
 	}
-	s := &Store{wait: defaultWait, upgrader: upgrader{steps: upgrades[:]}, keyCounts: counts{bucket: bucketKeyIDs}, requests: newRequests(), keyCache: newKeyCache(defaultCachedKeys)}
+	s := &Store{wait: defaultWait, upgrader: upgrader{steps: upgrades[:]}, keyCounts: counts{bucket: bucketKeyIDs}, madeCounts: counts{bucket: bucketKeyIDs, counted: madeByKey}, requests: newRequests(), keyCache: newKeyCache(defaultCachedKeys)}
 	for _, option := range options {
 		option(s)
 	}
@@ -195,6 +196,7 @@ func (s *Store) ended(done bool) {
 		return
 	}
 	s.keyCounts.forgetAll()
+	s.madeCounts.forgetAll()
 	s.requests.forgetAll()
 	s.index.forgetChanging()
 }

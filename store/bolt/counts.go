@@ -17,8 +17,9 @@ const maxCounts = 10_000
 // undone makes them forget all.
 type counts struct {
 	bucket    []byte
-	kind      string         // with which the rows begin, before the account
-	byAccount map[string]int // rows
+	kind      string                                // with which the rows begin, before the account
+	counted   func(tx *bbolt.Tx, value []byte) bool // which rows are; nil: all
+	byAccount map[string]int                        // rows
 }
 
 // of returns how many rows the account has.
@@ -31,8 +32,10 @@ func (c *counts) of(tx *bbolt.Tx, account string) int {
 	}
 	count, prefix := 0, append([]byte(c.kind), record.Prefixed(account, "")...)
 	rows := tx.Bucket(c.bucket).Cursor()
-	for k, _ := rows.Seek(prefix); bytes.HasPrefix(k, prefix); k, _ = rows.Next() {
-		count++
+	for k, value := rows.Seek(prefix); bytes.HasPrefix(k, prefix); k, value = rows.Next() {
+		if c.counted == nil || c.counted(tx, value) {
+			count++
+		}
 	}
 	c.byAccount[account] = count
 	return count

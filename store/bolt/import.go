@@ -178,7 +178,7 @@ func (m *importer) add(r transfer.Record) error {
 	s := m.store
 	switch r := r.(type) {
 	case *transfer.Key:
-		s.keyCounts.add(r.Account, 1)
+		s.countKey(&r.Key, 1)
 		if err := putKey(m.batch, r.Key, apikeys.Key{}); err != nil {
 			return err
 		}

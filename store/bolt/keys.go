@@ -38,7 +38,7 @@ func (s *Store) CreateKey(ctx context.Context, key apikeys.Key, options apikeys.
 		if err := s.requests.check(b, keyRequest, key.Account, &options); err != nil {
 			return err
 		}
-		s.keyCounts.add(key.Account, 1)
+		s.countKey(&key, 1)
 		if err := b.tell(options.Notice); err != nil {
 			return err
 		}
@@ -51,7 +51,7 @@ func (s *Store) CreateKey(ctx context.Context, key apikeys.Key, options apikeys.
 
 // checkShare returns apikeys.ErrShareLimit if a key that another asks for is more than its share.
 func (s *Store) checkShare(b *batch, account string, options *apikeys.CreateOptions) error {
-	if options.By.IsZero() || !options.Share.MayExceed(s.keyCounts.of(b.tx, account)) {
+	if options.By.IsZero() || !options.Share.MayExceed(s.keyCounts.of(b.tx, account)) || !options.Share.MayExceed(s.madeCounts.of(b.tx, account)) {
 		return nil
 	}
 	by, _, err := keyByID(b.tx, record.Prefixed(account, options.By.KeyID))
@@ -59,16 +59,33 @@ func (s *Store) checkShare(b *batch, account string, options *apikeys.CreateOpti
 		return err
 	}
 	exceeded := options.Share.Exceeded(&by, func(yield func(*apikeys.Key) bool) {
-		descend(b.tx.Bucket(bucketKeyIDs), record.Prefixed(account, ""), "", func(_, hash []byte) bool {
+		prefix := record.Prefixed(account, "")
+		rows := b.tx.Bucket(bucketKeyIDs).Cursor()
+		for k, hash := rows.Seek(prefix); bytes.HasPrefix(k, prefix); k, hash = rows.Next() {
 			var key apikeys.Key
-			err = readKey(b.tx, &key, hash)
-			return err == nil && yield(&key)
-		})
+			if err = readKey(b.tx, &key, hash); err != nil || !yield(&key) {
+				return
+			}
+		}
 	})
 	if err == nil && exceeded {
 		return apikeys.ErrShareLimit
 	}
 	return err
+}
+
+// madeByKey reports whether the key of a row of bucketKeyIDs was created by an API key.
+func madeByKey(tx *bbolt.Tx, hash []byte) bool {
+	var key apikeys.Key
+	return readKey(tx, &key, hash) == nil && key.CreatedBy.Kind == notices.ActorKey
+}
+
+// countKey tells that a key was added, or removed if n is -1.
+func (s *Store) countKey(key *apikeys.Key, n int) {
+	s.keyCounts.add(key.Account, n)
+	if key.CreatedBy.Kind == notices.ActorKey {
+		s.madeCounts.add(key.Account, n)
+	}
 }
 
 // checkCredential returns auth.ErrCredentialChanged if what asks for a creation was rotated or deleted since it was verified.
@@ -242,7 +259,7 @@ func (s *Store) DeleteKey(ctx context.Context, account, id string, check func(ap
 
 // removeKey removes the key of that row with its hashes and its uses.
 func (s *Store) removeKey(b *batch, account string, row []byte, key apikeys.Key) error {
-	s.keyCounts.add(account, -1)
+	s.countKey(&key, -1)
 	if err := b.Delete(bucketKeyIDs, row); err != nil {
 		return err
 	}

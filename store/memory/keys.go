@@ -63,6 +63,15 @@ func (s *Store) CreateKey(ctx context.Context, created apikeys.Key, options apik
 // exceedsShare reports whether a key that another asks for is more than its share.
 func (s *Store) exceedsShare(account string, options *apikeys.CreateOptions) bool {
 	if options.By.IsZero() || !options.Share.MayExceed(len(s.keys[account])) {
+		return false // not even if API keys have created all of them
+	}
+	created := 0
+	for _, row := range s.keys[account] {
+		if row.record.CreatedBy.Kind == notices.ActorKey {
+			created++
+		}
+	}
+	if !options.Share.MayExceed(created) {
 		return false
 	}
 	return options.Share.Exceeded(&s.keys.find(account, options.By.KeyID).Key, func(yield func(*apikeys.Key) bool) {

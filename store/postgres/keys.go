@@ -123,18 +123,20 @@ func (s *Store) checkShare(ctx context.Context, tx pgx.Tx, key *apikeys.Key, opt
 	if options.By.IsZero() || options.Share.Max == 0 {
 		return nil
 	}
-	var count int
-	if err := tx.QueryRow(ctx, s.sql(`select count(*) from storageapi.keys where account = $1 and next is null`), key.Account).Scan(&count); err != nil {
+	var created int
+	if err := tx.QueryRow(ctx, s.sql(`select count(*) from storageapi.keys
+		where account = $1 and next is null and id <> $2 and split_part(created_by, ':', 1) = $3`), key.Account, key.ID, string(notices.ActorKey)).Scan(&created); err != nil {
 		return err
 	}
-	if !options.Share.MayExceed(count - 1) {
+	if !options.Share.MayExceed(created) {
 		return nil
 	}
 	by, err := found(scanKey(tx.QueryRow(ctx, s.sql(keyByID), key.Account, options.By.KeyID), true))
 	if err != nil {
 		return err
 	}
-	rows, err := tx.Query(ctx, s.sql(`select `+keyColumns+` from storageapi.keys k where k.account = $1 and k.next is null and k.id <> $2`), key.Account, key.ID)
+	rows, err := tx.Query(ctx, s.sql(`select `+keyColumns+` from storageapi.keys k where k.account = $1 and k.next is null and k.id <> $2
+		order by k.id`), key.Account, key.ID)
 	if err != nil {
 		return err
 	}

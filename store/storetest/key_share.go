@@ -80,6 +80,37 @@ func keyShare(run runner) {
 		t.must(create(t, "acct", "narrow", "f", 2))
 	})
 
+	run("while API keys have created fewer, keys are not gone through", func(t *tester) {
+		begin(t, "acct")
+		for _, id := range []string{"a", "b", "c"} {
+			t.createKeys(withScopes("acct", id, person, scopes.FilesRead))
+		}
+		asked := 0
+		try := func(id string) error {
+			options := shared("acct narrow", "acct narrow", 2)
+			can := options.Share.CanManage
+			options.Share.CanManage = func(by *apikeys.Key) func(*apikeys.Key) bool {
+				asked++
+				return can(by)
+			}
+			return t.store.CreateKey(t.Context(), made("acct", "acct narrow", id), options)
+		}
+		t.must(try("d"))
+		t.must(try("e"))
+		if asked > 0 {
+			t.Error("Share.Exceeded was asked")
+		}
+		t.wantError("a third", try("f"), apikeys.ErrShareLimit)
+		t.must(t.store.DeleteKey(t.Context(), "acct", "a", nil, notices.Notice{}))
+		t.wantError("without one that a person created", try("f"), apikeys.ErrShareLimit)
+		t.must(t.store.DeleteKey(t.Context(), "acct", "e", nil, notices.Notice{}))
+		asked = 0
+		t.must(try("f"))
+		if asked > 0 {
+			t.Error("Share.Exceeded was asked after a deletion")
+		}
+	})
+
 	run("which keys there are is decided in the step", func(t *tester) {
 		begin(t, "acct")
 		t.must(t.store.DeleteKey(t.Context(), "acct", "acct wide", nil, notices.Notice{}))
