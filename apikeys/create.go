@@ -96,6 +96,7 @@ func (s *KeyService) Create(ctx context.Context, account string, params CreatePa
 	}
 	notice := s.notice(ctx, account, notices.KeyCreated, key.ID)
 	notice.Until = key.ExpiresAt
+	share := s.share(params.By)
 	err := s.store.CreateKey(ctx, key, CreateOptions{
 		MaxCount:           maxCount,
 		IdempotencyKey:     params.IdempotencyKey,
@@ -103,7 +104,7 @@ func (s *KeyService) Create(ctx context.Context, account string, params CreatePa
 		IdempotencyTTL:     input.IdempotencyTTL,
 		MaxIdempotencyKeys: input.MaxIdempotencyKeys(s.maxCount),
 		By:                 params.By,
-		Share:              s.share(params.By),
+		Share:              share,
 		Notice:             notice,
 	})
 	if err == nil {
@@ -123,7 +124,7 @@ func (s *KeyService) Create(ctx context.Context, account string, params CreatePa
 	case errors.Is(err, ErrLimit):
 		err = &LimitError{s.maxCount, ErrLimit}
 	case errors.Is(err, ErrShareLimit):
-		err = &LimitError{(s.maxCount + 1) / 2, ErrShareLimit}
+		err = &LimitError{share.Max, ErrShareLimit}
 	}
 	if err != nil {
 		return Key{}, Token{}, fmt.Errorf("create API key: %w", err)

@@ -149,7 +149,7 @@ func TestCreatedBy(t *testing.T) {
 
 // TestShareLimit: the host may always create a key, and no key has a share if there is no limit.
 func TestShareLimit(t *testing.T) {
-	for limit, most := range map[int]int{2: 0, 6: 3, -1: 9} {
+	for limit, most := range map[int]int{2: 0, 6: 3, 7: 3, -1: 9} {
 		service := newService(t, memory.New(), apikeys.Config{MaxPerAccount: limit})
 		key, token := create(t, service, time.Time{})
 		if _, _, err := service.Create(t.Context(), account, apikeys.CreateParams{Name: "wide", Scopes: scopes.All()}); err != nil {
@@ -163,11 +163,11 @@ func TestShareLimit(t *testing.T) {
 				made++
 			}
 		}
-		want := map[int]error{2: apikeys.ErrLimit, 6: apikeys.ErrShareLimit}[limit]
+		want := map[int]error{2: apikeys.ErrLimit, 6: apikeys.ErrShareLimit, 7: apikeys.ErrShareLimit}[limit]
 		if made != most || !errors.Is(err, want) {
 			t.Errorf("with the limit %d: %d created, then %v", limit, made, err)
 		}
-		if full := (*apikeys.LimitError)(nil); errors.As(err, &full) && full.Limit != max(most, 2) {
+		if full := (*apikeys.LimitError)(nil); errors.As(err, &full) && full.Limit != map[error]int{apikeys.ErrLimit: limit, apikeys.ErrShareLimit: most}[want] {
 			t.Errorf("with the limit %d: %v", limit, err)
 		}
 	}

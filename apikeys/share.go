@@ -52,7 +52,7 @@ func (s *KeyService) share(by auth.Credential) Share {
 	if by.IsZero() || s.maxCount < 0 {
 		return Share{}
 	}
-	return Share{(s.maxCount + 1) / 2, s.canManage}
+	return Share{max(1, s.maxCount/2), s.canManage}
 }
 
 // canManage goes by scopes and expiry alone: [auth.Authorize] may take its time, and may call
