@@ -440,6 +440,10 @@ func (s *subscriber) look(ctx context.Context, k *hook) {
 	_, err := s.world.reach().api.Webhooks.Stats(call)
 	undo()
 	s.tell(nil, "asks for the stats: %v", err)
+	undo = s.beset("LongestWait")
+	health := s.world.reach().api.Webhooks.Health(call)
+	undo()
+	s.tell(nil, "asks for the health: %v", health.ReadError)
 }
 
 // recover sends all again that came to nothing.
