@@ -43,7 +43,7 @@ func BenchmarkHealth(b *testing.B) {
 	inParallel(b, events, func(i int) error {
 		return api.Webhooks.Publish(b.Context(), webhooks.Event{Account: fmt.Sprint("acct_", i%accounts), Data: webhooks.BalanceLow{Balance: 1, Threshold: 2}})
 	})
-	if _, _, err := file.ClaimDeliveries(b.Context(), webhooks.Claim{Limit: 400, Lease: time.Hour}); err != nil {
+	if _, _, err := file.ClaimDeliveries(b.Context(), webhooks.Claim{Limit: accounts * 2 / 5, Lease: time.Hour}); err != nil {
 		b.Fatal(err)
 	}
 	time.Sleep(2 * time.Millisecond) // times are in milliseconds

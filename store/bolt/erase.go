@@ -345,7 +345,7 @@ func (s *Store) eraseKeys(b *batch, e *erasure, limit int) ([]byte, error) {
 				return nil, err
 			}
 		}
-		if err := s.removeKey(b, e.account, row, key); err != nil {
+		if err := s.removeKey(b, row, key); err != nil {
 			return nil, err
 		}
 		e.erased.Keys++

@@ -253,12 +253,12 @@ func (s *Store) DeleteKey(ctx context.Context, account, id string, check func(ap
 		if err := b.tell(notice); err != nil {
 			return err
 		}
-		return s.removeKey(b, account, row, key)
+		return s.removeKey(b, row, key)
 	})
 }
 
 // removeKey removes the key of that row with its hashes and its uses.
-func (s *Store) removeKey(b *batch, account string, row []byte, key apikeys.Key) error {
+func (s *Store) removeKey(b *batch, row []byte, key apikeys.Key) error {
 	s.countKey(&key, -1)
 	if err := b.Delete(bucketKeyIDs, row); err != nil {
 		return err

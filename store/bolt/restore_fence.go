@@ -188,7 +188,7 @@ func (f *fencer) deleteKey(b *batch, r Ref) (bool, error) {
 		return false, err
 	}
 	f.report(&f.info.KeysDeleted, Finding{Kind: KeyDeleted, Account: r.Account, ID: r.ID})
-	return true, f.store.removeKey(b, r.Account, row, key)
+	return true, f.store.removeKey(b, row, key)
 }
 
 // erase erases an account, and opens it again.

@@ -57,7 +57,7 @@ func TestRestoreWithSparePages(t *testing.T) {
 		for _, r := range deleted {
 			row := record.Prefixed(r.Account, r.ID)
 			key, _, err := keyByID(b.tx, row)
-			if err := errors.Join(err, s.removeKey(b, r.Account, row, key)); err != nil {
+			if err := errors.Join(err, s.removeKey(b, row, key)); err != nil {
 				return err
 			}
 		}
