@@ -15,6 +15,7 @@ import (
 	"go.etcd.io/bbolt"
 
 	"github.com/storageapi/storageapi/apikeys"
+	"github.com/storageapi/storageapi/internal/testbubble"
 	"github.com/storageapi/storageapi/notices"
 	"github.com/storageapi/storageapi/store"
 	"github.com/storageapi/storageapi/store/bolt"
@@ -50,6 +51,9 @@ const (
 // what was written and not synced since: the file must open, with all that was
 // acknowledged by then and without what was refused.
 func TestLostSyncs(t *testing.T) {
+	if testbubble.Raced {
+		t.Skip("opens hundreds of files, one after the other: runs without the race detector")
+	}
 	random := rand.New(rand.NewPCG(*lostSyncSeed, 0))
 	files, metas, refused := 0, 0, 0
 	scratch := filepath.Join(inMemory(t), "storage.db")

@@ -16,6 +16,7 @@ import (
 	"go.etcd.io/bbolt"
 
 	"github.com/storageapi/storageapi/apikeys"
+	"github.com/storageapi/storageapi/internal/testbubble"
 	"github.com/storageapi/storageapi/notices"
 	"github.com/storageapi/storageapi/scopes"
 	"github.com/storageapi/storageapi/webhooks"
@@ -37,6 +38,9 @@ const (
 // the sectors that changed without the meta page, or all of them with a part of it.
 // The change must be there as a whole or not at all, and all else as it was.
 func TestPowerLoss(t *testing.T) {
+	if testbubble.Raced {
+		t.Skip("opens hundreds of files, one after the other: runs without the race detector")
+	}
 	path := filepath.Join(t.TempDir(), "storage.db")
 	s := fillForChanges(t, path)
 	defer func() { _ = s.Close() }()

@@ -39,9 +39,9 @@ func BenchmarkPublishBesideUses(b *testing.B) {
 		b.Fatal(err)
 	}
 	defer keys.Close()
-	count := 1 << 16
+	count, alone, turns := 1<<16, 5*time.Second, 5
 	if testing.Short() {
-		count = 1 << 12
+		count, alone, turns = 1<<12, 100*time.Millisecond, 1
 	}
 	tokens := make([]string, count)
 	var wg sync.WaitGroup
@@ -68,10 +68,9 @@ func BenchmarkPublishBesideUses(b *testing.B) {
 			to[0] = append(to[0], took[len(took)/2])
 			to[1] = append(to[1], took[len(took)*99/100])
 		}
-		for range 5 {
-			alone := time.NewTimer(5 * time.Second)
+		for range turns {
 			ended := make(chan struct{})
-			go func() { <-alone.C; close(ended) }()
+			time.AfterFunc(alone, func() { close(ended) })
 			add(&without, publishAt(b, hooks, ended))
 
 			for _, token := range tokens {
