@@ -168,40 +168,42 @@ func TestPlansOfEmptyTables(t *testing.T) {
 			for _, of := range []map[string]func(ctx context.Context, s *postgres.Store, of string) error{asks, transactions} {
 				maps.Copy(steps, of)
 			}
-			round := func(prefix string, measure bool) {
-				for step, do := range steps {
-					if measure && step == "Purge" {
-						continue // there is much that it has to do now
-					}
-					of := prefix + step
-					transacting(t, s, of)
-					if step == "AdvanceRecovery" {
-						if err := transactions["CreateRecovery"](t.Context(), s, of); err != nil {
-							t.Fatal(err)
-						}
-					}
-					before := map[string]int64{}
-					if measure {
-						before = readOf(t, s, name)
-					}
-					if err := do(t.Context(), s, of); err != nil {
-						t.Fatal(of, err)
-					}
-					if !measure {
-						continue
-					}
-					for table, n := range readOf(t, s, name) {
-						if n -= before[table]; n > many/20 {
-							t.Errorf("%s read %d rows or entries of %s", step, n, table)
-						}
+			measured := func(what string, do func()) {
+				t.Helper()
+				before := readOf(t, s, name)
+				do()
+				for table, n := range readOf(t, s, name) {
+					if n -= before[table]; n > many/20 {
+						t.Errorf("%s read %d rows or entries of %s", what, n, table)
 					}
 				}
 			}
+			round := func(prefix string, measure func(what string, do func())) {
+				for step, do := range steps {
+					of := prefix + step
+					if of == "late Purge" {
+						continue // there is much that it has to do now
+					}
+					measure("before "+step, func() {
+						transacting(t, s, of)
+						if step == "AdvanceRecovery" {
+							if err := transactions["CreateRecovery"](t.Context(), s, of); err != nil {
+								t.Fatal(err)
+							}
+						}
+					})
+					measure(step, func() {
+						if err := do(t.Context(), s, of); err != nil {
+							t.Fatal(of, err)
+						}
+					})
+				}
+			}
 			for i := range rounds {
-				round(fmt.Sprint("early ", i, " "), false)
+				round(fmt.Sprint("early ", i, " "), func(_ string, do func()) { do() })
 			}
 			exec(fmt.Sprintf(filled, many))
-			round("late ", true)
+			round("late ", measured)
 			_ = s.Close()
 		})
 	}

@@ -87,7 +87,7 @@ const settle = `
 			rests_until = case when c.rest is null and not c.proven then w.rests_until
 				else greatest(case when not c.proven then w.rests_until end, clock_timestamp() + c.rest * interval '1 microsecond') end,
 			active = w.active and c.off is null, off_reason = coalesce(c.off, w.off_reason), off_at = coalesce(c.off_at, w.off_at), version = w.version + 1
-		from changed c where w.no = c.no and w.url = c.url
+		from changed c where w.no = any(array(select no from changed)) and w.no = c.no and w.url = c.url
 	)`
 
 // settled ends settle and returns which settlements were current.
