@@ -102,11 +102,7 @@ func (a *api) listDeliveries(c *call) (answer, error) {
 }
 
 func (a *api) getDelivery(c *call) (answer, error) {
-	webhook, err := a.findWebhook(c)
-	if err != nil {
-		return answer{}, err
-	}
-	delivery, err := a.findDelivery(c, webhook.ID)
+	delivery, err := a.readDelivery(c)
 	if err != nil {
 		return answer{}, err
 	}
@@ -136,6 +132,15 @@ func (a *api) redeliver(c *call) (answer, error) {
 		return answer{}, err
 	}
 	return accepted("", a.viewDeliveryRead(&delivery))
+}
+
+// readDelivery returns the delivery that the path names, for callers who may read its webhook.
+func (a *api) readDelivery(c *call) (webhooks.Delivery, error) {
+	webhook, err := a.findWebhook(c)
+	if err != nil {
+		return webhooks.Delivery{}, err
+	}
+	return a.findDelivery(c, webhook.ID)
 }
 
 // findDelivery returns the delivery to the webhook that the path names.

@@ -56,11 +56,7 @@ func (a *api) listEvents(c *call) (answer, error) {
 }
 
 func (a *api) getDeliveryBody(c *call) (answer, error) {
-	webhook, err := a.findWebhook(c)
-	if err != nil {
-		return answer{}, err
-	}
-	delivery, err := a.findDelivery(c, webhook.ID)
+	delivery, err := a.readDelivery(c)
 	if err != nil {
 		return answer{}, err
 	}

@@ -33,6 +33,21 @@ func follow(t *testing.T, s *postgres.Store, query *webhooks.EventQuery) (ids []
 	return ids, page.Next != ""
 }
 
+// wantPage checks the next page, and whether there is more, and goes on behind it.
+func wantPage(t *testing.T, s *postgres.Store, query *webhooks.EventQuery, wantMore bool, want ...string) {
+	t.Helper()
+	if got, more := follow(t, s, query); !cmp.Equal(got, want) || more != wantMore {
+		t.Errorf("a page of %q, more %v, want %q, %v", got, more, want, wantMore)
+	}
+}
+
+func enqueueOne(t *testing.T, s *postgres.Store, id string) {
+	t.Helper()
+	if _, err := s.Enqueue(t.Context(), encoded(id)); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // TestFollowBesideOpenTransactions commits transactions of the host later than what was
 // published after them: who follows the list gets each event once, in one order.
 func TestFollowBesideOpenTransactions(t *testing.T) {
@@ -98,19 +113,7 @@ func TestFollowBesideOpenTransactions(t *testing.T) {
 // there is more.
 func TestFollowWhileOneStaysOpen(t *testing.T) {
 	s := open(t, inSchema(t))
-	enqueue := func(id string) {
-		t.Helper()
-		if _, err := s.Enqueue(t.Context(), encoded(id)); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want := func(query *webhooks.EventQuery, wantMore bool, want ...string) {
-		t.Helper()
-		if got, more := follow(t, s, query); !cmp.Equal(got, want) || more != wantMore {
-			t.Errorf("a page of %q, more %v, want %q, %v", got, more, want, wantMore)
-		}
-	}
-	enqueue("before")
+	enqueueOne(t, s, "before")
 	tx, err := pool(t).Begin(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -120,17 +123,17 @@ func TestFollowWhileOneStaysOpen(t *testing.T) {
 		t.Fatal(err)
 	}
 	query := webhooks.EventQuery{OldestFirst: true, Limit: 9}
-	want(&query, false, "before") // nothing else is published
-	enqueue("after")
-	want(&query, true)
-	want(&webhooks.EventQuery{OldestFirst: true, Limit: 1}, true, "before")
+	wantPage(t, s, &query, false, "before") // nothing else is published
+	enqueueOne(t, s, "after")
+	wantPage(t, s, &query, true)
+	wantPage(t, s, &webhooks.EventQuery{OldestFirst: true, Limit: 1}, true, "before")
 	newest := webhooks.EventQuery{Limit: 9} // is not held up
-	want(&newest, false, "after", "before")
+	wantPage(t, s, &newest, false, "after", "before")
 	if err := tx.Commit(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	want(&query, false, "late", "after")
-	want(&query, false)
+	wantPage(t, s, &query, false, "late", "after")
+	wantPage(t, s, &query, false)
 }
 
 // TestFollowBesideAnotherRole publishes in an open transaction of a role whose sessions the
@@ -145,9 +148,7 @@ func TestFollowBesideAnotherRole(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = s.Close() }()
-	if _, err := s.Enqueue(t.Context(), encoded("before")); err != nil {
-		t.Fatal(err)
-	}
+	enqueueOne(t, s, "before")
 	config := pool(t).Config().ConnConfig
 	config.Database = role
 	other, err := pgx.ConnectConfig(t.Context(), config)
@@ -163,15 +164,11 @@ func TestFollowBesideAnotherRole(t *testing.T) {
 		t.Fatal(err)
 	}
 	query := webhooks.EventQuery{OldestFirst: true, Limit: 9}
-	if ids, more := follow(t, s, &query); len(ids) > 0 || !more {
-		t.Errorf("a page of %q, more %v, want none, true", ids, more)
-	}
+	wantPage(t, s, &query, true)
 	if err := tx.Commit(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if ids, more := follow(t, s, &query); !cmp.Equal(ids, []string{"before", "late"}) || more {
-		t.Errorf("a page of %q, more %v, want both, false", ids, more)
-	}
+	wantPage(t, s, &query, false, "before", "late")
 }
 
 // TestFollowWithTheClockSetBack publishes and follows while the database's clock stands an hour
@@ -180,19 +177,7 @@ func TestFollowWithTheClockSetBack(t *testing.T) {
 	name, option := migratedSchema(t)
 	s := open(t, option)
 	query := webhooks.EventQuery{OldestFirst: true, From: time.Now().Add(-time.Minute), Limit: 9}
-	want := func(want ...string) {
-		t.Helper()
-		if got, more := follow(t, s, &query); !cmp.Equal(got, want) || more {
-			t.Errorf("a page of %q, more %v, want %q", got, more, want)
-		}
-	}
-	enqueue := func(id string) {
-		t.Helper()
-		if _, err := s.Enqueue(t.Context(), encoded(id)); err != nil {
-			t.Fatal(err)
-		}
-	}
-	enqueue("first")
+	enqueueOne(t, s, "first")
 	const hour = 3600 * 1_000_000 * 4096
 	if _, err := pool(t).Exec(t.Context(), `update `+quoted(name)+`.events set event = event + $1`, int64(hour)); err != nil {
 		t.Fatal(err)
@@ -200,13 +185,13 @@ func TestFollowWithTheClockSetBack(t *testing.T) {
 	if _, err := pool(t).Exec(t.Context(), `select setval($1::text::regclass, last_value + $2) from `+quoted(name)+`.event_clock`, quoted(name)+".event_clock", int64(hour/4096)); err != nil {
 		t.Fatal(err)
 	}
-	want("first")
-	want()
-	enqueue("second")
-	enqueue("third")
-	want("second", "third")
-	enqueue("fourth")
-	want("fourth")
+	wantPage(t, s, &query, false, "first")
+	wantPage(t, s, &query, false)
+	enqueueOne(t, s, "second")
+	enqueueOne(t, s, "third")
+	wantPage(t, s, &query, false, "second", "third")
+	enqueueOne(t, s, "fourth")
+	wantPage(t, s, &query, false, "fourth")
 }
 
 // TestFollowWhileTheClockIsSetBack publishes what gets a number of before the last look, since the
@@ -215,20 +200,10 @@ func TestFollowWhileTheClockIsSetBack(t *testing.T) {
 	name, option := migratedSchema(t)
 	s := open(t, option)
 	query := webhooks.EventQuery{OldestFirst: true, Limit: 9}
-	want := func(want ...string) {
-		t.Helper()
-		if got, more := follow(t, s, &query); !cmp.Equal(got, want) || more {
-			t.Errorf("a page of %q, more %v, want %q", got, more, want)
-		}
-	}
-	if _, err := s.Enqueue(t.Context(), encoded("first")); err != nil {
-		t.Fatal(err)
-	}
-	want("first")
-	want()
-	if _, err := s.Enqueue(t.Context(), encoded("second")); err != nil {
-		t.Fatal(err)
-	}
+	enqueueOne(t, s, "first")
+	wantPage(t, s, &query, false, "first")
+	wantPage(t, s, &query, false)
+	enqueueOne(t, s, "second")
 	events := quoted(name) + ".events"
 	if _, err := pool(t).Exec(t.Context(), `update `+events+` set event = (select event / 4096 + 1 from `+events+` where id = 'first') * 4096 where id = 'second'`); err != nil {
 		t.Fatal(err)
@@ -236,17 +211,15 @@ func TestFollowWhileTheClockIsSetBack(t *testing.T) {
 	if _, err := pool(t).Exec(t.Context(), `select setval($1::text::regclass, (select max(event) / 4096 from `+events+`))`, quoted(name)+".event_clock"); err != nil {
 		t.Fatal(err)
 	}
-	want("second")
-	want()
+	wantPage(t, s, &query, false, "second")
+	wantPage(t, s, &query, false)
 	// Of two that were published at once the earlier one may have set the clock of events last.
-	if _, err := s.Enqueue(t.Context(), encoded("third")); err != nil {
-		t.Fatal(err)
-	}
+	enqueueOne(t, s, "third")
 	if _, err := pool(t).Exec(t.Context(), `select setval($1::text::regclass, last_value - 9) from `+quoted(name)+`.event_clock`, quoted(name)+".event_clock"); err != nil {
 		t.Fatal(err)
 	}
-	want("third")
-	want()
+	wantPage(t, s, &query, false, "third")
+	wantPage(t, s, &query, false)
 }
 
 // TestFollowBesideUntrackedActivity publishes in an open transaction of which the server does not
@@ -264,33 +237,23 @@ func TestFollowBesideUntrackedActivity(t *testing.T) {
 	if _, err := s.EnqueueTx(t.Context(), tx, encoded("late")); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.Enqueue(t.Context(), encoded("after")); err != nil {
-		t.Fatal(err)
-	}
+	enqueueOne(t, s, "after")
 	query := webhooks.EventQuery{OldestFirst: true, Limit: 9}
-	if ids, more := follow(t, s, &query); len(ids) > 0 || !more {
-		t.Errorf("a page of %q, more %v, want none, true", ids, more)
-	}
+	wantPage(t, s, &query, true)
 	if err := tx.Commit(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if ids, more := follow(t, s, &query); !cmp.Equal(ids, []string{"late", "after"}) || more {
-		t.Errorf("a page of %q, more %v, want both, false", ids, more)
-	}
+	wantPage(t, s, &query, false, "late", "after")
 }
 
 // TestFollowAfterAMove goes on, with the cursor of one store, in another one: it begins again.
 func TestFollowAfterAMove(t *testing.T) {
 	source, target := open(t, inSchema(t)), open(t, inSchema(t))
 	for _, s := range []*postgres.Store{target, source} {
-		if _, err := s.Enqueue(t.Context(), encoded("event")); err != nil {
-			t.Fatal(err)
-		}
+		enqueueOne(t, s, "event")
 	}
 	query := webhooks.EventQuery{OldestFirst: true, Limit: 9}
 	for _, s := range []*postgres.Store{source, target} {
-		if ids, more := follow(t, s, &query); !cmp.Equal(ids, []string{"event"}) || more {
-			t.Errorf("a page of %q, more %v, want the event, false", ids, more)
-		}
+		wantPage(t, s, &query, false, "event")
 	}
 }
