@@ -197,7 +197,9 @@ func (c *keyCache) close() {
 	c.closed = true
 	for i := range c.sets {
 		for way := range c.sets[i].keys {
-			c.sets[i].keys[way].Store(nil)
+			if key := &c.sets[i].keys[way]; key.Load() != nil { // most are nil as a rule
+				key.Store(nil)
+			}
 		}
 	}
 }
