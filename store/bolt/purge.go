@@ -22,12 +22,16 @@ func (s *Store) Now(ctx context.Context) (time.Time, error) {
 }
 
 // Purge implements [webhooks.Store]. It indexes complete runs, too, removes the rows
-// of webhooks that were deleted, marks the clock, and keeps the list of free pages short.
+// of webhooks that were deleted, marks the clock, and keeps the list of free pages and the bucket of all
+// buckets short.
 func (s *Store) Purge(ctx context.Context, purge webhooks.Purge) (more bool, err error) {
 	if more, err = s.purgeStep(ctx, purge); err != nil {
 		return more, err
 	}
 	shortened := s.shorten(ctx, more)
+	if !more && !shortened {
+		s.mergeRoot(ctx)
+	}
 	return more || shortened, nil
 }
 

@@ -1,0 +1,104 @@
+package bolt
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"go.etcd.io/bbolt"
+
+	"github.com/storageapi/storageapi/webhooks"
+)
+
+// The bucket that has all others, which each commit writes, is one page again once it fits: small buckets stand in it,
+// and bbolt by itself never merges what it has split for them.
+func TestRootIsMerged(t *testing.T) {
+	s := openTemp(t)
+	if err := s.CreateWebhook(t.Context(), webhooks.Webhook{ID: "wh_1", Account: "acct", Events: []webhooks.EventType{webhooks.TypeBalanceLow}, Active: true}, webhooks.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	isSplit := func() bool {
+		t.Helper()
+		split, err := s.rootIsSplit(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return split
+	}
+	small := [][]byte{bucketAttempts, bucketDueAlerts, bucketExpiry, bucketHeld, bucketKeys, bucketOff, bucketSkipped, bucketWebhookIDs}
+	key := []byte{255, 255, 255, 255, 255, 255, 255, 255}
+	change := func(value []byte) {
+		t.Helper()
+		err := s.writer.Run(t.Context(), func(b *batch) error {
+			for _, name := range small {
+				if err := b.tx.Bucket(name).SetSequence(uint64(len(name))); err != nil {
+					return err
+				}
+				if err := b.Put(name, key, value); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	purge := func() {
+		t.Helper()
+		for more := true; more; {
+			var err error
+			if more, err = s.Purge(t.Context(), webhooks.Purge{Limit: 100}); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	change(make([]byte, 900))
+	if !isSplit() {
+		t.Fatal("what is in small buckets did not split the root: the test tests nothing")
+	}
+	purge()
+	if !isSplit() {
+		t.Fatal("the root is one page, with more than a page in it")
+	}
+	change([]byte("value"))
+	if !isSplit() {
+		t.Fatal("bbolt has merged the root by itself: the test tests nothing")
+	}
+	before := contents(t, s)
+	s.mergeRoot(t.Context())
+	if diff := cmp.Diff(before, contents(t, s)); diff != "" {
+		t.Errorf("what is in the file (-before +after):\n%s", diff)
+	}
+	change(make([]byte, 900))
+	change([]byte("value"))
+	if !isSplit() {
+		t.Fatal("the root was not split again: the test tests nothing")
+	}
+	purge()
+	if isSplit() {
+		t.Error("the root has several pages after a purge, but would fit in one")
+	}
+}
+
+// contents returns all rows by bucket, and the buckets' sequences.
+func contents(t *testing.T, s *Store) map[string]map[string]string {
+	all := make(map[string]map[string]string)
+	err := s.db.View(func(tx *bbolt.Tx) error {
+		for err := range tx.Check() {
+			t.Error(err)
+		}
+		return tx.ForEach(func(name []byte, bucket *bbolt.Bucket) error {
+			rows := map[string]string{"sequence": fmt.Sprint(bucket.Sequence())}
+			all[string(name)] = rows
+			return bucket.ForEach(func(k, v []byte) error {
+				rows[string(k)] = string(v)
+				return nil
+			})
+		})
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
