@@ -10,7 +10,6 @@ import (
 	"runtime"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -133,93 +132,6 @@ func benchmarkVerify(b *testing.B, contenders []func(token string) error, tokens
 	b.ReportMetric(testing.AllocsPerRun(100, func() { _ = contenders[0](tokens[0]) }), "allocs")
 	slices.Sort(cached[0])
 	b.ReportMetric(cached[0][len(cached[0])/2]/round, "verify-ns")
-}
-
-// BenchmarkVerifyBesideWriter measures what creating 1,000 keys a second, whatever each takes, takes from two
-// goroutines that verify hot keys, or keys by Zipf's law: turns of 100 ms with the writer and without.
-// "left" is the median of the ratios of the rates, with keys in memory; "left-file", without (CacheKeys(0)). "created"
-// is how many keys a second were created.
-func BenchmarkVerifyBesideWriter(b *testing.B) {
-	count := 1_000_000
-	if testing.Short() {
-		count = 10_000
-	}
-	s, tokens := filled(b, count)
-	stores := []*Store{s, copied(b, s)}
-	for _, zipf := range []*rand.Zipf{nil, rand.NewZipf(rand.New(rand.NewPCG(1, 2)), 1.1, 1, uint64(count-1))} {
-		name, drawn := "hot", make([]string, 1<<18)
-		for i := range drawn {
-			drawn[i] = tokens[rand.IntN(1000)]
-			if zipf != nil {
-				name, drawn[i] = "zipf", tokens[zipf.Uint64()]
-			}
-		}
-		b.Run(name, func(b *testing.B) {
-			var left [2][]float64
-			var created, turns float64
-			for b.Loop() {
-				for i, store := range stores {
-					without, _ := verifiedIn(b, store, drawn, 0)
-					with, keys := verifiedIn(b, store, drawn, time.Millisecond)
-					left[i] = append(left[i], with/without)
-					created, turns = created+keys, turns+1
-				}
-			}
-			b.ReportMetric(0, "ns/op")
-			b.ReportMetric(created/turns/verifyTurn.Seconds(), "created")
-			for i, name := range []string{"left", "left-file"} {
-				slices.Sort(left[i])
-				b.ReportMetric(left[i][len(left[i])/2], name)
-			}
-		})
-	}
-}
-
-const verifyTurn = 100 * time.Millisecond
-
-// verifiedIn returns how many keys two goroutines verify in a turn, while a key falls due to be created at each interval,
-// if that is not 0, and how many were created.
-func verifiedIn(b *testing.B, s *Store, tokens []string, interval time.Duration) (keys, created float64) {
-	verify := verifier(b, s)
-	var wg sync.WaitGroup
-	var verified atomic.Int64
-	start := time.Now()
-	end := start.Add(verifyTurn)
-	for range 2 {
-		at := rand.IntN(len(tokens))
-		wg.Go(func() {
-			n := int64(0)
-			for ; n%64 > 0 || time.Now().Before(end); n++ {
-				if err := verify(tokens[(at+int(n))%len(tokens)]); err != nil {
-					b.Error(err)
-					return
-				}
-			}
-			verified.Add(n)
-		})
-	}
-	if interval > 0 {
-		service, err := apikeys.New(s, apikeys.Config{MaxPerAccount: -1})
-		if err != nil {
-			b.Fatal(err)
-		}
-		create := func() {
-			params := apikeys.CreateParams{Name: "benchmark", Scopes: scopes.Of(scopes.FilesRead)}
-			if _, _, err := service.Create(b.Context(), fmt.Sprint("acct_", rand.IntN(1000)), params); err != nil {
-				b.Error(err)
-			}
-		}
-		for now := range time.Tick(interval) {
-			for ; created < float64(min(now.Sub(start), verifyTurn)/interval); created++ {
-				wg.Go(create)
-			}
-			if now.Sub(start) >= verifyTurn {
-				break
-			}
-		}
-	}
-	wg.Wait()
-	return float64(verified.Load()), created
 }
 
 // filled returns a store with that many keys of 1,000 accounts, and their tokens.
