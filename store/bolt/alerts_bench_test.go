@@ -14,7 +14,10 @@ import (
 // download. Its floor is a locked map from the account to its last report, as a host
 // would keep one by itself.
 func BenchmarkReport(b *testing.B) {
-	const accounts = 1000
+	accounts := 1000
+	if testing.Short() {
+		accounts = 100
+	}
 	store, err := bolt.Open(filepath.Join(b.TempDir(), "storage.db"))
 	if err != nil {
 		b.Fatal(err)

@@ -21,7 +21,7 @@ import (
 func BenchmarkAfterPurge(b *testing.B) {
 	events := 1_000_000
 	if testing.Short() {
-		events = 100_000
+		events = 10_000
 	}
 	for b.Loop() {
 		b.StopTimer()
@@ -145,7 +145,7 @@ func bytesWritten(tb testing.TB) (n int64) {
 func BenchmarkFailingCommits(b *testing.B) {
 	size := int64(1 << 30)
 	if testing.Short() {
-		size = 100 << 20
+		size = 20 << 20
 	}
 	s := openTemp(b)
 	if err := s.CreateWebhook(b.Context(), benchWebhook(0), webhooks.CreateOptions{}); err != nil {
