@@ -209,6 +209,7 @@ func (s *Store) Close() error {
 	path := s.db.Path()
 	kept := s.keepAlerts()
 	s.writer.Close()
+	s.ids.stopFilter()
 	if s.observer != nil {
 		s.observer.queue.Close()
 	}

@@ -52,5 +52,8 @@
 // The ids of events cost about the same whether they ascend or are random: those of the newest
 // events are in memory, some 400,000 at most, of 45 bytes each, and are merged into the file
 // by the hundred. [Open] reads these events again, which takes up to half a second if the
-// file is cached.
+// file is cached. Whether a random id is new is told by a filter of 1 to 2 bytes for each that is kept,
+// 32 MiB at most, and twice that while the next one is filled. The file is read for it once events are published,
+// in the background: 10 M ids in about a second. Until then, and for ids beyond 50 M, ids are
+// looked up in the file, which takes several times as long.
 package bolt

@@ -26,26 +26,28 @@ const (
 	manyPerRow = 32 // more, and it takes fewer
 	moveFrom   = 8  // fewer ids to a row of bucketEventIDs, and they stay in bucketRecentIDs
 
-	mergeStep = 64             // ids that arrive before the merge goes on
-	mergeMost = 4096           // ids that are merged at a time
-	minRow    = 8              // a row with fewer joins the next one
-	lastRow   = math.MaxUint64 // the row that is always there
+	mergeStep  = 64             // ids that arrive before the merge goes on
+	mergeEvery = 4              // and as many as so many commits have: a step changes some pages, however few its ids
+	mergeMost  = 4096           // ids that are merged at a time
+	minRow     = 8              // a row with fewer joins the next one
+	lastRow    = math.MaxUint64 // the row that is always there
 )
 
-// mergeIDs takes a step of a merge if ids have arrived: it merges twice as many as those, so
+// mergeIDs takes a step of a merge if enough ids have arrived: it merges twice as many as those, so
 // that publishers never wait for many at a time, and a merge ends before too many arrive.
 func (s *Store) mergeIDs(b *batch) error {
 	ids := &s.ids
-	if b.merged || len(b.added) == 0 || ids.arrived < mergeStep {
+	if b.merged || len(b.added) == 0 || ids.arrived < max(mergeStep, ids.wait) {
 		return nil
 	}
 	b.merged = true
+	ids.renewFilter(s, b.tx)
 	budget := min(2*ids.arrived, mergeMost)
 	if err := s.moveIDs(b, budget); err != nil {
 		return err
 	}
 	// Those that this commit adds have arrived after the step.
-	b.AfterCommit(func() { ids.arrived -= budget / 2 })
+	b.AfterCommit(func() { ids.arrived, ids.wait = ids.arrived-budget/2, mergeEvery*len(b.added) })
 	if ids.merging.count == 0 {
 		if ids.newer.count >= ids.limit {
 			b.AfterCommit(ids.begin)

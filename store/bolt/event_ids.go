@@ -27,6 +27,8 @@ import (
 // merged. A crash changes nothing: a merge that is under way goes on where it was, however
 // few ids arrive between one Open and the next.
 //
+// Whether an id is new is mostly known without looking for it in any of the three, see [idFilter].
+//
 // An entry has a key, of 64 bits, in place of an id. Whether the event of an entry has the
 // id is looked up in the event, so that ids of the same key are told apart.
 type eventIDs struct {
@@ -44,10 +46,15 @@ type eventIDs struct {
 	next     uint64          // what is in merging with a smaller key is in the file
 	limit    int             // so many ids begin a merge
 	arrived  int             // ids, since the last step of the merge
+	wait     int             // ids that arrive before the next one
 	rows     int             // that the merge has changed
 	moving   uint64          // rows of bucketRecentIDs from that key on are moved next
 	sweeping []byte          // the bucket whose rows are being looked through for purged ids
 	swept    uint64          // none are in its rows before that key
+
+	filter, nextFilter *idFilter // the one in use, and the one that is being filled; nil: none
+	noFilter           bool      // one could not be filled, of a damaged file say: no other is made
+	betweenRows        func()    // of tests: called after each transaction that reads rows for a filter
 }
 
 // idNumbers are numbers by key.
@@ -107,6 +114,11 @@ func (s *idSet) join(is func(last, before int) bool) {
 	}
 }
 
+// parts returns the entries, in lists that are never changed.
+func (s *idSet) parts() [][]record.IDEntry {
+	return append(slices.Clone(s.sorted), slices.Clone(s.chunk))
+}
+
 // all returns the entries, sorted, of a set that nothing is added to any more.
 func (s *idSet) all() []record.IDEntry {
 	if len(s.chunk) > 0 {
@@ -162,6 +174,11 @@ func (s *eventIDs) add(entries []record.IDEntry) {
 	}
 	s.arrived += len(entries)
 	s.last = entries[len(entries)-1].Number
+	for _, f := range []*idFilter{s.filter, s.nextFilter} {
+		if f != nil {
+			f.added += f.add(entries)
+		}
+	}
 }
 
 // inMemory returns the numbers that a key has in memory, and the last number of all.
@@ -251,6 +268,9 @@ func (s *Store) knownEvent(b *batch, e *event) (known record.Event, err error) {
 		if err := b.Flush(); err != nil {
 			return known, err
 		}
+	}
+	if inBatch == nil && !s.ids.mayBeKnown(e.key) {
+		return known, webhooks.ErrNotFound
 	}
 	numbers, _ := s.ids.inMemory(e.key)
 	numbers = append(numbers, inBatch...)
