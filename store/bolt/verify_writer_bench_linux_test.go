@@ -17,13 +17,13 @@ import (
 // BenchmarkVerifyBesideWriter measures what creating 1,000 keys a second takes from two goroutines that verify hot
 // keys, or keys by Zipf's law: turns of 100 ms with the writer and without.
 //
-// "left" is the median of the ratios of the rates, with keys in memory; "left-file", without (CacheKeys(0)); "left-map",
-// of those that verify on a map of all keys, which no creation touches: what is missing there the writer takes from
-// any, by its own processor time and by holding a processor of Go's in each sync. "commits" are those a second
-// of each, for keys that fall due meanwhile share one: where nobody waits for a lock, Go lets the writer run every
-// 10 ms; "left-bare", of those that look keys up with a bare View and Get in the file that is written to, as the floor of
-// [BenchmarkVerify]. "alone" is the writer without them: its share of the time of both processors, and its commits a second. The figures
-// that end in "-µs" are processor time of one verification, without the writer and with it, less what it takes alone.
+// Figures are medians of the turns. "left" is the rate with the writer against that without, with keys in memory;
+// "left-file", without (CacheKeys(0)); "left-map", of those that verify on a map of all keys, which no creation touches:
+// what is missing there the writer takes from any, by its own processor time and by holding a processor of Go's in each
+// sync; "left-bare", of those that look keys up with a bare View and Get in the file that is written to, as the floor of
+// [BenchmarkVerify]. "commits" are those a second of each: keys that fall due while there is one share the next. "alone"
+// is the writer without any: its share of the time of both processors, and its commits a second. Those that end
+// in "-µs" are processor time of one verification, without the writer and with it, less what the writer takes alone.
 func BenchmarkVerifyBesideWriter(b *testing.B) {
 	count := 1_000_000
 	if testing.Short() {
