@@ -49,7 +49,7 @@ func (s *Store) newBatch(tx *groupcommit.Tx) *batch {
 	s.segment.Reset()
 	s.attempts.Reset()
 	s.spare.limit(tx)
-	rootOf(tx.Bolt).FillPercent = 1 // see [batch.mergeRoot]
+	rootOf(tx.Bolt).FillPercent = 0.75 // see [batch.mergeRoot]
 	return &batch{
 		Tx: tx, store: s, tx: tx.Bolt, segment: &s.segment, attempts: &s.attempts,
 		keyCache: s.keyCache, fresh: bitmaps{bucket: bucketFresh}, skipped: bitmaps{bucket: bucketSkipped},

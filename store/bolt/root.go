@@ -19,7 +19,7 @@ func rootOf(tx *bbolt.Tx) *bbolt.Bucket { return tx.Cursor().Bucket() }
 // transaction: when bbolt looks, at the commit, they have no rows yet. The transaction is its own, for others
 // have cursors in those buckets.
 //
-// Splits leave the first leaf full, see [Store.newBatch], so that most commits do not write the second.
+// Splits leave the first leaf fuller than the second, see [Store.newBatch], so that most commits do not write that one.
 //
 // That it failed is no error of the caller's: it will be tried again, and commits go on.
 func (s *Store) mergeRoot(ctx context.Context) {
