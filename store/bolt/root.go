@@ -22,22 +22,10 @@ func rootOf(tx *bbolt.Tx) *bbolt.Bucket { return tx.Cursor().Bucket() }
 // Splits leave the first leaf fuller than the second, see [Store.newBatch], so that most commits do not write that one.
 //
 // That it failed is no error of the caller's: it will be tried again, and commits go on.
-func (s *Store) mergeRoot(ctx context.Context) {
-	if split, err := s.rootIsSplit(ctx); err == nil && split {
-		_ = s.writer.RunAlone(ctx, (*batch).mergeRoot)
-	}
-}
+func (s *Store) mergeRoot(ctx context.Context) { _ = s.writer.RunAlone(ctx, (*batch).mergeRoot) }
 
-func (s *Store) rootIsSplit(ctx context.Context) (split bool, err error) {
-	tx, err := s.view(ctx)
-	if err != nil {
-		return false, err
-	}
-	defer s.done(tx, &err)
-	return rootIsSplit(tx), nil
-}
-
-// rootIsSplit reports whether the bucket that has all others has several pages.
+// rootIsSplit reports whether the bucket that has all others has several pages. It is for the writer's steps:
+// bbolt looks at its free pages for that, too, without a lock.
 func rootIsSplit(tx *bbolt.Tx) bool {
 	page, err := tx.Page(int(rootOf(tx).Root()))
 	return err == nil && page != nil && page.Type == "branch"
