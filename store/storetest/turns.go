@@ -69,7 +69,7 @@ func turns(run runner) {
 		}
 		one := webhooks.Claim{Limit: 1, Cap: each(9), Lease: longLease}
 		var settlements []webhooks.Settlement
-		for i, after := range []time.Duration{40, 10, 30, 20} {
+		for i, after := range []time.Duration{200, 50, 150, 100} { // far enough from each other for a busy machine
 			task := t.claim(one)[0]
 			wantSame(t, "Task.Event.ID", task.Event.ID, numbered("event", i))
 			end := settlement(task, webhooks.Retry)
@@ -78,7 +78,7 @@ func turns(run runner) {
 		}
 		t.settle(settlements...)
 		t.setActive("acct", "webhook", false)
-		time.Sleep(50 * time.Millisecond) // all of them due
+		time.Sleep(210 * time.Millisecond) // all of them due
 		t.setActive("acct", "webhook", true)
 		for _, i := range []int{1, 3, 2, 0} {
 			wantSame(t, "Task.Event.ID", t.await(1, one)[0].Event.ID, numbered("event", i))
