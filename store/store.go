@@ -16,7 +16,7 @@
 // The contract is the comments of [apikeys.Store], of the four parts of [webhooks.Store], of
 // [notices.Store] and of [transfer.Store], method by method, and what follows, which goes for every method. A
 // store decides nothing: ids, hashes, validation and policy are the services' business.
-// Package queue schedules deliveries for a store that lives in one process; package
+// Package queue schedules the deliveries that one process makes; package
 // memory is the shortest example of one.
 //
 // Every method is one atomic step, so a backend needs no transaction type; a mutex, a

@@ -13,7 +13,7 @@ import (
 // leased: a claim leases it to one worker for a while, and gives out a fencing token that
 // the worker's settlement must show. A lease that runs out, or whose process died, makes
 // the delivery claimable again, under another token, without any cleaning up. Package
-// store/queue is such a queue for stores that live in one process.
+// store/queue is such a queue for the deliveries that one process makes.
 type Queue interface {
 	// Enqueue stores the event together with one pending delivery, due now, for each
 	// webhook of its account that is active and subscribed to its type at that instant,

@@ -1,5 +1,6 @@
 // Postgres is a storage service of two nodes behind one address, on one database.
-// Either node can be killed: the other goes on, with requests and with deliveries.
+// Either node can be killed: the other goes on, with requests at once, and within some
+// seconds with the deliveries of the one that was killed.
 //
 //	DATABASE_URL=postgres://user:password@localhost/storage go run .
 package main

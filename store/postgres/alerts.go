@@ -41,7 +41,7 @@ func (s *Store) UpdateAlert(ctx context.Context, account string, metric webhooks
 		deliveries, err = s.updateAlert(ctx, tx, account, metric, change)
 		return err
 	})
-	return s.notified(deliveries, err)
+	return s.enqueued(account, deliveries, err)
 }
 
 func (s *Store) updateAlert(ctx context.Context, tx pgx.Tx, account string, metric webhooks.Metric, change func(*webhooks.AlertStep) error) (deliveries int, err error) {
@@ -58,7 +58,7 @@ func (s *Store) updateAlert(ctx context.Context, tx pgx.Tx, account string, metr
 	}
 	batch := &pgx.Batch{}
 	if step.Deferrable && len(step.Events) == 0 {
-		batch.Queue(`select set_config('synchronous_commit', 'off', true)`)
+		batch.Queue(deferred)
 	}
 	if len(step.State) == 0 {
 		batch.Queue(s.sql(`delete from storageapi.alerts where account = $1 and metric = $2`), account, string(metric))
@@ -173,20 +173,15 @@ func (s *Store) UnseenKeys(ctx context.Context, account string, dedupKeys []webh
 	return fresh, err
 }
 
+var noteDedupKeys = query("note_dedup_keys")
+
 // EnqueueOnce implements [webhooks.Store]. It waits for transactions that are storing one
 // of the keys.
 func (s *Store) EnqueueOnce(ctx context.Context, event webhooks.EncodedEvent, dedupKeys []webhooks.DedupKey) (deliveries int, err error) {
 	keys, until := columns(dedupKeys)
 	err = s.transact(ctx, func(ctx context.Context, tx pgx.Tx) error {
 		var known int
-		err := tx.QueryRow(ctx, s.sql(`
-			with notice as (
-				select distinct key, until from unnest($2::text[], $3::timestamptz[]) as i (key, until)
-			), noted as (
-				insert into storageapi.notices (account, key, until) select $1, key, until from notice order by key collate "C", until
-				on conflict do nothing returning 1
-			)
-			select (select count(*) from notice) - (select count(*) from noted)`), event.Account, keys, until).Scan(&known)
+		err := tx.QueryRow(ctx, s.sql(noteDedupKeys), event.Account, keys, until).Scan(&known)
 		if err == nil && known > 0 {
 			err = webhooks.ErrExists
 		}
@@ -195,5 +190,5 @@ func (s *Store) EnqueueOnce(ctx context.Context, event webhooks.EncodedEvent, de
 		}
 		return err
 	})
-	return s.notified(deliveries, err)
+	return s.enqueued(event.Account, deliveries, err)
 }

@@ -93,11 +93,13 @@ func fill(t testing.TB, p *pgxpool.Pool, schema string, n int) {
 			create temp table filling on commit drop as
 			select ((extract(epoch from clock_timestamp() - '2020-01-01 00:00:00Z'::timestamptz) * 1000000)::bigint - 10 * $1 + i) * 4096 + 4095 as event, w.*, i
 			from generate_series(1, $1) i
-			join (select no, shard, account, row_number() over (order by id) as place, count(*) over () as total from webhooks) w on w.place = i % w.total + 1;
+			join (select no, `+quoted(schema)+`.shard_of(account) as shard, account, row_number() over (order by id) as place, count(*) over () as total from webhooks) w on w.place = i % w.total + 1;
 			insert into events (event, account, id, type, at, matched, body)
 			select event, account, 'evt_' || event, 'balance.low', now(), 1, convert_to(repeat('{"a":1}', 30), 'UTF8') from filling;
-			insert into queue (webhook, event, shard, kind, parked, due, attempts, before)
-			select no, event, shard, 4 * (select last_value % 8192 from queue_generation), false, now(), 0, 0 from filling order by i`, "$1", strconv.Itoa(n)))
+			insert into pending (webhook, event, shard, recovered, due, attempts, before)
+			select no, event, shard, false, now(), 0, 0 from filling order by i;
+			insert into changes (kind, shards, webhooks, events)
+			select 0, array_agg(shard), array_agg(no), array_agg(event) from filling group by i / 1000`, "$1", strconv.Itoa(n)))
 		return err
 	})
 	if err != nil {

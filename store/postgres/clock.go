@@ -55,14 +55,41 @@ func (c *clock) check(asked, database time.Time) error {
 }
 
 // checkClock checks the database's clock if that is due.
-func (s *Store) checkClock(ctx context.Context, db querier) error {
+func (s *Store) checkClock(ctx context.Context) error {
 	asked := time.Now()
 	if !s.clock.due(asked) {
 		return nil
 	}
-	var now time.Time
-	if err := db.QueryRow(ctx, `select clock_timestamp()`).Scan(&now); err != nil {
+	now, err := s.Now(ctx)
+	if err != nil {
 		return err
 	}
 	return s.clock.check(asked, now)
+}
+
+// A databaseClock tells when it is here what the database's clock shows.
+type databaseClock struct {
+	mu           sync.Mutex
+	at, database time.Time // the same moment; zero: not known
+}
+
+// maxDrift is by how much the clocks may differ from what is known of them. What is read with one
+// statement and what with the next keep their order meanwhile.
+const maxDrift = time.Second
+
+// set notes what the database's clock shows now, unless that is as expected, or later only.
+func (c *databaseClock) set(database time.Time) {
+	now := time.Now()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if late := c.at.Add(database.Sub(c.database)).Sub(now); c.at.IsZero() || late > 0 || late < -maxDrift {
+		c.at, c.database = now, database
+	}
+}
+
+// here returns when the database's clock shows that time.
+func (c *databaseClock) here(database time.Time) time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.at.Add(database.Sub(c.database))
 }

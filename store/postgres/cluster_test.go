@@ -33,6 +33,10 @@ func TestMain(m *testing.M) {
 		runWorker(dsn)
 		return
 	}
+	if dsn := os.Getenv(ownerEnv); dsn != "" {
+		runOwner(dsn)
+		return
+	}
 	if file := os.Getenv(copierEnv); file != "" {
 		runCopier(file)
 		return

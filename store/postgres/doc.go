@@ -20,7 +20,8 @@
 // # Publishing in the host's transaction
 //
 // [Store.PublishTx] is a transactional outbox: the event is part of the transaction in
-// which the host changes its own data. Both are committed, or neither.
+// which the host changes its own data. Both are committed, or neither. [Store.Published],
+// called after the commit, has the deliveries begin at once.
 //
 // Other events are stored by group commit: those that a node publishes at the same time
 // share a statement and a commit.
@@ -33,19 +34,26 @@
 // # Durability
 //
 // Methods that change something return once PostgreSQL has committed it: on disk with
-// fsync and synchronous_commit on, and on synchronous standbys if there are any. Leases
-// are the exception: none survives a crash of the database, and the deliveries under way
-// are made again. With a single synchronous standby commits wait for as long as it is
-// down: name several, as in synchronous_standby_names = 'ANY 1 (a, b)'.
+// fsync and synchronous_commit on, and on synchronous standbys if there are any. When the
+// database is restarted, or a standby takes over, nodes load what is pending again, and what
+// they were attempting is attempted again. With a single synchronous standby commits wait for
+// as long as it is down: name several, as in synchronous_standby_names = 'ANY 1 (a, b)'.
 //
 // # How nodes share the work
 //
-// A claim locks the shards of the queue that it takes from, skips those that other nodes
-// have locked, and counts the leases of all nodes, so that the caps of a claim hold for
-// all of them together. Leases go by the database's clock. The leases of a node that
-// crashed expire, are claimed by others and counted in their Stats. A node learns of new
-// deliveries by NOTIFY within some 20 ms, or else within the time of [PollEvery]; that a
-// webhook was turned on, or responds again, within a second.
+// Accounts are in 256 shards. A node that claims owns an equal part of the shards and
+// delivers what is pending there from memory, with the scheduler that a file has, too
+// (package queue). So the caps of a claim are exact, and an account can have as much as one
+// node. A node that only serves requests owns nothing; any node publishes for any account.
+//
+// A node registers in the database and sends a heartbeat every 1.5 s. Without one for 6 s it
+// claims nothing any more, and others remove it and take its shards. Each settlement locks the
+// node's row first, so that one which was removed settles nothing: what it was attempting is
+// attempted again. [Store.Close] leaves the shards to the others at once.
+//
+// An owner finds what others published by NOTIFY within some 10 ms, or else within the time
+// of [PollEvery]. It reads each change once, however late the transaction that made it is
+// committed. See docs/scale.md.
 //
 // Statements are prepared, and planned once on each connection. With a pooler in
 // transaction mode, use one that supports prepared statements.

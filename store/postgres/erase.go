@@ -40,52 +40,20 @@ func receiptCounts(r *store.Receipt) []*int {
 }
 
 const (
-	// eraseEvents removes $2 events of the account $1, with their deliveries: those that it has
-	// still, and those that its webhooks, all of which are past ones, got. Those without an
-	// id were deleted by the erasure; what was pending for the others does not count.
-	eraseEvents = `
-		with hooks as materialized (
-			select no from storageapi.past_webhooks where account = $1
-		), old as materialized (
-			select event from (
-				(select event from storageapi.events where account = $1 limit $2)
-				union (select a.event from hooks cross join lateral (select event from storageapi.attempts where webhook = hooks.no limit $2) a limit $2)
-				union (select q.event from hooks cross join lateral (select event from storageapi.queue where webhook = hooks.no limit $2) q limit $2)
-			) found limit $2
-		), owed as (
-			delete from storageapi.queue where ctid = any(array(
-				select q.at from old cross join hooks
-				cross join lateral (select ctid as at from storageapi.queue where webhook = hooks.no and event = old.event limit 1) q))
-			returning webhook, event
-		), told as (
-			delete from storageapi.attempts where ctid = any(array(
-				select a.at from old cross join hooks
-				cross join lateral (select ctid as at from storageapi.attempts where webhook = hooks.no and event = old.event) a))
-			returning webhook, event, state
-		), expired as (
-			delete from storageapi.expiring where event = any(array(select event from old))
-		), gone as (
-			delete from storageapi.events where event = any(array(select event from old)) and account = $1 returning 1
-		), deliveries as (
-			select webhook, event from owed where webhook in (select no from storageapi.past_webhooks where account = $1 and id = '')
-			union select webhook, event from told where state > 0
-		)
-		select (select count(*) from gone), (select count(*) from deliveries), (select count(*) from old)`
-
 	// The statements of the rest return how many rows they removed, and how many they found:
 	// more, if others purged some meanwhile.
 	eraseDedupKeys = `
 		with old as materialized (
-			select ctid as at from storageapi.notices where account = $1 limit $2
+			select key from storageapi.notices where account = $1 limit $2
 		), gone as (
-			delete from storageapi.notices where ctid = any(array(select at from old)) returning 1
+			delete from storageapi.notices where account = $1 and key = any(array(select key from old)) returning 1
 		) select (select count(*) from gone), (select count(*) from old)`
 
 	eraseRequests = `
 		with old as materialized (
-			select ctid as at from storageapi.requests where kind = any('{0,1}') and account = $1 limit $2
+			select name from storageapi.requests where kind = any('{0,1}') and account = $1 limit $2
 		), gone as (
-			delete from storageapi.requests where ctid = any(array(select at from old)) returning 1
+			delete from storageapi.requests where kind = any('{0,1}') and account = $1 and name = any(array(select name from old)) returning 1
 		) select (select count(*) from gone), (select count(*) from old)`
 
 	// eraseNotices finds them by id: one that is taken meanwhile is at another place then.
@@ -96,6 +64,8 @@ const (
 			delete from storageapi.audit where account = $1 and id = any(array(select id from old)) returning 1
 		) select (select count(*) from gone), (select count(*) from old)`
 )
+
+var eraseEvents = query("erase_events")
 
 // EraseAccount implements [store.Eraser]. The first step removes keys, webhooks, alerts and recoveries, and
 // notifies other nodes of the keys; the others remove events, and then the rest. What is
@@ -144,6 +114,7 @@ func (s *Store) EraseAccount(ctx context.Context, account string, limit int) (er
 	if closing {
 		s.options.keyCache.forgetAll()
 		s.known.forget(account)
+		s.changed(account)
 	}
 	if err != nil {
 		return store.Receipt{}, false, err
@@ -152,28 +123,22 @@ func (s *Store) EraseAccount(ctx context.Context, account string, limit int) (er
 }
 
 // closeAccount removes what is found by the account's name and bounded by what it may have.
-// It locks as DeleteWebhook does.
 func (s *Store) closeAccount(ctx context.Context, tx pgx.Tx, account string, erased *store.Receipt) error {
-	if err := s.lockShards(ctx, tx, shardOf(account)); err != nil {
-		return err
-	}
-	if _, err := tx.Exec(ctx, s.sql(`select from storageapi.leases where account = $1 order by token for update`), account); err != nil {
-		return err
-	}
 	batch := &pgx.Batch{}
-	count := func(n *int, sql string) {
-		batch.Queue(s.sql(`with gone as (`+sql+` returning 1) select count(*) from gone`), account).QueryRow(func(row pgx.Row) error { return row.Scan(n) })
+	count := func(n *int, sql string, args ...any) {
+		batch.Queue(s.sql(`with gone as (`+sql+` returning 1) select count(*) from gone`), append([]any{account}, args...)...).QueryRow(func(row pgx.Row) error { return row.Scan(n) })
 	}
 	count(&erased.Keys, `delete from storageapi.keys where account = $1 and next is null returning previous), replaced as (
 		delete from storageapi.keys where hash = any(array(select previous from gone where previous is not null)) and next is not null`)
 	batch.Queue(s.sql(`delete from storageapi.key_uses where account = $1`), account)
-	count(&erased.Webhooks, `delete from storageapi.webhooks where account = $1 returning no), past as (
-		insert into storageapi.past_webhooks (no, account, id, deleted_at) select no, $1, '', clock_timestamp() from gone`)
-	batch.Queue(s.sql(`delete from storageapi.leases where account = $1`), account)
+	count(&erased.Webhooks, `delete from storageapi.webhooks where account = $1 returning no), noted as (
+		insert into storageapi.changes (kind, shards, webhooks, events)
+		select $2::smallint, array_agg($3::smallint), array_agg(no), array_agg(0) from gone having count(*) > 0), past as (
+		insert into storageapi.past_webhooks (no, account, id, deleted_at) select no, $1, '', clock_timestamp() from gone`, changeWebhook, shardOf(account))
 	count(&erased.Alerts, `delete from storageapi.alerts where account = $1`)
 	count(&erased.Recoveries, `delete from storageapi.recoveries where account = $1`)
 	if !s.options.quiet {
-		batch.Queue(`select pg_notify($1, $2)`, s.channel(), keysChanged+" all")
+		batch.Queue(notifies, s.channel(), keysChanged+" all")
 	}
 	return tx.SendBatch(ctx, batch).Close()
 }

@@ -142,7 +142,7 @@ func rowsWith(t *testing.T, option postgres.Option, text string) map[string]int 
 func pendingOfOther(t *testing.T, option postgres.Option) (n int) {
 	t.Helper()
 	schema := pgx.Identifier{postgres.SchemaOf(option)}.Sanitize()
-	err := pool(t).QueryRow(t.Context(), `select count(*) from `+schema+`.queue q join `+schema+`.webhooks w on w.no = q.webhook where w.account = 'other'`).Scan(&n)
+	err := pool(t).QueryRow(t.Context(), `select count(*) from `+schema+`.pending q join `+schema+`.webhooks w on w.no = q.webhook where w.account = 'other'`).Scan(&n)
 	if err != nil {
 		t.Fatal(err)
 	}

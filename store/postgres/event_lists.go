@@ -3,7 +3,6 @@ package postgres
 import (
 	"context"
 	"math"
-	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -27,24 +26,9 @@ func (s *Store) EventByID(ctx context.Context, account, eventID string) (e webho
 	return e, nil
 }
 
-// listEvents selects events of the account $1 with numbers from $2 on and before $3, of the types $4 or,
-// if those are null, of those that it has, each of which is found by the index.
-const listEvents = `
-	with recursive has as (
-		(select type from storageapi.events where $4::text[] is null and account = $1 order by type limit 1)
-		union all
-		select (select type from storageapi.events where account = $1 and type > has.type order by type limit 1) from has where has.type is not null
-	), types as (
-		select type from has where type is not null union all select distinct unnest($4::text[])
-	)
-	select e.* from types cross join lateral (
-		select event, id, type, at, body is not null from storageapi.events
-		where account = $1 and type = types.type and event >= $2 and event < $3 order by event {order} limit $5) e
-	order by event {order} limit $5`
-
 var (
-	newestFirst = strings.ReplaceAll(listEvents, "{order}", "desc")
-	oldestFirst = strings.ReplaceAll(listEvents, "{order}", "asc")
+	newestFirst = query("list_events_newest_first")
+	oldestFirst = query("list_events_oldest_first")
 )
 
 // ListEvents implements [webhooks.Store]. A transaction of the host that has published, see
@@ -148,26 +132,11 @@ func (s *Store) eventPage(ctx context.Context, conn *pgxpool.Conn, account strin
 	return page, conn.SendBatch(ctx, batch).Close()
 }
 
-const (
-	// eventClock is the number from which on events are numbered that are published from now
-	// on, see tick: after all that there are, and not the time, for the clock may be set back.
-	eventClock = `
-		select (greatest(last_value, (select event / 4096 from storageapi.events order by event desc limit 1)) + 1) * 4096
-		from storageapi.event_clock`
-
-	// openPublications is the least number that an event may have whose transaction is open:
-	// such a transaction has a lock on the table. It is 0 if that cannot be known, of a
-	// session of another role or without track_activities, or of a transaction that is
-	// prepared.
-	openPublications = `
-		select min(case
-			when a.state is null or a.state = 'disabled' then 0
-			when a.xact_start is not null then (extract(epoch from a.xact_start - '2020-01-01 00:00:00Z'::timestamptz) * 1000000)::bigint * 4096
-		end)
-		from pg_locks l left join pg_stat_activity a on a.pid = l.pid
-		where l.locktype = 'relation' and l.relation = $1::text::regclass and l.mode = 'RowExclusiveLock'
-			and l.database = (select oid from pg_database where datname = current_database())`
-)
+// eventClock is the number from which on events are numbered that are published from now on, see
+// enqueueOne: after all that there are, and not the time, for the clock may be set back.
+const eventClock = `
+	select (greatest(last_value, (select event / 4096 from storageapi.events order by event desc limit 1)) + 1) * 4096
+	from storageapi.event_clock`
 
 // openPublications returns the number from which on events may have numbers that are stored after
 // it was asked, and the one from which on events may have some that are being stored: numbers do

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"math"
-	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -38,66 +37,10 @@ func publishedAt(number int64) time.Time {
 	return epoch.Add(time.Duration(number/perMicrosecond) * time.Microsecond).Truncate(time.Millisecond)
 }
 
-// tick is the microsecond of the events stored now: later than those of all events stored
-// before the statement began, even if the clock was set back. The sequence event_clock has
-// the latest one and shows whether the clock was set back. Only then are the events
-// themselves read, because many of the newest are not committed yet. (Two statements at
-// once may leave the earlier of their microseconds in the sequence: a clock that is set
-// back at that moment, by less than their difference, goes unnoticed.)
-const tick = `
-	tick as materialized (
-		select setval(clock,
-			greatest(now, mark + 1, case when mark > now + 1000 then (select event / 4096 + 1 from storageapi.events order by event desc limit 1) end)) as at
-		from (
-			select (extract(epoch from clock_timestamp() - '2020-01-01 00:00:00Z'::timestamptz) * 1000000)::bigint as now,
-				last_value as mark, tableoid::regclass as clock from storageapi.event_clock
-		) clock
-	)`
-
-// nextNumber is the number of an event of that tick.
-const nextNumber = `tick.at * 4096 + nextval((select tableoid::regclass from storageapi.event_numbers))`
-
-// enqueue stores events and their pending deliveries in one statement. It returns the
-// places of the new events, and how many deliveries each has. No two events have the same
-// account and id (deduplication key).
-//
-// Webhooks are read as of the beginning of the statement, without locks: a delivery to a
-// webhook that is deleted at the same time has no effect.
-const enqueue = `
-	with ` + tick + `, input as materialized (
-		select i.*, ` + nextNumber + ` as event, w.owed, w.skipped
-		from {input} as i (account, id, type, at, body, shard, trace, hook, place)
-		cross join tick
-		cross join lateral (
-			select array_agg(no) filter (where active) as owed, array_agg(no) filter (where not active) as skipped
-			from storageapi.webhooks where account = i.account and events @> array[i.type] and (i.hook = '' or id = i.hook)) w
-		where not exists (select from storageapi.erasures where account = i.account)
-	), added as (
-		insert into storageapi.events (event, account, id, type, at, matched, body, trace)
-		select event, account, id, type, at, coalesce(cardinality(owed), 0), case when owed is not null or skipped is not null then body end, nullif(trace, '')
-		from input
-		on conflict (account, id) where known do nothing
-		returning event, matched
-	), new as materialized (
-		select place, event, shard, matched, owed, skipped from added join input using (event)
-	), queued as (
-		insert into storageapi.queue (webhook, event, shard, kind, parked, due, attempts, before)
-		select unnest(owed), event, shard, ` + newest + `, false, clock_timestamp(), 0, 0 from new
-	), logged as (
-		insert into storageapi.attempts (event, webhook, number, state, took, status, class, error, response)
-		select event, unnest(skipped), 0, 3, 0, 0, '', '', '' from new
-	)
-	select place::integer - 1, matched from new`
-
-// enqueueOne stores an event for the webhook $7, or if that is empty for all subscribed
-// webhooks; enqueueMany stores several events for all subscribed webhooks.
 var (
-	enqueueOne = strings.Replace(enqueue, "{input}", `(
-		values ($1::text, $2::text, $3::text, $4::timestamptz, $5::bytea, $6::smallint, $8::text, $7::text, 1))`, 1)
-	enqueueMany = strings.Replace(enqueue, "{input}", `(
-		select account, id, type, at, body, shard, trace, '', place
-		from unnest($1::text[], $2::text[], $3::text[], $4::timestamptz[], $5::bytea[], $6::smallint[], $7::text[])
-			with ordinality as u (account, id, type, at, body, shard, trace, place))`, 1)
+	enqueueOne      = query("enqueue_one")
+	enqueueMany     = query("enqueue_many")
+	nextEventNumber = query("next_event_number")
 )
 
 // enqueue stores an event for the webhook only, or if that is empty for all subscribed
@@ -106,7 +49,7 @@ func (s *Store) enqueue(ctx context.Context, db querier, encoded *webhooks.Encod
 	for try := 1; ; try++ {
 		var place int
 		err := db.QueryRow(ctx, s.sql(enqueueOne), encoded.Account, encoded.ID, string(encoded.Type), utc(encoded.Timestamp),
-			storedBody(encoded), shardOf(encoded.Account), only, encoded.TraceContext).Scan(&place, &deliveries)
+			storedBody(encoded), shardOf(encoded.Account), encoded.TraceContext, changeAdded, only).Scan(&place, &deliveries)
 		if !errors.Is(err, pgx.ErrNoRows) {
 			return deliveries, true, err
 		}

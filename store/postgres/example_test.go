@@ -37,7 +37,7 @@ func Example() {
 // The event is published if the host's transaction commits, and not otherwise.
 func ExampleStore_PublishTx() {
 	spend := func(ctx context.Context, pool *pgxpool.Pool, store *postgres.Store, api *storageapi.Handler) error {
-		return pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
+		err := pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
 			if _, err := tx.Exec(ctx, `update balances set mist = mist - 1000000000 where account = $1`, "acct_1"); err != nil {
 				return err
 			}
@@ -46,6 +46,10 @@ func ExampleStore_PublishTx() {
 				Data:    webhooks.BalanceLow{Balance: 9_500_000_000, Threshold: 10_000_000_000},
 			})
 		})
+		if err == nil {
+			store.Published("acct_1") // it is delivered at once, and not at the next poll
+		}
+		return err
 	}
 	_ = spend
 }

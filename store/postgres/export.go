@@ -20,7 +20,7 @@ import (
 // however much each has.
 func (s *Store) Accounts(ctx context.Context, after string, limit int) (accounts []string, err error) {
 	err = s.read(ctx, func(ctx context.Context, conn *pgxpool.Conn) error {
-		rows, err := s.planned(conn).Query(ctx, s.sql(accountsOf), after, limit)
+		rows, err := s.planned(conn).Query(ctx, s.sql(listAccounts), after, limit)
 		if err == nil {
 			accounts, err = pgx.CollectRows(rows, pgx.RowTo[string])
 		}
@@ -29,19 +29,7 @@ func (s *Store) Accounts(ctx context.Context, after string, limit int) (accounts
 	return accounts, err
 }
 
-// accountsOf selects $2 accounts after the account $1.
-var accountsOf = `select account from (` + nextAccounts(`keys`, `next is null and`) + ` union ` + nextAccounts(`webhooks`, ``) + ` union ` + nextAccounts(`alerts`, ``) + `) a order by account limit $2`
-
-func nextAccounts(table, where string) string {
-	next := func(after string) string {
-		return `(select account from storageapi.` + table + ` where ` + where + ` account > ` + after + ` order by account limit 1)`
-	}
-	return `(with recursive a as (` + next(`$1`) + ` union all select ` + next(`a.account`) + ` from a where a.account is not null)
-		select account from a where account is not null limit $2)`
-}
-
-// snapshot is how a page of an export is read: all of one moment, and by indexes.
-var snapshot = pgx.TxOptions{BeginQuery: `begin isolation level repeatable read, read only; ` + indexed + `, ` + unidle}
+var listAccounts = query("list_accounts")
 
 // afterAll comes after all accounts.
 var afterAll = strings.Repeat("\U0010FFFF", 33)
@@ -112,26 +100,14 @@ const (
 	exportWebhooks = `select w.account, w.id, '', ` + webhookColumns + `
 		from storageapi.webhooks w where (w.account, w.id) > ($1, $2) and w.account <= $3 and $5 = '' order by w.account, w.id limit $4`
 
-	// A page of requests has those of keys and of webhooks.
-	exportRequests = `select account, name, kind::text, id, sum, at from (
-			(select * from storageapi.requests where kind = 0 and (account, name) >= ($1, $2) and account <= $3 order by account, name limit $4 + 2)
-			union all
-			(select * from storageapi.requests where kind = 1 and (account, name) >= ($1, $2) and account <= $3 order by account, name limit $4 + 2)) r
-		where (account, name, kind::text) > ($1, $2, $5) order by account, name, kind limit $4`
-
-	exportAlerts = `
-		with page as (
-			select account, metric, sum(bytes) over (order by account, metric) - bytes as before from (
-				select account, metric, octet_length(state) as bytes from storageapi.alerts
-				where (account, metric) > ($1, $2) and account <= $3 and $5 = '' order by account, metric limit $4) p)
-		select account, metric, '', a.state, a.due from page
-		cross join lateral (select state, due from storageapi.alerts where account = page.account and metric = page.metric limit 1) a
-		where before < ` + pageBytes + ` order by account, metric`
-
 	exportDedupKeys = `select account, key, '', until from storageapi.notices
 		where (account, key, until) > ($1, $2, $5) and account <= $3 order by account, key, until limit $4`
+)
 
-	pageBytes = `4194304` // transfer.PageBytes
+var (
+	exportRequests   = query("export_requests")
+	exportAlerts     = query("export_alerts")
+	exportRecoveries = query("export_recoveries")
 )
 
 // A row of a kind that has names.
@@ -287,20 +263,6 @@ func (e *exporter) recoveries(ctx context.Context, after []byte) error {
 	}
 	return nil
 }
-
-// exportRecoveries selects $3 recoveries after the number $1, of the account $2 or of all,
-// with the event to go on with, if it is known.
-const exportRecoveries = `
-	select r.no, r.id, r.account, r.webhook_id, r.states, r.from_at, r.to_at, r.created_at, r.recovered, r.done, coalesce(n.id, '')
-	from storageapi.recoveries r
-	left join lateral (
-		select e.id from (
-			(select event from storageapi.queue where webhook = r.webhook and event >= r.next order by event limit 1)
-			union all
-			(select event from storageapi.attempts where webhook = r.webhook and event >= r.next order by event limit 1)) d
-		cross join lateral (select id from storageapi.events where event = d.event and known limit 1) e
-		where not r.done and exists (select from storageapi.webhooks where no = r.webhook) order by d.event limit 1) n on true
-	where r.no > $1 and ($2 = '' or r.account = $2) order by r.no limit $3`
 
 // numberRow and parseNumber are a row that a number tells apart.
 func numberRow(no int64) []byte { return binary.BigEndian.AppendUint64(nil, uint64(no)) }

@@ -25,36 +25,8 @@ const (
 	// exportNumbers selects the numbers of $2 events after the number $1, of all accounts.
 	exportNumbers = `select event from storageapi.events where event > $1 order by event limit $2`
 
-	// exportDelivered selects $2 events after $1 that are delivered or pending: those of the
-	// live webhooks $3 and the deleted ones $4. Of each it looks at $5 at most, and goes no
-	// further than where it has seen all.
-	exportDelivered = `
-		with source as materialized (
-			select w.no, 0 as of, q.event, row_number() over (partition by w.no order by q.event) as place
-			from unnest($3::bigint[]) as w (no)
-			cross join lateral (select event from storageapi.queue where webhook = w.no and event > $1 order by event limit $5) q
-			union all
-			select w.no, 1, a.event, row_number() over (partition by w.no order by a.event)
-			from unnest($3::bigint[] || $4::bigint[]) as w (no)
-			cross join lateral (select event from storageapi.attempts where webhook = w.no and event > $1 group by event order by event limit $5) a
-		)
-		select distinct event from source
-		where event <= (select coalesce(min(event), 9223372036854775807) from source where place = $5)
-		order by event limit $2`
-
 	// exportKnown selects $2 events of the account $3 after the id $1.
 	exportKnown = `select event from storageapi.events where account = $3 and id > $1 and known order by id limit $2`
-
-	// exportEvents selects the first of the events $1 that fit into a page.
-	exportEvents = `
-		with page as (
-			select event, sum(bytes) over (order by place) - bytes as before from (
-				select i.event, i.place, coalesce(e.body, 0) + 128 * e.matched as bytes
-				from unnest($1::bigint[]) with ordinality as i (event, place)
-				cross join lateral (select octet_length(body) as body, matched from storageapi.events where event = i.event limit 1) e) p)
-		select e.event, e.account, e.id, e.type, e.at, e.matched, e.known, e.body, coalesce(e.trace, '')
-		from page cross join lateral (select * from storageapi.events where event = page.event limit 1) e
-		where before < ` + pageBytes
 
 	// exportHooks selects the webhooks of the accounts $1.
 	exportHooks = `
@@ -64,15 +36,20 @@ const (
 
 	// exportPending selects what is pending for the webhooks $1 of the events $2 to $3.
 	exportPending = `
-		select q.webhook, q.event, (q.kind & 1) = 1, q.parked, q.due, q.due - clock_timestamp(), q.attempts, q.before
+		select q.webhook, q.event, q.recovered, q.due, q.due - clock_timestamp(), q.attempts, q.before
 		from unnest($1::bigint[]) as w (no)
-		cross join lateral (select * from storageapi.queue where webhook = w.no and event >= $2 and event <= $3) q`
+		cross join lateral (select * from storageapi.pending where webhook = w.no and event >= $2 and event <= $3) q`
 
 	// exportAttempts selects the attempts at delivering the events $2 to $3 to the webhooks $1.
 	exportAttempts = `
 		select a.webhook, a.event, ` + attemptColumns + `
 		from unnest($1::bigint[]) as w (no)
 		cross join lateral (select * from storageapi.attempts where webhook = w.no and event >= $2 and event <= $3 order by event, number) a`
+)
+
+var (
+	exportDelivered = query("export_delivered_events")
+	exportEvents    = query("export_events")
 )
 
 // atPublishing is how much later than it was published what is due since then may be.
@@ -290,8 +267,8 @@ func (e *exporter) addDeliveries(ctx context.Context, events map[int64]*exported
 		return err
 	}
 	var p place
-	var pending pendingRow
-	_, err = pgx.ForEachRow(rows, []any{&p.webhook, &p.event, &pending.recovered, &pending.parked, &pending.due, &pending.wait, &pending.made, &pending.before}, func() error {
+	var pending exportedPending
+	_, err = pgx.ForEachRow(rows, []any{&p.webhook, &p.event, &pending.recovered, &pending.due, &pending.wait, &pending.made, &pending.before}, func() error {
 		if event := events[p.event]; event != nil {
 			at(p).pend(&pending, event.PublishedAt)
 		}
@@ -324,12 +301,12 @@ func (e *exporter) addDeliveries(ctx context.Context, events map[int64]*exported
 	return nil
 }
 
-// A pendingRow is a row of the queue.
-type pendingRow struct {
-	recovered, parked bool
-	due               time.Time
-	wait              time.Duration
-	made, before      int
+// An exportedPending is a row of what is pending.
+type exportedPending struct {
+	recovered    bool
+	due          time.Time
+	wait         time.Duration // until it is due
+	made, before int
 }
 
 // An exportedDelivery is put together from rows.
@@ -338,10 +315,10 @@ type exportedDelivery struct {
 	settled webhooks.DeliveryState // the last state of an attempt that is none of a pending one
 }
 
-func (d *exportedDelivery) pend(r *pendingRow, published time.Time) {
+func (d *exportedDelivery) pend(r *exportedPending, published time.Time) {
 	d.State, d.Made, d.Before, d.Recovered = webhooks.Pending, r.made, r.before, r.recovered
 	late := r.due.Sub(published)
-	if d.AsPublished = r.made == 0 && !r.recovered && !r.parked && late >= 0 && late < atPublishing; !d.AsPublished {
+	if d.AsPublished = r.made == 0 && !r.recovered && r.wait <= 0 && late >= 0 && late < atPublishing; !d.AsPublished {
 		d.Wait = r.wait.Truncate(time.Millisecond)
 	}
 }

@@ -1,8 +1,10 @@
 package postgres
 
 import (
+	"context"
 	"crypto/sha256"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -23,17 +25,6 @@ func (s *Store) CheckClockAlways() { s.clock.every = 0 }
 
 // AskEvery has who listens ask so often whether it is still connected.
 func (s *Store) AskEvery(d time.Duration) { s.waker.ask = d }
-
-// RenewAlways has claims renew the queue, twenty times a second at most, and the leases if something was
-// deleted.
-func (s *Store) RenewAlways() {
-	s.renewal = renewal{bytes: 1, always: 50 * time.Millisecond}
-}
-
-// RenewNever has no claim look for tables to renew, however slow the machine is.
-func (s *Store) RenewNever() {
-	s.renewal = renewal{slow: time.Hour}
-}
 
 // ShardOf returns the shard of an account.
 func ShardOf(account string) int16 { return shardOf(account) }
@@ -60,3 +51,66 @@ func ListFailed(options ...Option) string { return optionsOf(options).names.in(l
 
 // SchemaOf returns the name that InSchema was given.
 func SchemaOf(option Option) string { return optionsOf([]Option{option}).schema }
+
+// Queues are what owning shards asks of the queues in memory. Functions that are nil do nothing.
+type Queues struct {
+	Load     func(ctx context.Context, shards []int16) error
+	Pause    func(shards []int16)
+	UnderWay func(shard int16) int
+	Unload   func(shards []int16)
+}
+
+type testQueues struct{ Queues }
+
+func (q testQueues) loadShards(ctx context.Context, shards []int16) error { return q.Load(ctx, shards) }
+func (q testQueues) pauseShards(shards []int16)                           { q.Pause(shards) }
+func (q testQueues) unloadShards(shards []int16)                          { q.Unload(shards) }
+
+func (q testQueues) underWay() map[int16]int {
+	busy := make(map[int16]int)
+	for shard := range int16(shards) {
+		busy[shard] = q.UnderWay(shard)
+	}
+	return busy
+}
+
+// Owning lets a test own shards with queues of its own.
+type Owning struct{ o *ownership }
+
+// Owning has the store own shards for these queues, with other times.
+func (s *Store) Owning(q Queues, lasts, idle time.Duration) Owning {
+	s.ownership.queues, s.ownership.lasts, s.ownership.idle = testQueues{q}, lasts, idle
+	return Owning{&s.ownership}
+}
+
+func (o Owning) Join(ctx context.Context) error { return o.o.join(ctx) }
+func (o Owning) Node() int64                    { return o.o.node() }
+func (o Owning) Incarnation() int64             { return o.o.incarnation() }
+func (o Owning) OwnerOf(shard int16) int64      { return o.o.ownerOf(shard) }
+func (o Owning) Lost(node int64)                { o.o.lost(node) }
+
+// Kill ends the node as if its process had ended.
+func (o Owning) Kill() {
+	o.o.stop()
+	o.o.group.Wait()
+	o.o.last = 0
+}
+
+// Settling is what settlements lock.
+func (o Owning) Settling() *sync.RWMutex { return &o.o.fence }
+
+// Runs reports whether there are goroutines.
+func (o Owning) Runs() bool {
+	o.o.mu.Lock()
+	defer o.o.mu.Unlock()
+	return o.o.running
+}
+
+// Lasts sets how long the node lasts without a heartbeat, before it joins.
+func (s *Store) Lasts(d time.Duration) { s.ownership.lasts = d }
+
+// Idles sets how long the node keeps its shards without claims, before it joins.
+func (s *Store) Idles(d time.Duration) { s.ownership.idle = d }
+
+// Kill ends the ownership of shards as if the process had ended.
+func (s *Store) Kill() { Owning{&s.ownership}.Kill() }

@@ -26,9 +26,17 @@ const logged = `
 		select i::bigint * 4096, no, (k <> 3)::integer, case k when 4 then 0 else k end, now(), 1, 200, case k when 1 then '' else 'status' end, '', ''
 		from (select i, case i %% %[2]d when 1 then 2 when 2 then 3 when 3 then 0 when 4 then 4 else 1 end as k from generate_series(1, %[1]d) i) i, webhooks;
 	insert into attempts (event, webhook, number, state, started_at, took, status, class, error, response)
-		select i::bigint * 4096, no, 2, 1, now(), 1, 200, '', '', '' from generate_series(1, %[1]d) i, webhooks where i %% %[2]d = 4;
+		select i::bigint * 4096, no, 2, 1, now(), 1, 200, '', '', '' from generate_series(1, %[1]d) i, webhooks where i %% %[2]d = 4`
+
+// What is pending of that, now and in the schema of version 7.
+const (
+	loggedPending = `;
+	insert into pending (webhook, event, shard, recovered, due, attempts, before)
+		select no, i::bigint * 4096, shard_of(account), false, now() + interval '1 hour', 1, 0 from generate_series(1, %[1]d) i, webhooks where i %% %[2]d = 3`
+	loggedQueue = `;
 	insert into queue (webhook, event, shard, kind, parked, due, attempts, before)
 		select no, i::bigint * 4096, shard, 0, true, now() + interval '1 hour', 1, 0 from generate_series(1, %[1]d) i, webhooks where i %% %[2]d = 3`
+)
 
 // failedOf lists the failed deliveries of wh_000000 in pages, and returns their events and
 // the number of pages.
@@ -68,7 +76,7 @@ func TestFailuresByIndex(t *testing.T) {
 	name, option := migratedSchema(t)
 	s := open(t, option)
 	endpoints(t, s, 1)
-	in(t, name, fmt.Sprintf(logged, many, every))
+	in(t, name, fmt.Sprintf(logged+loggedPending, many, every))
 	plan := func() string {
 		t.Helper()
 		var lines []string
@@ -90,7 +98,7 @@ func TestFailuresByIndex(t *testing.T) {
 	}
 	for _, known := range []bool{false, true} { // to the planner
 		if known {
-			in(t, name, `analyze events, attempts, queue, failures`)
+			in(t, name, `analyze events, attempts, pending, failures`)
 		}
 		if got := plan(); strings.Contains(got, "Seq Scan") || !strings.Contains(got, "failures_pkey") || !strings.Contains(got, "Index Cond: ((webhook = '1'::bigint) AND (event >=") {
 			t.Errorf("analyzed: %v; the plan is\n%s", known, got)
@@ -130,7 +138,7 @@ func TestFailuresOfBefore(t *testing.T) {
 	}
 	in(t, name, `insert into webhooks (account, id, shard, url, events, past_events, active, off_reason, balance_threshold, secret, created_at)
 		values ('acct_wh_000000', 'wh_000000', 0, 'https://example.com', '{balance.low}', '{}', true, '', 0, '', now())`)
-	in(t, name, fmt.Sprintf(logged, 20, 10))
+	in(t, name, fmt.Sprintf(logged+loggedQueue, 20, 10))
 	if _, err := p.Exec(t.Context(), steps[before-1]); err != nil {
 		t.Fatal(err)
 	}
@@ -177,7 +185,7 @@ func BenchmarkFailed(b *testing.B) {
 			p, _ := durable(b)
 			s := openOn(b, p)
 			endpoints(b, s, 1)
-			if _, err := p.Exec(b.Context(), `set search_path = storageapi; `+fmt.Sprintf(logged, *benchLogged, every)+`; reset search_path; checkpoint`); err != nil {
+			if _, err := p.Exec(b.Context(), `set search_path = storageapi; `+fmt.Sprintf(logged+loggedPending, *benchLogged, every)+`; reset search_path; checkpoint`); err != nil {
 				b.Fatal(err)
 			}
 			var took []time.Duration

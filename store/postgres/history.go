@@ -107,28 +107,14 @@ func (h *history) query(ctx context.Context, conn *pgxpool.Conn, sql string, arg
 	return conn.SendBatch(ctx, batch).Close()
 }
 
+var deliveriesOfEvent = query("deliveries_of_event")
+
 // EventDeliveries implements [webhooks.Store].
 func (s *Store) EventDeliveries(ctx context.Context, account, eventID string) (list []webhooks.Delivery, err error) {
 	var h history
 	err = s.read(ctx, func(ctx context.Context, conn *pgxpool.Conn) error {
-		// One row at least, if there is such an event, with no webhook.
-		return h.query(ctx, conn, s.sql(`
-			with hook as (
-				select no, id, true as there from storageapi.webhooks where account = $1
-				union all
-				select no, id, false from storageapi.past_webhooks where account = $1
-			)
-			select e.event, e.id, '', e.type, null::timestamptz, null::integer, null::integer, null::integer, null::timestamptz, null::bigint,
-				null::text, null::text, null::text
-			from storageapi.events e where e.account = $1 and e.id = $2 and e.known
-			union all
-			select e.event, e.id, h.id, e.type, q.due, `+attemptColumns+`
-			from storageapi.events e
-			cross join hook h
-			left join lateral (select due from storageapi.queue where h.there and webhook = h.no and event = e.event limit 1) q on true
-			left join lateral (select * from storageapi.attempts where event = e.event and webhook = h.no order by number) a on true
-			where e.account = $1 and e.id = $2 and e.known and (q.due is not null or a.event is not null)
-			order by 3, 6`), account, eventID)
+		h = history{}
+		return h.query(ctx, conn, s.sql(deliveriesOfEvent), account, eventID)
 	})
 	switch {
 	case err != nil:
@@ -152,6 +138,7 @@ func (s *Store) ListDeliveries(ctx context.Context, account, webhookID string, q
 		to = numberAfter(query.To)
 	}
 	err = s.read(ctx, func(ctx context.Context, conn *pgxpool.Conn) error {
+		page = webhooks.DeliveryPage{}
 		no, err := s.webhookNo(ctx, s.planned(conn), account, webhookID)
 		if err != nil {
 			return err
@@ -205,30 +192,9 @@ func (s *Store) listDeliveries(ctx context.Context, conn *pgxpool.Conn, no int64
 	return nil
 }
 
-// list and listFailed select deliveries of one webhook: of events from $3 to before $4, $5 at
-// most. Of those in failures some may have been delivered, see migration 8.
-const (
-	list = `
-	with listed as (
-		select event from (
-			(select event from storageapi.queue where webhook = $1 and event >= $3 and event < $4 order by event desc limit $5)
-			union
-			(select event from storageapi.attempts where webhook = $1 and event >= $3 and event < $4 group by event order by event desc limit $5)
-		) both_of_them order by event desc limit $5
-	)` + fromListed
-
-	listFailed = `
-	with listed as (
-		select event from storageapi.failures where webhook = $1 and event >= $3 and event < $4 order by event desc limit $5
-	)` + fromListed
-
-	fromListed = `
-	select e.event, e.id, $2::text, e.type, q.due, ` + attemptColumns + `
-	from listed
-	cross join lateral (select * from storageapi.events where event = listed.event limit 1) e
-	left join lateral (select due from storageapi.queue where webhook = $1 and event = listed.event limit 1) q on true
-	left join lateral (select * from storageapi.attempts where event = listed.event and webhook = $1 order by number) a on true
-	order by e.event desc, a.number`
+var (
+	list       = query("list_deliveries")
+	listFailed = query("list_failed_deliveries")
 )
 
 // webhookNo returns the number of a webhook, or ErrNotFound.

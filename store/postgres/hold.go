@@ -10,6 +10,8 @@ import (
 // holdStep is how many webhooks a statement of HoldAll puts on hold.
 const holdStep = 1000
 
+var holdWebhooks = query("hold_webhooks")
+
 // HoldAll puts all webhooks of all accounts on hold and returns how many were not. Call it
 // for a database that was restored from a backup, after [Migrate] and before the first node
 // starts: it would send again what was delivered since that backup. Nodes that run pass
@@ -25,14 +27,7 @@ func HoldAll(ctx context.Context, pool *pgxpool.Pool, options ...Option) (held i
 	}
 	for after := int64(-1); ; {
 		var step int
-		err := pool.QueryRow(ctx, o.names.in(`
-			with page as (
-				select no from storageapi.webhooks where no > $1 order by no limit $2
-			), changed as (
-				update storageapi.webhooks w set held = true, version = w.version + 1
-				from page where w.no = page.no and w.held is not true returning w.no
-			)
-			select (select count(*) from changed), coalesce((select max(no) from page), -1)`), after, holdStep).Scan(&step, &after)
+		err := pool.QueryRow(ctx, o.names.in(holdWebhooks), after, holdStep, changeWebhook).Scan(&step, &after)
 		if err != nil {
 			return held, fmt.Errorf("hold the webhooks of schema %s: %w", o.schema, failure(ctx, err))
 		}

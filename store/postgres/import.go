@@ -35,12 +35,12 @@ func (s *Store) Import(ctx context.Context, records []transfer.Record) error {
 	}
 	ctx, cancel := within(ctx, moving)
 	defer cancel()
-	var pending int
+	var owners []string // of what is pending
 	for try := 1; ; try++ {
 		err = s.transact(ctx, func(ctx context.Context, tx pgx.Tx) error {
 			i := importer{Store: s, tx: tx, given: given, webhooks: make(map[owned]importedWebhook)}
 			err := i.run(ctx)
-			pending = len(i.queued)
+			owners = i.owners
 			return err
 		})
 		if !numberTaken(err) || try == maxTries {
@@ -50,7 +50,9 @@ func (s *Store) Import(ctx context.Context, records []transfer.Record) error {
 	if code(err) == uniqueViolation {
 		err = fmt.Errorf("a record that is added %w: it was added to the store at the same time", transfer.ErrConflict)
 	}
-	_, err = s.notified(pending, err)
+	if err == nil && len(owners) > 0 {
+		s.changed(owners...)
+	}
 	return err
 }
 
@@ -128,8 +130,9 @@ type importer struct {
 
 	now      time.Time // the database's
 	webhooks map[owned]importedWebhook
-	queued   [][]any // rows of the queue
-	first    [][]any // of them, what was redelivered
+	pending  [][]any  // rows of what is pending
+	owners   []string // the accounts of these
+	first    [][]any  // of them, what was redelivered
 }
 
 // An owned is something of an account, by its id.

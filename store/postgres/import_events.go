@@ -3,6 +3,7 @@ package postgres
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -12,19 +13,17 @@ import (
 )
 
 const (
-	dueColumn      = 5                     // of queueRow
+	dueColumn      = 4                     // of pendingColumns
 	perMillisecond = 1000 * perMicrosecond // numbers
 	maxNumber      = 1<<63 - 1
 )
 
 var (
-	eventRow   = []string{"event", "account", "id", "type", "at", "matched", "known", "body", "trace"}
-	queueRow   = []string{"webhook", "event", "shard", "kind", "parked", "due", "attempts", "before"}
-	attemptRow = []string{"event", "webhook", "number", "state", "started_at", "took", "status", "class", "error", "response"}
+	eventRow       = []string{"event", "account", "id", "type", "at", "matched", "known", "body", "trace"}
+	pendingColumns = []string{"webhook", "event", "shard", "recovered", "due", "attempts", "before"}
+	attemptRow     = []string{"event", "webhook", "number", "state", "started_at", "took", "status", "class", "error", "response"}
 )
 
-// numbersOf finds what Import has to know of the events that it is given, with the queue
-// locked as a writer locks it, see [renewQueue].
 const (
 	// ahead brings the clock of events to the microsecond $1, so that what is published from
 	// now on comes after it.
@@ -52,7 +51,7 @@ func (i *importer) addEvents(ctx context.Context) error {
 	if err := i.lockMark(ctx, i.tx, "payloads"); err != nil {
 		return err
 	}
-	events, numbers, newest, err := i.number(ctx)
+	events, numbers, err := i.number(ctx)
 	if err != nil || len(events) == 0 {
 		return err
 	}
@@ -66,6 +65,8 @@ func (i *importer) addEvents(ctx context.Context) error {
 		return err
 	}
 	var rows, attempts [][]any
+	var shards []int16
+	var hooks, added []int64
 	least := int64(maxNumber)
 	for at, e := range events {
 		least = min(least, numbers[at])
@@ -78,9 +79,13 @@ func (i *importer) addEvents(ctx context.Context) error {
 			}
 			attempts = appendAttempts(attempts, numbers[at], webhook, d)
 			if d.State == webhooks.Pending {
-				row := i.queueRow(e, d, numbers[at], webhook, newest)
-				if i.queued = append(i.queued, row); d.First {
+				row := i.pendingRow(e, d, numbers[at], webhook)
+				if i.pending = append(i.pending, row); d.First {
 					i.first = append(i.first, row)
+				}
+				shards, hooks, added = append(shards, shardOf(e.Account)), append(hooks, webhook), append(added, numbers[at])
+				if !slices.Contains(i.owners, e.Account) {
+					i.owners = append(i.owners, e.Account)
 				}
 			}
 		}
@@ -92,15 +97,20 @@ func (i *importer) addEvents(ctx context.Context) error {
 	if err := i.copyTo(ctx, "events", eventRow, rows); err != nil {
 		return err
 	}
-	if err := i.copyTo(ctx, "queue", queueRow, i.queued); err != nil {
+	if err := i.copyTo(ctx, "pending", pendingColumns, i.pending); err != nil {
 		return err
+	}
+	if len(added) > 0 {
+		if _, err := i.tx.Exec(ctx, i.sql(noteChange), changeAdded, shards, hooks, added); err != nil {
+			return err
+		}
 	}
 	return i.copyTo(ctx, "attempts", attemptRow, attempts)
 }
 
 // number returns the events that are not there with the numbers that they get, each after
-// all others of its millisecond; and what the newest generation adds to kinds.
-func (i *importer) number(ctx context.Context) (events []*transfer.Event, numbers []int64, newestKind int16, err error) {
+// all others of its millisecond.
+func (i *importer) number(ctx context.Context) (events []*transfer.Event, numbers []int64, err error) {
 	var accounts, ids []string
 	var known []bool
 	var starts []int64
@@ -115,8 +125,7 @@ func (i *importer) number(ctx context.Context) (events []*transfer.Event, number
 	batch := &pgx.Batch{}
 	batch.Queue(indexed)
 	batch.Queue(i.sql(ahead), latest/perMicrosecond+999)
-	batch.Queue(i.sql(`lock table storageapi.queue in row exclusive mode`))
-	batch.Queue(i.sql(`select clock_timestamp(), ` + newest)).QueryRow(func(row pgx.Row) error { return row.Scan(&i.now, &newestKind) })
+	batch.Queue(`select clock_timestamp()`).QueryRow(func(row pgx.Row) error { return row.Scan(&i.now) })
 	batch.Queue(i.sql(presentEvents), accounts, ids, known, starts).Query(func(rows pgx.Rows) error {
 		var place int
 		_, err := pgx.ForEachRow(rows, []any{&place}, func() error { present[place] = true; return nil })
@@ -128,7 +137,7 @@ func (i *importer) number(ctx context.Context) (events []*transfer.Event, number
 		return err
 	})
 	if err := i.tx.SendBatch(ctx, batch).Close(); err != nil {
-		return nil, nil, 0, err
+		return nil, nil, err
 	}
 	type event struct {
 		owned
@@ -150,13 +159,13 @@ func (i *importer) number(ctx context.Context) (events []*transfer.Event, number
 			number = before + 1
 		}
 		if number >= starts[place]+perMillisecond {
-			return nil, nil, 0, fmt.Errorf("event %q of account %q: %w: field publishedAt: the store has %d events of that millisecond, and no room for more",
+			return nil, nil, fmt.Errorf("event %q of account %q: %w: field publishedAt: the store has %d events of that millisecond, and no room for more",
 				e.ID, e.Account, transfer.ErrRecord, perMillisecond)
 		}
 		last[starts[place]] = number
 		events, numbers = append(events, e), append(numbers, number)
 	}
-	return events, numbers, newestKind, nil
+	return events, numbers, nil
 }
 
 // distinct returns the distinct numbers of a list, in the order of their first occurrence.
@@ -201,26 +210,22 @@ func (i *importer) webhookOf(ctx context.Context, e *transfer.Event, d *transfer
 func (i *importer) putFirst() {
 	for _, first := range i.first {
 		due := first[dueColumn].(time.Time)
-		for _, row := range i.queued {
+		for _, row := range i.pending {
 			if other := row[dueColumn].(time.Time); row[0] == first[0] && other.Before(due) {
 				due = other
 			}
 		}
-		first[dueColumn] = due.Add(-time.Microsecond)
+		first[dueColumn] = due.Add(-time.Millisecond)
 	}
 }
 
-// queueRow is the row of a pending delivery in the queue.
-func (i *importer) queueRow(e *transfer.Event, d *transfer.Delivery, number, webhook int64, newest int16) []any {
-	kind := newest + live
-	if d.Recovered {
-		kind = newest + recovered
-	}
-	due, parked := i.now.Add(d.Wait), d.Wait > 0
+// pendingRow is the row of a pending delivery.
+func (i *importer) pendingRow(e *transfer.Event, d *transfer.Delivery, number, webhook int64) []any {
+	due := i.now.Add(d.Wait)
 	if d.AsPublished {
-		due, parked = utc(e.PublishedAt), false
+		due = utc(e.PublishedAt)
 	}
-	return []any{webhook, number, shardOf(e.Account), kind, parked, due, d.Made, d.Before}
+	return []any{webhook, number, shardOf(e.Account), d.Recovered, due, d.Made, d.Before}
 }
 
 // appendAttempts appends the rows of a delivery's attempts, in their order. The state that a

@@ -314,7 +314,7 @@ func (s *Store) UpdateKey(ctx context.Context, account, id string, change func(*
 // queueChanged notifies other nodes that a key has changed.
 func (s *Store) queueChanged(batch *pgx.Batch, old *apikeys.Key) {
 	if !s.options.quiet {
-		batch.Queue(`select pg_notify($1, $2)`, s.channel(), keyNotification(old.Hash, old.Previous))
+		batch.Queue(notifies, s.channel(), keyNotification(old.Hash, old.Previous))
 	}
 }
 
@@ -348,6 +348,8 @@ func (s *Store) DeleteKey(ctx context.Context, account, id string, check func(ap
 	return err
 }
 
+var recordKeyUses = query("record_key_uses")
+
 // RecordKeyUse implements [apikeys.Store]. It locks the keys against deletion, in a fixed
 // order.
 func (s *Store) RecordKeyUse(ctx context.Context, uses []apikeys.KeyUse) error {
@@ -359,23 +361,7 @@ func (s *Store) RecordKeyUse(ctx context.Context, uses []apikeys.KeyUse) error {
 	return s.write(ctx, func(ctx context.Context, conn *pgxpool.Conn) error {
 		batch := &pgx.Batch{}
 		batch.Queue(plain)
-		batch.Queue(s.sql(`
-			with use as (select * from unnest($1::text[], $2::text[], $3::bytea[], $4::timestamptz[]) as u (account, id, hash, at)),
-			kept as materialized (
-				select k.* from (select distinct account, id from use order by account, id) u
-				cross join lateral (
-					select account, id, hash, previous from storageapi.keys
-					where account = u.account and id = u.id and next is null limit 1 for key share) k),
-			latest as (
-				select k.account, k.id, ''::bytea as hash, max(u.at) as at
-				from kept k join use u on u.account = k.account and u.id = k.id group by 1, 2
-				union all
-				select k.account, k.id, u.hash, max(u.at)
-				from kept k join use u on u.account = k.account and u.id = k.id and u.hash in (k.hash, k.previous) group by 1, 2, 3)
-			insert into storageapi.key_uses as old (account, id, hash, at)
-			select account, id, hash, at from latest order by account, id, hash
-			on conflict (account, id, hash) do update set at = excluded.at where old.at < excluded.at`),
-			accounts, ids, hashes, times)
+		batch.Queue(s.sql(recordKeyUses), accounts, ids, hashes, times)
 		return conn.SendBatch(ctx, batch).Close()
 	})
 }

@@ -76,11 +76,11 @@ func statements(known []migration, n names) (list []string) {
 }
 
 // SQL returns the statements that bring an empty database to each version, oldest first,
-// for hosts that apply them with their own tool. Apply each in a transaction and unchanged:
-// it records its version and checksum in the table versions. Set lock_timeout to less than
-// a second, as [Migrate] does, and repeat what it ends. Only the first line of the
-// first, which creates the schema, may be omitted, if the role owns an existing schema. The
-// role should not have the schema's name, see [Migrate].
+// for hosts that apply them with their own tool. Apply each in a transaction, which is read
+// committed, and unchanged: it records its version and checksum in the table versions. Set
+// lock_timeout to less than a second, as [Migrate] does, and repeat what it ends. Only the first
+// line of the first, which creates the schema, may be omitted, if the role owns an existing schema.
+// The role should not have the schema's name, see [Migrate].
 func SQL(options ...Option) []string {
 	o := optionsOf(options)
 	list := statements(o.migrations, o.names)
@@ -185,8 +185,9 @@ func apply(ctx context.Context, tx pgx.Tx, o *options, step string, version int)
 
 // briefly limits how long a migration waits for a table: while it waits for a long
 // transaction, such as a backup's, all others wait for it. It is less than deadlock_timeout,
-// so that no other's transaction is ended for a migration.
-const briefly = `set local lock_timeout = '500ms'`
+// so that no other's transaction is ended for a migration. How long the migration itself takes
+// only the context limits.
+const briefly = `set local lock_timeout = '500ms'; set local statement_timeout = 0`
 
 // createSchema creates the schema unless it exists, and keeps it out of the role's
 // search_path.

@@ -4,7 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -51,42 +51,28 @@ func rowOfNotice(n *notices.Notice) noticeRow {
 const (
 	noticeColumns = `account, id, pending, at, action, target_kind, target_id, actor_kind, actor_id, changed, request_id, client_address, object, reason, since, until`
 
-	noticeRecords = `n (account text, id text, pending boolean, at timestamptz, action text, target_kind text, target_id text,
-		actor_kind text, actor_id text, changed text[], request_id text, client_address text, object text, reason text,
-		since timestamptz, until timestamptz, place integer, off boolean)`
-
-	// addNotices adds the notices of a list in its order, except those that there are.
-	addNotices = `
-		with added as (
-			insert into storageapi.audit (` + noticeColumns + `)
-			select ` + noticeColumns + ` from jsonb_to_recordset($1::text::jsonb) as ` + noticeRecords + addedNotices
-
-	addedNotices = `
-			on conflict (account, id) do nothing returning 1)
-		select count(*) from added`
-
-	// addTimely is addNotices without those of keys that are gone or expire at another time.
-	addTimely = `
-		with added as (
-			insert into storageapi.audit (` + noticeColumns + `)
-			select ` + noticeColumns + ` from jsonb_to_recordset($1::text::jsonb) as ` + noticeRecords + `
-			where n.action <> '` + string(notices.KeyExpiring) + `' or exists (
-				select from storageapi.keys k where k.account = n.account and k.id = n.target_id and k.next is null and k.expires_at = n.until)` + addedNotices
-
-	// lockTargets locks the keys that notices are of, so that their numbers are in the order
-	// of the keys' changes.
-	lockTargets = `
-		select from storageapi.keys k where k.next is null and (k.account, k.id) in (
-			select n.account, n.target_id from jsonb_to_recordset($1::text::jsonb) as ` + noticeRecords + ` where n.target_kind = 'key')
-		order by k.account, k.id for key share`
-
 	purgeNotices = `
-		delete from storageapi.audit where ctid = any(array(
-			select ctid from storageapi.audit where stored_at < $1 order by stored_at limit $2))`
+		with old as materialized (
+			select account, id from storageapi.audit where stored_at < $1 order by stored_at limit $2
+		)
+		delete from storageapi.audit n using old where n.account = old.account and n.id = old.id and (n.account, n.id) between (old.account, old.id) and (old.account, old.id)`
+)
+
+var (
+	addNotices          = query("add_notices")
+	addTimelyNotices    = query("add_timely_notices")
+	lockNoticedKeys     = query("lock_noticed_keys")
+	listNotices         = query("list_notices")
+	listNoticesOfTarget = query("list_notices_of_target")
+	lastNotice          = query("last_listed_notice")
+	lastNoticeOfTarget  = query("last_listed_notice_of_target")
 )
 
 // listOf returns notices as statements take them.
 func listOf(rows ...noticeRow) (string, error) {
+	if rows == nil {
+		rows = []noticeRow{}
+	}
 	text, err := json.Marshal(rows)
 	return string(text), err
 }
@@ -127,8 +113,8 @@ func (s *Store) AddNotices(ctx context.Context, list []notices.Notice) (added in
 	}
 	err = s.transact(ctx, func(ctx context.Context, tx pgx.Tx) error {
 		batch := &pgx.Batch{}
-		batch.Queue(s.sql(lockTargets), text)
-		batch.Queue(s.sql(addTimely), text).QueryRow(func(row pgx.Row) error { return row.Scan(&added) })
+		batch.Queue(s.sql(lockNoticedKeys), text)
+		batch.Queue(s.sql(addTimelyNotices), text, string(notices.KeyExpiring)).QueryRow(func(row pgx.Row) error { return row.Scan(&added) })
 		return tx.SendBatch(ctx, batch).Close()
 	})
 	if err != nil {
@@ -151,41 +137,25 @@ func scanNotice(row pgx.CollectableRow) (n notices.Numbered, err error) {
 	return n, err
 }
 
-// listNotices selects $9 of the notices of account $1 after the one whose id is $2, in the order of
-// their numbers, with the number of the last one that it may look at.
-const listNotices = `
-	select number, ` + noticeColumns + ` from storageapi.audit
-	where account = $1 and number < ` + noticesAfter + ` and number >= $3
-		and ($4 = '' or target_kind = $4) and ($6::text[] = '{}' or action = any($6::text[]))
-		and ($7::timestamptz is null or at >= $7) and ($8::timestamptz is null or at < $8)
-	%s order by number desc limit $9`
-
-// noticesAfter is the number that a page begins before. Of one that was purged there is none:
-// what was before it was, too.
-const noticesAfter = `(case when $2 = '' then 9223372036854775807 else
-	coalesce((select number from storageapi.audit where account = $1 and id = $2), 0) end)`
-
 // ListNotices implements [notices.Store]. Its cursors are ids.
 func (s *Store) ListNotices(ctx context.Context, account string, query notices.Query) (page notices.Page, err error) {
 	kind, id := string(query.Target.Kind), query.Target.ID
 	err = s.read(ctx, func(ctx context.Context, conn *pgxpool.Conn) error {
 		page = notices.Page{}
-		ofTarget, lastOfTarget := "and $5 = ''", "and $3 || $4 = $3"
-		if id != "" { // said so that the index of targets is used
-			ofTarget, lastOfTarget = "and target_id = $5", "and target_kind = $3 and target_id = $4"
+		last, all, looked, of := lastNotice, listNotices, []any{account, query.After}, []any{kind}
+		if id != "" {
+			last, all, of = lastNoticeOfTarget, listNoticesOfTarget, []any{kind, id}
+			looked = append(looked, of...)
 		}
 		// The last one to look at, of those of the target if there is one.
 		var least int64
 		var leastID string
-		err := s.planned(conn).QueryRow(ctx, s.sql(`
-			select number, id from storageapi.audit
-			where account = $1 and number < `+noticesAfter+` `+lastOfTarget+`
-			order by number desc offset $5 limit 1`), account, query.After, kind, id, noticesLookedAt-1).Scan(&least, &leastID)
+		err := s.planned(conn).QueryRow(ctx, s.sql(last), append(looked, noticesLookedAt-1)...).Scan(&least, &leastID)
 		if err != nil && !errors.Is(err, pgx.ErrNoRows) {
 			return err
 		}
-		rows, err := s.planned(conn).Query(ctx, s.sql(fmt.Sprintf(listNotices, ofTarget)), account, query.After, least, kind, id, texts(query.Actions),
-			stored(query.Since), stored(query.Until), query.Limit)
+		args := slices.Concat([]any{account, query.After, least}, of, []any{texts(query.Actions), stored(query.Since), stored(query.Until), query.Limit})
+		rows, err := s.planned(conn).Query(ctx, s.sql(all), args...)
 		if err != nil {
 			return err
 		}

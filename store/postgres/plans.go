@@ -7,22 +7,13 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// A plan made while tables were empty, with sequential scans, stays in use until the server
-// analyzes the tables, minutes after they have filled. So plans with sequential scans are
-// switched off: once for connections of our own, and with each statement, in the same round
-// trip, for those of the host. (Statements in the host's transactions are planned with its
-// settings.) Such plans look costly, so JIT compilation, which takes a second, is off too.
-const (
-	ownPlans  = `select set_config('enable_seqscan', 'off', false), set_config('jit', 'off', false)`
-	indexOnly = `set_config('enable_seqscan', 'off', true), set_config('jit', 'off', true)`
-)
-
-// planned returns the connection for single statements.
+// planned returns the connection for single statements, with the settings that they need: see
+// lookUp.
 func (s *Store) planned(conn *pgxpool.Conn) querier {
 	if s.tellsPlans {
 		return conn
 	}
-	return told{conn, `select ` + indexOnly}
+	return told{conn, lookUp}
 }
 
 // A told connection sends another statement before each, in the same round trip.

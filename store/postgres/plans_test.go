@@ -35,10 +35,10 @@ const filled = `
 	insert into attempts (event, webhook, number, state, started_at, took, status, class, error, response)
 		select 9000000000000000000 + i, -i, 1, 1, now(), 1, 200, '', '', '' from generate_series(1, %[1]d) i;
 	insert into failures (webhook, event) select -i, 9000000000000000000 + i from generate_series(1, %[1]d) i;
-	insert into queue (webhook, event, shard, kind, parked, due, attempts, before)
-		select -i, 9000000000000000000 + i, i %% 16, 0, true, now() + interval '1 year', 0, 0 from generate_series(1, %[1]d) i;
-	insert into leases (token, shard, webhook, event, account, until)
-		select -i, i %% 16, -i, 9000000000000000000 + i, 'many_' || i, now() + interval '1 year' from generate_series(1, %[1]d / 100) i`
+	insert into pending (webhook, event, shard, recovered, due, attempts, before)
+		select -i, 9000000000000000000 + i, i %% 256, false, now() + interval '1 year', 0, 0 from generate_series(1, %[1]d) i;
+	insert into changes (added, kind, shards, webhooks, events)
+		select -i, 1, array[i %% 256], array[-i], array[9000000000000000000 + i] from generate_series(1, %[1]d) i`
 
 // asks are calls that look up some rows. Of them is what transactions makes, whose
 // names come with a number.
@@ -81,6 +81,20 @@ var asks = map[string]func(ctx context.Context, s *postgres.Store, of string) er
 	"Enqueue": func(ctx context.Context, s *postgres.Store, of string) error {
 		_, err := s.Enqueue(ctx, webhooks.EncodedEvent{ID: of + "3", Account: of, Type: webhooks.TypeBalanceLow})
 		return err
+	},
+	"Probe": func(ctx context.Context, s *postgres.Store, of string) error { return s.Probe(ctx, of, of) },
+	"Redeliver what is pending": func(ctx context.Context, s *postgres.Store, of string) error {
+		if _, err := s.Enqueue(ctx, webhooks.EncodedEvent{ID: of + "4", Account: of, Type: webhooks.TypeBalanceLow}); err != nil {
+			return err
+		}
+		return s.Redeliver(ctx, of, of, of+"4", testNotice(of))
+	},
+	"EraseAccount": func(ctx context.Context, s *postgres.Store, of string) error {
+		for {
+			if _, more, err := s.EraseAccount(ctx, of, 100); err != nil || !more {
+				return err
+			}
+		}
 	},
 	"UnseenKeys": func(ctx context.Context, s *postgres.Store, of string) error {
 		_, err := s.UnseenKeys(ctx, of, []webhooks.DedupKey{{Key: "notice", Until: time.Now()}})
@@ -163,7 +177,6 @@ func TestPlansOfEmptyTables(t *testing.T) {
 				}
 			}
 			s := open(t, name, option)
-			s.RenewNever()
 			steps := make(map[string]func(ctx context.Context, s *postgres.Store, of string) error)
 			for _, of := range []map[string]func(ctx context.Context, s *postgres.Store, of string) error{asks, transactions} {
 				maps.Copy(steps, of)

@@ -35,17 +35,14 @@ type Store struct {
 	// statements are the statements for the host's schema, by their text.
 	statements sync.Map
 
-	expiredLeases atomic.Uint64             // leases that expired
-	reset         atomic.Pointer[time.Time] // when idle connections were closed
-	known         webhookCache
-	turns         turns
-	lost          lost
-	expiry        expiry
-	renewal       renewal
-	waker         waker
-	publisher     publisher
-	cursor        cursor
-	clock         clock
+	reset     atomic.Pointer[time.Time] // when idle connections were closed
+	ownership ownership
+	owned     ownedShards
+	known     webhookCache
+	waker     waker
+	publisher publisher
+	cursor    cursor
+	clock     clock
 }
 
 type options struct {
@@ -74,8 +71,8 @@ func InSchema(name string) Option {
 // [New] seal secrets again that are in plain text or under another of the keys.
 func Sealed(keys *signing.Keyring) Option { return func(o *options) { o.keys = keys } }
 
-// PollEvery sets how often an idle node polls for due deliveries, ±25%: 1 ms to an hour.
-// Raise it to reduce the load of many idle nodes. Default: 100 ms.
+// PollEvery sets how often a node that delivers looks for changes of which it was not notified,
+// ±25%: 1 ms to an hour. Raise it to reduce the load of many idle nodes. Default: 100 ms.
 func PollEvery(d time.Duration) Option { return func(o *options) { o.poll = d } }
 
 // PollOnly makes nodes neither notify each other nor listen, for poolers in transaction
@@ -163,7 +160,7 @@ func New(ctx context.Context, pool *pgxpool.Pool, options ...Option) (*Store, er
 	if err := checkSchema(short, pool, o); err != nil {
 		return nil, err
 	}
-	s := &Store{pool: pool, options: o, clock: clock{every: clockEvery}, renewal: renewal{slow: slowScan, bytes: minRenewed, every: renewEvery, pause: renewEvery, generation: -1}}
+	s := &Store{pool: pool, options: o, clock: clock{every: clockEvery}}
 	if err := s.clock.check(asked, now); err != nil {
 		return nil, err
 	}
@@ -173,15 +170,17 @@ func New(ctx context.Context, pool *pgxpool.Pool, options ...Option) (*Store, er
 	if err := s.loadCursor(ctx); err != nil {
 		return nil, err
 	}
-	s.turns.start()
+	s.owned.start()
+	s.ownership.start(s)
 	s.waker.start(s)
 	s.publisher.start(s)
 	return s, nil
 }
 
-// Close waits for the steps under way. Afterwards every method returns [store.ErrClosed].
-// The leases of this Store last until they expire.
+// Close waits for the steps under way, and leaves the shards of this node to the others.
+// Afterwards every method returns [store.ErrClosed].
 func (s *Store) Close() error {
+	s.ownership.stop()
 	s.steps.Lock()
 	was := s.closed
 	s.closed = true
@@ -189,6 +188,7 @@ func (s *Store) Close() error {
 	if was {
 		return nil
 	}
+	s.ownership.close()
 	s.publisher.close()
 	s.waker.group.Wait()
 	if s.own {

@@ -49,7 +49,6 @@ func runNode(dsn string) {
 	}
 	s, err := postgres.Open(ctx, dsn)
 	check(err)
-	s.RenewAlways() // also when the server, or this, is killed
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM([]byte(os.Getenv(rootsEnv)))
 	service, err := webhooks.New(s, webhooks.Config{
@@ -93,7 +92,13 @@ type node struct {
 
 func startNode(t *testing.T, dsn, roots string) *node {
 	t.Helper()
-	n := &node{process: exec.Command(os.Args[0])}
+	return startNodeOf(t, os.Args[0], dsn, roots)
+}
+
+// startNodeOf starts a node of another test binary.
+func startNodeOf(t *testing.T, binary, dsn, roots string) *node {
+	t.Helper()
+	n := &node{process: exec.Command(binary)}
 	n.process.Env = append(os.Environ(), nodeEnv+"="+dsn, rootsEnv+"="+roots)
 	n.process.Stderr = os.Stderr
 	stdin, err := n.process.StdinPipe()

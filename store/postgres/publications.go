@@ -18,13 +18,9 @@ const (
 	maxBatchBytes = 1 << 20 // of their bodies, without the last one
 )
 
-// inBatch are the settings of a batch. Its lock timeout is short, because a transaction of
-// the host may have published one of the events, and the others must not wait for it.
-const inBatch = plain + `, set_config('lock_timeout', '100ms', true)`
-
-// hurried is for one event, with the lock timeout of inBatch.
+// hurried returns the connection for an event that is published alone.
 func hurried(conn *pgxpool.Conn) querier {
-	return told{conn, `select set_config('lock_timeout', '100ms', true), ` + indexOnly}
+	return told{conn, lookUpSoon}
 }
 
 // A publication is an event that is published in a batch.
@@ -91,7 +87,7 @@ func order(x, y *publication) int {
 	return cmp.Or(cmp.Compare(x.Account, y.Account), cmp.Compare(x.ID, y.ID))
 }
 
-// eventColumns are events by column.
+// eventColumns are the parameters of enqueueMany.
 func eventColumns(events []*publication) []any {
 	n := len(events)
 	accounts, ids, types, traces, times := make([]string, n), make([]string, n), make([]string, n), make([]string, n), make([]time.Time, n)
@@ -100,7 +96,7 @@ func eventColumns(events []*publication) []any {
 		accounts[i], ids[i], types[i], times[i] = e.Account, e.ID, string(e.Type), utc(e.Timestamp)
 		bodies[i], shards[i], traces[i] = storedBody(e.EncodedEvent), shardOf(e.Account), e.TraceContext
 	}
-	return []any{accounts, ids, types, times, bodies, shards, traces}
+	return []any{accounts, ids, types, times, bodies, shards, traces, changeAdded}
 }
 
 // tell passes the result to the callers.

@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"context"
+	"slices"
 
 	"github.com/jackc/pgx/v5"
 
@@ -17,12 +18,37 @@ import (
 // An event whose id was published in an open transaction of the host waits for the end of
 // that transaction, without delaying others. If ctx ends before, it is not stored.
 func (s *Store) Enqueue(ctx context.Context, encoded webhooks.EncodedEvent) (deliveries int, err error) {
-	return s.notified(s.publisher.publish(ctx, &encoded))
+	deliveries, err = s.publisher.publish(ctx, &encoded)
+	return s.enqueued(encoded.Account, deliveries, err)
+}
+
+// enqueued returns the result of a step that published something of the account, and has
+// its owner look at what is pending.
+func (s *Store) enqueued(account string, deliveries int, err error) (int, error) {
+	if err != nil {
+		return 0, err
+	}
+	if deliveries > 0 {
+		s.changed(account)
+	}
+	return deliveries, nil
+}
+
+// Published has the deliveries of events begin that were published by [Store.EnqueueTx] or
+// [Store.PublishTx], for these accounts: call it once the transaction is committed. Without
+// the call they begin within the time of [PollEvery]. It returns at once and needs no
+// answer of the database; calls before the commit, or for accounts without such events, do
+// no harm.
+func (s *Store) Published(accounts ...string) {
+	s.changed(accounts...)
+	if slices.ContainsFunc(accounts, func(account string) bool { return s.owns(shardOf(account)) }) {
+		s.waker.wakeAll()
+	}
 }
 
 // EnqueueTx is Enqueue in the host's transaction: the event is stored if the transaction is
 // committed, and not otherwise. Deliveries begin within the time of [PollEvery] after the
-// commit. The event is listed with the time of the call and sent to the webhooks that were
+// commit, or at once if [Store.Published] is called then. The event is listed with the time of the call and sent to the webhooks that were
 // subscribed then, so commit soon: until then [Store.ListEvents] with the oldest first is held
 // up. A host that loses power before its commit leaves the
 // transaction open, and Enqueue of the same id waiting, until the server ends it: set
@@ -40,6 +66,14 @@ func (s *Store) EnqueueTx(ctx context.Context, tx pgx.Tx, encoded webhooks.Encod
 // PublishTx is [webhooks.WebhookService.Publish] in the host's transaction (transactional
 // outbox): the event is delivered if the transaction is committed, and not otherwise. See
 // [Store.EnqueueTx].
+//
+//	if err := s.PublishTx(ctx, tx, service, event); err != nil {
+//		return err // and roll back
+//	}
+//	if err := tx.Commit(ctx); err != nil {
+//		return err
+//	}
+//	s.Published(account) // optional: its deliveries begin at once
 //
 // An event is sent to all that subscribe to its type: a [webhooks.BalanceLow] heeds no
 // webhook's threshold, and is sent again each time. For these, and for limits that approach or

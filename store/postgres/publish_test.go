@@ -113,7 +113,7 @@ func TestClockSetBack(t *testing.T) {
 	}
 	first := enqueue("first")
 	const hour = 3600 * 1_000_000 * 4096
-	for _, table := range []string{"events", "queue"} { // as if it had been published in an hour
+	for _, table := range []string{"events", "pending"} { // as if it had been published in an hour
 		if _, err := pool(t).Exec(t.Context(), `update `+quoted(name)+`.`+table+` set event = event + $1`, int64(hour)); err != nil {
 			t.Fatal(err)
 		}
@@ -161,4 +161,51 @@ func TestWake(t *testing.T) {
 	}
 	cancel()
 	group.Wait()
+}
+
+// What was published in a transaction of the host is delivered at once if the host calls
+// Published after the commit, on any node.
+func TestPublished(t *testing.T) {
+	option := inSchema(t)
+	owner, other := open(t, option, postgres.PollEvery(time.Hour)), open(t, option)
+	if err := owner.CreateWebhook(t.Context(), newWebhook("acct", "a"), webhooks.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	woken := make(chan struct{}, 1)
+	ctx, cancel := context.WithCancel(t.Context())
+	var group sync.WaitGroup
+	defer group.Wait()
+	defer cancel()
+	group.Go(func() {
+		owner.Wake(ctx, func() {
+			select {
+			case woken <- struct{}{}:
+			default:
+			}
+		})
+	})
+	<-woken // it listens
+	claimed(t, owner, webhooks.Claim{})
+	for name, s := range map[string]*postgres.Store{"another": other, "the owner": owner} {
+		for len(woken) > 0 {
+			<-woken
+		}
+		if err := pgx.BeginFunc(t.Context(), pool(t), func(tx pgx.Tx) error {
+			_, err := s.EnqueueTx(t.Context(), tx, webhooks.EncodedEvent{ID: name, Account: "acct", Type: webhooks.TypeBalanceLow})
+			return err
+		}); err != nil {
+			t.Fatal(err)
+		}
+		s.Published("acct")
+		for end := time.After(10 * time.Second); ; {
+			select {
+			case <-woken:
+			case <-end:
+				t.Fatalf("the owner claims nothing of what %s has published", name)
+			}
+			if tasks := claimed(t, owner, webhooks.Claim{}); len(tasks) == 1 && tasks[0].Event.ID == name {
+				break
+			}
+		}
+	}
 }

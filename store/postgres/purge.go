@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -24,6 +25,11 @@ func (s *Store) PurgesConcurrently() {}
 // Purge implements [webhooks.Store]. Calls are serialized. It also removes what deleted
 // webhooks have left behind.
 func (s *Store) Purge(ctx context.Context, purge webhooks.Purge) (more bool, err error) {
+	if err := s.lookNow(ctx); err != nil { // so that what it ends is in memory
+		return false, err
+	}
+	x := s.newExpirer()
+	var others []string // the accounts of what other nodes are to end
 	err = s.transact(ctx, func(ctx context.Context, tx pgx.Tx) error {
 		if err := s.lockMark(ctx, tx, "payloads"); err != nil {
 			return err
@@ -31,7 +37,7 @@ func (s *Store) Purge(ctx context.Context, purge webhooks.Purge) (more bool, err
 		if _, err := tx.Exec(ctx, indexed); err != nil {
 			return err
 		}
-		p := purger{Store: s, tx: tx, left: purge.Limit}
+		p := purger{expirer: x, tx: tx, left: purge.Limit}
 		payloads, attempts, ids := numberAfter(purge.Payloads), numberAfter(purge.Attempts), numberAfter(purge.EventIDs)
 		for _, step := range []func(context.Context) error{
 			func(ctx context.Context) error { return p.payloads(ctx, payloads) },
@@ -51,58 +57,28 @@ func (s *Store) Purge(ctx context.Context, purge webhooks.Purge) (more bool, err
 				return err
 			}
 		}
-		more = p.left <= 0
+		more, others = p.left <= 0, p.others
 		return nil
 	})
+	x.close(err == nil)
 	if err != nil {
 		return false, err
+	}
+	if len(others) > 0 {
+		s.changed(others...)
 	}
 	return more, nil
 }
 
 // A purger removes at most left more records.
 type purger struct {
-	*Store
-	tx   pgx.Tx
-	left int
+	*expirer
+	tx     pgx.Tx
+	left   int
+	others []string // accounts with deliveries that other nodes are to end
 }
 
 const (
-	// attemptsOf finds the attempts of events.
-	attemptsOf = `
-		select a.at from old
-		cross join lateral (
-			select no from storageapi.webhooks where account = old.account union all select no from storageapi.past_webhooks where account = old.account) w
-		cross join lateral (select ctid as at from storageapi.attempts where webhook = w.no and event = old.event) a`
-
-	// The attempts of an event are removed together once its body is removed: then there
-	// are no further attempts, except of expiring events.
-	purgeAttempts = `
-		with next as materialized (
-			select event, account, sum(matched + 1) over (order by event) - matched as before from storageapi.events
-			where event >= (select event from storageapi.marks where name = 'attempts')
-				and event < least($1, (select event from storageapi.marks where name = 'payloads'))
-			order by event limit $2
-		), passed as materialized (
-			select event, account from next where before <= $2
-		), marked as (
-			update storageapi.marks set event = greatest(event, (select max(event) from passed) + 1) where name = 'attempts' and exists (select from passed)
-		), old as (
-			select event, account from passed where not exists (select from storageapi.expiring where event = passed.event)
-		), gone as (
-			delete from storageapi.attempts where ctid = any(array(` + attemptsOf + `)) returning 1
-		)
-		select (select count(*) from passed) + (select count(*) from gone)`
-
-	// Attempts of events that expired after the other attempts were removed.
-	purgeExpired = `
-		with old as (
-			select event, account from storageapi.events where event = any($1::bigint[])
-				and event < (select event from storageapi.marks where name = 'attempts')
-				and not exists (select from storageapi.expiring where event = events.event)
-		)
-		delete from storageapi.attempts where ctid = any(array(` + attemptsOf + `))`
-
 	// The ids of all events before the mark are no longer known.
 	purgeIDs = `
 		with old as materialized (
@@ -126,22 +102,31 @@ const (
 			select no from storageapi.recoveries where done and created_at < $1 order by no limit $2))`
 
 	purgeDedupKeys = `
-		delete from storageapi.notices where (account, key, until) in (
-			select account, key, until from storageapi.notices where until < $1 order by until limit $2)`
+		with old as materialized (
+			select account, key, until from storageapi.notices where until < $1 order by until limit $2
+		)
+		delete from storageapi.notices n using old where (n.account, n.key, n.until) between (old.account, old.key, old.until) and (old.account, old.key, old.until)`
 
 	// Pending deliveries of deleted webhooks.
 	purgeOrphans = `
-		delete from storageapi.queue where ctid = any(array(
-			select q.at from storageapi.past_webhooks p
-			cross join lateral (select ctid as at from storageapi.queue where webhook = p.no limit $1) q limit $1))`
+		with old as materialized (
+			select q.webhook, q.event from storageapi.past_webhooks p
+			cross join lateral (select webhook, event from storageapi.pending where webhook = p.no limit $1) q limit $1
+		)
+		delete from storageapi.pending p using old where (p.webhook, p.event) between (old.webhook, old.event) and (old.webhook, old.event)`
 
 	// No transaction can still publish to webhooks that were deleted a day ago.
 	purgeWebhooks = `
 		delete from storageapi.past_webhooks where no = any(array(
 			select no from storageapi.past_webhooks p where deleted_at < clock_timestamp() - interval '1 day'
 				and not exists (select from storageapi.attempts where webhook = p.no)
-				and not exists (select from storageapi.queue where webhook = p.no)
+				and not exists (select from storageapi.pending where webhook = p.no)
 			limit $1))`
+)
+
+var (
+	purgeAttempts = query("purge_attempts")
+	purgeExpired  = query("purge_expired_attempts")
 )
 
 func (p *purger) remove(ctx context.Context, sql string, args ...any) error {
@@ -158,27 +143,9 @@ func (p *purger) attempts(ctx context.Context, before int64) error {
 	return err
 }
 
-const (
-	// pendingOf selects the pending deliveries of the events $1.
-	pendingOf = `
-		select e.account, q.webhook, q.event from unnest($1::bigint[]) as i (event)
-		cross join lateral (select account from storageapi.events where event = i.event limit 1) e
-		cross join lateral (select no from storageapi.webhooks where account = e.account) w
-		cross join lateral (select webhook, event from storageapi.queue where webhook = w.no and event = i.event limit 1) q`
-
-	// endPending settles the pending deliveries of the events $1 as dead, unless they are leased.
-	endPending = `
-		with owed as (` + pendingOf + `), gone as (
-			delete from storageapi.queue q using owed o where q.webhook = o.webhook and q.event = o.event and not exists (
-				select from storageapi.leases l where l.account = o.account and l.webhook = q.webhook and l.event = q.event)
-			returning q.webhook, q.event)
-		insert into storageapi.attempts (event, webhook, number, state, started_at, took, status, class, error, response)
-		select event, webhook, 1 + coalesce((select max(number) from storageapi.attempts a where a.event = gone.event and a.webhook = gone.webhook), 0),
-			2, $2, 0, 0, $3, $4, '' from gone`
-)
-
 // payloads removes the bodies of events before that number and ends their pending
-// deliveries. Leased deliveries may finish: their event is expiring until then.
+// deliveries, or tells the nodes that own them. Deliveries under way may finish: their event
+// is expiring until then.
 func (p *purger) payloads(ctx context.Context, before int64) error {
 	expiring, err := p.events(ctx, `select event from storageapi.expiring where event < $1 order by event limit $2`, before)
 	if err != nil {
@@ -192,30 +159,42 @@ func (p *purger) payloads(ctx context.Context, before int64) error {
 	}
 	p.left -= len(old)
 	events := append(expiring, old...)
-	var owed bool
-	if err := p.tx.QueryRow(ctx, p.sql(`select exists (`+pendingOf+`)`), events).Scan(&owed); err != nil {
+	rows, err := p.tx.Query(ctx, p.sql(pendingOf), events)
+	if err != nil {
 		return err
 	}
-	if owed {
-		all := make([]int16, shards)
-		for i := range all {
-			all[i] = int16(i)
-		}
-		if err := p.lockShards(ctx, p.tx, all...); err != nil {
-			return err
-		}
-		expired := webhooks.ExpiredAttempt(0, time.Now())
-		if err := p.remove(ctx, endPending, events, expired.StartedAt, string(expired.Class), expired.Error); err != nil {
-			return err
-		}
+	pending, err := pgx.CollectRows(rows, scanExpired)
+	if err != nil {
+		return err
 	}
+	others, err := p.end(ctx, p.tx, pending)
+	if err != nil {
+		return err
+	}
+	p.left -= len(p.ended)
 	batch := &pgx.Batch{}
 	batch.Queue(p.sql(`update storageapi.events set body = null where event = any($1::bigint[]) and body is not null`), old)
 	batch.Queue(p.sql(`update storageapi.marks set event = greatest(event, $1) where name = 'payloads'`), events[len(events)-1]+1)
 	batch.Queue(p.sql(`delete from storageapi.expiring where event = any($1::bigint[])`), expiring)
 	batch.Queue(p.sql(`insert into storageapi.expiring select distinct event from (`+pendingOf+`) owed`), events)
 	batch.Queue(p.sql(purgeExpired), expiring)
+	if len(others) > 0 {
+		p.noteExpired(batch, others)
+	}
 	return p.tx.SendBatch(ctx, batch).Close()
+}
+
+// noteExpired has the owners of deliveries end them.
+func (p *purger) noteExpired(batch *pgx.Batch, list []expiredDelivery) {
+	var shards []int16
+	var hooks, events []int64
+	for _, d := range list {
+		shards, hooks, events = append(shards, d.shard), append(hooks, d.pair.webhook), append(events, d.pair.event)
+		if !slices.Contains(p.others, d.account) {
+			p.others = append(p.others, d.account)
+		}
+	}
+	batch.Queue(p.sql(noteChange), changeExpired, shards, hooks, events)
 }
 
 // events returns up to left numbers of events before that number.

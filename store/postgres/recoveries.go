@@ -3,6 +3,7 @@ package postgres
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -25,7 +26,7 @@ func (s *Store) CreateRecovery(ctx context.Context, r webhooks.Recovery, notice 
 		to := utc(r.To)
 		if r.To.IsZero() {
 			var next int64
-			if err := tx.QueryRow(ctx, s.sql(`with `+tick+` select `+nextNumber+` from tick`)).Scan(&next); err != nil {
+			if err := tx.QueryRow(ctx, s.sql(nextEventNumber)).Scan(&next); err != nil {
 				return err
 			}
 			to = publishedAt(next).Add(time.Millisecond)
@@ -70,8 +71,9 @@ func (s *Store) RecoveryByID(ctx context.Context, account, id string) (r webhook
 
 // AdvanceRecovery implements [webhooks.Store]. Calls are serialized.
 func (s *Store) AdvanceRecovery(ctx context.Context, limit int) (advanced bool, err error) {
+	account := "" // with deliveries that became pending
 	err = s.transact(ctx, func(ctx context.Context, tx pgx.Tx) error {
-		advanced = false
+		advanced, account = false, ""
 		if err := s.lockMark(ctx, tx, "recoveries"); err != nil {
 			return err
 		}
@@ -86,13 +88,17 @@ func (s *Store) AdvanceRecovery(ctx context.Context, limit int) (advanced bool, 
 			return err
 		}
 		advanced = true
-		return s.advance(ctx, tx, &r, limit)
+		recovered, err := s.advance(ctx, tx, &r, limit)
+		if recovered > 0 {
+			account = r.account
+		}
+		return err
 	})
 	if err != nil {
 		return false, err
 	}
-	if advanced {
-		s.waker.notify()
+	if account != "" {
+		s.changed(account)
 	}
 	return advanced, nil
 }
@@ -107,12 +113,13 @@ type recovery struct {
 	next        int64 // the event to continue with
 }
 
-func (s *Store) advance(ctx context.Context, tx pgx.Tx, r *recovery, limit int) error {
+// advance makes the next deliveries of a recovery pending, and returns how many.
+func (s *Store) advance(ctx context.Context, tx pgx.Tx, r *recovery, limit int) (recovered int, err error) {
 	if _, err := tx.Exec(ctx, indexed); err != nil {
-		return err
+		return 0, err
 	}
-	var events []int64
-	err := tx.QueryRow(ctx, s.sql(`select no from storageapi.webhooks where no = $1 for key share`), r.webhook).Scan(&r.webhook)
+	var events, pending []int64
+	err = tx.QueryRow(ctx, s.sql(`select no from storageapi.webhooks where no = $1 for key share`), r.webhook).Scan(&r.webhook)
 	if err == nil {
 		var rows pgx.Rows
 		rows, err = tx.Query(ctx, s.sql(`
@@ -123,19 +130,22 @@ func (s *Store) advance(ctx context.Context, tx pgx.Tx, r *recovery, limit int) 
 		}
 	}
 	if err != nil && !errors.Is(err, pgx.ErrNoRows) {
-		return err
+		return 0, err
 	}
-	recoveredNow := 0
+	batch := &pgx.Batch{}
 	if len(events) > 0 {
-		if recoveredNow, err = s.requeue(ctx, tx, r.account, r.webhook, events, settledStates(r.states), recovered); err != nil {
-			return err
+		if pending, err = s.requeue(ctx, tx, r.account, r.webhook, events, settledStates(r.states), true); err != nil {
+			return 0, err
+		}
+		if n := len(pending); n > 0 {
+			batch.Queue(s.sql(noteChange), changeAdded, slices.Repeat([]int16{shardOf(r.account)}, n), slices.Repeat([]int64{r.webhook}, n), pending)
 		}
 		r.next = events[len(events)-1] + 1
 	}
-	_, err = tx.Exec(ctx, s.sql(`update storageapi.recoveries set next = $2, recovered = recovered + $3, done = $4,
+	batch.Queue(s.sql(`update storageapi.recoveries set next = $2, recovered = recovered + $3, done = $4,
 		turn = 1 + (select max(turn) from storageapi.recoveries where not done) where no = $1`),
-		r.no, r.next, recoveredNow, len(events) < limit)
-	return err
+		r.no, r.next, len(pending), len(events) < limit)
+	return len(pending), tx.SendBatch(ctx, batch).Close()
 }
 
 // settledStates returns states as the table attempts has them.

@@ -75,6 +75,22 @@ func ofWebhook(err error) error {
 	return err
 }
 
+const (
+	// forgetRequests locks what it removes in one order, and comes before the transaction locks a
+	// request of its own: so creations wait for each other, and none forever.
+	forgetRequests = `
+		with old as materialized (
+			select kind, account, name from storageapi.requests where at < now() - $1 * interval '1 microsecond'
+			order by at, kind, account, name limit $2 for update
+		)
+		delete from storageapi.requests r using old
+		where (r.kind, r.account, r.name) between (old.kind, old.account, old.name) and (old.kind, old.account, old.name)`
+
+	noteRequest = `
+		insert into storageapi.requests (kind, account, name, id, sum, at) values ($1, $2, $3, $4, $5, clock_timestamp())
+		on conflict (kind, account, name) do update set id = excluded.id, sum = excluded.sum, at = excluded.at`
+)
+
 // note records the idempotency key of a creation, if options have one, and removes some
 // that were too old when the transaction began. It returns ErrIdempotencyKeys if the
 // account has reached its limit of keys.
@@ -96,13 +112,7 @@ func (s *Store) note(ctx context.Context, tx pgx.Tx, kind int, account, id strin
 		}
 	}
 	batch := &pgx.Batch{}
-	batch.Queue(s.sql(`
-		insert into storageapi.requests (kind, account, name, id, sum, at) values ($1, $2, $3, $4, $5, clock_timestamp())
-		on conflict (kind, account, name) do update set id = excluded.id, sum = excluded.sum, at = excluded.at`),
-		kind, account, options.IdempotencyKey, id, options.Fingerprint[:])
-	batch.Queue(s.sql(`
-		delete from storageapi.requests where (kind, account, name) in (
-			select kind, account, name from storageapi.requests where at < now() - $1 * interval '1 microsecond' order by at limit $2 for update skip locked)`),
-		options.IdempotencyTTL.Microseconds(), forgetStep)
+	batch.Queue(s.sql(forgetRequests), options.IdempotencyTTL.Microseconds(), forgetStep)
+	batch.Queue(s.sql(noteRequest), kind, account, options.IdempotencyKey, id, options.Fingerprint[:])
 	return tx.SendBatch(ctx, batch).Close()
 }

@@ -15,7 +15,10 @@ import (
 
 // used are schemas whose tests have ended: to empty one takes the server a tenth of the
 // time that it takes to migrate another, which is longer than most tests of the suite.
-var used struct {
+var used schemaPool
+
+// A schemaPool has schemas whose tests have ended.
+type schemaPool struct {
 	mu      sync.Mutex
 	schemas []usedSchema
 }
@@ -29,11 +32,17 @@ type usedSchema struct {
 // that changes nothing but rows.
 func emptySchema(t testing.TB) postgres.Option {
 	t.Helper()
-	used.mu.Lock()
-	defer used.mu.Unlock()
+	return used.take(t, func(string) {})
+}
+
+// take returns an option for an empty schema. It calls made with the name of one that is new.
+func (p *schemaPool) take(t testing.TB, made func(schema string)) postgres.Option {
+	t.Helper()
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	var s usedSchema
-	if n := len(used.schemas); n > 0 {
-		s, used.schemas = used.schemas[n-1], used.schemas[:n-1]
+	if n := len(p.schemas); n > 0 {
+		s, p.schemas = p.schemas[n-1], p.schemas[:n-1]
 		if _, err := pool(t).Exec(t.Context(), s.empty); err != nil {
 			t.Fatal(err)
 		}
@@ -43,18 +52,19 @@ func emptySchema(t testing.TB) postgres.Option {
 			t.Fatal(err)
 		}
 		s.empty = emptying(t, s.name)
+		made(s.name)
 	}
 	t.Cleanup(func() {
-		used.mu.Lock()
-		defer used.mu.Unlock()
-		used.schemas = append(used.schemas, s)
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.schemas = append(p.schemas, s)
 	})
 	return postgres.InSchema(s.name)
 }
 
 // dropUsed drops the schemas that are left, for TestMain.
 func dropUsed() {
-	for _, s := range used.schemas {
+	for _, s := range append(used.schemas, asking.schemas...) {
 		_, _ = server.pool.Exec(context.Background(), `drop schema `+quoted(s.name)+` cascade`)
 	}
 }

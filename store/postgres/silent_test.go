@@ -202,10 +202,6 @@ var transactions = map[string]func(ctx context.Context, s *postgres.Store, of st
 		_, err := s.Purge(ctx, webhooks.Purge{Payloads: soon, Attempts: soon, EventIDs: soon, DedupKeys: soon, Limit: 99})
 		return err
 	},
-	"ClaimDeliveries": func(ctx context.Context, s *postgres.Store, of string) error {
-		_, _, err := s.ClaimDeliveries(ctx, webhooks.Claim{Limit: 9, Lease: time.Minute})
-		return err
-	},
 }
 
 func testKey(account, id string, no int64) apikeys.Key {
@@ -241,8 +237,9 @@ func TestSilentNodes(t *testing.T) {
 	}
 	flights := make(map[string]int)
 	option := inSchema(t)
+	first := open(t, option)
 	for name, do := range transactions {
-		transacting(t, open(t, option), name)
+		transacting(t, first, name)
 		s, w := wired(t, "counted", option)
 		w.cutAfter(0)
 		if err := do(t.Context(), s, name); err != nil {
@@ -302,7 +299,7 @@ func TestSilentNodes(t *testing.T) {
 		}
 	}
 	for name := range transactions {
-		if seen[name] == 0 && name != "ClaimDeliveries" { // which sends all of a transaction at once
+		if seen[name] == 0 {
 			t.Errorf("%s was never cut off in a transaction: the test shows nothing", name)
 		}
 	}
@@ -316,8 +313,8 @@ func TestSilentNodes(t *testing.T) {
 	group.Wait()
 }
 
-// A node that does not read the answer to a claim, however large that is, keeps others
-// from nothing but what it has leased; and that it gets when it is back.
+// A node that is cut off while it claims, however much that is, keeps others from nothing for
+// long: they deliver what it owned, and what it had under way it cannot settle when it is back.
 func TestClaimOfASilentNode(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes some seconds")
@@ -329,62 +326,48 @@ func TestClaimOfASilentNode(t *testing.T) {
 		t.Fatal(err)
 	}
 	const events, size = 40, 256 << 10
-	publish := func(n int) {
-		t.Helper()
-		for range n {
-			if _, err := other.Enqueue(t.Context(), webhooks.EncodedEvent{ID: fmt.Sprint(rand.Int64()), Account: "acct", Type: webhooks.TypeBalanceLow, Body: make([]byte, size)}); err != nil {
-				t.Fatal(err)
-			}
-		}
-	}
-	claim := webhooks.Claim{Limit: 400, Lease: time.Hour}
-	publish(1)
-	w.cutAfter(0)
-	if tasks, _, err := s.ClaimDeliveries(t.Context(), claim); err != nil || len(tasks) != 1 {
-		t.Fatalf("claimed %d, want 1; %v", len(tasks), err)
-	}
-	publish(events)
-	const before = 4
-	for range before { // then the statements are prepared
-		w.cutAfter(0)
-		if _, _, err := s.ClaimDeliveries(t.Context(), webhooks.Claim{Limit: 1, Cap: each(400), Lease: time.Hour}); err != nil {
+	for range events {
+		if _, err := other.Enqueue(t.Context(), webhooks.EncodedEvent{ID: fmt.Sprint(rand.Int64()), Account: "acct", Type: webhooks.TypeBalanceLow, Body: make([]byte, size)}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	w.cutAfter(w.flights())
-	ended := make(chan error)
-	go func() {
-		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
-		defer cancel()
-		_, _, err := s.ClaimDeliveries(ctx, claim)
-		ended <- err
-	}()
-	eventually(t, "the claim is cut off", w.silent)
-	time.Sleep(100 * time.Millisecond)
-	begun, got := time.Now(), 0
-	eventually(t, "others claim the rest", func() bool {
-		tasks, _, err := other.ClaimDeliveries(t.Context(), claim)
-		if err != nil {
-			t.Fatal(err)
-		}
-		got += len(tasks)
-		return got > 0 && len(tasks) == 0
-	})
-	t.Logf("others claimed %d after %v", got, time.Since(begun))
-	if err := <-ended; err == nil {
+	underWay, _, err := s.ClaimDeliveries(t.Context(), webhooks.Claim{Limit: 4, Lease: time.Hour})
+	if err != nil || len(underWay) != 4 {
+		t.Fatalf("claimed %d, want 4; %v", len(underWay), err)
+	}
+	w.cutAfter(1)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	if _, _, err := s.ClaimDeliveries(ctx, webhooks.Claim{Limit: 400, Lease: time.Hour}); err == nil {
 		t.Error("a claim without an answer has no error")
 	}
-	w.mend()
-	left := events - before - got
-	tasks, _, err := s.ClaimDeliveries(t.Context(), claim)
-	if err != nil || len(tasks) != left || left == 0 {
-		t.Fatalf("claimed %d when it was back, want the %d that others have left; %v", len(tasks), left, err)
-	}
-	for _, task := range tasks {
-		if task.Attempt != 1 {
-			t.Errorf("attempt %d, and none was made", task.Attempt)
+	begun, got := time.Now(), 0
+	for end := begun.Add(20 * time.Second); got < events && time.Now().Before(end); {
+		tasks := claimed(t, other, webhooks.Claim{})
+		for _, task := range tasks {
+			if task.Attempt != 1 {
+				t.Errorf("attempt %d, and none was made", task.Attempt)
+			}
+		}
+		if got += len(tasks); len(tasks) == 0 {
+			time.Sleep(5 * time.Millisecond)
 		}
 	}
+	if took := time.Since(begun); got != events || took > 10*time.Second {
+		t.Errorf("another node claimed %d after %v, want %d within 10s", got, took, events)
+	}
+	w.mend()
+	var settlements []webhooks.Settlement
+	for _, task := range underWay {
+		settlements = append(settlements, webhooks.Settlement{Task: task, Outcome: webhooks.Deliver, Attempt: webhooks.Attempt{Number: 1, StartedAt: time.Now()}})
+	}
+	eventually(t, "what it had under way is stale", func() bool {
+		stale, err := s.SettleDeliveries(t.Context(), settlements)
+		if err == nil && len(stale) != len(settlements) {
+			t.Fatalf("%d of %d are stale", len(stale), len(settlements))
+		}
+		return err == nil
+	})
 }
 
 // The bodies of a claim are 4 MiB at most, but for one that is larger.
@@ -411,4 +394,11 @@ func TestBytesOfAClaim(t *testing.T) {
 			t.Errorf("it is to wait %v after %s, and there is more", wait, want)
 		}
 	}
+}
+
+// cut cuts the wire now.
+func (w *wire) cut() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.isCut = true
 }

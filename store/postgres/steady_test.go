@@ -123,7 +123,7 @@ func (g *growth) watch(b *testing.B, every time.Duration, done <-chan struct{}) 
 }
 
 // grown are the tables that deliveries pass through.
-var grown = []string{"queue", "leases", "events", "attempts"}
+var grown = []string{"pending", "changes", "events", "attempts"}
 
 func (g *growth) look(s *sample) error {
 	ctx := context.Background()
@@ -153,7 +153,7 @@ func (g *growth) look(s *sample) error {
 func (g *growth) String() string {
 	var out strings.Builder
 	w := tabwriter.NewWriter(&out, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintf(w, "\nat\tsettled/s\tclaim p50\tp99\topen for\tdead: queue\tleases\tMiB:")
+	fmt.Fprintf(w, "\nat\tsettled/s\tclaim p50\tp99\topen for\tdead: pending\tchanges\tMiB:")
 	for _, name := range grown {
 		fmt.Fprint(w, " ", name, "\t")
 	}
@@ -161,7 +161,7 @@ func (g *growth) String() string {
 	before := time.Duration(0)
 	for _, s := range g.samples {
 		fmt.Fprintf(w, "%.0f s\t%.0f\t%.1f ms\t%.1f ms\t%.0f s\t%d\t%d\t", s.at.Seconds(), float64(s.settled)/(s.at-before).Seconds(),
-			millis(quantile(s.claims, 0.5)), millis(quantile(s.claims, 0.99)), s.oldest.Seconds(), s.dead["queue"], s.dead["leases"])
+			millis(quantile(s.claims, 0.5)), millis(quantile(s.claims, 0.99)), s.oldest.Seconds(), s.dead["pending"], s.dead["changes"])
 		for _, name := range grown {
 			fmt.Fprintf(w, "%.1f\t", mebibytes(s.bytes[name]))
 		}

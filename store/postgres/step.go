@@ -29,17 +29,6 @@ const (
 	grace    = 5 * time.Second  // the least timeout of a step that changes something
 )
 
-// A node that loses power or hangs in the middle of a transaction must not keep its locks:
-// the server ends its session. The first setting counts from the server's last answer; the
-// others detect within 5 s and some probes that a node is gone in the middle of a batch.
-const (
-	unidle = `set_config('idle_in_transaction_session_timeout', '5s', true)`
-	probed = `set_config('tcp_keepalives_idle', '5', true), set_config('tcp_keepalives_interval', '1', true)`
-)
-
-// transaction is how transactions begin: in one round trip.
-var transaction = pgx.TxOptions{BeginQuery: `begin; select ` + unidle + `, ` + probed + `, ` + indexOnly}
-
 // code returns PostgreSQL's code of an error, or "".
 func code(err error) string {
 	var answer *pgconn.PgError
@@ -92,7 +81,7 @@ func (s *Store) release(conn *pgxpool.Conn) {
 	s.steps.RUnlock()
 }
 
-// read runs a step that changes nothing.
+// read runs a step that changes nothing, or what may be changed twice. It may run the step again.
 func (s *Store) read(ctx context.Context, step func(context.Context, *pgxpool.Conn) error) error {
 	ctx, cancel := within(ctx, patience)
 	defer cancel()
@@ -102,10 +91,23 @@ func (s *Store) read(ctx context.Context, step func(context.Context, *pgxpool.Co
 	}
 	defer s.release(conn)
 	begun := time.Now()
-	if err = step(ctx, conn); err != nil && ctx.Err() != nil {
-		s.waited(begun)
+	for try := 1; ; try++ {
+		err := step(ctx, conn)
+		if again(err, try) && ctx.Err() == nil {
+			continue
+		}
+		if err != nil && ctx.Err() != nil {
+			s.waited(begun)
+		}
+		return failure(ctx, err)
 	}
-	return failure(ctx, err)
+}
+
+// again reports whether a step that failed for so many times is run again: the server wants that
+// of steps that conflict with others.
+func again(err error, tries int) bool {
+	c := code(err)
+	return tries < maxTries && (c == serializationFailure || c == deadlockDetected)
 }
 
 // write runs a step that is one statement, or one batch of them. Once it is under
@@ -132,8 +134,11 @@ func (s *Store) write(ctx context.Context, step func(context.Context, *pgxpool.C
 	defer cancelLasting()
 	for try := 1; ; try++ {
 		err := step(lasting, conn)
-		if c := code(err); try < maxTries && (c == serializationFailure || c == deadlockDetected) && ctx.Err() == nil {
-			continue
+		if again(err, try) {
+			if ctx.Err() == nil {
+				continue
+			}
+			return failure(ctx, err) // nothing happened
 		}
 		if err != nil && lasting.Err() != nil {
 			s.waited(begun)

@@ -2,12 +2,11 @@ package postgres_test
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -100,7 +99,7 @@ func TestUpgradeAtWork(t *testing.T) {
 		}
 		s := open(t, options...)
 		group.Go(func() {
-			if err := workAs(ctx, s, name, told.tell); err != nil {
+			if err := errors.Join(workAs(ctx, s, name, told.tell), s.Close()); err != nil {
 				t.Error(err)
 			}
 		})
@@ -147,22 +146,18 @@ func TestNodeOfBefore(t *testing.T) {
 	if *nodeOfBefore == "" {
 		t.Skip("-before names no commit")
 	}
-	run := func(dir, name string, args ...string) string {
-		t.Helper()
-		cmd := exec.Command(name, args...)
-		cmd.Dir = dir
-		out, err := cmd.CombinedOutput()
-		if err != nil {
-			t.Fatalf("%s %v: %v: %s", name, args, err, out)
+	tree, run := clonedAt(t, *nodeOfBefore)
+	module, before := filepath.Join(tree, "store", "postgres"), filepath.Join(tree, "before.test")
+	if known, err := filepath.Glob(filepath.Join(module, "migrations", "*.sql")); err == nil && len(known) == lastQueued {
+		worker, err := os.ReadFile("worker_test.go") // its own wants to see what it has published
+		if err == nil {
+			err = os.WriteFile(filepath.Join(module, "worker_test.go"), worker, 0o644)
 		}
-		return strings.TrimSpace(string(out))
+		if err != nil {
+			t.Fatal(err)
+		}
 	}
-	dir := t.TempDir()
-	tree, before := filepath.Join(dir, "tree"), filepath.Join(dir, "before.test")
-	commit := run(".", "git", "rev-parse", "--verify", *nodeOfBefore+"^{commit}")
-	run(".", "git", "clone", "-q", "--shared", "--no-checkout", run(".", "git", "rev-parse", "--show-toplevel"), tree)
-	run(tree, "git", "checkout", "-q", commit)
-	run(filepath.Join(tree, "store", "postgres"), "go", "test", "-c", "-o", before, ".")
+	run(module, "go", "test", "-c", "-o", before, ".")
 
 	c, err := cluster.Start("fsync=off", "full_page_writes=off")
 	if err != nil {

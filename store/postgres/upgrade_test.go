@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgxpool"
+
 	"github.com/storageapi/storageapi/apikeys"
 	"github.com/storageapi/storageapi/store/postgres"
 )
@@ -143,6 +145,21 @@ func TestMigrateWaitsBriefly(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := <-migrated; err != nil {
+		t.Error(err)
+	}
+}
+
+// What limits statements of the host does not end a migration that takes long.
+func TestMigrateOutlastsStatementTimeout(t *testing.T) {
+	_, option := migratedSchema(t)
+	config := pool(t).Config()
+	config.ConnConfig.RuntimeParams["statement_timeout"] = "200ms"
+	p, err := pgxpool.NewWithConfig(t.Context(), config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Close()
+	if err := postgres.Migrate(t.Context(), p, option, further(`select pg_sleep(0.3)`, 1)); err != nil {
 		t.Error(err)
 	}
 }

@@ -2,8 +2,10 @@ package postgres
 
 import (
 	"context"
+	"maps"
+	"slices"
+	"strconv"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -12,62 +14,114 @@ import (
 )
 
 const (
-	notifyPause = 20 * time.Millisecond // at least, between two notifications
+	hintPause   = 5 * time.Millisecond // at least, between two statements of hints
 	relistenMin = 100 * time.Millisecond
 	relistenMax = 10 * time.Second
 	askEvery    = 20 * time.Second // between checks of the connection that listens
 )
 
-// A waker notifies other nodes that deliveries are due. A notification takes a lock of the
-// whole server, so there is not one for each event, and none in the host's transactions.
+// A waker tells other nodes that something of theirs has changed. These are hints only: what a
+// node is not told of it finds by looking. A notification takes a lock of the whole server, so
+// there is not one for each event, and none in the host's transactions.
 type waker struct {
-	store     *Store
-	notifying atomic.Bool
-	ask       time.Duration  // askEvery
-	group     sync.WaitGroup // the goroutines that listen
+	store *Store
+	ask   time.Duration  // askEvery
+	group sync.WaitGroup // the goroutines that listen
+
+	mu      sync.Mutex
+	wakes   map[*func()]bool // those that Wake was called with
+	hinting bool             // hint will be called soon
+	last    time.Time        // it was
+	hints   map[string]bool  // channels to notify
 }
 
-func (w *waker) start(s *Store) { w.store, w.ask = s, askEvery }
+func (w *waker) start(s *Store) {
+	w.store, w.ask, w.hints, w.wakes = s, askEvery, make(map[string]bool), make(map[*func()]bool)
+}
 
-// channel is the channel of the nodes on this schema.
+// channel is the channel of all nodes on this schema, with what concerns all: keys, and shards
+// that were left.
 func (s *Store) channel() string { return "storageapi_" + s.options.schema }
 
-// notify notifies other nodes soon. They find by polling what they are not notified of.
-func (w *waker) notify() {
-	if w.store.options.quiet || !w.notifying.CompareAndSwap(false, true) {
+// channelOf is the channel of one node, for hints.
+func channelOf(node int64) string { return "storageapi_" + strconv.FormatInt(nodeBase(node), 36) }
+
+// notify notifies the channel soon.
+func (w *waker) notify(channel string) {
+	if w.store.options.quiet {
 		return
 	}
-	time.AfterFunc(notifyPause, func() {
-		w.notifying.Store(false)
-		ctx, cancel := context.WithTimeout(context.Background(), grace)
-		defer cancel()
-		_ = w.store.read(ctx, func(ctx context.Context, conn *pgxpool.Conn) error {
-			_, err := conn.Exec(ctx, `select pg_notify($1, '')`, w.store.channel())
-			return err
-		})
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.hints[channel] = true
+	if !w.hinting {
+		w.hinting = true
+		time.AfterFunc(hintPause-time.Since(w.last), w.hint)
+	}
+}
+
+func (w *waker) hint() {
+	w.mu.Lock()
+	channels := slices.Collect(maps.Keys(w.hints))
+	clear(w.hints)
+	w.hinting, w.last = false, time.Now()
+	w.mu.Unlock()
+	ctx, cancel := context.WithTimeout(context.Background(), grace)
+	defer cancel()
+	_ = w.store.read(ctx, func(ctx context.Context, conn *pgxpool.Conn) error {
+		_, err := conn.Exec(ctx, notifiesAll, channels)
+		return err
 	})
 }
 
-// notified returns the result of a step, and notifies other nodes of new deliveries.
-func (s *Store) notified(deliveries int, err error) (int, error) {
-	if err != nil {
-		return 0, err
+// changed is called once changes of the accounts are committed: the owners of their shards read
+// them soon, this node with the next claim.
+func (s *Store) changed(accounts ...string) {
+	for _, account := range accounts {
+		shard := shardOf(account)
+		if s.owns(shard) {
+			s.owned.look.wanted.Store(true)
+		} else if node := s.ownership.ownerOf(shard); node != 0 {
+			s.waker.notify(channelOf(node))
+		} else {
+			s.waker.notify(s.channel())
+		}
 	}
-	if deliveries > 0 {
-		s.waker.notify()
+}
+
+// add has wakeAll call wake, until remove is called.
+func (w *waker) add(wake *func()) (remove func()) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.wakes[wake] = true
+	return func() {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		delete(w.wakes, wake)
 	}
-	return deliveries, nil
+}
+
+// wakeAll wakes who claims on this node.
+func (w *waker) wakeAll() {
+	w.mu.Lock()
+	wakes := slices.Collect(maps.Keys(w.wakes))
+	w.mu.Unlock()
+	for _, wake := range wakes {
+		(*wake)()
+	}
 }
 
 // Wake implements [webhooks.Waker]. It keeps one of the pool's connections in use, unless
-// the pool has only one: then what other nodes enqueue is found by polling.
+// the pool has only one: then what other nodes enqueue is found by looking every [PollEvery].
 func (s *Store) Wake(ctx context.Context, wake func()) {
-	if s.options.quiet || s.pool.Stat().MaxConns() < 2 {
-		return
-	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(s.publisher.ctx, cancel)() // when the store is closed
+	defer s.waker.add(&wake)()
+	if s.options.quiet || s.pool.Stat().MaxConns() < 2 {
+		<-ctx.Done()
+		return
+	}
 	for pause := relistenMin; ctx.Err() == nil; pause = min(2*pause, relistenMax) {
 		if s.listen(ctx, wake) {
 			pause = relistenMin
@@ -101,19 +155,29 @@ func (s *Store) listen(ctx context.Context, wake func()) (listened bool) {
 		defer cancel()
 		_ = own.Close(closing)
 	}()
-	if _, err := own.Exec(short, `listen `+pgx.Identifier{s.channel()}.Sanitize()); err != nil {
-		return false
+	hints := channelOf(s.ownership.base << baseShift)
+	for _, channel := range []string{hints, s.channel()} {
+		if _, err := own.Exec(short, listensOn(channel)); err != nil {
+			return false
+		}
 	}
 	keys := s.options.keyCache
 	keys.forgetAll() // changes before it listened were missed
 	defer keys.forgetAll()
-	wake() // for what came before
+	s.ownership.hear()
+	s.owned.look.wanted.Store(true) // for what came before
+	wake()
 	for {
 		heard, err := hear(ctx, own, s.waker.ask)
 		if err != nil {
 			return true
 		}
-		if heard != nil && !keys.hear(heard.Payload) {
+		switch {
+		case heard == nil || keys.hear(heard.Payload):
+		case heard.Payload == ownersChanged:
+			s.ownership.hear()
+		default:
+			s.owned.look.wanted.Store(true)
 			wake()
 		}
 	}

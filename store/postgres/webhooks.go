@@ -15,8 +15,8 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// shards is how many parts the queue has; rows of the table shards.
-const shards = 16
+// shards is how many parts accounts are in: rows of the table shard_owners.
+const shards = 256
 
 // shardOf returns the shard of an account.
 func shardOf(account string) int16 {
@@ -114,6 +114,11 @@ const insertWebhook = `
 		warned_at, balance_threshold, secret, previous_secret, previous_secret_expires_at, failing_event, failed_again, held, off_at)
 	values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20) on conflict (id) do nothing`
 
+var (
+	updateWebhook = query("update_webhook")
+	deleteWebhook = query("delete_webhook")
+)
+
 // row are the values of insertWebhook.
 func (s *Store) row(w *webhooks.Webhook) []any {
 	return append([]any{w.Account, w.ID, shardOf(w.Account), utc(w.CreatedAt)}, s.values(w)...)
@@ -205,10 +210,7 @@ func (s *Store) UpdateWebhook(ctx context.Context, account, id string, change fu
 			return err
 		}
 		w.ID = old.ID
-		changed, err = s.scanWebhook(tx.QueryRow(ctx, s.sql(`
-			update storageapi.webhooks w set url = $3, events = $4, past_events = $5, active = $6, off_reason = $7, proven_at = $8, failing_since = $9,
-				warned_at = $10, balance_threshold = $11, secret = $12, previous_secret = $13, previous_secret_expires_at = $14, failing_event = $15, failed_again = $16, held = $17, off_at = $18, rests_until = null, version = w.version + 1
-			where w.account = $1 and w.id = $2 returning `+webhookColumns), append([]any{account, id}, s.values(&w)...)...))
+		changed, err = s.scanWebhook(tx.QueryRow(ctx, s.sql(updateWebhook), append(append([]any{account, id}, s.values(&w)...), changeWebhook, shardOf(account))...))
 		if err != nil {
 			return err
 		}
@@ -220,7 +222,7 @@ func (s *Store) UpdateWebhook(ctx context.Context, account, id string, change fu
 	if err != nil {
 		return webhooks.Webhook{}, err
 	}
-	s.turns.resume(id)
+	s.changed(account)
 	return changed, nil
 }
 
@@ -231,50 +233,37 @@ func (s *Store) lockWebhook(ctx context.Context, tx pgx.Tx, account, id string) 
 }
 
 // DeleteWebhook implements [webhooks.Store]. Its time does not depend on the number of
-// pending deliveries: without its webhook a row of the queue has no effect, and Purge
-// removes it later.
-//
-// It locks leases before their webhook, and by token, as settling does. It holds the lock
-// of the shard, so that no leases are added.
+// pending deliveries: without its webhook a pending delivery has no effect, and Purge removes
+// it later.
 func (s *Store) DeleteWebhook(ctx context.Context, account, id string, check func(webhooks.Webhook) error, notice notices.Notice) error {
-	return s.transact(ctx, func(ctx context.Context, tx pgx.Tx) error {
+	err := s.transact(ctx, func(ctx context.Context, tx pgx.Tx) error {
 		if err := s.lockAccount(ctx, tx, account); err != nil {
 			return err
 		}
+		if check != nil {
+			w, err := s.lockWebhook(ctx, tx, account, id)
+			if err == nil {
+				err = check(w)
+			}
+			if err != nil {
+				return err
+			}
+		}
 		var no int64
-		err := tx.QueryRow(ctx, s.sql(`select no from storageapi.webhooks where account = $1 and id = $2`), account, id).Scan(&no)
+		err := tx.QueryRow(ctx, s.sql(deleteWebhook),
+			account, id, changeWebhook, shardOf(account)).Scan(&no)
 		if err != nil {
 			return none(err)
-		}
-		if err := s.lockShards(ctx, tx, shardOf(account)); err != nil {
-			return err
-		}
-		_, err = tx.Exec(ctx, s.sql(`select from storageapi.leases where account = $1 and webhook = $2 order by token for update`), account, no)
-		if err != nil {
-			return err
-		}
-		if check == nil {
-			check = func(webhooks.Webhook) error { return nil }
-		} else if w, err := s.lockWebhook(ctx, tx, account, id); err != nil {
-			return err
-		} else if err := check(w); err != nil {
-			return err
-		}
-		err = tx.QueryRow(ctx, s.sql(`
-			with gone as (delete from storageapi.webhooks where account = $1 and id = $2 returning no, account, id)
-			insert into storageapi.past_webhooks (no, account, id, deleted_at) select no, account, id, clock_timestamp() from gone returning no`),
-			account, id).Scan(&no)
-		if err != nil {
-			return none(err)
-		}
-		if _, err := tx.Exec(ctx, s.sql(`delete from storageapi.leases where account = $1 and webhook = $2`), account, no); err != nil {
-			return err
 		}
 		if err := s.tell(ctx, tx, notice); err != nil {
 			return err
 		}
 		return s.markDue(ctx, tx, account)
 	})
+	if err == nil {
+		s.changed(account)
+	}
+	return err
 }
 
 // FailingWebhooks implements [webhooks.Store].

@@ -226,3 +226,17 @@ func (q *Queue) leasesOf(e *webhookQueue) iter.Seq[*lease] {
 		}
 	}
 }
+
+// UnderWay returns how many leases there are of each webhook that has some, but for those that have
+// run out.
+func (q *Queue) UnderWay(now time.Time) map[string]int {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	t, leases := q.at(now), make(map[string]int)
+	for _, le := range q.leases {
+		if le.held || le.until > t {
+			leases[le.lane.webhook]++
+		}
+	}
+	return leases
+}

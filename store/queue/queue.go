@@ -1,6 +1,7 @@
-// Package queue schedules the pending deliveries of a store that lives in one process:
-// which are due, in fair turns, and which are leased. It is for authors of backends;
-// packages memory and bolt are built on it.
+// Package queue schedules pending deliveries that one process delivers: which are due, in
+// fair turns, and which are leased: all those of the store, or of a store that many
+// processes share those of the accounts that this one owns. It is for authors of backends;
+// packages memory, bolt and postgres are built on it.
 //
 //	var q queue.Queue
 //	q.Add(queue.Pending{Webhook: "wh_1", Account: "acct_1", Seq: 7, Due: now}) // once it is stored
@@ -69,6 +70,7 @@ type Pending struct {
 	Recovered bool     // it comes after all that was not
 	First     bool     // it comes before all else of its webhook that was, or was not, recovered
 	Standing  Standing // of the webhook, heeded if nothing of it is in the queue yet
+	Paused    bool     // whether the webhook is paused, heeded likewise
 }
 
 // An item is a Pending that waits in its lane. Times are milliseconds since
@@ -94,12 +96,15 @@ func (q *Queue) at(t time.Time) int64 {
 	return t.Sub(q.epoch).Milliseconds()
 }
 
-// Add adds a delivery. The pair of webhook and seq must be new. A webhook of which nothing
-// was in the queue is active: if it is not, Pause follows.
+// Add adds a delivery. The pair of webhook and seq must be new.
 func (q *Queue) Add(o Pending) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
+	known := q.webhooks.all[o.Webhook] != nil
 	e := q.queueOf(o.Webhook, o.Account, o.Standing)
+	if !known {
+		e.paused = o.Paused
+	}
 	kind := live
 	if o.Recovered {
 		kind = recovered

@@ -1,0 +1,305 @@
+package postgres_test
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/storageapi/storageapi/notices"
+	"github.com/storageapi/storageapi/store/postgres"
+	"github.com/storageapi/storageapi/webhooks"
+)
+
+// changesOf takes the changes that were noted, a line each: the kind and, element by element,
+// the webhooks' and events' ids. What triggers have noted once more comes once. All shards must
+// be those of the accounts.
+func changesOf(t *testing.T, schema string) (lines []string) {
+	t.Helper()
+	rows, err := pool(t).Query(t.Context(), strings.ReplaceAll(`
+		with taken as (delete from S.changes returning added, kind, shards, webhooks, events)
+		select kind::text, array(
+			select coalesce(w.id, 'all') || ':' || coalesce(e.id, 'none') ||
+				case when shard = S.shard_of(coalesce(w.account, e.account)) then '' else ' of another shard' end
+			from unnest(shards, webhooks, events) with ordinality as u (shard, webhook, event, place)
+			left join (select no, id, account from S.webhooks union all select no, id, account from S.past_webhooks) w on w.no = webhook
+			left join S.events e on e.event = u.event order by place)
+		from taken order by added`, "S", quoted(schema)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var kind string
+	var list []string
+	if _, err := pgx.ForEachRow(rows, []any{&kind, &list}, func() error {
+		lines = append(lines, kind+" "+strings.Join(list, " "))
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	return slices.Compact(lines)
+}
+
+func wantChanges(t *testing.T, schema string, want ...string) {
+	t.Helper()
+	if diff := cmp.Diff(want, changesOf(t, schema)); diff != "" {
+		t.Errorf("changes (-want +got):\n%s", diff)
+	}
+}
+
+// Each change of what is pending, or of a webhook, is noted once for the owners, in the
+// transaction that makes it.
+func TestChangesAreNoted(t *testing.T) {
+	name, option := migratedSchema(t)
+	s := open(t, option)
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	event := func(id string) webhooks.EncodedEvent {
+		return webhooks.EncodedEvent{ID: id, Account: "acct", Type: webhooks.TypeBalanceLow, Body: []byte("{}")}
+	}
+	enqueue := func(id string) {
+		t.Helper()
+		_, err := s.Enqueue(t.Context(), event(id))
+		must(err)
+	}
+	enqueue("to none")
+	for _, id := range []string{"a", "b"} {
+		must(s.CreateWebhook(t.Context(), newWebhook("acct", id), webhooks.CreateOptions{}))
+	}
+	wantChanges(t, name)
+	enqueue("first")
+	enqueue("first")
+	wantChanges(t, name, "0 a:first b:first")
+
+	undo := errors.New("undone")
+	for _, end := range []error{nil, undo} {
+		err := pgx.BeginFunc(t.Context(), pool(t), func(tx pgx.Tx) error {
+			for _, of := range []string{"one", "two"} {
+				if _, err := s.EnqueueTx(t.Context(), tx, event(fmt.Sprint(of, " ", end))); err != nil {
+					return err
+				}
+			}
+			return end
+		})
+		if !errors.Is(err, end) {
+			t.Fatal(err)
+		}
+		s.Published("acct")
+	}
+	wantChanges(t, name, "0 a:one <nil> b:one <nil>", "0 a:two <nil> b:two <nil>")
+	_, err := s.EnqueueOnce(t.Context(), event("once"), []webhooks.DedupKey{{Key: "key", Until: time.Now().Add(time.Hour)}})
+	must(err)
+	wantChanges(t, name, "0 a:once b:once")
+
+	const n = 300
+	var group sync.WaitGroup
+	for i := range n {
+		group.Go(func() {
+			if _, err := s.Enqueue(t.Context(), event(fmt.Sprintf("many_%03d", i))); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	group.Wait()
+	lines := changesOf(t, name)
+	if got := strings.Count(strings.Join(lines, " "), "a:many_"); got != n || len(lines) > n/3 {
+		t.Errorf("%d events are noted in %d rows, want %d in fewer", got, len(lines), n)
+	}
+
+	must(s.Probe(t.Context(), "acct", "a"))
+	wantChanges(t, name, "3 a:none")
+	if err := s.Probe(t.Context(), "other", "a"); !errors.Is(err, webhooks.ErrNotFound) {
+		t.Errorf("Probe of another account's = %v", err)
+	}
+	_, err = s.UpdateWebhook(t.Context(), "acct", "a", func(w *webhooks.Webhook, _ *notices.Notice) error { w.Active = false; return nil })
+	must(err)
+	wantChanges(t, name, "2 a:none")
+	enqueue("to b, skipped for a")
+	wantChanges(t, name, "0 b:to b, skipped for a")
+	must(s.Redeliver(t.Context(), "acct", "a", "to b, skipped for a", notices.Notice{})) // it was settled
+	must(s.Redeliver(t.Context(), "acct", "b", "first", notices.Notice{}))               // it is pending
+	wantChanges(t, name, "1 a:to b, skipped for a", "1 b:first")
+	must(s.DeleteWebhook(t.Context(), "acct", "b", nil, notices.Notice{}))
+	wantChanges(t, name, "2 b:none")
+	must(s.CreateWebhook(t.Context(), newWebhook("acct", "c"), webhooks.CreateOptions{}))
+	if _, err := postgres.HoldAll(t.Context(), pool(t), option); err != nil {
+		t.Fatal(err)
+	}
+	wantChanges(t, name, "2 a:none c:none")
+	if err := s.DeleteWebhook(t.Context(), "acct", "a", func(webhooks.Webhook) error { return undo }, notices.Notice{}); !errors.Is(err, undo) {
+		t.Fatal(err)
+	}
+	wantChanges(t, name)
+}
+
+// What was redelivered comes first where it is loaded, and what is recovered after what is not.
+func TestRedeliveredIsDueFirst(t *testing.T) {
+	name, option := migratedSchema(t)
+	s := open(t, option)
+	if err := s.CreateWebhook(t.Context(), newWebhook("acct", "a"), webhooks.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	for i := range 5 {
+		if _, err := s.Enqueue(t.Context(), webhooks.EncodedEvent{ID: fmt.Sprint(i), Account: "acct", Type: webhooks.TypeBalanceLow}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	order := func() (ids string) {
+		t.Helper()
+		err := pool(t).QueryRow(t.Context(), strings.ReplaceAll(`
+			select string_agg(e.id, ' ' order by recovered, due, p.event) from S.pending p join S.events e using (event)`, "S", quoted(name))).Scan(&ids)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return ids
+	}
+	in(t, name, `update pending set due = now() + interval '1 hour', recovered = true where event = (select event from events where id = '3')`)
+	for _, of := range [][2]string{{"4", "4 0 1 2 3"}, {"2", "2 4 0 1 3"}, {"3", "3 2 4 0 1"}, {"3", "3 2 4 0 1"}} {
+		if err := s.Redeliver(t.Context(), "acct", "a", of[0], notices.Notice{}); err != nil {
+			t.Fatal(err)
+		}
+		if got := order(); got != of[1] {
+			t.Errorf("once %s was redelivered the order is %s, want %s", of[0], got, of[1])
+		}
+	}
+}
+
+// Purge leaves the pending deliveries of shards that another node owns to that node, for as long
+// as it is alive, and keeps their events until then.
+func TestPurgeOfAnotherNode(t *testing.T) {
+	name, option := migratedSchema(t)
+	s := open(t, option)
+	const theirs, free = "theirs", "free"
+	for _, account := range []string{theirs, free} {
+		if err := s.CreateWebhook(t.Context(), newWebhook(account, account), webhooks.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := s.Enqueue(t.Context(), webhooks.EncodedEvent{ID: account, Account: account, Type: webhooks.TypeBalanceLow, Body: []byte("{}")}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	in(t, name, `
+		insert into nodes (node) values (7);
+		update shard_owners set node = 7 where shard = shard_of('`+theirs+`');
+		update shard_owners set node = 8 where shard = shard_of('`+free+`')`) // which has died
+	changesOf(t, name)
+	soon := time.Now().Add(time.Minute)
+	purge := func() {
+		t.Helper()
+		if _, err := s.Purge(t.Context(), webhooks.Purge{Payloads: soon, Attempts: soon, EventIDs: time.Unix(0, 0), Limit: 100}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	state := func(account string) (state webhooks.DeliveryState) {
+		t.Helper()
+		list, err := s.EventDeliveries(t.Context(), account, account)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(list) == 1 {
+			state = list[0].State
+		}
+		return state
+	}
+	purge()
+	wantChanges(t, name, "4 theirs:theirs")
+	if got := state(theirs); got != webhooks.Pending {
+		t.Errorf("the delivery of another node's shard is %q, want pending", got)
+	}
+	if got := state(free); got != "" {
+		t.Errorf("the delivery of a free shard is %q, want it to have ended, and its attempt to be purged", got)
+	}
+	purge()
+	wantChanges(t, name, "4 theirs:theirs")
+	in(t, name, `delete from nodes`)
+	purge()
+	wantChanges(t, name)
+	if got := state(theirs); got != "" {
+		t.Errorf("once the node has died the delivery is %q, want it to have ended", got)
+	}
+	var left int
+	if err := pool(t).QueryRow(t.Context(), `select count(*) from `+quoted(name)+`.expiring`).Scan(&left); err != nil || left > 0 {
+		t.Errorf("%d events are expiring, %v", left, err)
+	}
+}
+
+// The owner of a shard ends what another node has purged, except what it is attempting, and
+// hears of what another node redelivers.
+func TestOwnerHearsOfAnotherNode(t *testing.T) {
+	option := inSchema(t)
+	owner, other := open(t, option, postgres.PollEvery(time.Millisecond)), open(t, option) // each claim of the owner looks
+	if err := owner.CreateWebhook(t.Context(), newWebhook("acct", "a"), webhooks.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	for i := range 4 {
+		if _, err := other.Enqueue(t.Context(), webhooks.EncodedEvent{ID: fmt.Sprint(i), Account: "acct", Type: webhooks.TypeBalanceLow, Body: []byte("{}")}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	claim := func(want string) webhooks.Task {
+		t.Helper()
+		var tasks []webhooks.Task
+		eventually(t, "the owner claims "+want, func() bool {
+			tasks = claimed(t, owner, webhooks.Claim{Cap: each(9), PerAccount: 1})
+			return len(tasks) > 0
+		})
+		if len(tasks) != 1 || tasks[0].Event.ID != want {
+			t.Fatalf("claimed %d tasks, first of %s, want that of %s", len(tasks), tasks[0].Event.ID, want)
+		}
+		return tasks[0]
+	}
+	redeliver := func(id string) {
+		t.Helper()
+		if err := other.Redeliver(t.Context(), "acct", "a", id, notices.Notice{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	settleAs(t, owner, claim("0"), webhooks.Deliver, 0)
+	redeliver("3") // it is pending
+	redeliver("0") // it was settled
+	again := claim("0")
+	if again.Attempt != 2 || again.Before != 1 {
+		t.Errorf("attempt %d after %d, want 2 after 1", again.Attempt, again.Before)
+	}
+	redeliver("0") // it is being attempted
+
+	purge := func() {
+		t.Helper()
+		if _, err := other.Purge(t.Context(), webhooks.Purge{Payloads: time.Now().Add(time.Minute), Attempts: time.Unix(0, 0), EventIDs: time.Unix(0, 0), Limit: 100}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	states := func() (list string) {
+		t.Helper()
+		page, err := other.ListDeliveries(t.Context(), "acct", "a", webhooks.DeliveryQuery{Limit: 9})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, d := range page.Deliveries {
+			list += " " + d.EventID + " " + string(d.State)
+		}
+		return list
+	}
+	purge()
+	eventually(t, "the owner has ended what it was not attempting", func() bool {
+		if n := len(claimed(t, owner, webhooks.Claim{Cap: each(9), PerAccount: 1})); n > 0 {
+			t.Fatalf("claimed %d of what was purged", n)
+		}
+		return states() == " 3 dead 2 dead 1 dead 0 pending"
+	})
+	settleAs(t, owner, again, webhooks.Retry, 0)
+	purge()
+	eventually(t, "the owner has ended what it attempted", func() bool {
+		claimed(t, owner, webhooks.Claim{Cap: each(9), PerAccount: 1})
+		return states() == " 3 dead 2 dead 1 dead 0 dead"
+	})
+}

@@ -1,0 +1,92 @@
+//go:build unix
+
+package postgres_test
+
+import (
+	"bufio"
+	"os"
+	"os/exec"
+	"strconv"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/storageapi/storageapi/store/postgres"
+	"github.com/storageapi/storageapi/store/postgres/internal/cluster"
+)
+
+// The shards of a process that stands still move to the other node within 10 s. When it goes on,
+// it may claim nothing before it is another incarnation.
+func TestNodeIsFrozen(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes some seconds")
+	}
+	c, err := cluster.Start("fsync=off")
+	if err != nil {
+		skip(t, err)
+	}
+	defer c.Stop()
+	p, err := pgxpool.New(t.Context(), c.DSN("postgres"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Close()
+	if err := postgres.Migrate(t.Context(), p); err != nil {
+		t.Fatal(err)
+	}
+	a := &shardNodes{name: postgres.DefaultSchema, pool: p, serving: make(map[int16]*shardNode), removed: make(map[int64]bool)}
+	process := exec.Command(os.Args[0])
+	process.Env = append(os.Environ(), ownerEnv+"="+c.DSN("postgres"))
+	process.Stderr = os.Stderr
+	if _, err := process.StdinPipe(); err != nil {
+		t.Fatal(err)
+	}
+	stdout, err := process.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := process.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		_ = process.Process.Kill()
+		_ = process.Wait()
+	}()
+	lines := bufio.NewScanner(stdout)
+	next := func() int64 {
+		t.Helper()
+		if !lines.Scan() {
+			t.Fatal("the process has ended")
+		}
+		node, err := strconv.ParseInt(lines.Text(), 10, 64)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return node
+	}
+	frozen := next()
+	other := a.on(t, a.open(t), 6*time.Second, time.Hour)
+	other.join()
+	eventually(t, "both have their share", func() bool { return len(other.served()) == shards/2 && len(a.owned(t)[frozen]) == shards/2 })
+	if err := process.Process.Signal(syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	took := a.awaitBalance(t, other)
+	t.Log("moved after", took)
+	if took > 10*time.Second {
+		t.Errorf("its shards moved after %v", took)
+	}
+	if err := process.Process.Signal(syscall.SIGCONT); err != nil {
+		t.Fatal(err)
+	}
+	if node := next(); node != 0 {
+		t.Errorf("the process goes on as %x, and was %x", node, frozen)
+	}
+	again := next()
+	if again == frozen || again>>12 != frozen>>12 {
+		t.Errorf("the process joined again as %x, and was %x", again, frozen)
+	}
+	eventually(t, "both have their share again", func() bool { return len(other.served()) == shards/2 && len(a.owned(t)[again]) == shards/2 })
+}

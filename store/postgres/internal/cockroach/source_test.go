@@ -1,0 +1,392 @@
+package cockroach
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"go/ast"
+	"go/constant"
+	"go/importer"
+	"go/parser"
+	"go/token"
+	"go/types"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	_ "github.com/storageapi/storageapi/store/postgres" // its source is read: a change of it is one of the tests
+)
+
+// The package whose statements are parsed, and its file of those that are not.
+const (
+	root  = "../.."
+	plain = "plain.go"
+)
+
+// A statement is a text that the package sends.
+type statement struct {
+	text  string
+	where string // it is sent
+	plain bool   // all of it stands in the file plain
+}
+
+// A source is the package's source, with what the type checker knows of it.
+type source struct {
+	files []*ast.File
+	fset  *token.FileSet
+	info  types.Info
+
+	params  map[types.Object]param           // by the parameter
+	calls   map[types.Object][]*ast.CallExpr // by the function, or the variable with a literal
+	returns map[types.Object][][]ast.Expr    // by the function
+	values  map[types.Object][]value         // by the variable, or the field
+	open    map[types.Object]bool            // those that are being evaluated
+}
+
+// A param is a parameter of a function of the package.
+type param struct {
+	of    types.Object
+	index int
+}
+
+// A value is what a variable is set to, or what is added to it.
+type value struct {
+	expr   ast.Expr
+	result int // which, of a call
+	added  bool
+}
+
+// load type-checks the package without its tests.
+func load(t *testing.T) *source {
+	t.Helper()
+	command := exec.Command("go", "list", "-export", "-deps", "-json=ImportPath,Export,GoFiles,DepOnly", ".")
+	command.Dir, command.Stderr = root, os.Stderr
+	out, err := command.Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &source{fset: token.NewFileSet()}
+	exports := make(map[string]string)
+	for list := json.NewDecoder(bytes.NewReader(out)); ; {
+		var p struct {
+			ImportPath, Export string
+			GoFiles            []string
+			DepOnly            bool
+		}
+		if err := list.Decode(&p); errors.Is(err, io.EOF) {
+			break
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		exports[p.ImportPath] = p.Export
+		if p.DepOnly {
+			continue
+		}
+		for _, name := range p.GoFiles {
+			file, err := parser.ParseFile(s.fset, filepath.Join(root, name), nil, parser.SkipObjectResolution)
+			if err != nil {
+				t.Fatal(err)
+			}
+			s.files = append(s.files, file)
+		}
+	}
+	s.info = types.Info{Types: make(map[ast.Expr]types.TypeAndValue), Defs: make(map[*ast.Ident]types.Object), Uses: make(map[*ast.Ident]types.Object)}
+	config := types.Config{Importer: importer.ForCompiler(s.fset, "gc", func(path string) (io.ReadCloser, error) { return os.Open(exports[path]) })}
+	if _, err := config.Check("postgres", s.fset, s.files, &s.info); err != nil {
+		t.Fatal(err)
+	}
+	s.index()
+	return s
+}
+
+// object returns what a name stands for.
+func (s *source) object(e ast.Expr) types.Object {
+	switch e := ast.Unparen(e).(type) {
+	case *ast.Ident:
+		if o := s.info.Defs[e]; o != nil {
+			return o
+		}
+		return s.info.Uses[e]
+	case *ast.SelectorExpr:
+		return s.info.Uses[e.Sel]
+	}
+	return nil
+}
+
+// index notes what parameters, variables and fields are set to.
+func (s *source) index() {
+	s.params, s.calls, s.returns = make(map[types.Object]param), make(map[types.Object][]*ast.CallExpr), make(map[types.Object][][]ast.Expr)
+	s.values, s.open = make(map[types.Object][]value), make(map[types.Object]bool)
+	declare := func(of types.Object, f *ast.FuncType) {
+		i := 0
+		for _, field := range f.Params.List {
+			for _, name := range field.Names {
+				s.params[s.info.Defs[name]] = param{of, i}
+				i++
+			}
+			i += max(0, 1-len(field.Names))
+		}
+	}
+	set := func(to, from ast.Expr, added bool) {
+		o := s.object(to)
+		if o == nil {
+			return
+		}
+		s.values[o] = append(s.values[o], value{from, 0, added})
+		if f, ok := ast.Unparen(from).(*ast.FuncLit); ok {
+			declare(o, f.Type)
+		}
+	}
+	for _, file := range s.files {
+		for _, decl := range file.Decls {
+			if f, ok := decl.(*ast.FuncDecl); ok {
+				o := s.info.Defs[f.Name]
+				declare(o, f.Type)
+				ast.Inspect(f, func(n ast.Node) bool {
+					if r, ok := n.(*ast.ReturnStmt); ok {
+						s.returns[o] = append(s.returns[o], r.Results)
+					}
+					_, inner := n.(*ast.FuncLit)
+					return !inner
+				})
+			}
+		}
+		ast.Inspect(file, func(n ast.Node) bool {
+			switch n := n.(type) {
+			case *ast.ValueSpec:
+				for i, from := range n.Values {
+					if len(n.Values) == len(n.Names) {
+						set(n.Names[i], from, false)
+					}
+				}
+			case *ast.AssignStmt:
+				for i, from := range n.Rhs {
+					if len(n.Rhs) == len(n.Lhs) {
+						set(n.Lhs[i], from, n.Tok == token.ADD_ASSIGN)
+					}
+				}
+				for i, to := range n.Lhs {
+					if o := s.object(to); o != nil && len(n.Rhs) < len(n.Lhs) {
+						s.values[o] = append(s.values[o], value{n.Rhs[0], i, false})
+					}
+				}
+			case *ast.CompositeLit:
+				s.fields(n)
+			case *ast.CallExpr:
+				if o := s.object(n.Fun); o != nil {
+					s.calls[o] = append(s.calls[o], n)
+				}
+			}
+			return true
+		})
+	}
+}
+
+// fields notes what a literal sets a structure's fields to.
+func (s *source) fields(n *ast.CompositeLit) {
+	of := s.info.Types[n].Type.Underlying()
+	if p, ok := of.(*types.Pointer); ok { // an element of a literal of pointers
+		of = p.Elem().Underlying()
+	}
+	structure, ok := of.(*types.Struct)
+	if !ok {
+		return
+	}
+	for i, from := range n.Elts {
+		var o types.Object
+		if pair, ok := from.(*ast.KeyValueExpr); ok {
+			o, from = s.object(pair.Key), pair.Value
+		} else {
+			o = structure.Field(i)
+		}
+		s.values[o] = append(s.values[o], value{from, 0, false})
+	}
+}
+
+// statements returns what the package sends, and what it sends that cannot be told.
+func (s *source) statements() (list []statement, unknown []string) {
+	send := func(e ast.Expr) {
+		where := strings.TrimPrefix(s.fset.Position(e.Pos()).String(), root+"/")
+		texts, ok := s.texts(e)
+		if !ok {
+			unknown = append(unknown, where)
+		}
+		for _, text := range texts {
+			text.where = where
+			list = append(list, text)
+		}
+	}
+	for o, calls := range s.calls {
+		f, ok := o.(*types.Func)
+		if i := sends(f); ok && i >= 0 {
+			for _, call := range calls {
+				send(call.Args[i])
+			}
+		}
+	}
+	for o, values := range s.values {
+		if f, ok := o.(*types.Var); ok && f.IsField() && f.Name() == "BeginQuery" {
+			for _, v := range values {
+				send(v.expr)
+			}
+		}
+	}
+	return list, unknown
+}
+
+// sends returns which argument of a function of pgx is a statement, -1 if none is.
+func sends(f *types.Func) int {
+	if f == nil || f.Pkg() == nil || f.Signature().Recv() == nil {
+		return -1
+	}
+	ours := f.Pkg().Path() == "postgres" && (f.Name() == "Query" || f.Name() == "QueryRow") // as a querier
+	if !ours && !strings.HasPrefix(f.Pkg().Path(), "github.com/jackc/pgx/") {
+		return -1
+	}
+	for i := range f.Signature().Params().Len() {
+		p := f.Signature().Params().At(i)
+		if p.Type() == types.Typ[types.String] && (p.Name() == "sql" || p.Name() == "query") {
+			return i
+		}
+	}
+	return -1
+}
+
+// texts returns all that an expression can be, and whether that is known. What a parameter can
+// be is what callers give it.
+func (s *source) texts(e ast.Expr) (list []statement, ok bool) {
+	e = ast.Unparen(e)
+	if v := s.info.Types[e].Value; v != nil && v.Kind() == constant.String {
+		at := e.Pos()
+		if o := s.object(e); o != nil {
+			at = o.Pos()
+		}
+		return []statement{{text: constant.StringVal(v), plain: s.inPlain(at)}}, true
+	}
+	switch e := e.(type) {
+	case *ast.BinaryExpr:
+		left, ok := s.texts(e.X)
+		right, ok2 := s.texts(e.Y)
+		return joined(left, right), ok && ok2
+	case *ast.CallExpr:
+		return s.called(e, 0)
+	case *ast.Ident, *ast.SelectorExpr:
+		return s.named(s.object(e))
+	}
+	return nil, false
+}
+
+func (s *source) inPlain(at token.Pos) bool {
+	return filepath.Base(s.fset.Position(at).Filename) == plain
+}
+
+func joined(left, right []statement) (list []statement) {
+	for _, l := range left {
+		for _, r := range right {
+			list = append(list, statement{text: l.text + r.text, plain: l.plain && r.plain})
+		}
+	}
+	return list
+}
+
+// called returns what a result of a call can be: that of query is a file, that of sql and in their
+// argument in another schema.
+func (s *source) called(call *ast.CallExpr, result int) (list []statement, ok bool) {
+	o := s.object(call.Fun)
+	if o == nil || o.Pkg() == nil || s.open[o] {
+		return nil, false
+	}
+	switch name := o.Name(); {
+	case o.Pkg().Path() == "strings" && name == "ReplaceAll" || name == "Replace":
+		return s.replaced(call)
+	case o.Pkg().Path() == "postgres" && s.inPlain(o.Pos()):
+		return nil, true // a statement that is made there
+	case o.Pkg().Path() != "postgres":
+		return nil, false
+	case name == "query":
+		file, known := s.texts(call.Args[0])
+		if !known || len(file) != 1 {
+			return nil, false
+		}
+		text, err := os.ReadFile(filepath.Join(root, "queries", file[0].text+".sql"))
+		return []statement{{text: string(text), plain: s.inPlain(call.Pos())}}, err == nil
+	case name == "sql" || name == "in":
+		return s.texts(call.Args[0])
+	}
+	s.open[o] = true
+	defer delete(s.open, o)
+	ok = len(s.returns[o]) > 0
+	for _, results := range s.returns[o] {
+		if result >= len(results) {
+			return nil, false
+		}
+		texts, known := s.texts(results[result])
+		list, ok = append(list, texts...), ok && known
+	}
+	return list, ok
+}
+
+func (s *source) replaced(call *ast.CallExpr) (list []statement, ok bool) {
+	texts, ok := s.texts(call.Args[0])
+	olds, ok2 := s.texts(call.Args[1])
+	news, ok3 := s.texts(call.Args[2])
+	if !ok || !ok2 || !ok3 || len(olds) != 1 {
+		return nil, false
+	}
+	for _, text := range texts {
+		for _, by := range news {
+			list = append(list, statement{text: strings.ReplaceAll(text.text, olds[0].text, by.text), plain: text.plain && by.plain})
+		}
+	}
+	return list, true
+}
+
+// named returns what a variable, a field or a parameter can be.
+func (s *source) named(o types.Object) (list []statement, ok bool) {
+	if o == nil || s.open[o] {
+		return nil, false
+	}
+	s.open[o] = true
+	defer delete(s.open, o)
+	ok = true
+	if p, is := s.params[o]; is {
+		if f, is := p.of.(*types.Func); is && sends(f) == p.index {
+			return nil, true // callers send it
+		}
+		for _, call := range s.calls[p.of] {
+			texts, known := s.texts(call.Args[p.index])
+			list, ok = append(list, texts...), ok && known
+		}
+	}
+	for _, v := range s.values[o] {
+		var texts []statement
+		var known bool
+		if call, is := ast.Unparen(v.expr).(*ast.CallExpr); is && v.result > 0 {
+			texts, known = s.called(call, v.result)
+		} else {
+			texts, known = s.texts(v.expr)
+		}
+		if v.added {
+			texts = joined(list, texts)
+		}
+		list, ok = append(list, texts...), ok && known
+	}
+	return list, ok && len(list) > 0
+}
+
+func (s statement) String() string {
+	return fmt.Sprintf("%s: %s", s.where, strings.Join(strings.Fields(s.text), " "))
+}
+
+func fileText(t *testing.T, name string) string {
+	t.Helper()
+	text, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}

@@ -1,0 +1,273 @@
+package postgres
+
+import (
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/storageapi/storageapi/store/queue"
+)
+
+// ownedShards are what a node has in memory of its shards: what is pending, in the queue, and the
+// webhooks it is pending for. A shard is served from when it was loaded to when it is paused.
+type ownedShards struct {
+	queue queue.Queue
+
+	looks chan struct{} // held by the one call that looks or loads
+	look  look          // guarded by looks
+	clock databaseClock
+
+	mu     sync.Mutex
+	byNo   map[int64]*ownedWebhook
+	byID   map[string]*ownedWebhook
+	shards map[int16]*horizon // that are loaded, and up to where their changes were read
+	paused map[int16]bool     // of them, those that claims have nothing of
+
+	// missed are deliveries that were made due again, as was read while they were leased. If that was
+	// after their settlement, the queue would not know of them once their leases end.
+	missed map[deliveryPair]queuedRow
+}
+
+func (o *ownedShards) start() {
+	o.looks = make(chan struct{}, 1)
+	o.byNo, o.byID = make(map[int64]*ownedWebhook), make(map[string]*ownedWebhook)
+	o.shards, o.paused = make(map[int16]*horizon), make(map[int16]bool)
+	o.missed = make(map[deliveryPair]queuedRow)
+}
+
+// An ownedWebhook is a webhook for which something is or was pending in a shard that is
+// loaded, as it was when its row was read last.
+type ownedWebhook struct {
+	no          int64
+	id, account string
+	version     int64
+	shard       int16
+	standing    queue.Standing
+	claimable   bool
+	healthy     bool // it is proven, did not fail since and does not rest: a delivery says nothing new
+}
+
+// owns reports whether this node serves the shard.
+func (s *Store) owns(shard int16) bool {
+	o := &s.owned
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.shards[shard] != nil && !o.paused[shard]
+}
+
+// leased reports whether a delivery is being attempted on this node.
+func (s *Store) leased(webhookID string, event int64) bool {
+	return s.owned.queue.Leased(webhookID, uint64(event))
+}
+
+// reserve is [queue.Queue.Reserve].
+func (s *Store) reserve(webhookID string, events []int64) (tokens map[uint64]uint64) {
+	seqs := make([]uint64, len(events))
+	for i, event := range events {
+		seqs[i] = uint64(event)
+	}
+	return s.owned.queue.Reserve(webhookID, seqs)
+}
+
+// pauseShards lets no more claims have anything of the shards. What is under way goes on.
+func (s *Store) pauseShards(shards []int16) {
+	o := &s.owned
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for _, shard := range shards {
+		o.paused[shard] = true
+	}
+	for _, w := range o.byNo {
+		if o.paused[w.shard] {
+			o.queue.Pause(w.id)
+		}
+	}
+}
+
+// underWay returns how many attempts are under way in each shard with some.
+func (s *Store) underWay() map[int16]int {
+	o := &s.owned
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	busy := make(map[int16]int)
+	for id, n := range o.queue.UnderWay(time.Now()) {
+		if w := o.byID[id]; w != nil {
+			busy[w.shard] += n
+		}
+	}
+	return busy
+}
+
+// unloadShards forgets what is pending in the shards. What is under way there cannot be settled
+// any more.
+func (s *Store) unloadShards(shards []int16) {
+	o := &s.owned
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for _, shard := range shards {
+		delete(o.shards, shard)
+		delete(o.paused, shard)
+	}
+	for _, w := range o.byNo {
+		if slices.Contains(shards, w.shard) {
+			o.forget(w)
+		}
+	}
+}
+
+func (o *ownedShards) forget(w *ownedWebhook) {
+	o.queue.Drop(w.id)
+	delete(o.byNo, w.no)
+	delete(o.byID, w.id)
+	maps.DeleteFunc(o.missed, func(pair deliveryPair, _ queuedRow) bool { return pair.webhook == w.no })
+}
+
+// served returns the shards that are loaded, and of these the earliest horizon.
+func (o *ownedShards) served() (shards []int16, from *horizon) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for shard, since := range o.shards {
+		shards = append(shards, shard)
+		if from == nil || since.number < from.number {
+			from = since
+		}
+	}
+	return shards, from
+}
+
+// An ownedRow is a webhook as the table has it.
+type ownedRow struct {
+	no          int64
+	id, account *string // nil: it is deleted
+	version     *int64
+	claimable   *bool
+	proven      *bool
+	failing     *bool
+	warned      *bool
+	rest        *float64 // seconds
+}
+
+// ownedWebhooks selects the webhooks $1.
+const ownedWebhooks = `
+	select k.no, w.id, w.account, w.version, w.active and w.held is not true, w.proven_at is not null, w.failing_since is not null, w.warned_at is not null,
+		extract(epoch from w.rests_until - clock_timestamp())::float8
+	from unnest($1::bigint[]) as k (no)
+	left join lateral (select * from storageapi.webhooks where no = k.no limit 1) w on true`
+
+func (r *ownedRow) fields() []any {
+	return []any{&r.no, &r.id, &r.account, &r.version, &r.claimable, &r.proven, &r.failing, &r.warned, &r.rest}
+}
+
+// learn notes what a webhook is now, and tells the queue.
+func (o *ownedShards) learn(r *ownedRow) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	w := o.byNo[r.no]
+	if r.id == nil {
+		if w != nil {
+			o.forget(w)
+		}
+		return
+	}
+	if w == nil {
+		w = &ownedWebhook{no: r.no, id: *r.id, account: *r.account, shard: shardOf(*r.account)}
+		if o.shards[w.shard] == nil {
+			return
+		}
+		if before := o.byID[w.id]; before != nil {
+			if before.no > w.no {
+				return // it was deleted, and made again with its id
+			}
+			o.forget(before)
+		}
+		o.byNo[w.no], o.byID[w.id] = w, w
+	}
+	if *r.version < w.version {
+		return // it was read again meanwhile
+	}
+	w.version, w.claimable, w.standing = *r.version, *r.claimable, queue.Untried
+	switch {
+	case *r.failing:
+		w.standing = queue.Failing
+	case *r.proven:
+		w.standing = queue.Proven
+	}
+	w.healthy = w.standing == queue.Proven && !*r.warned && r.rest == nil
+	o.tell(w, r)
+}
+
+// tell tells the queue of a webhook's state.
+func (o *ownedShards) tell(w *ownedWebhook, r *ownedRow) {
+	o.queue.SetStanding(w.id, w.standing)
+	if w.claimable && !o.paused[w.shard] {
+		o.queue.Resume(w.id)
+	} else {
+		o.queue.Pause(w.id)
+	}
+	if r.rest != nil && *r.rest > 0 {
+		o.queue.Rest(w.id, time.Now().Add(seconds(*r.rest)))
+	} else {
+		o.queue.EndRest(w.id)
+	}
+}
+
+func seconds(n float64) time.Duration { return time.Duration(n * float64(time.Second)) }
+
+// A queuedRow is a delivery as the table has it.
+type queuedRow struct {
+	webhook, event   int64
+	recovered, first bool
+	due              time.Time // by the database's clock
+	attempts, before int
+}
+
+// add adds a delivery of a webhook that is known; one that is waiting is replaced, and one
+// that is being attempted stays as it is until its lease ends.
+func (o *ownedShards) add(r *queuedRow, replaces bool) {
+	due := o.clock.here(r.due)
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	w := o.byNo[r.webhook]
+	if w == nil {
+		return // deleted
+	}
+	seq := uint64(r.event)
+	if replaces {
+		if o.queue.Leased(w.id, seq) {
+			o.missed[deliveryPair{r.webhook, r.event}] = *r
+			return
+		}
+		o.queue.Remove(w.id, seq)
+	}
+	o.queue.Add(queue.Pending{
+		Webhook: w.id, Account: w.account, Seq: seq, Due: due,
+		Attempts: r.attempts, Before: r.before, Recovered: r.recovered, First: r.first && !due.After(time.Now()), Standing: w.standing,
+		Paused: !w.claimable || o.paused[w.shard],
+	})
+}
+
+// endLease ends the lease of a delivery, and then adds it again if that was missed. What is not
+// pending by now is dropped by the claim that gets it.
+func (o *ownedShards) endLease(of deliveryPair, end func()) {
+	o.mu.Lock()
+	end()
+	missed, ok := o.missed[of]
+	delete(o.missed, of)
+	o.mu.Unlock()
+	if ok {
+		o.add(&missed, true)
+	}
+}
+
+// endReserved ends a reservation: the delivery is not pending any more, or it is as before. It
+// does nothing if the reservation has ended.
+func (s *Store) endReserved(of deliveryPair, token uint64, done bool) {
+	s.owned.endLease(of, func() {
+		if done {
+			s.owned.queue.Done(token)
+		} else {
+			s.owned.queue.Release(token)
+		}
+	})
+}

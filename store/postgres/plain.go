@@ -1,0 +1,104 @@
+package postgres
+
+import "github.com/jackc/pgx/v5"
+
+// What is particular to plain PostgreSQL stands in this file: settings of sessions and of the
+// planner, notifications, what tells transactions and where rows are. All other statements are
+// SQL that engines have, too, which speak PostgreSQL's protocol: internal/cockroach reads them
+// with the parser of one, and knows their functions. Migrations are exempt: another engine needs
+// its own.
+
+// A plan made while tables were empty, with sequential scans, stays in use until the server
+// analyzes the tables, minutes after they have filled. So plans with sequential scans are
+// switched off: once for connections of our own, and with each statement, in the same round
+// trip, for those of the host. (Statements in the host's transactions are planned with its
+// settings.) Such plans look costly, so JIT compilation, which takes a second, is off too.
+const (
+	ownPlans  = `select set_config('enable_seqscan', 'off', false), set_config('jit', 'off', false)`
+	lookUp    = `select ` + indexOnly
+	indexOnly = `set_config('enable_seqscan', 'off', true), set_config('jit', 'off', true)`
+)
+
+// For that reason long statements start from their parameters and never scan a whole table; one
+// plan fits all cases and is made once. What deferred precedes need not survive a crash of the
+// database.
+const (
+	plain    = lookUp + `, set_config('plan_cache_mode', 'force_generic_plan', true), ` + probed
+	indexed  = plain + `, set_config('enable_bitmapscan', 'off', true), set_config('enable_hashagg', 'off', true)`
+	deferred = `select set_config('synchronous_commit', 'off', true)`
+
+	deferredLookUp = deferred + `, ` + indexOnly
+)
+
+// inBatch are the settings of a batch, lookUpSoon those of an event that is published alone. A
+// transaction of the host may have published one of the events, and the others must not wait for
+// it: so they wait for no lock long.
+const (
+	inBatch    = plain + `, ` + soon
+	lookUpSoon = `select ` + soon + `, ` + indexOnly
+	soon       = `set_config('lock_timeout', '100ms', true)`
+)
+
+// lookUpOwners are the settings of changes of nodes and owners. A node that waited longer for a lock
+// could miss its heartbeats.
+const lookUpOwners = `select set_config('lock_timeout', '1s', true), ` + indexOnly
+
+// serverStart tells when the server was started, or began anew, with statistics and numbers of
+// transactions, because one of its processes had crashed.
+const serverStart = `select greatest(pg_postmaster_start_time(), (select stats_reset from pg_stat_archiver))`
+
+// forgetForeign deletes changes by transactions that this server knows nothing of, though it finds
+// what they did, and has no changes before a mark of theirs: they are from where a dump was made.
+const forgetForeign = `
+	with here as (
+		select pg_snapshot_xmin(s)::text::bigint as oldest, pg_snapshot_xmax(s)::text::bigint as next,
+			array(select x::text::bigint from pg_snapshot_xip(s) x) as running
+		from pg_current_snapshot() s
+	), gone as (
+		delete from storageapi.changes c using here h where c.added >= h.oldest and (c.added >= h.next or c.added = any(h.running))
+	)
+	update storageapi.marks m set event = 0 from here h where m.name = 'changes' and m.event > h.next`
+
+// A node that loses power or hangs in the middle of a transaction must not keep its locks: the
+// server ends its session. The first setting counts from the server's last answer; the others
+// detect within 5 s and some probes that a node is gone in the middle of a batch.
+const (
+	unidle = `set_config('idle_in_transaction_session_timeout', '5s', true)`
+	probed = `set_config('tcp_keepalives_idle', '5', true), set_config('tcp_keepalives_interval', '1', true)`
+)
+
+var (
+	// transaction is how transactions begin: in one round trip.
+	transaction = pgx.TxOptions{BeginQuery: `begin; select ` + unidle + `, ` + probed + `, ` + indexOnly}
+
+	// snapshot is how a page of an export is read: all of one moment, and by indexes.
+	snapshot = pgx.TxOptions{BeginQuery: `begin isolation level repeatable read, read only; ` + indexed + `, ` + unidle}
+)
+
+// openPublications is the least number that an event may have whose transaction is open:
+// such a transaction has a lock on the table. It is 0 if that cannot be known, of a
+// session of another role or without track_activities, or of a transaction that is
+// prepared.
+const openPublications = `
+	select min(case
+		when a.state is null or a.state = 'disabled' then 0
+		when a.xact_start is not null then (extract(epoch from a.xact_start - '2020-01-01 00:00:00Z'::timestamptz) * 1000000)::bigint * 4096
+	end)
+	from pg_locks l left join pg_stat_activity a on a.pid = l.pid
+	where l.locktype = 'relation' and l.relation = $1::text::regclass and l.mode = 'RowExclusiveLock'
+		and l.database = (select oid from pg_database where datname = current_database())`
+
+// notifies sends the text $2 to those who listen on the channel $1.
+const notifies = `select pg_notify($1, $2)`
+
+// notifiesAll wakes those who listen on the channels $1.
+const notifiesAll = `select pg_notify(channel, '') from unnest($1::text[]) as c (channel)`
+
+// listensOn has a connection listen on a channel.
+func listensOn(channel string) string { return `listen ` + pgx.Identifier{channel}.Sanitize() }
+
+// These read a snapshot, which says of each transaction whether its changes were seen.
+var (
+	changesSince    = query("changes_since")
+	pendingOfShards = query("pending_of_shards")
+)

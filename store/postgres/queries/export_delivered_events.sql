@@ -1,0 +1,15 @@
+-- Selects the numbers of events that are delivered or pending. Of each webhook it looks at some at
+-- most, and goes no further than where it has seen all.
+-- $1 the number after which; $2 how many; $3 live webhooks and $4 deleted ones; $5 how many of each.
+with source as materialized (
+	select w.no, 0 as of, q.event, row_number() over (partition by w.no order by q.event) as place
+	from unnest($3::bigint[]) as w (no)
+	cross join lateral (select event from storageapi.pending where webhook = w.no and event > $1 order by event limit $5) q
+	union all
+	select w.no, 1, a.event, row_number() over (partition by w.no order by a.event)
+	from unnest($3::bigint[] || $4::bigint[]) as w (no)
+	cross join lateral (select event from storageapi.attempts where webhook = w.no and event > $1 group by event order by event limit $5) a
+)
+select distinct event from source
+where event <= (select coalesce(min(event), 9223372036854775807) from source where place = $5)
+order by event limit $2

@@ -1,0 +1,12 @@
+-- Selects recoveries by their numbers, with the event to go on with, if it is known.
+-- $1 the number after which; $2 the account, empty: all; $3 how many.
+select r.no, r.id, r.account, r.webhook_id, r.states, r.from_at, r.to_at, r.created_at, r.recovered, r.done, coalesce(n.id, '')
+from storageapi.recoveries r
+left join lateral (
+	select e.id from (
+		(select event from storageapi.pending where webhook = r.webhook and event >= r.next order by event limit 1)
+		union all
+		(select event from storageapi.attempts where webhook = r.webhook and event >= r.next order by event limit 1)) d
+	cross join lateral (select id from storageapi.events where event = d.event and known limit 1) e
+	where not r.done and exists (select from storageapi.webhooks where no = r.webhook) order by d.event limit 1) n on true
+where r.no > $1 and ($2 = '' or r.account = $2) order by r.no limit $3

@@ -1,0 +1,13 @@
+-- Holds some webhooks, and notes that they changed. It counts those that were not held, and returns
+-- the number of the last one that it looked at, -1 if there is none.
+-- $1 the number after which; $2 how many; $3 changeWebhook.
+with page as (
+	select no from storageapi.webhooks where no > $1 order by no limit $2
+), changed as (
+	update storageapi.webhooks w set held = true, version = w.version + 1
+	from page where w.no = page.no and w.held is not true returning w.no, w.account
+), noted as (
+	insert into storageapi.changes (kind, shards, webhooks, events)
+	select $3::smallint, array_agg(storageapi.shard_of(account)), array_agg(no), array_agg(0) from changed having count(*) > 0
+)
+select (select count(*) from changed), coalesce((select max(no) from page), -1)

@@ -1,0 +1,9 @@
+-- Makes a pending delivery due now, or before the webhook's oldest events are: that is where it stands
+-- once another node has loaded it.
+-- $1 the webhook; $2 the event.
+update storageapi.pending set recovered = false, due = least(clock_timestamp(), (
+	select min(due) - interval '1 millisecond' from (
+		select due from storageapi.pending
+		where webhook = $1 and event <> $2
+		order by webhook, event limit 1000) oldest))
+where webhook = $1 and event = $2

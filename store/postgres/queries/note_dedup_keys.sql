@@ -1,0 +1,10 @@
+-- Stores deduplication keys, each for so long, and counts those that were there.
+-- $1 the account; $2 the keys and $3 until when, element by element.
+with given as (
+	select distinct key, until from unnest($2::text[], $3::timestamptz[]) as i (key, until)
+), noted as (
+	insert into storageapi.notices (account, key, until)
+	select $1, key, until from given order by key collate "C", until
+	on conflict do nothing returning 1
+)
+select (select count(*) from given) - (select count(*) from noted)

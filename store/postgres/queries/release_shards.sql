@@ -1,0 +1,6 @@
+-- Frees the shards $2 of the node $1. It waits for settlements of the node.
+with me as (
+	select node from storageapi.nodes where node = $1 for update
+)
+update storageapi.shard_owners o set node = 0 from me where o.node = me.node and o.shard = any($2::smallint[])
+returning o.shard

@@ -1,0 +1,14 @@
+-- Makes settled deliveries of a webhook pending again, due now: those that are in one of some states,
+-- are not pending and have a payload. It returns their events.
+-- $1 the webhook; $2 its shard; $3 events; $4 states; $5 whether they are recovered.
+insert into storageapi.pending (webhook, event, shard, recovered, due, attempts, before)
+select $1, i.event, $2, $5, clock_timestamp(), a.number, a.number
+from unnest($3::bigint[]) as i (event)
+cross join lateral (
+	select max(number) as number, (array_agg(state order by number desc) filter (where state > 0))[1] as state
+	from storageapi.attempts where event = i.event and webhook = $1) a
+cross join lateral (
+	select from storageapi.events where event between i.event and i.event and body is not null order by event limit 1) e
+where a.state = any($4::smallint[])
+on conflict (webhook, event) do nothing
+returning event

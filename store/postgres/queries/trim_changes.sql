@@ -1,0 +1,16 @@
+-- Removes changes that all nodes that own shards have read, from the mark on: what was removed before may still
+-- be in the way of other transactions. A node that takes shards from now on loads them with what these changes
+-- did. It returns how many it removed.
+-- $1 how many at most, or those of one transaction.
+with read as (
+	select min(seen) as seen from storageapi.beats b where exists (select from storageapi.shard_owners where node = b.node)
+), range as materialized (
+	select m.event as first, greatest(m.event + 1, coalesce(
+		(select added from storageapi.changes where added >= m.event and added < r.seen order by added offset $1 limit 1), r.seen)) as after
+	from storageapi.marks m cross join read r where m.name = 'changes' and m.event < r.seen
+), gone as (
+	delete from storageapi.changes c using range r where c.added >= r.first and c.added < r.after returning 1
+), marked as (
+	update storageapi.marks m set event = greatest(m.event, r.after) from range r where m.name = 'changes'
+)
+select count(*) from gone

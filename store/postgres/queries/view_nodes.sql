@@ -1,0 +1,4 @@
+-- Reads the nodes, their heartbeats, whether their time is over, and the owners of all shards.
+select array_agg(node order by node), array_agg(beat order by node), array_agg(until < clock_timestamp() order by node),
+	(select array_agg(node order by shard) from storageapi.shard_owners)
+from storageapi.beats

@@ -1,0 +1,78 @@
+package postgres_test
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/storageapi/storageapi/store"
+	"github.com/storageapi/storageapi/store/postgres"
+	"github.com/storageapi/storageapi/store/storetest"
+)
+
+// TestStoreRetries: a store of a database that asks for many transactions to be made again
+// (SQLSTATE 40001), within them or at their commit, is as any other.
+func TestStoreRetries(t *testing.T) {
+	if testing.Short() {
+		t.Skip("what changes something, once more")
+	}
+	storetest.Run(t, func(t *testing.T) store.Store {
+		if group := strings.Split(t.Name(), "/")[1]; !slices.Contains(changing, group) {
+			t.Skip("another group tests that")
+		}
+		return open(t, askingAgain(t))
+	})
+}
+
+// changing are groups of storetest in which each method that changes something is called. (DeleteWebhook is
+// in others, too. Its own group counts the calls of check, which is called again with a transaction.)
+var changing = []string{
+	"CreateKey", "UpdateKey", "DeleteKey", "RecordKeyUse", "UpdateWebhook", "EnqueueRaces", "AlertRaces", "UpdateFileScan", "DedupKeys",
+	"ClaimRaces", "SettleDeliveries", "FailingAgain", "Off", "Probe", "Redeliver", "AdvanceRecovery", "Purge", "DeliveryRaces", "EraseAccount", "NoticesOfChanges", "Transfer",
+}
+
+// asking are schemas whose tables have triggers that call ask_again.
+var asking schemaPool
+
+// askingAgain returns an option for an empty schema in which one of four transactions that change something
+// fails.
+func askingAgain(t *testing.T) postgres.Option {
+	t.Helper()
+	exec := func(schema, sql string) {
+		t.Helper()
+		if _, err := pool(t).Exec(context.Background(), strings.ReplaceAll(sql, "storageapi.", quoted(schema)+".")); err != nil {
+			t.Error(err)
+		}
+	}
+	const quiet = `create or replace function storageapi.ask_again() returns trigger language plpgsql as $$ begin return null; end $$;`
+	option := asking.take(t, func(schema string) {
+		rows, _ := pool(t).Query(t.Context(), `select tablename from pg_tables where schemaname = $1 and tablename <> 'versions'`, schema)
+		tables, err := pgx.CollectRows(rows, pgx.RowTo[string])
+		if err != nil {
+			t.Fatal(err)
+		}
+		made := quiet
+		for _, table := range tables {
+			made += strings.ReplaceAll(`
+				create trigger ask_again after insert or update or delete on storageapi.{table} for each statement execute function storageapi.ask_again(0);
+				create constraint trigger ask_at_commit after insert or update or delete on storageapi.{table} deferrable initially deferred
+					for each row execute function storageapi.ask_again(1);`, "{table}", table)
+		}
+		exec(schema, made)
+	})
+	schema := postgres.SchemaOf(option)
+	exec(schema, `
+		create or replace function storageapi.ask_again() returns trigger language plpgsql as $$
+		begin
+			if pg_current_xact_id()::text::bigint % 8 = tg_argv[0]::bigint then
+				raise exception 'restart transaction' using errcode = '40001';
+			end if;
+			return null;
+		end
+		$$;`)
+	t.Cleanup(func() { exec(schema, quiet) })
+	return option
+}

@@ -1,0 +1,43 @@
+package postgres
+
+import (
+	"context"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+)
+
+// trimStep is how many changes are removed by a statement, or those of one transaction.
+const trimStep = 5000
+
+var trim = query("trim_changes")
+
+// trimming is how long a call of trimChanges goes on.
+const trimming = 200 * time.Millisecond
+
+// trimChanges removes changes that all nodes have read, for a while. The node that owns the
+// first shard calls it now and then.
+func (s *Store) trimChanges(ctx context.Context) error {
+	for began, removed := time.Now(), trimStep; removed >= trimStep && time.Since(began) < trimming; {
+		err := s.read(ctx, func(ctx context.Context, conn *pgxpool.Conn) error {
+			return told{conn, deferredLookUp}.QueryRow(ctx, s.sql(trim), trimStep).Scan(&removed)
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// forgetForeign removes the changes that were restored with a dump from another server, which
+// each look would find to be new, and what they are trimmed by.
+func (s *Store) forgetForeign(ctx context.Context) error {
+	return s.read(ctx, func(ctx context.Context, conn *pgxpool.Conn) error {
+		rows, err := s.planned(conn).Query(ctx, s.sql(forgetForeign))
+		if err != nil {
+			return err
+		}
+		rows.Close()
+		return rows.Err()
+	})
+}
