@@ -55,7 +55,7 @@ const (
 		with old as materialized (
 			select account, id from storageapi.audit where stored_at < $1 order by stored_at limit $2
 		)
-		delete from storageapi.audit n using old where n.account = old.account and n.id = old.id and (n.account, n.id) between (old.account, old.id) and (old.account, old.id)`
+		delete from storageapi.audit n using old where n.account = any(array[old.account]) and n.id = old.id`
 )
 
 var (

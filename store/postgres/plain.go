@@ -20,7 +20,10 @@ const (
 )
 
 // For that reason long statements start from their parameters and never scan a whole table; one
-// plan fits all cases and is made once. What deferred precedes need not survive a crash of the
+// plan fits all cases and is made once. Where one deletes or updates what a part of it has found, it
+// compares the first column of the index as `= any(array[…])`: by equality alone it may be joined the
+// other way around, with all that is in the index, and a range of rows, `(a, b) between …`, is read to
+// the end of the first column's value. What deferred precedes need not survive a crash of the
 // database.
 const (
 	plain    = lookUp + `, set_config('plan_cache_mode', 'force_generic_plan', true), ` + probed

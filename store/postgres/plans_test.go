@@ -40,6 +40,12 @@ const filled = `
 	insert into changes (added, kind, shards, webhooks, events)
 		select -i, 1, array[i %% 256], array[-i], array[9000000000000000000 + i] from generate_series(1, %[1]d) i`
 
+// emptied leaves the tables that filled fills, and those that are filled with them, without a page.
+const emptied = `
+	truncate storageapi.keys, storageapi.key_uses, storageapi.accounts, storageapi.requests, storageapi.webhooks, storageapi.past_webhooks,
+		storageapi.alerts, storageapi.notices, storageapi.events, storageapi.attempts, storageapi.failures, storageapi.pending, storageapi.changes,
+		storageapi.recoveries, storageapi.audit, storageapi.expiring, storageapi.erasures`
+
 // asks are calls that look up some rows. Of them is what transactions makes, whose
 // names come with a number.
 var asks = map[string]func(ctx context.Context, s *postgres.Store, of string) error{
@@ -133,8 +139,16 @@ var asks = map[string]func(ctx context.Context, s *postgres.Store, of string) er
 }
 
 // What is planned while tables are empty does not read them through once they are full:
-// on connections of the host's, and on our own.
+// on connections of the host's, and on our own. A table without a page is planned as if it stayed
+// so: then all plans look as cheap. One page is taken for some rows.
 func TestPlansOfEmptyTables(t *testing.T) {
+	var version int
+	if err := pool(t).QueryRow(t.Context(), `select current_setting('server_version_num')::int`).Scan(&version); err != nil {
+		t.Fatal(err)
+	}
+	if version < 150_000 {
+		t.Skip("the server counts what was read half a second late, as of other steps")
+	}
 	for whose, open := range map[string]func(t *testing.T, name string, option postgres.Option) *postgres.Store{
 		"the host's": func(t *testing.T, name string, option postgres.Option) *postgres.Store {
 			config := pool(t).Config()
@@ -159,7 +173,7 @@ func TestPlansOfEmptyTables(t *testing.T) {
 		},
 	} {
 		t.Run(whose, func(t *testing.T) {
-			const many, rounds = 20_000, 6
+			const some, many, rounds = 2000, 20_000, 6
 			name, option := migratedSchema(t)
 			exec := func(sql string) {
 				t.Helper()
@@ -171,9 +185,12 @@ func TestPlansOfEmptyTables(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			for _, table := range tablesOf(t, name) { // so the server knows that they are empty
-				if _, err := pool(t).Exec(t.Context(), `vacuum analyze `+quoted(name)+`.`+table); err != nil {
-					t.Fatal(err)
+			empty := func() { // and the server knows that
+				exec(strings.ReplaceAll(emptied, "storageapi.", ""))
+				for _, table := range tablesOf(t, name) {
+					if _, err := pool(t).Exec(t.Context(), `vacuum analyze `+quoted(name)+`.`+table); err != nil {
+						t.Fatal(err)
+					}
 				}
 			}
 			s := open(t, name, option)
@@ -181,16 +198,34 @@ func TestPlansOfEmptyTables(t *testing.T) {
 			for _, of := range []map[string]func(ctx context.Context, s *postgres.Store, of string) error{asks, transactions} {
 				maps.Copy(steps, of)
 			}
+			limit := int64(some / 2)
 			measured := func(what string, do func()) {
 				t.Helper()
 				before := readOf(t, s, name)
 				do()
 				for table, n := range readOf(t, s, name) {
-					if n -= before[table]; n > many/20 {
+					if n -= before[table]; n > limit {
 						t.Errorf("%s read %d rows or entries of %s", what, n, table)
 					}
 				}
 			}
+			for step, do := range steps {
+				empty()
+				_ = do(t.Context(), s, "nobody") // all that it asks for is planned, and what comes after that with few rows
+				transacting(t, s, "one")
+				if err := do(t.Context(), s, "one"); err != nil {
+					t.Fatal(step, err)
+				}
+				exec(fmt.Sprintf(filled, some))
+				measured("first "+step, func() { // behind the others by its account, and by its numbers
+					transacting(t, s, "other")
+					if err := do(t.Context(), s, "other"); err != nil {
+						t.Fatal(step, err)
+					}
+				})
+			}
+			limit = many / 20
+			empty()
 			round := func(prefix string, measure func(what string, do func())) {
 				for step, do := range steps {
 					of := prefix + step
@@ -236,16 +271,17 @@ func tablesOf(t *testing.T, schema string) []string {
 }
 
 // readOf returns how many rows and entries of indexes the only connection of a store has
-// read, by table and index.
+// read, by table and index; not of shard_owners, which always has the same 256 rows: to read them all
+// is right.
 func readOf(t *testing.T, s *postgres.Store, schema string) map[string]int64 {
 	t.Helper()
-	if _, err := s.Pool().Exec(t.Context(), `select pg_stat_force_next_flush()`); err != nil && !strings.Contains(err.Error(), "does not exist") {
+	if _, err := s.Pool().Exec(t.Context(), `select pg_stat_force_next_flush()`); err != nil {
 		t.Fatal(err)
 	}
 	of := make(map[string]int64)
 	rows, err := s.Pool().Query(t.Context(), `
-		select relname::text, seq_tup_read from pg_stat_user_tables where schemaname = $1
-		union all select indexrelname::text, idx_tup_read from pg_stat_user_indexes where schemaname = $1`, schema)
+		select relname::text, seq_tup_read from pg_stat_user_tables where schemaname = $1 and relname <> 'shard_owners'
+		union all select indexrelname::text, idx_tup_read from pg_stat_user_indexes where schemaname = $1 and relname <> 'shard_owners'`, schema)
 	if err != nil {
 		t.Fatal(err)
 	}

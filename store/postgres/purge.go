@@ -105,7 +105,7 @@ const (
 		with old as materialized (
 			select account, key, until from storageapi.notices where until < $1 order by until limit $2
 		)
-		delete from storageapi.notices n using old where (n.account, n.key, n.until) between (old.account, old.key, old.until) and (old.account, old.key, old.until)`
+		delete from storageapi.notices n using old where n.account = any(array[old.account]) and (n.key, n.until) between (old.key, old.until) and (old.key, old.until)`
 
 	// Pending deliveries of deleted webhooks.
 	purgeOrphans = `
@@ -113,7 +113,7 @@ const (
 			select q.webhook, q.event from storageapi.past_webhooks p
 			cross join lateral (select webhook, event from storageapi.pending where webhook = p.no limit $1) q limit $1
 		)
-		delete from storageapi.pending p using old where (p.webhook, p.event) between (old.webhook, old.event) and (old.webhook, old.event)`
+		delete from storageapi.pending p using old where p.webhook = any(array[old.webhook]) and p.event = old.event`
 
 	// No transaction can still publish to webhooks that were deleted a day ago.
 	purgeWebhooks = `

@@ -84,7 +84,7 @@ const (
 			order by at, kind, account, name limit $2 for update
 		)
 		delete from storageapi.requests r using old
-		where (r.kind, r.account, r.name) between (old.kind, old.account, old.name) and (old.kind, old.account, old.name)`
+		where r.kind = any(array[old.kind]) and r.account = old.account and r.name = old.name`
 
 	noteRequest = `
 		insert into storageapi.requests (kind, account, name, id, sum, at) values ($1, $2, $3, $4, $5, clock_timestamp())

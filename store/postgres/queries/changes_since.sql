@@ -9,7 +9,7 @@ union all
 	from (
 		select * from storageapi.changes where added >= $1
 		union all
-		select c.* from unnest($2::bigint[]) as r (added) cross join lateral (select * from storageapi.changes where added = r.added) c) c
+		select * from storageapi.changes where added = any($2::bigint[])) c
 	cross join lateral unnest(c.shards, c.webhooks, c.events) as u (shard, webhook, event)
 	where u.shard = any($3::smallint[])
 )

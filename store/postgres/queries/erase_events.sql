@@ -4,27 +4,27 @@
 -- many events it found.
 -- $1 the account; $2 how many events.
 with hooks as materialized (
-	select no from storageapi.past_webhooks where account = $1
+	select no, id from storageapi.past_webhooks where account = $1
 ), old as materialized (
 	select event from (
-		(select event from storageapi.events where account = $1 limit $2)
+		(select event from storageapi.events where account between $1 and $1 order by account limit $2)
 		union (select a.event from hooks cross join lateral (select event from storageapi.attempts where webhook = hooks.no limit $2) a limit $2)
 		union (select q.event from hooks cross join lateral (select event from storageapi.pending where webhook = hooks.no limit $2) q limit $2)
 	) found limit $2
 ), place as materialized (
 	select hooks.no, old.event from old cross join hooks
 ), owed as (
-	delete from storageapi.pending p using place where p.webhook = place.no and p.event = place.event and (p.webhook, p.event) between (place.no, place.event) and (place.no, place.event)
+	delete from storageapi.pending p using place where p.webhook = any(array[place.no]) and p.event = place.event
 	returning p.webhook, p.event
 ), told as (
-	delete from storageapi.attempts a using place where a.webhook = place.no and a.event = place.event and (a.webhook, a.event) between (place.no, place.event) and (place.no, place.event)
+	delete from storageapi.attempts a using place where a.webhook = any(array[place.no]) and a.event = place.event
 	returning a.webhook, a.event, a.state
 ), expired as (
 	delete from storageapi.expiring where event = any(array(select event from old))
 ), gone as (
 	delete from storageapi.events where event = any(array(select event from old)) and account is not distinct from $1 returning 1
 ), deliveries as (
-	select webhook, event from owed where webhook in (select no from storageapi.past_webhooks where account = $1 and id = '')
+	select webhook, event from owed where webhook in (select no from hooks where id = '')
 	union select webhook, event from told where state > 0
 )
 select (select count(*) from gone), (select count(*) from deliveries), (select count(*) from old)

@@ -4,9 +4,8 @@
 select -1 as kind, 0::bigint as added, 0::smallint as shard, 0::bigint as webhook, 0::bigint as event,
 	null::boolean as recovered, clock_timestamp() as due, 0 as attempts, 0 as before, pg_current_snapshot()::text as horizon
 union all
-select 0, 0, p.shard, p.webhook, p.event, p.recovered, p.due, p.attempts, p.before, null
-from unnest($1::smallint[]) as s (shard)
-cross join lateral (select * from storageapi.pending where shard = s.shard) p
+select 0, 0, shard, webhook, event, recovered, due, attempts, before, null
+from storageapi.pending where shard = any($1::smallint[])
 union all
 select c.kind, c.added, u.shard, u.webhook, u.event, null, null, null, null, null
 from storageapi.changes c cross join lateral unnest(c.shards, c.webhooks, c.events) as u (shard, webhook, event)

@@ -19,6 +19,6 @@ with next as materialized (
 		union all
 		select no from storageapi.past_webhooks where account = old.account) w
 ), gone as (
-	delete from storageapi.attempts a using told where a.webhook = told.no and a.event = told.event and (a.webhook, a.event) between (told.no, told.event) and (told.no, told.event) returning 1
+	delete from storageapi.attempts a using told where a.webhook = any(array[told.no]) and a.event = told.event returning 1
 )
 select (select count(*) from passed) + (select count(*) from gone)

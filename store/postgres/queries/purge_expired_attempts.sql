@@ -12,4 +12,4 @@ with old as (
 		union all
 		select no from storageapi.past_webhooks where account = old.account) w
 )
-delete from storageapi.attempts a using told where a.webhook = told.no and a.event = told.event and (a.webhook, a.event) between (told.no, told.event) and (told.no, told.event)
+delete from storageapi.attempts a using told where a.webhook = any(array[told.no]) and a.event = told.event

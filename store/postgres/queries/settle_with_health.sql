@@ -16,20 +16,20 @@ with input as materialized (
 		and not exists (select from storageapi.erasures where account = w.account)
 ), settled as (
 	delete from storageapi.pending p using input i
-	where i.outcome in (2, 3) and p.webhook = i.webhook and p.event = i.event and p.attempts < i.number
+	where i.outcome in (2, 3) and p.webhook = any(array[i.webhook]) and p.event = i.event and p.attempts < i.number
 	returning i.*
 ), retried as (
 	update storageapi.pending p set attempts = i.number, due = clock_timestamp() + i.retry_after * interval '1 microsecond'
 	from input i
-	where i.outcome = 1 and p.webhook = i.webhook and p.event = i.event and p.attempts < i.number
+	where i.outcome = 1 and p.webhook = any(array[i.webhook]) and p.event = i.event and p.attempts < i.number
 	returning i.*
 ), current as materialized (
 	select * from settled
 	union all
 	select * from retried
 	union all
-	select * from input i where outcome = 0 and exists (
-		select from storageapi.pending where webhook = i.webhook and event = i.event)
+	select i.* from input i cross join lateral (
+		select from storageapi.pending where webhook = i.webhook and event = i.event limit 1) p where outcome = 0
 ), logged as (
 	insert into storageapi.attempts (event, webhook, number, state, started_at, took, status, class, error, response)
 	select event, webhook, number, outcome - 1, started_at, took, status, class, error, response from current where outcome > 0
