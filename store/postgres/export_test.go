@@ -93,7 +93,7 @@ func (o Owning) Lost(node int64)                { o.o.lost(node) }
 func (o Owning) Kill() {
 	o.o.stop()
 	o.o.group.Wait()
-	o.o.last = 0
+	o.o.newest = &incarnation{over: true}
 }
 
 // Settling is what settlements lock.

@@ -5,10 +5,11 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
 )
 
 // What an incarnation does with a shard. It has those in memory that are not absent.
@@ -18,19 +19,27 @@ const (
 	paused // nothing is claimed there, and it is about to be left
 )
 
-// An incarnation is a node from its registration until its rows are gone. One goroutine sends
-// its heartbeats, another balances its shards.
+// An incarnation is a node from its registration until its rows are gone.
 //
 // No node leads. All compute from the same rows how many shards each is to have: who has more
 // leaves some, who has fewer takes what is free. Of two that take a shard one finds, once it has
 // the lock of its row, that it is not free.
 type incarnation struct {
 	*ownership
-	id    int64
-	end   context.CancelFunc // of both goroutines
-	began time.Time          // the server
+	id int64
 
-	// These are of the goroutine that balances.
+	// These are guarded by the lock of the ownership.
+	over      bool
+	confirmed time.Time // when its last heartbeat that was answered was sent
+	ready     bool      // it has loaded its first shards
+	failed    error     // of loading later ones
+	waits     bool      // a view was read while it balanced
+
+	// seen is the oldest transaction whose changes it may not have read yet, set by what reads them.
+	// The next heartbeat stores it.
+	seen atomic.Int64
+
+	balancing sync.Mutex // held by the goroutine that balances, which has these
 	shards    [shards]uint8
 	sightings map[int64]sighting // of other nodes
 }
@@ -51,100 +60,113 @@ func (s sighting) dead(expired bool, now time.Time, lasts time.Duration) bool {
 	return since > lasts || expired && (!s.later || since > lasts/2)
 }
 
-// register adds the rows of the incarnation.
-func (n *incarnation) register(ctx context.Context) error {
-	sent := time.Now()
-	err := n.step(ctx, func(ctx context.Context, conn *pgxpool.Conn) (err error) {
-		if n.began, err = n.live(ctx, conn, addNode, n.id, n.lasts); err == nil {
-			n.notify(ctx, conn)
-		}
-		return err
-	})
-	if err == nil {
-		n.confirm(n.id, sent)
-	}
-	return err
+// current reports, with the lock, whether the time of the incarnation lasts. It checks the wall
+// clock, too, because the monotonic clock stops while the machine is suspended.
+func (n *incarnation) current() bool {
+	now := time.Now()
+	return !n.over && now.Sub(n.confirmed) < n.lasts && now.Round(0).Sub(n.confirmed.Round(0)) < n.lasts
 }
 
-// beat sends heartbeats until the incarnation is over: its row is gone, or the server was
-// started again, perhaps without what it had committed last.
-func (n *incarnation) beat(ctx context.Context) {
-	defer n.end()
-	confirmed := time.Now()
-	for wait := n.lasts / 4; sleep(ctx, n.beatNow, wait); {
+// live registers the incarnation, sends its heartbeats, and balances by what they read. It returns once
+// the incarnation is over: it could not register, nothing was claimed for long, its row is gone, or the
+// server was started again, perhaps without what it had committed last.
+func (n *incarnation) live() {
+	ctx, end := context.WithCancel(n.ctx)
+	var group sync.WaitGroup
+	var began time.Time // the server
+	beat, confirmed := addNode, time.Now()
+	for next := confirmed; sleep(ctx, n.beatNow, time.Until(next)); sleep(ctx, nil, n.lasts/60) { // notifications come in numbers
+		balances := n.balancing.TryLock() // before it looks: what a look sees must not change by this node's own doing
+		if balances && n.idles() {
+			break
+		}
 		sent := time.Now()
-		var began time.Time
-		err := n.step(ctx, func(ctx context.Context, conn *pgxpool.Conn) (err error) {
-			began, err = n.live(ctx, conn, renewNode, n.id, n.lasts, n.seen.Load())
-			return err
-		})
-		switch {
-		case ctx.Err() != nil:
-			return
-		case errors.Is(err, pgx.ErrNoRows), err == nil && !began.Equal(n.began):
-			n.forget()
-			return
-		case err != nil:
-			wait = n.lasts / 24
-			n.store.waited(confirmed)
-		default:
-			confirmed, wait = sent, n.lasts/4-time.Since(sent)
-			n.confirm(n.id, sent)
+		v, err := n.look(ctx, beat, n.id, n.lasts, n.seen.Load())
+		if err == nil && (beat == addNode || v.began.Equal(began)) {
+			beat, began, confirmed, next = renewNode, v.began, sent, sent.Add(n.lasts/4)
+			n.confirm(sent, balances)
+			if balances {
+				group.Go(func() { n.balance(ctx, v) })
+			}
+			n.tell(nil)
+			continue
+		}
+		if balances {
+			n.balancing.Unlock()
+		}
+		if err == nil || errors.Is(err, pgx.ErrNoRows) {
+			break
 		}
 		n.tell(err)
-	}
-}
-
-// which returns the shards for which is holds.
-func which(is func(shard int16) bool) (list []int16) {
-	for shard := range int16(shards) {
-		if is(shard) {
-			list = append(list, shard)
+		if beat == addNode {
+			sleep(ctx, nil, n.lasts/24)
+			break
 		}
+		n.store.waited(confirmed)
+		next = time.Now().Add(n.lasts / 24)
 	}
-	return list
-}
-
-// inMemory returns the shards that are in memory.
-func (n *incarnation) inMemory() []int16 {
-	return which(func(shard int16) bool { return n.shards[shard] != absent })
+	n.mu.Lock()
+	n.over = true
+	n.mu.Unlock()
+	end()
+	group.Wait()
+	if n.ctx.Err() == nil { // else close deregisters, and settlements under way go on
+		n.deregister()
+		n.unload(which(func(shard int16) bool { return n.shards[shard] != absent }))
+	}
 }
 
 // idles reports whether the incarnation is over because nothing was claimed for long, and
 // nothing is in flight.
 func (n *incarnation) idles() bool {
-	busy := n.queues.underWay()
-	if slices.ContainsFunc(n.inMemory(), func(shard int16) bool { return busy[shard] > 0 }) {
-		return false
+	for _, attempts := range n.queues.underWay() {
+		if attempts > 0 {
+			return false
+		}
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if n.claims() {
-		return false
-	}
-	n.alive, n.ready = 0, false // claims that begin now wait for the next
-	return true
+	n.over = n.over || !n.claims() // claims that begin now wait for the next
+	return n.over
 }
 
-// balance brings memory in line with the table, and takes or leaves shards until this node has
-// its share of them.
-func (n *incarnation) balance(ctx context.Context) error {
-	v, err := n.look(ctx)
-	if err == nil && n.removeDead(ctx, v) {
-		v, err = n.look(ctx)
+// confirm notes that the incarnation was alive when a heartbeat was sent, and whether it balances now.
+func (n *incarnation) confirm(sent time.Time, balances bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.confirmed, n.waits = sent, !balances
+}
+
+// balance brings memory in line with a view, and takes or leaves shards until this node has its share of
+// them. What it could not do the next does.
+func (n *incarnation) balance(ctx context.Context, v view) {
+	err := n.share(ctx, v)
+	if ctx.Err() == nil && err == nil && n.shards[0] == served {
+		short, cancel := context.WithTimeout(ctx, n.lasts/3)
+		_ = n.store.trimChanges(short) // or the next time
+		cancel()
 	}
-	if err != nil {
-		return err
+	n.balancing.Unlock()
+	n.mu.Lock()
+	if err == nil && !n.over {
+		if !n.ready {
+			n.claimed = time.Now() // claims were waiting
+		}
+		n.ready, n.failed = true, nil
 	}
-	rank, alive := slices.BinarySearch(v.nodes, n.id)
-	if !alive {
-		wake(n.beatNow)
-		return errors.New("postgres: this node was taken for dead")
+	if n.waits {
+		n.hear()
 	}
-	share := shards / len(v.nodes)
-	if rank < shards%len(v.nodes) {
-		share++
+	n.mu.Unlock()
+	if ctx.Err() == nil {
+		n.tell(err)
 	}
+}
+
+func (n *incarnation) share(ctx context.Context, v view) error {
+	alive := n.removeDead(ctx, v)
+	rank, _ := slices.BinarySearch(alive, n.id)
+	share := (shards + len(alive) - 1 - rank) / len(alive)
 	n.unload(which(func(shard int16) bool { return v.owners[shard] != n.id && n.shards[shard] != absent }))
 	in := func(state uint8) []int16 {
 		return which(func(shard int16) bool { return v.owners[shard] == n.id && n.shards[shard] == state })
@@ -153,17 +175,21 @@ func (n *incarnation) balance(ctx context.Context) error {
 	if surplus := len(keep) - share; surplus > 0 {
 		leave, keep = append(leave, keep[:surplus]...), keep[surplus:]
 	}
-	err = n.leave(ctx, leave)
+	err := n.leave(ctx, leave)
 	if err == nil && len(keep) < share {
+		// Nodes of different ranks begin with different shards, so that they seldom try the same.
+		free := which(func(shard int16) bool { return !slices.Contains(alive, v.owners[shard]) })
+		at := rank * len(free) / len(alive)
+		free = slices.Concat(free[at:], free[:at])
 		var taken []int16
-		taken, err = n.take(ctx, v, rank, share-len(keep))
+		taken, err = n.take(ctx, free[:min(share-len(keep), len(free))], v.gone())
 		keep = append(keep, taken...)
 	}
 	return errors.Join(err, n.load(ctx, slices.DeleteFunc(keep, func(shard int16) bool { return n.shards[shard] == served })))
 }
 
-// removeDead removes nodes whose time is over, and reports whether there were any.
-func (n *incarnation) removeDead(ctx context.Context, v view) (found bool) {
+// removeDead removes nodes whose time is over, and returns the others.
+func (n *incarnation) removeDead(ctx context.Context, v view) (alive []int64) {
 	now, before := time.Now(), n.sightings
 	n.sightings = make(map[int64]sighting)
 	for i, node := range v.nodes {
@@ -173,15 +199,12 @@ func (n *incarnation) removeDead(ctx context.Context, v view) (found bool) {
 		}
 		n.sightings[node] = seen
 		if node == n.id || !seen.dead(v.expired[i], now, n.lasts) {
-			continue
+			alive = append(alive, node)
+		} else {
+			_, _ = n.change(ctx, removeNode, node, seen.beat)
 		}
-		found = true
-		_ = n.step(ctx, func(ctx context.Context, conn *pgxpool.Conn) error {
-			_, err := n.change(ctx, conn, removeNode, node, seen.beat) // or by the next balancing
-			return err
-		})
 	}
-	return found
+	return alive
 }
 
 // leastBusy sorts shards by how much is in flight there.
@@ -197,8 +220,7 @@ func (n *incarnation) leave(ctx context.Context, list []int16) error {
 	n.queues.pauseShards(list)
 	n.mark(list, paused)
 	for until := time.Now().Add(leaveWait); len(list) > 0; sleep(ctx, nil, leavePause) {
-		late := time.Now().After(until)
-		busy := n.queues.underWay()
+		late, busy := time.Now().After(until), n.queues.underWay()
 		var free, others []int16
 		for _, shard := range list {
 			if late || busy[shard] == 0 {
@@ -220,54 +242,43 @@ func (n *incarnation) release(ctx context.Context, list []int16) error {
 	if len(list) == 0 {
 		return ctx.Err()
 	}
-	err := n.step(ctx, func(ctx context.Context, conn *pgxpool.Conn) error {
-		return n.free(ctx, conn, releaseShards, n.id, list)
-	})
+	_, err := n.change(ctx, releaseShards, n.id, list)
 	if err == nil {
-		n.own(list, 0)
 		n.unload(list)
 	}
 	return err
 }
 
-// take makes the node the owner of so many free shards, and returns those that it got. Nodes
-// of different ranks begin with different ones, so that they seldom try the same.
-func (n *incarnation) take(ctx context.Context, v view, rank, count int) (taken []int16, err error) {
-	free := which(func(shard int16) bool { return v.owners[shard] == 0 })
-	at := rank * len(free) / len(v.nodes)
-	free = slices.Concat(free[at:], free[:at])
-	if count = min(count, len(free)); count == 0 {
-		return nil, nil
+// take makes the node the owner of shards whose owners are gone, and returns those that it got.
+func (n *incarnation) take(ctx context.Context, list []int16, gone []int64) (taken []int16, err error) {
+	if len(list) > 0 {
+		taken, err = n.change(ctx, takeShards, n.id, list, gone)
 	}
-	err = n.step(ctx, func(ctx context.Context, conn *pgxpool.Conn) error {
-		taken, err = n.change(ctx, conn, takeShards, n.id, free[:count], v.gone)
-		return err
-	})
-	n.own(taken, n.id)
-	if err == nil && len(taken) < count {
-		wake(n.lookNow)
+	if err == nil && len(taken) < len(list) {
+		n.hear()
 	}
 	return taken, err
 }
 
 // load loads shards that the node owns, some at a time, and serves them. Those that fail are left
 // again.
-func (n *incarnation) load(ctx context.Context, list []int16) error {
-	var failed []error
+func (n *incarnation) load(ctx context.Context, list []int16) (err error) {
 	for some := range slices.Chunk(list, loadAtOnce) {
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
-		err := n.queues.loadShards(ctx, some)
-		if err == nil {
+		failed := n.queues.loadShards(ctx, some)
+		if failed == nil {
 			n.mark(some, served)
 			continue
 		}
-		n.fail(err)
+		n.mu.Lock()
+		n.failed = failed
+		n.mu.Unlock()
 		n.unload(some)
-		failed = append(failed, err, n.release(ctx, some))
+		err = errors.Join(err, failed, n.release(ctx, some))
 	}
-	return errors.Join(failed...)
+	return err
 }
 
 // unload forgets shards.
@@ -283,4 +294,14 @@ func (n *incarnation) mark(list []int16, state uint8) {
 	for _, shard := range list {
 		n.shards[shard] = state
 	}
+}
+
+// which returns the shards for which is holds.
+func which(is func(shard int16) bool) (list []int16) {
+	for shard := range int16(shards) {
+		if is(shard) {
+			list = append(list, shard)
+		}
+	}
+	return list
 }

@@ -21,29 +21,56 @@ var (
 )
 
 // step runs a statement, which may take a third of a node's time. If it fails, or its result is
-// unknown, nothing is undone: the next heartbeat, or the next look, reads what is.
+// unknown, nothing is undone: the next look reads what is.
 func (o *ownership) step(ctx context.Context, step func(context.Context, *pgxpool.Conn) error) error {
 	short, cancel := context.WithTimeout(ctx, o.lasts/3)
 	defer cancel()
-	err := o.store.read(short, step)
+	conn, err := o.store.pool.Acquire(short)
+	if err == nil {
+		err = step(short, conn)
+		conn.Release()
+	}
 	if err != nil && short.Err() != nil && ctx.Err() == nil {
 		return fmt.Errorf("postgres: no answer within %v", o.lasts/3)
 	}
-	return err
+	return failure(ctx, err)
 }
 
 // A view is what viewNodes reads, all of one moment.
 type view struct {
 	nodes, beats []int64
 	expired      []bool
-	owners       []int64 // of each shard, 0: none
-	gone         []int64 // 0, and owners that were removed and have left their names
+	owners       []int64   // of each shard, 0: none; some may have been removed
+	began        time.Time // the server
 }
 
-// look reads a view.
-func (o *ownership) look(ctx context.Context) (v view, err error) {
+// gone returns 0, and owners that were removed and have left their names.
+func (v *view) gone() []int64 {
+	return slices.DeleteFunc(append(slices.Clone(v.owners), 0), func(owner int64) bool { return slices.Contains(v.nodes, owner) })
+}
+
+// look reads a view, after addNode or renewNode, if that is asked for. The error is pgx.ErrNoRows if
+// there is no such node.
+func (o *ownership) look(ctx context.Context, beat string, args ...any) (v view, err error) {
 	err = o.step(ctx, func(ctx context.Context, conn *pgxpool.Conn) error {
-		return o.store.planned(conn).QueryRow(ctx, o.store.sql(viewNodes)).Scan(&v.nodes, &v.beats, &v.expired, &v.owners)
+		batch := &pgx.Batch{}
+		batch.Queue(deferred) // a server that forgets a heartbeat was started again
+		batch.Queue(lookUpOwners)
+		if beat != "" {
+			batch.Queue(o.store.sql(beat), args...).Exec(func(tag pgconn.CommandTag) error {
+				if tag.RowsAffected() == 0 {
+					return pgx.ErrNoRows
+				}
+				return nil
+			})
+		}
+		batch.Queue(serverStart).QueryRow(func(row pgx.Row) error { return row.Scan(&v.began) })
+		batch.Queue(o.store.sql(viewNodes)).QueryRow(func(row pgx.Row) error { return row.Scan(&v.nodes, &v.beats, &v.expired, &v.owners) })
+		err := conn.SendBatch(ctx, batch).Close()
+		if err == nil && beat == addNode {
+			o.notify(ctx, conn)
+		}
+		return err
 	})
 	if err == nil && len(v.owners) != shards {
 		err = fmt.Errorf("postgres: shard_owners has %d rows instead of %d", len(v.owners), shards)
@@ -51,55 +78,33 @@ func (o *ownership) look(ctx context.Context) (v view, err error) {
 	if err != nil {
 		return v, err
 	}
-	v.gone = []int64{0}
-	for shard, owner := range v.owners {
-		if _, alive := slices.BinarySearch(v.nodes, owner); owner != 0 && !alive {
-			v.gone, v.owners[shard] = append(v.gone, owner), 0
-		}
-	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	copy(o.owners[:], v.owners)
+	for shard, owner := range v.owners {
+		if !slices.Contains(v.nodes, owner) {
+			owner = 0
+		}
+		o.owners[shard] = owner
+	}
 	return v, nil
 }
 
-// live runs addNode or renewNode, and returns when the server was started. The error is
-// pgx.ErrNoRows if there is no such node.
-func (o *ownership) live(ctx context.Context, conn *pgxpool.Conn, sql string, args ...any) (began time.Time, err error) {
-	batch := &pgx.Batch{}
-	batch.Queue(deferred) // a server that forgets a heartbeat was started again
-	batch.Queue(lookUpOwners)
-	batch.Queue(o.store.sql(sql), args...).Exec(func(tag pgconn.CommandTag) error {
-		if tag.RowsAffected() == 0 {
-			return pgx.ErrNoRows
+// change runs a statement that changes owners, while nothing is being settled, and returns the shards.
+// Others hear of it: they may have shards to take.
+func (o *ownership) change(ctx context.Context, sql string, args ...any) (list []int16, err error) {
+	err = o.step(ctx, func(ctx context.Context, conn *pgxpool.Conn) error {
+		o.fence.Lock()
+		rows, err := told{conn, lookUpOwners}.Query(ctx, o.store.sql(sql), args...)
+		if err == nil {
+			list, err = pgx.CollectRows(rows, pgx.RowTo[int16])
 		}
-		return nil
+		o.fence.Unlock()
+		if len(list) > 0 {
+			o.notify(ctx, conn)
+		}
+		return err
 	})
-	batch.Queue(serverStart).QueryRow(func(row pgx.Row) error { return row.Scan(&began) })
-	return began, conn.SendBatch(ctx, batch).Close()
-}
-
-// owning returns the connection for changes of nodes and owners.
-func owning(conn *pgxpool.Conn) querier { return told{conn, lookUpOwners} }
-
-// change runs a statement that changes owners, and returns the shards.
-func (o *ownership) change(ctx context.Context, conn *pgxpool.Conn, sql string, args ...any) (list []int16, err error) {
-	rows, err := owning(conn).Query(ctx, o.store.sql(sql), args...)
-	if err != nil {
-		return nil, err
-	}
-	return pgx.CollectRows(rows, pgx.RowTo[int16])
-}
-
-// free runs a statement that makes shards of this node free, while nothing is being settled.
-func (o *ownership) free(ctx context.Context, conn *pgxpool.Conn, sql string, args ...any) error {
-	o.fence.Lock()
-	list, err := o.change(ctx, conn, sql, args...)
-	o.fence.Unlock()
-	if len(list) > 0 {
-		o.notify(ctx, conn)
-	}
-	return err
+	return list, err
 }
 
 // notify tells other nodes that they may have shards to take, or to leave.
@@ -109,14 +114,7 @@ func (o *ownership) notify(ctx context.Context, conn *pgxpool.Conn) {
 	}
 }
 
-// deregister removes this node. If it fails, others remove it once its time is over.
-func (o *ownership) deregister(node int64) {
-	ctx, cancel := context.WithTimeout(context.Background(), o.lasts/3)
-	defer cancel()
-	conn, err := o.store.pool.Acquire(ctx)
-	if err != nil {
-		return
-	}
-	defer conn.Release()
-	_ = o.free(ctx, conn, removeNode, node, nil)
+// deregister removes the incarnation. If it fails, others remove it once its time is over.
+func (n *incarnation) deregister() {
+	_, _ = n.change(context.Background(), removeNode, n.id, nil)
 }

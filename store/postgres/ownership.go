@@ -4,7 +4,6 @@ import (
 	"context"
 	"math/rand/v2"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/storageapi/storageapi/store"
@@ -25,8 +24,6 @@ const ownersChanged = "owners"
 // the incarnation.
 const baseShift = 12
 
-func nodeBase(node int64) int64 { return node >> baseShift }
-
 // shardQueues are the queues of owned shards, in memory.
 type shardQueues interface {
 	loadShards(ctx context.Context, shards []int16) error
@@ -45,32 +42,23 @@ type ownership struct {
 	queues      shardQueues
 	lasts, idle time.Duration // nodeLasts, nodeIdle
 	base        int64         // of all incarnations
-	lookNow     chan struct{} // shards may be free
-	beatNow     chan struct{} // the incarnation may be over
+	beatNow     chan struct{} // shards may be free, or the incarnation over
 
-	// seen is the oldest transaction whose changes this incarnation may not have read yet, set by
-	// what reads them. The next heartbeat stores it.
-	seen atomic.Int64
-
-	// fence is read-locked by each settlement, once it has its connection. Releasing shards
-	// locks it: on the server alone a queue of settlements could delay it without end.
+	// fence is read-locked by each settlement, once it has its connection. Changes of owners
+	// lock it: on the server alone a queue of settlements could delay them without end.
 	fence sync.RWMutex
 
 	ctx    context.Context // until stop
 	cancel context.CancelFunc
 	group  sync.WaitGroup // run
 
-	mu        sync.Mutex
-	running   bool      // run is
-	claimed   time.Time // when join was called last
-	last      int64     // the newest incarnation
-	alive     int64     // that, or 0 once it is over
-	confirmed time.Time // when its last heartbeat that was answered was sent
-	ready     bool      // it has loaded its first shards
-	failed    error     // of loading later ones
-	result    *joining  // the next
-	owners    [shards]int64
-	asked     time.Time // when owners were last read
+	mu      sync.Mutex
+	running bool         // run is
+	claimed time.Time    // when join was called last
+	newest  *incarnation // which may be over; at first one without an id, which is
+	result  *joining     // the next
+	owners  [shards]int64
+	asked   time.Time // when owners were last read for ownerOf
 }
 
 // A joining is what calls of join wait for: the next result of a heartbeat, or of balancing.
@@ -82,9 +70,10 @@ type joining struct {
 // start prepares an ownership. Nothing runs before the first join.
 func (o *ownership) start(s *Store) {
 	o.store, o.queues, o.lasts, o.idle = s, s, nodeLasts, nodeIdle
-	o.lookNow, o.beatNow = make(chan struct{}, 1), make(chan struct{}, 1)
+	o.beatNow = make(chan struct{}, 1)
 	o.ctx, o.cancel = context.WithCancel(context.Background())
 	o.base = 1 + rand.Int64N(1<<51-1)
+	o.newest = &incarnation{over: true}
 	o.result = &joining{done: make(chan struct{})}
 }
 
@@ -99,8 +88,8 @@ func (o *ownership) stop() {
 func (o *ownership) close() {
 	o.stop()
 	o.group.Wait()
-	if o.last != 0 {
-		o.deregister(o.last)
+	if o.newest.id != 0 {
+		o.newest.deregister()
 	}
 }
 
@@ -115,9 +104,9 @@ func (o *ownership) join(ctx context.Context) error {
 			o.mu.Unlock()
 			return store.ErrClosed
 		}
-		if o.ready && o.current() != 0 {
-			err := o.failed
-			o.failed = nil
+		if n := o.newest; n.ready && n.current() {
+			err := n.failed
+			n.failed = nil
 			o.mu.Unlock()
 			return err
 		}
@@ -153,24 +142,17 @@ func (o *ownership) tell(err error) {
 func (o *ownership) node() int64 {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return o.current()
+	if o.newest.current() {
+		return o.newest.id
+	}
+	return 0
 }
 
 // incarnation returns the id of the newest incarnation, which may be over; 0: there was none.
 func (o *ownership) incarnation() int64 {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return o.last
-}
-
-// current is node, with the lock. It checks the wall clock, too, because the monotonic clock
-// stops while the machine is suspended.
-func (o *ownership) current() int64 {
-	now := time.Now()
-	if now.Sub(o.confirmed) < o.lasts && now.Round(0).Sub(o.confirmed.Round(0)) < o.lasts {
-		return o.alive
-	}
-	return 0
+	return o.newest.id
 }
 
 // ownerOf returns the node that owned the shard when that was last read, 0 if none did, or if
@@ -181,7 +163,7 @@ func (o *ownership) ownerOf(shard int16) int64 {
 	defer o.mu.Unlock()
 	if now := time.Now(); !o.running && now.Sub(o.asked) >= o.lasts/3 && o.ctx.Err() == nil {
 		o.asked = now
-		o.group.Go(func() { _, _ = o.look(o.ctx) })
+		o.group.Go(func() { _, _ = o.look(o.ctx, "") })
 	}
 	return o.owners[shard]
 }
@@ -190,14 +172,24 @@ func (o *ownership) ownerOf(shard int16) int64 {
 func (o *ownership) lost(node int64) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if node == o.alive {
-		o.confirmed = time.Time{}
+	if node == o.newest.id {
+		o.newest.confirmed = time.Time{}
 		wake(o.beatNow)
 	}
 }
 
+// saw notes that an incarnation has read all changes of transactions before this one. Another one, of
+// a server that began anew to count, has not.
+func (o *ownership) saw(id, before int64) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if id == o.newest.id {
+		o.newest.seen.Store(before)
+	}
+}
+
 // hear is called when there may be shards to take or to leave.
-func (o *ownership) hear() { wake(o.lookNow) }
+func (o *ownership) hear() { wake(o.beatNow) }
 
 func wake(c chan struct{}) {
 	select {
@@ -220,127 +212,25 @@ func sleep(ctx context.Context, woken <-chan struct{}, d time.Duration) bool {
 
 // run lives one incarnation after the other, while there are claims.
 func (o *ownership) run() {
-	for o.wanted() {
-		if err := o.incarnate(); err != nil {
-			o.tell(err)
-			sleep(o.ctx, nil, o.lasts/24)
-		}
+	for n := o.next(); n != nil; n = o.next() {
+		n.live()
 	}
 	o.tell(nil)
 }
 
-// wanted reports whether run goes on; if not, the next join starts it again.
-func (o *ownership) wanted() bool {
+// next returns a new incarnation, or nil if there are no claims: then the next join starts run again.
+func (o *ownership) next() *incarnation {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.running = o.ctx.Err() == nil && o.claims()
-	return o.running
+	if o.running = o.ctx.Err() == nil && o.claims(); !o.running {
+		return nil
+	}
+	o.newest = &incarnation{ownership: o, id: o.base<<baseShift | (o.newest.id+1)&(1<<baseShift-1)}
+	return o.newest
 }
 
 // claims reports, with the lock, whether there was a claim lately: who finds nothing to claim
 // comes again when it is time to look, which may be seldom.
 func (o *ownership) claims() bool {
 	return time.Since(o.claimed) < max(o.idle, 2*o.store.options.poll)
-}
-
-// incarnate registers an incarnation and balances its shards until it is over. It returns an error
-// if it could not register.
-func (o *ownership) incarnate() error {
-	ctx, end := context.WithCancel(o.ctx)
-	defer end()
-	n := &incarnation{ownership: o, id: o.begin(), end: end}
-	if err := n.register(ctx); err != nil {
-		return err
-	}
-	var beats sync.WaitGroup
-	beats.Go(func() { n.beat(ctx) })
-	for wait := time.Duration(0); sleep(ctx, o.lookNow, wait) && !n.idles(); {
-		wait = o.lasts / 4
-		if err := n.balance(ctx); ctx.Err() == nil {
-			if err != nil {
-				wait = o.lasts / 12
-			}
-			o.balanced(err)
-			if err == nil && n.shards[0] == served {
-				short, cancel := context.WithTimeout(ctx, o.lasts/3)
-				_ = n.store.trimChanges(short) // or the next time
-				cancel()
-			}
-			sleep(ctx, nil, o.lasts/60) // notifications come in numbers
-		}
-	}
-	end()
-	beats.Wait()
-	o.forget()
-	if o.ctx.Err() != nil {
-		return nil // close deregisters, and settlements under way go on
-	}
-	o.deregister(n.id)
-	n.unload(n.inMemory())
-	return nil
-}
-
-// begin returns the id of a new incarnation.
-func (o *ownership) begin() int64 {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.alive = o.base<<baseShift | (o.last+1)&(1<<baseShift-1)
-	o.last, o.confirmed = o.alive, time.Time{}
-	o.seen.Store(0) // the server may have begun anew to count
-	return o.alive
-}
-
-// saw notes that an incarnation has read all changes of transactions before this one. Another one, of
-// a server that began anew to count, has not.
-func (o *ownership) saw(id, before int64) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if o.last == id {
-		o.seen.Store(before)
-	}
-}
-
-// confirm notes that an incarnation was alive when a heartbeat was sent.
-func (o *ownership) confirm(id int64, sent time.Time) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if o.alive == id {
-		o.confirmed = sent
-	}
-}
-
-// forget notes that the incarnation is over.
-func (o *ownership) forget() {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.alive, o.ready, o.failed = 0, false, nil
-}
-
-// balanced notes the result of balancing.
-func (o *ownership) balanced(err error) {
-	o.mu.Lock()
-	if err == nil && o.alive != 0 {
-		if !o.ready {
-			o.claimed = time.Now() // claims were waiting
-		}
-		o.ready, o.failed = true, nil
-	}
-	o.mu.Unlock()
-	o.tell(err)
-}
-
-// own notes the owner of shards.
-func (o *ownership) own(shards []int16, node int64) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	for _, shard := range shards {
-		o.owners[shard] = node
-	}
-}
-
-// fail notes that shards could not be loaded.
-func (o *ownership) fail(err error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.failed = err
 }

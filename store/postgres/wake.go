@@ -44,7 +44,7 @@ func (w *waker) start(s *Store) {
 func (s *Store) channel() string { return "storageapi_" + s.options.schema }
 
 // channelOf is the channel of one node, for hints.
-func channelOf(node int64) string { return "storageapi_" + strconv.FormatInt(nodeBase(node), 36) }
+func channelOf(node int64) string { return "storageapi_" + strconv.FormatInt(node>>baseShift, 36) }
 
 // notify notifies the channel soon.
 func (w *waker) notify(channel string) {
