@@ -17,6 +17,7 @@ import (
 	"github.com/storageapi/storageapi/store"
 	"github.com/storageapi/storageapi/store/postgres"
 	"github.com/storageapi/storageapi/store/storetest"
+	"github.com/storageapi/storageapi/webhooks"
 )
 
 // A lossyConn is cut now and then while that is wanted: before what is sent arrives, or
@@ -92,6 +93,39 @@ func TestFailingCommits(t *testing.T) {
 			},
 		}
 	})
+}
+
+// A cutConn is cut by the first that is sent once that is wanted.
+type cutConn struct {
+	net.Conn
+	cut *atomic.Bool
+}
+
+func (c *cutConn) Write(b []byte) (int, error) {
+	if c.cut.CompareAndSwap(true, false) {
+		_ = c.Close()
+		return 0, io.ErrClosedPipe
+	}
+	return c.Conn.Write(b)
+}
+
+// Close leaves the shards of the node, though a connection is lost over that: another claims at once
+// what was pending.
+func TestCloseOverALostConnection(t *testing.T) {
+	option, cut := inSchema(t), new(atomic.Bool)
+	s := openThrough(t, option, func(conn net.Conn) net.Conn { return &cutConn{conn, cut} })
+	endpoints(t, s, 1)
+	publishOne(t, s, "evt")
+	if n := len(claimed(t, s, webhooks.Claim{})); n != 1 {
+		t.Fatalf("claimed %d", n)
+	}
+	cut.Store(true)
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if n := len(claimed(t, open(t, option), webhooks.Claim{})); n != 1 {
+		t.Errorf("another node claimed %d, want 1", n)
+	}
 }
 
 // TestCloseKeepsNobodyWaiting: while Close waits for a step, others are told at once

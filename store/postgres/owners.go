@@ -114,7 +114,14 @@ func (o *ownership) notify(ctx context.Context, conn *pgxpool.Conn) {
 	}
 }
 
-// deregister removes the incarnation. If it fails, others remove it once its time is over.
+// deregister removes the incarnation. It tries some times, since connections may just have been lost.
+// If it fails, others remove it once its time is over.
 func (n *incarnation) deregister() {
-	_, _ = n.change(context.Background(), removeNode, n.id, nil)
+	ctx, cancel := context.WithTimeout(context.Background(), n.lasts/3)
+	defer cancel()
+	for range 5 {
+		if _, err := n.change(ctx, removeNode, n.id, nil); err == nil || !sleep(ctx, nil, n.lasts/240) {
+			return
+		}
+	}
 }
