@@ -1,0 +1,337 @@
+package postgres_test
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/storageapi/storageapi/store/postgres"
+	"github.com/storageapi/storageapi/store/postgres/internal/cluster"
+	"github.com/storageapi/storageapi/webhooks"
+)
+
+var (
+	benchTurn  = flag.Duration("turn", 10*time.Second, "how long each turn of BenchmarkNodes, BenchmarkIdle and BenchmarkArrival takes")
+	benchNodes = flag.Int("nodes", 16, "nodes that BenchmarkNodes and BenchmarkIdle compare with one")
+	benchUnder = flag.Int("underway", 100_000, "deliveries under way in BenchmarkUnderWay")
+)
+
+// A fleet is nodes with connections of their own, which claim and settle, without HTTP, as the
+// dispatcher does: a claim once they are woken, or after the wait that the claim before asked for,
+// and one settlement at a time, of all that was claimed meanwhile.
+type fleet struct {
+	nodes []*postgres.Store
+	group sync.WaitGroup
+	end   context.CancelFunc
+
+	settled atomic.Int64
+	mu      sync.Mutex
+	took    []time.Duration // from the times of the events to their claims
+}
+
+// newFleet returns as many nodes, once they share the shards evenly.
+func newFleet(b *testing.B, server *cluster.Cluster, n int) *fleet {
+	b.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	f := &fleet{end: cancel}
+	for range n {
+		s, err := postgres.Open(ctx, server.DSN("postgres")+" pool_max_conns=8")
+		if err != nil {
+			b.Fatal(err)
+		}
+		f.nodes = append(f.nodes, s)
+		f.group.Go(func() { f.work(ctx, b, s) })
+	}
+	conn, err := pgx.Connect(ctx, server.DSN("postgres"))
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer func() { _ = conn.Close(context.Background()) }()
+	for shared, end := 0, time.Now().Add(time.Minute); shared != n; time.Sleep(100 * time.Millisecond) {
+		err := conn.QueryRow(ctx, `select count(*) from (select from storageapi.shard_owners where node in (select node from storageapi.nodes)
+			group by node having count(*) between 256 / $1::integer and 256 / $1 + 1) n`, n).Scan(&shared)
+		if err != nil || time.Now().After(end) {
+			b.Fatalf("%d of %d nodes have their share, %v", shared, n, err)
+		}
+	}
+	return f
+}
+
+// close closes the nodes.
+func (f *fleet) close() {
+	f.end()
+	f.group.Wait()
+	for _, s := range f.nodes {
+		_ = s.Close()
+	}
+}
+
+func (f *fleet) work(ctx context.Context, b *testing.B, s *postgres.Store) {
+	woken, results := make(chan struct{}, 1), make(chan []webhooks.Settlement, 1000)
+	f.group.Go(func() {
+		s.Wake(ctx, func() {
+			select {
+			case woken <- struct{}{}:
+			default:
+			}
+		})
+	})
+	f.group.Go(func() { f.settle(b, s, results) })
+	defer close(results)
+	for ctx.Err() == nil {
+		tasks, wait, err := s.ClaimDeliveries(ctx, webhooks.Claim{Limit: 400, Cap: each(16), PerAccount: 512, Lease: time.Minute})
+		if err != nil && ctx.Err() == nil {
+			b.Error(err)
+			return
+		}
+		if len(tasks) > 0 {
+			results <- f.arrived(tasks)
+			continue
+		}
+		select {
+		case <-ctx.Done():
+		case <-woken:
+		case <-time.After(wait):
+		}
+	}
+}
+
+// arrived notes how long tasks took, and returns their settlements.
+func (f *fleet) arrived(tasks []webhooks.Task) (list []webhooks.Settlement) {
+	at := time.Now()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, task := range tasks {
+		f.took = append(f.took, at.Sub(task.Event.Timestamp))
+		list = append(list, webhooks.Settlement{Task: task, Outcome: webhooks.Deliver, Attempt: webhooks.Attempt{Number: task.Attempt, StartedAt: at, Status: 200}})
+	}
+	return list
+}
+
+func (f *fleet) settle(b *testing.B, s *postgres.Store, results <-chan []webhooks.Settlement) {
+	for list := range results {
+		for more := true; more && len(list) < 1000; {
+			select {
+			case next := <-results:
+				list = append(list, next...)
+			default:
+				more = false
+			}
+		}
+		stale, err := s.SettleDeliveries(context.Background(), list)
+		if err != nil || len(stale) > 0 {
+			b.Errorf("SettleDeliveries = %v, %v", stale, err)
+			return
+		}
+		f.settled.Add(int64(len(list)))
+	}
+}
+
+// A publishing is one of the ways to publish an event.
+type publishing func(context.Context, webhooks.EncodedEvent) error
+
+// publish publishes at the rate for so long, however late the nodes are, and returns how many
+// events once all are settled, or a minute after. An event's time is when its turn was.
+func (f *fleet) publish(b *testing.B, rate int, during time.Duration, do func(i int) publishing) (events int) {
+	b.Helper()
+	events = int(float64(rate) * during.Seconds())
+	begun, before := time.Now(), f.settled.Load()
+	var group sync.WaitGroup
+	const publishers = 128
+	for i := range publishers {
+		group.Go(func() {
+			for j := i; j < events; j += publishers {
+				at := begun.Add(time.Duration(j) * time.Second / time.Duration(rate))
+				time.Sleep(time.Until(at))
+				if err := do(j)(context.Background(), webhooks.EncodedEvent{
+					ID: fmt.Sprintf("evt_%d_%d", begun.UnixNano(), j), Account: fmt.Sprintf("acct_wh_%06d", j*7919%*benchEndpoints),
+					Type: webhooks.TypeBalanceLow, Timestamp: at, Body: []byte(`{"a":1}`),
+				}); err != nil {
+					b.Error(err)
+				}
+			}
+		})
+	}
+	group.Wait()
+	for end := time.Now().Add(time.Minute); f.settled.Load()-before < int64(events); time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(end) {
+			b.Fatalf("%d of %d events were settled", f.settled.Load()-before, events)
+		}
+	}
+	return events
+}
+
+// enqueue publishes on each of the nodes in turn.
+func (f *fleet) enqueue(i int) publishing { return enqueueOn(f.nodes[i%len(f.nodes)]) }
+
+func enqueueOn(s *postgres.Store) publishing {
+	return func(ctx context.Context, event webhooks.EncodedEvent) error {
+		_, err := s.Enqueue(ctx, event)
+		return err
+	}
+}
+
+// BenchmarkNodes has 16 nodes, and one in turns with them, publish, claim and settle at a
+// rate. What it tells is the processor time of an event, of the server and of the nodes.
+func BenchmarkNodes(b *testing.B) {
+	for _, rate := range []int{200, 1000} {
+		b.Run(fmt.Sprintf("rate=%d", rate), func(b *testing.B) {
+			p, server := durable(b)
+			endpoints(b, openOn(b, p), *benchEndpoints)
+			servers := contest{server: server, names: [2]string{"server_of_many", "server_of_one"}}
+			nodes := contest{server: server, names: [2]string{"nodes_of_many", "nodes_of_one"}}
+			for b.Loop() {
+				for side, n := range []int{*benchNodes, 1} {
+					f := newFleet(b, server, n)
+					f.publish(b, rate, *benchTurn/2, f.enqueue) // the statements are planned
+					used, own, begun := server.CPU(), ownCPU(), time.Now()
+					events := f.publish(b, rate, *benchTurn, f.enqueue)
+					total := time.Since(begun)
+					servers.add(side, events, total, server.CPU()-used, nil)
+					nodes.add(side, events, total, ownCPU()-own, nil)
+					f.close()
+				}
+			}
+			servers.reportCPU(b)
+			nodes.reportCPU(b)
+		})
+	}
+}
+
+// reportCPU tells the medians of both sides' processor times, and of their ratios.
+func (c *contest) reportCPU(b *testing.B) {
+	var ratios []float64
+	var sides [2][]float64
+	for i := range c.turns[0] {
+		for side := range sides {
+			sides[side] = append(sides[side], c.turns[side][i].cpu)
+		}
+		ratios = append(ratios, c.turns[0][i].cpu/c.turns[1][i].cpu)
+	}
+	for side, name := range c.names {
+		b.ReportMetric(median(sides[side]), name+"_us")
+	}
+	b.ReportMetric(median(ratios), c.names[0]+"_ratio")
+}
+
+func median(list []float64) float64 {
+	list = slices.Sorted(slices.Values(list))
+	return list[len(list)/2]
+}
+
+// BenchmarkIdle tells which share of a core a node takes that has nothing to do, with its
+// backends, beyond what the server and the process take without nodes.
+func BenchmarkIdle(b *testing.B) {
+	for _, n := range []int{1, *benchNodes} {
+		b.Run(fmt.Sprintf("nodes=%d", n), func(b *testing.B) {
+			p, server := durable(b)
+			endpoints(b, openOn(b, p), 100)
+			var own, backends []float64
+			for b.Loop() {
+				without, before := idle(server)
+				f := newFleet(b, server, n)
+				time.Sleep(*benchTurn / 2)
+				with, node := idle(server)
+				f.close()
+				backends = append(backends, 100*(with-without)/float64(n))
+				own = append(own, 100*(node-before)/float64(n))
+			}
+			b.ReportMetric(median(own), "node_percent")
+			b.ReportMetric(median(backends), "backends_percent")
+		})
+	}
+}
+
+// idle returns which share of a core the server and this process take in a turn.
+func idle(server *cluster.Cluster) (theirs, own float64) {
+	before, ours, begun := server.CPU(), ownCPU(), time.Now()
+	time.Sleep(*benchTurn)
+	total := time.Since(begun).Seconds()
+	return (server.CPU() - before).Seconds() / total, (ownCPU() - ours).Seconds() / total
+}
+
+// BenchmarkArrival tells how long an event takes from its publishing on a node that owns
+// nothing to its claim by another.
+func BenchmarkArrival(b *testing.B) {
+	p, server := durable(b)
+	s := openOn(b, p)
+	endpoints(b, s, *benchEndpoints)
+	inTransaction := func(told bool) publishing {
+		return func(ctx context.Context, event webhooks.EncodedEvent) error {
+			err := pgx.BeginFunc(ctx, p, func(tx pgx.Tx) error {
+				_, err := s.EnqueueTx(ctx, tx, event)
+				return err
+			})
+			if err == nil && told {
+				s.Published(event.Account)
+			}
+			return err
+		}
+	}
+	for _, way := range []struct {
+		name string
+		do   publishing
+	}{{"Publish", enqueueOn(s)}, {"PublishTx", inTransaction(false)}, {"PublishTx+Published", inTransaction(true)}} {
+		for _, rate := range []int{200, 1000, 4000} {
+			b.Run(fmt.Sprintf("%s/rate=%d", way.name, rate), func(b *testing.B) {
+				f := newFleet(b, server, 1)
+				defer f.close()
+				do := func(int) publishing { return way.do }
+				f.publish(b, rate, *benchTurn/4, do)
+				f.took = nil
+				for b.Loop() {
+					f.publish(b, rate, *benchTurn, do)
+				}
+				b.ReportMetric(millis(quantile(f.took, 0.5)), "p50_ms")
+				b.ReportMetric(millis(quantile(f.took, 0.99)), "p99_ms")
+			})
+		}
+	}
+}
+
+// BenchmarkUnderWay claims and settles beside so many deliveries that are under way.
+func BenchmarkUnderWay(b *testing.B) {
+	p, _ := durable(b)
+	s := openOn(b, p)
+	endpoints(b, s, *benchEndpoints)
+	fill(b, p, postgres.DefaultSchema, *benchUnder)
+	for n := 0; n < *benchUnder; {
+		tasks, _, err := s.ClaimDeliveries(b.Context(), webhooks.Claim{Limit: 1000, Cap: each(1000), Lease: time.Hour})
+		if err != nil {
+			b.Fatal(err)
+		}
+		n += len(tasks)
+	}
+	const limit = 100
+	var claims []time.Duration
+	for b.Loop() {
+		fill(b, p, postgres.DefaultSchema, 100*limit)
+		for n := 0; n < 100*limit; {
+			at := time.Now()
+			tasks, _, err := s.ClaimDeliveries(b.Context(), webhooks.Claim{Limit: limit, Cap: each(1000), Lease: time.Hour})
+			if err != nil {
+				b.Fatal(err)
+			}
+			if len(tasks) > 0 {
+				claims = append(claims, time.Since(at))
+				n += len(tasks)
+			}
+			var list []webhooks.Settlement
+			for _, task := range tasks {
+				list = append(list, webhooks.Settlement{Task: task, Outcome: webhooks.Deliver, Attempt: webhooks.Attempt{Number: task.Attempt, StartedAt: at, Status: 200}})
+			}
+			if stale, err := s.SettleDeliveries(b.Context(), list); err != nil || len(stale) > 0 {
+				b.Fatalf("SettleDeliveries = %v, %v", stale, err)
+			}
+		}
+	}
+	b.ReportMetric(millis(quantile(claims, 0.5)), "claim_p50_ms")
+	b.ReportMetric(millis(quantile(claims, 0.99)), "claim_p99_ms")
+}
