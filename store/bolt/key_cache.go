@@ -9,16 +9,16 @@ import (
 	"github.com/storageapi/storageapi/apikeys"
 )
 
-// defaultCachedKeys is more keys than most services see in a minute. As many in use take some 25 MiB.
-const defaultCachedKeys = 1 << 16
+// defaultCachedKeys is more keys than most services see in a day. As many in use take some 60 MiB, the first thousand a quarter of one.
+const defaultCachedKeys = 1 << 18
 
-// CacheKeys sets how many keys' decoded records are kept in memory, rounded up to a power of two: a request with one
+// CacheKeys sets how many keys are kept in memory, rounded up to a power of two: a request with one
 // of those reads nothing of the file. No answer is stale: a change of a key is seen from the moment it was made. Each
-// takes some 400 bytes once it is used, more if it has many scopes of the host's own; the table itself 16 bytes a key. 0 or less: none.
-// Default: 65,536. Set it to the number of keys that are in use at a time if that is more.
+// takes some 220 bytes once it is used, more if it has many scopes of the host's own; the table itself 16 bytes a key. 0 or less: none.
+// Default: 262,144, some 60 MiB if as many are in use. Set it to the number of keys that are in use at a time if that is more.
 func CacheKeys(count int) Option { return func(s *Store) { s.keyCache = newKeyCache(count) } }
 
-// A keyCache holds decoded records of keys by hash, current or previous. It is exact, because one process has the
+// A keyCache holds keys as they are in the file, by hash, current or previous. It is exact, because one process has the
 // file: a hash that is in it and not marked has that very record in the file, as readers see it.
 //
 //   - A step marks each hash whose record it writes, before anything of that is visible. A mark drops the record.
@@ -34,6 +34,7 @@ type keyCache struct {
 
 	mu     sync.Mutex // of all that writes
 	marked map[apikeys.Hash]bool
+	filled bool // a key was added
 	closed bool
 
 	// test, if it is set, is called at each fence, which is left out if it returns true.
@@ -59,13 +60,7 @@ const keyWays = 4
 type keySet struct {
 	keys   [keyWays]atomic.Pointer[cachedKey]
 	tags   [keyWays]atomic.Uint32 // of the keys: most that are not here cost no look at those
-	missed [keyWays]atomic.Uint32 // tags of hashes that were missed: they are added the second time
-}
-
-type cachedKey struct {
-	key  apikeys.Key
-	hash apikeys.Hash // it stands under
-	used atomic.Bool  // since room was last looked for
+	missed [keyWays]atomic.Uint32 // tags of hashes that were missed: where all ways were taken they are added the second time
 }
 
 // newKeyCache returns a cache of at least that many keys; nil, which holds none, if that is 0 or less.
@@ -85,10 +80,10 @@ func (c *keyCache) set(hash *apikeys.Hash) (set *keySet, tag uint32) {
 	return &c.sets[at&uint64(len(c.sets)-1)], uint32(at>>32) | 1 // 0 is no tag
 }
 
-// get returns the key with that hash, which the caller must not change; nil if it is not here.
-func (c *keyCache) get(hash *apikeys.Hash) *apikeys.Key {
+// get sets key, which is zero, to the one with that hash, and reports whether that is here.
+func (c *keyCache) get(hash *apikeys.Hash, key *apikeys.Key) bool {
 	if c == nil {
-		return nil
+		return false
 	}
 	set, tag := c.set(hash)
 	for i := range set.keys {
@@ -99,10 +94,11 @@ func (c *keyCache) get(hash *apikeys.Hash) *apikeys.Key {
 			if !k.used.Load() {
 				k.used.Store(true)
 			}
-			return &k.key
+			k.unpack(key)
+			return true
 		}
 	}
-	return nil
+	return false
 }
 
 // begin says that a hash which is not here is about to be read from the file. add is to be called with what it
@@ -113,7 +109,7 @@ func (c *keyCache) begin(hash *apikeys.Hash) (removed uint64, wanted bool) {
 	}
 	set, tag := c.set(hash)
 	missed := &set.missed[hash.Sum[8]%keyWays]
-	if wanted = missed.Load() == tag; !wanted {
+	if wanted = missed.Load() == tag || set.hasRoom(); !wanted {
 		missed.Store(tag)
 	}
 	removed = c.removed.Load()
@@ -124,7 +120,10 @@ func (c *keyCache) begin(hash *apikeys.Hash) (removed uint64, wanted bool) {
 // add keeps a key that was read, unless it may have changed.
 func (c *keyCache) add(hash *apikeys.Hash, key *apikeys.Key, removed uint64) {
 	c.leaveOut(readEnds)
-	added := &cachedKey{key: *key, hash: *hash}
+	added := packKey(hash, key)
+	if added == nil {
+		return
+	}
 	set, tag := c.set(hash)
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -134,9 +133,20 @@ func (c *keyCache) add(hash *apikeys.Hash, key *apikeys.Key, removed uint64) {
 		c.removed.Load() != removed && !c.leaveOut(fenceRemoved):
 		return
 	}
+	c.filled = true
 	i := set.room(hash)
 	set.tags[i].Store(tag)
 	set.keys[i].Store(added)
+}
+
+// hasRoom reports whether there is a way that never had a key.
+func (s *keySet) hasRoom() bool {
+	for i := range s.tags {
+		if s.tags[i].Load() == 0 {
+			return true
+		}
+	}
+	return false
 }
 
 // room returns where a hash is to go: where it is, where none is, or else where one is that was not used of late.
@@ -195,6 +205,9 @@ func (c *keyCache) close() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.closed = true
+	if !c.filled {
+		return
+	}
 	for i := range c.sets {
 		for way := range c.sets[i].keys {
 			if key := &c.sets[i].keys[way]; key.Load() != nil { // most are nil as a rule

@@ -4,13 +4,17 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"reflect"
+	"strings"
 	"testing"
+	"time"
 
 	"go.etcd.io/bbolt"
 
 	"github.com/storageapi/storageapi/apikeys"
 	"github.com/storageapi/storageapi/internal/boltfault"
 	"github.com/storageapi/storageapi/notices"
+	"github.com/storageapi/storageapi/scopes"
 	"github.com/storageapi/storageapi/store"
 )
 
@@ -187,7 +191,6 @@ func TestKeysAreNotReadAfterClose(t *testing.T) {
 			return leftOut && at == fenceClosed
 		}
 		s.name()
-		s.name()
 		if _, err := s.KeyByHash(t.Context(), hashNumber(1)); errors.Is(err, store.ErrClosed) == leftOut || ends != 1 {
 			t.Errorf("leaving the fence out: %v: err = %v after Close", leftOut, err)
 		}
@@ -230,6 +233,34 @@ func TestKeysInMemoryAreBounded(t *testing.T) {
 	}
 	if kept != 8 {
 		t.Errorf("%d keys are in memory, want 8", kept)
+	}
+}
+
+// TestKeysInMemoryAreWhole: all that is in a key's record is kept, whichever of its hashes it stands under.
+func TestKeysInMemoryAreWhole(t *testing.T) {
+	key := apikeys.Key{
+		ID: "key", Account: "acct", Name: "name", Scopes: scopes.Of(scopes.FilesRead, scopes.Scope("own:read")),
+		CreatedAt: hour(1), ExpiresAt: hour(2), CreatedBy: notices.Actor{Kind: notices.ActorPerson, ID: "ann"},
+		Hash: hashNumber(1), Hint: "sak_…k3Qz", Previous: hashNumber(2), PreviousHint: "old_…A1b2", PreviousExpiresAt: hour(3),
+		LastUsedAt: hour(4), PreviousUsedAt: hour(5),
+	}
+	for i := range reflect.TypeFor[apikeys.Key]().NumField() {
+		if reflect.ValueOf(key).Field(i).IsZero() {
+			t.Errorf("%s is not set", reflect.TypeFor[apikeys.Key]().Field(i).Name)
+		}
+	}
+	key.LastUsedAt, key.PreviousUsedAt = time.Time{}, time.Time{} // they are not in the record
+	for _, key := range []apikeys.Key{key, {ID: "key", Hash: hashNumber(1)}} {
+		for _, hash := range []apikeys.Hash{hashNumber(1), hashNumber(2)} {
+			var got apikeys.Key
+			if packKey(&hash, &key).unpack(&got); got != key {
+				t.Errorf("got  %+v\nwant %+v", got, key)
+			}
+		}
+	}
+	key.Name = strings.Repeat("n", 1<<16)
+	if packKey(&key.Hash, &key) != nil {
+		t.Error("a text too long was packed")
 	}
 }
 

@@ -106,11 +106,11 @@ func (s *Store) KeyByHash(ctx context.Context, hash apikeys.Hash) (key apikeys.K
 	if err := ctx.Err(); err != nil {
 		return key, err
 	}
-	if cached := s.keyCache.get(&hash); cached != nil {
-		if s.erasing.has(cached.Account) {
-			return key, apikeys.ErrNotFound
+	if s.keyCache.get(&hash, &key) {
+		if s.erasing.has(key.Account) {
+			return apikeys.Key{}, apikeys.ErrNotFound
 		}
-		return *cached, nil
+		return key, nil
 	}
 	removed, wanted := s.keyCache.begin(&hash)
 	if err := s.readByHash(ctx, &key, hash.Sum[:]); err != nil {
