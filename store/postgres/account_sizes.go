@@ -13,7 +13,7 @@ const accountSizes = `
 	select a.account,
 		(select count(*) from storageapi.keys where account = a.account and next is null),
 		(select count(*) from storageapi.webhooks where account = a.account),
-		(select count(*) from storageapi.webhooks w join storageapi.pending q on q.webhook = w.no where w.account = a.account)
+		(select count(*) from storageapi.webhooks w cross join lateral (select from storageapi.pending where webhook = w.no offset 0) q where w.account = a.account)
 	from unnest($1::text[]) with ordinality as a (account, place) order by a.place`
 
 // AccountSizes implements [store.Sizer].

@@ -163,7 +163,7 @@ func (s *Store) UnseenKeys(ctx context.Context, account string, dedupKeys []webh
 	err = s.read(ctx, func(ctx context.Context, conn *pgxpool.Conn) error {
 		rows, err := s.planned(conn).Query(ctx, s.sql(`
 			select i.place - 1 from unnest($2::text[], $3::timestamptz[]) with ordinality as i (key, until, place)
-			where not exists (select from storageapi.notices n where n.account = $1 and n.key = i.key and n.until = i.until)
+			where (select key from storageapi.notices where account = $1 and (key, until) between (i.key, i.until) and (i.key, i.until) limit 1) is null
 			order by 1`), account, keys, until)
 		if err == nil {
 			fresh, err = pgx.CollectRows(rows, pgx.RowTo[int])

@@ -9,13 +9,16 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// pendingElsewhere counts what is pending of the webhook $1, or if that is empty of all, and tells
-// since when the first that is due waits, in the shards but $2.
-const pendingElsewhere = `
-	select count(*), min(p.due) filter (where w.active and w.held is not true and p.due <= clock_timestamp() and p.shard <> all($2::smallint[]))
-	from storageapi.webhooks w
-	join storageapi.pending p on p.webhook = w.no
-	where $1 = '' or w.id = $1`
+// pendingElsewhere counts what is pending, and tells since when the first that is due waits, in the
+// shards but $1; pendingOfWebhook, of the webhook $2.
+const (
+	pendingElsewhere = elsewhere + `join storageapi.pending p on p.webhook = w.no`
+	pendingOfWebhook = elsewhere + `cross join lateral (select due, shard from storageapi.pending where webhook = w.no offset 0) p where w.id = $2`
+
+	elsewhere = `
+		select count(*), min(p.due) filter (where w.active and w.held is not true and p.due <= clock_timestamp() and p.shard <> all($1::smallint[]))
+		from storageapi.webhooks w `
+)
 
 // Backlog implements [webhooks.Store]. It counts the pending deliveries: 0.1 s for a million.
 // OldestDue counts what is being attempted on other nodes as waiting.
@@ -31,7 +34,11 @@ func (s *Store) Backlog(ctx context.Context, webhookID string) (backlog webhooks
 	shards, _ := s.owned.served()
 	err = s.read(ctx, func(ctx context.Context, conn *pgxpool.Conn) error {
 		var oldest *time.Time
-		err := s.planned(conn).QueryRow(ctx, s.sql(pendingElsewhere), webhookID, append([]int16{}, shards...)).Scan(&backlog.Pending, &oldest)
+		sql, args := pendingElsewhere, []any{append([]int16{}, shards...)}
+		if webhookID != "" {
+			sql, args = pendingOfWebhook, append(args, webhookID)
+		}
+		err := s.planned(conn).QueryRow(ctx, s.sql(sql), args...).Scan(&backlog.Pending, &oldest)
 		if backlog.OldestDue = loaded(oldest); backlog.OldestDue.IsZero() || !own.OldestDue.IsZero() && own.OldestDue.Before(backlog.OldestDue) {
 			backlog.OldestDue = own.OldestDue
 		}

@@ -30,7 +30,10 @@ func (s *Store) AskEvery(d time.Duration) { s.waker.ask = d }
 func ShardOf(account string) int16 { return shardOf(account) }
 
 // Indexed are the settings of lists.
-const Indexed = indexed
+const (
+	Indexed = indexed
+	LookUp  = lookUp
+)
 
 // KnowingOnly makes a node one that knows the first migrations only.
 func KnowingOnly(n int) Option { return func(o *options) { o.migrations = o.migrations[:n] } }

@@ -119,8 +119,8 @@ const (
 	purgeWebhooks = `
 		delete from storageapi.past_webhooks where no = any(array(
 			select no from storageapi.past_webhooks p where deleted_at < clock_timestamp() - interval '1 day'
-				and not exists (select from storageapi.attempts where webhook = p.no)
-				and not exists (select from storageapi.pending where webhook = p.no)
+				and (select webhook from storageapi.attempts where webhook = p.no limit 1) is null
+				and (select webhook from storageapi.pending where webhook = p.no limit 1) is null
 			limit $1))`
 )
 

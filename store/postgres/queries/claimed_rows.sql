@@ -6,9 +6,10 @@ select c.place::integer - 1, w.version, p.attempts, p.due, c.id, c.type, c.at, c
 from (
 	select c.webhook, c.event_no, c.place, e.id, e.type, e.at, e.trace, e.body, sum(coalesce(octet_length(e.body), 0)) over (order by c.place) as bytes
 	from unnest($1::bigint[], $2::bigint[]) with ordinality as c (webhook, event_no, place)
-	left join lateral (select id, type, at, trace, body from storageapi.events where event = c.event_no limit 1) e on true) c
+	left join lateral (select id, type, at, trace, body from storageapi.events where event between c.event_no and c.event_no order by event limit 1) e on true) c
 left join lateral (
 	select attempts, due from storageapi.pending where webhook = c.webhook and event = c.event_no limit 1) p on true
 left join lateral (
-	select version from storageapi.webhooks h where no = c.webhook and not exists (select from storageapi.erasures where account = h.account) limit 1) w on true
+	select version from (select version, account from storageapi.webhooks where no = c.webhook limit 1) h
+	where not exists (select from storageapi.erasures where account = h.account)) w on true
 order by c.place

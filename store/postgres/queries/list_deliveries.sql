@@ -10,7 +10,7 @@ with listed as (
 )
 select e.event, e.id, $2::text, e.type, q.due, a.number, a.state, a.status, a.started_at, a.took, a.class, a.error, a.response
 from listed
-cross join lateral (select * from storageapi.events where event = listed.event limit 1) e
+cross join lateral (select * from storageapi.events where event between listed.event and listed.event order by event limit 1) e
 left join lateral (select due from storageapi.pending where webhook = $1 and event = listed.event limit 1) q on true
 left join lateral (select * from storageapi.attempts where event = listed.event and webhook = $1 order by number) a on true
 order by e.event desc, a.number
