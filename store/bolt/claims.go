@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"go.etcd.io/bbolt"
@@ -29,17 +30,14 @@ func (s *Store) ClaimDeliveries(ctx context.Context, claim webhooks.Claim) (task
 			}
 		}
 	}()
-	version := s.index.readVersion()
-	// Begun after the claim, it sees all that the queue knows.
-	tx, err := s.view(context.WithoutCancel(ctx))
-	if err != nil {
-		return nil, 0, err
-	}
-	defer s.done(tx, &err)
-	r := s.newTaskReader(tx, version)
+	r := &taskReader{store: s, ctx: context.WithoutCancel(ctx)}
+	defer r.end()
 	tasks = make([]webhooks.Task, 0, len(claimed))
 	for _, c := range claimed {
 		task := r.read(c)
+		if r.err != nil {
+			return nil, 0, r.err
+		}
 		if errors.Is(task.Err, webhooks.ErrNotFound) || task.Err == nil && !task.Webhook.Claimable() {
 			s.queue.Release(c.Token) // deleted, turned off or held just now: the queue will hear of it
 			continue
@@ -49,26 +47,48 @@ func (s *Store) ClaimDeliveries(ctx context.Context, claim webhooks.Claim) (task
 	return tasks, wait, nil
 }
 
-// A taskReader reads what a claim is about, an event that is for several webhooks once.
+// A taskReader reads what a claim is about, an event that is for several webhooks once. Most of it is in memory.
 type taskReader struct {
-	store    *Store
+	store *Store
+	ctx   context.Context
+
+	// The transaction, once something is to be read of the file. Begun after the claim, it sees all that the queue knows.
 	tx       *bbolt.Tx
+	err      error // why there is none
 	segments *segments
 	bodies   *bbolt.Cursor
 	version  uint64 // of the index, before tx
 
-	// The segment that was looked at last, and its event. The numbers before end,
+	// The segment that was looked at last, and its event. The numbers before after,
 	// from first on, are the event's.
-	segment    *record.Segment
-	packed     record.Pack // its bodies; empty if it cannot be read
-	first, end uint64
-	event      webhooks.EncodedEvent
-	eventErr   error
+	segment      *record.Segment
+	packed       record.Pack // its bodies; empty if it cannot be read
+	first, after uint64
+	event        webhooks.EncodedEvent
+	eventErr     error
 }
 
-func (s *Store) newTaskReader(tx *bbolt.Tx, version uint64) *taskReader {
-	return &taskReader{
-		store: s, tx: tx, version: version, segments: newSegments(tx), bodies: tx.Bucket(bucketEvents).Cursor(),
+// begin begins the transaction, unless that was done, and reports whether there is one.
+func (r *taskReader) begin() bool {
+	if r.tx != nil || r.err != nil {
+		return r.err == nil
+	}
+	defer func() {
+		if p := recover(); p != nil {
+			r.err = fmt.Errorf("read %s: panic: %v", r.store.db.Path(), p)
+		}
+	}()
+	r.version = r.store.index.readVersion()
+	if r.tx, r.err = r.store.view(r.ctx); r.err == nil {
+		r.segments, r.bodies = newSegments(r.tx), r.tx.Bucket(bucketEvents).Cursor()
+	}
+	return r.err == nil
+}
+
+// end ends it.
+func (r *taskReader) end() {
+	if r.tx != nil {
+		_ = r.tx.Rollback()
 	}
 }
 
@@ -82,21 +102,36 @@ func (r *taskReader) read(c queue.Claimed) (task webhooks.Task) {
 	}()
 	var held bool
 	if task.Event, held = r.store.published.take(c.Seq); !held {
-		if c.Seq < r.first || c.Seq >= r.end {
+		if (c.Seq < r.first || c.Seq >= r.after) && r.begin() {
 			r.readEvent(c.Seq)
 		}
 		task.Event, task.Err = r.event, r.eventErr
 	}
 	var err error
-	if task.Webhook, err = r.store.claimed(r.tx, c.Webhook, r.version); err != nil {
+	if task.Webhook, err = r.webhook(c.Webhook); err != nil {
 		task.Webhook, task.Err = &webhooks.Webhook{ID: c.Webhook}, err
 	}
 	return task
 }
 
+// webhook returns the webhook of that id: as it is by now, or as readers of the transaction see it.
+func (r *taskReader) webhook(id string) (*webhooks.Webhook, error) {
+	w, changing := r.store.index.webhook(id)
+	if w == nil || changing {
+		if !r.begin() {
+			return nil, r.err
+		}
+		if w = r.store.readIndexed(r.tx, id); w == nil {
+			return nil, webhooks.ErrNotFound
+		}
+		r.store.index.putRead(w, r.version)
+	}
+	return &w.Webhook, w.err
+}
+
 // readEvent reads the event whose delivery has the number.
 func (r *taskReader) readEvent(number uint64) {
-	r.first, r.end, r.event = 0, 0, webhooks.EncodedEvent{} // should reading panic
+	r.first, r.after, r.event = 0, 0, webhooks.EncodedEvent{} // should reading panic
 	if r.segment == nil || number < r.segment.First || number > r.segment.Last {
 		if r.segment, r.eventErr = r.segments.at(number); r.eventErr != nil {
 			return
@@ -112,7 +147,7 @@ func (r *taskReader) readEvent(number uint64) {
 		r.eventErr = record.ErrCorrupt
 	}
 	r.event.Body = bytes.Clone(body)
-	r.first, r.end = r.segment.Number(i), r.segment.End(i)
+	r.first, r.after = r.segment.Number(i), r.segment.End(i)
 }
 
 // get is [bbolt.Bucket.Get] with a cursor that is there already.

@@ -113,3 +113,25 @@ func TestPublishCacheBehindOneThatStays(t *testing.T) {
 		t.Errorf("the ring has %d places, want %d at most", len(r.ring), most)
 	}
 }
+
+// TestClaimsOfWhatWasJustPublished begin no transaction: what they are about is in memory.
+func TestClaimsOfWhatWasJustPublished(t *testing.T) {
+	s := openTemp(t)
+	if err := s.CreateWebhook(t.Context(), testWebhook(1), webhooks.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Enqueue(t.Context(), testEvent(1, 10)); err != nil {
+		t.Fatal(err)
+	}
+	claim := webhooks.Claim{Limit: 9, PerAccount: 9, Lease: time.Minute, Cap: func(string, bool) int { return 9 }}
+	for i, want := range []int{1, 0} { // the second has nothing to claim
+		before := s.db.Stats()
+		tasks, _, err := s.ClaimDeliveries(t.Context(), claim)
+		if err != nil || len(tasks) != want || want > 0 && (tasks[0].Err != nil || len(tasks[0].Event.Body) != 10 || tasks[0].Webhook.ID != "wh1") {
+			t.Errorf("claim %d: %+v, %v", i, tasks, err)
+		}
+		if after := s.db.Stats(); after.TxN != before.TxN {
+			t.Errorf("claim %d began %d transactions", i, after.TxN-before.TxN)
+		}
+	}
+}

@@ -85,19 +85,6 @@ func (s *Store) indexed(b *batch, id string) *indexedWebhook {
 	return w
 }
 
-// claimed returns the webhook of that id for a task: as readers of tx see it, or as it is
-// by now. version is the index's of before tx began.
-func (s *Store) claimed(tx *bbolt.Tx, id string, version uint64) (*webhooks.Webhook, error) {
-	w, changing := s.index.webhook(id)
-	if w == nil || changing {
-		if w = s.readIndexed(tx, id); w == nil {
-			return nil, webhooks.ErrNotFound
-		}
-		s.index.putRead(w, version)
-	}
-	return &w.Webhook, w.err
-}
-
 // changeWebhook keeps in the batch that a webhook will be as it says, or is deleted if w
 // is nil. The step that calls it writes so to the file.
 func (s *Store) changeWebhook(b *batch, account, id string, w *indexedWebhook) {
@@ -187,7 +174,7 @@ func (x *webhookIndex) account(account string) *accountWebhooks {
 	return x.accounts[account]
 }
 
-// readVersion returns the version to be told to claimed.
+// readVersion returns the version to be told to putRead.
 func (x *webhookIndex) readVersion() uint64 {
 	x.mu.Lock()
 	defer x.mu.Unlock()

@@ -184,18 +184,16 @@ func TestClaimBesideAChange(t *testing.T) {
 		}
 	}
 	delete(s.index.byID, webhook.ID)
-	version := s.index.readVersion()
-	err := s.db.View(func(tx *bbolt.Tx) error {
-		if err := s.DeleteWebhook(t.Context(), webhook.Account, webhook.ID, nil, notices.Notice{}); err != nil {
-			return err
-		}
-		if w, err := s.claimed(tx, webhook.ID, version); err != nil || w.URL != webhook.URL {
-			t.Errorf("claimed %v, %v", w, err)
-		}
-		return nil
-	})
-	if err != nil {
+	r := &taskReader{store: s, ctx: t.Context()}
+	if !r.begin() {
+		t.Fatal(r.err)
+	}
+	defer r.end()
+	if err := s.DeleteWebhook(t.Context(), webhook.Account, webhook.ID, nil, notices.Notice{}); err != nil {
 		t.Fatal(err)
+	}
+	if w, err := r.webhook(webhook.ID); err != nil || w.URL != webhook.URL {
+		t.Errorf("claimed %v, %v", w, err)
 	}
 	checkIndex(t, s)
 }
