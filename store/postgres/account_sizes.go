@@ -4,7 +4,6 @@ import (
 	"context"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/storageapi/storageapi/store"
 )
@@ -17,14 +16,9 @@ const accountSizes = `
 	from unnest($1::text[]) with ordinality as a (account, place) order by a.place`
 
 // AccountSizes implements [store.Sizer].
-func (s *Store) AccountSizes(ctx context.Context, accounts []string) (sizes []store.AccountSize, err error) {
-	err = s.read(ctx, func(ctx context.Context, conn *pgxpool.Conn) error {
-		rows, err := s.planned(conn).Query(ctx, s.sql(accountSizes), texts(accounts))
-		if err != nil {
-			return err
-		}
-		sizes, err = pgx.CollectRows(rows, pgx.RowToStructByPos[store.AccountSize])
-		return err
-	})
-	return sizes, err
+func (s *Store) AccountSizes(ctx context.Context, accounts []string) ([]store.AccountSize, error) {
+	return collect(ctx, s, func(row pgx.Row) (size store.AccountSize, err error) {
+		err = row.Scan(&size.Account, &size.Keys, &size.Webhooks, &size.Pending)
+		return size, err
+	}, accountSizes, texts(accounts))
 }

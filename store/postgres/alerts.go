@@ -109,7 +109,7 @@ func (s *Store) alertStep(ctx context.Context, db querier, account string, kept 
 // readable returns the webhooks of the account, ascending by id, without those that cannot
 // be read.
 func (s *Store) readable(ctx context.Context, db querier, account string) (list []webhooks.Webhook, err error) {
-	sql := `select ` + webhookColumns + ` from storageapi.webhooks w where w.account = $1 order by w.no` // as settling locks them
+	sql := selectWebhooks + `where w.account = $1 order by w.no` // as settling locks them
 	if _, locks := db.(pgx.Tx); locks {
 		sql += ` for share`
 	}
@@ -138,15 +138,8 @@ func (s *Store) markDue(ctx context.Context, tx pgx.Tx, account string) error {
 }
 
 // DueAlerts implements [webhooks.Store].
-func (s *Store) DueAlerts(ctx context.Context, limit int) (accounts []string, err error) {
-	err = s.read(ctx, func(ctx context.Context, conn *pgxpool.Conn) error {
-		rows, err := s.planned(conn).Query(ctx, s.sql(`select account from storageapi.alerts where due limit $1`), limit)
-		if err == nil {
-			accounts, err = pgx.CollectRows(rows, pgx.RowTo[string])
-		}
-		return err
-	})
-	return accounts, err
+func (s *Store) DueAlerts(ctx context.Context, limit int) ([]string, error) {
+	return collect(ctx, s, scanText, `select account from storageapi.alerts where due limit $1`, limit)
 }
 
 // columns are the keys and times of deduplication keys.
@@ -158,19 +151,12 @@ func columns(dedupKeys []webhooks.DedupKey) (keys []string, until []time.Time) {
 }
 
 // UnseenKeys implements [webhooks.Store].
-func (s *Store) UnseenKeys(ctx context.Context, account string, dedupKeys []webhooks.DedupKey) (fresh []int, err error) {
+func (s *Store) UnseenKeys(ctx context.Context, account string, dedupKeys []webhooks.DedupKey) ([]int, error) {
 	keys, until := columns(dedupKeys)
-	err = s.read(ctx, func(ctx context.Context, conn *pgxpool.Conn) error {
-		rows, err := s.planned(conn).Query(ctx, s.sql(`
-			select i.place - 1 from unnest($2::text[], $3::timestamptz[]) with ordinality as i (key, until, place)
-			where (select key from storageapi.notices where account = $1 and (key, until) between (i.key, i.until) and (i.key, i.until) limit 1) is null
-			order by 1`), account, keys, until)
-		if err == nil {
-			fresh, err = pgx.CollectRows(rows, pgx.RowTo[int])
-		}
-		return err
-	})
-	return fresh, err
+	return collect(ctx, s, scanInt, `
+		select i.place - 1 from unnest($2::text[], $3::timestamptz[]) with ordinality as i (key, until, place)
+		where (select key from storageapi.notices where account = $1 and (key, until) between (i.key, i.until) and (i.key, i.until) limit 1) is null
+		order by 1`, account, keys, until)
 }
 
 var noteDedupKeys = query("note_dedup_keys")

@@ -61,6 +61,8 @@ func scanKey(row pgx.Row, uses bool, more ...any) (key apikeys.Key, err error) {
 	return key, nil
 }
 
+func scanUsedKey(row pgx.Row) (apikeys.Key, error) { return scanKey(row, true) }
+
 // found returns ErrNotFound for the error of no rows.
 func found(key apikeys.Key, err error) (apikeys.Key, error) {
 	if errors.Is(err, pgx.ErrNoRows) {
@@ -87,34 +89,16 @@ func optional(text string) *string {
 
 // CreateKey implements [apikeys.Store].
 func (s *Store) CreateKey(ctx context.Context, key apikeys.Key, options apikeys.CreateOptions) error {
-	err := s.transact(ctx, func(ctx context.Context, tx pgx.Tx) error {
-		if err := s.lockAccount(ctx, tx, key.Account); err != nil {
-			return err
-		}
-		if err := s.checkCredential(ctx, tx, key.Account, options.By); err != nil {
-			return err
-		}
-		if err := s.checkOpen(ctx, tx, key.Account); err != nil {
-			return err
-		}
-		if err := s.repeated(ctx, tx, keyRequests, key.Account, &options); err != nil {
-			return err
-		}
+	return s.create(ctx, keyRequests, key.Account, key.ID, &options, func(ctx context.Context, tx pgx.Tx) error {
 		if err := s.insertKey(ctx, tx, &key, options.Notice); err != nil {
 			return err
 		}
-		if err := s.checkLimit(ctx, tx, `select count(*) from storageapi.keys where account = $1 and next is null`, key.Account, options.MaxCount); err != nil {
+		const count = `select count(*) from storageapi.keys where account = $1 and next is null`
+		if err := s.checkLimit(ctx, tx, count, key.Account, options.MaxCount, apikeys.ErrLimit); err != nil {
 			return err
 		}
-		if err := s.checkShare(ctx, tx, &key, &options); err != nil {
-			return err
-		}
-		return s.note(ctx, tx, keyRequests, key.Account, key.ID, &options)
+		return s.checkShare(ctx, tx, &key, &options)
 	})
-	if errors.Is(err, errLimit) {
-		return apikeys.ErrLimit
-	}
-	return err
 }
 
 // checkShare returns apikeys.ErrShareLimit if a key that another asked for, and that was
@@ -131,7 +115,7 @@ func (s *Store) checkShare(ctx context.Context, tx pgx.Tx, key *apikeys.Key, opt
 	if !options.Share.MayExceed(created) {
 		return nil
 	}
-	by, err := found(scanKey(tx.QueryRow(ctx, s.sql(keyByID), key.Account, options.By.KeyID), true))
+	by, err := found(scanUsedKey(tx.QueryRow(ctx, s.sql(keyByID), key.Account, options.By.KeyID)))
 	if err != nil {
 		return err
 	}
@@ -227,40 +211,19 @@ func (s *Store) KeyByHash(ctx context.Context, hash apikeys.Hash) (key apikeys.K
 }
 
 // KeyByID implements [apikeys.Store].
-func (s *Store) KeyByID(ctx context.Context, account, id string) (key apikeys.Key, err error) {
-	err = s.read(ctx, func(ctx context.Context, conn *pgxpool.Conn) error {
-		key, err = found(scanKey(s.planned(conn).QueryRow(ctx, s.sql(keyByID), account, id), true))
-		return err
-	})
-	return key, err
+func (s *Store) KeyByID(ctx context.Context, account, id string) (apikeys.Key, error) {
+	return found(only(ctx, s, scanUsedKey, keyByID, account, id))
 }
 
 // ListKeys implements [apikeys.Store].
-func (s *Store) ListKeys(ctx context.Context, account string, page apikeys.Page) (list []apikeys.Key, err error) {
-	err = s.read(ctx, func(ctx context.Context, conn *pgxpool.Conn) error {
-		rows, err := s.planned(conn).Query(ctx, s.sql(`select `+keyColumns+keyUses+`
-			from storageapi.keys k where k.account = $1 and k.next is null and ($2 = '' or k.id < $2) order by k.id desc limit $3`),
-			account, page.After, page.Limit)
-		if err != nil {
-			return err
-		}
-		list, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (apikeys.Key, error) { return scanKey(row, true) })
-		return err
-	})
-	return list, err
+func (s *Store) ListKeys(ctx context.Context, account string, page apikeys.Page) ([]apikeys.Key, error) {
+	return collect(ctx, s, scanUsedKey, `select `+keyColumns+keyUses+`
+		from storageapi.keys k where k.account = $1 and k.next is null and ($2 = '' or k.id < $2) order by k.id desc limit $3`, account, page.After, page.Limit)
 }
 
 // ExpiringKeys implements [apikeys.Store].
-func (s *Store) ExpiringKeys(ctx context.Context, query apikeys.ExpiryQuery) (list []apikeys.Key, err error) {
-	err = s.read(ctx, func(ctx context.Context, conn *pgxpool.Conn) error {
-		rows, err := s.planned(conn).Query(ctx, s.sql(expiringKeys), utc(query.After.At), query.After.Account, query.After.ID, utc(query.Before), query.Limit)
-		if err != nil {
-			return err
-		}
-		list, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (apikeys.Key, error) { return scanKey(row, true) })
-		return err
-	})
-	return list, err
+func (s *Store) ExpiringKeys(ctx context.Context, query apikeys.ExpiryQuery) ([]apikeys.Key, error) {
+	return collect(ctx, s, scanUsedKey, expiringKeys, utc(query.After.At), query.After.Account, query.After.ID, utc(query.Before), query.Limit)
 }
 
 const expiringKeys = `select ` + keyColumns + keyUses + `
@@ -301,7 +264,7 @@ func (s *Store) UpdateKey(ctx context.Context, account, id string, change func(*
 		if err := taken(tx.SendBatch(ctx, batch).Close()); err != nil {
 			return err
 		}
-		changed, err = scanKey(tx.QueryRow(ctx, s.sql(keyByID), account, id), true)
+		changed, err = scanUsedKey(tx.QueryRow(ctx, s.sql(keyByID), account, id))
 		return err
 	})
 	s.options.keyCache.forget(old.Hash, old.Previous)
@@ -320,7 +283,7 @@ func (s *Store) queueChanged(batch *pgx.Batch, old *apikeys.Key) {
 
 // lockKey returns a key and locks it until the transaction ends.
 func (s *Store) lockKey(ctx context.Context, tx pgx.Tx, account, id string) (apikeys.Key, error) {
-	return found(scanKey(tx.QueryRow(ctx, s.sql(keyByID+` for update`), account, id), true))
+	return found(scanUsedKey(tx.QueryRow(ctx, s.sql(keyByID+` for update`), account, id)))
 }
 
 // DeleteKey implements [apikeys.Store].

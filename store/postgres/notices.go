@@ -127,7 +127,7 @@ func (s *Store) AddNotices(ctx context.Context, list []notices.Notice) (added in
 const noticesLookedAt = 10_000
 
 // scanNotice reads number and noticeColumns.
-func scanNotice(row pgx.CollectableRow) (n notices.Numbered, err error) {
+func scanNotice(row pgx.Row) (n notices.Numbered, err error) {
 	var number int64
 	var since, until *time.Time
 	m := &n.Notice
@@ -159,7 +159,7 @@ func (s *Store) ListNotices(ctx context.Context, account string, query notices.Q
 		if err != nil {
 			return err
 		}
-		list, err := pgx.CollectRows(rows, scanNotice)
+		list, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (notices.Numbered, error) { return scanNotice(row) })
 		if err != nil {
 			return err
 		}
@@ -178,17 +178,8 @@ func (s *Store) ListNotices(ctx context.Context, account string, query notices.Q
 }
 
 // PendingNotices implements [notices.Store].
-func (s *Store) PendingNotices(ctx context.Context, after uint64, limit int) (list []notices.Numbered, err error) {
-	err = s.read(ctx, func(ctx context.Context, conn *pgxpool.Conn) error {
-		rows, err := s.planned(conn).Query(ctx, s.sql(`
-			select number, `+noticeColumns+` from storageapi.audit where pending and number > $1 order by number limit $2`), int64(after), limit)
-		if err != nil {
-			return err
-		}
-		list, err = pgx.CollectRows(rows, scanNotice)
-		return err
-	})
-	return list, err
+func (s *Store) PendingNotices(ctx context.Context, after uint64, limit int) ([]notices.Numbered, error) {
+	return collect(ctx, s, scanNotice, `select number, `+noticeColumns+` from storageapi.audit where pending and number > $1 order by number limit $2`, int64(after), limit)
 }
 
 // TakeNotices implements [notices.Store].

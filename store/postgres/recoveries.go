@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/storageapi/storageapi/notices"
 	"github.com/storageapi/storageapi/webhooks"
@@ -52,21 +51,16 @@ func (s *Store) CreateRecovery(ctx context.Context, r webhooks.Recovery, notice 
 }
 
 // RecoveryByID implements [webhooks.Store].
-func (s *Store) RecoveryByID(ctx context.Context, account, id string) (r webhooks.Recovery, err error) {
-	err = s.read(ctx, func(ctx context.Context, conn *pgxpool.Conn) error {
+func (s *Store) RecoveryByID(ctx context.Context, account, id string) (webhooks.Recovery, error) {
+	r, err := only(ctx, s, func(row pgx.Row) (r webhooks.Recovery, err error) {
 		var states []string
 		var from *time.Time
-		err := s.planned(conn).QueryRow(ctx, s.sql(`
-			select id, account, webhook_id, states, from_at, to_at, created_at, recovered, done
-			from storageapi.recoveries where account = $1 and id = $2`), account, id).
-			Scan(&r.ID, &r.Account, &r.WebhookID, &states, &from, &r.To, &r.CreatedAt, &r.Recovered, &r.Done)
+		err = row.Scan(&r.ID, &r.Account, &r.WebhookID, &states, &from, &r.To, &r.CreatedAt, &r.Recovered, &r.Done)
 		r.States, r.From, r.To, r.CreatedAt = typed[webhooks.DeliveryState](states), loaded(from), utc(r.To), utc(r.CreatedAt)
-		return none(err)
-	})
-	if err != nil {
-		return webhooks.Recovery{}, err
-	}
-	return r, nil
+		return r, err
+	}, `select id, account, webhook_id, states, from_at, to_at, created_at, recovered, done
+		from storageapi.recoveries where account = $1 and id = $2`, account, id)
+	return r, none(err)
 }
 
 // AdvanceRecovery implements [webhooks.Store]. Calls are serialized.

@@ -19,7 +19,27 @@ const (
 // forgetStep is how many old requests are removed, at most, when one is recorded.
 const forgetStep = 8
 
-var errLimit = errors.New("too many of its kind")
+// create creates a key or a webhook of an account, by what its options ask for.
+func (s *Store) create(ctx context.Context, kind int, account, id string, options *apikeys.CreateOptions, insert func(context.Context, pgx.Tx) error) error {
+	return s.transact(ctx, func(ctx context.Context, tx pgx.Tx) error {
+		if err := s.lockAccount(ctx, tx, account); err != nil {
+			return err
+		}
+		if err := s.checkCredential(ctx, tx, account, options.By); err != nil {
+			return err
+		}
+		if err := s.checkOpen(ctx, tx, account); err != nil {
+			return err
+		}
+		if err := s.repeated(ctx, tx, kind, account, options); err != nil {
+			return err
+		}
+		if err := insert(ctx, tx); err != nil {
+			return err
+		}
+		return s.note(ctx, tx, kind, account, id, options)
+	})
+}
 
 // lockAccount serializes the creations of an account, changes of its webhooks and steps of
 // its alerts.
@@ -29,16 +49,16 @@ func (s *Store) lockAccount(ctx context.Context, tx pgx.Tx, account string) erro
 	return err
 }
 
-// checkLimit returns errLimit if the account has more than limit, the new one included; 0
+// checkLimit returns the error exceeded if the account has more than limit, the new one included; 0
 // is no limit.
-func (s *Store) checkLimit(ctx context.Context, tx pgx.Tx, count, account string, limit int) error {
+func (s *Store) checkLimit(ctx context.Context, tx pgx.Tx, count, account string, limit int, exceeded error) error {
 	if limit == 0 {
 		return nil
 	}
 	var n int
 	err := tx.QueryRow(ctx, s.sql(count), account).Scan(&n)
 	if err == nil && n > limit {
-		err = errLimit
+		err = exceeded
 	}
 	return err
 }

@@ -83,6 +83,18 @@ func (s *Store) release(conn *pgxpool.Conn) {
 
 // read runs a step that changes nothing, or what may be changed twice. It may run the step again.
 func (s *Store) read(ctx context.Context, step func(context.Context, *pgxpool.Conn) error) error {
+	return s.run(ctx, false, step)
+}
+
+// write runs a step that is one statement, or one batch of them. Once it is under
+// way, a ctx that is cancelled changes nothing any more: the answer tells what happened.
+// Without one until the deadline, or within grace if that is later, the step may have
+// happened.
+func (s *Store) write(ctx context.Context, step func(context.Context, *pgxpool.Conn) error) error {
+	return s.run(ctx, true, step)
+}
+
+func (s *Store) run(ctx context.Context, writes bool, step func(context.Context, *pgxpool.Conn) error) error {
 	ctx, cancel := within(ctx, patience)
 	defer cancel()
 	conn, err := s.acquire(ctx)
@@ -90,16 +102,35 @@ func (s *Store) read(ctx context.Context, step func(context.Context, *pgxpool.Co
 		return err
 	}
 	defer s.release(conn)
-	begun := time.Now()
+	begun, lasting := time.Now(), ctx
+	if writes {
+		if err := ctx.Err(); err != nil {
+			return failure(ctx, err)
+		}
+		end, _ := ctx.Deadline()
+		if least := begun.Add(grace); end.Before(least) {
+			end = least
+		}
+		lasting, cancel = context.WithDeadline(context.WithoutCancel(ctx), end)
+		defer cancel()
+	}
 	for try := 1; ; try++ {
-		err := step(ctx, conn)
-		if again(err, try) && ctx.Err() == nil {
+		err := step(lasting, conn)
+		conflicts := again(err, try) // and nothing happened
+		if conflicts && ctx.Err() == nil {
 			continue
 		}
-		if err != nil && ctx.Err() != nil {
+		silent := err != nil && lasting.Err() != nil
+		if silent {
 			s.waited(begun)
 		}
-		return failure(ctx, err)
+		switch {
+		case conflicts || !writes:
+			return failure(ctx, err)
+		case silent:
+			return fmt.Errorf("postgres: no answer within %v: %v", time.Since(begun).Round(time.Millisecond), err) // not the context's error: it may have happened
+		}
+		return err
 	}
 }
 
@@ -110,43 +141,33 @@ func again(err error, tries int) bool {
 	return tries < maxTries && (c == serializationFailure || c == deadlockDetected)
 }
 
-// write runs a step that is one statement, or one batch of them. Once it is under
-// way, a ctx that is cancelled changes nothing any more: the answer tells what happened.
-// Without one until the deadline, or within grace if that is later, the step may have
-// happened.
-func (s *Store) write(ctx context.Context, step func(context.Context, *pgxpool.Conn) error) error {
-	ctx, cancel := within(ctx, patience)
-	defer cancel()
-	conn, err := s.acquire(ctx)
-	if err != nil {
-		return err
-	}
-	defer s.release(conn)
-	if err := ctx.Err(); err != nil {
-		return failure(ctx, err)
-	}
-	begun := time.Now()
-	end, _ := ctx.Deadline()
-	if least := begun.Add(grace); end.Before(least) {
-		end = least
-	}
-	lasting, cancelLasting := context.WithDeadline(context.WithoutCancel(ctx), end)
-	defer cancelLasting()
-	for try := 1; ; try++ {
-		err := step(lasting, conn)
-		if again(err, try) {
-			if ctx.Err() == nil {
-				continue
-			}
-			return failure(ctx, err) // nothing happened
-		}
-		if err != nil && lasting.Err() != nil {
-			s.waited(begun)
-			return fmt.Errorf("postgres: no answer within %v: %v", time.Since(begun).Round(time.Millisecond), err) // not the context's error: it may have happened
+// collect returns the rows that one statement reads.
+func collect[T any](ctx context.Context, s *Store, scan func(pgx.Row) (T, error), sql string, args ...any) (list []T, err error) {
+	err = s.read(ctx, func(ctx context.Context, conn *pgxpool.Conn) error {
+		rows, err := s.planned(conn).Query(ctx, s.sql(sql), args...)
+		if err == nil {
+			list, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (T, error) { return scan(row) })
 		}
 		return err
-	}
+	})
+	return list, err
 }
+
+// only returns the one row that a statement reads. The error is pgx.ErrNoRows if there is none.
+func only[T any](ctx context.Context, s *Store, scan func(pgx.Row) (T, error), sql string, args ...any) (row T, err error) {
+	list, err := collect(ctx, s, scan, sql, args...)
+	if err != nil {
+		return row, err
+	}
+	if len(list) == 0 {
+		return row, pgx.ErrNoRows
+	}
+	return list[0], nil
+}
+
+// scanText reads a text, scanInt a number.
+func scanText(row pgx.Row) (text string, err error) { err = row.Scan(&text); return text, err }
+func scanInt(row pgx.Row) (n int, err error)        { err = row.Scan(&n); return n, err }
 
 // transact runs a step of several statements in a transaction. An error that the
 // step returns undoes it.

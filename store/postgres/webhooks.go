@@ -2,13 +2,11 @@ package postgres
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"hash/fnv"
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/storageapi/storageapi/apikeys"
 	"github.com/storageapi/storageapi/notices"
@@ -96,14 +94,10 @@ func texts[T ~string](list []T) []string {
 	return out
 }
 
-// scanWebhook reads webhookColumns. No rows are ErrNotFound.
+// scanWebhook reads webhookColumns.
 func (s *Store) scanWebhook(row pgx.Row) (webhooks.Webhook, error) {
 	var r webhookRow
-	err := row.Scan(r.fields()...)
-	if errors.Is(err, pgx.ErrNoRows) {
-		err = webhooks.ErrNotFound
-	}
-	if err != nil {
+	if err := row.Scan(r.fields()...); err != nil {
 		return webhooks.Webhook{}, err
 	}
 	return s.webhook(&r)
@@ -130,19 +124,7 @@ func (s *Store) CreateWebhook(ctx context.Context, w webhooks.Webhook, with webh
 		MaxCount: with.MaxCount, IdempotencyKey: with.IdempotencyKey, Fingerprint: with.Fingerprint, IdempotencyTTL: with.IdempotencyTTL,
 		MaxIdempotencyKeys: with.MaxIdempotencyKeys, By: with.By, Notice: with.Notice,
 	}
-	err := s.transact(ctx, func(ctx context.Context, tx pgx.Tx) error {
-		if err := s.lockAccount(ctx, tx, w.Account); err != nil {
-			return err
-		}
-		if err := s.checkCredential(ctx, tx, w.Account, options.By); err != nil {
-			return err
-		}
-		if err := s.checkOpen(ctx, tx, w.Account); err != nil {
-			return err
-		}
-		if err := s.repeated(ctx, tx, webhookRequests, w.Account, &options); err != nil {
-			return err
-		}
+	return ofWebhook(s.create(ctx, webhookRequests, w.Account, w.ID, &options, func(ctx context.Context, tx pgx.Tx) error {
 		inserted, err := tx.Exec(ctx, s.sql(insertWebhook), s.row(&w)...)
 		if err == nil && inserted.RowsAffected() == 0 {
 			err = webhooks.ErrExists
@@ -150,46 +132,45 @@ func (s *Store) CreateWebhook(ctx context.Context, w webhooks.Webhook, with webh
 		if err != nil {
 			return err
 		}
-		if err := s.checkLimit(ctx, tx, `select count(*) from storageapi.webhooks where account = $1`, w.Account, options.MaxCount); err != nil {
+		const count = `select count(*) from storageapi.webhooks where account = $1`
+		if err := s.checkLimit(ctx, tx, count, w.Account, options.MaxCount, webhooks.ErrLimit); err != nil {
 			return err
 		}
 		if err := s.markDue(ctx, tx, w.Account); err != nil {
 			return err
 		}
-		if err := s.tell(ctx, tx, options.Notice); err != nil {
-			return err
-		}
-		return s.note(ctx, tx, webhookRequests, w.Account, w.ID, &options)
-	})
-	if errors.Is(err, errLimit) {
-		return webhooks.ErrLimit
-	}
-	return ofWebhook(err)
+		return s.tell(ctx, tx, options.Notice)
+	}))
 }
 
+// selectWebhooks begins the statements that read webhooks.
+const selectWebhooks = `select ` + webhookColumns + ` from storageapi.webhooks w `
+
 // WebhookByID implements [webhooks.Store].
-func (s *Store) WebhookByID(ctx context.Context, account, id string) (w webhooks.Webhook, err error) {
-	err = s.read(ctx, func(ctx context.Context, conn *pgxpool.Conn) error {
-		w, err = s.scanWebhook(s.planned(conn).QueryRow(ctx, s.sql(`select `+webhookColumns+`
-			from storageapi.webhooks w where w.account = $1 and w.id = $2`), account, id))
-		return err
-	})
-	return w, err
+func (s *Store) WebhookByID(ctx context.Context, account, id string) (webhooks.Webhook, error) {
+	w, err := only(ctx, s, s.scanWebhook, selectWebhooks+`where w.account = $1 and w.id = $2`, account, id)
+	return w, none(err)
 }
 
 // ListWebhooks implements [webhooks.Store].
-func (s *Store) ListWebhooks(ctx context.Context, account string, page webhooks.Page) (list []webhooks.Webhook, err error) {
-	err = s.read(ctx, func(ctx context.Context, conn *pgxpool.Conn) error {
-		rows, err := s.planned(conn).Query(ctx, s.sql(`select `+webhookColumns+`
-			from storageapi.webhooks w where w.account = $1 and ($2 = '' or w.id < $2) order by w.id desc limit $3`),
-			account, page.After, page.Limit)
-		if err != nil {
-			return err
-		}
-		list, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (webhooks.Webhook, error) { return s.scanWebhook(row) })
-		return err
-	})
-	return list, err
+func (s *Store) ListWebhooks(ctx context.Context, account string, page webhooks.Page) ([]webhooks.Webhook, error) {
+	return collect(ctx, s, s.scanWebhook, selectWebhooks+`where w.account = $1 and ($2 = '' or w.id < $2) order by w.id desc limit $3`, account, page.After, page.Limit)
+}
+
+// FailingWebhooks implements [webhooks.Store].
+func (s *Store) FailingWebhooks(ctx context.Context, since time.Time, page webhooks.Page) ([]webhooks.Webhook, error) {
+	return collect(ctx, s, s.scanWebhook, selectWebhooks+`where w.failed_again and w.active and w.held is not true and w.failing_since <= $1
+		and ($2 = '' or w.id < $2) order by w.id desc limit $3`, since, page.After, page.Limit)
+}
+
+// OffWebhooks implements [webhooks.Store].
+func (s *Store) OffWebhooks(ctx context.Context, page webhooks.Page) ([]webhooks.Webhook, error) {
+	return collect(ctx, s, s.scanWebhook, selectWebhooks+`where not w.active and ($1 = '' or w.id < $1) order by w.id desc limit $2`, page.After, page.Limit)
+}
+
+// HeldWebhooks implements [webhooks.Store].
+func (s *Store) HeldWebhooks(ctx context.Context, page webhooks.Page) ([]webhooks.Webhook, error) {
+	return collect(ctx, s, s.scanWebhook, selectWebhooks+`where w.held and ($1 = '' or w.id < $1) order by w.id desc limit $2`, page.After, page.Limit)
 }
 
 // UpdateWebhook implements [webhooks.Store]. The webhook is locked while change runs;
@@ -228,8 +209,8 @@ func (s *Store) UpdateWebhook(ctx context.Context, account, id string, change fu
 
 // lockWebhook returns a webhook and locks it until the transaction ends.
 func (s *Store) lockWebhook(ctx context.Context, tx pgx.Tx, account, id string) (webhooks.Webhook, error) {
-	return s.scanWebhook(tx.QueryRow(ctx, s.sql(`select `+webhookColumns+`
-		from storageapi.webhooks w where w.account = $1 and w.id = $2 for update`), account, id))
+	w, err := s.scanWebhook(tx.QueryRow(ctx, s.sql(selectWebhooks+`where w.account = $1 and w.id = $2 for update`), account, id))
+	return w, none(err)
 }
 
 // DeleteWebhook implements [webhooks.Store]. Its time does not depend on the number of
@@ -264,47 +245,4 @@ func (s *Store) DeleteWebhook(ctx context.Context, account, id string, check fun
 		s.changed(account)
 	}
 	return err
-}
-
-// FailingWebhooks implements [webhooks.Store].
-func (s *Store) FailingWebhooks(ctx context.Context, since time.Time, page webhooks.Page) (list []webhooks.Webhook, err error) {
-	err = s.read(ctx, func(ctx context.Context, conn *pgxpool.Conn) error {
-		rows, err := s.planned(conn).Query(ctx, s.sql(`select `+webhookColumns+`
-			from storageapi.webhooks w where w.failed_again and w.active and w.held is not true and w.failing_since <= $1 and ($2 = '' or w.id < $2)
-			order by w.id desc limit $3`), since, page.After, page.Limit)
-		if err != nil {
-			return err
-		}
-		list, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (webhooks.Webhook, error) { return s.scanWebhook(row) })
-		return err
-	})
-	return list, err
-}
-
-// OffWebhooks implements [webhooks.Store].
-func (s *Store) OffWebhooks(ctx context.Context, page webhooks.Page) (list []webhooks.Webhook, err error) {
-	err = s.read(ctx, func(ctx context.Context, conn *pgxpool.Conn) error {
-		rows, err := s.planned(conn).Query(ctx, s.sql(`select `+webhookColumns+`
-			from storageapi.webhooks w where not w.active and ($1 = '' or w.id < $1) order by w.id desc limit $2`), page.After, page.Limit)
-		if err != nil {
-			return err
-		}
-		list, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (webhooks.Webhook, error) { return s.scanWebhook(row) })
-		return err
-	})
-	return list, err
-}
-
-// HeldWebhooks implements [webhooks.Store].
-func (s *Store) HeldWebhooks(ctx context.Context, page webhooks.Page) (list []webhooks.Webhook, err error) {
-	err = s.read(ctx, func(ctx context.Context, conn *pgxpool.Conn) error {
-		rows, err := s.planned(conn).Query(ctx, s.sql(`select `+webhookColumns+`
-			from storageapi.webhooks w where w.held and ($1 = '' or w.id < $1) order by w.id desc limit $2`), page.After, page.Limit)
-		if err != nil {
-			return err
-		}
-		list, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (webhooks.Webhook, error) { return s.scanWebhook(row) })
-		return err
-	})
-	return list, err
 }
