@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/storageapi/storageapi/store/queue"
 	"github.com/storageapi/storageapi/webhooks"
@@ -21,12 +20,6 @@ var errNoPayload = errors.New("the event's payload was purged")
 const maxBytes = 4 << 20
 
 var claimedRows = query("claimed_rows")
-
-// webhooksOf selects the webhooks $1.
-const webhooksOf = `
-	select w.no, w.version, ` + webhookColumns + `
-	from unnest($1::bigint[]) as k (no)
-	cross join lateral (select * from storageapi.webhooks where no = k.no limit 1) w`
 
 // ClaimDeliveries implements [webhooks.Store].
 //
@@ -93,19 +86,9 @@ type claimedRow struct {
 	payload              bool
 }
 
-func (r *claimReader) read(ctx context.Context) error {
+func (r *claimReader) read(ctx context.Context) (err error) {
 	nos, events := r.columns()
-	err := r.Store.read(ctx, func(ctx context.Context, conn *pgxpool.Conn) error {
-		rows, err := r.planned(conn).Query(ctx, r.sql(claimedRows), nos, events, maxBytes)
-		if err != nil {
-			return err
-		}
-		r.rows, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (c claimedRow, err error) {
-			return c, row.Scan(&c.place, &c.version, &c.attempts, &c.due, &c.id, &c.eventType, &c.at, &c.trace, &c.body, &c.payload)
-		})
-		return err
-	})
-	if err != nil {
+	if r.rows, err = collect(ctx, r.Store, scanClaimed, claimedRows, nos, events, maxBytes); err != nil {
 		return err
 	}
 	var changed []int64
@@ -115,32 +98,13 @@ func (r *claimReader) read(ctx context.Context) error {
 			changed = append(changed, no)
 		}
 	}
-	if len(changed) == 0 {
-		return nil
-	}
-	return r.readWebhooks(ctx, changed)
+	r.found, err = r.learn(ctx, changed)
+	return err
 }
 
-// readWebhooks reads webhooks of which this node has another version, or that are deleted.
-func (r *claimReader) readWebhooks(ctx context.Context, nos []int64) error {
-	r.found = make(map[int64]cachedWebhook)
-	err := r.Store.read(ctx, func(ctx context.Context, conn *pgxpool.Conn) error {
-		rows, err := r.planned(conn).Query(ctx, r.sql(webhooksOf), nos)
-		if err != nil {
-			return err
-		}
-		return r.addWebhooks(rows)
-	})
-	if err != nil {
-		return err
-	}
-	if err := r.learn(ctx, nos); err != nil {
-		return err
-	}
-	for no, found := range r.found { // only now: the next claim would not have the queue learn of them
-		r.known.put(no, found)
-	}
-	return nil
+func scanClaimed(row pgx.Row) (c claimedRow, err error) {
+	err = row.Scan(&c.place, &c.version, &c.attempts, &c.due, &c.id, &c.eventType, &c.at, &c.trace, &c.body, &c.payload)
+	return c, err
 }
 
 // columns returns the webhooks and the events of what was claimed, but for what is gone.
@@ -161,25 +125,6 @@ func (r *claimReader) columns() (nos, events []int64) {
 	}
 	r.claimed = kept
 	return nos, events
-}
-
-// addWebhooks reads the rows of webhooksOf.
-func (r *claimReader) addWebhooks(rows pgx.Rows) error {
-	for rows.Next() {
-		var no int64
-		var row webhookRow
-		var found cachedWebhook
-		if err := rows.Scan(append([]any{&no, &found.version}, row.fields()...)...); err != nil {
-			return err
-		}
-		webhook, err := r.webhook(&row)
-		if err != nil {
-			webhook.ID = row.id
-		}
-		found.webhook, found.err = &webhook, err
-		r.found[no] = found
-	}
-	return rows.Err()
 }
 
 // tasks returns the tasks of what is still pending as it was claimed. What is gone it drops, and

@@ -2,10 +2,8 @@ package postgres
 
 import (
 	"context"
-	"fmt"
+	"errors"
 	"slices"
-	"strconv"
-	"strings"
 	"sync/atomic"
 	"time"
 
@@ -23,32 +21,6 @@ type horizon struct {
 // sees reports whether the statement saw what the transaction did, if that was committed.
 func (s *horizon) sees(transaction int64) bool {
 	return transaction < s.max && !slices.Contains(s.running, transaction)
-}
-
-// parseHorizon reads min:max:running,….
-func parseHorizon(text string) (s *horizon, err error) {
-	s = &horizon{}
-	parts := strings.Split(text, ":")
-	if len(parts) != 3 {
-		return nil, fmt.Errorf("postgres: %q is no snapshot", text)
-	}
-	if s.min, err = strconv.ParseInt(parts[0], 10, 64); err != nil {
-		return nil, err
-	}
-	if s.max, err = strconv.ParseInt(parts[1], 10, 64); err != nil {
-		return nil, err
-	}
-	for running := range strings.SplitSeq(parts[2], ",") {
-		if running == "" {
-			continue
-		}
-		transaction, err := strconv.ParseInt(running, 10, 64)
-		if err != nil {
-			return nil, err
-		}
-		s.running = append(s.running, transaction)
-	}
-	return s, nil
 }
 
 // A look is when and what a node reads of what others changed.
@@ -70,29 +42,37 @@ type changeRow struct {
 	there bool // it is pending
 }
 
-// collect reads the rows of changesSince or pendingOfShards.
-func (o *ownedShards) collect(rows pgx.Rows) (list []changeRow, seen *horizon, err error) {
-	var text *string
-	var r changeRow
-	var recovered *bool
-	var due *time.Time
-	var attempts, before *int
-	_, err = pgx.ForEachRow(rows, []any{&r.kind, &r.added, &r.shard, &r.webhook, &r.event, &recovered, &due, &attempts, &before, &text}, func() (err error) {
-		if text != nil {
-			o.clock.set(*due)
-			seen, err = parseHorizon(*text)
+// readChanges runs changesSince or pendingOfShards.
+func (s *Store) readChanges(ctx context.Context, sql string, args ...any) (list []changeRow, seen *horizon, err error) {
+	err = s.read(ctx, func(ctx context.Context, conn *pgxpool.Conn) error {
+		rows, err := s.planned(conn).Query(ctx, s.sql(sql), args...)
+		if err != nil {
 			return err
 		}
-		if r.there = recovered != nil; r.there {
-			r.recovered, r.due, r.attempts, r.before = *recovered, *due, *attempts, *before
+		var r changeRow
+		var recovered *bool
+		var due *time.Time
+		var attempts, before *int
+		var running []int64
+		list, seen = nil, nil
+		_, err = pgx.ForEachRow(rows, []any{&r.kind, &r.added, &r.shard, &r.webhook, &r.event, &recovered, &due, &attempts, &before, &running}, func() error {
+			if r.kind < 0 {
+				s.owned.clock.set(*due)
+				seen = &horizon{min: r.added, max: r.webhook, running: running}
+				return nil
+			}
+			if r.there = recovered != nil; r.there {
+				r.recovered, r.due, r.attempts, r.before = *recovered, *due, *attempts, *before
+			}
+			r.first = r.kind == changeFirst
+			list = append(list, r)
+			return nil
+		})
+		if err == nil && seen == nil {
+			err = errors.New("postgres: a look has no snapshot")
 		}
-		r.first = r.kind == changeFirst
-		list = append(list, r)
-		return nil
+		return err
 	})
-	if err == nil && seen == nil {
-		err = fmt.Errorf("postgres: a look has no snapshot")
-	}
 	return list, seen, err
 }
 
@@ -152,16 +132,8 @@ func (s *Store) look(ctx context.Context) (err error) {
 	if len(shards) == 0 {
 		return nil
 	}
-	var list []changeRow
-	var seen *horizon
 	began := time.Now()
-	err = s.read(ctx, func(ctx context.Context, conn *pgxpool.Conn) error {
-		rows, err := s.planned(conn).Query(ctx, s.sql(changesSince), from.max, from.running, shards)
-		if err == nil {
-			list, seen, err = o.collect(rows)
-		}
-		return err
-	})
+	list, seen, err := s.readChanges(ctx, changesSince, from.max, from.running, shards)
 	if err != nil {
 		return err
 	}
@@ -230,7 +202,7 @@ func (s *Store) apply(ctx context.Context, list []changeRow) error {
 			nos = append(nos, r.webhook)
 		}
 	}
-	if err := s.learn(ctx, nos); err != nil {
+	if _, err := s.learn(ctx, nos); err != nil {
 		return err
 	}
 	for i := range list {
@@ -267,26 +239,31 @@ func (o *ownedShards) probe(no int64) {
 // maxLearned is how many webhooks are read by one statement.
 const maxLearned = 4096
 
-// learn reads what webhooks are now.
-func (s *Store) learn(ctx context.Context, nos []int64) error {
+// learn reads what webhooks are now, and returns those that are not deleted.
+func (s *Store) learn(ctx context.Context, nos []int64) (found map[int64]cachedWebhook, err error) {
+	found = make(map[int64]cachedWebhook)
 	for nos := range slices.Chunk(nos, maxLearned) {
-		var list []ownedRow
-		err := s.read(ctx, func(ctx context.Context, conn *pgxpool.Conn) error {
-			rows, err := s.planned(conn).Query(ctx, s.sql(ownedWebhooks), nos)
-			if err != nil {
-				return err
-			}
-			list, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (r ownedRow, err error) { return r, row.Scan(r.fields()...) })
-			return err
-		})
+		rows, err := collect(ctx, s, scanOwned, ownedWebhooks, nos)
 		if err != nil {
-			return err
+			return nil, err
 		}
-		for i := range list {
-			s.owned.learn(&list[i])
+		for i := range rows {
+			r := &rows[i]
+			s.owned.learn(r)
+			webhook, err := s.webhook(&r.webhookRow)
+			if err != nil {
+				webhook.ID = r.id
+			}
+			found[r.no] = cachedWebhook{r.version, &webhook, err}
+			s.known.put(r.no, found[r.no])
+		}
+		for _, no := range nos {
+			if _, ok := found[no]; !ok {
+				s.owned.deleted(no)
+			}
 		}
 	}
-	return nil
+	return found, nil
 }
 
 // endExpiredOf ends the pending deliveries whose payloads were purged, as the changes tell.
@@ -303,54 +280,34 @@ func (s *Store) endExpiredOf(ctx context.Context, list []changeRow) error {
 	return s.endExpired(ctx, nos, events)
 }
 
-// loadStep is how many shards are loaded by one statement.
-const loadStep = 16
-
 // loadShards reads what is pending in shards that this node has taken, and serves them. What it
 // has of them in memory already is read anew. If it returns an error it serves none of them.
 func (s *Store) loadShards(ctx context.Context, shards []int16) error {
-	if err := s.owned.hold(ctx); err != nil {
+	o := &s.owned
+	if err := o.hold(ctx); err != nil {
 		return err
 	}
-	defer s.owned.let()
+	defer o.let()
 	s.unloadShards(shards)
 	if err := s.forgetForeign(ctx); err != nil {
 		return err
 	}
-	for step := range slices.Chunk(shards, loadStep) {
-		if err := s.loadStep(ctx, step); err != nil {
-			s.unloadShards(shards)
-			return err
-		}
-	}
-	s.owned.look.wanted.Store(true)
-	return nil
-}
-
-func (s *Store) loadStep(ctx context.Context, shards []int16) error {
-	o := &s.owned
 	o.mu.Lock()
 	for _, shard := range shards {
 		o.shards[shard], o.paused[shard] = &horizon{}, true
 	}
 	o.mu.Unlock()
-	var list []changeRow
-	var seen *horizon
-	err := s.read(ctx, func(ctx context.Context, conn *pgxpool.Conn) error {
-		rows, err := s.planned(conn).Query(ctx, s.sql(pendingOfShards), shards)
-		if err == nil {
-			list, seen, err = o.collect(rows)
-		}
-		return err
-	})
-	if err != nil {
-		return err
+	list, seen, err := s.readChanges(ctx, pendingOfShards, shards)
+	if err == nil {
+		err = s.apply(ctx, list)
 	}
-	if err := s.apply(ctx, list); err != nil {
+	if err != nil {
+		s.unloadShards(shards)
 		return err
 	}
 	o.saw(shards, seen)
 	o.serve(shards)
+	o.look.wanted.Store(true)
 	return nil
 }
 

@@ -6,6 +6,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+
 	"github.com/storageapi/storageapi/store/queue"
 )
 
@@ -138,25 +140,29 @@ func (o *ownedShards) served() (shards []int16, from *horizon) {
 
 // An ownedRow is a webhook as the table has it.
 type ownedRow struct {
-	no          int64
-	id, account *string // nil: it is deleted
-	version     *int64
-	claimable   *bool
-	proven      *bool
-	failing     *bool
-	warned      *bool
+	webhookRow
+	no, version int64
 	rest        *float64 // seconds
 }
 
 // ownedWebhooks selects the webhooks $1.
 const ownedWebhooks = `
-	select k.no, w.id, w.account, w.version, w.active and w.held is not true, w.proven_at is not null, w.failing_since is not null, w.warned_at is not null,
-		extract(epoch from w.rests_until - clock_timestamp())::float8
+	select w.no, w.version, extract(epoch from w.rests_until - clock_timestamp())::float8, ` + webhookColumns + `
 	from unnest($1::bigint[]) as k (no)
-	left join lateral (select * from storageapi.webhooks where no = k.no limit 1) w on true`
+	cross join lateral (select * from storageapi.webhooks where no = k.no limit 1) w`
 
-func (r *ownedRow) fields() []any {
-	return []any{&r.no, &r.id, &r.account, &r.version, &r.claimable, &r.proven, &r.failing, &r.warned, &r.rest}
+func scanOwned(row pgx.Row) (r ownedRow, err error) {
+	err = row.Scan(append([]any{&r.no, &r.version, &r.rest}, r.fields()...)...)
+	return r, err
+}
+
+// deleted forgets a webhook that is deleted.
+func (o *ownedShards) deleted(no int64) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if w := o.byNo[no]; w != nil {
+		o.forget(w)
+	}
 }
 
 // learn notes what a webhook is now, and tells the queue.
@@ -164,14 +170,8 @@ func (o *ownedShards) learn(r *ownedRow) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	w := o.byNo[r.no]
-	if r.id == nil {
-		if w != nil {
-			o.forget(w)
-		}
-		return
-	}
 	if w == nil {
-		w = &ownedWebhook{no: r.no, id: *r.id, account: *r.account, shard: shardOf(*r.account)}
+		w = &ownedWebhook{no: r.no, id: r.id, account: r.account, shard: shardOf(r.account)}
 		if o.shards[w.shard] == nil {
 			return
 		}
@@ -183,17 +183,17 @@ func (o *ownedShards) learn(r *ownedRow) {
 		}
 		o.byNo[w.no], o.byID[w.id] = w, w
 	}
-	if *r.version < w.version {
+	if r.version < w.version {
 		return // it was read again meanwhile
 	}
-	w.version, w.claimable, w.standing = *r.version, *r.claimable, queue.Untried
+	w.version, w.claimable, w.standing = r.version, r.active && !r.held, queue.Untried
 	switch {
-	case *r.failing:
+	case r.failingSince != nil:
 		w.standing = queue.Failing
-	case *r.proven:
+	case r.provenAt != nil:
 		w.standing = queue.Proven
 	}
-	w.healthy = w.standing == queue.Proven && !*r.warned && r.rest == nil
+	w.healthy = w.standing == queue.Proven && r.warnedAt == nil && r.rest == nil
 	o.tell(w, r)
 }
 

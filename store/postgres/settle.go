@@ -95,7 +95,7 @@ func (s *Store) SettleDeliveries(ctx context.Context, settlements []webhooks.Set
 // letGo ends the leases of settlements that are done. What was not current waits again: the next
 // claim reads what has become of it.
 func (s *Store) letGo(b *settlementBatch, settlements []webhooks.Settlement, current []bool) {
-	if err := s.learn(context.Background(), b.concerned); err != nil {
+	if _, err := s.learn(context.Background(), b.concerned); err != nil {
 		s.owned.look.wanted.Store(true) // the next claim reads them
 	}
 	q := &s.owned.queue

@@ -1,8 +1,9 @@
 -- Selects all that is pending in shards, and what probes were asked for. The first row has the snapshot of this
 -- statement, for changes_since.
 -- $1 shards.
-select -1 as kind, 0::bigint as added, 0::smallint as shard, 0::bigint as webhook, 0::bigint as event,
-	null::boolean as recovered, clock_timestamp() as due, 0 as attempts, 0 as before, pg_current_snapshot()::text as horizon
+select -1 as kind, pg_snapshot_xmin(s)::text::bigint as added, 0::smallint as shard, pg_snapshot_xmax(s)::text::bigint as webhook, 0::bigint as event,
+	null::boolean as recovered, clock_timestamp() as due, 0 as attempts, 0 as before, array(select x::text::bigint from pg_snapshot_xip(s) x) as running
+from pg_current_snapshot() s
 union all
 select 0, 0, shard, webhook, event, recovered, due, attempts, before, null
 from storageapi.pending where shard = any($1::smallint[])
