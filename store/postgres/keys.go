@@ -39,12 +39,10 @@ func scanKey(row pgx.Row, uses bool, more ...any) (key apikeys.Key, err error) {
 	var names []string
 	var createdBy string
 	var next hashColumn
-	var created time.Time
-	var expires, previousExpires, used, previousUsed *time.Time
-	fields := []any{(*hashColumn)(&key.Hash), &next, &key.Account, &key.ID, &key.Name, &names, &created, &expires, (*hashColumn)(&key.Previous), &previousExpires,
-		&key.Hint, &key.PreviousHint, &createdBy}
+	fields := []any{(*hashColumn)(&key.Hash), &next, &key.Account, &key.ID, &key.Name, &names, (*instant)(&key.CreatedAt), (*instant)(&key.ExpiresAt),
+		(*hashColumn)(&key.Previous), (*instant)(&key.PreviousExpiresAt), &key.Hint, &key.PreviousHint, &createdBy}
 	if uses {
-		fields = append(fields, &used, &previousUsed)
+		fields = append(fields, (*instant)(&key.LastUsedAt), (*instant)(&key.PreviousUsedAt))
 	}
 	if err := row.Scan(append(fields, more...)...); err != nil {
 		return apikeys.Key{}, err
@@ -55,9 +53,7 @@ func scanKey(row pgx.Row, uses bool, more ...any) (key apikeys.Key, err error) {
 	if next := apikeys.Hash(next); !next.IsZero() {
 		key.Hash, key.Previous = next, key.Hash
 	}
-	key.CreatedAt, key.CreatedBy = utc(created), notices.ParseActor(createdBy)
-	key.ExpiresAt, key.PreviousExpiresAt = loaded(expires), loaded(previousExpires)
-	key.LastUsedAt, key.PreviousUsedAt = loaded(used), loaded(previousUsed)
+	key.CreatedBy = notices.ParseActor(createdBy)
 	return key, nil
 }
 

@@ -252,7 +252,7 @@ func (s *Store) learn(ctx context.Context, nos []int64) (found map[int64]cachedW
 			s.owned.learn(r)
 			webhook, err := s.webhook(&r.webhookRow)
 			if err != nil {
-				webhook.ID = r.id
+				webhook.ID = r.ID
 			}
 			found[r.no] = cachedWebhook{r.version, &webhook, err}
 			s.known.put(r.no, found[r.no])

@@ -128,12 +128,9 @@ const noticesLookedAt = 10_000
 
 // scanNotice reads number and noticeColumns.
 func scanNotice(row pgx.Row) (n notices.Numbered, err error) {
-	var number int64
-	var since, until *time.Time
 	m := &n.Notice
-	err = row.Scan(&number, &m.Account, &m.ID, &m.Pending, &m.At, &m.Action, &m.Target.Kind, &m.Target.ID, &m.Actor.Kind, &m.Actor.ID,
-		&m.Changed, &m.RequestID, &m.ClientAddress, &m.Object, &m.Reason, &since, &until)
-	n.Number, m.At, m.Since, m.Until = uint64(number), utc(m.At), loaded(since), loaded(until)
+	err = row.Scan(&n.Number, &m.Account, &m.ID, &m.Pending, (*instant)(&m.At), &m.Action, &m.Target.Kind, &m.Target.ID, &m.Actor.Kind, &m.Actor.ID,
+		&m.Changed, &m.RequestID, &m.ClientAddress, &m.Object, &m.Reason, (*instant)(&m.Since), (*instant)(&m.Until))
 	return n, err
 }
 

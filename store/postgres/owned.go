@@ -171,7 +171,7 @@ func (o *ownedShards) learn(r *ownedRow) {
 	defer o.mu.Unlock()
 	w := o.byNo[r.no]
 	if w == nil {
-		w = &ownedWebhook{no: r.no, id: r.id, account: r.account, shard: shardOf(r.account)}
+		w = &ownedWebhook{no: r.no, id: r.ID, account: r.Account, shard: shardOf(r.Account)}
 		if o.shards[w.shard] == nil {
 			return
 		}
@@ -186,14 +186,14 @@ func (o *ownedShards) learn(r *ownedRow) {
 	if r.version < w.version {
 		return // it was read again meanwhile
 	}
-	w.version, w.claimable, w.standing = r.version, r.active && !r.held, queue.Untried
+	w.version, w.claimable, w.standing = r.version, r.Claimable(), queue.Untried
 	switch {
-	case r.failingSince != nil:
+	case !r.FailingSince.IsZero():
 		w.standing = queue.Failing
-	case r.provenAt != nil:
+	case !r.ProvenAt.IsZero():
 		w.standing = queue.Proven
 	}
-	w.healthy = w.standing == queue.Proven && r.warnedAt == nil && r.rest == nil
+	w.healthy = w.standing == queue.Proven && r.WarnedAt.IsZero() && r.rest == nil
 	o.tell(w, r)
 }
 

@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"cmp"
 	"context"
 
 	"github.com/jackc/pgx/v5"
@@ -28,11 +29,11 @@ func (t told) Query(ctx context.Context, sql string, args ...any) (pgx.Rows, err
 	batch.Queue(t.what)
 	batch.Queue(sql, args...)
 	results := t.conn.SendBatch(ctx, batch)
-	if _, err := results.Exec(); err != nil {
-		_ = results.Close()
-		return nil, err
+	_, err := results.Exec()
+	var rows pgx.Rows
+	if err == nil {
+		rows, err = results.Query()
 	}
-	rows, err := results.Query()
 	if err != nil {
 		_ = results.Close()
 		return nil, err
@@ -54,27 +55,19 @@ type batchRows struct {
 }
 
 func (r *batchRows) Next() bool {
-	more := r.Rows.Next()
-	if !more {
-		r.Close()
+	if r.Rows.Next() {
+		return true
 	}
-	return more
+	r.Close()
+	return false
 }
 
 func (r *batchRows) Close() {
 	r.Rows.Close()
-	if r.results != nil {
-		r.err = r.results.Close()
-		r.results = nil
-	}
+	r.err = r.results.Close()
 }
 
-func (r *batchRows) Err() error {
-	if err := r.Rows.Err(); err != nil {
-		return err
-	}
-	return r.err
-}
+func (r *batchRows) Err() error { return cmp.Or(r.Rows.Err(), r.err) }
 
 // An onlyRow is the only row of rows.
 type onlyRow struct {

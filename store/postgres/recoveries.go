@@ -53,10 +53,7 @@ func (s *Store) CreateRecovery(ctx context.Context, r webhooks.Recovery, notice 
 // RecoveryByID implements [webhooks.Store].
 func (s *Store) RecoveryByID(ctx context.Context, account, id string) (webhooks.Recovery, error) {
 	r, err := only(ctx, s, func(row pgx.Row) (r webhooks.Recovery, err error) {
-		var states []string
-		var from *time.Time
-		err = row.Scan(&r.ID, &r.Account, &r.WebhookID, &states, &from, &r.To, &r.CreatedAt, &r.Recovered, &r.Done)
-		r.States, r.From, r.To, r.CreatedAt = typed[webhooks.DeliveryState](states), loaded(from), utc(r.To), utc(r.CreatedAt)
+		err = row.Scan(&r.ID, &r.Account, &r.WebhookID, &r.States, (*instant)(&r.From), (*instant)(&r.To), (*instant)(&r.CreatedAt), &r.Recovered, &r.Done)
 		return r, err
 	}, `select id, account, webhook_id, states, from_at, to_at, created_at, recovered, done
 		from storageapi.recoveries where account = $1 and id = $2`, account, id)

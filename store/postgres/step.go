@@ -8,6 +8,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgtype"
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
@@ -202,6 +203,17 @@ func stored(t time.Time) *time.Time {
 	}
 	t = utc(t)
 	return &t
+}
+
+// An instant is where a time is read to that was stored, or null: then it stays zero.
+type instant time.Time
+
+// ScanTimestamptz implements [pgtype.TimestamptzScanner].
+func (t *instant) ScanTimestamptz(v pgtype.Timestamptz) error {
+	if v.Valid {
+		*t = instant(utc(v.Time))
+	}
+	return nil
 }
 
 // loaded returns a time that was stored.

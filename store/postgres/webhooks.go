@@ -26,44 +26,33 @@ func shardOf(account string) int16 {
 const webhookColumns = `w.account, w.id, w.url, w.events, w.past_events, w.active, w.off_reason, w.proven_at, w.failing_since, w.warned_at,
 	w.balance_threshold, w.secret, w.created_at, w.previous_secret, w.previous_secret_expires_at, w.failing_event, w.failed_again, w.held is true, w.off_at`
 
-// A webhookRow is where webhookColumns are read to.
+// A webhookRow is where webhookColumns are read to: a webhook, with its secrets as they are stored.
 type webhookRow struct {
-	account, id, url        string
-	events, pastEvents      []string
-	active                  bool
-	offReason               string
-	provenAt                *time.Time
-	failingSince, warnedAt  *time.Time
-	balanceThreshold        int64
-	secret, previous        []byte
-	createdAt               time.Time
-	previousSecretExpiresAt *time.Time
-	failingEvent            string
-	failedAgain             bool
-	held                    bool
-	offAt                   *time.Time
+	webhooks.Webhook
+	secret, previous []byte
 }
 
 func (r *webhookRow) fields() []any {
 	return []any{
-		&r.account, &r.id, &r.url, &r.events, &r.pastEvents, &r.active, &r.offReason, &r.provenAt, &r.failingSince, &r.warnedAt,
-		&r.balanceThreshold, &r.secret, &r.createdAt, &r.previous, &r.previousSecretExpiresAt, &r.failingEvent, &r.failedAgain, &r.held, &r.offAt,
+		&r.Account, &r.ID, &r.URL, &r.Events, &r.PastEvents, &r.Active, &r.OffReason, (*instant)(&r.ProvenAt), (*instant)(&r.FailingSince), (*instant)(&r.WarnedAt),
+		&r.BalanceThreshold, &r.secret, (*instant)(&r.CreatedAt), &r.previous, (*instant)(&r.PreviousSecretExpiresAt), &r.FailingEvent, &r.FailedAgain, &r.Held, (*instant)(&r.OffAt),
 	}
 }
 
 // webhook returns the webhook of a row, or an error if a secret could not be opened.
 func (s *Store) webhook(r *webhookRow) (w webhooks.Webhook, err error) {
-	w = webhooks.Webhook{
-		ID: r.id, Account: r.account, URL: r.url, Events: typed[webhooks.EventType](r.events), PastEvents: typed[webhooks.EventType](r.pastEvents),
-		Active: r.active, OffReason: webhooks.OffReason(r.offReason), ProvenAt: loaded(r.provenAt), FailingSince: loaded(r.failingSince), WarnedAt: loaded(r.warnedAt),
-		BalanceThreshold: webhooks.Amount(r.balanceThreshold), CreatedAt: utc(r.createdAt), PreviousSecretExpiresAt: loaded(r.previousSecretExpiresAt),
-		FailingEvent: r.failingEvent, FailedAgain: r.failedAgain, Held: r.held, OffAt: loaded(r.offAt),
-	}
-	if w.Secret, err = s.options.keys.Open(r.secret, r.id); err == nil {
-		w.PreviousSecret, err = s.options.keys.Open(r.previous, r.id)
+	w = r.Webhook
+	if w.Secret, err = s.options.keys.Open(r.secret, w.ID); err == nil {
+		w.PreviousSecret, err = s.options.keys.Open(r.previous, w.ID)
 	}
 	if err != nil {
-		return webhooks.Webhook{}, fmt.Errorf("webhook %s: %w", r.id, err)
+		return webhooks.Webhook{}, fmt.Errorf("webhook %s: %w", r.ID, err)
+	}
+	if len(w.Events) == 0 {
+		w.Events = nil
+	}
+	if len(w.PastEvents) == 0 {
+		w.PastEvents = nil
 	}
 	return w, nil
 }
