@@ -29,7 +29,7 @@
 // # Keys
 //
 // Each request looks up the row of its key, so that a key that is revoked on one node is
-// revoked on all nodes at once. [CacheKeys] trades some of that for speed.
+// revoked on all nodes at once.
 //
 // # Durability
 //

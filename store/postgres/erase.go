@@ -112,7 +112,6 @@ func (s *Store) EraseAccount(ctx context.Context, account string, limit int) (er
 		return err
 	})
 	if closing {
-		s.options.keyCache.forgetAll()
 		s.known.forget(account)
 		s.changed(account)
 	}
@@ -137,9 +136,6 @@ func (s *Store) closeAccount(ctx context.Context, tx pgx.Tx, account string, era
 		insert into storageapi.past_webhooks (no, account, id, deleted_at) select no, $1, '', clock_timestamp() from gone`, changeWebhook, shardOf(account))
 	count(&erased.Alerts, `delete from storageapi.alerts where account = $1`)
 	count(&erased.Recoveries, `delete from storageapi.recoveries where account = $1`)
-	if !s.options.quiet {
-		batch.Queue(notifies, s.channel(), keysChanged+" all")
-	}
 	return tx.SendBatch(ctx, batch).Close()
 }
 

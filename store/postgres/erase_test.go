@@ -23,7 +23,7 @@ import (
 // the middle of it, leaves nothing of the account in any table, and all of another account.
 func TestEraseLeavesNoRows(t *testing.T) {
 	name := inSchema(t)
-	nodes := []*postgres.Store{open(t, name, postgres.CacheKeys(9, time.Hour)), open(t, name, postgres.CacheKeys(9, time.Hour)), open(t, name)}
+	nodes := []*postgres.Store{open(t, name), open(t, name), open(t, name)}
 	ctx, s := t.Context(), nodes[0]
 	listens(t, nodes[0])
 	listens(t, nodes[1])

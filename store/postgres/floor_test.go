@@ -159,14 +159,13 @@ func BenchmarkVerify(b *testing.B) {
 		return p.QueryRow(context.Background(), `select account, id, name, scopes, created_at, expires_at, hash, previous, previous_expires_at from bare where hash = $1`, h.Sum[:]).
 			Scan(&account, &id, &name, &names, &created, &expires, &hash, &previous, &previousExpires)
 	}
-	cached := openOn(b, p, postgres.CacheKeys(keys, time.Hour))
 	own, err := postgres.Open(b.Context(), fmt.Sprintf("%s pool_max_conns=%d", server.DSN("postgres"), p.Config().MaxConns))
 	if err != nil {
 		b.Fatal(err)
 	}
 	defer func() { _ = own.Close() }()
 	for _, callers := range []int{1, 16} {
-		for name, s := range map[string]*postgres.Store{"": own, "/host": s, "/cached": cached} {
+		for name, s := range map[string]*postgres.Store{"": own, "/host": s} {
 			b.Run(fmt.Sprintf("callers=%d%s", callers, name), func(b *testing.B) {
 				c := contest{server: server, names: [2]string{"verify", "select"}, do: [2]func(i int64) error{verify(s), bare}}
 				c.round(b, callers, keys)

@@ -58,6 +58,7 @@ func scanKey(row pgx.Row, uses bool, more ...any) (key apikeys.Key, err error) {
 }
 
 func scanUsedKey(row pgx.Row) (apikeys.Key, error) { return scanKey(row, true) }
+func scanBareKey(row pgx.Row) (apikeys.Key, error) { return scanKey(row, false) }
 
 // found returns ErrNotFound for the error of no rows.
 func found(key apikeys.Key, err error) (apikeys.Key, error) {
@@ -183,27 +184,9 @@ func taken(err error) error {
 	return err
 }
 
-// KeyByHash implements [apikeys.Store]. It looks up one row by primary key, or with
-// [CacheKeys] mostly none.
-func (s *Store) KeyByHash(ctx context.Context, hash apikeys.Hash) (key apikeys.Key, err error) {
-	cache := s.options.keyCache
-	key, ok, asked, epoch := cache.get(hash)
-	if ok {
-		if err := s.begin(ctx); err != nil {
-			return apikeys.Key{}, err
-		}
-		s.steps.RUnlock()
-		return key, nil
-	}
-	err = s.read(ctx, func(ctx context.Context, conn *pgxpool.Conn) error {
-		key, err = found(scanKey(s.planned(conn).QueryRow(ctx, s.sql(`select `+keyColumns+` from storageapi.keys k where k.hash = $1`), hash.Sum[:]), false))
-		return err
-	})
-	if err != nil {
-		return apikeys.Key{}, err
-	}
-	cache.add(hash, key, asked, epoch)
-	return key, nil
+// KeyByHash implements [apikeys.Store]. It looks up one row by primary key.
+func (s *Store) KeyByHash(ctx context.Context, hash apikeys.Hash) (apikeys.Key, error) {
+	return found(only(ctx, s, scanBareKey, `select `+keyColumns+` from storageapi.keys k where k.hash = $1`, hash.Sum[:]))
 }
 
 // KeyByID implements [apikeys.Store].
@@ -229,9 +212,9 @@ const expiringKeys = `select ` + keyColumns + keyUses + `
 
 // UpdateKey implements [apikeys.Store]. The key is locked while change runs.
 func (s *Store) UpdateKey(ctx context.Context, account, id string, change func(*apikeys.Key, *notices.Notice) error) (changed apikeys.Key, err error) {
-	var old apikeys.Key
 	err = s.transact(ctx, func(ctx context.Context, tx pgx.Tx) error {
-		if old, err = s.lockKey(ctx, tx, account, id); err != nil {
+		old, err := s.lockKey(ctx, tx, account, id)
+		if err != nil {
 			return err
 		}
 		key := old
@@ -252,7 +235,6 @@ func (s *Store) UpdateKey(ctx context.Context, account, id string, change func(*
 			sum(key.Hash), key.Name, key.Scopes.Names(), stored(key.ExpiresAt), sum(key.Previous), stored(key.PreviousExpiresAt),
 			optional(key.Hint), optional(key.PreviousHint))
 		s.queuePrevious(batch, &key)
-		s.queueChanged(batch, &old)
 		batch.Queue(s.sql(`delete from storageapi.key_uses where account = $1 and id = $2 and hash <> all($3)`), account, id, kept)
 		if err := s.queueNotice(batch, notice); err != nil {
 			return err
@@ -263,18 +245,10 @@ func (s *Store) UpdateKey(ctx context.Context, account, id string, change func(*
 		changed, err = scanUsedKey(tx.QueryRow(ctx, s.sql(keyByID), account, id))
 		return err
 	})
-	s.options.keyCache.forget(old.Hash, old.Previous)
 	if err != nil {
 		return apikeys.Key{}, err
 	}
 	return changed, nil
-}
-
-// queueChanged notifies other nodes that a key has changed.
-func (s *Store) queueChanged(batch *pgx.Batch, old *apikeys.Key) {
-	if !s.options.quiet {
-		batch.Queue(notifies, s.channel(), keyNotification(old.Hash, old.Previous))
-	}
 }
 
 // lockKey returns a key and locks it until the transaction ends.
@@ -284,9 +258,9 @@ func (s *Store) lockKey(ctx context.Context, tx pgx.Tx, account, id string) (api
 
 // DeleteKey implements [apikeys.Store].
 func (s *Store) DeleteKey(ctx context.Context, account, id string, check func(apikeys.Key) error, notice notices.Notice) error {
-	var key apikeys.Key
-	err := s.transact(ctx, func(ctx context.Context, tx pgx.Tx) (err error) {
-		if key, err = s.lockKey(ctx, tx, account, id); err != nil {
+	return s.transact(ctx, func(ctx context.Context, tx pgx.Tx) error {
+		key, err := s.lockKey(ctx, tx, account, id)
+		if err != nil {
 			return err
 		}
 		if check != nil {
@@ -297,14 +271,11 @@ func (s *Store) DeleteKey(ctx context.Context, account, id string, check func(ap
 		batch := &pgx.Batch{}
 		batch.Queue(s.sql(`delete from storageapi.keys where hash = $1 or hash = $2`), sum(key.Hash), sum(key.Previous))
 		batch.Queue(s.sql(`delete from storageapi.key_uses where account = $1 and id = $2`), account, id)
-		s.queueChanged(batch, &key)
 		if err := s.queueNotice(batch, notice); err != nil {
 			return err
 		}
 		return tx.SendBatch(ctx, batch).Close()
 	})
-	s.options.keyCache.forget(key.Hash, key.Previous)
-	return err
 }
 
 var recordKeyUses = query("record_key_uses")

@@ -53,7 +53,6 @@ type options struct {
 	quiet  bool
 
 	migrations []migration // those that this version knows
-	keyCache   *keyCache   // nil: none
 }
 
 // An Option configures a Store.
@@ -96,7 +95,7 @@ func (o *options) check() error {
 	case o.poll < time.Millisecond || o.poll > time.Hour:
 		return errors.New("PollEvery: must be 1ms to 1h")
 	}
-	return o.keyCache.check()
+	return nil
 }
 
 // Open connects to the database of dsn, a URL or connection string as pgxpool takes it,

@@ -39,8 +39,7 @@ func (w *waker) start(s *Store) {
 	w.store, w.ask, w.hints, w.wakes = s, askEvery, make(map[string]bool), make(map[*func()]bool)
 }
 
-// channel is the channel of all nodes on this schema, with what concerns all: keys, and shards
-// that were left.
+// channel is the channel of all nodes on this schema, with what concerns all: shards that were left.
 func (s *Store) channel() string { return "storageapi_" + s.options.schema }
 
 // channelOf is the channel of one node, for hints.
@@ -161,9 +160,6 @@ func (s *Store) listen(ctx context.Context, wake func()) (listened bool) {
 			return false
 		}
 	}
-	keys := s.options.keyCache
-	keys.forgetAll() // changes before it listened were missed
-	defer keys.forgetAll()
 	s.ownership.hear()
 	s.owned.look.wanted.Store(true) // for what came before
 	wake()
@@ -173,7 +169,7 @@ func (s *Store) listen(ctx context.Context, wake func()) (listened bool) {
 			return true
 		}
 		switch {
-		case heard == nil || keys.hear(heard.Payload):
+		case heard == nil:
 		case heard.Payload == ownersChanged:
 			s.ownership.hear()
 		default:
