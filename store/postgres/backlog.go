@@ -23,10 +23,6 @@ const (
 // Backlog implements [webhooks.Store]. It counts the pending deliveries: 0.1 s for a million.
 // OldestDue counts what is being attempted on other nodes as waiting.
 func (s *Store) Backlog(ctx context.Context, webhookID string) (backlog webhooks.Backlog, err error) {
-	if err := s.begin(ctx); err != nil {
-		return webhooks.Backlog{}, err
-	}
-	s.steps.RUnlock()
 	if err := s.lookIfDue(ctx); err != nil {
 		return webhooks.Backlog{}, err
 	}
@@ -57,10 +53,6 @@ func (s *Store) Backlog(ctx context.Context, webhookID string) (backlog webhooks
 // LongestWait implements [webhooks.Store]. It tells of the shards that this node
 // owns, as it has looked at them within the time of [PollEvery].
 func (s *Store) LongestWait(ctx context.Context) (time.Duration, error) {
-	if err := s.begin(ctx); err != nil {
-		return 0, err
-	}
-	s.steps.RUnlock()
 	if err := s.lookIfDue(ctx); err != nil {
 		return 0, err
 	}

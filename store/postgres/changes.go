@@ -1,5 +1,12 @@
 package postgres
 
+import (
+	"context"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+)
+
 // The kinds of changes that owners of shards hear of. Each names shards, webhooks and events,
 // element by element.
 const (
@@ -14,3 +21,38 @@ const (
 // webhooks $3 and the events $4.
 const noteChange = `
 	insert into storageapi.changes (kind, shards, webhooks, events) values ($1::smallint, $2::smallint[], $3::bigint[], $4::bigint[])`
+
+// trimStep is how many changes are removed by a statement, or those of one transaction.
+const trimStep = 5000
+
+var trim = query("trim_changes")
+
+// trimming is how long a call of trimChanges goes on.
+const trimming = 200 * time.Millisecond
+
+// trimChanges removes changes that all nodes have read, for a while. The node that owns the
+// first shard calls it now and then.
+func (s *Store) trimChanges(ctx context.Context) error {
+	for began, removed := time.Now(), trimStep; removed >= trimStep && time.Since(began) < trimming; {
+		err := s.read(ctx, func(ctx context.Context, conn *pgxpool.Conn) error {
+			return told{conn, deferredLookUp}.QueryRow(ctx, s.sql(trim), trimStep).Scan(&removed)
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// forgetForeign removes the changes that were restored with a dump from another server, which
+// each look would find to be new, and what they are trimmed by.
+func (s *Store) forgetForeign(ctx context.Context) error {
+	return s.read(ctx, func(ctx context.Context, conn *pgxpool.Conn) error {
+		rows, err := s.planned(conn).Query(ctx, s.sql(forgetForeign))
+		if err != nil {
+			return err
+		}
+		rows.Close()
+		return rows.Err()
+	})
+}

@@ -68,10 +68,10 @@ func (s *Store) ClaimDeliveries(ctx context.Context, claim webhooks.Claim) (task
 type claimReader struct {
 	*Store
 	claimed []queue.Claimed
-	places  []*ownedWebhook // of each claimed; nil: it is gone
+	places  []ownedWebhook // of each claimed, as it was
 	rows    []claimedRow
-	found   map[int64]cachedWebhook // that were read
-	again   bool                    // something was claimed that another claim may get
+	found   map[int64]decodedWebhook // that were read
+	again   bool                     // something was claimed that another claim may get
 }
 
 // A claimedRow is a row of claimedRows.
@@ -93,9 +93,9 @@ func (r *claimReader) read(ctx context.Context) (err error) {
 	}
 	var changed []int64
 	for i := range r.rows {
-		row, no := &r.rows[i], nos[r.rows[i].place]
-		if (row.version == nil || *row.version != r.Store.known.get(no).version) && !slices.Contains(changed, no) {
-			changed = append(changed, no)
+		row, w := &r.rows[i], &r.places[r.rows[i].place]
+		if (row.version == nil || w.kept.webhook == nil || *row.version != w.kept.version) && !slices.Contains(changed, w.no) {
+			changed = append(changed, w.no)
 		}
 	}
 	r.found, err = r.learn(ctx, changed)
@@ -120,7 +120,7 @@ func (r *claimReader) columns() (nos, events []int64) {
 			continue
 		}
 		kept = append(kept, c)
-		r.places = append(r.places, w)
+		r.places = append(r.places, *w)
 		nos, events = append(nos, w.no), append(events, int64(c.Seq))
 	}
 	r.claimed = kept
@@ -133,35 +133,32 @@ func (r *claimReader) tasks() []webhooks.Task {
 	q := &r.owned.queue
 	tasks := make([]webhooks.Task, 0, len(r.rows))
 	for i := range r.rows {
-		row, c, w := &r.rows[i], r.claimed[r.rows[i].place], r.places[r.rows[i].place]
-		known, read := r.found[w.no]
+		row, c, w := &r.rows[i], &r.claimed[r.rows[i].place], &r.places[r.rows[i].place]
+		now, read := r.found[w.no]
 		if !read {
-			known = r.Store.known.get(w.no)
+			now = w.kept
 		}
 		switch {
 		case row.attempts == nil, row.version == nil:
 			r.owned.endLease(deliveryPair{w.no, int64(c.Seq)}, func() { q.Done(c.Token) })
-			r.again = true
 		case *row.attempts >= c.Attempt:
 			q.Retry(c.Token, r.owned.clock.here(*row.due), *row.attempts)
-			r.again = true
 		case row.payload && row.body == nil: // the bodies before are enough for a claim
 			q.Release(c.Token)
-			r.again = true
-		case known.webhook == nil, known.version < *row.version, known.err == nil && !known.webhook.Claimable():
+		case now.webhook == nil, now.version < *row.version, now.err == nil && !now.webhook.Claimable():
 			q.Release(c.Token) // it was paused just now
-			r.again = true
 		default:
-			tasks = append(tasks, r.task(row, &c, w, known))
+			tasks = append(tasks, r.task(row, c, w.account, now))
 		}
 	}
+	r.again = len(tasks) < len(r.rows)
 	return tasks
 }
 
-func (r *claimReader) task(row *claimedRow, c *queue.Claimed, w *ownedWebhook, known cachedWebhook) webhooks.Task {
-	task := webhooks.Task{Webhook: known.webhook, Attempt: c.Attempt, Before: c.Before, Token: c.Token, Probe: c.Probe, Err: known.err}
+func (r *claimReader) task(row *claimedRow, c *queue.Claimed, account string, of decodedWebhook) webhooks.Task {
+	task := webhooks.Task{Webhook: of.webhook, Attempt: c.Attempt, Before: c.Before, Token: c.Token, Probe: c.Probe, Err: of.err}
 	if row.id != nil {
-		task.Event = webhooks.EncodedEvent{ID: *row.id, Account: w.account, Type: webhooks.EventType(*row.eventType), Timestamp: utc(*row.at), Body: row.body}
+		task.Event = webhooks.EncodedEvent{ID: *row.id, Account: account, Type: webhooks.EventType(*row.eventType), Timestamp: utc(*row.at), Body: row.body}
 		if row.trace != nil {
 			task.Event.TraceContext = *row.trace
 		}

@@ -112,7 +112,6 @@ func (s *Store) EraseAccount(ctx context.Context, account string, limit int) (er
 		return err
 	})
 	if closing {
-		s.known.forget(account)
 		s.changed(account)
 	}
 	if err != nil {

@@ -159,8 +159,7 @@ const insertKey = `
 // of its hashes. It waits for transactions that are adding such a key.
 func (s *Store) insertKey(ctx context.Context, tx pgx.Tx, key *apikeys.Key, notice notices.Notice) error {
 	batch := &pgx.Batch{}
-	batch.Queue(s.sql(insertKey), sum(key.Hash), nil, key.Account, key.ID, key.Name, key.Scopes.Names(),
-		utc(key.CreatedAt), stored(key.ExpiresAt), sum(key.Previous), stored(key.PreviousExpiresAt), optional(key.Hint), optional(key.PreviousHint), optional(key.CreatedBy.String()))
+	s.queueKey(batch, key, key.Hash, apikeys.Hash{}, key.Previous)
 	s.queuePrevious(batch, key)
 	if err := s.queueNotice(batch, notice); err != nil {
 		return err
@@ -171,9 +170,13 @@ func (s *Store) insertKey(ctx context.Context, tx pgx.Tx, key *apikeys.Key, noti
 // queuePrevious adds the row of a key's previous hash, if it has one.
 func (s *Store) queuePrevious(batch *pgx.Batch, key *apikeys.Key) {
 	if !key.Previous.IsZero() && key.Previous != key.Hash {
-		batch.Queue(s.sql(insertKey), sum(key.Previous), sum(key.Hash), key.Account, key.ID, key.Name, key.Scopes.Names(),
-			utc(key.CreatedAt), stored(key.ExpiresAt), nil, stored(key.PreviousExpiresAt), optional(key.Hint), optional(key.PreviousHint), optional(key.CreatedBy.String()))
+		s.queueKey(batch, key, key.Previous, key.Hash, apikeys.Hash{})
 	}
+}
+
+func (s *Store) queueKey(batch *pgx.Batch, key *apikeys.Key, hash, next, previous apikeys.Hash) {
+	batch.Queue(s.sql(insertKey), sum(hash), sum(next), key.Account, key.ID, key.Name, key.Scopes.Names(),
+		utc(key.CreatedAt), stored(key.ExpiresAt), sum(previous), stored(key.PreviousExpiresAt), optional(key.Hint), optional(key.PreviousHint), optional(key.CreatedBy.String()))
 }
 
 // taken returns ErrExists for a unique violation.

@@ -90,6 +90,10 @@ func (o *ownedShards) let() { <-o.looks }
 
 // lookIfDue reads what was changed, if something was or if it is time to ask.
 func (s *Store) lookIfDue(ctx context.Context) error {
+	if err := s.begin(ctx); err != nil {
+		return err
+	}
+	s.steps.RUnlock()
 	o := &s.owned
 	if err := o.hold(ctx); err != nil {
 		return err
@@ -240,8 +244,8 @@ func (o *ownedShards) probe(no int64) {
 const maxLearned = 4096
 
 // learn reads what webhooks are now, and returns those that are not deleted.
-func (s *Store) learn(ctx context.Context, nos []int64) (found map[int64]cachedWebhook, err error) {
-	found = make(map[int64]cachedWebhook)
+func (s *Store) learn(ctx context.Context, nos []int64) (found map[int64]decodedWebhook, err error) {
+	found = make(map[int64]decodedWebhook)
 	for nos := range slices.Chunk(nos, maxLearned) {
 		rows, err := collect(ctx, s, scanOwned, ownedWebhooks, nos)
 		if err != nil {
@@ -249,13 +253,12 @@ func (s *Store) learn(ctx context.Context, nos []int64) (found map[int64]cachedW
 		}
 		for i := range rows {
 			r := &rows[i]
-			s.owned.learn(r)
 			webhook, err := s.webhook(&r.webhookRow)
 			if err != nil {
 				webhook.ID = r.ID
 			}
-			found[r.no] = cachedWebhook{r.version, &webhook, err}
-			s.known.put(r.no, found[r.no])
+			found[r.no] = decodedWebhook{r.version, &webhook, err}
+			s.owned.learn(r, found[r.no])
 		}
 		for _, no := range nos {
 			if _, ok := found[no]; !ok {

@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/storageapi/storageapi/store/queue"
+	"github.com/storageapi/storageapi/webhooks"
 )
 
 // ownedShards are what a node has in memory of its shards: what is pending, in the queue, and the
@@ -25,6 +26,7 @@ type ownedShards struct {
 	byID   map[string]*ownedWebhook
 	shards map[int16]*horizon // that are loaded, and up to where their changes were read
 	paused map[int16]bool     // of them, those that claims have nothing of
+	kept   int                // webhooks that are kept for tasks
 
 	// missed are deliveries that were made due again, as was read while they were leased. If that was
 	// after their settlement, the queue would not know of them once their leases end.
@@ -48,6 +50,34 @@ type ownedWebhook struct {
 	standing    queue.Standing
 	claimable   bool
 	healthy     bool // it is proven, did not fail since and does not rest: a delivery says nothing new
+	kept        decodedWebhook
+}
+
+// maxKept is how many webhooks are kept for tasks, about 1 KiB each. Claims read the others.
+const maxKept = 16_384
+
+// A decodedWebhook is a webhook as tasks have it, who share it.
+type decodedWebhook struct {
+	version int64
+	webhook *webhooks.Webhook // nil: it is not kept
+	err     error             // it cannot be read
+}
+
+// keep keeps a webhook for tasks, and no longer some others if there are too many.
+func (o *ownedShards) keep(w *ownedWebhook, decoded decodedWebhook) {
+	if w.kept.webhook == nil {
+		o.kept++
+	}
+	for _, other := range o.byNo {
+		if o.kept <= maxKept {
+			break
+		}
+		if other != w && other.kept.webhook != nil {
+			other.kept = decodedWebhook{}
+			o.kept--
+		}
+	}
+	w.kept = decoded
 }
 
 // owns reports whether this node serves the shard.
@@ -120,6 +150,9 @@ func (s *Store) unloadShards(shards []int16) {
 
 func (o *ownedShards) forget(w *ownedWebhook) {
 	o.queue.Drop(w.id)
+	if w.kept.webhook != nil {
+		o.kept--
+	}
 	delete(o.byNo, w.no)
 	delete(o.byID, w.id)
 	maps.DeleteFunc(o.missed, func(pair deliveryPair, _ queuedRow) bool { return pair.webhook == w.no })
@@ -166,7 +199,7 @@ func (o *ownedShards) deleted(no int64) {
 }
 
 // learn notes what a webhook is now, and tells the queue.
-func (o *ownedShards) learn(r *ownedRow) {
+func (o *ownedShards) learn(r *ownedRow, decoded decodedWebhook) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	w := o.byNo[r.no]
@@ -186,6 +219,7 @@ func (o *ownedShards) learn(r *ownedRow) {
 	if r.version < w.version {
 		return // it was read again meanwhile
 	}
+	o.keep(w, decoded)
 	w.version, w.claimable, w.standing = r.version, r.Claimable(), queue.Untried
 	switch {
 	case !r.FailingSince.IsZero():

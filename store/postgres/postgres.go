@@ -38,7 +38,6 @@ type Store struct {
 	reset     atomic.Pointer[time.Time] // when idle connections were closed
 	ownership ownership
 	owned     ownedShards
-	known     webhookCache
 	waker     waker
 	publisher publisher
 	cursor    cursor

@@ -52,21 +52,6 @@ func within(ctx context.Context, d time.Duration) (context.Context, context.Canc
 	return context.WithTimeoutCause(ctx, d, errSilent)
 }
 
-// acquire begins a step, with a connection; release ends it.
-func (s *Store) acquire(ctx context.Context) (*pgxpool.Conn, error) {
-	if err := s.begin(ctx); err != nil {
-		return nil, err
-	}
-	begun := time.Now()
-	conn, err := s.pool.Acquire(ctx)
-	if err != nil {
-		s.steps.RUnlock()
-		s.waited(begun)
-		return nil, failure(ctx, err)
-	}
-	return conn, nil
-}
-
 // waited is called after a step without an answer that began then. After a long wait it
 // closes the idle connections, which are probably silent as well.
 func (s *Store) waited(begun time.Time) {
@@ -75,11 +60,6 @@ func (s *Store) waited(begun time.Time) {
 	if now.Sub(begun) >= grace && (last == nil || now.Sub(*last) >= patience) && s.reset.CompareAndSwap(last, &now) {
 		s.pool.Reset()
 	}
-}
-
-func (s *Store) release(conn *pgxpool.Conn) {
-	conn.Release()
-	s.steps.RUnlock()
 }
 
 // read runs a step that changes nothing, or what may be changed twice. It may run the step again.
@@ -98,12 +78,18 @@ func (s *Store) write(ctx context.Context, step func(context.Context, *pgxpool.C
 func (s *Store) run(ctx context.Context, writes bool, step func(context.Context, *pgxpool.Conn) error) error {
 	ctx, cancel := within(ctx, patience)
 	defer cancel()
-	conn, err := s.acquire(ctx)
-	if err != nil {
+	if err := s.begin(ctx); err != nil {
 		return err
 	}
-	defer s.release(conn)
+	defer s.steps.RUnlock()
 	begun, lasting := time.Now(), ctx
+	conn, err := s.pool.Acquire(ctx)
+	if err != nil {
+		s.waited(begun)
+		return failure(ctx, err)
+	}
+	defer conn.Release()
+	begun = time.Now()
 	if writes {
 		if err := ctx.Err(); err != nil {
 			return failure(ctx, err)
@@ -117,7 +103,8 @@ func (s *Store) run(ctx context.Context, writes bool, step func(context.Context,
 	}
 	for try := 1; ; try++ {
 		err := step(lasting, conn)
-		conflicts := again(err, try) // and nothing happened
+		c := code(err)
+		conflicts := try < maxTries && (c == serializationFailure || c == deadlockDetected) // and nothing happened
 		if conflicts && ctx.Err() == nil {
 			continue
 		}
@@ -133,13 +120,6 @@ func (s *Store) run(ctx context.Context, writes bool, step func(context.Context,
 		}
 		return err
 	}
-}
-
-// again reports whether a step that failed for so many times is run again: the server wants that
-// of steps that conflict with others.
-func again(err error, tries int) bool {
-	c := code(err)
-	return tries < maxTries && (c == serializationFailure || c == deadlockDetected)
 }
 
 // collect returns the rows that one statement reads.
@@ -205,11 +185,12 @@ func stored(t time.Time) *time.Time {
 	return &t
 }
 
-// An instant is where a time is read to that was stored, or null: then it stays zero.
+// An instant is where a time is read to that was stored, or null: then it is zero.
 type instant time.Time
 
 // ScanTimestamptz implements [pgtype.TimestamptzScanner].
 func (t *instant) ScanTimestamptz(v pgtype.Timestamptz) error {
+	*t = instant{}
 	if v.Valid {
 		*t = instant(utc(v.Time))
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"hash/fnv"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -30,18 +31,20 @@ const webhookColumns = `w.account, w.id, w.url, w.events, w.past_events, w.activ
 type webhookRow struct {
 	webhooks.Webhook
 	secret, previous []byte
+	threshold        int64 // may be below 0, as an amount has all 64 bits
 }
 
 func (r *webhookRow) fields() []any {
 	return []any{
 		&r.Account, &r.ID, &r.URL, &r.Events, &r.PastEvents, &r.Active, &r.OffReason, (*instant)(&r.ProvenAt), (*instant)(&r.FailingSince), (*instant)(&r.WarnedAt),
-		&r.BalanceThreshold, &r.secret, (*instant)(&r.CreatedAt), &r.previous, (*instant)(&r.PreviousSecretExpiresAt), &r.FailingEvent, &r.FailedAgain, &r.Held, (*instant)(&r.OffAt),
+		&r.threshold, &r.secret, (*instant)(&r.CreatedAt), &r.previous, (*instant)(&r.PreviousSecretExpiresAt), &r.FailingEvent, &r.FailedAgain, &r.Held, (*instant)(&r.OffAt),
 	}
 }
 
 // webhook returns the webhook of a row, or an error if a secret could not be opened.
 func (s *Store) webhook(r *webhookRow) (w webhooks.Webhook, err error) {
 	w = r.Webhook
+	w.BalanceThreshold = webhooks.Amount(r.threshold)
 	if w.Secret, err = s.options.keys.Open(r.secret, w.ID); err == nil {
 		w.PreviousSecret, err = s.options.keys.Open(r.previous, w.ID)
 	}
@@ -165,35 +168,45 @@ func (s *Store) HeldWebhooks(ctx context.Context, page webhooks.Page) ([]webhook
 // UpdateWebhook implements [webhooks.Store]. The webhook is locked while change runs;
 // events published at that time see it as it was before.
 func (s *Store) UpdateWebhook(ctx context.Context, account, id string, change func(*webhooks.Webhook, *notices.Notice) error) (changed webhooks.Webhook, err error) {
-	err = s.transact(ctx, func(ctx context.Context, tx pgx.Tx) error {
-		if err := s.lockAccount(ctx, tx, account); err != nil {
-			return err
-		}
+	err = s.changing(ctx, account, func(ctx context.Context, tx pgx.Tx) (notice notices.Notice, err error) {
 		old, err := s.lockWebhook(ctx, tx, account, id)
 		if err != nil {
-			return err
+			return notice, err
 		}
 		w := old
-		w.Events, w.PastEvents = typed[webhooks.EventType](texts(w.Events)), typed[webhooks.EventType](texts(w.PastEvents))
-		var notice notices.Notice
+		w.Events, w.PastEvents = slices.Clone(w.Events), slices.Clone(w.PastEvents)
 		if err := change(&w, &notice); err != nil {
-			return err
+			return notice, err
 		}
 		w.ID = old.ID
 		changed, err = s.scanWebhook(tx.QueryRow(ctx, s.sql(updateWebhook), append(append([]any{account, id}, s.values(&w)...), changeWebhook, shardOf(account))...))
-		if err != nil {
-			return err
-		}
-		if err := s.tell(ctx, tx, notice); err != nil {
-			return err
-		}
-		return s.markDue(ctx, tx, account)
+		return notice, err
 	})
 	if err != nil {
 		return webhooks.Webhook{}, err
 	}
-	s.changed(account)
 	return changed, nil
+}
+
+// changing changes webhooks of an account, with its lock, and stores the notice of that.
+func (s *Store) changing(ctx context.Context, account string, change func(context.Context, pgx.Tx) (notices.Notice, error)) error {
+	err := s.transact(ctx, func(ctx context.Context, tx pgx.Tx) error {
+		if err := s.lockAccount(ctx, tx, account); err != nil {
+			return err
+		}
+		notice, err := change(ctx, tx)
+		if err == nil {
+			err = s.tell(ctx, tx, notice)
+		}
+		if err != nil {
+			return err
+		}
+		return s.markDue(ctx, tx, account)
+	})
+	if err == nil {
+		s.changed(account)
+	}
+	return err
 }
 
 // lockWebhook returns a webhook and locks it until the transaction ends.
@@ -206,32 +219,17 @@ func (s *Store) lockWebhook(ctx context.Context, tx pgx.Tx, account, id string) 
 // pending deliveries: without its webhook a pending delivery has no effect, and Purge removes
 // it later.
 func (s *Store) DeleteWebhook(ctx context.Context, account, id string, check func(webhooks.Webhook) error, notice notices.Notice) error {
-	err := s.transact(ctx, func(ctx context.Context, tx pgx.Tx) error {
-		if err := s.lockAccount(ctx, tx, account); err != nil {
-			return err
-		}
+	return s.changing(ctx, account, func(ctx context.Context, tx pgx.Tx) (notices.Notice, error) {
 		if check != nil {
 			w, err := s.lockWebhook(ctx, tx, account, id)
 			if err == nil {
 				err = check(w)
 			}
 			if err != nil {
-				return err
+				return notice, err
 			}
 		}
 		var no int64
-		err := tx.QueryRow(ctx, s.sql(deleteWebhook),
-			account, id, changeWebhook, shardOf(account)).Scan(&no)
-		if err != nil {
-			return none(err)
-		}
-		if err := s.tell(ctx, tx, notice); err != nil {
-			return err
-		}
-		return s.markDue(ctx, tx, account)
+		return notice, none(tx.QueryRow(ctx, s.sql(deleteWebhook), account, id, changeWebhook, shardOf(account)).Scan(&no))
 	})
-	if err == nil {
-		s.changed(account)
-	}
-	return err
 }
