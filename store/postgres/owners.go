@@ -27,7 +27,11 @@ func (o *ownership) step(ctx context.Context, step func(context.Context, *pgxpoo
 	defer cancel()
 	conn, err := o.store.pool.Acquire(short)
 	if err == nil {
-		err = step(short, conn)
+		for try := 1; ; try++ {
+			if err = step(short, conn); !again(err, try) || short.Err() != nil {
+				break
+			}
+		}
 		conn.Release()
 	}
 	if err != nil && short.Err() != nil && ctx.Err() == nil {

@@ -27,10 +27,9 @@ func TestStoreRetries(t *testing.T) {
 	})
 }
 
-// changing are groups of storetest in which each method that changes something is called. (DeleteWebhook is
-// in others, too. Its own group counts the calls of check, which is called again with a transaction.)
+// changing are groups of storetest in which each method that changes something is called.
 var changing = []string{
-	"CreateKey", "UpdateKey", "DeleteKey", "RecordKeyUse", "UpdateWebhook", "EnqueueRaces", "AlertRaces", "UpdateFileScan", "DedupKeys",
+	"CreateKey", "UpdateKey", "DeleteKey", "RecordKeyUse", "UpdateWebhook", "DeleteWebhook", "EnqueueRaces", "AlertRaces", "UpdateFileScan", "DedupKeys",
 	"ClaimRaces", "SettleDeliveries", "FailingAgain", "Off", "Probe", "Redeliver", "AdvanceRecovery", "Purge", "DeliveryRaces", "EraseAccount", "NoticesOfChanges", "Transfer",
 }
 

@@ -103,8 +103,7 @@ func (s *Store) run(ctx context.Context, writes bool, step func(context.Context,
 	}
 	for try := 1; ; try++ {
 		err := step(lasting, conn)
-		c := code(err)
-		conflicts := try < maxTries && (c == serializationFailure || c == deadlockDetected) // and nothing happened
+		conflicts := again(err, try) // and nothing happened
 		if conflicts && ctx.Err() == nil {
 			continue
 		}
@@ -120,6 +119,13 @@ func (s *Store) run(ctx context.Context, writes bool, step func(context.Context,
 		}
 		return err
 	}
+}
+
+// again reports whether a step that failed for so many times is run again: the server wants that
+// of steps that conflict with others.
+func again(err error, tries int) bool {
+	c := code(err)
+	return tries < maxTries && (c == serializationFailure || c == deadlockDetected)
 }
 
 // collect returns the rows that one statement reads.
