@@ -29,25 +29,7 @@ var (
 // durable returns connections to a server of its own that syncs to disk.
 func durable(t testing.TB) (*pgxpool.Pool, *cluster.Cluster) {
 	t.Helper()
-	c, err := cluster.Start("shared_buffers=512MB", "max_wal_size=4GB")
-	if err != nil {
-		skip(t, err)
-	}
-	t.Cleanup(c.Stop)
-	config, err := pgxpool.ParseConfig(c.DSN("postgres"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	config.MaxConns = 80
-	p, err := pgxpool.NewWithConfig(t.Context(), config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(p.Close)
-	if err := postgres.Migrate(t.Context(), p); err != nil {
-		t.Fatal(err)
-	}
-	return p, c
+	return migrated(t, "shared_buffers=512MB", "max_wal_size=4GB")
 }
 
 func openOn(t testing.TB, p *pgxpool.Pool, options ...postgres.Option) *postgres.Store {

@@ -15,7 +15,6 @@ import (
 
 	"github.com/storageapi/storageapi/notices"
 	"github.com/storageapi/storageapi/store/postgres"
-	"github.com/storageapi/storageapi/store/postgres/internal/cluster"
 	"github.com/storageapi/storageapi/webhooks"
 )
 
@@ -140,24 +139,8 @@ func TestCrashOfAServerProcess(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts a server")
 	}
-	c, err := cluster.Start("fsync=off", "wal_writer_delay=10s")
-	if err != nil {
-		skip(t, err)
-	}
-	defer c.Stop()
-	p, err := pgxpool.New(t.Context(), c.DSN("postgres"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer p.Close()
-	if err := postgres.Migrate(t.Context(), p); err != nil {
-		t.Fatal(err)
-	}
-	s, err := postgres.New(t.Context(), p)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer s.Close()
+	p, c := migrated(t, "fsync=off", "wal_writer_delay=10s")
+	s := openOn(t, p)
 	endpoints(t, s, 1)
 	onlyTask(t, s)
 

@@ -71,6 +71,30 @@ func pool(t testing.TB) *pgxpool.Pool {
 	return server.pool
 }
 
+// migrated returns connections to a server of its own with such settings, until the test ends.
+func migrated(t testing.TB, settings ...string) (*pgxpool.Pool, *cluster.Cluster) {
+	t.Helper()
+	c, err := cluster.Start(settings...)
+	if err != nil {
+		skip(t, err)
+	}
+	t.Cleanup(c.Stop)
+	config, err := pgxpool.ParseConfig(c.DSN("postgres"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	config.MaxConns = 80
+	p, err := pgxpool.NewWithConfig(t.Context(), config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(p.Close)
+	if err := postgres.Migrate(t.Context(), p); err != nil {
+		t.Fatal(err)
+	}
+	return p, c
+}
+
 // skip skips the test, or fails it in CI.
 func skip(t testing.TB, err error) {
 	t.Helper()

@@ -11,10 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/jackc/pgx/v5/pgxpool"
-
 	"github.com/storageapi/storageapi/store/postgres"
-	"github.com/storageapi/storageapi/store/postgres/internal/cluster"
 )
 
 // The shards of a process that stands still move to the other node within 10 s. When it goes on,
@@ -23,20 +20,8 @@ func TestNodeIsFrozen(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes some seconds")
 	}
-	c, err := cluster.Start("fsync=off")
-	if err != nil {
-		skip(t, err)
-	}
-	defer c.Stop()
-	p, err := pgxpool.New(t.Context(), c.DSN("postgres"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer p.Close()
-	if err := postgres.Migrate(t.Context(), p); err != nil {
-		t.Fatal(err)
-	}
-	a := &shardNodes{name: postgres.DefaultSchema, pool: p, serving: make(map[int16]*shardNode), removed: make(map[int64]bool)}
+	p, c := migrated(t, "fsync=off")
+	a := shardNodesOf(postgres.DefaultSchema, p)
 	process := exec.Command(os.Args[0])
 	process.Env = append(os.Environ(), ownerEnv+"="+c.DSN("postgres"))
 	process.Stderr = os.Stderr

@@ -16,7 +16,6 @@ import (
 
 	"github.com/storageapi/storageapi/store"
 	"github.com/storageapi/storageapi/store/postgres"
-	"github.com/storageapi/storageapi/store/postgres/internal/cluster"
 	"github.com/storageapi/storageapi/webhooks"
 )
 
@@ -58,13 +57,27 @@ func newShardNodes(t *testing.T, options ...postgres.Option) *shardNodes {
 		t.Fatal(err)
 	}
 	t.Cleanup(p.Close)
-	return &shardNodes{name: name, pool: p, options: append(options, option), serving: make(map[int16]*shardNode), removed: make(map[int64]bool)}
+	return shardNodesOf(name, p, append(options, option)...)
+}
+
+func shardNodesOf(schema string, p *pgxpool.Pool, options ...postgres.Option) *shardNodes {
+	return &shardNodes{name: schema, pool: p, options: options, serving: make(map[int16]*shardNode), removed: make(map[int64]bool)}
 }
 
 // node returns a node that has not joined.
 func (a *shardNodes) node(t *testing.T) *shardNode {
 	t.Helper()
 	return a.on(t, a.open(t), testLasts, time.Hour)
+}
+
+// pair returns two nodes that have their shares.
+func (a *shardNodes) pair(t *testing.T) (one, two *shardNode) {
+	t.Helper()
+	one, two = a.node(t), a.node(t)
+	one.join()
+	two.join()
+	a.awaitBalance(t, one, two)
+	return one, two
 }
 
 func (a *shardNodes) open(t *testing.T) *postgres.Store {
@@ -326,10 +339,7 @@ func TestNodesBalance(t *testing.T) {
 func TestPollingNodesBalance(t *testing.T) {
 	t.Parallel()
 	a := newShardNodes(t, postgres.PollOnly())
-	one, two := a.node(t), a.node(t)
-	one.join()
-	two.join()
-	a.awaitBalance(t, one, two)
+	one, two := a.pair(t)
 	one.close()
 	if took := a.awaitBalance(t, two); took > testLasts {
 		t.Errorf("shards moved %v after their node ended", took)
@@ -375,10 +385,7 @@ func TestNodeIsKilled(t *testing.T) {
 func TestNodeIsKilledInTheFuture(t *testing.T) {
 	t.Parallel()
 	a := newShardNodes(t)
-	killed, other := a.node(t), a.node(t)
-	killed.join()
-	other.join()
-	a.awaitBalance(t, killed, other)
+	killed, other := a.pair(t)
 	node := killed.Node()
 	killed.Kill()
 	a.exec(t, `update %s.beats set until = until + interval '1 hour' where node = $1`, node)
@@ -391,10 +398,7 @@ func TestNodeIsKilledInTheFuture(t *testing.T) {
 func TestClockOfTheServerJumps(t *testing.T) {
 	t.Parallel()
 	a := newShardNodes(t)
-	one, other := a.node(t), a.node(t)
-	one.join()
-	other.join()
-	a.awaitBalance(t, one, other)
+	one, other := a.pair(t)
 	beats := func() (n int) {
 		if err := a.pool.QueryRow(t.Context(), `select min(beat)::integer from `+quoted(a.name)+`.beats`).Scan(&n); err != nil {
 			t.Fatal(err)
@@ -415,10 +419,7 @@ func TestClockOfTheServerJumps(t *testing.T) {
 func TestNodeWasRemoved(t *testing.T) {
 	t.Parallel()
 	a := newShardNodes(t)
-	one, other := a.node(t), a.node(t)
-	one.join()
-	other.join()
-	a.awaitBalance(t, one, other)
+	one, other := a.pair(t)
 	for i := range 2 {
 		was := one.Node()
 		a.remove(t, was, i > 0)
@@ -698,24 +699,9 @@ func TestOwningBesideARestart(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts a server")
 	}
-	c, err := cluster.Start("fsync=off")
-	if err != nil {
-		skip(t, err)
-	}
-	defer c.Stop()
-	p, err := pgxpool.New(t.Context(), c.DSN("postgres"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer p.Close()
-	if err := postgres.Migrate(t.Context(), p); err != nil {
-		t.Fatal(err)
-	}
-	a := &shardNodes{name: postgres.DefaultSchema, pool: p, serving: make(map[int16]*shardNode), removed: make(map[int64]bool)}
-	one, two := a.node(t), a.node(t)
-	one.join()
-	two.join()
-	a.awaitBalance(t, one, two)
+	p, c := migrated(t, "fsync=off")
+	a := shardNodesOf(postgres.DefaultSchema, p)
+	one, two := a.pair(t)
 	first, second := one.Node(), two.Node()
 	c.Kill()
 	if err := c.Restart(); err != nil {
