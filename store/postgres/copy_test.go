@@ -55,6 +55,7 @@ var copyKills = flag.Int("kills", 10, "how often TestCopyKilled kills the proces
 // next goes on, from the position that it knows of or from the beginning. In the end all is
 // there once, keys with their previous values and their grace, too.
 func TestCopyKilled(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("starts many processes")
 	}

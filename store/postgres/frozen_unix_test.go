@@ -17,6 +17,7 @@ import (
 // The shards of a process that stands still move to the other node within 10 s. When it goes on,
 // it may claim nothing before it is another incarnation.
 func TestNodeIsFrozen(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("takes some seconds")
 	}

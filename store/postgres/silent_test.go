@@ -232,6 +232,7 @@ func transacting(t *testing.T, s *postgres.Store, of string) {
 // A node that loses power, or stands still, in the middle of any step keeps nothing
 // locked for longer than some seconds.
 func TestSilentNodes(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("takes ten seconds")
 	}
