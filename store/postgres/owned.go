@@ -181,7 +181,7 @@ type ownedRow struct {
 // ownedWebhooks selects the webhooks $1.
 const ownedWebhooks = `
 	select w.no, w.version, extract(epoch from w.rests_until - clock_timestamp())::float8, ` + webhookColumns + `
-	from unnest($1::bigint[]) as k (no)
+	from unnest((select $1::bigint[])) as k (no)
 	cross join lateral (select * from storageapi.webhooks where no = k.no limit 1) w`
 
 func scanOwned(row pgx.Row) (r ownedRow, err error) {

@@ -23,7 +23,9 @@ const (
 // plan fits all cases and is made once. Where one deletes or updates what a part of it has found, it
 // compares the first column of the index as `= any(array[…])`: by equality alone it may be joined the
 // other way around, with all that is in the index, and a range of rows, `(a, b) between …`, is read to
-// the end of the first column's value. What deferred precedes need not survive a crash of the
+// the end of the first column's value. Short statements have their arrays by `(select $1)`: the planner
+// sees how long an array is, and finds a plan for one element so cheap that it makes one with each
+// call, which takes longer than to run it. What deferred precedes need not survive a crash of the
 // database.
 const (
 	plain    = lookUp + `, set_config('plan_cache_mode', 'force_generic_plan', true), ` + probed

@@ -16,6 +16,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/storageapi/storageapi/apikeys"
+	"github.com/storageapi/storageapi/notices"
 	"github.com/storageapi/storageapi/store/postgres"
 	"github.com/storageapi/storageapi/webhooks"
 )
@@ -353,4 +354,53 @@ func readOf(t *testing.T, s *postgres.Store, schema string) map[string]int64 {
 		t.Fatal(err)
 	}
 	return of
+}
+
+// A node with little to do does not have its statements planned with each call.
+func TestPlannedOnce(t *testing.T) {
+	option := inSchema(t)
+	config := pool(t).Config()
+	config.MaxConns = 1
+	p, err := pgxpool.NewWithConfig(t.Context(), config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Close()
+	s, err := postgres.New(t.Context(), p, option)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = s.Close() }()
+	publisher := open(t, option)
+	for i := range 20 {
+		id := fmt.Sprint("wh_", i)
+		if err := publisher.CreateWebhook(t.Context(), newWebhook("acct", id), webhooks.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := publisher.Enqueue(t.Context(), webhooks.EncodedEvent{ID: id, Account: "acct", Type: webhooks.TypeBalanceLow, Body: []byte("{}")}); err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, "it is claimed", func() bool {
+			list := claimed(t, s, webhooks.Claim{Cap: each(1)})
+			for _, task := range list {
+				settleAs(t, s, task, webhooks.Deliver, 0)
+			}
+			return len(list) > 0
+		})
+		if err := publisher.DeleteWebhook(t.Context(), "acct", id, nil, notices.Notice{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	rows, err := p.Query(t.Context(), `select statement, custom_plans, generic_plans from pg_prepared_statements where custom_plans > 6`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var sql string
+	var custom, generic int
+	if _, err := pgx.ForEachRow(rows, []any{&sql, &custom, &generic}, func() error {
+		t.Errorf("planned %d times, and %d times not:\n%s", custom, generic, sql)
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
 }
