@@ -33,7 +33,8 @@ type fleet struct {
 
 	settled atomic.Int64
 	mu      sync.Mutex
-	took    []time.Duration // from the times of the events to their claims
+	sent    []time.Duration // from the times of the events to when they were published
+	took    []time.Duration // to their claims
 }
 
 // newFleet returns as many nodes, once they share the shards evenly.
@@ -156,6 +157,9 @@ func (f *fleet) publish(b *testing.B, rate int, during time.Duration, do func(i 
 				}); err != nil {
 					b.Error(err)
 				}
+				f.mu.Lock()
+				f.sent = append(f.sent, time.Since(at))
+				f.mu.Unlock()
 			}
 		})
 	}
@@ -285,10 +289,11 @@ func BenchmarkArrival(b *testing.B) {
 				defer f.close()
 				do := func(int) publishing { return way.do }
 				f.publish(b, rate, *benchTurn/4, do)
-				f.took = nil
+				f.sent, f.took = nil, nil
 				for b.Loop() {
 					f.publish(b, rate, *benchTurn, do)
 				}
+				b.ReportMetric(millis(quantile(f.sent, 0.5)), "sent_p50_ms")
 				b.ReportMetric(millis(quantile(f.took, 0.5)), "p50_ms")
 				b.ReportMetric(millis(quantile(f.took, 0.99)), "p99_ms")
 			})
