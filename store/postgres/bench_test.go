@@ -76,8 +76,10 @@ func fill(t testing.TB, p *pgxpool.Pool, schema string, n int) {
 			select ((extract(epoch from clock_timestamp() - '2020-01-01 00:00:00Z'::timestamptz) * 1000000)::bigint - 10 * $1 + i) * 4096 + 4095 as event, w.*, i
 			from generate_series(1, $1) i
 			join (select no, `+quoted(schema)+`.shard_of(account) as shard, account, row_number() over (order by id) as place, count(*) over () as total from webhooks) w on w.place = i % w.total + 1;
-			insert into events (event, account, id, type, at, matched, body)
-			select event, account, 'evt_' || event, 'balance.low', now(), 1, convert_to(repeat('{"a":1}', 30), 'UTF8') from filling;
+			insert into event_log (event, account, id, type, at, matched)
+			select event, account, 'evt_' || event, 'balance.low', now(), 1 from filling;
+			insert into event_bodies (event, body) select event, convert_to(repeat('{"a":1}', 30), 'UTF8') from filling;
+			insert into event_ids (slot, account, id, event) select (select last_value from id_slot), account, 'evt_' || event, event from filling;
 			insert into pending (webhook, event, shard, recovered, due, attempts, before)
 			select no, event, shard, false, now(), 0, 0 from filling order by i;
 			insert into changes (kind, shards, webhooks, events)

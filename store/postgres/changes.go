@@ -14,7 +14,6 @@ const (
 	changeFirst          // a delivery is to be the next of its webhook; it may have been pending before
 	changeWebhook        // the webhook was changed or deleted; the event is 0
 	changeProbe          // a probe of the webhook was asked for; the event is 0
-	changeExpired        // the payload of the event was purged: its pending delivery to the webhook ends
 )
 
 // noteChange notes a change in the transaction that makes it: of the kind $1, the shards $2, the

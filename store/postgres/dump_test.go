@@ -67,8 +67,8 @@ func TestDump(t *testing.T) {
 			t.Fatal(err)
 		}
 		err := restored.QueryRow(t.Context(), `
-			select count(*), count(q.event), count(*) filter (where q.event is null and not exists (select from `+quoted(schema)+`.attempts a where a.event = e.event))
-			from `+quoted(schema)+`.events e left join `+quoted(schema)+`.pending q using (event)`).Scan(&events, &owed, &lost)
+			select count(*), count(q.event), count(*) filter (where q.event is null and not exists (select from `+quoted(schema)+`.attempt_log a where a.event = e.event))
+			from `+quoted(schema)+`.event_log e left join `+quoted(schema)+`.pending q using (event)`).Scan(&events, &owed, &lost)
 		if err != nil {
 			t.Fatal(err)
 		}

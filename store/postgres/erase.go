@@ -152,7 +152,7 @@ func (s *Store) eraseStep(ctx context.Context, tx pgx.Tx, account string, limit 
 	for _, rest := range []struct {
 		sql   string
 		count *int
-	}{{eraseDedupKeys, &erased.DedupKeys}, {eraseRequests, &erased.IdempotencyKeys}, {eraseNotices, &erased.Notices}} {
+	}{{eraseIDs, new(int)}, {eraseDedupKeys, &erased.DedupKeys}, {eraseRequests, &erased.IdempotencyKeys}, {eraseNotices, &erased.Notices}} {
 		var gone, found int
 		if err := tx.QueryRow(ctx, s.sql(rest.sql), account, limit).Scan(&gone, &found); err != nil {
 			return false, err

@@ -11,12 +11,18 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
+// eventByID selects the event of the account $1 with the id $2.
+const eventByID = `
+	select e.type, e.at, case when i.event >= (select event from storageapi.marks where name = 'payloads') then coalesce(b.body, e.body) end, coalesce(e.trace, '')
+	from (` + eventOf + `) i
+	cross join lateral (select type, at, body, trace from storageapi.event_log where event between i.event and i.event order by event limit 1) e
+	left join lateral (select body from storageapi.event_bodies where event = i.event limit 1) b on true`
+
 // EventByID implements [webhooks.Store].
 func (s *Store) EventByID(ctx context.Context, account, eventID string) (e webhooks.EncodedEvent, err error) {
 	err = s.read(ctx, func(ctx context.Context, conn *pgxpool.Conn) error {
 		e = webhooks.EncodedEvent{ID: eventID, Account: account}
-		err := s.planned(conn).QueryRow(ctx, s.sql(`select type, at, body, coalesce(trace, '') from storageapi.events where account = $1 and id = $2 and known`),
-			account, eventID).Scan(&e.Type, &e.Timestamp, &e.Body, &e.TraceContext)
+		err := s.planned(conn).QueryRow(ctx, s.sql(eventByID), account, eventID).Scan(&e.Type, &e.Timestamp, &e.Body, &e.TraceContext)
 		e.Timestamp = utc(e.Timestamp)
 		return none(err)
 	})
@@ -135,7 +141,7 @@ func (s *Store) eventPage(ctx context.Context, conn *pgxpool.Conn, account strin
 // eventClock is the number from which on events are numbered that are published from now on, see
 // enqueueOne: after all that there are, and not the time, for the clock may be set back.
 const eventClock = `
-	select (greatest(last_value, (select event / 4096 from storageapi.events order by event desc limit 1)) + 1) * 4096
+	select (greatest(last_value, (select event / 4096 from storageapi.event_log order by event desc limit 1)) + 1) * 4096
 	from storageapi.event_clock`
 
 // openPublications returns the number from which on events may have numbers that are stored after
@@ -145,8 +151,9 @@ const eventClock = `
 func (s *Store) openPublications(ctx context.Context, conn *pgxpool.Conn) (end, open int64, err error) {
 	var least *int64
 	batch := &pgx.Batch{}
+	batch.Queue(lookUp)
 	batch.Queue(s.sql(eventClock)).QueryRow(func(row pgx.Row) error { return row.Scan(&end) })
-	batch.Queue(openPublications, s.sql(`storageapi.events`)).QueryRow(func(row pgx.Row) error { return row.Scan(&least) })
+	batch.Queue(openPublications, s.sql(`storageapi.event_log`), s.sql(`storageapi.events`)).QueryRow(func(row pgx.Row) error { return row.Scan(&least) })
 	if err := conn.SendBatch(ctx, batch).Close(); err != nil {
 		return 0, 0, err
 	}

@@ -179,7 +179,7 @@ func TestFollowWithTheClockSetBack(t *testing.T) {
 	query := webhooks.EventQuery{OldestFirst: true, From: time.Now().Add(-time.Minute), Limit: 9}
 	enqueueOne(t, s, "first")
 	const hour = 3600 * 1_000_000 * 4096
-	if _, err := pool(t).Exec(t.Context(), `update `+quoted(name)+`.events set event = event + $1`, int64(hour)); err != nil {
+	if _, err := pool(t).Exec(t.Context(), `update `+quoted(name)+`.event_log set event = event + $1`, int64(hour)); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := pool(t).Exec(t.Context(), `select setval($1::text::regclass, last_value + $2) from `+quoted(name)+`.event_clock`, quoted(name)+".event_clock", int64(hour/4096)); err != nil {
@@ -204,7 +204,7 @@ func TestFollowWhileTheClockIsSetBack(t *testing.T) {
 	wantPage(t, s, &query, false, "first")
 	wantPage(t, s, &query, false)
 	enqueueOne(t, s, "second")
-	events := quoted(name) + ".events"
+	events := quoted(name) + ".event_log"
 	if _, err := pool(t).Exec(t.Context(), `update `+events+` set event = (select event / 4096 + 1 from `+events+` where id = 'first') * 4096 where id = 'second'`); err != nil {
 		t.Fatal(err)
 	}

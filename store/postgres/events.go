@@ -43,6 +43,11 @@ var (
 	nextEventNumber = query("next_event_number")
 )
 
+// matchedOf selects how many deliveries the event of the account $1 with the id $2 had at first.
+const matchedOf = `
+	select e.matched from (` + eventOf + `) i
+	cross join lateral (select matched from storageapi.event_log where event between i.event and i.event order by event limit 1) e`
+
 // enqueue stores an event for the webhook only, or if that is empty for all subscribed
 // webhooks. It returns how many deliveries it had at first, and whether it is new.
 func (s *Store) enqueue(ctx context.Context, db querier, encoded *webhooks.EncodedEvent, only string) (deliveries int, isNew bool, err error) {
@@ -53,7 +58,7 @@ func (s *Store) enqueue(ctx context.Context, db querier, encoded *webhooks.Encod
 		if !errors.Is(err, pgx.ErrNoRows) {
 			return deliveries, true, err
 		}
-		err = db.QueryRow(ctx, s.sql(`select matched from storageapi.events where account = $1 and id = $2 and known`),
+		err = db.QueryRow(ctx, s.sql(matchedOf),
 			encoded.Account, encoded.ID).Scan(&deliveries)
 		if errors.Is(err, pgx.ErrNoRows) {
 			if is, failed := s.isErasing(ctx, db, encoded.Account); is || failed != nil {

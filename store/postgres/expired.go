@@ -10,96 +10,101 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
+var (
+	expiredPending = query("expired_pending")
+	endPending     = query("end_pending")
+)
+
+// ownShards selects those of the shards $1 that the node $2 or no node owns, and whether it is the
+// node. lockOwnShards keeps these from being taken until the transaction ends.
 const (
-	// pendingOf selects the pending deliveries of the events $1.
-	pendingOf = `
-		select e.account, w.id, q.shard, q.webhook, q.event from unnest($1::bigint[]) as i (event)
-		cross join lateral (select account from storageapi.events where event between i.event and i.event order by event limit 1) e
-		cross join lateral (select no, id from storageapi.webhooks where (account, id) >= (e.account, '') and account <= e.account) w
-		cross join lateral (
-			select shard, webhook, event from storageapi.pending where webhook = w.no and event = i.event limit 1) q`
-
-	// expiredOf selects those of the deliveries of the events $2 to the webhooks $1 that are
-	// pending without a payload.
-	expiredOf = `
-		select w.account, w.id, q.shard, q.webhook, q.event from unnest($1::bigint[], $2::bigint[]) as i (webhook, event)
-		cross join lateral (select account, id from storageapi.webhooks where no = i.webhook limit 1) w
-		cross join lateral (
-			select from storageapi.events where event between i.event and i.event and body is null order by event limit 1) e
-		cross join lateral (
-			select shard, webhook, event from storageapi.pending where webhook = i.webhook and event = i.event limit 1) q`
-
-	// ownShards selects those of the shards $1 that the node $2 or no node owns, and whether it
-	// is the node. lockOwnShards keeps these from being taken until the transaction ends.
 	ownShards = `
 		select shard, node = $2 from storageapi.shard_owners o
 		where shard = any($1::smallint[]) and (node = $2 or not exists (select from storageapi.nodes n where n.node = o.node))`
 	lockOwnShards = ownShards + ` order by shard for share of o`
 )
 
-var endPending = query("end_pending")
-
-// An expiredDelivery is pending, and its payload is purged.
-type expiredDelivery struct {
-	account, webhookID string
-	shard              int16
-	pair               deliveryPair
-}
-
 // A deliveryPair are the numbers of a delivery's webhook and event.
 type deliveryPair struct{ webhook, event int64 }
 
-func scanExpired(row pgx.CollectableRow) (d expiredDelivery, err error) {
-	return d, row.Scan(&d.account, &d.webhookID, &d.shard, &d.pair.webhook, &d.pair.event)
+// An expiredDelivery is pending, and its payload is past.
+type expiredDelivery struct {
+	pair      deliveryPair
+	shard     int16
+	webhookID string
 }
 
-// An expirer ends pending deliveries in a transaction, except those that are being attempted.
-// Meanwhile it keeps them from being claimed on this node. What this node owns and does not have
-// in memory is ended only if it cannot come there meanwhile, since the caller holds looks.
+// An expirer ends pending deliveries of this node's shards, and of those of no node, in a
+// transaction, except those that are being attempted. Meanwhile it keeps them from being claimed.
+// What this node owns and does not have in memory cannot come there meanwhile, since the caller
+// holds looks.
 type expirer struct {
 	*Store
-	holds    bool                    // the caller holds looks
 	reserved map[deliveryPair]uint64 // the tokens, 0 of what is not in memory
 	asked    map[deliveryPair]bool   // whether they were reserved
 	ended    map[deliveryPair]bool   // by the transaction
 }
 
-func (s *Store) newExpirer() *expirer {
-	return &expirer{Store: s, reserved: make(map[deliveryPair]uint64), asked: make(map[deliveryPair]bool)}
+// endExpired ends about limit pending deliveries whose payloads are past, the oldest first, and
+// returns how many. Other nodes end what is in their shards once they look. The caller holds looks.
+func (s *Store) endExpired(ctx context.Context, limit int) (ended int, err error) {
+	mark := s.owned.look.past.Load()
+	x := &expirer{Store: s, reserved: make(map[deliveryPair]uint64), asked: make(map[deliveryPair]bool)}
+	err = s.transact(ctx, func(ctx context.Context, tx pgx.Tx) error {
+		x.ended = make(map[deliveryPair]bool)
+		if _, err := tx.Exec(ctx, indexed); err != nil {
+			return err
+		}
+		busy := 0 // what is under way must not hide the others
+		for _, n := range s.underWay() {
+			busy += n
+		}
+		rows, err := tx.Query(ctx, s.sql(expiredPending), s.ownership.incarnation(), limit+busy)
+		if err != nil {
+			return err
+		}
+		list, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (d expiredDelivery, err error) {
+			return d, row.Scan(&d.pair.webhook, &d.pair.event, &d.shard, &d.webhookID)
+		})
+		if err != nil || len(list) == 0 {
+			return err
+		}
+		return x.end(ctx, tx, list)
+	})
+	for pair, token := range x.reserved {
+		s.endReserved(pair, token, err == nil && x.ended[pair])
+	}
+	if err != nil {
+		return 0, err
+	}
+	if len(x.ended) < limit {
+		s.owned.look.ended = mark
+	}
+	return len(x.ended), nil
 }
 
-// end ends the deliveries, and returns those that their owners are to end: other nodes, which
-// alone know what they are attempting, or this one with its next look. It may run again, if the
-// transaction does.
-func (x *expirer) end(ctx context.Context, tx pgx.Tx, list []expiredDelivery) (others []expiredDelivery, err error) {
-	x.ended = make(map[deliveryPair]bool)
-	if len(list) == 0 {
-		return nil, nil
-	}
+// end ends the deliveries. It may run again, if the transaction does.
+func (x *expirer) end(ctx context.Context, tx pgx.Tx, list []expiredDelivery) error {
 	own, err := x.lockShards(ctx, tx, list)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	x.keep(list, own)
 	var hooks, events []int64
 	for _, d := range list {
 		mine, ends := own[d.shard]
-		token, free := x.reserved[d.pair]
-		switch {
-		case !ends, mine && free && token == 0 && !x.holds:
-			others = append(others, d)
-		case free, !mine:
+		if _, free := x.reserved[d.pair]; ends && (free || !mine) {
 			hooks, events = append(hooks, d.pair.webhook), append(events, d.pair.event)
 		}
 	}
 	expired := webhooks.ExpiredAttempt(0, time.Now())
 	rows, err := tx.Query(ctx, x.sql(endPending), hooks, events, expired.StartedAt, string(expired.Class), expired.Error)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	var pair deliveryPair
 	_, err = pgx.ForEachRow(rows, []any{&pair.webhook, &pair.event}, func() error { x.ended[pair] = true; return nil })
-	return others, err
+	return err
 }
 
 // lockShards returns the shards that are this node's, and those of no node, and keeps them so
@@ -112,29 +117,24 @@ func (x *expirer) lockShards(ctx context.Context, tx pgx.Tx, list []expiredDeliv
 		}
 	}
 	node := x.ownership.incarnation()
-	var shard int16
-	var mine bool
-	read := func(rows pgx.Rows) error {
-		own = make(map[int16]bool)
-		_, err := pgx.ForEachRow(rows, []any{&shard, &mine}, func() error { own[shard] = mine && node != 0; return nil })
+	read := func(rows pgx.Rows, err error) error {
+		if err != nil {
+			return err
+		}
+		var shard int16
+		var mine bool
+		own, shards = make(map[int16]bool), nil
+		_, err = pgx.ForEachRow(rows, []any{&shard, &mine}, func() error {
+			own[shard], shards = mine && node != 0, append(shards, shard)
+			return nil
+		})
 		return err
 	}
-	rows, err := tx.Query(ctx, x.sql(lockOwnShards), shards, node)
-	if err != nil {
+	if err := read(tx.Query(ctx, x.sql(lockOwnShards), shards, node)); err != nil {
 		return nil, err
-	}
-	if err := read(rows); err != nil {
-		return nil, err
-	}
-	locked := make([]int16, 0, len(own))
-	for shard := range own {
-		locked = append(locked, shard)
 	}
 	// One that was taken just before it was locked may seem to be free by what was read then.
-	if rows, err = tx.Query(ctx, x.sql(ownShards), locked, node); err != nil {
-		return nil, err
-	}
-	return own, read(rows)
+	return own, read(tx.Query(ctx, x.sql(ownShards), shards, node))
 }
 
 // keep reserves what is in shards of this node, if it is not being attempted.
@@ -156,35 +156,4 @@ func (x *expirer) keep(list []expiredDelivery, own map[int16]bool) {
 			x.reserved[deliveryPair{w.no, int64(event)}] = token
 		}
 	}
-}
-
-// close ends the reservations, once the transaction has ended.
-func (x *expirer) close(committed bool) {
-	for pair, token := range x.reserved {
-		x.endReserved(pair, token, committed && x.ended[pair])
-	}
-}
-
-// endExpired ends the pending deliveries of events, whose payloads were purged, to webhooks,
-// element by element. What is being attempted stays. The caller holds looks.
-func (s *Store) endExpired(ctx context.Context, webhookNos, events []int64) error {
-	x := s.newExpirer()
-	x.holds = true
-	err := s.transact(ctx, func(ctx context.Context, tx pgx.Tx) error {
-		if _, err := tx.Exec(ctx, indexed); err != nil {
-			return err
-		}
-		rows, err := tx.Query(ctx, s.sql(expiredOf), webhookNos, events)
-		if err != nil {
-			return err
-		}
-		list, err := pgx.CollectRows(rows, scanExpired)
-		if err != nil {
-			return err
-		}
-		_, err = x.end(ctx, tx, list)
-		return err
-	})
-	x.close(err == nil)
-	return err
 }

@@ -23,10 +23,9 @@ const (
 
 const (
 	// exportNumbers selects the numbers of $2 events after the number $1, of all accounts.
-	exportNumbers = `select event from storageapi.events where event > $1 order by event limit $2`
-
-	// exportKnown selects $2 events of the account $3 after the id $1.
-	exportKnown = `select event from storageapi.events where account = $3 and id > $1 and known order by id limit $2`
+	exportNumbers = `
+		select event from storageapi.event_log where event > $1
+			and event >= (select min(event) from storageapi.marks where name in ('attempts', 'ids')) order by event limit $2`
 
 	// exportHooks selects the webhooks of the accounts $1.
 	exportHooks = `
@@ -44,12 +43,15 @@ const (
 	exportAttempts = `
 		select a.webhook, a.event, ` + attemptColumns + `
 		from unnest($1::bigint[]) as w (no)
-		cross join lateral (select * from storageapi.attempts where webhook = w.no and event >= $2 and event <= $3 order by event, number) a`
+		cross join lateral (
+			select * from storageapi.attempt_log where webhook = w.no and event <= $3
+				and event >= greatest($2, (select event from storageapi.marks where name = 'attempts')) order by event, number) a`
 )
 
 var (
 	exportDelivered = query("export_delivered_events")
 	exportEvents    = query("export_events")
+	exportKnown     = query("export_known_events")
 )
 
 // atPublishing is how much later than it was published what is due since then may be.

@@ -3,6 +3,7 @@ package postgres
 import (
 	"context"
 	"crypto/sha256"
+	"math"
 	"slices"
 	"sync"
 	"time"
@@ -117,3 +118,11 @@ func (s *Store) Idles(d time.Duration) { s.ownership.idle = d }
 
 // Kill ends the ownership of shards as if the process had ended.
 func (s *Store) Kill() { Owning{&s.ownership}.Kill() }
+
+// TurnSlots takes the slots of ids to their next state, if the last one is as long as that.
+func (s *Store) TurnSlots(ctx context.Context, length time.Duration) (more bool, err error) {
+	return s.turnSlots(ctx, math.MaxInt64, numbers(length))
+}
+
+// DropSlots drops the slots of ids that are past.
+func (s *Store) DropSlots(ctx context.Context) error { return s.dropSlots(ctx) }

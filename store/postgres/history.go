@@ -131,7 +131,7 @@ func (s *Store) EventDeliveries(ctx context.Context, account, eventID string) (l
 }
 
 // ListDeliveries implements [webhooks.Store]. It looks for failed deliveries among those, in
-// the table failures. For other states it reads some hundred deliveries a page.
+// failure_log. For other states it reads some hundred deliveries a page.
 func (s *Store) ListDeliveries(ctx context.Context, account, webhookID string, query webhooks.DeliveryQuery) (page webhooks.DeliveryPage, err error) {
 	from, to := numberAt(query.From), int64(1<<63-1)
 	if !query.To.IsZero() {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -47,7 +48,7 @@ func (s *Store) Import(ctx context.Context, records []transfer.Record) error {
 			break
 		}
 	}
-	if code(err) == uniqueViolation {
+	if code(err) == uniqueViolation || errors.Is(err, errIDTaken) {
 		err = fmt.Errorf("a record that is added %w: it was added to the store at the same time", transfer.ErrConflict)
 	}
 	if err == nil && len(owners) > 0 {
@@ -60,7 +61,7 @@ func (s *Store) Import(ctx context.Context, records []transfer.Record) error {
 // imported one.
 func numberTaken(err error) bool {
 	var answer *pgconn.PgError
-	return errors.As(err, &answer) && answer.Code == uniqueViolation && answer.ConstraintName == "events_pkey"
+	return errors.As(err, &answer) && answer.Code == uniqueViolation && strings.HasPrefix(answer.TableName, "recent_events")
 }
 
 // A given is what is to be imported, by kind.
@@ -133,6 +134,8 @@ type importer struct {
 	pending  [][]any  // rows of what is pending
 	owners   []string // the accounts of these
 	first    [][]any  // of them, what was redelivered
+
+	bodiesFrom, attemptsFrom int64 // the marks
 }
 
 // An owned is something of an account, by its id.
@@ -323,14 +326,14 @@ func (i *importer) addRecoveries(ctx context.Context) error {
 // if it has looked at them, and 0 if the event is not there.
 func (i *importer) numberOf(ctx context.Context, r *transfer.Recovery, webhook int64) (number int64, err error) {
 	if r.NextEventID == "" {
-		err = i.tx.QueryRow(ctx, i.sql(`select coalesce((select event + 1 from storageapi.events order by event desc limit 1), 0)`)).Scan(&number)
+		err = i.tx.QueryRow(ctx, i.sql(`select coalesce((select event + 1 from storageapi.event_log order by event desc limit 1), 0)`)).Scan(&number)
 		return number, err
 	}
 	err = i.tx.QueryRow(ctx, i.sql(`
 		select coalesce(
-			(select event from storageapi.events where account = $1 and id = $2 and known),
-			(select max(a.event) from storageapi.attempts a cross join lateral (
-				select from storageapi.events where event = a.event and id = $2 limit 1) e where a.webhook = $3),
+			(`+eventOf+`),
+			(select max(a.event) from storageapi.attempt_log a cross join lateral (
+				select id from storageapi.event_log where event between a.event and a.event order by event limit 1) e where a.webhook = $3 and e.id = $2),
 			0)`), r.Account, r.NextEventID, webhook).Scan(&number)
 	return number, err
 }

@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -19,7 +20,8 @@ const (
 )
 
 var (
-	eventRow       = []string{"event", "account", "id", "type", "at", "matched", "known", "body", "trace"}
+	eventRow       = []string{"event", "account", "id", "type", "at", "matched", "known", "trace"}
+	bodyRow        = []string{"event", "body"}
 	pendingColumns = []string{"webhook", "event", "shard", "recovered", "due", "attempts", "before"}
 	attemptRow     = []string{"event", "webhook", "number", "state", "started_at", "took", "status", "class", "error", "response"}
 )
@@ -29,24 +31,33 @@ const (
 	// now on comes after it.
 	ahead = `select setval(tableoid::regclass, $1) from storageapi.event_clock where last_value < $1`
 
-	// presentEvents returns the places of events that are there.
+	// presentEvents returns the places of events that are there: of those whose id is known by it,
+	// of others by the millisecond, too.
 	presentEvents = `
 		select i.place - 1 from unnest($1::text[], $2::text[], $3::boolean[], $4::bigint[]) with ordinality as i (account, id, known, least, place)
-		where i.known and exists (select from storageapi.events where account = i.account and id = i.id and known)
-			or not i.known and exists (
-				select from storageapi.events where event >= i.least and event < i.least + 4096000 and account = i.account and id = i.id)`
+		cross join (select event from storageapi.marks where name = 'ids') mark
+		where i.known and (
+				exists (
+					select from storageapi.id_slots s
+					cross join lateral (select event from storageapi.event_ids where slot = s.slot and account = i.account and id = i.id limit 1) k
+					where k.event >= mark.event)
+				or exists (select from storageapi.event_log where layout = 0 and account = i.account and id = i.id and known and event >= mark.event))
+			or (not i.known or i.least < mark.event) and exists (
+				select from storageapi.event_log where event >= i.least and event < i.least + 4096000 and account = i.account and id = i.id)`
+
+	// importMarks selects from which events on there are bodies, and attempts.
+	importMarks = `
+		select (select event from storageapi.marks where name = 'payloads'), (select event from storageapi.marks where name = 'attempts')`
 
 	// lastNumbers returns the last number of an event in the milliseconds that begin with the
 	// numbers $1, if there is one.
 	lastNumbers = `
 		select i.least, l.event from unnest($1::bigint[]) as i (least)
-		cross join lateral (select event from storageapi.events where event >= i.least and event < i.least + 4096000 order by event desc limit 1) l`
-
-	// lowerMarks has Purge look at what is imported, the event $1 and later ones.
-	lowerMarks = `update storageapi.marks set event = $1 where name in ('payloads', 'attempts', 'ids') and event > $1`
+		cross join lateral (select event from storageapi.event_log where event >= i.least and event < i.least + 4096000 order by event desc limit 1) l`
 )
 
-// addEvents adds events with their deliveries, unless they are there.
+// addEvents adds events with their deliveries, unless they are there. What is of before a mark is past
+// at once, as it would be here if it had been published here.
 func (i *importer) addEvents(ctx context.Context) error {
 	if err := i.lockMark(ctx, i.tx, "payloads"); err != nil {
 		return err
@@ -64,20 +75,23 @@ func (i *importer) addEvents(ctx context.Context) error {
 	if err := i.findWebhooks(ctx, wanted); err != nil {
 		return err
 	}
-	var rows, attempts [][]any
+	var rows, bodies, attempts [][]any
 	var shards []int16
 	var hooks, added []int64
-	least := int64(maxNumber)
 	for at, e := range events {
-		least = min(least, numbers[at])
-		rows = append(rows, []any{numbers[at], e.Account, e.ID, string(e.Type), utc(e.Timestamp), e.Matched, !e.Forgotten, importedBody(e), importedTrace(e)})
+		rows = append(rows, []any{numbers[at], e.Account, e.ID, string(e.Type), utc(e.Timestamp), e.Matched, !e.Forgotten, importedTrace(e)})
+		if !e.NoBody && numbers[at] >= i.bodiesFrom {
+			bodies = append(bodies, []any{numbers[at], storedBody(&e.EncodedEvent)})
+		}
 		for j := range e.Deliveries {
 			d := &e.Deliveries[j]
 			webhook, err := i.webhookOf(ctx, e, d)
 			if err != nil {
 				return err
 			}
-			attempts = appendAttempts(attempts, numbers[at], webhook, d)
+			if numbers[at] >= i.attemptsFrom {
+				attempts = appendAttempts(attempts, numbers[at], webhook, d)
+			}
 			if d.State == webhooks.Pending {
 				row := i.pendingRow(e, d, numbers[at], webhook)
 				if i.pending = append(i.pending, row); d.First {
@@ -91,10 +105,13 @@ func (i *importer) addEvents(ctx context.Context) error {
 		}
 	}
 	i.putFirst()
-	if _, err := i.tx.Exec(ctx, i.sql(lowerMarks), least); err != nil {
+	if err := i.addIDs(ctx, events, numbers); err != nil {
 		return err
 	}
-	if err := i.copyTo(ctx, "events", eventRow, rows); err != nil {
+	if err := i.copyTo(ctx, "event_log", eventRow, rows); err != nil {
+		return err
+	}
+	if err := i.copyTo(ctx, "event_bodies", bodyRow, bodies); err != nil {
 		return err
 	}
 	if err := i.copyTo(ctx, "pending", pendingColumns, i.pending); err != nil {
@@ -105,7 +122,29 @@ func (i *importer) addEvents(ctx context.Context) error {
 			return err
 		}
 	}
-	return i.copyTo(ctx, "attempts", attemptRow, attempts)
+	return i.copyTo(ctx, "attempt_log", attemptRow, attempts)
+}
+
+var addIDs = query("add_ids")
+
+// errIDTaken means that an event was published while another with its id was imported.
+var errIDTaken = errors.New("an id was published meanwhile")
+
+// addIDs adds the ids of events that are known by them.
+func (i *importer) addIDs(ctx context.Context, events []*transfer.Event, numbers []int64) error {
+	var accounts, ids []string
+	var known []int64
+	for at, e := range events {
+		if !e.Forgotten {
+			accounts, ids, known = append(accounts, e.Account), append(ids, e.ID), append(known, numbers[at])
+		}
+	}
+	var given, added int
+	err := i.tx.QueryRow(ctx, i.sql(addIDs), accounts, ids, known).Scan(&given, &added)
+	if err == nil && added < given {
+		err = errIDTaken
+	}
+	return err
 }
 
 // number returns the events that are not there with the numbers that they get, each after
@@ -126,6 +165,7 @@ func (i *importer) number(ctx context.Context) (events []*transfer.Event, number
 	batch.Queue(indexed)
 	batch.Queue(i.sql(ahead), latest/perMicrosecond+999)
 	batch.Queue(`select clock_timestamp()`).QueryRow(func(row pgx.Row) error { return row.Scan(&i.now) })
+	batch.Queue(i.sql(importMarks)).QueryRow(func(row pgx.Row) error { return row.Scan(&i.bodiesFrom, &i.attemptsFrom) })
 	batch.Queue(i.sql(presentEvents), accounts, ids, known, starts).Query(func(rows pgx.Rows) error {
 		var place int
 		_, err := pgx.ForEachRow(rows, []any{&place}, func() error { present[place] = true; return nil })
@@ -178,13 +218,6 @@ func distinct(list []int64) (once []int64) {
 		}
 	}
 	return once
-}
-
-func importedBody(e *transfer.Event) []byte {
-	if e.NoBody {
-		return nil
-	}
-	return storedBody(&e.EncodedEvent)
 }
 
 // importedTrace returns the stored form of a trace context: null if there is none.

@@ -28,6 +28,10 @@ type look struct {
 	wanted atomic.Bool // something was changed, by this node or as it heard
 	at     time.Time   // of the last one
 	number uint64      // of the last horizon
+
+	past  atomic.Int64 // the mark of the payloads
+	ended int64        // what was pending before that mark has ended
+	again atomic.Bool  // or is pending again, since it was being attempted
 }
 
 // lookPause is the least time between two looks: what is published meanwhile is read at once.
@@ -58,6 +62,7 @@ func (s *Store) readChanges(ctx context.Context, sql string, args ...any) (list 
 		_, err = pgx.ForEachRow(rows, []any{&r.kind, &r.added, &r.shard, &r.webhook, &r.event, &recovered, &due, &attempts, &before, &running}, func() error {
 			if r.kind < 0 {
 				s.owned.clock.set(*due)
+				s.owned.look.past.Store(r.event)
 				seen = &horizon{min: r.added, max: r.webhook, running: running}
 				return nil
 			}
@@ -110,17 +115,24 @@ func (s *Store) lookIfDue(ctx context.Context) error {
 			return failure(ctx, ctx.Err())
 		}
 	}
-	return s.look(ctx)
-}
-
-// lookNow reads what was changed before the call.
-func (s *Store) lookNow(ctx context.Context) error {
-	if err := s.owned.hold(ctx); err != nil {
+	if err := s.look(ctx); err != nil {
 		return err
 	}
-	defer s.owned.let()
-	return s.look(ctx)
+	if o.look.again.Swap(false) {
+		o.look.ended = 0
+	}
+	if o.look.past.Load() <= o.look.ended {
+		return nil
+	}
+	ended, err := s.endExpired(ctx, endStep)
+	if ended >= endStep {
+		o.look.wanted.Store(true)
+	}
+	return err
 }
+
+// endStep is how much ends with a look, at most, because its payload is past.
+const endStep = 1000
 
 // look reads what was changed in the shards that are loaded.
 func (s *Store) look(ctx context.Context) (err error) {
@@ -148,7 +160,7 @@ func (s *Store) look(ctx context.Context) (err error) {
 	}
 	o.saw(shards, seen)
 	s.ownership.saw(node, seen.min)
-	return s.endExpiredOf(ctx, list)
+	return nil
 }
 
 // once returns each delivery that became pending once, though several changes name it: the
@@ -269,20 +281,6 @@ func (s *Store) learn(ctx context.Context, nos []int64) (found map[int64]decoded
 	return found, nil
 }
 
-// endExpiredOf ends the pending deliveries whose payloads were purged, as the changes tell.
-func (s *Store) endExpiredOf(ctx context.Context, list []changeRow) error {
-	var nos, events []int64
-	for i := range list {
-		if r := &list[i]; r.kind == changeExpired && r.there {
-			nos, events = append(nos, r.webhook), append(events, r.event)
-		}
-	}
-	if len(nos) == 0 {
-		return nil
-	}
-	return s.endExpired(ctx, nos, events)
-}
-
 // loadShards reads what is pending in shards that this node has taken, and serves them. What it
 // has of them in memory already is read anew. If it returns an error it serves none of them.
 func (s *Store) loadShards(ctx context.Context, shards []int16) error {
@@ -295,6 +293,7 @@ func (s *Store) loadShards(ctx context.Context, shards []int16) error {
 	if err := s.forgetForeign(ctx); err != nil {
 		return err
 	}
+	s.owned.look.ended = 0 // there may be what nobody has ended
 	o.mu.Lock()
 	for _, shard := range shards {
 		o.shards[shard], o.paused[shard] = &horizon{}, true

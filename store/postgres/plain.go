@@ -1,6 +1,10 @@
 package postgres
 
-import "github.com/jackc/pgx/v5"
+import (
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+)
 
 // What is particular to plain PostgreSQL stands in this file: settings of sessions and of the
 // planner, notifications, what tells transactions and where rows are. All other statements are
@@ -40,7 +44,8 @@ const (
 // it: so they wait for no lock long.
 const (
 	inBatch    = plain + `, ` + soon
-	lookUpSoon = `select ` + soon + `, ` + indexOnly
+	lookUpSoon = lockSoon + `, ` + indexOnly
+	lockSoon   = `select ` + soon
 	soon       = `set_config('lock_timeout', '100ms', true)`
 )
 
@@ -81,7 +86,8 @@ var (
 )
 
 // openPublications is the least number that an event may have whose transaction is open:
-// such a transaction has a lock on the table. It is 0 if that cannot be known, of a
+// such a transaction has a lock on the table $1, or if it is of an older version on $2, a part of
+// it, which may be gone. It is 0 if that cannot be known, of a
 // session of another role or without track_activities, or of a transaction that is
 // prepared.
 const openPublications = `
@@ -90,8 +96,32 @@ const openPublications = `
 		when a.xact_start is not null then (extract(epoch from a.xact_start - '2020-01-01 00:00:00Z'::timestamptz) * 1000000)::bigint * 4096
 	end)
 	from pg_locks l left join pg_stat_activity a on a.pid = l.pid
-	where l.locktype = 'relation' and l.relation = $1::text::regclass and l.mode = 'RowExclusiveLock'
+	where l.locktype = 'relation' and l.relation in ($1::text::regclass, to_regclass($2)) and l.mode = 'RowExclusiveLock'
 		and l.database = (select oid from pg_database where datname = current_database())`
+
+// addingIDs are the transactions that add ids: each has a lock on the table $1 before it looks at
+// the slots. areOver tells whether those in the list $2 have ended. One that is prepared may bear
+// another name since, so it is waited for in any case.
+const (
+	addingIDs = `select distinct l.virtualtransaction` + holdsTable
+	areOver   = `select not exists (select` + holdsTable + ` and (l.pid is null or l.virtualtransaction = any($2::text[])))`
+
+	holdsTable = ` from pg_locks l
+	where l.locktype = 'relation' and l.relation = $1::text::regclass and l.mode = 'RowExclusiveLock' and l.granted
+		and l.database = (select oid from pg_database where datname = current_database())`
+)
+
+// makeSlot makes the table of a slot of ids, and attachSlot adds it, for which nobody waits.
+func makeSlot(no int) string {
+	return fmt.Sprintf(`create table storageapi.event_ids_%d (like storageapi.event_ids including all)`, no)
+}
+
+func attachSlot(no int) string {
+	return fmt.Sprintf(`alter table storageapi.event_ids attach partition storageapi.event_ids_%d for values in (%[1]d)`, no)
+}
+
+// dropSlot drops the table of a slot of ids.
+func dropSlot(no int) string { return fmt.Sprintf(`drop table storageapi.event_ids_%d`, no) }
 
 // notifies sends the text $2 to those who listen on the channel $1.
 const notifies = `select pg_notify($1, $2)`
@@ -106,4 +136,58 @@ func listensOn(channel string) string { return `listen ` + pgx.Identifier{channe
 var (
 	changesSince    = query("changes_since")
 	pendingOfShards = query("pending_of_shards")
+)
+
+// Parts of tables. Whoever makes or drops one keeps all others from the table, and waits for them
+// a moment only, for they wait behind it. Names are of this package.
+const (
+	oftenVacuumed = ` with (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 20000, autovacuum_vacuum_cost_delay = 0, vacuum_truncate = false)`
+
+	// The number of an event now, the earliest of the marks $2, and where the first part of the
+	// table $1 ends, and its last.
+	partsOf = `
+		select (extract(epoch from clock_timestamp() - '2020-01-01 00:00:00Z'::timestamptz) * 1000000)::bigint * 4096,
+			(select min(event) from storageapi.marks where name = any($2::text[])), coalesce(min(below), 9223372036854775807), coalesce(max(below), 0)
+		from storageapi.partitions where kind = $1`
+	pastParts = `delete from storageapi.partitions where kind = $1 and below <= $2 returning name`
+	notePart  = `insert into storageapi.partitions (kind, least, below, name) values ($1, $2, $3, $4)`
+)
+
+func lockParts(table string) string {
+	return `lock table only storageapi.` + table + ` in access exclusive mode`
+}
+
+func dropPart(name string) string { return `drop table storageapi.` + name }
+
+func makePart(table, with string, p part) string {
+	return fmt.Sprintf(`create table storageapi.%s partition of storageapi.%s for values from (%d) to (%d)%s`, p.name, table, p.least, p.below, with)
+}
+
+func makeRest(table, with string) string {
+	return fmt.Sprintf(`create table storageapi.%s_default partition of storageapi.%[1]s default%s`, table, with)
+}
+
+// indexesRest reports whether the default part of a table needs an index of its own to find its last
+// event: no list takes that.
+func indexesRest(table string) bool { return table == "recent_attempts" || table == "recent_failures" }
+
+func indexRest(table string) string {
+	return fmt.Sprintf(`create index on storageapi.%s_default ((event + 0))`, table)
+}
+
+func lastOfRest(table string) string {
+	by := `event`
+	if indexesRest(table) {
+		by = `event + 0`
+	}
+	return `select coalesce((select event from storageapi.` + table + `_default order by ` + by + ` desc limit 1), 0)`
+}
+
+// dropBefore drops what was there before there were parts, once nothing is there that is not past.
+const (
+	mayDropBefore = `
+		select ` + soon + ` <> '' and to_regclass($1) is not null and exists (
+				select from storageapi.versions where version = 23 and applied_at < clock_timestamp() - interval '7 days')
+			and (select event from storageapi.event_log where layout = 0 order by event limit 1) is null`
+	dropBefore = `drop table storageapi.events; drop table storageapi.attempts; drop table storageapi.failures`
 )

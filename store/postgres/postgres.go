@@ -42,6 +42,7 @@ type Store struct {
 	publisher publisher
 	cursor    cursor
 	clock     clock
+	partsHeld atomic.Pointer[time.Time] // until then no parts are made or dropped, see tendParts
 }
 
 type options struct {

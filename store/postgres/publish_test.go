@@ -113,7 +113,7 @@ func TestClockSetBack(t *testing.T) {
 	}
 	first := enqueue("first")
 	const hour = 3600 * 1_000_000 * 4096
-	for _, table := range []string{"events", "pending"} { // as if it had been published in an hour
+	for _, table := range []string{"event_log", "event_ids", "pending"} { // as if it had been published in an hour
 		if _, err := pool(t).Exec(t.Context(), `update `+quoted(name)+`.`+table+` set event = event + $1`, int64(hour)); err != nil {
 			t.Fatal(err)
 		}

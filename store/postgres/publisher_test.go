@@ -117,7 +117,7 @@ func TestPublishTogether(t *testing.T) {
 	}
 	// batches counts the transactions in which the events were stored.
 	batches := func(ids ...string) (n int) {
-		if err := pool(t).QueryRow(t.Context(), `select count(distinct xmin::text) from `+quoted(name)+`.events where id = any($1)`, ids).Scan(&n); err != nil {
+		if err := pool(t).QueryRow(t.Context(), `select count(distinct xmin::text) from `+quoted(name)+`.event_log where id = any($1)`, ids).Scan(&n); err != nil {
 			t.Fatal(err)
 		}
 		return n
@@ -200,7 +200,7 @@ func TestPublishTogetherUnderWay(t *testing.T) {
 	p.publish(ctx, "given up")
 	p.until(2, 3)
 	err := pgx.BeginFunc(t.Context(), pool(t), func(tx pgx.Tx) error {
-		if _, err := tx.Exec(t.Context(), `lock table `+quoted(name)+`.attempts in access exclusive mode`); err != nil {
+		if _, err := tx.Exec(t.Context(), `lock table `+quoted(name)+`.attempt_log in access exclusive mode`); err != nil {
 			return err
 		}
 		p.release()

@@ -2,7 +2,6 @@ package postgres
 
 import (
 	"context"
-	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -22,14 +21,19 @@ func (s *Store) Now(ctx context.Context) (now time.Time, err error) {
 // PurgesConcurrently implements [webhooks.ConcurrentPurger].
 func (s *Store) PurgesConcurrently() {}
 
-// Purge implements [webhooks.Store]. Calls are serialized. It also removes what deleted
-// webhooks have left behind.
+// Purge implements [webhooks.Store]. It also removes what deleted webhooks have left behind. What
+// is past is not seen any more from its beginning on; it takes up space until its part is dropped,
+// see tendParts.
 func (s *Store) Purge(ctx context.Context, purge webhooks.Purge) (more bool, err error) {
-	if err := s.lookNow(ctx); err != nil { // so that what it ends is in memory
+	ctx, cancel := within(ctx, patience)
+	defer cancel()
+	if err := s.moveMarks(ctx, &purge); err != nil {
 		return false, err
 	}
-	x := s.newExpirer()
-	var others []string // the accounts of what other nodes are to end
+	ended, err := s.lookAndEnd(ctx, purge.Limit)
+	if err != nil {
+		return false, err
+	}
 	err = s.transact(ctx, func(ctx context.Context, tx pgx.Tx) error {
 		if err := s.lockMark(ctx, tx, "payloads"); err != nil {
 			return err
@@ -37,13 +41,10 @@ func (s *Store) Purge(ctx context.Context, purge webhooks.Purge) (more bool, err
 		if _, err := tx.Exec(ctx, indexed); err != nil {
 			return err
 		}
-		p := purger{expirer: x, tx: tx, left: purge.Limit}
-		payloads, attempts, ids := numberAfter(purge.Payloads), numberAfter(purge.Attempts), numberAfter(purge.EventIDs)
+		p := purger{Store: s, tx: tx, left: purge.Limit - ended}
 		for _, step := range []func(context.Context) error{
-			func(ctx context.Context) error { return p.payloads(ctx, payloads) },
-			func(ctx context.Context) error { return p.attempts(ctx, attempts) },
-			func(ctx context.Context) error { return p.remove(ctx, purgeIDs, ids, p.left) },
-			func(ctx context.Context) error { return p.remove(ctx, purgeEvents, min(attempts, ids), p.left) },
+			func(ctx context.Context) error { return p.count(ctx, purgeBodiesOfBefore) },
+			func(ctx context.Context) error { return p.count(ctx, purgeEventsOfBefore) },
 			func(ctx context.Context) error { return p.remove(ctx, purgeRecoveries, utc(purge.Attempts), p.left) },
 			func(ctx context.Context) error { return p.remove(ctx, purgeDedupKeys, utc(purge.DedupKeys), p.left) },
 			func(ctx context.Context) error { return p.remove(ctx, purgeNotices, utc(purge.Notices), p.left) },
@@ -57,45 +58,70 @@ func (s *Store) Purge(ctx context.Context, purge webhooks.Purge) (more bool, err
 				return err
 			}
 		}
-		more, others = p.left <= 0, p.others
+		more = p.left <= 0
 		return nil
 	})
-	x.close(err == nil)
 	if err != nil {
 		return false, err
 	}
-	if len(others) > 0 {
-		s.changed(others...)
+	if err := s.tendSlots(ctx, purge.EventIDs); err != nil {
+		return false, err
 	}
-	return more, nil
+	return more, s.tendParts(ctx, &purge)
+}
+
+// moveMarks has what was published before the times of a purge be past. What is published from now
+// on, or by a transaction that is open, never is from its beginning, whatever the times.
+func (s *Store) moveMarks(ctx context.Context, purge *webhooks.Purge) error {
+	var end int64
+	err := s.read(ctx, func(ctx context.Context, conn *pgxpool.Conn) error {
+		if err := s.planned(conn).QueryRow(ctx, s.sql(nextEventNumber)).Scan(&end); err != nil {
+			return err
+		}
+		_, open, err := s.openPublications(ctx, conn)
+		if open > 0 { // otherwise it is not known
+			end = min(end, open)
+		}
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	names := []string{"payloads", "attempts", "ids"}
+	before := []int64{numberAfter(purge.Payloads), numberAfter(purge.Attempts), numberAfter(purge.EventIDs)}
+	return s.read(ctx, func(ctx context.Context, conn *pgxpool.Conn) error {
+		_, err := conn.Exec(ctx, s.sql(moveMarks), names, before, end)
+		return err
+	})
+}
+
+// lookAndEnd ends what is pending without a payload, of which this node has heard before.
+func (s *Store) lookAndEnd(ctx context.Context, limit int) (ended int, err error) {
+	if err := s.owned.hold(ctx); err != nil {
+		return 0, err
+	}
+	defer s.owned.let()
+	if err := s.look(ctx); err != nil {
+		return 0, err
+	}
+	return s.endExpired(ctx, limit)
 }
 
 // A purger removes at most left more records.
 type purger struct {
-	*expirer
-	tx     pgx.Tx
-	left   int
-	others []string // accounts with deliveries that other nodes are to end
+	*Store
+	tx   pgx.Tx
+	left int
 }
 
 const (
-	// The ids of all events before the mark are no longer known.
-	purgeIDs = `
-		with old as materialized (
-			select event from storageapi.events
-			where known and event < $1 and event >= (select event from storageapi.marks where name = 'ids')
-			order by event limit $2
-		), marked as (
-			update storageapi.marks set event = greatest(event, (select max(event) from old) + 1) where name = 'ids' and exists (select from old)
-		)
-		update storageapi.events set known = false where event = any(array(select event from old))`
-
-	purgeEvents = `
-		delete from storageapi.events where event = any(array(
-			select event from storageapi.events
-			where not known and event < least($1, (select event from storageapi.marks where name = 'attempts'))
-				and not exists (select from storageapi.expiring where event = events.event)
-			order by event limit $2))`
+	// The rows are locked in one order.
+	moveMarks = `
+		update storageapi.marks m set event = least(t.before, $3::bigint)
+		from (
+			select m.name, t.before from storageapi.marks m join unnest($1::text[], $2::bigint[]) as t (name, before) on t.name = m.name
+			where m.event < least(t.before, $3::bigint) order by m.name desc for update of m) t
+		where m.name = t.name and m.event < least(t.before, $3::bigint)`
 
 	purgeRecoveries = `
 		delete from storageapi.recoveries where no = any(array(
@@ -119,14 +145,15 @@ const (
 	purgeWebhooks = `
 		delete from storageapi.past_webhooks where no = any(array(
 			select no from storageapi.past_webhooks p where deleted_at < clock_timestamp() - interval '1 day'
-				and (select webhook from storageapi.attempts where webhook = p.no limit 1) is null
+				and (select event from storageapi.attempt_log
+					where webhook = p.no and event >= (select event from storageapi.marks where name = 'attempts') order by webhook, event limit 1) is null
 				and (select webhook from storageapi.pending where webhook = p.no limit 1) is null
 			limit $1))`
 )
 
 var (
-	purgeAttempts = query("purge_attempts")
-	purgeExpired  = query("purge_expired_attempts")
+	purgeBodiesOfBefore = query("purge_bodies_of_before")
+	purgeEventsOfBefore = query("purge_events_of_before")
 )
 
 func (p *purger) remove(ctx context.Context, sql string, args ...any) error {
@@ -135,73 +162,10 @@ func (p *purger) remove(ctx context.Context, sql string, args ...any) error {
 	return err
 }
 
-// attempts removes the attempts of events before that number. It counts the events, too.
-func (p *purger) attempts(ctx context.Context, before int64) error {
+// count runs a statement that removes so many and counts them.
+func (p *purger) count(ctx context.Context, sql string) error {
 	var done int
-	err := p.tx.QueryRow(ctx, p.sql(purgeAttempts), before, p.left).Scan(&done)
+	err := p.tx.QueryRow(ctx, p.sql(sql), p.left).Scan(&done)
 	p.left -= done
 	return err
-}
-
-// payloads removes the bodies of events before that number and ends their pending
-// deliveries, or tells the nodes that own them. Deliveries under way may finish: their event
-// is expiring until then.
-func (p *purger) payloads(ctx context.Context, before int64) error {
-	expiring, err := p.events(ctx, `select event from storageapi.expiring where event < $1 order by event limit $2`, before)
-	if err != nil {
-		return err
-	}
-	old, err := p.events(ctx, `
-		select event from storageapi.events where event < $1 and event >= (select event from storageapi.marks where name = 'payloads')
-		order by event limit $2`, before)
-	if err != nil || len(old)+len(expiring) == 0 {
-		return err
-	}
-	p.left -= len(old)
-	events := append(expiring, old...)
-	rows, err := p.tx.Query(ctx, p.sql(pendingOf), events)
-	if err != nil {
-		return err
-	}
-	pending, err := pgx.CollectRows(rows, scanExpired)
-	if err != nil {
-		return err
-	}
-	others, err := p.end(ctx, p.tx, pending)
-	if err != nil {
-		return err
-	}
-	p.left -= len(p.ended)
-	batch := &pgx.Batch{}
-	batch.Queue(p.sql(`update storageapi.events set body = null where event = any($1::bigint[]) and body is not null`), old)
-	batch.Queue(p.sql(`update storageapi.marks set event = greatest(event, $1) where name = 'payloads'`), events[len(events)-1]+1)
-	batch.Queue(p.sql(`delete from storageapi.expiring where event = any($1::bigint[])`), expiring)
-	batch.Queue(p.sql(`insert into storageapi.expiring select distinct event from (`+pendingOf+`) owed`), events)
-	batch.Queue(p.sql(purgeExpired), expiring)
-	if len(others) > 0 {
-		p.noteExpired(batch, others)
-	}
-	return p.tx.SendBatch(ctx, batch).Close()
-}
-
-// noteExpired has the owners of deliveries end them.
-func (p *purger) noteExpired(batch *pgx.Batch, list []expiredDelivery) {
-	var shards []int16
-	var hooks, events []int64
-	for _, d := range list {
-		shards, hooks, events = append(shards, d.shard), append(hooks, d.pair.webhook), append(events, d.pair.event)
-		if !slices.Contains(p.others, d.account) {
-			p.others = append(p.others, d.account)
-		}
-	}
-	batch.Queue(p.sql(noteChange), changeExpired, shards, hooks, events)
-}
-
-// events returns up to left numbers of events before that number.
-func (p *purger) events(ctx context.Context, sql string, before int64) ([]int64, error) {
-	rows, err := p.tx.Query(ctx, p.sql(sql), before, p.left)
-	if err != nil {
-		return nil, err
-	}
-	return pgx.CollectRows(rows, pgx.RowTo[int64])
 }

@@ -23,7 +23,7 @@ func BenchmarkPurge(b *testing.B) {
 		fill(b, p, postgres.DefaultSchema, *benchDue)
 		_, err := p.Exec(b.Context(), `
 			with settled as (delete from storageapi.pending where event / 4096 % 10 <> 0 returning webhook, event)
-			insert into storageapi.attempts (event, webhook, number, state, started_at, took, status, class, error, response)
+			insert into storageapi.attempt_log (event, webhook, number, state, started_at, took, status, class, error, response)
 			select event, webhook, 1, 1, now(), 1000, 200, '', '', '' from settled`)
 		if err != nil {
 			b.Fatal(err)

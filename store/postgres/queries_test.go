@@ -89,7 +89,7 @@ func TestSettleWithHealthBeginsAsSettle(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		return regexp.MustCompile(`(?m)^(--|\ton conflict \(webhook, event, number\)).*\n`).ReplaceAllString(string(text), "")
+		return regexp.MustCompile(`(?m)^(--|\ton conflict do nothing -- a node).*\n`).ReplaceAllString(string(text), "")
 	}
 	settle, more := statement("settle"), statement("settle_with_health")
 	body := strings.TrimSuffix(settle, "select place::integer - 1 from current\n")

@@ -114,7 +114,8 @@ func (s *Store) advance(ctx context.Context, tx pgx.Tx, r *recovery, limit int) 
 	if err == nil {
 		var rows pgx.Rows
 		rows, err = tx.Query(ctx, s.sql(`
-			select event from storageapi.attempts where webhook = $1 and event >= $2 and event < $3 group by event order by event limit $4`),
+			select event from storageapi.attempt_log where webhook = $1 and event < $3
+				and event >= greatest($2, (select event from storageapi.marks where name = 'attempts')) group by event order by event limit $4`),
 			r.webhook, max(r.next, numberAfter(loaded(r.from))), numberAfter(r.to), limit)
 		if err == nil {
 			events, err = pgx.CollectRows(rows, pgx.RowTo[int64])
@@ -139,7 +140,7 @@ func (s *Store) advance(ctx context.Context, tx pgx.Tx, r *recovery, limit int) 
 	return len(pending), tx.SendBatch(ctx, batch).Close()
 }
 
-// settledStates returns states as the table attempts has them.
+// settledStates returns states as attempt_log has them.
 func settledStates(list []string) (states []int16) {
 	for _, state := range list {
 		switch webhooks.DeliveryState(state) {

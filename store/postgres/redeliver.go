@@ -16,7 +16,15 @@ var (
 )
 
 // unskip removes the records that deliveries of the events $2 to the webhook $1 were skipped.
-const unskip = `delete from storageapi.attempts where webhook = $1 and event = any($2::bigint[]) and number = 0 and state = 3`
+const unskip = `delete from storageapi.attempt_log where webhook = $1 and event = any($2::bigint[]) and number = 0 and state = 3`
+
+// redeliverable selects the number of the event of the account $1 with the id $2, if it has a body.
+const redeliverable = `
+	select i.event from (` + eventOf + `) i
+	where i.event >= (select event from storageapi.marks where name = 'payloads') and (
+			(select event from storageapi.event_bodies where event between i.event and i.event order by event limit 1) is not null
+			or (select event from storageapi.event_log
+				where layout = 0 and event between i.event and i.event and body is not null order by event limit 1) is not null)`
 
 // requeue makes settled deliveries pending again, and returns their events. The caller notes
 // the change.
@@ -46,8 +54,7 @@ func (s *Store) Redeliver(ctx context.Context, account, webhookID, eventID strin
 		if err != nil {
 			return none(err)
 		}
-		err = tx.QueryRow(ctx, s.sql(`
-			select event from storageapi.events where account = $1 and id = $2 and known and body is not null`), account, eventID).Scan(&event)
+		err = tx.QueryRow(ctx, s.sql(redeliverable), account, eventID).Scan(&event)
 		if err != nil {
 			return none(err)
 		}

@@ -48,7 +48,9 @@ func askingAgain(t *testing.T) postgres.Option {
 	}
 	const quiet = `create or replace function storageapi.ask_again() returns trigger language plpgsql as $$ begin return null; end $$;`
 	option := asking.take(t, func(schema string) {
-		rows, _ := pool(t).Query(t.Context(), `select tablename from pg_tables where schemaname = $1 and tablename <> 'versions'`, schema)
+		rows, _ := pool(t).Query(t.Context(), `
+			select relname::text from pg_class
+			where relnamespace = $1::regnamespace and relkind in ('r', 'p') and not relispartition and relname <> 'versions'`, quoted(schema))
 		tables, err := pgx.CollectRows(rows, pgx.RowTo[string])
 		if err != nil {
 			t.Fatal(err)

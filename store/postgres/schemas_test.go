@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -24,8 +25,9 @@ type schemaPool struct {
 }
 
 type usedSchema struct {
-	name  string
-	empty string // the statements that bring it to where migrations left it
+	name   string
+	tables []string // as migrations left it
+	empty  string   // the statements that bring the rows to where migrations left them
 }
 
 // emptySchema returns an option for a schema that is as migrations leave it, for a test
@@ -41,8 +43,14 @@ func (p *schemaPool) take(t testing.TB, made func(schema string)) postgres.Optio
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	var s usedSchema
-	if n := len(p.schemas); n > 0 {
+	for n := len(p.schemas); n > 0 && s.name == ""; n = len(p.schemas) {
 		s, p.schemas = p.schemas[n-1], p.schemas[:n-1]
+		if !s.hasItsTables(t) {
+			drop(t, pool(t), s.name)
+			s = usedSchema{}
+		}
+	}
+	if s.name != "" {
 		if _, err := pool(t).Exec(t.Context(), s.empty); err != nil {
 			t.Fatal(err)
 		}
@@ -51,7 +59,8 @@ func (p *schemaPool) take(t testing.TB, made func(schema string)) postgres.Optio
 		if err := postgres.Migrate(t.Context(), pool(t), postgres.InSchema(s.name)); err != nil {
 			t.Fatal(err)
 		}
-		s.empty = emptying(t, s.name)
+		s.tables = tablesIn(t, s.name)
+		s.empty = emptying(t, s.name, s.tables)
 		made(s.name)
 	}
 	t.Cleanup(func() {
@@ -69,20 +78,40 @@ func dropUsed() {
 	}
 }
 
-// emptying returns the statements that empty a schema which was migrated just now.
-func emptying(t testing.TB, schema string) string {
+// hasItsTables drops the parts of tables that were made by a test, and reports whether none was
+// dropped.
+func (s *usedSchema) hasItsTables(t testing.TB) bool {
 	t.Helper()
-	ask := func(query string, args ...any) []string {
-		rows, _ := pool(t).Query(context.Background(), query, args...)
-		list, err := pgx.CollectRows(rows, pgx.RowTo[string])
-		if err != nil {
-			t.Fatal(err)
+	now := tablesIn(t, s.name)
+	for _, table := range now {
+		if !slices.Contains(s.tables, table) {
+			if _, err := pool(t).Exec(t.Context(), `drop table `+table); err != nil {
+				t.Fatal(err)
+			}
 		}
-		return list
 	}
-	const relations = `select format('%I.%I', nspname, relname) from pg_class c join pg_namespace n on n.oid = relnamespace
-		where nspname = $1 and relkind = $2::"char"`
-	tables := ask(relations, schema, "r")
+	return !slices.ContainsFunc(s.tables, func(table string) bool { return !slices.Contains(now, table) })
+}
+
+const relations = `select format('%I.%I', nspname, relname) from pg_class c join pg_namespace n on n.oid = relnamespace
+	where nspname = $1 and relkind = $2::"char"`
+
+func tablesIn(t testing.TB, schema string) []string { return texts(t, relations, schema, "r") }
+
+func texts(t testing.TB, query string, args ...any) []string {
+	t.Helper()
+	rows, _ := pool(t).Query(context.Background(), query, args...)
+	list, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	if err != nil {
+		t.Fatal(err)
+	}
+	return list
+}
+
+// emptying returns the statements that empty a schema which was migrated just now.
+func emptying(t testing.TB, schema string, tables []string) string {
+	t.Helper()
+	ask := func(query string, args ...any) []string { return texts(t, query, args...) }
 	statements := []string{"truncate " + strings.Join(tables, ", ")}
 	for _, table := range tables {
 		statements = append(statements, ask(`select format('insert into %s select * from json_populate_recordset(null::%1$s, %L)', $1::text, json_agg(kept))

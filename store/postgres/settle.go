@@ -112,6 +112,10 @@ func (s *Store) letGo(b *settlementBatch, settlements []webhooks.Settlement, cur
 				q.Done(token)
 			}
 		})
+		if b.pairs[at].event < s.owned.look.past.Load() { // it ends with the next look
+			s.owned.look.again.Store(true)
+			s.owned.look.wanted.Store(true)
+		}
 	}
 }
 

@@ -122,8 +122,8 @@ func (g *growth) watch(b *testing.B, every time.Duration, done <-chan struct{}) 
 	}
 }
 
-// grown are the tables that deliveries pass through.
-var grown = []string{"pending", "changes", "events", "attempts"}
+// grown are the tables that deliveries pass through, with their parts.
+var grown = []string{"pending", "changes", "event_log", "event_bodies", "event_ids", "attempt_log"}
 
 func (g *growth) look(s *sample) error {
 	ctx := context.Background()
@@ -134,8 +134,10 @@ func (g *growth) look(s *sample) error {
 		return err
 	}
 	s.oldest = time.Duration(seconds * float64(time.Second))
-	rows, err := g.pool.Query(ctx, `select relname, pg_total_relation_size(relid), n_dead_tup from pg_stat_user_tables
-		where schemaname = 'storageapi' and relname = any($1::text[])`, grown)
+	rows, err := g.pool.Query(ctx, `
+		select relname, sum(pg_total_relation_size(part))::bigint, sum(coalesce(pg_stat_get_dead_tuples(part), 0))::bigint
+		from pg_class c cross join lateral (select c.oid as part union select relid from pg_partition_tree(c.oid)) p
+		where relnamespace = 'storageapi'::regnamespace and relname = any($1::text[]) group by relname`, grown)
 	if err != nil {
 		return err
 	}

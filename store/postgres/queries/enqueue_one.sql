@@ -14,28 +14,57 @@ with tick as materialized (
 	-- committed yet. (Two statements at once may leave the earlier of their microseconds in the sequence: a
 	-- clock that is set back at that moment, by less than their difference, goes unnoticed.)
 	select setval(clock,
-		greatest(now, mark + 1, case when mark > now + 1000 then (select event / 4096 + 1 from storageapi.events order by event desc limit 1) end)) as at
+		greatest(now, mark + 1, case when mark > now + 1000 then storageapi.last_event() / 4096 + 1 end)) as at
 	from (
 		select (extract(epoch from clock_timestamp() - '2020-01-01 00:00:00Z'::timestamptz) * 1000000)::bigint as now,
 			last_value as mark, tableoid::regclass as clock from storageapi.event_clock
 	) clock
+), slots as materialized (
+	-- The slots that the ids are added to, of which others may know one only, and the mark of the ids. All
+	-- others that this snapshot shows are sealed: they are looked at. It is too old if it shows so little that
+	-- more than two may be unsealed, and the first is 0 then, which no id can be added to.
+	select current, case when first >= current - 1 then first else 0 end as first, (select event from storageapi.marks where name = 'ids') as mark
+	from (
+		select (select last_value::integer from storageapi.id_slot) as current, coalesce(min(slot) filter (where not sealed), max(slot) + 1) as first
+		from storageapi.id_slots
+	) s
 ), input as materialized (
 	select i.*, tick.at * 4096 + nextval((select tableoid::regclass from storageapi.event_numbers)) as event, w.owed, w.skipped
 	from (values ($1::text, $2::text, $3::text, $4::timestamptz, $5::bytea, $6::smallint, $7::text, 1))
 		as i (account, id, type, at, body, shard, trace, place)
 	cross join tick
+	cross join slots
 	cross join lateral (
 		select array_agg(no) filter (where active) as owed, array_agg(no) filter (where not active) as skipped
 		from storageapi.webhooks where account = i.account and events @> array[i.type] and ($9::text = '' or id = $9)) w
 	where not exists (select from storageapi.erasures where account = i.account)
-), added as (
-	insert into storageapi.events (event, account, id, type, at, matched, body, trace)
-	select event, account, id, type, at, coalesce(cardinality(owed), 0), case when owed is not null or skipped is not null then body end, nullif(trace, '')
-	from input
-	on conflict (account, id) where known do nothing
-	returning event, matched
+		and not exists (
+			select from storageapi.id_slots s
+			cross join lateral (select event from storageapi.event_ids where slot = s.slot and account = i.account and id = i.id limit 1) k
+			where k.event >= slots.mark)
+		and not exists (select from storageapi.event_log where layout = 0 and account = i.account and id = i.id and known and event >= slots.mark)
+), claimed as (
+	insert into storageapi.event_ids as k (slot, account, id, event)
+	select slots.first, account, id, event from input cross join slots
+	on conflict (slot, account, id) do update set event = excluded.event where k.event < (select mark from slots)
+	returning account, id, event
+), again as (
+	insert into storageapi.event_ids as k (slot, account, id, event)
+	select slots.current, account, id, event from claimed cross join slots where slots.first <> slots.current
+	on conflict (slot, account, id) do update set event = excluded.event where k.event < (select mark from slots)
+	returning event
 ), new as materialized (
-	select place, event, shard, matched, owed, skipped from added join input using (event)
+	select input.* from (
+		select event from claimed cross join slots where slots.first = slots.current
+		union all
+		select event from again
+	) added join input using (event)
+), added as (
+	insert into storageapi.event_log (event, account, id, type, at, matched, trace)
+	select event, account, id, type, at, coalesce(cardinality(owed), 0), nullif(trace, '') from new
+), bodies as (
+	insert into storageapi.event_bodies (event, body)
+	select event, body from new where owed is not null or skipped is not null
 ), queued as (
 	insert into storageapi.pending (webhook, event, shard, recovered, due, attempts, before)
 	select unnest(owed), event, shard, false, clock_timestamp(), 0, 0 from new
@@ -43,7 +72,7 @@ with tick as materialized (
 	insert into storageapi.changes (kind, shards, webhooks, events)
 	select $8::smallint, array_agg(shard), array_agg(webhook), array_agg(event) from (select shard, unnest(owed) as webhook, event from new) n having count(*) > 0
 ), logged as (
-	insert into storageapi.attempts (event, webhook, number, state, took, status, class, error, response)
+	insert into storageapi.attempt_log (event, webhook, number, state, took, status, class, error, response)
 	select event, unnest(skipped), 0, 3, 0, 0, '', '', '' from new
 )
-select place::integer - 1, matched from new
+select place::integer - 1, coalesce(cardinality(owed), 0) from new

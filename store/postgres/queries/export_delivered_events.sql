@@ -8,7 +8,9 @@ with source as materialized (
 	union all
 	select w.no, 1, a.event, row_number() over (partition by w.no order by a.event)
 	from unnest($3::bigint[] || $4::bigint[]) as w (no)
-	cross join lateral (select event from storageapi.attempts where webhook = w.no and event > $1 group by event order by event limit $5) a
+	cross join lateral (
+		select event from storageapi.attempt_log where webhook = w.no and event > $1
+			and event >= (select event from storageapi.marks where name = 'attempts') group by event order by event limit $5) a
 )
 select distinct event from source
 where event <= (select coalesce(min(event), 9223372036854775807) from source where place = $5)

@@ -2,9 +2,18 @@
 -- $1 the events' numbers.
 with page as (
 	select event, sum(bytes) over (order by place) - bytes as before from (
-		select i.event, i.place, coalesce(e.body, 0) + 128 * e.matched as bytes
+		select i.event, i.place, coalesce(e.body, b.body, 0) + 128 * e.matched as bytes
 		from unnest($1::bigint[]) with ordinality as i (event, place)
-		cross join lateral (select octet_length(body) as body, matched from storageapi.events where event = i.event limit 1) e) p)
-select e.event, e.account, e.id, e.type, e.at, e.matched, e.known, e.body, coalesce(e.trace, '')
-from page cross join lateral (select * from storageapi.events where event = page.event limit 1) e
+		cross join lateral (
+			select octet_length(body) as body, matched from storageapi.event_log
+			where event between i.event and i.event order by event limit 1) e
+		left join lateral (
+			select octet_length(body) as body from storageapi.event_bodies
+			where event between i.event and i.event order by event limit 1) b on true) p)
+select e.event, e.account, e.id, e.type, e.at, e.matched,
+	e.known and e.event >= (select event from storageapi.marks where name = 'ids'),
+	case when e.event >= (select event from storageapi.marks where name = 'payloads') then coalesce(e.body, b.body) end, coalesce(e.trace, '')
+from page
+cross join lateral (select * from storageapi.event_log where event between page.event and page.event order by event limit 1) e
+left join lateral (select body from storageapi.event_bodies where event between page.event and page.event order by event limit 1) b on true
 where before < 4194304

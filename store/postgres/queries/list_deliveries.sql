@@ -3,14 +3,17 @@
 -- many events at most.
 with listed as (
 	select event from (
-		(select event from storageapi.pending where webhook = $1 and event >= $3 and event < $4 order by event desc limit $5)
+		(select event from storageapi.pending where webhook = $1 and event < $4
+			and event >= greatest($3, (select event from storageapi.marks where name = 'attempts')) order by event desc limit $5)
 		union
-		(select event from storageapi.attempts where webhook = $1 and event >= $3 and event < $4 group by event order by event desc limit $5)
+		(select event from storageapi.attempt_log where webhook = $1 and event < $4
+			and event >= greatest($3, (select event from storageapi.marks where name = 'attempts')) group by event order by event desc limit $5)
 	) both_of_them order by event desc limit $5
 )
 select e.event, e.id, $2::text, e.type, q.due, a.number, a.state, a.status, a.started_at, a.took, a.class, a.error, a.response
 from listed
-cross join lateral (select * from storageapi.events where event between listed.event and listed.event order by event limit 1) e
+cross join lateral (
+	select * from storageapi.event_log where event between listed.event and listed.event order by event limit 1) e
 left join lateral (select due from storageapi.pending where webhook = $1 and event = listed.event limit 1) q on true
-left join lateral (select * from storageapi.attempts where event = listed.event and webhook = $1 order by number) a on true
+left join lateral (select * from storageapi.attempt_log where event = listed.event and webhook = $1 order by number) a on true
 order by e.event desc, a.number

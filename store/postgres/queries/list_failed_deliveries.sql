@@ -3,11 +3,13 @@
 -- $1 the webhook's number and $2 its id; $3 the event's number from which on and $4 before which; $5 how
 -- many events at most.
 with listed as (
-	select event from storageapi.failures where webhook = $1 and event >= $3 and event < $4 order by event desc limit $5
+	select event from storageapi.failure_log where webhook = $1 and event < $4
+		and event >= greatest($3, (select event from storageapi.marks where name = 'attempts')) order by event desc limit $5
 )
 select e.event, e.id, $2::text, e.type, q.due, a.number, a.state, a.status, a.started_at, a.took, a.class, a.error, a.response
 from listed
-cross join lateral (select * from storageapi.events where event between listed.event and listed.event order by event limit 1) e
+cross join lateral (
+	select * from storageapi.event_log where event between listed.event and listed.event order by event limit 1) e
 left join lateral (select due from storageapi.pending where webhook = $1 and event = listed.event limit 1) q on true
-left join lateral (select * from storageapi.attempts where event = listed.event and webhook = $1 order by number) a on true
+left join lateral (select * from storageapi.attempt_log where event = listed.event and webhook = $1 order by number) a on true
 order by e.event desc, a.number

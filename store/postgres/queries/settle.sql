@@ -1,6 +1,6 @@
 -- Settles what is pending, and returns the places of the settlements that were current: whose delivery is
 -- pending with fewer attempts than they number, in a shard that the node owns. A node that has lost its
--- shards has no row, or does not own the shard (fencing).
+-- shards has no row, or does not own the shard (fencing). The attempts of what is past are not logged.
 -- $1 to $18 the settlements, element by element, as input names them; $19 the node.
 with input as materialized (
 	select u.* from unnest($1::bigint[], $2::bigint[], $3::smallint[], $4::smallint[], $5::integer[], $6::timestamptz[],
@@ -29,7 +29,8 @@ with input as materialized (
 	select i.* from input i cross join lateral (
 		select from storageapi.pending where webhook = i.webhook and event = i.event limit 1) p where outcome = 0
 ), logged as (
-	insert into storageapi.attempts (event, webhook, number, state, started_at, took, status, class, error, response)
-	select event, webhook, number, outcome - 1, started_at, took, status, class, error, response from current where outcome > 0
+	insert into storageapi.attempt_log (event, webhook, number, state, started_at, took, status, class, error, response)
+	select event, webhook, number, outcome - 1, started_at, took, status, class, error, response from current
+	where outcome > 0 and event >= (select event from storageapi.marks where name = 'attempts')
 )
 select place::integer - 1 from current

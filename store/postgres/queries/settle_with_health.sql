@@ -31,9 +31,10 @@ with input as materialized (
 	select i.* from input i cross join lateral (
 		select from storageapi.pending where webhook = i.webhook and event = i.event limit 1) p where outcome = 0
 ), logged as (
-	insert into storageapi.attempts (event, webhook, number, state, started_at, took, status, class, error, response)
-	select event, webhook, number, outcome - 1, started_at, took, status, class, error, response from current where outcome > 0
-	on conflict (webhook, event, number) do nothing -- a node of an older version may have logged it
+	insert into storageapi.attempt_log (event, webhook, number, state, started_at, took, status, class, error, response)
+	select event, webhook, number, outcome - 1, started_at, took, status, class, error, response from current
+	where outcome > 0 and event >= (select event from storageapi.marks where name = 'attempts')
+	on conflict do nothing -- a node of an older version may have logged it
 ), told as (
 	select *, max(place) filter (where outcome = 2) over (partition by webhook, url) as proven from current where matters
 ), health as materialized (

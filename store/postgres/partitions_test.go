@@ -1,0 +1,538 @@
+package postgres_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/storageapi/storageapi/store/postgres"
+	"github.com/storageapi/storageapi/webhooks"
+)
+
+// parted is a store whose tables are in parts that end when the test wants it.
+type parted struct {
+	*postgres.Store
+	t      *testing.T
+	schema string
+	option postgres.Option
+}
+
+func newParted(t *testing.T) *parted {
+	name, option := migratedSchema(t)
+	s := &parted{open(t, option, postgres.PollEvery(time.Millisecond)), t, name, option}
+	if err := s.CreateWebhook(t.Context(), newWebhook("acct", "a"), webhooks.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+var partedTables = []string{"recent_events", "recent_attempts", "recent_failures", "event_bodies"}
+
+// split ends the part of each table that is written to, and returns a time between what was published
+// before and after.
+func (s *parted) split() (border time.Time) {
+	s.t.Helper()
+	step := func(tx pgx.Tx) error {
+		_, err := tx.Exec(s.t.Context(), `set local lock_timeout = '300ms'; set local search_path = `+quoted(s.schema)+`; lock table `+strings.Join(partedTables, ", ")+` in access exclusive mode`)
+		if err != nil {
+			return err
+		}
+		time.Sleep(2 * time.Millisecond) // now nothing is being published
+		if err := tx.QueryRow(s.t.Context(), `select clock_timestamp()`).Scan(&border); err != nil {
+			return err
+		}
+		border = border.Truncate(time.Millisecond)
+		number := numberOf(border)
+		for _, table := range partedTables {
+			var name string
+			var least, below int64
+			if err := tx.QueryRow(s.t.Context(), `select name, least, below from partitions where kind = $1 and least < $2 and below > $2`, table, number).Scan(&name, &least, &below); err != nil {
+				return fmt.Errorf("the part of %s: %w", table, err)
+			}
+			from := fmt.Sprint(least)
+			if least == 0 {
+				from = "minvalue"
+			}
+			if _, err := tx.Exec(s.t.Context(), fmt.Sprintf(`
+				alter table %[1]s detach partition %[2]s;
+				alter table %[1]s attach partition %[2]s for values from (%[3]s) to (%[4]d);
+				create table %[1]s_%[4]d partition of %[1]s for values from (%[4]d) to (%[5]d);
+				update partitions set below = %[4]d where name = '%[2]s';
+				insert into partitions (kind, least, below, name) values ('%[1]s', %[4]d, %[5]d, '%[1]s_%[4]d')`, table, name, from, number, below)); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	for {
+		err := pgx.BeginFunc(s.t.Context(), pool(s.t), step)
+		if err == nil {
+			return border
+		}
+		if !strings.Contains(err.Error(), "lock timeout") {
+			s.t.Fatal(err)
+		}
+	}
+}
+
+// numberOf returns the least number of an event that is published then.
+func numberOf(at time.Time) int64 {
+	return at.Sub(time.Date(2020, 1, 1, 0, 0, 0, 0, time.UTC)).Microseconds() * 4096
+}
+
+func (s *parted) publish(ids ...string) {
+	s.t.Helper()
+	for _, id := range ids {
+		if _, err := s.Enqueue(s.t.Context(), ofAcct(id)); err != nil {
+			s.t.Fatal(err)
+		}
+	}
+}
+
+func ofAcct(id string) webhooks.EncodedEvent {
+	return webhooks.EncodedEvent{ID: id, Account: "acct", Type: webhooks.TypeBalanceLow, Timestamp: time.Now(), Body: []byte(`"` + id + `"`)}
+}
+
+// purge purges to the end all that was published before.
+func (s *parted) purge(before time.Time) {
+	s.t.Helper()
+	for more := true; more; {
+		var err error
+		if more, err = s.Purge(s.t.Context(), webhooks.Purge{Payloads: before, Attempts: before, EventIDs: before, Limit: 100}); err != nil {
+			s.t.Fatal(err)
+		}
+	}
+}
+
+// deliver claims what is due, wants these events of it, with their bodies, and settles it.
+func (s *parted) deliver(outcome webhooks.Outcome, want ...string) {
+	s.t.Helper()
+	var got []string
+	for end := time.Now().Add(10 * time.Second); len(got) < len(want) && time.Now().Before(end); {
+		for _, task := range claimed(s.t, s.Store, webhooks.Claim{Cap: each(100)}) {
+			if string(task.Event.Body) != `"`+task.Event.ID+`"` || task.Err != nil {
+				s.t.Errorf("the body of %s is %s, %v", task.Event.ID, task.Event.Body, task.Err)
+			}
+			got = append(got, task.Event.ID)
+			settleAs(s.t, s.Store, task, outcome, 0)
+		}
+	}
+	slices.Sort(got)
+	if !slices.Equal(got, want) {
+		s.t.Errorf("claimed %q, want %q", got, want)
+	}
+}
+
+// want checks what is listed of deliveries and of events, the newest first.
+func (s *parted) want(want ...string) {
+	s.t.Helper()
+	var deliveries, events []string
+	page, err := s.ListDeliveries(s.t.Context(), "acct", "a", webhooks.DeliveryQuery{Limit: 100})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	for _, d := range page.Deliveries {
+		deliveries = append(deliveries, d.EventID)
+	}
+	list, err := s.ListEvents(s.t.Context(), "acct", webhooks.EventQuery{Limit: 100})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	for _, e := range list.Events {
+		events = append(events, e.ID)
+	}
+	if !slices.Equal(deliveries, want) || !slices.Equal(events, want) {
+		s.t.Errorf("listed are deliveries of %q and events %q, want %q", deliveries, events, want)
+	}
+}
+
+// first reports of how many of the tables the first part is there.
+func (s *parted) first() (n int) {
+	s.t.Helper()
+	return s.count(`select count(*) from pg_class where relnamespace = (select oid from pg_namespace where nspname = $1) and relkind = 'r'
+		and relname = any(array['recent_events_0', 'recent_attempts_0', 'recent_failures_0', 'event_bodies_0'])`, s.schema)
+}
+
+func (s *parted) count(sql string, args ...any) (n int) {
+	s.t.Helper()
+	if err := pool(s.t).QueryRow(s.t.Context(), strings.ReplaceAll(sql, "{}", quoted(s.schema)), args...).Scan(&n); err != nil {
+		s.t.Fatal(err)
+	}
+	return n
+}
+
+// What is past is not seen, and then its part is dropped whole.
+func TestPartsAreDropped(t *testing.T) {
+	s := newParted(t)
+	s.publish("1", "2", "3")
+	s.deliver(webhooks.Deliver, "1", "2", "3")
+	s.publish("failed")
+	s.deliver(webhooks.GiveUp, "failed")
+	s.publish("owed")
+	s.split()
+	s.publish("late")
+	border := s.split()
+	s.publish("young")
+
+	s.purge(border.Add(-time.Hour))
+	if n := s.first(); n != 4 {
+		t.Errorf("%d first parts are there, want all 4", n)
+	}
+	s.want("young", "late", "owed", "failed", "3", "2", "1")
+	s.purge(border)
+	if n := s.first(); n != 0 {
+		t.Errorf("%d first parts are there, want none", n)
+	}
+	if n := s.count(`select count(*) from {}.partitions where kind <> 'event_ids' and least = 0`); n != 0 {
+		t.Errorf("%d of them are noted", n)
+	}
+	s.want("young")
+	s.deliver(webhooks.Deliver, "young")
+	s.want("young")
+	s.publish("1") // its id is forgotten
+	s.deliver(webhooks.Deliver, "1")
+	s.want("1", "young")
+}
+
+// What is past goes even if nothing is published after it.
+func TestPartsAreDroppedOfIdle(t *testing.T) {
+	s := newParted(t)
+	s.publish("1")
+	s.deliver(webhooks.Deliver, "1")
+	s.purge(s.split())
+	if n := s.first(); n != 0 {
+		t.Errorf("%d first parts are there, want none", n)
+	}
+	s.want()
+}
+
+// Who reads, as a backup does, keeps what is past from being dropped, not from being past, and
+// neither Purge nor publishing waits for that.
+func TestPurgeBesideABackup(t *testing.T) {
+	s := newParted(t)
+	s.publish("1", "2")
+	s.deliver(webhooks.Deliver, "1", "2")
+	border := s.split()
+	tx, err := pool(t).Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = tx.Rollback(context.Background()) }()
+	for _, table := range partedTables {
+		if _, err := tx.Exec(t.Context(), `lock table `+quoted(s.schema)+`.`+table+`_0 in access share mode`); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.publish("young")
+	begun := time.Now()
+	var group sync.WaitGroup
+	group.Go(func() { s.purge(border) })
+	time.Sleep(20 * time.Millisecond)
+	s.publish("younger")
+	if took := time.Since(begun); took > time.Second {
+		t.Errorf("publishing took %v", took)
+	}
+	group.Wait()
+	if took := time.Since(begun); took > 2*time.Second {
+		t.Errorf("Purge took %v", took)
+	}
+	if n := s.first(); n != 4 {
+		t.Errorf("%d first parts are there, want all 4", n)
+	}
+	s.want("younger", "young")
+	if err := tx.Rollback(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	s.purge(border) // it does not try again at once
+	if n := s.first(); n != 4 {
+		t.Errorf("%d first parts are there soon after that, want all 4", n)
+	}
+	other := *s
+	other.Store = open(t, s.option)
+	other.purge(border)
+	if n := s.first(); n != 0 {
+		t.Errorf("%d first parts are there, want none", n)
+	}
+	s.deliver(webhooks.Deliver, "young", "younger")
+}
+
+// Without parts nothing is lost: it is in the default part, until all of that is past.
+func TestMissedParts(t *testing.T) {
+	s := newParted(t)
+	for _, table := range partedTables {
+		in(t, s.schema, `drop table `+table+`_0; delete from partitions where kind = '`+table+`'`)
+	}
+	const rest = `select (select count(*) from {}.recent_events_default) + (select count(*) from {}.event_bodies_default)
+		+ (select count(*) from {}.recent_attempts_default) + (select count(*) from {}.recent_failures_default)`
+	s.publish("1", "2", "3")
+	s.deliver(webhooks.Deliver, "1", "2", "3")
+	s.publish("failed")
+	s.deliver(webhooks.GiveUp, "failed")
+	s.publish("owed")
+	long := time.Now().Add(-time.Hour)
+	s.purge(long)
+	if n := s.count(rest); n != 5+5+4+1 {
+		t.Errorf("%d rows are in default parts, want 15", n)
+	}
+	s.publish("young")
+	s.want("young", "owed", "failed", "3", "2", "1")
+	if n := s.count(rest); n != 15 {
+		t.Errorf("%d rows are in default parts, want those of before only", n)
+	}
+	s.deliver(webhooks.Deliver, "owed", "young")
+	border := s.split()
+	s.publish("younger")
+	s.purge(border)
+	if n := s.count(rest); n != 0 {
+		t.Errorf("%d rows are in default parts, want none", n)
+	}
+	s.want("younger")
+	s.deliver(webhooks.Deliver, "younger")
+	if n := s.count(`select count(*) from pg_indexes where schemaname = $1 and tablename = 'recent_attempts_default'`, s.schema); n != 2 {
+		t.Errorf("the new default part has %d indexes, want 2", n)
+	}
+}
+
+// Parts are ready ahead, one after the other, and there are few.
+func TestPartsAhead(t *testing.T) {
+	const day = 24 * time.Hour
+	for age, least := range map[time.Duration]time.Duration{
+		8 * time.Minute: 2 * time.Minute, 8 * time.Hour: 6 * time.Hour, 8 * day: 2 * day, 90 * day: 20 * day, 0: 60 * day,
+	} {
+		s := newParted(t)
+		for range 3 {
+			var purge webhooks.Purge
+			if age > 0 {
+				long := time.Now().Add(-age)
+				purge = webhooks.Purge{Payloads: long, Attempts: long, EventIDs: long}
+			}
+			purge.Limit = 1
+			if _, err := s.Purge(t.Context(), purge); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for _, table := range partedTables {
+			rows, _ := pool(t).Query(t.Context(), `select least, below from `+quoted(s.schema)+`.partitions where kind = $1 order by least`, table)
+			list, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (r struct{ least, below int64 }, err error) {
+				return r, row.Scan(&r.least, &r.below)
+			})
+			if err != nil || len(list) == 0 || len(list) > 8 {
+				t.Fatalf("%s has %d parts, %v", table, len(list), err)
+			}
+			for i := range list[1:] {
+				if list[i].below != list[i+1].least {
+					t.Errorf("a part of %s ends at %d, and the next begins at %d", table, list[i].below, list[i+1].least)
+				}
+			}
+			last := time.Date(2020, 1, 1, 0, 0, 0, 0, time.UTC).Add(time.Duration(list[len(list)-1].below/4096) * time.Microsecond)
+			if ahead := time.Until(last); ahead < least-time.Minute {
+				t.Errorf("for an age of %v the parts of %s are for %v, want %v", age, table, ahead, least)
+			}
+		}
+	}
+}
+
+// What is published after a Purge is not past, whatever its times; nor is what was published before
+// by a transaction that is open.
+func TestPurgeOfTheFuture(t *testing.T) {
+	s := newParted(t)
+	s.publish("1")
+	tx, err := pool(t).Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = tx.Rollback(context.Background()) }()
+	time.Sleep(time.Millisecond)
+	if _, err := s.EnqueueTx(t.Context(), tx, ofAcct("open")); err != nil {
+		t.Fatal(err)
+	}
+	s.purge(time.Now().Add(time.Hour))
+	s.want()
+	s.publish("young")
+	if err := tx.Commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	s.Published("acct")
+	s.want("young", "open")
+	s.publish("young", "open") // their ids are known
+	s.deliver(webhooks.Deliver, "open", "young")
+	s.want("young", "open")
+	s.purge(time.Now().Add(time.Hour))
+	s.want()
+	s.publish("young")
+	s.deliver(webhooks.Deliver, "young")
+}
+
+// A Purge may end anywhere, for its context or its connection, and others may purge meanwhile.
+func TestPurgeCutShort(t *testing.T) {
+	s := newParted(t)
+	line := newRelay(t)
+	far, err := postgres.Open(t.Context(), line.dsn(t, "pool_max_conns=2"), s.option)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = far.Close() }()
+	var young []string
+	for round := range 8 {
+		for i := range 20 {
+			s.publish(fmt.Sprint("old", round, " ", i))
+		}
+		s.split()
+		border := s.split()
+		young = append(young, fmt.Sprint("young", round))
+		s.publish(young[len(young)-1])
+		purge := webhooks.Purge{Payloads: border, Attempts: border, EventIDs: border, Limit: 7}
+		var group sync.WaitGroup
+		for _, by := range []*postgres.Store{s.Store, far} {
+			group.Go(func() {
+				for range 30 {
+					ctx, cancel := context.WithTimeout(t.Context(), rand.N(20*time.Millisecond))
+					_, _ = by.Purge(ctx, purge)
+					cancel()
+				}
+			})
+		}
+		group.Go(func() { // the server ends sessions
+			for range 5 {
+				time.Sleep(rand.N(50 * time.Millisecond))
+				if _, err := pool(t).Exec(t.Context(), `select pg_terminate_backend(pid) from pg_stat_activity where client_addr is not null and pid <> pg_backend_pid()`); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+		group.Wait()
+		other := *s
+		other.Store = open(t, s.option)
+		for more := true; more; {
+			if more, err = other.Purge(t.Context(), purge); err != nil {
+				t.Fatal(err)
+			}
+		}
+		s.want(young[len(young)-1])
+		if n := s.count(`select count(*) from {}.partitions where below <= (select event from {}.marks where name = 'ids') and kind <> 'event_ids'`); n != 0 {
+			t.Errorf("%d parts are noted that are past", n)
+		}
+		if n := s.count(`select count(*) from {}.partitions p where kind <> 'event_ids' and not exists (
+			select from pg_class where relname = p.name and relnamespace = (select oid from pg_namespace where nspname = $1))`, s.schema); n != 0 {
+			t.Errorf("%d parts are noted that are not there", n)
+		}
+		s.deliver(webhooks.Deliver, young[len(young)-1])
+	}
+}
+
+// What is there from before is past like all others, and its tables are dropped once it all is and
+// nobody writes to them.
+func TestPurgeOfBefore(t *testing.T) {
+	s := newParted(t)
+	in(t, s.schema, fmt.Sprintf(`
+		insert into events (event, account, id, type, at, matched, body) values (%[1]d, 'acct', 'old', 'balance.low', now(), 1, '"old"'), (%[2]d, 'acct', 'owed', 'balance.low', now(), 1, '"owed"');
+		insert into attempts (event, webhook, number, state, started_at, took, status, class, error, response) select %[1]d, no, 1, 2, now(), 1, 500, 'status', '', '' from webhooks;
+		insert into pending (webhook, event, shard, recovered, due, attempts, before) select no, %[2]d, shard_of(account), false, now(), 0, 0 from webhooks;
+		update versions set applied_at = now() - interval '8 days' where version = 23`, numberOf(time.Now().Add(-20*time.Hour)), numberOf(time.Now().Add(-10*time.Hour))))
+	s.want("owed", "old")
+	s.publish("old", "owed") // their ids are known
+	s.purge(time.Now().Add(-21 * time.Hour))
+	s.want("owed", "old")
+	s.deliver(webhooks.Deliver, "owed")
+
+	purge := webhooks.Purge{Payloads: time.Now().Add(-time.Hour), Attempts: time.Unix(0, 0), EventIDs: time.Unix(0, 0), Limit: 1}
+	for more := true; more; {
+		var err error
+		if more, err = s.Purge(t.Context(), purge); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.want("owed", "old")
+	if n := s.count(`select count(*) from {}.events where body is not null`); n != 0 {
+		t.Errorf("%d bodies are there", n)
+	}
+	s.publish("young")
+	s.purge(time.Now().Add(-15 * time.Hour))
+	s.want("young", "owed")
+	if n := s.count(`select (select count(*) from {}.events) + (select count(*) from {}.attempts) + (select count(*) from {}.failures)`); n != 1 {
+		t.Errorf("%d rows are there from before, want 1", n)
+	}
+	s.purge(time.Now().Add(-time.Hour))
+	s.want("young")
+	if n := s.count(`select count(*) from pg_class where relname in ('events', 'attempts', 'failures') and relnamespace = (select oid from pg_namespace where nspname = $1)`, s.schema); n != 0 {
+		t.Errorf("%d tables are there from before", n)
+	}
+	s.deliver(webhooks.Deliver, "young")
+	s.publish("more")
+	s.deliver(webhooks.Deliver, "more")
+	s.want("more", "young")
+	s.purge(time.Now().Add(time.Hour))
+	s.want()
+	open(t, s.option)
+}
+
+// Lists, claims, settlements and publications go on while parts are made and dropped.
+func TestPartsComeAndGoAtWork(t *testing.T) {
+	s := newParted(t)
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	var group sync.WaitGroup
+	var mu sync.Mutex
+	longest := make(map[string]time.Duration)
+	work := func(name string, step func(i int) error) {
+		group.Go(func() {
+			for i := 0; ctx.Err() == nil; i++ {
+				begun := time.Now()
+				if err := step(i); err != nil && !errors.Is(err, context.Canceled) {
+					t.Errorf("%s: %v", name, err)
+					return
+				}
+				mu.Lock()
+				longest[name] = max(longest[name], time.Since(begun))
+				mu.Unlock()
+			}
+		})
+	}
+	work("publish", func(i int) error {
+		_, err := s.Enqueue(t.Context(), ofAcct(fmt.Sprint(i)))
+		return err
+	})
+	work("deliver", func(int) error {
+		tasks, _, err := s.ClaimDeliveries(t.Context(), webhooks.Claim{Limit: 10, Lease: time.Minute, Cap: each(10)})
+		if err != nil || len(tasks) == 0 {
+			return err
+		}
+		var list []webhooks.Settlement
+		for _, task := range tasks {
+			if string(task.Event.Body) != `"`+task.Event.ID+`"` && task.Err == nil {
+				t.Errorf("the body of %s is %s", task.Event.ID, task.Event.Body)
+			}
+			list = append(list, webhooks.Settlement{Task: task, Outcome: webhooks.Deliver, Attempt: webhooks.Attempt{Number: task.Attempt, StartedAt: time.Now()}})
+		}
+		_, err = s.SettleDeliveries(t.Context(), list)
+		return err
+	})
+	work("list", func(i int) error {
+		if _, err := s.ListDeliveries(t.Context(), "acct", "a", webhooks.DeliveryQuery{Limit: 50, Failed: i%2 == 0}); err != nil {
+			return err
+		}
+		_, err := s.ListEvents(t.Context(), "acct", webhooks.EventQuery{Limit: 50, OldestFirst: i%2 == 0})
+		return err
+	})
+	for range 10 {
+		time.Sleep(50 * time.Millisecond)
+		s.split()
+		border := s.split()
+		begun := time.Now()
+		s.purge(border)
+		mu.Lock()
+		longest["purge"] = max(longest["purge"], time.Since(begun))
+		mu.Unlock()
+	}
+	stop()
+	group.Wait()
+	t.Log("longest: ", longest)
+}

@@ -1,0 +1,20 @@
+-- Removes events that are past of before there were parts, the oldest first, with their attempts, and counts both.
+-- $1 how many events.
+with old as materialized (
+	select event, account from storageapi.event_log
+	where layout = 0 and event < (select min(event) from storageapi.marks where name in ('attempts', 'ids', 'bodies'))
+	order by event limit $1
+), told as materialized (
+	select w.no, old.event from old
+	cross join lateral (
+		select no from storageapi.webhooks where account = old.account
+		union all
+		select no from storageapi.past_webhooks where account = old.account) w
+), untold as (
+	delete from storageapi.attempt_log a using told
+	where a.layout = 0 and a.webhook = any(array[told.no]) and a.event = told.event
+	returning 1
+), gone as (
+	delete from storageapi.event_log where layout = 0 and event = any(array(select event from old))
+)
+select (select count(*) from old) + (select count(*) from untold)
