@@ -41,7 +41,7 @@ func (s *Store) ClaimDeliveries(ctx context.Context, claim webhooks.Claim) (task
 	if err := s.lookIfDue(ctx); err != nil {
 		return nil, 0, err
 	}
-	wait = s.options.poll*3/4 + rand.N(s.options.poll/2+1)
+	wait = s.options.poll*5/8 + rand.N(s.options.poll/4+1)
 	node := s.ownership.node()
 	if node == 0 {
 		return nil, wait, nil

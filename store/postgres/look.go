@@ -105,7 +105,7 @@ func (s *Store) lookIfDue(ctx context.Context) error {
 	}
 	defer o.let()
 	since := time.Since(o.look.at)
-	if !o.look.wanted.Load() && since < s.options.poll*3/4 {
+	if !o.look.wanted.Load() && since < s.options.poll*5/8 {
 		return nil
 	}
 	if since < lookPause {

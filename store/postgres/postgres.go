@@ -70,8 +70,9 @@ func InSchema(name string) Option {
 // [New] seal secrets again that are in plain text or under another of the keys.
 func Sealed(keys *signing.Keyring) Option { return func(o *options) { o.keys = keys } }
 
-// PollEvery sets how often a node that delivers looks for changes of which it was not notified,
-// ±25%: 1 ms to an hour. Raise it to reduce the load of many idle nodes. Default: 100 ms.
+// PollEvery sets within which time a node that delivers looks for changes of which it was not
+// notified, after five to seven eighths of it: 1 ms to an hour. Raise it to reduce the load of many
+// idle nodes. Default: 100 ms.
 func PollEvery(d time.Duration) Option { return func(o *options) { o.poll = d } }
 
 // PollOnly makes nodes neither notify each other nor listen, for poolers in transaction

@@ -253,10 +253,14 @@ func TestSilentNodes(t *testing.T) {
 		func(n int) int { return n - 1 }, // before the last, which commits
 		func(n int) int { return (n + 1) / 2 },
 	} {
-		option := inSchema(t)
-		other := open(t, option)
+		shared, purged := inSchema(t), inSchema(t) // what is purged is past for all others, too
+		other, purger := open(t, shared), open(t, purged)
 		for name, do := range transactions {
-			transacting(t, other, name)
+			option, prepares := shared, other
+			if name == "Purge" {
+				option, prepares = purged, purger
+			}
+			transacting(t, prepares, name)
 			s, w := wired(t, "silent "+name, option)
 			w.cutAfter(at(flights[name]))
 			steps = append(steps, func() {

@@ -12,7 +12,7 @@ with old as materialized (
 		select no from storageapi.past_webhooks where account = old.account) w
 ), untold as (
 	delete from storageapi.attempt_log a using told
-	where a.layout = 0 and a.webhook = any(array[told.no]) and a.event = told.event
+	where a.webhook = any(array[told.no]) and a.event = told.event
 	returning 1
 ), gone as (
 	delete from storageapi.event_log where layout = 0 and event = any(array(select event from old))
