@@ -132,7 +132,7 @@ func TestIdle(t *testing.T) {
 	for i := range 20 {
 		before := counted.n.Load()
 		tasks, wait, err := s.ClaimDeliveries(t.Context(), webhooks.Claim{Limit: 9, PerAccount: 9, Lease: time.Minute})
-		if err != nil || len(tasks) > 0 || wait < 75*time.Millisecond || wait > 125*time.Millisecond {
+		if err != nil || len(tasks) > 0 || wait < 62*time.Millisecond || wait > 88*time.Millisecond {
 			t.Fatalf("ClaimDeliveries = %d tasks, wait %v, %v", len(tasks), wait, err)
 		}
 		if n := counted.n.Load() - before; n != 1 && i > 0 { // the first loads
