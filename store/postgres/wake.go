@@ -14,7 +14,7 @@ import (
 )
 
 const (
-	hintPause   = 5 * time.Millisecond // at least, between two statements of hints
+	hintPause   = 3 * time.Millisecond // at least, between two statements of hints
 	relistenMin = 100 * time.Millisecond
 	relistenMax = 10 * time.Second
 	askEvery    = 20 * time.Second // between checks of the connection that listens
