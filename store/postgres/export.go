@@ -3,7 +3,6 @@ package postgres
 import (
 	"cmp"
 	"context"
-	"encoding/binary"
 	"strconv"
 	"strings"
 	"time"
@@ -12,27 +11,23 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/storageapi/storageapi/notices"
 	"github.com/storageapi/storageapi/store/transfer"
-	"github.com/storageapi/storageapi/webhooks"
 )
 
 // Accounts implements [transfer.Store]. It goes from account to account in the indexes,
 // however much each has.
-func (s *Store) Accounts(ctx context.Context, after string, limit int) (accounts []string, err error) {
-	err = s.read(ctx, func(ctx context.Context, conn *pgxpool.Conn) error {
-		rows, err := s.planned(conn).Query(ctx, s.sql(listAccounts), after, limit)
-		if err == nil {
-			accounts, err = pgx.CollectRows(rows, pgx.RowTo[string])
-		}
-		return err
-	})
-	return accounts, err
+func (s *Store) Accounts(ctx context.Context, after string, limit int) ([]string, error) {
+	return collect(ctx, s, scanText, listAccounts, after, limit)
 }
 
 var listAccounts = query("list_accounts")
 
 // afterAll comes after all accounts.
 var afterAll = strings.Repeat("\U0010FFFF", 33)
+
+// maxRead is how many rows a statement reads at most: no page has more.
+const maxRead = 1 << 13
 
 // Export implements [transfer.Store]. A page is a short transaction, so that nothing is kept
 // from being vacuumed. One that has no deadline takes a minute at most.
@@ -44,7 +39,7 @@ func (s *Store) Export(ctx context.Context, account, after string, limit int) (p
 	err = s.read(ctx, func(ctx context.Context, conn *pgxpool.Conn) error {
 		return pgx.BeginTxFunc(ctx, conn, snapshot, func(tx pgx.Tx) error {
 			page, err = transfer.Fill(after, limit, func(f *transfer.Filler, kind transfer.Kind, after []byte) error {
-				e := exporter{Store: s, tx: tx, account: account, limit: limit, filler: f}
+				e := exporter{Store: s, tx: tx, account: account, limit: min(limit, maxRead), filler: f}
 				return e.kind(ctx, kind, after)
 			})
 			return err
@@ -63,45 +58,131 @@ type exporter struct {
 	account string // empty: all
 	limit   int
 	filler  *transfer.Filler
+
+	at   place // of the last row; statements have pointers to it
+	full bool  // the page
+}
+
+// A place is where a row stands among those of its kind: by its account, what tells it apart within
+// that, and a number. Some kinds have no need of each.
+type place struct {
+	account, name string
+	number        int64
+	until         time.Time // the number, as Unix milliseconds
+}
+
+// An exportedRow is a row at its place; without a record if it is unreadable, or passed over.
+type exportedRow struct {
+	at         place
+	record     transfer.Record
+	unreadable string
+}
+
+// begin goes to the place of a row as a page's end has it; nil: before all rows.
+func (e *exporter) begin(after []byte) (err error) {
+	if e.at = (place{account: e.account, number: -1}); after == nil {
+		return nil
+	}
+	parts := strings.Split(string(after), "\x00")
+	if len(parts) != 3 || !utf8.Valid(after) {
+		return transfer.ErrPosition
+	}
+	e.at.account, e.at.name = parts[0], parts[1]
+	if e.at.number, err = strconv.ParseInt(parts[2], 10, 64); err != nil {
+		return transfer.ErrPosition
+	}
+	e.at.until = time.UnixMilli(e.at.number)
+	return nil
+}
+
+// put puts a row onto the page, and reports whether there is room for more.
+func (e *exporter) put(row exportedRow) (more bool) {
+	e.at = row.at
+	position := []byte(row.at.account + "\x00" + row.at.name + "\x00" + strconv.FormatInt(row.at.number, 10))
+	switch {
+	case row.record != nil:
+		more = e.filler.Add(position, row.record)
+	case row.unreadable != "":
+		more = e.filler.Unreadable(position, row.unreadable)
+	default:
+		more = e.filler.Skip(position)
+	}
+	e.full = !more
+	return more
+}
+
+// fill puts rows onto the page, some of them after the other, until it is full or there are no more.
+func (e *exporter) fill(read func() ([]exportedRow, error)) error {
+	for {
+		rows, err := read()
+		if err != nil || len(rows) == 0 {
+			return err
+		}
+		for _, row := range rows {
+			if !e.put(row) {
+				return nil
+			}
+		}
+	}
+}
+
+// rows puts the rows of a statement onto the page.
+func (e *exporter) rows(ctx context.Context, scan pgx.RowToFunc[exportedRow], sql string, args ...any) error {
+	return e.fill(func() ([]exportedRow, error) {
+		rows, err := e.tx.Query(ctx, e.sql(sql), args...)
+		if err != nil {
+			return nil, err
+		}
+		return pgx.CollectRows(rows, scan)
+	})
 }
 
 // kind reads the rows of a kind after that row, until the page is full.
 func (e *exporter) kind(ctx context.Context, kind transfer.Kind, after []byte) error {
+	if err := e.begin(after); err != nil {
+		return err
+	}
+	at, last := &e.at, cmp.Or(e.account, afterAll)
 	switch kind {
 	case transfer.KindKey:
-		return e.byName(ctx, after, exportKeys, e.addKey)
+		return e.rows(ctx, exportedKey, exportKeys, &at.account, &at.name, last, e.limit)
 	case transfer.KindWebhook:
-		return e.byName(ctx, after, exportWebhooks, e.addWebhook)
+		return e.rows(ctx, e.exportedWebhook, exportWebhooks, &at.account, &at.name, last, e.limit)
 	case transfer.KindRequest:
-		return e.byName(ctx, after, exportRequests, e.addRequest)
+		return e.rows(ctx, exportedRequest, exportRequests, &at.account, &at.name, &at.number, last, e.limit)
 	case transfer.KindAlert:
-		return e.byName(ctx, after, exportAlerts, e.addAlert)
+		return e.rows(ctx, exportedAlert, exportAlerts, &at.account, &at.name, last, e.limit)
 	case transfer.KindDedupKey:
-		return e.byName(ctx, after, exportDedupKeys, e.addDedupKey)
+		return e.rows(ctx, exportedDedupKey, exportDedupKeys, &at.account, &at.name, &at.until, last, e.limit)
 	case transfer.KindFileScan:
-		return e.fileScan(ctx, after)
+		return e.rows(ctx, exportedFileScan, exportFileScan, &at.name, e.account)
 	case transfer.KindEvent:
-		return e.events(ctx, after)
+		return e.events(ctx)
 	case transfer.KindRecovery:
-		return e.recoveries(ctx, after)
+		return e.rows(ctx, exportedRecovery, exportRecoveries, &at.number, e.account, e.limit)
 	case transfer.KindNotice:
-		return e.notices(ctx, after)
+		return e.rows(ctx, exportedNotice, exportNotices, &at.number, e.account, e.limit)
 	}
 	return nil
 }
 
-// What byName selects: $4 rows after the names $1 and $2, of accounts up to $3. What has a
-// third name has its place in the order of $5.
+// What selects the rows of a kind: those after a place, up to the last account, and how many. What is not
+// in the order of accounts has an account instead, empty: all.
 const (
-	exportKeys = `select k.account, k.id, '', ` + keyColumns + keyUses + `,
+	exportKeys = `select ` + keyColumns + keyUses + `,
 		(select u.at from storageapi.key_uses u where u.account = k.account and u.id = k.id and u.hash = k.hash)
-		from storageapi.keys k where k.next is null and (k.account, k.id) > ($1, $2) and k.account <= $3 and $5 = '' order by k.account, k.id limit $4`
+		from storageapi.keys k where k.next is null and (k.account, k.id) > ($1, $2) and k.account <= $3 order by k.account, k.id limit $4`
 
-	exportWebhooks = `select w.account, w.id, '', ` + webhookColumns + `
-		from storageapi.webhooks w where (w.account, w.id) > ($1, $2) and w.account <= $3 and $5 = '' order by w.account, w.id limit $4`
+	exportWebhooks = `select ` + webhookColumns + `
+		from storageapi.webhooks w where (w.account, w.id) > ($1, $2) and w.account <= $3 order by w.account, w.id limit $4`
 
-	exportDedupKeys = `select account, key, '', until from storageapi.notices
-		where (account, key, until) > ($1, $2, $5) and account <= $3 order by account, key, until limit $4`
+	exportDedupKeys = `select account, key, until from storageapi.notices
+		where (account, key, until) > ($1, $2, $3) and account <= $4 order by account, key, until limit $5`
+
+	exportFileScan = `select name, seal from storageapi.marks where name = 'file_scan' and name > $1 and $2 = '' and seal <> ''`
+
+	exportNotices = `select number, ` + noticeColumns + `, stored_at from storageapi.audit
+		where number > $1 and ($2 = '' or account = $2) order by number limit $3`
 )
 
 var (
@@ -110,169 +191,65 @@ var (
 	exportRecoveries = query("export_recoveries")
 )
 
-// A row of a kind that has names.
-type namedRow struct {
-	pgx.Rows
-	name [3]string // the account, and what tells it apart within it
+func exportedKey(row pgx.CollectableRow) (exportedRow, error) {
+	r := &transfer.Key{}
+	key, err := scanKey(row, true, (*instant)(&r.UsedAt))
+	r.Key = key
+	return exportedRow{at: place{account: r.Account, name: r.ID}, record: r}, err
 }
 
-// scan reads the names and what follows them.
-func (r *namedRow) scan(fields ...any) error {
-	return r.Rows.Scan(append([]any{&r.name[0], &r.name[1], &r.name[2]}, fields...)...)
-}
-
-// position returns the row as a page's end has it.
-func (r *namedRow) position() []byte { return []byte(strings.Join(r.name[:], "\x00")) }
-
-// byName reads rows by the names that they have, from after that row on.
-func (e *exporter) byName(ctx context.Context, after []byte, sql string, add func(*namedRow) (more bool, err error)) error {
-	row := namedRow{name: [3]string{e.account}}
-	if after != nil {
-		parts := strings.Split(string(after), "\x00")
-		if len(parts) != len(row.name) || !utf8.Valid(after) {
-			return transfer.ErrPosition
-		}
-		copy(row.name[:], parts)
-	}
-	for more, n := true, 1; more && n > 0; {
-		var third any = row.name[2]
-		if sql == exportDedupKeys {
-			millis, err := strconv.ParseInt(cmp.Or(row.name[2], "0"), 10, 64)
-			if err != nil {
-				return transfer.ErrPosition
-			}
-			third = time.UnixMilli(millis)
-		}
-		rows, err := e.tx.Query(ctx, e.sql(sql), row.name[0], row.name[1], cmp.Or(e.account, afterAll), e.limit, third)
-		if err != nil {
-			return err
-		}
-		row.Rows = rows
-		for n = 0; more && err == nil && rows.Next(); n++ {
-			more, err = add(&row)
-		}
-		rows.Close()
-		if err == nil {
-			err = rows.Err()
-		}
-		if err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func (e *exporter) addKey(row *namedRow) (more bool, err error) {
-	var used *time.Time
-	key, err := scanKey(namedScan{row}, true, &used)
-	if err != nil {
-		return false, err
-	}
-	return e.filler.Add(row.position(), &transfer.Key{Key: key, UsedAt: loaded(used)}), nil
-}
-
-// A namedScan is the rest of a named row, as a row.
-type namedScan struct{ row *namedRow }
-
-// Scan implements [pgx.Row].
-func (s namedScan) Scan(fields ...any) error { return s.row.scan(fields...) }
-
-func (e *exporter) addWebhook(row *namedRow) (more bool, err error) {
+func (s *Store) exportedWebhook(row pgx.CollectableRow) (exportedRow, error) {
 	var r webhookRow
-	if err := row.scan(r.fields()...); err != nil {
-		return false, err
+	if err := row.Scan(r.fields()...); err != nil {
+		return exportedRow{}, err
 	}
-	w, err := e.webhook(&r)
+	at := place{account: r.Account, name: r.ID}
+	w, err := s.webhook(&r)
 	if err != nil {
-		return e.filler.Unreadable(row.position(), err.Error()), nil
+		return exportedRow{at: at, unreadable: err.Error()}, nil
 	}
-	return e.filler.Add(row.position(), &transfer.Webhook{Webhook: w}), nil
+	return exportedRow{at: at, record: &transfer.Webhook{Webhook: w}}, nil
 }
 
-func (e *exporter) addRequest(row *namedRow) (more bool, err error) {
+func exportedRequest(row pgx.CollectableRow) (exportedRow, error) {
 	r := &transfer.Request{}
+	var kind int64
 	var sum []byte
-	if err := row.scan(&r.Made.ID, &sum, &r.At); err != nil {
-		return false, err
-	}
-	r.Account, r.IdempotencyKey, r.Webhook, r.At = row.name[0], row.name[1], row.name[2] == strconv.Itoa(webhookRequests), utc(r.At)
+	err := row.Scan(&r.Account, &r.IdempotencyKey, &kind, &r.Made.ID, &sum, (*instant)(&r.At))
+	r.Webhook = kind == webhookRequests
 	copy(r.Made.Fingerprint[:], sum)
-	return e.filler.Add(row.position(), r), nil
+	return exportedRow{at: place{account: r.Account, name: r.IdempotencyKey, number: kind}, record: r}, err
 }
 
-func (e *exporter) addAlert(row *namedRow) (more bool, err error) {
+func exportedAlert(row pgx.CollectableRow) (exportedRow, error) {
 	r := &transfer.Alert{}
-	if err := row.scan(&r.State, &r.Due); err != nil {
-		return false, err
-	}
-	r.Account, r.Metric = row.name[0], webhooks.Metric(row.name[1])
-	return e.filler.Add(row.position(), r), nil
+	err := row.Scan(&r.Account, &r.Metric, &r.State, &r.Due)
+	return exportedRow{at: place{account: r.Account, name: string(r.Metric)}, record: r}, err
 }
 
-func (e *exporter) addDedupKey(row *namedRow) (more bool, err error) {
+func exportedDedupKey(row pgx.CollectableRow) (exportedRow, error) {
 	r := &transfer.DedupKey{}
-	if err := row.scan(&r.Until); err != nil {
-		return false, err
-	}
-	r.Account, r.Key, r.Until = row.name[0], row.name[1], utc(r.Until)
-	row.name[2] = strconv.FormatInt(r.Until.UnixMilli(), 10)
-	return e.filler.Add(row.position(), r), nil
+	err := row.Scan(&r.Account, &r.Key, (*instant)(&r.Until))
+	return exportedRow{at: place{r.Account, r.Key, r.Until.UnixMilli(), r.Until}, record: r}, err
 }
 
-func (e *exporter) fileScan(ctx context.Context, after []byte) error {
-	if e.account != "" || after != nil {
-		return nil
-	}
-	rows, err := e.tx.Query(ctx, e.sql(`select seal from storageapi.marks where name = 'file_scan' and seal <> ''`))
-	if err != nil {
-		return err
-	}
-	states, err := pgx.CollectRows(rows, pgx.RowTo[[]byte])
-	for _, state := range states {
-		e.filler.Add([]byte("file_scan"), &transfer.FileScan{State: state})
-	}
-	return err
+func exportedFileScan(row pgx.CollectableRow) (exportedRow, error) {
+	r, at := &transfer.FileScan{}, place{}
+	err := row.Scan(&at.name, &r.State)
+	return exportedRow{at: at, record: r}, err
 }
 
-// recoveries reads recoveries in the order of their turns.
-func (e *exporter) recoveries(ctx context.Context, after []byte) error {
-	no, err := parseNumber(after)
-	if err != nil {
-		return err
-	}
-	for more, n := true, 1; more && n > 0; {
-		rows, err := e.tx.Query(ctx, e.sql(exportRecoveries), no, e.account, e.limit)
-		if err != nil {
-			return err
-		}
-		for n = 0; more && err == nil && rows.Next(); n++ {
-			r := &transfer.Recovery{}
-			var states []string
-			var from *time.Time
-			err = rows.Scan(&no, &r.ID, &r.Account, &r.WebhookID, &states, &from, &r.To, &r.CreatedAt, &r.Recovered, &r.Done, &r.NextEventID)
-			r.States, r.From, r.To, r.CreatedAt = typed[webhooks.DeliveryState](states), loaded(from), utc(r.To), utc(r.CreatedAt)
-			more = err == nil && e.filler.Add(numberRow(no), r)
-		}
-		rows.Close()
-		if err == nil {
-			err = rows.Err()
-		}
-		if err != nil {
-			return err
-		}
-	}
-	return nil
+func exportedRecovery(row pgx.CollectableRow) (exportedRow, error) {
+	r, at := &transfer.Recovery{}, place{}
+	err := row.Scan(&at.number, &r.ID, &r.Account, &r.WebhookID, &r.States, (*instant)(&r.From), (*instant)(&r.To), (*instant)(&r.CreatedAt),
+		&r.Recovered, &r.Done, &r.NextEventID)
+	return exportedRow{at: at, record: r}, err
 }
 
-// numberRow and parseNumber are a row that a number tells apart.
-func numberRow(no int64) []byte { return binary.BigEndian.AppendUint64(nil, uint64(no)) }
-
-func parseNumber(row []byte) (no int64, err error) {
-	switch len(row) {
-	case 0:
-		return -1, nil
-	case 8:
-		return int64(binary.BigEndian.Uint64(row)), nil
-	}
-	return 0, transfer.ErrPosition
+func exportedNotice(row pgx.CollectableRow) (exportedRow, error) {
+	var n notices.Numbered
+	r := &transfer.Notice{}
+	err := row.Scan(append(noticeFields(&n), (*instant)(&r.StoredAt))...)
+	r.Notice = n.Notice
+	return exportedRow{at: place{number: int64(n.Number)}, record: r}, err
 }

@@ -27,21 +27,15 @@ func (s *Store) Import(ctx context.Context, records []transfer.Record) error {
 	if err := transfer.Check(records); err != nil {
 		return err
 	}
-	given, err := sorted(records)
-	if err == nil {
-		err = given.check()
-	}
-	if err != nil {
-		return err
-	}
 	ctx, cancel := within(ctx, moving)
 	defer cancel()
-	var owners []string // of what is pending
+	var err error
+	var pending []string // the accounts of what is pending
 	for try := 1; ; try++ {
 		err = s.transact(ctx, func(ctx context.Context, tx pgx.Tx) error {
-			i := importer{Store: s, tx: tx, given: given, webhooks: make(map[owned]importedWebhook)}
-			err := i.run(ctx)
-			owners = i.owners
+			i := importer{Store: s, tx: tx, batch: &pgx.Batch{}, webhooks: make(map[owned]importedWebhook)}
+			err := i.run(ctx, records)
+			pending = i.accounts
 			return err
 		})
 		if !numberTaken(err) || try == maxTries {
@@ -51,8 +45,8 @@ func (s *Store) Import(ctx context.Context, records []transfer.Record) error {
 	if code(err) == uniqueViolation || errors.Is(err, errIDTaken) {
 		err = fmt.Errorf("a record that is added %w: it was added to the store at the same time", transfer.ErrConflict)
 	}
-	if err == nil && len(owners) > 0 {
-		s.changed(owners...)
+	if err == nil {
+		s.changed(pending...)
 	}
 	return err
 }
@@ -64,78 +58,23 @@ func numberTaken(err error) bool {
 	return errors.As(err, &answer) && answer.Code == uniqueViolation && strings.HasPrefix(answer.TableName, "recent_events")
 }
 
-// A given is what is to be imported, by kind.
-type given struct {
-	owners     []string // accounts
-	keys       []*transfer.Key
-	webhooks   []*transfer.Webhook
-	requests   []*transfer.Request
-	alerts     []*transfer.Alert
-	dedupKeys  []*transfer.DedupKey
-	fileScan   *transfer.FileScan // the first
-	events     []*transfer.Event
-	recoveries []*transfer.Recovery
-	notices    []*transfer.Notice
-}
-
-// sorted returns records by kind. One of a kind that is not known is refused: it would be lost.
-func sorted(records []transfer.Record) (*given, error) {
-	g := &given{}
-	for _, r := range records {
-		if account := r.Owner(); len(g.owners) == 0 || account != g.owners[len(g.owners)-1] {
-			g.owners = append(g.owners, account)
-		}
-		switch r := r.(type) {
-		case *transfer.Key:
-			g.keys = append(g.keys, r)
-		case *transfer.Webhook:
-			g.webhooks = append(g.webhooks, r)
-		case *transfer.Request:
-			g.requests = append(g.requests, r)
-		case *transfer.Alert:
-			g.alerts = append(g.alerts, r)
-		case *transfer.DedupKey:
-			g.dedupKeys = append(g.dedupKeys, r)
-		case *transfer.FileScan:
-			if g.fileScan == nil {
-				g.fileScan = r
-			}
-		case *transfer.Event:
-			g.events = append(g.events, r)
-		case *transfer.Recovery:
-			g.recoveries = append(g.recoveries, r)
-		case *transfer.Notice:
-			g.notices = append(g.notices, r)
-		default:
-			return nil, fmt.Errorf("a record of kind %s: %w: this store keeps none of that kind", r.Kind(), transfer.ErrRecord)
-		}
-	}
-	return g, nil
-}
-
-// check looks for what this store cannot represent.
-func (g *given) check() error {
-	for _, e := range g.events {
-		if at := utc(e.PublishedAt); at.Before(epoch) || numberAt(at.Add(time.Millisecond)) >= maxNumber {
-			return fmt.Errorf("event %q of account %q: %w: field publishedAt: must be from 2020 to 2091", e.ID, e.Account, transfer.ErrRecord)
-		}
-	}
-	return nil
-}
-
 // An importer is one step of Import.
 type importer struct {
 	*Store
-	tx    pgx.Tx
-	given *given
+	tx pgx.Tx
 
-	now      time.Time // the database's
-	webhooks map[owned]importedWebhook
-	pending  [][]any  // rows of what is pending
-	owners   []string // the accounts of these
-	first    [][]any  // of them, what was redelivered
+	// What is to be added with what the store has in view, and by the batch all else.
+	batch      *pgx.Batch
+	keys       []*transfer.Key
+	events     []*transfer.Event
+	recoveries []*transfer.Recovery
+	notices    []noticeRow
 
-	bodiesFrom, attemptsFrom int64 // the marks
+	webhooks map[owned]importedWebhook // those of events and recoveries
+	accounts []string                  // of what is pending
+
+	now                      time.Time // the database's
+	bodiesFrom, attemptsFrom int64     // the marks
 }
 
 // An owned is something of an account, by its id.
@@ -143,43 +82,123 @@ type owned struct{ account, id string }
 
 // An importedWebhook is a webhook that deliveries are of.
 type importedWebhook struct {
-	no   int64
-	gone bool // it was deleted
+	no   int64 // 0: the store knows nothing of it
+	gone bool  // it was deleted
 }
 
-func (i *importer) run(ctx context.Context) error {
-	var erasing bool
-	err := i.tx.QueryRow(ctx, i.sql(`select exists (select from storageapi.erasures where account = any($1::text[]))`), i.given.owners).Scan(&erasing)
-	if err == nil && erasing {
-		err = auth.ErrErasing
+const (
+	// addRequest, and what follows, changes nothing that is there.
+	addRequest  = `insert into storageapi.requests (kind, account, name, id, sum, at) values ($1, $2, $3, $4, $5, $6) on conflict do nothing`
+	addAlert    = `insert into storageapi.alerts (account, metric, state, due) values ($1, $2, $3, $4) on conflict do nothing`
+	addDedupKey = `insert into storageapi.notices (account, key, until) values ($1, $2, $3) on conflict do nothing`
+	addFileScan = `insert into storageapi.marks as m (name, seal) values ('file_scan', $1)
+		on conflict (name) do update set seal = excluded.seal where m.seal = ''`
+
+	// erasingOf selects those of the accounts $1 that are being erased.
+	erasingOf = `select from storageapi.erasures where account = any($1::text[])`
+
+	// takenWebhooks selects which of the webhooks $2 are of other accounts than $1.
+	takenWebhooks = `
+		select i.account, i.id from unnest($1::text[], $2::text[]) as i (account, id)
+		cross join lateral (select account from storageapi.webhooks where id = i.id limit 1) w where w.account <> i.account`
+
+	// findWebhooks finds the webhooks $2 of the accounts $1, among those that were deleted, too.
+	findWebhooks = `
+		select i.account, i.id, w.no, w.gone from unnest($1::text[], $2::text[]) as i (account, id)
+		cross join lateral (
+			select no, false as gone from storageapi.webhooks where account = i.account and id = i.id
+			union all
+			select max(no), true from storageapi.past_webhooks where account = i.account and id = i.id) w
+		where w.no is not null order by w.gone desc`
+)
+
+// sort sorts records by how they are added. One of a kind that is not known is refused: it would be lost.
+func (i *importer) sort(records []transfer.Record) error {
+	for _, r := range records {
+		switch r := r.(type) {
+		case *transfer.Key:
+			i.keys = append(i.keys, r)
+		case *transfer.Webhook:
+			i.batch.Queue(i.sql(insertWebhook), i.row(&r.Webhook)...)
+		case *transfer.Request:
+			kind := keyRequests
+			if r.Webhook {
+				kind = webhookRequests
+			}
+			i.batch.Queue(i.sql(addRequest), kind, r.Account, r.IdempotencyKey, r.Made.ID, r.Made.Fingerprint[:], utc(r.At))
+		case *transfer.Alert:
+			i.batch.Queue(i.sql(addAlert), r.Account, string(r.Metric), r.State, r.Due)
+		case *transfer.DedupKey:
+			i.batch.Queue(i.sql(addDedupKey), r.Account, r.Key, utc(r.Until))
+		case *transfer.FileScan:
+			i.batch.Queue(i.sql(addFileScan), r.State)
+		case *transfer.Event:
+			if at := utc(r.PublishedAt); at.Before(epoch) || numberAt(at.Add(time.Millisecond)) >= maxNumber {
+				return fmt.Errorf("event %q of account %q: %w: field publishedAt: must be from 2020 to 2091", r.ID, r.Account, transfer.ErrRecord)
+			}
+			i.events = append(i.events, r)
+			for j := range r.Deliveries {
+				i.webhooks[owned{r.Account, r.Deliveries[j].WebhookID}] = importedWebhook{}
+			}
+		case *transfer.Recovery:
+			i.recoveries = append(i.recoveries, r)
+			i.webhooks[owned{r.Account, r.WebhookID}] = importedWebhook{}
+		case *transfer.Notice:
+			row := rowOfNotice(&r.Notice)
+			row.StoredAt = utc(r.StoredAt)
+			i.notices = append(i.notices, row)
+		default:
+			return fmt.Errorf("a record of kind %s: %w: this store keeps none of that kind", r.Kind(), transfer.ErrRecord)
+		}
 	}
-	if err != nil {
+	return i.queueNotices(i.batch, i.notices...)
+}
+
+// run adds the records.
+func (i *importer) run(ctx context.Context, records []transfer.Record) error {
+	i.batch.Queue(indexed)
+	if err := i.sort(records); err != nil {
 		return err
 	}
-	for _, kind := range []struct {
-		records int
-		add     func(context.Context) error
-	}{
-		{len(i.given.keys), i.addKeys},
-		{len(i.given.webhooks), i.addWebhooks},
-		{len(i.given.requests) + len(i.given.alerts) + len(i.given.dedupKeys), i.addRemembered},
-		{len(i.given.events), i.addEvents},
-		{len(i.given.recoveries), i.addRecoveries},
-		{len(i.given.notices), i.addNotices},
-	} {
-		if kind.records == 0 {
-			continue
-		}
-		if err := kind.add(ctx); err != nil {
-			return err
+	var owners, accounts, ids []string
+	for _, r := range records {
+		owners = append(owners, r.Owner())
+		if w, ok := r.(*transfer.Webhook); ok {
+			accounts, ids = append(accounts, w.Account), append(ids, w.ID)
 		}
 	}
-	if scan := i.given.fileScan; scan != nil {
-		_, err := i.tx.Exec(ctx, i.sql(`insert into storageapi.marks as m (name, seal) values ('file_scan', $1)
-			on conflict (name) do update set seal = excluded.seal where m.seal = ''`), scan.State)
+	i.batch.Queue(i.sql(erasingOf), owners).Query(eachRow(func() error { return auth.ErrErasing }))
+	var name owned
+	i.batch.Queue(i.sql(takenWebhooks), accounts, ids).Query(eachRow(func() error {
+		return fmt.Errorf("webhook %q of account %q: its id %w", name.id, name.account, transfer.ErrConflict)
+	}, &name.account, &name.id))
+	accounts, ids = nil, nil
+	for name := range i.webhooks {
+		accounts, ids = append(accounts, name.account), append(ids, name.id)
+	}
+	var found importedWebhook
+	i.batch.Queue(i.sql(findWebhooks), accounts, ids).Query(eachRow(func() error {
+		i.webhooks[name] = found
+		return nil
+	}, &name.account, &name.id, &found.no, &found.gone))
+	if err := i.tx.SendBatch(ctx, i.batch).Close(); err != nil {
 		return err
 	}
-	return nil
+	if err := i.addKeys(ctx); err != nil {
+		return err
+	}
+	if err := i.addEvents(ctx); err != nil {
+		return err
+	}
+	return i.addRecoveries(ctx)
+}
+
+// eachRow reads the rows of a statement in a batch into fields, and calls do for each.
+func eachRow(do func() error, fields ...any) func(pgx.Rows) error {
+	return func(rows pgx.Rows) error {
+		_, err := pgx.ForEachRow(rows, fields, do)
+		return err
+	}
 }
 
 // copyTo adds rows to a table.
@@ -191,89 +210,10 @@ func (i *importer) copyTo(ctx context.Context, table string, columns []string, r
 	return err
 }
 
-// addRemembered adds requests, alerts and deduplication keys, unless they are there.
-func (i *importer) addRemembered(ctx context.Context) error {
-	batch := &pgx.Batch{}
-	for _, r := range i.given.requests {
-		kind := keyRequests
-		if r.Webhook {
-			kind = webhookRequests
-		}
-		batch.Queue(i.sql(`insert into storageapi.requests (kind, account, name, id, sum, at) values ($1, $2, $3, $4, $5, $6) on conflict do nothing`),
-			kind, r.Account, r.IdempotencyKey, r.Made.ID, r.Made.Fingerprint[:], utc(r.At))
-	}
-	for _, r := range i.given.alerts {
-		batch.Queue(i.sql(`insert into storageapi.alerts (account, metric, state, due) values ($1, $2, $3, $4) on conflict do nothing`),
-			r.Account, string(r.Metric), r.State, r.Due)
-	}
-	for _, r := range i.given.dedupKeys {
-		batch.Queue(i.sql(`insert into storageapi.notices (account, key, until) values ($1, $2, $3) on conflict do nothing`), r.Account, r.Key, utc(r.Until))
-	}
-	return i.tx.SendBatch(ctx, batch).Close()
-}
-
-// addWebhooks adds webhooks, unless they are there.
-func (i *importer) addWebhooks(ctx context.Context) error {
-	var ids []string
-	for _, r := range i.given.webhooks {
-		ids = append(ids, r.ID)
-	}
-	owners := make(map[string]string)
-	rows, err := i.tx.Query(ctx, i.sql(`select id, account from storageapi.webhooks where id = any($1::text[])`), ids)
-	if err != nil {
-		return err
-	}
-	var id, account string
-	if _, err := pgx.ForEachRow(rows, []any{&id, &account}, func() error { owners[id] = account; return nil }); err != nil {
-		return err
-	}
-	batch := &pgx.Batch{}
-	for _, r := range i.given.webhooks {
-		switch owner, there := owners[r.ID]; {
-		case !there:
-			owners[r.ID] = r.Account
-			batch.Queue(i.sql(insertWebhook), i.row(&r.Webhook)...)
-		case owner != r.Account:
-			return fmt.Errorf("webhook %q of account %q: its id %w", r.ID, r.Account, transfer.ErrConflict)
-		}
-	}
-	return i.tx.SendBatch(ctx, batch).Close()
-}
-
-// findWebhooks finds the webhooks that events and recoveries are of, among those that were
-// deleted, too.
-func (i *importer) findWebhooks(ctx context.Context, wanted []owned) error {
-	var accounts, ids []string
-	asked := make(map[owned]bool)
-	for _, w := range wanted {
-		if _, found := i.webhooks[w]; !found && !asked[w] {
-			asked[w] = true
-			accounts, ids = append(accounts, w.account), append(ids, w.id)
-		}
-	}
-	if len(ids) == 0 {
-		return nil
-	}
-	rows, err := i.tx.Query(ctx, i.sql(`
-		select i.account, i.id, w.no, w.gone from unnest($1::text[], $2::text[]) as i (account, id)
-		cross join lateral (
-			select no, false as gone from storageapi.webhooks where account = i.account and id = i.id
-			union all
-			select max(no), true from storageapi.past_webhooks where account = i.account and id = i.id) w
-		where w.no is not null order by w.gone desc`), accounts, ids)
-	if err != nil {
-		return err
-	}
-	var name owned
-	var found importedWebhook
-	_, err = pgx.ForEachRow(rows, []any{&name.account, &name.id, &found.no, &found.gone}, func() error { i.webhooks[name] = found; return nil })
-	return err
-}
-
 // pastWebhook returns the number of a webhook that may be deleted: a new one if the store
 // knows nothing of it.
 func (i *importer) pastWebhook(ctx context.Context, name owned) (no int64, err error) {
-	if known, ok := i.webhooks[name]; ok {
+	if known := i.webhooks[name]; known.no != 0 {
 		return known.no, nil
 	}
 	err = i.tx.QueryRow(ctx, i.sql(`
@@ -283,28 +223,28 @@ func (i *importer) pastWebhook(ctx context.Context, name owned) (no int64, err e
 	return no, err
 }
 
+// addRecovery adds the recovery $4 of the account $1. It goes on with the event $2 of the webhook $3: after
+// all there are if it has looked at them, and with the first if the event is not there.
+const addRecovery = `
+	insert into storageapi.recoveries (account, webhook, id, webhook_id, states, from_at, to_at, created_at, recovered, done, next)
+	select $1, $3, $4, $5, $6, $7, $8, $9, $10, $11, case
+		when $2 = '' then coalesce((select event + 1 from storageapi.event_log order by event desc limit 1), 0)
+		else coalesce(
+			(` + eventOf + `),
+			(select max(a.event) from storageapi.attempt_log a cross join lateral (
+				select id from storageapi.event_log where event between a.event and a.event order by event limit 1) e where a.webhook = $3 and e.id = $2),
+			0) end
+	on conflict do nothing`
+
 // addRecoveries adds recoveries, unless they are there.
 func (i *importer) addRecoveries(ctx context.Context) error {
-	var wanted []owned
-	for _, r := range i.given.recoveries {
-		wanted = append(wanted, owned{r.Account, r.WebhookID})
-	}
-	if err := i.findWebhooks(ctx, wanted); err != nil {
-		return err
-	}
-	for _, r := range i.given.recoveries {
+	for _, r := range i.recoveries {
 		no, err := i.pastWebhook(ctx, owned{r.Account, r.WebhookID})
 		if err != nil {
 			return err
 		}
-		next, err := i.numberOf(ctx, r, no)
-		if err != nil {
-			return err
-		}
-		added, err := i.tx.Exec(ctx, i.sql(`
-			insert into storageapi.recoveries (id, account, webhook, webhook_id, states, from_at, to_at, created_at, recovered, done, next)
-			values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11) on conflict do nothing`),
-			r.ID, r.Account, no, r.WebhookID, texts(r.States), stored(r.From), utc(r.To), utc(r.CreatedAt), r.Recovered, r.Done, next)
+		added, err := i.tx.Exec(ctx, i.sql(addRecovery), r.Account, r.NextEventID, no, r.ID, r.WebhookID, texts(r.States),
+			stored(r.From), utc(r.To), utc(r.CreatedAt), r.Recovered, r.Done)
 		if err != nil {
 			return err
 		}
@@ -320,20 +260,4 @@ func (i *importer) addRecoveries(ctx context.Context) error {
 		}
 	}
 	return nil
-}
-
-// numberOf returns the number of the event that a recovery goes on with: after all there are
-// if it has looked at them, and 0 if the event is not there.
-func (i *importer) numberOf(ctx context.Context, r *transfer.Recovery, webhook int64) (number int64, err error) {
-	if r.NextEventID == "" {
-		err = i.tx.QueryRow(ctx, i.sql(`select coalesce((select event + 1 from storageapi.event_log order by event desc limit 1), 0)`)).Scan(&number)
-		return number, err
-	}
-	err = i.tx.QueryRow(ctx, i.sql(`
-		select coalesce(
-			(`+eventOf+`),
-			(select max(a.event) from storageapi.attempt_log a cross join lateral (
-				select id from storageapi.event_log where event between a.event and a.event order by event limit 1) e where a.webhook = $3 and e.id = $2),
-			0)`), r.Account, r.NextEventID, webhook).Scan(&number)
-	return number, err
 }

@@ -3,6 +3,7 @@ package postgres
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -15,83 +16,63 @@ var (
 	keyUseRow = []string{"account", "id", "hash", "at"}
 )
 
+const (
+	// knownKeys selects which of the keys $2 of the accounts $1 are there.
+	knownKeys = `
+		select k.account, k.id from unnest($1::text[], $2::text[]) as i (account, id)
+		cross join lateral (select account, id from storageapi.keys where account = i.account and id = i.id and next is null limit 1) k`
+
+	// takenHashes selects which of the hashes $1 keys have.
+	takenHashes = `
+		select k.hash from unnest($1::bytea[]) as i (hash)
+		cross join lateral (select hash from storageapi.keys where hash = i.hash limit 1) k`
+)
+
 // addKeys adds keys, unless they are there.
 func (i *importer) addKeys(ctx context.Context) error {
-	known, taken, err := i.knownKeys(ctx)
-	if err != nil {
+	if len(i.keys) == 0 {
+		return nil
+	}
+	var accounts, ids []string
+	var hashes [][]byte
+	for _, r := range i.keys {
+		accounts, ids, hashes = append(accounts, r.Account), append(ids, r.ID), append(hashes, sum(r.Hash), sum(r.Previous))
+	}
+	known, taken := make(map[owned]bool), make(map[apikeys.Hash]bool)
+	var name owned
+	var hash hashColumn
+	batch := &pgx.Batch{}
+	batch.Queue(i.sql(knownKeys), accounts, ids).Query(eachRow(func() error { known[name] = true; return nil }, &name.account, &name.id))
+	batch.Queue(i.sql(takenHashes), hashes).Query(eachRow(func() error { taken[apikeys.Hash(hash)] = true; return nil }, &hash))
+	if err := i.tx.SendBatch(ctx, batch).Close(); err != nil {
 		return err
 	}
 	var rows, uses [][]any
-	for _, r := range i.given.keys {
+	for _, r := range i.keys {
 		name := owned{r.Account, r.ID}
 		if known[name] {
 			continue
 		}
 		known[name] = true
-		for _, hash := range []apikeys.Hash{r.Hash, r.Previous} {
-			if hash.IsZero() {
-				continue
-			}
-			if taken[hash] {
-				return fmt.Errorf("key %q of account %q: a hash of it %w", r.ID, r.Account, transfer.ErrConflict)
-			}
-			taken[hash] = true
+		if taken[r.Hash] || taken[r.Previous] {
+			return fmt.Errorf("key %q of account %q: a hash of it %w", r.ID, r.Account, transfer.ErrConflict)
 		}
-		row := func(hash, next, previous apikeys.Hash) []any {
-			return []any{
-				sum(hash), sum(next), r.Account, r.ID, r.Name, r.Scopes.Names(), utc(r.CreatedAt), stored(r.ExpiresAt), sum(previous), stored(r.PreviousExpiresAt),
-				optional(r.Hint), optional(r.PreviousHint), optional(r.CreatedBy.String()),
-			}
-		}
-		rows = append(rows, row(r.Hash, apikeys.Hash{}, r.Previous))
+		taken[r.Hash], taken[r.Previous] = true, !r.Previous.IsZero()
+		rows = append(rows, keyValues(&r.Key, r.Hash, apikeys.Hash{}, r.Previous))
 		if !r.Previous.IsZero() {
-			rows = append(rows, row(r.Previous, r.Hash, apikeys.Hash{}))
+			rows = append(rows, keyValues(&r.Key, r.Previous, r.Hash, apikeys.Hash{}))
 		}
-		if !r.LastUsedAt.IsZero() {
-			uses = append(uses, []any{r.Account, r.ID, []byte{}, utc(r.LastUsedAt)})
-		}
-		if !r.UsedAt.IsZero() {
-			uses = append(uses, []any{r.Account, r.ID, sum(r.Hash), utc(r.UsedAt)})
-		}
-		if !r.PreviousUsedAt.IsZero() && !r.Previous.IsZero() {
-			uses = append(uses, []any{r.Account, r.ID, sum(r.Previous), utc(r.PreviousUsedAt)})
+		for _, use := range []struct {
+			hash []byte
+			at   time.Time
+		}{{[]byte{}, r.LastUsedAt}, {sum(r.Hash), r.UsedAt}, {sum(r.Previous), r.PreviousUsedAt}} {
+			if use.hash != nil && !use.at.IsZero() {
+				uses = append(uses, []any{r.Account, r.ID, use.hash, utc(use.at)})
+			}
 		}
 	}
 	if err := i.copyTo(ctx, "keys", keyRow, rows); err != nil {
 		return err
 	}
 	return i.copyTo(ctx, "key_uses", keyUseRow, uses)
-}
-
-// knownKeys returns which of the keys are there, and which of their hashes keys have.
-func (i *importer) knownKeys(ctx context.Context) (known map[owned]bool, taken map[apikeys.Hash]bool, err error) {
-	var accounts, ids []string
-	var hashes [][]byte
-	for _, r := range i.given.keys {
-		accounts, ids = append(accounts, r.Account), append(ids, r.ID)
-		hashes = append(hashes, sum(r.Hash))
-		if !r.Previous.IsZero() {
-			hashes = append(hashes, sum(r.Previous))
-		}
-	}
-	known, taken = make(map[owned]bool), make(map[apikeys.Hash]bool)
-	batch := &pgx.Batch{}
-	batch.Queue(indexed)
-	batch.Queue(i.sql(`
-		select k.account, k.id from unnest($1::text[], $2::text[]) as i (account, id)
-		cross join lateral (select account, id from storageapi.keys where account = i.account and id = i.id and next is null limit 1) k`), accounts, ids).
-		Query(func(rows pgx.Rows) error {
-			var name owned
-			_, err := pgx.ForEachRow(rows, []any{&name.account, &name.id}, func() error { known[name] = true; return nil })
-			return err
-		})
-	batch.Queue(i.sql(`
-		select k.hash from unnest($1::bytea[]) as i (hash)
-		cross join lateral (select hash from storageapi.keys where hash = i.hash limit 1) k`), hashes).
-		Query(func(rows pgx.Rows) error {
-			var hash hashColumn
-			_, err := pgx.ForEachRow(rows, []any{&hash}, func() error { taken[apikeys.Hash(hash)] = true; return nil })
-			return err
-		})
-	return known, taken, i.tx.SendBatch(ctx, batch).Close()
 }

@@ -175,8 +175,15 @@ func (s *Store) queuePrevious(batch *pgx.Batch, key *apikeys.Key) {
 }
 
 func (s *Store) queueKey(batch *pgx.Batch, key *apikeys.Key, hash, next, previous apikeys.Hash) {
-	batch.Queue(s.sql(insertKey), sum(hash), sum(next), key.Account, key.ID, key.Name, key.Scopes.Names(),
-		utc(key.CreatedAt), stored(key.ExpiresAt), sum(previous), stored(key.PreviousExpiresAt), optional(key.Hint), optional(key.PreviousHint), optional(key.CreatedBy.String()))
+	batch.Queue(s.sql(insertKey), keyValues(key, hash, next, previous)...)
+}
+
+// keyValues are the values of insertKey.
+func keyValues(key *apikeys.Key, hash, next, previous apikeys.Hash) []any {
+	return []any{
+		sum(hash), sum(next), key.Account, key.ID, key.Name, key.Scopes.Names(), utc(key.CreatedAt), stored(key.ExpiresAt), sum(previous),
+		stored(key.PreviousExpiresAt), optional(key.Hint), optional(key.PreviousHint), optional(key.CreatedBy.String()),
+	}
 }
 
 // taken returns ErrExists for a unique violation.

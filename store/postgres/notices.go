@@ -15,22 +15,23 @@ import (
 
 // A noticeRow is a notice as statements take it, in a list of them as JSON.
 type noticeRow struct {
-	Account       string     `json:"account"`
-	ID            string     `json:"id"`
-	Pending       bool       `json:"pending"`
-	At            *time.Time `json:"at"`
-	Action        string     `json:"action"`
-	TargetKind    string     `json:"target_kind"`
-	TargetID      string     `json:"target_id"`
-	ActorKind     string     `json:"actor_kind"`
-	ActorID       string     `json:"actor_id"`
-	Changed       []string   `json:"changed"`
-	RequestID     string     `json:"request_id"`
-	ClientAddress string     `json:"client_address"`
-	Object        string     `json:"object"`
-	Reason        string     `json:"reason"`
-	Since         *time.Time `json:"since"`
-	Until         *time.Time `json:"until"`
+	Account       string    `json:"account"`
+	ID            string    `json:"id"`
+	Pending       bool      `json:"pending"`
+	At            time.Time `json:"at"`
+	Action        string    `json:"action"`
+	TargetKind    string    `json:"target_kind"`
+	TargetID      string    `json:"target_id"`
+	ActorKind     string    `json:"actor_kind"`
+	ActorID       string    `json:"actor_id"`
+	Changed       []string  `json:"changed"`
+	RequestID     string    `json:"request_id"`
+	ClientAddress string    `json:"client_address"`
+	Object        string    `json:"object"`
+	Reason        string    `json:"reason"`
+	Since         time.Time `json:"since,omitzero"`
+	Until         time.Time `json:"until,omitzero"`
+	StoredAt      time.Time `json:"stored_at,omitzero"` // zero: now
 
 	// Of a settlement's: its place, and whether it is for a webhook that is turned off, or
 	// else that has recovered.
@@ -39,12 +40,11 @@ type noticeRow struct {
 }
 
 func rowOfNotice(n *notices.Notice) noticeRow {
-	at := utc(n.At)
 	return noticeRow{
-		Account: n.Account, ID: n.ID, Pending: n.Pending, At: &at, Action: string(n.Action),
+		Account: n.Account, ID: n.ID, Pending: n.Pending, At: utc(n.At), Action: string(n.Action),
 		TargetKind: string(n.Target.Kind), TargetID: n.Target.ID, ActorKind: string(n.Actor.Kind), ActorID: n.Actor.ID,
 		Changed: texts(n.Changed), RequestID: n.RequestID, ClientAddress: n.ClientAddress,
-		Object: n.Object, Reason: n.Reason, Since: stored(n.Since), Until: stored(n.Until),
+		Object: n.Object, Reason: n.Reason, Since: utc(n.Since), Until: utc(n.Until),
 	}
 }
 
@@ -60,7 +60,6 @@ const (
 
 var (
 	addNotices          = query("add_notices")
-	addTimelyNotices    = query("add_timely_notices")
 	lockNoticedKeys     = query("lock_noticed_keys")
 	listNotices         = query("list_notices")
 	listNoticesOfTarget = query("list_notices_of_target")
@@ -83,9 +82,14 @@ func (s *Store) queueNotice(batch *pgx.Batch, n notices.Notice) error {
 	if n.IsZero() {
 		return nil
 	}
-	list, err := listOf(rowOfNotice(&n))
-	if err == nil {
-		batch.Queue(s.sql(addNotices), list)
+	return s.queueNotices(batch, rowOfNotice(&n))
+}
+
+// queueNotices adds the statement that stores notices, if there are any.
+func (s *Store) queueNotices(batch *pgx.Batch, rows ...noticeRow) error {
+	list, err := listOf(rows...)
+	if err == nil && len(rows) > 0 {
+		batch.Queue(s.sql(addNotices), list, "")
 	}
 	return err
 }
@@ -114,7 +118,7 @@ func (s *Store) AddNotices(ctx context.Context, list []notices.Notice) (added in
 	err = s.transact(ctx, func(ctx context.Context, tx pgx.Tx) error {
 		batch := &pgx.Batch{}
 		batch.Queue(s.sql(lockNoticedKeys), text)
-		batch.Queue(s.sql(addTimelyNotices), text, string(notices.KeyExpiring)).QueryRow(func(row pgx.Row) error { return row.Scan(&added) })
+		batch.Queue(s.sql(addNotices), text, string(notices.KeyExpiring)).QueryRow(func(row pgx.Row) error { return row.Scan(&added) })
 		return tx.SendBatch(ctx, batch).Close()
 	})
 	if err != nil {
@@ -126,11 +130,17 @@ func (s *Store) AddNotices(ctx context.Context, list []notices.Notice) (added in
 // noticesLookedAt is how many notices are looked at for a page of a list.
 const noticesLookedAt = 10_000
 
-// scanNotice reads number and noticeColumns.
-func scanNotice(row pgx.Row) (n notices.Numbered, err error) {
+// noticeFields are where number and noticeColumns are read to.
+func noticeFields(n *notices.Numbered) []any {
 	m := &n.Notice
-	err = row.Scan(&n.Number, &m.Account, &m.ID, &m.Pending, (*instant)(&m.At), &m.Action, &m.Target.Kind, &m.Target.ID, &m.Actor.Kind, &m.Actor.ID,
-		&m.Changed, &m.RequestID, &m.ClientAddress, &m.Object, &m.Reason, (*instant)(&m.Since), (*instant)(&m.Until))
+	return []any{
+		&n.Number, &m.Account, &m.ID, &m.Pending, (*instant)(&m.At), &m.Action, &m.Target.Kind, &m.Target.ID, &m.Actor.Kind, &m.Actor.ID,
+		&m.Changed, &m.RequestID, &m.ClientAddress, &m.Object, &m.Reason, (*instant)(&m.Since), (*instant)(&m.Until),
+	}
+}
+
+func scanNotice(row pgx.Row) (n notices.Numbered, err error) {
+	err = row.Scan(noticeFields(&n)...)
 	return n, err
 }
 

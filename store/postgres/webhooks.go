@@ -69,15 +69,7 @@ func (s *Store) values(w *webhooks.Webhook) []any {
 	}
 }
 
-// typed returns texts as another kind of string; nil if there are none.
-func typed[T ~string](list []string) (out []T) {
-	for _, text := range list {
-		out = append(out, T(text))
-	}
-	return out
-}
-
-// texts undoes typed. It returns no nil, which would be null.
+// texts returns names of a kind as texts; no nil, which would be null.
 func texts[T ~string](list []T) []string {
 	out := make([]string, len(list))
 	for i, text := range list {

@@ -1,7 +1,8 @@
--- Selects the first of some events, as many as fit into a page: transfer.PageBytes, 4 MiB.
+-- Selects the first of some events, as many as fit into a page: transfer.PageBytes, 4 MiB. They are in the
+-- order that they are given in.
 -- $1 the events' numbers.
 with page as (
-	select event, sum(bytes) over (order by place) - bytes as before from (
+	select event, place, sum(bytes) over (order by place) - bytes as before from (
 		select i.event, i.place, coalesce(e.body, b.body, 0) + 128 * e.matched as bytes
 		from unnest($1::bigint[]) with ordinality as i (event, place)
 		cross join lateral (
@@ -16,4 +17,4 @@ select e.event, e.account, e.id, e.type, e.at, e.matched,
 from page
 cross join lateral (select * from storageapi.event_log where event between page.event and page.event order by event limit 1) e
 left join lateral (select body from storageapi.event_bodies where event between page.event and page.event order by event limit 1) b on true
-where before < 4194304
+where before < 4194304 order by place
