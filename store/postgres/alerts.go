@@ -117,18 +117,15 @@ func (s *Store) readable(ctx context.Context, db querier, account string) (list 
 	if err != nil {
 		return nil, err
 	}
-	defer rows.Close()
-	for rows.Next() {
-		var r webhookRow
-		if err := rows.Scan(r.fields()...); err != nil {
-			return nil, err
-		}
+	var r webhookRow
+	_, err = pgx.ForEachRow(rows, r.fields(), func() error {
 		if w, err := s.webhook(&r); err == nil {
 			list = append(list, w)
 		}
-	}
+		return nil
+	})
 	slices.SortFunc(list, func(a, b webhooks.Webhook) int { return strings.Compare(a.ID, b.ID) })
-	return list, rows.Err()
+	return list, err
 }
 
 // markDue makes the account's alert of its balance due.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
@@ -46,12 +47,8 @@ func (s *Store) trimChanges(ctx context.Context) error {
 // forgetForeign removes the changes that were restored with a dump from another server, which
 // each look would find to be new, and what they are trimmed by.
 func (s *Store) forgetForeign(ctx context.Context) error {
-	return s.read(ctx, func(ctx context.Context, conn *pgxpool.Conn) error {
-		rows, err := s.planned(conn).Query(ctx, s.sql(forgetForeign))
-		if err != nil {
-			return err
-		}
-		rows.Close()
-		return rows.Err()
+	return s.transact(ctx, func(ctx context.Context, tx pgx.Tx) error {
+		_, err := tx.Exec(ctx, s.sql(forgetForeign))
+		return err
 	})
 }

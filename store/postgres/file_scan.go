@@ -11,11 +11,9 @@ import (
 // locks.
 func (s *Store) UpdateFileScan(ctx context.Context, change func([]byte) ([]byte, error)) error {
 	return s.transact(ctx, func(ctx context.Context, tx pgx.Tx) error {
-		if _, err := tx.Exec(ctx, s.sql(`insert into storageapi.marks (name, seal) values ('file_scan', '') on conflict do nothing`)); err != nil {
-			return err
-		}
 		var before []byte
-		if err := tx.QueryRow(ctx, s.sql(`select seal from storageapi.marks where name = 'file_scan' for update`)).Scan(&before); err != nil {
+		if err := tx.QueryRow(ctx, s.sql(`insert into storageapi.marks as m (name, seal) values ('file_scan', '')
+			on conflict (name) do update set seal = m.seal returning seal`)).Scan(&before); err != nil {
 			return err
 		}
 		state, err := change(bytes.Clone(before))
