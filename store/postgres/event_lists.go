@@ -22,9 +22,7 @@ const eventByID = `
 func (s *Store) EventByID(ctx context.Context, account, eventID string) (e webhooks.EncodedEvent, err error) {
 	err = s.read(ctx, func(ctx context.Context, conn *pgxpool.Conn) error {
 		e = webhooks.EncodedEvent{ID: eventID, Account: account}
-		err := s.planned(conn).QueryRow(ctx, s.sql(eventByID), account, eventID).Scan(&e.Type, &e.Timestamp, &e.Body, &e.TraceContext)
-		e.Timestamp = utc(e.Timestamp)
-		return none(err)
+		return none(s.planned(conn).QueryRow(ctx, s.sql(eventByID), account, eventID).Scan(&e.Type, (*instant)(&e.Timestamp), &e.Body, &e.TraceContext))
 	})
 	if err != nil {
 		return webhooks.EncodedEvent{}, err
@@ -90,10 +88,8 @@ func (s *Store) ListEvents(ctx context.Context, account string, query webhooks.E
 			page.Resume = page.Next
 			return page, nil
 		}
-		select {
-		case <-time.After(pause):
-		case <-ctx.Done():
-			return webhooks.EventPage{}, ctx.Err()
+		if err := wait(ctx, pause); err != nil {
+			return webhooks.EventPage{}, err
 		}
 	}
 }
@@ -115,27 +111,23 @@ func (s *Store) eventPage(ctx context.Context, conn *pgxpool.Conn, account strin
 	if query.OldestFirst {
 		sql = oldestFirst
 	}
-	batch := &pgx.Batch{}
-	batch.Queue(indexed)
-	batch.Queue(s.sql(sql), account, from, to, types, query.Limit+1).Query(func(rows pgx.Rows) error {
-		last := max(from-1, 0)
-		for rows.Next() {
-			var number int64
-			var e webhooks.StoredEvent
-			var at time.Time
-			if err := rows.Scan(&number, &e.ID, &e.Type, &at, &e.HasBody); err != nil {
-				return err
-			}
-			if len(page.Events) == query.Limit || number >= settled {
-				page.Next = s.cursor.list(last)
-				continue
-			}
-			e.Timestamp, e.PublishedAt, last = utc(at), publishedAt(number), number
-			page.Events = append(page.Events, e)
+	rows, err := told{conn, indexed}.Query(ctx, s.sql(sql), account, from, to, types, query.Limit+1)
+	if err != nil {
+		return page, err
+	}
+	last := max(from-1, 0)
+	var number int64
+	var e webhooks.StoredEvent
+	_, err = pgx.ForEachRow(rows, []any{&number, &e.ID, &e.Type, (*instant)(&e.Timestamp), &e.HasBody}, func() error {
+		if len(page.Events) == query.Limit || number >= settled {
+			page.Next = s.cursor.list(last)
+			return nil
 		}
-		return rows.Err()
+		e.PublishedAt, last = publishedAt(number), number
+		page.Events = append(page.Events, e)
+		return nil
 	})
-	return page, conn.SendBatch(ctx, batch).Close()
+	return page, err
 }
 
 // eventClock is the number from which on events are numbered that are published from now on, see

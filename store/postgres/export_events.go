@@ -215,7 +215,7 @@ func (e *exporter) loadDeliveries(ctx context.Context, events map[int64]*exporte
 
 // log adds an attempt; they come in their order.
 func (d *exportedDelivery) log(r *historyRow) {
-	if state := stateOf(*r.state); state != "" {
+	if state, settled := settledStates[*r.state]; settled {
 		d.settled = state
 	}
 	if *r.state != stateSkipped {

@@ -22,7 +22,8 @@ type historyRow struct {
 	eventID, webhookID      string
 	eventType               string
 	due                     *time.Time // if it is pending
-	number, state, status   *int
+	number, status          *int
+	state                   *int16
 	startedAt               *time.Time
 	took                    *int64
 	class, reason, response *string
@@ -59,7 +60,7 @@ func (h *history) add(r *historyRow) {
 		return
 	}
 	d := &h.deliveries[n-1]
-	if state := stateOf(*r.state); r.due == nil && state != "" {
+	if state, settled := settledStates[*r.state]; settled && r.due == nil {
 		d.State = state
 	}
 	if *r.state != stateSkipped {
@@ -75,36 +76,30 @@ func (r *historyRow) attempt() webhooks.Attempt {
 	}
 }
 
-// stateOf returns the state of a delivery that is not pending, by that of its last attempt;
-// empty if that is none of those.
-func stateOf(state int) webhooks.DeliveryState {
-	switch state {
-	case stateDelivered:
-		return webhooks.Delivered
-	case stateDead:
-		return webhooks.Dead
-	case stateSkipped:
-		return webhooks.Skipped
+// settledStates are the states of deliveries that are not pending, as the last of their attempts
+// has them.
+var settledStates = map[int16]webhooks.DeliveryState{stateDelivered: webhooks.Delivered, stateDead: webhooks.Dead, stateSkipped: webhooks.Skipped}
+
+// settledAs returns the state of the attempt that settles a delivery so.
+func settledAs(state webhooks.DeliveryState) int16 {
+	for of, known := range settledStates {
+		if known == state {
+			return of
+		}
 	}
-	return ""
+	return stateRetried
 }
 
 // query reads the rows of a history. A delivery that was never settled is not part of it
 // if its webhook was deleted.
 func (h *history) query(ctx context.Context, conn *pgxpool.Conn, sql string, args ...any) error {
-	batch := &pgx.Batch{}
-	batch.Queue(indexed)
-	batch.Queue(sql, args...).Query(func(rows pgx.Rows) error {
-		for rows.Next() {
-			var r historyRow
-			if err := rows.Scan(r.fields()...); err != nil {
-				return err
-			}
-			h.add(&r)
-		}
-		return rows.Err()
-	})
-	return conn.SendBatch(ctx, batch).Close()
+	rows, err := told{conn, indexed}.Query(ctx, sql, args...)
+	if err != nil {
+		return err
+	}
+	var r historyRow
+	_, err = pgx.ForEachRow(rows, r.fields(), func() error { h.add(&r); return nil })
+	return err
 }
 
 var deliveriesOfEvent = query("deliveries_of_event")

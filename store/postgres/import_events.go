@@ -205,7 +205,7 @@ func appendAttempts(rows [][]any, number, webhook int64, d *transfer.Delivery) [
 	for at := range attempts {
 		a, of := &attempts[at], int16(stateRetried)
 		if at == settled {
-			of = settledStates([]string{string(state)})[0]
+			of = settledAs(state)
 		}
 		rows = append(rows, []any{
 			number, webhook, a.Number, of, stored(a.StartedAt), a.Duration.Microseconds(), a.Status, string(a.Class), a.Error, a.Response,

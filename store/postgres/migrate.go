@@ -124,8 +124,8 @@ func Migrate(ctx context.Context, pool *pgxpool.Pool, options ...Option) error {
 			continue // applied here or by another node
 		}
 		// Without advisory locks, nodes that migrate at once can also wait for each other.
-		if c := code(failed); (c == lockNotAvailable || c == deadlockDetected) && err == nil && pause(ctx) {
-			continue
+		if c := code(failed); (c == lockNotAvailable || c == deadlockDetected) && err == nil && wait(ctx, rand.N(time.Second)) == nil {
+			continue // others may have had the locks that it gave up
 		}
 		// What another node has just created can conflict before it is visible.
 		if c := code(failed); try == maxTries || c != uniqueViolation && c != duplicateSchema && c != duplicateTable {
@@ -140,16 +140,6 @@ func Migrate(ctx context.Context, pool *pgxpool.Pool, options ...Option) error {
 		return fmt.Errorf("migrate schema %s: %w", o.schema, failure(ctx, err))
 	}
 	return nil
-}
-
-// pause waits until others may have had the locks that a migration gave up, and reports
-// whether there is time left.
-func pause(ctx context.Context) bool {
-	select {
-	case <-ctx.Done():
-	case <-time.After(time.Duration(rand.Int64N(int64(time.Second)))):
-	}
-	return ctx.Err() == nil
 }
 
 // migrating is the timeout of Migrate without a deadline, once the server has answered:
@@ -256,19 +246,13 @@ func versionOf(ctx context.Context, db querier, o *options) (version int, err er
 	if err != nil || version < firstNoted {
 		return version, err
 	}
-	rows, err := db.Query(ctx, o.names.in(`select version, checksum from storageapi.versions`))
-	if err != nil {
+	var sums [][]byte
+	if err := db.QueryRow(ctx, o.names.in(`select array_agg(checksum order by version) from storageapi.versions`)).Scan(&sums); err != nil {
 		return version, err
 	}
-	var number int
-	var sum []byte
-	sums := make(map[int][]byte)
-	if _, err := pgx.ForEachRow(rows, []any{&number, &sum}, func() error { sums[number] = bytes.Clone(sum); return nil }); err != nil {
-		return version, err
-	}
-	for _, m := range known[:min(version, len(known))] {
-		if !bytes.Equal(sums[m.version], m.sum[:]) {
-			return version, fmt.Errorf("%w: its migration %d has the checksum %x instead of %x: the schema was made by other statements", ErrSchema, m.version, sums[m.version], m.sum)
+	for i, m := range known[:min(version, len(known))] { // one that is missing has the sum of the next
+		if !bytes.Equal(sums[i], m.sum[:]) {
+			return version, fmt.Errorf("%w: its migration %d has the checksum %x instead of %x: the schema was made by other statements", ErrSchema, m.version, sums[i], m.sum)
 		}
 	}
 	return version, nil

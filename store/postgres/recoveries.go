@@ -62,34 +62,30 @@ func (s *Store) RecoveryByID(ctx context.Context, account, id string) (webhooks.
 
 // AdvanceRecovery implements [webhooks.Store]. Calls are serialized.
 func (s *Store) AdvanceRecovery(ctx context.Context, limit int) (advanced bool, err error) {
-	account := "" // with deliveries that became pending
+	var r recovery
+	recovered := 0
 	err = s.transact(ctx, func(ctx context.Context, tx pgx.Tx) error {
-		advanced, account = false, ""
+		advanced, recovered = false, 0
 		if err := s.lockMark(ctx, tx, "recoveries"); err != nil {
 			return err
 		}
-		var r recovery
 		err := tx.QueryRow(ctx, s.sql(`
 			select no, account, webhook, states, from_at, to_at, next from storageapi.recoveries where not done order by turn, no limit 1`)).
-			Scan(&r.no, &r.account, &r.webhook, &r.states, &r.from, &r.to, &r.next)
-		if errors.Is(err, pgx.ErrNoRows) {
+			Scan(&r.no, &r.account, &r.webhook, &r.states, (*instant)(&r.from), &r.to, &r.next)
+		switch {
+		case errors.Is(err, pgx.ErrNoRows):
 			return nil
-		}
-		if err != nil {
-			return err
-		}
-		advanced = true
-		recovered, err := s.advance(ctx, tx, &r, limit)
-		if recovered > 0 {
-			account = r.account
+		case err == nil:
+			advanced = true
+			recovered, err = s.advance(ctx, tx, &r, limit)
 		}
 		return err
 	})
 	if err != nil {
 		return false, err
 	}
-	if account != "" {
-		s.changed(account)
+	if recovered > 0 {
+		s.changed(r.account)
 	}
 	return advanced, nil
 }
@@ -99,8 +95,7 @@ type recovery struct {
 	no, webhook int64
 	account     string
 	states      []string
-	from        *time.Time
-	to          time.Time
+	from, to    time.Time
 	next        int64 // the event to continue with
 }
 
@@ -110,23 +105,23 @@ func (s *Store) advance(ctx context.Context, tx pgx.Tx, r *recovery, limit int) 
 		return 0, err
 	}
 	var events, pending []int64
-	err = tx.QueryRow(ctx, s.sql(`select no from storageapi.webhooks where no = $1 for key share`), r.webhook).Scan(&r.webhook)
-	if err == nil {
-		var rows pgx.Rows
-		rows, err = tx.Query(ctx, s.sql(`
+	hook, err := tx.Exec(ctx, s.sql(`select no from storageapi.webhooks where no = $1 for key share`), r.webhook)
+	if err == nil && hook.RowsAffected() > 0 {
+		events, err = rowsOf(ctx, tx, pgx.RowTo[int64], s.sql(`
 			select event from storageapi.attempt_log where webhook = $1 and event < $3
 				and event >= greatest($2, (select event from storageapi.marks where name = 'attempts')) group by event order by event limit $4`),
-			r.webhook, max(r.next, numberAfter(loaded(r.from))), numberAfter(r.to), limit)
-		if err == nil {
-			events, err = pgx.CollectRows(rows, pgx.RowTo[int64])
-		}
+			r.webhook, max(r.next, numberAfter(r.from)), numberAfter(r.to), limit)
 	}
-	if err != nil && !errors.Is(err, pgx.ErrNoRows) {
+	if err != nil {
 		return 0, err
 	}
 	batch := &pgx.Batch{}
 	if len(events) > 0 {
-		if pending, err = s.requeue(ctx, tx, r.account, r.webhook, events, settledStates(r.states), true); err != nil {
+		var states []int16
+		for _, state := range r.states {
+			states = append(states, settledAs(webhooks.DeliveryState(state)))
+		}
+		if pending, err = s.requeue(ctx, tx, r.account, r.webhook, events, states, true); err != nil {
 			return 0, err
 		}
 		if n := len(pending); n > 0 {
@@ -138,21 +133,6 @@ func (s *Store) advance(ctx context.Context, tx pgx.Tx, r *recovery, limit int) 
 		turn = 1 + (select max(turn) from storageapi.recoveries where not done) where no = $1`),
 		r.no, r.next, len(pending), len(events) < limit)
 	return len(pending), tx.SendBatch(ctx, batch).Close()
-}
-
-// settledStates returns states as attempt_log has them.
-func settledStates(list []string) (states []int16) {
-	for _, state := range list {
-		switch webhooks.DeliveryState(state) {
-		case webhooks.Delivered:
-			states = append(states, stateDelivered)
-		case webhooks.Dead:
-			states = append(states, stateDead)
-		case webhooks.Skipped:
-			states = append(states, stateSkipped)
-		}
-	}
-	return states
 }
 
 // lockMark serializes the steps of one kind.

@@ -62,6 +62,15 @@ func (s *Store) waited(begun time.Time) {
 	}
 }
 
+// wait returns after that time, or with the error of ctx once that has ended.
+func wait(ctx context.Context, d time.Duration) error {
+	select {
+	case <-time.After(d):
+	case <-ctx.Done():
+	}
+	return ctx.Err()
+}
+
 // read runs a step that changes nothing, or what may be changed twice. It may run the step again.
 func (s *Store) read(ctx context.Context, step func(context.Context, *pgxpool.Conn) error) error {
 	return s.run(ctx, false, step)
@@ -131,12 +140,18 @@ func again(err error, tries int) bool {
 // collect returns the rows that one statement reads.
 func collect[T any](ctx context.Context, s *Store, scan func(pgx.Row) (T, error), sql string, args ...any) (list []T, err error) {
 	err = s.read(ctx, func(ctx context.Context, conn *pgxpool.Conn) error {
-		rows, err := s.planned(conn).Query(ctx, s.sql(sql), args...)
-		if err == nil {
-			list, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (T, error) { return scan(row) })
-		}
+		list, err = rowsOf(ctx, s.planned(conn), func(row pgx.CollectableRow) (T, error) { return scan(row) }, s.sql(sql), args...)
 		return err
 	})
+	return list, err
+}
+
+// rowsOf returns the rows that a statement reads.
+func rowsOf[T any](ctx context.Context, db querier, scan pgx.RowToFunc[T], sql string, args ...any) (list []T, err error) {
+	rows, err := db.Query(ctx, sql, args...)
+	if err == nil {
+		list, err = pgx.CollectRows(rows, scan)
+	}
 	return list, err
 }
 
