@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/storageapi/storageapi/webhooks"
 )
@@ -15,14 +16,10 @@ var (
 	endPending     = query("end_pending")
 )
 
-// ownShards selects those of the shards $1 that the node $2 or no node owns, and whether it is the
-// node. lockOwnShards keeps these from being taken until the transaction ends.
-const (
-	ownShards = `
-		select shard, node = $2 from storageapi.shard_owners o
-		where shard = any($1::smallint[]) and (node = $2 or not exists (select from storageapi.nodes n where n.node = o.node))`
-	lockOwnShards = ownShards + ` order by shard for share of o`
-)
+// lockShards selects those of the shards $1 that are owned by one of the nodes $2 still, and keeps them
+// from being taken until the transaction ends.
+const lockShards = `
+	select shard from storageapi.shard_owners where shard = any($1::smallint[]) and node = any($2::bigint[]) order by shard for share`
 
 // A deliveryPair are the numbers of a delivery's webhook and event.
 type deliveryPair struct{ webhook, event int64 }
@@ -31,129 +28,102 @@ type deliveryPair struct{ webhook, event int64 }
 type expiredDelivery struct {
 	pair      deliveryPair
 	shard     int16
+	owner     int64 // this node, or one that is none
 	webhookID string
 }
 
-// An expirer ends pending deliveries of this node's shards, and of those of no node, in a
-// transaction, except those that are being attempted. Meanwhile it keeps them from being claimed.
-// What this node owns and does not have in memory cannot come there meanwhile, since the caller
-// holds looks.
-type expirer struct {
-	*Store
-	reserved map[deliveryPair]uint64 // the tokens, 0 of what is not in memory
-	asked    map[deliveryPair]bool   // whether they were reserved
-	ended    map[deliveryPair]bool   // by the transaction
-}
-
-// endExpired ends about limit pending deliveries whose payloads are past, the oldest first, and
-// returns how many. Other nodes end what is in their shards once they look. The caller holds looks.
+// endExpired ends about limit pending deliveries whose payloads are past, the oldest first, in
+// this node's shards and in those of no node, and returns how many. Other nodes end what is in
+// their shards once they look. What is being attempted stays; what is to end is kept from being claimed
+// meanwhile, or, what this node owns and does not have in memory, cannot come there: the caller holds looks.
 func (s *Store) endExpired(ctx context.Context, limit int) (ended int, err error) {
-	mark := s.owned.look.past.Load()
-	x := &expirer{Store: s, reserved: make(map[deliveryPair]uint64), asked: make(map[deliveryPair]bool)}
-	err = s.transact(ctx, func(ctx context.Context, tx pgx.Tx) error {
-		x.ended = make(map[deliveryPair]bool)
-		if _, err := tx.Exec(ctx, indexed); err != nil {
-			return err
-		}
-		busy := 0 // what is under way must not hide the others
-		for _, n := range s.underWay() {
-			busy += n
-		}
-		rows, err := tx.Query(ctx, s.sql(expiredPending), s.ownership.incarnation(), limit+busy)
-		if err != nil {
-			return err
-		}
-		list, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (d expiredDelivery, err error) {
-			return d, row.Scan(&d.pair.webhook, &d.pair.event, &d.shard, &d.webhookID)
-		})
-		if err != nil || len(list) == 0 {
-			return err
-		}
-		return x.end(ctx, tx, list)
+	mark, node := s.owned.look.past.Load(), s.ownership.incarnation()
+	step := limit
+	for _, n := range s.underWay() { // what is under way must not hide the others
+		step += n
+	}
+	var list []expiredDelivery
+	err = s.read(ctx, func(ctx context.Context, conn *pgxpool.Conn) error {
+		list, err = rowsOf(ctx, told{conn, indexed}, func(row pgx.CollectableRow) (d expiredDelivery, err error) {
+			return d, row.Scan(&d.pair.webhook, &d.pair.event, &d.shard, &d.owner, &d.webhookID)
+		}, s.sql(expiredPending), node, step)
+		return err
 	})
-	for pair, token := range x.reserved {
-		s.endReserved(pair, token, err == nil && x.ended[pair])
+	if err != nil {
+		return 0, err
+	}
+	reserved := s.reserveExpired(list, node)
+	list = slices.DeleteFunc(list, func(d expiredDelivery) bool {
+		_, free := reserved[d.pair]
+		return d.owner == node && !free
+	})
+	gone := make(map[deliveryPair]bool)
+	if len(list) > 0 {
+		err = s.transact(ctx, func(ctx context.Context, tx pgx.Tx) error {
+			clear(gone)
+			return s.end(ctx, tx, list, gone)
+		})
+	}
+	for pair, token := range reserved {
+		s.endReserved(pair, token, err == nil && gone[pair])
 	}
 	if err != nil {
 		return 0, err
 	}
-	if len(x.ended) < limit {
+	if len(gone) < limit {
 		s.owned.look.ended = mark
 	}
-	return len(x.ended), nil
+	return len(gone), nil
 }
 
-// end ends the deliveries. It may run again, if the transaction does.
-func (x *expirer) end(ctx context.Context, tx pgx.Tx, list []expiredDelivery) error {
-	own, err := x.lockShards(ctx, tx, list)
-	if err != nil {
-		return err
-	}
-	x.keep(list, own)
-	var hooks, events []int64
-	for _, d := range list {
-		mine, ends := own[d.shard]
-		if _, free := x.reserved[d.pair]; ends && (free || !mine) {
-			hooks, events = append(hooks, d.pair.webhook), append(events, d.pair.event)
-		}
-	}
-	expired := webhooks.ExpiredAttempt(0, time.Now())
-	rows, err := tx.Query(ctx, x.sql(endPending), hooks, events, expired.StartedAt, string(expired.Class), expired.Error)
-	if err != nil {
-		return err
-	}
-	var pair deliveryPair
-	_, err = pgx.ForEachRow(rows, []any{&pair.webhook, &pair.event}, func() error { x.ended[pair] = true; return nil })
-	return err
-}
-
-// lockShards returns the shards that are this node's, and those of no node, and keeps them so
-// until the transaction ends.
-func (x *expirer) lockShards(ctx context.Context, tx pgx.Tx, list []expiredDelivery) (own map[int16]bool, err error) {
-	var shards []int16
-	for _, d := range list {
-		if !slices.Contains(shards, d.shard) {
-			shards = append(shards, d.shard)
-		}
-	}
-	node := x.ownership.incarnation()
-	read := func(rows pgx.Rows, err error) error {
-		if err != nil {
-			return err
-		}
-		var shard int16
-		var mine bool
-		own, shards = make(map[int16]bool), nil
-		_, err = pgx.ForEachRow(rows, []any{&shard, &mine}, func() error {
-			own[shard], shards = mine && node != 0, append(shards, shard)
-			return nil
-		})
-		return err
-	}
-	if err := read(tx.Query(ctx, x.sql(lockOwnShards), shards, node)); err != nil {
-		return nil, err
-	}
-	// One that was taken just before it was locked may seem to be free by what was read then.
-	return own, read(tx.Query(ctx, x.sql(ownShards), shards, node))
-}
-
-// keep reserves what is in shards of this node, if it is not being attempted.
-func (x *expirer) keep(list []expiredDelivery, own map[int16]bool) {
+// reserveExpired reserves what is of this node, if it is not being attempted, and returns the tokens:
+// 0 of what is not in memory.
+func (s *Store) reserveExpired(list []expiredDelivery, node int64) map[deliveryPair]uint64 {
 	type webhook struct {
 		no int64
 		id string
 	}
 	events := make(map[webhook][]int64)
 	for _, d := range list {
-		if own[d.shard] && !x.asked[d.pair] {
-			x.asked[d.pair] = true
+		if d.owner == node {
 			w := webhook{d.pair.webhook, d.webhookID}
 			events[w] = append(events[w], d.pair.event)
 		}
 	}
+	reserved := make(map[deliveryPair]uint64)
 	for w, events := range events {
-		for event, token := range x.reserve(w.id, events) {
-			x.reserved[deliveryPair{w.no, int64(event)}] = token
+		for event, token := range s.reserve(w.id, events) {
+			reserved[deliveryPair{w.no, int64(event)}] = token
 		}
 	}
+	return reserved
+}
+
+// end ends the deliveries whose shards have the owners still, and notes which it has ended.
+func (s *Store) end(ctx context.Context, tx pgx.Tx, list []expiredDelivery, ended map[deliveryPair]bool) error {
+	if _, err := tx.Exec(ctx, indexed); err != nil {
+		return err
+	}
+	var shards []int16
+	var owners, hooks, events []int64
+	for _, d := range list {
+		shards, owners = append(shards, d.shard), append(owners, d.owner)
+	}
+	locked, err := rowsOf(ctx, tx, pgx.RowTo[int16], s.sql(lockShards), shards, owners)
+	if err != nil {
+		return err
+	}
+	for _, d := range list {
+		if slices.Contains(locked, d.shard) {
+			hooks, events = append(hooks, d.pair.webhook), append(events, d.pair.event)
+		}
+	}
+	expired := webhooks.ExpiredAttempt(0, time.Now())
+	rows, err := tx.Query(ctx, s.sql(endPending), hooks, events, expired.StartedAt, string(expired.Class), expired.Error)
+	if err != nil {
+		return err
+	}
+	var pair deliveryPair
+	_, err = pgx.ForEachRow(rows, []any{&pair.webhook, &pair.event}, func() error { ended[pair] = true; return nil })
+	return err
 }

@@ -1,9 +1,9 @@
 -- Selects what is pending without a payload, the oldest first, in the shards of a node and in those of none,
--- by the index of shard and event + 0.
+-- by the index of shard and event + 0, and these shards' owners.
 -- $1 the node; $2 how many.
-select q.webhook, q.event, q.shard, w.id
+select q.webhook, q.event, q.shard, q.node, w.id
 from (
-	select p.webhook, p.event, p.shard
+	select p.webhook, p.event, p.shard, o.node
 	from storageapi.shard_owners o
 	cross join lateral (
 		select webhook, event, shard from storageapi.pending
