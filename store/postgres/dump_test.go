@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"sync"
 	"testing"
@@ -17,7 +18,7 @@ import (
 )
 
 // Whenever pg_dump comes, all that is pending then is in it, and is delivered where it is
-// restored.
+// restored; and what was published before is known there, though slots of ids begin meanwhile.
 func TestDump(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes some seconds")
@@ -29,6 +30,9 @@ func TestDump(t *testing.T) {
 	fill(t, pool(t), schema, backlog)
 	ctx, stop := context.WithCancel(t.Context())
 	var group sync.WaitGroup
+	var mu sync.Mutex
+	var published []webhooks.EncodedEvent
+	var most int
 	defer group.Wait()
 	defer stop()
 	for n, s := range nodes {
@@ -48,20 +52,43 @@ func TestDump(t *testing.T) {
 					return
 				}
 				for _, task := range tasks { // as many are published as are done
-					if _, err := s.Enqueue(t.Context(), webhooks.EncodedEvent{
+					event := webhooks.EncodedEvent{
 						ID: fmt.Sprintf("evt_%d_%d", n, i), Account: task.Webhook.Account, Type: webhooks.TypeBalanceLow, Body: []byte("{}"),
-					}); err != nil {
+					}
+					if _, err := s.Enqueue(t.Context(), event); err != nil {
 						t.Error(err)
 						return
 					}
+					mu.Lock()
+					published = append(published, event)
+					mu.Unlock()
 					i++
 				}
 			}
 		})
 	}
-	pending := make(map[*pgxpool.Pool]int) // in what was restored
+	group.Go(func() {
+		for ctx.Err() == nil {
+			if err := nodes[0].TurnSlots(t.Context(), time.Millisecond); err != nil {
+				t.Error(err)
+				return
+			}
+			time.Sleep(20 * time.Millisecond)
+		}
+	})
+	pending := make(map[*pgxpool.Pool]int)                   // in what was restored
+	known := make(map[*pgxpool.Pool][]webhooks.EncodedEvent) // that were published before the dump
 	for i := range dumps {
+		mu.Lock()
+		before := slices.Clone(published)
+		mu.Unlock()
 		restored := dumped(t, schema, fmt.Sprintf("restored_%d", i))
+		known[restored] = before[max(0, len(before)-100):]
+		var behind int // slots that began while it was dumped
+		if err := restored.QueryRow(t.Context(), `select (select last_value from `+quoted(schema)+`.id_slot) - max(slot) from `+quoted(schema)+`.id_slots`).Scan(&behind); err != nil {
+			t.Fatal(err)
+		}
+		most = max(most, behind)
 		var events, owed, lost int
 		if _, err := restored.Exec(t.Context(), `analyze`); err != nil { // the query below is a join of all
 			t.Fatal(err)
@@ -80,10 +107,31 @@ func TestDump(t *testing.T) {
 	}
 	stop()
 	group.Wait()
+	if len(known) == dumps && most < 2 {
+		t.Errorf("%d slots began while it was dumped, want 2 at least", most)
+	}
 	for restored, n := range pending {
 		t.Run("restored", func(t *testing.T) {
 			t.Parallel() // the nodes that were dumped must be taken for dead first
-			deliverAll(t, openOn(t, restored, option), n)
+			s := openOn(t, restored, option)
+			var events, after int
+			count := `select count(*) from ` + quoted(schema) + `.event_log`
+			if err := restored.QueryRow(t.Context(), count).Scan(&events); err != nil {
+				t.Fatal(err)
+			}
+			for _, event := range known[restored] {
+				if _, err := s.Enqueue(t.Context(), event); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if err := restored.QueryRow(t.Context(), count).Scan(&after); err != nil || after != events {
+				t.Errorf("of %d events that were published before, %d are new here, %v", len(known[restored]), after-events, err)
+			}
+			more, err := s.Enqueue(t.Context(), webhooks.EncodedEvent{ID: "new", Account: "acct_wh_000001", Type: webhooks.TypeBalanceLow, Body: []byte("{}")})
+			if err != nil || more != 1 {
+				t.Fatalf("Enqueue of a new one = %d, %v", more, err)
+			}
+			deliverAll(t, s, n+more)
 		})
 	}
 }

@@ -39,33 +39,29 @@ func receiptCounts(r *store.Receipt) []*int {
 	return []*int{&r.Keys, &r.Webhooks, &r.Events, &r.Deliveries, &r.Recoveries, &r.Alerts, &r.DedupKeys, &r.IdempotencyKeys, &r.Notices}
 }
 
-const (
-	// The statements of the rest return how many rows they removed, and how many they found:
-	// more, if others purged some meanwhile.
-	eraseDedupKeys = `
-		with old as materialized (
-			select key from storageapi.notices where account = $1 limit $2
-		), gone as (
-			delete from storageapi.notices where account = $1 and key = any(array(select key from old)) returning 1
-		) select (select count(*) from gone), (select count(*) from old)`
-
-	eraseRequests = `
-		with old as materialized (
-			select name from storageapi.requests where kind = any('{0,1}') and account = $1 limit $2
-		), gone as (
-			delete from storageapi.requests where kind = any('{0,1}') and account = $1 and name = any(array(select name from old)) returning 1
-		) select (select count(*) from gone), (select count(*) from old)`
-
-	// eraseNotices finds them by id: one that is taken meanwhile is at another place then.
-	eraseNotices = `
-		with old as materialized (
-			select id from storageapi.audit where account = $1 limit $2
-		), gone as (
-			delete from storageapi.audit where account = $1 and id = any(array(select id from old)) returning 1
-		) select (select count(*) from gone), (select count(*) from old)`
-)
-
 var eraseEvents = query("erase_events")
+
+// eraseIDs removes ids of the account $1, of which nothing is left otherwise. It is as erase.
+const eraseIDs = `
+	with old as materialized (
+		select i.slot, i.id from storageapi.id_slots s
+		cross join lateral (select slot, id from storageapi.event_ids where slot = s.slot and account = $1 limit $2) i limit $2
+	), gone as (
+		delete from storageapi.event_ids
+		where slot = any(array(select slot from old)) and account = $1 and id = any(array(select id from old)) returning 1
+	) select (select count(*) from gone), (select count(*) from old)`
+
+// erase returns the statement that removes rows of a table, of an account, by their key: at another
+// place they may be by then. It returns how many rows it removed, and how many it found: more, if
+// others purged some meanwhile.
+func erase(table, key, account string) string {
+	return `
+		with old as materialized (
+			select ` + key + ` as key from storageapi.` + table + ` where ` + account + ` limit $2
+		), gone as (
+			delete from storageapi.` + table + ` where ` + account + ` and ` + key + ` = any(array(select key from old)) returning 1
+		) select (select count(*) from gone), (select count(*) from old)`
+}
 
 // EraseAccount implements [store.Eraser]. The first step removes keys, webhooks, alerts and recoveries, and
 // notifies other nodes of the keys; the others remove events, and then the rest. What is
@@ -152,7 +148,12 @@ func (s *Store) eraseStep(ctx context.Context, tx pgx.Tx, account string, limit 
 	for _, rest := range []struct {
 		sql   string
 		count *int
-	}{{eraseIDs, new(int)}, {eraseDedupKeys, &erased.DedupKeys}, {eraseRequests, &erased.IdempotencyKeys}, {eraseNotices, &erased.Notices}} {
+	}{
+		{eraseIDs, new(int)},
+		{erase("notices", "key", `account = $1`), &erased.DedupKeys},
+		{erase("requests", "name", `kind = any('{0,1}') and account = $1`), &erased.IdempotencyKeys},
+		{erase("audit", "id", `account = $1`), &erased.Notices},
+	} {
 		var gone, found int
 		if err := tx.QueryRow(ctx, s.sql(rest.sql), account, limit).Scan(&gone, &found); err != nil {
 			return false, err

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
@@ -120,9 +121,14 @@ func (s *Store) Idles(d time.Duration) { s.ownership.idle = d }
 func (s *Store) Kill() { Owning{&s.ownership}.Kill() }
 
 // TurnSlots takes the slots of ids to their next state, if the last one is as long as that.
-func (s *Store) TurnSlots(ctx context.Context, length time.Duration) (more bool, err error) {
-	return s.turnSlots(ctx, math.MaxInt64, numbers(length))
+func (s *Store) TurnSlots(ctx context.Context, length time.Duration) error {
+	s.partsHeld.Store(nil)
+	_, err := s.tidy(ctx, func(ctx context.Context, tx pgx.Tx) (bool, error) { return s.turnSlots(ctx, tx, math.MaxInt64, numbers(length)) })
+	return err
 }
 
 // DropSlots drops the slots of ids that are past.
-func (s *Store) DropSlots(ctx context.Context) error { return s.dropSlots(ctx) }
+func (s *Store) DropSlots(ctx context.Context) error {
+	s.partsHeld.Store(nil)
+	return s.tendSlots(ctx, 0)
+}

@@ -65,7 +65,7 @@ func (s *slotTest) unsealed() int {
 // turn turns the slots once.
 func (s *slotTest) turn() {
 	s.Helper()
-	if _, err := s.TurnSlots(s.Context(), 0); err != nil {
+	if err := s.TurnSlots(s.Context(), 0); err != nil {
 		s.Fatal(err)
 	}
 }
@@ -497,7 +497,7 @@ func TestIDsWhileSlotsTurn(t *testing.T) {
 	var turning, publishing sync.WaitGroup
 	turning.Go(func() {
 		for ctx.Err() == nil {
-			_, err := s.TurnSlots(t.Context(), time.Millisecond)
+			err := s.TurnSlots(t.Context(), time.Millisecond)
 			if err == nil && rand.IntN(10) == 0 {
 				err = s.DropSlots(t.Context())
 			}

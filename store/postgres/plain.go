@@ -99,29 +99,39 @@ const openPublications = `
 	where l.locktype = 'relation' and l.relation in ($1::text::regclass, to_regclass($2)) and l.mode = 'RowExclusiveLock'
 		and l.database = (select oid from pg_database where datname = current_database())`
 
-// addingIDs are the transactions that add ids: each has a lock on the table $1 before it looks at
-// the slots. areOver tells whether those in the list $2 have ended. One that is prepared may bear
-// another name since, so it is waited for in any case.
+// Slots of ids, of the table $1. A transaction that adds ids has a lock on it before it looks at the
+// slots. One that is prepared may bear another name since, so it is waited for in any case.
 const (
-	addingIDs = `select distinct l.virtualtransaction` + holdsTable
-	areOver   = `select not exists (select` + holdsTable + ` and (l.pid is null or l.virtualtransaction = any($2::text[])))`
+	// The current slot, the last that has begun and the first that is not sealed; since when the
+	// last is, and the number of an event now; whether transactions were noted that were adding ids,
+	// and whether they have ended; the slots that have no table yet, up to the one after the current;
+	// and the first slot, if all its events are before the mark. To the last two ids may be added.
+	slotsNow = `
+		select c.last_value::integer, last.slot, (select min(slot) from storageapi.id_slots where not sealed), last.since, (` + eventClock + `), last.open is not null,
+			not exists (select` + holdsTable + ` and (l.pid is null or l.virtualtransaction = any(last.open))),
+			array(select no from generate_series(last.slot, c.last_value::integer + 1) no where to_regclass($1::text || '_' || no) is null),
+			(select slot from storageapi.id_slots where sealed and slot < last.slot - 1 and slot = (select min(slot) from storageapi.id_slots)
+				and below <= (select event from storageapi.marks where name = 'ids'))
+		from storageapi.id_slot c cross join (select slot, since, open from storageapi.id_slots order by slot desc limit 1) last`
+	noteOpen   = `update storageapi.id_slots set open = ` + addingIDs + ` where slot = $2`
+	beginSlots = `insert into storageapi.id_slots (slot, since, open) select no, $4, ` + addingIDs + ` from generate_series($2::integer, $3::integer) no`
 
+	addingIDs  = `array(select distinct l.virtualtransaction` + holdsTable + `)`
 	holdsTable = ` from pg_locks l
 	where l.locktype = 'relation' and l.relation = $1::text::regclass and l.mode = 'RowExclusiveLock' and l.granted
 		and l.database = (select oid from pg_database where datname = current_database())`
 )
 
+func slotTable(no int) string { return fmt.Sprint("event_ids_", no) }
+
 // makeSlot makes the table of a slot of ids, and attachSlot adds it, for which nobody waits.
 func makeSlot(no int) string {
-	return fmt.Sprintf(`create table storageapi.event_ids_%d (like storageapi.event_ids including all)`, no)
+	return fmt.Sprintf(`create table storageapi.%s (like storageapi.event_ids including all)`, slotTable(no))
 }
 
 func attachSlot(no int) string {
-	return fmt.Sprintf(`alter table storageapi.event_ids attach partition storageapi.event_ids_%d for values in (%[1]d)`, no)
+	return fmt.Sprintf(`alter table storageapi.event_ids attach partition storageapi.%s for values in (%d)`, slotTable(no), no)
 }
-
-// dropSlot drops the table of a slot of ids.
-func dropSlot(no int) string { return fmt.Sprintf(`drop table storageapi.event_ids_%d`, no) }
 
 // notifies sends the text $2 to those who listen on the channel $1.
 const notifies = `select pg_notify($1, $2)`
@@ -143,50 +153,45 @@ var (
 const (
 	oftenVacuumed = ` with (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 20000, autovacuum_vacuum_cost_delay = 0, vacuum_truncate = false)`
 
-	// The number of an event now, the earliest of the marks $2, and where the first part of the
-	// table $1 ends, and its last.
-	partsOf = `
-		select (extract(epoch from clock_timestamp() - '2020-01-01 00:00:00Z'::timestamptz) * 1000000)::bigint * 4096,
-			(select min(event) from storageapi.marks where name = any($2::text[])), coalesce(min(below), 9223372036854775807), coalesce(max(below), 0)
-		from storageapi.partitions where kind = $1`
-	pastParts = `delete from storageapi.partitions where kind = $1 and below <= $2 returning name`
-	notePart  = `insert into storageapi.partitions (kind, least, below, name) values ($1, $2, $3, $4)`
+	pastParts = `
+		with gone as (delete from storageapi.partitions where kind = $1 and below <= $2 returning name)
+		select array_agg(name) from gone`
+	notePart = `insert into storageapi.partitions (kind, least, below, name) values ($1, $2, $3, $4)`
 )
 
-func lockParts(table string) string {
-	return `lock table only storageapi.` + table + ` in access exclusive mode`
+// partsNow selects the number of an event now, the earliest of the marks $2, where the first part of
+// the table $1 ends, and its last, and the last number in its default part, 0 if that is empty.
+func partsNow(t *partedTable) string {
+	return fmt.Sprintf(`
+		select (extract(epoch from clock_timestamp() - '2020-01-01 00:00:00Z'::timestamptz) * 1000000)::bigint * 4096,
+			(select min(event) from storageapi.marks where name = any($2::text[])), coalesce(min(below), 9223372036854775807), coalesce(max(below), 0),
+			coalesce((select event from storageapi.%s_default order by %s desc limit 1), 0)
+		from storageapi.partitions where kind = $1`, t.name, t.order)
+}
+
+func lockParts(t *partedTable) string {
+	return `lock table only storageapi.` + t.name + ` in access exclusive mode`
 }
 
 func dropPart(name string) string { return `drop table storageapi.` + name }
 
-func makePart(table, with string, p part) string {
-	return fmt.Sprintf(`create table storageapi.%s partition of storageapi.%s for values from (%d) to (%d)%s`, p.name, table, p.least, p.below, with)
+func makePart(t *partedTable, name string, from, below int64) string {
+	return fmt.Sprintf(`create table storageapi.%s partition of storageapi.%s for values from (%d) to (%d)%s`, name, t.name, from, below, t.with)
 }
 
-func makeRest(table, with string) string {
-	return fmt.Sprintf(`create table storageapi.%s_default partition of storageapi.%[1]s default%s`, table, with)
+// makeRest makes the default part of a table, and indexRest its index by number.
+func makeRest(t *partedTable) string {
+	return fmt.Sprintf(`create table storageapi.%s_default partition of storageapi.%[1]s default%s`, t.name, t.with)
 }
 
-// indexesRest reports whether the default part of a table needs an index of its own to find its last
-// event: no list takes that.
-func indexesRest(table string) bool { return table == "recent_attempts" || table == "recent_failures" }
-
-func indexRest(table string) string {
-	return fmt.Sprintf(`create index on storageapi.%s_default ((event + 0))`, table)
-}
-
-func lastOfRest(table string) string {
-	by := `event`
-	if indexesRest(table) {
-		by = `event + 0`
-	}
-	return `select coalesce((select event from storageapi.` + table + `_default order by ` + by + ` desc limit 1), 0)`
+func indexRest(t *partedTable) string {
+	return fmt.Sprintf(`create index on storageapi.%s_default ((%s))`, t.name, t.order)
 }
 
 // dropBefore drops what was there before there were parts, once nothing is there that is not past.
 const (
 	mayDropBefore = `
-		select ` + soon + ` <> '' and to_regclass($1) is not null and exists (
+		select to_regclass($1) is not null and exists (
 				select from storageapi.versions where version = 23 and applied_at < clock_timestamp() - interval '7 days')
 			and (select event from storageapi.event_log where layout = 0 order by event limit 1) is null`
 	dropBefore = `drop table storageapi.events; drop table storageapi.attempts; drop table storageapi.failures`

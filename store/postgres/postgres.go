@@ -170,6 +170,9 @@ func New(ctx context.Context, pool *pgxpool.Pool, options ...Option) (*Store, er
 	if err := s.loadCursor(ctx); err != nil {
 		return nil, err
 	}
+	if err := s.tendSlots(ctx, 0); err != nil { // they may be from a dump
+		return nil, err
+	}
 	s.owned.start()
 	s.ownership.start(s)
 	s.waker.start(s)

@@ -27,7 +27,8 @@ func (s *Store) PurgesConcurrently() {}
 func (s *Store) Purge(ctx context.Context, purge webhooks.Purge) (more bool, err error) {
 	ctx, cancel := within(ctx, patience)
 	defer cancel()
-	if err := s.moveMarks(ctx, &purge); err != nil {
+	since := map[string]time.Time{"payloads": purge.Payloads, "attempts": purge.Attempts, "ids": purge.EventIDs} // by mark
+	if err := s.moveMarks(ctx, since); err != nil {
 		return false, err
 	}
 	ended, err := s.lookAndEnd(ctx, purge.Limit)
@@ -41,56 +42,56 @@ func (s *Store) Purge(ctx context.Context, purge webhooks.Purge) (more bool, err
 		if _, err := tx.Exec(ctx, indexed); err != nil {
 			return err
 		}
-		p := purger{Store: s, tx: tx, left: purge.Limit - ended}
-		for _, step := range []func(context.Context) error{
-			func(ctx context.Context) error { return p.count(ctx, purgeBodiesOfBefore) },
-			func(ctx context.Context) error { return p.count(ctx, purgeEventsOfBefore) },
-			func(ctx context.Context) error { return p.remove(ctx, purgeRecoveries, utc(purge.Attempts), p.left) },
-			func(ctx context.Context) error { return p.remove(ctx, purgeDedupKeys, utc(purge.DedupKeys), p.left) },
-			func(ctx context.Context) error { return p.remove(ctx, purgeNotices, utc(purge.Notices), p.left) },
-			func(ctx context.Context) error { return p.remove(ctx, purgeOrphans, p.left) },
-			func(ctx context.Context) error { return p.remove(ctx, purgeWebhooks, p.left) },
+		left := purge.Limit - ended
+		for _, step := range []struct {
+			sql  string // each removes so many rows at most, and returns or counts them
+			args []any
+		}{
+			{purgeBodiesOfBefore, nil}, {purgeEventsOfBefore, nil}, {purgeRecoveries, []any{utc(purge.Attempts)}},
+			{purgeDedupKeys, []any{utc(purge.DedupKeys)}}, {purgeNotices, []any{utc(purge.Notices)}}, {purgeOrphans, nil}, {purgeWebhooks, nil},
 		} {
-			if p.left <= 0 {
+			if left <= 0 {
 				break
 			}
-			if err := step(ctx); err != nil {
+			done, err := tx.Exec(ctx, s.sql(step.sql), append(step.args, left)...)
+			if err != nil {
 				return err
 			}
+			left -= int(done.RowsAffected())
 		}
-		more = p.left <= 0
+		more = left <= 0
 		return nil
 	})
 	if err != nil {
 		return false, err
 	}
-	if err := s.tendSlots(ctx, purge.EventIDs); err != nil {
+	if err := s.tendSlots(ctx, numberAfter(purge.EventIDs)); err != nil {
 		return false, err
 	}
-	return more, s.tendParts(ctx, &purge)
+	return more, s.tendParts(ctx, since)
 }
 
 // moveMarks has what was published before the times of a purge be past. What is published from now
 // on, or by a transaction that is open, never is from its beginning, whatever the times.
-func (s *Store) moveMarks(ctx context.Context, purge *webhooks.Purge) error {
-	var end int64
-	err := s.read(ctx, func(ctx context.Context, conn *pgxpool.Conn) error {
+func (s *Store) moveMarks(ctx context.Context, since map[string]time.Time) error {
+	var names []string
+	var before []int64
+	for mark, at := range since {
+		names, before = append(names, mark), append(before, numberAfter(at))
+	}
+	return s.read(ctx, func(ctx context.Context, conn *pgxpool.Conn) error {
+		var end int64
 		if err := s.planned(conn).QueryRow(ctx, s.sql(nextEventNumber)).Scan(&end); err != nil {
 			return err
 		}
 		_, open, err := s.openPublications(ctx, conn)
+		if err != nil {
+			return err
+		}
 		if open > 0 { // otherwise it is not known
 			end = min(end, open)
 		}
-		return err
-	})
-	if err != nil {
-		return err
-	}
-	names := []string{"payloads", "attempts", "ids"}
-	before := []int64{numberAfter(purge.Payloads), numberAfter(purge.Attempts), numberAfter(purge.EventIDs)}
-	return s.read(ctx, func(ctx context.Context, conn *pgxpool.Conn) error {
-		_, err := conn.Exec(ctx, s.sql(moveMarks), names, before, end)
+		_, err = conn.Exec(ctx, s.sql(moveMarks), names, before, end)
 		return err
 	})
 }
@@ -105,13 +106,6 @@ func (s *Store) lookAndEnd(ctx context.Context, limit int) (ended int, err error
 		return 0, err
 	}
 	return s.endExpired(ctx, limit)
-}
-
-// A purger removes at most left more records.
-type purger struct {
-	*Store
-	tx   pgx.Tx
-	left int
 }
 
 const (
@@ -155,17 +149,3 @@ var (
 	purgeBodiesOfBefore = query("purge_bodies_of_before")
 	purgeEventsOfBefore = query("purge_events_of_before")
 )
-
-func (p *purger) remove(ctx context.Context, sql string, args ...any) error {
-	done, err := p.tx.Exec(ctx, p.sql(sql), args...)
-	p.left -= int(done.RowsAffected())
-	return err
-}
-
-// count runs a statement that removes so many and counts them.
-func (p *purger) count(ctx context.Context, sql string) error {
-	var done int
-	err := p.tx.QueryRow(ctx, p.sql(sql), p.left).Scan(&done)
-	p.left -= done
-	return err
-}

@@ -1,4 +1,4 @@
--- Removes bodies that are past of events of before there were parts, the oldest first, and counts those events.
+-- Removes bodies that are past of events of before there were parts, the oldest first, and returns those events.
 -- $1 how many events.
 with old as materialized (
 	select event from storageapi.event_log
@@ -9,4 +9,4 @@ with old as materialized (
 ), removed as (
 	update storageapi.event_log set body = null where layout = 0 and event = any(array(select event from old)) and body is not null
 )
-select count(*) from old
+select event from old

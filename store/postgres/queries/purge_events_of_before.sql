@@ -1,4 +1,4 @@
--- Removes events that are past of before there were parts, the oldest first, with their attempts, and counts both.
+-- Removes events that are past of before there were parts, the oldest first, with their attempts, and returns a row for each.
 -- $1 how many events.
 with old as materialized (
 	select event, account from storageapi.event_log
@@ -13,8 +13,8 @@ with old as materialized (
 ), untold as (
 	delete from storageapi.attempt_log a using told
 	where a.webhook = any(array[told.no]) and a.event = told.event
-	returning 1
+	returning a.event
 ), gone as (
 	delete from storageapi.event_log where layout = 0 and event = any(array(select event from old))
 )
-select (select count(*) from old) + (select count(*) from untold)
+select event from old union all select event from untold
