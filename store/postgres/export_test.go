@@ -123,8 +123,10 @@ func (s *Store) Kill() { Owning{&s.ownership}.Kill() }
 // TurnSlots takes the slots of ids to their next state, if the last one is as long as that.
 func (s *Store) TurnSlots(ctx context.Context, length time.Duration) error {
 	s.partsHeld.Store(nil)
-	_, err := s.tidy(ctx, func(ctx context.Context, tx pgx.Tx) (bool, error) { return s.turnSlots(ctx, tx, math.MaxInt64, numbers(length)) })
-	return err
+	return s.tidy(ctx, func(ctx context.Context, tx pgx.Tx) error {
+		_, err := s.turnSlots(ctx, tx, math.MaxInt64, numbers(length))
+		return err
+	})
 }
 
 // DropSlots drops the slots of ids that are past.

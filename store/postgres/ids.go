@@ -46,7 +46,11 @@ const (
 // tendSlots takes the slots to their next states. Ids before that number are forgotten; 0: none ever is.
 func (s *Store) tendSlots(ctx context.Context, before int64) error {
 	for turn := range turns {
-		more, err := s.tidy(ctx, func(ctx context.Context, tx pgx.Tx) (bool, error) { return s.turnSlots(ctx, tx, before, leastSlot) })
+		more := false
+		err := s.tidy(ctx, func(ctx context.Context, tx pgx.Tx) (err error) {
+			more, err = s.turnSlots(ctx, tx, before, leastSlot)
+			return err
+		})
 		if err != nil || !more {
 			return err
 		}
@@ -93,6 +97,6 @@ func (s *Store) turnSlots(ctx context.Context, tx pgx.Tx, before, least int64) (
 		batch.Queue(s.sql(removeSlot), *past)
 		batch.Queue(s.sql(dropPart(slotTable(*past))))
 	}
-	more = batch.Len() > 0 || (seals || begins) && !over
-	return more, tx.SendBatch(ctx, batch).Close()
+	err = tx.SendBatch(ctx, batch).Close()
+	return err == nil && (batch.Len() > 0 || (seals || begins) && !over), err
 }

@@ -479,6 +479,37 @@ func TestPastIDs(t *testing.T) {
 	s.want(2, "d")
 }
 
+// A dump in which three slots have begun has their number, neither them nor the tables of two of them.
+// The first node on it begins them, and they are dropped as all others.
+func TestSlotsThatADumpLacks(t *testing.T) {
+	s := slotsOf(t)
+	s.publish("a")
+	for range 3 {
+		s.rotate(func() {})
+		s.seal(true)
+	}
+	in(t, s.schema, `delete from id_slots where slot > 1; update id_slots set sealed = false, below = null; drop table event_ids_3, event_ids_4, event_ids_5`)
+	s.Store = open(t, postgres.InSchema(s.schema))
+	s.publish("a")
+	s.publish("b")
+	s.want(1, "a", "b")
+	s.rotate(func() { s.publish("c") })
+	s.seal(true)
+	s.mark()
+	s.rotate(func() { s.publish("d") })
+	s.seal(true)
+	if err := s.DropSlots(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if first := s.count(`select min(slot) from storageapi.id_slots`); first != 4 {
+		t.Errorf("the first slot is %d, want 4", first)
+	}
+	s.publish("a")
+	s.publish("d")
+	s.want(2, "a")
+	s.want(1, "d")
+}
+
 // Many publish few ids while slots begin every few milliseconds, in batches, alone and in transactions
 // of the host, some as nodes did that do not know the slots: each is stored once.
 func TestIDsWhileSlotsTurn(t *testing.T) {

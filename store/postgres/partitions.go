@@ -38,23 +38,22 @@ const (
 
 // tidy runs a step that makes or drops parts of tables. It waits for nobody long: who reads, such as
 // a backup, keeps parts from being dropped, and has it try again later.
-func (s *Store) tidy(ctx context.Context, step func(context.Context, pgx.Tx) (more bool, err error)) (more bool, err error) {
+func (s *Store) tidy(ctx context.Context, step func(context.Context, pgx.Tx) error) error {
 	if until := s.partsHeld.Load(); until != nil && time.Now().Before(*until) {
-		return false, nil
+		return nil
 	}
-	err = s.transact(ctx, func(ctx context.Context, tx pgx.Tx) error {
-		_, err := tx.Exec(ctx, lockSoon)
-		if err == nil {
-			more, err = step(ctx, tx)
+	err := s.transact(ctx, func(ctx context.Context, tx pgx.Tx) error {
+		if _, err := tx.Exec(ctx, lockSoon); err != nil {
+			return err
 		}
-		return err
+		return step(ctx, tx)
 	})
 	if c := code(err); c == lockNotAvailable || c == deadlockDetected {
 		until := time.Now().Add(pauseOfParts)
 		s.partsHeld.Store(&until)
-		return false, nil
+		return nil
 	}
-	return more, err
+	return err
 }
 
 // tendParts drops the parts that are past, and makes those that will be needed. A part that is
@@ -62,13 +61,11 @@ func (s *Store) tidy(ctx context.Context, step func(context.Context, pgx.Tx) (mo
 // all that it has is past.
 func (s *Store) tendParts(ctx context.Context, since map[string]time.Time) error {
 	for i := range parted {
-		_, err := s.tidy(ctx, func(ctx context.Context, tx pgx.Tx) (bool, error) { return false, s.tend(ctx, tx, &parted[i], since) })
-		if err != nil {
+		if err := s.tidy(ctx, func(ctx context.Context, tx pgx.Tx) error { return s.tend(ctx, tx, &parted[i], since) }); err != nil {
 			return err
 		}
 	}
-	_, err := s.tidy(ctx, s.dropBefore)
-	return err
+	return s.tidy(ctx, s.dropBefore)
 }
 
 // length returns how long a part is, of what is kept since the earliest of these times.
@@ -133,11 +130,11 @@ func numbers(d time.Duration) int64 { return d.Microseconds() * perMicrosecond }
 
 // dropBefore drops what was there before there were parts, once it is empty and older nodes have
 // had time to end.
-func (s *Store) dropBefore(ctx context.Context, tx pgx.Tx) (more bool, err error) {
+func (s *Store) dropBefore(ctx context.Context, tx pgx.Tx) error {
 	var may bool
-	err = tx.QueryRow(ctx, s.sql(mayDropBefore), s.sql(`storageapi.events`)).Scan(&may)
+	err := tx.QueryRow(ctx, s.sql(mayDropBefore), s.sql(`storageapi.events`)).Scan(&may)
 	if err == nil && may {
 		_, err = tx.Exec(ctx, s.sql(dropBefore))
 	}
-	return false, err
+	return err
 }

@@ -42,7 +42,7 @@ type Store struct {
 	publisher publisher
 	cursor    cursor
 	clock     clock
-	partsHeld atomic.Pointer[time.Time] // until then no parts are made or dropped, see tendParts
+	partsHeld atomic.Pointer[time.Time] // until then no parts are made or dropped, see tidy
 }
 
 type options struct {

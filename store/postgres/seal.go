@@ -2,7 +2,6 @@ package postgres
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	"github.com/jackc/pgx/v5"
@@ -48,36 +47,29 @@ func (s *Store) resealFrom(ctx context.Context, tx pgx.Tx, from int64) (next int
 	if keys.Current(mark) && (keys == nil || len(mark) > 0) {
 		return 0, true, nil
 	}
-	rows, err := tx.Query(ctx, s.sql(`
-		select no, id, secret, previous_secret from storageapi.webhooks where no > $1 order by no limit $2 for no key update`), from, resealStep)
-	if err != nil {
-		return 0, false, err
-	}
 	batch := &pgx.Batch{}
-	seen := 0
-	for ; rows.Next(); seen++ {
+	seen, err := rowsOf(ctx, tx, func(row pgx.CollectableRow) (no int64, err error) {
 		var id string
 		var secret, previous []byte
-		if err := rows.Scan(&next, &id, &secret, &previous); err != nil {
-			rows.Close()
-			return 0, false, err
+		if err := row.Scan(&no, &id, &secret, &previous); err != nil {
+			return 0, err
 		}
 		now, err := keys.Open(secret, id)
 		before, err2 := keys.Open(previous, id)
-		if errors.Join(err, err2) != nil {
-			continue // these keys cannot open it
+		if err == nil && err2 == nil { // or else these keys cannot open it
+			batch.Queue(s.sql(`update storageapi.webhooks set secret = $2, previous_secret = $3, version = version + 1 where no = $1`),
+				no, keys.Seal(now, id), keys.Seal(before, id))
 		}
-		batch.Queue(s.sql(`update storageapi.webhooks set secret = $2, previous_secret = $3, version = version + 1 where no = $1`),
-			next, keys.Seal(now, id), keys.Seal(before, id))
+		return no, nil
+	}, s.sql(`select no, id, secret, previous_secret from storageapi.webhooks where no > $1 order by no limit $2 for no key update`), from, resealStep)
+	if err == nil {
+		err = tx.SendBatch(ctx, batch).Close()
 	}
-	if rows.Err() != nil {
-		return 0, false, rows.Err()
-	}
-	if err := tx.SendBatch(ctx, batch).Close(); err != nil {
+	if err != nil {
 		return 0, false, err
 	}
-	if seen == resealStep {
-		return next, false, nil
+	if len(seen) == resealStep {
+		return seen[resealStep-1], false, nil
 	}
 	_, err = tx.Exec(ctx, s.sql(`update storageapi.marks set seal = $1 where name = 'seal'`), keys.Seal(signing.NewSecret(), sealMark))
 	return 0, true, err
