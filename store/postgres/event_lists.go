@@ -43,9 +43,6 @@ var (
 // without track_activities, nothing is listed while such a transaction is open.
 func (s *Store) ListEvents(ctx context.Context, account string, query webhooks.EventQuery) (page webhooks.EventPage, err error) {
 	from, to := numberAfter(query.From), int64(math.MaxInt64)
-	if query.From.IsZero() {
-		from = 0
-	}
 	if !query.To.IsZero() {
 		to = numberAfter(query.To)
 	}

@@ -31,13 +31,6 @@ type historyRow struct {
 
 const attemptColumns = `a.number, a.state, a.status, a.started_at, a.took, a.class, a.error, a.response`
 
-func (r *historyRow) fields() []any {
-	return []any{
-		&r.event, &r.eventID, &r.webhookID, &r.eventType, &r.due,
-		&r.number, &r.state, &r.status, &r.startedAt, &r.took, &r.class, &r.reason, &r.response,
-	}
-}
-
 // A history assembles deliveries from rows.
 type history struct {
 	deliveries []webhooks.Delivery
@@ -98,7 +91,10 @@ func (h *history) query(ctx context.Context, conn *pgxpool.Conn, sql string, arg
 		return err
 	}
 	var r historyRow
-	_, err = pgx.ForEachRow(rows, r.fields(), func() error { h.add(&r); return nil })
+	_, err = pgx.ForEachRow(rows, []any{
+		&r.event, &r.eventID, &r.webhookID, &r.eventType, &r.due,
+		&r.number, &r.state, &r.status, &r.startedAt, &r.took, &r.class, &r.reason, &r.response,
+	}, func() error { h.add(&r); return nil })
 	return err
 }
 

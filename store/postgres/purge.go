@@ -44,7 +44,7 @@ func (s *Store) Purge(ctx context.Context, purge webhooks.Purge) (more bool, err
 		}
 		left := purge.Limit - ended
 		for _, step := range []struct {
-			sql  string // each removes so many rows at most, and returns or counts them
+			sql  string // it removes so many rows at most, and returns or counts them
 			args []any
 		}{
 			{purgeBodiesOfBefore, nil}, {purgeEventsOfBefore, nil}, {purgeRecoveries, []any{utc(purge.Attempts)}},

@@ -2,7 +2,6 @@ package postgres
 
 import (
 	"context"
-	"errors"
 
 	"github.com/jackc/pgx/v5"
 
@@ -69,12 +68,9 @@ func (s *Store) Redeliver(ctx context.Context, account, webhookID, eventID strin
 // redeliver makes a delivery the next one of its webhook, and asks for a probe. It reports
 // false if an attempt is under way.
 func (s *Store) redeliver(ctx context.Context, tx pgx.Tx, account, webhookID string, no, event int64) (due bool, err error) {
-	isPending := func() (is bool, err error) { // and then it stays so until the transaction ends
-		err = tx.QueryRow(ctx, s.sql(`select true from storageapi.pending where webhook = $1 and event = $2 for update`), no, event).Scan(&is)
-		if errors.Is(err, pgx.ErrNoRows) {
-			err = nil
-		}
-		return is, err
+	isPending := func() (bool, error) { // and then it stays so until the transaction ends
+		found, err := tx.Exec(ctx, s.sql(`select event from storageapi.pending where webhook = $1 and event = $2 for update`), no, event)
+		return found.RowsAffected() > 0, err
 	}
 	is, err := isPending()
 	if err == nil && !is {
