@@ -23,7 +23,7 @@ const (
 // Backlog implements [webhooks.Store]. It counts the pending deliveries: 0.1 s for a million.
 // OldestDue counts what is being attempted on other nodes as waiting.
 func (s *Store) Backlog(ctx context.Context, webhookID string) (backlog webhooks.Backlog, err error) {
-	if err := s.lookIfDue(ctx); err != nil {
+	if _, err := s.lookIfDue(ctx); err != nil {
 		return webhooks.Backlog{}, err
 	}
 	own := s.owned.queue.Backlog(time.Now(), webhookID)
@@ -51,9 +51,9 @@ func (s *Store) Backlog(ctx context.Context, webhookID string) (backlog webhooks
 }
 
 // LongestWait implements [webhooks.Store]. It tells of the shards that this node
-// owns, as it has looked at them within the time of [PollEvery].
+// owns, as it has looked at them within the time of [PollEvery], or a second.
 func (s *Store) LongestWait(ctx context.Context) (time.Duration, error) {
-	if err := s.lookIfDue(ctx); err != nil {
+	if _, err := s.lookIfDue(ctx); err != nil {
 		return 0, err
 	}
 	return s.owned.queue.LongestWait(time.Now()), nil

@@ -3,7 +3,6 @@ package postgres
 import (
 	"context"
 	"errors"
-	"math/rand/v2"
 	"slices"
 	"time"
 
@@ -38,10 +37,9 @@ func (s *Store) ClaimDeliveries(ctx context.Context, claim webhooks.Claim) (task
 	if err := s.ownership.join(ctx); err != nil {
 		return nil, 0, err
 	}
-	if err := s.lookIfDue(ctx); err != nil {
+	if wait, err = s.lookIfDue(ctx); err != nil {
 		return nil, 0, err
 	}
-	wait = s.options.poll*5/8 + rand.N(s.options.poll/4+1)
 	node := s.ownership.node()
 	if node == 0 {
 		return nil, wait, nil

@@ -63,6 +63,7 @@ type Queues struct {
 	Pause    func(shards []int16)
 	UnderWay func(shard int16) int
 	Unload   func(shards []int16)
+	Polls    func(nodes int) bool
 }
 
 type testQueues struct{ Queues }
@@ -70,6 +71,8 @@ type testQueues struct{ Queues }
 func (q testQueues) loadShards(ctx context.Context, shards []int16) error { return q.Load(ctx, shards) }
 func (q testQueues) pauseShards(shards []int16)                           { q.Pause(shards) }
 func (q testQueues) unloadShards(shards []int16)                          { q.Unload(shards) }
+
+func (q testQueues) polls(nodes int) bool { return q.Polls != nil && q.Polls(nodes) }
 
 func (q testQueues) underWay() map[int16]int {
 	busy := make(map[int16]int)
@@ -91,7 +94,7 @@ func (s *Store) Owning(q Queues, lasts, idle time.Duration) Owning {
 func (o Owning) Join(ctx context.Context) error { return o.o.join(ctx) }
 func (o Owning) Node() int64                    { return o.o.node() }
 func (o Owning) Incarnation() int64             { return o.o.incarnation() }
-func (o Owning) OwnerOf(shard int16) int64      { return o.o.ownerOf(shard) }
+func (o Owning) OwnerOf(shard int16) int64      { node, _ := o.o.ownerOf(shard); return node }
 func (o Owning) Lost(node int64)                { o.o.lost(node) }
 
 // Kill ends the node as if its process had ended.
@@ -133,4 +136,32 @@ func (s *Store) TurnSlots(ctx context.Context, length time.Duration) error {
 func (s *Store) DropSlots(ctx context.Context) error {
 	s.partsHeld.Store(nil)
 	return s.tendSlots(ctx, 0)
+}
+
+// A Frequency is how often a node looks.
+type Frequency struct{ p frequency }
+
+func NewFrequency() *Frequency { return &Frequency{frequency{wakes: pollFromWakes}} }
+
+// PollFrom has the node poll from so many wakes a second on.
+func (s *Store) PollFrom(wakes float64) { s.owned.look.frequency.wakes = wakes }
+
+func (p *Frequency) Every(poll time.Duration) time.Duration { return p.p.every(poll) }
+func (p *Frequency) Listen(n int32)                         { p.p.listens.Add(n) }
+func (p *Frequency) HostPublishes()                         { p.p.hostPublishes() }
+func (p *Frequency) Own(n int)                              { p.p.own.Add(int64(n)) }
+func (p *Frequency) Polls(nodes int) bool                   { return p.p.polls(nodes) }
+
+// Looked notes a look that found nothing, and these transactions.
+func (p *Frequency) Looked(oldest, next int64) {
+	p.p.looked(time.Now(), nil, &horizon{min: oldest, max: next})
+}
+
+// Found notes a look that found so many transactions, from the first on, with two deliveries each.
+func (p *Frequency) Found(first int64, n int) {
+	var list []changeRow
+	for i := range int64(2 * n) {
+		list = append(list, changeRow{added: first + i/2})
+	}
+	p.p.looked(time.Now(), list, &horizon{})
 }

@@ -230,6 +230,65 @@ func median(list []float64) float64 {
 	return list[len(list)/2]
 }
 
+// BenchmarkNotify tells what nodes cost a server whatever they do: its processor time of a notification
+// that 16 connections listen for, and that of a prepared SELECT by 48 connections in turn, each against
+// one connection.
+func BenchmarkNotify(b *testing.B) {
+	for _, way := range []struct {
+		name         string
+		sql          string
+		listen, send int
+	}{
+		{"listeners=1", "select pg_notify('of_others', '')", 1, 1}, {"listeners=16", "select pg_notify('of_others', '')", 16, 1},
+		{"select_by=1", "select beat from storageapi.beats where node = 1", 0, 1}, {"select_by=48", "select beat from storageapi.beats where node = 1", 0, 48},
+	} {
+		b.Run(way.name, func(b *testing.B) {
+			_, server := durable(b)
+			ctx, cancel := context.WithCancel(b.Context())
+			var group sync.WaitGroup
+			defer group.Wait()
+			defer cancel()
+			connect := func() *pgx.Conn {
+				conn, err := pgx.Connect(ctx, server.DSN("postgres"))
+				if err != nil {
+					b.Fatal(err)
+				}
+				return conn
+			}
+			for i := range way.listen {
+				conn := connect()
+				if _, err := conn.Exec(ctx, fmt.Sprintf("listen node_%d", i)); err != nil {
+					b.Fatal(err)
+				}
+				group.Go(func() { _, _ = conn.WaitForNotification(ctx) })
+			}
+			var senders []*pgx.Conn
+			for range way.send {
+				conn := connect()
+				defer func() { _ = conn.Close(context.Background()) }()
+				senders = append(senders, conn)
+			}
+			turn := func(n int) {
+				const rate = 1000
+				for i, begun := 0, time.Now(); i < n; i++ {
+					time.Sleep(time.Until(begun.Add(time.Duration(i) * time.Second / rate)))
+					if _, err := senders[i%len(senders)].Exec(ctx, way.sql); err != nil {
+						b.Fatal(err)
+					}
+				}
+			}
+			turn(10 * way.send)
+			var list []float64
+			for b.Loop() {
+				used := server.CPU()
+				turn(3000)
+				list = append(list, float64((server.CPU()-used).Microseconds())/3000)
+			}
+			b.ReportMetric(median(list), "server_us")
+		})
+	}
+}
+
 // BenchmarkIdle tells which share of a core a node takes that has nothing to do, with its
 // backends, beyond what the server and the process take without nodes.
 func BenchmarkIdle(b *testing.B) {

@@ -81,7 +81,7 @@ func (n *incarnation) live() {
 			break
 		}
 		sent := time.Now()
-		v, err := n.look(ctx, beat, n.id, n.lasts, n.seen.Load())
+		v, err := n.look(ctx, beat, n.id, n.lasts, n.seen.Load(), n.polls())
 		if err == nil && (beat == addNode || v.began.Equal(began)) {
 			beat, began, confirmed, next = renewNode, v.began, sent, sent.Add(n.lasts/4)
 			n.confirm(sent, balances)
@@ -114,6 +114,14 @@ func (n *incarnation) live() {
 		n.deregister()
 		n.unload(which(func(shard int16) bool { return n.shards[shard] != absent }))
 	}
+}
+
+// polls asks whether others need not notify this node until the next heartbeat.
+func (n *incarnation) polls() bool {
+	n.mu.Lock()
+	nodes := n.nodes
+	n.mu.Unlock()
+	return n.queues.polls(nodes)
 }
 
 // idles reports whether the incarnation is over because nothing was claimed for long, and

@@ -3,6 +3,7 @@ package postgres
 import (
 	"context"
 	"errors"
+	"math/rand/v2"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -25,17 +26,15 @@ func (s *horizon) sees(transaction int64) bool {
 
 // A look is when and what a node reads of what others changed.
 type look struct {
-	wanted atomic.Bool // something was changed, by this node or as it heard
-	at     time.Time   // of the last one
-	number uint64      // of the last horizon
+	wanted    atomic.Bool // something was changed, by this node or as it heard
+	at        time.Time   // of the last one
+	number    uint64      // of the last horizon
+	frequency frequency
 
 	past  atomic.Int64 // the mark of the payloads
 	ended int64        // what was pending before that mark has ended
 	again atomic.Bool  // or is pending again, since it was being attempted
 }
-
-// lookPause is the least time between two looks: what is published meanwhile is read at once.
-const lookPause = 2 * time.Millisecond
 
 // A changeRow is a row of changesSince or pendingOfShards.
 type changeRow struct {
@@ -93,21 +92,32 @@ func (o *ownedShards) hold(ctx context.Context) error {
 
 func (o *ownedShards) let() { <-o.looks }
 
-// lookIfDue reads what was changed, if something was or if it is time to ask.
-func (s *Store) lookIfDue(ctx context.Context) error {
+// lookIfDue reads what was changed, if something was or if it is time to ask, and returns when it will
+// be time again.
+func (s *Store) lookIfDue(ctx context.Context) (wait time.Duration, err error) {
 	if err := s.begin(ctx); err != nil {
-		return err
+		return 0, err
 	}
 	s.steps.RUnlock()
 	o := &s.owned
 	if err := o.hold(ctx); err != nil {
-		return err
+		return 0, err
 	}
 	defer o.let()
-	since := time.Since(o.look.at)
-	if !o.look.wanted.Load() && since < s.options.poll*5/8 {
-		return nil
+	every, since := o.look.frequency.every(s.options.poll), time.Since(o.look.at)
+	if o.look.wanted.Load() || since >= every*5/8 {
+		err = s.readChanged(ctx, since)
+		every = o.look.frequency.every(s.options.poll)
 	}
+	return every*5/8 + rand.N(every/4+1), err
+}
+
+// lookPause is the least time between two looks: what is published meanwhile is read at once.
+const lookPause = 2 * time.Millisecond
+
+// readChanged looks, and ends what is pending without a payload.
+func (s *Store) readChanged(ctx context.Context, since time.Duration) error {
+	o := &s.owned
 	if since < lookPause {
 		select {
 		case <-time.After(lookPause - since):
@@ -154,8 +164,9 @@ func (s *Store) look(ctx context.Context) (err error) {
 		return err
 	}
 	o.look.at = began
-	list = once(slices.DeleteFunc(list, func(r changeRow) bool { return o.knows(&r) }))
-	if err := s.apply(ctx, list); err != nil {
+	list = slices.DeleteFunc(list, func(r changeRow) bool { return o.knows(&r) })
+	o.look.frequency.looked(began, list, seen)
+	if err := s.apply(ctx, once(list)); err != nil {
 		return err
 	}
 	o.saw(shards, seen)
@@ -326,3 +337,6 @@ func (o *ownedShards) serve(shards []int16) {
 		}
 	}
 }
+
+// polls implements shardQueues.
+func (s *Store) polls(nodes int) bool { return s.owned.look.frequency.polls(nodes) }

@@ -35,6 +35,7 @@ type ownedShards struct {
 
 func (o *ownedShards) start() {
 	o.looks = make(chan struct{}, 1)
+	o.look.frequency.wakes = pollFromWakes
 	o.byNo, o.byID = make(map[int64]*ownedWebhook), make(map[string]*ownedWebhook)
 	o.shards, o.paused = make(map[int16]*horizon), make(map[int16]bool)
 	o.missed = make(map[deliveryPair]queuedRow)

@@ -44,6 +44,7 @@ func (o *ownership) step(ctx context.Context, step func(context.Context, *pgxpoo
 type view struct {
 	nodes, beats []int64
 	expired      []bool
+	pollers      []int64
 	owners       []int64   // of each shard, 0: none; some may have been removed
 	began        time.Time // the server
 }
@@ -56,6 +57,7 @@ func (v *view) gone() []int64 {
 // look reads a view, after addNode or renewNode, if that is asked for. The error is pgx.ErrNoRows if
 // there is no such node.
 func (o *ownership) look(ctx context.Context, beat string, args ...any) (v view, err error) {
+	asked := time.Now()
 	err = o.step(ctx, func(ctx context.Context, conn *pgxpool.Conn) error {
 		batch := &pgx.Batch{}
 		batch.Queue(deferred) // a server that forgets a heartbeat was started again
@@ -69,7 +71,7 @@ func (o *ownership) look(ctx context.Context, beat string, args ...any) (v view,
 			})
 		}
 		batch.Queue(serverStart).QueryRow(func(row pgx.Row) error { return row.Scan(&v.began) })
-		batch.Queue(o.store.sql(viewNodes)).QueryRow(func(row pgx.Row) error { return row.Scan(&v.nodes, &v.beats, &v.expired, &v.owners) })
+		batch.Queue(o.store.sql(viewNodes)).QueryRow(func(row pgx.Row) error { return row.Scan(&v.nodes, &v.beats, &v.expired, &v.pollers, &v.owners) })
 		err := conn.SendBatch(ctx, batch).Close()
 		if err == nil && beat == addNode {
 			o.notify(ctx, conn)
@@ -84,6 +86,7 @@ func (o *ownership) look(ctx context.Context, beat string, args ...any) (v view,
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	o.pollers, o.nodes, o.viewed = v.pollers, len(v.nodes), asked
 	for shard, owner := range v.owners {
 		if !slices.Contains(v.nodes, owner) {
 			owner = 0

@@ -3,6 +3,7 @@ package postgres
 import (
 	"context"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"time"
 
@@ -29,6 +30,7 @@ type shardQueues interface {
 	loadShards(ctx context.Context, shards []int16) error
 	pauseShards(shards []int16)
 	underWay() map[int16]int // by shard
+	polls(nodes int) bool    // whether others need not notify this node, of so many
 	unloadShards(shards []int16)
 }
 
@@ -58,7 +60,10 @@ type ownership struct {
 	newest  *incarnation // which may be over; at first one without an id, which is
 	result  *joining     // the next
 	owners  [shards]int64
-	asked   time.Time // when owners were last read for ownerOf
+	pollers []int64   // nodes that need not be notified
+	nodes   int       // how many there are
+	viewed  time.Time // when these three were read
+	asked   time.Time // for ownerOf
 }
 
 // A joining is what calls of join wait for: the next result of a heartbeat, or of balancing.
@@ -156,16 +161,17 @@ func (o *ownership) incarnation() int64 {
 }
 
 // ownerOf returns the node that owned the shard when that was last read, 0 if none did, or if
-// nothing was read yet. It does not wait: a node that owns no shards reads at most every 2 s,
-// and only after a call.
-func (o *ownership) ownerOf(shard int16) int64 {
+// nothing was read yet, and whether it need not be notified. It does not wait: a node that owns no
+// shards reads at most every 2 s, and only after a call.
+func (o *ownership) ownerOf(shard int16) (node int64, polls bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if now := time.Now(); !o.running && now.Sub(o.asked) >= o.lasts/3 && o.ctx.Err() == nil {
 		o.asked = now
 		o.group.Go(func() { _, _ = o.look(o.ctx, "") })
 	}
-	return o.owners[shard]
+	node = o.owners[shard]
+	return node, time.Since(o.viewed) < o.lasts/2 && slices.Contains(o.pollers, node)
 }
 
 // lost is called when a settlement of an incarnation found no row of it.

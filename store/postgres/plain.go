@@ -136,8 +136,8 @@ func attachSlot(no int) string {
 // notifies sends the text $2 to those who listen on the channel $1.
 const notifies = `select pg_notify($1, $2)`
 
-// notifiesAll wakes those who listen on the channels $1.
-const notifiesAll = `select pg_notify(channel, '') from unnest($1::text[]) as c (channel)`
+// notifiesAll sends the texts $2 to those who listen on the channels $1.
+const notifiesAll = `select pg_notify(channel, payload) from unnest($1::text[], $2::text[]) as h (channel, payload)`
 
 // listensOn has a connection listen on a channel.
 func listensOn(channel string) string { return `listen ` + pgx.Identifier{channel}.Sanitize() }

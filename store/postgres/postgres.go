@@ -70,13 +70,15 @@ func InSchema(name string) Option {
 // [New] seal secrets again that are in plain text or under another of the keys.
 func Sealed(keys *signing.Keyring) Option { return func(o *options) { o.keys = keys } }
 
-// PollEvery sets within which time a node that delivers looks for changes of which it was not
-// notified, after five to seven eighths of it: 1 ms to an hour. Raise it to reduce the load of many
-// idle nodes. Default: 100 ms.
+// PollEvery sets within which time a node that delivers looks for changes of which nobody notifies it,
+// after five to seven eighths of it: 1 ms to an hour. These are events of [Store.PublishTx], and all
+// changes while it does not listen. A node that listens and has heard of no PublishTx looks once a
+// second at least, or within this time if that is longer, in case a notification was lost. Default: 100 ms.
 func PollEvery(d time.Duration) Option { return func(o *options) { o.poll = d } }
 
 // PollOnly makes nodes neither notify each other nor listen, for poolers in transaction
-// mode and for databases without LISTEN.
+// mode and for databases without LISTEN. Nodes that listen hear nothing of those that poll only, and
+// look once a second: let all poll, or none.
 func PollOnly() Option { return func(o *options) { o.quiet = true } }
 
 func optionsOf(list []Option) *options {

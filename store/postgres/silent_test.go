@@ -237,11 +237,12 @@ func TestSilentNodes(t *testing.T) {
 		t.Skip("takes ten seconds")
 	}
 	flights := make(map[string]int)
+	quiet := postgres.PollOnly() // what it sends besides would be counted
 	option := inSchema(t)
 	first := open(t, option)
 	for name, do := range transactions {
 		transacting(t, first, name)
-		s, w := wired(t, "counted", option)
+		s, w := wired(t, "counted", option, quiet)
 		w.cutAfter(0)
 		if err := do(t.Context(), s, name); err != nil {
 			t.Fatal(name, err)
@@ -261,7 +262,7 @@ func TestSilentNodes(t *testing.T) {
 				option, prepares = purged, purger
 			}
 			transacting(t, prepares, name)
-			s, w := wired(t, "silent "+name, option)
+			s, w := wired(t, "silent "+name, option, quiet)
 			w.cutAfter(at(flights[name]))
 			steps = append(steps, func() {
 				ctx, cancel := context.WithTimeout(context.Background(), time.Second)

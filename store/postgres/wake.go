@@ -32,11 +32,19 @@ type waker struct {
 	wakes   map[*func()]bool // those that Wake was called with
 	hinting bool             // hint will be called soon
 	last    time.Time        // it was
-	hints   map[string]bool  // channels to notify
+	hints   map[hint]bool    // to send
+	told    time.Time        // when others were told last that hosts publish in transactions
 }
 
+// A hint is a notification: there is something to look for.
+type hint struct{ channel, payload string }
+
+// hostPublishes is the payload of the hint that a host publishes in transactions, for some time: when they
+// are committed nobody is told. Nodes that do not know it look at once.
+const hostPublishes = "transactions"
+
 func (w *waker) start(s *Store) {
-	w.store, w.ask, w.hints, w.wakes = s, askEvery, make(map[string]bool), make(map[*func()]bool)
+	w.store, w.ask, w.hints, w.wakes = s, askEvery, make(map[hint]bool), make(map[*func()]bool)
 }
 
 // channel is the channel of all nodes on this schema, with what concerns all: shards that were left.
@@ -45,14 +53,20 @@ func (s *Store) channel() string { return "storageapi_" + s.options.schema }
 // channelOf is the channel of one node, for hints.
 func channelOf(node int64) string { return "storageapi_" + strconv.FormatInt(node>>baseShift, 36) }
 
-// notify notifies the channel soon.
-func (w *waker) notify(channel string) {
+// notify sends a hint soon.
+func (w *waker) notify(h hint) {
 	if w.store.options.quiet {
 		return
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.hints[channel] = true
+	if h.payload == hostPublishes {
+		if time.Since(w.told) < tellEvery {
+			return
+		}
+		w.told = time.Now()
+	}
+	w.hints[h] = true
 	if !w.hinting {
 		w.hinting = true
 		time.AfterFunc(hintPause-time.Since(w.last), w.hint)
@@ -61,16 +75,23 @@ func (w *waker) notify(channel string) {
 
 func (w *waker) hint() {
 	w.mu.Lock()
-	channels := slices.Collect(maps.Keys(w.hints))
+	var channels, payloads []string
+	for h := range w.hints {
+		channels, payloads = append(channels, h.channel), append(payloads, h.payload)
+	}
 	clear(w.hints)
 	w.hinting, w.last = false, time.Now()
 	w.mu.Unlock()
 	ctx, cancel := context.WithTimeout(context.Background(), grace)
 	defer cancel()
-	_ = w.store.read(ctx, func(ctx context.Context, conn *pgxpool.Conn) error {
-		_, err := conn.Exec(ctx, notifiesAll, channels)
+	if err := w.store.read(ctx, func(ctx context.Context, conn *pgxpool.Conn) error {
+		_, err := conn.Exec(ctx, notifiesAll, channels, payloads)
 		return err
-	})
+	}); err != nil {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.told = time.Time{}
+	}
 }
 
 // changed is called once changes of the accounts are committed: the owners of their shards read
@@ -79,11 +100,14 @@ func (s *Store) changed(accounts ...string) {
 	for _, account := range accounts {
 		shard := shardOf(account)
 		if s.owns(shard) {
+			s.owned.look.frequency.own.Add(1)
 			s.owned.look.wanted.Store(true)
-		} else if node := s.ownership.ownerOf(shard); node != 0 {
-			s.waker.notify(channelOf(node))
-		} else {
-			s.waker.notify(s.channel())
+		} else if s.options.quiet {
+			continue
+		} else if node, polls := s.ownership.ownerOf(shard); node == 0 {
+			s.waker.notify(hint{channel: s.channel()})
+		} else if !polls {
+			s.waker.notify(hint{channel: channelOf(node)})
 		}
 	}
 }
@@ -161,7 +185,11 @@ func (s *Store) listen(ctx context.Context, wake func()) (listened bool) {
 		}
 	}
 	s.ownership.hear()
-	s.owned.look.wanted.Store(true) // for what came before
+	frequency := &s.owned.look.frequency
+	frequency.listens.Add(1)
+	defer frequency.listens.Add(-1)
+	frequency.hostPublishes() // it may have been told before, as what is wanted
+	s.owned.look.wanted.Store(true)
 	wake()
 	for {
 		heard, err := hear(ctx, own, s.waker.ask)
@@ -172,6 +200,9 @@ func (s *Store) listen(ctx context.Context, wake func()) (listened bool) {
 		case heard == nil:
 		case heard.Payload == ownersChanged:
 			s.ownership.hear()
+		case heard.Payload == hostPublishes:
+			frequency.hostPublishes()
+			wake()
 		default:
 			s.owned.look.wanted.Store(true)
 			wake()
