@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/storageapi/storageapi/store/queue"
 	"github.com/storageapi/storageapi/webhooks"
@@ -18,7 +19,10 @@ var errNoPayload = errors.New("the event's payload was purged")
 // more.
 const maxBytes = 4 << 20
 
-var claimedRows = query("claimed_rows")
+var (
+	claimedEvents = query("claimed_events")
+	claimedRows   = query("claimed_rows")
+)
 
 // ClaimDeliveries implements [webhooks.Store].
 //
@@ -67,32 +71,45 @@ type claimReader struct {
 	*Store
 	claimed []queue.Claimed
 	places  []ownedWebhook // of each claimed, as it was
-	rows    []claimedRow
+	rows    []claimedRow   // of each claimed
+	events  map[int64]*claimedEvent
 	found   map[int64]decodedWebhook // that were read
 	again   bool                     // something was claimed that another claim may get
 }
 
-// A claimedRow is a row of claimedRows.
+// A claimedRow is what claimedRows tells of a delivery.
 type claimedRow struct {
-	place                int
-	version              *int64 // of its webhook; nil: it is deleted, or its account being erased
-	attempts             *int   // nil: it is not pending
-	due                  *time.Time
-	id, eventType, trace *string
-	at                   *time.Time
-	body                 []byte
-	payload              bool
+	version  int64 // of its webhook; below 0: it is deleted, or its account being erased
+	attempts int   // below 0: it is not pending
+	due      time.Time
+}
+
+// A claimedEvent is an event that was claimed, maybe for several webhooks.
+type claimedEvent struct {
+	webhooks.EncodedEvent
+	payload bool // it has a body, which need not have been read
 }
 
 func (r *claimReader) read(ctx context.Context) (err error) {
 	nos, events := r.columns()
-	if r.rows, err = collect(ctx, r.Store, scanClaimed, claimedRows, nos, events, maxBytes); err != nil {
+	if len(nos) == 0 {
+		return nil
+	}
+	err = r.Store.read(ctx, func(ctx context.Context, conn *pgxpool.Conn) error {
+		batch := &pgx.Batch{}
+		batch.Queue(inOrder)
+		// The events come first: what is erased between the statements is not pending then.
+		batch.Queue(r.sql(claimedEvents), events, slices.Min(events), slices.Max(events), maxBytes).Query(r.scanEvents)
+		batch.Queue(r.sql(claimedRows), nos, events).QueryRow(func(row pgx.Row) error { return r.scanRows(row, nos) })
+		return conn.SendBatch(ctx, batch).Close()
+	})
+	if err != nil {
 		return err
 	}
 	var changed []int64
 	for i := range r.rows {
-		row, w := &r.rows[i], &r.places[r.rows[i].place]
-		if (row.version == nil || w.kept.webhook == nil || *row.version != w.kept.version) && !slices.Contains(changed, w.no) {
+		row, w := &r.rows[i], &r.places[i]
+		if (w.kept.webhook == nil || row.version != w.kept.version) && !slices.Contains(changed, w.no) {
 			changed = append(changed, w.no)
 		}
 	}
@@ -100,9 +117,47 @@ func (r *claimReader) read(ctx context.Context) (err error) {
 	return err
 }
 
-func scanClaimed(row pgx.Row) (c claimedRow, err error) {
-	err = row.Scan(&c.place, &c.version, &c.attempts, &c.due, &c.id, &c.eventType, &c.at, &c.trace, &c.body, &c.payload)
-	return c, err
+func (r *claimReader) scanEvents(rows pgx.Rows) error {
+	r.events = make(map[int64]*claimedEvent, len(r.claimed))
+	var no int64
+	var event bool
+	var e claimedEvent
+	_, err := pgx.ForEachRow(rows, []any{&no, &event, &e.ID, &e.Type, (*instant)(&e.Timestamp), &e.TraceContext, &e.Body}, func() error {
+		known := r.events[no]
+		switch {
+		case event:
+			r.events[no] = &claimedEvent{EncodedEvent: e.EncodedEvent}
+		case known != nil:
+			known.Body, known.payload = e.Body, true
+		}
+		return nil
+	})
+	return err
+}
+
+func (r *claimReader) scanRows(row pgx.Row, nos []int64) error {
+	var places, attempts []int
+	var due []time.Time
+	var there, versions []int64
+	if err := row.Scan(&places, &attempts, &due, &there, &versions); err != nil {
+		return err
+	}
+	version := make(map[int64]int64, len(there))
+	for i, no := range there {
+		version[no] = versions[i]
+	}
+	r.rows = make([]claimedRow, len(nos))
+	for i, no := range nos {
+		of, ok := version[no]
+		if !ok {
+			of = -1
+		}
+		r.rows[i] = claimedRow{version: of, attempts: -1}
+	}
+	for i, place := range places {
+		r.rows[place].attempts, r.rows[place].due = attempts[i], due[i]
+	}
+	return nil
 }
 
 // columns returns the webhooks and the events of what was claimed, but for what is gone.
@@ -131,38 +186,35 @@ func (r *claimReader) tasks() []webhooks.Task {
 	q := &r.owned.queue
 	tasks := make([]webhooks.Task, 0, len(r.rows))
 	for i := range r.rows {
-		row, c, w := &r.rows[i], &r.claimed[r.rows[i].place], &r.places[r.rows[i].place]
+		row, c, w := &r.rows[i], &r.claimed[i], &r.places[i]
+		event := r.events[int64(c.Seq)]
+		if event == nil {
+			event = &claimedEvent{}
+		}
 		now, read := r.found[w.no]
 		if !read {
 			now = w.kept
 		}
 		switch {
-		case row.attempts == nil, row.version == nil:
+		case row.attempts < 0, row.version < 0:
 			r.owned.endLease(deliveryPair{w.no, int64(c.Seq)}, func() { q.Done(c.Token) })
-		case *row.attempts >= c.Attempt:
-			q.Retry(c.Token, r.owned.clock.here(*row.due), *row.attempts)
-		case row.payload && row.body == nil: // the bodies before are enough for a claim
+		case row.attempts >= c.Attempt:
+			q.Retry(c.Token, r.owned.clock.here(row.due), row.attempts)
+		case event.payload && event.Body == nil: // other bodies are enough for a claim
 			q.Release(c.Token)
-		case now.webhook == nil, now.version < *row.version, now.err == nil && !now.webhook.Claimable():
+		case now.webhook == nil, now.version < row.version, now.err == nil && !now.webhook.Claimable():
 			q.Release(c.Token) // it was paused just now
 		default:
-			tasks = append(tasks, r.task(row, c, w.account, now))
+			task := webhooks.Task{
+				Webhook: now.webhook, Event: event.EncodedEvent, Attempt: c.Attempt, Before: c.Before, Token: c.Token, Probe: c.Probe, Err: now.err,
+			}
+			task.Event.Account = w.account
+			if event.Body == nil && task.Err == nil {
+				task.Err = errNoPayload
+			}
+			tasks = append(tasks, task)
 		}
 	}
 	r.again = len(tasks) < len(r.rows)
 	return tasks
-}
-
-func (r *claimReader) task(row *claimedRow, c *queue.Claimed, account string, of decodedWebhook) webhooks.Task {
-	task := webhooks.Task{Webhook: of.webhook, Attempt: c.Attempt, Before: c.Before, Token: c.Token, Probe: c.Probe, Err: of.err}
-	if row.id != nil {
-		task.Event = webhooks.EncodedEvent{ID: *row.id, Account: account, Type: webhooks.EventType(*row.eventType), Timestamp: utc(*row.at), Body: row.body}
-		if row.trace != nil {
-			task.Event.TraceContext = *row.trace
-		}
-	}
-	if row.body == nil && task.Err == nil {
-		task.Err = errNoPayload
-	}
-	return task
 }

@@ -35,7 +35,11 @@ func ShardOf(account string) int16 { return shardOf(account) }
 const (
 	Indexed = indexed
 	LookUp  = lookUp
+	InOrder = inOrder
 )
+
+// ClaimedEvents returns the statement that claims read events by.
+func ClaimedEvents(option Option) string { return optionsOf([]Option{option}).names.in(claimedEvents) }
 
 // KnowingOnly makes a node one that knows the first migrations only.
 func KnowingOnly(n int) Option { return func(o *options) { o.migrations = o.migrations[:n] } }

@@ -29,11 +29,13 @@ const (
 // other way around, with all that is in the index, and a range of rows, `(a, b) between …`, is read to
 // the end of the first column's value. Short statements have their arrays by `(select $1)`: the planner
 // sees how long an array is, and finds a plan for one element so cheap that it makes one with each
-// call, which takes longer than to run it. What deferred precedes need not survive a crash of the
-// database.
+// // call, which takes longer than to run it. Lists of events are read in order without sorting (inOrder): by
+// the index that begins with them, however cheap another one looks. What deferred precedes need not
+// survive a crash of the database.
 const (
 	plain    = lookUp + `, set_config('plan_cache_mode', 'force_generic_plan', true), ` + probed
 	indexed  = plain + `, set_config('enable_bitmapscan', 'off', true), set_config('enable_hashagg', 'off', true)`
+	inOrder  = lookUp + `, set_config('plan_cache_mode', 'force_generic_plan', true), set_config('enable_sort', 'off', true)`
 	deferred = `select set_config('synchronous_commit', 'off', true)`
 
 	deferredLookUp = deferred + `, ` + indexOnly

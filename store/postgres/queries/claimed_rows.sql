@@ -1,22 +1,13 @@
--- Selects what is claimed: what is pending of it still, its webhooks' versions, and its events, as many bodies
--- as are allowed, and that of the first. What is past has none.
+-- Selects what is pending still of what is claimed, and the versions of its webhooks that are there, as lists: a
+-- row of them for each delivery would take longer. Webhooks of an account that is erased are not there.
 -- The planner is not to see how long the arrays are: it would make a plan for each call (see plain.go).
--- $1 webhooks and $2 events, element by element; $3 how many bytes the bodies may have together.
-select c.place::integer - 1, w.version, p.attempts, p.due, c.id, c.type, c.at, c.trace,
-	case when c.place = 1 or c.bytes <= $3 then c.body end, c.body is not null
+-- $1 webhooks and $2 events, element by element.
+select p.places, p.attempts, p.due, w.nos, w.versions
 from (
-	select *, sum(coalesce(octet_length(body), 0)) over (order by place) as bytes
-	from (
-		select c.webhook, c.event_no, c.place, e.id, e.type, e.at, e.trace,
-			case when c.event_no >= (select event from storageapi.marks where name = 'payloads') then coalesce(b.body, e.body) end as body
-		from unnest((select $1::bigint[]), (select $2::bigint[])) with ordinality as c (webhook, event_no, place)
-		left join lateral (
-			select id, type, at, trace, body from storageapi.event_log where event between c.event_no and c.event_no order by event limit 1) e on true
-		left join lateral (
-			select body from storageapi.event_bodies where event between c.event_no and c.event_no order by event limit 1) b on true) c) c
-left join lateral (
-	select attempts, due from storageapi.pending where webhook = c.webhook and event = c.event_no limit 1) p on true
-left join lateral (
-	select version from (select version, account from storageapi.webhooks where no = c.webhook limit 1) h
-	where not exists (select from storageapi.erasures where account = h.account)) w on true
-order by c.place
+	select array_agg(c.place::integer - 1) as places, array_agg(p.attempts) as attempts, array_agg(p.due) as due
+	from unnest((select $1::bigint[]), (select $2::bigint[])) with ordinality as c (webhook, event, place)
+	cross join lateral (
+		select attempts, due from storageapi.pending where webhook = c.webhook and event = c.event limit 1) p) p
+cross join (
+	select array_agg(no) as nos, array_agg(version) as versions
+	from storageapi.webhooks where no = any((select $1::bigint[])::bigint[])) w
