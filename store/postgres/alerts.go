@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -14,24 +15,14 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// An alertRow is the stored state of an alert.
-type alertRow struct {
-	state []byte
-	due   bool
-}
-
 // UpdateAlert implements [webhooks.Store]. A step that changes nothing reads one row, and
 // the webhooks if change asks for them. Any other step runs change again in a transaction,
 // with the account locked.
 func (s *Store) UpdateAlert(ctx context.Context, account string, metric webhooks.Metric, change func(*webhooks.AlertStep) error) (deliveries int, err error) {
 	idle := false
 	err = s.read(ctx, func(ctx context.Context, conn *pgxpool.Conn) error {
-		kept, err := s.alert(ctx, s.planned(conn), account, metric)
-		if err != nil {
-			return err
-		}
-		step, err := s.alertStep(ctx, s.planned(conn), account, kept, change)
-		idle = err == nil && !kept.due && len(step.Events) == 0 && bytes.Equal(step.State, kept.state)
+		kept, step, err := s.alertStep(ctx, s.planned(conn), account, metric, change)
+		idle = err == nil && !kept.Due && len(step.Events) == 0 && bytes.Equal(step.State, kept.State)
 		return err
 	})
 	if err != nil || idle {
@@ -48,11 +39,7 @@ func (s *Store) updateAlert(ctx context.Context, tx pgx.Tx, account string, metr
 	if err := s.lockOpen(ctx, tx, account); err != nil {
 		return 0, err
 	}
-	kept, err := s.alert(ctx, tx, account, metric)
-	if err != nil {
-		return 0, err
-	}
-	step, err := s.alertStep(ctx, tx, account, kept, change)
+	_, step, err := s.alertStep(ctx, tx, account, metric, change)
 	if err != nil {
 		return 0, err
 	}
@@ -81,29 +68,22 @@ func (s *Store) updateAlert(ctx context.Context, tx pgx.Tx, account string, metr
 	return deliveries, nil
 }
 
-// alert reads the state of an alert.
-func (s *Store) alert(ctx context.Context, db querier, account string, metric webhooks.Metric) (kept alertRow, err error) {
-	err = db.QueryRow(ctx, s.sql(`select state, due from storageapi.alerts where account = $1 and metric = $2`), account, string(metric)).Scan(&kept.state, &kept.due)
-	if errors.Is(err, pgx.ErrNoRows) {
-		err = nil
+// alertStep runs change on the state of an alert, and returns that, too. In a transaction it locks the
+// webhooks that change asks for.
+func (s *Store) alertStep(ctx context.Context, db querier, account string, metric webhooks.Metric, change func(*webhooks.AlertStep) error) (kept, step webhooks.AlertStep, err error) {
+	err = db.QueryRow(ctx, s.sql(`select state, due from storageapi.alerts where account = $1 and metric = $2`), account, string(metric)).Scan(&kept.State, &kept.Due)
+	if err != nil && !errors.Is(err, pgx.ErrNoRows) {
+		return kept, step, err
 	}
-	return kept, err
-}
-
-// alertStep runs change. In a transaction it locks the webhooks that change asks for.
-func (s *Store) alertStep(ctx context.Context, db querier, account string, kept alertRow, change func(*webhooks.AlertStep) error) (webhooks.AlertStep, error) {
 	var failed error
-	step := webhooks.AlertStep{State: bytes.Clone(kept.state), Due: kept.due}
+	step = webhooks.AlertStep{State: bytes.Clone(kept.State), Due: kept.Due}
 	step.Webhooks = func() []webhooks.Webhook {
 		list, err := s.readable(ctx, db, account)
 		failed = errors.Join(failed, err)
 		return list
 	}
-	err := change(&step)
-	if failed != nil {
-		err = failed
-	}
-	return step, err
+	err = change(&step)
+	return kept, step, cmp.Or(failed, err)
 }
 
 // readable returns the webhooks of the account, ascending by id, without those that cannot

@@ -173,16 +173,17 @@ func (i *importer) number(ctx context.Context) (events []importedEvent, err erro
 		if e.Forgotten {
 			name.start = start
 		}
+		next[start] = max(next[start], number)
 		if there || given[name] {
 			return nil
 		}
 		given[name] = true
-		if number = max(number, next[start]); number >= start+perMillisecond {
+		if next[start] >= start+perMillisecond {
 			return fmt.Errorf("event %q of account %q: %w: field publishedAt: the store has %d events of that millisecond, and no room for more",
 				e.ID, e.Account, transfer.ErrRecord, perMillisecond)
 		}
-		next[start] = number + 1
-		events = append(events, importedEvent{e, number})
+		events = append(events, importedEvent{e, next[start]})
+		next[start]++
 		return nil
 	}, &place, &there, &number))
 	err = i.tx.SendBatch(ctx, batch).Close()

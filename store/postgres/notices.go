@@ -166,15 +166,15 @@ func (s *Store) ListNotices(ctx context.Context, account string, query notices.Q
 		if err != nil {
 			return err
 		}
-		list, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (notices.Numbered, error) { return scanNotice(row) })
+		page.Notices, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (notices.Notice, error) {
+			n, err := scanNotice(row)
+			return n.Notice, err
+		})
 		if err != nil {
 			return err
 		}
-		for i := range list {
-			page.Notices = append(page.Notices, list[i].Notice)
-		}
-		if page.Next = leastID; len(list) == query.Limit { // there may be none after it: then the next page is empty
-			page.Next = list[len(list)-1].Notice.ID
+		if page.Next = leastID; len(page.Notices) == query.Limit { // there may be none after it: then the next page is empty
+			page.Next = page.Notices[query.Limit-1].ID
 		}
 		return nil
 	})

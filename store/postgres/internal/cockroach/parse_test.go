@@ -21,7 +21,7 @@ import (
 // functions are those that statements may call, beside those of the schema. PostgreSQL 14 and
 // CockroachDB have them.
 var functions = []string{
-	"array_agg", "bool_or", "count", "max", "min", "row_number", "sum",
+	"array_agg", "bool_or", "count", "lag", "max", "min", "row_number", "sum",
 	"cardinality", "extract", "generate_series", "greatest", "jsonb_to_recordset", "least", "octet_length", "split_part", "unnest",
 	"clock_timestamp", "now", "statement_timestamp",
 	"current_setting", "nextval", "setval", "to_regclass",
