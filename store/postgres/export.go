@@ -128,13 +128,7 @@ func (e *exporter) fill(read func() ([]exportedRow, error)) error {
 
 // rows puts the rows of a statement onto the page.
 func (e *exporter) rows(ctx context.Context, scan pgx.RowToFunc[exportedRow], sql string, args ...any) error {
-	return e.fill(func() ([]exportedRow, error) {
-		rows, err := e.tx.Query(ctx, e.sql(sql), args...)
-		if err != nil {
-			return nil, err
-		}
-		return pgx.CollectRows(rows, scan)
-	})
+	return e.fill(func() ([]exportedRow, error) { return rowsOf(ctx, e.tx, scan, e.sql(sql), args...) })
 }
 
 // kind reads the rows of a kind after that row, until the page is full.

@@ -73,11 +73,7 @@ func (e *exporter) events(ctx context.Context) error {
 // the other way, by id or not, and those of which nothing is known any more.
 func (e *exporter) eventRows(ctx context.Context, byID bool, sql string, args ...any) error {
 	return e.fill(func() (list []exportedRow, err error) {
-		rows, err := e.tx.Query(ctx, e.sql(sql), args...)
-		if err != nil {
-			return nil, err
-		}
-		numbers, err := pgx.CollectRows(rows, pgx.RowTo[int64])
+		numbers, err := rowsOf(ctx, e.tx, pgx.RowTo[int64], e.sql(sql), args...)
 		if err != nil || len(numbers) == 0 {
 			return nil, err
 		}
@@ -112,20 +108,16 @@ type exportedDelivery struct {
 
 // load returns those of the events, in the order given, that fit into a page; one at least.
 func (e *exporter) load(ctx context.Context, numbers []int64) ([]*exportedEvent, error) {
-	rows, err := e.tx.Query(ctx, e.sql(exportEvents), numbers)
-	if err != nil {
-		return nil, err
-	}
 	byNumber := make(map[int64]*exportedEvent, len(numbers))
 	var accounts []string
-	events, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (*exportedEvent, error) {
+	events, err := rowsOf(ctx, e.tx, func(row pgx.CollectableRow) (*exportedEvent, error) {
 		event := &exportedEvent{deliveries: make(map[int64]*exportedDelivery)}
 		var known bool
 		err := row.Scan(&event.number, &event.Account, &event.ID, &event.Type, (*instant)(&event.Timestamp), &event.Matched, &known, &event.Body, &event.TraceContext)
 		event.PublishedAt, event.NoBody, event.Forgotten = publishedAt(event.number), event.Body == nil, !known
 		byNumber[event.number], accounts = event, append(accounts, event.Account)
 		return event, err
-	})
+	}, e.sql(exportEvents), numbers)
 	if err != nil {
 		return nil, err
 	}

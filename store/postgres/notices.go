@@ -162,14 +162,10 @@ func (s *Store) ListNotices(ctx context.Context, account string, query notices.Q
 			return err
 		}
 		args := slices.Concat([]any{account, query.After, least}, of, []any{texts(query.Actions), stored(query.Since), stored(query.Until), query.Limit})
-		rows, err := s.planned(conn).Query(ctx, s.sql(all), args...)
-		if err != nil {
-			return err
-		}
-		page.Notices, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (notices.Notice, error) {
+		page.Notices, err = rowsOf(ctx, s.planned(conn), func(row pgx.CollectableRow) (notices.Notice, error) {
 			n, err := scanNotice(row)
 			return n.Notice, err
-		})
+		}, s.sql(all), args...)
 		if err != nil {
 			return err
 		}
