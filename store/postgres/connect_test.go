@@ -108,6 +108,7 @@ func TestListenerGoesSilent(t *testing.T) {
 // What a caller without a deadline asks of a server that does not answer ends in time,
 // with an error that does not say that nothing happened.
 func TestSilence(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("takes ten seconds")
 	}
@@ -163,6 +164,7 @@ func TestSilence(t *testing.T) {
 // A node's deliveries go on when all its connections went silent, 20 of them in
 // transactions.
 func TestDeliveriesAfterSilence(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("takes twenty seconds")
 	}

@@ -696,6 +696,7 @@ func TestOwningWithOneConnection(t *testing.T) {
 // After a restart of the server, which may have lost what it committed last, all nodes load
 // their shards again, as other incarnations.
 func TestOwningBesideARestart(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("starts a server")
 	}
