@@ -128,7 +128,7 @@ func (s *Store) eventPage(ctx context.Context, conn *pgxpool.Conn, account strin
 }
 
 // eventClock is the number from which on events are numbered that are published from now on, see
-// enqueueOne: after all that there are, and not the time, for the clock may be set back.
+// enqueueMany: after all that there are, and not the time, for the clock may be set back.
 const eventClock = `
 	select (greatest(last_value, (select event / 4096 from storageapi.event_log order by event desc limit 1)) + 1) * 4096
 	from storageapi.event_clock`

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"math"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -38,10 +39,34 @@ func publishedAt(number int64) time.Time {
 }
 
 var (
-	enqueueOne      = query("enqueue_one")
-	enqueueMany     = query("enqueue_many")
+	enqueueMany     = query("enqueue")
+	enqueueOne      = strings.Replace(enqueueMany, manyEvents, oneEvent, 1)
 	nextEventNumber = query("next_event_number")
 )
+
+// A single event is not in lists, whose length is not known beforehand: the planner would make
+// another plan for each length.
+const (
+	manyEvents = `unnest($1::text[], $2::text[], $3::text[], $4::timestamptz[], $5::bytea[], $6::smallint[], $7::text[]) with ordinality`
+	oneEvent   = `(values ($1::text, $2::text, $3::text, $4::timestamptz, $5::bytea, $6::smallint, $7::text, 1))`
+)
+
+// An addedEvent is a row of enqueueMany.
+type addedEvent struct{ Place, Deliveries int }
+
+// eventColumns are the parameters of enqueueMany.
+func eventColumns(events []*publication) []any {
+	return []any{
+		column(events, func(e *publication) string { return e.Account }),
+		column(events, func(e *publication) string { return e.ID }),
+		column(events, func(e *publication) string { return string(e.Type) }),
+		column(events, func(e *publication) time.Time { return utc(e.Timestamp) }),
+		column(events, func(e *publication) []byte { return storedBody(e.EncodedEvent) }),
+		column(events, func(e *publication) int16 { return shardOf(e.Account) }),
+		column(events, func(e *publication) string { return e.TraceContext }),
+		changeAdded, "",
+	}
+}
 
 // matchedOf selects how many deliveries the event of the account $1 with the id $2 had at first.
 const matchedOf = `

@@ -41,7 +41,7 @@ const (
 	deferredLookUp = deferred + `, ` + indexOnly
 )
 
-// inBatch are the settings of a batch, lookUpSoon those of an event that is published alone. A
+// inBatch are the settings of a batch of events, lookUpSoon those of an event that is stored alone. A
 // transaction of the host may have published one of the events, and the others must not wait for
 // it: so they wait for no lock long.
 const (

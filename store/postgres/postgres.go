@@ -194,7 +194,6 @@ func (s *Store) Close() error {
 		return nil
 	}
 	s.ownership.close()
-	s.publisher.close()
 	s.waker.group.Wait()
 	if s.own {
 		s.pool.Close()

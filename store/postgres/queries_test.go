@@ -66,21 +66,6 @@ func TestQueries(t *testing.T) {
 	}
 }
 
-// TestEnqueueOneIsEnqueueMany: the two files are the same, but for what they are given.
-func TestEnqueueOneIsEnqueueMany(t *testing.T) {
-	same := func(name string) string {
-		text, err := os.ReadFile("queries/" + name + ".sql")
-		if err != nil {
-			t.Fatal(err)
-		}
-		statement := regexp.MustCompile(`(?m)^--.*\n`).ReplaceAllString(string(text), "")
-		return regexp.MustCompile(`(?s)from (\(values|unnest\().*?place\)| and \(\$9.*?\$9\)`).ReplaceAllString(statement, "")
-	}
-	if one, many := same("enqueue_one"), same("enqueue_many"); one != many {
-		t.Error(cmp.Diff(one, many))
-	}
-}
-
 // TestSettleWithHealthBeginsAsSettle: the two files are the same, but for the health, and for attempts
 // that are logged already.
 func TestSettleWithHealthBeginsAsSettle(t *testing.T) {

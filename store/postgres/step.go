@@ -167,6 +167,15 @@ func only[T any](ctx context.Context, s *Store, scan func(pgx.Row) (T, error), s
 	return list[0], nil
 }
 
+// column returns what a statement takes of each element of a list.
+func column[T, C any](list []T, of func(T) C) []C {
+	out := make([]C, len(list))
+	for i, element := range list {
+		out[i] = of(element)
+	}
+	return out
+}
+
 // scanText reads a text, scanInt a number.
 func scanText(row pgx.Row) (text string, err error) { err = row.Scan(&text); return text, err }
 func scanInt(row pgx.Row) (n int, err error)        { err = row.Scan(&n); return n, err }

@@ -139,7 +139,7 @@ func (w *waker) wakeAll() {
 func (s *Store) Wake(ctx context.Context, wake func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	defer context.AfterFunc(s.publisher.ctx, cancel)() // when the store is closed
+	defer context.AfterFunc(s.ownership.ctx, cancel)() // when the store is closed
 	defer s.waker.add(&wake)()
 	if s.options.quiet || s.pool.Stat().MaxConns() < 2 {
 		<-ctx.Done()

@@ -1,5 +1,5 @@
 -- Adds the ids of events, unless they are before the mark of the ids. It returns how many were to be added, and
--- how many of them are new. No two have the same account and id (deduplication key). See enqueue_one.
+-- how many of them are new. No two have the same account and id (deduplication key). See enqueue.
 -- $1 accounts, $2 ids and $3 numbers, element by element.
 with slots as materialized (
 	select current, case when first >= current - 1 then first else 0 end as first, (select event from storageapi.marks where name = 'ids') as mark

@@ -1,4 +1,4 @@
--- Returns the number that an event would have now. See enqueue_one for the microsecond.
+-- Returns the number that an event would have now. See enqueue for the microsecond.
 with tick as materialized (
 	select setval(clock,
 		greatest(now, mark + 1, case when mark > now + 1000 then (select event / 4096 + 1 from storageapi.event_log order by event desc limit 1) end)) as at

@@ -33,7 +33,7 @@ var twice = []string{
 	"erase.go: storageapi.keys", // a key, and the rows of those that replaced it
 	"settle.go: storageapi.pending",
 	"events.go: storageapi.event_ids",        // in two slots
-	"publications.go: storageapi.event_ids",  // in two slots
+	"publisher.go: storageapi.event_ids",     // in two slots
 	"import_events.go: storageapi.event_ids", // in two slots
 }
 

@@ -1,8 +1,11 @@
--- Stores events and their pending deliveries to all subscribed webhooks, and notes one change for all of
--- them. It returns the places of the new events, and how many deliveries each has. No two of the events
--- have the same account and id (deduplication key). See enqueue_one.
+-- Stores events and their pending deliveries, and notes one change for all of them. It returns the places of
+-- the new events, and how many deliveries each has. No two of the events have the same account and id
+-- (deduplication key).
+--
+-- Webhooks are read as of the beginning of the statement, without locks: a delivery to a webhook that is
+-- deleted at the same time has no effect.
 -- $1 accounts, $2 ids, $3 types, $4 times, $5 bodies, $6 shards and $7 traces, element by element;
--- $8 changeAdded.
+-- $8 changeAdded; $9 the id of the only webhook that is to get them, empty: all that are subscribed.
 with tick as materialized (
 	-- The microsecond of the events stored now: later than those of all events stored before the statement
 	-- began, even if the clock was set back. The sequence event_clock has the latest one and shows whether
@@ -26,13 +29,13 @@ with tick as materialized (
 	) s
 ), input as materialized (
 	select i.*, tick.at * 4096 + nextval((select tableoid::regclass from storageapi.event_numbers)) as event, w.owed, w.skipped
-	from unnest($1::text[], $2::text[], $3::text[], $4::timestamptz[], $5::bytea[], $6::smallint[], $7::text[])
-		with ordinality as i (account, id, type, at, body, shard, trace, place)
+	from unnest($1::text[], $2::text[], $3::text[], $4::timestamptz[], $5::bytea[], $6::smallint[], $7::text[]) with ordinality
+		as i (account, id, type, at, body, shard, trace, place)
 	cross join tick
 	cross join slots
 	cross join lateral (
 		select array_agg(no) filter (where active) as owed, array_agg(no) filter (where not active) as skipped
-		from storageapi.webhooks where account = i.account and events @> array[i.type]) w
+		from storageapi.webhooks where account = i.account and events @> array[i.type] and ($9::text = '' or id = $9)) w
 	where not exists (select from storageapi.erasures where account = i.account)
 		and not exists (
 			select from storageapi.id_slots s
