@@ -9,8 +9,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/storageapi/storageapi/store/postgres"
 )
 
@@ -63,22 +61,5 @@ func TestQueries(t *testing.T) {
 		if err := conn.Conn().Deallocate(t.Context(), name); err != nil {
 			t.Error(err)
 		}
-	}
-}
-
-// TestSettleWithHealthBeginsAsSettle: the two files are the same, but for the health, and for attempts
-// that are logged already.
-func TestSettleWithHealthBeginsAsSettle(t *testing.T) {
-	statement := func(name string) string {
-		text, err := os.ReadFile("queries/" + name + ".sql")
-		if err != nil {
-			t.Fatal(err)
-		}
-		return regexp.MustCompile(`(?m)^(--|\ton conflict do nothing -- a node).*\n`).ReplaceAllString(string(text), "")
-	}
-	settle, more := statement("settle"), statement("settle_with_health")
-	body := strings.TrimSuffix(settle, "select place::integer - 1 from current\n")
-	if body == settle || !strings.HasPrefix(more, strings.TrimSuffix(body, "\n")) || !strings.HasSuffix(more, "select place::integer - 1 from current\n") {
-		t.Error(cmp.Diff(settle, more))
 	}
 }

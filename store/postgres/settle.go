@@ -26,8 +26,8 @@ const (
 const alive = `select node from storageapi.nodes where node = $1 for key share`
 
 var (
-	settle           = query("settle")
-	settleWithHealth = query("settle_with_health")
+	settle           = queryWithout("settle", "health")
+	settleWithHealth = query("settle")
 	forgetAttempts   = query("forget_attempts")
 )
 
@@ -35,113 +35,108 @@ var (
 func (s *Store) SettleDeliveries(ctx context.Context, settlements []webhooks.Settlement) (stale []int, err error) {
 	b := settlementBatch{node: s.ownership.incarnation()}
 	stale = b.fill(&s.owned, settlements)
-	current := make([]bool, len(settlements))
 	over := false
 	step := func(ctx context.Context, conn *pgxpool.Conn) error {
-		if len(b.places) == 0 {
+		if len(b.rows) == 0 {
 			return nil
 		}
 		s.ownership.fence.RLock()
 		defer s.ownership.fence.RUnlock()
-		clear(current)
 		sql, args, err := b.statement()
 		if err != nil {
 			return err
 		}
+		var current []int
 		batch := &pgx.Batch{}
 		batch.Queue(indexed)
 		batch.Queue(s.sql(alive), b.node).Exec(func(done pgconn.CommandTag) error {
 			over = done.RowsAffected() == 0
 			return nil
 		})
-		batch.Queue(s.sql(sql), args...).Query(func(rows pgx.Rows) error {
-			var place int
-			_, err := pgx.ForEachRow(rows, []any{&place}, func() error {
-				current[b.places[place]] = true
-				return nil
-			})
+		batch.Queue(s.sql(sql), args...).Query(func(rows pgx.Rows) (err error) {
+			current, err = pgx.CollectRows(rows, pgx.RowTo[int])
 			return err
 		})
-		for i, number := range b.numbers {
-			if number > webhooks.MaxAttempts {
-				batch.Queue(s.sql(forgetAttempts), b.webhooks[i], b.event[i], number, webhooks.MaxAttempts)
+		for _, r := range b.rows {
+			if r.Attempt.Number > webhooks.MaxAttempts {
+				batch.Queue(s.sql(forgetAttempts), r.webhook, r.event, r.Attempt.Number, webhooks.MaxAttempts)
 			}
 		}
-		return conn.SendBatch(ctx, batch).Close()
+		err = conn.SendBatch(ctx, batch).Close()
+		if err == nil {
+			for _, i := range current {
+				b.rows[i].current = true
+			}
+		}
+		return err
 	}
 	if err = s.write(ctx, step); code(err) == uniqueViolation { // a node of an older version has logged one of the attempts
 		b.logged = true
 		err = s.write(ctx, step)
 	}
 	if err != nil {
-		for _, i := range b.held {
-			s.owned.queue.Unhold(settlements[i].Task.Token)
+		for _, r := range b.held {
+			s.owned.queue.Unhold(r.Task.Token)
 		}
 		return nil, err
 	}
 	if over {
 		s.ownership.lost(b.node)
 	}
-	for _, i := range b.places {
-		if !current[i] {
-			stale = append(stale, i)
+	for _, r := range b.rows {
+		if !r.current {
+			stale = append(stale, r.place)
 		}
 	}
-	s.letGo(&b, settlements, current)
+	s.letGo(&b)
 	slices.Sort(stale)
 	return stale, nil
 }
 
 // letGo ends the leases of settlements that are done. What was not current waits again: the next
 // claim reads what has become of it.
-func (s *Store) letGo(b *settlementBatch, settlements []webhooks.Settlement, current []bool) {
+func (s *Store) letGo(b *settlementBatch) {
+	now := time.Now()
 	if _, err := s.learn(context.Background(), b.concerned); err != nil {
 		s.owned.look.wanted.Store(true) // the next claim reads them
 	}
 	q := &s.owned.queue
-	now := time.Now()
-	for at, i := range b.held {
-		settlement := &settlements[i]
-		s.owned.endLease(b.pairs[at], func() {
-			switch token := settlement.Task.Token; {
-			case settlement.Outcome == webhooks.Release, !current[i]:
+	for _, r := range b.held {
+		s.owned.endLease(r.deliveryPair, func() {
+			switch token := r.Task.Token; {
+			case r.Outcome == webhooks.Release, !r.current:
 				q.Release(token)
-			case settlement.Outcome == webhooks.Retry:
-				q.Retry(token, now.Add(settlement.RetryAfter), settlement.Attempt.Number)
+			case r.Outcome == webhooks.Retry:
+				q.Retry(token, now.Add(r.RetryAfter), r.Attempt.Number)
 			default:
 				q.Done(token)
 			}
 		})
-		if b.pairs[at].event < s.owned.look.past.Load() { // it ends with the next look
+		if r.event < s.owned.look.past.Load() { // it ends with the next look
 			s.owned.look.again.Store(true)
 			s.owned.look.wanted.Store(true)
 		}
 	}
 }
 
-// A settlementBatch holds settlements by column: those that the database is told of.
+// A settlementBatch is settlements of a call.
 type settlementBatch struct {
 	node      int64
-	logged    bool           // some of the attempts may be logged already
-	held      []int          // the settlements whose leases are current
-	pairs     []deliveryPair // of each
-	concerned []int64        // the webhooks that they say something about
+	logged    bool              // some of the attempts may be logged already
+	held      []*heldSettlement // those whose leases are current
+	rows      []*heldSettlement // of them, those that the database is told of
+	notices   []noticeRow       // of these
+	concerned []int64           // the webhooks that they say something about
+}
 
-	places             []int
-	webhooks, event    []int64
-	shards             []int16
-	outcomes           []int16
-	numbers, statuses  []int
-	started            []*time.Time
-	took, retryAfter   []int64
-	classes, errors    []string
-	responses, reasons []string
-	fails              []bool
-	matters            []bool // something may change about its webhook
-	urls               []string
-	rests              []int64
-	events             []string // that failed
-	notices            []noticeRow
+// A heldSettlement is a settlement whose lease is kept from running out.
+type heldSettlement struct {
+	*webhooks.Settlement
+	deliveryPair
+	place   int // among the settlements of the call
+	shard   int16
+	matters bool // something may change about its webhook
+	current bool // it is done
 }
 
 // fill adds the settlements whose leases are current, which it keeps from running out, and
@@ -162,62 +157,58 @@ func (b *settlementBatch) fill(o *ownedShards, settlements []webhooks.Settlement
 			stale = append(stale, i)
 			continue
 		}
-		b.held = append(b.held, i)
 		w := o.byID[id] // there is one as long as there is a lease
-		b.pairs = append(b.pairs, deliveryPair{w.no, int64(seq)})
-		matters := told[id] || !w.healthy
-		if matters && !slices.Contains(b.concerned, w.no) {
+		r := &heldSettlement{Settlement: s, deliveryPair: deliveryPair{w.no, int64(seq)}, place: i, shard: w.shard, matters: told[id] || !w.healthy}
+		b.held = append(b.held, r)
+		if r.matters && !slices.Contains(b.concerned, w.no) {
 			b.concerned = append(b.concerned, w.no)
 		}
 		if s.Outcome != webhooks.Release || s.Rest > 0 || s.Deactivate != "" {
-			b.add(i, s, w, int64(seq), matters)
+			b.rows = append(b.rows, r)
+			b.tell(s.Off, true)
+			b.tell(s.Recovered, false)
 		}
 	}
 	return stale
-}
-
-func (b *settlementBatch) add(place int, s *webhooks.Settlement, w *ownedWebhook, event int64, matters bool) {
-	b.places = append(b.places, place)
-	b.webhooks = append(b.webhooks, w.no)
-	b.event = append(b.event, event)
-	b.shards = append(b.shards, w.shard)
-	b.outcomes = append(b.outcomes, int16(s.Outcome))
-	b.numbers = append(b.numbers, s.Attempt.Number)
-	b.statuses = append(b.statuses, s.Attempt.Status)
-	b.started = append(b.started, stored(s.Attempt.StartedAt))
-	b.took = append(b.took, s.Attempt.Duration.Microseconds())
-	b.retryAfter = append(b.retryAfter, s.RetryAfter.Microseconds())
-	b.classes = append(b.classes, string(s.Attempt.Class))
-	b.errors = append(b.errors, s.Attempt.Error)
-	b.responses = append(b.responses, s.Attempt.Response)
-	b.reasons = append(b.reasons, string(s.Deactivate))
-	b.fails = append(b.fails, s.Fails())
-	b.urls = append(b.urls, s.Task.Webhook.URL)
-	b.rests = append(b.rests, s.Rest.Microseconds())
-	b.matters = append(b.matters, matters)
-	failed := ""
-	if s.Fails() {
-		failed = s.Task.Event.ID
-	}
-	b.events = append(b.events, failed)
-	b.tell(s.Off, true)
-	b.tell(s.Recovered, false)
 }
 
 // tell adds a notice of the settlement that was added last, if there is one.
 func (b *settlementBatch) tell(n *notices.Notice, off bool) {
 	if n != nil && !n.IsZero() {
 		row := rowOfNotice(n)
-		row.Place, row.Off = len(b.places), off
+		row.Place, row.Off = len(b.rows), off
 		b.notices = append(b.notices, row)
 	}
 }
 
 // statement returns the statement that settles, and its arguments.
 func (b *settlementBatch) statement() (sql string, args []any, err error) {
+	type row = *heldSettlement
 	args = []any{
-		b.webhooks, b.event, b.shards, b.outcomes, b.numbers, b.started, b.took, b.statuses, b.classes, b.errors,
-		b.responses, b.retryAfter, b.reasons, b.urls, b.fails, b.rests, b.matters, b.events, b.node,
+		column(b.rows, func(r row) int64 { return r.webhook }),
+		column(b.rows, func(r row) int64 { return r.event }),
+		column(b.rows, func(r row) int16 { return r.shard }),
+		column(b.rows, func(r row) int16 { return int16(r.Outcome) }),
+		column(b.rows, func(r row) int { return r.Attempt.Number }),
+		column(b.rows, func(r row) *time.Time { return stored(r.Attempt.StartedAt) }),
+		column(b.rows, func(r row) int64 { return r.Attempt.Duration.Microseconds() }),
+		column(b.rows, func(r row) int { return r.Attempt.Status }),
+		column(b.rows, func(r row) string { return string(r.Attempt.Class) }),
+		column(b.rows, func(r row) string { return r.Attempt.Error }),
+		column(b.rows, func(r row) string { return r.Attempt.Response }),
+		column(b.rows, func(r row) int64 { return r.RetryAfter.Microseconds() }),
+		column(b.rows, func(r row) string { return string(r.Deactivate) }),
+		column(b.rows, func(r row) string { return r.Task.Webhook.URL }),
+		column(b.rows, row.Fails),
+		column(b.rows, func(r row) int64 { return r.Rest.Microseconds() }),
+		column(b.rows, func(r row) bool { return r.matters }),
+		column(b.rows, func(r row) string {
+			if r.Fails() {
+				return r.Task.Event.ID
+			}
+			return ""
+		}),
+		b.node,
 	}
 	if len(b.concerned)+len(b.notices) == 0 && !b.logged { // most say nothing about their webhooks
 		return settle, args, nil

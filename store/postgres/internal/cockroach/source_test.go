@@ -307,13 +307,8 @@ func (s *source) called(call *ast.CallExpr, result int) (list []statement, ok bo
 		return nil, true // a statement that is made there
 	case o.Pkg().Path() != "postgres":
 		return nil, false
-	case name == "query":
-		file, known := s.texts(call.Args[0])
-		if !known || len(file) != 1 {
-			return nil, false
-		}
-		text, err := os.ReadFile(filepath.Join(root, "queries", file[0].text+".sql"))
-		return []statement{{text: string(text), plain: s.inPlain(call.Pos())}}, err == nil
+	case name == "query" || name == "queryWithout":
+		return s.file(call)
 	case name == "sql" || name == "in":
 		return s.texts(call.Args[0])
 	}
@@ -328,6 +323,22 @@ func (s *source) called(call *ast.CallExpr, result int) (list []statement, ok bo
 		list, ok = append(list, texts...), ok && known
 	}
 	return list, ok
+}
+
+// file returns the text of a file of queries, maybe without a part.
+func (s *source) file(call *ast.CallExpr) (list []statement, ok bool) {
+	args := make([]string, 2)
+	for i, arg := range call.Args {
+		texts, known := s.texts(arg)
+		if !known || len(texts) != 1 {
+			return nil, false
+		}
+		args[i] = texts[0].text
+	}
+	text, err := os.ReadFile(filepath.Join(root, "queries", args[0]+".sql"))
+	before, more, _ := strings.Cut(string(text), "-- begin "+args[1]+"\n")
+	_, after, _ := strings.Cut(more, "-- end "+args[1]+"\n")
+	return []statement{{text: before + after, plain: s.inPlain(call.Pos())}}, err == nil
 }
 
 func (s *source) replaced(call *ast.CallExpr) (list []statement, ok bool) {
