@@ -233,10 +233,6 @@ func (s *Store) UpdateKey(ctx context.Context, account, id string, change func(*
 			return err
 		}
 		key.ID, key.Account, key.CreatedAt, key.CreatedBy = old.ID, old.Account, old.CreatedAt, old.CreatedBy
-		kept := [][]byte{{}, sum(key.Hash)}
-		if !key.Previous.IsZero() {
-			kept = append(kept, sum(key.Previous))
-		}
 		batch := &pgx.Batch{}
 		batch.Queue(s.sql(`delete from storageapi.keys where hash = $1 and next is not null`), sum(old.Previous))
 		batch.Queue(s.sql(`
@@ -245,7 +241,8 @@ func (s *Store) UpdateKey(ctx context.Context, account, id string, change func(*
 			sum(key.Hash), key.Name, key.Scopes.Names(), stored(key.ExpiresAt), sum(key.Previous), stored(key.PreviousExpiresAt),
 			optional(key.Hint), optional(key.PreviousHint))
 		s.queuePrevious(batch, &key)
-		batch.Queue(s.sql(`delete from storageapi.key_uses where account = $1 and id = $2 and hash <> all($3)`), account, id, kept)
+		batch.Queue(s.sql(`delete from storageapi.key_uses where account = $1 and id = $2 and hash not in ('', $3) and hash is distinct from $4`),
+			account, id, sum(key.Hash), sum(key.Previous))
 		if err := s.queueNotice(batch, notice); err != nil {
 			return err
 		}
@@ -293,15 +290,11 @@ var recordKeyUses = query("record_key_uses")
 // RecordKeyUse implements [apikeys.Store]. It locks the keys against deletion, in a fixed
 // order.
 func (s *Store) RecordKeyUse(ctx context.Context, uses []apikeys.KeyUse) error {
-	n := len(uses)
-	accounts, ids, hashes, times := make([]string, n), make([]string, n), make([][]byte, n), make([]time.Time, n)
-	for i, use := range uses {
-		accounts[i], ids[i], hashes[i], times[i] = use.Account, use.ID, use.Hash.Sum[:], utc(use.At)
-	}
 	return s.write(ctx, func(ctx context.Context, conn *pgxpool.Conn) error {
 		batch := &pgx.Batch{}
 		batch.Queue(plain)
-		batch.Queue(s.sql(recordKeyUses), accounts, ids, hashes, times)
+		batch.Queue(s.sql(recordKeyUses), column(uses, func(u apikeys.KeyUse) string { return u.Account }), column(uses, func(u apikeys.KeyUse) string { return u.ID }),
+			column(uses, func(u apikeys.KeyUse) []byte { return u.Hash.Sum[:] }), column(uses, func(u apikeys.KeyUse) time.Time { return utc(u.At) }))
 		return conn.SendBatch(ctx, batch).Close()
 	})
 }

@@ -29,22 +29,19 @@ func (t told) Query(ctx context.Context, sql string, args ...any) (pgx.Rows, err
 	batch.Queue(t.what)
 	batch.Queue(sql, args...)
 	results := t.conn.SendBatch(ctx, batch)
-	_, err := results.Exec()
-	var rows pgx.Rows
-	if err == nil {
-		rows, err = results.Query()
-	}
+	_, _ = results.Exec() // an error is that of the rows, too
+	rows, err := results.Query()
+	list := &batchRows{Rows: rows, results: results}
 	if err != nil {
-		_ = results.Close()
-		return nil, err
+		list.Close()
 	}
-	return &batchRows{Rows: rows, results: results}, nil
+	return list, err
 }
 
 // QueryRow implements [querier].
 func (t told) QueryRow(ctx context.Context, sql string, args ...any) pgx.Row {
-	rows, err := t.Query(ctx, sql, args...)
-	return onlyRow{rows, err}
+	rows, _ := t.Query(ctx, sql, args...)
+	return onlyRow{rows}
 }
 
 // batchRows are the last rows of a batch.
@@ -70,16 +67,10 @@ func (r *batchRows) Close() {
 func (r *batchRows) Err() error { return cmp.Or(r.Rows.Err(), r.err) }
 
 // An onlyRow is the only row of rows.
-type onlyRow struct {
-	rows pgx.Rows
-	err  error
-}
+type onlyRow struct{ pgx.Rows }
 
 // Scan implements [pgx.Row].
 func (r onlyRow) Scan(fields ...any) error {
-	if r.err != nil {
-		return r.err
-	}
-	_, err := pgx.CollectExactlyOneRow(r.rows, func(row pgx.CollectableRow) (struct{}, error) { return struct{}{}, row.Scan(fields...) })
+	_, err := pgx.CollectExactlyOneRow(r.Rows, func(row pgx.CollectableRow) (struct{}, error) { return struct{}{}, row.Scan(fields...) })
 	return err
 }

@@ -71,11 +71,7 @@ func (s *Store) values(w *webhooks.Webhook) []any {
 
 // texts returns names of a kind as texts; no nil, which would be null.
 func texts[T ~string](list []T) []string {
-	out := make([]string, len(list))
-	for i, text := range list {
-		out[i] = string(text)
-	}
-	return out
+	return column(list, func(text T) string { return string(text) })
 }
 
 // scanWebhook reads webhookColumns.
