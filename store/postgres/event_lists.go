@@ -3,6 +3,7 @@ package postgres
 import (
 	"context"
 	"math"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -31,8 +32,8 @@ func (s *Store) EventByID(ctx context.Context, account, eventID string) (e webho
 }
 
 var (
-	newestFirst = query("list_events_newest_first")
-	oldestFirst = query("list_events_oldest_first")
+	newestFirst = query("list_events")
+	oldestFirst = strings.ReplaceAll(newestFirst, "event desc", "event asc")
 )
 
 // ListEvents implements [webhooks.Store]. A transaction of the host that has published, see

@@ -1,4 +1,4 @@
--- Lists events of an account, the newest first. Each type is looked for in the index.
+-- Lists events of an account, the newest first; with asc for desc, the oldest first. Each type is looked for in the index.
 -- $1 the account; $2 the number from which on and $3 before which; $4 types, null: those that it has;
 -- $5 how many.
 with recursive has as (
