@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgxpool"
+
 	"github.com/storageapi/storageapi/webhooks"
 )
 
@@ -56,8 +58,13 @@ func anyNodeEndsThePause(t *testing.T, runs bool, press func(*webhooks.WebhookSe
 	roots := x509.NewCertPool()
 	roots.AddCert(receiver.Certificate())
 	option := inSchema(t)
+	p, err := pgxpool.NewWithConfig(t.Context(), pool(t).Config()) // a node that runs keeps a connection, and other tests run beside
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(p.Close)
 	node := func(runs bool) *webhooks.WebhookService {
-		service, err := webhooks.New(open(t, option), webhooks.Config{
+		service, err := webhooks.New(openOn(t, p, option), webhooks.Config{
 			AllowNetworks: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}, RootCAs: roots, Logger: slog.New(slog.DiscardHandler),
 			Retries: []time.Duration{time.Hour}, DrainTimeout: -1,
 		})
