@@ -4,7 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"slices"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -59,12 +59,14 @@ const (
 )
 
 var (
-	addNotices          = query("add_notices")
-	lockNoticedKeys     = query("lock_noticed_keys")
-	listNotices         = query("list_notices")
-	listNoticesOfTarget = query("list_notices_of_target")
-	lastNotice          = query("last_listed_notice")
-	lastNoticeOfTarget  = query("last_listed_notice_of_target")
+	addNotices      = query("add_notices")
+	lockNoticedKeys = query("lock_noticed_keys")
+	listNotices     = query("list_notices")
+	lastNotice      = query("last_listed_notice")
+
+	// Those of one target are read by the index of targets.
+	listNoticesOfTarget = strings.Replace(listNotices, `($4 = '' or target_kind = $4)`, `target_kind = $4 and target_id = $9`, 1)
+	lastNoticeOfTarget  = strings.Replace(lastNotice, `order by`, `and target_kind = $4 and target_id = $5 order by`, 1)
 )
 
 // listOf returns notices as statements take them.
@@ -149,19 +151,19 @@ func (s *Store) ListNotices(ctx context.Context, account string, query notices.Q
 	kind, id := string(query.Target.Kind), query.Target.ID
 	err = s.read(ctx, func(ctx context.Context, conn *pgxpool.Conn) error {
 		page = notices.Page{}
-		last, all, looked, of := lastNotice, listNotices, []any{account, query.After}, []any{kind}
-		if id != "" {
-			last, all, of = lastNoticeOfTarget, listNoticesOfTarget, []any{kind, id}
-			looked = append(looked, of...)
-		}
 		// The last one to look at, of those of the target if there is one.
 		var least int64
 		var leastID string
-		err := s.planned(conn).QueryRow(ctx, s.sql(last), append(looked, noticesLookedAt-1)...).Scan(&least, &leastID)
+		last, looked := lastNotice, []any{account, query.After, noticesLookedAt - 1}
+		all, args := listNotices, []any{account, query.After, &least, kind, texts(query.Actions), stored(query.Since), stored(query.Until), query.Limit}
+		if id != "" {
+			last, looked = lastNoticeOfTarget, append(looked, kind, id)
+			all, args = listNoticesOfTarget, append(args, id)
+		}
+		err := s.planned(conn).QueryRow(ctx, s.sql(last), looked...).Scan(&least, &leastID)
 		if err != nil && !errors.Is(err, pgx.ErrNoRows) {
 			return err
 		}
-		args := slices.Concat([]any{account, query.After, least}, of, []any{texts(query.Actions), stored(query.Since), stored(query.Until), query.Limit})
 		page.Notices, err = rowsOf(ctx, s.planned(conn), func(row pgx.CollectableRow) (notices.Notice, error) {
 			n, err := scanNotice(row)
 			return n.Notice, err

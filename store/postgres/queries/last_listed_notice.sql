@@ -1,4 +1,4 @@
--- Finds the last notice that a page of list_notices looks at.
+-- Finds the last notice that a page of list_notices looks at. Of a target there are its kind, $4, and id, $5, too.
 -- $1 the account; $2 the id of the notice that the page begins after, empty: the first page; $3 how
 -- many are looked at, less one.
 select number, id from storageapi.audit

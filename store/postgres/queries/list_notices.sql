@@ -1,5 +1,5 @@
 -- Lists notices of an account, the newest first, down to a number. Of a notice that
--- was purged there is no number: what was before it was purged, too.
+-- was purged there is no number: what was before it was purged, too. Of a target there is its id, $9, too.
 -- $1 the account; $2 the id of the notice that the page begins after, empty: the first page; $3 the
 -- least number; $4 a kind of target, empty: all; $5 actions, none: all; $6 and $7 since and until
 -- when, null: any time; $8 how many.

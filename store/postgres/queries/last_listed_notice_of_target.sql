@@ -1,9 +1,0 @@
--- Finds the last notice that a page of list_notices_of_target looks at.
--- $1 the account; $2 the id of the notice that the page begins after, empty: the first page; $3 the
--- kind of the target and $4 its id; $5 how many are looked at, less one.
-select number, id from storageapi.audit
-where account = $1
-	and number < (case when $2 = '' then 9223372036854775807 else
-		coalesce((select number from storageapi.audit where account = $1 and id = $2), 0) end)
-	and target_kind = $3 and target_id = $4
-order by number desc offset $5 limit 1
