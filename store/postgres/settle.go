@@ -197,6 +197,13 @@ func (b *settlementBatch) statement() (sql string, args []any, err error) {
 		column(b.rows, func(r row) string { return r.Attempt.Error }),
 		column(b.rows, func(r row) string { return r.Attempt.Response }),
 		column(b.rows, func(r row) int64 { return r.RetryAfter.Microseconds() }),
+		b.node,
+	}
+	if len(b.concerned)+len(b.notices) == 0 && !b.logged { // most say nothing about their webhooks
+		return settle, args, nil
+	}
+	list, err := listOf(b.notices...)
+	return settleWithHealth, append(args,
 		column(b.rows, func(r row) string { return string(r.Deactivate) }),
 		column(b.rows, func(r row) string { return r.Task.Webhook.URL }),
 		column(b.rows, row.Fails),
@@ -208,11 +215,6 @@ func (b *settlementBatch) statement() (sql string, args []any, err error) {
 			}
 			return ""
 		}),
-		b.node,
-	}
-	if len(b.concerned)+len(b.notices) == 0 && !b.logged { // most say nothing about their webhooks
-		return settle, args, nil
-	}
-	list, err := listOf(b.notices...)
-	return settleWithHealth, append(args, list), err
+		list,
+	), err
 }

@@ -6,24 +6,24 @@
 -- its settlements would make of it one after the other. Webhooks that change are locked in a fixed order. It
 -- stores the notices of settlements that turn a webhook off, or end a failing that the host was warned of.
 -- Most settlements say nothing about their webhooks, and are settled without this part.
--- $1 to $18 the settlements, element by element, as input names them; $19 the node;
--- $20 notices, as JSON.
+-- $1 to $12 the settlements, element by element: webhooks, events, shards, outcomes, numbers, when they started
+-- and what they took, statuses, classes, errors, responses, and when they are retried; $13 the node; for the
+-- part, $14 why webhooks are turned off, $15 URLs, $16 whether they fail, $17 rests, $18 whether they matter,
+-- $19 ids of events that failed, and $20 notices, as JSON. What few rows need is taken by its place.
 with input as materialized (
-	select u.* from unnest($1::bigint[], $2::bigint[], $3::smallint[], $4::smallint[], $5::integer[], $6::timestamptz[],
-		$7::bigint[], $8::integer[], $9::text[], $10::text[], $11::text[], $12::bigint[], $13::text[], $14::text[], $15::boolean[],
-		$16::bigint[], $17::boolean[], $18::text[])
-	with ordinality as u (webhook, event, shard, outcome, number, started_at,
-		took, status, class, error, response, retry_after, off, url, fails,
-		rest, matters, event_id, place)
-	cross join lateral (select account from storageapi.webhooks where no = u.webhook limit 1) w
-	where exists (select from storageapi.nodes where node = $19) and exists (select from storageapi.shard_owners where shard = u.shard and node = $19)
-		and not exists (select from storageapi.erasures where account = w.account)
+	select u.*, ($1::bigint[])[place] as webhook, ($2::bigint[])[place] as event, ($4::smallint[])[place] as outcome,
+		($5::integer[])[place] as number, ($6::timestamptz[])[place] as started_at
+	from unnest($9::text[], $10::text[], $11::text[]) with ordinality as u (class, error, response, place)
+	cross join lateral (select from storageapi.webhooks where no = ($1::bigint[])[place] limit 1) w
+	where ($3::smallint[])[place] = any(array(
+		select shard from storageapi.shard_owners
+		where shard = any((select $3::smallint[])::smallint[]) and node = $13 and exists (select from storageapi.nodes where node = $13)))
 ), settled as (
 	delete from storageapi.pending p using input i
 	where i.outcome in (2, 3) and p.webhook = any(array[i.webhook]) and p.event = i.event and p.attempts < i.number
 	returning i.*
 ), retried as (
-	update storageapi.pending p set attempts = i.number, due = clock_timestamp() + i.retry_after * interval '1 microsecond'
+	update storageapi.pending p set attempts = i.number, due = clock_timestamp() + ($12::bigint[])[i.place] * interval '1 microsecond'
 	from input i
 	where i.outcome = 1 and p.webhook = any(array[i.webhook]) and p.event = i.event and p.attempts < i.number
 	returning i.*
@@ -36,12 +36,16 @@ with input as materialized (
 		select from storageapi.pending where webhook = i.webhook and event = i.event limit 1) p where outcome = 0
 ), logged as (
 	insert into storageapi.attempt_log (event, webhook, number, state, started_at, took, status, class, error, response)
-	select event, webhook, number, outcome - 1, started_at, took, status, class, error, response from current
+	select event, webhook, number, outcome - 1, started_at, ($7::bigint[])[place], ($8::integer[])[place], class, error, response from current
 	where outcome > 0 and event >= (select event from storageapi.marks where name = 'attempts')
 -- begin health
 	on conflict do nothing -- a node of an older version may have logged it
 ), told as (
-	select *, max(place) filter (where outcome = 2) over (partition by webhook, url) as proven from current where matters
+	select *, max(place) filter (where outcome = 2) over (partition by webhook, url) as proven
+	from (
+		select *, ($14::text[])[place] as off, ($15::text[])[place] as url, ($16::boolean[])[place] as fails, ($17::bigint[])[place] as rest,
+			($19::text[])[place] as event_id
+		from current where ($18::boolean[])[place]) c
 ), health as materialized (
 	select webhook, url, bool_or(proven is not null) as proven,
 		(array_agg(started_at order by place) filter (where outcome = 2))[1] as delivered,
