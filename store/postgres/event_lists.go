@@ -20,15 +20,13 @@ const eventByID = `
 	left join lateral (select body from storageapi.event_bodies where event = i.event limit 1) b on true`
 
 // EventByID implements [webhooks.Store].
-func (s *Store) EventByID(ctx context.Context, account, eventID string) (e webhooks.EncodedEvent, err error) {
-	err = s.read(ctx, func(ctx context.Context, conn *pgxpool.Conn) error {
-		e = webhooks.EncodedEvent{ID: eventID, Account: account}
-		return none(s.planned(conn).QueryRow(ctx, s.sql(eventByID), account, eventID).Scan(&e.Type, (*instant)(&e.Timestamp), &e.Body, &e.TraceContext))
-	})
-	if err != nil {
-		return webhooks.EncodedEvent{}, err
-	}
-	return e, nil
+func (s *Store) EventByID(ctx context.Context, account, eventID string) (webhooks.EncodedEvent, error) {
+	e, err := only(ctx, s, func(row pgx.Row) (webhooks.EncodedEvent, error) {
+		e := webhooks.EncodedEvent{ID: eventID, Account: account}
+		err := row.Scan(&e.Type, (*instant)(&e.Timestamp), &e.Body, &e.TraceContext)
+		return e, err
+	}, eventByID, account, eventID)
+	return e, none(err)
 }
 
 var (

@@ -11,11 +11,11 @@ import (
 )
 
 // Now implements [webhooks.Store] with the database's clock.
-func (s *Store) Now(ctx context.Context) (now time.Time, err error) {
-	err = s.read(ctx, func(ctx context.Context, conn *pgxpool.Conn) error {
-		return conn.QueryRow(ctx, `select clock_timestamp()`).Scan(&now)
-	})
-	return now, err
+func (s *Store) Now(ctx context.Context) (time.Time, error) {
+	return only(ctx, s, func(row pgx.Row) (now time.Time, err error) {
+		err = row.Scan(&now)
+		return now, err
+	}, `select clock_timestamp()`)
 }
 
 // PurgesConcurrently implements [webhooks.ConcurrentPurger].
