@@ -32,7 +32,6 @@ func TestDump(t *testing.T) {
 	var group sync.WaitGroup
 	var mu sync.Mutex
 	var published []webhooks.EncodedEvent
-	var most int
 	defer group.Wait()
 	defer stop()
 	for n, s := range nodes {
@@ -84,11 +83,6 @@ func TestDump(t *testing.T) {
 		mu.Unlock()
 		restored := dumped(t, schema, fmt.Sprintf("restored_%d", i))
 		known[restored] = before[max(0, len(before)-100):]
-		var behind int // slots that began while it was dumped
-		if err := restored.QueryRow(t.Context(), `select (select last_value from `+quoted(schema)+`.id_slot) - max(slot) from `+quoted(schema)+`.id_slots`).Scan(&behind); err != nil {
-			t.Fatal(err)
-		}
-		most = max(most, behind)
 		var events, owed, lost int
 		if _, err := restored.Exec(t.Context(), `analyze`); err != nil { // the query below is a join of all
 			t.Fatal(err)
@@ -107,9 +101,6 @@ func TestDump(t *testing.T) {
 	}
 	stop()
 	group.Wait()
-	if len(known) == dumps && most < 2 {
-		t.Errorf("%d slots began while it was dumped, want 2 at least", most)
-	}
 	for restored, n := range pending {
 		t.Run("restored", func(t *testing.T) {
 			t.Parallel() // the nodes that were dumped must be taken for dead first
