@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"fmt"
 	"net/http"
 	"strings"
 	"sync"
@@ -46,9 +47,11 @@ func TestTimes(t *testing.T) {
 		eval[bool](w, `document.getElementById("from").value = "`+test.from.Format("2006-01-02T15:04")+`", true`)
 		w.click("Filter")
 		w.see(test.want)
-		if shown := eval[string](w, `document.getElementById("from").value`); shown != test.from.Format("2006-01-02T15:04") {
-			t.Errorf("it shows %s, want %s", shown, test.from)
-		}
+		shown := "" // by a script, once the page is loaded
+		w.wait(func() bool {
+			shown = eval[string](w, `location.search != "" ? document.getElementById("from").value : ""`)
+			return shown == test.from.Format("2006-01-02T15:04")
+		}, func() string { return fmt.Sprintf("it shows %s, want %s", shown, test.from) })
 		if asked, want := eval[string](w, `new URLSearchParams(location.search).get("from")`), test.from.Add(-5*time.Hour-30*time.Minute).Format("2006-01-02T15:04:05"); asked != want {
 			t.Errorf("it asked for %s, want %s", asked, want)
 		}
