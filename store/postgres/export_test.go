@@ -143,29 +143,33 @@ func (s *Store) DropSlots(ctx context.Context) error {
 }
 
 // A Frequency is how often a node looks.
-type Frequency struct{ p frequency }
+type Frequency struct{ f frequency }
 
 func NewFrequency() *Frequency { return &Frequency{frequency{wakes: pollFromWakes}} }
 
-// PollFrom has the node poll from so many wakes a second on.
+// PollFrom sets how many backends notifications must wake in a second for the node to poll.
 func (s *Store) PollFrom(wakes float64) { s.owned.look.frequency.wakes = wakes }
 
-func (p *Frequency) Every(poll time.Duration) time.Duration { return p.p.every(poll) }
-func (p *Frequency) Listen(n int32)                         { p.p.listens.Add(n) }
-func (p *Frequency) HostPublishes()                         { p.p.hostPublishes() }
-func (p *Frequency) Own(n int)                              { p.p.own.Add(int64(n)) }
-func (p *Frequency) Polls(nodes int) bool                   { return p.p.polls(nodes) }
+func (f *Frequency) Every(poll time.Duration) time.Duration { return f.f.every(poll) }
+func (f *Frequency) Listen(more int)                        { f.f.listen(more) }
+func (f *Frequency) HostPublishes()                         { f.f.hostPublishes() }
+func (f *Frequency) Own(n int) {
+	for range n {
+		f.f.changed()
+	}
+}
+func (f *Frequency) Polls(nodes int) bool { return f.f.polls(nodes) }
 
 // Looked notes a look that found nothing, and these transactions.
-func (p *Frequency) Looked(oldest, next int64) {
-	p.p.looked(time.Now(), nil, &horizon{min: oldest, max: next})
+func (f *Frequency) Looked(oldest, next int64) {
+	f.f.looked(time.Now(), nil, &horizon{min: oldest, max: next})
 }
 
-// Found notes a look that found so many transactions, from the first on, with two deliveries each.
-func (p *Frequency) Found(first int64, n int) {
+// Found notes a look that found n transactions, numbered from first, with two deliveries each.
+func (f *Frequency) Found(first int64, n int) {
 	var list []changeRow
 	for i := range int64(2 * n) {
 		list = append(list, changeRow{added: first + i/2})
 	}
-	p.p.looked(time.Now(), list, &horizon{})
+	f.f.looked(time.Now(), list, &horizon{})
 }

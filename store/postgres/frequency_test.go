@@ -135,39 +135,19 @@ func newWorker(t *testing.T, option postgres.Option, set ...func(*postgres.Store
 	ctx, cancel := context.WithCancel(t.Context())
 	var group sync.WaitGroup
 	t.Cleanup(func() { cancel(); group.Wait() })
-	woken := make(chan struct{}, 1)
+	claim := webhooks.Claim{Limit: 100, Cap: each(100), PerAccount: 100, Lease: time.Minute}
 	group.Go(func() {
-		p.store.Wake(ctx, func() {
-			select {
-			case woken <- struct{}{}:
-			default:
+		dispatch(ctx, t, p.store, claim, func(tasks []webhooks.Task, wait time.Duration) {
+			p.wait.Store(int64(wait))
+			p.claimed.Add(int64(len(tasks)))
+			var list []webhooks.Settlement
+			for _, task := range tasks {
+				list = append(list, webhooks.Settlement{Task: task, Outcome: webhooks.Deliver, Attempt: webhooks.Attempt{Number: task.Attempt, StartedAt: time.Now()}})
 			}
-		})
-	})
-	group.Go(func() {
-		for ctx.Err() == nil {
-			tasks, wait, err := p.store.ClaimDeliveries(ctx, webhooks.Claim{Limit: 100, Cap: each(100), PerAccount: 100, Lease: time.Minute})
-			if err != nil && ctx.Err() == nil {
+			if _, err := p.store.SettleDeliveries(ctx, list); err != nil && ctx.Err() == nil {
 				t.Error(err)
 			}
-			p.wait.Store(int64(wait))
-			if len(tasks) > 0 {
-				p.claimed.Add(int64(len(tasks)))
-				var list []webhooks.Settlement
-				for _, task := range tasks {
-					list = append(list, webhooks.Settlement{Task: task, Outcome: webhooks.Deliver, Attempt: webhooks.Attempt{Number: task.Attempt, StartedAt: time.Now()}})
-				}
-				if _, err := p.store.SettleDeliveries(ctx, list); err != nil && ctx.Err() == nil {
-					t.Error(err)
-				}
-				continue
-			}
-			select {
-			case <-woken:
-			case <-time.After(wait):
-			case <-ctx.Done():
-			}
-		}
+		})
 	})
 	return p
 }

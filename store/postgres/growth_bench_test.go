@@ -75,33 +75,15 @@ func (f *fleet) close() {
 }
 
 func (f *fleet) work(ctx context.Context, b *testing.B, s *postgres.Store) {
-	woken, results := make(chan struct{}, 1), make(chan []webhooks.Settlement, 1000)
-	f.group.Go(func() {
-		s.Wake(ctx, func() {
-			select {
-			case woken <- struct{}{}:
-			default:
-			}
-		})
-	})
+	results := make(chan []webhooks.Settlement, 1000)
 	f.group.Go(func() { f.settle(b, s, results) })
 	defer close(results)
-	for ctx.Err() == nil {
-		tasks, wait, err := s.ClaimDeliveries(ctx, webhooks.Claim{Limit: 400, Cap: each(16), PerAccount: 512, Lease: time.Minute})
-		if err != nil && ctx.Err() == nil {
-			b.Error(err)
-			return
-		}
+	claim := webhooks.Claim{Limit: 400, Cap: each(16), PerAccount: 512, Lease: time.Minute}
+	dispatch(ctx, b, s, claim, func(tasks []webhooks.Task, _ time.Duration) {
 		if len(tasks) > 0 {
 			results <- f.arrived(tasks)
-			continue
 		}
-		select {
-		case <-ctx.Done():
-		case <-woken:
-		case <-time.After(wait):
-		}
-	}
+	})
 }
 
 // arrived notes how long tasks took, and returns their settlements.

@@ -1,6 +1,7 @@
 package postgres_test
 
 import (
+	"context"
 	"fmt"
 	"math/rand/v2"
 	"sync"
@@ -23,6 +24,41 @@ func claimed(t *testing.T, s *postgres.Store, claim webhooks.Claim) []webhooks.T
 		t.Fatal(err)
 	}
 	return tasks
+}
+
+// dispatch claims as the dispatcher does, until ctx ends or a claim fails: at once if the claim before got
+// something, or else when it is woken or has waited. It tells what each claim got, and is to wait.
+func dispatch(ctx context.Context, t testing.TB, s *postgres.Store, claim webhooks.Claim, tell func(tasks []webhooks.Task, wait time.Duration)) {
+	var group sync.WaitGroup
+	defer group.Wait()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	woken := make(chan struct{}, 1)
+	group.Go(func() {
+		s.Wake(ctx, func() {
+			select {
+			case woken <- struct{}{}:
+			default:
+			}
+		})
+	})
+	for ctx.Err() == nil {
+		tasks, wait, err := s.ClaimDeliveries(ctx, claim)
+		if err != nil {
+			if ctx.Err() == nil {
+				t.Error(err)
+			}
+			return
+		}
+		if tell(tasks, wait); len(tasks) > 0 {
+			continue
+		}
+		select {
+		case <-ctx.Done():
+		case <-woken:
+		case <-time.After(wait):
+		}
+	}
 }
 
 // each is a cap for all webhooks.

@@ -29,7 +29,7 @@ const (
 // other way around, with all that is in the index, and a range of rows, `(a, b) between …`, is read to
 // the end of the first column's value. Short statements have their arrays by `(select $1)`: the planner
 // sees how long an array is, and finds a plan for one element so cheap that it makes one with each
-// // call, which takes longer than to run it. Lists of events are read in order without sorting (inOrder): by
+// call, which takes longer than to run it. Lists of events are read in order without sorting (inOrder): by
 // the index that begins with them, however cheap another one looks. What deferred precedes need not
 // survive a crash of the database.
 const (

@@ -70,7 +70,7 @@ func InSchema(name string) Option {
 // [New] seal secrets again that are in plain text or under another of the keys.
 func Sealed(keys *signing.Keyring) Option { return func(o *options) { o.keys = keys } }
 
-// PollEvery sets within which time a node that delivers looks for changes of which nobody notifies it,
+// PollEvery sets within which time a node that delivers looks for changes that it is not notified of,
 // after five to seven eighths of it: 1 ms to an hour. These are events of [Store.PublishTx], and all
 // changes while it does not listen. A node that listens and has heard of no PublishTx looks once a
 // second at least, or within this time if that is longer, in case a notification was lost. Default: 100 ms.

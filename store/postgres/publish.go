@@ -61,7 +61,7 @@ func (s *Store) EnqueueTx(ctx context.Context, tx pgx.Tx, encoded webhooks.Encod
 	defer s.steps.RUnlock()
 	deliveries, _, err = s.enqueue(ctx, tx, &encoded, "")
 	if deliveries > 0 {
-		s.waker.notify(hint{s.channel(), hostPublishes})
+		s.waker.tellPublishing()
 	}
 	return deliveries, err
 }

@@ -39,8 +39,8 @@ type waker struct {
 // A hint is a notification: there is something to look for.
 type hint struct{ channel, payload string }
 
-// hostPublishes is the payload of the hint that a host publishes in transactions, for some time: when they
-// are committed nobody is told. Nodes that do not know it look at once.
+// hostPublishes is the payload of the hint that a host publishes in transactions: no hint tells when these
+// are committed. Older nodes, which do not know it, look at once.
 const hostPublishes = "transactions"
 
 func (w *waker) start(s *Store) {
@@ -60,16 +60,23 @@ func (w *waker) notify(h hint) {
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if h.payload == hostPublishes {
-		if time.Since(w.told) < tellEvery {
-			return
-		}
-		w.told = time.Now()
-	}
 	w.hints[h] = true
 	if !w.hinting {
 		w.hinting = true
 		time.AfterFunc(hintPause-time.Since(w.last), w.hint)
+	}
+}
+
+// tellPublishing tells all nodes that a host publishes in transactions, unless they were told lately.
+func (w *waker) tellPublishing() {
+	w.mu.Lock()
+	lately := time.Since(w.told) < tellEvery
+	if !lately {
+		w.told = time.Now()
+	}
+	w.mu.Unlock()
+	if !lately {
+		w.notify(hint{w.store.channel(), hostPublishes})
 	}
 }
 
@@ -100,7 +107,7 @@ func (s *Store) changed(accounts ...string) {
 	for _, account := range accounts {
 		shard := shardOf(account)
 		if s.owns(shard) {
-			s.owned.look.frequency.own.Add(1)
+			s.owned.look.frequency.changed()
 			s.owned.look.wanted.Store(true)
 		} else if s.options.quiet {
 			continue
@@ -186,8 +193,8 @@ func (s *Store) listen(ctx context.Context, wake func()) (listened bool) {
 	}
 	s.ownership.hear()
 	frequency := &s.owned.look.frequency
-	frequency.listens.Add(1)
-	defer frequency.listens.Add(-1)
+	frequency.listen(1)
+	defer frequency.listen(-1)
 	frequency.hostPublishes() // it may have been told before, as what is wanted
 	s.owned.look.wanted.Store(true)
 	wake()
