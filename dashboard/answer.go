@@ -53,7 +53,7 @@ var messages = map[string]string{
 	"revoked":     "Key revoked. Requests with it are now rejected.",
 	"saved":       "Changes saved.",
 	"on":          "Webhook turned on. Pending events are sent now.",
-	"off":         "Webhook turned off. Pending events wait until you turn it back on.",
+	"off":         "Webhook turned off. Pending events wait. Events published from now on are skipped.",
 	"released":    "Webhook released. Pending events are sent once it is on.",
 	"deleted":     "Webhook deleted.",
 	"redelivered": "Queued to be sent again.",

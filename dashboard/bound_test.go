@@ -28,6 +28,7 @@ func opened(key, webhook, event string) map[string][]string {
 		"webhooks/" + webhook + "/edit":                {"webhooks/" + webhook + "/edit"},
 		"webhooks/" + webhook + "/rotate":              {"webhooks/" + webhook + "/rotate"},
 		"webhooks/" + webhook + "/delete":              {"webhooks/" + webhook + "/delete"},
+		"webhooks/" + webhook + "/turn":                {"webhooks/" + webhook + "/turn"},
 		"webhooks/" + webhook + "/recover":             {"webhooks/" + webhook + "/recover"},
 		"webhooks/" + webhook + "/deliveries/" + event: {"webhooks/" + webhook + "/deliveries/" + event},
 	}

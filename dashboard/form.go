@@ -95,6 +95,9 @@ func (f form) grace() (time.Duration, bool) {
 	return grace, err == nil
 }
 
+// minuteOf returns the value of a field with a date and time in UTC, rounded down to the minute.
+func minuteOf(t time.Time) string { return t.UTC().Format("2006-01-02T15:04") }
+
 // moment reads a field with a date and time in UTC; it may be empty.
 func (f form) moment(name string) time.Time {
 	value := f.Values.Get(name)

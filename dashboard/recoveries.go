@@ -23,7 +23,10 @@ var recoverable = []choice{
 }
 
 func (p *pages) askRecover(c *call) (answer, error) {
-	f := newForm(map[string][]string{"state": {string(webhooks.Dead), string(webhooks.Skipped)}})
+	f := newForm(c.URL.Query()) // a link may fill the form in
+	if !f.Values.Has("state") {
+		f.Values["state"] = []string{string(webhooks.Dead), string(webhooks.Skipped)}
+	}
 	return p.recoveryForm(c, f, http.StatusOK)
 }
 

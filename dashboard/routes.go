@@ -36,6 +36,7 @@ func (p *pages) mux() *http.ServeMux {
 		{"GET", "webhooks/{id}", auth.ReadWebhooks, p.showWebhook},
 		{"GET", "webhooks/{id}/edit", auth.UpdateWebhook, p.editWebhook},
 		{"POST", "webhooks/{id}/edit", auth.UpdateWebhook, p.updateWebhook},
+		{"GET", "webhooks/{id}/turn", auth.UpdateWebhook, p.askTurnOffWebhook},
 		{"POST", "webhooks/{id}/turn", auth.UpdateWebhook, p.turnWebhook},
 		{"POST", "webhooks/{id}/release", auth.UpdateWebhook, p.releaseWebhook},
 		{"POST", "webhooks/{id}/test", auth.UpdateWebhook, p.testWebhook},

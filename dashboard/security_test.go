@@ -32,6 +32,7 @@ func steps(key, webhook, event, recovery string) []struct{ method, path string }
 		{"GET", "webhooks/" + webhook},
 		{"GET", "webhooks/" + webhook + "/edit"},
 		{"POST", "webhooks/" + webhook + "/edit"},
+		{"GET", "webhooks/" + webhook + "/turn"},
 		{"POST", "webhooks/" + webhook + "/turn"},
 		{"POST", "webhooks/" + webhook + "/test"},
 		{"GET", "webhooks/" + webhook + "/rotate"},

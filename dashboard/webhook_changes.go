@@ -3,6 +3,8 @@ package dashboard
 import (
 	"errors"
 	"net/http"
+	"net/url"
+	"time"
 
 	"github.com/storageapi/storageapi/webhooks"
 )
@@ -64,10 +66,31 @@ func (p *pages) turnWebhook(c *call) (answer, error) {
 	if !on && c.PostForm.Get("to") != "off" {
 		return answer{}, badForm{errors.New("neither on nor off")}
 	}
-	if _, err := p.webhooks.Update(c.Context(), c.account, id, webhooks.UpdateParams{Active: &on}); err != nil {
+	var off time.Time // since when the webhook was off
+	remember := func(before, _ webhooks.Webhook) error {
+		off = before.OffAt
+		return nil
+	}
+	if _, err := p.webhooks.Update(c.Context(), c.account, id, webhooks.UpdateParams{Active: &on, If: remember}); err != nil {
 		return answer{}, err
 	}
-	return goTo("webhooks/"+id, c.PostForm.Get("to")), nil
+	a := goTo("webhooks/"+id, c.PostForm.Get("to"))
+	if on && !off.IsZero() {
+		a.redirect += "&" + url.Values{"off": {minuteOf(off)}}.Encode()
+	}
+	return a, nil
+}
+
+// askTurnOffWebhook asks before a webhook is turned off, because events are skipped then.
+func (p *pages) askTurnOffWebhook(c *call) (answer, error) {
+	webhook, err := p.webhooks.Get(c.Context(), c.account, c.PathValue("id"))
+	if err != nil {
+		return answer{}, err
+	}
+	if !webhook.Active {
+		return goTo("webhooks/"+webhook.ID, ""), nil
+	}
+	return answer{page: "webhook-off", title: "Turn off " + webhook.URL, tab: "webhooks", data: p.viewWebhook(&webhook)}, nil
 }
 
 func (p *pages) releaseWebhook(c *call) (answer, error) {

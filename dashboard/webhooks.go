@@ -1,6 +1,9 @@
 package dashboard
 
 import (
+	"fmt"
+	"html/template"
+	"net/url"
 	"slices"
 	"time"
 
@@ -191,6 +194,41 @@ type webhookPageView struct {
 	Failures   []deliveryView // of the last days
 	Deliveries []deliveryView
 	Test       *testView
+	Skipped    *skippedView // nil: none is known
+}
+
+// A skippedView is the view of the events that a webhook was not sent because it was off.
+type skippedView struct {
+	Text  string
+	Query template.URL // the fields of the form that resends them
+}
+
+// skipped returns the view of the webhook's events that were skipped since that minute, or nil.
+func (p *pages) skipped(c *call, webhookID string, since time.Time) (*skippedView, error) {
+	page, err := p.webhooks.Deliveries(c.Context(), c.account, webhookID, webhooks.DeliveryQuery{
+		States: []webhooks.DeliveryState{webhooks.Skipped}, From: since, Limit: pageSize,
+	})
+	if err != nil {
+		return nil, err
+	}
+	fields := url.Values{"state": {string(webhooks.Skipped)}}
+	if !since.IsZero() {
+		fields.Set("from", minuteOf(since))
+	}
+	view := &skippedView{Query: template.URL(fields.Encode())}
+	switch n := len(page.Deliveries); {
+	case n > 0 && page.Next != "":
+		view.Text = fmt.Sprintf("At least %d events were skipped", n)
+	case page.Next != "": // the search was cut short
+		view.Text = "Events may have been skipped"
+	case n == 1:
+		view.Text = "1 event was skipped"
+	case n > 0:
+		view.Text = fmt.Sprintf("%d events were skipped", n)
+	default:
+		return nil, nil
+	}
+	return view, nil
 }
 
 // A testView is the view of the result of a test event.
@@ -236,6 +274,15 @@ func (p *pages) webhookPage(c *call, test *testView) (answer, error) {
 		Webhook: shown, Health: health, Pending: stats.Pending, Test: test,
 		Failures:   p.viewDeliveries(failed.Deliveries),
 		Deliveries: p.viewDeliveries(page.Deliveries),
+	}
+	off := webhook.OffAt
+	if webhook.Active {
+		off = newForm(c.URL.Query()).moment("off") // it was turned on by this visitor just now
+	}
+	if !webhook.Active || !off.IsZero() {
+		if view.Skipped, err = p.skipped(c, webhook.ID, off.Truncate(time.Minute)); err != nil {
+			return answer{}, err
+		}
 	}
 	if stats.OldestDue > 0 {
 		view.OldestDue = took(stats.OldestDue)

@@ -141,17 +141,63 @@ func TestTurnWebhook(t *testing.T) {
 	r := newReceiver(t)
 	s, w := newDelivering(t, r)
 	path := "webhooks/" + w.ID
-	s.follow(s.post(path+"/turn", s.get(path).form())).says("Webhook turned off.", "Turn on")
+	s.follow(s.post(path+"/turn", s.get(path+"/turn").form())).says("Webhook turned off.", "Turn on")
 	if s.webhook(w.ID).Active {
 		t.Error("it is on")
 	}
-	s.follow(s.post(path+"/turn", s.get(path).form())).says("Webhook turned on.", "Turn off")
+	s.follow(s.post(path+"/turn", s.get(path).form())).says("Webhook turned on.", "Turn off").hides("skipped")
 	s.post(path+"/turn", nil).want(http.StatusBadRequest)
 
 	r.answer(http.StatusGone, "")
 	s.publish(w.ID, "evt_gone")
 	s.get(path).says("Off", "responded 410 Gone")
 	s.get("webhooks").says("Off", "responded 410 Gone", "0% of 1")
+}
+
+// Who turns a webhook off is told before and after that events will be skipped, and is offered
+// them when it is turned on.
+func TestTurnWebhook_EventsPublishedWhileOff_OffersToResendThem(t *testing.T) {
+	r := newReceiver(t)
+	s, w := newDelivering(t, r)
+	path := "webhooks/" + w.ID
+	s.publish(w.ID, "evt_before")
+	off := s.get(s.get(path).leadsTo("Turn off…")).want(http.StatusOK).says("Turn off this webhook?", "Events published while it is off are skipped")
+	s.follow(s.post(path+"/turn", off.form())).says("Events published from now on are skipped.").hides("until you turn it back on", "so far")
+	s.get(path + "/turn").want(http.StatusSeeOther) // it is off
+	s.publish(w.ID, "evt_1")
+	s.get(path).says("1 event was skipped so far.", "turning it on does not send them")
+	s.publish(w.ID, "evt_2")
+	s.publish(w.ID, "evt_3")
+
+	on := s.follow(s.post(path+"/turn", s.get(path).form())).says("Webhook turned on.", "3 events were skipped while the webhook was off.")
+	form := s.get(on.leadsTo("Resend skipped events…")).want(http.StatusOK)
+	since := s.field(form, "from")
+	if at, err := time.Parse("2006-01-02T15:04", since); err != nil || time.Since(at) > 3*time.Minute || at.After(time.Now()) {
+		t.Errorf("the form is filled in with %q, want when the webhook was turned off (%v)", since, err)
+	}
+	if !strings.Contains(form.body, `value="skipped" checked`) || strings.Contains(form.body, `value="dead" checked`) {
+		t.Errorf("want only skipped events in:\n%s", form.body)
+	}
+	begun := s.post(path+"/recover", form.form("state", "skipped", "from", since))
+	for deadline := time.Now().Add(20 * time.Second); !strings.Contains(s.follow(begun).text(), "All 3 events were sent again."); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal(s.follow(begun).text())
+		}
+	}
+	s.get(path).hides("were skipped while")
+	s.get(path + "?done=on&off=yesterday").want(http.StatusOK).hides("were skipped while")
+}
+
+// field returns the value of a page's input of that name.
+func (s *site) field(p *page, name string) string {
+	s.Helper()
+	_, rest, found := strings.Cut(p.body, `name="`+name+`"`)
+	_, rest, _ = strings.Cut(rest, `value="`)
+	value, _, ended := strings.Cut(rest, `"`)
+	if !found || !ended {
+		s.Fatalf("no field %q in:\n%s", name, p.body)
+	}
+	return value
 }
 
 func TestFailingWebhook(t *testing.T) {

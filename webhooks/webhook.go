@@ -21,9 +21,9 @@ type Webhook struct {
 	// without duplicates: what it is owed, or is sent again, may be of them too.
 	PastEvents []EventType
 
-	// Active tells whether events are sent. What an inactive webhook is still
-	// owed waits until it is active again; events published meanwhile are
-	// [Skipped].
+	// Active tells whether events are sent. The pending deliveries of an inactive webhook
+	// wait until it is active again. Events published meanwhile are [Skipped]: activating it
+	// does not send them, [WebhookService.Recover] does.
 	Active bool
 
 	// OffReason tells why the webhook was turned off; empty if it is active or

@@ -49,6 +49,7 @@ func (s *story) views() []view {
 		}},
 		{name: "webhook-edit", path: webhook + "/edit"},
 		{name: "webhook-rotate", path: webhook + "/rotate"},
+		{name: "webhook-off", path: webhook + "/turn"},
 		{name: "webhook-delete", path: webhook + "/delete"},
 		{name: "deliveries", path: webhook + "/deliveries"},
 		{name: "deliveries-refused", path: webhook + "/deliveries?from=2026-01-02T00:00&to=2026-01-01T00:00"},

@@ -78,11 +78,13 @@ func TestWebhooks(t *testing.T) {
 
 	// Off, on, edited.
 	w.visit(path)
+	w.click("Turn off…")
+	w.see("Turn off this webhook?", "Events published while it is off are skipped")
 	w.click("Turn off")
-	w.see("Webhook turned off.")
+	w.see("Webhook turned off.", "Events published from now on are skipped.")
 	s.publish(low)
 	w.click("Turn on")
-	w.see("Webhook turned on.")
+	w.see("Webhook turned on.", "1 event was skipped while the webhook was off.", "Resend skipped events…")
 	w.click("Edit")
 	w.see("Edit webhook")
 	w.check("events", "files.expiring")
