@@ -6,6 +6,8 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/storageapi/storageapi"
+	"github.com/storageapi/storageapi/apikeys"
 	"github.com/storageapi/storageapi/scopes"
 )
 
@@ -49,5 +51,45 @@ func TestDeletionIsImmediate(t *testing.T) {
 		h.do("DELETE", keysPath+"/"+id, admin, "").want(204, "")
 		deleted.Store(true)
 		done.Wait()
+	}
+}
+
+// TestDelete_KeyDiesWhileTheTargetIsRead_IsRefused: a DELETE whose own key is deleted or replaced
+// after the request was authenticated, and before its target is deleted, deletes nothing.
+func TestDelete_KeyDiesWhileTheTargetIsRead_IsRefused(t *testing.T) {
+	faults := newFaulty()
+	h := serve(t, storageapi.Config{Store: faults})
+	webhook, err := h.api.Webhooks.Create(t.Context(), alice, anyWebhook)
+	if err != nil {
+		t.Fatal(err)
+	}
+	target, _ := h.key(alice, scopes.FilesRead)
+	for _, c := range []struct{ path, reads string }{
+		{keysPath + "/" + target, "KeyByID"},
+		{webhooksPath + "/" + webhook.ID, "WebhookByID"},
+	} {
+		for name, die := range map[string]func(id string) error{
+			"deleted": func(id string) error { return h.api.Keys.Delete(t.Context(), alice, id, apikeys.DeleteParams{}) },
+			"replaced": func(id string) error {
+				_, _, err := h.api.Keys.Rotate(t.Context(), alice, id, apikeys.RotateParams{})
+				return err
+			},
+		} {
+			id, token := h.key(alice, allScopes()...)
+			died := false
+			faults.before = func(method string) error {
+				if method != c.reads || died {
+					return nil
+				}
+				died = true // die calls the store as well
+				return die(id)
+			}
+			got := h.do("DELETE", c.path, token, "")
+			faults.before = func(string) error { return nil }
+			if got.status != 401 || !died {
+				t.Errorf("DELETE %s with a key that is %s before %s: got %d, want 401", c.path, name, c.reads, got.status)
+			}
+		}
+		h.do("GET", c.path, h.admin(alice), "").want(200, "")
 	}
 }

@@ -4,7 +4,9 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/storageapi/storageapi/apikeys"
 	"github.com/storageapi/storageapi/scopes"
 )
 
@@ -61,4 +63,30 @@ func TestShareOfKeysThatCanManageAll(t *testing.T) {
 	if got := h.do("POST", keysPath, narrow, `{"name":"a","scopes":["files:read"]}`).want(409, "CONFLICT"); !strings.Contains(got.message(), "at most 4 API keys") {
 		t.Errorf("a full account: %s", got.message())
 	}
+}
+
+// TestShare_KeyThatExpires_DoesNotManageKeysThatLast: a key with all scopes that expires cannot
+// manage a key that does not, so it has the share of a weak key.
+func TestShare_KeyThatExpires_DoesNotManageKeysThatLast(t *testing.T) {
+	c := newClock()
+	config := c.config()
+	config.Keys.MaxPerAccount = 7
+	h := serve(t, config)
+	lasting, _ := h.key(alice, scopes.FilesRead)
+	_, expiring := h.expiringKey(alice, c.Now().Add(24*time.Hour), allScopes()...)
+	soon := c.Now().Add(time.Hour).Format(time.RFC3339)
+	create := func() reply {
+		t.Helper()
+		return h.do("POST", keysPath, expiring, fmt.Sprintf(`{"name":"a","scopes":["files:read"],"expiresAt":%q}`, soon))
+	}
+	for range 3 {
+		create().want(201, "")
+	}
+	if got := create().want(409, "CONFLICT"); !strings.Contains(got.message(), "fewer than 3") {
+		t.Errorf("the fourth key: got %q, want the share of 3", got.message())
+	}
+	if err := h.api.Keys.Delete(t.Context(), alice, lasting, apikeys.DeleteParams{}); err != nil {
+		t.Fatal(err)
+	}
+	create().want(201, "") // it can manage all that are left
 }

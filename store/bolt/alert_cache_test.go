@@ -142,3 +142,66 @@ func TestAlertStepsOfOneBatch(t *testing.T) {
 		t.Errorf("the steps found %q, %v", found, err)
 	}
 }
+
+// TestUpdateAlert_DeferredDuringAWrite_IsNotLost reports an alert's state, deferrable, while a step
+// that writes another state of the same alert is under way. The later report wins: it must wait for
+// that step, whose end would overwrite what was only kept in memory.
+func TestUpdateAlert_DeferredDuringAWrite_IsNotLost(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "storage.db")
+	s, err := Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	later, asked := make(chan error, 1), make(chan struct{})
+	report := func() {
+		first := true
+		_, err := s.UpdateAlert(t.Context(), "acct", "metric", func(step *webhooks.AlertStep) error {
+			if first {
+				first = false
+				close(asked) // the cache is locked until it has kept the state, or declined to
+			}
+			step.State, step.Deferrable = []byte("later"), true
+			return nil
+		})
+		later <- err
+	}
+	calls := 0
+	_, err = s.UpdateAlert(t.Context(), "acct", "metric", func(step *webhooks.AlertStep) error {
+		if calls++; calls == 2 { // the first call is the cache's, the second the step's
+			go report()
+			<-asked
+		}
+		step.State = []byte("earlier")
+		return nil
+	})
+	if err := errors.Join(err, <-later); err != nil {
+		t.Fatal(err)
+	}
+	if calls != 2 {
+		t.Fatalf("the change was called %d times, want twice", calls)
+	}
+	state := func() (found string) {
+		t.Helper()
+		_, err := s.UpdateAlert(t.Context(), "acct", "metric", func(step *webhooks.AlertStep) error {
+			found = string(step.State)
+			return nil
+		})
+		if err != nil {
+			t.Error(err)
+		}
+		return found
+	}
+	if got := state(); got != "later" {
+		t.Errorf("state = %q, want %q", got, "later")
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if s, err = Open(path); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = s.Close() }()
+	if got := state(); got != "later" {
+		t.Errorf("state after Close and Open = %q, want %q", got, "later")
+	}
+}

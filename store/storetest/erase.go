@@ -386,6 +386,19 @@ func (t *tester) wantClosed(account string) {
 	t.wantError("EnqueueOnce", err, auth.ErrErasing)
 	_, err = t.store.UpdateAlert(ctx, account, "metric", keepState("new"))
 	t.wantError("UpdateAlert", err, auth.ErrErasing)
+	for _, r := range []transfer.Record{
+		&transfer.Key{Key: newKey(account, "new")},
+		&transfer.Webhook{Webhook: newWebhook(account, "new")},
+		&transfer.Request{Account: account, IdempotencyKey: "new", Made: apikeys.DuplicateRequestError{ID: "new"}, At: some},
+		&transfer.Alert{Account: account, Metric: "new", State: []byte("new")},
+		&transfer.DedupKey{Account: account, DedupKey: newDedupKey("new")},
+		&transfer.Event{EncodedEvent: newEvent(account, "new"), PublishedAt: some},
+		&transfer.Notice{Notice: notices.Notice{ID: "ntc_new", Account: account, Action: notices.KeyCreated}, StoredAt: some},
+	} {
+		if err := t.store.Import(ctx, []transfer.Record{r}); !errors.Is(err, errors.ErrUnsupported) {
+			t.wantError("Import of a "+string(r.Kind()), err, auth.ErrErasing)
+		}
+	}
 	t.wantNoKeyAt(hashOf(account, "key of "+account))
 	_, err = t.store.KeyByID(ctx, account, "key of "+account)
 	t.wantError("KeyByID", err, apikeys.ErrNotFound)
