@@ -32,11 +32,12 @@
 // replay and keep the other. Within the tolerance a request can still arrive twice, by a retry if not by an
 // attacker: remember the Webhook-Id for at least as long as retries go on.
 //
-// In other languages, use a Standard Webhooks library, or compare X-Service-Signature with the hex that this prints,
+// In other languages, use a Standard Webhooks library, or compare each of the comma-separated values of X-Service-Signature
+// with the hex that this prints,
 //
 //	openssl dgst -sha256 -hmac "$SECRET" < body
 //
-// in constant time. That alone does not protect against replay. The directory testdata holds vectors with
+// in constant time: one of them has to be equal. That alone does not protect against replay. The directory testdata holds vectors with
 // which an implementation in any language can be checked.
 //
 // # Keeping a secret

@@ -1,5 +1,5 @@
 // Package interop proves, in its tests, that what package signing makes is what others understand: the Standard Webhooks
-// and Svix libraries for Go and for Node.js, node:crypto, and openssl. It is a module of its own so that nobody who
+// and Svix libraries for Go and for Node.js, node:crypto, and openssl; and that the receivers of docs/events.md verify it. It is a module of its own so that nobody who
 // imports the library gets those.
 //
 // The tests that need Node.js use the packages that package-lock.json pins; "npm ci" in this directory gets them. Where
