@@ -38,13 +38,19 @@ func run(out io.Writer, args []string) error {
 
 func verify(out io.Writer, path string) error {
 	report, err := bolt.Verify(path)
-	if err != nil {
+	if err != nil && report.Schema == 0 {
 		return err
 	}
 	for _, problem := range report.Problems {
 		fmt.Fprintln(out, problem)
 	}
-	fmt.Fprintf(out, "schema %d, %d bytes, %d of them free; %d keys, %d webhooks, %d events, %d deliveries pending\n",
-		report.Schema, report.Bytes, report.FreeBytes, report.Keys, report.Webhooks, report.Events, report.Pending)
+	counted := "its rows are not counted"
+	if report.Counted {
+		counted = fmt.Sprintf("%d keys, %d webhooks, %d events, %d deliveries pending", report.Keys, report.Webhooks, report.Events, report.Pending)
+	}
+	fmt.Fprintf(out, "schema %d, %d bytes, %d of them free; %s\n", report.Schema, report.Bytes, report.FreeBytes, counted)
+	if err != nil {
+		return err
+	}
 	return report.Err()
 }

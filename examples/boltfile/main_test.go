@@ -37,12 +37,20 @@ func TestBoltfile(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	another := bytes.Replace(data, []byte("format\x00\x00\x00\x00\x00\x00\x00\x01"), []byte("format\x00\x00\x00\x00\x00\x00\x00\x02"), 1)
+	if err := os.WriteFile(smaller, another, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	out.Reset()
+	if err := run(&out, []string{"verify", smaller}); !errors.Is(err, bolt.ErrSchema) || !strings.Contains(out.String(), "schema 2, ") || !strings.Contains(out.String(), "its rows are not counted\n") {
+		t.Errorf("a file of another schema: %v, %q", err, &out)
+	}
 	copy(data[30:], "damaged")
 	if err := os.WriteFile(smaller, data, 0o600); err != nil {
 		t.Fatal(err)
 	}
 	out.Reset()
-	if err := run(&out, []string{"verify", smaller}); !errors.Is(err, bolt.ErrSchema) || !strings.Contains(out.String(), "page 0") {
+	if err := run(&out, []string{"verify", smaller}); !errors.Is(err, bolt.ErrSchema) || !strings.Contains(out.String(), "page 0") || !strings.Contains(out.String(), "not counted") {
 		t.Errorf("a damaged file: %v, %q", err, &out)
 	}
 	if err := run(&out, nil); err == nil {

@@ -85,7 +85,7 @@ func (s *Store) copyChanged(ctx context.Context, to *os.File, info *BackupInfo) 
 	}
 	defer s.done(tx, &err)
 	info.At = time.Now().UTC()
-	info.Schema = int(schemaOf(tx))
+	info.Schema = schemaVersion
 	info.LastPublished = lastPublished(tx)
 	changed := &changeWriter{ctx: ctx, to: to, buffer: make([]byte, copyChunk)}
 	w := bufio.NewWriterSize(changed, copyChunk)

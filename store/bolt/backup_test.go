@@ -93,7 +93,7 @@ func TestBackup(t *testing.T) {
 				if diff := cmp.Diff(want, info); diff != "" {
 					t.Errorf("info (-want +got):\n%s", diff)
 				}
-				if info.Schema < 6 || info.At.Before(began) || info.LastPublished.After(info.At) || info.LastPublished.IsZero() || info.Duration <= 0 {
+				if info.Schema != 1 || info.At.Before(began) || info.LastPublished.After(info.At) || info.LastPublished.IsZero() || info.Duration <= 0 {
 					t.Errorf("info %+v", info)
 				}
 				restored := openBackup(t, copied.Bytes())

@@ -30,9 +30,8 @@ var ErrLocked = errors.New("in use by another process, or opened twice in this o
 // A Store keeps everything in one bbolt file. It implements [store.Store].
 type Store struct {
 	db       *bbolt.DB
-	file     *os.File      // db's, for Backup to read
-	wait     time.Duration // for the file to be closed elsewhere
-	upgrader upgrader
+	file     *os.File         // db's, for Backup to read
+	wait     time.Duration    // for the file to be closed elsewhere
 	left     bool             // a file that is left may be opened
 	keys     *signing.Keyring // nil: secrets are kept in plain
 	observer *observer        // nil: none
@@ -85,27 +84,17 @@ func Sealed(keys *signing.Keyring) Option { return func(s *Store) { s.keys = key
 // soon as the file is closed. 0 and less: it does not wait. Default: half a second.
 func Wait(d time.Duration) Option { return func(s *Store) { s.wait = d } }
 
-// NoUpgradeCopy declines the copy that [Open] keeps of a file before it upgrades it, for a
-// host that has a copy already, or no room for one.
-func NoUpgradeCopy() Option { return func(s *Store) { s.upgrader.noCopy = true } }
-
 // Open opens the file at path, or creates it with mode 0600 in a directory that
 // exists. Errors name the file; they wrap [ErrLocked] if it is open elsewhere,
-// for longer than [Wait] says, [ErrSchema] if it is not ours, from a newer version or damaged, [ErrLeft] if it was left for another store, and
+// for longer than [Wait] says, [ErrSchema] if it is not ours, of another schema or damaged, [ErrLeft] if it was left for another store, and
 // [signing.ErrSealed] if it is sealed under a key that was not given. A file that
 // cannot be opened is not held open, nor locked. Deliveries
 // that were leased when the file was last used are claimable at once.
-//
-// A file of an older schema is upgraded, and a copy is kept next to it before,
-// "<path>.schema-<its schema>", in place of an earlier one of that name. If that cannot be
-// written, for want of room say, Open fails and the file is as it was; [NoUpgradeCopy]
-// declines it. An upgrade that is cut short goes on with the next Open; until it is complete,
-// neither the version before nor this one uses the file. See "Upgrades" above.
 func Open(path string, options ...Option) (*Store, error) {
 	if err := create(path); err != nil {
 		return nil, fmt.Errorf("create %s: %w", path, err)
 	}
-	s := &Store{wait: defaultWait, upgrader: upgrader{steps: upgrades[:]}, keyCounts: counts{bucket: bucketKeyIDs}, madeCounts: counts{bucket: bucketKeyIDs, counted: madeByKey}, requests: newRequests(), keyCache: newKeyCache(defaultCachedKeys)}
+	s := &Store{wait: defaultWait, keyCounts: counts{bucket: bucketKeyIDs}, madeCounts: counts{bucket: bucketKeyIDs, counted: madeByKey}, requests: newRequests(), keyCache: newKeyCache(defaultCachedKeys)}
 	for _, option := range options {
 		option(s)
 	}
@@ -144,7 +133,7 @@ func (s *Store) prepare(file *os.File) (err error) {
 			err = errDamaged(p)
 		}
 	}()
-	if err := checkSchema(s.db, s.upgrader.newest()); err != nil {
+	if err := initialize(s.db); err != nil {
 		return err
 	}
 	if !s.left {
@@ -153,12 +142,6 @@ func (s *Store) prepare(file *os.File) (err error) {
 		}
 	}
 	if err := confirm(file, s.db.Info().PageSize); err != nil {
-		return err
-	}
-	if err := s.upgrader.run(s.db); err != nil {
-		return err
-	}
-	if err := addBuckets(s.db); err != nil {
 		return err
 	}
 	if err := s.loadErasing(); err != nil {

@@ -38,8 +38,7 @@ var errStructure = fmt.Errorf("%w: damaged", ErrSchema)
 // The file dst appears when it is whole and on the disk: if Compact fails or is killed, for want of room
 // say, there is none. It must not exist before (an error that wraps [fs.ErrExist]). The error wraps
 // [ErrLocked] if src is in use: stop the host, or compact a copy by [Store.Backup]. It wraps
-// [ErrSchema] if src is not ours, or its pages are damaged, which [Verify] tells more of. The schema stays as
-// it is, also if it is an older one.
+// [ErrSchema] if src is not ours, of another schema, or its pages are damaged, which [Verify] tells more of.
 //
 // Compact takes some 20 MiB of memory, and reads src twice.
 func Compact(dst, src string) (info CompactInfo, err error) {
@@ -73,7 +72,7 @@ func (f *readOnlyFile) compact(dst string) (info CompactInfo, err error) {
 	if checkPages(f.file, f.bytes, &report); len(report.Problems) > 0 {
 		return info, fmt.Errorf("%w: %s", errStructure, report.Problems[0])
 	}
-	if err := f.ours(); err != nil {
+	if err := f.db.View(checkSchema); err != nil {
 		return info, err
 	}
 	removeTemporary(dst, compactSuffix)

@@ -13,46 +13,13 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/storageapi/storageapi/store/bolt"
 	"github.com/storageapi/storageapi/webhooks"
 )
 
 func init() {
-	roles["fill"], roles["upgrade full"], roles["backup full"] = fillDisk, upgradeWithoutRoom, backUpWithoutRoom
+	roles["fill"], roles["backup full"] = fillDisk, backUpWithoutRoom
 	roles["restore full"] = restoreWithoutRoom
-}
-
-// TestUpgradeWithoutRoom has no room for the copy: the file stays as it is, and so much as was
-// copied is removed.
-func TestUpgradeWithoutRoom(t *testing.T) {
-	path := fileOfKeys(t)
-	before := contents(t, path)
-	if err := child(t, "upgrade full", filepath.Dir(path)).Run(); err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(before, contents(t, path)); diff != "" {
-		t.Errorf("the file changed:\n%s", diff)
-	}
-	if files, err := filepath.Glob(path + "*"); err != nil || len(files) != 1 {
-		t.Errorf("there are %v, %v, want the file alone", files, err)
-	}
-}
-
-func upgradeWithoutRoom(path string) error {
-	if err := limit(64 << 10); err != nil {
-		return err
-	}
-	s, err := bolt.Open(path, withMarks)
-	if err == nil {
-		_ = s.Close()
-		return errors.New("it was upgraded without a copy")
-	}
-	if !strings.Contains(err.Error(), "make room") || !errors.Is(err, syscall.EFBIG) {
-		return err
-	}
-	return nil
 }
 
 // limit lets this process write files of up to so many bytes. What is more fails, as on a full disk.

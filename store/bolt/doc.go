@@ -23,13 +23,10 @@
 // fails within a second, or waits with [Wait]. What is due, and what is leased, is in memory, some 30 bytes
 // a delivery, and read from the file by Open. So are the records of keys in use, see [CacheKeys].
 //
-// # Upgrades
+// # The schema
 //
-// The file carries the version of its schema. [Open] upgrades one of an older release, in
-// transactions of some megabytes each: what an upgrade takes of memory does not grow with
-// the file. A process that is killed meanwhile leaves the file as it was, or marked as one
-// whose upgrade the next Open completes. A copy is kept next to it before anything is
-// changed. A file of a newer schema is refused with [ErrSchema], and not changed.
+// The file carries the number of its schema, which docs/format.md describes. [Open] refuses a file of another one
+// with [ErrSchema], and does not change it.
 //
 // # The clock
 //

@@ -50,23 +50,12 @@ func (b *batch) listExpiry(key, old *apikeys.Key) error {
 	return b.Put(bucketExpiry, expiryRow(is), nil)
 }
 
-// expiryOf appends the row of a key's record, if it expires. It is used by an upgrade.
-func expiryOf(row, _, value []byte) (key, nothing []byte) {
-	at, account, id := record.KeyExpiry(value)
-	if at.IsZero() {
-		return nil, nil
-	}
-	return appendExpiry(row, at, account, id), nil
-}
-
 // expiryRow returns the key of a row, whose order is that of time, account and id: no account
 // has a 0 in it.
-func expiryRow(e apikeys.Expiry) []byte { return appendExpiry(nil, e.At, e.Account, e.ID) }
-
-func appendExpiry[S string | []byte](row []byte, at time.Time, account, id S) []byte {
-	row = appendExpiryTime(row, at)
-	row = append(append(row, account...), 0)
-	return append(row, id...)
+func expiryRow(e apikeys.Expiry) []byte {
+	row := appendExpiryTime(nil, e.At)
+	row = append(append(row, e.Account...), 0)
+	return append(row, e.ID...)
 }
 
 // appendExpiryTime appends milliseconds whose order is that of times, before 1970 too.

@@ -6,7 +6,6 @@ import (
 
 	"go.etcd.io/bbolt"
 
-	"github.com/storageapi/storageapi/store/bolt/internal/record"
 	"github.com/storageapi/storageapi/webhooks"
 )
 
@@ -52,15 +51,6 @@ func (s *Store) OffWebhooks(ctx context.Context, page webhooks.Page) ([]webhooks
 // sent to it.
 func (s *Store) HeldWebhooks(ctx context.Context, page webhooks.Page) ([]webhooks.Webhook, error) {
 	return s.listed(ctx, bucketHeld, page, func(*webhooks.Webhook) bool { return true })
-}
-
-// offOf returns the row of a webhook, if it is not active. It is used by an upgrade.
-func offOf(buffer, key, value []byte) (id, account []byte) {
-	if !record.IsOff(value) {
-		return nil, nil
-	}
-	of, tail := record.CutPrefixed(key)
-	return append(buffer, tail...), []byte(of)
 }
 
 // listed returns a part of the webhooks of a bucket of ids for which has holds.

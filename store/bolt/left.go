@@ -62,7 +62,7 @@ func checkLeft(db *bbolt.DB) error {
 // was stored since, where it was left for, is not in it: keys that were revoked there work
 // again, and what was delivered from there is delivered again, so nothing else may use that
 // store any more. It does nothing to a file that is not left. The error names the file; it
-// wraps [ErrLocked] if the file is open, and [ErrSchema] if it is none of ours.
+// wraps [ErrLocked] if the file is open, and [ErrSchema] if it is none of ours, or of another schema.
 func Return(path string) (err error) {
 	until := time.Now().Add(defaultWait)
 	_, err = os.Stat(path) // bbolt would make a new one
@@ -82,10 +82,9 @@ func Return(path string) (err error) {
 		}
 	}()
 	return db.Update(func(tx *bbolt.Tx) error {
-		meta := tx.Bucket(bucketMeta)
-		if meta == nil || meta.Get(keySchema) == nil {
-			return errForeign
+		if err := checkSchema(tx); err != nil {
+			return err
 		}
-		return meta.Delete(keyLeft)
+		return tx.Bucket(bucketMeta).Delete(keyLeft)
 	})
 }

@@ -1,13 +1,13 @@
 package bolt
 
 import (
+	"bytes"
 	"fmt"
 	"math/rand/v2"
 	"path/filepath"
+	"slices"
 	"testing"
 	"time"
-
-	"go.etcd.io/bbolt"
 
 	"github.com/storageapi/storageapi/apikeys"
 	"github.com/storageapi/storageapi/store/bolt/internal/record"
@@ -15,7 +15,7 @@ import (
 
 // BenchmarkOperatorLists measures, among a million keys that expire within a year, of 1,000
 // accounts or of one: a page of 100 keys that expire from any time on; the sizes of 100 accounts,
-// or of the one; and an upgrade of a file of schema 6, which fills the index by expiry, "upgrade-s".
+// or of the one.
 //
 //	go test -run '^$' -bench OperatorLists ./store/bolt
 func BenchmarkOperatorLists(b *testing.B) {
@@ -27,12 +27,10 @@ func BenchmarkOperatorLists(b *testing.B) {
 		path := filepath.Join(b.TempDir(), "lists.db")
 		now := time.Now()
 		fillExpiring(b, path, keys, accounts, now)
-		begun := time.Now()
-		s, err := Open(path, NoUpgradeCopy())
+		s, err := Open(path)
 		if err != nil {
 			b.Fatal(err)
 		}
-		upgraded := time.Since(begun)
 		b.Run(fmt.Sprintf("expiring/accounts=%d", accounts), func(b *testing.B) {
 			for b.Loop() {
 				after := now.Add(time.Duration(rand.Int64N(int64(300 * 24 * time.Hour))))
@@ -41,7 +39,6 @@ func BenchmarkOperatorLists(b *testing.B) {
 					b.Fatal(len(list), err)
 				}
 			}
-			b.ReportMetric(upgraded.Seconds(), "upgrade-s")
 		})
 		b.Run(fmt.Sprintf("sizes/accounts=%d", accounts), func(b *testing.B) {
 			var list []string
@@ -61,7 +58,7 @@ func BenchmarkOperatorLists(b *testing.B) {
 	}
 }
 
-// fillExpiring writes a file of schema 6.
+// fillExpiring writes a file of keys that expire.
 func fillExpiring(b *testing.B, path string, keys, accounts int, now time.Time) {
 	b.Helper()
 	s, err := Open(path)
@@ -69,36 +66,32 @@ func fillExpiring(b *testing.B, path string, keys, accounts int, now time.Time) 
 		b.Fatal(err)
 	}
 	Fill(b, s, keys, accounts)
-	if err := s.Close(); err != nil {
-		b.Fatal(err)
-	}
-	db, err := bbolt.Open(path, 0o600, &bbolt.Options{FreelistType: bbolt.FreelistMapType})
+	var rows []apikeys.Expiry
+	err = s.writer.Run(b.Context(), func(batch *batch) error {
+		return batch.tx.Bucket(bucketKeys).ForEach(func(hash, value []byte) error {
+			var key apikeys.Key
+			if err := record.DecodeKey(&key, hash, value); err != nil {
+				return err
+			}
+			key.ExpiresAt = now.Add(time.Duration(rand.Int64N(int64(365 * 24 * time.Hour))))
+			rows = append(rows, apikeys.ExpiryOf(&key))
+			return batch.Put(bucketKeys, bytes.Clone(hash), record.EncodeKey(&key))
+		})
+	})
 	if err != nil {
 		b.Fatal(err)
 	}
-	expire := changeRows(bucketKeys, keys, func(value []byte) ([]byte, error) {
-		var key apikeys.Key
-		err := record.DecodeKey(&key, nil, value)
-		key.ExpiresAt = now.Add(time.Duration(rand.Int64N(int64(365 * 24 * time.Hour))))
-		return record.EncodeKey(&key), err
-	})
-	for from, more := []byte(nil), true; more; more = from != nil {
-		err := db.Update(func(tx *bbolt.Tx) (err error) {
-			from, err = expire(tx, from)
-			return err
-		})
-		if err != nil {
-			b.Fatal(err)
+	slices.SortFunc(rows, func(a, b apikeys.Expiry) int { return bytes.Compare(expiryRow(a), expiryRow(b)) })
+	err = s.writer.Run(b.Context(), func(batch *batch) error {
+		for _, row := range rows {
+			if err := batch.Put(bucketExpiry, expiryRow(row), nil); err != nil {
+				return err
+			}
 		}
-	}
-	err = db.Update(func(tx *bbolt.Tx) error {
-		if err := tx.DeleteBucket(bucketExpiry); err != nil {
-			return err
-		}
-		return tx.Bucket(bucketMeta).Put(keySchema, record.NumberKey(6))
+		return nil
 	})
 	if err == nil {
-		err = db.Close()
+		err = s.Close()
 	}
 	if err != nil {
 		b.Fatal(err)

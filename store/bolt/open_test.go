@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -11,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"go.etcd.io/bbolt"
 
 	"github.com/storageapi/storageapi/apikeys"
@@ -108,17 +110,30 @@ func TestFilesThatAreNotOurs(t *testing.T) {
 		return path
 	}
 
-	ofVersion := func(version uint64) func(*bbolt.Tx) error {
+	ofSchema := func(name string, version uint64) func(*bbolt.Tx) error {
 		return func(tx *bbolt.Tx) error {
 			meta, err := tx.CreateBucket([]byte("meta"))
 			if err != nil {
 				return err
 			}
-			return meta.Put([]byte("schema"), binary.BigEndian.AppendUint64(nil, version))
+			return meta.Put([]byte(name), binary.BigEndian.AppendUint64(nil, version))
 		}
 	}
-	wantOpenError(t, write("newer.db", ofVersion(1<<32)), bolt.ErrSchema, "newer version")
-	wantOpenError(t, write("older.db", ofVersion(2)), bolt.ErrSchema, "no release")
+	wantOpenError(t, write("newer.db", ofSchema("format", 2)), bolt.ErrSchema, "The version that wrote the file reads it, and newer ones do")
+	for version := range uint64(10) { // also of schema 1, which is the first of the format that is released
+		path := write(fmt.Sprint("unreleased-", version), ofSchema("schema", version))
+		before := rowsOf(t, path)
+		wantOpenError(t, path, bolt.ErrSchema, "unreleased build")
+		if err := bolt.Return(path); !errors.Is(err, bolt.ErrSchema) {
+			t.Errorf("Return: %v", err)
+		}
+		if report, err := bolt.Verify(path); !errors.Is(err, bolt.ErrSchema) || report.Counted {
+			t.Errorf("Verify: %+v, %v", report, err)
+		}
+		if diff := cmp.Diff(before, rowsOf(t, path)); diff != "" {
+			t.Errorf("the file of schema %d was changed:\n%s", version, diff)
+		}
+	}
 
 	foreign := write("foreign.db", func(tx *bbolt.Tx) error {
 		_, err := tx.CreateBucket([]byte("users"))
@@ -132,6 +147,17 @@ func TestFilesThatAreNotOurs(t *testing.T) {
 		return errors.Join(meta, ids)
 	})
 	wantOpenError(t, damaged, bolt.ErrSchema, "copied while it was open")
+
+	incomplete := filepath.Join(dir, "incomplete.db")
+	s, err := bolt.Open(incomplete)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	write("incomplete.db", func(tx *bbolt.Tx) error { return tx.DeleteBucket([]byte("expiry")) })
+	wantOpenError(t, incomplete, bolt.ErrSchema, "the bucket expiry is missing")
 
 	text := filepath.Join(dir, "notes.txt")
 	if err := os.WriteFile(text, []byte(strings.Repeat("not a database\n", 1000)), 0o600); err != nil {

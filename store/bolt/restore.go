@@ -9,7 +9,6 @@ import (
 	"os"
 	"path/filepath"
 	"runtime/debug"
-	"slices"
 	"time"
 
 	"go.etcd.io/bbolt"
@@ -121,8 +120,7 @@ const restoreSuffix = ".restoring-"
 // again what was delivered since.
 //
 // All webhooks of the restored file are on hold, unless the fence declines that: publishing
-// works, and nothing is sent before webhooks.WebhookService.Release or ReleaseAll. A backup
-// of an older schema is upgraded. Options are those of [Open], such as the keys of [Sealed].
+// works, and nothing is sent before webhooks.WebhookService.Release or ReleaseAll. Options are those of [Open], such as the keys of [Sealed].
 //
 // The file is made under another name, "<path>.restoring-…", made durable, and renamed: a
 // process that is killed leaves no file at path, or the whole one. The next Restore removes
@@ -169,7 +167,7 @@ func restore(path, from string, fence *Fence, options []Option) (info RestoreInf
 	if err := copyClosed(file, from); err != nil {
 		return info, err
 	}
-	s, err := Open(temporary, append(slices.Clip(options), NoUpgradeCopy())...)
+	s, err := Open(temporary, options...)
 	if err != nil {
 		return info, err
 	}

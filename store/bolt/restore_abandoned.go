@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"slices"
 	"time"
 
 	"go.etcd.io/bbolt"
@@ -42,14 +41,12 @@ func (f *fencer) openAbandoned() error {
 		f.unreadable("the last commit")
 	}
 	version, _ := old.Get(bucketMeta, keySchema)
-	upgrading, _ := old.Get(bucketMeta, keyUpgrade)
 	theirs, _ := old.Get(bucketMeta, keyCursors)
 	ours := f.get(bucketMeta, keyCursors)
 	switch {
 	case theirs != nil && !bytes.Equal(theirs, ours):
 		return fmt.Errorf("%s is another file than the one that the backup is of", path)
-	case len(version) != 8 || upgrading != nil || theirs == nil,
-		binary.BigEndian.Uint64(version) > schemaVersion, binary.BigEndian.Uint64(version) < fencedSchema:
+	case len(version) != 8 || binary.BigEndian.Uint64(version) != schemaVersion || theirs == nil:
 		f.unreadable("the whole file")
 	case f.isOlder():
 		f.unreadable("what is newer than the backup: the file is older")
@@ -68,10 +65,6 @@ func (f *fencer) isOlder() bool {
 	ours, unknown := record.DecodeMark(f.get(bucketMeta, keyClock))
 	return unknown == nil && (err != nil || theirs.Steady.Before(ours.Steady))
 }
-
-// fencedSchema is the oldest schema of an abandoned file that is read: from then on rows are
-// as they are now.
-const fencedSchema = 6
 
 // get returns a row of the restored file.
 func (f *fencer) get(bucket, key []byte) (value []byte) {
@@ -151,13 +144,6 @@ func (f *fencer) theirs(bucket, from []byte, limit int) (rows []row, damaged boo
 		return len(rows) < limit
 	})
 	return rows, damaged
-}
-
-// mayHave reports whether the abandoned file has a bucket, or it cannot be told: files of before
-// there was that bucket have none.
-func (f *fencer) mayHave(bucket []byte) bool {
-	names, damaged := f.abandoned.Buckets()
-	return damaged || slices.ContainsFunc(names, func(name []byte) bool { return bytes.Equal(name, bucket) })
 }
 
 // ours returns rows of the restored file.

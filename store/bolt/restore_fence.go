@@ -72,7 +72,7 @@ func (f *fencer) run(listed bool) error {
 	var erasing []row
 	if f.abandoned != nil {
 		var damaged bool
-		if erasing, damaged = f.theirs(bucketErasures, nil, math.MaxInt); damaged && f.mayHave(bucketErasures) {
+		if erasing, damaged = f.theirs(bucketErasures, nil, math.MaxInt); damaged {
 			f.unreadable(string(bucketErasures))
 		}
 		if err := f.takeKeys(rotated); err != nil {

@@ -81,23 +81,14 @@ func (f *fencer) takeNotices() error {
 	if err != nil {
 		return err
 	}
-	if f.mayHave(bucketNotices) {
-		err = f.eachNew(bucketNotices, func(b *batch, p pair) error {
-			entry, err := record.DecodeNoticeEntry(p.theirs)
-			if err != nil {
-				f.unreadable(string(bucketNotices))
-				return nil
-			}
-			return f.takeNotice(b, entry.Account, entry.ID, entry.Notice, time.UnixMilli(entry.StoredAt))
-		})
-	}
-	if rows := []byte("audit"); err == nil && f.mayHave(rows) { // a file of schema 7
-		err = f.eachOf(rows, func(b *batch, r row) error {
-			account, id := record.CutPrefixed(r.key)
-			return f.takeNotice(b, account, id, r.value, time.Now())
-		})
-	}
-	return err
+	return f.eachNew(bucketNotices, func(b *batch, p pair) error {
+		entry, err := record.DecodeNoticeEntry(p.theirs)
+		if err != nil {
+			f.unreadable(string(bucketNotices))
+			return nil
+		}
+		return f.takeNotice(b, entry.Account, entry.ID, entry.Notice, time.UnixMilli(entry.StoredAt))
+	})
 }
 
 // takeNotice adds a notice, unless it is there.
@@ -111,29 +102,6 @@ func (f *fencer) takeNotice(b *batch, account, id string, notice []byte, storedA
 	n.Pending = n.Pending && (waits != nil || damaged) // twice rather than never
 	_, err = b.addNotice(n, storedAt, make(knownNotices))
 	return err
-}
-
-// eachOf calls add with each row of a bucket of the abandoned file.
-func (f *fencer) eachOf(bucket []byte, add func(b *batch, r row) error) error {
-	for from := []byte{}; from != nil; {
-		rows, damaged := f.theirs(bucket, from, fenceStep)
-		if damaged {
-			f.unreadable(string(bucket))
-		}
-		err := f.step(func(b *batch) error {
-			for _, r := range rows {
-				if err := add(b, r); err != nil {
-					return err
-				}
-			}
-			return nil
-		})
-		if err != nil || len(rows) < fenceStep {
-			return err
-		}
-		from = append(bytes.Clone(rows[len(rows)-1].key), 0)
-	}
-	return nil
 }
 
 // takeRecoveries makes recoveries what they are in the abandoned file: one that was done since is

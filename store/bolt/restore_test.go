@@ -665,36 +665,6 @@ func TestRestoreDistrustsTheAbandonedFile(t *testing.T) {
 	}
 }
 
-// TestRestoreOfAnOlderSchema upgrades it, and keeps no copy.
-func TestRestoreOfAnOlderSchema(t *testing.T) {
-	files, err := filepath.Glob("testdata/schema-*.db")
-	noError(t, err)
-	for _, from := range files {
-		path := filepath.Join(t.TempDir(), "storage.db")
-		info, err := bolt.Restore(path, from, bolt.Fence{NothingRevoked: true})
-		noError(t, err)
-		s, err := bolt.Open(path)
-		noError(t, err)
-		want(t, "claimed from "+from, claimable(t, s), 0)
-		want(t, "released from "+from, release(t, s), info.WebhooksHeld)
-		noError(t, s.Close())
-		left, err := filepath.Glob(path + "?*")
-		noError(t, err)
-		want(t, "files beside it", left, nil)
-	}
-	if len(files) < 2 {
-		t.Error("there are no files of older schemas")
-	}
-}
-
-// claimable returns how much is claimed.
-func claimable(t *testing.T, s *bolt.Store) int {
-	t.Helper()
-	tasks, _, err := s.ClaimDeliveries(t.Context(), webhooks.Claim{Limit: 1000, Lease: time.Hour})
-	noError(t, err)
-	return len(tasks)
-}
-
 // TestKillRestore kills a process that restores, again and again: there is no file, or one that is
 // whole and fenced.
 func TestKillRestore(t *testing.T) {

@@ -13,15 +13,11 @@ import (
 )
 
 // ErrSchema is wrapped by the error of [Open] for a bbolt file that this version
-// of the package cannot use: it is of another program, of a newer version, or damaged.
+// of the package cannot use: it is of another program, of another schema, or damaged.
 var ErrSchema = errors.New("unsupported file")
 
-// schemaVersion is the version of the layout below, which docs/format.md draws. Files from
-// oldestSchema on are upgraded. Those before it were of no release.
-const (
-	schemaVersion = 8
-	oldestSchema  = 5
-)
+// schemaVersion is the version of the layout below, which docs/format.md draws.
+const schemaVersion = 1
 
 // The buckets. Rows that are written for each event or attempt have keys that only
 // grow, because random keys in a large tree cost a page each; only rows that are
@@ -29,7 +25,7 @@ const (
 // packed, see [record.Pack]. An account or id that more follows is preceded by its length,
 // "prefixed".
 var (
-	bucketMeta = []byte("meta") // "schema" → version
+	bucketMeta = []byte("meta") // "format" → schemaVersion
 
 	bucketKeys    = []byte("keys")     // hash → key record, or an alias for a previous hash
 	bucketKeyIDs  = []byte("key_ids")  // prefixed account, id → hash
@@ -75,15 +71,15 @@ var (
 
 	bucketSpare = []byte("spare") // number, pages → a bucket with one value, see [spare]; made when it is needed
 
-	keySeal      = []byte("seal") // in meta: a secret sealed as all those of the webhooks are; none in a file never sealed
-	keySchema    = []byte("schema")
-	keyUpgrade   = []byte("upgrade")          // in meta: the row to go on with, while the file is upgraded to the schema that it has
-	keyClock     = []byte("clock")            // in meta: clock record
-	keyCursors   = []byte("cursors")          // in meta: the key that hides the numbers of deliveries
-	keyRestored  = []byte("restored")         // in meta: what makes that key another one, of a file that was restored
-	keyRuns      = []byte("runs")             // in meta: the first number that no run is made of yet
-	keyEventRuns = []byte("event_runs")       // in meta: the first number that bucketEventRuns has nothing of yet
-	keyIDsGone   = []byte("event_ids_purged") // in meta: the first number whose event id is not purged
+	keySeal       = []byte("seal")             // in meta: a secret sealed as all those of the webhooks are; none in a file never sealed
+	keySchema     = []byte("format")           // in meta: schemaVersion
+	keyUnreleased = []byte("schema")           // in meta: the schema of a file that was written by a build from before 0.1.0
+	keyClock      = []byte("clock")            // in meta: clock record
+	keyCursors    = []byte("cursors")          // in meta: the key that hides the numbers of deliveries
+	keyRestored   = []byte("restored")         // in meta: what makes that key another one, of a file that was restored
+	keyRuns       = []byte("runs")             // in meta: the first number that no run is made of yet
+	keyEventRuns  = []byte("event_runs")       // in meta: the first number that bucketEventRuns has nothing of yet
+	keyIDsGone    = []byte("event_ids_purged") // in meta: the first number whose event id is not purged
 
 	keyIDSecret   = []byte("event_ids_secret")  // in meta: see [idSecret]
 	keyIDsMerged  = []byte("event_ids_merged")  // in meta: the first number whose event id may not be in bucketEventIDs yet
@@ -104,70 +100,63 @@ var buckets = [][]byte{
 	bucketNotices, bucketNoticeHeads, bucketNoticesPending,
 }
 
-// checkSchema creates the buckets of a new file, and refuses one that is not ours, or of a
-// version that neither is the newest nor can be upgraded to it.
-func checkSchema(db *bbolt.DB, newest uint64) error {
-	var version uint64
-	var ours, damaged, empty bool
+// initialize creates the buckets of a new file, and refuses one that is not ours, or of another schema.
+func initialize(db *bbolt.DB) error {
+	empty := false
 	err := db.View(func(tx *bbolt.Tx) error {
 		first, _ := tx.Cursor().First()
-		empty = first == nil
-		if meta := tx.Bucket(bucketMeta); meta != nil {
-			damaged = tx.Bucket(bucketKeyIDs) != nil
-			if v := meta.Get(keySchema); len(v) == 8 {
-				version, ours = binary.BigEndian.Uint64(v), true
+		if empty = first == nil; empty {
+			return nil
+		}
+		if err := checkSchema(tx); err != nil {
+			return err
+		}
+		for _, name := range buckets {
+			if tx.Bucket(name) == nil {
+				return errDamaged(fmt.Sprintf("the bucket %s is missing", name))
 			}
 		}
 		return nil
 	})
-	switch {
-	case err != nil:
+	if err != nil || !empty {
 		return err
-	case empty:
-		return db.Update(createSchema)
-	case !ours && damaged:
-		return errDamaged("it has no version")
-	case !ours:
+	}
+	return db.Update(createSchema)
+}
+
+// checkSchema refuses a file that is not ours, or of a schema that this version does not read.
+func checkSchema(tx *bbolt.Tx) error {
+	meta := tx.Bucket(bucketMeta)
+	switch {
+	case meta == nil:
 		return errForeign
-	case version > newest:
-		return fmt.Errorf("%w: schema %d, written by a newer version of this library, and this one knows up to %d. Use that version again; "+
-			"or go back to the copy that it made when it upgraded the file, %s, without what was stored since",
-			ErrSchema, version, newest, copyPath(db, newest))
-	case version < oldestSchema:
-		return fmt.Errorf("%w: schema %d, which no release of this library wrote: files from schema %d on are upgraded. Begin with a new file",
-			ErrSchema, version, oldestSchema)
+	case meta.Get(keyUnreleased) != nil:
+		return fmt.Errorf("%w: it was written by an unreleased build, from before version 0.1.0, and no release reads it. Begin with a new file", ErrSchema)
+	case meta.Get(keySchema) == nil && tx.Bucket(bucketKeyIDs) == nil:
+		return errForeign
+	}
+	switch version := schemaOf(tx); {
+	case version == 0:
+		return errDamaged("it has no schema")
+	case version != schemaVersion:
+		return fmt.Errorf("%w: schema %d, and this version of the library reads schema %d alone. "+
+			"The version that wrote the file reads it, and newer ones do: use one of them", ErrSchema, version, schemaVersion)
 	}
 	return nil
 }
 
+// schemaOf returns the schema of a file, or 0 if it has none.
+func schemaOf(tx *bbolt.Tx) uint64 {
+	if meta := tx.Bucket(bucketMeta); meta != nil {
+		if value := meta.Get(keySchema); len(value) == 8 {
+			return binary.BigEndian.Uint64(value)
+		}
+	}
+	return 0
+}
+
 func createSchema(tx *bbolt.Tx) error {
-	if err := createBuckets(tx); err != nil {
-		return err
-	}
-	return tx.Bucket(bucketMeta).Put(keySchema, binary.BigEndian.AppendUint64(nil, schemaVersion))
-}
-
-// addBuckets creates the buckets that a file of the newest schema does not have yet, since
-// the version that wrote it knew nothing to keep there.
-func addBuckets(db *bbolt.DB) error {
-	complete := true
-	err := db.View(func(tx *bbolt.Tx) error {
-		for _, name := range buckets {
-			complete = complete && tx.Bucket(name) != nil
-		}
-		return nil
-	})
-	if err != nil || complete {
-		return err
-	}
-	return db.Update(createBuckets)
-}
-
-func createBuckets(tx *bbolt.Tx) error {
 	for _, name := range buckets {
-		if tx.Bucket(name) != nil {
-			continue
-		}
 		bucket, err := tx.CreateBucket(name)
 		if err != nil {
 			return err
@@ -178,5 +167,5 @@ func createBuckets(tx *bbolt.Tx) error {
 			}
 		}
 	}
-	return nil
+	return tx.Bucket(bucketMeta).Put(keySchema, binary.BigEndian.AppendUint64(nil, schemaVersion))
 }

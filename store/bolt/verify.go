@@ -18,7 +18,9 @@ type Report struct {
 	FreeBytes int64 // of them, in pages that are not in use
 	Schema    int   // see docs/format.md
 
-	// What there is. Zero if the schema is an older one.
+	// What there is. If Counted is false these are less than there is, or 0: buckets could not be read to their
+	// ends, or the schema is another one.
+	Counted                bool
 	Keys, Webhooks, Events int
 	Pending                int // deliveries, as Open would put them into the queue
 
@@ -72,8 +74,8 @@ func (r *Report) add(bucket, key, format string, args ...any) {
 //
 // The file is locked against [Open] meanwhile, but not against other calls of Verify and [Compact]. The error is not
 // about what is in the file: it wraps [ErrLocked] if that is open, so verify a copy by [Store.Backup]; or what
-// the system says; or [ErrSchema] if the file is not ours, or of a newer version. Of a file of an older schema the
-// pages alone are verified: open it, which upgrades it.
+// the system says; or [ErrSchema] if the file is not ours, or of another schema. The Report is of the pages alone
+// then: nothing is counted.
 //
 // A file without problems can be damaged nonetheless, in the bytes of a name or of an event's body: those have no
 // checksum. Verify takes some MiB of memory, and 32 KiB for each GiB of the file. A file of 1 GiB takes some seconds.
@@ -90,7 +92,7 @@ func Verify(path string, options ...Option) (Report, error) {
 	}
 	defer f.close()
 	if err := f.verify(&report, s.keys); err != nil {
-		return Report{}, fmt.Errorf("verify %s: %w", path, err)
+		return report, fmt.Errorf("verify %s: %w", path, err)
 	}
 	return report, nil
 }
@@ -101,18 +103,16 @@ func (f *readOnlyFile) verify(report *Report, keys *signing.Keyring) (err error)
 	if p.broken[""] || p.broken[string(bucketMeta)] || f.db == nil {
 		return nil // no bucket can be relied on
 	}
-	if err := f.ours(); err != nil {
-		return err
-	}
 	tx, err := f.db.Begin(false)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = tx.Rollback() }()
 	report.Schema = int(schemaOf(tx))
-	if report.Schema == schemaVersion && tx.Bucket(bucketMeta).Get(keyUpgrade) == nil {
-		newRowChecker(tx, report, p.broken, keys).run()
+	if err := checkSchema(tx); err != nil {
+		return err
 	}
+	newRowChecker(tx, report, p.broken, keys).run()
 	return nil
 }
 
@@ -148,18 +148,4 @@ func (f *readOnlyFile) close() {
 		return
 	}
 	_ = f.file.Close()
-}
-
-// ours returns nil if the file is one of this library, of a schema that this version knows.
-func (f *readOnlyFile) ours() (err error) {
-	return f.db.View(func(tx *bbolt.Tx) error {
-		meta := tx.Bucket(bucketMeta)
-		if meta == nil || len(meta.Get(keySchema)) != 8 {
-			return errForeign
-		}
-		if version := schemaOf(tx); version < oldestSchema || version > schemaVersion {
-			return fmt.Errorf("%w: schema %d, and this version of the library knows %d to %d", ErrSchema, version, oldestSchema, schemaVersion)
-		}
-		return nil
-	})
 }

@@ -279,29 +279,18 @@ func freelistOf(data []byte) int { return int(binary.NativeEndian.Uint64(newestM
 
 // FuzzVerify flips bytes of a file: whatever is wrong, Verify and Compact return.
 func FuzzVerify(f *testing.F) {
-	data, err := os.ReadFile("testdata/schema-6.db")
-	if err != nil {
-		f.Fatal(err)
-	}
-	path := filepath.Join(f.TempDir(), "whole.db")
-	if err := os.WriteFile(path, data, 0o600); err != nil {
-		f.Fatal(err)
-	}
-	s, err := bolt.Open(path)
-	if err != nil {
-		f.Fatal(err)
-	}
-	if err := s.Close(); err != nil {
-		f.Fatal(err)
-	}
-	if data, err = os.ReadFile(path); err != nil {
-		f.Fatal(err)
-	}
-	f.Add(uint64(109), 52) // no page of event_ids fits
+	var data []byte
 	for seed := range uint64(200) {
 		f.Add(seed, 1+int(seed%16))
 	}
 	f.Fuzz(func(t *testing.T, seed uint64, flips int) {
+		if data == nil {
+			whole := filepath.Join(t.TempDir(), "whole")
+			makeReleased(t, whole)
+			var err error
+			data, err = os.ReadFile(whole + ".db")
+			must(t, err)
+		}
 		random := rand.New(rand.NewPCG(seed, 0))
 		damaged := bytes.Clone(data)
 		for range min(max(flips, 0), 64) {

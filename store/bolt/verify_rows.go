@@ -69,6 +69,8 @@ func (v *rowChecker) run() {
 	v.rows(bucketNoticeHeads, v.noticeHead)
 	v.rows(bucketNoticesPending, v.noticePending)
 	v.deliveries()
+	v.report.Counted = !v.broken[string(bucketKeys)] && !v.broken[string(bucketWebhooks)] && !v.broken[string(bucketEvents)] &&
+		!v.broken[string(bucketFresh)] && !v.broken[string(bucketPending)]
 }
 
 // rows calls check with each row of a bucket, which returns what is wrong with it, or nothing.
@@ -79,6 +81,7 @@ func (v *rowChecker) rows(bucket []byte, check func(k, value []byte) string) {
 	var key []byte
 	defer func() {
 		if p := recover(); p != nil {
+			v.broken[string(bucket)] = true
 			v.problem(bucket, key, fmt.Sprint("it cannot be read: ", p))
 		}
 	}()

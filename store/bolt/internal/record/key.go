@@ -2,7 +2,6 @@ package record
 
 import (
 	"encoding/binary"
-	"time"
 
 	"github.com/storageapi/storageapi/apikeys"
 	"github.com/storageapi/storageapi/notices"
@@ -128,25 +127,6 @@ func DecodeKey(key *apikeys.Key, hash, record []byte) (err error) {
 		return ErrCorrupt
 	}
 	return nil
-}
-
-// KeyExpiry returns when the key of a record expires, and its account and id, which share the
-// record's memory; a zero time if it does not, or the record is an alias or damaged. It reads
-// records of schemas 5 to 7.
-func KeyExpiry(record []byte) (at time.Time, account, id []byte) {
-	if len(record) < keyHead || record[keyVersion] != Version {
-		return time.Time{}, nil, nil
-	}
-	rest := record[keyHead:]
-	if record[keyPrevious] == 1 {
-		rest = rest[min(len(apikeys.Hash{}.Sum), len(rest)):]
-	}
-	ids := int(binary.LittleEndian.Uint16(record[keyID:]))
-	accounts := ids + int(binary.LittleEndian.Uint16(record[keyAccount:]))
-	if accounts > len(rest) {
-		return time.Time{}, nil, nil
-	}
-	return timeOf(binary.LittleEndian.Uint64(record[keyExpires:])), rest[ids:accounts], rest[:ids]
 }
 
 // KeyFields returns the fields of a key's record that this version does not know.

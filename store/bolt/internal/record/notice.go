@@ -116,11 +116,3 @@ func DecodeNoticeHead(record []byte) (number uint64, greatest string) {
 	}
 	return binary.BigEndian.Uint64(record), string(record[8:])
 }
-
-// DecodeNoticeOrder returns what a row of schema 7 has: when the notice of a number was
-// stored, and its key.
-func DecodeNoticeOrder(record []byte) (storedAt int64, row []byte, err error) {
-	d := newDecoder(record)
-	storedAt = d.int()
-	return storedAt, d.rest, d.err()
-}

@@ -30,9 +30,7 @@ func records() [][]byte {
 	recovery := Recovery{webhooks.Recovery{
 		ID: "rec_1", Account: "acct", WebhookID: "wh_1", States: []webhooks.DeliveryState{webhooks.Dead}, From: at, To: at, CreatedAt: at, Recovered: 300,
 	}, 1 << 20}
-	webhook5 := EncodeWebhook(&webhook, nil)
 	return [][]byte{
-		webhook5, webhook5[:len(webhook5)-2], webhook5[:len(webhook5)-3],
 		EncodeKey(&key), EncodeWebhook(&webhook, nil), AppendEvent(nil, &event), (&Pending{at, 3, 2, true}).Encode(),
 		EncodeAttempt(&attempt, webhooks.Retry), EncodeRun(4096, []uint64{4096, 4300, 8000}), recovery.Encode(),
 		testSegment(&event), (&Bitmap{7, []byte{2}}).Encode(),
@@ -41,13 +39,11 @@ func records() [][]byte {
 		EncodeIDEntries([]IDEntry{{1, 7}, {1, 9}, {300, 8}}),
 		EncodeFailed(&Bitmap{MaxFailed, []byte{1, 2, 3, 4, 5}}), EncodeFailed(&Bitmap{MaxFailed, []byte{255, 255, 255, 255, 255, 255}}),
 		EncodeNotice(&notices.Notice{At: at, Action: notices.KeyChanged, Changed: []string{"name"}, Since: at, Until: at, Pending: true}, 7),
-		append([]byte{Version}, "\x02a row"...), // of schema 7
 		(&NoticeEntry{StoredAt: at.UnixMilli(), Before: 7, BeforeOfTarget: 3, Account: "acct", ID: "ntc_1", Notice: []byte("a notice")}).Encode(),
 	}
 }
 
 var decoders = []func(record []byte) error{
-	readUpgraded, readUpgraded, readUpgraded,
 	func(r []byte) error { return DecodeKey(new(apikeys.Key), make([]byte, 32), r) },
 	func(r []byte) error { _, err := DecodeWebhook("acct", "wh_1", r, nil); return err },
 	func(r []byte) error { _, err := decodeEvent(r); return err },
@@ -71,7 +67,6 @@ var decoders = []func(record []byte) error{
 	func(r []byte) error { _, err := DecodeFailed(MaxFailed, r); return err },
 	func(r []byte) error { _, err := DecodeFailed(MaxFailed, r); return err },
 	func(r []byte) error { _, _, err := DecodeNotice("acct", "ntc_1", r); return err },
-	func(r []byte) error { _, _, err := DecodeNoticeOrder(r); return err },
 	func(r []byte) error { _, err := DecodeNoticeEntry(r); return err },
 }
 
@@ -218,32 +213,17 @@ func TestKeyRecords(t *testing.T) {
 	}
 }
 
-// readUpgraded reads a webhook's record of schema 5, as schema 6 has it.
-func readUpgraded(record []byte) error {
-	upgraded, err := UpgradeWebhook(record)
-	if err != nil {
-		return err
-	}
-	d := newDecoder(upgraded)
-	d.webhook5(new(webhooks.Webhook))
-	d.webhook6(new(webhooks.Webhook))
-	if d.failed || len(d.rest) > 0 {
-		return fmt.Errorf("%x was upgraded to %x", record, upgraded)
-	}
-	return nil
-}
-
 // TestFields: what may be overlooked is, and kept, and what may not makes a record unreadable.
 func TestFields(t *testing.T) {
 	decode := map[string]func([]byte) error{
-		"key": decoders[3], "webhook": decoders[4], "event": decoders[5],
+		"key": decoders[0], "webhook": decoders[1], "event": decoders[2],
 	}
 	for i, name := range []string{"key", "webhook", "event"} {
 		for fields, ok := range map[string]bool{
 			"": true, "\x64\x00": true, "\x64\x03abc\x84\x01\x01x": true,
 			"\x21\x00": false, "\x64\x00\x21\x01x": false, "\x64\x02x": false, "\x64": false, "\x00\x00": false,
 		} {
-			record := append(records()[3+i], fields...)
+			record := append(records()[i], fields...)
 			if err := decode[name](record); (err == nil) != ok || err != nil && !errors.Is(err, ErrCorrupt) {
 				t.Errorf("a %s with the fields %q: %v", name, fields, err)
 			}

@@ -58,8 +58,7 @@ func DecodeWebhook(account, id string, record []byte, keys *signing.Keyring) (we
 func InspectWebhook(account, id string, record []byte, keys *signing.Keyring) (w webhooks.Webhook, err error) {
 	d := newDecoder(record)
 	w.Account, w.ID = account, id
-	secret, previous := d.webhook5(&w)
-	d.webhook6(&w)
+	secret, previous := d.webhook(&w)
 	d.fields(func(tag uint64, value []byte) bool {
 		switch {
 		case tag == webhookHeld && len(value) == 1:
@@ -83,9 +82,8 @@ func InspectWebhook(account, id string, record []byte, keys *signing.Keyring) (w
 	return w, nil
 }
 
-// webhook5 reads what each record of a webhook of schema 5 has, and returns the secrets as
-// they are sealed.
-func (d *decoder) webhook5(w *webhooks.Webhook) (secret, previous []byte) {
+// webhook reads what each record of a webhook has, and returns the secrets as they are sealed.
+func (d *decoder) webhook(w *webhooks.Webhook) (secret, previous []byte) {
 	w.FailingSince = d.time()
 	w.WarnedAt = d.time()
 	w.Active = d.bool()
@@ -97,57 +95,18 @@ func (d *decoder) webhook5(w *webhooks.Webhook) (secret, previous []byte) {
 	secret, previous = d.raw(d.uint()), d.raw(d.uint())
 	w.PreviousSecretExpiresAt = d.time()
 	w.PastEvents = d.eventTypes()
-	return secret, previous
-}
-
-// webhook6 reads what each record of schema 6 has besides.
-func (d *decoder) webhook6(w *webhooks.Webhook) {
 	w.ProvenAt = d.time()
 	w.FailingEvent = d.string()
 	w.FailedAgain = d.bool()
-}
-
-// IsOff reports whether the webhook of a record is not active. It reads records of schemas 5 to
-// 7; of a damaged one it says no.
-func IsOff(record []byte) bool {
-	var w webhooks.Webhook
-	d := newDecoder(record)
-	d.webhook5(&w)
-	return !d.failed && !w.Active
+	return secret, previous
 }
 
 // WebhookFields returns the fields of a webhook's record that this version does not know.
 func WebhookFields(record []byte) []byte {
 	var w webhooks.Webhook
 	d := newDecoder(record)
-	d.webhook5(&w)
-	d.webhook6(&w)
+	d.webhook(&w)
 	return unknown(d.rest, webhookHeld, webhookOffAt)
-}
-
-// UpgradeWebhook makes a record of schema 5, which may end in three places, one of schema
-// 6, which has all that comes before the fields.
-func UpgradeWebhook(record []byte) ([]byte, error) {
-	var w webhooks.Webhook
-	d := newDecoder(record)
-	d.webhook5(&w)
-	e := append(newEncoder(len(record)+4), record[min(1, len(record)):]...)
-	if len(d.rest) == 0 {
-		e.time(w.ProvenAt)
-		e.string(w.FailingEvent)
-		e.bool(w.FailedAgain)
-		return e, d.err()
-	}
-	d.time()
-	if len(d.rest) == 0 {
-		e.string(w.FailingEvent)
-		e.bool(w.FailedAgain)
-		return e, d.err()
-	}
-	d.string()
-	d.bool()
-	d.failed = d.failed || len(d.rest) > 0
-	return e, d.err()
 }
 
 func (e *encoder) eventTypes(types []webhooks.EventType) {
