@@ -117,8 +117,7 @@ func (s *KeyService) imported(account string, k *ImportedKey) (Key, error) {
 	if err := checkAccount(account); err != nil {
 		return Key{}, err
 	}
-	kind := legacyOf(s.legacy, k.Kind)
-	if kind == nil {
+	if legacyOf(s.legacy, k.Kind) == nil {
 		return Key{}, invalid("Kind", "must be that of one of Config.Legacy")
 	}
 	digest, err := parseDigest(k.Digest)
@@ -130,7 +129,7 @@ func (s *KeyService) imported(account string, k *ImportedKey) (Key, error) {
 		return Key{}, wrong[0]
 	}
 	created := k.CreatedAt.UTC().Truncate(time.Millisecond)
-	hash := kind.stored(digest)
+	hash := storedDigest(digest)
 	keyID := importedID(hash, created)
 	switch {
 	case k.CreatedAt.IsZero():

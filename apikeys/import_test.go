@@ -98,6 +98,26 @@ func TestImport(t *testing.T) {
 	}
 }
 
+// TestImport_SameDigestUnderAnotherKind_IsTheSameKey: a value stands for one key of one account.
+func TestImport_SameDigestUnderAnotherKind_IsTheSameKey(t *testing.T) {
+	s, _ := newImporter(t, memory.New())
+	value := oldValue(1)
+	id := imports(t, s, ofTable("plain", sum(value)))
+	for _, kind := range []string{"peppered", "tail"} {
+		again := s.Import(t.Context(), account, []apikeys.ImportedKey{ofTable(kind, sum(value))})[0]
+		if want := (apikeys.ImportResult{KeyID: id, Existed: true}); again != want {
+			t.Errorf("%s: got %+v, want %+v", kind, again, want)
+		}
+		other := s.Import(t.Context(), "other", []apikeys.ImportedKey{ofTable(kind, sum(value))})[0]
+		if !errors.Is(other.Err, apikeys.ErrExists) {
+			t.Errorf("%s in another account: got %+v, want ErrExists", kind, other)
+		}
+	}
+	if p := accepted(t, s, value); p.Account != account || p.KeyID != id {
+		t.Errorf("the value is of %+v, want %s of %s", p, id, account)
+	}
+}
+
 // TestImportAgain: what is imported again is there already, also once it was rotated.
 func TestImportAgain(t *testing.T) {
 	s, clock := newImporter(t, memory.New())

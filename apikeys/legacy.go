@@ -5,6 +5,7 @@ import (
 	"crypto/hmac"
 	"crypto/sha256"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/storageapi/storageapi/auth"
@@ -24,7 +25,7 @@ const (
 // a value.
 type Legacy struct {
 	// Kind names it, as in [ImportedKey]: 1 to 32 lower-case letters, digits, "-" and "_".
-	// It is a part of what is stored, and must stay the same.
+	// It is not stored: a digest is of one key, whichever kind it was imported as.
 	Kind string
 
 	// A value begins with Prefix, has MinLength to MaxLength bytes with it, at most 512, and
@@ -105,19 +106,20 @@ func (l *legacy) recognises(token string) bool {
 func (l *legacy) hashOf(token string) Hash {
 	switch {
 	case l.Digest != nil:
-		return l.stored(l.Digest(token))
+		return storedDigest(l.Digest(token))
 	case len(l.Pepper) > 0:
 		mac := hmac.New(sha256.New, l.Pepper)
 		mac.Write([]byte(token))
-		return l.stored([sha256.Size]byte(mac.Sum(nil)))
+		return storedDigest([sha256.Size]byte(mac.Sum(nil)))
 	}
-	return l.stored(sha256.Sum256([]byte(token)))
+	return storedDigest(sha256.Sum256([]byte(token)))
 }
 
-// stored returns what is stored of a digest: it is of no other kind's values, nor of those
-// that this package makes.
-func (l *legacy) stored(digest [sha256.Size]byte) Hash {
-	return Hash{Sum: sha256.Sum256(append([]byte("storageapi imported key\x00"+l.Kind+"\x00"), digest[:]...))}
+// storedDigest returns the hash that is stored for an imported digest. It differs from the hash
+// of every token that this package makes, and does not depend on the kind: a value must be found
+// once, or it could be a key of two accounts.
+func storedDigest(digest [sha256.Size]byte) Hash {
+	return Hash{Sum: sha256.Sum256(append([]byte("storageapi imported key\x00"), digest[:]...))}
 }
 
 // hashes returns what may be stored of token: nothing if it has no known form.
@@ -127,8 +129,11 @@ func (s *KeyService) hashes(token string, buf *[1 + maxLegacy]Hash) []Hash {
 		list = append(list, hashOf(token))
 	}
 	for i := range s.legacy {
-		if s.legacy[i].recognises(token) {
-			list = append(list, s.legacy[i].hashOf(token))
+		if !s.legacy[i].recognises(token) {
+			continue
+		}
+		if hash := s.legacy[i].hashOf(token); !slices.Contains(list, hash) {
+			list = append(list, hash)
 		}
 	}
 	return list
