@@ -23,6 +23,7 @@ func (h *host) testAny(t *testing.T) {
 		} else if onKey := strings.HasPrefix(op.Path, h.prefix+"/api-keys"); !onKey || op.Method == http.MethodGet {
 			h.do(t, op.id, 403, nobody, as(weak), exampleBody) // of keys, the very one decides
 		}
+		h.do(t, op.id, 400, nobody, exampleBody, query("unknown=1"))
 		if op.Method == http.MethodGet {
 			h.do(t, op.id, 401, nobody, as(""), func(c *call) { c.method = http.MethodHead })
 		}

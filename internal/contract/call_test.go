@@ -28,7 +28,7 @@ func (h *host) do(t testing.TB, id string, want int, changes ...func(*call)) *ex
 			t.Fatal(done)
 		}
 		values, _ := url.ParseQuery(done.query)
-		name := cmp.Or(undocumented(maps.Keys(values), done.op.parameterNames(), "unknown"),
+		name := cmp.Or(undocumented(maps.Keys(values), done.op.parameterNames()),
 			undocumented(maps.Keys(done.call.header), done.op.parameterNames(), auth.HeaderName, "Content-Type"))
 		if name != "" {
 			t.Fatalf("parameter %s is not documented: %v", name, done)

@@ -22,7 +22,6 @@ func (h *host) testKeys(t *testing.T) {
 
 	first := h.do(t, "listKeys", 200, query("limit=2"))
 	h.do(t, "listKeys", 200, query("cursor="+first.text("nextCursor")))
-	h.do(t, "listKeys", 200, query("unknown=1"))
 	if found := h.do(t, "listKeys", 200, query("name=READ&scope=files:read")); !contains(found.body, id) || contains(found.body, `"name":"é"`) {
 		t.Errorf("by name and scope: %v", found)
 	}

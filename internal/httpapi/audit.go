@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"net/url"
 	"slices"
 
 	"github.com/storageapi/storageapi/internal/id"
@@ -61,7 +62,7 @@ func viewNotice(n notices.Notice) auditView {
 const auditCursor = "audit"
 
 func (a *api) listAuditEvents(c *call) (answer, error) {
-	query, err := parseAuditQuery(c.URL.RawQuery)
+	query, err := parseAuditQuery(c.query)
 	if err != nil {
 		return answer{}, err
 	}
@@ -77,11 +78,7 @@ func (a *api) listAuditEvents(c *call) (answer, error) {
 
 // parseAuditQuery parses what to list: of one target, of one or more actions, from a time on
 // and before another, each of which may be absent, with limit and cursor.
-func parseAuditQuery(query string) (parsed notices.Query, err error) {
-	values, err := parseQuery(query)
-	if err != nil {
-		return parsed, err
-	}
+func parseAuditQuery(values url.Values) (parsed notices.Query, err error) {
 	if parsed.Limit, err = parseLimit(values); err != nil {
 		return parsed, err
 	}
@@ -106,7 +103,9 @@ func parseAuditQuery(query string) (parsed notices.Query, err error) {
 		if !slices.Contains(notices.Actions(), notices.Action(action)) {
 			return parsed, invalid("action", "must be an action of the audit trail, such as key.created; repeat the parameter for several")
 		}
-		parsed.Actions = append(parsed.Actions, notices.Action(action))
+		if !slices.Contains(parsed.Actions, notices.Action(action)) {
+			parsed.Actions = append(parsed.Actions, notices.Action(action))
+		}
 	}
 	if parsed.Since, err = parseBoundIn(values, "since"); err != nil {
 		return parsed, err

@@ -86,7 +86,7 @@ func (a *api) viewDeliveryRead(d *webhooks.Delivery) deliveryReadView {
 }
 
 func (a *api) listDeliveries(c *call) (answer, error) {
-	query, err := parseDeliveryQuery(c.URL.RawQuery, c.id)
+	query, err := parseDeliveryQuery(c.query, c.id)
 	if err != nil {
 		return answer{}, err
 	}
@@ -157,12 +157,7 @@ var deliveryStates = []webhooks.DeliveryState{webhooks.Pending, webhooks.Deliver
 // parseDeliveryQuery parses what deliveries of the webhook to list: of one or more
 // states, those that failed, from a time on and before another, each of which may be absent, with
 // limit and cursor.
-func parseDeliveryQuery(query, webhookID string) (webhooks.DeliveryQuery, error) {
-	var parsed webhooks.DeliveryQuery
-	values, err := parseQuery(query)
-	if err != nil {
-		return parsed, err
-	}
+func parseDeliveryQuery(values url.Values, webhookID string) (parsed webhooks.DeliveryQuery, err error) {
 	if parsed.Limit, err = parseLimit(values); err != nil {
 		return parsed, err
 	}
@@ -170,7 +165,9 @@ func parseDeliveryQuery(query, webhookID string) (webhooks.DeliveryQuery, error)
 		if !slices.Contains(deliveryStates, webhooks.DeliveryState(state)) {
 			return parsed, invalid("state", "must be pending, delivered, dead or skipped; repeat the parameter for several")
 		}
-		parsed.States = append(parsed.States, webhooks.DeliveryState(state))
+		if !slices.Contains(parsed.States, webhooks.DeliveryState(state)) {
+			parsed.States = append(parsed.States, webhooks.DeliveryState(state))
+		}
 	}
 	if texts, given := values["failed"]; given {
 		if len(texts) > 1 || texts[0] != "true" && texts[0] != "false" {

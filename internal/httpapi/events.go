@@ -29,7 +29,7 @@ func (a *api) viewEvent(e webhooks.StoredEvent) eventView {
 // listEvents lists the events that the caller may read. Of a list with since there always is a
 // cursor, by which a later request goes on.
 func (a *api) listEvents(c *call) (answer, error) {
-	query, err := parseEventQuery(c.URL.RawQuery)
+	query, err := parseEventQuery(c.query)
 	if err != nil {
 		return answer{}, err
 	}
@@ -124,11 +124,7 @@ var errEventCursor = invalid("cursor", "must be one nextCursor of this list, unc
 // parseEventQuery parses what events to list: of one or more types; from a time on and before
 // another, newest first; or since a time, oldest first. Each may be absent, as may limit and
 // cursor.
-func parseEventQuery(query string) (parsed webhooks.EventQuery, err error) {
-	values, err := parseQuery(query)
-	if err != nil {
-		return parsed, err
-	}
+func parseEventQuery(values url.Values) (parsed webhooks.EventQuery, err error) {
 	if parsed.Limit, err = parseLimit(values); err != nil {
 		return parsed, err
 	}

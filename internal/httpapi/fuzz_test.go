@@ -250,7 +250,7 @@ func FuzzKeyFilter(f *testing.F) {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, query string) {
-		filter, err := parseKeyFilter(query, nil)
+		filter, err := parsed(query, func(values url.Values) (apikeys.Filter, error) { return parseKeyFilter(values, nil) })
 		if err != nil {
 			checkRefusal(t, err)
 			return

@@ -26,6 +26,7 @@ import (
 	"errors"
 	"log/slog"
 	"net/http"
+	"net/url"
 	"sync"
 
 	"github.com/storageapi/storageapi/apikeys"
@@ -112,7 +113,8 @@ type call struct {
 	caller auth.Principal
 	route  *route
 	pathParams
-	data []byte // the body, once it was received
+	data  []byte     // the body, once it was received
+	query url.Values // the parameters, each of which the route takes
 }
 
 // Context returns the context of answering, in place of the request's own.
@@ -157,6 +159,9 @@ func (a *api) answer(c *call) (done answer, err error) {
 		if err := a.recheck(c); err != nil {
 			return answer{}, err
 		}
+	}
+	if c.query, err = parseQuery(c.URL.RawQuery, c.route.query); err != nil {
+		return answer{}, err
 	}
 	done, err = c.route.handle(c)
 	if errors.Is(err, auth.ErrCredentialChanged) { // after the check: what is it now?

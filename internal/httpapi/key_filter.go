@@ -10,11 +10,11 @@ import (
 )
 
 func (a *api) listKeys(c *call) (answer, error) {
-	after, limit, err := parsePage(c.URL.RawQuery, id.Key)
+	after, limit, err := parsePage(c.query, id.Key)
 	if err != nil {
 		return answer{}, err
 	}
-	filter, err := parseKeyFilter(c.URL.RawQuery, a.keys.Scopes())
+	filter, err := parseKeyFilter(c.query, a.keys.Scopes())
 	if err != nil {
 		return answer{}, err
 	}
@@ -27,11 +27,7 @@ func (a *api) listKeys(c *call) (answer, error) {
 
 // parseKeyFilter parses which keys to list: by a part of the name, by one or more scopes, and by
 // how long they are unused, each of which may be absent.
-func parseKeyFilter(query string, known *scopes.Vocabulary) (filter apikeys.Filter, err error) {
-	values, err := parseQuery(query)
-	if err != nil {
-		return filter, err
-	}
+func parseKeyFilter(values url.Values, known *scopes.Vocabulary) (filter apikeys.Filter, err error) {
 	if filter.Name, err = parseNamePart(values); err != nil {
 		return filter, err
 	}

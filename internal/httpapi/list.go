@@ -2,15 +2,20 @@ package httpapi
 
 import (
 	"encoding/base64"
+	"fmt"
+	"maps"
 	"net/url"
+	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/storageapi/storageapi/internal/id"
 )
 
 const (
-	defaultLimit = 20
-	maxLimit     = 100
+	defaultLimit  = 20
+	maxLimit      = 100
+	maxParameters = 200 // in a query: more than there are event types, scopes or actions to repeat
 )
 
 // A listView is a part of a list. NextCursor is null at its end.
@@ -34,13 +39,8 @@ func showList[T, V any](items []T, next string, view func(T) V) (answer, error) 
 	return ok(part)
 }
 
-// parsePage parses limit and cursor, each of which may be absent. Parameters of
-// other names mean nothing and are left alone.
-func parsePage(query, kind string) (after string, limit int, err error) {
-	values, err := parseQuery(query)
-	if err != nil {
-		return "", 0, err
-	}
+// parsePage parses limit and cursor, each of which may be absent.
+func parsePage(values url.Values, kind string) (after string, limit int, err error) {
 	limit, err = parseLimit(values)
 	if err != nil {
 		return "", 0, err
@@ -56,10 +56,25 @@ func parsePage(query, kind string) (after string, limit int, err error) {
 
 var errCursor = invalid("cursor", "must be one nextCursor of this list, unchanged; omit it to start with the newest")
 
-func parseQuery(query string) (url.Values, error) {
+// parseQuery parses the parameters of a request, which must have no names but the given ones:
+// a misspelt filter must not list everything. The parameters are counted before they are
+// parsed, so that the cost of a query does not grow with its length.
+func parseQuery(query string, names []string) (url.Values, error) {
+	if strings.Count(query, "&") >= maxParameters {
+		return nil, invalid("query", fmt.Sprintf("must have at most %d parameters", maxParameters))
+	}
 	values, err := url.ParseQuery(query)
 	if err != nil {
 		return nil, invalid("query", "must be percent-encoded name=value pairs joined by &")
+	}
+	for _, name := range slices.Sorted(maps.Keys(values)) {
+		switch {
+		case slices.Contains(names, name):
+		case len(names) == 0:
+			return nil, invalid("query", fmt.Sprintf("has an unknown parameter %.32q; there are none here", name))
+		default:
+			return nil, invalid("query", fmt.Sprintf("has an unknown parameter %.32q; the parameters are %s", name, strings.Join(names, ", ")))
+		}
 	}
 	return values, nil
 }

@@ -17,6 +17,7 @@ type route struct {
 	pattern string      // segments that stand for themselves, and {id} and {…}, see pathParams
 	action  auth.Action // the authority it takes
 	body    bodyRule
+	query   []string // the parameters that it takes
 	handle  func(*call) (answer, error)
 }
 
@@ -28,33 +29,40 @@ const DefaultPrefix = "/v2"
 
 // routes lists all there is, under DefaultPrefix.
 func (a *api) routes() []route {
+	var (
+		page       = []string{"limit", "cursor"}
+		keys       = []string{"name", "scope", "unusedSince", "limit", "cursor"}
+		deliveries = []string{"state", "failed", "from", "to", "limit", "cursor"}
+		events     = []string{"type", "since", "from", "to", "limit", "cursor"}
+		audit      = []string{"target", "action", "since", "until", "limit", "cursor"}
+	)
 	return []route{
-		{"POST", "/v2/api-keys", auth.CreateKey, neededBody, a.createKey},
-		{"GET", "/v2/api-keys", auth.ReadKeys, noBody, a.listKeys},
-		{"GET", "/v2/api-keys/self", readSelf, noBody, a.getSelf}, // before {id}
-		{"GET", "/v2/api-keys/{id}", auth.ReadKeys, noBody, a.getKey},
-		{"PATCH", "/v2/api-keys/{id}", auth.UpdateKey, neededBody, a.updateKey},
-		{"DELETE", "/v2/api-keys/{id}", auth.DeleteKey, noBody, a.deleteKey},
-		{"POST", "/v2/api-keys/{id}/rotate", auth.RotateKey, optionalBody, a.rotateKey},
+		{"POST", "/v2/api-keys", auth.CreateKey, neededBody, nil, a.createKey},
+		{"GET", "/v2/api-keys", auth.ReadKeys, noBody, keys, a.listKeys},
+		{"GET", "/v2/api-keys/self", readSelf, noBody, nil, a.getSelf}, // before {id}
+		{"GET", "/v2/api-keys/{id}", auth.ReadKeys, noBody, nil, a.getKey},
+		{"PATCH", "/v2/api-keys/{id}", auth.UpdateKey, neededBody, nil, a.updateKey},
+		{"DELETE", "/v2/api-keys/{id}", auth.DeleteKey, noBody, nil, a.deleteKey},
+		{"POST", "/v2/api-keys/{id}/rotate", auth.RotateKey, optionalBody, nil, a.rotateKey},
 
-		{"POST", "/v2/notifications/webhooks", auth.CreateWebhook, neededBody, a.createWebhook},
-		{"GET", "/v2/notifications/webhooks", auth.ReadWebhooks, noBody, a.listWebhooks},
-		{"GET", "/v2/notifications/webhooks/{id}", auth.ReadWebhooks, noBody, a.getWebhook},
-		{"PATCH", "/v2/notifications/webhooks/{id}", auth.UpdateWebhook, neededBody, a.updateWebhook},
-		{"DELETE", "/v2/notifications/webhooks/{id}", auth.DeleteWebhook, noBody, a.deleteWebhook},
-		{"POST", "/v2/notifications/webhooks/{id}/rotate-secret", auth.UpdateWebhook, optionalBody, a.rotateSecret},
-		{"POST", "/v2/notifications/webhooks/{id}/test", auth.UpdateWebhook, emptyBody, a.sendTest},
-		{"GET", "/v2/notifications/webhooks/{id}/deliveries", auth.ReadWebhooks, noBody, a.listDeliveries},
-		{"GET", "/v2/notifications/webhooks/{id}/deliveries/{eventId}", auth.ReadWebhooks, noBody, a.getDelivery},
-		{"GET", "/v2/notifications/webhooks/{id}/deliveries/{eventId}/body", auth.ReadEvents, noBody, a.getDeliveryBody},
-		{"POST", "/v2/notifications/webhooks/{id}/deliveries/{eventId}/redeliver", auth.UpdateWebhook, emptyBody, a.redeliver},
-		{"POST", "/v2/notifications/webhooks/{id}/recoveries", auth.UpdateWebhook, optionalBody, a.createRecovery},
-		{"GET", "/v2/notifications/webhooks/{id}/recoveries/{recoveryId}", auth.ReadWebhooks, noBody, a.getRecovery},
+		{"POST", "/v2/notifications/webhooks", auth.CreateWebhook, neededBody, nil, a.createWebhook},
+		{"GET", "/v2/notifications/webhooks", auth.ReadWebhooks, noBody, page, a.listWebhooks},
+		{"GET", "/v2/notifications/webhooks/{id}", auth.ReadWebhooks, noBody, nil, a.getWebhook},
+		{"PATCH", "/v2/notifications/webhooks/{id}", auth.UpdateWebhook, neededBody, nil, a.updateWebhook},
+		{"DELETE", "/v2/notifications/webhooks/{id}", auth.DeleteWebhook, noBody, nil, a.deleteWebhook},
+		{"POST", "/v2/notifications/webhooks/{id}/rotate-secret", auth.UpdateWebhook, optionalBody, nil, a.rotateSecret},
+		{"POST", "/v2/notifications/webhooks/{id}/test", auth.UpdateWebhook, emptyBody, nil, a.sendTest},
+		{"GET", "/v2/notifications/webhooks/{id}/deliveries", auth.ReadWebhooks, noBody, deliveries, a.listDeliveries},
+		{"GET", "/v2/notifications/webhooks/{id}/deliveries/{eventId}", auth.ReadWebhooks, noBody, nil, a.getDelivery},
+		{"GET", "/v2/notifications/webhooks/{id}/deliveries/{eventId}/body", auth.ReadEvents, noBody, nil, a.getDeliveryBody},
+		{"POST", "/v2/notifications/webhooks/{id}/deliveries/{eventId}/redeliver", auth.UpdateWebhook, emptyBody, nil, a.redeliver},
+		{"POST", "/v2/notifications/webhooks/{id}/recoveries", auth.UpdateWebhook, optionalBody, nil, a.createRecovery},
+		{"GET", "/v2/notifications/webhooks/{id}/recoveries/{recoveryId}", auth.ReadWebhooks, noBody, nil, a.getRecovery},
 
-		{"GET", "/v2/notifications/events", auth.ReadEvents, noBody, a.listEvents},
-		{"GET", "/v2/notifications/events/{id}/body", auth.ReadEvents, noBody, a.getEventBody},
+		{"GET", "/v2/notifications/events", auth.ReadEvents, noBody, events, a.listEvents},
+		{"GET", "/v2/notifications/events/{id}/body", auth.ReadEvents, noBody, nil, a.getEventBody},
 
-		{"GET", "/v2/audit-events", auth.ReadAudit, noBody, a.listAuditEvents},
+		{"GET", "/v2/audit-events", auth.ReadAudit, noBody, audit, a.listAuditEvents},
 	}
 }
 

@@ -14,8 +14,8 @@ import (
 )
 
 func TestRouterRefusesRoutes(t *testing.T) {
-	good := route{"GET", "/v2/things", auth.ReadKeys, noBody, nil}
-	open := route{"GET", "/v2/others", "", noBody, nil}
+	good := route{"GET", "/v2/things", auth.ReadKeys, noBody, nil, nil}
+	open := route{"GET", "/v2/others", "", noBody, nil, nil}
 	tests := []struct {
 		name   string
 		routes []route

@@ -111,7 +111,7 @@ func (a *api) showCreated(c *call, webhookID string) (answer, error) {
 }
 
 func (a *api) listWebhooks(c *call) (answer, error) {
-	after, limit, err := parsePage(c.URL.RawQuery, id.Webhook)
+	after, limit, err := parsePage(c.query, id.Webhook)
 	if err != nil {
 		return answer{}, err
 	}

@@ -3,6 +3,7 @@ package httpapi
 import (
 	"encoding/json"
 	"errors"
+	"net/url"
 	"testing"
 	"time"
 
@@ -101,7 +102,7 @@ func FuzzEventQuery(f *testing.F) {
 		f.Fatal(err)
 	}
 	f.Fuzz(func(t *testing.T, query string) {
-		parsed, err := parseEventQuery(query)
+		parsed, err := parsed(query, parseEventQuery)
 		if err != nil {
 			checkRefusal(t, err)
 			return
@@ -135,7 +136,7 @@ func FuzzDeliveryQuery(f *testing.F) {
 		f.Fatal(err)
 	}
 	f.Fuzz(func(t *testing.T, query string) {
-		parsed, err := parseDeliveryQuery(query, webhookID)
+		parsed, err := parsed(query, func(values url.Values) (webhooks.DeliveryQuery, error) { return parseDeliveryQuery(values, webhookID) })
 		if err != nil {
 			checkRefusal(t, err)
 			return

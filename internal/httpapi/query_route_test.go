@@ -1,0 +1,64 @@
+package httpapi_test
+
+import (
+	"fmt"
+	"net/http"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/storageapi/storageapi"
+	"github.com/storageapi/storageapi/internal/httpapi"
+	"github.com/storageapi/storageapi/notices"
+	"github.com/storageapi/storageapi/store/bolt"
+)
+
+// TestRoutes_UnknownQueryParameter_IsRefusedOnEvery: a misspelt filter does not list
+// everything, and a request that changes something is not taken for another.
+func TestRoutes_UnknownQueryParameter_IsRefusedOnEvery(t *testing.T) {
+	h := serve(t, storageapi.Config{})
+	admin := h.admin(alice)
+	for _, route := range httpapi.Routes() {
+		method, pattern, _ := strings.Cut(route, " ")
+		path := strings.NewReplacer("{id}", "x", "{eventId}", "x", "{recoveryId}", "x").Replace(pattern)
+		body := ""
+		if method == "POST" || method == "PATCH" {
+			body = "{}"
+		}
+		got := h.do(method, path+"?unused_since=2020-01-01", admin, body).want(400, "VALIDATION_ERROR")
+		if !strings.Contains(got.message(), `unknown parameter "unused_since"`) {
+			t.Errorf("%s: got the message %q, want it to name unused_since", route, got.message())
+		}
+	}
+	got := h.do("GET", keysPath+"?unused_since=2020-01-01", admin, "").message()
+	if want := `query has an unknown parameter "unused_since"; the parameters are name, scope, unusedSince, limit, cursor.`; got != want {
+		t.Errorf("got the message %q, want %q", got, want)
+	}
+}
+
+// BenchmarkAuditQuery lists 100 of 10,000 notices by as many parameters as a URL has room for
+// (refused), by as many as may be given, and by one.
+func BenchmarkAuditQuery(b *testing.B) {
+	store, err := bolt.Open(filepath.Join(b.TempDir(), "storage.db"))
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() { _ = store.Close() })
+	h := serve(b, storageapi.Config{Store: store})
+	admin := h.admin(alice)
+	var list []notices.Notice
+	for i := range 10_000 {
+		list = append(list, notices.Notice{ID: fmt.Sprintf("ntc_%026d", i), Account: alice, Action: notices.KeyDeleted, Target: notices.Target{Kind: notices.TargetKey, ID: "key"}})
+	}
+	if _, err := store.AddNotices(b.Context(), list); err != nil {
+		b.Fatal(err)
+	}
+	for parameters, status := range map[int]int{1: http.StatusOK, 200: http.StatusOK, 9_990: http.StatusBadRequest} {
+		query := strings.TrimSuffix(strings.Repeat("action=key.created&", parameters), "&")
+		b.Run(fmt.Sprint("parameters=", parameters), func(b *testing.B) {
+			for b.Loop() {
+				h.do("GET", "/v2/audit-events?"+query, admin, "").want(status, map[bool]string{true: "VALIDATION_ERROR"}[status >= 400])
+			}
+		})
+	}
+}

@@ -1,0 +1,115 @@
+package httpapi
+
+import (
+	"encoding/json"
+	"net/url"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/storageapi/storageapi/internal/id"
+	"github.com/storageapi/storageapi/notices"
+	"github.com/storageapi/storageapi/webhooks"
+)
+
+func TestParseQuery_UnknownParameter_NamesItAndThoseThatExist(t *testing.T) {
+	for _, test := range []struct {
+		query string
+		names []string
+		want  string
+	}{
+		{"unused_since=2020-01-01", []string{"name", "unusedSince"}, `query has an unknown parameter "unused_since"; the parameters are name, unusedSince`},
+		{"limit=1&LIMIT=0", []string{"limit"}, `query has an unknown parameter "LIMIT"; the parameters are limit`},
+		{"limit=1", nil, `query has an unknown parameter "limit"; there are none here`},
+		{"=1", nil, `query has an unknown parameter ""; there are none here`},
+		{strings.Repeat("a", 99), nil, `query has an unknown parameter "` + strings.Repeat("a", 32) + `"; there are none here`},
+	} {
+		_, err := parseQuery(test.query, test.names)
+		if err == nil || err.Error() != test.want {
+			t.Errorf("%q: got error %v, want %s", test.query, err, test.want)
+		}
+	}
+	for _, query := range []string{"", "&", "limit=1", "limit"} {
+		if _, err := parseQuery(query, []string{"limit"}); err != nil {
+			t.Errorf("%q: got error %v, want none", query, err)
+		}
+	}
+}
+
+// TestRoutes_QueryParameters_AreThoseOfTheOpenAPIDocument compares the route table with the
+// document that clients are made from.
+func TestRoutes_QueryParameters_AreThoseOfTheOpenAPIDocument(t *testing.T) {
+	type parameter struct {
+		Ref string `json:"$ref"`
+	}
+	var document struct {
+		Paths      map[string]map[string]json.RawMessage
+		Components struct {
+			Parameters map[string]struct{ Name, In string }
+		}
+	}
+	data, err := os.ReadFile("../../openapi.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Unmarshal(data, &document); err != nil {
+		t.Fatal(err)
+	}
+	got, want := make(map[string][]string), make(map[string][]string)
+	for _, r := range new(api).routes() {
+		route := r.method + " " + r.pattern
+		got[route] = append([]string{}, r.query...)
+		var operation struct {
+			Parameters []parameter
+		}
+		if err := json.Unmarshal(document.Paths[r.pattern][strings.ToLower(r.method)], &operation); err != nil {
+			t.Fatalf("%s: %v", route, err)
+		}
+		want[route] = []string{}
+		for _, p := range operation.Parameters {
+			p := document.Components.Parameters[strings.TrimPrefix(p.Ref, "#/components/parameters/")]
+			if p.In == "query" {
+				want[route] = append(want[route], p.Name)
+			}
+		}
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("query parameters of routes (-document +routes):\n%s", diff)
+	}
+}
+
+// TestParseQuery_TooManyParameters_AreRefusedUnparsed has a query in which each parameter is
+// wrong: the refusal is about their number.
+func TestParseQuery_TooManyParameters_AreRefusedUnparsed(t *testing.T) {
+	_, err := parseQuery(strings.Repeat("%zz&", 9_990), []string{"action"})
+	if err == nil || !strings.Contains(err.Error(), "at most 200 parameters") {
+		t.Errorf("got error %v, want one about the number of parameters", err)
+	}
+	if _, err := parseQuery(strings.Repeat("action=key.created&", maxParameters-1), []string{"action"}); err != nil {
+		t.Errorf("got error %v of %d parameters, want none", err, maxParameters-1)
+	}
+}
+
+// TestParsers_RepeatedParameter_IsFolded: what a store compares each row with has each value once.
+func TestParsers_RepeatedParameter_IsFolded(t *testing.T) {
+	values := url.Values{
+		"action": slices.Repeat([]string{"key.created", "key.deleted"}, 100),
+		"state":  slices.Repeat([]string{"dead", "pending"}, 100),
+		"type":   slices.Repeat([]string{"balance.low"}, 100),
+	}
+	audit, err := parseAuditQuery(values)
+	if want := []notices.Action{notices.KeyCreated, notices.KeyDeleted}; err != nil || !slices.Equal(audit.Actions, want) {
+		t.Errorf("got actions %q, %v, want %q", audit.Actions, err, want)
+	}
+	deliveries, err := parseDeliveryQuery(values, id.Webhook+someULID)
+	if want := []webhooks.DeliveryState{webhooks.Dead, webhooks.Pending}; err != nil || !slices.Equal(deliveries.States, want) {
+		t.Errorf("got states %q, %v, want %q", deliveries.States, err, want)
+	}
+	events, err := parseEventQuery(values)
+	if want := []webhooks.EventType{"balance.low"}; err != nil || !slices.Equal(events.Types, want) {
+		t.Errorf("got types %q, %v, want %q", events.Types, err, want)
+	}
+}
