@@ -13,12 +13,20 @@ type Item[T any] interface {
 // Nowhere is the place of an item that was taken out.
 const Nowhere = -1
 
-// A Heap has its first item at 0; nil is empty. It gives memory back once most of its
-// items are gone.
+// A Heap has its first item at 0; nil is empty. A large one grows by a quarter at a time, and gives
+// memory back once most of its items are gone.
 type Heap[T Item[T]] []T
+
+// minQuarter is from how many items on a heap grows by a quarter.
+const minQuarter = 16
 
 // Push adds an item.
 func (h *Heap[T]) Push(item T) {
+	if n := len(*h); n == cap(*h) && n >= minQuarter { // append would double it
+		grown := make(Heap[T], n, n+n/4+1)
+		copy(grown, *h)
+		*h = grown
+	}
 	*h = append(*h, item)
 	last := len(*h) - 1
 	item.Moved(last)

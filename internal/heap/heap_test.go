@@ -88,3 +88,14 @@ func TestHeapLeavesNothing(t *testing.T) {
 		t.Errorf("capacity = %d after the last item", cap(h))
 	}
 }
+
+// A heap that grows has little room to spare: there are millions of items.
+func TestHeap_Grows_WithAQuarterToSpare(t *testing.T) {
+	var h heap.Heap[*item]
+	for seq := range 10_000 {
+		h.Push(&item{seq: seq})
+		if most := max(16, len(h)+len(h)/4+1); cap(h) > most {
+			t.Fatalf("capacity of %d items = %d, want at most %d", len(h), cap(h), most)
+		}
+	}
+}

@@ -79,7 +79,9 @@ func (q *Queue) claimFor(claimed []Claimed, t int64, claim *webhooks.Claim) []Cl
 		due = due[:0]
 		for _, e := range turn {
 			if l := e.next(t); len(claimed) < claim.Limit && l != nil && e.leased < e.cap(claim) && !e.account.full(claim) {
-				claimed = append(claimed, q.lease(l, t+claim.Lease.Milliseconds()))
+				if c, ok := q.lease(l, t+claim.Lease.Milliseconds()); ok {
+					claimed = append(claimed, c)
+				}
 				due = append(due, e)
 			}
 		}

@@ -11,6 +11,7 @@ import (
 // A lease is a delivery set aside for an attempt.
 type lease struct {
 	lane  *lane
+	links links[lease] // in webhookQueue.underWay
 	item  item
 	token uint64
 	until int64
@@ -19,18 +20,25 @@ type lease struct {
 	finished bool // does not count in leased
 }
 
-// lease leases the first item that waits in l.
-func (q *Queue) lease(l *lane, until int64) Claimed {
+func (le *lease) in() *links[lease] { return &le.links }
+
+// lease leases the first item that waits in l. If its delivery is leased already, because it was
+// added twice, lease drops the item and reports false.
+func (q *Queue) lease(l *lane, until int64) (c Claimed, ok bool) {
+	it := q.take(l)
+	if l.isLeased(it.seq) {
+		return Claimed{}, false
+	}
 	if len(q.leases) == 0 {
 		q.ends = until
 	}
 	q.ends = min(q.ends, until)
-	le := q.begin(lease{lane: l, item: q.take(l), until: until})
+	le := q.begin(lease{lane: l, item: it, until: until})
 	q.served++
 	l.served = q.served
 	l.leased++
 	l.account.leased++
-	return Claimed{Webhook: l.webhook, Seq: le.item.seq, Attempt: int(le.item.attempts) + 1, Before: int(le.item.before), Token: le.token}
+	return Claimed{Webhook: l.webhook, Seq: it.seq, Attempt: int(it.attempts) + 1, Before: int(it.before), Token: le.token}, true
 }
 
 // begin gives a lease its token.
@@ -45,6 +53,7 @@ func (q *Queue) begin(le lease) *lease {
 	le.token = q.token
 	q.leases[le.token] = &le
 	le.lane.leases++
+	le.lane.underWay.push(&le)
 	return &le
 }
 
@@ -63,7 +72,7 @@ func (q *Queue) Reserve(webhook string, seqs []uint64) (tokens map[uint64]uint64
 	if e == nil || len(seqs) == 0 {
 		return tokens
 	}
-	for le := range q.leasesOf(e) {
+	for le := range e.leasesUnderWay() {
 		delete(tokens, le.item.seq)
 	}
 	least, most := slices.Min(seqs), slices.Max(seqs)
@@ -82,7 +91,9 @@ func (q *Queue) Reserve(webhook string, seqs []uint64) (tokens map[uint64]uint64
 		q.waiting -= len(taken)
 		q.schedule(l)
 		for _, it := range taken {
-			tokens[it.seq] = q.begin(lease{lane: l, item: it, held: true, finished: true}).token
+			if tokens[it.seq] == 0 { // or else it was added twice
+				tokens[it.seq] = q.begin(lease{lane: l, item: it, held: true, finished: true}).token
+			}
 		}
 	}
 	return tokens
@@ -96,6 +107,7 @@ func (q *Queue) end(token uint64) (*lease, bool) {
 	}
 	delete(q.leases, token)
 	le.lane.leases--
+	le.lane.underWay.remove(le)
 	le.finish(q.asked)
 	return le, true
 }
@@ -201,11 +213,12 @@ func (q *Queue) Leases() map[uint64]bool {
 func (q *Queue) Leased(webhook string, seq uint64) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return q.leased(webhook, seq)
+	e := q.webhooks.all[webhook]
+	return e != nil && e.isLeased(seq)
 }
 
-func (q *Queue) leased(webhook string, seq uint64) bool {
-	for le := range q.leasesOf(q.webhooks.all[webhook]) {
+func (e *webhookQueue) isLeased(seq uint64) bool {
+	for le := range e.leasesUnderWay() {
 		if le.item.seq == seq {
 			return true
 		}
@@ -213,16 +226,15 @@ func (q *Queue) leased(webhook string, seq uint64) bool {
 	return false
 }
 
-// leasesOf returns the leases of a webhook, which may be ended meanwhile.
-func (q *Queue) leasesOf(e *webhookQueue) iter.Seq[*lease] {
+// leasesUnderWay returns the leases of the webhook. The one that was returned last may be ended.
+func (e *webhookQueue) leasesUnderWay() iter.Seq[*lease] {
 	return func(yield func(*lease) bool) {
-		if e == nil || e.leases == 0 {
-			return
-		}
-		for _, le := range q.leases {
-			if le.lane.webhookQueue == e && !yield(le) {
+		for le := e.underWay.first; le != nil; {
+			next := le.links.after
+			if !yield(le) {
 				return
 			}
+			le = next
 		}
 	}
 }

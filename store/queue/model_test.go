@@ -569,14 +569,16 @@ func (m *model) compare() {
 
 // pendingOf returns the numbers of what is pending for the webhook, ascending.
 func pendingOf(q *Queue, webhook string) (seqs []uint64) {
+	e := q.webhooks.all[webhook]
+	if e == nil {
+		return nil
+	}
 	for _, kind := range []int{live, recovered} {
-		if e := q.webhooks.all[webhook]; e != nil {
-			for _, it := range e.lanes[kind].waiting {
-				seqs = append(seqs, it.seq)
-			}
+		for _, it := range e.lanes[kind].waiting {
+			seqs = append(seqs, it.seq)
 		}
 	}
-	for le := range q.leasesOf(q.webhooks.all[webhook]) {
+	for le := range e.leasesUnderWay() {
 		seqs = append(seqs, le.item.seq)
 	}
 	return sorted(seqs)

@@ -64,7 +64,11 @@ func (q *Queue) claimProbes(claimed []Claimed, t int64, claim *webhooks.Claim) (
 		case t < p.from:
 			next = min(next, p.from)
 		default:
-			c := q.lease(e.next(t), t+claim.Lease.Milliseconds())
+			c, ok := q.lease(e.next(t), t+claim.Lease.Milliseconds())
+			if !ok {
+				next = t
+				break
+			}
 			c.Probe = true
 			claimed = append(claimed, c)
 			p.from, p.asked = t+probePause.Milliseconds(), time.Time{}

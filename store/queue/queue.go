@@ -96,7 +96,9 @@ func (q *Queue) at(t time.Time) int64 {
 	return t.Sub(q.epoch).Milliseconds()
 }
 
-// Add adds a delivery. The pair of webhook and seq must be new.
+// Add adds a delivery. A delivery that is added twice does no harm: it has one lease at a time, and
+// one that the store has settled is claimed once more, which the store finds out when it reads it.
+// Counts and ages include it until then.
 func (q *Queue) Add(o Pending) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -292,7 +294,7 @@ func (q *Queue) Drop(webhook string) (seqs []uint64) {
 			seqs = append(seqs, it.seq)
 		}
 	}
-	for le := range q.leasesOf(e) {
+	for le := range e.leasesUnderWay() {
 		seqs = append(seqs, le.item.seq)
 		q.end(le.token)
 	}

@@ -76,8 +76,11 @@ func (q *Queue) claimFrom(l *lane, r *round) (claims, stays bool) {
 		l.line, l.place = nil, nowhere
 		r.full = append(r.full, l)
 	default:
-		r.claimed = append(r.claimed, q.lease(l, r.t+r.Lease.Milliseconds()))
-		return true, true
+		c, ok := q.lease(l, r.t+r.Lease.Milliseconds())
+		if ok {
+			r.claimed = append(r.claimed, c)
+		}
+		return ok, true
 	}
 	return false, false
 }

@@ -14,7 +14,8 @@ type webhookQueue struct {
 	lanes    [2]lane // live and recovered
 	standing Standing
 	leases   int
-	leased   int    // leases that count
+	leased   int // leases that count
+	underWay list[lease, *lease]
 	served   uint64 // when it was last given a lease, in leases
 	rest     int64  // until when it is left alone
 	since    int64  // when it last came to wait: a lease of it ended, it was resumed
