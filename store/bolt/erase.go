@@ -105,7 +105,7 @@ type eraseStage struct {
 // eraseStages are in an order in which what tells of other rows goes after those.
 var eraseStages = []eraseStage{
 	{findEvents, (*Store).eraseEvents},
-	{findRows(bucketRecoveries, ofRecovery), eraseRows(bucketRecoveries, ofRecovery, func(r *store.Receipt) *int { return &r.Recoveries })},
+	{findRows(bucketRecoveries, ofRecovery), eraseRecoveries},
 	{findRows(bucketDedupKeys, ofDedupKey), eraseRows(bucketDedupKeys, ofDedupKey, func(r *store.Receipt) *int { return &r.DedupKeys })},
 	{findRows(bucketRequestTimes, ofRequestTime), eraseRows(bucketRequestTimes, ofRequestTime, nil)},
 	{findPrefixed(bucketRequests, keyRequest), eraseRequests(keyRequest)},
@@ -328,7 +328,7 @@ func (s *Store) eraseWebhooks(b *batch, e *erasure, limit int) ([]byte, error) {
 		if err := s.removeWebhook(b, e.account, id); err != nil {
 			return nil, err
 		}
-		if err := b.Delete(bucketOpenRecoveries, []byte(id)); err != nil {
+		if err := b.Delete(bucketOpenRecoveries, []byte(id)); err != nil { // of a recovery that cannot be read
 			return nil, err
 		}
 		b.AfterCommit(func() { s.queue.Drop(id) })
@@ -390,6 +390,26 @@ func eraseRows(bucket []byte, of func(account string, k, value []byte) bool, cou
 		}
 		return next, b.DeleteAll(bucket, old)
 	}
+}
+
+var eraseRecoveryRows = eraseRows(bucketRecoveries, ofRecovery, func(r *store.Receipt) *int { return &r.Recoveries })
+
+// eraseRecoveries removes recoveries with what leads to them, also where the webhook is gone.
+func eraseRecoveries(s *Store, b *batch, e *erasure, limit int) (next []byte, err error) {
+	var open [][]byte
+	c := b.tx.Bucket(bucketRecoveries).Cursor()
+	k, value := c.Seek(e.next)
+	for looked := 0; k != nil && looked < limit; looked++ {
+		r, err := record.DecodeRecovery(string(k), value)
+		if err == nil && r.Account == e.account && record.DecodeID(b.Get(bucketOpenRecoveries, []byte(r.WebhookID))) == r.ID {
+			open = append(open, []byte(r.WebhookID))
+		}
+		k, value = c.Next()
+	}
+	if err := b.DeleteAll(bucketOpenRecoveries, open); err != nil {
+		return nil, err
+	}
+	return eraseRecoveryRows(s, b, e, limit)
 }
 
 func ofRecovery(account string, k, value []byte) bool {

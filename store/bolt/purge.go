@@ -64,6 +64,9 @@ func (s *Store) purge(b *batch, purge *webhooks.Purge, reserved map[uint64]uint6
 		}
 	}
 	payloads, attempts, ids := firstSince(b.tx, purge.Payloads), firstSince(b.tx, purge.Attempts), firstSince(b.tx, purge.EventIDs)
+	if segment, err := newSegments(b.tx).at(attempts); err == nil {
+		attempts = segment.First // first attempts are in packs, each of which is of a segment
+	}
 	b.AfterCommit(func() { s.published.forget(payloads) })
 	if err := s.mark(b, markIdle); err != nil {
 		return false, err
@@ -73,9 +76,10 @@ func (s *Store) purge(b *batch, purge *webhooks.Purge, reserved map[uint64]uint6
 		func() error { return s.expire(b, payloads, &left, reserved) },
 		b.writeAttempts, // those of what has expired
 		func() error { return purgeBodies(b, payloads, &left) },
+		// The first attempt at a delivery goes first: its state is that of the last one that is there.
+		func() error { return deleteBefore(b, bucketFirstAttempts, attempts, &left) },
 		func() error { return deleteBefore(b, bucketAttempts, attempts, &left) },
 		func() error { return deleteBefore(b, bucketLastAttempts, attempts, &left) },
-		func() error { return deleteBefore(b, bucketFirstAttempts, attempts, &left) },
 		func() error { return deleteBefore(b, bucketSkipped, attempts, &left) },
 		func() error { return deleteBefore(b, bucketRuns, max(attempts, runSize)-runSize, &left) },
 		func() error {

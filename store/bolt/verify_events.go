@@ -20,7 +20,9 @@ func (v *rowChecker) deliveries() {
 	}
 	before := len(v.report.Problems)
 	v.segments = newSegments(v.tx)
-	v.first, _ = bounds(v.tx)
+	if v.first, _ = bounds(v.tx); v.first == 0 { // all events are purged
+		v.first = v.tx.Bucket(bucketEvents).Sequence() + 1
+	}
 	v.ids = newIDFinder(v.tx)
 	copy(v.secret[:], v.tx.Bucket(bucketMeta).Get(keyIDSecret))
 	last := v.eventRows()
@@ -198,12 +200,23 @@ func (v *rowChecker) skipped(k, value []byte) (what string) {
 	return what
 }
 
-// hasFailed reports whether the index of failed deliveries has one.
+// hasFailed reports whether the index of failed deliveries has one, or need not have it.
 func (v *rowChecker) hasFailed(number uint64, webhook []byte) bool {
 	key := failedKey(number, string(webhook))
 	value, ok := v.get(bucketFailed, key)
 	m, err := record.DecodeFailed(binary.BigEndian.Uint64(key), value)
-	return !ok || err != nil || m.Has(number)
+	return !ok || err != nil || m.Has(number) || v.inErasure(number)
+}
+
+// inErasure reports whether a delivery is of an account that is being erased. The rows of such an
+// account in indexes are deleted with the first of its events that are in them.
+func (v *rowChecker) inErasure(number uint64) bool {
+	segment, err := v.segments.at(number)
+	if err != nil {
+		return false
+	}
+	event, err := segment.Event(segment.Index(number))
+	return err == nil && v.isErasing(event.Account)
 }
 
 // recipient returns the webhook of a delivery, or what is wrong.
@@ -393,8 +406,8 @@ func (v *rowChecker) runs() {
 	oldest := true
 	leave := func(next uint64) { // what is left, or not there at all
 		for ; found != nil && run < min(next, indexed); run += runSize {
-			for webhook := range found {
-				if !oldest {
+			for webhook, numbers := range found {
+				if !oldest && !v.inErasure(numbers[0]) {
 					v.problem(bucketRuns, runKey(run, webhook), "the row is missing")
 				}
 			}

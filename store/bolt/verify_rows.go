@@ -323,14 +323,15 @@ func (v *rowChecker) request(k, value []byte) string {
 	if len(k) == 0 || k[0] != keyRequest[0] && k[0] != webhookRequest[0] {
 		return "the key of the row is not one of a request"
 	}
-	if _, _, ok := split(k[1:]); !ok {
+	account, _, ok := split(k[1:])
+	if !ok {
 		return notAKey
 	}
 	r, err := record.DecodeRequest(value)
 	switch {
 	case err != nil:
 		return cannotBeRead
-	case v.lacks(bucketRequestTimes, requestTime(r.At, k)):
+	case !v.isErasing(account) && v.lacks(bucketRequestTimes, requestTime(r.At, k)):
 		return "request_times does not have it"
 	}
 	return ""
@@ -421,7 +422,8 @@ func (v *rowChecker) noticeHead(k, value []byte) string {
 	return v.leadsToNotice(number, k)
 }
 
-// isErasing reports whether an account is being erased, or it cannot be told: then not all that led to its notices is left.
+// isErasing reports whether an account is being erased, or that cannot be read: then not all that
+// led to its rows is left.
 func (v *rowChecker) isErasing(account string) bool { return !v.lacks(bucketErasures, []byte(account)) }
 
 func (v *rowChecker) noticePending(k, _ []byte) string {

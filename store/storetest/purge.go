@@ -255,4 +255,38 @@ func purging(run runner) {
 		wantSame(t, "number of deliveries purged", len(dead), n)
 		wantSame(t, "Task.Event.ID", t.claimAll(1)[0].Event.ID, "young")
 	})
+
+	run("attempts: what is still listed is in the state that it was in", func(t *tester) {
+		const n = 6
+		for i := range n {
+			t.createWebhooks(newWebhook("acct", numbered("webhook", i)))
+		}
+		t.enqueue(newEvent("acct", "event"), n)
+		for _, outcome := range []webhooks.Outcome{webhooks.GiveUp, webhooks.Deliver} {
+			var settlements []webhooks.Settlement
+			for _, task := range t.claimAll(n) {
+				settlements = append(settlements, settlement(task, outcome))
+			}
+			t.settle(settlements...)
+			for i := range n {
+				if outcome == webhooks.GiveUp {
+					t.must(t.store.Redeliver(t.Context(), "acct", numbered("webhook", i), "event", notices.Notice{}))
+				}
+			}
+		}
+		border := t.border()
+		for more, calls := true, 0; more; calls++ {
+			var err error
+			more, err = t.store.Purge(t.Context(), webhooks.Purge{Payloads: border, Attempts: border, Limit: 1})
+			t.must(err)
+			for i := range n {
+				for _, d := range t.list("acct", numbered("webhook", i), webhooks.DeliveryQuery{}) {
+					wantSame(t, "State of a delivery while Purge runs", d.State, webhooks.Delivered)
+				}
+			}
+			if calls > 100*n {
+				t.Fatal("Purge does not come to an end")
+			}
+		}
+	})
 }

@@ -1,0 +1,69 @@
+package bolt
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/storageapi/storageapi/notices"
+	"github.com/storageapi/storageapi/webhooks"
+)
+
+// TestPurge_RetentionEndsWithinSegment_DeliveryKeepsItsState: events of one commit are of several moments.
+// Where retention ends between them, no delivery is listed in a state that an earlier attempt left.
+func TestPurge_RetentionEndsWithinSegment_DeliveryKeepsItsState(t *testing.T) {
+	const events = 2 * minPacked
+	s := openTemp(t)
+	if err := s.CreateWebhook(t.Context(), testWebhook(1), webhooks.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	var steps []func(*batch) error
+	for i := range events {
+		e := newTestEvent(s, testEvent(i, 10))
+		steps = append(steps, func(b *batch) error {
+			time.Sleep(3 * time.Millisecond)
+			_, _, err := s.enqueue(b, e, "")
+			return err
+		})
+	}
+	if err := errors.Join(together(t, s, steps...)...); err != nil {
+		t.Fatal(err)
+	}
+	settle := func(outcome webhooks.Outcome) {
+		t.Helper()
+		tasks, _, err := s.ClaimDeliveries(t.Context(), webhooks.Claim{Limit: events, Lease: time.Minute})
+		if err != nil || len(tasks) != events {
+			t.Fatalf("got %d tasks, %v, want %d", len(tasks), err, events)
+		}
+		var list []webhooks.Settlement
+		for _, task := range tasks {
+			list = append(list, settlementOf(task, outcome))
+		}
+		if _, err := s.SettleDeliveries(t.Context(), list); err != nil {
+			t.Fatal(err)
+		}
+	}
+	settle(webhooks.GiveUp)
+	for i := range events {
+		if err := s.Redeliver(t.Context(), "acct", "wh1", testEvent(i, 0).ID, notices.Notice{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	settle(webhooks.Deliver)
+	list := s.list(t, "wh1", webhooks.DeliveryQuery{Limit: events})
+	border := list[len(list)/2].PublishedAt
+	if !list[len(list)-1].PublishedAt.Before(border) {
+		t.Fatal("coverage precondition failed: the events were published at the same time")
+	}
+	for more := true; more; {
+		var err error
+		if more, err = s.Purge(t.Context(), webhooks.Purge{Payloads: border, Attempts: border, Limit: 100}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, d := range s.list(t, "wh1", webhooks.DeliveryQuery{Limit: events}) {
+		if d.State != webhooks.Delivered {
+			t.Errorf("got %s %s after the purge, want %s", d.EventID, d.State, webhooks.Delivered)
+		}
+	}
+}

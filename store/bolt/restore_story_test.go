@@ -1,0 +1,439 @@
+package bolt_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/storageapi/storageapi/apikeys"
+	"github.com/storageapi/storageapi/internal/testbubble"
+	"github.com/storageapi/storageapi/notices"
+	"github.com/storageapi/storageapi/scopes"
+	"github.com/storageapi/storageapi/signing"
+	"github.com/storageapi/storageapi/store"
+	"github.com/storageapi/storageapi/store/bolt"
+	"github.com/storageapi/storageapi/store/memory"
+	"github.com/storageapi/storageapi/webhooks"
+)
+
+// A story fills stores at random and runs steps of long jobs between the operations.
+type story struct {
+	t      *testing.T
+	rand   *rand.Rand
+	dir    string
+	file   *bolt.Store
+	source store.Store // that is imported from
+	page   string      // the next one to import
+	moving string      // the account that is being moved from the source; empty: none
+
+	keys, hooks, events, others int
+	erasing                     map[string]bool
+	purging                     webhooks.Purge // the run that goes on
+	times                       []time.Time
+	counts                      map[string]int // of operations, and of backups within jobs
+}
+
+var storyAccounts = []string{"a", "bb", "ccc"}
+
+// TestRestore_BackupAtRandomMoment_FileSoundAndRestorable: whenever a backup is made, also between the
+// steps of an erasure, a purge, a recovery and an import, Verify finds nothing wrong with it, and it is
+// restored, to a file that is sound, too.
+func TestRestore_BackupAtRandomMoment_FileSoundAndRestorable(t *testing.T) {
+	seeds := 12
+	if testing.Short() {
+		seeds = 2
+	}
+	counts := make(map[string]int)
+	for seed := range seeds {
+		testbubble.Run(t, func(t *testing.T) {
+			s := newStory(t, uint64(seed), counts)
+			for range 150 {
+				s.step()
+			}
+			s.backup()
+			noError(t, s.file.Close())
+			wantSound(t, filepath.Join(s.dir, "storage.db"))
+		})
+		if t.Failed() {
+			t.Fatalf("seed %d", seed)
+		}
+	}
+	t.Logf("%v", counts)
+	for _, what := range []string{"backup in an erasure", "backup in a purge", "backup in an import"} {
+		if counts[what] == 0 {
+			t.Errorf("coverage precondition failed: got no %s", what)
+		}
+	}
+}
+
+func newStory(t *testing.T, seed uint64, counts map[string]int) *story {
+	s := &story{
+		t: t, rand: rand.New(rand.NewPCG(seed, 27)), dir: memoryDir(t), source: memory.New(),
+		erasing: make(map[string]bool), counts: counts,
+	}
+	file, err := bolt.Open(filepath.Join(s.dir, "storage.db"))
+	noError(t, err)
+	t.Cleanup(func() { _ = file.Close() })
+	s.file = file
+	for range 60 { // of the account that will be moved
+		s.operate(s.source, "moved")
+	}
+	return s
+}
+
+// memoryDir returns a directory in memory where there is one: these tests judge no syncs.
+func memoryDir(t testing.TB) string {
+	dir, err := os.MkdirTemp("/dev/shm", "bolt")
+	if err != nil {
+		return t.TempDir()
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	return dir
+}
+
+// step is an operation or a step of a job, and now and then a backup after it.
+func (s *story) step() {
+	switch n := s.rand.IntN(100); {
+	case n < 70:
+		s.operate(s.file, storyAccounts[s.rand.IntN(len(storyAccounts))])
+	case n < 85:
+		s.purge()
+	case n < 93:
+		s.erase()
+	default:
+		s.move()
+	}
+	if s.rand.IntN(6) == 0 {
+		s.backup()
+	}
+}
+
+// operate does something for an account.
+func (s *story) operate(to store.Store, account string) {
+	ctx := s.t.Context()
+	time.Sleep(time.Duration(s.rand.Int64N(int64(10 * time.Minute))))
+	kind := s.rand.IntN(20)
+	var err error
+	switch kind {
+	case 0, 1:
+		err = s.createKey(ctx, to, account)
+	case 2:
+		err = s.changeKey(ctx, to, account)
+	case 3, 4:
+		err = s.createWebhook(ctx, to, account)
+	case 5:
+		err = s.changeWebhook(ctx, to, account)
+	case 6, 7, 8, 9, 10:
+		err = s.publish(ctx, to, account)
+	case 11, 12, 13, 14:
+		err = s.deliver(ctx, to)
+	case 15, 16:
+		err = s.redeliver(ctx, to, account)
+	case 17:
+		err = s.recover(ctx, to, account)
+	case 18:
+		_, err = to.AdvanceRecovery(ctx, 1+s.rand.IntN(20))
+	case 19:
+		_, err = to.UpdateAlert(ctx, account, webhooks.MetricBalance, func(step *webhooks.AlertStep) error {
+			step.State = fmt.Append(nil, s.rand.IntN(99))
+			return nil
+		})
+	}
+	if err != nil && !s.erasing[account] && !errors.Is(err, webhooks.ErrRecovering) {
+		s.t.Fatalf("operation %d of account %s: %v", kind, account, err)
+	}
+	s.counts[fmt.Sprint("operation ", kind)]++
+}
+
+func (s *story) notice(account, action, kind, id string) notices.Notice {
+	s.others++
+	return notices.Notice{
+		ID: fmt.Sprintf("ntc_%06d", s.others), Account: account, At: time.Now(), Action: notices.Action(action), Pending: s.rand.IntN(2) == 0,
+		Target: notices.Target{Kind: notices.TargetKind(kind), ID: id}, Actor: notices.Actor{Kind: notices.ActorHost},
+	}
+}
+
+func (s *story) createKey(ctx context.Context, to store.Store, account string) error {
+	s.keys++
+	id := fmt.Sprintf("key_%04d", s.keys)
+	key := apikeys.Key{ID: id, Account: account, Name: id, Hash: markedHash(id, 1), CreatedAt: time.Now(), Scopes: scopes.All()}
+	if s.rand.IntN(2) == 0 {
+		key.ExpiresAt = time.Now().Add(30 * 24 * time.Hour)
+	}
+	options := apikeys.CreateOptions{Notice: s.notice(account, string(notices.KeyCreated), string(notices.TargetKey), id)}
+	if s.rand.IntN(2) == 0 {
+		options.IdempotencyKey, options.IdempotencyTTL = id, 24*time.Hour
+	}
+	return to.CreateKey(ctx, key, options)
+}
+
+// changeKey rotates, uses or deletes a key.
+func (s *story) changeKey(ctx context.Context, to store.Store, account string) error {
+	list, err := to.ListKeys(ctx, account, apikeys.Page{Limit: 99})
+	if err != nil || len(list) == 0 {
+		return err
+	}
+	key := list[s.rand.IntN(len(list))]
+	switch s.rand.IntN(3) {
+	case 0:
+		return to.RecordKeyUse(ctx, []apikeys.KeyUse{{Account: account, ID: key.ID, Hash: key.Hash, At: time.Now()}})
+	case 1:
+		s.others++
+		_, err = to.UpdateKey(ctx, account, key.ID, func(k *apikeys.Key, n *notices.Notice) error {
+			k.Previous, k.PreviousExpiresAt = k.Hash, time.Now().Add(time.Hour)
+			k.Hash = markedHash(fmt.Sprint(key.ID, "-", s.others), 2)
+			*n = s.notice(account, string(notices.KeyRotated), string(notices.TargetKey), key.ID)
+			return nil
+		})
+		return err
+	}
+	return to.DeleteKey(ctx, account, key.ID, nil, s.notice(account, string(notices.KeyDeleted), string(notices.TargetKey), key.ID))
+}
+
+func (s *story) createWebhook(ctx context.Context, to store.Store, account string) error {
+	s.hooks++
+	id := fmt.Sprintf("wh_%s%04d", account, s.hooks)
+	options := webhooks.CreateOptions{Notice: s.notice(account, string(notices.WebhookCreated), string(notices.TargetWebhook), id)}
+	if s.rand.IntN(2) == 0 {
+		options.IdempotencyKey, options.IdempotencyTTL = id, 24*time.Hour
+	}
+	return to.CreateWebhook(ctx, webhooks.Webhook{
+		ID: id, Account: account, URL: "https://" + account + ".example/", Secret: signing.NewSecret(), Active: s.rand.IntN(4) > 0, CreatedAt: time.Now(),
+		Events: []webhooks.EventType{webhooks.TypeBalanceLow},
+	}, options)
+}
+
+// changeWebhook turns a webhook on or off, holds it or deletes it.
+func (s *story) changeWebhook(ctx context.Context, to store.Store, account string) error {
+	list, err := to.ListWebhooks(ctx, account, webhooks.Page{Limit: 99})
+	if err != nil || len(list) == 0 {
+		return err
+	}
+	id, what := list[s.rand.IntN(len(list))].ID, s.rand.IntN(3)
+	if what == 2 {
+		return to.DeleteWebhook(ctx, account, id, nil, s.notice(account, string(notices.WebhookDeleted), string(notices.TargetWebhook), id))
+	}
+	_, err = to.UpdateWebhook(ctx, account, id, func(w *webhooks.Webhook, _ *notices.Notice) error {
+		if what == 0 {
+			w.Active = !w.Active
+		} else {
+			w.Held = !w.Held
+		}
+		return nil
+	})
+	return err
+}
+
+// publish publishes some events, some of them in a commit.
+func (s *story) publish(ctx context.Context, to store.Store, account string) error {
+	n := 1 + s.rand.IntN(40)
+	done := make(chan error, n)
+	for range n {
+		s.events++
+		e := webhooks.EncodedEvent{
+			ID: fmt.Sprintf("evt_%06d", s.events), Account: account, Type: webhooks.TypeBalanceLow, Timestamp: time.Now(),
+			Body: bytes.Repeat([]byte("b"), 1+s.rand.IntN(300)),
+		}
+		if s.rand.IntN(8) == 0 {
+			_, err := to.EnqueueOnce(ctx, e, []webhooks.DedupKey{{Key: e.ID, Until: time.Now().Add(time.Hour)}})
+			done <- err
+			continue
+		}
+		go func() {
+			_, err := to.Enqueue(ctx, e)
+			done <- err
+		}()
+	}
+	var err error
+	for range n {
+		err = errors.Join(err, <-done)
+	}
+	s.times = append(s.times, time.Now())
+	return err
+}
+
+func (s *story) deliver(ctx context.Context, to store.Store) error {
+	tasks, _, err := to.ClaimDeliveries(ctx, webhooks.Claim{Limit: 1 + s.rand.IntN(120), Lease: time.Minute})
+	if err != nil {
+		return err
+	}
+	var list []webhooks.Settlement
+	outcomes := []webhooks.Outcome{webhooks.Deliver, webhooks.GiveUp, webhooks.Retry, webhooks.Release}
+	for _, task := range tasks {
+		end := webhooks.Settlement{Task: task, Outcome: outcomes[s.rand.IntN(len(outcomes))]}
+		end.Attempt = webhooks.Attempt{Number: task.Attempt, StartedAt: time.Now(), Response: "response"}
+		if end.Outcome == webhooks.GiveUp || end.Outcome == webhooks.Retry {
+			end.Attempt.Class, end.RetryAfter = webhooks.ClassStatus, time.Duration(s.rand.Int64N(int64(time.Hour)))
+		}
+		list = append(list, end)
+	}
+	_, err = to.SettleDeliveries(ctx, list)
+	return err
+}
+
+func (s *story) redeliver(ctx context.Context, to store.Store, account string) error {
+	hooks, err := to.ListWebhooks(ctx, account, webhooks.Page{Limit: 99})
+	if err != nil || len(hooks) == 0 {
+		return err
+	}
+	hook := hooks[s.rand.IntN(len(hooks))]
+	page, err := to.ListDeliveries(ctx, account, hook.ID, webhooks.DeliveryQuery{Limit: 20, States: []webhooks.DeliveryState{webhooks.Dead, webhooks.Delivered, webhooks.Skipped}})
+	if err != nil {
+		return err
+	}
+	for _, d := range page.Deliveries {
+		err := to.Redeliver(ctx, account, hook.ID, d.EventID, notices.Notice{})
+		if err != nil && !errors.Is(err, webhooks.ErrNotFound) { // its body is purged
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *story) recover(ctx context.Context, to store.Store, account string) error {
+	hooks, err := to.ListWebhooks(ctx, account, webhooks.Page{Limit: 99})
+	if err != nil || len(hooks) == 0 {
+		return err
+	}
+	s.others++
+	return to.CreateRecovery(ctx, webhooks.Recovery{
+		ID: fmt.Sprintf("rec_%06d", s.others), Account: account, WebhookID: hooks[s.rand.IntN(len(hooks))].ID, CreatedAt: time.Now(),
+		States: []webhooks.DeliveryState{webhooks.Dead, webhooks.Skipped},
+	}, notices.Notice{})
+}
+
+// purge takes a step of a purge, or begins one.
+func (s *story) purge() {
+	if s.purging.Limit == 0 {
+		s.purging = webhooks.Purge{Limit: 1 + s.rand.IntN(60)}
+		pick := func() time.Time {
+			if len(s.times) == 0 || s.rand.IntN(8) == 0 {
+				return time.Now().Add(time.Millisecond) // all is past retention
+			}
+			return s.times[s.rand.IntN(len(s.times))]
+		}
+		if s.rand.IntN(5) > 0 {
+			s.purging.Payloads, s.purging.DedupKeys, s.purging.Notices = pick(), pick(), pick()
+			s.purging.Attempts = earliest(s.purging.Payloads, pick())
+			s.purging.EventIDs = earliest(s.purging.Payloads, pick())
+		}
+	}
+	more, err := s.file.Purge(s.t.Context(), s.purging)
+	noError(s.t, err)
+	if !more {
+		s.purging = webhooks.Purge{}
+	}
+	s.counts["purge"]++
+}
+
+func earliest(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return a
+	}
+	return b
+}
+
+// erase takes a step of an erasure, or begins one.
+func (s *story) erase() {
+	var begun []string
+	for account := range s.erasing {
+		begun = append(begun, account)
+	}
+	slices.Sort(begun)
+	account := storyAccounts[s.rand.IntN(len(storyAccounts))]
+	switch {
+	case len(begun) > 0:
+		account = begun[0]
+	case s.rand.IntN(3) > 0:
+		return
+	}
+	_, more, err := s.file.EraseAccount(s.t.Context(), account, 1+s.rand.IntN(80))
+	noError(s.t, err)
+	if s.erasing[account] = more; !more {
+		delete(s.erasing, account)
+	}
+	s.counts["erase"]++
+}
+
+// move imports a page of the account that is moved. When all of it is there it is erased, to be
+// moved again.
+func (s *story) move() {
+	if s.erasing["moved"] {
+		return
+	}
+	page, err := s.source.Export(s.t.Context(), "moved", s.page, 1+s.rand.IntN(25))
+	noError(s.t, err)
+	noError(s.t, s.file.Import(s.t.Context(), page.Records))
+	s.moving = "moved"
+	if s.page = page.Next; s.page == "" {
+		s.moving, s.erasing["moved"] = "", true
+	}
+	s.counts["import"]++
+}
+
+// backup makes a backup, verifies and restores it.
+func (s *story) backup() {
+	for what, is := range map[string]bool{"an erasure": len(s.erasing) > 0, "a purge": s.purging.Limit > 0, "an import": s.moving != ""} {
+		if is {
+			s.counts["backup in "+what]++
+		}
+	}
+	s.counts["backup"]++
+	wantRestorable(s.t, s.file)
+}
+
+// TestRestore_BackupOfLargeFileWithinJobs_FileSoundAndRestorable is the same of a file that has indexes of
+// complete runs, after each step of an erasure, and of a purge of all the rest.
+func TestRestore_BackupOfLargeFileWithinJobs_FileSoundAndRestorable(t *testing.T) {
+	s, err := bolt.Open(filepath.Join(memoryDir(t), "storage.db"))
+	noError(t, err)
+	defer func() { _ = s.Close() }()
+	erasable(t, s, 4200) // three runs of numbers
+	steps := 0
+	for more := true; more; steps++ {
+		_, more, err = s.EraseAccount(t.Context(), "SECRETacct", 2000)
+		noError(t, err)
+		wantRestorable(t, s)
+	}
+	end := time.Now().Add(time.Hour)
+	for more := true; more; steps++ {
+		more, err = s.Purge(t.Context(), webhooks.Purge{Payloads: end, Attempts: end, EventIDs: end, DedupKeys: end, Notices: end, Limit: 500})
+		noError(t, err)
+		wantRestorable(t, s)
+	}
+	if steps < 20 {
+		t.Errorf("coverage precondition failed: got %d steps, want 20", steps)
+	}
+}
+
+// wantRestorable makes a backup of a store, and checks that it is sound, and that Restore makes
+// a sound file of it.
+func wantRestorable(t testing.TB, s *bolt.Store) {
+	t.Helper()
+	dir := memoryDir(t)
+	path := filepath.Join(dir, "backup.db")
+	file, err := os.Create(path)
+	noError(t, err)
+	_, err = s.Backup(t.Context(), file)
+	noError(t, errors.Join(err, file.Close()))
+	wantRestores(t, path)
+	noError(t, os.RemoveAll(dir))
+}
+
+// wantRestores checks that a closed file is sound, and that Restore makes a sound file of it.
+func wantRestores(t testing.TB, path string) {
+	t.Helper()
+	wantSound(t, path)
+	restored := filepath.Join(memoryDir(t), "restored.db")
+	_, err := bolt.Restore(restored, path, bolt.Fence{NothingRevoked: true})
+	noError(t, err)
+	wantSound(t, restored)
+	noError(t, os.Remove(restored))
+}
