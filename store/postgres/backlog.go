@@ -16,7 +16,7 @@ const (
 	pendingOfWebhook = elsewhere + `cross join lateral (select due, shard from storageapi.pending where webhook = w.no offset 0) p where w.id = $2`
 
 	elsewhere = `
-		select count(*), min(p.due) filter (where w.active and w.held is not true and p.due <= clock_timestamp() and p.shard <> all($1::smallint[]))
+		select count(*), min(p.due) filter (where w.active and not w.held and p.due <= clock_timestamp() and p.shard <> all($1::smallint[]))
 		from storageapi.webhooks w `
 )
 

@@ -14,9 +14,9 @@ import (
 
 // eventByID selects the event of the account $1 with the id $2.
 const eventByID = `
-	select e.type, e.at, case when i.event >= (select event from storageapi.marks where name = 'payloads') then coalesce(b.body, e.body) end, coalesce(e.trace, '')
+	select e.type, e.at, case when i.event >= (select event from storageapi.marks where name = 'payloads') then b.body end, coalesce(e.trace, '')
 	from (` + eventOf + `) i
-	cross join lateral (select type, at, body, trace from storageapi.event_log where event between i.event and i.event order by event limit 1) e
+	cross join lateral (select type, at, trace from storageapi.event_log where event between i.event and i.event order by event limit 1) e
 	left join lateral (select body from storageapi.event_bodies where event = i.event limit 1) b on true`
 
 // EventByID implements [webhooks.Store].
@@ -141,7 +141,7 @@ func (s *Store) openPublications(ctx context.Context, conn *pgxpool.Conn) (end, 
 	batch := &pgx.Batch{}
 	batch.Queue(lookUp)
 	batch.Queue(s.sql(eventClock)).QueryRow(func(row pgx.Row) error { return row.Scan(&end) })
-	batch.Queue(openPublications, s.sql(`storageapi.event_log`), s.sql(`storageapi.events`)).QueryRow(func(row pgx.Row) error { return row.Scan(&least) })
+	batch.Queue(openPublications, s.sql(`storageapi.event_log`)).QueryRow(func(row pgx.Row) error { return row.Scan(&least) })
 	if err := conn.SendBatch(ctx, batch).Close(); err != nil {
 		return 0, 0, err
 	}

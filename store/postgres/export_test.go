@@ -41,9 +41,6 @@ const (
 // ClaimedEvents returns the statement that claims read events by.
 func ClaimedEvents(option Option) string { return optionsOf([]Option{option}).names.in(claimedEvents) }
 
-// KnowingOnly makes a node one that knows the first migrations only.
-func KnowingOnly(n int) Option { return func(o *options) { o.migrations = o.migrations[:n] } }
-
 // Migrating makes a node one that knows a further migration.
 func Migrating(text string) Option {
 	return func(o *options) {
@@ -51,9 +48,6 @@ func Migrating(text string) Option {
 		o.migrations = append(slices.Clip(o.migrations), m)
 	}
 }
-
-// FirstOldest is the first version that names the oldest that can use the schema.
-const FirstOldest = firstOldest
 
 // ListFailed returns the statement that lists failed deliveries.
 func ListFailed(options ...Option) string { return optionsOf(options).names.in(listFailed) }

@@ -1,7 +1,6 @@
 package postgres_test
 
 import (
-	"context"
 	"flag"
 	"fmt"
 	"slices"
@@ -20,26 +19,18 @@ import (
 // attempt, but for each of those of a kind, which come every so many, and are dead (2),
 // skipped (3), pending after a failure (0) or delivered after one (4). Others have no event.
 const logged = `
-	insert into events (event, account, id, type, at, matched, body)
-		select i::bigint * 4096, 'acct_wh_000000', 'evt_' || i, 'balance.low', now(), 1, '' from generate_series(1, %[1]d) i where i %% %[2]d < 5;
-	insert into attempts (event, webhook, number, state, started_at, took, status, class, error, response)
+	insert into event_log (event, account, id, type, at, matched)
+		select i::bigint * 4096, 'acct_wh_000000', 'evt_' || i, 'balance.low', now(), 1 from generate_series(1, %[1]d) i where i %% %[2]d < 5;
+	insert into attempt_log (event, webhook, number, state, started_at, took, status, class, error, response)
 		select i::bigint * 4096, no, (k <> 3)::integer, case k when 4 then 0 else k end, now(), 1, 200, case k when 1 then '' else 'status' end, '', ''
 		from (select i, case i %% %[2]d when 1 then 2 when 2 then 3 when 3 then 0 when 4 then 4 else 1 end as k from generate_series(1, %[1]d) i) i, webhooks;
-	insert into attempts (event, webhook, number, state, started_at, took, status, class, error, response)
+	insert into attempt_log (event, webhook, number, state, started_at, took, status, class, error, response)
 		select i::bigint * 4096, no, 2, 1, now(), 1, 200, '', '', '' from generate_series(1, %[1]d) i, webhooks where i %% %[2]d = 4`
 
-// loggedNow is that in the present schema.
-var loggedNow = strings.NewReplacer("into events (", "into event_log (", "into attempts (", "into attempt_log (").Replace(logged)
-
-// What is pending of that, now and in the schema of version 7.
-const (
-	loggedPending = `;
+// loggedPending is what is pending of that.
+const loggedPending = `;
 	insert into pending (webhook, event, shard, recovered, due, attempts, before)
 		select no, i::bigint * 4096, shard_of(account), false, now() + interval '1 hour', 1, 0 from generate_series(1, %[1]d) i, webhooks where i %% %[2]d = 3`
-	loggedQueue = `;
-	insert into queue (webhook, event, shard, kind, parked, due, attempts, before)
-		select no, i::bigint * 4096, shard, 0, true, now() + interval '1 hour', 1, 0 from generate_series(1, %[1]d) i, webhooks where i %% %[2]d = 3`
-)
 
 // failedOf lists the failed deliveries of wh_000000 in pages, and returns their events and
 // the number of pages.
@@ -79,7 +70,7 @@ func TestFailuresByIndex(t *testing.T) {
 	name, option := migratedSchema(t)
 	s := open(t, option)
 	endpoints(t, s, 1)
-	in(t, name, fmt.Sprintf(loggedNow+loggedPending, many, every))
+	in(t, name, fmt.Sprintf(logged+loggedPending, many, every))
 	plan := func() string {
 		t.Helper()
 		var lines []string
@@ -103,7 +94,7 @@ func TestFailuresByIndex(t *testing.T) {
 		if known {
 			in(t, name, `analyze event_log, attempt_log, pending, failure_log`)
 		}
-		if got := plan(); strings.Contains(got, "Seq Scan") || !strings.Contains(got, "using recent_failures_0_pkey") || strings.Count(got, "Index Cond: ((webhook = '1'::bigint) AND (event <") < 2 {
+		if got := plan(); strings.Contains(got, "Seq Scan") || !strings.Contains(got, "using failure_log_0_pkey") || strings.Count(got, "Index Cond: ((webhook = '1'::bigint) AND (event <") < 2 {
 			t.Errorf("analyzed: %v; the plan is\n%s", known, got)
 		}
 	}
@@ -127,56 +118,6 @@ func TestFailuresByIndex(t *testing.T) {
 	}
 }
 
-// What failed before there was a table of what failed is listed, and what old nodes log
-// after that. Nobody who delivers or publishes waits meanwhile.
-func TestFailuresOfBefore(t *testing.T) {
-	const before = 7 // versions
-	p, name := pool(t), newSchema(t)
-	option := postgres.InSchema(name)
-	steps := postgres.SQL(option)
-	for _, sql := range steps[:before-1] {
-		if _, err := p.Exec(t.Context(), sql); err != nil {
-			t.Fatal(err)
-		}
-	}
-	in(t, name, `insert into webhooks (account, id, shard, url, events, past_events, active, off_reason, balance_threshold, secret, created_at)
-		values ('acct_wh_000000', 'wh_000000', 0, 'https://example.com', '{balance.low}', '{}', true, '', 0, '', now())`)
-	in(t, name, fmt.Sprintf(logged+loggedQueue, 20, 10))
-	if _, err := p.Exec(t.Context(), steps[before-1]); err != nil {
-		t.Fatal(err)
-	}
-	tx, err := p.Begin(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = tx.Rollback(context.Background()) }()
-	if _, err := tx.Exec(t.Context(), steps[before]); err != nil {
-		t.Fatal(err)
-	}
-	in(t, name, `
-		set local lock_timeout = '5s';
-		insert into events (event, account, id, type, at, matched, body)
-			select 21 * 4096, 'acct_wh_000000', 'evt_21', 'balance.low', now(), 1, '';
-		insert into attempts (event, webhook, number, state, took, status, class, error, response)
-			select 21 * 4096, no, 0, 3, 0, 0, '', '', '' from webhooks;
-		insert into attempts (event, webhook, number, state, started_at, took, status, class, error, response)
-			select 13 * 4096, no, 2, 1, now(), 1, 200, '', '', '' from webhooks;
-		delete from queue where event = 13 * 4096`)
-	if err := tx.Commit(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if err := postgres.Migrate(t.Context(), p, option); err != nil {
-		t.Fatal(err)
-	}
-	s := open(t, option)
-	for _, limit := range []int{1, 2, 3, 100} {
-		got, _ := failedOf(t, s, limit)
-		if diff := cmp.Diff([]string{"evt_21", "evt_12", "evt_11", "evt_3", "evt_2", "evt_1"}, got); diff != "" {
-			t.Errorf("in pages of %d (-want +got):\n%s", limit, diff)
-		}
-	}
-}
-
 var benchLogged = flag.Int("logged", 1_000_000, "deliveries that BenchmarkFailed looks through")
 
 // BenchmarkFailed asks what failed, a page of 20: of a webhook of many deliveries of which
@@ -188,7 +129,7 @@ func BenchmarkFailed(b *testing.B) {
 			p, _ := durable(b)
 			s := openOn(b, p)
 			endpoints(b, s, 1)
-			if _, err := p.Exec(b.Context(), `set search_path = storageapi; `+fmt.Sprintf(loggedNow+loggedPending, *benchLogged, every)+`; reset search_path; checkpoint`); err != nil {
+			if _, err := p.Exec(b.Context(), `set search_path = storageapi; `+fmt.Sprintf(logged+loggedPending, *benchLogged, every)+`; reset search_path; checkpoint`); err != nil {
 				b.Fatal(err)
 			}
 			var took []time.Duration

@@ -10,15 +10,12 @@ import (
 // eventOf selects the number of the event of the account $1 with the id $2, if the id is known.
 const eventOf = `
 	select event from (
-		select event from (
-			select k.event, s.slot from storageapi.id_slots s
-			cross join lateral (select event from storageapi.event_ids where slot = s.slot and account = $1 and id = $2 limit 1) k
-			union all
-			select event, 0 from storageapi.event_log where layout = 0 and account = $1 and id = $2 and known
-		) found order by slot desc limit 1
+		select k.event from storageapi.id_slots s
+		cross join lateral (select event from storageapi.event_ids where slot = s.slot and account = $1 and id = $2 limit 1) k
+		order by s.slot desc limit 1
 	) last where event >= (select event from storageapi.marks where name = 'ids')`
 
-// Ids are in slots of time, see the migration that made the table event_ids. These are the states
+// Ids are in slots of time, see the table event_ids. These are the states
 // of the last slot and the one before:
 //
 //   - a slot has begun: ids are added to both, until the transactions have ended that were adding ids

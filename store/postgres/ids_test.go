@@ -191,46 +191,6 @@ func (s *slotTest) refused(err error) {
 	}
 }
 
-// publishAsBefore publishes as nodes did that do not know the slots.
-const publishAsBefore = `
-	with tick as materialized (
-		select setval(clock, greatest(now, mark + 1)) as at
-		from (
-			select (extract(epoch from clock_timestamp() - '2020-01-01 00:00:00Z'::timestamptz) * 1000000)::bigint as now,
-				last_value as mark, tableoid::regclass as clock from storageapi.event_clock
-		) clock
-	), input as materialized (
-		select i.*, tick.at * 4096 + nextval((select tableoid::regclass from storageapi.event_numbers)) as event, w.owed, w.skipped
-		from (select 'acct' as account, id, 'balance.low' as type, now() as at, ''::bytea as body, 0::smallint as shard, place from unnest($1::text[]) with ordinality as u (id, place)) i
-		cross join tick
-		cross join lateral (
-			select array_agg(no) filter (where active) as owed, array_agg(no) filter (where not active) as skipped
-			from storageapi.webhooks where account = i.account and events @> array[i.type]) w
-		where not exists (select from storageapi.erasures where account = i.account)
-	), added as (
-		insert into storageapi.events (event, account, id, type, at, matched, body)
-		select event, account, id, type, at, coalesce(cardinality(owed), 0), case when owed is not null or skipped is not null then body end
-		from input
-		on conflict (account, id) where known do nothing
-		returning event, matched
-	), new as materialized (
-		select place, event, shard, matched, owed, skipped from added join input using (event)
-	), queued as (
-		insert into storageapi.queue (webhook, event, shard, kind, parked, due, attempts, before)
-		select unnest(owed), event, shard, 0, false, clock_timestamp(), 0, 0 from new
-	), logged as (
-		insert into storageapi.attempts (event, webhook, number, state, took, status, class, error, response)
-		select event, unnest(skipped), 0, 3, 0, 0, '', '', '' from new
-	)
-	select place::integer - 1 from new`
-
-func (s *slotTest) before(db interface {
-	Exec(context.Context, string, ...any) (pgconn.CommandTag, error)
-}, ids ...string) error {
-	_, err := db.Exec(context.Background(), strings.ReplaceAll(publishAsBefore, "storageapi.", quoted(s.schema)+"."), ids)
-	return err
-}
-
 // Whoever publishes an id while a slot begins, and whatever of the slots he sees: it is stored once.
 func TestIDsWhileSlotBegins(t *testing.T) {
 	levels := []pgx.TxIsoLevel{pgx.ReadCommitted, pgx.RepeatableRead, pgx.Serializable}
@@ -324,92 +284,41 @@ func TestIDsWhileSlotBegins(t *testing.T) {
 		s.publish("x")
 		s.want(1, "x")
 	})
-	each("Old", func(s *slotTest, level pgx.TxIsoLevel) {
-		s.publish("w") // is in the first slot only
-		tx := s.begin(level)
-		s.rotate(func() {
-			if err := s.before(tx, "x", "y"); err != nil {
-				s.Fatal(err)
-			}
-		})
-		s.publish("z")
-		other := s.later(func() error { _, err := s.Enqueue(s.Context(), event("x")); return err })
-		s.seal(false)
-		s.commit(tx)
-		if err := other(); err != nil {
-			s.Error(err)
-		}
-		s.publish("y")
-		s.seal(true)
-		if err := s.before(pool(s.T), "w", "x", "y", "z", "new"); err != nil {
-			s.Fatal(err)
-		}
-		for _, id := range []string{"w", "x", "y", "z", "new"} {
-			s.publish(id)
-		}
-		s.want(1, "w", "x", "y", "z", "new")
-	})
-	each("ThenOld", func(s *slotTest, level pgx.TxIsoLevel) {
-		tx := s.begin(level)
-		s.rotate(func() { s.must(tx, "x") })
-		older := s.begin(pgx.ReadCommitted)
-		other := s.later(func() error {
-			err := s.before(older, "a", "x", "y")
-			return errors.Join(err, older.Commit(s.Context()))
-		})
-		s.commit(tx)
-		if err := other(); err != nil {
-			s.Error(err)
-		}
-		s.want(1, "a", "x", "y")
-		for _, id := range []string{"a", "x", "y"} {
-			s.publish(id)
-		}
-		s.want(1, "a", "x", "y")
-	})
 	for _, level := range levels[1:] {
-		for _, old := range []bool{false, true} {
-			t.Run(fmt.Sprintf("Snapshot/%s/%v", level, old), func(t *testing.T) {
-				s := slotsOf(t)
-				publish := func(tx pgx.Tx, id string) error {
-					if old {
-						return s.before(tx, id)
-					}
-					return s.publishIn(tx, id)
-				}
-				look := func() pgx.Tx {
-					tx := s.begin(level)
-					if _, err := tx.Exec(t.Context(), `select count(*) from pg_class`); err != nil {
-						t.Fatal(err)
-					}
-					return tx
-				}
-				early := look()
-				s.publish("x")
-				s.refused(publish(early, "x"))
-				early = look()
-				another := look()
-				s.rotate(func() {})
-				s.publish("y")
-				s.seal(true)
-				s.publish("z")
-				s.refused(publish(early, "z"))
-				if err := publish(another, "new"); err != nil {
+		t.Run(fmt.Sprint("Snapshot/", level), func(t *testing.T) {
+			s := slotsOf(t)
+			look := func() pgx.Tx {
+				tx := s.begin(level)
+				if _, err := tx.Exec(t.Context(), `select count(*) from pg_class`); err != nil {
 					t.Fatal(err)
 				}
-				other := s.later(func() error { _, err := s.Enqueue(t.Context(), event("new")); return err })
-				s.commit(another)
-				if err := other(); err != nil {
-					t.Error(err)
-				}
-				tooEarly := look()
-				s.rotate(func() {})
-				s.seal(true)
-				s.rotate(func() {})
-				s.refused(publish(tooEarly, "never seen"))
-				s.want(1, "x", "y", "z", "new")
-			})
-		}
+				return tx
+			}
+			early := look()
+			s.publish("x")
+			s.refused(s.publishIn(early, "x"))
+			early = look()
+			another := look()
+			s.rotate(func() {})
+			s.publish("y")
+			s.seal(true)
+			s.publish("z")
+			s.refused(s.publishIn(early, "z"))
+			if err := s.publishIn(another, "new"); err != nil {
+				t.Fatal(err)
+			}
+			other := s.later(func() error { _, err := s.Enqueue(t.Context(), event("new")); return err })
+			s.commit(another)
+			if err := other(); err != nil {
+				t.Error(err)
+			}
+			tooEarly := look()
+			s.rotate(func() {})
+			s.seal(true)
+			s.rotate(func() {})
+			s.refused(s.publishIn(tooEarly, "never seen"))
+			s.want(1, "x", "y", "z", "new")
+		})
 	}
 	t.Run("Prepared", func(t *testing.T) {
 		s := slotsOf(t)
@@ -451,15 +360,9 @@ func TestPastIDs(t *testing.T) {
 	s.publish("a")
 	s.want(3, "a")
 	s.want(2, "b")
-	if err := s.before(pool(t), "a", "b", "c"); err != nil {
-		t.Fatal(err)
-	}
-	s.want(3, "a")
 	s.mark()
-	if err := s.before(pool(t), "a", "b"); err != nil {
-		t.Fatal(err)
-	}
 	s.publish("a")
+	s.publish("b")
 	s.want(4, "a")
 	s.want(3, "b")
 	tables := func() int {
@@ -561,12 +464,7 @@ func TestIDsWhileSlotsTurn(t *testing.T) {
 									}
 									time.Sleep(time.Duration(rand.IntN(5)) * time.Millisecond)
 								}
-								var err error
-								if how == 2 {
-									_, err = node.EnqueueTx(t.Context(), tx, event(id))
-								} else {
-									err = s.before(tx, id)
-								}
+								_, err := node.EnqueueTx(t.Context(), tx, event(id))
 								if err == nil && rand.IntN(3) == 0 {
 									time.Sleep(time.Duration(rand.IntN(5)) * time.Millisecond)
 									err = errUndone

@@ -55,7 +55,7 @@ func (s *Store) Import(ctx context.Context, records []transfer.Record) error {
 // imported one.
 func numberTaken(err error) bool {
 	var answer *pgconn.PgError
-	return errors.As(err, &answer) && answer.Code == uniqueViolation && strings.HasPrefix(answer.TableName, "recent_events")
+	return errors.As(err, &answer) && answer.Code == uniqueViolation && strings.HasPrefix(answer.TableName, "event_log")
 }
 
 // An importer is one step of Import.

@@ -19,9 +19,9 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// ErrSchema is wrapped by the errors of [Migrate] and [New] if the schema has a version that
-// this one is too old for or was made by other statements, and by those of New if it must
-// be migrated first.
+// ErrSchema is wrapped by the errors of [Migrate] and [New] if the schema is from before 0.1.0, has
+// a version that this one is too old for or was made by other statements, and by those of New if it
+// must be migrated first.
 var ErrSchema = errors.New("not a schema that this version can use")
 
 //go:embed migrations/*.sql
@@ -33,10 +33,10 @@ const DefaultSchema = "storageapi"
 // A migration brings a schema to its version. A released migration never changes: nodes
 // compare its checksum.
 //
-// From version firstOldest on each notes the oldest version that can use what it leaves.
-// One that expands the schema notes that of the version before it: nodes that know only
-// that version go on, and start. One that contracts it, which takes away what they use,
-// notes the version that stopped to use it. Release it after that version.
+// Each notes the oldest version that can use what it leaves. One that expands the schema notes that
+// of the version before it: nodes that know only that version go on, and start. One that contracts
+// it, which takes away what they use, notes the version that stopped to use it. Release it after
+// that version.
 //
 // Nodes use the tables meanwhile. Alter one table in a migration, and nothing that reads or
 // writes all of it; what is added to a table that older nodes write to is nullable, and its
@@ -57,20 +57,10 @@ var allMigrations = sync.OnceValue(func() (list []migration) {
 	return list
 })
 
-const (
-	firstNoted  = 2 // the first version that records checksums, also those of the versions before
-	firstOldest = 9 // the first version that names the oldest that can use the schema
-)
-
 // statements returns the statements of each migration, which form a transaction.
 func statements(known []migration, n names) (list []string) {
 	for _, m := range known {
-		if m.version >= firstNoted {
-			for _, applied := range known[:m.version] {
-				m.text += fmt.Sprintf("update storageapi.versions set checksum = decode('%x', 'hex') where version = %d and checksum is null;\n", applied.sum, applied.version)
-			}
-		}
-		list = append(list, n.in(m.text))
+		list = append(list, n.in(m.text+fmt.Sprintf("update storageapi.versions set checksum = decode('%x', 'hex') where version = %d;\n", m.sum, m.version)))
 	}
 	return list
 }
@@ -97,7 +87,7 @@ func SQL(options ...Option) []string {
 // Nodes of older versions go on meanwhile, and start afterwards, down to the version that
 // the schema names: see docs/format.md. Migrate does nothing to a schema of a newer version
 // that this one can use. It returns an error that wraps [ErrSchema] if this one is too old
-// for it, or the schema has other migrations.
+// for it, or the schema has other migrations, such as those from before 0.1.0.
 //
 // A migration never waits longer than half a second for a lock, since all others wait behind
 // it: it is tried again until the context's deadline, or for 5 minutes.
@@ -228,23 +218,26 @@ type querier interface {
 // that wraps ErrSchema if the version is newer than this package's and needs nodes that are,
 // or the migrations are others.
 func versionOf(ctx context.Context, db querier, o *options) (version int, err error) {
-	var table *string
-	if err := db.QueryRow(ctx, `select to_regclass($1)::text`, o.names.in(`storageapi.versions`)).Scan(&table); err != nil || table == nil {
+	var versions, leases *string
+	if err := db.QueryRow(ctx, `select to_regclass($1)::text, to_regclass($2)::text`, o.names.in(`storageapi.versions`), o.names.in(unreleased)).
+		Scan(&versions, &leases); err != nil || versions == nil {
 		return 0, err
 	}
+	if leases != nil {
+		return 0, fmt.Errorf("%w: it was made by migrations from before 0.1.0, which no release reads; drop it, or choose another schema with InSchema", ErrSchema)
+	}
 	var oldest int
-	err = db.QueryRow(ctx, o.names.in(`select version, coalesce((to_jsonb(v) ->> 'oldest')::integer, version) from storageapi.versions v order by version desc limit 1`)).
-		Scan(&version, &oldest) // there is no such column before firstOldest
+	err = db.QueryRow(ctx, o.names.in(`select version, oldest from storageapi.versions order by version desc limit 1`)).Scan(&version, &oldest)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return 0, nil
 	}
+	if err != nil {
+		return 0, err
+	}
 	known := o.migrations
-	if err == nil && oldest > len(known) {
+	if oldest > len(known) {
 		return version, fmt.Errorf("%w: it has version %d, which needs nodes of version %d or newer, and this is %d; start the release that migrated it, or a newer one",
 			ErrSchema, version, oldest, len(known))
-	}
-	if err != nil || version < firstNoted {
-		return version, err
 	}
 	var sums [][]byte
 	if err := db.QueryRow(ctx, o.names.in(`select array_agg(checksum order by version) from storageapi.versions`)).Scan(&sums); err != nil {
@@ -257,6 +250,9 @@ func versionOf(ctx context.Context, db querier, o *options) (version int, err er
 	}
 	return version, nil
 }
+
+// unreleased is a table of all schemas from before 0.1.0, and of none since.
+const unreleased = `storageapi.leases`
 
 // checkSchema returns an error unless the schema was migrated to this version, or to a newer
 // one that this can use.

@@ -97,7 +97,7 @@ func TestSchemaRefused(t *testing.T) {
 	if err := postgres.Migrate(t.Context(), p, option); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := p.Exec(t.Context(), fmt.Sprintf(`insert into %s.versions (version) values (99)`, quoted(name))); err != nil {
+	if _, err := p.Exec(t.Context(), fmt.Sprintf(`insert into %s.versions (version, oldest) values (99, 99)`, quoted(name))); err != nil {
 		t.Fatal(err)
 	}
 	if err := postgres.Migrate(t.Context(), p, option); !errors.Is(err, postgres.ErrSchema) {

@@ -19,9 +19,9 @@ type partedTable struct {
 // parted are the tables in parts. All of one is in as many parts as it is old, of partsOfAge.
 var parted = []partedTable{
 	{"event_bodies", "", "event", []string{"payloads"}},
-	{"recent_attempts", "", "event + 0", []string{"attempts"}},
-	{"recent_failures", oftenVacuumed, "event + 0", []string{"attempts"}},
-	{"recent_events", "", "event", []string{"attempts", "ids"}},
+	{"attempt_log", "", "event + 0", []string{"attempts"}},
+	{"failure_log", oftenVacuumed, "event + 0", []string{"attempts"}},
+	{"event_log", "", "event", []string{"attempts", "ids"}},
 }
 
 const (
@@ -65,7 +65,7 @@ func (s *Store) tendParts(ctx context.Context, since map[string]time.Time) error
 			return err
 		}
 	}
-	return s.tidy(ctx, s.dropBefore)
+	return nil
 }
 
 // length returns how long a part is, of what is kept since the earliest of these times.
@@ -127,14 +127,3 @@ func (s *Store) tend(ctx context.Context, tx pgx.Tx, t *partedTable, since map[s
 
 // numbers returns how many numbers events can have within that time.
 func numbers(d time.Duration) int64 { return d.Microseconds() * perMicrosecond }
-
-// dropBefore drops what was there before there were parts, once it is empty and older nodes have
-// had time to end.
-func (s *Store) dropBefore(ctx context.Context, tx pgx.Tx) error {
-	var may bool
-	err := tx.QueryRow(ctx, s.sql(mayDropBefore), s.sql(`storageapi.events`)).Scan(&may)
-	if err == nil && may {
-		_, err = tx.Exec(ctx, s.sql(dropBefore))
-	}
-	return err
-}

@@ -34,7 +34,7 @@ func newParted(t *testing.T) *parted {
 	return s
 }
 
-var partedTables = []string{"recent_events", "recent_attempts", "recent_failures", "event_bodies"}
+var partedTables = []string{"event_log", "attempt_log", "failure_log", "event_bodies"}
 
 // split ends the part of each table that is written to, and returns a time between what was published
 // before and after.
@@ -158,7 +158,7 @@ func (s *parted) want(want ...string) {
 func (s *parted) first() (n int) {
 	s.t.Helper()
 	return s.count(`select count(*) from pg_class where relnamespace = (select oid from pg_namespace where nspname = $1) and relkind = 'r'
-		and relname = any(array['recent_events_0', 'recent_attempts_0', 'recent_failures_0', 'event_bodies_0'])`, s.schema)
+		and relname = any(array['event_log_0', 'attempt_log_0', 'failure_log_0', 'event_bodies_0'])`, s.schema)
 }
 
 func (s *parted) count(sql string, args ...any) (n int) {
@@ -270,8 +270,8 @@ func TestMissedParts(t *testing.T) {
 	for _, table := range partedTables {
 		in(t, s.schema, `drop table `+table+`_0; delete from partitions where kind = '`+table+`'`)
 	}
-	const rest = `select (select count(*) from {}.recent_events_default) + (select count(*) from {}.event_bodies_default)
-		+ (select count(*) from {}.recent_attempts_default) + (select count(*) from {}.recent_failures_default)`
+	const rest = `select (select count(*) from {}.event_log_default) + (select count(*) from {}.event_bodies_default)
+		+ (select count(*) from {}.attempt_log_default) + (select count(*) from {}.failure_log_default)`
 	s.publish("1", "2", "3")
 	s.deliver(webhooks.Deliver, "1", "2", "3")
 	s.publish("failed")
@@ -296,7 +296,7 @@ func TestMissedParts(t *testing.T) {
 	}
 	s.want("younger")
 	s.deliver(webhooks.Deliver, "younger")
-	if n := s.count(`select count(*) from pg_indexes where schemaname = $1 and tablename = 'recent_attempts_default'`, s.schema); n != 2 {
+	if n := s.count(`select count(*) from pg_indexes where schemaname = $1 and tablename = 'attempt_log_default'`, s.schema); n != 2 {
 		t.Errorf("the new default part has %d indexes, want 2", n)
 	}
 }
@@ -426,52 +426,6 @@ func TestPurgeCutShort(t *testing.T) {
 		}
 		s.deliver(webhooks.Deliver, young[len(young)-1])
 	}
-}
-
-// What is there from before is past like all others, and its tables are dropped once it all is and
-// nobody writes to them.
-func TestPurgeOfBefore(t *testing.T) {
-	s := newParted(t)
-	in(t, s.schema, fmt.Sprintf(`
-		insert into events (event, account, id, type, at, matched, body) values (%[1]d, 'acct', 'old', 'balance.low', now(), 1, '"old"'), (%[2]d, 'acct', 'owed', 'balance.low', now(), 1, '"owed"');
-		insert into attempts (event, webhook, number, state, started_at, took, status, class, error, response) select %[1]d, no, 1, 2, now(), 1, 500, 'status', '', '' from webhooks;
-		insert into pending (webhook, event, shard, recovered, due, attempts, before) select no, %[2]d, shard_of(account), false, now(), 0, 0 from webhooks;
-		update versions set applied_at = now() - interval '8 days' where version = 23`, numberOf(time.Now().Add(-20*time.Hour)), numberOf(time.Now().Add(-10*time.Hour))))
-	s.want("owed", "old")
-	s.publish("old", "owed") // their ids are known
-	s.purge(time.Now().Add(-21 * time.Hour))
-	s.want("owed", "old")
-	s.deliver(webhooks.Deliver, "owed")
-
-	purge := webhooks.Purge{Payloads: time.Now().Add(-time.Hour), Attempts: time.Unix(0, 0), EventIDs: time.Unix(0, 0), Limit: 1}
-	for more := true; more; {
-		var err error
-		if more, err = s.Purge(t.Context(), purge); err != nil {
-			t.Fatal(err)
-		}
-	}
-	s.want("owed", "old")
-	if n := s.count(`select count(*) from {}.events where body is not null`); n != 0 {
-		t.Errorf("%d bodies are there", n)
-	}
-	s.publish("young")
-	s.purge(time.Now().Add(-15 * time.Hour))
-	s.want("young", "owed")
-	if n := s.count(`select (select count(*) from {}.events) + (select count(*) from {}.attempts) + (select count(*) from {}.failures)`); n != 1 {
-		t.Errorf("%d rows are there from before, want 1", n)
-	}
-	s.purge(time.Now().Add(-time.Hour))
-	s.want("young")
-	if n := s.count(`select count(*) from pg_class where relname in ('events', 'attempts', 'failures') and relnamespace = (select oid from pg_namespace where nspname = $1)`, s.schema); n != 0 {
-		t.Errorf("%d tables are there from before", n)
-	}
-	s.deliver(webhooks.Deliver, "young")
-	s.publish("more")
-	s.deliver(webhooks.Deliver, "more")
-	s.want("more", "young")
-	s.purge(time.Now().Add(time.Hour))
-	s.want()
-	open(t, s.option)
 }
 
 // Lists, claims, settlements and publications go on while parts are made and dropped.

@@ -88,17 +88,15 @@ var (
 )
 
 // openPublications is the least number that an event may have whose transaction is open:
-// such a transaction has a lock on the table $1, or if it is of an older version on $2, a part of
-// it, which may be gone. It is 0 if that cannot be known, of a
-// session of another role or without track_activities, or of a transaction that is
-// prepared.
+// such a transaction has a lock on the table $1. It is 0 if that cannot be known, of a session of
+// another role or without track_activities, or of a transaction that is prepared.
 const openPublications = `
 	select min(case
 		when a.state is null or a.state = 'disabled' then 0
 		when a.xact_start is not null then (extract(epoch from a.xact_start - '2020-01-01 00:00:00Z'::timestamptz) * 1000000)::bigint * 4096
 	end)
 	from pg_locks l left join pg_stat_activity a on a.pid = l.pid
-	where l.locktype = 'relation' and l.relation in ($1::text::regclass, to_regclass($2)) and l.mode = 'RowExclusiveLock'
+	where l.locktype = 'relation' and l.relation = $1::text::regclass and l.mode = 'RowExclusiveLock'
 		and l.database = (select oid from pg_database where datname = current_database())`
 
 // Slots of ids, of the table $1. A transaction that adds ids has a lock on it before it looks at the
@@ -189,12 +187,3 @@ func makeRest(t *partedTable) string {
 func indexRest(t *partedTable) string {
 	return fmt.Sprintf(`create index on storageapi.%s_default ((%s))`, t.name, t.order)
 }
-
-// dropBefore drops what was there before there were parts, once nothing is there that is not past.
-const (
-	mayDropBefore = `
-		select to_regclass($1) is not null and exists (
-				select from storageapi.versions where version = 23 and applied_at < clock_timestamp() - interval '7 days')
-			and (select event from storageapi.event_log where layout = 0 order by event limit 1) is null`
-	dropBefore = `drop table storageapi.events; drop table storageapi.attempts; drop table storageapi.failures`
-)

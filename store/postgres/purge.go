@@ -47,7 +47,7 @@ func (s *Store) Purge(ctx context.Context, purge webhooks.Purge) (more bool, err
 			sql  string // it removes so many rows at most, and returns or counts them
 			args []any
 		}{
-			{purgeBodiesOfBefore, nil}, {purgeEventsOfBefore, nil}, {purgeRecoveries, []any{utc(purge.Attempts)}},
+			{purgeRecoveries, []any{utc(purge.Attempts)}},
 			{purgeDedupKeys, []any{utc(purge.DedupKeys)}}, {purgeNotices, []any{utc(purge.Notices)}}, {purgeOrphans, nil}, {purgeWebhooks, nil},
 		} {
 			if left <= 0 {
@@ -143,9 +143,4 @@ const (
 					where webhook = p.no and event >= (select event from storageapi.marks where name = 'attempts') order by webhook, event limit 1) is null
 				and (select webhook from storageapi.pending where webhook = p.no limit 1) is null
 			limit $1))`
-)
-
-var (
-	purgeBodiesOfBefore = query("purge_bodies_of_before")
-	purgeEventsOfBefore = query("purge_events_of_before")
 )

@@ -137,6 +137,5 @@ func (s *Store) advance(ctx context.Context, tx pgx.Tx, r *recovery, limit int) 
 
 // lockMark serializes the steps of one kind.
 func (s *Store) lockMark(ctx context.Context, tx pgx.Tx, name string) error {
-	_, err := tx.Exec(ctx, s.sql(`select name from storageapi.marks where name = $1 for update`), name)
-	return err
+	return tx.QueryRow(ctx, s.sql(`select name from storageapi.marks where name = $1 for update`), name).Scan(&name)
 }

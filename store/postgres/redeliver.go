@@ -20,10 +20,8 @@ const unskip = `delete from storageapi.attempt_log where webhook = $1 and event 
 // redeliverable selects the number of the event of the account $1 with the id $2, if it has a body.
 const redeliverable = `
 	select i.event from (` + eventOf + `) i
-	where i.event >= (select event from storageapi.marks where name = 'payloads') and (
-			(select event from storageapi.event_bodies where event between i.event and i.event order by event limit 1) is not null
-			or (select event from storageapi.event_log
-				where layout = 0 and event between i.event and i.event and body is not null order by event limit 1) is not null)`
+	where i.event >= (select event from storageapi.marks where name = 'payloads')
+		and (select event from storageapi.event_bodies where event between i.event and i.event order by event limit 1) is not null`
 
 // requeue makes settled deliveries pending again, and returns their events. The caller notes
 // the change.

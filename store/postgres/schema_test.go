@@ -2,47 +2,39 @@ package postgres_test
 
 import (
 	"context"
-	"crypto/sha256"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/storageapi/storageapi/store/postgres"
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// What was released is never changed: nodes refuse a schema that was made by it.
-func TestMigrationsStay(t *testing.T) {
-	for name, want := range map[string]string{
-		"0001": "5b7656d1778b5e37770899c2500df306346dac6416ef43d35a4c64cf000c001e",
-		"0002": "478926de5278b63c5ae2c57704e36ae0755fb2bae615f5be061f22eafd116646",
-		"0003": "29c84c7de256c20c14ff81d6eb80385760ee0a2a1d3ce88d62c8ed08f145401a",
-		"0004": "16d38eb8b96da2ed5ee5f15f19223c854a3107fc17b8c30606ccf9e28e6c84dc",
-		"0005": "b87f637c6f9eb7c34ddb8eb2301d390911008d5074379fc08df75e3f8f4a0442",
-		"0006": "4c860b139bcf547357f1e9e77e9a57629a88649f2e7841a0b717c4e924912db4",
-		"0007": "8089830b957c0a12c87bc0eb308260c001164bca03b6a3baa0e4029de5e2b3b0",
-		"0008": "14276c1ed4c7608c5ef6c2e0b9878bbf52cca8d8b660d4d2e85fdd8010d7769c",
-		"0009": "ab729cbe9251077e1861334803972ef830d3c8ea8991af5a01cdc8aa61128f7f",
-		"0010": "5fc07ebf5831875275b089e42b7b3ccf024f8540d215a3d74307f0735fab1ff0",
-		"0011": "087c265b22a68b34b82b9120d1daac5dfd77144dd63301bdcd4a3c1bbfd002c0",
-		"0012": "3687e75514eaba2da46ffa4e43e492ec614144b0a3f352de5d54326d89342aca",
-		"0013": "987e354d0f06b1ecd85edfc65905d3de5e5fe4642823031f880ad185b4a99f22",
-		"0014": "799807a49eaf9f6db044541dc80cf4d8f787147d7e9825da5ab99f1e2853be86",
-		"0015": "c079d2c062e1c5a758b856f92affff7e3ee424c02a31bff9f589126b7ef5d278",
-		"0016": "83b7b909728ce4376269e7bf2a256b2fa3bc2db1bfec6286ee584e6d903f89e7",
-		"0017": "1fe56d35533621ef296f3a53cd1a13cdabe277be6f37fa29e3d49288e714a787",
-		"0018": "b8c9aed247e83cf84802150ca59018c55fa20eb06f475ee86877ecc24d8c3b70",
-	} {
-		text, err := os.ReadFile("migrations/" + name + ".sql")
-		if err != nil {
+// A schema from before 0.1.0 is refused, whatever its version, and is not changed.
+func TestMigrate_SchemaFromBeforeTheFirstRelease_Refuses(t *testing.T) {
+	p := pool(t)
+	for _, version := range []int{1, 25} {
+		name := newSchema(t)
+		option := postgres.InSchema(name)
+		if _, err := p.Exec(t.Context(), strings.ReplaceAll(fmt.Sprintf(`create schema {}; create table {}.leases (token bigint);
+			create table {}.versions (version integer primary key); insert into {}.versions values (%d)`, version), "{}", quoted(name))); err != nil {
 			t.Fatal(err)
 		}
-		if got := fmt.Sprintf("%x", sha256.Sum256(text)); got != want {
-			t.Errorf("migration %s has the checksum %s, want %s: add another instead", name, got, want)
+		_, newErr := postgres.New(t.Context(), p, option)
+		for of, err := range map[string]error{"Migrate": postgres.Migrate(t.Context(), p, option), "New": newErr} {
+			if want := "from before 0.1.0"; !errors.Is(err, postgres.ErrSchema) || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), name) {
+				t.Errorf("%s on version %d = %v, want ErrSchema that names the schema and says %q", of, version, err, want)
+			}
+		}
+		if tables := len(tablesIn(t, name)); tables != 2 {
+			t.Errorf("the schema of version %d has %d tables afterwards, want 2", version, tables)
 		}
 	}
 }
@@ -171,5 +163,42 @@ func TestRoleOfTheSchemasName(t *testing.T) {
 			t.Fatal(err)
 		}
 		_ = s.Close()
+	}
+}
+
+// The schema's function and nodes agree on the shard of an account.
+func TestShardOf(t *testing.T) {
+	name, _ := migratedSchema(t)
+	list := []string{"a", " ", "acct_1", "é", "ß", "\u2028", "日本", "🙂", "a\u0301", "\u007f", "\U0010ffff", "\ufffd", "%s'\"$1", strings.Repeat("ü", 500)}
+	random := rand.New(rand.NewPCG(1, 2))
+	for range 5000 {
+		var account []rune
+		for range 1 + random.IntN(30) {
+			r := rune(1 + random.IntN(utf8.MaxRune))
+			if random.IntN(2) == 0 {
+				r %= 0x800
+			}
+			if r == 0 || !utf8.ValidRune(r) {
+				r = 'x'
+			}
+			account = append(account, r)
+		}
+		list = append(list, string(account))
+	}
+	rows, err := pool(t).Query(t.Context(), `select account, `+quoted(name)+`.shard_of(account) from unnest($1::text[]) as account`, list)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var account string
+	var shard int16
+	seen := make(map[int16]bool)
+	if _, err := pgx.ForEachRow(rows, []any{&account, &shard}, func() error {
+		if want := postgres.ShardOf(account); shard != want {
+			t.Errorf("shard_of(%q) = %d, want %d", account, shard, want)
+		}
+		seen[shard] = true
+		return nil
+	}); err != nil || len(seen) != 256 {
+		t.Errorf("%d shards, %v, want 256", len(seen), err)
 	}
 }

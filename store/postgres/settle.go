@@ -70,11 +70,7 @@ func (s *Store) SettleDeliveries(ctx context.Context, settlements []webhooks.Set
 		}
 		return err
 	}
-	if err = s.write(ctx, step); code(err) == uniqueViolation { // a node of an older version has logged one of the attempts
-		b.logged = true
-		err = s.write(ctx, step)
-	}
-	if err != nil {
+	if err = s.write(ctx, step); err != nil {
 		for _, r := range b.held {
 			s.owned.queue.Unhold(r.Task.Token)
 		}
@@ -122,7 +118,6 @@ func (s *Store) letGo(b *settlementBatch) {
 // A settlementBatch is settlements of a call.
 type settlementBatch struct {
 	node      int64
-	logged    bool              // some of the attempts may be logged already
 	held      []*heldSettlement // those whose leases are current
 	rows      []*heldSettlement // of them, those that the database is told of
 	notices   []noticeRow       // of these
@@ -199,7 +194,7 @@ func (b *settlementBatch) statement() (sql string, args []any, err error) {
 		column(b.rows, func(r row) int64 { return r.RetryAfter.Microseconds() }),
 		b.node,
 	}
-	if len(b.concerned)+len(b.notices) == 0 && !b.logged { // most say nothing about their webhooks
+	if len(b.concerned)+len(b.notices) == 0 { // most say nothing about their webhooks
 		return settle, args, nil
 	}
 	list, err := listOf(b.notices...)

@@ -25,7 +25,7 @@ func shardOf(account string) int16 {
 }
 
 const webhookColumns = `w.account, w.id, w.url, w.events, w.past_events, w.active, w.off_reason, w.proven_at, w.failing_since, w.warned_at,
-	w.balance_threshold, w.secret, w.created_at, w.previous_secret, w.previous_secret_expires_at, w.failing_event, w.failed_again, w.held is true, w.off_at`
+	w.balance_threshold, w.secret, w.created_at, w.previous_secret, w.previous_secret_expires_at, w.failing_event, w.failed_again, w.held, w.off_at`
 
 // A webhookRow is where webhookColumns are read to: a webhook, with its secrets as they are stored.
 type webhookRow struct {
@@ -84,9 +84,9 @@ func (s *Store) scanWebhook(row pgx.Row) (webhooks.Webhook, error) {
 }
 
 const insertWebhook = `
-	insert into storageapi.webhooks (account, id, shard, created_at, url, events, past_events, active, off_reason, proven_at, failing_since,
+	insert into storageapi.webhooks (account, id, created_at, url, events, past_events, active, off_reason, proven_at, failing_since,
 		warned_at, balance_threshold, secret, previous_secret, previous_secret_expires_at, failing_event, failed_again, held, off_at)
-	values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20) on conflict (id) do nothing`
+	values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19) on conflict (id) do nothing`
 
 var (
 	updateWebhook = query("update_webhook")
@@ -95,7 +95,7 @@ var (
 
 // row are the values of insertWebhook.
 func (s *Store) row(w *webhooks.Webhook) []any {
-	return append([]any{w.Account, w.ID, shardOf(w.Account), utc(w.CreatedAt)}, s.values(w)...)
+	return append([]any{w.Account, w.ID, utc(w.CreatedAt)}, s.values(w)...)
 }
 
 // CreateWebhook implements [webhooks.Store].
@@ -139,7 +139,7 @@ func (s *Store) ListWebhooks(ctx context.Context, account string, page webhooks.
 
 // FailingWebhooks implements [webhooks.Store].
 func (s *Store) FailingWebhooks(ctx context.Context, since time.Time, page webhooks.Page) ([]webhooks.Webhook, error) {
-	return collect(ctx, s, s.scanWebhook, selectWebhooks+`where w.failed_again and w.active and w.held is not true and w.failing_since <= $1
+	return collect(ctx, s, s.scanWebhook, selectWebhooks+`where w.failed_again and w.active and not w.held and w.failing_since <= $1
 		and ($2 = '' or w.id < $2) order by w.id desc limit $3`, since, page.After, page.Limit)
 }
 

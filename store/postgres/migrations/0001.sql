@@ -1,19 +1,21 @@
--- Everything lives in one schema. Ids and accounts are compared byte by byte.
+-- Everything is in one schema. IDs and accounts are compared byte by byte.
 
+-- The migrations that were applied, with their checksums, and the oldest version that can use the
+-- schema since.
 create table storageapi.versions (
 	version    integer primary key,
-	applied_at timestamptz not null default clock_timestamp()
+	applied_at timestamptz not null default clock_timestamp(),
+	checksum   bytea,
+	oldest     integer not null check (oldest <= version)
 );
-insert into storageapi.versions (version) values (1);
 
--- What an account's creations wait for: the limits are counted under its row.
+-- Creations in an account lock its row, under which its limits are counted.
 create table storageapi.accounts (
 	account text collate "C" primary key
 );
 
--- A row for each hash that finds a key: its present one and, while it has any, its
--- previous one, which next tells what took its place. The rest is the same in both: a
--- request looks up one row.
+-- A row for each hash that finds a key: its present one and, while it has one, its previous one,
+-- where next is the present one. The other columns are the same in both: a request looks up one row.
 create table storageapi.keys (
 	hash                bytea primary key,
 	next                bytea,
@@ -22,11 +24,15 @@ create table storageapi.keys (
 	name                text not null,
 	scopes              text[] not null,
 	created_at          timestamptz not null,
+	created_by          text,
 	expires_at          timestamptz,
+	hint                text,
 	previous            bytea,
-	previous_expires_at timestamptz
+	previous_expires_at timestamptz,
+	previous_hint       text
 );
 create unique index keys_account on storageapi.keys (account, id) where next is null;
+create index keys_expiring on storageapi.keys (expires_at, account, id) where next is null and expires_at is not null;
 
 -- Apart from the keys, which must not churn. An empty hash stands for the key itself.
 create table storageapi.key_uses (
@@ -37,7 +43,7 @@ create table storageapi.key_uses (
 	primary key (account, id, hash)
 ) with (fillfactor = 50);
 
--- Requests that made something, of each kind.
+-- Idempotency keys, by the kind of what their requests created.
 create table storageapi.requests (
 	kind    smallint not null,
 	account text collate "C" not null,
@@ -47,31 +53,50 @@ create table storageapi.requests (
 	at      timestamptz not null,
 	primary key (kind, account, name)
 );
-create index requests_at on storageapi.requests (kind, at);
+create index requests_at on storageapi.requests (at);
 
+-- Accounts that are being erased: nothing is added to them meanwhile. What was removed so far is
+-- counted by kind.
+create table storageapi.erasures (
+	account text collate "C" primary key,
+	counts  bigint[] not null
+);
+
+-- When a webhook's receiver first accepted an event at its URL (proven_at), when the next requested
+-- probe may be made and when the last one was (probe_at, probed_at) do not count in its version.
 create table storageapi.webhooks (
 	no                         bigint generated always as identity primary key,
 	account                    text collate "C" not null,
 	id                         text collate "C" not null unique,
-	shard                      smallint not null,
 	url                        text not null,
 	events                     text[] not null,
 	past_events                text[] not null,
 	active                     boolean not null,
 	off_reason                 text not null,
+	off_at                     timestamptz,
+	held                       boolean not null default false,
+	proven_at                  timestamptz,
 	failing_since              timestamptz,
+	failing_event              text collate "C" not null default '', -- the first that failed since then
+	failed_again               boolean not null default false,       -- another event has failed, too
 	warned_at                  timestamptz,
 	rests_until                timestamptz,
+	probe_at                   timestamptz,
+	probed_at                  timestamptz,
 	balance_threshold          bigint not null,
 	secret                     bytea not null,
 	created_at                 timestamptz not null,
 	previous_secret            bytea,
 	previous_secret_expires_at timestamptz,
-	version                    bigint not null default 0 -- of all this
+	version                    bigint not null default 0
 ) with (fillfactor = 70);
 create unique index webhooks_account on storageapi.webhooks (account, id);
+create index webhooks_probe on storageapi.webhooks (probe_at) where probe_at is not null;
+create index webhooks_failing on storageapi.webhooks (id) where failed_again and active;
+create index webhooks_held on storageapi.webhooks (id) where held;
+create index webhooks_off on storageapi.webhooks (id) where not active;
 
--- Webhooks that were deleted, for as long as something tells of them.
+-- Webhooks that were deleted, for as long as rows refer to them by number.
 create table storageapi.past_webhooks (
 	no         bigint primary key,
 	account    text collate "C" not null,
@@ -80,69 +105,96 @@ create table storageapi.past_webhooks (
 );
 create index past_webhooks_account on storageapi.past_webhooks (account);
 
--- An event's number is the microsecond in which it was published, counted from
--- 2020, and 12 bits that tell apart those of one microsecond. What is for nobody
--- has no body.
-create table storageapi.events (
+-- A shard of 0 to 255, of an account: its FNV-1a hash of 32 bits modulo 256.
+create function storageapi.shard_of(account text) returns smallint language plpgsql immutable strict as $shard$
+declare
+	bytes bytea = convert_to(account, 'UTF8');
+	hash  bigint = 2166136261;
+begin
+	for i in 0 .. length(bytes) - 1 loop
+		hash = ((hash # get_byte(bytes, i)) * 16777619) & 4294967295;
+	end loop;
+	return hash % 256;
+end
+$shard$;
+
+-- The nodes that are alive, and their heartbeats. A node without a row has lost its shards: its
+-- settlements lock its row of nodes first, which never changes.
+create table storageapi.nodes (
+	node bigint primary key
+);
+create table storageapi.beats (
+	node  bigint primary key,
+	until timestamptz not null,
+	beat  bigint not null default 0,
+	seen  bigint not null default 0, -- every change of a transaction before this one was read
+	polls boolean not null default false -- it looks so often that it need not be notified
+) with (fillfactor = 50);
+
+create table storageapi.shard_owners (
+	shard smallint primary key,
+	node  bigint not null default 0, -- 0: none
+	epoch bigint not null default 0  -- counts the owners
+) with (fillfactor = 50);
+insert into storageapi.shard_owners (shard) select generate_series(0, 255);
+
+-- Changes that owners have to read, by the transaction that made them. The lists belong together,
+-- element by element.
+create table storageapi.changes (
+	added    bigint not null default pg_current_xact_id()::text::bigint,
+	kind     smallint not null,
+	shards   smallint[] not null,
+	webhooks bigint[] not null,
+	events   bigint[] not null
+) with (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 20000,
+	autovacuum_vacuum_cost_delay = 0, vacuum_truncate = false);
+create index changes_added on storageapi.changes (added);
+create index changes_probes on storageapi.changes (added) where kind = 3; -- an owner reads also those from before it took a shard
+
+-- Pending deliveries. Owners have them in memory, too; attempts under way are only there.
+create table storageapi.pending (
+	webhook   bigint not null,
+	event     bigint not null,
+	shard     smallint not null,
+	recovered boolean not null,
+	due       timestamptz not null,
+	attempts  integer not null,
+	before    integer not null,
+	primary key (webhook, event)
+) with (fillfactor = 90, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 20000,
+	autovacuum_analyze_scale_factor = 0, autovacuum_analyze_threshold = 50000,
+	autovacuum_vacuum_cost_delay = 0, vacuum_truncate = false);
+-- By event + 0, so that no lookup of an event takes this index.
+create index pending_shard_event on storageapi.pending (shard, (event + 0));
+
+-- Events, their bodies, attempts and failures are in parts by the events' numbers, which is by time:
+-- what is past is dropped with its part. The marks, and not the rows, say what is still there.
+--
+-- An event's number is the microsecond in which it was published, counted from 2020, and 12 bits
+-- that tell apart those of one microsecond.
+create table storageapi.event_log (
 	event   bigint primary key,
 	account text collate "C" not null,
 	id      text collate "C" not null,
 	type    text not null,
 	at      timestamptz not null,
 	matched integer not null,
-	known   boolean not null default true,
-	body    bytea
-);
-create unique index events_known on storageapi.events (account, id) where known;
+	known   boolean not null default true, -- its id is in event_ids
+	trace   text
+) partition by range (event);
+create index event_log_account on storageapi.event_log (account, type, event);
 create sequence storageapi.event_clock minvalue 0;
 create sequence storageapi.event_numbers cycle minvalue 0 maxvalue 4095 cache 1;
 
--- Events whose body was purged while an attempt was under way.
-create table storageapi.expiring (
-	event bigint primary key
-);
+-- Bodies are past before their events. An event that matched no webhook has none.
+create table storageapi.event_bodies (
+	event bigint primary key,
+	body  bytea not null
+) partition by range (event);
 
--- What is owed. Of a lane, which is a webhook and a kind, what is not parked is
--- ready. Kind 0 is live, 1 recovered; 2 and 3 are the same of webhooks that have no
--- attempts for now, which claims have put aside.
-create table storageapi.queue (
-	webhook  bigint not null,
-	event    bigint not null,
-	shard    smallint not null,
-	kind     smallint not null,
-	parked   boolean not null,
-	due      timestamptz not null,
-	attempts integer not null,
-	before   integer not null,
-	primary key (webhook, event)
-) with (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 20000,
-	autovacuum_analyze_scale_factor = 0, autovacuum_analyze_threshold = 50000,
-	autovacuum_vacuum_cost_delay = 0, vacuum_truncate = false);
-create index queue_ready on storageapi.queue (kind, shard, webhook, due, event) where not parked;
-create index queue_parked on storageapi.queue (due) where parked;
-
--- What is leased: rows come and go, and never change. The queue is not written to
--- by a claim. When the database crashes this is empty: what was leased is due.
-create unlogged table storageapi.leases (
-	token   bigint primary key,
-	shard   smallint not null,
-	webhook bigint not null,
-	event   bigint not null,
-	account text collate "C" not null,
-	until   timestamptz not null
-) with (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000,
-	autovacuum_vacuum_cost_delay = 0, vacuum_truncate = false);
-create unique index leases_place on storageapi.leases (account, webhook, event);
-
--- Claims lock the shards that they claim from; an account is in one shard.
-create table storageapi.shards (
-	shard smallint primary key
-);
-insert into storageapi.shards select generate_series(0, 15);
-
--- The log. State is that of the delivery after the attempt: 0 pending, 1
--- delivered, 2 dead; 3 is a skipped delivery, number 0, and no attempt.
-create table storageapi.attempts (
+-- State is that of the delivery after the attempt: 0 pending, 1 delivered, 2 dead; 3 is a skipped
+-- delivery, number 0, and no attempt.
+create table storageapi.attempt_log (
 	event      bigint not null,
 	webhook    bigint not null,
 	number     integer not null,
@@ -154,7 +206,104 @@ create table storageapi.attempts (
 	error      text not null,
 	response   text not null,
 	primary key (webhook, event, number)
+) partition by range (event);
+
+-- The deliveries that failed: whose last attempt did, or that were skipped. Triggers keep it; most
+-- attempts succeed at once and fire none. What is delivered while another attempt of it is logged may
+-- be noted nevertheless, and lists pass it over.
+create table storageapi.failure_log (
+	webhook bigint not null,
+	event   bigint not null,
+	primary key (webhook, event)
+) partition by range (event);
+
+create function storageapi.note_failure() returns trigger language plpgsql set enable_seqscan = off as $failures$
+begin
+	if tg_op = 'DELETE' then
+		delete from storageapi.failure_log where webhook = old.webhook and event = old.event
+			and not exists (select from storageapi.attempt_log where webhook = old.webhook and event = old.event);
+	elsif new.state = 1 then
+		delete from storageapi.failure_log where webhook = new.webhook and event = new.event;
+	else
+		insert into storageapi.failure_log (webhook, event) values (new.webhook, new.event) on conflict do nothing;
+	end if;
+	return null;
+end
+$failures$;
+create trigger attempts_logged after insert on storageapi.attempt_log for each row
+	when (new.state <> 1 or new.number > 1) execute function storageapi.note_failure();
+create trigger attempts_removed after delete on storageapi.attempt_log for each row
+	when (old.state <> 1) execute function storageapi.note_failure();
+
+-- The parts but the defaults, which have what no other part is for.
+create table storageapi.partitions (
+	kind  text not null, -- the table that it is a part of
+	least bigint not null,
+	below bigint not null,
+	name  text primary key
 );
+
+-- The first parts are for all that is imported from before, and for two days.
+create table storageapi.event_log_0 partition of storageapi.event_log
+	for values from (minvalue) to ((extract(epoch from now() + interval '2 days' - '2020-01-01 00:00:00Z'::timestamptz)::bigint * 1000000 * 4096));
+create table storageapi.event_bodies_0 partition of storageapi.event_bodies
+	for values from (minvalue) to ((extract(epoch from now() + interval '2 days' - '2020-01-01 00:00:00Z'::timestamptz)::bigint * 1000000 * 4096));
+create table storageapi.attempt_log_0 partition of storageapi.attempt_log
+	for values from (minvalue) to ((extract(epoch from now() + interval '2 days' - '2020-01-01 00:00:00Z'::timestamptz)::bigint * 1000000 * 4096));
+create table storageapi.failure_log_0 partition of storageapi.failure_log
+	for values from (minvalue) to ((extract(epoch from now() + interval '2 days' - '2020-01-01 00:00:00Z'::timestamptz)::bigint * 1000000 * 4096))
+	with (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 20000, autovacuum_vacuum_cost_delay = 0, vacuum_truncate = false);
+insert into storageapi.partitions (kind, least, below, name)
+	select kind, 0, extract(epoch from now() + interval '2 days' - '2020-01-01 00:00:00Z'::timestamptz)::bigint * 1000000 * 4096, kind || '_0'
+	from unnest(array['event_log', 'event_bodies', 'attempt_log', 'failure_log']) as t (kind);
+create table storageapi.event_log_default partition of storageapi.event_log default;
+create table storageapi.event_bodies_default partition of storageapi.event_bodies default;
+create table storageapi.attempt_log_default partition of storageapi.attempt_log default;
+create table storageapi.failure_log_default partition of storageapi.failure_log default
+	with (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 20000, autovacuum_vacuum_cost_delay = 0, vacuum_truncate = false);
+create index on storageapi.attempt_log_default ((event + 0)); -- no list takes that index
+create index on storageapi.failure_log_default ((event + 0)); -- no list takes that index
+
+-- The last number of an event. A function, so that a statement that needs it only sometimes does not
+-- prepare to read all parts.
+create function storageapi.last_event() returns bigint language plpgsql set enable_seqscan = off as $last$
+begin
+	return (select event from storageapi.event_log order by event desc limit 1);
+end
+$last$;
+
+-- The ids of events, by which one that is published again is known, in slots of time. New ones
+-- are in the slot that is the last value of the sequence, and in the one before until it is sealed:
+-- until nothing is open that may not know of its successor. Whoever adds ids locks event_ids before
+-- looking at the slots. Of an id that is in several slots the last one tells the event, unless it is
+-- before the mark: then the id is unknown.
+create sequence storageapi.id_slot minvalue 1;
+create table storageapi.id_slots (
+	slot   integer primary key,
+	since  bigint not null, -- the number that an event had at least when it began
+	sealed boolean not null default false,
+	below  bigint, -- of one that is sealed: more than the numbers of its events
+	open   text[]  -- transactions whose end its sealing, or that of the one before, waits for
+);
+insert into storageapi.id_slots (slot, since) values (1, 0);
+create table storageapi.event_ids (
+	slot    integer not null,
+	account text collate "C" not null,
+	id      text collate "C" not null,
+	event   bigint not null,
+	primary key (slot, account, id)
+) partition by list (slot);
+create table storageapi.event_ids_1 partition of storageapi.event_ids for values in (1);
+create table storageapi.event_ids_2 partition of storageapi.event_ids for values in (2);
+
+-- Nothing is in slot 0: a publication whose snapshot is too old to tell the slots ends with it.
+create table storageapi.event_ids_0 partition of storageapi.event_ids for values in (0);
+create function storageapi.refuse_id() returns trigger language plpgsql as $refuse$
+begin
+	raise exception 'could not serialize access: the snapshot is older than the slots of ids' using errcode = '40001';
+end
+$refuse$;
+create trigger event_ids_refused before insert on storageapi.event_ids_0 for each row execute function storageapi.refuse_id();
 
 create table storageapi.recoveries (
 	no         bigint generated always as identity primary key,
@@ -182,6 +331,7 @@ create table storageapi.alerts (
 ) with (fillfactor = 70);
 create index alerts_due on storageapi.alerts (account) where due;
 
+-- Deduplication keys.
 create table storageapi.notices (
 	account text collate "C" not null,
 	key     text collate "C" not null,
@@ -190,14 +340,52 @@ create table storageapi.notices (
 );
 create index notices_until on storageapi.notices (until);
 
--- How far housekeeping has come, by event, which it locks meanwhile, and which keys
--- seal the signing secrets: no event before payloads has a body, none before attempts
--- has any, and the id of none before ids is known.
--- The seal of the cursors is what hides events' numbers in them.
+-- What happened to keys and webhooks: the audit trail, and of what is pending what the host is to be
+-- notified of. A number is given once the target is locked: of two notices of one target the one that
+-- is committed later has the greater.
+create table storageapi.audit (
+	account        text collate "C" not null,
+	id             text collate "C" not null,
+	number         bigint not null generated always as identity,
+	stored_at      timestamptz not null default clock_timestamp(),
+	pending        boolean not null,
+	at             timestamptz not null,
+	action         text not null,
+	target_kind    text not null,
+	target_id      text collate "C" not null,
+	actor_kind     text not null,
+	actor_id       text not null,
+	changed        text[] not null,
+	request_id     text not null,
+	client_address text not null,
+	object         text not null,
+	reason         text not null,
+	since          timestamptz,
+	until          timestamptz,
+	primary key (account, id)
+);
+create index audit_pending on storageapi.audit (number) where pending;
+create index audit_stored_at on storageapi.audit (stored_at);
+create index audit_account on storageapi.audit (account, number);
+create index audit_target on storageapi.audit (account, target_kind, target_id, number);
+
+-- The lease of the node that notifies the host: one row at most.
+create table storageapi.audit_lease (
+	one    boolean primary key default true check (one),
+	holder text not null,
+	until  timestamptz not null
+);
+
+-- How far housekeeping has come, by event, which it locks meanwhile: no event before payloads has a
+-- body, none before attempts has attempts, the ID of none before ids is known, and nodes have read the
+-- changes before changes. Recoveries advance under the lock of recoveries. The seal of seal says which keys seal the signing secrets, and that of cursors
+-- hides events' numbers in cursors.
 create table storageapi.marks (
 	name  text primary key,
 	event bigint,
 	seal  bytea
 );
-insert into storageapi.marks (name, event) values ('payloads', 0), ('attempts', 0), ('ids', 0), ('recoveries', null), ('seal', null);
+insert into storageapi.marks (name, event) values ('payloads', 0), ('attempts', 0), ('ids', 0), ('changes', 0), ('recoveries', null), ('seal', null);
 insert into storageapi.marks (name, seal) values ('cursors', sha256(convert_to(gen_random_uuid()::text || gen_random_uuid()::text, 'UTF8')));
+
+insert into storageapi.versions (version, oldest) values (1, 1);

@@ -11,9 +11,6 @@ select event, false, '', '', null, '', case when bytes <= $4 or bytes = octet_le
 from (
 	select event, body, sum(octet_length(body)) over (rows unbounded preceding) as bytes
 	from (
-		(select event, body from storageapi.event_bodies
-		where event = any((select $1::bigint[])::bigint[]) and event between $2 and $3 order by event)
-		union all
-		(select event, body from storageapi.event_log
-		where layout = 0 and event = any((select $1::bigint[])::bigint[]) and event between $2 and $3 and body is not null order by event)) b
+		select event, body from storageapi.event_bodies
+		where event = any((select $1::bigint[])::bigint[]) and event between $2 and $3 order by event) b
 	where event >= (select event from storageapi.marks where name = 'payloads')) b

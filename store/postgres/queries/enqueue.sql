@@ -41,7 +41,6 @@ with tick as materialized (
 			select from storageapi.id_slots s
 			cross join lateral (select event from storageapi.event_ids where slot = s.slot and account = i.account and id = i.id limit 1) k
 			where k.event >= slots.mark)
-		and not exists (select from storageapi.event_log where layout = 0 and account = i.account and id = i.id and known and event >= slots.mark)
 ), claimed as (
 	insert into storageapi.event_ids as k (slot, account, id, event)
 	select slots.first, account, id, event from input cross join slots

@@ -9,7 +9,5 @@ select event from (
 			select event from storageapi.event_log where event between k.event and k.event order by event limit 1) e
 		where k.slot = s.slot and k.account = $3 and k.id > $1
 			and k.event >= (select event from storageapi.marks where name = 'ids') order by k.id limit $2) i
-	union
-	(select id, event from storageapi.event_log where layout = 0 and account = $3 and id > $1 and known
-		and event >= (select event from storageapi.marks where name = 'ids') order by id limit $2)) known
+	group by i.id, i.event) known
 order by id limit $2

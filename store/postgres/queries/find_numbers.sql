@@ -4,12 +4,10 @@
 -- $1 accounts, $2 ids, $3 whether these are known, and $4 the first numbers of the milliseconds, element by
 -- element.
 select i.place - 1,
-	i.known and (
-		exists (
-			select from storageapi.id_slots s
-			cross join lateral (select event from storageapi.event_ids where slot = s.slot and account = i.account and id = i.id limit 1) k
-			where k.event >= mark.event)
-		or exists (select from storageapi.event_log where layout = 0 and account = i.account and id = i.id and known and event >= mark.event))
+	i.known and exists (
+		select from storageapi.id_slots s
+		cross join lateral (select event from storageapi.event_ids where slot = s.slot and account = i.account and id = i.id limit 1) k
+		where k.event >= mark.event)
 	or (not i.known or i.least < mark.event) and exists (
 		select from storageapi.event_log where event >= i.least and event < i.least + 4096000 and account = i.account and id = i.id),
 	case when lag(i.least) over (order by i.place) = i.least then 0

@@ -5,7 +5,7 @@ with page as (
 	select no from storageapi.webhooks where no > $1 order by no limit $2
 ), changed as (
 	update storageapi.webhooks w set held = true, version = w.version + 1
-	from page where w.no = any(array[page.no]) and w.held is not true returning w.no, w.account
+	from page where w.no = any(array[page.no]) and not w.held returning w.no, w.account
 ), noted as (
 	insert into storageapi.changes (kind, shards, webhooks, events)
 	select $3::smallint, array_agg(storageapi.shard_of(account)), array_agg(no), array_agg(0) from changed having count(*) > 0

@@ -1,5 +1,5 @@
--- Selects deliveries to a webhook as list_deliveries does, of those in failures: some of them may have been
--- delivered, see migration 8.
+-- Selects deliveries to a webhook as list_deliveries does, of those in failure_log: some of them may have been
+-- delivered.
 -- $1 the webhook's number and $2 its id; $3 the event's number from which on and $4 before which; $5 how
 -- many events at most.
 with listed as (

@@ -8,11 +8,7 @@ cross join lateral (
 	select max(number) as number, (array_agg(state order by number desc) filter (where state > 0))[1] as state
 	from storageapi.attempt_log where event = i.event and webhook = $1) a
 cross join lateral (
-	select from (
-		(select event from storageapi.event_bodies where event between i.event and i.event order by event limit 1)
-		union all
-		(select event from storageapi.event_log where layout = 0 and event between i.event and i.event and body is not null order by event limit 1)) b
-	limit 1) e
+	select event from storageapi.event_bodies where event between i.event and i.event order by event limit 1) e
 where a.state = any($4::smallint[]) and i.event >= (select event from storageapi.marks where name = 'payloads')
 on conflict (webhook, event) do nothing
 returning event

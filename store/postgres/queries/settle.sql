@@ -39,7 +39,6 @@ with input as materialized (
 	select event, webhook, number, outcome - 1, started_at, ($7::bigint[])[place], ($8::integer[])[place], class, error, response from current
 	where outcome > 0 and event >= (select event from storageapi.marks where name = 'attempts')
 -- begin health
-	on conflict do nothing -- a node of an older version may have logged it
 ), told as (
 	select *, max(place) filter (where outcome = 2) over (partition by webhook, url) as proven
 	from (

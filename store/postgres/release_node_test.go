@@ -4,18 +4,16 @@ import (
 	"context"
 	"errors"
 	"flag"
-	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/storageapi/storageapi/apikeys"
-	"github.com/storageapi/storageapi/notices"
-	"github.com/storageapi/storageapi/signing"
 	"github.com/storageapi/storageapi/store/postgres"
 	"github.com/storageapi/storageapi/store/postgres/internal/cluster"
 	"github.com/storageapi/storageapi/webhooks"
@@ -115,49 +113,17 @@ func TestUpgradeAtWork(t *testing.T) {
 	told.want(t, open(t, option))
 }
 
-// A node that does not know what is stored of a key keeps it, in all rows of the key.
-func TestOlderNodesKeepWhatTheyDoNotKnow(t *testing.T) {
-	name, option := migratedSchema(t)
-	s := open(t, option, postgres.KnowingOnly(postgres.FirstOldest))
-	if err := s.CreateKey(t.Context(), keyNo(1), apikeys.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	in(t, name, `update keys set created_by = 'ada', disabled_at = now(), disabled_by = 'bob', disabled_reason = 'leaked',
-		labels = '{"team": "a"}', networks = '{10.0.0.0/8}', rate_limit = '{"perSecond": 1}'`)
-	if _, err := s.UpdateKey(t.Context(), "acct", "key_1", func(k *apikeys.Key, _ *notices.Notice) error {
-		k.Hash, k.Previous, k.PreviousExpiresAt = hashNo(2), k.Hash, time.Now().Add(time.Hour)
-		return nil
-	}); err != nil {
-		t.Fatal(err)
-	}
-	var rows, complete int
-	err := pool(t).QueryRow(t.Context(), `select count(*), count(*) filter (where created_by = 'ada' and disabled_at is not null and disabled_by = 'bob'
-		and disabled_reason = 'leaked' and labels ->> 'team' = 'a' and networks = '{10.0.0.0/8}' and rate_limit is not null) from `+quoted(name)+`.keys`).Scan(&rows, &complete)
-	if err != nil || rows != 2 || complete != 2 {
-		t.Errorf("%d of %d rows have all, %v, want 2 of 2", complete, rows, err)
-	}
-}
+var release = flag.String("release", "", "the commit of the last release, whose nodes share a database with those of this one")
 
-var nodeOfBefore = flag.String("before", "", "a commit whose nodes share a database with those of this one; it has what version 9 brought")
-
-// With -before=HEAD~1, or another commit: the same as TestUpgradeAtWork with processes of
-// that commit, which knows whatever it knew.
-func TestNodeOfBefore(t *testing.T) {
-	if *nodeOfBefore == "" {
-		t.Skip("-before names no commit")
+// With -release=v0.1.0, or another commit: the same as TestUpgradeAtWork with processes of that
+// commit, the last of which was rolled back.
+func TestNodesOfTheLastRelease(t *testing.T) {
+	if *release == "" {
+		t.Skip("-release names no commit")
 	}
-	tree, run := clonedAt(t, *nodeOfBefore)
-	module, before := filepath.Join(tree, "store", "postgres"), filepath.Join(tree, "before.test")
-	if known, err := filepath.Glob(filepath.Join(module, "migrations", "*.sql")); err == nil && len(known) == lastQueued {
-		worker, err := os.ReadFile("worker_test.go") // its own wants to see what it has published
-		if err == nil {
-			err = os.WriteFile(filepath.Join(module, "worker_test.go"), worker, 0o644)
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
-	run(module, "go", "test", "-c", "-o", before, ".")
+	tree, run := clonedAt(t, *release)
+	released := filepath.Join(tree, "released.test")
+	run(filepath.Join(tree, "store", "postgres"), "go", "test", "-c", "-o", released, ".")
 
 	c, err := cluster.Start("fsync=off", "full_page_writes=off")
 	if err != nil {
@@ -165,19 +131,9 @@ func TestNodeOfBefore(t *testing.T) {
 	}
 	defer c.Stop()
 	dsn := c.DSN("postgres") + " pool_max_conns=12"
-	p, err := pgxpool.New(t.Context(), dsn)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer p.Close()
-	base := postgres.KnowingOnly(postgres.FirstOldest)
-	if err := postgres.Migrate(t.Context(), p, base); err != nil {
-		t.Fatal(err)
-	}
-	oldEndpoints(t, p, worked)
 	told := newTally()
 	var ends []func() error
-	for _, binary := range []string{before, os.Args[0], before} { // the last was rolled back
+	for _, binary := range []string{released, os.Args[0], released} {
 		ends = append(ends, startWorker(t, binary, dsn, told.tell))
 		told.more(t, 20)
 	}
@@ -186,20 +142,30 @@ func TestNodeOfBefore(t *testing.T) {
 			t.Errorf("a worker ended with %v", err)
 		}
 	}
+	p, err := pgxpool.New(t.Context(), dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Close()
 	told.want(t, openOn(t, p))
 }
 
-// oldEndpoints does what endpoints does, on the schema of version 9: the code of this version
-// cannot.
-func oldEndpoints(t *testing.T, p *pgxpool.Pool, n int) {
+// clonedAt returns a directory with the repository as it was at a commit, and runs commands.
+func clonedAt(t *testing.T, commit string) (tree string, run func(dir, name string, args ...string) string) {
 	t.Helper()
-	for i := range n {
-		id := fmt.Sprintf("wh_%06d", i)
-		if _, err := p.Exec(t.Context(), `insert into storageapi.webhooks
-				(account, id, shard, url, events, past_events, active, off_reason, balance_threshold, secret, created_at)
-			values ($1, $2, $3, 'https://example.com/', '{balance.low}', '{}', true, '', 0, $4, now())`,
-			"acct_"+id, id, postgres.ShardOf("acct_"+id), []byte(signing.NewSecret().Reveal())); err != nil {
-			t.Fatal(err)
+	run = func(dir, name string, args ...string) string {
+		t.Helper()
+		cmd := exec.Command(name, args...)
+		cmd.Dir = dir
+		out, err := cmd.CombinedOutput()
+		if err != nil {
+			t.Fatalf("%s %v: %v: %s", name, args, err, out)
 		}
+		return strings.TrimSpace(string(out))
 	}
+	tree = filepath.Join(t.TempDir(), "tree")
+	commit = run(".", "git", "rev-parse", "--verify", commit+"^{commit}")
+	run(".", "git", "clone", "-q", "--shared", "--no-checkout", run(".", "git", "rev-parse", "--show-toplevel"), tree)
+	run(tree, "git", "checkout", "-q", commit)
+	return tree, run
 }
