@@ -98,14 +98,25 @@ func (s *sender) sign(task *Task, at time.Time) (outbound.Request, error) {
 		header = append(header, outbound.Field{Name: headerTraceparent, Value: task.Event.TraceContext})
 	}
 	return outbound.Request{
-		Target: receiver.target,
-		Header: header,
-		Body:   task.Event.Body,
-		Owner:  task.Webhook.Account,
+		Target:   receiver.target,
+		Header:   header,
+		Body:     task.Event.Body,
+		Owner:    task.Webhook.Account,
+		Standing: standingOf(task.Webhook),
 		Secrets: func() []string { // those that sign, and the signatures
 			return []string{task.Webhook.Secret.Reveal(), task.Webhook.PreviousSecret.Reveal(), header[2].Value, header[3].Value}
 		},
 	}, nil
+}
+
+func standingOf(w *Webhook) outbound.Standing {
+	switch {
+	case w.Proven():
+		return outbound.Proven
+	case !w.FailingSince.IsZero():
+		return outbound.Failing
+	}
+	return outbound.Untried
 }
 
 // SignatureHeader returns the name of the header with the signature of the body alone, in

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/storageapi/storageapi/signing"
+	"github.com/storageapi/storageapi/webhooks/internal/outbound"
 )
 
 // Receivers are few, and are made again when the webhook changes.
@@ -47,5 +48,28 @@ func TestReceiversAreBounded(t *testing.T) {
 	}
 	if n := len(kept.kept); n != maxReceivers {
 		t.Errorf("%d receivers are kept", n)
+	}
+}
+
+// Names of receivers that have taken events are looked up before others, and those of
+// receivers that fail after others.
+func TestSender_RequestOfWebhook_HasItsStanding(t *testing.T) {
+	s := &sender{header: signing.DefaultHeader}
+	at := time.Now()
+	for _, test := range []struct {
+		webhook Webhook
+		want    outbound.Standing
+	}{
+		{Webhook{}, outbound.Untried},
+		{Webhook{ProvenAt: at}, outbound.Proven},
+		{Webhook{FailingSince: at}, outbound.Failing},
+		{Webhook{ProvenAt: at, FailingSince: at}, outbound.Failing},
+	} {
+		test.webhook.URL, test.webhook.Secret, test.webhook.Account = "https://example.com/a", signing.NewSecret(), "acct_1"
+		got, err := s.sign(&Task{Webhook: &test.webhook, Event: EncodedEvent{ID: "evt_1", Body: []byte("{}")}}, at)
+		if err != nil || got.Standing != test.want || got.Owner != "acct_1" {
+			t.Errorf("webhook proven at %v, failing since %v: standing %d, owner %q, %v; want %d",
+				test.webhook.ProvenAt, test.webhook.FailingSince, got.Standing, got.Owner, err, test.want)
+		}
 	}
 }

@@ -12,7 +12,7 @@ const bodyTimeout = time.Second
 
 // A Client makes POSTs, which share its connections.
 type Client struct {
-	dial     func(ctx context.Context, owner, address string) (net.Conn, error)
+	dial     func(ctx context.Context, by caller, address string) (net.Conn, error)
 	tls      *tls.Config // nil in tests only: none
 	pool     pool
 	sessions tls.ClientSessionCache // by address
@@ -37,7 +37,9 @@ func New(guard *Guard, roots *x509.CertPool, maxIdle int) *Client {
 // DialThrough makes the client connect through dial, past the guard. It is for tests: in
 // a bubble of testing/synctest receivers must be in memory.
 func (c *Client) DialThrough(dial func(ctx context.Context, network, address string) (net.Conn, error)) {
-	c.dial = func(ctx context.Context, _, address string) (net.Conn, error) { return dial(ctx, "tcp", address) }
+	c.dial = func(ctx context.Context, _ caller, address string) (net.Conn, error) {
+		return dial(ctx, "tcp", address)
+	}
 	c.keepsAll = true
 }
 
@@ -54,10 +56,27 @@ type Request struct {
 	Header   []Field // beyond the target's
 	Body     []byte
 	Deadline time.Time // for everything; reading the response's body ends sooner
-	Owner    string    // whose target it is: lookups are bounded for each owner
+	Owner    string    // whose target it is: no owner takes what others need
+	Standing Standing
 
 	// Secrets returns what [Response.Body] must not show.
 	Secrets func() []string
+}
+
+// A Standing is what is known of a target from earlier requests.
+type Standing uint8
+
+// The standings.
+const (
+	Failing Standing = iota // all requests since some time have failed
+	Untried                 // nothing is known
+	Proven                  // a request was answered well, and none has failed since
+)
+
+// A caller is on whose account a connection is made, and to what.
+type caller struct {
+	owner    string
+	standing Standing
 }
 
 // A Field is a header field.
@@ -69,7 +88,7 @@ func (c *Client) Post(cancel *Canceler, r Request) (res Response) {
 	begun := time.Now()
 	request := compose(r.Target, r.Header, r.Body)
 	defer request.release()
-	conn, head, err := c.send(cancel, r.Owner, r.Target.address, request.bytes, r.Deadline)
+	conn, head, err := c.send(cancel, caller{r.Owner, r.Standing}, r.Target.address, request.bytes, r.Deadline)
 	if err != nil {
 		res.Failure, res.Fault = c.blame(cancel, err, r.Target.address, begun)
 		if res.Canceled = cancel.Canceled(); res.Canceled {
@@ -94,7 +113,7 @@ func (c *Client) Post(cancel *Canceler, r Request) (res Response) {
 // send sends a request, and returns the head of its response and the connection that it
 // came on. If the receiver closed a kept connection just when it was to be used, the
 // request is sent once more, on a new one.
-func (c *Client) send(cancel *Canceler, owner, address string, request []byte, deadline time.Time) (*conn, head, error) {
+func (c *Client) send(cancel *Canceler, by caller, address string, request []byte, deadline time.Time) (*conn, head, error) {
 	for again := false; ; again = true {
 		var conn *conn
 		if !again {
@@ -103,7 +122,7 @@ func (c *Client) send(cancel *Canceler, owner, address string, request []byte, d
 		kept := conn != nil
 		if !kept {
 			var err error
-			if conn, err = c.connect(cancel, owner, address, deadline); err != nil {
+			if conn, err = c.connect(cancel, by, address, deadline); err != nil {
 				return nil, head{}, err
 			}
 		}
@@ -120,7 +139,7 @@ func (c *Client) send(cancel *Canceler, owner, address string, request []byte, d
 		switch {
 		case silent && kept:
 			continue
-		case silent && !again && c.isForHTTP2(cancel, conn, deadline): // one that was kept before spoke HTTP/1.1
+		case silent && !again && c.isForHTTP2(cancel, by, conn, deadline): // one that was kept before spoke HTTP/1.1
 			err = errHTTP2
 		}
 		return nil, head{}, err
@@ -129,12 +148,12 @@ func (c *Client) send(cancel *Canceler, owner, address string, request []byte, d
 
 // connect returns a new connection. While this host has run out of something, connections
 // that are kept make room for it.
-func (c *Client) connect(cancel *Canceler, owner, address string, deadline time.Time) (*conn, error) {
+func (c *Client) connect(cancel *Canceler, by caller, address string, deadline time.Time) (*conn, error) {
 	ctx, release := cancel.until(deadline)
 	defer release()
-	conn, err := c.dialTLS(ctx, owner, address)
+	conn, err := c.dialTLS(ctx, by, address)
 	for err != nil && isAny(err, exhausted) && c.pool.release() {
-		conn, err = c.dialTLS(ctx, owner, address)
+		conn, err = c.dialTLS(ctx, by, address)
 	}
 	if err != nil {
 		return nil, err
@@ -146,10 +165,10 @@ func (c *Client) connect(cancel *Canceler, owner, address string, deadline time.
 
 // dialTLS dials, and shakes hands: all over again, and without a session, if one was
 // offered and the receiver does not get over it.
-func (c *Client) dialTLS(ctx context.Context, owner, address string) (*conn, error) {
+func (c *Client) dialTLS(ctx context.Context, by caller, address string) (*conn, error) {
 	resumes := &session{all: c.sessions, address: address}
 	for {
-		raw, err := c.dial(ctx, owner, address)
+		raw, err := c.dial(ctx, by, address)
 		if err != nil {
 			return nil, err
 		}

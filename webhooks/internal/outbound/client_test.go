@@ -93,7 +93,7 @@ func TestDescriptorsAreMadeFree(t *testing.T) {
 	const descriptors, goroutines = 128, 16
 	var open atomic.Int64
 	through := client.dial
-	client.dial = func(ctx context.Context, owner, address string) (net.Conn, error) {
+	client.dial = func(ctx context.Context, by caller, address string) (net.Conn, error) {
 		for {
 			n := open.Load()
 			if n == descriptors {
@@ -103,7 +103,7 @@ func TestDescriptorsAreMadeFree(t *testing.T) {
 				break
 			}
 		}
-		conn, err := through(ctx, owner, address)
+		conn, err := through(ctx, by, address)
 		return &descriptor{Conn: conn, open: &open}, err
 	}
 	var group sync.WaitGroup

@@ -57,9 +57,9 @@ func (g *Guard) Refuses(addr netip.Addr) bool { return g.addresses.SafeAddr(addr
 // opens reports whether a host may be dialed wherever it is.
 func (g *Guard) opens(host string) bool { return g.names[plainHost(host)] }
 
-// dial connects to a host and port, for an owner whose lookup it is. What a name resolves
+// dial connects to a host and port, on the caller's account. What a name resolves
 // to is checked when it cannot change any more: address by address, as each is dialed.
-func (g *Guard) dial(ctx context.Context, owner, address string) (net.Conn, error) {
+func (g *Guard) dial(ctx context.Context, by caller, address string) (net.Conn, error) {
 	host, port, err := net.SplitHostPort(address)
 	if err != nil {
 		return nil, err
@@ -73,7 +73,7 @@ func (g *Guard) dial(ctx context.Context, owner, address string) (net.Conn, erro
 		conn, err = dialer.DialContext(ctx, "tcp", address)
 	} else {
 		var addrs []netip.Addr
-		if addrs, err = g.lookups.of(ctx, owner, host); err == nil && len(addrs) == 0 {
+		if addrs, err = g.lookups.of(ctx, by, host); err == nil && len(addrs) == 0 {
 			err = errNoAddress
 		}
 		if err == nil {

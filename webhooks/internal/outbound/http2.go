@@ -14,14 +14,14 @@ var errHTTP2 = Failure{KindProtocol, "the receiver speaks HTTP/2 only; HTTP/1.1 
 // receiver has HTTP/2 only. Such receivers mostly say so in the handshake, or answer by
 // a frame; there are those that just close the connection. Of one that did not choose
 // HTTP/1.1 when it was offered it asks on another connection whether it chooses HTTP/2.
-func (c *Client) isForHTTP2(cancel *Canceler, conn *conn, deadline time.Time) bool {
+func (c *Client) isForHTTP2(cancel *Canceler, by caller, conn *conn, deadline time.Time) bool {
 	secure, isTLS := conn.Conn.(*tls.Conn)
 	if !isTLS || secure.ConnectionState().NegotiatedProtocol != "" {
 		return false
 	}
 	ctx, release := cancel.until(deadline)
 	defer release()
-	raw, err := c.dial(ctx, "", conn.address)
+	raw, err := c.dial(ctx, by, conn.address)
 	if err != nil {
 		return false
 	}

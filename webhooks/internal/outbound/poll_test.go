@@ -77,7 +77,7 @@ func TestConnectionsThatCannotBePolledAreNotKept(t *testing.T) {
 			dials := 0
 			client := New(NewGuard(nil, nil), nil, 8)
 			client.SpeakPlain()
-			client.dial = func(context.Context, string, string) (net.Conn, error) {
+			client.dial = func(context.Context, caller, string) (net.Conn, error) {
 				dials++
 				ours, theirs := connected(t)
 				go func() {

@@ -106,7 +106,7 @@ func (c *Client) askNext(cancel *Canceler) bool {
 func (c *Client) canReach(cancel *Canceler, address string) bool {
 	ctx, release := cancel.until(time.Now().Add(controlTimeout))
 	defer release()
-	conn, err := c.dial(ctx, "", address)
+	conn, err := c.dial(ctx, caller{}, address)
 	if err == nil {
 		_ = conn.Close()
 	} else if suspect(err) != theirs || classify(err) == errTimeout || ctx.Err() != nil {
