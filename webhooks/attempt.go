@@ -43,7 +43,8 @@ type result struct {
 func (r *result) fail(class ErrorClass, text string) { r.attempt.Class, r.attempt.Error = class, text }
 
 // attempt sends the task's event to its webhook, once: sign, send, classify, and heed
-// Retry-After. It takes no longer than the timeout and never panics; cancel ends it early.
+// Retry-After. It takes no longer than the timeout, or two seconds more if this host may be
+// to blame, and never panics; cancel ends it early.
 func (s *sender) attempt(cancel *outbound.Canceler, task *Task) (res result) {
 	begun := time.Now() // measures by the monotonic clock, also if the host set another
 	res.attempt.Number = task.Attempt

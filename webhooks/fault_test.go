@@ -244,3 +244,129 @@ func TestADeletionWhileThereIsDoubt(t *testing.T) {
 		}
 	})
 }
+
+// One customer whose receivers cannot be reached, also if hers were the last that were
+// connected to, pauses nobody, and her failures cost her attempts. Nothing is sent to
+// others' receivers to find out, and their connections are kept: whether events go to them all the
+// time, so that each answer shows that the network is there, or not for an hour.
+func TestOutage_ReceiversOfOneAccountFail_OthersGoOn(t *testing.T) {
+	for name, fails := range map[string]func(address string) error{
+		"network":     func(string) error { return dialError("connect", syscall.ENETUNREACH) },
+		"name server": lookupError,
+		"broken name server": func(address string) error {
+			return &net.DNSError{Err: "server misbehaving", Name: address, IsTemporary: true}
+		},
+	} {
+		for _, busy := range []bool{true, false} {
+			t.Run(fmt.Sprintf("%s, busy: %v", name, busy), func(t *testing.T) {
+				const others = 20
+				inBubble(t, webhooks.Config{}, status(http.StatusOK), func(b *bubble) {
+					var down atomic.Bool
+					var dials atomic.Int64
+					b.service.DialThrough(func(ctx context.Context, network, address string) (net.Conn, error) {
+						if !strings.HasPrefix(address, "hers") {
+							dials.Add(1)
+						} else if down.Load() {
+							return nil, fails(address)
+						}
+						return b.dial(ctx, network, address)
+					})
+					for i := range others {
+						b.subscribeFor(fmt.Sprint("other", i), fmt.Sprint("w", i))
+					}
+					publish := func() {
+						for i := range others {
+							b.publishFor(fmt.Sprint("other", i))
+						}
+					}
+					var hers []webhooks.Webhook
+					for i := range 4 {
+						hers = append(hers, b.subscribeFor("her", fmt.Sprint("hers", i)))
+					}
+					b.start()
+					publish()
+					time.Sleep(time.Second)
+					b.publishFor("her")
+					time.Sleep(100 * time.Second) // her connections are closed
+					if busy {
+						publish()
+					} else {
+						time.Sleep(time.Hour)
+					}
+					down.Store(true)
+					dials.Store(0)
+					for range 300 {
+						b.publishFor("her")
+						time.Sleep(500 * time.Millisecond)
+						if begun := time.Now(); busy {
+							publish()
+							time.Sleep(time.Millisecond)
+							hits := b.hits.of("")
+							if hit := hits[len(hits)-others]; hit.at.Before(begun) {
+								t.Fatalf("%v after the first failure not all others have got their event", time.Since(begun))
+							}
+						}
+					}
+					if lines := b.logs.lines(pausing); len(lines) > 0 {
+						t.Errorf("logged %q, want no pause", lines)
+					}
+					if n := dials.Load(); n > 0 && !busy {
+						t.Errorf("%d connections to others' receivers, want none", n)
+					} else if n > others {
+						t.Errorf("%d connections to others' receivers, want one to each of %d at most", n, others)
+					}
+					for _, w := range hers {
+						if got, err := b.service.Get(b.Context(), "her", w.ID); err != nil || got.FailingSince.IsZero() {
+							t.Errorf("%s is failing since %v, %v; want that its attempts have failed", w.URL, got.FailingSince, err)
+						}
+					}
+				})
+			})
+		}
+	}
+}
+
+// If the receivers of all accounts fail and nothing answers it is this host that is to
+// blame, and nobody loses an attempt.
+func TestOutage_ReceiversOfAllAccountsFail_NoAttemptIsUsedUp(t *testing.T) {
+	for _, accounts := range []int{2, 3, 40} {
+		t.Run(fmt.Sprint(accounts, " accounts"), func(t *testing.T) {
+			inBubble(t, webhooks.Config{}, status(http.StatusOK), func(b *bubble) {
+				var down atomic.Bool
+				b.service.DialThrough(func(ctx context.Context, network, address string) (net.Conn, error) {
+					if down.Load() {
+						return nil, dialError("connect", syscall.ENETUNREACH)
+					}
+					return b.dial(ctx, network, address)
+				})
+				list := make([]webhooks.Webhook, accounts)
+				for i := range list {
+					list[i] = b.subscribeFor(fmt.Sprint("a", i), fmt.Sprint("w", i))
+				}
+				publish := func() {
+					for _, w := range list {
+						b.publishFor(w.Account)
+					}
+				}
+				b.start()
+				publish()
+				time.Sleep(2 * time.Minute) // no connection is kept
+				down.Store(true)
+				for range 60 {
+					publish()
+					time.Sleep(time.Minute)
+				}
+				for _, w := range list {
+					if got, err := b.service.Get(b.Context(), w.Account, w.ID); err != nil || !got.FailingSince.IsZero() {
+						t.Errorf("%s is failing since %v, %v; want that no attempt was used up", w.URL, got.FailingSince, err)
+					}
+				}
+				down.Store(false)
+				time.Sleep(time.Minute)
+				if got, want := len(b.hits.of("")), 61*accounts; got != want {
+					t.Errorf("%d requests, want %d", got, want)
+				}
+			})
+		})
+	}
+}

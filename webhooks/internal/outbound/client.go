@@ -30,7 +30,6 @@ func New(guard *Guard, roots *x509.CertPool, maxIdle int) *Client {
 		tls:      &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12, NextProtos: []string{"http/1.1"}},
 		pool:     pool{max: maxIdle},
 		sessions: tls.NewLRUClientSessionCache(max(2*maxIdle, 1)),
-		reach:    reach{asking: make(chan struct{}, 1)},
 	}
 }
 
@@ -82,20 +81,22 @@ type caller struct {
 // A Field is a header field.
 type Field struct{ Name, Value string }
 
-// Post makes the request once. The Canceler cuts it short. An HTTP response of any status
+// Post makes the request once. The Canceler cuts it short. If it fails so that this host
+// may be to blame it takes up to two seconds beyond the deadline to find out. An HTTP response of any status
 // is told by [Response.Status], the lack of one by [Response.Failure].
 func (c *Client) Post(cancel *Canceler, r Request) (res Response) {
-	begun := time.Now()
+	by := caller{r.Owner, r.Standing}
 	request := compose(r.Target, r.Header, r.Body)
 	defer request.release()
-	conn, head, err := c.send(cancel, caller{r.Owner, r.Standing}, r.Target.address, request.bytes, r.Deadline)
+	conn, head, err := c.send(cancel, by, r.Target.address, request.bytes, r.Deadline)
 	if err != nil {
-		res.Failure, res.Fault = c.blame(cancel, err, r.Target.address, begun)
+		res.Failure, res.Fault = c.blame(cancel, err, by, r.Target.address)
 		if res.Canceled = cancel.Canceled(); res.Canceled {
 			res.Failure = errCanceled
 		}
 		return res
 	}
+	c.reach.answer()
 	whole := head.body == nil
 	defer func() { c.done(cancel, conn, whole && !head.last) }()
 	res.Status, res.header = head.status, head.header
@@ -158,7 +159,7 @@ func (c *Client) connect(cancel *Canceler, by caller, address string, deadline t
 	if err != nil {
 		return nil, err
 	}
-	c.reach.note(address)
+	c.reach.connected(by, address)
 	_ = conn.SetDeadline(deadline) // fails if the connection is closed, and so will be noticed
 	return conn, nil
 }

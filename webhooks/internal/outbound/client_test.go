@@ -19,6 +19,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/storageapi/storageapi/internal/testbubble"
 )
 
 // post makes a POST to an address, and fails the test unless it is answered with 204.
@@ -268,4 +270,53 @@ func TestReceiversThatTakeMuchMemoryAreNotKept(t *testing.T) {
 			}
 		})
 	}
+}
+
+// An answer on a connection that was kept shows that this host can reach the network.
+func TestClient_AnswerOnKeptConnectionAfterFailure_ReceiverIsToBlame(t *testing.T) {
+	testbubble.Run(t, func(t *testing.T) {
+		client := New(NewGuard(nil, nil), nil, 8)
+		defer client.CloseIdle()
+		dialing(client)
+		through := client.dial
+		down := false
+		client.dial = func(ctx context.Context, by caller, address string) (net.Conn, error) {
+			if down {
+				return nil, &net.OpError{Op: "dial", Net: "tcp", Err: syscall.ENETUNREACH}
+			}
+			return through(ctx, by, address)
+		}
+		try := func(owner string) Response {
+			target, err := NewTarget("https://"+owner+".example.com/", nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return client.Post(new(Canceler), Request{Target: target, Owner: owner, Deadline: time.Now().Add(time.Minute)})
+		}
+		if got := try("kept"); got.Status != http.StatusNoContent {
+			t.Fatalf("the first request: %+v", got)
+		}
+		down = true
+		for _, answers := range []bool{true, false} {
+			var group sync.WaitGroup
+			for i := range 10 {
+				group.Go(func() {
+					got, want := try(fmt.Sprint("a", i)), Response{Failure: errConnect, Fault: Theirs}
+					if !answers {
+						want = Response{Failure: errOffline, Fault: Ours}
+					}
+					if got.Failure != want.Failure || got.Fault != want.Fault {
+						t.Errorf("with an answer %v: %v, fault %d; want %v, fault %d", answers, got.Failure, got.Fault, want.Failure, want.Fault)
+					}
+				})
+			}
+			time.Sleep(time.Second)
+			if answers {
+				if got := try("kept"); got.Status != http.StatusNoContent {
+					t.Errorf("on a kept connection: %+v", got)
+				}
+			}
+			group.Wait()
+		}
+	})
 }

@@ -5,7 +5,6 @@ import (
 	"net"
 	"strings"
 	"syscall"
-	"time"
 )
 
 // A Fault says where the cause is of a Post that got no response.
@@ -22,8 +21,8 @@ type suspicion uint8
 
 const (
 	theirs       suspicion = iota
-	likelyTheirs           // unless others cannot be reached either
-	likelyOurs             // unless others can be reached
+	likelyTheirs           // unless others fail too; if none was ever reached it is
+	likelyOurs             // unless others answer
 	busy
 	ours
 )
@@ -64,8 +63,8 @@ func suspect(err error) suspicion {
 	return likelyTheirs // the host's name server answered
 }
 
-// blame returns the failure of a Post to an address, begun then, and where its cause is.
-func (c *Client) blame(cancel *Canceler, err error, address string, begun time.Time) (Failure, Fault) {
+// blame returns the failure of a Post to an address, and where its cause is.
+func (c *Client) blame(cancel *Canceler, err error, by caller, address string) (Failure, Fault) {
 	failure := classify(err)
 	switch s := suspect(err); s {
 	case busy:
@@ -73,7 +72,7 @@ func (c *Client) blame(cancel *Canceler, err error, address string, begun time.T
 	case ours:
 		return failure, Ours
 	case likelyTheirs, likelyOurs:
-		if c.isOffline(cancel, s, address, begun) {
+		if c.isOffline(cancel, s, by, address) {
 			return errOffline, Ours
 		}
 	}

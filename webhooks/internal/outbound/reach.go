@@ -3,115 +3,134 @@ package outbound
 import (
 	"net"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
-// A reach remembers which receivers were reached last. They are dialed again to find out
-// whether a failure is the receiver's or this host's.
+const (
+	several  = 3               // receivers and owners that must fail before this host is to blame
+	patience = 2 * time.Second // how long an answer is waited for that shows that it is not
+
+	// failureCounts is how long a failure counts among those of several.
+	failureCounts = 5 * time.Minute
+)
+
+// A reach judges whether this host can reach the network, by how Posts end. None is made to
+// find out, for receivers are strangers to each other: this host is to blame only while
+// receivers of several owners fail, or all that there are, and none answers, also not on a
+// connection that was kept.
 type reach struct {
-	asking chan struct{} // full while that is done
+	reached atomic.Bool // some receiver was
+	doubted atomic.Bool // a Post has failed since the last answer
 
-	mu     sync.Mutex
-	last   [3]contact // of different hosts, the latest first
-	failed time.Time  // when none of those that were asked could be reached
+	mu            sync.Mutex
+	owners, hosts latest
+	failing       struct{ owners, hosts latest } // since the last answer
+	answered      chan struct{}                  // closed by the next answer, while doubted
+	offline       bool                           // this host is to blame, since the last answer
 }
 
-// A contact is a receiver that was reached.
-type contact struct {
-	host, address string
-	at            time.Time
+// latest are the latest different names of some kind.
+type latest [several]struct {
+	name string
+	at   time.Time
 }
 
-// controlTimeout is for each receiver that is dialed again. All of them together take less
-// than a lease of a delivery outlasts the timeout of its attempt.
-const controlTimeout = 2 * time.Second
-
-// note notes that a new connection was made, or that it could have been.
-func (r *reach) note(address string) {
-	host, _, _ := net.SplitHostPort(address)
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for i := range r.last {
-		if r.last[i].host == host || i == len(r.last)-1 {
-			copy(r.last[1:i+1], r.last[:i])
+func (l *latest) add(name string, at time.Time) {
+	for i := range l {
+		if l[i].name == name || i == len(l)-1 {
+			copy(l[1:i+1], l[:i])
 			break
 		}
 	}
-	r.last[0] = contact{host, address, time.Now()}
+	l[0].name, l[0].at = name, at
 }
 
-// others returns the receivers that were reached last at other hosts than that of an
-// address, and when that failed last.
-func (r *reach) others(address string) (list []contact, failed time.Time) {
+// since returns how many have come since then.
+func (l *latest) since(then time.Time) (n int) {
+	for _, one := range l {
+		if !one.at.IsZero() && !one.at.Before(then) {
+			n++
+		}
+	}
+	return n
+}
+
+// connected notes a new connection.
+func (r *reach) connected(by caller, address string) {
 	host, _, _ := net.SplitHostPort(address)
+	now := time.Now()
+	r.reached.Store(true)
+	r.mu.Lock()
+	r.owners.add(by.owner, now)
+	r.hosts.add(host, now)
+	r.mu.Unlock()
+	r.answer()
+}
+
+// answer notes that a receiver was reached.
+func (r *reach) answer() {
+	if !r.doubted.Load() { // nearly always: it is read for each response
+		return
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for _, other := range r.last {
-		if other.host != "" && other.host != host {
-			list = append(list, other)
-		}
+	if r.doubted.Load() {
+		r.doubted.Store(false)
+		close(r.answered)
 	}
-	return list, r.failed
 }
 
-// isOffline reports whether a Post to an address, begun then, failed because this host
-// cannot reach the network. The receiver is to blame if an unrelated one was reached
-// meanwhile, or can be now: a connection to it is made for that, and closed.
-func (c *Client) isOffline(cancel *Canceler, s suspicion, address string, begun time.Time) bool {
-	if !c.askNext(cancel) {
-		return s == likelyOurs
+// fail notes a failure. It returns what the next answer closes, and whether this host is
+// known to be to blame.
+func (r *reach) fail(by caller, address string) (answered <-chan struct{}, offline bool) {
+	host, _, _ := net.SplitHostPort(address)
+	now := time.Now()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !r.doubted.Load() {
+		r.failing.owners, r.failing.hosts = latest{}, latest{}
+		r.answered, r.offline = make(chan struct{}), false
+		r.doubted.Store(true)
 	}
-	defer func() { <-c.reach.asking }()
-	others, failed := c.reach.others(address)
-	if len(others) == 0 {
-		return s == likelyOurs
+	for _, l := range []*latest{&r.owners, &r.failing.owners} {
+		l.add(by.owner, now)
 	}
-	for _, other := range others {
-		if other.at.After(begun) {
-			return false
-		}
+	for _, l := range []*latest{&r.hosts, &r.failing.hosts} {
+		l.add(host, now)
 	}
-	if !failed.Before(begun) {
+	return r.answered, r.offline
+}
+
+// judge decides whether this host is to blame, if there was no answer since a failure.
+func (r *reach) judge(answered <-chan struct{}) (offline bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !r.doubted.Load() || r.answered != answered {
+		return false
+	}
+	then := time.Now().Add(-failureCounts)
+	r.offline = r.offline || r.failing.owners.since(then) >= r.owners.since(time.Time{}) &&
+		r.failing.hosts.since(then) >= r.hosts.since(time.Time{})
+	return r.offline
+}
+
+// isOffline reports whether a Post failed because this host cannot reach the network. It
+// waits for what others find out, unless that is known.
+func (c *Client) isOffline(cancel *Canceler, s suspicion, by caller, address string) bool {
+	answered, offline := c.reach.fail(by, address)
+	switch {
+	case offline:
 		return true
+	case s == likelyTheirs && !c.reach.reached.Load():
+		return false
 	}
-	for _, other := range others[:min(2, len(others))] {
-		if c.canReach(cancel, other.address) {
-			return false
-		}
-	}
-	if cancel.Canceled() { // it was not found out
-		return s == likelyOurs
-	}
-	c.reach.mu.Lock()
-	defer c.reach.mu.Unlock()
-	c.reach.failed = time.Now()
-	return true
-}
-
-// askNext waits until no other Post asks, for as long as that may take, and reports
-// whether this one may.
-func (c *Client) askNext(cancel *Canceler) bool {
-	ctx, release := cancel.until(time.Now().Add(2 * controlTimeout))
+	ctx, release := cancel.until(time.Now().Add(patience))
 	defer release()
 	select {
-	case c.reach.asking <- struct{}{}:
-		return true
+	case <-answered:
+		return false
 	case <-ctx.Done():
-		return false
 	}
-}
-
-// canReach reports whether there is a way to a receiver. That it refuses to talk shows
-// that there is.
-func (c *Client) canReach(cancel *Canceler, address string) bool {
-	ctx, release := cancel.until(time.Now().Add(controlTimeout))
-	defer release()
-	conn, err := c.dial(ctx, caller{}, address)
-	if err == nil {
-		_ = conn.Close()
-	} else if suspect(err) != theirs || classify(err) == errTimeout || ctx.Err() != nil {
-		return false
-	}
-	c.reach.note(address)
-	return true
+	return !cancel.Canceled() && c.reach.judge(answered)
 }
