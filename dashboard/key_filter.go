@@ -26,6 +26,22 @@ var unused = []choice{
 	{"365", "A year"},
 }
 
+// filterKeys answers the form of the filters. A value that was pasted for a name is searched for,
+// because it has no place in the address.
+func (p *pages) filterKeys(c *call) (answer, error) {
+	if name := c.PostForm.Get("name"); hintIn(name) != "" || maybeSecret(name) {
+		c.PostForm = url.Values{"q": {name}}
+		return p.search(c)
+	}
+	filters := make(url.Values)
+	for _, name := range []string{"name", "scope", "unused"} {
+		if value := c.PostForm.Get(name); value != "" {
+			filters.Set(name, value)
+		}
+	}
+	return goTo("api-keys?"+filters.Encode(), ""), nil
+}
+
 // keyFilter returns the filter that a request asks for. What none can be is left out.
 func (p *pages) keyFilter(c *call) (filter apikeys.Filter, view keyFilterView) {
 	f := newForm(c.URL.Query())

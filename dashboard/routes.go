@@ -21,6 +21,7 @@ func (p *pages) mux() *http.ServeMux {
 		{"GET", "{$}", anyone, p.showFirst},
 
 		{"GET", "api-keys", auth.ReadKeys, p.listKeys},
+		{"POST", "api-keys", auth.ReadKeys, p.filterKeys},
 		{"GET", "api-keys/new", auth.CreateKey, p.newKey},
 		{"POST", "api-keys/new", auth.CreateKey, p.createKey},
 		{"GET", "api-keys/{id}", auth.ReadKeys, p.showKey},
@@ -53,7 +54,8 @@ func (p *pages) mux() *http.ServeMux {
 		{"GET", "webhooks/{id}/recoveries/{recovery}", auth.ReadWebhooks, p.showRecovery},
 
 		{"GET", "history", auth.ReadAudit, p.showHistory},
-		{"GET", "search", anyone, p.search},
+		{"GET", "search", anyone, p.showSearch},
+		{"POST", "search", anyone, p.search},
 
 		{"", "{rest...}", anyone, func(*call) (answer, error) { return answer{}, errNoPage }},
 	}

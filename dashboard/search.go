@@ -2,6 +2,7 @@ package dashboard
 
 import (
 	"errors"
+	"net/url"
 	"regexp"
 	"strings"
 	"unicode/utf8"
@@ -48,35 +49,75 @@ const done = "-"
 // maxQuery is how many characters a query has at most, as its field takes them.
 const maxQuery = 200
 
-// tokens are values of keys, as apikeys makes them, by themselves or with what they were copied with. The
-// first group has the last of the random characters.
-var tokens = regexp.MustCompile(`(?:^|[\s"':=,;])[A-Za-z0-9_-]+_[A-Za-z0-9]{28}([A-Za-z0-9]{4})[A-Za-z0-9]{6}(?:$|[\s"',;])`)
+// tokens are values of keys, as apikeys makes them, with whatever they were copied with. The first
+// group has the last of the random characters.
+var tokens = regexp.MustCompile(`[A-Za-z0-9]_[A-Za-z0-9]{28}([A-Za-z0-9]{4})[A-Za-z0-9]{6}(?:$|[^A-Za-z0-9])`)
 
-// hintIn returns the end of the hint of a key's value in a query, or "" if there is none: a secret has
-// no place in an address.
-func hintIn(query string) string {
-	if found := tokens.FindStringSubmatch(query); found != nil {
+// hintIn returns the end of the hint of a key's value in a text, or "" if there is none.
+func hintIn(text string) string {
+	if found := tokens.FindStringSubmatch(text); found != nil {
 		return found[1]
 	}
 	return ""
+}
+
+// runs are long enough for a secret, such as the value of an imported key; ids are those that this
+// service makes.
+var (
+	runs = regexp.MustCompile(`[A-Za-z0-9+/=_-]{16,}`)
+	ids  = regexp.MustCompile(`^(` + keyPrefix + `|` + webhookPrefix + `|` + eventPrefix + `|rec_|ntc_)[0-9A-Z]{26}$`)
+)
+
+// maybeSecret reports whether a text could hold a secret, and so has no place in an address: it has
+// a long run of letters and digits that is no id of this service.
+func maybeSecret(text string) bool {
+	for _, run := range runs.FindAllString(text, -1) {
+		if strings.ContainsAny(run, "0123456789") && !ids.MatchString(run) {
+			return true
+		}
+	}
+	return false
 }
 
 // A search is one that is under way.
 type search struct {
 	*pages
 	c    *call
-	text string // lower case
+	text string     // lower case
+	from url.Values // where the lists go on
 	view searchView
 }
 
-// search finds keys by id, name and hint, webhooks by id and URL, and events by id. What is
-// the only one of that id or name is shown at once.
+// search answers the form of a search. What was searched for gets into the address, so that people
+// can come back to it, unless it could hold a secret. Where an older part begins never does.
 func (p *pages) search(c *call) (answer, error) {
-	query := strings.TrimSpace(c.URL.Query().Get("q"))
-	if hint := hintIn(query); hint != "" {
+	text := strings.TrimSpace(c.PostForm.Get("q"))
+	if hint := hintIn(text); hint != "" {
+		text = hint
+	}
+	if !c.PostForm.Has("keys") && !maybeSecret(text) {
+		return goTo("search?q="+url.QueryEscape(text), ""), nil
+	}
+	a, err := p.find(c, text, c.PostForm)
+	if a.redirect == "" {
+		a.replace = "search"
+	}
+	return a, err
+}
+
+// showSearch shows what the text in the address finds.
+func (p *pages) showSearch(c *call) (answer, error) {
+	text := strings.TrimSpace(c.URL.Query().Get("q"))
+	if hint := hintIn(text); hint != "" {
 		return goTo("search?q="+hint, ""), nil
 	}
-	s := &search{pages: p, c: c, text: strings.ToLower(query), view: searchView{Query: query}}
+	return p.find(c, text, nil)
+}
+
+// find finds keys by id, name and hint, webhooks by id and URL, and events by id, from where the form
+// says on. What is the only one of that id or name is shown at once.
+func (p *pages) find(c *call, query string, from url.Values) (answer, error) {
+	s := &search{pages: p, c: c, text: strings.ToLower(query), from: from, view: searchView{Query: query}}
 	s.view.KeysAfter, s.view.HooksAfter, s.view.EventsAfter = done, done, done
 	a := answer{page: "search", title: "Search", query: query}
 	if query == "" || !isText(query) || utf8.RuneCountInString(query) > maxQuery {
@@ -96,7 +137,7 @@ func (p *pages) search(c *call) (answer, error) {
 	}
 	v := &s.view
 	v.More = v.KeysAfter != done || v.HooksAfter != done || v.EventsAfter != done
-	v.Found = v.count() > 0 || c.URL.Query().Has("found")
+	v.Found = v.count() > 0 || from.Has("found")
 	if only := s.only(); only != "" {
 		return goTo(only, ""), nil
 	}
@@ -108,7 +149,7 @@ func (p *pages) search(c *call) (answer, error) {
 // is what has that id.
 func (s *search) only() string {
 	v := &s.view
-	all := !v.More && !s.c.URL.Query().Has("found")
+	all := !v.More && !s.from.Has("found")
 	switch {
 	case v.count() != 1:
 		return ""
@@ -133,7 +174,7 @@ func (s *search) ends(hint string) bool {
 // each looks at a part of a list, from where the parameter says on, until enough is found
 // or looked at. It returns where to go on, or done. list takes where to begin.
 func (s *search) each(parameter string, list func(after string) (next string, enough bool, err error)) (string, error) {
-	after := s.c.URL.Query().Get(parameter)
+	after := s.from.Get(parameter)
 	if after == done || !isID(after) {
 		return done, nil
 	}

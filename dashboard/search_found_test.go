@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -37,7 +38,7 @@ func TestSearchShowsTheOnlyOne(t *testing.T) {
 	for i := range 21 {
 		s.key(alice, fmt.Sprint("each ", i), time.Time{})
 	}
-	s.get(s.search("each").leadsTo("Search older")).want(http.StatusOK).says("each 0").hides("each 1")
+	s.older(s.search("each")).want(http.StatusOK).says("each 0").hides("each 1")
 
 	for i := range 1001 {
 		address := "https://many.example.com/"
@@ -50,7 +51,7 @@ func TestSearchShowsTheOnlyOne(t *testing.T) {
 	}
 	s.key(alice, "the late one", time.Time{})
 	page := s.search("late").want(http.StatusOK).says("the late one")
-	s.get(page.leadsTo("Search older")).want(http.StatusOK).says("https://late.example.com/")
+	s.older(page).want(http.StatusOK).says("https://late.example.com/")
 }
 
 // TestSearchOfEventsIsBounded shows some events at a time, each of them in the end.
@@ -79,7 +80,7 @@ func TestSearchOfEventsIsBounded(t *testing.T) {
 		if !strings.Contains(page.body, "Search older") {
 			break
 		}
-		page = s.get(page.leadsTo("Search older"))
+		page = s.older(page)
 	}
 	for _, id := range ids {
 		if !strings.Contains(seen, id) {
@@ -87,31 +88,72 @@ func TestSearchOfEventsIsBounded(t *testing.T) {
 		}
 	}
 	for _, parameter := range []string{"keys", "webhooks", "events"} {
-		s.get("search?q=evt_0&" + parameter + "=none").want(http.StatusOK)
+		s.post("search", url.Values{"q": {"evt_0"}, "keys": {""}, parameter: {"none"}}).want(http.StatusOK)
 	}
 	s.get("history?after=none").want(http.StatusOK)
 }
 
-// TestSearchForAValue: the value of a key is in no address that a page leads to, however it was pasted,
-// also where the user has to sign in first.
-func TestSearchForAValue(t *testing.T) {
+// TestSearch_Secret_IsInNoAddress pastes the value of a key, and others that only look like one,
+// wherever people search: no page leads to an address with it, nor shows it.
+func TestSearch_Secret_IsInNoAddress(t *testing.T) {
+	s := newSite(t, storageapi.Config{})
+	key, token := s.key(alice, "a key", time.Time{})
+	s.key(alice, "another", time.Time{})
+	secrets := map[string]string{ // a part that must not be seen → what is pasted
+		"Api-Key: " + token: token, token: token, `"` + token + `",`: token, "KEY=" + token: token,
+		"(" + token + ")": token, "key=" + token + "&x": token, "<" + token + ">": token, "/" + token + "/": token, "x " + token + ".": token,
+		token[:len(token)-1]:                     token[:len(token)-1],
+		token + "x":                              token,
+		"old_0123456789abcde":                    "0123456789abcde",
+		"whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw": "MfKQ9r8GKYqr",
+	}
+	for text, secret := range secrets {
+		for path, field := range map[string]string{"search": "q", "api-keys": "name"} {
+			found := s.post(path, url.Values{field: {text}})
+			for to := found.header.Get("Location"); strings.HasPrefix(to, "./search"); to = found.header.Get("Location") {
+				if strings.Contains(to, secret) {
+					t.Fatalf("%s: %.12s… leads to %s", path, text, to)
+				}
+				found = s.follow(found)
+			}
+			if secret == token && !strings.HasSuffix(text, "x") {
+				found.leadsOn("api-keys/" + key.ID)
+			}
+			if regexp.MustCompile(`(href|action|data-replace)="[^"]*` + regexp.QuoteMeta(secret)).MatchString(found.body) {
+				t.Errorf("%s: %.12s… is in an address of %s", path, text, found.body)
+			}
+		}
+	}
+}
+
+// TestSignIn_SecretInTheAddress_IsNotInNext: an address that a person made up or has bookmarked is
+// passed on to the page that signs in without its secrets.
+func TestSignIn_SecretInTheAddress_IsNotInNext(t *testing.T) {
 	s := newSite(t, storageapi.Config{})
 	_, token := s.key(alice, "a key", time.Time{})
 	nobody := func(*http.Request) (string, error) { return "", nil }
-	out, err := dashboard.New(dashboard.Config{API: s.api, Account: nobody, SignIn: "/login", Logger: slog.New(slog.DiscardHandler)})
+	pages, err := dashboard.New(dashboard.Config{API: s.api, Account: nobody, SignIn: "/login", Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}
-	hint := token[len(token)-10 : len(token)-6]
-	for _, text := range []string{token, "Api-Key: " + token, `"` + token + `",`, "KEY=" + token} {
-		page := s.search(text).want(http.StatusSeeOther)
-		if got := page.header.Get("Location"); got != "./search?q="+hint {
-			t.Errorf("%.10s… leads to %s", text, got)
-		}
+	for asked, want := range map[string]string{
+		"search?q=" + token:                                   "search",
+		"search?q=" + url.QueryEscape("("+token+")"):          "search",
+		"search?q=" + url.QueryEscape("key="+token+"&x"):      "search",
+		"search?q=" + url.QueryEscape("Api-Key: "+token):      "search",
+		"search?q=backup":                                     "search?q=backup",
+		"search?" + token:                                     "search",
+		"api-keys?scope=files:read&name=" + token:             "api-keys?scope=files%3Aread",
+		"api-keys?name=old_0123456789abcde":                   "api-keys",
+		"api-keys/" + token:                                   "api-keys/",
+		"api-keys/" + token + "/rotate":                       "api-keys/",
+		"history?target=key_01JZ5T3K9QWERTYASDFGHZXCVB":       "history?target=key_01JZ5T3K9QWERTYASDFGHZXCVB",
+		"webhooks/wh_01JZ5T3K9QWERTYASDFGHZXCVB?after=ntc_12": "webhooks/wh_01JZ5T3K9QWERTYASDFGHZXCVB?after=ntc_12",
+	} {
 		w := httptest.NewRecorder()
-		out.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), "GET", "/settings/search?q="+url.QueryEscape(text), nil))
-		if got, want := w.Header().Get("Location"), "/login?next="+url.QueryEscape("/settings/search?q="+hint); got != want {
-			t.Errorf("%.10s… leads to %s, want %s", text, got, want)
+		pages.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), "GET", "/settings/"+asked, nil))
+		if got, want := w.Header().Get("Location"), "/login?next="+url.QueryEscape("/settings/"+want); got != want {
+			t.Errorf("%.30s… leads to %s, want %s", asked, got, want)
 		}
 	}
 }

@@ -2,8 +2,10 @@ package dashboard
 
 import (
 	"errors"
+	"maps"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 
 	"github.com/storageapi/storageapi/auth"
@@ -57,19 +59,24 @@ func (p *pages) refuseAccount(w http.ResponseWriter, r *http.Request) {
 }
 
 // asked returns the path and the query that the browser asked for, also where a prefix was
-// stripped; never what a browser takes for another host, nor the value of a key.
+// stripped; never what a browser takes for another host, nor what could be a secret.
 func asked(r *http.Request) string {
 	uri := r.URL.RequestURI()
 	if u, err := url.ParseRequestURI(r.RequestURI); err == nil && strings.HasSuffix(u.RequestURI(), uri) {
 		uri = u.RequestURI()
 	}
 	if u, err := url.ParseRequestURI(uri); err == nil {
-		query := u.Query()
-		if hint := hintIn(query.Get("q")); hint != "" {
-			query.Set("q", hint)
-			u.RawQuery = query.Encode()
-			uri = u.RequestURI()
+		if at := tokens.FindStringIndex(u.Path); at != nil {
+			u.Path, u.RawPath = u.Path[:strings.LastIndexByte(u.Path[:at[0]+1], '/')+1], ""
 		}
+		query := u.Query()
+		maps.DeleteFunc(query, func(name string, values []string) bool {
+			return maybeSecret(name) || slices.ContainsFunc(values, maybeSecret)
+		})
+		if len(query) < len(u.Query()) {
+			u.RawQuery = query.Encode()
+		}
+		uri = u.RequestURI()
 	}
 	return "/" + strings.TrimLeft(uri, `/\`)
 }
