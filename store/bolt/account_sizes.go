@@ -33,7 +33,7 @@ func (s *Store) accountSize(ctx context.Context, account string) (size store.Acc
 	if err != nil {
 		return size, err
 	}
-	defer s.done(tx, &err)
+	defer s.done(tx, catchFaults(), &err)
 	prefix, now := record.Prefixed(account, ""), time.Now()
 	size.Account = account
 	eachKey(tx.Bucket(bucketKeyIDs), prefix, func([]byte) { size.Keys++ })

@@ -74,7 +74,7 @@ func (s *Store) readAlert(row []byte) (a alert, err error) {
 	if err != nil {
 		return a, err
 	}
-	defer s.done(tx, &err)
+	defer s.done(tx, catchFaults(), &err)
 	return readAlert(tx, row), nil
 }
 
@@ -169,7 +169,7 @@ func (s *Store) DueAlerts(ctx context.Context, limit int) (accounts []string, er
 	if err != nil {
 		return nil, err
 	}
-	defer s.done(tx, &err)
+	defer s.done(tx, catchFaults(), &err)
 	c := tx.Bucket(bucketDueAlerts).Cursor()
 	for k, _ := c.First(); k != nil && len(accounts) < limit; k, _ = c.Next() {
 		account, _ := record.CutPrefixed(k)

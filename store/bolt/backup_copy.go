@@ -83,7 +83,7 @@ func (s *Store) copyChanged(ctx context.Context, to *os.File, info *BackupInfo) 
 	if err != nil {
 		return err
 	}
-	defer s.done(tx, &err)
+	defer s.done(tx, catchFaults(), &err)
 	info.At = time.Now().UTC()
 	info.Schema = schemaVersion
 	info.LastPublished = lastPublished(tx)

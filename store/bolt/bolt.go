@@ -101,7 +101,7 @@ func Open(path string, options ...Option) (*Store, error) {
 	// What is damaged may point outside of the file. prepare and openFile make errors of panics.
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	until := time.Now().Add(s.wait)
-	if err := checkSize(path, until); err != nil {
+	if err := checkFile(path, until); err != nil {
 		return nil, fmt.Errorf("open %s: %w", path, err)
 	}
 	db, file, err := openFile(path, until, &bbolt.Options{FreelistType: bbolt.FreelistMapType})
@@ -223,13 +223,19 @@ func (s *Store) view(ctx context.Context) (*bbolt.Tx, error) {
 	return tx, nil
 }
 
-// done ends a read transaction, and makes an error of a panic in it.
-func (s *Store) done(tx *bbolt.Tx, err *error) {
+// done ends a read transaction, and makes an error of a panic in it. faults is what [catchFaults]
+// returned before anything was read.
+func (s *Store) done(tx *bbolt.Tx, faults bool, err *error) {
 	if p := recover(); p != nil {
 		*err = fmt.Errorf("read %s: panic: %v", s.db.Path(), p)
 	}
 	_ = tx.Rollback()
+	debug.SetPanicOnFault(faults)
 }
+
+// catchFaults has faults of this goroutine panic, instead of ending the process: a damaged page may lead outside
+// of the file, which bbolt maps into memory. It returns whether they did before.
+func catchFaults() (faults bool) { return debug.SetPanicOnFault(true) }
 
 // closed turns bbolt's error for a closed file into ours.
 func closed(err error) error {

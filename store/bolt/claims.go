@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime/debug"
 	"time"
 
 	"go.etcd.io/bbolt"
@@ -30,6 +31,7 @@ func (s *Store) ClaimDeliveries(ctx context.Context, claim webhooks.Claim) (task
 			}
 		}
 	}()
+	defer debug.SetPanicOnFault(catchFaults())
 	r := &taskReader{store: s, ctx: context.WithoutCancel(ctx)}
 	defer r.end()
 	tasks = make([]webhooks.Task, 0, len(claimed))

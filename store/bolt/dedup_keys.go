@@ -19,7 +19,7 @@ func (s *Store) UnseenKeys(ctx context.Context, account string, dedupKeys []webh
 	if err != nil {
 		return nil, err
 	}
-	defer s.done(tx, &err)
+	defer s.done(tx, catchFaults(), &err)
 	rows := tx.Bucket(bucketDedupKeys)
 	for i := range dedupKeys {
 		if rows.Get(dedupKeyOf(account, &dedupKeys[i])) == nil {

@@ -20,7 +20,7 @@ func (s *Store) EventDeliveries(ctx context.Context, account, eventID string) (l
 	if err != nil {
 		return nil, err
 	}
-	defer s.done(tx, &err)
+	defer s.done(tx, catchFaults(), &err)
 	if s.erasing.has(account) {
 		return nil, webhooks.ErrNotFound
 	}

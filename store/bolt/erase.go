@@ -169,7 +169,7 @@ func (s *Store) findErasure(ctx context.Context, account string) (e *erasure, be
 		if err != nil {
 			return false, err
 		}
-		defer s.done(tx, &err)
+		defer s.done(tx, catchFaults(), &err)
 		if e == nil {
 			if e, begun = readErasure(tx, account); !begun {
 				return false, nil

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"math/bits"
 	"runtime"
-	"runtime/debug"
 	"slices"
 	"sync/atomic"
 
@@ -96,7 +95,7 @@ func (f *idFilter) fill(s *Store, inMemory [][]record.IDEntry) {
 			f.err = fmt.Errorf("panic: %v", p)
 		}
 	}()
-	debug.SetPanicOnFault(true) // of this goroutine: a damaged page may point outside of the file
+	catchFaults()
 	for _, entries := range inMemory {
 		f.found += f.add(entries)
 	}

@@ -21,7 +21,7 @@ func (s *Store) EventByID(ctx context.Context, account, eventID string) (found w
 	if err != nil {
 		return found, err
 	}
-	defer s.done(tx, &err)
+	defer s.done(tx, catchFaults(), &err)
 	if s.erasing.has(account) {
 		return found, webhooks.ErrNotFound
 	}
@@ -53,7 +53,7 @@ func (s *Store) ListEvents(ctx context.Context, account string, query webhooks.E
 	if err != nil {
 		return page, err
 	}
-	defer s.done(tx, &err)
+	defer s.done(tx, catchFaults(), &err)
 	low, high := between(tx, webhooks.DeliveryQuery{From: query.From, To: query.To})
 	if after, ok := s.cursors.Decode(query.After); ok && query.OldestFirst {
 		low = max(low, after)

@@ -17,7 +17,7 @@ func (s *Store) ExpiringKeys(ctx context.Context, query apikeys.ExpiryQuery) (li
 	if err != nil {
 		return nil, err
 	}
-	defer s.done(tx, &err)
+	defer s.done(tx, catchFaults(), &err)
 	after, before := expiryRow(query.After), appendExpiryTime(nil, query.Before)
 	c := tx.Bucket(bucketExpiry).Cursor()
 	row, _ := c.Seek(after)

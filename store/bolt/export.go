@@ -27,7 +27,7 @@ func (s *Store) Accounts(ctx context.Context, after string, limit int) (accounts
 	if err != nil {
 		return nil, err
 	}
-	defer s.done(tx, &err)
+	defer s.done(tx, catchFaults(), &err)
 	for _, bucket := range [][]byte{bucketKeyIDs, bucketWebhooks, bucketAlerts} {
 		accounts = append(accounts, s.accountsOf(tx.Bucket(bucket).Cursor(), after, limit)...)
 	}
@@ -67,7 +67,7 @@ func (s *Store) Export(ctx context.Context, account, after string, limit int) (p
 	if err != nil {
 		return page, err
 	}
-	defer s.done(tx, &err)
+	defer s.done(tx, catchFaults(), &err)
 	e := &exporter{store: s, tx: tx, account: account, now: record.Round(time.Now()), gone: metaNumber(tx, keyIDsGone)}
 	return transfer.Fill(after, limit, e.export)
 }

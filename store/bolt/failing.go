@@ -59,7 +59,7 @@ func (s *Store) listed(ctx context.Context, bucket []byte, page webhooks.Page, h
 	if err != nil {
 		return nil, err
 	}
-	defer s.done(tx, &err)
+	defer s.done(tx, catchFaults(), &err)
 	below := beyond
 	if page.After != "" {
 		below = []byte(page.After)
@@ -80,7 +80,7 @@ func (s *Store) countHeld(ctx context.Context) (held int, err error) {
 	if err != nil {
 		return 0, err
 	}
-	defer s.done(tx, &err)
+	defer s.done(tx, catchFaults(), &err)
 	return keysIn(tx.Bucket(bucketHeld)), nil
 }
 

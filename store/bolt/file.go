@@ -68,14 +68,14 @@ func confirm(file *os.File, pageSize int) error {
 	return file.Sync()
 }
 
-// checkSize refuses a file that is shorter than it says. bbolt maps files into
+// checkFile refuses a file that is shorter than it says, or in which a page is used twice. bbolt maps files into
 // memory, and the system ends a process that reads there what the file does not
 // have. What else is wrong with the file will be seen later.
-func checkSize(path string, until time.Time) error {
+func checkFile(path string, until time.Time) error {
 	if info, err := os.Stat(path); err != nil || info.Size() == 0 {
 		return nil
 	}
-	db, _, err := openFile(path, until, &bbolt.Options{ReadOnly: true}) // reads no more than the file's first pages
+	db, file, err := openFile(path, until, &bbolt.Options{ReadOnly: true}) // reads no more than the file's first pages
 	if errors.Is(err, ErrLocked) {
 		return err
 	}
@@ -89,8 +89,11 @@ func checkSize(path string, until time.Time) error {
 	}
 	defer func() { _ = tx.Rollback() }()
 	info, err := os.Stat(path)
-	if err == nil && info.Size() < tx.Size() {
+	if err != nil {
+		return err
+	}
+	if info.Size() < tx.Size() {
 		return fmt.Errorf("the file is truncated: it has %d bytes and should have %d", info.Size(), tx.Size())
 	}
-	return err
+	return checkTrees(file, info.Size())
 }

@@ -90,7 +90,7 @@ func (s *Store) ListDeliveries(ctx context.Context, account, webhookID string, q
 	if err != nil {
 		return page, err
 	}
-	defer s.done(tx, &err)
+	defer s.done(tx, catchFaults(), &err)
 	if tx.Bucket(bucketWebhooks).Get(record.Prefixed(account, webhookID)) == nil || s.erasing.has(account) {
 		return page, webhooks.ErrNotFound
 	}

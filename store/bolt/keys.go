@@ -130,7 +130,7 @@ func (s *Store) readByHash(ctx context.Context, key *apikeys.Key, hash []byte) (
 	if err != nil {
 		return err
 	}
-	defer s.done(tx, &err)
+	defer s.done(tx, catchFaults(), &err)
 	return readKey(tx, key, hash)
 }
 
@@ -152,7 +152,7 @@ func (s *Store) KeyByID(ctx context.Context, account, id string) (key apikeys.Ke
 	if err != nil {
 		return key, err
 	}
-	defer s.done(tx, &err)
+	defer s.done(tx, catchFaults(), &err)
 	if s.erasing.has(account) {
 		return key, apikeys.ErrNotFound
 	}
@@ -178,7 +178,7 @@ func (s *Store) ListKeys(ctx context.Context, account string, page apikeys.Page)
 	if err != nil {
 		return nil, err
 	}
-	defer s.done(tx, &err)
+	defer s.done(tx, catchFaults(), &err)
 	if s.erasing.has(account) {
 		return nil, nil
 	}

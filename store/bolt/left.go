@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"runtime/debug"
 	"time"
 
 	"go.etcd.io/bbolt"
@@ -64,10 +65,16 @@ func checkLeft(db *bbolt.DB) error {
 // store any more. It does nothing to a file that is not left. The error names the file; it
 // wraps [ErrLocked] if the file is open, and [ErrSchema] if it is none of ours, or of another schema.
 func Return(path string) (err error) {
+	defer debug.SetPanicOnFault(catchFaults())
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("return to %s: %w", path, errDamaged(p))
+		}
+	}()
 	until := time.Now().Add(defaultWait)
 	_, err = os.Stat(path) // bbolt would make a new one
 	if err == nil {
-		err = checkSize(path, until)
+		err = checkFile(path, until)
 	}
 	if err != nil {
 		return fmt.Errorf("return to %s: %w", path, err)

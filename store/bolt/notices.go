@@ -160,7 +160,7 @@ func (s *Store) ListNotices(ctx context.Context, account string, query notices.Q
 	if err != nil {
 		return page, err
 	}
-	defer s.done(tx, &err)
+	defer s.done(tx, catchFaults(), &err)
 	if s.erasing.has(account) {
 		return page, nil
 	}
@@ -212,7 +212,7 @@ func (s *Store) PendingNotices(ctx context.Context, after uint64, limit int) (li
 	if err != nil {
 		return nil, err
 	}
-	defer s.done(tx, &err)
+	defer s.done(tx, catchFaults(), &err)
 	c := tx.Bucket(bucketNoticesPending).Cursor()
 	for k, _ := c.Seek(record.NumberKey(after + 1)); k != nil && len(list) < limit; k, _ = c.Next() {
 		number := noticeNumber(k)

@@ -178,7 +178,7 @@ func (s *Store) LongestWait(ctx context.Context) (wait time.Duration, err error)
 	if err != nil {
 		return 0, err
 	}
-	defer s.done(tx, &err)
+	defer s.done(tx, catchFaults(), &err)
 	if tx.Bucket(bucketMeta).Get(keySchema) == nil { // it is asked whether the file can be read
 		return 0, ErrSchema
 	}

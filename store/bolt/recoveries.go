@@ -54,7 +54,7 @@ func (s *Store) RecoveryByID(ctx context.Context, account, id string) (found web
 	if err != nil {
 		return found, err
 	}
-	defer s.done(tx, &err)
+	defer s.done(tx, catchFaults(), &err)
 	r, err := recoveryByID(tx, id)
 	if err == nil && (r.Account != account || s.erasing.has(account)) {
 		return found, webhooks.ErrNotFound

@@ -130,6 +130,7 @@ const restoreSuffix = ".restoring-"
 // the disk returned. The backup stays as it is. Restore needs room for a second copy of it, and
 // memory as Open does.
 func Restore(path, from string, fence Fence, options ...Option) (RestoreInfo, error) {
+	defer debug.SetPanicOnFault(catchFaults())
 	info, err := restore(path, from, &fence, options)
 	if err != nil {
 		return RestoreInfo{}, fmt.Errorf("restore %s from %s: %w", path, from, err)
@@ -208,7 +209,7 @@ func copyClosed(to *os.File, from string) (err error) {
 		}
 	}()
 	until := time.Now().Add(defaultWait)
-	if err := checkSize(from, until); err != nil {
+	if err := checkFile(from, until); err != nil {
 		return err
 	}
 	source, _, err := openFile(from, until, &bbolt.Options{ReadOnly: true})

@@ -33,12 +33,17 @@ type fencer struct {
 }
 
 // run applies the fence. Listed tells that it names what was revoked, or that nothing was.
-func (f *fencer) run(listed bool) error {
+func (f *fencer) run(listed bool) (err error) {
+	defer func() { // bbolt panics where a page is damaged
+		if p := recover(); p != nil {
+			err = errDamaged(p)
+		}
+	}()
 	f.info.LastPublished = f.store.lastPublished
 	for _, r := range f.fence.DeletedWebhooks {
 		f.gone[r] = true
 	}
-	err := f.store.db.View(func(tx *bbolt.Tx) error {
+	err = f.store.db.View(func(tx *bbolt.Tx) error {
 		f.end = tx.Bucket(bucketEvents).Sequence() + 1
 		return nil
 	})

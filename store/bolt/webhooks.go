@@ -80,7 +80,7 @@ func (s *Store) WebhookByID(ctx context.Context, account, id string) (webhook we
 	if err != nil {
 		return webhook, err
 	}
-	defer s.done(tx, &err)
+	defer s.done(tx, catchFaults(), &err)
 	return s.webhookByID(tx, account, id)
 }
 
@@ -98,7 +98,7 @@ func (s *Store) ListWebhooks(ctx context.Context, account string, page webhooks.
 	if err != nil {
 		return nil, err
 	}
-	defer s.done(tx, &err)
+	defer s.done(tx, catchFaults(), &err)
 	if s.erasing.has(account) {
 		return nil, nil
 	}

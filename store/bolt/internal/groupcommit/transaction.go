@@ -63,7 +63,7 @@ func (t *transaction[B]) full() bool {
 
 // run runs the steps and commits what they have written.
 func (t *transaction[B]) run() {
-	debug.SetPanicOnFault(true) // of this goroutine: a damaged page may point outside of the file
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true)) // a damaged page may point outside of the file
 	w := t.writer
 	if t.err = w.Halted(); t.err != nil || len(t.steps) == 0 {
 		return

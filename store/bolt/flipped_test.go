@@ -1,0 +1,348 @@
+package bolt_test
+
+import (
+	"bufio"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/storageapi/storageapi/apikeys"
+	"github.com/storageapi/storageapi/notices"
+	"github.com/storageapi/storageapi/store"
+	"github.com/storageapi/storageapi/store/bolt"
+	"github.com/storageapi/storageapi/store/transfer"
+	"github.com/storageapi/storageapi/webhooks"
+)
+
+func init() { roles["use flipped"] = useFlipped }
+
+const flippedFiles = 60
+
+// TestFlippedBits_EveryMethod_ReturnsErrors flips one bit, of the number of a page or of a position or length, in each of 60 copies of a
+// file, and calls every method of the store in a process of its own: none may end that process, or hang.
+func TestFlippedBits_EveryMethod_ReturnsErrors(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "storage.db")
+	copyFile(t, rich(t, 170), path)
+	s := openUnverified(t, path)
+	for i := range 400 { // so that the trees of keys have branches
+		key := apikeys.Key{ID: fmt.Sprintf("key_%03d", i), Account: "many", Name: "name", CreatedAt: time.Now(), ExpiresAt: time.Now().Add(time.Hour)}
+		key.Hash.Sum[0], key.Hash.Sum[1] = byte(i), byte(i>>8)+1
+		must(t, s.CreateKey(t.Context(), key, apikeys.CreateOptions{}))
+	}
+	must(t, s.Close())
+	verify(t, path)
+
+	outcomes, files := make(map[string]int), flippedFiles
+	if testing.Short() {
+		files /= 4
+	}
+	for seed := 0; seed < files; {
+		cmd := child(t, "use flipped", dir)
+		cmd.Env = append(cmd.Env, fmt.Sprint("SEED=", seed), fmt.Sprint("FILES=", files))
+		var said strings.Builder
+		cmd.Stderr = &said
+		out, err := cmd.StdoutPipe()
+		must(t, err)
+		must(t, cmd.Start())
+		what := ""
+		for lines := bufio.NewScanner(out); lines.Scan(); {
+			switch outcome, name, _ := strings.Cut(lines.Text(), " "); outcome {
+			case "begun":
+				what = name
+			case "ended":
+				outcomes[name]++
+				seed++
+			}
+		}
+		if err := cmd.Wait(); err != nil {
+			first, _, _ := strings.Cut(said.String(), "\n")
+			t.Errorf("seed %d: %s: the process ended with %v: %s", seed, what, err, first)
+			seed++
+		}
+	}
+	t.Logf("%d files: %v", files, outcomes)
+	if outcomes["error"] < files/10 {
+		t.Errorf("coverage precondition failed: in %d of %d files a method met the damage", outcomes["error"], files)
+	}
+}
+
+// useFlipped uses copies of a file, one for each seed.
+func useFlipped(path string) error {
+	whole, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	seed, err := strconv.Atoi(os.Getenv("SEED"))
+	if err != nil {
+		return err
+	}
+	files, err := strconv.Atoi(os.Getenv("FILES"))
+	if err != nil {
+		return err
+	}
+	for ; seed < files; seed++ {
+		damaged := append([]byte(nil), whole...)
+		flip(damaged, rand.New(rand.NewPCG(uint64(seed), 28)))
+		path := path + ".damaged"
+		if err := os.WriteFile(path, damaged, 0o600); err != nil {
+			return err
+		}
+		fmt.Println("begun Open")
+		s, err := bolt.Open(path, bolt.CacheKeys(0))
+		if err != nil {
+			fmt.Println("ended refused")
+			continue
+		}
+		outcome := "nothing"
+		for _, m := range methods(s) {
+			fmt.Println("begun", m.name)
+			hangs := time.AfterFunc(time.Minute, func() {
+				fmt.Fprintln(os.Stderr, "it hangs")
+				os.Exit(1)
+			})
+			if m.call() != nil {
+				outcome = "error"
+			}
+			hangs.Stop()
+		}
+		fmt.Println("ended", outcome)
+	}
+	return nil
+}
+
+// flip flips a bit of an element of a page that is a branch or a leaf.
+func flip(data []byte, random *rand.Rand) {
+	const page = 4096
+	for {
+		at := page * (2 + random.IntN(len(data)/page-2))
+		kind, count := binary.NativeEndian.Uint16(data[at+8:]), int(binary.NativeEndian.Uint16(data[at+10:]))
+		id := binary.NativeEndian.Uint64(data[at:])
+		if id != uint64(at/page) || count == 0 || 16+16*count > page || kind != 1 && (kind != 2 || random.IntN(4) > 0) {
+			continue
+		}
+		field, bits := 4*random.IntN(4), 32 // of a branch: position, size of the key, number of the page; of a leaf: flags, position, sizes
+		if kind == 1 && random.IntN(2) == 0 {
+			field, bits = 8, 8 // another page of the file mostly
+		}
+		bit := random.IntN(bits)
+		data[at+16+16*random.IntN(count)+field+bit/8] ^= 1 << (bit % 8)
+		return
+	}
+}
+
+type method struct {
+	name string
+	call func() error
+}
+
+// methods returns calls of every method of the store, on what the file has, in an order in which Close is the last.
+func methods(s *bolt.Store) (list []method) {
+	ctx := context.Background()
+	now := time.Now()
+	add := func(name string, call func() error) { list = append(list, method{name, call}) }
+	key := func(i int) (id string, hash apikeys.Hash) {
+		hash.Sum[0], hash.Sum[1] = byte(i), byte(i>>8)+1
+		return fmt.Sprintf("key_%03d", i), hash
+	}
+	each := func(n int, call func(i int) error) func() error {
+		return func() (err error) {
+			for i := range n {
+				if failed := call(i); !errors.Is(failed, apikeys.ErrNotFound) && !errors.Is(failed, webhooks.ErrNotFound) {
+					err = errors.Join(err, failed)
+				}
+			}
+			return err
+		}
+	}
+	webhook := func(i int) string { return fmt.Sprintf("wh_%03d", i) }
+	event := func(i int) string { return fmt.Sprint("event-", i) }
+	encoded := func(id string) webhooks.EncodedEvent {
+		return webhooks.EncodedEvent{ID: id, Account: "many", Type: webhooks.TypeBalanceLow, Timestamp: now, Body: []byte("{}")}
+	}
+	var tasks []webhooks.Task
+
+	add("KeyByHash", each(400, func(i int) error { _, hash := key(i); _, err := s.KeyByHash(ctx, hash); return err }))
+	add("KeyByHash", each(256, func(i int) error { // made up
+		_, err := s.KeyByHash(ctx, apikeys.Hash{Sum: [32]byte{byte(i), 200, 7}})
+		return err
+	}))
+	add("KeyByID", each(400, func(i int) error { id, _ := key(i); _, err := s.KeyByID(ctx, "many", id); return err }))
+	add("ListKeys", func() error { _, err := s.ListKeys(ctx, "many", apikeys.Page{Limit: 1000}); return err })
+	add("ExpiringKeys", func() error {
+		_, err := s.ExpiringKeys(ctx, apikeys.ExpiryQuery{Before: now.AddDate(100, 0, 0), Limit: 1000})
+		return err
+	})
+	add("WebhookByID", each(100, func(i int) error { _, err := s.WebhookByID(ctx, "many", webhook(i)); return err }))
+	add("ListWebhooks", func() error { _, err := s.ListWebhooks(ctx, "many", webhooks.Page{Limit: 1000}); return err })
+	add("FailingWebhooks", func() error { _, err := s.FailingWebhooks(ctx, now, webhooks.Page{Limit: 100}); return err })
+	add("OffWebhooks", func() error { _, err := s.OffWebhooks(ctx, webhooks.Page{Limit: 100}); return err })
+	add("HeldWebhooks", func() error { _, err := s.HeldWebhooks(ctx, webhooks.Page{Limit: 100}); return err })
+	add("EventByID", each(170, func(i int) error { _, err := s.EventByID(ctx, "many", event(i)); return err }))
+	add("EventDeliveries", each(170, func(i int) error { _, err := s.EventDeliveries(ctx, "many", event(i)); return err }))
+	add("ListEvents", func() error { _, err := s.ListEvents(ctx, "many", webhooks.EventQuery{Limit: 1000}); return err })
+	add("ListEvents", func() error {
+		_, err := s.ListEvents(ctx, "many", webhooks.EventQuery{Limit: 1000, OldestFirst: true})
+		return err
+	})
+	add("ListDeliveries", each(100, func(i int) error {
+		_, err := s.ListDeliveries(ctx, "many", webhook(i), webhooks.DeliveryQuery{Limit: 1000})
+		return err
+	}))
+	add("ListDeliveries", each(10, func(i int) error {
+		_, err := s.ListDeliveries(ctx, "many", webhook(i), webhooks.DeliveryQuery{Limit: 1000, States: []webhooks.DeliveryState{webhooks.Dead}})
+		return err
+	}))
+	add("ListNotices", func() error { _, err := s.ListNotices(ctx, "acct_1", notices.Query{Limit: 1000}); return err })
+	add("PendingNotices", func() error { _, err := s.PendingNotices(ctx, 0, 1000); return err })
+	add("RecoveryByID", func() error { _, err := s.RecoveryByID(ctx, "many", "rec"); return err })
+	add("DueAlerts", func() error { _, err := s.DueAlerts(ctx, 100); return err })
+	add("UnseenKeys", func() error {
+		_, err := s.UnseenKeys(ctx, "acct_1", []webhooks.DedupKey{{Key: "x", Until: now.Add(time.Hour)}})
+		return err
+	})
+	add("AccountSizes", func() error { _, err := s.AccountSizes(ctx, []string{"acct_1", "many"}); return err })
+	add("Accounts", func() error { _, err := s.Accounts(ctx, "", 100); return err })
+	add("Backlog", func() error { _, err := s.Backlog(ctx, ""); return err })
+	add("LongestWait", func() error { _, err := s.LongestWait(ctx); return err })
+	add("Now", func() error { _, err := s.Now(ctx); return err })
+	add("Doubt", func() error { s.Doubt(); return nil })
+	add("FileSize", func() error { s.FileSize(); return nil })
+	add("Halted", s.Halted)
+	add("Export", func() error {
+		for after, pages := "", 0; pages < 100; pages++ {
+			page, err := s.Export(ctx, "many", after, 100)
+			if after = page.Next; err != nil || after == "" {
+				return err
+			}
+		}
+		return nil
+	})
+	add("Backup", func() error { _, err := s.Backup(ctx, io.Discard); return err })
+
+	add("CreateKey", each(10, func(i int) error {
+		k := apikeys.Key{Account: "many", Name: "new", CreatedAt: now}
+		k.ID, k.Hash = fmt.Sprint("key_new", i), apikeys.Hash{Sum: [32]byte{byte(25 * i), 99}}
+		return s.CreateKey(ctx, k, apikeys.CreateOptions{IdempotencyKey: k.ID, IdempotencyTTL: time.Hour})
+	}))
+	add("UpdateKey", each(20, func(i int) error {
+		id, _ := key(20 * i)
+		_, err := s.UpdateKey(ctx, "many", id, func(k *apikeys.Key, _ *notices.Notice) error { k.Name = "renamed"; return nil })
+		return err
+	}))
+	add("RecordKeyUse", func() error {
+		var uses []apikeys.KeyUse
+		for i := range 400 {
+			id, hash := key(i)
+			uses = append(uses, apikeys.KeyUse{Account: "many", ID: id, Hash: hash, At: now})
+		}
+		return s.RecordKeyUse(ctx, uses)
+	})
+	add("CreateWebhook", each(4, func(i int) error {
+		return s.CreateWebhook(ctx, webhooks.Webhook{Account: "many", ID: fmt.Sprint("wh_new", i), URL: "https://example.com/", CreatedAt: now}, webhooks.CreateOptions{})
+	}))
+	add("UpdateWebhook", each(20, func(i int) error {
+		_, err := s.UpdateWebhook(ctx, "many", webhook(5*i), func(w *webhooks.Webhook, _ *notices.Notice) error { w.URL += "x"; return nil })
+		return err
+	}))
+	add("UpdateAlert", func() error {
+		_, err := s.UpdateAlert(ctx, "acct_1", webhooks.MetricBalance, func(a *webhooks.AlertStep) error { a.State = append(a.State, 1); return nil })
+		return err
+	})
+	add("UpdateFileScan", func() error {
+		return s.UpdateFileScan(ctx, func(state []byte) ([]byte, error) { return append(state, ' '), nil })
+	})
+	add("AddNotices", func() error {
+		_, err := s.AddNotices(ctx, []notices.Notice{{ID: "ntc_new", Account: "many", At: now, Action: notices.KeyChanged, Pending: true}})
+		return err
+	})
+	add("LeaseNotices", func() error { _, err := s.LeaseNotices(ctx, "me", time.Minute); return err })
+	add("TakeNotices", func() error { return s.TakeNotices(ctx, []uint64{1, 2, 3}) })
+	add("Enqueue", each(10, func(i int) error { _, err := s.Enqueue(ctx, encoded(fmt.Sprint("new-", i))); return err }))
+	add("EnqueueOnce", func() error {
+		_, err := s.EnqueueOnce(ctx, encoded("once"), []webhooks.DedupKey{{Key: "k", Until: now.Add(time.Hour)}})
+		return err
+	})
+	add("ClaimDeliveries", func() (err error) {
+		tasks, _, err = s.ClaimDeliveries(ctx, webhooks.Claim{Limit: 1000, Lease: time.Hour})
+		for _, task := range tasks {
+			err = errors.Join(err, task.Err)
+		}
+		return err
+	})
+	add("SettleDeliveries", func() error {
+		var settled []webhooks.Settlement
+		for i, task := range tasks {
+			outcome := []webhooks.Outcome{webhooks.Deliver, webhooks.GiveUp, webhooks.Retry}[i%3]
+			settled = append(settled, webhooks.Settlement{Task: task, Outcome: outcome, RetryAfter: time.Hour, Attempt: webhooks.Attempt{Number: task.Attempt, StartedAt: now}})
+		}
+		_, err := s.SettleDeliveries(ctx, settled)
+		return err
+	})
+	add("Redeliver", each(10, func(i int) error { return s.Redeliver(ctx, "many", webhook(i), event(17*i), notices.Notice{}) }))
+	add("Probe", each(4, func(i int) error { return s.Probe(ctx, "many", webhook(i)) }))
+	add("CreateRecovery", func() error {
+		return s.CreateRecovery(ctx, webhooks.Recovery{ID: "rec_new", Account: "many", WebhookID: "wh_002", CreatedAt: now, States: []webhooks.DeliveryState{webhooks.Delivered}}, notices.Notice{})
+	})
+	add("AdvanceRecovery", each(4, func(int) error { _, err := s.AdvanceRecovery(ctx, 100); return err }))
+	add("Import", func() error {
+		return s.Import(ctx, []transfer.Record{&transfer.Key{Key: apikeys.Key{ID: "key_imported", Account: "other", Hash: apikeys.Hash{Sum: [32]byte{3, 3}}, CreatedAt: now}}})
+	})
+	add("DeleteKey", each(20, func(i int) error {
+		id, _ := key(20*i + 1)
+		return s.DeleteKey(ctx, "many", id, func(apikeys.Key) error { return nil }, notices.Notice{})
+	}))
+	add("DeleteWebhook", each(10, func(i int) error {
+		return s.DeleteWebhook(ctx, "many", webhook(10*i), func(webhooks.Webhook) error { return nil }, notices.Notice{})
+	}))
+	add("Purge", func() error {
+		later := now.Add(time.Minute)
+		for range 20 {
+			more, err := s.Purge(ctx, webhooks.Purge{Payloads: later, Attempts: later, EventIDs: later, DedupKeys: later, Limit: 100})
+			if err != nil || !more {
+				return err
+			}
+		}
+		return nil
+	})
+	add("EraseAccount", func() error {
+		for range 30 {
+			_, more, err := s.EraseAccount(ctx, "many", 500)
+			if err != nil || !more {
+				return err
+			}
+		}
+		return nil
+	})
+	add("Leave", func() error { return s.Leave(ctx, "elsewhere") })
+	add("Close", s.Close)
+	return list
+}
+
+// TestMethods_OfTheFlippedFiles_AreAll: a new method of the store is one that is called on damaged files.
+func TestMethods_OfTheFlippedFiles_AreAll(t *testing.T) {
+	s := openUnverified(t, filepath.Join(t.TempDir(), "storage.db")).(*bolt.Store)
+	called := make(map[string]bool)
+	for _, m := range methods(s) {
+		called[m.name] = true
+		if err := m.call(); err != nil && m.name != "RecoveryByID" && m.name != "CreateRecovery" {
+			t.Errorf("%s: %v", m.name, err)
+		}
+	}
+	var _ store.Store = s
+	for i := range reflect.TypeOf(s).NumMethod() {
+		if name := reflect.TypeOf(s).Method(i).Name; !called[name] {
+			t.Errorf("%s is not called on damaged files", name)
+		}
+	}
+}

@@ -1,0 +1,80 @@
+package bolt_test
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"go.etcd.io/bbolt"
+
+	"github.com/storageapi/storageapi/store/bolt"
+)
+
+// TestOpen_DamagedPages_IsRefusedAndNothingStaysMapped: what bbolt would go round in for ever, overwrite, or panic about while it opens the
+// file. A refused file is neither mapped nor locked.
+func TestOpen_DamagedPages_IsRefusedAndNothingStaysMapped(t *testing.T) {
+	const page = 4096
+	whole := rich(t, 170)
+	data, err := os.ReadFile(whole)
+	must(t, err)
+	root := func(bucket string) (id int) {
+		t.Helper()
+		db, err := bbolt.Open(whole, 0o600, &bbolt.Options{ReadOnly: true, Timeout: time.Second})
+		must(t, err)
+		defer db.Close()
+		must(t, db.View(func(tx *bbolt.Tx) error { id = int(tx.Bucket([]byte(bucket)).Root()); return nil }))
+		return id
+	}
+	events, list := root("events"), freelistOf(data)
+	number := binary.NativeEndian.Uint64
+	if binary.NativeEndian.Uint16(data[events*page+8:]) != 1 || binary.NativeEndian.Uint16(data[list*page+10:]) < 3 {
+		t.Fatal("coverage precondition failed: events has no branch, or no three pages are free")
+	}
+	set := func(at int, value uint64) func([]byte) {
+		return func(data []byte) { binary.NativeEndian.PutUint64(data[at:], value) }
+	}
+	child := func(i int) int { return events*page + 16 + 16*i + 8 }
+	for name, test := range map[string]struct {
+		change func(data []byte)
+		says   string
+	}{
+		"a branch that leads to itself":         {set(child(1), uint64(events)), "used twice"},
+		"a branch that leads to another bucket": {set(child(1), uint64(root("runs"))), "used twice"},
+		"two branches that lead to one page":    {set(child(1), number(data[child(0):])), "used twice"},
+		"a leaf that is free":                   {set(list*page+16, number(data[child(0):])), "on the list of free pages, and is none"},
+		"a page that is free twice":             {set(list*page+16, number(data[list*page+24:])), "on the list of free pages, and is none"},
+		"a free page outside of the file":       {set(list*page+16, 1<<40), "on the list of free pages, and is none"},
+		"the kind of that list":                 {func(data []byte) { data[list*page+8] = 2 }, "no list of free pages"},
+		"how long that list is":                 {func(data []byte) { data[list*page+10], data[list*page+11] = 0xff, 0xff }, ""},
+		"how many pages that list has":          {func(data []byte) { data[list*page+15] = 0x7f }, "no list of free pages"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), "damaged.db")
+			damaged := bytes.Clone(data)
+			test.change(damaged)
+			must(t, os.WriteFile(path, damaged, 0o600))
+			for range 3 {
+				s, err := bolt.Open(path)
+				if err == nil {
+					_ = s.Close()
+				}
+				if !errors.Is(err, bolt.ErrSchema) || !strings.Contains(err.Error(), test.says) {
+					t.Errorf("Open = %v, want one that says %q", err, test.says)
+				}
+			}
+			maps, err := os.ReadFile("/proc/self/maps")
+			must(t, err)
+			if n := strings.Count(string(maps), path); n > 0 {
+				t.Errorf("the file is mapped into memory %d times, want 0", n)
+			}
+			if after, err := os.ReadFile(path); err != nil || !bytes.Equal(after, damaged) {
+				t.Errorf("Open has changed the file: %v", err)
+			}
+		})
+	}
+}
