@@ -24,6 +24,7 @@
 //     while it does not (bubbles all begin at the same time: a seed may have two);
 //   - the host ends as it should, or has its store closed under it, or dies; it starts
 //     again on the same memory, or on the same file;
+//   - backups of the file are made, verified and restored, also with the file that is closed;
 //   - the disk of the file is full, or takes no writes any more: the descriptor by which
 //     the store writes is made to lead elsewhere, so that it is the system which refuses.
 //     What syncs do that fail is for the tests under strace to judge.

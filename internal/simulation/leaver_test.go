@@ -34,7 +34,7 @@ func (l *leaver) life(ctx context.Context) {
 	l.world.receivers.add(name+"-1", l.account.id, pick(l.rand, well, well, slow, hanging, failing))
 	var token apikeys.Token
 	l.until(ctx, "comes", "CreateKey", func(ctx context.Context, h *host) (err error) {
-		_, token, err = h.api.Keys.Create(ctx, l.account.id, apikeys.CreateParams{Name: name, Scopes: scopes.All()})
+		_, token, err = h.api.Keys.Create(ctx, l.account.id, apikeys.CreateParams{Name: name, Scopes: scopes.All(), IdempotencyKey: name})
 		return err
 	})
 	var hook []webhooks.Webhook
@@ -55,6 +55,9 @@ func (l *leaver) life(ctx context.Context) {
 	l.world.receivers.signs(name, hook[0].Secret.Reveal(), 0)
 	events := 1 + l.rand.IntN(6)
 	for i := range events {
+		if l.rand.IntN(4) == 0 { // what is published from now on is given up
+			l.world.receivers.setMood(name+"-1", leaves)
+		}
 		event := webhooks.Event{ID: fmt.Sprint("left", i), Account: l.account.id, Data: webhooks.TransactionsLimitReached{Used: 1, Limit: 1, Period: name}}
 		l.until(ctx, "is told "+event.ID, "Enqueue", func(ctx context.Context, h *host) error { return h.api.Webhooks.Publish(ctx, event) })
 		l.world.truth(func(ctx context.Context, s store.Store) {
@@ -67,6 +70,9 @@ func (l *leaver) life(ctx context.Context) {
 	time.Sleep(span(l.rand, time.Millisecond, 20*time.Minute))
 	l.until(ctx, "is erased", "EraseAccount", func(ctx context.Context, h *host) error {
 		_, err := h.api.Erase(ctx, l.account.id)
+		if err != nil { // it was cut short
+			l.world.backups.backUp(ctx)
+		}
 		return err
 	})
 	l.world.isDeleted(name)

@@ -2,9 +2,7 @@ package simulation_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io/fs"
 	"math/rand/v2"
 	"path/filepath"
 	"sync"
@@ -32,6 +30,7 @@ type world struct {
 	receivers *receivers
 	accounts  []*account
 	leaver    *leaver
+	backups   *backupper
 	events    *events
 	ops       atomic.Int64
 	requests  atomic.Int64
@@ -71,6 +70,7 @@ func newWorld(seed uint64, dir string, tally *tally) *world {
 		w.accounts = append(w.accounts, newAccount(w, i))
 	}
 	w.leaver = newLeaver(w)
+	w.backups = newBackupper(w)
 	if dir != "" {
 		w.path = filepath.Join(dir, "storage.db")
 		w.disk = &disk{path: w.path}
@@ -120,6 +120,7 @@ func (w *world) live(ctx context.Context, last bool) {
 		actors.Go(func() { a.publisher.live(ctx, share) })
 	}
 	actors.Go(func() { w.leaver.live(ctx, share) })
+	actors.Go(func() { w.backups.live(ctx, share) })
 	actors.Go(func() { w.strikes(ctx) })
 	if w.plan.crowd > 0 && w.era.from == 0 {
 		actors.Go(func() { w.crowd(ctx) })
@@ -354,9 +355,7 @@ func (w *world) openStore() {
 	if w.path == "" {
 		return
 	}
-	if report, err := bolt.Verify(w.path); errors.Join(err, report.Err()) != nil && !errors.Is(err, fs.ErrNotExist) {
-		w.breach("nothing is wrong with a file that is closed", nil, "%v", errors.Join(err, report.Err()))
-	}
+	w.backups.check()
 	kept, err := bolt.Open(w.path)
 	if err != nil {
 		w.breach("a file opens again", nil, "%v", err)
