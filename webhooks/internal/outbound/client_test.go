@@ -279,7 +279,7 @@ func TestClient_AnswerOnKeptConnectionAfterFailure_ReceiverIsToBlame(t *testing.
 		defer client.CloseIdle()
 		dialing(client)
 		through := client.dial
-		down := false
+		down, standing := false, Proven
 		client.dial = func(ctx context.Context, by caller, address string) (net.Conn, error) {
 			if down {
 				return nil, &net.OpError{Op: "dial", Net: "tcp", Err: syscall.ENETUNREACH}
@@ -291,22 +291,29 @@ func TestClient_AnswerOnKeptConnectionAfterFailure_ReceiverIsToBlame(t *testing.
 			if err != nil {
 				t.Fatal(err)
 			}
-			return client.Post(new(Canceler), Request{Target: target, Owner: owner, Deadline: time.Now().Add(time.Minute)})
+			return client.Post(new(Canceler), Request{Target: target, Owner: owner, Standing: standing, Deadline: time.Now().Add(time.Minute)})
 		}
 		if got := try("kept"); got.Status != http.StatusNoContent {
 			t.Fatalf("the first request: %+v", got)
 		}
 		down = true
-		for _, answers := range []bool{true, false} {
+		for _, test := range []struct {
+			answers  bool
+			standing Standing
+			want     Response
+		}{
+			{true, Proven, Response{Failure: errConnect, Fault: Theirs}},
+			{false, Untried, Response{Failure: errConnect, Fault: Theirs}}, // strangers are no evidence
+			{false, Proven, Response{Failure: errOffline, Fault: Ours}},
+		} {
+			answers := test.answers
+			standing = test.standing
 			var group sync.WaitGroup
 			for i := range 10 {
 				group.Go(func() {
-					got, want := try(fmt.Sprint("a", i)), Response{Failure: errConnect, Fault: Theirs}
-					if !answers {
-						want = Response{Failure: errOffline, Fault: Ours}
-					}
+					got, want := try(fmt.Sprintf("owner%d-%d", test.standing, i)), test.want
 					if got.Failure != want.Failure || got.Fault != want.Fault {
-						t.Errorf("with an answer %v: %v, fault %d; want %v, fault %d", answers, got.Failure, got.Fault, want.Failure, want.Fault)
+						t.Errorf("%d, with an answer %v: %v, fault %d; want %v, fault %d", test.standing, answers, got.Failure, got.Fault, want.Failure, want.Fault)
 					}
 				})
 			}

@@ -2,6 +2,7 @@ package outbound
 
 import (
 	"net"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -16,22 +17,25 @@ const (
 )
 
 // A reach judges whether this host can reach the network, by how Posts end. None is made to
-// find out, for receivers are strangers to each other: this host is to blame only while
-// receivers of several owners fail, or all that there are, and none answers, also not on a
-// connection that was kept.
+// find out, for receivers are strangers to each other: this host is to blame only while the
+// receivers that were reached last, of several owners if there are, all fail, and none answers,
+// also not on a connection that was kept. A receiver that was never reached is no evidence:
+// anyone can have ten accounts with names that nobody answers for.
 type reach struct {
 	reached atomic.Bool // some receiver was
 	doubted atomic.Bool // a Post has failed since the last answer
 
 	mu            sync.Mutex
-	owners, hosts latest
-	failing       struct{ owners, hosts latest } // since the last answer
+	owners, hosts latest                         // that were reached, by this process or another
+	failing       struct{ owners, hosts latest } // of them, since the last answer
 	answered      chan struct{}                  // closed by the next answer, while doubted
 	offline       bool                           // this host is to blame, since the last answer
 }
 
 // latest are the latest different names of some kind.
-type latest [several]struct {
+type latest [several]named
+
+type named struct {
 	name string
 	at   time.Time
 }
@@ -44,6 +48,10 @@ func (l *latest) add(name string, at time.Time) {
 		}
 	}
 	l[0].name, l[0].at = name, at
+}
+
+func (l *latest) has(name string) bool {
+	return slices.ContainsFunc(l[:], func(one named) bool { return one.name == name && !one.at.IsZero() })
 }
 
 // since returns how many have come since then.
@@ -93,11 +101,13 @@ func (r *reach) fail(by caller, address string) (answered <-chan struct{}, offli
 		r.answered, r.offline = make(chan struct{}), false
 		r.doubted.Store(true)
 	}
-	for _, l := range []*latest{&r.owners, &r.failing.owners} {
-		l.add(by.owner, now)
-	}
-	for _, l := range []*latest{&r.hosts, &r.failing.hosts} {
-		l.add(host, now)
+	if by.standing == Proven || r.hosts.has(host) {
+		for _, l := range []*latest{&r.owners, &r.failing.owners} {
+			l.add(by.owner, now)
+		}
+		for _, l := range []*latest{&r.hosts, &r.failing.hosts} {
+			l.add(host, now)
+		}
 	}
 	return r.answered, r.offline
 }
