@@ -19,13 +19,14 @@ type recoveryFormView struct {
 var recoverable = []choice{
 	{string(webhooks.Dead), "Failed: every attempt failed"},
 	{string(webhooks.Skipped), "Skipped: the webhook was off"},
+	{string(webhooks.Pending), "Pending: waiting for the next attempt"},
 	{string(webhooks.Delivered), "Delivered: your endpoint gets them a second time"},
 }
 
 func (p *pages) askRecover(c *call) (answer, error) {
 	f := newForm(c.URL.Query()) // a link may fill the form in
 	if !f.Values.Has("state") {
-		f.Values["state"] = []string{string(webhooks.Dead), string(webhooks.Skipped)}
+		f.Values["state"] = []string{string(webhooks.Dead), string(webhooks.Skipped), string(webhooks.Pending)}
 	}
 	return p.recoveryForm(c, f, http.StatusOK)
 }

@@ -13,7 +13,8 @@ type Delivery struct {
 	PublishedAt time.Time // when the store took the event in
 	State       DeliveryState
 
-	// NextAttemptAt is when a pending delivery is due; it may be in the past.
+	// NextAttemptAt is when a pending delivery is due; it may be in the past. The attempt comes
+	// sooner if the receiver was down and recovers.
 	NextAttemptAt time.Time
 
 	// Attempts are those that were settled, the first one first; of a delivery that

@@ -87,8 +87,9 @@ func (s *WebhookService) Redeliver(ctx context.Context, account, webhookID, even
 
 // RecoverParams says which deliveries to recover.
 type RecoverParams struct {
-	// States are one or more of Dead, Skipped and Delivered. Default: Dead and
-	// Skipped.
+	// States are one or more of Dead, Skipped, Delivered and Pending. Default: Dead and
+	// Skipped. Pending deliveries that wait for their next attempt are due now, and their
+	// retries go on; those of the other states start over.
 	States []DeliveryState
 
 	From time.Time // published then or later; in the past. Default: since ever
@@ -138,7 +139,7 @@ func (s *WebhookService) Recover(ctx context.Context, account, webhookID string,
 func (p RecoverParams) check() (RecoverParams, error) {
 	now := time.Now()
 	var err error
-	if p.States, err = checkStates(p.States, Dead, Skipped, Delivered); err != nil {
+	if p.States, err = checkStates(p.States, Dead, Skipped, Delivered, Pending); err != nil {
 		return p, err
 	}
 	if len(p.States) == 0 {

@@ -246,7 +246,7 @@ func TestHistoryChecksItsInput(t *testing.T) {
 	wantInvalid(t, err, "states")
 	now := time.Now()
 	for field, params := range map[string]webhooks.RecoverParams{
-		"states": {States: []webhooks.DeliveryState{webhooks.Pending}},
+		"states": {States: []webhooks.DeliveryState{"lost"}},
 		"from":   {From: now, To: now.Add(-time.Hour)},
 		"to":     {To: now.Add(time.Hour)},
 	} {

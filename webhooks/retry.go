@@ -34,7 +34,7 @@ func (d *dispatcher) judge(s *Settlement, res result) {
 		task := &s.Task
 		if wait, ok := nextRetry(&d.jitter, d.config.Retries, d.config.RetryJitter, task.Attempt-task.Before, res.retryAfter,
 			task.Webhook.ID, task.Event.ID, strconv.Itoa(task.Attempt)); ok {
-			s.Outcome, s.RetryAfter = Retry, wait
+			s.Outcome, s.RetryAfter, s.Asked = Retry, wait, wait == res.retryAfter && wait > 0
 		}
 	}
 }

@@ -57,7 +57,8 @@ type History interface {
 
 	// AdvanceRecovery takes a recovery that is not done, of one webhook after the other in
 	// turn, looks at about limit of its next deliveries, and makes those pending and due
-	// now that are settled and have a payload. A recovery whose webhook is gone is done.
+	// now that are settled and have a payload. Those that are pending, are not leased and wait
+	// for a later time are due now, if its States have Pending; their retries go on. A recovery whose webhook is gone is done.
 	// It returns false if all recoveries are done already.
 	AdvanceRecovery(ctx context.Context, limit int) (advanced bool, err error)
 

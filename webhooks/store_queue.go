@@ -67,6 +67,13 @@ type Queue interface {
 	// ([Webhook.NoteFailure]). If the URL of the task is not the webhook's any more, the
 	// settlement is of another receiver: it changes nothing of the webhook.
 	//
+	// If a Deliver ends the failing of a webhook that has failed for a minute, or was to Rest
+	// since it began, the receiver has recovered: all that is pending for the webhook and
+	// waits for its next attempt is due now. That attempt, if it fails, is followed by one
+	// that waits in any case, as is a wait that was Asked for. An UpdateWebhook
+	// that ends the failing of a webhook that had succeeded does the same. Lists
+	// may still show the later time, and it need not survive a restart of the store.
+	//
 	// A settlement whose token is not that of the delivery's current lease does nothing,
 	// and its index is among those returned, in ascending order; the others are done in
 	// one step. A lease that ran out stays current until a later claim that does not hold
@@ -158,6 +165,10 @@ type Settlement struct {
 	// RetryAfter is in how long the next attempt is due, with Retry; at least
 	// 0.
 	RetryAfter time.Duration
+
+	// Asked tells that the receiver asked for a wait as long as RetryAfter: it is not
+	// shortened when the receiver recovers.
+	Asked bool
 
 	// Deactivate makes the webhook inactive in the same step, for that reason, with
 	// Attempt.StartedAt as its OffAt; empty: it stays as it is.

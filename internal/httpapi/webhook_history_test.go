@@ -243,7 +243,7 @@ func TestRecoveriesOverHTTP(t *testing.T) {
 	for range 3 {
 		<-r.received
 	}
-	for _, body := range []string{"", "{}", `{"from":null,"to":null,"states":null}`, `{"to":"2020-01-01"}`, `{"states":["delivered","dead"]}`} {
+	for _, body := range []string{"", "{}", `{"from":null,"to":null,"states":null}`, `{"to":"2020-01-01"}`, `{"states":["delivered","dead"]}`, `{"states":["pending"]}`} {
 		got := h.do("POST", one+"/recoveries", admin, body).want(202, "")
 		if all := !strings.Contains(body, "["); all != strings.Contains(got.body, `"states":["dead","skipped"]`) {
 			t.Errorf("%s: got %s", body, got.body)
@@ -251,7 +251,7 @@ func TestRecoveriesOverHTTP(t *testing.T) {
 		h.await(got.header.Get("Location"), admin, func(got reply) bool { return got.object()["done"] == true })
 	}
 	for body, want := range map[string]string{
-		`{"states":[]}`: "states must name at least one", `{"states":["pending"]}`: `states must be one or more of dead, skipped, delivered; unknown: "pending"`, `{"states":"dead"}`: "states must be an array",
+		`{"states":[]}`: "states must name at least one", `{"states":["lost"]}`: `states must be one or more of dead, skipped, delivered, pending; unknown: "lost"`, `{"states":"dead"}`: "states must be an array",
 		`{"from":"2999-01-01"}`: "from must not be in the future", `{"to":"2999-01-01"}`: "to must not be in the future", `{"from":1}`: "from must be a string",
 		`{"from":"2020-01-02","to":"2020-01-02"}`: "from must be before to", `{"to":"0001-01-01"}`: "to must not be before 1970", `{"since":null}`: "body has an unknown field",
 	} {

@@ -128,6 +128,21 @@ func (s *Store) makeDue(b *batch, number uint64, webhook string) (due bool, err 
 	return true, b.Put(bucketPending, record.NumberKey(number), value)
 }
 
+// endWait stores that a pending delivery is due now, if it is not leased and waits for a later
+// time, and reports whether it does.
+func (s *Store) endWait(b *batch, webhook string, number uint64, now time.Time) (waits bool, err error) {
+	p, fresh, pending := b.pending(number)
+	if fresh != nil || !pending || !p.Due.After(s.clock.Steady(now)) || s.queue.Leased(webhook, number) {
+		return false, nil
+	}
+	p.Due = now
+	value, err := s.encodePending(b, p)
+	if err != nil {
+		return false, err
+	}
+	return true, b.Put(bucketPending, record.NumberKey(number), value)
+}
+
 // lastNumber returns the number of the delivery's last attempt.
 func lastNumber(d *webhooks.Delivery) int {
 	if len(d.Attempts) == 0 {

@@ -115,6 +115,13 @@ func (s *Store) advance(b *batch, r *record.Recovery, limit int) error {
 	low, high := between(b.tx, query)
 	w := s.newWalk(b.tx, r.WebhookID)
 	low = max(low, r.Next)
+	now := time.Now()
+	var waiting []uint64
+	defer func() {
+		if len(waiting) > 0 {
+			b.AfterCommit(func() { s.queue.MakeAllDue(r.WebhookID, waiting, now) })
+		}
+	}()
 	for low < high {
 		run := low / runSize * runSize
 		numbers, err := w.within(run)
@@ -130,7 +137,18 @@ func (s *Store) advance(b *batch, r *record.Recovery, limit int) error {
 				return nil
 			}
 			d, ok := w.delivery(n)
-			if !ok || d.State == webhooks.Pending || !query.Matches(&d) || !w.hasBody(n) {
+			if !ok || !query.Matches(&d) || !w.hasBody(n) {
+				continue
+			}
+			if d.State == webhooks.Pending {
+				waits, err := s.endWait(b, r.WebhookID, n, now)
+				if err != nil {
+					return err
+				}
+				if waits {
+					waiting = append(waiting, n)
+					r.Recovered++
+				}
 				continue
 			}
 			if err := s.addPending(b, &webhook, n, record.Pending{Attempts: lastNumber(&d), Recovered: true}, false); err != nil {

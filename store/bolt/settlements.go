@@ -56,6 +56,7 @@ type holding struct {
 	gone    bool // it was not pending any more
 	outcome webhooks.Outcome
 	next    record.Pending // of a Retry
+	asked   bool           // the receiver asked for its wait
 }
 
 // letGo ends the leases.
@@ -65,7 +66,7 @@ func (s *Store) letGo(held []holding) {
 		case h.gone || h.outcome == webhooks.Deliver || h.outcome == webhooks.GiveUp:
 			s.queue.Done(h.token)
 		case h.outcome == webhooks.Retry:
-			s.queue.Retry(h.token, h.next.Due, h.next.Attempts)
+			s.queue.Retry(h.token, h.next.Due, h.next.Attempts, h.asked)
 		default:
 			s.queue.Release(h.token)
 		}
@@ -91,6 +92,7 @@ func (s *Store) settle(b *batch, h *holding, settlement *webhooks.Settlement) er
 	}
 	switch settlement.Outcome {
 	case webhooks.Retry:
+		h.asked = settlement.Asked
 		h.next = record.Pending{
 			Due: time.Now().Add(settlement.RetryAfter), Attempts: settlement.Attempt.Number, Before: settlement.Task.Before,
 			Recovered: before.Recovered,

@@ -67,7 +67,7 @@ func (s *Store) settle(settlement *webhooks.Settlement, d *delivery) {
 	case webhooks.Retry:
 		due := time.Now().Add(settlement.RetryAfter)
 		d.NextAttemptAt, d.first = stored(due), false
-		s.queue.Retry(token, due, attempt.Number)
+		s.queue.Retry(token, due, attempt.Number, settlement.Asked)
 	case webhooks.Deliver:
 		s.queue.Done(token)
 		d.State, d.NextAttemptAt = webhooks.Delivered, time.Time{}

@@ -122,9 +122,18 @@ func (s *Store) advance(r *recovery, limit int) {
 	rest := s.log[s.search(r.next):]
 	for _, e := range rest[:min(limit, len(rest))] {
 		r.next = e.seq + 1
-		if d := e.find(r.WebhookID); d != nil && d.State != webhooks.Pending && !e.noBody && query.Matches(&d.Delivery) {
+		d := e.find(r.WebhookID)
+		switch {
+		case d == nil || e.noBody || !query.Matches(&d.Delivery):
+		case d.State != webhooks.Pending:
 			s.addPending(d, w, queue.Pending{Due: time.Now(), Recovered: true})
 			r.Recovered++
+		default:
+			now := time.Now()
+			if s.queue.MakeAllDue(r.WebhookID, []uint64{e.seq}, now) > 0 {
+				d.NextAttemptAt = stored(now)
+				r.Recovered++
+			}
 		}
 	}
 	r.Done = len(rest) <= limit

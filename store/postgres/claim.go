@@ -199,7 +199,7 @@ func (r *claimReader) tasks() []webhooks.Task {
 		case row.attempts < 0, row.version < 0:
 			r.owned.endLease(deliveryPair{w.no, int64(c.Seq)}, func() { q.Done(c.Token) })
 		case row.attempts >= c.Attempt:
-			q.Retry(c.Token, r.owned.clock.here(row.due), row.attempts)
+			q.Retry(c.Token, r.owned.clock.here(row.due), row.attempts, false)
 		case event.payload && event.Body == nil: // other bodies are enough for a claim
 			q.Release(c.Token)
 		case now.webhook == nil, now.version < row.version, now.err == nil && !now.webhook.Claimable():

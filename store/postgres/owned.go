@@ -240,7 +240,7 @@ func (o *ownedShards) tell(w *ownedWebhook, r *ownedRow) {
 	} else {
 		o.queue.Pause(w.id)
 	}
-	if r.rest != nil && *r.rest > 0 {
+	if r.rest != nil { // also one that is over: the receiver has not recovered
 		o.queue.Rest(w.id, time.Now().Add(seconds(*r.rest)))
 	} else {
 		o.queue.EndRest(w.id)

@@ -119,10 +119,21 @@ func (s *Store) advance(ctx context.Context, tx pgx.Tx, r *recovery, limit int) 
 	if len(events) > 0 {
 		var states []int16
 		for _, state := range r.states {
-			states = append(states, settledAs(webhooks.DeliveryState(state)))
+			if of := settledAs(webhooks.DeliveryState(state)); of != stateRetried {
+				states = append(states, of)
+			}
 		}
 		if pending, err = s.requeue(ctx, tx, r.account, r.webhook, events, states, true); err != nil {
 			return 0, err
+		}
+		if slices.Contains(r.states, string(webhooks.Pending)) {
+			due, err := rowsOf(ctx, tx, pgx.RowTo[int64], s.sql(`
+				update storageapi.pending set due = clock_timestamp() where webhook = $1 and event = any($2::bigint[]) and due > clock_timestamp()
+				returning event`), r.webhook, events)
+			if err != nil {
+				return 0, err
+			}
+			pending = append(pending, due...)
 		}
 		if n := len(pending); n > 0 {
 			batch.Queue(s.sql(noteChange), changeAdded, slices.Repeat([]int16{shardOf(r.account)}, n), slices.Repeat([]int64{r.webhook}, n), pending)

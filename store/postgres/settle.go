@@ -103,7 +103,7 @@ func (s *Store) letGo(b *settlementBatch) {
 			case r.Outcome == webhooks.Release, !r.current:
 				q.Release(token)
 			case r.Outcome == webhooks.Retry:
-				q.Retry(token, now.Add(r.RetryAfter), r.Attempt.Number)
+				q.Retry(token, now.Add(r.RetryAfter), r.Attempt.Number, r.Asked)
 			default:
 				q.Done(token)
 			}

@@ -66,7 +66,7 @@ func TestCapsOfAccounts(t *testing.T) {
 	q.Pause("b")
 	for i, end := range []func(Claimed){
 		func(c Claimed) { q.Done(c.Token) },
-		func(c Claimed) { q.Retry(c.Token, at(time.Hour), c.Attempt) },
+		func(c Claimed) { q.Retry(c.Token, at(time.Hour), c.Attempt, false) },
 		func(c Claimed) { q.Release(c.Token) },
 	} {
 		for j, c := range claimed {
@@ -228,7 +228,7 @@ func TestClaimCapped(t *testing.T) {
 	q.Resume("b")
 	wantCounts(t, "after Resume", counts(q, at(10*time.Second), claim), map[string]int{"b": 5})
 	for _, c := range claimed {
-		q.Retry(c.Token, at(20*time.Second), c.Attempt)
+		q.Retry(c.Token, at(20*time.Second), c.Attempt, false)
 	}
 	if got, wait := q.Claim(at(10*time.Second), claim); len(got) != 0 || wait != 10*time.Second {
 		t.Errorf("claimed %v, wait %v, want nothing for 10s", got, wait)

@@ -51,7 +51,7 @@ func TestSettingTheClock(t *testing.T) {
 		if want(t, "10s after", names(claimed), "new1"); (wait - 5*time.Second).Abs() > 2*time.Millisecond {
 			t.Errorf("wait = %v, want 5s", wait)
 		}
-		q.Retry(claimed[0].Token, later(15*time.Second).Add(10*time.Second), 1)
+		q.Retry(claimed[0].Token, later(15*time.Second).Add(10*time.Second), 1, false)
 		claimed, _ = claimFor(&q, later(24*time.Second), 9, 9, time.Minute)
 		want(t, "20s after", names(claimed), "loaded2")
 		got, _ = claim(&q, later(26*time.Second), 9, 9)

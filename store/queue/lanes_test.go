@@ -55,7 +55,7 @@ func TestRecoveredComesLast(t *testing.T) {
 	}
 
 	// Whatever ends the lease, it stays in its lane.
-	q.Retry(claimed[0].Token, at(2*time.Second), 3)
+	q.Retry(claimed[0].Token, at(2*time.Second), 3, false)
 	q.Release(claimed[1].Token)
 	add(&q, "b", 8, at(3*time.Second))
 	add(&q, "a", 9, at(3*time.Second))

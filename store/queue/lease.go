@@ -38,7 +38,7 @@ func (q *Queue) lease(l *lane, until int64) (c Claimed, ok bool) {
 	l.served = q.served
 	l.leased++
 	l.account.leased++
-	return Claimed{Webhook: l.webhook, Seq: it.seq, Attempt: int(it.attempts) + 1, Before: int(it.before), Token: le.token}, true
+	return Claimed{Webhook: l.webhook, Seq: it.seq, Attempt: int(it.attempts) + 1, Before: it.madeBefore(), Token: le.token}, true
 }
 
 // begin gives a lease its token.
@@ -179,13 +179,17 @@ func (q *Queue) Done(token uint64) {
 }
 
 // Retry ends the lease; its delivery is due again at the given time, after that
-// many attempts.
-func (q *Queue) Retry(token uint64, due time.Time, attempts int) {
+// many attempts. If the receiver asked for the wait, it is due no sooner when that recovers.
+func (q *Queue) Retry(token uint64, due time.Time, attempts int, asked bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if le, ok := q.end(token); ok {
-		le.item.due, le.item.attempts = q.at(due), int32(attempts)
-		q.put(le.lane, le.item)
+		it := le.item.with(scheduled)
+		if asked || le.item.timing() == early {
+			it = it.with(waits)
+		}
+		it.due, it.attempts = q.at(due), int32(attempts)
+		q.put(le.lane, it)
 	}
 }
 

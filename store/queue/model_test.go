@@ -34,6 +34,8 @@ type model struct {
 	expiredLeases uint64 // leases that ran out
 
 	standings map[string]Standing // as they are set
+	asked     time.Time           // when the last claim was made
+	recovered int                 // deliveries that a recovery made due
 
 	draining bool
 }
@@ -46,6 +48,7 @@ type record struct {
 	held  bool
 
 	finished bool // does not count
+	timing   timing
 }
 
 func (d *record) earlier(other *record) bool {
@@ -68,6 +71,7 @@ func (m *model) some(most time.Duration) time.Duration {
 // TestNothingIsLost makes random steps, compares every claim with the model, and
 // checks that every delivery is delivered once and that nothing is left.
 func TestNothingIsLost(t *testing.T) {
+	recovered := 0
 	for seed := range uint64(12) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
 			m := &model{
@@ -106,7 +110,11 @@ func TestNothingIsLost(t *testing.T) {
 			if len(m.q.webhooks.all)+len(m.q.accounts.all) != 0 {
 				t.Errorf("remembered with nothing pending: %d webhooks, %d accounts", len(m.q.webhooks.all), len(m.q.accounts.all))
 			}
+			recovered += m.recovered
 		})
+	}
+	if recovered == 0 {
+		t.Error("no recovery made a delivery due")
 	}
 }
 
@@ -187,7 +195,7 @@ func (m *model) step() {
 			due := m.now.Add(m.some(200*time.Millisecond) - 100*time.Millisecond)
 			ok := m.q.MakeDue(d.Webhook, d.Seq, due)
 			if ok {
-				d.Due, d.Recovered = m.beforeAll(d, due), false
+				d.Due, d.Recovered, d.timing = m.beforeAll(d, due), false, scheduled
 			}
 			return ok
 		})
@@ -216,9 +224,13 @@ func (m *model) step() {
 		m.reserveAll(id)
 	case n < 94 && m.rnd.IntN(2) == 0:
 		m.giveBack()
+	case n < 94 && m.rnd.IntN(2) == 0:
+		m.rests[id] = later(m.rests[id], m.now.Add(m.some(50*time.Millisecond)))
+		m.q.Rest(id, m.rests[id])
+		m.setStanding(id, Failing)
+		m.setStanding(id, Proven)
 	case n < 94:
-		m.standings[id] = Standing(m.rnd.IntN(int(standings)))
-		m.q.SetStanding(id, m.standings[id])
+		m.setStanding(id, Standing(m.rnd.IntN(int(standings))))
 	case n < 95:
 		m.q.Pause(id)
 		m.paused[id] = true
@@ -344,8 +356,14 @@ func (m *model) settle() {
 		d.held = false
 		switch m.rnd.IntN(5) {
 		case 0:
+			asked := m.rnd.IntN(4) == 0
 			d.Due, d.Attempts, d.lease = m.now.Add(m.some(3*time.Second)), c.Attempt, 0
-			m.q.Retry(c.Token, d.Due, c.Attempt)
+			if asked || d.timing == early {
+				d.timing = waits
+			} else {
+				d.timing = scheduled
+			}
+			m.q.Retry(c.Token, d.Due, c.Attempt, asked)
 		case 1:
 			d.lease = 0
 			m.q.Release(c.Token)
@@ -359,8 +377,27 @@ func (m *model) settle() {
 	}
 }
 
+// setStanding sets the standing of a webhook, which makes all due that waits if its receiver
+// was down and is proven now.
+func (m *model) setStanding(id string, s Standing) {
+	e := m.q.webhooks.all[id]
+	recovers := e != nil && e.down && s == Proven && e.standing != Proven
+	m.standings[id] = s
+	m.q.SetStanding(id, s)
+	if !recovers {
+		return
+	}
+	for _, d := range m.pending {
+		if d.Webhook == id && d.lease == 0 && d.timing == scheduled && d.Due.After(m.asked) {
+			d.Due, d.timing = m.asked, early
+			m.recovered++
+		}
+	}
+}
+
 // claim claims and checks what it gets.
 func (m *model) claim(claim webhooks.Claim) {
+	m.asked = m.now
 	for _, token := range claim.Finished {
 		for _, d := range m.pending {
 			if d.lease == token {

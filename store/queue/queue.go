@@ -79,7 +79,27 @@ type item struct {
 	seq      uint64
 	due      int64
 	attempts int32
-	before   int32
+	before   int32 // and, from bit timingShift on, the timing: an item has no byte to spare
+}
+
+// A timing is how an item stands to the recovery of its webhook's receiver.
+type timing uint8
+
+const (
+	scheduled timing = iota // becomes due when the receiver recovers
+	early                   // became due so: if that attempt fails, too, the next one waits
+	waits                   // stays due when it is: the attempt before was early, or the receiver asked for the wait
+)
+
+const timingShift = 29 // the sign bit stays clear
+
+func (a item) madeBefore() int { return int(a.before & (1<<timingShift - 1)) }
+
+func (a item) timing() timing { return timing(a.before >> timingShift) }
+
+func (a item) with(p timing) item {
+	a.before = int32(a.madeBefore()) | int32(p)<<timingShift
+	return a
 }
 
 // Before and Moved make an item a [heap.Item].
@@ -143,6 +163,7 @@ func (q *Queue) queueOf(webhook, of string, standing Standing) *webhookQueue {
 	e := newWebhookQueue(webhook, a, standing)
 	e.served = q.served // it waits from now on
 	e.rest = q.rests.of(webhook)
+	e.down, e.failing = e.rest != noRest, q.asked
 	q.webhooks.put(webhook, e)
 	return e
 }
@@ -223,9 +244,45 @@ func (q *Queue) MakeDue(webhook string, seq uint64, due time.Time) bool {
 	defer q.mu.Unlock()
 	return q.edit(webhook, seq, func(l *lane, it item) {
 		to := &l.lanes[live]
+		it = it.with(scheduled)
 		it.due = to.firstDue(q.at(due))
 		q.put(to, it)
 	})
+}
+
+// MakeAllDue makes deliveries of a webhook that wait for a later time due then, and returns
+// how many. It looks at all that is pending for the webhook.
+func (q *Queue) MakeAllDue(webhook string, seqs []uint64, due time.Time) int {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	e := q.webhooks.all[webhook]
+	if e == nil {
+		return 0
+	}
+	wanted := make(map[uint64]bool, len(seqs))
+	for _, seq := range seqs {
+		wanted[seq] = true
+	}
+	return q.bringForward(e, q.at(due), scheduled, func(it item) bool { return wanted[it.seq] })
+}
+
+// bringForward makes the items that wait and are wanted due at t, unless they are sooner, and
+// sets their timing. It returns how many.
+func (q *Queue) bringForward(e *webhookQueue, t int64, p timing, wanted func(item) bool) (n int) {
+	for kind := range e.lanes {
+		l := &e.lanes[kind]
+		taken := l.waiting.TakeOut(func(it item) bool { return it.due > t && wanted(it) })
+		for _, it := range taken {
+			it = it.with(p)
+			it.due = t
+			l.waiting.Push(it)
+		}
+		if len(taken) > 0 {
+			q.schedule(l)
+		}
+		n += len(taken)
+	}
+	return n
 }
 
 // Remove removes a delivery. It reports false if that is leased, or not pending, and does

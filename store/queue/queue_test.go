@@ -173,7 +173,7 @@ func TestWaitAndRetry(t *testing.T) {
 	if len(claimed) != 1 || claimed[0].Seq != 2 || wait != time.Second {
 		t.Fatalf("claimed %v, wait %v; want seq 2 and 1s", claimed, wait)
 	}
-	q.Retry(claimed[0].Token, at(10*time.Second), 1)
+	q.Retry(claimed[0].Token, at(10*time.Second), 1, false)
 	if got, wait := claim(&q, at(6*time.Second), 9, 9); !slices.Equal(got, []string{"b3", "a1"}) || wait != 4*time.Second {
 		t.Errorf("claimed %v, wait %v; want b3, a1 and 4s", got, wait)
 	}
@@ -234,7 +234,7 @@ func TestPauseResumeDrop(t *testing.T) {
 	if got, _ := claim(&q, start, 9, 9); !slices.Equal(got, []string{"b3"}) {
 		t.Errorf("claimed %v with a paused", got)
 	}
-	q.Retry(c[0].Token, start, 1) // still allowed, and waits
+	q.Retry(c[0].Token, start, 1, false) // still allowed, and waits
 	if got, _ := claim(&q, start, 9, 9); len(got) != 0 {
 		t.Errorf("claimed %v with a paused", got)
 	}

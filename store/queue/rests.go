@@ -44,6 +44,9 @@ func (q *Queue) Rest(webhook string, until time.Time) {
 		r.most = 2 * len(r.all)
 	}
 	q.setRest(webhook, end)
+	if e := q.webhooks.all[webhook]; e != nil {
+		e.down = true
+	}
 }
 
 // EndRest ends a Rest.

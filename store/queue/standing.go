@@ -1,6 +1,10 @@
 package queue
 
-import "github.com/storageapi/storageapi/webhooks"
+import (
+	"time"
+
+	"github.com/storageapi/storageapi/webhooks"
+)
 
 // A Standing is what the store's records tell of a webhook's receiver. Each has
 // runQueues of its own, and the runQueues take turns: however many webhooks of one standing
@@ -27,13 +31,23 @@ func StandingOf(w *webhooks.Webhook) Standing {
 	return Untried
 }
 
-// SetStanding notes the standing of a webhook that is in the queue.
+// longFailing is for how long a webhook fails until its next success counts as a recovery.
+const longFailing = time.Minute
+
+// SetStanding notes the standing of a webhook that is in the queue. Proven ends its failing: if
+// it had failed for long, or rested, its receiver has recovered, and all that waits for its
+// next attempt is due now. What fails again then waits for its next attempt, whatever the
+// webhook does: events that fail for reasons of their own do not use up their attempts.
 func (q *Queue) SetStanding(webhook string, s Standing) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	e := q.webhooks.all[webhook]
 	if e == nil || e.standing == s {
 		return
+	}
+	recovers := s == Proven && (e.down || e.standing == Failing && q.asked-e.failing >= longFailing.Milliseconds())
+	if s == Failing {
+		e.failing = q.asked
 	}
 	e.standing, e.since = s, q.asked
 	for kind := range e.lanes {
@@ -44,5 +58,11 @@ func (q *Queue) SetStanding(webhook string, s Standing) {
 		case suspended: // its cap may be another
 			q.resume(l)
 		}
+	}
+	if recovers {
+		q.bringForward(e, q.asked, early, func(it item) bool { return it.timing() == scheduled })
+	}
+	if s == Proven {
+		e.down = false
 	}
 }

@@ -19,6 +19,8 @@ type webhookQueue struct {
 	served   uint64 // when it was last given a lease, in leases
 	rest     int64  // until when it is left alone
 	since    int64  // when it last came to wait: a lease of it ended, it was resumed
+	failing  int64  // since when its standing is known to be Failing
+	down     bool   // its receiver was found to be down, and has taken nothing since
 	paused   bool
 	dropped  bool
 }

@@ -180,6 +180,37 @@ func advanceRecovery(run runner) {
 		wantSame(t, "Task.Event.ID", t.claimAll(1)[0].Event.ID, numbered("event", 2))
 	})
 
+	run("what is pending is due now if the States have it, unless it is leased", func(t *tester) {
+		for i, states := range [][]webhooks.DeliveryState{{webhooks.Pending}, {webhooks.Dead, webhooks.Pending}} {
+			id := numbered("acct", i)
+			t.createWebhooks(newWebhook(id, id))
+			for k := range 5 {
+				t.enqueue(newEvent(id, numbered("event", k)), 1)
+			}
+			tasks := t.claimAll(5)
+			for k, task := range tasks[:4] {
+				end := settlement(task, []webhooks.Outcome{webhooks.Retry, webhooks.Retry, webhooks.GiveUp, webhooks.Deliver}[k])
+				end.RetryAfter = time.Hour
+				t.settle(end)
+			}
+			t.enqueue(newEvent(id, "due"), 1)
+			recovery := newRecovery(id, id, id, states...)
+			t.createRecoveries(recovery)
+			t.advance(1)
+			t.wantDone(recovery, 1+len(states))
+			attempts := map[string][]int{}
+			for _, task := range t.await(2+len(states), webhooks.Claim{Limit: 99, Lease: longLease}) {
+				attempts[task.Event.ID] = []int{task.Attempt, task.Before}
+			}
+			want := map[string][]int{tasks[0].Event.ID: {2, 0}, tasks[1].Event.ID: {2, 0}, "due": {1, 0}}
+			if len(states) == 2 {
+				want[tasks[2].Event.ID] = []int{2, 1}
+			}
+			wantSame(t, "Attempt and Before of the tasks", attempts, want)
+			t.settle(settlement(tasks[4], webhooks.Deliver))
+		}
+	})
+
 	run("what has lost its payload is left as it is", func(t *tester) {
 		t.createWebhooks(newWebhook("acct", "webhook"))
 		t.inEachState("acct", "webhook")

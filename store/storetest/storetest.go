@@ -81,6 +81,7 @@ func Run(t *testing.T, open func(t *testing.T) store.Store) {
 		{"Caps", webhookCaps},
 		{"Unproven", unproven},
 		{"Rests", rests},
+		{"ReceiverRecovers", receiverRecovers},
 		{"Probe", probes},
 		{"Finished", finished},
 		{"Turns", turns},
