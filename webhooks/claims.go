@@ -113,7 +113,7 @@ func (d *dispatcher) lease(ctx context.Context, claim Claim, now time.Time) (wai
 	claim.Lease, claim.PerAccount = d.config.Lease, d.config.PerAccount
 	claim.Finished = d.leases.tokens(now, claim.Lease, d.failing.Load())
 	if !d.failing.Load() {
-		claim.Probes = d.limiter.RequestRoom()
+		claim.Probes, claim.ProbeCap = d.limiter.RequestRoom(), d.limiter.RequestRoomOf
 	}
 	begun := began(d.reporter.observer.Claimed != nil)
 	tasks, wait, err := d.store.ClaimDeliveries(ctx, claim)

@@ -132,6 +132,11 @@ type Claim struct {
 	// concern them.
 	Probes int
 
+	// ProbeCap returns how many of Probes may be for webhooks of an account; nil: any number.
+	// If more accounts wait for probes than Probes allows, those come first whose last probe
+	// was claimed longest ago. The store calls ProbeCap as it calls Cap, once an account.
+	ProbeCap func(account string) int
+
 	// Finished are tokens of leases whose attempts have ended and are about to be
 	// settled. They stay current, and need not count any more, in this claim and later
 	// ones; a store may count them nevertheless. This claim does not end those that have

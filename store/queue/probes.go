@@ -1,6 +1,7 @@
 package queue
 
 import (
+	"cmp"
 	"math"
 	"slices"
 	"time"
@@ -43,11 +44,14 @@ func (q *Queue) Probe(webhook string) {
 	p.asked = time.Now()
 }
 
-// claimProbes claims for those that Probe was called for, in turn, and returns when
-// it can claim more if nothing else happens.
+// claimProbes claims for those that Probe was called for, and returns when it can claim more if
+// nothing else happens. Accounts take turns, beginning with the one whose last probe is oldest:
+// one that asks for many does not hold up the others.
 func (q *Queue) claimProbes(claimed []Claimed, t int64, claim *webhooks.Claim) ([]Claimed, int64) {
 	next := t + maxWait.Milliseconds()
 	most := min(claim.Limit, claim.Probes)
+	due := make(map[*account][]*probe)
+	var accounts []*account
 	q.probes.list = slices.DeleteFunc(q.probes.list, func(p *probe) (done bool) {
 		if p.asked.IsZero() || time.Since(p.asked) > probeLife {
 			if p.from > t {
@@ -58,22 +62,43 @@ func (q *Queue) claimProbes(claimed []Claimed, t int64, claim *webhooks.Claim) (
 		}
 		e := q.webhooks.all[p.webhook]
 		switch {
-		case e == nil, len(claimed) >= most, e.account.full(claim):
+		case e == nil, most <= 0, e.account.full(claim):
 		case e.next(t) == nil:
 			next = min(next, e.dueAfter(t, noRest))
 		case t < p.from:
 			next = min(next, p.from)
 		default:
-			c, ok := q.lease(e.next(t), t+claim.Lease.Milliseconds())
-			if !ok {
-				next = t
-				break
+			if due[e.account] == nil {
+				accounts = append(accounts, e.account)
 			}
-			c.Probe = true
-			claimed = append(claimed, c)
-			p.from, p.asked = t+probePause.Milliseconds(), time.Time{}
+			due[e.account] = append(due[e.account], p)
 		}
 		return false
 	})
+	slices.SortStableFunc(accounts, func(a, b *account) int { return cmp.Compare(a.probed, b.probed) })
+	for _, a := range accounts {
+		if claim.ProbeCap != nil {
+			due[a] = due[a][:min(len(due[a]), max(0, claim.ProbeCap(a.name)))]
+		}
+	}
+	for len(accounts) > 0 && len(claimed) < most {
+		accounts = slices.DeleteFunc(accounts, func(a *account) (done bool) {
+			if len(due[a]) == 0 || len(claimed) == most || a.full(claim) {
+				return true
+			}
+			p := due[a][0]
+			due[a] = due[a][1:]
+			c, ok := q.lease(q.webhooks.all[p.webhook].next(t), t+claim.Lease.Milliseconds())
+			if !ok {
+				next = t
+				return false
+			}
+			a.probed = q.served
+			c.Probe = true
+			claimed = append(claimed, c)
+			p.from, p.asked = t+probePause.Milliseconds(), time.Time{}
+			return false
+		})
+	}
 	return claimed, next
 }

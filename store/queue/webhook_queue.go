@@ -30,6 +30,7 @@ type webhookQueue struct {
 type account struct {
 	name             string
 	webhooks, leased int
+	probed           uint64              // Queue.served when its last probe was leased
 	lines            [2][standings]*line // nil: no lane is in it
 }
 

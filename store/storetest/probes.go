@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"slices"
 	"time"
 
 	"github.com/storageapi/storageapi/notices"
@@ -188,6 +189,53 @@ func probes(run runner) {
 		probe(t)
 		time.Sleep(1100 * time.Millisecond)
 		wantSame(t, "number of tasks of an account at its cap", t.claimCounts(claim), map[string]int{})
+	})
+
+	run("of an account no more than ProbeCap says, and accounts take turns", func(t *tester) {
+		askMany := func() {
+			t.Helper()
+			for i := range 8 {
+				t.must(t.store.Probe(t.Context(), "many", numbered("many", i)))
+			}
+		}
+		ask := func() {
+			t.Helper()
+			for _, id := range []string{"a", "b"} {
+				t.must(t.store.Probe(t.Context(), id, id))
+			}
+		}
+		for i := range 8 {
+			t.createWebhooks(newWebhook("many", numbered("many", i)))
+		}
+		t.createWebhooks(newWebhook("a", "a"), newWebhook("b", "b"))
+		for _, id := range []string{"many", "a", "b"} {
+			t.enqueueMany(id, 2, map[string]int{"many": 8, "a": 1, "b": 1}[id])
+		}
+		claimed := func(claim webhooks.Claim) (list []string) {
+			t.Helper()
+			claim.Limit, claim.Cap, claim.Lease = 9, each(0), longLease
+			for _, task := range t.claim(claim) {
+				list = append(list, task.Webhook.Account)
+			}
+			slices.Sort(list)
+			return list
+		}
+		none := func(account string) int {
+			if account == "many" {
+				return 0
+			}
+			return 9
+		}
+		askMany()
+		wantSame(t, "accounts of a claim of one", claimed(webhooks.Claim{Probes: 1}), []string{"many"})
+		ask()
+		wantSame(t, "accounts of a claim of two", claimed(webhooks.Claim{Probes: 2}), []string{"a", "b"})
+		wantSame(t, "accounts with a ProbeCap of 2", claimed(webhooks.Claim{Probes: 5, ProbeCap: func(string) int { return 2 }}), []string{"many", "many"})
+		time.Sleep(1100 * time.Millisecond)
+		askMany()
+		ask()
+		wantSame(t, "accounts with a ProbeCap of 0", claimed(webhooks.Claim{Probes: 5, ProbeCap: none}), []string{"a", "b"})
+		wantSame(t, "accounts without a ProbeCap", len(claimed(webhooks.Claim{Probes: 9})), 8)
 	})
 
 	run("if nothing is due, what becomes due then", func(t *tester) {

@@ -143,7 +143,7 @@ func (l *Limiter) relieve() {
 	for at := l.late.Front(); at != nil; {
 		s := at.Value.(*Slot)
 		at = at.Next()
-		if l.exceedsShare(s.webhook.account) || s.requested && l.requestRoom() == 0 {
+		if l.exceedsShare(s.webhook.account) || s.requested && l.requestsCrowded(s.webhook.account) {
 			l.cut(s)
 		}
 	}

@@ -63,7 +63,7 @@ func (b *bench) check() {
 	b.Helper()
 	l := b.l
 	inFlight, restricted, failing, requested, unproven, slowly := 0, 0, 0, 0, 0, 0
-	accounts := map[string][3]int{}
+	accounts := map[string][4]int{}
 	parkedAt, queued := map[*account]int{}, map[*account]int{}
 	for id, w := range l.webhooks {
 		inFlight += len(w.slots)
@@ -93,6 +93,7 @@ func (b *bench) check() {
 		if unprovenOf != w.unproven || requestedOf > maxRequested {
 			b.Fatalf("%s: %d unproven, counted %d; %d requested", id, unprovenOf, w.unproven, requestedOf)
 		}
+		count[3] += requestedOf
 		if requested += requestedOf; w.health == healthy {
 			unproven += unprovenOf
 		}
@@ -133,7 +134,7 @@ func (b *bench) check() {
 	}
 	full := 0
 	for id, a := range l.accounts {
-		if got := accounts[id]; got[0] != a.inFlight || got[1] != a.restricted || got[2] != a.slow || a.offered != 0 {
+		if got := accounts[id]; got[0] != a.inFlight || got[1] != a.restricted || got[2] != a.slow || got[3] != a.requested || a.requested > l.requestShare() || a.offered != 0 {
 			b.Fatalf("account %s: %v, counted %+v", id, got, a)
 		}
 		if a.inFlight >= l.perAccount {
@@ -178,7 +179,10 @@ func TestLimiterAtRandom(t *testing.T) {
 					before++
 				}
 			}
-			requests := l.RequestRoom()
+			crowded := l.crowdedAccounts > 0 || l.RequestRoom() == 0
+			for _, a := range l.accounts {
+				crowded = crowded || l.RequestRoomOf(a.id) == 0
+			}
 			l.Tick(b.now)
 			for _, a := range b.attempts {
 				if a.cut && (a.turn || a.webhook.health == healthy && !a.ended) {
@@ -191,7 +195,7 @@ func TestLimiterAtRandom(t *testing.T) {
 					before--
 				}
 			}
-			if before < 0 && l.spare() > 0 && l.crowdedAccounts == 0 && requests > 0 {
+			if before < 0 && l.spare() > 0 && !crowded {
 				t.Fatalf("cut short with %d slots of the share to spare", l.spare())
 			}
 			b.check()
@@ -202,7 +206,7 @@ func TestLimiterAtRandom(t *testing.T) {
 				}
 				for _, id := range chosen {
 					w, most := l.webhooks[id], l.TurnCap(id, false)
-					if l.requestRoom() > 0 && l.free() > 0 && !w.account.full() && random.IntN(5) == 0 {
+					if l.requestRoom() > 0 && l.RequestRoomOf(w.account.id) > 0 && l.free() > 0 && !w.account.full() && random.IntN(5) == 0 {
 						b.beginRequested(w.account.id, id, true, true)
 						most++ // it does not come out of the turns
 					}
@@ -222,7 +226,7 @@ func TestLimiterAtRandom(t *testing.T) {
 					inFlight = len(w.slots)
 				}
 				full := l.accounts[account] != nil && l.accounts[account].inFlight >= l.perAccount
-				if l.requestRoom() > 0 && l.free() > 0 && !full && random.IntN(10) == 0 {
+				if l.requestRoom() > 0 && l.RequestRoomOf(account) > 0 && l.free() > 0 && !full && random.IntN(10) == 0 {
 					b.beginRequested(account, webhook, false, true)
 					continue
 				}

@@ -20,18 +20,41 @@ func (l *Limiter) request(w *webhook, s *Slot) {
 	}
 	s.requested, s.turn = true, false
 	l.requested++
+	w.account.requested++
+	l.overShare = l.overShare || l.requestsCrowded(w.account)
 	w.had++ // it is no turn of the webhook's
 	if w.health == open {
 		w.turn = latest(w.turn, s.begun.Add(2*requestPause)) // another one may be requested before
 	}
 }
 
-// RequestRoom returns how many requested attempts more there may be: an eighth of the
-// slots between them.
+// RequestRoom returns how many more requested attempts there may be: an eighth of the
+// slots are for them.
 func (l *Limiter) RequestRoom() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.requestRoom()
 }
 
-func (l *Limiter) requestRoom() int { return max(0, max(1, l.slots/8)-l.requested) }
+// RequestRoomOf returns how many of them the account may have: a quarter of all are its share, so
+// that one account's requests to receivers that hang do not hold up those of others.
+func (l *Limiter) RequestRoomOf(id string) int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	share := l.requestShare()
+	if a := l.accounts[id]; a != nil {
+		share -= a.requested
+	}
+	return max(0, share)
+}
+
+func (l *Limiter) requestRoom() int { return max(0, l.requestSlots()-l.requested) }
+
+func (l *Limiter) requestSlots() int { return max(1, l.slots/8) }
+
+func (l *Limiter) requestShare() int { return max(1, l.requestSlots()/4) }
+
+// requestsCrowded reports whether the account can have no more requested attempts.
+func (l *Limiter) requestsCrowded(a *account) bool {
+	return l.requestRoom() == 0 || a.requested >= l.requestShare()
+}

@@ -194,6 +194,7 @@ func (l *Limiter) cut(s *Slot) {
 func (l *Limiter) uncount(s *Slot) {
 	if s.requested {
 		l.requested--
+		s.webhook.account.requested--
 	}
 	if s.unproven {
 		l.countUnproven(s.webhook, -1)

@@ -54,6 +54,7 @@ const (
 type account struct {
 	id string
 	pool
+	requested int // slots of requested attempts, except those cut short
 
 	// parked are webhooks whose turn had come while the account held its share.
 	// Those that are not parked any more are still in it, to be passed over.
