@@ -143,11 +143,14 @@ func deleteAlone(b *testing.B, s *Store, account int) (deletion, longest float64
 	deletion = holds(b, s, func(b *batch) error { return s.deleteWebhook(b, webhook.Account, webhook.ID, nil) })
 	longest = deletion
 	for {
-		left, numbers := s.leftovers.next("", 1000)
-		if len(numbers) == 0 {
+		left := s.leftovers.next("", 1000)
+		if len(left) == 0 {
 			return deletion, longest
 		}
-		longest = max(longest, holds(b, s, func(b *batch) error { return s.removeRows(b, left, numbers) }))
+		longest = max(longest, holds(b, s, func(b *batch) error {
+			_, err := s.removeRows(b, left)
+			return err
+		}))
 	}
 }
 

@@ -48,24 +48,43 @@ func (l *leftovers) has(webhook string) bool {
 	return l.of[webhook] != nil
 }
 
-// next returns the first limit of the numbers that the webhook has left, or any if none
-// is given.
-func (l *leftovers) next(webhook string, limit int) (left *leftover, numbers []uint64) {
+// A leaving is a part of what a webhook has left: numbers, ascending from the first.
+type leaving struct {
+	of      *leftover
+	numbers []uint64
+}
+
+// next returns up to limit of the numbers that the webhook has left, or that any have if none is given.
+func (l *leftovers) next(webhook string, limit int) (list []leaving) {
+	var chosen []*leftover
 	l.mu.Lock()
-	left = l.of[webhook]
-	if webhook == "" {
-		for _, left = range l.of {
-			break
+	if webhook != "" {
+		if left := l.of[webhook]; left != nil {
+			chosen = append(chosen, left)
+		}
+	} else {
+		found := 0
+		for _, left := range l.of {
+			if found >= limit {
+				break
+			}
+			chosen = append(chosen, left)
+			found += len(left.numbers)
 		}
 	}
 	l.mu.Unlock()
-	if left == nil {
-		return nil, nil
+	for _, left := range chosen {
+		left.sort.Do(func() { slices.Sort(left.numbers) }) // no step waits for this
 	}
-	left.sort.Do(func() { slices.Sort(left.numbers) }) // no step waits for this
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return left, left.numbers[:min(limit, len(left.numbers))]
+	for _, left := range chosen {
+		if n := min(limit, len(left.numbers)); n > 0 {
+			list = append(list, leaving{left, left.numbers[:n]})
+			limit -= n
+		}
+	}
+	return list
 }
 
 // holds reports whether those are still there.
@@ -87,29 +106,36 @@ func (l *leftovers) swept(left *leftover, last uint64) {
 	}
 }
 
-// sweep removes limit of the rows that the webhook has left, or any if none is given,
-// and reports whether there were some. If it fails they stay to be removed.
+// sweep removes limit of the rows that the webhook has left, and reports whether there were some. If it fails
+// they stay to be removed.
 func (s *Store) sweep(ctx context.Context, webhook string, limit int) (swept bool, err error) {
-	left, numbers := s.leftovers.next(webhook, limit)
-	if len(numbers) == 0 {
+	list := s.leftovers.next(webhook, limit)
+	if len(list) == 0 {
 		return false, nil
 	}
-	return true, s.writer.Run(ctx, func(b *batch) error { return s.removeRows(b, left, numbers) })
+	return true, s.writer.Run(ctx, func(b *batch) error {
+		_, err := s.removeRows(b, list)
+		return err
+	})
 }
 
-func (s *Store) removeRows(b *batch, left *leftover, numbers []uint64) error {
-	if !s.leftovers.holds(left) {
-		return nil // another call was faster: there may be a webhook of that id by now
-	}
-	b.maintaining = true
-	if err := b.Flush(); err != nil {
-		return err
-	}
-	for _, number := range numbers {
-		if err := b.removePending(number); err != nil {
-			return err
+// removeRows removes rows that webhooks have left, and returns how many.
+func (s *Store) removeRows(b *batch, list []leaving) (removed int, err error) {
+	for _, left := range list {
+		if !s.leftovers.holds(left.of) {
+			continue // another call was faster: there may be a webhook of that id by now
 		}
+		b.maintaining = true
+		if err := b.Flush(); err != nil {
+			return removed, err
+		}
+		for _, number := range left.numbers {
+			if err := b.removePending(number); err != nil {
+				return removed, err
+			}
+		}
+		removed += len(left.numbers)
+		b.AfterCommit(func() { s.leftovers.swept(left.of, left.numbers[len(left.numbers)-1]) })
 	}
-	b.AfterCommit(func() { s.leftovers.swept(left, numbers[len(numbers)-1]) })
-	return nil
+	return removed, nil
 }

@@ -68,6 +68,47 @@ func TestDeletionGoesInSteps(t *testing.T) {
 	}
 }
 
+// TestPurge_ManyDeletedWebhooks_GoInOneStep: what many webhooks have left, a little each, is removed in one step, and keeps it from
+// nothing else.
+func TestPurge_ManyDeletedWebhooks_GoInOneStep(t *testing.T) {
+	const deleted = 20
+	s := openTemp(t)
+	for i := range deleted {
+		if err := s.CreateWebhook(t.Context(), testWebhook(1+i), webhooks.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	publishMany(t, s, 2)
+	for i := range deleted {
+		if err := s.DeleteWebhook(t.Context(), "acct", testWebhook(1+i).ID, nil, notices.Notice{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if rows := pendingRows(t, s); rows != 2*deleted {
+		t.Fatalf("%d rows are left, want %d", rows, 2*deleted)
+	}
+	later := time.Now().Add(time.Minute)
+	before := transactions(t, s)
+	if _, err := s.Purge(t.Context(), webhooks.Purge{Payloads: later, Attempts: later, EventIDs: later, Limit: 1000}); err != nil {
+		t.Fatal(err)
+	}
+	if rows, commits := pendingRows(t, s), transactions(t, s)-before; rows != 0 || commits > 2 {
+		t.Errorf("after a purge %d rows are left, in %d commits; want 0 in 2 at most", rows, commits)
+	}
+	if _, err := s.EventByID(t.Context(), "acct", testEvent(0, 0).ID); !errors.Is(err, webhooks.ErrNotFound) {
+		t.Errorf("an event that is past its time: %v, want %v", err, webhooks.ErrNotFound)
+	}
+}
+
+// transactions returns the number of the last commit.
+func transactions(t *testing.T, s *Store) (id int) {
+	t.Helper()
+	if err := s.db.View(func(tx *bbolt.Tx) error { id = tx.ID(); return nil }); err != nil {
+		t.Fatal(err)
+	}
+	return id
+}
+
 // TestLeftoversExpire: what is left over when its time comes ends without a trace.
 func TestLeftoversExpire(t *testing.T) {
 	s := openTemp(t)

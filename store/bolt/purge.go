@@ -36,13 +36,17 @@ func (s *Store) Purge(ctx context.Context, purge webhooks.Purge) (more bool, err
 }
 
 func (s *Store) purgeStep(ctx context.Context, purge webhooks.Purge) (more bool, err error) {
-	if swept, err := s.sweep(ctx, "", purge.Limit); swept || err != nil {
-		return true, err
-	}
+	left := s.leftovers.next("", purge.Limit)
 	purge = purge.Doubting(s.clock.Doubt())
 	reserved := make(map[uint64]uint64)
 	err = s.writer.Run(ctx, func(b *batch) error {
-		more, err = s.purge(b, &purge, reserved)
+		removed, err := s.removeRows(b, left)
+		if more = removed >= purge.Limit; more || err != nil {
+			return err
+		}
+		rest := purge
+		rest.Limit -= removed
+		more, err = s.purge(b, &rest, reserved)
 		return err
 	})
 	for _, token := range reserved {
