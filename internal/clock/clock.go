@@ -60,6 +60,27 @@ func (c *Clock) Resume(m Mark) {
 	c.steady, c.doubt = c.steady.Truncate(time.Millisecond), max(0, c.doubt)
 }
 
+// Time returns the system's time.
+func (c *Clock) Time() time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.look()
+}
+
+// Published returns when an event is published that is stored now, after one of that time: not before it, so that
+// events are in the order of their times, unless it is more than an hour ahead. Such a time was given under a clock
+// that was ahead, and says nothing about the events after it.
+func (c *Clock) Published(last time.Time) time.Time {
+	now := c.Time()
+	if now.Before(last) && last.Sub(now) <= hold {
+		return last
+	}
+	return now
+}
+
+// Ahead reports whether a time is more than a day ahead: the clock was wrong when it was given, or is wrong now.
+func (c *Clock) Ahead(t time.Time) bool { return t.Sub(c.Time()) > hold }
+
 // Watch starts watching.
 func (c *Clock) Watch() { c.Doubt() }
 

@@ -60,9 +60,11 @@ type Store struct {
 	madeCounts    counts // of keys that API keys have created
 	requests      requests
 	recovered     []byte     // the webhook whose recovery was advanced last
-	lastPublished time.Time  // no event was published later
+	lastPublished time.Time  // when the last event was published
 	divided       uint64     // the number after which the dividers are; 0: none
 	marked        clock.Mark // as it is in the file
+
+	committedPublished time.Time // lastPublished, as of the last commit
 }
 
 var (
@@ -176,8 +178,10 @@ func (s *Store) prepare(file *os.File) (err error) {
 func (s *Store) ended(done bool) {
 	s.keyCache.ended(done || s.writer.Halted() == nil)
 	if done {
+		s.committedPublished = s.lastPublished
 		return
 	}
+	s.lastPublished = s.committedPublished
 	s.keyCounts.forgetAll()
 	s.madeCounts.forgetAll()
 	s.requests.forgetAll()

@@ -1,11 +1,14 @@
 package bolt
 
 import (
+	"errors"
+	"fmt"
 	"path/filepath"
 	"testing"
 	"time"
 
 	"github.com/storageapi/storageapi/internal/testbubble"
+	"github.com/storageapi/storageapi/notices"
 	"github.com/storageapi/storageapi/webhooks"
 )
 
@@ -154,6 +157,124 @@ func TestPublishedInThePast(t *testing.T) {
 		}
 		if b, err := s.Backlog(t.Context(), ""); err != nil || b.Pending != 3*part {
 			t.Errorf("%d deliveries are pending, %v; want %d: all but those that are old", b.Pending, err, 3*part)
+		}
+	})
+}
+
+// TestRetention_EventsUnderAClockAYearAhead_AreNoEndOfIt: events and notices that were stored while the clock was a year ahead, for less than a
+// day, keep nothing that is stored after them from being purged in its time, and go with it. Those before the clock was set right are not purged early.
+func TestRetention_EventsUnderAClockAYearAhead_AreNoEndOfIt(t *testing.T) {
+	const day, year = 24 * time.Hour, 365 * 24 * time.Hour
+	for name, restarts := range map[string]bool{"in one process": false, "in processes one after the other": true} {
+		t.Run(name, func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), "storage.db")
+			testbubble.Run(t, func(t *testing.T) {
+				s := mustOpen(t, path)
+				stored := 0
+				store := func() {
+					t.Helper()
+					if _, err := s.Enqueue(t.Context(), testEvent(stored, 10)); err != nil {
+						t.Fatal(err)
+					}
+					n := notices.Notice{ID: fmt.Sprintf("ntc_%02d", stored), Account: "acct", Action: notices.KeyChanged, At: time.Now()}
+					if _, err := s.AddNotices(t.Context(), []notices.Notice{n}); err != nil {
+						t.Fatal(err)
+					}
+					if stored++; restarts {
+						if err := s.Close(); err != nil {
+							t.Fatal(err)
+						}
+						s = mustOpen(t, path)
+					}
+				}
+				kept := func() (first int) {
+					t.Helper()
+					before := time.Now().Add(-30 * day)
+					for more := true; more; {
+						var err error
+						if more, err = s.Purge(t.Context(), webhooks.Purge{Payloads: before, Attempts: before, EventIDs: before, Notices: before, Limit: 100}); err != nil {
+							t.Fatal(err)
+						}
+					}
+					events := 0
+					for i := range stored {
+						if _, err := s.EventByID(t.Context(), "acct", testEvent(i, 0).ID); err == nil {
+							events++
+						}
+					}
+					page, err := s.ListNotices(t.Context(), "acct", notices.Query{Limit: 100})
+					if err != nil || len(page.Notices) != events {
+						t.Errorf("there are %d notices, %v, and %d events", len(page.Notices), err, events)
+					}
+					return stored - events
+				}
+				store()
+				s.clock.Set(year)
+				for range 3 { // each after a restart under the right clock, which the process before did not have
+					store()
+					s.clock.Set(year)
+				}
+				s.clock.Set(0)
+				for range 3 {
+					time.Sleep(day)
+					store()
+				}
+				if got := kept(); got != 0 {
+					t.Errorf("soon after it %d are purged, want 0", got)
+				}
+				time.Sleep(27*day + time.Hour) // the first is past its time, those of the year ahead are not known to be
+				if got := kept(); got != 1 {
+					t.Errorf("27 days later %d are purged, want 1", got)
+				}
+				time.Sleep(day) // and the first after them
+				if got := kept(); got != 5 {
+					t.Errorf("28 days later %d are purged, want 5", got)
+				}
+				store()
+				time.Sleep(10 * day)
+				if got := kept(); got != 7 {
+					t.Errorf("38 days later %d are purged, want 7", got)
+				}
+				if err := s.Close(); err != nil {
+					t.Fatal(err)
+				}
+			})
+			report, err := Verify(path)
+			if err != nil || report.Err() != nil {
+				t.Error(err, report.Err())
+			}
+		})
+	}
+}
+
+// TestPublish_AfterATransactionThatFailed_GoesOnByTheClock: the step that found the clock set right failed, and the next one finds it again.
+func TestPublish_AfterATransactionThatFailed_GoesOnByTheClock(t *testing.T) {
+	const day, year = 24 * time.Hour, 365 * 24 * time.Hour
+	testbubble.Run(t, func(t *testing.T) {
+		s := openTemp(t)
+		publish := func(i int) error { _, err := s.Enqueue(t.Context(), testEvent(i, 10)); return err }
+		s.clock.Set(year)
+		if err := publish(0); err != nil {
+			t.Fatal(err)
+		}
+		s.clock.Set(0)
+		s.writer.Around(func(func() error) error { return errFull })
+		if err := publish(1); err == nil {
+			t.Fatal("the commit did not fail")
+		}
+		s.writer.Around(nil)
+		if err := publish(2); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(31 * day)
+		before := time.Now().Add(-30 * day)
+		if _, err := s.Purge(t.Context(), webhooks.Purge{Payloads: before, Attempts: before, EventIDs: before, Limit: 100}); err != nil {
+			t.Fatal(err)
+		}
+		for i := range 3 {
+			if _, err := s.EventByID(t.Context(), "acct", testEvent(i, 0).ID); !errors.Is(err, webhooks.ErrNotFound) {
+				t.Errorf("event %d: %v, want %v", i, err, webhooks.ErrNotFound)
+			}
 		}
 	})
 }

@@ -64,17 +64,18 @@ func (s *Store) enqueue(b *batch, e *event, only string) (deliveries int, isNew 
 		return known.Deliveries, false, err
 	}
 	now := time.Now()
-	if now.After(s.lastPublished) {
-		s.lastPublished = now
-	}
+	at := s.clock.Published(s.lastPublished)
 	to := s.accountWebhooks(b, e.Account).subscribedTo(e.Type)
 	if only != "" {
 		to = to.only(only)
 	}
 	active := to.active
-	record.SetPublished(e.record, s.lastPublished, len(active))
+	record.SetPublished(e.record, at, len(active))
 	n, err := b.appendEvent(e, active, to.inactive)
 	if err != nil {
+		return 0, false, err
+	}
+	if err := s.notePublished(b, n, at); err != nil {
 		return 0, false, err
 	}
 	s.noteID(b, e.key, n)
@@ -90,15 +91,46 @@ func (s *Store) enqueue(b *batch, e *event, only string) (deliveries int, isNew 
 	return len(active), true, nil
 }
 
+// notePublished notes when the event of that number was published. A piece begins with it if the one before it
+// was published under a clock that was ahead.
+func (s *Store) notePublished(b *batch, number uint64, at time.Time) error {
+	if s.lastPublished.Sub(at) > 24*time.Hour {
+		if err := b.beginPiece(number); err != nil {
+			return err
+		}
+		s.lastPublished = at
+	}
+	if at.After(s.lastPublished) {
+		s.lastPublished = at
+	}
+	return nil
+}
+
 // loadNewest finds when the last event was published, and the dividers after it.
 func (s *Store) loadNewest() error {
 	return s.db.View(func(tx *bbolt.Tx) error {
-		s.lastPublished = lastPublished(tx)
+		s.lastPublished = s.publishedLast(tx)
+		s.committedPublished = s.lastPublished
 		if k, value := lastOf(tx.Bucket(bucketEvents).Cursor()); isDivider(k, value) {
 			s.divided = binary.BigEndian.Uint64(k)
 		}
 		return nil
 	})
+}
+
+// publishedLast returns when the newest event was published, apart from those that were published under a clock that was ahead,
+// unless the last one was.
+func (s *Store) publishedLast(tx *bbolt.Tx) (last time.Time) {
+	var at time.Time
+	for _, end := range pieces(tx) {
+		if at = publishedAt(tx, end-1); at.After(last) && !s.clock.Ahead(at) {
+			last = at
+		}
+	}
+	if at.After(last) {
+		last = at
+	}
+	return last
 }
 
 // lastPublished returns when the newest event was published; zero if there is none, or it

@@ -21,7 +21,7 @@ func (b *batch) tell(n notices.Notice) error {
 	if n.IsZero() {
 		return nil
 	}
-	return b.appendNotice(n, time.Now())
+	return b.appendNotice(n, b.store.clock.Time())
 }
 
 // knownNotices are the ids of the notices of targets, by their heads, as far as a step has
@@ -137,7 +137,7 @@ func (s *Store) AddNotices(ctx context.Context, list []notices.Notice) (added in
 					continue // it is gone, or was changed
 				}
 			}
-			isNew, err := b.addNotice(n, time.Now(), known)
+			isNew, err := b.addNotice(n, s.clock.Time(), known)
 			if err != nil {
 				return err
 			}
@@ -239,25 +239,32 @@ func (s *Store) TakeNotices(ctx context.Context, numbers []uint64) error {
 	})
 }
 
-// purgeNotices removes notices that were stored before then: the first of the log.
-func purgeNotices(b *batch, before time.Time, left *int) error {
+// purgeNotices removes notices that were stored before then: the first of the log. Those that were stored under a clock that was
+// ahead go once one after them does.
+func (s *Store) purgeNotices(b *batch, before time.Time, left *int) error {
 	if before.IsZero() {
 		return nil
 	}
 	var old [][]byte // not deleted at once: a cursor skips keys after that
 	var entries []record.NoticeEntry
+	gone, goneEntries := 0, 0 // of these; the others were stored under a clock that was ahead
 	c := b.tx.Bucket(bucketNotices).Cursor()
-	for k, value := c.First(); k != nil && *left > 0; k, value = c.Next() {
+	for k, value := c.First(); k != nil && gone < *left && len(old) < *left+noticesLookedAt; k, value = c.Next() {
 		entry, err := record.DecodeNoticeEntry(value)
-		if err == nil && entry.StoredAt >= before.UnixMilli() {
+		kept := err == nil && entry.StoredAt >= before.UnixMilli()
+		if kept && !s.clock.Ahead(time.UnixMilli(entry.StoredAt)) {
 			break
 		}
 		old = append(old, bytes.Clone(k))
 		if entry.Notice = bytes.Clone(entry.Notice); err == nil {
 			entries = append(entries, entry)
 		}
-		*left--
+		if !kept {
+			gone, goneEntries = len(old), len(entries)
+		}
 	}
+	old, entries = old[:gone], entries[:goneEntries]
+	*left -= gone
 	if len(old) == 0 {
 		return nil
 	}

@@ -11,9 +11,8 @@ import (
 )
 
 // Events are in the order in which they were published, except where an account was imported
-// next to others: its events come after newer ones. The numbers of the events with which
-// such a piece begins are in a row of bucketMeta, 8 bytes each, ascending. A file that was
-// never imported into is one piece.
+// next to others, whose events come after newer ones, and where the clock was set back by more than a day. The numbers of the events with which
+// such a piece begins are in a row of bucketMeta, 8 bytes each, ascending. Other files are one piece.
 
 // pieces returns the first number of each piece and the one after its last; none if there is
 // no event.

@@ -18,7 +18,7 @@ func (s *Store) Now(ctx context.Context) (time.Time, error) {
 	if err != nil {
 		return time.Time{}, err
 	}
-	return time.Now(), tx.Rollback()
+	return s.clock.Time(), tx.Rollback()
 }
 
 // Purge implements [webhooks.Store]. It indexes complete runs, too, removes the rows
@@ -67,7 +67,7 @@ func (s *Store) purge(b *batch, purge *webhooks.Purge, reserved map[uint64]uint6
 			return true, err
 		}
 	}
-	payloads, attempts, ids := firstSince(b.tx, purge.Payloads), firstSince(b.tx, purge.Attempts), firstSince(b.tx, purge.EventIDs)
+	payloads, attempts, ids := s.firstKept(b.tx, purge.Payloads), s.firstKept(b.tx, purge.Attempts), s.firstKept(b.tx, purge.EventIDs)
 	if segment, err := newSegments(b.tx).at(attempts); err == nil {
 		attempts = segment.First // first attempts are in packs, each of which is of a segment
 	}
@@ -102,7 +102,7 @@ func (s *Store) purge(b *batch, purge *webhooks.Purge, reserved map[uint64]uint6
 		func() error {
 			return deleteBefore(b, bucketDedupKeys, uint64(max(purge.DedupKeys.UnixMilli(), 0)), &left)
 		},
-		func() error { return purgeNotices(b, purge.Notices, &left) },
+		func() error { return s.purgeNotices(b, purge.Notices, &left) },
 	} {
 		if err := step(); err != nil {
 			return false, err

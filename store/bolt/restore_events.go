@@ -361,8 +361,8 @@ func (f *fencer) carry(b *batch, segment *record.Segment, i int, body []byte) (a
 		return nil, false, err
 	}
 	f.store.noteID(b, e.key, n)
-	if found.PublishedAt.After(f.store.lastPublished) {
-		f.store.lastPublished = found.PublishedAt
+	if err := f.store.notePublished(b, n, found.PublishedAt); err != nil {
+		return nil, false, err
 	}
 	f.report(&f.info.EventsCarried, Finding{Kind: EventCarried, Account: found.Account, ID: found.ID})
 	for j := range asked {

@@ -163,6 +163,22 @@ func firstSince(tx *bbolt.Tx, at time.Time) (first uint64) {
 	return first
 }
 
+// firstKept is firstSince of a purge. Where events at the end of a piece were published under a clock that was ahead, they
+// are older than the first one of the next piece: their own times would keep them, and all that comes after them.
+func (s *Store) firstKept(tx *bbolt.Tx, at time.Time) (first uint64) {
+	kept := false
+	for low, end := range pieces(tx) {
+		since := firstWithin(tx, low, end, at)
+		if since > low || !kept {
+			first, kept = since, since < end
+		}
+		if since < end && !s.clock.Ahead(publishedAt(tx, since)) {
+			break
+		}
+	}
+	return first
+}
+
 // endBefore returns the number from which on no event was published before that time.
 func endBefore(tx *bbolt.Tx, at time.Time) (end uint64) {
 	for low, high := range pieces(tx) {

@@ -58,7 +58,7 @@ func (s *Store) enqueue(encoded webhooks.EncodedEvent, only string) (deliveries 
 	encoded.Timestamp = stored(encoded.Timestamp)
 	s.lastSeq++
 	now := time.Now()
-	s.published = s.publication(now)
+	s.published = s.publication()
 	e := &event{EncodedEvent: encoded, seq: s.lastSeq, published: s.published}
 	for _, r := range s.webhooks[e.Account] {
 		w := r.record
@@ -80,13 +80,8 @@ func (s *Store) enqueue(encoded webhooks.EncodedEvent, only string) (deliveries 
 }
 
 // publication returns when an event is published that is stored now: not before
-// those that are.
-func (s *Store) publication(now time.Time) time.Time {
-	if now = stored(now); now.After(s.published) {
-		return now
-	}
-	return s.published
-}
+// those that are, see [clock.Clock.Published].
+func (s *Store) publication() time.Time { return stored(s.clock.Published(s.published)) }
 
 // addPending makes a settled delivery, or a new one, pending, as o says.
 func (s *Store) addPending(d *delivery, w *webhooks.Webhook, o queue.Pending) {

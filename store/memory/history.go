@@ -72,7 +72,7 @@ func (s *Store) CreateRecovery(ctx context.Context, r webhooks.Recovery, notice 
 	}
 	r.States = slices.Clone(r.States)
 	if r.To.IsZero() {
-		r.To = s.publication(time.Now()).Add(time.Millisecond)
+		r.To = s.publication().Add(time.Millisecond)
 	}
 	r.From, r.To, r.CreatedAt = stored(r.From), stored(r.To), stored(r.CreatedAt)
 	s.recoveries = append(s.recoveries, &recovery{Recovery: r})
@@ -145,7 +145,7 @@ func (s *Store) Now(ctx context.Context) (time.Time, error) {
 		return time.Time{}, err
 	}
 	defer s.mu.Unlock()
-	return time.Now(), nil
+	return s.clock.Time(), nil
 }
 
 // Purge implements [webhooks.Store].
@@ -176,7 +176,7 @@ func (s *Store) Purge(ctx context.Context, purge webhooks.Purge) (more bool, err
 		return r.Done && r.CreatedAt.Before(purge.Attempts)
 	})
 	more = s.purgeDedupKeys(purge.DedupKeys, purge.Limit-purged) || more
-	return s.notices.purge(purge.Notices, purge.Limit) || more, nil
+	return s.notices.purge(purge.Notices, purge.Limit, &s.clock) || more, nil
 }
 
 // purge removes what is past its time of an event, and reports whether there was

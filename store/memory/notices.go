@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/storageapi/storageapi/internal/clock"
 	"github.com/storageapi/storageapi/notices"
 )
 
@@ -69,8 +70,16 @@ func copiedNotice(n notices.Notice) notices.Notice {
 
 // purge removes notices that were stored before then, at most so many, and reports whether
 // there may be more. They are the first of all lists.
-func (l *noticeLog) purge(before time.Time, most int) (more bool) {
-	for len(l.order) > 0 && l.order[0].at.Before(before) {
+func (l *noticeLog) purge(before time.Time, most int, clock *clock.Clock) (more bool) {
+	gone := 0
+	for i, n := range l.order {
+		if n.at.Before(before) {
+			gone = i + 1
+		} else if !clock.Ahead(n.at) {
+			break
+		}
+	}
+	for ; gone > 0; gone-- {
 		if most--; most < 0 {
 			return true
 		}

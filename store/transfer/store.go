@@ -52,7 +52,7 @@ type Store interface {
 	// Events come after those that the store has, in the order in which they are given,
 	// and keep their PublishedAt, by which they are purged; a store may purge those of an
 	// account that was imported next to others later, once what it had before is purged.
-	// PublishedAt of what is enqueued afterwards is not before it. What is pending is due
+	// PublishedAt of what is enqueued afterwards is not before it, unless that is hours ahead of the clock. What is pending is due
 	// once its Wait has passed from now on.
 	Import(ctx context.Context, records []Record) error
 }
