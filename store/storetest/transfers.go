@@ -635,6 +635,7 @@ func transferRefused(run transferRunner) {
 			"a webhook's second recovery":          {&transfer.Recovery{Recovery: newRecovery("acct", "webhook", "second", webhooks.Dead)}, transfer.ErrConflict},
 			"pending for another account's":        {pending, transfer.ErrRecord},
 			"a record without an id":               {&transfer.Key{}, transfer.ErrRecord},
+			"an alert that is due, of no balance":  {&transfer.Alert{Account: "acct", Metric: webhooks.MetricBandwidth, State: []byte("state"), Due: true}, transfer.ErrRecord},
 			"an event that was delivered, somehow": {&transfer.Event{EncodedEvent: newEvent("acct", "e"), PublishedAt: some, Deliveries: []transfer.Delivery{{WebhookID: "webhook", State: webhooks.Delivered}}}, transfer.ErrRecord},
 		} {
 			dst.wantError(name, dst.store.Import(dst.Context(), []transfer.Record{fine, c.record}), c.want)

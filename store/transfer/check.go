@@ -93,6 +93,9 @@ func (r *Alert) check() error {
 	if len(r.State) == 0 || len(r.State) > 1<<20 {
 		return malformed("state", "must be 1 byte to 1 MiB")
 	}
+	if r.Due && r.Metric != webhooks.MetricBalance {
+		return malformed("due", "must be false unless the metric is "+string(webhooks.MetricBalance))
+	}
 	return ids("account", r.Account, "metric", string(r.Metric))
 }
 

@@ -60,7 +60,7 @@ type Alert struct {
 	Account string
 	Metric  webhooks.Metric
 	State   []byte // not empty
-	Due     bool   // see [webhooks.AlertStep]
+	Due     bool   // see [webhooks.AlertStep]; of MetricBalance only
 }
 
 // A DedupKey is a deduplication key that the account has.
