@@ -48,7 +48,8 @@ type Store interface {
 
 	// ExpiringKeys returns a part of the keys of all accounts that have an ExpiresAt, by
 	// ascending ExpiresAt, Account and ID, expired ones too, with their uses; an empty list
-	// past the end. CreateKey, UpdateKey and DeleteKey list and unlist them in the same step.
+	// past the end. Keys of accounts that are being erased are left out. CreateKey, UpdateKey and DeleteKey list and
+	// unlist them in the same step.
 	// A store that is in a file or a database has an index for it: a page takes as long as
 	// reading as many keys by id.
 	ExpiringKeys(ctx context.Context, query ExpiryQuery) ([]Key, error)

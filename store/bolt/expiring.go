@@ -26,6 +26,9 @@ func (s *Store) ExpiringKeys(ctx context.Context, query apikeys.ExpiryQuery) (li
 	}
 	for ; row != nil && bytes.Compare(row[:min(8, len(row))], before) < 0 && len(list) < query.Limit; row, _ = c.Next() {
 		account, id, _ := bytes.Cut(row[min(8, len(row)):], []byte{0})
+		if s.erasing.has(string(account)) {
+			continue
+		}
 		if key, _, unreadable := keyByID(tx, record.Prefixed(string(account), string(id))); unreadable == nil {
 			list = append(list, key)
 		}

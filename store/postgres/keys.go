@@ -218,6 +218,7 @@ func (s *Store) ExpiringKeys(ctx context.Context, query apikeys.ExpiryQuery) ([]
 const expiringKeys = `select ` + keyColumns + keyUses + `
 	from storageapi.keys k where k.next is null and k.expires_at is not null
 	and (k.expires_at, k.account, k.id) > ($1, $2, $3) and k.expires_at < $4
+	and not exists (select from storageapi.erasures e where e.account = k.account)
 	order by k.expires_at, k.account, k.id limit $5`
 
 // UpdateKey implements [apikeys.Store]. The key is locked while change runs.

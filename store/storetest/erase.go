@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/storageapi/storageapi/apikeys"
@@ -227,6 +228,7 @@ func erasing(run runner) {
 
 	run("while it is under way the account is closed", func(t *tester) {
 		leased := t.fillAccount("acct")
+		t.createKeys(expiring("acct", "a", 1), expiring("acct", "b", 2), expiring("acct", "c", 3), expiring("other", "d", 2))
 		_, more, err := t.store.EraseAccount(t.Context(), "acct", 1)
 		t.must(err)
 		if more {
@@ -402,4 +404,18 @@ func (t *tester) wantClosed(account string) {
 	t.wantNoKeyAt(hashOf(account, "key of "+account))
 	_, err = t.store.KeyByID(ctx, account, "key of "+account)
 	t.wantError("KeyByID", err, apikeys.ErrNotFound)
+	expire, err := t.store.ExpiringKeys(ctx, apikeys.ExpiryQuery{Before: some.AddDate(100, 0, 0), Limit: 99})
+	t.must(err)
+	for _, key := range expire {
+		wantSame(t, "ExpiringKeys: of the account that is being erased", key.Account == account, false)
+	}
+	off, err := t.store.OffWebhooks(ctx, webhooks.Page{Limit: 99})
+	t.must(err)
+	held, err := t.store.HeldWebhooks(ctx, webhooks.Page{Limit: 99})
+	t.must(err)
+	failing, err := t.store.FailingWebhooks(ctx, some.AddDate(100, 0, 0), webhooks.Page{Limit: 99})
+	t.must(err)
+	for _, webhook := range slices.Concat(off, held, failing) {
+		wantSame(t, "webhooks that are off, on hold or failing: of the account that is being erased", webhook.Account == account, false)
+	}
 }
