@@ -94,7 +94,7 @@ func (c *treeCheck) read(id uint64) (page []byte, flags uint16) {
 	switch {
 	case pages == 1:
 		return page, flags
-	case pages > c.count-id || int64(pages) > maxPage/c.pageSize && flags != freelistPage:
+	case pages > c.count-id || pages > mostPages(flags, c.count, c.pageSize):
 		return nil, 0
 	}
 	page = make([]byte, int64(pages)*c.pageSize)

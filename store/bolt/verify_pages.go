@@ -131,7 +131,7 @@ func (p *pages) read(id uint64) (page []byte, flags uint16, count int) {
 	case binary.NativeEndian.Uint64(header) != id:
 		p.problem(where, "it says that it is page %d", binary.NativeEndian.Uint64(header))
 		return nil, 0, 0
-	case pages > p.count-id || int64(pages) > maxPage/p.size && binary.NativeEndian.Uint16(header[8:]) != freelistPage:
+	case pages > p.count-id || pages > mostPages(binary.NativeEndian.Uint16(header[8:]), p.count, p.size):
 		p.problem(where, "it says that it goes on for %d pages", pages)
 		return nil, 0, 0
 	}
@@ -166,6 +166,15 @@ func (p *pages) tree(id uint64, low, high []byte) {
 	default:
 		p.problem(where, "it is of a kind that does not belong here: %#x", flags)
 	}
+}
+
+// mostPages returns how many pages a page of that kind may go on for, in a file of that many pages: a list of free pages has
+// 8 bytes for each of them at most.
+func mostPages(flags uint16, count uint64, size int64) uint64 {
+	if flags == freelistPage {
+		return 1 + (pageHeader+8+8*count)/uint64(size)
+	}
+	return maxPage / uint64(size)
 }
 
 func (p *pages) branch(where string, page []byte, count int, low, high []byte) {

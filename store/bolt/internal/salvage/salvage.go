@@ -44,7 +44,7 @@ const (
 	bucketLeaf = 1 // flag of a leaf's element
 
 	maxDepth    = 64
-	maxOverflow = 1 << 18 // pages of one node: a GiB
+	maxOverflow = 1 << 14 // pages of one node: 64 MiB with pages of 4 KiB, far more than any of ours has
 	maxCached   = 1024
 	maxPageSize = 64 << 10
 )
