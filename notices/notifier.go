@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"maps"
+	"slices"
+	"sort"
 	"time"
 )
 
@@ -18,48 +20,45 @@ const (
 	grace        = time.Second      // for a call when Run ends
 	takeEvery    = time.Second      // while calls are made
 
-	pageSize    = 256
-	maxInARow   = 16 // failures, before a pause
+	pageSize    = 256                    // accounts, and notices of one
+	turnTime    = 100 * time.Millisecond // of an account, before the next one's
+	maxInARow   = 16                     // failures, before a pause
 	maxBackoff  = 10 * time.Minute
 	minimumWait = time.Second
 )
 
-var maxWaiting = 10_000 // targets; less in tests
-
-// A notifier tells the host what is pending. It is of one Run.
+// A notifier notifies the host of what is pending. It is of one Run.
 type notifier struct {
 	*Service
-	waiting map[target]*backoff // targets whose last call failed
-	renewed time.Time           // the lease; zero: another has it
+	failing map[string]*failures // by account: those of which a notice failed and is pending
+	renewed time.Time            // the lease; zero: another has it
 	scanned time.Time
-	seen    uint64   // the greatest number that was pending
+	after   string   // the account that the next round begins after
 	taken   []uint64 // numbers of notices that the host has taken, and the store does not know of
 	tookAt  time.Time
-
-	// Of the round under way.
-	begun time.Time
-	full  bool // no more targets may wait: what is new waits for another round
+	inARow  int // failures
 }
 
-// A target is that of an account.
-type target struct {
-	account string
-	Target
+// failures are those of an account since its last success.
+type failures struct {
+	backoff
+	targets map[Target]*backoff // whose last call failed
+	met     time.Time           // when the round began in which the account was last met
 }
 
-// A backoff says until when the notices of a target wait.
+// A backoff says until when an account or a target waits.
 type backoff struct {
 	wait  time.Duration
 	until time.Time
-	met   time.Time // when the round began that met one of them last
 }
 
-// round looks once at all that is pending, and returns when to do so again.
-//
-// A page is of one state of the store, in which no notice of a target comes without those
-// before it. The next page is of a later one: what it has of a target may be later than
-// what was stored meanwhile among the numbers of the page before. So it tells of what had
-// its number before the round began: what was to come before that was stored by then.
+// fail makes it wait twice as long as the last time.
+func (b *backoff) fail() {
+	b.wait = min(max(2*b.wait, minimumWait), maxBackoff)
+	b.until = time.Now().Add(b.wait)
+}
+
+// round gives each account with something pending a turn, and returns when to do so again.
 func (n *notifier) round(ctx context.Context) time.Duration {
 	if !n.take(ctx) { // or else it would be told again and again
 		return lookEvery
@@ -76,50 +75,156 @@ func (n *notifier) round(ctx context.Context) time.Duration {
 			return lookEvery
 		}
 	}
-	n.begun, n.full = time.Now(), false
-	failed, before := 0, n.seen // failures in a row; numbers up to this were there before
-	progress, left := false, false
-	for after, more := uint64(0), true; more; {
-		list, err := n.pending(ctx, after)
-		if err != nil {
-			n.logStore(ctx, "pending notices", err)
-			return lookEvery
-		}
-		first := after == 0
-		more = len(list) == pageSize
-		for i := range list {
-			after = list[i].Number
-			n.seen = max(n.seen, after)
-			failing := n.meet(&list[i].Notice)
-			if !first && after > before {
-				left = true
+	begun := time.Now()
+	n.inARow = 0
+	accounts, err := n.accounts(ctx)
+	if err != nil {
+		n.logStore(ctx, "accounts with pending notices", err)
+		return lookEvery
+	}
+	more := false
+	for _, account := range accounts {
+		if f := n.failing[account]; f != nil {
+			if f.met = begun; begun.Before(f.until) {
 				continue
 			}
-			switch told, err := n.tell(ctx, &list[i], failing); {
-			case err != nil:
-				failed++
-			case told:
-				failed, progress = 0, true
-			}
-			if failed == maxInARow || time.Since(n.tookAt) >= takeEvery && !n.take(ctx) || !n.lead(ctx) {
-				return lookEvery
-			}
 		}
+		left, ok := n.turn(ctx, account, begun)
+		if account != "" {
+			n.after = account
+		}
+		if !ok {
+			return lookEvery
+		}
+		more = more || left
 	}
-	maps.DeleteFunc(n.waiting, func(_ target, b *backoff) bool { return !b.met.Equal(n.begun) }) // nothing is pending
-	if n.take(ctx) && progress && left {
+	n.after = ""
+	maps.DeleteFunc(n.failing, func(_ string, f *failures) bool { return !f.met.Equal(begun) }) // nothing is pending
+	if n.take(ctx) && more {
 		return 0
 	}
 	return lookEvery
 }
 
-// meet returns the backoff of a notice's target, if it has one.
-func (n *notifier) meet(notice *Notice) *backoff {
-	failing := n.waiting[target{notice.Account, notice.Target}]
-	if failing != nil {
-		failing.met = n.begun
+// accounts returns the accounts that have something pending: the host's own, which is empty, and
+// then all others, beginning after the one whose turn was last.
+func (n *notifier) accounts(ctx context.Context) ([]string, error) {
+	var list []string
+	for more, after := true, ""; more; {
+		timed, cancel := context.WithTimeout(ctx, storeTimeout)
+		page, err := n.store.PendingAccounts(timed, after, pageSize)
+		cancel()
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, page...)
+		if more = len(page) == pageSize; more {
+			after = page[pageSize-1]
+		}
 	}
-	return failing
+	next := sort.SearchStrings(list, n.after+"\x00")
+	return slices.Concat([]string{""}, list[next:], list[:next]), nil
+}
+
+// turn notifies the host of an account's notices for turnTime at most. left says that there are
+// more to go on with at once; ok, that the round may go on.
+//
+// The list that it reads is of one state of the store, in which no notice of a target comes without
+// those before it. A target of which one notice is passed over is passed over until the next turn.
+func (n *notifier) turn(ctx context.Context, account string, begun time.Time) (left, ok bool) {
+	timed, cancel := context.WithTimeout(ctx, storeTimeout)
+	list, err := n.store.PendingNotices(timed, account, pageSize)
+	cancel()
+	if err != nil {
+		n.logStore(ctx, "pending notices", err)
+		return false, false
+	}
+	turn := time.Now()
+	passed := n.waiting(account, list, turn)
+	told := false
+	for i := range list {
+		notice := &list[i].Notice
+		if passed[notice.Target] {
+			continue
+		}
+		if time.Since(turn) >= turnTime {
+			return true, true
+		}
+		if err := n.call(ctx, notice); err == nil {
+			told = true
+			n.succeeded(account, notice.Target)
+			n.taken = append(n.taken, list[i].Number)
+		} else if ctx.Err() != nil {
+			return false, false
+		} else {
+			passed[notice.Target] = true
+			if n.failed(account, notice, err, begun) {
+				return false, n.inARow < maxInARow && n.goOn(ctx)
+			}
+		}
+		if n.inARow >= maxInARow || !n.goOn(ctx) {
+			return false, false
+		}
+	}
+	return told && len(list) == pageSize, true
+}
+
+// waiting returns which targets of the account wait at that time. It forgets those that have nothing
+// pending any longer.
+func (n *notifier) waiting(account string, list []Numbered, at time.Time) map[Target]bool {
+	waiting := make(map[Target]bool)
+	f := n.failing[account]
+	if f == nil {
+		return waiting
+	}
+	for of, b := range f.targets {
+		if len(list) < pageSize && !slices.ContainsFunc(list, func(p Numbered) bool { return p.Notice.Target == of }) {
+			delete(f.targets, of)
+			continue
+		}
+		waiting[of] = at.Before(b.until)
+	}
+	return waiting
+}
+
+// goOn lets the store know from time to time what the host has taken, and reports whether the round
+// may go on.
+func (n *notifier) goOn(ctx context.Context) bool {
+	return (time.Since(n.tookAt) < takeEvery || n.take(ctx)) && n.lead(ctx)
+}
+
+func (n *notifier) succeeded(account string, of Target) {
+	n.inARow = 0
+	f := n.failing[account]
+	if f == nil {
+		return
+	}
+	f.backoff = backoff{}
+	if delete(f.targets, of); len(f.targets) == 0 {
+		delete(n.failing, account)
+	}
+}
+
+// failed notes a failure, and reports whether the account waits: it does if another of its targets
+// failed as well, since its last success, so that it may be the account that fails.
+func (n *notifier) failed(account string, notice *Notice, err error, begun time.Time) (waits bool) {
+	n.inARow++
+	f := n.failing[account]
+	if f == nil {
+		f = &failures{targets: make(map[Target]*backoff), met: begun}
+		n.failing[account] = f
+	}
+	b := f.targets[notice.Target]
+	if b == nil {
+		b = new(backoff)
+		f.targets[notice.Target] = b
+	}
+	b.fail()
+	if waits = len(f.targets) > 1; waits {
+		f.fail()
+	}
+	n.config.Logger.Warn("storageapi: Config.Notify failed", "notice", notice.ID, "action", string(notice.Action), "error", err, "again_in", max(b.wait, f.wait))
+	return waits
 }
 
 // lead reports whether this service is the one that tells, and prolongs its lease in time.
@@ -141,40 +246,6 @@ func (n *notifier) lead(ctx context.Context) bool {
 		n.renewed = time.Time{}
 	}
 	return held && !ranOut
-}
-
-func (n *notifier) pending(ctx context.Context, after uint64) ([]Numbered, error) {
-	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
-	defer cancel()
-	return n.store.PendingNotices(ctx, after, pageSize)
-}
-
-// tell has the host told of a notice, unless its target waits, and reports whether it was.
-// A target that waits when the round comes to it waits until the next: what comes later
-// must not overtake what was passed over.
-func (n *notifier) tell(ctx context.Context, numbered *Numbered, failing *backoff) (told bool, err error) {
-	notice := &numbered.Notice
-	of := target{notice.Account, notice.Target}
-	n.full = n.full || len(n.waiting) >= maxWaiting
-	if failing != nil && n.begun.Before(failing.until) || failing == nil && n.full {
-		return false, nil
-	}
-	if err := n.call(ctx, notice); err != nil {
-		if ctx.Err() != nil {
-			return false, err
-		}
-		if failing == nil {
-			failing = &backoff{met: n.begun}
-			n.waiting[of] = failing
-		}
-		failing.wait = min(max(2*failing.wait, minimumWait), maxBackoff)
-		failing.until = time.Now().Add(failing.wait)
-		n.config.Logger.Warn("storageapi: Config.Notify failed", "notice", notice.ID, "action", string(notice.Action), "error", err, "again_in", failing.wait)
-		return false, err
-	}
-	delete(n.waiting, of)
-	n.taken = append(n.taken, numbered.Number)
-	return true, nil
 }
 
 var (

@@ -9,6 +9,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/storageapi/storageapi/internal/testbubble"
 	"github.com/storageapi/storageapi/notices"
 	"github.com/storageapi/storageapi/store/memory"
@@ -37,41 +39,34 @@ func TestNothingOvertakesInASlowRound(t *testing.T) {
 	})
 }
 
-// A lateStore shows the first notice only once a second page was asked for, as a store does
-// whose transactions commit in another order than they were given numbers.
-type lateStore struct {
-	*memory.Store
-	shown bool
-}
-
-func (s *lateStore) PendingNotices(ctx context.Context, after uint64, limit int) ([]notices.Numbered, error) {
-	s.shown = s.shown || after > 0
-	if !s.shown {
-		after = 1
-	}
-	return s.Store.PendingNotices(ctx, after, limit)
-}
-
-func TestNothingOvertakesFromPageToPage(t *testing.T) {
+// The notices of a target are told in their order also where an account has more than are read at
+// once, and others of its targets fail.
+func TestNotify_MoreThanAPage_KeepsTheOrderOfEachTarget(t *testing.T) {
 	testbubble.Run(t, func(t *testing.T) {
-		store, h := &lateStore{Store: memory.New()}, &host{}
-		add(t, store, pending("acct", "key", 1))
-		for i := range 300 {
-			add(t, store, pending("acct", fmt.Sprint("other", i), 2+i))
-		}
-		add(t, store, pending("acct", "key", 1000))
-		stop := run(t, store, h)
-		time.Sleep(time.Minute)
-		stop()
-		var of []string
-		told := h.heard()
-		for _, n := range told {
-			if n == "key:ntc_1" || n == "key:ntc_1000" {
-				of = append(of, n)
+		store, h := memory.New(), &host{}
+		var calls atomic.Int64
+		h.failing(func(_ context.Context, n notices.Notice) error {
+			time.Sleep(4 * time.Millisecond)
+			if calls.Add(1)%7 == 0 {
+				return errors.New("not now")
 			}
+			return nil
+		})
+		want := make(map[string][]string)
+		for i := range 900 {
+			key := fmt.Sprint("key", i%9)
+			add(t, store, pending("acct", key, i))
+			want[key] = append(want[key], fmt.Sprint(key, ":ntc_", i))
 		}
-		if len(told) != 302 || len(of) != 2 || of[0] != "key:ntc_1" {
-			t.Errorf("%d were told, of the key %v", len(told), of)
+		stop := run(t, store, h)
+		time.Sleep(24 * time.Hour)
+		stop()
+		got := make(map[string][]string)
+		for _, told := range h.heard() {
+			got[told[:4]] = append(got[told[:4]], told)
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("told by key (-want +got):\n%s", diff)
 		}
 	})
 }
@@ -106,64 +101,85 @@ func TestToldOnceWhileTheStoreCannotBeWritten(t *testing.T) {
 	})
 }
 
-// While as many targets wait as may, those go on to be tried, one that never succeeds
-// before them or not, and what is new comes after them.
-func TestFullOfWaiting(t *testing.T) {
+// An account of which nothing is pending any longer, since it was erased, does not wait.
+func TestWaitingIsForgotten(t *testing.T) {
 	testbubble.Run(t, func(t *testing.T) {
-		defer notices.SetMaxWaiting(20)()
 		store, h := memory.New(), &host{}
-		var down atomic.Bool
-		down.Store(true)
-		h.failing(func(_ context.Context, n notices.Notice) error {
-			if down.Load() || n.Target.ID == "key0" {
-				return errors.New("not now")
-			}
-			return nil
-		})
-		for i := range 100 {
-			add(t, store, pending("acct", fmt.Sprint("key", i), 2*i), pending("acct", fmt.Sprint("key", i), 2*i+1))
+		h.failing(func(context.Context, notices.Notice) error { return errors.New("not now") })
+		for i := range 20 {
+			add(t, store, pending("acct", fmt.Sprint("key", i), i))
 		}
 		stop := run(t, store, h)
-		time.Sleep(time.Hour)
-		down.Store(false)
-		time.Sleep(20 * time.Minute)
-		synctest.Wait()
-		if told := h.heard(); len(told) != 2*99 {
-			t.Errorf("%d were told, want %d", len(told), 2*99)
+		time.Sleep(10 * time.Minute)
+		if _, _, err := store.EraseAccount(t.Context(), "acct", 100); err != nil {
+			t.Fatal(err)
 		}
+		time.Sleep(2 * time.Second)
+		h.failing(nil)
+		add(t, store, pending("acct", "key0", 100))
+		time.Sleep(2 * time.Second)
+		wantHeard(t, h, "key0:ntc_100")
 		stop()
 	})
 }
 
-// Targets of which nothing is pending any more, since their account was erased, do not wait.
-func TestWaitingIsForgotten(t *testing.T) {
-	testbubble.Run(t, func(t *testing.T) {
-		defer notices.SetMaxWaiting(20)()
-		store, h := memory.New(), &host{}
-		h.failing(func(_ context.Context, n notices.Notice) error {
-			if n.Account == "erased" {
-				return errors.New("not now")
-			}
-			return nil
+// TestNotify_OneAccountFailsOrFloods_OthersAreToldWithinASecond has an account whose calls fail, or
+// whose notices are many, beside two of which something happens now and then.
+func TestNotify_OneAccountFailsOrFloods_OthersAreToldWithinASecond(t *testing.T) {
+	for name, test := range map[string]struct {
+		keys, each int // of the account, and notices of each
+		fails      bool
+	}{
+		"300 keys that fail":        {300, 1, true},
+		"1,000 keys that fail":      {1000, 1, true},
+		"10 keys of 100 that fail":  {10, 100, true},
+		"3,000 changes of one key":  {1, 3000, false},
+		"3,000 changes of 300 keys": {300, 10, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			testbubble.Run(t, func(t *testing.T) {
+				store, h := memory.New(), &host{}
+				added, heard := make(map[string]time.Time), make(map[string]time.Duration)
+				h.failing(func(_ context.Context, n notices.Notice) error {
+					time.Sleep(4 * time.Millisecond)
+					if n.Account != "floods" {
+						heard[n.ID] = time.Since(added[n.ID])
+					} else if test.fails {
+						return errors.New("not now")
+					}
+					return nil
+				})
+				number := 0
+				for range test.each {
+					for key := range test.keys {
+						number++
+						add(t, store, pending("floods", fmt.Sprint("key", key), number))
+					}
+				}
+				stop := run(t, store, h)
+				for range 50 {
+					time.Sleep(777 * time.Millisecond)
+					number++
+					for _, account := range []string{"a", "z"} {
+						n := pending(account, "key", number)
+						n.ID += account
+						added[n.ID] = time.Now()
+						add(t, store, n)
+					}
+				}
+				time.Sleep(2 * time.Second)
+				stop()
+				if len(heard) != 100 {
+					t.Errorf("%d of the others' notices were told, want 100", len(heard))
+				}
+				for id, took := range heard {
+					if took > time.Second+200*time.Millisecond { // the pause, and a turn
+						t.Errorf("%s was told after %v, want a second", id, took)
+					}
+				}
+			})
 		})
-		for i := range 20 {
-			add(t, store, pending("erased", fmt.Sprint("key", i), i))
-		}
-		stop := run(t, store, h)
-		time.Sleep(time.Minute)
-		if _, _, err := store.EraseAccount(t.Context(), "erased", 100); err != nil {
-			t.Fatal(err)
-		}
-		for i := range 100 {
-			add(t, store, pending("acct", fmt.Sprint("key", i), i))
-		}
-		time.Sleep(5 * time.Second)
-		synctest.Wait()
-		if told := h.heard(); len(told) != 100 {
-			t.Errorf("%d were told, want 100", len(told))
-		}
-		stop()
-	})
+	}
 }
 
 // Who has lost the lease during a call does not go on with what it has read: another has

@@ -18,10 +18,11 @@ type Config struct {
 	// time, also of what happened while no process was there. Of one target the notices
 	// come in the order of its changes. A call has 10 seconds, after which its context ends.
 	//
-	// After an error, or a panic, the notices of that target wait for a second, then for
-	// twice as long each time, up to 10 minutes; those of others go on. While more than
-	// 10,000 targets wait, what is new waits as well. A call that does not return holds up
-	// all notices of this process, and nothing else.
+	// Accounts take turns of 100 ms, or of one call if that takes longer. After an error, or a
+	// panic, the notices of that target wait for a second, then for twice as long each time, up
+	// to 10 minutes; if several targets of an account fail, the whole account does. Those of
+	// others go on. A call that does not return holds up all notices of this process, and
+	// nothing else.
 	//
 	// Which notices are pending was decided when they were stored: those of services whose
 	// own Notify was set. So all processes that share a store need it. Default: nothing is
@@ -78,7 +79,7 @@ func (s *Service) Run(ctx context.Context) {
 		return
 	}
 	defer s.running.Store(false)
-	n := &notifier{Service: s, waiting: make(map[target]*backoff)}
+	n := &notifier{Service: s, failing: make(map[string]*failures)}
 	for ctx.Err() == nil {
 		wait := n.round(ctx)
 		select {

@@ -30,9 +30,15 @@ type Store interface {
 	// number of notices for each. With a Target that has an ID it looks at no others.
 	ListNotices(ctx context.Context, account string, query Query) (Page, error)
 
-	// PendingNotices returns notices of all accounts that are pending, at most limit, by
-	// ascending number, those whose number is greater than after.
-	PendingNotices(ctx context.Context, after uint64, limit int) ([]Numbered, error)
+	// PendingAccounts returns accounts that have pending notices, at most limit, in ascending
+	// order of bytes, those after the given one. The empty account is never among them. It
+	// reads no more than one notice of each account.
+	PendingAccounts(ctx context.Context, after string, limit int) ([]string, error)
+
+	// PendingNotices returns the account's pending notices with the lowest numbers, at most
+	// limit, by ascending number. How many are pending in other accounts does not matter to
+	// how long it takes. The account may be empty.
+	PendingNotices(ctx context.Context, account string, limit int) ([]Numbered, error)
 
 	// TakeNotices ends that the notices of these numbers are pending. Numbers of others are
 	// passed over.

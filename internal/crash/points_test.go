@@ -52,7 +52,7 @@ var looks = []string{
 	"WebhookByID", "ListWebhooks", "EventDeliveries", "EventByID", "ListEvents", "ListDeliveries", "RecoveryByID", "Backlog", "LongestWait",
 	"DueAlerts", "UnseenKeys", "FailingWebhooks", "HeldWebhooks", "OffWebhooks", "Now", "Probe", "UpdateFileScan",
 	"Accounts", "Export", "Import", "EraseAccount",
-	"ListNotices", "PendingNotices", "AddNotices", "TakeNotices", "LeaseNotices",
+	"ListNotices", "PendingAccounts", "PendingNotices", "AddNotices", "TakeNotices", "LeaseNotices",
 	"Close",
 }
 

@@ -533,10 +533,20 @@ func (d *deeds) noteOf(w *webhooks.Webhook, id string) notices.Notice {
 	return notices.Notice{ID: w.ID + id, Account: w.Account, At: d.begun, Action: notices.WebhookOff, Target: notices.Target{ID: w.ID}, Pending: true}
 }
 
+// allPending returns the pending notices of all accounts.
+func allPending(ctx context.Context, t *twin) (list []notices.Numbered, err error) {
+	accounts, err := t.PendingAccounts(ctx, "", 10_000)
+	for _, account := range append(accounts, "") {
+		of, failed := t.PendingNotices(ctx, account, 10_000)
+		list, err = append(list, of...), errors.Join(err, failed)
+	}
+	return list, err
+}
+
 // pendingNotices returns the notices that are pending, in their order: what settlements tell
 // of several webhooks is stored in any.
 func pendingNotices(ctx context.Context, t *twin) (any, error) {
-	list, err := t.PendingNotices(ctx, 0, 10_000)
+	list, err := allPending(ctx, t)
 	seen := make(map[string][]string)
 	for _, n := range list {
 		seen[n.Notice.Target.ID] = append(seen[n.Notice.Target.ID], n.Notice.ID)
@@ -548,7 +558,7 @@ func pendingNotices(ctx context.Context, t *twin) (any, error) {
 func (d *deeds) takeNotices() deed {
 	most := d.rand.IntN(10)
 	return deed{fmt.Sprint("takes notices of keys below key", most), func(t *twin) any {
-		list, err := t.PendingNotices(d.ctx, 0, 10_000)
+		list, err := allPending(d.ctx, t)
 		if err != nil {
 			return is(err)
 		}

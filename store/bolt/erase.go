@@ -299,22 +299,24 @@ func (s *Store) eraseNotices(b *batch, e *erasure, limit int) ([]byte, error) {
 	}
 	head := record.NoticesOf(e.account)
 	number := lastNoticeOf(b.tx, head)
-	var erased [][]byte
+	var erased, pending [][]byte
 	for number > 0 && len(erased) < limit {
 		entry, err := noticeEntry(b.tx, number)
 		if err == nil && entry.ID == "" {
 			number = 0
 			break
 		}
-		erased = append(erased, record.NumberKey(number))
+		erased, pending = append(erased, record.NumberKey(number)), append(pending, pendingNotice(e.account, number))
 		number = entry.Before // purging finds those before one that cannot be read
 	}
 	e.erased.Notices += len(erased)
 	slices.Reverse(erased)
-	for _, bucket := range [][]byte{bucketNotices, bucketNoticesPending} {
-		if err := b.DeleteAll(bucket, erased); err != nil {
-			return nil, err
-		}
+	slices.Reverse(pending)
+	if err := b.DeleteAll(bucketNotices, erased); err != nil {
+		return nil, err
+	}
+	if err := b.DeleteAll(bucketNoticesPending, pending); err != nil {
+		return nil, err
 	}
 	if number > 0 {
 		return nil, b.Put(bucketNoticeHeads, head, record.EncodeNoticeHead(number, ""))

@@ -155,7 +155,7 @@ func wantGone(t *testing.T, s store.Store) {
 	found("ListEvents", len(events.Events), err, nil)
 	told, err := s.ListNotices(ctx, "gone", notices.Query{Limit: 9})
 	found("ListNotices", len(told.Notices), err, nil)
-	pending, err := s.PendingNotices(ctx, 0, 9)
+	pending, err := s.PendingNotices(ctx, "gone", 9)
 	found("PendingNotices", len(pending), err, nil)
 	for i := range eraseHooks {
 		id := fmt.Sprint("gone", i)

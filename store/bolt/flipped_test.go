@@ -204,7 +204,8 @@ func methods(s *bolt.Store) (list []method) {
 		return err
 	}))
 	add("ListNotices", func() error { _, err := s.ListNotices(ctx, "acct_1", notices.Query{Limit: 1000}); return err })
-	add("PendingNotices", func() error { _, err := s.PendingNotices(ctx, 0, 1000); return err })
+	add("PendingAccounts", func() error { _, err := s.PendingAccounts(ctx, "", 1000); return err })
+	add("PendingNotices", func() error { _, err := s.PendingNotices(ctx, "acct_1", 1000); return err })
 	add("RecoveryByID", func() error { _, err := s.RecoveryByID(ctx, "many", "rec"); return err })
 	add("DueAlerts", func() error { _, err := s.DueAlerts(ctx, 100); return err })
 	add("UnseenKeys", func() error {

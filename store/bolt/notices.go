@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/binary"
+	"slices"
 	"sync"
 	"time"
 
@@ -88,7 +89,7 @@ func (b *batch) appendNotice(n notices.Notice, at time.Time) error {
 		}
 	}
 	if n.Pending {
-		return b.Append(bucketNoticesPending, key, []byte{record.Version})
+		return b.Put(bucketNoticesPending, pendingNotice(n.Account, number), []byte{record.Version})
 	}
 	return nil
 }
@@ -107,6 +108,21 @@ func lastNotice(tx *bbolt.Tx) uint64 {
 func lastNoticeOf(tx *bbolt.Tx, head []byte) uint64 {
 	number, _ := record.DecodeNoticeHead(tx.Bucket(bucketNoticeHeads).Get(head))
 	return number
+}
+
+// pendingNotice returns the key under which a notice stands while it is pending: pending notices
+// are in the order of accounts.
+func pendingNotice(account string, number uint64) []byte {
+	return append(append([]byte(account), 0), record.NumberKey(number)...)
+}
+
+// cutPendingNotice takes apart what pendingNotice has made.
+func cutPendingNotice(key []byte) (account string, number uint64, ok bool) {
+	at := len(key) - 9
+	if at < 0 || key[at] != 0 {
+		return "", 0, false
+	}
+	return string(key[:at]), binary.BigEndian.Uint64(key[at+1:]), true
 }
 
 func noticeNumber(key []byte) uint64 {
@@ -202,20 +218,43 @@ func (s *Store) ListNotices(ctx context.Context, account string, query notices.Q
 // readNotice returns a notice as it is now.
 func readNotice(tx *bbolt.Tx, entry *record.NoticeEntry, number uint64) (notices.Notice, error) {
 	n, _, err := record.DecodeNotice(entry.Account, entry.ID, entry.Notice)
-	n.Pending = n.Pending && tx.Bucket(bucketNoticesPending).Get(record.NumberKey(number)) != nil
+	n.Pending = n.Pending && tx.Bucket(bucketNoticesPending).Get(pendingNotice(n.Account, number)) != nil
 	return n, err
 }
 
-// PendingNotices implements [notices.Store]. One that cannot be read is passed over.
-func (s *Store) PendingNotices(ctx context.Context, after uint64, limit int) (list []notices.Numbered, err error) {
+// PendingAccounts implements [notices.Store].
+func (s *Store) PendingAccounts(ctx context.Context, after string, limit int) (list []string, err error) {
 	tx, err := s.view(ctx)
 	if err != nil {
 		return nil, err
 	}
 	defer s.done(tx, catchFaults(), &err)
 	c := tx.Bucket(bucketNoticesPending).Cursor()
-	for k, _ := c.Seek(record.NumberKey(after + 1)); k != nil && len(list) < limit; k, _ = c.Next() {
-		number := noticeNumber(k)
+	for len(list) < limit {
+		k, _ := c.Seek(append([]byte(after), 1)) // after all rows of that account
+		account, _, ok := cutPendingNotice(k)
+		if !ok {
+			break
+		}
+		after = account
+		list = append(list, account)
+	}
+	return list, nil
+}
+
+// PendingNotices implements [notices.Store]. One that cannot be read is passed over.
+func (s *Store) PendingNotices(ctx context.Context, account string, limit int) (list []notices.Numbered, err error) {
+	tx, err := s.view(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer s.done(tx, catchFaults(), &err)
+	c := tx.Bucket(bucketNoticesPending).Cursor()
+	for k, _ := c.Seek(append([]byte(account), 0)); k != nil && len(list) < limit; k, _ = c.Next() {
+		of, number, _ := cutPendingNotice(k)
+		if of != account {
+			break
+		}
 		entry, unreadable := noticeEntry(tx, number)
 		if unreadable != nil || entry.ID == "" {
 			continue
@@ -231,7 +270,11 @@ func (s *Store) PendingNotices(ctx context.Context, after uint64, limit int) (li
 func (s *Store) TakeNotices(ctx context.Context, numbers []uint64) error {
 	return s.writer.Run(ctx, func(b *batch) error {
 		for _, number := range numbers {
-			if err := b.Delete(bucketNoticesPending, record.NumberKey(number)); err != nil {
+			entry, err := noticeEntry(b.tx, number)
+			if err != nil {
+				continue // it is not among the pending ones
+			}
+			if err := b.Delete(bucketNoticesPending, pendingNotice(entry.Account, number)); err != nil {
 				return err
 			}
 		}
@@ -245,7 +288,7 @@ func (s *Store) purgeNotices(b *batch, before time.Time, left *int) error {
 	if before.IsZero() {
 		return nil
 	}
-	var old [][]byte // not deleted at once: a cursor skips keys after that
+	var old, pending [][]byte // not deleted at once: a cursor skips keys after that
 	var entries []record.NoticeEntry
 	gone, goneEntries := 0, 0 // of these; the others were stored under a clock that was ahead
 	c := b.tx.Bucket(bucketNotices).Cursor()
@@ -258,6 +301,7 @@ func (s *Store) purgeNotices(b *batch, before time.Time, left *int) error {
 		old = append(old, bytes.Clone(k))
 		if entry.Notice = bytes.Clone(entry.Notice); err == nil {
 			entries = append(entries, entry)
+			pending = append(pending, pendingNotice(entry.Account, noticeNumber(k)))
 		}
 		if !kept {
 			gone, goneEntries = len(old), len(entries)
@@ -278,12 +322,11 @@ func (s *Store) purgeNotices(b *batch, before time.Time, left *int) error {
 			return err
 		}
 	}
-	for _, bucket := range [][]byte{bucketNotices, bucketNoticesPending} {
-		if err := b.DeleteAll(bucket, old); err != nil {
-			return err
-		}
+	if err := b.DeleteAll(bucketNotices, old); err != nil {
+		return err
 	}
-	return nil
+	slices.SortFunc(pending, bytes.Compare)
+	return b.DeleteAll(bucketNoticesPending, pending)
 }
 
 // forgetHeads removes what leads to the notices of an entry's account and target, if all are

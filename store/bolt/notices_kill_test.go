@@ -60,7 +60,7 @@ func TestNoticesKilled(t *testing.T) {
 			break
 		}
 	}
-	pending, err := s.PendingNotices(t.Context(), 0, lines+1)
+	pending, err := s.PendingNotices(t.Context(), "acct", lines+1)
 	if err != nil || len(pending) != lines {
 		t.Errorf("%d are pending, want %d, %v", len(pending), lines, err)
 	}

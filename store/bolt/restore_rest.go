@@ -98,7 +98,7 @@ func (f *fencer) takeNotice(b *batch, account, id string, notice []byte, storedA
 		f.unreadable(string(bucketNotices))
 		return nil
 	}
-	waits, damaged := f.abandoned.Get(bucketNoticesPending, record.NumberKey(number))
+	waits, damaged := f.abandoned.Get(bucketNoticesPending, pendingNotice(account, number))
 	n.Pending = n.Pending && (waits != nil || damaged) // twice rather than never
 	_, err = b.addNotice(n, storedAt, make(knownNotices))
 	return err

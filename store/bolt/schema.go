@@ -67,7 +67,7 @@ var (
 	bucketErasures       = []byte("erasures")      // account that is being erased → erasure record
 	bucketNotices        = []byte("audit_log")     // number of a notice → its entry
 	bucketNoticeHeads    = []byte("audit_heads")   // see [record.NoticeHead] → number of the last notice of the account or target
-	bucketNoticesPending = []byte("audit_pending") // the same, of those that wait to be taken → what does not matter
+	bucketNoticesPending = []byte("audit_pending") // account, 0, number, of those that wait to be taken → what does not matter
 
 	bucketSpare = []byte("spare") // number, pages → a bucket with one value, see [spare]; made when it is needed
 

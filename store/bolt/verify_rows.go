@@ -427,8 +427,16 @@ func (v *rowChecker) noticeHead(k, value []byte) string {
 func (v *rowChecker) isErasing(account string) bool { return !v.lacks(bucketErasures, []byte(account)) }
 
 func (v *rowChecker) noticePending(k, _ []byte) string {
-	if v.lacks(bucketNotices, k) {
-		return "there is no notice of that number"
+	account, number, ok := cutPendingNotice(k)
+	if !ok {
+		return "the key of the row is no account and number"
+	}
+	value, ok := v.get(bucketNotices, record.NumberKey(number))
+	if !ok {
+		return ""
+	}
+	if entry, err := record.DecodeNoticeEntry(value); value == nil || err == nil && entry.Account != account {
+		return "there is no notice of that number of the account"
 	}
 	return ""
 }

@@ -150,15 +150,35 @@ func (s *Store) ListNotices(ctx context.Context, account string, query notices.Q
 	return page, nil
 }
 
-// PendingNotices implements [notices.Store]. It looks through all notices.
-func (s *Store) PendingNotices(ctx context.Context, after uint64, limit int) ([]notices.Numbered, error) {
+// PendingAccounts implements [notices.Store]. It looks through all notices.
+func (s *Store) PendingAccounts(ctx context.Context, after string, limit int) ([]string, error) {
 	if err := s.begin(ctx); err != nil {
 		return nil, err
 	}
 	defer s.mu.Unlock()
+	var list []string
+	for account, of := range s.notices.accounts {
+		if account > after && slices.ContainsFunc(of.all, func(n *notice) bool { return n.Pending }) {
+			list = append(list, account)
+		}
+	}
+	slices.Sort(list)
+	return list[:min(limit, len(list))], nil
+}
+
+// PendingNotices implements [notices.Store]. It looks through all notices of the account.
+func (s *Store) PendingNotices(ctx context.Context, account string, limit int) ([]notices.Numbered, error) {
+	if err := s.begin(ctx); err != nil {
+		return nil, err
+	}
+	defer s.mu.Unlock()
+	of := s.notices.accounts[account]
+	if of == nil {
+		return nil, nil
+	}
 	var list []notices.Numbered
-	for _, n := range s.notices.order {
-		if n.Pending && n.number > after && len(list) < limit {
+	for _, n := range of.all {
+		if n.Pending && len(list) < limit {
 			list = append(list, notices.Numbered{Number: n.number, Notice: copiedNotice(n.Notice)})
 		}
 	}

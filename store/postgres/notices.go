@@ -61,6 +61,7 @@ const (
 var (
 	addNotices      = query("add_notices")
 	lockNoticedKeys = query("lock_noticed_keys")
+	pendingAccounts = query("pending_accounts")
 	listNotices     = query("list_notices")
 	lastNotice      = query("last_listed_notice")
 
@@ -182,9 +183,14 @@ func (s *Store) ListNotices(ctx context.Context, account string, query notices.Q
 	return page, nil
 }
 
+// PendingAccounts implements [notices.Store].
+func (s *Store) PendingAccounts(ctx context.Context, after string, limit int) ([]string, error) {
+	return collect(ctx, s, scanText, pendingAccounts, after, limit)
+}
+
 // PendingNotices implements [notices.Store].
-func (s *Store) PendingNotices(ctx context.Context, after uint64, limit int) ([]notices.Numbered, error) {
-	return collect(ctx, s, scanNotice, `select number, `+noticeColumns+` from storageapi.audit where pending and number > $1 order by number limit $2`, int64(after), limit)
+func (s *Store) PendingNotices(ctx context.Context, account string, limit int) ([]notices.Numbered, error) {
+	return collect(ctx, s, scanNotice, `select number, `+noticeColumns+` from storageapi.audit where pending and account = $1 order by number limit $2`, account, limit)
 }
 
 // TakeNotices implements [notices.Store].

@@ -70,7 +70,7 @@ func TestNoticesOfCutConnections(t *testing.T) {
 		var err error
 		if key, err = nodes[0].KeyByID(t.Context(), "acct", "key_1"); err == nil {
 			if webhook, err = nodes[0].WebhookByID(t.Context(), "acct", "wh"); err == nil {
-				pending, err = nodes[0].PendingNotices(t.Context(), 0, 1_000_000)
+				pending, err = nodes[0].PendingNotices(t.Context(), "acct", 1_000_000)
 			}
 		}
 		if err == nil {
@@ -111,7 +111,7 @@ func TestLeaseOfANodeThatDied(t *testing.T) {
 	if !lease(dead, "dead", time.Second) || lease(next, "next", time.Minute) {
 		t.Fatal("the lease is not the first holder's")
 	}
-	list, err := dead.PendingNotices(t.Context(), 0, 9)
+	list, err := dead.PendingNotices(t.Context(), "acct", 9)
 	if err != nil || len(list) != 2 {
 		t.Fatal(list, err)
 	}
@@ -126,7 +126,7 @@ func TestLeaseOfANodeThatDied(t *testing.T) {
 			t.Fatal("the lease of a node that died does not end")
 		}
 	}
-	if list, err = next.PendingNotices(t.Context(), 0, 9); err != nil || len(list) != 1 || list[0].Notice.ID != "key_1_000002" {
+	if list, err = next.PendingNotices(t.Context(), "acct", 9); err != nil || len(list) != 1 || list[0].Notice.ID != "key_1_000002" {
 		t.Error(list, err)
 	}
 }

@@ -118,7 +118,8 @@ func noticeMethods(ctx context.Context, s store.Store) []calledMethod {
 	return []calledMethod{
 		{"AddNotices", func() error { _, err := s.AddNotices(ctx, []notices.Notice{newNotice("acct", "notice")}); return err }},
 		{"ListNotices", func() error { _, err := s.ListNotices(ctx, "acct", notices.Query{Limit: 9}); return err }},
-		{"PendingNotices", func() error { _, err := s.PendingNotices(ctx, 0, 9); return err }},
+		{"PendingAccounts", func() error { _, err := s.PendingAccounts(ctx, "", 9); return err }},
+		{"PendingNotices", func() error { _, err := s.PendingNotices(ctx, "acct", 9); return err }},
 		{"TakeNotices", func() error { return s.TakeNotices(ctx, []uint64{1}) }},
 		{"LeaseNotices", func() error { _, err := s.LeaseNotices(ctx, "holder", longLease); return err }},
 	}

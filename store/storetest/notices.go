@@ -1,7 +1,9 @@
 package storetest
 
 import (
+	"cmp"
 	"errors"
+	"fmt"
 	"slices"
 	"time"
 
@@ -67,12 +69,24 @@ func (t *tester) addNotices(list ...notices.Notice) {
 	}
 }
 
-// pendingNotices returns the ids of pending notices, and their numbers.
-func (t *tester) pendingNotices(after uint64, limit int) (ids []string, numbers []uint64) {
+// allPending returns the pending notices of all accounts, by their numbers.
+func (t *tester) allPending() (list []notices.Numbered) {
 	t.Helper()
-	list, err := t.store.PendingNotices(t.Context(), after, limit)
+	accounts, err := t.store.PendingAccounts(t.Context(), "", 1000)
 	t.must(err)
-	for _, n := range list {
+	for _, account := range append(accounts, "") {
+		of, err := t.store.PendingNotices(t.Context(), account, 1000)
+		t.must(err)
+		list = append(list, of...)
+	}
+	slices.SortFunc(list, func(a, b notices.Numbered) int { return cmp.Compare(a.Number, b.Number) })
+	return list
+}
+
+// pendingNotices returns the ids of pending notices, and their numbers.
+func (t *tester) pendingNotices() (ids []string, numbers []uint64) {
+	t.Helper()
+	for _, n := range t.allPending() {
 		ids, numbers = append(ids, n.Notice.ID), append(numbers, n.Number)
 	}
 	return ids, numbers
@@ -87,8 +101,7 @@ func addingNotices(run runner) {
 		t.addNotices(full, bare, odd)
 		wantSame(t, "ListNotices", t.noticesOf("acct", notices.Query{}), []notices.Notice{bare, full})
 		wantSame(t, "ListNotices of no account", t.noticesOf("", notices.Query{}), []notices.Notice{odd})
-		list, err := t.store.PendingNotices(t.Context(), 0, 9)
-		t.must(err)
+		list := t.allPending()
 		if len(list) != 2 || list[0].Number < 1 {
 			t.Fatalf("PendingNotices = %v, want two with numbers", list)
 		}
@@ -146,7 +159,7 @@ func addingNotices(run runner) {
 		})
 		slices.Sort(counts)
 		wantSame(t, "added", counts, []int{0, 0, 0, 0, 0, 0, 0, 1})
-		ids, _ := t.pendingNotices(0, 9)
+		ids, _ := t.pendingNotices()
 		wantSame(t, "pending", ids, []string{"a"})
 	})
 
@@ -158,17 +171,17 @@ func addingNotices(run runner) {
 		t.must(err)
 		t.purge(webhooks.Purge{Notices: now.Add(-time.Hour), Limit: 99})
 		t.purge(webhooks.Purge{Limit: 99})
-		_, old := t.pendingNotices(0, 9)
+		_, old := t.pendingNotices()
 		if len(old) != 5 || len(t.noticesOf("acct", notices.Query{})) != 5 {
 			t.Errorf("%d are pending, want 5", len(old))
 		}
 		t.purge(webhooks.Purge{Notices: now.Add(time.Hour), Limit: 2})
-		ids, _ := t.pendingNotices(0, 9)
+		ids, _ := t.pendingNotices()
 		wantSame(t, "pending", ids, nil)
 		t.wantNotices()
 		t.addNotices(newNotice("acct", "later"))
 		t.must(t.store.TakeNotices(t.Context(), old)) // the host has taken them meanwhile
-		ids, _ = t.pendingNotices(0, 9)
+		ids, _ = t.pendingNotices()
 		wantSame(t, "pending", ids, []string{"later"})
 	})
 }
@@ -265,22 +278,31 @@ func listingNotices(run runner) {
 
 // takingNotices tests PendingNotices, TakeNotices and LeaseNotices.
 func takingNotices(run runner) {
-	run("pending ones of all accounts come in the order of their commits, until they are taken", func(t *tester) {
+	run("pending ones of an account come in the order of their commits, until they are taken", func(t *tester) {
 		for i := range 6 {
 			n := newNotice(numbered("acct", i%2), numbered("n", 9-i))
 			n.Pending = i != 3
 			t.addNotices(n)
 		}
-		ids, numbers := t.pendingNotices(0, 9)
+		ids, numbers := t.pendingNotices()
 		wantSame(t, "pending", ids, []string{"n_000009", "n_000008", "n_000007", "n_000005", "n_000004"})
-		wantSame(t, "numbers ascend", slices.IsSorted(numbers), true)
-		ids, _ = t.pendingNotices(numbers[1], 2)
-		wantSame(t, "pending", ids, []string{"n_000007", "n_000005"})
-		ids, _ = t.pendingNotices(numbers[4], 2)
-		wantSame(t, "pending", ids, nil)
+		of := func(account string, limit int) (ids []string) {
+			t.Helper()
+			list, err := t.store.PendingNotices(t.Context(), account, limit)
+			t.must(err)
+			for _, n := range list {
+				ids = append(ids, n.Notice.ID)
+			}
+			return ids
+		}
+		wantSame(t, "pending of the first", of("acct_000000", 9), []string{"n_000009", "n_000007", "n_000005"})
+		wantSame(t, "the first two", of("acct_000000", 2), []string{"n_000009", "n_000007"})
+		wantSame(t, "pending of the second", of("acct_000001", 9), []string{"n_000008", "n_000004"})
+		wantSame(t, "pending of others", of("acct_00000", 9), nil)
+		wantSame(t, "pending of no account", of("", 9), nil)
 
 		t.must(t.store.TakeNotices(t.Context(), []uint64{numbers[1], numbers[3], numbers[4] + 1000}))
-		ids, _ = t.pendingNotices(0, 9)
+		ids, _ = t.pendingNotices()
 		wantSame(t, "pending", ids, []string{"n_000009", "n_000007", "n_000004"})
 		t.must(t.store.TakeNotices(t.Context(), []uint64{numbers[1]}))
 		for _, n := range t.noticesOf("acct_000000", notices.Query{}) {
@@ -288,6 +310,28 @@ func takingNotices(run runner) {
 				t.Errorf("%s is pending: %v, want %v", n.ID, n.Pending, want)
 			}
 		}
+	})
+
+	run("PendingAccounts lists accounts with something pending, in their order", func(t *tester) {
+		for i, account := range []string{"b", "", "a\x01", "ab", "a", "taken", "ä", "b"} {
+			t.addNotices(newNotice(account, numbered("n", i)))
+		}
+		old := newNotice("never", "n")
+		old.Pending = false
+		t.addNotices(old)
+		list, err := t.store.PendingNotices(t.Context(), "taken", 9)
+		t.must(err)
+		t.must(t.store.TakeNotices(t.Context(), []uint64{list[0].Number}))
+		for after, want := range map[string][]string{"": {"a", "a\x01", "ab", "b", "ä"}, "a": {"a\x01", "ab", "b", "ä"}, "aa": {"ab", "b", "ä"}, "ab": {"b", "ä"}, "ä": nil} {
+			for limit := range 7 {
+				list, err := t.store.PendingAccounts(t.Context(), after, limit)
+				t.must(err)
+				wantSame(t, fmt.Sprintf("PendingAccounts after %q, %d", after, limit), append([]string(nil), list...), append([]string(nil), want[:min(limit, len(want))]...))
+			}
+		}
+		list, err = t.store.PendingNotices(t.Context(), "", 9)
+		t.must(err)
+		wantSame(t, "pending of no account", len(list), 1)
 	})
 
 	run("one holder at a time has the lease", func(t *tester) {
@@ -324,7 +368,7 @@ func takingNotices(run runner) {
 				}
 			}
 		})
-		ids, _ := t.pendingNotices(0, 99)
+		ids, _ := t.pendingNotices()
 		wantSame(t, "notices", len(ids), 40)
 		wantSame(t, "they are in order", slices.IsSorted(ids), true)
 	})
@@ -456,14 +500,14 @@ func durableNotices(reopened func(name string, before, after func(*tester))) {
 		for i := range 4 {
 			t.addNotices(newNotice("acct", numbered("n", i)))
 		}
-		_, numbers := t.pendingNotices(0, 9)
+		_, numbers := t.pendingNotices()
 		t.must(t.store.TakeNotices(t.Context(), numbers[1:3]))
 	}, func(t *tester) {
-		ids, _ := t.pendingNotices(0, 9)
+		ids, _ := t.pendingNotices()
 		wantSame(t, "pending", ids, []string{"n_000000", "n_000003"})
 		t.wantNotices("n_000003", "n_000002", "n_000001", "n_000000")
 		t.addNotices(newNotice("acct", "last"))
-		ids, _ = t.pendingNotices(0, 9)
+		ids, _ = t.pendingNotices()
 		wantSame(t, "pending", ids, []string{"n_000000", "n_000003", "last"})
 	})
 }

@@ -458,9 +458,7 @@ func transferNotices(run transferRunner) {
 			wantSame(src, "added", added, 1)
 		}
 		told := func(t *tester) (list []notices.Notice, numbers []uint64) {
-			pending, err := t.store.PendingNotices(t.Context(), 0, 99)
-			t.must(err)
-			for _, n := range pending {
+			for _, n := range t.allPending() {
 				list, numbers = append(list, n.Notice), append(numbers, n.Number)
 			}
 			return list, numbers

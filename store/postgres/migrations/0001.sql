@@ -364,7 +364,7 @@ create table storageapi.audit (
 	until          timestamptz,
 	primary key (account, id)
 );
-create index audit_pending on storageapi.audit (number) where pending;
+create index audit_pending on storageapi.audit (account, number) where pending;
 create index audit_stored_at on storageapi.audit (stored_at);
 create index audit_account on storageapi.audit (account, number);
 create index audit_target on storageapi.audit (account, target_kind, target_id, number);
