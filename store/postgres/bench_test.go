@@ -79,7 +79,7 @@ func fill(t testing.TB, p *pgxpool.Pool, schema string, n int) {
 			insert into event_log (event, account, id, type, at, matched)
 			select event, account, 'evt_' || event, 'balance.low', now(), 1 from filling;
 			insert into event_bodies (event, body) select event, convert_to(repeat('{"a":1}', 30), 'UTF8') from filling;
-			insert into event_ids (slot, account, id, event) select (select last_value from id_slot), account, 'evt_' || event, event from filling;
+			insert into event_ids (part, account, id, event) select 0, account, 'evt_' || event, event from filling;
 			insert into pending (webhook, event, shard, recovered, due, attempts, before)
 			select no, event, shard, false, now(), 0, 0 from filling order by i;
 			insert into changes (kind, shards, webhooks, events)

@@ -18,7 +18,7 @@ import (
 )
 
 // Whenever pg_dump comes, all that is pending then is in it, and is delivered where it is
-// restored; and what was published before is known there, though slots of ids begin meanwhile.
+// restored; and what was published before is known there, though parts of IDs begin meanwhile.
 func TestDump(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes some seconds")
@@ -68,11 +68,11 @@ func TestDump(t *testing.T) {
 	}
 	group.Go(func() {
 		for ctx.Err() == nil {
-			if err := nodes[0].TurnSlots(t.Context(), time.Millisecond); err != nil {
+			if err := nodes[0].ChangeIDs(t.Context(), 500*time.Millisecond); err != nil {
 				t.Error(err)
 				return
 			}
-			time.Sleep(20 * time.Millisecond)
+			time.Sleep(700 * time.Millisecond)
 		}
 	})
 	pending := make(map[*pgxpool.Pool]int)                   // in what was restored

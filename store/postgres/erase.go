@@ -44,11 +44,12 @@ var eraseEvents = query("erase_events")
 // eraseIDs removes ids of the account $1, of which nothing is left otherwise. It is as erase.
 const eraseIDs = `
 	with old as materialized (
-		select i.slot, i.id from storageapi.id_slots s
-		cross join lateral (select slot, id from storageapi.event_ids where slot = s.slot and account = $1 limit $2) i limit $2
+		select i.part, i.id from storageapi.partitions p
+		cross join lateral (select part, id from storageapi.event_ids where part = p.least and account = $1 limit $2) i
+		where p.kind = 'event_ids' limit $2
 	), gone as (
 		delete from storageapi.event_ids
-		where slot = any(array(select slot from old)) and account = $1 and id = any(array(select id from old)) returning 1
+		where part = any(array(select part from old)) and account = $1 and id = any(array(select id from old)) returning 1
 	) select (select count(*) from gone), (select count(*) from old)`
 
 // erase returns the statement that removes rows of a table, of an account, by their key: at another

@@ -3,6 +3,7 @@ package postgres
 import (
 	"context"
 	"crypto/sha256"
+	"fmt"
 	"math"
 	"slices"
 	"sync"
@@ -121,19 +122,24 @@ func (s *Store) Idles(d time.Duration) { s.ownership.idle = d }
 // Kill ends the ownership of shards as if the process had ended.
 func (s *Store) Kill() { Owning{&s.ownership}.Kill() }
 
-// TurnSlots takes the slots of ids to their next state, if the last one is as long as that.
-func (s *Store) TurnSlots(ctx context.Context, length time.Duration) error {
-	s.partsHeld.Store(nil)
-	return s.tidy(ctx, func(ctx context.Context, tx pgx.Tx) error {
-		_, err := s.turnSlots(ctx, tx, math.MaxInt64, numbers(length))
-		return err
+// ChangeIDs makes a part of event_ids that begins after that time.
+func (s *Store) ChangeIDs(ctx context.Context, after time.Duration) error {
+	return s.transact(ctx, func(ctx context.Context, tx pgx.Tx) error {
+		t := &parted[slices.IndexFunc(parted, func(t partedTable) bool { return t.name == eventIDs })]
+		var now, last int64
+		var name string
+		if err := tx.QueryRow(ctx, s.sql(lastPart), t.name).Scan(&now, &last, &name); err != nil {
+			return err
+		}
+		from := now + numbers(after)
+		next := fmt.Sprint(t.name, "_", from)
+		batch := &pgx.Batch{}
+		batch.Queue(s.sql(lengthenPart), t.name, name, from)
+		batch.Queue(s.sql(makePart(t, next)))
+		batch.Queue(s.sql(attachPart(t, next, from, from)))
+		batch.Queue(s.sql(notePart), t.name, from, int64(math.MaxInt64), next)
+		return tx.SendBatch(ctx, batch).Close()
 	})
-}
-
-// DropSlots drops the slots of ids that are past.
-func (s *Store) DropSlots(ctx context.Context) error {
-	s.partsHeld.Store(nil)
-	return s.tendSlots(ctx, 0)
 }
 
 // A Frequency is how often a node looks.

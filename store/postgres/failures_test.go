@@ -94,7 +94,7 @@ func TestFailuresByIndex(t *testing.T) {
 		if known {
 			in(t, name, `analyze event_log, attempt_log, pending, failure_log`)
 		}
-		if got := plan(); strings.Contains(got, "Seq Scan") || !strings.Contains(got, "using failure_log_0_pkey") || strings.Count(got, "Index Cond: ((webhook = '1'::bigint) AND (event <") < 2 {
+		if got := plan(); strings.Contains(got, "Seq Scan") || !strings.Contains(got, "using failure_log_0_pkey") || !strings.Contains(got, "Index Cond: ((webhook = '1'::bigint) AND (event <") {
 			t.Errorf("analyzed: %v; the plan is\n%s", known, got)
 		}
 	}

@@ -4,9 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -18,16 +18,16 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// A slotTest has a store whose slots of ids a test turns, and one webhook of the account acct.
-type slotTest struct {
+// An idTest has a store, and a webhook of the account acct that is on and one that is off.
+type idTest struct {
 	*testing.T
 	*postgres.Store
 	schema string
 }
 
-func slotsOf(t *testing.T) *slotTest {
+func newIDTest(t *testing.T) *idTest {
 	name, option := migratedSchema(t)
-	s := &slotTest{t, open(t, option), name}
+	s := &idTest{t, open(t, option), name}
 	for _, id := range []string{"on", "off"} {
 		w := newWebhook("acct", id)
 		w.Active = id == "on"
@@ -39,7 +39,7 @@ func slotsOf(t *testing.T) *slotTest {
 }
 
 // begin begins a transaction of the host that has not looked at anything.
-func (s *slotTest) begin(level pgx.TxIsoLevel) pgx.Tx {
+func (s *idTest) begin(level pgx.TxIsoLevel) pgx.Tx {
 	s.Helper()
 	tx, err := pool(s.T).BeginTx(s.Context(), pgx.TxOptions{IsoLevel: level})
 	if err != nil {
@@ -49,7 +49,7 @@ func (s *slotTest) begin(level pgx.TxIsoLevel) pgx.Tx {
 	return tx
 }
 
-func (s *slotTest) count(sql string, args ...any) (n int) {
+func (s *idTest) count(sql string, args ...any) (n int) {
 	s.Helper()
 	if err := pool(s.T).QueryRow(context.Background(), strings.ReplaceAll(sql, "storageapi.", quoted(s.schema)+"."), args...).Scan(&n); err != nil {
 		s.Fatal(err)
@@ -57,50 +57,11 @@ func (s *slotTest) count(sql string, args ...any) (n int) {
 	return n
 }
 
-func (s *slotTest) current() int { return s.count(`select last_value from storageapi.id_slot`) }
-func (s *slotTest) unsealed() int {
-	return s.count(`select count(*) from storageapi.id_slots where not sealed`)
-}
-
-// turn turns the slots once.
-func (s *slotTest) turn() {
+// change has the next part of the IDs begin, and returns once it has.
+func (s *idTest) change() {
 	s.Helper()
-	if err := s.TurnSlots(s.Context(), 0); err != nil {
+	if err := s.ChangeIDs(s.Context(), 0); err != nil {
 		s.Fatal(err)
-	}
-}
-
-// rotate has the next slot begin at the next turn, begins a transaction and then the slot.
-func (s *slotTest) rotate(between func()) {
-	s.Helper()
-	was := s.current()
-	for s.unsealed() > 1 {
-		s.turn()
-	}
-	s.turn() // who is adding ids
-	if s.current() != was {
-		s.Fatal("the slot began early")
-	}
-	if between(); s.current() != was {
-		s.Fatal("the slot began early")
-	}
-	s.turn()
-	if s.current() != was+1 {
-		s.Fatalf("slot %d did not begin", was+1)
-	}
-}
-
-// seal has the slot before the last one sealed, which must be so or not.
-func (s *slotTest) seal(want bool) {
-	s.Helper()
-	for range 3 {
-		s.turn()
-		if s.unsealed() == 1 {
-			break
-		}
-	}
-	if is := s.unsealed() == 1; is != want {
-		s.Fatalf("sealed: %v, want %v", is, want)
 	}
 }
 
@@ -108,14 +69,14 @@ func event(id string) webhooks.EncodedEvent {
 	return webhooks.EncodedEvent{ID: id, Account: "acct", Type: webhooks.TypeBalanceLow, Body: []byte("{}"), Timestamp: time.Now()}
 }
 
-func (s *slotTest) publish(id string) {
+func (s *idTest) publish(id string) {
 	s.Helper()
 	if n, err := s.Enqueue(s.Context(), event(id)); n != 1 || err != nil {
 		s.Fatalf("Enqueue(%s) = %d, %v, want 1", id, n, err)
 	}
 }
 
-func (s *slotTest) publishIn(tx pgx.Tx, id string) error {
+func (s *idTest) publishIn(tx pgx.Tx, id string) error {
 	s.Helper()
 	n, err := s.EnqueueTx(s.Context(), tx, event(id))
 	if err == nil && n != 1 {
@@ -125,14 +86,14 @@ func (s *slotTest) publishIn(tx pgx.Tx, id string) error {
 }
 
 // must publishes in a transaction of the host.
-func (s *slotTest) must(tx pgx.Tx, id string) {
+func (s *idTest) must(tx pgx.Tx, id string) {
 	s.Helper()
 	if err := s.publishIn(tx, id); err != nil {
 		s.Fatal(err)
 	}
 }
 
-func (s *slotTest) commit(tx pgx.Tx) {
+func (s *idTest) commit(tx pgx.Tx) {
 	s.Helper()
 	if err := tx.Commit(s.Context()); err != nil {
 		s.Fatal(err)
@@ -140,7 +101,7 @@ func (s *slotTest) commit(tx pgx.Tx) {
 }
 
 // later does something that waits for others until its result is asked for.
-func (s *slotTest) later(do func() error) (result func() error) {
+func (s *idTest) later(do func() error) (result func() error) {
 	s.Helper()
 	done := make(chan error, 1)
 	go func() { done <- do() }()
@@ -153,7 +114,7 @@ func (s *slotTest) later(do func() error) (result func() error) {
 }
 
 // want reports whether each event is stored as many times, with its delivery and its skipped one.
-func (s *slotTest) want(times int, ids ...string) {
+func (s *idTest) want(times int, ids ...string) {
 	s.Helper()
 	for _, id := range ids {
 		events := s.count(`select count(*) from storageapi.event_log where id = $1`, id)
@@ -177,13 +138,13 @@ func (s *slotTest) want(times int, ids ...string) {
 }
 
 // mark has all ids be past that there are.
-func (s *slotTest) mark() {
+func (s *idTest) mark() {
 	s.Helper()
 	in(s.T, s.schema, `update marks set event = (select event + 1 from event_log order by event desc limit 1) where name = 'ids'`)
 }
 
 // refused reports whether a transaction failed because others came before it.
-func (s *slotTest) refused(err error) {
+func (s *idTest) refused(err error) {
 	s.Helper()
 	var answer *pgconn.PgError
 	if !errors.As(err, &answer) || answer.Code != "40001" {
@@ -191,159 +152,153 @@ func (s *slotTest) refused(err error) {
 	}
 }
 
-// Whoever publishes an id while a slot begins, and whatever of the slots he sees: it is stored once.
-func TestIDsWhileSlotBegins(t *testing.T) {
-	levels := []pgx.TxIsoLevel{pgx.ReadCommitted, pgx.RepeatableRead, pgx.Serializable}
-	each := func(name string, do func(s *slotTest, level pgx.TxIsoLevel)) {
-		for _, level := range levels {
-			t.Run(name+"/"+string(level), func(t *testing.T) { do(slotsOf(t), level) })
-		}
-	}
-	each("Committed", func(s *slotTest, level pgx.TxIsoLevel) {
-		tx := s.begin(level)
-		s.rotate(func() { s.must(tx, "x") })
-		other := s.later(func() error { _, err := s.Enqueue(s.Context(), event("x")); return err })
-		s.seal(false)
-		s.commit(tx)
-		if err := other(); err != nil {
-			s.Error(err)
-		}
-		s.want(1, "x")
-		s.publish("y")
-		s.seal(true)
-		s.publish("x")
-		s.publish("y")
-		s.rotate(func() { s.publish("z") })
-		for _, id := range []string{"x", "y", "z"} {
-			s.publish(id)
-		}
-		s.want(1, "x", "y", "z")
-	})
-	each("RolledBack", func(s *slotTest, level pgx.TxIsoLevel) {
-		tx := s.begin(level)
-		s.rotate(func() { s.must(tx, "x") })
-		other := s.later(func() error { _, err := s.Enqueue(s.Context(), event("x")); return err })
-		_ = tx.Rollback(s.Context())
-		if err := other(); err != nil {
-			s.Error(err)
-		}
-		s.want(1, "x")
-		s.seal(true)
-		s.publish("x")
-		s.want(1, "x")
-	})
-	// The next slot does not begin while something is open that may not know that this one is the only one.
-	each("NotTwice", func(s *slotTest, level pgx.TxIsoLevel) {
-		tx := s.begin(level)
-		s.rotate(func() { s.must(tx, "x") })
-		for range 9 {
-			s.turn()
-		}
-		if s.current() != 2 || s.unsealed() != 2 {
-			s.Fatal("slots went on")
-		}
-		s.commit(tx)
-		s.seal(true)
-		open := s.begin(level)
-		s.must(open, "y")
-		for range 9 {
-			s.turn()
-		}
-		if s.current() != 2 {
-			s.Fatal("another slot began")
-		}
-		other := s.later(func() error { _, err := s.Enqueue(s.Context(), event("y")); return err })
-		s.commit(open)
-		if err := other(); err != nil {
-			s.Error(err)
-		}
-		s.want(1, "x", "y")
-	})
-	// A statement that has looked at the slots adds its id after another has begun.
-	each("Between", func(s *slotTest, level pgx.TxIsoLevel) {
-		first, second := s.begin(pgx.ReadCommitted), s.begin(level)
-		var waiting func() error
-		s.rotate(func() {
-			s.must(first, "x")
-			waiting = s.later(func() error { return s.publishIn(second, "x") })
-		})
-		third := s.later(func() error { _, err := s.Enqueue(s.Context(), event("x")); return err })
-		s.seal(false)
-		_ = first.Rollback(s.Context())
-		if err := waiting(); err != nil {
-			s.refused(err)
-			_ = second.Rollback(s.Context())
-		} else {
-			s.commit(second)
-		}
-		if err := third(); err != nil {
-			s.Error(err)
-		}
-		s.want(1, "x")
-		s.seal(true)
-		s.publish("x")
-		s.want(1, "x")
-	})
-	for _, level := range levels[1:] {
-		t.Run(fmt.Sprint("Snapshot/", level), func(t *testing.T) {
-			s := slotsOf(t)
-			look := func() pgx.Tx {
-				tx := s.begin(level)
-				if _, err := tx.Exec(t.Context(), `select count(*) from pg_class`); err != nil {
-					t.Fatal(err)
+// An ID is known in all parts that are after the mark, whichever a publication adds to.
+func TestPublish_IDFromAnEarlierPart_StoredOnce(t *testing.T) {
+	for _, level := range []pgx.TxIsoLevel{pgx.ReadCommitted, pgx.RepeatableRead, pgx.Serializable} {
+		t.Run(string(level), func(t *testing.T) {
+			s := newIDTest(t)
+			ids := []string{"a", "b", "c", "d"}
+			for i := range ids {
+				s.publish(ids[i])
+				s.change()
+				for _, id := range ids[:i+1] {
+					s.publish(id)
+					tx := s.begin(level)
+					s.must(tx, id)
+					s.commit(tx)
 				}
-				return tx
 			}
-			early := look()
-			s.publish("x")
-			s.refused(s.publishIn(early, "x"))
-			early = look()
-			another := look()
-			s.rotate(func() {})
-			s.publish("y")
-			s.seal(true)
-			s.publish("z")
-			s.refused(s.publishIn(early, "z"))
-			if err := s.publishIn(another, "new"); err != nil {
-				t.Fatal(err)
+			s.want(1, ids...)
+			if n := s.count(`select count(*) from storageapi.event_ids`); n != len(ids) {
+				t.Errorf("%d IDs are stored, want %d", n, len(ids))
 			}
-			other := s.later(func() error { _, err := s.Enqueue(t.Context(), event("new")); return err })
-			s.commit(another)
+		})
+	}
+}
+
+// Within a part a publication waits for an open transaction that has published its ID.
+func TestPublish_IDInAnOpenTransaction_Waits(t *testing.T) {
+	for _, level := range []pgx.TxIsoLevel{pgx.ReadCommitted, pgx.RepeatableRead, pgx.Serializable} {
+		t.Run(string(level), func(t *testing.T) {
+			s := newIDTest(t)
+			tx := s.begin(level)
+			s.must(tx, "committed")
+			other := s.later(func() error { _, err := s.Enqueue(s.Context(), event("committed")); return err })
+			s.commit(tx)
 			if err := other(); err != nil {
 				t.Error(err)
 			}
-			tooEarly := look()
-			s.rotate(func() {})
-			s.seal(true)
-			s.rotate(func() {})
-			s.refused(s.publishIn(tooEarly, "never seen"))
-			s.want(1, "x", "y", "z", "new")
+			tx = s.begin(level)
+			s.must(tx, "undone")
+			other = s.later(func() error { _, err := s.Enqueue(s.Context(), event("undone")); return err })
+			_ = tx.Rollback(t.Context())
+			if err := other(); err != nil {
+				t.Error(err)
+			}
+			s.want(1, "committed", "undone")
 		})
 	}
-	t.Run("Prepared", func(t *testing.T) {
-		s := slotsOf(t)
-		if s.count(`select setting::integer from pg_settings where name = 'max_prepared_transactions'`) == 0 {
-			t.Skip("the server has no prepared transactions")
+}
+
+// A transaction whose snapshot is older than another's commit of the same ID fails, as one that updates
+// the same row does.
+func TestPublish_IDCommittedAfterTheSnapshot_Conflicts(t *testing.T) {
+	for _, level := range []pgx.TxIsoLevel{pgx.RepeatableRead, pgx.Serializable} {
+		s := newIDTest(t)
+		tx := s.begin(level)
+		if _, err := tx.Exec(t.Context(), `select count(*) from pg_class`); err != nil {
+			t.Fatal(err)
 		}
+		s.publish("x")
+		s.refused(s.publishIn(tx, "x"))
+		s.want(1, "x")
+	}
+}
+
+// Parts of the IDs begin and are dropped beside a transaction that is open, or prepared.
+func TestPurge_PreparedTransaction_IDsGoOn(t *testing.T) {
+	s := newIDTest(t)
+	open := s.begin(pgx.ReadCommitted)
+	s.must(open, "open")
+	if s.count(`select setting::integer from pg_settings where name = 'max_prepared_transactions'`) > 0 {
 		tx := s.begin(pgx.ReadCommitted)
-		s.rotate(func() { s.must(tx, "x") })
+		s.must(tx, "prepared")
 		if _, err := tx.Exec(t.Context(), `prepare transaction 'ids'`); err != nil {
 			t.Fatal(err)
 		}
-		s.seal(false)
-		if _, err := pool(t).Exec(t.Context(), `commit prepared 'ids'`); err != nil {
+		defer func() { _, _ = pool(t).Exec(context.Background(), `rollback prepared 'ids'`) }()
+	}
+	for range 2 {
+		if _, err := s.Purge(t.Context(), webhooks.Purge{EventIDs: time.Now().Add(-3 * time.Hour), Limit: 1}); err != nil {
 			t.Fatal(err)
 		}
-		s.seal(true)
-		s.publish("x")
-		s.want(1, "x")
-	})
+	}
+	if n := s.count(`select count(*) from storageapi.partitions where kind = 'event_ids'`); n != 1 { // the first is for eight days
+		t.Errorf("%d parts, want 1", n)
+	}
+	in(t, s.schema, `update partitions set below = 1 where kind = 'event_ids'`) // as if these had passed
+	for range 2 {
+		if _, err := s.Purge(t.Context(), webhooks.Purge{EventIDs: time.Now().Add(-3 * time.Hour), Limit: 1}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	now := numberOf(time.Now())
+	if n := s.count(`select count(*) from storageapi.partitions where kind = 'event_ids' and least > $1 and below > $2`, now, now+numberOf(time.Date(2020, 1, 1, 1, 0, 0, 0, time.UTC))); n != 1 {
+		t.Errorf("%d parts begin after now and end after an hour, want 1", n)
+	}
+	if n := s.count(`select count(*) from storageapi.partitions where kind = 'event_ids' and least = 0 and below > $1`, now); n != 1 {
+		t.Error("the present part ends before the next begins")
+	}
+	s.publish("x")
+	s.want(1, "x")
 }
 
-// Ids before the mark are not known, whatever slots they are in, and can be published again; those after it
-// cannot. The slots before the mark are dropped.
+// Transactions of the host that publish and are serializable do not conflict by that.
+func TestPublishTx_Serializable_DoesNotConflict(t *testing.T) {
+	const publishers, each = 8, 40
+	s := newIDTest(t)
+	s.publish("before")
+	s.change()
+	config := pool(t).Config()
+	config.MaxConns = publishers
+	p, err := pgxpool.NewWithConfig(t.Context(), config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Close()
+	var group sync.WaitGroup
+	var failed atomic.Int64
+	for n := range publishers {
+		group.Go(func() {
+			for i := range each {
+				err := pgx.BeginTxFunc(t.Context(), p, pgx.TxOptions{IsoLevel: pgx.Serializable}, func(tx pgx.Tx) error {
+					for k := range 2 {
+						if _, err := s.EnqueueTx(t.Context(), tx, event(fmt.Sprintf("evt_%d_%d_%d", n, i, k))); err != nil {
+							return err
+						}
+					}
+					return nil
+				})
+				var answer *pgconn.PgError
+				switch {
+				case errors.As(err, &answer) && answer.Code == "40001":
+					failed.Add(1)
+				case err != nil:
+					t.Error(err)
+				}
+			}
+		})
+	}
+	group.Wait()
+	if n := failed.Load(); n > 0 {
+		t.Errorf("%d of %d transactions failed with 40001, want none", n, publishers*each)
+	}
+}
+
+// IDs before the mark are not known, whatever parts they are in, and can be published again; those after it
+// cannot. The parts before the mark are dropped.
 func TestPastIDs(t *testing.T) {
-	s := slotsOf(t)
+	s := newIDTest(t)
 	s.publish("a")
 	s.mark()
 	if _, err := s.EventByID(t.Context(), "acct", "a"); !errors.Is(err, webhooks.ErrNotFound) {
@@ -351,160 +306,28 @@ func TestPastIDs(t *testing.T) {
 	}
 	s.publish("a")
 	s.want(2, "a")
-	s.rotate(func() { s.publish("b") })
+	s.publish("b")
+	s.change()
 	s.mark()
 	s.publish("a")
 	s.publish("b")
 	s.publish("c")
-	s.seal(true)
 	s.publish("a")
 	s.want(3, "a")
 	s.want(2, "b")
+	s.change()
+	s.publish("d")
 	s.mark()
+	s.publish("a")
+	s.want(4, "a")
+	tables := func() int {
+		return s.count(`select count(*) from pg_inherits where inhparent = $1::text::regclass`, quoted(s.schema)+".event_ids")
+	}
+	if _, err := s.Purge(t.Context(), webhooks.Purge{Limit: 1}); err != nil || tables() != 1 {
+		t.Fatalf("%d parts of the IDs are there, %v, want 1", tables(), err)
+	}
 	s.publish("a")
 	s.publish("b")
 	s.want(4, "a")
 	s.want(3, "b")
-	tables := func() int {
-		return s.count(`select count(*) from pg_inherits where inhparent = $1::text::regclass`, quoted(s.schema)+".event_ids")
-	}
-	if err := s.DropSlots(t.Context()); err != nil || tables() != 4 { // 0, 1, 2 and the next one
-		t.Fatal(tables(), err)
-	}
-	s.rotate(func() { s.publish("d") })
-	s.seal(true)
-	s.mark()
-	s.publish("d")
-	if err := s.DropSlots(t.Context()); err != nil || tables() != 4 {
-		t.Fatal(tables(), err)
-	}
-	s.publish("d")
-	s.want(2, "d")
 }
-
-// A dump in which three slots have begun has their number, neither them nor the tables of two of them.
-// The first node on it begins them, and they are dropped as all others.
-func TestSlotsThatADumpLacks(t *testing.T) {
-	s := slotsOf(t)
-	s.publish("a")
-	for range 3 {
-		s.rotate(func() {})
-		s.seal(true)
-	}
-	in(t, s.schema, `delete from id_slots where slot > 1; update id_slots set sealed = false, below = null; drop table event_ids_3, event_ids_4, event_ids_5`)
-	s.Store = open(t, postgres.InSchema(s.schema))
-	s.publish("a")
-	s.publish("b")
-	s.want(1, "a", "b")
-	s.rotate(func() { s.publish("c") })
-	s.seal(true)
-	s.mark()
-	s.rotate(func() { s.publish("d") })
-	s.seal(true)
-	if err := s.DropSlots(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if first := s.count(`select min(slot) from storageapi.id_slots`); first != 4 {
-		t.Errorf("the first slot is %d, want 4", first)
-	}
-	s.publish("a")
-	s.publish("d")
-	s.want(2, "a")
-	s.want(1, "d")
-}
-
-// Many publish few ids while slots begin every few milliseconds, in batches, alone and in transactions
-// of the host, some as nodes did that do not know the slots: each is stored once.
-func TestIDsWhileSlotsTurn(t *testing.T) {
-	const publishers, rounds, ids = 8, 8, 6
-	s := slotsOf(t)
-	config := pool(t).Config()
-	config.MaxConns = 24
-	p, err := pgxpool.NewWithConfig(t.Context(), config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer p.Close()
-	option := postgres.InSchema(s.schema)
-	ctx, stop := context.WithCancel(t.Context())
-	began := time.Now()
-	var turning, publishing sync.WaitGroup
-	turning.Go(func() {
-		for ctx.Err() == nil {
-			err := s.TurnSlots(t.Context(), time.Millisecond)
-			if err == nil && rand.IntN(10) == 0 {
-				err = s.DropSlots(t.Context())
-			}
-			if err != nil {
-				t.Error(err)
-				return
-			}
-			time.Sleep(time.Duration(rand.IntN(15)) * time.Millisecond)
-		}
-	})
-	levels := []pgx.TxIsoLevel{pgx.ReadCommitted, pgx.RepeatableRead, pgx.Serializable}
-	for round := range rounds {
-		node := openOn(t, p, option)
-		name := func(i int) string { return fmt.Sprintf("evt_%d_%d", round, i) }
-		for range publishers {
-			publishing.Go(func() {
-				for _, i := range rand.Perm(ids) {
-					id := name(i)
-					for stored := false; !stored; {
-						how := rand.IntN(4)
-						var err error
-						switch how {
-						case 0, 1:
-							_, err = node.Enqueue(t.Context(), event(id))
-						default:
-							err = pgx.BeginTxFunc(t.Context(), p, pgx.TxOptions{IsoLevel: levels[rand.IntN(3)]}, func(tx pgx.Tx) error {
-								if rand.IntN(2) == 0 {
-									if _, err := tx.Exec(t.Context(), `select count(*) from pg_class`); err != nil {
-										return err
-									}
-									time.Sleep(time.Duration(rand.IntN(5)) * time.Millisecond)
-								}
-								_, err := node.EnqueueTx(t.Context(), tx, event(id))
-								if err == nil && rand.IntN(3) == 0 {
-									time.Sleep(time.Duration(rand.IntN(5)) * time.Millisecond)
-									err = errUndone
-								}
-								return err
-							})
-						}
-						var answer *pgconn.PgError
-						switch {
-						case err == nil:
-							stored = true
-						case errors.Is(err, errUndone):
-						case how > 1 && errors.As(err, &answer) && (answer.Code == "40001" || answer.Code == "40P01"):
-						default:
-							t.Errorf("%d: %v", how, err)
-							return
-						}
-					}
-				}
-			})
-		}
-		publishing.Wait()
-		if err := node.Close(); err != nil {
-			t.Fatal(err)
-		}
-		for i := range ids {
-			s.want(1, name(i))
-		}
-		s.mark()
-		t.Logf("%d: %v %d slots", round, time.Since(began), s.current())
-		if t.Failed() {
-			break
-		}
-	}
-	stop()
-	turning.Wait()
-	t.Logf("%d slots", s.current())
-	if s.current() < 5 {
-		t.Errorf("there were %d slots", s.current())
-	}
-}
-
-var errUndone = errors.New("undone")

@@ -73,8 +73,8 @@ type importer struct {
 	webhooks map[owned]importedWebhook // those of events and recoveries
 	accounts []string                  // of what is pending
 
-	now                      time.Time // the database's
-	bodiesFrom, attemptsFrom int64     // the marks
+	now                                  time.Time // the database's
+	eventsFrom, bodiesFrom, attemptsFrom int64     // the marks
 }
 
 // An owned is something of an account, by its id.

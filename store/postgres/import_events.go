@@ -31,9 +31,10 @@ const (
 	// now on comes after it.
 	ahead = `select setval(tableoid::regclass, $1) from storageapi.event_clock where last_value < $1`
 
-	// importMarks selects the time, and from which events on there are bodies, and attempts.
+	// importMarks selects the time, and from which numbers on there are events, bodies, and attempts.
 	importMarks = `
-		select clock_timestamp(), (select event from storageapi.marks where name = 'payloads'), (select event from storageapi.marks where name = 'attempts')`
+		select clock_timestamp(), (select min(event) from storageapi.marks where name in ('attempts', 'ids')),
+			(select event from storageapi.marks where name = 'payloads'), (select event from storageapi.marks where name = 'attempts')`
 )
 
 var (
@@ -65,7 +66,9 @@ func (i *importer) addEvents(ctx context.Context) error {
 	var hooks, numbers []int64
 	soonest := make(map[int64]time.Time) // by the webhook
 	for _, e := range events {
-		rows = append(rows, []any{e.number, e.Account, e.ID, string(e.Type), utc(e.Timestamp), e.Matched, !e.Forgotten, optional(e.TraceContext)})
+		if e.number >= i.eventsFrom { // else there is no part for it
+			rows = append(rows, []any{e.number, e.Account, e.ID, string(e.Type), utc(e.Timestamp), e.Matched, !e.Forgotten, optional(e.TraceContext)})
+		}
 		if !e.NoBody && e.number >= i.bodiesFrom {
 			bodies = append(bodies, []any{e.number, storedBody(&e.EncodedEvent)})
 		}
@@ -166,7 +169,7 @@ func (i *importer) number(ctx context.Context) (events []importedEvent, err erro
 	var number int64
 	batch := &pgx.Batch{}
 	batch.Queue(i.sql(ahead), slices.Max(starts)/perMicrosecond+999)
-	batch.Queue(i.sql(importMarks)).QueryRow(func(row pgx.Row) error { return row.Scan(&i.now, &i.bodiesFrom, &i.attemptsFrom) })
+	batch.Queue(i.sql(importMarks)).QueryRow(func(row pgx.Row) error { return row.Scan(&i.now, &i.eventsFrom, &i.bodiesFrom, &i.attemptsFrom) })
 	batch.Queue(i.sql(findNumbers), accounts, ids, known, starts).Query(eachRow(func() error {
 		e, start := i.events[place], starts[place]
 		name := name{owned{e.Account, e.ID}, -1}

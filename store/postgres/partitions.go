@@ -2,128 +2,244 @@ package postgres
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// A partedTable is in parts by the numbers of events, which is by time. The marks say before which a
-// part is past.
+// A partedTable is in parts by the numbers of events, which is by time. The marks say before which
+// number a part is past. A part is as long as what is kept, divided by perAge.
 type partedTable struct {
 	name, with string // and the parts' storage parameters
-	order      string // by which the last event of the default part is found: no list takes an index by event + 0
 	marks      []string
+	perAge     time.Duration
 }
 
-// parted are the tables in parts. All of one is in as many parts as it is old, of partsOfAge.
 var parted = []partedTable{
-	{"event_bodies", "", "event", []string{"payloads"}},
-	{"attempt_log", "", "event + 0", []string{"attempts"}},
-	{"failure_log", oftenVacuumed, "event + 0", []string{"attempts"}},
-	{"event_log", "", "event", []string{"attempts", "ids"}},
+	{"event_bodies", "", []string{"payloads"}, 8},
+	{"attempt_log", "", []string{"attempts"}, 8},
+	{"failure_log", oftenVacuumed, []string{"attempts"}, 8},
+	{"event_log", "", []string{"attempts", "ids"}, 8},
+	{eventIDs, "", []string{"ids"}, 3}, // publications look at all of them
 }
+
+// eventIDs is in parts by lists. A publication adds to the last part that has begun, whether or not
+// it has ended.
+const eventIDs = "event_ids"
 
 const (
-	partsOfAge = 8
-	leastPart  = time.Minute // a maintainer purges once a minute
-	mostPart   = 30 * 24 * time.Hour
+	leastPart = time.Minute // a maintainer purges once a minute
+	mostPart  = 30 * 24 * time.Hour
 
-	// So many parts are ready ahead, but no more than for a day, and two at least. What is missing
-	// then goes to the default part.
-	partsAhead, partsAheadFor = 6, 24 * time.Hour
+	// So many parts are ready ahead, but no more than for a week, and two at least. Without one,
+	// the clock of events stands still, see enqueue.
+	partsAhead, partsAheadFor = 8, 7 * 24 * time.Hour
 
-	pauseOfParts = 10 * time.Second // after somebody kept parts from being dropped
+	idsAhead     = time.Minute      // at least, between the making of a part of event_ids and its beginning: publications agree on the part by then
+	maxDetach    = time.Second      // for which a part that is past waits for transactions, before it is tried again
+	pauseOfParts = 10 * time.Second // after transactions kept a part from being dropped
+	partsOverdue = time.Hour        // from when on it is an error
 )
 
-// tidy runs a step that makes or drops parts of tables. It waits for nobody long: who reads, such as
-// a backup, keeps parts from being dropped, and has it try again later.
-func (s *Store) tidy(ctx context.Context, step func(context.Context, pgx.Tx) error) error {
-	if until := s.partsHeld.Load(); until != nil && time.Now().Before(*until) {
-		return nil
-	}
-	err := s.transact(ctx, func(ctx context.Context, tx pgx.Tx) error {
-		if _, err := tx.Exec(ctx, lockSoon); err != nil {
-			return err
+// length returns how long a part is, of what is kept since the earliest of these times; 0: there is one
+// part only.
+func (t *partedTable) length(since map[string]time.Time) time.Duration {
+	length := leastPart
+	for _, mark := range t.marks {
+		switch {
+		case !since[mark].IsZero():
+			length = max(length, time.Since(since[mark])/t.perAge)
+		case t.name == eventIDs:
+			return 0
+		default:
+			return mostPart
 		}
-		return step(ctx, tx)
-	})
-	if c := code(err); c == lockNotAvailable || c == deadlockDetected {
-		until := time.Now().Add(pauseOfParts)
-		s.partsHeld.Store(&until)
-		return nil
 	}
-	return err
+	if t.name == eventIDs {
+		return length
+	}
+	return min(length, mostPart)
 }
 
-// tendParts drops the parts that are past, and makes those that will be needed. A part that is
-// missed leaves what is published then to the default part, which is dropped like the others once
-// all that it has is past.
-func (s *Store) tendParts(ctx context.Context, since map[string]time.Time) error {
+// ahead returns for how long parts are made ahead that are so long.
+func (t *partedTable) ahead(length time.Duration) time.Duration {
+	if t.name == eventIDs {
+		return length
+	}
+	return max(min(partsAhead*length, partsAheadFor), 2*length)
+}
+
+// makeParts makes the parts that will be needed. It waits for no publication, and none waits for it: parts
+// are made apart and then attached.
+func (s *Store) makeParts(ctx context.Context, since map[string]time.Time) error {
 	for i := range parted {
-		if err := s.tidy(ctx, func(ctx context.Context, tx pgx.Tx) error { return s.tend(ctx, tx, &parted[i], since) }); err != nil {
-			return err
+		t := &parted[i]
+		length := t.length(since)
+		if length == 0 {
+			continue
+		}
+		ahead := numbers(t.ahead(length))
+		var now, last int64
+		var name string
+		read := func(db querier) error {
+			return db.QueryRow(ctx, s.sql(lastPart), t.name).Scan(&now, &last, &name)
+		}
+		err := s.read(ctx, func(_ context.Context, conn *pgxpool.Conn) error { return read(conn) })
+		if err == nil && last < now+ahead {
+			err = s.transact(ctx, func(ctx context.Context, tx pgx.Tx) error {
+				if _, err := tx.Exec(ctx, lockSoon); err != nil {
+					return err
+				}
+				if err := s.lockMark(ctx, tx, "parts"); err != nil {
+					return err
+				}
+				if err := read(tx); err != nil { // now that it stays so
+					return err
+				}
+				batch := &pgx.Batch{}
+				from := last
+				if least := now + numbers(idsAhead); t.name == eventIDs && from < least {
+					from = least
+					batch.Queue(s.sql(lengthenPart), t.name, name, from)
+				}
+				for from < now+ahead {
+					name, below := fmt.Sprint(t.name, "_", from), max(from, now)+numbers(length)
+					batch.Queue(s.sql(makePart(t, name)))
+					batch.Queue(s.sql(attachPart(t, name, from, below)))
+					batch.Queue(s.sql(notePart), t.name, from, below, name)
+					from = below
+				}
+				batch.Queue(s.sql(moveEnd), eventIDs)
+				return tx.SendBatch(ctx, batch).Close()
+			})
+		}
+		if isHeld(err) && last >= now+ahead/2 { // there is time: the next Purge tries again
+			err = nil
+		}
+		if err != nil {
+			return fmt.Errorf("parts of the table %s cannot be made: %w", t.name, err)
 		}
 	}
 	return nil
 }
 
-// length returns how long a part is, of what is kept since the earliest of these times.
-func (t *partedTable) length(since map[string]time.Time) time.Duration {
-	length := leastPart
-	for _, mark := range t.marks {
-		if since[mark].IsZero() {
-			return mostPart
-		}
-		length = max(length, time.Since(since[mark])/partsOfAge)
+// isHeld reports whether others kept a step on parts from a lock, or did it.
+func isHeld(err error) bool {
+	switch code(err) {
+	case lockNotAvailable, deadlockDetected, objectNotInPrerequisiteState, undefinedTable:
+		return true
 	}
-	return min(length, mostPart)
+	return errors.Is(err, errPartHeld)
 }
 
-// tend does for one table what tendParts does.
-func (s *Store) tend(ctx context.Context, tx pgx.Tx, t *partedTable, since map[string]time.Time) error {
-	var now, past, first, last, rest int64
-	read := func() error {
-		return tx.QueryRow(ctx, s.sql(partsNow(t)), t.name, t.marks).Scan(&now, &past, &first, &last, &rest)
-	}
-	if err := read(); err != nil {
-		return err
-	}
-	length := t.length(since)
-	ahead := now + numbers(max(min(partsAhead*length, partsAheadFor), 2*length))
-	if first > past && last >= ahead && (rest == 0 || rest >= past) {
+// errPartHeld means that a part was not detached within maxDetach.
+var errPartHeld = errors.New("it is not detached yet")
+
+// A pastPart is a part that is past.
+type pastPart struct {
+	kind, name string
+	state      partState
+	overdue    bool
+}
+
+type partState int
+
+const (
+	partAttached partState = iota
+	partDetaching
+	partDetached
+	partDropped
+)
+
+// dropParts drops the parts that are past. A part is detached first, for which no publication waits:
+// it waits for transactions that may read it, such as a backup, for a second, and the next Purge
+// tries again. It returns an error once that has lasted for an hour.
+func (s *Store) dropParts(ctx context.Context) error {
+	if until := s.partsHeld.Load(); until != nil && time.Now().Before(*until) {
 		return nil
 	}
-	if _, err := tx.Exec(ctx, s.sql(lockParts(t))); err != nil {
-		return err
-	}
-	if err := read(); err != nil { // now that it stays so
-		return err
-	}
-	var names []string
-	if err := tx.QueryRow(ctx, s.sql(pastParts), t.name, past).Scan(&names); err != nil {
-		return err
-	}
-	batch := &pgx.Batch{}
-	for _, name := range names {
-		batch.Queue(s.sql(dropPart(name)))
-	}
-	if rest > 0 && rest < past {
-		batch.Queue(s.sql(dropPart(t.name + "_default")))
-		batch.Queue(s.sql(makeRest(t)))
-		if t.order != "event" {
-			batch.Queue(s.sql(indexRest(t)))
+	for i := range parted {
+		var past []pastPart
+		err := s.read(ctx, func(ctx context.Context, conn *pgxpool.Conn) (err error) {
+			past, err = rowsOf(ctx, conn, scanPastPart, s.sql(pastParts), parted[i].name, parted[i].marks, s.sql(`storageapi.`), numbers(partsOverdue))
+			return err
+		})
+		if err != nil {
+			return err
 		}
-		rest = 0
+		for _, part := range past {
+			err := s.dropPart(ctx, part)
+			if isHeld(err) {
+				until := time.Now().Add(pauseOfParts)
+				s.partsHeld.Store(&until)
+				if part.overdue {
+					return fmt.Errorf("part %s of the table %s is past for an hour and cannot be dropped: %w: an open transaction keeps it; find it in pg_stat_activity", part.name, part.kind, err)
+				}
+				return nil
+			}
+			if err != nil {
+				return fmt.Errorf("part %s of the table %s cannot be dropped: %w", part.name, part.kind, err)
+			}
+		}
 	}
-	for from := max(last, rest+1); from < ahead; {
-		name, below := fmt.Sprint(t.name, "_", from), max(from, now)+numbers(length)
-		batch.Queue(s.sql(makePart(t, name, from, below)))
-		batch.Queue(s.sql(notePart), t.name, from, below, name)
-		from = below
+	return nil
+}
+
+func scanPastPart(row pgx.CollectableRow) (p pastPart, err error) {
+	return p, row.Scan(&p.kind, &p.name, &p.state, &p.overdue)
+}
+
+// dropPart goes on with a part from the state that it is in.
+func (s *Store) dropPart(ctx context.Context, part pastPart) error {
+	if part.state < partDetached {
+		held := false
+		err := s.read(ctx, func(ctx context.Context, conn *pgxpool.Conn) error {
+			short, cancel := context.WithTimeout(ctx, maxDetach)
+			defer cancel()
+			_, err := conn.Exec(short, s.sql(detachPart(part))) // it is canceled, and the connection closed
+			if held = err != nil && short.Err() != nil && ctx.Err() == nil; held {
+				err = nil
+			}
+			return err
+		})
+		if held {
+			err = errPartHeld
+		}
+		if err != nil {
+			return err
+		}
 	}
-	return tx.SendBatch(ctx, batch).Close()
+	return s.transact(ctx, func(ctx context.Context, tx pgx.Tx) error {
+		batch := &pgx.Batch{}
+		batch.Queue(lockSoon)
+		batch.Queue(s.sql(forgetPart), part.kind, part.name)
+		if part.state < partDropped {
+			batch.Queue(s.sql(dropTable(part.name)))
+		}
+		return tx.SendBatch(ctx, batch).Close()
+	})
 }
 
 // numbers returns how many numbers events can have within that time.
 func numbers(d time.Duration) int64 { return d.Microseconds() * perMicrosecond }
+
+// checkRights returns an error if the role may not make and drop parts.
+func checkRights(ctx context.Context, pool *pgxpool.Pool, o *options) error {
+	var role string
+	var creates bool
+	var owner *string
+	if err := pool.QueryRow(ctx, rights, o.schema).Scan(&role, &creates, &owner); err != nil {
+		return err
+	}
+	role = pgx.Identifier{role}.Sanitize()
+	switch {
+	case !creates:
+		return fmt.Errorf("the role %s may not create tables in the schema %s, so nothing could be purged: grant create on schema %[2]s to %[1]s", role, o.names.quoted())
+	case owner != nil:
+		return fmt.Errorf("the role %s does not own the tables in the schema %s, so nothing could be purged: grant %s to %[1]s", role, o.names.quoted(), pgx.Identifier{*owner}.Sanitize())
+	}
+	return nil
+}

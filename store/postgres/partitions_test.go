@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -264,40 +265,26 @@ func TestPurgeBesideABackup(t *testing.T) {
 	s.deliver(webhooks.Deliver, "young", "younger")
 }
 
-// Without parts nothing is lost: it is in the default part, until all of that is past.
-func TestMissedParts(t *testing.T) {
+// While no part is ready the clock of events stands still: all that is published is kept, in order, and
+// nothing of it is past, until a Purge can make parts again.
+func TestPublish_NoPartReady_ClockOfEventsStands(t *testing.T) {
 	s := newParted(t)
+	end := numberOf(time.Now().Add(-30 * time.Minute))
 	for _, table := range partedTables {
-		in(t, s.schema, `drop table `+table+`_0; delete from partitions where kind = '`+table+`'`)
+		in(t, s.schema, fmt.Sprintf(`alter table %[1]s detach partition %[1]s_0; alter table %[1]s attach partition %[1]s_0 for values from (minvalue) to (%[2]d);
+			update partitions set below = %[2]d where kind = '%[1]s'; update marks set event = %[2]d where name = 'parts'`, table, end))
 	}
-	const rest = `select (select count(*) from {}.event_log_default) + (select count(*) from {}.event_bodies_default)
-		+ (select count(*) from {}.attempt_log_default) + (select count(*) from {}.failure_log_default)`
 	s.publish("1", "2", "3")
 	s.deliver(webhooks.Deliver, "1", "2", "3")
-	s.publish("failed")
-	s.deliver(webhooks.GiveUp, "failed")
-	s.publish("owed")
+	if n := s.count(`select count(*) from {}.event_log where event < $1`, numberOf(time.Now().Add(-89*time.Minute))); n != 3 {
+		t.Errorf("%d events have numbers from an hour before the end of the parts, want 3", n)
+	}
+	s.want("3", "2", "1")
 	long := time.Now().Add(-time.Hour)
-	s.purge(long)
-	if n := s.count(rest); n != 5+5+4+1 {
-		t.Errorf("%d rows are in default parts, want 15", n)
-	}
-	s.publish("young")
-	s.want("young", "owed", "failed", "3", "2", "1")
-	if n := s.count(rest); n != 15 {
-		t.Errorf("%d rows are in default parts, want those of before only", n)
-	}
-	s.deliver(webhooks.Deliver, "owed", "young")
-	border := s.split()
-	s.publish("younger")
-	s.purge(border)
-	if n := s.count(rest); n != 0 {
-		t.Errorf("%d rows are in default parts, want none", n)
-	}
-	s.want("younger")
-	s.deliver(webhooks.Deliver, "younger")
-	if n := s.count(`select count(*) from pg_indexes where schemaname = $1 and tablename = 'attempt_log_default'`, s.schema); n != 2 {
-		t.Errorf("the new default part has %d indexes, want 2", n)
+	s.purge(long) // it makes parts, and moves the marks after that
+	s.publish("4")
+	if n := s.count(`select count(*) from {}.event_log where event > $1`, numberOf(time.Now().Add(-time.Minute))); n != 1 {
+		t.Errorf("%d events have the present for their number once there are parts, want 1", n)
 	}
 }
 
@@ -337,6 +324,102 @@ func TestPartsAhead(t *testing.T) {
 				t.Errorf("for an age of %v the parts of %s are for %v, want %v", age, table, ahead, least)
 			}
 		}
+	}
+}
+
+// A host that always has a transaction open which has published keeps no part from being made or
+// dropped, and waits for none of that.
+func TestPurge_BesideOpenTransactions_MakesAndDropsParts(t *testing.T) {
+	s := newParted(t)
+	s.publish("1")
+	s.deliver(webhooks.Deliver, "1")
+	border := s.split()
+	s.publish("young")
+	ctx, stop := context.WithCancel(t.Context())
+	var group sync.WaitGroup
+	var longest atomic.Int64
+	for n := range 4 { // each begins before the one before it ends
+		group.Go(func() {
+			for i := 0; ctx.Err() == nil; i++ {
+				err := pgx.BeginFunc(t.Context(), pool(t), func(tx pgx.Tx) error {
+					begun := time.Now()
+					_, err := s.EnqueueTx(t.Context(), tx, ofAcct(fmt.Sprintf("open %d %d", n, i)))
+					longest.Store(max(longest.Load(), int64(time.Since(begun))))
+					time.Sleep(200 * time.Millisecond)
+					return err
+				})
+				if err != nil {
+					t.Error(err)
+				}
+			}
+		})
+		time.Sleep(50 * time.Millisecond)
+	}
+	made := func() int {
+		return s.count(`select count(*) from {}.partitions where kind <> 'event_ids' and below > $1`, numberOf(time.Now().Add(59*24*time.Hour)))
+	}
+	for round := 0; (s.first() > 0 || made() < len(partedTables)) && round < 15; round++ {
+		// A node each time: it does not try again at once.
+		node := open(t, s.option)
+		if _, err := node.Purge(t.Context(), webhooks.Purge{Payloads: border, Attempts: border, EventIDs: border, Limit: 100}); err != nil {
+			t.Error(err)
+		}
+		if _, err := node.Purge(t.Context(), webhooks.Purge{Limit: 100}); err != nil { // parts of 30 days
+			t.Error(err)
+		}
+	}
+	stop()
+	group.Wait()
+	if n := s.first(); n > 0 {
+		t.Errorf("%d first parts are there, want none", n)
+	}
+	if n := made(); n < len(partedTables) {
+		t.Errorf("%d tables have parts for 60 days, want %d", n, len(partedTables))
+	}
+	t.Logf("the longest publication took %v", time.Duration(longest.Load()))
+}
+
+// That a transaction keeps a part for an hour is an error of Purge, which is logged and in Health; what
+// waits for the part is canceled.
+func TestPurge_PartKeptForAnHour_Fails(t *testing.T) {
+	s := newParted(t)
+	border := time.Now().Add(-2 * time.Hour)
+	in(t, s.schema, fmt.Sprintf(`
+		alter table event_bodies detach partition event_bodies_0;
+		alter table event_bodies attach partition event_bodies_0 for values from (minvalue) to (%[1]d);
+		create table event_bodies_1 partition of event_bodies for values from (%[1]d) to (%[2]d);
+		update partitions set below = %[1]d where name = 'event_bodies_0';
+		insert into partitions (kind, least, below, name) values ('event_bodies', %[1]d, %[2]d, 'event_bodies_1')`,
+		numberOf(border), numberOf(time.Now().Add(8*24*time.Hour))))
+	backup, err := pool(t).Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = backup.Rollback(context.Background()) }()
+	if _, err := backup.Exec(t.Context(), `lock table `+quoted(s.schema)+`.event_bodies_0 in access share mode`); err != nil {
+		t.Fatal(err)
+	}
+	purge := func(ago time.Duration) error {
+		_, err := open(t, s.option).Purge(t.Context(), webhooks.Purge{Payloads: time.Now().Add(-ago), Limit: 100})
+		return err
+	}
+	if err := purge(90 * time.Minute); err != nil {
+		t.Errorf("Purge while a part is kept for half an hour = %v, want nil", err)
+	}
+	if err := purge(30 * time.Minute); err == nil || !strings.Contains(err.Error(), "part event_bodies_0 of the table event_bodies") {
+		t.Errorf("Purge while a part is kept for 90 minutes = %v, want an error that names the part", err)
+	}
+	eventually(t, "nothing waits for the part", func() bool {
+		return s.count(`select count(*) from pg_stat_activity where state = 'active' and query like 'alter table %event_bodies_0%' and pid <> pg_backend_pid()`) == 0
+	})
+	if err := backup.Rollback(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := purge(30 * time.Minute); err != nil {
+		t.Error(err)
+	}
+	if n := s.count(`select count(*) from pg_class where relname = 'event_bodies_0' and relnamespace = (select oid from pg_namespace where nspname = $1)`, s.schema); n != 0 {
+		t.Error("the part is there after the transaction has ended")
 	}
 }
 

@@ -99,40 +99,6 @@ const openPublications = `
 	where l.locktype = 'relation' and l.relation = $1::text::regclass and l.mode = 'RowExclusiveLock'
 		and l.database = (select oid from pg_database where datname = current_database())`
 
-// Slots of ids, of the table $1. A transaction that adds ids has a lock on it before it looks at the
-// slots. One that is prepared may bear another name since, so it is waited for in any case.
-const (
-	// The current slot, the last that has begun and the first that is not sealed; since when the
-	// last is, and the number of an event now; whether transactions were noted that were adding ids,
-	// and whether they have ended; the slots that have no table yet, up to the one after the current;
-	// and the first slot, if all its events are before the mark. To the last two ids may be added.
-	slotsNow = `
-		select c.last_value::integer, last.slot, (select min(slot) from storageapi.id_slots where not sealed), last.since, (` + eventClock + `), last.open is not null,
-			not exists (select` + holdsTable + ` and (l.pid is null or l.virtualtransaction = any(last.open))),
-			array(select no from generate_series(last.slot, c.last_value::integer + 1) no where to_regclass($1::text || '_' || no) is null),
-			(select slot from storageapi.id_slots where sealed and slot < last.slot - 1 and slot = (select min(slot) from storageapi.id_slots)
-				and below <= (select event from storageapi.marks where name = 'ids'))
-		from storageapi.id_slot c cross join (select slot, since, open from storageapi.id_slots order by slot desc limit 1) last`
-	noteOpen   = `update storageapi.id_slots set open = ` + addingIDs + ` where slot = $2`
-	beginSlots = `insert into storageapi.id_slots (slot, since, open) select no, $4, ` + addingIDs + ` from generate_series($2::integer, $3::integer) no`
-
-	addingIDs  = `array(select distinct l.virtualtransaction` + holdsTable + `)`
-	holdsTable = ` from pg_locks l
-	where l.locktype = 'relation' and l.relation = $1::text::regclass and l.mode = 'RowExclusiveLock' and l.granted
-		and l.database = (select oid from pg_database where datname = current_database())`
-)
-
-func slotTable(no int) string { return fmt.Sprint("event_ids_", no) }
-
-// makeSlot makes the table of a slot of ids, and attachSlot adds it, for which nobody waits.
-func makeSlot(no int) string {
-	return fmt.Sprintf(`create table storageapi.%s (like storageapi.event_ids including all)`, slotTable(no))
-}
-
-func attachSlot(no int) string {
-	return fmt.Sprintf(`alter table storageapi.event_ids attach partition storageapi.%s for values in (%d)`, slotTable(no), no)
-}
-
 // notifies sends the text $2 to those who listen on the channel $1.
 const notifies = `select pg_notify($1, $2)`
 
@@ -148,42 +114,65 @@ var (
 	pendingOfShards = query("pending_of_shards")
 )
 
-// Parts of tables. Whoever makes or drops one keeps all others from the table, and waits for them
-// a moment only, for they wait behind it. Names are of this package.
+// Parts of tables. A part is made apart, with what the table has, and attached: that locks the table
+// against other such steps only. It is detached concurrently, in a transaction of its own, which also
+// waits for those that may read it, and ends with a lock on the part alone. Names are of this package.
 const (
 	oftenVacuumed = ` with (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 20000, autovacuum_vacuum_cost_delay = 0, vacuum_truncate = false)`
 
+	// lastPart selects the number of an event now, and where the last part of the table $1 ends, and its name.
+	lastPart = `
+		select (extract(epoch from clock_timestamp() - '2020-01-01 00:00:00Z'::timestamptz) * 1000000)::bigint * 4096, below, name
+		from storageapi.partitions where kind = $1 order by least desc limit 1`
+	notePart     = `insert into storageapi.partitions (kind, least, below, name) values ($1, $2, $3, $4)`
+	forgetPart   = `delete from storageapi.partitions where kind = $1 and name = $2`
+	lengthenPart = `update storageapi.partitions set below = $3 where kind = $1 and name = $2`
+
+	// moveEnd notes up to which number each table has parts, but for the table $1.
+	moveEnd = `
+		update storageapi.marks set event = (
+			select min(below) from (select max(below) as below from storageapi.partitions where kind <> $1 group by kind) t)
+		where name = 'parts'`
+
+	// pastParts selects the parts of the table $1 that are before all of the marks $2, but for the last
+	// part, with their states, and whether they are by $4 numbers. $3 is the schema, with a dot.
 	pastParts = `
-		with gone as (delete from storageapi.partitions where kind = $1 and below <= $2 returning name)
-		select array_agg(name) from gone`
-	notePart = `insert into storageapi.partitions (kind, least, below, name) values ($1, $2, $3, $4)`
+		select p.kind, p.name,
+			case when c.oid is null then 3 when i.inhrelid is null then 2 when i.inhdetachpending then 1 else 0 end, p.below <= m.event - $4::bigint
+		from (select kind, name, below, least from storageapi.partitions where kind = $1 order by least desc offset 1) p
+		cross join (select min(event) as event from storageapi.marks where name = any($2::text[])) m
+		left join pg_class c on c.oid = to_regclass($3::text || p.name)
+		left join pg_inherits i on i.inhrelid = c.oid
+		where p.below <= m.event order by p.least`
+
+	// rights selects the role, whether it may create tables in the schema $1, and the owner of a table
+	// in it that is in parts whose rights it does not have.
+	rights = `
+		select current_user::text, has_schema_privilege(n.oid, 'create'), (
+			select pg_get_userbyid(relowner)::text from pg_class
+			where relnamespace = n.oid and relkind = 'p' and not pg_has_role(relowner, 'usage') limit 1)
+		from pg_namespace n where nspname = $1`
 )
 
-// partsNow selects the number of an event now, the earliest of the marks $2, where the first part of
-// the table $1 ends, and its last, and the last number in its default part, 0 if that is empty.
-func partsNow(t *partedTable) string {
-	return fmt.Sprintf(`
-		select (extract(epoch from clock_timestamp() - '2020-01-01 00:00:00Z'::timestamptz) * 1000000)::bigint * 4096,
-			(select min(event) from storageapi.marks where name = any($2::text[])), coalesce(min(below), 9223372036854775807), coalesce(max(below), 0),
-			coalesce((select event from storageapi.%s_default order by %s desc limit 1), 0)
-		from storageapi.partitions where kind = $1`, t.name, t.order)
+func makePart(t *partedTable, name string) string {
+	return fmt.Sprintf(`create table storageapi.%s (like storageapi.%s including all)%s`, name, t.name, t.with)
 }
 
-func lockParts(t *partedTable) string {
-	return `lock table only storageapi.` + t.name + ` in access exclusive mode`
+func attachPart(t *partedTable, name string, from, below int64) string {
+	attach := fmt.Sprintf(`alter table storageapi.%s attach partition storageapi.%s for values `, t.name, name)
+	if t.name == eventIDs {
+		return attach + fmt.Sprintf(`in (%d)`, from)
+	}
+	return attach + fmt.Sprintf(`from (%d) to (%d)`, from, below)
 }
 
-func dropPart(name string) string { return `drop table storageapi.` + name }
+func dropTable(name string) string { return `drop table if exists storageapi.` + name }
 
-func makePart(t *partedTable, name string, from, below int64) string {
-	return fmt.Sprintf(`create table storageapi.%s partition of storageapi.%s for values from (%d) to (%d)%s`, name, t.name, from, below, t.with)
-}
-
-// makeRest makes the default part of a table, and indexRest its index by number.
-func makeRest(t *partedTable) string {
-	return fmt.Sprintf(`create table storageapi.%s_default partition of storageapi.%[1]s default%s`, t.name, t.with)
-}
-
-func indexRest(t *partedTable) string {
-	return fmt.Sprintf(`create index on storageapi.%s_default ((%s))`, t.name, t.order)
+// detachPart goes on with the detaching of a part, if it was begun. It must not run in a transaction.
+func detachPart(part pastPart) string {
+	how := "concurrently"
+	if part.state == partDetaching {
+		how = "finalize"
+	}
+	return fmt.Sprintf(`alter table storageapi.%s detach partition storageapi.%s %s`, part.kind, part.name, how)
 }

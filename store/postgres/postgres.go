@@ -42,7 +42,7 @@ type Store struct {
 	publisher publisher
 	cursor    cursor
 	clock     clock
-	partsHeld atomic.Pointer[time.Time] // until then no parts are made or dropped, see tidy
+	partsHeld atomic.Pointer[time.Time] // until then no parts are dropped, see dropParts
 }
 
 type options struct {
@@ -136,7 +136,8 @@ func Open(ctx context.Context, dsn string, options ...Option) (*Store, error) {
 // the pool's idle connections are closed. See [Open] for settings that detect silent
 // connections sooner.
 //
-// The schema must exist: see [Migrate]. The connections' default_transaction_isolation
+// The schema must exist: see [Migrate]. The role must be allowed to create tables in it, and must own
+// its tables or be a member of the role that does: without that nothing could be purged. The connections' default_transaction_isolation
 // must be read committed; the host's own transactions may use any. New returns an error
 // that wraps [ErrClock] if this node's clock differs from the database's by more than an
 // hour.
@@ -162,6 +163,9 @@ func New(ctx context.Context, pool *pgxpool.Pool, options ...Option) (*Store, er
 	if err := checkSchema(short, pool, o); err != nil {
 		return nil, err
 	}
+	if err := checkRights(short, pool, o); err != nil {
+		return nil, err
+	}
 	s := &Store{pool: pool, options: o, clock: clock{every: clockEvery}}
 	if err := s.clock.check(asked, now); err != nil {
 		return nil, err
@@ -170,9 +174,6 @@ func New(ctx context.Context, pool *pgxpool.Pool, options ...Option) (*Store, er
 		return nil, err
 	}
 	if err := s.loadCursor(ctx); err != nil {
-		return nil, err
-	}
-	if err := s.tendSlots(ctx, 0); err != nil { // they may be from a dump
 		return nil, err
 	}
 	s.owned.start()

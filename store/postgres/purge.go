@@ -23,11 +23,14 @@ func (s *Store) PurgesConcurrently() {}
 
 // Purge implements [webhooks.Store]. It also removes what deleted webhooks have left behind. What
 // is past is not seen any more from its beginning on; it takes up space until its part is dropped,
-// see tendParts.
+// see dropParts.
 func (s *Store) Purge(ctx context.Context, purge webhooks.Purge) (more bool, err error) {
 	ctx, cancel := within(ctx, patience)
 	defer cancel()
 	since := map[string]time.Time{"payloads": purge.Payloads, "attempts": purge.Attempts, "ids": purge.EventIDs} // by mark
+	if err := s.makeParts(ctx, since); err != nil {
+		return false, err
+	}
 	if err := s.moveMarks(ctx, since); err != nil {
 		return false, err
 	}
@@ -65,14 +68,12 @@ func (s *Store) Purge(ctx context.Context, purge webhooks.Purge) (more bool, err
 	if err != nil {
 		return false, err
 	}
-	if err := s.tendSlots(ctx, numberAfter(purge.EventIDs)); err != nil {
-		return false, err
-	}
-	return more, s.tendParts(ctx, since)
+	return more, s.dropParts(ctx)
 }
 
 // moveMarks has what was published before the times of a purge be past. What is published from now
-// on, or by a transaction that is open, never is from its beginning, whatever the times.
+// on, or by a transaction that is open, never is from its beginning, whatever the times. Nothing is
+// while the clock of events stands still because no part is ready: their numbers are of the past then.
 func (s *Store) moveMarks(ctx context.Context, since map[string]time.Time) error {
 	var names []string
 	var before []int64
@@ -80,8 +81,8 @@ func (s *Store) moveMarks(ctx context.Context, since map[string]time.Time) error
 		names, before = append(names, mark), append(before, numberAfter(at))
 	}
 	return s.read(ctx, func(ctx context.Context, conn *pgxpool.Conn) error {
-		var end int64
-		if err := s.planned(conn).QueryRow(ctx, s.sql(nextEventNumber)).Scan(&end); err != nil {
+		var end, now int64
+		if err := s.planned(conn).QueryRow(ctx, s.sql(nextEventNumber)).Scan(&end, &now); err != nil || end < now {
 			return err
 		}
 		_, open, err := s.openPublications(ctx, conn)

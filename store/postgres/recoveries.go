@@ -25,7 +25,7 @@ func (s *Store) CreateRecovery(ctx context.Context, r webhooks.Recovery, notice 
 		to := utc(r.To)
 		if r.To.IsZero() {
 			var next int64
-			if err := tx.QueryRow(ctx, s.sql(nextEventNumber)).Scan(&next); err != nil {
+			if err := tx.QueryRow(ctx, s.sql(nextEventNumber)).Scan(&next, nil); err != nil {
 				return err
 			}
 			to = publishedAt(next).Add(time.Millisecond)

@@ -116,6 +116,60 @@ func TestMigrateAnAdministratorsSchema(t *testing.T) {
 	}
 }
 
+// A role that could not make and drop parts is refused by New, which says what is missing.
+func TestNew_RoleThatCannotPurge_Refuses(t *testing.T) {
+	p, role := newRole(t)
+	owner := "owner of " + role
+	config := p.Config()
+	config.ConnConfig.User = pool(t).Config().ConnConfig.User
+	admin, err := pgxpool.NewWithConfig(t.Context(), config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer admin.Close()
+	do := func(statements ...string) {
+		t.Helper()
+		for _, sql := range statements {
+			if _, err := admin.Exec(context.Background(), strings.NewReplacer("{owner}", quoted(owner), "{}", quoted(role)).Replace(sql)); err != nil {
+				t.Fatalf("%s: %v", sql, err)
+			}
+		}
+	}
+	defer func() {
+		p.Close()
+		do(`drop schema storageapi cascade`, `drop owned by {owner}`, `drop role {owner}`)
+	}()
+	do(`create role {owner}`, `create schema storageapi authorization {owner}`)
+	asOwner := admin.Config()
+	asOwner.AfterConnect = func(ctx context.Context, conn *pgx.Conn) error {
+		_, err := conn.Exec(ctx, `set role `+quoted(owner))
+		return err
+	}
+	migrating, err := pgxpool.NewWithConfig(t.Context(), asOwner)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer migrating.Close()
+	if err := postgres.Migrate(t.Context(), migrating); err != nil {
+		t.Fatal(err)
+	}
+	do(`grant usage on schema storageapi to {}`, `grant all on all tables in schema storageapi to {}`, `grant all on all sequences in schema storageapi to {}`)
+	for _, step := range []struct{ want, grant string }{
+		{"may not create tables in the schema", `grant create on schema storageapi to {}`},
+		{"does not own the tables in the schema", `grant {owner} to {}`},
+	} {
+		if s, err := postgres.New(t.Context(), p); err == nil || !strings.Contains(err.Error(), step.want) {
+			t.Errorf("New = %v, %v, want an error that says %q", s, err, step.want)
+		}
+		do(step.grant)
+	}
+	s, err := postgres.New(t.Context(), p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = s.Close()
+}
+
 // A role that bears the name of the schema has its tables where it had them before, and
 // finds them, on connections that it has and on new ones.
 func TestRoleOfTheSchemasName(t *testing.T) {

@@ -22,6 +22,9 @@ const (
 	undefinedFunction    = "42883"
 	notSupported         = "0A000"
 	lockNotAvailable     = "55P03"
+	undefinedTable       = "42P01"
+
+	objectNotInPrerequisiteState = "55000"
 )
 
 const (

@@ -235,34 +235,41 @@ create trigger attempts_logged after insert on storageapi.attempt_log for each r
 create trigger attempts_removed after delete on storageapi.attempt_log for each row
 	when (old.state <> 1) execute function storageapi.note_failure();
 
--- The parts but the defaults, which have what no other part is for.
+-- The IDs of events, by which a repeated publication is recognized, in parts by when they were
+-- published: a publication adds its IDs to the last part that has begun, where the unique index keeps
+-- others from adding the same ones, and looks for them in the parts before. Of an ID that is in
+-- several parts the last one has the event, unless that is before the mark: then the ID is unknown.
+create table storageapi.event_ids (
+	part    bigint not null, -- from which number on events add to it
+	account text collate "C" not null,
+	id      text collate "C" not null,
+	event   bigint not null,
+	primary key (part, account, id)
+) partition by list (part);
+
+-- The parts of these tables, each of which begins where the one before ends.
 create table storageapi.partitions (
-	kind  text not null, -- the table that it is a part of
+	kind  text not null, -- the table
 	least bigint not null,
 	below bigint not null,
-	name  text primary key
+	name  text not null,
+	primary key (kind, least)
 );
 
--- The first parts are for all that is imported from before, and for two days.
-create table storageapi.event_log_0 partition of storageapi.event_log
-	for values from (minvalue) to ((extract(epoch from now() + interval '2 days' - '2020-01-01 00:00:00Z'::timestamptz)::bigint * 1000000 * 4096));
-create table storageapi.event_bodies_0 partition of storageapi.event_bodies
-	for values from (minvalue) to ((extract(epoch from now() + interval '2 days' - '2020-01-01 00:00:00Z'::timestamptz)::bigint * 1000000 * 4096));
-create table storageapi.attempt_log_0 partition of storageapi.attempt_log
-	for values from (minvalue) to ((extract(epoch from now() + interval '2 days' - '2020-01-01 00:00:00Z'::timestamptz)::bigint * 1000000 * 4096));
-create table storageapi.failure_log_0 partition of storageapi.failure_log
-	for values from (minvalue) to ((extract(epoch from now() + interval '2 days' - '2020-01-01 00:00:00Z'::timestamptz)::bigint * 1000000 * 4096))
-	with (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 20000, autovacuum_vacuum_cost_delay = 0, vacuum_truncate = false);
+-- The first parts are for all that is imported from before, and for eight days.
 insert into storageapi.partitions (kind, least, below, name)
-	select kind, 0, extract(epoch from now() + interval '2 days' - '2020-01-01 00:00:00Z'::timestamptz)::bigint * 1000000 * 4096, kind || '_0'
-	from unnest(array['event_log', 'event_bodies', 'attempt_log', 'failure_log']) as t (kind);
-create table storageapi.event_log_default partition of storageapi.event_log default;
-create table storageapi.event_bodies_default partition of storageapi.event_bodies default;
-create table storageapi.attempt_log_default partition of storageapi.attempt_log default;
-create table storageapi.failure_log_default partition of storageapi.failure_log default
+	select kind, 0, extract(epoch from now() + interval '8 days' - '2020-01-01 00:00:00Z'::timestamptz)::bigint * 1000000 * 4096, kind || '_0'
+	from unnest(array['event_log', 'event_bodies', 'attempt_log', 'failure_log', 'event_ids']) as t (kind);
+create table storageapi.event_log_0 partition of storageapi.event_log
+	for values from (minvalue) to ((extract(epoch from now() + interval '8 days' - '2020-01-01 00:00:00Z'::timestamptz)::bigint * 1000000 * 4096));
+create table storageapi.event_bodies_0 partition of storageapi.event_bodies
+	for values from (minvalue) to ((extract(epoch from now() + interval '8 days' - '2020-01-01 00:00:00Z'::timestamptz)::bigint * 1000000 * 4096));
+create table storageapi.attempt_log_0 partition of storageapi.attempt_log
+	for values from (minvalue) to ((extract(epoch from now() + interval '8 days' - '2020-01-01 00:00:00Z'::timestamptz)::bigint * 1000000 * 4096));
+create table storageapi.failure_log_0 partition of storageapi.failure_log
+	for values from (minvalue) to ((extract(epoch from now() + interval '8 days' - '2020-01-01 00:00:00Z'::timestamptz)::bigint * 1000000 * 4096))
 	with (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 20000, autovacuum_vacuum_cost_delay = 0, vacuum_truncate = false);
-create index on storageapi.attempt_log_default ((event + 0)); -- no list takes that index
-create index on storageapi.failure_log_default ((event + 0)); -- no list takes that index
+create table storageapi.event_ids_0 partition of storageapi.event_ids for values in (0);
 
 -- The last number of an event. A function, so that a statement that needs it only sometimes does not
 -- prepare to read all parts.
@@ -271,39 +278,6 @@ begin
 	return (select event from storageapi.event_log order by event desc limit 1);
 end
 $last$;
-
--- The ids of events, by which one that is published again is known, in slots of time. New ones
--- are in the slot that is the last value of the sequence, and in the one before until it is sealed:
--- until nothing is open that may not know of its successor. Whoever adds ids locks event_ids before
--- looking at the slots. Of an id that is in several slots the last one tells the event, unless it is
--- before the mark: then the id is unknown.
-create sequence storageapi.id_slot minvalue 1;
-create table storageapi.id_slots (
-	slot   integer primary key,
-	since  bigint not null, -- the number that an event had at least when it began
-	sealed boolean not null default false,
-	below  bigint, -- of one that is sealed: more than the numbers of its events
-	open   text[]  -- transactions whose end its sealing, or that of the one before, waits for
-);
-insert into storageapi.id_slots (slot, since) values (1, 0);
-create table storageapi.event_ids (
-	slot    integer not null,
-	account text collate "C" not null,
-	id      text collate "C" not null,
-	event   bigint not null,
-	primary key (slot, account, id)
-) partition by list (slot);
-create table storageapi.event_ids_1 partition of storageapi.event_ids for values in (1);
-create table storageapi.event_ids_2 partition of storageapi.event_ids for values in (2);
-
--- Nothing is in slot 0: a publication whose snapshot is too old to tell the slots ends with it.
-create table storageapi.event_ids_0 partition of storageapi.event_ids for values in (0);
-create function storageapi.refuse_id() returns trigger language plpgsql as $refuse$
-begin
-	raise exception 'could not serialize access: the snapshot is older than the slots of ids' using errcode = '40001';
-end
-$refuse$;
-create trigger event_ids_refused before insert on storageapi.event_ids_0 for each row execute function storageapi.refuse_id();
 
 create table storageapi.recoveries (
 	no         bigint generated always as identity primary key,
@@ -378,7 +352,8 @@ create table storageapi.audit_lease (
 
 -- How far housekeeping has come, by event, which it locks meanwhile: no event before payloads has a
 -- body, none before attempts has attempts, the ID of none before ids is known, and nodes have read the
--- changes before changes. Recoveries advance under the lock of recoveries. The seal of seal says which keys seal the signing secrets, and that of cursors
+-- changes before changes. Before parts each table that is in parts by number has one. Recoveries advance
+-- under the lock of recoveries. The seal of seal says which keys seal the signing secrets, and that of cursors
 -- hides events' numbers in cursors.
 create table storageapi.marks (
 	name  text primary key,
@@ -386,6 +361,7 @@ create table storageapi.marks (
 	seal  bytea
 );
 insert into storageapi.marks (name, event) values ('payloads', 0), ('attempts', 0), ('ids', 0), ('changes', 0), ('recoveries', null), ('seal', null);
+insert into storageapi.marks (name, event) select 'parts', min(below) from storageapi.partitions;
 insert into storageapi.marks (name, seal) values ('cursors', sha256(convert_to(gen_random_uuid()::text || gen_random_uuid()::text, 'UTF8')));
 
 insert into storageapi.versions (version, oldest) values (1, 1);

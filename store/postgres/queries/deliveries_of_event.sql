@@ -3,9 +3,9 @@
 -- $1 the account; $2 the event's id.
 with named as materialized (
 	select event from (
-		select k.event from storageapi.id_slots s
-		cross join lateral (select event from storageapi.event_ids where slot = s.slot and account = $1 and id = $2 limit 1) k
-		order by s.slot desc limit 1
+		select k.event from storageapi.partitions p
+		cross join lateral (select event from storageapi.event_ids where part = p.least and account = $1 and id = $2 limit 1) k
+		where p.kind = 'event_ids' order by p.least desc limit 1
 	) last where event >= (select event from storageapi.marks where name = 'ids')
 ), entry as materialized (
 	select e.event, e.id, e.type from named i

@@ -12,51 +12,42 @@ with tick as materialized (
 	-- the clock was set back. Only then are the events themselves read, because many of the newest are not
 	-- committed yet. (Two statements at once may leave the earlier of their microseconds in the sequence: a
 	-- clock that is set back at that moment, by less than their difference, goes unnoticed.)
+	-- An hour before the last part ends the clock stands still, so that events are stored whether or not
+	-- others were made.
 	select setval(clock,
-		greatest(now, mark + 1, case when mark > now + 1000 then storageapi.last_event() / 4096 + 1 end)) as at
+		greatest(least(now, ends / 4096 - 3600000000), mark + 1, case when mark > now + 1000 then storageapi.last_event() / 4096 + 1 end)) as at
 	from (
 		select (extract(epoch from clock_timestamp() - '2020-01-01 00:00:00Z'::timestamptz) * 1000000)::bigint as now,
+			(select event from storageapi.marks where name = 'parts') as ends,
 			last_value as mark, tableoid::regclass as clock from storageapi.event_clock
 	) clock
-), slots as materialized (
-	-- The slots that the ids are added to, of which others may know one only, and the mark of the ids. All
-	-- others that this snapshot shows are sealed: they are looked at. It is too old if it shows so little that
-	-- more than two may be unsealed, and the first is 0 then, which no id can be added to.
-	select current, case when first >= current - 1 then first else 0 end as first, (select event from storageapi.marks where name = 'ids') as mark
-	from (
-		select (select last_value::integer from storageapi.id_slot) as current, coalesce(min(slot) filter (where not sealed), max(slot) + 1) as first
-		from storageapi.id_slots
-	) s
+), part as materialized (
+	-- The part that the IDs are added to, and the mark of the IDs. Only the parts before it are looked at: a
+	-- look there conflicts with no serializable transaction, for none adds to them.
+	select (select least from storageapi.partitions where kind = 'event_ids' and least <= tick.at * 4096 order by least desc limit 1) as current,
+		(select event from storageapi.marks where name = 'ids') as mark
+	from tick
 ), input as materialized (
 	select i.*, tick.at * 4096 + nextval((select tableoid::regclass from storageapi.event_numbers)) as event, w.owed, w.skipped
 	from unnest($1::text[], $2::text[], $3::text[], $4::timestamptz[], $5::bytea[], $6::smallint[], $7::text[]) with ordinality
 		as i (account, id, type, at, body, shard, trace, place)
 	cross join tick
-	cross join slots
+	cross join part
 	cross join lateral (
 		select array_agg(no) filter (where active) as owed, array_agg(no) filter (where not active) as skipped
 		from storageapi.webhooks where account = i.account and events @> array[i.type] and ($9::text = '' or id = $9)) w
 	where not exists (select from storageapi.erasures where account = i.account)
 		and not exists (
-			select from storageapi.id_slots s
-			cross join lateral (select event from storageapi.event_ids where slot = s.slot and account = i.account and id = i.id limit 1) k
-			where k.event >= slots.mark)
+			select from storageapi.partitions p
+			cross join lateral (select event from storageapi.event_ids where part = p.least and account = i.account and id = i.id limit 1) k
+			where p.kind = 'event_ids' and p.least < part.current and k.event >= part.mark)
 ), claimed as (
-	insert into storageapi.event_ids as k (slot, account, id, event)
-	select slots.first, account, id, event from input cross join slots
-	on conflict (slot, account, id) do update set event = excluded.event where k.event < (select mark from slots)
-	returning account, id, event
-), again as (
-	insert into storageapi.event_ids as k (slot, account, id, event)
-	select slots.current, account, id, event from claimed cross join slots where slots.first <> slots.current
-	on conflict (slot, account, id) do update set event = excluded.event where k.event < (select mark from slots)
+	insert into storageapi.event_ids as k (part, account, id, event)
+	select part.current, account, id, event from input cross join part
+	on conflict (part, account, id) do update set event = excluded.event where k.event < (select mark from part)
 	returning event
 ), new as materialized (
-	select input.* from (
-		select event from claimed cross join slots where slots.first = slots.current
-		union all
-		select event from again
-	) added join input using (event)
+	select input.* from claimed join input using (event)
 ), added as (
 	insert into storageapi.event_log (event, account, id, type, at, matched, trace)
 	select event, account, id, type, at, coalesce(cardinality(owed), 0), nullif(trace, '') from new

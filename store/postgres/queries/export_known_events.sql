@@ -1,13 +1,13 @@
--- Selects the numbers of an account's events whose ids are known, by their ids. An id may be in two slots,
--- and in a slot without an event.
+-- Selects the numbers of an account's events whose ids are known, by their ids. An ID may be in several
+-- parts, and without its event.
 -- $1 the id after which; $2 how many; $3 the account.
 select event from (
-	select i.id, i.event from storageapi.id_slots s
+	select i.id, i.event from storageapi.partitions p
 	cross join lateral (
 		select k.id, k.event from storageapi.event_ids k
 		cross join lateral (
 			select event from storageapi.event_log where event between k.event and k.event order by event limit 1) e
-		where k.slot = s.slot and k.account = $3 and k.id > $1
+		where k.part = p.least and k.account = $3 and k.id > $1
 			and k.event >= (select event from storageapi.marks where name = 'ids') order by k.id limit $2) i
-	group by i.id, i.event) known
+	where p.kind = 'event_ids') known
 order by id limit $2

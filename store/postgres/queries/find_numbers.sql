@@ -5,9 +5,9 @@
 -- element.
 select i.place - 1,
 	i.known and exists (
-		select from storageapi.id_slots s
-		cross join lateral (select event from storageapi.event_ids where slot = s.slot and account = i.account and id = i.id limit 1) k
-		where k.event >= mark.event)
+		select from storageapi.partitions p
+		cross join lateral (select event from storageapi.event_ids where part = p.least and account = i.account and id = i.id limit 1) k
+		where p.kind = 'event_ids' and k.event >= mark.event)
 	or (not i.known or i.least < mark.event) and exists (
 		select from storageapi.event_log where event >= i.least and event < i.least + 4096000 and account = i.account and id = i.id),
 	case when lag(i.least) over (order by i.place) = i.least then 0

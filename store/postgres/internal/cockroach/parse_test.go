@@ -32,9 +32,6 @@ var functions = []string{
 var twice = []string{
 	"erase.go: storageapi.keys", // a key, and the rows of those that replaced it
 	"settle.go: storageapi.pending",
-	"events.go: storageapi.event_ids",        // in two slots
-	"publisher.go: storageapi.event_ids",     // in two slots
-	"import_events.go: storageapi.event_ids", // in two slots
 }
 
 // TestStatements: CockroachDB's parser reads all statements, and they use nothing that is
