@@ -10,11 +10,13 @@ import (
 const (
 	headStart    = 300 * time.Millisecond // of one address family before the other
 	leastForDial = 2 * time.Second        // for one address of several
+	maxAddresses = 8                      // of each family that are tried
 )
 
 // dialAny connects to one of a name's addresses, as a [net.Dialer] does: one after the
 // other, and those of the other address family at the same time if the first ones are slow
-// (Happy Eyeballs, RFC 8305).
+// (Happy Eyeballs, RFC 8305). The first few of each family are tried: a name's owner can give
+// it thousands of other people's.
 func dialAny(ctx context.Context, dialer *net.Dialer, addrs []netip.Addr, port string) (net.Conn, error) {
 	var first, second []netip.Addr
 	for _, addr := range addrs {
@@ -24,6 +26,7 @@ func dialAny(ctx context.Context, dialer *net.Dialer, addrs []netip.Addr, port s
 			second = append(second, addr)
 		}
 	}
+	first, second = first[:min(len(first), maxAddresses)], second[:min(len(second), maxAddresses)]
 	if len(second) == 0 {
 		return dialEach(ctx, dialer, first, port)
 	}

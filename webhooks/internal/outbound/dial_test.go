@@ -1,0 +1,48 @@
+package outbound
+
+import (
+	"net"
+	"net/netip"
+	"slices"
+	"sync/atomic"
+	"syscall"
+	"testing"
+)
+
+// A name with thousands of addresses that all refuse costs a few connections an attempt, and
+// makes this host no scanner of other people's.
+func TestDialAny_NameWithThousandsOfAddresses_TriesAFewOfEachFamily(t *testing.T) {
+	t.Parallel()
+	var four, six []netip.Addr
+	for i := range 2000 {
+		four = append(four, netip.AddrFrom4([4]byte{192, 0, byte(i >> 8), byte(i)}))
+		six = append(six, netip.AddrFrom16([16]byte{0x20, 1, 0xd, 0xb8, 14: byte(i >> 8), 15: byte(i)}))
+	}
+	for name, addrs := range map[string][]netip.Addr{"IPv4": four, "IPv6": six, "both": slices.Concat(four, six)} {
+		var tried struct{ four, six atomic.Int64 }
+		dialer := net.Dialer{Control: func(network, _ string, _ syscall.RawConn) error {
+			if network == "tcp4" {
+				tried.four.Add(1)
+			} else {
+				tried.six.Add(1)
+			}
+			return syscall.ECONNREFUSED
+		}}
+		if _, err := dialAny(t.Context(), &dialer, addrs, "443"); err == nil {
+			t.Errorf("%s: connected, want an error", name)
+		}
+		wantFour, wantSix := int64(maxAddresses), int64(maxAddresses)
+		switch name {
+		case "IPv4":
+			wantSix = 0
+		case "IPv6":
+			wantFour = 0
+		}
+		if got := tried.four.Load(); got != wantFour {
+			t.Errorf("%s: %d addresses of IPv4 were tried, want %d", name, got, wantFour)
+		}
+		if got := tried.six.Load(); got != wantSix {
+			t.Errorf("%s: %d addresses of IPv6 were tried, want %d", name, got, wantSix)
+		}
+	}
+}
