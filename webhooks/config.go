@@ -62,17 +62,19 @@ type Config struct {
 	// PerAccount or Concurrency if that is less.
 	PerWebhook int
 
-	// MaxIdleConns is how many connections to receivers are kept open between
-	// attempts, in all. The least recently used is closed for one more, and one that
-	// was idle for 90 s. A delivery to a host without one begins with a TLS handshake,
-	// which takes ten times the processor time of the rest. Each holds a descriptor and,
-	// with its TLS session, 13 to 20 KB of memory, and as much again until the next
-	// garbage collection; the session, 5 KB of that, is kept for twice as many hosts.
-	// Raise it, and the limit of descriptors, if events go to more hosts; lower it where
-	// memory or descriptors are short. If descriptors run out nevertheless, idle
-	// connections are closed. At most 1,000,000; negative: none is kept. Default:
-	// 16,384, but at most a quarter of the descriptors that the process may open
-	// (RLIMIT_NOFILE), and 1 for each 240 KiB of GOMEMLIMIT.
+	// MaxIdleConns is how many connections to receivers are kept open between attempts, in
+	// all, and so about how many receivers' hosts fit. One that was idle for 90 s is
+	// closed. A delivery to a host without one begins with a TLS handshake, which takes more
+	// than ten times the processor time of the rest: with twice as many hosts as
+	// connections more than half of all deliveries do, if events go to one host after the
+	// other. Each connection holds a descriptor and, with its TLS session, 13 to 20 KB of
+	// memory, and as much again until the next garbage collection; the session, 5 KB of
+	// that, is kept for twice as many hosts. Raise it, and the limit of descriptors, if
+	// events go to more hosts; lower it where memory or descriptors are short. If
+	// descriptors run out nevertheless, idle connections are closed. At most 1,000,000;
+	// negative: none is kept. Default: 16,384, but at most half of the descriptors that the
+	// process may open (RLIMIT_NOFILE), and 1 for each 240 KiB of GOMEMLIMIT. Run logs it,
+	// and Stats has it.
 	MaxIdleConns int
 
 	// DrainTimeout is how long Run goes on with attempts under way once it is

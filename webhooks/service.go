@@ -90,6 +90,7 @@ func (s *WebhookService) Run(ctx context.Context) error {
 	if !s.running.CompareAndSwap(false, true) {
 		return ErrRunning
 	}
+	s.logger.Info("storageapi: delivering webhooks; about max_idle_conns receivers' hosts keep a connection", "max_idle_conns", max(s.dispatcher.config.MaxIdleConns, 0))
 	defer s.dispatcher.sender.client.CloseIdle() // those of test events, too
 	defer s.running.Store(false)
 	s.dispatcher.activity.enter(RunUnderWay)

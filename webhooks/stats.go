@@ -13,6 +13,11 @@ type Stats struct {
 	OldestDue time.Duration // how long the delivery that waits longest has been due; 0 if none is
 	InFlight  int           // attempts that this process is making
 
+	// IdleConns is how many connections to receivers this process keeps just now, and MaxIdleConns how
+	// many it may: about as many receivers' hosts fit. If events go to more, most deliveries
+	// begin with a TLS handshake: see [Config.MaxIdleConns].
+	IdleConns, MaxIdleConns int
+
 	// What this service has done since New.
 	Delivered uint64 // deliveries that arrived
 	Failed    uint64 // attempts that failed
@@ -51,7 +56,7 @@ func (s *WebhookService) Stats(ctx context.Context) (Stats, error) {
 	}
 	d := s.dispatcher
 	return Stats{
-		FileBytes: size, FreeBytes: free,
+		FileBytes: size, FreeBytes: free, IdleConns: d.sender.client.IdleConns(), MaxIdleConns: max(d.config.MaxIdleConns, 0),
 		Pending: backlog.Pending, Held: backlog.Held, OldestDue: backlog.age(), InFlight: d.limiter.InFlight(),
 		Delivered: d.reporter.delivered.Load(), Failed: d.reporter.failed.Load(), Dead: d.reporter.dead.Load(),
 		ExpiredLeases: backlog.ExpiredLeases, Halted: d.halt.cause(),

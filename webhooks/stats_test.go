@@ -32,6 +32,7 @@ func TestStats(t *testing.T) {
 		want := func(want webhooks.Stats) {
 			b.Helper()
 			got, err := b.service.Stats(b.Context())
+			got.IdleConns, got.MaxIdleConns = 0, 0
 			if diff := cmp.Diff(want, got); err != nil || diff != "" {
 				b.Errorf("%v (-want +got):\n%s", err, diff)
 			}
@@ -49,6 +50,24 @@ func TestStats(t *testing.T) {
 		want(webhooks.Stats{Pending: 2, Delivered: 4, Failed: 2, Dead: 2})
 		if _, err := b.service.WebhookStats(b.Context(), "acct_2", slow.ID); !errors.Is(err, webhooks.ErrNotFound) {
 			b.Errorf("of another account: %v", err)
+		}
+	})
+}
+
+// How many hosts fit into the kept connections is told, at the start and at any time.
+func TestRun_Started_TellsHowManyConnectionsAreKept(t *testing.T) {
+	inBubble(t, webhooks.Config{MaxIdleConns: 2}, status(http.StatusOK), func(b *bubble) {
+		for _, name := range []string{"a", "b", "c"} {
+			b.subscribe(name)
+		}
+		b.start()
+		b.publish()
+		time.Sleep(time.Minute)
+		if got, err := b.service.Stats(b.Context()); err != nil || got.IdleConns != 2 || got.MaxIdleConns != 2 {
+			t.Errorf("%d connections are kept of at most %d, %v; want 2 of 2", got.IdleConns, got.MaxIdleConns, err)
+		}
+		if lines := b.logs.lines("level=INFO", "max_idle_conns=2"); len(lines) != 1 {
+			t.Errorf("logged %q, want one line with max_idle_conns=2", lines)
 		}
 	})
 }

@@ -48,6 +48,16 @@ func BenchmarkHosts(b *testing.B) {
 	}
 }
 
+// BenchmarkHostsBeyondKept measures the same where the service keeps fewer connections than
+// there are hosts, and events go to one host after the other, which is the worst order. Its
+// floor keeps a connection to each host; "of-same" compares with a loop that keeps no more
+// connections than the service, as [http.Transport] does.
+func BenchmarkHostsBeyondKept(b *testing.B) {
+	for _, hosts := range []int{6_000, 10_000} {
+		throughput{apart: true, body: 256, fanout: 1, receivers: 10, hosts: hosts, kept: 5_000}.measure(b)
+	}
+}
+
 func benchmarkThroughput(b *testing.B, apart bool) {
 	for _, c := range []throughput{
 		{plain: true, body: 256, fanout: 1, receivers: 1},
@@ -87,8 +97,17 @@ func (c throughput) measure(b *testing.B) {
 		if testing.Short() {
 			round = 5_000
 		}
-		var rates, ofFloor, cpu, ofFloorCPU []float64 // of the turns
+		var rates, ofFloor, ofSame, cpu, ofFloorCPU []float64 // of the turns
 		for b.Loop() {
+			var same time.Duration
+			if c.kept > 0 {
+				c.api.CloseIdle()
+				c.transport.MaxIdleConns = c.kept
+				connectFloor()
+				same = c.floor(b, round)
+				c.transport.CloseIdleConnections()
+				c.transport.MaxIdleConns = 0
+			}
 			if c.hosts > 0 {
 				c.api.CloseIdle()
 				connectFloor()
@@ -104,12 +123,16 @@ func (c throughput) measure(b *testing.B) {
 			ours := c.service(b, round)
 			oursCPU := processorTime() - at
 			rates, ofFloor = append(rates, float64(round)/ours.Seconds()), append(ofFloor, floor.Seconds()/ours.Seconds())
+			ofSame = append(ofSame, same.Seconds()/ours.Seconds())
 			cpu = append(cpu, float64(oursCPU.Microseconds())/float64(round))
 			ofFloorCPU = append(ofFloorCPU, oursCPU.Seconds()/floorCPU.Seconds())
 		}
 		b.ReportMetric(0, "ns/op")
 		b.ReportMetric(median(rates), "deliveries/s")
 		b.ReportMetric(median(ofFloor), "of-floor")
+		if c.kept > 0 {
+			b.ReportMetric(median(ofSame), "of-same")
+		}
 		b.ReportMetric(median(cpu), "cpu-µs")
 		b.ReportMetric(median(ofFloorCPU), "×-floor-cpu")
 	})
@@ -164,6 +187,7 @@ type throughput struct {
 	fanout     int  // webhooks an event is for
 	receivers  int
 	hosts      int    // names that lead to the receivers, with a webhook each; 0: none
+	kept       int    // connections that the service keeps; 0: one to each host
 	others     int    // webhooks besides, in accounts of their own, with as many events
 	publishers int    // at a time; 0: 256
 	apart      bool   // the receivers are in a process of their own
@@ -188,6 +212,8 @@ func (c throughput) String() string {
 	}
 	name := fmt.Sprintf("%s/%s/body=%d/fanout=%d", where, kind, c.body, c.fanout)
 	switch {
+	case c.kept > 0:
+		return fmt.Sprintf("%s/hosts=%d/kept=%d", name, c.hosts, c.kept)
 	case c.hosts > 0:
 		return fmt.Sprintf("%s/hosts=%d", name, c.hosts)
 	case c.publishers > 0:
@@ -224,7 +250,7 @@ func (c *throughput) start(b *testing.B) {
 	c.api = newService(b, c.counted, webhooks.Config{
 		AllowNetworks: loopback, RootCAs: trusted().pool(), Logger: slog.New(slog.DiscardHandler),
 		Concurrency: benchWorkers, PerWebhook: benchWorkers, PerAccount: benchWorkers,
-		MaxIdleConns: max(c.hosts, 1024),
+		MaxIdleConns: cmp.Or(c.kept, max(c.hosts, 1024)),
 	})
 	if c.plain {
 		c.api.SpeakPlain()

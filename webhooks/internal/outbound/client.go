@@ -15,7 +15,7 @@ type Client struct {
 	dial     func(ctx context.Context, by caller, address string) (net.Conn, error)
 	tls      *tls.Config // nil in tests only: none
 	pool     pool
-	sessions tls.ClientSessionCache // by address
+	sessions sessions
 	reach    reach
 
 	keepsAll bool // in tests only: also connections that cannot be polled
@@ -29,7 +29,7 @@ func New(guard *Guard, roots *x509.CertPool, maxIdle int) *Client {
 		dial:     guard.dial,
 		tls:      &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12, NextProtos: []string{"http/1.1"}},
 		pool:     pool{max: maxIdle},
-		sessions: tls.NewLRUClientSessionCache(max(2*maxIdle, 1)),
+		sessions: sessions{max: max(2*maxIdle, 1)},
 	}
 }
 
@@ -48,6 +48,9 @@ func (c *Client) SpeakPlain() { c.tls = nil }
 // CloseIdle closes the connections that are kept for later requests. Their TLS sessions are
 // kept on.
 func (c *Client) CloseIdle() { c.pool.close() }
+
+// IdleConns returns how many connections are kept just now.
+func (c *Client) IdleConns() int { return c.pool.size() }
 
 // A Request is a POST to be made.
 type Request struct {
@@ -128,7 +131,7 @@ func (c *Client) send(cancel *Canceler, by caller, address string, request []byt
 			}
 		}
 		if !cancel.hold(conn.transport) {
-			conn.close()
+			c.pool.drop(conn)
 			return nil, head{}, errCanceled
 		}
 		response, err := conn.exchange(request)
@@ -167,7 +170,7 @@ func (c *Client) connect(cancel *Canceler, by caller, address string, deadline t
 // dialTLS dials, and shakes hands: all over again, and without a session, if one was
 // offered and the receiver does not get over it.
 func (c *Client) dialTLS(ctx context.Context, by caller, address string) (*conn, error) {
-	resumes := &session{all: c.sessions, address: address}
+	resumes := &session{all: &c.sessions, address: address}
 	for {
 		raw, err := c.dial(ctx, by, address)
 		if err != nil {
@@ -201,6 +204,6 @@ func (c *Client) done(cancel *Canceler, conn *conn, whole bool) {
 	if conn.end(whole) && goesOn && conn.isFrugal() && (conn.transport.canPoll() || c.keepsAll) {
 		c.pool.put(conn)
 	} else {
-		conn.close()
+		c.pool.drop(conn)
 	}
 }

@@ -119,7 +119,7 @@ func TestDescriptorsAreMadeFree(t *testing.T) {
 		})
 	}
 	group.Wait()
-	if kept := client.pool.count; kept == 0 || int64(kept) != open.Load() {
+	if kept := client.pool.size(); kept == 0 || int64(kept) != open.Load() {
 		t.Errorf("%d connections are kept of %d that are open", kept, open.Load())
 	}
 	client.CloseIdle()
@@ -206,16 +206,39 @@ func TestSessionsAreResumed(t *testing.T) {
 // A session is another's who listens on another port.
 func TestSessionsAreOfOnePort(t *testing.T) {
 	t.Parallel()
-	one, client := newTLSReceiver(t, 0, &tls.Config{})
-	other, _ := newTLSReceiver(t, 0, &tls.Config{})
+	one, client := newTLSReceiver(t, 8, &tls.Config{})
+	other, _ := newTLSReceiver(t, 8, &tls.Config{})
 	post(t, client, one.address())
 	post(t, client, other.address())
+	client.CloseIdle()
 	if n := other.offered.Load(); n != 0 {
 		t.Error("it was offered a session of another's")
 	}
 	post(t, client, other.address())
 	if n := other.resumed.Load(); n != 1 {
 		t.Errorf("it resumed %d sessions of its own", n)
+	}
+}
+
+// Where there are more receivers than sessions are kept, those that are kept are used.
+func TestSessions_MoreReceiversThanPlaces_KeptOnesAreUsed(t *testing.T) {
+	t.Parallel()
+	kept := sessions{max: 100}
+	found := 0
+	for round := range 20 {
+		for i := range 200 {
+			address := fmt.Sprint(i)
+			if _, ok := kept.get(address); ok && round >= 10 {
+				found++
+			}
+			kept.put(address, new(tls.ClientSessionState))
+			if n := len(kept.kept); n > 100 {
+				t.Fatalf("%d sessions are kept, want 100 at most", n)
+			}
+		}
+	}
+	if found < 600 {
+		t.Errorf("%d of 2000 handshakes found a session, want at least 600", found)
 	}
 }
 

@@ -18,6 +18,7 @@ type conn struct {
 	limited   limitedConn
 	reader    *bufio.Reader // of limited; nil while it rests
 	place                   // in the pool, while it is there
+	taken     bool          // from the pool, which keeps its place
 
 	sending chan error // gets the error of sending a long request; nil: it is sent
 }

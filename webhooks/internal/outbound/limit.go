@@ -15,14 +15,14 @@ const (
 )
 
 // DefaultMaxIdle returns how many connections a process may well keep: 16,384, but no more
-// than a quarter of the descriptors that it may open, and, if it has a memory limit
+// than half of the descriptors that it may open, and, if it has a memory limit
 // (GOMEMLIMIT), than an eighth of that holds.
 func DefaultMaxIdle() int {
 	return defaultMaxIdle(descriptors(), debug.SetMemoryLimit(-1))
 }
 
 func defaultMaxIdle(descriptors uint64, memory int64) int {
-	return int(min(maxIdle, descriptors/4, uint64(memory)/8/idleSize))
+	return int(min(maxIdle, descriptors/2, uint64(memory)/8/idleSize))
 }
 
 // unlimited is how many descriptors there are where there is no limit.

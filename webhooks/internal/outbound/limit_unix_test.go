@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// What is kept is a quarter of what the process may open at most.
-func TestDefaultMaxIdleIsAQuarterOfTheDescriptors(t *testing.T) {
+// What is kept is half of what the process may open at most.
+func TestDefaultMaxIdleIsHalfOfTheDescriptors(t *testing.T) {
 	var limit syscall.Rlimit
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
 		t.Fatal(err)
@@ -19,7 +19,7 @@ func TestDefaultMaxIdleIsAQuarterOfTheDescriptors(t *testing.T) {
 		t.Skip(err)
 	}
 	defer func() { _ = syscall.Setrlimit(syscall.RLIMIT_NOFILE, &limit) }()
-	if got, want := DefaultMaxIdle(), int(lower.Cur/4); got != want {
+	if got, want := DefaultMaxIdle(), int(lower.Cur/2); got != want {
 		t.Errorf("%d connections of %d descriptors, want %d", got, lower.Cur, want)
 	}
 }

@@ -1,6 +1,10 @@
 package outbound
 
-import "crypto/tls"
+import (
+	"crypto/tls"
+	"math/rand/v2"
+	"sync"
+)
 
 // maxSession is what of a receiver may be kept in a TLS session, in bytes as they are sent:
 // its certificates, the chain that they were verified by, and its ticket. They take twice that
@@ -8,11 +12,49 @@ import "crypto/tls"
 // 300,000.
 const maxSession = 32 << 10
 
+// sessions keeps the TLS sessions of max receivers, by address. Where there are more, one
+// in admitOneIn of the new ones is kept in place of any other, as in a pool.
+type sessions struct {
+	max  int
+	mu   sync.Mutex
+	kept map[string]*tls.ClientSessionState
+}
+
+func (s *sessions) get(address string) (*tls.ClientSessionState, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	state, ok := s.kept[address]
+	return state, ok
+}
+
+// put keeps a session; nil: none.
+func (s *sessions) put(address string, state *tls.ClientSessionState) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if state == nil {
+		delete(s.kept, address)
+		return
+	}
+	if _, ok := s.kept[address]; !ok && len(s.kept) >= s.max {
+		if rand.IntN(admitOneIn) != 0 {
+			return
+		}
+		for other := range s.kept {
+			delete(s.kept, other)
+			break
+		}
+	}
+	if s.kept == nil {
+		s.kept = make(map[string]*tls.ClientSessionState)
+	}
+	s.kept[address] = state
+}
+
 // A session is what a receiver needs to shake hands once more without its certificate and
 // signature, as the [tls.ClientSessionCache] of one connection. It is found by the address:
 // crypto/tls would offer it to all ports of a host.
 type session struct {
-	all     tls.ClientSessionCache // by address
+	all     *sessions
 	address string
 	offered bool // this connection offered it
 	refused bool // it is not offered any more
@@ -23,7 +65,7 @@ func (s *session) Get(string) (*tls.ClientSessionState, bool) {
 	if s.refused {
 		return nil, false
 	}
-	state, ok := s.all.Get(s.address)
+	state, ok := s.all.get(s.address)
 	s.offered = ok
 	return state, ok
 }
@@ -43,13 +85,13 @@ func (s *session) Put(_ string, state *tls.ClientSessionState) {
 			return
 		}
 	}
-	s.all.Put(s.address, state)
+	s.all.put(s.address, state)
 }
 
 // forget makes the next handshake one without a session.
 func (s *session) forget() {
 	s.offered, s.refused = false, true
-	s.all.Put(s.address, nil)
+	s.all.put(s.address, nil)
 }
 
 // isLarge reports whether what a receiver has shown of itself is too much to be kept.
