@@ -38,8 +38,8 @@ const backupSuffix = ".backing-up-"
 // If Backup returns an error, what w was given is no backup, and is to be thrown away. The
 // error is the context's if that ended; it wraps what w, or the disk, returned; it is
 // [store.ErrClosed] after, or during, Close unless the state was copied by then. The context
-// is looked at between writes: one to w that hangs is for w to end. Nothing of the store
-// changes, whatever fails. A store that is halted is copied as its readers see it.
+// is looked at between writes: one to w that hangs is for w to end. Nothing of the store changes
+// but a mark of its clock, whatever fails. A store that is halted is copied as its readers see it.
 //
 // While the file is compared with the copy, at the end, its pages cannot be used again: it grows by what is written in that
 // time. Nor can it grow beyond what of it bbolt has mapped into memory, which is a power of two up to

@@ -40,6 +40,9 @@ func (s *Store) copyTo(ctx context.Context, to *os.File, info *BackupInfo) error
 		}
 		return err
 	}
+	if err := s.markCopy(ctx); err != nil { // or a file that is older would seem to be newer
+		return err
+	}
 	if err := s.copyChanged(ctx, to, info); err != nil {
 		return err
 	}
@@ -84,6 +87,7 @@ func (s *Store) copyChanged(ctx context.Context, to *os.File, info *BackupInfo) 
 		return err
 	}
 	defer s.done(tx, catchFaults(), &err)
+	s.copies.Add(1)
 	info.At = time.Now().UTC()
 	info.Schema = schemaVersion
 	info.LastPublished = lastPublished(tx)

@@ -61,6 +61,9 @@ func (b *batch) Flush() error {
 	if err := b.refill(); err != nil {
 		return err
 	}
+	if err := b.store.markCopies(b); err != nil {
+		return err
+	}
 	if err := b.writeSegment(); err != nil {
 		return err
 	}

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"runtime/debug"
+	"sync/atomic"
 	"time"
 
 	"go.etcd.io/bbolt"
@@ -48,6 +49,7 @@ type Store struct {
 	erasing   erasing
 	spare     spare
 	clock     clock.Clock
+	copies    atomic.Uint64 // of the file that were begun, and 1 for those before it was opened
 
 	noticeLease noticeLease
 
@@ -63,6 +65,7 @@ type Store struct {
 	lastPublished time.Time  // when the last event was published
 	divided       uint64     // the number after which the dividers are; 0: none
 	marked        clock.Mark // as it is in the file
+	copiesMarked  uint64     // what copies was when the clock was marked, see [Store.markCopies]
 
 	committedPublished time.Time // lastPublished, as of the last commit
 }

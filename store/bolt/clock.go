@@ -1,11 +1,14 @@
 package bolt
 
 import (
+	"context"
+	"errors"
 	"time"
 
 	"go.etcd.io/bbolt"
 
 	"github.com/storageapi/storageapi/internal/clock"
+	"github.com/storageapi/storageapi/store"
 	"github.com/storageapi/storageapi/store/bolt/internal/record"
 )
 
@@ -19,6 +22,7 @@ const (
 
 // loadClock lets the clock go on from where it was marked last.
 func (s *Store) loadClock() error {
+	s.copies.Store(1)
 	return s.db.View(func(tx *bbolt.Tx) error {
 		var err error
 		if s.marked, err = record.DecodeMark(tx.Bucket(bucketMeta).Get(keyClock)); err != nil {
@@ -32,7 +36,7 @@ func (s *Store) loadClock() error {
 	})
 }
 
-// mark marks the clock, unless the mark in the file is younger than that and it was not
+// mark marks the clock, and counts that, unless the mark in the file is younger than that and it was not
 // set since.
 func (s *Store) mark(b *batch, age time.Duration) error {
 	now, last := s.clock.Mark(), s.marked
@@ -41,7 +45,31 @@ func (s *Store) mark(b *batch, age time.Duration) error {
 		return nil
 	}
 	b.AfterCommit(func() { s.marked = now })
+	if err := b.Put(bucketMeta, keyMarks, record.NumberKey(metaNumber(b.tx, keyMarks)+1)); err != nil {
+		return err
+	}
 	return b.Put(bucketMeta, keyClock, record.EncodeMark(now))
+}
+
+// markCopies marks the clock in the first commit after the file was copied, or may have been before it
+// was opened: no two copies of different states have the same number of marks.
+func (s *Store) markCopies(b *batch) error {
+	copies := s.copies.Load()
+	if copies == s.copiesMarked {
+		return nil
+	}
+	b.AfterCommit(func() { s.copiesMarked = copies })
+	return s.mark(b, 0)
+}
+
+// markCopy marks the clock, for a copy that is made now. A store that is halted writes nothing that a
+// copy would lack.
+func (s *Store) markCopy(ctx context.Context) error {
+	err := s.writer.Run(ctx, func(b *batch) error { return s.mark(b, 0) })
+	if errors.Is(err, store.ErrReadOnly) {
+		return nil
+	}
+	return err
 }
 
 // Doubt returns how much of the time that has passed by the system's clock may not have:

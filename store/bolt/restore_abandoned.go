@@ -58,8 +58,13 @@ func (f *fencer) openAbandoned() error {
 }
 
 // isOlder reports whether the abandoned file is of a time before the backup, such as an earlier backup:
-// keys that were revoked between the two are in it.
+// keys that were revoked between the two are in it. If one of them was restored since they have marks of
+// their own, whose times count.
 func (f *fencer) isOlder() bool {
+	restored, _ := f.abandoned.Get(bucketMeta, keyRestored)
+	if marks, _ := f.abandoned.Get(bucketMeta, keyMarks); bytes.Equal(restored, f.get(bucketMeta, keyRestored)) {
+		return bytes.Compare(marks, f.get(bucketMeta, keyMarks)) < 0
+	}
 	value, _ := f.abandoned.Get(bucketMeta, keyClock)
 	theirs, err := record.DecodeMark(value)
 	ours, unknown := record.DecodeMark(f.get(bucketMeta, keyClock))

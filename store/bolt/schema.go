@@ -75,6 +75,7 @@ var (
 	keySchema     = []byte("format")           // in meta: schemaVersion
 	keyUnreleased = []byte("schema")           // in meta: the schema of a file that was written by a build from before 0.1.0
 	keyClock      = []byte("clock")            // in meta: clock record
+	keyMarks      = []byte("marks")            // in meta: how often the clock was marked
 	keyCursors    = []byte("cursors")          // in meta: the key that hides the numbers of deliveries
 	keyRestored   = []byte("restored")         // in meta: what makes that key another one, of a file that was restored
 	keyRuns       = []byte("runs")             // in meta: the first number that no run is made of yet

@@ -91,29 +91,31 @@ func Verify(path string, options ...Option) (Report, error) {
 		return report, fmt.Errorf("verify %s: %w", path, err)
 	}
 	defer f.close()
-	if err := f.verify(&report, s.keys); err != nil {
+	if _, err := f.verify(&report, s.keys); err != nil {
 		return report, fmt.Errorf("verify %s: %w", path, err)
 	}
 	return report, nil
 }
 
-func (f *readOnlyFile) verify(report *Report, keys *signing.Keyring) (err error) {
+// verify also reports whether pages are damaged, so that [Compact] refuses the file.
+func (f *readOnlyFile) verify(report *Report, keys *signing.Keyring) (pages bool, err error) {
 	report.Bytes = f.bytes
 	p := checkPages(f.file, f.bytes, report)
+	pages = len(report.Problems) > 0
 	if p.broken[""] || p.broken[string(bucketMeta)] || f.db == nil {
-		return nil // no bucket can be relied on
+		return pages, nil // no bucket can be relied on
 	}
 	tx, err := f.db.Begin(false)
 	if err != nil {
-		return err
+		return pages, err
 	}
 	defer func() { _ = tx.Rollback() }()
 	report.Schema = int(schemaOf(tx))
 	if err := checkSchema(tx); err != nil {
-		return err
+		return pages, err
 	}
 	newRowChecker(tx, report, p.broken, keys).run()
-	return nil
+	return pages, nil
 }
 
 // A readOnlyFile is a file that is locked, and not written.

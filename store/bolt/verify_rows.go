@@ -145,6 +145,8 @@ func (v *rowChecker) meta(k, value []byte) string {
 		return "it is not where a run begins"
 	case string(keyIDsGone), string(keyIDsMerged), string(keyIDsSwept), string(keyBodiesGone):
 		return number()
+	case string(keyMarks):
+		return lengthOf(value, 8)
 	case string(keyIDSecret):
 		return lengthOf(value, len(v.secret))
 	case string(keyIDsMerging):

@@ -1,0 +1,134 @@
+package bolt_test
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/storageapi/storageapi/apikeys"
+	"github.com/storageapi/storageapi/auth"
+	"github.com/storageapi/storageapi/internal/boltfault"
+	"github.com/storageapi/storageapi/notices"
+	"github.com/storageapi/storageapi/scopes"
+	"github.com/storageapi/storageapi/store/bolt"
+)
+
+// A copier makes copies of a file, in the ways in which backups are made.
+type copier struct {
+	t    *testing.T
+	path string
+	s    *bolt.Store
+	set  time.Duration // the clock is
+}
+
+func newCopier(t *testing.T) *copier {
+	c := &copier{t: t, path: filepath.Join(t.TempDir(), "storage.db")}
+	c.open()
+	t.Cleanup(func() { _ = c.s.Close() })
+	return c
+}
+
+func (c *copier) open() {
+	c.t.Helper()
+	s, err := bolt.Open(c.path)
+	noError(c.t, err)
+	boltfault.SetClock(s, c.set)
+	c.s = s
+}
+
+// pass lets the clock go on by so much.
+func (c *copier) pass(by time.Duration) {
+	c.set += by
+	boltfault.SetClock(c.s, c.set)
+}
+
+// live copies the file while it is open.
+func (c *copier) live() (path string) {
+	c.t.Helper()
+	var copied bytes.Buffer
+	_, err := c.s.Backup(c.t.Context(), &copied)
+	noError(c.t, err)
+	path = filepath.Join(c.t.TempDir(), "copy.db")
+	noError(c.t, os.WriteFile(path, copied.Bytes(), 0o600))
+	return path
+}
+
+// closed closes the file, copies it and opens it again.
+func (c *copier) closed() (path string) {
+	c.t.Helper()
+	noError(c.t, c.s.Close())
+	path = filepath.Join(c.t.TempDir(), "copy.db")
+	copyFile(c.t, c.path, path)
+	c.open()
+	return path
+}
+
+// TestRestore_AbandonedFileOlderThanBackup_Refused: an earlier copy is no abandoned file, however little
+// earlier it is, and whichever way both were made: a key that was deleted between the two is in it.
+func TestRestore_AbandonedFileOlderThanBackup_Refused(t *testing.T) {
+	ways := map[string]func(*copier) string{"live": (*copier).live, "closed": (*copier).closed}
+	for _, age := range []time.Duration{0, time.Second, time.Minute, 9 * time.Minute, time.Hour, -30 * time.Second} {
+		for first, earlier := range ways {
+			for second, later := range ways {
+				t.Run(fmt.Sprint(age, " ", first, " then ", second), func(t *testing.T) {
+					c := newCopier(t)
+					keys, err := apikeys.New(c.s, apikeys.Config{})
+					noError(t, err)
+					key, token, err := keys.Create(t.Context(), "acct", apikeys.CreateParams{Name: "deleted", Scopes: scopes.All()})
+					noError(t, err)
+					older := earlier(c)
+					c.pass(age)
+					noError(t, c.s.DeleteKey(t.Context(), "acct", key.ID, nil, notices.Notice{}))
+					backup := later(c)
+
+					restored := filepath.Join(t.TempDir(), "restored.db")
+					if _, err := bolt.Restore(restored, backup, bolt.Fence{Abandoned: older}); !errors.Is(err, bolt.ErrUnfenced) {
+						t.Fatalf("got %v, want %v", err, bolt.ErrUnfenced)
+					}
+					info, err := bolt.Restore(restored, backup, bolt.Fence{Abandoned: older, NothingRevoked: true})
+					noError(t, err)
+					if len(info.Unreadable) != 1 || info.KeysTaken != 0 {
+						t.Errorf("got %+v, want nothing taken over", info)
+					}
+					s, err := bolt.Open(restored)
+					noError(t, err)
+					defer func() { _ = s.Close() }()
+					if keys, err = apikeys.New(s, apikeys.Config{}); err != nil {
+						t.Fatal(err)
+					}
+					if _, err := keys.Verify(t.Context(), token.Reveal()); !errors.Is(err, auth.ErrUnauthorized) {
+						t.Errorf("got %v for the value of a deleted key, want %v", err, auth.ErrUnauthorized)
+					}
+				})
+			}
+		}
+	}
+}
+
+// TestRestore_AbandonedFileWentOn_Believed: the file that the backup is of is the abandoned one, whether or
+// not it was written since, and whatever its clock did.
+func TestRestore_AbandonedFileWentOn_Believed(t *testing.T) {
+	for _, age := range []time.Duration{0, time.Second, time.Hour, -30 * time.Second, -time.Hour} {
+		for _, written := range []bool{true, false} {
+			t.Run(fmt.Sprint(age, " written ", written), func(t *testing.T) {
+				c := newCopier(t)
+				key := apikeys.Key{ID: "key", Account: "acct", Hash: markedHash("key", 1)}
+				noError(t, c.s.CreateKey(t.Context(), key, apikeys.CreateOptions{}))
+				backup := c.live()
+				c.pass(age)
+				if written {
+					noError(t, c.s.DeleteKey(t.Context(), "acct", "key", nil, notices.Notice{}))
+				}
+				info, err := bolt.Restore(filepath.Join(t.TempDir(), "restored.db"), backup, bolt.Fence{Abandoned: c.closed()})
+				noError(t, err)
+				if deleted := info.KeysDeleted == 1; deleted != written || len(info.Unreadable) > 0 {
+					t.Errorf("got %+v, want the key deleted: %v", info, written)
+				}
+			})
+		}
+	}
+}
