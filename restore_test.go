@@ -48,13 +48,13 @@ func TestRestoreRunbook(t *testing.T) {
 	}
 
 	out := run(blocks[0])
-	if strings.Contains(out, "may be sent twice:") || strings.Contains(out, "event lost:") || !strings.Contains(out, "EventsCarried:1") {
+	if strings.Contains(out, "may be sent twice:") || strings.Contains(out, "event lost:") || !strings.Contains(out, "EventsCarried:1 EventsLost:0 ") {
 		t.Errorf("with the abandoned file: %s", out)
 	}
 	h.audit(t, dir, map[string]bool{h.token: true, h.newValue: true}, []string{"evt_late", "evt_never"})
 
 	out = run(blocks[1])
-	for _, line := range []string{"key without a value: acct_1 " + h.rotated.ID, "may be sent twice: acct_1 evt_since", "may be sent twice: acct_1 evt_never"} {
+	for _, line := range []string{"EventsLost:not known", "key without a value: acct_1 " + h.rotated.ID, "may be sent twice: acct_1 evt_since", "may be sent twice: acct_1 evt_never"} {
 		if !strings.Contains(out, line) {
 			t.Errorf("without the abandoned file there is no %q in:\n%s", line, out)
 		}

@@ -4,7 +4,8 @@
 //
 //	restore -from backup.db -abandoned abandoned.db -to storage.db
 //
-// It prints each thing that it found or did, a line each, and how many there were of each kind.
+// It prints each thing that it found or did and each damaged row of the backup, a line each, and how many
+// there were of each kind.
 package main
 
 import (
@@ -26,6 +27,7 @@ func main() {
 	flag.StringVar(&fence.Abandoned, "abandoned", "", "the `file` that it replaces, moved aside, even if it is damaged")
 	revoked := flag.String("revoked", "", "a `list` of what was revoked since, from the host's notices: lines such as \"key.deleted acct_1 key_1\"")
 	flag.BoolVar(&fence.NothingRevoked, "nothing-revoked", false, "nothing was revoked or rotated since the backup")
+	flag.BoolVar(&fence.RefuseDamaged, "refuse-damaged", false, "refuse a backup with damaged rows, rather than report them")
 	flag.BoolVar(&fence.NoHold, "no-hold", false, "do not put webhooks on hold: what was sent since is sent again at once")
 	flag.Parse()
 	if *revoked != "" {
@@ -43,6 +45,9 @@ func main() {
 	info, err := bolt.Restore(*to, *from, fence)
 	if err != nil {
 		log.Fatal(err)
+	}
+	for _, row := range info.Damaged {
+		fmt.Println("damaged row:", row)
 	}
 	fmt.Printf("restored: %+v\n", info)
 }

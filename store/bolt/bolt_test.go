@@ -1,6 +1,9 @@
 package bolt_test
 
 import (
+	"bytes"
+	"context"
+	"os"
 	"path/filepath"
 	"testing"
 
@@ -9,13 +12,22 @@ import (
 	"github.com/storageapi/storageapi/store/storetest"
 )
 
-// open opens the file in dir. At the end of the test it is verified, if the test has closed it.
+// open opens the file in dir. At the end of the test it is verified, and a backup of it is restored: of the
+// moment where the test has left it open, or of the closed file.
 func open(t *testing.T, dir string) store.Store {
 	path := filepath.Join(dir, "storage.db")
 	s := openUnverified(t, path)
 	t.Cleanup(func() {
+		if err := s.(*bolt.Store).Halted(); err == nil {
+			var copied bytes.Buffer
+			if _, err := s.(*bolt.Store).Backup(context.Background(), &copied); err == nil {
+				backup := filepath.Join(memoryDir(t), "backup.db")
+				noError(t, os.WriteFile(backup, copied.Bytes(), 0o600))
+				wantRestores(t, backup)
+			}
+		}
 		_ = s.Close()
-		verify(t, path)
+		wantRestores(t, path)
 	})
 	return s
 }

@@ -53,14 +53,18 @@ type importer struct {
 	events segmentImport
 }
 
+func newImporter(b *batch) *importer {
+	return &importer{
+		batch: b, told: make(knownNotices), keys: make(map[string]bool), hashes: make(map[apikeys.Hash]bool),
+		webhooks: make(map[string]string), open: make(map[string]bool), once: make(map[string]bool),
+	}
+}
+
 func (s *Store) importAll(b *batch, records []transfer.Record) error {
 	if err := b.Flush(); err != nil {
 		return err
 	}
-	m := &importer{
-		batch: b, told: make(knownNotices), keys: make(map[string]bool), hashes: make(map[apikeys.Hash]bool),
-		webhooks: make(map[string]string), open: make(map[string]bool), once: make(map[string]bool),
-	}
+	m := newImporter(b)
 	for _, r := range records {
 		if b.isErasing(r.Owner()) {
 			return auth.ErrErasing

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime/debug"
+	"strconv"
 	"time"
 
 	"go.etcd.io/bbolt"
@@ -61,6 +62,10 @@ type Fence struct {
 	// host runs.
 	NoHold bool
 
+	// RefuseDamaged refuses a backup in which [Verify] finds anything wrong. Without it one whose
+	// pages fit is restored, and its damaged rows are in [RestoreInfo.Damaged].
+	RefuseDamaged bool
+
 	// Report, unless it is nil, is called with each thing that was found or done, so that
 	// nothing is lost silently: one call at a time, before Restore returns. If Restore
 	// fails nothing of it is true.
@@ -95,6 +100,24 @@ const (
 	EventLost       FindingKind = "event lost"          // it was published since the backup, and its body cannot be read
 )
 
+// LostEvents counts events that were published since the backup and are not in the restored file.
+// Those whose bodies were purged in the abandoned file are not lost.
+type LostEvents struct {
+	AtLeast int  // each was reported as an EventLost
+	Known   bool // there are no more; false without an abandoned file, and where its events cannot all be read
+}
+
+// String returns the number, "at least" it, or "not known".
+func (l LostEvents) String() string {
+	switch {
+	case l.Known:
+		return strconv.Itoa(l.AtLeast)
+	case l.AtLeast > 0:
+		return "at least " + strconv.Itoa(l.AtLeast)
+	}
+	return "not known"
+}
+
 // A RestoreInfo counts what [Restore] did.
 type RestoreInfo struct {
 	LastPublished time.Time // when the newest event of the backup was published; zero if it has none
@@ -102,8 +125,15 @@ type RestoreInfo struct {
 	KeysDeleted, KeysDead, KeysTaken             int
 	WebhooksHeld, WebhooksDeleted, WebhooksTaken int
 	DeliveriesSettled, MayBeSentTwice            int
-	EventsCarried, EventsLost                    int
+	EventsCarried                                int
+	EventsLost                                   LostEvents
 	AccountsErased                               int
+
+	// Damaged are the first 100 rows of the backup that [Verify] finds damaged, and MoreDamaged is how
+	// many there are besides. They are in the restored file as they are, but for keys that the file
+	// does not find by their ids: those are deleted, since nobody could revoke them.
+	Damaged     []Problem
+	MoreDamaged int
 
 	// Unreadable are the parts of the abandoned file that could not be read, at least in
 	// part. What is in there is as it was at the time of the backup.
@@ -126,7 +156,7 @@ const restoreSuffix = ".restoring-"
 // process that is killed leaves no file at path, or the whole one. The next Restore removes
 // what it left; it also ends one to the same path that is still under way. If Restore returns an error it has put nothing
 // at path: it wraps [ErrUnfenced], [fs.ErrExist] if something was there, or is by now, [ErrLocked] if one of the files is in use, [ErrSchema] if the backup is
-// not ours, or [Verify] finds damage in it, [signing.ErrSealed] if it is sealed under a key that was not given, or what
+// not ours, or [Compact] or [Open] would refuse it as damaged, or the fence says RefuseDamaged and [Verify] finds anything wrong; [signing.ErrSealed] if it is sealed under a key that was not given, or what
 // the disk returned. The backup stays as it is. Restore needs room for a second copy of it, and
 // memory as Open does.
 func Restore(path, from string, fence Fence, options ...Option) (RestoreInfo, error) {
@@ -165,9 +195,14 @@ func restore(path, from string, fence *Fence, options []Option) (info RestoreInf
 		_ = file.Close()
 		_ = os.Remove(temporary)
 	}()
-	if err := copyClosed(file, from); err != nil {
+	report, err := copyClosed(file, from)
+	if err == nil && fence.RefuseDamaged {
+		err = report.Err()
+	}
+	if err != nil {
 		return info, err
 	}
+	info.Damaged, info.MoreDamaged = report.Problems, report.More
 	s, err := Open(temporary, options...)
 	if err != nil {
 		return info, err
@@ -199,8 +234,8 @@ func sameFile(a, b *os.File) bool {
 	return err == nil && failed == nil && os.SameFile(of, other)
 }
 
-// copyClosed copies a file that no process writes to, and refuses one that is damaged.
-func copyClosed(to *os.File, from string) (err error) {
+// copyClosed copies a file that no process writes to, verifies the copy, and refuses one whose pages are damaged.
+func copyClosed(to *os.File, from string) (report Report, err error) {
 	// bbolt maps the file, and the system ends a process that reads there what it does not have.
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	defer func() {
@@ -210,24 +245,29 @@ func copyClosed(to *os.File, from string) (err error) {
 	}()
 	until := time.Now().Add(defaultWait)
 	if err := checkFile(from, until); err != nil {
-		return err
+		return report, err
 	}
 	source, _, err := openFile(from, until, &bbolt.Options{ReadOnly: true})
 	if err != nil {
-		return err
+		return report, err
 	}
 	defer func() { _ = source.Close() }() // until then it is locked
 	if err := bothMetas(from); err != nil {
-		return err
+		return report, err
 	}
 	if err := copyBytes(to, from); err != nil {
-		return err
+		return report, err
 	}
-	report, err := Verify(to.Name())
+	copied, err := openReadOnly(to.Name())
 	if err != nil {
-		return err
+		return report, err
 	}
-	return report.Err()
+	defer copied.close()
+	pages, err := copied.verify(&report, nil)
+	if err == nil && pages {
+		err = fmt.Errorf("%w: %s", errStructure, report.Problems[0])
+	}
+	return report, err
 }
 
 func copyBytes(to *os.File, from string) error {

@@ -2,6 +2,7 @@ package bolt
 
 import (
 	"bytes"
+	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -163,10 +164,11 @@ func (f *fencer) ours(bucket, from []byte, limit int) (rows []row) {
 	return rows
 }
 
-// takeKeys makes keys what they are in the abandoned file. Those of known that it has are
-// marked.
+// takeKeys makes keys what they are in the abandoned file: first those that are gone or changed
+// go, and then those that are there come, since a value may be another key's by now. Those of known
+// that it has are marked.
 func (f *fencer) takeKeys(known map[Ref]bool) error {
-	return f.eachPair(bucketKeyIDs, func(b *batch, p pair) error {
+	err := f.eachPair(bucketKeyIDs, func(b *batch, p pair) error {
 		account, id := record.CutPrefixed(p.key)
 		if p.theirs == nil {
 			if p.unsure {
@@ -175,49 +177,108 @@ func (f *fencer) takeKeys(known map[Ref]bool) error {
 			_, err := f.deleteKey(b, Ref{account, id})
 			return err
 		}
-		var key apikeys.Key
-		value, _ := f.abandoned.Get(bucketKeys, p.theirs)
-		if value == nil || len(p.theirs) != len(key.Hash.Sum) || record.DecodeKey(&key, p.theirs, value) != nil || key.Account != account || key.ID != id {
+		key, value := f.theirKey(account, id, p.theirs)
+		if value == nil {
 			f.unreadable(string(bucketKeys))
 			return nil
 		}
 		if _, asked := known[Ref{account, id}]; asked && !bytes.Equal(p.ours, p.theirs) && !f.abandoned.LastLost() {
 			known[Ref{account, id}] = true
 		}
+		if p.ours == nil || bytes.Equal(p.ours, p.theirs) && bytes.Equal(b.Get(bucketKeys, p.ours), value) && f.hasPrevious(b, &key) {
+			return nil
+		}
+		return f.removeKey(b, p.key)
+	})
+	if err != nil {
+		return err
+	}
+	return f.eachPair(bucketKeyIDs, func(b *batch, p pair) error {
+		account, id := record.CutPrefixed(p.key)
+		key, value := f.theirKey(account, id, p.theirs)
+		if value == nil {
+			return nil
+		}
 		if uses, _ := f.abandoned.Get(bucketKeyUses, p.key); uses != nil {
 			if err := b.Put(bucketKeyUses, p.key, uses); err != nil {
 				return err
 			}
 		}
-		if p.ours != nil && bytes.Equal(b.Get(bucketKeys, p.ours), value) && bytes.Equal(p.ours, p.theirs) {
+		if p.ours != nil {
 			return nil
 		}
-		var old apikeys.Key
-		if p.ours != nil {
-			if err := readKey(b.tx, &old, p.ours); err != nil {
+		for _, hash := range []apikeys.Hash{key.Hash, key.Previous} {
+			if err := f.freeHash(b, hash); err != nil {
 				return err
 			}
 		}
 		f.report(&f.info.KeysTaken, Finding{Kind: KeyTaken, Account: account, ID: id})
-		return putKey(b, key, old)
+		if err := putKey(b, key, apikeys.Key{}); err != nil {
+			return err
+		}
+		return b.Put(bucketKeys, p.theirs, value) // also what only a newer version knows
 	})
 }
 
-// takeWebhooks makes webhooks what they are in the abandoned file.
+// theirKey returns a key of the abandoned file, and its record, or nil if it cannot be read.
+func (f *fencer) theirKey(account, id string, hash []byte) (key apikeys.Key, value []byte) {
+	value, _ = f.abandoned.Get(bucketKeys, hash)
+	if value == nil || len(hash) != len(key.Hash.Sum) || record.DecodeKey(&key, hash, value) != nil || key.Account != account || key.ID != id {
+		return key, nil
+	}
+	return key, value
+}
+
+// hasPrevious reports whether the previous value of a key leads to it.
+func (f *fencer) hasPrevious(b *batch, key *apikeys.Key) bool {
+	return key.Previous.IsZero() || key.Previous == key.Hash || bytes.Equal(b.Get(bucketKeys, key.Previous.Sum[:]), record.EncodeAlias(key.Hash))
+}
+
+// freeHash deletes the key that has a value which is another one's in the abandoned file: it is gone
+// there, in a part that cannot be read.
+func (f *fencer) freeHash(b *batch, hash apikeys.Hash) error {
+	current := hash.Sum[:]
+	value := b.Get(bucketKeys, current)
+	if target, alias := record.DecodeAlias(value); alias {
+		current = bytes.Clone(target)
+		value = b.Get(bucketKeys, current)
+	}
+	var key apikeys.Key
+	if hash.IsZero() || value == nil || len(current) != len(key.Hash.Sum) || record.DecodeKey(&key, current, value) != nil {
+		return nil
+	}
+	_, err := f.deleteKey(b, Ref{key.Account, key.ID})
+	return err
+}
+
+// takeWebhooks makes webhooks what they are in the abandoned file: first those that are gone go,
+// with what is pending for them, since an id may be another account's by now.
 func (f *fencer) takeWebhooks() error {
-	return f.eachPair(bucketWebhooks, func(b *batch, p pair) error {
-		account, id := record.CutPrefixed(p.key)
-		switch {
-		case p.theirs == nil && p.unsure, bytes.Equal(p.ours, p.theirs):
+	err := f.eachPair(bucketWebhooks, func(b *batch, p pair) error {
+		if p.theirs != nil || p.unsure {
 			return nil
-		case p.theirs == nil:
-			_, err := f.deleteWebhook(b, Ref{account, id})
-			return err
 		}
+		account, id := record.CutPrefixed(p.key)
+		_, err := f.deleteWebhook(b, Ref{account, id})
+		return err
+	})
+	for swept := true; swept && err == nil; {
+		swept, err = f.store.sweep(context.Background(), "", fenceStep)
+	}
+	if err != nil {
+		return err
+	}
+	return f.eachNew(bucketWebhooks, func(b *batch, p pair) error {
+		account, id := record.CutPrefixed(p.key)
 		w, err := record.DecodeWebhook(account, id, p.theirs, f.store.keys)
 		if err != nil {
 			f.unreadable(string(bucketWebhooks))
 			return nil
+		}
+		if owner := string(b.Get(bucketWebhookIDs, []byte(id))); owner != "" && owner != account { // it is gone, in a part that cannot be read
+			if _, err := f.deleteWebhook(b, Ref{owner, id}); err != nil {
+				return err
+			}
 		}
 		if err := b.Put(bucketWebhookIDs, []byte(id), []byte(account)); err != nil {
 			return err

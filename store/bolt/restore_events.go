@@ -2,12 +2,14 @@ package bolt
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/binary"
 	"errors"
 
 	"go.etcd.io/bbolt"
 
 	"github.com/storageapi/storageapi/store/bolt/internal/record"
+	"github.com/storageapi/storageapi/store/transfer"
 	"github.com/storageapi/storageapi/webhooks"
 )
 
@@ -223,10 +225,7 @@ func (f *fencer) settle(b *batch, d *delivered, segments *segments) error {
 	if err != nil {
 		return err
 	}
-	known, _, err := attemptsAt(b.tx, segment, d.number)
-	if err != nil {
-		return err
-	}
+	known, _, _ := attemptsAt(b.tx, segment, d.number) // those that can be read
 	last := 0
 	if len(known) > 0 {
 		last = known[len(known)-1].Number
@@ -266,6 +265,7 @@ func (f *fencer) carryEvents() (complete bool, err error) {
 		}
 		var carried []delivered
 		err := f.step(func(b *batch) error {
+			purged := newImporter(b)
 			for i, r := range rows {
 				if len(r.key) != 8 {
 					continue
@@ -281,6 +281,15 @@ func (f *fencer) carryEvents() (complete bool, err error) {
 					continue
 				}
 				for i := range segment.Len() {
+					if bodies.At(i) == nil && f.isPurged(&segment, i) {
+						if err := f.carryPurged(purged, &segment, i); err != nil {
+							return err
+						}
+						continue
+					}
+					if err := purged.endEvents(); err != nil {
+						return err
+					}
 					list, lost, err := f.carry(b, &segment, i, bodies.At(i))
 					if err != nil {
 						return err
@@ -288,7 +297,7 @@ func (f *fencer) carryEvents() (complete bool, err error) {
 					carried, complete = append(carried, list...), complete && !lost
 				}
 			}
-			return nil
+			return purged.endEvents()
 		})
 		if err != nil {
 			return false, err
@@ -298,6 +307,54 @@ func (f *fencer) carryEvents() (complete bool, err error) {
 		}
 	}
 	return complete, nil
+}
+
+// isPurged reports whether the body of an event of the abandoned file was purged, or was when the event
+// was imported there.
+func (f *fencer) isPurged(segment *record.Segment, i int) bool {
+	gone, _ := f.abandoned.Get(bucketMeta, keyBodiesGone)
+	if len(gone) == 8 && segment.Last < numberOf(gone) {
+		return true
+	}
+	found, err := segment.Event(i)
+	return err == nil && found.NoBody
+}
+
+// carryPurged takes over what is left of an event whose body was purged since: nothing of it is sent, its id is
+// known as long as it was there, and its deliveries are listed.
+func (f *fencer) carryPurged(m *importer, segment *record.Segment, i int) error {
+	found, err := segment.Event(i)
+	if err != nil || found.ID == "" || found.Account == "" {
+		f.unreadable(string(bucketEvents))
+		return nil
+	}
+	ids, _ := f.abandoned.Get(bucketMeta, keyIDsGone)
+	r := transfer.Event{
+		EncodedEvent: found.EncodedEvent, PublishedAt: found.PublishedAt, Matched: found.Deliveries, NoBody: true,
+		Forgotten: found.Forgotten || len(ids) == 8 && segment.Number(i) < numberOf(ids),
+	}
+	if isNew, err := m.lookEvent(&r); !isNew || err != nil {
+		return err
+	}
+	for number, webhook := range segment.Recipients(i) {
+		d := delivered{account: found.Account, event: found.ID, webhook: string(webhook)}
+		f.ask(&d, number)
+		state := d.state
+		if skipped, _ := f.inTheirs(bucketSkipped, number); skipped {
+			state = webhooks.Skipped
+		}
+		if state == "" && !d.pending {
+			continue // its attempts are purged, too
+		}
+		r.Deliveries = append(r.Deliveries, transfer.Delivery{WebhookID: d.webhook, State: cmp.Or(state, webhooks.Dead), Attempts: d.attempts})
+	}
+	f.report(&f.info.EventsCarried, Finding{Kind: EventCarried, Account: found.Account, ID: found.ID})
+	if m.events.IsEmpty() {
+		if err := m.Flush(); err != nil { // the open segment, whose numbers come before
+			return err
+		}
+	}
+	return m.addEvent(&r)
 }
 
 // continues reports whether the abandoned file has the last event of the backup under the same
@@ -342,7 +399,7 @@ func (f *fencer) carry(b *batch, segment *record.Segment, i int, body []byte) (a
 		return nil, false, err
 	}
 	if body == nil {
-		f.report(&f.info.EventsLost, Finding{Kind: EventLost, Account: found.Account, ID: found.ID})
+		f.report(&f.info.EventsLost.AtLeast, Finding{Kind: EventLost, Account: found.Account, ID: found.ID})
 		return nil, true, nil
 	}
 	var active, inactive []string

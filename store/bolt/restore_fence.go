@@ -1,6 +1,7 @@
 package bolt
 
 import (
+	"bytes"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -49,6 +50,11 @@ func (f *fencer) run(listed bool) (err error) {
 	})
 	if err != nil {
 		return err
+	}
+	if len(f.info.Damaged) > 0 {
+		if err := f.deleteUnlisted(); err != nil {
+			return err
+		}
 	}
 	if f.fence.Abandoned != "" {
 		if err := f.openAbandoned(); err != nil {
@@ -165,14 +171,11 @@ func (f *fencer) eachRef(list []Ref, change func(b *batch, r Ref) (changed bool,
 	return nil
 }
 
-// killKey gives a key a hash that no value has.
+// killKey gives a key a hash that no value has. One that cannot be read is deleted.
 func (f *fencer) killKey(b *batch, r Ref) (bool, error) {
 	key, _, err := keyByID(b.tx, record.Prefixed(r.Account, r.ID))
-	if errors.Is(err, apikeys.ErrNotFound) {
-		return false, nil
-	}
 	if err != nil {
-		return false, err
+		return f.deleteKey(b, r)
 	}
 	dead := key
 	dead.Hint, dead.Previous, dead.PreviousHint, dead.PreviousExpiresAt = "", apikeys.Hash{}, "", time.Time{}
@@ -185,15 +188,53 @@ func (f *fencer) killKey(b *batch, r Ref) (bool, error) {
 
 func (f *fencer) deleteKey(b *batch, r Ref) (bool, error) {
 	row := record.Prefixed(r.Account, r.ID)
-	key, _, err := keyByID(b.tx, row)
-	if errors.Is(err, apikeys.ErrNotFound) {
+	if b.Get(bucketKeyIDs, row) == nil {
 		return false, nil
 	}
-	if err != nil {
-		return false, err
-	}
 	f.report(&f.info.KeysDeleted, Finding{Kind: KeyDeleted, Account: r.Account, ID: r.ID})
-	return true, f.store.removeKey(b, row, key)
+	return true, f.removeKey(b, row)
+}
+
+// removeKey removes a key, also one that cannot be read.
+func (f *fencer) removeKey(b *batch, row []byte) error {
+	key, _, err := keyByID(b.tx, row)
+	if err != nil {
+		if err := b.Delete(bucketKeys, bytes.Clone(b.Get(bucketKeyIDs, row))); err != nil {
+			return err
+		}
+		key = apikeys.Key{}
+	}
+	return f.store.removeKey(b, row, key)
+}
+
+// deleteUnlisted deletes the keys that are not found by their ids, for their rows are damaged: their
+// values would be valid, and no fence could name them.
+func (f *fencer) deleteUnlisted() error {
+	for from := []byte{}; from != nil; {
+		rows := f.ours(bucketKeys, from, fenceStep)
+		err := f.step(func(b *batch) error {
+			for _, r := range rows {
+				var key apikeys.Key
+				if _, alias := record.DecodeAlias(r.value); alias || len(r.key) != len(key.Hash.Sum) || record.DecodeKey(&key, r.key, r.value) != nil {
+					continue // it is valid for nobody
+				}
+				if bytes.Equal(b.Get(bucketKeyIDs, record.Prefixed(key.Account, key.ID)), r.key) {
+					continue
+				}
+				f.report(&f.info.KeysDeleted, Finding{Kind: KeyDeleted, Account: key.Account, ID: key.ID})
+				b.keyCache.mark(&key.Hash)
+				if err := b.Delete(bucketKeys, r.key); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+		if err != nil || len(rows) < fenceStep {
+			return err
+		}
+		from = append(bytes.Clone(rows[len(rows)-1].key), 0)
+	}
+	return nil
 }
 
 // erase erases an account, and opens it again.

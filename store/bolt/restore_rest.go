@@ -2,6 +2,8 @@ package bolt
 
 import (
 	"bytes"
+	"errors"
+	"slices"
 	"time"
 
 	"github.com/storageapi/storageapi/store/bolt/internal/record"
@@ -16,6 +18,7 @@ func (f *fencer) takeRest() error {
 	if err != nil {
 		return err
 	}
+	f.info.EventsLost.Known = !f.abandoned.LastLost() && !slices.Contains(f.info.Unreadable, string(bucketEvents))
 	if complete {
 		steps = append(steps, f.takeAlerts)
 	}
@@ -100,7 +103,9 @@ func (f *fencer) takeNotice(b *batch, account, id string, notice []byte, storedA
 	}
 	waits, damaged := f.abandoned.Get(bucketNoticesPending, pendingNotice(account, number))
 	n.Pending = n.Pending && (waits != nil || damaged) // twice rather than never
-	_, err = b.addNotice(n, storedAt, make(knownNotices))
+	if _, err = b.addNotice(n, storedAt, make(knownNotices)); errors.Is(err, record.ErrCorrupt) {
+		return b.appendNotice(n, storedAt) // those before it in the backup are damaged: twice rather than never
+	}
 	return err
 }
 

@@ -1,0 +1,314 @@
+package bolt_test
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"go.etcd.io/bbolt"
+
+	"github.com/storageapi/storageapi/apikeys"
+	"github.com/storageapi/storageapi/notices"
+	"github.com/storageapi/storageapi/signing"
+	"github.com/storageapi/storageapi/store/bolt"
+	"github.com/storageapi/storageapi/store/transfer"
+	"github.com/storageapi/storageapi/webhooks"
+)
+
+// TestRestore_ValueImportedElsewhereSince_Works: a key's value that was deleted since the backup and imported
+// again, under an account and an id before or after its own, or is another key's since that was rotated, is
+// the one key's that has it in the abandoned file, and lists can be read.
+func TestRestore_ValueImportedElsewhereSince_Works(t *testing.T) {
+	for _, to := range []bolt.Ref{{Account: "a", ID: "m"}, {Account: "z", ID: "m"}, {Account: "m", ID: "a"}, {Account: "m", ID: "z"}} {
+		for _, rotated := range []bool{false, true} {
+			t.Run(fmt.Sprint(to, " rotated ", rotated), func(t *testing.T) {
+				c := newCopier(t)
+				ctx := t.Context()
+				hash, next := markedHash("moved", 1), markedHash("next", 2)
+				noError(t, c.s.CreateKey(ctx, apikeys.Key{ID: "m", Account: "m", Hash: hash, ExpiresAt: time.Now().Add(time.Hour)}, apikeys.CreateOptions{}))
+				backup := c.live()
+				if rotated {
+					_, err := c.s.UpdateKey(ctx, "m", "m", func(k *apikeys.Key, _ *notices.Notice) error { k.Hash = next; return nil })
+					noError(t, err)
+				} else {
+					noError(t, c.s.DeleteKey(ctx, "m", "m", nil, notices.Notice{}))
+				}
+				noError(t, c.s.Import(ctx, []transfer.Record{&transfer.Key{Key: apikeys.Key{ID: to.ID, Account: to.Account, Hash: hash}}}))
+
+				s := restoreFrom(t, backup, c.closed())
+				key, err := s.KeyByHash(ctx, hash)
+				noError(t, err)
+				want(t, "key of the value", bolt.Ref{Account: key.Account, ID: key.ID}, to)
+				for _, account := range []string{"a", "m", "z"} {
+					if _, err := s.ListKeys(ctx, account, apikeys.Page{Limit: 9}); err != nil {
+						t.Errorf("ListKeys of %s: %v", account, err)
+					}
+				}
+				_, err = s.KeyByID(ctx, "m", "m")
+				if rotated {
+					noError(t, err)
+					key, err = s.KeyByHash(ctx, next)
+				}
+				if (err == nil) != rotated {
+					t.Errorf("the key of before: %v, rotated: %v", err, rotated)
+				}
+			})
+		}
+	}
+}
+
+// TestRestore_WebhookImportedElsewhereSince_Works: a webhook that was deleted since the backup, and whose id was
+// imported into another account, is that account's, with nothing of what was pending before.
+func TestRestore_WebhookImportedElsewhereSince_Works(t *testing.T) {
+	for _, account := range []string{"a", "z"} {
+		t.Run("to "+account, func(t *testing.T) {
+			c := newCopier(t)
+			ctx := t.Context()
+			hook := webhooks.Webhook{
+				ID: "wh", Account: "m", URL: "https://example.com/", Secret: signing.NewSecret(), Active: true, CreatedAt: time.Now(),
+				Events: []webhooks.EventType{webhooks.TypeBalanceLow},
+			}
+			noError(t, c.s.CreateWebhook(ctx, hook, webhooks.CreateOptions{}))
+			publish := func(account, id string) {
+				_, err := c.s.Enqueue(ctx, webhooks.EncodedEvent{ID: id, Account: account, Type: webhooks.TypeBalanceLow, Body: []byte(`"` + id + `"`)})
+				noError(t, err)
+			}
+			publish("m", "before")
+			backup := c.live()
+			noError(t, c.s.DeleteWebhook(ctx, "m", "wh", nil, notices.Notice{}))
+			hook.Account = account
+			noError(t, c.s.Import(ctx, []transfer.Record{&transfer.Webhook{Webhook: hook}}))
+			publish(account, "since")
+
+			s := restoreFrom(t, backup, c.closed())
+			want(t, "released", release(t, s), 1)
+			want(t, "claimed", pending(t, s), []string{"since to "})
+			for _, one := range []string{"m", account} {
+				list, err := s.ListWebhooks(ctx, one, webhooks.Page{Limit: 9})
+				noError(t, err)
+				want(t, "webhooks of "+one, len(list), map[bool]int{true: 1}[one == account])
+			}
+		})
+	}
+}
+
+// restoreFrom restores a backup with an abandoned file, checks the result, and opens it.
+func restoreFrom(t *testing.T, backup, abandoned string) *bolt.Store {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "restored.db")
+	info, err := bolt.Restore(path, backup, bolt.Fence{Abandoned: abandoned})
+	noError(t, err)
+	want(t, "what cannot be read", info.Unreadable, nil)
+	want(t, "lost events", info.EventsLost, bolt.LostEvents{Known: true})
+	wantSound(t, path)
+	s, err := bolt.Open(path)
+	noError(t, err)
+	t.Cleanup(func() { _ = s.Close() })
+	return s
+}
+
+// TestRestore_BodiesPurgedSince_NothingLostAndNoAlertAgain: an event whose body was purged since is carried over
+// without it: it is not lost, is known by its id, and lists its deliveries; what alerts remember is taken over.
+func TestRestore_BodiesPurgedSince_NothingLostAndNoAlertAgain(t *testing.T) {
+	c := newCopier(t)
+	ctx := t.Context()
+	noError(t, c.s.CreateWebhook(ctx, webhooks.Webhook{
+		ID: "wh", Account: "acct", URL: "https://example.com/", Secret: signing.NewSecret(), Active: true, CreatedAt: time.Now(),
+		Events: []webhooks.EventType{webhooks.TypeBalanceLow},
+	}, webhooks.CreateOptions{}))
+	backup := c.live()
+	event := func(id string) webhooks.EncodedEvent {
+		return webhooks.EncodedEvent{ID: id, Account: "acct", Type: webhooks.TypeBalanceLow, Body: []byte(`"` + id + `"`)}
+	}
+	dedup := []webhooks.DedupKey{{Key: "told", Until: time.Now().Add(time.Hour)}}
+	_, err := c.s.EnqueueOnce(ctx, event("delivered"), dedup)
+	noError(t, err)
+	_, err = c.s.UpdateAlert(ctx, "acct", webhooks.MetricBalance, func(step *webhooks.AlertStep) error { step.State = []byte("told"); return nil })
+	noError(t, err)
+	tasks, _, err := c.s.ClaimDeliveries(ctx, webhooks.Claim{Limit: 9, Lease: time.Hour})
+	noError(t, err)
+	for _, task := range tasks {
+		_, err := c.s.SettleDeliveries(ctx, []webhooks.Settlement{{Task: task, Outcome: webhooks.Deliver, Attempt: webhooks.Attempt{Number: 1, StartedAt: time.Now(), Status: 200}}})
+		noError(t, err)
+	}
+	_, err = c.s.Enqueue(ctx, event("expired"))
+	noError(t, err)
+	time.Sleep(2 * time.Millisecond)
+	purge := webhooks.Purge{Payloads: time.Now(), Limit: 9}
+	for more := true; more; {
+		more, err = c.s.Purge(ctx, purge)
+		noError(t, err)
+	}
+	_, err = c.s.Enqueue(ctx, event("pending"))
+	noError(t, err)
+	var lists [][]webhooks.Delivery
+	for _, id := range []string{"delivered", "expired", "pending"} {
+		list, err := c.s.EventDeliveries(ctx, "acct", id)
+		noError(t, err)
+		lists = append(lists, list)
+	}
+
+	s := restoreFrom(t, backup, c.closed())
+	for i, id := range []string{"delivered", "expired", "pending"} {
+		got, err := s.EventDeliveries(ctx, "acct", id)
+		noError(t, err)
+		want(t, "deliveries of "+id, got, lists[i])
+		if n, err := s.Enqueue(ctx, event(id)); n != 1 || err != nil {
+			t.Errorf("%s published again: got %d deliveries, %v, want the 1 of before", id, n, err)
+		}
+	}
+	if unseen, err := s.UnseenKeys(ctx, "acct", dedup); len(unseen) > 0 || err != nil {
+		t.Errorf("the alert would be told again: %v, %v", unseen, err)
+	}
+	_, err = s.UpdateAlert(ctx, "acct", webhooks.MetricBalance, func(step *webhooks.AlertStep) error {
+		want(t, "what the alert remembers", string(step.State), "told")
+		return nil
+	})
+	noError(t, err)
+	want(t, "released", release(t, s), 1)
+	want(t, "claimed", pending(t, s), []string{"pending to "})
+}
+
+// TestLostEvents_String: a number that is not known is never printed as 0.
+func TestLostEvents_String(t *testing.T) {
+	for lost, printed := range map[bolt.LostEvents]string{
+		{}: "not known", {AtLeast: 2}: "at least 2", {Known: true}: "0", {AtLeast: 2, Known: true}: "2",
+	} {
+		want(t, "String", fmt.Sprintf("%+v", bolt.RestoreInfo{EventsLost: lost}.EventsLost), printed)
+	}
+	c := newCopier(t)
+	info, err := bolt.Restore(filepath.Join(t.TempDir(), "restored.db"), c.closed(), bolt.Fence{NothingRevoked: true})
+	noError(t, err)
+	want(t, "EventsLost without an abandoned file", info.EventsLost.String(), "not known")
+}
+
+// TestRestore_DamagedRows_ReportedAndNothingRevived damages a row of a backup at a time. It is restored if Compact and
+// Open take it, with what Verify finds in the report, or refused if the fence says so; keys that are listed as deleted are dead.
+func TestRestore_DamagedRows_ReportedAndNothingRevived(t *testing.T) {
+	rounds := 200
+	if testing.Short() {
+		rounds = 30
+	}
+	whole := rich(t, 6)
+	random := rand.New(rand.NewPCG(27, 1))
+	dir := memoryDir(t)
+	backup, restored, opened := filepath.Join(dir, "backup.db"), filepath.Join(dir, "restored.db"), filepath.Join(dir, "opened.db")
+	hashes, refs := keysOf(t, whole)
+	reported, refused := 0, 0
+	for range rounds {
+		copyFile(t, whole, backup)
+		what := damageRow(t, backup, random)
+		report, err := bolt.Verify(backup)
+		copyFile(t, backup, opened)
+		s, unopened := bolt.Open(opened)
+		if unopened == nil {
+			noError(t, s.Close())
+		}
+		fences := map[string]bolt.Fence{"lists": {DeletedKeys: refs}, "file": {Abandoned: whole, DeletedKeys: refs}}
+		if strings.Contains(what, `"cursors"`) || strings.Contains(what, `"restored"`) {
+			delete(fences, "file") // that the backup is of this file cannot be told
+		}
+		for name, fence := range fences {
+			info, failed := bolt.Restore(restored, backup, fence)
+			if (failed == nil) != (err == nil && unopened == nil) {
+				t.Fatalf("%s, %s: Restore: %v; Verify: %v; Open: %v", what, name, failed, err, unopened)
+			}
+			if failed != nil {
+				refused++
+				continue
+			}
+			want(t, what+": damaged rows", info.Damaged, report.Problems)
+			s, err := bolt.Open(restored)
+			noError(t, err)
+			for _, hash := range hashes {
+				if key, err := s.KeyByHash(t.Context(), hash); err == nil {
+					t.Errorf("%s, %s: a value of deleted key %s works", what, name, key.ID)
+				}
+			}
+			noError(t, s.Close())
+			noError(t, os.Remove(restored))
+		}
+		if len(report.Problems) > 0 {
+			reported++
+			_, err := bolt.Restore(restored, backup, bolt.Fence{NothingRevoked: true, RefuseDamaged: true})
+			if !errors.Is(err, bolt.ErrSchema) {
+				t.Errorf("%s: with RefuseDamaged: got %v, want %v", what, err, bolt.ErrSchema)
+			}
+		}
+	}
+	t.Logf("%d of %d are reported, %d refused", reported, rounds, refused)
+	if reported < rounds/2 {
+		t.Errorf("coverage precondition failed: got %d damaged rows reported of %d", reported, rounds)
+	}
+}
+
+// keysOf returns the hashes and the names of all keys of a file.
+func keysOf(t *testing.T, path string) (hashes []apikeys.Hash, refs []bolt.Ref) {
+	t.Helper()
+	copied := filepath.Join(t.TempDir(), "copy.db")
+	copyFile(t, path, copied)
+	s, err := bolt.Open(copied)
+	noError(t, err)
+	defer func() { _ = s.Close() }()
+	for page, err := range transfer.Pages(t.Context(), s, "", 1000) {
+		noError(t, err)
+		for _, r := range page.Records {
+			if key, is := r.(*transfer.Key); is {
+				hashes, refs = append(hashes, key.Hash), append(refs, bolt.Ref{Account: key.Account, ID: key.ID})
+				if !key.Previous.IsZero() {
+					hashes = append(hashes, key.Previous)
+				}
+			}
+		}
+	}
+	if len(refs) == 0 {
+		t.Fatal("coverage precondition failed: there are no keys")
+	}
+	return hashes, refs
+}
+
+// damageRow changes, cuts, deletes or moves a row of a file, and says which.
+func damageRow(t *testing.T, path string, random *rand.Rand) (what string) {
+	t.Helper()
+	db, err := bbolt.Open(path, 0o600, nil)
+	noError(t, err)
+	defer func() { noError(t, db.Close()) }()
+	noError(t, db.Update(func(tx *bbolt.Tx) error {
+		var names [][]byte
+		_ = tx.ForEach(func(name []byte, b *bbolt.Bucket) error {
+			if k, v := b.Cursor().First(); k != nil && v != nil {
+				names = append(names, bytes.Clone(name))
+			}
+			return nil
+		})
+		name := names[random.IntN(len(names))]
+		if random.IntN(3) == 0 {
+			name = [][]byte{[]byte("keys"), []byte("key_ids")}[random.IntN(2)]
+		}
+		b := tx.Bucket(name)
+		var keys [][]byte
+		_ = b.ForEach(func(k, _ []byte) error { keys = append(keys, bytes.Clone(k)); return nil })
+		k := keys[random.IntN(len(keys))]
+		value := bytes.Clone(b.Get(k))
+		kind := random.IntN(4)
+		what = fmt.Sprintf("%s %q, damage %d", name, k, kind)
+		switch {
+		case kind == 0 && len(value) > 0:
+			value[random.IntN(len(value))] ^= 1 << random.IntN(8)
+			return b.Put(k, value)
+		case kind == 1 && len(value) > 0:
+			return b.Put(k, value[:random.IntN(len(value))])
+		case kind == 2:
+			k[random.IntN(len(k))] ^= 1 << random.IntN(8)
+			return b.Put(k, value)
+		}
+		return b.Delete(k)
+	}))
+	return what
+}
