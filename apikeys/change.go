@@ -80,8 +80,20 @@ func (s *KeyService) Delete(ctx context.Context, account, keyID string, params D
 		if refused != nil {
 			return fmt.Errorf("delete API key: %w", refused)
 		}
-		notice = s.notice(ctx, account, notices.KeyDeleted, keyID)
-		err = s.store.DeleteKey(ctx, account, keyID, check, notice)
+		key, missing := s.store.KeyByID(ctx, account, keyID)
+		if missing != nil {
+			return fmt.Errorf("delete API key: %w", missing)
+		}
+		notice = s.notice(ctx, notices.KeyDeleted, &key)
+		err = s.store.DeleteKey(ctx, account, keyID, func(now Key) error {
+			if now.Name != key.Name || now.Hint != key.Hint { // the notice names it as it is
+				return errChanged
+			}
+			if check == nil {
+				return nil
+			}
+			return check(now)
+		}, notice)
 	}
 	if err != nil {
 		return fmt.Errorf("delete API key: %w", err)

@@ -94,7 +94,7 @@ func (s *KeyService) Create(ctx context.Context, account string, params CreatePa
 	if params.First {
 		maxCount = 1
 	}
-	notice := s.notice(ctx, account, notices.KeyCreated, key.ID)
+	notice := s.notice(ctx, notices.KeyCreated, &key)
 	notice.Until = key.ExpiresAt
 	share := s.share(params.By)
 	err := s.store.CreateKey(ctx, key, CreateOptions{
@@ -137,7 +137,8 @@ func creator(ctx context.Context, by auth.Credential) notices.Actor {
 	if !by.IsZero() {
 		return notices.Actor{Kind: notices.ActorKey, ID: by.KeyID}
 	}
-	return notices.ActorFrom(ctx)
+	actor := notices.ActorFrom(ctx)
+	return notices.Actor{Kind: actor.Kind, ID: actor.ID}
 }
 
 // replay returns the key that an earlier request with the same idempotency key created,

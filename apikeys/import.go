@@ -87,7 +87,7 @@ func (s *KeyService) importKey(ctx context.Context, account string, imported *Im
 	if err != nil {
 		return ImportResult{Err: err}
 	}
-	notice := s.notice(ctx, account, notices.KeyImported, key.ID)
+	notice := s.notice(ctx, notices.KeyImported, &key)
 	notice.Until = key.ExpiresAt
 	err = s.store.CreateKey(ctx, key, CreateOptions{Notice: notice})
 	if !errors.Is(err, ErrExists) {

@@ -11,10 +11,10 @@ import (
 	"github.com/storageapi/storageapi/notices"
 )
 
-// notice returns the notice of an action at a key. Its id is made when it is called: where
-// the order matters, within the store's step.
-func (s *KeyService) notice(ctx context.Context, account string, action notices.Action, keyID string) notices.Notice {
-	n := notices.Of(ctx, account, action, notices.Target{Kind: notices.TargetKey, ID: keyID})
+// notice returns the notice of an action at a key, as that is called then. Its ID is made when it is
+// called: where the order matters, within the store's step.
+func (s *KeyService) notice(ctx context.Context, action notices.Action, key *Key) notices.Notice {
+	n := notices.Of(ctx, key.Account, action, notices.Target{Kind: notices.TargetKey, ID: key.ID, Name: key.Name, Hint: key.Hint})
 	n.At = s.now().UTC().Truncate(time.Millisecond)
 	n.ID = s.noticeIDs.New(id.Notice, n.At)
 	n.Pending = s.notify
@@ -24,7 +24,7 @@ func (s *KeyService) notice(ctx context.Context, account string, action notices.
 // changeNotice returns the notice of a change of a key, or the zero Notice if it is as it was.
 func (s *KeyService) changeNotice(ctx context.Context, before, after *Key) notices.Notice {
 	if before.Hash != after.Hash {
-		n := s.notice(ctx, after.Account, notices.KeyRotated, after.ID)
+		n := s.notice(ctx, notices.KeyRotated, before)
 		n.Until = after.PreviousExpiresAt
 		return n
 	}
@@ -32,7 +32,7 @@ func (s *KeyService) changeNotice(ctx context.Context, before, after *Key) notic
 	if len(changed) == 0 {
 		return notices.Notice{}
 	}
-	n := s.notice(ctx, after.Account, notices.KeyChanged, after.ID)
+	n := s.notice(ctx, notices.KeyChanged, before)
 	n.Changed = changed
 	return n
 }
@@ -101,7 +101,7 @@ func (s *KeyService) expiring(key *Key, now time.Time) notices.Notice {
 		return notices.Notice{}
 	}
 	byService := notices.WithActor(context.Background(), notices.Actor{Kind: notices.ActorService})
-	n := s.notice(byService, key.Account, notices.KeyExpiring, key.ID)
+	n := s.notice(byService, notices.KeyExpiring, key)
 	sum := input.Fingerprint("expiring", key.Account, key.ID, key.ExpiresAt.UTC().Format(time.RFC3339Nano), lead.String())
 	n.ID = id.Derived(id.Notice, begins, sum[:])
 	n.Until = key.ExpiresAt

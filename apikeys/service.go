@@ -210,9 +210,14 @@ func (s *KeyService) principal(k *Key, hash Hash, now time.Time) (auth.Principal
 		}
 		return auth.Principal{}, refusal
 	}
-	return auth.Principal{
+	p := auth.Principal{
 		Account: k.Account, KeyID: k.ID, Scopes: s.scopes.Resolve(k.Scopes), ExpiresAt: expiresAt, Replaced: hash != k.Hash,
-	}, nil
+		Name: k.Name, Hint: k.Hint,
+	}
+	if p.Replaced {
+		p.Hint = k.PreviousHint
+	}
+	return p, nil
 }
 
 // Get returns the account's key of that id, or [ErrNotFound].

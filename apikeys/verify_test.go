@@ -26,7 +26,7 @@ func TestVerifyTellsWhoIsCalling(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := auth.Principal{Account: account, KeyID: key.ID, Scopes: granted, ExpiresAt: until}
+	want := auth.Principal{Account: account, KeyID: key.ID, Scopes: granted, ExpiresAt: until, Name: "x", Hint: token.Hint()}
 	if got := accepted(t, service, token.Reveal()); got != want {
 		t.Errorf("got %+v, want %+v", got, want)
 	}
@@ -203,6 +203,7 @@ func TestRecheckIsVerifyWithoutAUse(t *testing.T) {
 	replaced := p
 	replaced.Replaced, replaced.ExpiresAt = true, noon.Add(time.Minute)
 	recheck(replaced, token.Reveal())
+	p.Hint = fresh.Hint()
 	recheck(p, fresh.Reveal())
 	clock.Set(noon.Add(time.Minute))
 	recheck(auth.Principal{}, token.Reveal())

@@ -18,6 +18,10 @@ type Principal struct {
 	Scopes    scopes.Set // what the key may do; others that it holds are unknown in it
 	ExpiresAt time.Time  // when the value that was sent expires; zero: never
 	Replaced  bool       // that value was replaced by a rotation, and is in its grace period
+
+	// Name is what the key is called, and Hint the hint of the value that was sent, for the audit trail
+	// and logs; empty if the Verifier does not say.
+	Name, Hint string
 }
 
 // CanManage reports whether the principal holds all scopes of a key and expires no earlier:

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"net/http/httptest"
+	"net/url"
 	"strings"
 	"testing"
 	"time"
@@ -44,7 +46,7 @@ func TestHistory(t *testing.T) {
 	s.post("api-keys/"+other.ID+"/revoke", s.get("api-keys/"+other.ID+"/revoke").form()).want(http.StatusSeeOther)
 
 	all := s.get("history").says("Key created", "key_parent", "2001:db8::7", "req-7", "Key changed : name", "ada@example.com", "Webhook created",
-		"Webhook changed : on/off state", "Missed events resent : "+recovery.ID, "Key revoked", "The service").hides("another")
+		"Webhook turned off", "Missed events resent : "+recovery.ID, "Key revoked another "+other.Hint, "The service").hides("on/off state")
 	if strings.Contains(all.body, "api-keys/"+other.ID) || !strings.Contains(all.body, ">b</a>") || !strings.Contains(all.body, "history?target="+other.ID) {
 		t.Errorf("it does not lead to what is there:\n%s", all.body)
 	}
@@ -73,11 +75,11 @@ func TestHistoryPages(t *testing.T) {
 		}
 	}
 	first := s.get("history?target=" + key.ID)
-	if n := strings.Count(first.body, "Key changed"); n != 50 {
+	if n := strings.Count(first.body, ">Key changed</span>"); n != 50 {
 		t.Errorf("%d on the first page", n)
 	}
 	second := s.get(first.leadsTo("Older"))
-	if n := strings.Count(second.body, "Key changed"); n != 10 || !strings.Contains(second.body, "Key created") {
+	if n := strings.Count(second.body, ">Key changed</span>"); n != 10 || !strings.Contains(second.body, "Key created") {
 		t.Errorf("%d on the second page", n)
 	}
 }
@@ -89,3 +91,98 @@ func TestWhoMayReadHistory(t *testing.T) {
 	s.get("history").want(http.StatusForbidden)
 	s.get("api-keys").hides("history")
 }
+
+// Who deleted a key can be found by what the key was called, and by who did it.
+func TestHistory_KeyWasDeleted_IsFoundByItsNameAndByWhoDidIt(t *testing.T) {
+	s := newSite(t, storageapi.Config{})
+	s.pages = s.mount(dashboard.Config{Logger: slog.New(slog.DiscardHandler), Actor: func(*http.Request) string { return "ada@example.com" }})
+	ci, token, err := s.api.Keys.Create(t.Context(), alice, apikeys.CreateParams{Name: "CI pipeline", Scopes: s.api.Keys.Scopes().All()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	value := token.Reveal()
+	old, _ := s.key(alice, "backup of old", time.Time{})
+	kept, _ := s.key(alice, "kept", time.Time{})
+	hook, err := s.api.Webhooks.Create(t.Context(), alice, webhooks.CreateParams{URL: "https://example.com/secret", Events: webhooks.EventTypes()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := httptest.NewRequestWithContext(t.Context(), "DELETE", "/v2/api-keys/"+old.ID, nil)
+	r.Header.Set("Api-Key", value)
+	w := httptest.NewRecorder()
+	if s.api.ServeHTTP(w, r); w.Code != http.StatusNoContent {
+		t.Fatalf("%d %s", w.Code, w.Body)
+	}
+	s.post("webhooks/"+hook.ID+"/delete", s.get("webhooks/"+hook.ID+"/delete").form()).want(http.StatusSeeOther)
+	s.post("api-keys/"+ci.ID+"/revoke", s.get("api-keys/"+ci.ID+"/revoke").form()).want(http.StatusSeeOther)
+
+	who := "API key “CI pipeline” " + ci.Hint
+	s.get("history").says("Key revoked backup of old "+old.Hint+" "+who, "Webhook deleted https://example.com", "Key created kept").hides("/secret", value)
+	s.get("history?target="+old.ID).says("API keys / backup of old", "Key revoked "+old.Hint+" "+who)
+
+	for _, text := range []string{"old", old.ID, strings.ToUpper(old.Hint[len(old.Hint)-4:])} { // it is the only one
+		found := s.post("search", url.Values{"q": {text}})
+		for found.status == http.StatusSeeOther {
+			found = s.follow(found)
+		}
+		found.want(http.StatusOK).says("Key revoked", who)
+		if !strings.Contains(found.at.RequestURI(), "history?target="+old.ID) {
+			t.Errorf("searching for %q leads to %s", text, found.at)
+		}
+	}
+	s.get("search?q=p").says("Deleted", "backup of old "+old.ID+" "+old.Hint+" Key revoked by API key “CI pipeline”", "API keys kept").hides("/secret")
+
+	filter := func(fields ...string) *page {
+		t.Helper()
+		form := make(url.Values)
+		for i := 0; i < len(fields); i += 2 {
+			form.Set(fields[i], fields[i+1])
+		}
+		return s.follow(s.post("history", form)).want(http.StatusOK)
+	}
+	filter("action", "key.deleted").says("Key revoked backup of old", "Key revoked CI pipeline").hides("https://example.com", "kept")
+	filter("who", "pipeline").says("Key revoked backup of old").hides("ada@example.com", "kept")
+	filter("who", value).says("Key revoked backup of old").hides("ada@example.com", "kept", value)
+	filter("who", "ADA@", "action", "key.deleted").says("Key revoked CI pipeline").hides("backup of old")
+	filter("who", "ada@", "target", old.ID).says("No matches", "show everything")
+	filter("from", "2999-01-01T00:00").says("No matches")
+	filter("to", "2020-01-01T00:00").says("No matches")
+	filter("from", "2020-01-01T00:00", "to", "2999-01-01T00:00", "who", kept.ID).says("No matches")
+	s.get("history?from=2021-01-01&to=2020-01-01").want(http.StatusUnprocessableEntity).says("Must be after “From”.")
+	s.get("history?from=soon").want(http.StatusUnprocessableEntity)
+	secret := s.post("history", url.Values{"who": {"8f14e45fceea167a5a36dedd4bea2543"}}).want(http.StatusOK).says("No matches")
+	if to := secret.header.Get("Location"); to != "" {
+		t.Errorf("what could be a secret is in the address: %s", to)
+	}
+}
+
+// A filter by who did it looks through more than a page.
+func TestHistory_FilteredByWho_GoesOnOverPages(t *testing.T) {
+	s := newSite(t, storageapi.Config{})
+	key, _ := s.key(alice, "0", time.Time{})
+	for i := range 1200 {
+		ctx := notices.WithActor(t.Context(), notices.Actor{Kind: notices.ActorPerson, ID: []string{"ada", "bea"}[min(i/600, 1)]})
+		if _, err := s.api.Keys.Update(ctx, alice, key.ID, apikeys.UpdateParams{Name: ptr(fmt.Sprint("n", i))}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	seen := 0
+	at := s.get("history?who=ada&action=key.changed").want(http.StatusOK)
+	for range 100 {
+		at.hides(">bea<")
+		seen += strings.Count(at.body, ">Key changed</span>")
+		if !strings.Contains(at.body, "after=") {
+			break
+		}
+		label := "Older"
+		if !strings.Contains(at.body, ">Older<") {
+			label = "Search older"
+		}
+		at = s.get(at.leadsTo(label)).want(http.StatusOK)
+	}
+	if seen != 600 {
+		t.Errorf("%d changes by ada, want 600", seen)
+	}
+}
+
+func ptr[T any](v T) *T { return &v }

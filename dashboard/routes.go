@@ -54,6 +54,7 @@ func (p *pages) mux() *http.ServeMux {
 		{"GET", "webhooks/{id}/recoveries/{recovery}", auth.ReadWebhooks, p.showRecovery},
 
 		{"GET", "history", auth.ReadAudit, p.showHistory},
+		{"POST", "history", auth.ReadAudit, p.filterHistory},
 		{"GET", "search", anyone, p.showSearch},
 		{"POST", "search", anyone, p.search},
 

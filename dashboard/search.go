@@ -9,6 +9,7 @@ import (
 
 	"github.com/storageapi/storageapi/apikeys"
 	"github.com/storageapi/storageapi/auth"
+	"github.com/storageapi/storageapi/notices"
 	"github.com/storageapi/storageapi/webhooks"
 )
 
@@ -27,15 +28,16 @@ type searchView struct {
 	Webhooks   []webhookView
 	Deliveries []deliveryView
 	Events     []foundEvent // that were sent to no webhook
+	Deleted    []pastView   // how keys and webhooks were deleted
 
-	More                               bool
-	KeysAfter, HooksAfter, EventsAfter string
-	Found                              bool // something was, on this page or before
+	More                                          bool
+	KeysAfter, HooksAfter, EventsAfter, GoneAfter string
+	Found                                         bool // something was, on this page or before
 }
 
 // count returns how many things were found.
 func (v *searchView) count() int {
-	return len(v.Keys) + len(v.Webhooks) + len(v.Deliveries) + len(v.Events)
+	return len(v.Keys) + len(v.Webhooks) + len(v.Deliveries) + len(v.Events) + len(v.Deleted)
 }
 
 type foundEvent struct {
@@ -118,7 +120,7 @@ func (p *pages) showSearch(c *call) (answer, error) {
 // says on. What is the only one of that id or name is shown at once.
 func (p *pages) find(c *call, query string, from url.Values) (answer, error) {
 	s := &search{pages: p, c: c, text: strings.ToLower(query), from: from, view: searchView{Query: query}}
-	s.view.KeysAfter, s.view.HooksAfter, s.view.EventsAfter = done, done, done
+	s.view.KeysAfter, s.view.HooksAfter, s.view.EventsAfter, s.view.GoneAfter = done, done, done, done
 	a := answer{page: "search", title: "Search", query: query}
 	if query == "" || !isText(query) || utf8.RuneCountInString(query) > maxQuery {
 		a.data = s.view
@@ -127,7 +129,7 @@ func (p *pages) find(c *call, query string, from url.Values) (answer, error) {
 	for _, part := range []struct {
 		action auth.Action
 		find   func() error
-	}{{auth.ReadKeys, s.findKeys}, {auth.ReadWebhooks, s.findWebhooks}, {auth.ReadWebhooks, s.findEvents}} {
+	}{{auth.ReadKeys, s.findKeys}, {auth.ReadWebhooks, s.findWebhooks}, {auth.ReadWebhooks, s.findEvents}, {auth.ReadAudit, s.findDeleted}} {
 		if p.permit(c.Request, part.action) != nil {
 			continue
 		}
@@ -136,7 +138,7 @@ func (p *pages) find(c *call, query string, from url.Values) (answer, error) {
 		}
 	}
 	v := &s.view
-	v.More = v.KeysAfter != done || v.HooksAfter != done || v.EventsAfter != done
+	v.More = v.KeysAfter != done || v.HooksAfter != done || v.EventsAfter != done || v.GoneAfter != done
 	v.Found = v.count() > 0 || from.Has("found")
 	if only := s.only(); only != "" {
 		return goTo(only, ""), nil
@@ -157,6 +159,8 @@ func (s *search) only() string {
 		return "api-keys/" + v.Keys[0].ID
 	case len(v.Webhooks) == 1 && (all || v.Webhooks[0].ID == v.Query):
 		return "webhooks/" + v.Webhooks[0].ID
+	case len(v.Deleted) == 1 && (all || v.Deleted[0].Target == v.Query):
+		return "history?target=" + v.Deleted[0].Target
 	case len(v.Deliveries) == 1 && v.Deliveries[0].EventID == v.Query:
 		return "webhooks/" + v.Deliveries[0].WebhookID + "/deliveries/" + v.Deliveries[0].EventID
 	}
@@ -242,6 +246,24 @@ func (s *search) findWebhooks() (err error) {
 			}
 		}
 		return page.Next, false, err
+	})
+	return err
+}
+
+// findDeleted finds keys and webhooks that were deleted, as they were called then.
+func (s *search) findDeleted() (err error) {
+	v := &s.view
+	v.GoneAfter, err = s.each("deleted", func(after string) (string, bool, error) {
+		page, err := s.notices.List(s.c.Context(), s.c.account, notices.Query{
+			Actions: []notices.Action{notices.KeyDeleted, notices.WebhookDeleted}, After: after, Limit: searchedAtOnce,
+		})
+		for i := range page.Notices {
+			n := &page.Notices[i]
+			if s.maySee(s.c, n.Target.Kind) && (strings.HasPrefix(n.Target.ID, v.Query) || s.has(n.Target.Name) || s.ends(n.Target.Hint)) {
+				v.Deleted = append(v.Deleted, s.viewPast(s.c, n, ""))
+			}
+		}
+		return page.Next, len(v.Deleted) >= maxFound, err
 	})
 	return err
 }

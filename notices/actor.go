@@ -10,6 +10,9 @@ import (
 type Actor struct {
 	Kind ActorKind
 	ID   string // of a key: its id; of a person: what the host calls them; else empty
+
+	// Name and Hint are those of a key when it acted; else empty. Only notices have them.
+	Name, Hint string
 }
 
 // String returns the kind, and the id after a colon if there is one: "key:key_…", "host".
@@ -24,7 +27,7 @@ func (a Actor) String() string {
 // text.
 func ParseActor(text string) Actor {
 	kind, id, _ := strings.Cut(text, ":")
-	return Actor{ActorKind(kind), id}
+	return Actor{Kind: ActorKind(kind), ID: id}
 }
 
 // An ActorKind is a kind of [Actor].
@@ -41,7 +44,7 @@ const (
 type actorKey struct{}
 
 // WithActor returns a context whose changes are the actor's. Invalid UTF-8 and control
-// characters of its ID are replaced, and what is longer than 128 bytes is cut. It is for
+// characters of its ID are replaced, and an ID longer than 128 bytes is cut. It is for
 // code that knows who asks: never pass on what a form or a header claims.
 func WithActor(ctx context.Context, actor Actor) context.Context {
 	actor.ID = clean(actor.ID)

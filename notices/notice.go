@@ -15,6 +15,10 @@ type Notice struct {
 	// calls them; of KeyChanged and WebhookChanged only.
 	Changed []string
 
+	// Turned is which way a WebhookChanged turned the webhook whose Changed has "active":
+	// "on" or "off"; else empty.
+	Turned string
+
 	// RequestID and ClientAddress are of the request that asked for it, if there was one
 	// and the host's Config says how to find them: up to 64 visible ASCII characters each.
 	RequestID     string
@@ -48,7 +52,16 @@ func (n *Notice) IsZero() bool { return n.ID == "" }
 type Target struct {
 	Kind TargetKind
 	ID   string // empty for TargetStore and TargetAccount
+
+	// Name is what it was called before it happened, or of a creation afterwards: the name of
+	// a key, or scheme and host of the URL of a webhook, whose path may be secret. Hint is
+	// the hint of the key's value then. Both say what it was when it is gone, and do not
+	// belong to its identity.
+	Name, Hint string
 }
+
+// Ref returns the target without its Name and Hint: notices of one target have one Ref.
+func (t Target) Ref() Target { return Target{Kind: t.Kind, ID: t.ID} }
 
 // A TargetKind is a kind of [Target].
 type TargetKind string

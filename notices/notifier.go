@@ -42,7 +42,7 @@ type notifier struct {
 // failures are those of an account since its last success.
 type failures struct {
 	backoff
-	targets map[Target]*backoff // whose last call failed
+	targets map[Target]*backoff // by their Ref: those whose last call failed
 	met     time.Time           // when the round began in which the account was last met
 }
 
@@ -144,7 +144,7 @@ func (n *notifier) turn(ctx context.Context, account string, begun time.Time) (l
 	told := false
 	for i := range list {
 		notice := &list[i].Notice
-		if passed[notice.Target] {
+		if passed[notice.Target.Ref()] {
 			continue
 		}
 		if time.Since(turn) >= turnTime {
@@ -152,12 +152,12 @@ func (n *notifier) turn(ctx context.Context, account string, begun time.Time) (l
 		}
 		if err := n.call(ctx, notice); err == nil {
 			told = true
-			n.succeeded(account, notice.Target)
+			n.succeeded(account, notice.Target.Ref())
 			n.taken = append(n.taken, list[i].Number)
 		} else if ctx.Err() != nil {
 			return false, false
 		} else {
-			passed[notice.Target] = true
+			passed[notice.Target.Ref()] = true
 			if n.failed(account, notice, err, begun) {
 				return false, n.inARow < maxInARow && n.goOn(ctx)
 			}
@@ -178,7 +178,7 @@ func (n *notifier) waiting(account string, list []Numbered, at time.Time) map[Ta
 		return waiting
 	}
 	for of, b := range f.targets {
-		if len(list) < pageSize && !slices.ContainsFunc(list, func(p Numbered) bool { return p.Notice.Target == of }) {
+		if len(list) < pageSize && !slices.ContainsFunc(list, func(p Numbered) bool { return p.Notice.Target.Ref() == of }) {
 			delete(f.targets, of)
 			continue
 		}
@@ -214,10 +214,10 @@ func (n *notifier) failed(account string, notice *Notice, err error, begun time.
 		f = &failures{targets: make(map[Target]*backoff), met: begun}
 		n.failing[account] = f
 	}
-	b := f.targets[notice.Target]
+	b := f.targets[notice.Target.Ref()]
 	if b == nil {
 		b = new(backoff)
-		f.targets[notice.Target] = b
+		f.targets[notice.Target.Ref()] = b
 	}
 	b.fail()
 	if waits = len(f.targets) > 1; waits {

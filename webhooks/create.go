@@ -88,7 +88,7 @@ func (s *WebhookService) Create(ctx context.Context, account string, params Crea
 		return Webhook{}, fmt.Errorf("create webhook: %w", err)
 	}
 	fingerprint := params.fingerprint()
-	notice := s.notices.of(ctx, account, notices.WebhookCreated, webhook.ID)
+	notice := s.notices.of(ctx, notices.WebhookCreated, &webhook)
 	err := s.store.CreateWebhook(ctx, webhook, CreateOptions{
 		MaxCount:           max(s.maxCount, 0),
 		IdempotencyKey:     params.IdempotencyKey,

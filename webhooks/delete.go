@@ -24,8 +24,20 @@ func (s *WebhookService) Delete(ctx context.Context, account, webhookID string, 
 		if refused != nil {
 			return fmt.Errorf("delete webhook: %w", refused)
 		}
-		notice = s.notices.of(ctx, account, notices.WebhookDeleted, webhookID)
-		err = s.store.DeleteWebhook(ctx, account, webhookID, check, notice)
+		webhook, missing := s.store.WebhookByID(ctx, account, webhookID)
+		if missing != nil {
+			return fmt.Errorf("delete webhook: %w", missing)
+		}
+		notice = s.notices.of(ctx, notices.WebhookDeleted, &webhook)
+		err = s.store.DeleteWebhook(ctx, account, webhookID, func(now Webhook) error {
+			if origin(now.URL) != notice.Target.Name { // the notice names it as it is
+				return errChanged
+			}
+			if check == nil {
+				return nil
+			}
+			return check(now)
+		}, notice)
 	}
 	if err == nil {
 		s.dispatcher.reporter.Changed(&notice)

@@ -73,9 +73,13 @@ func (s *WebhookService) Redeliver(ctx context.Context, account, webhookID, even
 	if !validEventID(eventID) || !input.ID(webhookID) {
 		return fmt.Errorf("redeliver: %w", ErrNotFound)
 	}
-	notice := s.notices.of(ctx, account, notices.DeliveryRedelivered, webhookID)
+	webhook, err := s.store.WebhookByID(ctx, account, webhookID)
+	if err != nil {
+		return fmt.Errorf("redeliver: %w", err)
+	}
+	notice := s.notices.of(ctx, notices.DeliveryRedelivered, &webhook)
 	notice.Object = eventID
-	err := s.store.Redeliver(ctx, account, webhookID, eventID, notice)
+	err = s.store.Redeliver(ctx, account, webhookID, eventID, notice)
 	if !errors.Is(err, ErrNotFound) {
 		s.dispatcher.wake()
 	}
@@ -125,7 +129,11 @@ func (s *WebhookService) Recover(ctx context.Context, account, webhookID string,
 		To:        params.To.UTC(),
 		CreatedAt: created,
 	}
-	notice := s.notices.of(ctx, account, notices.RecoveryStarted, webhookID)
+	webhook, err := s.store.WebhookByID(ctx, account, webhookID)
+	if err != nil {
+		return Recovery{}, fmt.Errorf("recover deliveries: %w", err)
+	}
+	notice := s.notices.of(ctx, notices.RecoveryStarted, &webhook)
 	notice.Object = recovery.ID
 	if err := s.store.CreateRecovery(ctx, recovery, notice); err != nil {
 		return Recovery{}, fmt.Errorf("recover deliveries: %w", err)

@@ -16,10 +16,10 @@ type noticeMaker struct {
 	notify bool
 }
 
-// of returns the notice of an action at a webhook. Its id is made when it is called: where
-// the order matters, within the store's step.
-func (m *noticeMaker) of(ctx context.Context, account string, action notices.Action, webhookID string) notices.Notice {
-	n := notices.Of(ctx, account, action, notices.Target{Kind: notices.TargetWebhook, ID: webhookID})
+// of returns the notice of an action at a webhook, as that is then. Its ID is made when it is
+// called: where the order matters, within the store's step.
+func (m *noticeMaker) of(ctx context.Context, action notices.Action, w *Webhook) notices.Notice {
+	n := notices.Of(ctx, w.Account, action, notices.Target{Kind: notices.TargetWebhook, ID: w.ID, Name: origin(w.URL)})
 	n.At = m.now().UTC().Truncate(time.Millisecond)
 	n.ID = m.ids.New(id.Notice, n.At)
 	n.Pending = m.notify
@@ -28,7 +28,7 @@ func (m *noticeMaker) of(ctx context.Context, account string, action notices.Act
 
 // byService is of for what the service does by itself.
 func (m *noticeMaker) byService(w *Webhook, action notices.Action) notices.Notice {
-	n := m.of(serviceActs, w.Account, action, w.ID)
+	n := m.of(serviceActs, action, w)
 	n.Since = w.FailingSince
 	return n
 }
@@ -39,7 +39,7 @@ var serviceActs = notices.WithActor(context.Background(), notices.Actor{Kind: no
 // as it was.
 func (m *noticeMaker) change(ctx context.Context, before, after *Webhook) notices.Notice {
 	if !before.Secret.Equal(after.Secret) {
-		n := m.of(ctx, after.Account, notices.WebhookRotated, after.ID)
+		n := m.of(ctx, notices.WebhookRotated, before)
 		n.Until = after.PreviousSecretExpiresAt
 		return n
 	}
@@ -47,8 +47,14 @@ func (m *noticeMaker) change(ctx context.Context, before, after *Webhook) notice
 	if len(changed) == 0 {
 		return notices.Notice{}
 	}
-	n := m.of(ctx, after.Account, notices.WebhookChanged, after.ID)
+	n := m.of(ctx, notices.WebhookChanged, before)
 	n.Changed = changed
+	if before.Active != after.Active {
+		n.Turned = "off"
+		if after.Active {
+			n.Turned = "on"
+		}
+	}
 	return n
 }
 

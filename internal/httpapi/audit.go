@@ -16,6 +16,7 @@ type auditView struct {
 	Target        auditSide `json:"target"`
 	Actor         auditSide `json:"actor"`
 	ChangedFields []string  `json:"changedFields"`
+	Turned        *string   `json:"turned"`
 	RequestID     *string   `json:"requestId"`
 	ClientAddress *string   `json:"clientAddress"`
 	EventID       *string   `json:"eventId"`
@@ -29,21 +30,31 @@ type auditView struct {
 type auditSide struct {
 	Kind string  `json:"kind"`
 	ID   *string `json:"id"`
+	Name *string `json:"name"`
+	Hint *string `json:"hint"`
 }
 
-// viewActor returns who did something; nil if that is not known.
-func viewActor(a notices.Actor) *auditSide {
+// A creatorView is who created a key.
+type creatorView struct {
+	Kind string  `json:"kind"`
+	ID   *string `json:"id"`
+}
+
+// viewCreator returns who created a key; nil if that is not known.
+func viewCreator(a notices.Actor) *creatorView {
 	if a.Kind == "" {
 		return nil
 	}
-	return &auditSide{string(a.Kind), orNull(a.ID)}
+	return &creatorView{string(a.Kind), orNull(a.ID)}
 }
 
 func viewNotice(n notices.Notice) auditView {
 	view := auditView{
 		ID: n.ID, OccurredAt: timestamp(n.At), Action: string(n.Action),
-		Target: auditSide{string(n.Target.Kind), orNull(n.Target.ID)}, Actor: auditSide{string(n.Actor.Kind), orNull(n.Actor.ID)},
-		ChangedFields: n.Changed, RequestID: orNull(n.RequestID), ClientAddress: orNull(n.ClientAddress),
+		Target: auditSide{string(n.Target.Kind), orNull(n.Target.ID), orNull(n.Target.Name), orNull(n.Target.Hint)},
+		Actor:  auditSide{string(n.Actor.Kind), orNull(n.Actor.ID), orNull(n.Actor.Name), orNull(n.Actor.Hint)},
+
+		ChangedFields: n.Changed, Turned: orNull(n.Turned), RequestID: orNull(n.RequestID), ClientAddress: orNull(n.ClientAddress),
 		Reason: orNull(n.Reason), Since: timestamp(n.Since), Until: timestamp(n.Until),
 	}
 	if view.ChangedFields == nil {

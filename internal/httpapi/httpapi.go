@@ -129,7 +129,7 @@ func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := lasting.Context(r.Context())
 	defer cancel()
 	caller, _ := auth.PrincipalFrom(ctx)
-	ctx = a.attribute(r.WithContext(ctx), notices.Actor{Kind: notices.ActorKey, ID: caller.KeyID})
+	ctx = a.attribute(r.WithContext(ctx), notices.Actor{Kind: notices.ActorKey, ID: caller.KeyID, Name: caller.Name, Hint: caller.Hint})
 	c := &call{Request: r, ctx: ctx, writer: w, caller: caller}
 	if err := arrival.Limit(w, r, arrival.Timeout); err != nil {
 		a.unbounded.Do(func() {

@@ -26,7 +26,7 @@ type keyView struct {
 type keyReadView struct {
 	keyView
 	Hint          *string       `json:"hint"`
-	CreatedBy     *auditSide    `json:"createdBy"`
+	CreatedBy     *creatorView  `json:"createdBy"`
 	LastUsedAt    timestamp     `json:"lastUsedAt"`
 	Previous      *previousView `json:"previous"`
 	UnknownScopes []string      `json:"unknownScopes,omitempty"` // that it holds, and that are not declared any more
@@ -50,7 +50,7 @@ func viewKey(key apikeys.Key) keyView {
 }
 
 func viewKeyRead(key apikeys.Key) keyReadView {
-	view := keyReadView{viewKey(key), orNull(key.Hint), viewActor(key.CreatedBy), timestamp(key.LastUsedAt), nil, key.Scopes.Unknown()}
+	view := keyReadView{viewKey(key), orNull(key.Hint), viewCreator(key.CreatedBy), timestamp(key.LastUsedAt), nil, key.Scopes.Unknown()}
 	if !key.Previous.IsZero() {
 		view.Previous = &previousView{orNull(key.PreviousHint), timestamp(key.PreviousExpiresAt), timestamp(key.PreviousUsedAt)}
 	}

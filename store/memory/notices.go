@@ -23,7 +23,7 @@ type noticeLog struct {
 type accountNotices struct {
 	all     []*notice
 	ids     map[string]bool
-	targets map[notices.Target][]*notice
+	targets map[notices.Target][]*notice // by their Ref
 }
 
 // A notice is one with what the store adds to it.
@@ -58,7 +58,7 @@ func (l *noticeLog) addAt(n notices.Notice, at time.Time) bool {
 	added := &notice{n, l.last, at}
 	of.ids[n.ID] = true
 	of.all = append(of.all, added)
-	of.targets[n.Target] = append(of.targets[n.Target], added)
+	of.targets[n.Target.Ref()] = append(of.targets[n.Target.Ref()], added)
 	l.order = append(l.order, added)
 	return true
 }
@@ -90,8 +90,9 @@ func (l *noticeLog) purge(before time.Time, most int, clock *clock.Clock) (more 
 		if of.all = of.all[1:]; len(of.all) == 0 {
 			delete(l.accounts, old.Account)
 		}
-		if of.targets[old.Target] = of.targets[old.Target][1:]; len(of.targets[old.Target]) == 0 {
-			delete(of.targets, old.Target)
+		target := old.Target.Ref()
+		if of.targets[target] = of.targets[target][1:]; len(of.targets[target]) == 0 {
+			delete(of.targets, target)
 		}
 	}
 	return false
@@ -128,7 +129,7 @@ func (s *Store) ListNotices(ctx context.Context, account string, query notices.Q
 	}
 	list := of.all
 	if query.Target.ID != "" {
-		list = of.targets[query.Target]
+		list = of.targets[query.Target.Ref()]
 	}
 	if query.After != "" {
 		after, _ := s.cursors.Decode(query.After)

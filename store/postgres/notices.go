@@ -22,9 +22,14 @@ type noticeRow struct {
 	Action        string    `json:"action"`
 	TargetKind    string    `json:"target_kind"`
 	TargetID      string    `json:"target_id"`
+	TargetName    string    `json:"target_name"`
+	TargetHint    string    `json:"target_hint"`
 	ActorKind     string    `json:"actor_kind"`
 	ActorID       string    `json:"actor_id"`
+	ActorName     string    `json:"actor_name"`
+	ActorHint     string    `json:"actor_hint"`
 	Changed       []string  `json:"changed"`
+	Turned        string    `json:"turned"`
 	RequestID     string    `json:"request_id"`
 	ClientAddress string    `json:"client_address"`
 	Object        string    `json:"object"`
@@ -42,14 +47,15 @@ type noticeRow struct {
 func rowOfNotice(n *notices.Notice) noticeRow {
 	return noticeRow{
 		Account: n.Account, ID: n.ID, Pending: n.Pending, At: utc(n.At), Action: string(n.Action),
-		TargetKind: string(n.Target.Kind), TargetID: n.Target.ID, ActorKind: string(n.Actor.Kind), ActorID: n.Actor.ID,
-		Changed: texts(n.Changed), RequestID: n.RequestID, ClientAddress: n.ClientAddress,
+		TargetKind: string(n.Target.Kind), TargetID: n.Target.ID, TargetName: n.Target.Name, TargetHint: n.Target.Hint,
+		ActorKind: string(n.Actor.Kind), ActorID: n.Actor.ID, ActorName: n.Actor.Name, ActorHint: n.Actor.Hint,
+		Changed: texts(n.Changed), Turned: n.Turned, RequestID: n.RequestID, ClientAddress: n.ClientAddress,
 		Object: n.Object, Reason: n.Reason, Since: utc(n.Since), Until: utc(n.Until),
 	}
 }
 
 const (
-	noticeColumns = `account, id, pending, at, action, target_kind, target_id, actor_kind, actor_id, changed, request_id, client_address, object, reason, since, until`
+	noticeColumns = `account, id, pending, at, action, target_kind, target_id, target_name, target_hint, actor_kind, actor_id, actor_name, actor_hint, changed, turned, request_id, client_address, object, reason, since, until`
 
 	purgeNotices = `
 		with old as materialized (
@@ -137,8 +143,9 @@ const noticesLookedAt = 10_000
 func noticeFields(n *notices.Numbered) []any {
 	m := &n.Notice
 	return []any{
-		&n.Number, &m.Account, &m.ID, &m.Pending, (*instant)(&m.At), &m.Action, &m.Target.Kind, &m.Target.ID, &m.Actor.Kind, &m.Actor.ID,
-		&m.Changed, &m.RequestID, &m.ClientAddress, &m.Object, &m.Reason, (*instant)(&m.Since), (*instant)(&m.Until),
+		&n.Number, &m.Account, &m.ID, &m.Pending, (*instant)(&m.At), &m.Action,
+		&m.Target.Kind, &m.Target.ID, &m.Target.Name, &m.Target.Hint, &m.Actor.Kind, &m.Actor.ID, &m.Actor.Name, &m.Actor.Hint,
+		&m.Changed, &m.Turned, &m.RequestID, &m.ClientAddress, &m.Object, &m.Reason, (*instant)(&m.Since), (*instant)(&m.Until),
 	}
 }
 

@@ -16,7 +16,8 @@ import (
 func newNotice(account, id string) notices.Notice {
 	return notices.Notice{
 		ID: id, At: some, Account: account, Action: notices.WebhookOff,
-		Target: notices.Target{Kind: notices.TargetWebhook, ID: "webhook"}, Actor: notices.Actor{Kind: notices.ActorPerson, ID: "mia@example.com"},
+		Target: notices.Target{Kind: notices.TargetWebhook, ID: "webhook", Name: "https://example.com", Hint: "hint"}, Turned: "off",
+		Actor:   notices.Actor{Kind: notices.ActorPerson, ID: "mia@example.com", Name: "Mia é", Hint: "sak_…abcd"},
 		Changed: []string{"name", "active"}, RequestID: "request", ClientAddress: "2001:db8::1",
 		Object: "event", Reason: "gone", Since: some.Add(-time.Hour), Until: some.Add(time.Hour), Pending: true,
 	}
@@ -222,6 +223,7 @@ func listingNotices(run runner) {
 		for i, id := range []string{"m", "z", "a", "n", "b", "y"} {
 			n := newNotice("acct", id)
 			n.Target = []notices.Target{key, webhook}[i%2]
+			n.Target.Name, n.Target.Hint = numbered("name", i), numbered("hint", i) // which change
 			t.addNotices(n)
 		}
 		for _, limit := range []int{1, 2, 9} {

@@ -446,8 +446,10 @@ func transferNotices(run transferRunner) {
 	run("notices are told in their order, once, and listed", func(src, dst *tester) {
 		notice := func(account, id string, pending bool) notices.Notice {
 			return notices.Notice{
-				ID: id, At: some, Account: account, Action: notices.WebhookFailing, Target: notices.Target{Kind: notices.TargetWebhook, ID: "webhook"},
-				Actor: notices.Actor{Kind: notices.ActorPerson, ID: "someone"}, Changed: []string{"name", "scopes"}, RequestID: "request", ClientAddress: "192.0.2.1",
+				ID: id, At: some, Account: account, Action: notices.WebhookFailing,
+				Target:  notices.Target{Kind: notices.TargetWebhook, ID: "webhook", Name: "https://example.com", Hint: "of a target"},
+				Actor:   notices.Actor{Kind: notices.ActorPerson, ID: "someone", Name: "name", Hint: "hint"},
+				Changed: []string{"name", "scopes"}, Turned: "on", RequestID: "request", ClientAddress: "192.0.2.1",
 				Object: "object", Reason: "gone", Since: some.Add(time.Minute), Until: some.Add(time.Hour), Pending: pending,
 			}
 		}

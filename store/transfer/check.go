@@ -149,7 +149,8 @@ func (r *Notice) check() error {
 	}
 	return first(ids("id", r.ID), texts("action", string(r.Action), "targetKind", string(r.Target.Kind), "targetId", r.Target.ID,
 		"actorKind", string(r.Actor.Kind), "actorId", r.Actor.ID, "requestId", r.RequestID, "clientAddress", r.ClientAddress,
-		"object", r.Object, "reason", r.Reason))
+		"object", r.Object, "reason", r.Reason, "targetName", r.Target.Name, "targetHint", r.Target.Hint,
+		"actorName", r.Actor.Name, "actorHint", r.Actor.Hint, "turned", r.Turned))
 }
 
 func (r *Event) check() error {

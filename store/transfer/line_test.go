@@ -90,6 +90,9 @@ func records() []transfer.Record {
 // webhook and not to its payload is lost here.
 func TestEveryField(t *testing.T) {
 	for _, r := range records() {
+		if key, is := r.(*transfer.Key); is { // only notices have these
+			key.CreatedBy.Name, key.CreatedBy.Hint = "", ""
+		}
 		line, err := transfer.AppendRecord(nil, r)
 		if err != nil {
 			t.Fatal(err)
@@ -139,6 +142,9 @@ func TestParseRecordRefuses(t *testing.T) {
 // FuzzParseRecord: what is parsed can be written and parsed again, and is the same.
 func FuzzParseRecord(f *testing.F) {
 	for _, r := range records() {
+		if key, is := r.(*transfer.Key); is { // only notices have these
+			key.CreatedBy.Name, key.CreatedBy.Hint = "", ""
+		}
 		line, err := transfer.AppendRecord(nil, r)
 		if err != nil {
 			f.Fatal(err)

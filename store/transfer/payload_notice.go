@@ -10,9 +10,14 @@ type noticePayload struct {
 	Action        notices.Action     `json:"action"`
 	TargetKind    notices.TargetKind `json:"targetKind,omitempty"`
 	TargetID      string             `json:"targetId,omitempty"`
+	TargetName    string             `json:"targetName,omitempty"`
+	TargetHint    string             `json:"targetHint,omitempty"`
 	ActorKind     notices.ActorKind  `json:"actorKind,omitempty"`
 	ActorID       string             `json:"actorId,omitempty"`
+	ActorName     string             `json:"actorName,omitempty"`
+	ActorHint     string             `json:"actorHint,omitempty"`
 	Changed       []string           `json:"changed,omitempty"`
+	Turned        string             `json:"turned,omitempty"`
 	RequestID     string             `json:"requestId,omitempty"`
 	ClientAddress string             `json:"clientAddress,omitempty"`
 	Object        string             `json:"object,omitempty"`
@@ -24,15 +29,17 @@ type noticePayload struct {
 
 func payloadOfNotice(r *Notice) noticePayload {
 	return noticePayload{
-		r.Account, r.ID, millis{r.StoredAt}, millis{r.At}, r.Action, r.Target.Kind, r.Target.ID, r.Actor.Kind, r.Actor.ID, r.Changed,
+		r.Account, r.ID, millis{r.StoredAt}, millis{r.At}, r.Action,
+		r.Target.Kind, r.Target.ID, r.Target.Name, r.Target.Hint, r.Actor.Kind, r.Actor.ID, r.Actor.Name, r.Actor.Hint, r.Changed, r.Turned,
 		r.RequestID, r.ClientAddress, r.Object, r.Reason, millis{r.Since}, millis{r.Until}, r.Pending,
 	}
 }
 
 func (p noticePayload) record() (Record, error) {
 	return &Notice{notices.Notice{
-		Account: p.Account, ID: p.ID, At: p.At.Time, Action: p.Action, Target: notices.Target{Kind: p.TargetKind, ID: p.TargetID},
-		Actor: notices.Actor{Kind: p.ActorKind, ID: p.ActorID}, Changed: p.Changed, RequestID: p.RequestID, ClientAddress: p.ClientAddress,
+		Account: p.Account, ID: p.ID, At: p.At.Time, Action: p.Action, Changed: p.Changed, Turned: p.Turned,
+		Target: notices.Target{Kind: p.TargetKind, ID: p.TargetID, Name: p.TargetName, Hint: p.TargetHint},
+		Actor:  notices.Actor{Kind: p.ActorKind, ID: p.ActorID, Name: p.ActorName, Hint: p.ActorHint}, RequestID: p.RequestID, ClientAddress: p.ClientAddress,
 		Object: p.Object, Reason: p.Reason, Since: p.Since.Time, Until: p.Until.Time, Pending: p.Pending,
 	}, p.StoredAt.Time}, nil
 }

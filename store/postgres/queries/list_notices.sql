@@ -3,7 +3,8 @@
 -- $1 the account; $2 the id of the notice that the page begins after, empty: the first page; $3 the
 -- least number; $4 a kind of target, empty: all; $5 actions, none: all; $6 and $7 since and until
 -- when, null: any time; $8 how many.
-select number, account, id, pending, at, action, target_kind, target_id, actor_kind, actor_id, changed,
+select number, account, id, pending, at, action, target_kind, target_id, target_name, target_hint,
+	actor_kind, actor_id, actor_name, actor_hint, changed, turned,
 	request_id, client_address, object, reason, since, until
 from storageapi.audit
 where account = $1

@@ -75,13 +75,16 @@ with input as materialized (
 		active = w.active and c.off is null, off_reason = coalesce(c.off, w.off_reason), off_at = coalesce(c.off_at, w.off_at), version = w.version + 1
 	from changed c where w.no = any(array(select no from changed)) and w.no = c.no and w.url = c.url
 ), noticed as (
-	insert into storageapi.audit (account, id, pending, at, action, target_kind, target_id, actor_kind, actor_id, changed,
+	insert into storageapi.audit (account, id, pending, at, action, target_kind, target_id, target_name, target_hint,
+		actor_kind, actor_id, actor_name, actor_hint, changed, turned,
 		request_id, client_address, object, reason, since, until)
-	select account, id, pending, at, action, target_kind, target_id, actor_kind, actor_id, changed,
+	select account, id, pending, at, action, target_kind, target_id, target_name, target_hint,
+		actor_kind, actor_id, actor_name, actor_hint, changed, turned,
 		request_id, client_address, object, reason, since, until
 	from (
 		select n.* from changed c join jsonb_to_recordset($20::text::jsonb) as n (account text, id text, pending boolean, at timestamptz,
-				action text, target_kind text, target_id text, actor_kind text, actor_id text, changed text[], request_id text,
+				action text, target_kind text, target_id text, target_name text, target_hint text,
+				actor_kind text, actor_id text, actor_name text, actor_hint text, changed text[], turned text, request_id text,
 				client_address text, object text, reason text, since timestamptz, until timestamptz, place integer, off boolean)
 			on n.off and n.place = c.off_place and c.was_active or not n.off and n.place = c.delivered_place and c.was_warned
 		order by n.place, n.off) n

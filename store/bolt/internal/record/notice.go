@@ -28,7 +28,17 @@ func EncodeNotice(n *notices.Notice, number uint64) []byte {
 	e.string(n.Reason)
 	e.time(n.Since)
 	e.time(n.Until)
+	for i, text := range noticeTexts(n) {
+		if *text != "" {
+			e.field(uint64(2+2*i), []byte(*text)...)
+		}
+	}
 	return e
+}
+
+// noticeTexts are the fields of a notice that mostly are empty, in the order of their tags: 2, 4, …
+func noticeTexts(n *notices.Notice) []*string {
+	return []*string{&n.Target.Name, &n.Target.Hint, &n.Actor.Name, &n.Actor.Hint, &n.Turned}
 }
 
 // DecodeNotice decodes the notice that stands under that account and id. Its Pending says
@@ -56,7 +66,14 @@ func DecodeNotice(account, id string, record []byte) (n notices.Notice, number u
 	n.Reason = d.string()
 	n.Since = d.time()
 	n.Until = d.time()
-	d.fields(nil)
+	texts := noticeTexts(&n)
+	d.fields(func(tag uint64, value []byte) bool {
+		known := tag >= 2 && tag%2 == 0 && tag <= uint64(2*len(texts))
+		if known {
+			*texts[tag/2-1] = string(value)
+		}
+		return known
+	})
 	return n, number, d.err()
 }
 
