@@ -1,6 +1,7 @@
 package webhooks
 
 import (
+	"math"
 	"strconv"
 	"time"
 
@@ -37,6 +38,15 @@ func (d *dispatcher) judge(s *Settlement, res result) {
 			s.Outcome, s.RetryAfter, s.Asked = Retry, wait, wait == res.retryAfter && wait > 0
 		}
 	}
+}
+
+// longestRetry returns the longest wait that nextRetry returns.
+func longestRetry(schedule []time.Duration, jitter float64) time.Duration {
+	wait := outbound.MaxRetryAfter
+	for _, d := range schedule {
+		wait = max(wait, time.Duration(min(float64(d)*(1+jitter), math.MaxInt64/2)))
+	}
+	return wait
 }
 
 // nextRetry returns how long after the given attempt, 1 for the first, the next is due;

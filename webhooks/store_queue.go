@@ -127,6 +127,10 @@ type Claim struct {
 	// [Webhook.Proven], if the claim is for all webhooks.
 	ProvenOnly int
 
+	// LongestRetry is the longest [Settlement.RetryAfter] of the service: a store that reads due times from a
+	// database, where clocks may have been wrong, takes none for later than that. 0: not known.
+	LongestRetry time.Duration
+
 	// Probes is how many tasks at most may be ones that [Queue.Probe] asked for; 0:
 	// none, and what was asked for stays so. Cap, Webhooks and ProvenOnly do not
 	// concern them.

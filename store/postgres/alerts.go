@@ -157,8 +157,11 @@ func (s *Store) EnqueueOnce(ctx context.Context, event webhooks.EncodedEvent, de
 }
 
 // UpdateFileScan implements [webhooks.Store]. The state is stored in a mark, which the step
-// locks.
+// locks. A node whose clock is not the database's looks for nothing: [ErrClock].
 func (s *Store) UpdateFileScan(ctx context.Context, change func([]byte) ([]byte, error)) error {
+	if err := s.checkClock(ctx); err != nil {
+		return err
+	}
 	return s.transact(ctx, func(ctx context.Context, tx pgx.Tx) error {
 		var before []byte
 		if err := tx.QueryRow(ctx, s.sql(`insert into storageapi.marks as m (name, seal) values ('file_scan', '')

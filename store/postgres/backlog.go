@@ -13,10 +13,10 @@ import (
 // shards but $1; pendingOfWebhook, of the webhook $2.
 const (
 	pendingElsewhere = elsewhere + `join storageapi.pending p on p.webhook = w.no`
-	pendingOfWebhook = elsewhere + `cross join lateral (select due, shard from storageapi.pending where webhook = w.no offset 0) p where w.id = $2`
+	pendingOfWebhook = elsewhere + `cross join lateral (select due, shard, attempts, before from storageapi.pending where webhook = w.no offset 0) p where w.id = $2`
 
 	elsewhere = `
-		select count(*), min(p.due) filter (where w.active and not w.held and p.due <= clock_timestamp() and p.shard <> all($1::smallint[]))
+		select count(*), min(least(p.due, ` + confirmedNow + `)) filter (where w.active and not w.held and (p.attempts = p.before or p.due <= ` + confirmedNow + `) and p.shard <> all($1::smallint[]))
 		from storageapi.webhooks w `
 )
 

@@ -76,7 +76,7 @@ func publishOne(t *testing.T, s *postgres.Store, id string) {
 // What is redelivered once its settlement is stored, and read before the node has heard of that, is
 // delivered again.
 func TestRedeliverBesideSettling(t *testing.T) {
-	m := &meanwhile{statement: "w.rests_until - clock_timestamp()"}
+	m := &meanwhile{statement: "w.rests_until -"}
 	s := m.opened(t)
 	task := onlyTask(t, s)
 	do := func() {
@@ -104,7 +104,7 @@ func TestRedeliverBesideSettling(t *testing.T) {
 
 // A webhook that was turned on just now stays on, though a node has read before that it is off.
 func TestWebhookReadLate(t *testing.T) {
-	m := &meanwhile{statement: "w.rests_until - clock_timestamp()"}
+	m := &meanwhile{statement: "w.rests_until -"}
 	s := m.opened(t)
 	task := onlyTask(t, s)
 	publishOne(t, s, "next")

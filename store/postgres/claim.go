@@ -38,6 +38,9 @@ func (s *Store) ClaimDeliveries(ctx context.Context, claim webhooks.Claim) (task
 	if err := s.checkClock(ctx); err != nil { // before joining: a node that may not claim leaves its shards
 		return nil, 0, err
 	}
+	if claim.LongestRetry > 0 {
+		s.owned.longestRetry.Store(int64(claim.LongestRetry))
+	}
 	if err := s.ownership.join(ctx); err != nil {
 		return nil, 0, err
 	}
@@ -199,7 +202,7 @@ func (r *claimReader) tasks() []webhooks.Task {
 		case row.attempts < 0, row.version < 0:
 			r.owned.endLease(deliveryPair{w.no, int64(c.Seq)}, func() { q.Done(c.Token) })
 		case row.attempts >= c.Attempt:
-			q.Retry(c.Token, r.owned.clock.here(row.due), row.attempts, false)
+			q.Retry(c.Token, r.owned.due(row.due, row.attempts, c.Before), row.attempts, false)
 		case event.payload && event.Body == nil: // other bodies are enough for a claim
 			q.Release(c.Token)
 		case now.webhook == nil, now.version < row.version, now.err == nil && !now.webhook.Claimable():

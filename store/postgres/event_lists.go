@@ -141,7 +141,7 @@ func (s *Store) openPublications(ctx context.Context, conn *pgxpool.Conn) (end, 
 	batch := &pgx.Batch{}
 	batch.Queue(lookUp)
 	batch.Queue(s.sql(eventClock)).QueryRow(func(row pgx.Row) error { return row.Scan(&end) })
-	batch.Queue(openPublications, s.sql(`storageapi.event_log`)).QueryRow(func(row pgx.Row) error { return row.Scan(&least) })
+	batch.Queue(openPublications, s.sql(`storageapi.event_log`), s.clock.latest().Add(-maxSkew/2)).QueryRow(func(row pgx.Row) error { return row.Scan(&least) })
 	if err := conn.SendBatch(ctx, batch).Close(); err != nil {
 		return 0, 0, err
 	}

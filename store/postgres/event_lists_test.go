@@ -222,6 +222,30 @@ func TestFollowWhileTheClockIsSetBack(t *testing.T) {
 	wantPage(t, s, &query, false)
 }
 
+// TestFollow_ClockSetBackBesideAnOpenTransaction_MissesNothing publishes in a transaction that is open while the clock
+// stands back: the event has a number of before the transaction began.
+func TestFollow_ClockSetBackBesideAnOpenTransaction_MissesNothing(t *testing.T) {
+	s := newAheadStore(t)
+	query := webhooks.EventQuery{OldestFirst: true, Limit: 9}
+	s.publish("first", 1)
+	s.ahead(-30 * time.Minute)
+	tx, err := s.pool.Begin(t.Context())
+	s.must(err)
+	_, err = s.EnqueueTx(t.Context(), tx, encoded("late"))
+	s.must(err)
+	s.publish("after", 1)
+	got, _ := follow(t, s.Store, &query)
+	s.must(tx.Commit(t.Context()))
+	for more := true; more; {
+		var ids []string
+		ids, more = follow(t, s.Store, &query)
+		got = append(got, ids...)
+	}
+	if want := []string{"first0", "late", "after0"}; !cmp.Equal(got, want) {
+		t.Errorf("the pages have %q, want %q", got, want)
+	}
+}
+
 // TestFollowBesideUntrackedActivity publishes in an open transaction of which the server does not
 // tell when it began: nothing is listed before it has ended, rather than too much.
 func TestFollowBesideUntrackedActivity(t *testing.T) {

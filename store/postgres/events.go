@@ -55,7 +55,7 @@ const (
 type addedEvent struct{ Place, Deliveries int }
 
 // eventColumns are the parameters of enqueueMany.
-func eventColumns(events []*publication) []any {
+func eventColumns(events []*publication, latest time.Time) []any {
 	return []any{
 		column(events, func(e *publication) string { return e.Account }),
 		column(events, func(e *publication) string { return e.ID }),
@@ -64,7 +64,7 @@ func eventColumns(events []*publication) []any {
 		column(events, func(e *publication) []byte { return storedBody(e.EncodedEvent) }),
 		column(events, func(e *publication) int16 { return shardOf(e.Account) }),
 		column(events, func(e *publication) string { return e.TraceContext }),
-		changeAdded, "",
+		changeAdded, "", latest,
 	}
 }
 
@@ -79,7 +79,7 @@ func (s *Store) enqueue(ctx context.Context, db querier, encoded *webhooks.Encod
 	for try := 1; ; try++ {
 		var place int
 		err := db.QueryRow(ctx, s.sql(enqueueOne), encoded.Account, encoded.ID, string(encoded.Type), utc(encoded.Timestamp),
-			storedBody(encoded), shardOf(encoded.Account), encoded.TraceContext, changeAdded, only).Scan(&place, &deliveries)
+			storedBody(encoded), shardOf(encoded.Account), encoded.TraceContext, changeAdded, only, s.clock.latest()).Scan(&place, &deliveries)
 		if !errors.Is(err, pgx.ErrNoRows) {
 			return deliveries, true, err
 		}

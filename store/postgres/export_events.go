@@ -26,7 +26,7 @@ const (
 
 	// exportPending selects what is pending for the webhooks $1 of the events $2 to $3.
 	exportPending = `
-		select q.webhook, q.event, q.recovered, q.due, q.due - clock_timestamp(), q.attempts, q.before
+		select q.webhook, q.event, q.recovered, q.due, q.due - ` + confirmedNow + `, q.attempts, q.before
 		from unnest($1::bigint[]) as w (no)
 		cross join lateral (select * from storageapi.pending where webhook = w.no and event >= $2 and event <= $3) q`
 

@@ -11,6 +11,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/storageapi/storageapi/webhooks"
 )
 
 // Publishing tells how many send events, and how many events wait to be sent.
@@ -128,7 +130,7 @@ func (s *Store) ChangeIDs(ctx context.Context, after time.Duration) error {
 		t := &parted[slices.IndexFunc(parted, func(t partedTable) bool { return t.name == eventIDs })]
 		var now, last int64
 		var name string
-		if err := tx.QueryRow(ctx, s.sql(lastPart), t.name).Scan(&now, &last, &name); err != nil {
+		if err := tx.QueryRow(ctx, s.sql(lastPart), t.name, s.clock.latest()).Scan(&now, &last, &name); err != nil {
 			return err
 		}
 		from := now + numbers(after)
@@ -172,4 +174,34 @@ func (f *Frequency) Found(first int64, n int) {
 		list = append(list, changeRow{added: first + i/2})
 	}
 	f.f.looked(time.Now(), list, &horizon{})
+}
+
+// Join has the node load its shards.
+func (s *Store) Join(t interface {
+	Context() context.Context
+	Fatal(...any)
+}) {
+	if err := s.ownership.join(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// DueIn returns how many deliveries of loaded shards are due within that time.
+func (s *Store) DueIn(d time.Duration) int {
+	claimed, _ := s.owned.queue.Claim(time.Now().Add(d), webhooks.Claim{Limit: math.MaxInt32, Lease: time.Hour})
+	for _, c := range claimed {
+		s.owned.queue.Release(c.Token)
+	}
+	return len(claimed)
+}
+
+// Doubts returns what is doubted of a clock that was seen first to show 0, after each further observation.
+func Doubts(observations ...time.Duration) (doubts []time.Duration) {
+	zero := time.Now().Round(0)
+	c := confirmedClock{seen: zero}
+	for _, at := range observations {
+		c.observe(zero.Add(at))
+		doubts = append(doubts, c.doubt())
+	}
+	return doubts
 }

@@ -31,9 +31,9 @@ const (
 	// now on comes after it.
 	ahead = `select setval(tableoid::regclass, $1) from storageapi.event_clock where last_value < $1`
 
-	// importMarks selects the time, and from which numbers on there are events, bodies, and attempts.
+	// importMarks selects the time that due times are of, and from which numbers on there are events, bodies, and attempts.
 	importMarks = `
-		select clock_timestamp(), (select min(event) from storageapi.marks where name in ('attempts', 'ids')),
+		select ` + confirmedNow + `, (select min(event) from storageapi.marks where name in ('attempts', 'ids')),
 			(select event from storageapi.marks where name = 'payloads'), (select event from storageapi.marks where name = 'attempts')`
 )
 
@@ -90,7 +90,7 @@ func (i *importer) addEvents(ctx context.Context) error {
 			}
 			due := i.now.Add(d.Wait)
 			if d.AsPublished {
-				due = utc(e.PublishedAt)
+				due = publishedAt(e.number)
 			}
 			if least, ok := soonest[webhook]; !ok || due.Before(least) {
 				soonest[webhook] = due

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"slices"
 	"strings"
 	"time"
 
@@ -112,12 +113,18 @@ func (s *Store) tell(ctx context.Context, tx pgx.Tx, n notices.Notice) error {
 	return tx.SendBatch(ctx, batch).Close()
 }
 
-// AddNotices implements [notices.Store].
+// AddNotices implements [notices.Store]. A node whose clock is not the database's does not know which keys are about
+// to expire: [ErrClock].
 func (s *Store) AddNotices(ctx context.Context, list []notices.Notice) (added int, err error) {
 	var rows []noticeRow
 	for i := range list {
 		if !list[i].IsZero() {
 			rows = append(rows, rowOfNotice(&list[i]))
+		}
+	}
+	if slices.ContainsFunc(list, func(n notices.Notice) bool { return n.Action == notices.KeyExpiring }) {
+		if err := s.checkClock(ctx); err != nil {
+			return 0, err
 		}
 	}
 	text, err := listOf(rows...)
@@ -212,8 +219,12 @@ func (s *Store) TakeNotices(ctx context.Context, numbers []uint64) error {
 	})
 }
 
-// LeaseNotices implements [notices.Store], by the database's clock.
+// LeaseNotices implements [notices.Store], by the confirmed clock. A lease that ends later than
+// a new one would, by more than that clock may go back, was written under a clock that was ahead: it is over.
 func (s *Store) LeaseNotices(ctx context.Context, holder string, ttl time.Duration) (held bool, err error) {
+	if err := s.keepObserving(ctx); err != nil {
+		return false, err
+	}
 	err = s.transact(ctx, func(ctx context.Context, tx pgx.Tx) error {
 		if ttl <= 0 {
 			held = false
@@ -221,9 +232,9 @@ func (s *Store) LeaseNotices(ctx context.Context, holder string, ttl time.Durati
 			return err
 		}
 		leased, err := tx.Exec(ctx, s.sql(`
-			insert into storageapi.audit_lease as l (holder, until) values ($1, clock_timestamp() + $2 * interval '1 microsecond')
+			insert into storageapi.audit_lease as l (holder, until) values ($1, `+confirmedNow+` + $2 * interval '1 microsecond')
 			on conflict (one) do update set holder = excluded.holder, until = excluded.until
-			where l.holder = excluded.holder or l.until <= clock_timestamp()`), holder, ttl.Microseconds())
+			where l.holder = excluded.holder or l.until <= `+confirmedNow+` or l.until > excluded.until + interval '5 minutes'`), holder, ttl.Microseconds())
 		held = err == nil && leased.RowsAffected() > 0
 		return err
 	})

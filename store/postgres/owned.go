@@ -4,6 +4,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -16,6 +17,8 @@ import (
 // webhooks it is pending for. A shard is served from when it was loaded to when it is paused.
 type ownedShards struct {
 	queue queue.Queue
+
+	longestRetry atomic.Int64 // a time.Duration: see [webhooks.Claim.LongestRetry]
 
 	looks chan struct{} // held by the one call that looks or loads
 	look  look          // guarded by looks
@@ -35,11 +38,17 @@ type ownedShards struct {
 
 func (o *ownedShards) start() {
 	o.looks = make(chan struct{}, 1)
+	o.longestRetry.Store(int64(longestRetry))
 	o.look.frequency.wakes = pollFromWakes
 	o.byNo, o.byID = make(map[int64]*ownedWebhook), make(map[string]*ownedWebhook)
 	o.shards, o.paused = make(map[int16]*horizon), make(map[int16]bool)
 	o.missed = make(map[deliveryPair]queuedRow)
 }
+
+const (
+	longestRetry = 48 * time.Hour // if claims do not tell
+	longestRest  = time.Hour      // webhooks rest for a minute at most
+)
 
 // An ownedWebhook is a webhook for which something is or was pending in a shard that is
 // loaded, as it was when its row was read last.
@@ -181,7 +190,7 @@ type ownedRow struct {
 
 // ownedWebhooks selects the webhooks $1.
 const ownedWebhooks = `
-	select w.no, w.version, extract(epoch from w.rests_until - clock_timestamp())::float8, ` + webhookColumns + `
+	select w.no, w.version, extract(epoch from w.rests_until - ` + confirmedNow + `)::float8, ` + webhookColumns + `
 	from unnest((select $1::bigint[])) as k (no)
 	cross join lateral (select * from storageapi.webhooks where no = k.no limit 1) w`
 
@@ -241,26 +250,40 @@ func (o *ownedShards) tell(w *ownedWebhook, r *ownedRow) {
 		o.queue.Pause(w.id)
 	}
 	if r.rest != nil { // also one that is over: the receiver has not recovered
-		o.queue.Rest(w.id, time.Now().Add(seconds(*r.rest)))
+		o.queue.Rest(w.id, time.Now().Add(min(seconds(*r.rest), longestRest)))
 	} else {
 		o.queue.EndRest(w.id)
 	}
 }
 
-func seconds(n float64) time.Duration { return time.Duration(n * float64(time.Second)) }
+func seconds(n float64) time.Duration { return time.Duration(min(n, 1e9) * float64(time.Second)) }
 
 // A queuedRow is a delivery as the table has it.
 type queuedRow struct {
 	webhook, event   int64
 	recovered, first bool
-	due              time.Time // by the database's clock
+	due              time.Time // by the confirmed clock
 	attempts, before int
+}
+
+// due returns when a delivery is due here that is due at that time in the table. The clock may have been ahead
+// when that was written, or be another's, of where a dump was made: so what was not attempted since it
+// became pending is due now at the latest, and all else after the longest retry.
+func (o *ownedShards) due(at time.Time, attempts, before int) time.Time {
+	latest := time.Now()
+	if attempts > before {
+		latest = latest.Add(time.Duration(o.longestRetry.Load()))
+	}
+	if due := o.clock.here(at); due.Before(latest) {
+		return due
+	}
+	return latest
 }
 
 // add adds a delivery of a webhook that is known; one that is waiting is replaced, and one
 // that is being attempted stays as it is until its lease ends.
 func (o *ownedShards) add(r *queuedRow, replaces bool) {
-	due := o.clock.here(r.due)
+	due := o.due(r.due, r.attempts, r.before)
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	w := o.byNo[r.webhook]

@@ -85,7 +85,7 @@ func (s *Store) makeParts(ctx context.Context, since map[string]time.Time) error
 		var now, last int64
 		var name string
 		read := func(db querier) error {
-			return db.QueryRow(ctx, s.sql(lastPart), t.name).Scan(&now, &last, &name)
+			return db.QueryRow(ctx, s.sql(lastPart), t.name, s.clock.latest()).Scan(&now, &last, &name)
 		}
 		err := s.read(ctx, func(_ context.Context, conn *pgxpool.Conn) error { return read(conn) })
 		if err == nil && last < now+ahead {

@@ -88,11 +88,12 @@ var (
 )
 
 // openPublications is the least number that an event may have whose transaction is open:
-// such a transaction has a lock on the table $1. It is 0 if that cannot be known, of a session of
-// another role or without track_activities, or of a transaction that is prepared.
+// such a transaction has a lock on the table $1. It is 0 if that cannot be known: of a session of another role or
+// without track_activities, of a transaction that is prepared, or if the clock was set, back since the transaction
+// began or to after $2, so that events get earlier numbers.
 const openPublications = `
 	select min(case
-		when a.state is null or a.state = 'disabled' then 0
+		when a.state is null or a.state = 'disabled' or a.xact_start > clock_timestamp() or clock_timestamp() > $2 then 0
 		when a.xact_start is not null then (extract(epoch from a.xact_start - '2020-01-01 00:00:00Z'::timestamptz) * 1000000)::bigint * 4096
 	end)
 	from pg_locks l left join pg_stat_activity a on a.pid = l.pid
@@ -120,9 +121,9 @@ var (
 const (
 	oftenVacuumed = ` with (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 20000, autovacuum_vacuum_cost_delay = 0, vacuum_truncate = false)`
 
-	// lastPart selects the number of an event now, and where the last part of the table $1 ends, and its name.
+	// lastPart selects the number of an event now, which is $2 at the latest, and where the last part of the table $1 ends, and its name.
 	lastPart = `
-		select (extract(epoch from clock_timestamp() - '2020-01-01 00:00:00Z'::timestamptz) * 1000000)::bigint * 4096, below, name
+		select (extract(epoch from least(clock_timestamp(), $2::timestamptz) - '2020-01-01 00:00:00Z'::timestamptz) * 1000000)::bigint * 4096, below, name
 		from storageapi.partitions where kind = $1 order by least desc limit 1`
 	notePart     = `insert into storageapi.partitions (kind, least, below, name) values ($1, $2, $3, $4)`
 	forgetPart   = `delete from storageapi.partitions where kind = $1 and name = $2`

@@ -170,6 +170,9 @@ func New(ctx context.Context, pool *pgxpool.Pool, options ...Option) (*Store, er
 	if err := s.clock.check(asked, now); err != nil {
 		return nil, err
 	}
+	if err := s.keepObserving(ctx); err != nil {
+		return nil, err
+	}
 	if err := s.reseal(ctx); err != nil {
 		return nil, err
 	}

@@ -238,7 +238,7 @@ func (s *Store) enqueueBatch(ctx context.Context, conn *pgxpool.Conn, events []*
 	var added []addedEvent
 	batch := &pgx.Batch{}
 	batch.Queue(inBatch)
-	batch.Queue(s.sql(enqueueMany), eventColumns(distinct)...).Query(func(rows pgx.Rows) (err error) {
+	batch.Queue(s.sql(enqueueMany), eventColumns(distinct, s.clock.latest())...).Query(func(rows pgx.Rows) (err error) {
 		added, err = pgx.CollectRows(rows, pgx.RowToStructByPos[addedEvent])
 		return err
 	})

@@ -12,10 +12,14 @@ import (
 
 // Now implements [webhooks.Store] with the database's clock.
 func (s *Store) Now(ctx context.Context) (time.Time, error) {
-	return only(ctx, s, func(row pgx.Row) (now time.Time, err error) {
+	now, err := only(ctx, s, func(row pgx.Row) (now time.Time, err error) {
 		err = row.Scan(&now)
 		return now, err
 	}, `select clock_timestamp()`)
+	if err == nil {
+		s.clock.show(now)
+	}
+	return now, err
 }
 
 // PurgesConcurrently implements [webhooks.ConcurrentPurger].
@@ -27,6 +31,11 @@ func (s *Store) PurgesConcurrently() {}
 func (s *Store) Purge(ctx context.Context, purge webhooks.Purge) (more bool, err error) {
 	ctx, cancel := within(ctx, patience)
 	defer cancel()
+	_, confirmed, err := s.observeClock(ctx)
+	if err != nil {
+		return false, err
+	}
+	purge = purge.Doubting(s.clock.ahead(&confirmed))
 	since := map[string]time.Time{"payloads": purge.Payloads, "attempts": purge.Attempts, "ids": purge.EventIDs} // by mark
 	if err := s.makeParts(ctx, since); err != nil {
 		return false, err
@@ -82,7 +91,7 @@ func (s *Store) moveMarks(ctx context.Context, since map[string]time.Time) error
 	}
 	return s.read(ctx, func(ctx context.Context, conn *pgxpool.Conn) error {
 		var end, now int64
-		if err := s.planned(conn).QueryRow(ctx, s.sql(nextEventNumber)).Scan(&end, &now); err != nil || end < now {
+		if err := s.planned(conn).QueryRow(ctx, s.sql(nextEventNumber), s.clock.latest()).Scan(&end, &now); err != nil || end < now {
 			return err
 		}
 		_, open, err := s.openPublications(ctx, conn)
@@ -139,7 +148,7 @@ const (
 	// No transaction can still publish to webhooks that were deleted a day ago.
 	purgeWebhooks = `
 		delete from storageapi.past_webhooks where no = any(array(
-			select no from storageapi.past_webhooks p where deleted_at < clock_timestamp() - interval '1 day'
+			select no from storageapi.past_webhooks p where deleted_at < ` + confirmedNow + ` - interval '1 day'
 				and (select event from storageapi.attempt_log
 					where webhook = p.no and event >= (select event from storageapi.marks where name = 'attempts') order by webhook, event limit 1) is null
 				and (select webhook from storageapi.pending where webhook = p.no limit 1) is null

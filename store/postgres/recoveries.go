@@ -25,7 +25,7 @@ func (s *Store) CreateRecovery(ctx context.Context, r webhooks.Recovery, notice 
 		to := utc(r.To)
 		if r.To.IsZero() {
 			var next int64
-			if err := tx.QueryRow(ctx, s.sql(nextEventNumber)).Scan(&next, nil); err != nil {
+			if err := tx.QueryRow(ctx, s.sql(nextEventNumber), s.clock.latest()).Scan(&next, nil); err != nil {
 				return err
 			}
 			to = publishedAt(next).Add(time.Millisecond)
@@ -128,7 +128,7 @@ func (s *Store) advance(ctx context.Context, tx pgx.Tx, r *recovery, limit int) 
 		}
 		if slices.Contains(r.states, string(webhooks.Pending)) {
 			due, err := rowsOf(ctx, tx, pgx.RowTo[int64], s.sql(`
-				update storageapi.pending set due = clock_timestamp() where webhook = $1 and event = any($2::bigint[]) and due > clock_timestamp()
+				update storageapi.pending set due = `+confirmedNow+` where webhook = $1 and event = any($2::bigint[]) and due > `+confirmedNow+`
 				returning event`), r.webhook, events)
 			if err != nil {
 				return 0, err

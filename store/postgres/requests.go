@@ -21,6 +21,11 @@ const forgetStep = 8
 
 // create creates a key or a webhook of an account, by what its options ask for.
 func (s *Store) create(ctx context.Context, kind int, account, id string, options *apikeys.CreateOptions, insert func(context.Context, pgx.Tx) error) error {
+	if options.IdempotencyKey != "" {
+		if err := s.keepObserving(ctx); err != nil {
+			return err
+		}
+	}
 	return s.transact(ctx, func(ctx context.Context, tx pgx.Tx) error {
 		if err := s.lockAccount(ctx, tx, account); err != nil {
 			return err
@@ -71,7 +76,7 @@ func (s *Store) repeated(ctx context.Context, tx pgx.Tx, kind int, account strin
 	var before apikeys.DuplicateRequestError
 	var sum []byte
 	err := tx.QueryRow(ctx, s.sql(`select id, sum from storageapi.requests where kind = $1 and account = $2 and name = $3
-		and at >= clock_timestamp() - $4 * interval '1 microsecond'`),
+		and at >= `+confirmedNow+` - $4 * interval '1 microsecond'`),
 		kind, account, options.IdempotencyKey, options.IdempotencyTTL.Microseconds()).Scan(&before.ID, &sum)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return nil
@@ -100,14 +105,14 @@ const (
 	// request of its own: so creations wait for each other, and none forever.
 	forgetRequests = `
 		with old as materialized (
-			select kind, account, name from storageapi.requests where at < now() - $1 * interval '1 microsecond'
+			select kind, account, name from storageapi.requests where at < ` + confirmedNow + ` - $1 * interval '1 microsecond'
 			order by at, kind, account, name limit $2 for update
 		)
 		delete from storageapi.requests r using old
 		where r.kind = any(array[old.kind]) and r.account = old.account and r.name = old.name`
 
 	noteRequest = `
-		insert into storageapi.requests (kind, account, name, id, sum, at) values ($1, $2, $3, $4, $5, clock_timestamp())
+		insert into storageapi.requests (kind, account, name, id, sum, at) values ($1, $2, $3, $4, $5, least(clock_timestamp(), $6::timestamptz))
 		on conflict (kind, account, name) do update set id = excluded.id, sum = excluded.sum, at = excluded.at`
 )
 
@@ -122,7 +127,7 @@ func (s *Store) note(ctx context.Context, tx pgx.Tx, kind int, account, id strin
 		var known int
 		err := tx.QueryRow(ctx, s.sql(`select count(*) from (
 			select from storageapi.requests where kind = $1 and account = $2
-				and at >= (select clock_timestamp() - $3 * interval '1 microsecond') limit $4) known`),
+				and at >= (select storageapi.confirmed_clock() - $3 * interval '1 microsecond') limit $4) known`),
 			kind, account, options.IdempotencyTTL.Microseconds(), options.MaxIdempotencyKeys).Scan(&known)
 		if err == nil && known >= options.MaxIdempotencyKeys {
 			err = apikeys.ErrIdempotencyKeys
@@ -133,6 +138,6 @@ func (s *Store) note(ctx context.Context, tx pgx.Tx, kind int, account, id strin
 	}
 	batch := &pgx.Batch{}
 	batch.Queue(s.sql(forgetRequests), options.IdempotencyTTL.Microseconds(), forgetStep)
-	batch.Queue(s.sql(noteRequest), kind, account, options.IdempotencyKey, id, options.Fingerprint[:])
+	batch.Queue(s.sql(noteRequest), kind, account, options.IdempotencyKey, id, options.Fingerprint[:], s.clock.latest())
 	return tx.SendBatch(ctx, batch).Close()
 }

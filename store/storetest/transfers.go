@@ -596,7 +596,7 @@ func transferParts(run transferRunner) {
 			event("fresh", transfer.Delivery{AsPublished: true}),
 			event("longest due", transfer.Delivery{Wait: -time.Hour}),
 			event("first", transfer.Delivery{First: true, Wait: -time.Millisecond}),
-			event("much later", transfer.Delivery{Wait: time.Hour}),
+			event("much later", transfer.Delivery{Wait: time.Hour, Made: 1, Attempts: []webhooks.Attempt{{Number: 1, StartedAt: some, Class: webhooks.ClassDNS}}}),
 		}))
 		var got []string
 		tasks := dst.await(6, webhooks.Claim{Limit: 9, Lease: longLease})
@@ -606,7 +606,7 @@ func transferParts(run transferRunner) {
 		wantSame(dst, "claimed", got, []string{"first", "longest due", "due", "fresh", "recovered", "later"})
 		wantSame(dst, "Attempt", tasks[5].Attempt, 3)
 		wantSame(dst, "Before", tasks[5].Before, 1)
-		wantSame(dst, "failed", eventIDs(dst.list("acct", "webhook", webhooks.DeliveryQuery{Failed: true})), []string{"later"})
+		wantSame(dst, "failed", eventIDs(dst.list("acct", "webhook", webhooks.DeliveryQuery{Failed: true})), []string{"much later", "later"})
 	})
 }
 

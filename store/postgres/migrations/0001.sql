@@ -369,4 +369,25 @@ insert into storageapi.marks (name, event) values ('payloads', 0), ('attempts', 
 insert into storageapi.marks (name, event) select 'parts', min(below) from storageapi.partitions;
 insert into storageapi.marks (name, seal) values ('cursors', sha256(convert_to(gen_random_uuid()::text || gen_random_uuid()::text, 'UTF8')));
 
+-- The database's clock as the nodes have seen it. A jump ahead of more than an hour is not believed before it
+-- has lasted for a day.
+create table storageapi.clock (
+	one    boolean primary key default true check (one),
+	seen   timestamptz not null,                   -- the latest observation
+	doubt  interval not null default '0',          -- the sum of the jumps
+	jumps  bigint[] not null default '{}'::bigint[], -- that are not believed, in microseconds
+	lasted bigint[] not null default '{}'::bigint[]  -- how long each has been observed, in microseconds
+);
+insert into storageapi.clock (seen) values (clock_timestamp());
+
+-- The confirmed clock. It stands still at the latest observation while the database's clock is before that, or
+-- has jumped since.
+create function storageapi.confirmed_clock() returns timestamptz language plpgsql as $confirmed$
+begin
+	return (
+		select seen - doubt + case when elapsed between interval '0' and interval '1 hour' then elapsed else interval '0' end
+		from (select seen, doubt, clock_timestamp() - seen as elapsed from storageapi.clock where one) c);
+end
+$confirmed$;
+
 insert into storageapi.versions (version, oldest) values (1, 1);

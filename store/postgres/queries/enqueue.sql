@@ -5,7 +5,8 @@
 -- Webhooks are read as of the beginning of the statement, without locks: a delivery to a webhook that is
 -- deleted at the same time has no effect.
 -- $1 accounts, $2 ids, $3 types, $4 times, $5 bodies, $6 shards and $7 traces, element by element;
--- $8 changeAdded; $9 the id of the only webhook that is to get them, empty: all that are subscribed.
+-- $8 changeAdded; $9 the id of the only webhook that is to get them, empty: all that are subscribed;
+-- $10 the latest time that counts as now.
 with tick as materialized (
 	-- The microsecond of the events stored now: later than those of all events stored before the statement
 	-- began, even if the clock was set back. The sequence event_clock has the latest one and shows whether
@@ -17,7 +18,7 @@ with tick as materialized (
 	select setval(clock,
 		greatest(least(now, ends / 4096 - 3600000000), mark + 1, case when mark > now + 1000 then storageapi.last_event() / 4096 + 1 end)) as at
 	from (
-		select (extract(epoch from clock_timestamp() - '2020-01-01 00:00:00Z'::timestamptz) * 1000000)::bigint as now,
+		select (extract(epoch from least(clock_timestamp(), $10::timestamptz) - '2020-01-01 00:00:00Z'::timestamptz) * 1000000)::bigint as now,
 			(select event from storageapi.marks where name = 'parts') as ends,
 			last_value as mark, tableoid::regclass as clock from storageapi.event_clock
 	) clock
@@ -56,7 +57,7 @@ with tick as materialized (
 	select event, body from new where owed is not null or skipped is not null
 ), queued as (
 	insert into storageapi.pending (webhook, event, shard, recovered, due, attempts, before)
-	select unnest(owed), event, shard, false, clock_timestamp(), 0, 0 from new
+	select unnest(owed), event, shard, false, least(clock_timestamp(), $10::timestamptz), 0, 0 from new
 ), noted as (
 	insert into storageapi.changes (kind, shards, webhooks, events)
 	select $8::smallint, array_agg(shard), array_agg(webhook), array_agg(event) from (select shard, unnest(owed) as webhook, event from new) n having count(*) > 0

@@ -1,7 +1,7 @@
 -- Makes a pending delivery due now, or before the webhook's oldest events are: that is where it stands
 -- once another node has loaded it.
 -- $1 the webhook; $2 the event.
-update storageapi.pending set recovered = false, due = least(clock_timestamp(), (
+update storageapi.pending set recovered = false, due = least((select storageapi.confirmed_clock()), (
 	select min(due) - interval '1 millisecond' from (
 		select due from storageapi.pending
 		where webhook = $1 and event <> $2

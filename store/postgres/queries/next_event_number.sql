@@ -1,10 +1,11 @@
 -- Returns the number that an event would have now, and that of the clock. The first is less only if no part has
 -- the second: then the clock of events stands still. See enqueue for the microsecond.
+-- $1 the latest time that counts as now.
 with tick as materialized (
 	select now, setval(clock,
 		greatest(least(now, ends / 4096 - 3600000000), mark + 1, case when mark > now + 1000 then storageapi.last_event() / 4096 + 1 end)) as at
 	from (
-		select (extract(epoch from clock_timestamp() - '2020-01-01 00:00:00Z'::timestamptz) * 1000000)::bigint as now,
+		select (extract(epoch from least(clock_timestamp(), $1::timestamptz) - '2020-01-01 00:00:00Z'::timestamptz) * 1000000)::bigint as now,
 			(select event from storageapi.marks where name = 'parts') as ends,
 			last_value as mark, tableoid::regclass as clock from storageapi.event_clock
 	) clock

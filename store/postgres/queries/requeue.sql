@@ -2,7 +2,7 @@
 -- are not pending and have a payload. It returns their events.
 -- $1 the webhook; $2 its shard; $3 events; $4 states; $5 whether they are recovered.
 insert into storageapi.pending (webhook, event, shard, recovered, due, attempts, before)
-select $1, i.event, $2, $5, clock_timestamp(), a.number, a.number
+select $1, i.event, $2, $5, (select storageapi.confirmed_clock()), a.number, a.number
 from unnest($3::bigint[]) as i (event)
 cross join lateral (
 	select max(number) as number, (array_agg(state order by number desc) filter (where state > 0))[1] as state

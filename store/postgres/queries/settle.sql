@@ -23,7 +23,7 @@ with input as materialized (
 	where i.outcome in (2, 3) and p.webhook = any(array[i.webhook]) and p.event = i.event and p.attempts < i.number
 	returning i.*
 ), retried as (
-	update storageapi.pending p set attempts = i.number, due = clock_timestamp() + ($12::bigint[])[i.place] * interval '1 microsecond'
+	update storageapi.pending p set attempts = i.number, due = (select storageapi.confirmed_clock()) + ($12::bigint[])[i.place] * interval '1 microsecond'
 	from input i
 	where i.outcome = 1 and p.webhook = any(array[i.webhook]) and p.event = i.event and p.attempts < i.number
 	returning i.*
@@ -71,7 +71,7 @@ with input as materialized (
 			select from unnest(c.failed) e where e <> coalesce(nullif(case when c.proven then '' else w.failing_event end, ''), c.failed[1])),
 		warned_at = case when not c.proven then w.warned_at end,
 		rests_until = case when c.rest is null and not c.proven then w.rests_until
-			else greatest(case when not c.proven then w.rests_until end, clock_timestamp() + c.rest * interval '1 microsecond') end,
+			else greatest(case when not c.proven then w.rests_until end, (select storageapi.confirmed_clock()) + c.rest * interval '1 microsecond') end,
 		active = w.active and c.off is null, off_reason = coalesce(c.off, w.off_reason), off_at = coalesce(c.off_at, w.off_at), version = w.version + 1
 	from changed c where w.no = any(array(select no from changed)) and w.no = c.no and w.url = c.url
 ), noticed as (

@@ -22,7 +22,8 @@ type Response struct {
 	header http.Header // nil: nothing in it matters
 }
 
-const maxRetryAfter = 24 * time.Hour
+// MaxRetryAfter is the longest that RetryAfter returns.
+const MaxRetryAfter = 24 * time.Hour
 
 // RetryAfter returns how long the response asks to be left alone (RFC 9110 section
 // 10.2.3), at most 24 hours, and 0 if it does not ask, or not in a form that is known.
@@ -30,8 +31,8 @@ func (r *Response) RetryAfter(now time.Time) time.Duration {
 	value := strings.TrimSpace(r.header.Get("Retry-After"))
 	if isDigits(value) {
 		seconds, err := strconv.ParseUint(value, 10, 32)
-		if err != nil || seconds > uint64(maxRetryAfter/time.Second) {
-			return maxRetryAfter // only digits: too many of them
+		if err != nil || seconds > uint64(MaxRetryAfter/time.Second) {
+			return MaxRetryAfter // only digits: too many of them
 		}
 		return time.Duration(seconds) * time.Second
 	}
@@ -42,5 +43,5 @@ func (r *Response) RetryAfter(now time.Time) time.Duration {
 	if err != nil {
 		return 0
 	}
-	return min(max(at.Sub(now), 0), maxRetryAfter)
+	return min(max(at.Sub(now), 0), MaxRetryAfter)
 }
