@@ -31,7 +31,7 @@ func (m *importer) lookEvent(r *transfer.Event) (isNew bool, err error) {
 		}
 		return true, nil
 	}
-	at := record.Round(r.PublishedAt)
+	at := record.Round(transfer.NoLater(r.PublishedAt, time.Now()))
 	return m.first(r, append(name, at.String()...)) && !m.published(r.Account, r.ID, at), nil
 }
 
@@ -80,7 +80,7 @@ func (m *importer) addEvent(r *transfer.Event) error {
 		s.begun, s.last = true, publishedAt(m.tx, end-1)
 		m.AfterCommit(func() { m.enqueue(s) })
 	}
-	published := record.Round(r.PublishedAt)
+	published := record.Round(transfer.NoLater(r.PublishedAt, time.Now()))
 	back := published.Before(s.last)
 	if back || r.NoBody != s.noBodies || published.Sub(s.from) > maxSpan || s.IsFull(len(r.Deliveries), r.Body) {
 		if err := m.writeImported(); err != nil {

@@ -147,7 +147,7 @@ func (s *Store) add(r transfer.Record) {
 		if r.Webhook {
 			to = &s.webhookRequests
 		}
-		to.add(request{ref{r.Account, r.IdempotencyKey}, r.Made, stored(r.At)})
+		to.add(request{ref{r.Account, r.IdempotencyKey}, r.Made, stored(transfer.NoLater(r.At, time.Now()))})
 	case *transfer.Alert:
 		if name := (ref{r.Account, string(r.Metric)}); s.alerts[name] == nil {
 			s.alerts[name] = &alert{bytes.Clone(r.State), r.Due}
@@ -182,7 +182,7 @@ func (r *requests) add(noted request) {
 }
 
 func (s *Store) addEvent(r *transfer.Event) {
-	name, published := ref{r.Account, r.ID}, stored(r.PublishedAt)
+	name, published := ref{r.Account, r.ID}, stored(transfer.NoLater(r.PublishedAt, time.Now()))
 	old := forgottenOf(r.Account, r.ID, published)
 	if known := s.events[name]; s.forgotten[old] || known != nil && (!r.Forgotten || known.published.Equal(published)) {
 		return

@@ -125,7 +125,7 @@ func (i *importer) sort(records []transfer.Record) error {
 			if r.Webhook {
 				kind = webhookRequests
 			}
-			i.batch.Queue(i.sql(addRequest), kind, r.Account, r.IdempotencyKey, r.Made.ID, r.Made.Fingerprint[:], utc(r.At))
+			i.batch.Queue(i.sql(addRequest), kind, r.Account, r.IdempotencyKey, r.Made.ID, r.Made.Fingerprint[:], utc(transfer.NoLater(r.At, time.Now())))
 		case *transfer.Alert:
 			i.batch.Queue(i.sql(addAlert), r.Account, string(r.Metric), r.State, r.Due)
 		case *transfer.DedupKey:

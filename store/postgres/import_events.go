@@ -156,8 +156,9 @@ func (i *importer) number(ctx context.Context) (events []importedEvent, err erro
 	var accounts, ids []string
 	var known []bool
 	var starts []int64 // the first numbers of their milliseconds
+	now := time.Now()
 	for _, e := range i.events {
-		accounts, ids, known, starts = append(accounts, e.Account), append(ids, e.ID), append(known, !e.Forgotten), append(starts, numberAt(e.PublishedAt))
+		accounts, ids, known, starts = append(accounts, e.Account), append(ids, e.ID), append(known, !e.Forgotten), append(starts, numberAt(transfer.NoLater(e.PublishedAt, now)))
 	}
 	type name struct {
 		owned

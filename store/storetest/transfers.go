@@ -522,6 +522,40 @@ func transferParts(run transferRunner) {
 		}
 	})
 
+	run("what is of the future is of the next hour, and moves no later times", func(_, dst *tester) {
+		dst.createWebhooks(newWebhook("acct", "webhook"))
+		future := time.Date(2046, 1, 1, 0, 0, 0, 0, time.UTC)
+		var records []transfer.Record
+		for i := range 3 {
+			records = append(records, &transfer.Event{
+				EncodedEvent: newEvent("acct", numbered("future", i)), PublishedAt: future.Add(time.Duration(i) * time.Hour), Matched: 1,
+				Deliveries: []transfer.Delivery{{WebhookID: "webhook", State: webhooks.Pending, AsPublished: true}},
+			})
+		}
+		records = append(records, &transfer.Request{Account: "acct", IdempotencyKey: "request", At: future, Made: apikeys.DuplicateRequestError{ID: "key"}})
+		dst.must(dst.store.Import(dst.Context(), records))
+		dst.must(dst.store.Import(dst.Context(), records)) // changes nothing
+		dst.enqueue(newEvent("acct", "later"), 1)
+		page, err := dst.store.ListEvents(dst.Context(), "acct", webhooks.EventQuery{OldestFirst: true, Limit: 9})
+		dst.must(err)
+		var ids []string
+		limit := time.Now().Add(time.Hour + time.Minute)
+		for _, e := range page.Events {
+			if ids = append(ids, e.ID); e.PublishedAt.After(limit) {
+				dst.Errorf("%s was published at %v, want an hour from now at the latest", e.ID, e.PublishedAt)
+			}
+		}
+		wantSame(dst, "events", ids, []string{numbered("future", 0), numbered("future", 1), numbered("future", 2), "later"})
+		wantSame(dst, "tasks", len(dst.claimAll(4)), 4)
+		for _, page := range dst.exportPages("acct", 99) {
+			for _, record := range page.Records {
+				if r, ok := record.(*transfer.Request); ok && r.At.After(limit) {
+					dst.Errorf("a request was made at %v, want an hour from now at the latest", r.At)
+				}
+			}
+		}
+	})
+
 	run("one account after the other, next to what is there", func(src, dst *tester) {
 		src.everyKind()
 		dst.createKeys(newKey("resident", "key"))

@@ -181,3 +181,12 @@ func (r *Recovery) Owner() string { return r.Account }
 
 // Owner returns the account; nothing if the notice is the store's.
 func (r *Notice) Owner() string { return r.Account }
+
+// NoLater returns when something has happened that a record says happened at that time: an hour after now at the
+// latest. What happened later was recorded under a clock that was ahead.
+func NoLater(at, now time.Time) time.Time {
+	if latest := now.Add(time.Hour); at.After(latest) {
+		return latest
+	}
+	return at
+}
