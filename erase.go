@@ -32,7 +32,8 @@ const (
 // key or publishing an event, returns [auth.ErrErasing]. So the host's own part of the
 // account should be closed before. If Erase returns an error, was cut short by ctx, or the process was killed, the account stays
 // closed, and Erase is to be called again, also by another process: it goes on where it was, and
-// the Receipt counts all steps. Of an account that has nothing, also after an Erase whose answer was
+// the Receipt counts all steps. On PostgreSQL it returns only once the transactions have ended that published before the
+// account was closed, see postgres.Store.EnqueueTx. Of an account that has nothing, also after an Erase whose answer was
 // lost, the Receipt is zero.
 //
 // What the account was told of goes, too. One notice is stored afterwards, and told if [Config.Notify] is set:

@@ -15,6 +15,9 @@ type Eraser interface {
 	// beyond a restart, until a call has returned that there is no more. Then no method
 	// finds anything of the account, and it may be used as one that never was.
 	//
+	// What was published before the first step and is committed later, as by a transaction of the
+	// host that is open, is removed as well: until it has ended there is more.
+	//
 	// Calls for one account may run at the same time, also in several processes: each takes
 	// steps of the same erasure. No other call waits for longer than a step. A call that fails or is cut short
 	// is repeated: the erasure goes on where it was. If the last step was done but its

@@ -3,6 +3,7 @@ package postgres
 import (
 	"context"
 	"errors"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -65,15 +66,17 @@ func erase(table, key, account string) string {
 }
 
 // EraseAccount implements [store.Eraser]. The first step removes keys, webhooks, alerts and recoveries, and
-// notifies other nodes of the keys; the others remove events, and then the rest. What is
-// published while the erasure ends, in a statement that began before it, may be published after it:
-// to nobody.
+// notifies other nodes of the keys; the others remove events, and then the rest.
+//
+// A transaction that published before the first step, such as one of the host that has called
+// [Store.EnqueueTx], may be open still. There is more to remove until all of these have ended, and a step after
+// that has found nothing. Such a step waits for a quarter of a second; it holds no lock meanwhile.
 //
 // Of its webhooks their numbers remain for a day, without the account and their ids.
 func (s *Store) EraseAccount(ctx context.Context, account string, limit int) (erased store.Receipt, more bool, err error) {
-	closing := false
+	closing, waits := false, false
 	err = s.transact(ctx, func(ctx context.Context, tx pgx.Tx) error {
-		erased, more, closing = store.Receipt{}, true, false
+		erased, more, closing, waits = store.Receipt{}, true, false, false
 		if err := s.lockAccount(ctx, tx, account); err != nil {
 			return err
 		}
@@ -92,7 +95,7 @@ func (s *Store) EraseAccount(ctx context.Context, account string, limit int) (er
 					*n = counts[i]
 				}
 			}
-			more, err = s.eraseStep(ctx, tx, account, max(limit, 1), &erased)
+			more, waits, err = s.eraseStep(ctx, tx, account, max(limit, 1), &erased)
 		}
 		if err != nil {
 			return err
@@ -114,8 +117,14 @@ func (s *Store) EraseAccount(ctx context.Context, account string, limit int) (er
 	if err != nil {
 		return store.Receipt{}, false, err
 	}
+	if waits {
+		_ = wait(ctx, openPause) // the step is done, even if ctx has ended
+	}
 	return erased, more, nil
 }
+
+// openPause is how long a step waits for open publications if there is nothing to remove.
+const openPause = 250 * time.Millisecond
 
 // closeAccount removes what is found by the account's name and bounded by what it may have.
 func (s *Store) closeAccount(ctx context.Context, tx pgx.Tx, account string, erased *store.Receipt) error {
@@ -135,8 +144,21 @@ func (s *Store) closeAccount(ctx context.Context, tx pgx.Tx, account string, era
 	return tx.SendBatch(ctx, batch).Close()
 }
 
-// eraseStep removes some of what closeAccount has left, and reports whether there may be more.
-func (s *Store) eraseStep(ctx context.Context, tx pgx.Tx, account string, limit int, erased *store.Receipt) (more bool, err error) {
+// eraseStep removes some of what closeAccount has left, and reports whether there may be more: to be removed, or
+// only to be published by transactions that are open.
+func (s *Store) eraseStep(ctx context.Context, tx pgx.Tx, account string, limit int, erased *store.Receipt) (more, waits bool, err error) {
+	var ended bool // before this step looks
+	if err := tx.QueryRow(ctx, s.sql(notePublications), s.sql(`storageapi.event_log`), account).Scan(&ended); err != nil {
+		return false, false, err
+	}
+	if more, err = s.eraseRows(ctx, tx, account, limit, erased); err != nil || more {
+		return more, false, err
+	}
+	return !ended, !ended, nil
+}
+
+// eraseRows is eraseStep without open publications.
+func (s *Store) eraseRows(ctx context.Context, tx pgx.Tx, account string, limit int, erased *store.Receipt) (more bool, err error) {
 	var events, deliveries, found int
 	if err := tx.QueryRow(ctx, s.sql(eraseEvents), account, limit).Scan(&events, &deliveries, &found); err != nil {
 		return false, err

@@ -100,6 +100,20 @@ const openPublications = `
 	where l.locktype = 'relation' and l.relation = $1::text::regclass and l.mode = 'RowExclusiveLock'
 		and l.database = (select oid from pg_database where datname = current_database())`
 
+// notePublications notes which transactions that have published may have done so before the account $2 was closed:
+// at first all that are open, and of these later those that are open still. It returns whether there are none.
+// Closing the account must have been committed before: publications that begin later are refused. $1 is the table
+// that publications lock until they have ended. A transaction that is prepared gets another name, so those
+// are noted, too, that are prepared while another that was noted may have been.
+const notePublications = `
+	update storageapi.erasures e set open = array(
+		select distinct l.virtualtransaction from pg_locks l
+		where l.locktype = 'relation' and l.relation = $1::text::regclass and l.mode = 'RowExclusiveLock' and l.granted
+			and l.database = (select oid from pg_database where datname = current_database()) and l.pid is distinct from pg_backend_pid()
+			and (e.open is null or l.virtualtransaction = any(e.open)
+				or l.pid is null and exists (select from unnest(e.open) as o (name) where o.name not like '-1/%')))
+	where account = $2 returning cardinality(open) = 0`
+
 // notifies sends the text $2 to those who listen on the channel $1.
 const notifies = `select pg_notify($1, $2)`
 

@@ -50,7 +50,7 @@ func (s *Store) Published(accounts ...string) {
 // committed, and not otherwise. Deliveries begin within the time of [PollEvery] after the
 // commit, or at once if [Store.Published] is called then. The event is listed with the time of the call and sent to the webhooks that were
 // subscribed then, so commit soon: until then [Store.ListEvents] with the oldest first is held
-// up. A host that loses power before its commit leaves the
+// up, and so are erasures of accounts that began later. A host that loses power before its commit leaves the
 // transaction open, and Enqueue of the same id waiting, until the server ends it: set
 // idle_in_transaction_session_timeout. The statement runs with the transaction's settings;
 // only ctx limits its time.

@@ -56,10 +56,11 @@ create table storageapi.requests (
 create index requests_at on storageapi.requests (at);
 
 -- Accounts that are being erased: nothing is added to them meanwhile. What was removed so far is
--- counted by kind.
+-- counted by kind. Transactions that published before the account was closed may be open.
 create table storageapi.erasures (
 	account text collate "C" primary key,
-	counts  bigint[] not null
+	counts  bigint[] not null,
+	open    text[] -- the virtual transactions; null: not noted yet
 );
 
 -- When a webhook's receiver first accepted an event at its URL (proven_at), when the next requested
