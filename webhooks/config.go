@@ -70,11 +70,11 @@ type Config struct {
 	// other. Each connection holds a descriptor and, with its TLS session, 13 to 20 KB of
 	// memory, and as much again until the next garbage collection; the session, 5 KB of
 	// that, is kept for twice as many hosts. Raise it, and the limit of descriptors, if
-	// events go to more hosts; lower it where memory or descriptors are short. If
-	// descriptors run out nevertheless, idle connections are closed. At most 1,000,000;
-	// negative: none is kept. Default: 16,384, but at most half of the descriptors that the
-	// process may open (RLIMIT_NOFILE), and 1 for each 240 KiB of GOMEMLIMIT. Run logs it,
-	// and Stats has it.
+	// events go to more hosts; lower it where memory or descriptors are short. Idle
+	// connections are closed while they and those in use are more than three quarters of
+	// the descriptors that the process may open (RLIMIT_NOFILE). At most 1,000,000;
+	// negative: none is kept. Default: 16,384, but at most half of the descriptors, and 1
+	// for each 240 KiB of GOMEMLIMIT. Run logs it, and Stats has it.
 	MaxIdleConns int
 
 	// DrainTimeout is how long Run goes on with attempts under way once it is

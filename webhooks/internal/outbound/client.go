@@ -23,12 +23,13 @@ type Client struct {
 
 // New returns a client that dials what the guard lets through, and verifies receivers
 // against the roots: nil are the system's. It keeps up to maxIdle connections for later
-// requests, and twice as many TLS sessions.
+// requests, and twice as many TLS sessions; fewer while that and connections in use would be
+// more than three quarters of the descriptors, for its host needs some, too.
 func New(guard *Guard, roots *x509.CertPool, maxIdle int) *Client {
 	return &Client{
 		dial:     guard.dial,
 		tls:      &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12, NextProtos: []string{"http/1.1"}},
-		pool:     pool{max: maxIdle},
+		pool:     pool{max: maxIdle, maxOpen: maxOpen(descriptors())},
 		sessions: sessions{max: max(2*maxIdle, 1)},
 	}
 }
@@ -155,6 +156,9 @@ func (c *Client) send(cancel *Canceler, by caller, address string, request []byt
 func (c *Client) connect(cancel *Canceler, by caller, address string, deadline time.Time) (*conn, error) {
 	ctx, release := cancel.until(deadline)
 	defer release()
+	c.pool.begin()
+	var made *conn
+	defer func() { c.pool.made(made) }()
 	conn, err := c.dialTLS(ctx, by, address)
 	for err != nil && isAny(err, exhausted) && c.pool.release() {
 		conn, err = c.dialTLS(ctx, by, address)
@@ -162,6 +166,7 @@ func (c *Client) connect(cancel *Canceler, by caller, address string, deadline t
 	if err != nil {
 		return nil, err
 	}
+	made = conn
 	c.reach.connected(by, address)
 	_ = conn.SetDeadline(deadline) // fails if the connection is closed, and so will be noticed
 	return conn, nil

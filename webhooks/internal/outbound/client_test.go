@@ -350,3 +350,46 @@ func TestClient_AnswerOnKeptConnectionAfterFailure_ReceiverIsToBlame(t *testing.
 		}
 	})
 }
+
+// Connections under way, such as those of one customer's receivers that hang, make kept ones
+// give way before the process runs out of descriptors, which the host needs for its own
+// clients.
+func TestClient_ManyConnectionsUnderWay_KeptOnesMakeRoom(t *testing.T) {
+	testbubble.Run(t, func(t *testing.T) {
+		const kept, hanging, most = 100, 100, 150
+		client := New(NewGuard(nil, nil), nil, kept)
+		client.pool.maxOpen = most
+		defer client.CloseIdle()
+		dialing(client)
+		var open atomic.Int64
+		through := client.dial
+		client.dial = func(ctx context.Context, by caller, address string) (net.Conn, error) {
+			open.Add(1)
+			if strings.HasPrefix(address, "hangs") {
+				<-ctx.Done()
+				open.Add(-1)
+				return nil, ctx.Err()
+			}
+			conn, err := through(ctx, by, address)
+			return &descriptor{Conn: conn, open: &open}, err
+		}
+		for i := range kept {
+			post(t, client, fmt.Sprint("kept-", i, ".example.com"))
+		}
+		var group sync.WaitGroup
+		for i := range hanging {
+			group.Go(func() { tryPost(t, client, fmt.Sprint("hangs-", i, ".example.com")) })
+		}
+		time.Sleep(time.Second)
+		if n := open.Load(); n != most {
+			t.Errorf("%d connections are open, want %d: %d that hang and the rest kept", n, most, hanging)
+		}
+		group.Wait()
+		for i := range kept {
+			post(t, client, fmt.Sprint("kept-", i, ".example.com"))
+		}
+		if n := open.Load(); n != kept {
+			t.Errorf("%d connections are open afterwards, want %d that are kept", n, kept)
+		}
+	})
+}

@@ -19,6 +19,7 @@ type conn struct {
 	reader    *bufio.Reader // of limited; nil while it rests
 	place                   // in the pool, while it is there
 	taken     bool          // from the pool, which keeps its place
+	inUse     bool          // and counted by the pool as such
 
 	sending chan error // gets the error of sending a long request; nil: it is sent
 }

@@ -25,5 +25,9 @@ func defaultMaxIdle(descriptors uint64, memory int64) int {
 	return int(min(maxIdle, descriptors/2, uint64(memory)/8/idleSize))
 }
 
+// maxOpen is how many connections there may be of that many descriptors before those that
+// are kept give way.
+func maxOpen(descriptors uint64) int { return int(min(descriptors, math.MaxInt32) / 4 * 3) }
+
 // unlimited is how many descriptors there are where there is no limit.
 const unlimited = math.MaxUint64

@@ -21,14 +21,16 @@ const (
 // A pool keeps connections for later requests, at most max of them. One that was taken has
 // its place until it is put back or dropped. Nothing in it takes longer when it keeps more.
 type pool struct {
-	max    int
-	random func(n int) int // from 0 to n-1; nil: rand.IntN
+	max     int
+	maxOpen int             // with those in use, while any is idle; 0: any number
+	random  func(n int) int // from 0 to n-1; nil: rand.IntN
 
 	mu             sync.Mutex
 	top            map[string]*conn // by address, the one that was used last
 	newest, oldest *conn            // of those that are idle
 	idle           []*conn          // in no order
 	taken          int              // connections that will come back
+	inUse          int              // those, and new ones, also while they are made
 
 	// refused are addresses of new connections that were not kept. The next one to the same
 	// address is: a burst of events to one host is no reason to connect for each.
@@ -63,25 +65,56 @@ func (p *pool) pop(address string) *conn {
 	c := p.top[address]
 	if c != nil {
 		p.remove(c)
-		c.taken = true
+		c.taken, c.inUse = true, true
 		p.taken++
+		p.inUse++
 	}
 	return c
+}
+
+// begin counts a connection that is about to be made, for which another may have to give
+// way. made must follow.
+func (p *pool) begin() {
+	p.mu.Lock()
+	p.inUse++
+	var surplus *conn
+	if p.maxOpen > 0 && len(p.idle) > 0 && len(p.idle)+p.inUse > p.maxOpen {
+		surplus = p.removeAny()
+	}
+	p.mu.Unlock()
+	if surplus != nil {
+		surplus.close()
+	}
+}
+
+// made notes what came of begin: a connection in use, or nil.
+func (p *pool) made(c *conn) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if c == nil {
+		p.inUse--
+	} else {
+		c.inUse = true
+	}
 }
 
 // drop closes a connection that was taken, or is new.
 func (p *pool) drop(c *conn) {
 	p.mu.Lock()
-	p.giveUpPlace(c)
+	p.endUse(c)
 	p.mu.Unlock()
 	c.close()
 }
 
-func (p *pool) giveUpPlace(c *conn) {
+// endUse gives up the place of a connection that was in use.
+func (p *pool) endUse(c *conn) {
 	if c.taken {
-		c.taken = false
 		p.taken--
 	}
+	if c.inUse {
+		p.inUse--
+	}
+	c.taken, c.inUse = false, false
 }
 
 // put keeps a connection until it is taken, or is not needed for too long, or gives way to
@@ -97,7 +130,7 @@ func (p *pool) put(c *conn) {
 func (p *pool) add(c *conn) (surplus *conn) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.giveUpPlace(c)
+	p.endUse(c)
 	if p.top == nil {
 		p.top, p.refused = make(map[string]*conn), make(map[string]struct{})
 	}
@@ -105,8 +138,7 @@ func (p *pool) add(c *conn) (surplus *conn) {
 		if len(p.idle) == 0 || !p.admits(c.address) {
 			return c
 		}
-		surplus = p.idle[p.draw(len(p.idle))]
-		p.remove(surplus)
+		surplus = p.removeAny()
 	}
 	if p.expiry == nil {
 		p.expiry = time.AfterFunc(idleTimeout, p.sweep)
@@ -176,6 +208,13 @@ func (p *pool) remove(c *conn) {
 		c.below.above = c.above
 	}
 	c.place = place{}
+}
+
+// removeAny removes one of those that are idle, chosen at random, and returns it to be closed.
+func (p *pool) removeAny() *conn {
+	c := p.idle[p.draw(len(p.idle))]
+	p.remove(c)
+	return c
 }
 
 // removeOldest removes up to n, the least recently used first, and returns them to be
