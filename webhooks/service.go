@@ -71,6 +71,11 @@ func New(store Store, config Config) (*WebhookService, error) {
 		notices:    dispatcher.notices,
 		asker:      asker{store: store},
 	}
+	if warner, ok := store.(Warner); ok {
+		for _, warning := range warner.Warnings() {
+			config.Logger.Warn("storageapi: the store may lose what it has acknowledged", "warning", warning)
+		}
+	}
 	s.maintainer = newMaintainer(dispatcher, s.reevaluateDue)
 	if config.Files != nil {
 		s.scanner = newScanner(s, config)

@@ -23,6 +23,12 @@ type Waker interface {
 	Wake(ctx context.Context, wake func())
 }
 
+// A Warner is a [Store] that may lose what it has acknowledged, because of how it is set up. [New] logs its warnings.
+type Warner interface {
+	// Warnings returns sentences that say what is set, what that may lose, and what to do; none if nothing is.
+	Warnings() []string
+}
+
 // A ConcurrentPurger is a [Store] whose other methods do not wait for Purge.
 type ConcurrentPurger interface {
 	// PurgesConcurrently does nothing.

@@ -26,6 +26,8 @@ type Store struct {
 	own     bool // Close closes the pool
 	options *options
 
+	warnings []string // see Warnings
+
 	tellsPlans bool // the connections have the settings for plans
 
 	// steps is read-locked by each step; Close locks it to wait for them.
@@ -140,7 +142,8 @@ func Open(ctx context.Context, dsn string, options ...Option) (*Store, error) {
 // its tables or be a member of the role that does: without that nothing could be purged. The connections' default_transaction_isolation
 // must be read committed; the host's own transactions may use any. New returns an error
 // that wraps [ErrClock] if this node's clock differs from the database's by more than an
-// hour.
+// hour. If synchronous_commit or fsync is off it returns a Store whose [Store.Warnings] say so, which
+// webhooks.New logs.
 func New(ctx context.Context, pool *pgxpool.Pool, options ...Option) (*Store, error) {
 	o := optionsOf(options)
 	if err := o.check(); err != nil {
@@ -148,10 +151,12 @@ func New(ctx context.Context, pool *pgxpool.Pool, options ...Option) (*Store, er
 	}
 	short, cancel := within(ctx, patience)
 	defer cancel()
-	var encoding, isolation string
+	var encoding, isolation, commit, sync string
 	var now time.Time
 	asked := time.Now()
-	if err := pool.QueryRow(short, `select current_setting('server_encoding'), current_setting('default_transaction_isolation'), clock_timestamp()`).Scan(&encoding, &isolation, &now); err != nil {
+	if err := pool.QueryRow(short, `
+		select current_setting('server_encoding'), current_setting('default_transaction_isolation'), coalesce(current_setting('synchronous_commit', true), ''),
+			coalesce(current_setting('fsync', true), ''), clock_timestamp()`).Scan(&encoding, &isolation, &commit, &sync, &now); err != nil {
 		return nil, failure(short, err)
 	}
 	if isolation == "repeatable read" || isolation == "serializable" {
@@ -166,7 +171,7 @@ func New(ctx context.Context, pool *pgxpool.Pool, options ...Option) (*Store, er
 	if err := checkRights(short, pool, o); err != nil {
 		return nil, err
 	}
-	s := &Store{pool: pool, options: o, clock: clock{every: clockEvery}}
+	s := &Store{pool: pool, options: o, clock: clock{every: clockEvery}, warnings: warningsOf(commit, sync)}
 	if err := s.clock.check(asked, now); err != nil {
 		return nil, err
 	}
@@ -185,6 +190,20 @@ func New(ctx context.Context, pool *pgxpool.Pool, options ...Option) (*Store, er
 	s.publisher.start(s)
 	return s, nil
 }
+
+// warningsOf returns the warnings about the settings synchronous_commit and fsync.
+func warningsOf(commit, sync string) (list []string) {
+	if commit == "off" {
+		list = append(list, "synchronous_commit is off: a crash of the database loses what was acknowledged in the last second; set it to on for the Store's role or connections")
+	}
+	if sync == "off" {
+		list = append(list, "fsync is off: a crash of the database's machine may lose everything; set it to on")
+	}
+	return list
+}
+
+// Warnings implements [webhooks.Warner] with the settings that [New] has found.
+func (s *Store) Warnings() []string { return s.warnings }
 
 // Close waits for the steps under way, and leaves the shards of this node to the others.
 // Afterwards every method returns [store.ErrClosed].
