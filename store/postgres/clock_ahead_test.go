@@ -202,6 +202,18 @@ func TestPurge_ClockAMonthAheadForADay_IsBelieved(t *testing.T) {
 	}
 }
 
+// What turns off webhooks that fail asks for the doubt.
+func TestDoubt_ClockAMonthAhead_IsAMonth(t *testing.T) {
+	s := newAheadStore(t)
+	for _, test := range []struct{ ahead, want time.Duration }{{0, 0}, {month, month}, {0, 0}} {
+		s.ahead(test.ahead)
+		maintain(t, s.Store)
+		if got := s.Doubt(); (got - test.want).Abs() > time.Minute {
+			t.Errorf("Doubt = %v with a clock that is %v ahead, want %v", got, test.ahead, test.want)
+		}
+	}
+}
+
 func TestCreate_ClockAMonthAhead_KnowsTheIdempotencyKeys(t *testing.T) {
 	s := newAheadStore(t)
 	create := func(id string) error {

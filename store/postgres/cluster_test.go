@@ -58,7 +58,7 @@ func pool(t testing.TB) *pgxpool.Pool {
 	server.once.Do(func() {
 		dsn := os.Getenv("STORAGEAPI_TEST_POSTGRES")
 		if dsn == "" {
-			if server.own, server.err = cluster.Start("fsync=off", "full_page_writes=off"); server.err != nil {
+			if server.own, server.err = cluster.Start("fsync=off", "full_page_writes=off", "max_prepared_transactions=10"); server.err != nil {
 				return
 			}
 			dsn = server.own.DSN("postgres")
