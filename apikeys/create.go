@@ -102,7 +102,7 @@ func (s *KeyService) Create(ctx context.Context, account string, params CreatePa
 		IdempotencyKey:     params.IdempotencyKey,
 		Fingerprint:        fingerprint,
 		IdempotencyTTL:     input.IdempotencyTTL,
-		MaxIdempotencyKeys: input.MaxIdempotencyKeys(s.maxCount),
+		MaxIdempotencyKeys: input.MaxIdempotencyKeys(s.maxCount, params.By.IsZero(), params.By.Limited),
 		By:                 params.By,
 		Share:              share,
 		Notice:             notice,

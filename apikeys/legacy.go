@@ -142,6 +142,12 @@ func (s *KeyService) hashes(token string, buf *[1 + maxLegacy]Hash) []Hash {
 // Credential returns the Credential of a value that was verified as p, also of one that was
 // imported, which takes a store read.
 func (s *KeyService) Credential(ctx context.Context, token string, p auth.Principal) auth.Credential {
+	credential := s.credential(ctx, token, p)
+	credential.Limited = s.canManage(&Key{Scopes: p.Scopes, ExpiresAt: p.ExpiresAt}) != nil
+	return credential
+}
+
+func (s *KeyService) credential(ctx context.Context, token string, p auth.Principal) auth.Credential {
 	var buf [1 + maxLegacy]Hash
 	hashes := s.hashes(token, &buf)
 	switch len(hashes) {

@@ -66,8 +66,8 @@ type Store interface {
 	// same step as change leaves it.
 	UpdateKey(ctx context.Context, account, id string, change func(*Key, *notices.Notice) error) (Key, error)
 
-	// DeleteKey removes a key with its hashes and its uses, or returns
-	// ErrNotFound. check, unless it is nil, is called with the key before: if it
+	// DeleteKey removes a key with its hashes and its uses, and the notes of the requests that it
+	// has made (CreateOptions.By), of keys and of webhooks; or returns ErrNotFound. check, unless it is nil, is called with the key before: if it
 	// returns an error, that is returned and nothing is removed. No other change
 	// of the key comes between; check may run more than once, and must not call
 	// the store. The notice is stored in the same step. Once DeleteKey has returned nil, KeyByHash does not find the

@@ -11,7 +11,12 @@ import (
 // compare-and-swap), so that a key that has been rotated or deleted since changes
 // nothing. The zero Credential is that of the host itself. It prints as "[redacted]".
 type Credential struct {
-	KeyID    string
+	KeyID string
+
+	// Limited says that the key expires or does not hold all scopes, so that there may be keys
+	// of the account that it cannot manage: it may not use up all that the account may have.
+	Limited bool
+
 	hash     [sha256.Size]byte
 	replaced bool
 }
@@ -24,7 +29,7 @@ var ErrCredentialChanged = errors.New("the API key of this request has been rota
 // NewCredential returns the Credential of a key's value by the value's SHA-256.
 // Replaced says that a rotation had replaced the value when it was verified.
 func NewCredential(keyID string, hash [sha256.Size]byte, replaced bool) Credential {
-	return Credential{keyID, hash, replaced}
+	return Credential{KeyID: keyID, hash: hash, replaced: replaced}
 }
 
 // IsZero reports whether c is the zero Credential.

@@ -51,8 +51,10 @@ type CreateParams struct {
 // Create makes an active webhook for the account, with a new signing secret or params.Secret, and
 // returns it. An account is any string of 1 to 128 bytes of UTF-8 without
 // control characters. Whether the caller may create such a webhook is for params.If to
-// decide. [ErrLimit] if the account has [Config.MaxPerAccount] webhooks;
-// [ErrIdempotencyKeys] if it has used ten times as many idempotency keys in 24 hours.
+// decide. [ErrLimit] if the account has [Config.MaxPerAccount] webhooks; [ErrShareLimit] if it has
+// half as many, and params.By is of a key that expires or does not hold all scopes;
+// [ErrIdempotencyKeys] if API keys have used ten times as many idempotency keys in 24 hours, or
+// five times where such a key asks.
 //
 // If the last reported balance is already below the webhook's threshold, a balance.low
 // event is sent immediately. The receiver may not have the secret yet and reject it; the
@@ -87,14 +89,17 @@ func (s *WebhookService) Create(ctx context.Context, account string, params Crea
 	if err := params.If.ask(Webhook{}, webhook); err != nil {
 		return Webhook{}, fmt.Errorf("create webhook: %w", err)
 	}
-	fingerprint := params.fingerprint()
+	fingerprint, maxCount := params.fingerprint(), max(s.maxCount, 0)
+	if params.By.Limited && maxCount > 0 {
+		maxCount = max(1, maxCount/2)
+	}
 	notice := s.notices.of(ctx, notices.WebhookCreated, &webhook)
 	err := s.store.CreateWebhook(ctx, webhook, CreateOptions{
-		MaxCount:           max(s.maxCount, 0),
+		MaxCount:           maxCount,
 		IdempotencyKey:     params.IdempotencyKey,
 		Fingerprint:        fingerprint,
 		IdempotencyTTL:     input.IdempotencyTTL,
-		MaxIdempotencyKeys: input.MaxIdempotencyKeys(s.maxCount),
+		MaxIdempotencyKeys: input.MaxIdempotencyKeys(s.maxCount, params.By.IsZero(), params.By.Limited),
 		By:                 params.By,
 		Notice:             notice,
 	})
@@ -106,7 +111,10 @@ func (s *WebhookService) Create(ctx context.Context, account string, params Crea
 		webhook, err = s.replay(ctx, account, duplicate, fingerprint, params.If)
 	}
 	if errors.Is(err, ErrLimit) {
-		err = &LimitError{s.maxCount}
+		err = &LimitError{s.maxCount, ErrLimit}
+		if maxCount < s.maxCount {
+			err = &LimitError{maxCount, ErrShareLimit}
+		}
 	}
 	if err != nil {
 		return Webhook{}, fmt.Errorf("create webhook: %w", err)

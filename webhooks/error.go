@@ -20,6 +20,11 @@ var ErrExists = errors.New("webhook, recovery or deduplication key exists alread
 // has [Config.MaxPerAccount] webhooks.
 var ErrLimit = errors.New("too many webhooks")
 
+// ErrShareLimit is returned by [WebhookService.Create], in a [*LimitError], where the account has half
+// of the webhooks that it may have, and the API key that asks for one more expires or does not
+// hold all scopes: a key that leaked could use up all of them.
+var ErrShareLimit = errors.New("too many webhooks for a limited API key")
+
 // ErrIdempotencyKeys is returned by [WebhookService.Create] with an idempotency key where
 // the account has used as many of them in the last 24 hours as it may.
 var ErrIdempotencyKeys = errors.New("too many idempotency keys in use")
@@ -64,11 +69,24 @@ func checkAccount(account string) error {
 	return nil
 }
 
-// A LimitError says how many webhooks an account may have. It wraps [ErrLimit].
-type LimitError struct{ Limit int }
+// A LimitError says how many webhooks an account may have. It wraps [ErrLimit]; or [ErrShareLimit],
+// and then says how many it may have for a limited key to create another.
+type LimitError struct {
+	Limit int
+	err   error
+}
 
 func (e *LimitError) Error() string {
+	if e.err == ErrShareLimit {
+		return fmt.Sprintf("%v: API keys without all scopes create webhooks only while the account has fewer than %d", e.err, e.Limit)
+	}
 	return fmt.Sprintf("%v: an account may have at most %d webhooks", ErrLimit, e.Limit)
 }
 
-func (e *LimitError) Unwrap() error { return ErrLimit }
+// Unwrap returns ErrLimit or ErrShareLimit.
+func (e *LimitError) Unwrap() error {
+	if e.err == nil {
+		return ErrLimit
+	}
+	return e.err
+}

@@ -173,6 +173,8 @@ func limit(err error) string {
 		return fmt.Sprintf("API keys that cannot manage all keys of the account can create keys only while fewer than %d were created by API keys. Delete one of those, or use a key with all scopes.", keys.Limit)
 	case errors.As(err, &keys):
 		return fmt.Sprintf("An account can have at most %d API keys. Delete one first.", keys.Limit)
+	case errors.Is(err, webhooks.ErrShareLimit) && errors.As(err, &hooks):
+		return fmt.Sprintf("API keys that expire or do not hold all scopes can create webhooks only while the account has fewer than %d. Delete one, or use a key with all scopes.", hooks.Limit)
 	case errors.As(err, &hooks):
 		return fmt.Sprintf("An account can have at most %d webhooks. Delete one first.", hooks.Limit)
 	}

@@ -55,9 +55,20 @@ func IdempotencyKey(key string) (reason string) {
 const IdempotencyTTL = 24 * time.Hour
 
 // MaxIdempotencyKeys returns how many idempotency keys an account may have in use where
-// it may have maxCount things; 0 means any number. It is ten times as many,
-// because an account that deletes what it creates can create on.
-func MaxIdempotencyKeys(maxCount int) int { return min(max(maxCount, 0), math.MaxInt/10) * 10 }
+// it may have maxCount things, for another creation by the host or by a key, which may be
+// limited; 0 means any number. Keys may use ten times maxCount, because an account that deletes
+// what it creates can create on; limited ones half of that. The host, with its dashboard, has
+// as many again, so that no key can use them up.
+func MaxIdempotencyKeys(maxCount int, host, limited bool) int {
+	all := min(max(maxCount, 0), math.MaxInt/20) * 10
+	switch {
+	case host:
+		return 2 * all
+	case limited:
+		return all / 2
+	}
+	return all
+}
 
 // Fingerprint returns a hash of the parts of a request, in their order.
 func Fingerprint(parts ...string) (sum [sha256.Size]byte) {

@@ -187,7 +187,7 @@ func (e *exporter) request(row, value []byte) bool {
 	}
 	return e.add(row, &transfer.Request{
 		Account: account, Webhook: row[0] == webhookRequest[0], IdempotencyKey: name, At: made.At,
-		Made: apikeys.DuplicateRequestError{ID: made.ID, Fingerprint: made.Fingerprint},
+		Made: apikeys.DuplicateRequestError{ID: made.ID, Fingerprint: made.Fingerprint}, KeyID: made.KeyID,
 	})
 }
 

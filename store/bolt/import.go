@@ -222,7 +222,7 @@ func requestKind(r *transfer.Request) string {
 
 func (m *importer) addRequest(r *transfer.Request) error {
 	kind := requestKind(r)
-	made := record.Request{ID: r.Made.ID, Fingerprint: r.Made.Fingerprint, At: record.Round(transfer.NoLater(r.At, time.Now()))}
+	made := record.Request{ID: r.Made.ID, Fingerprint: r.Made.Fingerprint, At: record.Round(transfer.NoLater(r.At, time.Now())), KeyID: r.KeyID}
 	key := requestKey(kind, r.Account, r.IdempotencyKey)
 	m.store.requests.counts[kind].add(r.Account, 1)
 	if err := m.Put(bucketRequests, key, made.Encode()); err != nil {

@@ -253,6 +253,9 @@ func (s *Store) DeleteKey(ctx context.Context, account, id string, check func(ap
 		if err := b.tell(notice); err != nil {
 			return err
 		}
+		if err := s.requests.forgetOf(b, account, id); err != nil {
+			return err
+		}
 		return s.removeKey(b, row, key)
 	})
 }

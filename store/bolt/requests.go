@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/storageapi/storageapi/apikeys"
@@ -122,7 +123,7 @@ func (r *requests) note(b *batch, kind, account, id string, options *apikeys.Cre
 	if options.IdempotencyKey == "" {
 		return nil
 	}
-	made := record.Request{ID: id, Fingerprint: options.Fingerprint, At: record.Round(time.Now())}
+	made := record.Request{ID: id, Fingerprint: options.Fingerprint, At: record.Round(time.Now()), KeyID: options.By.KeyID}
 	key := requestKey(kind, account, options.IdempotencyKey)
 	if b.Get(bucketRequests, key) == nil {
 		r.counts[kind].add(account, 1)
@@ -167,6 +168,36 @@ func (r *requests) forget(b *batch, old [][]byte, since time.Time) error {
 		r.counts[kind].add(account, -1)
 	}
 	return b.DeleteAll(bucketRequestTimes, old)
+}
+
+// forgetOf forgets the requests that a key has made. It looks at all of the account.
+func (r *requests) forgetOf(b *batch, account, keyID string) error {
+	for kind, counts := range r.counts {
+		if counts.of(b.tx, account) == 0 {
+			continue
+		}
+		var made, times [][]byte // not deleted at once: a cursor skips keys after that
+		prefix := requestKey(kind, account, "")
+		rows := b.tx.Bucket(bucketRequests).Cursor()
+		for k, value := rows.Seek(prefix); bytes.HasPrefix(k, prefix); k, value = rows.Next() {
+			if request, err := record.DecodeRequest(value); err == nil && request.KeyID == keyID {
+				made, times = append(made, bytes.Clone(k)), append(times, requestTime(request.At, k))
+			}
+		}
+		if len(made) == 0 {
+			continue
+		}
+		slices.SortFunc(times, bytes.Compare)
+		counts.add(account, -len(made))
+		delete(r.full, kind+account)
+		if err := b.DeleteAll(bucketRequests, made); err != nil {
+			return err
+		}
+		if err := b.DeleteAll(bucketRequestTimes, times); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func requestKey(kind, account, name string) []byte {

@@ -109,7 +109,7 @@ func (s *Store) rows(kind transfer.Kind, account string) map[string]transfer.Rec
 }
 
 func (r *request) exported(webhook bool) *transfer.Request {
-	return &transfer.Request{Account: r.name.account, Webhook: webhook, IdempotencyKey: r.name.id, At: stored(r.at), Made: r.made}
+	return &transfer.Request{Account: r.name.account, Webhook: webhook, IdempotencyKey: r.name.id, At: stored(r.at), Made: r.made, KeyID: r.by}
 }
 
 func (s *Store) exportedRecovery(r *recovery) *transfer.Recovery {

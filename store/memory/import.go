@@ -147,7 +147,7 @@ func (s *Store) add(r transfer.Record) {
 		if r.Webhook {
 			to = &s.webhookRequests
 		}
-		to.add(request{ref{r.Account, r.IdempotencyKey}, r.Made, stored(transfer.NoLater(r.At, time.Now()))})
+		to.add(request{ref{r.Account, r.IdempotencyKey}, r.Made, stored(transfer.NoLater(r.At, time.Now())), r.KeyID})
 	case *transfer.Alert:
 		if name := (ref{r.Account, string(r.Metric)}); s.alerts[name] == nil {
 			s.alerts[name] = &alert{bytes.Clone(r.State), r.Due}

@@ -205,6 +205,8 @@ func (s *Store) DeleteKey(ctx context.Context, account, id string, check func(ap
 	}
 	s.unindex(k)
 	s.keys.remove(account, id)
+	s.keyRequests.forgetOf(account, id)
+	s.webhookRequests.forgetOf(account, id)
 	s.notices.add(notice)
 	return nil
 }

@@ -1,6 +1,7 @@
 package memory
 
 import (
+	"maps"
 	"time"
 
 	"github.com/storageapi/storageapi/apikeys"
@@ -18,6 +19,7 @@ type request struct {
 	name ref
 	made apikeys.DuplicateRequestError
 	at   time.Time
+	by   string // the id of the key that made it; empty: none did
 }
 
 // forgetStep is how many requests are forgotten at most when one is noted.
@@ -49,13 +51,29 @@ func (r *requests) note(account, id string, options *apikeys.CreateOptions) {
 	if r.known == nil {
 		r.known, r.count = make(map[ref]request), make(map[string]int)
 	}
-	noted := request{ref{account, options.IdempotencyKey}, apikeys.DuplicateRequestError{ID: id, Fingerprint: options.Fingerprint}, time.Now()}
+	noted := request{ref{account, options.IdempotencyKey}, apikeys.DuplicateRequestError{ID: id, Fingerprint: options.Fingerprint}, time.Now(), options.By.KeyID}
 	if _, known := r.known[noted.name]; !known {
 		r.count[account]++
 	}
 	r.known[noted.name] = noted
 	r.log = append(r.log, noted)
 	r.forget(forgetStep, options.IdempotencyTTL)
+}
+
+// forgetOf forgets the requests that a key has made.
+func (r *requests) forgetOf(account, keyID string) {
+	maps.DeleteFunc(r.known, func(name ref, noted request) (gone bool) {
+		if gone = name.account == account && noted.by == keyID; gone {
+			r.uncount(account)
+		}
+		return gone
+	})
+}
+
+func (r *requests) uncount(account string) {
+	if r.count[account]--; r.count[account] == 0 {
+		delete(r.count, account)
+	}
 }
 
 // forget forgets requests, at most so many, that are older than that.
@@ -67,9 +85,7 @@ func (r *requests) forget(most int, age time.Duration) {
 		}
 		if r.known[oldest.name] == oldest {
 			delete(r.known, oldest.name)
-			if r.count[oldest.name.account]--; r.count[oldest.name.account] == 0 {
-				delete(r.count, oldest.name.account)
-			}
+			r.uncount(oldest.name.account)
 		}
 		r.log = r.log[1:]
 	}

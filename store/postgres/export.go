@@ -209,7 +209,7 @@ func exportedRequest(row pgx.CollectableRow) (exportedRow, error) {
 	r := &transfer.Request{}
 	var kind int64
 	var sum []byte
-	err := row.Scan(&r.Account, &r.IdempotencyKey, &kind, &r.Made.ID, &sum, (*instant)(&r.At))
+	err := row.Scan(&r.Account, &r.IdempotencyKey, &kind, &r.Made.ID, &sum, (*instant)(&r.At), &r.KeyID)
 	r.Webhook = kind == webhookRequests
 	copy(r.Made.Fingerprint[:], sum)
 	return exportedRow{at: place{account: r.Account, name: r.IdempotencyKey, number: kind}, record: r}, err

@@ -88,7 +88,7 @@ type importedWebhook struct {
 
 const (
 	// addRequest, and what follows, changes nothing that is there.
-	addRequest  = `insert into storageapi.requests (kind, account, name, id, sum, at) values ($1, $2, $3, $4, $5, $6) on conflict do nothing`
+	addRequest  = `insert into storageapi.requests (kind, account, name, id, sum, at, key_id) values ($1, $2, $3, $4, $5, $6, $7) on conflict do nothing`
 	addAlert    = `insert into storageapi.alerts (account, metric, state, due) values ($1, $2, $3, $4) on conflict do nothing`
 	addDedupKey = `insert into storageapi.notices (account, key, until) values ($1, $2, $3) on conflict do nothing`
 	addFileScan = `insert into storageapi.marks as m (name, seal) values ('file_scan', $1)
@@ -125,7 +125,7 @@ func (i *importer) sort(records []transfer.Record) error {
 			if r.Webhook {
 				kind = webhookRequests
 			}
-			i.batch.Queue(i.sql(addRequest), kind, r.Account, r.IdempotencyKey, r.Made.ID, r.Made.Fingerprint[:], utc(transfer.NoLater(r.At, time.Now())))
+			i.batch.Queue(i.sql(addRequest), kind, r.Account, r.IdempotencyKey, r.Made.ID, r.Made.Fingerprint[:], utc(transfer.NoLater(r.At, time.Now())), r.KeyID)
 		case *transfer.Alert:
 			i.batch.Queue(i.sql(addAlert), r.Account, string(r.Metric), r.State, r.Due)
 		case *transfer.DedupKey:

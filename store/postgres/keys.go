@@ -279,6 +279,7 @@ func (s *Store) DeleteKey(ctx context.Context, account, id string, check func(ap
 		batch := &pgx.Batch{}
 		batch.Queue(s.sql(`delete from storageapi.keys where hash = $1 or hash = $2`), sum(key.Hash), sum(key.Previous))
 		batch.Queue(s.sql(`delete from storageapi.key_uses where account = $1 and id = $2`), account, id)
+		batch.Queue(s.sql(forgetRequestsOf), account, id)
 		if err := s.queueNotice(batch, notice); err != nil {
 			return err
 		}

@@ -112,8 +112,17 @@ const (
 		where r.kind = any(array[old.kind]) and r.account = old.account and r.name = old.name`
 
 	noteRequest = `
-		insert into storageapi.requests (kind, account, name, id, sum, at) values ($1, $2, $3, $4, $5, least(clock_timestamp(), $6::timestamptz))
-		on conflict (kind, account, name) do update set id = excluded.id, sum = excluded.sum, at = excluded.at`
+		insert into storageapi.requests (kind, account, name, id, sum, at, key_id) values ($1, $2, $3, $4, $5, least(clock_timestamp(), $6::timestamptz), $7)
+		on conflict (kind, account, name) do update set id = excluded.id, sum = excluded.sum, at = excluded.at, key_id = excluded.key_id`
+
+	// forgetRequestsOf passes over those that forgetRequests removes at the same time.
+	forgetRequestsOf = `
+		with made as materialized (
+			select kind, account, name from storageapi.requests where kind = any('{0,1}') and account = $1 and key_id = $2
+			order by kind, account, name for update skip locked
+		)
+		delete from storageapi.requests r using made
+		where r.kind = any(array[made.kind]) and r.account = made.account and r.name = made.name`
 )
 
 // note records the idempotency key of a creation, if options have one, and removes some
@@ -138,6 +147,6 @@ func (s *Store) note(ctx context.Context, tx pgx.Tx, kind int, account, id strin
 	}
 	batch := &pgx.Batch{}
 	batch.Queue(s.sql(forgetRequests), options.IdempotencyTTL.Microseconds(), forgetStep)
-	batch.Queue(s.sql(noteRequest), kind, account, options.IdempotencyKey, id, options.Fingerprint[:], s.clock.latest())
+	batch.Queue(s.sql(noteRequest), kind, account, options.IdempotencyKey, id, options.Fingerprint[:], s.clock.latest(), options.By.KeyID)
 	return tx.SendBatch(ctx, batch).Close()
 }

@@ -2,10 +2,12 @@ package storetest
 
 import (
 	"errors"
+	"fmt"
 	"sync/atomic"
 	"time"
 
 	"github.com/storageapi/storageapi/apikeys"
+	"github.com/storageapi/storageapi/auth"
 	"github.com/storageapi/storageapi/notices"
 	"github.com/storageapi/storageapi/webhooks"
 )
@@ -75,6 +77,47 @@ func keyOptions(run runner) {
 	keyCreator.limits(run)
 	keyCreator.requests(run)
 	keyCreator.callers(run)
+}
+
+// deletedRequesters tests what DeleteKey says of the requests that a key has made.
+func deletedRequesters(run runner) {
+	run("forgets the requests that the key has made, and no others", func(t *tester) {
+		for _, id := range []string{"gone", "stays"} {
+			t.must(t.store.CreateKey(t.Context(), keyOf("acct", id, id), apikeys.CreateOptions{}))
+			t.must(t.store.CreateKey(t.Context(), keyOf("other", id, id+" of other"), apikeys.CreateOptions{}))
+		}
+		request := func(account, by, name string) apikeys.CreateOptions {
+			options := apikeys.CreateOptions{IdempotencyKey: name, IdempotencyTTL: time.Hour, MaxIdempotencyKeys: 6}
+			if by != "" {
+				value := map[string]string{"acct": by, "other": by + " of other"}[account]
+				options.By = apikeys.CredentialOf(value, auth.Principal{KeyID: by})
+			}
+			return options
+		}
+		for _, c := range []creator{keyCreator, webhookCreator} {
+			for i, by := range []string{"gone", "gone", "stays", "", "gone", "gone"} {
+				for _, account := range []string{"acct", "other"} {
+					t.must(c.create(t, account, fmt.Sprintf("%s %d", account, i), request(account, by, numbered("request", i))))
+				}
+			}
+			t.wantError("a seventh", c.create(t, "acct", "seventh", request("acct", "stays", "seventh")), c.tooManyRequests)
+		}
+		t.must(t.store.DeleteKey(t.Context(), "acct", "gone", nil, notices.Notice{}))
+		for _, c := range []creator{keyCreator, webhookCreator} {
+			for _, i := range []int{2, 3} {
+				if err := c.create(t, "acct", "again", request("acct", "stays", numbered("request", i))); c.duplicate(err) == nil {
+					t.Errorf("request %d, of another: got %v, want a DuplicateRequestError", i, err)
+				}
+			}
+			if err := c.create(t, "other", "again", request("other", "stays", numbered("request", 0))); c.duplicate(err) == nil {
+				t.Errorf("a request in another account: got %v, want a DuplicateRequestError", err)
+			}
+			for _, i := range []int{0, 1, 4, 7} {
+				t.must(c.create(t, "acct", fmt.Sprintf("after %d", i), request("acct", "stays", numbered("request", i))))
+			}
+			t.wantError("a seventh", c.create(t, "acct", "seventh", request("acct", "stays", "seventh")), c.tooManyRequests)
+		}
+	})
 }
 
 // webhookOptions tests what CreateWebhook says of options.

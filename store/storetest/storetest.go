@@ -54,6 +54,7 @@ func Run(t *testing.T, open func(t *testing.T) store.Store) {
 		{"CreateKey", createKey},
 		{"KeyTerms", keyOptions},
 		{"KeyShare", keyShare},
+		{"DeleteKeyRequests", deletedRequesters},
 		{"KeyByHash", keyByHash},
 		{"ListKeys", listKeys},
 		{"ExpiringKeys", expiringKeys},

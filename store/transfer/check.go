@@ -86,7 +86,7 @@ func (r *Webhook) check() error {
 }
 
 func (r *Request) check() error {
-	return ids("account", r.Account, "idempotencyKey", r.IdempotencyKey, "id", r.Made.ID)
+	return first(ids("account", r.Account, "idempotencyKey", r.IdempotencyKey, "id", r.Made.ID), texts("keyId", r.KeyID))
 }
 
 func (r *Alert) check() error {

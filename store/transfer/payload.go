@@ -45,7 +45,7 @@ func encode(r Record) ([]byte, error) {
 	case *Webhook:
 		return json.Marshal(payloadOfWebhook(r))
 	case *Request:
-		return json.Marshal(requestPayload{r.Account, r.Webhook, r.IdempotencyKey, millis{r.At}, r.Made.ID, hash(r.Made.Fingerprint)})
+		return json.Marshal(requestPayload{r.Account, r.Webhook, r.IdempotencyKey, millis{r.At}, r.Made.ID, hash(r.Made.Fingerprint), r.KeyID})
 	case *Alert:
 		return json.Marshal(alertPayload{r.Account, string(r.Metric), r.State, r.Due})
 	case *DedupKey:
@@ -195,10 +195,11 @@ type requestPayload struct {
 	At             millis `json:"at,omitzero"`
 	ID             string `json:"id"`
 	Fingerprint    hash   `json:"fingerprint,omitzero"`
+	KeyID          string `json:"keyId,omitempty"`
 }
 
 func (p requestPayload) record() (Record, error) {
-	return &Request{p.Account, p.Webhook, p.IdempotencyKey, p.At.Time, apikeys.DuplicateRequestError{ID: p.ID, Fingerprint: p.Fingerprint}}, nil
+	return &Request{p.Account, p.Webhook, p.IdempotencyKey, p.At.Time, apikeys.DuplicateRequestError{ID: p.ID, Fingerprint: p.Fingerprint}, p.KeyID}, nil
 }
 
 type alertPayload struct {

@@ -53,6 +53,7 @@ type Request struct {
 	IdempotencyKey string
 	At             time.Time // when it was made
 	Made           apikeys.DuplicateRequestError
+	KeyID          string // of the API key that made it; empty: none did
 }
 
 // An Alert is what an alert remembers.

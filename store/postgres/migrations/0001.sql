@@ -51,6 +51,7 @@ create table storageapi.requests (
 	id      text collate "C" not null,
 	sum     bytea not null,
 	at      timestamptz not null,
+	key_id  text collate "C" not null, -- of the API key that made the request; empty: none did
 	primary key (kind, account, name)
 );
 create index requests_at on storageapi.requests (at);

@@ -7,6 +7,7 @@ type Request struct {
 	ID          string // of what was created
 	Fingerprint [32]byte
 	At          time.Time
+	KeyID       string // of the API key that made it; empty: none did
 }
 
 // Encode returns the record.
@@ -15,6 +16,7 @@ func (r *Request) Encode() []byte {
 	e.time(r.At)
 	e.raw(r.Fingerprint[:])
 	e.string(r.ID)
+	e.string(r.KeyID)
 	return e
 }
 
@@ -24,5 +26,6 @@ func DecodeRequest(record []byte) (r Request, err error) {
 	r.At = d.time()
 	copy(r.Fingerprint[:], d.raw(uint64(len(r.Fingerprint))))
 	r.ID = d.string()
+	r.KeyID = d.string()
 	return r, d.err()
 }

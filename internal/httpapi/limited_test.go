@@ -1,0 +1,106 @@
+package httpapi_test
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/storageapi/storageapi/apikeys"
+	"github.com/storageapi/storageapi/scopes"
+	"github.com/storageapi/storageapi/webhooks"
+)
+
+// TestIdempotencyKeys_LimitedKeyUsesUpItsShare_OthersCreate: a key that leaked and creates and deletes
+// with ever new idempotency keys leaves room to
+// the account's owner, and to the dashboard.
+func TestIdempotencyKeys_LimitedKeyUsesUpItsShare_OthersCreate(t *testing.T) {
+	c := newClock()
+	config := c.config()
+	config.Keys.MaxPerAccount = 6 // 60 idempotency keys of API keys
+	h := serve(t, config)
+	admin := h.admin(alice)
+	_, value := h.key(alice, scopes.FilesRead)
+	_, other := h.key(alice, scopes.FilesRead)
+	requests := 0
+	create := func(token string) reply {
+		t.Helper()
+		requests++
+		got := h.do("POST", keysPath, token, `{"name":"a","scopes":["files:read"]}`, func(r *http.Request) { r.Header.Set("Idempotency-Key", fmt.Sprint("request-", requests)) })
+		if got.status == 201 {
+			h.do("DELETE", keysPath+"/"+got.text("id"), admin, "").want(204, "")
+		}
+		return got
+	}
+	for range 30 {
+		create(value).want(201, "")
+	}
+	create(value).want(429, "RATE_LIMIT_EXCEEDED")
+	create(other).want(429, "RATE_LIMIT_EXCEEDED")
+	for range 30 {
+		create(admin).want(201, "")
+	}
+	create(admin).want(429, "RATE_LIMIT_EXCEEDED")
+	for i := range 60 { // as the dashboard does
+		key, _, err := h.api.Keys.Create(t.Context(), alice, apikeys.CreateParams{Name: "a", Scopes: scopes.Of(scopes.FilesRead), IdempotencyKey: fmt.Sprint("form-", i)})
+		if err != nil {
+			t.Fatalf("creation %d by the host: %v, want none", i, err)
+		}
+		h.do("DELETE", keysPath+"/"+key.ID, admin, "").want(204, "")
+	}
+}
+
+// TestIdempotencyKeys_KeyIsDeleted_ItsNotesGo: the rest can create at once, and need not wait a day.
+func TestIdempotencyKeys_KeyIsDeleted_ItsNotesGo(t *testing.T) {
+	c := newClock()
+	config := c.config()
+	config.Webhooks = webhooks.Config{MaxPerAccount: 4, AllowHosts: []string{"example.com"}} // 20 idempotency keys of limited keys
+	h := serve(t, config)
+	admin := h.admin(alice)
+	leaked, value := h.key(alice, scopes.AccountRead)
+	_, other := h.key(alice, scopes.AccountRead)
+	requests := 0
+	create := func(token string) reply {
+		t.Helper()
+		requests++
+		got := h.do("POST", webhooksPath, token, `{"url":"https://example.com/","events":["balance.low"]}`, func(r *http.Request) { r.Header.Set("Idempotency-Key", fmt.Sprint("request-", requests)) })
+		if got.status == 201 {
+			h.do("DELETE", webhooksPath+"/"+got.text("id"), admin, "").want(204, "")
+		}
+		return got
+	}
+	for range 20 {
+		create(value).want(201, "")
+	}
+	create(other).want(429, "RATE_LIMIT_EXCEEDED")
+	h.do("DELETE", keysPath+"/"+leaked, admin, "").want(204, "")
+	for range 20 {
+		create(other).want(201, "")
+	}
+}
+
+// TestWebhooks_LimitedKey_CreatesHalf: a key that leaked does not use up the webhooks of its account.
+func TestWebhooks_LimitedKey_CreatesHalf(t *testing.T) {
+	c := newClock()
+	config := c.config()
+	config.Webhooks = webhooks.Config{MaxPerAccount: 5, AllowHosts: []string{"example.com"}}
+	h := serve(t, config)
+	admin := h.admin(alice)
+	_, limited := h.key(alice, scopes.FilesRead)
+	create := func(token string) reply {
+		t.Helper()
+		return h.do("POST", webhooksPath, token, `{"url":"https://example.com/","events":["files.expiring"]}`)
+	}
+	for range 2 {
+		create(limited).want(201, "")
+	}
+	if got := create(limited).want(409, "CONFLICT"); !strings.Contains(got.message(), "fewer than 2") {
+		t.Errorf("got the message %q, want it to say fewer than 2", got.message())
+	}
+	for range 3 {
+		create(admin).want(201, "")
+	}
+	if got := create(admin).want(409, "CONFLICT"); !strings.Contains(got.message(), "at most 5 webhooks") {
+		t.Errorf("got the message %q, want it to say at most 5 webhooks", got.message())
+	}
+}
