@@ -51,6 +51,7 @@
 //	storageapi.deliveries.pending        of the whole store, as the next two
 //	storageapi.deliveries.oldest_due
 //	storageapi.webhooks.held
+//	storageapi.deliveries.longest_wait   of webhooks whose receiver is up, for which this process delivers
 //	storageapi.attempts.in_flight        of this process
 //	storageapi.deliveries.dead           of this process, those without a last attempt included
 //	storageapi.leases.expired            of this process

@@ -71,7 +71,7 @@ func feed(o observe.Observer, n int) {
 
 func stats(context.Context) (webhooks.Stats, error) {
 	return webhooks.Stats{
-		Pending: 7, Held: 2, OldestDue: 1500 * time.Millisecond, InFlight: 3, Delivered: 10, Failed: 5, Dead: 4,
+		Pending: 7, Held: 2, OldestDue: 1500 * time.Millisecond, LongestWait: 250 * time.Millisecond, InFlight: 3, Delivered: 10, Failed: 5, Dead: 4,
 		ExpiredLeases: 6, FileBytes: 1 << 20, FreeBytes: 1 << 10, Halted: errors.New("the disk is gone"),
 	}, nil
 }
@@ -111,6 +111,7 @@ func TestMetrics(t *testing.T) {
 		`storageapi.store.halted{}`:                                            1,
 		`storageapi.deliveries.pending{}`:                                      7,
 		`storageapi.deliveries.oldest_due{}`:                                   1.5,
+		`storageapi.deliveries.longest_wait{}`:                                 0.25,
 		`storageapi.webhooks.held{}`:                                           2,
 		`storageapi.attempts.in_flight{}`:                                      3,
 		`storageapi.deliveries.dead{}`:                                         4,

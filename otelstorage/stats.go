@@ -32,6 +32,7 @@ func (t *Telemetry) registerStats(meter metric.Meter) error {
 		halted    = instruments.gauge("storageapi.store.halted", "{store}", "1 if the store writes nothing any more until the process is started again, or 0.")
 		pending   = instruments.gauge("storageapi.deliveries.pending", "{delivery}", "Pending deliveries of the whole store.")
 		oldestDue = instruments.gauge("storageapi.deliveries.oldest_due", "s", "How long the delivery of the store that waits longest has been due.")
+		longest   = instruments.gauge("storageapi.deliveries.longest_wait", "s", "How long a webhook whose receiver is up, and for which this process delivers, has waited for an attempt.")
 		held      = instruments.gauge("storageapi.webhooks.held", "{webhook}", "Webhooks of the whole store that are on hold since it was restored.")
 		inFlight  = instruments.gauge("storageapi.attempts.in_flight", "{attempt}", "Attempts that this process is making.")
 		dead      = instruments.total("storageapi.deliveries.dead", "{delivery}", "Deliveries that this process gave up.")
@@ -60,6 +61,7 @@ func (t *Telemetry) registerStats(meter metric.Meter) error {
 		o.ObserveFloat64(halted, oneIf(stats.Halted != nil))
 		o.ObserveFloat64(pending, float64(stats.Pending))
 		o.ObserveFloat64(oldestDue, stats.OldestDue.Seconds())
+		o.ObserveFloat64(longest, stats.LongestWait.Seconds())
 		o.ObserveFloat64(held, float64(stats.Held))
 		o.ObserveFloat64(inFlight, float64(stats.InFlight))
 		o.ObserveInt64(dead, int64(stats.Dead))
@@ -67,7 +69,7 @@ func (t *Telemetry) registerStats(meter metric.Meter) error {
 		o.ObserveFloat64(size, float64(stats.FileBytes))
 		o.ObserveFloat64(free, float64(stats.FreeBytes))
 		return nil
-	}, up, halted, pending, oldestDue, held, inFlight, dead, expired, size, free)
+	}, up, halted, pending, oldestDue, longest, held, inFlight, dead, expired, size, free)
 	return err
 }
 

@@ -65,7 +65,7 @@ func feed(o observe.Observer, n int) {
 
 func stats(context.Context) (webhooks.Stats, error) {
 	return webhooks.Stats{
-		Pending: 7, Held: 2, OldestDue: 1500 * time.Millisecond, InFlight: 3, Delivered: 10, Failed: 5, Dead: 4,
+		Pending: 7, Held: 2, OldestDue: 1500 * time.Millisecond, LongestWait: 250 * time.Millisecond, InFlight: 3, Delivered: 10, Failed: 5, Dead: 4,
 		ExpiredLeases: 6, FileBytes: 1 << 20, FreeBytes: 1 << 10, Halted: errors.New("the disk is gone"),
 	}, nil
 }
@@ -112,6 +112,7 @@ func TestMetrics(t *testing.T) {
 		`storageapi_store_halted`:                                                                               1,
 		`storageapi_deliveries_pending`:                                                                         7,
 		`storageapi_deliveries_oldest_due_seconds`:                                                              1.5,
+		`storageapi_deliveries_longest_wait_seconds`:                                                            0.25,
 		`storageapi_webhooks_held`:                                                                              2,
 		`storageapi_attempts_in_flight`:                                                                         3,
 		`storageapi_deliveries_dead_total`:                                                                      4,

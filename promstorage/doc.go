@@ -35,8 +35,9 @@
 //	storageapi_stats_up                    1, or 0 if the store did not answer: then those below are missing
 //	storageapi_store_halted                1 if the store writes nothing any more: restart once the disk is sound
 //	storageapi_deliveries_pending          of the whole store, as the next two
-//	storageapi_deliveries_oldest_due_seconds
+//	storageapi_deliveries_oldest_due_seconds    receivers that are down included
 //	storageapi_webhooks_held
+//	storageapi_deliveries_longest_wait_seconds  of webhooks whose receiver is up, for which this process delivers
 //	storageapi_attempts_in_flight          of this process
 //	storageapi_deliveries_dead_total       of this process, those without a last attempt included
 //	storageapi_leases_expired_total        of this process

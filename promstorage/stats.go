@@ -30,6 +30,7 @@ var (
 	storeHalted  = describe("store_halted", "1 if the store writes nothing any more until the process is started again, or 0.")
 	pending      = describe("deliveries_pending", "Pending deliveries of the whole store.")
 	oldestDue    = describe("deliveries_oldest_due_seconds", "How long the delivery of the store that waits longest has been due.")
+	longestWait  = describe("deliveries_longest_wait_seconds", "How long a webhook whose receiver is up, and for which this process delivers, has waited for an attempt.")
 	webhooksHeld = describe("webhooks_held", "Webhooks of the whole store that are on hold since it was restored.")
 	inFlight     = describe("attempts_in_flight", "Attempts that this process is making.")
 	dead         = describe("deliveries_dead_total", "Deliveries that this process gave up.")
@@ -37,7 +38,7 @@ var (
 	fileBytes    = describe("file_size_bytes", "Size of the store's file.")
 	freeBytes    = describe("file_free_bytes", "How much of the store's file is free.")
 
-	statsDescriptions = []*prometheus.Desc{statsUp, storeHalted, pending, oldestDue, webhooksHeld, inFlight, dead, expired, fileBytes, freeBytes}
+	statsDescriptions = []*prometheus.Desc{statsUp, storeHalted, pending, oldestDue, longestWait, webhooksHeld, inFlight, dead, expired, fileBytes, freeBytes}
 )
 
 func describe(name, help string) *prometheus.Desc {
@@ -66,6 +67,7 @@ func (c *Collector) collectStats(metrics chan<- prometheus.Metric) {
 	gauge(storeHalted, oneIf(stats.Halted != nil))
 	gauge(pending, float64(stats.Pending))
 	gauge(oldestDue, stats.OldestDue.Seconds())
+	gauge(longestWait, stats.LongestWait.Seconds())
 	gauge(webhooksHeld, float64(stats.Held))
 	gauge(inFlight, float64(stats.InFlight))
 	counter(dead, stats.Dead)

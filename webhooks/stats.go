@@ -13,6 +13,11 @@ type Stats struct {
 	OldestDue time.Duration // how long the delivery that waits longest has been due; 0 if none is
 	InFlight  int           // attempts that this process is making
 
+	// LongestWait is for how long a webhook whose receiver is up has waited for an attempt: alert on it.
+	// Receivers that are down do not count, as they do in OldestDue. Of a store that several
+	// processes share it counts the webhooks that this process delivers for.
+	LongestWait time.Duration
+
 	// IdleConns is how many connections to receivers this process keeps just now, and MaxIdleConns how
 	// many it may: about as many receivers' hosts fit. If events go to more, most deliveries
 	// begin with a TLS handshake: see [Config.MaxIdleConns].
@@ -50,6 +55,10 @@ func (s *WebhookService) Stats(ctx context.Context) (Stats, error) {
 	if err != nil {
 		return Stats{}, fmt.Errorf("get stats: %w", err)
 	}
+	wait, err := s.store.LongestWait(ctx)
+	if err != nil {
+		return Stats{}, fmt.Errorf("get stats: %w", err)
+	}
 	var size, free int64
 	if file, ok := s.store.(FileSizer); ok {
 		size, free = file.FileSize()
@@ -57,7 +66,7 @@ func (s *WebhookService) Stats(ctx context.Context) (Stats, error) {
 	d := s.dispatcher
 	return Stats{
 		FileBytes: size, FreeBytes: free, IdleConns: d.sender.client.IdleConns(), MaxIdleConns: max(d.config.MaxIdleConns, 0),
-		Pending: backlog.Pending, Held: backlog.Held, OldestDue: backlog.age(), InFlight: d.limiter.InFlight(),
+		Pending: backlog.Pending, Held: backlog.Held, OldestDue: backlog.age(), InFlight: d.limiter.InFlight(), LongestWait: wait,
 		Delivered: d.reporter.delivered.Load(), Failed: d.reporter.failed.Load(), Dead: d.reporter.dead.Load(),
 		ExpiredLeases: backlog.ExpiredLeases, Halted: d.halt.cause(),
 	}, nil
