@@ -211,8 +211,13 @@ func (s *Store) ListKeys(ctx context.Context, account string, page apikeys.Page)
 }
 
 // ExpiringKeys implements [apikeys.Store].
-func (s *Store) ExpiringKeys(ctx context.Context, query apikeys.ExpiryQuery) ([]apikeys.Key, error) {
-	return collect(ctx, s, scanUsedKey, expiringKeys, utc(query.After.At), query.After.Account, query.After.ID, utc(query.Before), query.Limit)
+func (s *Store) ExpiringKeys(ctx context.Context, query apikeys.ExpiryQuery) (keys []apikeys.Key, err error) {
+	err = s.read(ctx, func(ctx context.Context, conn *pgxpool.Conn) error {
+		keys, err = rowsOf(ctx, told{conn, inOrder}, func(row pgx.CollectableRow) (apikeys.Key, error) { return scanUsedKey(row) },
+			s.sql(expiringKeys), utc(query.After.At), query.After.Account, query.After.ID, utc(query.Before), query.Limit)
+		return err
+	})
+	return keys, err
 }
 
 const expiringKeys = `select ` + keyColumns + keyUses + `
