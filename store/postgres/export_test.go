@@ -124,6 +124,9 @@ func (s *Store) Idles(d time.Duration) { s.ownership.idle = d }
 // Kill ends the ownership of shards as if the process had ended.
 func (s *Store) Kill() { Owning{&s.ownership}.Kill() }
 
+// CheckParts has the next publication look whether parts run out.
+func (s *Store) CheckParts() { s.sparePartsAt.Store(0) }
+
 // ChangeIDs makes a part of event_ids that begins after that time.
 func (s *Store) ChangeIDs(ctx context.Context, after time.Duration) error {
 	return s.transact(ctx, func(ctx context.Context, tx pgx.Tx) error {

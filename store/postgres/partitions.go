@@ -31,12 +31,15 @@ var parted = []partedTable{
 const eventIDs = "event_ids"
 
 const (
-	leastPart = time.Minute // a maintainer purges once a minute
+	leastPart = 15 * time.Minute
 	mostPart  = 30 * 24 * time.Hour
 
 	// So many parts are ready ahead, but no more than for a week, and two at least. Without one,
-	// the clock of events stands still, see enqueue.
-	partsAhead, partsAheadFor = 8, 7 * 24 * time.Hour
+	// the clock of events stands still, see enqueue. What is imported may be from an hour ahead.
+	partsAhead, mostAhead, leastAhead = 8, 7 * 24 * time.Hour, 90 * time.Minute
+
+	// spareParts is for how long there are parts if no node purges: whoever publishes makes them.
+	spareParts = 2 * time.Hour
 
 	idsAhead     = time.Minute      // at least, between the making of a part of event_ids and its beginning: publications agree on the part by then
 	maxDetach    = time.Second      // for which a part that is past waits for transactions, before it is tried again
@@ -69,11 +72,10 @@ func (t *partedTable) ahead(length time.Duration) time.Duration {
 	if t.name == eventIDs {
 		return length
 	}
-	return max(min(partsAhead*length, partsAheadFor), 2*length)
+	return max(min(partsAhead*length, mostAhead), 2*length, leastAhead)
 }
 
-// makeParts makes the parts that will be needed. It waits for no publication, and none waits for it: parts
-// are made apart and then attached.
+// makeParts makes the parts that will be needed.
 func (s *Store) makeParts(ctx context.Context, since map[string]time.Time) error {
 	for i := range parted {
 		t := &parted[i]
@@ -81,49 +83,89 @@ func (s *Store) makeParts(ctx context.Context, since map[string]time.Time) error
 		if length == 0 {
 			continue
 		}
-		ahead := numbers(t.ahead(length))
-		var now, last int64
-		var name string
-		read := func(db querier) error {
-			return db.QueryRow(ctx, s.sql(lastPart), t.name, s.clock.latest()).Scan(&now, &last, &name)
-		}
-		err := s.read(ctx, func(_ context.Context, conn *pgxpool.Conn) error { return read(conn) })
-		if err == nil && last < now+ahead {
-			err = s.transact(ctx, func(ctx context.Context, tx pgx.Tx) error {
-				if _, err := tx.Exec(ctx, lockSoon); err != nil {
-					return err
-				}
-				if err := s.lockMark(ctx, tx, "parts"); err != nil {
-					return err
-				}
-				if err := read(tx); err != nil { // now that it stays so
-					return err
-				}
-				batch := &pgx.Batch{}
-				from := last
-				if least := now + numbers(idsAhead); t.name == eventIDs && from < least {
-					from = least
-					batch.Queue(s.sql(lengthenPart), t.name, name, from)
-				}
-				for from < now+ahead {
-					name, below := fmt.Sprint(t.name, "_", from), max(from, now)+numbers(length)
-					batch.Queue(s.sql(makePart(t, name)))
-					batch.Queue(s.sql(attachPart(t, name, from, below)))
-					batch.Queue(s.sql(notePart), t.name, from, below, name)
-					from = below
-				}
-				batch.Queue(s.sql(moveEnd), eventIDs)
-				return tx.SendBatch(ctx, batch).Close()
-			})
-		}
-		if isHeld(err) && last >= now+ahead/2 { // there is time: the next Purge tries again
-			err = nil
-		}
-		if err != nil {
-			return fmt.Errorf("parts of the table %s cannot be made: %w", t.name, err)
+		if _, err := s.makePartsOf(ctx, t, length, t.ahead(length)); err != nil {
+			return err
 		}
 	}
 	return nil
+}
+
+// makeSpareParts makes parts if they are about to run out, and notes when to look again.
+func (s *Store) makeSpareParts(ctx context.Context) error {
+	ready := mostPart
+	for i := range parted {
+		if parted[i].name == eventIDs {
+			continue
+		}
+		ends, err := s.makePartsOf(ctx, &parted[i], spareParts, spareParts)
+		if err != nil {
+			return err
+		}
+		ready = min(ready, ends)
+	}
+	s.sparePartsAt.Store(time.Now().Add(max(ready-spareParts, time.Minute)).UnixNano())
+	return nil
+}
+
+// checkParts has makeSpareParts called now and then. It does not wait.
+func (s *Store) checkParts() {
+	now := time.Now()
+	if at := s.sparePartsAt.Load(); now.UnixNano() >= at && s.sparePartsAt.CompareAndSwap(at, now.Add(time.Minute).UnixNano()) {
+		go func() {
+			ctx, cancel := context.WithTimeout(context.Background(), patience)
+			defer cancel()
+			_ = s.makeSpareParts(ctx) // while that fails the clock of events stands still, and Purge fails, too
+		}()
+	}
+}
+
+// makePartsOf makes parts of a table that are so long, until it has some for that time, and returns for
+// how long it has some. It waits for no publication, and none waits for it: parts are made apart and
+// then attached.
+func (s *Store) makePartsOf(ctx context.Context, t *partedTable, length, ahead time.Duration) (ready time.Duration, err error) {
+	var now, last int64
+	var name string
+	read := func(db querier) error {
+		return db.QueryRow(ctx, s.sql(lastPart), t.name, s.clock.latest()).Scan(&now, &last, &name)
+	}
+	isReady := func() bool { return last >= now+numbers(ahead) }
+	err = s.read(ctx, func(_ context.Context, conn *pgxpool.Conn) error { return read(conn) })
+	if err == nil && !isReady() {
+		err = s.transact(ctx, func(ctx context.Context, tx pgx.Tx) error {
+			if _, err := tx.Exec(ctx, lockSoon); err != nil {
+				return err
+			}
+			if err := s.lockMark(ctx, tx, "parts"); err != nil {
+				return err
+			}
+			if err := read(tx); err != nil { // now that it stays so
+				return err
+			}
+			batch := &pgx.Batch{}
+			if least := now + numbers(idsAhead); t.name == eventIDs && last < least {
+				last = least
+				batch.Queue(s.sql(lengthenPart), t.name, name, last)
+			}
+			for !isReady() {
+				name, below := fmt.Sprint(t.name, "_", last), max(last, now)+numbers(length)
+				batch.Queue(s.sql(makePart(t, name)))
+				batch.Queue(s.sql(attachPart(t, name, last, below)))
+				batch.Queue(s.sql(notePart), t.name, last, below, name)
+				last = below
+			}
+			batch.Queue(s.sql(moveEnd), eventIDs)
+			return tx.SendBatch(ctx, batch).Close()
+		})
+		if isHeld(err) { // there is time: it is tried again
+			if err = s.read(ctx, func(_ context.Context, conn *pgxpool.Conn) error { return read(conn) }); err == nil && last < now+numbers(ahead/2) {
+				err = errPartHeld
+			}
+		}
+	}
+	if err != nil {
+		return 0, fmt.Errorf("parts of the table %s cannot be made: %w", t.name, err)
+	}
+	return time.Duration((last-now)/perMicrosecond) * time.Microsecond, nil
 }
 
 // isHeld reports whether others kept a step on parts from a lock, or did it.
@@ -135,8 +177,8 @@ func isHeld(err error) bool {
 	return errors.Is(err, errPartHeld)
 }
 
-// errPartHeld means that a part was not detached within maxDetach.
-var errPartHeld = errors.New("it is not detached yet")
+// errPartHeld means that transactions that are open keep a part as it is.
+var errPartHeld = errors.New("transactions that are open hold it")
 
 // A pastPart is a part that is past.
 type pastPart struct {

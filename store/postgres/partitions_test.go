@@ -265,26 +265,57 @@ func TestPurgeBesideABackup(t *testing.T) {
 	s.deliver(webhooks.Deliver, "young", "younger")
 }
 
+// runOut has the parts be those until half an hour ago.
+func (s *parted) runOut() {
+	s.t.Helper()
+	for _, table := range partedTables {
+		in(s.t, s.schema, fmt.Sprintf(`alter table %[1]s detach partition %[1]s_0; alter table %[1]s attach partition %[1]s_0 for values from (minvalue) to (%[2]d);
+			update partitions set below = %[2]d where kind = '%[1]s'; update marks set event = %[2]d where name = 'parts'`, table, numberOf(time.Now().Add(-30*time.Minute))))
+	}
+}
+
+// numbered counts the events with numbers of the last minute.
+func (s *parted) numbered() int {
+	s.t.Helper()
+	return s.count(`select count(*) from {}.event_log where event > $1`, numberOf(time.Now().Add(-time.Minute)))
+}
+
 // While no part is ready the clock of events stands still: all that is published is kept, in order, and
-// nothing of it is past, until a Purge can make parts again.
+// nothing of it is past, until parts can be made again.
 func TestPublish_NoPartReady_ClockOfEventsStands(t *testing.T) {
 	s := newParted(t)
-	end := numberOf(time.Now().Add(-30 * time.Minute))
-	for _, table := range partedTables {
-		in(t, s.schema, fmt.Sprintf(`alter table %[1]s detach partition %[1]s_0; alter table %[1]s attach partition %[1]s_0 for values from (minvalue) to (%[2]d);
-			update partitions set below = %[2]d where kind = '%[1]s'; update marks set event = %[2]d where name = 'parts'`, table, end))
-	}
+	s.runOut()
 	s.publish("1", "2", "3")
 	s.deliver(webhooks.Deliver, "1", "2", "3")
-	if n := s.count(`select count(*) from {}.event_log where event < $1`, numberOf(time.Now().Add(-89*time.Minute))); n != 3 {
-		t.Errorf("%d events have numbers from an hour before the end of the parts, want 3", n)
+	if n := s.count(`select count(*) from {}.event_log where event < $1`, numberOf(time.Now().Add(-34*time.Minute))); n != 3 {
+		t.Errorf("%d events have numbers from five minutes before the end of the parts, want 3", n)
 	}
 	s.want("3", "2", "1")
-	long := time.Now().Add(-time.Hour)
-	s.purge(long) // it makes parts, and moves the marks after that
+	s.purge(time.Now().Add(-time.Hour)) // it makes parts, and moves the marks after that
 	s.publish("4")
-	if n := s.count(`select count(*) from {}.event_log where event > $1`, numberOf(time.Now().Add(-time.Minute))); n != 1 {
+	if n := s.numbered(); n != 1 {
 		t.Errorf("%d events have the present for their number once there are parts, want 1", n)
+	}
+	s.want("4", "3", "2", "1")
+}
+
+// A node makes parts when it starts and while it publishes, though none purges.
+func TestNew_NoPartReady_MakesParts(t *testing.T) {
+	s := newParted(t)
+	s.runOut()
+	s.CheckParts()
+	i := 0
+	eventually(t, "a node that publishes makes parts", func() bool {
+		s.publish(fmt.Sprint("publishing", i))
+		i++
+		return s.numbered() > 0
+	})
+	s = newParted(t)
+	s.runOut()
+	s.Store = open(t, s.option)
+	s.publish("starting")
+	if n := s.numbered(); n != 1 {
+		t.Errorf("%d events have the present for their number after a start, want 1", n)
 	}
 }
 

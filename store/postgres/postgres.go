@@ -45,6 +45,8 @@ type Store struct {
 	cursor    cursor
 	clock     clock
 	partsHeld atomic.Pointer[time.Time] // until then no parts are dropped, see dropParts
+
+	sparePartsAt atomic.Int64 // when to look whether parts run out, in nanoseconds, see checkParts
 }
 
 type options struct {
@@ -182,6 +184,9 @@ func New(ctx context.Context, pool *pgxpool.Pool, options ...Option) (*Store, er
 		return nil, err
 	}
 	if err := s.loadCursor(ctx); err != nil {
+		return nil, err
+	}
+	if err := s.makeSpareParts(ctx); err != nil {
 		return nil, err
 	}
 	s.owned.start()

@@ -18,6 +18,7 @@ import (
 // An event whose id was published in an open transaction of the host waits for the end of
 // that transaction, without delaying others. If ctx ends before, it is not stored.
 func (s *Store) Enqueue(ctx context.Context, encoded webhooks.EncodedEvent) (deliveries int, err error) {
+	s.checkParts()
 	deliveries, err = s.publisher.publish(ctx, &encoded)
 	return s.enqueued(encoded.Account, deliveries, err)
 }
@@ -59,6 +60,7 @@ func (s *Store) EnqueueTx(ctx context.Context, tx pgx.Tx, encoded webhooks.Encod
 		return 0, err
 	}
 	defer s.steps.RUnlock()
+	s.checkParts()
 	deliveries, _, err = s.enqueue(ctx, tx, &encoded, "")
 	if deliveries > 0 {
 		s.waker.tellPublishing()

@@ -13,10 +13,10 @@ with tick as materialized (
 	-- the clock was set back. Only then are the events themselves read, because many of the newest are not
 	-- committed yet. (Two statements at once may leave the earlier of their microseconds in the sequence: a
 	-- clock that is set back at that moment, by less than their difference, goes unnoticed.)
-	-- An hour before the last part ends the clock stands still, so that events are stored whether or not
-	-- others were made.
+	-- Five minutes before the last part ends the clock stands still, so that events are stored whether or
+	-- not others were made.
 	select setval(clock,
-		greatest(least(now, ends / 4096 - 3600000000), mark + 1, case when mark > now + 1000 then storageapi.last_event() / 4096 + 1 end)) as at
+		greatest(least(now, ends / 4096 - 300000000), mark + 1, case when mark > now + 1000 then storageapi.last_event() / 4096 + 1 end)) as at
 	from (
 		select (extract(epoch from least(clock_timestamp(), $10::timestamptz) - '2020-01-01 00:00:00Z'::timestamptz) * 1000000)::bigint as now,
 			(select event from storageapi.marks where name = 'parts') as ends,

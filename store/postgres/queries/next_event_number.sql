@@ -3,7 +3,7 @@
 -- $1 the latest time that counts as now.
 with tick as materialized (
 	select now, setval(clock,
-		greatest(least(now, ends / 4096 - 3600000000), mark + 1, case when mark > now + 1000 then storageapi.last_event() / 4096 + 1 end)) as at
+		greatest(least(now, ends / 4096 - 300000000), mark + 1, case when mark > now + 1000 then storageapi.last_event() / 4096 + 1 end)) as at
 	from (
 		select (extract(epoch from least(clock_timestamp(), $1::timestamptz) - '2020-01-01 00:00:00Z'::timestamptz) * 1000000)::bigint as now,
 			(select event from storageapi.marks where name = 'parts') as ends,
