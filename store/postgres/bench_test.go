@@ -67,6 +67,12 @@ func endpoints(t testing.TB, s *postgres.Store, n int) {
 // analyses the tables after that.
 func fill(t testing.TB, p *pgxpool.Pool, schema string, n int) {
 	t.Helper()
+	fillAccount(t, p, schema, "", n)
+}
+
+// fillAccount is fill for the webhooks of one account, or of all if it is empty.
+func fillAccount(t testing.TB, p *pgxpool.Pool, schema, account string, n int) {
+	t.Helper()
 	err := pgx.BeginFunc(context.Background(), p, func(tx pgx.Tx) error {
 		if _, err := tx.Exec(context.Background(), `select set_config('search_path', $1, true)`, quoted(schema)+", pg_temp"); err != nil {
 			return err
@@ -75,7 +81,7 @@ func fill(t testing.TB, p *pgxpool.Pool, schema string, n int) {
 			create temp table filling on commit drop as
 			select ((extract(epoch from clock_timestamp() - '2020-01-01 00:00:00Z'::timestamptz) * 1000000)::bigint - 10 * $1 + i) * 4096 + 4095 as event, w.*, i
 			from generate_series(1, $1) i
-			join (select no, `+quoted(schema)+`.shard_of(account) as shard, account, row_number() over (order by id) as place, count(*) over () as total from webhooks) w on w.place = i % w.total + 1;
+			join (select no, `+quoted(schema)+`.shard_of(account) as shard, account, row_number() over (order by id) as place, count(*) over () as total from webhooks where '`+account+`' in ('', account)) w on w.place = i % w.total + 1;
 			insert into event_log (event, account, id, type, at, matched)
 			select event, account, 'evt_' || event, 'balance.low', now(), 1 from filling;
 			insert into event_bodies (event, body) select event, convert_to(repeat('{"a":1}', 30), 'UTF8') from filling;

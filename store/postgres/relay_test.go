@@ -19,13 +19,15 @@ type relay struct {
 
 	mu    sync.Mutex
 	mute  bool    // what connects from now on
+	large bool    // what is large is lost
 	lines []*line // all there were
 	group sync.WaitGroup
 }
 
 // A line is a connection by way of a relay.
 type line struct {
-	ends [2]net.Conn
+	relay *relay
+	ends  [2]net.Conn
 
 	mu     sync.Mutex
 	silent bool
@@ -71,7 +73,7 @@ func (r *relay) accept() {
 			_ = client.Close()
 			continue
 		}
-		l := &line{ends: [2]net.Conn{client, server}}
+		l := &line{relay: r, ends: [2]net.Conn{client, server}}
 		r.mu.Lock()
 		l.silent = r.mute
 		r.lines = append(r.lines, l)
@@ -88,6 +90,9 @@ func (l *line) pass(from, to net.Conn) {
 	buffer := make([]byte, 32<<10)
 	for {
 		n, err := from.Read(buffer)
+		if n > smallPacket && l.relay.isLossy() {
+			l.silence() // a stream has no gaps: what is lost is sent again and again
+		}
 		if !l.isSilent() {
 			if err == nil {
 				_, err = to.Write(buffer[:n])
@@ -125,6 +130,28 @@ func (r *relay) silence(mute bool) {
 		l.silent = true
 		l.mu.Unlock()
 	}
+}
+
+// smallPacket is what a path passes whose MTU is too small: heartbeats, and no large results.
+const smallPacket = 1200
+
+// losesLarge sets whether what is larger than smallPacket is lost, and all that comes after it.
+func (r *relay) losesLarge(is bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.large = is
+}
+
+func (r *relay) isLossy() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.large
+}
+
+func (l *line) silence() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.silent = true
 }
 
 // open lets new connections pass again.
