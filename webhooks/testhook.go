@@ -1,6 +1,11 @@
 package webhooks
 
-import "github.com/storageapi/storageapi/internal/testhook"
+import (
+	"context"
+	"net/netip"
+
+	"github.com/storageapi/storageapi/internal/testhook"
+)
 
 func init() {
 	testhook.DialThrough = func(service any, dial testhook.Dial, plain bool) {
@@ -8,6 +13,9 @@ func init() {
 		if client.DialThrough(dial); plain {
 			client.SpeakPlain()
 		}
+	}
+	testhook.LookUpThrough = func(service any, resolve func(context.Context, string) ([]netip.Addr, error)) {
+		service.(*WebhookService).dispatcher.sender.client.LookUpThrough(resolve)
 	}
 	testhook.Seed = func(service any, seed uint64) {
 		s := service.(*WebhookService)

@@ -91,13 +91,14 @@ func (w *world) start() {
 	config.Now = w.wallNow
 	api, err := storageapi.NewHandler(storageapi.Config{
 		Store: h.store, Keys: apikeys.Config{Now: w.wallNow, MaxPerAccount: -1}, Webhooks: config,
-		Logger: slog.New(slog.DiscardHandler),
+		Logger: slog.New(slog.DiscardHandler), Notify: h.notify,
 	})
 	if err != nil {
 		panic(err)
 	}
 	h.api = api
 	testhook.DialThrough(api.Webhooks, w.receivers.dial(h.link), true)
+	testhook.LookUpThrough(api.Webhooks, w.receivers.lookUp)
 	go func() {
 		defer close(h.ended)
 		// A host that ends as soon as it has begun may be closed before it runs.

@@ -28,6 +28,14 @@ func (w *world) punctual(d *delivery, now time.Duration) {
 	}
 }
 
+// arrivesInTime checks that the first request of a claim comes in time, as far as that can be said.
+func (w *world) arrivesInTime(le *lease, host string, about []string) {
+	since, calm := w.calmSince()
+	if took := w.now() - le.at; isSteady(host) && calm && since <= le.at && took > soon {
+		w.breach("a receiver that is well is not held up", about, "%s gets what was claimed for it only %v later", host, took)
+	}
+}
+
 // isSteady reports whether a name is that of a steady webhook.
 func isSteady(webhook string) bool { return webhook[0] == 's' }
 
@@ -41,6 +49,7 @@ func (w *world) judge() {
 			a.judgeNotices(ctx, s)
 		}
 		w.leaver.judge(ctx, s)
+		w.flood.judge(ctx, s)
 		for _, e := range w.events.list {
 			w.judgeEvent(ctx, s, e)
 		}

@@ -23,6 +23,7 @@ type ledger struct {
 	exhausted  map[string]time.Duration
 	refused    map[string]time.Duration
 	turnedOff  map[string]time.Duration // by the service
+	failing    map[string]bool          // webhooks of which an attempt failed since the last that succeeded
 	sending    map[string]int           // webhooks of which somebody is sending events again
 }
 
@@ -37,6 +38,8 @@ type delivery struct {
 	process        int           // that claimed it last
 	lapses         int           // leases that may have run out since then
 	due            time.Duration // not to be claimed before
+	asked          bool          // by the receiver
+	early          bool          // or before, for the receiver has recovered since
 	anew           bool          // it was sent again meanwhile: due means nothing
 	claimed        time.Duration // when it last was
 	state          webhooks.DeliveryState
@@ -63,7 +66,7 @@ func newLedger(w *world) *ledger {
 	return &ledger{
 		world: w, deliveries: make(map[[2]string]*delivery), leases: make(map[uint64]*delivery),
 		exhausted: make(map[string]time.Duration), refused: make(map[string]time.Duration), turnedOff: make(map[string]time.Duration),
-		sending: make(map[string]int),
+		sending: make(map[string]int), failing: make(map[string]bool),
 	}
 }
 
@@ -136,7 +139,7 @@ func (l *ledger) claimed(process int, tasks []webhooks.Task) {
 		if task.Probe {
 			by = time.Minute // somebody asked for it
 		}
-		if now < d.due-by && !d.anew {
+		if now < d.due-by && !d.anew && !d.early {
 			rule := "retries come on schedule"
 			if w.era.from > 0 {
 				rule = "a clock that was set moves nothing more than once"
@@ -148,7 +151,7 @@ func (l *ledger) claimed(process int, tasks []webhooks.Task) {
 		case d.state == webhooks.Delivered || d.state == webhooks.Dead:
 			w.breach("what is settled is settled", d.about(), "%s is claimed for %s though it is %s", d.event, d.webhook, d.state)
 		}
-		d.lapses, d.anew, d.state, d.claimed = 0, false, webhooks.Pending, now
+		d.lapses, d.anew, d.early, d.state, d.claimed = 0, false, false, webhooks.Pending, now
 		d.due = min(d.due, now) // if this lease runs out, the delivery is due again
 		d.lease = &lease{task: task, host: host, at: now, process: process}
 		l.leases[task.Token] = d
@@ -168,7 +171,7 @@ func (l *ledger) supersede(d *delivery, process int, now time.Duration) {
 		d.lapses++
 		d.anew = true
 	case le.settling: // it has happened, whatever was said
-		d.conclude(&le.outcome, le.since)
+		l.conclude(d, &le.outcome, le.since)
 	case le.process != process, le.lost:
 		d.lapses++
 	default:
@@ -179,8 +182,8 @@ func (l *ledger) supersede(d *delivery, process int, now time.Duration) {
 }
 
 // conclude makes of the delivery what a settlement does.
-func (d *delivery) conclude(s *webhooks.Settlement, since time.Duration) {
-	d.due = since
+func (l *ledger) conclude(d *delivery, s *webhooks.Settlement, since time.Duration) {
+	d.due, d.asked = since, s.Asked
 	switch s.Outcome {
 	case webhooks.Release:
 		return
@@ -192,6 +195,23 @@ func (d *delivery) conclude(s *webhooks.Settlement, since time.Duration) {
 		d.state = webhooks.Dead
 	}
 	d.attempts, d.settled = s.Task.Attempt, s.Task.Attempt
+	switch {
+	case s.Outcome != webhooks.Deliver:
+		l.failing[d.webhook] = true
+	case l.failing[d.webhook]:
+		l.failing[d.webhook] = false
+		l.recovers(d.webhook)
+	}
+}
+
+// recovers lets all come early that waits for its next attempt: the receiver takes events again. What
+// the receiver asked for is heeded.
+func (l *ledger) recovers(webhook string) {
+	for _, d := range l.deliveries {
+		if d.webhook == webhook && d.state == webhooks.Pending && !d.asked {
+			d.early = true
+		}
+	}
 }
 
 // lost notes that nobody heard of these claims.
@@ -252,7 +272,7 @@ func (l *ledger) settled(settlements []webhooks.Settlement, stale []int, err err
 		delete(l.leases, s.Task.Token)
 		d.lease, d.last, d.ended = nil, le, l.world.now()
 		if isStale[i] { // the webhook is gone, or it happened the first time
-			d.conclude(s, le.since)
+			l.conclude(d, s, le.since)
 			continue
 		}
 		l.world.tell("dispatcher", d.about(), "settles attempt %d of %s for %s: %s", s.Attempt.Number, d.event, le.host, told(s))
@@ -260,7 +280,7 @@ func (l *ledger) settled(settlements []webhooks.Settlement, stale []int, err err
 			l.turnedOff[d.webhook] = l.world.now()
 		}
 		l.check(d, le, s)
-		d.conclude(s, le.since)
+		l.conclude(d, s, le.since)
 	}
 }
 
@@ -385,6 +405,14 @@ func (l *ledger) failsBy(host string, hosts bool) {
 	} else {
 		l.refused[host] = now
 	}
+}
+
+// claimedSince reports whether a delivery was claimed since then.
+func (l *ledger) claimedSince(webhook, event string, at time.Duration) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	d := l.deliveries[[2]string{webhook, event}]
+	return d != nil && d.claimed >= at
 }
 
 // arrives notes that a request arrives, and returns the lease that it is of; nil:

@@ -21,6 +21,8 @@ type plan struct {
 	config   webhooks.Config
 	accounts int
 	crowd    int // hanging receivers for a part of the day
+	flood    string
+	floodAt  time.Duration
 	eras     []era
 	windows  []window
 	strikes  []strike
@@ -76,6 +78,16 @@ func newPlan(seed uint64, onDisk bool) plan {
 		p.crowd = 3 * min(p.config.Concurrency, 24)
 		p.config.Concurrency = min(p.config.Concurrency, 24)
 	}
+	if r.IntN(3) == 0 {
+		p.flood = pick(r, floodResends, floodRefused, floodRenames, floodNames)
+		p.floodAt = time.Hour + time.Duration(r.Int64N(int64(day-2*time.Hour)))
+	}
+	if r.IntN(4) == 0 {
+		p.config.MaxIdleConns = 2 // fewer than receivers
+	}
+	if p.flood == floodNames {
+		p.config.Concurrency, p.crowd = 1024, 0 // or else slots are what is short
+	}
 	p.eras = []era{{0, 0, day}}
 	if onDisk && r.IntN(3) == 0 { // less than payloads are kept
 		middle := day/4 + span(r, time.Hour, day/2)
@@ -122,6 +134,7 @@ var methods = [][]string{
 	{"KeyByHash", "KeyByID", "ListKeys", "ExpiringKeys"},
 	{"CreateKey", "UpdateKey", "DeleteKey", "RecordKeyUse", "CreateWebhook", "UpdateWebhook", "DeleteWebhook"},
 	{"EraseAccount", "AddNotices"},
+	{"LeaseNotices", "PendingAccounts", "PendingNotices", "TakeNotices"},
 	{"DueAlerts", "AdvanceRecovery", "Purge", "CreateRecovery", "RecoveryByID", "Redeliver"},
 }
 

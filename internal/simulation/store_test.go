@@ -210,10 +210,7 @@ func (f *faulty) LongestWait(ctx context.Context) (time.Duration, error) {
 }
 
 func (f *faulty) Now(ctx context.Context) (time.Time, error) {
-	return call(f, ctx, "Now", func() (time.Time, error) {
-		now, err := f.Store.Now(ctx)
-		return now.Add(f.world.clockSet()), err
-	})
+	return call(f, ctx, "Now", func() (time.Time, error) { return f.Store.Now(ctx) })
 }
 
 func (f *faulty) Probe(ctx context.Context, account, webhookID string) error {
@@ -246,4 +243,20 @@ func (f *faulty) EraseAccount(ctx context.Context, account string, limit int) (e
 
 func (f *faulty) AddNotices(ctx context.Context, list []notices.Notice) (int, error) {
 	return call(f, ctx, "AddNotices", func() (int, error) { return f.Store.AddNotices(ctx, list) })
+}
+
+func (f *faulty) LeaseNotices(ctx context.Context, holder string, ttl time.Duration) (bool, error) {
+	return call(f, ctx, "LeaseNotices", func() (bool, error) { return f.Store.LeaseNotices(ctx, holder, ttl) })
+}
+
+func (f *faulty) PendingAccounts(ctx context.Context, after string, limit int) ([]string, error) {
+	return call(f, ctx, "PendingAccounts", func() ([]string, error) { return f.Store.PendingAccounts(ctx, after, limit) })
+}
+
+func (f *faulty) PendingNotices(ctx context.Context, account string, limit int) ([]notices.Numbered, error) {
+	return call(f, ctx, "PendingNotices", func() ([]notices.Numbered, error) { return f.Store.PendingNotices(ctx, account, limit) })
+}
+
+func (f *faulty) TakeNotices(ctx context.Context, numbers []uint64) error {
+	return try(f, ctx, "TakeNotices", func() error { return f.Store.TakeNotices(ctx, numbers) })
 }

@@ -38,8 +38,7 @@ func (t *tally) seed(ops int) {
 // uncalled are the methods that no part of a simulated host calls, or that are called for people
 // and for hosts with Config.Notify only, who are not in it.
 var uncalled = []string{
-	"AccountSizes", "Accounts", "EventByID", "ExpiringKeys", "Export", "HeldWebhooks", "Import", "LeaseNotices", "ListEvents", "ListNotices",
-	"OffWebhooks", "PendingAccounts", "PendingNotices", "TakeNotices",
+	"AccountSizes", "Accounts", "EventByID", "ExpiringKeys", "Export", "HeldWebhooks", "Import", "ListEvents", "ListNotices", "OffWebhooks",
 }
 
 // unmet returns the methods of a store that met no fault, and should have.

@@ -31,6 +31,7 @@ type world struct {
 	accounts  []*account
 	leaver    *leaver
 	backups   *backupper
+	flood     *flood
 	events    *events
 	ops       atomic.Int64
 	requests  atomic.Int64
@@ -69,8 +70,7 @@ func newWorld(seed uint64, dir string, tally *tally) *world {
 	for i := range w.plan.accounts {
 		w.accounts = append(w.accounts, newAccount(w, i))
 	}
-	w.leaver = newLeaver(w)
-	w.backups = newBackupper(w)
+	w.leaver, w.backups, w.flood = newLeaver(w), newBackupper(w), newFlood(w)
 	if dir != "" {
 		w.path = filepath.Join(dir, "storage.db")
 		w.disk = &disk{path: w.path}
@@ -121,6 +121,7 @@ func (w *world) live(ctx context.Context, last bool) {
 	}
 	actors.Go(func() { w.leaver.live(ctx, share) })
 	actors.Go(func() { w.backups.live(ctx, share) })
+	actors.Go(func() { w.flood.live(ctx) })
 	actors.Go(func() { w.strikes(ctx) })
 	if w.plan.crowd > 0 && w.era.from == 0 {
 		actors.Go(func() { w.crowd(ctx) })
@@ -135,8 +136,12 @@ func (w *world) live(ctx context.Context, last bool) {
 	w.stop(strikeStop)
 	w.receivers.close()
 	w.behind.Wait()
+	time.Sleep(lookupsLast)
 	synctest.Wait()
 }
+
+// lookupsLast is longer than any lookup that goes on though no request waits for it.
+const lookupsLast = 2 * time.Minute
 
 // comeRight ends all faults and gives what is owed the time that it may take.
 func (w *world) comeRight() {

@@ -5,6 +5,7 @@ package testhook
 import (
 	"context"
 	"net"
+	"net/netip"
 )
 
 // Dial connects to a host and port, as [net.Dialer.DialContext] does.
@@ -15,6 +16,11 @@ type Dial func(ctx context.Context, network, address string) (net.Conn, error)
 // set, it uses HTTP without TLS. Call it before the service is used. Package webhooks
 // sets it.
 var DialThrough func(service any, dial Dial, plain bool)
+
+// LookUpThrough makes a *webhooks.WebhookService look up the names of its receivers through
+// resolve before it calls the function that DialThrough was given. Call it after that, and
+// before the service is used. Package webhooks sets it.
+var LookUpThrough func(service any, resolve func(ctx context.Context, name string) ([]netip.Addr, error))
 
 // Seed makes the jitter of a *webhooks.WebhookService, and the ids that it makes, those of
 // a seed. Call it before the service is used. Package webhooks sets it.

@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"net"
+	"net/netip"
 	"time"
 )
 
@@ -41,6 +42,22 @@ func (c *Client) DialThrough(dial func(ctx context.Context, network, address str
 		return dial(ctx, "tcp", address)
 	}
 	c.keepsAll = true
+}
+
+// LookUpThrough makes the client look each name up through resolve before it calls what
+// [Client.DialThrough] was given, for tests. Bounds of lookups hold as without it.
+func (c *Client) LookUpThrough(resolve func(ctx context.Context, name string) ([]netip.Addr, error)) {
+	dial, names := c.dial, &lookups{resolve: resolve}
+	c.dial = func(ctx context.Context, by caller, address string) (net.Conn, error) {
+		name, _, err := net.SplitHostPort(address)
+		if err == nil {
+			_, err = names.of(ctx, by, name)
+		}
+		if err != nil {
+			return nil, err
+		}
+		return dial(ctx, by, address)
+	}
 }
 
 // SpeakPlain makes the client speak HTTP without TLS. It is for tests.
