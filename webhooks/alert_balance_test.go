@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"net/http"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/storageapi/storageapi/internal/testbubble"
@@ -256,5 +258,53 @@ func TestReportsThatAreRefused(t *testing.T) {
 	wantInvalid(t, s.ReportTransactions(t.Context(), "a\n", 1, 1, "2026-11"), "account")
 	if n := box.wrote(); n != 0 {
 		t.Errorf("they wrote %d times", n)
+	}
+}
+
+// TestBalance_ThresholdChangedToAndFro_NotifiesOnceInFiveSeconds also has reports in between, after
+// which the webhook counts as not notified.
+func TestBalance_ThresholdChangedToAndFro_NotifiesOnceInFiveSeconds(t *testing.T) {
+	for _, reports := range []bool{false, true} {
+		t.Run(fmt.Sprint("reports ", reports), func(t *testing.T) {
+			inBubble(t, webhooks.Config{}, status(http.StatusOK), func(b *bubble) {
+				a, other := b.subscribe("a"), b.subscribe("b")
+				b.start()
+				report(b, b.service, "50")
+				set := func(w webhooks.Webhook, threshold string) {
+					b.Helper()
+					amount := sui(threshold)
+					if _, err := b.service.Update(b.Context(), account, w.ID, webhooks.UpdateParams{BalanceThreshold: &amount}); err != nil {
+						b.Fatal(err)
+					}
+				}
+				begun := time.Now()
+				for i := range 1000 { // 20 seconds
+					set(a, "100")
+					if reports {
+						report(b, b.service, "50")
+					}
+					set(a, "10")
+					if reports {
+						report(b, b.service, "50")
+					}
+					if i == 500 {
+						set(other, "60") // is not held up
+					}
+					time.Sleep(20 * time.Millisecond)
+				}
+				synctest.Wait()
+				if got, most := len(b.hits.of("a")), int(time.Since(begun)/(5*time.Second))+1; got < 1 || got > most {
+					t.Errorf("%d events within %v, want 1 to %d", got, time.Since(begun), most)
+				}
+				if got := len(b.hits.of("b")); got != 1 {
+					t.Errorf("%d events of another webhook, want 1", got)
+				}
+				report(b, b.service, "200", "5", "200", "4") // a report is no change
+				synctest.Wait()
+				if got := len(b.hits.of("b")); got != 3 {
+					t.Errorf("%d events of another webhook after it fell twice more, want 3", got)
+				}
+			})
+		})
 	}
 }

@@ -3,6 +3,7 @@ package webhooks
 import (
 	"cmp"
 	"context"
+	"crypto/sha256"
 	"fmt"
 	"slices"
 	"time"
@@ -18,7 +19,8 @@ import (
 // [Webhook.BalanceThreshold], or else [Config.DefaultBalanceThreshold]. It is notified again
 // only after a report at or above that threshold plus [Config.BalanceHysteresis]. If the
 // last reported balance is below the threshold of a webhook that is created or changed
-// later, that webhook is notified immediately.
+// later, that webhook is notified immediately, but for such changes within five seconds once
+// at most.
 //
 // When it returns nil, the alerts that follow are stored as events are by
 // [WebhookService.Publish]. When it returns an error that is not a
@@ -29,7 +31,7 @@ import (
 // earlier report, which differs by at most a 64th, until the next one.
 func (s *WebhookService) ReportBalance(ctx context.Context, account string, balance Amount) error {
 	return s.report(ctx, account, MetricBalance, func(step *AlertStep) error {
-		return s.decideBalance(step, account, s.alerts.ReportBalance(step.State, step.Due, uint64(balance), step.balanceSubscribers))
+		return s.decideBalance(step, account, step.Due, s.alerts.ReportBalance(step.State, step.Due, uint64(balance), step.balanceSubscribers))
 	})
 }
 
@@ -88,7 +90,8 @@ func (s *WebhookService) reportUsage(ctx context.Context, account string, metric
 		}
 		step.State = decision.State
 		for _, level := range decision.Levels {
-			if err := s.fire(step, account, "", data(level)); err != nil {
+			now := s.now()
+			if err := s.fire(step, s.ids.New(id.Event, now), account, "", now, data(level)); err != nil {
 				return err
 			}
 		}
@@ -154,11 +157,22 @@ func (s *WebhookService) reportObserved(ctx context.Context, account string, met
 	return err
 }
 
-// decideBalance applies a decision to a step.
-func (s *WebhookService) decideBalance(step *AlertStep, account string, decision alerting.BalanceDecision) error {
+// changePause is within what time a webhook gets one event at most because it was changed.
+const changePause = 5 * time.Second
+
+// decideBalance applies a decision to a step. What follows since webhooks were changed has an ID by
+// webhook and time, which the store takes once: a threshold that is changed to and fro must not
+// send events without end.
+func (s *WebhookService) decideBalance(step *AlertStep, account string, changed bool, decision alerting.BalanceDecision) error {
 	step.State, step.Deferrable = decision.State, decision.Deferrable
 	for _, low := range decision.Low {
-		if err := s.fire(step, account, low.ID, BalanceLow{Amount(low.Balance), Amount(low.Threshold)}); err != nil {
+		now := s.now()
+		eventID := s.ids.New(id.Event, now)
+		if changed {
+			of := sha256.Sum256([]byte("storageapi changed webhook\x00" + low.ID))
+			eventID = id.Derived(id.Event, now.Truncate(changePause), of[:])
+		}
+		if err := s.fire(step, eventID, account, low.ID, now, BalanceLow{Amount(low.Balance), Amount(low.Threshold)}); err != nil {
 			return err
 		}
 	}
@@ -176,9 +190,8 @@ func (step *AlertStep) balanceSubscribers() (list []alerting.Subscriber) {
 }
 
 // fire adds an event to the step, for that webhook or all that are subscribed.
-func (s *WebhookService) fire(step *AlertStep, account, webhook string, data Data) error {
-	now := s.now()
-	encoded, err := Event{ID: s.ids.New(id.Event, now), Account: account, Timestamp: now, Data: data}.encode(s.events)
+func (s *WebhookService) fire(step *AlertStep, eventID, account, webhook string, now time.Time, data Data) error {
+	encoded, err := Event{ID: eventID, Account: account, Timestamp: now, Data: data}.encode(s.events)
 	if err != nil {
 		return err
 	}
@@ -200,7 +213,7 @@ func (s *WebhookService) balanceMayBeLow(ctx context.Context, webhook Webhook) {
 
 func (s *WebhookService) reevaluateBalance(ctx context.Context, account string) error {
 	return s.report(ctx, account, MetricBalance, func(step *AlertStep) error {
-		return s.decideBalance(step, account, s.alerts.RepeatBalance(step.State, step.Due, step.balanceSubscribers))
+		return s.decideBalance(step, account, true, s.alerts.RepeatBalance(step.State, step.Due, step.balanceSubscribers))
 	})
 }
 

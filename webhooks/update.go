@@ -38,7 +38,8 @@ type UpdateParams struct {
 //     [Skipped], to be recovered if wanted. Once it is true, they are sent again, the
 //     first at once; the webhook counts as not failing, and its [OffReason] is cleared.
 //   - BalanceThreshold: if the last reported balance is below it, and the webhook has not
-//     been notified of that, a balance.low event is sent immediately.
+//     been notified of that, a balance.low event is sent immediately; once in five seconds at
+//     most, however often the threshold is changed.
 func (s *WebhookService) Update(ctx context.Context, account, webhookID string, params UpdateParams) (Webhook, error) {
 	params, err := s.checkUpdate(ctx, account, webhookID, params)
 	if err != nil {
