@@ -219,3 +219,33 @@ func TestCopyFails(t *testing.T) {
 		}
 	}
 }
+
+// A store that is shifted says of its last event that it was published at another time.
+type shifted struct {
+	transfer.Store
+	to time.Time
+}
+
+func (s shifted) Export(ctx context.Context, account, after string, limit int) (transfer.Page, error) {
+	page, err := s.Store.Export(ctx, account, after, limit)
+	for i, record := range page.Records {
+		if event, ok := record.(*transfer.Event); ok && event.ID == "evt_19" {
+			other := *event
+			other.PublishedAt = s.to
+			page.Records[i] = &other
+		}
+	}
+	return page, err
+}
+
+// The times of what a source has of the future are others in the target, which is no difference.
+func TestCopy_EventsOfTheFuture_NoDifference(t *testing.T) {
+	source, target := sourceOf(t), open(t)
+	future := time.Date(2046, 1, 1, 0, 0, 0, 0, time.UTC)
+	if _, err := transfer.Copy(t.Context(), target, shifted{source, future}, transfer.CopyOptions{}); err != nil {
+		t.Errorf("Copy of an event of the future = %v", err)
+	}
+	if _, err := transfer.Copy(t.Context(), target, shifted{source, time.Now().AddDate(0, -1, 0)}, transfer.CopyOptions{}); !errors.Is(err, transfer.ErrDiffer) {
+		t.Errorf("Copy of an event that the target has of another time = %v, want ErrDiffer", err)
+	}
+}

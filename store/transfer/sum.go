@@ -9,6 +9,7 @@ import (
 	"math/bits"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/storageapi/storageapi/webhooks"
 )
@@ -114,5 +115,5 @@ func (s Summary) Compare(other Summary) error {
 // itself if account is empty, and returns what that is. The error wraps [ErrUnreadable] if
 // something cannot be read.
 func Summarize(ctx context.Context, s Store, account string) (Summary, error) {
-	return summarize(ctx, s, account, 1000, func(Page) {})
+	return summarize(ctx, s, account, 1000, time.Time{}, func(Page) {})
 }
