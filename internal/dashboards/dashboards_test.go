@@ -67,7 +67,7 @@ func (h host) run(t *testing.T, s *server) {
 	for n := range scrapes {
 		h.setStats(func(context.Context) (webhooks.Stats, error) {
 			return webhooks.Stats{
-				Pending: 7, Held: 2, OldestDue: 90 * time.Second, InFlight: 3, Dead: uint64(30 * n), ExpiredLeases: uint64(15 * n), FileBytes: 1 << 20, FreeBytes: 1 << 10,
+				Pending: 7, Held: 2, OldestDue: 90 * time.Second, LongestWait: 3 * time.Second, InFlight: 3, Dead: uint64(30 * n), ExpiredLeases: uint64(15 * n), FileBytes: 1 << 20, FreeBytes: 1 << 10,
 			}, nil
 		})
 		s.scrape(t, h.registry, start.Add(time.Duration(n)*interval))
@@ -180,7 +180,8 @@ func TestDashboards(t *testing.T) {
 				}
 			}
 			for what, want := range map[string]float64{
-				"Pending deliveries": 7, "Oldest due": 90, "Attempts that succeed": 44. / 60, "Store answers": 1, "Store halted": 0, "Webhooks on hold": 2,
+				"Pending deliveries": 7, "Longest wait": 90 + 3, // both of its figures
+				"Attempts that succeed": 44. / 60, "Store answers": 1, "Store halted": 0, "Webhooks on hold": 2,
 				"Attempts by result delivered": 44. / 15, "Attempts by result retry": 1, "Attempts by result dead": 1. / 15,
 				"Failures by class status": 1, "Failures by class timeout": 1. / 15,
 				"Events published files.expiring": 1, "Events published balance.low": 1, "Bytes published files.expiring": 200, "Bytes published balance.low": 100,
