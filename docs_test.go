@@ -364,3 +364,39 @@ func readFile(t *testing.T, path string) string {
 	}
 	return string(text)
 }
+
+// The programs that the docs run from a host's module are in modules that are published: hosts cannot
+// fetch the others.
+func TestDocs_ProgramsOfAHostsModule_AreInPublishedModules(t *testing.T) {
+	release := readFile(t, "release/make")
+	published := regexp.MustCompile(`(?m)^published=\((.*)\)$`).FindStringSubmatch(release)
+	if published == nil {
+		t.Fatal("release/make names no published modules")
+	}
+	pages, err := filepath.Glob("docs/*.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := 0
+	for _, page := range pages {
+		for _, match := range regexp.MustCompile(`go (?:run|install) github\.com/storageapi/storageapi/([\w/]+)`).FindAllStringSubmatch(readFile(t, page), -1) {
+			found++
+			if source := readFile(t, filepath.Join(match[1], "main.go")); !strings.Contains(source, "package main") {
+				t.Errorf("%s: %s is no program", page, match[1])
+			}
+			module := match[1]
+			for module != "." {
+				if _, err := os.Stat(filepath.Join(module, "go.mod")); err == nil {
+					break
+				}
+				module = filepath.Dir(module)
+			}
+			if module != "." && !strings.Contains(" "+published[1]+" ", " "+module+" ") {
+				t.Errorf("%s: %s is in the module %s, which is not published", page, match[1], module)
+			}
+		}
+	}
+	if found < 3 {
+		t.Errorf("%d programs, want those for verifying, compacting and moving", found)
+	}
+}

@@ -1,8 +1,8 @@
 // Move copies everything from one store to another, compares both, and marks a file that it
 // has copied as left. Stop the host before, and start it on the other store afterwards.
 //
-//	go run ./move -from storage.db -to postgres://user:password@localhost/storage
-//	go run ./move -from postgres://user:password@localhost/storage -to back.db
+//	go run github.com/storageapi/storageapi/store/postgres/move -from storage.db -to postgres://user:password@localhost/storage
+//	go run github.com/storageapi/storageapi/store/postgres/move -from postgres://user:password@localhost/storage -to back.db
 //
 // If it is cut short, run it again: it goes on where it was, which it keeps in a file, see
 // -position. Secrets that are sealed are opened with the keys in SEALING_KEYS, and sealed
