@@ -143,7 +143,7 @@ func (i *importer) addIDs(ctx context.Context, events []importedEvent) error {
 		}
 	}
 	var given, added int
-	err := i.tx.QueryRow(ctx, i.sql(addIDs), accounts, ids, numbers).Scan(&given, &added)
+	err := i.tx.QueryRow(ctx, i.sql(addIDs), accounts, ids, numbers, i.clock.latest()).Scan(&given, &added)
 	if err == nil && added < given {
 		err = errIDTaken
 	}

@@ -117,8 +117,9 @@ func Migrate(ctx context.Context, pool *pgxpool.Pool, options ...Option) error {
 		if c := code(failed); (c == lockNotAvailable || c == deadlockDetected) && err == nil && wait(ctx, rand.N(time.Second)) == nil {
 			continue // others may have had the locks that it gave up
 		}
-		// What another node has just created can conflict before it is visible.
-		if c := code(failed); try == maxTries || c != uniqueViolation && c != duplicateSchema && c != duplicateTable {
+		// What another node has just created can conflict before it is visible, and a schema can be visible
+		// before this session knows it.
+		if c := code(failed); try == maxTries || c != uniqueViolation && c != duplicateSchema && c != duplicateTable && c != undefinedSchema {
 			err = errors.Join(failed, err)
 		}
 		try++

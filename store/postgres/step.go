@@ -19,6 +19,7 @@ const (
 	uniqueViolation      = "23505"
 	duplicateSchema      = "42P06"
 	duplicateTable       = "42P07"
+	undefinedSchema      = "3F000"
 	undefinedFunction    = "42883"
 	notSupported         = "0A000"
 	lockNotAvailable     = "55P03"

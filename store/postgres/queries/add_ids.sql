@@ -1,11 +1,11 @@
 -- Adds the IDs of events, unless they are before the mark of the IDs. It returns how many were to be added, and
 -- how many of them are new. No two have the same account and ID (deduplication key). See enqueue for the part.
--- $1 accounts, $2 ids and $3 numbers, element by element.
+-- $1 accounts, $2 ids and $3 numbers, element by element; $4 the latest time that counts as now.
 with part as materialized (
 	select (select least from storageapi.partitions where kind = 'event_ids' and least <= clock.at * 4096 order by least desc limit 1) as current,
 		(select event from storageapi.marks where name = 'ids') as mark
 	from (
-		select greatest((extract(epoch from clock_timestamp() - '2020-01-01 00:00:00Z'::timestamptz) * 1000000)::bigint, last_value) as at
+		select greatest((extract(epoch from least(clock_timestamp(), $4::timestamptz) - '2020-01-01 00:00:00Z'::timestamptz) * 1000000)::bigint, last_value) as at
 		from storageapi.event_clock
 	) clock
 ), input as materialized (
