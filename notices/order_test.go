@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -139,9 +140,12 @@ func TestNotify_OneAccountFailsOrFloods_OthersAreToldWithinASecond(t *testing.T)
 		t.Run(name, func(t *testing.T) {
 			testbubble.Run(t, func(t *testing.T) {
 				store, h := memory.New(), &host{}
+				var mu sync.Mutex
 				added, heard := make(map[string]time.Time), make(map[string]time.Duration)
 				h.failing(func(_ context.Context, n notices.Notice) error {
 					time.Sleep(4 * time.Millisecond)
+					mu.Lock()
+					defer mu.Unlock()
 					if n.Account != "floods" {
 						heard[n.ID] = time.Since(added[n.ID])
 					} else if test.fails {
@@ -163,7 +167,9 @@ func TestNotify_OneAccountFailsOrFloods_OthersAreToldWithinASecond(t *testing.T)
 					for _, account := range []string{"a", "z"} {
 						n := pending(account, "key", number)
 						n.ID += account
+						mu.Lock()
 						added[n.ID] = time.Now()
+						mu.Unlock()
 						add(t, store, n)
 					}
 				}
