@@ -167,6 +167,15 @@ const (
 			select pg_get_userbyid(relowner)::text from pg_class
 			where relnamespace = n.oid and relkind = 'p' and not pg_has_role(relowner, 'usage') limit 1)
 		from pg_namespace n where nspname = $1`
+
+	// forgetRequestsOf passes over those that forgetRequests removes at the same time.
+	forgetRequestsOf = `
+		with made as materialized (
+			select kind, account, name from storageapi.requests where kind = any('{0,1}') and account = $1 and key_id = $2
+			order by kind, account, name for update skip locked
+		)
+		delete from storageapi.requests r using made
+		where r.kind = any(array[made.kind]) and r.account = made.account and r.name = made.name`
 )
 
 func makePart(t *partedTable, name string) string {

@@ -114,15 +114,6 @@ const (
 	noteRequest = `
 		insert into storageapi.requests (kind, account, name, id, sum, at, key_id) values ($1, $2, $3, $4, $5, least(clock_timestamp(), $6::timestamptz), $7)
 		on conflict (kind, account, name) do update set id = excluded.id, sum = excluded.sum, at = excluded.at, key_id = excluded.key_id`
-
-	// forgetRequestsOf passes over those that forgetRequests removes at the same time.
-	forgetRequestsOf = `
-		with made as materialized (
-			select kind, account, name from storageapi.requests where kind = any('{0,1}') and account = $1 and key_id = $2
-			order by kind, account, name for update skip locked
-		)
-		delete from storageapi.requests r using made
-		where r.kind = any(array[made.kind]) and r.account = made.account and r.name = made.name`
 )
 
 // note records the idempotency key of a creation, if options have one, and removes some

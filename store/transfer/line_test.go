@@ -79,8 +79,10 @@ func records() []transfer.Record {
 	alive := filled(new(transfer.Event))
 	alive.NoBody, alive.Forgotten = false, false
 	alive.Deliveries[0] = transfer.Delivery{WebhookID: "webhook", State: webhooks.Skipped}
+	alert := filled(new(transfer.Alert))
+	alert.Metric = webhooks.MetricBalance // no other can be due
 	return []transfer.Record{
-		filled(new(transfer.Key)), filled(new(transfer.Webhook)), filled(new(transfer.Request)), filled(new(transfer.Alert)),
+		filled(new(transfer.Key)), filled(new(transfer.Webhook)), filled(new(transfer.Request)), alert,
 		filled(new(transfer.DedupKey)), filled(new(transfer.FileScan)), event, alive, filled(new(transfer.Recovery)),
 		filled(new(transfer.Notice)),
 	}
