@@ -208,3 +208,33 @@ func Doubts(observations ...time.Duration) (doubts []time.Duration) {
 	}
 	return doubts
 }
+
+// Loading returns how many shards are loading.
+func (s *Store) Loading() int {
+	s.owned.mu.Lock()
+	defer s.owned.mu.Unlock()
+	return len(s.owned.loads.of)
+}
+
+// InMemory returns how many deliveries of the webhook are in the queue.
+func (s *Store) InMemory(webhookID string) int {
+	return s.owned.queue.Backlog(time.Now(), webhookID).Pending
+}
+
+// Failing returns how many shards cannot be read.
+func (s *Store) Failing() (n int) {
+	s.owned.mu.Lock()
+	defer s.owned.mu.Unlock()
+	for _, load := range s.owned.loads.of {
+		if load.failing {
+			n++
+		}
+	}
+	return n
+}
+
+// Shards returns how many shards the store has in memory.
+func (s *Store) Shards() int {
+	shards, _ := s.owned.served()
+	return len(shards)
+}

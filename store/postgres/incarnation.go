@@ -268,25 +268,21 @@ func (n *incarnation) take(ctx context.Context, list []int16, gone []int64) (tak
 	return taken, err
 }
 
-// load loads shards that the node owns, some at a time, and serves them. Those that fail are left
-// again.
-func (n *incarnation) load(ctx context.Context, list []int16) (err error) {
-	for some := range slices.Chunk(list, loadAtOnce) {
-		if ctx.Err() != nil {
-			return ctx.Err()
-		}
-		failed := n.queues.loadShards(ctx, some)
-		if failed == nil {
-			n.mark(some, served)
-			continue
-		}
-		n.mu.Lock()
-		n.failed = failed
-		n.mu.Unlock()
-		n.unload(some)
-		err = errors.Join(err, failed, n.release(ctx, some))
+// load begins to load shards that the node owns, and serves them. If that fails they are left again.
+func (n *incarnation) load(ctx context.Context, list []int16) error {
+	if len(list) == 0 {
+		return nil
 	}
-	return err
+	err := n.queues.loadShards(ctx, list)
+	if err == nil {
+		n.mark(list, served)
+		return nil
+	}
+	n.mu.Lock()
+	n.failed = err
+	n.mu.Unlock()
+	n.unload(list)
+	return errors.Join(err, n.release(ctx, list))
 }
 
 // unload forgets shards.

@@ -36,7 +36,7 @@ type look struct {
 	again atomic.Bool  // or is pending again, since it was being attempted
 }
 
-// A changeRow is a row of changesSince or pendingOfShards.
+// A changeRow is a row of changesSince or beginShards.
 type changeRow struct {
 	kind  int
 	added int64
@@ -45,7 +45,7 @@ type changeRow struct {
 	there bool // it is pending
 }
 
-// readChanges runs changesSince or pendingOfShards.
+// readChanges runs changesSince or beginShards.
 func (s *Store) readChanges(ctx context.Context, sql string, args ...any) (list []changeRow, seen *horizon, err error) {
 	err = s.read(ctx, func(ctx context.Context, conn *pgxpool.Conn) error {
 		rows, err := s.planned(conn).Query(ctx, s.sql(sql), args...)
@@ -263,8 +263,8 @@ func (o *ownedShards) probe(no int64) {
 	}
 }
 
-// maxLearned is how many webhooks are read by one statement.
-const maxLearned = 4096
+// maxLearned is how many webhooks are read by one statement: about half a MiB.
+const maxLearned = 512
 
 // learn reads what webhooks are now, and returns those that are not deleted.
 func (s *Store) learn(ctx context.Context, nos []int64) (found map[int64]decodedWebhook, err error) {
@@ -290,52 +290,6 @@ func (s *Store) learn(ctx context.Context, nos []int64) (found map[int64]decoded
 		}
 	}
 	return found, nil
-}
-
-// loadShards reads what is pending in shards that this node has taken, and serves them. What it
-// has of them in memory already is read anew. If it returns an error it serves none of them.
-func (s *Store) loadShards(ctx context.Context, shards []int16) error {
-	o := &s.owned
-	if err := o.hold(ctx); err != nil {
-		return err
-	}
-	defer o.let()
-	s.unloadShards(shards)
-	if err := s.forgetForeign(ctx); err != nil {
-		return err
-	}
-	s.owned.look.ended = 0 // there may be what nobody has ended
-	o.mu.Lock()
-	for _, shard := range shards {
-		o.shards[shard], o.paused[shard] = &horizon{}, true
-	}
-	o.mu.Unlock()
-	list, seen, err := s.readChanges(ctx, pendingOfShards, shards)
-	if err == nil {
-		err = s.apply(ctx, list)
-	}
-	if err != nil {
-		s.unloadShards(shards)
-		return err
-	}
-	o.saw(shards, seen)
-	o.serve(shards)
-	o.look.wanted.Store(true)
-	return nil
-}
-
-// serve ends that claims have nothing of the shards.
-func (o *ownedShards) serve(shards []int16) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	for _, shard := range shards {
-		delete(o.paused, shard)
-	}
-	for _, w := range o.byNo {
-		if w.claimable && slices.Contains(shards, w.shard) {
-			o.queue.Resume(w.id)
-		}
-	}
 }
 
 // polls implements shardQueues.

@@ -14,7 +14,7 @@ import (
 )
 
 // ownedShards are what a node has in memory of its shards: what is pending, in the queue, and the
-// webhooks it is pending for. A shard is served from when it was loaded to when it is paused.
+// webhooks it is pending for. A shard is served from when it begins to load to when it is paused.
 type ownedShards struct {
 	queue queue.Queue
 
@@ -30,6 +30,7 @@ type ownedShards struct {
 	shards map[int16]*horizon // that are loaded, and up to where their changes were read
 	paused map[int16]bool     // of them, those that claims have nothing of
 	kept   int                // webhooks that are kept for tasks
+	loads  loads
 
 	// missed are deliveries that were made due again, as was read while they were leased. If that was
 	// after their settlement, the queue would not know of them once their leases end.
@@ -42,6 +43,7 @@ func (o *ownedShards) start() {
 	o.look.frequency.wakes = pollFromWakes
 	o.byNo, o.byID = make(map[int64]*ownedWebhook), make(map[string]*ownedWebhook)
 	o.shards, o.paused = make(map[int16]*horizon), make(map[int16]bool)
+	o.loads = loads{of: make(map[int16]*shardLoad), changed: make(chan struct{}, 1)}
 	o.missed = make(map[deliveryPair]queuedRow)
 }
 
@@ -150,6 +152,7 @@ func (s *Store) unloadShards(shards []int16) {
 	for _, shard := range shards {
 		delete(o.shards, shard)
 		delete(o.paused, shard)
+		o.loads.end(shard)
 	}
 	for _, w := range o.byNo {
 		if slices.Contains(shards, w.shard) {

@@ -15,7 +15,6 @@ const (
 	nodeIdle   = 15 * time.Second // a node without claims for this long leaves
 	leaveWait  = 2 * time.Second  // shards are left with what is in flight after this
 	leavePause = 50 * time.Millisecond
-	loadAtOnce = 16 // shards
 )
 
 // ownersChanged is the notification that a node has joined, or has left shards.
@@ -27,7 +26,7 @@ const baseShift = 12
 
 // shardQueues are the queues of owned shards, in memory.
 type shardQueues interface {
-	loadShards(ctx context.Context, shards []int16) error
+	loadShards(ctx context.Context, shards []int16) error // begins to
 	pauseShards(shards []int16)
 	underWay() map[int16]int // by shard
 	polls(nodes int) bool    // whether others need not notify this node, of so many

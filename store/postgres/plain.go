@@ -29,13 +29,14 @@ const (
 // other way around, with all that is in the index, and a range of rows, `(a, b) between …`, is read to
 // the end of the first column's value. Short statements have their arrays by `(select $1)`: the planner
 // sees how long an array is, and finds a plan for one element so cheap that it makes one with each
-// call, which takes longer than to run it. Lists of events are read in order without sorting (inOrder): by
+// call, which takes longer than to run it. Lists of events are read in order without sorting (inOrder, inPages): by
 // the index that begins with them, however cheap another one looks. What deferred precedes need not
 // survive a crash of the database.
 const (
 	plain    = lookUp + `, set_config('plan_cache_mode', 'force_generic_plan', true), ` + probed
 	indexed  = plain + `, set_config('enable_bitmapscan', 'off', true), set_config('enable_hashagg', 'off', true)`
 	inOrder  = lookUp + `, set_config('plan_cache_mode', 'force_generic_plan', true), set_config('enable_sort', 'off', true)`
+	inPages  = inOrder + `, set_config('enable_bitmapscan', 'off', true)`
 	deferred = `select set_config('synchronous_commit', 'off', true)`
 
 	deferredLookUp = deferred + `, ` + indexOnly
@@ -125,8 +126,8 @@ func listensOn(channel string) string { return `listen ` + pgx.Identifier{channe
 
 // These read a snapshot, which says of each transaction whether its changes were seen.
 var (
-	changesSince    = query("changes_since")
-	pendingOfShards = query("pending_of_shards")
+	changesSince = query("changes_since")
+	beginShards  = query("begin_shards")
 )
 
 // Parts of tables. A part is made apart, with what the table has, and attached: that locks the table

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -55,6 +56,7 @@ type options struct {
 	keys   *signing.Keyring
 	poll   time.Duration
 	quiet  bool
+	logger *slog.Logger
 
 	migrations []migration // those that this version knows
 }
@@ -85,8 +87,12 @@ func PollEvery(d time.Duration) Option { return func(o *options) { o.poll = d } 
 // look once a second: let all poll, or none.
 func PollOnly() Option { return func(o *options) { o.quiet = true } }
 
+// Logger sets where the Store logs what no call returns, such as pending deliveries that cannot be
+// read. Default: slog.Default().
+func Logger(l *slog.Logger) Option { return func(o *options) { o.logger = l } }
+
 func optionsOf(list []Option) *options {
-	o := &options{schema: DefaultSchema, poll: 100 * time.Millisecond, migrations: allMigrations()}
+	o := &options{schema: DefaultSchema, poll: 100 * time.Millisecond, migrations: allMigrations(), logger: slog.Default()}
 	for _, option := range list {
 		option(o)
 	}

@@ -1,0 +1,297 @@
+package postgres
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+)
+
+// What is pending in shards that a node has taken is loaded by pages, in the order of events, while
+// the node delivers what it knows already. Loading rests on two rules:
+//
+//   - Everything that becomes pending after the shard's horizon is reported by the change feed, and
+//     everything before it is in the pages, whose snapshots are later.
+//   - What is reported by both is in the queue twice, or after it was settled. That does no harm: the
+//     queue leases a delivery once at a time, and a claim reads whether it is pending still.
+const (
+	pageMax    = 4096 // rows
+	pageMin    = 100  // the least limit, when statements time out
+	pageShards = 16   // shards of a page at most
+	pageSplit  = pageMax / pageShards
+
+	// loadWait is how long the first claims wait for shards that are loading, so that those of a small
+	// backlog find all of it.
+	loadWait = time.Second
+
+	reloadSoon = 50 * time.Millisecond // between tries of a page: the waits double
+	reloadMax  = 15 * time.Second
+)
+
+var pendingPage = query("pending_page")
+
+// A shardLoad is a shard that is loading.
+type shardLoad struct {
+	shard          int16
+	event, webhook int64 // the place up to which it was read
+	limit          int   // rows of its next page
+	wait           time.Duration
+	again          time.Time     // not tried before
+	failing        bool          // the smallest page cannot be read
+	ended          chan struct{} // closed once it is loaded, or was left
+}
+
+// loads are the shards that are loading. The lock is that of ownedShards.
+type loads struct {
+	of      map[int16]*shardLoad
+	line    []*shardLoad // those that no page is being read of, in turn
+	runs    bool         // loadPages does
+	changed chan struct{}
+}
+
+// begin begins to load shards.
+func (l *loads) begin(shards []int16) (list []*shardLoad) {
+	for _, shard := range shards {
+		load := &shardLoad{shard: shard, limit: pageMax, ended: make(chan struct{})}
+		l.of[shard] = load
+		list = append(list, load)
+	}
+	l.line = append(l.line, list...)
+	return list
+}
+
+// end ends loading a shard, if it does.
+func (l *loads) end(shard int16) {
+	if load := l.of[shard]; load != nil {
+		delete(l.of, shard)
+		close(load.ended)
+	}
+}
+
+// next takes the shards of the next page from the line: those whose turn it is and whose limits are the
+// same. If there are none it returns in how long there may be; below 0 if nothing is loading.
+func (l *loads) next(now time.Time) (page []*shardLoad, wait time.Duration) {
+	l.line = slices.DeleteFunc(l.line, func(load *shardLoad) bool { return l.of[load.shard] != load })
+	if len(l.line) == 0 {
+		return nil, -1
+	}
+	wait = reloadMax
+	l.line = slices.DeleteFunc(l.line, func(load *shardLoad) bool {
+		if left := load.again.Sub(now); left > 0 {
+			wait = min(wait, left)
+			return false
+		}
+		if len(page) > 0 && (load.limit != page[0].limit || len(page) >= load.limit/pageSplit) {
+			return false
+		}
+		page = append(page, load)
+		return true
+	})
+	return page, wait
+}
+
+// loadShards begins to load what is pending in shards that this node has taken, and serves them: what is
+// pending there is claimed as it arrives. What the node has of them in memory already is read anew. If it
+// returns an error it serves none of them. It waits a moment for the shards to be loaded.
+func (s *Store) loadShards(ctx context.Context, shards []int16) error {
+	list, err := s.beginShards(ctx, shards)
+	if err != nil {
+		s.unloadShards(shards)
+		return err
+	}
+	timeout := time.NewTimer(loadWait)
+	defer timeout.Stop()
+	for _, load := range list {
+		select {
+		case <-load.ended:
+		case <-timeout.C:
+			return nil
+		case <-ctx.Done():
+			return nil
+		}
+	}
+	return nil
+}
+
+// beginShards reads the horizon of shards and begins to load them.
+func (s *Store) beginShards(ctx context.Context, shards []int16) (list []*shardLoad, err error) {
+	if len(shards) == 0 {
+		return nil, nil
+	}
+	o := &s.owned
+	if err := o.hold(ctx); err != nil {
+		return nil, err
+	}
+	defer o.let()
+	s.unloadShards(shards)
+	if err := s.forgetForeign(ctx); err != nil {
+		return nil, err
+	}
+	o.look.ended = 0 // there may be what no node has ended
+	probes, seen, err := s.readChanges(ctx, beginShards, shards)
+	if err != nil {
+		return nil, err
+	}
+	o.mu.Lock()
+	for _, shard := range shards {
+		o.shards[shard] = seen
+	}
+	o.mu.Unlock()
+	o.saw(shards, seen)
+	if err := s.apply(ctx, probes); err != nil {
+		return nil, err
+	}
+	o.look.wanted.Store(true)
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	list = o.loads.begin(shards)
+	if o.loads.runs {
+		wake(o.loads.changed)
+	} else {
+		o.loads.runs = true
+		s.ownership.group.Go(func() { s.loadPages(s.ownership.ctx) })
+	}
+	return list, nil
+}
+
+// loadPages reads pages until all shards are loaded, or ctx ends.
+func (s *Store) loadPages(ctx context.Context) {
+	o := &s.owned
+	for {
+		o.mu.Lock()
+		page, wait := o.loads.next(time.Now())
+		if wait < 0 || ctx.Err() != nil {
+			o.loads.runs = false
+			o.mu.Unlock()
+			return
+		}
+		o.mu.Unlock()
+		if len(page) == 0 {
+			sleep(ctx, o.loads.changed, wait)
+			continue
+		}
+		rows, err := s.loadPage(ctx, page)
+		if err == nil {
+			s.pageLoaded(page, rows)
+			if len(rows) > 0 {
+				s.waker.wakeAll()
+			}
+		} else if ctx.Err() == nil {
+			s.pageFailed(page, err)
+		}
+	}
+}
+
+// A pageRow is a row of pendingPage.
+type pageRow struct {
+	shard int16
+	queuedRow
+}
+
+// loadPage reads a page of shards and adds it to the queue, and returns its rows.
+func (s *Store) loadPage(ctx context.Context, page []*shardLoad) (rows []pageRow, err error) {
+	ctx, cancel := context.WithTimeout(ctx, s.ownership.lasts/3)
+	defer cancel()
+	type load = *shardLoad
+	places := []any{
+		column(page, func(l load) int16 { return l.shard }),
+		column(page, func(l load) int64 { return l.event }),
+		column(page, func(l load) int64 { return l.webhook }),
+		page[0].limit / len(page),
+	}
+	err = s.read(ctx, func(ctx context.Context, conn *pgxpool.Conn) error {
+		rows, err = rowsOf(ctx, told{conn, inPages}, func(row pgx.CollectableRow) (r pageRow, err error) {
+			return r, row.Scan(&r.shard, &r.webhook, &r.event, &r.recovered, &r.due, &r.attempts, &r.before)
+		}, s.sql(pendingPage), places...)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	o := &s.owned
+	var unknown []int64
+	wanted := make(map[int64]bool)
+	for i := range rows {
+		if no := rows[i].webhook; !wanted[no] && !o.known(no) {
+			wanted[no] = true
+			unknown = append(unknown, no)
+		}
+	}
+	if _, err := s.learn(ctx, unknown); err != nil {
+		return nil, err
+	}
+	for i := range rows {
+		o.add(&rows[i].queuedRow, false)
+	}
+	return rows, nil
+}
+
+// pageLoaded notes that the rows of a page are in the queue: the shards of which it has fewer than it may
+// are loaded.
+func (s *Store) pageLoaded(page []*shardLoad, rows []pageRow) {
+	limit, read := page[0].limit/len(page), make(map[int16]int, len(page))
+	for _, load := range page {
+		for i := range rows {
+			if r := &rows[i]; r.shard == load.shard {
+				read[load.shard]++
+				if r.event > load.event || r.event == load.event && r.webhook > load.webhook {
+					load.event, load.webhook = r.event, r.webhook
+				}
+			}
+		}
+	}
+	o := &s.owned
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	failing := false
+	for _, load := range page {
+		failing = failing || load.failing
+		load.limit, load.wait, load.failing = min(2*load.limit, pageMax), 0, false
+		if o.loads.of[load.shard] == load && read[load.shard] < limit {
+			o.loads.end(load.shard)
+		}
+	}
+	o.loads.line = append(o.loads.line, page...) // next forgets those that are loaded, or were left
+	if failing && !o.loads.failing() {
+		s.options.logger.Info("storageapi: PostgreSQL: pending deliveries can be read again")
+	}
+}
+
+// failing reports whether there are shards whose smallest page cannot be read.
+func (l *loads) failing() bool {
+	for _, load := range l.of {
+		if load.failing {
+			return true
+		}
+	}
+	return false
+}
+
+// pageFailed has the next pages of its shards be smaller, since statements may have timed out. A shard of
+// which not even the smallest page can be read waits longer and longer between tries, and the others go on.
+func (s *Store) pageFailed(page []*shardLoad, err error) {
+	o := &s.owned
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	now := time.Now()
+	for _, load := range page {
+		if o.loads.of[load.shard] != load {
+			continue
+		}
+		if load.limit > pageMin {
+			load.limit, load.again = max(load.limit/2, pageMin), now.Add(reloadSoon)
+			continue
+		}
+		logged := o.loads.failing()
+		load.failing, load.wait = true, min(max(2*load.wait, reloadSoon), reloadMax)
+		load.again = now.Add(load.wait)
+		if !logged {
+			s.options.logger.Error("storageapi: PostgreSQL: pending deliveries of a shard cannot be read: those that are not loaded yet wait, and other shards go on. "+
+				"If it timed out, raise statement_timeout of the role, or vacuum the table pending",
+				"schema", s.options.schema, "shard", load.shard, "rows", pageMin, "error", err)
+		}
+	}
+	o.loads.line = append(o.loads.line, page...)
+}

@@ -1,0 +1,290 @@
+package postgres_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/storageapi/storageapi/store/postgres"
+	"github.com/storageapi/storageapi/webhooks"
+)
+
+// slowRows returns connections with a statement timeout to a schema where pending deliveries take the
+// server a while to read, as the table waits has it: see pile.
+func slowRows(t *testing.T, timeout time.Duration) *pgxpool.Pool {
+	t.Helper()
+	role, _ := newRole(t, `create schema `+quoted(postgres.DefaultSchema)+` authorization {}`)
+	config := role.Config()
+	p, err := pgxpool.NewWithConfig(t.Context(), config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(p.Close)
+	if err := postgres.Migrate(t.Context(), p); err != nil {
+		t.Fatal(err)
+	}
+	execOn(t, p, `
+		create table storageapi.waits (webhook bigint primary key, seconds double precision);
+		create function storageapi.slowly(no bigint) returns boolean language plpgsql set enable_seqscan = off as $$
+			begin
+				perform pg_sleep(seconds) from storageapi.waits where webhook = no;
+				return true;
+			end $$;
+		alter table storageapi.pending rename to pending_rows;
+		create view storageapi.pending as select * from storageapi.pending_rows where storageapi.slowly(webhook)`)
+	config.ConnConfig.RuntimeParams["statement_timeout"] = fmt.Sprint(timeout.Milliseconds())
+	slow, err := pgxpool.NewWithConfig(t.Context(), config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(slow.Close)
+	return slow
+}
+
+func execOn(t testing.TB, p *pgxpool.Pool, sql string, args ...any) {
+	t.Helper()
+	if _, err := p.Exec(t.Context(), sql, args...); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// pile makes n deliveries of the account's webhook pending, due in an hour, each of which takes a while
+// to read. Nothing else is stored of their events.
+func pile(t testing.TB, p *pgxpool.Pool, account string, n int, each time.Duration) {
+	t.Helper()
+	webhook := "wh_" + account
+	err := pgx.BeginFunc(t.Context(), p, func(tx pgx.Tx) error {
+		if _, err := tx.Exec(t.Context(), `
+			insert into storageapi.pending (webhook, event, shard, recovered, due, attempts, before)
+			select no, i::bigint * 4096, $2, false, now() + interval '1 hour', 0, 0
+			from storageapi.webhooks cross join generate_series(1, $3::integer) i where id = $1`, webhook, postgres.ShardOf(account), n); err != nil {
+			return err
+		}
+		if each == 0 {
+			return nil
+		}
+		_, err := tx.Exec(t.Context(), `insert into storageapi.waits select no, $2 from storageapi.webhooks where id = $1`, webhook, each.Seconds())
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func storeOn(t testing.TB, p *pgxpool.Pool, options ...postgres.Option) *postgres.Store {
+	t.Helper()
+	s, err := postgres.New(t.Context(), p, options...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.Close() })
+	return s
+}
+
+// accountsIn makes n accounts with a webhook each, in n shards, and one more in the shard of the first.
+func accountsIn(t testing.TB, s *postgres.Store, n int) (accounts []string, beside string) {
+	t.Helper()
+	in := make(map[int16]string)
+	for i := 0; beside == ""; i++ {
+		account := fmt.Sprint("acct_", i)
+		other, known := in[postgres.ShardOf(account)]
+		switch {
+		case known && other == accounts[0]:
+			beside = account
+		case known || len(accounts) == n:
+			continue
+		default:
+			in[postgres.ShardOf(account)] = account
+			accounts = append(accounts, account)
+		}
+		if err := s.CreateWebhook(t.Context(), newWebhook(account, "wh_"+account), webhooks.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return accounts, beside
+}
+
+// logLines keeps what was logged.
+type logLines struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (l *logLines) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(p)
+}
+
+func (l *logLines) lines() []string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.Collect(strings.Lines(l.text.String()))
+}
+
+func (l *logLines) option() postgres.Option {
+	return postgres.Logger(slog.New(slog.NewTextHandler(l, nil)))
+}
+
+// publishTo publishes an event of the account, which has one webhook.
+func publishTo(t testing.TB, s *postgres.Store, account, id string) {
+	t.Helper()
+	event := webhooks.EncodedEvent{ID: id, Account: account, Type: webhooks.TypeBalanceLow, Body: []byte("{}")}
+	if n, err := s.Enqueue(t.Context(), event); n != 1 || err != nil {
+		t.Fatalf("Enqueue = %d, %v", n, err)
+	}
+}
+
+// claimsUntil claims as the dispatcher does until that has claimed an event of the id, and returns how often
+// each event was claimed.
+func claimsUntil(t testing.TB, s *postgres.Store, id string, claim webhooks.Claim) map[string]int {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	of := make(map[string]int)
+	dispatch(ctx, t, s, claim, func(tasks []webhooks.Task, _ time.Duration) {
+		for _, task := range tasks {
+			of[task.Event.ID]++
+		}
+		if of[id] > 0 {
+			cancel()
+		}
+	})
+	if of[id] == 0 {
+		t.Fatalf("%s was not claimed within 30s", id)
+	}
+	return of
+}
+
+// A backlog that takes longer to read than a statement may take is loaded by pages that are smaller, and
+// other accounts are delivered to meanwhile.
+func TestLoading_BacklogSlowerThanStatementTimeout_LoadsBesideOthers(t *testing.T) {
+	t.Parallel()
+	const timeout, rows, each = 600 * time.Millisecond, 600, 2 * time.Millisecond
+	p := slowRows(t, timeout)
+	s := storeOn(t, p)
+	accounts, _ := accountsIn(t, s, 2)
+	pile(t, p, accounts[0], rows, each)
+	publishTo(t, s, accounts[1], "before")
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+
+	s = storeOn(t, p)
+	claim := webhooks.Claim{Limit: 10, Lease: time.Hour, Webhooks: []string{"wh_" + accounts[1]}}
+	claimsUntil(t, s, "before", claim)
+	if s.Loading() == 0 {
+		t.Fatal("all was loaded before the other account's event was claimed: the test shows nothing")
+	}
+	publishTo(t, s, accounts[1], "meanwhile")
+	claimsUntil(t, s, "meanwhile", claim)
+	eventually(t, "the backlog is loaded", func() bool { return s.Loading() == 0 })
+	if n := s.InMemory("wh_" + accounts[0]); n != rows {
+		t.Errorf("%d deliveries are in memory, want %d", n, rows)
+	}
+}
+
+// A shard that cannot be read does not keep the others from being delivered. That is logged once, and once
+// it can be read it is loaded.
+func TestLoading_ShardThatCannotBeRead_StopsOnlyItself(t *testing.T) {
+	t.Parallel()
+	p := slowRows(t, 200*time.Millisecond)
+	s := storeOn(t, p)
+	accounts, beside := accountsIn(t, s, 3)
+	for _, stuck := range accounts[:2] {
+		pile(t, p, stuck, 3, time.Minute)
+	}
+	publishTo(t, s, accounts[2], "before")
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+
+	logged := &logLines{}
+	s = storeOn(t, p, logged.option())
+	claim := webhooks.Claim{Limit: 10, Lease: time.Hour}
+	claimsUntil(t, s, "before", claim)
+	eventually(t, "it is logged", func() bool { return len(logged.lines()) > 0 && s.Failing() == 2 })
+	publishTo(t, s, accounts[2], "meanwhile")
+	claimsUntil(t, s, "meanwhile", claim)
+	publishTo(t, s, beside, "of the same shard")
+	claimsUntil(t, s, "of the same shard", claim)
+	if lines := logged.lines(); len(lines) != 1 || !strings.Contains(lines[0], "statement_timeout") || !strings.Contains(lines[0], "shard=") {
+		t.Errorf("logged %q, want one line that names a shard and how to mend it", lines)
+	}
+	execOn(t, p, `delete from storageapi.waits`)
+	eventually(t, "it is loaded", func() bool { return s.Loading() == 0 })
+	if n := s.InMemory("wh_"+accounts[0]) + s.InMemory("wh_"+accounts[1]); n != 6 {
+		t.Errorf("%d deliveries are in memory, want 6", n)
+	}
+	if lines := logged.lines(); len(lines) != 2 {
+		t.Errorf("logged %q, want that it is over as the second line", lines)
+	}
+}
+
+// What is published while its shard is loading is reported twice, by the change feed and by a page. It is
+// attempted once at a time, and not again once it is settled.
+func TestLoading_PublishedMeanwhile_IsClaimedOnce(t *testing.T) {
+	t.Parallel()
+	p := slowRows(t, 600*time.Millisecond)
+	s := storeOn(t, p)
+	accounts, _ := accountsIn(t, s, 1)
+	account := accounts[0]
+	pile(t, p, account, 600, 2*time.Millisecond)
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+
+	s = storeOn(t, p)
+	claim := webhooks.Claim{Limit: 10, Lease: time.Hour}
+	of := make(map[string]webhooks.Task)
+	claimed := func() (n int) {
+		tasks, _, err := s.ClaimDeliveries(t.Context(), claim)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, task := range tasks {
+			if _, again := of[task.Event.ID]; again {
+				t.Errorf("%s was claimed again as attempt %d", task.Event.ID, task.Attempt)
+			}
+			of[task.Event.ID] = task
+		}
+		return len(of)
+	}
+	claimed()
+	ids := []string{"delivered", "dead", "retried", "under way", "waits"}
+	for _, id := range ids[:4] {
+		publishTo(t, s, account, id)
+	}
+	eventually(t, "the first four are claimed", func() bool { return claimed() == 4 })
+	settleAs(t, s, of["delivered"], webhooks.Deliver, 0)
+	settleAs(t, s, of["dead"], webhooks.GiveUp, 0)
+	if stale, err := s.SettleDeliveries(t.Context(), []webhooks.Settlement{{
+		Task: of["retried"], Outcome: webhooks.Retry, RetryAfter: time.Hour, Attempt: webhooks.Attempt{Number: 1, StartedAt: time.Now(), Status: 500},
+	}}); err != nil || len(stale) > 0 {
+		t.Fatal(stale, err)
+	}
+	publishTo(t, s, account, ids[4])
+	if s.Loading() == 0 {
+		t.Fatal("all was loaded before the events were published: the test shows nothing")
+	}
+	eventually(t, "the backlog is loaded", func() bool { return s.Loading() == 0 })
+	if n := s.InMemory("wh_" + account); n <= 600+3 {
+		t.Errorf("%d deliveries are in memory: no event was reported twice, and the test shows nothing", n)
+	}
+	eventually(t, "the last one is claimed", func() bool { return claimed() == len(ids) })
+	for range 5 {
+		claimed()
+	}
+	if n := s.InMemory("wh_" + account); n != 600+3 && n != 600+4 { // what is retried may be there twice until it is due
+		t.Errorf("%d deliveries are in memory, want the backlog and what is retried, under way and waits", n)
+	}
+}
