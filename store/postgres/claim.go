@@ -44,8 +44,12 @@ func (s *Store) ClaimDeliveries(ctx context.Context, claim webhooks.Claim) (task
 	if err := s.ownership.join(ctx); err != nil {
 		return nil, 0, err
 	}
-	if wait, err = s.lookIfDue(ctx); err != nil {
-		return nil, 0, err
+	began := time.Now()
+	timed, cancel := s.ownership.hurry(ctx, workLook)
+	wait, err = s.lookIfDue(timed)
+	cancel()
+	if s.ownership.worked(workLook, began, err); err != nil {
+		return nil, 0, failure(ctx, err)
 	}
 	node := s.ownership.node()
 	if node == 0 {
@@ -56,7 +60,12 @@ func (s *Store) ClaimDeliveries(ctx context.Context, claim webhooks.Claim) (task
 		return nil, min(wait, next), nil
 	}
 	r := claimReader{Store: s, claimed: claimed}
-	err = r.read(ctx)
+	began = time.Now()
+	timed, cancel = s.ownership.hurry(ctx, workRead)
+	err = r.read(timed)
+	cancel()
+	s.ownership.worked(workRead, began, err)
+	err = failure(ctx, err)
 	if err != nil || s.ownership.node() != node { // it stood still, and others may own the shards
 		for _, c := range claimed {
 			s.owned.queue.Release(c.Token)

@@ -26,7 +26,8 @@ const (
 // the lock of its row, that it is not free.
 type incarnation struct {
 	*ownership
-	id int64
+	id   int64
+	made time.Time
 
 	// These are guarded by the lock of the ownership.
 	over      bool
@@ -68,21 +69,42 @@ func (n *incarnation) current() bool {
 }
 
 // live registers the incarnation, sends its heartbeats, and balances by what they read. It returns once
-// the incarnation is over: it could not register, nothing was claimed for long, its row is gone, or the
-// server was started again, perhaps without what it had committed last.
+// the incarnation is over: it could not register, nothing was claimed for long, its work has no answers,
+// its row is gone, or the server was started again, perhaps without what it had committed last.
+//
+// A heartbeat whose answers never arrive must not keep the shards: once the incarnation's time may be over
+// it only reads, until that is answered.
 func (n *incarnation) live() {
 	ctx, end := context.WithCancel(n.ctx)
 	var group sync.WaitGroup
 	var began time.Time // the server
-	beat, confirmed := addNode, time.Now()
+	beat, confirmed, answered := addNode, time.Now(), true
 	for next := confirmed; sleep(ctx, n.beatNow, time.Until(next)); sleep(ctx, nil, n.lasts/60) { // notifications come in numbers
 		balances := n.balancing.TryLock() // before it looks: what a look sees must not change by this node's own doing
-		if balances && n.idles() {
+		if balances && n.idles() || n.isStuck() {
 			break
 		}
-		sent := time.Now()
-		v, err := n.look(ctx, beat, n.id, n.lasts, n.seen.Load(), n.polls())
-		if err == nil && (beat == addNode || v.began.Equal(began)) {
+		sent, send := time.Now(), beat
+		if beat == renewNode && !answered && !n.isCurrent() {
+			send = ""
+		}
+		var v view
+		var err error
+		if beat == addNode {
+			err = n.prove(ctx)
+		}
+		if err == nil {
+			v, err = n.look(ctx, send, n.id, n.lasts, n.seen.Load(), n.polls())
+		}
+		if err == nil && send == "" && slices.Contains(v.nodes, n.id) {
+			answered = true
+			if next = sent; balances {
+				n.balancing.Unlock()
+			}
+			continue
+		}
+		answered = err == nil
+		if err == nil && send != "" && (beat == addNode || v.began.Equal(began)) {
 			beat, began, confirmed, next = renewNode, v.began, sent, sent.Add(n.lasts/4)
 			n.confirm(sent, balances)
 			if balances {
@@ -114,6 +136,18 @@ func (n *incarnation) live() {
 		n.deregister()
 		n.unload(which(func(shard int16) bool { return n.shards[shard] != absent }))
 	}
+}
+
+func (n *incarnation) isCurrent() bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.current()
+}
+
+func (n *incarnation) isStuck() bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.stuck()
 }
 
 // polls asks whether others need not notify this node until the next heartbeat.

@@ -172,7 +172,9 @@ func (s *Store) loadPages(ctx context.Context) {
 			sleep(ctx, o.loads.changed, wait)
 			continue
 		}
+		began := time.Now()
 		rows, err := s.loadPage(ctx, page)
+		s.ownership.worked(workLoad, began, err)
 		if err == nil {
 			s.pageLoaded(page, rows)
 			if len(rows) > 0 {

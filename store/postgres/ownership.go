@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"context"
+	"errors"
 	"math/rand/v2"
 	"slices"
 	"sync"
@@ -54,8 +55,9 @@ type ownership struct {
 	group  sync.WaitGroup // run
 
 	mu      sync.Mutex
-	running bool         // run is
-	claimed time.Time    // when join was called last
+	running bool      // run is
+	claimed time.Time // when join was called last
+	failing [works]failing
 	newest  *incarnation // which may be over; at first one without an id, which is
 	result  *joining     // the next
 	owners  [shards]int64
@@ -63,6 +65,21 @@ type ownership struct {
 	nodes   int       // how many there are
 	viewed  time.Time // when these three were read
 	asked   time.Time // for ownerOf
+}
+
+// The kinds of work without which a node delivers nothing.
+const (
+	workLook   = iota // reading the change feed
+	workRead          // reading claimed deliveries
+	workSettle        // settling
+	workLoad          // reading pages of pending deliveries
+	works
+)
+
+// failing counts calls of one kind of work without an answer in a row.
+type failing struct {
+	since time.Time // when the first of them began
+	calls int
 }
 
 // A joining is what calls of join wait for: the next result of a heartbeat, or of balancing.
@@ -183,6 +200,49 @@ func (o *ownership) lost(node int64) {
 	}
 }
 
+// worked notes how work that began then has ended. An error that the server answers is progress: the way
+// to it is open, and another node would get the same answer. Only the look is none if it took too long: a
+// node that joins anew need not read the changes before.
+func (o *ownership) worked(kind int, began time.Time, err error) {
+	c := code(err)
+	if errors.Is(err, context.Canceled) || errors.Is(err, store.ErrClosed) {
+		return
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if began.Before(o.newest.made) {
+		return // of an earlier incarnation
+	}
+	f := &o.failing[kind]
+	if err == nil || c != "" && (kind != workLook || c != queryCanceled) {
+		*f = failing{}
+		return
+	}
+	if f.calls++; f.calls == 1 {
+		f.since = began
+	}
+	if o.stuck() {
+		o.hear()
+	}
+}
+
+// stuck reports, with the lock, whether some kind of work has had no answer for so long that another node is
+// to have the shards, although this node's heartbeats may arrive.
+func (o *ownership) stuck() bool {
+	return slices.ContainsFunc(o.failing[:], func(f failing) bool { return f.calls > 1 && time.Since(f.since) >= o.lasts*5/3 })
+}
+
+// hurry returns ctx with a short timeout if the last call of that kind had no answer: the next one shows
+// whether any has.
+func (o *ownership) hurry(ctx context.Context, kind int) (context.Context, context.CancelFunc) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.failing[kind].calls == 0 {
+		return ctx, func() {}
+	}
+	return context.WithTimeout(ctx, o.lasts/3)
+}
+
 // saw notes that an incarnation has read all changes of transactions before this one. Another one, of
 // a server that began anew to count, has not.
 func (o *ownership) saw(id, before int64) {
@@ -230,7 +290,8 @@ func (o *ownership) next() *incarnation {
 	if o.running = o.ctx.Err() == nil && o.claims(); !o.running {
 		return nil
 	}
-	o.newest = &incarnation{ownership: o, id: o.base<<baseShift | (o.newest.id+1)&(1<<baseShift-1)}
+	o.failing = [works]failing{}
+	o.newest = &incarnation{ownership: o, made: time.Now(), id: o.base<<baseShift | (o.newest.id+1)&(1<<baseShift-1)}
 	return o.newest
 }
 

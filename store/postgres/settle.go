@@ -70,7 +70,14 @@ func (s *Store) SettleDeliveries(ctx context.Context, settlements []webhooks.Set
 		}
 		return err
 	}
-	if err = s.write(ctx, step); err != nil {
+	timed, cancel := s.ownership.hurry(ctx, workSettle)
+	defer cancel()
+	began := time.Now()
+	err = s.write(timed, step)
+	if len(b.rows) > 0 {
+		s.ownership.worked(workSettle, began, err)
+	}
+	if err != nil {
 		for _, r := range b.held {
 			s.owned.queue.Unhold(r.Task.Token)
 		}

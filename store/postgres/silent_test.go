@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -26,7 +27,23 @@ type wire struct {
 	sent  int // flights: what the node sends before it waits for an answer
 	cutAt int // the last flight that passes, if above 0; its answer does not
 	isCut bool
+	up    int // bytes of a flight that pass, if above 0, and of its answer: a connection with more goes silent
+	down  int
 	ends  []net.Conn
+}
+
+// narrows sets how many bytes of a flight, and of its answer, pass; 0: any number.
+func (w *wire) narrows(up, down int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.up, w.down = up, down
+}
+
+// passes reports whether a flight, or an answer, of so many bytes passes.
+func (w *wire) passes(up, down int64) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return (w.up == 0 || up <= int64(w.up)) && (w.down == 0 || down <= int64(w.down))
 }
 
 func (w *wire) dial(ctx context.Context, network, address string) (net.Conn, error) {
@@ -41,10 +58,15 @@ func (w *wire) dial(ctx context.Context, network, address string) (net.Conn, err
 	}
 	node, far := net.Pipe()
 	w.ends = append(w.ends, server, far)
+	var up, down atomic.Int64 // bytes of the last flight, and of its answer
 	go func() {
 		buffer := make([]byte, 1<<20)
 		for {
 			n, err := far.Read(buffer)
+			down.Store(0)
+			if err == nil && !w.passes(up.Add(int64(n)), 0) {
+				return
+			}
 			if err == nil && w.flies() {
 				_, err = server.Write(buffer[:n])
 			}
@@ -60,7 +82,8 @@ func (w *wire) dial(ctx context.Context, network, address string) (net.Conn, err
 		buffer := make([]byte, 16<<10)
 		for {
 			n, err := server.Read(buffer)
-			if w.silent() {
+			up.Store(0)
+			if w.silent() || !w.passes(0, down.Add(int64(n))) {
 				return // from now on the server writes to nobody
 			}
 			if err == nil {
@@ -117,9 +140,15 @@ func (w *wire) flights() int {
 // name.
 func wired(t *testing.T, name string, options ...postgres.Option) (*postgres.Store, *wire) {
 	t.Helper()
+	return wiredBy(t, name, 2, options...)
+}
+
+// wiredBy is wired with so many connections.
+func wiredBy(t *testing.T, name string, connections int32, options ...postgres.Option) (*postgres.Store, *wire) {
+	t.Helper()
 	w := &wire{}
 	config := pool(t).Config()
-	config.MaxConns, config.ConnConfig.DialFunc = 2, w.dial
+	config.MaxConns, config.ConnConfig.DialFunc = connections, w.dial
 	config.ConnConfig.RuntimeParams["application_name"] = name
 	p, err := pgxpool.NewWithConfig(t.Context(), config)
 	if err != nil {

@@ -24,6 +24,7 @@ const (
 	notSupported         = "0A000"
 	lockNotAvailable     = "55P03"
 	undefinedTable       = "42P01"
+	queryCanceled        = "57014" // by statement_timeout, mostly
 
 	objectNotInPrerequisiteState = "55000"
 )
