@@ -6,11 +6,13 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/storageapi/storageapi/internal/testbubble"
+	"github.com/storageapi/storageapi/signing"
 	"github.com/storageapi/storageapi/webhooks"
 )
 
@@ -413,6 +415,43 @@ func TestAnUnreadableRecordIsAFailedAttempt(t *testing.T) {
 			t.Errorf("%d requests", n)
 		}
 	})
+}
+
+// A record that another process can read, since it knows a newer version or has its key, is released
+// and makes no attempt. That is logged once.
+func TestDispatcher_RecordOfANewerVersion_IsReleased(t *testing.T) {
+	for reason, err := range map[string]error{
+		"version": fmt.Errorf("a record: %w", errors.ErrUnsupported),
+		"key":     fmt.Errorf("a record: %w", signing.ErrSealed),
+	} {
+		t.Run(reason, func(t *testing.T) {
+			inBubble(t, webhooks.Config{Retries: []time.Duration{}}, status(http.StatusOK), func(b *bubble) {
+				b.subscribe("a")
+				newer, next := b.publish(), b.publish()
+				var reads atomic.Int64
+				b.store.spoil = func(task *webhooks.Task) {
+					if task.Event.ID == newer && reads.Add(1) < 4 {
+						*task = webhooks.Task{Webhook: &webhooks.Webhook{ID: task.Webhook.ID}, Attempt: task.Attempt, Token: task.Token, Err: err}
+					}
+				}
+				b.start()
+				time.Sleep(2*time.Minute + time.Second)
+				b.wantState(newer, webhooks.Pending, 0)
+				b.wantState(next, webhooks.Delivered, 1)
+				if n := reads.Load(); n != 3 {
+					t.Errorf("it was claimed %d times within two minutes, want once a minute", n)
+				}
+				time.Sleep(time.Minute)
+				b.wantState(newer, webhooks.Delivered, 1)
+				if got := b.delivery(newer).Attempts[0].Number; got != 1 {
+					t.Errorf("it was delivered by attempt %d, want 1", got)
+				}
+				if n := strings.Count(b.logs.String(), "cannot read a stored record"); n < 2 || n > 3 {
+					t.Errorf("logged %d times within three minutes, want once a minute:\n%s", n, b.logs.String())
+				}
+			})
+		})
+	}
 }
 
 // A webhook that lost its secret, or whose URL makes no sense, fails visibly.

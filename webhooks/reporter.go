@@ -19,6 +19,8 @@ type reporter struct {
 	logger *slog.Logger
 
 	delivered, failed, dead atomic.Uint64 // see Stats
+
+	unsupported atomic.Pointer[time.Time] // when a record that this process cannot read was logged last
 }
 
 func newReporter(store Store, config Config) *reporter {
@@ -32,6 +34,10 @@ func (r *reporter) settled(batch []Settlement, stale []int) {
 			continue
 		}
 		s := &batch[i]
+		if isUnsupported(s.Task.Err) {
+			r.logUnsupported(s)
+			continue
+		}
 		r.count(s.Outcome)
 		r.logAttempt(s)
 		r.attempted(s)
@@ -40,6 +46,16 @@ func (r *reporter) settled(batch []Settlement, stale []int) {
 			r.Changed(s.Off)
 		}
 	}
+}
+
+// logUnsupported logs, once a minute, that deliveries wait for a process that can read their records.
+func (r *reporter) logUnsupported(s *Settlement) {
+	now, last := time.Now(), r.unsupported.Load()
+	if last != nil && now.Sub(*last) < unsupportedRetry || !r.unsupported.CompareAndSwap(last, &now) {
+		return
+	}
+	r.logger.Error("storageapi: this process cannot read a stored record: its deliveries wait. Run the version of the library that wrote it, or give the key that sealed it",
+		"webhook", s.Task.Webhook.ID, "event", s.Task.Event.ID, "error", s.Task.Err)
 }
 
 // attempted tells the Observer of an attempt.

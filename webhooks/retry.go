@@ -1,11 +1,13 @@
 package webhooks
 
 import (
+	"errors"
 	"math"
 	"strconv"
 	"time"
 
 	"github.com/storageapi/storageapi/internal/jitter"
+	"github.com/storageapi/storageapi/signing"
 	"github.com/storageapi/storageapi/webhooks/internal/outbound"
 )
 
@@ -20,10 +22,22 @@ func DefaultRetries() []time.Duration {
 
 const retryJitter = 0.2 // by default
 
+// unsupportedRetry is when a delivery is due again whose record this process cannot read, though
+// another can.
+const unsupportedRetry = time.Minute
+
+// isUnsupported reports whether the record of a task is sound, and this process lacks the version or
+// the key to read it.
+func isUnsupported(err error) bool {
+	return errors.Is(err, errors.ErrUnsupported) || errors.Is(err, signing.ErrSealed)
+}
+
 // judge decides what becomes of a delivery after an attempt.
 func (d *dispatcher) judge(s *Settlement, res result) {
 	s.Attempt = res.attempt
 	switch {
+	case isUnsupported(s.Task.Err):
+		s.Outcome, s.RetryAfter = Release, unsupportedRetry
 	case res.attempt.Error == "":
 		s.Outcome = Deliver
 	case res.canceled, res.fault != outbound.Theirs:

@@ -76,7 +76,8 @@ type Queue interface {
 	//
 	// A settlement whose token is not that of the delivery's current lease does nothing,
 	// and its index is among those returned, in ascending order; the others are done in
-	// one step. A lease that ran out stays current until a later claim that does not hold
+	// one step. A Release without Deactivate and Rest is never among them: it has nothing to
+	// do for a delivery that was released or deleted. A lease that ran out stays current until a later claim that does not hold
 	// its token in Finished, which may end it even if it gives the delivery to no other
 	// worker yet.
 	SettleDeliveries(ctx context.Context, settlements []Settlement) (stale []int, err error)
@@ -161,7 +162,9 @@ type Task struct {
 	Probe bool
 
 	// Err tells that a stored record could not be read. What could not be read of Event
-	// and Webhook is zero, except the webhook's ID.
+	// and Webhook is zero, except the webhook's ID. It wraps [errors.ErrUnsupported] if a newer
+	// version of the store wrote the record: then it is no attempt, since another process can
+	// read it. The same goes for [signing.ErrSealed].
 	Err error
 }
 
@@ -171,8 +174,8 @@ type Settlement struct {
 	Outcome Outcome // of the delivery
 	Attempt Attempt // to be logged, except with Release
 
-	// RetryAfter is in how long the next attempt is due, with Retry; at least
-	// 0.
+	// RetryAfter is in how long the next attempt is due, with Retry and Release; at least
+	// 0. With Release it need not survive a restart of the store.
 	RetryAfter time.Duration
 
 	// Asked tells that the receiver asked for a wait as long as RetryAfter: it is not
@@ -201,12 +204,17 @@ func (s *Settlement) Fails() bool {
 	return (s.Outcome == Retry || s.Outcome == GiveUp) && s.Attempt.Class != ClassInternal
 }
 
+// OnlyReleases reports whether the settlement does no more than end its claim.
+func (s *Settlement) OnlyReleases() bool {
+	return s.Outcome == Release && s.Deactivate == "" && s.Rest <= 0
+}
+
 // An Outcome is how a claim of a delivery ends.
 type Outcome uint8
 
 // The outcomes.
 const (
-	Release Outcome = iota // no attempt was made: pending as before, due at once
+	Release Outcome = iota // no attempt was made: pending as before, due after Settlement.RetryAfter
 	Retry                  // failed: pending again, due after Settlement.RetryAfter
 	Deliver                // settled as Delivered
 	GiveUp                 // settled as Dead

@@ -17,7 +17,7 @@ func (s *Store) SettleDeliveries(ctx context.Context, settlements []webhooks.Set
 		token := settlements[i].Task.Token
 		if webhook, number, ok := s.queue.Hold(token); ok {
 			held = append(held, holding{index: i, token: token, webhook: webhook, number: number})
-		} else {
+		} else if !settlements[i].OnlyReleases() {
 			stale = append(stale, i)
 		}
 	}
@@ -37,7 +37,7 @@ func (s *Store) SettleDeliveries(ctx context.Context, settlements []webhooks.Set
 		return nil, err
 	}
 	for _, h := range held {
-		if h.gone {
+		if h.gone && !settlements[h.index].OnlyReleases() {
 			stale = append(stale, h.index)
 		}
 	}
@@ -56,6 +56,7 @@ type holding struct {
 	gone    bool // it was not pending any more
 	outcome webhooks.Outcome
 	next    record.Pending // of a Retry
+	later   time.Duration  // of a Release
 	asked   bool           // the receiver asked for its wait
 }
 
@@ -67,6 +68,8 @@ func (s *Store) letGo(held []holding) {
 			s.queue.Done(h.token)
 		case h.outcome == webhooks.Retry:
 			s.queue.Retry(h.token, h.next.Due, h.next.Attempts, h.asked)
+		case h.later > 0:
+			s.queue.Postpone(h.token, time.Now().Add(h.later))
 		default:
 			s.queue.Release(h.token)
 		}
@@ -83,6 +86,7 @@ func (s *Store) settle(b *batch, h *holding, settlement *webhooks.Settlement) er
 	}
 	switch {
 	case settlement.Outcome == webhooks.Release:
+		h.later = settlement.RetryAfter
 	case fresh != nil && settlement.Attempt.Number == 1:
 		fresh.attempts = append(fresh.attempts, firstAttempt{h.number, record.EncodeAttempt(&settlement.Attempt, settlement.Outcome)})
 	default:

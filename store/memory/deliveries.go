@@ -44,7 +44,9 @@ func (s *Store) SettleDeliveries(ctx context.Context, settlements []webhooks.Set
 	for i := range settlements {
 		webhook, seq, current := s.queue.Hold(settlements[i].Task.Token)
 		if !current {
-			stale = append(stale, i)
+			if !settlements[i].OnlyReleases() {
+				stale = append(stale, i)
+			}
 			continue
 		}
 		s.settle(&settlements[i], s.deliveries[place{webhook, seq}])
@@ -63,7 +65,11 @@ func (s *Store) settle(settlement *webhooks.Settlement, d *delivery) {
 	}
 	switch settlement.Outcome {
 	case webhooks.Release:
-		s.queue.Release(token)
+		if settlement.RetryAfter > 0 {
+			s.queue.Postpone(token, time.Now().Add(settlement.RetryAfter))
+		} else {
+			s.queue.Release(token)
+		}
 	case webhooks.Retry:
 		due := time.Now().Add(settlement.RetryAfter)
 		d.NextAttemptAt, d.first = stored(due), false

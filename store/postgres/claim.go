@@ -3,6 +3,7 @@ package postgres
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"time"
 
@@ -13,7 +14,10 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-var errNoPayload = errors.New("the event's payload was purged")
+var (
+	errNoPayload = errors.New("the event's payload was purged")
+	errNewer     = fmt.Errorf("the event's payload was not found, and the schema is newer than this version of the library: %w", errors.ErrUnsupported)
+)
 
 // maxBytes is how many bytes the bodies of a claim have at most, except that one alone may have
 // more.
@@ -75,7 +79,26 @@ func (s *Store) ClaimDeliveries(ctx context.Context, claim webhooks.Claim) (task
 	if tasks = r.tasks(); r.again {
 		next = 0
 	}
+	s.checkPayloads(ctx, tasks)
 	return tasks, min(wait, next), nil
+}
+
+// checkPayloads has tasks without a payload be those of a newer version if the schema is newer than this
+// node knows, or cannot be read: payloads may be elsewhere by now.
+func (s *Store) checkPayloads(ctx context.Context, tasks []webhooks.Task) {
+	lost := func(t webhooks.Task) bool { return t.Err == errNoPayload }
+	if !slices.ContainsFunc(tasks, lost) {
+		return
+	}
+	version, err := only(ctx, s, scanInt, `select max(version) from storageapi.versions`)
+	if err == nil && version <= len(s.options.migrations) {
+		return
+	}
+	for i := range tasks {
+		if lost(tasks[i]) {
+			tasks[i].Err = errNewer
+		}
+	}
 }
 
 // A claimReader reads what was claimed from memory.

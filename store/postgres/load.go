@@ -24,7 +24,7 @@ const (
 
 	// loadWait is how long the first claims wait for shards that are loading, so that those of a small
 	// backlog find all of it.
-	loadWait = time.Second
+	loadWait = 500 * time.Millisecond
 
 	reloadSoon = 50 * time.Millisecond // between tries of a page: the waits double
 	reloadMax  = 15 * time.Second

@@ -107,6 +107,8 @@ func (s *Store) letGo(b *settlementBatch) {
 	for _, r := range b.held {
 		s.owned.endLease(r.deliveryPair, func() {
 			switch token := r.Task.Token; {
+			case r.Outcome == webhooks.Release && r.RetryAfter > 0:
+				q.Postpone(token, now.Add(r.RetryAfter))
 			case r.Outcome == webhooks.Release, !r.current:
 				q.Release(token)
 			case r.Outcome == webhooks.Retry:
@@ -156,7 +158,9 @@ func (b *settlementBatch) fill(o *ownedShards, settlements []webhooks.Settlement
 		s := &settlements[i]
 		id, seq, ok := o.queue.Hold(s.Task.Token)
 		if !ok {
-			stale = append(stale, i)
+			if !s.OnlyReleases() {
+				stale = append(stale, i)
+			}
 			continue
 		}
 		w := o.byID[id] // there is one as long as there is a lease
@@ -165,7 +169,7 @@ func (b *settlementBatch) fill(o *ownedShards, settlements []webhooks.Settlement
 		if r.matters && !slices.Contains(b.concerned, w.no) {
 			b.concerned = append(b.concerned, w.no)
 		}
-		if s.Outcome != webhooks.Release || s.Rest > 0 || s.Deactivate != "" {
+		if !s.OnlyReleases() {
 			b.rows = append(b.rows, r)
 			b.tell(s.Off, true)
 			b.tell(s.Recovered, false)

@@ -202,6 +202,16 @@ func (q *Queue) Release(token uint64) {
 	}
 }
 
+// Postpone is Release, and the delivery is due at the given time at the earliest.
+func (q *Queue) Postpone(token uint64, due time.Time) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if le, ok := q.end(token); ok {
+		le.item.due = max(le.item.due, q.at(due))
+		q.put(le.lane, le.item)
+	}
+}
+
 // Leases returns the numbers of all deliveries that are leased.
 func (q *Queue) Leases() map[uint64]bool {
 	q.mu.Lock()

@@ -13,7 +13,10 @@ func (t *tester) endedAt(eventID string, outcome webhooks.Outcome, at time.Time)
 	t.Helper()
 	t.enqueue(newEvent("acct", eventID), 1)
 	end := settlement(t.claimAll(1)[0], outcome)
-	end.Attempt.StartedAt, end.RetryAfter = at, time.Hour
+	end.Attempt.StartedAt = at
+	if outcome == webhooks.Retry {
+		end.RetryAfter = time.Hour
+	}
 	return end
 }
 

@@ -119,7 +119,9 @@ func redeliver(run runner) {
 			wantSame(t, "EventDeliveries", t.delivery("acct", task.Event.ID), d)
 			t.claimAll(0)
 			end := settlement(task, webhooks.Outcome(i))
-			end.RetryAfter = time.Hour
+			if end.Outcome == webhooks.Retry {
+				end.RetryAfter = time.Hour
+			}
 			t.settle(end)
 			if end.Outcome == webhooks.Release {
 				released := t.claimAll(1)[0]

@@ -29,13 +29,29 @@ func staleSettlements(run runner) {
 		t.settle(settlement(tasks[1], webhooks.Deliver))
 	})
 
+	run("a released delivery is due when that says", func(t *tester) {
+		t.createWebhooks(newWebhook("acct", "webhook"))
+		t.enqueueMany("acct", 2, 1)
+		tasks := t.claimAll(2)
+		later := settlement(tasks[0], webhooks.Release)
+		later.RetryAfter = time.Hour
+		soon := settlement(tasks[1], webhooks.Release)
+		soon.RetryAfter = time.Millisecond
+		t.settle(later, soon)
+		again := t.await(1, webhooks.Claim{Limit: 9, Lease: longLease})[0]
+		wantSame(t, "Task.Event.ID and Attempt", []any{again.Event.ID, again.Attempt}, []any{tasks[1].Event.ID, 1})
+		t.claimAll(0)
+	})
+
 	run("each outcome ends the claim", func(t *tester) {
 		t.createWebhooks(newWebhook("acct", "webhook"))
 		for i, outcome := range []webhooks.Outcome{webhooks.Release, webhooks.Retry, webhooks.Deliver, webhooks.GiveUp} {
 			t.enqueue(newEvent("acct", numbered("event", i)), 1)
 			task := t.claimAll(1)[0]
 			end := settlement(task, outcome)
-			end.RetryAfter = time.Hour
+			if outcome != webhooks.Release {
+				end.RetryAfter = time.Hour
+			}
 			t.settle(end)
 			t.wantStale(settlement(task, webhooks.Deliver))
 			if outcome == webhooks.Release {

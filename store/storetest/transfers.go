@@ -130,7 +130,9 @@ func (t *tester) everyKind() {
 	}
 	for i, task := range t.claimAll(12) {
 		end := settlement(task, []webhooks.Outcome{webhooks.Deliver, webhooks.GiveUp, webhooks.Retry, webhooks.Release}[i%4])
-		end.RetryAfter = time.Duration(i/4*60) * time.Minute
+		if end.Outcome == webhooks.Retry {
+			end.RetryAfter = time.Duration(i/4*60) * time.Minute
+		}
 		end.Attempt.Response, end.Attempt.Duration, end.Attempt.Status = long("response", 90*i), time.Duration(math.MaxInt64).Truncate(time.Microsecond), math.MaxInt32
 		if end.Outcome == webhooks.Deliver {
 			end.Attempt.Class, end.Attempt.Error = "", ""

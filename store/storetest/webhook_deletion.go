@@ -134,6 +134,15 @@ func deleteWebhook(run runner) {
 		t.claimAll(0)
 	})
 
+	run("a release of what was claimed before is not stale", func(t *tester) {
+		t.createWebhooks(newWebhook("acct", "webhook"))
+		t.enqueueMany("acct", 2, 1)
+		tasks := t.claimAll(2)
+		t.must(t.store.DeleteWebhook(t.Context(), "acct", "webhook", nil, notices.Notice{}))
+		t.settle(settlement(tasks[0], webhooks.Release), settlement(tasks[1], webhooks.Release))
+		t.claimAll(0)
+	})
+
 	run("its settled deliveries remain", func(t *tester) {
 		t.createWebhooks(newWebhook("acct", "webhook"))
 		t.enqueueMany("acct", 3, 1)

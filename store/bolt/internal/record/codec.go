@@ -3,6 +3,7 @@ package record
 import (
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"time"
 )
 
@@ -12,6 +13,10 @@ const Version = 1
 // ErrCorrupt is returned for a record that cannot be decoded. It holds nothing of the
 // record.
 var ErrCorrupt = errors.New("a stored record is damaged or of an unknown version")
+
+// ErrNewer is ErrCorrupt for a record that a newer version of the library wrote, as far as one can tell. It
+// wraps [errors.ErrUnsupported], too.
+var ErrNewer = fmt.Errorf("%w: a newer version of the library has written it: %w", ErrCorrupt, errors.ErrUnsupported)
 
 // Empty returns a record that holds nothing: that it is there says it all.
 func Empty() []byte { return newEncoder(0) }
@@ -48,17 +53,23 @@ func (e *encoder) time(t time.Time) {
 type decoder struct {
 	rest   []byte
 	failed bool
+	newer  bool // it failed because a newer version has written the record
 }
 
 // newDecoder begins to read a record of the current version.
 func newDecoder(record []byte) *decoder {
 	d := &decoder{rest: record}
-	d.failed = d.byte() != Version
+	if version := d.byte(); version != Version {
+		d.failed, d.newer = true, version > Version
+	}
 	return d
 }
 
 func (d *decoder) err() error {
-	if d.failed {
+	switch {
+	case d.failed && d.newer:
+		return ErrNewer
+	case d.failed:
 		return ErrCorrupt
 	}
 	return nil

@@ -86,8 +86,8 @@ func decodeEvent(record []byte) (Event, error) {
 		}
 		return true
 	})
-	if d.failed {
-		return Event{}, ErrCorrupt
+	if err := d.err(); err != nil {
+		return Event{}, err
 	}
 	return event, nil
 }

@@ -6,7 +6,7 @@ import "slices"
 // of later versions, each a tag, a length and that many bytes.
 //
 // A version that does not know a field of an even tag overlooks it, and keeps it when it
-// writes the record again. A record with one of an odd tag it takes for damaged, since
+// writes the record again. It does not read a record with one of an odd tag ([ErrNewer]), since
 // what the field says, such as that a key is disabled, must not be overlooked.
 
 // fields reads what is left as fields. Those that know, unless it is nil, does not report
@@ -16,7 +16,9 @@ func (d *decoder) fields(know func(tag uint64, value []byte) bool) {
 		tag := d.uint()
 		value := d.raw(d.uint())
 		known := know != nil && !d.failed && know(tag, value)
-		d.failed = d.failed || !known && (tag == 0 || tag%2 == 1)
+		if !d.failed && !known && (tag == 0 || tag%2 == 1) {
+			d.failed, d.newer = true, tag > 0
+		}
 	}
 }
 

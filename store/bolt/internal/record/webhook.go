@@ -70,8 +70,8 @@ func InspectWebhook(account, id string, record []byte, keys *signing.Keyring) (w
 		}
 		return true
 	})
-	if d.failed {
-		return webhooks.Webhook{}, ErrCorrupt
+	if err := d.err(); err != nil {
+		return webhooks.Webhook{}, err
 	}
 	if w.Secret, err = keys.Open(secret, id); err != nil {
 		return w, fmt.Errorf("%w: %w", ErrCorrupt, err)
