@@ -27,7 +27,7 @@ func (s *Store) Backlog(ctx context.Context, webhookID string) (backlog webhooks
 		return webhooks.Backlog{}, err
 	}
 	own := s.owned.queue.Backlog(time.Now(), webhookID)
-	shards, _ := s.owned.served()
+	shards := s.owned.loaded()
 	err = s.read(ctx, func(ctx context.Context, conn *pgxpool.Conn) error {
 		var oldest *time.Time
 		sql, args := pendingElsewhere, []any{append([]int16{}, shards...)}

@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"context"
+	"math"
 	"slices"
 	"time"
 
@@ -9,8 +10,9 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// What is pending in shards that a node has taken is loaded by pages, in the order of events, while
-// the node delivers what it knows already. Loading rests on two rules:
+// What is pending in shards that a node has taken is loaded by pages while the node delivers what it knows
+// already. The latest events come first: what has been pending for long is mostly for receivers that are down,
+// and must not keep others waiting. Loading rests on two rules:
 //
 //   - Everything that becomes pending after the shard's horizon is reported by the change feed, and
 //     everything before it is in the pages, whose snapshots are later.
@@ -35,7 +37,7 @@ var pendingPage = query("pending_page")
 // A shardLoad is a shard that is loading.
 type shardLoad struct {
 	shard          int16
-	event, webhook int64 // the place up to which it was read
+	event, webhook int64 // the place down to which it was read
 	limit          int   // rows of its next page
 	wait           time.Duration
 	again          time.Time     // not tried before
@@ -54,7 +56,7 @@ type loads struct {
 // begin begins to load shards.
 func (l *loads) begin(shards []int16) (list []*shardLoad) {
 	for _, shard := range shards {
-		load := &shardLoad{shard: shard, limit: pageMax, ended: make(chan struct{})}
+		load := &shardLoad{shard: shard, event: math.MaxInt64, webhook: math.MaxInt64, limit: pageMax, ended: make(chan struct{})}
 		l.of[shard] = load
 		list = append(list, load)
 	}
@@ -90,6 +92,18 @@ func (l *loads) next(now time.Time) (page []*shardLoad, wait time.Duration) {
 		return true
 	})
 	return page, wait
+}
+
+// loaded returns the shards that are loaded.
+func (o *ownedShards) loaded() (shards []int16) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for shard := range o.shards {
+		if o.loads.of[shard] == nil {
+			shards = append(shards, shard)
+		}
+	}
+	return shards
 }
 
 // loadShards begins to load what is pending in shards that this node has taken, and serves them: what is
@@ -238,7 +252,7 @@ func (s *Store) pageLoaded(page []*shardLoad, rows []pageRow) {
 		for i := range rows {
 			if r := &rows[i]; r.shard == load.shard {
 				read[load.shard]++
-				if r.event > load.event || r.event == load.event && r.webhook > load.webhook {
+				if r.event < load.event || r.event == load.event && r.webhook < load.webhook {
 					load.event, load.webhook = r.event, r.webhook
 				}
 			}

@@ -58,15 +58,16 @@ func execOn(t testing.TB, p *pgxpool.Pool, sql string, args ...any) {
 }
 
 // pile makes n deliveries of the account's webhook pending, due in an hour, each of which takes a while
-// to read. Nothing else is stored of their events.
-func pile(t testing.TB, p *pgxpool.Pool, account string, n int, each time.Duration) {
+// to read. Nothing else is stored of their events, whose numbers are before those of all others if first is
+// 1, and after them if it is laterEvent.
+func pile(t testing.TB, p *pgxpool.Pool, account string, first int64, n int, each time.Duration) {
 	t.Helper()
 	webhook := "wh_" + account
 	err := pgx.BeginFunc(t.Context(), p, func(tx pgx.Tx) error {
 		if _, err := tx.Exec(t.Context(), `
 			insert into storageapi.pending (webhook, event, shard, recovered, due, attempts, before)
-			select no, i::bigint * 4096, $2, false, now() + interval '1 hour', 0, 0
-			from storageapi.webhooks cross join generate_series(1, $3::integer) i where id = $1`, webhook, postgres.ShardOf(account), n); err != nil {
+			select no, ($4 + i) * 4096, $2, false, now() + interval '1 hour', 0, 0
+			from storageapi.webhooks cross join generate_series(1, $3::bigint) i where id = $1`, webhook, postgres.ShardOf(account), n, first); err != nil {
 			return err
 		}
 		if each == 0 {
@@ -79,6 +80,9 @@ func pile(t testing.TB, p *pgxpool.Pool, account string, n int, each time.Durati
 		t.Fatal(err)
 	}
 }
+
+// laterEvent is the microsecond of an event in 2050.
+const laterEvent = 30 * 365 * 24 * 3600 * 1_000_000
 
 func storeOn(t testing.TB, p *pgxpool.Pool, options ...postgres.Option) *postgres.Store {
 	t.Helper()
@@ -173,7 +177,7 @@ func TestLoading_BacklogSlowerThanStatementTimeout_LoadsBesideOthers(t *testing.
 	p := slowRows(t, timeout)
 	s := storeOn(t, p)
 	accounts, _ := accountsIn(t, s, 2)
-	pile(t, p, accounts[0], rows, each)
+	pile(t, p, accounts[0], 1, rows, each)
 	publishTo(t, s, accounts[1], "before")
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
@@ -201,7 +205,7 @@ func TestLoading_ShardThatCannotBeRead_StopsOnlyItself(t *testing.T) {
 	s := storeOn(t, p)
 	accounts, beside := accountsIn(t, s, 3)
 	for _, stuck := range accounts[:2] {
-		pile(t, p, stuck, 3, time.Minute)
+		pile(t, p, stuck, 1, 3, time.Minute)
 	}
 	publishTo(t, s, accounts[2], "before")
 	if err := s.Close(); err != nil {
@@ -238,7 +242,7 @@ func TestLoading_PublishedMeanwhile_IsClaimedOnce(t *testing.T) {
 	s := storeOn(t, p)
 	accounts, _ := accountsIn(t, s, 1)
 	account := accounts[0]
-	pile(t, p, account, 600, 2*time.Millisecond)
+	pile(t, p, account, laterEvent, 600, 2*time.Millisecond)
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
