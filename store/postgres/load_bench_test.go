@@ -42,7 +42,7 @@ func BenchmarkLoading(b *testing.B) {
 	if err := pgx.BeginFunc(context.Background(), p, func(tx pgx.Tx) error {
 		_, err := tx.Exec(context.Background(), `
 			insert into storageapi.pending (webhook, event, shard, recovered, due, attempts, before)
-			select no, i::bigint * 4096, shard, false, now() + interval '1 hour', 0, 0
+			select no, i::bigint * 4096, shard, false, now() + interval '1 hour', 1, 0
 			from generate_series(1, $1::integer) i join (
 				select no, storageapi.shard_of(account) as shard, row_number() over (order by no) - 1 as place
 				from storageapi.webhooks where account <> $2) w on w.place = i % $3::integer`, *benchPending, other, *benchAccounts)

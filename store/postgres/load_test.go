@@ -57,7 +57,7 @@ func execOn(t testing.TB, p *pgxpool.Pool, sql string, args ...any) {
 	}
 }
 
-// pile makes n deliveries of the account's webhook pending, due in an hour, each of which takes a while
+// pile makes n deliveries of the account's webhook pending, to be retried in an hour, each of which takes a while
 // to read. Nothing else is stored of their events, whose numbers are before those of all others if first is
 // 1, and after them if it is laterEvent.
 func pile(t testing.TB, p *pgxpool.Pool, account string, first int64, n int, each time.Duration) {
@@ -66,7 +66,7 @@ func pile(t testing.TB, p *pgxpool.Pool, account string, first int64, n int, eac
 	err := pgx.BeginFunc(t.Context(), p, func(tx pgx.Tx) error {
 		if _, err := tx.Exec(t.Context(), `
 			insert into storageapi.pending (webhook, event, shard, recovered, due, attempts, before)
-			select no, ($4 + i) * 4096, $2, false, now() + interval '1 hour', 0, 0
+			select no, ($4 + i) * 4096, $2, false, now() + interval '1 hour', 1, 0
 			from storageapi.webhooks cross join generate_series(1, $3::bigint) i where id = $1`, webhook, postgres.ShardOf(account), n, first); err != nil {
 			return err
 		}
