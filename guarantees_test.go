@@ -16,7 +16,7 @@ func TestGuaranteesAreTested(t *testing.T) {
 		t.Fatalf("%d guarantees found", len(sections))
 	}
 	tests := testNames(t)
-	name := regexp.MustCompile("`(Test[A-Za-z0-9]+)`")
+	name := regexp.MustCompile("`(Test[A-Za-z0-9_]+)`")
 	for _, section := range sections {
 		guarantee, text, _ := strings.Cut(section, "\n")
 		_, heldBy, _ := strings.Cut(text, "\nHeld by: ")
@@ -35,7 +35,7 @@ func TestGuaranteesAreTested(t *testing.T) {
 func testNames(t *testing.T) map[string]bool {
 	t.Helper()
 	names := make(map[string]bool)
-	function := regexp.MustCompile(`(?m)^func (Test[A-Za-z0-9]+)\(`)
+	function := regexp.MustCompile(`(?m)^func (Test[A-Za-z0-9_]+)\(`)
 	err := filepath.WalkDir(".", func(path string, entry fs.DirEntry, err error) error {
 		switch {
 		case err != nil:

@@ -49,7 +49,7 @@ func (s *Store) ClaimDeliveries(ctx context.Context, claim webhooks.Claim) (task
 		return nil, 0, err
 	}
 	began := time.Now()
-	timed, cancel := s.ownership.hurry(ctx, workLook)
+	timed, cancel := s.ownership.shortly(ctx, workLook)
 	wait, err = s.lookIfDue(timed)
 	cancel()
 	if s.ownership.worked(workLook, began, err); err != nil {
@@ -65,7 +65,7 @@ func (s *Store) ClaimDeliveries(ctx context.Context, claim webhooks.Claim) (task
 	}
 	r := claimReader{Store: s, claimed: claimed}
 	began = time.Now()
-	timed, cancel = s.ownership.hurry(ctx, workRead)
+	timed, cancel = s.ownership.shortly(ctx, workRead)
 	err = r.read(timed)
 	cancel()
 	s.ownership.worked(workRead, began, err)

@@ -232,9 +232,9 @@ func (o *ownership) stuck() bool {
 	return slices.ContainsFunc(o.failing[:], func(f failing) bool { return f.calls > 1 && time.Since(f.since) >= o.lasts*5/3 })
 }
 
-// hurry returns ctx with a short timeout if the last call of that kind had no answer: the next one shows
+// shortly returns ctx with a short timeout if the last call of that kind had no answer: the next one shows
 // whether any has.
-func (o *ownership) hurry(ctx context.Context, kind int) (context.Context, context.CancelFunc) {
+func (o *ownership) shortly(ctx context.Context, kind int) (context.Context, context.CancelFunc) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.failing[kind].calls == 0 {

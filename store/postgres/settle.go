@@ -70,7 +70,7 @@ func (s *Store) SettleDeliveries(ctx context.Context, settlements []webhooks.Set
 		}
 		return err
 	}
-	timed, cancel := s.ownership.hurry(ctx, workSettle)
+	timed, cancel := s.ownership.shortly(ctx, workSettle)
 	defer cancel()
 	began := time.Now()
 	err = s.write(timed, step)
