@@ -172,7 +172,7 @@ func (a *Authenticator) Handler(next http.Handler) http.Handler {
 			WriteUnauthorized(w)
 		default:
 			a.logFailure(r.Context(), err)
-			WriteInternal(w)
+			WriteFailure(w, err)
 		}
 	})
 }

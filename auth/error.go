@@ -3,6 +3,7 @@ package auth
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"net/http"
 )
 
@@ -20,7 +21,12 @@ const (
 	CodeUnsupportedMediaType = "UNSUPPORTED_MEDIA_TYPE" // 415
 	CodeRateLimit            = "RATE_LIMIT_EXCEEDED"    // 429, with Retry-After
 	CodeInternal             = "INTERNAL_ERROR"         // 500: not the client's fault
+	CodeUnavailable          = "SERVICE_UNAVAILABLE"    // 503, with Retry-After: the store cannot be reached, and nothing was done
 )
+
+// ErrUnavailable is wrapped by errors of stores that cannot be reached: nothing was done, and the
+// same call may succeed in a moment.
+var ErrUnavailable = errors.New("the store cannot be reached")
 
 // WriteError answers a request with the error body of docs/spec.md, section 7,
 // {"error":{"code":…,"message":…}} and a newline. Hosts use it so that their own routes
@@ -59,4 +65,15 @@ func WriteForbidden(w http.ResponseWriter, message string) {
 // WriteInternal answers 500 INTERNAL_ERROR, without details.
 func WriteInternal(w http.ResponseWriter) {
 	WriteError(w, http.StatusInternalServerError, CodeInternal, "Something went wrong on our side. Try again later.")
+}
+
+// WriteFailure answers a request that failed for no fault of the client's: 503 SERVICE_UNAVAILABLE with
+// Retry-After if err is [ErrUnavailable], or else as [WriteInternal].
+func WriteFailure(w http.ResponseWriter, err error) {
+	if !errors.Is(err, ErrUnavailable) {
+		WriteInternal(w)
+		return
+	}
+	w.Header().Set("Retry-After", "5")
+	WriteError(w, http.StatusServiceUnavailable, CodeUnavailable, "The service cannot be reached right now. Nothing was done. Retry the request.")
 }

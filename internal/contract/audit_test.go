@@ -20,7 +20,7 @@ func (h *host) testAuditEvents(t *testing.T) {
 	if got := strings.Join(actions, " "); got != "key.deleted key.rotated key.changed key.created" {
 		t.Errorf("%s: %v", got, listed)
 	}
-	if !contains(listed.body, `"changedFields":["name"]`, `"kind":"key"`) || contains(listed.body, "renamed") {
+	if !contains(listed.body, `"changedFields":["name"]`, `"kind":"key"`, `"name":"renamed"`) || contains(listed.body, `"hint":null},"actor":{"kind":"key"`) {
 		t.Errorf("%v", listed)
 	}
 	first := h.do(t, "listAuditEvents", 200, query("limit=1&target="+key))

@@ -3,8 +3,10 @@ package contract
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -85,8 +87,8 @@ func testRates(t *testing.T, first *host) {
 	}
 }
 
-// testFailing calls every operation of a host that has lost its file, and one of a
-// host that still knows its keys.
+// testFailing calls every operation of a host that has lost its file, and of one whose store cannot be
+// reached, and one of a host that still knows its keys.
 func testFailing(t *testing.T, first *host) {
 	h := another(t, first, func(c *storageapi.Config) { c.Path, c.Store = "", unlisting{memory.New()} })
 	h.do(t, "listKeys", 500)
@@ -98,6 +100,26 @@ func testFailing(t *testing.T, first *host) {
 	for _, op := range h.operations {
 		h.do(t, op.id, 500, nobody, exampleBody)
 	}
+
+	var down atomic.Bool
+	h = another(t, first, func(c *storageapi.Config) { c.Path, c.Store = "", unreachable{memory.New(), &down} })
+	down.Store(true)
+	for _, op := range h.operations {
+		h.do(t, op.id, 503, nobody, exampleBody)
+	}
+}
+
+// unreachable is a store that cannot be reached while it is down.
+type unreachable struct {
+	store.Store
+	down *atomic.Bool
+}
+
+func (u unreachable) KeyByHash(ctx context.Context, hash apikeys.Hash) (apikeys.Key, error) {
+	if u.down.Load() {
+		return apikeys.Key{}, fmt.Errorf("%w: connection refused", auth.ErrUnavailable)
+	}
+	return u.Store.KeyByHash(ctx, hash)
 }
 
 // unlisting is a store that cannot list keys.

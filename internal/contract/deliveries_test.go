@@ -109,7 +109,7 @@ func (h *host) testDeliveries(t *testing.T) {
 		return refused
 	})
 	h.do(t, "createRecovery", 400, at(webhook), body(`{"from":"2026-01-02","to":"2026-01-01"}`))
-	h.do(t, "createRecovery", 400, at(webhook), body(`{"states":["pending"]}`))
+	h.do(t, "createRecovery", 400, at(webhook), body(`{"states":["lost"]}`))
 	h.do(t, "getRecovery", 404, at(webhook, noRecovery))
 	h.do(t, "deleteWebhook", 204, at(webhook))
 }

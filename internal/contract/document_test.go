@@ -173,14 +173,14 @@ func testDocument(t *testing.T, d *document) {
 		t.Error(err)
 	}
 	for _, op := range d.operations {
-		for _, status := range []int{http.StatusUnauthorized, http.StatusInternalServerError} {
+		for _, status := range []int{http.StatusUnauthorized, http.StatusInternalServerError, http.StatusServiceUnavailable} {
 			if op.Operation.Responses.Status(status) == nil {
 				t.Errorf("%s: no %d", op.id, status)
 			}
 		}
 		for status, response := range op.Operation.Responses.Map() {
 			for name, header := range response.Value.Headers {
-				if !header.Value.Required && status != "500" && !strings.HasPrefix(name, "X-RateLimit-") {
+				if !header.Value.Required && status != "500" && status != "503" && !strings.HasPrefix(name, "X-RateLimit-") {
 					t.Errorf("%s %s: header %s is not required", op.id, status, name)
 				}
 			}

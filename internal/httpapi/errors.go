@@ -143,7 +143,7 @@ func (a *api) fail(c *call, err error) {
 		auth.WriteError(c.writer, http.StatusMethodNotAllowed, auth.CodeMethodNotAllowed, "This path supports "+method.allow+".")
 	default:
 		a.logFailure(c, err)
-		auth.WriteInternal(c.writer)
+		auth.WriteFailure(c.writer, err)
 	}
 }
 

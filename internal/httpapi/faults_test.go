@@ -3,6 +3,7 @@ package httpapi_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/storageapi/storageapi"
 	"github.com/storageapi/storageapi/apikeys"
+	"github.com/storageapi/storageapi/auth"
 	"github.com/storageapi/storageapi/scopes"
 	"github.com/storageapi/storageapi/store"
 	"github.com/storageapi/storageapi/webhooks"
@@ -107,6 +109,18 @@ func TestFailingStore(t *testing.T) {
 		}
 		if strings.Count(log.String(), "\n") != 1 || strings.Contains(log.String(), admin) || strings.Contains(log.String(), "limit=7") {
 			t.Errorf("%+v: log: %s", step, log)
+		}
+	}
+	for _, step := range steps(key, webhook) {
+		faults.before = func(method string) error {
+			if method == step.store {
+				return fmt.Errorf("%w: dial rack 7: refused", auth.ErrUnavailable)
+			}
+			return nil
+		}
+		got := h.do(step.method, step.path, admin, step.body).want(503, "SERVICE_UNAVAILABLE")
+		if after := got.header.Get("Retry-After"); after != "5" || strings.Contains(got.body, "rack") {
+			t.Errorf("%+v: Retry-After is %q, want 5; body %s", step, after, got.body)
 		}
 	}
 	before = trimLastUse(before)

@@ -10,6 +10,8 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgtype"
 	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/storageapi/storageapi/auth"
 )
 
 // Codes of PostgreSQL's errors.
@@ -100,7 +102,10 @@ func (s *Store) run(ctx context.Context, writes bool, step func(context.Context,
 	conn, err := s.pool.Acquire(ctx)
 	if err != nil {
 		s.waited(begun)
-		return failure(ctx, err)
+		if err = failure(ctx, err); ctx.Err() == nil || errors.Is(err, errSilent) {
+			err = fmt.Errorf("%w: %w", auth.ErrUnavailable, err)
+		}
+		return err
 	}
 	defer conn.Release()
 	begun = time.Now()
@@ -126,6 +131,8 @@ func (s *Store) run(ctx context.Context, writes bool, step func(context.Context,
 			s.waited(begun)
 		}
 		switch {
+		case !writes && !conflicts && err != nil && conn.Conn().IsClosed() && ctx.Err() == nil:
+			return fmt.Errorf("%w: %w", auth.ErrUnavailable, failure(ctx, err)) // a read: nothing happened
 		case conflicts || !writes:
 			return failure(ctx, err)
 		case silent:
