@@ -284,11 +284,12 @@ func (p *pages) viewPast(c *call, n *notices.Notice, name string) pastView {
 		page = ""
 	}
 	view.Page = page
-	if n.Action == notices.WebhookChanged && slices.Equal(n.Changed, []string{"held"}) {
+	switch {
+	case n.Action == notices.WebhookChanged && slices.Equal(n.Changed, []string{"held"}):
 		view.Text = "Webhook released"
-	} else if n.Turned != "" && slices.Equal(n.Changed, []string{"active"}) {
+	case n.Turned != "" && slices.Equal(n.Changed, []string{"active"}):
 		view.Text = "Webhook turned " + n.Turned
-	} else if len(n.Changed) > 0 {
+	case len(n.Changed) > 0:
 		var fields []string
 		for _, field := range n.Changed {
 			switch text := fieldTexts[field]; {

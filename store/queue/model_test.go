@@ -224,7 +224,7 @@ func (m *model) step() {
 		m.reserveAll(id)
 	case n < 94 && m.rnd.IntN(2) == 0:
 		m.giveBack()
-	case n < 94 && m.rnd.IntN(2) == 0:
+	case n < 94 && m.rnd.IntN(4) < 2:
 		m.rests[id] = later(m.rests[id], m.now.Add(m.some(50*time.Millisecond)))
 		m.q.Rest(id, m.rests[id])
 		m.setStanding(id, Failing)
