@@ -8,13 +8,14 @@ import (
 	"os"
 	"path/filepath"
 	"sync/atomic"
+	"time"
 
 	"github.com/storageapi/storageapi/store"
 	"github.com/storageapi/storageapi/store/bolt"
 )
 
-// A backupper makes backups of the file at random moments of the story. Each is sound, and is
-// restored.
+// A backupper makes backups of the file at random moments of the story, two within some minutes.
+// Each is sound, and is restored; no earlier one is believed to be what came after it.
 type backupper struct {
 	*actor
 	last     atomic.Pointer[string] // the path of the last backup; nil: none
@@ -27,7 +28,13 @@ func newBackupper(w *world) *backupper {
 }
 
 func (b *backupper) live(ctx context.Context, share float64) {
-	b.paced(12, share, func() { b.backUp(ctx) })
+	b.paced(8, share, func() {
+		b.backUp(ctx)
+		time.Sleep(span(b.rand, time.Second, 10*time.Minute))
+		if !b.world.broken() && b.world.now() < b.world.era.to {
+			b.backUp(ctx)
+		}
+	})
 }
 
 // backUp makes a backup, verifies and restores it. It may fail while the disk does, or as the
@@ -55,8 +62,26 @@ func (b *backupper) backUp(ctx context.Context) {
 	if !b.isSound("a backup", path) {
 		return
 	}
-	b.last.Store(&path)
+	earlier := b.last.Swap(&path)
 	b.restore("a backup", path, bolt.Fence{NothingRevoked: true})
+	if earlier != nil {
+		b.confuse(path, *earlier)
+	}
+}
+
+// confuse restores a backup as if an earlier one were the abandoned file. That is refused, or what
+// was deleted between the two would be there again, unless nothing was written between them: a store
+// that is halted cannot mark its clock.
+func (b *backupper) confuse(path, earlier string) {
+	w := b.world
+	restored := fmt.Sprint(w.path, ".restored-", b.restored.Add(1))
+	info, err := bolt.Restore(restored, path, bolt.Fence{Abandoned: earlier})
+	_ = os.Remove(restored)
+	taken := info.KeysTaken + info.KeysDeleted + info.WebhooksTaken + info.WebhooksDeleted + info.DeliveriesSettled + info.EventsCarried
+	if !errors.Is(err, bolt.ErrUnfenced) && (err != nil || taken > 0) {
+		w.breach("no file that is older than the backup is believed", nil, "%s restored with %s as the abandoned file: %+v, %v",
+			filepath.Base(path), filepath.Base(earlier), info, err)
+	}
 }
 
 // restoreClosed restores the last backup from the file, which is closed: nothing is lost.
