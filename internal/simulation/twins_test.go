@@ -110,6 +110,9 @@ func liveAsTwins(t *testing.T, seed uint64, path string) {
 				t.Fatal(err)
 			}
 			twins[1].Store = open()
+			anew := memory.New() // it forgets what a file does: what is due early since a receiver recovered
+			move(t, anew, twins[0].Store)
+			twins[0].Store = anew
 			story = append(story, "the file is opened anew")
 		}
 		if reopens && i == moves && i < 240 {

@@ -143,15 +143,17 @@ func TestPublishedInThePast(t *testing.T) {
 		if err := s.CreateWebhook(t.Context(), testWebhook(1), webhooks.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}
-		right := time.Now().Add(40 * day)
+		right := time.Now()
 		for i := range old + 3*part {
-			if s.lastPublished = right; i < old || i >= old+part && i < old+2*part {
-				s.lastPublished = time.Time{} // the clock shows that it is 40 days before
+			s.clock.Set(0)
+			if i < old || i >= old+part && i < old+2*part {
+				s.clock.Set(-40 * day)
 			}
 			if _, err := s.Enqueue(t.Context(), testEvent(i, 1)); err != nil {
 				t.Fatal(err)
 			}
 		}
+		time.Sleep(day + time.Hour) // until it is believed that the clock is right
 		if _, err := s.Purge(t.Context(), webhooks.Purge{Payloads: right.Add(-30 * day), Limit: 1000}); err != nil {
 			t.Fatal(err)
 		}

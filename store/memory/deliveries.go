@@ -41,6 +41,7 @@ func (s *Store) SettleDeliveries(ctx context.Context, settlements []webhooks.Set
 	}
 	defer s.mu.Unlock()
 	var stale []int
+	var ends []func() // of leases: after what the results say of receivers, which may recover
 	for i := range settlements {
 		webhook, seq, current := s.queue.Hold(settlements[i].Task.Token)
 		if !current {
@@ -49,12 +50,16 @@ func (s *Store) SettleDeliveries(ctx context.Context, settlements []webhooks.Set
 			}
 			continue
 		}
-		s.settle(&settlements[i], s.deliveries[place{webhook, seq}])
+		ends = append(ends, s.settle(&settlements[i], s.deliveries[place{webhook, seq}]))
+	}
+	for _, end := range ends {
+		end()
 	}
 	return stale, nil
 }
 
-func (s *Store) settle(settlement *webhooks.Settlement, d *delivery) {
+// settle records a result. It returns what ends the lease.
+func (s *Store) settle(settlement *webhooks.Settlement, d *delivery) (end func()) {
 	token, attempt := settlement.Task.Token, settlement.Attempt
 	if settlement.Outcome != webhooks.Release {
 		attempt.StartedAt = stored(attempt.StartedAt)
@@ -66,24 +71,25 @@ func (s *Store) settle(settlement *webhooks.Settlement, d *delivery) {
 	switch settlement.Outcome {
 	case webhooks.Release:
 		if settlement.RetryAfter > 0 {
-			s.queue.Postpone(token, time.Now().Add(settlement.RetryAfter))
+			due := time.Now().Add(settlement.RetryAfter)
+			end = func() { s.queue.Postpone(token, due) }
 		} else {
-			s.queue.Release(token)
+			end = func() { s.queue.Release(token) }
 		}
 	case webhooks.Retry:
 		due := time.Now().Add(settlement.RetryAfter)
 		d.NextAttemptAt, d.first = stored(due), false
-		s.queue.Retry(token, due, attempt.Number, settlement.Asked)
+		end = func() { s.queue.Retry(token, due, attempt.Number, settlement.Asked) }
 	case webhooks.Deliver:
-		s.queue.Done(token)
+		end = func() { s.queue.Done(token) }
 		d.State, d.NextAttemptAt = webhooks.Delivered, time.Time{}
 	case webhooks.GiveUp:
-		s.queue.Done(token)
+		end = func() { s.queue.Done(token) }
 		d.State, d.NextAttemptAt = webhooks.Dead, time.Time{}
 	}
 	w := s.webhooks.find(d.event.Account, d.WebhookID)
 	if w.URL != settlement.Task.Webhook.URL {
-		return
+		return end
 	}
 	if settlement.Outcome == webhooks.Deliver {
 		s.queue.EndRest(w.ID)
@@ -109,6 +115,7 @@ func (s *Store) settle(settlement *webhooks.Settlement, d *delivery) {
 		s.queue.Pause(w.ID)
 	}
 	s.queue.SetStanding(w.ID, queue.StandingOf(w))
+	return end
 }
 
 // Redeliver implements [webhooks.Store].
