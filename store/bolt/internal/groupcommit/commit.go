@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"strings"
+	"syscall"
 	"time"
 
 	bbolterrors "go.etcd.io/bbolt/errors"
@@ -24,16 +25,45 @@ func (w *Writer[B]) commit(tx *Tx, batch B, steps int) error {
 	err := w.observed(tx, steps)
 	if err == nil {
 		tx.apply()
+		w.interrupted = 0
 		return nil
 	}
-	seen := w.seen(id)
+	seen, synced := w.seen(id), false
+	if errors.Is(err, syscall.EINTR) && w.interrupted < maxInterrupted {
+		w.interrupted++
+		synced = w.sync() == nil
+	}
 	if seen {
 		tx.apply() // memory must follow what readers of the file see
 	}
-	if seen || !harmless(err) {
+	switch {
+	case synced && !seen:
+		return errInterrupted
+	case synced:
+		// It is done. But bbolt has rolled it back in memory, and takes pages for free that readers of the commit before may read.
+		w.halt(err)
+		return nil
+	case seen || !harmless(err):
 		w.halt(err)
 	}
 	return fmt.Errorf("commit to %s: %w", w.db.Path(), err)
+}
+
+// maxInterrupted is how many commits one after the other may be interrupted before that is an error.
+const maxInterrupted = 100
+
+// errInterrupted is the error of a commit whose sync was interrupted by a signal, as fdatasync may be on a network's
+// file system, and has been repeated: nothing is lost, readers do not see the commit, and its steps run again.
+var errInterrupted = errors.New("a signal interrupted the sync; the steps run again")
+
+// sync syncs the file, however often it is interrupted.
+func (w *Writer[B]) sync() (err error) {
+	for range maxInterrupted {
+		if err = w.db.Sync(); !errors.Is(err, syscall.EINTR) {
+			return err
+		}
+	}
+	return err
 }
 
 // observed is commitTx that is observed.

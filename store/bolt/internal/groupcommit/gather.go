@@ -36,6 +36,13 @@ func (w *Writer[B]) transact(steps []*step[B]) {
 			go w.makeRoom(steps)
 			return
 		}
+		if t.again() {
+			for _, s := range steps {
+				s.own = errNotDone
+			}
+			go w.transact(steps)
+			return
+		}
 		w.handOver(len(steps)) // first: the next one writes while these are told and go on
 		for _, s := range steps {
 			s.outcome <- t.outcome(s)

@@ -61,6 +61,9 @@ func (t *transaction[B]) full() bool {
 	return !t.done && errors.Is(t.err, bbolterrors.ErrMaxSizeReached) && t.writer.room != nil && !t.steps[0].alone
 }
 
+// again reports whether the steps are to run again, since a signal interrupted the commit.
+func (t *transaction[B]) again() bool { return !t.done && t.err == errInterrupted }
+
 // run runs the steps and commits what they have written.
 func (t *transaction[B]) run() {
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true)) // a damaged page may point outside of the file

@@ -40,6 +40,8 @@ type Writer[B Batch] struct {
 
 	fault atomic.Pointer[error] // why nothing is written any more
 
+	interrupted int // commits in a row, by signals; of the transaction under way
+
 	mu      sync.Mutex
 	waiting []*step[B]
 	leading bool // a transaction is under way, or about to be

@@ -138,3 +138,39 @@ func TestEndedContextIsNotRun(t *testing.T) {
 		t.Errorf("err = %v", err)
 	}
 }
+
+// TestCommit_SyncInterrupted_IsRepeated: a signal interrupts the sync of what a commit has written before readers see it. The steps run
+// again, and nothing is halted.
+func TestCommit_SyncInterrupted_IsRepeated(t *testing.T) {
+	w, undone := open(t)
+	commits, runs := 0, 0
+	w.Around(func(commit func() error) error {
+		if commits++; commits <= 3 {
+			return syscall.EINTR // nothing is committed
+		}
+		return commit()
+	})
+	err := w.Run(t.Context(), func(b testBatch) error { runs++; return b.Put(bucket, []byte("a"), []byte("b")) })
+	if err != nil || runs != 4 || *undone != 3 || w.Halted() != nil {
+		t.Errorf("Run = %v, after %d runs, %d of them undone; halted: %v; want nil after 4 runs, 3 undone", err, runs, *undone, w.Halted())
+	}
+	w.Around(func(func() error) error { return syscall.EINTR })
+	if err := w.Run(t.Context(), func(b testBatch) error { return b.Put(bucket, []byte("c"), nil) }); err == nil || w.Halted() == nil {
+		t.Errorf("interrupted for ever: Run = %v, halted: %v; want errors", err, w.Halted())
+	}
+}
+
+// TestCommit_SyncInterruptedOnceReadersSeeIt_IsDone: the steps are done, and on the disk. Nothing more is written, as bbolt has undone the
+// commit in memory.
+func TestCommit_SyncInterruptedOnceReadersSeeIt_IsDone(t *testing.T) {
+	w, undone := open(t)
+	w.Around(func(commit func() error) error { return errors.Join(commit(), syscall.EINTR) })
+	applied := false
+	err := w.Run(t.Context(), func(b testBatch) error {
+		b.AfterCommit(func() { applied = true })
+		return b.Put(bucket, []byte("a"), []byte("b"))
+	})
+	if err != nil || !applied || *undone != 0 || w.Halted() == nil {
+		t.Errorf("Run = %v, applied %v, %d undone, halted: %v; want it done, and halted", err, applied, *undone, w.Halted())
+	}
+}
