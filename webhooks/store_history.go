@@ -7,6 +7,9 @@ import (
 	"github.com/storageapi/storageapi/notices"
 )
 
+// MaxRecoveries is how many recoveries of a webhook are kept, the latest.
+const MaxRecoveries = 100
+
 // History is the part of a [Store] that tells what became of events, makes deliveries
 // pending again, and removes what is old.
 type History interface {
@@ -49,7 +52,8 @@ type History interface {
 	// events that are stored by then, by any clock, and To is set to a time after theirs.
 	// ErrNotFound if the account has no webhook of that id; ErrExists if there is a
 	// recovery of that id; ErrRecovering if there is one of that webhook that is not done. The
-	// notice is stored in the same step.
+	// notice is stored in the same step. A webhook has MaxRecoveries at most: the one that was
+	// stored first is forgotten.
 	CreateRecovery(ctx context.Context, recovery Recovery, notice notices.Notice) error
 
 	// RecoveryByID returns a recovery, or ErrNotFound.

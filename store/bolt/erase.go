@@ -398,17 +398,23 @@ var eraseRecoveryRows = eraseRows(bucketRecoveries, ofRecovery, func(r *store.Re
 
 // eraseRecoveries removes recoveries with what leads to them, also where the webhook is gone.
 func eraseRecoveries(s *Store, b *batch, e *erasure, limit int) (next []byte, err error) {
-	var open [][]byte
+	var open, times [][]byte
 	c := b.tx.Bucket(bucketRecoveries).Cursor()
 	k, value := c.Seek(e.next)
 	for looked := 0; k != nil && looked < limit; looked++ {
 		r, err := record.DecodeRecovery(string(k), value)
+		if err == nil && r.Account == e.account {
+			times = append(times, recoveryTime(&r))
+		}
 		if err == nil && r.Account == e.account && record.DecodeID(b.Get(bucketOpenRecoveries, []byte(r.WebhookID))) == r.ID {
 			open = append(open, []byte(r.WebhookID))
 		}
 		k, value = c.Next()
 	}
 	if err := b.DeleteAll(bucketOpenRecoveries, open); err != nil {
+		return nil, err
+	}
+	if err := b.DeleteAll(bucketRecoveryTimes, times); err != nil {
 		return nil, err
 	}
 	return eraseRecoveryRows(s, b, e, limit)

@@ -267,7 +267,7 @@ func (m *importer) addRecovery(r *transfer.Recovery) error {
 		}
 	}
 	if r.Done { // its webhook may have another that is not
-		return m.Put(bucketRecoveries, []byte(r.ID), added.Encode())
+		return putRecoveryRow(m.batch, &added)
 	}
 	return putRecovery(m.batch, &added)
 }

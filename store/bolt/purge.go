@@ -98,7 +98,7 @@ func (s *Store) purge(b *batch, purge *webhooks.Purge, reserved map[uint64]uint6
 			return deleteBefore(b, bucketEventRuns, max(first, runSize)-runSize, &left)
 		},
 		func() error { return s.sweepIDs(b, &left) },
-		func() error { return purgeRecoveries(b, purge.Attempts) },
+		func() error { return purgeRecoveries(b, purge.Attempts, &left) },
 		func() error {
 			return deleteBefore(b, bucketDedupKeys, uint64(max(purge.DedupKeys.UnixMilli(), 0)), &left)
 		},

@@ -184,18 +184,62 @@ func putRecovery(b *batch, r *record.Recovery) error {
 	if err != nil {
 		return err
 	}
-	return b.Put(bucketRecoveries, []byte(r.ID), r.Encode())
+	return putRecoveryRow(b, r)
+}
+
+// putRecoveryRow stores a recovery. Of a new one the first of its webhook is forgotten, if those are too many.
+func putRecoveryRow(b *batch, r *record.Recovery) error {
+	isNew := b.Get(bucketRecoveries, []byte(r.ID)) == nil
+	if err := b.Put(bucketRecoveries, []byte(r.ID), r.Encode()); err != nil || !isNew {
+		return err
+	}
+	if err := b.Put(bucketRecoveryTimes, recoveryTime(r), nil); err != nil {
+		return err
+	}
+	if b.Get(bucketWebhookIDs, []byte(r.WebhookID)) == nil {
+		return nil // it was deleted: there will be no more
+	}
+	ids, _ := record.DecodeIDs(b.Get(bucketWebhookRecoveries, []byte(r.WebhookID))) // none of a damaged row
+	for ids = append(ids, r.ID); len(ids) > webhooks.MaxRecoveries; ids = ids[1:] {
+		if err := forgetRecovery(b, ids[0]); err != nil {
+			return err
+		}
+	}
+	return b.Put(bucketWebhookRecoveries, []byte(r.WebhookID), record.EncodeIDs(ids))
+}
+
+// forgetRecovery removes a recovery that is done, if it is there. That of one that cannot be read is purged later.
+func forgetRecovery(b *batch, id string) error {
+	r, err := recoveryByID(b.tx, id)
+	if err != nil || !r.Done {
+		return nil
+	}
+	if err := b.Delete(bucketRecoveryTimes, recoveryTime(&r)); err != nil {
+		return err
+	}
+	return b.Delete(bucketRecoveries, []byte(id))
+}
+
+// recoveryTime returns the key in bucketRecoveryTimes: when it was created, whose order is that of times, and its id.
+func recoveryTime(r *record.Recovery) []byte {
+	return append(appendExpiryTime(nil, r.CreatedAt), r.ID...)
 }
 
 // purgeRecoveries deletes those that are done and were created before the time.
-func purgeRecoveries(b *batch, before time.Time) error {
-	var old [][]byte
-	c := b.tx.Bucket(bucketRecoveries).Cursor()
-	for k, value := c.First(); k != nil; k, value = c.Next() {
-		r, err := record.DecodeRecovery(string(k), value)
-		if err != nil || r.Done && r.CreatedAt.Before(before) {
-			old = append(old, bytes.Clone(k))
+func purgeRecoveries(b *batch, before time.Time, left *int) error {
+	var times, old [][]byte // not deleted at once: a cursor skips keys after that
+	c := b.tx.Bucket(bucketRecoveryTimes).Cursor()
+	end := appendExpiryTime(nil, before)
+	for k, _ := c.First(); k != nil && bytes.Compare(k, end) < 0 && *left > 0; k, _ = c.Next() {
+		id := k[min(8, len(k)):]
+		if r, err := recoveryByID(b.tx, string(id)); err == nil && !r.Done {
+			continue
 		}
+		times, old = append(times, bytes.Clone(k)), append(old, bytes.Clone(id))
+		*left--
+	}
+	if err := b.DeleteAll(bucketRecoveryTimes, times); err != nil {
+		return err
 	}
 	return b.DeleteAll(bucketRecoveries, old)
 }

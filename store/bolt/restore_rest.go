@@ -120,7 +120,7 @@ func (f *fencer) takeRecoveries() error {
 		}
 		open := record.DecodeID(b.Get(bucketOpenRecoveries, []byte(r.WebhookID)))
 		if r.Done && open != r.ID { // another one of the webhook may be open
-			return b.Put(bucketRecoveries, p.key, p.theirs)
+			return putRecoveryRow(b, &r)
 		}
 		return putRecovery(b, &r)
 	})

@@ -53,8 +53,10 @@ var (
 	bucketLastAttempts  = []byte("last_attempts")  // as in bucketAttempts, of the last ones, as long as they are small and few
 	bucketAttempts      = []byte("attempts")       // number of the delivery, number of the attempt (4 bytes) → attempt record, of all others
 
-	bucketRecoveries     = []byte("recoveries")      // id → recovery record
-	bucketOpenRecoveries = []byte("open_recoveries") // webhook id → id, of those that are not done
+	bucketRecoveries        = []byte("recoveries")         // id → recovery record
+	bucketOpenRecoveries    = []byte("open_recoveries")    // webhook id → id, of those that are not done
+	bucketRecoveryTimes     = []byte("recovery_times")     // when it was created, id → nothing
+	bucketWebhookRecoveries = []byte("webhook_recoveries") // webhook id → ids of its recoveries, in the order in which they were stored; some may be purged
 
 	bucketRequests     = []byte("requests")      // kind, prefixed account, name → request record
 	bucketRequestTimes = []byte("request_times") // time, the same → nothing
@@ -96,7 +98,7 @@ var (
 var buckets = [][]byte{
 	bucketMeta, bucketKeys, bucketKeyIDs, bucketKeyUses, bucketExpiry, bucketWebhooks, bucketWebhookIDs, bucketFailing, bucketHeld, bucketOff,
 	bucketEventIDs, bucketRecentIDs, bucketEvents, bucketFresh, bucketSkipped, bucketPending, bucketRuns, bucketFailed, bucketFirstAttempts, bucketLastAttempts, bucketAttempts,
-	bucketRecoveries, bucketOpenRecoveries, bucketRequests, bucketRequestTimes, bucketAlerts, bucketDueAlerts, bucketDedupKeys,
+	bucketRecoveries, bucketOpenRecoveries, bucketRecoveryTimes, bucketWebhookRecoveries, bucketRequests, bucketRequestTimes, bucketAlerts, bucketDueAlerts, bucketDedupKeys,
 	bucketEventRuns, bucketErasures,
 	bucketNotices, bucketNoticeHeads, bucketNoticesPending,
 }

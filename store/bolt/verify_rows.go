@@ -59,6 +59,8 @@ func (v *rowChecker) run() {
 	}
 	v.rows(bucketRecoveries, v.recovery)
 	v.rows(bucketOpenRecoveries, v.openRecovery)
+	v.rows(bucketRecoveryTimes, v.recoveryTime)
+	v.rows(bucketWebhookRecoveries, v.webhookRecoveries)
 	v.rows(bucketRequests, v.request)
 	v.rows(bucketRequestTimes, v.requestTime)
 	v.rows(bucketAlerts, v.alert)
@@ -305,6 +307,30 @@ func (v *rowChecker) recovery(id, value []byte) string {
 	}
 	if open, ok := v.get(bucketOpenRecoveries, []byte(r.WebhookID)); ok && !r.Done && record.DecodeID(open) != r.ID {
 		return "it is not done, and open_recoveries does not have it"
+	}
+	if v.lacks(bucketRecoveryTimes, recoveryTime(&r)) {
+		return "recovery_times does not have it"
+	}
+	return ""
+}
+
+func (v *rowChecker) recoveryTime(k, value []byte) string {
+	if len(k) < 9 || len(value) > 0 {
+		return "it is not a time and a recovery"
+	}
+	if v.lacks(bucketRecoveries, k[8:]) {
+		return "there is no such recovery"
+	}
+	return ""
+}
+
+// webhookRecoveries checks a row whose recoveries may be purged.
+func (v *rowChecker) webhookRecoveries(webhook, value []byte) string {
+	if ids, err := record.DecodeIDs(value); err != nil || len(ids) > webhooks.MaxRecoveries {
+		return cannotBeRead
+	}
+	if v.lacks(bucketWebhookIDs, webhook) {
+		return "there is no such webhook"
 	}
 	return ""
 }

@@ -193,6 +193,9 @@ func (s *Store) removeWebhook(b *batch, account, id string) error {
 	if err := b.Delete(bucketWebhookIDs, []byte(id)); err != nil {
 		return err
 	}
+	if err := b.Delete(bucketWebhookRecoveries, []byte(id)); err != nil {
+		return err
+	}
 	for _, list := range webhookLists {
 		if err := b.Delete(list.bucket, []byte(id)); err != nil {
 			return err

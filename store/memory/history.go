@@ -75,9 +75,25 @@ func (s *Store) CreateRecovery(ctx context.Context, r webhooks.Recovery, notice 
 		r.To = s.publication().Add(time.Millisecond)
 	}
 	r.From, r.To, r.CreatedAt = stored(r.From), stored(r.To), stored(r.CreatedAt)
-	s.recoveries = append(s.recoveries, &recovery{Recovery: r})
+	s.keepRecovery(&recovery{Recovery: r})
 	s.notices.add(notice)
 	return nil
+}
+
+// keepRecovery adds a recovery, and forgets the first of its webhook if those are too many.
+func (s *Store) keepRecovery(r *recovery) {
+	s.recoveries = append(s.recoveries, r)
+	ofWebhook := func(other *recovery) bool { return other.WebhookID == r.WebhookID }
+	n := 0
+	for _, other := range s.recoveries {
+		if ofWebhook(other) {
+			n++
+		}
+	}
+	if n > webhooks.MaxRecoveries {
+		i := slices.IndexFunc(s.recoveries, ofWebhook)
+		s.recoveries = slices.Delete(s.recoveries, i, i+1)
+	}
 }
 
 // RecoveryByID implements [webhooks.Store].

@@ -129,7 +129,7 @@ const (
 
 	purgeRecoveries = `
 		delete from storageapi.recoveries where no = any(array(
-			select no from storageapi.recoveries where done and created_at < $1 order by no limit $2))`
+			select no from storageapi.recoveries where done and created_at < $1 order by created_at limit $2))`
 
 	purgeDedupKeys = `
 		with old as materialized (

@@ -43,6 +43,12 @@ func (s *Store) CreateRecovery(ctx context.Context, r webhooks.Recovery, notice 
 				err = webhooks.ErrRecovering
 			}
 		}
+		if err == nil {
+			_, err = tx.Exec(ctx, s.sql(`
+				delete from storageapi.recoveries where no <= (
+					select no from storageapi.recoveries where webhook = $1 order by no desc offset $2 limit 1) and webhook = $1`),
+				no, webhooks.MaxRecoveries)
+		}
 		if err != nil {
 			return err
 		}

@@ -48,6 +48,28 @@ func recoveryJobs(run runner) {
 		t.claimAll(len(ids) * events)
 	})
 
+	run("of a webhook the latest are kept", func(t *tester) {
+		t.createWebhooks(newWebhook("acct", "webhook"), newWebhook("acct", "another"))
+		t.createRecoveries(newRecovery("acct", "another", "another", webhooks.Dead))
+		id := func(i int) string { return numbered("recovery", i) }
+		for i := range webhooks.MaxRecoveries + 3 {
+			r := newRecovery("acct", "webhook", id(i), webhooks.Dead)
+			r.CreatedAt = millis(-i) // it is by when they are stored, not by the clock of those who create them
+			t.createRecoveries(r)
+			t.advance(10)
+		}
+		for i := range webhooks.MaxRecoveries + 3 {
+			if i >= 3 {
+				t.recovery("acct", id(i))
+				continue
+			}
+			_, err := t.store.RecoveryByID(t.Context(), "acct", id(i))
+			t.wantError("RecoveryByID of "+id(i), err, webhooks.ErrNotFound)
+		}
+		t.recovery("acct", "another")
+		t.createRecoveries(newRecovery("acct", "webhook", id(0), webhooks.Dead)) // it is known no more
+	})
+
 	run("a webhook has one at a time", func(t *tester) {
 		t.dead("acct", "webhook", 9)
 		t.dead("other", "another", 9)

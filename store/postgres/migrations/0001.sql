@@ -297,6 +297,8 @@ create table storageapi.recoveries (
 	turn       bigint not null default 0
 );
 create unique index recoveries_undone on storageapi.recoveries (webhook) where not done;
+create index recoveries_webhook on storageapi.recoveries (webhook);
+create index recoveries_done on storageapi.recoveries (created_at) where done;
 
 create table storageapi.alerts (
 	account text collate "C" not null,

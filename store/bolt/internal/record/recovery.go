@@ -55,5 +55,26 @@ func EncodeID(id string) []byte {
 	return e
 }
 
+// EncodeIDs returns the record of several ids.
+func EncodeIDs(ids []string) []byte {
+	e := newEncoder(32 * len(ids))
+	for _, id := range ids {
+		e.string(id)
+	}
+	return e
+}
+
+// DecodeIDs decodes what EncodeIDs returns. Of no record there are none.
+func DecodeIDs(record []byte) (ids []string, err error) {
+	if record == nil {
+		return nil, nil
+	}
+	d := newDecoder(record)
+	for len(d.rest) > 0 && !d.failed {
+		ids = append(ids, d.string())
+	}
+	return ids, d.err()
+}
+
 // DecodeID decodes an id; it is empty if that cannot be done.
 func DecodeID(record []byte) string { return newDecoder(record).string() }

@@ -1,0 +1,67 @@
+package bolt
+
+import (
+	"testing"
+	"time"
+
+	"go.etcd.io/bbolt"
+
+	"github.com/storageapi/storageapi/notices"
+	"github.com/storageapi/storageapi/webhooks"
+)
+
+// TestPurge_Recoveries_AreRemovedInStepsAndOnlyTheOldAreRead: a recovery that is not past its time costs a purge nothing. Here its record
+// cannot be read, and stays nevertheless.
+func TestPurge_Recoveries_AreRemovedInStepsAndOnlyTheOldAreRead(t *testing.T) {
+	const old, limit = 10, 4
+	s := openTemp(t)
+	now := time.Now()
+	create := func(i int, at time.Time) {
+		t.Helper()
+		w := testWebhook(1 + i)
+		if err := s.CreateWebhook(t.Context(), w, webhooks.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		r := webhooks.Recovery{ID: "rec_" + w.ID, Account: w.Account, WebhookID: w.ID, States: []webhooks.DeliveryState{webhooks.Dead}, CreatedAt: at}
+		if err := s.CreateRecovery(t.Context(), r, notices.Notice{}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := s.AdvanceRecovery(t.Context(), 10); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i := range old {
+		create(i, now.Add(-time.Hour))
+	}
+	create(old, now)
+	if err := s.writer.Run(t.Context(), func(b *batch) error { return b.Put(bucketRecoveries, []byte("rec_wh11"), []byte{255}) }); err != nil {
+		t.Fatal(err)
+	}
+	rows := func() (recoveries, times int) {
+		if err := s.db.View(func(tx *bbolt.Tx) error {
+			recoveries, times = keysIn(tx.Bucket(bucketRecoveries)), keysIn(tx.Bucket(bucketRecoveryTimes))
+			return nil
+		}); err != nil {
+			t.Fatal(err)
+		}
+		return recoveries, times
+	}
+	for want := old - limit; ; want = max(0, want-limit) {
+		more, err := s.Purge(t.Context(), webhooks.Purge{Attempts: now.Add(-time.Minute), Limit: limit})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if recoveries, times := rows(); recoveries != want+1 || times != want+1 || more != (want > 0) {
+			t.Fatalf("%d recoveries and %d times are left, more: %v; want %d of each, and more: %v", recoveries, times, more, want+1, want > 0)
+		}
+		if want == 0 {
+			break
+		}
+	}
+	if _, err := s.Purge(t.Context(), webhooks.Purge{Attempts: now.Add(time.Minute), Limit: limit}); err != nil {
+		t.Fatal(err)
+	}
+	if recoveries, times := rows(); recoveries != 0 || times != 0 {
+		t.Errorf("%d recoveries and %d times are left once all are past their time, want 0", recoveries, times)
+	}
+}
