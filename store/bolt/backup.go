@@ -30,9 +30,9 @@ const backupSuffix = ".backing-up-"
 // state. Everything that was acknowledged before the call is in it, as is what alerts
 // have in memory only. Publishing, claiming and verifying go on meanwhile.
 //
-// The state is copied to a temporary file next to the file, mode 0600, for which there must be
-// room, and from there to w, however slow that is: nothing of the live file is held back for a
-// slow w. The temporary file is gone when Backup returns, also if w panics. One that a
+// The state is copied to a temporary file next to the file, mode 0600, and from there to w, however slow that is: nothing of the live file is held back for a
+// slow w. There must be room for that file and 16 MiB more, or Backup returns an error that wraps [syscall.ENOSPC]
+// and leaves the room to the host. The temporary file is gone when Backup returns, also if w panics. One that a
 // killed process left, named "<path>.backing-up-…", is removed by the next Open or Backup.
 //
 // If Backup returns an error, what w was given is no backup, and is to be thrown away. The

@@ -5,8 +5,11 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
+	"io/fs"
 	"os"
+	"syscall"
 	"time"
 
 	"github.com/storageapi/storageapi/store"
@@ -18,6 +21,8 @@ const (
 	copySync  = 1 << 20   // written before they are synced
 	copyRest  = 3         // times as long as they took, without a transaction
 	copyPause = 50 * time.Millisecond
+
+	leftRoom = 16 << 20 // bytes of the disk that a backup does not take: the file grows by as many
 )
 
 // copyTo copies the file as it is after the call began, and syncs the copy.
@@ -34,7 +39,7 @@ func (s *Store) copyTo(ctx context.Context, to *os.File, info *BackupInfo) error
 	}
 	size := tx.Size()
 	_ = tx.Rollback()
-	if err := copySlowly(ctx, to, s.file, size); err != nil {
+	if err := s.copySlowly(ctx, to, size); err != nil {
 		if errors.Is(err, os.ErrClosed) {
 			return store.ErrClosed
 		}
@@ -49,12 +54,28 @@ func (s *Store) copyTo(ctx context.Context, to *os.File, info *BackupInfo) error
 	return to.Sync()
 }
 
-// copySlowly copies that many bytes, and rests for as long as it takes to write them.
-func copySlowly(ctx context.Context, to, from *os.File, size int64) error {
+// leaveRoom refuses to write that many bytes to a file if less than leftRoom would be left on its disk.
+func (s *Store) leaveRoom(file *os.File, bytes int64) error {
+	free, known := s.freeRoom(file)
+	if !known || free >= bytes+leftRoom {
+		return nil
+	}
+	return &fs.PathError{Op: "write", Path: file.Name(), Err: fmt.Errorf(
+		"%w: %d bytes more are to be copied, %d are free, and %d have to be left to the host: make room", syscall.ENOSPC, bytes, free, leftRoom)}
+}
+
+// copySlowly copies that many bytes of the file, and rests for as long as it takes to write them. It ends before the disk is
+// full, for publishers need room, too.
+func (s *Store) copySlowly(ctx context.Context, to *os.File, size int64) error {
 	buffer := make([]byte, copyChunk)
 	began, synced := time.Now(), int64(0)
 	for at := int64(0); at < size; {
-		n, err := from.ReadAt(buffer[:min(copyChunk, size-at)], at)
+		if at == synced { // first of all, and between rests
+			if err := s.leaveRoom(to, size-at); err != nil {
+				return err
+			}
+		}
+		n, err := s.file.ReadAt(buffer[:min(copyChunk, size-at)], at)
 		if n == 0 && err != nil && err != io.EOF {
 			return err
 		}
@@ -91,6 +112,11 @@ func (s *Store) copyChanged(ctx context.Context, to *os.File, info *BackupInfo) 
 	info.At = time.Now().UTC()
 	info.Schema = schemaVersion
 	info.LastPublished = lastPublished(tx)
+	if copied, err := to.Stat(); err == nil {
+		if err := s.leaveRoom(to, tx.Size()-copied.Size()); err != nil {
+			return err
+		}
+	}
 	changed := &changeWriter{ctx: ctx, to: to, buffer: make([]byte, copyChunk)}
 	w := bufio.NewWriterSize(changed, copyChunk)
 	if _, err := tx.WriteTo(w); err != nil {

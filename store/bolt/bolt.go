@@ -49,7 +49,8 @@ type Store struct {
 	erasing   erasing
 	spare     spare
 	clock     clock.Clock
-	copies    atomic.Uint64 // of the file that were begun, and 1 for those before it was opened
+	copies    atomic.Uint64                            // of the file that were begun, and 1 for those before it was opened
+	freeRoom  func(*os.File) (bytes int64, known bool) // freeRoom but in tests
 
 	noticeLease noticeLease
 
@@ -99,7 +100,7 @@ func Open(path string, options ...Option) (*Store, error) {
 	if err := create(path); err != nil {
 		return nil, fmt.Errorf("create %s: %w", path, err)
 	}
-	s := &Store{wait: defaultWait, keyCounts: counts{bucket: bucketKeyIDs}, madeCounts: counts{bucket: bucketKeyIDs, counted: madeByKey}, requests: newRequests(), keyCache: newKeyCache(defaultCachedKeys)}
+	s := &Store{wait: defaultWait, keyCounts: counts{bucket: bucketKeyIDs}, madeCounts: counts{bucket: bucketKeyIDs, counted: madeByKey}, requests: newRequests(), freeRoom: freeRoom, keyCache: newKeyCache(defaultCachedKeys)}
 	for _, option := range options {
 		option(s)
 	}

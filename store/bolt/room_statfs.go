@@ -1,0 +1,17 @@
+//go:build linux || darwin || freebsd
+
+package bolt
+
+import (
+	"os"
+	"syscall"
+)
+
+// freeRoom returns how many bytes may be written to the file system that a file is on.
+func freeRoom(file *os.File) (bytes int64, known bool) {
+	var s syscall.Statfs_t
+	if err := syscall.Fstatfs(int(file.Fd()), &s); err != nil {
+		return 0, false
+	}
+	return int64(s.Bavail) * int64(s.Bsize), true //nolint:unconvert // the types differ between systems
+}
