@@ -18,7 +18,7 @@ func (s *Store) ExpiringKeys(ctx context.Context, query apikeys.ExpiryQuery) (li
 		return nil, err
 	}
 	defer s.done(tx, catchFaults(), &err)
-	after, before := expiryRow(query.After), appendExpiryTime(nil, query.Before)
+	after, before := expiryRow(query.After), timeKey(query.Before)
 	c := tx.Bucket(bucketExpiry).Cursor()
 	row, _ := c.Seek(after)
 	if bytes.Equal(row, after) {
@@ -56,12 +56,12 @@ func (b *batch) listExpiry(key, old *apikeys.Key) error {
 // expiryRow returns the key of a row, whose order is that of time, account and id: no account
 // has a 0 in it.
 func expiryRow(e apikeys.Expiry) []byte {
-	row := appendExpiryTime(nil, e.At)
+	row := timeKey(e.At)
 	row = append(append(row, e.Account...), 0)
 	return append(row, e.ID...)
 }
 
-// appendExpiryTime appends milliseconds whose order is that of times, before 1970 too.
-func appendExpiryTime(row []byte, at time.Time) []byte {
-	return binary.BigEndian.AppendUint64(row, uint64(at.UnixMilli())^1<<63)
+// timeKey returns milliseconds as a key, whose order is that of times, before 1970 too.
+func timeKey(at time.Time) []byte {
+	return binary.BigEndian.AppendUint64(nil, uint64(at.UnixMilli())^1<<63)
 }

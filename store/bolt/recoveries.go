@@ -222,14 +222,14 @@ func forgetRecovery(b *batch, id string) error {
 
 // recoveryTime returns the key in bucketRecoveryTimes: when it was created, whose order is that of times, and its id.
 func recoveryTime(r *record.Recovery) []byte {
-	return append(appendExpiryTime(nil, r.CreatedAt), r.ID...)
+	return append(timeKey(r.CreatedAt), r.ID...)
 }
 
 // purgeRecoveries deletes those that are done and were created before the time.
 func purgeRecoveries(b *batch, before time.Time, left *int) error {
 	var times, old [][]byte // not deleted at once: a cursor skips keys after that
 	c := b.tx.Bucket(bucketRecoveryTimes).Cursor()
-	end := appendExpiryTime(nil, before)
+	end := timeKey(before)
 	for k, _ := c.First(); k != nil && bytes.Compare(k, end) < 0 && *left > 0; k, _ = c.Next() {
 		id := k[min(8, len(k)):]
 		if r, err := recoveryByID(b.tx, string(id)); err == nil && !r.Done {
