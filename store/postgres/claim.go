@@ -248,6 +248,10 @@ func (r *claimReader) tasks() []webhooks.Task {
 				task.Err = errNoPayload
 			}
 			tasks = append(tasks, task)
+			continue
+		}
+		if c.Probe {
+			q.ProbeAgain(c.Webhook)
 		}
 	}
 	r.again = len(tasks) < len(r.rows)

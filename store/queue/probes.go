@@ -32,6 +32,18 @@ type probe struct {
 func (q *Queue) Probe(webhook string) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
+	q.probe(webhook)
+}
+
+// ProbeAgain is Probe after a claimed probe for which no attempt was made, since the delivery was not
+// pending or not due: the next probe need not wait.
+func (q *Queue) ProbeAgain(webhook string) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.probe(webhook).from = math.MinInt64
+}
+
+func (q *Queue) probe(webhook string) *probe {
 	p := q.probes.all[webhook]
 	if p == nil {
 		p = &probe{webhook: webhook, from: math.MinInt64}
@@ -42,6 +54,7 @@ func (q *Queue) Probe(webhook string) {
 		q.probes.list = append(q.probes.list, p)
 	}
 	p.asked = time.Now()
+	return p
 }
 
 // claimProbes claims for those that Probe was called for, and returns when it can claim more if

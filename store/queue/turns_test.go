@@ -151,3 +151,22 @@ func TestProbe(t *testing.T) {
 	q.Drop("a")
 	claims(at(9*time.Second), probe, 0)
 }
+
+// TestProbeAgain_ProbeCameToNothing_NextNeedNotWait: a probe whose delivery turned out not to be due, such
+// as one that was reported twice, is followed by another at once.
+func TestProbeAgain_ProbeCameToNothing_NextNeedNotWait(t *testing.T) {
+	var q Queue
+	add(&q, "a", 1, start)
+	add(&q, "a", 2, start)
+	q.Rest("a", at(time.Minute))
+	q.Probe("a")
+	probe := webhooks.Claim{Limit: 9, Probes: 1, Lease: time.Hour}
+	claimed, _ := q.Claim(start, probe)
+	want(t, "the first probe", names(claimed), "a1")
+	q.Retry(claimed[0].Token, at(time.Hour), 1, false)
+	claimed, _ = q.Claim(start, probe)
+	want(t, "without ProbeAgain", names(claimed))
+	q.ProbeAgain("a")
+	claimed, _ = q.Claim(start, probe)
+	want(t, "the second probe", names(claimed), "a2")
+}
