@@ -142,6 +142,7 @@ func TestRecovery(t *testing.T) {
 			w.visit(path + "/recover")
 			w.check("state", "dead")
 			w.check("state", "skipped")
+			w.check("state", "pending")
 			w.click("Resend events")
 			w.see("Select at least one.")
 			w.check("state", "dead")

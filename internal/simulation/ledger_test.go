@@ -204,6 +204,14 @@ func (l *ledger) conclude(d *delivery, s *webhooks.Settlement, since time.Durati
 	}
 }
 
+// turnsOn lets what waits for a webhook's next attempts come early: whoever turns it on says that its
+// receiver is well.
+func (l *ledger) turnsOn(webhook string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.recovers(webhook)
+}
+
 // recovers lets all come early that waits for its next attempt: the receiver takes events again. What
 // the receiver asked for is heeded.
 func (l *ledger) recovers(webhook string) {

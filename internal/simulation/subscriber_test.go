@@ -240,6 +240,9 @@ func (s *subscriber) is(k *hook) (now *webhooks.Webhook) {
 // update changes a webhook, and finds out what came of it.
 func (s *subscriber) update(ctx context.Context, k *hook, body map[string]any, to hook) {
 	from := s.world.now()
+	if to.active && !k.active {
+		s.world.ledger.turnsOn(k.name)
+	}
 	undo := s.beset("UpdateWebhook", "WebhookByID", "UpdateAlert")
 	result, status, _ := s.send(ctx, s.account.admin, "PATCH", hooksPath+"/"+k.id, body)
 	undo()
