@@ -25,6 +25,10 @@
 //   - the host ends as it should, or has its store closed under it, or dies; it starts
 //     again on the same memory, or on the same file;
 //   - backups of the file are made, verified and restored, also with the file that is closed;
+//   - one customer floods the host for some minutes: redeliveries in a loop to receivers that
+//     hang, hundreds of keys whose notices the host does not take, thousands of renames, or
+//     names whose name servers are dead;
+//   - the file is backed up at random moments, in pairs; backups are verified and restored;
 //   - the disk of the file is full, or takes no writes any more: the descriptor by which
 //     the store writes is made to lead elsewhere, so that it is the system which refuses.
 //     What syncs do that fail is for the tests under strace to judge.
@@ -58,6 +62,12 @@
 //	a lack of descriptors uses attempts up                     6 of 30 in memory
 //	a repaired receiver waits for its probe                    9 of 80 in memory, before it was mended
 //	what hangs holds up others after a start                   2 of 32 in memory, before it was mended
+//	an older backup is believed to be the abandoned file      18 of 20 on disk (seeds 2, 3, 6, 8, 10 …)
+//	a sound file is called damaged within an erasure           2 of 20 on disk (12, 15)
+//	notices of all accounts share one list and one backoff     9 of 24 in memory (1, 2, 3, 5, 6, 11, 15, 20, 24), before it was mended
+//	a failing Notify is not backed off by account              4 of 4 with that flood (5, 6, 20, 27)
+//	dead names fill the room for lookups                       5 of 6 with that flood (3, 23, 31, 41, 55)
+//	one account fills the room for requested attempts          1 of 6 with that flood (11); 2 of 9 (34, 67), before it was mended
 //
 // What it cannot see has tests of its own: syncs that fail on a real file and power
 // losses (store/bolt), kills at any instruction (internal/crash), thousands of receivers
