@@ -67,10 +67,10 @@ func TestNodeIsFrozen(t *testing.T) {
 	if err := process.Process.Signal(syscall.SIGCONT); err != nil {
 		t.Fatal(err)
 	}
-	if node := next(); node != 0 {
-		t.Errorf("the process goes on as %x, and was %x", node, frozen)
-	}
 	again := next()
+	if again == 0 { // it looks every 10 ms, and may have joined again by then
+		again = next()
+	}
 	if again == frozen || again>>12 != frozen>>12 {
 		t.Errorf("the process joined again as %x, and was %x", again, frozen)
 	}
