@@ -36,8 +36,8 @@ func BenchmarkHealth(b *testing.B) {
 	defer func() { _ = api.Close() }()
 	inParallel(b, accounts*10, func(i int) error {
 		return file.CreateWebhook(b.Context(), webhooks.Webhook{
-			ID: fmt.Sprintf("wh_%026d", i), Account: fmt.Sprint("acct_", i/10), URL: "https://example.com/hooks", Active: true,
-			Events: []webhooks.EventType{webhooks.TypeBalanceLow}, Secret: signing.NewSecret(), ProvenAt: time.Now(),
+			ID: fmt.Sprintf("wh_%026d", i), Account: fmt.Sprint("acct_", i/10), URL: "https://example.com/hooks", WebhookHealth: webhooks.WebhookHealth{Active: true, ProvenAt: time.Now()},
+			Events: []webhooks.EventType{webhooks.TypeBalanceLow}, Secret: signing.NewSecret(),
 		}, webhooks.CreateOptions{})
 	})
 	inParallel(b, events, func(i int) error {

@@ -176,7 +176,7 @@ func (s *subject) do(node int, op specOp) string {
 		s.mu.Unlock()
 	case "row":
 		err = s.store.CreateWebhook(ctx, webhooks.Webhook{
-			ID: service.NewEventID(), Account: account, URL: "https://example.com/", Events: onBalance, BalanceThreshold: op.amount, Active: true,
+			ID: service.NewEventID(), Account: account, URL: "https://example.com/", Events: onBalance, BalanceThreshold: op.amount, WebhookHealth: webhooks.WebhookHealth{Active: true},
 		}, webhooks.CreateOptions{})
 	case "use":
 		err = service.ReportBandwidth(ctx, account, op.used, op.limit, op.period)

@@ -78,7 +78,7 @@ func (s *WebhookService) Create(ctx context.Context, account string, params Crea
 		Account:          account,
 		URL:              params.URL,
 		Events:           params.Events,
-		Active:           true,
+		WebhookHealth:    WebhookHealth{Active: true},
 		BalanceThreshold: params.BalanceThreshold,
 		Secret:           params.Secret,
 		CreatedAt:        now,

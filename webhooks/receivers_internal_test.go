@@ -61,9 +61,9 @@ func TestSender_RequestOfWebhook_HasItsStanding(t *testing.T) {
 		want    outbound.Standing
 	}{
 		{Webhook{}, outbound.Untried},
-		{Webhook{ProvenAt: at}, outbound.Proven},
-		{Webhook{FailingSince: at}, outbound.Failing},
-		{Webhook{ProvenAt: at, FailingSince: at}, outbound.Failing},
+		{Webhook{WebhookHealth: WebhookHealth{ProvenAt: at}}, outbound.Proven},
+		{Webhook{WebhookHealth: WebhookHealth{FailingSince: at}}, outbound.Failing},
+		{Webhook{WebhookHealth: WebhookHealth{ProvenAt: at, FailingSince: at}}, outbound.Failing},
 	} {
 		test.webhook.URL, test.webhook.Secret, test.webhook.Account = "https://example.com/a", signing.NewSecret(), "acct_1"
 		got, err := s.sign(&Task{Webhook: &test.webhook, Event: EncodedEvent{ID: "evt_1", Body: []byte("{}")}}, at)

@@ -29,7 +29,7 @@ func TestCreateReturnsWhatIsStored(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := webhooks.Webhook{
-		ID: webhook.ID, Account: account, URL: anyURL, Active: true, BalanceThreshold: 12_500_000_000, Secret: webhook.Secret,
+		ID: webhook.ID, Account: account, URL: anyURL, WebhookHealth: webhooks.WebhookHealth{Active: true}, BalanceThreshold: 12_500_000_000, Secret: webhook.Secret,
 		Events: []webhooks.EventType{webhooks.TypeFilesExpiring, webhooks.TypeBalanceLow}, CreatedAt: noon.Add(time.Millisecond),
 	}
 	if diff := cmp.Diff(want, webhook); diff != "" {

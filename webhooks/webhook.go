@@ -21,6 +21,32 @@ type Webhook struct {
 	// without duplicates: what it is owed, or is sent again, may be of them too.
 	PastEvents []EventType
 
+	WebhookHealth
+
+	// Version counts the stored changes of the webhook: 1 at its creation. A store sets it;
+	// changes made by a caller are ignored. An import begins at 1.
+	Version uint64
+
+	// Held tells that the webhook is on hold: the store was restored from a backup, and
+	// what was pending then may have been sent since. Nothing is sent to it, also not what
+	// is published meanwhile, which is pending like all else. [WebhookService.Release]
+	// ends it.
+	Held bool
+
+	// BalanceThreshold is for balance.low events; zero: none of its own.
+	BalanceThreshold Amount
+
+	Secret    signing.Secret // signs what is sent
+	CreatedAt time.Time      // UTC, to the millisecond
+
+	// PreviousSecret, from before the last rotation, signs as well until
+	// PreviousSecretExpiresAt; zero if there is none.
+	PreviousSecret          signing.Secret
+	PreviousSecretExpiresAt time.Time // UTC, to the millisecond
+}
+
+// A WebhookHealth is what the results of attempts change of a [Webhook].
+type WebhookHealth struct {
 	// Active tells whether events are sent. The pending deliveries of an inactive webhook
 	// wait until it is active again. Events published meanwhile are [Skipped]: activating it
 	// does not send them, [WebhookService.Recover] does.
@@ -34,12 +60,6 @@ type Webhook struct {
 	// that was before this was noted. A webhook that answered 410 Gone was turned off by
 	// the attempt that began then.
 	OffAt time.Time
-
-	// Held tells that the webhook is on hold: the store was restored from a backup, and
-	// what was pending then may have been sent since. Nothing is sent to it, also not what
-	// is published meanwhile, which is pending like all else. [WebhookService.Release]
-	// ends it.
-	Held bool
 
 	// ProvenAt is when the first attempt began that succeeded at this URL; zero if none
 	// has.
@@ -57,17 +77,6 @@ type Webhook struct {
 	// WarnedAt is when the host was told that the webhook will be turned off if
 	// it goes on failing; zero if it was not.
 	WarnedAt time.Time
-
-	// BalanceThreshold is for balance.low events; zero: none of its own.
-	BalanceThreshold Amount
-
-	Secret    signing.Secret // signs what is sent
-	CreatedAt time.Time      // UTC, to the millisecond
-
-	// PreviousSecret, from before the last rotation, signs as well until
-	// PreviousSecretExpiresAt; zero if there is none.
-	PreviousSecret          signing.Secret
-	PreviousSecretExpiresAt time.Time // UTC, to the millisecond
 }
 
 // An OffReason is why a webhook was turned off.
@@ -81,7 +90,7 @@ const (
 
 // NoteFailure notes a failed attempt to send the webhook the event, begun then, as a
 // [Store] keeps it, and reports whether that changes anything.
-func (w *Webhook) NoteFailure(eventID string, at time.Time) (changed bool) {
+func (w *WebhookHealth) NoteFailure(eventID string, at time.Time) (changed bool) {
 	switch {
 	case w.FailingSince.IsZero():
 		w.FailingSince, w.FailingEvent = at, eventID
@@ -96,7 +105,7 @@ func (w *Webhook) NoteFailure(eventID string, at time.Time) (changed bool) {
 }
 
 // EndFailing forgets that attempts failed, and that the host was warned of it.
-func (w *Webhook) EndFailing() {
+func (w *WebhookHealth) EndFailing() {
 	w.FailingSince, w.FailingEvent, w.FailedAgain, w.WarnedAt = time.Time{}, "", false, time.Time{}
 }
 
@@ -112,7 +121,7 @@ func (w *Webhook) previousSecretAt(now time.Time) signing.Secret {
 // Proven reports whether the receiver has shown that it takes events, and nothing has
 // shown otherwise since: an attempt succeeded, and the last one did. While slots are
 // short, unproven webhooks have a part of them.
-func (w *Webhook) Proven() bool { return !w.ProvenAt.IsZero() && w.FailingSince.IsZero() }
+func (w *WebhookHealth) Proven() bool { return !w.ProvenAt.IsZero() && w.FailingSince.IsZero() }
 
 // Claimable reports whether claims may lease what is pending for the webhook: it is active
 // and not on hold.

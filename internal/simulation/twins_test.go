@@ -265,7 +265,7 @@ func (d *deeds) useKey() deed {
 
 func (d *deeds) createWebhook() deed {
 	w := webhooks.Webhook{
-		Account: d.account(), URL: "https://" + d.some("host") + ".example.com/", Active: d.rand.IntN(5) > 0, CreatedAt: time.Now(),
+		Account: d.account(), URL: "https://" + d.some("host") + ".example.com/", WebhookHealth: webhooks.WebhookHealth{Active: d.rand.IntN(5) > 0}, CreatedAt: time.Now(),
 		Events: slices.Clone(pick(d.rand, webhooks.EventTypes(), webhooks.EventTypes()[:1])), Secret: d.secrets[d.rand.IntN(4)],
 	}
 	w.ID = w.Account + d.some("wh") // no id is of two accounts

@@ -28,7 +28,7 @@ func BenchmarkBackup(b *testing.B) {
 	must(b, err)
 	defer func() { must(b, s.Close()) }()
 	must(b, s.CreateWebhook(b.Context(), webhooks.Webhook{
-		Account: "acct", ID: "wh", URL: "https://example.com/", Active: true, CreatedAt: time.Now(), Events: []webhooks.EventType{webhooks.TypeBalanceLow},
+		Account: "acct", ID: "wh", URL: "https://example.com/", WebhookHealth: webhooks.WebhookHealth{Active: true}, CreatedAt: time.Now(), Events: []webhooks.EventType{webhooks.TypeBalanceLow},
 	}, webhooks.CreateOptions{}))
 	size := int64(1 << 30)
 	if testing.Short() {

@@ -152,7 +152,7 @@ func TestLongAbsence(t *testing.T) {
 func createClockWebhook(t *testing.T, s *bolt.Store) {
 	t.Helper()
 	err := s.CreateWebhook(t.Context(), webhooks.Webhook{
-		ID: "wh", Account: "acct", URL: "https://example.com/", Active: true, Events: []webhooks.EventType{webhooks.TypeBalanceLow},
+		ID: "wh", Account: "acct", URL: "https://example.com/", WebhookHealth: webhooks.WebhookHealth{Active: true}, Events: []webhooks.EventType{webhooks.TypeBalanceLow},
 	}, webhooks.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)

@@ -84,7 +84,7 @@ func fillFile(t *testing.T, path string) (key apikeys.Key) {
 			t.Fatal(err)
 		}
 		err := s.CreateWebhook(t.Context(), webhooks.Webhook{
-			ID: fmt.Sprint("wh", i), Account: "acct", URL: "https://example.com/", Active: i == 0,
+			ID: fmt.Sprint("wh", i), Account: "acct", URL: "https://example.com/", WebhookHealth: webhooks.WebhookHealth{Active: i == 0},
 			Events: []webhooks.EventType{webhooks.TypeBalanceLow},
 		}, webhooks.CreateOptions{})
 		if err != nil {
@@ -132,7 +132,7 @@ func TestDamagedPendingRecordStartsOver(t *testing.T) {
 		t.Fatal(err)
 	}
 	err = s.CreateWebhook(t.Context(), webhooks.Webhook{
-		ID: "wh", Account: "acct", URL: "https://example.com/", Active: true,
+		ID: "wh", Account: "acct", URL: "https://example.com/", WebhookHealth: webhooks.WebhookHealth{Active: true},
 		Events: []webhooks.EventType{webhooks.TypeBalanceLow},
 	}, webhooks.CreateOptions{})
 	if err != nil {
@@ -177,7 +177,7 @@ func TestFlippedBytes(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := s.CreateWebhook(t.Context(), webhooks.Webhook{
-		ID: "wh", Account: "acct", URL: "https://example.com/", Active: true, Events: []webhooks.EventType{webhooks.TypeBalanceLow},
+		ID: "wh", Account: "acct", URL: "https://example.com/", WebhookHealth: webhooks.WebhookHealth{Active: true}, Events: []webhooks.EventType{webhooks.TypeBalanceLow},
 	}, webhooks.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}

@@ -89,7 +89,7 @@ func BenchmarkExpire(b *testing.B) {
 
 func benchWebhook(i int) webhooks.Webhook {
 	return webhooks.Webhook{
-		ID: fmt.Sprintf("wh_%026d", i), Account: fmt.Sprint("acct_", i), URL: "https://example.com/", Active: true,
+		ID: fmt.Sprintf("wh_%026d", i), Account: fmt.Sprint("acct_", i), URL: "https://example.com/", WebhookHealth: webhooks.WebhookHealth{Active: true},
 		Events: []webhooks.EventType{webhooks.TypeBalanceLow},
 	}
 }

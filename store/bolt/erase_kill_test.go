@@ -82,7 +82,7 @@ func toErase(t *testing.T, s store.Store) store.Receipt {
 	must(t, s.CreateKey(ctx, apikeys.Key{ID: "key", Account: "gone", Hash: markedHash("gone", 1), Previous: markedHash("gone", 2)}, request))
 	for i := range eraseHooks {
 		must(t, s.CreateWebhook(ctx, webhooks.Webhook{
-			ID: fmt.Sprint("gone", i), Account: "gone", URL: "https://example.com", Secret: signing.NewSecret(), Active: true,
+			ID: fmt.Sprint("gone", i), Account: "gone", URL: "https://example.com", Secret: signing.NewSecret(), WebhookHealth: webhooks.WebhookHealth{Active: true},
 			Events: []webhooks.EventType{webhooks.TypeBalanceLow},
 		}, webhooks.CreateOptions{}))
 	}
@@ -228,7 +228,7 @@ func eraseBesideOthers(path string) error {
 	}
 	ctx := context.Background()
 	hook := webhooks.Webhook{
-		ID: "other", Account: "other", URL: "https://example.com", Secret: signing.NewSecret(), Active: true, Events: []webhooks.EventType{webhooks.TypeBalanceLow},
+		ID: "other", Account: "other", URL: "https://example.com", Secret: signing.NewSecret(), WebhookHealth: webhooks.WebhookHealth{Active: true}, Events: []webhooks.EventType{webhooks.TypeBalanceLow},
 	}
 	if err := s.CreateWebhook(ctx, hook, webhooks.CreateOptions{}); err != nil && !errors.Is(err, webhooks.ErrExists) {
 		return err

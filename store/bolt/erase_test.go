@@ -41,7 +41,7 @@ func erasable(t testing.TB, s store.Store, n int) store.Receipt {
 		must(s.RecordKeyUse(ctx, []apikeys.KeyUse{{Account: account, ID: key.ID, Hash: key.Hash, At: time.Now()}}))
 		for _, id := range []string{"a", "b"} {
 			must(s.CreateWebhook(ctx, webhooks.Webhook{
-				ID: account + id, Account: account, URL: "https://" + account + ".example", Secret: signing.NewSecret(), Active: id == "a",
+				ID: account + id, Account: account, URL: "https://" + account + ".example", Secret: signing.NewSecret(), WebhookHealth: webhooks.WebhookHealth{Active: id == "a"},
 				Events: []webhooks.EventType{webhooks.TypeBalanceLow},
 			}, webhooks.CreateOptions{}))
 		}

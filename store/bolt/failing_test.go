@@ -81,7 +81,7 @@ func TestFailedSyncEndsWriting(t *testing.T) {
 	ctx, dir := t.Context(), t.TempDir()
 	s := open(t, dir).(*bolt.Store)
 	key := apikeys.Key{ID: "key", Account: "acct", Hash: apikeys.Hash{Sum: [32]byte{1}}}
-	webhook := webhooks.Webhook{ID: "wh", Account: "acct", URL: "https://example.com", Active: true, Events: []webhooks.EventType{webhooks.TypeBalanceLow}}
+	webhook := webhooks.Webhook{ID: "wh", Account: "acct", URL: "https://example.com", WebhookHealth: webhooks.WebhookHealth{Active: true}, Events: []webhooks.EventType{webhooks.TypeBalanceLow}}
 	event := func(id string) webhooks.EncodedEvent {
 		return webhooks.EncodedEvent{ID: id, Account: "acct", Type: webhooks.TypeBalanceLow}
 	}

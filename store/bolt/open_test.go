@@ -156,7 +156,7 @@ func TestFilesThatAreNotOurs(t *testing.T) {
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
-	write("incomplete.db", func(tx *bbolt.Tx) error { return tx.DeleteBucket([]byte("expiry")) })
+	write("incomplete.db", func(tx *bbolt.Tx) error { return tx.DeleteBucket([]byte("keys_expiring")) })
 	wantOpenError(t, incomplete, bolt.ErrSchema, "the bucket expiry is missing")
 
 	text := filepath.Join(dir, "notes.txt")

@@ -44,7 +44,7 @@ func TestReadAhead(t *testing.T) {
 	for i := range webhooksEach {
 		id := fmt.Sprintf("wh_%026d", i)
 		if err := s.CreateWebhook(t.Context(), webhooks.Webhook{
-			ID: id, Account: "acct", URL: "https://example.com/", Active: true, Events: []webhooks.EventType{webhooks.TypeBalanceLow},
+			ID: id, Account: "acct", URL: "https://example.com/", WebhookHealth: webhooks.WebhookHealth{Active: true}, Events: []webhooks.EventType{webhooks.TypeBalanceLow},
 		}, webhooks.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}

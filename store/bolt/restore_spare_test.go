@@ -41,7 +41,7 @@ func TestRestoreWithSparePages(t *testing.T) {
 		return nil
 	}))
 	for i := range hooks {
-		noError(s.CreateWebhook(ctx, webhooks.Webhook{ID: fmt.Sprintf("wh_%026d", i), Account: "acct", URL: "https://example.com", Active: true}, webhooks.CreateOptions{}))
+		noError(s.CreateWebhook(ctx, webhooks.Webhook{ID: fmt.Sprintf("wh_%026d", i), Account: "acct", URL: "https://example.com", WebhookHealth: webhooks.WebhookHealth{Active: true}}, webhooks.CreateOptions{}))
 	}
 	purgeEverything(t, s) // which makes spare pages of those that are free again
 	backup := filepath.Join(t.TempDir(), "backup.db")

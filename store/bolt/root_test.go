@@ -14,7 +14,7 @@ import (
 // and bbolt by itself never merges what it has split for them.
 func TestRootIsMerged(t *testing.T) {
 	s := openTemp(t)
-	if err := s.CreateWebhook(t.Context(), webhooks.Webhook{ID: "wh_1", Account: "acct", Events: []webhooks.EventType{webhooks.TypeBalanceLow}, Active: true}, webhooks.CreateOptions{}); err != nil {
+	if err := s.CreateWebhook(t.Context(), webhooks.Webhook{ID: "wh_1", Account: "acct", Events: []webhooks.EventType{webhooks.TypeBalanceLow}, WebhookHealth: webhooks.WebhookHealth{Active: true}}, webhooks.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	isSplit := func() bool {

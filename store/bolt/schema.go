@@ -27,27 +27,27 @@ const schemaVersion = 1
 var (
 	bucketMeta = []byte("meta") // "format" → schemaVersion
 
-	bucketKeys    = []byte("keys")     // hash → key record, or an alias for a previous hash
-	bucketKeyIDs  = []byte("key_ids")  // prefixed account, id → hash
-	bucketKeyUses = []byte("key_uses") // prefixed account, id → times
-	bucketExpiry  = []byte("expiry")   // when a key expires, account, 0, id → nothing
+	bucketKeys    = []byte("keys")          // hash → key record, or an alias for a previous hash
+	bucketKeyIDs  = []byte("key_ids")       // prefixed account, id → hash
+	bucketKeyUses = []byte("key_uses")      // prefixed account, id → times
+	bucketExpiry  = []byte("keys_expiring") // when a key expires, account, 0, id → nothing
 
 	bucketWebhooks   = []byte("webhooks")    // prefixed account, id → webhook record
 	bucketWebhookIDs = []byte("webhook_ids") // id → account
 
-	bucketFailing = []byte("failing") // id → account, of those that are active, not on hold, and have FailedAgain set
-	bucketHeld    = []byte("held")    // id → account, of those that are on hold
-	bucketOff     = []byte("off")     // id → account, of those that are not active
+	bucketFailing = []byte("webhooks_failing") // id → account, of those that are active, not on hold, and have FailedAgain set
+	bucketHeld    = []byte("webhooks_held")    // id → account, of those that are on hold
+	bucketOff     = []byte("webhooks_off")     // id → account, of those that are not active
 
 	bucketEventIDs  = []byte("event_ids")        // greatest key of the row → numbers of events by the keys of their ids, see [eventIDs]
 	bucketRecentIDs = []byte("recent_event_ids") // the same, of those that are to be moved there
 
-	bucketEvents  = []byte("events")  // last number of a segment → its records, see [record.Segment]; the same, "b" → the bodies of its events; [firstDivider] to [lastDivider] → nothing
-	bucketFresh   = []byte("fresh")   // the same → which of its deliveries are pending as they were published
-	bucketSkipped = []byte("skipped") // the same → which of its deliveries are skipped
-	bucketPending = []byte("owed")    // number of a delivery that is pending otherwise → pending record
-	bucketRuns    = []byte("runs")    // first number of a run, webhook id → numbers of its deliveries in that run
-	bucketFailed  = []byte("failed")  // first of MaxFailed numbers, webhook id → which of its deliveries may have failed, see [batch.noteFailed]
+	bucketEvents  = []byte("events")               // last number of a segment → its records, see [record.Segment]; the same, "b" → the bodies of its events; [firstDivider] to [lastDivider] → nothing
+	bucketFresh   = []byte("pending_as_published") // the same → which of its deliveries are pending as they were published
+	bucketSkipped = []byte("skipped")              // the same → which of its deliveries are skipped
+	bucketPending = []byte("pending")              // number of a delivery that is pending otherwise → pending record
+	bucketRuns    = []byte("delivery_runs")        // first number of a run, webhook id → numbers of its deliveries in that run
+	bucketFailed  = []byte("failed_deliveries")    // first of MaxFailed numbers, webhook id → which of its deliveries may have failed, see [batch.noteFailed]
 
 	bucketFirstAttempts = []byte("first_attempts") // last number of a segment, least number in the pack → first attempts at its deliveries
 	bucketLastAttempts  = []byte("last_attempts")  // as in bucketAttempts, of the last ones, as long as they are small and few
@@ -63,7 +63,7 @@ var (
 
 	bucketAlerts    = []byte("alerts")     // prefixed account, metric → alert record
 	bucketDueAlerts = []byte("due_alerts") // the same, of those that are due → nothing
-	bucketDedupKeys = []byte("notices")    // until (8 bytes), prefixed account, key → nothing
+	bucketDedupKeys = []byte("dedup_keys") // until (8 bytes), prefixed account, key → nothing
 
 	bucketEventRuns      = []byte("event_runs")    // first number of a run, prefixed account, type → numbers of its events in that run
 	bucketErasures       = []byte("erasures")      // account that is being erased → erasure record
@@ -71,7 +71,7 @@ var (
 	bucketNoticeHeads    = []byte("audit_heads")   // see [record.NoticeHead] → number of the last notice of the account or target
 	bucketNoticesPending = []byte("audit_pending") // account, 0, number, of those that wait to be taken → what does not matter
 
-	bucketSpare = []byte("spare") // number, pages → a bucket with one value, see [spare]; made when it is needed
+	bucketSpare = []byte("spare_pages") // number, pages → a bucket with one value, see [spare]; made when it is needed
 
 	keySeal       = []byte("seal")             // in meta: a secret sealed as all those of the webhooks are; none in a file never sealed
 	keySchema     = []byte("format")           // in meta: schemaVersion

@@ -277,7 +277,7 @@ func testKey(i int) apikeys.Key {
 
 func testWebhook(i int) webhooks.Webhook {
 	return webhooks.Webhook{
-		ID: fmt.Sprint("wh", i), Account: "acct", URL: "https://example.com/", Active: i > 0,
+		ID: fmt.Sprint("wh", i), Account: "acct", URL: "https://example.com/", WebhookHealth: webhooks.WebhookHealth{Active: i > 0},
 		Events: []webhooks.EventType{webhooks.TypeBalanceLow},
 	}
 }

@@ -38,7 +38,7 @@ func TestImportedIsKept(t *testing.T) {
 	var records []transfer.Record
 	for a := range accounts {
 		account, id := fmt.Sprint("acct_", a), fmt.Sprint("wh_", a)
-		records = append(records, &transfer.Webhook{Webhook: webhooks.Webhook{Account: account, ID: id, URL: "https://example.com/", Active: true}})
+		records = append(records, &transfer.Webhook{Webhook: webhooks.Webhook{Account: account, ID: id, URL: "https://example.com/", WebhookHealth: webhooks.WebhookHealth{Active: true}}})
 		for i := range events {
 			d := transfer.Delivery{WebhookID: id, State: webhooks.Pending, Made: 1, Wait: -time.Duration(i+1) * time.Minute}
 			event := &transfer.Event{PublishedAt: begin.Add(time.Duration(i) * step * time.Millisecond), Deliveries: []transfer.Delivery{d}}

@@ -44,7 +44,7 @@ func TestOpen_DamagedPages_IsRefusedAndNothingStaysMapped(t *testing.T) {
 		says   string
 	}{
 		"a branch that leads to itself":         {set(child(1), uint64(events)), "used twice"},
-		"a branch that leads to another bucket": {set(child(1), uint64(root("runs"))), "used twice"},
+		"a branch that leads to another bucket": {set(child(1), uint64(root("delivery_runs"))), "used twice"},
 		"two branches that lead to one page":    {set(child(1), number(data[child(0):])), "used twice"},
 		"a leaf that is free":                   {set(list*page+16, number(data[child(0):])), "on the list of free pages, and is none"},
 		"a page that is free twice":             {set(list*page+16, number(data[list*page+24:])), "on the list of free pages, and is none"},

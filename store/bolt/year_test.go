@@ -34,7 +34,7 @@ func TestYear(t *testing.T) {
 		defer func() { _ = s.Close() }()
 		for i := range lanes {
 			err := s.CreateWebhook(t.Context(), webhooks.Webhook{
-				ID: fmt.Sprintf("wh_%02d", i), Account: fmt.Sprintf("acct_%02d", i), URL: "https://example.com/", Active: i > 0,
+				ID: fmt.Sprintf("wh_%02d", i), Account: fmt.Sprintf("acct_%02d", i), URL: "https://example.com/", WebhookHealth: webhooks.WebhookHealth{Active: i > 0},
 				Events: []webhooks.EventType{webhooks.TypeBalanceLow}, Secret: signing.NewSecret(),
 			}, webhooks.CreateOptions{})
 			if err != nil {

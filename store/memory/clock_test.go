@@ -15,7 +15,7 @@ func TestClockIsSetAhead(t *testing.T) {
 	testbubble.Run(t, func(t *testing.T) {
 		s := New()
 		err := s.CreateWebhook(t.Context(), webhooks.Webhook{
-			ID: "wh", Account: "acct", URL: "https://example.com/", Active: true, Events: []webhooks.EventType{webhooks.TypeBalanceLow},
+			ID: "wh", Account: "acct", URL: "https://example.com/", WebhookHealth: webhooks.WebhookHealth{Active: true}, Events: []webhooks.EventType{webhooks.TypeBalanceLow},
 		}, webhooks.CreateOptions{})
 		if err != nil {
 			t.Fatal(err)

@@ -53,7 +53,7 @@ func endpoints(t testing.TB, s *postgres.Store, n int) {
 				id := fmt.Sprintf("wh_%06d", i)
 				if err := s.CreateWebhook(context.Background(), webhooks.Webhook{
 					ID: id, Account: "acct_" + id, URL: "https://example.com/" + id, Events: []webhooks.EventType{webhooks.TypeBalanceLow},
-					Active: true, Secret: secret, CreatedAt: time.Now(),
+					WebhookHealth: webhooks.WebhookHealth{Active: true}, Secret: secret, CreatedAt: time.Now(),
 				}, webhooks.CreateOptions{}); err != nil {
 					t.Error(err)
 				}

@@ -56,7 +56,7 @@ func fillStore(t testing.TB, s store.Store, l load) {
 	atOnce(t, l.accounts, func(i int) error {
 		return s.CreateWebhook(context.Background(), webhooks.Webhook{
 			ID: fmt.Sprintf("wh_%06d", i), Account: loadAccount(i), URL: "https://example.com/hook", Events: []webhooks.EventType{webhooks.TypeBalanceLow},
-			Active: true, Secret: signing.NewSecret(), CreatedAt: now,
+			WebhookHealth: webhooks.WebhookHealth{Active: true}, Secret: signing.NewSecret(), CreatedAt: now,
 		}, webhooks.CreateOptions{})
 	})
 	body := fmt.Appendf(nil, `{"data":"%0240d"}`, 0)

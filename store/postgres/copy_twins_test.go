@@ -117,7 +117,7 @@ func (w *twins) operation(n int) (name string, do func(store.Store) any) {
 	case 4:
 		return "CreateWebhook", func(s store.Store) any {
 			return fmt.Sprint(s.CreateWebhook(ctx, webhooks.Webhook{
-				Account: account, ID: hook, URL: "https://example.com/" + hook, Events: []webhooks.EventType{webhooks.TypeBalanceLow}, Active: choice > 0, Secret: secret, CreatedAt: at,
+				Account: account, ID: hook, URL: "https://example.com/" + hook, Events: []webhooks.EventType{webhooks.TypeBalanceLow}, WebhookHealth: webhooks.WebhookHealth{Active: choice > 0}, Secret: secret, CreatedAt: at,
 			}, webhooks.CreateOptions{IdempotencyKey: options.IdempotencyKey, Fingerprint: options.Fingerprint, IdempotencyTTL: options.IdempotencyTTL}))
 		}
 	case 5:

@@ -173,7 +173,7 @@ func (s *Store) eraseRows(ctx context.Context, tx pgx.Tx, account string, limit 
 		count *int
 	}{
 		{eraseIDs, new(int)},
-		{erase("notices", "key", `account = $1`), &erased.DedupKeys},
+		{erase("dedup_keys", "key", `account = $1`), &erased.DedupKeys},
 		{erase("requests", "name", `kind = any('{0,1}') and account = $1`), &erased.IdempotencyKeys},
 		{erase("audit", "id", `account = $1`), &erased.Notices},
 	} {

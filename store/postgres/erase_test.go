@@ -45,7 +45,7 @@ func TestEraseLeavesNoRows(t *testing.T) {
 		must(s.RecordKeyUse(ctx, []apikeys.KeyUse{{Account: account, ID: account + "key", Hash: mark(account, 1), At: time.Now()}}))
 		for _, id := range []string{"a", "b", "gone"} {
 			must(s.CreateWebhook(ctx, webhooks.Webhook{
-				ID: account + id, Account: account, URL: "https://" + account, Active: id != "b", Secret: signing.NewSecret(), Events: []webhooks.EventType{"type"},
+				ID: account + id, Account: account, URL: "https://" + account, WebhookHealth: webhooks.WebhookHealth{Active: id != "b"}, Secret: signing.NewSecret(), Events: []webhooks.EventType{"type"},
 			}, webhooks.CreateOptions{}))
 		}
 		_, err := s.EnqueueOnce(ctx, webhooks.EncodedEvent{ID: account, Account: account, Type: "type", Body: []byte(account)},

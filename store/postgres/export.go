@@ -170,7 +170,7 @@ const (
 	exportWebhooks = `select ` + webhookColumns + `
 		from storageapi.webhooks w where (w.account, w.id) > ($1, $2) and w.account <= $3 order by w.account, w.id limit $4`
 
-	exportDedupKeys = `select account, key, until from storageapi.notices
+	exportDedupKeys = `select account, key, until from storageapi.dedup_keys
 		where (account, key, until) > ($1, $2, $3) and account <= $4 order by account, key, until limit $5`
 
 	exportFileScan = `select name, seal from storageapi.marks where name = 'file_scan' and name > $1 and $2 = '' and seal <> ''`

@@ -222,7 +222,7 @@ func BenchmarkNotify(b *testing.B) {
 		listen, send int
 	}{
 		{"listeners=1", "select pg_notify('of_others', '')", 1, 1}, {"listeners=16", "select pg_notify('of_others', '')", 16, 1},
-		{"select_by=1", "select beat from storageapi.beats where node = 1", 0, 1}, {"select_by=48", "select beat from storageapi.beats where node = 1", 0, 48},
+		{"select_by=1", "select beat from storageapi.heartbeats where node = 1", 0, 1}, {"select_by=48", "select beat from storageapi.heartbeats where node = 1", 0, 48},
 	} {
 		b.Run(way.name, func(b *testing.B) {
 			_, server := durable(b)

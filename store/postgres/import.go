@@ -90,7 +90,7 @@ const (
 	// addRequest, and what follows, changes nothing that is there.
 	addRequest  = `insert into storageapi.requests (kind, account, name, id, sum, at, key_id) values ($1, $2, $3, $4, $5, $6, $7) on conflict do nothing`
 	addAlert    = `insert into storageapi.alerts (account, metric, state, due) values ($1, $2, $3, $4) on conflict do nothing`
-	addDedupKey = `insert into storageapi.notices (account, key, until) values ($1, $2, $3) on conflict do nothing`
+	addDedupKey = `insert into storageapi.dedup_keys (account, key, until) values ($1, $2, $3) on conflict do nothing`
 	addFileScan = `insert into storageapi.marks as m (name, seal) values ('file_scan', $1)
 		on conflict (name) do update set seal = excluded.seal where m.seal = ''`
 

@@ -19,7 +19,7 @@ import (
 func newWebhook(account, id string) webhooks.Webhook {
 	return webhooks.Webhook{
 		ID: id, Account: account, URL: "https://example.com/" + id, Events: []webhooks.EventType{webhooks.TypeBalanceLow},
-		Active: true, Secret: signing.NewSecret(), CreatedAt: time.Now(),
+		WebhookHealth: webhooks.WebhookHealth{Active: true}, Secret: signing.NewSecret(), CreatedAt: time.Now(),
 	}
 }
 

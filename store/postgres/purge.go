@@ -133,9 +133,9 @@ const (
 
 	purgeDedupKeys = `
 		with old as materialized (
-			select account, key, until from storageapi.notices where until < $1 order by until limit $2
+			select account, key, until from storageapi.dedup_keys where until < $1 order by until limit $2
 		)
-		delete from storageapi.notices n using old where n.account = any(array[old.account]) and (n.key, n.until) between (old.key, old.until) and (old.key, old.until)`
+		delete from storageapi.dedup_keys n using old where n.account = any(array[old.account]) and (n.key, n.until) between (old.key, old.until) and (old.key, old.until)`
 
 	// Pending deliveries of deleted webhooks.
 	purgeOrphans = `

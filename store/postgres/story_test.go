@@ -183,7 +183,7 @@ func storyAccount(i int) string { return fmt.Sprintf("acct_%d", i) }
 func (s *story) webhook(account string) {
 	if err := s.nodes[0].store.CreateWebhook(context.Background(), webhooks.Webhook{
 		ID: "wh_" + account, Account: account, URL: "https://example.com/" + account, Events: []webhooks.EventType{webhooks.TypeBalanceLow},
-		Active: true, Secret: signing.NewSecret(), CreatedAt: time.Now(),
+		WebhookHealth: webhooks.WebhookHealth{Active: true}, Secret: signing.NewSecret(), CreatedAt: time.Now(),
 	}, webhooks.CreateOptions{}); err != nil {
 		s.Fatalf("CreateWebhook: %v", err)
 	}

@@ -85,7 +85,7 @@ func newWebhook(account, id string) webhooks.Webhook {
 		Account:          account,
 		URL:              "https://example.com/" + id,
 		Events:           []webhooks.EventType{webhooks.TypeFilesExpiring, webhooks.TypeBalanceLow},
-		Active:           true,
+		WebhookHealth:    webhooks.WebhookHealth{Active: true},
 		BalanceThreshold: 12_500_000_001,
 		Secret:           signing.NewSecret(),
 		CreatedAt:        some,

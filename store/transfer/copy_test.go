@@ -29,7 +29,7 @@ func sourceOf(t *testing.T) store.Store {
 		createKey(t, s, account, fmt.Sprint("key_", i))
 		if i < 2 {
 			err := s.CreateWebhook(t.Context(), webhooks.Webhook{
-				ID: fmt.Sprint("wh_", i), Account: account, Events: []webhooks.EventType{webhooks.TypeBalanceLow}, Active: true, Secret: signing.NewSecret(), CreatedAt: time.Now(),
+				ID: fmt.Sprint("wh_", i), Account: account, Events: []webhooks.EventType{webhooks.TypeBalanceLow}, WebhookHealth: webhooks.WebhookHealth{Active: true}, Secret: signing.NewSecret(), CreatedAt: time.Now(),
 			}, webhooks.CreateOptions{})
 			if err != nil {
 				t.Fatal(err)

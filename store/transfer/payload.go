@@ -170,8 +170,11 @@ func (p webhookPayload) record() (Record, error) {
 		return nil, err
 	}
 	return &Webhook{webhooks.Webhook{
-		Account: p.Account, ID: p.ID, URL: p.URL, Events: p.Events, PastEvents: p.PastEvents, Active: p.Active, Held: p.Held, OffReason: p.OffReason, OffAt: p.OffAt.Time,
-		ProvenAt: p.ProvenAt.Time, FailingSince: p.FailingSince.Time, FailingEvent: p.FailingEvent, FailedAgain: p.FailedAgain, WarnedAt: p.WarnedAt.Time,
+		Account: p.Account, ID: p.ID, URL: p.URL, Events: p.Events, PastEvents: p.PastEvents, Held: p.Held,
+		WebhookHealth: webhooks.WebhookHealth{
+			Active: p.Active, OffReason: p.OffReason, OffAt: p.OffAt.Time, ProvenAt: p.ProvenAt.Time,
+			FailingSince: p.FailingSince.Time, FailingEvent: p.FailingEvent, FailedAgain: p.FailedAgain, WarnedAt: p.WarnedAt.Time,
+		},
 		BalanceThreshold: webhooks.Amount(p.BalanceThreshold), Secret: secret, CreatedAt: p.CreatedAt.Time,
 		PreviousSecret: previous, PreviousSecretExpiresAt: p.PreviousSecretExpiresAt.Time,
 	}}, nil

@@ -125,7 +125,7 @@ $shard$;
 create table storageapi.nodes (
 	node bigint primary key
 );
-create table storageapi.beats (
+create table storageapi.heartbeats (
 	node  bigint primary key,
 	until timestamptz not null,
 	beat  bigint not null default 0,
@@ -310,13 +310,13 @@ create table storageapi.alerts (
 create index alerts_due on storageapi.alerts (account) where due;
 
 -- Deduplication keys.
-create table storageapi.notices (
+create table storageapi.dedup_keys (
 	account text collate "C" not null,
 	key     text collate "C" not null,
 	until   timestamptz not null,
 	primary key (account, key, until)
 );
-create index notices_until on storageapi.notices (until);
+create index dedup_keys_until on storageapi.dedup_keys (until);
 
 -- What happened to keys and webhooks: the audit trail, and of what is pending what the host is to be
 -- notified of. A number is given once the target is locked: of two notices of one target the one that

@@ -3,7 +3,7 @@
 with given as (
 	select distinct key, until from unnest($2::text[], $3::timestamptz[]) as i (key, until)
 ), noted as (
-	insert into storageapi.notices (account, key, until)
+	insert into storageapi.dedup_keys (account, key, until)
 	select $1, key, until from given order by key collate "C", until
 	on conflict do nothing returning 1
 )

@@ -1,7 +1,7 @@
 -- Removes the node $1 and frees its shards, if its heartbeat is still $2 or that is null. It waits
 -- for settlements of the node, which have locked its row.
 with late as (
-	delete from storageapi.beats where node = $1 and ($2::bigint is null or beat = $2) returning node
+	delete from storageapi.heartbeats where node = $1 and ($2::bigint is null or beat = $2) returning node
 ), gone as (
 	delete from storageapi.nodes n using late where n.node = late.node returning n.node
 )

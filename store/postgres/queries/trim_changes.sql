@@ -3,7 +3,7 @@
 -- did. It returns how many it removed.
 -- $1 how many at most, or those of one transaction.
 with read as (
-	select min(seen) as seen from storageapi.beats b where exists (select from storageapi.shard_owners where node = b.node)
+	select min(seen) as seen from storageapi.heartbeats b where exists (select from storageapi.shard_owners where node = b.node)
 ), range as materialized (
 	select m.event as first, greatest(m.event + 1, coalesce(
 		(select added from storageapi.changes where added >= m.event and added < r.seen order by added offset $1 limit 1), r.seen)) as after

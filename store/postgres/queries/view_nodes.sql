@@ -2,4 +2,4 @@
 -- of all shards.
 select array_agg(node order by node), array_agg(beat order by node), array_agg(until < clock_timestamp() order by node),
 	array_agg(node) filter (where polls), (select array_agg(node order by shard) from storageapi.shard_owners)
-from storageapi.beats
+from storageapi.heartbeats

@@ -21,8 +21,8 @@ func records() [][]byte {
 	key := apikeys.Key{ID: "key_1", Account: "acct", Name: "name", Scopes: scopes.All(), CreatedAt: at, ExpiresAt: at}
 	key.Previous.Sum[0], key.PreviousExpiresAt = 1, at
 	webhook := webhooks.Webhook{
-		ID: "wh_1", Account: "acct", URL: "https://example.com/", Events: webhooks.EventTypes(), Active: true,
-		BalanceThreshold: 1, Secret: signing.NewSecret(), CreatedAt: at, FailingSince: at, WarnedAt: at, OffReason: webhooks.OffFailing,
+		ID: "wh_1", Account: "acct", URL: "https://example.com/", Events: webhooks.EventTypes(), WebhookHealth: webhooks.WebhookHealth{Active: true, FailingSince: at, WarnedAt: at, OffReason: webhooks.OffFailing},
+		BalanceThreshold: 1, Secret: signing.NewSecret(), CreatedAt: at,
 		PreviousSecret: signing.NewSecret(), PreviousSecretExpiresAt: at, PastEvents: webhooks.EventTypes(),
 	}
 	event := webhooks.EncodedEvent{ID: "evt_1", Account: "acct", Type: webhooks.TypeBalanceLow, Timestamp: at, Body: []byte("{}")}

@@ -50,7 +50,7 @@ func (q *ours) subscribe(ctx context.Context, account string, i int) error {
 	}
 	return q.nodes[0].CreateWebhook(ctx, webhooks.Webhook{
 		ID: id, Account: account, URL: "https://example.com/" + id, Events: []webhooks.EventType{webhooks.TypeBalanceLow},
-		Active: true, Secret: signing.NewSecret(), CreatedAt: time.Now(),
+		WebhookHealth: webhooks.WebhookHealth{Active: true}, Secret: signing.NewSecret(), CreatedAt: time.Now(),
 	}, webhooks.CreateOptions{})
 }
 
