@@ -88,7 +88,7 @@ func fillAndDie(path string, size int64) error {
 		return err
 	}
 	webhook := webhooks.Webhook{
-		ID: "wh_1", Account: "acct", URL: "https://example.com/", Active: true, Events: []webhooks.EventType{webhooks.TypeBalanceLow},
+		ID: "wh_1", Account: "acct", URL: "https://example.com/", WebhookHealth: webhooks.WebhookHealth{Active: true}, Events: []webhooks.EventType{webhooks.TypeBalanceLow},
 	}
 	if err := s.CreateWebhook(context.Background(), webhook, webhooks.CreateOptions{}); err != nil {
 		return err

@@ -20,7 +20,7 @@ func TestDamagedRecordBlocksNoOther(t *testing.T) {
 	s := openUnverified(t, path)
 	for _, id := range []string{"wh_good", "wh_bad"} {
 		err := s.CreateWebhook(t.Context(), webhooks.Webhook{
-			ID: id, Account: "acct", URL: "https://example.com/", Active: true,
+			ID: id, Account: "acct", URL: "https://example.com/", WebhookHealth: webhooks.WebhookHealth{Active: true},
 			Events: []webhooks.EventType{webhooks.TypeBalanceLow}, Secret: signing.NewSecret(),
 		}, webhooks.CreateOptions{})
 		if err != nil {

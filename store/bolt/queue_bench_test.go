@@ -100,7 +100,7 @@ func createWebhooks(b *testing.B, s *bolt.Store, accounts, each int) {
 	b.Helper()
 	parallel(256, accounts*each, func(i int) {
 		err := s.CreateWebhook(b.Context(), webhooks.Webhook{
-			ID: fmt.Sprintf("wh_%026d", i), Account: fmt.Sprint("acct_", i/each), URL: "https://example.com/hooks", Active: true,
+			ID: fmt.Sprintf("wh_%026d", i), Account: fmt.Sprint("acct_", i/each), URL: "https://example.com/hooks", WebhookHealth: webhooks.WebhookHealth{Active: true},
 			Events: []webhooks.EventType{webhooks.TypeBalanceLow}, Secret: signing.NewSecret(),
 		}, webhooks.CreateOptions{})
 		if err != nil {

@@ -26,7 +26,7 @@ func BenchmarkRestore(b *testing.B) {
 	for i := range hooks {
 		id := fmt.Sprintf("wh_%06d", i)
 		noError(b, s.CreateWebhook(b.Context(), webhooks.Webhook{
-			ID: id, Account: "acct", URL: "https://example.com/" + id, Active: true, Events: []webhooks.EventType{webhooks.TypeBalanceLow}, Secret: signing.NewSecret(),
+			ID: id, Account: "acct", URL: "https://example.com/" + id, WebhookHealth: webhooks.WebhookHealth{Active: true}, Events: []webhooks.EventType{webhooks.TypeBalanceLow}, Secret: signing.NewSecret(),
 		}, webhooks.CreateOptions{}))
 	}
 	publish := func(n int) {

@@ -71,7 +71,7 @@ func TestRestore_WebhookImportedElsewhereSince_Works(t *testing.T) {
 			c := newCopier(t)
 			ctx := t.Context()
 			hook := webhooks.Webhook{
-				ID: "wh", Account: "m", URL: "https://example.com/", Secret: signing.NewSecret(), Active: true, CreatedAt: time.Now(),
+				ID: "wh", Account: "m", URL: "https://example.com/", Secret: signing.NewSecret(), WebhookHealth: webhooks.WebhookHealth{Active: true}, CreatedAt: time.Now(),
 				Events: []webhooks.EventType{webhooks.TypeBalanceLow},
 			}
 			noError(t, c.s.CreateWebhook(ctx, hook, webhooks.CreateOptions{}))
@@ -119,7 +119,7 @@ func TestRestore_BodiesPurgedSince_NothingLostAndNoAlertAgain(t *testing.T) {
 	c := newCopier(t)
 	ctx := t.Context()
 	noError(t, c.s.CreateWebhook(ctx, webhooks.Webhook{
-		ID: "wh", Account: "acct", URL: "https://example.com/", Secret: signing.NewSecret(), Active: true, CreatedAt: time.Now(),
+		ID: "wh", Account: "acct", URL: "https://example.com/", Secret: signing.NewSecret(), WebhookHealth: webhooks.WebhookHealth{Active: true}, CreatedAt: time.Now(),
 		Events: []webhooks.EventType{webhooks.TypeBalanceLow},
 	}, webhooks.CreateOptions{}))
 	backup := c.live()

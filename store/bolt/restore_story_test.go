@@ -205,7 +205,7 @@ func (s *story) createWebhook(ctx context.Context, to store.Store, account strin
 		options.IdempotencyKey, options.IdempotencyTTL = id, 24*time.Hour
 	}
 	return to.CreateWebhook(ctx, webhooks.Webhook{
-		ID: id, Account: account, URL: "https://" + account + ".example/", Secret: signing.NewSecret(), Active: s.rand.IntN(4) > 0, CreatedAt: time.Now(),
+		ID: id, Account: account, URL: "https://" + account + ".example/", Secret: signing.NewSecret(), WebhookHealth: webhooks.WebhookHealth{Active: s.rand.IntN(4) > 0}, CreatedAt: time.Now(),
 		Events: []webhooks.EventType{webhooks.TypeBalanceLow},
 	}, options)
 }

@@ -46,7 +46,7 @@ func TestSealing(t *testing.T) {
 		var made sync.WaitGroup
 		for range 1200 { // more than one step
 			w := webhooks.Webhook{
-				ID: fmt.Sprintf("wh_%05d", len(all)), Account: fmt.Sprint("acct_", len(all)%7), URL: "https://example.com/", Active: true,
+				ID: fmt.Sprintf("wh_%05d", len(all)), Account: fmt.Sprint("acct_", len(all)%7), URL: "https://example.com/", WebhookHealth: webhooks.WebhookHealth{Active: true},
 				Events: []webhooks.EventType{webhooks.TypeBalanceLow}, Secret: signing.NewSecret(),
 				PreviousSecret: signing.NewSecret(),
 			}

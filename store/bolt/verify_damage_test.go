@@ -32,7 +32,7 @@ func rich(t *testing.T, events int) string {
 	defer func() { must(t, s.Close()) }()
 	for i := range 100 {
 		must(t, s.CreateWebhook(t.Context(), webhooks.Webhook{
-			Account: "many", ID: fmt.Sprintf("wh_%03d", i), URL: "https://example.com/", Active: i%10 > 0, Held: i == 99, CreatedAt: time.Now(),
+			Account: "many", ID: fmt.Sprintf("wh_%03d", i), URL: "https://example.com/", WebhookHealth: webhooks.WebhookHealth{Active: i%10 > 0}, Held: i == 99, CreatedAt: time.Now(),
 			Events: []webhooks.EventType{webhooks.TypeBalanceLow},
 		}, webhooks.CreateOptions{IdempotencyKey: fmt.Sprint(i), IdempotencyTTL: time.Hour}))
 	}
