@@ -114,8 +114,8 @@ type claimReader struct {
 
 // A claimedRow is what claimedRows tells of a delivery.
 type claimedRow struct {
-	version  int64 // of its webhook; below 0: it is deleted, or its account being erased
-	attempts int   // below 0: it is not pending
+	version  uint64 // of its webhook; 0: it is deleted, or its account being erased
+	attempts int    // below 0: it is not pending
 	due      time.Time
 }
 
@@ -173,21 +173,18 @@ func (r *claimReader) scanEvents(rows pgx.Rows) error {
 func (r *claimReader) scanRows(row pgx.Row, nos []int64) error {
 	var places, attempts []int
 	var due []time.Time
-	var there, versions []int64
+	var there []int64
+	var versions []uint64
 	if err := row.Scan(&places, &attempts, &due, &there, &versions); err != nil {
 		return err
 	}
-	version := make(map[int64]int64, len(there))
+	version := make(map[int64]uint64, len(there))
 	for i, no := range there {
 		version[no] = versions[i]
 	}
 	r.rows = make([]claimedRow, len(nos))
 	for i, no := range nos {
-		of, ok := version[no]
-		if !ok {
-			of = -1
-		}
-		r.rows[i] = claimedRow{version: of, attempts: -1}
+		r.rows[i] = claimedRow{version: version[no], attempts: -1}
 	}
 	for i, place := range places {
 		r.rows[place].attempts, r.rows[place].due = attempts[i], due[i]
@@ -231,7 +228,7 @@ func (r *claimReader) tasks() []webhooks.Task {
 			now = w.kept
 		}
 		switch {
-		case row.attempts < 0, row.version < 0:
+		case row.attempts < 0, row.version == 0:
 			r.owned.endLease(deliveryPair{w.no, int64(c.Seq)}, func() { q.Done(c.Token) })
 		case row.attempts >= c.Attempt:
 			q.Retry(c.Token, r.owned.due(row.due, row.attempts, c.Before), row.attempts, false)

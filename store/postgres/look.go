@@ -280,7 +280,7 @@ func (s *Store) learn(ctx context.Context, nos []int64) (found map[int64]decoded
 			if err != nil {
 				webhook.ID = r.ID
 			}
-			found[r.no] = decodedWebhook{r.version, &webhook, err}
+			found[r.no] = decodedWebhook{r.Version, &webhook, err}
 			s.owned.learn(r, found[r.no])
 		}
 		for _, no := range nos {

@@ -57,7 +57,7 @@ const (
 type ownedWebhook struct {
 	no          int64
 	id, account string
-	version     int64
+	version     uint64
 	shard       int16
 	standing    queue.Standing
 	claimable   bool
@@ -70,7 +70,7 @@ const maxKept = 16_384
 
 // A decodedWebhook is a webhook as tasks have it, who share it.
 type decodedWebhook struct {
-	version int64
+	version uint64
 	webhook *webhooks.Webhook // nil: it is not kept
 	err     error             // it cannot be read
 }
@@ -187,18 +187,18 @@ func (o *ownedShards) served() (shards []int16, from *horizon) {
 // An ownedRow is a webhook as the table has it.
 type ownedRow struct {
 	webhookRow
-	no, version int64
-	rest        *float64 // seconds
+	no   int64
+	rest *float64 // seconds
 }
 
 // ownedWebhooks selects the webhooks $1.
 const ownedWebhooks = `
-	select w.no, w.version, extract(epoch from w.rests_until - ` + confirmedNow + `)::float8, ` + webhookColumns + `
+	select w.no, extract(epoch from w.rests_until - ` + confirmedNow + `)::float8, ` + webhookColumns + `
 	from unnest((select $1::bigint[])) as k (no)
 	cross join lateral (select * from storageapi.webhooks where no = k.no limit 1) w`
 
 func scanOwned(row pgx.Row) (r ownedRow, err error) {
-	err = row.Scan(append([]any{&r.no, &r.version, &r.rest}, r.fields()...)...)
+	err = row.Scan(append([]any{&r.no, &r.rest}, r.fields()...)...)
 	return r, err
 }
 
@@ -229,11 +229,11 @@ func (o *ownedShards) learn(r *ownedRow, decoded decodedWebhook) {
 		}
 		o.byNo[w.no], o.byID[w.id] = w, w
 	}
-	if r.version < w.version {
+	if r.Version < w.version {
 		return // it was read again meanwhile
 	}
 	o.keep(w, decoded)
-	w.version, w.claimable, w.standing = r.version, r.Claimable(), queue.Untried
+	w.version, w.claimable, w.standing = r.Version, r.Claimable(), queue.Untried
 	switch {
 	case !r.FailingSince.IsZero():
 		w.standing = queue.Failing

@@ -25,7 +25,7 @@ func shardOf(account string) int16 {
 }
 
 const webhookColumns = `w.account, w.id, w.url, w.events, w.past_events, w.active, w.off_reason, w.proven_at, w.failing_since, w.warned_at,
-	w.balance_threshold, w.secret, w.created_at, w.previous_secret, w.previous_secret_expires_at, w.failing_event, w.failed_again, w.held, w.off_at`
+	w.balance_threshold, w.secret, w.created_at, w.previous_secret, w.previous_secret_expires_at, w.failing_event, w.failed_again, w.held, w.off_at, w.version`
 
 // A webhookRow is where webhookColumns are read to: a webhook, with its secrets as they are stored.
 type webhookRow struct {
@@ -37,7 +37,7 @@ type webhookRow struct {
 func (r *webhookRow) fields() []any {
 	return []any{
 		&r.Account, &r.ID, &r.URL, &r.Events, &r.PastEvents, &r.Active, &r.OffReason, (*instant)(&r.ProvenAt), (*instant)(&r.FailingSince), (*instant)(&r.WarnedAt),
-		&r.threshold, &r.secret, (*instant)(&r.CreatedAt), &r.previous, (*instant)(&r.PreviousSecretExpiresAt), &r.FailingEvent, &r.FailedAgain, &r.Held, (*instant)(&r.OffAt),
+		&r.threshold, &r.secret, (*instant)(&r.CreatedAt), &r.previous, (*instant)(&r.PreviousSecretExpiresAt), &r.FailingEvent, &r.FailedAgain, &r.Held, (*instant)(&r.OffAt), &r.Version,
 	}
 }
 
@@ -60,7 +60,7 @@ func (s *Store) webhook(r *webhookRow) (w webhooks.Webhook, err error) {
 	return w, nil
 }
 
-// values are the values of webhookColumns from url on, without created_at.
+// values are the values of webhookColumns from url on, without created_at and version.
 func (s *Store) values(w *webhooks.Webhook) []any {
 	return []any{
 		w.URL, texts(w.Events), texts(w.PastEvents), w.Active, string(w.OffReason), stored(w.ProvenAt), stored(w.FailingSince), stored(w.WarnedAt),

@@ -66,6 +66,7 @@ func Run(t *testing.T, open func(t *testing.T) store.Store) {
 		{"WebhookTerms", webhookOptions},
 		{"ListWebhooks", webhookRecords.lists},
 		{"UpdateWebhook", updateWebhook},
+		{"Versions", versions},
 		{"DeleteWebhook", deleteWebhook},
 		{"Enqueue", enqueue},
 		{"EnqueueRaces", enqueueRaces},

@@ -64,8 +64,8 @@ create table storageapi.erasures (
 	open    text[] -- the virtual transactions; null: not noted yet
 );
 
--- When a webhook's receiver first accepted an event at its URL (proven_at), when the next requested
--- probe may be made and when the last one was (probe_at, probed_at) do not count in its version.
+-- Webhooks. The version counts the changes that readers see, from 1 on: not when the next requested
+-- probe may be made, nor when the last one was (probe_at, probed_at).
 create table storageapi.webhooks (
 	no                         bigint generated always as identity primary key,
 	account                    text collate "C" not null,
@@ -90,7 +90,7 @@ create table storageapi.webhooks (
 	created_at                 timestamptz not null,
 	previous_secret            bytea,
 	previous_secret_expires_at timestamptz,
-	version                    bigint not null default 0
+	version                    bigint not null default 1
 ) with (fillfactor = 70);
 create unique index webhooks_account on storageapi.webhooks (account, id);
 create index webhooks_probe on storageapi.webhooks (probe_at) where probe_at is not null;

@@ -13,5 +13,5 @@ with changed as (
 )
 select w.account, w.id, w.url, w.events, w.past_events, w.active, w.off_reason, w.proven_at, w.failing_since, w.warned_at,
 	w.balance_threshold, w.secret, w.created_at, w.previous_secret, w.previous_secret_expires_at, w.failing_event, w.failed_again,
-	w.held, w.off_at
+	w.held, w.off_at, w.version
 from changed w

@@ -1,0 +1,96 @@
+package storetest
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/storageapi/storageapi/notices"
+	"github.com/storageapi/storageapi/webhooks"
+)
+
+// versions tests Webhook.Version. The other tests compare webhooks without it.
+func versions(run runner) {
+	want := func(t *tester, what string, version uint64) {
+		t.Helper()
+		if got := t.webhook("acct", "webhook").Version; got != version {
+			t.Errorf("Version is %d after %s, want %d", got, what, version)
+		}
+	}
+	// create skips the test on a store that sets no Version yet.
+	create := func(t *tester) {
+		t.Helper()
+		t.createWebhooks(newWebhook("acct", "webhook"))
+		if t.webhook("acct", "webhook").Version == 0 {
+			t.Skip("the store sets no Version yet")
+		}
+		want(t, "its creation", 1)
+	}
+
+	run("is the store's, and 1 at first, whatever a webhook is created with", func(t *tester) {
+		create(t)
+		w := newWebhook("acct", "other")
+		w.Version = 7
+		t.createWebhooks(w)
+		if got := t.webhook("acct", "other").Version; got != 1 {
+			t.Errorf("Version is %d after its creation with 7, want 1", got)
+		}
+	})
+
+	run("counts updates that were stored, and no others", func(t *tester) {
+		create(t)
+		changed := t.updateWebhook("acct", "webhook", func(w *webhooks.Webhook) { w.URL, w.Version = "changed", 99 })
+		if changed.Version != 2 {
+			t.Errorf("UpdateWebhook returned version %d, want 2", changed.Version)
+		}
+		want(t, "an update", 2)
+		failed := errors.New("failed")
+		_, err := t.store.UpdateWebhook(t.Context(), "acct", "webhook", func(*webhooks.Webhook, *notices.Notice) error { return failed })
+		t.wantError("UpdateWebhook", err, failed)
+		want(t, "an update that failed", 2)
+	})
+
+	run("counts changes of the health, and no other settlements", func(t *tester) {
+		create(t)
+		for _, step := range []struct {
+			what    string
+			outcome webhooks.Outcome
+			want    uint64
+		}{
+			{"the first failure", webhooks.GiveUp, 2},
+			{"the failure of another event", webhooks.GiveUp, 3},
+			{"one failure more", webhooks.GiveUp, 3},
+			{"the first success", webhooks.Deliver, 4},
+			{"another success", webhooks.Deliver, 4},
+		} {
+			t.settle(t.endedAt(step.what, step.outcome, some))
+			want(t, step.what, step.want)
+		}
+		t.enqueue(newEvent("acct", "event"), 1)
+		if got := t.claimAll(1)[0].Webhook.Version; got != 4 {
+			t.Errorf("Task.Webhook has version %d, want 4", got)
+		}
+		list, err := t.store.ListWebhooks(t.Context(), "acct", webhooks.Page{Limit: 1})
+		if t.must(err); list[0].Version != 4 {
+			t.Errorf("ListWebhooks has version %d, want 4", list[0].Version)
+		}
+	})
+
+	run("no change is lost, and none has the version of another", func(t *tester) {
+		create(t)
+		const goroutines = 8
+		seen := make([]uint64, goroutines)
+		inParallel(goroutines, func(i int) {
+			changed, err := t.store.UpdateWebhook(t.Context(), "acct", "webhook", func(w *webhooks.Webhook, _ *notices.Notice) error {
+				w.PastEvents = append(w.PastEvents, webhooks.EventType(fmt.Sprint(w.Version)))
+				return nil
+			})
+			t.wantError("UpdateWebhook", err, nil)
+			seen[i] = changed.Version
+		})
+		slices.Sort(seen)
+		wantSame(t, "the versions that UpdateWebhook returned", seen, []uint64{2, 3, 4, 5, 6, 7, 8, 9})
+		wantSame(t, "the versions that changes were given", t.webhook("acct", "webhook").PastEvents,
+			[]webhooks.EventType{"1", "2", "3", "4", "5", "6", "7", "8"})
+	})
+}
