@@ -40,19 +40,19 @@ func (s *Store) Accounts(ctx context.Context, after string, limit int) (accounts
 // the first limit of them, since those of each length stand together, and are in no order
 // with others.
 func (s *Store) accountsOf(c *bbolt.Cursor, after string, limit int) (accounts []string) {
-	for k, _ := c.First(); k != nil; {
-		length, _ := binary.Uvarint(k)
+	for first, _ := c.First(); first != nil; {
+		length, _ := binary.Uvarint(first)
 		begin := binary.AppendUvarint(nil, length)
-		k, _ = c.Seek(append(bytes.Clone(begin), after[:min(len(after), int(length))]...))
+		k, _ := c.Seek(append(bytes.Clone(begin), after[:min(len(after), int(length))]...))
 		for found := 0; bytes.HasPrefix(k, begin) && found < limit; {
 			account, _ := record.CutPrefixed(k)
 			if account > after && !s.erasing.has(account) {
 				accounts = append(accounts, account)
 				found++
 			}
-			k, _ = c.Seek(append(record.Prefixed(account, ""), beyond...))
+			k = seekBeyond(c, k, append(record.Prefixed(account, ""), beyond...))
 		}
-		k, _ = c.Seek(binary.AppendUvarint(nil, length+1))
+		first = seekBeyond(c, first, binary.AppendUvarint(nil, length+1))
 	}
 	return accounts
 }

@@ -32,6 +32,17 @@ func lastOf(c *bbolt.Cursor) (k, v []byte) {
 	return c.Prev()
 }
 
+// seekBeyond returns the row at key or the first one behind it, which must be behind the row
+// before, too: otherwise it panics. A damaged page may have its rows in any order, and a loop
+// of seeks through it would not end.
+func seekBeyond(c *bbolt.Cursor, before, key []byte) []byte {
+	k, _ := c.Seek(key)
+	if k != nil && bytes.Compare(k, before) <= 0 {
+		panic("the rows of a page are not in order")
+	}
+	return k
+}
+
 var beyond = bytes.Repeat([]byte{0xff}, 8)
 
 // upper returns the first key that is not to be visited, or nil if there is none.

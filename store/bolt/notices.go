@@ -230,9 +230,9 @@ func (s *Store) PendingAccounts(ctx context.Context, after string, limit int) (l
 	}
 	defer s.done(tx, catchFaults(), &err)
 	c := tx.Bucket(bucketNoticesPending).Cursor()
-	for len(list) < limit {
-		k, _ := c.Seek(append([]byte(after), 1)) // after all rows of that account
-		account, _, ok := cutPendingNotice(k)
+	for before := []byte(after); len(list) < limit; {
+		before = seekBeyond(c, before, append([]byte(after), 1)) // after all rows of that account
+		account, _, ok := cutPendingNotice(before)
 		if !ok {
 			break
 		}

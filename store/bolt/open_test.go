@@ -157,7 +157,7 @@ func TestFilesThatAreNotOurs(t *testing.T) {
 		t.Fatal(err)
 	}
 	write("incomplete.db", func(tx *bbolt.Tx) error { return tx.DeleteBucket([]byte("keys_expiring")) })
-	wantOpenError(t, incomplete, bolt.ErrSchema, "the bucket expiry is missing")
+	wantOpenError(t, incomplete, bolt.ErrSchema, "the bucket keys_expiring is missing")
 
 	text := filepath.Join(dir, "notes.txt")
 	if err := os.WriteFile(text, []byte(strings.Repeat("not a database\n", 1000)), 0o600); err != nil {

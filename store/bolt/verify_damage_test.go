@@ -141,7 +141,7 @@ func TestVerifyNamesDamage(t *testing.T) {
 	} {
 		path := filepath.Join(t.TempDir(), "damaged.db")
 		whole := small
-		if test.bucket == "runs" || test.prefix == "all" || test.prefix == "runs" {
+		if test.bucket == "delivery_runs" || test.prefix == "all" || test.prefix == "runs" {
 			whole = large
 		}
 		copyFile(t, whole, path)

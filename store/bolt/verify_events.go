@@ -191,7 +191,7 @@ func (v *rowChecker) skipped(k, value []byte) (what string) {
 		case !v.broken[string(bucketFresh)] && inBitmap(v.tx, bucketFresh, number):
 			what = fmt.Sprintf("delivery %d is skipped, and pending", number)
 		case number < indexed && !v.hasFailed(number, webhook):
-			what = fmt.Sprintf("failed does not have delivery %d", number)
+			what = fmt.Sprintf("failed_deliveries does not have delivery %d", number)
 		}
 	})
 	if bits != "" {
@@ -334,7 +334,7 @@ func (v *rowChecker) firstAttempts(k, value []byte) string {
 		case !v.broken[string(bucketFresh)] && inBitmap(v.tx, bucketFresh, number):
 			return fmt.Sprintf("delivery %d was attempted, and is pending as it was published", number)
 		case outcome == webhooks.GiveUp && v.given(number, 1) && !v.hasFailed(number, webhook):
-			return fmt.Sprintf("failed does not have delivery %d", number)
+			return fmt.Sprintf("failed_deliveries does not have delivery %d", number)
 		}
 		last = number
 	}
@@ -358,7 +358,7 @@ func (v *rowChecker) attempt(k, value []byte) string {
 	case attempt.Number != int(binary.BigEndian.Uint32(k[8:])):
 		return "it is another attempt"
 	case outcome == webhooks.GiveUp && v.given(number, attempt.Number) && !v.hasFailed(number, webhook):
-		return "failed does not have its delivery"
+		return "failed_deliveries does not have its delivery"
 	}
 	return ""
 }

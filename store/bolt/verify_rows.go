@@ -207,7 +207,7 @@ func (v *rowChecker) key(hash, value []byte) string {
 		}
 	}
 	if expiry := apikeys.ExpiryOf(&key); !expiry.At.IsZero() && v.lacks(bucketExpiry, expiryRow(expiry)) {
-		return "expiry does not have it"
+		return "keys_expiring does not have it"
 	}
 	return ""
 }
