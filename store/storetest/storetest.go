@@ -43,10 +43,7 @@ type runner func(name string, test func(*tester))
 // suite closes.
 func Run(t *testing.T, open func(t *testing.T) store.Store) {
 	t.Helper()
-	for _, group := range []struct {
-		name  string
-		tests func(runner)
-	}{
+	runGroups(t, open, []group{
 		{"Context", contexts},
 		{"Close", closing},
 		{"Cut", cutting},
@@ -119,7 +116,30 @@ func Run(t *testing.T, open func(t *testing.T) store.Store) {
 		{"ListNotices", listingNotices},
 		{"TakeNotices", takingNotices},
 		{"NoticesOfChanges", noticesOfChanges},
-	} {
+	})
+	runGroups(t, open, deliveryGroups)
+	t.Run("Transfer", func(t *testing.T) { RunTransfer(t, open, open) })
+}
+
+// A group is some tests of one subject.
+type group struct {
+	name  string
+	tests func(runner)
+}
+
+// deliveryGroups test [webhooks.Deliveries], of stores that implement it.
+var deliveryGroups = []group{
+	{"Deliver", deliver},
+	{"ReportedDeliveries", reportedDeliveries},
+	{"ReportedWebhooks", reportedWebhooks},
+	{"Load", load},
+	{"Settle", settle},
+	{"Unreported", unreported},
+}
+
+func runGroups(t *testing.T, open func(t *testing.T) store.Store, groups []group) {
+	t.Helper()
+	for _, group := range groups {
 		t.Run(group.name, func(t *testing.T) {
 			group.tests(func(name string, test func(*tester)) {
 				t.Run(name, func(t *testing.T) {
@@ -130,7 +150,6 @@ func Run(t *testing.T, open func(t *testing.T) store.Store) {
 			})
 		})
 	}
-	t.Run("Transfer", func(t *testing.T) { RunTransfer(t, open, open) })
 }
 
 func closeStore(t *testing.T, s store.Store) {

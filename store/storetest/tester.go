@@ -14,8 +14,9 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
+var patience = 10 * time.Second // for what has to happen; a variable for the suite's own tests
+
 const (
-	patience   = 10 * time.Second      // for what has to happen
 	shortLease = 30 * time.Millisecond // runs out during a test
 	longLease  = time.Hour             // does not
 )

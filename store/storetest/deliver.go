@@ -1,0 +1,184 @@
+package storetest
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/storageapi/storageapi/notices"
+	"github.com/storageapi/storageapi/store"
+	"github.com/storageapi/storageapi/webhooks"
+)
+
+// deliver tests how Deliver begins and ends.
+func deliver(run runner) {
+	run = ofDeliveries(run)
+
+	// wantAdded waits until that many deliveries of the webhook are reported.
+	wantAdded := func(f *feed, webhookID string, want int) {
+		f.Helper()
+		f.wait("what is pending", func(reports []Report) bool {
+			seen := map[webhooks.DeliveryRef]bool{}
+			for _, r := range reports {
+				if r.Method == "Add" && r.Ref.WebhookID == webhookID {
+					seen[r.Ref] = true
+				}
+			}
+			return len(seen) == want
+		})
+	}
+
+	run("what is pending from before is reported", func(t *tester) {
+		const n = 2500 // more than a page
+		off := newWebhook("acct", "off")
+		held := newWebhook("acct", "held")
+		held.Held = true
+		t.createWebhooks(newWebhook("acct", "webhook"), off, held)
+		t.enqueueMany("acct", n, 3)
+		t.setActive("acct", "off", false)
+		f := t.startDeliver()
+		defer f.end()
+		for _, id := range []string{"webhook", "off", "held"} {
+			wantAdded(f, id, n)
+		}
+		for _, r := range f.seen() {
+			wantSame(t, "method", r.Method, "Add")
+			wantSame(t, "Webhook.Account", r.Webhook.Account, "acct")
+		}
+	})
+
+	run("its attempts and its due time are reported, and nothing that is settled", func(t *tester) {
+		t.createWebhooks(newWebhook("acct", "webhook"))
+		first := t.deliver()
+		want := map[string][3]int{"new": {0, 0, 0}, "retried": {1, 0, 60}, "resent": {2, 2, 0}, "settled": {}, "given up": {}}
+		refs := map[string]webhooks.DeliveryRef{}
+		for id := range want {
+			refs[id] = first.only("acct", id)
+		}
+		first.record(result(refs["retried"], 1, webhooks.Retry), result(refs["resent"], 1, webhooks.Retry),
+			result(refs["settled"], 1, webhooks.Deliver), result(refs["given up"], 1, webhooks.GiveUp))
+		first.record(result(refs["resent"], 2, webhooks.GiveUp))
+		t.must(t.store.Redeliver(t.Context(), "acct", "webhook", "resent", notices.Notice{}))
+		first.end()
+
+		f := t.deliver()
+		defer f.end()
+		wantAdded(f, "webhook", 3)
+		names := map[webhooks.DeliveryRef]string{}
+		for id, ref := range refs {
+			names[ref] = id
+		}
+		for _, r := range f.added(f.seen(), 3) {
+			minutes := int(time.Until(r.Pending.Due).Round(time.Minute) / time.Minute)
+			got := [3]int{r.Pending.Attempts, r.Pending.Before, minutes}
+			wantSame(t, "Attempts, Before and minutes until Due of "+names[r.Ref], got, want[names[r.Ref]])
+		}
+	})
+
+	run("beside steps each delivery is reported", func(t *tester) {
+		const n, goroutines, each = 300, 4, 100
+		t.createWebhooks(newWebhook("acct", "webhook"))
+		t.enqueueMany("acct", n, 1)
+		var f *feed
+		inParallel(goroutines+1, func(i int) {
+			if i == goroutines {
+				f = t.startDeliver()
+				return
+			}
+			for j := range each {
+				_, err := t.store.Enqueue(t.Context(), newEvent("acct", numbered(numbered("beside", i), j)))
+				t.wantError("Enqueue", err, nil)
+			}
+		})
+		defer f.end()
+		wantAdded(f, "webhook", n+goroutines*each)
+	})
+
+	run("once it returned nothing is reported, whatever steps are under way", func(t *tester) {
+		t.createWebhooks(newWebhook("acct", "webhook"))
+		t.enqueueMany("acct", 100, 1)
+		stop := make(chan struct{})
+		var group sync.WaitGroup
+		for i := range 4 {
+			group.Go(func() {
+				for j := 0; ; j++ {
+					select {
+					case <-stop:
+						return
+					default:
+					}
+					_, err := t.store.Enqueue(t.Context(), newEvent("acct", numbered(numbered("beside", i), j)))
+					t.wantError("Enqueue", err, nil)
+					_, err = t.store.UpdateWebhook(t.Context(), "acct", "webhook", func(w *webhooks.Webhook, _ *notices.Notice) error {
+						w.Held = j%2 == 0
+						return nil
+					})
+					t.wantError("UpdateWebhook", err, nil)
+				}
+			})
+		}
+		var all []*feed
+		for i := range 5 {
+			f := t.startDeliver()
+			time.Sleep(time.Duration(i) * 2 * time.Millisecond)
+			f.cancel()
+			t.wantError("Deliver", <-f.returned, context.Canceled)
+			f.returned <- context.Canceled
+			all = append(all, f)
+		}
+		time.Sleep(20 * time.Millisecond)
+		close(stop)
+		group.Wait()
+		for _, f := range all {
+			f.end()
+		}
+	})
+
+	run("a second one waits until the first has returned, and is then reported all", func(t *tester) {
+		t.createWebhooks(newWebhook("acct", "webhook"))
+		first := t.deliver()
+		second, third := t.startDeliver(), t.startDeliver()
+		first.only("acct", "first")
+		time.Sleep(20 * time.Millisecond)
+		for _, f := range []*feed{second, third} {
+			wantSame(t, "reports to one that waits", len(f.Reports()), 0)
+		}
+		third.end() // while it waits
+		first.only("acct", "second")
+		first.end()
+		wantAdded(second, "webhook", 2)
+		second.only("acct", "third")
+		second.end()
+		wantSame(t, "reports to one that has only waited", len(third.Reports()), 0)
+	})
+
+	run("an ended context is returned, and nothing is reported", func(t *tester) {
+		t.createWebhooks(newWebhook("acct", "webhook"))
+		t.enqueueMany("acct", 3, 1)
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		var reports Recorder
+		t.wantError("Deliver", t.store.(webhooks.Deliveries).Deliver(ctx, &reports), context.Canceled)
+		reports.End()
+		t.deliver().end() // it has given back what it had
+		wantSame(t, "faults", reports.Faults(), nil)
+	})
+
+	run("Close ends it, and one that waits, with ErrClosed", func(t *tester) {
+		t.createWebhooks(newWebhook("acct", "webhook"))
+		f := t.deliver()
+		second := t.startDeliver()
+		f.only("acct", "event")
+		time.Sleep(5 * time.Millisecond)
+		t.must(t.store.Close())
+		for _, f := range []*feed{f, second, t.startDeliver()} {
+			select {
+			case err := <-f.returned:
+				t.wantError("Deliver", err, store.ErrClosed)
+			case <-time.After(patience):
+				t.Fatalf("Deliver has not returned %v after Close", patience)
+			}
+			wantSame(t, "faults", f.Faults(), nil)
+		}
+	})
+}

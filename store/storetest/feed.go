@@ -1,0 +1,231 @@
+package storetest
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/storageapi/storageapi/webhooks"
+)
+
+// A feed is a test during a Deliver that reports to a Recorder.
+type feed struct {
+	*tester
+	*Recorder
+	source   webhooks.Deliveries
+	shared   bool // other processes write to the store, so that reports may come later
+	cancel   context.CancelFunc
+	returned chan error // of Deliver
+}
+
+// ofDeliveries returns a runner of tests of [webhooks.Deliveries]. Other stores skip them.
+func ofDeliveries(run runner) runner {
+	return func(name string, test func(*tester)) {
+		run(name, func(t *tester) {
+			if _, ok := t.store.(webhooks.Deliveries); !ok {
+				t.Skip("the store does not implement webhooks.Deliveries")
+			}
+			test(t)
+		})
+	}
+}
+
+// fed returns a runner of tests during a Deliver.
+func fed(run runner) func(name string, test func(*feed)) {
+	return func(name string, test func(*feed)) {
+		ofDeliveries(run)(name, func(t *tester) {
+			f := t.deliver()
+			defer f.end()
+			test(f)
+		})
+	}
+}
+
+// deliver begins to deliver. Once it returns, steps are reported.
+func (t *tester) deliver() *feed {
+	t.Helper()
+	f := t.startDeliver()
+	f.mark("before")
+	return f
+}
+
+// startDeliver calls Deliver, which may not have begun when it returns.
+func (t *tester) startDeliver() *feed {
+	t.Helper()
+	_, shared := t.store.(webhooks.Waker)
+	ctx, cancel := context.WithCancel(t.Context())
+	f := &feed{
+		tester: t, Recorder: new(Recorder), source: t.store.(webhooks.Deliveries), shared: shared,
+		cancel: cancel, returned: make(chan error, 1),
+	}
+	go func() {
+		err := f.source.Deliver(ctx, f.Recorder)
+		f.End()
+		f.returned <- err
+	}()
+	return f
+}
+
+// end ends Deliver, and checks what it returns and that it has kept its rules.
+func (f *feed) end() {
+	f.Helper()
+	f.cancel()
+	select {
+	case err := <-f.returned:
+		f.returned <- err // for another end
+		f.wantError("Deliver", err, context.Canceled)
+	case <-time.After(patience):
+		f.Fatalf("Deliver has not returned %v after its context ended", patience)
+	}
+	for _, fault := range f.Faults() {
+		f.Error(fault)
+	}
+}
+
+const marker = "marker" // the account and the webhook of marks, which tests do not see
+
+// mark waits until an event that is published now is reported. What happened before it has
+// been reported by then, if it is to be.
+func (f *feed) mark(why string) {
+	f.Helper()
+	err := f.store.CreateWebhook(f.Context(), newWebhook(marker, marker), webhooks.CreateOptions{})
+	if err != nil && !errors.Is(err, webhooks.ErrExists) {
+		f.Fatal(err)
+	}
+	event := newEvent(marker, rand.Text())
+	f.enqueue(event, 1)
+	loaded := map[webhooks.DeliveryRef]bool{}
+	f.wait("an event that was published "+why, func(reports []Report) bool {
+		for _, r := range reports {
+			if r.Method == "Add" && r.Ref.WebhookID == marker && !loaded[r.Ref] {
+				loaded[r.Ref] = true
+				if f.load(r.Ref)[0].Event.ID == event.ID {
+					return true
+				}
+			}
+		}
+		return false
+	})
+}
+
+// wait waits for reports.
+func (f *feed) wait(what string, enough func([]Report) bool) {
+	f.Helper()
+	ctx, cancel := context.WithTimeout(f.Context(), patience)
+	defer cancel()
+	if err := f.Wait(ctx, enough); err != nil {
+		f.Fatalf("%s was not reported within %v; reports: %v", what, patience, f.seen())
+	}
+}
+
+// seen returns the reports so far, without those of marks and of groups.
+func (f *feed) seen() []Report {
+	return slices.DeleteFunc(f.Reports(), func(r Report) bool {
+		return r.Ref.WebhookID == marker || r.Scope.Group != 0 || r.Method == "Pause" || r.Method == "Trouble"
+	})
+}
+
+// during calls do and returns what was reported by the time it returned, or of a store for
+// several processes by the time that something later is reported.
+func (f *feed) during(do func()) []Report {
+	f.Helper()
+	before := len(f.seen())
+	do()
+	if f.shared {
+		f.mark("afterwards")
+	}
+	return f.seen()[before:]
+}
+
+// added returns the reports of Add among them, and checks that there are as many and no two of one
+// delivery.
+func (f *feed) added(reports []Report, want int) (added []Report) {
+	f.Helper()
+	seen := map[webhooks.DeliveryRef]bool{}
+	for _, r := range reports {
+		if r.Method == "Add" && !seen[r.Ref] {
+			seen[r.Ref] = true
+			added = append(added, r)
+		}
+	}
+	if len(added) != want {
+		f.Fatalf("Add reported %d deliveries, want %d; reports: %v", len(added), want, reports)
+	}
+	return added
+}
+
+// published stores an event for so many webhooks, and returns their deliveries by webhook.
+func (f *feed) published(event webhooks.EncodedEvent, want int) map[string]webhooks.DeliveryRef {
+	f.Helper()
+	refs := map[string]webhooks.DeliveryRef{}
+	for _, r := range f.added(f.during(func() { f.enqueue(event, want) }), want) {
+		refs[r.Ref.WebhookID] = r.Ref
+	}
+	if len(refs) != want {
+		f.Fatalf("Add reported deliveries for %d webhooks, want %d", len(refs), want)
+	}
+	return refs
+}
+
+// only publishes an event for one webhook, and returns its delivery.
+func (f *feed) only(account, eventID string) (ref webhooks.DeliveryRef) {
+	f.Helper()
+	for _, ref = range f.published(newEvent(account, eventID), 1) {
+	}
+	return ref
+}
+
+// load returns the state of deliveries. One that is Unread is loaded again.
+func (f *feed) load(refs ...webhooks.DeliveryRef) []webhooks.LoadedDelivery {
+	f.Helper()
+	for end := time.Now().Add(patience); ; time.Sleep(time.Millisecond) {
+		list, err := f.source.Load(f.Context(), refs)
+		f.must(err)
+		if len(list) != len(refs) {
+			f.Fatalf("Load of %d deliveries = %d", len(refs), len(list))
+		}
+		unread := func(d webhooks.LoadedDelivery) bool { return d.State == webhooks.Unread }
+		if !slices.ContainsFunc(list, unread) {
+			return list
+		}
+		if time.Now().After(end) {
+			f.Fatalf("Load says Unread for %v", patience)
+		}
+	}
+}
+
+// wantState checks what Load says of a delivery.
+func (f *feed) wantState(what string, ref webhooks.DeliveryRef, want webhooks.LoadState) webhooks.LoadedDelivery {
+	f.Helper()
+	got := f.load(ref)[0]
+	wantSame(f.tester, "LoadedDelivery.State of "+what, got.State, want)
+	return got
+}
+
+// result returns the end of an attempt of that number.
+func result(ref webhooks.DeliveryRef, number int, outcome webhooks.Outcome) webhooks.AttemptResult {
+	r := webhooks.AttemptResult{DeliveryRef: ref, Outcome: outcome, Attempt: attemptOf(webhooks.Task{Attempt: number})}
+	switch outcome {
+	case webhooks.Deliver:
+		r.Attempt.Class, r.Attempt.Error, r.Attempt.Status = "", "", 200
+	case webhooks.Retry:
+		r.RetryAfter = time.Hour
+	}
+	return r
+}
+
+// record stores results, all of which count.
+func (f *feed) record(results ...webhooks.AttemptResult) {
+	f.Helper()
+	f.wantSettled(results, nil, webhooks.Settled{})
+}
+
+// wantSettled stores results and health, and checks which of them did not count.
+func (f *feed) wantSettled(results []webhooks.AttemptResult, health []webhooks.HealthChange, want webhooks.Settled) {
+	f.Helper()
+	got, err := f.source.Settle(f.Context(), results, health)
+	f.must(err)
+	wantSame(f.tester, "Settled", got, want)
+}

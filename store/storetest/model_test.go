@@ -1,0 +1,571 @@
+package storetest_test
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/storageapi/storageapi/notices"
+	"github.com/storageapi/storageapi/store"
+	"github.com/storageapi/storageapi/webhooks"
+)
+
+// A model is the shortest store that keeps the contract of webhooks.Deliveries, as far as
+// RunDeliveries asks for it; the methods that it does not ask for are missing. It has one
+// mutex. With a fault it breaks one sentence of the contract.
+type model struct {
+	store.Store // nil
+	fault       string
+
+	mu         sync.Mutex
+	closed     chan struct{}
+	turn       chan struct{} // held by Deliver
+	feed       webhooks.Scheduler
+	webhooks   map[string]*webhooks.Webhook
+	rows       []*row
+	events     map[[2]string]int // how many deliveries it made
+	once       map[string]bool
+	notices    []notices.Notice
+	recoveries []webhooks.Recovery
+	last       uint64
+}
+
+type row struct {
+	webhooks.Delivery
+	number   uint64
+	event    webhooks.EncodedEvent
+	attempts int
+	before   int
+	gone     bool // its webhook was deleted
+}
+
+func newModel(fault string) *model {
+	return &model{
+		fault: fault, closed: make(chan struct{}), turn: make(chan struct{}, 1),
+		webhooks: map[string]*webhooks.Webhook{}, events: map[[2]string]int{}, once: map[string]bool{},
+	}
+}
+
+func (m *model) begin(ctx context.Context) error {
+	select {
+	case <-m.closed:
+		return store.ErrClosed
+	default:
+	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	m.mu.Lock()
+	return nil
+}
+
+func (m *model) Close() error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	select {
+	case <-m.closed:
+	default:
+		close(m.closed)
+	}
+	return nil
+}
+
+func (m *model) pending(r *row) webhooks.PendingDelivery {
+	return webhooks.PendingDelivery{
+		Number: r.number, Webhook: m.webhooks[r.WebhookID], Due: r.NextAttemptAt, Attempts: r.attempts, Before: r.before,
+	}
+}
+
+// add reports deliveries, unless that is the fault.
+func (m *model) add(fault string, list ...webhooks.PendingDelivery) {
+	if m.feed != nil && m.fault != fault && len(list) > 0 {
+		m.feed.Add(list)
+	}
+}
+
+func (m *model) enqueue(event webhooks.EncodedEvent, only string) (added []webhooks.PendingDelivery, n int) {
+	name := [2]string{event.Account, event.ID}
+	if n, known := m.events[name]; known {
+		return nil, n
+	}
+	now := time.Now().UTC().Truncate(time.Millisecond)
+	for _, w := range m.webhooks {
+		if w.Account != event.Account || !slices.Contains(w.Events, event.Type) || only != "" && only != w.ID {
+			continue
+		}
+		m.last++
+		r := &row{number: m.last, event: event, Delivery: webhooks.Delivery{
+			EventID: event.ID, WebhookID: w.ID, Type: event.Type, PublishedAt: now, State: webhooks.Skipped,
+		}}
+		if w.Active {
+			r.State, r.NextAttemptAt = webhooks.Pending, now
+			added = append(added, m.pending(r))
+		}
+		m.rows = append(m.rows, r)
+	}
+	m.events[name] = len(added)
+	return added, len(added)
+}
+
+func (m *model) Enqueue(ctx context.Context, event webhooks.EncodedEvent) (int, error) {
+	if err := m.begin(ctx); err != nil {
+		return 0, err
+	}
+	defer m.mu.Unlock()
+	added, n := m.enqueue(event, "")
+	m.add("Enqueue is not reported", added...)
+	return n, nil
+}
+
+func (m *model) EnqueueOnce(ctx context.Context, event webhooks.EncodedEvent, keys []webhooks.DedupKey) (int, error) {
+	if err := m.begin(ctx); err != nil {
+		return 0, err
+	}
+	defer m.mu.Unlock()
+	for _, key := range keys {
+		if m.once[key.Key] {
+			return 0, webhooks.ErrExists
+		}
+	}
+	for _, key := range keys {
+		m.once[key.Key] = true
+	}
+	added, n := m.enqueue(event, "")
+	m.add("EnqueueOnce is not reported", added...)
+	return n, nil
+}
+
+func (m *model) UpdateAlert(ctx context.Context, _ string, _ webhooks.Metric, change func(*webhooks.AlertStep) error) (n int, err error) {
+	if err := m.begin(ctx); err != nil {
+		return 0, err
+	}
+	defer m.mu.Unlock()
+	step := webhooks.AlertStep{}
+	if err := change(&step); err != nil {
+		if m.fault == "a step that was refused is reported" && m.feed != nil {
+			for _, w := range m.webhooks {
+				m.feed.Add([]webhooks.PendingDelivery{{Number: 1 << 50, Webhook: w}})
+			}
+		}
+		return 0, err
+	}
+	for _, event := range step.Events {
+		added, more := m.enqueue(event.EncodedEvent, event.WebhookID)
+		m.add("UpdateAlert is not reported", added...)
+		n += more
+	}
+	return n, nil
+}
+
+func (m *model) CreateWebhook(ctx context.Context, w webhooks.Webhook, _ webhooks.CreateOptions) error {
+	if err := m.begin(ctx); err != nil {
+		return err
+	}
+	defer m.mu.Unlock()
+	if m.webhooks[w.ID] != nil {
+		return webhooks.ErrExists
+	}
+	w.Version = 1
+	m.webhooks[w.ID] = &w
+	return nil
+}
+
+func (m *model) of(account, id string) (*webhooks.Webhook, error) {
+	if w := m.webhooks[id]; w != nil && w.Account == account {
+		return w, nil
+	}
+	return nil, webhooks.ErrNotFound
+}
+
+func (m *model) WebhookByID(ctx context.Context, account, id string) (webhooks.Webhook, error) {
+	if err := m.begin(ctx); err != nil {
+		return webhooks.Webhook{}, err
+	}
+	defer m.mu.Unlock()
+	w, err := m.of(account, id)
+	if err != nil {
+		return webhooks.Webhook{}, err
+	}
+	return *w, nil
+}
+
+func (m *model) list(keep func(*webhooks.Webhook) bool) (list []webhooks.Webhook, _ error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, w := range m.webhooks {
+		if keep(w) {
+			list = append(list, *w)
+		}
+	}
+	slices.SortFunc(list, func(a, b webhooks.Webhook) int { return cmp.Compare(b.ID, a.ID) })
+	return list, nil
+}
+
+func (m *model) ListWebhooks(_ context.Context, account string, _ webhooks.Page) ([]webhooks.Webhook, error) {
+	return m.list(func(w *webhooks.Webhook) bool { return w.Account == account })
+}
+
+func (m *model) OffWebhooks(context.Context, webhooks.Page) ([]webhooks.Webhook, error) {
+	return m.list(func(w *webhooks.Webhook) bool { return !w.Active })
+}
+
+func (m *model) FailingWebhooks(_ context.Context, since time.Time, _ webhooks.Page) ([]webhooks.Webhook, error) {
+	return m.list(func(w *webhooks.Webhook) bool { return w.Active && w.FailedAgain && !w.FailingSince.After(since) })
+}
+
+// put stores a change of a webhook and reports it.
+func (m *model) put(changed webhooks.Webhook, fault string) {
+	old := m.webhooks[changed.ID]
+	changed.Version = old.Version + 1
+	if m.fault == "versions do not count" {
+		changed.Version = old.Version
+	}
+	if m.fault == "a webhook that was reported is changed" {
+		*old = changed
+	}
+	m.webhooks[changed.ID] = &changed
+	if m.feed != nil && m.fault != fault {
+		m.feed.Webhook(&changed)
+	}
+}
+
+func (m *model) UpdateWebhook(ctx context.Context, account, id string, change func(*webhooks.Webhook, *notices.Notice) error) (webhooks.Webhook, error) {
+	if err := m.begin(ctx); err != nil {
+		return webhooks.Webhook{}, err
+	}
+	defer m.mu.Unlock()
+	w, err := m.of(account, id)
+	if err != nil {
+		return webhooks.Webhook{}, err
+	}
+	changed := *w
+	if err := change(&changed, new(notices.Notice)); err != nil {
+		return webhooks.Webhook{}, err
+	}
+	m.put(changed, "UpdateWebhook is not reported")
+	return *m.webhooks[id], nil
+}
+
+func (m *model) forget(scope webhooks.Scope, fault string) {
+	if m.feed != nil && m.fault != fault {
+		m.feed.Forget(scope)
+	}
+}
+
+func (m *model) drop(id string) {
+	delete(m.webhooks, id)
+	for _, r := range m.rows {
+		r.gone = r.gone || r.WebhookID == id && m.fault != "deliveries of a deleted webhook stay"
+	}
+}
+
+func (m *model) DeleteWebhook(ctx context.Context, account, id string, check func(webhooks.Webhook) error, _ notices.Notice) error {
+	if err := m.begin(ctx); err != nil {
+		return err
+	}
+	defer m.mu.Unlock()
+	w, err := m.of(account, id)
+	if err != nil {
+		return err
+	}
+	if check != nil {
+		if err := check(*w); err != nil {
+			return err
+		}
+	}
+	m.drop(id)
+	m.forget(webhooks.Scope{WebhookID: id}, "DeleteWebhook is not reported")
+	return nil
+}
+
+func (m *model) EraseAccount(ctx context.Context, account string, _ int) (erased store.Receipt, more bool, err error) {
+	if err := m.begin(ctx); err != nil {
+		return erased, false, err
+	}
+	defer m.mu.Unlock()
+	for id, w := range m.webhooks {
+		if w.Account == account {
+			m.drop(id)
+		}
+	}
+	for name := range m.events {
+		if name[0] == account {
+			delete(m.events, name)
+		}
+	}
+	m.rows = slices.DeleteFunc(m.rows, func(r *row) bool { return r.event.Account == account })
+	m.forget(webhooks.Scope{Account: account}, "EraseAccount is not reported")
+	return erased, false, nil
+}
+
+func (m *model) Redeliver(ctx context.Context, account, webhookID, eventID string, _ notices.Notice) error {
+	if err := m.begin(ctx); err != nil {
+		return err
+	}
+	defer m.mu.Unlock()
+	for _, r := range m.rows {
+		if r.event.Account != account || r.WebhookID != webhookID || r.EventID != eventID || r.gone {
+			continue
+		}
+		r.NextAttemptAt = time.Now().UTC().Truncate(time.Millisecond)
+		if r.State == webhooks.Pending {
+			if m.feed != nil && m.fault != "a resend of what is pending is not reported" {
+				m.feed.Nudge(webhooks.DeliveryRef{WebhookID: webhookID, Number: r.number})
+			}
+		} else {
+			r.State = webhooks.Pending
+			if m.fault != "Before is lost" {
+				r.before = r.attempts
+			}
+			p := m.pending(r)
+			p.First = m.fault != "a resend is not First"
+			m.add("a resend is not reported", p)
+		}
+		if m.feed != nil && m.fault != "a resend is no Probe" {
+			m.feed.Probe(webhookID)
+		}
+		return nil
+	}
+	return webhooks.ErrNotFound
+}
+
+func (m *model) Probe(ctx context.Context, account, webhookID string) error {
+	if err := m.begin(ctx); err != nil {
+		return err
+	}
+	defer m.mu.Unlock()
+	if _, err := m.of(account, webhookID); err != nil {
+		return err
+	}
+	if m.feed != nil && m.fault != "Probe is not reported" {
+		m.feed.Probe(webhookID)
+	}
+	return nil
+}
+
+func (m *model) CreateRecovery(_ context.Context, recovery webhooks.Recovery, _ notices.Notice) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.recoveries = append(m.recoveries, recovery)
+	return nil
+}
+
+func (m *model) AdvanceRecovery(context.Context, int) (advanced bool, err error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if len(m.recoveries) == 0 {
+		return false, nil
+	}
+	recovery := m.recoveries[0]
+	m.recoveries = m.recoveries[1:]
+	for _, r := range m.rows {
+		if r.WebhookID != recovery.WebhookID || r.gone || !slices.Contains(recovery.States, r.State) {
+			continue
+		}
+		if r.State != webhooks.Pending {
+			r.before = r.attempts
+		}
+		r.State, r.NextAttemptAt = webhooks.Pending, time.Now()
+		p := m.pending(r)
+		p.Recovered = true
+		m.add("AdvanceRecovery is not reported", p)
+	}
+	return true, nil
+}
+
+func (m *model) EventDeliveries(_ context.Context, account, eventID string) (list []webhooks.Delivery, _ error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, r := range m.rows {
+		if r.event.Account == account && r.EventID == eventID && !r.gone {
+			d := r.Delivery
+			d.Attempts = slices.Clone(d.Attempts)
+			list = append(list, d)
+		}
+	}
+	slices.SortFunc(list, func(a, b webhooks.Delivery) int { return cmp.Compare(a.WebhookID, b.WebhookID) })
+	return list, nil
+}
+
+func (m *model) ListNotices(_ context.Context, account string, _ notices.Query) (page notices.Page, _ error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, n := range m.notices {
+		if n.Account == account {
+			page.Notices = append(page.Notices, n)
+		}
+	}
+	return page, nil
+}
+
+func (m *model) Now(context.Context) (time.Time, error) { return time.Now().UTC(), nil }
+
+func (m *model) Purge(_ context.Context, purge webhooks.Purge) (bool, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, r := range m.rows {
+		if r.State == webhooks.Pending && r.PublishedAt.Before(purge.Payloads) {
+			r.State = webhooks.Dead
+		}
+	}
+	return false, nil
+}
+
+func (m *model) Deliver(ctx context.Context, s webhooks.Scheduler) error {
+	if m.fault != "a second Deliver does not wait" {
+		select {
+		case m.turn <- struct{}{}:
+			defer func() { <-m.turn }()
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-m.closed:
+			return store.ErrClosed
+		}
+	}
+	if err := m.begin(ctx); err != nil {
+		return err
+	}
+	m.feed = s
+	var all []webhooks.PendingDelivery
+	for _, r := range m.rows {
+		if r.State == webhooks.Pending && !r.gone && (m.fault != "what is off is not reported" || m.webhooks[r.WebhookID].Active) {
+			all = append(all, m.pending(r))
+		}
+	}
+	if m.fault == "what was there is read before steps are reported" {
+		m.feed = nil
+		m.mu.Unlock()
+		time.Sleep(10 * time.Millisecond)
+		m.mu.Lock()
+		m.feed = s
+	}
+	m.mu.Unlock()
+	for page := range slices.Chunk(all, 1000) {
+		s.Add(page)
+		if m.fault == "one page is reported" {
+			break
+		}
+	}
+	select {
+	case <-ctx.Done():
+	case <-m.closed:
+		return store.ErrClosed
+	}
+	if m.fault != "reports go on after Deliver returned" {
+		m.mu.Lock()
+		m.feed = nil
+		m.mu.Unlock()
+	}
+	return ctx.Err()
+}
+
+func (m *model) row(ref webhooks.DeliveryRef) *row {
+	for _, r := range m.rows {
+		if r.number == ref.Number && r.WebhookID == ref.WebhookID && r.State == webhooks.Pending && !r.gone {
+			return r
+		}
+	}
+	return nil
+}
+
+func (m *model) Load(ctx context.Context, refs []webhooks.DeliveryRef) ([]webhooks.LoadedDelivery, error) {
+	if err := m.begin(ctx); err != nil {
+		return nil, err
+	}
+	defer m.mu.Unlock()
+	list := make([]webhooks.LoadedDelivery, len(refs))
+	for i, ref := range refs {
+		r := m.row(ref)
+		if r == nil {
+			continue
+		}
+		w := m.webhooks[r.WebhookID]
+		list[i] = webhooks.LoadedDelivery{
+			State: webhooks.Passive, Webhook: w, Attempts: r.attempts, Before: r.before, Due: r.NextAttemptAt,
+		}
+		if w.Claimable() || m.fault == "what is off is Ready" && !w.Active || m.fault == "what is on hold is Ready" && w.Held {
+			list[i].State, list[i].Event, list[i].Age = webhooks.Ready, r.event, time.Since(r.PublishedAt)
+		}
+	}
+	if m.fault == "Load answers in another order" {
+		slices.Reverse(list)
+	}
+	return list, nil
+}
+
+func (m *model) Settle(ctx context.Context, results []webhooks.AttemptResult, health []webhooks.HealthChange) (s webhooks.Settled, _ error) {
+	if m.fault == "an ended context settles" {
+		ctx = context.WithoutCancel(ctx)
+	}
+	if err := m.begin(ctx); err != nil {
+		return s, err
+	}
+	defer m.mu.Unlock()
+	for i, h := range health {
+		w, err := m.of(h.Account, h.WebhookID)
+		fits := err == nil && (w.Version == h.Version || m.fault == "the version of health is not looked at")
+		if fits || m.fault == "notices are stored without their change" {
+			m.notices = append(m.notices, h.Notices...)
+		}
+		if !fits {
+			s.Conflicts = append(s.Conflicts, i)
+			continue
+		}
+		changed := *w
+		changed.WebhookHealth = h.Health
+		m.put(changed, "a change of health is not reported")
+	}
+	if len(s.Conflicts) > 0 && m.fault == "a conflict holds up results" {
+		return s, nil
+	}
+	for i, result := range results {
+		r := m.row(result.DeliveryRef)
+		if r == nil || r.attempts >= result.Attempt.Number && m.fault != "a number is stored twice" {
+			s.Stale = append(s.Stale, i)
+			continue
+		}
+		r.attempts, r.Attempts = result.Attempt.Number, append(r.Attempts, result.Attempt)
+		if m.fault != "RetryAfter is not kept" {
+			r.NextAttemptAt = time.Now().Add(result.RetryAfter)
+		}
+		r.State = map[webhooks.Outcome]webhooks.DeliveryState{
+			webhooks.Retry: webhooks.Pending, webhooks.Deliver: webhooks.Delivered, webhooks.GiveUp: webhooks.Dead,
+		}[result.Outcome]
+		if m.fault == "results are reported" && m.feed != nil && r.State == webhooks.Pending {
+			m.feed.Add([]webhooks.PendingDelivery{m.pending(r)})
+		}
+	}
+	return s, nil
+}
+
+func (m *model) Unreported(ctx context.Context, webhookID string) (b webhooks.Backlog, _ error) {
+	if err := m.begin(ctx); err != nil {
+		return b, err
+	}
+	defer m.mu.Unlock()
+	for _, w := range m.webhooks {
+		if w.Held && webhookID == "" {
+			b.Held++
+		}
+	}
+	for _, r := range m.rows {
+		if m.feed != nil && m.fault != "what was reported is counted as not" || r.gone || r.State != webhooks.Pending || webhookID != "" && r.WebhookID != webhookID {
+			continue
+		}
+		b.Pending++
+		if due := r.NextAttemptAt; m.webhooks[r.WebhookID].Claimable() && !due.After(time.Now()) && (b.OldestDue.IsZero() || due.Before(b.OldestDue)) {
+			b.OldestDue = due
+		}
+	}
+	return b, nil
+}
+
+func (m *model) Ping(ctx context.Context) error {
+	if err := m.begin(ctx); err != nil {
+		return err
+	}
+	m.mu.Unlock()
+	return nil
+}

@@ -1,0 +1,113 @@
+package storetest
+
+import (
+	"github.com/storageapi/storageapi/notices"
+	"github.com/storageapi/storageapi/webhooks"
+)
+
+// reportedWebhooks tests that each change of a webhook is reported.
+func reportedWebhooks(run runner) {
+	test := fed(run)
+
+	// wantReported checks that the webhook is reported as it is, last.
+	wantReported := func(f *feed, do func()) {
+		f.Helper()
+		var last *webhooks.Webhook
+		for _, r := range f.during(do) {
+			if r.Method == "Webhook" && r.Ref.WebhookID == "webhook" && (last == nil || r.Webhook.Version > last.Version) {
+				last = r.Webhook
+			}
+		}
+		if last == nil {
+			f.Fatal("the change is not reported")
+		}
+		want := f.webhook("acct", "webhook")
+		wantSame(f.tester, "Webhook", *last, want)
+		wantSame(f.tester, "Webhook.Version", last.Version, want.Version)
+	}
+
+	test("UpdateWebhook", func(f *feed) {
+		f.createWebhooks(newWebhook("acct", "webhook"), newWebhook("acct", "other"))
+		f.published(newEvent("acct", "event"), 2)
+		for name, change := range map[string]func(*webhooks.Webhook){
+			"turned off":  func(w *webhooks.Webhook) { w.Active, w.OffReason, w.OffAt = false, webhooks.OffGone, some },
+			"turned on":   func(w *webhooks.Webhook) { w.Active, w.OffReason = true, "" },
+			"put on hold": func(w *webhooks.Webhook) { w.Held = true },
+			"released":    func(w *webhooks.Webhook) { w.Held = false },
+			"another URL": func(w *webhooks.Webhook) { w.URL = "https://example.org/" },
+			"proven":      func(w *webhooks.Webhook) { w.ProvenAt = some },
+		} {
+			wantReported(f, func() {
+				changed := f.updateWebhook("acct", "webhook", change)
+				wantSame(f.tester, "what is stored when it is "+name, f.webhook("acct", "webhook"), changed)
+			})
+		}
+	})
+
+	test("a change of health by Settle", func(f *feed) {
+		f.createWebhooks(newWebhook("acct", "webhook"))
+		ref := f.only("acct", "event")
+		wantReported(f, func() {
+			f.wantSettled([]webhooks.AttemptResult{result(ref, 1, webhooks.GiveUp)}, []webhooks.HealthChange{{
+				Account: "acct", WebhookID: "webhook", Version: 1,
+				Health: webhooks.WebhookHealth{OffReason: webhooks.OffGone, OffAt: some, FailingSince: some, FailingEvent: "event"},
+			}}, webhooks.Settled{})
+		})
+		wantSame(f.tester, "Version", f.webhook("acct", "webhook").Version, 2)
+	})
+
+	test("of changes at the same time the last is reported", func(f *feed) {
+		f.createWebhooks(newWebhook("acct", "webhook"))
+		wantReported(f, func() {
+			inParallel(4, func(i int) {
+				for j := range 20 {
+					_, err := f.store.UpdateWebhook(f.Context(), "acct", "webhook", func(w *webhooks.Webhook, _ *notices.Notice) error {
+						w.URL, w.Active = numbered(numbered("url", i), j), j%2 == 0
+						return nil
+					})
+					f.wantError("UpdateWebhook", err, nil)
+				}
+			})
+		})
+	})
+
+	test("DeleteWebhook: Forget", func(f *feed) {
+		f.createWebhooks(newWebhook("acct", "webhook"), newWebhook("acct", "other"))
+		f.published(newEvent("acct", "event"), 2)
+		f.wantForget(webhooks.Scope{WebhookID: "webhook"}, func() {
+			f.must(f.store.DeleteWebhook(f.Context(), "acct", "webhook", nil, notices.Notice{}))
+		})
+	})
+
+	test("the first step of an erasure: Forget", func(f *feed) {
+		f.createWebhooks(newWebhook("acct", "webhook"), newWebhook("other", "other"))
+		for i := range 5 {
+			f.only("acct", numbered("event", i))
+		}
+		f.wantForget(webhooks.Scope{Account: "acct"}, func() {
+			_, _, err := f.store.EraseAccount(f.Context(), "acct", 2)
+			f.must(err)
+		})
+		f.erase("acct")
+		f.createWebhooks(newWebhook("acct", "webhook")) // as one that never was
+		f.only("acct", "event")
+	})
+}
+
+// wantForget checks that the scope is to be forgotten, and nothing else.
+func (f *feed) wantForget(want webhooks.Scope, do func()) {
+	f.Helper()
+	found := false
+	for _, r := range f.during(do) {
+		found = found || r.Scope == want
+		switch {
+		case r.Method == "Add" || r.Method == "Webhook" && r.Ref.WebhookID == want.WebhookID:
+			f.Errorf("reported: %v", r)
+		case r.Method == "Forget" && r.Scope != want && (want.Account == "" || r.Scope.WebhookID == ""):
+			f.Errorf("Forget(%+v), want %+v", r.Scope, want)
+		}
+	}
+	if !found {
+		f.Errorf("Forget(%+v) is not reported", want)
+	}
+}

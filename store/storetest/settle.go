@@ -1,0 +1,253 @@
+package storetest
+
+import (
+	"context"
+	"sync/atomic"
+	"time"
+
+	"github.com/storageapi/storageapi/notices"
+	"github.com/storageapi/storageapi/store"
+	"github.com/storageapi/storageapi/webhooks"
+)
+
+// settle tests Settle.
+func settle(run runner) {
+	test := fed(run)
+
+	change := func(id string, version uint64, health webhooks.WebhookHealth, told ...notices.Notice) webhooks.HealthChange {
+		return webhooks.HealthChange{Account: "acct", WebhookID: id, Version: version, Health: health, Notices: told}
+	}
+
+	test("an outcome settles the delivery, or makes it due later, and logs the attempt", func(f *feed) {
+		f.createWebhooks(newWebhook("acct", "webhook"))
+		for outcome, state := range map[webhooks.Outcome]webhooks.DeliveryState{
+			webhooks.Retry: webhooks.Pending, webhooks.Deliver: webhooks.Delivered, webhooks.GiveUp: webhooks.Dead,
+		} {
+			ref := f.only("acct", string(state))
+			first, second := result(ref, 1, webhooks.Retry), result(ref, 2, outcome)
+			f.record(first)
+			f.record(second)
+			d := f.delivery("acct", string(state))
+			wantSame(f.tester, "State", d.State, state)
+			wantSame(f.tester, "Attempts", d.Attempts, []webhooks.Attempt{first.Attempt, second.Attempt})
+			if state == webhooks.Pending {
+				f.wantDueNow(d.NextAttemptAt.Add(-time.Hour))
+			}
+		}
+	})
+
+	test("each number is stored once: a repeated call does nothing", func(f *feed) {
+		f.createWebhooks(newWebhook("acct", "a"), newWebhook("acct", "b"), newWebhook("acct", "c"))
+		refs := f.published(newEvent("acct", "event"), 3)
+		results := []webhooks.AttemptResult{
+			result(refs["a"], 1, webhooks.Retry), result(refs["b"], 1, webhooks.Deliver), result(refs["c"], 1, webhooks.GiveUp),
+		}
+		f.record(results...)
+		before := f.deliveries("acct", "event")
+		for range 2 {
+			f.wantSettled(results, nil, webhooks.Settled{Stale: []int{0, 1, 2}})
+			wantSame(f.tester, "EventDeliveries", f.deliveries("acct", "event"), before)
+		}
+		f.record(result(refs["a"], 2, webhooks.Retry))
+		late := result(refs["a"], 1, webhooks.Deliver)
+		f.wantSettled([]webhooks.AttemptResult{late}, nil, webhooks.Settled{Stale: []int{0}})
+		wantSame(f.tester, "State", f.deliveries("acct", "event")[0].State, webhooks.Pending)
+	})
+
+	test("a number may be left out", func(f *feed) {
+		f.createWebhooks(newWebhook("acct", "webhook"))
+		ref := f.only("acct", "event")
+		f.record(result(ref, 3, webhooks.Retry))
+		wantSame(f.tester, "Attempts", f.wantState("it", ref, webhooks.Ready).Attempts, 3)
+		f.wantSettled([]webhooks.AttemptResult{result(ref, 2, webhooks.Deliver)}, nil, webhooks.Settled{Stale: []int{0}})
+		f.record(result(ref, 4, webhooks.Deliver))
+	})
+
+	test("of one number at the same time one counts", func(f *feed) {
+		f.createWebhooks(newWebhook("acct", "webhook"))
+		for round := range 5 {
+			ref := f.only("acct", numbered("event", round))
+			var counted atomic.Int32
+			inParallel(6, func(i int) {
+				outcome := []webhooks.Outcome{webhooks.Deliver, webhooks.GiveUp, webhooks.Retry}[i%3]
+				settled, err := f.source.Settle(f.Context(), []webhooks.AttemptResult{result(ref, 1, outcome)}, nil)
+				f.wantError("Settle", err, nil)
+				if len(settled.Stale) == 0 {
+					counted.Add(1)
+				}
+			})
+			wantSame(f.tester, "results that count", counted.Load(), 1)
+			wantSame(f.tester, "number of attempts", len(f.delivery("acct", numbered("event", round)).Attempts), 1)
+		}
+	})
+
+	test("stale: what is not pending; the others are done", func(f *feed) {
+		f.createWebhooks(newWebhook("acct", "webhook"), newWebhook("deleted", "deleted"), newWebhook("erased", "erased"))
+		settled, first, second := f.only("acct", "settled"), f.only("acct", "first"), f.only("acct", "second")
+		deleted, erased := f.only("deleted", "event"), f.only("erased", "event")
+		f.record(result(settled, 1, webhooks.GiveUp))
+		f.must(f.store.DeleteWebhook(f.Context(), "deleted", "deleted", nil, notices.Notice{}))
+		f.erase("erased")
+		f.wantSettled([]webhooks.AttemptResult{
+			result(settled, 2, webhooks.Deliver), result(first, 1, webhooks.Deliver), result(deleted, 1, webhooks.Deliver),
+			result(webhooks.DeliveryRef{WebhookID: "webhook", Number: 1 << 40}, 1, webhooks.Deliver), result(erased, 1, webhooks.Retry),
+			result(webhooks.DeliveryRef{WebhookID: "nobody", Number: first.Number}, 1, webhooks.Retry), result(second, 1, webhooks.Deliver),
+		}, nil, webhooks.Settled{Stale: []int{0, 2, 3, 4, 5}})
+		wantSame(f.tester, "State", f.delivery("acct", "settled").State, webhooks.Dead)
+		for _, id := range []string{"first", "second"} {
+			wantSame(f.tester, "State", f.delivery("acct", id).State, webhooks.Delivered)
+		}
+	})
+
+	test("a result counts for a webhook that was turned off, or put on hold, meanwhile", func(f *feed) {
+		f.createWebhooks(newWebhook("acct", "webhook"))
+		first, second := f.only("acct", "first"), f.only("acct", "second")
+		f.setActive("acct", "webhook", false)
+		f.record(result(first, 1, webhooks.Deliver))
+		f.updateWebhook("acct", "webhook", func(w *webhooks.Webhook) { w.Active, w.Held = true, true })
+		f.record(result(second, 1, webhooks.Retry))
+		wantSame(f.tester, "State", f.delivery("acct", "first").State, webhooks.Delivered)
+		wantSame(f.tester, "number of attempts", len(f.delivery("acct", "second").Attempts), 1)
+	})
+
+	test("a resend while its attempt is under way is kept if that settles it before", func(f *feed) {
+		f.createWebhooks(newWebhook("acct", "webhook"))
+		ref := f.only("acct", "event")
+		f.record(result(ref, 1, webhooks.Deliver))
+		f.must(f.store.Redeliver(f.Context(), "acct", "webhook", "event", notices.Notice{}))
+		f.wantSettled([]webhooks.AttemptResult{result(ref, 1, webhooks.Deliver)}, nil, webhooks.Settled{Stale: []int{0}}) // repeated
+		wantSame(f.tester, "Attempts", f.wantState("it", ref, webhooks.Ready).Attempts, 1)
+	})
+
+	test("every field of the health is stored, with its notices, and nothing else of the webhook", func(f *feed) {
+		f.createWebhooks(newWebhook("acct", "webhook"))
+		for i, health := range []webhooks.WebhookHealth{
+			{Active: true, ProvenAt: some},
+			{Active: true, FailingSince: some, FailingEvent: "event", FailedAgain: true, WarnedAt: at(5), ProvenAt: some},
+			{OffReason: webhooks.OffFailing, OffAt: at(9), FailingSince: some},
+			{Active: true},
+		} {
+			want := f.webhook("acct", "webhook")
+			told := []notices.Notice{newNotice("acct", numbered("a", i)), newNotice("acct", numbered("b", i))}
+			f.wantSettled(nil, []webhooks.HealthChange{change("webhook", want.Version, health, told...)}, webhooks.Settled{})
+			got := f.webhook("acct", "webhook")
+			wantSame(f.tester, "Version", got.Version, want.Version+1)
+			want.WebhookHealth = health
+			wantSame(f.tester, "WebhookByID", got, want)
+			for _, n := range told {
+				wantSame(f.tester, "whether the notice "+n.ID+" is stored", f.told("acct", n.ID), true)
+			}
+		}
+	})
+
+	test("health is listed", func(f *feed) {
+		f.createWebhooks(newWebhook("acct", "failing"), newWebhook("acct", "off"))
+		f.wantSettled(nil, []webhooks.HealthChange{
+			change("failing", 1, webhooks.WebhookHealth{Active: true, FailingSince: some, FailingEvent: "event", FailedAgain: true}),
+			change("off", 1, webhooks.WebhookHealth{OffReason: webhooks.OffGone}),
+		}, webhooks.Settled{})
+		wantListed := func(failing, off []string) {
+			f.Helper()
+			ids := func(list []webhooks.Webhook, err error) (ids []string) {
+				f.must(err)
+				for _, w := range list {
+					ids = append(ids, w.ID)
+				}
+				return ids
+			}
+			wantSame(f.tester, "FailingWebhooks", ids(f.store.FailingWebhooks(f.Context(), some, webhooks.Page{Limit: 9})), failing)
+			wantSame(f.tester, "OffWebhooks", ids(f.store.OffWebhooks(f.Context(), webhooks.Page{Limit: 9})), off)
+		}
+		wantListed([]string{"failing"}, []string{"off"})
+		f.wantSettled(nil, []webhooks.HealthChange{
+			change("failing", 2, webhooks.WebhookHealth{Active: true}), change("off", 2, webhooks.WebhookHealth{Active: true}),
+		}, webhooks.Settled{})
+		wantListed(nil, nil)
+	})
+
+	test("a conflict: another version, or no such webhook; results are done nevertheless", func(f *feed) {
+		f.createWebhooks(newWebhook("acct", "webhook"), newWebhook("acct", "deleted"), newWebhook("other", "foreign"))
+		ref := f.published(newEvent("acct", "event"), 2)["webhook"]
+		renamed := f.updateWebhook("acct", "webhook", func(w *webhooks.Webhook) { w.URL = "https://example.org/" })
+		f.must(f.store.DeleteWebhook(f.Context(), "acct", "deleted", nil, notices.Notice{}))
+		off := webhooks.WebhookHealth{OffReason: webhooks.OffGone}
+		f.wantSettled([]webhooks.AttemptResult{result(ref, 1, webhooks.GiveUp)}, []webhooks.HealthChange{
+			change("webhook", 1, off, newNotice("acct", "older")),
+			change("webhook", 3, off, newNotice("acct", "newer")),
+			change("deleted", 1, off, newNotice("acct", "deleted")),
+			change("unknown", 1, off, newNotice("acct", "unknown")),
+			change("foreign", 1, off, newNotice("acct", "foreign")),
+			change("webhook", 0, off, newNotice("acct", "none")),
+		}, webhooks.Settled{Conflicts: []int{0, 1, 2, 3, 4, 5}})
+		wantSame(f.tester, "WebhookByID", f.webhook("acct", "webhook"), renamed)
+		wantSame(f.tester, "Version", f.webhook("acct", "webhook").Version, 2)
+		wantSame(f.tester, "WebhookByID of another account", f.webhook("other", "foreign").Active, true)
+		wantSame(f.tester, "notices", f.noticeIDs("acct", notices.Query{}), nil)
+		wantSame(f.tester, "State", f.deliveries("acct", "event")[0].State, webhooks.Dead)
+	})
+
+	test("indexes are ascending, of both kinds", func(f *feed) {
+		f.createWebhooks(newWebhook("acct", "a"), newWebhook("acct", "b"))
+		refs := f.published(newEvent("acct", "event"), 2)
+		f.wantSettled([]webhooks.AttemptResult{
+			result(refs["a"], 1, webhooks.Deliver), result(webhooks.DeliveryRef{WebhookID: "b", Number: 1 << 40}, 1, webhooks.Retry),
+			result(refs["b"], 1, webhooks.Deliver), result(webhooks.DeliveryRef{WebhookID: "a", Number: 1 << 40}, 1, webhooks.Retry),
+		}, []webhooks.HealthChange{
+			change("b", 7, webhooks.WebhookHealth{}), change("a", 1, webhooks.WebhookHealth{Active: true, ProvenAt: some}),
+			change("a", 7, webhooks.WebhookHealth{}), change("b", 1, webhooks.WebhookHealth{Active: true, ProvenAt: at(1)}),
+		}, webhooks.Settled{Stale: []int{1, 3}, Conflicts: []int{0, 2}})
+		wantSame(f.tester, "ProvenAt", []time.Time{f.webhook("acct", "a").ProvenAt, f.webhook("acct", "b").ProvenAt}, []time.Time{some, at(1)})
+	})
+
+	test("a person's change is never overwritten, and no change of health is lost", func(f *feed) {
+		const each = 30
+		f.createWebhooks(newWebhook("acct", "webhook"))
+		var conflicts atomic.Int32
+		inParallel(4, func(i int) {
+			for range each {
+				if i%2 == 0 {
+					_, err := f.store.UpdateWebhook(f.Context(), "acct", "webhook", func(w *webhooks.Webhook, _ *notices.Notice) error {
+						w.BalanceThreshold++
+						return nil
+					})
+					f.wantError("UpdateWebhook", err, nil)
+					continue
+				}
+				for counts := false; !counts; {
+					w, err := f.store.WebhookByID(f.Context(), "acct", "webhook")
+					f.wantError("WebhookByID", err, nil)
+					w.ProvenAt = w.ProvenAt.Add(time.Second)
+					settled, err := f.source.Settle(f.Context(), nil, []webhooks.HealthChange{change("webhook", w.Version, w.WebhookHealth)})
+					f.wantError("Settle", err, nil)
+					if counts = err != nil || len(settled.Conflicts) == 0; !counts {
+						conflicts.Add(1)
+					}
+				}
+			}
+		})
+		f.Logf("%d conflicts", conflicts.Load())
+		w := f.webhook("acct", "webhook")
+		wantSame(f.tester, "changes by persons", w.BalanceThreshold, newWebhook("acct", "").BalanceThreshold+2*each)
+		wantSame(f.tester, "changes of health", w.ProvenAt.Sub(time.Time{}), 2*each*time.Second)
+		wantSame(f.tester, "Version", w.Version, 1+4*each)
+	})
+
+	test("of nothing", func(f *feed) { f.wantSettled(nil, nil, webhooks.Settled{}) })
+
+	test("an ended context, and a closed store: nothing is done", func(f *feed) {
+		f.createWebhooks(newWebhook("acct", "webhook"))
+		ref := f.only("acct", "event")
+		ended, cancel := context.WithCancel(f.Context())
+		cancel()
+		off := []webhooks.HealthChange{change("webhook", 1, webhooks.WebhookHealth{}, newNotice("acct", "notice"))}
+		_, err := f.source.Settle(ended, []webhooks.AttemptResult{result(ref, 1, webhooks.Deliver)}, off)
+		f.wantError("Settle", err, context.Canceled)
+		wantSame(f.tester, "State", f.delivery("acct", "event").State, webhooks.Pending)
+		wantSame(f.tester, "Active", f.webhook("acct", "webhook").Active, true)
+		wantSame(f.tester, "notices", f.noticeIDs("acct", notices.Query{}), nil)
+		f.end()
+		f.must(f.store.Close())
+		_, err = f.source.Settle(f.Context(), []webhooks.AttemptResult{result(ref, 1, webhooks.Deliver)}, off)
+		f.wantError("Settle", err, store.ErrClosed)
+	})
+}

@@ -1,0 +1,100 @@
+package storetest
+
+import (
+	"context"
+	"time"
+
+	"github.com/storageapi/storageapi/notices"
+	"github.com/storageapi/storageapi/store"
+	"github.com/storageapi/storageapi/webhooks"
+)
+
+// unreported tests Unreported and Ping.
+func unreported(run runner) {
+	run = ofDeliveries(run)
+
+	want := func(t *tester, webhookID string, pending, held int) (got webhooks.Backlog) {
+		t.Helper()
+		got, err := t.store.(webhooks.Deliveries).Unreported(t.Context(), webhookID)
+		t.must(err)
+		wantSame(t, "Pending of "+webhookID, got.Pending, pending)
+		wantSame(t, "Held of "+webhookID, got.Held, held)
+		return got
+	}
+
+	run("without Deliver all that is pending, with it nothing", func(t *tester) {
+		held := newWebhook("other", "held")
+		held.Held = true
+		t.createWebhooks(newWebhook("acct", "a"), newWebhook("acct", "b"), held)
+		want(t, "", 0, 1)
+		t.enqueueMany("acct", 5, 2)
+		t.enqueueMany("other", 2, 1)
+		t.setActive("acct", "b", false)
+		t.enqueue(newEvent("acct", "skipped"), 1)
+		wantAll := func(a int) {
+			t.Helper()
+			want(t, "", a+7, 1)
+			want(t, "a", a, 0)
+			want(t, "b", 5, 0)
+			want(t, "held", 2, 0)
+			want(t, "unknown", 0, 0)
+		}
+		wantAll(6)
+
+		f := t.deliver()
+		refs := f.added(f.during(func() { t.enqueue(newEvent("acct", "beside"), 1) }), 1)
+		f.wait("all", func([]Report) bool {
+			left, err := f.source.Unreported(t.Context(), "")
+			t.must(err)
+			return left.Pending == 0
+		})
+		for _, id := range []string{"a", "b", "held", "unknown"} {
+			want(t, id, 0, 0)
+		}
+		want(t, "", 0, 1)
+		f.record(result(refs[0].Ref, 1, webhooks.Deliver))
+		list := f.load(refs[0].Ref)
+		wantSame(t, "State", list[0].State, webhooks.Gone)
+		for _, r := range f.Reports() {
+			if r.Method == "Add" && r.Ref.WebhookID == marker {
+				f.record(result(r.Ref, 1, webhooks.Deliver))
+			}
+		}
+		f.end()
+		wantAll(6)
+		t.must(t.store.DeleteWebhook(t.Context(), "acct", "a", nil, notices.Notice{}))
+		want(t, "", 7, 1)
+		want(t, "a", 0, 0)
+	})
+
+	run("OldestDue is of what can be sent", func(t *tester) {
+		t.createWebhooks(newWebhook("acct", "webhook"), newWebhook("other", "off"))
+		wantSame(t, "OldestDue of nothing", want(t, "", 0, 0).OldestDue.IsZero(), true)
+		t.enqueue(newEvent("other", "event"), 1)
+		t.setActive("other", "off", false)
+		wantSame(t, "OldestDue of what is off", want(t, "", 1, 0).OldestDue.IsZero(), true)
+		t.enqueue(newEvent("acct", "event"), 1)
+		due := t.delivery("acct", "event").NextAttemptAt
+		for _, id := range []string{"", "webhook"} {
+			got, err := t.store.(webhooks.Deliveries).Unreported(t.Context(), id)
+			t.must(err)
+			if off := got.OldestDue.Sub(due).Abs(); off > 50*time.Millisecond {
+				t.Errorf("OldestDue of %q = %v, which is %v away from when it is due", id, got.OldestDue, off)
+			}
+		}
+	})
+
+	run("Ping and Unreported of an ended context, and of a closed store", func(t *tester) {
+		d := t.store.(webhooks.Deliveries)
+		t.must(d.Ping(t.Context()))
+		ended, cancel := context.WithCancel(t.Context())
+		cancel()
+		t.wantError("Ping", d.Ping(ended), context.Canceled)
+		_, err := d.Unreported(ended, "")
+		t.wantError("Unreported", err, context.Canceled)
+		t.must(t.store.Close())
+		t.wantError("Ping", d.Ping(t.Context()), store.ErrClosed)
+		_, err = d.Unreported(t.Context(), "")
+		t.wantError("Unreported", err, store.ErrClosed)
+	})
+}
