@@ -223,11 +223,14 @@ func (s *Store) putWebhook(b *batch, webhook *webhooks.Webhook) error {
 	return s.putRecord(b, webhook)
 }
 
-// putRecord stores a webhook that is active, or not, and on hold, or not, as before.
+// putRecord stores a webhook that is active, or not, and on hold, or not, as before. The record
+// gets the version after that of the one it replaces, whatever version the caller gives.
 func (s *Store) putRecord(b *batch, webhook *webhooks.Webhook) error {
 	account, id, standing := webhook.Account, webhook.ID, queue.StandingOf(webhook)
 	row := record.Prefixed(account, id)
-	value := append(record.EncodeWebhook(webhook, s.keys), record.WebhookFields(b.Get(bucketWebhooks, row))...)
+	old, next := b.Get(bucketWebhooks, row), *webhook
+	next.Version = record.WebhookVersion(old) + 1
+	value := append(record.EncodeWebhook(&next, s.keys), record.WebhookFields(old)...)
 	s.changeWebhook(b, account, id, s.decodeIndexed(account, id, value))
 	b.AfterCommit(func() { s.queue.SetStanding(id, standing) })
 	if err := b.list(webhook); err != nil {

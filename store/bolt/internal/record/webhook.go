@@ -13,7 +13,8 @@ import (
 // stands under. [WebhookFields] of the record that it replaces are to be added.
 func EncodeWebhook(w *webhooks.Webhook, keys *signing.Keyring) []byte {
 	secret, previous := keys.Seal(w.Secret, w.ID), keys.Seal(w.PreviousSecret, w.ID)
-	e := newEncoder(64 + len(w.URL) + len(secret) + len(previous) + 32*(len(w.Events)+len(w.PastEvents)))
+	e := newEncoder(72 + len(w.URL) + len(secret) + len(previous) + 32*(len(w.Events)+len(w.PastEvents)))
+	e.uint(w.Version)
 	e.time(w.FailingSince)
 	e.time(w.WarnedAt)
 	e.bool(w.Active)
@@ -84,6 +85,7 @@ func InspectWebhook(account, id string, record []byte, keys *signing.Keyring) (w
 
 // webhook reads what each record of a webhook has, and returns the secrets as they are sealed.
 func (d *decoder) webhook(w *webhooks.Webhook) (secret, previous []byte) {
+	w.Version = d.uint()
 	w.FailingSince = d.time()
 	w.WarnedAt = d.time()
 	w.Active = d.bool()
@@ -99,6 +101,12 @@ func (d *decoder) webhook(w *webhooks.Webhook) (secret, previous []byte) {
 	w.FailingEvent = d.string()
 	w.FailedAgain = d.bool()
 	return secret, previous
+}
+
+// WebhookVersion returns the version of a webhook's record; 0 if there is no record.
+func WebhookVersion(record []byte) uint64 {
+	d := newDecoder(record)
+	return d.uint()
 }
 
 // WebhookFields returns the fields of a webhook's record that this version does not know.
