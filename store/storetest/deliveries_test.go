@@ -21,6 +21,9 @@ func TestDeliveries_Model_Passes(t *testing.T) {
 		storetest.SetPatience(time.Second)
 	}
 	storetest.RunDeliveries(t, func(*testing.T) store.Store { return newModel(fault) })
+	t.Run("Failing", func(t *testing.T) {
+		storetest.RunFailingDeliveries(t, func(*testing.T) storetest.FailingStore { return newFailingModel(fault) })
+	})
 }
 
 // TestDeliveries_BrokenModel_Fails breaks one sentence of the contract after the other.
@@ -64,6 +67,8 @@ func TestDeliveries_BrokenModel_Fails(t *testing.T) {
 		"notices are stored without their change":          "Settle",
 		"a conflict holds up results":                      "Settle",
 		"what was reported is counted as not":              "Unreported",
+		"what failed and is visible is not reported":       "Failing",
+		"what failed and is not visible is reported":       "Failing",
 	} {
 		t.Run(fault, func(t *testing.T) {
 			t.Parallel()

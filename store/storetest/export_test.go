@@ -13,5 +13,11 @@ func RunDeliveries(t *testing.T, open func(t *testing.T) store.Store) {
 	runGroups(t, open, deliveryGroups)
 }
 
+// RunFailingDeliveries runs the tests of reports of steps whose commits fail alone.
+func RunFailingDeliveries(t *testing.T, open func(t *testing.T) FailingStore) {
+	t.Helper()
+	failingReports(t, open)
+}
+
 // SetPatience sets how long the suite waits for what has to happen.
 func SetPatience(d time.Duration) { patience = d }

@@ -52,6 +52,7 @@ func RunFailing(t *testing.T, open func(t *testing.T) FailingStore) {
 			after.again(list)
 		})
 	}
+	failingReports(t, open)
 }
 
 // again takes the steps that were not done. What was to be settled and is not leased

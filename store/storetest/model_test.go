@@ -378,6 +378,9 @@ func (m *model) AdvanceRecovery(context.Context, int) (advanced bool, err error)
 func (m *model) EventDeliveries(_ context.Context, account, eventID string) (list []webhooks.Delivery, _ error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	if _, known := m.events[[2]string{account, eventID}]; !known {
+		return nil, webhooks.ErrNotFound
+	}
 	for _, r := range m.rows {
 		if r.event.Account == account && r.EventID == eventID && !r.gone {
 			d := r.Delivery

@@ -41,6 +41,7 @@ func RunTransfer(t *testing.T, from, to func(t *testing.T) store.Store) {
 	transferParts(run)
 	transferRefused(run)
 	transferNotices(run)
+	transferReported(run)
 }
 
 // A transferRunner runs a test on two stores of its own.
@@ -707,5 +708,29 @@ func transferRefused(run transferRunner) {
 		wantSame(dst, "what was imported", dst.summary(""), nil)
 		dst.must(dst.store.Close())
 		every(dst.Context(), dst.store, store.ErrClosed)
+	})
+}
+
+// transferReported tests that Import reports what is pending then.
+func transferReported(run transferRunner) {
+	run("what is imported and pending is reported", func(src, dst *tester) {
+		if _, ok := dst.store.(webhooks.Deliveries); !ok {
+			dst.Skip("the store does not implement webhooks.Deliveries")
+		}
+		held := newWebhook("acct", "held")
+		held.Held = true
+		src.createWebhooks(newWebhook("acct", "webhook"), held)
+		src.enqueueMany("acct", 5, 2)
+		f := dst.deliver()
+		defer f.end()
+		reports := f.during(func() { src.moveTo(dst, "acct", 3) })
+		for _, r := range f.added(reports, 10) {
+			want := webhooks.Ready
+			if r.Ref.WebhookID == "held" {
+				want = webhooks.Passive
+			}
+			f.wantState("what was imported", r.Ref, want)
+			wantSame(dst, "Webhook.Version", r.Webhook.Version, 1)
+		}
 	})
 }

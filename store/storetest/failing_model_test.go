@@ -1,0 +1,80 @@
+package storetest_test
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+
+	"github.com/storageapi/storageapi/notices"
+	"github.com/storageapi/storageapi/store"
+	"github.com/storageapi/storageapi/store/storetest"
+	"github.com/storageapi/storageapi/webhooks"
+)
+
+// A failingModel is a model whose steps can fail: of two the first is not done, and the second
+// is, after which its commit fails.
+type failingModel struct {
+	*model
+	failing atomic.Bool
+	steps   atomic.Int32
+}
+
+func newFailingModel(fault string) storetest.FailingStore {
+	m := &failingModel{model: newModel(fault)}
+	return storetest.FailingStore{
+		Store: m,
+		Fail:  func() { m.failing.Store(true) },
+		Mend:  func() store.Store { m.failing.Store(false); return m },
+	}
+}
+
+var errDisk = errors.New("the disk failed")
+
+// step takes a step of the model, whose commit fails.
+func (m *failingModel) step(step func() error) error {
+	if !m.failing.Load() {
+		return step()
+	}
+	m.mu.Lock()
+	feed, happens := m.feed, m.steps.Add(1)%2 == 0
+	if happens && m.fault == "what failed and is visible is not reported" {
+		m.feed = nil
+	}
+	m.mu.Unlock()
+	if happens {
+		_ = step()
+	} else if m.fault == "what failed and is not visible is reported" {
+		m.mu.Lock()
+		for _, w := range m.webhooks {
+			feed.Forget(webhooks.Scope{WebhookID: w.ID})
+		}
+		m.mu.Unlock()
+	}
+	m.mu.Lock()
+	m.feed = feed
+	m.mu.Unlock()
+	return errDisk
+}
+
+func (m *failingModel) Enqueue(ctx context.Context, event webhooks.EncodedEvent) (n int, err error) {
+	err = m.step(func() error { n, err = m.model.Enqueue(ctx, event); return err })
+	return n, err
+}
+
+func (m *failingModel) Redeliver(ctx context.Context, account, webhookID, eventID string, notice notices.Notice) error {
+	return m.step(func() error { return m.model.Redeliver(ctx, account, webhookID, eventID, notice) })
+}
+
+func (m *failingModel) UpdateWebhook(ctx context.Context, account, id string, change func(*webhooks.Webhook, *notices.Notice) error) (w webhooks.Webhook, err error) {
+	err = m.step(func() error { w, err = m.model.UpdateWebhook(ctx, account, id, change); return err })
+	return w, err
+}
+
+func (m *failingModel) Settle(ctx context.Context, results []webhooks.AttemptResult, health []webhooks.HealthChange) (s webhooks.Settled, err error) {
+	err = m.step(func() error { s, err = m.model.Settle(ctx, results, health); return err })
+	return s, err
+}
+
+func (m *failingModel) DeleteWebhook(ctx context.Context, account, id string, check func(webhooks.Webhook) error, notice notices.Notice) error {
+	return m.step(func() error { return m.model.DeleteWebhook(ctx, account, id, check, notice) })
+}
