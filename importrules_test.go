@@ -36,7 +36,7 @@ var importRules = map[string][]string{
 
 	"store":                           {"notices", "apikeys", "webhooks", "store/transfer"},
 	"store/transfer":                  {"apikeys", "notices", "webhooks", "scopes", "signing"},
-	"store/queue":                     {"webhooks", "internal/heap"},
+	"store/queue":                     {"notices", "webhooks", "store", "internal/heap"},
 	"store/memory":                    {"notices", "apikeys", "auth", "webhooks", "scopes", "signing", "store", "internal/clock", "internal/cursor", "store/queue", "store/transfer"},
 	"store/bolt":                      {"notices", "observe", "internal/observing", "apikeys", "auth", "webhooks", "scopes", "signing", "store", "store/bolt/internal/groupcommit", "store/bolt/internal/record", "store/bolt/internal/salvage", "internal/boltfault", "internal/clock", "internal/cursor", "store/queue", "store/transfer", "go.etcd.io/bbolt", "go.etcd.io/bbolt/errors", "github.com/oklog/ulid/v2"},
 	"store/bolt/internal/record":      {"notices", "apikeys", "webhooks", "scopes", "signing", "internal/clock"},

@@ -90,8 +90,9 @@ type Scheduler interface {
 	Pause(groups []Group)
 	UnderWay() map[Group]int
 
-	// Trouble reports that pending deliveries cannot be read now, or with nil that all can
-	// be read again.
+	// Trouble reports that pending deliveries cannot be read now, or with nil that all are
+	// read: Deliver calls it once it has reported everything that was stored when it began,
+	// and after each trouble.
 	Trouble(err error)
 }
 

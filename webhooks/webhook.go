@@ -109,6 +109,26 @@ func (w *WebhookHealth) EndFailing() {
 	w.FailingSince, w.FailingEvent, w.FailedAgain, w.WarnedAt = time.Time{}, "", false, time.Time{}
 }
 
+// After returns the health after an attempt to send the webhook the event, or after none if
+// outcome is [Release]. A delivery ends the failing, a failure of the receiver begins or
+// prolongs it. A reason in off turns the webhook off as of the attempt, unless it is off.
+func (h WebhookHealth) After(outcome Outcome, attempt *Attempt, eventID string, off OffReason) WebhookHealth {
+	at := attempt.StartedAt.UTC().Truncate(time.Millisecond)
+	switch {
+	case outcome == Deliver:
+		h.EndFailing()
+		if h.ProvenAt.IsZero() {
+			h.ProvenAt = at
+		}
+	case outcome != Release && attempt.Class != ClassInternal:
+		h.NoteFailure(eventID, at)
+	}
+	if off != "" && h.Active {
+		h.Active, h.OffReason, h.OffAt = false, off, at
+	}
+	return h
+}
+
 // previousSecretAt returns the previous secret if it signs at that time, or else
 // the zero Secret.
 func (w *Webhook) previousSecretAt(now time.Time) signing.Secret {

@@ -20,6 +20,9 @@
 // webhook: it is turned off or on, its health changes, its receiver is to be left alone
 // or tried, it is deleted.
 //
+// [Over] puts a queue above a store that implements [webhooks.Deliveries], and answers claims
+// and settlements for it.
+//
 // Times are compared as those of time.Now are: once a delivery is in the queue, a
 // clock that is set changes nothing.
 package queue
@@ -357,6 +360,20 @@ func (q *Queue) Drop(webhook string) (seqs []uint64) {
 	}
 	q.forget(e)
 	return seqs
+}
+
+// Clear removes all deliveries that wait. Leases and rests stay.
+func (q *Queue) Clear() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for _, e := range q.webhooks.all {
+		for kind := range e.lanes {
+			l := &e.lanes[kind]
+			q.waiting -= len(l.waiting.TakeOut(func(item) bool { return true }))
+			q.schedule(l)
+		}
+		q.forgetEmpty(e)
+	}
 }
 
 // Backlog answers [webhooks.Queue.Backlog].

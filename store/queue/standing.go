@@ -21,7 +21,9 @@ const (
 )
 
 // StandingOf returns the standing of a webhook.
-func StandingOf(w *webhooks.Webhook) Standing {
+func StandingOf(w *webhooks.Webhook) Standing { return standingOf(&w.WebhookHealth) }
+
+func standingOf(w *webhooks.WebhookHealth) Standing {
 	switch {
 	case w.Proven():
 		return Proven

@@ -1,0 +1,127 @@
+package queue
+
+import (
+	"time"
+
+	"github.com/storageapi/storageapi/webhooks"
+)
+
+const (
+	minUnread = 50 * time.Millisecond // until what could not be loaded is loaded again: the pauses double
+	maxUnread = time.Second
+)
+
+// unknown is how many attempts were made at a delivery of which something was reported while
+// it was taken: when it is due is up to what the next load finds.
+const unknown = -1
+
+// take claims deliveries from the queue.
+func (c *Claims) take(claim *webhooks.Claim) (claimed []Claimed, refs []webhooks.DeliveryRef, wait time.Duration) {
+	c.lock()
+	defer c.mu.Unlock()
+	claimed, wait = c.queue.Claim(time.Now(), *claim)
+	if !c.allLoaded {
+		wait = min(wait, loadPause)
+	}
+	if len(claimed) == 0 {
+		return nil, nil, wait
+	}
+	refs = make([]webhooks.DeliveryRef, len(claimed))
+	for i := range claimed {
+		cl := &claimed[i]
+		refs[i] = webhooks.DeliveryRef{WebhookID: cl.Webhook, Number: cl.Seq}
+		k := c.hooks[cl.Webhook]
+		if t := k.find(cl.Seq); t != nil { // its lease ran out
+			*t = taken{number: cl.Seq, token: cl.Token}
+		} else {
+			k.taken = append(k.taken, taken{number: cl.Seq, token: cl.Token})
+		}
+	}
+	return claimed, refs, wait
+}
+
+// end ends the claim of a delivery that waits again. letGo is told the token.
+func (c *Claims) end(cl *Claimed, letGo func(token uint64)) {
+	k := c.hooks[cl.Webhook]
+	if k == nil {
+		return
+	}
+	if again, taken := k.drop(cl.Seq, cl.Token); taken && again {
+		c.queue.Retry(cl.Token, time.Now(), unknown, false)
+	} else if taken {
+		letGo(cl.Token)
+	}
+}
+
+// drop removes a taken delivery. taken is false if it is no longer taken with that token.
+func (k *hook) drop(number, token uint64) (again, taken bool) {
+	t := k.find(number)
+	if t == nil || t.token != token {
+		return false, false
+	}
+	again = t.again
+	last := len(k.taken) - 1
+	*t = k.taken[last]
+	k.taken = k.taken[:last]
+	return again, true
+}
+
+// tasks returns the tasks of what is to be attempted, and lets the rest of what was claimed
+// wait or drops it.
+func (c *Claims) tasks(claimed []Claimed, found []webhooks.LoadedDelivery) []webhooks.Task {
+	tasks := make([]webhooks.Task, 0, len(claimed))
+	now := time.Now()
+	for i := range claimed {
+		cl, l := &claimed[i], &found[i]
+		k := c.hooks[cl.Webhook]
+		if k == nil {
+			continue // forgotten meanwhile
+		}
+		if t := k.find(cl.Seq); t == nil || t.token != cl.Token {
+			continue
+		}
+		if l.Webhook != nil && l.Err == nil && l.Webhook.Version >= k.webhook.Version {
+			c.learn(k, l.Webhook)
+		}
+		made := max(l.Attempts, cl.Attempt-1) // those whose lease ran out count
+		switch {
+		case l.State == webhooks.Gone:
+			c.end(cl, c.queue.Done)
+		case l.State == webhooks.Unread:
+			c.end(cl, c.postpone(k, now))
+		case l.State == webhooks.Passive, c.stops(k):
+			c.end(cl, c.queue.Release)
+		case l.Attempts > cl.Attempt-1 && l.Due.After(now):
+			c.end(cl, func(token uint64) { c.queue.Retry(token, l.Due, l.Attempts, false) })
+		default:
+			k.unread = 0
+			task := webhooks.Task{
+				Event: l.Event, Webhook: k.webhook, Attempt: made + 1, Before: l.Before,
+				Token: cl.Token, Probe: cl.Probe, Err: l.Err,
+			}
+			if l.Err != nil {
+				task.Webhook = l.Webhook
+			}
+			tasks = append(tasks, task)
+			continue
+		}
+		if cl.Probe {
+			c.queue.ProbeAgain(cl.Webhook)
+		}
+	}
+	return tasks
+}
+
+// postpone has a delivery that could not be loaded loaded again: the first time at once, since
+// the load may just have read enough.
+func (c *Claims) postpone(k *hook, now time.Time) func(token uint64) {
+	if k.unreadAt != now {
+		k.unreadAt = now
+		k.unread++
+	}
+	if k.unread == 1 {
+		return c.queue.Release
+	}
+	pause := minUnread << min(k.unread-2, 8)
+	return func(token uint64) { c.queue.Postpone(token, now.Add(min(pause, maxUnread))) }
+}

@@ -1,0 +1,66 @@
+package webhooks_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/storageapi/storageapi/webhooks"
+)
+
+func TestWebhookHealth_AfterAttempt_ChangesWhatItShows(t *testing.T) {
+	begun := time.Date(2026, 3, 1, 12, 0, 0, 1_234_567, time.FixedZone("", 3600))
+	at := time.Date(2026, 3, 1, 11, 0, 0, 1_000_000, time.UTC)
+	early := at.Add(-time.Hour)
+	fresh := webhooks.WebhookHealth{Active: true}
+	proven := webhooks.WebhookHealth{Active: true, ProvenAt: early}
+	failing := webhooks.WebhookHealth{Active: true, FailingSince: early, FailingEvent: "before"}
+	again := webhooks.WebhookHealth{Active: true, FailingSince: early, FailingEvent: "before", FailedAgain: true, WarnedAt: early}
+	off := webhooks.WebhookHealth{OffAt: early}
+	for _, test := range []struct {
+		name    string
+		before  webhooks.WebhookHealth
+		outcome webhooks.Outcome
+		class   webhooks.ErrorClass
+		event   string
+		off     webhooks.OffReason
+		want    webhooks.WebhookHealth
+	}{
+		{name: "first delivery proves", before: fresh, outcome: webhooks.Deliver, want: webhooks.WebhookHealth{Active: true, ProvenAt: at}},
+		{name: "later delivery changes nothing", before: proven, outcome: webhooks.Deliver, want: proven},
+		{name: "delivery ends the failing", before: again, outcome: webhooks.Deliver, want: webhooks.WebhookHealth{Active: true, ProvenAt: at}},
+		{
+			name: "failure begins the failing", before: proven, outcome: webhooks.Retry, event: "event",
+			want: webhooks.WebhookHealth{Active: true, ProvenAt: early, FailingSince: at, FailingEvent: "event"},
+		},
+		{
+			name: "giving up does, too", before: fresh, outcome: webhooks.GiveUp, event: "event",
+			want: webhooks.WebhookHealth{Active: true, FailingSince: at, FailingEvent: "event"},
+		},
+		{name: "same event again changes nothing", before: failing, outcome: webhooks.Retry, event: "before", want: failing},
+		{
+			name: "another event is noted", before: failing, outcome: webhooks.Retry, event: "event",
+			want: webhooks.WebhookHealth{Active: true, FailingSince: early, FailingEvent: "before", FailedAgain: true},
+		},
+		{name: "third event changes nothing", before: again, outcome: webhooks.GiveUp, event: "event", want: again},
+		{name: "failure of this host changes nothing", before: proven, outcome: webhooks.Retry, class: webhooks.ClassInternal, want: proven},
+		{name: "no attempt changes nothing", before: failing, outcome: webhooks.Release, event: "event", want: failing},
+		{
+			name: "a reason turns it off", before: proven, outcome: webhooks.GiveUp, event: "event", off: webhooks.OffGone,
+			want: webhooks.WebhookHealth{OffReason: webhooks.OffGone, OffAt: at, ProvenAt: early, FailingSince: at, FailingEvent: "event"},
+		},
+		{name: "a reason does not replace a person's", before: off, outcome: webhooks.Release, off: webhooks.OffGone, want: off},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			attempt := &webhooks.Attempt{StartedAt: begun, Class: test.class}
+			got := test.before.After(test.outcome, attempt, test.event, test.off)
+			if diff := cmp.Diff(test.want, got); diff != "" {
+				t.Errorf("After (-want +got):\n%s", diff)
+			}
+			if got.ProvenAt != test.want.ProvenAt || got.OffAt != test.want.OffAt {
+				t.Error("times are not comparable with ==, as stores return them")
+			}
+		})
+	}
+}
