@@ -1,6 +1,9 @@
 package notices
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // A Notice tells of one thing that happened.
 type Notice struct {
@@ -47,6 +50,26 @@ type Notice struct {
 
 // IsZero reports whether n is no notice: one without an ID.
 func (n *Notice) IsZero() bool { return n.ID == "" }
+
+// MaxRoutine is how many routine notices of an account a store keeps.
+const MaxRoutine = 10_000
+
+// Routine reports whether n is of the kinds that a key can cause in a loop and that matter little
+// when they are old: changes of nothing but a key's name or a webhook's balance threshold,
+// redeliveries and recoveries. A store keeps the last [MaxRoutine] of each account. All others,
+// such as creations, deletions, rotations and changes of scopes, stay until they are purged:
+// no number of routine notices removes them.
+func (n *Notice) Routine() bool {
+	switch n.Action {
+	case DeliveryRedelivered, RecoveryStarted:
+		return true
+	case KeyChanged:
+		return slices.Equal(n.Changed, []string{"name"})
+	case WebhookChanged:
+		return slices.Equal(n.Changed, []string{"balanceThreshold"})
+	}
+	return false
+}
 
 // A Target is what something happened to. Notices of one target are told in their order.
 type Target struct {

@@ -15,6 +15,10 @@ import (
 // ID is none. A step that changes nothing, because of an error or by the method's own
 // words, stores no notice. An id is given to one notice of an account.
 //
+// Of each account a store keeps the last [MaxRoutine] notices that are [Notice.Routine], and
+// removes older ones within the next 1,000, pending or not: then the host is not told of them.
+// A page goes on where it was even if the notice there was removed.
+//
 // A store gives each notice a number, above 0, when it stores it: of two notices of one target
 // the one that was committed later has the greater number.
 type Store interface {

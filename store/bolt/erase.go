@@ -111,6 +111,7 @@ var eraseStages = []eraseStage{
 	{findPrefixed(bucketRequests, keyRequest), eraseRequests(keyRequest)},
 	{findPrefixed(bucketRequests, webhookRequest), eraseRequests(webhookRequest)},
 	{findPrefixed(bucketNoticeHeads, ""), (*Store).eraseNotices},
+	{findPrefixed(bucketNoticesRoutine, ""), eraseRoutine},
 	{findPrefixed(bucketWebhooks, ""), (*Store).eraseWebhooks},
 	{findPrefixed(bucketKeyIDs, ""), (*Store).eraseKeys},
 }
@@ -322,6 +323,10 @@ func (s *Store) eraseNotices(b *batch, e *erasure, limit int) ([]byte, error) {
 		return nil, b.Put(bucketNoticeHeads, head, record.EncodeNoticeHead(number, ""))
 	}
 	return nil, b.DeleteAll(bucketNoticeHeads, e.prefixed(b, bucketNoticeHeads, "", limit))
+}
+
+func eraseRoutine(_ *Store, b *batch, e *erasure, limit int) ([]byte, error) {
+	return nil, b.DeleteAll(bucketNoticesRoutine, e.prefixed(b, bucketNoticesRoutine, "", limit))
 }
 
 func (s *Store) eraseWebhooks(b *batch, e *erasure, limit int) ([]byte, error) {

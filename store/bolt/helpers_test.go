@@ -3,6 +3,7 @@ package bolt
 import (
 	"errors"
 	"io/fs"
+	"os"
 	"path/filepath"
 	"syscall"
 	"testing"
@@ -25,4 +26,31 @@ func openTemp(tb testing.TB) *Store {
 // together commits steps in one batch and returns the error of each.
 func together(tb testing.TB, s *Store, list ...func(*batch) error) []error {
 	return s.writer.RunTogether(tb.Context(), list...)
+}
+
+// CheckSound checks that Verify finds nothing wrong with the store's file, and that a backup of it
+// can be restored, to a file that is sound, too.
+func CheckSound(tb testing.TB, s *Store) {
+	tb.Helper()
+	dir := tb.TempDir()
+	backup, restored := filepath.Join(dir, "backup.db"), filepath.Join(dir, "restored.db")
+	file, err := os.Create(backup)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	if _, err = s.Backup(tb.Context(), file); err == nil {
+		err = file.Close()
+	}
+	if err != nil {
+		tb.Fatal(err)
+	}
+	if report, err := Verify(backup); err != nil || report.Err() != nil {
+		tb.Fatalf("Verify of a backup: %v, %v, want a sound file", err, report.Err())
+	}
+	if _, err := Restore(restored, backup, Fence{NothingRevoked: true}); err != nil {
+		tb.Fatalf("Restore of a backup: %v", err)
+	}
+	if report, err := Verify(restored); err != nil || report.Err() != nil {
+		tb.Fatalf("Verify of what was restored: %v, %v, want a sound file", err, report.Err())
+	}
 }

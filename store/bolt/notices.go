@@ -89,9 +89,11 @@ func (b *batch) appendNotice(n notices.Notice, at time.Time) error {
 		}
 	}
 	if n.Pending {
-		return b.Put(bucketNoticesPending, pendingNotice(n.Account, number), []byte{record.Version})
+		if err := b.Put(bucketNoticesPending, pendingNotice(n.Account, number), []byte{record.Version}); err != nil {
+			return err
+		}
 	}
-	return nil
+	return b.linkRoutine(&n, &entry, number)
 }
 
 // lastNotice returns the number that was given last.
@@ -187,7 +189,9 @@ func (s *Store) ListNotices(ctx context.Context, account string, query notices.Q
 	number := lastNoticeOf(tx, head)
 	if query.After != "" {
 		after, _ := s.cursors.Decode(query.After)
-		number = min(number, after)
+		if number, err = noticeAt(tx, number, after, ofTarget); err != nil {
+			return page, err
+		}
 	}
 	for looked := 0; number > 0; looked++ {
 		if len(page.Notices) == query.Limit || looked == noticesLookedAt {
@@ -208,11 +212,28 @@ func (s *Store) ListNotices(ctx context.Context, account string, query notices.Q
 		if n.Account == account && query.Matches(&n) { // the cursor may be of another list
 			page.Notices = append(page.Notices, n)
 		}
-		if number = entry.Before; ofTarget {
-			number = entry.BeforeOfTarget
-		}
+		number = entry.Previous(ofTarget)
 	}
 	return page, nil
+}
+
+// noticeAt returns where a list goes on that begins at number: at after or, if that was removed,
+// at the next entry of the list.
+func noticeAt(tx *bbolt.Tx, number, after uint64, ofTarget bool) (uint64, error) {
+	if after >= number {
+		return number, nil
+	}
+	if entry, err := noticeEntry(tx, after); err != nil || entry.ID != "" {
+		return after, err
+	}
+	for number > after {
+		entry, err := noticeEntry(tx, number)
+		if err != nil || entry.ID == "" {
+			return 0, err
+		}
+		number = entry.Previous(ofTarget)
+	}
+	return number, nil
 }
 
 // readNotice returns a notice as it is now.
@@ -316,6 +337,7 @@ func (s *Store) purgeNotices(b *batch, before time.Time, left *int) error {
 	if err := b.tx.Bucket(bucketNotices).SetSequence(lastNotice(b.tx)); err != nil {
 		return err
 	}
+	pending = pending[:goneEntries]
 	last := binary.BigEndian.Uint64(old[len(old)-1])
 	for _, entry := range entries {
 		if err := forgetHeads(b, &entry, last); err != nil {
@@ -323,6 +345,9 @@ func (s *Store) purgeNotices(b *batch, before time.Time, left *int) error {
 		}
 	}
 	if err := b.DeleteAll(bucketNotices, old); err != nil {
+		return err
+	}
+	if err := b.purgeRoutine(pending); err != nil {
 		return err
 	}
 	slices.SortFunc(pending, bytes.Compare)

@@ -71,6 +71,9 @@ var (
 	bucketNoticeHeads    = []byte("audit_heads")   // see [record.NoticeHead] → number of the last notice of the account or target
 	bucketNoticesPending = []byte("audit_pending") // account, 0, number, of those that wait to be taken → what does not matter
 
+	// account, number of a routine notice → see [routineLinks]; and account, 0 → how many there are.
+	bucketNoticesRoutine = []byte("audit_routine")
+
 	bucketSpare = []byte("spare_pages") // number, pages → a bucket with one value, see [spare]; made when it is needed
 
 	keySeal       = []byte("seal")             // in meta: a secret sealed as all those of the webhooks are; none in a file never sealed
@@ -100,7 +103,7 @@ var buckets = [][]byte{
 	bucketEventIDs, bucketRecentIDs, bucketEvents, bucketFresh, bucketSkipped, bucketPending, bucketRuns, bucketFailed, bucketFirstAttempts, bucketLastAttempts, bucketAttempts,
 	bucketRecoveries, bucketOpenRecoveries, bucketRecoveryTimes, bucketWebhookRecoveries, bucketRequests, bucketRequestTimes, bucketAlerts, bucketDueAlerts, bucketDedupKeys,
 	bucketEventRuns, bucketErasures,
-	bucketNotices, bucketNoticeHeads, bucketNoticesPending,
+	bucketNotices, bucketNoticeHeads, bucketNoticesPending, bucketNoticesRoutine,
 }
 
 // initialize creates the buckets of a new file, and refuses one that is not ours, or of another schema.

@@ -70,6 +70,7 @@ func (v *rowChecker) run() {
 	v.rows(bucketNotices, v.notice)
 	v.rows(bucketNoticeHeads, v.noticeHead)
 	v.rows(bucketNoticesPending, v.noticePending)
+	v.rows(bucketNoticesRoutine, v.noticeRoutine)
 	v.deliveries()
 	v.report.Counted = !v.broken[string(bucketKeys)] && !v.broken[string(bucketWebhooks)] && !v.broken[string(bucketEvents)] &&
 		!v.broken[string(bucketFresh)] && !v.broken[string(bucketPending)]
@@ -433,6 +434,9 @@ func (v *rowChecker) notice(k, value []byte) string {
 			return "audit_heads does not lead to it"
 		}
 	}
+	if n.Routine() && v.lacks(bucketNoticesRoutine, routineNotice(entry.Account, number)) {
+		return "audit_routine does not have it"
+	}
 	if what := v.leadsToNotice(entry.Before, record.NoticesOf(entry.Account)); what != "" {
 		return what
 	}
@@ -465,6 +469,36 @@ func (v *rowChecker) noticePending(k, _ []byte) string {
 	}
 	if entry, err := record.DecodeNoticeEntry(value); value == nil || err == nil && entry.Account != account {
 		return "there is no notice of that number of the account"
+	}
+	return ""
+}
+
+func (v *rowChecker) noticeRoutine(k, value []byte) string {
+	account, tail, ok := split(k)
+	if !ok || len(tail) != 8 {
+		return "the key of the row is no account and number"
+	}
+	if v.isErasing(account) {
+		return ""
+	}
+	number := noticeNumber([]byte(tail))
+	if number == 0 {
+		counted := uint64(0)
+		c := v.tx.Bucket(bucketNoticesRoutine).Cursor()
+		for k, _ := c.Seek(routineNotice(account, 1)); isRoutineOf(k, account); k, _ = c.Next() {
+			counted++
+		}
+		if noticeNumber(value) != counted {
+			return fmt.Sprintf("it counts %d notices instead of %d", noticeNumber(value), counted)
+		}
+		return ""
+	}
+	entry, ok := v.get(bucketNotices, record.NumberKey(number))
+	if n, err := record.DecodeNoticeEntry(entry); ok && (entry == nil || err == nil && n.Account != account) {
+		return "there is no notice of that number of the account"
+	}
+	if len(value) != 16 {
+		return cannotBeRead
 	}
 	return ""
 }

@@ -24,6 +24,7 @@ type accountNotices struct {
 	all     []*notice
 	ids     map[string]bool
 	targets map[notices.Target][]*notice // by their Ref
+	routine []*notice
 }
 
 // A notice is one with what the store adds to it.
@@ -60,8 +61,42 @@ func (l *noticeLog) addAt(n notices.Notice, at time.Time) bool {
 	of.all = append(of.all, added)
 	of.targets[n.Target.Ref()] = append(of.targets[n.Target.Ref()], added)
 	l.order = append(l.order, added)
+	if n.Routine() {
+		if of.routine = append(of.routine, added); len(of.routine) > notices.MaxRoutine {
+			l.remove(of.routine[0])
+		}
+	}
 	return true
 }
+
+// remove removes a notice from all lists.
+func (l *noticeLog) remove(n *notice) {
+	l.order = without(l.order, n)
+	of := l.accounts[n.Account]
+	delete(of.ids, n.ID)
+	if of.all = without(of.all, n); len(of.all) == 0 {
+		delete(l.accounts, n.Account)
+	}
+	target := n.Target.Ref()
+	if of.targets[target] = without(of.targets[target], n); len(of.targets[target]) == 0 {
+		delete(of.targets, target)
+	}
+	of.routine = without(of.routine, n)
+}
+
+// without returns the list without n, if that is in it.
+func without(list []*notice, n *notice) []*notice {
+	i, found := slices.BinarySearchFunc(list, n.number, byNumber)
+	switch {
+	case !found:
+		return list
+	case i == 0:
+		return list[1:]
+	}
+	return slices.Delete(list, i, i+1)
+}
+
+func byNumber(n *notice, number uint64) int { return cmp.Compare(n.number, number) }
 
 func copiedNotice(n notices.Notice) notices.Notice {
 	n.Changed = slices.Clone(n.Changed)
@@ -83,17 +118,7 @@ func (l *noticeLog) purge(before time.Time, most int, clock *clock.Clock) (more 
 		if most--; most < 0 {
 			return true
 		}
-		old := l.order[0]
-		l.order = l.order[1:]
-		of := l.accounts[old.Account]
-		delete(of.ids, old.ID)
-		if of.all = of.all[1:]; len(of.all) == 0 {
-			delete(l.accounts, old.Account)
-		}
-		target := old.Target.Ref()
-		if of.targets[target] = of.targets[target][1:]; len(of.targets[target]) == 0 {
-			delete(of.targets, target)
-		}
+		l.remove(l.order[0])
 	}
 	return false
 }
@@ -133,7 +158,7 @@ func (s *Store) ListNotices(ctx context.Context, account string, query notices.Q
 	}
 	if query.After != "" {
 		after, _ := s.cursors.Decode(query.After)
-		end, _ := slices.BinarySearchFunc(list, after, func(n *notice, after uint64) int { return cmp.Compare(n.number, after) })
+		end, _ := slices.BinarySearchFunc(list, after, byNumber)
 		list = list[:end]
 	}
 	var page notices.Page

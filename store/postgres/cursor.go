@@ -16,8 +16,8 @@ import (
 // position in a list of events, which may be that of another account's, and which tells whether
 // it is of this store.
 type cursor struct {
-	key    []byte
-	events positions.Key
+	key             []byte
+	events, notices positions.Key
 }
 
 // loadCursor reads the key of all nodes.
@@ -25,10 +25,22 @@ func (s *Store) loadCursor(ctx context.Context) error {
 	ctx, cancel := within(ctx, patience)
 	defer cancel()
 	err := s.pool.QueryRow(ctx, s.sql(`select seal from storageapi.marks where name = 'cursors'`)).Scan(&s.cursor.key)
-	h := hmac.New(sha256.New, s.cursor.key)
-	_, _ = h.Write([]byte("events"))
-	copy(s.cursor.events[:], h.Sum(nil))
+	for list, key := range map[string]*positions.Key{"events": &s.cursor.events, "notices": &s.cursor.notices} {
+		h := hmac.New(sha256.New, s.cursor.key)
+		_, _ = h.Write([]byte(list))
+		copy(key[:], h.Sum(nil))
+	}
 	return failure(ctx, err)
+}
+
+// listedNotice returns the number of the notice of a cursor in a list of notices; 0 if it is not of
+// this store: then none is after it.
+func (c *cursor) listedNotice(text string) int64 {
+	number, ok := c.notices.Decode(text)
+	if !ok || number > math.MaxInt64 {
+		return 0
+	}
+	return int64(number)
 }
 
 // list returns the cursor of an event in a list of events.

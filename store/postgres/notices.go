@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"math"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"time"
@@ -37,6 +39,7 @@ type noticeRow struct {
 	Reason        string    `json:"reason"`
 	Since         time.Time `json:"since,omitzero"`
 	Until         time.Time `json:"until,omitzero"`
+	Routine       bool      `json:"routine"`
 	StoredAt      time.Time `json:"stored_at,omitzero"` // zero: now
 
 	// Of a settlement's: its place, and whether it is for a webhook that is turned off, or
@@ -52,6 +55,7 @@ func rowOfNotice(n *notices.Notice) noticeRow {
 		ActorKind: string(n.Actor.Kind), ActorID: n.Actor.ID, ActorName: n.Actor.Name, ActorHint: n.Actor.Hint,
 		Changed: texts(n.Changed), Turned: n.Turned, RequestID: n.RequestID, ClientAddress: n.ClientAddress,
 		Object: n.Object, Reason: n.Reason, Since: utc(n.Since), Until: utc(n.Until),
+		Routine: n.Routine(),
 	}
 }
 
@@ -67,6 +71,7 @@ const (
 
 var (
 	addNotices      = query("add_notices")
+	trimNotices     = query("trim_notices")
 	lockNoticedKeys = query("lock_noticed_keys")
 	pendingAccounts = query("pending_accounts")
 	listNotices     = query("list_notices")
@@ -100,8 +105,25 @@ func (s *Store) queueNotices(batch *pgx.Batch, rows ...noticeRow) error {
 	list, err := listOf(rows...)
 	if err == nil && len(rows) > 0 {
 		batch.Queue(s.sql(addNotices), list, "")
+		s.queueTrim(batch, rows)
 	}
 	return err
+}
+
+// trimEvery is after how many routine notices of an account those are counted, on average: that
+// takes a millisecond where there are [notices.MaxRoutine].
+const trimEvery = 64
+
+// queueTrim adds the statements that remove old routine notices of accounts which have new ones,
+// now and then.
+func (s *Store) queueTrim(batch *pgx.Batch, added []noticeRow) {
+	queued := make(map[string]bool)
+	for i := range added {
+		if n := &added[i]; n.Routine && !queued[n.Account] && rand.IntN(trimEvery) == 0 {
+			queued[n.Account] = true
+			batch.Queue(s.sql(trimNotices), n.Account, notices.MaxRoutine)
+		}
+	}
 }
 
 // tell stores a notice, if it is one, in a transaction that has locked its target.
@@ -135,6 +157,7 @@ func (s *Store) AddNotices(ctx context.Context, list []notices.Notice) (added in
 		batch := &pgx.Batch{}
 		batch.Queue(s.sql(lockNoticedKeys), text)
 		batch.Queue(s.sql(addNotices), text, string(notices.KeyExpiring)).QueryRow(func(row pgx.Row) error { return row.Scan(&added) })
+		s.queueTrim(batch, rows)
 		return tx.SendBatch(ctx, batch).Close()
 	})
 	if err != nil {
@@ -161,33 +184,40 @@ func scanNotice(row pgx.Row) (n notices.Numbered, err error) {
 	return n, err
 }
 
-// ListNotices implements [notices.Store]. Its cursors are ids.
+// ListNotices implements [notices.Store].
 func (s *Store) ListNotices(ctx context.Context, account string, query notices.Query) (page notices.Page, err error) {
 	kind, id := string(query.Target.Kind), query.Target.ID
+	below := int64(math.MaxInt64)
+	if query.After != "" {
+		below = s.cursor.listedNotice(query.After)
+	}
 	err = s.read(ctx, func(ctx context.Context, conn *pgxpool.Conn) error {
 		page = notices.Page{}
 		// The last one to look at, of those of the target if there is one.
 		var least int64
-		var leastID string
-		last, looked := lastNotice, []any{account, query.After, noticesLookedAt - 1}
-		all, args := listNotices, []any{account, query.After, &least, kind, texts(query.Actions), stored(query.Since), stored(query.Until), query.Limit}
+		last, looked := lastNotice, []any{account, below, noticesLookedAt - 1}
+		all, args := listNotices, []any{account, below, &least, kind, texts(query.Actions), stored(query.Since), stored(query.Until), query.Limit}
 		if id != "" {
 			last, looked = lastNoticeOfTarget, append(looked, kind, id)
 			all, args = listNoticesOfTarget, append(args, id)
 		}
-		err := s.planned(conn).QueryRow(ctx, s.sql(last), looked...).Scan(&least, &leastID)
+		err := s.planned(conn).QueryRow(ctx, s.sql(last), looked...).Scan(&least)
 		if err != nil && !errors.Is(err, pgx.ErrNoRows) {
 			return err
 		}
-		page.Notices, err = rowsOf(ctx, s.planned(conn), func(row pgx.CollectableRow) (notices.Notice, error) {
-			n, err := scanNotice(row)
-			return n.Notice, err
-		}, s.sql(all), args...)
+		list, err := rowsOf(ctx, s.planned(conn), func(row pgx.CollectableRow) (notices.Numbered, error) { return scanNotice(row) }, s.sql(all), args...)
 		if err != nil {
 			return err
 		}
-		if page.Next = leastID; len(page.Notices) == query.Limit { // there may be none after it: then the next page is empty
-			page.Next = page.Notices[query.Limit-1].ID
+		for i := range list {
+			page.Notices = append(page.Notices, list[i].Notice)
+		}
+		next := least
+		if len(list) == query.Limit { // there may be none after it: then the next page is empty
+			next = int64(list[query.Limit-1].Number)
+		}
+		if next > 0 {
+			page.Next = s.cursor.notices.Encode(uint64(next))
 		}
 		return nil
 	})

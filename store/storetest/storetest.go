@@ -115,6 +115,7 @@ func Run(t *testing.T, open func(t *testing.T) store.Store) {
 		{"Notices", addingNotices},
 		{"ListNotices", listingNotices},
 		{"TakeNotices", takingNotices},
+		{"RoutineNotices", routineNotices},
 		{"NoticesOfChanges", noticesOfChanges},
 	})
 	runGroups(t, open, deliveryGroups)

@@ -345,8 +345,10 @@ create table storageapi.audit (
 	reason         text not null,
 	since          timestamptz,
 	until          timestamptz,
+	routine        boolean not null default false, -- of these an account has the latest only
 	primary key (account, id)
 );
+create index audit_routine on storageapi.audit (account, number) where routine;
 create index audit_pending on storageapi.audit (account, number) where pending;
 create index audit_stored_at on storageapi.audit (stored_at);
 create index audit_account on storageapi.audit (account, number);

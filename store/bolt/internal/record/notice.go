@@ -99,6 +99,14 @@ func (n *NoticeEntry) Encode() []byte {
 	return e
 }
 
+// Previous returns the number of the account's notice before, or of its target's.
+func (n *NoticeEntry) Previous(ofTarget bool) uint64 {
+	if ofTarget {
+		return n.BeforeOfTarget
+	}
+	return n.Before
+}
+
 // DecodeNoticeEntry decodes an entry. Its Notice is a part of the record.
 func DecodeNoticeEntry(record []byte) (n NoticeEntry, err error) {
 	d := newDecoder(record)
