@@ -33,7 +33,7 @@ const filled = `
 		select 'many_' || i, 'many_' || i, 'https://example.com', '{balance.low}', '{}', true, '', 0, '', now() from generate_series(1, %[1]d) i;
 	insert into past_webhooks (no, account, id, deleted_at) select -i, 'many_' || i, 'past_' || i, now() from generate_series(1, %[1]d) i;
 	insert into alerts (account, metric, state) select 'many_' || i, 'balance', 'state' from generate_series(1, %[1]d) i;
-	insert into notices (account, key, until) select 'many_' || i, 'key', now() + interval '1 year' from generate_series(1, %[1]d) i;
+	insert into dedup_keys (account, key, until) select 'many_' || i, 'key', now() + interval '1 year' from generate_series(1, %[1]d) i;
 	create temp table many on commit drop as
 		select i, (extract(epoch from now() + interval '2 hours' - '2020-01-01 00:00:00Z'::timestamptz) * 1000000)::bigint * 4096 + i as event
 		from generate_series(1, %[1]d) i;
@@ -242,7 +242,7 @@ var readThrough = []string{
 	"webhooks_account: (id = $2)", // a webhook by its id alone has no index
 	"partitions", "partitions_pkey", "nodes_pkey",
 	"event_log_0_pkey", // its last event
-	"versions", "versions_pkey", "marks_pkey", "beats", "beats_pkey", "shard_owners", "shard_owners_pkey", "erasures_pkey", "event_clock", "event_numbers",
+	"versions", "versions_pkey", "marks_pkey", "heartbeats", "heartbeats_pkey", "shard_owners", "shard_owners_pkey", "erasures_pkey", "event_clock", "event_numbers",
 }
 
 // checkPlans checks that what the only connection of a store has prepared, planned while no table has a
