@@ -20,18 +20,16 @@ var ErrNoBackup = errors.New("storageapi: this store has no file to back up; use
 //
 // A host that keeps a copy a day is examples/backup.
 func (h *Handler) Backup(ctx context.Context, w io.Writer) (bolt.BackupInfo, error) {
-	file, ok := h.store.(interface {
-		Backup(context.Context, io.Writer) (bolt.BackupInfo, error)
-	})
+	backup := h.store.Capabilities().Backup
 	switch {
-	case !ok:
+	case backup == nil:
 		return bolt.BackupInfo{}, ErrNoBackup
 	case h.closing.Err() != nil:
 		return bolt.BackupInfo{}, ErrClosed
 	}
 	// A store that is halted, say, refuses them, and is copied without: the service logs that.
 	_ = h.Keys.WriteUses(ctx)
-	info, err := file.Backup(ctx, w)
+	info, err := backup(ctx, w)
 	if err != nil {
 		return bolt.BackupInfo{}, fmt.Errorf("storageapi: %w", err)
 	}

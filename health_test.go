@@ -22,6 +22,7 @@ import (
 	"github.com/storageapi/storageapi/notices"
 	"github.com/storageapi/storageapi/scopes"
 	"github.com/storageapi/storageapi/store"
+	"github.com/storageapi/storageapi/store/capability"
 	"github.com/storageapi/storageapi/store/memory"
 	"github.com/storageapi/storageapi/webhooks"
 )
@@ -96,11 +97,13 @@ func (s *ailment) LongestWait(ctx context.Context) (time.Duration, error) {
 	return s.Store.LongestWait(ctx)
 }
 
-func (s *ailment) Halted() error {
-	if s.halted.Load() {
-		return errDisk
-	}
-	return nil
+func (s *ailment) Capabilities() capability.Set {
+	return capability.Set{Halted: func() error {
+		if s.halted.Load() {
+			return errDisk
+		}
+		return nil
+	}}
 }
 
 // A patient is a Handler on such a store, in a bubble.

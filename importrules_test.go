@@ -18,14 +18,16 @@ const module = "github.com/storageapi/storageapi"
 // importRules says which packages of this module, and of other modules, each
 // package may import, tests apart. The standard library is free to all.
 var importRules = map[string][]string{
-	".":        {"notices", "observe", "apikeys", "auth", "scopes", "signing", "store", "webhooks", "internal/httpapi", "store/bolt", "internal/id", "store/transfer"},
+	".":                {"notices", "observe", "apikeys", "auth", "scopes", "signing", "store", "webhooks", "internal/httpapi", "store/bolt", "internal/id", "store/transfer"},
+	"store/capability": {},
+
 	"scopes":   {},
 	"signing":  {},
 	"notices":  {},
 	"observe":  {"notices"},
 	"auth":     {"observe", "scopes", "internal/lasting", "internal/observing"},
-	"apikeys":  {"notices", "observe", "internal/observing", "auth", "scopes", "internal/id", "internal/input", "internal/testhook"},
-	"webhooks": {"notices", "observe", "internal/observing", "auth", "scopes", "signing", "internal/clock", "internal/id", "internal/input", "internal/jitter", "internal/testhook", "webhooks/internal/alerting", "webhooks/internal/jsontext", "webhooks/internal/hostcode", "webhooks/internal/limiter", "webhooks/internal/outbound", "webhooks/internal/testgate"},
+	"apikeys":  {"store/capability", "notices", "observe", "internal/observing", "auth", "scopes", "internal/id", "internal/input", "internal/testhook"},
+	"webhooks": {"store/capability", "notices", "observe", "internal/observing", "auth", "scopes", "signing", "internal/clock", "internal/id", "internal/input", "internal/jitter", "internal/testhook", "webhooks/internal/alerting", "webhooks/internal/jsontext", "webhooks/internal/hostcode", "webhooks/internal/limiter", "webhooks/internal/outbound", "webhooks/internal/testgate"},
 
 	"webhooks/internal/alerting": {},
 	"webhooks/internal/jsontext": {},
@@ -35,10 +37,10 @@ var importRules = map[string][]string{
 	"webhooks/internal/testgate": {"webhooks/internal/outbound"},
 
 	"store":                           {"notices", "apikeys", "webhooks", "store/transfer"},
-	"store/transfer":                  {"apikeys", "notices", "webhooks", "scopes", "signing"},
+	"store/transfer":                  {"store/capability", "apikeys", "notices", "webhooks", "scopes", "signing"},
 	"store/queue":                     {"notices", "webhooks", "store", "internal/heap"},
-	"store/memory":                    {"notices", "apikeys", "auth", "webhooks", "scopes", "signing", "store", "internal/clock", "internal/cursor", "store/queue", "store/transfer"},
-	"store/bolt":                      {"notices", "observe", "internal/observing", "apikeys", "auth", "webhooks", "scopes", "signing", "store", "store/bolt/internal/groupcommit", "store/bolt/internal/record", "store/bolt/internal/salvage", "internal/boltfault", "internal/clock", "internal/cursor", "store/queue", "store/transfer", "go.etcd.io/bbolt", "go.etcd.io/bbolt/errors", "github.com/oklog/ulid/v2"},
+	"store/memory":                    {"store/capability", "notices", "apikeys", "auth", "webhooks", "scopes", "signing", "store", "internal/clock", "internal/cursor", "store/queue", "store/transfer"},
+	"store/bolt":                      {"store/capability", "notices", "observe", "internal/observing", "apikeys", "auth", "webhooks", "scopes", "signing", "store", "store/bolt/internal/groupcommit", "store/bolt/internal/record", "store/bolt/internal/salvage", "internal/boltfault", "internal/clock", "internal/cursor", "store/queue", "store/transfer", "go.etcd.io/bbolt", "go.etcd.io/bbolt/errors", "github.com/oklog/ulid/v2"},
 	"store/bolt/internal/record":      {"notices", "apikeys", "webhooks", "scopes", "signing", "internal/clock"},
 	"store/bolt/internal/salvage":     {},
 	"store/bolt/internal/groupcommit": {"store", "go.etcd.io/bbolt", "go.etcd.io/bbolt/errors"},

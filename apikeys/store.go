@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/storageapi/storageapi/notices"
+	"github.com/storageapi/storageapi/store/capability"
 )
 
 // A Store keeps keys. It is what an author of a backend implements. The comments of its
@@ -15,6 +16,9 @@ import (
 //
 // [package store]: https://pkg.go.dev/github.com/storageapi/storageapi/store
 type Store interface {
+	// Capabilities returns what the store can do besides.
+	Capabilities() capability.Set
+
 	// CreateKey adds a key and, in the same step, notes what request made it, if
 	// options name one. [auth.ErrCredentialChanged] if options.By is not what it was, before all else. A
 	// [*DuplicateRequestError] if the account has made a request of that

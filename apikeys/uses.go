@@ -204,8 +204,8 @@ func (u *uses) write(ctx context.Context) error {
 	}
 	u.failed.Store(&failed)
 	// Of a store that writes nothing any more, one line is enough.
-	halter, _ := u.store.(interface{ Halted() error })
-	halted := halter != nil && halter.Halted() != nil
+	cause := u.store.Capabilities().Halted
+	halted := cause != nil && cause() != nil
 	if !halted || !u.halted {
 		u.log.Error("storageapi: last use of API keys not recorded", "keys", keys, "error", failed)
 	}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/storageapi/storageapi/apikeys"
 	"github.com/storageapi/storageapi/internal/testbubble"
+	"github.com/storageapi/storageapi/store/capability"
 )
 
 // gated is a store whose RecordKeyUse waits until it is opened.
@@ -104,7 +105,9 @@ func TestUsesAreWrittenAgainAfterAFailure(t *testing.T) {
 // halted is a store that writes nothing any more.
 type halted struct{ *spy }
 
-func (halted) Halted() error { return errors.New("input/output error") }
+func (halted) Capabilities() capability.Set {
+	return capability.Set{Halted: func() error { return errors.New("input/output error") }}
+}
 
 // That a store writes nothing any more takes one line of the log, however long it goes on.
 func TestAStoreThatHalts(t *testing.T) {

@@ -15,6 +15,7 @@ import (
 	"github.com/storageapi/storageapi/notices"
 	"github.com/storageapi/storageapi/scopes"
 	"github.com/storageapi/storageapi/store"
+	"github.com/storageapi/storageapi/store/capability"
 	"github.com/storageapi/storageapi/store/memory"
 )
 
@@ -161,6 +162,8 @@ func TestVerifyChecksWhatTheStoreFound(t *testing.T) {
 
 // answering is a store that makes up the key of any hash.
 type answering func(apikeys.Hash) apikeys.Key
+
+func (answering) Capabilities() capability.Set { return capability.Set{} }
 
 func (f answering) KeyByHash(_ context.Context, hash apikeys.Hash) (apikeys.Key, error) {
 	return f(hash), nil

@@ -93,7 +93,7 @@ var ErrClosed = errors.New("store is closed")
 // ErrReadOnly is wrapped by the errors of methods that write or claim, once a commit of
 // the [Store] failed such that it is unknown what the disk holds: a sync failed, say.
 // Reads go on. The store writes again after it was closed and opened, so restart the
-// host once the disk is sound. Such a store is a [webhooks.Halter].
+// host once the disk is sound. Such a store has the capability Halted.
 var ErrReadOnly = errors.New("store is read-only until it is opened again")
 
 // A Store keeps all that the service keeps. It is safe for concurrent use.

@@ -68,20 +68,11 @@ func (d *deactivator) look(ctx context.Context) (more bool, err error) {
 	return more, nil
 }
 
-// A Doubter is a [Store] that knows of a clock that may have been set while its process
-// was not there.
-type Doubter interface {
-	// Doubt returns how much of the time that has passed by the system's clock is not
-	// to be believed yet, and does not count for turning webhooks off: nothing failed
-	// then.
-	Doubt() time.Duration
-}
-
 // doubt returns how much of the time that has passed does not count yet.
 func (d *deactivator) doubt() time.Duration {
 	doubt := d.clock.Doubt()
-	if doubter, ok := d.store.(Doubter); ok {
-		doubt = max(doubt, doubter.Doubt())
+	if doubts := d.store.Capabilities().Doubt; doubts != nil {
+		doubt = max(doubt, doubts())
 	}
 	return doubt
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/storageapi/storageapi/notices"
+	"github.com/storageapi/storageapi/store/capability"
 	"github.com/storageapi/storageapi/store/memory"
 	"github.com/storageapi/storageapi/webhooks"
 )
@@ -55,11 +56,12 @@ func (f *flaky) halts(why error) {
 	f.halted = why
 }
 
-// Halted implements [webhooks.Halter].
-func (f *flaky) Halted() error {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.halted
+func (f *flaky) Capabilities() capability.Set {
+	return capability.Set{Halted: func() error {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		return f.halted
+	}}
 }
 
 // refuses makes settlements fail that hold one of these, from now on.

@@ -13,13 +13,6 @@ const (
 	maxBackoff   = 5 * time.Second
 )
 
-// A Halter is a [Store] that stops writing when its disk has failed so that it is unknown
-// what it holds, until it is opened again.
-type Halter interface {
-	// Halted returns why nothing is written or claimed any more; nil if it is.
-	Halted() error
-}
-
 // A halt knows whether the store has halted, and logs that once.
 type halt struct {
 	store    Store
@@ -31,8 +24,8 @@ type halt struct {
 
 // cause returns why the store has halted, or nil.
 func (h *halt) cause() error {
-	if halter, ok := h.store.(Halter); ok {
-		return halter.Halted()
+	if halted := h.store.Capabilities().Halted; halted != nil {
+		return halted()
 	}
 	return nil
 }

@@ -37,7 +37,7 @@ type Health struct {
 	// if nothing else happens. Without Run a failure counts for a minute.
 	WriteError error
 
-	// Halted is why the store, a [Halter], writes nothing any more until it is opened again; nil
+	// Halted is why the store writes nothing any more until it is opened again; nil
 	// if it does.
 	Halted error
 

@@ -13,7 +13,7 @@ import (
 // A maintainer does what can wait: it re-evaluates alerts that were left due, recovers
 // deliveries, purges what is past its time and turns off webhooks that fail. It works in
 // small steps. The pauses between them are four times as long as they are, so that
-// deliveries go on meanwhile; between purges of a [ConcurrentPurger], as long as they are.
+// deliveries go on meanwhile; between purges of a store that purges concurrently, as long as they are.
 type maintainer struct {
 	store       Store
 	clock       storeClock
@@ -117,7 +117,7 @@ func (m *maintainer) step(ctx context.Context, s maintenance) (more bool) {
 		return false
 	}
 	pauses := time.Duration(4)
-	if _, ok := m.store.(ConcurrentPurger); ok && s.name == "purge" {
+	if m.store.Capabilities().PurgesConcurrently && s.name == "purge" {
 		pauses = 1
 	}
 	select {

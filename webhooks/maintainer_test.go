@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/storageapi/storageapi/internal/testbubble"
+	"github.com/storageapi/storageapi/store/capability"
 	"github.com/storageapi/storageapi/store/memory"
 	"github.com/storageapi/storageapi/webhooks"
 )
@@ -24,7 +25,9 @@ func (s *slowPurge) Purge(context.Context, webhooks.Purge) (bool, error) {
 
 type concurrentPurge struct{ slowPurge }
 
-func (*concurrentPurge) PurgesConcurrently() {}
+func (*concurrentPurge) Capabilities() capability.Set {
+	return capability.Set{PurgesConcurrently: true}
+}
 
 // Purges that others wait for leave them four fifths of the time, and others half.
 func TestPauseBetweenPurges(t *testing.T) {
@@ -43,7 +46,7 @@ func TestPauseBetweenPurges(t *testing.T) {
 		slow, concurrent := &slowPurge{Store: memory.New()}, &concurrentPurge{slowPurge{Store: memory.New()}}
 		run(slow)
 		run(concurrent)
-		for name, got := range map[string][2]int{"that others wait for": {slow.steps, 200}, "of a ConcurrentPurger": {concurrent.steps, 500}} {
+		for name, got := range map[string][2]int{"that others wait for": {slow.steps, 200}, "that run beside others": {concurrent.steps, 500}} {
 			if n, want := got[0], got[1]; n < want*9/10 || n > want*11/10 {
 				t.Errorf("%d purges %s in 10 s, want about %d", n, name, want)
 			}

@@ -71,10 +71,8 @@ func New(store Store, config Config) (*WebhookService, error) {
 		notices:    dispatcher.notices,
 		asker:      asker{store: store},
 	}
-	if warner, ok := store.(Warner); ok {
-		for _, warning := range warner.Warnings() {
-			config.Logger.Warn("storageapi: the store may lose what it has acknowledged", "warning", warning)
-		}
+	for _, warning := range store.Capabilities().Warnings {
+		config.Logger.Warn("storageapi: the store may lose what it has acknowledged", "warning", warning)
 	}
 	s.maintainer = newMaintainer(dispatcher, s.reevaluateDue)
 	if config.Files != nil {
@@ -106,8 +104,8 @@ func (s *WebhookService) Run(ctx context.Context) error {
 	if s.scanner != nil {
 		others["Config.Files"] = hostcode.Go(func() { s.scanner.run(ctx) })
 	}
-	if waker, ok := s.store.(Waker); ok {
-		others["Store.Wake"] = hostcode.Go(func() { waker.Wake(ctx, s.dispatcher.wake) })
+	if wake := s.store.Capabilities().Wake; wake != nil {
+		others["Store.Wake"] = hostcode.Go(func() { wake(ctx, s.dispatcher.wake) })
 	}
 	s.dispatcher.deliver(ctx)
 	if over.Err() == nil {

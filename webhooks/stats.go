@@ -33,19 +33,13 @@ type Stats struct {
 	ExpiredLeases uint64
 
 	// FileBytes is the size of the store's file, and FreeBytes how much of it is free: what was
-	// purged, to be used again. 0 if the store, a [FileSizer], has none. If most of a large file is free
+	// purged, to be used again. 0 if the store has no file. If most of a large file is free
 	// for long, bolt.Compact makes it smaller.
 	FileBytes, FreeBytes int64
 
-	// Halted is why the store, a [Halter], writes and claims nothing any more; nil if it
+	// Halted is why the store writes and claims nothing any more; nil if it
 	// does. Alert on it, and restart once the disk is sound.
 	Halted error
-}
-
-// A FileSizer is a [Store] that keeps everything in a file.
-type FileSizer interface {
-	// FileSize returns how many bytes the file has, and how many of them are free.
-	FileSize() (bytes, free int64)
 }
 
 // Stats returns the figures of the moment. It costs about a millisecond for each
@@ -60,8 +54,8 @@ func (s *WebhookService) Stats(ctx context.Context) (Stats, error) {
 		return Stats{}, fmt.Errorf("get stats: %w", err)
 	}
 	var size, free int64
-	if file, ok := s.store.(FileSizer); ok {
-		size, free = file.FileSize()
+	if fileSize := s.store.Capabilities().FileSize; fileSize != nil {
+		size, free = fileSize()
 	}
 	d := s.dispatcher
 	return Stats{

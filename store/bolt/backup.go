@@ -11,17 +11,11 @@ import (
 	"time"
 
 	"github.com/storageapi/storageapi/store"
+	"github.com/storageapi/storageapi/store/capability"
 )
 
 // A BackupInfo says what a backup holds, for a log, and to check the copy by later.
-type BackupInfo struct {
-	Bytes         int64             // that were written
-	SHA256        [sha256.Size]byte // of them
-	Schema        int               // of the file, see docs/format.md
-	At            time.Time         // the state is of this moment: what was acknowledged by then is in it
-	LastPublished time.Time         // when its newest event was published; zero if it has none
-	Duration      time.Duration     // of the whole call
-}
+type BackupInfo = capability.BackupInfo
 
 // backupSuffix is what the names of the temporary files of Backup have after the file's.
 const backupSuffix = ".backing-up-"

@@ -20,8 +20,8 @@ import (
 	"github.com/storageapi/storageapi/store"
 	"github.com/storageapi/storageapi/store/bolt/internal/groupcommit"
 	"github.com/storageapi/storageapi/store/bolt/internal/record"
+	"github.com/storageapi/storageapi/store/capability"
 	"github.com/storageapi/storageapi/store/queue"
-	"github.com/storageapi/storageapi/store/transfer"
 )
 
 // ErrLocked is wrapped by the error of [Open] if the file is open already, in
@@ -71,10 +71,7 @@ type Store struct {
 	committedPublished time.Time // lastPublished, as of the last commit
 }
 
-var (
-	_ store.Store     = (*Store)(nil)
-	_ transfer.Leaver = (*Store)(nil)
-)
+var _ store.Store = (*Store)(nil)
 
 // An Option changes how a file is opened.
 type Option func(*Store)
@@ -211,8 +208,13 @@ func (s *Store) Close() error {
 	return nil
 }
 
-// Halted implements [webhooks.Halter].
+// Halted returns why the store writes nothing until it is opened again; nil if it writes.
 func (s *Store) Halted() error { return s.writer.Halted() }
+
+// Capabilities implements [store.Store].
+func (s *Store) Capabilities() capability.Set {
+	return capability.Set{Halted: s.Halted, Doubt: s.Doubt, FileSize: s.FileSize, Backup: s.Backup, Leave: s.Leave}
+}
 
 func init() {
 	boltfault.Around = func(s any, around func(func() error) error) { s.(*Store).writer.Around(around) }

@@ -73,6 +73,6 @@ func (s *Store) markCopy(ctx context.Context) error {
 }
 
 // Doubt returns how much of the time that has passed by the system's clock may not have:
-// see [webhooks.Doubter]. Time for which the file was not open, more than an hour, is
+// see [capability.Set]. Time for which the file was not open, more than an hour, is
 // doubted for a day.
 func (s *Store) Doubt() time.Duration { return s.clock.Doubt() }

@@ -1,6 +1,6 @@
 package bolt
 
-// FileSize implements [webhooks.FileSizer]: how many bytes the file has, and how many of them are
+// FileSize returns how many bytes the file has, and how many of them are
 // in pages that are free, as of the last commit. It takes about a microsecond; 0 and 0 once the
 // store is closed.
 func (s *Store) FileSize() (bytes, free int64) {

@@ -26,7 +26,7 @@ type departure struct {
 	At    int64  `json:"at"` // Unix milliseconds
 }
 
-// Leave implements [transfer.Leaver]. From then on Open refuses the file with [ErrLeft],
+// Leave marks the file as left for a place. From then on Open refuses the file with [ErrLeft],
 // unless it is given [Left]; [Return] ends that. A place of no bytes ends it, too.
 func (s *Store) Leave(ctx context.Context, place string) error {
 	if place == "" {

@@ -21,6 +21,7 @@ import (
 	"github.com/storageapi/storageapi/internal/clock"
 	"github.com/storageapi/storageapi/internal/cursor"
 	"github.com/storageapi/storageapi/store"
+	"github.com/storageapi/storageapi/store/capability"
 	"github.com/storageapi/storageapi/store/queue"
 	"github.com/storageapi/storageapi/webhooks"
 )
@@ -81,6 +82,9 @@ func (s *Store) Close() error {
 	s.closed = true
 	return nil
 }
+
+// Capabilities implements [store.Store]: there are none.
+func (s *Store) Capabilities() capability.Set { return capability.Set{} }
 
 // begin starts a step, which s.mu.Unlock ends; or it returns why there must be
 // none.

@@ -208,7 +208,7 @@ func TestDoubt_ClockAMonthAhead_IsAMonth(t *testing.T) {
 	for _, test := range []struct{ ahead, want time.Duration }{{0, 0}, {month, month}, {0, 0}} {
 		s.ahead(test.ahead)
 		maintain(t, s.Store)
-		if got := s.Doubt(); (got - test.want).Abs() > time.Minute {
+		if got := s.Capabilities().Doubt(); (got - test.want).Abs() > time.Minute {
 			t.Errorf("Doubt = %v with a clock that is %v ahead, want %v", got, test.ahead, test.want)
 		}
 	}

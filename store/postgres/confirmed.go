@@ -119,9 +119,6 @@ func (s *Store) keepObserving(ctx context.Context) error {
 	return err
 }
 
-// Doubt implements [webhooks.Doubter], as this node has observed the clock last.
-func (s *Store) Doubt() time.Duration { return s.clock.doubted() }
-
 func microseconds(list []time.Duration) []int64 {
 	return column(list, func(d time.Duration) int64 { return d.Microseconds() })
 }

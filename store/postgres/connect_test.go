@@ -51,7 +51,7 @@ func TestListenerCounts(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		var group sync.WaitGroup
 		listens := make(chan struct{}, 9)
-		group.Go(func() { s.Wake(ctx, func() { listens <- struct{}{} }) })
+		group.Go(func() { s.Capabilities().Wake(ctx, func() { listens <- struct{}{} }) })
 		if most > 1 {
 			<-listens
 		}
@@ -89,7 +89,7 @@ func TestListenerGoesSilent(t *testing.T) {
 	listens := make(chan struct{}, 100)
 	ctx, cancel := context.WithCancel(t.Context())
 	var group sync.WaitGroup
-	group.Go(func() { s.Wake(ctx, func() { listens <- struct{}{} }) })
+	group.Go(func() { s.Capabilities().Wake(ctx, func() { listens <- struct{}{} }) })
 	defer group.Wait()
 	defer cancel()
 	<-listens

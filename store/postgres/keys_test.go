@@ -26,7 +26,7 @@ func listens(t *testing.T, s *postgres.Store) {
 	woken, ended := make(chan struct{}, 1000), make(chan struct{})
 	go func() {
 		defer close(ended)
-		s.Wake(ctx, func() { woken <- struct{}{} })
+		s.Capabilities().Wake(ctx, func() { woken <- struct{}{} })
 	}()
 	t.Cleanup(func() { cancel(); <-ended })
 	<-woken

@@ -35,7 +35,7 @@ func dispatch(ctx context.Context, t testing.TB, s *postgres.Store, claim webhoo
 	defer cancel()
 	woken := make(chan struct{}, 1)
 	group.Go(func() {
-		s.Wake(ctx, func() {
+		s.Capabilities().Wake(ctx, func() {
 			select {
 			case woken <- struct{}{}:
 			default:

@@ -96,7 +96,7 @@ func (a *shardNodes) listening(t *testing.T) *shardNode {
 	n := a.node(t)
 	ctx, cancel := context.WithCancel(context.Background())
 	listens := make(chan struct{}, 1)
-	go n.store.Wake(ctx, func() {
+	go n.store.Capabilities().Wake(ctx, func() {
 		select {
 		case listens <- struct{}{}:
 		default:
@@ -838,7 +838,7 @@ func deliverWhileShardsMove(t *testing.T, events int, die bool) (claimed, again 
 		ctx, cancel := context.WithCancel(context.Background())
 		defer cancel()
 		woken := make(chan struct{}, 1)
-		go s.Wake(ctx, func() {
+		go s.Capabilities().Wake(ctx, func() {
 			select {
 			case woken <- struct{}{}:
 			default:

@@ -54,7 +54,7 @@ func TestPollOnly(t *testing.T) {
 	}
 	var group sync.WaitGroup
 	ctx, cancel := context.WithCancel(t.Context())
-	group.Go(func() { quiet.Wake(ctx, func() { t.Error("a node that only polls was woken") }) })
+	group.Go(func() { quiet.Capabilities().Wake(ctx, func() { t.Error("a node that only polls was woken") }) })
 	claim := func() []webhooks.Task {
 		t.Helper()
 		tasks, wait, err := quiet.ClaimDeliveries(t.Context(), webhooks.Claim{Limit: 9, Lease: time.Minute})

@@ -16,6 +16,7 @@ import (
 
 	"github.com/storageapi/storageapi/signing"
 	"github.com/storageapi/storageapi/store"
+	"github.com/storageapi/storageapi/store/capability"
 )
 
 var _ store.Store = (*Store)(nil)
@@ -213,8 +214,10 @@ func warningsOf(commit, sync string) (list []string) {
 	return list
 }
 
-// Warnings implements [webhooks.Warner] with the settings that [New] has found.
-func (s *Store) Warnings() []string { return s.warnings }
+// Capabilities implements [store.Store]. Its Warnings are about settings that [New] has found.
+func (s *Store) Capabilities() capability.Set {
+	return capability.Set{Doubt: s.clock.doubted, Wake: s.wake, Warnings: s.warnings, PurgesConcurrently: true}
+}
 
 // Close waits for the steps under way, and leaves the shards of this node to the others.
 // Afterwards every method returns [store.ErrClosed].

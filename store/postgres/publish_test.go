@@ -149,7 +149,7 @@ func TestWake(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	woken := make(chan struct{}, 100)
 	var group sync.WaitGroup
-	group.Go(func() { a.Wake(ctx, func() { woken <- struct{}{} }) })
+	group.Go(func() { a.Capabilities().Wake(ctx, func() { woken <- struct{}{} }) })
 	<-woken // it listens
 	if _, err := b.Enqueue(t.Context(), webhooks.EncodedEvent{ID: "event", Account: "acct", Type: webhooks.TypeBalanceLow}); err != nil {
 		t.Fatal(err)
@@ -177,7 +177,7 @@ func TestPublished(t *testing.T) {
 	defer group.Wait()
 	defer cancel()
 	group.Go(func() {
-		owner.Wake(ctx, func() {
+		owner.Capabilities().Wake(ctx, func() {
 			select {
 			case woken <- struct{}{}:
 			default:

@@ -22,9 +22,6 @@ func (s *Store) Now(ctx context.Context) (time.Time, error) {
 	return now, err
 }
 
-// PurgesConcurrently implements [webhooks.ConcurrentPurger].
-func (s *Store) PurgesConcurrently() {}
-
 // Purge implements [webhooks.Store]. It also removes what deleted webhooks have left behind. What
 // is past is not seen any more from its beginning on; it takes up space until its part is dropped,
 // see dropParts.

@@ -141,9 +141,9 @@ func (w *waker) wakeAll() {
 	}
 }
 
-// Wake implements [webhooks.Waker]. It keeps one of the pool's connections in use, unless
+// wake is the capability Wake. It keeps one of the pool's connections in use, unless
 // the pool has only one: then what other nodes enqueue is found by looking every [PollEvery].
-func (s *Store) Wake(ctx context.Context, wake func()) {
+func (s *Store) wake(ctx context.Context, wake func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(s.ownership.ctx, cancel)() // when the store is closed

@@ -54,7 +54,7 @@ func (t *tester) deliver() *feed {
 // startDeliver calls Deliver, which may not have begun when it returns.
 func (t *tester) startDeliver() *feed {
 	t.Helper()
-	_, shared := t.store.(webhooks.Waker)
+	shared := t.store.Capabilities().Wake != nil
 	ctx, cancel := context.WithCancel(t.Context())
 	f := &feed{
 		tester: t, Recorder: new(Recorder), source: t.store.(webhooks.Deliveries), shared: shared,

@@ -34,7 +34,7 @@ type CopyOptions struct {
 	Progress func(Progress)
 
 	// LeftFor marks the source as left for that place, such as "PostgreSQL at db.internal",
-	// once both sides are the same, if the source is a [Leaver]. It holds no password. Empty:
+	// once both sides are the same, if the source is a store that can be left. It holds no password. Empty:
 	// the source is not marked.
 	LeftFor string
 }
@@ -50,13 +50,6 @@ type Progress struct {
 
 	// Position is from where a later Copy goes on; empty with Comparing.
 	Position string
-}
-
-// A Leaver is a [Store] that can be marked as left.
-type Leaver interface {
-	// Leave marks the store as left for that place, of at most 4,096 bytes. From then on
-	// it cannot be opened by mistake: the error names the place, and says how to undo it.
-	Leave(ctx context.Context, place string) error
 }
 
 // Copy copies all that the source has to the target, in one pass, and then compares what
@@ -96,8 +89,8 @@ func Copy(ctx context.Context, target, source Store, options CopyOptions) (Summa
 	if err != nil {
 		return nil, fmt.Errorf("compare what was copied: %w", err)
 	}
-	if leaver, ok := source.(Leaver); ok && options.LeftFor != "" {
-		if err := leaver.Leave(ctx, options.LeftFor); err != nil {
+	if leave := source.Capabilities().Leave; leave != nil && options.LeftFor != "" {
+		if err := leave(ctx, options.LeftFor); err != nil {
 			return nil, fmt.Errorf("mark the source as left: %w", err)
 		}
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/storageapi/storageapi/notices"
 	"github.com/storageapi/storageapi/signing"
 	"github.com/storageapi/storageapi/store"
+	"github.com/storageapi/storageapi/store/capability"
 	"github.com/storageapi/storageapi/store/memory"
 	"github.com/storageapi/storageapi/store/transfer"
 	"github.com/storageapi/storageapi/webhooks"
@@ -154,9 +155,11 @@ type leaver struct {
 	left string
 }
 
-func (l *leaver) Leave(_ context.Context, place string) error {
-	l.left = place
-	return nil
+func (l *leaver) Capabilities() capability.Set {
+	return capability.Set{Leave: func(_ context.Context, place string) error {
+		l.left = place
+		return nil
+	}}
 }
 
 func TestCopyDiffers(t *testing.T) {

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"iter"
+
+	"github.com/storageapi/storageapi/store/capability"
 )
 
 // ErrPosition is returned by [Store.Export] if after is not a position of that store.
@@ -21,6 +23,9 @@ var ErrRecord = errors.New("unusable record")
 // A Store is the part of a store that gives out all that it keeps, and takes it in. What
 // package store says of every method goes for these, too.
 type Store interface {
+	// Capabilities returns what the store can do besides.
+	Capabilities() capability.Set
+
 	// Accounts returns accounts that have a key, a webhook or an alert, in the order of
 	// their bytes, at most limit of them: those after the given one, or the first if that
 	// is empty. An account that has neither, and only a history, is not among them;
