@@ -56,9 +56,8 @@ type WebhookHealth struct {
 	// was turned off on request.
 	OffReason OffReason
 
-	// OffAt is when it was turned off, UTC, to the millisecond; zero if it is active, and if
-	// that was before this was noted. A webhook that answered 410 Gone was turned off by
-	// the attempt that began then.
+	// OffAt is when the webhook was turned off, UTC, to the millisecond; zero if it is active. A
+	// webhook that answered 410 Gone was turned off by the attempt that began at OffAt.
 	OffAt time.Time
 
 	// ProvenAt is when the first attempt began that succeeded at this URL; zero if none
