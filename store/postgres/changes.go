@@ -11,10 +11,12 @@ import (
 // The kinds of changes that owners of shards hear of. Each names shards, webhooks and events,
 // element by element.
 const (
-	changeAdded   = iota // the delivery became pending just now
-	changeFirst          // a delivery is to be the next of its webhook; it may have been pending before
+	changeAdded   = iota // the delivery became pending, or due sooner
+	changeFirst          // the delivery became pending and is to be the next of its webhook
 	changeWebhook        // the webhook was changed or deleted; the event is 0
-	changeProbe          // a probe of the webhook was asked for; the event is 0
+	changeProbe          // a probe of the webhook was requested; the event is 0
+	changeNudge          // the delivery, which was pending, is to be the next of its webhook
+	changeErased         // the webhook was deleted as the erasure of its account began; the event is 0
 )
 
 // noteChange notes a change in the transaction that makes it: of the kind $1, the shards $2, the

@@ -175,7 +175,7 @@ func (r *claimReader) scanRows(row pgx.Row, nos []int64) error {
 	var due []time.Time
 	var there []int64
 	var versions []uint64
-	if err := row.Scan(&places, &attempts, &due, &there, &versions); err != nil {
+	if err := row.Scan(&places, &attempts, nil, &due, &there, &versions, nil); err != nil {
 		return err
 	}
 	version := make(map[int64]uint64, len(there))

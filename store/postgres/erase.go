@@ -138,7 +138,7 @@ func (s *Store) closeAccount(ctx context.Context, tx pgx.Tx, account string, era
 	count(&erased.Webhooks, `delete from storageapi.webhooks where account = $1 returning no), noted as (
 		insert into storageapi.changes (kind, shards, webhooks, events)
 		select $2::smallint, array_agg($3::smallint), array_agg(no), array_agg(0) from gone having count(*) > 0), past as (
-		insert into storageapi.past_webhooks (no, account, id, deleted_at) select no, $1, '', clock_timestamp() from gone`, changeWebhook, shardOf(account))
+		insert into storageapi.past_webhooks (no, account, id, deleted_at) select no, $1, '', clock_timestamp() from gone`, changeErased, shardOf(account))
 	count(&erased.Alerts, `delete from storageapi.alerts where account = $1`)
 	count(&erased.Recoveries, `delete from storageapi.recoveries where account = $1`)
 	return tx.SendBatch(ctx, batch).Close()

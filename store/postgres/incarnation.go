@@ -74,8 +74,8 @@ func (n *incarnation) current() bool {
 //
 // A heartbeat whose answers never arrive must not keep the shards: once the incarnation's time may be over
 // it only reads, until that is answered.
-func (n *incarnation) live() {
-	ctx, end := context.WithCancel(n.ctx)
+func (n *incarnation) live(ctx context.Context) {
+	ctx, end := context.WithCancel(ctx)
 	var group sync.WaitGroup
 	var began time.Time // the server
 	beat, confirmed, answered := addNode, time.Now(), true

@@ -115,6 +115,9 @@ func (s *Store) loadShards(ctx context.Context, shards []int16) error {
 		s.unloadShards(shards)
 		return err
 	}
+	if s.owned.delivers() {
+		return nil
+	}
 	timeout := time.NewTimer(loadWait)
 	defer timeout.Stop()
 	for _, load := range list {
@@ -238,6 +241,10 @@ func (s *Store) loadPage(ctx context.Context, page []*shardLoad) (rows []pageRow
 	if _, err := s.learn(ctx, unknown); err != nil {
 		return nil, err
 	}
+	if o.delivers() {
+		o.report(column(rows, func(r pageRow) queuedRow { return r.queuedRow }))
+		return rows, nil
+	}
 	for i := range rows {
 		o.add(&rows[i].queuedRow, false)
 	}
@@ -270,6 +277,9 @@ func (s *Store) pageLoaded(page []*shardLoad, rows []pageRow) {
 		}
 	}
 	o.loads.line = append(o.loads.line, page...) // next forgets those that are loaded, or were left
+	if !o.loads.failing() {
+		o.trouble(troubleLoad, nil)
+	}
 	if failing && !o.loads.failing() {
 		s.options.logger.Info("storageapi: PostgreSQL: pending deliveries can be read again")
 	}
@@ -303,6 +313,7 @@ func (s *Store) pageFailed(page []*shardLoad, err error) {
 		logged := o.loads.failing()
 		load.failing, load.wait = true, min(max(2*load.wait, reloadSoon), reloadMax)
 		load.again = now.Add(load.wait)
+		o.trouble(troubleLoad, err)
 		if !logged {
 			s.options.logger.Error("storageapi: PostgreSQL: pending deliveries of a shard cannot be read: those that are not loaded yet wait, and other shards go on. "+
 				"If it timed out, raise statement_timeout of the role, or vacuum the table pending",

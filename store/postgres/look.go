@@ -10,6 +10,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/storageapi/storageapi/webhooks"
 )
 
 // A horizon is which transactions a statement saw: those before max, except those that ran.
@@ -27,8 +29,9 @@ func (s *horizon) sees(transaction int64) bool {
 // A look is when and what a node reads of what others changed.
 type look struct {
 	wanted    atomic.Bool // something was changed, by this node or as it heard
-	at        time.Time   // of the last one
-	number    uint64      // of the last horizon
+	woken     chan struct{}
+	at        time.Time // of the last one
+	number    uint64    // of the last horizon
 	frequency frequency
 
 	past  atomic.Int64 // the mark of the payloads
@@ -68,7 +71,7 @@ func (s *Store) readChanges(ctx context.Context, sql string, args ...any) (list 
 			if r.there = recovered != nil; r.there {
 				r.recovered, r.due, r.attempts, r.before = *recovered, *due, *attempts, *before
 			}
-			r.first = r.kind == changeFirst
+			r.first = r.kind == changeFirst || r.kind == changeNudge
 			list = append(list, r)
 			return nil
 		})
@@ -220,23 +223,34 @@ func (o *ownedShards) saw(shards []int16, seen *horizon) {
 func (s *Store) apply(ctx context.Context, list []changeRow) error {
 	o := &s.owned
 	var nos []int64
-	wanted := make(map[int64]bool)
+	wanted, delivers := make(map[int64]bool), o.delivers()
 	for i := range list {
 		r := &list[i]
 		known := o.known(r.webhook)
-		if !wanted[r.webhook] && (!known && (r.there || r.kind == changeProbe) || known && r.kind != changeAdded) {
+		changed := r.kind == changeWebhook && (known || delivers) || known && (r.kind == changeErased || r.kind != changeAdded && !delivers)
+		if !wanted[r.webhook] && (changed || !known && (r.there || r.kind == changeProbe)) {
 			wanted[r.webhook] = true
 			nos = append(nos, r.webhook)
 		}
 	}
-	if _, err := s.learn(ctx, nos); err != nil {
+	for i := range list {
+		if list[i].kind == changeErased {
+			o.erased(list[i].webhook)
+		}
+	}
+	found, err := s.learn(ctx, nos)
+	if err != nil {
 		return err
+	}
+	if delivers {
+		o.reportChanges(list, found)
+		return nil
 	}
 	for i := range list {
 		switch r := &list[i]; {
 		case r.kind == changeAdded && r.there:
 			o.add(&r.queuedRow, false)
-		case r.kind == changeFirst:
+		case r.kind == changeFirst, r.kind == changeNudge:
 			if r.there {
 				o.add(&r.queuedRow, true)
 			}
@@ -246,6 +260,35 @@ func (s *Store) apply(ctx context.Context, list []changeRow) error {
 		}
 	}
 	return nil
+}
+
+// reportChanges reports changes of webhooks, of which those that changed were found as they are.
+func (o *ownedShards) reportChanges(list []changeRow, found map[int64]decodedWebhook) {
+	var added []queuedRow
+	for i := range list {
+		if r := &list[i]; r.there && (r.kind == changeAdded || r.kind == changeFirst) {
+			added = append(added, r.queuedRow)
+		}
+	}
+	o.report(added)
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for i := range list {
+		r := &list[i]
+		w := o.byNo[r.webhook]
+		if w == nil || o.feed == nil {
+			continue
+		}
+		if webhook := found[r.webhook].webhook; r.kind == changeWebhook && webhook != nil {
+			o.feed.Webhook(webhook)
+		}
+		if r.kind == changeNudge && r.there {
+			o.feed.Nudge(webhooks.DeliveryRef{WebhookID: w.id, Number: uint64(r.event)})
+		}
+		if r.kind == changeFirst || r.kind == changeNudge || r.kind == changeProbe {
+			o.feed.Probe(w.id)
+		}
+	}
 }
 
 func (o *ownedShards) known(no int64) bool {
@@ -278,7 +321,7 @@ func (s *Store) learn(ctx context.Context, nos []int64) (found map[int64]decoded
 			r := &rows[i]
 			webhook, err := s.webhook(&r.webhookRow)
 			if err != nil {
-				webhook.ID = r.ID
+				webhook = r.Webhook // without its secrets
 			}
 			found[r.no] = decodedWebhook{r.Version, &webhook, err}
 			s.owned.learn(r, found[r.no])

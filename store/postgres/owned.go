@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 	"sync"
@@ -16,7 +17,15 @@ import (
 // ownedShards are what a node has in memory of its shards: what is pending, in the queue, and the
 // webhooks it is pending for. A shard is served from when it begins to load to when it is paused.
 type ownedShards struct {
-	queue queue.Queue
+	queue queue.Queue        // what ClaimDeliveries claims from, unless Deliver is called
+	feed  webhooks.Scheduler // of Deliver; guarded by mu
+	turn  chan struct{}      // held by the one call of Deliver that reports
+
+	// Guarded by mu: why something cannot be read, and what the feed was told of that.
+	troubles [troubles]error
+	told     error
+	joined   bool // the first shards have begun to load
+	complete bool // the feed was told that they are loaded
 
 	longestRetry atomic.Int64 // a time.Duration: see [webhooks.Claim.LongestRetry]
 
@@ -43,6 +52,8 @@ func (o *ownedShards) start() {
 	o.look.frequency.wakes = pollFromWakes
 	o.byNo, o.byID = make(map[int64]*ownedWebhook), make(map[string]*ownedWebhook)
 	o.shards, o.paused = make(map[int16]*horizon), make(map[int16]bool)
+	o.turn = make(chan struct{}, 1)
+	o.look.woken = make(chan struct{}, 1)
 	o.loads = loads{of: make(map[int16]*shardLoad), changed: make(chan struct{}, 1)}
 	o.missed = make(map[deliveryPair]queuedRow)
 }
@@ -63,6 +74,14 @@ type ownedWebhook struct {
 	claimable   bool
 	healthy     bool // it is proven, did not fail since and does not rest: a delivery says nothing new
 	kept        decodedWebhook
+
+	health webhooks.WebhookHealth
+	held   bool
+}
+
+// brief returns the webhook without what only an attempt needs.
+func (w *ownedWebhook) brief() *webhooks.Webhook {
+	return &webhooks.Webhook{ID: w.id, Account: w.account, WebhookHealth: w.health, Version: w.version, Held: w.held}
 }
 
 // maxKept is how many webhooks are kept for tasks, about 1 KiB each. Claims read the others.
@@ -122,6 +141,10 @@ func (s *Store) pauseShards(shards []int16) {
 	for _, shard := range shards {
 		o.paused[shard] = true
 	}
+	if o.feed != nil {
+		o.feed.Pause(column(shards, groupOf))
+		return
+	}
 	for _, w := range o.byNo {
 		if o.paused[w.shard] {
 			o.queue.Pause(w.id)
@@ -129,12 +152,21 @@ func (s *Store) pauseShards(shards []int16) {
 	}
 }
 
+// groupOf returns the group of a shard, which is not 0.
+func groupOf(shard int16) webhooks.Group { return webhooks.Group(shard) + 1 }
+
 // underWay returns how many attempts are under way in each shard with some.
 func (s *Store) underWay() map[int16]int {
 	o := &s.owned
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	busy := make(map[int16]int)
+	if o.feed != nil {
+		for group, n := range o.feed.UnderWay() {
+			busy[int16(group-1)] = n
+		}
+		return busy
+	}
 	for id, n := range o.queue.UnderWay(time.Now()) {
 		if w := o.byID[id]; w != nil {
 			busy[w.shard] += n
@@ -153,6 +185,9 @@ func (s *Store) unloadShards(shards []int16) {
 		delete(o.shards, shard)
 		delete(o.paused, shard)
 		o.loads.end(shard)
+		if o.feed != nil {
+			o.feed.Forget(webhooks.Scope{Group: groupOf(shard)})
+		}
 	}
 	for _, w := range o.byNo {
 		if slices.Contains(shards, w.shard) {
@@ -207,7 +242,24 @@ func (o *ownedShards) deleted(no int64) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if w := o.byNo[no]; w != nil {
-		o.forget(w)
+		o.gone(w)
+	}
+}
+
+// gone forgets a webhook, with the lock, and reports that it is deleted.
+func (o *ownedShards) gone(w *ownedWebhook) {
+	o.forget(w)
+	if o.feed != nil {
+		o.feed.Forget(webhooks.Scope{WebhookID: w.id})
+	}
+}
+
+// erased reports that the account of a webhook is being erased.
+func (o *ownedShards) erased(no int64) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if w := o.byNo[no]; w != nil && o.feed != nil {
+		o.feed.Forget(webhooks.Scope{Account: w.account})
 	}
 }
 
@@ -225,7 +277,7 @@ func (o *ownedShards) learn(r *ownedRow, decoded decodedWebhook) {
 			if before.no > w.no {
 				return // it was deleted, and made again with its id
 			}
-			o.forget(before)
+			o.gone(before)
 		}
 		o.byNo[w.no], o.byID[w.id] = w, w
 	}
@@ -233,6 +285,7 @@ func (o *ownedShards) learn(r *ownedRow, decoded decodedWebhook) {
 		return // it was read again meanwhile
 	}
 	o.keep(w, decoded)
+	w.health, w.held = r.WebhookHealth, r.Held
 	w.version, w.claimable, w.standing = r.Version, r.Claimable(), queue.Untried
 	switch {
 	case !r.FailingSince.IsZero():
@@ -241,7 +294,9 @@ func (o *ownedShards) learn(r *ownedRow, decoded decodedWebhook) {
 		w.standing = queue.Proven
 	}
 	w.healthy = w.standing == queue.Proven && r.WarnedAt.IsZero() && r.rest == nil
-	o.tell(w, r)
+	if o.feed == nil {
+		o.tell(w, r)
+	}
 }
 
 // tell tells the queue of a webhook's state.
@@ -281,6 +336,40 @@ func (o *ownedShards) due(at time.Time, attempts, before int) time.Time {
 		return due
 	}
 	return latest
+}
+
+// report reports deliveries of webhooks that are known, and keeps the list no longer.
+func (o *ownedShards) report(rows []queuedRow) {
+	list := make([]webhooks.PendingDelivery, 0, len(rows))
+	dues := make([]time.Time, len(rows))
+	for i := range rows {
+		dues[i] = o.due(rows[i].due, rows[i].attempts, rows[i].before)
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.feed == nil {
+		return
+	}
+	briefs := make(map[int64]*webhooks.Webhook)
+	for i := range rows {
+		r := &rows[i]
+		w := o.byNo[r.webhook]
+		if w == nil {
+			continue // deleted
+		}
+		webhook := cmp.Or(w.kept.webhook, briefs[w.no])
+		if webhook == nil {
+			webhook = w.brief()
+			briefs[w.no] = webhook
+		}
+		list = append(list, webhooks.PendingDelivery{
+			Number: uint64(r.event), Webhook: webhook, Group: groupOf(w.shard), Due: dues[i],
+			Attempts: r.attempts, Before: r.before, Recovered: r.recovered, First: r.first,
+		})
+	}
+	if len(list) > 0 {
+		o.feed.Add(list)
+	}
 }
 
 // add adds a delivery of a webhook that is known; one that is waiting is replaced, and one

@@ -54,17 +54,18 @@ type ownership struct {
 	cancel context.CancelFunc
 	group  sync.WaitGroup // run
 
-	mu      sync.Mutex
-	running bool      // run is
-	claimed time.Time // when join was called last
-	failing [works]failing
-	newest  *incarnation // which may be over; at first one without an id, which is
-	result  *joining     // the next
-	owners  [shards]int64
-	pollers []int64   // nodes that need not be notified
-	nodes   int       // how many there are
-	viewed  time.Time // when these three were read
-	asked   time.Time // for ownerOf
+	mu       sync.Mutex
+	running  bool      // run is
+	delivers bool      // Deliver is called
+	claimed  time.Time // when join was called last
+	failing  [works]failing
+	newest   *incarnation // which may be over; at first one without an id, which is
+	result   *joining     // the next
+	owners   [shards]int64
+	pollers  []int64   // nodes that need not be notified
+	nodes    int       // how many there are
+	viewed   time.Time // when these three were read
+	asked    time.Time // for ownerOf
 }
 
 // The kinds of work without which a node delivers nothing.
@@ -153,6 +154,9 @@ func (o *ownership) join(ctx context.Context) error {
 func (o *ownership) tell(err error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	if err == nil || !o.newest.current() {
+		o.store.owned.joining(o.newest.ready, err)
+	}
 	o.result.err = err
 	close(o.result.done)
 	o.result = &joining{done: make(chan struct{})}
@@ -278,9 +282,46 @@ func sleep(ctx context.Context, woken <-chan struct{}, d time.Duration) bool {
 // run lives one incarnation after the other, while there are claims.
 func (o *ownership) run() {
 	for n := o.next(); n != nil; n = o.next() {
-		n.live()
+		n.live(o.ctx)
 	}
 	o.tell(nil)
+}
+
+// enter begins a call that stop ends and close waits for, with group.Done. It reports false once
+// the store is closed.
+func (o *ownership) enter() bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.ctx.Err() != nil {
+		return false
+	}
+	o.group.Add(1)
+	return true
+}
+
+func (o *ownership) runs() bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.running
+}
+
+// deliver has the node own its share of the shards until ctx ends, and gives them back.
+func (o *ownership) deliver(ctx context.Context) {
+	o.setDelivers(true)
+	defer o.setDelivers(false)
+	for ctx.Err() == nil {
+		n := o.next()
+		if n == nil {
+			return
+		}
+		n.live(ctx)
+	}
+}
+
+func (o *ownership) setDelivers(is bool) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.delivers, o.running = is, is
 }
 
 // next returns a new incarnation, or nil if there are no claims: then the next join starts run again.
@@ -298,5 +339,5 @@ func (o *ownership) next() *incarnation {
 // claims reports, with the lock, whether there was a claim lately: who finds nothing to claim
 // comes again when it is time to look, which may be seldom.
 func (o *ownership) claims() bool {
-	return time.Since(o.claimed) < max(o.idle, 2*o.store.options.poll)
+	return o.delivers || time.Since(o.claimed) < max(o.idle, 2*o.store.options.poll)
 }

@@ -70,11 +70,14 @@ func (s *Store) redeliver(ctx context.Context, tx pgx.Tx, account, webhookID str
 		found, err := tx.Exec(ctx, s.sql(`select event from storageapi.pending where webhook = $1 and event = $2 for update`), no, event)
 		return found.RowsAffected() > 0, err
 	}
+	change := changeNudge
 	is, err := isPending()
 	if err == nil && !is {
+		change = changeFirst
 		var settled []int64
 		settled, err = s.requeue(ctx, tx, account, no, []int64{event}, []int16{stateDelivered, stateDead, stateSkipped}, false)
 		if err == nil && len(settled) == 0 {
+			change = changeNudge
 			if is, err = isPending(); err == nil && !is { // another call has not made it pending meanwhile
 				err = webhooks.ErrNotFound
 			}
@@ -86,6 +89,6 @@ func (s *Store) redeliver(ctx context.Context, tx pgx.Tx, account, webhookID str
 	}
 	batch := &pgx.Batch{}
 	batch.Queue(s.sql(makeDue), no, event)
-	batch.Queue(s.sql(noteChange), changeFirst, []int16{shard}, []int64{no}, []int64{event})
+	batch.Queue(s.sql(noteChange), change, []int16{shard}, []int64{no}, []int64{event})
 	return true, tx.SendBatch(ctx, batch).Close()
 }

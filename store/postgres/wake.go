@@ -108,7 +108,7 @@ func (s *Store) changed(accounts ...string) {
 		shard := shardOf(account)
 		if s.owns(shard) {
 			s.owned.look.frequency.changed()
-			s.owned.look.wanted.Store(true)
+			s.owned.want()
 		} else if s.options.quiet {
 			continue
 		} else if node, polls := s.ownership.ownerOf(shard); node == 0 {
@@ -196,7 +196,7 @@ func (s *Store) listen(ctx context.Context, wake func()) (listened bool) {
 	frequency.listen(1)
 	defer frequency.listen(-1)
 	frequency.hostPublishes() // it may have been told before, as what is wanted
-	s.owned.look.wanted.Store(true)
+	s.owned.want()
 	wake()
 	for {
 		heard, err := hear(ctx, own, s.waker.ask)
@@ -209,9 +209,10 @@ func (s *Store) listen(ctx context.Context, wake func()) (listened bool) {
 			s.ownership.hear()
 		case heard.Payload == hostPublishes:
 			frequency.hostPublishes()
+			s.owned.look.wake()
 			wake()
 		default:
-			s.owned.look.wanted.Store(true)
+			s.owned.want()
 			wake()
 		}
 	}

@@ -43,12 +43,20 @@ func fed(run runner) func(name string, test func(*feed)) {
 	}
 }
 
-// deliver begins to deliver. Once it returns, steps are reported.
+// deliver begins to deliver. Once it returns, what is pending has been reported, and steps are.
 func (t *tester) deliver() *feed {
 	t.Helper()
 	f := t.startDeliver()
 	f.mark("before")
-	return f
+	for end := time.Now().Add(patience); ; time.Sleep(time.Millisecond) {
+		left, err := f.source.Unreported(t.Context(), "")
+		if t.must(err); left.Pending == 0 {
+			return f
+		}
+		if time.Now().After(end) {
+			t.Fatalf("%d deliveries were not reported within %v", left.Pending, patience)
+		}
+	}
 }
 
 // startDeliver calls Deliver, which may not have begun when it returns.

@@ -108,7 +108,7 @@ func load(run runner) {
 			ref := f.settled("acct", id, outcome)
 			got := f.wantState("what was settled", ref, webhooks.Gone)
 			wantSame(f.tester, "whether Webhook is nil", got.Webhook == nil, true)
-			f.must(f.store.Redeliver(f.Context(), "acct", "webhook", id, notices.Notice{}))
+			f.during(func() { f.must(f.store.Redeliver(f.Context(), "acct", "webhook", id, notices.Notice{})) })
 			f.wantState("what was sent again", ref, webhooks.Ready)
 		}
 	})

@@ -116,7 +116,7 @@ func reportedDeliveries(run runner) {
 		f.createWebhooks(newWebhook("acct", "webhook"))
 		f.setActive("acct", "webhook", false)
 		f.added(f.during(func() { f.enqueue(newEvent("acct", "event"), 0) }), 0)
-		f.setActive("acct", "webhook", true)
+		f.during(func() { f.setActive("acct", "webhook", true) })
 		reports := f.during(func() {
 			f.must(f.store.Redeliver(f.Context(), "acct", "webhook", "event", notices.Notice{}))
 		})

@@ -1,13 +1,13 @@
--- Selects what is pending still of what is claimed, and the versions of its webhooks that are there, as lists: a
--- row of them for each delivery would take longer. Webhooks of an account that is erased are not there.
+-- Selects what is pending still of what is claimed, the versions of its webhooks that are there, as lists, and what
+-- the confirmed clock shows: a row for each delivery would take longer. Webhooks of an account that is erased are not there.
 -- The planner is not to see how long the arrays are: it would make a plan for each call (see plain.go).
 -- $1 webhooks and $2 events, element by element.
-select p.places, p.attempts, p.due, w.nos, w.versions
+select p.places, p.attempts, p.before, p.due, w.nos, w.versions, (select storageapi.confirmed_clock())
 from (
-	select array_agg(c.place::integer - 1) as places, array_agg(p.attempts) as attempts, array_agg(p.due) as due
+	select array_agg(c.place::integer - 1) as places, array_agg(p.attempts) as attempts, array_agg(p.before) as before, array_agg(p.due) as due
 	from unnest((select $1::bigint[]), (select $2::bigint[])) with ordinality as c (webhook, event, place)
 	cross join lateral (
-		select attempts, due from storageapi.pending where webhook = c.webhook and event = c.event limit 1) p) p
+		select attempts, before, due from storageapi.pending where webhook = c.webhook and event = c.event limit 1) p) p
 cross join (
 	select array_agg(no) as nos, array_agg(version) as versions
 	from storageapi.webhooks where no = any((select $1::bigint[])::bigint[])) w

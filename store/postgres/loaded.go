@@ -1,0 +1,206 @@
+package postgres
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/storageapi/storageapi/webhooks"
+)
+
+// Load implements [webhooks.Deliveries]. What is claimed must not be another node's by the time
+// that its row is read: if the node's time may be over by then, all is Unread.
+func (s *Store) Load(ctx context.Context, refs []webhooks.DeliveryRef) ([]webhooks.LoadedDelivery, error) {
+	if err := s.begin(ctx); err != nil {
+		return nil, err
+	}
+	s.steps.RUnlock()
+	l := loader{Store: s, list: make([]webhooks.LoadedDelivery, len(refs))}
+	node := s.ownership.node()
+	if node != 0 {
+		l.find(refs)
+		began := time.Now()
+		timed, cancel := s.ownership.shortly(ctx, workRead)
+		err := l.read(timed)
+		cancel()
+		s.ownership.worked(workRead, began, err)
+		if err != nil {
+			return nil, failure(ctx, err)
+		}
+	}
+	if node == 0 || s.ownership.node() != node { // it stood still, and others may own the shards
+		for i := range l.list {
+			l.list[i].State = webhooks.Unread
+		}
+		return l.list, nil
+	}
+	l.judge()
+	l.checkPayloads(ctx)
+	return l.list, nil
+}
+
+// A loader reads deliveries of webhooks that are in memory; the others are not of this node.
+type loader struct {
+	*Store
+	list   []webhooks.LoadedDelivery
+	rows   []loadRow
+	events map[int64]*loadEvent
+	found  map[int64]decodedWebhook // that were read
+	now    time.Time                // by the confirmed clock
+}
+
+// A loadRow is what claimedRows returns of a delivery.
+type loadRow struct {
+	place            int // in the list
+	no               int64
+	account          string
+	kept             decodedWebhook
+	event            int64
+	version          uint64 // of its webhook; 0: it is deleted, or its account being erased
+	attempts, before int    // below 0: it is not pending
+	due              time.Time
+}
+
+// A loadEvent is an event, maybe for several webhooks.
+type loadEvent struct {
+	webhooks.EncodedEvent
+	hasBody bool // which need not have been read
+}
+
+// find finds the webhooks.
+func (l *loader) find(refs []webhooks.DeliveryRef) {
+	o := &l.owned
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	l.rows = make([]loadRow, 0, len(refs))
+	for i, ref := range refs {
+		if w := o.byID[ref.WebhookID]; w != nil {
+			l.rows = append(l.rows, loadRow{place: i, no: w.no, account: w.account, kept: w.kept, event: int64(ref.Number)})
+		}
+	}
+}
+
+func (l *loader) read(ctx context.Context) (err error) {
+	if len(l.rows) == 0 {
+		return nil
+	}
+	nos := column(l.rows, func(r loadRow) int64 { return r.no })
+	events := column(l.rows, func(r loadRow) int64 { return r.event })
+	err = l.Store.read(ctx, func(ctx context.Context, conn *pgxpool.Conn) error {
+		batch := &pgx.Batch{}
+		batch.Queue(inOrder)
+		// The events come first: what is erased between the statements is not pending then.
+		batch.Queue(l.sql(claimedEvents), events, slices.Min(events), slices.Max(events), maxBytes).Query(l.scanEvents)
+		batch.Queue(l.sql(claimedRows), nos, events).QueryRow(l.scanRows)
+		return conn.SendBatch(ctx, batch).Close()
+	})
+	if err != nil {
+		return err
+	}
+	var changed []int64
+	for i := range l.rows {
+		r := &l.rows[i]
+		if (r.kept.webhook == nil || r.version != r.kept.version) && !slices.Contains(changed, r.no) {
+			changed = append(changed, r.no)
+		}
+	}
+	l.found, err = l.learn(ctx, changed)
+	return err
+}
+
+func (l *loader) scanEvents(rows pgx.Rows) error {
+	l.events = make(map[int64]*loadEvent, len(l.rows))
+	var no int64
+	var event bool
+	var e webhooks.EncodedEvent
+	_, err := pgx.ForEachRow(rows, []any{&no, &event, &e.ID, &e.Type, (*instant)(&e.Timestamp), &e.TraceContext, &e.Body}, func() error {
+		known := l.events[no]
+		switch {
+		case event:
+			l.events[no] = &loadEvent{EncodedEvent: e}
+		case known != nil:
+			known.Body, known.hasBody = e.Body, true
+		}
+		return nil
+	})
+	return err
+}
+
+func (l *loader) scanRows(row pgx.Row) error {
+	var places, attempts, before []int
+	var due []time.Time
+	var nos []int64
+	var versions []uint64
+	if err := row.Scan(&places, &attempts, &before, &due, &nos, &versions, &l.now); err != nil {
+		return err
+	}
+	version := make(map[int64]uint64, len(nos))
+	for i, no := range nos {
+		version[no] = versions[i]
+	}
+	for i := range l.rows {
+		r := &l.rows[i]
+		r.version, r.attempts = version[r.no], -1
+	}
+	for i, place := range places {
+		r := &l.rows[place]
+		r.attempts, r.before, r.due = attempts[i], before[i], due[i]
+	}
+	return nil
+}
+
+// judge fills the list.
+func (l *loader) judge() {
+	for i := range l.rows {
+		r, event := &l.rows[i], l.events[l.rows[i].event]
+		to := &l.list[r.place]
+		webhook, isRead := l.found[r.no]
+		if !isRead {
+			webhook = r.kept
+		}
+		if event == nil {
+			event = &loadEvent{}
+		}
+		if r.attempts < 0 || r.version == 0 {
+			continue // gone
+		}
+		if webhook.webhook == nil || webhook.version < r.version || event.hasBody && event.Body == nil { // other bodies are enough for a call
+			to.State = webhooks.Unread
+			continue
+		}
+		*to = webhooks.LoadedDelivery{
+			State: webhooks.Ready, Webhook: webhook.webhook, Attempts: r.attempts, Before: r.before,
+			Due: l.owned.due(r.due, r.attempts, r.before), Age: max(0, l.now.Sub(publishedAt(r.event))),
+		}
+		if !webhook.webhook.Claimable() {
+			to.State = webhooks.Passive
+			continue
+		}
+		to.Event, to.Err = event.EncodedEvent, webhook.err
+		to.Event.Account = r.account
+		if event.Body == nil && to.Err == nil {
+			to.Err = errNoPayload
+		}
+	}
+}
+
+// checkPayloads has deliveries without a payload be those of a newer version if the schema is newer
+// than this node knows: payloads may be elsewhere by now.
+func (l *loader) checkPayloads(ctx context.Context) {
+	lost := func(d webhooks.LoadedDelivery) bool { return d.Err == errNoPayload }
+	if !slices.ContainsFunc(l.list, lost) {
+		return
+	}
+	version, err := only(ctx, l.Store, scanInt, `select max(version) from storageapi.versions`)
+	if err == nil && version <= len(l.options.migrations) {
+		return
+	}
+	for i := range l.list {
+		if lost(l.list[i]) {
+			l.list[i].Err = errNewer
+		}
+	}
+}

@@ -1,0 +1,181 @@
+package postgres
+
+import (
+	"context"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/storageapi/storageapi/webhooks"
+)
+
+var changeHealth = query("change_health")
+
+// Settle implements [webhooks.Deliveries]. A webhook whose health it changed is reported by the
+// change feed, as are those that others change: also if the outcome of the call is unknown.
+func (s *Store) Settle(ctx context.Context, results []webhooks.AttemptResult, health []webhooks.HealthChange) (settled webhooks.Settled, err error) {
+	b := resultBatch{node: s.ownership.incarnation(), results: make([]resultRow, 0, len(results)), changes: health}
+	b.fill(&s.owned, results)
+	if err := b.list(); err != nil {
+		return settled, err
+	}
+	timed, cancel := s.ownership.shortly(ctx, workSettle)
+	defer cancel()
+	began := time.Now()
+	if err = s.write(timed, func(ctx context.Context, conn *pgxpool.Conn) error { return s.settle(ctx, conn, &b) }); len(results) > 0 {
+		s.ownership.worked(workSettle, began, err)
+	}
+	if err != nil {
+		return settled, err
+	}
+	if b.over {
+		s.ownership.lost(b.node)
+	}
+	settled.Stale = others(len(results), b.counts)
+	settled.Conflicts = others(len(health), b.changed)
+	var accounts []string
+	for _, place := range b.changed {
+		accounts = append(accounts, health[place].Account)
+	}
+	s.changed(accounts...)
+	return settled, nil
+}
+
+// settle runs the statements of a batch, which are one transaction.
+func (s *Store) settle(ctx context.Context, conn *pgxpool.Conn, b *resultBatch) error {
+	if len(b.results)+len(b.changes) == 0 {
+		return nil
+	}
+	s.ownership.fence.RLock()
+	defer s.ownership.fence.RUnlock()
+	batch := &pgx.Batch{}
+	batch.Queue(indexed)
+	batch.Queue(s.sql(alive), b.node).Exec(func(done pgconn.CommandTag) error {
+		b.over = done.RowsAffected() == 0
+		return nil
+	})
+	var counts, changed []int
+	places := func(list *[]int) func(pgx.Rows) error {
+		return func(rows pgx.Rows) (err error) {
+			*list, err = pgx.CollectRows(rows, pgx.RowTo[int])
+			return err
+		}
+	}
+	if len(b.results) > 0 {
+		batch.Queue(s.sql(settle), b.args()...).Query(places(&counts))
+	}
+	for _, r := range b.results {
+		if r.Attempt.Number > webhooks.MaxAttempts {
+			batch.Queue(s.sql(forgetAttempts), r.no, r.Number, r.Attempt.Number, webhooks.MaxAttempts)
+		}
+	}
+	if len(b.changes) > 0 {
+		batch.Queue(s.sql(changeHealth), b.healthArgs()...).Query(places(&changed))
+	}
+	if err := conn.SendBatch(ctx, batch).Close(); err != nil {
+		return err
+	}
+	b.counts, b.changed = column(counts, func(i int) int { return b.results[i].place }), changed
+	return nil
+}
+
+// others returns the numbers below n that are not in the list.
+func others(n int, list []int) (rest []int) {
+	in := make([]bool, n)
+	for _, i := range list {
+		in[i] = true
+	}
+	for i := range n {
+		if !in[i] {
+			rest = append(rest, i)
+		}
+	}
+	return rest
+}
+
+// A resultBatch is the results and the changes of health of a call.
+type resultBatch struct {
+	node    int64
+	results []resultRow // those of webhooks that are in memory: the others are not of this node
+	changes []webhooks.HealthChange
+	notices string // as JSON
+
+	over    bool  // the node is
+	counts  []int // the places of the results that count
+	changed []int // and of the changes
+}
+
+// A resultRow is a result with the number and the shard of its webhook.
+type resultRow struct {
+	*webhooks.AttemptResult
+	place int
+	no    int64
+	shard int16
+}
+
+func (b *resultBatch) fill(o *ownedShards, results []webhooks.AttemptResult) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for i := range results {
+		if w := o.byID[results[i].WebhookID]; w != nil {
+			b.results = append(b.results, resultRow{&results[i], i, w.no, w.shard})
+		}
+	}
+}
+
+// list makes the list of notices.
+func (b *resultBatch) list() (err error) {
+	var rows []noticeRow
+	for i := range b.changes {
+		for j := range b.changes[i].Notices {
+			if n := &b.changes[i].Notices[j]; !n.IsZero() {
+				row := rowOfNotice(n)
+				row.Place = i + 1
+				rows = append(rows, row)
+			}
+		}
+	}
+	b.notices, err = listOf(rows...)
+	return err
+}
+
+// args are the arguments of settle.
+func (b *resultBatch) args() []any {
+	return []any{
+		column(b.results, func(r resultRow) int64 { return r.no }),
+		column(b.results, func(r resultRow) int64 { return int64(r.Number) }),
+		column(b.results, func(r resultRow) int16 { return r.shard }),
+		column(b.results, func(r resultRow) int16 { return int16(r.Outcome) }),
+		column(b.results, func(r resultRow) int { return r.Attempt.Number }),
+		column(b.results, func(r resultRow) *time.Time { return stored(r.Attempt.StartedAt) }),
+		column(b.results, func(r resultRow) int64 { return r.Attempt.Duration.Microseconds() }),
+		column(b.results, func(r resultRow) int { return r.Attempt.Status }),
+		column(b.results, func(r resultRow) string { return string(r.Attempt.Class) }),
+		column(b.results, func(r resultRow) string { return r.Attempt.Error }),
+		column(b.results, func(r resultRow) string { return r.Attempt.Response }),
+		column(b.results, func(r resultRow) int64 { return r.RetryAfter.Microseconds() }),
+		b.node,
+	}
+}
+
+// healthArgs are the arguments of changeHealth.
+func (b *resultBatch) healthArgs() []any {
+	type change = webhooks.HealthChange
+	return []any{
+		column(b.changes, func(c change) string { return c.Account }),
+		column(b.changes, func(c change) string { return c.WebhookID }),
+		column(b.changes, func(c change) int16 { return shardOf(c.Account) }),
+		column(b.changes, func(c change) int64 { return int64(c.Version) }),
+		column(b.changes, func(c change) bool { return c.Health.Active }),
+		column(b.changes, func(c change) string { return string(c.Health.OffReason) }),
+		column(b.changes, func(c change) *time.Time { return stored(c.Health.OffAt) }),
+		column(b.changes, func(c change) *time.Time { return stored(c.Health.ProvenAt) }),
+		column(b.changes, func(c change) *time.Time { return stored(c.Health.FailingSince) }),
+		column(b.changes, func(c change) string { return c.Health.FailingEvent }),
+		column(b.changes, func(c change) bool { return c.Health.FailedAgain }),
+		column(b.changes, func(c change) *time.Time { return stored(c.Health.WarnedAt) }),
+		b.node, b.notices, changeWebhook,
+	}
+}
