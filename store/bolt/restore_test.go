@@ -2,6 +2,7 @@ package bolt_test
 
 import (
 	"bytes"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -664,6 +665,40 @@ func TestRestoreDistrustsTheAbandonedFile(t *testing.T) {
 	if len(info.Unreadable) != 1 || info.KeysTaken != 0 {
 		t.Errorf("of an older file: %+v", info)
 	}
+}
+
+// TestRestore_LastCommitLost_RotatedKeyIsDead: the last commit of the abandoned file, a second
+// rotation, cannot be read. The value of the first is in the file and not in the backup, and does not
+// become valid again: the host's list says that the key was rotated, not which value was the last.
+func TestRestore_LastCommitLost_RotatedKeyIsDead(t *testing.T) {
+	h := newLostHost(t)
+	s, err := bolt.Open(h.abandoned)
+	noError(t, err)
+	keys, err := apikeys.New(s, apikeys.Config{})
+	noError(t, err)
+	_, h.tokens["second value"], err = keys.Rotate(t.Context(), "acct", h.keys["rotated"].ID, apikeys.RotateParams{})
+	noError(t, err)
+	whole, err := os.ReadFile(h.abandoned)
+	noError(t, err)
+	noError(t, s.Close())
+
+	const page, transaction = 4096, 64 // the transaction's number in a meta page
+	last := 0
+	if binary.LittleEndian.Uint64(whole[page+transaction:]) > binary.LittleEndian.Uint64(whole[transaction:]) {
+		last = page
+	}
+	whole[last+transaction] ^= 0xff // its checksum is of another number
+	noError(t, os.WriteFile(h.abandoned, whole, 0o600))
+	fence := h.lists()
+	fence.Abandoned = h.abandoned
+	info, err := bolt.Restore(h.path(), h.backup, fence)
+	noError(t, err)
+	want(t, "what cannot be read", info.Unreadable, []string{"the last commit"})
+	restored, err := bolt.Open(h.path())
+	noError(t, err)
+	defer func() { _ = restored.Close() }()
+	want(t, "values that are valid", h.valid(t, restored), []string{"created", "kept"})
+	want(t, "keys without a value", info.KeysDead, 1)
 }
 
 // TestKillRestore kills a process that restores, again and again: there is no file, or one that is
