@@ -103,8 +103,8 @@ type Attempt struct {
 	Response string
 }
 
-// ExpiredAttempt returns what a store logs of a delivery that ends because its payload
-// is purged.
+// ExpiredAttempt returns what is logged of a delivery that ends because its event is older than
+// [Retention.Payloads].
 func ExpiredAttempt(number int, at time.Time) Attempt {
 	return Attempt{
 		Number: number, StartedAt: at.UTC().Truncate(time.Millisecond), Class: ClassExpired,
@@ -129,6 +129,9 @@ const (
 	ClassInternal   ErrorClass = "internal"   // our own: an unreadable record, a panic
 	ClassExpired    ErrorClass = "expired"    // no attempt: the event's payload outlived its time, see [Retention]
 )
+
+// ours reports whether the class says nothing about the receiver.
+func (c ErrorClass) ours() bool { return c == ClassInternal || c == ClassExpired }
 
 // A Recovery is a job that makes deliveries of one webhook pending again, oldest
 // first. It survives a restart.

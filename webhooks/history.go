@@ -65,8 +65,8 @@ func (s *WebhookService) EventDeliveries(ctx context.Context, account, eventID s
 // Redeliver makes a delivery of the account pending and due at once, and its retries
 // start over. One that is pending becomes due at once, and its retries go on. It is sent
 // before all other pending deliveries of the webhook, also to a receiver that is down, but a
-// second after the last attempt that was requested. If an attempt is under way nothing
-// changes.
+// second after the last attempt that was requested. If an attempt is under way, that is the one
+// that is made, and its result counts.
 // [ErrNotFound] if there is no such delivery, or its webhook was deleted or its
 // payload purged.
 func (s *WebhookService) Redeliver(ctx context.Context, account, webhookID, eventID string) error {

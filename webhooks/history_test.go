@@ -3,6 +3,7 @@ package webhooks_test
 import (
 	"errors"
 	"net/http"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -187,16 +188,16 @@ func TestRetention(t *testing.T) {
 		if got := state(webhook); got != webhooks.Delivered {
 			b.Errorf("it is %s", got)
 		}
-		time.Sleep(58 * time.Minute)
+		time.Sleep(73 * time.Minute) // 15 minutes more, for attempts under way
 		before := state(off)
 		time.Sleep(3 * time.Minute)
 		if after := state(off); before != webhooks.Pending && before != webhooks.Delivered || before == webhooks.Pending && after != webhooks.Dead {
-			b.Errorf("what was owed was %s, and is %s after an hour", before, after)
+			b.Errorf("what was owed was %s, and is %s after an hour and a quarter", before, after)
 		}
 		if err := b.service.Redeliver(b.Context(), account, webhook.ID, event); !errors.Is(err, webhooks.ErrNotFound) {
 			b.Errorf("redelivered without its payload: %v", err)
 		}
-		time.Sleep(time.Hour)
+		time.Sleep(45 * time.Minute)
 		if got := state(webhook); got != "" {
 			b.Errorf("after two hours it is %s", got)
 		}
@@ -216,6 +217,55 @@ func TestRetention(t *testing.T) {
 			b.Errorf("published again after three hours, it came %d times in all", n)
 		}
 	})
+}
+
+// No attempt is made for an event that is older than its retention, and none that has begun
+// before is lost.
+func TestRetention_DueAtItsEdge_ExpiresOrIsRecorded(t *testing.T) {
+	config := webhooks.Config{Retries: []time.Duration{time.Second}, Retention: webhooks.Retention{Payloads: time.Hour}}
+	for name, test := range map[string]struct {
+		due      time.Duration // after the first attempt
+		attempts int           // that are made
+		state    webhooks.DeliveryState
+		last     webhooks.ErrorClass
+	}{
+		"before":           {59 * time.Minute, 2, webhooks.Delivered, ""},
+		"under way":        {time.Hour - 5*time.Second, 2, webhooks.Delivered, ""},
+		"after":            {time.Hour + 5*time.Second, 1, webhooks.Dead, webhooks.ClassExpired},
+		"just before body": {75*time.Minute - 5*time.Second, 1, webhooks.Dead, webhooks.ClassExpired},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var requests atomic.Int32
+			handler := func(w http.ResponseWriter, _ *http.Request) {
+				if requests.Add(1) == 1 {
+					w.Header().Set("Retry-After", strconv.Itoa(int(test.due/time.Second)))
+					w.WriteHeader(http.StatusServiceUnavailable)
+					return
+				}
+				time.Sleep(10 * time.Second)
+			}
+			inBubble(t, config, handler, func(b *bubble) {
+				b.subscribe("a")
+				b.start()
+				event := b.publish()
+				time.Sleep(test.due + 15*time.Second)
+				if got := len(b.hits.of("a")); got != test.attempts {
+					b.Errorf("%d attempts were made, want %d", got, test.attempts)
+				}
+				check := func() {
+					b.Helper()
+					b.wantState(event, test.state, 2)
+					attempts := b.delivery(event).Attempts
+					if got := attempts[len(attempts)-1].Class; got != test.last {
+						b.Errorf("the last attempt is of class %q, want %q", got, test.last)
+					}
+				}
+				check()
+				time.Sleep(time.Hour)
+				check() // Purge has found nothing to end
+			})
+		})
+	}
 }
 
 func TestRetentionMustMakeSense(t *testing.T) {

@@ -19,6 +19,11 @@ type inflight struct {
 
 // run makes the attempt and decides what becomes of its delivery.
 func (d *dispatcher) run(f *inflight) {
+	if s := &f.settlement; s.Task.Err == nil && d.config.Retention.expires(s.Task.Age) {
+		s.Outcome, s.Attempt = GiveUp, ExpiredAttempt(s.Task.Attempt, d.config.Now())
+		f.End()
+		return
+	}
 	res := d.sender.attempt(&f.Canceler, &f.settlement.Task)
 	f.End()
 	d.judge(&f.settlement, res)

@@ -18,6 +18,7 @@ type maintainer struct {
 	store       Store
 	clock       storeClock
 	retention   Retention
+	margin      time.Duration // see Retention.margin
 	halt        *halt
 	failing     *atomic.Bool // see dispatcher.failing
 	notices     *noticeMaker
@@ -39,6 +40,7 @@ func newMaintainer(d *dispatcher, reevaluate func(context.Context) (more bool, e
 		store:       d.store,
 		clock:       storeClock{store: d.store, logger: d.config.Logger},
 		retention:   d.config.Retention,
+		margin:      d.config.Retention.margin(d.config.Timeout),
 		halt:        d.halt,
 		failing:     &d.failing,
 		notices:     d.notices,
@@ -140,10 +142,14 @@ func (m *maintainer) purge(ctx context.Context) (more bool, err error) {
 	if err != nil {
 		return false, err
 	}
+	payloads := before(now, m.retention.Payloads)
+	if !payloads.IsZero() {
+		payloads = payloads.Add(-m.margin)
+	}
 	more, err = m.store.Purge(ctx, Purge{
-		Payloads:  before(now, m.retention.Payloads),
-		Attempts:  before(now, m.retention.Attempts),
-		EventIDs:  before(now, m.retention.EventIDs),
+		Payloads:  payloads,
+		Attempts:  earlier(before(now, m.retention.Attempts), payloads),
+		EventIDs:  earlier(before(now, m.retention.EventIDs), payloads),
 		DedupKeys: before(now, dedupKeyLife),
 		Notices:   before(now, m.retention.Audit),
 		Limit:     purgeStep,
@@ -152,6 +158,13 @@ func (m *maintainer) purge(ctx context.Context) (more bool, err error) {
 		m.wakeOthers() // claims may have passed over what it was about to end
 	}
 	return more, err
+}
+
+func earlier(a, b time.Time) time.Time {
+	if b.Before(a) {
+		return b
+	}
+	return a
 }
 
 // before returns since when things are kept.

@@ -11,8 +11,10 @@ import (
 // small steps. It goes by the store's clock; on a store in this process a jump ahead
 // of the system's clock counts once it has held for a day, see [History.Purge].
 type Retention struct {
-	// Payloads are the bodies of events. What is still owed then ends as dead,
-	// see [ClassExpired]. Longer than all Retries together. Default: 30 days.
+	// Payloads are the bodies of events. No attempt is made for older events: a pending delivery
+	// ends as dead, see [ClassExpired]. The bodies are removed 15 minutes later, or twice
+	// Config.Timeout if that is longer, when no attempt that had begun before is under way.
+	// Longer than all Retries together. Default: 30 days.
 	Payloads time.Duration
 
 	// Attempts are the deliveries and attempts that can be listed, and
@@ -55,6 +57,16 @@ func (r Retention) withDefaults(retries []time.Duration, jitter float64) (Retent
 		return r, invalid("Retention.Audit", "must be at least 14 days (336h)")
 	}
 	return r, nil
+}
+
+// expires reports whether no attempt is made for an event of that age.
+func (r *Retention) expires(age time.Duration) bool { return r.Payloads >= 0 && age > r.Payloads }
+
+// margin returns how much longer bodies are kept than attempts are made: longer than an attempt
+// takes, from when it is loaded until it is recorded. A store ends what is pending without
+// knowing what is under way. Payloads that are shorter than the margin are those of tests.
+func (r *Retention) margin(timeout time.Duration) time.Duration {
+	return min(max(15*time.Minute, 2*timeout), r.Payloads)
 }
 
 // lifetime makes for ever a number.

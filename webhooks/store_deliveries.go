@@ -131,12 +131,15 @@ type PendingDelivery struct {
 // A LoadedDelivery is a delivery as [Deliveries.Load] found it.
 type LoadedDelivery struct {
 	State    LoadState
-	Webhook  *Webhook      // shared; nil if Gone or Unread
-	Event    EncodedEvent  // if Ready
-	Age      time.Duration // of the event, by the store's clock
-	Attempts int           // made so far; if other than was reported, the delivery waits until Due
-	Before   int           // of them, those before it was last sent again
+	Webhook  *Webhook     // shared; nil if Gone or Unread
+	Event    EncodedEvent // if Ready
+	Attempts int          // made so far; if other than was reported, the delivery waits until Due
+	Before   int          // of them, those before it was last sent again
 	Due      time.Time
+
+	// Age is how long ago the event of a Ready delivery was published, by the clock of Purge: a
+	// store that doubts its clock subtracts the doubt, as [Purge.Doubting] does.
+	Age time.Duration
 
 	// Err says that a Ready delivery has a record that cannot be read; see [Task.Err]. What
 	// could not be read of Event and Webhook is zero, except the webhook's ID.

@@ -42,10 +42,10 @@ type History interface {
 	// Redeliver makes a settled delivery pending and due now, and its retries begin from
 	// the first; a pending one becomes due now, and its retries go on. In both cases it is
 	// claimed before all else of the webhook, at least until a restart, as one that was
-	// not recovered, and Probe is asked of the webhook in the same step. If an attempt is
-	// under way nothing changes. ErrNotFound if there is no such delivery, or no webhook
-	// or payload for it any more. The notice is stored in the same step, unless an attempt is
-	// under way.
+	// not recovered, and Probe is called for the webhook in the same step. If an attempt is
+	// under way, its result says what becomes of the delivery. ErrNotFound if there is no such
+	// delivery, or its webhook or payload is gone. The notice is stored in the same step; a
+	// store that leases deliveries itself may leave it out if an attempt is under way.
 	Redeliver(ctx context.Context, account, webhookID, eventID string, notice notices.Notice) error
 
 	// CreateRecovery stores a recovery, to be advanced. If its To is zero it is of all
@@ -61,7 +61,7 @@ type History interface {
 
 	// AdvanceRecovery takes a recovery that is not done, of one webhook after the other in
 	// turn, looks at about limit of its next deliveries, and makes those pending and due
-	// now that are settled and have a payload. Those that are pending, are not leased and wait
+	// now that are settled and have a payload. Those that are pending and wait
 	// for a later time are due now, if its States have Pending; their retries go on. A recovery whose webhook is gone is done.
 	// It returns false if all recoveries are done already.
 	AdvanceRecovery(ctx context.Context, limit int) (advanced bool, err error)
@@ -81,8 +81,9 @@ type History interface {
 // A Purge says what is past its time: what belongs to events that were published
 // before the given times, by the store's clock, see [History.Now].
 type Purge struct {
-	// Payloads are the bodies of events. Deliveries that are pending still end as Dead,
-	// with an attempt of ClassExpired logged that tells why.
+	// Payloads are the bodies of events. Pending deliveries end as Dead, with an attempt of
+	// ClassExpired logged. A store need not know whether an attempt is under way: the service
+	// makes none for events that are as old, see [Retention.Payloads].
 	Payloads time.Time
 
 	// Attempts are the attempts made, Skipped deliveries and with them all that

@@ -158,6 +158,9 @@ type Task struct {
 	Before  int      // how many attempts were made before it was last redelivered or recovered: its retries start over after them
 	Token   uint64   // unique to this claim
 
+	// Age is how long ago the event was published, see [LoadedDelivery.Age]; 0: not known.
+	Age time.Duration
+
 	// Probe tells that [Queue.Probe] asked for it.
 	Probe bool
 
@@ -201,7 +204,7 @@ type Settlement struct {
 // Fails reports whether the receiver failed: what begins or prolongs the failing
 // of the webhook.
 func (s *Settlement) Fails() bool {
-	return (s.Outcome == Retry || s.Outcome == GiveUp) && s.Attempt.Class != ClassInternal
+	return (s.Outcome == Retry || s.Outcome == GiveUp) && !s.Attempt.Class.ours()
 }
 
 // OnlyReleases reports whether the settlement does no more than end its claim.

@@ -119,7 +119,7 @@ func (h WebhookHealth) After(outcome Outcome, attempt *Attempt, eventID string, 
 		if h.ProvenAt.IsZero() {
 			h.ProvenAt = at
 		}
-	case outcome != Release && attempt.Class != ClassInternal:
+	case outcome != Release && !attempt.Class.ours():
 		h.NoteFailure(eventID, at)
 	}
 	if off != "" && h.Active {

@@ -26,6 +26,7 @@ func (s *Store) ClaimDeliveries(ctx context.Context, claim webhooks.Claim) ([]we
 		d := s.deliveries[place{c.Webhook, c.Seq}]
 		webhook := copyOf(*s.webhooks.find(d.event.Account, c.Webhook)) // it is there, or nothing is pending for it
 		task := webhooks.Task{Event: d.event.EncodedEvent, Webhook: &webhook, Attempt: c.Attempt, Before: c.Before, Token: c.Token, Probe: c.Probe}
+		task.Age = s.clock.Time().Add(-s.clock.Doubt()).Sub(d.event.published)
 		if d.event.noBody {
 			task.Err = errNoPayload
 		}

@@ -97,7 +97,7 @@ func (c *Claims) tasks(claimed []Claimed, found []webhooks.LoadedDelivery) []web
 			k.unread = 0
 			task := webhooks.Task{
 				Event: l.Event, Webhook: k.webhook, Attempt: made + 1, Before: l.Before,
-				Token: cl.Token, Probe: cl.Probe, Err: l.Err,
+				Token: cl.Token, Age: l.Age, Probe: cl.Probe, Err: l.Err,
 			}
 			if l.Err != nil {
 				task.Webhook = l.Webhook

@@ -41,6 +41,7 @@ func TestDeliveries_BrokenModel_Fails(t *testing.T) {
 		"a resend is not First":                            "ReportedDeliveries",
 		"a resend is no Probe":                             "ReportedDeliveries",
 		"a resend of what is pending is not reported":      "ReportedDeliveries",
+		"a resend of what is pending has no notice":        "ReportedDeliveries",
 		"Before is lost":                                   "ReportedDeliveries",
 		"AdvanceRecovery is not reported":                  "ReportedDeliveries",
 		"Probe is not reported":                            "ReportedDeliveries",

@@ -51,18 +51,20 @@ func failing(run runner) {
 			want(t, "webhook", fields{Since: at(5)})
 		})
 
-		run(name+" of ClassInternal does not begin it, nor end it", func(t *tester) {
-			t.createWebhooks(newWebhook("acct", "webhook"))
-			own := t.endedAt("1", outcome, at(1))
-			own.Attempt.Class = webhooks.ClassInternal
-			t.settle(own)
-			want(t, "webhook", fields{})
-			t.settle(t.endedAt("2", outcome, at(2)))
-			own = t.endedAt("3", outcome, at(3))
-			own.Attempt.Class = webhooks.ClassInternal
-			t.settle(own)
-			want(t, "webhook", fields{Since: at(2)})
-		})
+		for _, class := range []webhooks.ErrorClass{webhooks.ClassInternal, webhooks.ClassExpired} {
+			run(name+" of the class "+string(class)+" does not begin it, nor end it", func(t *tester) {
+				t.createWebhooks(newWebhook("acct", "webhook"))
+				own := t.endedAt("1", outcome, at(1))
+				own.Attempt.Class = class
+				t.settle(own)
+				want(t, "webhook", fields{})
+				t.settle(t.endedAt("2", outcome, at(2)))
+				own = t.endedAt("3", outcome, at(3))
+				own.Attempt.Class = class
+				t.settle(own)
+				want(t, "webhook", fields{Since: at(2)})
+			})
+		}
 	}
 
 	run("every other class begins it", func(t *tester) {

@@ -300,7 +300,7 @@ func (m *model) EraseAccount(ctx context.Context, account string, _ int) (erased
 	return erased, false, nil
 }
 
-func (m *model) Redeliver(ctx context.Context, account, webhookID, eventID string, _ notices.Notice) error {
+func (m *model) Redeliver(ctx context.Context, account, webhookID, eventID string, notice notices.Notice) error {
 	if err := m.begin(ctx); err != nil {
 		return err
 	}
@@ -308,6 +308,9 @@ func (m *model) Redeliver(ctx context.Context, account, webhookID, eventID strin
 	for _, r := range m.rows {
 		if r.event.Account != account || r.WebhookID != webhookID || r.EventID != eventID || r.gone {
 			continue
+		}
+		if r.State != webhooks.Pending || m.fault != "a resend of what is pending has no notice" {
+			m.notices = append(m.notices, notice)
 		}
 		r.NextAttemptAt = time.Now().UTC().Truncate(time.Millisecond)
 		if r.State == webhooks.Pending {
@@ -410,7 +413,8 @@ func (m *model) Purge(_ context.Context, purge webhooks.Purge) (bool, error) {
 	defer m.mu.Unlock()
 	for _, r := range m.rows {
 		if r.State == webhooks.Pending && r.PublishedAt.Before(purge.Payloads) {
-			r.State = webhooks.Dead
+			r.State, r.NextAttemptAt = webhooks.Dead, time.Time{}
+			r.Attempts = append(r.Attempts, webhooks.ExpiredAttempt(r.attempts+1, time.Now()))
 		}
 	}
 	return false, nil

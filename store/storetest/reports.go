@@ -130,8 +130,9 @@ func reportedDeliveries(run runner) {
 		f.record(result(retried, 1, webhooks.Retry))
 		for event, ref := range map[string]webhooks.DeliveryRef{"fresh": fresh, "retried": retried} {
 			reports := f.during(func() {
-				f.must(f.store.Redeliver(f.Context(), "acct", "webhook", event, notices.Notice{}))
+				f.must(f.store.Redeliver(f.Context(), "acct", "webhook", event, newNotice("acct", event)))
 			})
+			wantSame(f.tester, "whether its notice is stored", f.told("acct", event), true)
 			wantSame(f.tester, "methods", methods(reports), []string{"Nudge", "Probe"})
 			for _, r := range reports {
 				wantSame(f.tester, "WebhookID of "+r.Method, r.Ref.WebhookID, "webhook")

@@ -99,6 +99,15 @@ func settle(run runner) {
 		}
 	})
 
+	test("stale: what Purge has ended", func(f *feed) {
+		f.createWebhooks(newWebhook("acct", "webhook"))
+		ref := f.only("acct", "event")
+		before := f.delivery("acct", "event")
+		f.purge(webhooks.Purge{Payloads: f.border()})
+		f.wantSettled([]webhooks.AttemptResult{result(ref, 1, webhooks.Deliver)}, nil, webhooks.Settled{Stale: []int{0}})
+		f.wantPurged(before)
+	})
+
 	test("a result counts for a webhook that was turned off, or put on hold, meanwhile", func(f *feed) {
 		f.createWebhooks(newWebhook("acct", "webhook"))
 		first, second := f.only("acct", "first"), f.only("acct", "second")
