@@ -1,0 +1,81 @@
+package storetest_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/storageapi/storageapi/notices"
+	"github.com/storageapi/storageapi/store/storetest"
+	"github.com/storageapi/storageapi/webhooks"
+)
+
+// TestNoisy_Reports_AllComeInAnotherOrder checks that no report is lost, that some are doubled
+// and late, and that none comes once Deliver has returned.
+func TestNoisy_Reports_AllComeInAnotherOrder(t *testing.T) {
+	const n = 200
+	for seed := range uint64(5) {
+		synctest.Test(t, func(t *testing.T) {
+			m := newModel("")
+			noisy := storetest.Noisy(m, seed)
+			ctx, cancel := context.WithCancel(t.Context())
+			w := webhooks.Webhook{ID: "webhook", Account: "acct", Events: []webhooks.EventType{webhooks.TypeBalanceLow}}
+			w.Active = true
+			must(t, m.CreateWebhook(ctx, w, webhooks.CreateOptions{}))
+			var reports storetest.Recorder
+			returned := make(chan error, 1)
+			go func() { returned <- noisy.Deliver(ctx, &reports) }()
+			synctest.Wait()
+			for i := range n {
+				_, err := m.Enqueue(ctx, webhooks.EncodedEvent{ID: fmt.Sprint(i), Account: "acct", Type: webhooks.TypeBalanceLow})
+				must(t, err)
+				_, err = m.UpdateWebhook(ctx, "acct", "webhook", func(*webhooks.Webhook, *notices.Notice) error { return nil })
+				must(t, err)
+			}
+			seen := func() (deliveries, adds, versions int, ordered bool) {
+				known := map[uint64]bool{}
+				last := uint64(0)
+				ordered = true
+				for _, r := range reports.Reports() {
+					if r.Method == "Webhook" {
+						versions = max(versions, int(r.Webhook.Version))
+					} else {
+						ordered = ordered && r.Ref.Number > last
+						last = r.Ref.Number
+						known[r.Ref.Number] = true
+						adds++
+					}
+				}
+				return len(known), adds, versions, ordered
+			}
+			unreported, err := noisy.Unreported(ctx, "webhook")
+			must(t, err)
+			if deliveries, _, _, _ := seen(); deliveries == n || deliveries+unreported.Pending != n {
+				t.Errorf("%d deliveries are reported at once and %d are not, want %d in all", deliveries, unreported.Pending, n)
+			}
+			time.Sleep(time.Second)
+			deliveries, adds, versions, ordered := seen()
+			if deliveries != n || adds <= n || versions != n+1 || ordered {
+				t.Errorf("%d deliveries in %d reports, in order: %v, versions up to %d; want %d, more, false, %d", deliveries, adds, ordered, versions, n, n+1)
+			}
+			cancel()
+			if err := <-returned; err != context.Canceled {
+				t.Errorf("Deliver = %v", err)
+			}
+			reports.End()
+			time.Sleep(time.Hour)
+			for _, fault := range reports.Faults() {
+				t.Error(fault)
+			}
+		})
+	}
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
