@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"errors"
+	"slices"
 	"testing"
 
 	"github.com/storageapi/storageapi/notices"
@@ -49,10 +50,7 @@ func failingReports(t *testing.T, open func(t *testing.T) FailingStore) {
 		before.must(err)
 		done := 0
 		for i, step := range steps {
-			reported := false
-			for _, r := range reports {
-				reported = reported || step.reports(r)
-			}
+			reported := slices.ContainsFunc(reports, step.reports)
 			if reported != visible[i] {
 				t.Errorf("%s of %s is visible: %v, and reported: %v; reports: %v", step.name, step.webhook, visible[i], reported, reports)
 			}
@@ -69,12 +67,7 @@ func failingReports(t *testing.T, open func(t *testing.T) FailingStore) {
 		for i, step := range steps {
 			if step.name == "Enqueue" && kept[i] {
 				after.wait(step.name+" of "+step.webhook, func(reports []Report) bool {
-					for _, r := range reports {
-						if step.reports(r) {
-							return true
-						}
-					}
-					return false
+					return slices.ContainsFunc(reports, step.reports)
 				})
 			}
 		}

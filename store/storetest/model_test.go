@@ -9,6 +9,7 @@ import (
 
 	"github.com/storageapi/storageapi/notices"
 	"github.com/storageapi/storageapi/store"
+	"github.com/storageapi/storageapi/store/capability"
 	"github.com/storageapi/storageapi/webhooks"
 )
 
@@ -47,6 +48,8 @@ func newModel(fault string) *model {
 		webhooks: map[string]*webhooks.Webhook{}, events: map[[2]string]int{}, once: map[string]bool{},
 	}
 }
+
+func (*model) Capabilities() capability.Set { return capability.Set{} }
 
 func (m *model) begin(ctx context.Context) error {
 	select {
