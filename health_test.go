@@ -418,15 +418,19 @@ func TestHealthAsksForARestart(t *testing.T) {
 	})
 	t.Run("claims find nothing", func(t *testing.T) {
 		inHealth(t, func(p *patient) {
-			p.store.idle.Store(true)
 			stop := p.run()
 			defer stop()
+			time.Sleep(time.Second)
+			p.store.idle.Store(true)
 			held := p.subscribe()
+			if err := p.publish(); err != nil {
+				p.Fatal(err)
+			}
 			_, err := p.store.UpdateWebhook(p.Context(), "acct", held.ID, func(w *webhooks.Webhook, _ *notices.Notice) error {
 				w.Held = true
 				return nil
 			})
-			if err != nil || p.publish() != nil {
+			if err != nil {
 				p.Fatal(err)
 			}
 			time.Sleep(24 * time.Hour)

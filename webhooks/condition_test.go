@@ -110,6 +110,7 @@ func TestConditionsAreAskedAboutWhatIsChanged(t *testing.T) {
 			if test.again {
 				second := made
 				test.want(&second)
+				second.Version = 2
 				if !second.FailingSince.IsZero() {
 					second.FailingEvent = event
 				}

@@ -79,6 +79,7 @@ func (s *WebhookService) Create(ctx context.Context, account string, params Crea
 		URL:              params.URL,
 		Events:           params.Events,
 		WebhookHealth:    WebhookHealth{Active: true},
+		Version:          1,
 		BalanceThreshold: params.BalanceThreshold,
 		Secret:           params.Secret,
 		CreatedAt:        now,

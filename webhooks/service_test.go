@@ -30,7 +30,7 @@ func TestCreateReturnsWhatIsStored(t *testing.T) {
 	}
 	want := webhooks.Webhook{
 		ID: webhook.ID, Account: account, URL: anyURL, WebhookHealth: webhooks.WebhookHealth{Active: true}, BalanceThreshold: 12_500_000_000, Secret: webhook.Secret,
-		Events: []webhooks.EventType{webhooks.TypeFilesExpiring, webhooks.TypeBalanceLow}, CreatedAt: noon.Add(time.Millisecond),
+		Events: []webhooks.EventType{webhooks.TypeFilesExpiring, webhooks.TypeBalanceLow}, CreatedAt: noon.Add(time.Millisecond), Version: 1,
 	}
 	if diff := cmp.Diff(want, webhook); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)

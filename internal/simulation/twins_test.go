@@ -577,9 +577,16 @@ func (d *deeds) takeNotices() deed {
 	}}
 }
 
-// backlogOf returns what is owed, and whether some of it is due.
+// backlogOf returns what is owed, and whether some of it is due. A webhook that is off may count
+// as on until something of it is loaded.
 func backlogOf(ctx context.Context, t *twin, webhook string) (any, error) {
 	backlog, err := t.Backlog(ctx, webhook)
+	if webhook == "" {
+		return backlog.Pending, err
+	}
+	if w, _ := t.WebhookByID(ctx, webhook[:1], webhook); !w.Claimable() {
+		return backlog.Pending, err
+	}
 	return []any{backlog.Pending, backlog.OldestDue.IsZero()}, err
 }
 

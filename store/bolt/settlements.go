@@ -154,10 +154,10 @@ func (s *Store) settleWebhook(b *batch, now *indexedWebhook, settlement *webhook
 	if !ends && !fails && settlement.Deactivate == "" {
 		return nil // the same event again
 	}
-	if settlement.Deactivate == "" {
+	if settlement.Deactivate == "" || !webhook.Active { // a person's reason stays
 		return s.putRecord(b, &webhook)
 	}
-	if webhook.Active && settlement.Off != nil {
+	if settlement.Off != nil {
 		if err := b.tell(*settlement.Off); err != nil {
 			return err
 		}

@@ -2,9 +2,9 @@ package memory
 
 import (
 	"context"
-	"time"
 
 	"github.com/storageapi/storageapi/store"
+	"github.com/storageapi/storageapi/webhooks"
 )
 
 // AccountSizes implements [store.Sizer].
@@ -13,14 +13,17 @@ func (s *Store) AccountSizes(ctx context.Context, accounts []string) ([]store.Ac
 		return nil, err
 	}
 	defer s.mu.Unlock()
-	now := time.Now()
+	pending := make(map[string]int)
+	for _, d := range s.deliveries {
+		if d.State == webhooks.Pending {
+			pending[d.event.Account]++
+		}
+	}
 	var sizes []store.AccountSize
 	for _, account := range accounts {
-		size := store.AccountSize{Account: account, Keys: len(s.keys[account]), Webhooks: len(s.webhooks[account])}
-		for _, row := range s.webhooks[account] {
-			size.Pending += s.queue.Backlog(now, row.id).Pending
-		}
-		sizes = append(sizes, size)
+		sizes = append(sizes, store.AccountSize{
+			Account: account, Keys: len(s.keys[account]), Webhooks: len(s.webhooks[account]), Pending: pending[account],
+		})
 	}
 	return sizes, nil
 }

@@ -3,120 +3,188 @@ package memory
 import (
 	"context"
 	"errors"
-	"math"
 	"slices"
 	"time"
 
 	"github.com/storageapi/storageapi/notices"
-	"github.com/storageapi/storageapi/store/queue"
+	"github.com/storageapi/storageapi/store"
 	"github.com/storageapi/storageapi/webhooks"
 )
 
 var errNoPayload = errors.New("the event's payload was purged")
 
+// maxReported is how many deliveries one report has at most.
+const maxReported = 1000
+
 // ClaimDeliveries implements [webhooks.Store].
 func (s *Store) ClaimDeliveries(ctx context.Context, claim webhooks.Claim) ([]webhooks.Task, time.Duration, error) {
-	if err := s.begin(ctx); err != nil {
-		return nil, 0, err
-	}
-	defer s.mu.Unlock()
-	claimed, wait := s.queue.Claim(time.Now(), claim)
-	tasks := make([]webhooks.Task, 0, len(claimed))
-	for _, c := range claimed {
-		d := s.deliveries[place{c.Webhook, c.Seq}]
-		webhook := copyOf(*s.webhooks.find(d.event.Account, c.Webhook)) // it is there, or nothing is pending for it
-		task := webhooks.Task{Event: d.event.EncodedEvent, Webhook: &webhook, Attempt: c.Attempt, Before: c.Before, Token: c.Token, Probe: c.Probe}
-		task.Age = s.clock.Time().Add(-s.clock.Doubt()).Sub(d.event.published)
-		if d.event.noBody {
-			task.Err = errNoPayload
-		}
-		tasks = append(tasks, task)
-	}
-	return tasks, wait, nil
+	return s.claims.ClaimDeliveries(ctx, claim)
 }
 
 // SettleDeliveries implements [webhooks.Store].
 func (s *Store) SettleDeliveries(ctx context.Context, settlements []webhooks.Settlement) ([]int, error) {
+	return s.claims.SettleDeliveries(ctx, settlements)
+}
+
+// Backlog implements [webhooks.Store].
+func (s *Store) Backlog(ctx context.Context, webhookID string) (webhooks.Backlog, error) {
+	return s.claims.Backlog(ctx, webhookID)
+}
+
+// LongestWait implements [webhooks.Store].
+func (s *Store) LongestWait(ctx context.Context) (time.Duration, error) {
+	return s.claims.LongestWait(ctx)
+}
+
+// Deliver implements [webhooks.Deliveries].
+func (s *Store) Deliver(ctx context.Context, to webhooks.Scheduler) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	detach, err := s.attach(ctx, to)
+	if err != nil {
+		return err
+	}
+	defer detach()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-s.closing:
+		return store.ErrClosed
+	}
+}
+
+// attach has steps reported until detach is called, and reports what is pending. It waits
+// until no other scheduler is attached.
+func (s *Store) attach(ctx context.Context, to webhooks.Scheduler) (detach func(), err error) {
+	select {
+	case s.attached <- struct{}{}:
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	case <-s.closing:
+		return nil, store.ErrClosed
+	}
+	s.mu.Lock()
+	s.feed = to
+	var list []webhooks.PendingDelivery
+	for _, e := range s.log {
+		for _, d := range e.deliveries {
+			if d.State == webhooks.Pending {
+				list = append(list, s.report(d))
+			}
+		}
+	}
+	s.mu.Unlock()
+	for page := range slices.Chunk(list, maxReported) {
+		to.Add(page)
+	}
+	to.Trouble(nil)
+	return func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.feed = nil
+		<-s.attached
+	}, nil
+}
+
+// report returns the report of a pending delivery.
+func (s *Store) report(d *delivery) webhooks.PendingDelivery {
+	return webhooks.PendingDelivery{
+		Number: d.event.seq, Webhook: s.webhooks.find(d.event.Account, d.WebhookID), // it is there, or nothing is pending for it
+		Due: d.due, Attempts: d.made(), Before: d.before, Recovered: d.recovered, First: d.first,
+	}
+}
+
+// added reports that deliveries are pending.
+func (s *Store) added(list ...webhooks.PendingDelivery) {
+	if s.feed != nil && len(list) > 0 {
+		s.feed.Add(list)
+	}
+}
+
+// Load implements [webhooks.Deliveries].
+func (s *Store) Load(ctx context.Context, refs []webhooks.DeliveryRef) ([]webhooks.LoadedDelivery, error) {
 	if err := s.begin(ctx); err != nil {
 		return nil, err
 	}
 	defer s.mu.Unlock()
-	var stale []int
-	var ends []func() // of leases: after what the results say of receivers, which may recover
-	for i := range settlements {
-		webhook, seq, current := s.queue.Hold(settlements[i].Task.Token)
-		if !current {
-			if !settlements[i].OnlyReleases() {
-				stale = append(stale, i)
-			}
+	now, found := s.clock.Time().Add(-s.clock.Doubt()), make([]webhooks.LoadedDelivery, len(refs))
+	for i, r := range refs {
+		d := s.deliveries[r]
+		if d == nil || d.State != webhooks.Pending {
 			continue
 		}
-		ends = append(ends, s.settle(&settlements[i], s.deliveries[place{webhook, seq}]))
+		w := s.webhooks.find(d.event.Account, r.WebhookID)
+		found[i] = webhooks.LoadedDelivery{
+			State: webhooks.Passive, Webhook: w, Age: now.Sub(d.event.published),
+			Attempts: d.made(), Before: d.before, Due: d.due,
+		}
+		if !w.Claimable() {
+			continue
+		}
+		found[i].State, found[i].Event = webhooks.Ready, d.event.EncodedEvent
+		if d.event.noBody {
+			found[i].Err = errNoPayload
+		}
 	}
-	for _, end := range ends {
-		end()
-	}
-	return stale, nil
+	return found, nil
 }
 
-// settle records a result. It returns what ends the lease.
-func (s *Store) settle(settlement *webhooks.Settlement, d *delivery) (end func()) {
-	token, attempt := settlement.Task.Token, settlement.Attempt
-	if settlement.Outcome != webhooks.Release {
-		attempt.StartedAt = stored(attempt.StartedAt)
-		d.Attempts = slices.DeleteFunc(d.Attempts, func(old webhooks.Attempt) bool {
-			return old.Number <= attempt.Number-webhooks.MaxAttempts
-		})
-		d.Attempts = append(d.Attempts, attempt)
+// Settle implements [webhooks.Deliveries].
+func (s *Store) Settle(ctx context.Context, results []webhooks.AttemptResult, health []webhooks.HealthChange) (webhooks.Settled, error) {
+	var settled webhooks.Settled
+	if err := s.begin(ctx); err != nil {
+		return settled, err
 	}
-	switch settlement.Outcome {
-	case webhooks.Release:
-		if settlement.RetryAfter > 0 {
-			due := time.Now().Add(settlement.RetryAfter)
-			end = func() { s.queue.Postpone(token, due) }
-		} else {
-			end = func() { s.queue.Release(token) }
+	defer s.mu.Unlock()
+	for i := range results {
+		if !s.settle(&results[i]) {
+			settled.Stale = append(settled.Stale, i)
 		}
+	}
+	for i := range health {
+		if !s.setHealth(&health[i]) {
+			settled.Conflicts = append(settled.Conflicts, i)
+		}
+	}
+	return settled, nil
+}
+
+func (s *Store) settle(r *webhooks.AttemptResult) bool {
+	d := s.deliveries[r.DeliveryRef]
+	if d == nil || d.State != webhooks.Pending || d.made() >= r.Attempt.Number {
+		return false
+	}
+	attempt := r.Attempt
+	attempt.StartedAt = stored(attempt.StartedAt)
+	d.Attempts = slices.DeleteFunc(d.Attempts, func(old webhooks.Attempt) bool {
+		return old.Number <= attempt.Number-webhooks.MaxAttempts
+	})
+	d.Attempts = append(d.Attempts, attempt)
+	switch r.Outcome {
 	case webhooks.Retry:
-		due := time.Now().Add(settlement.RetryAfter)
-		d.NextAttemptAt, d.first = stored(due), false
-		end = func() { s.queue.Retry(token, due, attempt.Number, settlement.Asked) }
+		d.first = false
+		d.makeDue(time.Now().Add(r.RetryAfter))
 	case webhooks.Deliver:
-		end = func() { s.queue.Done(token) }
 		d.State, d.NextAttemptAt = webhooks.Delivered, time.Time{}
 	case webhooks.GiveUp:
-		end = func() { s.queue.Done(token) }
 		d.State, d.NextAttemptAt = webhooks.Dead, time.Time{}
 	}
-	w := s.webhooks.find(d.event.Account, d.WebhookID)
-	if w.URL != settlement.Task.Webhook.URL {
-		return end
+	return true
+}
+
+func (s *Store) setHealth(h *webhooks.HealthChange) bool {
+	w := s.webhooks.find(h.Account, h.WebhookID)
+	if w == nil || w.Version != h.Version {
+		return false
 	}
-	if settlement.Outcome == webhooks.Deliver {
-		s.queue.EndRest(w.ID)
-		if !w.WarnedAt.IsZero() && settlement.Recovered != nil {
-			s.notices.add(*settlement.Recovered)
-		}
-		w.EndFailing()
-		if w.ProvenAt.IsZero() {
-			w.ProvenAt = attempt.StartedAt
-		}
+	changed := *w
+	changed.WebhookHealth = h.Health
+	s.change(changed)
+	for _, n := range h.Notices {
+		s.notices.add(n)
 	}
-	if settlement.Fails() {
-		w.NoteFailure(d.event.ID, attempt.StartedAt)
-	}
-	if settlement.Rest > 0 {
-		s.queue.Rest(w.ID, time.Now().Add(settlement.Rest))
-	}
-	if settlement.Deactivate != "" {
-		if w.Active && settlement.Off != nil {
-			s.notices.add(*settlement.Off)
-		}
-		w.Active, w.OffReason, w.OffAt = false, settlement.Deactivate, attempt.StartedAt
-		s.queue.Pause(w.ID)
-	}
-	s.queue.SetStanding(w.ID, queue.StandingOf(w))
-	return end
+	return true
 }
 
 // Redeliver implements [webhooks.Store].
@@ -126,24 +194,24 @@ func (s *Store) Redeliver(ctx context.Context, account, webhookID, eventID strin
 	}
 	defer s.mu.Unlock()
 	e := s.events[ref{account, eventID}]
-	w := s.webhooks.find(account, webhookID)
-	if e == nil || e.noBody || w == nil {
+	if e == nil || e.noBody || s.webhooks.find(account, webhookID) == nil {
 		return webhooks.ErrNotFound
 	}
 	d := e.find(webhookID)
 	if d == nil {
 		return webhooks.ErrNotFound
 	}
-	now := time.Now()
-	switch {
-	case d.State != webhooks.Pending:
-		s.addPending(d, w, queue.Pending{Due: now, First: true})
-	case s.queue.MakeDue(webhookID, e.seq, now):
-		d.NextAttemptAt, d.recovered, d.first = stored(now), false, true
-	default:
-		return nil
+	if pending := d.State == webhooks.Pending; pending {
+		d.recovered, d.first = false, true
+		d.makeDue(time.Now())
+		if s.feed != nil {
+			s.feed.Nudge(d.ref())
+		}
+	} else {
+		d.makePending(time.Now(), false, true)
+		s.added(s.report(d))
 	}
-	s.queue.Probe(webhookID)
+	s.probe(webhookID)
 	s.notices.add(notice)
 	return nil
 }
@@ -157,28 +225,54 @@ func (s *Store) Probe(ctx context.Context, account, webhookID string) error {
 	if s.webhooks.find(account, webhookID) == nil {
 		return webhooks.ErrNotFound
 	}
-	s.queue.Probe(webhookID)
+	s.probe(webhookID)
 	return nil
 }
 
-// LongestWait implements [webhooks.Store].
-func (s *Store) LongestWait(ctx context.Context) (time.Duration, error) {
-	if err := s.begin(ctx); err != nil {
-		return 0, err
+func (s *Store) probe(webhookID string) {
+	if s.feed != nil {
+		s.feed.Probe(webhookID)
 	}
-	defer s.mu.Unlock()
-	return s.queue.LongestWait(time.Now()), nil
 }
 
-// Backlog implements [webhooks.Store].
-func (s *Store) Backlog(ctx context.Context, webhookID string) (webhooks.Backlog, error) {
+// Unreported implements [webhooks.Deliveries]. It looks through all deliveries.
+func (s *Store) Unreported(ctx context.Context, webhookID string) (webhooks.Backlog, error) {
+	var backlog webhooks.Backlog
 	if err := s.begin(ctx); err != nil {
-		return webhooks.Backlog{}, err
+		return backlog, err
 	}
 	defer s.mu.Unlock()
-	backlog := s.queue.Backlog(time.Now(), webhookID)
 	if webhookID == "" {
-		backlog.Held = len(s.webhooksWith(webhooks.Page{Limit: math.MaxInt}, func(w *webhooks.Webhook) bool { return w.Held }))
+		for _, rows := range s.webhooks {
+			for _, row := range rows {
+				if row.record.Held {
+					backlog.Held++
+				}
+			}
+		}
+	}
+	if s.feed != nil {
+		return backlog, nil
+	}
+	now := time.Now()
+	for r, d := range s.deliveries {
+		if d.State != webhooks.Pending || webhookID != "" && webhookID != r.WebhookID {
+			continue
+		}
+		backlog.Pending++
+		first := backlog.OldestDue.IsZero() || d.due.Before(backlog.OldestDue)
+		if first && !d.due.After(now) && s.webhooks.find(d.event.Account, r.WebhookID).Claimable() {
+			backlog.OldestDue = stored(d.due)
+		}
 	}
 	return backlog, nil
+}
+
+// Ping implements [webhooks.Deliveries].
+func (s *Store) Ping(ctx context.Context) error {
+	if err := s.begin(ctx); err != nil {
+		return err
+	}
+	s.mu.Unlock()
+	return nil
 }

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/storageapi/storageapi/store"
+	"github.com/storageapi/storageapi/webhooks"
 )
 
 // EraseAccount implements [store.Eraser], in one step: there is never more.
@@ -19,17 +20,19 @@ func (s *Store) EraseAccount(ctx context.Context, account string, _ int) (erased
 	}
 	delete(s.keys, account)
 	for _, row := range s.webhooks[account] {
-		s.queue.Drop(row.id)
 		delete(s.webhookIDs, row.id)
 		erased.Webhooks++
 	}
 	delete(s.webhooks, account)
+	if s.feed != nil {
+		s.feed.Forget(webhooks.Scope{Account: account})
+	}
 	s.log = slices.DeleteFunc(s.log, func(e *event) bool {
 		if e.Account != account {
 			return false
 		}
 		for _, d := range e.deliveries {
-			delete(s.deliveries, place{d.WebhookID, e.seq})
+			delete(s.deliveries, d.ref())
 			erased.Deliveries++
 		}
 		if name := (ref{e.Account, e.ID}); s.events[name] == e {

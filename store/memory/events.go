@@ -6,7 +6,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/storageapi/storageapi/store/queue"
 	"github.com/storageapi/storageapi/webhooks"
 )
 
@@ -20,21 +19,16 @@ type event struct {
 	noBody     bool        // it was purged
 }
 
-// A delivery is in the queue if its state is Pending.
+// A delivery is one to a webhook.
 type delivery struct {
 	webhooks.Delivery
 	event   *event
 	settled webhooks.DeliveryState // before it was last made pending
 
-	// Of a pending one, as in [queue.Pending].
+	// Of a pending one, as in [webhooks.PendingDelivery].
+	due              time.Time
 	before           int
 	recovered, first bool
-}
-
-// place is where a delivery stands in the queue.
-type place struct {
-	webhook string
-	seq     uint64
 }
 
 // Enqueue implements [webhooks.Store].
@@ -60,6 +54,7 @@ func (s *Store) enqueue(encoded webhooks.EncodedEvent, only string) (deliveries 
 	now := time.Now()
 	s.published = s.publication()
 	e := &event{EncodedEvent: encoded, seq: s.lastSeq, published: s.published}
+	var pending []webhooks.PendingDelivery
 	for _, r := range s.webhooks[e.Account] {
 		w := r.record
 		if !slices.Contains(w.Events, e.Type) || only != "" && only != w.ID {
@@ -68,14 +63,16 @@ func (s *Store) enqueue(encoded webhooks.EncodedEvent, only string) (deliveries 
 		d := &delivery{event: e}
 		d.Delivery = webhooks.Delivery{EventID: e.ID, WebhookID: w.ID, Type: e.Type, PublishedAt: e.published, State: webhooks.Skipped}
 		e.deliveries = append(e.deliveries, d)
-		s.deliveries[place{w.ID, e.seq}] = d
+		s.deliveries[d.ref()] = d
 		if w.Active {
-			s.addPending(d, w, queue.Pending{Due: now})
-			e.matched++
+			d.makePending(now, false, false)
+			pending = append(pending, s.report(d))
 		}
 	}
+	e.matched = len(pending)
 	s.log = append(s.log, e)
 	s.events[name] = e
+	s.added(pending...)
 	return e.matched, true
 }
 
@@ -83,17 +80,26 @@ func (s *Store) enqueue(encoded webhooks.EncodedEvent, only string) (deliveries 
 // those that are, see [clock.Clock.Published].
 func (s *Store) publication() time.Time { return stored(s.clock.Published(s.published)) }
 
-// addPending makes a settled delivery, or a new one, pending, as o says.
-func (s *Store) addPending(d *delivery, w *webhooks.Webhook, o queue.Pending) {
-	o.Webhook, o.Account, o.Seq, o.Standing = d.WebhookID, d.event.Account, d.event.seq, queue.StandingOf(w)
-	o.Attempts = d.made()
-	o.Before = o.Attempts
-	s.queue.Add(o)
-	d.settled, d.State, d.NextAttemptAt = d.State, webhooks.Pending, stored(o.Due)
-	d.before, d.recovered, d.first = o.Before, o.Recovered, o.First
-	if !w.Claimable() {
-		s.queue.Pause(d.WebhookID)
+// makePending makes a settled delivery, or a new one, pending.
+func (d *delivery) makePending(due time.Time, recovered, first bool) {
+	d.settled, d.State = d.State, webhooks.Pending
+	d.before, d.recovered, d.first = d.made(), recovered, first
+	d.makeDue(due)
+}
+
+func (d *delivery) makeDue(due time.Time) { d.due, d.NextAttemptAt = due, stored(due) }
+
+// settleAgain makes a pending delivery what it was before, and reports whether it was settled.
+func (d *delivery) settleAgain() bool {
+	if d.settled != webhooks.Delivered && d.settled != webhooks.Dead {
+		return false
 	}
+	d.State, d.NextAttemptAt = d.settled, time.Time{}
+	return true
+}
+
+func (d *delivery) ref() webhooks.DeliveryRef {
+	return webhooks.DeliveryRef{WebhookID: d.WebhookID, Number: d.event.seq}
 }
 
 // made returns the number of the last attempt.
@@ -116,7 +122,7 @@ func (e *event) find(webhook string) *delivery {
 // remove forgets the delivery.
 func (s *Store) remove(d *delivery) {
 	d.event.deliveries = slices.DeleteFunc(d.event.deliveries, func(other *delivery) bool { return other == d })
-	delete(s.deliveries, place{d.WebhookID, d.event.seq})
+	delete(s.deliveries, d.ref())
 }
 
 // copied returns the delivery as it is given out.

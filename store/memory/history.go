@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/storageapi/storageapi/notices"
-	"github.com/storageapi/storageapi/store/queue"
 	"github.com/storageapi/storageapi/webhooks"
 )
 
@@ -129,29 +128,28 @@ func (s *Store) AdvanceRecovery(ctx context.Context, limit int) (advanced bool, 
 }
 
 func (s *Store) advance(r *recovery, limit int) {
-	w := s.webhooks.find(r.Account, r.WebhookID)
-	if w == nil {
+	if s.webhooks.find(r.Account, r.WebhookID) == nil {
 		r.Done = true
 		return
 	}
 	query := webhooks.DeliveryQuery{States: r.States, From: r.From, To: r.To}
-	rest := s.log[s.search(r.next):]
+	now, rest := time.Now(), s.log[s.search(r.next):]
+	var due []webhooks.PendingDelivery
 	for _, e := range rest[:min(limit, len(rest))] {
 		r.next = e.seq + 1
 		d := e.find(r.WebhookID)
 		switch {
 		case d == nil || e.noBody || !query.Matches(&d.Delivery):
 		case d.State != webhooks.Pending:
-			s.addPending(d, w, queue.Pending{Due: time.Now(), Recovered: true})
-			r.Recovered++
-		default:
-			now := time.Now()
-			if s.queue.MakeAllDue(r.WebhookID, []uint64{e.seq}, now) > 0 {
-				d.NextAttemptAt = stored(now)
-				r.Recovered++
-			}
+			d.makePending(now, true, false)
+			due = append(due, s.report(d))
+		case d.due.After(now):
+			d.makeDue(now)
+			due = append(due, s.report(d))
 		}
 	}
+	r.Recovered += len(due)
+	s.added(due...)
 	r.Done = len(rest) <= limit
 }
 
@@ -172,15 +170,17 @@ func (s *Store) Purge(ctx context.Context, purge webhooks.Purge) (more bool, err
 	defer s.mu.Unlock()
 	purge = purge.Doubting(s.clock.Doubt())
 	purged := 0
+	var ended []webhooks.DeliveryRef
 	for _, e := range s.log {
 		if purged == purge.Limit {
 			more = true
 			break
 		}
-		if s.purge(e, &purge) {
+		if s.purge(e, &purge, &ended) {
 			purged++
 		}
 	}
+	s.claims.Purged(ended)
 	s.log = slices.DeleteFunc(s.log, func(e *event) bool {
 		old := e.noBody && len(e.deliveries) == 0 && s.events[ref{e.Account, e.ID}] != e
 		if old {
@@ -196,15 +196,16 @@ func (s *Store) Purge(ctx context.Context, purge webhooks.Purge) (more bool, err
 }
 
 // purge removes what is past its time of an event, and reports whether there was
-// something.
-func (s *Store) purge(e *event, purge *webhooks.Purge) (removed bool) {
+// something. It adds the deliveries that were pending to ended.
+func (s *Store) purge(e *event, purge *webhooks.Purge, ended *[]webhooks.DeliveryRef) (removed bool) {
 	if e.published.Before(purge.Payloads) && !e.noBody {
 		e.Body, e.noBody, removed = nil, true, true
 	}
 	for _, d := range slices.Clone(e.deliveries) {
-		if e.noBody && d.State == webhooks.Pending && s.queue.Remove(d.WebhookID, e.seq) {
+		if e.noBody && d.State == webhooks.Pending {
 			d.State, d.NextAttemptAt = webhooks.Dead, time.Time{}
 			d.Attempts = append(d.Attempts, webhooks.ExpiredAttempt(d.made()+1, time.Now()))
+			*ended = append(*ended, d.ref())
 			removed = true
 		}
 		if e.published.Before(purge.Attempts) && d.State != webhooks.Pending {

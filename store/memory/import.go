@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/storageapi/storageapi/apikeys"
-	"github.com/storageapi/storageapi/store/queue"
 	"github.com/storageapi/storageapi/store/transfer"
 	"github.com/storageapi/storageapi/webhooks"
 )
@@ -138,7 +137,7 @@ func (s *Store) add(r transfer.Record) {
 	case *transfer.Webhook:
 		if s.webhooks.find(r.Account, r.ID) == nil {
 			w := copyOf(r.Webhook)
-			w.CreatedAt = stored(w.CreatedAt)
+			w.CreatedAt, w.Version = stored(w.CreatedAt), 1
 			s.webhooks.insert(w.Account, w.ID, &w)
 			s.webhookIDs[w.ID] = true
 		}
@@ -212,24 +211,15 @@ func (s *Store) addDelivery(e *event, from *transfer.Delivery) {
 		d.Attempts[i].StartedAt = stored(d.Attempts[i].StartedAt)
 	}
 	e.deliveries = append(e.deliveries, d)
-	s.deliveries[place{d.WebhookID, e.seq}] = d
+	s.deliveries[d.ref()] = d
 	if d.State != webhooks.Pending {
 		return
 	}
 	now := time.Now()
-	due := now.Add(from.Wait)
-	if d.NextAttemptAt = stored(due); from.AsPublished {
-		d.NextAttemptAt = e.published
-		due = now.Add(min(e.published.Sub(now), 0))
+	if d.makeDue(now.Add(from.Wait)); from.AsPublished {
+		d.due, d.NextAttemptAt = now.Add(min(e.published.Sub(now), 0)), e.published
 	}
-	w := s.webhooks.find(e.Account, d.WebhookID)
-	s.queue.Add(queue.Pending{
-		Webhook: w.ID, Account: w.Account, Standing: queue.StandingOf(w), Seq: e.seq, Due: due,
-		Attempts: from.Made, Before: from.Before, Recovered: from.Recovered, First: from.First,
-	})
-	if !w.Claimable() {
-		s.queue.Pause(w.ID)
-	}
+	s.added(s.report(d))
 }
 
 func (s *Store) addRecovery(r *transfer.Recovery) {

@@ -43,7 +43,7 @@ type Store struct {
 	events     map[ref]*event     // by id
 	log        []*event           // in the order they were stored
 	forgotten  map[forgotten]bool // of log, those whose id is not known any more
-	deliveries map[place]*delivery
+	deliveries map[webhooks.DeliveryRef]*delivery
 	recoveries []*recovery // those that are not done in turn
 	cursors    cursor.Key  // hides the numbers of events
 	alerts     map[ref]*alert
@@ -53,7 +53,11 @@ type Store struct {
 	lastSeq    uint64
 	published  time.Time // when the last event was
 	clock      clock.Clock
-	queue      queue.Queue // its lanes have the webhooks' ids
+
+	feed     webhooks.Scheduler // nil: steps are not reported
+	attached chan struct{}      // full while a scheduler is
+	closing  chan struct{}      // closed by Close
+	claims   *queue.Claims
 }
 
 // New returns an empty store.
@@ -64,12 +68,15 @@ func New() *Store {
 		webhooks:   make(table[webhooks.Webhook]),
 		webhookIDs: make(map[string]bool),
 		events:     make(map[ref]*event),
-		deliveries: make(map[place]*delivery),
+		deliveries: make(map[webhooks.DeliveryRef]*delivery),
 		alerts:     make(map[ref]*alert),
 		dedupKeys:  make(map[dedupKey]bool),
 		forgotten:  make(map[forgotten]bool),
 		cursors:    cursor.NewKey(),
+		attached:   make(chan struct{}, 1),
+		closing:    make(chan struct{}),
 	}
+	s.claims = queue.Over(s, queue.Options{Attach: s.attach})
 	s.clock.Watch()
 	return s
 }
@@ -77,9 +84,13 @@ func New() *Store {
 // Close waits for the step under way. From then on every method returns
 // [store.ErrClosed].
 func (s *Store) Close() error {
+	s.claims.Close()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.closed = true
+	if !s.closed {
+		s.closed = true
+		close(s.closing)
+	}
 	return nil
 }
 

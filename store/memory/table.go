@@ -41,6 +41,12 @@ func (t table[T]) insert(account, id string, record *T) {
 	t[account] = slices.Insert(t[account], i, row[T]{id, record})
 }
 
+// replace replaces a record that is there.
+func (t table[T]) replace(account, id string, record *T) {
+	i, _ := t.search(account, id)
+	t[account][i].record = record
+}
+
 // remove removes a record that is there.
 func (t table[T]) remove(account, id string) {
 	i, _ := t.search(account, id)

@@ -8,7 +8,6 @@ import (
 
 	"github.com/storageapi/storageapi/apikeys"
 	"github.com/storageapi/storageapi/notices"
-	"github.com/storageapi/storageapi/store/queue"
 	"github.com/storageapi/storageapi/webhooks"
 )
 
@@ -37,7 +36,7 @@ func (s *Store) CreateWebhook(ctx context.Context, w webhooks.Webhook, with webh
 		return webhooks.ErrIdempotencyKeys
 	}
 	w = copyOf(w)
-	w.CreatedAt = stored(w.CreatedAt)
+	w.CreatedAt, w.Version = stored(w.CreatedAt), 1
 	s.webhooks.insert(w.Account, w.ID, &w)
 	s.webhookIDs[w.ID] = true
 	s.webhookRequests.note(w.Account, w.ID, &options)
@@ -87,19 +86,10 @@ func (s *Store) UpdateWebhook(ctx context.Context, account, id string, change fu
 	if err := change(&changed, &notice); err != nil {
 		return webhooks.Webhook{}, err
 	}
-	changed.ID, changed.Account, changed.CreatedAt = w.ID, w.Account, w.CreatedAt
-	changed = copyOf(changed)
-	*w = copyOf(changed)
+	changed.ID, changed.Account, changed.CreatedAt, changed.Version = w.ID, w.Account, w.CreatedAt, w.Version
 	s.markDue(account)
-	s.queue.SetStanding(id, queue.StandingOf(w))
-	s.queue.EndRest(id)
-	if w.Claimable() {
-		s.queue.Resume(id)
-	} else {
-		s.queue.Pause(id)
-	}
 	s.notices.add(notice)
-	return changed, nil
+	return copyOf(*s.change(changed)), nil
 }
 
 // DeleteWebhook implements [webhooks.Store].
@@ -117,19 +107,31 @@ func (s *Store) DeleteWebhook(ctx context.Context, account, id string, check fun
 			return err
 		}
 	}
-	for _, seq := range s.queue.Drop(id) {
-		d := s.deliveries[place{id, seq}]
-		if d.settled != webhooks.Delivered && d.settled != webhooks.Dead {
+	for r, d := range s.deliveries {
+		if r.WebhookID == id && d.State == webhooks.Pending && !d.settleAgain() {
 			s.remove(d)
-		} else {
-			d.State, d.NextAttemptAt = d.settled, time.Time{}
 		}
 	}
 	s.webhooks.remove(account, id)
 	delete(s.webhookIDs, id)
 	s.markDue(account)
 	s.notices.add(notice)
+	if s.feed != nil {
+		s.feed.Forget(webhooks.Scope{WebhookID: id})
+	}
 	return nil
+}
+
+// change stores a webhook that was changed, and returns it. It is shared from now on: it is
+// replaced and never written to.
+func (s *Store) change(w webhooks.Webhook) *webhooks.Webhook {
+	w = copyOf(w)
+	w.Version++
+	s.webhooks.replace(w.Account, w.ID, &w)
+	if s.feed != nil {
+		s.feed.Webhook(&w)
+	}
+	return &w
 }
 
 // copyOf returns a webhook that shares nothing with w, its times as they are

@@ -21,9 +21,9 @@ type Store interface {
 type Options struct {
 	// Attach, if the store has one process and needs no goroutine to report, does what
 	// Deliver does, but returns once it has reported what is stored. Nothing is reported
-	// after detach has returned. It is called once; nil: Deliver is called on a goroutine
-	// that ends with Close.
-	Attach func(s webhooks.Scheduler) (detach func())
+	// after detach has returned. It is called until it succeeds; nil: Deliver is called on a
+	// goroutine that ends with Close.
+	Attach func(ctx context.Context, s webhooks.Scheduler) (detach func(), err error)
 }
 
 // Claims answers the claims and settlements of [webhooks.Queue] for a store that implements
@@ -32,25 +32,28 @@ type Options struct {
 type Claims struct {
 	store   Store
 	options Options
-	begin   sync.Once // Deliver, with the first claim
-	ctx     context.Context
-	cancel  context.CancelFunc // of ctx, on Close
+	ctx     context.Context    // of Deliver
+	cancel  context.CancelFunc // on Close
 	running sync.WaitGroup     // Deliver
-	detach  func()
+
+	beginning chan struct{} // full while a call has Deliver begin
 
 	// mu is never held in a call of the store.
-	mu        sync.Mutex
-	queue     Queue
-	hooks     map[string]*hook // those with something pending; others until the next sweep
-	sweepAt   int              // number of hooks
-	paused    map[webhooks.Group]bool
-	settling  map[chan struct{}]bool // calls of the store's Settle, closed once the queue has their results
-	reported  int                    // deliveries, since Deliver began
-	loaded    chan struct{}          // closed once all that was stored is reported, or cannot be
+	mu       sync.Mutex
+	queue    Queue
+	hooks    map[string]*hook // those with something pending; others until the next sweep
+	sweepAt  int              // number of hooks
+	paused   map[webhooks.Group]bool
+	settling map[chan struct{}]bool // calls of the store's Settle, closed once the queue has their results
+
+	begun     bool          // Deliver, or it is attached
+	detach    func()        // if it is
+	reported  int           // deliveries, since Deliver began
+	loaded    chan struct{} // closed once all that was stored is reported
 	allLoaded bool
-	trouble   error // reported by the store, or why Deliver ended
-	failed    error // why Deliver ended, until it begins again
-	loadUntil time.Time
+	loadUntil time.Time // claims wait for it
+	trouble   error     // reported by the store, or why Deliver ended
+	failed    error     // why Deliver ended, until it begins again
 	closed    bool
 
 	inbox struct { // reports that came while mu was held, in order
@@ -74,7 +77,7 @@ const (
 func Over(store Store, options Options) *Claims {
 	c := &Claims{
 		store: store, options: options, hooks: make(map[string]*hook), sweepAt: minSweep,
-		settling: make(map[chan struct{}]bool), loaded: make(chan struct{}),
+		settling: make(map[chan struct{}]bool), loaded: make(chan struct{}), beginning: make(chan struct{}, 1),
 	}
 	c.ctx, c.cancel = context.WithCancel(context.Background())
 	return c
@@ -84,14 +87,13 @@ func Over(store Store, options Options) *Claims {
 // [store.ErrClosed].
 func (c *Claims) Close() {
 	c.mu.Lock()
-	c.closed = true
+	detach := c.detach
+	c.closed, c.detach = true, nil
 	c.mu.Unlock()
-	c.begin.Do(func() {}) // from now on it does not begin
 	c.cancel()
 	c.running.Wait()
-	if c.detach != nil {
-		c.detach()
-		c.detach = nil
+	if detach != nil {
+		detach()
 	}
 }
 
@@ -111,25 +113,19 @@ func (c *Claims) open(ctx context.Context) error {
 // start has Deliver begin, if it has not, and waits a while until all that is stored is
 // reported: the first claims find it.
 func (c *Claims) start(ctx context.Context) error {
-	c.begin.Do(func() {
-		if c.options.Attach != nil {
-			c.detach = c.options.Attach((*feed)(c))
-			(*feed)(c).Trouble(nil)
-			return
-		}
-		c.mu.Lock()
-		c.loadUntil = time.Now().Add(loadPatience)
-		c.mu.Unlock()
-		c.running.Go(c.deliver)
-	})
 	for {
 		c.lock()
-		wait, loaded, err := time.Until(c.loadUntil), c.loaded, c.failed
-		enough := c.allLoaded || wait <= 0 || c.reported >= enoughLoaded
+		err, loaded, wait := c.failed, c.loaded, time.Until(c.loadUntil)
+		begun, enough := c.begun, c.allLoaded || wait <= 0 || c.reported >= enoughLoaded
 		if c.closed {
 			err = store.ErrClosed
 		}
 		c.mu.Unlock()
+		if err == nil && !begun {
+			if err = c.begin(ctx); err == nil {
+				continue
+			}
+		}
 		if err != nil || enough {
 			return err
 		}
@@ -144,6 +140,44 @@ func (c *Claims) start(ctx context.Context) error {
 			return err
 		}
 	}
+}
+
+// begin has Deliver begin once.
+func (c *Claims) begin(ctx context.Context) error {
+	select {
+	case c.beginning <- struct{}{}:
+		defer func() { <-c.beginning }()
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	var detach func()
+	if attach := c.options.Attach; attach != nil {
+		c.mu.Lock()
+		begun := c.begun
+		c.mu.Unlock()
+		if begun {
+			return nil
+		}
+		var err error
+		if detach, err = attach(ctx, (*feed)(c)); err != nil {
+			return err
+		}
+	}
+	c.mu.Lock()
+	closed := c.closed
+	switch {
+	case c.closed, c.begun:
+	case detach != nil:
+		c.begun, c.detach = true, detach
+	default:
+		c.begun, c.loadUntil = true, time.Now().Add(loadPatience)
+		c.running.Go(c.deliver)
+	}
+	c.mu.Unlock()
+	if closed && detach != nil {
+		detach()
+	}
+	return nil
 }
 
 // deliver runs Deliver until Close, again and again if it fails.
@@ -331,6 +365,7 @@ type hook struct {
 	webhook *webhooks.Webhook // of the highest version
 	group   webhooks.Group
 	off     bool    // by the store, or loaded: paused in the queue
+	probed  bool    // a taken delivery was nudged: the probe that goes with it is under way
 	taken   []taken // claimed, and those whose lease ran out until they are claimed again
 
 	unread   int       // loads in a row that answered Unread,

@@ -49,7 +49,7 @@ func (f *feed) Nudge(ref webhooks.DeliveryRef) {
 		}
 		if k := c.hooks[ref.WebhookID]; k != nil {
 			if t := k.find(ref.Number); t != nil {
-				t.again = true
+				t.again, k.probed = true, true
 			}
 		}
 	})
@@ -65,8 +65,15 @@ func (f *feed) Webhook(w *webhooks.Webhook) {
 	})
 }
 
+// Probe asks for nothing after a Nudge of a delivery that is taken: its attempt is the probe.
 func (f *feed) Probe(webhookID string) {
-	f.report(nil, func(c *Claims) { c.queue.Probe(webhookID) })
+	f.report(nil, func(c *Claims) {
+		if k := c.hooks[webhookID]; k != nil && k.probed {
+			k.probed = false
+		} else {
+			c.queue.Probe(webhookID)
+		}
+	})
 }
 
 func (f *feed) Forget(scope webhooks.Scope) {
@@ -223,6 +230,22 @@ func (c *Claims) pause(k *hook) {
 	} else {
 		c.queue.Resume(k.webhook.ID)
 	}
+}
+
+// Purged removes deliveries that the store has ended: what no scheduler has to be told, and
+// what Backlog counts until then. Those that are taken stay.
+func (c *Claims) Purged(refs []webhooks.DeliveryRef) {
+	numbers := make(map[string][]uint64)
+	for _, ref := range refs {
+		numbers[ref.WebhookID] = append(numbers[ref.WebhookID], ref.Number)
+	}
+	(*feed)(c).report(nil, func(c *Claims) {
+		for id, list := range numbers {
+			for _, token := range c.queue.Reserve(id, list) {
+				c.queue.Done(token)
+			}
+		}
+	})
 }
 
 func (c *Claims) forget(id string) {

@@ -50,7 +50,7 @@ func newModel(ids ...string) *modelStore {
 
 // over returns claims that a feed reports to, which is the store's scheduler or goes before it.
 func (s *modelStore) over(feed func(webhooks.Scheduler) webhooks.Scheduler) *queue.Claims {
-	return queue.Over(s, queue.Options{Attach: func(to webhooks.Scheduler) func() {
+	return queue.Over(s, queue.Options{Attach: func(_ context.Context, to webhooks.Scheduler) (func(), error) {
 		if s.feed = to; feed != nil {
 			s.feed = feed(to)
 		}
@@ -58,7 +58,8 @@ func (s *modelStore) over(feed func(webhooks.Scheduler) webhooks.Scheduler) *que
 		for _, ref := range refs {
 			s.report(ref, s.rows[ref])
 		}
-		return func() { s.feed = nil }
+		to.Trouble(nil)
+		return func() { s.feed = nil }, nil
 	}})
 }
 

@@ -43,6 +43,7 @@ func only(claim webhooks.Claim, of map[string]int) webhooks.Claim {
 
 // accountCaps tests what ClaimDeliveries says of Claim.PerAccount.
 func accountCaps(run runner) {
+	run = claiming(run)
 	const many = 100
 
 	run("never more than PerAccount leased, earlier claims included", func(t *tester) {

@@ -32,6 +32,17 @@ func ofDeliveries(run runner) runner {
 	}
 }
 
+// claiming returns a runner of tests of stores that were claimed from: from the first claim
+// on a store that implements [webhooks.Deliveries] reports what changes.
+func claiming(run runner) runner {
+	return func(name string, test func(*tester)) {
+		run(name, func(t *tester) {
+			t.claimAll(0)
+			test(t)
+		})
+	}
+}
+
 // fed returns a runner of tests during a Deliver.
 func fed(run runner) func(name string, test func(*feed)) {
 	return func(name string, test func(*feed)) {

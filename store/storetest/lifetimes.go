@@ -33,19 +33,6 @@ func lifetimes(run runner) {
 		wantSame(t, "Task.Event", t.claimAll(1)[0].Event, newEvent("acct", "young"))
 	})
 
-	run("attempts: what is leased may finish, and goes then", func(t *tester) {
-		t.createWebhooks(newWebhook("acct", "webhook"))
-		t.enqueue(newEvent("acct", "event"), 1)
-		task := t.claimAll(1)[0]
-		border := t.border()
-		all := webhooks.Purge{Payloads: border, Attempts: border, EventIDs: border}
-		t.purge(all)
-		t.settle(settlement(task, webhooks.Deliver))
-		t.purge(all)
-		wantSame(t, "ListDeliveries", t.list("acct", "webhook", webhooks.DeliveryQuery{}), nil)
-		t.claimAll(0)
-	})
-
 	run("event ids: one published again is a new event", func(t *tester) {
 		t.enqueue(newEvent("acct", "unheard"), 0)
 		t.createWebhooks(newWebhook("acct", "webhook"))

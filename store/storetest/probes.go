@@ -129,6 +129,7 @@ func unproven(run runner) {
 
 // probes tests Probe and Redeliver, which asks for one.
 func probes(run runner) {
+	run = claiming(run)
 	// off allows nothing of the webhook but probes.
 	off := webhooks.Claim{Limit: 9, Cap: caps(9, map[string]int{"webhook": 0}), Probes: 9, Lease: longLease}
 	probe := func(t *tester) {

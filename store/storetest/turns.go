@@ -88,6 +88,7 @@ func turns(run runner) {
 
 // waits tests what ClaimDeliveries says of wait.
 func waits(run runner) {
+	run = claiming(run)
 	all := webhooks.Claim{Limit: 100, Lease: longLease}
 	wantWait := func(t *tester, claim webhooks.Claim, tasks int, least, most time.Duration) {
 		t.Helper()
