@@ -36,14 +36,14 @@ var importRules = map[string][]string{
 	"webhooks/internal/outbound": {"code.dny.dev/ssrf"},
 	"webhooks/internal/testgate": {"webhooks/internal/outbound"},
 
-	"store":                           {"notices", "apikeys", "webhooks", "store/transfer"},
+	"store":                           {"auth", "notices", "apikeys", "webhooks", "store/transfer"},
 	"store/transfer":                  {"store/capability", "apikeys", "notices", "webhooks", "scopes", "signing"},
 	"store/queue":                     {"notices", "webhooks", "store", "internal/heap"},
 	"store/memory":                    {"store/capability", "notices", "apikeys", "auth", "webhooks", "scopes", "signing", "store", "internal/clock", "internal/cursor", "store/queue", "store/transfer"},
 	"store/bolt":                      {"store/capability", "notices", "observe", "internal/observing", "apikeys", "auth", "webhooks", "scopes", "signing", "store", "store/bolt/internal/groupcommit", "store/bolt/internal/record", "store/bolt/internal/salvage", "internal/boltfault", "internal/clock", "internal/cursor", "store/queue", "store/transfer", "go.etcd.io/bbolt", "go.etcd.io/bbolt/errors", "github.com/oklog/ulid/v2"},
 	"store/bolt/internal/record":      {"notices", "apikeys", "webhooks", "scopes", "signing", "internal/clock"},
 	"store/bolt/internal/salvage":     {},
-	"store/bolt/internal/groupcommit": {"store", "go.etcd.io/bbolt", "go.etcd.io/bbolt/errors"},
+	"store/bolt/internal/groupcommit": {"auth", "store", "go.etcd.io/bbolt", "go.etcd.io/bbolt/errors"},
 	"store/storetest":                 {"notices", "apikeys", "auth", "webhooks", "scopes", "signing", "store", "store/transfer", "github.com/google/go-cmp/cmp", "github.com/google/go-cmp/cmp/cmpopts"},
 
 	// What tests of hosts use is for outsiders, too.

@@ -21,12 +21,16 @@ const (
 	CodeUnsupportedMediaType = "UNSUPPORTED_MEDIA_TYPE" // 415
 	CodeRateLimit            = "RATE_LIMIT_EXCEEDED"    // 429, with Retry-After
 	CodeInternal             = "INTERNAL_ERROR"         // 500: not the client's fault
-	CodeUnavailable          = "SERVICE_UNAVAILABLE"    // 503, with Retry-After: the store cannot be reached, and nothing was done
+	CodeUnavailable          = "SERVICE_UNAVAILABLE"    // 503, with Retry-After: the store cannot be used now; the message says whether it may have been done
 )
 
-// ErrUnavailable is wrapped by errors of stores that cannot be reached: nothing was done, and the
-// same call may succeed in a moment.
-var ErrUnavailable = errors.New("the store cannot be reached")
+// ErrUnavailable is wrapped by errors of stores that cannot be reached or used now, such as on a full
+// disk: nothing was done, and the same call may succeed later.
+var ErrUnavailable = errors.New("the store is unavailable")
+
+// ErrInterrupted is wrapped by errors of stores that broke off while they wrote, such as by a lost
+// connection: it may have been done. The same call may succeed later.
+var ErrInterrupted = errors.New("the store broke off")
 
 // WriteError answers a request with the error body of docs/spec.md, section 7,
 // {"error":{"code":…,"message":…}} and a newline. Hosts use it so that their own routes
@@ -68,12 +72,18 @@ func WriteInternal(w http.ResponseWriter) {
 }
 
 // WriteFailure answers a request that failed for no fault of the client's: 503 SERVICE_UNAVAILABLE with
-// Retry-After if err is [ErrUnavailable], or else as [WriteInternal].
+// Retry-After if err is [ErrUnavailable] or [ErrInterrupted], or else as [WriteInternal].
 func WriteFailure(w http.ResponseWriter, err error) {
-	if !errors.Is(err, ErrUnavailable) {
+	var message string
+	switch {
+	case errors.Is(err, ErrInterrupted):
+		message = "The service was interrupted. The request may have been done. Look before you repeat it, or send the same Idempotency-Key again."
+	case errors.Is(err, ErrUnavailable):
+		message = "The service cannot be reached right now. Nothing was done. Retry the request."
+	default:
 		WriteInternal(w)
 		return
 	}
 	w.Header().Set("Retry-After", "5")
-	WriteError(w, http.StatusServiceUnavailable, CodeUnavailable, "The service cannot be reached right now. Nothing was done. Retry the request.")
+	WriteError(w, http.StatusServiceUnavailable, CodeUnavailable, message)
 }

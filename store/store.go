@@ -40,7 +40,7 @@
 // disk as safely as the store can. What another result means goes for every method:
 //
 //   - An error that the contract names, a callback's own error, the context's error,
-//     [ErrClosed] and [ErrReadOnly]: nothing has happened.
+//     [ErrClosed], [ErrReadOnly] and what wraps [auth.ErrUnavailable]: nothing has happened.
 //   - Any other error: it has happened as a whole or not at all. A caller that tries
 //     again must cope with both.
 //
@@ -81,6 +81,7 @@ import (
 	"io"
 
 	"github.com/storageapi/storageapi/apikeys"
+	"github.com/storageapi/storageapi/auth"
 	"github.com/storageapi/storageapi/notices"
 	"github.com/storageapi/storageapi/store/transfer"
 	"github.com/storageapi/storageapi/webhooks"
@@ -93,8 +94,14 @@ var ErrClosed = errors.New("store is closed")
 // ErrReadOnly is wrapped by the errors of methods that write or claim, once a commit of
 // the [Store] failed such that it is unknown what the disk holds: a sync failed, say.
 // Reads go on. The store writes again after it was closed and opened, so restart the
-// host once the disk is sound. Such a store has the capability Halted.
-var ErrReadOnly = errors.New("store is read-only until it is opened again")
+// host once the disk is sound. Such a store has the capability Halted. An ErrReadOnly is
+// an [auth.ErrUnavailable], too.
+var ErrReadOnly error = readOnly{}
+
+type readOnly struct{}
+
+func (readOnly) Error() string        { return "store is read-only until it is opened again" }
+func (readOnly) Is(target error) bool { return target == auth.ErrUnavailable }
 
 // A Store keeps all that the service keeps. It is safe for concurrent use.
 type Store interface {

@@ -3,16 +3,20 @@ package bolt_test
 import (
 	"errors"
 	"io/fs"
+	"log/slog"
 	"math/rand/v2"
+	"net/http/httptest"
 	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 
+	"github.com/storageapi/storageapi"
 	"github.com/storageapi/storageapi/apikeys"
 	"github.com/storageapi/storageapi/internal/boltfault"
 	"github.com/storageapi/storageapi/notices"
+	"github.com/storageapi/storageapi/scopes"
 	"github.com/storageapi/storageapi/store"
 	"github.com/storageapi/storageapi/store/bolt"
 	"github.com/storageapi/storageapi/store/storetest"
@@ -146,4 +150,34 @@ func TestFailedSyncEndsWriting(t *testing.T) {
 	if tasks, _, err = s.ClaimDeliveries(ctx, claim); err != nil || len(tasks) != 3 || s.Halted() != nil {
 		t.Errorf("opened again: %d tasks, %v, %v", len(tasks), err, s.Halted())
 	}
+}
+
+// TestHTTP_CommitFails_503SaysWhetherItMayHaveBeenDone: on a full disk a request is answered 503 with
+// Retry-After, and nothing was done. After a failed sync it may have been; then the store is read-only.
+func TestHTTP_CommitFails_503SaysWhetherItMayHaveBeenDone(t *testing.T) {
+	s := open(t, t.TempDir())
+	defer func() { _ = s.Close() }()
+	api, err := storageapi.NewHandler(storageapi.Config{Store: s, Logger: slog.New(slog.DiscardHandler)})
+	must(t, err)
+	_, token, err := api.Keys.Create(t.Context(), "acct", apikeys.CreateParams{Name: "admin", Scopes: scopes.All()})
+	must(t, err)
+	post := func(code int, says string) {
+		t.Helper()
+		r := httptest.NewRequest("POST", "/v2/api-keys", strings.NewReader(`{"name":"a","scopes":["files:read"]}`))
+		r.Header.Set("Content-Type", "application/json")
+		r.Header.Set("Api-Key", token.Reveal())
+		w := httptest.NewRecorder()
+		api.ServeHTTP(w, r)
+		if w.Code != code || !strings.Contains(w.Body.String(), says) || (code == 503) != (w.Header().Get("Retry-After") == "5") {
+			t.Errorf("POST: %d, Retry-After %q, %s, want %d and %q", w.Code, w.Header().Get("Retry-After"), w.Body, code, says)
+		}
+	}
+	boltfault.Around(s, func(func() error) error { return errFull })
+	post(503, "Nothing was done.")
+	boltfault.Around(s, nil)
+	post(201, "")
+	boltfault.Around(s, func(commit func() error) error { return errors.Join(commit(), errDisk) })
+	post(503, "may have been done.")
+	boltfault.Around(s, nil)
+	post(503, "Nothing was done.")
 }

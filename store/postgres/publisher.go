@@ -3,6 +3,7 @@ package postgres
 import (
 	"cmp"
 	"context"
+	"errors"
 	"runtime"
 	"slices"
 	"sync"
@@ -11,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/storageapi/storageapi/auth"
 	"github.com/storageapi/storageapi/webhooks"
 )
 
@@ -79,7 +81,7 @@ func (p *publisher) publish(ctx context.Context, encoded *webhooks.EncodedEvent)
 			err = failure(ctx, ctx.Err())
 		}
 	}
-	if err != nil && event.err != nil && code(event.err) == "" {
+	if err != nil && errors.Is(event.err, auth.ErrInterrupted) {
 		return 0, event.err // the batch may have stored it, which the later error must not hide
 	}
 	return deliveries, err
@@ -111,7 +113,7 @@ func (p *publisher) share(ctx context.Context, event *publication) error {
 	case <-event.done:
 		return nil
 	case <-time.After(more):
-		return errSilent // not the context's error: it may have happened
+		return errUnsure // not the context's error: it may have happened
 	}
 }
 

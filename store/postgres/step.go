@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -27,6 +28,9 @@ const (
 	lockNotAvailable     = "55P03"
 	undefinedTable       = "42P01"
 	queryCanceled        = "57014" // by statement_timeout, mostly
+	readOnlyTransaction  = "25006"
+
+	insufficientResources = "53" // the class, such as a full disk
 
 	objectNotInPrerequisiteState = "55000"
 )
@@ -46,9 +50,11 @@ func code(err error) string {
 	return ""
 }
 
-// errSilent is the error of a step without a deadline that had no answer. The step may have
-// happened.
-var errSilent = fmt.Errorf("postgres: no answer within %v", patience)
+// errSilent is the error of a step without a deadline that had no answer and changed nothing.
+var errSilent = fmt.Errorf("postgres: %w: no answer within %v", auth.ErrUnavailable, patience)
+
+// errUnsure is errSilent of a step that may have happened.
+var errUnsure = fmt.Errorf("postgres: %w: no answer within %v", auth.ErrInterrupted, patience)
 
 // within returns ctx with a timeout if it has no deadline, because connections can go
 // silent without an error.
@@ -103,7 +109,7 @@ func (s *Store) run(ctx context.Context, writes bool, step func(context.Context,
 	if err != nil {
 		s.waited(begun)
 		if err = failure(ctx, err); ctx.Err() == nil || errors.Is(err, errSilent) {
-			err = fmt.Errorf("%w: %w", auth.ErrUnavailable, err)
+			err = fmt.Errorf("postgres: no connection: %w: %w", auth.ErrUnavailable, err)
 		}
 		return err
 	}
@@ -130,15 +136,31 @@ func (s *Store) run(ctx context.Context, writes bool, step func(context.Context,
 		if silent {
 			s.waited(begun)
 		}
-		switch {
-		case !writes && !conflicts && err != nil && conn.Conn().IsClosed() && ctx.Err() == nil:
-			return fmt.Errorf("%w: %w", auth.ErrUnavailable, failure(ctx, err)) // a read: nothing happened
+		switch lost := err != nil && conn.Conn().IsClosed(); {
 		case conflicts || !writes:
-			return failure(ctx, err)
-		case silent:
-			return fmt.Errorf("postgres: no answer within %v: %v", time.Since(begun).Round(time.Millisecond), err) // not the context's error: it may have happened
+			if err = failure(ctx, err); ctx.Err() == nil && (lost || refused(err)) {
+				err = fmt.Errorf("postgres: %w: %w", auth.ErrUnavailable, err)
+			}
+		case silent: // not the context's error: it may have happened
+			err = fmt.Errorf("postgres: %w: no answer within %v: %v", auth.ErrInterrupted, time.Since(begun).Round(time.Millisecond), err)
+		case lost:
+			err = fmt.Errorf("postgres: %w: %w", auth.ErrInterrupted, err)
+		case refused(err):
+			err = fmt.Errorf("postgres: %w: %w", auth.ErrUnavailable, err)
 		}
 		return err
+	}
+}
+
+// refused reports whether the server undid a statement for a reason that passes: it conflicted too
+// often, was cancelled by a timeout of the server, waited too long for a lock, met a server without
+// resources, such as on a full disk, or one that is a standby.
+func refused(err error) bool {
+	switch c := code(err); c {
+	case serializationFailure, deadlockDetected, lockNotAvailable, queryCanceled, readOnlyTransaction:
+		return true
+	default:
+		return strings.HasPrefix(c, insufficientResources)
 	}
 }
 

@@ -2,11 +2,23 @@ package postgres_test
 
 import (
 	"errors"
+	"fmt"
+	"log/slog"
+	"net/http/httptest"
+	"strings"
+	"sync"
 	"testing"
+	"time"
 
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/storageapi/storageapi"
+	"github.com/storageapi/storageapi/apikeys"
 	"github.com/storageapi/storageapi/auth"
 	"github.com/storageapi/storageapi/notices"
+	"github.com/storageapi/storageapi/scopes"
 	"github.com/storageapi/storageapi/store/postgres"
+	"github.com/storageapi/storageapi/webhooks"
 )
 
 // A database that is down is told from one that fails otherwise: what asks can try again.
@@ -29,4 +41,103 @@ func TestStore_DatabaseIsDown_ErrorsAreUnavailable(t *testing.T) {
 	if _, err := s.AddNotices(t.Context(), []notices.Notice{{ID: "ntc_1", Account: "acct"}}); !errors.Is(err, auth.ErrUnavailable) {
 		t.Errorf("AddNotices: %v, want %v", err, auth.ErrUnavailable)
 	}
+}
+
+// TestHTTP_WriteBreaksOff_503SaysWhetherItMayHaveBeenDone: a request is answered 503 with Retry-After if
+// the server cancels what it writes, and nothing was done, or ends the connection, and it may have been.
+func TestHTTP_WriteBreaksOff_503SaysWhetherItMayHaveBeenDone(t *testing.T) {
+	schema := inSchema(t)
+	config := pool(t).Config()
+	config.ConnConfig.RuntimeParams["statement_timeout"] = "2s"
+	p, err := pgxpool.NewWithConfig(t.Context(), config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(p.Close)
+	s, err := postgres.New(t.Context(), p, schema)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.Close() })
+	api, err := storageapi.NewHandler(storageapi.Config{Store: s, Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, token, err := api.Keys.Create(t.Context(), "acct", apikeys.CreateParams{Name: "admin", Scopes: scopes.All()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	post := func() *httptest.ResponseRecorder {
+		r := httptest.NewRequest("POST", "/v2/api-keys", strings.NewReader(`{"name":"a","scopes":["files:read"]}`))
+		r.Header.Set("Content-Type", "application/json")
+		r.Header.Set("Api-Key", token.Reveal())
+		w := httptest.NewRecorder()
+		api.ServeHTTP(w, r)
+		return w
+	}
+	if w := post(); w.Code != 201 {
+		t.Fatalf("POST: %d %s, want 201", w.Code, w.Body)
+	}
+	host, err := pool(t).Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = host.Rollback(t.Context()) }()
+	if _, err := host.Exec(t.Context(), inSchemaOf(schema, "lock table SCHEMA.keys in share row exclusive mode")); err != nil {
+		t.Fatal(err)
+	}
+	want := func(w *httptest.ResponseRecorder, says string) {
+		t.Helper()
+		if w.Code != 503 || w.Header().Get("Retry-After") != "5" || !strings.Contains(w.Body.String(), says) {
+			t.Errorf("POST: %d, Retry-After %q, %s, want 503, 5 and %q", w.Code, w.Header().Get("Retry-After"), w.Body, says)
+		}
+	}
+	want(post(), "Nothing was done.")
+
+	answered := make(chan *httptest.ResponseRecorder)
+	go func() { answered <- post() }()
+	for ended := false; !ended; {
+		err := pool(t).QueryRow(t.Context(), `select coalesce(bool_or(pg_terminate_backend(pid)), false) from pg_stat_activity
+			where wait_event_type = 'Lock' and position($1 in query) > 0`, quoted(postgres.SchemaOf(schema))).Scan(&ended)
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	want(<-answered, "may have been done.")
+}
+
+// TestPublish_BatchIsCancelled_ErrorsAreUnavailable: events of a batch that the server cancels are not
+// stored, and each publisher can try again.
+func TestPublish_BatchIsCancelled_ErrorsAreUnavailable(t *testing.T) {
+	schema := inSchema(t)
+	config := pool(t).Config()
+	config.ConnConfig.RuntimeParams["statement_timeout"] = "500ms"
+	p, err := pgxpool.NewWithConfig(t.Context(), config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(p.Close)
+	s, err := postgres.New(t.Context(), p, schema)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.Close() })
+	host, err := pool(t).Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = host.Rollback(t.Context()) }()
+	if _, err := host.Exec(t.Context(), inSchemaOf(schema, "lock table SCHEMA.event_log in share row exclusive mode")); err != nil {
+		t.Fatal(err)
+	}
+	var publishers sync.WaitGroup
+	for i := range 20 {
+		publishers.Go(func() {
+			_, err := s.Enqueue(t.Context(), webhooks.EncodedEvent{ID: fmt.Sprint("event", i), Account: "acct", Type: webhooks.TypeBalanceLow, Timestamp: time.Now(), Body: []byte("{}")})
+			if !errors.Is(err, auth.ErrUnavailable) || errors.Is(err, auth.ErrInterrupted) {
+				t.Errorf("Enqueue: %v, want %v", err, auth.ErrUnavailable)
+			}
+		})
+	}
+	publishers.Wait()
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/storageapi/storageapi/auth"
 	"github.com/storageapi/storageapi/store"
 	"github.com/storageapi/storageapi/webhooks"
 )
@@ -83,6 +84,9 @@ func TestPublishOfUnknownOutcome(t *testing.T) {
 		_, missing := look.EventDeliveries(t.Context(), "acct", fmt.Sprint("event", i))
 		if missing == nil {
 			stored++
+		}
+		if err != nil && !errors.Is(err, auth.ErrInterrupted) && !errors.Is(err, auth.ErrUnavailable) && !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("event %d: %v, want that it was interrupted", i, err)
 		}
 		refused := errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) || errors.Is(err, store.ErrClosed)
 		switch {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/storageapi/storageapi/apikeys"
+	"github.com/storageapi/storageapi/auth"
 	"github.com/storageapi/storageapi/notices"
 	"github.com/storageapi/storageapi/store"
 	"github.com/storageapi/storageapi/webhooks"
@@ -173,7 +174,10 @@ func (t *tester) cuts(n int) []*cut {
 
 // undone tells by which errors a store says that nothing has happened.
 func undone(err error) bool {
-	for _, sentinel := range []error{context.Canceled, context.DeadlineExceeded, store.ErrClosed, store.ErrReadOnly} {
+	if errors.Is(err, auth.ErrInterrupted) {
+		return false
+	}
+	for _, sentinel := range []error{context.Canceled, context.DeadlineExceeded, store.ErrClosed, store.ErrReadOnly, auth.ErrUnavailable} {
 		if errors.Is(err, sentinel) {
 			return true
 		}

@@ -10,6 +10,7 @@ import (
 
 	bbolterrors "go.etcd.io/bbolt/errors"
 
+	"github.com/storageapi/storageapi/auth"
 	"github.com/storageapi/storageapi/store"
 )
 
@@ -45,8 +46,9 @@ func (w *Writer[B]) commit(tx *Tx, batch B, steps int) error {
 		return nil
 	case seen || !harmless(err):
 		w.halt(err)
+		return fmt.Errorf("commit to %s: %w: %w", w.db.Path(), auth.ErrInterrupted, err)
 	}
-	return fmt.Errorf("commit to %s: %w", w.db.Path(), err)
+	return fmt.Errorf("commit to %s: %w: %w", w.db.Path(), auth.ErrUnavailable, err)
 }
 
 // maxInterrupted is how many commits one after the other may be interrupted before that is an error.
