@@ -16,6 +16,7 @@ import (
 	"github.com/storageapi/storageapi/apikeys"
 	"github.com/storageapi/storageapi/dashboard"
 	"github.com/storageapi/storageapi/store"
+	"github.com/storageapi/storageapi/store/capability"
 	"github.com/storageapi/storageapi/store/memory"
 	"github.com/storageapi/storageapi/webhooks"
 )
@@ -56,8 +57,10 @@ func allFields() url.Values {
 	}
 }
 
-// A store that is touched fails the test: it has no methods.
+// A store that is touched fails the test: it has no methods, and nothing that only some stores have.
 type untouchable struct{ store.Store }
+
+func (untouchable) Capabilities() capability.Set { return capability.Set{} }
 
 func TestNoAccount(t *testing.T) {
 	api, err := storageapi.NewHandler(storageapi.Config{Store: untouchable{}})
