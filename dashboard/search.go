@@ -4,6 +4,7 @@ import (
 	"errors"
 	"net/url"
 	"regexp"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -29,6 +30,7 @@ type searchView struct {
 	Deliveries []deliveryView
 	Events     []foundEvent // that were sent to no webhook
 	Deleted    []pastView   // how keys and webhooks were deleted
+	Renamed    []pastView   // how they lost a name or URL that was searched for
 
 	More                                          bool
 	KeysAfter, HooksAfter, EventsAfter, GoneAfter string
@@ -37,7 +39,7 @@ type searchView struct {
 
 // count returns how many things were found.
 func (v *searchView) count() int {
-	return len(v.Keys) + len(v.Webhooks) + len(v.Deliveries) + len(v.Events) + len(v.Deleted)
+	return len(v.Keys) + len(v.Webhooks) + len(v.Deliveries) + len(v.Events) + len(v.Deleted) + len(v.Renamed)
 }
 
 type foundEvent struct {
@@ -129,7 +131,7 @@ func (p *pages) find(c *call, query string, from url.Values) (answer, error) {
 	for _, part := range []struct {
 		action auth.Action
 		find   func() error
-	}{{auth.ReadKeys, s.findKeys}, {auth.ReadWebhooks, s.findWebhooks}, {auth.ReadWebhooks, s.findEvents}, {auth.ReadAudit, s.findDeleted}} {
+	}{{auth.ReadKeys, s.findKeys}, {auth.ReadWebhooks, s.findWebhooks}, {auth.ReadWebhooks, s.findEvents}, {auth.ReadAudit, s.findPast}} {
 		if p.permit(c.Request, part.action) != nil {
 			continue
 		}
@@ -161,6 +163,8 @@ func (s *search) only() string {
 		return "webhooks/" + v.Webhooks[0].ID
 	case len(v.Deleted) == 1 && (all || v.Deleted[0].Target == v.Query):
 		return "history?target=" + v.Deleted[0].Target
+	case len(v.Renamed) == 1 && all:
+		return "history?target=" + v.Renamed[0].Target
 	case len(v.Deliveries) == 1 && v.Deliveries[0].EventID == v.Query:
 		return "webhooks/" + v.Deliveries[0].WebhookID + "/deliveries/" + v.Deliveries[0].EventID
 	}
@@ -250,20 +254,36 @@ func (s *search) findWebhooks() (err error) {
 	return err
 }
 
-// findDeleted finds keys and webhooks that were deleted, as they were called then.
-func (s *search) findDeleted() (err error) {
+// findPast finds keys and webhooks that were deleted, as they were called then, and those that were
+// called so before a change: once each, and not those that are called so now.
+func (s *search) findPast() (err error) {
 	v := &s.view
+	found := make(map[string]bool)
+	for _, key := range v.Keys {
+		found[key.ID] = true
+	}
+	for _, webhook := range v.Webhooks {
+		found[webhook.ID] = true
+	}
 	v.GoneAfter, err = s.each("deleted", func(after string) (string, bool, error) {
 		page, err := s.notices.List(s.c.Context(), s.c.account, notices.Query{
-			Actions: []notices.Action{notices.KeyDeleted, notices.WebhookDeleted}, After: after, Limit: searchedAtOnce,
+			Actions: []notices.Action{notices.KeyDeleted, notices.WebhookDeleted, notices.KeyChanged, notices.WebhookChanged}, After: after, Limit: searchedAtOnce,
 		})
 		for i := range page.Notices {
 			n := &page.Notices[i]
-			if s.maySee(s.c, n.Target.Kind) && (strings.HasPrefix(n.Target.ID, v.Query) || s.has(n.Target.Name) || s.ends(n.Target.Hint)) {
+			deleted := n.Action == notices.KeyDeleted || n.Action == notices.WebhookDeleted
+			switch {
+			case !s.maySee(s.c, n.Target.Kind):
+			case deleted && (strings.HasPrefix(n.Target.ID, v.Query) || s.has(n.Target.Name) || s.ends(n.Target.Hint)):
 				v.Deleted = append(v.Deleted, s.viewPast(s.c, n, ""))
+			case !deleted && (slices.Contains(n.Changed, "name") || slices.Contains(n.Changed, "url")) && s.has(n.Target.Name) && !found[n.Target.ID]:
+				v.Renamed = append(v.Renamed, s.viewPast(s.c, n, ""))
+			default:
+				continue
 			}
+			found[n.Target.ID] = true
 		}
-		return page.Next, len(v.Deleted) >= maxFound, err
+		return page.Next, len(v.Deleted)+len(v.Renamed) >= maxFound, err
 	})
 	return err
 }

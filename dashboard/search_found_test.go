@@ -54,6 +54,31 @@ func TestSearchShowsTheOnlyOne(t *testing.T) {
 	s.older(page).want(http.StatusOK).says("https://late.example.com/")
 }
 
+// TestSearch_EarlierName_FindsTheKey: a key is found by each name that it had, once, also together with
+// another that is called so now, and after it was deleted.
+func TestSearch_EarlierName_FindsTheKey(t *testing.T) {
+	s := newSite(t, storageapi.Config{})
+	key, _ := s.key(alice, "laptop of mia", time.Time{})
+	for _, name := range []string{"laptop of ben", "backup job"} {
+		if _, err := s.api.Keys.Update(t.Context(), alice, key.ID, apikeys.UpdateParams{Name: &name}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	history := "history?target=" + key.ID
+	for _, name := range []string{"of mia", "Laptop"} {
+		s.search(name).leadsOn(history)
+	}
+	s.search("backup").leadsOn("api-keys/" + key.ID)
+	s.search("laptop").leadsOn(history)
+	other, _ := s.key(alice, "laptop of ann", time.Time{})
+	page := s.search("laptop").want(http.StatusOK).says("laptop of ann").says("Called so before laptop of ben")
+	page.hides("laptop of mia")
+	if err := s.api.Keys.Delete(t.Context(), alice, key.ID, apikeys.DeleteParams{}); err != nil {
+		t.Fatal(err)
+	}
+	s.search("laptop").want(http.StatusOK).says(other.ID).says("laptop of ben")
+}
+
 // TestSearchOfEventsIsBounded shows some events at a time, each of them in the end.
 func TestSearchOfEventsIsBounded(t *testing.T) {
 	s := newSite(t, storageapi.Config{Webhooks: webhooks.Config{AllowHosts: []string{"example.com"}}})
