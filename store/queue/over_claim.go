@@ -83,6 +83,8 @@ func (c *Claims) tasks(claimed []Claimed, found []webhooks.LoadedDelivery) []web
 		if l.Webhook != nil && l.Err == nil && l.Webhook.Version >= k.webhook.Version {
 			c.learn(k, l.Webhook)
 		}
+		nudged := k.nudged[cl.Seq]
+		delete(k.nudged, cl.Seq)
 		made := max(l.Attempts, cl.Attempt-1) // those whose lease ran out count
 		switch {
 		case l.State == webhooks.Gone:
@@ -91,8 +93,9 @@ func (c *Claims) tasks(claimed []Claimed, found []webhooks.LoadedDelivery) []web
 			c.end(cl, c.postpone(k, now))
 		case l.State == webhooks.Passive, c.stops(k):
 			c.end(cl, c.queue.Release)
-		case l.Attempts > cl.Attempt-1 && l.Due.After(now):
-			c.end(cl, func(token uint64) { c.queue.Retry(token, l.Due, l.Attempts, false) })
+		case (l.Attempts > cl.Attempt-1 || nudged) && l.Due.After(now):
+			// The report was stale. Whether the receiver asked for the wait is not known.
+			c.end(cl, func(token uint64) { c.queue.Retry(token, l.Due, l.Attempts, true) })
 		default:
 			k.unread = 0
 			task := webhooks.Task{

@@ -44,13 +44,14 @@ func (f *feed) Add(list []webhooks.PendingDelivery) {
 // wait nor taken it is about to be reported by Add, due now.
 func (f *feed) Nudge(ref webhooks.DeliveryRef) {
 	f.report(nil, func(c *Claims) {
-		if c.queue.MakeDue(ref.WebhookID, ref.Number, time.Now()) {
+		k := c.hooks[ref.WebhookID]
+		if k == nil {
 			return
 		}
-		if k := c.hooks[ref.WebhookID]; k != nil {
-			if t := k.find(ref.Number); t != nil {
-				t.again, k.probed = true, true
-			}
+		if t := k.find(ref.Number); t != nil {
+			t.again, k.probed = true, true
+		} else if len(k.nudged) < maxNudged && c.queue.MakeDue(ref.WebhookID, ref.Number, time.Now()) {
+			k.nudge(ref.Number)
 		}
 	})
 }
