@@ -19,7 +19,6 @@ type relay struct {
 
 	mu    sync.Mutex
 	mute  bool    // what connects from now on
-	large bool    // what is large is lost
 	lines []*line // all there were
 	group sync.WaitGroup
 }
@@ -90,9 +89,6 @@ func (l *line) pass(from, to net.Conn) {
 	buffer := make([]byte, 32<<10)
 	for {
 		n, err := from.Read(buffer)
-		if n > smallPacket && l.relay.isLossy() {
-			l.silence() // a stream has no gaps: what is lost is sent again and again
-		}
 		if !l.isSilent() {
 			if err == nil {
 				_, err = to.Write(buffer[:n])
@@ -130,28 +126,6 @@ func (r *relay) silence(mute bool) {
 		l.silent = true
 		l.mu.Unlock()
 	}
-}
-
-// smallPacket is what a path passes whose MTU is too small: heartbeats, and no large results.
-const smallPacket = 1200
-
-// losesLarge sets whether what is larger than smallPacket is lost, and all that comes after it.
-func (r *relay) losesLarge(is bool) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.large = is
-}
-
-func (r *relay) isLossy() bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.large
-}
-
-func (l *line) silence() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.silent = true
 }
 
 // open lets new connections pass again.

@@ -29,7 +29,34 @@ type wire struct {
 	isCut bool
 	up    int // bytes of a flight that pass, if above 0, and of its answer: a connection with more goes silent
 	down  int
+	pace  int // bytes of answers that a connection passes in a second, if above 0
 	ends  []net.Conn
+}
+
+// paces sets how many bytes of answers a connection passes in a second; 0: any number.
+func (w *wire) paces(bytes int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.pace = bytes
+}
+
+// delay returns how long an answer of n bytes is under way.
+func (w *wire) delay(n int) time.Duration {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.pace == 0 {
+		return 0
+	}
+	return time.Duration(n) * time.Second / time.Duration(w.pace)
+}
+
+// close closes all connections.
+func (w *wire) close() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, conn := range w.ends {
+		_ = conn.Close()
+	}
 }
 
 // narrows sets how many bytes of a flight, and of its answer, pass; 0: any number.
@@ -87,6 +114,7 @@ func (w *wire) dial(ctx context.Context, network, address string) (net.Conn, err
 				return // from now on the server writes to nobody
 			}
 			if err == nil {
+				time.Sleep(w.delay(n))
 				_, err = far.Write(buffer[:n])
 			}
 			if err != nil {
@@ -159,11 +187,7 @@ func wiredBy(t *testing.T, name string, connections int32, options ...postgres.O
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		w.mu.Lock()
-		for _, conn := range w.ends {
-			_ = conn.Close()
-		}
-		w.mu.Unlock()
+		w.close()
 		_ = s.Close()
 		p.Close()
 	})

@@ -34,6 +34,7 @@ var (
 //	a purge believes a clock that is a month ahead     1, 2, 3 and 4
 //	due times are not bounded when they are read       1, 2, 3 and 4
 //	an erasure does not wait for open publications     1 and 2 (of 2), before it was mended
+//	all that is pending is loaded by one statement     2 and 4; 7 and 8 of further ones
 type story struct {
 	*testing.T
 	rand   *rand.Rand
@@ -60,7 +61,7 @@ type storyEvent struct {
 type storyNode struct {
 	store *postgres.Store
 	pool  *pgxpool.Pool
-	relay *relay
+	wire  *wire
 	stop  context.CancelFunc
 	ended chan struct{}
 }
@@ -140,18 +141,15 @@ func (s *story) tell(format string, args ...any) {
 	s.log = append(s.log, time.Now().Format("05.000 ")+fmt.Sprintf(format, args...))
 }
 
-// start starts a node, whose connections go by way of a relay. Settings are of its connections.
+// start starts a node, whose connections go by way of a wire. Settings are of its connections.
 func (s *story) start(settings ...[2]string) *storyNode {
-	n := &storyNode{relay: newRelay(s), ended: make(chan struct{})}
-	config, err := pgxpool.ParseConfig(n.relay.dsn(s, ""))
-	if err != nil {
-		s.Fatal(err)
-	}
-	config.MaxConns = 8
-	config.ConnConfig.RuntimeParams["search_path"] = s.pool.Config().ConnConfig.RuntimeParams["search_path"]
+	n := &storyNode{wire: &wire{}, ended: make(chan struct{})}
+	config := s.pool.Config()
+	config.MaxConns, config.ConnConfig.DialFunc = 8, n.wire.dial
 	for _, setting := range settings {
 		config.ConnConfig.RuntimeParams[setting[0]] = setting[1]
 	}
+	var err error
 	if n.pool, err = pgxpool.NewWithConfig(context.Background(), config); err != nil {
 		s.Fatal(err)
 	}
@@ -175,6 +173,7 @@ func (s *story) end(i int) {
 	<-n.ended
 	_ = n.store.Close()
 	n.pool.Close()
+	n.wire.close()
 	s.tell("a node ends")
 }
 
@@ -316,24 +315,32 @@ func (s *story) purge(ctx context.Context, purger *postgres.Store) {
 	}
 }
 
-// awaits waits until an event that is published now is claimed.
-func (s *story) awaits(what string, publisher *postgres.Store) {
-	s.Helper()
-	e, acknowledged := s.announce(storyAccount(0))
-	if _, err := publisher.Enqueue(context.Background(), e); err != nil {
-		s.Errorf("Enqueue %s: %v", what, err)
-		return
+// publishEach publishes an event of each account, and returns their ids.
+func (s *story) publishEach(publisher *postgres.Store) (ids []string) {
+	for i := range storyAccounts {
+		e, acknowledged := s.announce(storyAccount(i))
+		if _, err := publisher.Enqueue(context.Background(), e); err != nil {
+			s.Errorf("Enqueue: %v", err)
+			continue
+		}
+		acknowledged()
+		ids = append(ids, e.ID)
 	}
-	acknowledged()
+	return ids
+}
+
+// awaits waits until events are claimed.
+func (s *story) awaits(what string, ids []string) {
+	s.Helper()
 	for end := time.Now().Add(storySoon); ; time.Sleep(10 * time.Millisecond) {
 		s.mu.Lock()
-		claimed := s.events[e.ID].claimed
+		left := slices.DeleteFunc(slices.Clone(ids), func(id string) bool { return s.events[id].claimed })
 		s.mu.Unlock()
-		if claimed {
+		if len(left) == 0 {
 			return
 		}
 		if time.Now().After(end) {
-			s.Errorf("%s: an event of another account is not claimed within %v", what, storySoon)
+			s.Errorf("%s: of %d events of other accounts %d are not claimed within %v", what, len(ids), len(left), storySoon)
 			return
 		}
 	}
@@ -394,7 +401,7 @@ func (s *story) eraseBesidePublication() {
 }
 
 // loadBacklog gives one account a backlog that takes longer to load than a statement may last, and starts
-// a node for which it does.
+// a node for which it does, because its network is slow.
 func (s *story) loadBacklog() {
 	const backlog = 40_000
 	bulk := "bulk"
@@ -404,8 +411,13 @@ func (s *story) loadBacklog() {
 	for len(s.nodes) > 0 {
 		s.end(0)
 	}
+	publisher := s.open()
+	before := s.publishEach(publisher)
 	n := s.start([2]string{"statement_timeout", "100ms"})
-	s.awaits("beside a backlog that loads", n.store)
+	n.wire.paces(400_000)
+	s.awaits("published before a backlog loads", before)
+	s.awaits("published while a backlog loads", s.publishEach(publisher))
+	n.wire.paces(0)
 	s.start()
 	if _, err := s.pool.Exec(context.Background(), `update `+quoted(postgres.SchemaOf(s.option))+`.webhooks set active = false where account = $1`, bulk); err != nil {
 		s.Error(err) // what is left of the backlog would take too long
@@ -415,7 +427,7 @@ func (s *story) loadBacklog() {
 // losePackets has the connections of a node pass small packets only, as a path does whose MTU is too small.
 func (s *story) losePackets() {
 	n := s.nodes[s.rand.IntN(len(s.nodes))]
-	n.relay.losesLarge(true)
+	n.wire.narrows(0, 1400)
 	s.tell("a node loses large packets")
 	other := s.open()
 	for range 20 {
@@ -425,7 +437,7 @@ func (s *story) losePackets() {
 		}
 	}
 	time.Sleep(storyLasts)
-	n.relay.losesLarge(false)
+	n.wire.narrows(0, 0)
 	s.tell("it loses none")
 }
 
