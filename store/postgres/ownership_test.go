@@ -242,7 +242,7 @@ func (a *shardNodes) remove(t *testing.T, node int64, name bool) {
 	a.removed[node] = true
 	a.mu.Unlock()
 	a.exec(t, `
-		with late as (delete from %[1]s.beats where node = $1 returning node), gone as (delete from %[1]s.nodes where node = $1)
+		with late as (delete from %[1]s.heartbeats where node = $1 returning node), gone as (delete from %[1]s.nodes where node = $1)
 		update %[1]s.shard_owners set node = 0 where node = $1 and $2`, node, name)
 }
 
@@ -307,7 +307,7 @@ func TestNodesBalance(t *testing.T) {
 	}
 	before := a.epochs(t)
 	beats := func() (n int) {
-		if err := a.pool.QueryRow(t.Context(), `select min(beat)::integer from `+quoted(a.name)+`.beats`).Scan(&n); err != nil {
+		if err := a.pool.QueryRow(t.Context(), `select min(beat)::integer from `+quoted(a.name)+`.heartbeats`).Scan(&n); err != nil {
 			t.Fatal(err)
 		}
 		return n
@@ -388,7 +388,7 @@ func TestNodeIsKilledInTheFuture(t *testing.T) {
 	killed, other := a.pair(t)
 	node := killed.Node()
 	killed.Kill()
-	a.exec(t, `update %s.beats set until = until + interval '1 hour' where node = $1`, node)
+	a.exec(t, `update %s.heartbeats set until = until + interval '1 hour' where node = $1`, node)
 	if took := a.awaitBalance(t, other); took > 2*testLasts {
 		t.Errorf("its shards moved after %v", took)
 	}
@@ -400,14 +400,14 @@ func TestClockOfTheServerJumps(t *testing.T) {
 	a := newShardNodes(t)
 	one, other := a.pair(t)
 	beats := func() (n int) {
-		if err := a.pool.QueryRow(t.Context(), `select min(beat)::integer from `+quoted(a.name)+`.beats`).Scan(&n); err != nil {
+		if err := a.pool.QueryRow(t.Context(), `select min(beat)::integer from `+quoted(a.name)+`.heartbeats`).Scan(&n); err != nil {
 			t.Fatal(err)
 		}
 		return n
 	}
 	first, second, end := one.Node(), other.Node(), beats()+4
 	for beats() >= 1 && beats() < end {
-		a.exec(t, `update %s.beats set until = now() - interval '1 hour'`)
+		a.exec(t, `update %s.heartbeats set until = now() - interval '1 hour'`)
 		time.Sleep(10 * time.Millisecond)
 	}
 	if one.Node() != first || other.Node() != second {
