@@ -111,7 +111,7 @@ func (d *dispatcher) leaseAll(ctx context.Context, limit int, now time.Time) (wa
 // lease registers what it claims.
 func (d *dispatcher) lease(ctx context.Context, claim Claim, now time.Time) (wait time.Duration, err error) {
 	claim.Lease, claim.PerAccount = d.config.Lease, d.config.PerAccount
-	claim.LongestRetry = longestRetry(d.config.Retries, d.config.RetryJitter)
+	claim.LongestRetry = d.longestRetry
 	claim.Finished = d.leases.tokens(now, claim.Lease, d.failing.Load())
 	if !d.failing.Load() {
 		claim.Probes, claim.ProbeCap = d.limiter.RequestRoom(), d.limiter.RequestRoomOf

@@ -25,6 +25,8 @@ type dispatcher struct {
 	jitter   jitter.Source // of the waits between attempts and between probes
 	waking   chan struct{} // something may have become due
 
+	longestRetry time.Duration // that the configuration allows
+
 	// claiming is full from before a claim until its attempts are registered: who
 	// deletes a webhook and then looks at what is in flight finds all that was claimed
 	// of it.
@@ -54,6 +56,8 @@ func newDispatcher(store Store, sender *sender, config Config) *dispatcher {
 		notices:  &noticeMaker{now: config.Now, notify: config.Notify},
 		waking:   make(chan struct{}, 1),
 		claiming: make(chan struct{}, 1),
+
+		longestRetry: longestRetry(config.Retries, config.RetryJitter),
 	}
 	d.limiter = limiter.New(limiter.Config{
 		Slots: config.Concurrency, PerWebhook: config.PerWebhook, PerAccount: config.PerAccount,
