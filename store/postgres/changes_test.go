@@ -127,7 +127,7 @@ func TestChangesAreNoted(t *testing.T) {
 	wantChanges(t, name, "0 b:to b, skipped for a")
 	must(s.Redeliver(t.Context(), "acct", "a", "to b, skipped for a", notices.Notice{})) // it was settled
 	must(s.Redeliver(t.Context(), "acct", "b", "first", notices.Notice{}))               // it is pending
-	wantChanges(t, name, "1 a:to b, skipped for a", "1 b:first")
+	wantChanges(t, name, "1 a:to b, skipped for a", "4 b:first")
 	must(s.DeleteWebhook(t.Context(), "acct", "b", nil, notices.Notice{}))
 	wantChanges(t, name, "2 b:none")
 	must(s.CreateWebhook(t.Context(), newWebhook("acct", "c"), webhooks.CreateOptions{}))
@@ -173,9 +173,8 @@ func TestRedeliveredIsDueFirst(t *testing.T) {
 	}
 }
 
-// Purge leaves the pending deliveries of shards that another node owns to that node, for as long
-// as it is alive.
-func TestPurgeOfAnotherNode(t *testing.T) {
+// Purge ends what is pending in all shards, whoever owns them.
+func TestPurge_ShardsOfOtherNodes_AreIncluded(t *testing.T) {
 	name, option := migratedSchema(t)
 	s := open(t, option)
 	const theirs, free = "theirs", "free"
@@ -193,12 +192,6 @@ func TestPurgeOfAnotherNode(t *testing.T) {
 		update shard_owners set node = 8 where shard = shard_of('`+free+`')`) // which has died
 	changesOf(t, name)
 	soon := time.Now().Add(time.Minute)
-	purge := func() {
-		t.Helper()
-		if _, err := s.Purge(t.Context(), webhooks.Purge{Payloads: soon, Attempts: time.Unix(0, 0), EventIDs: time.Unix(0, 0), Limit: 100}); err != nil {
-			t.Fatal(err)
-		}
-	}
 	state := func(account string) (state webhooks.DeliveryState) {
 		t.Helper()
 		list, err := s.EventDeliveries(t.Context(), account, account)
@@ -210,23 +203,19 @@ func TestPurgeOfAnotherNode(t *testing.T) {
 		}
 		return state
 	}
-	purge()
-	if got := state(theirs); got != webhooks.Pending {
-		t.Errorf("the delivery of another node's shard is %q, want pending", got)
+	if _, err := s.Purge(t.Context(), webhooks.Purge{Payloads: soon, Attempts: time.Unix(0, 0), EventIDs: time.Unix(0, 0), Limit: 100}); err != nil {
+		t.Fatal(err)
 	}
-	if got := state(free); got != webhooks.Dead {
-		t.Errorf("the delivery of a free shard is %q, want dead", got)
-	}
-	in(t, name, `delete from nodes`)
-	purge()
 	wantChanges(t, name)
-	if got := state(theirs); got != webhooks.Dead {
-		t.Errorf("once the node has died the delivery is %q, want dead", got)
+	for _, account := range []string{theirs, free} {
+		if got := state(account); got != webhooks.Dead {
+			t.Errorf("the delivery of %s is %q, want dead", account, got)
+		}
 	}
 }
 
-// The owner of a shard ends what another node has purged, except what it is attempting, and
-// hears of what another node redelivers.
+// The owner of a shard receives what another node redelivers, and claims nothing that another has
+// purged.
 func TestOwnerHearsOfAnotherNode(t *testing.T) {
 	option := inSchema(t)
 	owner, other := open(t, option, postgres.PollEvery(time.Millisecond)), open(t, option) // each claim of the owner looks
@@ -283,16 +272,10 @@ func TestOwnerHearsOfAnotherNode(t *testing.T) {
 		return list
 	}
 	purge()
-	eventually(t, "the owner has ended what it was not attempting", func() bool {
-		if n := len(claimed(t, owner, webhooks.Claim{Cap: each(9), PerAccount: 1})); n > 0 {
-			t.Fatalf("claimed %d of what was purged", n)
-		}
-		return states() == " 3 dead 2 dead 1 dead 0 pending"
-	})
-	settleAs(t, owner, again, webhooks.Retry, 0)
-	purge()
-	eventually(t, "the owner has ended what it attempted", func() bool {
-		claimed(t, owner, webhooks.Claim{Cap: each(9), PerAccount: 1})
-		return states() == " 3 dead 2 dead 1 dead 0 dead"
-	})
+	if got, want := states(), " 3 dead 2 dead 1 dead 0 dead"; got != want {
+		t.Errorf("deliveries are%s after the purge, want%s", got, want)
+	}
+	if n := len(claimed(t, owner, webhooks.Claim{Cap: each(9)})); n > 0 {
+		t.Errorf("claimed %d of what was purged", n)
+	}
 }

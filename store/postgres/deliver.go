@@ -1,7 +1,6 @@
 package postgres
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"sync"
@@ -13,20 +12,10 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// The kinds of troubles that keep a node from reporting what is pending.
-const (
-	troubleJoin = iota // it cannot register, or lost its shards
-	troubleLook        // the change feed cannot be read
-	troubleLoad        // pages of a shard cannot be read
-	troubles
-)
-
 const (
 	retryLook    = 20 * time.Millisecond // after a look that failed: the waits double
 	retryLookMax = time.Second
 )
-
-var errClaims = errors.New("postgres: claims and Deliver on one Store: open another one")
 
 // Deliver implements [webhooks.Deliveries]. It makes this process a node that owns shards: an
 // equal part of them. A group is a shard.
@@ -45,9 +34,6 @@ func (s *Store) Deliver(ctx context.Context, to webhooks.Scheduler) error {
 		return store.ErrClosed
 	case <-ctx.Done():
 		return ctx.Err()
-	}
-	if s.ownership.runs() {
-		return errClaims
 	}
 	delivering, stop := context.WithCancel(ctx)
 	defer stop()
@@ -80,22 +66,16 @@ func (s *Store) looks(ctx context.Context) error {
 		if err == nil && !owning {
 			owning = true
 			group.Go(func() { s.ownership.deliver(ctx) })
-			group.Go(func() { s.wake(ctx, func() {}) })
+			group.Go(func() { s.listens(ctx) })
 		}
 		var pause time.Duration
 		if err == nil {
-			began := time.Now()
-			timed, cancel := s.ownership.shortly(ctx, workLook)
-			pause, err = s.lookIfDue(timed)
-			cancel()
-			s.ownership.worked(workLook, began, err)
+			pause, err = s.lookIfDue(ctx)
 		}
 		if ctx.Err() != nil {
 			break
 		}
-		o.mu.Lock()
-		o.trouble(troubleLook, err)
-		o.mu.Unlock()
+		o.setTrouble(troubleLook, err)
 		if again = min(2*again, retryLookMax); err == nil {
 			again = retryLook
 			sleep(ctx, o.look.woken, pause)
@@ -114,49 +94,6 @@ func (o *ownedShards) want() {
 
 // wake has the node compute anew when to look.
 func (l *look) wake() { wake(l.woken) }
-
-// begin has what is pending reported to a scheduler, and end no longer.
-func (o *ownedShards) begin(to webhooks.Scheduler) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.feed, o.troubles, o.told, o.joined, o.complete = to, [troubles]error{}, nil, false, false
-}
-
-func (o *ownedShards) end() {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.feed = nil
-}
-
-func (o *ownedShards) delivers() bool {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.feed != nil
-}
-
-// joining notes how the last try to own shards has ended, and whether the first ones have begun to load.
-func (o *ownedShards) joining(ready bool, err error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.joined = o.joined || ready
-	o.trouble(troubleJoin, err)
-}
-
-// trouble notes, with the lock, a trouble or the end of one, and reports the first one, and
-// once all have ended and all shards are loaded.
-func (o *ownedShards) trouble(kind int, err error) {
-	o.troubles[kind] = err
-	err = cmp.Or(o.troubles[troubleJoin], o.troubles[troubleLook], o.troubles[troubleLoad])
-	switch {
-	case o.feed == nil:
-	case err != nil && o.told == nil:
-		o.told = err
-		o.feed.Trouble(err)
-	case err == nil && o.joined && len(o.loads.of) == 0 && (o.told != nil || !o.complete):
-		o.told, o.complete = nil, true
-		o.feed.Trouble(nil)
-	}
-}
 
 // Unreported implements [webhooks.Deliveries]: 0.1 s for a million.
 func (s *Store) Unreported(ctx context.Context, webhookID string) (backlog webhooks.Backlog, err error) {

@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"fmt"
@@ -12,6 +13,9 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/storageapi/storageapi/store"
+	"github.com/storageapi/storageapi/store/queue"
+	"github.com/storageapi/storageapi/store/storetest"
 	"github.com/storageapi/storageapi/webhooks"
 )
 
@@ -42,7 +46,7 @@ const (
 )
 
 // ClaimedEvents returns the statement that claims read events by.
-func ClaimedEvents(option Option) string { return optionsOf([]Option{option}).names.in(claimedEvents) }
+func ClaimedEvents(option Option) string { return optionsOf([]Option{option}).names.in(loadedEvents) }
 
 // Migrating makes a node one that knows a further migration.
 func Migrating(text string) Option {
@@ -87,16 +91,46 @@ func (q testQueues) underWay() map[int16]int {
 type Owning struct{ o *ownership }
 
 // Owning has the store own shards for these queues, with other times.
-func (s *Store) Owning(q Queues, lasts, idle time.Duration) Owning {
-	s.ownership.queues, s.ownership.lasts, s.ownership.idle = testQueues{q}, lasts, idle
+func (s *Store) Owning(q Queues, lasts time.Duration) Owning {
+	s.ownership.queues, s.ownership.lasts = testQueues{q}, lasts
 	return Owning{&s.ownership}
 }
 
-func (o Owning) Join(ctx context.Context) error { return o.o.join(ctx) }
-func (o Owning) Node() int64                    { return o.o.node() }
-func (o Owning) Incarnation() int64             { return o.o.incarnation() }
-func (o Owning) OwnerOf(shard int16) int64      { node, _ := o.o.ownerOf(shard); return node }
-func (o Owning) Lost(node int64)                { o.o.lost(node) }
+// Join has the node own shards, until Leave. It returns nil once it has loaded its share, as long as
+// its time lasts, or the error of taking it.
+func (o Owning) Join(ctx context.Context) error {
+	o.o.mu.Lock()
+	if !o.o.running && o.o.ctx.Err() == nil {
+		o.o.running = true
+		o.o.store.owned.begin(nil)
+		o.o.group.Go(func() { o.o.deliver(o.o.ctx) })
+	}
+	o.o.mu.Unlock()
+	return o.o.store.joined(ctx)
+}
+
+// joined returns once the node has begun to load its share, or with the error of taking it.
+func (s *Store) joined(ctx context.Context) error {
+	for {
+		switch {
+		case s.ownership.ctx.Err() != nil:
+			return store.ErrClosed
+		case ctx.Err() != nil:
+			return ctx.Err()
+		}
+		s.owned.mu.Lock()
+		joined, err := s.owned.joined, cmp.Or(s.owned.troubles[:]...)
+		s.owned.mu.Unlock()
+		if err != nil || joined && s.ownership.node() != 0 {
+			return err
+		}
+		time.Sleep(time.Millisecond)
+	}
+}
+func (o Owning) Node() int64               { return o.o.node() }
+func (o Owning) Incarnation() int64        { return o.o.incarnation() }
+func (o Owning) OwnerOf(shard int16) int64 { node, _ := o.o.ownerOf(shard); return node }
+func (o Owning) Lost(node int64)           { o.o.lost(node) }
 
 // Kill ends the node as if its process had ended.
 func (o Owning) Kill() {
@@ -115,11 +149,37 @@ func (o Owning) Runs() bool {
 	return o.o.running
 }
 
-// Lasts sets how long the node lasts without a heartbeat, before it joins.
+// Listen listens until ctx is done. It calls wake when it begins to, and with each notification.
+func (s *Store) Listen(ctx context.Context, wake func()) {
+	var group sync.WaitGroup
+	defer group.Wait()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(s.ownership.ctx, cancel)()
+	group.Go(func() { s.listens(ctx) })
+	for {
+		select {
+		case <-s.owned.look.woken:
+			wake()
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// Listening reports whether the node listens.
+func (s *Store) Listening() bool {
+	f := &s.owned.look.frequency
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.listens > 0
+}
+
+// Lasts sets how long the node lasts without a heartbeat, before it delivers.
 func (s *Store) Lasts(d time.Duration) { s.ownership.lasts = d }
 
-// Idles sets how long the node keeps its shards without claims, before it joins.
-func (s *Store) Idles(d time.Duration) { s.ownership.idle = d }
+// Idles sets how long the node keeps its shards without claims.
+func (s *Store) Idles(d time.Duration) { s.idle.after = d }
 
 // Kill ends the ownership of shards as if the process had ended.
 func (s *Store) Kill() { Owning{&s.ownership}.Kill() }
@@ -179,23 +239,34 @@ func (f *Frequency) Found(first int64, n int) {
 	f.f.looked(time.Now(), list, &horizon{})
 }
 
-// Join has the node load its shards.
+// Join has the node deliver to nobody until it is closed, and returns once it has reported what is
+// pending. dueIn returns how many of the deliveries that were reported are due within a time.
 func (s *Store) Join(t interface {
 	Context() context.Context
 	Fatal(...any)
-}) {
-	if err := s.ownership.join(t.Context()); err != nil {
+}) (dueIn func(time.Duration) int) {
+	recorder := new(storetest.Recorder)
+	go func() { _ = s.Deliver(context.Background(), recorder) }()
+	err := recorder.Wait(t.Context(), func(reports []storetest.Report) bool {
+		return slices.ContainsFunc(reports, func(r storetest.Report) bool { return r.Method == "Trouble" && r.Err == nil })
+	})
+	if err != nil {
 		t.Fatal(err)
 	}
-}
-
-// DueIn returns how many deliveries of loaded shards are due within that time.
-func (s *Store) DueIn(d time.Duration) int {
-	claimed, _ := s.owned.queue.Claim(time.Now().Add(d), webhooks.Claim{Limit: math.MaxInt32, Lease: time.Hour})
-	for _, c := range claimed {
-		s.owned.queue.Release(c.Token)
+	return func(d time.Duration) (n int) {
+		due := make(map[webhooks.DeliveryRef]time.Time)
+		for _, r := range recorder.Reports() {
+			if r.Method == "Add" {
+				due[r.Ref] = r.Pending.Due
+			}
+		}
+		for _, at := range due {
+			if time.Until(at) <= d {
+				n++
+			}
+		}
+		return n
 	}
-	return len(claimed)
 }
 
 // Doubts returns what is doubted of a clock that was seen first to show 0, after each further observation.
@@ -216,9 +287,52 @@ func (s *Store) Loading() int {
 	return len(s.owned.loads.of)
 }
 
-// InMemory returns how many deliveries of the webhook are in the queue.
-func (s *Store) InMemory(webhookID string) int {
-	return s.owned.queue.Backlog(time.Now(), webhookID).Pending
+// A Counter counts the deliveries that a store reports to its claims.
+type Counter struct {
+	webhooks.Scheduler
+	store claimedStore
+	mu    sync.Mutex
+	of    map[string]map[uint64]int
+}
+
+// Count counts what is reported, from the first claim on.
+func (s *Store) Count() *Counter {
+	c := &Counter{store: claimedStore{s}, of: make(map[string]map[uint64]int)}
+	s.claims = queue.Over(countedStore{c.store, c}, queue.Options{})
+	return c
+}
+
+type countedStore struct {
+	claimedStore
+	counter *Counter
+}
+
+func (s countedStore) Deliver(ctx context.Context, to webhooks.Scheduler) error {
+	s.counter.Scheduler = to
+	return s.claimedStore.Deliver(ctx, s.counter)
+}
+
+func (c *Counter) Add(list []webhooks.PendingDelivery) {
+	c.mu.Lock()
+	for i := range list {
+		id := list[i].Webhook.ID
+		if c.of[id] == nil {
+			c.of[id] = make(map[uint64]int)
+		}
+		c.of[id][list[i].Number]++
+	}
+	c.mu.Unlock()
+	c.Scheduler.Add(list)
+}
+
+// Reported returns how many deliveries of the webhook were reported, and how often.
+func (c *Counter) Reported(webhookID string) (deliveries, reports int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, n := range c.of[webhookID] {
+		deliveries, reports = deliveries+1, reports+n
+	}
+	return deliveries, reports
 }
 
 // Failing returns how many shards cannot be read.

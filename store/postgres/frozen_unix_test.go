@@ -53,7 +53,7 @@ func TestNodeIsFrozen(t *testing.T) {
 		return node
 	}
 	frozen := next()
-	other := a.on(t, a.open(t), 6*time.Second, time.Hour)
+	other := a.on(t, a.open(t), 6*time.Second)
 	other.join()
 	eventually(t, "both have their share", func() bool { return len(other.served()) == shards/2 && len(a.owned(t)[frozen]) == shards/2 })
 	if err := process.Process.Signal(syscall.SIGSTOP); err != nil {

@@ -32,8 +32,6 @@ type incarnation struct {
 	// These are guarded by the lock of the ownership.
 	over      bool
 	confirmed time.Time // when its last heartbeat that was answered was sent
-	ready     bool      // it has loaded its first shards
-	failed    error     // of loading later ones
 	waits     bool      // a view was read while it balanced
 
 	// seen is the oldest transaction whose changes it may not have read yet, set by what reads them.
@@ -69,8 +67,7 @@ func (n *incarnation) current() bool {
 }
 
 // live registers the incarnation, sends its heartbeats, and balances by what they read. It returns once
-// the incarnation is over: it could not register, nothing was claimed for long, its work has no answers,
-// its row is gone, or the server was started again, perhaps without what it had committed last.
+// the incarnation is over: ctx has ended, it could not register, its work has no answers, its row is gone, or the server was started again, perhaps without what it had committed last.
 //
 // A heartbeat whose answers never arrive must not keep the shards: once the incarnation's time may be over
 // it only reads, until that is answered.
@@ -81,7 +78,7 @@ func (n *incarnation) live(ctx context.Context) {
 	beat, confirmed, answered := addNode, time.Now(), true
 	for next := confirmed; sleep(ctx, n.beatNow, time.Until(next)); sleep(ctx, nil, n.lasts/60) { // notifications come in numbers
 		balances := n.balancing.TryLock() // before it looks: what a look sees must not change by this node's own doing
-		if balances && n.idles() || n.isStuck() {
+		if n.isStuck() {
 			break
 		}
 		sent, send := time.Now(), beat
@@ -110,7 +107,7 @@ func (n *incarnation) live(ctx context.Context) {
 			if balances {
 				group.Go(func() { n.balance(ctx, v) })
 			}
-			n.tell(nil)
+			n.store.owned.setTrouble(troubleBeat, nil)
 			continue
 		}
 		if balances {
@@ -119,7 +116,9 @@ func (n *incarnation) live(ctx context.Context) {
 		if err == nil || errors.Is(err, pgx.ErrNoRows) {
 			break
 		}
-		n.tell(err)
+		if !n.isCurrent() {
+			n.store.owned.setTrouble(troubleBeat, err)
+		}
 		if beat == addNode {
 			sleep(ctx, nil, n.lasts/24)
 			break
@@ -158,20 +157,6 @@ func (n *incarnation) polls() bool {
 	return n.queues.polls(nodes)
 }
 
-// idles reports whether the incarnation is over because nothing was claimed for long, and
-// nothing is in flight.
-func (n *incarnation) idles() bool {
-	for _, attempts := range n.queues.underWay() {
-		if attempts > 0 {
-			return false
-		}
-	}
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	n.over = n.over || !n.claims() // claims that begin now wait for the next
-	return n.over
-}
-
 // confirm notes that the incarnation was alive when a heartbeat was sent, and whether it balances now.
 func (n *incarnation) confirm(sent time.Time, balances bool) {
 	n.mu.Lock()
@@ -190,18 +175,12 @@ func (n *incarnation) balance(ctx context.Context, v view) {
 	}
 	n.balancing.Unlock()
 	n.mu.Lock()
-	if err == nil && !n.over {
-		if !n.ready {
-			n.claimed = time.Now() // claims were waiting
-		}
-		n.ready, n.failed = true, nil
-	}
 	if n.waits {
 		n.hear()
 	}
 	n.mu.Unlock()
 	if ctx.Err() == nil {
-		n.tell(err)
+		n.store.owned.shared(err)
 	}
 }
 
@@ -312,9 +291,6 @@ func (n *incarnation) load(ctx context.Context, list []int16) error {
 		n.mark(list, served)
 		return nil
 	}
-	n.mu.Lock()
-	n.failed = err
-	n.mu.Unlock()
 	n.unload(list)
 	return errors.Join(err, n.release(ctx, list))
 }

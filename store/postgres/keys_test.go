@@ -19,14 +19,14 @@ func keyNo(i int64) apikeys.Key {
 	return apikeys.Key{ID: fmt.Sprint("key_", i), Account: "acct", Name: "key", Scopes: scopes.All(), CreatedAt: time.Now(), Hash: hashNo(i)}
 }
 
-// listens runs Wake until the test ends, and returns once the node has listened.
+// listens has a node listen until the test ends, and returns once it does.
 func listens(t *testing.T, s *postgres.Store) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	woken, ended := make(chan struct{}, 1000), make(chan struct{})
 	go func() {
 		defer close(ended)
-		s.Capabilities().Wake(ctx, func() { woken <- struct{}{} })
+		s.Listen(ctx, func() { woken <- struct{}{} })
 	}()
 	t.Cleanup(func() { cancel(); <-ended })
 	<-woken

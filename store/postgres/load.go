@@ -2,323 +2,221 @@ package postgres
 
 import (
 	"context"
-	"math"
+	"errors"
+	"fmt"
 	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/storageapi/storageapi/webhooks"
 )
 
-// What is pending in shards that a node has taken is loaded by pages while the node delivers what it knows
-// already. The latest events come first: what has been pending for long is mostly for receivers that are down,
-// and must not keep others waiting. Loading rests on two rules:
-//
-//   - Everything that becomes pending after the shard's horizon is reported by the change feed, and
-//     everything before it is in the pages, whose snapshots are later.
-//   - What is reported by both is in the queue twice, or after it was settled. That does no harm: the
-//     queue leases a delivery once at a time, and a claim reads whether it is pending still.
-const (
-	pageMax    = 4096 // rows
-	pageMin    = 100  // the least limit, when statements time out
-	pageShards = 16   // shards of a page at most
-	pageSplit  = pageMax / pageShards
-
-	// loadWait is how long the first claims wait for shards that are loading, so that those of a small
-	// backlog find all of it.
-	loadWait = 500 * time.Millisecond
-
-	reloadSoon = 50 * time.Millisecond // between tries of a page: the waits double
-	reloadMax  = 15 * time.Second
+var (
+	errNoPayload = errors.New("the event's payload was purged")
+	errNewer     = fmt.Errorf("the event's payload was not found, and the schema is newer than this version of the library: %w", errors.ErrUnsupported)
 )
 
-var pendingPage = query("pending_page")
+// maxBytes is how many bytes the bodies of a call have at most, except that one alone may have
+// more.
+const maxBytes = 4 << 20
 
-// A shardLoad is a shard that is loading.
-type shardLoad struct {
-	shard          int16
-	event, webhook int64 // the place down to which it was read
-	limit          int   // rows of its next page
-	wait           time.Duration
-	again          time.Time     // not tried before
-	failing        bool          // the smallest page cannot be read
-	ended          chan struct{} // closed once it is loaded, or was left
-}
+var (
+	loadedEvents = query("loaded_events")
+	loadedRows   = query("loaded_rows")
+)
 
-// loads are the shards that are loading. The lock is that of ownedShards.
-type loads struct {
-	of      map[int16]*shardLoad
-	line    []*shardLoad // those that no page is being read of, in turn
-	runs    bool         // loadPages does
-	changed chan struct{}
-}
-
-// begin begins to load shards.
-func (l *loads) begin(shards []int16) (list []*shardLoad) {
-	for _, shard := range shards {
-		load := &shardLoad{shard: shard, event: math.MaxInt64, webhook: math.MaxInt64, limit: pageMax, ended: make(chan struct{})}
-		l.of[shard] = load
-		list = append(list, load)
+// Load implements [webhooks.Deliveries]. What is claimed must not be another node's by the time
+// that its row is read: if the node's time may be over by then, all is Unread.
+func (s *Store) Load(ctx context.Context, refs []webhooks.DeliveryRef) ([]webhooks.LoadedDelivery, error) {
+	if err := s.begin(ctx); err != nil {
+		return nil, err
 	}
-	l.line = append(l.line, list...)
-	return list
-}
-
-// end ends loading a shard, if it does.
-func (l *loads) end(shard int16) {
-	if load := l.of[shard]; load != nil {
-		delete(l.of, shard)
-		close(load.ended)
-	}
-}
-
-// next takes the shards of the next page from the line: those whose turn it is and whose limits are the
-// same. If there are none it returns in how long there may be; below 0 if nothing is loading.
-func (l *loads) next(now time.Time) (page []*shardLoad, wait time.Duration) {
-	l.line = slices.DeleteFunc(l.line, func(load *shardLoad) bool { return l.of[load.shard] != load })
-	if len(l.line) == 0 {
-		return nil, -1
-	}
-	wait = reloadMax
-	l.line = slices.DeleteFunc(l.line, func(load *shardLoad) bool {
-		if left := load.again.Sub(now); left > 0 {
-			wait = min(wait, left)
-			return false
+	s.steps.RUnlock()
+	l := loader{Store: s, list: make([]webhooks.LoadedDelivery, len(refs))}
+	node := s.ownership.node()
+	if node != 0 {
+		l.find(refs)
+		began := time.Now()
+		timed, cancel := s.ownership.shortly(ctx, workRead)
+		err := l.read(timed)
+		cancel()
+		s.ownership.worked(workRead, began, err)
+		if err != nil {
+			return nil, failure(ctx, err)
 		}
-		if len(page) > 0 && (load.limit != page[0].limit || len(page) >= load.limit/pageSplit) {
-			return false
+	}
+	if node == 0 || s.ownership.node() != node { // it stood still, and others may own the shards
+		for i := range l.list {
+			l.list[i].State = webhooks.Unread
 		}
-		page = append(page, load)
-		return true
-	})
-	return page, wait
+		return l.list, nil
+	}
+	l.judge()
+	l.checkPayloads(ctx)
+	return l.list, nil
 }
 
-// loaded returns the shards that are loaded.
-func (o *ownedShards) loaded() (shards []int16) {
+// A loader reads deliveries of webhooks that are in memory; the others are not of this node.
+type loader struct {
+	*Store
+	list   []webhooks.LoadedDelivery
+	rows   []loadRow
+	events map[int64]*loadEvent
+	found  map[int64]decodedWebhook // that were read
+	now    time.Time                // by the confirmed clock
+}
+
+// A loadRow is what loadedRows returns of a delivery.
+type loadRow struct {
+	place            int // in the list
+	no               int64
+	account          string
+	kept             decodedWebhook
+	event            int64
+	version          uint64 // of its webhook; 0: it is deleted, or its account being erased
+	attempts, before int    // below 0: it is not pending
+	due              time.Time
+}
+
+// A loadEvent is an event, maybe for several webhooks.
+type loadEvent struct {
+	webhooks.EncodedEvent
+	hasBody bool // which need not have been read
+}
+
+// find finds the webhooks.
+func (l *loader) find(refs []webhooks.DeliveryRef) {
+	o := &l.owned
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	for shard := range o.shards {
-		if o.loads.of[shard] == nil {
-			shards = append(shards, shard)
+	l.rows = make([]loadRow, 0, len(refs))
+	for i, ref := range refs {
+		if w := o.byID[ref.WebhookID]; w != nil {
+			l.rows = append(l.rows, loadRow{place: i, no: w.no, account: w.account, kept: w.kept, event: int64(ref.Number)})
 		}
 	}
-	return shards
 }
 
-// loadShards begins to load what is pending in shards that this node has taken, and serves them: what is
-// pending there is claimed as it arrives. What the node has of them in memory already is read anew. If it
-// returns an error it serves none of them. It waits a moment for the shards to be loaded.
-func (s *Store) loadShards(ctx context.Context, shards []int16) error {
-	list, err := s.beginShards(ctx, shards)
-	if err != nil {
-		s.unloadShards(shards)
-		return err
-	}
-	if s.owned.delivers() {
+func (l *loader) read(ctx context.Context) (err error) {
+	if len(l.rows) == 0 {
 		return nil
 	}
-	timeout := time.NewTimer(loadWait)
-	defer timeout.Stop()
-	for _, load := range list {
-		select {
-		case <-load.ended:
-		case <-timeout.C:
-			return nil
-		case <-ctx.Done():
-			return nil
+	nos := column(l.rows, func(r loadRow) int64 { return r.no })
+	events := column(l.rows, func(r loadRow) int64 { return r.event })
+	err = l.Store.read(ctx, func(ctx context.Context, conn *pgxpool.Conn) error {
+		batch := &pgx.Batch{}
+		batch.Queue(inOrder)
+		// The events come first: what is erased between the statements is not pending then.
+		batch.Queue(l.sql(loadedEvents), events, slices.Min(events), slices.Max(events), maxBytes).Query(l.scanEvents)
+		batch.Queue(l.sql(loadedRows), nos, events).QueryRow(l.scanRows)
+		return conn.SendBatch(ctx, batch).Close()
+	})
+	if err != nil {
+		return err
+	}
+	var changed []int64
+	for i := range l.rows {
+		r := &l.rows[i]
+		if (r.kept.webhook == nil || r.version != r.kept.version) && !slices.Contains(changed, r.no) {
+			changed = append(changed, r.no)
 		}
+	}
+	l.found, err = l.learn(ctx, changed)
+	return err
+}
+
+func (l *loader) scanEvents(rows pgx.Rows) error {
+	l.events = make(map[int64]*loadEvent, len(l.rows))
+	var no int64
+	var event bool
+	var e webhooks.EncodedEvent
+	_, err := pgx.ForEachRow(rows, []any{&no, &event, &e.ID, &e.Type, (*instant)(&e.Timestamp), &e.TraceContext, &e.Body}, func() error {
+		known := l.events[no]
+		switch {
+		case event:
+			l.events[no] = &loadEvent{EncodedEvent: e}
+		case known != nil:
+			known.Body, known.hasBody = e.Body, true
+		}
+		return nil
+	})
+	return err
+}
+
+func (l *loader) scanRows(row pgx.Row) error {
+	var places, attempts, before []int
+	var due []time.Time
+	var nos []int64
+	var versions []uint64
+	if err := row.Scan(&places, &attempts, &before, &due, &nos, &versions, &l.now); err != nil {
+		return err
+	}
+	version := make(map[int64]uint64, len(nos))
+	for i, no := range nos {
+		version[no] = versions[i]
+	}
+	for i := range l.rows {
+		r := &l.rows[i]
+		r.version, r.attempts = version[r.no], -1
+	}
+	for i, place := range places {
+		r := &l.rows[place]
+		r.attempts, r.before, r.due = attempts[i], before[i], due[i]
 	}
 	return nil
 }
 
-// beginShards reads the horizon of shards and begins to load them.
-func (s *Store) beginShards(ctx context.Context, shards []int16) (list []*shardLoad, err error) {
-	if len(shards) == 0 {
-		return nil, nil
-	}
-	o := &s.owned
-	if err := o.hold(ctx); err != nil {
-		return nil, err
-	}
-	defer o.let()
-	s.unloadShards(shards)
-	if err := s.forgetForeign(ctx); err != nil {
-		return nil, err
-	}
-	o.look.ended = 0 // there may be what no node has ended
-	probes, seen, err := s.readChanges(ctx, beginShards, shards)
-	if err != nil {
-		return nil, err
-	}
-	o.mu.Lock()
-	for _, shard := range shards {
-		o.shards[shard] = seen
-	}
-	o.mu.Unlock()
-	o.saw(shards, seen)
-	if err := s.apply(ctx, probes); err != nil {
-		return nil, err
-	}
-	o.look.wanted.Store(true)
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	list = o.loads.begin(shards)
-	if o.loads.runs {
-		wake(o.loads.changed)
-	} else {
-		o.loads.runs = true
-		s.ownership.group.Go(func() { s.loadPages(s.ownership.ctx) })
-	}
-	return list, nil
-}
-
-// loadPages reads pages until all shards are loaded, or ctx ends.
-func (s *Store) loadPages(ctx context.Context) {
-	o := &s.owned
-	for {
-		o.mu.Lock()
-		page, wait := o.loads.next(time.Now())
-		if wait < 0 || ctx.Err() != nil {
-			o.loads.runs = false
-			o.mu.Unlock()
-			return
+// judge fills the list.
+func (l *loader) judge() {
+	for i := range l.rows {
+		r, event := &l.rows[i], l.events[l.rows[i].event]
+		to := &l.list[r.place]
+		webhook, isRead := l.found[r.no]
+		if !isRead {
+			webhook = r.kept
 		}
-		o.mu.Unlock()
-		if len(page) == 0 {
-			sleep(ctx, o.loads.changed, wait)
+		if event == nil {
+			event = &loadEvent{}
+		}
+		if r.attempts < 0 || r.version == 0 {
+			continue // gone
+		}
+		if webhook.webhook == nil || webhook.version < r.version || event.hasBody && event.Body == nil { // other bodies are enough for a call
+			to.State = webhooks.Unread
 			continue
 		}
-		began := time.Now()
-		rows, err := s.loadPage(ctx, page)
-		s.ownership.worked(workLoad, began, err)
-		if err == nil {
-			s.pageLoaded(page, rows)
-			if len(rows) > 0 {
-				s.waker.wakeAll()
-			}
-		} else if ctx.Err() == nil {
-			s.pageFailed(page, err)
+		*to = webhooks.LoadedDelivery{
+			State: webhooks.Ready, Webhook: webhook.webhook, Attempts: r.attempts, Before: r.before,
+			Due: l.owned.due(r.due, r.attempts, r.before), Age: max(0, l.now.Sub(publishedAt(r.event))),
 		}
-	}
-}
-
-// A pageRow is a row of pendingPage.
-type pageRow struct {
-	shard int16
-	queuedRow
-}
-
-// loadPage reads a page of shards and adds it to the queue, and returns its rows.
-func (s *Store) loadPage(ctx context.Context, page []*shardLoad) (rows []pageRow, err error) {
-	ctx, cancel := context.WithTimeout(ctx, s.ownership.lasts/3)
-	defer cancel()
-	type load = *shardLoad
-	places := []any{
-		column(page, func(l load) int16 { return l.shard }),
-		column(page, func(l load) int64 { return l.event }),
-		column(page, func(l load) int64 { return l.webhook }),
-		page[0].limit / len(page),
-	}
-	err = s.read(ctx, func(ctx context.Context, conn *pgxpool.Conn) error {
-		rows, err = rowsOf(ctx, told{conn, inPages}, func(row pgx.CollectableRow) (r pageRow, err error) {
-			return r, row.Scan(&r.shard, &r.webhook, &r.event, &r.recovered, &r.due, &r.attempts, &r.before)
-		}, s.sql(pendingPage), places...)
-		return err
-	})
-	if err != nil {
-		return nil, err
-	}
-	o := &s.owned
-	var unknown []int64
-	wanted := make(map[int64]bool)
-	for i := range rows {
-		if no := rows[i].webhook; !wanted[no] && !o.known(no) {
-			wanted[no] = true
-			unknown = append(unknown, no)
-		}
-	}
-	if _, err := s.learn(ctx, unknown); err != nil {
-		return nil, err
-	}
-	if o.delivers() {
-		o.report(column(rows, func(r pageRow) queuedRow { return r.queuedRow }))
-		return rows, nil
-	}
-	for i := range rows {
-		o.add(&rows[i].queuedRow, false)
-	}
-	return rows, nil
-}
-
-// pageLoaded notes that the rows of a page are in the queue: the shards of which it has fewer than it may
-// are loaded.
-func (s *Store) pageLoaded(page []*shardLoad, rows []pageRow) {
-	limit, read := page[0].limit/len(page), make(map[int16]int, len(page))
-	for _, load := range page {
-		for i := range rows {
-			if r := &rows[i]; r.shard == load.shard {
-				read[load.shard]++
-				if r.event < load.event || r.event == load.event && r.webhook < load.webhook {
-					load.event, load.webhook = r.event, r.webhook
-				}
-			}
-		}
-	}
-	o := &s.owned
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	failing := false
-	for _, load := range page {
-		failing = failing || load.failing
-		load.limit, load.wait, load.failing = min(2*load.limit, pageMax), 0, false
-		if o.loads.of[load.shard] == load && read[load.shard] < limit {
-			o.loads.end(load.shard)
-		}
-	}
-	o.loads.line = append(o.loads.line, page...) // next forgets those that are loaded, or were left
-	if !o.loads.failing() {
-		o.trouble(troubleLoad, nil)
-	}
-	if failing && !o.loads.failing() {
-		s.options.logger.Info("storageapi: PostgreSQL: pending deliveries can be read again")
-	}
-}
-
-// failing reports whether there are shards whose smallest page cannot be read.
-func (l *loads) failing() bool {
-	for _, load := range l.of {
-		if load.failing {
-			return true
-		}
-	}
-	return false
-}
-
-// pageFailed has the next pages of its shards be smaller, since statements may have timed out. A shard of
-// which not even the smallest page can be read waits longer and longer between tries, and the others go on.
-func (s *Store) pageFailed(page []*shardLoad, err error) {
-	o := &s.owned
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	now := time.Now()
-	for _, load := range page {
-		if o.loads.of[load.shard] != load {
+		if !webhook.webhook.Claimable() {
+			to.State = webhooks.Passive
 			continue
 		}
-		if load.limit > pageMin {
-			load.limit, load.again = max(load.limit/2, pageMin), now.Add(reloadSoon)
-			continue
-		}
-		logged := o.loads.failing()
-		load.failing, load.wait = true, min(max(2*load.wait, reloadSoon), reloadMax)
-		load.again = now.Add(load.wait)
-		o.trouble(troubleLoad, err)
-		if !logged {
-			s.options.logger.Error("storageapi: PostgreSQL: pending deliveries of a shard cannot be read: those that are not loaded yet wait, and other shards go on. "+
-				"If it timed out, raise statement_timeout of the role, or vacuum the table pending",
-				"schema", s.options.schema, "shard", load.shard, "rows", pageMin, "error", err)
+		to.Event, to.Err = event.EncodedEvent, webhook.err
+		to.Event.Account = r.account
+		if event.Body == nil && to.Err == nil {
+			to.Err = errNoPayload
 		}
 	}
-	o.loads.line = append(o.loads.line, page...)
+}
+
+// checkPayloads has deliveries without a payload be those of a newer version if the schema is newer
+// than this node knows: payloads may be elsewhere by now.
+func (l *loader) checkPayloads(ctx context.Context) {
+	lost := func(d webhooks.LoadedDelivery) bool { return d.Err == errNoPayload }
+	if !slices.ContainsFunc(l.list, lost) {
+		return
+	}
+	version, err := only(ctx, l.Store, scanInt, `select max(version) from storageapi.versions`)
+	if err == nil && version <= len(l.options.migrations) {
+		return
+	}
+	for i := range l.list {
+		if lost(l.list[i]) {
+			l.list[i].Err = errNewer
+		}
+	}
 }

@@ -10,8 +10,6 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
-
-	"github.com/storageapi/storageapi/webhooks"
 )
 
 // A horizon is which transactions a statement saw: those before max, except those that ran.
@@ -33,10 +31,6 @@ type look struct {
 	at        time.Time // of the last one
 	number    uint64    // of the last horizon
 	frequency frequency
-
-	past  atomic.Int64 // the mark of the payloads
-	ended int64        // what was pending before that mark has ended
-	again atomic.Bool  // or is pending again, since it was being attempted
 }
 
 // A changeRow is a row of changesSince or beginShards.
@@ -64,14 +58,13 @@ func (s *Store) readChanges(ctx context.Context, sql string, args ...any) (list 
 		_, err = pgx.ForEachRow(rows, []any{&r.kind, &r.added, &r.shard, &r.webhook, &r.event, &recovered, &due, &attempts, &before, &running}, func() error {
 			if r.kind < 0 {
 				s.owned.clock.set(*due)
-				s.owned.look.past.Store(r.event)
 				seen = &horizon{min: r.added, max: r.webhook, running: running}
 				return nil
 			}
 			if r.there = recovered != nil; r.there {
 				r.recovered, r.due, r.attempts, r.before = *recovered, *due, *attempts, *before
 			}
-			r.first = r.kind == changeFirst || r.kind == changeNudge
+			r.first = r.kind == changeFirst
 			list = append(list, r)
 			return nil
 		})
@@ -109,7 +102,14 @@ func (s *Store) lookIfDue(ctx context.Context) (wait time.Duration, err error) {
 	defer o.let()
 	every, since := o.look.frequency.every(s.options.poll), time.Since(o.look.at)
 	if o.look.wanted.Load() || since >= every*5/8 {
-		err = s.readChanged(ctx, since)
+		if since < lookPause {
+			sleep(ctx, nil, lookPause-since)
+		}
+		began := time.Now()
+		timed, cancel := s.ownership.shortly(ctx, workLook)
+		err = s.look(timed)
+		cancel()
+		s.ownership.worked(workLook, began, err)
 		every = o.look.frequency.every(s.options.poll)
 	}
 	return every*5/8 + rand.N(every/4+1), err
@@ -117,35 +117,6 @@ func (s *Store) lookIfDue(ctx context.Context) (wait time.Duration, err error) {
 
 // lookPause is the least time between two looks: what is published meanwhile is read at once.
 const lookPause = 2 * time.Millisecond
-
-// readChanged looks, and ends what is pending without a payload.
-func (s *Store) readChanged(ctx context.Context, since time.Duration) error {
-	o := &s.owned
-	if since < lookPause {
-		select {
-		case <-time.After(lookPause - since):
-		case <-ctx.Done():
-			return failure(ctx, ctx.Err())
-		}
-	}
-	if err := s.look(ctx); err != nil {
-		return err
-	}
-	if o.look.again.Swap(false) {
-		o.look.ended = 0
-	}
-	if o.look.past.Load() <= o.look.ended {
-		return nil
-	}
-	ended, err := s.endExpired(ctx, endStep)
-	if ended >= endStep {
-		o.look.wanted.Store(true)
-	}
-	return err
-}
-
-// endStep is how much ends with a look, at most, because its payload is past.
-const endStep = 1000
 
 // look reads what was changed in the shards that are loaded.
 func (s *Store) look(ctx context.Context) (err error) {
@@ -176,6 +147,9 @@ func (s *Store) look(ctx context.Context) (err error) {
 	s.ownership.saw(node, seen.min)
 	return nil
 }
+
+// A deliveryPair are the numbers of a delivery's webhook and event.
+type deliveryPair struct{ webhook, event int64 }
 
 // once returns each delivery that became pending once, though several changes name it: the
 // publishing of its event, say, and a recovery.
@@ -219,91 +193,37 @@ func (o *ownedShards) saw(shards []int16, seen *horizon) {
 	}
 }
 
-// apply tells the queue of changes, after it has read the webhooks that they are of.
+// apply reports changes, after it has read the webhooks that they are of and that changed or are
+// not known.
 func (s *Store) apply(ctx context.Context, list []changeRow) error {
 	o := &s.owned
 	var nos []int64
-	wanted, delivers := make(map[int64]bool), o.delivers()
+	wanted := make(map[int64]bool)
 	for i := range list {
 		r := &list[i]
-		known := o.known(r.webhook)
-		changed := r.kind == changeWebhook && (known || delivers) || known && (r.kind == changeErased || r.kind != changeAdded && !delivers)
-		if !wanted[r.webhook] && (changed || !known && (r.there || r.kind == changeProbe)) {
+		switch {
+		case r.kind == changeErased:
+			o.erased(r.webhook)
+		case r.kind == changeWebhook:
+		case o.known(r.webhook) || !r.there && r.kind != changeProbe:
+			continue
+		}
+		if !wanted[r.webhook] {
 			wanted[r.webhook] = true
 			nos = append(nos, r.webhook)
 		}
 	}
-	for i := range list {
-		if list[i].kind == changeErased {
-			o.erased(list[i].webhook)
-		}
-	}
 	found, err := s.learn(ctx, nos)
-	if err != nil {
-		return err
-	}
-	if delivers {
+	if err == nil {
 		o.reportChanges(list, found)
-		return nil
 	}
-	for i := range list {
-		switch r := &list[i]; {
-		case r.kind == changeAdded && r.there:
-			o.add(&r.queuedRow, false)
-		case r.kind == changeFirst, r.kind == changeNudge:
-			if r.there {
-				o.add(&r.queuedRow, true)
-			}
-			o.probe(r.webhook)
-		case r.kind == changeProbe:
-			o.probe(r.webhook)
-		}
-	}
-	return nil
-}
-
-// reportChanges reports changes of webhooks, of which those that changed were found as they are.
-func (o *ownedShards) reportChanges(list []changeRow, found map[int64]decodedWebhook) {
-	var added []queuedRow
-	for i := range list {
-		if r := &list[i]; r.there && (r.kind == changeAdded || r.kind == changeFirst) {
-			added = append(added, r.queuedRow)
-		}
-	}
-	o.report(added)
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	for i := range list {
-		r := &list[i]
-		w := o.byNo[r.webhook]
-		if w == nil || o.feed == nil {
-			continue
-		}
-		if webhook := found[r.webhook].webhook; r.kind == changeWebhook && webhook != nil {
-			o.feed.Webhook(webhook)
-		}
-		if r.kind == changeNudge && r.there {
-			o.feed.Nudge(webhooks.DeliveryRef{WebhookID: w.id, Number: uint64(r.event)})
-		}
-		if r.kind == changeFirst || r.kind == changeNudge || r.kind == changeProbe {
-			o.feed.Probe(w.id)
-		}
-	}
+	return err
 }
 
 func (o *ownedShards) known(no int64) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.byNo[no] != nil
-}
-
-// probe asks for a probe of a webhook.
-func (o *ownedShards) probe(no int64) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if w := o.byNo[no]; w != nil {
-		o.queue.Probe(w.id)
-	}
 }
 
 // maxLearned is how many webhooks are read by one statement: about half a MiB.

@@ -42,10 +42,7 @@ type noticeRow struct {
 	Routine       bool      `json:"routine"`
 	StoredAt      time.Time `json:"stored_at,omitzero"` // zero: now
 
-	// Of a settlement's: its place, and whether it is for a webhook that is turned off, or
-	// else that has recovered.
-	Place int  `json:"place"`
-	Off   bool `json:"off"`
+	Place int `json:"place"` // of the change of health that it is stored with
 }
 
 func rowOfNotice(n *notices.Notice) noticeRow {

@@ -2,7 +2,6 @@ package postgres
 
 import (
 	"cmp"
-	"maps"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -10,73 +9,55 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/storageapi/storageapi/store/queue"
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// ownedShards are what a node has in memory of its shards: what is pending, in the queue, and the
-// webhooks it is pending for. A shard is served from when it begins to load to when it is paused.
+// ownedShards are what a node knows of its shards, and the scheduler to which it reports what is
+// pending there. A shard is served from when it begins to load to when it is paused.
 type ownedShards struct {
-	queue queue.Queue        // what ClaimDeliveries claims from, unless Deliver is called
-	feed  webhooks.Scheduler // of Deliver; guarded by mu
-	turn  chan struct{}      // held by the one call of Deliver that reports
-
-	// Guarded by mu: why something cannot be read, and what the feed was told of that.
-	troubles [troubles]error
-	told     error
-	joined   bool // the first shards have begun to load
-	complete bool // the feed was told that they are loaded
-
-	longestRetry atomic.Int64 // a time.Duration: see [webhooks.Claim.LongestRetry]
+	longestRetry atomic.Int64  // a time.Duration: see [webhooks.Claim.LongestRetry]
+	turn         chan struct{} // held by the one call of Deliver that reports
 
 	looks chan struct{} // held by the one call that looks or loads
 	look  look          // guarded by looks
 	clock databaseClock
 
 	mu     sync.Mutex
+	feed   webhooks.Scheduler // of Deliver; nil: nothing is reported
 	byNo   map[int64]*ownedWebhook
 	byID   map[string]*ownedWebhook
 	shards map[int16]*horizon // that are loaded, and up to where their changes were read
-	paused map[int16]bool     // of them, those that claims have nothing of
-	kept   int                // webhooks that are kept for tasks
+	paused map[int16]bool     // of them, those in which no attempts begin
+	kept   int                // webhooks that are kept for attempts
 	loads  loads
 
-	// missed are deliveries that were made due again, as was read while they were leased. If that was
-	// after their settlement, the queue would not know of them once their leases end.
-	missed map[deliveryPair]queuedRow
+	troubles [troubles]error // why something cannot be read
+	told     error           // of them, what the scheduler was told
+	joined   bool            // the first shards have begun to load
+	complete bool            // the scheduler was told that they are loaded
 }
 
 func (o *ownedShards) start() {
-	o.looks = make(chan struct{}, 1)
+	o.turn, o.looks = make(chan struct{}, 1), make(chan struct{}, 1)
 	o.longestRetry.Store(int64(longestRetry))
-	o.look.frequency.wakes = pollFromWakes
+	o.look.frequency.wakes, o.look.woken = pollFromWakes, make(chan struct{}, 1)
 	o.byNo, o.byID = make(map[int64]*ownedWebhook), make(map[string]*ownedWebhook)
 	o.shards, o.paused = make(map[int16]*horizon), make(map[int16]bool)
-	o.turn = make(chan struct{}, 1)
-	o.look.woken = make(chan struct{}, 1)
 	o.loads = loads{of: make(map[int16]*shardLoad), changed: make(chan struct{}, 1)}
-	o.missed = make(map[deliveryPair]queuedRow)
 }
 
-const (
-	longestRetry = 48 * time.Hour // if claims do not tell
-	longestRest  = time.Hour      // webhooks rest for a minute at most
-)
+const longestRetry = 48 * time.Hour // if claims do not tell
 
 // An ownedWebhook is a webhook for which something is or was pending in a shard that is
 // loaded, as it was when its row was read last.
 type ownedWebhook struct {
 	no          int64
 	id, account string
-	version     uint64
 	shard       int16
-	standing    queue.Standing
-	claimable   bool
-	healthy     bool // it is proven, did not fail since and does not rest: a delivery says nothing new
+	version     uint64
+	health      webhooks.WebhookHealth
+	held        bool
 	kept        decodedWebhook
-
-	health webhooks.WebhookHealth
-	held   bool
 }
 
 // brief returns the webhook without what only an attempt needs.
@@ -84,17 +65,17 @@ func (w *ownedWebhook) brief() *webhooks.Webhook {
 	return &webhooks.Webhook{ID: w.id, Account: w.account, WebhookHealth: w.health, Version: w.version, Held: w.held}
 }
 
-// maxKept is how many webhooks are kept for tasks, about 1 KiB each. Claims read the others.
+// maxKept is how many webhooks are kept for attempts, about 1 KiB each. Load reads the others.
 const maxKept = 16_384
 
-// A decodedWebhook is a webhook as tasks have it, who share it.
+// A decodedWebhook is a webhook that is shared.
 type decodedWebhook struct {
 	version uint64
 	webhook *webhooks.Webhook // nil: it is not kept
-	err     error             // it cannot be read
+	err     error             // a secret cannot be read
 }
 
-// keep keeps a webhook for tasks, and no longer some others if there are too many.
+// keep keeps a webhook for attempts, and no longer some others if there are too many.
 func (o *ownedShards) keep(w *ownedWebhook, decoded decodedWebhook) {
 	if w.kept.webhook == nil {
 		o.kept++
@@ -111,6 +92,19 @@ func (o *ownedShards) keep(w *ownedWebhook, decoded decodedWebhook) {
 	w.kept = decoded
 }
 
+// begin has what is pending reported to a scheduler, and end no longer.
+func (o *ownedShards) begin(to webhooks.Scheduler) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.feed, o.troubles, o.told, o.joined, o.complete = to, [troubles]error{}, nil, false, false
+}
+
+func (o *ownedShards) end() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.feed = nil
+}
+
 // owns reports whether this node serves the shard.
 func (s *Store) owns(shard int16) bool {
 	o := &s.owned
@@ -119,21 +113,10 @@ func (s *Store) owns(shard int16) bool {
 	return o.shards[shard] != nil && !o.paused[shard]
 }
 
-// leased reports whether a delivery is being attempted on this node.
-func (s *Store) leased(webhookID string, event int64) bool {
-	return s.owned.queue.Leased(webhookID, uint64(event))
-}
+// groupOf returns the group of a shard, which is not 0.
+func groupOf(shard int16) webhooks.Group { return webhooks.Group(shard) + 1 }
 
-// reserve is [queue.Queue.Reserve].
-func (s *Store) reserve(webhookID string, events []int64) (tokens map[uint64]uint64) {
-	seqs := make([]uint64, len(events))
-	for i, event := range events {
-		seqs[i] = uint64(event)
-	}
-	return s.owned.queue.Reserve(webhookID, seqs)
-}
-
-// pauseShards lets no more claims have anything of the shards. What is under way goes on.
+// pauseShards lets no more attempts begin in the shards. Those under way go on.
 func (s *Store) pauseShards(shards []int16) {
 	o := &s.owned
 	o.mu.Lock()
@@ -141,19 +124,10 @@ func (s *Store) pauseShards(shards []int16) {
 	for _, shard := range shards {
 		o.paused[shard] = true
 	}
-	if o.feed != nil {
+	if o.feed != nil && len(shards) > 0 {
 		o.feed.Pause(column(shards, groupOf))
-		return
-	}
-	for _, w := range o.byNo {
-		if o.paused[w.shard] {
-			o.queue.Pause(w.id)
-		}
 	}
 }
-
-// groupOf returns the group of a shard, which is not 0.
-func groupOf(shard int16) webhooks.Group { return webhooks.Group(shard) + 1 }
 
 // underWay returns how many attempts are under way in each shard with some.
 func (s *Store) underWay() map[int16]int {
@@ -164,12 +138,6 @@ func (s *Store) underWay() map[int16]int {
 	if o.feed != nil {
 		for group, n := range o.feed.UnderWay() {
 			busy[int16(group-1)] = n
-		}
-		return busy
-	}
-	for id, n := range o.queue.UnderWay(time.Now()) {
-		if w := o.byID[id]; w != nil {
-			busy[w.shard] += n
 		}
 	}
 	return busy
@@ -182,12 +150,12 @@ func (s *Store) unloadShards(shards []int16) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	for _, shard := range shards {
-		delete(o.shards, shard)
-		delete(o.paused, shard)
-		o.loads.end(shard)
-		if o.feed != nil {
+		if o.feed != nil && o.shards[shard] != nil {
 			o.feed.Forget(webhooks.Scope{Group: groupOf(shard)})
 		}
+		delete(o.shards, shard)
+		delete(o.paused, shard)
+		delete(o.loads.of, shard)
 	}
 	for _, w := range o.byNo {
 		if slices.Contains(shards, w.shard) {
@@ -197,13 +165,11 @@ func (s *Store) unloadShards(shards []int16) {
 }
 
 func (o *ownedShards) forget(w *ownedWebhook) {
-	o.queue.Drop(w.id)
 	if w.kept.webhook != nil {
 		o.kept--
 	}
 	delete(o.byNo, w.no)
 	delete(o.byID, w.id)
-	maps.DeleteFunc(o.missed, func(pair deliveryPair, _ queuedRow) bool { return pair.webhook == w.no })
 }
 
 // served returns the shards that are loaded, and of these the earliest horizon.
@@ -222,18 +188,17 @@ func (o *ownedShards) served() (shards []int16, from *horizon) {
 // An ownedRow is a webhook as the table has it.
 type ownedRow struct {
 	webhookRow
-	no   int64
-	rest *float64 // seconds
+	no int64
 }
 
 // ownedWebhooks selects the webhooks $1.
 const ownedWebhooks = `
-	select w.no, extract(epoch from w.rests_until - ` + confirmedNow + `)::float8, ` + webhookColumns + `
+	select w.no, ` + webhookColumns + `
 	from unnest((select $1::bigint[])) as k (no)
 	cross join lateral (select * from storageapi.webhooks where no = k.no limit 1) w`
 
 func scanOwned(row pgx.Row) (r ownedRow, err error) {
-	err = row.Scan(append([]any{&r.no, &r.rest}, r.fields()...)...)
+	err = row.Scan(append([]any{&r.no}, r.fields()...)...)
 	return r, err
 }
 
@@ -263,7 +228,7 @@ func (o *ownedShards) erased(no int64) {
 	}
 }
 
-// learn notes what a webhook is now, and tells the queue.
+// learn notes what a webhook is now.
 func (o *ownedShards) learn(r *ownedRow, decoded decodedWebhook) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -285,36 +250,19 @@ func (o *ownedShards) learn(r *ownedRow, decoded decodedWebhook) {
 		return // it was read again meanwhile
 	}
 	o.keep(w, decoded)
-	w.health, w.held = r.WebhookHealth, r.Held
-	w.version, w.claimable, w.standing = r.Version, r.Claimable(), queue.Untried
-	switch {
-	case !r.FailingSince.IsZero():
-		w.standing = queue.Failing
-	case !r.ProvenAt.IsZero():
-		w.standing = queue.Proven
-	}
-	w.healthy = w.standing == queue.Proven && r.WarnedAt.IsZero() && r.rest == nil
-	if o.feed == nil {
-		o.tell(w, r)
-	}
+	w.version, w.health, w.held = r.Version, r.WebhookHealth, r.Held
 }
 
-// tell tells the queue of a webhook's state.
-func (o *ownedShards) tell(w *ownedWebhook, r *ownedRow) {
-	o.queue.SetStanding(w.id, w.standing)
-	if w.claimable && !o.paused[w.shard] {
-		o.queue.Resume(w.id)
-	} else {
-		o.queue.Pause(w.id)
-	}
-	if r.rest != nil { // also one that is over: the receiver has not recovered
-		o.queue.Rest(w.id, time.Now().Add(min(seconds(*r.rest), longestRest)))
-	} else {
-		o.queue.EndRest(w.id)
+// updated reports a webhook that this node has changed at once, if it is known: attempts under way
+// end soon, and are then judged by it.
+func (o *ownedShards) updated(webhook webhooks.Webhook) {
+	webhook.Events, webhook.PastEvents = slices.Clone(webhook.Events), slices.Clone(webhook.PastEvents)
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if w := o.byID[webhook.ID]; w != nil && w.version < webhook.Version && o.feed != nil {
+		o.feed.Webhook(&webhook)
 	}
 }
-
-func seconds(n float64) time.Duration { return time.Duration(min(n, 1e9) * float64(time.Second)) }
 
 // A queuedRow is a delivery as the table has it.
 type queuedRow struct {
@@ -338,24 +286,24 @@ func (o *ownedShards) due(at time.Time, attempts, before int) time.Time {
 	return latest
 }
 
-// report reports deliveries of webhooks that are known, and keeps the list no longer.
+// report reports deliveries of webhooks that are known; the others are deleted.
 func (o *ownedShards) report(rows []queuedRow) {
-	list := make([]webhooks.PendingDelivery, 0, len(rows))
-	dues := make([]time.Time, len(rows))
-	for i := range rows {
-		dues[i] = o.due(rows[i].due, rows[i].attempts, rows[i].before)
-	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if o.feed == nil {
-		return
+	if o.feed != nil {
+		o.add(rows)
 	}
+}
+
+// add is report with the lock and a feed.
+func (o *ownedShards) add(rows []queuedRow) {
+	list := make([]webhooks.PendingDelivery, 0, len(rows))
 	briefs := make(map[int64]*webhooks.Webhook)
 	for i := range rows {
 		r := &rows[i]
 		w := o.byNo[r.webhook]
 		if w == nil {
-			continue // deleted
+			continue
 		}
 		webhook := cmp.Or(w.kept.webhook, briefs[w.no])
 		if webhook == nil {
@@ -363,7 +311,7 @@ func (o *ownedShards) report(rows []queuedRow) {
 			briefs[w.no] = webhook
 		}
 		list = append(list, webhooks.PendingDelivery{
-			Number: uint64(r.event), Webhook: webhook, Group: groupOf(w.shard), Due: dues[i],
+			Number: uint64(r.event), Webhook: webhook, Group: groupOf(w.shard), Due: o.due(r.due, r.attempts, r.before),
 			Attempts: r.attempts, Before: r.before, Recovered: r.recovered, First: r.first,
 		})
 	}
@@ -372,52 +320,83 @@ func (o *ownedShards) report(rows []queuedRow) {
 	}
 }
 
-// add adds a delivery of a webhook that is known; one that is waiting is replaced, and one
-// that is being attempted stays as it is until its lease ends.
-func (o *ownedShards) add(r *queuedRow, replaces bool) {
-	due := o.due(r.due, r.attempts, r.before)
+// reportChanges reports changes of webhooks, of which those that changed were found as they are.
+func (o *ownedShards) reportChanges(list []changeRow, found map[int64]decodedWebhook) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	w := o.byNo[r.webhook]
-	if w == nil {
-		return // deleted
+	if o.feed == nil {
+		return
 	}
-	seq := uint64(r.event)
-	if replaces {
-		if o.queue.Leased(w.id, seq) {
-			o.missed[deliveryPair{r.webhook, r.event}] = *r
-			return
+	var added []queuedRow // in order, so that what was resent last is the next
+	for i := range list {
+		r := &list[i]
+		if r.there && (r.kind == changeAdded || r.kind == changeFirst) {
+			added = append(added, r.queuedRow)
 		}
-		o.queue.Remove(w.id, seq)
+		w := o.byNo[r.webhook]
+		if w == nil {
+			continue
+		}
+		if r.kind == changeNudge {
+			o.add(added)
+			added = nil
+		}
+		if webhook := found[r.webhook].webhook; r.kind == changeWebhook && webhook != nil {
+			o.feed.Webhook(webhook)
+		}
+		if r.kind == changeNudge && r.there {
+			o.feed.Nudge(webhooks.DeliveryRef{WebhookID: w.id, Number: uint64(r.event)})
+		}
+		if r.kind == changeFirst || r.kind == changeNudge || r.kind == changeProbe {
+			o.feed.Probe(w.id)
+		}
 	}
-	o.queue.Add(queue.Pending{
-		Webhook: w.id, Account: w.account, Seq: seq, Due: due,
-		Attempts: r.attempts, Before: r.before, Recovered: r.recovered, First: r.first && !due.After(time.Now()), Standing: w.standing,
-		Paused: !w.claimable || o.paused[w.shard],
-	})
+	o.add(added)
 }
 
-// endLease ends the lease of a delivery, and then adds it again if that was missed. What is not
-// pending by now is dropped by the claim that gets it.
-func (o *ownedShards) endLease(of deliveryPair, end func()) {
+// The kinds of troubles that keep a node from reporting what is pending.
+const (
+	troubleBeat  = iota // it cannot register, or lost its shards
+	troubleShare        // it cannot take, load or leave shards
+	troubleLook         // the change feed cannot be read
+	troubleLoad         // pages of a shard cannot be read
+	troubles
+)
+
+// setTrouble notes a trouble, or that there is none of that kind.
+func (o *ownedShards) setTrouble(kind int, err error) {
 	o.mu.Lock()
-	end()
-	missed, ok := o.missed[of]
-	delete(o.missed, of)
-	o.mu.Unlock()
-	if ok {
-		o.add(&missed, true)
+	defer o.mu.Unlock()
+	o.trouble(kind, err)
+}
+
+// trouble is setTrouble with the lock. It reports the first trouble, and that all is well once all
+// have ended and the first shards are loaded.
+func (o *ownedShards) trouble(kind int, err error) {
+	o.troubles[kind] = err
+	err = cmp.Or(o.troubles[:]...)
+	switch {
+	case o.feed == nil:
+	case err != nil && o.told == nil:
+		o.told = err
+		o.feed.Trouble(err)
+	case err == nil && o.joined && len(o.loads.of) == 0 && (o.told != nil || !o.complete):
+		o.told, o.complete = nil, true
+		o.feed.Trouble(nil)
 	}
 }
 
-// endReserved ends a reservation: the delivery is not pending any more, or it is as before. It
-// does nothing if the reservation has ended.
-func (s *Store) endReserved(of deliveryPair, token uint64, done bool) {
-	s.owned.endLease(of, func() {
-		if done {
-			s.owned.queue.Done(token)
-		} else {
-			s.owned.queue.Release(token)
-		}
-	})
+// unreachable returns why the node cannot own shards, or read what changes there.
+func (o *ownedShards) unreachable() error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return cmp.Or(o.troubles[troubleBeat], o.troubles[troubleShare], o.troubles[troubleLook])
+}
+
+// shared notes how the last balancing has ended: if well, the first shards have begun to load.
+func (o *ownedShards) shared(err error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.joined = o.joined || err == nil
+	o.trouble(troubleShare, err)
 }

@@ -12,9 +12,8 @@ import (
 )
 
 const (
-	nodeLasts  = 6 * time.Second  // a node without a heartbeat for this long is dead
-	nodeIdle   = 15 * time.Second // a node without claims for this long leaves
-	leaveWait  = 2 * time.Second  // shards are left with what is in flight after this
+	nodeLasts  = 6 * time.Second // a node without a heartbeat for this long is dead
+	leaveWait  = 2 * time.Second // shards are left with what is in flight after this
 	leavePause = 50 * time.Millisecond
 )
 
@@ -25,7 +24,7 @@ const ownersChanged = "owners"
 // the incarnation.
 const baseShift = 12
 
-// shardQueues are the queues of owned shards, in memory.
+// shardQueues are what is pending in owned shards.
 type shardQueues interface {
 	loadShards(ctx context.Context, shards []int16) error // begins to
 	pauseShards(shards []int16)
@@ -34,17 +33,17 @@ type shardQueues interface {
 	unloadShards(shards []int16)
 }
 
-// An ownership has this node own its share of the shards while it claims. The node is a new
+// An ownership has this node own its share of the shards while it delivers. The node is a new
 // incarnation, with an id of its own, each time it joins or was taken for dead.
 //
 // The table shard_owners says who owns what. An incarnation that has no row in nodes any more
 // is over: what was its own is free, and what it settles, which locks the row first, fails.
 type ownership struct {
-	store       *Store
-	queues      shardQueues
-	lasts, idle time.Duration // nodeLasts, nodeIdle
-	base        int64         // of all incarnations
-	beatNow     chan struct{} // shards may be free, or the incarnation over
+	store   *Store
+	queues  shardQueues
+	lasts   time.Duration // nodeLasts
+	base    int64         // of all incarnations
+	beatNow chan struct{} // shards may be free, or the incarnation over
 
 	// fence is read-locked by each settlement, once it has its connection. Changes of owners
 	// lock it: on the server alone a queue of settlements could delay them without end.
@@ -52,26 +51,23 @@ type ownership struct {
 
 	ctx    context.Context // until stop
 	cancel context.CancelFunc
-	group  sync.WaitGroup // run
+	group  sync.WaitGroup // deliver, and what it begins
 
-	mu       sync.Mutex
-	running  bool      // run is
-	delivers bool      // Deliver is called
-	claimed  time.Time // when join was called last
-	failing  [works]failing
-	newest   *incarnation // which may be over; at first one without an id, which is
-	result   *joining     // the next
-	owners   [shards]int64
-	pollers  []int64   // nodes that need not be notified
-	nodes    int       // how many there are
-	viewed   time.Time // when these three were read
-	asked    time.Time // for ownerOf
+	mu      sync.Mutex
+	running bool // deliver is
+	failing [works]failing
+	newest  *incarnation // which may be over; at first one without an id, which is
+	owners  [shards]int64
+	pollers []int64   // nodes that need not be notified
+	nodes   int       // how many there are
+	viewed  time.Time // when these three were read
+	asked   time.Time // for ownerOf
 }
 
 // The kinds of work without which a node delivers nothing.
 const (
 	workLook   = iota // reading the change feed
-	workRead          // reading claimed deliveries
+	workRead          // reading deliveries that are to be attempted
 	workSettle        // settling
 	workLoad          // reading pages of pending deliveries
 	works
@@ -83,23 +79,16 @@ type failing struct {
 	calls int
 }
 
-// A joining is what calls of join wait for: the next result of a heartbeat, or of balancing.
-type joining struct {
-	done chan struct{}
-	err  error
-}
-
-// start prepares an ownership. Nothing runs before the first join.
+// start prepares an ownership. Nothing runs before deliver.
 func (o *ownership) start(s *Store) {
-	o.store, o.queues, o.lasts, o.idle = s, s, nodeLasts, nodeIdle
+	o.store, o.queues, o.lasts = s, s, nodeLasts
 	o.beatNow = make(chan struct{}, 1)
 	o.ctx, o.cancel = context.WithCancel(context.Background())
 	o.base = 1 + rand.Int64N(1<<51-1)
 	o.newest = &incarnation{over: true}
-	o.result = &joining{done: make(chan struct{})}
 }
 
-// stop ends what is under way. Then join returns store.ErrClosed.
+// stop ends what is under way.
 func (o *ownership) stop() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -115,55 +104,8 @@ func (o *ownership) close() {
 	}
 }
 
-// join begins a claim. It returns nil once the node has registered and loaded its shards, and
-// until its time may be over. Joining goes on after ctx has ended. It returns an error if shards
-// that were taken later could not be loaded, once: they are left again.
-func (o *ownership) join(ctx context.Context) error {
-	for {
-		o.mu.Lock()
-		o.claimed = time.Now()
-		if o.ctx.Err() != nil {
-			o.mu.Unlock()
-			return store.ErrClosed
-		}
-		if n := o.newest; n.ready && n.current() {
-			err := n.failed
-			n.failed = nil
-			o.mu.Unlock()
-			return err
-		}
-		if !o.running {
-			o.running = true
-			o.group.Go(o.run)
-		}
-		result := o.result
-		o.mu.Unlock()
-		select {
-		case <-result.done:
-			if result.err != nil && o.ctx.Err() == nil {
-				return result.err
-			}
-		case <-ctx.Done():
-			return failure(ctx, ctx.Err())
-		case <-o.ctx.Done():
-		}
-	}
-}
-
-// tell ends the waiting of join: for good if there is an error, or the incarnation is ready.
-func (o *ownership) tell(err error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if err == nil || !o.newest.current() {
-		o.store.owned.joining(o.newest.ready, err)
-	}
-	o.result.err = err
-	close(o.result.done)
-	o.result = &joining{done: make(chan struct{})}
-}
-
 // node returns the id of the incarnation, or 0 if there is none or its time may be over: then
-// nothing may be claimed.
+// no attempt may begin.
 func (o *ownership) node() int64 {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -279,14 +221,6 @@ func sleep(ctx context.Context, woken <-chan struct{}, d time.Duration) bool {
 	return ctx.Err() == nil
 }
 
-// run lives one incarnation after the other, while there are claims.
-func (o *ownership) run() {
-	for n := o.next(); n != nil; n = o.next() {
-		n.live(o.ctx)
-	}
-	o.tell(nil)
-}
-
 // enter begins a call that stop ends and close waits for, with group.Done. It reports false once
 // the store is closed.
 func (o *ownership) enter() bool {
@@ -299,45 +233,21 @@ func (o *ownership) enter() bool {
 	return true
 }
 
-func (o *ownership) runs() bool {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.running
-}
-
-// deliver has the node own its share of the shards until ctx ends, and gives them back.
+// deliver lives one incarnation after the other until ctx ends, and gives the shards back.
 func (o *ownership) deliver(ctx context.Context) {
-	o.setDelivers(true)
-	defer o.setDelivers(false)
-	for ctx.Err() == nil {
-		n := o.next()
-		if n == nil {
-			return
-		}
+	for n := o.next(ctx); n != nil; n = o.next(ctx) {
 		n.live(ctx)
 	}
 }
 
-func (o *ownership) setDelivers(is bool) {
+// next returns a new incarnation, or nil once ctx has ended.
+func (o *ownership) next(ctx context.Context) *incarnation {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.delivers, o.running = is, is
-}
-
-// next returns a new incarnation, or nil if there are no claims: then the next join starts run again.
-func (o *ownership) next() *incarnation {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if o.running = o.ctx.Err() == nil && o.claims(); !o.running {
+	if o.running = ctx.Err() == nil; !o.running {
 		return nil
 	}
 	o.failing = [works]failing{}
 	o.newest = &incarnation{ownership: o, made: time.Now(), id: o.base<<baseShift | (o.newest.id+1)&(1<<baseShift-1)}
 	return o.newest
-}
-
-// claims reports, with the lock, whether there was a claim lately: who finds nothing to claim
-// comes again when it is time to look, which may be seldom.
-func (o *ownership) claims() bool {
-	return o.delivers || time.Since(o.claimed) < max(o.idle, 2*o.store.options.poll)
 }

@@ -67,7 +67,7 @@ func shardNodesOf(schema string, p *pgxpool.Pool, options ...postgres.Option) *s
 // node returns a node that has not joined.
 func (a *shardNodes) node(t *testing.T) *shardNode {
 	t.Helper()
-	return a.on(t, a.open(t), testLasts, time.Hour)
+	return a.on(t, a.open(t), testLasts)
 }
 
 // pair returns two nodes that have their shares.
@@ -94,22 +94,13 @@ func (a *shardNodes) open(t *testing.T) *postgres.Store {
 func (a *shardNodes) listening(t *testing.T) *shardNode {
 	t.Helper()
 	n := a.node(t)
-	ctx, cancel := context.WithCancel(context.Background())
-	listens := make(chan struct{}, 1)
-	go n.store.Capabilities().Wake(ctx, func() {
-		select {
-		case listens <- struct{}{}:
-		default:
-		}
-	})
-	t.Cleanup(cancel)
-	<-listens
+	listens(t, n.store)
 	return n
 }
 
-func (a *shardNodes) on(t *testing.T, s *postgres.Store, lasts, idle time.Duration) *shardNode {
+func (a *shardNodes) on(t *testing.T, s *postgres.Store, lasts time.Duration) *shardNode {
 	n := &shardNode{store: s, test: t, all: a, state: make(map[int16]string), busy: make(map[int16]int)}
-	n.Owning = s.Owning(postgres.Queues{Load: n.load, Pause: n.pause, UnderWay: n.underWay, Unload: n.unload}, lasts, idle)
+	n.Owning = s.Owning(postgres.Queues{Load: n.load, Pause: n.pause, UnderWay: n.underWay, Unload: n.unload}, lasts)
 	return n
 }
 
@@ -369,7 +360,7 @@ func TestNodeIsKilled(t *testing.T) {
 		t.Skip("takes some seconds")
 	}
 	a := newShardNodes(t)
-	killed, other := a.on(t, a.open(t), 6*time.Second, time.Hour), a.on(t, a.open(t), 6*time.Second, time.Hour)
+	killed, other := a.on(t, a.open(t), 6*time.Second), a.on(t, a.open(t), 6*time.Second)
 	killed.join()
 	other.join()
 	a.awaitBalance(t, killed, other)
@@ -531,32 +522,36 @@ func TestLeavingShards(t *testing.T) {
 	}
 }
 
-// A node without claims leaves, unless something is in flight, and the next claim joins again.
-func TestNodeIdles(t *testing.T) {
+// A node without claims leaves, unless something is under way, and the next claim joins again.
+func TestClaims_NoneForLong_LeaveTheShards(t *testing.T) {
 	t.Parallel()
-	a := newShardNodes(t)
-	n, other := a.on(t, a.open(t), testLasts, time.Second), a.node(t)
-	const busy = 7
-	n.busy[busy] = 1
-	n.join()
-	other.join()
-	a.awaitBalance(t, n, other)
-	begun := time.Now()
-	eventually(t, "some time passes", func() bool { return time.Since(begun) > 2*time.Second })
-	if n.Node() == 0 {
-		t.Error("a node has left while something was in flight")
+	s := open(t, emptySchema(t))
+	s.Idles(300 * time.Millisecond)
+	if err := s.CreateWebhook(t.Context(), newWebhook("acct", "wh"), webhooks.CreateOptions{}); err != nil {
+		t.Fatal(err)
 	}
-	n.mu.Lock()
-	n.busy[busy] = 0
-	n.mu.Unlock()
-	eventually(t, "the node has left", func() bool { return n.Node() == 0 && !n.Runs() })
-	a.awaitBalance(t, other)
-	was := n.Incarnation()
-	n.join()
-	if node := n.Node(); node == 0 || node == was || node>>12 != was>>12 {
-		t.Errorf("the node was %x and is %x", was, node)
+	if _, err := s.Enqueue(t.Context(), webhooks.EncodedEvent{ID: "event", Account: "acct", Type: webhooks.TypeBalanceLow, Body: []byte("{}")}); err != nil {
+		t.Fatal(err)
 	}
-	eventually(t, "it has its share again", func() bool { n.join(); return a.balanced(t, n, other) })
+	claim := func() (tasks []webhooks.Task) {
+		eventually(t, "the event is claimed", func() bool {
+			var err error
+			tasks, _, err = s.ClaimDeliveries(t.Context(), webhooks.Claim{Limit: 1, Lease: time.Minute})
+			return err == nil && len(tasks) == 1
+		})
+		return tasks
+	}
+	task := claim()[0]
+	time.Sleep(time.Second)
+	if s.Shards() != shards {
+		t.Fatalf("the node serves %d shards while an attempt is under way, want all", s.Shards())
+	}
+	settleAs(t, s, task, webhooks.Retry, 0)
+	eventually(t, "the node has left", func() bool { return s.Shards() == 0 })
+	claim()
+	if s.Shards() != shards {
+		t.Errorf("the node serves %d shards after the next claim, want all", s.Shards())
+	}
 }
 
 // A node that claims nothing knows the owners, soon after it was asked.
@@ -629,7 +624,7 @@ func TestNodeIsCutOff(t *testing.T) {
 	t.Parallel()
 	a := newShardNodes(t)
 	s, w := wired(t, "cut off owner", a.options...)
-	cut, other := a.on(t, s, testLasts, time.Hour), a.node(t)
+	cut, other := a.on(t, s, testLasts), a.node(t)
 	cut.join()
 	other.join()
 	a.awaitBalance(t, cut, other)
@@ -660,7 +655,7 @@ func TestClosingANodeThatIsCutOff(t *testing.T) {
 	t.Parallel()
 	a := newShardNodes(t)
 	s, w := wired(t, "cut off, closes", a.options...)
-	n := a.on(t, s, testLasts, time.Hour)
+	n := a.on(t, s, testLasts)
 	n.join()
 	w.cut()
 	begun := time.Now()
@@ -685,7 +680,7 @@ func TestOwningWithOneConnection(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	n, other := a.on(t, s, testLasts, time.Hour), a.node(t)
+	n, other := a.on(t, s, testLasts), a.node(t)
 	n.join()
 	other.join()
 	a.awaitBalance(t, n, other)
@@ -733,7 +728,7 @@ func runOwner(dsn string) {
 	none := func([]int16) {}
 	owning := s.Owning(postgres.Queues{
 		Load: func(context.Context, []int16) error { return nil }, Pause: none, Unload: none, UnderWay: func(int16) int { return 0 },
-	}, 6*time.Second, time.Hour)
+	}, 6*time.Second)
 	for was := int64(0); ; time.Sleep(10 * time.Millisecond) {
 		node := owning.Node()
 		if node != was {
@@ -755,7 +750,7 @@ func TestLostAnswersOfOwning(t *testing.T) {
 	for flight := 1; flight <= 14; flight++ {
 		a := newShardNodes(t)
 		s, w := wired(t, fmt.Sprint("lost answer ", flight), a.options...)
-		n, other := a.on(t, s, testLasts/2, time.Hour), a.node(t)
+		n, other := a.on(t, s, testLasts/2), a.node(t)
 		group.Go(func() {
 			w.cutAfter(flight)
 			for n.Join(t.Context()) == nil && !w.silent() {

@@ -17,6 +17,7 @@ import (
 	"github.com/storageapi/storageapi/signing"
 	"github.com/storageapi/storageapi/store"
 	"github.com/storageapi/storageapi/store/capability"
+	"github.com/storageapi/storageapi/store/queue"
 )
 
 var _ store.Store = (*Store)(nil)
@@ -42,6 +43,8 @@ type Store struct {
 	reset     atomic.Pointer[time.Time] // when idle connections were closed
 	ownership ownership
 	owned     ownedShards
+	claims    *queue.Claims
+	idle      idle
 	waker     waker
 	publisher publisher
 	cursor    cursor
@@ -197,6 +200,8 @@ func New(ctx context.Context, pool *pgxpool.Pool, options ...Option) (*Store, er
 		return nil, err
 	}
 	s.owned.start()
+	s.idle.start()
+	s.claims = queue.Over(claimedStore{s}, queue.Options{})
 	s.ownership.start(s)
 	s.waker.start(s)
 	s.publisher.start(s)
@@ -223,6 +228,7 @@ func (s *Store) Capabilities() capability.Set {
 // Afterwards every method returns [store.ErrClosed].
 func (s *Store) Close() error {
 	s.ownership.stop()
+	s.claims.Close()
 	s.steps.Lock()
 	was := s.closed
 	s.closed = true

@@ -2,7 +2,6 @@ package postgres
 
 import (
 	"context"
-	"slices"
 
 	"github.com/jackc/pgx/v5"
 
@@ -42,9 +41,6 @@ func (s *Store) enqueued(account string, deliveries int, err error) (int, error)
 // no harm.
 func (s *Store) Published(accounts ...string) {
 	s.changed(accounts...)
-	if slices.ContainsFunc(accounts, func(account string) bool { return s.owns(shardOf(account)) }) {
-		s.waker.wakeAll()
-	}
 }
 
 // EnqueueTx is Enqueue in the host's transaction: the event is stored if the transaction is

@@ -150,7 +150,11 @@ func TestWake(t *testing.T) {
 	woken := make(chan struct{}, 100)
 	var group sync.WaitGroup
 	group.Go(func() { a.Capabilities().Wake(ctx, func() { woken <- struct{}{} }) })
-	<-woken // it listens
+	claimed(t, a, webhooks.Claim{})
+	eventually(t, "the node listens", a.Listening)
+	for len(woken) > 0 {
+		<-woken
+	}
 	if _, err := b.Enqueue(t.Context(), webhooks.EncodedEvent{ID: "event", Account: "acct", Type: webhooks.TypeBalanceLow}); err != nil {
 		t.Fatal(err)
 	}
@@ -184,8 +188,8 @@ func TestPublished(t *testing.T) {
 			}
 		})
 	})
-	<-woken // it listens
 	claimed(t, owner, webhooks.Claim{})
+	eventually(t, "the owner listens", owner.Listening)
 	for name, s := range map[string]*postgres.Store{"another": other, "the owner": owner} {
 		for len(woken) > 0 {
 			<-woken

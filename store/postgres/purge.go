@@ -40,7 +40,7 @@ func (s *Store) Purge(ctx context.Context, purge webhooks.Purge) (more bool, err
 	if err := s.moveMarks(ctx, since); err != nil {
 		return false, err
 	}
-	ended, err := s.lookAndEnd(ctx, purge.Limit)
+	ended, err := s.endExpired(ctx, purge.Limit)
 	if err != nil {
 		return false, err
 	}
@@ -101,18 +101,6 @@ func (s *Store) moveMarks(ctx context.Context, since map[string]time.Time) error
 		_, err = conn.Exec(ctx, s.sql(moveMarks), names, before, end)
 		return err
 	})
-}
-
-// lookAndEnd ends what is pending without a payload, of which this node has heard before.
-func (s *Store) lookAndEnd(ctx context.Context, limit int) (ended int, err error) {
-	if err := s.owned.hold(ctx); err != nil {
-		return 0, err
-	}
-	defer s.owned.let()
-	if err := s.look(ctx); err != nil {
-		return 0, err
-	}
-	return s.endExpired(ctx, limit)
 }
 
 const (

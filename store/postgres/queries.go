@@ -13,18 +13,13 @@ import (
 var queries embed.FS
 
 // query returns the statement of a file, without the lines that are comments.
-func query(name string) string { return queryWithout(name, "") }
-
-// queryWithout is query without a part: what stands between the comments "begin" and "end" that name it.
-func queryWithout(name, part string) string {
+func query(name string) string {
 	text, err := queries.ReadFile("queries/" + name + ".sql")
 	if err != nil {
 		panic(err)
 	}
-	before, more, _ := strings.Cut(string(text), "-- begin "+part+"\n")
-	_, after, _ := strings.Cut(more, "-- end "+part+"\n")
 	var statement strings.Builder
-	for line := range strings.Lines(before + after) {
+	for line := range strings.Lines(string(text)) {
 		if !strings.HasPrefix(strings.TrimSpace(line), "--") {
 			statement.WriteString(line)
 		}

@@ -34,9 +34,7 @@ func (s *Store) requeue(ctx context.Context, tx pgx.Tx, account string, no int64
 	return pending, err
 }
 
-// Redeliver implements [webhooks.Store]. That an attempt is under way is known only to the
-// node that makes it: if another node calls Redeliver, the delivery is due once the attempt was
-// released, and the notice is stored.
+// Redeliver implements [webhooks.Store].
 func (s *Store) Redeliver(ctx context.Context, account, webhookID, eventID string, notice notices.Notice) error {
 	err := s.transact(ctx, func(ctx context.Context, tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, indexed); err != nil {
@@ -51,8 +49,7 @@ func (s *Store) Redeliver(ctx context.Context, account, webhookID, eventID strin
 		if err != nil {
 			return none(err)
 		}
-		due, err := s.redeliver(ctx, tx, account, webhookID, no, event)
-		if err != nil || !due {
+		if err := s.redeliver(ctx, tx, account, no, event); err != nil {
 			return err
 		}
 		return s.tell(ctx, tx, notice)
@@ -63,9 +60,8 @@ func (s *Store) Redeliver(ctx context.Context, account, webhookID, eventID strin
 	return err
 }
 
-// redeliver makes a delivery the next one of its webhook, and asks for a probe. It reports
-// false if an attempt is under way.
-func (s *Store) redeliver(ctx context.Context, tx pgx.Tx, account, webhookID string, no, event int64) (due bool, err error) {
+// redeliver makes a delivery the next one of its webhook, and requests a probe.
+func (s *Store) redeliver(ctx context.Context, tx pgx.Tx, account string, no, event int64) error {
 	isPending := func() (bool, error) { // and then it stays so until the transaction ends
 		found, err := tx.Exec(ctx, s.sql(`select event from storageapi.pending where webhook = $1 and event = $2 for update`), no, event)
 		return found.RowsAffected() > 0, err
@@ -83,12 +79,11 @@ func (s *Store) redeliver(ctx context.Context, tx pgx.Tx, account, webhookID str
 			}
 		}
 	}
-	shard := shardOf(account)
-	if err != nil || is && s.owns(shard) && s.leased(webhookID, event) {
-		return false, err
+	if err != nil {
+		return err
 	}
 	batch := &pgx.Batch{}
 	batch.Queue(s.sql(makeDue), no, event)
-	batch.Queue(s.sql(noteChange), change, []int16{shard}, []int64{no}, []int64{event})
-	return true, tx.SendBatch(ctx, batch).Close()
+	batch.Queue(s.sql(noteChange), change, []int16{shardOf(account)}, []int64{no}, []int64{event})
+	return tx.SendBatch(ctx, batch).Close()
 }

@@ -2,14 +2,12 @@ package postgres
 
 import (
 	"context"
-	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/storageapi/storageapi/notices"
 	"github.com/storageapi/storageapi/webhooks"
 )
 
@@ -26,201 +24,174 @@ const (
 const alive = `select node from storageapi.nodes where node = $1 for key share`
 
 var (
-	settle           = queryWithout("settle", "health")
-	settleWithHealth = query("settle")
-	forgetAttempts   = query("forget_attempts")
+	settle         = query("settle")
+	changeHealth   = query("change_health")
+	forgetAttempts = query("forget_attempts")
 )
 
-// SettleDeliveries implements [webhooks.Store].
-func (s *Store) SettleDeliveries(ctx context.Context, settlements []webhooks.Settlement) (stale []int, err error) {
-	b := settlementBatch{node: s.ownership.incarnation()}
-	stale = b.fill(&s.owned, settlements)
-	over := false
-	step := func(ctx context.Context, conn *pgxpool.Conn) error {
-		if len(b.rows) == 0 {
-			return nil
-		}
-		s.ownership.fence.RLock()
-		defer s.ownership.fence.RUnlock()
-		sql, args, err := b.statement()
-		if err != nil {
-			return err
-		}
-		var current []int
-		batch := &pgx.Batch{}
-		batch.Queue(indexed)
-		batch.Queue(s.sql(alive), b.node).Exec(func(done pgconn.CommandTag) error {
-			over = done.RowsAffected() == 0
-			return nil
-		})
-		batch.Queue(s.sql(sql), args...).Query(func(rows pgx.Rows) (err error) {
-			current, err = pgx.CollectRows(rows, pgx.RowTo[int])
-			return err
-		})
-		for _, r := range b.rows {
-			if r.Attempt.Number > webhooks.MaxAttempts {
-				batch.Queue(s.sql(forgetAttempts), r.webhook, r.event, r.Attempt.Number, webhooks.MaxAttempts)
-			}
-		}
-		err = conn.SendBatch(ctx, batch).Close()
-		if err == nil {
-			for _, i := range current {
-				b.rows[i].current = true
-			}
-		}
-		return err
+// Settle implements [webhooks.Deliveries]. A webhook whose health it changed is reported by the
+// change feed, as are those that others change: also if the outcome of the call is unknown.
+func (s *Store) Settle(ctx context.Context, results []webhooks.AttemptResult, health []webhooks.HealthChange) (settled webhooks.Settled, err error) {
+	b := resultBatch{node: s.ownership.incarnation(), results: make([]resultRow, 0, len(results)), changes: health}
+	b.fill(&s.owned, results)
+	if err := b.list(); err != nil {
+		return settled, err
 	}
 	timed, cancel := s.ownership.shortly(ctx, workSettle)
 	defer cancel()
 	began := time.Now()
-	err = s.write(timed, step)
-	if len(b.rows) > 0 {
+	if err = s.write(timed, func(ctx context.Context, conn *pgxpool.Conn) error { return s.settle(ctx, conn, &b) }); len(results) > 0 {
 		s.ownership.worked(workSettle, began, err)
 	}
 	if err != nil {
-		for _, r := range b.held {
-			s.owned.queue.Unhold(r.Task.Token)
-		}
-		return nil, err
+		return settled, err
 	}
-	if over {
+	if b.over {
 		s.ownership.lost(b.node)
 	}
-	for _, r := range b.rows {
-		if !r.current {
-			stale = append(stale, r.place)
+	settled.Stale = others(len(results), b.counts)
+	settled.Conflicts = others(len(health), b.changed)
+	var accounts []string
+	for _, place := range b.changed {
+		accounts = append(accounts, health[place].Account)
+	}
+	s.changed(accounts...)
+	return settled, nil
+}
+
+// settle runs the statements of a batch, which are one transaction.
+func (s *Store) settle(ctx context.Context, conn *pgxpool.Conn, b *resultBatch) error {
+	if len(b.results)+len(b.changes) == 0 {
+		return nil
+	}
+	s.ownership.fence.RLock()
+	defer s.ownership.fence.RUnlock()
+	batch := &pgx.Batch{}
+	batch.Queue(indexed)
+	batch.Queue(s.sql(alive), b.node).Exec(func(done pgconn.CommandTag) error {
+		b.over = done.RowsAffected() == 0
+		return nil
+	})
+	var counts, changed []int
+	places := func(list *[]int) func(pgx.Rows) error {
+		return func(rows pgx.Rows) (err error) {
+			*list, err = pgx.CollectRows(rows, pgx.RowTo[int])
+			return err
 		}
 	}
-	s.letGo(&b)
-	slices.Sort(stale)
-	return stale, nil
-}
-
-// letGo ends the leases of settlements that are done. What was not current waits again: the next
-// claim reads what has become of it.
-func (s *Store) letGo(b *settlementBatch) {
-	now := time.Now()
-	if _, err := s.learn(context.Background(), b.concerned); err != nil {
-		s.owned.look.wanted.Store(true) // the next claim reads them
+	if len(b.results) > 0 {
+		batch.Queue(s.sql(settle), b.args()...).Query(places(&counts))
 	}
-	q := &s.owned.queue
-	for _, r := range b.held {
-		s.owned.endLease(r.deliveryPair, func() {
-			switch token := r.Task.Token; {
-			case r.Outcome == webhooks.Release && r.RetryAfter > 0:
-				q.Postpone(token, now.Add(r.RetryAfter))
-			case r.Outcome == webhooks.Release, !r.current:
-				q.Release(token)
-			case r.Outcome == webhooks.Retry:
-				q.Retry(token, now.Add(r.RetryAfter), r.Attempt.Number, r.Asked)
-			default:
-				q.Done(token)
-			}
-		})
-		if r.event < s.owned.look.past.Load() { // it ends with the next look
-			s.owned.look.again.Store(true)
-			s.owned.look.wanted.Store(true)
+	for _, r := range b.results {
+		if r.Attempt.Number > webhooks.MaxAttempts {
+			batch.Queue(s.sql(forgetAttempts), r.no, r.Number, r.Attempt.Number, webhooks.MaxAttempts)
 		}
 	}
+	if len(b.changes) > 0 {
+		batch.Queue(s.sql(changeHealth), b.healthArgs()...).Query(places(&changed))
+	}
+	if err := conn.SendBatch(ctx, batch).Close(); err != nil {
+		return err
+	}
+	b.counts, b.changed = column(counts, func(i int) int { return b.results[i].place }), changed
+	return nil
 }
 
-// A settlementBatch is settlements of a call.
-type settlementBatch struct {
-	node      int64
-	held      []*heldSettlement // those whose leases are current
-	rows      []*heldSettlement // of them, those that the database is told of
-	notices   []noticeRow       // of these
-	concerned []int64           // the webhooks that they say something about
-}
-
-// A heldSettlement is a settlement whose lease is kept from running out.
-type heldSettlement struct {
-	*webhooks.Settlement
-	deliveryPair
-	place   int // among the settlements of the call
-	shard   int16
-	matters bool // something may change about its webhook
-	current bool // it is done
-}
-
-// fill adds the settlements whose leases are current, which it keeps from running out, and
-// returns the others.
-func (b *settlementBatch) fill(o *ownedShards, settlements []webhooks.Settlement) (stale []int) {
-	told := make(map[string]bool)
-	for i := range settlements {
-		if s := &settlements[i]; s.Fails() || s.Rest > 0 || s.Deactivate != "" {
-			told[s.Task.Webhook.ID] = true
+// others returns the numbers below n that are not in the list.
+func others(n int, list []int) (rest []int) {
+	in := make([]bool, n)
+	for _, i := range list {
+		in[i] = true
+	}
+	for i := range n {
+		if !in[i] {
+			rest = append(rest, i)
 		}
 	}
+	return rest
+}
+
+// A resultBatch is the results and the changes of health of a call.
+type resultBatch struct {
+	node    int64
+	results []resultRow // those of webhooks that are in memory: the others are not of this node
+	changes []webhooks.HealthChange
+	notices string // as JSON
+
+	over    bool  // the node is
+	counts  []int // the places of the results that count
+	changed []int // and of the changes
+}
+
+// A resultRow is a result with the number and the shard of its webhook.
+type resultRow struct {
+	*webhooks.AttemptResult
+	place int
+	no    int64
+	shard int16
+}
+
+func (b *resultBatch) fill(o *ownedShards, results []webhooks.AttemptResult) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	for i := range settlements {
-		s := &settlements[i]
-		id, seq, ok := o.queue.Hold(s.Task.Token)
-		if !ok {
-			if !s.OnlyReleases() {
-				stale = append(stale, i)
+	for i := range results {
+		if w := o.byID[results[i].WebhookID]; w != nil {
+			b.results = append(b.results, resultRow{&results[i], i, w.no, w.shard})
+		}
+	}
+}
+
+// list makes the list of notices.
+func (b *resultBatch) list() (err error) {
+	var rows []noticeRow
+	for i := range b.changes {
+		for j := range b.changes[i].Notices {
+			if n := &b.changes[i].Notices[j]; !n.IsZero() {
+				row := rowOfNotice(n)
+				row.Place = i + 1
+				rows = append(rows, row)
 			}
-			continue
-		}
-		w := o.byID[id] // there is one as long as there is a lease
-		r := &heldSettlement{Settlement: s, deliveryPair: deliveryPair{w.no, int64(seq)}, place: i, shard: w.shard, matters: told[id] || !w.healthy}
-		b.held = append(b.held, r)
-		if r.matters && !slices.Contains(b.concerned, w.no) {
-			b.concerned = append(b.concerned, w.no)
-		}
-		if !s.OnlyReleases() {
-			b.rows = append(b.rows, r)
-			b.tell(s.Off, true)
-			b.tell(s.Recovered, false)
 		}
 	}
-	return stale
+	b.notices, err = listOf(rows...)
+	return err
 }
 
-// tell adds a notice of the settlement that was added last, if there is one.
-func (b *settlementBatch) tell(n *notices.Notice, off bool) {
-	if n != nil && !n.IsZero() {
-		row := rowOfNotice(n)
-		row.Place, row.Off = len(b.rows), off
-		b.notices = append(b.notices, row)
-	}
-}
-
-// statement returns the statement that settles, and its arguments.
-func (b *settlementBatch) statement() (sql string, args []any, err error) {
-	type row = *heldSettlement
-	args = []any{
-		column(b.rows, func(r row) int64 { return r.webhook }),
-		column(b.rows, func(r row) int64 { return r.event }),
-		column(b.rows, func(r row) int16 { return r.shard }),
-		column(b.rows, func(r row) int16 { return int16(r.Outcome) }),
-		column(b.rows, func(r row) int { return r.Attempt.Number }),
-		column(b.rows, func(r row) *time.Time { return stored(r.Attempt.StartedAt) }),
-		column(b.rows, func(r row) int64 { return r.Attempt.Duration.Microseconds() }),
-		column(b.rows, func(r row) int { return r.Attempt.Status }),
-		column(b.rows, func(r row) string { return string(r.Attempt.Class) }),
-		column(b.rows, func(r row) string { return r.Attempt.Error }),
-		column(b.rows, func(r row) string { return r.Attempt.Response }),
-		column(b.rows, func(r row) int64 { return r.RetryAfter.Microseconds() }),
+// args are the arguments of settle.
+func (b *resultBatch) args() []any {
+	return []any{
+		column(b.results, func(r resultRow) int64 { return r.no }),
+		column(b.results, func(r resultRow) int64 { return int64(r.Number) }),
+		column(b.results, func(r resultRow) int16 { return r.shard }),
+		column(b.results, func(r resultRow) int16 { return int16(r.Outcome) }),
+		column(b.results, func(r resultRow) int { return r.Attempt.Number }),
+		column(b.results, func(r resultRow) *time.Time { return stored(r.Attempt.StartedAt) }),
+		column(b.results, func(r resultRow) int64 { return r.Attempt.Duration.Microseconds() }),
+		column(b.results, func(r resultRow) int { return r.Attempt.Status }),
+		column(b.results, func(r resultRow) string { return string(r.Attempt.Class) }),
+		column(b.results, func(r resultRow) string { return r.Attempt.Error }),
+		column(b.results, func(r resultRow) string { return r.Attempt.Response }),
+		column(b.results, func(r resultRow) int64 { return r.RetryAfter.Microseconds() }),
 		b.node,
 	}
-	if len(b.concerned)+len(b.notices) == 0 { // most say nothing about their webhooks
-		return settle, args, nil
+}
+
+// healthArgs are the arguments of changeHealth.
+func (b *resultBatch) healthArgs() []any {
+	type change = webhooks.HealthChange
+	return []any{
+		column(b.changes, func(c change) string { return c.Account }),
+		column(b.changes, func(c change) string { return c.WebhookID }),
+		column(b.changes, func(c change) int16 { return shardOf(c.Account) }),
+		column(b.changes, func(c change) int64 { return int64(c.Version) }),
+		column(b.changes, func(c change) bool { return c.Health.Active }),
+		column(b.changes, func(c change) string { return string(c.Health.OffReason) }),
+		column(b.changes, func(c change) *time.Time { return stored(c.Health.OffAt) }),
+		column(b.changes, func(c change) *time.Time { return stored(c.Health.ProvenAt) }),
+		column(b.changes, func(c change) *time.Time { return stored(c.Health.FailingSince) }),
+		column(b.changes, func(c change) string { return c.Health.FailingEvent }),
+		column(b.changes, func(c change) bool { return c.Health.FailedAgain }),
+		column(b.changes, func(c change) *time.Time { return stored(c.Health.WarnedAt) }),
+		b.node, b.notices, changeWebhook,
 	}
-	list, err := listOf(b.notices...)
-	return settleWithHealth, append(args,
-		column(b.rows, func(r row) string { return string(r.Deactivate) }),
-		column(b.rows, func(r row) string { return r.Task.Webhook.URL }),
-		column(b.rows, row.Fails),
-		column(b.rows, func(r row) int64 { return r.Rest.Microseconds() }),
-		column(b.rows, func(r row) bool { return r.matters }),
-		column(b.rows, func(r row) string {
-			if r.Fails() {
-				return r.Task.Event.ID
-			}
-			return ""
-		}),
-		list,
-	), err
 }

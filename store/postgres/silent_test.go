@@ -292,7 +292,7 @@ func TestSilentNodes(t *testing.T) {
 	flights := make(map[string]int)
 	quiet := postgres.PollOnly() // what it sends besides would be counted
 	option := inSchema(t)
-	first := open(t, option)
+	first := open(t, option, quiet)
 	for name, do := range transactions {
 		transacting(t, first, name)
 		s, w := wired(t, "counted", option, quiet)
@@ -308,7 +308,7 @@ func TestSilentNodes(t *testing.T) {
 		func(n int) int { return (n + 1) / 2 },
 	} {
 		shared, purged := inSchema(t), inSchema(t) // what is purged is past for all others, too
-		other, purger := open(t, shared), open(t, purged)
+		other, purger := open(t, shared, quiet), open(t, purged, quiet)
 		for name, do := range transactions {
 			option, prepares := shared, other
 			if name == "Purge" {

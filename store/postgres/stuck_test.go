@@ -21,7 +21,7 @@ func TestOwner_HeartbeatsAreNotAnswered_OtherNodeHasItsShards(t *testing.T) {
 	}
 	a := newShardNodes(t, postgres.PollOnly())
 	s, w := wiredBy(t, "narrow owner", 40, a.options...)
-	narrow, other := a.on(t, s, testLasts, time.Hour), a.node(t)
+	narrow, other := a.on(t, s, testLasts), a.node(t)
 	narrow.join()
 	other.join()
 	a.awaitBalance(t, narrow, other)

@@ -96,7 +96,7 @@ func TestChangesOfAnotherServer(t *testing.T) {
 		}
 	}
 	in(t, name, `update changes set added = added + 1000000000000; update marks set event = 1000000000000 where name = 'changes';
-		insert into nodes (node) values (5); insert into beats (node, until, seen) values (5, now() - interval '1 day', 1000000000000); update shard_owners set node = 5`)
+		insert into nodes (node) values (5); insert into heartbeats (node, until, seen) values (5, now() - interval '1 day', 1000000000000); update shard_owners set node = 5`)
 	if _, err := s.Enqueue(t.Context(), webhooks.EncodedEvent{ID: "later", Account: "acct_wh_000000", Type: webhooks.TypeBalanceLow, Body: []byte("{}")}); err != nil {
 		t.Fatal(err)
 	}

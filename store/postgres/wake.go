@@ -2,8 +2,6 @@ package postgres
 
 import (
 	"context"
-	"maps"
-	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -29,11 +27,10 @@ type waker struct {
 	group sync.WaitGroup // the goroutines that listen
 
 	mu      sync.Mutex
-	wakes   map[*func()]bool // those that Wake was called with
-	hinting bool             // hint will be called soon
-	last    time.Time        // it was
-	hints   map[hint]bool    // to send
-	told    time.Time        // when others were told last that hosts publish in transactions
+	hinting bool          // hint will be called soon
+	last    time.Time     // it was
+	hints   map[hint]bool // to send
+	told    time.Time     // when others were told last that hosts publish in transactions
 }
 
 // A hint is a notification: there is something to look for.
@@ -44,7 +41,7 @@ type hint struct{ channel, payload string }
 const hostPublishes = "transactions"
 
 func (w *waker) start(s *Store) {
-	w.store, w.ask, w.hints, w.wakes = s, askEvery, make(map[hint]bool), make(map[*func()]bool)
+	w.store, w.ask, w.hints = s, askEvery, make(map[hint]bool)
 }
 
 // channel is the channel of all nodes on this schema, with what concerns all: shards that were left.
@@ -102,7 +99,7 @@ func (w *waker) hint() {
 }
 
 // changed is called once changes of the accounts are committed: the owners of their shards read
-// them soon, this node with the next claim.
+// them soon.
 func (s *Store) changed(accounts ...string) {
 	for _, account := range accounts {
 		shard := shardOf(account)
@@ -119,53 +116,22 @@ func (s *Store) changed(accounts ...string) {
 	}
 }
 
-// add has wakeAll call wake, until remove is called.
-func (w *waker) add(wake *func()) (remove func()) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.wakes[wake] = true
-	return func() {
-		w.mu.Lock()
-		defer w.mu.Unlock()
-		delete(w.wakes, wake)
-	}
-}
-
-// wakeAll wakes who claims on this node.
-func (w *waker) wakeAll() {
-	w.mu.Lock()
-	wakes := slices.Collect(maps.Keys(w.wakes))
-	w.mu.Unlock()
-	for _, wake := range wakes {
-		(*wake)()
-	}
-}
-
-// wake is the capability Wake. It keeps one of the pool's connections in use, unless
-// the pool has only one: then what other nodes enqueue is found by looking every [PollEvery].
-func (s *Store) wake(ctx context.Context, wake func()) {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	defer context.AfterFunc(s.ownership.ctx, cancel)() // when the store is closed
-	defer s.waker.add(&wake)()
+// listens listens until ctx is done. It keeps one of the pool's connections in use, unless the pool
+// has only one: then what other nodes enqueue is found by looking every [PollEvery].
+func (s *Store) listens(ctx context.Context) {
 	if s.options.quiet || s.pool.Stat().MaxConns() < 2 {
-		<-ctx.Done()
 		return
 	}
 	for pause := relistenMin; ctx.Err() == nil; pause = min(2*pause, relistenMax) {
-		if s.listen(ctx, wake) {
+		if s.listen(ctx) {
 			pause = relistenMin
 		}
-		select {
-		case <-ctx.Done():
-		case <-time.After(pause):
-		}
+		sleep(ctx, nil, pause)
 	}
 }
 
-// listen calls wake for each notification of due deliveries, and reports whether it
-// listened at all.
-func (s *Store) listen(ctx context.Context, wake func()) (listened bool) {
+// listen has the node look after each notification, and reports whether it listened at all.
+func (s *Store) listen(ctx context.Context) (listened bool) {
 	if s.begin(ctx) != nil {
 		return false
 	}
@@ -197,7 +163,6 @@ func (s *Store) listen(ctx context.Context, wake func()) (listened bool) {
 	defer frequency.listen(-1)
 	frequency.hostPublishes() // it may have been told before, as what is wanted
 	s.owned.want()
-	wake()
 	for {
 		heard, err := hear(ctx, own, s.waker.ask)
 		if err != nil {
@@ -210,10 +175,8 @@ func (s *Store) listen(ctx context.Context, wake func()) (listened bool) {
 		case heard.Payload == hostPublishes:
 			frequency.hostPublishes()
 			s.owned.look.wake()
-			wake()
 		default:
 			s.owned.want()
-			wake()
 		}
 	}
 }

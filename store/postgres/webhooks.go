@@ -173,6 +173,7 @@ func (s *Store) UpdateWebhook(ctx context.Context, account, id string, change fu
 	if err != nil {
 		return webhooks.Webhook{}, err
 	}
+	s.owned.updated(changed)
 	return changed, nil
 }
 

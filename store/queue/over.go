@@ -368,6 +368,8 @@ type hook struct {
 	probed  bool    // a taken delivery was nudged: the probe that goes with it is under way
 	taken   []taken // claimed, and those whose lease ran out until they are claimed again
 
+	nudged map[uint64]bool // made due by Nudge, which may be stale: they are if the next load says so
+
 	unread   int       // loads in a row that answered Unread,
 	unreadAt time.Time // the last of them
 	storing  *decision // the last one that was given to the store
@@ -378,6 +380,17 @@ type taken struct {
 	number uint64
 	token  uint64
 	again  bool // it was reported meanwhile
+}
+
+// maxNudged is how many deliveries of a webhook Nudge makes due at a time. Further ones keep their
+// turn.
+const maxNudged = 1000
+
+func (k *hook) nudge(number uint64) {
+	if k.nudged == nil {
+		k.nudged = make(map[uint64]bool)
+	}
+	k.nudged[number] = true
 }
 
 func (k *hook) find(number uint64) *taken {

@@ -11,10 +11,6 @@ const (
 	maxUnread = time.Second
 )
 
-// dueTolerance is by how much the due time that a store loads may differ from the one that it
-// reported.
-const dueTolerance = 2 * time.Millisecond
-
 // unknown is how many attempts were made at a delivery of which something was reported while
 // it was taken: when it is due is up to what the next load finds.
 const unknown = -1
@@ -87,6 +83,8 @@ func (c *Claims) tasks(claimed []Claimed, found []webhooks.LoadedDelivery) []web
 		if l.Webhook != nil && l.Err == nil && l.Webhook.Version >= k.webhook.Version {
 			c.learn(k, l.Webhook)
 		}
+		nudged := k.nudged[cl.Seq]
+		delete(k.nudged, cl.Seq)
 		made := max(l.Attempts, cl.Attempt-1) // those whose lease ran out count
 		switch {
 		case l.State == webhooks.Gone:
@@ -95,7 +93,7 @@ func (c *Claims) tasks(claimed []Claimed, found []webhooks.LoadedDelivery) []web
 			c.end(cl, c.postpone(k, now))
 		case l.State == webhooks.Passive, c.stops(k):
 			c.end(cl, c.queue.Release)
-		case l.Due.After(now.Add(dueTolerance)) && (l.Attempts > cl.Attempt-1 || !cl.Probe && !cl.Early):
+		case (l.Attempts > cl.Attempt-1 || nudged) && l.Due.After(now):
 			// The report was stale. Whether the receiver asked for the wait is not known.
 			c.end(cl, func(token uint64) { c.queue.Retry(token, l.Due, l.Attempts, true) })
 		default:

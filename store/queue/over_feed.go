@@ -50,8 +50,8 @@ func (f *feed) Nudge(ref webhooks.DeliveryRef) {
 		}
 		if t := k.find(ref.Number); t != nil {
 			t.again, k.probed = true, true
-		} else {
-			c.queue.MakeDue(ref.WebhookID, ref.Number, time.Now())
+		} else if len(k.nudged) < maxNudged && c.queue.MakeDue(ref.WebhookID, ref.Number, time.Now()) {
+			k.nudge(ref.Number)
 		}
 	})
 }
@@ -111,16 +111,15 @@ func (f *feed) Pause(groups []webhooks.Group) {
 	})
 }
 
-// UnderWay counts the deliveries that are claimed. Those whose lease ran out count until
-// they are claimed again.
+// UnderWay counts the deliveries that are claimed, except those whose lease ran out.
 func (f *feed) UnderWay() map[webhooks.Group]int {
 	c := (*Claims)(f)
 	c.lock()
 	defer c.mu.Unlock()
 	n := make(map[webhooks.Group]int)
-	for _, k := range c.hooks {
-		if len(k.taken) > 0 {
-			n[k.group] += len(k.taken)
+	for id, leases := range c.queue.UnderWay(time.Now()) {
+		if k := c.hooks[id]; k != nil {
+			n[k.group] += leases
 		}
 	}
 	return n

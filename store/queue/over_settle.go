@@ -2,6 +2,7 @@ package queue
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"time"
 
@@ -222,11 +223,25 @@ func (c *Claims) stored(d *decision) {
 	c.learn(d.hook, &w)
 }
 
+// ended notes that settlements which only change the health of a webhook are stale, since it was
+// deleted. The store says so of the others.
+func (s *settling) ended(k *hook) {
+	for i := range s.held {
+		if h := &s.held[i]; h.hook == k && h.result < 0 && !h.OnlyReleases() {
+			s.stale = append(s.stale, h.index)
+		}
+	}
+	slices.Sort(s.stale)
+}
+
 // decideAgain decides on the webhook as it is, after a conflict. It gives up if the URL is
 // another, if a person turned the webhook off, and on an error: the next result decides.
 func (c *Claims) decideAgain(ctx context.Context, s *settling, d *decision) {
 	for range maxConflicts {
 		w, err := c.store.WebhookByID(ctx, d.base.Account, d.base.ID)
+		if errors.Is(err, webhooks.ErrNotFound) {
+			s.ended(d.hook)
+		}
 		if err != nil || w.URL != d.base.URL || d.base.Active && !w.Active {
 			return
 		}

@@ -82,7 +82,6 @@ create table storageapi.webhooks (
 	failing_event              text collate "C" not null default '', -- the first that failed since then
 	failed_again               boolean not null default false,       -- another event has failed, too
 	warned_at                  timestamptz,
-	rests_until                timestamptz,
 	probe_at                   timestamptz,
 	probed_at                  timestamptz,
 	balance_threshold          bigint not null,

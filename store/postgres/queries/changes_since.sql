@@ -1,8 +1,7 @@
 -- Selects the changes that a snapshot did not see, with what is pending by them: so each is seen once,
--- however late its transaction is committed. The first row has the snapshot of this statement,
--- and the mark of the payloads.
+-- however late its transaction is committed. The first row has the snapshot of this statement.
 -- $1 the transaction from which on it saw none; $2 transactions before, which ran; $3 shards.
-select -1 as kind, pg_snapshot_xmin(s)::text::bigint as added, 0::smallint as shard, pg_snapshot_xmax(s)::text::bigint as webhook, (select event from storageapi.marks where name = 'payloads') as event,
+select -1 as kind, pg_snapshot_xmin(s)::text::bigint as added, 0::smallint as shard, pg_snapshot_xmax(s)::text::bigint as webhook, 0::bigint as event,
 	null::boolean as recovered, (select storageapi.confirmed_clock()) as due, 0 as attempts, 0 as before, array(select x::text::bigint from pg_snapshot_xip(s) x) as running
 from pg_current_snapshot() s
 union all

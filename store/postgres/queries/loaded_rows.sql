@@ -1,4 +1,4 @@
--- Selects what is pending still of what is claimed, the versions of its webhooks that are there, as lists, and what
+-- Selects what is pending still of what is loaded, the versions of its webhooks that are there, as lists, and what
 -- the confirmed clock shows: a row for each delivery would take longer. Webhooks of an account that is erased are not there.
 -- The planner is not to see how long the arrays are: it would make a plan for each call (see plain.go).
 -- $1 webhooks and $2 events, element by element.

@@ -1,4 +1,4 @@
--- Selects the events of what is claimed, and then their bodies: as many as are allowed, the oldest first, and
+-- Selects the events of what is loaded, and then their bodies: as many as are allowed, the oldest first, and
 -- one at least. A body that is there and not allowed is null; what is past has none.
 -- Each table is read by one scan of its parts from the least event to the greatest, which takes half of what a
 -- lookup for each event takes. In order, so that no other index is planned (see plain.go). The planner is not

@@ -1,0 +1,284 @@
+package postgres
+
+import (
+	"context"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+)
+
+// What is pending in shards that a node has taken is loaded by pages while the node delivers what it knows
+// already. The latest events come first: what has been pending for long is mostly for receivers that are down,
+// and must not keep others waiting. Loading rests on two rules:
+//
+//   - Everything that becomes pending after the shard's horizon is reported by the change feed, and
+//     everything before it is in the pages, whose snapshots are later.
+//   - What is reported by both is reported twice, or after it was settled. That does no harm: Load
+//     returns whether it is pending still.
+const (
+	pageMax    = 4096 // rows
+	pageMin    = 100  // the least limit, when statements time out
+	pageShards = 16   // shards of a page at most
+	pageSplit  = pageMax / pageShards
+
+	reloadSoon = 50 * time.Millisecond // between tries of a page: the waits double
+	reloadMax  = 15 * time.Second
+)
+
+var pendingPage = query("pending_page")
+
+// A shardLoad is a shard that is loading.
+type shardLoad struct {
+	shard          int16
+	event, webhook int64 // the place down to which it was read
+	limit          int   // rows of its next page
+	wait           time.Duration
+	again          time.Time // not tried before
+	failing        bool      // the smallest page cannot be read
+}
+
+// loads are the shards that are loading. The lock is that of ownedShards.
+type loads struct {
+	of      map[int16]*shardLoad
+	line    []*shardLoad // those that no page is being read of, in turn
+	runs    bool         // loadPages does
+	changed chan struct{}
+}
+
+// begin begins to load shards.
+func (l *loads) begin(shards []int16) {
+	for _, shard := range shards {
+		load := &shardLoad{shard: shard, event: math.MaxInt64, webhook: math.MaxInt64, limit: pageMax}
+		l.of[shard] = load
+		l.line = append(l.line, load)
+	}
+}
+
+// next takes the shards of the next page from the line: those whose turn it is and whose limits are the
+// same. If there are none it returns in how long there may be; below 0 if nothing is loading.
+func (l *loads) next(now time.Time) (page []*shardLoad, wait time.Duration) {
+	l.line = slices.DeleteFunc(l.line, func(load *shardLoad) bool { return l.of[load.shard] != load })
+	if len(l.line) == 0 {
+		return nil, -1
+	}
+	wait = reloadMax
+	l.line = slices.DeleteFunc(l.line, func(load *shardLoad) bool {
+		if left := load.again.Sub(now); left > 0 {
+			wait = min(wait, left)
+			return false
+		}
+		if len(page) > 0 && (load.limit != page[0].limit || len(page) >= load.limit/pageSplit) {
+			return false
+		}
+		page = append(page, load)
+		return true
+	})
+	return page, wait
+}
+
+// loaded returns the shards that are loaded.
+func (o *ownedShards) loaded() (shards []int16) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for shard := range o.shards {
+		if o.loads.of[shard] == nil {
+			shards = append(shards, shard)
+		}
+	}
+	return shards
+}
+
+// loadShards begins to load what is pending in shards that this node has taken, and serves them. What
+// it knows of them already is read anew. If it returns an error it serves none of them.
+func (s *Store) loadShards(ctx context.Context, shards []int16) error {
+	err := s.beginShards(ctx, shards)
+	if err != nil {
+		s.unloadShards(shards)
+	}
+	return err
+}
+
+// beginShards reads the horizon of shards and begins to load them.
+func (s *Store) beginShards(ctx context.Context, shards []int16) error {
+	if len(shards) == 0 {
+		return nil
+	}
+	o := &s.owned
+	if err := o.hold(ctx); err != nil {
+		return err
+	}
+	defer o.let()
+	s.unloadShards(shards)
+	if err := s.forgetForeign(ctx); err != nil {
+		return err
+	}
+	probes, seen, err := s.readChanges(ctx, beginShards, shards)
+	if err != nil {
+		return err
+	}
+	o.mu.Lock()
+	for _, shard := range shards {
+		o.shards[shard] = seen
+	}
+	o.loads.begin(shards)
+	o.mu.Unlock()
+	o.saw(shards, seen)
+	if err := s.apply(ctx, probes); err != nil {
+		return err
+	}
+	o.want()
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.loads.runs {
+		wake(o.loads.changed)
+	} else {
+		o.loads.runs = true
+		s.ownership.group.Go(func() { s.loadPages(s.ownership.ctx) })
+	}
+	return nil
+}
+
+// loadPages reads pages until all shards are loaded, or ctx ends.
+func (s *Store) loadPages(ctx context.Context) {
+	o := &s.owned
+	for {
+		o.mu.Lock()
+		page, wait := o.loads.next(time.Now())
+		if wait < 0 || ctx.Err() != nil {
+			o.loads.runs = false
+			o.mu.Unlock()
+			return
+		}
+		o.mu.Unlock()
+		if len(page) == 0 {
+			sleep(ctx, o.loads.changed, wait)
+			continue
+		}
+		began := time.Now()
+		rows, err := s.loadPage(ctx, page)
+		s.ownership.worked(workLoad, began, err)
+		if err == nil {
+			s.pageLoaded(page, rows)
+		} else if ctx.Err() == nil {
+			s.pageFailed(page, err)
+		}
+	}
+}
+
+// A pageRow is a row of pendingPage.
+type pageRow struct {
+	shard int16
+	queuedRow
+}
+
+// loadPage reads a page of shards and reports it, and returns its rows.
+func (s *Store) loadPage(ctx context.Context, page []*shardLoad) (rows []pageRow, err error) {
+	ctx, cancel := context.WithTimeout(ctx, s.ownership.lasts/3)
+	defer cancel()
+	type load = *shardLoad
+	places := []any{
+		column(page, func(l load) int16 { return l.shard }),
+		column(page, func(l load) int64 { return l.event }),
+		column(page, func(l load) int64 { return l.webhook }),
+		page[0].limit / len(page),
+	}
+	err = s.read(ctx, func(ctx context.Context, conn *pgxpool.Conn) error {
+		rows, err = rowsOf(ctx, told{conn, inPages}, func(row pgx.CollectableRow) (r pageRow, err error) {
+			return r, row.Scan(&r.shard, &r.webhook, &r.event, &r.recovered, &r.due, &r.attempts, &r.before)
+		}, s.sql(pendingPage), places...)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	o := &s.owned
+	var unknown []int64
+	wanted := make(map[int64]bool)
+	for i := range rows {
+		if no := rows[i].webhook; !wanted[no] && !o.known(no) {
+			wanted[no] = true
+			unknown = append(unknown, no)
+		}
+	}
+	if _, err := s.learn(ctx, unknown); err != nil {
+		return nil, err
+	}
+	o.report(column(rows, func(r pageRow) queuedRow { return r.queuedRow }))
+	return rows, nil
+}
+
+// pageLoaded notes that the rows of a page are reported: the shards of which it has fewer than it may
+// are loaded.
+func (s *Store) pageLoaded(page []*shardLoad, rows []pageRow) {
+	limit, read := page[0].limit/len(page), make(map[int16]int, len(page))
+	for _, load := range page {
+		for i := range rows {
+			if r := &rows[i]; r.shard == load.shard {
+				read[load.shard]++
+				if r.event < load.event || r.event == load.event && r.webhook < load.webhook {
+					load.event, load.webhook = r.event, r.webhook
+				}
+			}
+		}
+	}
+	o := &s.owned
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	failing := false
+	for _, load := range page {
+		failing = failing || load.failing
+		load.limit, load.wait, load.failing = min(2*load.limit, pageMax), 0, false
+		if o.loads.of[load.shard] == load && read[load.shard] < limit {
+			delete(o.loads.of, load.shard)
+		}
+	}
+	o.loads.line = append(o.loads.line, page...) // next forgets those that are loaded, or were left
+	if o.loads.failing() {
+		return
+	}
+	o.trouble(troubleLoad, nil)
+	if failing {
+		s.options.logger.Info("storageapi: PostgreSQL: pending deliveries can be read again")
+	}
+}
+
+// failing reports whether there are shards whose smallest page cannot be read.
+func (l *loads) failing() bool {
+	for _, load := range l.of {
+		if load.failing {
+			return true
+		}
+	}
+	return false
+}
+
+// pageFailed has the next pages of its shards be smaller, since statements may have timed out. A shard of
+// which not even the smallest page can be read waits longer and longer between tries, and the others go on.
+func (s *Store) pageFailed(page []*shardLoad, err error) {
+	o := &s.owned
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	now := time.Now()
+	for _, load := range page {
+		if o.loads.of[load.shard] != load {
+			continue
+		}
+		if load.limit > pageMin {
+			load.limit, load.again = max(load.limit/2, pageMin), now.Add(reloadSoon)
+			continue
+		}
+		logged := o.loads.failing()
+		load.failing, load.wait = true, min(max(2*load.wait, reloadSoon), reloadMax)
+		load.again = now.Add(load.wait)
+		o.trouble(troubleLoad, err)
+		if !logged {
+			s.options.logger.Error("storageapi: PostgreSQL: pending deliveries of a shard cannot be read: those that are not loaded yet wait, and other shards go on. "+
+				"If it timed out, raise statement_timeout of the role, or vacuum the table pending",
+				"schema", s.options.schema, "shard", load.shard, "rows", pageMin, "error", err)
+		}
+	}
+	o.loads.line = append(o.loads.line, page...)
+}
