@@ -17,6 +17,8 @@
 //   - calls of the store fail before they happened, or after, or hang and then happen or
 //     not: single calls that an operation needs, and all calls of some methods for up to
 //     an hour;
+//   - in memory, what the store reports of deliveries is doubled, delayed and comes in another
+//     order (storetest.Noisy);
 //   - contexts end, at some look at them or at some time; clients go away;
 //   - receivers hang, fail, ask for time, refuse, are gone, and recover; crowds of them
 //     hang in accounts of their own;
@@ -61,6 +63,7 @@
 //	a request that is held open outlives its key              10 of 12 in memory
 //	a lack of descriptors uses attempts up                     6 of 30 in memory
 //	a repaired receiver waits for its probe                    9 of 80 in memory, before it was mended
+//	a stale report makes an attempt early                     10 of 60 in memory (14, 26, 27, 28, 48 …), before it was mended
 //	what hangs holds up others after a start                   2 of 32 in memory, before it was mended
 //	an older backup is believed to be the abandoned file      18 of 20 on disk (seeds 2, 3, 6, 8, 10 …)
 //	a sound file is called damaged within an erasure           2 of 20 on disk (12, 15)

@@ -74,8 +74,6 @@ func newWorld(seed uint64, dir string, tally *tally) *world {
 	if dir != "" {
 		w.path = filepath.Join(dir, "storage.db")
 		w.disk = &disk{path: w.path}
-	} else {
-		w.kept = memory.New()
 	}
 	return w
 }
@@ -104,6 +102,9 @@ func (w *world) run(t *testing.T) string {
 
 // live lives through one era.
 func (w *world) live(ctx context.Context, last bool) {
+	if w.path == "" {
+		w.kept = newNoisy(memory.New(), w.seed) // in the bubble: it is in one era only
+	}
 	w.receivers.open()
 	w.start()
 	if w.era.from > 0 {
@@ -137,6 +138,9 @@ func (w *world) live(ctx context.Context, last bool) {
 	w.receivers.close()
 	w.behind.Wait()
 	time.Sleep(lookupsLast)
+	if last && w.path == "" {
+		_ = w.kept.Close()
+	}
 	synctest.Wait()
 }
 
