@@ -80,6 +80,8 @@ func TestWebhookIndex(t *testing.T) {
 			return
 		}
 	}
+	boltfault.Around(s, nil)
+	CheckSound(t, s)
 	if fails == 0 || len(s.index.byID) == 0 || len(s.index.accounts) == 0 {
 		t.Errorf("%d commits failed, %d webhooks and %d accounts are indexed: the test tests nothing", fails, len(s.index.byID), len(s.index.accounts))
 	}
