@@ -17,6 +17,7 @@ type Claimed struct {
 	Before  int
 	Token   uint64
 	Probe   bool // it is one that Probe was called for
+	Early   bool // the receiver has recovered, and the delivery need not be due
 }
 
 // maxWait is the longest that a Claim may tell its caller to wait.

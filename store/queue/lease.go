@@ -38,7 +38,7 @@ func (q *Queue) lease(l *lane, until int64) (c Claimed, ok bool) {
 	l.served = q.served
 	l.leased++
 	l.account.leased++
-	return Claimed{Webhook: l.webhook, Seq: it.seq, Attempt: int(it.attempts) + 1, Before: it.madeBefore(), Token: le.token}, true
+	return Claimed{Webhook: l.webhook, Seq: it.seq, Attempt: int(it.attempts) + 1, Before: it.madeBefore(), Token: le.token, Early: it.timing() == early}, true
 }
 
 // begin gives a lease its token.

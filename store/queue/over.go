@@ -55,6 +55,7 @@ type Claims struct {
 	trouble   error     // reported by the store, or why Deliver ended
 	failed    error     // why Deliver ended, until it begins again
 	closed    bool
+	loads     uint64 // of claims
 
 	inbox struct { // reports that came while mu was held, in order
 		sync.Mutex
@@ -246,7 +247,7 @@ func (c *Claims) ClaimDeliveries(ctx context.Context, claim webhooks.Claim) (tas
 	defer c.mu.Unlock()
 	if err != nil {
 		for i := range claimed {
-			c.end(&claimed[i], c.queue.Release)
+			c.end(claimed[i].Webhook, claimed[i].Seq, claimed[i].Token, c.queue.Release)
 		}
 		return nil, 0, err
 	}
@@ -368,10 +369,8 @@ type hook struct {
 	probed  bool    // a taken delivery was nudged: the probe that goes with it is under way
 	taken   []taken // claimed, and those whose lease ran out until they are claimed again
 
-	nudged map[uint64]bool // made due by Nudge, which may be stale: they are if the next load says so
-
 	unread   int       // loads in a row that answered Unread,
-	unreadAt time.Time // the last of them
+	unreadIn uint64    // the last of them
 	storing  *decision // the last one that was given to the store
 }
 
@@ -380,17 +379,6 @@ type taken struct {
 	number uint64
 	token  uint64
 	again  bool // it was reported meanwhile
-}
-
-// maxNudged is how many deliveries of a webhook Nudge makes due at a time. Further ones keep their
-// turn.
-const maxNudged = 1000
-
-func (k *hook) nudge(number uint64) {
-	if k.nudged == nil {
-		k.nudged = make(map[uint64]bool)
-	}
-	k.nudged[number] = true
 }
 
 func (k *hook) find(number uint64) *taken {

@@ -11,6 +11,10 @@ const (
 	maxUnread = time.Second
 )
 
+// dueTolerance is by how much the due time that a store loads may differ from the one that it
+// reported.
+const dueTolerance = 2 * time.Millisecond
+
 // unknown is how many attempts were made at a delivery of which something was reported while
 // it was taken: when it is due is up to what the next load finds.
 const unknown = -1
@@ -40,16 +44,17 @@ func (c *Claims) take(claim *webhooks.Claim) (claimed []Claimed, refs []webhooks
 	return claimed, refs, wait
 }
 
-// end ends the claim of a delivery that waits again. letGo is told the token.
-func (c *Claims) end(cl *Claimed, letGo func(token uint64)) {
-	k := c.hooks[cl.Webhook]
+// end ends the claim of a delivery, by letGo unless something was reported of it meanwhile: it
+// is loaded again then.
+func (c *Claims) end(webhook string, number, token uint64, letGo func(token uint64)) {
+	k := c.hooks[webhook]
 	if k == nil {
 		return
 	}
-	if again, taken := k.drop(cl.Seq, cl.Token); taken && again {
-		c.queue.Retry(cl.Token, time.Now(), unknown, false)
+	if again, taken := k.drop(number, token); taken && again {
+		c.queue.Retry(token, time.Now(), unknown, false)
 	} else if taken {
-		letGo(cl.Token)
+		letGo(token)
 	}
 }
 
@@ -71,6 +76,7 @@ func (k *hook) drop(number, token uint64) (again, taken bool) {
 func (c *Claims) tasks(claimed []Claimed, found []webhooks.LoadedDelivery) []webhooks.Task {
 	tasks := make([]webhooks.Task, 0, len(claimed))
 	now := time.Now()
+	c.loads++
 	for i := range claimed {
 		cl, l := &claimed[i], &found[i]
 		k := c.hooks[cl.Webhook]
@@ -83,19 +89,18 @@ func (c *Claims) tasks(claimed []Claimed, found []webhooks.LoadedDelivery) []web
 		if l.Webhook != nil && l.Err == nil && l.Webhook.Version >= k.webhook.Version {
 			c.learn(k, l.Webhook)
 		}
-		nudged := k.nudged[cl.Seq]
-		delete(k.nudged, cl.Seq)
 		made := max(l.Attempts, cl.Attempt-1) // those whose lease ran out count
+		var letGo func(token uint64)
 		switch {
 		case l.State == webhooks.Gone:
-			c.end(cl, c.queue.Done)
+			letGo = c.queue.Done
 		case l.State == webhooks.Unread:
-			c.end(cl, c.postpone(k, now))
+			letGo = c.postpone(k, now)
 		case l.State == webhooks.Passive, c.stops(k):
-			c.end(cl, c.queue.Release)
-		case (l.Attempts > cl.Attempt-1 || nudged) && l.Due.After(now):
+			letGo = c.queue.Release
+		case l.Due.After(now.Add(dueTolerance)) && (l.Attempts > cl.Attempt-1 || !cl.Probe && !cl.Early):
 			// The report was stale. Whether the receiver asked for the wait is not known.
-			c.end(cl, func(token uint64) { c.queue.Retry(token, l.Due, l.Attempts, true) })
+			letGo = func(token uint64) { c.queue.Retry(token, l.Due, l.Attempts, true) }
 		default:
 			k.unread = 0
 			task := webhooks.Task{
@@ -108,6 +113,7 @@ func (c *Claims) tasks(claimed []Claimed, found []webhooks.LoadedDelivery) []web
 			tasks = append(tasks, task)
 			continue
 		}
+		c.end(cl.Webhook, cl.Seq, cl.Token, letGo)
 		if cl.Probe {
 			c.queue.ProbeAgain(cl.Webhook)
 		}
@@ -118,8 +124,8 @@ func (c *Claims) tasks(claimed []Claimed, found []webhooks.LoadedDelivery) []web
 // postpone has a delivery that could not be loaded loaded again: the first time at once, since
 // the load may just have read enough.
 func (c *Claims) postpone(k *hook, now time.Time) func(token uint64) {
-	if k.unreadAt != now {
-		k.unreadAt = now
+	if k.unreadIn != c.loads {
+		k.unreadIn = c.loads
 		k.unread++
 	}
 	if k.unread == 1 {

@@ -50,8 +50,8 @@ func (f *feed) Nudge(ref webhooks.DeliveryRef) {
 		}
 		if t := k.find(ref.Number); t != nil {
 			t.again, k.probed = true, true
-		} else if len(k.nudged) < maxNudged && c.queue.MakeDue(ref.WebhookID, ref.Number, time.Now()) {
-			k.nudge(ref.Number)
+		} else {
+			c.queue.MakeDue(ref.WebhookID, ref.Number, time.Now())
 		}
 	})
 }

@@ -25,13 +25,14 @@ type settling struct {
 // A held is a settlement whose lease is current.
 type held struct {
 	*webhooks.Settlement
-	claimed Claimed
-	hook    *hook
-	index   int  // of the settlement
-	result  int  // index among the results; -1: it has none
-	current bool // it is about the webhook's URL as it is
-	health  webhooks.WebhookHealth
-	stale   bool
+	hook     *hook
+	webhook  string
+	number   uint64
+	index    int      // of the settlement
+	result   int      // index among the results; -1: it has none
+	standing Standing // of the webhook after it
+	current  bool     // it is about the webhook's URL as it is
+	stale    bool
 }
 
 // A decision is what the results of a call change of the health of a webhook.
@@ -73,6 +74,8 @@ func (c *Claims) hold(s *settling, done chan struct{}) {
 	c.lock()
 	defer c.mu.Unlock()
 	c.settling[done] = true
+	s.held = make([]held, 0, len(s.settlements))
+	s.results = make([]webhooks.AttemptResult, 0, len(s.settlements))
 	decided := make(map[*hook]*decision)
 	for i := range s.settlements {
 		e := &s.settlements[i]
@@ -85,8 +88,8 @@ func (c *Claims) hold(s *settling, done chan struct{}) {
 		}
 		k := c.hooks[id]
 		h := held{
-			Settlement: e, claimed: Claimed{Webhook: id, Seq: number, Token: e.Task.Token},
-			hook: k, index: i, result: -1, current: e.Task.Webhook.URL == k.webhook.URL,
+			Settlement: e, hook: k, webhook: id, number: number,
+			index: i, result: -1, current: e.Task.Webhook.URL == k.webhook.URL,
 		}
 		if e.Outcome != webhooks.Release {
 			h.result = len(s.results)
@@ -101,7 +104,9 @@ func (c *Claims) hold(s *settling, done chan struct{}) {
 			if d != nil {
 				health = d.health
 			}
-			if h.health = after(health, e); h.health != health {
+			next := after(health, e)
+			h.standing = standingOf(&next)
+			if next != health {
 				if d == nil {
 					d = &decision{hook: k, base: k.webhook}
 					decided[k] = d
@@ -176,14 +181,14 @@ func (c *Claims) letGo(s *settling, settled *webhooks.Settled, err error) {
 		if h.stale = staleResult(h); h.stale {
 			s.stale = append(s.stale, h.index)
 		}
-		if h.current && !h.stale && c.hooks[h.claimed.Webhook] == h.hook {
+		if h.current && !h.stale && c.hooks[h.webhook] == h.hook {
 			if h.Outcome == webhooks.Deliver {
-				c.queue.EndRest(h.claimed.Webhook)
+				c.queue.EndRest(h.webhook)
 			}
 			if h.Rest > 0 {
-				c.queue.Rest(h.claimed.Webhook, now.Add(h.Rest))
+				c.queue.Rest(h.webhook, now.Add(h.Rest))
 			}
-			c.queue.SetStanding(h.claimed.Webhook, standingOf(&h.health))
+			c.queue.SetStanding(h.webhook, h.standing)
 		}
 	}
 	slices.Sort(s.stale)
@@ -196,7 +201,7 @@ func (c *Claims) letGo(s *settling, settled *webhooks.Settled, err error) {
 	}
 	for i := range s.held {
 		h := &s.held[i]
-		c.end(&h.claimed, func(token uint64) {
+		c.end(h.webhook, h.number, h.Task.Token, func(token uint64) {
 			switch {
 			case h.stale: // the next load finds out what has become of it
 				c.queue.Retry(token, now, unknown, false)

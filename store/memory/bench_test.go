@@ -1,0 +1,51 @@
+package memory_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/storageapi/storageapi/store/memory"
+	"github.com/storageapi/storageapi/webhooks"
+)
+
+// BenchmarkDeliveries measures a delivery from Enqueue to its settlement.
+func BenchmarkDeliveries(b *testing.B) {
+	for _, c := range []struct{ hooks, claim int }{{1, 1}, {10, 64}, {1000, 64}} {
+		b.Run(fmt.Sprintf("webhooks=%d/claim=%d", c.hooks, c.claim), func(b *testing.B) {
+			s := memory.New()
+			for i := range c.hooks {
+				w := webhooks.Webhook{
+					ID: fmt.Sprintf("wh_%026d", i), Account: fmt.Sprint("acct", i), URL: "https://example.com/",
+					Events: []webhooks.EventType{webhooks.TypeBalanceLow},
+				}
+				w.Active = true
+				if err := s.CreateWebhook(b.Context(), w, webhooks.CreateOptions{}); err != nil {
+					b.Fatal(err)
+				}
+			}
+			made := 0
+			for b.Loop() {
+				for range c.claim {
+					made++
+					e := webhooks.EncodedEvent{ID: fmt.Sprintf("evt_%026d", made), Account: fmt.Sprint("acct", made%c.hooks), Type: webhooks.TypeBalanceLow, Body: []byte("{}")}
+					if _, err := s.Enqueue(b.Context(), e); err != nil {
+						b.Fatal(err)
+					}
+				}
+				tasks, _, err := s.ClaimDeliveries(b.Context(), webhooks.Claim{Limit: c.claim, Lease: time.Minute, Cap: func(string, bool) int { return 100 }})
+				if err != nil || len(tasks) != c.claim {
+					b.Fatal(len(tasks), err)
+				}
+				ends := make([]webhooks.Settlement, len(tasks))
+				for i, task := range tasks {
+					ends[i] = webhooks.Settlement{Task: task, Outcome: webhooks.Deliver, Attempt: webhooks.Attempt{Number: task.Attempt, StartedAt: time.Now()}}
+				}
+				if _, err := s.SettleDeliveries(b.Context(), ends); err != nil {
+					b.Fatal(err)
+				}
+			}
+			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(made), "ns/delivery")
+		})
+	}
+}
