@@ -53,7 +53,7 @@ var looks = []string{
 	"DueAlerts", "UnseenKeys", "FailingWebhooks", "HeldWebhooks", "OffWebhooks", "Now", "Probe", "UpdateFileScan",
 	"Accounts", "Export", "Import", "EraseAccount",
 	"ListNotices", "PendingAccounts", "PendingNotices", "AddNotices", "TakeNotices", "LeaseNotices",
-	"Close",
+	"Close", "Capabilities",
 }
 
 // A point is a place in the life of a host: before the nth call of a method of its

@@ -3,12 +3,12 @@ package bolt
 import (
 	"bytes"
 	"context"
-	"time"
 
 	"go.etcd.io/bbolt"
 
 	"github.com/storageapi/storageapi/store"
 	"github.com/storageapi/storageapi/store/bolt/internal/record"
+	"github.com/storageapi/storageapi/webhooks"
 )
 
 // AccountSizes implements [store.Sizer]. Each account is counted in a read transaction of its own,
@@ -17,9 +17,14 @@ func (s *Store) AccountSizes(ctx context.Context, accounts []string) ([]store.Ac
 	if err := s.applied(ctx); err != nil {
 		return nil, err
 	}
+	unreported := make(map[string]int) // by webhook
+	err := s.eachUnreported(ctx, func(_ *pendingReader, d webhooks.PendingDelivery) { unreported[d.Webhook.ID]++ })
+	if err != nil {
+		return nil, err
+	}
 	var sizes []store.AccountSize
 	for _, account := range accounts {
-		size, err := s.accountSize(ctx, account)
+		size, err := s.accountSize(ctx, account, unreported)
 		if err != nil {
 			return nil, err
 		}
@@ -28,18 +33,18 @@ func (s *Store) AccountSizes(ctx context.Context, accounts []string) ([]store.Ac
 	return sizes, nil
 }
 
-func (s *Store) accountSize(ctx context.Context, account string) (size store.AccountSize, err error) {
+func (s *Store) accountSize(ctx context.Context, account string, unreported map[string]int) (size store.AccountSize, err error) {
 	tx, err := s.view(ctx)
 	if err != nil {
 		return size, err
 	}
 	defer s.done(tx, catchFaults(), &err)
-	prefix, now := record.Prefixed(account, ""), time.Now()
+	prefix := record.Prefixed(account, "")
 	size.Account = account
 	eachKey(tx.Bucket(bucketKeyIDs), prefix, func([]byte) { size.Keys++ })
 	eachKey(tx.Bucket(bucketWebhooks), prefix, func(id []byte) {
 		size.Webhooks++
-		size.Pending += s.queue.Backlog(now, string(id)).Pending
+		size.Pending += s.claims.Reported(string(id)) + unreported[string(id)]
 	})
 	return size, nil
 }

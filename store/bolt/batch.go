@@ -37,7 +37,6 @@ type batch struct {
 	alerts map[string][]byte
 
 	webhooks webhookChanges
-	deleted  []string        // webhooks
 	closed   map[string]bool // accounts whose erasure has begun
 
 	refilled    bool // see [batch.refill]

@@ -50,8 +50,7 @@ func TestStepsOfOneBatch(t *testing.T) {
 	enqueue(0) // again
 	enqueue(events - 1)
 	then(func(b *batch) error { // what was skipped is pending after all
-		_, err := s.redeliver(b, "acct", "wh0", testEvent(events-1, 0).ID)
-		return err
+		return s.redeliver(b, "acct", "wh0", testEvent(events-1, 0).ID)
 	})
 	then(func(b *batch) error { return s.deleteWebhook(b, "acct", "wh2", nil) })
 	for i, err := range together(t, s, steps...) {
@@ -109,15 +108,14 @@ func TestPurgeInABatch(t *testing.T) {
 	if _, err := s.Enqueue(t.Context(), event); err != nil {
 		t.Fatal(err)
 	}
-	purge, seized := webhooks.Purge{Payloads: time.Now().Add(time.Minute), Limit: 99}, make(map[uint64]uint64)
+	purge := webhooks.Purge{Payloads: time.Now().Add(time.Minute), Limit: 99}
 	failed := errors.New("failed")
 	outcomes := together(t, s,
 		func(b *batch) error {
-			_, err := s.redeliver(b, "acct", "wh0", event.ID)
-			return err
+			return s.redeliver(b, "acct", "wh0", event.ID)
 		},
 		func(b *batch) error {
-			_, err := s.purge(b, &purge, seized)
+			_, err := s.purge(b, &purge)
 			return err
 		},
 		func(b *batch) error { return errors.Join(failed, b.Put(bucketMeta, []byte("x"), nil)) },

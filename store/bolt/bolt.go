@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"runtime/debug"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -22,6 +23,7 @@ import (
 	"github.com/storageapi/storageapi/store/bolt/internal/record"
 	"github.com/storageapi/storageapi/store/capability"
 	"github.com/storageapi/storageapi/store/queue"
+	"github.com/storageapi/storageapi/webhooks"
 )
 
 // ErrLocked is wrapped by the error of [Open] if the file is open already, in
@@ -37,20 +39,25 @@ type Store struct {
 	keys     *signing.Keyring // nil: secrets are kept in plain
 	observer *observer        // nil: none
 	writer   *groupcommit.Writer[*batch]
-	queue    queue.Queue
 	index    webhookIndex
 	alerts   alerts
+
+	claims     *queue.Claims
+	feed       feed
+	delivering chan struct{} // of one: the turn of Deliver
+	closing    chan struct{} // closed by Close
+	closeOnce  sync.Once
+	sweeper    sweeper
 
 	published publishCache
 	keyCache  *keyCache // nil: none
 
-	ids       eventIDs
-	leftovers leftovers
-	erasing   erasing
-	spare     spare
-	clock     clock.Clock
-	copies    atomic.Uint64                            // of the file that were begun, and 1 for those before it was opened
-	freeRoom  func(*os.File) (bytes int64, known bool) // freeRoom but in tests
+	ids      eventIDs
+	erasing  erasing
+	spare    spare
+	clock    clock.Clock
+	copies   atomic.Uint64                            // of the file that were begun, and 1 for those before it was opened
+	freeRoom func(*os.File) (bytes int64, known bool) // freeRoom but in tests
 
 	noticeLease noticeLease
 
@@ -71,7 +78,10 @@ type Store struct {
 	committedPublished time.Time // lastPublished, as of the last commit
 }
 
-var _ store.Store = (*Store)(nil)
+var (
+	_ store.Store         = (*Store)(nil)
+	_ webhooks.Deliveries = (*Store)(nil)
+)
 
 // An Option changes how a file is opened.
 type Option func(*Store)
@@ -91,13 +101,15 @@ func Wait(d time.Duration) Option { return func(s *Store) { s.wait = d } }
 // exists. Errors name the file; they wrap [ErrLocked] if it is open elsewhere,
 // for longer than [Wait] says, [ErrSchema] if it is not ours, of another schema or damaged, [ErrLeft] if it was left for another store, and
 // [signing.ErrSealed] if it is sealed under a key that was not given. A file that
-// cannot be opened is not held open, nor locked. Deliveries
-// that were leased when the file was last used are claimable at once.
+// cannot be opened is not held open, nor locked. What is pending is read once deliveries are
+// claimed or reported, and takes no part in opening.
 func Open(path string, options ...Option) (*Store, error) {
 	if err := create(path); err != nil {
 		return nil, fmt.Errorf("create %s: %w", path, err)
 	}
 	s := &Store{wait: defaultWait, keyCounts: counts{bucket: bucketKeyIDs}, madeCounts: counts{bucket: bucketKeyIDs, counted: madeByKey}, requests: newRequests(), freeRoom: freeRoom, keyCache: newKeyCache(defaultCachedKeys)}
+	s.delivering, s.sweeper.turn, s.closing = make(chan struct{}, 1), make(chan struct{}, 1), make(chan struct{})
+	s.claims = queue.Over(s, queue.Options{})
 	for _, option := range options {
 		option(s)
 	}
@@ -129,7 +141,7 @@ func Open(path string, options ...Option) (*Store, error) {
 	return s, nil
 }
 
-// prepare makes the file and the queue ready for use.
+// prepare makes the file ready for use.
 func (s *Store) prepare(file *os.File) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -165,13 +177,7 @@ func (s *Store) prepare(file *os.File) (err error) {
 	if err := s.spare.load(s.db); err != nil {
 		return err
 	}
-	if err := s.loadClock(); err != nil {
-		return err
-	}
-	if err := s.loadQueue(); err != nil {
-		return fmt.Errorf("read the pending deliveries: %w", err)
-	}
-	return nil
+	return s.loadClock()
 }
 
 // ended is called between transactions. If one was not done, it forgets what its steps have
@@ -195,6 +201,8 @@ func (s *Store) ended(done bool) {
 // commit, Close waits for that.
 func (s *Store) Close() error {
 	path := s.db.Path()
+	s.closeOnce.Do(func() { close(s.closing) })
+	s.claims.Close()
 	kept := s.keepAlerts()
 	s.writer.Close()
 	s.ids.stopFilter()

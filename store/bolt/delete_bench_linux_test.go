@@ -3,6 +3,7 @@ package bolt
 import (
 	"errors"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"path/filepath"
 	"runtime"
@@ -142,15 +143,20 @@ func deleteAlone(b *testing.B, s *Store, account int) (deletion, longest float64
 	webhook := benchWebhook(account)
 	deletion = holds(b, s, func(b *batch) error { return s.deleteWebhook(b, webhook.Account, webhook.ID, nil) })
 	longest = deletion
+	s.sweeper.ids, s.sweeper.bucket, s.sweeper.left = map[string]bool{webhook.ID: true}, 0, numberRange{0, math.MaxUint64}
+	defer func() { s.sweeper.ids = nil }()
 	for {
-		left := s.leftovers.next("", 1000)
-		if len(left) == 0 {
+		found, left, err := s.findLeftovers(b.Context(), 1000)
+		if err != nil {
+			b.Fatal(err)
+		}
+		if len(found) == 0 && left.isEmpty() && s.sweeper.bucket == 1 {
 			return deletion, longest
 		}
-		longest = max(longest, holds(b, s, func(b *batch) error {
-			_, err := s.removeRows(b, left)
-			return err
-		}))
+		longest = max(longest, holds(b, s, func(b *batch) error { return b.removeLeftovers(found, false) }))
+		if s.sweeper.left = left; left.isEmpty() {
+			s.sweeper.bucket, s.sweeper.left = 1, numberRange{0, math.MaxUint64}
+		}
 	}
 }
 

@@ -54,7 +54,7 @@ func (s *Store) EventDeliveries(ctx context.Context, account, eventID string) (l
 // deliveryOf returns the event's delivery of that number: pending, or else as it was
 // settled, or else skipped. One that is none of these, without a State, was pending for a
 // webhook that was deleted, or was purged. Rows that say it is pending do not count if the
-// webhook is deleted, see [leftovers].
+// webhook is deleted, see [sweeper].
 func (s *Store) deliveryOf(tx *bbolt.Tx, segment *record.Segment, event *record.Event, number uint64, webhook string) (webhooks.Delivery, error) {
 	d := webhooks.Delivery{EventID: event.ID, WebhookID: webhook, Type: event.Type, PublishedAt: event.PublishedAt}
 	there := tx.Bucket(bucketWebhookIDs).Get([]byte(webhook)) != nil

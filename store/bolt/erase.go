@@ -11,6 +11,7 @@ import (
 
 	"github.com/storageapi/storageapi/store"
 	"github.com/storageapi/storageapi/store/bolt/internal/record"
+	"github.com/storageapi/storageapi/webhooks"
 )
 
 // erasing are the accounts that are being erased: those in bucketErasures.
@@ -113,6 +114,7 @@ var eraseStages = []eraseStage{
 	{findPrefixed(bucketNoticeHeads, ""), (*Store).eraseNotices},
 	{findPrefixed(bucketNoticesRoutine, ""), eraseRoutine},
 	{findPrefixed(bucketWebhooks, ""), (*Store).eraseWebhooks},
+	{findRows(bucketDeleted, ofDeleted), eraseRows(bucketDeleted, ofDeleted, nil)},
 	{findPrefixed(bucketKeyIDs, ""), (*Store).eraseKeys},
 }
 
@@ -206,17 +208,11 @@ func (s *Store) closeAccount(ctx context.Context, account string) (erased store.
 		if e.erased.Alerts, err = s.eraseAlerts(b, account); err != nil {
 			return err
 		}
-		var ids []string
-		for _, w := range s.accountWebhooks(b, account).list {
-			ids = append(ids, w.ID)
-		}
 		b.AfterCommit(func() {
 			s.erasing.set(account, true)
 			s.alerts.forgetAccount(account)
 			s.published.forgetAccount(account)
-			for _, id := range ids {
-				s.queue.Drop(id)
-			}
+			s.feed.forget(webhooks.Scope{Account: account})
 		})
 		erased = e.erased
 		return e.put(b)
@@ -338,7 +334,6 @@ func (s *Store) eraseWebhooks(b *batch, e *erasure, limit int) ([]byte, error) {
 		if err := b.Delete(bucketOpenRecoveries, []byte(id)); err != nil { // of a recovery that cannot be read
 			return nil, err
 		}
-		b.AfterCommit(func() { s.queue.Drop(id) })
 		e.erased.Webhooks++
 	}
 	return nil, nil
@@ -429,6 +424,9 @@ func ofRecovery(account string, k, value []byte) bool {
 	r, err := record.DecodeRecovery(string(k), value)
 	return err == nil && r.Account == account
 }
+
+// ofDeleted is of a deleted webhook, whose deliveries are erased by then.
+func ofDeleted(account string, _, value []byte) bool { return string(value) == account }
 
 func ofDedupKey(account string, k, _ []byte) bool {
 	return len(k) > 8 && bytes.HasPrefix(k[8:], record.Prefixed(account, ""))

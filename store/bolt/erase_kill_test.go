@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	mathrand "math/rand/v2"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -62,8 +63,9 @@ func TestEraseKilled(t *testing.T) {
 		}
 		wantGone(t, s)
 		wantKept(t, s, published, delivered)
-		bolt.CheckSound(t, s)
 		must(t, s.Close())
+		report, err := bolt.Verify(filepath.Join(dir, "storage.db"))
+		must(t, errors.Join(err, report.Err()))
 	}
 	t.Logf("%d of %d kills in the middle of an erasure, %d published and %d delivered beside", middle, max(1, *kills/4), len(published), len(delivered))
 	if middle == 0 || len(published) == 0 {

@@ -69,9 +69,9 @@ func (s *Store) enqueue(b *batch, e *event, only string) (deliveries int, isNew 
 	if only != "" {
 		to = to.only(only)
 	}
-	active := to.active
+	active := to.hooks
 	record.SetPublished(e.record, at, len(active))
-	n, err := b.appendEvent(e, active, to.inactive)
+	n, err := b.appendEvent(e, to.active, to.inactive)
 	if err != nil {
 		return 0, false, err
 	}
@@ -81,11 +81,8 @@ func (s *Store) enqueue(b *batch, e *event, only string) (deliveries int, isNew 
 	s.noteID(b, e.key, n)
 	if len(active) > 0 {
 		b.AfterCommit(func() {
-			s.published.put(&e.EncodedEvent, n+1, len(active), now)
-			s.queue.AddEach(active, to.standings, e.Account, n+1, now)
-			for _, id := range to.held {
-				s.queue.Pause(id)
-			}
+			s.published.put(&e.EncodedEvent, n+1, to.active, now)
+			s.feed.published(n+1, active, now)
 		})
 	}
 	return len(active), true, nil

@@ -126,7 +126,7 @@ func (e *exporter) delivery(s *exportedSegment, number uint64, d *transfer.Deliv
 			return err
 		}
 		d.State, d.Settled = webhooks.Pending, state
-		d.Made, d.Before, d.Recovered, d.Wait = p.Attempts, p.Before, p.Recovered, e.store.clock.Wall(p.Due).Sub(e.now)
+		d.Made, d.Before, d.Recovered, d.First, d.Wait = p.Attempts, p.Before, p.Recovered, p.First, e.store.clock.Wall(p.Due).Sub(e.now)
 	} else if state == "" && s.skipped.Has(number) {
 		d.State = webhooks.Skipped
 	} else if state == "" {

@@ -20,6 +20,7 @@ import (
 	"github.com/storageapi/storageapi/notices"
 	"github.com/storageapi/storageapi/store"
 	"github.com/storageapi/storageapi/store/bolt"
+	"github.com/storageapi/storageapi/store/storetest"
 	"github.com/storageapi/storageapi/store/transfer"
 	"github.com/storageapi/storageapi/webhooks"
 )
@@ -171,6 +172,7 @@ func methods(s *bolt.Store) (list []method) {
 		return webhooks.EncodedEvent{ID: id, Account: "many", Type: webhooks.TypeBalanceLow, Timestamp: now, Body: []byte("{}")}
 	}
 	var tasks []webhooks.Task
+	var refs []webhooks.DeliveryRef
 
 	add("KeyByHash", each(400, func(i int) error { _, hash := key(i); _, err := s.KeyByHash(ctx, hash); return err }))
 	add("KeyByHash", each(256, func(i int) error { // made up
@@ -216,9 +218,56 @@ func methods(s *bolt.Store) (list []method) {
 	add("Accounts", func() error { _, err := s.Accounts(ctx, "", 100); return err })
 	add("Backlog", func() error { _, err := s.Backlog(ctx, ""); return err })
 	add("LongestWait", func() error { _, err := s.LongestWait(ctx); return err })
+	add("Ping", func() error { return s.Ping(ctx) })
+	add("Unreported", func() error { _, err := s.Unreported(ctx, ""); return err })
+	add("Deliver", func() error {
+		var r storetest.Recorder
+		within, cancel := context.WithTimeout(ctx, 10*time.Second)
+		defer cancel()
+		ends, stop := context.WithCancel(within)
+		returned := make(chan error, 1)
+		go func() { returned <- s.Deliver(ends, &r) }()
+		var trouble error
+		err := r.Wait(within, func(reports []storetest.Report) bool {
+			for _, report := range reports {
+				if report.Method == "Trouble" {
+					trouble = report.Err
+					return true
+				}
+			}
+			return false
+		})
+		stop()
+		if ended := <-returned; !errors.Is(ended, context.Canceled) {
+			err = errors.Join(err, ended)
+		}
+		for _, report := range r.Reports() {
+			if report.Method == "Add" {
+				refs = append(refs, report.Ref)
+			}
+		}
+		return errors.Join(err, trouble)
+	})
+	add("Load", func() error {
+		list, err := s.Load(ctx, refs)
+		for _, d := range list {
+			err = errors.Join(err, d.Err)
+		}
+		return err
+	})
+	add("Settle", func() error {
+		var results []webhooks.AttemptResult
+		for i, ref := range refs[:min(len(refs), 10)] {
+			outcome := []webhooks.Outcome{webhooks.Deliver, webhooks.GiveUp, webhooks.Retry}[i%3]
+			results = append(results, webhooks.AttemptResult{DeliveryRef: ref, Outcome: outcome, RetryAfter: time.Hour, Attempt: webhooks.Attempt{Number: 100, StartedAt: now}})
+		}
+		_, err := s.Settle(ctx, results, nil)
+		return err
+	})
 	add("Now", func() error { _, err := s.Now(ctx); return err })
 	add("Doubt", func() error { s.Doubt(); return nil })
 	add("FileSize", func() error { s.FileSize(); return nil })
+	add("Capabilities", func() error { s.Capabilities(); return nil })
 	add("Halted", s.Halted)
 	add("Export", func() error {
 		for after, pages := "", 0; pages < 100; pages++ {

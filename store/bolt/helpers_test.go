@@ -7,8 +7,6 @@ import (
 	"path/filepath"
 	"syscall"
 	"testing"
-
-	"github.com/storageapi/storageapi/store"
 )
 
 var (
@@ -32,7 +30,7 @@ func together(tb testing.TB, s *Store, list ...func(*batch) error) []error {
 
 // CheckSound checks that Verify finds nothing wrong with the store's file, and that a backup of it
 // can be restored, to a file that is sound, too.
-func CheckSound(tb testing.TB, s store.Store) {
+func CheckSound(tb testing.TB, s *Store) {
 	tb.Helper()
 	dir := tb.TempDir()
 	backup, restored := filepath.Join(dir, "backup.db"), filepath.Join(dir, "restored.db")
@@ -40,7 +38,7 @@ func CheckSound(tb testing.TB, s store.Store) {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	if _, err = s.(*Store).Backup(tb.Context(), file); err == nil {
+	if _, err = s.Backup(tb.Context(), file); err == nil {
 		err = file.Close()
 	}
 	if err != nil {

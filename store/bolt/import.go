@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/storageapi/storageapi/apikeys"
@@ -22,23 +21,15 @@ func (s *Store) Import(ctx context.Context, records []transfer.Record) error {
 		return err
 	}
 	for {
-		var left leavings
 		err := s.writer.Run(ctx, func(b *batch) error { return s.importAll(b, records) })
-		if !errors.As(err, &left) {
+		if err != errLeftovers {
 			return err
 		}
-		for swept := true; swept; {
-			if swept, err = s.sweep(ctx, string(left), sweepStep); err != nil {
-				return err
-			}
+		if err := s.sweepAll(ctx); err != nil {
+			return err
 		}
 	}
 }
-
-// leavings is the error that rows of a deleted webhook of that id are still there.
-type leavings string
-
-func (leavings) Error() string { return errLeftovers.Error() }
 
 // An importer imports records in a step. It looks at all of them before it writes any.
 type importer struct {
@@ -152,8 +143,8 @@ func (m *importer) lookWebhook(r *transfer.Webhook) (isNew bool, err error) {
 		return false, nil
 	case owner != "":
 		return false, fmt.Errorf("webhook %q of account %q: its id %w", r.ID, r.Account, transfer.ErrConflict)
-	case slices.Contains(m.deleted, r.ID), m.store.leftovers.has(r.ID):
-		return false, leavings(r.ID)
+	case m.hasLeftovers(r.ID):
+		return false, errLeftovers
 	}
 	m.webhooks[r.ID] = r.Account
 	return true, nil

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/storageapi/storageapi/store/bolt/internal/record"
-	"github.com/storageapi/storageapi/store/queue"
 	"github.com/storageapi/storageapi/store/transfer"
 	"github.com/storageapi/storageapi/webhooks"
 )
@@ -65,8 +64,7 @@ type segmentImport struct {
 	from     time.Time // when its first event was published
 	last     time.Time // when the last event was published
 	begun    bool      // last is known
-	pending  []queue.Pending
-	paused   map[string]bool // webhooks
+	pending  []webhooks.PendingDelivery
 }
 
 // maxSpan is how far apart in time the events of an imported segment may be: what belongs to
@@ -78,7 +76,11 @@ func (m *importer) addEvent(r *transfer.Event) error {
 	if !s.begun {
 		_, end := bounds(m.tx)
 		s.begun, s.last = true, publishedAt(m.tx, end-1)
-		m.AfterCommit(func() { m.enqueue(s) })
+		m.AfterCommit(func() {
+			if len(s.pending) > 0 {
+				m.store.feed.report(func(to webhooks.Scheduler) { to.Add(s.pending) })
+			}
+		})
 	}
 	published := record.Round(transfer.NoLater(r.PublishedAt, time.Now()))
 	back := published.Before(s.last)
@@ -140,7 +142,7 @@ func (m *importer) addDelivery(r *transfer.Event, d *transfer.Delivery, number u
 	m.addAttempts(d, number)
 	failed := d.State == webhooks.Dead
 	if d.State == webhooks.Pending {
-		p := record.Pending{Due: time.Now().Add(d.Wait), Attempts: d.Made, Before: d.Before, Recovered: d.Recovered}
+		p := record.Pending{Due: time.Now().Add(d.Wait), Attempts: d.Made, Before: d.Before, Recovered: d.Recovered, First: d.First}
 		if d.AsPublished {
 			if r.PublishedAt.Before(p.Due) {
 				p.Due = r.PublishedAt
@@ -154,9 +156,11 @@ func (m *importer) addDelivery(r *transfer.Event, d *transfer.Delivery, number u
 				return err
 			}
 		}
-		if err := m.schedule(r, d, number, &p); err != nil {
-			return err
+		w := m.store.indexed(m.batch, d.WebhookID)
+		if w == nil {
+			return record.ErrCorrupt
 		}
+		m.events.pending = append(m.events.pending, reportOf(number, &w.Webhook, &p))
 		failed = len(d.Attempts) > 0 && d.Attempts[len(d.Attempts)-1].Class != ""
 	}
 	if failed {
@@ -192,35 +196,6 @@ func (m *importer) addAttempts(d *transfer.Delivery, number uint64) {
 		} else {
 			m.appendAttempt(number, a.Number, encoded)
 		}
-	}
-}
-
-// schedule notes what is to be in the queue after the commit.
-func (m *importer) schedule(r *transfer.Event, d *transfer.Delivery, number uint64, p *record.Pending) error {
-	w := m.store.indexed(m.batch, d.WebhookID)
-	if w == nil {
-		return record.ErrCorrupt
-	}
-	m.events.pending = append(m.events.pending, queue.Pending{
-		Webhook: d.WebhookID, Account: r.Account, Standing: queue.StandingOf(&w.Webhook), Seq: number,
-		Due: p.Due, Attempts: p.Attempts, Before: p.Before, Recovered: p.Recovered, First: d.First,
-	})
-	if !w.Claimable() {
-		if m.events.paused == nil {
-			m.events.paused = make(map[string]bool)
-		}
-		m.events.paused[d.WebhookID] = true
-	}
-	return nil
-}
-
-// enqueue adds what is pending to the queue.
-func (m *importer) enqueue(s *segmentImport) {
-	for _, p := range s.pending {
-		m.store.queue.Add(p)
-	}
-	for webhook := range s.paused {
-		m.store.queue.Pause(webhook)
 	}
 }
 

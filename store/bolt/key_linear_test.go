@@ -266,9 +266,6 @@ func keyHistory(t *testing.T, seed uint64, tokens [4]apikeys.Token, prepare func
 		}
 		clients.Wait()
 	})
-	if boltfault.Around(w.store, nil); seed%8 == 0 {
-		CheckSound(t, w.store)
-	}
 	if err := w.store.Close(); err != nil {
 		t.Error(err)
 	}

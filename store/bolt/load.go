@@ -1,136 +1,212 @@
 package bolt
 
 import (
+	"bytes"
+	"context"
 	"encoding/binary"
 	"errors"
+	"fmt"
+	"runtime/debug"
 	"time"
 
 	"go.etcd.io/bbolt"
 
 	"github.com/storageapi/storageapi/store/bolt/internal/record"
-	"github.com/storageapi/storageapi/store/queue"
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// loadQueue adds the pending deliveries of the file to the queue, except those for
-// webhooks that are gone.
-func (s *Store) loadQueue() error {
-	return s.db.View(func(tx *bbolt.Tx) error { return newLoader(s, tx).load() })
+// Load implements [webhooks.Deliveries]. What was just published is in memory.
+func (s *Store) Load(ctx context.Context, refs []webhooks.DeliveryRef) ([]webhooks.LoadedDelivery, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	if err := s.writer.Ready(); err != nil {
+		return nil, err // the outcome of an attempt could not be recorded
+	}
+	defer debug.SetPanicOnFault(catchFaults())
+	l := &loader{store: s, ctx: context.WithoutCancel(ctx), now: time.Now()}
+	defer l.end()
+	list := make([]webhooks.LoadedDelivery, len(refs))
+	for i, ref := range refs {
+		if l.load(ref, &list[i]); l.err != nil {
+			return nil, l.err
+		}
+	}
+	return list, nil
 }
 
-// A loader reads pending deliveries.
+// A loader loads deliveries. It reads an event that is for several webhooks once.
 type loader struct {
-	store    *Store
+	store *Store
+	ctx   context.Context
+	now   time.Time
+
+	// The transaction, once something is to be read of the file.
 	tx       *bbolt.Tx
+	err      error // why there is none
 	segments *segments
-	lanes    map[string]*loadedLane // by webhook
-	now      time.Time
-	steady   time.Time // by the clock that the file has
+	bodies   *bbolt.Cursor
+	fresh    *bbolt.Cursor
+	pending  *bbolt.Cursor
+	version  uint64 // of the index, before tx
+
+	// The row of bucketFresh that was read last.
+	bits     record.Bitmap
+	bitsLast uint64
+
+	packed     record.Pack // bodies of a segment; empty if they cannot be read
+	packedLast uint64      // the segment's last number
+
+	// The event that was read last. The numbers before after, from first on, are its own.
+	first, after uint64
+	event        record.Event
+	eventErr     error
 }
 
-type loadedLane struct {
-	id, account   string
-	standing      queue.Standing
-	gone, passive bool
-	left          []uint64 // what was pending for it, if it is gone
-}
-
-func newLoader(s *Store, tx *bbolt.Tx) *loader {
-	now := time.Now()
-	return &loader{
-		store: s, tx: tx, segments: newSegments(tx), lanes: make(map[string]*loadedLane), now: now, steady: s.clock.Steady(now),
+// begin begins the transaction, unless that was done, and reports whether there is one.
+func (l *loader) begin() bool {
+	if l.tx != nil || l.err != nil {
+		return l.err == nil
 	}
-}
-
-// load adds all pending deliveries to the queue.
-func (l *loader) load() error {
-	if err := l.each(bucketFresh, true, l.loadFresh); err != nil {
-		return err
-	}
-	if err := l.each(bucketPending, false, l.loadPending); err != nil {
-		return err
-	}
-	for _, lane := range l.lanes {
-		if lane.passive {
-			l.store.queue.Pause(lane.id)
+	defer func() {
+		if p := recover(); p != nil {
+			l.err = fmt.Errorf("read %s: panic: %v", l.store.db.Path(), p)
 		}
-		l.store.leftovers.add(lane.id, lane.left)
+	}()
+	l.version = l.store.index.readVersion()
+	if l.tx, l.err = l.store.view(l.ctx); l.err == nil {
+		l.segments, l.bodies = newSegments(l.tx), l.tx.Bucket(bucketEvents).Cursor()
+		l.fresh, l.pending = l.tx.Bucket(bucketFresh).Cursor(), l.tx.Bucket(bucketPending).Cursor()
 	}
-	return nil
+	return l.err == nil
 }
 
-// each loads the records of a bucket, whose segments are read ahead. They are under the same
-// keys as those, or under numbers of deliveries.
-func (l *loader) each(name []byte, sameKeys bool, load func(key, value []byte) error) error {
-	bucket := l.tx.Bucket(name)
-	stop := l.store.newReadAhead(l.tx).segmentsOf(bucket, sameKeys)
-	defer stop()
-	return bucket.ForEach(load)
+// end ends it.
+func (l *loader) end() {
+	if l.tx != nil {
+		_ = l.tx.Rollback()
+	}
 }
 
-// loadFresh loads the deliveries of a segment that are pending as they were published. If
-// the segment cannot be read, it is unknown for whom they are: they stay until they expire.
-func (l *loader) loadFresh(key, value []byte) error {
-	m, err := record.DecodeBitmap(value)
-	if err != nil || len(key) != 8 {
+// load sets d to what a delivery is.
+func (l *loader) load(ref webhooks.DeliveryRef, d *webhooks.LoadedDelivery) {
+	d.State = webhooks.Unread // should it be unknown whether it is pending, since a page is damaged
+	defer func() {
+		if p := recover(); p != nil && d.State == webhooks.Ready { // a damaged page is a damaged record
+			d.Webhook, d.Err = &webhooks.Webhook{ID: ref.WebhookID}, record.ErrCorrupt
+		}
+	}()
+	w := l.webhook(ref.WebhookID)
+	if l.err != nil {
+		return
+	}
+	if w == nil || l.store.erasing.has(w.Account) {
+		d.State = webhooks.Gone
+		return
+	}
+	event, at, held := l.store.published.take(ref)
+	if held {
+		d.Due, d.Age = at, l.now.Sub(at)
+	} else if !l.begin() || !l.readPending(ref, d) {
+		d.State = webhooks.Gone
+		return
+	}
+	if w.err == nil && !w.Claimable() {
+		d.State, d.Webhook = webhooks.Passive, &w.Webhook
+		return
+	}
+	d.State = webhooks.Ready
+	if d.Event = event; !held {
+		l.readEvent(ref.Number)
+		d.Event, d.Err = l.event.EncodedEvent, l.eventErr
+		if d.Age = l.store.age(l.event.PublishedAt); d.Due.IsZero() {
+			d.Due = l.event.PublishedAt
+		}
+	}
+	if d.Webhook = &w.Webhook; w.err != nil {
+		d.Webhook, d.Err = &webhooks.Webhook{ID: ref.WebhookID}, w.err
+	}
+}
+
+// age returns the age of an event. Time that may not have passed does not count, see [Store.Doubt].
+func (s *Store) age(published time.Time) time.Duration {
+	if published.IsZero() {
+		return 0
+	}
+	return max(0, s.clock.Time().Sub(published)-s.clock.Doubt())
+}
+
+// webhook returns the webhook of that id: as it is by now, or as readers of the transaction
+// see it; nil if there is none.
+func (l *loader) webhook(id string) *indexedWebhook {
+	if w, changing := l.store.index.webhook(id); w != nil && !changing {
+		return w
+	}
+	if !l.begin() {
 		return nil
 	}
-	segment, err := l.segments.at(binary.BigEndian.Uint64(key)) // m.First would be looked for in the leaf before, too
-	if err != nil {
-		return nil
-	}
-	for i := range segment.Len() {
-		event, err := segment.Event(i)
-		due := event.PublishedAt
-		if err != nil || due.After(l.now) {
-			due = l.now // it will be claimed as one that cannot be read, or the clock was set back
+	return l.store.webhookSeen(l.tx, l.version, id)
+}
+
+// readPending sets how the delivery is pending, and reports whether it is.
+func (l *loader) readPending(ref webhooks.DeliveryRef, d *webhooks.LoadedDelivery) bool {
+	number := ref.Number
+	if segment, err := l.segments.at(number); err == nil {
+		if webhook, err := segment.Recipient(number); err != nil || string(webhook) != ref.WebhookID {
+			return false
 		}
-		for number, webhook := range segment.Recipients(i) {
-			if m.Has(number) {
-				l.add(webhook, number, queue.Pending{Due: due})
+	} else if errors.Is(err, errNoSegment) {
+		return false
+	}
+	if number < l.bits.First || number > l.bitsLast || l.bitsLast == 0 {
+		l.bitsLast = 0
+		if key, value := l.fresh.Seek(record.NumberKey(number)); len(key) == 8 {
+			if m, err := record.DecodeBitmap(value); err == nil {
+				l.bits, l.bitsLast = m, binary.BigEndian.Uint64(key)
 			}
 		}
 	}
-	return nil
+	if l.bitsLast > 0 && l.bits.Has(number) {
+		return true // due since it was published
+	}
+	value := get(l.pending, record.NumberKey(number))
+	if value == nil {
+		return false
+	}
+	p := l.store.decodePending(value, l.now, l.store.clock.Steady(l.now))
+	d.Due, d.Attempts, d.Before = p.Due, p.Attempts, p.Before
+	return true
 }
 
-// loadPending loads a delivery with a record of its own.
-func (l *loader) loadPending(key, value []byte) error {
-	if len(key) != 8 {
-		return nil
-	}
-	number := binary.BigEndian.Uint64(key)
-	segment, err := l.segments.at(number)
-	if err != nil {
-		return nil
-	}
-	webhook, err := segment.Recipient(number)
-	if err != nil {
-		return nil
-	}
-	p, err := record.DecodePending(value)
-	due := l.now.Add(p.Due.Sub(l.steady))
-	if err != nil {
-		due = l.now // its event is there: better late than never
-	}
-	l.add(webhook, number, queue.Pending{Due: due, Attempts: p.Attempts, Before: p.Before, Recovered: p.Recovered})
-	return nil
-}
-
-// add adds a delivery to the queue.
-func (l *loader) add(webhook []byte, number uint64, o queue.Pending) {
-	lane := l.lanes[string(webhook)]
-	if lane == nil {
-		lane = &loadedLane{id: string(webhook), account: string(l.tx.Bucket(bucketWebhookIDs).Get(webhook))}
-		found, err := l.store.webhookOf(l.tx, lane.id)
-		lane.gone = errors.Is(err, webhooks.ErrNotFound)
-		lane.passive, lane.standing = err == nil && !found.Claimable(), queue.StandingOf(&found)
-		l.lanes[lane.id] = lane
-	}
-	if lane.gone {
-		lane.left = append(lane.left, number)
+// readEvent reads the event whose delivery has the number.
+func (l *loader) readEvent(number uint64) {
+	if number >= l.first && number < l.after {
 		return
 	}
-	o.Webhook, o.Account, o.Standing, o.Seq = lane.id, lane.account, lane.standing, number
-	l.store.queue.Add(o)
+	l.first, l.after, l.event, l.eventErr = 0, 0, record.Event{}, record.ErrCorrupt // should reading panic
+	segment, err := l.segments.at(number)
+	if err != nil {
+		l.eventErr = err
+		return
+	}
+	if segment.Last != l.packedLast {
+		l.packed, l.packedLast = record.Pack{}, segment.Last
+		l.packed, _ = record.DecodePack(get(l.bodies, bodiesKey(segment.Key)))
+	}
+	i := segment.Index(number)
+	l.event, l.eventErr = segment.Event(i)
+	body := l.packed.At(i)
+	if body == nil {
+		l.eventErr = record.ErrCorrupt
+	}
+	l.event.Body = bytes.Clone(body)
+	l.first, l.after = segment.Number(i), segment.End(i)
+}
+
+// get is [bbolt.Bucket.Get] with a cursor that is there already.
+func get(c *bbolt.Cursor, key []byte) []byte {
+	if k, value := c.Seek(key); bytes.Equal(k, key) {
+		return value
+	}
+	return nil
 }

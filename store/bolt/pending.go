@@ -6,7 +6,6 @@ import (
 
 	"github.com/storageapi/storageapi/notices"
 	"github.com/storageapi/storageapi/store/bolt/internal/record"
-	"github.com/storageapi/storageapi/store/queue"
 	"github.com/storageapi/storageapi/webhooks"
 )
 
@@ -42,50 +41,49 @@ func (s *Store) encodePending(b *batch, p record.Pending) ([]byte, error) {
 // Redeliver implements [webhooks.Store].
 func (s *Store) Redeliver(ctx context.Context, account, webhookID, eventID string, notice notices.Notice) error {
 	return s.writer.Run(ctx, func(b *batch) error {
-		done, err := s.redeliver(b, account, webhookID, eventID)
-		if !done || err != nil {
+		if err := s.redeliver(b, account, webhookID, eventID); err != nil {
 			return err
 		}
 		return b.tell(notice)
 	})
 }
 
-// redeliver makes a delivery due now, and reports whether it does.
-func (s *Store) redeliver(b *batch, account, webhookID, eventID string) (done bool, err error) {
+// redeliver makes a delivery due now.
+func (s *Store) redeliver(b *batch, account, webhookID, eventID string) error {
 	if err := b.Flush(); err != nil {
-		return false, err
+		return err
 	}
 	webhook, err := s.webhookByID(b.tx, account, webhookID)
 	if err == nil && b.isErasing(account) {
 		err = webhooks.ErrNotFound
 	}
 	if err != nil {
-		return false, err
+		return err
 	}
 	segment, i, err := s.publishedEvent(b, account, eventID)
 	if err != nil {
-		return false, err
+		return err
 	}
 	number, ok := segment.DeliveryTo(i, webhookID)
 	if !ok || bodiesOf(b.tx, segment) == nil {
-		return false, webhooks.ErrNotFound
+		return webhooks.ErrNotFound
 	}
 	event, err := segment.Event(i)
 	if err != nil {
-		return false, err
+		return err
 	}
 	d, err := s.deliveryOf(b.tx, segment, &event, number, webhookID)
 	switch {
 	case err != nil:
-		return false, err
+		return err
 	case d.State == "":
-		return false, webhooks.ErrNotFound
+		return webhooks.ErrNotFound
 	case d.State == webhooks.Pending:
 		return s.makeDue(b, number, webhookID)
 	}
-	err = s.addPending(b, &webhook, number, record.Pending{Attempts: lastNumber(&d)}, true)
-	b.AfterCommit(func() { s.queue.Probe(webhookID) })
-	return true, err
+	err = s.addPending(b, &webhook, number, record.Pending{Attempts: lastNumber(&d), First: true})
+	b.AfterCommit(func() { s.feed.probe(webhookID) })
+	return err
 }
 
 // Probe implements [webhooks.Store].
@@ -93,54 +91,38 @@ func (s *Store) Probe(ctx context.Context, account, webhookID string) error {
 	if _, err := s.WebhookByID(ctx, account, webhookID); err != nil {
 		return err
 	}
-	s.queue.Probe(webhookID)
+	s.feed.probe(webhookID)
 	return nil
 }
 
-// makeDue makes a pending delivery due now, and the next one of its webhook, unless it
-// is leased, and reports whether it does.
-func (s *Store) makeDue(b *batch, number uint64, webhook string) (due bool, err error) {
-	if s.queue.Leased(webhook, number) {
-		return false, nil
-	}
-	if b.fresh.containing(b.tx, number) != nil { // it is due since it was published
-		now := time.Now()
-		b.AfterCommit(func() {
-			s.queue.MakeDue(webhook, number, now)
-			s.queue.Probe(webhook)
-		})
-		return true, nil
-	}
-	p, err := record.DecodePending(b.Get(bucketPending, record.NumberKey(number)))
-	if err != nil {
-		return false, err
-	}
-	p.Due = time.Now()
-	p.Recovered = false
+// makeDue makes a pending delivery due now, and the next one of its webhook.
+func (s *Store) makeDue(b *batch, number uint64, webhook string) error {
 	b.AfterCommit(func() {
-		s.queue.MakeDue(webhook, number, p.Due)
-		s.queue.Probe(webhook)
+		s.feed.report(func(to webhooks.Scheduler) {
+			to.Nudge(webhooks.DeliveryRef{WebhookID: webhook, Number: number})
+			to.Probe(webhook)
+		})
 	})
+	p, fresh, _ := b.pending(number)
+	if fresh != nil {
+		return nil // it is due since it was published
+	}
+	p.Due, p.Recovered, p.First = time.Now(), false, true
 	value, err := s.encodePending(b, p)
 	if err != nil {
-		return false, err
+		return err
 	}
-	return true, b.Put(bucketPending, record.NumberKey(number), value)
+	return b.Put(bucketPending, record.NumberKey(number), value)
 }
 
-// endWait stores that a pending delivery is due now, if it is not leased and waits for a later
-// time, and reports whether it does.
-func (s *Store) endWait(b *batch, webhook string, number uint64, now time.Time) (waits bool, err error) {
+// endWait makes a pending delivery due now, if it waits for a later time, and reports whether
+// it does.
+func (s *Store) endWait(b *batch, webhook *webhooks.Webhook, number uint64, now time.Time) (waits bool, err error) {
 	p, fresh, pending := b.pending(number)
-	if fresh != nil || !pending || !p.Due.After(s.clock.Steady(now)) || s.queue.Leased(webhook, number) {
+	if fresh != nil || !pending || !p.Due.After(s.clock.Steady(now)) {
 		return false, nil
 	}
-	p.Due = now
-	value, err := s.encodePending(b, p)
-	if err != nil {
-		return false, err
-	}
-	return true, b.Put(bucketPending, record.NumberKey(number), value)
+	return true, s.putPending(b, webhook, number, p)
 }
 
 // lastNumber returns the number of the delivery's last attempt.
@@ -151,23 +133,20 @@ func lastNumber(d *webhooks.Delivery) int {
 	return d.Attempts[len(d.Attempts)-1].Number
 }
 
-// addPending makes a delivery that is not pending due now, with the attempts that p says;
-// if first is set, before all others that are pending for the webhook.
-func (s *Store) addPending(b *batch, webhook *webhooks.Webhook, number uint64, p record.Pending, first bool) error {
+// addPending makes a delivery that is not pending due now, with p's attempts and place.
+func (s *Store) addPending(b *batch, webhook *webhooks.Webhook, number uint64, p record.Pending) error {
 	if b.skipped.remove(b, number) {
 		b.noteFailed(webhook.ID, number, false)
 	}
-	p.Due, p.Before = time.Now(), p.Attempts
-	entry := queue.Pending{
-		Webhook: webhook.ID, Account: webhook.Account, Standing: queue.StandingOf(webhook), Seq: number,
-		Due: p.Due, Attempts: p.Attempts, Before: p.Before, Recovered: p.Recovered, First: first,
-	}
-	claimable := webhook.Claimable()
-	b.AfterCommit(func() {
-		if s.queue.Add(entry); !claimable {
-			s.queue.Pause(entry.Webhook)
-		}
-	})
+	p.Before = p.Attempts
+	return s.putPending(b, webhook, number, p)
+}
+
+// putPending stores and reports a delivery as due now.
+func (s *Store) putPending(b *batch, webhook *webhooks.Webhook, number uint64, p record.Pending) error {
+	p.Due = time.Now()
+	report := reportOf(number, webhook, &p)
+	b.AfterCommit(func() { s.feed.add(report) })
 	value, err := s.encodePending(b, p)
 	if err != nil {
 		return err
@@ -175,32 +154,30 @@ func (s *Store) addPending(b *batch, webhook *webhooks.Webhook, number uint64, p
 	return b.Append(bucketPending, record.NumberKey(number), value)
 }
 
+// ClaimDeliveries implements [webhooks.Store].
+func (s *Store) ClaimDeliveries(ctx context.Context, claim webhooks.Claim) ([]webhooks.Task, time.Duration, error) {
+	return s.claims.ClaimDeliveries(ctx, claim)
+}
+
+// SettleDeliveries implements [webhooks.Store].
+func (s *Store) SettleDeliveries(ctx context.Context, settlements []webhooks.Settlement) ([]int, error) {
+	return s.claims.SettleDeliveries(ctx, settlements)
+}
+
 // Backlog implements [webhooks.Store].
 func (s *Store) Backlog(ctx context.Context, webhookID string) (backlog webhooks.Backlog, err error) {
 	if err := s.applied(ctx); err != nil {
 		return webhooks.Backlog{}, err
 	}
-	backlog = s.queue.Backlog(time.Now(), webhookID)
-	if webhookID == "" {
-		backlog.Held, err = s.countHeld(ctx)
-	}
-	return backlog, err
+	return s.claims.Backlog(ctx, webhookID)
 }
 
 // LongestWait implements [webhooks.Store].
-func (s *Store) LongestWait(ctx context.Context) (wait time.Duration, err error) {
-	tx, err := s.view(ctx)
-	if err != nil {
-		return 0, err
-	}
-	defer s.done(tx, catchFaults(), &err)
-	if tx.Bucket(bucketMeta).Get(keySchema) == nil { // it is asked whether the file can be read
-		return 0, ErrSchema
-	}
-	return s.queue.LongestWait(time.Now()), nil
+func (s *Store) LongestWait(ctx context.Context) (time.Duration, error) {
+	return s.claims.LongestWait(ctx)
 }
 
-// applied returns once the queue knows of every step that had returned when it was called.
+// applied returns once the scheduler knows of every step that had returned when it was called.
 func (s *Store) applied(ctx context.Context) error {
 	tx, err := s.view(ctx) // says whether the store is closed
 	if err != nil {

@@ -3,6 +3,7 @@ package bolt
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"testing"
 	"time"
 
@@ -10,8 +11,13 @@ import (
 )
 
 // cacheOf is what an event of so many deliveries puts.
-func cacheOf(first uint64, deliveries, body int, at time.Time) (*webhooks.EncodedEvent, uint64, int, time.Time) {
-	return &webhooks.EncodedEvent{ID: fmt.Sprint("evt_", first), Body: make([]byte, body)}, first, deliveries, at
+func cacheOf(first uint64, deliveries, body int, at time.Time) (*webhooks.EncodedEvent, uint64, []string, time.Time) {
+	return &webhooks.EncodedEvent{ID: fmt.Sprint("evt_", first), Body: make([]byte, body)}, first, slices.Repeat([]string{"wh"}, deliveries), at
+}
+
+// cached returns the delivery of that number.
+func cached(number uint64) webhooks.DeliveryRef {
+	return webhooks.DeliveryRef{WebhookID: "wh", Number: number}
 }
 
 // What is held of random events, which are claimed in random order, is of the right
@@ -26,8 +32,8 @@ func TestPublishCache(t *testing.T) {
 	found := 0
 	for range events {
 		n := 1 + rand.N(most)
-		put, first, _, _ := cacheOf(next+1, n, rand.N(64<<10), now)
-		r.put(put, first, n, now)
+		put, first, to, _ := cacheOf(next+1, n, rand.N(64<<10), now)
+		r.put(put, first, to, now)
 		for i := range uint64(n) {
 			left[next+1+i] = put.ID
 			numbers = append(numbers, next+1+i)
@@ -35,14 +41,17 @@ func TestPublishCache(t *testing.T) {
 		if next += uint64(n) + 1; r.bytes > maxPublished {
 			t.Fatalf("%d bytes are held", r.bytes)
 		}
-		if _, held := r.take(first - 1); held {
+		if _, _, held := r.take(cached(first - 1)); held {
 			t.Fatal("the event's own number is held")
 		}
 		now = now.Add(rand.N(20 * time.Millisecond))
 		for range rand.N(2 * n) {
 			i := rand.N(len(numbers))
 			number := numbers[i]
-			event, held := r.take(number)
+			event, _, held := r.take(cached(number))
+			if _, _, again := r.take(cached(number)); again {
+				t.Fatalf("%d is held after it was taken", number)
+			}
 			if held && event.ID != left[number] {
 				t.Fatalf("%d is of %q, want %q", number, event.ID, left[number])
 			}
@@ -58,7 +67,7 @@ func TestPublishCache(t *testing.T) {
 		t.Errorf("%d deliveries were held when they were claimed, want more", found)
 	}
 	for _, number := range numbers {
-		r.take(number)
+		r.take(cached(number))
 	}
 	r.forget(next)
 	if r.bytes != 0 || r.count != 0 {
@@ -86,7 +95,7 @@ func TestPublishCacheWithoutRoom(t *testing.T) {
 		}
 	}
 	holds(0, 10, 20, 30)
-	r.take(0)
+	r.take(cached(0))
 	r.put(cacheOf(60, 1, body, at))
 	holds(10, 20, 30, 60)
 	r.put(cacheOf(70, 1, body, at.Add(publishedFor)))
@@ -105,7 +114,7 @@ func TestPublishCacheBehindOneThatStays(t *testing.T) {
 	for i := range uint64(3 * most) {
 		at = at.Add(time.Millisecond)
 		r.put(cacheOf(2*i+3, 1, 0, at))
-		if _, held := r.take(2*i + 3); !held {
+		if _, _, held := r.take(cached(2*i + 3)); !held {
 			t.Fatalf("event %d is not held", i)
 		}
 	}

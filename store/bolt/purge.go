@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/binary"
-	"maps"
 	"math"
 	"time"
 
@@ -36,28 +35,22 @@ func (s *Store) Purge(ctx context.Context, purge webhooks.Purge) (more bool, err
 }
 
 func (s *Store) purgeStep(ctx context.Context, purge webhooks.Purge) (more bool, err error) {
-	left := s.leftovers.next("", purge.Limit)
 	purge = purge.Doubting(s.clock.Doubt())
-	reserved := make(map[uint64]uint64)
-	err = s.writer.Run(ctx, func(b *batch) error {
-		removed, err := s.removeRows(b, left)
-		if more = removed >= purge.Limit; more || err != nil {
-			return err
+	sweeping, err := s.sweep(ctx, purge.Limit, func(b *batch, removed int) error {
+		if more = removed >= purge.Limit; more {
+			return nil
 		}
 		rest := purge
 		rest.Limit -= removed
-		more, err = s.purge(b, &rest, reserved)
+		var err error
+		more, err = s.purge(b, &rest)
 		return err
 	})
-	for _, token := range reserved {
-		s.queue.Release(token) // if it has not ended
-	}
-	return more, err
+	return more || sweeping, err
 }
 
-// purge takes a step. It reserves the deliveries that it ends, so that they are not
-// claimed, and notes the tokens in reserved, by number: it may run more than once.
-func (s *Store) purge(b *batch, purge *webhooks.Purge, reserved map[uint64]uint64) (more bool, err error) {
+// purge takes a step.
+func (s *Store) purge(b *batch, purge *webhooks.Purge) (more bool, err error) {
 	b.maintaining = true
 	if err := b.Flush(); err != nil {
 		return false, err
@@ -77,7 +70,7 @@ func (s *Store) purge(b *batch, purge *webhooks.Purge, reserved map[uint64]uint6
 	}
 	left := purge.Limit
 	for _, step := range []func() error{
-		func() error { return s.expire(b, payloads, &left, reserved) },
+		func() error { return s.expire(b, payloads, &left) },
 		b.writeAttempts, // those of what has expired
 		func() error { return purgeBodies(b, payloads, &left) },
 		// The first attempt at a delivery goes first: its state is that of the last one that is there.
@@ -119,13 +112,14 @@ type expiring struct {
 	number  uint64
 	webhook string // empty if it is unknown
 	attempt int
+	deleted bool // the webhook
 }
 
-// expire ends the pending deliveries of events before that number, except those leased.
-func (s *Store) expire(b *batch, before uint64, left *int, reserved map[uint64]uint64) error {
+// expire ends the pending deliveries of events before that number, whether or not attempts at
+// them are under way: see [webhooks.Purge]. Those of deleted webhooks end without a trace.
+func (s *Store) expire(b *batch, before uint64, left *int) error {
 	found := newSegments(b.tx)
 	var old []expiring
-	var leased map[uint64]bool
 	look := func(number uint64, attempt int) (more bool) {
 		if number >= before || len(old) >= *left {
 			return false
@@ -134,15 +128,8 @@ func (s *Store) expire(b *batch, before uint64, left *int, reserved map[uint64]u
 		if segment, err := found.at(number); err == nil {
 			webhook, _ = segment.Recipient(number)
 		}
-		if webhook != nil && b.Get(bucketWebhookIDs, webhook) == nil {
-			return true // left over, see [leftovers]
-		}
-		if leased == nil {
-			leased = s.queue.Leases()
-		}
-		if _, ours := reserved[number]; ours || !leased[number] {
-			old = append(old, expiring{number, string(webhook), attempt})
-		}
+		deleted := webhook != nil && b.Get(bucketWebhookIDs, webhook) == nil
+		old = append(old, expiring{number, string(webhook), attempt, deleted})
 		return true
 	}
 	var damaged [][]byte
@@ -163,49 +150,34 @@ func (s *Store) expire(b *batch, before uint64, left *int, reserved map[uint64]u
 			break
 		}
 	}
-	s.reserve(old, reserved)
+	ended := make([]webhooks.DeliveryRef, 0, len(old))
 	for _, d := range old {
-		token, ours := reserved[d.number]
-		if !ours {
-			continue // leased just now
+		ended = append(ended, webhooks.DeliveryRef{WebhookID: d.webhook, Number: d.number})
+		if err := b.removePending(d.number); err != nil {
+			return err
+		}
+		if *left--; d.deleted {
+			continue
 		}
 		attempt := webhooks.ExpiredAttempt(d.attempt, time.Now())
 		if err := b.logAttempt(d.number, &attempt, webhooks.GiveUp); err != nil {
 			return err
 		}
-		if err := b.removePending(d.number); err != nil {
-			return err
-		}
 		if d.webhook != "" {
 			b.noteFailed(d.webhook, d.number, true)
 		}
-		b.AfterCommit(func() {
-			if s.queue.Done(token); token == 0 { // a step before this one made it pending
-				s.queue.Remove(d.webhook, d.number)
-			}
-		})
-		*left--
 	}
+	b.AfterCommit(func() { s.claims.Purged(ended) })
 	return b.DeleteAll(bucketFresh, damaged)
 }
 
-// reserve keeps what expires from being claimed, unless it is reserved already.
-func (s *Store) reserve(old []expiring, reserved map[uint64]uint64) {
-	numbers := make(map[string][]uint64) // by webhook
-	for _, d := range old {
-		if _, ours := reserved[d.number]; !ours {
-			numbers[d.webhook] = append(numbers[d.webhook], d.number)
-		}
-	}
-	for webhook, numbers := range numbers {
-		maps.Copy(reserved, s.queue.Reserve(webhook, numbers))
-	}
-}
+// nothingPending is what firstPending returns if nothing is pending.
+const nothingPending = math.MaxUint64
 
 // firstPending returns a number before which no delivery is pending: the segments from
 // there on are needed.
 func firstPending(b *batch) uint64 {
-	first := uint64(math.MaxUint64)
+	first := uint64(nothingPending)
 	for _, bucket := range [][]byte{bucketFresh, bucketPending} {
 		if key, _ := b.tx.Bucket(bucket).Cursor().First(); len(key) == 8 {
 			first = min(first, binary.BigEndian.Uint64(key))

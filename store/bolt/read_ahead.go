@@ -55,13 +55,6 @@ func (r *readAhead) segmentsFrom(number uint64) (stop func()) {
 	})
 }
 
-// segmentsOf begins to read the segments of the numbers that are keys of a bucket: the keys of the
-// segments too, or else a segment may also be in the leaf after. See segmentsFrom.
-func (r *readAhead) segmentsOf(bucket *bbolt.Bucket, sameKeys bool) (stop func()) {
-	root := uint64(bucket.Root())
-	return r.begin(func() { r.segmentsWith(r.numbers(root), sameKeys) })
-}
-
 // begin has the leaves read that walk finds.
 func (r *readAhead) begin(walk func()) (stop func()) {
 	r.all.Go(func() {
@@ -75,25 +68,6 @@ func (r *readAhead) begin(walk func()) (stop func()) {
 		r.stopped.Store(true)
 		r.all.Wait()
 	}
-}
-
-// segmentsWith passes on the leaves of the segments that have the ascending numbers.
-func (r *readAhead) segmentsWith(numbers iter.Seq[uint64], sameKeys bool) {
-	next, done := iter.Pull(numbers)
-	defer done()
-	number, more := next()
-	after := false
-	r.segments(func(low, high uint64, leaf bool) bool {
-		for more && number < low {
-			number, more = next()
-		}
-		within := more && number < high
-		want := within || after
-		if leaf {
-			after = within && !sameKeys
-		}
-		return want
-	})
 }
 
 // segments passes on the leaves of bucketEvents that are wanted.
@@ -120,23 +94,6 @@ func (r *readAhead) read() {
 				_, _ = io.Copy(io.Discard, io.NewSectionReader(r.file, at+start, end-start))
 			}
 		}
-	}
-}
-
-// numbers returns the numbers that are keys of a tree.
-func (r *readAhead) numbers(root uint64) iter.Seq[uint64] {
-	return func(yield func(uint64) bool) {
-		all := func(uint64, uint64, bool) bool { return true }
-		page := make([]byte, r.pageSize)
-		r.tree(root, all, func(leaf uint64) bool {
-			for e := range r.elements(page, leaf, leafPage) {
-				key := part(e, binary.NativeEndian.Uint32(e[4:]), binary.NativeEndian.Uint32(e[8:]))
-				if len(key) == 8 && !yield(binary.BigEndian.Uint64(key)) {
-					return false
-				}
-			}
-			return true
-		})
 	}
 }
 

@@ -116,12 +116,6 @@ func (s *Store) advance(b *batch, r *record.Recovery, limit int) error {
 	w := s.newWalk(b.tx, r.WebhookID)
 	low = max(low, r.Next)
 	now := time.Now()
-	var waiting []uint64
-	defer func() {
-		if len(waiting) > 0 {
-			b.AfterCommit(func() { s.queue.MakeAllDue(r.WebhookID, waiting, now) })
-		}
-	}()
 	for low < high {
 		run := low / runSize * runSize
 		numbers, err := w.within(run)
@@ -141,17 +135,16 @@ func (s *Store) advance(b *batch, r *record.Recovery, limit int) error {
 				continue
 			}
 			if d.State == webhooks.Pending {
-				waits, err := s.endWait(b, r.WebhookID, n, now)
+				waits, err := s.endWait(b, &webhook, n, now)
 				if err != nil {
 					return err
 				}
 				if waits {
-					waiting = append(waiting, n)
 					r.Recovered++
 				}
 				continue
 			}
-			if err := s.addPending(b, &webhook, n, record.Pending{Attempts: lastNumber(&d), Recovered: true}, false); err != nil {
+			if err := s.addPending(b, &webhook, n, record.Pending{Attempts: lastNumber(&d), Recovered: true}); err != nil {
 				return err
 			}
 			r.Recovered++

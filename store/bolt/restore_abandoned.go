@@ -262,10 +262,10 @@ func (f *fencer) takeWebhooks() error {
 		_, err := f.deleteWebhook(b, Ref{account, id})
 		return err
 	})
-	for swept := true; swept && err == nil; {
-		swept, err = f.store.sweep(context.Background(), "", fenceStep)
-	}
 	if err != nil {
+		return err
+	}
+	if err := f.store.sweepAll(context.Background()); err != nil {
 		return err
 	}
 	return f.eachNew(bucketWebhooks, func(b *batch, p pair) error {

@@ -32,8 +32,9 @@ var (
 	bucketKeyUses = []byte("key_uses")      // prefixed account, id → times
 	bucketExpiry  = []byte("keys_expiring") // when a key expires, account, 0, id → nothing
 
-	bucketWebhooks   = []byte("webhooks")    // prefixed account, id → webhook record
-	bucketWebhookIDs = []byte("webhook_ids") // id → account
+	bucketWebhooks   = []byte("webhooks")         // prefixed account, id → webhook record
+	bucketWebhookIDs = []byte("webhook_ids")      // id → account
+	bucketDeleted    = []byte("webhooks_deleted") // id → account, of those whose pending deliveries may still have rows, see [sweeper]
 
 	bucketFailing = []byte("webhooks_failing") // id → account, of those that are active, not on hold, and have FailedAgain set
 	bucketHeld    = []byte("webhooks_held")    // id → account, of those that are on hold
@@ -99,7 +100,7 @@ var (
 )
 
 var buckets = [][]byte{
-	bucketMeta, bucketKeys, bucketKeyIDs, bucketKeyUses, bucketExpiry, bucketWebhooks, bucketWebhookIDs, bucketFailing, bucketHeld, bucketOff,
+	bucketMeta, bucketKeys, bucketKeyIDs, bucketKeyUses, bucketExpiry, bucketWebhooks, bucketWebhookIDs, bucketDeleted, bucketFailing, bucketHeld, bucketOff,
 	bucketEventIDs, bucketRecentIDs, bucketEvents, bucketFresh, bucketSkipped, bucketPending, bucketRuns, bucketFailed, bucketFirstAttempts, bucketLastAttempts, bucketAttempts,
 	bucketRecoveries, bucketOpenRecoveries, bucketRecoveryTimes, bucketWebhookRecoveries, bucketRequests, bucketRequestTimes, bucketAlerts, bucketDueAlerts, bucketDedupKeys,
 	bucketEventRuns, bucketErasures,

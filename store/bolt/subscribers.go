@@ -3,7 +3,6 @@ package bolt
 import (
 	"slices"
 
-	"github.com/storageapi/storageapi/store/queue"
 	"github.com/storageapi/storageapi/webhooks"
 )
 
@@ -11,9 +10,8 @@ import (
 // They are shared: they are not to be changed.
 type subscribers struct {
 	to               webhooks.EventType
-	active, inactive []string         // ids
-	standings        []queue.Standing // of the active ones
-	held             []string         // of the active ones
+	active, inactive []string          // IDs
+	hooks            []*indexedWebhook // the active ones
 }
 
 // subscribedTo returns the subscribers to events of the type.
@@ -43,10 +41,7 @@ func (a *accountWebhooks) allSubscribers() []subscribers {
 			}
 			if w.Active {
 				list[i].active = append(list[i].active, w.ID)
-				list[i].standings = append(list[i].standings, queue.StandingOf(&w.Webhook))
-				if w.Held {
-					list[i].held = append(list[i].held, w.ID)
-				}
+				list[i].hooks = append(list[i].hooks, w)
 			} else {
 				list[i].inactive = append(list[i].inactive, w.ID)
 			}
@@ -58,10 +53,7 @@ func (a *accountWebhooks) allSubscribers() []subscribers {
 // only returns the subscribers without all but the webhook of that id.
 func (s subscribers) only(id string) (one subscribers) {
 	if i := slices.Index(s.active, id); i >= 0 {
-		one.active, one.standings = s.active[i:i+1:i+1], s.standings[i:i+1]
-	}
-	if slices.Contains(s.held, id) {
-		one.held = []string{id}
+		one.active, one.hooks = s.active[i:i+1:i+1], s.hooks[i:i+1]
 	}
 	if i := slices.Index(s.inactive, id); i >= 0 {
 		one.inactive = s.inactive[i : i+1 : i+1]

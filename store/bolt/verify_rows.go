@@ -54,6 +54,7 @@ func (v *rowChecker) run() {
 	v.rows(bucketExpiry, v.expiry)
 	v.rows(bucketWebhooks, v.webhook)
 	v.rows(bucketWebhookIDs, v.webhookID)
+	v.rows(bucketDeleted, v.deletedWebhook)
 	for _, list := range webhookLists {
 		v.rows(list.bucket, func(id, account []byte) string { return v.listed(id, account, list.has) })
 	}
@@ -332,6 +333,16 @@ func (v *rowChecker) webhookRecoveries(webhook, value []byte) string {
 	}
 	if v.lacks(bucketWebhookIDs, webhook) {
 		return "there is no such webhook"
+	}
+	return ""
+}
+
+func (v *rowChecker) deletedWebhook(webhook, account []byte) string {
+	switch found, ok := v.get(bucketWebhookIDs, webhook); {
+	case len(account) == 0:
+		return cannotBeRead
+	case ok && found != nil:
+		return "there is such a webhook"
 	}
 	return ""
 }

@@ -80,8 +80,6 @@ func TestWebhookIndex(t *testing.T) {
 			return
 		}
 	}
-	boltfault.Around(s, nil)
-	CheckSound(t, s)
 	if fails == 0 || len(s.index.byID) == 0 || len(s.index.accounts) == 0 {
 		t.Errorf("%d commits failed, %d webhooks and %d accounts are indexed: the test tests nothing", fails, len(s.index.byID), len(s.index.accounts))
 	}
@@ -186,7 +184,7 @@ func TestClaimBesideAChange(t *testing.T) {
 		}
 	}
 	delete(s.index.byID, webhook.ID)
-	r := &taskReader{store: s, ctx: t.Context()}
+	r := &loader{store: s, ctx: t.Context()}
 	if !r.begin() {
 		t.Fatal(r.err)
 	}
@@ -194,8 +192,8 @@ func TestClaimBesideAChange(t *testing.T) {
 	if err := s.DeleteWebhook(t.Context(), webhook.Account, webhook.ID, nil, notices.Notice{}); err != nil {
 		t.Fatal(err)
 	}
-	if w, err := r.webhook(webhook.ID); err != nil || w.URL != webhook.URL {
-		t.Errorf("claimed %v, %v", w, err)
+	if w := r.webhook(webhook.ID); w == nil || w.URL != webhook.URL {
+		t.Errorf("loaded %v, %v", w, r.err)
 	}
 	checkIndex(t, s)
 }

@@ -2,7 +2,6 @@ package bolt
 
 import (
 	"context"
-	"slices"
 
 	"go.etcd.io/bbolt"
 
@@ -10,7 +9,6 @@ import (
 	"github.com/storageapi/storageapi/auth"
 	"github.com/storageapi/storageapi/notices"
 	"github.com/storageapi/storageapi/store/bolt/internal/record"
-	"github.com/storageapi/storageapi/store/queue"
 	"github.com/storageapi/storageapi/webhooks"
 )
 
@@ -25,16 +23,11 @@ func (s *Store) CreateWebhook(ctx context.Context, webhook webhooks.Webhook, wit
 		if err != errLeftovers {
 			return err
 		}
-		for swept := true; swept; {
-			if swept, err = s.sweep(ctx, webhook.ID, sweepStep); err != nil {
-				return err
-			}
+		if err := s.sweepAll(ctx); err != nil {
+			return err
 		}
 	}
 }
-
-// sweepStep is how many rows go in a step.
-const sweepStep = 1000
 
 func (s *Store) createWebhook(ctx context.Context, webhook *webhooks.Webhook, options *apikeys.CreateOptions) error {
 	return s.writer.Run(ctx, func(b *batch) error {
@@ -52,7 +45,7 @@ func (s *Store) createWebhook(ctx context.Context, webhook *webhooks.Webhook, op
 			return webhooks.ErrExists
 		case options.MaxCount > 0 && len(s.accountWebhooks(b, webhook.Account).list) >= options.MaxCount:
 			return webhooks.ErrLimit
-		case slices.Contains(b.deleted, webhook.ID), s.leftovers.has(webhook.ID):
+		case b.hasLeftovers(webhook.ID):
 			return errLeftovers
 		}
 		if err := s.requests.check(b, webhookRequest, webhook.Account, options); err != nil {
@@ -139,7 +132,6 @@ func (s *Store) UpdateWebhook(ctx context.Context, account, id string, change fu
 		if err := b.tell(notice); err != nil {
 			return err
 		}
-		b.AfterCommit(func() { s.queue.EndRest(id) })
 		updated, err = s.webhookByID(b.tx, account, id) // as it will be read
 		return err
 	})
@@ -179,9 +171,8 @@ func (s *Store) deleteWebhook(b *batch, account, id string, check func(webhooks.
 	if err := s.markDue(b, account); err != nil {
 		return err
 	}
-	b.deleted = append(b.deleted, id)
-	b.AfterCommit(func() { s.leftovers.add(id, s.queue.Drop(id)) })
-	return nil
+	b.AfterCommit(func() { s.feed.forget(webhooks.Scope{WebhookID: id}) })
+	return b.noteDeleted(account, id)
 }
 
 // removeWebhook removes the rows of a webhook, and nothing of its deliveries.
@@ -204,35 +195,17 @@ func (s *Store) removeWebhook(b *batch, account, id string) error {
 	return nil
 }
 
-// webhookOf returns the webhook of that id, of any account.
-func (s *Store) webhookOf(tx *bbolt.Tx, id string) (webhooks.Webhook, error) {
-	account := tx.Bucket(bucketWebhookIDs).Get([]byte(id))
-	if account == nil {
-		return webhooks.Webhook{}, webhooks.ErrNotFound
-	}
-	return s.webhookByID(tx, string(account), id)
-}
-
-// putWebhook stores the webhook and lets the queue know whether it may be claimed for.
+// putWebhook stores and reports a webhook. The record gets the version after that of the one it
+// replaces, whatever version the caller gives.
 func (s *Store) putWebhook(b *batch, webhook *webhooks.Webhook) error {
-	id, turn := webhook.ID, s.queue.Resume
-	if !webhook.Claimable() {
-		turn = s.queue.Pause
-	}
-	b.AfterCommit(func() { turn(id) })
-	return s.putRecord(b, webhook)
-}
-
-// putRecord stores a webhook that is active, or not, and on hold, or not, as before. The record
-// gets the version after that of the one it replaces, whatever version the caller gives.
-func (s *Store) putRecord(b *batch, webhook *webhooks.Webhook) error {
-	account, id, standing := webhook.Account, webhook.ID, queue.StandingOf(webhook)
+	account, id := webhook.Account, webhook.ID
 	row := record.Prefixed(account, id)
 	old, next := b.Get(bucketWebhooks, row), *webhook
 	next.Version = record.WebhookVersion(old) + 1
 	value := append(record.EncodeWebhook(&next, s.keys), record.WebhookFields(old)...)
-	s.changeWebhook(b, account, id, s.decodeIndexed(account, id, value))
-	b.AfterCommit(func() { s.queue.SetStanding(id, standing) })
+	stored := s.decodeIndexed(account, id, value)
+	s.changeWebhook(b, account, id, stored)
+	b.AfterCommit(func() { s.feed.webhook(&stored.Webhook) })
 	if err := b.list(webhook); err != nil {
 		return err
 	}

@@ -388,3 +388,10 @@ func (k *hook) find(number uint64) *taken {
 	}
 	return &k.taken[i]
 }
+
+// Reported returns how many deliveries of the webhook are reported and pending.
+func (c *Claims) Reported(webhookID string) int {
+	c.lock()
+	defer c.mu.Unlock()
+	return c.queue.Backlog(time.Now(), webhookID).Pending
+}

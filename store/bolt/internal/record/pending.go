@@ -12,7 +12,14 @@ type Pending struct {
 	Attempts  int       // made so far
 	Before    int       // of them, before it was last made pending
 	Recovered bool
+	First     bool // it comes before all else of its webhook
 }
+
+// The flags of a record.
+const (
+	pendingRecovered = 1 << iota
+	pendingFirst
+)
 
 // Encode returns the record.
 func (p *Pending) Encode() []byte {
@@ -20,7 +27,14 @@ func (p *Pending) Encode() []byte {
 	e.time(p.Due)
 	e.uint(uint64(p.Attempts))
 	e.uint(uint64(p.Before))
-	e.bool(p.Recovered)
+	var flags byte
+	if p.Recovered {
+		flags |= pendingRecovered
+	}
+	if p.First {
+		flags |= pendingFirst
+	}
+	e.byte(flags)
 	return e
 }
 
@@ -29,7 +43,8 @@ func DecodePending(record []byte) (p Pending, err error) {
 	d := newDecoder(record)
 	p.Due = d.time()
 	attempts, before := d.uint(), d.uint()
-	p.Recovered = d.bool()
+	flags := d.byte()
+	p.Recovered, p.First = flags&pendingRecovered != 0, flags&pendingFirst != 0
 	if d.failed || attempts > MaxAttempts || before > attempts {
 		return Pending{}, ErrCorrupt
 	}

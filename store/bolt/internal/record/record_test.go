@@ -31,7 +31,7 @@ func records() [][]byte {
 		ID: "rec_1", Account: "acct", WebhookID: "wh_1", States: []webhooks.DeliveryState{webhooks.Dead}, From: at, To: at, CreatedAt: at, Recovered: 300,
 	}, 1 << 20}
 	return [][]byte{
-		EncodeKey(&key), EncodeWebhook(&webhook, nil), AppendEvent(nil, &event), (&Pending{at, 3, 2, true}).Encode(),
+		EncodeKey(&key), EncodeWebhook(&webhook, nil), AppendEvent(nil, &event), (&Pending{at, 3, 2, true, true}).Encode(),
 		EncodeAttempt(&attempt, webhooks.Retry), EncodeRun(4096, []uint64{4096, 4300, 8000}), recovery.Encode(),
 		testSegment(&event), (&Bitmap{7, []byte{2}}).Encode(),
 		(&Request{ID: "key_1", Fingerprint: [32]byte{1}, At: at}).Encode(),

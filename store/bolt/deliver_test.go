@@ -1,0 +1,157 @@
+package bolt
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/storageapi/storageapi/notices"
+	"github.com/storageapi/storageapi/store/storetest"
+	"github.com/storageapi/storageapi/webhooks"
+)
+
+// recorded runs Deliver with a Recorder until the test ends.
+func recorded(t *testing.T, s *Store) *storetest.Recorder {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	r, returned := new(storetest.Recorder), make(chan error, 1)
+	go func() { returned <- s.Deliver(ctx, r) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-returned; !errors.Is(err, context.Canceled) {
+			t.Errorf("Deliver = %v, want %v", err, context.Canceled)
+		}
+	})
+	return r
+}
+
+// awaitReports waits until n reports of the method have been made.
+func awaitReports(t *testing.T, r *storetest.Recorder, method string, n int) (list []storetest.Report) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	err := r.Wait(ctx, func(reports []storetest.Report) bool {
+		list = nil
+		for _, report := range reports {
+			if report.Method == method {
+				list = append(list, report)
+			}
+		}
+		return len(list) >= n
+	})
+	if err != nil {
+		t.Fatalf("%d reports of %s, want %d; reports: %v", len(list), method, n, r.Reports())
+	}
+	return list
+}
+
+// TestDeliver_DamagedPage_ReportsTroubleAndWhatIsNew: if deliveries that are retried cannot be
+// read, those that were never attempted are reported, and so is what is published.
+func TestDeliver_DamagedPage_ReportsTroubleAndWhatIsNew(t *testing.T) {
+	const events, retried = 300, 250
+	path := filepath.Join(t.TempDir(), "storage.db")
+	s := mustOpen(t, path)
+	if err := s.CreateWebhook(t.Context(), testWebhook(1), webhooks.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	publishMany(t, s, events)
+	retrySome(t, s, "wh1", retried)
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	damagePage(t, path, bucketPending)
+	s = mustOpen(t, path)
+	t.Cleanup(func() { _ = s.Close() })
+	r := recorded(t, s)
+	if err := awaitReports(t, r, "Trouble", 1)[0].Err; err == nil {
+		t.Error("Trouble(nil), want an error")
+	}
+	awaitReports(t, r, "Add", events-retried)
+	if _, err := s.Enqueue(t.Context(), testEvent(events, 10)); err != nil {
+		t.Fatal(err)
+	}
+	awaitReports(t, r, "Add", events-retried+1)
+}
+
+// TestDeliver_ManyPages_ReportsEachOnceAndWhatIsPublishedMeanwhile: pages follow each other
+// without gaps in both buckets, while events are published.
+func TestDeliver_ManyPages_ReportsEachOnceAndWhatIsPublishedMeanwhile(t *testing.T) {
+	const before, retried, meanwhile = 6000, 4500, 500
+	s := openTemp(t)
+	if err := s.CreateWebhook(t.Context(), testWebhook(1), webhooks.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	publishMany(t, s, before)
+	var results []webhooks.AttemptResult
+	if err := s.eachUnreported(t.Context(), func(_ *pendingReader, d webhooks.PendingDelivery) {
+		if len(results) < retried {
+			results = append(results, webhooks.AttemptResult{
+				DeliveryRef: webhooks.DeliveryRef{WebhookID: d.Webhook.ID, Number: d.Number},
+				Outcome:     webhooks.Retry, RetryAfter: time.Hour, Attempt: webhooks.Attempt{Number: 1, Status: 500},
+			})
+		}
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if settled, err := s.Settle(t.Context(), results, nil); len(settled.Stale) > 0 || err != nil {
+		t.Fatal(settled, err)
+	}
+	r := recorded(t, s)
+	for i := range meanwhile {
+		if _, err := s.Enqueue(t.Context(), testEvent(before+i, 10)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	awaitReports(t, r, "Trouble", 1) // with nil: all is reported
+	attempts := make(map[uint64]int) // by delivery
+	for _, report := range awaitReports(t, r, "Add", before+meanwhile) {
+		attempts[report.Ref.Number] = report.Pending.Attempts
+	}
+	made := 0
+	for _, n := range attempts {
+		made += n
+	}
+	if len(attempts) != before+meanwhile || made != retried {
+		t.Errorf("%d deliveries with %d attempts are reported, want %d with %d", len(attempts), made, before+meanwhile, retried)
+	}
+	if left, err := s.Unreported(t.Context(), ""); left.Pending != 0 || err != nil {
+		t.Errorf("Unreported = %d, %v; want 0", left.Pending, err)
+	}
+	s.feed.end() // from now on all counts as not reported
+	if all, err := s.Unreported(t.Context(), "wh1"); all.Pending != before+meanwhile || err != nil {
+		t.Errorf("Unreported = %d, %v; want %d without Deliver", all.Pending, err, before+meanwhile)
+	}
+}
+
+// TestPurge_ManyPending_SweepsForAllDeletedAtOnce: one pass over what is pending removes the
+// rows of every deleted webhook, and a webhook with the ID of one waits for it.
+func TestPurge_ManyPending_SweepsForAllDeletedAtOnce(t *testing.T) {
+	const hooks, events = 5, 400
+	s := openTemp(t)
+	for i := range hooks {
+		if err := s.CreateWebhook(t.Context(), testWebhook(1+i), webhooks.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	publishMany(t, s, events)
+	for i := range hooks - 1 {
+		if err := s.DeleteWebhook(t.Context(), "acct", fmt.Sprint("wh", 1+i), nil, notices.Notice{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if rows := pendingRows(t, s); rows != hooks*events {
+		t.Fatalf("%d rows, want %d", rows, hooks*events)
+	}
+	if err := s.CreateWebhook(t.Context(), testWebhook(1), webhooks.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if rows := pendingRows(t, s); rows != events {
+		t.Errorf("%d rows once one of them is created again, want %d", rows, events)
+	}
+	if ids, err := s.deletedWebhooks(t.Context()); len(ids) > 0 || err != nil {
+		t.Errorf("%v are listed, %v; want none", ids, err)
+	}
+}

@@ -1,0 +1,92 @@
+package bolt
+
+import (
+	"math"
+	"sync"
+	"time"
+
+	"github.com/storageapi/storageapi/webhooks"
+)
+
+// A feed passes reports on to the scheduler of the Deliver under way.
+type feed struct {
+	// mu is held for reading during each report, so that none is made once end has returned.
+	mu        sync.RWMutex
+	scheduler webhooks.Scheduler // nil: no Deliver is under way
+
+	leftMu sync.Mutex
+	left   [2]numberRange // of bucketFresh and bucketPending: what Deliver has not reported yet
+
+	list []webhooks.PendingDelivery // of published
+}
+
+// everything is all that is stored.
+var everything = [2]numberRange{{0, math.MaxUint64}, {0, math.MaxUint64}}
+
+func (f *feed) begin(to webhooks.Scheduler) {
+	f.setLeft(everything)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.scheduler = to
+}
+
+func (f *feed) end() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.scheduler = nil
+}
+
+// report calls do with the scheduler, if there is one.
+func (f *feed) report(do func(to webhooks.Scheduler)) {
+	f.mu.RLock()
+	defer f.mu.RUnlock()
+	if f.scheduler != nil {
+		do(f.scheduler)
+	}
+}
+
+// published reports deliveries that are pending as they were published. Their numbers follow
+// each other from first on. It is for AfterCommit, whose functions run one at a time.
+func (f *feed) published(first uint64, to []*indexedWebhook, due time.Time) {
+	f.report(func(s webhooks.Scheduler) {
+		f.list = f.list[:0]
+		for i, w := range to {
+			f.list = append(f.list, webhooks.PendingDelivery{Number: first + uint64(i), Webhook: &w.Webhook, Due: due})
+		}
+		s.Add(f.list)
+	})
+}
+
+func (f *feed) add(d webhooks.PendingDelivery) {
+	f.report(func(s webhooks.Scheduler) { s.Add([]webhooks.PendingDelivery{d}) })
+}
+
+func (f *feed) probe(webhookID string) {
+	f.report(func(s webhooks.Scheduler) { s.Probe(webhookID) })
+}
+
+func (f *feed) webhook(w *webhooks.Webhook) {
+	f.report(func(s webhooks.Scheduler) { s.Webhook(w) })
+}
+
+func (f *feed) forget(scope webhooks.Scope) {
+	f.report(func(s webhooks.Scheduler) { s.Forget(scope) })
+}
+
+func (f *feed) setLeft(left [2]numberRange) {
+	f.leftMu.Lock()
+	defer f.leftMu.Unlock()
+	f.left = left
+}
+
+// unreported returns the numbers in each bucket that are not reported.
+func (f *feed) unreported() [2]numberRange {
+	f.mu.RLock()
+	defer f.mu.RUnlock()
+	if f.scheduler == nil {
+		return everything
+	}
+	f.leftMu.Lock()
+	defer f.leftMu.Unlock()
+	return f.left
+}
