@@ -58,6 +58,7 @@ func TestPowerLoss(t *testing.T) {
 			}
 		})
 	}
+	CheckSound(t, s)
 	t.Logf("%d files of %d changes, %d of which let the file grow; seed %d", files, len(changes), grown, *tornSeed)
 	if grown < 2 {
 		t.Error("hardly a change lets the file grow: the test tests too little")
