@@ -135,6 +135,11 @@ func (f *feed) Trouble(err error) {
 	})
 }
 
+// maxReplaced is how much may be pending for a webhook of which reports are looked for: a
+// replacement looks at all of that. Of a larger backlog, and while what is stored is reported, a
+// report counts twice until one of both is loaded.
+const maxReplaced = 4096
+
 // add puts reported deliveries into the queue. If one is taken, its end puts it back: what
 // the report knows is loaded then.
 func (c *Claims) add(list []webhooks.PendingDelivery) {
@@ -142,7 +147,7 @@ func (c *Claims) add(list []webhooks.PendingDelivery) {
 	for i := 0; i < len(list); {
 		p := &list[i]
 		k := c.hookOf(p)
-		if p.Attempts == 0 || p.First {
+		if p.Attempts == 0 || p.First || !c.allLoaded || c.queue.Backlog(time.Now(), p.Webhook.ID).Pending > maxReplaced {
 			c.put(k, p)
 			i++
 			continue
