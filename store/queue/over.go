@@ -232,7 +232,7 @@ func (c *Claims) clear(err error) {
 // ClaimDeliveries answers [webhooks.Queue.ClaimDeliveries]. After an error of Deliver it
 // returns that error until Deliver is called again.
 func (c *Claims) ClaimDeliveries(ctx context.Context, claim webhooks.Claim) (tasks []webhooks.Task, wait time.Duration, err error) {
-	if err := c.open(ctx); err != nil {
+	if err := ctx.Err(); err != nil {
 		return nil, 0, err
 	}
 	if err := c.start(ctx); err != nil {
