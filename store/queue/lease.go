@@ -202,6 +202,22 @@ func (q *Queue) Release(token uint64) {
 	}
 }
 
+// Hasten is Release, and the delivery is due at the given time at the latest, after at least that
+// many attempts.
+func (q *Queue) Hasten(token uint64, due time.Time, attempts int) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if le, ok := q.end(token); ok {
+		it := le.item
+		if at := q.at(due); at < it.due {
+			it = it.with(scheduled)
+			it.due = at
+		}
+		it.attempts = max(it.attempts, int32(attempts))
+		q.put(le.lane, it)
+	}
+}
+
 // Postpone is Release, and the delivery is due at the given time at the earliest.
 func (q *Queue) Postpone(token uint64, due time.Time) {
 	q.mu.Lock()

@@ -364,6 +364,7 @@ const minSweep = 1024
 // A hook is a webhook with what the store has reported or loaded of it.
 type hook struct {
 	webhook *webhooks.Webhook // of the highest version
+	hinted  bool              // webhook is from Add, which may be of one that was deleted, and imported again since
 	group   webhooks.Group
 	off     bool    // by the store, or loaded: paused in the queue
 	probed  bool    // a taken delivery was nudged: the probe that goes with it is under way

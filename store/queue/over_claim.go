@@ -86,15 +86,18 @@ func (c *Claims) tasks(claimed []Claimed, found []webhooks.LoadedDelivery) []web
 		if t := k.find(cl.Seq); t == nil || t.token != cl.Token {
 			continue
 		}
-		if l.Webhook != nil && l.Err == nil && l.Webhook.Version >= k.webhook.Version {
+		if l.Webhook != nil && l.Err == nil {
 			c.learn(k, l.Webhook)
 		}
+		// A report of a later version than the loaded one: the load was earlier, or the report is
+		// of a webhook that was deleted, and imported again since.
+		unlike := k.hinted && l.Webhook != nil && l.Webhook.Version < k.webhook.Version
 		made := max(l.Attempts, cl.Attempt-1) // those whose lease ran out count
 		var letGo func(token uint64)
 		switch {
 		case l.State == webhooks.Gone:
 			letGo = c.queue.Done
-		case l.State == webhooks.Unread:
+		case l.State == webhooks.Unread, unlike && l.State == webhooks.Passive:
 			letGo = c.postpone(k, now)
 		case l.State == webhooks.Passive, c.stops(k):
 			letGo = c.queue.Release
@@ -107,7 +110,7 @@ func (c *Claims) tasks(claimed []Claimed, found []webhooks.LoadedDelivery) []web
 				Event: l.Event, Webhook: k.webhook, Attempt: made + 1, Before: l.Before,
 				Token: cl.Token, Age: l.Age, Probe: cl.Probe, Err: l.Err,
 			}
-			if l.Err != nil {
+			if l.Err != nil || unlike {
 				task.Webhook = l.Webhook
 			}
 			tasks = append(tasks, task)

@@ -167,10 +167,11 @@ func (c *Claims) hookOf(p *webhooks.PendingDelivery) *hook {
 	switch {
 	case k == nil:
 		c.sweep()
-		k = &hook{webhook: p.Webhook, group: p.Group}
+		k = &hook{webhook: p.Webhook, group: p.Group, hinted: true}
 		c.hooks[p.Webhook.ID] = k
 	case p.Webhook.Version > k.webhook.Version && p.Webhook.Claimable():
 		c.learn(k, p.Webhook)
+		k.hinted = true
 	}
 	k.group = p.Group
 	return k
@@ -189,7 +190,8 @@ func (c *Claims) put(k *hook, p *webhooks.PendingDelivery) {
 }
 
 // replace puts deliveries of one webhook into the queue in place of what was reported of them
-// before.
+// before. Either report may be the stale one: the sooner due time counts, since Load corrects one
+// that is too soon.
 func (c *Claims) replace(k *hook, list []webhooks.PendingDelivery) {
 	numbers := make([]uint64, len(list))
 	for i := range list {
@@ -200,7 +202,7 @@ func (c *Claims) replace(k *hook, list []webhooks.PendingDelivery) {
 		p := &list[i]
 		if token := waiting[p.Number]; token != 0 {
 			waiting[p.Number] = 0 // should the list have it twice
-			c.queue.Retry(token, p.Due, p.Attempts, false)
+			c.queue.Hasten(token, p.Due, p.Attempts)
 		} else {
 			c.put(k, p)
 		}
@@ -216,6 +218,7 @@ func (c *Claims) learn(k *hook, w *webhooks.Webhook) {
 	if w.Version < known.Version {
 		return
 	}
+	k.hinted = false
 	if k.webhook = w; w.Version > known.Version {
 		if !k.storing.is(w) {
 			c.queue.EndRest(w.ID)

@@ -84,3 +84,40 @@ func TestOver_StaleAdd_KeepsTheWaitThatWasAskedFor(t *testing.T) {
 		claimOne(t, c)
 	})
 }
+
+// TestOver_StaleAddOfALaterDueTime_KeepsTheSooner reports a delivery that waits for its second
+// attempt, then that it was made due now, and then the first report once more.
+func TestOver_StaleAddOfALaterDueTime_KeepsTheSooner(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, ref := newModel("a"), webhooks.DeliveryRef{WebhookID: "a", Number: 1}
+		s.enqueue(ref)
+		c := s.over(nil)
+		defer c.Close()
+		failOnce(t, c, false)
+		stale := *s.rows[ref]
+		s.rows[ref].due = time.Now()
+		s.report(ref, s.rows[ref])
+		s.report(ref, &stale)
+		claimOne(t, c)
+	})
+}
+
+// TestOver_StaleAddOfAnEarlierWebhook_IsNotSentThere reports a delivery of a webhook that has been
+// deleted since and imported again under its ID, with another URL and a lower version.
+func TestOver_StaleAddOfAnEarlierWebhook_IsNotSentThere(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, ref := newModel("a"), webhooks.DeliveryRef{WebhookID: "a", Number: 1}
+		c := s.over(nil)
+		defer c.Close()
+		if tasks := claimAll(t, c); len(tasks) > 0 {
+			t.Fatalf("%d tasks, want none", len(tasks))
+		}
+		earlier := *s.hooks["a"]
+		earlier.URL, earlier.Version = "https://earlier.example/", 7
+		s.feed.Add([]webhooks.PendingDelivery{{Number: 9, Webhook: &earlier, Due: time.Now()}})
+		s.enqueue(ref)
+		if task := claimOne(t, c); task.Webhook.URL == earlier.URL {
+			t.Errorf("the task is for %s, want the URL of the imported webhook", task.Webhook.URL)
+		}
+	})
+}
