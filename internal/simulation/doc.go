@@ -60,7 +60,7 @@
 //	leases run out while results wait to be recorded           4 of 40 in memory
 //	what is due goes by a clock that is set between runs       3 of 24 on disk
 //	a purge believes a clock that is a month ahead             8 of 30 on disk
-//	a request that is held open outlives its key              10 of 12 in memory
+//	a request that is held open outlives its key              10 of 12 in memory, before the stores checked the key, too
 //	a lack of descriptors uses attempts up                     6 of 30 in memory
 //	a repaired receiver waits for its probe                    9 of 80 in memory, before it was mended
 //	a stale report makes an attempt early                     10 of 60 in memory (14, 26, 27, 28, 48 …), before it was mended

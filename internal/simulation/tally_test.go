@@ -38,6 +38,7 @@ func (t *tally) seed(ops int) {
 // uncalled are the methods that no part of a simulated host calls, or that are called for people
 // and for hosts with Config.Notify only, who are not in it.
 var uncalled = []string{
+	"Capabilities",
 	"AccountSizes", "Accounts", "EventByID", "ExpiringKeys", "Export", "HeldWebhooks", "Import", "ListEvents", "ListNotices", "OffWebhooks",
 }
 

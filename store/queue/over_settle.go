@@ -10,8 +10,9 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// maxConflicts is how often the health of a webhook is decided again in one call.
-const maxConflicts = 4
+// maxConflicts is how often the health of a webhook is decided again in one call: each time a
+// change of the webhook came between.
+const maxConflicts = 32
 
 // A settling is a call of SettleDeliveries.
 type settling struct {
@@ -53,7 +54,7 @@ func (c *Claims) SettleDeliveries(ctx context.Context, settlements []webhooks.Se
 	c.hold(s, done)
 	var settled webhooks.Settled
 	if len(s.results)+len(s.decisions) > 0 {
-		settled, err = c.store.Settle(ctx, s.results, s.changes())
+		settled, err = c.store.Settle(ctx, s.results, changesOf(s.decisions))
 	}
 	c.letGo(s, &settled, err)
 	close(done)
@@ -63,9 +64,7 @@ func (c *Claims) SettleDeliveries(ctx context.Context, settlements []webhooks.Se
 	if err != nil {
 		return nil, err
 	}
-	for _, i := range settled.Conflicts {
-		c.decideAgain(ctx, s, s.decisions[i])
-	}
+	c.decideAgain(ctx, s, settled.Conflicts)
 	return s.stale, nil
 }
 
@@ -150,12 +149,12 @@ func (d *decision) change() webhooks.HealthChange {
 	}
 }
 
-func (s *settling) changes() []webhooks.HealthChange {
-	if len(s.decisions) == 0 {
+func changesOf(decisions []*decision) []webhooks.HealthChange {
+	if len(decisions) == 0 {
 		return nil
 	}
-	changes := make([]webhooks.HealthChange, len(s.decisions))
-	for i, d := range s.decisions {
+	changes := make([]webhooks.HealthChange, len(decisions))
+	for i, d := range decisions {
 		changes[i] = d.change()
 	}
 	return changes
@@ -239,39 +238,64 @@ func (s *settling) ended(k *hook) {
 	slices.Sort(s.stale)
 }
 
-// decideAgain decides on the webhook as it is, after a conflict. It gives up if the URL is
-// another, if a person turned the webhook off, and on an error: the next result decides.
-func (c *Claims) decideAgain(ctx context.Context, s *settling, d *decision) {
-	for range maxConflicts {
-		w, err := c.store.WebhookByID(ctx, d.base.Account, d.base.ID)
-		if errors.Is(err, webhooks.ErrNotFound) {
-			s.ended(d.hook)
-		}
-		if err != nil || w.URL != d.base.URL || d.base.Active && !w.Active {
-			return
-		}
-		d = &decision{hook: d.hook, base: &w, health: w.WebhookHealth}
-		for i := range s.held {
-			if h := &s.held[i]; h.hook == d.hook && h.current {
-				d.note(d.health, h.Settlement)
+// decideAgain decides on webhooks as they are, after conflicts, all of a round in one call of
+// Settle. Changes that one tenant makes in a loop cannot hold up the results of others: those
+// are stored.
+func (c *Claims) decideAgain(ctx context.Context, s *settling, conflicts []int) {
+	again := make([]*decision, len(conflicts))
+	for i, at := range conflicts {
+		again[i] = s.decisions[at]
+	}
+	for round := 0; round < maxConflicts && len(again) > 0; round++ {
+		decisions := make([]*decision, 0, len(again))
+		for _, d := range again {
+			if d = c.redecide(ctx, s, d); d != nil {
+				decisions = append(decisions, d)
 			}
 		}
-		if d.health == w.WebhookHealth {
+		if len(decisions) == 0 {
 			return
 		}
-		c.lock()
-		c.learn(d.hook, &w)
-		d.hook.storing = d
-		c.mu.Unlock()
-		settled, err := c.store.Settle(ctx, nil, []webhooks.HealthChange{d.change()})
+		settled, err := c.store.Settle(ctx, nil, changesOf(decisions))
 		if err != nil {
 			return
 		}
-		if len(settled.Conflicts) == 0 {
-			c.lock()
-			c.stored(d)
-			c.mu.Unlock()
-			return
+		again = again[:0]
+		c.lock()
+		for i, d := range decisions {
+			if _, conflict := slices.BinarySearch(settled.Conflicts, i); conflict {
+				again = append(again, d)
+			} else {
+				c.stored(d)
+			}
+		}
+		c.mu.Unlock()
+	}
+}
+
+// redecide returns what the results of a call change of the webhook as it is now; nil if they
+// change nothing, if the URL is another, if a person turned the webhook off, and on an error: the
+// next result decides then.
+func (c *Claims) redecide(ctx context.Context, s *settling, d *decision) *decision {
+	w, err := c.store.WebhookByID(ctx, d.base.Account, d.base.ID)
+	if errors.Is(err, webhooks.ErrNotFound) {
+		s.ended(d.hook)
+	}
+	if err != nil || w.URL != d.base.URL || d.base.Active && !w.Active {
+		return nil
+	}
+	d = &decision{hook: d.hook, base: &w, health: w.WebhookHealth}
+	for i := range s.held {
+		if h := &s.held[i]; h.hook == d.hook && h.current && !h.stale {
+			d.note(d.health, h.Settlement)
 		}
 	}
+	if d.health == w.WebhookHealth {
+		return nil
+	}
+	c.lock()
+	c.learn(d.hook, &w)
+	d.hook.storing = d
+	c.mu.Unlock()
+	return d
 }
