@@ -106,7 +106,7 @@ func (l *loader) load(ref webhooks.DeliveryRef, d *webhooks.LoadedDelivery) {
 	}
 	event, at, held := l.store.published.take(ref)
 	if held {
-		d.Due, d.Age = at, l.now.Sub(at)
+		d.Due, d.Age = l.notLater(at), l.now.Sub(at)
 	} else if !l.begin() || !l.readPending(ref, d) {
 		d.State = webhooks.Gone
 		return
@@ -120,12 +120,21 @@ func (l *loader) load(ref webhooks.DeliveryRef, d *webhooks.LoadedDelivery) {
 		l.readEvent(ref.Number)
 		d.Event, d.Err = l.event.EncodedEvent, l.eventErr
 		if d.Age = l.store.age(l.event.PublishedAt); d.Due.IsZero() {
-			d.Due = l.event.PublishedAt
+			d.Due = l.notLater(l.event.PublishedAt)
 		}
 	}
 	if d.Webhook = &w.Webhook; w.err != nil {
 		d.Webhook, d.Err = &webhooks.Webhook{ID: ref.WebhookID}, w.err
 	}
+}
+
+// notLater returns when a delivery is due that is pending as published: at once. The clock may have been
+// set back since, or ahead where the event was imported from.
+func (l *loader) notLater(published time.Time) time.Time {
+	if published.After(l.now) {
+		return l.now
+	}
+	return published
 }
 
 // age returns the age of an event. Time that may not have passed does not count, see [Store.Doubt].

@@ -50,8 +50,11 @@ func TestOpen_DamagedPages_IsRefusedAndNothingStaysMapped(t *testing.T) {
 		"a page that is free twice":             {set(list*page+16, number(data[list*page+24:])), "on the list of free pages, and is none"},
 		"a free page outside of the file":       {set(list*page+16, 1<<40), "on the list of free pages, and is none"},
 		"the kind of that list":                 {func(data []byte) { data[list*page+8] = 2 }, "no list of free pages"},
-		"how long that list is":                 {func(data []byte) { data[list*page+10], data[list*page+11] = 0xff, 0xff }, ""},
-		"how many pages that list has":          {func(data []byte) { data[list*page+15] = 0x7f }, "no list of free pages"},
+		"how long that list is": {func(data []byte) { // 0xffff: the length is in place of the first page
+			data[list*page+10], data[list*page+11] = 0xff, 0xff
+			binary.NativeEndian.PutUint64(data[list*page+16:], 1<<40)
+		}, ""},
+		"how many pages that list has": {func(data []byte) { data[list*page+15] = 0x7f }, "no list of free pages"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "damaged.db")

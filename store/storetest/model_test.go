@@ -446,9 +446,11 @@ func (m *model) Deliver(ctx context.Context, s webhooks.Scheduler) error {
 	}
 	if m.fault == "what was there is read before steps are reported" {
 		m.feed = nil
-		m.mu.Unlock()
-		time.Sleep(10 * time.Millisecond)
-		m.mu.Lock()
+		for stored, n := len(m.rows), 0; len(m.rows) == stored && n < 100; n++ {
+			m.mu.Unlock()
+			time.Sleep(2 * time.Millisecond)
+			m.mu.Lock()
+		}
 		m.feed = s
 	}
 	m.mu.Unlock()
