@@ -168,6 +168,9 @@ func (n *incarnation) confirm(sent time.Time, balances bool) {
 // them. What it could not do the next does.
 func (n *incarnation) balance(ctx context.Context, v view) {
 	err := n.share(ctx, v)
+	if ctx.Err() == nil {
+		n.store.owned.shared(err) // before the next balancing, and before trimming, which may take a while
+	}
 	if ctx.Err() == nil && err == nil && n.shards[0] == served {
 		short, cancel := context.WithTimeout(ctx, n.lasts/3)
 		_ = n.store.trimChanges(short) // or the next time
@@ -179,9 +182,6 @@ func (n *incarnation) balance(ctx context.Context, v view) {
 		n.hear()
 	}
 	n.mu.Unlock()
-	if ctx.Err() == nil {
-		n.store.owned.shared(err)
-	}
 }
 
 func (n *incarnation) share(ctx context.Context, v view) error {

@@ -491,7 +491,27 @@ func TestLoadingFails(t *testing.T) {
 	n.loading = nil
 	n.mu.Unlock()
 	a.awaitBalance(t, n)
-	n.join()
+	eventually(t, "claims learn that it is over", func() bool { return n.Join(t.Context()) == nil })
+}
+
+// TestJoin_TrimIsBlocked_DoesNotWait locks the change feed until the node has joined.
+func TestJoin_TrimIsBlocked_DoesNotWait(t *testing.T) {
+	t.Parallel()
+	a := newShardNodes(t)
+	tx, err := a.pool.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = tx.Rollback(context.Background()) }()
+	if _, err := tx.Exec(t.Context(), `lock table `+quoted(a.name)+`.changes`); err != nil {
+		t.Fatal(err)
+	}
+	n := a.on(t, a.open(t), time.Hour)
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	if err := n.Join(ctx); err != nil {
+		t.Errorf("Join = %v, want nil", err)
+	}
 }
 
 // A node leaves those shards first in which nothing is in flight, and the others when that
