@@ -3,6 +3,7 @@ package postgres_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"slices"
 	"strings"
@@ -105,11 +106,11 @@ func TestRedeliverBesideSettling(t *testing.T) {
 // A webhook that was turned on just now stays on, though a node has read before that it is off.
 func TestWebhookReadLate(t *testing.T) {
 	m := &meanwhile{statement: "as k (no)"}
-	s := m.opened(t, postgres.PollEvery(time.Hour))
+	s := m.opened(t, postgres.PollEvery(time.Hour), postgres.PollOnly()) // only the load reads it
 	task := onlyTask(t, s)
 	publishOne(t, s, "next")
-	if _, _, err := s.ClaimDeliveries(t.Context(), webhooks.Claim{Limit: 1, Cap: each(0), Lease: time.Minute}); err != nil { // it looks
-		t.Fatal(err)
+	if b, err := s.Backlog(t.Context(), ""); err != nil || b.Pending != 2 { // it looks
+		t.Fatalf("Backlog = %+v, %v; want 2 pending", b, err)
 	}
 	turn := func(s *postgres.Store, on bool) {
 		if _, err := s.UpdateWebhook(t.Context(), task.Webhook.Account, task.Webhook.ID, func(w *webhooks.Webhook, _ *notices.Notice) error {
@@ -129,6 +130,32 @@ func TestWebhookReadLate(t *testing.T) {
 		t.Fatal("nothing was done meanwhile")
 	}
 	eventually(t, "a webhook that is on has its deliveries", func() bool { return len(claimed(t, s, webhooks.Claim{})) > 0 })
+}
+
+// TestClaim_TurnedOffElsewhere_BeginsNoAttempt turns a webhook off on another node, while this one
+// reads changes all the time, and then claims.
+func TestClaim_TurnedOffElsewhere_BeginsNoAttempt(t *testing.T) {
+	option := inSchema(t)
+	s, other := open(t, option, postgres.PollEvery(time.Millisecond), postgres.PollOnly()), open(t, option)
+	endpoints(t, s, 1)
+	w := onlyTask(t, s).Webhook
+	turn := func(on bool) {
+		if _, err := other.UpdateWebhook(t.Context(), w.Account, w.ID, func(w *webhooks.Webhook, _ *notices.Notice) error {
+			w.Active = on
+			return nil
+		}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i := range 30 {
+		publishOne(t, other, fmt.Sprint("event ", i))
+		turn(false)
+		if tasks := claimed(t, s, webhooks.Claim{}); len(tasks) > 0 {
+			t.Fatalf("round %d: %d tasks for a webhook that is off, want none", i, len(tasks))
+		}
+		turn(true)
+		eventually(t, "a webhook that is on has its deliveries", func() bool { return len(claimed(t, s, webhooks.Claim{})) > 0 })
+	}
 }
 
 // A server whose process was killed goes on, and counts transactions anew from what it has stored: none
