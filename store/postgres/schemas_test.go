@@ -2,6 +2,7 @@ package postgres_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"slices"
@@ -10,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/storageapi/storageapi/store/postgres"
 )
@@ -52,7 +54,12 @@ func (p *schemaPool) take(t testing.TB, made func(schema string)) postgres.Optio
 	}
 	if s.name != "" {
 		filled := texts(t, relations+` and pg_relation_size(c.oid) > 0`, s.name, "r") // truncating all of them takes longer
-		if _, err := pool(t).Exec(t.Context(), "truncate "+strings.Join(filled, ", ")+"; "+s.empty); err != nil {
+		empty := "truncate " + strings.Join(filled, ", ") + "; " + s.empty
+		_, err := pool(t).Exec(t.Context(), empty)
+		for try := 1; try < 5 && isDeadlock(err); try++ { // the server may still run a canceled statement of an earlier test
+			_, err = pool(t).Exec(t.Context(), empty)
+		}
+		if err != nil {
 			t.Fatal(err)
 		}
 	} else {
@@ -70,6 +77,11 @@ func (p *schemaPool) take(t testing.TB, made func(schema string)) postgres.Optio
 		p.schemas = append(p.schemas, s)
 	})
 	return postgres.InSchema(s.name)
+}
+
+func isDeadlock(err error) bool {
+	var e *pgconn.PgError
+	return errors.As(err, &e) && e.Code == "40P01"
 }
 
 // dropUsed drops the schemas that are left, for TestMain.
