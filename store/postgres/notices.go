@@ -68,7 +68,6 @@ const (
 
 var (
 	addNotices      = query("add_notices")
-	trimNotices     = query("trim_notices")
 	lockNoticedKeys = query("lock_noticed_keys")
 	pendingAccounts = query("pending_accounts")
 	listNotices     = query("list_notices")
