@@ -380,6 +380,7 @@ type taken struct {
 	number uint64
 	token  uint64
 	again  bool // it was reported meanwhile
+	made   int  // attempts, those whose lease ran out included
 }
 
 func (k *hook) find(number uint64) *taken {

@@ -35,10 +35,12 @@ func (c *Claims) take(claim *webhooks.Claim) (claimed []Claimed, refs []webhooks
 		cl := &claimed[i]
 		refs[i] = webhooks.DeliveryRef{WebhookID: cl.Webhook, Number: cl.Seq}
 		k := c.hooks[cl.Webhook]
-		if t := k.find(cl.Seq); t != nil { // its lease ran out
-			*t = taken{number: cl.Seq, token: cl.Token}
+		now := taken{number: cl.Seq, token: cl.Token, made: cl.Attempt - 1}
+		if t := k.find(cl.Seq); t != nil { // its lease ran out, which counts, whichever report this claim is of
+			now.made = max(now.made, t.made+1)
+			*t = now
 		} else {
-			k.taken = append(k.taken, taken{number: cl.Seq, token: cl.Token})
+			k.taken = append(k.taken, now)
 		}
 	}
 	return claimed, refs, wait
@@ -83,7 +85,8 @@ func (c *Claims) tasks(claimed []Claimed, found []webhooks.LoadedDelivery) []web
 		if k == nil {
 			continue // forgotten meanwhile
 		}
-		if t := k.find(cl.Seq); t == nil || t.token != cl.Token {
+		t := k.find(cl.Seq)
+		if t == nil || t.token != cl.Token {
 			continue
 		}
 		if l.Webhook != nil && l.Err == nil {
@@ -92,7 +95,7 @@ func (c *Claims) tasks(claimed []Claimed, found []webhooks.LoadedDelivery) []web
 		// A report of a later version than the loaded one: the load was earlier, or the report is
 		// of a webhook that was deleted, and imported again since.
 		unlike := k.hinted && l.Webhook != nil && l.Webhook.Version < k.webhook.Version
-		made := max(l.Attempts, cl.Attempt-1) // those whose lease ran out count
+		t.made = max(l.Attempts, t.made)
 		var letGo func(token uint64)
 		switch {
 		case l.State == webhooks.Gone:
@@ -107,7 +110,7 @@ func (c *Claims) tasks(claimed []Claimed, found []webhooks.LoadedDelivery) []web
 		default:
 			k.unread = 0
 			task := webhooks.Task{
-				Event: l.Event, Webhook: k.webhook, Attempt: made + 1, Before: l.Before,
+				Event: l.Event, Webhook: k.webhook, Attempt: t.made + 1, Before: l.Before,
 				Token: cl.Token, Age: l.Age, Probe: cl.Probe, Err: l.Err,
 			}
 			if l.Err != nil || unlike {

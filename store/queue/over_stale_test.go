@@ -30,7 +30,12 @@ func claimOne(t *testing.T, c *queue.Claims) webhooks.Task {
 
 func claimAll(t *testing.T, c *queue.Claims) []webhooks.Task {
 	t.Helper()
-	tasks, _, err := c.ClaimDeliveries(t.Context(), webhooks.Claim{Limit: 9, Lease: time.Hour})
+	return claimUpTo(t, c, 9)
+}
+
+func claimUpTo(t *testing.T, c *queue.Claims, limit int) []webhooks.Task {
+	t.Helper()
+	tasks, _, err := c.ClaimDeliveries(t.Context(), webhooks.Claim{Limit: limit, Lease: time.Hour})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -118,6 +123,28 @@ func TestOver_StaleAddOfAnEarlierWebhook_IsNotSentThere(t *testing.T) {
 		s.enqueue(ref)
 		if task := claimOne(t, c); task.Webhook.URL == earlier.URL {
 			t.Errorf("the task is for %s, want the URL of the imported webhook", task.Webhook.URL)
+		}
+	})
+}
+
+// TestOver_DoubleOfADeliveryWhoseLeaseRanOut_KeepsTheCount reports a delivery twice, and has the
+// lease of one report run out before the other is claimed.
+func TestOver_DoubleOfADeliveryWhoseLeaseRanOut_KeepsTheCount(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, ref := newModel("a"), webhooks.DeliveryRef{WebhookID: "a", Number: 1}
+		s.enqueue(ref)
+		c := s.over(nil)
+		defer c.Close()
+		if tasks := claimUpTo(t, c, 0); len(tasks) > 0 { // the feed begins
+			t.Fatalf("%d tasks, want none", len(tasks))
+		}
+		s.report(ref, s.rows[ref])
+		for attempt := 1; attempt < 3; attempt++ {
+			if tasks := claimUpTo(t, c, 1); len(tasks) != 1 || tasks[0].Attempt != attempt {
+				t.Fatalf("got %v, want one task of attempt %d", tasks, attempt)
+			}
+			time.Sleep(61 * time.Minute)
+			s.feed.Nudge(ref)
 		}
 	})
 }
