@@ -3,11 +3,15 @@ package bolt
 import (
 	"bytes"
 	"context"
+	"encoding/binary"
+	"os"
 	"path/filepath"
 	"testing"
 	"time"
 
 	"go.etcd.io/bbolt"
+
+	"github.com/storageapi/storageapi/webhooks"
 )
 
 // TestAccounts_RowsOutOfOrder_ReturnsError: a loop that seeks from row to row ends also where a
@@ -35,5 +39,46 @@ func TestAccounts_RowsOutOfOrder_ReturnsError(t *testing.T) {
 		_ = s.Close()
 	case <-time.After(10 * time.Second):
 		t.Error("Accounts did not return") // nor would Close
+	}
+}
+
+// TestDeliver_RowsOutOfOrder_ReportsTrouble: pages of such rows would never end.
+func TestDeliver_RowsOutOfOrder_ReportsTrouble(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "storage.db")
+	s := mustOpen(t, path)
+	if err := s.CreateWebhook(t.Context(), testWebhook(1), webhooks.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	for i := range 60 { // a row each
+		if _, err := s.Enqueue(t.Context(), testEvent(i, 10)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	tx, err := s.db.Begin(false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	leaf, size := int(tx.Bucket(bucketFresh).Root()), s.db.Info().PageSize
+	_ = tx.Rollback()
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	data, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	page := data[leaf*size:]
+	if kind, rows := binary.NativeEndian.Uint16(page[8:]), binary.NativeEndian.Uint16(page[10:]); leaf == 0 || kind != 2 || rows < 50 {
+		t.Fatalf("coverage precondition failed: page %d, of kind %d, has %d rows", leaf, kind, rows)
+	}
+	element := page[16+16*40:]
+	clear(element[binary.NativeEndian.Uint32(element[4:]):][:8]) // the key of the 41st row
+	if err := os.WriteFile(path, data, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s = mustOpen(t, path)
+	t.Cleanup(func() { _ = s.Close() })
+	if trouble := awaitReports(t, recorded(t, s), "Trouble", 1)[0]; trouble.Err == nil {
+		t.Error("Trouble(nil), want an error")
 	}
 }

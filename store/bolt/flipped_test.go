@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"runtime/pprof"
 	"strconv"
 	"strings"
 	"testing"
@@ -67,8 +68,7 @@ func TestFlippedBits_EveryMethod_ReturnsErrors(t *testing.T) {
 			}
 		}
 		if err := cmd.Wait(); err != nil {
-			first, _, _ := strings.Cut(said.String(), "\n")
-			t.Errorf("seed %d: %s: the process ended with %v: %s", seed, what, err, first)
+			t.Errorf("seed %d: %s: the process ended with %v: %.8000s", seed, what, err, said.String())
 			seed++
 		}
 	}
@@ -110,6 +110,7 @@ func useFlipped(path string) error {
 			fmt.Println("begun", m.name)
 			hangs := time.AfterFunc(time.Minute, func() {
 				fmt.Fprintln(os.Stderr, "it hangs")
+				_ = pprof.Lookup("goroutine").WriteTo(os.Stderr, 2)
 				os.Exit(1)
 			})
 			if m.call() != nil {

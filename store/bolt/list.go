@@ -38,10 +38,13 @@ func lastOf(c *bbolt.Cursor) (k, v []byte) {
 func seekBeyond(c *bbolt.Cursor, before, key []byte) []byte {
 	k, _ := c.Seek(key)
 	if k != nil && bytes.Compare(k, before) <= 0 {
-		panic("the rows of a page are not in order")
+		panic(disorder)
 	}
 	return k
 }
+
+// disorder is what is panicked with where a page is damaged.
+const disorder = "the rows of a page are not in order"
 
 var beyond = bytes.Repeat([]byte{0xff}, 8)
 

@@ -53,6 +53,9 @@ func (r *pendingReader) read(bucket int, left numberRange) numberRange {
 			return left
 		}
 		number := binary.BigEndian.Uint64(k) // in bucketFresh the last one of a segment
+		if number < left.next {
+			panic(disorder) // or else pages would never end
+		}
 		if number > left.last {
 			break
 		}
