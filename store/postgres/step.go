@@ -20,6 +20,7 @@ const (
 	serializationFailure = "40001"
 	deadlockDetected     = "40P01"
 	uniqueViolation      = "23505"
+	checkViolation       = "23514" // also of a row that no partition is there for
 	duplicateSchema      = "42P06"
 	duplicateTable       = "42P07"
 	undefinedSchema      = "3F000"
@@ -165,10 +166,19 @@ func refused(err error) bool {
 }
 
 // again reports whether a step that failed for so many times is run again: the server wants that
-// of steps that conflict with others.
+// of steps that conflict with others, and a statement may see a row that says that a partition is
+// there a moment before its server process knows of the partition.
 func again(err error, tries int) bool {
-	c := code(err)
-	return tries < maxTries && (c == serializationFailure || c == deadlockDetected)
+	var answer *pgconn.PgError
+	if tries >= maxTries || !errors.As(err, &answer) {
+		return false
+	}
+	switch answer.Code {
+	case serializationFailure, deadlockDetected:
+		return true
+	default:
+		return answer.Code == checkViolation && answer.ConstraintName == ""
+	}
 }
 
 // collect returns the rows that one statement reads.
