@@ -104,7 +104,7 @@ func (c *Claims) tasks(claimed []Claimed, found []webhooks.LoadedDelivery) []web
 			letGo = c.postpone(k, now)
 		case l.State == webhooks.Passive, c.stops(k):
 			letGo = c.queue.Release
-		case l.Due.After(now.Add(dueTolerance)) && (l.Attempts > cl.Attempt-1 || !cl.Probe && !cl.Early):
+		case l.Due.After(now.Add(dueTolerance)) && (l.Attempts > cl.Attempt-1 || !cl.Early):
 			// The report was stale. Whether the receiver asked for the wait is not known.
 			letGo = func(token uint64) { c.queue.Retry(token, l.Due, l.Attempts, true) }
 		default:

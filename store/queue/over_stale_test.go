@@ -60,6 +60,23 @@ func TestOver_StaleNudge_MakesNoAttemptEarly(t *testing.T) {
 	})
 }
 
+// TestOver_StaleNudgeThatIsProbed_MakesNoAttemptEarly has the webhook probed as well.
+func TestOver_StaleNudgeThatIsProbed_MakesNoAttemptEarly(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, ref := newModel("a"), webhooks.DeliveryRef{WebhookID: "a", Number: 1}
+		s.enqueue(ref)
+		c := s.over(nil)
+		defer c.Close()
+		failOnce(t, c, false)
+		s.feed.Nudge(ref)
+		s.feed.Probe("a")
+		tasks, _, err := c.ClaimDeliveries(t.Context(), webhooks.Claim{Limit: 9, Lease: time.Hour, Probes: 9})
+		if err != nil || len(tasks) > 0 {
+			t.Errorf("a probe of a stale nudge made %d attempts, %v; want none", len(tasks), err)
+		}
+	})
+}
+
 // TestOver_StaleAdd_KeepsTheWaitThatWasAskedFor reports a delivery again after a wait that its
 // receiver asked for has begun: the wait is not shortened when the receiver recovers.
 func TestOver_StaleAdd_KeepsTheWaitThatWasAskedFor(t *testing.T) {
