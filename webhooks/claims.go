@@ -96,8 +96,8 @@ func (d *dispatcher) claim(ctx context.Context, c *claims) (claimed []*inflight,
 // than their share, and then all else that is due.
 func (d *dispatcher) leaseAll(ctx context.Context, limit int, now time.Time) (wait time.Duration, err error) {
 	if webhooks, turns := d.limiter.Turns(now, d.outage.Turns(limit)); turns > 0 {
-		_, err = d.lease(ctx, Claim{Limit: turns, Cap: d.limiter.TurnCap, Webhooks: webhooks}, now)
-		d.limiter.EndTurns(time.Now(), err)
+		wait, err = d.lease(ctx, Claim{Limit: turns, Cap: d.limiter.TurnCap, Webhooks: webhooks}, now)
+		d.limiter.EndTurns(time.Now(), wait == 0, err)
 		if limit -= len(d.claimed); limit == 0 || err != nil {
 			return 0, err
 		}

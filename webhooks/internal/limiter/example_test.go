@@ -37,7 +37,7 @@ func Example() {
 	webhooks, turns := l.Turns(now, 10)
 	fmt.Println("probe after the pause:", webhooks, turns)
 	try(limiter.Success)
-	l.EndTurns(now, nil)
+	l.EndTurns(now, false, nil)
 	// Output:
 	// cap 1 open false leave it alone false
 	// cap 1 open false leave it alone false

@@ -215,7 +215,7 @@ func TestLimiterAtRandom(t *testing.T) {
 					}
 				}
 			}
-			l.EndTurns(b.now, nil)
+			l.EndTurns(b.now, false, nil)
 			b.check()
 			for range random.IntN(10) {
 				n := random.IntN(names)
@@ -266,7 +266,7 @@ func TestLimiterAtRandom(t *testing.T) {
 			l.Tick(b.now)
 			l.forgetIdle(b.now)
 			l.Turns(b.now, l.free())
-			l.EndTurns(b.now, nil)
+			l.EndTurns(b.now, false, nil)
 			b.check()
 		}
 		if len(l.webhooks)+len(l.accounts)+len(l.queues[slow].Heap)+len(l.queues[slowFailing].Heap)+len(l.queues[open].Heap)+l.young.Len()+l.late.Len() > 0 {

@@ -92,8 +92,9 @@ func (l *Limiter) next(failing int) *webhook {
 	return first
 }
 
-// EndTurns ends a claim of what Turns returned, after what it got has begun.
-func (l *Limiter) EndTurns(now time.Time, err error) {
+// EndTurns ends a claim of what Turns returned, after what it got has begun. more tells that
+// there may be something due for those that got nothing: what was claimed need not be attempted.
+func (l *Limiter) EndTurns(now time.Time, more bool, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if !l.beat.After(now) {
@@ -106,7 +107,7 @@ func (l *Limiter) EndTurns(now time.Time, err error) {
 		l.unpark(w.account)
 		switch {
 		case err != nil:
-		case got > 0:
+		case got > 0, more:
 			w.turn = now
 		case w.health == open && len(w.slots) > 0: // an attempt was requested just now
 		case w.isIdle() && now.Sub(w.active) >= trackedFor:

@@ -32,7 +32,7 @@ func TestSuspendedWebhooksGiveUpTheirTurns(t *testing.T) {
 		return webhooks
 	}
 	probe := attemptOf(turns()[0], true)
-	b.l.EndTurns(b.now, nil)
+	b.l.EndTurns(b.now, false, nil)
 	b.l.Release(&probe.Slot, b.now) // and it is the turn of one of the others
 	var last string
 	for id, w := range b.l.webhooks {
@@ -47,5 +47,24 @@ func TestSuspendedWebhooksGiveUpTheirTurns(t *testing.T) {
 	}
 	if next := turns()[0]; last == "" || next != last {
 		t.Errorf("%q has a turn, want %q", next, last)
+	}
+}
+
+// A turn in which nothing was begun puts the next one off by a pause, unless there may be more.
+func TestTurnsThatGetNothing(t *testing.T) {
+	b := newBench(t, 256, 4)
+	for range openAfter {
+		b.begin("acct", "w", false)
+		b.end(0, Failure, time.Millisecond)
+	}
+	b.now = b.now.Add(10 * minPause)
+	for _, more := range []bool{true, true, false} {
+		if _, turns := b.l.Turns(b.now, 10); turns != 1 {
+			t.Fatalf("%d turns, want 1", turns)
+		}
+		b.l.EndTurns(b.now, more, nil)
+	}
+	if _, turns := b.l.Turns(b.now, 10); turns != 0 {
+		t.Errorf("%d turns after one that got nothing, want none", turns)
 	}
 }
