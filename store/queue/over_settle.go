@@ -242,9 +242,9 @@ func (s *settling) ended(k *hook) {
 // Settle. Changes that one tenant makes in a loop cannot hold up the results of others: those
 // are stored.
 func (c *Claims) decideAgain(ctx context.Context, s *settling, conflicts []int) {
-	again := make([]*decision, len(conflicts))
-	for i, at := range conflicts {
-		again[i] = s.decisions[at]
+	again := make([]*decision, 0, len(conflicts))
+	for _, at := range conflicts {
+		again = append(again, s.decisions[at])
 	}
 	for round := 0; round < maxConflicts && len(again) > 0; round++ {
 		decisions := make([]*decision, 0, len(again))
