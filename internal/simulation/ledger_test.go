@@ -139,7 +139,7 @@ func (l *ledger) claimed(process int, tasks []webhooks.Task) {
 		if task.Probe {
 			by = time.Minute // somebody asked for it
 		}
-		if now < d.due-by && !d.anew && !d.early {
+		if now < d.due-by && !d.anew && !d.early && !l.recovering(d) {
 			rule := "retries come on schedule"
 			if w.era.from > 0 {
 				rule = "a clock that was set moves nothing more than once"
@@ -220,6 +220,20 @@ func (l *ledger) recovers(webhook string) {
 			d.early = true
 		}
 	}
+}
+
+// recovering reports whether a settlement is under way that lets d come early: what it does can be
+// seen before it returns.
+func (l *ledger) recovering(d *delivery) bool {
+	if d.asked || !l.failing[d.webhook] {
+		return false
+	}
+	for _, other := range l.leases {
+		if le := other.lease; other.webhook == d.webhook && le.settling && le.outcome.Outcome == webhooks.Deliver {
+			return true
+		}
+	}
+	return false
 }
 
 // lost notes that nobody heard of these claims.

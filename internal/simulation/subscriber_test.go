@@ -270,7 +270,7 @@ func (s *subscriber) update(ctx context.Context, k *hook, body map[string]any, t
 	}
 	to.active = now.Active
 	s.change(k, from, &to)
-	if result == done && to.active {
+	if result == done && to.active && (body["url"] != nil || body["active"] != nil) {
 		s.prompts(k, "")
 	}
 }
