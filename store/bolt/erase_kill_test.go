@@ -283,7 +283,7 @@ func eraseBesideOthers(path string) error {
 	go func() {
 		for more := true; more; {
 			var err error
-			if _, more, err = s.EraseAccount(ctx, "gone", 20); err != nil {
+			if _, more, err = s.EraseAccount(ctx, "gone", 2); err != nil {
 				failed <- err
 				return
 			}
