@@ -26,11 +26,10 @@ type batch struct {
 
 	keyCache *keyCache
 
-	// The ids of what steps have published, and whether a step of a merge was taken, or is to wait.
-	ids    idNumbers
-	inFile idFinder
-	added  []record.IDEntry
-	merged bool
+	// The IDs of what steps have published, and whether some of a run were written.
+	ids      idNumbers
+	addedIDs []record.IDEntry
+	wroteIDs bool
 
 	// alerts is what they left of alerts, by row: the memory of them does not
 	// know it yet.
@@ -81,5 +80,5 @@ func (b *batch) Flush() error {
 	if err := b.writeFailed(); err != nil {
 		return err
 	}
-	return b.store.mergeIDs(b)
+	return b.store.writeIDs(b)
 }

@@ -205,7 +205,6 @@ func (s *Store) Close() error {
 	s.claims.Close()
 	kept := s.keepAlerts()
 	s.writer.Close()
-	s.ids.stopFilter()
 	if s.observer != nil {
 		s.observer.queue.Close()
 	}

@@ -2,7 +2,6 @@ package bolt
 
 import (
 	"context"
-	"errors"
 	"slices"
 	"strings"
 
@@ -14,8 +13,7 @@ import (
 
 // EventDeliveries implements [webhooks.Store].
 func (s *Store) EventDeliveries(ctx context.Context, account, eventID string) (list []webhooks.Delivery, err error) {
-	key := s.ids.secret.keyOf(account, eventID)
-	numbers, last := s.ids.inMemory(key) // before the transaction: what is not there any more is in the file by then
+	found := s.ids.find(s.ids.secret.keyOf(account, eventID))
 	tx, err := s.view(ctx)
 	if err != nil {
 		return nil, err
@@ -24,13 +22,7 @@ func (s *Store) EventDeliveries(ctx context.Context, account, eventID string) (l
 	if s.erasing.has(account) {
 		return nil, webhooks.ErrNotFound
 	}
-	if numbers, err = inFile(tx, numbers, key); err != nil {
-		return nil, err
-	}
-	segment, i, err := eventAmong(tx, numbers, account, eventID)
-	if errors.Is(err, webhooks.ErrNotFound) {
-		segment, i, err = eventAfter(tx, last, account, eventID)
-	}
+	segment, i, err := readEventID(tx, found, account, eventID)
 	if err != nil {
 		return nil, err
 	}

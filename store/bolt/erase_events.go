@@ -45,7 +45,6 @@ type eventEraser struct {
 	*batch
 	store *Store
 	e     *erasure
-	ids   []record.IDEntry    // of the events
 	index map[string]bool     // rows to delete: r, f or e for bucketRuns, bucketFailed or bucketEventRuns, and the key
 	gone  map[uint64]struct{} // numbers of the events and their deliveries
 }
@@ -79,12 +78,6 @@ func (s *Store) eraseEvents(b *batch, e *erasure, limit int) (next []byte, err e
 			return nil, err
 		}
 	}
-	if err := x.forgetIDs(); err != nil {
-		return nil, err
-	}
-	ids := x.ids
-	b.merged = b.merged || len(ids) > 0 // until after the commit a merge does not know that they are erased
-	b.AfterCommit(func() { s.ids.forget(ids) })
 	return next, nil
 }
 
@@ -97,7 +90,6 @@ func (x *eventEraser) segment(found *record.Segment) error {
 	if err != nil {
 		return nil
 	}
-	first := len(x.ids)
 	drop := make([]bool, segment.Len())
 	for i := range segment.Len() {
 		event, err := segment.Event(i)
@@ -108,7 +100,6 @@ func (x *eventEraser) segment(found *record.Segment) error {
 		n := segment.Number(i)
 		x.gone[n] = struct{}{}
 		x.index["e"+string(eventRunKey(n/runSize*runSize, event.Account, event.Type))] = true
-		x.ids = append(x.ids, record.IDEntry{Key: x.store.ids.secret.keyOf(event.Account, event.ID), Number: n})
 		x.e.erased.Events++
 		for number, webhook := range segment.Recipients(i) {
 			if d, err := x.store.deliveryOf(tx, &segment, &event, number, string(webhook)); err != nil || d.State != "" {
@@ -119,7 +110,7 @@ func (x *eventEraser) segment(found *record.Segment) error {
 			x.index["f"+string(failedKey(number, string(webhook)))] = true
 		}
 	}
-	if len(x.ids) == first {
+	if !slices.Contains(drop, true) {
 		return nil
 	}
 	bodies, _ := record.DecodePack(bodiesOf(tx, &segment))
@@ -195,30 +186,6 @@ func (x *eventEraser) attemptsOf(segment *record.Segment) error {
 	for _, p := range packs {
 		if err := x.Put(bucketFirstAttempts, p.key, p.value); err != nil {
 			return err
-		}
-	}
-	return nil
-}
-
-// forgetIDs removes the events from the rows of ids.
-func (x *eventEraser) forgetIDs() error {
-	slices.SortFunc(x.ids, compareIDs)
-	for _, bucket := range idBuckets {
-		for i := 0; i < len(x.ids); {
-			row, value, err := rowWith(x.tx.Bucket(bucket).Cursor(), x.ids[i].Key)
-			if err != nil {
-				return err
-			}
-			entries, err := record.AppendIDEntries(nil, value)
-			found := len(entries)
-			entries = slices.DeleteFunc(entries, func(entry record.IDEntry) bool { _, gone := x.gone[entry.Number]; return gone })
-			if err == nil && len(entries) < found {
-				if err := x.Put(bucket, record.NumberKey(row), record.EncodeIDEntries(entries)); err != nil {
-					return err
-				}
-			}
-			for ; i < len(x.ids) && x.ids[i].Key <= row; i++ {
-			}
 		}
 	}
 	return nil

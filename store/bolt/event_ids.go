@@ -2,9 +2,10 @@ package bolt
 
 import (
 	"cmp"
+	"crypto/rand"
+	"crypto/sha256"
 	"encoding/binary"
 	"errors"
-	"math/rand/v2"
 	"slices"
 	"sync"
 
@@ -14,68 +15,81 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// eventIDs is the index by which an event is found by its id, so that one that is published
-// again is the same event.
+const (
+	idsPerRun   = 128 << 10
+	idsPerWrite = 4 * record.MaxIDEntries // written at a time, at least: they fill a page
+)
+
+// eventIDs finds events by their IDs, so that one that is published again is the same event.
 //
-// Ids may be random, and a row for each in a large tree would cost pages of the file with
-// each event. So they go through three levels, as in a log-structured merge tree. The ids of
-// the newest events are in memory only. Once there are enough of them they are merged into
-// rows of [record.MaxIDEntries] in bucketRecentIDs, see [Store.mergeIDs], and from there into
-// such rows in bucketEventIDs once they change each row that they touch by several entries, see
-// [merge.move]. Nothing is written for an
-// id before that: the event itself is, and Open reads the events again whose ids were not
-// merged. A crash changes nothing: a merge that is under way goes on where it was, however
-// few ids arrive between one Open and the next.
+// IDs may be random, and a row for each in a large tree would cost pages of the file with each
+// event. So those of the newest events are in memory only, and each idsPerRun of them become a run:
+// rows in bucketEventIDs in the order of keys, which are appended in the commits of later events
+// and never changed. A run counts once its header is stored, with its last row. Until then Open reads
+// its events again, and a crash loses nothing. A filter in memory says which runs may have a
+// key. A run is dropped as a whole once the IDs of all its events are purged.
 //
-// Whether an id is new is mostly known without looking for it in any of the three, see [idFilter].
-//
-// An entry has a key, of 64 bits, in place of an id. Whether the event of an entry has the
-// id is looked up in the event, so that ids of the same key are told apart.
+// A key is 64 bits of a hash of the ID. Whether the event of that number has the ID is looked up in
+// the event, so that IDs with the same key are told apart, and rows may name events that were erased.
 type eventIDs struct {
 	secret idSecret
 
-	// mu guards the sets against readers; the writer's steps alone change them. Ids
-	// that are being merged are in merging until all of them are in the file.
-	mu             sync.Mutex
-	merging, newer *idSet
-	last           uint64 // number of an event
+	// mu guards these against readers. Only steps of the writer change them.
+	mu      sync.Mutex
+	newer   idSet // in no run yet
+	writing idSet // in the run that is being written
+	filters []*idFilter
+	last    uint64 // number of an event
 
 	// For steps of the writer only.
-	erased   map[uint64]bool // numbers in merging and newer of events that were erased
-	top      uint64          // no key of timeKeys in the file is greater
-	next     uint64          // what is in merging with a smaller key is in the file
-	limit    int             // so many ids begin a merge
-	arrived  int             // ids, since the last step of the merge
-	wait     int             // ids that arrive before the next one
-	rows     int             // that the merge has changed
-	moving   uint64          // rows of bucketRecentIDs from that key on are moved next
-	sweeping []byte          // the bucket whose rows are being looked through for purged ids
-	swept    uint64          // none are in its rows before that key
-
-	filter, nextFilter *idFilter // the one in use, and the one that is being filled; nil: none
-	noFilter           bool      // one could not be filled, of a damaged file say: no other is made
-	betweenRows        func()    // of tests: called after each transaction that reads rows for a filter
+	perRun  int                   // IDs, at least
+	run     uint32                // that is being written, or is the next one
+	sorting chan []record.IDEntry // has the entries of writing once they are sorted; nil: they are, or there are none
+	sorted  []record.IDEntry      // of them, those that are not written yet
 }
 
-// idNumbers are numbers by key.
+// An idSecret keeps those who choose IDs from choosing IDs with the same key.
+type idSecret [16]byte
+
+// loadIDSecret reads the secret of a file, and makes one if it has none.
+func loadIDSecret(db *bbolt.DB) (secret idSecret, err error) {
+	known := false
+	err = db.View(func(tx *bbolt.Tx) error {
+		known = copy(secret[:], tx.Bucket(bucketMeta).Get(keyIDSecret)) == len(secret)
+		return nil
+	})
+	if err != nil || known {
+		return secret, err
+	}
+	_, _ = rand.Read(secret[:]) // never fails
+	return secret, db.Update(func(tx *bbolt.Tx) error { return tx.Bucket(bucketMeta).Put(keyIDSecret, secret[:]) })
+}
+
+// keyOf returns the key of an event's ID.
+func (s *idSecret) keyOf(account, id string) uint64 {
+	var buffer [128]byte
+	text := record.AppendPrefixed(append(buffer[:0], s[:]...), id, account)
+	sum := sha256.Sum256(text)
+	return binary.BigEndian.Uint64(sum[:])
+}
+
+// An idSet has the IDs of events, whose numbers ascend.
+type idSet struct {
+	idNumbers
+	entries []record.IDEntry
+}
+
+func (s *idSet) add(e record.IDEntry) {
+	s.put(e.Key, e.Number)
+	s.entries = append(s.entries, e)
+}
+
+// idNumbers has the numbers of events by the keys of their IDs.
 type idNumbers struct {
 	numbers map[uint64]uint64
 	more    map[uint64][]uint64 // if a key has several
 }
 
-// An idSet is entries in memory.
-type idSet struct {
-	idNumbers
-	sorted [][]record.IDEntry // by key, each more than the next
-	chunk  []record.IDEntry   // in no order, less than idChunk
-	count  int
-	last   uint64 // number
-}
-
-// idChunk is how many entries are sorted at a time.
-const idChunk = 4096
-
-// put adds a number.
 func (s *idNumbers) put(key, number uint64) {
 	if s.numbers == nil {
 		s.numbers = make(map[uint64]uint64)
@@ -90,138 +104,81 @@ func (s *idNumbers) put(key, number uint64) {
 	s.more[key] = append(s.more[key], number)
 }
 
-// add adds an entry of a number that is greater than all before.
-func (s *idSet) add(e record.IDEntry) {
-	s.put(e.Key, e.Number)
-	s.count++
-	s.last = e.Number
-	if s.chunk = append(s.chunk, e); len(s.chunk) == idChunk {
-		s.sort()
-	}
-}
-
-// sort sorts the last chunk, however large.
-func (s *idSet) sort() {
-	slices.SortFunc(s.chunk, compareIDs)
-	s.sorted, s.chunk = append(s.sorted, s.chunk), nil
-	s.join(func(last, before int) bool { return last >= before })
-}
-
-// join joins the last two of what is sorted, while it is to.
-func (s *idSet) join(is func(last, before int) bool) {
-	for n := len(s.sorted); n > 1 && is(len(s.sorted[n-1]), len(s.sorted[n-2])); n-- {
-		s.sorted = append(s.sorted[:n-2], appendJoined(nil, s.sorted[n-2], s.sorted[n-1]))
-	}
-}
-
-// parts returns the entries, in lists that are never changed.
-func (s *idSet) parts() [][]record.IDEntry {
-	return append(slices.Clone(s.sorted), slices.Clone(s.chunk))
-}
-
-// all returns the entries, sorted, of a set that nothing is added to any more.
-func (s *idSet) all() []record.IDEntry {
-	if len(s.chunk) > 0 {
-		s.sort()
-	}
-	s.join(func(int, int) bool { return true })
-	if len(s.sorted) == 0 {
-		return nil
-	}
-	return s.sorted[0]
-}
-
-func compareIDs(a, b record.IDEntry) int {
-	if a.Key != b.Key {
-		return cmp.Compare(a.Key, b.Key)
-	}
-	return cmp.Compare(a.Number, b.Number)
-}
-
-// appendJoined appends the entries of two sorted lists, those that are in both once.
-func appendJoined(to, a, b []record.IDEntry) []record.IDEntry {
-	to = slices.Grow(to, len(a)+len(b))
-	for len(a) > 0 && len(b) > 0 {
-		switch c := compareIDs(a[0], b[0]); {
-		case c < 0:
-			to, a = append(to, a[0]), a[1:]
-		case c > 0:
-			to, b = append(to, b[0]), b[1:]
-		default:
-			to, a, b = append(to, a[0]), a[1:], b[1:]
-		}
-	}
-	return append(append(to, a...), b...)
-}
-
 // appendNumbers appends the numbers of a key.
 func (s *idNumbers) appendNumbers(numbers []uint64, key uint64) []uint64 {
 	if n, known := s.numbers[key]; known {
-		numbers = append(numbers, n)
-		if s.more != nil {
-			numbers = append(numbers, s.more[key]...)
-		}
+		numbers = append(append(numbers, n), s.more[key]...)
 	}
 	return numbers
 }
 
-// add adds the ids of events that were published.
-func (s *eventIDs) add(entries []record.IDEntry) {
+// foundID is where the event of a key may be.
+type foundID struct {
+	key     uint64
+	numbers []uint64
+	runs    []uint32
+	last    uint64 // number of all events
+}
+
+// find returns where the events of a key may be. A reader calls it before its transaction begins: what is
+// not in memory any more is in the file by then.
+func (s *eventIDs) find(key uint64) foundID {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, e := range entries {
-		s.newer.add(e)
-	}
-	s.arrived += len(entries)
-	s.last = entries[len(entries)-1].Number
-	for _, f := range []*idFilter{s.filter, s.nextFilter} {
+	found := foundID{key: key, last: s.last}
+	found.numbers = s.newer.appendNumbers(s.writing.appendNumbers(nil, key), key)
+	for i, f := range s.filters {
 		if f != nil {
-			f.added += f.add(entries)
+			found.runs = f.appendRuns(found.runs, uint32(i)*runsPerFilter, key)
 		}
 	}
+	return found
 }
 
-// inMemory returns the numbers that a key has in memory, and the last number of all.
-func (s *eventIDs) inMemory(key uint64) (numbers []uint64, last uint64) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.newer.appendNumbers(s.merging.appendNumbers(nil, key), key), s.last
-}
-
-// An idFinder finds ids in the file.
-type idFinder [len(idBuckets)]*bbolt.Cursor
-
-// idBuckets have the ids that are in the file.
-var idBuckets = [...][]byte{bucketRecentIDs, bucketEventIDs}
-
-func newIDFinder(tx *bbolt.Tx) (f idFinder) {
-	for i, bucket := range idBuckets {
-		f[i] = tx.Bucket(bucket).Cursor()
+// event returns the segment and the index of the account's event of that ID, or ErrNotFound.
+func (f *foundID) event(tx *bbolt.Tx, account, id string) (*record.Segment, int, error) {
+	numbers := f.numbers
+	if len(f.runs) > 0 {
+		rows := tx.Bucket(bucketEventIDs).Cursor()
+		for _, run := range f.runs {
+			var err error
+			if numbers, err = appendFromRun(rows, numbers, run, f.key); err != nil {
+				return nil, 0, err
+			}
+		}
 	}
-	return f
+	return eventAmong(tx, numbers, account, id)
 }
 
-// append appends the numbers that a key has.
-func (f *idFinder) append(numbers []uint64, key uint64) ([]uint64, error) {
-	var seek [8]byte
-	binary.BigEndian.PutUint64(seek[:], key)
-	for _, c := range f {
-		_, value := c.Seek(seek[:])
+// idRowKey returns the key of the row of a run that ends with that entry.
+func idRowKey(run uint32, last record.IDEntry) []byte {
+	return binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(idHeaderKey(run), last.Key), last.Number)
+}
+
+// idHeaderKey returns the key of a run's header: the numbers of its first and its last event.
+func idHeaderKey(run uint32) []byte { return binary.BigEndian.AppendUint32(nil, run) }
+
+// Bytes of their keys.
+const (
+	idHeaderSize = 4
+	idRowSize    = 20
+)
+
+// idRunOf returns the run of a row.
+func idRunOf(k []byte) uint32 { return binary.BigEndian.Uint32(k) }
+
+// appendFromRun appends the numbers that a key has in a run.
+func appendFromRun(rows *bbolt.Cursor, numbers []uint64, run uint32, key uint64) ([]uint64, error) {
+	for k, value := rows.Seek(idRowKey(run, record.IDEntry{Key: key})); len(k) == idRowSize && idRunOf(k) == run; k, value = rows.Next() {
 		var err error
-		if numbers, err = record.AppendIDNumbers(numbers, value, key); err != nil {
+		if numbers, err = record.AppendIDNumbers(numbers, value, key); err != nil || binary.BigEndian.Uint64(k[4:]) > key {
 			return numbers, err
 		}
 	}
 	return numbers, nil
 }
 
-// inFile appends the numbers that a key has in the file.
-func inFile(tx *bbolt.Tx, numbers []uint64, key uint64) ([]uint64, error) {
-	f := newIDFinder(tx)
-	return f.append(numbers, key)
-}
-
-// eventAmong returns the segment and the index of the account's event of that id, whose
+// eventAmong returns the segment and the index of the account's event of that ID, whose
 // number is one of those, or ErrNotFound.
 func eventAmong(tx *bbolt.Tx, numbers []uint64, account, id string) (*record.Segment, int, error) {
 	gone := metaNumber(tx, keyIDsGone)
@@ -247,7 +204,7 @@ func eventAmong(tx *bbolt.Tx, numbers []uint64, account, id string) (*record.Seg
 	return nil, 0, webhooks.ErrNotFound
 }
 
-// eventAfter returns the segment and the index of the account's event of that id, if its
+// eventAfter returns the segment and the index of the account's event of that ID, if its
 // number is greater, or ErrNotFound: a reader may see events whose commit is not known in
 // memory yet.
 func eventAfter(tx *bbolt.Tx, number uint64, account, id string) (*record.Segment, int, error) {
@@ -261,31 +218,29 @@ func eventAfter(tx *bbolt.Tx, number uint64, account, id string) (*record.Segmen
 	return nil, 0, webhooks.ErrNotFound
 }
 
+// readEventID returns the segment and the index of the account's event of that ID for a reader, or
+// ErrNotFound. found is from before the transaction began.
+func readEventID(tx *bbolt.Tx, found foundID, account, id string) (*record.Segment, int, error) {
+	segment, i, err := found.event(tx, account, id)
+	if errors.Is(err, webhooks.ErrNotFound) {
+		return eventAfter(tx, found.last, account, id)
+	}
+	return segment, i, err
+}
+
 // knownEvent returns the event that a step is about to publish, if it is there already.
 func (s *Store) knownEvent(b *batch, e *event) (known record.Event, err error) {
-	inBatch := b.ids.appendNumbers(nil, e.key)
-	if inBatch != nil {
+	found := s.ids.find(e.key)
+	if inBatch := b.ids.appendNumbers(nil, e.key); inBatch != nil {
 		if err := b.Flush(); err != nil {
 			return known, err
 		}
+		found.numbers = append(found.numbers, inBatch...)
 	}
-	if inBatch == nil && !s.ids.mayBeKnown(e.key) {
+	if found.numbers == nil && found.runs == nil {
 		return known, webhooks.ErrNotFound
 	}
-	numbers, _ := s.ids.inMemory(e.key)
-	numbers = append(numbers, inBatch...)
-	if e.key >= numberKeys || e.key <= s.ids.top {
-		if b.inFile[0] == nil {
-			b.inFile = newIDFinder(b.tx)
-		}
-		if numbers, err = b.inFile.append(numbers, e.key); err != nil {
-			return known, err
-		}
-	}
-	if numbers == nil {
-		return known, webhooks.ErrNotFound
-	}
-	segment, i, err := eventAmong(b.tx, numbers, e.Account, e.ID)
+	segment, i, err := found.event(b.tx, e.Account, e.ID)
 	if err != nil {
 		return known, err
 	}
@@ -295,97 +250,175 @@ func (s *Store) knownEvent(b *batch, e *event) (known record.Event, err error) {
 // publishedEvent returns where an event is that earlier steps of the batch, or those before
 // it, have published, or ErrNotFound. The batch was flushed.
 func (s *Store) publishedEvent(b *batch, account, id string) (*record.Segment, int, error) {
-	key := s.ids.secret.keyOf(account, id)
-	numbers, _ := s.ids.inMemory(key)
-	numbers, err := inFile(b.tx, b.ids.appendNumbers(numbers, key), key)
-	if err != nil {
-		return nil, 0, err
-	}
-	return eventAmong(b.tx, numbers, account, id)
+	found := s.ids.find(s.ids.secret.keyOf(account, id))
+	found.numbers = b.ids.appendNumbers(found.numbers, found.key)
+	return found.event(b.tx, account, id)
 }
 
-// noteID adds the id of an event to the batch.
+// noteID adds the ID of an event to the batch.
 func (s *Store) noteID(b *batch, key, number uint64) {
-	if len(b.added) == 0 {
-		b.AfterCommit(func() { s.ids.add(b.added) })
+	if len(b.addedIDs) == 0 {
+		b.AfterCommit(func() { s.ids.add(b.addedIDs) })
 	}
 	b.ids.put(key, number)
-	b.added = append(b.added, record.IDEntry{Key: key, Number: number})
+	b.addedIDs = append(b.addedIDs, record.IDEntry{Key: key, Number: number})
 }
 
-// load reads the ids that are not merged yet, and what is known of the others.
+// add adds the IDs of events that were published.
+func (s *eventIDs) add(entries []record.IDEntry) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, e := range entries {
+		s.newer.add(e)
+	}
+	s.last = entries[len(entries)-1].Number
+	s.beginRun()
+}
+
+// beginRun begins to write a run if there are enough IDs for it and none is being written.
+func (s *eventIDs) beginRun() {
+	if len(s.writing.entries) > 0 || len(s.newer.entries) < s.perRun {
+		return
+	}
+	s.writing, s.newer = s.newer, idSet{}
+	entries := slices.Clone(s.writing.entries)
+	sorting := make(chan []record.IDEntry, 1)
+	s.sorting = sorting
+	go func() {
+		slices.SortFunc(entries, func(a, b record.IDEntry) int {
+			return cmp.Or(cmp.Compare(a.Key, b.Key), cmp.Compare(a.Number, b.Number))
+		})
+		sorting <- entries
+	}()
+}
+
+// writeIDs writes some rows of a run, once a batch: of twice as many IDs as the batch adds, so that a
+// run is written long before there are enough for the next one.
+func (s *Store) writeIDs(b *batch) error {
+	ids := &s.ids
+	if b.wroteIDs || len(b.addedIDs) == 0 {
+		return nil
+	}
+	b.wroteIDs = true
+	select {
+	case ids.sorted = <-ids.sorting:
+		ids.sorting = nil
+	default: // or nothing is to be sorted
+	}
+	if len(ids.sorted) == 0 {
+		return nil
+	}
+	run, some := ids.run, ids.sorted[:min(max(2*len(b.addedIDs), idsPerWrite), len(ids.sorted))]
+	b.tx.Bucket(bucketEventIDs).FillPercent = 1 // nothing is ever inserted
+	for row := range slices.Chunk(some, record.MaxIDEntries) {
+		if err := b.Put(bucketEventIDs, idRowKey(run, row[len(row)-1]), record.EncodeIDEntries(row)); err != nil {
+			return err
+		}
+	}
+	whole := len(some) == len(ids.sorted)
+	if whole {
+		first, last := ids.writing.entries[0], ids.writing.entries[len(ids.writing.entries)-1]
+		if err := b.Put(bucketEventIDs, idHeaderKey(run), binary.BigEndian.AppendUint64(record.NumberKey(first.Number), last.Number)); err != nil {
+			return err
+		}
+	}
+	b.AfterCommit(func() { ids.wrote(some, whole) })
+	return nil
+}
+
+// wrote notes that some rows of a run are in the file, or all of it.
+func (s *eventIDs) wrote(some []record.IDEntry, whole bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.sorted = s.sorted[len(some):]
+	s.filter(s.run).add(s.run, some)
+	if whole {
+		s.filter(s.run).has(s.run)
+		s.run++
+		s.writing, s.sorted = idSet{}, nil
+		s.beginRun()
+	}
+}
+
+// dropIDs deletes rows of runs whose IDs are all purged, and of runs that a crash has cut short.
+func (s *Store) dropIDs(b *batch, left *int) error {
+	gone := metaNumber(b.tx, keyIDsGone)
+	rows := b.tx.Bucket(bucketEventIDs).Cursor()
+	for k, value := rows.First(); len(k) >= idHeaderSize && *left > 0; {
+		run := idRunOf(k)
+		_, last, whole := decodeIDHeader(k, value)
+		if run == s.ids.run || whole && last >= gone {
+			k, value = rows.Seek(idHeaderKey(run + 1))
+			continue
+		}
+		var old [][]byte // what stays without its header counts as a run that was cut short
+		for ; len(k) >= idHeaderSize && idRunOf(k) == run && *left > 0; k, _ = rows.Next() {
+			old = append(old, slices.Clone(k))
+			*left--
+		}
+		b.AfterCommit(func() { s.ids.drop(run) })
+		if err := b.DeleteAll(bucketEventIDs, old); err != nil {
+			return err
+		}
+		k, value = rows.Seek(idHeaderKey(run + 1))
+	}
+	return nil
+}
+
+// decodeIDHeader returns the numbers of the first and the last event of a run. ok is false if the row
+// is no header.
+func decodeIDHeader(k, value []byte) (first, last uint64, ok bool) {
+	if len(k) != idHeaderSize || len(value) != 16 {
+		return 0, 0, false
+	}
+	return binary.BigEndian.Uint64(value), binary.BigEndian.Uint64(value[8:]), true
+}
+
+// load fills the filters from the runs, and reads the events whose IDs are in none.
 func (s *eventIDs) load(store *Store) (err error) {
 	if s.secret, err = loadIDSecret(store.db); err != nil {
 		return err
 	}
-	s.merging, s.newer = new(idSet), new(idSet)
-	err = store.db.View(func(tx *bbolt.Tx) error {
-		from := max(metaNumber(tx, keyIDsMerged), metaNumber(tx, keyIDsGone))
+	s.perRun = idsPerRun
+	return store.db.View(func(tx *bbolt.Tx) error {
+		from := max(s.loadRuns(tx), metaNumber(tx, keyIDsGone))
 		defer store.newReadAhead(tx).segmentsFrom(from)()
-		under := decodeMerge(tx.Bucket(bucketMeta).Get(keyIDsMerging))
-		s.next, s.limit = under.next, min(max(int(under.limit), minMerge), maxMerge)
 		for segment := range newSegments(tx).from(from) {
 			for i := max(0, segment.Index(from)); i < segment.Len(); i++ {
 				event, err := segment.Event(i)
-				n := segment.Number(i)
-				if err != nil || n < from || event.Forgotten {
-					continue
-				}
-				switch e := (record.IDEntry{Key: s.secret.keyOf(event.Account, event.ID), Number: n}); {
-				case n > under.last:
-					s.newer.add(e)
-				case e.Key >= under.next:
-					s.merging.add(e)
+				if n := segment.Number(i); err == nil && n >= from && !event.Forgotten {
+					s.newer.add(record.IDEntry{Key: s.secret.keyOf(event.Account, event.ID), Number: n})
 				}
 			}
 		}
 		s.last = tx.Bucket(bucketEvents).Sequence()
-		for _, bucket := range idBuckets {
-			s.top = max(s.top, topOf(tx.Bucket(bucket)))
-		}
+		s.beginRun()
 		return nil
 	})
-	if s.merging.all(); s.merging.count == 0 && s.newer.count >= s.limit {
-		s.begin()
-	}
-	s.moving = rand.Uint64() // or with few ids each time that the file is open, only the first rows would be moved
-	s.arrived = mergeStep    // or less would arrive each time that the file is open, and nothing be merged
-	return err
 }
 
-// topOf returns a key than which none of timeKeys in the bucket is greater.
-func topOf(bucket *bbolt.Bucket) (top uint64) {
-	c := bucket.Cursor()
-	for k, value := c.Seek(record.NumberKey(numberKeys - 1)); k != nil; k, value = c.Prev() {
-		entries, err := record.AppendIDEntries(nil, value)
-		if err != nil {
-			return numberKeys - 1
+// loadRuns fills the filters, and returns the first number that is in no run.
+func (s *eventIDs) loadRuns(tx *bbolt.Tx) (next uint64) {
+	var entries []record.IDEntry
+	var whole *idFilter // of the run, if that is whole
+	rows := tx.Bucket(bucketEventIDs).Cursor()
+	for k, value := rows.First(); len(k) >= idHeaderSize; k, value = rows.Next() {
+		run := idRunOf(k)
+		if run >= s.run {
+			whole = nil
 		}
-		for _, e := range entries {
-			if e.Key < numberKeys {
-				top = e.Key
+		s.run = run + 1
+		if _, last, isHeader := decodeIDHeader(k, value); isHeader {
+			next = last + 1
+			whole = s.filter(run)
+			whole.has(run)
+		} else if whole != nil {
+			var err error
+			if entries, err = record.AppendIDEntries(entries[:0], value); err != nil {
+				whole.addAll(run) // an event whose ID belongs into this row must fail
 			}
-		}
-		if row := binary.BigEndian.Uint64(k); top == 0 && row < numberKeys {
-			return row // it is empty, for its events were erased: the rows before it may not be
-		}
-		if top > 0 {
-			break
+			whole.add(run, entries)
 		}
 	}
-	return top
-}
-
-// forget keeps the ids of events that were erased from being merged.
-func (s *eventIDs) forget(entries []record.IDEntry) {
-	for _, e := range entries {
-		numbers, _ := s.inMemory(e.Key)
-		if !slices.Contains(numbers, e.Number) {
-			continue
-		}
-		if s.erased == nil {
-			s.erased = make(map[uint64]bool)
-		}
-		s.erased[e.Number] = true
-	}
+	return next
 }

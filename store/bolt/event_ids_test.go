@@ -1,7 +1,7 @@
 package bolt
 
 import (
-	"bytes"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"maps"
@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -21,82 +22,93 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// TestEventIDs publishes under ids of all kinds, some of them twice, purges, and goes on with
-// the file as a kill leaves it after any commit, so at every step of a merge: an event is
-// found by its id, and found again if it is published again, until its id is purged.
+// TestEventIDs publishes under IDs of all kinds, some of them twice, purges, and goes on with
+// the file as a kill leaves it after many of the commits: an event is found by its ID, and found
+// again if it is published again, until its ID is purged.
 func TestEventIDs(t *testing.T) {
-	const perCommit, commits, limit = mergeStep, 120, 1500
+	const perCommit, commits = 64, 150
 	testbubble.Run(t, func(t *testing.T) {
 		path := filepath.Join(t.TempDir(), "storage.db")
-		s := openWithSecret(t, path, idSecret{1})
+		s := openFewIDs(t, path)
 		defer func() { _ = s.Close() }()
-		ids := newTestIDs()
-		var publish []func(*batch) error
-		for range 4000 { // of one time, so that some have the same key
-			publish = append(publish, ids.publishID(t, s, "evt_"+ulid.MustNew(1_000_000, ids).String()))
-		}
-		if err := errors.Join(together(t, s, publish...)...); err != nil {
-			t.Fatal(err)
-		}
-		several := len(s.ids.newer.more)
-		merges, steps := 0, 0
+		ids, written, dropped := newTestIDs(), 0, 0
 		for commit := range commits {
-			s.ids.limit = limit
-			publish = publish[:0]
-			for range perCommit {
-				publish = append(publish, ids.publish(t, s))
+			before := s.ids.run
+			steps := make([]func(*batch) error, perCommit)
+			for i := range steps {
+				steps[i] = ids.publish(t, s)
 			}
-			merging := s.ids.merging.count
-			if err := errors.Join(together(t, s, publish...)...); err != nil {
+			if err := errors.Join(together(t, s, steps...)...); err != nil {
 				t.Fatal(err)
 			}
-			if merging > 0 {
-				if steps++; s.ids.merging.count == 0 {
-					merges++
-				}
-			}
+			written += int(s.ids.run - before)
 			time.Sleep(time.Minute)
 			if commit%10 == 9 {
+				rows := runsInFile(t, s)
 				ids.purge(t, s, time.Now().Add(-40*time.Minute))
+				dropped += len(rows) - len(runsInFile(t, s))
 			}
-			if commit%8 == 0 || merging > 0 && steps < 20 {
+			if commit%4 == 0 {
 				ids.check(t, path)
 			}
 			if commit%37 == 36 {
 				if err := s.Close(); err != nil {
 					t.Fatal(err)
 				}
-				var err error
-				if s, err = Open(path); err != nil {
-					t.Fatal(err)
-				}
+				s = openFewIDs(t, path)
 			}
 		}
-		t.Logf("%d merges, of %d steps, %d keys of several ids", merges, steps, several)
-		if merges < 2 || steps < 20 || several == 0 {
-			t.Error("the test tests too little")
+		if written < 10 || dropped < 5 {
+			t.Errorf("%d runs were written and %d dropped: the test tests too little", written, dropped)
 		}
 	})
 }
 
-// openWithSecret makes a file whose ids have the same keys in each run of the test.
-func openWithSecret(t *testing.T, path string, secret idSecret) *Store {
-	if err := create(path); err != nil {
-		t.Fatal(err)
-	}
-	db, err := bbolt.Open(path, 0o600, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	err = db.Update(func(tx *bbolt.Tx) error { return tx.Bucket(bucketMeta).Put(keyIDSecret, secret[:]) })
-	if err := errors.Join(err, db.Close()); err != nil {
-		t.Fatal(err)
-	}
+// openFewIDs opens a file of which runs have few IDs.
+func openFewIDs(t *testing.T, path string) *Store {
+	t.Helper()
 	s, err := Open(path)
 	if err != nil {
 		t.Fatal(err)
 	}
+	s.ids.perRun = 500
 	return s
+}
+
+// runsInFile returns the runs of which the file has rows.
+func runsInFile(t *testing.T, s *Store) (runs []uint32) {
+	t.Helper()
+	for _, row := range idRows(t, s) {
+		if len(runs) == 0 || runs[len(runs)-1] != row.run {
+			runs = append(runs, row.run)
+		}
+	}
+	return runs
+}
+
+// An idRow is a row of bucketEventIDs.
+type idRow struct {
+	run     uint32
+	header  bool
+	entries []record.IDEntry
+}
+
+func idRows(t *testing.T, s *Store) (rows []idRow) {
+	t.Helper()
+	err := s.db.View(func(tx *bbolt.Tx) error {
+		return tx.Bucket(bucketEventIDs).ForEach(func(k, value []byte) (err error) {
+			row := idRow{run: idRunOf(k), header: len(k) == idHeaderSize}
+			if !row.header {
+				row.entries, err = record.AppendIDEntries(nil, value)
+			}
+			rows = append(rows, row)
+			return err
+		})
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return rows
 }
 
 // testIDs are those that were published, and what is to be found of them.
@@ -196,9 +208,8 @@ func (ids *testIDs) check(t *testing.T, path string) {
 			t.Fatalf("%s of another account: %v", id, err)
 		}
 	}
-	checkRows(t, s)
 	var publish []func(*batch) error
-	for fork := ids.fork(); len(publish) < mergeStep; {
+	for fork := ids.fork(); len(publish) < 64; {
 		publish = append(publish, fork.publish(t, s))
 	}
 	if err := errors.Join(together(t, s, publish...)...); err != nil {
@@ -209,155 +220,6 @@ func (ids *testIDs) check(t *testing.T, path string) {
 // fork returns a copy.
 func (ids *testIDs) fork() *testIDs {
 	return &testIDs{random: ids.random, at: maps.Clone(ids.at), list: slices.Clone(ids.list)}
-}
-
-// checkRows checks that each row of ids has the keys that it stands for, and no
-// more of them than it should.
-func checkRows(t *testing.T, s *Store) {
-	t.Helper()
-	for _, bucket := range idBuckets {
-		checkRowsOf(t, s, bucket)
-	}
-}
-
-func checkRowsOf(t *testing.T, s *Store, bucket []byte) {
-	t.Helper()
-	err := s.db.View(func(tx *bbolt.Tx) error {
-		var before []byte
-		return tx.Bucket(bucket).ForEach(func(k, value []byte) error {
-			entries, err := record.AppendIDEntries(nil, value)
-			if err != nil {
-				return err
-			}
-			for _, e := range entries {
-				if key := record.NumberKey(e.Key); bytes.Compare(key, k) > 0 || before != nil && bytes.Compare(key, before) <= 0 {
-					t.Errorf("row %x after row %x has the key %x", k, before, key)
-				}
-			}
-			if !slices.IsSortedFunc(entries, compareIDs) {
-				t.Errorf("row %x is not sorted", k)
-			}
-			before = bytes.Clone(k)
-			if len(entries) > record.MaxIDEntries {
-				t.Errorf("row %x has %d entries", k, len(entries))
-			}
-			return nil
-		})
-	})
-	if err != nil {
-		t.Error(err)
-	}
-}
-
-// TestMergeGoesOnAfterOpen opens a file again and again while a merge is under way: it
-// goes on, though each time fewer ids arrive than it would take if it began anew, or went on
-// only after some of them. So what is in memory and read by Open stays bounded.
-func TestMergeGoesOnAfterOpen(t *testing.T) {
-	for _, c := range []struct{ commits, perCommit, opened int }{{10, 100, 12}, {1, 1, 12}} {
-		t.Run(fmt.Sprint(c.commits*c.perCommit), func(t *testing.T) {
-			path := filepath.Join(t.TempDir(), "storage.db")
-			s, err := Open(path)
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer func() { _ = s.Close() }()
-			ids := newTestIDs()
-			ids.publishRandom(t, s, minMerge)
-			for ids.publishRandom(t, s, 1); s.ids.merging.count > 0; {
-				ids.publishRandom(t, s, mergeStep) // many rows, and then a merge that changes all of them
-			}
-			ids.publishRandom(t, s, minMerge)
-			ids.publishRandom(t, s, 1)
-			before := s.ids.merging.count
-			for range c.opened {
-				if err := s.Close(); err != nil {
-					t.Fatal(err)
-				}
-				if s, err = Open(path); err != nil {
-					t.Fatal(err)
-				}
-				for range c.commits {
-					ids.publishRandom(t, s, c.perCommit)
-				}
-			}
-			if inMemory := s.ids.merging.count + s.ids.newer.count; before == 0 || inMemory >= before {
-				t.Errorf("%d ids are in memory, want less than %d, as many as the merge began with", inMemory, before)
-			}
-			ids.check(t, path)
-		})
-	}
-}
-
-// TestMergeDividesRows merges many ids that belong into one row, whose own ids are among
-// them: no commit is of many more than mergeMost of them, and all are found, though some are
-// purged meanwhile.
-func TestMergeDividesRows(t *testing.T) {
-	testbubble.Run(t, func(t *testing.T) {
-		path := filepath.Join(t.TempDir(), "storage.db")
-		s := openWithSecret(t, path, idSecret{1})
-		defer func() { _ = s.Close() }()
-		ids := newTestIDs()
-		publish := func(count int) {
-			t.Helper()
-			var steps []func(*batch) error
-			for range count {
-				id := ulid.MustNew(1_000_000+ids.random.Uint64N(1000), ids).String()
-				steps = append(steps, ids.publishID(t, s, id))
-			}
-			if err := errors.Join(together(t, s, steps...)...); err != nil {
-				t.Fatal(err)
-			}
-		}
-		s.ids.limit = 30
-		for commits := 0; len(storedIDs(t, s)) == 0 || s.ids.merging.count > 0; commits++ { // few rows
-			if publish(mergeStep); commits > 4*mergeEvery {
-				t.Fatalf("%d ids are being merged", s.ids.merging.count)
-			}
-		}
-		s.ids.limit = 3 * mergeMost
-		time.Sleep(time.Hour)
-		publish(2 * mergeMost)
-		time.Sleep(time.Hour)
-		publish(mergeMost)
-		for steps := 0; steps == 0 || s.ids.merging.count > 0; steps++ {
-			before := len(storedIDs(t, s))
-			if publish(mergeStep); len(storedIDs(t, s))-before > mergeMost {
-				t.Errorf("a commit merges %d ids", len(storedIDs(t, s))-before)
-			}
-			if steps%32 == 0 {
-				ids.check(t, path)
-			}
-			if steps == 2 {
-				ids.purge(t, s, time.Now().Add(-90*time.Minute))
-			}
-			if steps > 3*mergeMost/mergeStep {
-				t.Fatal("the merge does not end")
-			}
-		}
-		checkRows(t, s)
-	})
-}
-
-// TestMergeKeepsUp publishes as many at a time as a busy service does: while a merge is under
-// way half as many ids arrive as it is of, or a little more.
-func TestMergeKeepsUp(t *testing.T) {
-	const perCommit = 2 * mergeStep
-	s, ids := openTemp(t), newTestIDs()
-	ids.publishRandom(t, s, minMerge)
-	for ids.publishRandom(t, s, 1); s.ids.merging.count > 0; {
-		ids.publishRandom(t, s, mergeStep) // many rows, and then a merge that changes all of them
-	}
-	ids.publishRandom(t, s, minMerge)
-	ids.publishRandom(t, s, 1)
-	merged := s.ids.merging.count
-	for s.ids.merging.count > 0 {
-		if ids.publishRandom(t, s, perCommit); s.ids.newer.count > merged {
-			t.Fatalf("%d ids have arrived while %d are being merged", s.ids.newer.count, merged)
-		}
-	}
-	if most := merged/2 + 4*perCommit; s.ids.newer.count > most {
-		t.Errorf("%d ids have arrived while %d were merged, want at most %d", s.ids.newer.count, merged, most)
-	}
 }
 
 // publishRandom publishes so many random ids at a time.
@@ -372,178 +234,290 @@ func (ids *testIDs) publishRandom(t *testing.T, s *Store, count int) {
 	}
 }
 
-// storedIDs returns the entries in the buckets of ids, or in one of them.
-func storedIDs(t *testing.T, s *Store, in ...[]byte) (entries []record.IDEntry) {
-	t.Helper()
-	if in == nil {
-		in = idBuckets[:]
-	}
-	err := s.db.View(func(tx *bbolt.Tx) error {
-		for _, bucket := range in {
-			err := tx.Bucket(bucket).ForEach(func(_, value []byte) (err error) {
-				entries, err = record.AppendIDEntries(entries, value)
-				return err
-			})
-			if err != nil {
-				return err
-			}
+// TestEventIDs_OpenedOften_RunsAreWritten opens a file again and again, each time for fewer IDs than a run
+// has: what is in memory and read by Open stays bounded.
+func TestEventIDs_OpenedOften_RunsAreWritten(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "storage.db")
+	ids := newTestIDs()
+	for range 40 {
+		s := openFewIDs(t, path)
+		for range 10 {
+			ids.publishRandom(t, s, 10)
+			<-sorted(s)
 		}
-		return nil
-	})
-	if err != nil {
-		t.Error(err)
-	}
-	return entries
-}
-
-// TestIDsMoveManyAtATime: ids that are spread over many rows of bucketEventIDs stay in bucketRecentIDs until they are some for
-// each row, so that a commit changes few rows there; no more of them stay than that, and all are found, erased and
-// purged there as in the others.
-func TestIDsMoveManyAtATime(t *testing.T) {
-	testbubble.Run(t, func(t *testing.T) {
-		path := filepath.Join(t.TempDir(), "storage.db")
-		s := openWithSecret(t, path, idSecret{1})
-		defer func() { _ = s.Close() }()
-		ids := newTestIDs()
-		moves, most := 0, 0
-		for range 120 {
-			s.ids.limit = 4 * mergeStep
-			before := len(storedIDs(t, s, bucketEventIDs))
-			ids.publishRandom(t, s, 4*mergeStep)
-			recent, after := len(storedIDs(t, s, bucketRecentIDs)), len(storedIDs(t, s, bucketEventIDs))
-			if most = max(most, recent); after > before {
-				moves++
-			}
-			// Each row has 32 to 64 ids; rows that are looked at late may have twice what is moved.
-			if bound := after/32*moveFrom*2 + 32*mergeStep; recent > bound {
-				t.Fatalf("%d ids are in %s and %d in %s, want at most %d", recent, bucketRecentIDs, after, bucketEventIDs, bound)
-			}
-			time.Sleep(time.Minute)
+		if n := len(s.ids.newer.entries) + len(s.ids.writing.entries); n > 2*s.ids.perRun {
+			t.Errorf("%d IDs are in memory", n)
 		}
-		checkRows(t, s)
-		ids.check(t, path)
-		if recent := len(storedIDs(t, s, bucketRecentIDs)); recent < 16*mergeStep || moves < 10 {
-			t.Errorf("%d ids are in %s, after %d moves", recent, bucketRecentIDs, moves)
-		}
-		ids.purge(t, s, time.Now().Add(-time.Hour))
-		ids.check(t, path)
-		ids.purge(t, s, time.Now())
-		var gone uint64
-		if err := s.db.View(func(tx *bbolt.Tx) error { gone = metaNumber(tx, keyIDsGone); return nil }); err != nil {
+		if err := s.Close(); err != nil {
 			t.Fatal(err)
 		}
-		for _, e := range storedIDs(t, s) {
-			if e.Number < gone {
-				t.Fatalf("number %d is in a row, all before %d are purged", e.Number, gone)
-			}
-		}
-	})
+	}
+	ids.check(t, path)
 }
 
-// TestIDsBeforeErasedOnes: an event is found when it is published again, though the rows after that of its
-// id are empty, for their events were erased, and the file was opened since.
-func TestIDsBeforeErasedOnes(t *testing.T) {
+// sorted returns what is closed once a run is sorted.
+func sorted(s *Store) <-chan struct{} {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		if sorting := s.ids.sorting; sorting != nil {
+			sorting <- <-sorting
+		}
+	}()
+	return done
+}
+
+// TestEventIDs_CutShort_WrittenAgain: rows of a run that was not whole when the file was closed are
+// not looked at, and are deleted by a purge.
+func TestEventIDs_CutShort_WrittenAgain(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "storage.db")
-	s, err := Open(path)
-	if err != nil {
+	ids := newTestIDs()
+	s := openFewIDs(t, path)
+	s.ids.perRun = 2000
+	ids.publishRandom(t, s, 2000)
+	<-sorted(s)
+	ids.publishRandom(t, s, 1)
+	if rows := idRows(t, s); len(rows) == 0 || slices.ContainsFunc(rows, func(r idRow) bool { return r.header }) {
+		t.Fatalf("there are %d rows, of which some are headers: the test tests nothing", len(rows))
+	}
+	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
+	s = openFewIDs(t, path)
 	defer func() { _ = s.Close() }()
-	entropy := newTestIDs()
-	var ids []string
-	publish := func(account string, known bool, ids ...string) {
+	ids.check(t, path)
+	for s.ids.run < 2 {
+		ids.publishRandom(t, s, 50)
+		<-sorted(s)
+	}
+	ids.purge(t, s, time.Now().Add(-time.Hour))
+	if runs := runsInFile(t, s); slices.Contains(runs, 0) || !slices.Contains(runs, 1) {
+		t.Errorf("there are rows of the runs %v, want 1, and not 0, which was cut short", runs)
+	}
+	ids.check(t, path)
+}
+
+// TestEventIDs_SameKey_ToldApart publishes IDs whose keys are the same, in memory, in a run that is being
+// written, and in the file.
+func TestEventIDs_SameKey_ToldApart(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "storage.db")
+	s := openFewIDs(t, path)
+	defer func() { _ = s.Close() }()
+	publish := func(id string) (isNew bool) {
 		t.Helper()
-		var steps []func(*batch) error
-		for _, id := range ids {
-			e := newTestEvent(s, webhooks.EncodedEvent{ID: id, Account: account, Type: webhooks.TypeBalanceLow, Timestamp: time.Now()})
-			steps = append(steps, func(b *batch) error {
-				_, isNew, err := s.enqueue(b, e, "")
-				if isNew == known {
-					t.Errorf("%s of %s: published anew: %t", id, account, isNew)
+		e := newTestEvent(s, webhooks.EncodedEvent{ID: id, Account: "acct", Type: webhooks.TypeBalanceLow, Timestamp: time.Now()})
+		e.key = 7
+		err := errors.Join(together(t, s, func(b *batch) (err error) {
+			_, isNew, err = s.enqueue(b, e, "")
+			return err
+		})...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return isNew
+	}
+	others, all := newTestIDs(), 0
+	for s.ids.run < 2 {
+		for range 2 + 2*record.MaxIDEntries { // more than a row has
+			if id := fmt.Sprint("id-", all); !publish(id) || publish(id) {
+				t.Fatalf("%s is not published once", id)
+			}
+			all++
+		}
+		others.publishRandom(t, s, 100)
+		<-sorted(s)
+	}
+	for i := range all {
+		if id := fmt.Sprint("id-", i); publish(id) {
+			t.Fatalf("%s is published twice", id)
+		}
+	}
+}
+
+// TestEventIDs_ErasedAndPublishedAgain: an event of an erased account is new when it is published again, wherever
+// the old one's ID stands; and then it is known.
+func TestEventIDs_ErasedAndPublishedAgain(t *testing.T) {
+	for name, runs := range map[string]uint32{"in memory": 0, "in a run": 1} {
+		t.Run(name, func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), "storage.db")
+			s := openFewIDs(t, path)
+			ids := newTestIDs() // of the account acct
+			for ids.publishRandom(t, s, 100); s.ids.run < runs; ids.publishRandom(t, s, 100) {
+				<-sorted(s)
+			}
+			for more := true; more; {
+				var err error
+				if _, more, err = s.EraseAccount(t.Context(), "acct", 1000); err != nil {
+					t.Fatal(err)
 				}
-				return err
-			})
-		}
-		if err := errors.Join(together(t, s, steps...)...); err != nil {
-			t.Fatal(err)
-		}
+			}
+			old := ids.list
+			clear(ids.at)
+			for range 2 {
+				var steps []func(*batch) error
+				for _, id := range old {
+					steps = append(steps, ids.publishID(t, s, id))
+				}
+				if err := errors.Join(together(t, s, steps...)...); err != nil {
+					t.Fatal(err)
+				}
+				<-sorted(s)
+			}
+			if err := s.Close(); err != nil {
+				t.Fatal(err)
+			}
+			if report, err := Verify(path); err != nil || report.Err() != nil {
+				t.Error(err, report.Err())
+			}
+			ids.check(t, path)
+		})
 	}
-	for i := range 8 * record.MaxIDEntries {
-		ids = append(ids, ulid.MustNew(uint64(1_000_000+i), entropy).String())
-	}
-	first, later := ids[:len(ids)/2], ids[len(ids)/2:]
-	s.ids.limit = len(ids)
-	publish("kept", false, first...)
-	publish("erased", false, later...)
-	for i := 0; i == 0 || s.ids.merging.count > 0; i++ {
-		var more []string
-		for range mergeStep {
-			more = append(more, fmt.Sprintf("%016x-%016x", entropy.random.Uint64(), entropy.random.Uint64()))
-		}
-		publish("kept", false, more...)
-	}
-	for more := true; more; {
-		if _, more, err = s.EraseAccount(t.Context(), "erased", 1000); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
-	if s, err = Open(path); err != nil {
-		t.Fatal(err)
-	}
-	publish("kept", true, first...)
 }
 
-// TestEraseBesideAMerge: ids of events that are erased are not merged into the file by the commit that erases them.
-func TestEraseBesideAMerge(t *testing.T) {
+// TestEventIDs_DamagedRow_OthersArePublished: a row that cannot be read fails events whose IDs belong into it, and no others.
+func TestEventIDs_DamagedRow_OthersArePublished(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "storage.db")
-	s, err := Open(path)
-	if err != nil {
+	s := openFewIDs(t, path)
+	ids := newTestIDs()
+	for s.ids.run < 1 {
+		ids.publishRandom(t, s, 100)
+		<-sorted(s)
+	}
+	var damaged []record.IDEntry
+	var above uint64 // the last key of the row before
+	if err := s.db.Update(func(tx *bbolt.Tx) error {
+		c := tx.Bucket(bucketEventIDs).Cursor()
+		k, value := c.Last()
+		damaged, _ = record.AppendIDEntries(nil, value)
+		before, _ := c.Prev()
+		above = binary.BigEndian.Uint64(before[idHeaderSize:])
+		return tx.Bucket(bucketEventIDs).Put(k, []byte{record.Version, 0xff})
+	}); err != nil {
 		t.Fatal(err)
 	}
-	defer func() { _ = s.Close() }()
-	random := newTestIDs().random
-	publish := func(account string, count int) (steps []func(*batch) error) {
-		for range count {
-			e := newTestEvent(s, webhooks.EncodedEvent{
-				ID: fmt.Sprintf("%016x-%016x", random.Uint64(), random.Uint64()), Account: account, Type: webhooks.TypeBalanceLow, Timestamp: time.Now(),
-			})
-			steps = append(steps, func(b *batch) error {
-				_, _, err := s.enqueue(b, e, "")
-				return err
-			})
-		}
-		return steps
-	}
-	commit := func(steps ...func(*batch) error) {
-		t.Helper()
-		if err := errors.Join(together(t, s, steps...)...); err != nil {
-			t.Fatal(err)
-		}
-	}
-	s.ids.limit = 1000
-	commit(publish("erased", 1000)...)
-	s.ids.wait = 0
-	commit(publish("kept", mergeStep)...)
-	if s.ids.merging.count == 0 {
-		t.Fatal("no merge is under way")
-	}
-	s.ids.wait = 0
-	if _, _, err := s.EraseAccount(t.Context(), "erased", 1); err != nil { // closes it
-		t.Fatal(err)
-	}
-	erase := func(b *batch) error {
-		_, err := s.eraseEvents(b, &erasure{account: "erased"}, math.MaxInt)
-		return err
-	}
-	commit(append([]func(*batch) error{erase}, publish("kept", mergeStep)...)...)
-	commit(publish("kept", mergeStep)...)
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if report, err := Verify(path); err != nil || report.Err() != nil {
-		t.Error(err, report.Err())
+	s = openFewIDs(t, path)
+	defer func() { _ = s.Close() }()
+	for i := range 200 {
+		e := newTestEvent(s, webhooks.EncodedEvent{ID: fmt.Sprint("new-", i), Account: "acct", Type: webhooks.TypeBalanceLow, Timestamp: time.Now()})
+		key := e.key
+		err := errors.Join(together(t, s, func(b *batch) error { _, _, err := s.enqueue(b, e, ""); return err })...)
+		if belongs := key > above && key <= damaged[len(damaged)-1].Key; (err != nil) != belongs {
+			t.Errorf("an event with the key %x: %v; the row has keys from %x on", key, err, above)
+		}
+	}
+	e := newTestEvent(s, webhooks.EncodedEvent{ID: "in the row", Account: "acct", Type: webhooks.TypeBalanceLow, Timestamp: time.Now()})
+	e.key = damaged[0].Key
+	if err := errors.Join(together(t, s, func(b *batch) error { _, _, err := s.enqueue(b, e, ""); return err })...); err == nil {
+		t.Error("an event whose ID belongs into the damaged row is published")
+	}
+}
+
+// TestVerify_DamagedIDs_Named changes one row at a time of those that find events by their IDs.
+func TestVerify_DamagedIDs_Named(t *testing.T) {
+	whole := filepath.Join(t.TempDir(), "storage.db")
+	s := openFewIDs(t, whole)
+	for ids := newTestIDs(); s.ids.run < 2; ids.publishRandom(t, s, 100) {
+		<-sorted(s)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	header := func(k []byte) bool { return len(k) == idHeaderSize }
+	row := func(k []byte) bool { return len(k) == idRowSize }
+	for name, test := range map[string]struct {
+		of     func(k []byte) bool
+		change func(value []byte) []byte // nil: it is removed
+		want   string
+	}{
+		"a row that is removed":     {row, func([]byte) []byte { return nil }, "event_ids does not have event"},
+		"a header that is removed":  {header, func([]byte) []byte { return nil }, "event_ids does not have event"},
+		"a row that is cut":         {row, func(value []byte) []byte { return value[:len(value)-1] }, cannotBeRead},
+		"a header of other numbers": {header, func(value []byte) []byte { return append(slices.Clone(value[8:]), value[:8]...) }, "event_ids"},
+		"a header that is cut":      {header, func(value []byte) []byte { return value[:8] }, "event_ids"},
+		"a row without entries":     {row, func([]byte) []byte { return record.EncodeIDEntries(nil) }, "event_ids"},
+		"a number of another run": {row, func(value []byte) []byte {
+			entries, _ := record.AppendIDEntries(nil, value)
+			entries[0].Number += 1000
+			return record.EncodeIDEntries(entries)
+		}, "event_ids does not have event"},
+		"a number of another event": {row, func(value []byte) []byte {
+			entries, _ := record.AppendIDEntries(nil, value)
+			entries[0].Number, entries[1].Number = entries[1].Number, entries[0].Number
+			return record.EncodeIDEntries(entries)
+		}, "event_ids does not have event"},
+		"a key of another row": {row, func(value []byte) []byte {
+			entries, _ := record.AppendIDEntries(nil, value)
+			entries[len(entries)-1].Key = math.MaxUint64
+			return record.EncodeIDEntries(entries)
+		}, "event_ids does not have event"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), "damaged.db")
+			file, err := os.ReadFile(whole)
+			if err := errors.Join(err, os.WriteFile(path, file, 0o600)); err != nil {
+				t.Fatal(err)
+			}
+			db, err := bbolt.Open(path, 0o600, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			err = db.Update(func(tx *bbolt.Tx) error {
+				b := tx.Bucket(bucketEventIDs)
+				c := b.Cursor()
+				k, value := c.First()
+				for !test.of(k) {
+					k, value = c.Next()
+				}
+				if value = test.change(slices.Clone(value)); value == nil {
+					return b.Delete(slices.Clone(k))
+				}
+				return b.Put(slices.Clone(k), value)
+			})
+			if err := errors.Join(err, db.Close()); err != nil {
+				t.Fatal(err)
+			}
+			report, err := Verify(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := fmt.Sprint(report.Problems); !strings.Contains(got, test.want) {
+				t.Errorf("Verify = %.300s, want %q", got, test.want)
+			}
+		})
+	}
+}
+
+// TestIDFilter finds each key that a run has, and takes few others for known, also of a run that is dropped.
+func TestIDFilter(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 2))
+	s := eventIDs{run: 3}
+	var entries []record.IDEntry
+	for n := range uint64(idsPerRun) {
+		entries = append(entries, record.IDEntry{Key: random.Uint64(), Number: n})
+	}
+	s.filter(2).add(2, entries)
+	runsOf := func(key uint64) []uint32 { found := s.find(key); return found.runs }
+	if runs := runsOf(entries[0].Key); runs != nil {
+		t.Fatalf("a run that is not whole is looked at: %v", runs)
+	}
+	s.filter(2).has(2)
+	for _, e := range entries {
+		if !slices.Equal(runsOf(e.Key), []uint32{2}) {
+			t.Fatalf("the key %x is not found", e.Key)
+		}
+	}
+	wrong := 0
+	for range 100_000 {
+		wrong += len(runsOf(random.Uint64()))
+	}
+	if wrong > 300 { // by the formula 110
+		t.Errorf("%d of 100,000 other keys are taken for known", wrong)
+	}
+	s.drop(2)
+	if runs := runsOf(entries[0].Key); runs != nil {
+		t.Errorf("a run that is dropped is looked at: %v", runs)
 	}
 }

@@ -3,7 +3,6 @@ package bolt
 import (
 	"bytes"
 	"context"
-	"errors"
 	"maps"
 	"slices"
 
@@ -15,8 +14,7 @@ import (
 
 // EventByID implements [webhooks.Store].
 func (s *Store) EventByID(ctx context.Context, account, eventID string) (found webhooks.EncodedEvent, err error) {
-	key := s.ids.secret.keyOf(account, eventID)
-	numbers, last := s.ids.inMemory(key) // before the transaction, see EventDeliveries
+	place := s.ids.find(s.ids.secret.keyOf(account, eventID))
 	tx, err := s.view(ctx)
 	if err != nil {
 		return found, err
@@ -25,13 +23,7 @@ func (s *Store) EventByID(ctx context.Context, account, eventID string) (found w
 	if s.erasing.has(account) {
 		return found, webhooks.ErrNotFound
 	}
-	if numbers, err = inFile(tx, numbers, key); err != nil {
-		return found, err
-	}
-	segment, i, err := eventAmong(tx, numbers, account, eventID)
-	if errors.Is(err, webhooks.ErrNotFound) {
-		segment, i, err = eventAfter(tx, last, account, eventID)
-	}
+	segment, i, err := readEventID(tx, place, account, eventID)
 	if err != nil {
 		return found, err
 	}

@@ -90,7 +90,7 @@ func (s *Store) purge(b *batch, purge *webhooks.Purge) (more bool, err error) {
 			first, _ := bounds(b.tx)
 			return deleteBefore(b, bucketEventRuns, max(first, runSize)-runSize, &left)
 		},
-		func() error { return s.sweepIDs(b, &left) },
+		func() error { return s.dropIDs(b, &left) },
 		func() error { return purgeRecoveries(b, purge.Attempts, &left) },
 		func() error {
 			return deleteBefore(b, bucketDedupKeys, uint64(max(purge.DedupKeys.UnixMilli(), 0)), &left)

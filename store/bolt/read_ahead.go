@@ -97,34 +97,6 @@ func (r *readAhead) read() {
 	}
 }
 
-// leavesIn returns about how many leaves a tree has, from the page in the middle of each level.
-func (r *readAhead) leavesIn(bucket *bbolt.Bucket) (leaves int) {
-	page, id := make([]byte, r.pageSize), uint64(bucket.Root())
-	leaves = 1
-	for range aheadHeight {
-		var below []uint64
-		for e := range r.elements(page, id, branchPage) {
-			below = append(below, binary.NativeEndian.Uint64(e[8:]))
-		}
-		if len(below) == 0 {
-			break
-		}
-		leaves *= len(below)
-		id = below[len(below)/2]
-	}
-	return leaves
-}
-
-// leavesFrom reads so many leaves of a tree, from the one that has a number on, and returns once they are read.
-func (r *readAhead) leavesFrom(bucket *bbolt.Bucket, number uint64, count int) {
-	page := make([]byte, r.pageSize)
-	r.tree(uint64(bucket.Root()), func(_, high uint64, _ bool) bool { return high > number }, func(leaf uint64) bool {
-		_, _ = r.file.ReadAt(page, int64(leaf)*r.pageSize)
-		count--
-		return count > 0
-	})
-}
-
 // tree visits the wanted leaves of a tree in order, until visit returns false.
 func (r *readAhead) tree(root uint64, want wanted, visit func(leaf uint64) bool) {
 	height := 0 // all leaves are as deep

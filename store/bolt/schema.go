@@ -1,15 +1,11 @@
 package bolt
 
 import (
-	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"slices"
 
 	"go.etcd.io/bbolt"
-
-	"github.com/storageapi/storageapi/store/bolt/internal/record"
 )
 
 // ErrSchema is wrapped by the error of [Open] for a bbolt file that this version
@@ -40,8 +36,7 @@ var (
 	bucketHeld    = []byte("webhooks_held")    // id → account, of those that are on hold
 	bucketOff     = []byte("webhooks_off")     // id → account, of those that are not active
 
-	bucketEventIDs  = []byte("event_ids")        // greatest key of the row → numbers of events by the keys of their ids, see [eventIDs]
-	bucketRecentIDs = []byte("recent_event_ids") // the same, of those that are to be moved there
+	bucketEventIDs = []byte("event_ids") // run, last key and number of the row → numbers of events by the keys of their IDs; run → its first and its last number, see [eventIDs]
 
 	bucketEvents  = []byte("events")               // last number of a segment → its records, see [record.Segment]; the same, "b" → the bodies of its events; [firstDivider] to [lastDivider] → nothing
 	bucketFresh   = []byte("pending_as_published") // the same → which of its deliveries are pending as they were published
@@ -88,11 +83,8 @@ var (
 	keyEventRuns  = []byte("event_runs")       // in meta: the first number that bucketEventRuns has nothing of yet
 	keyIDsGone    = []byte("event_ids_purged") // in meta: the first number whose event id is not purged
 
-	keyIDSecret   = []byte("event_ids_secret")  // in meta: see [idSecret]
-	keyIDsMerged  = []byte("event_ids_merged")  // in meta: the first number whose event id may not be in bucketEventIDs yet
-	keyIDsMerging = []byte("event_ids_merging") // in meta: how far the merge is that is or was under way, see [mergeState]
-	keyIDsSwept   = []byte("event_ids_swept")   // in meta: what keyIDsGone was when bucketEventIDs was looked through
-	keyBodiesGone = []byte("bodies_purged")     // in meta: the first number whose body is not purged
+	keyIDSecret   = []byte("event_ids_secret") // in meta: see [idSecret]
+	keyBodiesGone = []byte("bodies_purged")    // in meta: the first number whose body is not purged
 
 	keyLeft     = []byte("left")      // in meta: where the file was left for, see [departure]
 	keyPieces   = []byte("pieces")    // in meta: where the order of publication begins again, see [pieces]
@@ -101,7 +93,7 @@ var (
 
 var buckets = [][]byte{
 	bucketMeta, bucketKeys, bucketKeyIDs, bucketKeyUses, bucketExpiry, bucketWebhooks, bucketWebhookIDs, bucketDeleted, bucketFailing, bucketHeld, bucketOff,
-	bucketEventIDs, bucketRecentIDs, bucketEvents, bucketFresh, bucketSkipped, bucketPending, bucketRuns, bucketFailed, bucketFirstAttempts, bucketLastAttempts, bucketAttempts,
+	bucketEventIDs, bucketEvents, bucketFresh, bucketSkipped, bucketPending, bucketRuns, bucketFailed, bucketFirstAttempts, bucketLastAttempts, bucketAttempts,
 	bucketRecoveries, bucketOpenRecoveries, bucketRecoveryTimes, bucketWebhookRecoveries, bucketRequests, bucketRequestTimes, bucketAlerts, bucketDueAlerts, bucketDedupKeys,
 	bucketEventRuns, bucketErasures,
 	bucketNotices, bucketNoticeHeads, bucketNoticesPending, bucketNoticesRoutine,
@@ -164,14 +156,8 @@ func schemaOf(tx *bbolt.Tx) uint64 {
 
 func createSchema(tx *bbolt.Tx) error {
 	for _, name := range buckets {
-		bucket, err := tx.CreateBucket(name)
-		if err != nil {
+		if _, err := tx.CreateBucket(name); err != nil {
 			return err
-		}
-		if slices.ContainsFunc(idBuckets[:], func(ids []byte) bool { return bytes.Equal(ids, name) }) {
-			if err := bucket.Put(record.NumberKey(lastRow), record.EncodeIDEntries(nil)); err != nil {
-				return err
-			}
 		}
 	}
 	return tx.Bucket(bucketMeta).Put(keySchema, binary.BigEndian.AppendUint64(nil, schemaVersion))

@@ -5,8 +5,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"slices"
-
-	"go.etcd.io/bbolt"
+	"sort"
 
 	"github.com/storageapi/storageapi/store/bolt/internal/record"
 	"github.com/storageapi/storageapi/webhooks"
@@ -23,7 +22,7 @@ func (v *rowChecker) deliveries() {
 	if v.first, _ = bounds(v.tx); v.first == 0 { // all events are purged
 		v.first = v.tx.Bucket(bucketEvents).Sequence() + 1
 	}
-	v.ids = newIDFinder(v.tx)
+	v.loadIDRuns()
 	copy(v.secret[:], v.tx.Bucket(bucketMeta).Get(keyIDSecret))
 	last := v.eventRows()
 	if v.last = v.tx.Bucket(bucketEvents).Sequence(); last > v.last {
@@ -35,12 +34,7 @@ func (v *rowChecker) deliveries() {
 	v.rows(bucketFresh, v.fresh)
 	v.rows(bucketSkipped, v.skipped)
 	v.rows(bucketPending, v.pending)
-	for i, bucket := range idBuckets {
-		if !v.broken[string(bucket)] && v.empty(bucket) {
-			v.report.add(string(bucket), "", "the last row is missing")
-		}
-		v.rows(bucket, v.eventIDs(v.ids[i]))
-	}
+	v.rows(bucketEventIDs, v.eventIDs)
 	v.rows(bucketFirstAttempts, v.firstAttempts)
 	v.rows(bucketAttempts, v.attempt)
 	v.rows(bucketLastAttempts, v.attempt)
@@ -48,15 +42,39 @@ func (v *rowChecker) deliveries() {
 	v.runs()
 }
 
-func (v *rowChecker) empty(bucket []byte) bool {
-	k, _ := v.tx.Bucket(bucket).Cursor().First()
-	return k == nil
+// An idRun is a run of IDs that is whole.
+type idRun struct {
+	run         uint32
+	first, last uint64 // numbers of events
+}
+
+// loadIDRuns finds the runs that are whole.
+func (v *rowChecker) loadIDRuns() {
+	if v.broken[string(bucketEventIDs)] {
+		return
+	}
+	c := v.tx.Bucket(bucketEventIDs).Cursor()
+	for k, value := c.First(); len(k) >= idHeaderSize; k, value = c.Seek(idHeaderKey(idRunOf(k) + 1)) {
+		if first, last, ok := decodeIDHeader(k, value); ok {
+			v.idRuns = append(v.idRuns, idRun{idRunOf(k), first, last})
+		}
+	}
+}
+
+// hasID reports whether the ID of an event is found that is in a run.
+func (v *rowChecker) hasID(event *record.Event, n uint64) bool {
+	i := sort.Search(len(v.idRuns), func(i int) bool { return v.idRuns[i].last >= n })
+	if i == len(v.idRuns) || v.broken[string(bucketEventIDs)] {
+		return true // it is in no run yet
+	}
+	found, err := appendFromRun(v.tx.Bucket(bucketEventIDs).Cursor(), nil, v.idRuns[i].run, v.secret.keyOf(event.Account, event.ID))
+	return err != nil || slices.Contains(found, n)
 }
 
 // eventRows checks the segments and their bodies, and returns the last number.
 func (v *rowChecker) eventRows() (last uint64) {
 	bodiesGone := metaNumber(v.tx, keyBodiesGone)
-	idsFrom, idsTo := metaNumber(v.tx, keyIDsGone), metaNumber(v.tx, keyIDsMerged)
+	idsFrom := metaNumber(v.tx, keyIDsGone)
 	var without []byte // the segment whose bodies come next
 	var segment record.Segment
 	check := func(k, value []byte) string {
@@ -86,7 +104,7 @@ func (v *rowChecker) eventRows() (last uint64) {
 		}
 		last = segment.Last
 		without = bytes.Clone(k)
-		return v.segment(&segment, idsFrom, idsTo)
+		return v.segment(&segment, idsFrom)
 	}
 	v.rows(bucketEvents, check)
 	if without != nil && segment.Last >= bodiesGone && !importedWithout(&segment) {
@@ -113,7 +131,7 @@ func wholePack(pack record.Pack, n int) bool {
 
 // segment checks the events of a segment, and that those are found by their ids whose number is from a
 // number on and before another.
-func (v *rowChecker) segment(s *record.Segment, idsFrom, idsTo uint64) string {
+func (v *rowChecker) segment(s *record.Segment, idsFrom uint64) string {
 	if s.Len() == 0 {
 		return cannotBeRead
 	}
@@ -133,11 +151,7 @@ func (v *rowChecker) segment(s *record.Segment, idsFrom, idsTo uint64) string {
 			return "the deliveries of an event are not as many as their numbers"
 		}
 		v.report.Events++
-		if event.Forgotten || n < idsFrom || n >= idsTo || v.brokenIDs() {
-			continue
-		}
-		found, err := v.ids.append(nil, v.secret.keyOf(event.Account, event.ID))
-		if err == nil && !slices.Contains(found, n) {
+		if !event.Forgotten && n >= idsFrom && !v.hasID(&event, n) {
 			return fmt.Sprintf("event_ids does not have event %d", n)
 		}
 	}
@@ -250,57 +264,16 @@ func (v *rowChecker) pending(k, value []byte) string {
 	return ""
 }
 
-// brokenIDs reports whether what finds events by their ids cannot be read.
-func (v *rowChecker) brokenIDs() bool {
-	return slices.ContainsFunc(idBuckets[:], func(bucket []byte) bool { return v.broken[string(bucket)] })
-}
-
-// eventIDs returns what checks a row of a bucket of ids, with a cursor of that.
-func (v *rowChecker) eventIDs(c *bbolt.Cursor) func(k, value []byte) string {
-	gone, above := metaNumber(v.tx, keyIDsGone), uint64(0) // keys of the row are from above on
-	end := false
-	check := func(k, value []byte) string {
-		if len(k) != 8 {
-			return "the key of the row is no number"
-		}
-		row := binary.BigEndian.Uint64(k)
-		entries, err := record.AppendIDEntries(nil, value)
-		if err != nil {
-			return cannotBeRead
-		}
-		from := above
-		above, end = row+1, row == lastRow
-		for _, e := range entries {
-			if e.Key < from || e.Key > row {
-				return "it has keys of another row"
-			}
-			if e.Number < gone {
-				continue
-			}
-			segment, err := v.segments.at(e.Number)
-			if err != nil {
-				return fmt.Sprintf("there is no event %d", e.Number)
-			}
-			event, err := segment.Event(segment.Index(e.Number))
-			if err != nil || segment.Number(segment.Index(e.Number)) != e.Number || v.secret.keyOf(event.Account, event.ID) != e.Key {
-				return fmt.Sprintf("event %d has another id", e.Number)
-			}
-		}
+// eventIDs checks a row of IDs. That it finds its events is checked with these.
+func (v *rowChecker) eventIDs(k, value []byte) string {
+	first, last, isHeader := decodeIDHeader(k, value)
+	if isHeader && first <= last && last <= v.tx.Bucket(bucketEvents).Sequence() {
 		return ""
 	}
-	return func(k, value []byte) string {
-		what := check(k, value)
-		if next := nextRow(c, k); next == nil && !end && what == "" {
-			what = "the last row is missing"
-		}
-		return what
+	if entries, err := record.AppendIDEntries(nil, value); err != nil || len(entries) == 0 || len(k) != idRowSize {
+		return cannotBeRead
 	}
-}
-
-func nextRow(c *bbolt.Cursor, k []byte) (next []byte) {
-	_, _ = c.Seek(k)
-	next, _ = c.Next()
-	return next
+	return ""
 }
 
 func (v *rowChecker) firstAttempts(k, value []byte) string {

@@ -27,7 +27,7 @@ type rowChecker struct {
 	first    uint64 // number of an event; those before it are purged
 	last     uint64 // number that was given
 	secret   idSecret
-	ids      idFinder
+	idRuns   []idRun // ascending
 }
 
 func newRowChecker(tx *bbolt.Tx, report *Report, broken map[string]bool, keys *signing.Keyring) *rowChecker {
@@ -147,14 +147,12 @@ func (v *rowChecker) meta(k, value []byte) string {
 			return what
 		}
 		return "it is not where a run begins"
-	case string(keyIDsGone), string(keyIDsMerged), string(keyIDsSwept), string(keyBodiesGone):
+	case string(keyIDsGone), string(keyBodiesGone):
 		return number()
 	case string(keyMarks):
 		return lengthOf(value, 8)
 	case string(keyIDSecret):
 		return lengthOf(value, len(v.secret))
-	case string(keyIDsMerging):
-		return lengthOf(value, 24)
 	case string(keyCursors), string(keyRestored):
 		return lengthOf(value, len(cursor.Key{}))
 	case string(keyClock):

@@ -5,13 +5,12 @@ import (
 	"slices"
 )
 
-// An IDEntry says that the event of a number has an id with that key. Several ids may have
+// An IDEntry says that the event of a number has an ID with that key. Several IDs may have
 // the same key: the event tells.
 type IDEntry struct{ Key, Number uint64 }
 
-// MaxIDEntries is how many entries a row of ids has at most, unless more of them have the
-// same key.
-const MaxIDEntries = 64
+// MaxIDEntries is how many entries a row of IDs has at most: four rows fill a page.
+const MaxIDEntries = 80
 
 // EncodeIDEntries returns the record of entries by ascending keys.
 func EncodeIDEntries(entries []IDEntry) []byte {
