@@ -17,8 +17,8 @@
 //   - calls of the store fail before they happened, or after, or hang and then happen or
 //     not: single calls that an operation needs, and all calls of some methods for up to
 //     an hour;
-//   - in memory, what the store reports of deliveries is doubled, delayed and comes in another
-//     order (storetest.Noisy);
+//   - what the store reports of deliveries is doubled, delayed and comes in another order
+//     (storetest.Noisy);
 //   - contexts end, at some look at them or at some time; clients go away;
 //   - receivers hang, fail, ask for time, refuse, are gone, and recover; crowds of them
 //     hang in accounts of their own;
@@ -41,9 +41,9 @@
 // # What must hold
 //
 // All along: what is acknowledged is done, what is refused is not, also after restarts;
-// nothing is claimed or sent after a deletion was acknowledged; nobody is authorised by
-// a dead key; nothing is claimed twice in a process, sent unclaimed, or claimed once it
-// is settled; each retry is in its time, and not before what its receiver asked for;
+// nothing is loaded or sent after a deletion was acknowledged; nobody is authorised by
+// a dead key; no two attempts at one delivery run at a time, nothing is sent that was not
+// loaded, or loaded once it is settled; each retry is in its time, and not before what its receiver asked for;
 // attempts are counted as they are made, and none is used up by what the host lacks;
 // caps are kept; live secrets sign; a receiver that is well gets its events soon,
 // with any others that fail; what a person presses ends a pause; of what was erased nothing is
@@ -57,7 +57,6 @@
 // rule was broken. Which seeds these are changes with the operations.
 //
 //	a failed commit is acknowledged if the context ended      12 of 12 on disk
-//	leases run out while results wait to be recorded           4 of 40 in memory
 //	what is due goes by a clock that is set between runs       3 of 24 on disk
 //	a purge believes a clock that is a month ahead             8 of 30 on disk
 //	a request that is held open outlives its key              10 of 12 in memory, before the stores checked the key, too

@@ -159,7 +159,7 @@ func (f *flood) repairsBeside(ctx context.Context) {
 			continue
 		}
 		time.Sleep(promptly)
-		if again, still := w.calmSince(); still && again == since && !w.ledger.claimedSince(name, event, began) {
+		if again, still := w.calmSince(); still && again == since && !w.ledger.triedSince(name, event, began) {
 			w.breach("one customer's flood holds nobody up", []string{name, event, floodAccount}, "%s is not sent to %s again within %v", event, name, promptly)
 		}
 	}

@@ -16,7 +16,7 @@ import (
 // do.
 const soon = 2 * time.Second
 
-// punctual checks that a claim comes in time, as far as that can be said.
+// punctual checks that an attempt comes in time, as far as that can be said.
 func (w *world) punctual(d *delivery, now time.Duration) {
 	if d.attempts > 0 || !isSteady(d.webhook) {
 		return
@@ -24,15 +24,15 @@ func (w *world) punctual(d *delivery, now time.Duration) {
 	acked, ok := w.events.acknowledged(d.event)
 	since, calm := w.calmSince()
 	if from := max(acked, since); ok && calm && now-from > soon {
-		w.breach("a receiver that is well is not held up", d.about(), "%s is claimed for %s only %v after %s", d.event, d.webhook, now-from, clock(from))
+		w.breach("a receiver that is well is not held up", d.about(), "%s is attempted for %s only %v after %s", d.event, d.webhook, now-from, clock(from))
 	}
 }
 
-// arrivesInTime checks that the first request of a claim comes in time, as far as that can be said.
-func (w *world) arrivesInTime(le *lease, host string, about []string) {
+// arrivesInTime checks that the first request of an attempt comes in time, as far as that can be said.
+func (w *world) arrivesInTime(le *load, host string, about []string) {
 	since, calm := w.calmSince()
 	if took := w.now() - le.at; isSteady(host) && calm && since <= le.at && took > soon {
-		w.breach("a receiver that is well is not held up", about, "%s gets what was claimed for it only %v later", host, took)
+		w.breach("a receiver that is well is not held up", about, "%s gets what was loaded for it only %v later", host, took)
 	}
 }
 
@@ -146,9 +146,9 @@ func (s *subscriber) judge(ctx context.Context, kept store.Store) {
 		case hostOf(now.URL) != k.host(), now.Active && !k.active:
 			s.world.breach("acknowledged is done", []string{k.name}, "%s is at %s, active %v", k.name, now.URL, now.Active)
 		}
-		backlog, err := kept.Backlog(ctx, k.id)
-		if err != nil || now.Active && backlog.Pending > 0 {
-			s.world.breach("nothing is owed for ever", []string{k.name}, "%s is owed %d, the oldest since %s, %v", k.name, backlog.Pending, backlog.OldestDue.Format(time.TimeOnly), err)
+		owed, err := kept.ListDeliveries(ctx, now.Account, k.id, webhooks.DeliveryQuery{States: []webhooks.DeliveryState{webhooks.Pending}, Limit: 100})
+		if n := len(owed.Deliveries); err != nil || now.Active && n > 0 {
+			s.world.breach("nothing is owed for ever", []string{k.name}, "%s is owed %d or more events, %v", k.name, n, err)
 		}
 	}
 }
@@ -244,8 +244,8 @@ func (w *world) judgeDelivery(e *event, k *hook, d *webhooks.Delivery) {
 	}
 	made := 0
 	if known != nil {
-		if made = known.attempts; known.lease != nil && known.lease.settling {
-			made = known.lease.task.Attempt // it was settled, whatever was said
+		if made = known.attempts; known.load != nil && known.load.settling {
+			made = known.load.attempt // it was settled, whatever was said
 		}
 	}
 	if n := len(numbers); n > 0 && n < webhooks.MaxAttempts && numbers[n-1] > made {

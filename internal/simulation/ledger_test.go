@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/url"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -12,51 +13,55 @@ import (
 	"github.com/storageapi/storageapi/webhooks"
 )
 
-// A ledger follows each delivery from claim to settlement, as the store is asked for
-// it, and what its receiver sees of it. It knows the webhooks by the names of their
-// receivers.
+// A ledger follows each delivery from when it is loaded until its result is stored, as the
+// store is asked for it, and what its receiver sees of it. It knows the webhooks by the names
+// of their receivers.
 type ledger struct {
 	world      *world
 	mu         sync.Mutex
 	deliveries map[[2]string]*delivery // by webhook and event
-	leases     map[uint64]*delivery    // by token
+	loads      map[webhooks.DeliveryRef]*delivery
+	names      map[string]string // of webhooks, by ID
 	exhausted  map[string]time.Duration
 	refused    map[string]time.Duration
 	turnedOff  map[string]time.Duration // by the service
 	failing    map[string]bool          // webhooks of which an attempt failed since the last that succeeded
 	sending    map[string]int           // webhooks of which somebody is sending events again
+	probed     map[string]time.Duration // when somebody last asked for an attempt
 }
 
 // A delivery is what the ledger knows of one.
 type delivery struct {
 	webhook, event string
-	lease          *lease        // nil: none is outstanding
-	last           *lease        // the one before,
-	ended          time.Duration // and when it ended
-	attempts       int           // that were settled as made, or lapsed
-	settled        int           // of them were settled
-	process        int           // that claimed it last
-	lapses         int           // leases that may have run out since then
-	due            time.Duration // not to be claimed before
+	load           *load         // nil: none, or its result is stored
+	last           *load         // the one before,
+	ended          time.Duration // and when its result was stored
+	attempts       int           // whose results are stored
+	due            time.Duration // not to be attempted before
 	asked          bool          // by the receiver
 	early          bool          // or before, for the receiver has recovered since
 	anew           bool          // it was sent again meanwhile: due means nothing
-	claimed        time.Duration // when it last was
+	tried          time.Duration // when an attempt last began
 	state          webhooks.DeliveryState
 	arrived        int // requests that were answered 2xx
 }
 
-// A lease is a claim that is not settled.
-type lease struct {
-	task     webhooks.Task
+// A load is a delivery that was loaded to be attempted. Whether an attempt was made shows at its
+// receiver, or when its result is stored.
+type load struct {
+	ref      webhooks.DeliveryRef
+	attempt  int // its number
+	before   int
 	host     string
 	at       time.Duration
 	process  int
-	lost     bool // the claim's answer was
-	settling bool // a settlement is under way, or doubted
-	doubted  bool // nobody can tell whether one has happened
-	outcome  webhooks.Settlement
-	since    time.Duration // when that settlement began
+	anew     bool // the delivery was sent again before,
+	early    bool // or its receiver had recovered
+	tried    bool // an attempt was made
+	settling bool // a result is being stored, or doubted
+	doubted  bool // nobody can tell whether one was stored
+	result   webhooks.AttemptResult
+	since    time.Duration // when that began to be stored
 	requests int
 	status   int           // of the last answer
 	asked    time.Duration // by Retry-After
@@ -64,9 +69,10 @@ type lease struct {
 
 func newLedger(w *world) *ledger {
 	return &ledger{
-		world: w, deliveries: make(map[[2]string]*delivery), leases: make(map[uint64]*delivery),
+		world: w, deliveries: make(map[[2]string]*delivery), loads: make(map[webhooks.DeliveryRef]*delivery),
 		exhausted: make(map[string]time.Duration), refused: make(map[string]time.Duration), turnedOff: make(map[string]time.Duration),
 		sending: make(map[string]int), failing: make(map[string]bool),
+		names: make(map[string]string), probed: make(map[string]time.Duration),
 	}
 }
 
@@ -100,103 +106,105 @@ func (d *delivery) about() []string { return []string{d.webhook, d.event} }
 // early is by how much a store may be early: it counts in milliseconds.
 const early = 2 * time.Millisecond
 
-// claimed notes claims, and checks that they were to be made.
-func (l *ledger) claimed(process int, tasks []webhooks.Task) {
-	w, now := l.world, l.world.now()
+// loaded notes what a call that began at a time has found ready, and checks it.
+func (l *ledger) loaded(process int, began time.Duration, refs []webhooks.DeliveryRef, found []webhooks.LoadedDelivery) {
+	now := l.world.now()
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for _, task := range tasks {
-		if task.Err != nil {
-			w.breach("every record can be read", nil, "a task of webhook %s: %v", task.Webhook.ID, task.Err)
-			continue
+	for i := range found {
+		if found[i].State == webhooks.Ready {
+			l.ready(process, began, now, refs[i], &found[i])
 		}
-		host := hostOf(task.Webhook.URL)
-		d := l.delivery(webhookOf(host), task.Event.ID)
-		w.tell("dispatcher", d.about(), "claims %s for %s, attempt %d", d.event, host, task.Attempt)
-		if deleted, ok := w.deleted(d.webhook); ok && now > deleted {
-			w.breach("nothing is claimed of what was deleted", d.about(), "%s was deleted at %s", d.webhook, clock(deleted))
-		}
-		l.supersede(d, process, now)
-		d.anew = d.anew || l.sending[d.webhook] > 0
-		w.punctual(d, now)
-		before := task.Before
-		least := d.attempts
-		if w.path != "" && d.process != process {
-			least = d.settled // a file does not know of leases that ran out
-		}
-		d.process = process
-		switch made := task.Attempt - 1; {
-		case made < least || made > d.attempts+d.lapses:
-			w.breach("attempts are counted right", d.about(), "attempt %d of %s for %s, after %d that were made and at most %d that ran out",
-				task.Attempt, d.event, d.webhook, d.attempts, d.lapses)
-		default:
-			d.attempts = made
-		}
-		if before > task.Attempt-1 {
-			w.breach("attempts are counted right", d.about(), "attempt %d counts %d before", task.Attempt, before)
-		}
-		by := early
-		if task.Probe {
-			by = time.Minute // somebody asked for it
-		}
-		if now < d.due-by && !d.anew && !d.early && !l.recovering(d) {
-			rule := "retries come on schedule"
-			if w.era.from > 0 {
-				rule = "a clock that was set moves nothing more than once"
-			}
-			w.breach(rule, d.about(), "attempt %d of %s for %s comes %v early", task.Attempt, d.event, d.webhook, d.due-now)
-		}
-		switch {
-		case d.anew:
-		case d.state == webhooks.Delivered || d.state == webhooks.Dead:
-			w.breach("what is settled is settled", d.about(), "%s is claimed for %s though it is %s", d.event, d.webhook, d.state)
-		}
-		d.lapses, d.anew, d.early, d.state, d.claimed = 0, false, false, webhooks.Pending, now
-		d.due = min(d.due, now) // if this lease runs out, the delivery is due again
-		d.lease = &lease{task: task, host: host, at: now, process: process}
-		l.leases[task.Token] = d
 	}
 }
 
-// supersede ends the lease that a claim finds outstanding, if it may have ended.
-func (l *ledger) supersede(d *delivery, process int, now time.Duration) {
-	le := d.lease
+func (l *ledger) ready(process int, began, now time.Duration, ref webhooks.DeliveryRef, found *webhooks.LoadedDelivery) {
+	w := l.world
+	if found.Err != nil {
+		w.breach("every record can be read", nil, "a delivery to webhook %s: %v", ref.WebhookID, found.Err)
+		return
+	}
+	host := hostOf(found.Webhook.URL)
+	d := l.delivery(webhookOf(host), found.Event.ID)
+	l.names[ref.WebhookID] = d.webhook
+	if deleted, ok := w.deleted(d.webhook); ok && began > deleted {
+		w.breach("nothing is loaded of what was deleted", d.about(), "%s was deleted at %s", d.webhook, clock(deleted))
+	}
+	l.supersede(d, process, found.Attempts)
+	d.anew = d.anew || l.sending[d.webhook] > 0
+	if found.Attempts != d.attempts {
+		w.breach("attempts are counted right", d.about(), "%d attempts at %s for %s are loaded, after %d that were made",
+			found.Attempts, d.event, d.webhook, d.attempts)
+		d.attempts = found.Attempts
+	}
+	if found.Before > found.Attempts {
+		w.breach("attempts are counted right", d.about(), "%d attempts count %d before", found.Attempts, found.Before)
+	}
+	if !d.anew && (d.state == webhooks.Delivered || d.state == webhooks.Dead) {
+		w.breach("what is settled is settled", d.about(), "%s is loaded for %s though it is %s", d.event, d.webhook, d.state)
+	}
+	d.state = webhooks.Pending
+	d.load = &load{
+		ref: ref, attempt: found.Attempts + 1, before: found.Before, host: host, at: now, process: process,
+		anew: d.anew, early: d.early,
+	}
+	l.loads[ref] = d
+}
+
+// tries notes that an attempt was made of what is loaded, and checks that it was to be made then.
+func (l *ledger) tries(d *delivery) {
+	le, w := d.load, l.world
+	if le.tried {
+		return
+	}
+	le.tried = true
+	w.tell("dispatcher", d.about(), "attempts %s for %s, number %d, loaded at %s", d.event, le.host, le.attempt, clock(le.at))
+	w.punctual(d, le.at)
+	by := early
+	if probed, ok := l.probed[le.ref.WebhookID]; ok && le.at-probed < 2*time.Minute {
+		by = time.Minute
+	}
+	if le.at < d.due-by && !le.anew && !le.early && !l.recovering(d) {
+		rule := "retries come on schedule"
+		if w.era.from > 0 {
+			rule = "a clock that was set moves nothing more than once"
+		}
+		w.breach(rule, d.about(), "attempt %d of %s for %s comes %v early", le.attempt, d.event, d.webhook, d.due-le.at)
+	}
+	d.anew, d.early, d.tried = l.sending[d.webhook] > 0, false, le.at
+	d.due = min(d.due, le.at) // if it comes to nothing, the delivery is due again
+}
+
+// supersede ends what was loaded before.
+func (l *ledger) supersede(d *delivery, process, attempts int) {
+	le := d.load
 	if le == nil {
 		return
 	}
-	delete(l.leases, le.task.Token)
-	d.lease = nil
-	switch {
-	case le.settling && le.process != process: // who knows
-		d.lapses++
-		d.anew = true
-	case le.settling: // it has happened, whatever was said
-		l.conclude(d, &le.outcome, le.since)
-	case le.process != process, le.lost:
-		d.lapses++
-	default:
-		l.world.breach("nothing is claimed twice", d.about(), "%s is claimed for %s while the claim of %s is outstanding in the same process",
+	delete(l.loads, le.ref)
+	d.load = nil
+	if le.settling && attempts >= le.attempt { // it was stored, whatever was said
+		l.conclude(d, le)
+	} else if le.settling && le.process == process && !le.doubted {
+		l.world.breach("nothing is attempted twice", d.about(), "%s is loaded for %s while the result of what was loaded at %s is being stored in the same process",
 			d.event, d.webhook, clock(le.at))
-		d.lapses++
 	}
 }
 
-// conclude makes of the delivery what a settlement does.
-func (l *ledger) conclude(d *delivery, s *webhooks.Settlement, since time.Duration) {
-	d.due, d.asked = since, s.Asked
-	switch s.Outcome {
-	case webhooks.Release:
-		return
+// conclude makes of the delivery what its result does.
+func (l *ledger) conclude(d *delivery, le *load) {
+	d.due, d.asked = le.since, le.asked > 0 && le.result.RetryAfter == le.asked // or else the schedule's wait is longer
+	switch le.result.Outcome {
 	case webhooks.Retry:
-		d.due = since + s.RetryAfter
+		d.due = le.since + le.result.RetryAfter
 	case webhooks.Deliver:
 		d.state = webhooks.Delivered
 	case webhooks.GiveUp:
 		d.state = webhooks.Dead
 	}
-	d.attempts, d.settled = s.Task.Attempt, s.Task.Attempt
+	d.attempts = le.attempt
 	switch {
-	case s.Outcome != webhooks.Deliver:
+	case le.result.Outcome != webhooks.Deliver:
 		l.failing[d.webhook] = true
 	case l.failing[d.webhook]:
 		l.failing[d.webhook] = false
@@ -218,130 +226,106 @@ func (l *ledger) recovers(webhook string) {
 	for _, d := range l.deliveries {
 		if d.webhook == webhook && d.state == webhooks.Pending && !d.asked {
 			d.early = true
+			if d.load != nil {
+				d.load.early = true
+			}
 		}
 	}
 }
 
-// recovering reports whether a settlement is under way that lets d come early: what it does can be
-// seen before it returns.
+// recovering reports whether a result is being stored that lets d come early: what it does can be
+// seen before the call returns.
 func (l *ledger) recovering(d *delivery) bool {
 	if d.asked || !l.failing[d.webhook] {
 		return false
 	}
-	for _, other := range l.leases {
-		if le := other.lease; other.webhook == d.webhook && le.settling && le.outcome.Outcome == webhooks.Deliver {
+	for _, other := range l.loads {
+		if le := other.load; other.webhook == d.webhook && le.settling && le.result.Outcome == webhooks.Deliver {
 			return true
 		}
 	}
 	return false
 }
 
-// lost notes that nobody heard of these claims.
-func (l *ledger) lost(tasks []webhooks.Task) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for _, task := range tasks {
-		if d := l.leases[task.Token]; d != nil {
-			d.lease.lost = true
-			l.world.tell("store", d.about(), "lost the answer to the claim of %s for %s", d.event, d.webhook)
-		}
-	}
-}
-
-// settling notes that settlements begin.
-func (l *ledger) settling(settlements []webhooks.Settlement) {
+// settling notes that results begin to be stored.
+func (l *ledger) settling(results []webhooks.AttemptResult) {
 	now := l.world.now()
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for _, s := range settlements {
-		if d := l.leases[s.Task.Token]; d != nil {
-			d.lease.settling, d.lease.outcome, d.lease.since = true, s, now
+	for _, r := range results {
+		if d := l.loads[r.DeliveryRef]; d != nil {
+			l.tries(d)
+			d.load.attempt = max(d.load.attempt, r.Attempt.Number) // a lease that ran out counts
+			d.load.settling, d.load.result, d.load.since = true, r, now
 		}
 	}
 }
 
-// settled notes what came of settlements, and checks them.
-func (l *ledger) settled(settlements []webhooks.Settlement, stale []int, err error) {
+// settled notes what came of results and changes of health, and checks them.
+func (l *ledger) settled(results []webhooks.AttemptResult, health []webhooks.HealthChange, settled webhooks.Settled, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if err != nil { // it may have happened: the next claim tells, or the next settlement
-		if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, store.ErrClosed) || errors.Is(err, store.ErrReadOnly) {
-			for _, s := range settlements { // no, it has not
-				if d := l.leases[s.Task.Token]; d != nil {
-					d.lease.settling = d.lease.doubted
-				}
-			}
-			return
-		}
-		for _, s := range settlements {
-			if d := l.leases[s.Task.Token]; d != nil {
-				d.lease.doubted = true
+	if err != nil { // it may have happened: the next load tells, or the next call
+		certain := errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, store.ErrClosed) || errors.Is(err, store.ErrReadOnly)
+		for _, r := range results {
+			if d := l.loads[r.DeliveryRef]; d != nil && certain { // no, it has not
+				d.load.settling = d.load.doubted
+			} else if d != nil {
+				d.load.doubted = true
 			}
 		}
 		return
 	}
-	isStale := make(map[int]bool)
-	for _, i := range stale {
-		isStale[i] = true
+	for i := range results {
+		r := &results[i]
+		d := l.loads[r.DeliveryRef]
+		if d == nil || d.load.attempt != r.Attempt.Number {
+			continue // it was stored before, or somebody else attempts it
+		}
+		le := d.load
+		delete(l.loads, r.DeliveryRef)
+		d.load, d.last, d.ended = nil, le, l.world.now()
+		if !slices.Contains(settled.Stale, i) { // or the webhook is gone, or it was stored the first time
+			l.world.tell("dispatcher", d.about(), "stores attempt %d of %s for %s: %s", r.Attempt.Number, d.event, le.host, told(r))
+			l.check(d, le, r)
+		}
+		l.conclude(d, le)
 	}
-	for i := range settlements {
-		s := &settlements[i]
-		d := l.leases[s.Task.Token]
-		if d == nil {
-			continue // it was settled before, or somebody else has it
+	for i := range health {
+		if c := &health[i]; !c.Health.Active && !slices.Contains(settled.Conflicts, i) {
+			l.turnedOff[l.names[c.WebhookID]] = l.world.now()
+			l.world.tell("dispatcher", []string{l.names[c.WebhookID]}, "turns %s off: %s", l.names[c.WebhookID], c.Health.OffReason)
 		}
-		le := d.lease
-		delete(l.leases, s.Task.Token)
-		d.lease, d.last, d.ended = nil, le, l.world.now()
-		if isStale[i] { // the webhook is gone, or it happened the first time
-			l.conclude(d, s, le.since)
-			continue
-		}
-		l.world.tell("dispatcher", d.about(), "settles attempt %d of %s for %s: %s", s.Attempt.Number, d.event, le.host, told(s))
-		if s.Deactivate != "" {
-			l.turnedOff[d.webhook] = l.world.now()
-		}
-		l.check(d, le, s)
-		l.conclude(d, s, le.since)
 	}
 }
 
-func told(s *webhooks.Settlement) string {
-	text := [...]string{"release", "retry", "deliver", "give up"}[s.Outcome]
-	if s.Outcome == webhooks.Retry {
-		text += " in " + s.RetryAfter.Truncate(time.Millisecond).String()
+func told(r *webhooks.AttemptResult) string {
+	text := map[webhooks.Outcome]string{webhooks.Retry: "retry", webhooks.Deliver: "deliver", webhooks.GiveUp: "give up"}[r.Outcome]
+	if r.Outcome == webhooks.Retry {
+		text += " in " + r.RetryAfter.Truncate(time.Millisecond).String()
 	}
-	if s.Attempt.Error != "" {
-		text += ", " + s.Attempt.Error
-	}
-	if s.Deactivate != "" {
-		text += ", off: " + string(s.Deactivate)
+	if r.Attempt.Error != "" {
+		text += ", " + r.Attempt.Error
 	}
 	return text
 }
 
-// check checks a settlement against what the receiver saw.
-func (l *ledger) check(d *delivery, le *lease, s *webhooks.Settlement) {
+// check checks a result against what the receiver saw.
+func (l *ledger) check(d *delivery, le *load, r *webhooks.AttemptResult) {
 	w, config := l.world, &l.world.plan.config
-	if s.Outcome == webhooks.Release {
-		return
-	}
-	if s.Attempt.Number != le.task.Attempt {
-		w.breach("attempts are counted right", d.about(), "attempt %d is settled as number %d", le.task.Attempt, s.Attempt.Number)
-	}
-	if s.Outcome == webhooks.Deliver {
+	if r.Outcome == webhooks.Deliver {
 		if le.status < 200 || le.status > 299 {
-			w.breach("what is delivered has arrived", d.about(), "%s is settled as delivered to %s, whose receiver answered %d", d.event, d.webhook, le.status)
+			w.breach("what is delivered has arrived", d.about(), "%s is stored as delivered to %s, whose receiver answered %d", d.event, d.webhook, le.status)
 		}
 		return
 	}
 	if le.requests == 0 && l.exhausted[le.host] >= le.at && l.refused[le.host] < le.at {
 		w.breach("what the host lacks is not the receivers' fault", d.about(), "attempt %d of %s for %s is used up by want of descriptors: %s",
-			le.task.Attempt, d.event, d.webhook, s.Attempt.Error)
+			le.attempt, d.event, d.webhook, r.Attempt.Error)
 	}
-	n := le.task.Attempt - le.task.Before
-	if s.Outcome == webhooks.GiveUp {
-		if n <= len(config.Retries) && le.status != 410 && s.Attempt.Class != webhooks.ClassExpired {
+	n := le.attempt - le.before
+	if r.Outcome == webhooks.GiveUp {
+		if n <= len(config.Retries) && le.status != 410 && r.Attempt.Class != webhooks.ClassExpired {
 			w.breach("nothing is given up early", d.about(), "%s is given up for %s after attempt %d of %d", d.event, d.webhook, n, len(config.Retries)+1)
 		}
 		return
@@ -352,10 +336,18 @@ func (l *ledger) check(d *delivery, le *lease, s *webhooks.Settlement) {
 	}
 	wait, jitter := config.Retries[n-1], 0.2
 	low, high := time.Duration(float64(wait)*(1-jitter)), time.Duration(float64(wait)*(1+jitter))
-	if s.RetryAfter < max(low, le.asked) || s.RetryAfter > max(high, le.asked+time.Second) {
+	if r.RetryAfter < max(low, le.asked) || r.RetryAfter > max(high, le.asked+time.Second) {
 		w.breach("retries come on schedule", d.about(), "after attempt %d of %s for %s the next is due in %v, which should be in %v ± 20 %%, and not before %v",
-			n, d.event, d.webhook, s.RetryAfter, wait, le.asked)
+			n, d.event, d.webhook, r.RetryAfter, wait, le.asked)
 	}
+}
+
+// probes notes that somebody asks for an attempt now.
+func (l *ledger) probes(webhookID string) {
+	now := l.world.now()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.probed[webhookID] = now
 }
 
 // sendsAgain notes that somebody begins to make a delivery due, or with an empty event
@@ -368,6 +360,9 @@ func (l *ledger) sendsAgain(webhook, event string) (over func()) {
 		for _, d := range l.deliveries {
 			if d.webhook == webhook && (event == "" || d.event == event) {
 				d.anew = true
+				if d.load != nil {
+					d.load.anew = true
+				}
 			}
 		}
 	}
@@ -392,9 +387,9 @@ func (l *ledger) off(webhook string) (ok bool, at time.Duration) {
 	return ok, at
 }
 
-// waits reports whether the event, or any if that is empty, waits to be claimed for the
+// waits reports whether the event, or any if that is empty, waits to be attempted for the
 // webhook, which was due at a time; of which nothing is under way, and nothing was
-// claimed since.
+// attempted since.
 func (l *ledger) waits(webhook, event string, at time.Duration) (waits bool) {
 	late := time.Duration(0)
 	if l.world.clockSet() != 0 || l.world.era.from > 0 {
@@ -408,7 +403,7 @@ func (l *ledger) waits(webhook, event string, at time.Duration) (waits bool) {
 		if d.webhook != webhook {
 			continue
 		}
-		if d.claimed >= at || d.lease != nil {
+		if d.tried >= at || d.load != nil && (d.load.tried || l.world.now()-d.load.at < promptly) {
 			return false
 		}
 		waits = waits || (event == "" || d.event == event) && (event != "" || d.due+late <= at && d.state == webhooks.Pending)
@@ -429,36 +424,38 @@ func (l *ledger) failsBy(host string, hosts bool) {
 	}
 }
 
-// claimedSince reports whether a delivery was claimed since then.
-func (l *ledger) claimedSince(webhook, event string, at time.Duration) bool {
+// triedSince reports whether a delivery was attempted since then.
+func (l *ledger) triedSince(webhook, event string, at time.Duration) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	d := l.deliveries[[2]string{webhook, event}]
-	return d != nil && d.claimed >= at
+	return d != nil && d.tried >= at
 }
 
-// arrives notes that a request arrives, and returns the lease that it is of; nil:
-// there is none.
-func (l *ledger) arrives(host, event string) *lease {
+// arrives notes that a request arrives, and returns what was loaded for it; nil: nothing was.
+func (l *ledger) arrives(host, event string) *load {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	d := l.deliveries[[2]string{webhookOf(host), event}]
 	if d == nil {
 		return nil
 	}
-	le := d.lease
+	le := d.load
 	if le == nil && d.ended == l.world.now() {
-		le = d.last // it ended in this instant, after the request was sent
+		le = d.last // its result was stored in this instant, after the request was sent
 	}
 	if le == nil || le.host != host {
 		return nil
+	}
+	if le == d.load {
+		l.tries(d)
 	}
 	le.requests++
 	return le
 }
 
 // answers notes what a receiver is about to answer.
-func (l *ledger) answers(host, event string, le *lease, status int, asked time.Duration) {
+func (l *ledger) answers(host, event string, le *load, status int, asked time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if le != nil {

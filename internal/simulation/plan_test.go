@@ -126,10 +126,10 @@ func (p *plan) strike(what string, n int, least, most time.Duration) {
 // methods are what windows are of.
 var methods = [][]string{
 	nil,
-	{"SettleDeliveries"},
-	{"SettleDeliveries"},
-	{"ClaimDeliveries"},
-	{"ClaimDeliveries", "SettleDeliveries"},
+	{"Settle"},
+	{"Settle"},
+	{"Load"},
+	{"Load", "Settle"},
 	{"Enqueue", "UpdateAlert", "UpdateFileScan", "EnqueueOnce", "UnseenKeys"},
 	{"KeyByHash", "KeyByID", "ListKeys", "ExpiringKeys"},
 	{"CreateKey", "UpdateKey", "DeleteKey", "RecordKeyUse", "CreateWebhook", "UpdateWebhook", "DeleteWebhook"},

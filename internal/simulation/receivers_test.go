@@ -220,10 +220,10 @@ func (r *receivers) serve(rw http.ResponseWriter, req *http.Request) {
 	}
 	r.verify(one, req.Header, body, about)
 	isTest := content.Type == "webhook.test"
-	var le *lease
+	var le *load
 	if !isTest {
 		if le = w.ledger.arrives(host, event); le == nil {
-			w.breach("what is sent is claimed", about, "%s gets %s, which is not claimed for it", host, event)
+			w.breach("what is sent is loaded", about, "%s gets %s, which is not loaded for it", host, event)
 		} else {
 			w.arrivesInTime(le, host, about)
 		}
@@ -307,6 +307,7 @@ func (r *receivers) count(one *receiver, event string) (over func()) {
 		most int
 	}{
 		{"webhook " + webhookOf(one.host), r.world.perWebhook}, {"account " + one.account, r.world.perAccount}, {"all", config.Concurrency},
+		{"delivery of " + event + " to " + one.host, 1},
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()

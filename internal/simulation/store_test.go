@@ -8,13 +8,17 @@ import (
 	"github.com/storageapi/storageapi/apikeys"
 	"github.com/storageapi/storageapi/notices"
 	"github.com/storageapi/storageapi/store"
+	"github.com/storageapi/storageapi/store/capability"
+	"github.com/storageapi/storageapi/store/queue"
 	"github.com/storageapi/storageapi/webhooks"
 )
 
 // A faulty store is one process's way to the store, on which calls meet faults. What
-// it claims and settles goes into the ledger.
+// it loads and settles goes into the ledger.
 type faulty struct {
 	store.Store
+	noisy   webhooks.Deliveries // the store with noise in its reports
+	claims  *queue.Claims       // of the process, from what it is reported and loads
 	world   *world
 	process int // which one
 
@@ -58,6 +62,7 @@ func (f *faulty) kill() {
 	for f.busy() {
 		time.Sleep(time.Millisecond)
 	}
+	f.claims.Close()
 }
 
 func (f *faulty) busy() bool {
@@ -148,27 +153,70 @@ func (f *faulty) EnqueueOnce(ctx context.Context, event webhooks.EncodedEvent, d
 	return call(f, ctx, "EnqueueOnce", func() (int, error) { return f.Store.EnqueueOnce(ctx, event, dedupKeys) })
 }
 
-func (f *faulty) ClaimDeliveries(ctx context.Context, claim webhooks.Claim) (tasks []webhooks.Task, wait time.Duration, err error) {
-	var made []webhooks.Task
-	tasks, err = call(f, ctx, "ClaimDeliveries", func() (tasks []webhooks.Task, err error) {
-		tasks, wait, err = f.Store.ClaimDeliveries(ctx, claim)
-		f.world.ledger.claimed(f.process, tasks)
-		made = tasks
-		return tasks, err
-	})
-	if err != nil {
-		f.world.ledger.lost(made)
-	}
-	return tasks, wait, err
+func (f *faulty) ClaimDeliveries(ctx context.Context, claim webhooks.Claim) ([]webhooks.Task, time.Duration, error) {
+	return f.claims.ClaimDeliveries(ctx, claim)
 }
 
 func (f *faulty) SettleDeliveries(ctx context.Context, settlements []webhooks.Settlement) ([]int, error) {
-	return call(f, ctx, "SettleDeliveries", func() ([]int, error) {
-		f.world.ledger.settling(settlements)
-		stale, err := f.Store.SettleDeliveries(ctx, settlements)
-		f.world.ledger.settled(settlements, stale, err)
-		return stale, err
+	return f.claims.SettleDeliveries(ctx, settlements)
+}
+
+func (f *faulty) Backlog(ctx context.Context, webhookID string) (webhooks.Backlog, error) {
+	return f.claims.Backlog(ctx, webhookID)
+}
+
+func (f *faulty) LongestWait(ctx context.Context) (time.Duration, error) {
+	return f.claims.LongestWait(ctx)
+}
+
+// Capabilities adds Wake: a report that is late has nobody else to wake the host.
+func (f *faulty) Capabilities() capability.Set {
+	set := f.Store.Capabilities()
+	set.Wake = f.claims.Wake
+	return set
+}
+
+// Deliver ends with its process. Its reports are doubled, delayed and come in another order.
+func (f *faulty) Deliver(ctx context.Context, s webhooks.Scheduler) error {
+	if f.isDead() {
+		return errDead
+	}
+	ctx, end := context.WithCancel(ctx)
+	defer end()
+	go func() {
+		select {
+		case <-f.died:
+			end()
+		case <-ctx.Done():
+		}
+	}()
+	return f.noisy.Deliver(ctx, s)
+}
+
+func (f *faulty) Load(ctx context.Context, refs []webhooks.DeliveryRef) ([]webhooks.LoadedDelivery, error) {
+	return call(f, ctx, "Load", func() ([]webhooks.LoadedDelivery, error) {
+		began := f.world.now()
+		found, err := f.noisy.Load(ctx, refs)
+		f.world.ledger.loaded(f.process, began, refs, found)
+		return found, err
 	})
+}
+
+func (f *faulty) Settle(ctx context.Context, results []webhooks.AttemptResult, health []webhooks.HealthChange) (webhooks.Settled, error) {
+	return call(f, ctx, "Settle", func() (webhooks.Settled, error) {
+		f.world.ledger.settling(results)
+		settled, err := f.noisy.Settle(ctx, results, health)
+		f.world.ledger.settled(results, health, settled, err)
+		return settled, err
+	})
+}
+
+func (f *faulty) Unreported(ctx context.Context, webhookID string) (webhooks.Backlog, error) {
+	return call(f, ctx, "Unreported", func() (webhooks.Backlog, error) { return f.noisy.Unreported(ctx, webhookID) })
+}
+
+func (f *faulty) Ping(ctx context.Context) error {
+	return try(f, ctx, "Ping", func() error { return f.noisy.Ping(ctx) })
 }
 
 func (f *faulty) EventDeliveries(ctx context.Context, account, eventID string) ([]webhooks.Delivery, error) {
@@ -201,20 +249,15 @@ func (f *faulty) Purge(ctx context.Context, purge webhooks.Purge) (bool, error) 
 	return call(f, ctx, "Purge", func() (bool, error) { return f.Store.Purge(ctx, purge) })
 }
 
-func (f *faulty) Backlog(ctx context.Context, webhookID string) (webhooks.Backlog, error) {
-	return call(f, ctx, "Backlog", func() (webhooks.Backlog, error) { return f.Store.Backlog(ctx, webhookID) })
-}
-
-func (f *faulty) LongestWait(ctx context.Context) (time.Duration, error) {
-	return call(f, ctx, "LongestWait", func() (time.Duration, error) { return f.Store.LongestWait(ctx) })
-}
-
 func (f *faulty) Now(ctx context.Context) (time.Time, error) {
 	return call(f, ctx, "Now", func() (time.Time, error) { return f.Store.Now(ctx) })
 }
 
 func (f *faulty) Probe(ctx context.Context, account, webhookID string) error {
-	return try(f, ctx, "Probe", func() error { return f.Store.Probe(ctx, account, webhookID) })
+	return try(f, ctx, "Probe", func() error {
+		f.world.ledger.probes(webhookID)
+		return f.Store.Probe(ctx, account, webhookID)
+	})
 }
 
 func (f *faulty) AccountSizes(ctx context.Context, accounts []string) ([]store.AccountSize, error) {

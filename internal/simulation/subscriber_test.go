@@ -439,11 +439,11 @@ func (s *subscriber) look(ctx context.Context, k *hook) {
 	}
 	call, end, _ := s.context(ctx)
 	defer end()
-	undo := s.beset("Backlog")
+	undo := s.beset("Unreported")
 	_, err := s.world.reach().api.Webhooks.Stats(call)
 	undo()
 	s.tell(nil, "asks for the stats: %v", err)
-	undo = s.beset("LongestWait")
+	undo = s.beset("Ping")
 	health := s.world.reach().api.Webhooks.Health(call)
 	undo()
 	s.tell(nil, "asks for the health: %v", health.ReadError)

@@ -103,7 +103,7 @@ func (w *world) run(t *testing.T) string {
 // live lives through one era.
 func (w *world) live(ctx context.Context, last bool) {
 	if w.path == "" {
-		w.kept = newNoisy(memory.New(), w.seed) // in the bubble: it is in one era only
+		w.kept = memory.New() // in the bubble: it is in one era only
 	}
 	w.receivers.open()
 	w.start()
