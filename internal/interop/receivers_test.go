@@ -2,6 +2,7 @@ package interop
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -17,10 +18,10 @@ import (
 	"github.com/storageapi/storageapi/signing"
 )
 
-// example returns the only example of docs/events.md in that language that has all the texts.
+// example returns the only code block of docs/receivers.md in a language that contains all texts.
 func example(t *testing.T, language string, texts ...string) string {
 	t.Helper()
-	page, err := os.ReadFile("../../docs/events.md")
+	page, err := os.ReadFile("../../docs/receivers.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -35,12 +36,12 @@ func example(t *testing.T, language string, texts ...string) string {
 		}
 	}
 	if len(found) != 1 {
-		t.Fatalf("docs/events.md has %d examples in %s with %q, want 1", len(found), language, texts)
+		t.Fatalf("docs/receivers.md has %d examples in %s with %q, want 1", len(found), language, texts)
 	}
 	return found[0]
 }
 
-// delivered are requests as a receiver with that secret gets them, and whether they are genuine.
+// delivered returns requests to a receiver with the secret, and whether each is genuine.
 func delivered(secret signing.Secret) map[string]struct {
 	header, body string
 	genuine      bool
@@ -88,63 +89,189 @@ func TestShellReceiver_OfTheDocs_AcceptsGenuineRequestsOnly(t *testing.T) {
 	}
 }
 
+// receivers are the examples of docs/receivers.md that serve HTTP. Each is run on a port of its own.
+var receivers = []struct {
+	name, language, text string
+
+	file    string   // that the example is written to
+	shared  string   // the file that it imports the language's verified function from
+	serve   string   // appended to an example that is not a server; PORT is replaced
+	command []string // runs the file; PORT is replaced
+	needs   []string // arguments with which the program succeeds where the framework is installed
+}{
+	{
+		name: "Express", language: "js", text: "express.raw", file: "receiver.mjs", shared: "verify.mjs",
+		command: []string{"node", "receiver.mjs"}, needs: []string{"--input-type=module", "-e", "import 'express'"},
+	},
+	{
+		name: "Next.js", language: "js", text: "arrayBuffer", file: "receiver.mjs", shared: "verify.mjs",
+		serve: `
+import { createServer } from "node:http";
+import { Readable } from "node:stream";
+createServer(async (incoming, outgoing) => { // calls the route as Next.js does
+  const init = { method: "POST", headers: incoming.headers, body: Readable.toWeb(incoming), duplex: "half" };
+  outgoing.writeHead((await POST(new Request("http://localhost/webhook", init))).status).end();
+}).listen(PORT, "127.0.0.1");
+`,
+		command: []string{"node", "receiver.mjs"},
+	},
+	{
+		name: "FastAPI", language: "python", text: "FastAPI()", file: "receiver.py", shared: "verify.py",
+		command: []string{"python3", "-m", "uvicorn", "--log-level", "warning", "--port", "PORT", "receiver:app"},
+		needs:   []string{"-c", "import fastapi, uvicorn"},
+	},
+	{
+		name: "Flask", language: "python", text: "Flask(__name__)", file: "receiver.py", shared: "verify.py",
+		command: []string{"python3", "-m", "flask", "--app", "receiver", "run", "--port", "PORT"},
+		needs:   []string{"-c", "import flask"},
+	},
+	{
+		name: "Python without a framework", language: "python", text: "def verified", file: "verify.py",
+		serve: `
+from http.server import BaseHTTPRequestHandler, HTTPServer
+class Receiver(BaseHTTPRequestHandler):
+    def do_POST(self):
+        body = self.rfile.read(int(self.headers["Content-Length"] or 0))
+        self.send_response(204 if verified(self.headers.get("X-Service-Signature"), body) else 401)
+        self.end_headers()
+HTTPServer(("127.0.0.1", PORT), Receiver).serve_forever()
+`,
+		command: []string{"python3", "verify.py"},
+	},
+	{
+		name: "Ruby", language: "ruby", text: "rack.input", file: "receiver.rb",
+		serve: `
+require "socket"
+require "stringio"
+server = TCPServer.new("127.0.0.1", PORT)
+while (client = server.accept) # a Rack server of the smallest kind
+  next client.close unless client.gets
+  env = {}
+  while (line = client.gets.chomp) != ""
+    name, value = line.b.split(": ", 2)
+    env["HTTP_" + name.upcase.tr("-", "_")] = value
+  end
+  env["rack.input"] = StringIO.new(client.read(env["HTTP_CONTENT_LENGTH"].to_i) || "".b)
+  client.write "HTTP/1.1 #{App.call(env)[0]} OK\r\nConnection: close\r\n\r\n"
+  client.close
+end
+`,
+		command: []string{"ruby", "receiver.rb"},
+	},
+	{
+		name: "PHP", language: "php", text: "php://input", file: "receiver.php",
+		command: []string{"php", "-S", "127.0.0.1:PORT", "receiver.php"},
+	},
+	{
+		name: "Java", language: "java", text: "HttpServer", file: "Receiver.java", command: []string{"java", "Receiver.java"},
+	},
+}
+
 func TestReceivers_OfTheDocs_AcceptGenuineRequestsOnly(t *testing.T) {
-	for _, receiver := range []struct{ language, program, file string }{
-		{"python", "python3", "receiver.py"},
-		{"js", "node", "receiver.mjs"},
-	} {
-		t.Run(receiver.language, func(t *testing.T) {
-			program, err := exec.LookPath(receiver.program)
+	for _, receiver := range receivers {
+		t.Run(receiver.name, func(t *testing.T) {
+			t.Parallel()
+			program := installed(t, receiver.command[0], receiver.needs)
+			port := freePort(t)
+			here := strings.NewReplacer("8081", port, "PORT", port)
+			dir, secret := t.TempDir(), signing.NewSecret()
+			packages, err := filepath.Abs("node_modules")
 			if err != nil {
-				if os.Getenv("CI") != "" {
+				t.Fatal(err)
+			}
+			if err := os.Symlink(packages, filepath.Join(dir, "node_modules")); err != nil {
+				t.Fatal(err)
+			}
+			write := func(file, source string) {
+				if err := os.WriteFile(filepath.Join(dir, file), []byte(here.Replace(source)), 0o600); err != nil {
 					t.Fatal(err)
 				}
-				t.Skip(err)
 			}
-			free, err := net.Listen("tcp", "127.0.0.1:0")
-			if err != nil {
-				t.Fatal(err)
+			write(receiver.file, example(t, receiver.language, receiver.text)+receiver.serve)
+			if receiver.shared != "" {
+				write(receiver.shared, example(t, receiver.language, map[string]string{"js": "timingSafeEqual", "python": "def verified"}[receiver.language]))
 			}
-			address := free.Addr().String()
-			_ = free.Close()
-			_, port, _ := net.SplitHostPort(address)
-			source := strings.Replace(example(t, receiver.language, "8081"), "8081", port, 1)
-			file := filepath.Join(t.TempDir(), receiver.file)
-			if err := os.WriteFile(file, []byte(source), 0o600); err != nil {
-				t.Fatal(err)
-			}
-			secret := signing.NewSecret()
-			command := exec.Command(program, file)
-			command.Env = append(os.Environ(), "WEBHOOK_SECRET="+secret.Reveal())
-			var log bytes.Buffer
-			command.Stdout, command.Stderr = &log, &log
-			if err := command.Start(); err != nil {
-				t.Fatal(err)
-			}
-			t.Cleanup(func() {
-				_ = command.Process.Kill()
-				_ = command.Wait()
-				if t.Failed() {
-					t.Logf("%s", &log)
-				}
-			})
-			for begun := time.Now(); ; time.Sleep(10 * time.Millisecond) {
-				conn, err := net.Dial("tcp", address)
-				if err == nil {
-					_ = conn.Close()
-					break
-				}
-				if time.Since(begun) > time.Minute {
-					t.Fatalf("the receiver does not listen: %v", err)
-				}
-			}
+			address := "127.0.0.1:" + port
+			arguments := strings.Fields(here.Replace(strings.Join(receiver.command[1:], " ")))
+			start(t, dir, address, secret, program, arguments)
 			for name, request := range delivered(secret) {
-				got, err := status(t, "http://"+address, request.header, request.body)
+				got, err := status(t, "http://"+address+"/webhook", request.header, request.body)
 				if want := map[bool]int{true: http.StatusNoContent, false: http.StatusUnauthorized}[request.genuine]; err != nil || got != want {
 					t.Errorf("%s: got %d (%v), want %d", name, got, err, want)
 				}
 			}
 		})
+	}
+}
+
+// installed returns the path of a program with which the arguments succeed, if there are some. Without one it skips the
+// test; in CI, where .ci/run installs them all, it fails. Debian's Python has Debian's packages, which another python3
+// may hide.
+func installed(t *testing.T, name string, arguments []string) string {
+	t.Helper()
+	candidates := []string{name}
+	if name == "python3" {
+		candidates = append(candidates, "/usr/bin/python3")
+	}
+	var failed error
+	for _, candidate := range candidates {
+		path, err := exec.LookPath(candidate)
+		if err == nil && arguments != nil {
+			err = exec.CommandContext(t.Context(), path, arguments...).Run()
+		}
+		if err == nil {
+			return path
+		}
+		failed = errors.Join(failed, err)
+	}
+	if os.Getenv("CI") != "" {
+		t.Fatal(failed)
+	}
+	t.Skip(failed)
+	return ""
+}
+
+func freePort(t *testing.T) string {
+	t.Helper()
+	free, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = free.Close() }()
+	_, port, err := net.SplitHostPort(free.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return port
+}
+
+// start runs a receiver until the test ends, and returns when it listens.
+func start(t *testing.T, dir, address string, secret signing.Secret, program string, arguments []string) {
+	t.Helper()
+	command := exec.Command(program, arguments...)
+	command.Dir = dir
+	command.Env = append(os.Environ(), "WEBHOOK_SECRET="+secret.Reveal())
+	var log bytes.Buffer
+	command.Stdout, command.Stderr = &log, &log
+	if err := command.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = command.Process.Kill()
+		_ = command.Wait()
+		if t.Failed() {
+			t.Logf("%s", &log)
+		}
+	})
+	for begun := time.Now(); ; time.Sleep(10 * time.Millisecond) {
+		conn, err := net.Dial("tcp", address)
+		if err == nil {
+			_ = conn.Close()
+			return
+		}
+		if time.Since(begun) > time.Minute {
+			t.Fatalf("the receiver does not listen: %v", err)
+		}
 	}
 }
 
@@ -155,6 +282,7 @@ func status(t *testing.T, url, signature, body string) (int, error) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	request.Header.Set("Content-Type", "application/json")
 	if signature != "" {
 		request.Header.Set("X-Service-Signature", signature)
 	}

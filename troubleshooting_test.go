@@ -1,0 +1,122 @@
+package storageapi_test
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/storageapi/storageapi/auth"
+)
+
+// docs/troubleshooting.md has every line that the library logs, and no others.
+func TestTroubleshooting_LogLines_AreThoseOfTheCode(t *testing.T) {
+	_, table, found := strings.Cut(readFile(t, "docs/troubleshooting.md"), "\n## Log lines\n")
+	if !found {
+		t.Fatal("docs/troubleshooting.md has no log lines")
+	}
+	var documented []string
+	for _, row := range regexp.MustCompile("(?m)^\\| (`.*?) \\|").FindAllStringSubmatch(table, -1) {
+		for _, line := range regexp.MustCompile("`([^`]+)`").FindAllStringSubmatch(row[1], -1) {
+			documented = append(documented, line[1])
+		}
+	}
+	logged := logLines(t)
+	if len(logged) < 30 {
+		t.Fatalf("%d log lines found in the code, want at least 30", len(logged))
+	}
+	for line, at := range logged {
+		if !startsWithAny(line, documented) {
+			t.Errorf("%s: docs/troubleshooting.md does not explain %q", at, line)
+		}
+	}
+	for _, line := range documented {
+		used := false
+		for l := range logged {
+			used = used || strings.HasPrefix(l, line)
+		}
+		if !used {
+			t.Errorf("docs/troubleshooting.md explains %q, which the code does not log", line)
+		}
+	}
+}
+
+func startsWithAny(text string, prefixes []string) bool {
+	for _, prefix := range prefixes {
+		if strings.HasPrefix(text, prefix) {
+			return true
+		}
+	}
+	return false
+}
+
+// logLines returns the texts that the packages log, without the package's prefix, and where. A text that begins with
+// such a prefix is a log line unless it is the text of an error or a panic.
+func logLines(t *testing.T) map[string]string {
+	t.Helper()
+	lines := make(map[string]string)
+	skipped := map[string]bool{"examples": true, "node_modules": true, "testdata": true, "release": true, "storageapitest": true}
+	err := filepath.WalkDir(".", func(path string, entry fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case entry.IsDir() && (skipped[entry.Name()] || path != "." && entry.Name()[0] == '.'):
+			return fs.SkipDir
+		case filepath.Ext(path) != ".go" || strings.HasSuffix(path, "_test.go"):
+			return nil
+		}
+		positions := token.NewFileSet()
+		file, err := parser.ParseFile(positions, path, nil, parser.SkipObjectResolution)
+		if err != nil {
+			return err
+		}
+		ast.Inspect(file, func(n ast.Node) bool {
+			switch n := n.(type) {
+			case *ast.CallExpr:
+				return !isErrorText(n)
+			case *ast.BasicLit:
+				text, err := strconv.Unquote(n.Value)
+				for _, prefix := range []string{"storageapi: ", "dashboard: "} {
+					if line, is := strings.CutPrefix(text, prefix); err == nil && is {
+						lines[strings.TrimSpace(line)] = positions.Position(n.Pos()).String()
+					}
+				}
+			}
+			return true
+		})
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return lines
+}
+
+// isErrorText reports whether a call makes an error or a panic of its text.
+func isErrorText(call *ast.CallExpr) bool {
+	switch f := call.Fun.(type) {
+	case *ast.Ident:
+		return f.Name == "panic"
+	case *ast.SelectorExpr:
+		of, _ := f.X.(*ast.Ident)
+		return of != nil && (of.Name == "errors" || of.Name == "fmt")
+	}
+	return false
+}
+
+func TestTroubleshooting_ErrorCodes_AreAllThere(t *testing.T) {
+	page := readFile(t, "docs/troubleshooting.md")
+	for _, code := range []string{
+		auth.CodeUnauthorized, auth.CodeForbidden, auth.CodeValidation, auth.CodeNotFound, auth.CodeMethodNotAllowed, auth.CodeConflict,
+		auth.CodePreconditionFailed, auth.CodePayloadTooLarge, auth.CodeUnsupportedMediaType, auth.CodeRateLimit, auth.CodeInternal, auth.CodeUnavailable,
+	} {
+		if !strings.Contains(page, code) {
+			t.Errorf("docs/troubleshooting.md does not explain %s", code)
+		}
+	}
+}
