@@ -83,8 +83,11 @@ func TestRoutesAreWrittenDown(t *testing.T) {
 	}
 	check("storageapi.go", commented)
 
-	row := regexp.MustCompile("(?m)^\\| `([A-Z]+) (/v2[^`?]*)` \\|.*\\| (?:\\[[0-9]\\.[0-9]\\]\\(spec\\.md#[^)]*\\)|–) \\|$")
-	check("docs/http.md", found(t, row, "docs/http.md"))
+	var tabulated []string
+	for _, route := range found(t, regexp.MustCompile("(?m)^\\| `([A-Z]+) ((?:/v2|…/)[^`?]*)` \\|"), "docs/http.md") {
+		tabulated = append(tabulated, strings.Replace(route, "…", "/v2/notifications/webhooks", 1))
+	}
+	check("docs/http.md", tabulated)
 }
 
 // found returns the first two groups of what matches in a file, with a space
