@@ -109,6 +109,36 @@ func isErrorText(call *ast.CallExpr) bool {
 	return false
 }
 
+// The texts by which docs/troubleshooting.md recognizes errors of a start are in the code.
+func TestTroubleshooting_ErrorsOfAStart_AreThoseOfTheCode(t *testing.T) {
+	_, table, _ := strings.Cut(readFile(t, "docs/troubleshooting.md"), "\n## The process does not start\n")
+	table, _, _ = strings.Cut(table, "\n## ")
+	texts := regexp.MustCompile("(?m)^\\| `([^`]+)` \\|").FindAllStringSubmatch(table, -1)
+	if len(texts) < 5 {
+		t.Fatalf("docs/troubleshooting.md has %d errors of a start, want at least 5", len(texts))
+	}
+	var code strings.Builder
+	err := filepath.WalkDir(".", func(path string, entry fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case entry.IsDir() && entry.Name() == "node_modules":
+			return fs.SkipDir
+		case filepath.Ext(path) == ".go" && !strings.HasSuffix(path, "_test.go"):
+			code.WriteString(readFile(t, path))
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, text := range texts {
+		if !strings.Contains(code.String(), text[1]) {
+			t.Errorf("docs/troubleshooting.md explains the error %q, which the code does not return", text[1])
+		}
+	}
+}
+
 func TestTroubleshooting_ErrorCodes_AreAllThere(t *testing.T) {
 	page := readFile(t, "docs/troubleshooting.md")
 	for _, code := range []string{
