@@ -17,14 +17,14 @@ func (s *Store) AccountSizes(ctx context.Context, accounts []string) ([]store.Ac
 	if err := s.applied(ctx); err != nil {
 		return nil, err
 	}
-	unreported := make(map[string]int) // by webhook
-	err := s.eachUnreported(ctx, func(_ *pendingReader, d webhooks.PendingDelivery) { unreported[d.Webhook.ID]++ })
+	pending := make(map[string]int) // by webhook
+	err := s.eachPending(ctx, everything, func(_ *pendingReader, d webhooks.PendingDelivery) { pending[d.Webhook.ID]++ })
 	if err != nil {
 		return nil, err
 	}
 	var sizes []store.AccountSize
 	for _, account := range accounts {
-		size, err := s.accountSize(ctx, account, unreported)
+		size, err := s.accountSize(ctx, account, pending)
 		if err != nil {
 			return nil, err
 		}
@@ -33,7 +33,7 @@ func (s *Store) AccountSizes(ctx context.Context, accounts []string) ([]store.Ac
 	return sizes, nil
 }
 
-func (s *Store) accountSize(ctx context.Context, account string, unreported map[string]int) (size store.AccountSize, err error) {
+func (s *Store) accountSize(ctx context.Context, account string, pending map[string]int) (size store.AccountSize, err error) {
 	tx, err := s.view(ctx)
 	if err != nil {
 		return size, err
@@ -44,7 +44,7 @@ func (s *Store) accountSize(ctx context.Context, account string, unreported map[
 	eachKey(tx.Bucket(bucketKeyIDs), prefix, func([]byte) { size.Keys++ })
 	eachKey(tx.Bucket(bucketWebhooks), prefix, func(id []byte) {
 		size.Webhooks++
-		size.Pending += s.claims.Reported(string(id)) + unreported[string(id)]
+		size.Pending += pending[string(id)]
 	})
 	return size, nil
 }

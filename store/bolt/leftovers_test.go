@@ -195,7 +195,7 @@ func TestSettle_BesideADeletion_IsStale(t *testing.T) {
 	}
 	publishMany(t, s, 2)
 	var refs []webhooks.DeliveryRef
-	if err := s.eachUnreported(t.Context(), func(_ *pendingReader, d webhooks.PendingDelivery) {
+	if err := s.eachPending(t.Context(), s.feed.unreported(), func(_ *pendingReader, d webhooks.PendingDelivery) {
 		refs = append(refs, webhooks.DeliveryRef{WebhookID: d.Webhook.ID, Number: d.Number})
 	}); err != nil || len(refs) != 2 {
 		t.Fatalf("%d are pending, %v; want 2", len(refs), err)

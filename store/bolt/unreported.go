@@ -9,7 +9,7 @@ import (
 
 // Unreported implements [webhooks.Deliveries].
 func (s *Store) Unreported(ctx context.Context, webhookID string) (backlog webhooks.Backlog, err error) {
-	err = s.eachUnreported(ctx, func(r *pendingReader, d webhooks.PendingDelivery) {
+	err = s.eachPending(ctx, s.feed.unreported(), func(r *pendingReader, d webhooks.PendingDelivery) {
 		if webhookID != "" && d.Webhook.ID != webhookID {
 			return
 		}
@@ -30,10 +30,9 @@ func (s *Store) Unreported(ctx context.Context, webhookID string) (backlog webho
 	return backlog, err
 }
 
-// eachUnreported visits the pending deliveries that were not reported to a scheduler.
-func (s *Store) eachUnreported(ctx context.Context, visit func(*pendingReader, webhooks.PendingDelivery)) (err error) {
+// eachPending visits the pending deliveries whose numbers are in the range of their bucket.
+func (s *Store) eachPending(ctx context.Context, ranges [2]numberRange, visit func(*pendingReader, webhooks.PendingDelivery)) (err error) {
 	version := s.index.readVersion()
-	left := s.feed.unreported()
 	tx, err := s.view(ctx)
 	if err != nil {
 		return err
@@ -42,7 +41,7 @@ func (s *Store) eachUnreported(ctx context.Context, visit func(*pendingReader, w
 	r := s.newPendingReader(tx, version)
 	r.visit = func(d webhooks.PendingDelivery) { visit(r, d) }
 	r.full = func() bool { return ctx.Err() != nil }
-	for bucket, numbers := range left {
+	for bucket, numbers := range ranges {
 		if !numbers.isEmpty() {
 			r.read(bucket, numbers)
 		}
