@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/storageapi/storageapi/store/memory"
+	"github.com/storageapi/storageapi/store/storetest"
 	"github.com/storageapi/storageapi/webhooks"
 )
 
@@ -33,15 +34,15 @@ func BenchmarkDeliveries(b *testing.B) {
 						b.Fatal(err)
 					}
 				}
-				tasks, _, err := s.ClaimDeliveries(b.Context(), webhooks.Claim{Limit: c.claim, Lease: time.Minute, Cap: func(string, bool) int { return 100 }})
+				tasks, err := storetest.WorkerOf(s).Claim(b.Context(), c.claim)
 				if err != nil || len(tasks) != c.claim {
 					b.Fatal(len(tasks), err)
 				}
-				ends := make([]webhooks.Settlement, len(tasks))
+				ends := make([]storetest.Settlement, len(tasks))
 				for i, task := range tasks {
-					ends[i] = webhooks.Settlement{Task: task, Outcome: webhooks.Deliver, Attempt: webhooks.Attempt{Number: task.Attempt, StartedAt: time.Now()}}
+					ends[i] = storetest.Settlement{Task: task, Outcome: webhooks.Deliver, Attempt: webhooks.Attempt{Number: task.Attempt, StartedAt: time.Now()}}
 				}
-				if _, err := s.SettleDeliveries(b.Context(), ends); err != nil {
+				if _, err := storetest.WorkerOf(s).Settle(b.Context(), ends); err != nil {
 					b.Fatal(err)
 				}
 			}

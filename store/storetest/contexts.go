@@ -14,7 +14,7 @@ import (
 
 // someOfAll fills the store with what everyMethod asks for, and returns a claim
 // to settle.
-func (t *tester) someOfAll() webhooks.Task {
+func (t *tester) someOfAll() Task {
 	t.Helper()
 	t.createKeys(newKey("acct", "key"))
 	t.createWebhooks(newWebhook("acct", "webhook"), newWebhook("other", "another"))
@@ -30,7 +30,7 @@ func (t *tester) someOfAll() webhooks.Task {
 
 // everyMethod calls every method in a way that would succeed, and returns their
 // errors by name.
-func everyMethod(ctx context.Context, s store.Store, task webhooks.Task) iter.Seq2[string, error] {
+func everyMethod(ctx context.Context, s store.Store, task Task) iter.Seq2[string, error] {
 	return func(yield func(string, error) bool) {
 		methods := []calledMethod{
 			{"CreateKey", func() error { return s.CreateKey(ctx, newKey("acct", "new key"), apikeys.CreateOptions{}) }},
@@ -62,12 +62,12 @@ func everyMethod(ctx context.Context, s store.Store, task webhooks.Task) iter.Se
 				_, err := s.EnqueueOnce(ctx, newEvent("acct", "new event of dedupKeys"), []webhooks.DedupKey{newDedupKey("new notice")})
 				return err
 			}},
-			{"ClaimDeliveries", func() error {
-				_, _, err := s.ClaimDeliveries(ctx, webhooks.Claim{Limit: 9, Lease: longLease})
+			{"Load", func() error {
+				_, err := s.(webhooks.Deliveries).Load(ctx, []webhooks.DeliveryRef{task.Ref})
 				return err
 			}},
-			{"SettleDeliveries", func() error {
-				_, err := s.SettleDeliveries(ctx, []webhooks.Settlement{settlement(task, webhooks.Deliver)})
+			{"Settle", func() error {
+				_, err := s.(webhooks.Deliveries).Settle(ctx, []webhooks.AttemptResult{result(task.Ref, 1, webhooks.Deliver)}, nil)
 				return err
 			}},
 			{"EventDeliveries", func() error { _, err := s.EventDeliveries(ctx, "acct", "owed"); return err }},
@@ -84,8 +84,8 @@ func everyMethod(ctx context.Context, s store.Store, task webhooks.Task) iter.Se
 			}},
 			{"RecoveryByID", func() error { _, err := s.RecoveryByID(ctx, "acct", "recovery"); return err }},
 			{"AdvanceRecovery", func() error { _, err := s.AdvanceRecovery(ctx, 9); return err }},
-			{"Backlog", func() error { _, err := s.Backlog(ctx, "webhook"); return err }},
-			{"LongestWait", func() error { _, err := s.LongestWait(ctx); return err }},
+			{"Unreported", func() error { _, err := s.(webhooks.Deliveries).Unreported(ctx, "webhook"); return err }},
+			{"Ping", func() error { return s.(webhooks.Deliveries).Ping(ctx) }},
 			{"FailingWebhooks", func() error { _, err := s.FailingWebhooks(ctx, some, webhooks.Page{Limit: 9}); return err }},
 			{"OffWebhooks", func() error { _, err := s.OffWebhooks(ctx, webhooks.Page{Limit: 9}); return err }},
 			{"HeldWebhooks", func() error { _, err := s.HeldWebhooks(ctx, webhooks.Page{Limit: 9}); return err }},
@@ -121,7 +121,7 @@ func noticeMethods(ctx context.Context, s store.Store) []calledMethod {
 		{"PendingAccounts", func() error { _, err := s.PendingAccounts(ctx, "", 9); return err }},
 		{"PendingNotices", func() error { _, err := s.PendingNotices(ctx, "acct", 9); return err }},
 		{"TakeNotices", func() error { return s.TakeNotices(ctx, []uint64{1}) }},
-		{"LeaseNotices", func() error { _, err := s.LeaseNotices(ctx, "holder", longLease); return err }},
+		{"LeaseNotices", func() error { _, err := s.LeaseNotices(ctx, "holder", time.Hour); return err }},
 	}
 }
 
@@ -170,7 +170,7 @@ func contexts(run runner) {
 			if got := t.claimAll(1)[0]; got.Event.ID != "owed" || got.Attempt != 1 {
 				t.Errorf("claimed attempt %d of %q, want the first of the other delivery", got.Attempt, got.Event.ID)
 			}
-			t.settle(settlement(task, webhooks.Release))
+			t.settle(settlement(task, Release))
 		})
 	}
 

@@ -27,12 +27,12 @@ type cut struct {
 	err error // what do returned
 }
 
-var errStale = errors.New("the settlement is stale")
+var errStale = errors.New("the result is stale")
 
 // tells are the steps of cuts that have a notice, under their name.
 var tells = map[string]bool{
 	"CreateKey": true, "UpdateKey": true, "DeleteKey": true, "CreateWebhook": true, "UpdateWebhook": true, "DeleteWebhook": true,
-	"CreateRecovery": true, "SettleDeliveries": true,
+	"CreateRecovery": true, "Settle": true,
 }
 
 // told reports whether the account has the notice.
@@ -157,17 +157,21 @@ func (t *tester) cuts(n int) []*cut {
 		t.createWebhooks(newWebhook(settled, settled))
 		t.enqueue(newEvent(settled, "event"), 1)
 		task := t.claimAll(1)[0]
-		t.updateWebhook(settled, settled, func(w *webhooks.Webhook) { w.FailingSince, w.WarnedAt = some, some })
-		recovered := note("SettleDeliveries")
-		add("SettleDeliveries", func(ctx context.Context, s store.Store) error {
-			ended := settlement(task, webhooks.Deliver)
-			ended.Recovered = &recovered
-			stale, err := s.SettleDeliveries(ctx, []webhooks.Settlement{ended})
-			if err == nil && len(stale) > 0 {
+		add("Settle", func(ctx context.Context, s store.Store) error {
+			results := []webhooks.AttemptResult{result(task.Ref, 1, webhooks.Deliver)}
+			got, err := s.(webhooks.Deliveries).Settle(ctx, results, []webhooks.HealthChange{{
+				Account: settled, WebhookID: settled, Version: 1,
+				Health: webhooks.WebhookHealth{Active: true, ProvenAt: some}, Notices: []notices.Notice{note("Settle")},
+			}})
+			if err == nil && len(got.Stale)+len(got.Conflicts) > 0 {
 				return errStale
 			}
 			return err
-		}, func(t *tester) bool { return t.delivery(settled, "event").State == webhooks.Delivered })
+		}, func(t *tester) bool {
+			is := t.delivery(settled, "event").State == webhooks.Delivered
+			wantSame(t, "whether the health is stored as the result is", !t.webhook(settled, settled).ProvenAt.IsZero(), is)
+			return is
+		})
 	}
 	return list
 }

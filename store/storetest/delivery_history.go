@@ -111,9 +111,9 @@ func (h *history) publish(phase string, n int) {
 // settle settles n deliveries, some as Delivered, some as Dead.
 func (h *history) settle(n int) {
 	h.Helper()
-	var settlements []webhooks.Settlement
-	for i, task := range h.claim(webhooks.Claim{Limit: n, Lease: longLease}) {
-		settlements = append(settlements, settlement(task, []webhooks.Outcome{webhooks.Deliver, webhooks.GiveUp, webhooks.Release}[i%3]))
+	var settlements []Settlement
+	for i, task := range h.claim(n) {
+		settlements = append(settlements, settlement(task, []webhooks.Outcome{webhooks.Deliver, webhooks.GiveUp, Release}[i%3]))
 	}
 	wantSame(h.tester, "number of tasks", len(settlements), n)
 	h.tester.settle(settlements...)

@@ -50,7 +50,7 @@ func deliveryPages(run runner) {
 		var got []string
 		t.pages("acct", "webhook", webhooks.DeliveryQuery{Limit: 2}, func(page []webhooks.Delivery) {
 			got = append(got, eventIDs(page)...)
-			tasks := t.claim(webhooks.Claim{Limit: 2, Cap: each(99), Lease: longLease})
+			tasks := t.claim(2)
 			for i, task := range tasks {
 				t.settle(settlement(task, []webhooks.Outcome{webhooks.Deliver, webhooks.GiveUp}[i]))
 			}
@@ -71,7 +71,7 @@ func deliveryPages(run runner) {
 				}
 				seen[d.EventID] = true
 			}
-			for _, task := range t.claim(webhooks.Claim{Limit: 1, Cap: each(99), Lease: longLease}) {
+			for _, task := range t.claim(1) {
 				settled[task.Event.ID] = true
 				t.settle(settlement(task, webhooks.Deliver))
 			}

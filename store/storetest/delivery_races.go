@@ -30,9 +30,9 @@ func deliveryRaces(run runner) {
 				purged <- err
 			}()
 			claimed := map[string]bool{}
-			var settlements []webhooks.Settlement
+			var settlements []Settlement
 			for len(purged) == 0 && len(claimed) < events {
-				for _, task := range t.claim(webhooks.Claim{Limit: 1, Cap: each(events), Lease: longLease}) {
+				for _, task := range t.claim(1) {
 					claimed[task.Event.ID] = true
 					settlements = append(settlements, settlement(task, webhooks.Deliver))
 				}
@@ -43,11 +43,10 @@ func deliveryRaces(run runner) {
 					t.Errorf("%s is %s, claimed: %v", id, got, claimed[id])
 				}
 			}
-			_, err := t.store.SettleDeliveries(t.Context(), settlements)
+			_, err := t.worker().Settle(t.Context(), settlements)
 			t.must(err)
 			t.claimAll(0)
-			b, err := t.store.Backlog(t.Context(), "webhook")
-			t.must(err)
+			b := t.backlog("webhook")
 			wantSame(t, "Pending", b.Pending, 0)
 		}
 	})
@@ -64,17 +63,17 @@ func deliveryRaces(run runner) {
 				t.Errorf("%s: %v", what, err)
 			}
 		}
-		settle := func(tasks []webhooks.Task, outcome func(i int) webhooks.Outcome) {
-			var settlements []webhooks.Settlement
+		settle := func(tasks []Task, outcome func(i int) webhooks.Outcome) {
+			var settlements []Settlement
 			for i, task := range tasks {
 				if want := newEvent("acct", task.Event.ID); task.Err != nil || string(task.Event.Body) != string(want.Body) {
 					t.Errorf("claimed %s with another body, Err = %v", task.Event.ID, task.Err)
 				}
 				settlements = append(settlements, settlement(task, outcome(i)))
 			}
-			stale, err := t.store.SettleDeliveries(t.Context(), settlements)
+			stale, err := t.worker().Settle(t.Context(), settlements)
 			if err != nil || len(stale) > 0 {
-				t.Errorf("SettleDeliveries = %v, %v, want none stale", stale, err)
+				t.Errorf("Settle = %v, %v, want none stale", stale, err)
 			}
 		}
 		inParallel(8, func(worker int) {
@@ -87,13 +86,11 @@ func deliveryRaces(run runner) {
 					_, err := t.store.Enqueue(t.Context(), newEvent("acct", numbered("event", i)))
 					check("Enqueue", err)
 				case 1, 2:
-					claim := webhooks.Claim{Limit: 6, PerAccount: 9, Lease: longLease, Cap: caps(3, map[string]int{id: 4})}
-					if rnd.IntN(2) == 0 {
-						claim.Webhooks = []string{id}
-					}
-					tasks, _, err := t.store.ClaimDeliveries(t.Context(), claim)
-					check("ClaimDeliveries", err)
-					settle(tasks, func(i int) webhooks.Outcome { return webhooks.Outcome((i + worker) % 4) })
+					tasks, err := t.worker().Claim(t.Context(), 6)
+					check("Claim", err)
+					settle(tasks, func(i int) webhooks.Outcome {
+						return []webhooks.Outcome{Release, webhooks.Retry, webhooks.Deliver, webhooks.GiveUp}[(i+worker)%4]
+					})
 				case 3:
 					if err := t.store.Redeliver(t.Context(), "acct", id, event, notices.Notice{}); err != nil {
 						t.wantError("Redeliver", err, webhooks.ErrNotFound) // not published yet
@@ -116,7 +113,7 @@ func deliveryRaces(run runner) {
 							t.Errorf("%s is listed before %s", page.Deliveries[j-1].EventID, page.Deliveries[j].EventID)
 						}
 					}
-					_, err = t.store.Backlog(t.Context(), id)
+					_, err = t.worker().Backlog(t.Context(), id)
 					check("Backlog", err)
 				case 7:
 					_, err := t.store.UpdateWebhook(t.Context(), "acct", id, func(w *webhooks.Webhook, _ *notices.Notice) error {
@@ -132,12 +129,10 @@ func deliveryRaces(run runner) {
 			t.setActive("acct", id, true)
 		}
 		t.advance(50)
-		backlog, err := t.store.Backlog(t.Context(), "")
-		t.must(err)
+		backlog := t.backlog("")
 		for end := time.Now().Add(patience); backlog.Pending > 0 && time.Now().Before(end); {
-			settle(t.claim(webhooks.Claim{Limit: 99, Lease: longLease}), func(int) webhooks.Outcome { return webhooks.Deliver })
-			backlog, err = t.store.Backlog(t.Context(), "")
-			t.must(err)
+			settle(t.claim(99), func(int) webhooks.Outcome { return webhooks.Deliver })
+			backlog = t.backlog("")
 		}
 		wantSame(t, "Backlog", backlog, webhooks.Backlog{})
 		for _, id := range ids {

@@ -9,14 +9,6 @@ import (
 
 // durableHistory tests what is listed, redelivered and skipped.
 func durableHistory(reopened func(name string, before, after func(*tester))) {
-	all := webhooks.Claim{Limit: 99, Lease: longLease}
-	backlog := func(t *tester) webhooks.Backlog {
-		t.Helper()
-		b, err := t.store.Backlog(t.Context(), "")
-		t.must(err)
-		return b
-	}
-
 	var listed []webhooks.Delivery
 	var owed webhooks.Backlog
 	attempts := []webhooks.Attempt{
@@ -33,7 +25,7 @@ func durableHistory(reopened func(name string, before, after func(*tester))) {
 			t.settle(end)
 		}
 		t.enqueue(newEvent("acct", "due"), 1)
-		listed, owed = t.list("acct", "webhook", webhooks.DeliveryQuery{}), backlog(t)
+		listed, owed = t.list("acct", "webhook", webhooks.DeliveryQuery{}), t.backlog("")
 	}, func(t *tester) {
 		wantSame(t, "ListDeliveries", t.list("acct", "webhook", webhooks.DeliveryQuery{}), listed)
 		for _, d := range listed {
@@ -42,7 +34,7 @@ func durableHistory(reopened func(name string, before, after func(*tester))) {
 		for i, attempt := range attempts {
 			wantSame(t, "Attempts", t.delivery("acct", numbered("event", i)).Attempts, []webhooks.Attempt{attempt})
 		}
-		got := backlog(t)
+		got := t.backlog("")
 		if off := got.OldestDue.Sub(owed.OldestDue).Abs(); got.Pending != owed.Pending || off > 5*time.Millisecond {
 			t.Errorf("Backlog = %v, want %v", got, owed)
 		}
@@ -100,7 +92,7 @@ func durableHistory(reopened func(name string, before, after func(*tester))) {
 			if task.Event.ID == "dead" {
 				t.settle(settlement(task, webhooks.Retry))
 			} else {
-				t.settle(settlement(task, webhooks.Release))
+				t.settle(settlement(task, Release))
 			}
 		}
 		again = t.delivery("acct", "dead")
@@ -108,7 +100,7 @@ func durableHistory(reopened func(name string, before, after func(*tester))) {
 		wantSame(t, "EventDeliveries", t.delivery("acct", "dead"), again)
 		type numbers struct{ Attempt, Before int }
 		got := map[string]numbers{}
-		for _, task := range t.await(4, all) {
+		for _, task := range t.await(4) {
 			wantSame(t, "Task.Event", task.Event, newEvent("acct", task.Event.ID))
 			if task.Event.ID != "pending" { // owed already, its Before may be its own
 				got[task.Event.ID] = numbers{task.Attempt, task.Before}

@@ -36,7 +36,7 @@ func durableRecoveries(reopened func(name string, before, after func(*tester))) 
 		for range 3 {
 			_, err := t.store.AdvanceRecovery(t.Context(), 4)
 			t.must(err)
-			for _, task := range t.claim(webhooks.Claim{Limit: 99, Lease: longLease}) {
+			for _, task := range t.claim(99) {
 				t.settle(settlement(task, webhooks.GiveUp)) // not to be recovered again
 			}
 		}
@@ -58,7 +58,7 @@ func durableRecoveries(reopened func(name string, before, after func(*tester))) 
 		t.createRecoveries(newRecovery("a", "a", "recovery", webhooks.Dead))
 		t.advance(9)
 		for i, task := range t.claimAll(4) {
-			t.settle(settlement(task, []webhooks.Outcome{webhooks.Retry, webhooks.Release}[i%2]))
+			t.settle(settlement(task, []webhooks.Outcome{webhooks.Retry, Release}[i%2]))
 		}
 		time.Sleep(3 * time.Millisecond)
 		t.enqueue(newEvent("a", "live 1"), 1)
@@ -66,7 +66,7 @@ func durableRecoveries(reopened func(name string, before, after func(*tester))) 
 		t.enqueue(newEvent("b", "live 2"), 1)
 	}, func(t *tester) {
 		t.enqueue(newEvent("a", "live 3"), 1)
-		for i, task := range t.await(7, webhooks.Claim{Limit: 1, Cap: each(99), Lease: longLease}) {
+		for i, task := range t.await(7) {
 			before := 0
 			if i >= 3 {
 				before = 1
@@ -125,8 +125,7 @@ func durablePurges(reopened func(name string, before, after func(*tester))) {
 	}, func(t *tester) {
 		t.purge(webhooks.Purge{Payloads: border, Attempts: border, EventIDs: border})
 		wantSame(t, "ListDeliveries", t.list("acct", "webhook", webhooks.DeliveryQuery{}), nil)
-		backlog, err := t.store.Backlog(t.Context(), "")
-		t.must(err)
+		backlog := t.backlog("")
 		wantSame(t, "Backlog", backlog, webhooks.Backlog{})
 		t.claimAll(0)
 		t.enqueueMany("acct", 3, 1)

@@ -21,7 +21,7 @@ func enqueue(run runner) {
 		t.createWebhooks(another, unsubscribed, inactive, matching, newWebhook("acc", "e"), newWebhook("acctx", "f"))
 		event := newEvent("acct", "event")
 		t.enqueue(event, 2)
-		got := map[string]webhooks.Task{}
+		got := map[string]Task{}
 		for _, task := range t.claimAll(2) {
 			got[task.Webhook.ID] = task
 		}
@@ -112,7 +112,7 @@ func enqueue(run runner) {
 			got := make(map[string]string)
 			for _, task := range t.claimAll(n + 2) {
 				got[task.Event.ID] = task.Event.TraceContext
-				t.settle(webhooks.Settlement{Task: task, Outcome: webhooks.Retry, Attempt: attemptOf(task)})
+				t.settle(Settlement{Task: task, Outcome: webhooks.Retry, Attempt: attemptOf(task)})
 			}
 			wantSame(t, fmt.Sprint("claim ", attempt+1), got, want)
 		}

@@ -28,7 +28,7 @@ func (t *tester) erase(account string) store.Receipt {
 }
 
 // fillAccount gives an account something of all that it can have, and returns a leased task.
-func (t *tester) fillAccount(account string) webhooks.Task {
+func (t *tester) fillAccount(account string) Task {
 	t.Helper()
 	id := func(name string) string { return name + " of " + account }
 	request := apikeys.CreateOptions{IdempotencyKey: "request of " + account, Fingerprint: [32]byte{1}, IdempotencyTTL: time.Hour}
@@ -42,8 +42,8 @@ func (t *tester) fillAccount(account string) webhooks.Task {
 	off := newWebhook(account, id("off"))
 	off.Active = false
 	t.createWebhooks(off, newWebhook(account, id("gone")))
-	claim := func(webhook string) webhooks.Task {
-		tasks := t.claim(webhooks.Claim{Limit: 1, Lease: longLease, Webhooks: []string{id(webhook)}})
+	claim := func(webhook string) Task {
+		tasks := t.claim(1, id(webhook))
 		if len(tasks) != 1 {
 			t.Fatalf("claimed %d deliveries of %s, want 1", len(tasks), id(webhook))
 		}
@@ -131,7 +131,7 @@ func (t *tester) wantNothing(account string) {
 		t.wantError("ListDeliveries", err, webhooks.ErrNotFound)
 		t.wantError("Probe", t.store.Probe(ctx, account, id(name)), webhooks.ErrNotFound)
 		t.wantError("CreateRecovery", t.store.CreateRecovery(ctx, newRecovery(account, id(name), "new", webhooks.Dead), notices.Notice{}), webhooks.ErrNotFound)
-		backlog, err := t.store.Backlog(ctx, id(name))
+		backlog, err := t.worker().Backlog(ctx, id(name))
 		t.must(err)
 		wantSame(t, "Backlog", backlog, webhooks.Backlog{})
 	}
@@ -178,8 +178,7 @@ func erasing(run runner) {
 		wantSame(t, "the receipt of nothing", t.erase("acct"), store.Receipt{})
 		wantSame(t, "the other's receipt", t.erase("acct2"), t.filled())
 		t.wantNothing("acct2")
-		backlog, err := t.store.Backlog(t.Context(), "")
-		t.must(err)
+		backlog := t.backlog("")
 		wantSame(t, "Pending", backlog.Pending, 0)
 	})
 
@@ -218,8 +217,7 @@ func erasing(run runner) {
 		}
 		for i, account := range oddStrings {
 			wantSame(t, "the receipt of "+account, t.erase(account), store.Receipt{Keys: 1, Webhooks: 1, Events: 1, Deliveries: 1})
-			backlog, err := t.store.Backlog(t.Context(), "")
-			t.must(err)
+			backlog := t.backlog("")
 			wantSame(t, "Pending", backlog.Pending, len(oddStrings)-i-1)
 		}
 	})
@@ -246,11 +244,11 @@ func erasing(run runner) {
 			t.enqueue(newEvent("acct", numbered("event", i)), 2)
 			t.enqueue(newEvent("other", numbered("event", i)), 1)
 			if i%3 == 0 {
-				for _, task := range t.claim(webhooks.Claim{Limit: 9, Lease: longLease}) {
-					t.settle(settlement(task, []webhooks.Outcome{webhooks.Deliver, webhooks.GiveUp, webhooks.Release}[i%2]))
+				for _, task := range t.claim(9) {
+					t.settle(settlement(task, []webhooks.Outcome{webhooks.Deliver, webhooks.GiveUp, Release}[i%2]))
 				}
 			} else if i%3 == 1 {
-				t.claim(webhooks.Claim{Limit: 9, Lease: longLease})
+				t.claim(9)
 			}
 		}
 		before := t.list("other", "c", webhooks.DeliveryQuery{Limit: 2 * n})
@@ -290,12 +288,12 @@ func erasing(run runner) {
 							t.Errorf("Enqueue for another = %v", failed)
 						}
 					case 3:
-						tasks, _, claimed := t.store.ClaimDeliveries(t.Context(), webhooks.Claim{Limit: 3, Lease: longLease})
+						tasks, claimed := t.worker().Claim(t.Context(), 3)
 						if claimed != nil {
 							t.Errorf("ClaimDeliveries = %v", claimed)
 						}
 						for _, task := range tasks {
-							if _, settled := t.store.SettleDeliveries(t.Context(), []webhooks.Settlement{settlement(task, webhooks.Deliver)}); settled != nil {
+							if _, settled := t.worker().Settle(t.Context(), []Settlement{settlement(task, webhooks.Deliver)}); settled != nil {
 								t.Errorf("SettleDeliveries = %v", settled)
 							}
 						}

@@ -15,9 +15,9 @@ func eventDeliveries(run runner) {
 		}
 		t.enqueue(newEvent("acct", "event"), 6)
 		t.enqueue(newEvent("acct", "other"), 6)
-		var settlements []webhooks.Settlement
+		var settlements []Settlement
 		for _, task := range t.claimAll(12) {
-			outcome := map[string]webhooks.Outcome{"a": webhooks.Deliver, "b": webhooks.GiveUp, "c": webhooks.Retry, "d": webhooks.Release}
+			outcome := map[string]webhooks.Outcome{"a": webhooks.Deliver, "b": webhooks.GiveUp, "c": webhooks.Retry, "d": Release}
 			if to, ok := outcome[task.Webhook.ID]; ok && task.Event.ID == "event" {
 				settlements = append(settlements, settlement(task, to))
 			}
@@ -95,7 +95,7 @@ func eventDeliveries(run runner) {
 				t.settle(settlement(task, webhooks.Retry))
 				want["dead"][0].Attempts = append(want["dead"][0].Attempts, attemptOf(task))
 			default:
-				t.settle(settlement(task, webhooks.Release))
+				t.settle(settlement(task, Release))
 			}
 		}
 		t.must(t.store.DeleteWebhook(t.Context(), "acct", "webhook", nil, notices.Notice{}))

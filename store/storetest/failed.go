@@ -58,7 +58,7 @@ func failedDeliveries(run runner) {
 		t.createWebhooks(newWebhook("acct", "webhook"))
 		t.inEachState("acct", "webhook")
 		t.enqueue(newEvent("acct", "released"), 1)
-		t.end(webhooks.Release)
+		t.end(Release)
 		t.claimAll(1)
 		t.enqueue(newEvent("acct", "new"), 1)
 		wantFailed(t, "pending", "skipped", "dead")
@@ -205,9 +205,9 @@ func failedDeliveries(run runner) {
 					t.must(t.store.Redeliver(t.Context(), "acct", "webhook", numbered("event", random.IntN(n)), notices.Notice{}))
 				}
 			default:
-				var ends []webhooks.Settlement
-				for _, task := range t.claim(webhooks.Claim{Limit: 3, Lease: longLease}) {
-					s := settlement(task, []webhooks.Outcome{webhooks.Deliver, webhooks.Retry, webhooks.GiveUp, webhooks.Release}[random.IntN(4)])
+				var ends []Settlement
+				for _, task := range t.claim(3) {
+					s := settlement(task, []webhooks.Outcome{webhooks.Deliver, webhooks.Retry, webhooks.GiveUp, Release}[random.IntN(4)])
 					if s.Outcome == webhooks.Deliver {
 						s.Attempt.Class, s.Attempt.Error = "", ""
 					}

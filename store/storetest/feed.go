@@ -32,17 +32,6 @@ func ofDeliveries(run runner) runner {
 	}
 }
 
-// claiming returns a runner of tests of stores that were claimed from: from the first claim
-// on a store that implements [webhooks.Deliveries] reports what changes.
-func claiming(run runner) runner {
-	return func(name string, test func(*tester)) {
-		run(name, func(t *tester) {
-			t.claimAll(0)
-			test(t)
-		})
-	}
-}
-
 // fed returns a runner of tests during a Deliver.
 func fed(run runner) func(name string, test func(*feed)) {
 	return func(name string, test func(*feed)) {
@@ -225,7 +214,7 @@ func (f *feed) wantState(what string, ref webhooks.DeliveryRef, want webhooks.Lo
 
 // result returns the end of an attempt of that number.
 func result(ref webhooks.DeliveryRef, number int, outcome webhooks.Outcome) webhooks.AttemptResult {
-	r := webhooks.AttemptResult{DeliveryRef: ref, Outcome: outcome, Attempt: attemptOf(webhooks.Task{Attempt: number})}
+	r := webhooks.AttemptResult{DeliveryRef: ref, Outcome: outcome, Attempt: attemptOf(Task{Attempt: number})}
 	switch outcome {
 	case webhooks.Deliver:
 		r.Attempt.Class, r.Attempt.Error, r.Attempt.Status = "", "", 200

@@ -15,16 +15,9 @@ func held(run runner) {
 			t.updateWebhook("acct", id, func(w *webhooks.Webhook) { w.Held = held })
 		}
 	}
-	backlog := func(t *tester, id string) webhooks.Backlog {
+	claimed := func(t *tester) (of []string) {
 		t.Helper()
-		b, err := t.store.Backlog(t.Context(), id)
-		t.must(err)
-		return b
-	}
-	claimed := func(t *tester, claim webhooks.Claim) (of []string) {
-		t.Helper()
-		claim.Limit, claim.Lease, claim.Probes = 99, longLease, 9
-		for _, task := range t.claim(claim) {
+		for _, task := range t.claim(99) {
 			of = append(of, task.Webhook.ID+" "+task.Event.ID)
 		}
 		return of
@@ -35,13 +28,12 @@ func held(run runner) {
 		t.enqueue(newEvent("acct", "1"), 2)
 		hold(t, true, "a")
 		t.enqueue(newEvent("acct", "2"), 2)
-		wantSame(t, "claimed", claimed(t, webhooks.Claim{}), []string{"b 1", "b 2"})
-		wantSame(t, "claimed for it", claimed(t, webhooks.Claim{Webhooks: []string{"a"}}), nil)
+		wantSame(t, "claimed", claimed(t), []string{"b 1", "b 2"})
 		for _, d := range t.deliveries("acct", "2") {
 			wantSame(t, "State for "+d.WebhookID, d.State, webhooks.Pending)
 		}
 		hold(t, false, "a")
-		wantSame(t, "claimed once it is released", claimed(t, webhooks.Claim{}), []string{"a 1", "a 2"})
+		wantSame(t, "claimed once it is released", claimed(t), []string{"a 1", "a 2"})
 	})
 
 	run("it is on hold from its creation on", func(t *tester) {
@@ -49,9 +41,9 @@ func held(run runner) {
 		w.Held = true
 		t.createWebhooks(w)
 		t.enqueue(newEvent("acct", "1"), 1)
-		wantSame(t, "claimed", claimed(t, webhooks.Claim{}), nil)
+		wantSame(t, "claimed", claimed(t), nil)
 		hold(t, false, "a")
-		wantSame(t, "claimed once it is released", claimed(t, webhooks.Claim{}), []string{"a 1"})
+		wantSame(t, "claimed once it is released", claimed(t), []string{"a 1"})
 	})
 
 	run("probes, redeliveries and recoveries wait, too", func(t *tester) {
@@ -67,10 +59,10 @@ func held(run runner) {
 			t.must(err)
 		}
 		t.must(t.store.Probe(t.Context(), "acct", "a"))
-		wantSame(t, "claimed", claimed(t, webhooks.Claim{}), nil)
-		wantSame(t, "Pending", backlog(t, "a").Pending, 2)
+		wantSame(t, "claimed", claimed(t), nil)
+		wantSame(t, "Pending", t.backlog("a").Pending, 2)
 		hold(t, false, "a")
-		t.await(2, webhooks.Claim{Limit: 9, Lease: longLease})
+		t.await(2)
 	})
 
 	run("turning it on or off does not end it, nor does it turn it on", func(t *tester) {
@@ -79,16 +71,16 @@ func held(run runner) {
 		hold(t, true, "a")
 		t.setActive("acct", "a", false)
 		t.setActive("acct", "a", true)
-		wantSame(t, "claimed", claimed(t, webhooks.Claim{}), nil)
+		wantSame(t, "claimed", claimed(t), nil)
 		t.setActive("acct", "a", false)
 		hold(t, false, "a")
-		wantSame(t, "claimed while it is off", claimed(t, webhooks.Claim{}), nil)
+		wantSame(t, "claimed while it is off", claimed(t), nil)
 		hold(t, true, "a")
 		t.enqueue(newEvent("acct", "2"), 0)
 		wantSame(t, "State of what is published while it is off", t.delivery("acct", "2").State, webhooks.Skipped)
 		t.setActive("acct", "a", true)
 		hold(t, false, "a")
-		wantSame(t, "claimed in the end", claimed(t, webhooks.Claim{}), []string{"a 1"})
+		wantSame(t, "claimed in the end", claimed(t), []string{"a 1"})
 	})
 
 	run("leases of before are settled, and what is to be tried again waits", func(t *tester) {
@@ -100,7 +92,7 @@ func held(run runner) {
 		t.settle(settlement(tasks[0], webhooks.Deliver), settlement(tasks[1], webhooks.Retry))
 		wantSame(t, "State", t.delivery("acct", "1").State, webhooks.Delivered)
 		time.Sleep(5 * time.Millisecond)
-		wantSame(t, "claimed", claimed(t, webhooks.Claim{}), nil)
+		wantSame(t, "claimed", claimed(t), nil)
 	})
 
 	run("its payloads are purged, and what is pending of them ends", func(t *tester) {
@@ -110,17 +102,17 @@ func held(run runner) {
 		before := t.delivery("acct", "1")
 		t.purge(webhooks.Purge{Payloads: t.now().Add(time.Minute)})
 		t.wantPurged(before)
-		wantSame(t, "Pending", backlog(t, "a").Pending, 0)
+		wantSame(t, "Pending", t.backlog("a").Pending, 0)
 	})
 
 	run("Backlog counts what is pending and how many are on hold, and its due is not overdue", func(t *tester) {
 		t.createWebhooks(newWebhook("acct", "a"), newWebhook("acct", "b"), newWebhook("other", "c"))
 		hold(t, true, "a", "b")
 		t.enqueue(newEvent("acct", "1"), 2)
-		wantSame(t, "Backlog of all", backlog(t, ""), webhooks.Backlog{Pending: 2, Held: 2})
-		wantSame(t, "Backlog of one", backlog(t, "a"), webhooks.Backlog{Pending: 1})
+		wantSame(t, "Backlog of all", t.backlog(""), webhooks.Backlog{Pending: 2, Held: 2})
+		wantSame(t, "Backlog of one", t.backlog("a"), webhooks.Backlog{Pending: 1})
 		hold(t, false, "a", "b")
-		got := backlog(t, "")
+		got := t.backlog("")
 		wantSame(t, "Held once they are released", got.Held, 0)
 		wantSame(t, "something is overdue then", got.OldestDue.IsZero(), false)
 	})

@@ -460,6 +460,7 @@ func (m *model) Deliver(ctx context.Context, s webhooks.Scheduler) error {
 			break
 		}
 	}
+	s.Trouble(nil)
 	select {
 	case <-ctx.Done():
 	case <-m.closed:

@@ -39,9 +39,10 @@ func TestNoisy_Reports_AllComeInAnotherOrder(t *testing.T) {
 				last := uint64(0)
 				ordered = true
 				for _, r := range reports.Reports() {
-					if r.Method == "Webhook" {
+					switch r.Method {
+					case "Webhook":
 						versions = max(versions, int(r.Webhook.Version))
-					} else {
+					case "Add":
 						ordered = ordered && r.Ref.Number > last
 						last = r.Ref.Number
 						known[r.Ref.Number] = true

@@ -41,26 +41,4 @@ func off(run runner) {
 		t.setActive("acct", "a", true)
 		want(t)
 	})
-
-	run("Deactivate lists it, and OffAt is Attempt.StartedAt", func(t *tester) {
-		t.createWebhooks(newWebhook("acct", "a"))
-		t.settle(t.endedAt("1", webhooks.GiveUp, at(1)))
-		wantSame(t, "OffAt", t.webhook("acct", "a").OffAt.IsZero(), true)
-		t.enqueueMany("acct", 2, 1)
-		var ends []webhooks.Settlement
-		for i, task := range t.claimAll(2) {
-			end := settlement(task, webhooks.GiveUp)
-			end.Attempt.StartedAt = at(3)
-			if i == 0 {
-				end.Deactivate, end.Attempt.StartedAt = webhooks.OffGone, at(2)
-			}
-			ends = append(ends, end)
-		}
-		t.settle(ends...)
-		want(t, "a")
-		wantSame(t, "OffAt", t.webhook("acct", "a").OffAt, at(2))
-		t.updateWebhook("acct", "a", func(w *webhooks.Webhook) { w.Active, w.OffAt = true, at(4) })
-		wantSame(t, "OffAt", t.webhook("acct", "a").OffAt, at(4))
-		want(t)
-	})
 }

@@ -138,8 +138,7 @@ func purging(run runner) {
 		}
 		wantSame(t, "WebhookByID", t.webhook("acct", "webhook"), w)
 		wantSame(t, "Task.Event", t.claimAll(1)[0].Event, newEvent("acct", "young"))
-		backlog, err := t.store.Backlog(t.Context(), "webhook")
-		t.must(err)
+		backlog := t.backlog("webhook")
 		wantSame(t, "Backlog", backlog, webhooks.Backlog{Pending: 1})
 
 		// And once more, nothing happens.
@@ -232,7 +231,7 @@ func purging(run runner) {
 		}
 		t.enqueue(newEvent("acct", "event"), n)
 		for _, outcome := range []webhooks.Outcome{webhooks.GiveUp, webhooks.Deliver} {
-			var settlements []webhooks.Settlement
+			var settlements []Settlement
 			for _, task := range t.claimAll(n) {
 				settlements = append(settlements, settlement(task, outcome))
 			}

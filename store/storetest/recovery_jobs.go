@@ -158,10 +158,10 @@ func recoveryJobs(run runner) {
 		inParallel(5, func(i int) {
 			if i == 0 { // settled at once as Dead, to tempt
 				for range 20 {
-					tasks, _, err := t.store.ClaimDeliveries(t.Context(), webhooks.Claim{Limit: 9, Lease: longLease})
+					tasks, err := t.worker().Claim(t.Context(), 9)
 					t.wantError("ClaimDeliveries", err, nil)
 					for _, task := range tasks {
-						_, err := t.store.SettleDeliveries(t.Context(), []webhooks.Settlement{settlement(task, webhooks.GiveUp)})
+						_, err := t.worker().Settle(t.Context(), []Settlement{settlement(task, webhooks.GiveUp)})
 						t.wantError("SettleDeliveries", err, nil)
 					}
 				}
@@ -176,7 +176,7 @@ func recoveryJobs(run runner) {
 			}
 		})
 		t.wantDone(job, n)
-		for _, task := range t.claim(webhooks.Claim{Limit: n + 1, Lease: longLease}) {
+		for _, task := range t.claim(n + 1) {
 			t.settle(settlement(task, webhooks.GiveUp))
 		}
 		for i := range n {

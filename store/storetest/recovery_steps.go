@@ -148,7 +148,7 @@ func advanceRecovery(run runner) {
 			var err error
 			advanced, err = t.store.AdvanceRecovery(t.Context(), 1)
 			t.must(err)
-			for _, task := range t.claim(webhooks.Claim{Limit: 99, Lease: longLease}) {
+			for _, task := range t.claim(99) {
 				t.settle(settlement(task, webhooks.GiveUp))
 			}
 			if d := t.delivery("acct", numbered("event", 0)); len(d.Attempts) > 2 {
@@ -199,7 +199,7 @@ func advanceRecovery(run runner) {
 			t.advance(1)
 			t.wantDone(recovery, 1+len(states))
 			attempts := map[string][]int{}
-			for _, task := range t.await(2+len(states), webhooks.Claim{Limit: 99, Lease: longLease}) {
+			for _, task := range t.await(2 + len(states)) {
 				attempts[task.Event.ID] = []int{task.Attempt, task.Before}
 			}
 			want := map[string][]int{tasks[0].Event.ID: {2, 0}, tasks[1].Event.ID: {2, 0}, "due": {1, 0}}

@@ -34,7 +34,7 @@ func redeliver(run runner) {
 			for number := 1; number <= 6; {
 				before := number - 1
 				for range 2 { // a failure, and the end
-					task := t.await(1, webhooks.Claim{Limit: 9, Lease: longLease})[0]
+					task := t.await(1)[0]
 					wantSame(t, "Task.Event", task.Event, newEvent("acct", id))
 					wantSame(t, "Task.Attempt and Before", []int{task.Attempt, task.Before}, []int{number, before})
 					end := settlement(task, webhooks.Retry)
@@ -120,12 +120,12 @@ func redeliver(run runner) {
 			d.NextAttemptAt = got.NextAttemptAt // now, if the store knows of no leases
 			wantSame(t, "EventDeliveries", got, d)
 			t.claimAll(0)
-			end := settlement(task, webhooks.Outcome(i))
+			end := settlement(task, []webhooks.Outcome{Release, webhooks.Retry, webhooks.Deliver, webhooks.GiveUp}[i])
 			if end.Outcome == webhooks.Retry {
 				end.RetryAfter = time.Hour
 			}
 			t.settle(end)
-			if end.Outcome == webhooks.Release {
+			if end.Outcome == Release {
 				released := t.claimAll(1)[0]
 				wantSame(t, "Task.Attempt and Before", []int{released.Attempt, released.Before}, []int{1, 0})
 			}
@@ -133,31 +133,18 @@ func redeliver(run runner) {
 		}
 	})
 
-	run("numbers of attempts go on after leases that ran out", func(t *tester) {
-		t.createWebhooks(newWebhook("acct", "webhook"))
-		t.enqueue(newEvent("acct", "event"), 1)
-		t.await(1, webhooks.Claim{Limit: 9, Lease: shortLease})
-		second := t.await(1, webhooks.Claim{Limit: 9, Lease: longLease})[0]
-		t.settle(settlement(second, webhooks.GiveUp))
-		again(t, "event")
-		third := t.claimAll(1)[0]
-		wantSame(t, "numbers of the attempts, and Before", []int{second.Attempt, third.Attempt, third.Before}, []int{2, 3, 2})
-	})
-
 	run("Before stays while the delivery is owed", func(t *tester) {
 		t.createWebhooks(newWebhook("acct", "webhook"))
 		t.settleEvent(newEvent("acct", "event"), 1, webhooks.Deliver)
 		again(t, "event")
-		short := webhooks.Claim{Limit: 9, Lease: shortLease}
-		t.await(1, short)
-		for i, outcome := range []webhooks.Outcome{webhooks.Release, webhooks.Retry, webhooks.GiveUp} {
-			task := t.await(1, webhooks.Claim{Limit: 9, Lease: longLease})[0]
-			wantSame(t, "Task.Attempt and Before", []int{task.Attempt, task.Before}, []int{3 + i/2, 1})
+		for i, outcome := range []webhooks.Outcome{Release, webhooks.Retry, webhooks.GiveUp} {
+			task := t.await(1)[0]
+			wantSame(t, "Task.Attempt and Before", []int{task.Attempt, task.Before}, []int{2 + i/2, 1})
 			t.settle(settlement(task, outcome))
 		}
 		again(t, "event")
 		task := t.claimAll(1)[0]
-		wantSame(t, "Task.Attempt and Before", []int{task.Attempt, task.Before}, []int{5, 4})
+		wantSame(t, "Task.Attempt and Before", []int{task.Attempt, task.Before}, []int{4, 3})
 	})
 
 	run("that of an inactive webhook waits until it is active", func(t *tester) {
@@ -228,14 +215,14 @@ func redeliver(run runner) {
 		for round := range 10 {
 			id := numbered("event", round)
 			t.settleEvent(newEvent("acct", id), 1, webhooks.GiveUp)
-			claimed := make([][]webhooks.Task, 8)
+			claimed := make([][]Task, 8)
 			inParallel(len(claimed), func(i int) {
 				t.wantError("Redeliver", t.store.Redeliver(t.Context(), "acct", "webhook", id, notices.Notice{}), nil)
 				var err error
-				claimed[i], _, err = t.store.ClaimDeliveries(t.Context(), webhooks.Claim{Limit: 9, Lease: longLease})
-				t.wantError("ClaimDeliveries", err, nil)
+				claimed[i], err = t.worker().Claim(t.Context(), 9)
+				t.wantError("Claim", err, nil)
 			})
-			tasks := append(slices.Concat(claimed...), t.claim(webhooks.Claim{Limit: 9, Lease: longLease})...)
+			tasks := append(slices.Concat(claimed...), t.claim(9)...)
 			wantSame(t, "number of tasks", len(tasks), 1)
 			t.settle(settlement(tasks[0], webhooks.Deliver))
 			wantSame(t, "number of attempts", len(t.delivery("acct", id).Attempts), 2)

@@ -23,4 +23,7 @@ func TestDurable(t *testing.T) {
 // A kept store survives Close.
 type kept struct{ *memory.Store }
 
-func (*kept) Close() error { return nil }
+func (k *kept) Close() error {
+	storetest.WorkerOf(k).Close()
+	return nil
+}

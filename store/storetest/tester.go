@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"context"
 	"errors"
 	"sync"
 	"testing"
@@ -15,11 +16,6 @@ import (
 )
 
 var patience = 10 * time.Second // for what has to happen; a variable for the suite's own tests
-
-const (
-	shortLease = 30 * time.Millisecond // runs out during a test
-	longLease  = time.Hour             // does not
-)
 
 // A tester is a test with a store of its own. Its methods end the test when the
 // store returns an error, and are for the test's own goroutine.
@@ -151,24 +147,23 @@ func (t *tester) enqueueMany(account string, n, webhooks int) {
 	}
 }
 
-func (t *tester) claim(claim webhooks.Claim) []webhooks.Task {
+// worker returns the store's worker.
+func (t *tester) worker() *Worker { return WorkerOf(t.store) }
+
+// claim claims what is due now, n deliveries at most, of the webhooks or of all.
+func (t *tester) claim(n int, webhookIDs ...string) []Task {
 	t.Helper()
-	tasks, _ := t.claimAndWait(claim)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	tasks, err := t.worker().Claim(ctx, n, webhookIDs...)
+	t.must(err)
 	return tasks
 }
 
-func (t *tester) claimAndWait(claim webhooks.Claim) ([]webhooks.Task, time.Duration) {
+// claimAll claims what is due now, and checks how much it is.
+func (t *tester) claimAll(want int) []Task {
 	t.Helper()
-	tasks, wait, err := t.store.ClaimDeliveries(t.Context(), claim)
-	t.must(err)
-	return tasks, wait
-}
-
-// claimAll claims what is due now, for long, and checks how much it is.
-func (t *tester) claimAll(want int) []webhooks.Task {
-	t.Helper()
-	enough := want + 1000 // to see that there are too many
-	tasks := t.claim(webhooks.Claim{Limit: enough, Lease: longLease})
+	tasks := t.claim(want + 1000) // to see that there are too many
 	if len(tasks) != want {
 		t.Fatalf("claimed %d deliveries, want %d", len(tasks), want)
 	}
@@ -176,11 +171,11 @@ func (t *tester) claimAll(want int) []webhooks.Task {
 }
 
 // await claims until that many deliveries have become due.
-func (t *tester) await(want int, claim webhooks.Claim) []webhooks.Task {
+func (t *tester) await(want int) []Task {
 	t.Helper()
-	var tasks []webhooks.Task
+	var tasks []Task
 	for end := time.Now().Add(patience); len(tasks) < want; time.Sleep(time.Millisecond) {
-		tasks = append(tasks, t.claim(claim)...)
+		tasks = append(tasks, t.claim(want+1000)...)
 		if len(tasks) < want && time.Now().After(end) {
 			t.Fatalf("claimed %d deliveries within %v, want %d", len(tasks), patience, want)
 		}
@@ -189,21 +184,29 @@ func (t *tester) await(want int, claim webhooks.Claim) []webhooks.Task {
 }
 
 // settle ends claims, none of which is stale.
-func (t *tester) settle(settlements ...webhooks.Settlement) {
+func (t *tester) settle(settlements ...Settlement) {
 	t.Helper()
-	stale, err := t.store.SettleDeliveries(t.Context(), settlements)
+	stale, err := t.worker().Settle(t.Context(), settlements)
 	t.must(err)
 	if len(stale) != 0 {
-		t.Fatalf("SettleDeliveries says that %v are stale, want none", stale)
+		t.Fatalf("Settle says that %v are stale, want none", stale)
 	}
 }
 
 // wantStale checks that a settlement is stale.
-func (t *tester) wantStale(settlement webhooks.Settlement) {
+func (t *tester) wantStale(settlement Settlement) {
 	t.Helper()
-	stale, err := t.store.SettleDeliveries(t.Context(), []webhooks.Settlement{settlement})
+	stale, err := t.worker().Settle(t.Context(), []Settlement{settlement})
 	t.must(err)
 	wantSame(t, "stale", stale, []int{0})
+}
+
+// backlog returns what is pending for a webhook, or for all.
+func (t *tester) backlog(webhookID string) webhooks.Backlog {
+	t.Helper()
+	b, err := t.worker().Backlog(t.Context(), webhookID)
+	t.must(err)
+	return b
 }
 
 func (t *tester) deliveries(account, eventID string) []webhooks.Delivery {

@@ -130,7 +130,7 @@ func (t *tester) everyKind() {
 		t.enqueue(event, 1)
 	}
 	for i, task := range t.claimAll(12) {
-		end := settlement(task, []webhooks.Outcome{webhooks.Deliver, webhooks.GiveUp, webhooks.Retry, webhooks.Release}[i%4])
+		end := settlement(task, []webhooks.Outcome{webhooks.Deliver, webhooks.GiveUp, webhooks.Retry, Release}[i%4])
 		if end.Outcome == webhooks.Retry {
 			end.RetryAfter = time.Duration(i/4*60) * time.Minute
 		}
@@ -142,7 +142,7 @@ func (t *tester) everyKind() {
 	}
 	for range 2 { // the second dead one is delivered by its second attempt, and sent again
 		t.must(t.store.Redeliver(t.Context(), "other", "others", numbered("event", 5), notices.Notice{}))
-		again := t.claim(webhooks.Claim{Limit: 1, Lease: longLease, Webhooks: []string{"others"}})
+		again := t.claim(1, "others")
 		end := settlement(again[0], webhooks.Deliver)
 		end.Attempt.Class, end.Attempt.Error = "", ""
 		t.settle(end)
@@ -211,7 +211,7 @@ func (t *tester) everything() map[string]any {
 			} {
 				note(name+" deliveries of "+w.ID, roughly(t.list(account, w.ID, query)), nil)
 			}
-			backlog, err := t.store.Backlog(t.Context(), w.ID)
+			backlog, err := t.worker().Backlog(t.Context(), w.ID)
 			note("pending of "+w.ID, backlog.Pending, err)
 		}
 		for _, metric := range []webhooks.Metric{webhooks.MetricBalance, webhooks.MetricBandwidth, "metric"} {
@@ -289,11 +289,11 @@ func (t *tester) wantAlike(other *tester) {
 	for i, s := range []*tester{t, other} {
 		seen[i] = make(map[string]any)
 		claimed := func(name string) {
-			for _, task := range s.claim(webhooks.Claim{Limit: 999, Lease: longLease}) {
+			for _, task := range s.claim(999) {
 				of := name + " of " + task.Webhook.ID
-				tasks, _ := seen[i][of].([]webhooks.Task)
+				tasks, _ := seen[i][of].([]Task)
 				webhook := *task.Webhook
-				task.Webhook, task.Token = &webhook, 0
+				task.Webhook = &webhook
 				seen[i][of] = append(tasks, task)
 			}
 		}
@@ -323,10 +323,10 @@ func (t *tester) wantAlike(other *tester) {
 		s.createKeys(rotatedKey("acct", "key"))
 	}
 	for of, tasks := range seen[0] { // what was redelivered comes first in a store that knows so
-		if _, claimed := tasks.([]webhooks.Task); claimed {
+		if _, claimed := tasks.([]Task); claimed {
 			for i := range seen {
-				list, _ := seen[i][of].([]webhooks.Task)
-				slices.SortStableFunc(list, func(a, b webhooks.Task) int { return slices.Compare([]byte(a.Event.ID), []byte(b.Event.ID)) })
+				list, _ := seen[i][of].([]Task)
+				slices.SortStableFunc(list, func(a, b Task) int { return slices.Compare([]byte(a.Event.ID), []byte(b.Event.ID)) })
 			}
 		}
 	}
@@ -625,10 +625,11 @@ func transferParts(run transferRunner) {
 			d.WebhookID, d.State = "webhook", webhooks.Pending
 			return &transfer.Event{EncodedEvent: newEvent("acct", id), PublishedAt: src.now().UTC().Truncate(time.Millisecond), Matched: 1, Deliveries: []transfer.Delivery{d}}
 		}
+		dst.claimAll(0) // what is imported is reported from now on
 		dst.must(dst.store.Import(dst.Context(), []transfer.Record{
 			&transfer.Webhook{Webhook: webhook},
 			event("recovered", transfer.Delivery{Recovered: true, Wait: -time.Hour}),
-			event("later", transfer.Delivery{Wait: 300 * time.Millisecond, Made: 2, Before: 1, Attempts: []webhooks.Attempt{{Number: 1, StartedAt: some}, {Number: 2, StartedAt: some, Class: webhooks.ClassDNS}}}),
+			event("later", transfer.Delivery{Wait: time.Second, Made: 2, Before: 1, Attempts: []webhooks.Attempt{{Number: 1, StartedAt: some}, {Number: 2, StartedAt: some, Class: webhooks.ClassDNS}}}),
 			event("due", transfer.Delivery{Wait: -time.Minute}),
 			event("fresh", transfer.Delivery{AsPublished: true}),
 			event("longest due", transfer.Delivery{Wait: -time.Hour}),
@@ -636,7 +637,7 @@ func transferParts(run transferRunner) {
 			event("much later", transfer.Delivery{Wait: time.Hour, Made: 1, Attempts: []webhooks.Attempt{{Number: 1, StartedAt: some, Class: webhooks.ClassDNS}}}),
 		}))
 		var got []string
-		tasks := dst.await(6, webhooks.Claim{Limit: 9, Lease: longLease})
+		tasks := dst.await(6)
 		for _, task := range tasks {
 			got = append(got, task.Event.ID)
 		}

@@ -69,6 +69,34 @@ func unreported(run runner) {
 		want(t, "a", 0, 0)
 	})
 
+	run("what was retried, sent again and recovered is pending, what was settled or ended with its webhook is not", func(t *tester) {
+		t.createWebhooks(newWebhook("acct", "webhook"), newWebhook("acct", "deleted"))
+		t.enqueueMany("acct", 8, 2)
+		t.must(t.store.DeleteWebhook(t.Context(), "acct", "deleted", nil, notices.Notice{}))
+		for i, task := range t.claim(6) { // two are not claimed
+			end := settlement(task, []webhooks.Outcome{webhooks.GiveUp, webhooks.Deliver, webhooks.Retry}[i%3])
+			end.RetryAfter = time.Hour
+			t.settle(end)
+		}
+		pending := func(number int) {
+			t.Helper()
+			t.worker().Close()
+			for _, id := range []string{"", "webhook"} {
+				want(t, id, number, 0)
+			}
+			want(t, "deleted", 0, 0)
+		}
+		pending(4)
+		t.must(t.store.Redeliver(t.Context(), "acct", "webhook", numbered("event", 1), notices.Notice{}))
+		t.must(t.store.Redeliver(t.Context(), "acct", "webhook", numbered("event", 2), notices.Notice{})) // pending already
+		pending(5)
+		t.createRecoveries(newRecovery("acct", "webhook", "recovery", webhooks.Dead))
+		t.advance(1)
+		pending(7)
+		t.purge(webhooks.Purge{Payloads: t.border()})
+		pending(0)
+	})
+
 	run("OldestDue is of what can be sent", func(t *tester) {
 		t.createWebhooks(newWebhook("acct", "webhook"), newWebhook("other", "off"))
 		wantSame(t, "OldestDue of nothing", want(t, "", 0, 0).OldestDue.IsZero(), true)

@@ -26,7 +26,7 @@ var same = cmp.Options{
 	cmpopts.EquateComparable(scopes.Set{}),
 	cmp.Comparer(func(a, b time.Time) bool { return a.Equal(b) && a.Location() == b.Location() }),
 	cmpopts.IgnoreFields(webhooks.Webhook{}, "Version"), // see versions
-	cmpopts.IgnoreFields(webhooks.Task{}, "Age"),
+	cmpopts.IgnoreFields(Task{}, "Age", "Ref"),
 }
 
 // oddStrings are hard to keep apart, or to keep at all.
@@ -109,7 +109,7 @@ func newEvent(account, id string) webhooks.EncodedEvent {
 
 // attemptOf returns what to log of a task, with everything that an attempt can
 // have.
-func attemptOf(task webhooks.Task) webhooks.Attempt {
+func attemptOf(task Task) webhooks.Attempt {
 	return webhooks.Attempt{
 		Number:    task.Attempt,
 		StartedAt: some.Add(time.Duration(task.Attempt) * time.Second),
@@ -121,7 +121,10 @@ func attemptOf(task webhooks.Task) webhooks.Attempt {
 	}
 }
 
+// at is so many minutes after some time.
+func at(minutes time.Duration) time.Time { return some.Add(minutes * time.Minute) }
+
 // settlement returns the end of a task's claim.
-func settlement(task webhooks.Task, outcome webhooks.Outcome) webhooks.Settlement {
-	return webhooks.Settlement{Task: task, Outcome: outcome, Attempt: attemptOf(task)}
+func settlement(task Task, outcome webhooks.Outcome) Settlement {
+	return Settlement{Task: task, Outcome: outcome, Attempt: attemptOf(task)}
 }

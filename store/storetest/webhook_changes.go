@@ -127,7 +127,7 @@ func updateWebhook(run runner) {
 					t.wantError("UpdateWebhook", err, nil)
 					return
 				}
-				_, err := t.store.SettleDeliveries(t.Context(), []webhooks.Settlement{end})
+				_, err := t.worker().Settle(t.Context(), []Settlement{end})
 				t.wantError("SettleDeliveries", err, nil)
 			})
 			if w := t.webhook(id, id); w.BalanceThreshold != 1 || w.Active {

@@ -192,7 +192,7 @@ func webhookValues(run runner) {
 		wantSame(t, "RecoveryByID", t.recovery("acct", "recovery"), recovery)
 		w.NoteFailure(task.Event.ID, attemptOf(task).StartedAt)
 		wantSame(t, "WebhookByID", t.webhook("acct", "webhook"), w)
-		again := t.await(1, webhooks.Claim{Limit: 1, Lease: longLease})[0]
+		again := t.await(1)[0]
 		wantSame(t, "Task.Webhook", *again.Webhook, w)
 		wantSame(t, "Task.Event", again.Event, event)
 		wantSame(t, "Attempts", t.delivery("acct", "event").Attempts, []webhooks.Attempt{attemptOf(task)})

@@ -1,0 +1,624 @@
+package storetest
+
+import (
+	"context"
+	"errors"
+	"math"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/storageapi/storageapi/store"
+	"github.com/storageapi/storageapi/webhooks"
+)
+
+// A Worker claims and settles the deliveries that a store reports: a minimal
+// [webhooks.Scheduler] for tests of stores. It has no caps, no turns and no leases: a claimed
+// delivery is under way until it is settled, released or forgotten. Its methods are safe for
+// concurrent use.
+type Worker struct {
+	store  store.Store
+	source webhooks.Deliveries // the store
+
+	mu       sync.Mutex
+	run      *workerRun    // the call of Deliver under way; nil before the first claim
+	changed  chan struct{} // closed by the next report
+	known    map[string]*webhooks.Webhook
+	waiting  waitingList
+	underWay map[webhooks.DeliveryRef]*underWay
+	paused   map[webhooks.Group]bool
+}
+
+// A Task is a claimed delivery.
+type Task struct {
+	Ref     webhooks.DeliveryRef
+	Event   webhooks.EncodedEvent
+	Webhook *webhooks.Webhook // shared by tasks: do not change it
+	Attempt int               // the number of the attempt to make
+	Before  int               // attempts made before the delivery was last sent again
+	Age     time.Duration     // of the event
+	Err     error             // see [webhooks.LoadedDelivery.Err]
+}
+
+// Release is the [Settlement.Outcome] of an attempt that was not made.
+const Release = webhooks.Outcome(math.MaxUint8)
+
+// A Settlement ends a claim.
+type Settlement struct {
+	Task       Task
+	Outcome    webhooks.Outcome   // Retry, Deliver, GiveUp or Release
+	Attempt    webhooks.Attempt   // except with Release
+	RetryAfter time.Duration      // with Retry and Release
+	Deactivate webhooks.OffReason // turns the webhook off, unless the outcome is Release
+}
+
+// An underWay is a delivery from its claim to its end.
+type underWay struct {
+	last    webhooks.PendingDelivery // as it was reported
+	attempt int                      // its number; 0 while the delivery is being loaded
+	again   bool                     // it was reported meanwhile: it waits again, whatever the result is
+}
+
+// A workerRun is a call of Deliver.
+type workerRun struct {
+	worker   *Worker
+	cancel   context.CancelFunc
+	loaded   chan struct{} // closed once all is reported that was stored, or some cannot be read
+	isLoaded bool
+	returned chan struct{} // closed after err is set
+	err      error
+}
+
+var _ webhooks.Scheduler = (*workerRun)(nil)
+
+// NewWorker returns a worker. Its first claim begins to deliver.
+func NewWorker(s store.Store) *Worker {
+	return &Worker{
+		store: s, source: s.(webhooks.Deliveries), changed: make(chan struct{}), known: map[string]*webhooks.Webhook{},
+		underWay: map[webhooks.DeliveryRef]*underWay{}, paused: map[webhooks.Group]bool{},
+	}
+}
+
+var workers sync.Map // the *Worker of each store that WorkerOf has seen and that is not closed
+
+// WorkerOf returns the only worker of a store. It ends when the store is closed.
+func WorkerOf(s store.Store) *Worker {
+	if w, ok := workers.Load(s); ok {
+		return w.(*Worker)
+	}
+	w, _ := workers.LoadOrStore(s, NewWorker(s))
+	return w.(*Worker)
+}
+
+// Close ends the delivery, and waits until the store has given back what it took for it. A later
+// claim begins to deliver again.
+func (w *Worker) Close() {
+	w.mu.Lock()
+	run := w.run
+	w.mu.Unlock()
+	if run != nil {
+		run.cancel()
+		<-run.returned
+		w.drop(run)
+	}
+	workers.CompareAndDelete(w.store, w)
+}
+
+// begin has the store deliver, if it does not. A Deliver that has ended by itself is begun again
+// by the call after the one that returns its error.
+func (w *Worker) begin(ctx context.Context) (*workerRun, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.run == nil {
+		delivering, cancel := context.WithCancel(context.Background())
+		run := &workerRun{worker: w, cancel: cancel, loaded: make(chan struct{}), returned: make(chan struct{})}
+		w.run = run
+		go func() {
+			run.err = w.source.Deliver(delivering, run)
+			cancel()
+			if errors.Is(run.err, store.ErrClosed) {
+				workers.CompareAndDelete(w.store, w)
+			}
+			close(run.returned)
+		}()
+	}
+	return w.run, nil
+}
+
+// drop forgets what a Deliver that has ended has reported, and returns its error.
+func (w *Worker) drop(run *workerRun) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.run == run {
+		w.run = nil
+		w.waiting = waitingList{}
+		clear(w.underWay)
+		clear(w.paused)
+	}
+	return run.err
+}
+
+// Claim returns the deliveries that are due, n at most, of the webhooks with the IDs, or of all.
+// It waits until what is stored was reported, and finds whatever calls of this store that have
+// returned made pending. What is First comes first, then what was not Recovered, each in the
+// order of the due times.
+func (w *Worker) Claim(ctx context.Context, n int, webhookIDs ...string) ([]Task, error) {
+	run, err := w.begin(ctx)
+	if err != nil {
+		return nil, err
+	}
+	select {
+	case <-run.loaded:
+	case <-run.returned:
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	tasks, err := w.claim(ctx, run, n, webhookIDs)
+	if err != nil || len(tasks) == n {
+		return tasks, err
+	}
+	// A store for several processes may report a step late, but no later than this call returns.
+	if _, err := w.source.Unreported(ctx, "unknown"); err != nil && len(tasks) == 0 {
+		return nil, err
+	}
+	more, err := w.claim(ctx, run, n-len(tasks), webhookIDs)
+	if tasks = append(tasks, more...); len(tasks) > 0 {
+		return tasks, nil
+	}
+	return nil, err
+}
+
+// Await is Claim, but waits until something is due, and claims what was reported so far.
+func (w *Worker) Await(ctx context.Context, n int, webhookIDs ...string) ([]Task, error) {
+	for {
+		run, err := w.begin(ctx)
+		if err != nil {
+			return nil, err
+		}
+		w.mu.Lock()
+		changed := w.changed
+		w.mu.Unlock()
+		if tasks, err := w.claim(ctx, run, n, webhookIDs); err != nil || len(tasks) > 0 {
+			return tasks, err
+		}
+		w.mu.Lock()
+		timer := time.NewTimer(max(time.Millisecond, min(w.waiting.next(time.Now()), time.Second)))
+		w.mu.Unlock()
+		select {
+		case <-changed:
+		case <-timer.C:
+		case <-run.returned:
+		case <-ctx.Done():
+		}
+		timer.Stop()
+	}
+}
+
+// claim takes what is due and known, and loads it.
+func (w *Worker) claim(ctx context.Context, run *workerRun, n int, webhookIDs []string) (tasks []Task, err error) {
+	for len(tasks) < n {
+		select {
+		case <-run.returned:
+			if err := w.drop(run); len(tasks) == 0 {
+				return nil, err
+			}
+			return tasks, nil
+		default:
+		}
+		refs := w.take(n-len(tasks), webhookIDs)
+		if len(refs) == 0 {
+			break
+		}
+		found, err := w.source.Load(ctx, refs)
+		if err != nil {
+			for _, ref := range refs {
+				w.end(ref, 0, 0, true)
+			}
+			if len(tasks) == 0 {
+				return nil, err
+			}
+			return tasks, nil
+		}
+		more, unread := w.tasks(refs, found)
+		tasks = append(tasks, more...)
+		if unread == len(refs) {
+			break
+		}
+	}
+	return tasks, nil
+}
+
+// take moves due deliveries from those that wait to those under way.
+func (w *Worker) take(n int, webhookIDs []string) (refs []webhooks.DeliveryRef) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	var passed []*waiting
+	for len(refs) < n {
+		p := w.waiting.pop(time.Now())
+		if p == nil {
+			break
+		}
+		id := p.Webhook.ID
+		if w.paused[p.Group] || len(webhookIDs) > 0 && !slices.Contains(webhookIDs, id) {
+			passed = append(passed, p)
+			continue
+		}
+		ref := webhooks.DeliveryRef{WebhookID: id, Number: p.Number}
+		w.underWay[ref] = &underWay{last: p.PendingDelivery}
+		refs = append(refs, ref)
+	}
+	for _, p := range passed {
+		w.waiting.add(p.PendingDelivery)
+	}
+	return refs
+}
+
+const dueTolerance = 2 * time.Millisecond // of the due times that are reported and loaded
+
+// tasks returns the tasks of what was loaded Ready, and counts what is to be loaded again.
+func (w *Worker) tasks(refs []webhooks.DeliveryRef, found []webhooks.LoadedDelivery) (tasks []Task, unread int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	now := time.Now()
+	for i, ref := range refs {
+		u, l := w.underWay[ref], &found[i]
+		if u == nil {
+			continue // forgotten meanwhile
+		}
+		if l.Webhook != nil && l.Err == nil {
+			w.learn(l.Webhook)
+		}
+		known := w.known[ref.WebhookID]
+		switch {
+		case l.State == webhooks.Unread:
+			unread++
+			w.put(ref, u, u.last.Due)
+		case l.State == webhooks.Passive && (known == nil || known.Version <= l.Webhook.Version):
+			if u.again {
+				w.put(ref, u, now)
+				break
+			}
+			delete(w.underWay, ref)
+			w.waiting.park(u.last)
+		case l.State == webhooks.Passive: // turned on since
+			w.put(ref, u, now)
+		case l.State == webhooks.Ready && l.Due.After(now.Add(dueTolerance)) && l.Err == nil:
+			u.last.Attempts = l.Attempts
+			w.put(ref, u, l.Due)
+		case l.State == webhooks.Ready:
+			u.attempt = l.Attempts + 1
+			tasks = append(tasks, Task{
+				Ref: ref, Event: l.Event, Webhook: l.Webhook, Attempt: u.attempt, Before: l.Before, Age: l.Age, Err: l.Err,
+			})
+		case u.again:
+			w.put(ref, u, now)
+		default:
+			delete(w.underWay, ref)
+		}
+	}
+	return tasks, unread
+}
+
+// put has a delivery that was under way wait.
+func (w *Worker) put(ref webhooks.DeliveryRef, u *underWay, due time.Time) {
+	delete(w.underWay, ref)
+	if u.last.Due = due; u.again {
+		u.last.Due = time.Now()
+	} else if u.attempt > 0 {
+		u.last.First = false
+	}
+	w.waiting.add(u.last)
+}
+
+// end ends a claim. The delivery waits if it is pending, or may be.
+func (w *Worker) end(ref webhooks.DeliveryRef, attempt int, after time.Duration, pending bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	u := w.underWay[ref]
+	switch {
+	case u == nil || u.attempt != attempt:
+	case pending || u.again:
+		w.put(ref, u, time.Now().Add(after))
+		w.wake()
+	default:
+		delete(w.underWay, ref)
+	}
+}
+
+// Release gives claimed deliveries back: they are due again.
+func (w *Worker) Release(tasks ...Task) {
+	for _, task := range tasks {
+		w.end(task.Ref, task.Attempt, 0, true)
+	}
+}
+
+// maxDecisions is how often a call decides on the health of a webhook that changes meanwhile.
+const maxDecisions = 32
+
+// Settle ends claims, and stores what follows for the health of the webhooks. It returns the
+// indexes of those that the store found stale, in ascending order. A settlement of a delivery
+// that is not under way here with that attempt goes to the store as well, but changes no health.
+func (w *Worker) Settle(ctx context.Context, settlements []Settlement) (stale []int, err error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	var results []webhooks.AttemptResult
+	var indexes []int // of the settlements with results
+	for i := range settlements {
+		s := &settlements[i]
+		if s.Outcome == Release {
+			continue
+		}
+		indexes = append(indexes, i)
+		results = append(results, webhooks.AttemptResult{
+			DeliveryRef: s.Task.Ref, Outcome: s.Outcome, Attempt: s.Attempt, RetryAfter: s.RetryAfter,
+		})
+	}
+	of := w.current(settlements)
+	changes := w.decide(of)
+	if len(results)+len(changes) > 0 {
+		settled, err := w.source.Settle(ctx, results, changes)
+		if err != nil {
+			return nil, err
+		}
+		for _, i := range settled.Stale {
+			stale = append(stale, indexes[i])
+		}
+		for round := 1; round < maxDecisions && len(changes) > 0; round++ {
+			of = w.conflicting(ctx, of, changes, settled.Conflicts)
+			if changes = w.decide(of); len(changes) > 0 {
+				if settled, err = w.source.Settle(ctx, nil, changes); err != nil {
+					break
+				}
+			}
+		}
+	}
+	for i := range settlements {
+		s := &settlements[i]
+		_, isStale := slices.BinarySearch(stale, i)
+		switch {
+		case isStale: // the next load finds out what has become of it
+			w.end(s.Task.Ref, s.Task.Attempt, 0, true)
+		default:
+			w.end(s.Task.Ref, s.Task.Attempt, s.RetryAfter, s.Outcome == Release || s.Outcome == webhooks.Retry)
+		}
+	}
+	return stale, nil
+}
+
+// current returns the settlements that count for the health of their webhooks, by webhook.
+func (w *Worker) current(settlements []Settlement) map[string][]*Settlement {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	of := map[string][]*Settlement{}
+	seen := map[webhooks.DeliveryRef]bool{}
+	for i := range settlements {
+		s := &settlements[i]
+		ref := s.Task.Ref
+		u, known := w.underWay[ref], w.known[ref.WebhookID]
+		if s.Outcome != Release && u != nil && u.attempt == s.Task.Attempt && !seen[ref] && known != nil && known.URL == s.Task.Webhook.URL {
+			of[ref.WebhookID] = append(of[ref.WebhookID], s)
+		}
+		seen[ref] = true
+	}
+	return of
+}
+
+// decide returns what settlements change of webhooks as they are known.
+func (w *Worker) decide(of map[string][]*Settlement) (changes []webhooks.HealthChange) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for id, list := range of {
+		known := w.known[id]
+		if known == nil {
+			continue
+		}
+		change := webhooks.HealthChange{Account: known.Account, WebhookID: id, Version: known.Version, Health: known.WebhookHealth}
+		for _, s := range list {
+			change.Health = change.Health.After(s.Outcome, &s.Attempt, s.Task.Event.ID, s.Deactivate)
+		}
+		if change.Health != known.WebhookHealth {
+			changes = append(changes, change)
+		}
+	}
+	return changes
+}
+
+// conflicting learns the webhooks whose changes did not count, and returns the settlements that
+// are to be decided again: not those of webhooks that a person turned off or moved.
+func (w *Worker) conflicting(ctx context.Context, of map[string][]*Settlement, changes []webhooks.HealthChange, conflicts []int) map[string][]*Settlement {
+	again := map[string][]*Settlement{}
+	for i, change := range changes {
+		if _, conflict := slices.BinarySearch(conflicts, i); !conflict {
+			w.stored(change)
+			continue
+		}
+		list := of[change.WebhookID]
+		found, err := w.store.WebhookByID(ctx, change.Account, change.WebhookID)
+		if err != nil || found.URL != list[0].Task.Webhook.URL || !found.Active && list[0].Task.Webhook.Active {
+			continue
+		}
+		w.mu.Lock()
+		w.learn(&found)
+		w.mu.Unlock()
+		again[change.WebhookID] = list
+	}
+	return again
+}
+
+// stored learns a webhook as a change of its health made it.
+func (w *Worker) stored(change webhooks.HealthChange) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if known := w.known[change.WebhookID]; known != nil && known.Version == change.Version {
+		changed := *known
+		changed.WebhookHealth, changed.Version = change.Health, change.Version+1
+		w.learn(&changed)
+	}
+}
+
+// Backlog counts what is pending, of one webhook or of all: what the worker knows of and the
+// store still has, and what the store has not reported.
+func (w *Worker) Backlog(ctx context.Context, webhookID string) (webhooks.Backlog, error) {
+	b, err := w.source.Unreported(ctx, webhookID)
+	if err != nil {
+		return webhooks.Backlog{}, err
+	}
+	now := time.Now()
+	for refs := range slices.Chunk(w.refs(webhookID), 500) {
+		for len(refs) > 0 {
+			found, err := w.source.Load(ctx, refs)
+			if err != nil {
+				return webhooks.Backlog{}, err
+			}
+			var unread []webhooks.DeliveryRef
+			for i, l := range found {
+				w.mu.Lock()
+				u := w.underWay[refs[i]]
+				w.mu.Unlock()
+				switch {
+				case l.State == webhooks.Unread:
+					unread = append(unread, refs[i])
+					continue
+				case l.State == webhooks.Gone:
+					continue
+				case l.State == webhooks.Ready && u == nil && !l.Due.After(now) && (b.OldestDue.IsZero() || l.Due.Before(b.OldestDue)):
+					b.OldestDue = l.Due.UTC().Truncate(time.Millisecond)
+				}
+				b.Pending++
+			}
+			refs = unread
+		}
+	}
+	return b, nil
+}
+
+// refs returns what the worker knows of.
+func (w *Worker) refs(webhookID string) (refs []webhooks.DeliveryRef) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for ref := range w.waiting.all {
+		if webhookID == "" || webhookID == ref.WebhookID {
+			refs = append(refs, ref)
+		}
+	}
+	for ref := range w.underWay {
+		if webhookID == "" || webhookID == ref.WebhookID {
+			refs = append(refs, ref)
+		}
+	}
+	return refs
+}
+
+// learn notes a webhook, unless a later version is known.
+func (w *Worker) learn(webhook *webhooks.Webhook) {
+	if known := w.known[webhook.ID]; known != nil && known.Version > webhook.Version {
+		return
+	}
+	w.known[webhook.ID] = webhook
+	if webhook.Claimable() {
+		w.waiting.unpark(webhook.ID)
+	}
+}
+
+func (w *Worker) wake() {
+	close(w.changed)
+	w.changed = make(chan struct{})
+}
+
+// report applies a report.
+func (r *workerRun) report(apply func(w *Worker)) {
+	r.worker.mu.Lock()
+	defer r.worker.mu.Unlock()
+	apply(r.worker)
+	r.worker.wake()
+}
+
+// Add implements [webhooks.Scheduler], as the methods below do.
+func (r *workerRun) Add(list []webhooks.PendingDelivery) {
+	r.report(func(w *Worker) {
+		for _, p := range list {
+			ref := webhooks.DeliveryRef{WebhookID: p.Webhook.ID, Number: p.Number}
+			w.learn(p.Webhook)
+			if u := w.underWay[ref]; u != nil {
+				u.again, u.last = true, p
+			} else {
+				w.waiting.add(p)
+			}
+		}
+	})
+}
+
+func (r *workerRun) Nudge(ref webhooks.DeliveryRef) {
+	r.report(func(w *Worker) {
+		if u := w.underWay[ref]; u != nil {
+			u.again, u.last.First = true, true
+		} else {
+			w.waiting.nudge(ref)
+		}
+	})
+}
+
+func (r *workerRun) Webhook(webhook *webhooks.Webhook) {
+	r.report(func(w *Worker) { w.learn(webhook) })
+}
+
+func (*workerRun) Probe(string) {}
+
+func (r *workerRun) Forget(scope webhooks.Scope) {
+	r.report(func(w *Worker) {
+		in := func(p *webhooks.PendingDelivery) bool {
+			switch {
+			case scope.WebhookID != "":
+				return p.Webhook.ID == scope.WebhookID
+			case scope.Account != "":
+				return p.Webhook.Account == scope.Account
+			}
+			return p.Group == scope.Group
+		}
+		w.waiting.forget(in)
+		for ref, u := range w.underWay {
+			if in(&u.last) {
+				delete(w.underWay, ref)
+			}
+		}
+		for id, known := range w.known {
+			if id == scope.WebhookID || scope.Account != "" && known.Account == scope.Account {
+				delete(w.known, id)
+			}
+		}
+		if scope.WebhookID+scope.Account == "" {
+			delete(w.paused, scope.Group)
+		}
+	})
+}
+
+func (r *workerRun) Pause(groups []webhooks.Group) {
+	r.report(func(w *Worker) {
+		for _, g := range groups {
+			w.paused[g] = true
+		}
+	})
+}
+
+func (r *workerRun) UnderWay() map[webhooks.Group]int {
+	r.worker.mu.Lock()
+	defer r.worker.mu.Unlock()
+	n := map[webhooks.Group]int{}
+	for _, u := range r.worker.underWay {
+		n[u.last.Group]++
+	}
+	return n
+}
+
+func (r *workerRun) Trouble(error) {
+	r.report(func(*Worker) {
+		if !r.isLoaded {
+			r.isLoaded = true
+			close(r.loaded)
+		}
+	})
+}

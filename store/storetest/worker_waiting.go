@@ -1,0 +1,155 @@
+package storetest
+
+import (
+	"cmp"
+	"container/heap"
+	"time"
+
+	"github.com/storageapi/storageapi/webhooks"
+)
+
+// A waitingList has the deliveries that a Worker knows of and that are not under way, each once.
+// Its zero value is empty.
+type waitingList struct {
+	all    map[webhooks.DeliveryRef]*waiting
+	lines  [3]line               // First, neither, Recovered: in the order in which they are claimed
+	parked map[string][]*waiting // of webhooks that are off or on hold
+}
+
+// A waiting is a delivery of the list.
+type waiting struct {
+	webhooks.PendingDelivery
+	line  int // -1: parked
+	index int // in the line
+}
+
+func (w *waiting) ref() webhooks.DeliveryRef {
+	return webhooks.DeliveryRef{WebhookID: w.Webhook.ID, Number: w.Number}
+}
+
+func lineOf(p *webhooks.PendingDelivery) int {
+	switch {
+	case p.First:
+		return 0
+	case p.Recovered:
+		return 2
+	}
+	return 1
+}
+
+// add adds a delivery, or moves it to the sooner of both due times.
+func (l *waitingList) add(p webhooks.PendingDelivery) {
+	if l.all == nil {
+		l.all, l.parked = map[webhooks.DeliveryRef]*waiting{}, map[string][]*waiting{}
+	}
+	w := &waiting{PendingDelivery: p}
+	if old := l.all[w.ref()]; old != nil {
+		if l.remove(old); old.Due.Before(w.Due) {
+			w.Due = old.Due
+		}
+	}
+	l.all[w.ref()] = w
+	l.push(w)
+}
+
+func (l *waitingList) push(w *waiting) {
+	w.line = lineOf(&w.PendingDelivery)
+	heap.Push(&l.lines[w.line], w)
+}
+
+func (l *waitingList) remove(w *waiting) {
+	delete(l.all, w.ref())
+	if w.line >= 0 {
+		heap.Remove(&l.lines[w.line], w.index)
+		return
+	}
+	list := l.parked[w.Webhook.ID]
+	for i := range list {
+		if list[i] == w {
+			l.parked[w.Webhook.ID] = append(list[:i], list[i+1:]...)
+			break
+		}
+	}
+}
+
+// pop removes and returns the next delivery that is due; nil: none is.
+func (l *waitingList) pop(now time.Time) *waiting {
+	for i := range l.lines {
+		if len(l.lines[i]) > 0 && !l.lines[i][0].Due.After(now) {
+			w := l.lines[i][0]
+			l.remove(w)
+			return w
+		}
+	}
+	return nil
+}
+
+// next returns when the next delivery is due; an hour if none is before.
+func (l *waitingList) next(now time.Time) time.Duration {
+	next := time.Hour
+	for i := range l.lines {
+		if len(l.lines[i]) > 0 {
+			next = min(next, l.lines[i][0].Due.Sub(now))
+		}
+	}
+	return next
+}
+
+// park adds a delivery that waits until its webhook is unparked, or it is reported again.
+func (l *waitingList) park(p webhooks.PendingDelivery) {
+	w := &waiting{PendingDelivery: p, line: -1}
+	l.all[w.ref()] = w
+	l.parked[p.Webhook.ID] = append(l.parked[p.Webhook.ID], w)
+}
+
+func (l *waitingList) unpark(webhookID string) {
+	list := l.parked[webhookID]
+	delete(l.parked, webhookID)
+	for _, w := range list {
+		l.push(w)
+	}
+}
+
+func (l *waitingList) nudge(ref webhooks.DeliveryRef) {
+	if w := l.all[ref]; w != nil {
+		l.remove(w)
+		w.First, w.Due = true, time.Now()
+		l.all[ref] = w
+		l.push(w)
+	}
+}
+
+func (l *waitingList) forget(in func(*webhooks.PendingDelivery) bool) {
+	for _, w := range l.all {
+		if in(&w.PendingDelivery) {
+			l.remove(w)
+		}
+	}
+}
+
+// A line is a heap of deliveries by due time and number.
+type line []*waiting
+
+func (l line) Len() int { return len(l) }
+
+func (l line) Less(i, k int) bool {
+	return cmp.Or(l[i].Due.Compare(l[k].Due), cmp.Compare(l[i].Number, l[k].Number), cmp.Compare(l[i].Webhook.ID, l[k].Webhook.ID)) < 0
+}
+
+func (l line) Swap(i, k int) {
+	l[i], l[k] = l[k], l[i]
+	l[i].index, l[k].index = i, k
+}
+
+func (l *line) Push(w any) {
+	w.(*waiting).index = len(*l)
+	*l = append(*l, w.(*waiting))
+}
+
+func (l *line) Pop() any {
+	last := len(*l) - 1
+	w := (*l)[last]
+	(*l)[last] = nil
+	*l = (*l)[:last]
+	return w
+}
