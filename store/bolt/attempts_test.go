@@ -4,11 +4,11 @@ import (
 	"errors"
 	"path/filepath"
 	"testing"
-	"time"
 
 	"go.etcd.io/bbolt"
 
 	"github.com/storageapi/storageapi/notices"
+	"github.com/storageapi/storageapi/store/storetest"
 	"github.com/storageapi/storageapi/webhooks"
 )
 
@@ -33,23 +33,23 @@ func TestFirstAttempts(t *testing.T) {
 	if err := errors.Join(together(t, s, steps...)...); err != nil {
 		t.Fatal(err)
 	}
-	claim := func() []webhooks.Task {
+	claim := func() []storetest.Task {
 		t.Helper()
-		tasks, _, err := s.ClaimDeliveries(t.Context(), webhooks.Claim{Limit: events, Lease: time.Minute})
+		tasks, err := storetest.WorkerOf(s).Claim(t.Context(), events)
 		if err != nil {
 			t.Fatal(err)
 		}
 		return tasks
 	}
-	settle := func(outcome webhooks.Outcome, tasks ...webhooks.Task) {
+	settle := func(outcome webhooks.Outcome, tasks ...storetest.Task) {
 		t.Helper()
-		var settlements []webhooks.Settlement
+		var settlements []storetest.Settlement
 		for _, task := range tasks {
 			settlement := settlementOf(task, outcome)
 			settlement.RetryAfter = 0
 			settlements = append(settlements, settlement)
 		}
-		if stale, err := s.SettleDeliveries(t.Context(), settlements); err != nil || len(stale) > 0 {
+		if stale, err := storetest.WorkerOf(s).Settle(t.Context(), settlements); err != nil || len(stale) > 0 {
 			t.Fatal(stale, err)
 		}
 	}
@@ -61,7 +61,7 @@ func TestFirstAttempts(t *testing.T) {
 		}
 	}
 	tasks := claim()
-	odd, even := []webhooks.Task{}, []webhooks.Task{}
+	odd, even := []storetest.Task{}, []storetest.Task{}
 	for i, task := range tasks[3:] {
 		if i%2 == 0 {
 			odd = append(odd, task)

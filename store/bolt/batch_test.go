@@ -1,7 +1,6 @@
 package bolt
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"path/filepath"
@@ -16,6 +15,7 @@ import (
 	"github.com/storageapi/storageapi/internal/testbubble"
 	"github.com/storageapi/storageapi/notices"
 	"github.com/storageapi/storageapi/store/bolt/internal/record"
+	"github.com/storageapi/storageapi/store/storetest"
 	"github.com/storageapi/storageapi/webhooks"
 )
 
@@ -84,7 +84,7 @@ func TestStepsOfOneBatch(t *testing.T) {
 		}
 	}
 	defer func() { _ = s.Close() }()
-	tasks, _, err := s.ClaimDeliveries(t.Context(), webhooks.Claim{Limit: 99, Lease: time.Minute})
+	tasks, err := storetest.WorkerOf(s).Claim(t.Context(), 99)
 	if err != nil || len(tasks) != events {
 		t.Fatalf("%d tasks, %v; want %d: that of an inactive webhook is not claimed", len(tasks), err, events)
 	}
@@ -127,38 +127,8 @@ func TestPurgeInABatch(t *testing.T) {
 	if err != nil || len(list) != 2 || list[0].State != webhooks.Dead || list[1].State != webhooks.Dead {
 		t.Errorf("%+v, %v; want two that are dead", list, err)
 	}
-	if got, err := s.Backlog(t.Context(), ""); got != (webhooks.Backlog{}) || err != nil {
+	if got, err := storetest.WorkerOf(s).Backlog(t.Context(), ""); got != (webhooks.Backlog{}) || err != nil {
 		t.Errorf("Backlog = %+v, %v", got, err)
-	}
-}
-
-// TestBacklogDuringACommit: while a commit does not end, as on a disk that hangs, Backlog
-// waits for it as long as its context lets it.
-func TestBacklogDuringACommit(t *testing.T) {
-	s := openTemp(t)
-	landing, release, ended := make(chan struct{}), make(chan struct{}), make(chan error, 1)
-	go func() {
-		ended <- s.writer.Run(t.Context(), func(b *batch) error {
-			b.AfterCommit(func() {
-				close(landing)
-				<-release
-			})
-			return b.Put(bucketMeta, []byte("x"), nil)
-		})
-	}()
-	<-landing
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
-	defer cancel()
-	_, err := s.Backlog(ctx, "")
-	close(release)
-	if !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("Backlog = %v, want %v", err, context.DeadlineExceeded)
-	}
-	if err := <-ended; err != nil {
-		t.Error(err)
-	}
-	if _, err := s.Backlog(t.Context(), ""); err != nil {
-		t.Error(err)
 	}
 }
 
@@ -178,7 +148,7 @@ func TestClaimsDuringACommit(t *testing.T) {
 	before, after := webhook.URL, "https://after.example.com/"
 	claim := func(want string) {
 		t.Helper()
-		tasks, _, err := s.ClaimDeliveries(t.Context(), webhooks.Claim{Limit: 1, Lease: time.Minute})
+		tasks, err := storetest.WorkerOf(s).Claim(t.Context(), 1)
 		if err != nil || len(tasks) != 1 {
 			t.Fatalf("%d tasks, %v; want one", len(tasks), err)
 		}
@@ -216,7 +186,7 @@ func TestPurgeThatFails(t *testing.T) {
 	if _, err := s.Purge(t.Context(), webhooks.Purge{Payloads: time.Now().Add(time.Minute), Limit: 99}); err == nil {
 		t.Error("the purge did not fail")
 	}
-	tasks, _, err := s.ClaimDeliveries(t.Context(), webhooks.Claim{Limit: 99, Lease: time.Minute})
+	tasks, err := storetest.WorkerOf(s).Claim(t.Context(), 99)
 	if err != nil || len(tasks) != 1 {
 		t.Errorf("%d tasks, %v; want one", len(tasks), err)
 	}
@@ -248,7 +218,7 @@ func TestBatchThatIsUndone(t *testing.T) {
 			t.Errorf("Enqueue = %d, %v", n, err)
 		}
 	}
-	tasks, _, err := s.ClaimDeliveries(t.Context(), webhooks.Claim{Limit: 99, Lease: time.Minute})
+	tasks, err := storetest.WorkerOf(s).Claim(t.Context(), 99)
 	if err != nil || len(tasks) != 2 {
 		t.Errorf("%d tasks, %v; want 2", len(tasks), err)
 	}
@@ -291,7 +261,7 @@ func testWebhookMadeAgainInABatch(t *testing.T) {
 	if err := enqueue(3); err != nil {
 		t.Fatal(err)
 	}
-	tasks, _, err := s.ClaimDeliveries(t.Context(), webhooks.Claim{Limit: 9, Lease: time.Minute})
+	tasks, err := storetest.WorkerOf(s).Claim(t.Context(), 9)
 	if err != nil {
 		t.Fatal(err)
 	}

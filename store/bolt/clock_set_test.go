@@ -9,6 +9,7 @@ import (
 
 	"github.com/storageapi/storageapi/internal/testbubble"
 	"github.com/storageapi/storageapi/notices"
+	"github.com/storageapi/storageapi/store/storetest"
 	"github.com/storageapi/storageapi/webhooks"
 )
 
@@ -78,12 +79,14 @@ func TestDueUnderAClockThatIsSet(t *testing.T) {
 					t.Fatal(err)
 				}
 				publishMany(t, s, 1)
+				var ref webhooks.DeliveryRef
 				putOff := func() {
-					tasks, _, err := s.ClaimDeliveries(t.Context(), webhooks.Claim{Limit: 1, Lease: time.Hour})
+					tasks, err := storetest.WorkerOf(s).Claim(t.Context(), 1)
 					if err != nil || len(tasks) != 1 {
 						t.Fatal(len(tasks), err)
 					}
-					_, err = s.SettleDeliveries(t.Context(), []webhooks.Settlement{{
+					ref = tasks[0].Ref
+					_, err = storetest.WorkerOf(s).Settle(t.Context(), []storetest.Settlement{{
 						Task: tasks[0], Outcome: webhooks.Retry, RetryAfter: retry, Attempt: webhooks.Attempt{Number: tasks[0].Attempt},
 					}})
 					if err != nil {
@@ -92,9 +95,9 @@ func TestDueUnderAClockThatIsSet(t *testing.T) {
 				}
 				wantDue := func(in time.Duration) {
 					t.Helper()
-					_, wait, err := s.ClaimDeliveries(t.Context(), webhooks.Claim{Limit: 1, Lease: time.Hour})
-					if err != nil || wait.Round(time.Second) != in {
-						t.Errorf("the next claim is to be in %v, %v; want %v", wait, err, in)
+					loaded, err := s.Load(t.Context(), []webhooks.DeliveryRef{ref})
+					if err != nil || time.Until(loaded[0].Due).Round(time.Second) != in {
+						t.Errorf("Load = %+v, %v; want it due in %v", loaded, err, in)
 					}
 					list, err := s.EventDeliveries(t.Context(), "acct", testEvent(0, 0).ID)
 					if err != nil || len(list) != 1 {
@@ -157,7 +160,7 @@ func TestPublishedInThePast(t *testing.T) {
 		if _, err := s.Purge(t.Context(), webhooks.Purge{Payloads: right.Add(-30 * day), Limit: 1000}); err != nil {
 			t.Fatal(err)
 		}
-		if b, err := s.Backlog(t.Context(), ""); err != nil || b.Pending != 3*part {
+		if b, err := storetest.WorkerOf(s).Backlog(t.Context(), ""); err != nil || b.Pending != 3*part {
 			t.Errorf("%d deliveries are pending, %v; want %d: all but those that are old", b.Pending, err, 3*part)
 		}
 	})

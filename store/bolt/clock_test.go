@@ -7,6 +7,7 @@ import (
 
 	"github.com/storageapi/storageapi/internal/testbubble"
 	"github.com/storageapi/storageapi/store/bolt"
+	"github.com/storageapi/storageapi/store/storetest"
 	"github.com/storageapi/storageapi/webhooks"
 )
 
@@ -71,19 +72,19 @@ func enqueue(t *testing.T, s *bolt.Store, i int) {
 // settleAll claims what is due, which must be that many deliveries, and settles it.
 func settleAll(t *testing.T, s *bolt.Store, want int, outcome webhooks.Outcome, after time.Duration) {
 	t.Helper()
-	tasks, _, err := s.ClaimDeliveries(t.Context(), webhooks.Claim{Limit: 1000, Lease: time.Minute})
+	tasks, err := storetest.WorkerOf(s).Claim(t.Context(), 1000)
 	if err != nil || len(tasks) != want {
 		t.Fatalf("claimed %d deliveries, %v; want %d", len(tasks), err, want)
 	}
-	settlements := make([]webhooks.Settlement, len(tasks))
+	settlements := make([]storetest.Settlement, len(tasks))
 	for i, task := range tasks {
-		settlements[i] = webhooks.Settlement{
+		settlements[i] = storetest.Settlement{
 			Task: task, Outcome: outcome, RetryAfter: after,
 			Attempt: webhooks.Attempt{Number: task.Attempt, StartedAt: time.Now(), Status: 500},
 		}
 	}
-	if stale, err := s.SettleDeliveries(t.Context(), settlements); err != nil || len(stale) > 0 {
-		t.Fatalf("SettleDeliveries = %v, %v", stale, err)
+	if stale, err := storetest.WorkerOf(s).Settle(t.Context(), settlements); err != nil || len(stale) > 0 {
+		t.Fatalf("Settle = %v, %v", stale, err)
 	}
 }
 

@@ -14,6 +14,7 @@ import (
 	"github.com/storageapi/storageapi/apikeys"
 	"github.com/storageapi/storageapi/scopes"
 	"github.com/storageapi/storageapi/store/bolt"
+	"github.com/storageapi/storageapi/store/storetest"
 	"github.com/storageapi/storageapi/webhooks"
 )
 
@@ -38,7 +39,7 @@ func TestKill(t *testing.T) {
 	}
 	pending := make(map[string]int) // by event id
 	for {
-		tasks, _, err := s.ClaimDeliveries(t.Context(), webhooks.Claim{Limit: 1000, Lease: time.Hour})
+		tasks, err := storetest.WorkerOf(s).Claim(t.Context(), 1000)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -13,6 +13,7 @@ import (
 	"github.com/storageapi/storageapi/apikeys"
 	"github.com/storageapi/storageapi/scopes"
 	"github.com/storageapi/storageapi/store/bolt/internal/record"
+	"github.com/storageapi/storageapi/store/storetest"
 	"github.com/storageapi/storageapi/webhooks"
 )
 
@@ -46,13 +47,13 @@ func TestDamagedPagesAreErrors(t *testing.T) {
 			_, use["ListWebhooks"] = s.ListWebhooks(t.Context(), "acct", webhooks.Page{Limit: 9})
 			_, use["EventDeliveries"] = s.EventDeliveries(t.Context(), "acct", "e1")
 			_, use["Enqueue"] = s.Enqueue(t.Context(), webhooks.EncodedEvent{ID: "new", Account: "acct", Type: webhooks.TypeBalanceLow})
-			tasks, _, err := s.ClaimDeliveries(t.Context(), webhooks.Claim{Limit: 9, Lease: time.Minute})
-			use["ClaimDeliveries"] = err
-			var settlements []webhooks.Settlement
+			tasks, err := storetest.WorkerOf(s).Claim(t.Context(), 9)
+			use["Claim"] = err
+			var settlements []storetest.Settlement
 			for _, task := range tasks {
-				settlements = append(settlements, webhooks.Settlement{Task: task, Outcome: webhooks.Deliver, Attempt: webhooks.Attempt{Number: 1}})
+				settlements = append(settlements, storetest.Settlement{Task: task, Outcome: webhooks.Deliver, Attempt: webhooks.Attempt{Number: 1}})
 			}
-			_, use["SettleDeliveries"] = s.SettleDeliveries(t.Context(), settlements)
+			_, use["Settle"] = storetest.WorkerOf(s).Settle(t.Context(), settlements)
 			for method, err := range use {
 				if err != nil {
 					t.Logf("%s: %v", method, err)
@@ -141,11 +142,11 @@ func TestDamagedPendingRecordStartsOver(t *testing.T) {
 	if _, err := s.Enqueue(t.Context(), webhooks.EncodedEvent{ID: "e", Account: "acct", Type: webhooks.TypeBalanceLow}); err != nil {
 		t.Fatal(err)
 	}
-	tasks, _, err := s.ClaimDeliveries(t.Context(), webhooks.Claim{Limit: 9, Lease: time.Minute})
+	tasks, err := storetest.WorkerOf(s).Claim(t.Context(), 9)
 	if err != nil || len(tasks) != 1 {
 		t.Fatalf("claimed %v, %v", tasks, err)
 	}
-	if _, err := s.SettleDeliveries(t.Context(), []webhooks.Settlement{settlementOf(tasks[0], webhooks.Retry)}); err != nil {
+	if _, err := storetest.WorkerOf(s).Settle(t.Context(), []storetest.Settlement{settlementOf(tasks[0], webhooks.Retry)}); err != nil {
 		t.Fatal(err)
 	}
 	err = s.writer.Run(t.Context(), func(b *batch) error {
@@ -162,7 +163,7 @@ func TestDamagedPendingRecordStartsOver(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = s.Close() }()
-	tasks, _, err = s.ClaimDeliveries(t.Context(), webhooks.Claim{Limit: 9, Lease: time.Minute})
+	tasks, err = storetest.WorkerOf(s).Claim(t.Context(), 9)
 	if err != nil || len(tasks) != 1 || tasks[0].Attempt != 1 {
 		t.Errorf("claimed %v, %v; want the first attempt, now", tasks, err)
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/storageapi/storageapi"
 	"github.com/storageapi/storageapi/dashboard"
 	"github.com/storageapi/storageapi/store/bolt"
+	"github.com/storageapi/storageapi/store/storetest"
 	"github.com/storageapi/storageapi/webhooks"
 )
 
@@ -100,20 +101,20 @@ func publishAndSettle(b *testing.B, api *storageapi.Handler, store *bolt.Store, 
 	}
 	wg.Wait()
 	for left := events; left > 0; {
-		tasks, _, err := store.ClaimDeliveries(b.Context(), webhooks.Claim{Limit: 1000, Lease: time.Minute})
+		tasks, err := storetest.WorkerOf(store).Claim(b.Context(), 1000)
 		if err != nil || len(tasks) == 0 {
 			b.Fatalf("%d tasks, %v", len(tasks), err)
 		}
-		var settlements []webhooks.Settlement
+		var settlements []storetest.Settlement
 		for i, task := range tasks {
 			attempt := webhooks.Attempt{Number: 1, StartedAt: time.Now().Add(-time.Duration(i) * time.Minute), Duration: 20 * time.Millisecond, Status: 200, Response: "ok"}
-			s := webhooks.Settlement{Task: task, Outcome: webhooks.Deliver, Attempt: attempt}
+			s := storetest.Settlement{Task: task, Outcome: webhooks.Deliver, Attempt: attempt}
 			if i%10 == 0 {
 				s.Outcome, s.Attempt.Status, s.Attempt.Class, s.Attempt.Error = webhooks.GiveUp, 500, webhooks.ClassStatus, "status 500"
 			}
 			settlements = append(settlements, s)
 		}
-		if _, err := store.SettleDeliveries(b.Context(), settlements); err != nil {
+		if _, err := storetest.WorkerOf(store).Settle(b.Context(), settlements); err != nil {
 			b.Fatal(err)
 		}
 		left -= len(tasks)

@@ -17,6 +17,7 @@ import (
 	"go.etcd.io/bbolt"
 
 	"github.com/storageapi/storageapi/notices"
+	"github.com/storageapi/storageapi/store/storetest"
 	"github.com/storageapi/storageapi/webhooks"
 )
 
@@ -119,18 +120,18 @@ func makePending(b *testing.B, s *Store, account, pending int) {
 	}
 	wg.Wait()
 	for n := 0; n < pending/2; {
-		tasks, _, err := s.ClaimDeliveries(b.Context(), webhooks.Claim{Limit: 500, Lease: time.Hour})
+		tasks, err := storetest.WorkerOf(s).Claim(b.Context(), 500)
 		if err != nil {
 			b.Fatal(err)
 		}
-		var settlements []webhooks.Settlement
+		var settlements []storetest.Settlement
 		for _, task := range tasks {
-			settlements = append(settlements, webhooks.Settlement{
+			settlements = append(settlements, storetest.Settlement{
 				Task: task, Outcome: webhooks.Retry, RetryAfter: 20*time.Hour + rand.N(8*time.Hour),
 				Attempt: webhooks.Attempt{Number: 1, StartedAt: time.Now(), Status: 500},
 			})
 		}
-		if _, err := s.SettleDeliveries(b.Context(), settlements); err != nil {
+		if _, err := storetest.WorkerOf(s).Settle(b.Context(), settlements); err != nil {
 			b.Fatal(err)
 		}
 		n += len(tasks)

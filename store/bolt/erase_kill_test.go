@@ -19,6 +19,7 @@ import (
 	"github.com/storageapi/storageapi/signing"
 	"github.com/storageapi/storageapi/store"
 	"github.com/storageapi/storageapi/store/bolt"
+	"github.com/storageapi/storageapi/store/storetest"
 	"github.com/storageapi/storageapi/store/transfer"
 	"github.com/storageapi/storageapi/webhooks"
 )
@@ -100,16 +101,16 @@ func toErase(t *testing.T, s store.Store) store.Receipt {
 	}
 	wg.Wait()
 	for range 2 { // what comes first has an attempt, then some of it a second one
-		tasks, _, err := s.ClaimDeliveries(ctx, webhooks.Claim{Limit: eraseEvents / 2, Lease: time.Hour, Webhooks: []string{"gone0"}})
+		tasks, err := storetest.WorkerOf(s).Claim(ctx, eraseEvents/2, "gone0")
 		must(t, err)
-		var list []webhooks.Settlement
+		var list []storetest.Settlement
 		for i, task := range tasks {
-			list = append(list, webhooks.Settlement{
+			list = append(list, storetest.Settlement{
 				Task: task, Outcome: []webhooks.Outcome{webhooks.Deliver, webhooks.GiveUp, webhooks.Retry}[i%3],
 				Attempt: webhooks.Attempt{Number: task.Attempt, StartedAt: time.Now()},
 			})
 		}
-		_, err = s.SettleDeliveries(ctx, list)
+		_, err = storetest.WorkerOf(s).Settle(ctx, list)
 		must(t, err)
 	}
 	return store.Receipt{
@@ -163,7 +164,7 @@ func wantGone(t *testing.T, s store.Store) {
 		found("WebhookByID", 0, err, webhooks.ErrNotFound)
 		_, err = s.ListDeliveries(ctx, "gone", id, webhooks.DeliveryQuery{Limit: 9})
 		found("ListDeliveries", 0, err, webhooks.ErrNotFound)
-		backlog, err := s.Backlog(ctx, id)
+		backlog, err := storetest.WorkerOf(s).Backlog(ctx, id)
 		found("Backlog", backlog.Pending, err, nil)
 	}
 	for i := range eraseEvents {
@@ -175,8 +176,8 @@ func wantGone(t *testing.T, s store.Store) {
 	}
 	_, err = s.RecoveryByID(ctx, "gone", "recovery")
 	found("RecoveryByID", 0, err, webhooks.ErrNotFound)
-	tasks, _, err := s.ClaimDeliveries(ctx, webhooks.Claim{Limit: 9, Lease: time.Hour, Webhooks: []string{"gone0", "gone1"}})
-	found("ClaimDeliveries", len(tasks), err, nil)
+	tasks, err := storetest.WorkerOf(s).Claim(ctx, 9, "gone0", "gone1")
+	found("Claim", len(tasks), err, nil)
 	sizes, err := s.AccountSizes(ctx, []string{"gone"})
 	if err != nil || len(sizes) > 0 && sizes[0] != (store.AccountSize{Account: "gone"}) {
 		t.Errorf("AccountSizes of what was erased: %+v, %v", sizes, err)
@@ -213,7 +214,7 @@ func wantKept(t *testing.T, s store.Store, published, delivered map[string]bool)
 			t.Errorf("%s was settled as delivered, and is %q", id, states[id])
 		}
 	}
-	if backlog, err := s.Backlog(t.Context(), ""); err != nil || backlog.Pending != pending {
+	if backlog, err := storetest.WorkerOf(s).Backlog(t.Context(), ""); err != nil || backlog.Pending != pending {
 		t.Errorf("pending: %d, want %d, %v", backlog.Pending, pending, err)
 	}
 }
@@ -259,16 +260,16 @@ func eraseBesideOthers(path string) error {
 	for range 2 {
 		go func() {
 			for {
-				tasks, _, err := s.ClaimDeliveries(ctx, webhooks.Claim{Limit: 3, Lease: time.Hour})
-				var list []webhooks.Settlement
+				tasks, err := storetest.WorkerOf(s).Claim(ctx, 3)
+				var list []storetest.Settlement
 				for _, task := range tasks {
 					if task.Webhook.Account != "other" {
 						err = fmt.Errorf("claimed for %s, which is being erased", task.Webhook.Account)
 					}
-					list = append(list, webhooks.Settlement{Task: task, Outcome: webhooks.Deliver, Attempt: webhooks.Attempt{Number: task.Attempt, StartedAt: time.Now()}})
+					list = append(list, storetest.Settlement{Task: task, Outcome: webhooks.Deliver, Attempt: webhooks.Attempt{Number: task.Attempt, StartedAt: time.Now()}})
 				}
 				if err == nil {
-					_, err = s.SettleDeliveries(ctx, list)
+					_, err = storetest.WorkerOf(s).Settle(ctx, list)
 				}
 				if err != nil {
 					failed <- err

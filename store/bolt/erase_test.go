@@ -20,6 +20,7 @@ import (
 	"github.com/storageapi/storageapi/signing"
 	"github.com/storageapi/storageapi/store"
 	"github.com/storageapi/storageapi/store/bolt"
+	"github.com/storageapi/storageapi/store/storetest"
 	"github.com/storageapi/storageapi/webhooks"
 )
 
@@ -69,16 +70,16 @@ func erasable(t testing.TB, s store.Store, n int) store.Receipt {
 		must(<-group)
 	}
 	for range 3 {
-		tasks, _, err := s.ClaimDeliveries(ctx, webhooks.Claim{Limit: n / 2, Lease: time.Hour})
+		tasks, err := storetest.WorkerOf(s).Claim(ctx, n/2)
 		must(err)
-		var list []webhooks.Settlement
+		var list []storetest.Settlement
 		for i, task := range tasks {
-			list = append(list, webhooks.Settlement{
-				Task: task, Outcome: []webhooks.Outcome{webhooks.Deliver, webhooks.GiveUp, webhooks.Retry, webhooks.Release}[i%4],
+			list = append(list, storetest.Settlement{
+				Task: task, Outcome: []webhooks.Outcome{webhooks.Deliver, webhooks.GiveUp, webhooks.Retry, storetest.Release}[i%4],
 				Attempt: webhooks.Attempt{Number: task.Attempt, Response: task.Webhook.Account, Error: task.Webhook.Account, StartedAt: time.Now()},
 			})
 		}
-		_, err = s.SettleDeliveries(ctx, list)
+		_, err = storetest.WorkerOf(s).Settle(ctx, list)
 		must(err)
 	}
 	for more := true; more; { // indexes runs
@@ -155,7 +156,7 @@ func TestEraseLeavesNoBytes(t *testing.T) {
 	if page, err = s.ListDeliveries(t.Context(), "other", "othera", webhooks.DeliveryQuery{Limit: 9999}); err != nil || len(page.Deliveries) != 2001 {
 		t.Errorf("the other's deliveries after it was opened again: %d, %v", len(page.Deliveries), err)
 	}
-	backlog, err := s.Backlog(t.Context(), "")
+	backlog, err := storetest.WorkerOf(s).Backlog(t.Context(), "")
 	pending := 0
 	for _, d := range page.Deliveries {
 		if d.State == webhooks.Pending {
@@ -197,7 +198,7 @@ func TestEraseGoesOnAfterKill(t *testing.T) {
 		if err := again.CreateKey(t.Context(), apikeys.Key{ID: "new", Account: "SECRETacct", Hash: markedHash("new", 1)}, apikeys.CreateOptions{}); !errors.Is(err, auth.ErrErasing) {
 			t.Errorf("CreateKey = %v", err)
 		}
-		tasks, _, err := again.ClaimDeliveries(t.Context(), webhooks.Claim{Limit: 9999, Lease: time.Hour})
+		tasks, err := storetest.WorkerOf(again).Claim(t.Context(), 9999)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/storageapi/storageapi/store/bolt"
+	"github.com/storageapi/storageapi/store/storetest"
 	"github.com/storageapi/storageapi/webhooks"
 )
 
@@ -36,16 +37,16 @@ func BenchmarkFailed(b *testing.B) {
 					first += n
 				}
 				for {
-					tasks, _, err := s.ClaimDeliveries(b.Context(), webhooks.Claim{Limit: 2000, Lease: time.Hour})
+					tasks, err := storetest.WorkerOf(s).Claim(b.Context(), 2000)
 					if err != nil {
 						b.Fatal(err)
 					}
 					if len(tasks) == 0 {
 						break
 					}
-					ends := make([]webhooks.Settlement, len(tasks))
+					ends := make([]storetest.Settlement, len(tasks))
 					for i, task := range tasks {
-						ends[i] = webhooks.Settlement{Task: task, Outcome: webhooks.Deliver, Attempt: webhooks.Attempt{
+						ends[i] = storetest.Settlement{Task: task, Outcome: webhooks.Deliver, Attempt: webhooks.Attempt{
 							Number: 1, StartedAt: time.Now(), Duration: time.Millisecond, Status: 200,
 						}}
 						if id == "" {
@@ -56,7 +57,7 @@ func BenchmarkFailed(b *testing.B) {
 							ends[i].Outcome, ends[i].Attempt.Status, ends[i].Attempt.Class = webhooks.GiveUp, 500, webhooks.ClassStatus
 						}
 					}
-					if _, err := s.SettleDeliveries(b.Context(), ends); err != nil {
+					if _, err := storetest.WorkerOf(s).Settle(b.Context(), ends); err != nil {
 						b.Fatal(err)
 					}
 				}

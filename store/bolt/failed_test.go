@@ -12,6 +12,7 @@ import (
 
 	"github.com/storageapi/storageapi/notices"
 	"github.com/storageapi/storageapi/store/bolt/internal/record"
+	"github.com/storageapi/storageapi/store/storetest"
 	"github.com/storageapi/storageapi/webhooks"
 )
 
@@ -49,14 +50,14 @@ func TestFailedAcrossRows(t *testing.T) {
 			active(true)
 		}
 		for {
-			tasks, _, err := s.ClaimDeliveries(t.Context(), webhooks.Claim{Limit: 500, Lease: time.Hour})
+			tasks, err := storetest.WorkerOf(s).Claim(t.Context(), 500)
 			if err != nil {
 				t.Fatal(err)
 			}
 			if len(tasks) == 0 {
 				break
 			}
-			var ends []webhooks.Settlement
+			var ends []storetest.Settlement
 			for _, task := range tasks {
 				outcome := webhooks.Deliver
 				switch random.IntN(400) {
@@ -80,7 +81,7 @@ func TestFailedAcrossRows(t *testing.T) {
 				}
 				ends = append(ends, end)
 			}
-			if _, err := s.SettleDeliveries(t.Context(), ends); err != nil {
+			if _, err := storetest.WorkerOf(s).Settle(t.Context(), ends); err != nil {
 				t.Fatal(err)
 			}
 			settled += len(ends)
@@ -136,13 +137,13 @@ func TestFailedRowsGo(t *testing.T) {
 		outcome webhooks.Outcome
 		rows    int
 	}{{webhooks.Retry, 1}, {webhooks.GiveUp, 1}, {webhooks.Deliver, 0}} {
-		tasks, _, err := s.ClaimDeliveries(t.Context(), webhooks.Claim{Limit: 1, Lease: time.Hour})
+		tasks, err := storetest.WorkerOf(s).Claim(t.Context(), 1)
 		if err != nil || len(tasks) != 1 {
 			t.Fatal(tasks, err)
 		}
 		settlement := settlementOf(tasks[0], end.outcome)
 		settlement.RetryAfter, settlement.Attempt.Class = 0, webhooks.ClassStatus
-		if _, err := s.SettleDeliveries(t.Context(), []webhooks.Settlement{settlement}); err != nil {
+		if _, err := storetest.WorkerOf(s).Settle(t.Context(), []storetest.Settlement{settlement}); err != nil {
 			t.Fatal(err)
 		}
 		if end.outcome == webhooks.GiveUp {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/storageapi/storageapi/notices"
 	"github.com/storageapi/storageapi/store/bolt/internal/record"
+	"github.com/storageapi/storageapi/store/storetest"
 	"github.com/storageapi/storageapi/webhooks"
 )
 
@@ -51,7 +52,7 @@ func TestDeletionGoesInSteps(t *testing.T) {
 				t.Fatalf("after %d steps event %d has %+v, %v", steps, i, list, err)
 			}
 		}
-		if got, err := s.Backlog(t.Context(), ""); got.Pending != events || err != nil {
+		if got, err := storetest.WorkerOf(s).Backlog(t.Context(), ""); got.Pending != events || err != nil {
 			t.Fatalf("after %d steps %d are pending, %v", steps, got.Pending, err)
 		}
 		before := pendingRows(t, s)
@@ -176,11 +177,11 @@ func TestSweepsRace(t *testing.T) {
 		if rows := pendingRows(t, s); rows != 1 {
 			t.Fatalf("in round %d there are %d rows, want that of the last event", round, rows)
 		}
-		tasks, _, err := s.ClaimDeliveries(t.Context(), webhooks.Claim{Limit: 9, Lease: time.Minute})
+		tasks, err := storetest.WorkerOf(s).Claim(t.Context(), 9)
 		if err != nil || len(tasks) != 1 || tasks[0].Event.ID != testEvent(9000+round, 0).ID {
 			t.Fatalf("claimed %d, %v; want the last event", len(tasks), err)
 		}
-		if _, err := s.SettleDeliveries(t.Context(), []webhooks.Settlement{{Task: tasks[0], Outcome: webhooks.Deliver, Attempt: webhooks.Attempt{Number: 1}}}); err != nil {
+		if _, err := storetest.WorkerOf(s).Settle(t.Context(), []storetest.Settlement{{Task: tasks[0], Outcome: webhooks.Deliver, Attempt: webhooks.Attempt{Number: 1}}}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -250,19 +251,19 @@ func publishMany(t *testing.T, s *Store, events int) {
 // retrySome claims that many deliveries and puts off those to the webhook.
 func retrySome(t *testing.T, s *Store, webhook string, n int) {
 	t.Helper()
-	tasks, _, err := s.ClaimDeliveries(t.Context(), webhooks.Claim{Limit: n, Lease: time.Minute})
+	tasks, err := storetest.WorkerOf(s).Claim(t.Context(), n)
 	if err != nil || len(tasks) != n {
 		t.Fatalf("claimed %d, %v; want %d", len(tasks), err, n)
 	}
-	var settlements []webhooks.Settlement
+	var settlements []storetest.Settlement
 	for _, task := range tasks {
-		s := webhooks.Settlement{Task: task, Outcome: webhooks.Release}
+		s := storetest.Settlement{Task: task, Outcome: storetest.Release}
 		if task.Webhook.ID == webhook {
 			s.Outcome, s.RetryAfter, s.Attempt = webhooks.Retry, time.Hour, webhooks.Attempt{Number: 1, Status: 500}
 		}
 		settlements = append(settlements, s)
 	}
-	if stale, err := s.SettleDeliveries(t.Context(), settlements); len(stale) > 0 || err != nil {
+	if stale, err := storetest.WorkerOf(s).Settle(t.Context(), settlements); len(stale) > 0 || err != nil {
 		t.Fatal(stale, err)
 	}
 }

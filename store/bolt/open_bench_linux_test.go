@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/storageapi/storageapi/store/bolt"
+	"github.com/storageapi/storageapi/store/storetest"
 	"github.com/storageapi/storageapi/webhooks"
 )
 
@@ -64,7 +65,7 @@ func BenchmarkColdOpen(b *testing.B) {
 				var m runtime.MemStats
 				runtime.ReadMemStats(&m)
 				b.ReportMetric(float64(m.HeapAlloc)/(1<<20), "heap-MiB")
-				backlog, err := s.Backlog(b.Context(), "")
+				backlog, err := storetest.WorkerOf(s).Backlog(b.Context(), "")
 				if err != nil {
 					b.Fatal(err)
 				}

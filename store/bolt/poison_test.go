@@ -4,11 +4,11 @@ import (
 	"bytes"
 	"path/filepath"
 	"testing"
-	"time"
 
 	"go.etcd.io/bbolt"
 
 	"github.com/storageapi/storageapi/signing"
+	"github.com/storageapi/storageapi/store/storetest"
 	"github.com/storageapi/storageapi/webhooks"
 )
 
@@ -40,11 +40,11 @@ func TestDamagedRecordBlocksNoOther(t *testing.T) {
 
 	s = openUnverified(t, path)
 	defer func() { _ = s.Close() }()
-	tasks, _, err := s.ClaimDeliveries(t.Context(), webhooks.Claim{Limit: 100, Lease: time.Minute})
+	tasks, err := storetest.WorkerOf(s).Claim(t.Context(), 100)
 	if err != nil {
 		t.Fatal(err)
 	}
-	var settlements []webhooks.Settlement
+	var settlements []storetest.Settlement
 	good := 0
 	for _, task := range tasks {
 		outcome := webhooks.GiveUp
@@ -52,15 +52,15 @@ func TestDamagedRecordBlocksNoOther(t *testing.T) {
 			good++
 			outcome = webhooks.Deliver
 		}
-		settlements = append(settlements, webhooks.Settlement{
+		settlements = append(settlements, storetest.Settlement{
 			Task: task, Outcome: outcome, Attempt: webhooks.Attempt{Number: task.Attempt},
 		})
 	}
 	if len(tasks) != 4 || good != 1 {
 		t.Errorf("claimed %d tasks, %d of them good; want 4 and 1", len(tasks), good)
 	}
-	if stale, err := s.SettleDeliveries(t.Context(), settlements); err != nil || len(stale) > 0 {
-		t.Errorf("SettleDeliveries = %v, %v", stale, err)
+	if stale, err := storetest.WorkerOf(s).Settle(t.Context(), settlements); err != nil || len(stale) > 0 {
+		t.Errorf("Settle = %v, %v", stale, err)
 	}
 	deliveries, err := s.EventDeliveries(t.Context(), "acct", "evt_good")
 	if err != nil {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/storageapi/storageapi/notices"
+	"github.com/storageapi/storageapi/store/storetest"
 	"github.com/storageapi/storageapi/webhooks"
 )
 
@@ -31,15 +32,15 @@ func TestPurge_RetentionEndsWithinSegment_DeliveryKeepsItsState(t *testing.T) {
 	}
 	settle := func(outcome webhooks.Outcome) {
 		t.Helper()
-		tasks, _, err := s.ClaimDeliveries(t.Context(), webhooks.Claim{Limit: events, Lease: time.Minute})
+		tasks, err := storetest.WorkerOf(s).Claim(t.Context(), events)
 		if err != nil || len(tasks) != events {
 			t.Fatalf("got %d tasks, %v, want %d", len(tasks), err, events)
 		}
-		var list []webhooks.Settlement
+		var list []storetest.Settlement
 		for _, task := range tasks {
 			list = append(list, settlementOf(task, outcome))
 		}
-		if _, err := s.SettleDeliveries(t.Context(), list); err != nil {
+		if _, err := storetest.WorkerOf(s).Settle(t.Context(), list); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/storageapi/storageapi/signing"
 	"github.com/storageapi/storageapi/store/bolt"
+	"github.com/storageapi/storageapi/store/storetest"
 	"github.com/storageapi/storageapi/webhooks"
 )
 
@@ -103,7 +104,7 @@ func BenchmarkBacklog(b *testing.B) {
 			b.Fatal(err)
 		}
 		opened += time.Since(began)
-		if tasks, _, err := s.ClaimDeliveries(b.Context(), webhooks.Claim{Limit: 1, Lease: time.Hour}); len(tasks) != 1 || err != nil {
+		if tasks, err := storetest.WorkerOf(s).Claim(b.Context(), 1); len(tasks) != 1 || err != nil {
 			b.Fatal(len(tasks), err)
 		}
 		claimed += time.Since(began)
@@ -176,7 +177,7 @@ func postpone(b *testing.B, s *bolt.Store, deliveries int) {
 
 // deliver claims some of what is due and settles it, or puts it off.
 func deliver(b *testing.B, s *bolt.Store, putOff time.Duration) int {
-	tasks, _, err := s.ClaimDeliveries(b.Context(), webhooks.Claim{Limit: 512, Lease: time.Hour})
+	tasks, err := storetest.WorkerOf(s).Claim(b.Context(), 512)
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -184,9 +185,9 @@ func deliver(b *testing.B, s *bolt.Store, putOff time.Duration) int {
 		runtime.Gosched()
 		return 0
 	}
-	settlements := make([]webhooks.Settlement, len(tasks))
+	settlements := make([]storetest.Settlement, len(tasks))
 	for i, task := range tasks {
-		settlements[i] = webhooks.Settlement{Task: task, Attempt: webhooks.Attempt{
+		settlements[i] = storetest.Settlement{Task: task, Attempt: webhooks.Attempt{
 			Number: task.Attempt, StartedAt: time.Now(), Duration: time.Millisecond, Status: 200, Response: "ok",
 		}}
 		settlements[i].Outcome = webhooks.Deliver
@@ -194,7 +195,7 @@ func deliver(b *testing.B, s *bolt.Store, putOff time.Duration) int {
 			settlements[i].Outcome, settlements[i].RetryAfter = webhooks.Retry, putOff
 		}
 	}
-	if _, err := s.SettleDeliveries(b.Context(), settlements); err != nil {
+	if _, err := storetest.WorkerOf(s).Settle(b.Context(), settlements); err != nil {
 		b.Fatal(err)
 	}
 	return len(tasks)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/storageapi/storageapi/signing"
 	"github.com/storageapi/storageapi/store/bolt"
+	"github.com/storageapi/storageapi/store/storetest"
 	"github.com/storageapi/storageapi/webhooks"
 )
 
@@ -42,13 +43,13 @@ func BenchmarkRestore(b *testing.B) {
 	noError(b, err)
 	noError(b, copied.Close())
 	for range hooks * events / 2 / 1000 {
-		tasks, _, err := s.ClaimDeliveries(b.Context(), webhooks.Claim{Limit: 1000, Lease: time.Hour})
+		tasks, err := storetest.WorkerOf(s).Claim(b.Context(), 1000)
 		noError(b, err)
-		var settled []webhooks.Settlement
+		var settled []storetest.Settlement
 		for _, task := range tasks {
-			settled = append(settled, webhooks.Settlement{Task: task, Outcome: webhooks.Deliver, Attempt: webhooks.Attempt{Number: 1, StartedAt: time.Now(), Status: 200}})
+			settled = append(settled, storetest.Settlement{Task: task, Outcome: webhooks.Deliver, Attempt: webhooks.Attempt{Number: 1, StartedAt: time.Now(), Status: 200}})
 		}
-		_, err = s.SettleDeliveries(b.Context(), settled)
+		_, err = storetest.WorkerOf(s).Settle(b.Context(), settled)
 		noError(b, err)
 	}
 	publish(events + 1)

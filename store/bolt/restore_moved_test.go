@@ -17,6 +17,7 @@ import (
 	"github.com/storageapi/storageapi/notices"
 	"github.com/storageapi/storageapi/signing"
 	"github.com/storageapi/storageapi/store/bolt"
+	"github.com/storageapi/storageapi/store/storetest"
 	"github.com/storageapi/storageapi/store/transfer"
 	"github.com/storageapi/storageapi/webhooks"
 )
@@ -131,10 +132,10 @@ func TestRestore_BodiesPurgedSince_NothingLostAndNoAlertAgain(t *testing.T) {
 	noError(t, err)
 	_, err = c.s.UpdateAlert(ctx, "acct", webhooks.MetricBalance, func(step *webhooks.AlertStep) error { step.State = []byte("told"); return nil })
 	noError(t, err)
-	tasks, _, err := c.s.ClaimDeliveries(ctx, webhooks.Claim{Limit: 9, Lease: time.Hour})
+	tasks, err := storetest.WorkerOf(c.s).Claim(ctx, 9)
 	noError(t, err)
 	for _, task := range tasks {
-		_, err := c.s.SettleDeliveries(ctx, []webhooks.Settlement{{Task: task, Outcome: webhooks.Deliver, Attempt: webhooks.Attempt{Number: 1, StartedAt: time.Now(), Status: 200}}})
+		_, err := storetest.WorkerOf(c.s).Settle(ctx, []storetest.Settlement{{Task: task, Outcome: webhooks.Deliver, Attempt: webhooks.Attempt{Number: 1, StartedAt: time.Now(), Status: 200}}})
 		noError(t, err)
 	}
 	_, err = c.s.Enqueue(ctx, event("expired"))

@@ -20,6 +20,7 @@ import (
 	"github.com/storageapi/storageapi/store"
 	"github.com/storageapi/storageapi/store/bolt"
 	"github.com/storageapi/storageapi/store/memory"
+	"github.com/storageapi/storageapi/store/storetest"
 	"github.com/storageapi/storageapi/webhooks"
 )
 
@@ -80,7 +81,7 @@ func newStory(t *testing.T, seed uint64, counts map[string]int) *story {
 	}
 	file, err := bolt.Open(filepath.Join(s.dir, "storage.db"))
 	noError(t, err)
-	t.Cleanup(func() { _ = file.Close() })
+	t.Cleanup(func() { _, _ = file.Close(), s.source.Close() })
 	s.file = file
 	for range 60 { // of the account that will be moved
 		s.operate(s.source, "moved")
@@ -260,21 +261,21 @@ func (s *story) publish(ctx context.Context, to store.Store, account string) err
 }
 
 func (s *story) deliver(ctx context.Context, to store.Store) error {
-	tasks, _, err := to.ClaimDeliveries(ctx, webhooks.Claim{Limit: 1 + s.rand.IntN(120), Lease: time.Minute})
+	tasks, err := storetest.WorkerOf(to).Claim(ctx, 1+s.rand.IntN(120))
 	if err != nil {
 		return err
 	}
-	var list []webhooks.Settlement
-	outcomes := []webhooks.Outcome{webhooks.Deliver, webhooks.GiveUp, webhooks.Retry, webhooks.Release}
+	var list []storetest.Settlement
+	outcomes := []webhooks.Outcome{webhooks.Deliver, webhooks.GiveUp, webhooks.Retry, storetest.Release}
 	for _, task := range tasks {
-		end := webhooks.Settlement{Task: task, Outcome: outcomes[s.rand.IntN(len(outcomes))]}
+		end := storetest.Settlement{Task: task, Outcome: outcomes[s.rand.IntN(len(outcomes))]}
 		end.Attempt = webhooks.Attempt{Number: task.Attempt, StartedAt: time.Now(), Response: "response"}
 		if end.Outcome == webhooks.GiveUp || end.Outcome == webhooks.Retry {
 			end.Attempt.Class, end.RetryAfter = webhooks.ClassStatus, time.Duration(s.rand.Int64N(int64(time.Hour)))
 		}
 		list = append(list, end)
 	}
-	_, err = to.SettleDeliveries(ctx, list)
+	_, err = storetest.WorkerOf(to).Settle(ctx, list)
 	return err
 }
 

@@ -22,6 +22,7 @@ import (
 	"github.com/storageapi/storageapi/scopes"
 	"github.com/storageapi/storageapi/signing"
 	"github.com/storageapi/storageapi/store/bolt"
+	"github.com/storageapi/storageapi/store/storetest"
 	"github.com/storageapi/storageapi/webhooks"
 )
 
@@ -78,17 +79,17 @@ func newLostHost(t testing.TB, options ...bolt.Option) *lostHost {
 	}
 	// deliver settles all that is pending, except what is to stay so.
 	deliver := func(except ...string) {
-		tasks, _, err := s.ClaimDeliveries(ctx, webhooks.Claim{Limit: 1000, Lease: time.Hour})
+		tasks, err := storetest.WorkerOf(s).Claim(ctx, 1000)
 		noError(t, err)
-		var settled []webhooks.Settlement
+		var settled []storetest.Settlement
 		for _, task := range tasks {
-			end := webhooks.Settlement{Task: task, Outcome: webhooks.Deliver, Attempt: webhooks.Attempt{Number: task.Attempt, StartedAt: time.Now(), Status: 200}}
+			end := storetest.Settlement{Task: task, Outcome: webhooks.Deliver, Attempt: webhooks.Attempt{Number: task.Attempt, StartedAt: time.Now(), Status: 200}}
 			if slices.Contains(except, task.Event.ID) {
-				end.Outcome = webhooks.Release
+				end.Outcome = storetest.Release
 			}
 			settled = append(settled, end)
 		}
-		_, err = s.SettleDeliveries(ctx, settled)
+		_, err = storetest.WorkerOf(s).Settle(ctx, settled)
 		noError(t, err)
 	}
 	for _, name := range []string{"kept", "deleted", "rotated"} {
@@ -162,7 +163,7 @@ func (h *lostHost) valid(t testing.TB, s *bolt.Store) []string {
 // pending returns what is claimed of a file, as events and the webhooks' URLs, and settles nothing.
 func pending(t *testing.T, s *bolt.Store) []string {
 	t.Helper()
-	tasks, _, err := s.ClaimDeliveries(t.Context(), webhooks.Claim{Limit: 1000, Lease: time.Hour})
+	tasks, err := storetest.WorkerOf(s).Claim(t.Context(), 1000)
 	noError(t, err)
 	var list []string
 	for _, task := range tasks {

@@ -19,6 +19,7 @@ import (
 	"github.com/storageapi/storageapi/internal/testbubble"
 	"github.com/storageapi/storageapi/notices"
 	"github.com/storageapi/storageapi/scopes"
+	"github.com/storageapi/storageapi/store/storetest"
 	"github.com/storageapi/storageapi/webhooks"
 )
 
@@ -207,22 +208,22 @@ func workWith(ctx context.Context, s *Store) error {
 		return fmt.Errorf("Enqueue = %d, %v", n, err)
 	}
 	for {
-		tasks, _, err := s.ClaimDeliveries(ctx, webhooks.Claim{Limit: 100, Lease: time.Hour})
+		tasks, err := storetest.WorkerOf(s).Claim(ctx, 100)
 		if err != nil {
 			return err
 		}
 		if len(tasks) == 0 {
 			break
 		}
-		var settlements []webhooks.Settlement
+		var settlements []storetest.Settlement
 		for _, task := range tasks {
 			if task.Err != nil {
 				return fmt.Errorf("%s to %s: %w", task.Event.ID, task.Webhook.ID, task.Err)
 			}
 			settlements = append(settlements, settlementOf(task, webhooks.Deliver))
 		}
-		if stale, err := s.SettleDeliveries(ctx, settlements); err != nil || len(stale) > 0 {
-			return fmt.Errorf("SettleDeliveries = %v, %v", stale, err)
+		if stale, err := storetest.WorkerOf(s).Settle(ctx, settlements); err != nil || len(stale) > 0 {
+			return fmt.Errorf("Settle = %v, %v", stale, err)
 		}
 	}
 	deliveries, err := s.EventDeliveries(ctx, "acct", id)
@@ -237,8 +238,8 @@ func workWith(ctx context.Context, s *Store) error {
 	return nil
 }
 
-func settlementOf(task webhooks.Task, outcome webhooks.Outcome) webhooks.Settlement {
-	return webhooks.Settlement{
+func settlementOf(task storetest.Task, outcome webhooks.Outcome) storetest.Settlement {
+	return storetest.Settlement{
 		Task: task, Outcome: outcome, RetryAfter: time.Hour,
 		Attempt: webhooks.Attempt{Number: task.Attempt, StartedAt: time.Now().Truncate(time.Millisecond), Error: "refused"},
 	}
@@ -292,16 +293,16 @@ func testEvent(i, size int) webhooks.EncodedEvent {
 
 // settleSome settles deliveries of several webhooks in one step, in all ways.
 func settleSome(ctx context.Context, s *Store) error {
-	tasks, _, err := s.ClaimDeliveries(ctx, webhooks.Claim{Limit: 24, Lease: time.Hour})
+	tasks, err := storetest.WorkerOf(s).Claim(ctx, 24)
 	if err != nil {
 		return err
 	}
-	var settlements []webhooks.Settlement
+	var settlements []storetest.Settlement
 	for i, task := range tasks {
-		outcome := []webhooks.Outcome{webhooks.Deliver, webhooks.Retry, webhooks.GiveUp, webhooks.Release}[i%4]
+		outcome := []webhooks.Outcome{webhooks.Deliver, webhooks.Retry, webhooks.GiveUp, storetest.Release}[i%4]
 		settlements = append(settlements, settlementOf(task, outcome))
 	}
-	_, err = s.SettleDeliveries(ctx, settlements)
+	_, err = storetest.WorkerOf(s).Settle(ctx, settlements)
 	return err
 }
 
@@ -367,7 +368,7 @@ var changes = []struct {
 		_, err := s.EnqueueOnce(ctx, testEvent(300, 500), []webhooks.DedupKey{{Key: "a", Until: time.Now()}, {Key: "b", Until: time.Now()}})
 		return err
 	}},
-	{"SettleDeliveries", settleSome},
+	{"Settle", settleSome},
 	{"Redeliver", func(ctx context.Context, s *Store) error {
 		deliveries, err := s.EventDeliveries(ctx, "acct", testEvent(0, 0).ID)
 		for _, d := range deliveries {

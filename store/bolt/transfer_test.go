@@ -82,7 +82,7 @@ func TestImportedIsKept(t *testing.T) {
 	if list, err := s.EventDeliveries(t.Context(), "acct_0", "evt_0"); err != nil || len(list) != 0 {
 		t.Errorf("EventDeliveries of one published again = %v, %v", list, err)
 	}
-	tasks, _, err := s.ClaimDeliveries(t.Context(), webhooks.Claim{Limit: 99, Lease: time.Hour, Webhooks: []string{"wh_1"}})
+	tasks, err := storetest.WorkerOf(s).Claim(t.Context(), 99, "wh_1")
 	if err != nil || len(tasks) != events-1 {
 		t.Fatal(len(tasks), err)
 	}

@@ -18,6 +18,7 @@ import (
 
 	"github.com/storageapi/storageapi/notices"
 	"github.com/storageapi/storageapi/store/bolt"
+	"github.com/storageapi/storageapi/store/storetest"
 	"github.com/storageapi/storageapi/webhooks"
 )
 
@@ -40,14 +41,14 @@ func rich(t *testing.T, events int) string {
 		_, err := s.Enqueue(t.Context(), webhooks.EncodedEvent{ID: fmt.Sprint("event-", i), Account: "many", Type: webhooks.TypeBalanceLow, Timestamp: time.Now(), Body: []byte("{}")})
 		must(t, err)
 	}
-	tasks, _, err := s.ClaimDeliveries(t.Context(), webhooks.Claim{Limit: 100, Lease: time.Hour})
+	tasks, err := storetest.WorkerOf(s).Claim(t.Context(), 100)
 	must(t, err)
-	settlements := make([]webhooks.Settlement, len(tasks))
+	settlements := make([]storetest.Settlement, len(tasks))
 	for i, task := range tasks {
 		outcome := []webhooks.Outcome{webhooks.Deliver, webhooks.GiveUp, webhooks.Retry}[i%3]
-		settlements[i] = webhooks.Settlement{Task: task, Outcome: outcome, RetryAfter: time.Hour, Attempt: webhooks.Attempt{Number: task.Attempt, StartedAt: time.Now(), Class: webhooks.ErrorClass("x")}}
+		settlements[i] = storetest.Settlement{Task: task, Outcome: outcome, RetryAfter: time.Hour, Attempt: webhooks.Attempt{Number: task.Attempt, StartedAt: time.Now(), Class: webhooks.ErrorClass("x")}}
 	}
-	_, err = s.SettleDeliveries(t.Context(), settlements)
+	_, err = storetest.WorkerOf(s).Settle(t.Context(), settlements)
 	must(t, err)
 	for more := true; more; {
 		more, err = s.Purge(t.Context(), webhooks.Purge{Limit: 1000})

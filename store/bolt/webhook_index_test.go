@@ -13,6 +13,7 @@ import (
 
 	"github.com/storageapi/storageapi/internal/boltfault"
 	"github.com/storageapi/storageapi/notices"
+	"github.com/storageapi/storageapi/store/storetest"
 	"github.com/storageapi/storageapi/webhooks"
 )
 
@@ -93,15 +94,15 @@ func claimAtRandom(t *testing.T, s *Store, random *rand.Rand) {
 	if _, err := s.Enqueue(t.Context(), event); err != nil {
 		t.Fatal(err)
 	}
-	tasks, _, err := s.ClaimDeliveries(t.Context(), webhooks.Claim{Limit: 99, Lease: time.Hour})
+	tasks, err := storetest.WorkerOf(s).Claim(t.Context(), 99)
 	if err != nil {
 		t.Fatal(err)
 	}
-	var settlements []webhooks.Settlement
+	var settlements []storetest.Settlement
 	for _, task := range tasks {
 		settlements = append(settlements, settlementOf(task, []webhooks.Outcome{webhooks.Deliver, webhooks.GiveUp}[random.IntN(2)]))
 	}
-	if _, err := s.SettleDeliveries(t.Context(), settlements); err != nil {
+	if _, err := storetest.WorkerOf(s).Settle(t.Context(), settlements); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/storageapi/storageapi/internal/testbubble"
 	"github.com/storageapi/storageapi/signing"
+	"github.com/storageapi/storageapi/store/storetest"
 	"github.com/storageapi/storageapi/webhooks"
 )
 
@@ -102,24 +103,24 @@ func tellOf(t *testing.T, s *Store, files int) {
 // deliverAll settles what is due: most is delivered, some given up.
 func deliverAll(t *testing.T, s *Store) {
 	for {
-		tasks, _, err := s.ClaimDeliveries(t.Context(), webhooks.Claim{Limit: 500, Lease: time.Hour})
+		tasks, err := storetest.WorkerOf(s).Claim(t.Context(), 500)
 		if err != nil {
 			t.Fatal(err)
 		}
 		if len(tasks) == 0 {
 			return
 		}
-		settlements := make([]webhooks.Settlement, len(tasks))
+		settlements := make([]storetest.Settlement, len(tasks))
 		for i, task := range tasks {
 			outcome := webhooks.Deliver
-			if task.Token%10 == 0 {
+			if task.Ref.Number%10 == 0 {
 				outcome = webhooks.GiveUp
 			}
-			settlements[i] = webhooks.Settlement{Task: task, Outcome: outcome, Attempt: webhooks.Attempt{
+			settlements[i] = storetest.Settlement{Task: task, Outcome: outcome, Attempt: webhooks.Attempt{
 				Number: task.Attempt, StartedAt: time.Now(), Duration: time.Millisecond, Status: 200, Response: "thank you",
 			}}
 		}
-		if _, err := s.SettleDeliveries(t.Context(), settlements); err != nil {
+		if _, err := storetest.WorkerOf(s).Settle(t.Context(), settlements); err != nil {
 			t.Fatal(err)
 		}
 	}
