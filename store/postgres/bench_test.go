@@ -18,6 +18,7 @@ import (
 	"github.com/storageapi/storageapi/signing"
 	"github.com/storageapi/storageapi/store/postgres"
 	"github.com/storageapi/storageapi/store/postgres/internal/cluster"
+	"github.com/storageapi/storageapi/store/storetest"
 	"github.com/storageapi/storageapi/webhooks"
 )
 
@@ -122,7 +123,7 @@ func BenchmarkQueue(b *testing.B) {
 	nodes := []*postgres.Store{s, openOn(b, p), openOn(b, p), openOn(b, p)}
 	for i := range 20 * len(nodes) { // the statements are planned while the queue is empty
 		s := nodes[i%len(nodes)]
-		if _, _, err := s.ClaimDeliveries(b.Context(), webhooks.Claim{Limit: 400, Cap: each(2), Lease: time.Minute}); err != nil {
+		if _, err := storetest.WorkerOf(s).Claim(b.Context(), 400); err != nil {
 			b.Fatal(err)
 		}
 	}
@@ -147,51 +148,6 @@ func BenchmarkQueue(b *testing.B) {
 	b.ReportMetric(wal/float64(r.settled), "wal_B/delivery")
 }
 
-// BenchmarkDown claims what is due of 50 webhooks beside so many others that are owed
-// something and rest, for their receivers are down.
-func BenchmarkDown(b *testing.B) {
-	const up = 50
-	for _, down := range []int{0, *benchEndpoints} {
-		b.Run(fmt.Sprint(down), func(b *testing.B) {
-			p, _ := durable(b)
-			s := openOn(b, p)
-			endpoints(b, s, up+down)
-			fill(b, p, postgres.DefaultSchema, up+down)
-			if _, err := p.Exec(b.Context(), `update storageapi.webhooks set rests_until = now() + interval '1 hour' where id >= $1`, fmt.Sprintf("wh_%06d", up)); err != nil {
-				b.Fatal(err)
-			}
-			claim := func(full bool) []webhooks.Task {
-				tasks, _, err := s.ClaimDeliveries(b.Context(), webhooks.Claim{Limit: 256, Cap: each(2), PerAccount: 100, Lease: time.Minute})
-				if err != nil || full && len(tasks) != up {
-					b.Fatalf("claimed %d, want %d; %v", len(tasks), up, err)
-				}
-				return tasks
-			}
-			release := func(tasks []webhooks.Task) {
-				var list []webhooks.Settlement
-				for _, task := range tasks {
-					list = append(list, webhooks.Settlement{Task: task, Outcome: webhooks.Release})
-				}
-				if _, err := s.SettleDeliveries(b.Context(), list); err != nil {
-					b.Fatal(err)
-				}
-			}
-			for range 10 + down/100 { // what rests is put aside
-				release(claim(false))
-			}
-			var claims []time.Duration
-			for b.Loop() {
-				at := time.Now()
-				tasks := claim(true)
-				claims = append(claims, time.Since(at))
-				release(tasks)
-			}
-			b.ReportMetric(float64(quantile(claims, 0.5).Microseconds())/1000, "claim_p50_ms")
-			b.ReportMetric(float64(quantile(claims, 0.99).Microseconds())/1000, "claim_p99_ms")
-		})
-	}
-}
-
 // A record is of what nodes have done.
 type record struct {
 	mu      sync.Mutex
@@ -214,7 +170,7 @@ func drain(b *testing.B, nodes []*postgres.Store, n int, r *record) {
 		group.Go(func() {
 			for done.Load() < int64(n) {
 				at := time.Now()
-				tasks, _, err := s.ClaimDeliveries(context.Background(), webhooks.Claim{Limit: 400, Cap: each(8), PerAccount: 100, Lease: time.Minute})
+				tasks, err := storetest.WorkerOf(s).Claim(context.Background(), 400)
 				claimed := time.Since(at)
 				if err != nil {
 					b.Error(err)
@@ -224,14 +180,14 @@ func drain(b *testing.B, nodes []*postgres.Store, n int, r *record) {
 					time.Sleep(time.Millisecond)
 					continue
 				}
-				var list []webhooks.Settlement
+				var list []storetest.Settlement
 				for _, task := range tasks {
-					list = append(list, webhooks.Settlement{Task: task, Outcome: webhooks.Deliver, Attempt: webhooks.Attempt{Number: task.Attempt, StartedAt: at, Status: 200}})
+					list = append(list, storetest.Settlement{Task: task, Outcome: webhooks.Deliver, Attempt: webhooks.Attempt{Number: task.Attempt, StartedAt: at, Status: 200}})
 				}
 				at = time.Now()
-				stale, err := s.SettleDeliveries(context.Background(), list)
+				stale, err := storetest.WorkerOf(s).Settle(context.Background(), list)
 				if err != nil || len(stale) > 0 {
-					b.Errorf("SettleDeliveries = %v, %v", stale, err)
+					b.Errorf("Settle = %v, %v", stale, err)
 					return
 				}
 				done.Add(int64(len(tasks)))

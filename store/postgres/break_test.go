@@ -16,6 +16,7 @@ import (
 
 	"github.com/storageapi/storageapi/notices"
 	"github.com/storageapi/storageapi/store/postgres"
+	"github.com/storageapi/storageapi/store/storetest"
 	"github.com/storageapi/storageapi/webhooks"
 )
 
@@ -57,10 +58,10 @@ func (m *meanwhile) opened(t *testing.T, options ...postgres.Option) *postgres.S
 }
 
 // onlyTask publishes an event, and claims its delivery.
-func onlyTask(t *testing.T, s *postgres.Store) webhooks.Task {
+func onlyTask(t *testing.T, s *postgres.Store) storetest.Task {
 	t.Helper()
 	publishOne(t, s, "evt")
-	tasks := claimed(t, s, webhooks.Claim{})
+	tasks := claimed(t, s)
 	if len(tasks) != 1 {
 		t.Fatalf("%d tasks", len(tasks))
 	}
@@ -84,18 +85,18 @@ func TestRedeliverBesideSettling(t *testing.T) {
 		if err := s.Redeliver(t.Context(), task.Webhook.Account, task.Webhook.ID, task.Event.ID, notices.Notice{}); err != nil {
 			t.Error(err)
 		}
-		if tasks := claimed(t, s, webhooks.Claim{}); len(tasks) > 0 { // it looks
+		if tasks := claimed(t, s); len(tasks) > 0 { // it looks
 			t.Errorf("%d deliveries were claimed beside their settlement", len(tasks))
 		}
 	}
 	m.do.Store(&do)
-	settleAs(t, s, task, webhooks.GiveUp, 0)
+	settleAs(t, s, task, webhooks.GiveUp)
 	if m.do.Load() != nil {
 		t.Fatal("nothing was done meanwhile")
 	}
-	var again []webhooks.Task
+	var again []storetest.Task
 	eventually(t, "what was redelivered is delivered", func() bool {
-		again = claimed(t, s, webhooks.Claim{})
+		again = claimed(t, s)
 		return len(again) > 0
 	})
 	if again[0].Attempt != 2 || again[0].Before != 1 {
@@ -109,7 +110,7 @@ func TestWebhookReadLate(t *testing.T) {
 	s := m.opened(t, postgres.PollEvery(time.Hour), postgres.PollOnly()) // only the load reads it
 	task := onlyTask(t, s)
 	publishOne(t, s, "next")
-	if b, err := s.Backlog(t.Context(), ""); err != nil || b.Pending != 2 { // it looks
+	if b, err := storetest.WorkerOf(s).Backlog(t.Context(), ""); err != nil || b.Pending != 2 { // it looks
 		t.Fatalf("Backlog = %+v, %v; want 2 pending", b, err)
 	}
 	turn := func(s *postgres.Store, on bool) {
@@ -123,13 +124,13 @@ func TestWebhookReadLate(t *testing.T) {
 	turn(open(t, m.option), false)
 	do := func() { turn(s, true) }
 	m.do.Store(&do)
-	if tasks := claimed(t, s, webhooks.Claim{}); len(tasks) > 0 {
+	if tasks := claimed(t, s); len(tasks) > 0 {
 		t.Fatalf("%d deliveries were claimed of a webhook that was read as off", len(tasks))
 	}
 	if m.do.Load() != nil {
 		t.Fatal("nothing was done meanwhile")
 	}
-	eventually(t, "a webhook that is on has its deliveries", func() bool { return len(claimed(t, s, webhooks.Claim{})) > 0 })
+	eventually(t, "a webhook that is on has its deliveries", func() bool { return len(claimed(t, s)) > 0 })
 }
 
 // TestClaim_TurnedOffElsewhere_BeginsNoAttempt turns a webhook off on another node, while this one
@@ -150,11 +151,11 @@ func TestClaim_TurnedOffElsewhere_BeginsNoAttempt(t *testing.T) {
 	for i := range 30 {
 		publishOne(t, other, fmt.Sprint("event ", i))
 		turn(false)
-		if tasks := claimed(t, s, webhooks.Claim{}); len(tasks) > 0 {
+		if tasks := claimed(t, s); len(tasks) > 0 {
 			t.Fatalf("round %d: %d tasks for a webhook that is off, want none", i, len(tasks))
 		}
 		turn(true)
-		eventually(t, "a webhook that is on has its deliveries", func() bool { return len(claimed(t, s, webhooks.Claim{})) > 0 })
+		eventually(t, "a webhook that is on has its deliveries", func() bool { return len(claimed(t, s)) > 0 })
 	}
 }
 
@@ -180,7 +181,7 @@ func TestCrashOfAServerProcess(t *testing.T) {
 		}
 	}
 	s.Published("acct_wh_000000")
-	if tasks := claimed(t, s, webhooks.Claim{}); len(tasks) > 0 { // it looks
+	if tasks := claimed(t, s); len(tasks) > 0 { // it looks
 		t.Fatal(tasks)
 	}
 	process, err := os.FindProcess(int(conn.PgConn().PID()))
@@ -195,25 +196,9 @@ func TestCrashOfAServerProcess(t *testing.T) {
 		return err == nil
 	})
 	eventually(t, "it is delivered", func() bool {
-		tasks, _, _ := s.ClaimDeliveries(t.Context(), webhooks.Claim{Limit: 10, Lease: time.Minute})
-		return slices.ContainsFunc(tasks, func(task webhooks.Task) bool { return task.Event.ID == "after" })
+		tasks, _ := storetest.WorkerOf(s).Claim(t.Context(), 10)
+		return slices.ContainsFunc(tasks, func(task storetest.Task) bool { return task.Event.ID == "after" })
 	})
-}
-
-// A node that claims no more leaves its shards, though it has leases that nobody settled: they have run
-// out.
-func TestAbandonedLeasesKeepNoShards(t *testing.T) {
-	option := inSchema(t)
-	s, other := open(t, option), open(t, option)
-	s.Lasts(time.Second)
-	s.Idles(time.Second)
-	endpoints(t, s, 1)
-	publishOne(t, s, "evt")
-	tasks, _, err := s.ClaimDeliveries(t.Context(), webhooks.Claim{Limit: 1, Lease: 100 * time.Millisecond})
-	if err != nil || len(tasks) != 1 {
-		t.Fatal(tasks, err)
-	}
-	eventually(t, "another node attempts what was abandoned", func() bool { return len(claimed(t, other, webhooks.Claim{})) > 0 })
 }
 
 // A claim that was cut short after it had read that a webhook is off does not keep the next ones from
@@ -223,7 +208,7 @@ func TestClaimCutShort(t *testing.T) {
 	s := m.opened(t, postgres.PollEvery(time.Hour))
 	onlyTask(t, s)
 	publishOne(t, s, "next")
-	if _, _, err := s.ClaimDeliveries(t.Context(), webhooks.Claim{Limit: 1, Cap: each(0), Lease: time.Minute}); err != nil { // it looks
+	if _, err := storetest.WorkerOf(s).Claim(t.Context(), 1); err != nil { // it looks
 		t.Fatal(err)
 	}
 	if _, err := open(t, m.option).UpdateWebhook(t.Context(), "acct_wh_000000", "wh_000000", func(w *webhooks.Webhook, _ *notices.Notice) error {
@@ -235,32 +220,10 @@ func TestClaimCutShort(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	do := func() { cancel() }
 	m.do.Store(&do)
-	if tasks, _, err := s.ClaimDeliveries(ctx, webhooks.Claim{Limit: 1, Lease: time.Minute}); len(tasks) > 0 || err != nil && !errors.Is(err, context.Canceled) {
+	if tasks, err := storetest.WorkerOf(s).Claim(ctx, 1); len(tasks) > 0 || err != nil && !errors.Is(err, context.Canceled) {
 		t.Fatal(tasks, err)
 	}
-	eventually(t, "claims pass the webhook over", func() bool {
-		tasks, wait, err := s.ClaimDeliveries(t.Context(), webhooks.Claim{Limit: 1, Lease: time.Minute})
-		if len(tasks) > 0 || err != nil {
-			t.Fatal(tasks, err)
-		}
-		return wait > 0
-	})
-}
-
-// A node that looks seldom keeps its shards until it has looked again.
-func TestSeldomLooksKeepShards(t *testing.T) {
-	option := inSchema(t)
-	s := open(t, option, postgres.PollEvery(2*time.Second))
-	s.Lasts(400 * time.Millisecond)
-	s.Idles(100 * time.Millisecond)
-	claimed(t, s, webhooks.Claim{})
-	owned := 256
-	for end := time.Now().Add(2 * time.Second); owned == 256 && time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
-		if err := pool(t).QueryRow(t.Context(), `select count(*) from `+quoted(postgres.SchemaOf(option))+`.shard_owners where node <> 0`).Scan(&owned); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if owned != 256 {
-		t.Errorf("it owns %d shards while it waits to look", owned)
+	if tasks, err := storetest.WorkerOf(s).Claim(t.Context(), 1); len(tasks) > 0 || err != nil {
+		t.Fatal(tasks, err)
 	}
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/storageapi/storageapi/notices"
 	"github.com/storageapi/storageapi/store/postgres"
+	"github.com/storageapi/storageapi/store/storetest"
 	"github.com/storageapi/storageapi/webhooks"
 )
 
@@ -227,11 +228,11 @@ func TestOwnerHearsOfAnotherNode(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	claim := func(want string) webhooks.Task {
+	claim := func(want string) storetest.Task {
 		t.Helper()
-		var tasks []webhooks.Task
+		var tasks []storetest.Task
 		eventually(t, "the owner claims "+want, func() bool {
-			tasks = claimed(t, owner, webhooks.Claim{Cap: each(9), PerAccount: 1})
+			tasks = claimed(t, owner)
 			return len(tasks) > 0
 		})
 		if len(tasks) != 1 || tasks[0].Event.ID != want {
@@ -245,7 +246,7 @@ func TestOwnerHearsOfAnotherNode(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	settleAs(t, owner, claim("0"), webhooks.Deliver, 0)
+	settleAs(t, owner, claim("0"), webhooks.Deliver)
 	redeliver("3") // it is pending
 	redeliver("0") // it was settled
 	again := claim("0")
@@ -275,7 +276,7 @@ func TestOwnerHearsOfAnotherNode(t *testing.T) {
 	if got, want := states(), " 3 dead 2 dead 1 dead 0 dead"; got != want {
 		t.Errorf("deliveries are%s after the purge, want%s", got, want)
 	}
-	if n := len(claimed(t, owner, webhooks.Claim{Cap: each(9)})); n > 0 {
+	if n := len(claimed(t, owner)); n > 0 {
 		t.Errorf("claimed %d of what was purged", n)
 	}
 }

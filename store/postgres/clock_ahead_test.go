@@ -11,6 +11,7 @@ import (
 	"github.com/storageapi/storageapi/apikeys"
 	"github.com/storageapi/storageapi/notices"
 	"github.com/storageapi/storageapi/store/postgres"
+	"github.com/storageapi/storageapi/store/storetest"
 	"github.com/storageapi/storageapi/webhooks"
 )
 
@@ -95,7 +96,7 @@ func purgeAt(t *testing.T, node *postgres.Store, now time.Time) {
 func deliverable(t *testing.T, node *postgres.Store) (n int) {
 	t.Helper()
 	for until := time.Now().Add(5 * time.Second); time.Now().Before(until); {
-		tasks, wait, err := node.ClaimDeliveries(t.Context(), webhooks.Claim{Limit: 100, Lease: time.Hour})
+		tasks, err := storetest.WorkerOf(node).Claim(t.Context(), 100)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -104,7 +105,7 @@ func deliverable(t *testing.T, node *postgres.Store) (n int) {
 				n++
 			}
 		}
-		if len(tasks) == 0 && wait > 10*time.Millisecond {
+		if len(tasks) == 0 {
 			break
 		}
 	}
@@ -268,17 +269,17 @@ func TestClaim_MadeDueWhileTheClockWasAhead_IsDueInTime(t *testing.T) {
 			s := newAheadStore(t)
 			s.must(s.CreateWebhook(t.Context(), newWebhook("acct", "a"), webhooks.CreateOptions{}))
 			s.publish("retried", 3)
-			var tasks []webhooks.Task
+			var tasks []storetest.Task
 			eventually(t, "three tasks", func() bool {
-				more, _, err := s.ClaimDeliveries(t.Context(), webhooks.Claim{Limit: 9, Lease: time.Hour})
+				more, err := storetest.WorkerOf(s).Claim(t.Context(), 9)
 				s.must(err)
 				tasks = append(tasks, more...)
 				return len(tasks) == 3
 			})
-			settle := func(task webhooks.Task, outcome webhooks.Outcome, after time.Duration) {
+			settle := func(task storetest.Task, outcome webhooks.Outcome, after time.Duration) {
 				t.Helper()
-				stale, err := s.SettleDeliveries(t.Context(), []webhooks.Settlement{{
-					Task: task, Outcome: outcome, RetryAfter: after, Rest: 10 * time.Millisecond,
+				stale, err := storetest.WorkerOf(s).Settle(t.Context(), []storetest.Settlement{{
+					Task: task, Outcome: outcome, RetryAfter: after,
 					Attempt: webhooks.Attempt{Number: 1, StartedAt: time.Now(), Class: webhooks.ClassStatus, Status: 503, Error: "503"},
 				}})
 				s.must(err)
@@ -298,7 +299,7 @@ func TestClaim_MadeDueWhileTheClockWasAhead_IsDueInTime(t *testing.T) {
 			s.ahead(0)
 			s.must(s.Close())
 			loaded := s.node()
-			backlog, err := loaded.Backlog(t.Context(), "")
+			backlog, err := storetest.WorkerOf(loaded).Backlog(t.Context(), "")
 			if err != nil || backlog.OldestDue.IsZero() || time.Since(backlog.OldestDue).Abs() > time.Hour {
 				t.Errorf("Backlog of a node that owns nothing = %+v, %v, want what is due", backlog, err)
 			}
@@ -325,12 +326,6 @@ func TestClaim_DueInYears_IsDueAfterTheLongestRetry(t *testing.T) {
 			t.Errorf("%d deliveries are due within %v, want %d", got, in, want)
 		}
 	}
-	s.must(s.Close())
-	other := s.node()
-	if _, _, err := other.ClaimDeliveries(t.Context(), webhooks.Claim{Limit: 1, Lease: time.Hour, LongestRetry: 100 * time.Hour}); err != nil {
-		t.Fatal(err)
-	}
-	s.must(other.Close())
 }
 
 // One event that is published while the clock is a year ahead does not move the times of later ones, and who

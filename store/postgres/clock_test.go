@@ -12,7 +12,7 @@ import (
 
 	"github.com/storageapi/storageapi/notices"
 	"github.com/storageapi/storageapi/store/postgres"
-	"github.com/storageapi/storageapi/webhooks"
+	"github.com/storageapi/storageapi/store/storetest"
 )
 
 // otherClock returns connections for which the database's clock is ahead of this node's,
@@ -45,7 +45,7 @@ func TestClockRefused(t *testing.T) {
 	s.CheckClockAlways()
 	endpoints(t, s, 1)
 	claim := func() error {
-		_, _, err := s.ClaimDeliveries(t.Context(), webhooks.Claim{Limit: 1, Lease: time.Minute})
+		_, err := storetest.WorkerOf(s).Claim(t.Context(), 1)
 		return err
 	}
 	for by, text := range map[time.Duration]string{
@@ -58,7 +58,7 @@ func TestClockRefused(t *testing.T) {
 		}
 		_, addErr := s.AddNotices(t.Context(), []notices.Notice{{Account: "acct", ID: "id", Action: notices.KeyExpiring}})
 		scanErr := s.UpdateFileScan(t.Context(), func(state []byte) ([]byte, error) { return state, nil })
-		for what, err := range map[string]error{"New": newErr, "ClaimDeliveries": claim(), "AddNotices": addErr, "UpdateFileScan": scanErr} {
+		for what, err := range map[string]error{"New": newErr, "Claim": claim(), "AddNotices": addErr, "UpdateFileScan": scanErr} {
 			if (text != "") != errors.Is(err, postgres.ErrClock) || err != nil && !strings.Contains(err.Error(), text) {
 				t.Errorf("%s with a database that is %v ahead = %v, want %q", what, by, err, text)
 			}

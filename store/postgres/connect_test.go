@@ -16,6 +16,7 @@ import (
 	"github.com/storageapi/storageapi/apikeys"
 	"github.com/storageapi/storageapi/notices"
 	"github.com/storageapi/storageapi/store/postgres"
+	"github.com/storageapi/storageapi/store/storetest"
 	"github.com/storageapi/storageapi/webhooks"
 )
 
@@ -131,18 +132,18 @@ func TestSilence(t *testing.T) {
 		"RecordKeyUse": func() error {
 			return s.RecordKeyUse(context.Background(), []apikeys.KeyUse{{Account: "a", ID: "b", At: time.Now()}})
 		},
-		"ClaimDeliveries": func() error {
+		"Claim": func() error {
 			for begun := time.Now(); ; {
-				_, _, err := s.ClaimDeliveries(context.Background(), webhooks.Claim{Limit: 9, Lease: time.Minute})
+				_, err := storetest.WorkerOf(s).Claim(context.Background(), 9)
 				if err != nil || time.Since(begun) > 10*time.Second {
 					return err
 				}
 			}
 		},
-		"Backlog": func() error { _, err := s.Backlog(context.Background(), ""); return err },
-		"New":     func() error { _, err := postgres.New(context.Background(), s.Pool(), option); return err },
-		"Open":    func() error { _, err := postgres.Open(context.Background(), r.dsn(t, ""), option); return err },
-		"Migrate": func() error { return postgres.Migrate(context.Background(), s.Pool(), option) },
+		"Unreported": func() error { _, err := s.Unreported(context.Background(), ""); return err },
+		"New":        func() error { _, err := postgres.New(context.Background(), s.Pool(), option); return err },
+		"Open":       func() error { _, err := postgres.Open(context.Background(), r.dsn(t, ""), option); return err },
+		"Migrate":    func() error { return postgres.Migrate(context.Background(), s.Pool(), option) },
 	}
 	r.silence(true)
 	var group sync.WaitGroup

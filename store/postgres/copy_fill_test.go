@@ -14,6 +14,7 @@ import (
 	"github.com/storageapi/storageapi/scopes"
 	"github.com/storageapi/storageapi/signing"
 	"github.com/storageapi/storageapi/store"
+	"github.com/storageapi/storageapi/store/storetest"
 	"github.com/storageapi/storageapi/webhooks"
 )
 
@@ -70,15 +71,15 @@ func fillStore(t testing.TB, s store.Store, l load) {
 	}
 	enqueue(0, l.settled)
 	for done := 0; done < l.settled; {
-		tasks, _, err := s.ClaimDeliveries(context.Background(), webhooks.Claim{Limit: 5000, Lease: time.Minute})
-		var settlements []webhooks.Settlement
+		tasks, err := storetest.WorkerOf(s).Claim(context.Background(), 5000)
+		var settlements []storetest.Settlement
 		for _, task := range tasks {
-			settlements = append(settlements, webhooks.Settlement{Task: task, Outcome: webhooks.Deliver, Attempt: webhooks.Attempt{
+			settlements = append(settlements, storetest.Settlement{Task: task, Outcome: webhooks.Deliver, Attempt: webhooks.Attempt{
 				Number: task.Attempt, StartedAt: now, Duration: 20 * time.Millisecond, Status: 200, Response: "OK",
 			}})
 		}
 		if err == nil {
-			_, err = s.SettleDeliveries(context.Background(), settlements)
+			_, err = storetest.WorkerOf(s).Settle(context.Background(), settlements)
 		}
 		if err != nil {
 			t.Fatal(err)

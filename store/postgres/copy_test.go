@@ -17,8 +17,8 @@ import (
 	"github.com/storageapi/storageapi/store/bolt"
 	"github.com/storageapi/storageapi/store/postgres"
 	"github.com/storageapi/storageapi/store/postgres/internal/cluster"
+	"github.com/storageapi/storageapi/store/storetest"
 	"github.com/storageapi/storageapi/store/transfer"
-	"github.com/storageapi/storageapi/webhooks"
 )
 
 // copierEnv makes a process of the test binary one that copies: it holds the path of the
@@ -171,7 +171,7 @@ func checkLoad(t *testing.T, s *postgres.Store, l load) {
 	}
 	claimed := make(map[string]int)
 	for {
-		tasks, _, err := s.ClaimDeliveries(t.Context(), webhooks.Claim{Limit: 1000, Lease: time.Hour})
+		tasks, err := storetest.WorkerOf(s).Claim(t.Context(), 1000)
 		if err != nil {
 			t.Fatal(err)
 		}

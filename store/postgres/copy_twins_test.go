@@ -19,6 +19,7 @@ import (
 	"github.com/storageapi/storageapi/signing"
 	"github.com/storageapi/storageapi/store"
 	"github.com/storageapi/storageapi/store/memory"
+	"github.com/storageapi/storageapi/store/storetest"
 	"github.com/storageapi/storageapi/store/transfer"
 	"github.com/storageapi/storageapi/webhooks"
 )
@@ -142,7 +143,7 @@ func (w *twins) operation(n int) (name string, do func(store.Store) any) {
 			return fmt.Sprint(n, err)
 		}
 	case 9:
-		return "ClaimDeliveries", func(s store.Store) any { return w.deliver(ctx, s, at) }
+		return "Claim", func(s store.Store) any { return w.deliver(ctx, s, at) }
 	case 10:
 		return "Redeliver", func(s store.Store) any { return fmt.Sprint(s.Redeliver(ctx, account, hook, event, notices.Notice{})) }
 	case 11:
@@ -168,17 +169,17 @@ func (w *twins) operation(n int) (name string, do func(store.Store) any) {
 
 // deliver claims all that is due and settles it, each in a way of its own.
 func (w *twins) deliver(ctx context.Context, s store.Store, at time.Time) (claimed []string) {
-	tasks, _, err := s.ClaimDeliveries(ctx, webhooks.Claim{Limit: 1000, Lease: time.Hour})
+	tasks, err := storetest.WorkerOf(s).Claim(ctx, 1000)
 	if err != nil {
 		w.Fatal(err)
 	}
-	slices.SortFunc(tasks, func(a, b webhooks.Task) int {
+	slices.SortFunc(tasks, func(a, b storetest.Task) int {
 		return slices.Compare([]byte(a.Event.ID+a.Webhook.ID), []byte(b.Event.ID+b.Webhook.ID))
 	})
-	var settlements []webhooks.Settlement
+	var settlements []storetest.Settlement
 	for _, task := range tasks {
 		claimed = append(claimed, fmt.Sprintf("%s %q to %s: %d after %d", task.Event.ID, task.Event.Body, task.Webhook.ID, task.Attempt, task.Before))
-		end := webhooks.Settlement{Task: task, Outcome: webhooks.Deliver, Attempt: webhooks.Attempt{Number: task.Attempt, StartedAt: at, Status: 200}}
+		end := storetest.Settlement{Task: task, Outcome: webhooks.Deliver, Attempt: webhooks.Attempt{Number: task.Attempt, StartedAt: at, Status: 200}}
 		switch sha256.Sum256([]byte(task.Event.ID + task.Webhook.ID))[0] % 4 {
 		case 0:
 			end.Outcome, end.RetryAfter, end.Attempt.Status, end.Attempt.Class = webhooks.Retry, time.Hour, 503, webhooks.ClassStatus
@@ -187,7 +188,7 @@ func (w *twins) deliver(ctx context.Context, s store.Store, at time.Time) (claim
 		}
 		settlements = append(settlements, end)
 	}
-	if stale, err := s.SettleDeliveries(ctx, settlements); err != nil || len(stale) > 0 {
+	if stale, err := storetest.WorkerOf(s).Settle(ctx, settlements); err != nil || len(stale) > 0 {
 		w.Fatal(stale, err)
 	}
 	return claimed

@@ -14,6 +14,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/storageapi/storageapi/store/postgres"
+	"github.com/storageapi/storageapi/store/storetest"
 	"github.com/storageapi/storageapi/webhooks"
 )
 
@@ -37,16 +38,16 @@ func TestDump(t *testing.T) {
 	for n, s := range nodes {
 		group.Go(func() {
 			for i := 0; ctx.Err() == nil; time.Sleep(5 * time.Millisecond) { // else dumps take longer the more there is
-				tasks, _, err := s.ClaimDeliveries(t.Context(), webhooks.Claim{Limit: 5, Cap: each(2), Lease: time.Second})
+				tasks, err := storetest.WorkerOf(s).Claim(t.Context(), 5)
 				if err != nil {
 					t.Error(err)
 					return
 				}
-				var settlements []webhooks.Settlement
+				var settlements []storetest.Settlement
 				for _, task := range tasks {
-					settlements = append(settlements, webhooks.Settlement{Task: task, Outcome: webhooks.Deliver, Attempt: webhooks.Attempt{Number: task.Attempt, StartedAt: time.Now()}})
+					settlements = append(settlements, storetest.Settlement{Task: task, Outcome: webhooks.Deliver, Attempt: webhooks.Attempt{Number: task.Attempt, StartedAt: time.Now()}})
 				}
-				if _, err := s.SettleDeliveries(t.Context(), settlements); err != nil { // leases may have run out
+				if _, err := storetest.WorkerOf(s).Settle(t.Context(), settlements); err != nil { // some may be stale
 					t.Error(err)
 					return
 				}
@@ -135,15 +136,15 @@ func deliverAll(t *testing.T, s *postgres.Store, n int) {
 		if time.Now().After(end) {
 			t.Fatalf("%d of %d are done", done, n)
 		}
-		tasks, wait, err := s.ClaimDeliveries(t.Context(), webhooks.Claim{Limit: 100, Cap: each(10), Lease: time.Minute})
+		tasks, err := storetest.WorkerOf(s).Claim(t.Context(), 100)
 		if err != nil {
 			t.Fatal(err)
 		}
 		for _, task := range tasks {
-			settleAs(t, s, task, webhooks.Deliver, 0)
+			settleAs(t, s, task, webhooks.Deliver)
 		}
 		if done += len(tasks); len(tasks) == 0 {
-			time.Sleep(min(wait, 100*time.Millisecond))
+			time.Sleep(10 * time.Millisecond)
 		}
 	}
 }

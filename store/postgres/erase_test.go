@@ -16,6 +16,7 @@ import (
 	"github.com/storageapi/storageapi/signing"
 	"github.com/storageapi/storageapi/store"
 	"github.com/storageapi/storageapi/store/postgres"
+	"github.com/storageapi/storageapi/store/storetest"
 	"github.com/storageapi/storageapi/webhooks"
 )
 
@@ -59,11 +60,11 @@ func TestEraseLeavesNoRows(t *testing.T) {
 			must(err)
 		}
 	}
-	tasks, _, err := s.ClaimDeliveries(ctx, webhooks.Claim{Limit: 2 * n, Lease: time.Hour})
+	tasks, err := storetest.WorkerOf(s).Claim(ctx, 2*n)
 	must(err)
 	for i, task := range tasks {
 		outcome := []webhooks.Outcome{webhooks.Deliver, webhooks.GiveUp, webhooks.Retry}[i%3]
-		_, err := s.SettleDeliveries(ctx, []webhooks.Settlement{{Task: task, Outcome: outcome, RetryAfter: time.Hour,
+		_, err := storetest.WorkerOf(s).Settle(ctx, []storetest.Settlement{{Task: task, Outcome: outcome, RetryAfter: time.Hour,
 			Attempt: webhooks.Attempt{Number: 1, Error: task.Webhook.Account, Response: task.Webhook.Account, StartedAt: time.Now()}}})
 		must(err)
 	}

@@ -14,7 +14,6 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/storageapi/storageapi/store"
-	"github.com/storageapi/storageapi/store/queue"
 	"github.com/storageapi/storageapi/store/storetest"
 	"github.com/storageapi/storageapi/webhooks"
 )
@@ -178,8 +177,14 @@ func (s *Store) Listening() bool {
 // Lasts sets how long the node lasts without a heartbeat, before it delivers.
 func (s *Store) Lasts(d time.Duration) { s.ownership.lasts = d }
 
-// Idles sets how long the node keeps its shards without claims.
-func (s *Store) Idles(d time.Duration) { s.idle.after = d }
+// LooksEvery returns about how often the node looks.
+func (s *Store) LooksEvery(ctx context.Context) (time.Duration, error) {
+	if err := s.owned.hold(ctx); err != nil {
+		return 0, err
+	}
+	defer s.owned.let()
+	return s.owned.look.frequency.every(s.options.poll), nil
+}
 
 // Kill ends the ownership of shards as if the process had ended.
 func (s *Store) Kill() { Owning{&s.ownership}.Kill() }
@@ -287,32 +292,28 @@ func (s *Store) Loading() int {
 	return len(s.owned.loads.of)
 }
 
-// A Counter counts the deliveries that a store reports to its claims.
+// A Counter is a store that counts the deliveries that it reports.
 type Counter struct {
+	*Store
+	mu sync.Mutex
+	of map[string]map[uint64]int
+}
+
+// Count counts what is reported to a scheduler of the counter.
+func (s *Store) Count() *Counter { return &Counter{Store: s, of: make(map[string]map[uint64]int)} }
+
+// Deliver implements [webhooks.Deliveries].
+func (c *Counter) Deliver(ctx context.Context, to webhooks.Scheduler) error {
+	return c.Store.Deliver(ctx, countedScheduler{to, c})
+}
+
+type countedScheduler struct {
 	webhooks.Scheduler
-	store claimedStore
-	mu    sync.Mutex
-	of    map[string]map[uint64]int
-}
-
-// Count counts what is reported, from the first claim on.
-func (s *Store) Count() *Counter {
-	c := &Counter{store: claimedStore{s}, of: make(map[string]map[uint64]int)}
-	s.claims = queue.Over(countedStore{c.store, c}, queue.Options{})
-	return c
-}
-
-type countedStore struct {
-	claimedStore
 	counter *Counter
 }
 
-func (s countedStore) Deliver(ctx context.Context, to webhooks.Scheduler) error {
-	s.counter.Scheduler = to
-	return s.claimedStore.Deliver(ctx, s.counter)
-}
-
-func (c *Counter) Add(list []webhooks.PendingDelivery) {
+func (s countedScheduler) Add(list []webhooks.PendingDelivery) {
+	c := s.counter
 	c.mu.Lock()
 	for i := range list {
 		id := list[i].Webhook.ID
@@ -322,7 +323,7 @@ func (c *Counter) Add(list []webhooks.PendingDelivery) {
 		c.of[id][list[i].Number]++
 	}
 	c.mu.Unlock()
-	c.Scheduler.Add(list)
+	s.Scheduler.Add(list)
 }
 
 // Reported returns how many deliveries of the webhook were reported, and how often.

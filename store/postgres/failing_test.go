@@ -17,7 +17,6 @@ import (
 	"github.com/storageapi/storageapi/store"
 	"github.com/storageapi/storageapi/store/postgres"
 	"github.com/storageapi/storageapi/store/storetest"
-	"github.com/storageapi/storageapi/webhooks"
 )
 
 // A lossyConn is cut now and then while that is wanted: before what is sent arrives, or
@@ -116,14 +115,14 @@ func TestCloseOverALostConnection(t *testing.T) {
 	s := openThrough(t, option, func(conn net.Conn) net.Conn { return &cutConn{conn, cut} })
 	endpoints(t, s, 1)
 	publishOne(t, s, "evt")
-	if n := len(claimed(t, s, webhooks.Claim{})); n != 1 {
+	if n := len(claimed(t, s)); n != 1 {
 		t.Fatalf("claimed %d", n)
 	}
 	cut.Store(true)
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if n := len(claimed(t, open(t, option), webhooks.Claim{})); n != 1 {
+	if n := len(claimed(t, open(t, option))); n != 1 {
 		t.Errorf("another node claimed %d, want 1", n)
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/storageapi/storageapi/store/postgres"
+	"github.com/storageapi/storageapi/store/storetest"
 	"github.com/storageapi/storageapi/webhooks"
 )
 
@@ -122,7 +123,6 @@ func TestFrequencyOfPolling(t *testing.T) {
 type worker struct {
 	store   *postgres.Store
 	claimed atomic.Int64
-	wait    atomic.Int64
 }
 
 // newWorker returns a node that works until the test ends, with connections of its own.
@@ -135,16 +135,14 @@ func newWorker(t *testing.T, option postgres.Option, set ...func(*postgres.Store
 	ctx, cancel := context.WithCancel(t.Context())
 	var group sync.WaitGroup
 	t.Cleanup(func() { cancel(); group.Wait() })
-	claim := webhooks.Claim{Limit: 100, Cap: each(100), PerAccount: 100, Lease: time.Minute}
 	group.Go(func() {
-		dispatch(ctx, t, p.store, claim, func(tasks []webhooks.Task, wait time.Duration) {
-			p.wait.Store(int64(wait))
+		dispatch(ctx, t, p.store, 100, func(tasks []storetest.Task) {
 			p.claimed.Add(int64(len(tasks)))
-			var list []webhooks.Settlement
+			var list []storetest.Settlement
 			for _, task := range tasks {
-				list = append(list, webhooks.Settlement{Task: task, Outcome: webhooks.Deliver, Attempt: webhooks.Attempt{Number: task.Attempt, StartedAt: time.Now()}})
+				list = append(list, storetest.Settlement{Task: task, Outcome: webhooks.Deliver, Attempt: webhooks.Attempt{Number: task.Attempt, StartedAt: time.Now()}})
 			}
-			if _, err := p.store.SettleDeliveries(ctx, list); err != nil && ctx.Err() == nil {
+			if _, err := storetest.WorkerOf(p.store).Settle(ctx, list); err != nil && ctx.Err() == nil {
 				t.Error(err)
 			}
 		})
@@ -152,10 +150,14 @@ func newWorker(t *testing.T, option postgres.Option, set ...func(*postgres.Store
 	return p
 }
 
-// waits reports whether the last claim was told to wait for so long.
-func (p *worker) waits(least, most time.Duration) bool {
-	wait := time.Duration(p.wait.Load())
-	return wait >= least && wait <= most
+// looksEvery returns about how often the node looks.
+func (p *worker) looksEvery(t *testing.T) time.Duration {
+	t.Helper()
+	every, err := p.store.LooksEvery(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return every
 }
 
 // withTracer returns a node with connections of its own.
@@ -178,11 +180,11 @@ func TestLooksAreSeldom(t *testing.T) {
 	if err := other.CreateWebhook(t.Context(), newWebhook("acct", "a"), webhooks.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	seldom := func() bool { return owner.waits(625*time.Millisecond, 875*time.Millisecond) }
+	seldom := func() bool { return owner.looksEvery(t) == time.Second }
 	eventually(t, "a node that is notified looks seldom", seldom)
 	err := pgx.BeginFunc(t.Context(), pool(t), func(tx pgx.Tx) error {
 		_, err := other.EnqueueTx(t.Context(), tx, webhooks.EncodedEvent{ID: "event", Account: "acct", Type: webhooks.TypeBalanceLow})
-		eventually(t, "it looks often while a host publishes", func() bool { return owner.waits(62*time.Millisecond, 88*time.Millisecond) })
+		eventually(t, "it looks often while a host publishes", func() bool { return owner.looksEvery(t) == 100*time.Millisecond })
 		return err
 	})
 	if err != nil {
@@ -234,7 +236,7 @@ func TestNodesPoll(t *testing.T) {
 		return !notified()
 	})
 	eventually(t, "all is claimed", all)
-	eventually(t, "nodes do not poll any more", func() bool { return !nodes[0].waits(0, 60*time.Millisecond) })
+	eventually(t, "nodes do not poll any more", func() bool { return nodes[0].looksEvery(t) >= 100*time.Millisecond })
 	eventually(t, "they are notified", func() bool {
 		publish(1)
 		return notified()

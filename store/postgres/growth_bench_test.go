@@ -14,6 +14,7 @@ import (
 
 	"github.com/storageapi/storageapi/store/postgres"
 	"github.com/storageapi/storageapi/store/postgres/internal/cluster"
+	"github.com/storageapi/storageapi/store/storetest"
 	"github.com/storageapi/storageapi/webhooks"
 )
 
@@ -75,11 +76,10 @@ func (f *fleet) close() {
 }
 
 func (f *fleet) work(ctx context.Context, b *testing.B, s *postgres.Store) {
-	results := make(chan []webhooks.Settlement, 1000)
+	results := make(chan []storetest.Settlement, 1000)
 	f.group.Go(func() { f.settle(b, s, results) })
 	defer close(results)
-	claim := webhooks.Claim{Limit: 400, Cap: each(16), PerAccount: 512, Lease: time.Minute}
-	dispatch(ctx, b, s, claim, func(tasks []webhooks.Task, _ time.Duration) {
+	dispatch(ctx, b, s, 400, func(tasks []storetest.Task) {
 		if len(tasks) > 0 {
 			results <- f.arrived(tasks)
 		}
@@ -87,18 +87,18 @@ func (f *fleet) work(ctx context.Context, b *testing.B, s *postgres.Store) {
 }
 
 // arrived notes how long tasks took, and returns their settlements.
-func (f *fleet) arrived(tasks []webhooks.Task) (list []webhooks.Settlement) {
+func (f *fleet) arrived(tasks []storetest.Task) (list []storetest.Settlement) {
 	at := time.Now()
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for _, task := range tasks {
 		f.took = append(f.took, at.Sub(task.Event.Timestamp))
-		list = append(list, webhooks.Settlement{Task: task, Outcome: webhooks.Deliver, Attempt: webhooks.Attempt{Number: task.Attempt, StartedAt: at, Status: 200}})
+		list = append(list, storetest.Settlement{Task: task, Outcome: webhooks.Deliver, Attempt: webhooks.Attempt{Number: task.Attempt, StartedAt: at, Status: 200}})
 	}
 	return list
 }
 
-func (f *fleet) settle(b *testing.B, s *postgres.Store, results <-chan []webhooks.Settlement) {
+func (f *fleet) settle(b *testing.B, s *postgres.Store, results <-chan []storetest.Settlement) {
 	for list := range results {
 		for more := true; more && len(list) < 1000; {
 			select {
@@ -108,9 +108,9 @@ func (f *fleet) settle(b *testing.B, s *postgres.Store, results <-chan []webhook
 				more = false
 			}
 		}
-		stale, err := s.SettleDeliveries(context.Background(), list)
+		stale, err := storetest.WorkerOf(s).Settle(context.Background(), list)
 		if err != nil || len(stale) > 0 {
-			b.Errorf("SettleDeliveries = %v, %v", stale, err)
+			b.Errorf("Settle = %v, %v", stale, err)
 			return
 		}
 		f.settled.Add(int64(len(list)))
@@ -349,7 +349,7 @@ func BenchmarkUnderWay(b *testing.B) {
 	endpoints(b, s, *benchEndpoints)
 	fill(b, p, postgres.DefaultSchema, *benchUnder)
 	for n := 0; n < *benchUnder; {
-		tasks, _, err := s.ClaimDeliveries(b.Context(), webhooks.Claim{Limit: 1000, Cap: each(1000), Lease: time.Hour})
+		tasks, err := storetest.WorkerOf(s).Claim(b.Context(), 1000)
 		if err != nil {
 			b.Fatal(err)
 		}
@@ -361,7 +361,7 @@ func BenchmarkUnderWay(b *testing.B) {
 		fill(b, p, postgres.DefaultSchema, 100*limit)
 		for n := 0; n < 100*limit; {
 			at := time.Now()
-			tasks, _, err := s.ClaimDeliveries(b.Context(), webhooks.Claim{Limit: limit, Cap: each(1000), Lease: time.Hour})
+			tasks, err := storetest.WorkerOf(s).Claim(b.Context(), limit)
 			if err != nil {
 				b.Fatal(err)
 			}
@@ -369,12 +369,12 @@ func BenchmarkUnderWay(b *testing.B) {
 				claims = append(claims, time.Since(at))
 				n += len(tasks)
 			}
-			var list []webhooks.Settlement
+			var list []storetest.Settlement
 			for _, task := range tasks {
-				list = append(list, webhooks.Settlement{Task: task, Outcome: webhooks.Deliver, Attempt: webhooks.Attempt{Number: task.Attempt, StartedAt: at, Status: 200}})
+				list = append(list, storetest.Settlement{Task: task, Outcome: webhooks.Deliver, Attempt: webhooks.Attempt{Number: task.Attempt, StartedAt: at, Status: 200}})
 			}
-			if stale, err := s.SettleDeliveries(b.Context(), list); err != nil || len(stale) > 0 {
-				b.Fatalf("SettleDeliveries = %v, %v", stale, err)
+			if stale, err := storetest.WorkerOf(s).Settle(b.Context(), list); err != nil || len(stale) > 0 {
+				b.Fatalf("Settle = %v, %v", stale, err)
 			}
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/storageapi/storageapi/store/postgres"
+	"github.com/storageapi/storageapi/store/storetest"
 	"github.com/storageapi/storageapi/webhooks"
 )
 
@@ -35,10 +36,10 @@ func TestHoldAll(t *testing.T) {
 		}
 	}
 	publish("after")
-	if tasks, _, err := s.ClaimDeliveries(t.Context(), webhooks.Claim{Limit: 9, Lease: time.Hour}); err != nil || len(tasks) != 0 {
+	if tasks, err := storetest.WorkerOf(s).Claim(t.Context(), 9); err != nil || len(tasks) != 0 {
 		t.Fatalf("claimed %d, %v", len(tasks), err)
 	}
-	if backlog, err := s.Backlog(t.Context(), ""); err != nil || backlog.Held != many+2 || backlog.Pending != 2 {
+	if backlog, err := storetest.WorkerOf(s).Backlog(t.Context(), ""); err != nil || backlog.Held != many+2 || backlog.Pending != 2 {
 		t.Errorf("Backlog = %+v, %v", backlog, err)
 	}
 	service, err := webhooks.New(s, webhooks.Config{})
@@ -50,7 +51,7 @@ func TestHoldAll(t *testing.T) {
 	}
 	var claimed int
 	for end := time.Now().Add(10 * time.Second); claimed < 2 && time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
-		tasks, _, err := s.ClaimDeliveries(t.Context(), webhooks.Claim{Limit: 9, Lease: time.Hour})
+		tasks, err := storetest.WorkerOf(s).Claim(t.Context(), 9)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -14,7 +14,6 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/storageapi/storageapi/webhooks"
 )
 
 var (
@@ -63,12 +62,12 @@ func BenchmarkLoading(b *testing.B) {
 		used, resident := inUse(), residentBytes()
 		begun := time.Now()
 		s := openOn(b, limited)
-		claimsUntil(b, s, "before", webhooks.Claim{Limit: 100, Lease: time.Hour})
+		claimsUntil(b, s, "before")
 		b.ReportMetric(time.Since(begun).Seconds(), "s/before")
 		published := time.Now()
 		id := fmt.Sprint("after ", published)
 		publishTo(b, s, other, id)
-		claimsUntil(b, s, id, webhooks.Claim{Limit: 100, Lease: time.Hour})
+		claimsUntil(b, s, id)
 		b.ReportMetric(time.Since(published).Seconds(), "s/after")
 		for s.Loading() > 0 {
 			time.Sleep(10 * time.Millisecond)

@@ -14,7 +14,9 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/storageapi/storageapi/store"
 	"github.com/storageapi/storageapi/store/postgres"
+	"github.com/storageapi/storageapi/store/storetest"
 	"github.com/storageapi/storageapi/webhooks"
 )
 
@@ -150,19 +152,19 @@ func publishTo(t testing.TB, s *postgres.Store, account, id string) {
 
 // claimsUntil claims as the dispatcher does until that has claimed an event of the id, and returns how often
 // each event was claimed.
-func claimsUntil(t testing.TB, s *postgres.Store, id string, claim webhooks.Claim) map[string]int {
+func claimsUntil(t testing.TB, s store.Store, id string, webhookIDs ...string) map[string]int {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
 	of := make(map[string]int)
-	dispatch(ctx, t, s, claim, func(tasks []webhooks.Task, _ time.Duration) {
+	dispatch(ctx, t, s, 10, func(tasks []storetest.Task) {
 		for _, task := range tasks {
 			of[task.Event.ID]++
 		}
 		if of[id] > 0 {
 			cancel()
 		}
-	})
+	}, webhookIDs...)
 	if of[id] == 0 {
 		t.Fatalf("%s was not claimed within 30s", id)
 	}
@@ -185,13 +187,12 @@ func TestLoading_BacklogSlowerThanStatementTimeout_LoadsBesideOthers(t *testing.
 
 	s = storeOn(t, p)
 	counter := s.Count()
-	claim := webhooks.Claim{Limit: 10, Lease: time.Hour, Webhooks: []string{"wh_" + accounts[1]}}
-	claimsUntil(t, s, "before", claim)
+	claimsUntil(t, counter, "before", "wh_"+accounts[1])
 	if s.Loading() == 0 {
 		t.Fatal("all was loaded before the other account's event was claimed: the test shows nothing")
 	}
 	publishTo(t, s, accounts[1], "meanwhile")
-	claimsUntil(t, s, "meanwhile", claim)
+	claimsUntil(t, counter, "meanwhile", "wh_"+accounts[1])
 	eventually(t, "the backlog is loaded", func() bool { return s.Loading() == 0 })
 	if n, _ := counter.Reported("wh_" + accounts[0]); n != rows {
 		t.Errorf("%d deliveries were reported, want %d", n, rows)
@@ -216,13 +217,12 @@ func TestLoading_ShardThatCannotBeRead_StopsOnlyItself(t *testing.T) {
 	logged := &logLines{}
 	s = storeOn(t, p, logged.option())
 	counter := s.Count()
-	claim := webhooks.Claim{Limit: 10, Lease: time.Hour}
-	claimsUntil(t, s, "before", claim)
+	claimsUntil(t, counter, "before")
 	eventually(t, "it is logged", func() bool { return len(logged.lines()) > 0 && s.Failing() == 2 })
 	publishTo(t, s, accounts[2], "meanwhile")
-	claimsUntil(t, s, "meanwhile", claim)
+	claimsUntil(t, counter, "meanwhile")
 	publishTo(t, s, beside, "of the same shard")
-	claimsUntil(t, s, "of the same shard", claim)
+	claimsUntil(t, counter, "of the same shard")
 	if lines := logged.lines(); len(lines) != 1 || !strings.Contains(lines[0], "statement_timeout") || !strings.Contains(lines[0], "shard=") {
 		t.Errorf("logged %q, want one line that names a shard and how to mend it", lines)
 	}
@@ -246,18 +246,19 @@ func TestLoading_PublishedMeanwhile_IsClaimedOnce(t *testing.T) {
 	s := storeOn(t, p)
 	accounts, _ := accountsIn(t, s, 1)
 	account := accounts[0]
-	pile(t, p, account, laterEvent, 600, 2*time.Millisecond)
+	pile(t, p, account, laterEvent, 600, 4*time.Millisecond)
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
 
 	s = storeOn(t, p)
 	counter := s.Count()
-	claim := webhooks.Claim{Limit: 10, Lease: time.Hour}
-	of := make(map[string]webhooks.Task)
+	of := make(map[string]storetest.Task)
 	claimed := func() (n int) {
-		tasks, _, err := s.ClaimDeliveries(t.Context(), claim)
-		if err != nil {
+		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+		defer cancel()
+		tasks, err := storetest.WorkerOf(counter).Await(ctx, 10)
+		if err != nil && ctx.Err() == nil {
 			t.Fatal(err)
 		}
 		for _, task := range tasks {
@@ -274,9 +275,9 @@ func TestLoading_PublishedMeanwhile_IsClaimedOnce(t *testing.T) {
 		publishTo(t, s, account, id)
 	}
 	eventually(t, "the first four are claimed", func() bool { return claimed() == 4 })
-	settleAs(t, s, of["delivered"], webhooks.Deliver, 0)
-	settleAs(t, s, of["dead"], webhooks.GiveUp, 0)
-	if stale, err := s.SettleDeliveries(t.Context(), []webhooks.Settlement{{
+	settleAs(t, counter, of["delivered"], webhooks.Deliver)
+	settleAs(t, counter, of["dead"], webhooks.GiveUp)
+	if stale, err := storetest.WorkerOf(counter).Settle(t.Context(), []storetest.Settlement{{
 		Task: of["retried"], Outcome: webhooks.Retry, RetryAfter: time.Hour, Attempt: webhooks.Attempt{Number: 1, StartedAt: time.Now(), Status: 500},
 	}}); err != nil || len(stale) > 0 {
 		t.Fatal(stale, err)

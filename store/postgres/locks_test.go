@@ -5,11 +5,13 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/storageapi/storageapi/notices"
 	"github.com/storageapi/storageapi/store/postgres"
+	"github.com/storageapi/storageapi/store/storetest"
 	"github.com/storageapi/storageapi/webhooks"
 )
 
@@ -57,11 +59,11 @@ func (f *failures) want(t *testing.T) {
 }
 
 // failing are settlements of two tasks each that have their webhooks locked.
-func failing(tasks []webhooks.Task) (list []webhooks.Settlement) {
+func failing(tasks []storetest.Task) (list []storetest.Settlement) {
 	for i := range tasks {
 		task := tasks[len(tasks)-1-i]
-		list = append(list, webhooks.Settlement{
-			Task: task, Outcome: webhooks.Retry, RetryAfter: 1, Rest: 1,
+		list = append(list, storetest.Settlement{
+			Task: task, Outcome: webhooks.Retry, RetryAfter: time.Minute,
 			Attempt: webhooks.Attempt{Number: task.Attempt, StartedAt: task.Webhook.CreatedAt, Class: webhooks.ClassConnect},
 		})
 	}
@@ -80,14 +82,18 @@ func TestDeletingBesideSettling(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	first := failing(claimed(t, s, webhooks.Claim{Cap: each(4)}))
-	var late []webhooks.Settlement
+	tasks, err := storetest.WorkerOf(s).Claim(t.Context(), 4)
+	if err != nil {
+		t.Fatal(err)
+	}
+	first := failing(tasks)
+	var late []storetest.Settlement
 	var group sync.WaitGroup
-	err := s.DeleteWebhook(t.Context(), account, id, func(webhooks.Webhook) error {
-		late = failing(claimed(t, s, webhooks.Claim{Cap: each(6)})) // it is there still
+	err = s.DeleteWebhook(t.Context(), account, id, func(webhooks.Webhook) error {
+		late = failing(claimed(t, s)) // it is there still
 		group.Go(func() {
-			if _, err := s.SettleDeliveries(t.Context(), first); err != nil {
-				t.Errorf("SettleDeliveries = %v", err)
+			if _, err := storetest.WorkerOf(s).Settle(t.Context(), first); err != nil {
+				t.Errorf("Settle = %v", err)
 			}
 		})
 		waits(t, name, 1)
@@ -97,11 +103,11 @@ func TestDeletingBesideSettling(t *testing.T) {
 		t.Error(err)
 	}
 	group.Wait()
-	if n := len(claimed(t, s, webhooks.Claim{Cap: each(9)})); n > 0 {
+	if n := len(claimed(t, s)); n > 0 {
 		t.Errorf("claimed %d of a webhook that was deleted", n)
 	}
-	if stale, err := s.SettleDeliveries(t.Context(), late); err != nil || len(stale) != len(late) || len(late) != 2 {
-		t.Errorf("SettleDeliveries = %v, %v, want all %d to be stale", stale, err, len(late))
+	if stale, err := storetest.WorkerOf(s).Settle(t.Context(), late); err != nil || len(stale) != len(late) || len(late) != 2 {
+		t.Errorf("Settle = %v, %v, want all %d to be stale", stale, err, len(late))
 	}
 	failed.want(t)
 }
@@ -119,7 +125,7 @@ func TestAlertBesideSettling(t *testing.T) {
 	if _, err := s.Enqueue(t.Context(), webhooks.EncodedEvent{ID: "event", Account: "acct", Type: webhooks.TypeBalanceLow}); err != nil {
 		t.Fatal(err)
 	}
-	list := failing(claimed(t, s, webhooks.Claim{Cap: each(4)}))
+	list := failing(claimed(t, s))
 	tx, err := pool(t).Begin(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -130,8 +136,8 @@ func TestAlertBesideSettling(t *testing.T) {
 	}
 	var group sync.WaitGroup
 	group.Go(func() {
-		if stale, err := s.SettleDeliveries(t.Context(), list); err != nil || len(stale) > 0 {
-			t.Errorf("SettleDeliveries = %v, %v", stale, err)
+		if stale, err := storetest.WorkerOf(s).Settle(t.Context(), list); err != nil || len(stale) > 0 {
+			t.Errorf("Settle = %v, %v", stale, err)
 		}
 	})
 	waits(t, name, 1)

@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/storageapi/storageapi/store/postgres"
+	"github.com/storageapi/storageapi/store/storetest"
 	"github.com/storageapi/storageapi/webhooks"
 )
 
@@ -37,16 +38,16 @@ func TestLookBesideOpenTransactions(t *testing.T) {
 	seen := make(map[string]int)
 	claim := func() {
 		t.Helper()
-		tasks, _, err := s.ClaimDeliveries(t.Context(), webhooks.Claim{Limit: 100, Lease: time.Minute})
+		tasks, err := storetest.WorkerOf(s).Claim(t.Context(), 100)
 		if err != nil {
 			t.Fatal(err)
 		}
-		var settlements []webhooks.Settlement
+		var settlements []storetest.Settlement
 		for _, task := range tasks {
 			seen[task.Event.ID]++
-			settlements = append(settlements, webhooks.Settlement{Task: task, Outcome: webhooks.Deliver, Attempt: webhooks.Attempt{Number: task.Attempt, StartedAt: time.Now()}})
+			settlements = append(settlements, storetest.Settlement{Task: task, Outcome: webhooks.Deliver, Attempt: webhooks.Attempt{Number: task.Attempt, StartedAt: time.Now()}})
 		}
-		if stale, err := s.SettleDeliveries(t.Context(), settlements); err != nil || len(stale) > 0 {
+		if stale, err := storetest.WorkerOf(s).Settle(t.Context(), settlements); err != nil || len(stale) > 0 {
 			t.Fatal(stale, err)
 		}
 	}

@@ -7,7 +7,7 @@ import (
 
 	"github.com/storageapi/storageapi/signing"
 	"github.com/storageapi/storageapi/store/postgres"
-	"github.com/storageapi/storageapi/webhooks"
+	"github.com/storageapi/storageapi/store/storetest"
 )
 
 // A node that runs while the schema becomes newer than it knows takes no delivery for damaged whose payload it
@@ -16,11 +16,11 @@ func TestClaim_PayloadNotFoundInANewerSchema_IsUnsupported(t *testing.T) {
 	name, option := migratedSchema(t)
 	s := open(t, option)
 	endpoints(t, s, 2)
-	claim := func(account string) webhooks.Task {
+	claim := func(account string) storetest.Task {
 		t.Helper()
 		publishTo(t, s, account, "event of "+account)
 		execOn(t, pool(t), `delete from `+quoted(name)+`.event_bodies`)
-		tasks := claimed(t, s, webhooks.Claim{Cap: each(9)})
+		tasks := claimed(t, s)
 		if len(tasks) != 1 {
 			t.Fatalf("claimed %d, want 1", len(tasks))
 		}
@@ -40,19 +40,19 @@ func TestClaim_SecretSealedUnderAnUnknownKey_IsErrSealed(t *testing.T) {
 	option := inSchema(t)
 	s := open(t, option, postgres.Sealed(keyring(t, 1)))
 	endpoints(t, s, 1)
-	if n := len(claimed(t, s, webhooks.Claim{Cap: each(9)})); n != 0 {
+	if n := len(claimed(t, s)); n != 0 {
 		t.Fatalf("claimed %d, want none", n)
 	}
 	open(t, option, postgres.Sealed(keyring(t, 2, 1)))
 	publishTo(t, s, "acct_wh_000000", "event")
-	task := claimed(t, s, webhooks.Claim{Cap: each(9)})[0]
+	task := claimed(t, s)[0]
 	if !errors.Is(task.Err, signing.ErrSealed) {
 		t.Errorf("Task.Err = %v, want ErrSealed", task.Err)
 	}
-	if stale, err := s.SettleDeliveries(t.Context(), []webhooks.Settlement{{Task: task, Outcome: webhooks.Release, RetryAfter: time.Hour}}); err != nil || len(stale) > 0 {
-		t.Errorf("SettleDeliveries = %v, %v", stale, err)
+	if stale, err := storetest.WorkerOf(s).Settle(t.Context(), []storetest.Settlement{{Task: task, Outcome: storetest.Release, RetryAfter: time.Hour}}); err != nil || len(stale) > 0 {
+		t.Errorf("Settle = %v, %v", stale, err)
 	}
-	if n := len(claimed(t, s, webhooks.Claim{Cap: each(9)})); n != 0 {
+	if n := len(claimed(t, s)); n != 0 {
 		t.Errorf("claimed %d again within the hour, want none", n)
 	}
 }

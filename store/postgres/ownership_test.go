@@ -16,6 +16,7 @@ import (
 
 	"github.com/storageapi/storageapi/store"
 	"github.com/storageapi/storageapi/store/postgres"
+	"github.com/storageapi/storageapi/store/storetest"
 	"github.com/storageapi/storageapi/webhooks"
 )
 
@@ -542,38 +543,6 @@ func TestLeavingShards(t *testing.T) {
 	}
 }
 
-// A node without claims leaves, unless something is under way, and the next claim joins again.
-func TestClaims_NoneForLong_LeaveTheShards(t *testing.T) {
-	t.Parallel()
-	s := open(t, emptySchema(t))
-	s.Idles(300 * time.Millisecond)
-	if err := s.CreateWebhook(t.Context(), newWebhook("acct", "wh"), webhooks.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := s.Enqueue(t.Context(), webhooks.EncodedEvent{ID: "event", Account: "acct", Type: webhooks.TypeBalanceLow, Body: []byte("{}")}); err != nil {
-		t.Fatal(err)
-	}
-	claim := func() (tasks []webhooks.Task) {
-		eventually(t, "the event is claimed", func() bool {
-			var err error
-			tasks, _, err = s.ClaimDeliveries(t.Context(), webhooks.Claim{Limit: 1, Lease: time.Minute})
-			return err == nil && len(tasks) == 1
-		})
-		return tasks
-	}
-	task := claim()[0]
-	time.Sleep(time.Second)
-	if s.Shards() != shards {
-		t.Fatalf("the node serves %d shards while an attempt is under way, want all", s.Shards())
-	}
-	settleAs(t, s, task, webhooks.Retry, 0)
-	eventually(t, "the node has left", func() bool { return s.Shards() == 0 })
-	claim()
-	if s.Shards() != shards {
-		t.Errorf("the node serves %d shards after the next claim, want all", s.Shards())
-	}
-}
-
 // A node that claims nothing knows the owners, soon after it was asked.
 func TestOwners(t *testing.T) {
 	t.Parallel()
@@ -869,23 +838,23 @@ func deliverWhileShardsMove(t *testing.T, events int, die bool) (claimed, again 
 				return
 			default:
 			}
-			tasks, wait, err := s.ClaimDeliveries(ctx, webhooks.Claim{Limit: 20, Cap: each(10), Lease: time.Minute})
+			tasks, err := storetest.WorkerOf(s).Claim(ctx, 20)
 			if err != nil {
 				t.Error(err)
 				return
 			}
-			var list []webhooks.Settlement
+			var list []storetest.Settlement
 			mu.Lock()
 			for _, task := range tasks {
 				claims[task.Event.ID]++
-				list = append(list, webhooks.Settlement{Task: task, Outcome: webhooks.Deliver, Attempt: webhooks.Attempt{Number: task.Attempt, StartedAt: time.Now(), Status: 200}})
+				list = append(list, storetest.Settlement{Task: task, Outcome: webhooks.Deliver, Attempt: webhooks.Attempt{Number: task.Attempt, StartedAt: time.Now(), Status: 200}})
 			}
 			mu.Unlock()
 			if len(tasks) == 0 {
 				select {
 				case <-woken:
 				case <-end:
-				case <-time.After(wait):
+				case <-time.After(20 * time.Millisecond):
 				}
 				continue
 			}
@@ -897,7 +866,7 @@ func deliverWhileShardsMove(t *testing.T, events int, die bool) (claimed, again 
 				}
 			default:
 			}
-			stale, err := s.SettleDeliveries(ctx, list)
+			stale, err := storetest.WorkerOf(s).Settle(ctx, list)
 			if err != nil || len(stale) > 0 && !die {
 				t.Errorf("settled all but %d of %d: %v", len(stale), len(list), err)
 			}

@@ -15,6 +15,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/storageapi/storageapi/store/postgres"
+	"github.com/storageapi/storageapi/store/storetest"
 	"github.com/storageapi/storageapi/webhooks"
 )
 
@@ -118,12 +119,12 @@ func (s *parted) deliver(outcome webhooks.Outcome, want ...string) {
 	s.t.Helper()
 	var got []string
 	for end := time.Now().Add(10 * time.Second); len(got) < len(want) && time.Now().Before(end); {
-		for _, task := range claimed(s.t, s.Store, webhooks.Claim{Cap: each(100)}) {
+		for _, task := range claimed(s.t, s.Store) {
 			if string(task.Event.Body) != `"`+task.Event.ID+`"` || task.Err != nil {
 				s.t.Errorf("the body of %s is %s, %v", task.Event.ID, task.Event.Body, task.Err)
 			}
 			got = append(got, task.Event.ID)
-			settleAs(s.t, s.Store, task, outcome, 0)
+			settleAs(s.t, s.Store, task, outcome)
 		}
 	}
 	slices.Sort(got)
@@ -569,18 +570,18 @@ func TestPartsComeAndGoAtWork(t *testing.T) {
 		return err
 	})
 	work("deliver", func(int) error {
-		tasks, _, err := s.ClaimDeliveries(t.Context(), webhooks.Claim{Limit: 10, Lease: time.Minute, Cap: each(10)})
+		tasks, err := storetest.WorkerOf(s).Claim(t.Context(), 10)
 		if err != nil || len(tasks) == 0 {
 			return err
 		}
-		var list []webhooks.Settlement
+		var list []storetest.Settlement
 		for _, task := range tasks {
 			if string(task.Event.Body) != `"`+task.Event.ID+`"` && task.Err == nil {
 				t.Errorf("the body of %s is %s", task.Event.ID, task.Event.Body)
 			}
-			list = append(list, webhooks.Settlement{Task: task, Outcome: webhooks.Deliver, Attempt: webhooks.Attempt{Number: task.Attempt, StartedAt: time.Now()}})
+			list = append(list, storetest.Settlement{Task: task, Outcome: webhooks.Deliver, Attempt: webhooks.Attempt{Number: task.Attempt, StartedAt: time.Now()}})
 		}
-		_, err = s.SettleDeliveries(t.Context(), list)
+		_, err = storetest.WorkerOf(s).Settle(t.Context(), list)
 		return err
 	})
 	work("list", func(i int) error {

@@ -131,12 +131,8 @@ var asks = map[string]func(ctx context.Context, s *postgres.Store, of string) er
 		}
 		return nil
 	},
-	"LongestWait": func(ctx context.Context, s *postgres.Store, of string) error {
-		_, err := s.LongestWait(ctx)
-		return err
-	},
-	"Backlog": func(ctx context.Context, s *postgres.Store, of string) error {
-		_, err := s.Backlog(ctx, of)
+	"Unreported": func(ctx context.Context, s *postgres.Store, of string) error {
+		_, err := s.Unreported(ctx, of)
 		return err
 	},
 }
@@ -391,9 +387,9 @@ func TestPlannedOnce(t *testing.T) {
 			t.Fatal(err)
 		}
 		eventually(t, "it is claimed", func() bool {
-			list := claimed(t, s, webhooks.Claim{Cap: each(1)})
+			list := claimed(t, s)
 			for _, task := range list {
-				settleAs(t, s, task, webhooks.Deliver, 0)
+				settleAs(t, s, task, webhooks.Deliver)
 			}
 			return len(list) > 0
 		})

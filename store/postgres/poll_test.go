@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/storageapi/storageapi/store/postgres"
+	"github.com/storageapi/storageapi/store/storetest"
 	"github.com/storageapi/storageapi/webhooks"
 )
 
@@ -52,14 +53,11 @@ func TestPollOnly(t *testing.T) {
 	if err := other.CreateWebhook(t.Context(), newWebhook("acct", "a"), webhooks.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	var group sync.WaitGroup
-	ctx, cancel := context.WithCancel(t.Context())
-	group.Go(func() { quiet.Capabilities().Wake(ctx, func() {}) })
-	claim := func() []webhooks.Task {
+	claim := func() []storetest.Task {
 		t.Helper()
-		tasks, wait, err := quiet.ClaimDeliveries(t.Context(), webhooks.Claim{Limit: 9, Lease: time.Minute})
-		if err != nil || wait > every*5/4 {
-			t.Fatalf("ClaimDeliveries = wait %v, %v", wait, err)
+		tasks, err := storetest.WorkerOf(quiet).Claim(t.Context(), 9)
+		if err != nil {
+			t.Fatal(err)
 		}
 		return tasks
 	}
@@ -79,8 +77,6 @@ func TestPollOnly(t *testing.T) {
 		n += len(claim())
 		return n == 2
 	})
-	cancel()
-	group.Wait()
 	seen.mu.Lock()
 	defer seen.mu.Unlock()
 	if len(seen.list) > 0 {
@@ -127,25 +123,14 @@ func TestIdle(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = s.Close() }()
-	endpoints(t, open(t, option), 100) // in all shards
-	waits := map[time.Duration]bool{}
+	endpoints(t, open(t, option), 100)                                                           // in all shards
+	if tasks, err := storetest.WorkerOf(s).Claim(t.Context(), 9); err != nil || len(tasks) > 0 { // it loads
+		t.Fatal(tasks, err)
+	}
 	const rounds = 20
-	first := int64(0)
-	for i := range rounds {
-		tasks, wait, err := s.ClaimDeliveries(t.Context(), webhooks.Claim{Limit: 9, PerAccount: 9, Lease: time.Minute})
-		if err != nil || len(tasks) > 0 || wait < 62*time.Millisecond || wait > 88*time.Millisecond {
-			t.Fatalf("ClaimDeliveries = %d tasks, wait %v, %v", len(tasks), wait, err)
-		}
-		if i == 0 { // the first loads
-			first = counted.n.Load()
-		}
-		waits[wait] = true
-		time.Sleep(wait)
-	}
-	if n := counted.n.Load() - first; n < rounds/2 || n > rounds*3/2 { // those of Deliver included
-		t.Errorf("a node looked %d times beside %d claims of nothing, want about as often", n, rounds)
-	}
-	if len(waits) < 2 {
-		t.Error("all waits are the same")
+	first := counted.n.Load()
+	time.Sleep(rounds * 75 * time.Millisecond)
+	if n := counted.n.Load() - first; n < rounds/2 || n > rounds*3/2 {
+		t.Errorf("a node that has nothing to do looked %d times, want about %d", n, rounds)
 	}
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/storageapi/storageapi/signing"
 	"github.com/storageapi/storageapi/store/postgres"
+	"github.com/storageapi/storageapi/store/storetest"
 	"github.com/storageapi/storageapi/webhooks"
 )
 
@@ -78,9 +79,9 @@ func TestPublishTx(t *testing.T) {
 	}
 	publish("kept", nil)
 	publish("undone", undo)
-	tasks, _, err := s.ClaimDeliveries(t.Context(), webhooks.Claim{Limit: 9, Lease: time.Minute})
+	tasks, err := storetest.WorkerOf(s).Claim(t.Context(), 9)
 	if err != nil || len(tasks) != 2 || tasks[0].Event.ID != "kept" {
-		t.Errorf("ClaimDeliveries = %d tasks, %v, want those of the event that was committed", len(tasks), err)
+		t.Errorf("Claim = %d tasks, %v, want those of the event that was committed", len(tasks), err)
 	}
 	if _, err := s.EventDeliveries(t.Context(), "acct", "undone"); !errors.Is(err, webhooks.ErrNotFound) {
 		t.Errorf("EventDeliveries of what was undone = %v, want ErrNotFound", err)
@@ -150,7 +151,7 @@ func TestWake(t *testing.T) {
 	woken := make(chan struct{}, 100)
 	var group sync.WaitGroup
 	group.Go(func() { a.Capabilities().Wake(ctx, func() { woken <- struct{}{} }) })
-	claimed(t, a, webhooks.Claim{})
+	claimed(t, a)
 	eventually(t, "the node listens", a.Listening)
 	for len(woken) > 0 {
 		<-woken
@@ -188,7 +189,7 @@ func TestPublished(t *testing.T) {
 			}
 		})
 	})
-	claimed(t, owner, webhooks.Claim{})
+	claimed(t, owner)
 	eventually(t, "the owner listens", owner.Listening)
 	for name, s := range map[string]*postgres.Store{"another": other, "the owner": owner} {
 		for len(woken) > 0 {
@@ -207,7 +208,7 @@ func TestPublished(t *testing.T) {
 			case <-end:
 				t.Fatalf("the owner claims nothing of what %s has published", name)
 			}
-			if tasks := claimed(t, owner, webhooks.Claim{}); len(tasks) == 1 && tasks[0].Event.ID == name {
+			if tasks := claimed(t, owner); len(tasks) == 1 && tasks[0].Event.ID == name {
 				break
 			}
 		}

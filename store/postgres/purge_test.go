@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/storageapi/storageapi/store/postgres"
+	"github.com/storageapi/storageapi/store/storetest"
 	"github.com/storageapi/storageapi/webhooks"
 )
 
@@ -45,7 +46,7 @@ func BenchmarkPurge(b *testing.B) {
 		others.Go(func() {
 			for ctx.Err() == nil {
 				claims = append(claims, timed(b, func() error {
-					_, _, err := s.ClaimDeliveries(b.Context(), webhooks.Claim{Limit: 10, Cap: each(1), Lease: time.Millisecond})
+					_, err := storetest.WorkerOf(s).Claim(b.Context(), 10)
 					return err
 				}))
 				time.Sleep(time.Millisecond)

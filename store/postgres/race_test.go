@@ -13,6 +13,7 @@ import (
 
 	"github.com/storageapi/storageapi/notices"
 	"github.com/storageapi/storageapi/store/postgres"
+	"github.com/storageapi/storageapi/store/storetest"
 	"github.com/storageapi/storageapi/webhooks"
 )
 
@@ -91,8 +92,9 @@ func TestSettlingBesideOthers(t *testing.T) {
 				}
 			})
 		}
-		other(func() error { // leases that run out
-			_, _, err := nodes[2].ClaimDeliveries(t.Context(), webhooks.Claim{Limit: 3, Cap: each(2), Lease: time.Millisecond})
+		other(func() error { // attempts that come to nothing
+			tasks, err := storetest.WorkerOf(nodes[2]).Claim(t.Context(), 3)
+			storetest.WorkerOf(nodes[2]).Release(tasks...)
 			return err
 		})
 		other(func() error { // nothing, but for what is settled
@@ -115,21 +117,21 @@ func TestSettlingBesideOthers(t *testing.T) {
 		for _, s := range nodes[:2] {
 			settling.Go(func() {
 				for range events / 10 {
-					tasks, _, err := s.ClaimDeliveries(t.Context(), webhooks.Claim{Limit: 10, Cap: each(5), Lease: time.Minute})
+					tasks, err := storetest.WorkerOf(s).Claim(t.Context(), 10)
 					if err != nil {
 						t.Error(err)
 						return
 					}
-					var list []webhooks.Settlement
+					var list []storetest.Settlement
 					for _, task := range tasks {
-						list = append(list, webhooks.Settlement{
-							Task: task, Outcome: []webhooks.Outcome{webhooks.Retry, webhooks.Deliver, webhooks.GiveUp, webhooks.Release}[rand.N(4)],
+						list = append(list, storetest.Settlement{
+							Task: task, Outcome: []webhooks.Outcome{webhooks.Retry, webhooks.Deliver, webhooks.GiveUp, storetest.Release}[rand.N(4)],
 							RetryAfter: time.Microsecond,
 							Attempt:    webhooks.Attempt{Number: task.Attempt, StartedAt: time.Now(), Class: webhooks.ClassConnect},
 						})
 					}
 					rand.Shuffle(len(list), func(a, b int) { list[a], list[b] = list[b], list[a] })
-					if stale, err := s.SettleDeliveries(t.Context(), list); err != nil || len(stale) > 0 {
+					if stale, err := storetest.WorkerOf(s).Settle(t.Context(), list); err != nil || len(stale) > 0 {
 						t.Errorf("%d of %d leases were lost within a minute, %v", len(stale), len(list), err)
 					}
 				}
@@ -156,7 +158,7 @@ func TestLeasedStays(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	tasks := claimed(t, s, webhooks.Claim{Cap: each(9)})
+	tasks := claimed(t, s)
 	for i := range tasks {
 		if err := other.Redeliver(t.Context(), "acct_wh_000000", "wh_000000", fmt.Sprint(i), notices.Notice{}); err != nil {
 			t.Fatal(err)
@@ -168,13 +170,13 @@ func TestLeasedStays(t *testing.T) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	if n := len(claimed(t, other, webhooks.Claim{Cap: each(9)})); n > 0 {
+	if n := len(claimed(t, other)); n > 0 {
 		t.Errorf("another node claimed %d of what is leased", n)
 	}
 	for _, task := range tasks {
-		settleAs(t, s, task, webhooks.Deliver, 0)
+		settleAs(t, s, task, webhooks.Deliver)
 	}
-	if left := claimed(t, s, webhooks.Claim{Cap: each(9)}); len(left) > 0 {
+	if left := claimed(t, s); len(left) > 0 {
 		t.Errorf("%d are owed after all were delivered", len(left))
 	}
 }

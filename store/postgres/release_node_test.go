@@ -65,8 +65,8 @@ func (l *tally) want(t *testing.T, s *postgres.Store) {
 				t.Errorf("event %s has %d deliveries, %v", event, len(list), err)
 				break
 			}
-			for _, task := range claimed(t, s, webhooks.Claim{Cap: each(100)}) {
-				settleAs(t, s, task, webhooks.Deliver, 0)
+			for _, task := range claimed(t, s) {
+				settleAs(t, s, task, webhooks.Deliver)
 			}
 		}
 		if lost > 3 {

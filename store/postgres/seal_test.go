@@ -81,7 +81,7 @@ func TestUnreadable(t *testing.T) {
 	if _, err := s.WebhookByID(t.Context(), "acct", "a"); !errors.Is(err, signing.ErrDamaged) {
 		t.Errorf("WebhookByID = %v, want ErrDamaged", err)
 	}
-	tasks := claimed(t, s, webhooks.Claim{Cap: each(9)})
+	tasks := claimed(t, s)
 	if len(tasks) != 2 {
 		t.Fatalf("claimed %d, want 2", len(tasks))
 	}
@@ -89,6 +89,6 @@ func TestUnreadable(t *testing.T) {
 		if bad := task.Webhook.ID == "a"; bad != (task.Err != nil) {
 			t.Errorf("Task.Err of %s = %v", task.Webhook.ID, task.Err)
 		}
-		settleAs(t, s, task, webhooks.GiveUp, 0)
+		settleAs(t, s, task, webhooks.GiveUp)
 	}
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/storageapi/storageapi/notices"
 	"github.com/storageapi/storageapi/scopes"
 	"github.com/storageapi/storageapi/store/postgres"
+	"github.com/storageapi/storageapi/store/storetest"
 	"github.com/storageapi/storageapi/webhooks"
 )
 
@@ -274,8 +275,8 @@ func transacting(t *testing.T, s *postgres.Store, of string) {
 	check(s.CreateKey(t.Context(), testKey(of, of, 1), apikeys.CreateOptions{}))
 	_, err := s.Enqueue(t.Context(), webhooks.EncodedEvent{ID: of, Account: of, Type: webhooks.TypeBalanceLow})
 	check(err)
-	for _, task := range claimed(t, s, webhooks.Claim{Cap: each(9)}) {
-		settleAs(t, s, task, webhooks.Deliver, 0)
+	for _, task := range claimed(t, s) {
+		settleAs(t, s, task, webhooks.Deliver)
 	}
 	if of == "AdvanceRecovery" {
 		check(transactions["CreateRecovery"](t.Context(), s, of))
@@ -390,19 +391,19 @@ func TestClaimOfASilentNode(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	underWay, _, err := s.ClaimDeliveries(t.Context(), webhooks.Claim{Limit: 4, Lease: time.Hour})
+	underWay, err := storetest.WorkerOf(s).Claim(t.Context(), 4)
 	if err != nil || len(underWay) != 4 {
 		t.Fatalf("claimed %d, want 4; %v", len(underWay), err)
 	}
 	w.cutAfter(1)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 	defer cancel()
-	if _, _, err := s.ClaimDeliveries(ctx, webhooks.Claim{Limit: 400, Lease: time.Hour}); err == nil {
+	if _, err := storetest.WorkerOf(s).Claim(ctx, 400); err == nil {
 		t.Error("a claim without an answer has no error")
 	}
 	begun, got := time.Now(), 0
 	for end := begun.Add(20 * time.Second); got < events && time.Now().Before(end); {
-		tasks := claimed(t, other, webhooks.Claim{})
+		tasks := claimed(t, other)
 		for _, task := range tasks {
 			if task.Attempt != 1 {
 				t.Errorf("attempt %d, and none was made", task.Attempt)
@@ -416,12 +417,12 @@ func TestClaimOfASilentNode(t *testing.T) {
 		t.Errorf("another node claimed %d after %v, want %d within 10s", got, took, events)
 	}
 	w.mend()
-	var settlements []webhooks.Settlement
+	var settlements []storetest.Settlement
 	for _, task := range underWay {
-		settlements = append(settlements, webhooks.Settlement{Task: task, Outcome: webhooks.Deliver, Attempt: webhooks.Attempt{Number: 1, StartedAt: time.Now()}})
+		settlements = append(settlements, storetest.Settlement{Task: task, Outcome: webhooks.Deliver, Attempt: webhooks.Attempt{Number: 1, StartedAt: time.Now()}})
 	}
 	eventually(t, "what it had under way is stale", func() bool {
-		stale, err := s.SettleDeliveries(t.Context(), settlements)
+		stale, err := storetest.WorkerOf(s).Settle(t.Context(), settlements)
 		if err == nil && len(stale) != len(settlements) {
 			t.Fatalf("%d of %d are stale", len(stale), len(settlements))
 		}
@@ -429,8 +430,8 @@ func TestClaimOfASilentNode(t *testing.T) {
 	})
 }
 
-// The bodies of a claim are 4 MiB at most, but for one that is larger.
-func TestBytesOfAClaim(t *testing.T) {
+// The bodies of a Load are 4 MiB at most, but for one that is larger.
+func TestBytesOfALoad(t *testing.T) {
 	s := open(t, inSchema(t))
 	if err := s.CreateWebhook(t.Context(), newWebhook("acct", "wh"), webhooks.CreateOptions{}); err != nil {
 		t.Fatal(err)
@@ -440,18 +441,31 @@ func TestBytesOfAClaim(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for _, want := range []string{"[0 1]", "[2]", "[3]", "[4 5]", "[]"} {
-		tasks, wait, err := s.ClaimDeliveries(t.Context(), webhooks.Claim{Limit: 9, Lease: time.Minute})
+	var refs []webhooks.DeliveryRef
+	for _, task := range claimed(t, s) {
+		refs = append(refs, task.Ref)
+	}
+	for _, want := range []string{"[0 1]", "[2]", "[3]", "[4 5]"} {
+		found, err := s.Load(t.Context(), refs)
+		if err != nil {
+			t.Fatal(err)
+		}
 		ids := []string{}
-		for _, task := range tasks {
-			ids = append(ids, task.Event.ID)
+		var unread []webhooks.DeliveryRef
+		for i, l := range found {
+			if l.State == webhooks.Unread {
+				unread = append(unread, refs[i])
+			} else {
+				ids = append(ids, l.Event.ID)
+			}
 		}
-		if got := fmt.Sprint(ids); err != nil || got != want {
-			t.Errorf("claimed %s, want %s; %v", got, want, err)
+		if got := fmt.Sprint(ids); got != want {
+			t.Errorf("loaded %s, want %s", got, want)
 		}
-		if want < "[4" && wait != 0 {
-			t.Errorf("it is to wait %v after %s, and there is more", wait, want)
-		}
+		refs = unread
+	}
+	if len(refs) > 0 {
+		t.Errorf("%d are not loaded", len(refs))
 	}
 }
 

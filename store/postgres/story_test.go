@@ -18,6 +18,7 @@ import (
 
 	"github.com/storageapi/storageapi/signing"
 	"github.com/storageapi/storageapi/store/postgres"
+	"github.com/storageapi/storageapi/store/storetest"
 	"github.com/storageapi/storageapi/webhooks"
 )
 
@@ -201,26 +202,28 @@ func (s *story) deliver(ctx context.Context, n *storyNode) {
 	defer close(n.ended)
 	for ctx.Err() == nil {
 		timed, cancel := context.WithTimeout(ctx, 2*time.Second)
-		tasks, _, err := n.store.ClaimDeliveries(timed, webhooks.Claim{Limit: 50, Cap: each(20), Lease: 5 * time.Second})
+		tasks, err := storetest.WorkerOf(n.store).Claim(timed, 50)
 		cancel()
-		var list []webhooks.Settlement
+		var list []storetest.Settlement
 		for _, task := range tasks {
 			outcome := webhooks.Deliver
 			if task.Attempt == 1 && rand.IntN(6) == 0 {
 				outcome = webhooks.Retry
 			}
 			s.claimed(task)
-			list = append(list, webhooks.Settlement{
+			list = append(list, storetest.Settlement{
 				Task: task, Outcome: outcome, RetryAfter: 100 * time.Millisecond,
 				Attempt: webhooks.Attempt{Number: task.Attempt, StartedAt: time.Now(), Status: 200},
 			})
 		}
 		if err == nil && len(list) > 0 {
 			timed, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
-			stale, err := n.store.SettleDeliveries(timed, list)
+			stale, err := storetest.WorkerOf(n.store).Settle(timed, list)
 			cancel()
 			if err == nil {
 				s.settled(list, stale)
+			} else {
+				storetest.WorkerOf(n.store).Release(tasks...)
 			}
 			continue
 		}
@@ -231,7 +234,7 @@ func (s *story) deliver(ctx context.Context, n *storyNode) {
 	}
 }
 
-func (s *story) claimed(task webhooks.Task) {
+func (s *story) claimed(task storetest.Task) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	e := s.events[task.Event.ID]
@@ -246,7 +249,7 @@ func (s *story) claimed(task webhooks.Task) {
 	}
 }
 
-func (s *story) settled(list []webhooks.Settlement, stale []int) {
+func (s *story) settled(list []storetest.Settlement, stale []int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for i := range list {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/storageapi/storageapi/store/postgres"
+	"github.com/storageapi/storageapi/store/storetest"
 	"github.com/storageapi/storageapi/webhooks"
 )
 
@@ -78,21 +79,21 @@ func TestOwner_WorkIsNotAnswered_OtherNodeHasItsShards(t *testing.T) {
 			work := func(s *postgres.Store) {
 				for ctx.Err() == nil {
 					timed, cancel := context.WithTimeout(ctx, 2*time.Second)
-					tasks, wait, err := s.ClaimDeliveries(timed, webhooks.Claim{Limit: 5, Lease: time.Hour})
+					tasks, err := storetest.WorkerOf(s).Claim(timed, 5)
 					cancel()
 					if err != nil || len(tasks) == 0 {
-						time.Sleep(min(wait, 20*time.Millisecond))
+						time.Sleep(20 * time.Millisecond)
 						continue
 					}
-					var list []webhooks.Settlement
+					var list []storetest.Settlement
 					for _, task := range tasks {
-						list = append(list, webhooks.Settlement{Task: task, Outcome: webhooks.Deliver, Attempt: webhooks.Attempt{
+						list = append(list, storetest.Settlement{Task: task, Outcome: webhooks.Deliver, Attempt: webhooks.Attempt{
 							Number: 1, StartedAt: time.Now(), Status: 200, Response: strings.Repeat("x", large.response),
 						}})
 					}
 					for {
 						timed, cancel := context.WithTimeout(ctx, 2*time.Second)
-						stale, err := s.SettleDeliveries(timed, list)
+						stale, err := storetest.WorkerOf(s).Settle(timed, list)
 						cancel()
 						if err == nil {
 							mu.Lock()

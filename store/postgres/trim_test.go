@@ -19,9 +19,9 @@ func TestChangesAreTrimmed(t *testing.T) {
 	deliver := func() {
 		t.Helper()
 		for _, s := range nodes {
-			for _, task := range claimed(t, s, webhooks.Claim{}) {
+			for _, task := range claimed(t, s) {
 				delivered[task.Event.ID]++
-				settleAs(t, s, task, webhooks.Deliver, 0)
+				settleAs(t, s, task, webhooks.Deliver)
 			}
 		}
 	}
@@ -103,9 +103,9 @@ func TestChangesOfAnotherServer(t *testing.T) {
 	seen := make(map[string]int)
 	var left, mark int
 	eventually(t, "all are delivered, and changes are removed", func() bool {
-		for _, task := range claimed(t, s, webhooks.Claim{}) {
+		for _, task := range claimed(t, s) {
 			seen[task.Event.ID]++
-			settleAs(t, s, task, webhooks.Deliver, 0)
+			settleAs(t, s, task, webhooks.Deliver)
 		}
 		if err := pool(t).QueryRow(t.Context(), `select (select count(*) from `+quoted(name)+`.changes), event from `+quoted(name)+`.marks where name = 'changes'`).Scan(&left, &mark); err != nil {
 			t.Fatal(err)

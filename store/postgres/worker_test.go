@@ -16,6 +16,7 @@ import (
 	"github.com/storageapi/storageapi/notices"
 	"github.com/storageapi/storageapi/scopes"
 	"github.com/storageapi/storageapi/store/postgres"
+	"github.com/storageapi/storageapi/store/storetest"
 	"github.com/storageapi/storageapi/webhooks"
 )
 
@@ -50,22 +51,22 @@ func workOnce(ctx context.Context, s *postgres.Store, name string, i int, tell f
 	if list, err := s.EventDeliveries(ctx, account, id); err != nil || len(list) != 1 {
 		return fmt.Errorf("EventDeliveries = %d, %w", len(list), err)
 	}
-	tasks, _, err := s.ClaimDeliveries(ctx, webhooks.Claim{Limit: 4, Cap: each(10), Lease: time.Minute})
+	tasks, err := storetest.WorkerOf(s).Claim(ctx, 4)
 	if err != nil {
-		return fmt.Errorf("ClaimDeliveries: %w", err)
+		return fmt.Errorf("Claim: %w", err)
 	}
-	var settlements []webhooks.Settlement
+	var settlements []storetest.Settlement
 	for _, task := range tasks {
 		outcome := webhooks.Deliver
 		if task.Attempt == 1 && i%4 == 0 {
 			outcome = webhooks.Retry
 		}
-		settlements = append(settlements, webhooks.Settlement{
+		settlements = append(settlements, storetest.Settlement{
 			Task: task, Outcome: outcome, RetryAfter: time.Millisecond, Attempt: webhooks.Attempt{Number: task.Attempt, StartedAt: time.Now(), Status: 200},
 		})
 	}
-	if stale, err := s.SettleDeliveries(ctx, settlements); err != nil || len(stale) > 0 {
-		return fmt.Errorf("SettleDeliveries = %v, %w", stale, err)
+	if stale, err := storetest.WorkerOf(s).Settle(ctx, settlements); err != nil || len(stale) > 0 {
+		return fmt.Errorf("Settle = %v, %w", stale, err)
 	}
 	if _, err := s.ListDeliveries(ctx, account, account[len("acct_"):], webhooks.DeliveryQuery{Limit: 10, Failed: i%2 == 0}); err != nil {
 		return fmt.Errorf("ListDeliveries: %w", err)

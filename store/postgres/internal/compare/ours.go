@@ -4,6 +4,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync/atomic"
 	"time"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/storageapi/storageapi/signing"
 	"github.com/storageapi/storageapi/store/postgres"
+	"github.com/storageapi/storageapi/store/storetest"
 	"github.com/storageapi/storageapi/webhooks"
 )
 
@@ -90,17 +92,18 @@ func (q *ours) work(ctx context.Context, n, nodes, slots int) error {
 	left.Store(int64(n))
 	group, ctx := errgroup.WithContext(ctx)
 	for _, s := range q.nodes[:nodes] {
-		claimed := make(chan []webhooks.Task) // half of the slots are being claimed, half settled
+		claimed := make(chan []storetest.Task) // half of the slots are being claimed, half settled
 		group.Go(func() error {
 			defer close(claimed)
 			for left.Load() > 0 {
-				tasks, wait, err := s.ClaimDeliveries(ctx, webhooks.Claim{Limit: slots / 2, Cap: func(string, bool) int { return 8 }, Lease: time.Minute})
+				waiting, cancel := context.WithTimeout(ctx, 2*time.Millisecond) // another node may have the last ones
+				tasks, err := storetest.WorkerOf(s).Await(waiting, slots/2)
+				cancel()
+				if errors.Is(err, context.DeadlineExceeded) {
+					continue
+				}
 				if err != nil {
 					return err
-				}
-				if len(tasks) == 0 {
-					time.Sleep(min(wait, 2*time.Millisecond)) // as often as the other
-					continue
 				}
 				left.Add(-int64(len(tasks)))
 				claimed <- tasks
@@ -119,17 +122,17 @@ func (q *ours) work(ctx context.Context, n, nodes, slots int) error {
 	return group.Wait()
 }
 
-func settle(ctx context.Context, s *postgres.Store, tasks []webhooks.Task) error {
-	var list []webhooks.Settlement
+func settle(ctx context.Context, s *postgres.Store, tasks []storetest.Task) error {
+	var list []storetest.Settlement
 	for _, task := range tasks {
 		if string(task.Event.Body) != body {
 			return fmt.Errorf("an event has the body %q", task.Event.Body)
 		}
-		list = append(list, webhooks.Settlement{Task: task, Outcome: webhooks.Deliver, Attempt: webhooks.Attempt{Number: task.Attempt, StartedAt: time.Now(), Status: 200}})
+		list = append(list, storetest.Settlement{Task: task, Outcome: webhooks.Deliver, Attempt: webhooks.Attempt{Number: task.Attempt, StartedAt: time.Now(), Status: 200}})
 	}
-	stale, err := s.SettleDeliveries(ctx, list)
+	stale, err := storetest.WorkerOf(s).Settle(ctx, list)
 	if err == nil && len(stale) > 0 {
-		err = fmt.Errorf("%d leases were lost", len(stale))
+		err = fmt.Errorf("%d results were stale", len(stale))
 	}
 	return err
 }
