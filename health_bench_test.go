@@ -43,19 +43,6 @@ func BenchmarkHealth(b *testing.B) {
 	inParallel(b, events, func(i int) error {
 		return api.Webhooks.Publish(b.Context(), webhooks.Event{Account: fmt.Sprint("acct_", i%accounts), Data: webhooks.BalanceLow{Balance: 1, Threshold: 2}})
 	})
-	if _, _, err := file.ClaimDeliveries(b.Context(), webhooks.Claim{Limit: accounts * 2 / 5, Lease: time.Hour}); err != nil {
-		b.Fatal(err)
-	}
-	time.Sleep(2 * time.Millisecond) // times are in milliseconds
-
-	b.Run("store", func(b *testing.B) {
-		b.ReportAllocs()
-		for b.Loop() {
-			if wait, err := file.LongestWait(b.Context()); err != nil || wait == 0 {
-				b.Fatal(wait, err)
-			}
-		}
-	})
 	b.Run("probe", func(b *testing.B) {
 		probe := api.HealthHandler(storageapi.HealthThresholds{})
 		r := httptest.NewRequestWithContext(b.Context(), http.MethodGet, "/", nil)

@@ -16,6 +16,7 @@ import (
 	"github.com/storageapi/storageapi/apikeys"
 	"github.com/storageapi/storageapi/scopes"
 	"github.com/storageapi/storageapi/store/bolt"
+	"github.com/storageapi/storageapi/store/storetest"
 	"github.com/storageapi/storageapi/webhooks"
 )
 
@@ -148,16 +149,16 @@ func openHost(t *testing.T, path string) (*storageapi.Handler, *bolt.Store) {
 // deliver settles the delivery of an event as delivered.
 func deliver(ctx context.Context, t *testing.T, store *bolt.Store, event string) {
 	t.Helper()
-	tasks, _, err := store.ClaimDeliveries(ctx, webhooks.Claim{Limit: 9, Lease: 1e12})
+	tasks, err := storetest.WorkerOf(store).Claim(ctx, 9)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, task := range tasks {
-		end := webhooks.Settlement{Task: task, Outcome: webhooks.Release}
+		end := storetest.Settlement{Task: task, Outcome: storetest.Release}
 		if task.Event.ID == event {
 			end.Outcome, end.Attempt = webhooks.Deliver, webhooks.Attempt{Number: 1, StartedAt: task.Webhook.CreatedAt, Status: 200}
 		}
-		if _, err := store.SettleDeliveries(ctx, []webhooks.Settlement{end}); err != nil {
+		if _, err := storetest.WorkerOf(store).Settle(ctx, []storetest.Settlement{end}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -175,7 +176,7 @@ func (h *lostHost) audit(t *testing.T, dir string, valid map[string]bool, pendin
 		}
 	}
 	claimed := func() (ids []string) {
-		tasks, _, err := store.ClaimDeliveries(t.Context(), webhooks.Claim{Limit: 9, Lease: 1e12})
+		tasks, err := storetest.WorkerOf(store).Claim(t.Context(), 9)
 		if err != nil {
 			t.Fatal(err)
 		}
