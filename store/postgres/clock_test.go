@@ -45,6 +45,7 @@ func TestClockRefused(t *testing.T) {
 	s.CheckClockAlways()
 	endpoints(t, s, 1)
 	claim := func() error {
+		storetest.WorkerOf(s).Close() // Deliver begins with the clock
 		_, err := storetest.WorkerOf(s).Claim(t.Context(), 1)
 		return err
 	}

@@ -90,6 +90,7 @@ func TestPlansOfAnEmptyQueue(t *testing.T) {
 	if settled < 500 {
 		t.Fatalf("%d were settled, want more", settled)
 	}
+	storetest.WorkerOf(s).Close()
 	p.Close() // then the server counts what its connections did
 	for end := time.Now().Add(20 * time.Second); ; time.Sleep(20 * time.Millisecond) {
 		var counted, read int

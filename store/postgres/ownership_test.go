@@ -821,13 +821,6 @@ func deliverWhileShardsMove(t *testing.T, events int, die bool) (claimed, again 
 	work := func(s *postgres.Store, end <-chan struct{}) {
 		ctx, cancel := context.WithCancel(context.Background())
 		defer cancel()
-		woken := make(chan struct{}, 1)
-		go s.Capabilities().Wake(ctx, func() {
-			select {
-			case woken <- struct{}{}:
-			default:
-			}
-		})
 		defer s.Close()
 		for {
 			select {
@@ -852,9 +845,8 @@ func deliverWhileShardsMove(t *testing.T, events int, die bool) (claimed, again 
 			mu.Unlock()
 			if len(tasks) == 0 {
 				select {
-				case <-woken:
 				case <-end:
-				case <-time.After(20 * time.Millisecond):
+				case <-time.After(5 * time.Millisecond):
 				}
 				continue
 			}

@@ -176,25 +176,9 @@ func TestPublished(t *testing.T) {
 	if err := owner.CreateWebhook(t.Context(), newWebhook("acct", "a"), webhooks.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	woken := make(chan struct{}, 1)
-	ctx, cancel := context.WithCancel(t.Context())
-	var group sync.WaitGroup
-	defer group.Wait()
-	defer cancel()
-	group.Go(func() {
-		owner.Capabilities().Wake(ctx, func() {
-			select {
-			case woken <- struct{}{}:
-			default:
-			}
-		})
-	})
 	claimed(t, owner)
 	eventually(t, "the owner listens", owner.Listening)
 	for name, s := range map[string]*postgres.Store{"another": other, "the owner": owner} {
-		for len(woken) > 0 {
-			<-woken
-		}
 		if err := pgx.BeginFunc(t.Context(), pool(t), func(tx pgx.Tx) error {
 			_, err := s.EnqueueTx(t.Context(), tx, webhooks.EncodedEvent{ID: name, Account: "acct", Type: webhooks.TypeBalanceLow})
 			return err
@@ -202,15 +186,11 @@ func TestPublished(t *testing.T) {
 			t.Fatal(err)
 		}
 		s.Published("acct")
-		for end := time.After(10 * time.Second); ; {
-			select {
-			case <-woken:
-			case <-end:
-				t.Fatalf("the owner claims nothing of what %s has published", name)
-			}
-			if tasks := claimed(t, owner); len(tasks) == 1 && tasks[0].Event.ID == name {
-				break
-			}
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		tasks, err := storetest.WorkerOf(owner).Await(ctx, 9)
+		cancel()
+		if err != nil || len(tasks) != 1 || tasks[0].Event.ID != name {
+			t.Fatalf("the owner claims %d deliveries of what %s has published, %v; want 1", len(tasks), name, err)
 		}
 	}
 }
