@@ -290,11 +290,11 @@ func erasing(run runner) {
 					case 3:
 						tasks, claimed := t.worker().Claim(t.Context(), 3)
 						if claimed != nil {
-							t.Errorf("ClaimDeliveries = %v", claimed)
+							t.Errorf("Claim = %v", claimed)
 						}
 						for _, task := range tasks {
 							if _, settled := t.worker().Settle(t.Context(), []Settlement{settlement(task, webhooks.Deliver)}); settled != nil {
-								t.Errorf("SettleDeliveries = %v", settled)
+								t.Errorf("Settle = %v", settled)
 							}
 						}
 					case 4:

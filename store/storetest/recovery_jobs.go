@@ -159,10 +159,10 @@ func recoveryJobs(run runner) {
 			if i == 0 { // settled at once as Dead, to tempt
 				for range 20 {
 					tasks, err := t.worker().Claim(t.Context(), 9)
-					t.wantError("ClaimDeliveries", err, nil)
+					t.wantError("Claim", err, nil)
 					for _, task := range tasks {
 						_, err := t.worker().Settle(t.Context(), []Settlement{settlement(task, webhooks.GiveUp)})
-						t.wantError("SettleDeliveries", err, nil)
+						t.wantError("Settle", err, nil)
 					}
 				}
 				return

@@ -128,7 +128,7 @@ func updateWebhook(run runner) {
 					return
 				}
 				_, err := t.worker().Settle(t.Context(), []Settlement{end})
-				t.wantError("SettleDeliveries", err, nil)
+				t.wantError("Settle", err, nil)
 			})
 			if w := t.webhook(id, id); w.BalanceThreshold != 1 || w.Active {
 				t.Errorf("BalanceThreshold = %v, Active = %v, want both changes", w.BalanceThreshold, w.Active)
