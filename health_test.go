@@ -78,23 +78,27 @@ func (s *ailment) RecordKeyUse(ctx context.Context, uses []apikeys.KeyUse) error
 	return s.Store.RecordKeyUse(ctx, uses)
 }
 
-func (s *ailment) ClaimDeliveries(ctx context.Context, claim webhooks.Claim) ([]webhooks.Task, time.Duration, error) {
+func (s *ailment) Load(ctx context.Context, refs []webhooks.DeliveryRef) ([]webhooks.LoadedDelivery, error) {
 	switch {
 	case s.stuck.Load():
 		<-s.over
 	case s.idle.Load():
-		return nil, time.Hour, nil
+		found := make([]webhooks.LoadedDelivery, len(refs))
+		for i := range found {
+			found[i].State = webhooks.Unread
+		}
+		return found, nil
 	case s.unclaimable.Load():
-		return nil, 0, errDisk
+		return nil, errDisk
 	}
-	return s.Store.ClaimDeliveries(ctx, claim)
+	return s.Store.Load(ctx, refs)
 }
 
-func (s *ailment) LongestWait(ctx context.Context) (time.Duration, error) {
+func (s *ailment) Ping(ctx context.Context) error {
 	if s.silent.Load() {
 		<-s.over
 	}
-	return s.Store.LongestWait(ctx)
+	return s.Store.Ping(ctx)
 }
 
 func (s *ailment) Capabilities() capability.Set {

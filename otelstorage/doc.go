@@ -54,7 +54,6 @@
 //	storageapi.deliveries.longest_wait   of webhooks whose receiver is up, for which this process delivers
 //	storageapi.attempts.in_flight        of this process
 //	storageapi.deliveries.dead           of this process, those without a last attempt included
-//	storageapi.leases.expired            of this process
 //	storageapi.file.size, storageapi.file.free
 //
 // What is of the whole store is the same on all nodes that share it: take the maximum, not the sum.

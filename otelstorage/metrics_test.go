@@ -72,7 +72,7 @@ func feed(o observe.Observer, n int) {
 func stats(context.Context) (webhooks.Stats, error) {
 	return webhooks.Stats{
 		Pending: 7, Held: 2, OldestDue: 1500 * time.Millisecond, LongestWait: 250 * time.Millisecond, InFlight: 3, Delivered: 10, Failed: 5, Dead: 4,
-		ExpiredLeases: 6, FileBytes: 1 << 20, FreeBytes: 1 << 10, Halted: errors.New("the disk is gone"),
+		FileBytes: 1 << 20, FreeBytes: 1 << 10, Halted: errors.New("the disk is gone"),
 	}, nil
 }
 
@@ -115,7 +115,6 @@ func TestMetrics(t *testing.T) {
 		`storageapi.webhooks.held{}`:                                           2,
 		`storageapi.attempts.in_flight{}`:                                      3,
 		`storageapi.deliveries.dead{}`:                                         4,
-		`storageapi.leases.expired{}`:                                          6,
 		`storageapi.file.size{}`:                                               1 << 20,
 		`storageapi.file.free{}`:                                               1 << 10,
 	} {

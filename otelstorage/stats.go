@@ -36,7 +36,6 @@ func (t *Telemetry) registerStats(meter metric.Meter) error {
 		held      = instruments.gauge("storageapi.webhooks.held", "{webhook}", "Webhooks of the whole store that are on hold since it was restored.")
 		inFlight  = instruments.gauge("storageapi.attempts.in_flight", "{attempt}", "Attempts that this process is making.")
 		dead      = instruments.total("storageapi.deliveries.dead", "{delivery}", "Deliveries that this process gave up.")
-		expired   = instruments.total("storageapi.leases.expired", "{lease}", "Claims that this process took back, since the process that made them did not record the result in time.")
 		size      = instruments.gauge("storageapi.file.size", "By", "Size of the store's file.")
 		free      = instruments.gauge("storageapi.file.free", "By", "How much of the store's file is free.")
 	)
@@ -65,11 +64,10 @@ func (t *Telemetry) registerStats(meter metric.Meter) error {
 		o.ObserveFloat64(held, float64(stats.Held))
 		o.ObserveFloat64(inFlight, float64(stats.InFlight))
 		o.ObserveInt64(dead, int64(stats.Dead))
-		o.ObserveInt64(expired, int64(stats.ExpiredLeases))
 		o.ObserveFloat64(size, float64(stats.FileBytes))
 		o.ObserveFloat64(free, float64(stats.FreeBytes))
 		return nil
-	}, up, halted, pending, oldestDue, longest, held, inFlight, dead, expired, size, free)
+	}, up, halted, pending, oldestDue, longest, held, inFlight, dead, size, free)
 	return err
 }
 

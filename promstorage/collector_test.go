@@ -66,7 +66,7 @@ func feed(o observe.Observer, n int) {
 func stats(context.Context) (webhooks.Stats, error) {
 	return webhooks.Stats{
 		Pending: 7, Held: 2, OldestDue: 1500 * time.Millisecond, LongestWait: 250 * time.Millisecond, InFlight: 3, Delivered: 10, Failed: 5, Dead: 4,
-		ExpiredLeases: 6, FileBytes: 1 << 20, FreeBytes: 1 << 10, Halted: errors.New("the disk is gone"),
+		FileBytes: 1 << 20, FreeBytes: 1 << 10, Halted: errors.New("the disk is gone"),
 	}, nil
 }
 
@@ -116,7 +116,6 @@ func TestMetrics(t *testing.T) {
 		`storageapi_webhooks_held`:                                                                              2,
 		`storageapi_attempts_in_flight`:                                                                         3,
 		`storageapi_deliveries_dead_total`:                                                                      4,
-		`storageapi_leases_expired_total`:                                                                       6,
 		`storageapi_file_size_bytes`:                                                                            1 << 20,
 		`storageapi_file_free_bytes`:                                                                            1 << 10,
 	}

@@ -40,7 +40,6 @@
 //	storageapi_deliveries_longest_wait_seconds  of webhooks whose receiver is up, for which this process delivers
 //	storageapi_attempts_in_flight          of this process
 //	storageapi_deliveries_dead_total       of this process, those without a last attempt included
-//	storageapi_leases_expired_total        of this process
 //	storageapi_file_size_bytes                  0 for stores without a file
 //	storageapi_file_free_bytes
 //

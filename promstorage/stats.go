@@ -34,11 +34,10 @@ var (
 	webhooksHeld = describe("webhooks_held", "Webhooks of the whole store that are on hold since it was restored.")
 	inFlight     = describe("attempts_in_flight", "Attempts that this process is making.")
 	dead         = describe("deliveries_dead_total", "Deliveries that this process gave up.")
-	expired      = describe("leases_expired_total", "Claims that this process took back, since the process that made them did not record the result in time.")
 	fileBytes    = describe("file_size_bytes", "Size of the store's file.")
 	freeBytes    = describe("file_free_bytes", "How much of the store's file is free.")
 
-	statsDescriptions = []*prometheus.Desc{statsUp, storeHalted, pending, oldestDue, longestWait, webhooksHeld, inFlight, dead, expired, fileBytes, freeBytes}
+	statsDescriptions = []*prometheus.Desc{statsUp, storeHalted, pending, oldestDue, longestWait, webhooksHeld, inFlight, dead, fileBytes, freeBytes}
 )
 
 func describe(name, help string) *prometheus.Desc {
@@ -71,7 +70,6 @@ func (c *Collector) collectStats(metrics chan<- prometheus.Metric) {
 	gauge(webhooksHeld, float64(stats.Held))
 	gauge(inFlight, float64(stats.InFlight))
 	counter(dead, stats.Dead)
-	counter(expired, stats.ExpiredLeases)
 	gauge(fileBytes, float64(stats.FileBytes))
 	gauge(freeBytes, float64(stats.FreeBytes))
 }

@@ -19,8 +19,8 @@
 //
 // # Receivers
 //
-// What a receiver gets went through all that a delivery goes through: the queue, the
-// limiter, the signatures and the client that sends it. Only the network is left out: names
+// What a receiver gets went through all that a delivery goes through: the
+// scheduler, the signatures and the client that sends it. Only the network is left out: names
 // are those of the kit's receivers, connections are in memory, and there is no TLS on them.
 // The bytes on them are those that a receiver anywhere gets. A name that is none of a
 // receiver's is not found; nothing leaves the process.

@@ -31,7 +31,7 @@
 // two accounts; if an account and an id do not belong together the answer is
 // ErrNotFound. Times come back in UTC, to the millisecond; what is finer is dropped.
 //
-// Due times, leases and ages go by the store's clock: on a store with a server, the
+// Due times and ages go by the store's clock: on a store with a server, the
 // server's. Other times are stored as they are given.
 //
 // # What a call leaves behind

@@ -21,6 +21,7 @@ type activity struct {
 	attempt  stamp                        // when an attempt last began
 	settling stamp                        // when the settlement under way began
 	claim    atomic.Pointer[storeFailure] // why the last claim failed; nil: it did not
+	deliver  atomic.Pointer[storeFailure] // why the store reports no deliveries; nil: it does
 	write    atomic.Pointer[storeFailure] // why the last write failed
 	last     atomic.Pointer[storeFailure] // of all steps
 }

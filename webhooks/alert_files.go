@@ -150,9 +150,6 @@ func (s *WebhookService) notify(ctx context.Context, account string, files []due
 		if !errors.Is(err, ErrExists) {
 			s.dispatcher.reporter.published(ctx, begun, account, deliveries, err, &encoded)
 		}
-		if deliveries > 0 || err != nil && !errors.Is(err, ErrExists) {
-			s.dispatcher.wake()
-		}
 		s.dispatcher.halt.noteWrite(ctx, "tell of files", err)
 		if !errors.Is(err, ErrExists) {
 			return err

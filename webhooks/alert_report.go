@@ -128,12 +128,9 @@ func (s *WebhookService) report(ctx context.Context, account string, metric Metr
 	return err
 }
 
-// update makes a step of an alert, and has what it publishes delivered.
+// update makes a step of an alert.
 func (s *WebhookService) update(ctx context.Context, account string, metric Metric, change func(*AlertStep) error) (deliveries int, err error) {
 	deliveries, err = s.store.UpdateAlert(ctx, account, metric, s.traced(ctx, change))
-	if deliveries > 0 || err != nil {
-		s.dispatcher.wake()
-	}
 	s.dispatcher.halt.noteWrite(ctx, "report", err)
 	if err != nil {
 		return 0, fmt.Errorf("report %s: %w", metric, err)

@@ -45,7 +45,7 @@ func (r *result) fail(class ErrorClass, text string) { r.attempt.Class, r.attemp
 // attempt sends the task's event to its webhook, once: sign, send, classify, and heed
 // Retry-After. It takes no longer than the timeout, or two seconds more if this host may be
 // to blame, and never panics; cancel ends it early.
-func (s *sender) attempt(cancel *outbound.Canceler, task *Task) (res result) {
+func (s *sender) attempt(cancel *outbound.Canceler, task *task) (res result) {
 	begun := time.Now() // measures by the monotonic clock, also if the host set another
 	res.attempt.Number = task.Attempt
 	defer func() {
@@ -84,7 +84,7 @@ func (s *sender) attempt(cancel *outbound.Canceler, task *Task) (res result) {
 }
 
 // sign returns the request that brings the task's event to its webhook.
-func (s *sender) sign(task *Task, at time.Time) (outbound.Request, error) {
+func (s *sender) sign(task *task, at time.Time) (outbound.Request, error) {
 	receiver, err := s.receivers.of(task.Webhook, s.header, at)
 	if err != nil {
 		return outbound.Request{}, err

@@ -4,11 +4,11 @@ import (
 	"context"
 	"time"
 
-	"github.com/storageapi/storageapi/webhooks/internal/limiter"
+	"github.com/storageapi/storageapi/webhooks/internal/scheduler"
 )
 
 const (
-	maxClaim  = 400              // tasks a store call, so that its steps stay short
+	maxClaim  = 400              // deliveries a store call, so that its steps stay short
 	minPause  = time.Millisecond // between claims, if nothing was due
 	maxSleep  = time.Hour        // of the run loop
 	beatEvery = 10 * time.Second // sign of life of the run loop, also if it sleeps: see [Health.LastRound]
@@ -55,135 +55,103 @@ func (c *claims) tried(now time.Time, attempts int) {
 	c.trial = now.Add(c.pause)
 }
 
-// claim returns new attempts, registered but not begun, and when the next claim is
+// claim returns new attempts, which have slots and are to be run, and when the next claim is
 // due, unless something happens before.
 func (d *dispatcher) claim(ctx context.Context, c *claims) (claimed []*inflight, next time.Time) {
-	d.claiming <- struct{}{}
-	defer func() { <-d.claiming }()
 	now, failing := time.Now(), d.failing.Load()
-	d.limiter.Tick(now)
-	limit, next := c.limit(now, d.limiter.Room(), failing)
+	d.scheduler.Tick()
+	limit, next := c.limit(now, d.scheduler.Room(), failing)
 	limit, next = d.outage.Limit(now, limit, next)
 	if limit == 0 {
-		return nil, d.limiter.NextWake(now, next, false)
+		return nil, d.scheduler.NextWake(next, false)
 	}
-	timed, cancel := context.WithTimeout(ctx, storeTimeout)
-	defer cancel()
 	clear(d.claimed)
 	d.claimed = d.claimed[:0]
-	var wait time.Duration
-	var err error
+	begin := func() (*scheduler.Slot, scheduler.Attempt) {
+		f := d.newInflight()
+		f.begun = now
+		d.claimed = append(d.claimed, f)
+		return &f.slot, f
+	}
+	more := false
 	if failing {
-		wait, err = d.lease(timed, Claim{Limit: limit, Cap: d.limiter.IdleCap}, now)
-		c.tried(now, len(d.claimed))
+		d.scheduler.NextTrial(begin)
 	} else {
-		wait, err = d.leaseAll(timed, limit, now)
+		more = d.scheduler.Next(limit, d.outage.Turns(limit), begin)
 	}
-	d.outage.Began(len(d.claimed))
-	if ctx.Err() != nil {
-		err = nil // it was to end, and did
+	picked := len(d.claimed)
+	if picked > 0 {
+		err := d.load(ctx, limit)
+		d.outage.Began(len(d.claimed))
+		c.backoff = d.halt.backoff("claim", c.backoff, err)
+		d.activity.endClaims(len(d.claimed), err)
 	}
-	c.backoff = d.halt.backoff("claim", c.backoff, err)
-	d.activity.endClaims(len(d.claimed), err)
+	if failing {
+		c.tried(now, len(d.claimed))
+	}
 	now = time.Now()
-	if c.rested = now.Add(c.backoff); len(d.claimed) == 0 {
-		wait = max(wait, c.backoff, minPause)
+	c.rested = now.Add(c.backoff)
+	switch {
+	case failing:
+		next = c.trial
+	case len(d.claimed) < picked: // something else may have that turn
+		next = now.Add(max(c.backoff, minPause))
+	case more:
+		next = now
+	default:
+		next = now.Add(maxSleep)
 	}
-	return d.claimed, d.limiter.NextWake(now, now.Add(wait), err == nil)
+	return d.claimed, d.scheduler.NextWake(next, c.backoff == 0 && !failing)
 }
 
-// leaseAll claims first what webhooks that are not healthy may have, for they hold less
-// than their share, and then all else that is due.
-func (d *dispatcher) leaseAll(ctx context.Context, limit int, now time.Time) (wait time.Duration, err error) {
-	if webhooks, turns := d.limiter.Turns(now, d.outage.Turns(limit)); turns > 0 {
-		wait, err = d.lease(ctx, Claim{Limit: turns, Cap: d.limiter.TurnCap, Webhooks: webhooks}, now)
-		d.limiter.EndTurns(time.Now(), wait == 0, err)
-		if limit -= len(d.claimed); limit == 0 || err != nil {
-			return 0, err
-		}
-	}
-	unproven, version := d.limiter.Caps()
-	wait, err = d.lease(ctx, Claim{Limit: limit, Cap: d.limiter.Cap, CapVersion: version, ProvenOnly: max(0, limit-unproven)}, now)
-	d.limiter.Claimed(err)
-	return wait, err
-}
-
-// lease registers what it claims.
-func (d *dispatcher) lease(ctx context.Context, claim Claim, now time.Time) (wait time.Duration, err error) {
-	claim.Lease, claim.PerAccount = d.config.Lease, d.config.PerAccount
-	claim.LongestRetry = d.longestRetry
-	claim.Finished = d.leases.tokens(now, claim.Lease, d.failing.Load())
-	if !d.failing.Load() {
-		claim.Probes, claim.ProbeCap = d.limiter.RequestRoom(), d.limiter.RequestRoomOf
+// load reads the deliveries that were picked. Those that are not to be attempted are given back.
+func (d *dispatcher) load(ctx context.Context, limit int) error {
+	timed, cancel := context.WithTimeout(ctx, storeTimeout)
+	defer cancel()
+	d.refs = d.refs[:0]
+	for _, f := range d.claimed {
+		d.refs = append(d.refs, DeliveryRef{WebhookID: f.slot.Webhook(), Number: f.slot.Number()})
 	}
 	begun := began(d.reporter.observer.Claimed != nil)
-	tasks, wait, err := d.store.ClaimDeliveries(ctx, claim)
-	d.reporter.claimed(begun, claim.Limit, len(tasks), err)
+	found, err := d.store.Load(timed, d.refs)
 	if err != nil {
-		return 0, err
-	}
-	d.leases.told()
-	for _, task := range tasks {
-		f := d.newInflight()
-		f.settlement.Task, f.begun = task, now
-		d.limiter.Begin(&f.slot, f, limiter.Start{
-			Webhook: task.Webhook.ID, Account: task.Webhook.Account, At: now,
-			Turn: len(claim.Webhooks) > 0, Requested: task.Probe,
-			Proven: task.Webhook.Proven(), Failing: !task.Webhook.FailingSince.IsZero(),
-		})
-		d.claimed = append(d.claimed, f)
-	}
-	return wait, nil
-}
-
-// finishedLeases are those of attempts that have ended and are not recorded yet. They
-// must not run out meanwhile, however long the store fails: what was sent would be sent
-// again. The zero finishedLeases is none.
-type finishedLeases struct {
-	attempts []*inflight // in no order
-	fresh    []uint64    // tokens that no claim has told the store of yet
-	lasting  []uint64    // tokens of those that wait for long: each claim tells of them again
-	looked   time.Time   // when these were last looked for
-}
-
-// A lease is what finishedLeases knows of an attempt.
-type lease struct {
-	index    int
-	finished time.Time
-}
-
-// lastingAfter is how long an attempt waits before it is listed again; a part of the
-// lease if that is short.
-const lastingAfter = time.Second
-
-func (l *finishedLeases) add(f *inflight, now time.Time) {
-	f.lease = lease{len(l.attempts), now}
-	l.attempts = append(l.attempts, f)
-	l.fresh = append(l.fresh, f.settlement.Task.Token)
-}
-
-func (l *finishedLeases) remove(f *inflight) {
-	last := len(l.attempts) - 1
-	l.attempts[f.lease.index] = l.attempts[last]
-	l.attempts[f.lease.index].lease.index = f.lease.index
-	l.attempts[last] = nil
-	l.attempts = l.attempts[:last]
-}
-
-// tokens returns the tokens for [Claim.Finished]: those of all if the store fails, for
-// claims are rare then.
-func (l *finishedLeases) tokens(now time.Time, lease time.Duration, all bool) []uint64 {
-	pause := min(lastingAfter, lease/8)
-	if all || now.Sub(l.looked) >= pause {
-		l.looked, l.lasting = now, l.lasting[:0]
-		for _, f := range l.attempts {
-			if all || now.Sub(f.lease.finished) >= pause {
-				l.lasting = append(l.lasting, f.settlement.Task.Token)
-			}
+		found = make([]LoadedDelivery, len(d.claimed))
+		for i := range found {
+			found[i].State = Unread
 		}
 	}
-	return append(l.fresh, l.lasting...)
+	picked := d.claimed
+	d.claimed = d.claimed[:0]
+	for i, f := range picked {
+		if d.prepare(f, &found[i]) {
+			d.claimed = append(d.claimed, f)
+		}
+	}
+	clear(picked[len(d.claimed):])
+	d.reporter.claimed(begun, limit, len(d.claimed), err)
+	if ctx.Err() != nil {
+		return nil // it was to end, and did
+	}
+	return err
 }
 
-// told notes that a claim has told the store of those that were new.
-func (l *finishedLeases) told() { l.fresh = l.fresh[:0] }
+// prepare makes an attempt of what was loaded for it, and reports whether it is to be made.
+func (d *dispatcher) prepare(f *inflight, l *LoadedDelivery) bool {
+	loaded := scheduler.Loaded{State: scheduler.LoadState(l.State), Attempts: l.Attempts, Due: l.Due}
+	if l.Webhook != nil && l.Err == nil {
+		record := recordOf(l.Webhook)
+		loaded.Webhook = &record
+	}
+	record, ok := d.scheduler.Loaded(&f.slot, &loaded)
+	if !ok {
+		f.End()
+		d.reuse(f)
+		return false
+	}
+	webhook := l.Webhook
+	if l.Err == nil {
+		webhook = record.(*Webhook)
+	}
+	f.settlement.Task = task{Event: l.Event, Webhook: webhook, Attempt: l.Attempts + 1, Before: l.Before, Age: l.Age, Err: l.Err}
+	return true
+}

@@ -89,8 +89,8 @@ func TestStatusDecides(t *testing.T) {
 			case code == http.StatusGone:
 				outcome = webhooks.GiveUp
 			}
-			if got.Outcome != outcome || got.Attempt.Class != class || got.Attempt.Error != reason || got.Attempt.Status != code || (got.Deactivate != "") != (code == http.StatusGone) {
-				t.Errorf("got outcome %d, %+v, turned off: %q", got.Outcome, got.Attempt, got.Deactivate)
+			if got.Outcome != outcome || got.Attempt.Class != class || got.Attempt.Error != reason || got.Attempt.Status != code || (got.off != "") != (code == http.StatusGone) {
+				t.Errorf("got outcome %d, %+v, turned off: %q", got.Outcome, got.Attempt, got.off)
 			}
 		})
 	}

@@ -55,9 +55,6 @@ func (s *WebhookService) change(ctx context.Context, account, webhookID string, 
 		if errors.Is(err, errChanged) {
 			continue
 		}
-		if !errors.Is(err, ErrNotFound) {
-			s.dispatcher.wake()
-		}
 		if err == nil {
 			s.dispatcher.reporter.Changed(&stored)
 		}

@@ -57,40 +57,40 @@ func TestConditions(t *testing.T) {
 func TestConditionsAreAskedAboutWhatIsChanged(t *testing.T) {
 	store := memory.New()
 	service := newService(t, store, webhooks.Config{})
-	settle := func(t *testing.T, outcome webhooks.Outcome, deactivate webhooks.OffReason) {
-		tasks, _, err := store.ClaimDeliveries(t.Context(), webhooks.Claim{Limit: 1, Lease: time.Minute})
-		if err != nil || len(tasks) != 1 {
-			t.Fatalf("claimed %v, %v", tasks, err)
-		}
-		end := webhooks.Settlement{
-			Task: tasks[0], Outcome: outcome, Deactivate: deactivate,
-			Attempt: webhooks.Attempt{Number: 1, StartedAt: noon, Class: webhooks.ClassStatus, Error: "status 410", Status: 410},
-		}
-		if _, err := store.SettleDeliveries(t.Context(), []webhooks.Settlement{end}); err != nil {
+	settle := func(t *testing.T, id, event string, outcome webhooks.Outcome, deactivate webhooks.OffReason) {
+		w, err := store.WebhookByID(t.Context(), account, id)
+		if err != nil {
 			t.Fatal(err)
+		}
+		attempt := webhooks.Attempt{Number: 1, StartedAt: noon, Class: webhooks.ClassStatus, Error: "status 410", Status: 410}
+		settled, err := store.Settle(t.Context(), nil, []webhooks.HealthChange{{
+			Account: account, WebhookID: id, Version: w.Version, Health: w.After(outcome, &attempt, event, deactivate),
+		}})
+		if err != nil || len(settled.Conflicts) > 0 {
+			t.Fatalf("settled %v, %v", settled, err)
 		}
 	}
 	tests := []struct {
 		name      string
-		meanwhile func(t *testing.T, id string) error
+		meanwhile func(t *testing.T, id, event string) error
 		again     bool
 		want      func(before *webhooks.Webhook) // what it is asked about then
 	}{
-		{"another update", func(t *testing.T, id string) error {
+		{"another update", func(t *testing.T, id, _ string) error {
 			_, err := service.Update(t.Context(), account, id, webhooks.UpdateParams{Events: webhooks.EventTypes()})
 			return err
 		}, true, func(w *webhooks.Webhook) { w.Events = webhooks.EventTypes() }},
-		{"a receiver that answers 410", func(t *testing.T, _ string) error {
-			settle(t, webhooks.GiveUp, webhooks.OffGone)
+		{"a receiver that answers 410", func(t *testing.T, id, event string) error {
+			settle(t, id, event, webhooks.GiveUp, webhooks.OffGone)
 			return nil
 		}, true, func(w *webhooks.Webhook) {
 			w.Active, w.OffReason, w.OffAt, w.FailingSince = false, webhooks.OffGone, noon, noon
 		}},
-		{"a failed attempt", func(t *testing.T, _ string) error {
-			settle(t, webhooks.Retry, "")
+		{"a failed attempt", func(t *testing.T, id, event string) error {
+			settle(t, id, event, webhooks.Retry, "")
 			return nil
 		}, false, nil},
-		{"nothing", func(*testing.T, string) error { return nil }, false, nil},
+		{"nothing", func(*testing.T, string, string) error { return nil }, false, nil},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
@@ -101,7 +101,7 @@ func TestConditionsAreAskedAboutWhatIsChanged(t *testing.T) {
 				BalanceThreshold: ptr(webhooks.Amount(5)),
 				If: func(before, _ webhooks.Webhook) error {
 					if asked = append(asked, before); len(asked) == 1 {
-						return test.meanwhile(t, made.ID)
+						return test.meanwhile(t, made.ID, event)
 					}
 					return nil
 				},

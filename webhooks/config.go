@@ -28,10 +28,6 @@ type Config struct {
 	// connecting, TLS, sending, and the response's header. Default: 15 s.
 	Timeout time.Duration
 
-	// Lease is how long a delivery is set aside for an attempt and for
-	// recording it; longer than Timeout. Default: Timeout and 45 s.
-	Lease time.Duration
-
 	// Retries are the waits between an attempt and the next; when they are used
 	// up the delivery is dead. An empty slice that is not nil means one attempt
 	// only. Default: [DefaultRetries].
@@ -178,7 +174,6 @@ type Config struct {
 func (c Config) withDefaults() (Config, error) {
 	setDefault(&c.SignatureHeader, signing.DefaultHeader)
 	setDefault(&c.Timeout, 15*time.Second)
-	setDefault(&c.Lease, c.Timeout+45*time.Second)
 	setDefault(&c.Concurrency, 1024)
 	setDefault(&c.PerWebhook, min(16, c.Concurrency, cmp.Or(c.PerAccount, c.Concurrency)))
 	setDefault(&c.PerAccount, min(max(c.Concurrency/2, c.PerWebhook), c.Concurrency))
@@ -213,8 +208,6 @@ func (c Config) withDefaults() (Config, error) {
 		return c, invalid("SignatureHeader", "must not be a header with a meaning of its own")
 	case c.Timeout < 0:
 		return c, invalid("Timeout", "must be positive")
-	case c.Lease <= c.Timeout:
-		return c, invalid("Lease", fmt.Sprintf("must be longer than Timeout, which is %v", c.Timeout))
 	case c.Concurrency < 1 || c.Concurrency > 100_000:
 		return c, invalid("Concurrency", "must be from 1 to 100,000")
 	case c.PerAccount < 1 || c.PerAccount > c.Concurrency:

@@ -18,7 +18,6 @@ func TestConfigsThatWork(t *testing.T) {
 		"zero":                         {},
 		"a header of its own":          {SignatureHeader: "x-my-signature"},
 		"a short timeout":              {Timeout: time.Nanosecond},
-		"a lease just longer":          {Timeout: time.Minute, Lease: time.Minute + 1},
 		"no retries":                   {Retries: []time.Duration{}},
 		"retries at once":              {Retries: []time.Duration{0, 0}},
 		"one at a time":                {Concurrency: 1},
@@ -47,11 +46,6 @@ func TestConfigsThatMakeNoSense(t *testing.T) {
 		field  string
 	}{
 		"a negative timeout":                {webhooks.Config{Timeout: -1}, "Timeout"},
-		"a negative timeout, and a lease":   {webhooks.Config{Timeout: -1, Lease: time.Minute}, "Timeout"},
-		"an endless timeout":                {webhooks.Config{Timeout: math.MaxInt64}, "Lease"},
-		"a lease as long as the timeout":    {webhooks.Config{Timeout: time.Minute, Lease: time.Minute}, "Lease"},
-		"a lease shorter than the timeout":  {webhooks.Config{Lease: time.Second}, "Lease"},
-		"a negative lease":                  {webhooks.Config{Lease: -1}, "Lease"},
 		"a negative concurrency":            {webhooks.Config{Concurrency: -1}, "Concurrency"},
 		"a negative cap":                    {webhooks.Config{PerWebhook: -1}, "PerWebhook"},
 		"a cap above the concurrency":       {webhooks.Config{Concurrency: 4, PerWebhook: 5}, "PerWebhook"},

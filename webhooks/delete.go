@@ -57,7 +57,7 @@ func (s *WebhookService) Delete(ctx context.Context, account, webhookID string, 
 // evict returns when nothing more will be sent to a webhook that was deleted, or
 // when ctx is done.
 func (s *WebhookService) evict(ctx context.Context, account, webhookID string) error {
-	return errors.Join(s.tests.Evict(ctx, account, webhookID), s.dispatcher.evict(ctx, webhookID))
+	return errors.Join(s.tests.Evict(ctx, account, webhookID), s.dispatcher.evict(ctx, webhookID, ""))
 }
 
 // EndDeliveries cuts short the attempts that this process is making for webhooks of the
@@ -65,5 +65,5 @@ func (s *WebhookService) evict(ctx context.Context, account, webhookID string) e
 // What was attempted is pending as before, unless the account is gone. It is for hosts that erase an account by
 // its store; [storageapi.Handler.Erase] calls it.
 func (s *WebhookService) EndDeliveries(ctx context.Context, account string) error {
-	return errors.Join(s.tests.EvictAccount(ctx, account), s.dispatcher.evictAccount(ctx, account))
+	return errors.Join(s.tests.EvictAccount(ctx, account), s.dispatcher.evict(ctx, "", account))
 }

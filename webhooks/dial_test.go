@@ -33,7 +33,7 @@ var classes = map[string]webhooks.ErrorClass{
 
 // fails fails the test unless the attempt failed for the reason, before there was
 // a response.
-func fails(t *testing.T, got webhooks.Settlement, reason string) {
+func fails(t *testing.T, got result, reason string) {
 	t.Helper()
 	if got.Outcome != webhooks.Retry {
 		t.Errorf("outcome %d", got.Outcome)

@@ -7,30 +7,23 @@ import (
 	"time"
 
 	"github.com/storageapi/storageapi/internal/jitter"
-	"github.com/storageapi/storageapi/webhooks/internal/limiter"
+	"github.com/storageapi/storageapi/webhooks/internal/scheduler"
 )
 
-// A dispatcher claims deliveries that are due, has attempts made as the limiter allows,
-// and hands them to a settler to be recorded.
+// A dispatcher makes the attempts that the scheduler begins, and hands them to a settler to be
+// recorded.
 type dispatcher struct {
-	store    Store
-	sender   *sender
-	config   Config
-	activity *activity
-	halt     *halt
-	reporter *reporter
-	notices  *noticeMaker
-	limiter  *limiter.Limiter
-	outage   limiter.Outage
-	jitter   jitter.Source // of the waits between attempts and between probes
-	waking   chan struct{} // something may have become due
-
-	longestRetry time.Duration // that the configuration allows
-
-	// claiming is full from before a claim until its attempts are registered: who
-	// deletes a webhook and then looks at what is in flight finds all that was claimed
-	// of it.
-	claiming chan struct{}
+	store     Store
+	sender    *sender
+	config    Config
+	activity  *activity
+	halt      *halt
+	reporter  *reporter
+	notices   *noticeMaker
+	scheduler *scheduler.Scheduler
+	outage    scheduler.Outage
+	jitter    jitter.Source // of the waits between attempts and between probes
+	waking    chan struct{} // something may have become due
 
 	// failing is set while results cannot be recorded: no attempt is begun whose
 	// result might be lost, except one now and then, a trial, to find out whether it is
@@ -38,10 +31,10 @@ type dispatcher struct {
 	failing atomic.Bool
 
 	// These are the run loop's.
-	leases   finishedLeases
-	claimed  []*inflight // in a claim, to be used again
-	finished []*inflight // at a time, to be used again
-	free     []*inflight // recorded, to be used again
+	claimed  []*inflight   // in a claim, to be used again
+	refs     []DeliveryRef // the same
+	finished []*inflight   // at a time, to be used again
+	free     []*inflight   // recorded, to be used again
 }
 
 func newDispatcher(store Store, sender *sender, config Config) *dispatcher {
@@ -55,19 +48,16 @@ func newDispatcher(store Store, sender *sender, config Config) *dispatcher {
 		reporter: newReporter(store, config),
 		notices:  &noticeMaker{now: config.Now, notify: config.Notify},
 		waking:   make(chan struct{}, 1),
-		claiming: make(chan struct{}, 1),
-
-		longestRetry: longestRetry(config.Retries, config.RetryJitter),
 	}
-	d.limiter = limiter.New(limiter.Config{
+	d.scheduler = scheduler.New(scheduler.Config{
 		Slots: config.Concurrency, PerWebhook: config.PerWebhook, PerAccount: config.PerAccount,
-		MaxUnrecorded: maxSettle, Timeout: config.Timeout, Jitter: &d.jitter,
+		MaxUnrecorded: maxSettle, Timeout: config.Timeout, LongestRetry: longestRetry(config.Retries, config.RetryJitter),
+		Jitter: &d.jitter, Wake: d.wake,
 	})
 	return d
 }
 
-// wake makes a running dispatcher look for due deliveries now. It is called also when
-// the store failed to make some due: it may have done so nevertheless.
+// wake makes a running dispatcher look for due deliveries now.
 func (d *dispatcher) wake() {
 	select {
 	case d.waking <- struct{}{}:
@@ -82,14 +72,13 @@ func (d *dispatcher) probe(ctx context.Context, account, webhookID string) {
 	if err := d.store.Probe(ctx, account, webhookID); err != nil && ctx.Err() == nil {
 		d.config.Logger.Warn("storageapi: webhook store failed", "step", "probe", "account", account, "webhook", webhookID, "error", err)
 	}
-	d.wake()
 }
 
-// retrust is probe if there is reason to believe that the webhook is up: what was known
-// of its receiver counts for little from now on.
+// retrust is probe if there is reason to believe that the webhook is up: what was learned
+// about its receiver counts for little from then on.
 func (d *dispatcher) retrust(ctx context.Context, account, webhookID string) {
 	d.probe(ctx, account, webhookID) // first: it is to be the next attempt
-	d.limiter.Trust(webhookID, time.Now())
+	d.scheduler.Trust(webhookID)
 	d.wake()
 }
 
@@ -100,9 +89,9 @@ func (d *dispatcher) deliver(ctx context.Context) {
 	// Attempts outlive ctx by the drain timeout.
 	attempts, cutShort := context.WithCancel(context.WithoutCancel(ctx))
 	defer cutShort()
-	// None of them ever has to wait: what they are sent is bounded by Limiter.Room.
+	// None of them ever has to wait: what they are sent is bounded by Scheduler.Room.
 	finished := make(chan *inflight, d.config.Concurrency)
-	settler := newSettler(d.store, d.halt, d.reporter, d.notices, &d.failing, d.config.Concurrency+maxSettle)
+	settler := newSettler(d, d.config.Concurrency+maxSettle)
 	go settler.run(attempts)
 	defer close(settler.results)
 	workers := newWorkerPool(func(f *inflight) {
@@ -145,11 +134,11 @@ func (d *dispatcher) deliver(ctx context.Context) {
 	late := time.AfterFunc(max(d.config.DrainTimeout, 0), cutShort)
 	defer late.Stop()
 	tooLate := attempts.Done()
-	for d.limiter.Busy() {
+	for d.scheduler.Busy() {
 		select {
 		case <-tooLate:
 			tooLate = nil
-			d.limiter.CancelAll()
+			d.scheduler.CancelAll()
 		case f := <-finished:
 			d.release(f, finished, settler.results)
 		case batch := <-settler.recorded:
@@ -173,17 +162,12 @@ func (d *dispatcher) release(f *inflight, finished <-chan *inflight, results cha
 			more = false
 		}
 	}
-	now := time.Now()
 	for _, f := range batch {
 		s := &f.settlement
-		s.Rest = d.limiter.Observe(&f.slot, s.shows(), s.Attempt.Duration, now)
+		d.scheduler.Observe(&f.slot, s.shows(), s.Attempt.Duration)
 	}
 	for _, f := range batch {
-		d.limiter.Release(&f.slot, now)
-		if f.settlement.Deactivate != "" {
-			d.limiter.Suspend(&f.slot)
-		}
-		d.leases.add(f, now)
+		d.scheduler.Release(&f.slot, f.settlement.Deactivate != "")
 	}
 	for _, f := range batch {
 		results <- f
@@ -194,14 +178,17 @@ func (d *dispatcher) release(f *inflight, finished <-chan *inflight, results cha
 
 // recorded ends attempts whose results are recorded, or given up.
 func (d *dispatcher) recorded(batch []*inflight) {
-	now := time.Now()
 	for _, f := range batch {
-		d.limiter.Recorded(&f.slot, now)
-		d.leases.remove(f)
-		if !f.Canceled() && len(d.free) < maxSettle { // or else someone may wait for its end
-			*f = inflight{}
-			d.free = append(d.free, f)
-		}
+		d.scheduler.End(&f.slot, f.fate)
+		d.reuse(f)
+	}
+}
+
+// reuse keeps an inflight that is not used any more, unless a caller may wait for its end.
+func (d *dispatcher) reuse(f *inflight) {
+	if !f.Canceled() && len(d.free) < maxSettle {
+		*f = inflight{}
+		d.free = append(d.free, f)
 	}
 }
 
@@ -209,7 +196,7 @@ func (d *dispatcher) recorded(batch []*inflight) {
 // it does.
 func (d *dispatcher) suspend(batch []*inflight) {
 	for _, f := range batch {
-		d.limiter.Suspend(&f.slot)
+		d.scheduler.Suspend(&f.slot)
 	}
 }
 
@@ -224,30 +211,8 @@ func (d *dispatcher) newInflight() *inflight {
 	return f
 }
 
-// evict cuts short what is under way to a webhook that was deleted, and returns
-// when nothing more will be sent to it by this process, or when ctx is done.
-func (d *dispatcher) evict(ctx context.Context, webhook string) error {
-	if err := d.awaitClaim(ctx); err != nil {
-		return err
-	}
-	return d.limiter.Evict(ctx, webhook)
-}
-
-// evictAccount is evict for all webhooks of an account.
-func (d *dispatcher) evictAccount(ctx context.Context, account string) error {
-	if err := d.awaitClaim(ctx); err != nil {
-		return err
-	}
-	return d.limiter.EvictAccount(ctx, account)
-}
-
-// awaitClaim returns once the claim under way has registered its attempts, or when ctx is done.
-func (d *dispatcher) awaitClaim(ctx context.Context) error {
-	select {
-	case d.claiming <- struct{}{}:
-		<-d.claiming
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
+// evict cuts short what is under way to a webhook that was deleted, or to those of an account,
+// and returns when nothing more will be sent to it by this process, or when ctx is done.
+func (d *dispatcher) evict(ctx context.Context, webhookID, account string) error {
+	return d.scheduler.Evict(ctx, webhookID, account)
 }

@@ -6,7 +6,10 @@ import (
 	"github.com/storageapi/storageapi/webhooks/internal/outbound"
 )
 
-// Attempt makes one attempt, and neither claims nor settles anything.
+// A Task is a delivery to attempt.
+type Task = task
+
+// Attempt makes one attempt, and neither loads nor settles anything.
 func (s *WebhookService) Attempt(ctx context.Context, task *Task) Attempt {
 	var cancel outbound.Canceler
 	defer context.AfterFunc(ctx, cancel.Cancel)()

@@ -22,30 +22,30 @@ type flaky struct {
 	webhooks.Store
 
 	mu        sync.Mutex
-	claimErr  error                           // what ClaimDeliveries returns
-	settleErr error                           // what SettleDeliveries returns
-	doubt     error                           // what those return that make deliveries due, although they have
-	refuse    func(*webhooks.Settlement) bool // those with which it fails
-	spoil     func(*webhooks.Task)            // applied to each task that is claimed
-	ahead     time.Duration                   // of its clock
+	loadErr   error                              // what Load returns
+	settleErr error                              // what Settle returns
+	doubt     error                              // what those return that make deliveries due, although they have
+	refuse    func(*webhooks.AttemptResult) bool // Settle fails with those
+	spoil     func(*webhooks.LoadedDelivery)     // applied to each delivery that is loaded
+	ahead     time.Duration                      // of its clock
 	refused   int
 	halted    error // why it writes nothing any more
 
-	settleHangs  bool // SettleDeliveries fails only when its context ends
+	settleHangs  bool // Settle fails only when its context ends
 	settleDoubts bool // it fails although it has happened
 
-	claims      []time.Time // when each call was
-	settles     []time.Time
-	settlements []webhooks.Settlement // that the store has taken
+	loads   []time.Time // when each call was
+	settles []time.Time
+	bodies  [][]byte // that were loaded
 }
 
 func newFlaky() *flaky { return &flaky{Store: memory.New()} }
 
-// fail makes claims and settlements return these errors from now on.
-func (f *flaky) fail(claim, settle error) {
+// fail makes Load and Settle return these errors from now on.
+func (f *flaky) fail(load, settle error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.claimErr, f.settleErr = claim, settle
+	f.loadErr, f.settleErr = load, settle
 }
 
 // halts makes it write nothing any more.
@@ -64,8 +64,8 @@ func (f *flaky) Capabilities() capability.Set {
 	}}
 }
 
-// refuses makes settlements fail that hold one of these, from now on.
-func (f *flaky) refuses(these func(*webhooks.Settlement) bool) {
+// refuses makes calls of Settle fail that have one of these results, from now on.
+func (f *flaky) refuses(these func(*webhooks.AttemptResult) bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.refuse = these
@@ -78,11 +78,11 @@ func (f *flaky) refusals() int {
 	return f.refused
 }
 
-// called returns when claims and settlements were tried.
-func (f *flaky) called() (claims, settles []time.Time) {
+// called returns when Load and Settle were called.
+func (f *flaky) called() (loads, settles []time.Time) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return append([]time.Time(nil), f.claims...), append([]time.Time(nil), f.settles...)
+	return append([]time.Time(nil), f.loads...), append([]time.Time(nil), f.settles...)
 }
 
 // doubts makes those methods return this error from now on that make deliveries due,
@@ -132,23 +132,26 @@ func (f *flaky) AdvanceRecovery(ctx context.Context, limit int) (bool, error) {
 	return doubtful(f, advanced, err)
 }
 
-func (f *flaky) ClaimDeliveries(ctx context.Context, claim webhooks.Claim) ([]webhooks.Task, time.Duration, error) {
+func (f *flaky) Load(ctx context.Context, refs []webhooks.DeliveryRef) ([]webhooks.LoadedDelivery, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.claims = append(f.claims, time.Now())
-	if f.claimErr != nil {
-		return nil, 0, f.claimErr
+	f.loads = append(f.loads, time.Now())
+	if f.loadErr != nil {
+		return nil, f.loadErr
 	}
-	tasks, wait, err := f.Store.ClaimDeliveries(ctx, claim)
-	for i := range tasks {
-		if f.spoil != nil {
-			f.spoil(&tasks[i])
+	found, err := f.Store.Load(ctx, refs)
+	for i := range found {
+		if found[i].State == webhooks.Ready {
+			f.bodies = append(f.bodies, found[i].Event.Body)
+			if f.spoil != nil {
+				f.spoil(&found[i])
+			}
 		}
 	}
-	return tasks, wait, err
+	return found, err
 }
 
-func (f *flaky) SettleDeliveries(ctx context.Context, settlements []webhooks.Settlement) ([]int, error) {
+func (f *flaky) Settle(ctx context.Context, results []webhooks.AttemptResult, health []webhooks.HealthChange) (webhooks.Settled, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.settles = append(f.settles, time.Now())
@@ -159,16 +162,15 @@ func (f *flaky) SettleDeliveries(ctx context.Context, settlements []webhooks.Set
 			f.mu.Lock()
 		}
 		if f.settleDoubts {
-			_, _ = f.Store.SettleDeliveries(ctx, settlements)
+			_, _ = f.Store.Settle(ctx, results, health)
 		}
-		return nil, err
+		return webhooks.Settled{}, err
 	}
-	for i := range settlements {
-		if f.refuse != nil && f.refuse(&settlements[i]) {
+	for i := range results {
+		if f.refuse != nil && f.refuse(&results[i]) {
 			f.refused++
-			return nil, errRefused
+			return webhooks.Settled{}, errRefused
 		}
 	}
-	f.settlements = append(f.settlements, settlements...)
-	return f.Store.SettleDeliveries(ctx, settlements)
+	return f.Store.Settle(ctx, results, health)
 }

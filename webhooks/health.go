@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"sync"
 	"time"
+
+	"github.com/storageapi/storageapi/webhooks/internal/scheduler"
 )
 
 // Health tells how a service does, for probes and alarms. What follows from it is the
@@ -23,10 +25,10 @@ type Health struct {
 	// began. While there is nothing to do that may be an hour ago. Zero: never.
 	LastClaim, LastAttempt time.Time
 
-	// OldestDue is for how long the webhook that waits longest for its turn has done so:
-	// among those whose receivers are up, that is whose last attempt succeeded. Webhooks that
-	// are off, on hold, slow or failing do not count, however much is pending for them, and
-	// what is sent again does not. 0 if none waits, or if the store cannot say.
+	// OldestDue is how long the webhook that waits longest for an attempt has waited, among those
+	// for which this process delivers and whose last attempt succeeded. Webhooks that are off, on
+	// hold, slow or failing do not count, nor do recovered deliveries. 0 if none waits, and in a
+	// process that does not call Run.
 	OldestDue time.Duration
 
 	// ReadError is why the store cannot be read now; nil if it can.
@@ -55,8 +57,13 @@ type RunState string
 const (
 	RunNotStarted RunState = "not_started" // It was never called.
 	RunUnderWay   RunState = "running"     // It delivers.
-	RunDraining   RunState = "draining"    // Its context is done: attempts under way end.
-	RunEnded      RunState = "ended"       // It has returned.
+
+	// RunWaiting is from the call of Run until the store begins to report deliveries: for long, if
+	// another handler in this process delivers for the same store, or if the store cannot be read.
+	RunWaiting RunState = "waiting"
+
+	RunDraining RunState = "draining" // Its context is done: attempts under way end.
+	RunEnded    RunState = "ended"    // It has returned.
 )
 
 const (
@@ -89,8 +96,8 @@ func (a *activity) writeError(state RunState) error {
 	if began := a.at(&a.settling); !began.IsZero() && time.Since(began) > maxNotSettled {
 		return fmt.Errorf("recording results has not ended for %v", time.Since(began).Round(time.Second))
 	}
-	for _, f := range []*storeFailure{a.write.Load(), a.claim.Load()} {
-		if f != nil && (state == RunUnderWay || time.Since(f.at) < failureCounts) {
+	for _, f := range []*storeFailure{a.write.Load(), a.claim.Load(), a.deliver.Load()} {
+		if f != nil && (state == RunUnderWay || state == RunWaiting || time.Since(f.at) < failureCounts) {
 			return f.err
 		}
 	}
@@ -104,9 +111,10 @@ const (
 
 // An asker asks the store for its part of a [Health].
 type asker struct {
-	store Store
-	mu    sync.Mutex
-	last  *answer
+	store     Store
+	scheduler *scheduler.Scheduler
+	mu        sync.Mutex
+	last      *answer
 }
 
 // An answer is one of the store, once done is closed.
@@ -125,7 +133,7 @@ func (k *asker) ask(ctx context.Context) (time.Duration, error) {
 	if a == nil || a.over() && time.Since(a.asked) >= answerGood {
 		a = &answer{asked: time.Now(), done: make(chan struct{})}
 		k.last = a
-		go a.fetch(k.store)
+		go k.fetch(a)
 	}
 	k.mu.Unlock()
 	if !a.over() {
@@ -140,10 +148,12 @@ func (k *asker) ask(ctx context.Context) (time.Duration, error) {
 	return a.wait, a.err
 }
 
-func (a *answer) fetch(store Store) {
+func (k *asker) fetch(a *answer) {
 	ctx, cancel := context.WithTimeout(context.Background(), storeTimeout)
 	defer cancel()
-	a.wait, a.err = store.LongestWait(ctx)
+	if a.err = k.store.Ping(ctx); a.err == nil {
+		a.wait, a.err = k.scheduler.LongestWait()
+	}
 	close(a.done)
 }
 

@@ -127,19 +127,19 @@ type hanging struct {
 	until       chan struct{}
 }
 
-func (s *hanging) ClaimDeliveries(ctx context.Context, claim webhooks.Claim) ([]webhooks.Task, time.Duration, error) {
+func (s *hanging) Load(ctx context.Context, refs []webhooks.DeliveryRef) ([]webhooks.LoadedDelivery, error) {
 	if s.hangs.Load() {
 		<-s.until
 	}
-	return s.Store.ClaimDeliveries(ctx, claim)
+	return s.Store.Load(ctx, refs)
 }
 
-func (s *hanging) LongestWait(ctx context.Context) (time.Duration, error) {
+func (s *hanging) Ping(ctx context.Context) error {
 	s.asked.Add(1)
 	if s.mute.Load() {
 		<-s.until
 	}
-	return s.Store.LongestWait(ctx)
+	return s.Store.Ping(ctx)
 }
 
 // A store that does not answer is told of within a second, by any number of calls, which
@@ -257,9 +257,9 @@ type slowSettler struct {
 	until chan struct{}
 }
 
-func (s *slowSettler) SettleDeliveries(ctx context.Context, list []webhooks.Settlement) ([]int, error) {
+func (s *slowSettler) Settle(ctx context.Context, results []webhooks.AttemptResult, health []webhooks.HealthChange) (webhooks.Settled, error) {
 	<-s.until
-	return s.Store.SettleDeliveries(ctx, list)
+	return s.Store.Settle(ctx, results, health)
 }
 
 // A store that has halted is told of, and why.

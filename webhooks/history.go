@@ -2,7 +2,6 @@ package webhooks
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -80,9 +79,6 @@ func (s *WebhookService) Redeliver(ctx context.Context, account, webhookID, even
 	notice := s.notices.of(ctx, notices.DeliveryRedelivered, &webhook)
 	notice.Object = eventID
 	err = s.store.Redeliver(ctx, account, webhookID, eventID, notice)
-	if !errors.Is(err, ErrNotFound) {
-		s.dispatcher.wake()
-	}
 	if err != nil {
 		return fmt.Errorf("redeliver: %w", err)
 	}

@@ -117,7 +117,7 @@ func TestFilesThatDoNotReturn(t *testing.T) {
 		if took := time.Since(begun); took > 4*time.Second {
 			t.Errorf("Run returned after %v", took)
 		}
-		if lines := b.logs.lines("level=ERROR", "does not return", "Config.Files"); len(lines) != 1 {
+		if lines := b.logs.lines("level=ERROR", "task still running", "Config.Files"); len(lines) != 1 {
 			t.Errorf("logged %q", lines)
 		}
 	})

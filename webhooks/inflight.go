@@ -4,17 +4,17 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/storageapi/storageapi/webhooks/internal/limiter"
 	"github.com/storageapi/storageapi/webhooks/internal/outbound"
+	"github.com/storageapi/storageapi/webhooks/internal/scheduler"
 )
 
 // An inflight is an attempt, from its claim until it is recorded.
 type inflight struct {
-	settlement Settlement // what is known of it so far: its task at first
+	settlement settlement // what is known of it so far: its task at first
 	begun      time.Time
 	outbound.Canceler
-	slot  limiter.Slot
-	lease lease
+	slot scheduler.Slot
+	fate scheduler.Fate // once it is recorded
 }
 
 // run makes the attempt and decides what becomes of its delivery.
@@ -47,14 +47,14 @@ func (d *dispatcher) heed(res result) {
 }
 
 // shows returns what a settlement shows of the receiver.
-func (s *Settlement) shows() limiter.Outcome {
+func (s *settlement) shows() scheduler.Outcome {
 	switch {
-	case s.Outcome == Deliver:
-		return limiter.Success
-	case s.Fails():
-		return limiter.Failure
+	case s.delivers():
+		return scheduler.Success
+	case s.fails():
+		return scheduler.Failure
 	}
-	return limiter.Unknown
+	return scheduler.Unknown
 }
 
 // A workerPool makes attempts, each on a goroutine of its own while it lasts. Goroutines

@@ -273,7 +273,7 @@ func TestOurOwnFailuresSlowNobodyDown(t *testing.T) {
 	inBubble(t, webhooks.Config{Retries: []time.Duration{}}, handler, func(b *bubble) {
 		b.subscribe("a")
 		var spoilt atomic.Int64
-		b.store.spoil = func(task *webhooks.Task) {
+		b.store.spoil = func(task *webhooks.LoadedDelivery) {
 			if spoilt.Add(1)%4 != 0 {
 				task.Err = errOutage
 			}

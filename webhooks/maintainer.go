@@ -22,7 +22,6 @@ type maintainer struct {
 	halt        *halt
 	failing     *atomic.Bool // see dispatcher.failing
 	notices     *noticeMaker
-	wakeOthers  func() // called when deliveries may have become due
 	reevaluate  func(context.Context) (more bool, err error)
 	deactivator deactivator
 	waking      chan struct{} // there may be something to recover
@@ -44,7 +43,6 @@ func newMaintainer(d *dispatcher, reevaluate func(context.Context) (more bool, e
 		halt:        d.halt,
 		failing:     &d.failing,
 		notices:     d.notices,
-		wakeOthers:  d.wake,
 		reevaluate:  reevaluate,
 		deactivator: deactivator{store: d.store, clock: clock.Clock{Now: d.config.Now}, config: &d.config, reporter: d.reporter, notices: d.notices},
 		waking:      make(chan struct{}, 1),
@@ -130,11 +128,7 @@ func (m *maintainer) step(ctx context.Context, s maintenance) (more bool) {
 }
 
 func (m *maintainer) recoverStep(ctx context.Context) (more bool, err error) {
-	advanced, err := m.store.AdvanceRecovery(ctx, recoverStep)
-	if advanced || err != nil { // it may have happened nevertheless
-		m.wakeOthers()
-	}
-	return advanced, err
+	return m.store.AdvanceRecovery(ctx, recoverStep)
 }
 
 func (m *maintainer) purge(ctx context.Context) (more bool, err error) {
@@ -146,7 +140,7 @@ func (m *maintainer) purge(ctx context.Context) (more bool, err error) {
 	if !payloads.IsZero() {
 		payloads = payloads.Add(-m.margin)
 	}
-	more, err = m.store.Purge(ctx, Purge{
+	return m.store.Purge(ctx, Purge{
 		Payloads:  payloads,
 		Attempts:  earlier(before(now, m.retention.Attempts), payloads),
 		EventIDs:  earlier(before(now, m.retention.EventIDs), payloads),
@@ -154,10 +148,6 @@ func (m *maintainer) purge(ctx context.Context) (more bool, err error) {
 		Notices:   before(now, m.retention.Audit),
 		Limit:     purgeStep,
 	})
-	if err != nil {
-		m.wakeOthers() // claims may have passed over what it was about to end
-	}
-	return more, err
 }
 
 func earlier(a, b time.Time) time.Time {

@@ -77,15 +77,15 @@ func (w *Webhook) changed(after *Webhook) (fields []string) {
 	return fields
 }
 
-// settlement adds what a settlement has to tell: only what its task knows of can end by it,
-// for a lease is shorter than what leads to a warning.
-func (m *noticeMaker) settlement(s *Settlement) {
+// settlement adds the notices of a settlement. The failing that a delivery ends has begun before
+// its attempt was loaded, for an attempt is shorter than what leads to a warning.
+func (m *noticeMaker) settlement(s *settlement) {
 	switch w := s.Task.Webhook; {
 	case s.Deactivate != "" && s.Off == nil:
 		n := m.byService(w, notices.WebhookOff)
 		n.Reason = string(s.Deactivate)
 		s.Off = &n
-	case s.Outcome == Deliver && !w.FailingSince.IsZero() && s.Recovered == nil:
+	case s.delivers() && !w.FailingSince.IsZero() && s.Recovered == nil:
 		n := m.byService(w, notices.WebhookRecovered)
 		s.Recovered = &n
 	}

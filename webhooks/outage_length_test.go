@@ -32,10 +32,10 @@ func TestOutagesOfAnyLength(t *testing.T) {
 					return func(on bool) {
 						b.store.mu.Lock()
 						defer b.store.mu.Unlock()
-						b.store.claimErr, b.store.settleErr = nil, nil
+						b.store.loadErr, b.store.settleErr = nil, nil
 						b.store.settleHangs, b.store.settleDoubts = on && outage.hangs, on && outage.doubt
 						if on {
-							b.store.claimErr, b.store.settleErr = outage.claim, outage.settle
+							b.store.loadErr, b.store.settleErr = outage.claim, outage.settle
 						}
 					}
 				})
@@ -110,7 +110,7 @@ func TestARefusedSettlementIsNotSentAgain(t *testing.T) {
 	inBubble(t, webhooks.Config{}, status(http.StatusOK), func(b *bubble) {
 		poison := b.subscribe("a").ID
 		b.subscribe("b")
-		b.store.refuses(func(s *webhooks.Settlement) bool { return s.Task.Webhook.ID == poison })
+		b.store.refuses(func(r *webhooks.AttemptResult) bool { return r.WebhookID == poison })
 		b.start()
 		event := b.publish()
 		for range 6 * 60 {

@@ -172,7 +172,7 @@ func TestAShortOutageOfSettlements(t *testing.T) {
 	})
 }
 
-// Also if that takes longer than a lease. An outage of our own is not counted
+// Also if that takes an hour. An outage of our own is not counted
 // against anybody. But for a trial now and then nothing is attempted meanwhile.
 func TestALongOutageOfSettlements(t *testing.T) {
 	// Not even an error that looks like an ended context makes it poll.
@@ -212,7 +212,7 @@ func TestASettlementThatIsRefused(t *testing.T) {
 		event := b.publish()
 		list := deliveries(b, b.service, event)
 		poison := map[string]bool{list[30].WebhookID: true, list[75].WebhookID: true}
-		b.store.refuses(func(s *webhooks.Settlement) bool { return poison[s.Task.Webhook.ID] })
+		b.store.refuses(func(r *webhooks.AttemptResult) bool { return poison[r.WebhookID] })
 		b.start()
 		time.Sleep(10 * time.Second)
 		synctest.Wait()
@@ -256,7 +256,7 @@ func TestASettlementThatIsRefused(t *testing.T) {
 func TestALoneSettlementThatIsRefused(t *testing.T) {
 	inBubble(t, webhooks.Config{PerWebhook: 1}, status(http.StatusOK), func(b *bubble) {
 		poison := b.subscribe("a").ID
-		b.store.refuses(func(s *webhooks.Settlement) bool { return s.Task.Webhook.ID == poison })
+		b.store.refuses(func(r *webhooks.AttemptResult) bool { return r.WebhookID == poison })
 		b.start()
 		b.publish()
 		time.Sleep(10 * time.Second)
@@ -283,14 +283,14 @@ func TestALoneSettlementThatIsRefused(t *testing.T) {
 // A hung store hangs until the context of a call ends.
 type hung struct{ webhooks.Store }
 
-func (hung) ClaimDeliveries(ctx context.Context, _ webhooks.Claim) ([]webhooks.Task, time.Duration, error) {
-	<-ctx.Done()
-	return nil, 0, ctx.Err()
-}
-
-func (hung) SettleDeliveries(ctx context.Context, _ []webhooks.Settlement) ([]int, error) {
+func (hung) Load(ctx context.Context, _ []webhooks.DeliveryRef) ([]webhooks.LoadedDelivery, error) {
 	<-ctx.Done()
 	return nil, ctx.Err()
+}
+
+func (hung) Settle(ctx context.Context, _ []webhooks.AttemptResult, _ []webhooks.HealthChange) (webhooks.Settled, error) {
+	<-ctx.Done()
+	return webhooks.Settled{}, ctx.Err()
 }
 
 // Ending in the middle of a claim is no failure.
@@ -359,7 +359,7 @@ func TestDrainingDuringAnOutage(t *testing.T) {
 		}
 		b.store.fail(nil, nil)
 		b.start()
-		time.Sleep(time.Hour) // the lease runs out
+		time.Sleep(time.Hour)
 		if got := b.delivery(event); got.State != webhooks.Delivered || len(got.Attempts) != 1 {
 			t.Errorf("%+v", got)
 		}
@@ -371,9 +371,9 @@ func TestAPanicIsAFailedAttempt(t *testing.T) {
 	inBubble(t, webhooks.Config{Retries: []time.Duration{time.Minute}}, status(http.StatusOK), func(b *bubble) {
 		b.subscribe("a")
 		poisoned := b.publish()
-		b.store.spoil = func(task *webhooks.Task) {
-			if task.Event.ID == poisoned {
-				task.Event.ID = "SENTINEL.1" // at which signing panics
+		b.store.spoil = func(l *webhooks.LoadedDelivery) {
+			if l.Event.ID == poisoned {
+				l.Event.ID = "SENTINEL.1" // at which signing panics
 			}
 		}
 		b.start()
@@ -397,9 +397,9 @@ func TestAnUnreadableRecordIsAFailedAttempt(t *testing.T) {
 	inBubble(t, webhooks.Config{PerWebhook: 1, Retries: []time.Duration{time.Minute}}, status(http.StatusOK), func(b *bubble) {
 		b.subscribe("a")
 		poisoned, next := b.publish(), b.publish()
-		b.store.spoil = func(task *webhooks.Task) {
-			if task.Event.ID == poisoned {
-				*task = webhooks.Task{Webhook: &webhooks.Webhook{ID: task.Webhook.ID}, Attempt: task.Attempt, Token: task.Token, Err: errOutage}
+		b.store.spoil = func(l *webhooks.LoadedDelivery) {
+			if l.Event.ID == poisoned {
+				*l = webhooks.LoadedDelivery{State: webhooks.Ready, Webhook: &webhooks.Webhook{ID: l.Webhook.ID}, Attempts: l.Attempts, Err: errOutage}
 			}
 		}
 		b.start()
@@ -429,9 +429,9 @@ func TestDispatcher_RecordOfANewerVersion_IsReleased(t *testing.T) {
 				b.subscribe("a")
 				newer, next := b.publish(), b.publish()
 				var reads atomic.Int64
-				b.store.spoil = func(task *webhooks.Task) {
-					if task.Event.ID == newer && reads.Add(1) < 4 {
-						*task = webhooks.Task{Webhook: &webhooks.Webhook{ID: task.Webhook.ID}, Attempt: task.Attempt, Token: task.Token, Err: err}
+				b.store.spoil = func(l *webhooks.LoadedDelivery) {
+					if l.Event.ID == newer && reads.Add(1) < 4 {
+						*l = webhooks.LoadedDelivery{State: webhooks.Ready, Webhook: &webhooks.Webhook{ID: l.Webhook.ID}, Attempts: l.Attempts, Err: err}
 					}
 				}
 				b.start()
@@ -456,9 +456,9 @@ func TestDispatcher_RecordOfANewerVersion_IsReleased(t *testing.T) {
 
 // A webhook that lost its secret, or whose URL makes no sense, fails visibly.
 func TestWebhooksThatCannotBeUsed(t *testing.T) {
-	for reason, spoil := range map[string]func(*webhooks.Task){
-		"no usable signing secret": func(task *webhooks.Task) { task.Webhook.Secret = webhooks.Webhook{}.Secret },
-		"no usable URL":            func(task *webhooks.Task) { task.Webhook.URL = "https://SENTINEL\x00" },
+	for reason, spoil := range map[string]func(*webhooks.LoadedDelivery){
+		"no usable signing secret": func(l *webhooks.LoadedDelivery) { l.Webhook.Secret = webhooks.Webhook{}.Secret },
+		"no usable URL":            func(l *webhooks.LoadedDelivery) { l.Webhook.URL = "https://SENTINEL\x00" },
 	} {
 		t.Run(reason, func(t *testing.T) {
 			inBubble(t, webhooks.Config{Retries: []time.Duration{}}, status(http.StatusOK), func(b *bubble) {

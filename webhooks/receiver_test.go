@@ -162,28 +162,40 @@ func (r *receiver) requests() []received {
 	return append([]received(nil), r.got...)
 }
 
-// A ledger is a store that tells of every settlement.
+// A ledger is a store that reports every result.
 type ledger struct {
 	webhooks.Store
-	settled chan webhooks.Settlement
+	settled chan result
 }
 
-func newLedger() *ledger { return &ledger{memory.New(), make(chan webhooks.Settlement, 10000)} }
+// A result is one of an attempt, with the reason for which it turned the webhook off.
+type result struct {
+	webhooks.AttemptResult
+	off webhooks.OffReason
+}
 
-func (l *ledger) SettleDeliveries(ctx context.Context, settlements []webhooks.Settlement) ([]int, error) {
-	stale, err := l.Store.SettleDeliveries(ctx, settlements)
-	for _, settlement := range settlements {
-		l.settled <- settlement
+func newLedger() *ledger { return &ledger{memory.New(), make(chan result, 10000)} }
+
+func (l *ledger) Settle(ctx context.Context, results []webhooks.AttemptResult, health []webhooks.HealthChange) (webhooks.Settled, error) {
+	settled, err := l.Store.Settle(ctx, results, health)
+	for _, r := range results {
+		var off webhooks.OffReason
+		for _, h := range health {
+			if h.WebhookID == r.WebhookID {
+				off = h.Health.OffReason
+			}
+		}
+		l.settled <- result{r, off}
 	}
-	return stale, err
+	return settled, err
 }
 
-// next returns the next settlement.
-func (l *ledger) next(tb testing.TB) webhooks.Settlement {
+// next returns the next result.
+func (l *ledger) next(tb testing.TB) result {
 	tb.Helper()
 	select {
-	case settlement := <-l.settled:
-		return settlement
+	case r := <-l.settled:
+		return r
 	case <-time.After(2 * unhurried):
 		tb.Fatal("nothing is settled")
 		panic(errors.ErrUnsupported)
@@ -203,7 +215,7 @@ func reaching(logs *logbook) webhooks.Config {
 
 // attempt publishes an event to a webhook at the URL and returns what came of the
 // first attempt.
-func attempt(t *testing.T, url string, change func(*webhooks.Config)) webhooks.Settlement {
+func attempt(t *testing.T, url string, change func(*webhooks.Config)) result {
 	t.Helper()
 	store, logs := newLedger(), &logbook{}
 	config := reaching(logs)
@@ -245,7 +257,7 @@ func try(t *testing.T, service *webhooks.WebhookService, url string) webhooks.At
 
 // checkRecord fails the test unless the attempt log says what came of the
 // attempt.
-func checkRecord(t *testing.T, got webhooks.Delivery, want webhooks.Settlement) {
+func checkRecord(t *testing.T, got webhooks.Delivery, want result) {
 	t.Helper()
 	state := map[webhooks.Outcome]webhooks.DeliveryState{
 		webhooks.Deliver: webhooks.Delivered, webhooks.Retry: webhooks.Pending, webhooks.GiveUp: webhooks.Dead,

@@ -66,7 +66,7 @@ func TestSender_RequestOfWebhook_HasItsStanding(t *testing.T) {
 		{Webhook{WebhookHealth: WebhookHealth{ProvenAt: at, FailingSince: at}}, outbound.Failing},
 	} {
 		test.webhook.URL, test.webhook.Secret, test.webhook.Account = "https://example.com/a", signing.NewSecret(), "acct_1"
-		got, err := s.sign(&Task{Webhook: &test.webhook, Event: EncodedEvent{ID: "evt_1", Body: []byte("{}")}}, at)
+		got, err := s.sign(&task{Webhook: &test.webhook, Event: EncodedEvent{ID: "evt_1", Body: []byte("{}")}}, at)
 		if err != nil || got.Standing != test.want || got.Owner != "acct_1" {
 			t.Errorf("webhook proven at %v, failing since %v: standing %d, owner %q, %v; want %d",
 				test.webhook.ProvenAt, test.webhook.FailingSince, got.Standing, got.Owner, err, test.want)

@@ -28,7 +28,7 @@ func newReporter(store Store, config Config) *reporter {
 }
 
 // settled reports settlements, except the stale ones.
-func (r *reporter) settled(batch []Settlement, stale []int) {
+func (r *reporter) settled(batch []settlement, stale []int) {
 	for i := range batch {
 		if _, ignored := slices.BinarySearch(stale, i); ignored {
 			continue
@@ -38,7 +38,7 @@ func (r *reporter) settled(batch []Settlement, stale []int) {
 			r.logUnsupported(s)
 			continue
 		}
-		r.count(s.Outcome)
+		r.count(s)
 		r.logAttempt(s)
 		r.attempted(s)
 		if s.Deactivate != "" && r.isOff(s) {
@@ -49,7 +49,7 @@ func (r *reporter) settled(batch []Settlement, stale []int) {
 }
 
 // logUnsupported logs, once a minute, that deliveries wait for a process that can read their records.
-func (r *reporter) logUnsupported(s *Settlement) {
+func (r *reporter) logUnsupported(s *settlement) {
 	now, last := time.Now(), r.unsupported.Load()
 	if last != nil && now.Sub(*last) < unsupportedRetry || !r.unsupported.CompareAndSwap(last, &now) {
 		return
@@ -59,13 +59,13 @@ func (r *reporter) logUnsupported(s *Settlement) {
 }
 
 // attempted tells the Observer of an attempt.
-func (r *reporter) attempted(s *Settlement) {
-	if r.observer.Attempted != nil && s.Outcome != Release {
+func (r *reporter) attempted(s *settlement) {
+	if r.observer.Attempted != nil && !s.Release {
 		r.tellAttempted(s)
 	}
 }
 
-func (r *reporter) tellAttempted(s *Settlement) {
+func (r *reporter) tellAttempted(s *settlement) {
 	a := observe.Attempt{
 		Account:   s.Task.Webhook.Account,
 		WebhookID: s.Task.Webhook.ID,
@@ -94,7 +94,7 @@ func began(observed bool) time.Time {
 	return time.Now()
 }
 
-// claimed tells the Observer of a call of ClaimDeliveries that began then.
+// claimed reports to the Observer a call of the store's Load that began then.
 func (r *reporter) claimed(begun time.Time, limit, claimed int, err error) {
 	if r.observer.Claimed != nil {
 		r.tellClaimed(begun, limit, claimed, err)
@@ -106,7 +106,7 @@ func (r *reporter) tellClaimed(begun time.Time, limit, claimed int, err error) {
 	r.Add(func() { r.observer.Claimed(c) })
 }
 
-// called tells the Observer of a call of SettleDeliveries that began then.
+// called reports to the Observer a call of the store's Settle that began then.
 func (r *reporter) called(begun time.Time, size, stale int, err error) {
 	if r.observer.Settled != nil {
 		r.tellSettled(begun, size, stale, err)
@@ -145,20 +145,21 @@ func (r *reporter) logWebhook(message string, w *Webhook) {
 
 // isOff reports whether a webhook is off as a settlement was to turn it. It is not if its
 // URL was changed before.
-func (r *reporter) isOff(s *Settlement) bool {
+func (r *reporter) isOff(s *settlement) bool {
 	ctx, cancel := context.WithTimeout(context.Background(), storeTimeout)
 	defer cancel()
 	webhook, err := r.store.WebhookByID(ctx, s.Task.Webhook.Account, s.Task.Webhook.ID)
 	return err != nil || webhook.OffReason == s.Deactivate
 }
 
-func (r *reporter) count(outcome Outcome) {
-	switch outcome {
-	case Deliver:
+func (r *reporter) count(s *settlement) {
+	switch {
+	case s.Release:
+	case s.Outcome == Deliver:
 		r.delivered.Add(1)
-	case Retry:
+	case s.Outcome == Retry:
 		r.failed.Add(1)
-	case GiveUp:
+	default:
 		r.failed.Add(1)
 		r.dead.Add(1)
 	}
@@ -177,15 +178,15 @@ func resultOf(outcome Outcome) observe.Result {
 
 // logAttempt logs an attempt without secrets: the paths and queries of URLs often hold
 // some.
-func (r *reporter) logAttempt(s *Settlement) {
+func (r *reporter) logAttempt(s *settlement) {
 	level, message := slog.LevelDebug, "storageapi: webhook delivered"
-	switch s.Outcome {
-	case GiveUp:
-		level, message = slog.LevelWarn, "storageapi: webhook delivery given up"
-	case Retry:
-		message = "storageapi: webhook attempt failed"
-	case Release:
+	switch {
+	case s.Release:
 		message = "storageapi: webhook attempt cut short"
+	case s.Outcome == GiveUp:
+		level, message = slog.LevelWarn, "storageapi: webhook delivery given up"
+	case s.Outcome == Retry:
+		message = "storageapi: webhook attempt failed"
 	}
 	ctx := context.Background()
 	if !r.logger.Enabled(ctx, level) {

@@ -16,16 +16,16 @@ var unobserved = map[string]func(*reporter){
 		r.published(ctx, begun, "acct_1", 1, nil, &encoded)
 	},
 	"claimed":   func(r *reporter) { r.claimed(began(r.observer.Claimed != nil), 1, 1, nil) },
-	"attempted": func(r *reporter) { r.attempted(&settlement) },
+	"attempted": func(r *reporter) { r.attempted(&arrived) },
 	"settled":   func(r *reporter) { r.called(began(r.observer.Settled != nil), 1, 0, nil) },
 	"changed":   func(r *reporter) { r.Changed(&notice) },
 }
 
 var (
-	ctx        = context.Background()
-	body       = make([]byte, 1)
-	settlement = Settlement{Outcome: Deliver, Attempt: Attempt{StartedAt: time.Now()}, Task: Task{Webhook: &Webhook{URL: "https://example.com"}}}
-	notice     = notices.Notice{ID: "ntc_1"}
+	ctx     = context.Background()
+	body    = make([]byte, 1)
+	arrived = settlement{Outcome: Deliver, Attempt: Attempt{StartedAt: time.Now()}, Task: task{Webhook: &Webhook{URL: "https://example.com"}}}
+	notice  = notices.Notice{ID: "ntc_1"}
 )
 
 // Without an Observer there is nothing to do for one.
@@ -55,7 +55,7 @@ func BenchmarkNoObserver(b *testing.B) {
 	})
 	b.Run("attempted", func(b *testing.B) {
 		for b.Loop() {
-			r.attempted(&settlement)
+			r.attempted(&arrived)
 		}
 	})
 	b.Run("settled", func(b *testing.B) {

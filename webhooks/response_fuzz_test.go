@@ -39,7 +39,7 @@ func FuzzResponse(f *testing.F) {
 		attempt := got.Attempt
 		success := attempt.Status >= 200 && attempt.Status <= 299
 		switch {
-		case success != (attempt.Error == ""), success != (got.Outcome == webhooks.Deliver), (attempt.Status == 410) != (got.Deactivate != ""):
+		case success != (attempt.Error == ""), success != (got.Outcome == webhooks.Deliver), (attempt.Status == 410) != (got.off != ""):
 			t.Errorf("%q: outcome %d, %+v", text, got.Outcome, attempt)
 		case got.RetryAfter < 0 || got.RetryAfter > 24*time.Hour:
 			t.Errorf("%q: again in %v", text, got.RetryAfter)
@@ -52,8 +52,8 @@ func FuzzResponse(f *testing.F) {
 		case attempt.Status != 0 && !strings.Contains(text, strconv.Itoa(attempt.Status)):
 			t.Errorf("%q: status %d", text, attempt.Status)
 		}
-		if got.Deactivate != "" {
-			if _, err := service.Update(t.Context(), account, got.Task.Webhook.ID, webhooks.UpdateParams{Active: ptr(true)}); err != nil {
+		if got.off != "" {
+			if _, err := service.Update(t.Context(), account, got.WebhookID, webhooks.UpdateParams{Active: ptr(true)}); err != nil {
 				t.Error(err)
 			}
 		}

@@ -33,15 +33,15 @@ func isUnsupported(err error) bool {
 }
 
 // judge decides what becomes of a delivery after an attempt.
-func (d *dispatcher) judge(s *Settlement, res result) {
+func (d *dispatcher) judge(s *settlement, res result) {
 	s.Attempt = res.attempt
 	switch {
 	case isUnsupported(s.Task.Err):
-		s.Outcome, s.RetryAfter = Release, unsupportedRetry
+		s.Release, s.RetryAfter = true, unsupportedRetry
 	case res.attempt.Error == "":
 		s.Outcome = Deliver
 	case res.canceled, res.fault != outbound.Theirs:
-		s.Outcome = Release
+		s.Release = true
 	case res.gone:
 		s.Outcome, s.Deactivate = GiveUp, OffGone
 	default:

@@ -105,7 +105,7 @@ func TestBothSecretsSignDuringTheGrace(t *testing.T) {
 		for _, hit := range b.hits.of("a") {
 			var signed []string
 			for _, name := range []string{"new", "old"} {
-				if verifies(t, secrets[name], hit, b.store.settlements[0].Task.Event.Body) {
+				if verifies(t, secrets[name], hit, b.store.bodies[0]) {
 					signed = append(signed, name)
 				}
 			}

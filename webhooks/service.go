@@ -69,7 +69,7 @@ func New(store Store, config Config) (*WebhookService, error) {
 		alerts:     config.alertPolicy(),
 		dispatcher: dispatcher,
 		notices:    dispatcher.notices,
-		asker:      asker{store: store},
+		asker:      asker{store: store, scheduler: dispatcher.scheduler},
 	}
 	for _, warning := range store.Capabilities().Warnings {
 		config.Logger.Warn("storageapi: the store may lose what it has acknowledged", "warning", warning)
@@ -96,7 +96,7 @@ func (s *WebhookService) Run(ctx context.Context) error {
 	s.logger.Info("storageapi: delivering webhooks; about max_idle_conns receivers' hosts keep a connection", "max_idle_conns", max(s.dispatcher.config.MaxIdleConns, 0))
 	defer s.dispatcher.sender.client.CloseIdle() // those of test events, too
 	defer s.running.Store(false)
-	s.dispatcher.activity.enter(RunUnderWay)
+	s.dispatcher.activity.enter(RunWaiting)
 	defer s.dispatcher.activity.enter(RunEnded)
 	over, cancel := hostcode.Drained(ctx, s.dispatcher.config.DrainTimeout)
 	defer cancel()
@@ -104,10 +104,13 @@ func (s *WebhookService) Run(ctx context.Context) error {
 	if s.scanner != nil {
 		others["Config.Files"] = hostcode.Go(func() { s.scanner.run(ctx) })
 	}
-	if wake := s.store.Capabilities().Wake; wake != nil {
-		others["Store.Wake"] = hostcode.Go(func() { wake(ctx, s.dispatcher.wake) })
-	}
+	// The store reports until all results are recorded: it may then give deliveries to another
+	// process.
+	reporting, stopReporting := context.WithCancel(context.WithoutCancel(ctx))
+	defer stopReporting()
+	others["Store.Deliver"] = hostcode.Go(func() { s.dispatcher.follow(reporting) })
 	s.dispatcher.deliver(ctx)
+	stopReporting()
 	if over.Err() == nil {
 		s.dispatcher.reporter.Drain(over)
 	} else { // recording took longer; what it told just now is not late
@@ -122,7 +125,7 @@ func (s *WebhookService) Run(ctx context.Context) error {
 		select {
 		case <-returned:
 		case <-over.Done():
-			s.logger.Error("storageapi: Run ends although something does not return", "what", name)
+			s.logger.Error("storageapi: Run returned with a task still running", "task", name)
 		}
 	}
 	return nil
@@ -172,9 +175,6 @@ func (s *WebhookService) Publish(ctx context.Context, event Event) error {
 	begun := began(s.dispatcher.reporter.observer.Published != nil)
 	deliveries, err := s.store.Enqueue(ctx, encoded)
 	s.dispatcher.reporter.published(ctx, begun, encoded.Account, deliveries, err, &encoded)
-	if deliveries > 0 || err != nil {
-		s.dispatcher.wake()
-	}
 	s.dispatcher.halt.noteWrite(ctx, "publish", err)
 	if err != nil {
 		return fmt.Errorf("publish event: %w", err)

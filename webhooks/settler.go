@@ -5,8 +5,9 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"sync/atomic"
 	"time"
+
+	"github.com/storageapi/storageapi/webhooks/internal/scheduler"
 )
 
 const (
@@ -17,11 +18,7 @@ const (
 
 // A settler records the results of attempts.
 type settler struct {
-	store    Store
-	halt     *halt
-	reporter *reporter
-	notices  *noticeMaker
-	failing  *atomic.Bool // see dispatcher.failing
+	*dispatcher // failing is set while the store takes no results
 
 	results  chan *inflight   // to be recorded; closed when there are no more
 	recorded chan []*inflight // those that are, or are given up
@@ -36,7 +33,7 @@ type settler struct {
 	size    int           // of what came new with it
 	err     error         // of the last call
 
-	settlements []Settlement // of the last call, empty: to be used again
+	settlements []settlement // of the last call, empty: to be used again
 }
 
 // A health is what the settler knows of a webhook and the tasks of attempts in flight may
@@ -59,9 +56,9 @@ type refusal struct {
 
 const maxRefusal = time.Minute // pauses between tries of one settlement: they double
 
-func newSettler(store Store, halt *halt, reporter *reporter, maker *noticeMaker, failing *atomic.Bool, maxResults int) *settler {
+func newSettler(d *dispatcher, maxResults int) *settler {
 	return &settler{
-		store: store, halt: halt, reporter: reporter, notices: maker, failing: failing, health: make(map[string]*health),
+		dispatcher: d, health: make(map[string]*health),
 		results: make(chan *inflight, maxResults), recorded: make(chan []*inflight), rejected: make(chan []*inflight),
 	}
 }
@@ -70,8 +67,7 @@ func newSettler(store Store, halt *halt, reporter *reporter, maker *noticeMaker,
 //
 // What the store refuses is tried again later, and in halves, so that a settlement
 // that it never takes does not hold up the others. As long as it takes nothing, no
-// more is claimed except trials, and no lease of what waits runs out: each claim tells
-// of it, see [Claim.Finished]. Once attempts are cut short what is refused is given up,
+// attempt begins except trials. Once attempts are cut short what is refused is given up,
 // and will be attempted again.
 func (s *settler) run(attempts context.Context) {
 	for {
@@ -196,9 +192,10 @@ func (s *settler) try(batch []*inflight) bool {
 	begun := began(s.reporter.observer.Settled != nil)
 	a := s.halt.activity
 	a.mark(&a.settling)
-	stale, err := s.store.SettleDeliveries(ctx, settlements)
+	call := &settling{store: s.store, scheduler: s.scheduler, batch: batch}
+	err := call.settle(ctx)
 	a.settling.Store(0)
-	s.reporter.called(begun, len(settlements), len(stale), err)
+	s.reporter.called(begun, len(settlements), len(call.stale), err)
 	s.pause = s.halt.backoff("settle", s.pause, err)
 	s.again, s.err = time.Now().Add(s.pause), err
 	if err != nil {
@@ -206,7 +203,7 @@ func (s *settler) try(batch []*inflight) bool {
 	}
 	s.failing.Store(false)
 	a.write.Store(nil)
-	s.reporter.settled(settlements, stale)
+	s.reporter.settled(settlements, call.stale)
 	s.recorded <- batch
 	return true
 }
@@ -238,15 +235,23 @@ func (s *settler) take(i int) refusal {
 func (s *settler) finish() {
 	for len(s.refused) > 0 {
 		if r := s.take(0); s.failing.Load() || !s.try(r.batch) {
-			s.recorded <- r.batch
+			s.giveUp(r.batch)
 		}
 	}
 	for f := range s.results {
 		if batch := s.gather(f); s.failing.Load() || !s.try(batch) {
 			s.failing.Store(true)
-			s.recorded <- batch
+			s.giveUp(batch)
 		}
 	}
+}
+
+// giveUp hands on results that are not recorded: what became of their deliveries is unknown.
+func (s *settler) giveUp(batch []*inflight) {
+	for _, f := range batch {
+		f.fate = scheduler.Fate{Stale: true}
+	}
+	s.recorded <- batch
 }
 
 // healthOf returns the health of the attempt's webhook, which may be new.

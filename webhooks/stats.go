@@ -13,9 +13,9 @@ type Stats struct {
 	OldestDue time.Duration // how long the delivery that waits longest has been due; 0 if none is
 	InFlight  int           // attempts that this process is making
 
-	// LongestWait is for how long a webhook whose receiver is up has waited for an attempt: alert on it.
-	// Receivers that are down do not count, as they do in OldestDue. Of a store that several
-	// processes share it counts the webhooks that this process delivers for.
+	// LongestWait is how long a webhook whose receiver is up has waited for an attempt: alert on
+	// it. Receivers that are down do not count, as they do in OldestDue. It covers the webhooks for
+	// which this process delivers, and is 0 in a process that does not call Run.
 	LongestWait time.Duration
 
 	// IdleConns is how many connections to receivers this process keeps just now, and MaxIdleConns how
@@ -27,10 +27,6 @@ type Stats struct {
 	Delivered uint64 // deliveries that arrived
 	Failed    uint64 // attempts that failed
 	Dead      uint64 // deliveries given up
-
-	// ExpiredLeases is how many claims this process took back since its store was opened,
-	// because the process that had made them ended, or did not record the result in time.
-	ExpiredLeases uint64
 
 	// FileBytes is the size of the store's file, and FreeBytes how much of it is free: what was
 	// purged, to be used again. 0 if the store has no file. If most of a large file is free
@@ -45,11 +41,14 @@ type Stats struct {
 // Stats returns the figures of the moment. It costs about a millisecond for each
 // 10,000 webhooks with pending deliveries: call it once in some seconds.
 func (s *WebhookService) Stats(ctx context.Context) (Stats, error) {
-	backlog, err := s.store.Backlog(ctx, "")
-	if err != nil {
-		return Stats{}, fmt.Errorf("get stats: %w", err)
+	backlog, err := s.backlog(ctx, "")
+	if err == nil {
+		err = s.store.Ping(ctx)
 	}
-	wait, err := s.store.LongestWait(ctx)
+	var wait time.Duration
+	if err == nil {
+		wait, err = s.dispatcher.scheduler.LongestWait()
+	}
 	if err != nil {
 		return Stats{}, fmt.Errorf("get stats: %w", err)
 	}
@@ -60,9 +59,9 @@ func (s *WebhookService) Stats(ctx context.Context) (Stats, error) {
 	d := s.dispatcher
 	return Stats{
 		FileBytes: size, FreeBytes: free, IdleConns: d.sender.client.IdleConns(), MaxIdleConns: max(d.config.MaxIdleConns, 0),
-		Pending: backlog.Pending, Held: backlog.Held, OldestDue: backlog.age(), InFlight: d.limiter.InFlight(), LongestWait: wait,
+		Pending: backlog.Pending, Held: backlog.Held, OldestDue: backlog.age(), InFlight: d.scheduler.InFlight(), LongestWait: wait,
 		Delivered: d.reporter.delivered.Load(), Failed: d.reporter.failed.Load(), Dead: d.reporter.dead.Load(),
-		ExpiredLeases: backlog.ExpiredLeases, Halted: d.halt.cause(),
+		Halted: d.halt.cause(),
 	}, nil
 }
 
@@ -95,14 +94,29 @@ func (s *WebhookService) WebhookStats(ctx context.Context, account, webhookID st
 	if err != nil {
 		return WebhookStats{}, err
 	}
-	backlog, err := s.store.Backlog(ctx, webhookID)
+	backlog, err := s.backlog(ctx, webhookID)
 	if err != nil {
 		return WebhookStats{}, fmt.Errorf("get stats of webhook: %w", err)
 	}
 	return WebhookStats{
-		Pending: backlog.Pending, OldestDue: backlog.age(), LimiterState: LimiterState(s.dispatcher.limiter.State(webhookID)),
+		Pending: backlog.Pending, OldestDue: backlog.age(), LimiterState: LimiterState(s.dispatcher.scheduler.State(webhookID)),
 		TurnsOffAt: s.maintainer.deactivator.turnsOffAt(&webhook),
 	}, nil
+}
+
+// backlog counts the pending deliveries of a webhook, or of all if the ID is empty: those that the
+// store has reported, and those that it has not.
+func (s *WebhookService) backlog(ctx context.Context, webhookID string) (Backlog, error) {
+	b, err := s.store.Unreported(ctx, webhookID)
+	if err != nil {
+		return Backlog{}, err
+	}
+	reported := s.dispatcher.scheduler.Backlog(webhookID)
+	b.Pending += reported.Pending
+	if due := reported.OldestDue; !due.IsZero() && (b.OldestDue.IsZero() || due.Before(b.OldestDue)) {
+		b.OldestDue = due
+	}
+	return b, nil
 }
 
 // age returns how long the delivery that waits longest has been due.

@@ -10,7 +10,7 @@ import "github.com/storageapi/storageapi/store/capability"
 // [package store]: https://pkg.go.dev/github.com/storageapi/storageapi/store
 type Store interface {
 	WebhookStore // the webhooks of accounts
-	Queue        // events in, deliveries out
+	Deliveries   // events in, deliveries out
 	History      // what became of events; recoveries; the end of what is old
 	AlertStore   // what alerts remember from report to report
 

@@ -17,6 +17,14 @@ import (
 // reports it by the rules of Deliver: pending deliveries by Add, a webhook after an update by
 // Webhook, a deleted webhook or the beginning of an erasure by Forget.
 type Deliveries interface {
+	// Enqueue stores the event together with one pending delivery, due now, for each
+	// webhook of its account that is active and subscribed to its type at that instant,
+	// and returns their number; for each that is subscribed and inactive it stores a
+	// Skipped delivery. If the account already has an event of that ID, nothing is stored,
+	// even if the two differ, and the first result is returned again. PublishedAt of later
+	// events is not before that of earlier ones, also if the clock is set back.
+	Enqueue(ctx context.Context, event EncodedEvent) (deliveries int, err error)
+
 	// Deliver reports every pending delivery of this process, and every change to one, to s
 	// until ctx is done, and then returns ctx's error; or [store.ErrClosed] if the store is
 	// closed.
@@ -56,6 +64,10 @@ type Deliveries interface {
 	// reported to the scheduler.
 	Settle(ctx context.Context, results []AttemptResult, health []HealthChange) (Settled, error)
 
+	// Probe has Scheduler.Probe called in the process that delivers for the webhook, as a step
+	// is reported. It need not survive a crash. ErrNotFound if the account has no such webhook.
+	Probe(ctx context.Context, account, webhookID string) error
+
 	// Unreported counts the pending deliveries that were not reported to a scheduler of this
 	// process: all of them if there is none. It counts those of one webhook, or of all if the ID
 	// is empty. It may take a second for each million.
@@ -84,6 +96,11 @@ type Scheduler interface {
 	// Forget drops what waits in the scope and cuts short the attempts under way there: after
 	// a deletion, an erasure, or the loss of a group.
 	Forget(scope Scope)
+
+	// Ended reports deliveries that are no longer pending, although no result was settled: Purge
+	// has expired them. The scheduler does not keep the list. It may be dropped: until the next
+	// Load such deliveries count as pending.
+	Ended(refs []DeliveryRef)
 
 	// Pause lets no further attempt begin in the groups, until Forget. UnderWay counts the
 	// attempts that have begun and are not settled, by group.
@@ -141,8 +158,10 @@ type LoadedDelivery struct {
 	// store that doubts its clock subtracts the doubt, as [Purge.Doubting] does.
 	Age time.Duration
 
-	// Err says that a Ready delivery has a record that cannot be read; see [Task.Err]. What
-	// could not be read of Event and Webhook is zero, except the webhook's ID.
+	// Err says that a Ready delivery has a record that cannot be read. What could not be read of
+	// Event and Webhook is zero, except the webhook's ID. It wraps [errors.ErrUnsupported] if a
+	// newer version of the store wrote the record, and [signing.ErrSealed] if a key to read it is
+	// missing: then no attempt is used up, since another process can read it.
 	Err error
 }
 
@@ -166,6 +185,16 @@ type AttemptResult struct {
 	RetryAfter time.Duration // until the next attempt, with Retry; at least 0
 }
 
+// An Outcome says what becomes of a delivery after an attempt.
+type Outcome uint8
+
+// The outcomes. Stores keep these numbers.
+const (
+	Retry   Outcome = 1 // failed: pending again, due after AttemptResult.RetryAfter
+	Deliver Outcome = 2 // settled as Delivered
+	GiveUp  Outcome = 3 // settled as Dead
+)
+
 // A HealthChange sets the health of a webhook to what the service decided.
 type HealthChange struct {
 	Account, WebhookID string
@@ -177,3 +206,15 @@ type HealthChange struct {
 // Settled has the indexes, ascending, of the results and of the changes of health that did
 // not count.
 type Settled struct{ Stale, Conflicts []int }
+
+// A Backlog counts pending deliveries.
+type Backlog struct {
+	Pending int // those of webhooks that are inactive or on hold included
+
+	// OldestDue is since when the longest due delivery waits whose webhook is active and not on
+	// hold; zero if none is due.
+	OldestDue time.Time
+
+	// Held is how many webhooks are on hold, of all; 0 if one webhook was asked for.
+	Held int
+}

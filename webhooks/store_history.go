@@ -40,12 +40,10 @@ type History interface {
 	ListEvents(ctx context.Context, account string, query EventQuery) (EventPage, error)
 
 	// Redeliver makes a settled delivery pending and due now, and its retries begin from
-	// the first; a pending one becomes due now, and its retries go on. In both cases it is
-	// claimed before all else of the webhook, at least until a restart, as one that was
-	// not recovered, and Probe is called for the webhook in the same step. If an attempt is
-	// under way, its result says what becomes of the delivery. ErrNotFound if there is no such
-	// delivery, or its webhook or payload is gone. The notice is stored in the same step; a
-	// store that leases deliveries itself may leave it out if an attempt is under way.
+	// the first; a pending one becomes due now, and its retries go on. It is reported with First,
+	// or by Nudge, and by Probe; an attempt that is under way goes on, and its result says what
+	// becomes of the delivery. The notice is stored in the same step. ErrNotFound if there is no
+	// such delivery, or its webhook or payload is gone.
 	Redeliver(ctx context.Context, account, webhookID, eventID string, notice notices.Notice) error
 
 	// CreateRecovery stores a recovery, to be advanced. If its To is zero it is of all

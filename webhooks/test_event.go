@@ -63,7 +63,7 @@ func (s *WebhookService) SendTest(ctx context.Context, account, webhookID string
 	if err != nil {
 		return TestEvent{}, err
 	}
-	res := s.dispatcher.sender.attempt(&pass.Canceler, &Task{Event: event, Webhook: &webhook, Attempt: 1})
+	res := s.dispatcher.sender.attempt(&pass.Canceler, &task{Event: event, Webhook: &webhook, Attempt: 1})
 	if !s.running.Load() { // or else Run does
 		s.dispatcher.sender.client.CloseIdle()
 	}

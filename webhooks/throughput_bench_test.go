@@ -395,17 +395,17 @@ func (c *countdown) expect(deliveries int) <-chan struct{} {
 	return c.done
 }
 
-func (c *countdown) SettleDeliveries(ctx context.Context, settlements []webhooks.Settlement) ([]int, error) {
-	stale, err := c.Store.SettleDeliveries(ctx, settlements)
+func (c *countdown) Settle(ctx context.Context, results []webhooks.AttemptResult, health []webhooks.HealthChange) (webhooks.Settled, error) {
+	settled, err := c.Store.Settle(ctx, results, health)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for i, settlement := range settlements {
-		if err != nil || settlement.Outcome != webhooks.Deliver || slices.Contains(stale, i) {
+	for i, result := range results {
+		if err != nil || result.Outcome != webhooks.Deliver || slices.Contains(settled.Stale, i) {
 			continue
 		}
 		if c.left--; c.left == 0 {
 			close(c.done)
 		}
 	}
-	return stale, err
+	return settled, err
 }

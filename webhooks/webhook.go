@@ -108,8 +108,7 @@ func (w *WebhookHealth) EndFailing() {
 	w.FailingSince, w.FailingEvent, w.FailedAgain, w.WarnedAt = time.Time{}, "", false, time.Time{}
 }
 
-// After returns the health after an attempt to send the webhook the event, or after none if
-// outcome is [Release]. A delivery ends the failing, a failure of the receiver begins or
+// After returns the health after an attempt to send the webhook the event. A delivery ends the failing, a failure of the receiver begins or
 // prolongs it. A reason in off turns the webhook off as of the attempt, unless it is off.
 func (h WebhookHealth) After(outcome Outcome, attempt *Attempt, eventID string, off OffReason) WebhookHealth {
 	at := attempt.StartedAt.UTC().Truncate(time.Millisecond)
@@ -119,7 +118,7 @@ func (h WebhookHealth) After(outcome Outcome, attempt *Attempt, eventID string, 
 		if h.ProvenAt.IsZero() {
 			h.ProvenAt = at
 		}
-	case outcome != Release && !attempt.Class.ours():
+	case !attempt.Class.ours():
 		h.NoteFailure(eventID, at)
 	}
 	if off != "" && h.Active {
@@ -142,8 +141,8 @@ func (w *Webhook) previousSecretAt(now time.Time) signing.Secret {
 // short, unproven webhooks have a part of them.
 func (w *WebhookHealth) Proven() bool { return !w.ProvenAt.IsZero() && w.FailingSince.IsZero() }
 
-// Claimable reports whether claims may lease what is pending for the webhook: it is active
-// and not on hold.
+// Claimable reports whether attempts may be made for the webhook: it is active and not on
+// hold.
 func (w *Webhook) Claimable() bool { return w.Active && !w.Held }
 
 // clone returns a copy that shares nothing with w: that of a task is shared.

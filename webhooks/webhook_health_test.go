@@ -45,12 +45,11 @@ func TestWebhookHealth_AfterAttempt_ChangesWhatItShows(t *testing.T) {
 		},
 		{name: "third event changes nothing", before: again, outcome: webhooks.GiveUp, event: "event", want: again},
 		{name: "failure of this host changes nothing", before: proven, outcome: webhooks.Retry, class: webhooks.ClassInternal, want: proven},
-		{name: "no attempt changes nothing", before: failing, outcome: webhooks.Release, event: "event", want: failing},
 		{
 			name: "a reason turns it off", before: proven, outcome: webhooks.GiveUp, event: "event", off: webhooks.OffGone,
 			want: webhooks.WebhookHealth{OffReason: webhooks.OffGone, OffAt: at, ProvenAt: early, FailingSince: at, FailingEvent: "event"},
 		},
-		{name: "a reason does not replace a person's", before: off, outcome: webhooks.Release, off: webhooks.OffGone, want: off},
+		{name: "a reason does not replace a person's", before: off, outcome: webhooks.GiveUp, class: webhooks.ClassInternal, off: webhooks.OffGone, want: off},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			attempt := &webhooks.Attempt{StartedAt: begun, Class: test.class}

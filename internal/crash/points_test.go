@@ -9,7 +9,6 @@ import (
 	"slices"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/storageapi/storageapi/apikeys"
 	"github.com/storageapi/storageapi/notices"
@@ -26,16 +25,16 @@ var changes = map[string]int{
 	"DeleteKey":    2,
 	"RecordKeyUse": 1,
 
-	"CreateWebhook":    4,
-	"UpdateWebhook":    4,
-	"DeleteWebhook":    4,
-	"Enqueue":          40,
-	"ClaimDeliveries":  40,
-	"SettleDeliveries": 40,
-	"Redeliver":        2,
-	"CreateRecovery":   2,
-	"AdvanceRecovery":  4,
-	"Purge":            1,
+	"CreateWebhook":   4,
+	"UpdateWebhook":   4,
+	"DeleteWebhook":   4,
+	"Enqueue":         40,
+	"Load":            40,
+	"Settle":          40,
+	"Redeliver":       2,
+	"CreateRecovery":  2,
+	"AdvanceRecovery": 4,
+	"Purge":           1,
 }
 
 // reportChanges are those that reports make, with how many calls there are in the life
@@ -49,7 +48,7 @@ var reportChanges = map[string]int{
 // like UpdateFileScan no host here calls.
 var looks = []string{
 	"KeyByHash", "KeyByID", "ListKeys", "ExpiringKeys", "AccountSizes",
-	"WebhookByID", "ListWebhooks", "EventDeliveries", "EventByID", "ListEvents", "ListDeliveries", "RecoveryByID", "Backlog", "LongestWait",
+	"WebhookByID", "ListWebhooks", "EventDeliveries", "EventByID", "ListEvents", "ListDeliveries", "RecoveryByID", "Deliver", "Unreported", "Ping",
 	"DueAlerts", "UnseenKeys", "FailingWebhooks", "HeldWebhooks", "OffWebhooks", "Now", "Probe", "UpdateFileScan",
 	"Accounts", "Export", "Import", "EraseAccount",
 	"ListNotices", "PendingAccounts", "PendingNotices", "AddNotices", "TakeNotices", "LeaseNotices",
@@ -140,14 +139,14 @@ func (d *deadly) EnqueueOnce(ctx context.Context, event webhooks.EncodedEvent, d
 	return d.Store.EnqueueOnce(ctx, event, dedupKeys)
 }
 
-func (d *deadly) ClaimDeliveries(ctx context.Context, claim webhooks.Claim) ([]webhooks.Task, time.Duration, error) {
-	defer d.at("ClaimDeliveries")()
-	return d.Store.ClaimDeliveries(ctx, claim)
+func (d *deadly) Load(ctx context.Context, refs []webhooks.DeliveryRef) ([]webhooks.LoadedDelivery, error) {
+	defer d.at("Load")()
+	return d.Store.Load(ctx, refs)
 }
 
-func (d *deadly) SettleDeliveries(ctx context.Context, settlements []webhooks.Settlement) ([]int, error) {
-	defer d.at("SettleDeliveries")()
-	return d.Store.SettleDeliveries(ctx, settlements)
+func (d *deadly) Settle(ctx context.Context, results []webhooks.AttemptResult, health []webhooks.HealthChange) (webhooks.Settled, error) {
+	defer d.at("Settle")()
+	return d.Store.Settle(ctx, results, health)
 }
 
 func (d *deadly) Redeliver(ctx context.Context, account, webhookID, eventID string, notice notices.Notice) error {

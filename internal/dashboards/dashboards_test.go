@@ -67,7 +67,7 @@ func (h host) run(t *testing.T, s *server) {
 	for n := range scrapes {
 		h.setStats(func(context.Context) (webhooks.Stats, error) {
 			return webhooks.Stats{
-				Pending: 7, Held: 2, OldestDue: 90 * time.Second, LongestWait: 3 * time.Second, InFlight: 3, Dead: uint64(30 * n), ExpiredLeases: uint64(15 * n), FileBytes: 1 << 20, FreeBytes: 1 << 10,
+				Pending: 7, Held: 2, OldestDue: 90 * time.Second, LongestWait: 3 * time.Second, InFlight: 3, Dead: uint64(30 * n), FileBytes: 1 << 20, FreeBytes: 1 << 10,
 			}, nil
 		})
 		s.scrape(t, h.registry, start.Add(time.Duration(n)*interval))
@@ -186,10 +186,10 @@ func TestDashboards(t *testing.T) {
 				"Failures by class status": 1, "Failures by class timeout": 1. / 15,
 				"Events published files.expiring": 1, "Events published balance.low": 1, "Bytes published files.expiring": 200, "Bytes published balance.low": 100,
 				"Authentications by outcome ok": 27. / 15, "Authentications by outcome unknown": 3. / 15,
-				"Changes of keys and webhooks key.created":         60,
-				"Calls that failed":                                4. / 15,
-				"Size of a call":                                   (4 + 6 + 5 + 8) * 15. / 16,
-				"Dead deliveries, expired leases, dropped results": 2 + 1 + 1, "Observations lost": 2,
+				"Changes of keys and webhooks key.created": 60,
+				"Calls that failed":                        4. / 15,
+				"Size of a call":                           (4 + 6 + 5 + 8) * 15. / 16,
+				"Dead deliveries, dropped results":         2 + 1, "Observations lost": 2,
 				"Waiting and under way": 7 + 3, "File": 1<<20 + 1<<10,
 			} {
 				if got, there := shows[what]; !there || math.Abs(got-want) > .02*want {

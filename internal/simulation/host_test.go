@@ -15,7 +15,6 @@ import (
 	"github.com/storageapi/storageapi/apikeys"
 	"github.com/storageapi/storageapi/internal/pipenet"
 	"github.com/storageapi/storageapi/internal/testhook"
-	"github.com/storageapi/storageapi/store/queue"
 	"github.com/storageapi/storageapi/store/storetest"
 	"github.com/storageapi/storageapi/webhooks"
 )
@@ -92,7 +91,6 @@ func (w *world) start() {
 	h.store = &faulty{
 		Store: w.kept, noisy: storetest.Noisy(w.kept.(webhooks.Deliveries), w.seed+uint64(w.process)<<32), world: w, process: w.process, died: make(chan struct{}),
 	}
-	h.store.claims = queue.Over(h.store, queue.Options{})
 	config := w.plan.config
 	config.Now = w.wallNow
 	api, err := storageapi.NewHandler(storageapi.Config{

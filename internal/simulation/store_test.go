@@ -8,8 +8,6 @@ import (
 	"github.com/storageapi/storageapi/apikeys"
 	"github.com/storageapi/storageapi/notices"
 	"github.com/storageapi/storageapi/store"
-	"github.com/storageapi/storageapi/store/capability"
-	"github.com/storageapi/storageapi/store/queue"
 	"github.com/storageapi/storageapi/webhooks"
 )
 
@@ -18,7 +16,6 @@ import (
 type faulty struct {
 	store.Store
 	noisy   webhooks.Deliveries // the store with noise in its reports
-	claims  *queue.Claims       // of the process, from what it is reported and loads
 	world   *world
 	process int // which one
 
@@ -62,7 +59,6 @@ func (f *faulty) kill() {
 	for f.busy() {
 		time.Sleep(time.Millisecond)
 	}
-	f.claims.Close()
 }
 
 func (f *faulty) busy() bool {
@@ -151,29 +147,6 @@ func (f *faulty) UnseenKeys(ctx context.Context, account string, dedupKeys []web
 
 func (f *faulty) EnqueueOnce(ctx context.Context, event webhooks.EncodedEvent, dedupKeys []webhooks.DedupKey) (int, error) {
 	return call(f, ctx, "EnqueueOnce", func() (int, error) { return f.Store.EnqueueOnce(ctx, event, dedupKeys) })
-}
-
-func (f *faulty) ClaimDeliveries(ctx context.Context, claim webhooks.Claim) ([]webhooks.Task, time.Duration, error) {
-	return f.claims.ClaimDeliveries(ctx, claim)
-}
-
-func (f *faulty) SettleDeliveries(ctx context.Context, settlements []webhooks.Settlement) ([]int, error) {
-	return f.claims.SettleDeliveries(ctx, settlements)
-}
-
-func (f *faulty) Backlog(ctx context.Context, webhookID string) (webhooks.Backlog, error) {
-	return f.claims.Backlog(ctx, webhookID)
-}
-
-func (f *faulty) LongestWait(ctx context.Context) (time.Duration, error) {
-	return f.claims.LongestWait(ctx)
-}
-
-// Capabilities adds Wake: a report that is late has nobody else to wake the host.
-func (f *faulty) Capabilities() capability.Set {
-	set := f.Store.Capabilities()
-	set.Wake = f.claims.Wake
-	return set
 }
 
 // Deliver ends with its process. Its reports are doubled, delayed and come in another order.

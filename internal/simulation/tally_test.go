@@ -9,7 +9,6 @@ import (
 	"sync"
 
 	"github.com/storageapi/storageapi/store"
-	"github.com/storageapi/storageapi/webhooks"
 )
 
 // A tally counts which fault met which method, over all seeds.
@@ -37,22 +36,17 @@ func (t *tally) seed(ops int) {
 }
 
 // uncalled are the methods that no part of a simulated host calls, or that are called for people
-// and for hosts with Config.Notify only, who are not in it. The last four are answered above the
-// faults, from Deliver, Load, Settle, Unreported and Ping.
+// and for hosts with Config.Notify only, who are not in it.
 var uncalled = []string{
 	"Capabilities",
 	"AccountSizes", "Accounts", "EventByID", "ExpiringKeys", "Export", "HeldWebhooks", "Import", "ListEvents", "ListNotices", "OffWebhooks",
-	"Backlog", "ClaimDeliveries", "LongestWait", "SettleDeliveries",
 }
 
 // unmet returns the methods of a store that met no fault, and should have.
 func (t *tally) unmet() (names []string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	all := reflect.TypeFor[interface {
-		store.Store
-		webhooks.Deliveries
-	}]()
+	all := reflect.TypeFor[store.Store]()
 	for i := range all.NumMethod() {
 		name, met := all.Method(i).Name, false
 		for pair := range t.count {

@@ -23,6 +23,7 @@ import (
 	"github.com/storageapi/storageapi/store"
 	"github.com/storageapi/storageapi/store/bolt"
 	"github.com/storageapi/storageapi/store/memory"
+	"github.com/storageapi/storageapi/store/storetest"
 	"github.com/storageapi/storageapi/store/transfer"
 	"github.com/storageapi/storageapi/webhooks"
 )
@@ -45,7 +46,18 @@ func TestTwins(t *testing.T) {
 // A twin is one of the stores, with what was claimed of it.
 type twin struct {
 	store.Store
-	tasks map[[2]string]webhooks.Task // by webhook and event
+	worker *storetest.Worker
+	tasks  map[[2]string]storetest.Task // by webhook and event
+}
+
+func newTwin(s store.Store) *twin {
+	return &twin{s, storetest.NewWorker(s), make(map[[2]string]storetest.Task)}
+}
+
+// use replaces the store, of which nothing is claimed.
+func (t *twin) use(s store.Store) {
+	t.worker.Close()
+	t.Store, t.worker = s, storetest.NewWorker(s)
 }
 
 // A deed is something done to both, and returns what can be seen of it.
@@ -74,8 +86,10 @@ func liveAsTwins(t *testing.T, seed uint64, path string) {
 		}
 		return s
 	}
-	twins := []*twin{{memory.New(), make(map[[2]string]webhooks.Task)}, {open(), make(map[[2]string]webhooks.Task)}}
+	twins := []*twin{newTwin(memory.New()), newTwin(open())}
 	defer func() {
+		twins[0].worker.Close()
+		twins[1].worker.Close()
 		_ = twins[1].Close()
 		report, err := bolt.Verify(path)
 		if err = errors.Join(err, report.Err()); err != nil {
@@ -106,13 +120,14 @@ func liveAsTwins(t *testing.T, seed uint64, path string) {
 		if i%60 == 59 && i < 240 && reopens {
 			both(deed{"gives back all that is claimed", d.release})
 			both(d.purge()) // a file that nobody kept for long doubts the clock
+			twins[1].worker.Close()
 			if err := twins[1].Close(); err != nil {
 				t.Fatal(err)
 			}
-			twins[1].Store = open()
+			twins[1].use(open())
 			anew := memory.New() // it forgets what a file does: what is due early since a receiver recovered
 			move(t, anew, twins[0].Store)
-			twins[0].Store = anew
+			twins[0].use(anew)
 			story = append(story, "the file is opened anew")
 		}
 		if reopens && i == moves && i < 240 {
@@ -122,10 +137,12 @@ func liveAsTwins(t *testing.T, seed uint64, path string) {
 			movedToFile, movedToMemory := open(), store.Store(memory.New())
 			move(t, movedToFile, twins[0].Store)
 			move(t, movedToMemory, twins[1].Store)
+			twins[1].worker.Close()
 			if err := twins[1].Close(); err != nil {
 				t.Fatal(err)
 			}
-			twins[0].Store, twins[1].Store = movedToMemory, movedToFile
+			twins[0].use(movedToMemory)
+			twins[1].use(movedToFile)
 			story = append(story, "what memory has is moved to a file, and what the file has to memory")
 			both(deed{"looks at all", d.look})
 			moves = i + 60
@@ -146,7 +163,7 @@ func move(t *testing.T, dst, src store.Store) {
 var alike = cmp.Options{
 	cmpopts.EquateEmpty(), cmpopts.EquateComparable(scopes.Set{}),
 	cmp.Comparer(func(a, b time.Time) bool { return a.Equal(b) }),
-	cmpopts.IgnoreFields(webhooks.Task{}, "Age"),
+	cmpopts.IgnoreFields(storetest.Task{}, "Age", "Ref"),
 	cmpopts.IgnoreFields(webhooks.Webhook{}, "Version"), // results of one call may be one change of the health, or several
 	cmp.FilterValues(func(a, b error) bool { return a != nil && b != nil }, cmp.Comparer(func(a, b error) bool { return true })),
 }
@@ -356,21 +373,27 @@ func (d *deeds) claim() deed {
 	if d.rand.IntN(3) == 0 {
 		special[d.account()+d.some("wh")] = d.rand.IntN(2)
 	}
-	claim := webhooks.Claim{Limit: 1000, Lease: 10 * day, Cap: func(webhook string, _ bool) int { // a file that is opened anew knows of no lease that ran out
-		if n, ok := special[webhook]; ok {
-			return n
-		}
-		return most
-	}}
 	return deed{fmt.Sprintf("claims %d a webhook, %v", most, special), func(t *twin) any {
-		tasks, _, err := t.ClaimDeliveries(d.ctx, claim)
-		var seen []webhooks.Task
+		tasks, err := t.worker.Claim(d.ctx, 1000)
+		left := make(map[string]int) // of each webhook
+		var seen []storetest.Task
 		for _, task := range tasks {
-			t.tasks[[2]string{task.Webhook.ID, task.Event.ID}] = task
-			task.Token = 0
+			id := task.Webhook.ID
+			if _, known := left[id]; !known {
+				left[id] = most
+				if n, ok := special[id]; ok {
+					left[id] = n
+				}
+			}
+			if left[id] == 0 {
+				t.worker.Release(task)
+				continue
+			}
+			left[id]--
+			t.tasks[[2]string{id, task.Event.ID}] = task
 			seen = append(seen, task)
 		}
-		slices.SortFunc(seen, func(a, b webhooks.Task) int {
+		slices.SortFunc(seen, func(a, b storetest.Task) int {
 			return strings.Compare(a.Webhook.ID+" "+a.Event.ID, b.Webhook.ID+" "+b.Event.ID)
 		})
 		return result{seen, is(err)}
@@ -378,8 +401,8 @@ func (d *deeds) claim() deed {
 }
 
 // settles settles what is claimed and chosen.
-func (d *deeds) settles(t *twin, outcome func(webhooks.Task) (webhooks.Settlement, bool)) any {
-	var settlements []webhooks.Settlement
+func (d *deeds) settles(t *twin, outcome func(storetest.Task) (storetest.Settlement, bool)) any {
+	var settlements []storetest.Settlement
 	var keys [][2]string
 	for key := range t.tasks {
 		keys = append(keys, key)
@@ -391,7 +414,7 @@ func (d *deeds) settles(t *twin, outcome func(webhooks.Task) (webhooks.Settlemen
 			delete(t.tasks, key)
 		}
 	}
-	stale, err := t.SettleDeliveries(d.ctx, settlements)
+	stale, err := t.worker.Settle(d.ctx, settlements)
 	return result{[]any{len(settlements), stale}, is(err)}
 }
 
@@ -399,10 +422,10 @@ func (d *deeds) settle() deed {
 	seed := d.rand.Uint64()
 	return deed{"settles some", func(t *twin) any {
 		r := rand.New(rand.NewPCG(seed, 4))
-		return d.settles(t, func(task webhooks.Task) (s webhooks.Settlement, ok bool) {
-			s = webhooks.Settlement{Task: task, Attempt: webhooks.Attempt{Number: task.Attempt, StartedAt: time.Now().UTC().Truncate(time.Millisecond), Status: 200}}
-			s.Outcome = pick(r, webhooks.Release, webhooks.Retry, webhooks.Retry, webhooks.Deliver, webhooks.Deliver, webhooks.GiveUp)
-			if s.Fails() {
+		return d.settles(t, func(task storetest.Task) (s storetest.Settlement, ok bool) {
+			s = storetest.Settlement{Task: task, Attempt: webhooks.Attempt{Number: task.Attempt, StartedAt: time.Now().UTC().Truncate(time.Millisecond), Status: 200}}
+			s.Outcome = pick(r, storetest.Release, webhooks.Retry, webhooks.Retry, webhooks.Deliver, webhooks.Deliver, webhooks.GiveUp)
+			if s.Outcome == webhooks.Retry || s.Outcome == webhooks.GiveUp {
 				s.Attempt.Status, s.Attempt.Class, s.Attempt.Error = 500, webhooks.ClassStatus, "status 500"
 			}
 			if s.Outcome == webhooks.Retry {
@@ -411,18 +434,15 @@ func (d *deeds) settle() deed {
 			if s.Outcome == webhooks.GiveUp && r.IntN(6) == 0 {
 				s.Deactivate = webhooks.OffGone
 			}
-			off := d.noteOf(task.Webhook, fmt.Sprint("off", task.Event.ID, task.Attempt))
-			on := d.noteOf(task.Webhook, fmt.Sprint("on", task.Event.ID, task.Attempt))
-			s.Off, s.Recovered = &off, &on
 			return s, r.IntN(3) > 0
 		})
 	}}
 }
 
-// release gives back all that is claimed: a file that is opened anew has no leases.
+// release gives back all that is claimed.
 func (d *deeds) release(t *twin) any {
-	return d.settles(t, func(task webhooks.Task) (webhooks.Settlement, bool) {
-		return webhooks.Settlement{Task: task, Outcome: webhooks.Release}, true
+	return d.settles(t, func(task storetest.Task) (storetest.Settlement, bool) {
+		return storetest.Settlement{Task: task, Outcome: storetest.Release}, true
 	})
 }
 
@@ -468,7 +488,7 @@ func (d *deeds) purge() deed {
 	now := time.Now()
 	purge := webhooks.Purge{Payloads: now.Add(-12 * time.Hour), Attempts: now.Add(-16 * time.Hour), EventIDs: now.Add(-16 * time.Hour), DedupKeys: now, Notices: now.Add(-3 * day), Limit: 50}
 	return deed{"gives back all that is claimed, and purges", func(t *twin) any {
-		d.release(t) // no lease is as long as anything is kept
+		d.release(t) // Purge ends what is under way, too
 		for range 1000 {
 			if more, err := t.Purge(d.ctx, purge); err != nil || !more {
 				return is(err)
@@ -534,10 +554,6 @@ func (d *deeds) note(account string, action notices.Action, id string) notices.N
 	}
 }
 
-func (d *deeds) noteOf(w *webhooks.Webhook, id string) notices.Notice {
-	return notices.Notice{ID: w.ID + id, Account: w.Account, At: d.begun, Action: notices.WebhookOff, Target: notices.Target{ID: w.ID}, Pending: true}
-}
-
 // allPending returns the pending notices of all accounts.
 func allPending(ctx context.Context, t *twin) (list []notices.Numbered, err error) {
 	accounts, err := t.PendingAccounts(ctx, "", 10_000)
@@ -580,7 +596,7 @@ func (d *deeds) takeNotices() deed {
 // backlogOf returns what is owed, and whether some of it is due. A webhook that is off may count
 // as on until something of it is loaded.
 func backlogOf(ctx context.Context, t *twin, webhook string) (any, error) {
-	backlog, err := t.Backlog(ctx, webhook)
+	backlog, err := t.worker.Backlog(ctx, webhook)
 	if webhook == "" {
 		return backlog.Pending, err
 	}

@@ -22,7 +22,6 @@ import (
 	"github.com/storageapi/storageapi/store/bolt/internal/groupcommit"
 	"github.com/storageapi/storageapi/store/bolt/internal/record"
 	"github.com/storageapi/storageapi/store/capability"
-	"github.com/storageapi/storageapi/store/queue"
 	"github.com/storageapi/storageapi/webhooks"
 )
 
@@ -42,7 +41,6 @@ type Store struct {
 	index    webhookIndex
 	alerts   alerts
 
-	claims     *queue.Claims
 	feed       feed
 	delivering chan struct{} // of one: the turn of Deliver
 	closing    chan struct{} // closed by Close
@@ -109,7 +107,6 @@ func Open(path string, options ...Option) (*Store, error) {
 	}
 	s := &Store{wait: defaultWait, keyCounts: counts{bucket: bucketKeyIDs}, madeCounts: counts{bucket: bucketKeyIDs, counted: madeByKey}, requests: newRequests(), freeRoom: freeRoom, keyCache: newKeyCache(defaultCachedKeys)}
 	s.delivering, s.sweeper.turn, s.closing = make(chan struct{}, 1), make(chan struct{}, 1), make(chan struct{})
-	s.claims = queue.Over(s, queue.Options{})
 	for _, option := range options {
 		option(s)
 	}
@@ -202,7 +199,6 @@ func (s *Store) ended(done bool) {
 func (s *Store) Close() error {
 	path := s.db.Path()
 	s.closeOnce.Do(func() { close(s.closing) })
-	s.claims.Close()
 	kept := s.keepAlerts()
 	s.writer.Close()
 	if s.observer != nil {

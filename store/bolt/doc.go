@@ -20,8 +20,8 @@
 // # One process
 //
 // The file is locked while it is open: a second [Open], in this process or another,
-// fails within a second, or waits with [Wait]. What is due, and what is leased, is in memory, some 30 bytes
-// a delivery, and read from the file by Open. So are the records of keys in use, see [CacheKeys].
+// fails within a second, or waits with [Wait]. The records of keys in use are also in memory, see
+// [CacheKeys], and while a service's Run delivers, some 30 bytes for each pending delivery.
 //
 // # The schema
 //

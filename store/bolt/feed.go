@@ -69,6 +69,10 @@ func (f *feed) webhook(w *webhooks.Webhook) {
 	f.report(func(s webhooks.Scheduler) { s.Webhook(w) })
 }
 
+func (f *feed) ended(refs []webhooks.DeliveryRef) {
+	f.report(func(s webhooks.Scheduler) { s.Ended(refs) })
+}
+
 func (f *feed) forget(scope webhooks.Scope) {
 	f.report(func(s webhooks.Scheduler) { s.Forget(scope) })
 }

@@ -381,7 +381,7 @@ func methods(s *bolt.Store) (list []method) {
 // TestMethods_OfTheFlippedFiles_AreAll: a new method of the store is one that is called on damaged files.
 func TestMethods_OfTheFlippedFiles_AreAll(t *testing.T) {
 	s := openUnverified(t, filepath.Join(t.TempDir(), "storage.db")).(*bolt.Store)
-	called := map[string]bool{"ClaimDeliveries": true, "SettleDeliveries": true, "Backlog": true, "LongestWait": true} // which go
+	called := map[string]bool{}
 	for _, m := range methods(s) {
 		called[m.name] = true
 		if err := m.call(); err != nil && m.name != "RecoveryByID" && m.name != "CreateRecovery" {

@@ -153,36 +153,3 @@ func (s *Store) putPending(b *batch, webhook *webhooks.Webhook, number uint64, p
 	}
 	return b.Append(bucketPending, record.NumberKey(number), value)
 }
-
-// ClaimDeliveries implements [webhooks.Store].
-func (s *Store) ClaimDeliveries(ctx context.Context, claim webhooks.Claim) ([]webhooks.Task, time.Duration, error) {
-	return s.claims.ClaimDeliveries(ctx, claim)
-}
-
-// SettleDeliveries implements [webhooks.Store].
-func (s *Store) SettleDeliveries(ctx context.Context, settlements []webhooks.Settlement) ([]int, error) {
-	return s.claims.SettleDeliveries(ctx, settlements)
-}
-
-// Backlog implements [webhooks.Store].
-func (s *Store) Backlog(ctx context.Context, webhookID string) (backlog webhooks.Backlog, err error) {
-	if err := s.applied(ctx); err != nil {
-		return webhooks.Backlog{}, err
-	}
-	return s.claims.Backlog(ctx, webhookID)
-}
-
-// LongestWait implements [webhooks.Store].
-func (s *Store) LongestWait(ctx context.Context) (time.Duration, error) {
-	return s.claims.LongestWait(ctx)
-}
-
-// applied returns once the scheduler knows of every step that had returned when it was called.
-func (s *Store) applied(ctx context.Context) error {
-	tx, err := s.view(ctx) // says whether the store is closed
-	if err != nil {
-		return err
-	}
-	_ = tx.Rollback()
-	return s.writer.Applied(ctx)
-}

@@ -167,7 +167,7 @@ func (s *Store) expire(b *batch, before uint64, left *int) error {
 			b.noteFailed(d.webhook, d.number, true)
 		}
 	}
-	b.AfterCommit(func() { s.claims.Purged(ended) })
+	b.AfterCommit(func() { s.feed.ended(ended) })
 	return b.DeleteAll(bucketFresh, damaged)
 }
 

@@ -39,14 +39,13 @@ type Set struct {
 	// be opened by mistake: the error names the place, and says how to undo it.
 	Leave func(ctx context.Context, place string) error
 
-	// Wake calls wake whenever other processes may have made deliveries due, until ctx is
-	// done: soon after it if it can, and as often as it likes besides. It may miss some: the
-	// wait that ClaimDeliveries returns counts, too.
-	Wake func(ctx context.Context, wake func())
-
 	// Warnings say how the store is set up such that it may lose what it has acknowledged: what
 	// is set, what that may lose, and what to do, a sentence each.
 	Warnings []string
+
+	// Shared says that several processes may use the store, each of which delivers a part of what
+	// is pending: steps are reported to its scheduler soon after their calls return, and not before.
+	Shared bool
 
 	// PurgesConcurrently says that other methods do not wait for Purge.
 	PurgesConcurrently bool

@@ -16,36 +16,25 @@ var errNoPayload = errors.New("the event's payload was purged")
 // maxReported is how many deliveries one report has at most.
 const maxReported = 1000
 
-// ClaimDeliveries implements [webhooks.Store].
-func (s *Store) ClaimDeliveries(ctx context.Context, claim webhooks.Claim) ([]webhooks.Task, time.Duration, error) {
-	return s.claims.ClaimDeliveries(ctx, claim)
-}
-
-// SettleDeliveries implements [webhooks.Store].
-func (s *Store) SettleDeliveries(ctx context.Context, settlements []webhooks.Settlement) ([]int, error) {
-	return s.claims.SettleDeliveries(ctx, settlements)
-}
-
-// Backlog implements [webhooks.Store].
-func (s *Store) Backlog(ctx context.Context, webhookID string) (webhooks.Backlog, error) {
-	return s.claims.Backlog(ctx, webhookID)
-}
-
-// LongestWait implements [webhooks.Store].
-func (s *Store) LongestWait(ctx context.Context) (time.Duration, error) {
-	return s.claims.LongestWait(ctx)
-}
-
 // Deliver implements [webhooks.Deliveries].
 func (s *Store) Deliver(ctx context.Context, to webhooks.Scheduler) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	detach, err := s.attach(ctx, to)
-	if err != nil {
-		return err
+	select {
+	case s.delivering <- struct{}{}:
+		defer func() { <-s.delivering }()
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-s.closing:
+		return store.ErrClosed
 	}
-	defer detach()
+	pending := s.follow(to)
+	defer s.follow(nil)
+	for page := range slices.Chunk(pending, maxReported) {
+		to.Add(page)
+	}
+	to.Trouble(nil)
 	select {
 	case <-ctx.Done():
 		return ctx.Err()
@@ -54,37 +43,21 @@ func (s *Store) Deliver(ctx context.Context, to webhooks.Scheduler) error {
 	}
 }
 
-// attach has steps reported until detach is called, and reports what is pending. It waits
-// until no other scheduler is attached.
-func (s *Store) attach(ctx context.Context, to webhooks.Scheduler) (detach func(), err error) {
-	select {
-	case s.attached <- struct{}{}:
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	case <-s.closing:
-		return nil, store.ErrClosed
-	}
+// follow has steps reported to a scheduler from now on, and returns what is pending.
+func (s *Store) follow(to webhooks.Scheduler) (pending []webhooks.PendingDelivery) {
 	s.mu.Lock()
-	s.feed = to
-	var list []webhooks.PendingDelivery
+	defer s.mu.Unlock()
+	if s.feed = to; to == nil {
+		return nil
+	}
 	for _, e := range s.log {
 		for _, d := range e.deliveries {
 			if d.State == webhooks.Pending {
-				list = append(list, s.report(d))
+				pending = append(pending, s.report(d))
 			}
 		}
 	}
-	s.mu.Unlock()
-	for page := range slices.Chunk(list, maxReported) {
-		to.Add(page)
-	}
-	to.Trouble(nil)
-	return func() {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		s.feed = nil
-		<-s.attached
-	}, nil
+	return pending
 }
 
 // report returns the report of a pending delivery.

@@ -180,7 +180,9 @@ func (s *Store) Purge(ctx context.Context, purge webhooks.Purge) (more bool, err
 			purged++
 		}
 	}
-	s.claims.Purged(ended)
+	if s.feed != nil && len(ended) > 0 {
+		s.feed.Ended(ended)
+	}
 	s.log = slices.DeleteFunc(s.log, func(e *event) bool {
 		old := e.noBody && len(e.deliveries) == 0 && s.events[ref{e.Account, e.ID}] != e
 		if old {

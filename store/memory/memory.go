@@ -8,7 +8,7 @@
 //
 // # Time
 //
-// Due times and leases go by time.Now, so inside a bubble of testing/synctest
+// Due times go by time.Now, so inside a bubble of testing/synctest
 // they go by the bubble's clock.
 package memory
 
@@ -22,7 +22,6 @@ import (
 	"github.com/storageapi/storageapi/internal/cursor"
 	"github.com/storageapi/storageapi/store"
 	"github.com/storageapi/storageapi/store/capability"
-	"github.com/storageapi/storageapi/store/queue"
 	"github.com/storageapi/storageapi/webhooks"
 )
 
@@ -54,10 +53,9 @@ type Store struct {
 	published  time.Time // when the last event was
 	clock      clock.Clock
 
-	feed     webhooks.Scheduler // nil: steps are not reported
-	attached chan struct{}      // full while a scheduler is
-	closing  chan struct{}      // closed by Close
-	claims   *queue.Claims
+	feed       webhooks.Scheduler // nil: steps are not reported
+	delivering chan struct{}      // full during Deliver
+	closing    chan struct{}      // closed by Close
 }
 
 // New returns an empty store.
@@ -73,10 +71,9 @@ func New() *Store {
 		dedupKeys:  make(map[dedupKey]bool),
 		forgotten:  make(map[forgotten]bool),
 		cursors:    cursor.NewKey(),
-		attached:   make(chan struct{}, 1),
+		delivering: make(chan struct{}, 1),
 		closing:    make(chan struct{}),
 	}
-	s.claims = queue.Over(s, queue.Options{Attach: s.attach})
 	s.clock.Watch()
 	return s
 }
@@ -84,7 +81,6 @@ func New() *Store {
 // Close waits for the step under way. From then on every method returns
 // [store.ErrClosed].
 func (s *Store) Close() error {
-	s.claims.Close()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !s.closed {

@@ -313,21 +313,6 @@ func TestClaim_MadeDueWhileTheClockWasAhead_IsDueInTime(t *testing.T) {
 	}
 }
 
-// A due time of another clock, as in a dump, counts at most as the longest retry.
-func TestClaim_DueInYears_IsDueAfterTheLongestRetry(t *testing.T) {
-	s := newAheadStore(t)
-	s.must(s.CreateWebhook(t.Context(), newWebhook("acct", "a"), webhooks.CreateOptions{}))
-	s.publish("event", 2)
-	_, err := pool(t).Exec(t.Context(), `update `+quoted(s.schema)+`.pending set due = due + interval '20 years', attempts = case event when (select min(event) from `+quoted(s.schema)+`.pending) then 1 else 0 end`)
-	s.must(err)
-	dueIn := s.Join(t)
-	for in, want := range map[time.Duration]int{time.Minute: 1, 47 * time.Hour: 1, 49 * time.Hour: 2} {
-		if got := dueIn(in); got != want {
-			t.Errorf("%d deliveries are due within %v, want %d", got, in, want)
-		}
-	}
-}
-
 // One event that is published while the clock is a year ahead does not move the times of later ones, and who
 // follows the list misses none.
 func TestEnqueue_ClockAYearAhead_TimesAreAnHourAheadAtMost(t *testing.T) {

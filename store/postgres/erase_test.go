@@ -105,7 +105,7 @@ func TestEraseLeavesNoRows(t *testing.T) {
 	if diff := cmp.Diff(before, rowsWith(t, name, "other")); diff != "" {
 		t.Errorf("rows of another account (-before +after):\n%s", diff)
 	}
-	backlog, err := nodes[1].Backlog(ctx, "")
+	backlog, err := storetest.WorkerOf(nodes[1]).Backlog(ctx, "")
 	must(err)
 	if want := pendingOfOther(t, name); backlog.Pending != want {
 		t.Errorf("pending: %d, want %d", backlog.Pending, want)

@@ -13,8 +13,7 @@ import (
 var endExpiredPending = query("end_expired")
 
 // endExpired ends about limit pending deliveries whose payloads are past, the oldest first, whether
-// or not an attempt is under way, and returns how many. It is not reported: Load returns Gone. This
-// node's claims forget them, so that they do not count as pending.
+// or not an attempt is under way, and returns how many. On other nodes Load returns Gone.
 func (s *Store) endExpired(ctx context.Context, limit int) (ended int, err error) {
 	expired := webhooks.ExpiredAttempt(0, time.Now())
 	type row struct{ Webhook, Event int64 }
@@ -29,12 +28,14 @@ func (s *Store) endExpired(ctx context.Context, limit int) (ended int, err error
 	var refs []webhooks.DeliveryRef
 	o := &s.owned
 	o.mu.Lock()
+	defer o.mu.Unlock()
 	for _, r := range gone {
 		if w := o.byNo[r.Webhook]; w != nil {
 			refs = append(refs, webhooks.DeliveryRef{WebhookID: w.id, Number: uint64(r.Event)})
 		}
 	}
-	o.mu.Unlock()
-	s.claims.Purged(refs)
+	if o.feed != nil && len(refs) > 0 {
+		o.feed.Ended(refs)
+	}
 	return len(gone), nil
 }

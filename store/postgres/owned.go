@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -15,8 +14,7 @@ import (
 // ownedShards are what a node knows of its shards, and the scheduler to which it reports what is
 // pending there. A shard is served from when it begins to load to when it is paused.
 type ownedShards struct {
-	longestRetry atomic.Int64  // a time.Duration: see [webhooks.Claim.LongestRetry]
-	turn         chan struct{} // held by the one call of Deliver that reports
+	turn chan struct{} // held by the one call of Deliver that reports
 
 	looks chan struct{} // held by the one call that looks or loads
 	look  look          // guarded by looks
@@ -39,14 +37,11 @@ type ownedShards struct {
 
 func (o *ownedShards) start() {
 	o.turn, o.looks = make(chan struct{}, 1), make(chan struct{}, 1)
-	o.longestRetry.Store(int64(longestRetry))
 	o.look.frequency.wakes, o.look.woken = pollFromWakes, make(chan struct{}, 1)
 	o.byNo, o.byID = make(map[int64]*ownedWebhook), make(map[string]*ownedWebhook)
 	o.shards, o.paused = make(map[int16]*horizon), make(map[int16]bool)
 	o.loads = loads{of: make(map[int16]*shardLoad), changed: make(chan struct{}, 1)}
 }
-
-const longestRetry = 48 * time.Hour // if claims do not tell
 
 // An ownedWebhook is a webhook for which something is or was pending in a shard that is
 // loaded, as it was when its row was read last.
@@ -272,18 +267,15 @@ type queuedRow struct {
 	attempts, before int
 }
 
-// due returns when a delivery is due here that is due at that time in the table. The clock may have been ahead
-// when that was written, or be another's, of where a dump was made: so what was not attempted since it
-// became pending is due now at the latest, and all else after the longest retry.
+// due returns when a delivery is due here that is due at that time in the table. The clock may have
+// been ahead when that was written, or be another's, of where a dump was made: so what was not
+// attempted since it became pending is due now at the latest. The scheduler bounds the rest.
 func (o *ownedShards) due(at time.Time, attempts, before int) time.Time {
-	latest := time.Now()
-	if attempts > before {
-		latest = latest.Add(time.Duration(o.longestRetry.Load()))
+	due, now := o.clock.here(at), time.Now()
+	if attempts == before && due.After(now) {
+		return now
 	}
-	if due := o.clock.here(at); due.Before(latest) {
-		return due
-	}
-	return latest
+	return due
 }
 
 // report reports deliveries of webhooks that are known; the others are deleted.
@@ -384,13 +376,6 @@ func (o *ownedShards) trouble(kind int, err error) {
 		o.told, o.complete = nil, true
 		o.feed.Trouble(nil)
 	}
-}
-
-// unreachable returns why the node cannot own shards, or read what changes there.
-func (o *ownedShards) unreachable() error {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return cmp.Or(o.troubles[troubleBeat], o.troubles[troubleShare], o.troubles[troubleLook])
 }
 
 // shared notes how the last balancing has ended: if well, the first shards have begun to load.

@@ -17,7 +17,6 @@ import (
 	"github.com/storageapi/storageapi/signing"
 	"github.com/storageapi/storageapi/store"
 	"github.com/storageapi/storageapi/store/capability"
-	"github.com/storageapi/storageapi/store/queue"
 )
 
 var _ store.Store = (*Store)(nil)
@@ -43,8 +42,6 @@ type Store struct {
 	reset     atomic.Pointer[time.Time] // when idle connections were closed
 	ownership ownership
 	owned     ownedShards
-	claims    *queue.Claims
-	idle      idle
 	waker     waker
 	publisher publisher
 	cursor    cursor
@@ -200,8 +197,6 @@ func New(ctx context.Context, pool *pgxpool.Pool, options ...Option) (*Store, er
 		return nil, err
 	}
 	s.owned.start()
-	s.idle.start()
-	s.claims = queue.Over(claimedStore{s}, queue.Options{})
 	s.ownership.start(s)
 	s.waker.start(s)
 	s.publisher.start(s)
@@ -221,14 +216,13 @@ func warningsOf(commit, sync string) (list []string) {
 
 // Capabilities implements [store.Store]. Its Warnings are about settings that [New] has found.
 func (s *Store) Capabilities() capability.Set {
-	return capability.Set{Doubt: s.clock.doubted, Wake: s.wake, Warnings: s.warnings, PurgesConcurrently: true}
+	return capability.Set{Doubt: s.clock.doubted, Warnings: s.warnings, Shared: true, PurgesConcurrently: true}
 }
 
 // Close waits for the steps under way, and leaves the shards of this node to the others.
 // Afterwards every method returns [store.ErrClosed].
 func (s *Store) Close() error {
 	s.ownership.stop()
-	s.claims.Close()
 	s.steps.Lock()
 	was := s.closed
 	s.closed = true

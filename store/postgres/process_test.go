@@ -29,8 +29,6 @@ import (
 // nodeEnv makes a process of the test binary a node: it holds the connection string.
 const nodeEnv, rootsEnv = "STORAGEAPI_TEST_NODE", "STORAGEAPI_TEST_ROOTS"
 
-const nodeLease = 4 * time.Second
-
 // accounts have a webhook each.
 const accounts = 20
 
@@ -53,7 +51,7 @@ func runNode(dsn string) {
 	roots.AppendCertsFromPEM([]byte(os.Getenv(rootsEnv)))
 	service, err := webhooks.New(s, webhooks.Config{
 		RootCAs: roots, AllowNetworks: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")},
-		Timeout: 2 * time.Second, Lease: nodeLease, PerWebhook: nodeCap,
+		Timeout: 2 * time.Second, PerWebhook: nodeCap,
 		Retries: []time.Duration{time.Second, time.Second, time.Second, time.Second, time.Second, time.Second},
 		Logger:  slog.New(slog.DiscardHandler), // the database will be away, and that is to be seen by what is delivered
 	})

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -140,32 +139,23 @@ func TestClockSetBack(t *testing.T) {
 	}
 }
 
-// A node hears of what another publishes.
-func TestWake(t *testing.T) {
+// A node that listens reports at once what another node publishes.
+func TestDeliver_AnotherNodePublishes_IsNotified(t *testing.T) {
 	option := inSchema(t)
 	a, b := open(t, option, postgres.PollEvery(time.Hour)), open(t, option)
 	if err := b.CreateWebhook(t.Context(), newWebhook("acct", "a"), webhooks.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithCancel(t.Context())
-	woken := make(chan struct{}, 100)
-	var group sync.WaitGroup
-	group.Go(func() { a.Capabilities().Wake(ctx, func() { woken <- struct{}{} }) })
 	claimed(t, a)
 	eventually(t, "the node listens", a.Listening)
-	for len(woken) > 0 {
-		<-woken
-	}
 	if _, err := b.Enqueue(t.Context(), webhooks.EncodedEvent{ID: "event", Account: "acct", Type: webhooks.TypeBalanceLow}); err != nil {
 		t.Fatal(err)
 	}
-	select {
-	case <-woken:
-	case <-time.After(10 * time.Second):
-		t.Error("a node was not woken by what another published")
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	if tasks, err := storetest.WorkerOf(a).Await(ctx, 1); err != nil || len(tasks) != 1 {
+		t.Errorf("%d tasks, %v after another node published; want 1", len(tasks), err)
 	}
-	cancel()
-	group.Wait()
 }
 
 // What was published in a transaction of the host is delivered at once if the host calls

@@ -62,7 +62,7 @@ func (t *tester) deliver() *feed {
 // startDeliver calls Deliver, which may not have begun when it returns.
 func (t *tester) startDeliver() *feed {
 	t.Helper()
-	shared := t.store.Capabilities().Wake != nil
+	shared := t.store.Capabilities().Shared
 	ctx, cancel := context.WithCancel(t.Context())
 	f := &feed{
 		tester: t, Recorder: new(Recorder), source: t.store.(webhooks.Deliveries), shared: shared,

@@ -202,5 +202,13 @@ func (n *noise) Trouble(err error) {
 	n.to.Trouble(err)
 }
 
+func (n *noise) Ended(refs []webhooks.DeliveryRef) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.random.IntN(4) > 0 {
+		n.to.Ended(refs)
+	}
+}
+
 func (n *noise) Pause(groups []webhooks.Group)    { n.to.Pause(groups) }
 func (n *noise) UnderWay() map[webhooks.Group]int { return n.to.UnderWay() }

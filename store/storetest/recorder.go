@@ -27,7 +27,7 @@ type Recorder struct {
 // delivery of its list. The fields that the method has no argument for are zero.
 type Report struct {
 	Method  string                   // such as "Add"
-	Ref     webhooks.DeliveryRef     // Add, Nudge; of Webhook and Probe the WebhookID
+	Ref     webhooks.DeliveryRef     // Add, Nudge, Ended; of Webhook and Probe the WebhookID
 	Pending webhooks.PendingDelivery // Add
 	Webhook *webhooks.Webhook        // Add, Webhook
 	Scope   webhooks.Scope           // Forget
@@ -49,7 +49,7 @@ func (r Report) String() string {
 			r.Ref.WebhookID, r.Ref.Number, p.Attempts, p.Before, p.Recovered, p.First, late)
 	case "Webhook":
 		return fmt.Sprintf("Webhook(%s, version %d, active %v, held %v)%s", r.Webhook.ID, r.Webhook.Version, r.Webhook.Active, r.Webhook.Held, late)
-	case "Nudge", "Probe":
+	case "Nudge", "Probe", "Ended":
 		return fmt.Sprintf("%s(%s %d)%s", r.Method, r.Ref.WebhookID, r.Ref.Number, late)
 	case "Trouble":
 		return fmt.Sprintf("Trouble(%v)%s", r.Err, late)
@@ -104,6 +104,15 @@ func (r *Recorder) Probe(webhookID string) {
 
 // Forget records a scope that is gone.
 func (r *Recorder) Forget(scope webhooks.Scope) { r.note(Report{Method: "Forget", Scope: scope}) }
+
+// Ended records deliveries that the store has ended.
+func (r *Recorder) Ended(refs []webhooks.DeliveryRef) {
+	var reports []Report
+	for _, ref := range refs {
+		reports = append(reports, Report{Method: "Ended", Ref: ref})
+	}
+	r.note(reports...)
+}
 
 // Pause records groups that the store gives away.
 func (r *Recorder) Pause(groups []webhooks.Group) {

@@ -596,6 +596,8 @@ func (r *workerRun) Forget(scope webhooks.Scope) {
 	})
 }
 
+func (*workerRun) Ended([]webhooks.DeliveryRef) {} // Load answers Gone
+
 func (r *workerRun) Pause(groups []webhooks.Group) {
 	r.report(func(w *Worker) {
 		for _, g := range groups {

@@ -41,7 +41,7 @@ type Store interface {
 	// too, recoveries after events. As long as nothing writes to the store, its pages hold
 	// each record once. If something does, each page is still of one moment.
 	//
-	// A delivery that is leased is exported as pending. What a deleted webhook was to get
+	// A delivery that is being attempted is exported as pending. What a deleted webhook was to get
 	// and has not is left out. An account that is being erased has no records.
 	Export(ctx context.Context, account, after string, limit int) (Page, error)
 

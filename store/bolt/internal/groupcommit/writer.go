@@ -34,10 +34,6 @@ type Writer[B Batch] struct {
 
 	around atomic.Pointer[func(commit func() error) error] // of tests, see Around
 
-	// applied belongs to the last commit. It is closed once what AfterCommit was given
-	// has run; readers of the file may see the commit before that.
-	applied atomic.Pointer[chan struct{}]
-
 	fault atomic.Pointer[error] // why nothing is written any more
 
 	interrupted int // commits in a row, by signals; of the transaction under way
@@ -198,20 +194,5 @@ func (w *Writer[B]) Close() {
 	w.mu.Unlock()
 	if idle != nil {
 		<-idle
-	}
-}
-
-// Applied waits until all that readers of the file could see before has been applied, by
-// what AfterCommit was given, or until ctx is done.
-func (w *Writer[B]) Applied(ctx context.Context) error {
-	applied := w.applied.Load()
-	if applied == nil {
-		return nil
-	}
-	select {
-	case <-*applied:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
 	}
 }

@@ -1,0 +1,117 @@
+package webhooks
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/storageapi/storageapi/webhooks/internal/scheduler"
+)
+
+// A feed passes a store's reports on to the scheduler.
+type feed struct {
+	to       *scheduler.Scheduler
+	activity *activity
+}
+
+var _ Scheduler = feed{}
+
+// begun notes that the store has begun to report.
+func (f feed) begun() {
+	if f.activity.run.Load().state == RunWaiting {
+		f.activity.enter(RunUnderWay)
+	}
+	f.activity.deliver.Store(nil)
+}
+
+func (f feed) Add(list []PendingDelivery) {
+	f.begun()
+	pending := make([]scheduler.Pending, len(list))
+	for i := range list {
+		p := &list[i]
+		pending[i] = scheduler.Pending{
+			Webhook: recordOf(p.Webhook), Group: int32(p.Group), Number: p.Number, Due: p.Due,
+			Attempts: p.Attempts, Recovered: p.Recovered, First: p.First,
+		}
+	}
+	f.to.Add(pending)
+}
+
+func (f feed) Nudge(ref DeliveryRef) { f.to.Nudge(ref.WebhookID, ref.Number) }
+
+func (f feed) Webhook(w *Webhook) { f.to.Update(recordOf(w)) }
+
+func (f feed) Probe(webhookID string) { f.to.Probe(webhookID) }
+
+func (f feed) Forget(scope Scope) { f.to.Forget(scope.WebhookID, scope.Account, int32(scope.Group)) }
+
+func (f feed) Ended(refs []DeliveryRef) {
+	numbers := make(map[string][]uint64)
+	for _, ref := range refs {
+		numbers[ref.WebhookID] = append(numbers[ref.WebhookID], ref.Number)
+	}
+	for id, list := range numbers {
+		f.to.Ended(id, list)
+	}
+}
+
+func (f feed) Pause(groups []Group) {
+	list := make([]int32, len(groups))
+	for i, g := range groups {
+		list[i] = int32(g)
+	}
+	f.to.Pause(list)
+}
+
+func (f feed) UnderWay() map[Group]int {
+	n := make(map[Group]int)
+	for g, attempts := range f.to.UnderWay() {
+		n[Group(g)] = attempts
+	}
+	return n
+}
+
+func (f feed) Trouble(err error) {
+	f.begun()
+	f.to.Trouble(err)
+}
+
+// recordOf returns a version of a webhook as the scheduler keeps it.
+func recordOf(w *Webhook) scheduler.Webhook {
+	standing := scheduler.Untried
+	switch {
+	case w.Proven():
+		standing = scheduler.Proven
+	case !w.FailingSince.IsZero():
+		standing = scheduler.Failing
+	}
+	return scheduler.Webhook{ID: w.ID, Account: w.Account, Version: w.Version, On: w.Claimable(), Standing: standing, Record: w}
+}
+
+const steadyAfter = time.Minute // of Deliver: then the pauses between calls begin again at the shortest
+
+// follow has the store report what is pending until ctx is done. If Deliver fails it is called
+// again, with an empty scheduler.
+func (d *dispatcher) follow(ctx context.Context) {
+	for pause := time.Duration(0); ; {
+		began := time.Now()
+		err := d.store.Deliver(ctx, feed{d.scheduler, d.activity})
+		if ctx.Err() != nil {
+			d.scheduler.Clear(nil)
+			return
+		}
+		if err == nil {
+			err = errors.New("the store has stopped reporting deliveries")
+		}
+		d.scheduler.Clear(err)
+		d.activity.deliver.Store(&storeFailure{time.Now(), err})
+		if time.Since(began) > steadyAfter {
+			pause = 0
+		}
+		pause = d.halt.backoff("deliver", pause, err)
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+		}
+	}
+}

@@ -1,0 +1,327 @@
+package scheduler
+
+import (
+	"slices"
+	"sync"
+	"time"
+)
+
+// Reports are applied at once unless another call holds Scheduler.mu: the next call applies
+// them then, so that a commit never waits for picks and figures.
+type inbox struct {
+	sync.Mutex
+	list []func()
+}
+
+// report applies a report, now or later. keep is called before if it is later.
+func (s *Scheduler) report(keep, apply func()) {
+	if s.mu.TryLock() {
+		s.begun()
+		apply()
+		s.mu.Unlock()
+	} else {
+		if keep != nil {
+			keep()
+		}
+		s.inbox.Lock()
+		s.inbox.list = append(s.inbox.list, apply)
+		s.inbox.Unlock()
+	}
+	if s.wake != nil {
+		s.wake()
+	}
+}
+
+// drain applies the reports that came while mu was held.
+func (s *Scheduler) drain() {
+	s.inbox.Lock()
+	list := s.inbox.list
+	s.inbox.list = nil
+	s.inbox.Unlock()
+	for _, apply := range list {
+		apply()
+	}
+}
+
+// A Pending is a pending delivery as a store reports it.
+type Pending struct {
+	Webhook   Webhook // it is taken to be on
+	Group     int32
+	Number    uint64
+	Due       time.Time
+	Attempts  int  // made so far
+	Recovered bool // it comes after all that was not
+	First     bool // it comes before all else of its webhook
+}
+
+// Add adds pending deliveries. A delivery that is under way is loaded again afterwards. A
+// delivery that is added twice is attempted once: its second load finds it settled or due later.
+func (s *Scheduler) Add(list []Pending) {
+	s.report(func() { list = slices.Clone(list) }, func() {
+		for i := range list {
+			s.add(&list[i])
+		}
+	})
+}
+
+func (s *Scheduler) add(p *Pending) {
+	w := s.webhookOf(&p.Webhook, p.Group)
+	if p.Webhook.Version > w.version && p.Webhook.On {
+		s.learn(w, &p.Webhook)
+		w.hinted = true
+	}
+	if w.group != p.Group {
+		w.group, w.paused = p.Group, s.paused[p.Group]
+	}
+	if slot := w.find(p.Number); slot != nil {
+		slot.again = true
+		return
+	}
+	l := &w.lanes[live]
+	if p.Recovered {
+		l = &w.lanes[recovered]
+	}
+	it := item{number: p.Number, due: s.dueAt(p.Due), attempts: int32(p.Attempts)}
+	if p.First {
+		it.due = l.firstDue(it.due)
+	}
+	s.put(l, it)
+}
+
+// Nudge makes a delivery the next of its webhook, due now, if it waits. If it neither waits nor
+// is under way it is about to be added.
+func (s *Scheduler) Nudge(webhookID string, number uint64) {
+	s.report(nil, func() {
+		w := s.webhooks.all[webhookID]
+		if w == nil {
+			return
+		}
+		if slot := w.find(number); slot != nil {
+			slot.again, w.nudged = true, true
+			return
+		}
+		for _, it := range s.remove(w, func(it item) bool { return it.number == number }) {
+			it.due, it.timing = w.lanes[live].firstDue(s.t), scheduled
+			s.put(&w.lanes[live], it)
+		}
+	})
+}
+
+// Update notes a version of a webhook: the latest counts.
+func (s *Scheduler) Update(r Webhook) {
+	s.report(nil, func() {
+		if w := s.webhooks.all[r.ID]; w != nil {
+			s.learn(w, &r)
+		}
+	})
+}
+
+// Probe requests an attempt although the receiver may be down. After a Nudge of a delivery that
+// is under way it requests nothing: its next attempt is the probe.
+func (s *Scheduler) Probe(webhookID string) {
+	s.report(nil, func() {
+		if w := s.webhooks.all[webhookID]; w != nil && w.nudged {
+			w.nudged = false
+		} else {
+			s.request(webhookID)
+		}
+	})
+}
+
+// Forget forgets one webhook, all webhooks of an account, or all webhooks of a group, which ends
+// the Pause of that group. The first argument that is not zero counts.
+func (s *Scheduler) Forget(webhookID, account string, group int32) {
+	s.report(nil, func() {
+		switch {
+		case webhookID != "":
+			if w := s.webhooks.all[webhookID]; w != nil {
+				s.drop(w)
+			}
+		case account != "":
+			s.dropAll(func(w *webhook) bool { return w.account.id == account })
+		default:
+			s.dropAll(func(w *webhook) bool { return w.group == group })
+			delete(s.paused, group)
+		}
+	})
+}
+
+func (s *Scheduler) dropAll(of func(*webhook) bool) {
+	for _, w := range s.webhooks.all {
+		if of(w) {
+			s.drop(w)
+		}
+	}
+}
+
+// Ended removes deliveries of a webhook that the store has ended.
+func (s *Scheduler) Ended(webhookID string, numbers []uint64) {
+	ended := make(map[uint64]bool, len(numbers))
+	for _, n := range numbers {
+		ended[n] = true
+	}
+	s.report(nil, func() {
+		if w := s.webhooks.all[webhookID]; w != nil {
+			s.remove(w, func(it item) bool { return ended[it.number] })
+			s.noteIdle(w)
+		}
+	})
+}
+
+// Pause lets no attempt begin in the groups until Forget.
+func (s *Scheduler) Pause(groups []int32) {
+	groups = slices.Clone(groups)
+	s.report(nil, func() {
+		for _, g := range groups {
+			if s.paused == nil {
+				s.paused = make(map[int32]bool)
+			}
+			s.paused[g] = true
+		}
+		for _, w := range s.webhooks.all {
+			if s.paused[w.group] && !w.paused {
+				w.paused = true
+				s.arrange(w)
+			}
+		}
+	})
+}
+
+// UnderWay returns how many attempts of each group have begun and not ended.
+func (s *Scheduler) UnderWay() map[int32]int {
+	s.lock()
+	defer s.mu.Unlock()
+	n := make(map[int32]int)
+	for _, w := range s.webhooks.all {
+		if len(w.slots) > 0 {
+			n[w.group] += len(w.slots)
+		}
+	}
+	return n
+}
+
+// Trouble notes why pending deliveries cannot be read; nil: all that was stored is reported.
+func (s *Scheduler) Trouble(err error) {
+	s.report(nil, func() {
+		if s.trouble = err; err == nil {
+			s.loaded = true
+		}
+	})
+}
+
+// Clear forgets all that waits: the store reports it again. Attempts under way go on. err is
+// why the store reports nothing.
+func (s *Scheduler) Clear(err error) {
+	s.report(nil, func() {
+		s.trouble, s.loaded, s.paused = err, false, nil
+		for _, w := range s.webhooks.all {
+			s.remove(w, func(item) bool { return true })
+			w.paused = false
+			s.noteIdle(w)
+		}
+	})
+}
+
+// A LoadState is the state of a delivery in the store.
+type LoadState uint8
+
+// The states.
+const (
+	Gone    LoadState = iota // it is not pending
+	Ready                    // attempt it
+	Passive                  // keep it until its webhook changes
+	Unread                   // load it again soon
+)
+
+// A Loaded is a delivery as the store has it.
+type Loaded struct {
+	State    LoadState
+	Webhook  *Webhook // nil if it could not be read
+	Attempts int      // made so far
+	Due      time.Time
+}
+
+const (
+	// dueTolerance is the accepted difference between the due times that a store reports and
+	// loads.
+	dueTolerance = 2 * time.Millisecond
+
+	minUnread = 50 * time.Millisecond // until what could not be loaded is loaded again: the pauses double
+	maxUnread = time.Second
+)
+
+// Loaded takes the delivery of a slot as the store has it, and returns the webhook's record for
+// the attempt. If ok is false no attempt is made and the slot is free.
+func (s *Scheduler) Loaded(slot *Slot, found *Loaded) (record any, ok bool) {
+	s.lock()
+	defer s.mu.Unlock()
+	w, it, known := slot.webhook, slot.item, found.Webhook
+	if known != nil && !w.dropped {
+		s.learn(w, known)
+	}
+	// A report of a later version than the loaded one: the load was earlier, or the report is
+	// of a webhook that was deleted, and imported again since.
+	unlike := known != nil && w.hinted && known.Version < w.version
+	pending := &it
+	switch {
+	case w.dropped, found.State == Gone:
+		pending = nil
+	case found.State == Unread, unlike && found.State == Passive:
+		w.loadAt = s.t + s.unreadPause(w).Milliseconds()
+	case found.State == Passive, w.stopped():
+	case found.Due.After(s.now.Add(dueTolerance)) && (int32(found.Attempts) != it.attempts || it.timing != early):
+		// The report was stale. Whether the receiver asked for the wait is not known.
+		if it = (item{number: it.number, due: s.dueAt(found.Due), attempts: int32(found.Attempts), timing: waits}); w.hasDouble(it.number) {
+			pending = nil
+		}
+	default:
+		w.unread = 0
+		slot.loaded, slot.item.attempts = true, int32(found.Attempts)
+		if unlike {
+			return known.Record, true
+		}
+		return w.record, true
+	}
+	if slot.again && !w.dropped {
+		pending = &slot.item
+		pending.due, pending.attempts, pending.timing = s.t, unknown, scheduled
+	}
+	if slot.requested {
+		s.request(w.id).from = time.Time{} // the next one need not wait
+	}
+	since := w.since
+	s.release(slot)
+	w.since = since // it still waits
+	s.forgetSlot(slot, pending)
+	return nil, false
+}
+
+// maxSearched is how much may be pending for a webhook of which doubles are looked for.
+const maxSearched = 4096
+
+// hasDouble reports whether the delivery is already waiting. In a large backlog it does not look.
+func (w *webhook) hasDouble(number uint64) bool {
+	return len(w.lanes[live].waiting)+len(w.lanes[recovered].waiting) <= maxSearched && w.has(number)
+}
+
+// unreadPause returns the pause before a delivery that could not be loaded is loaded again: none
+// the first time, since the load may have reached its limit.
+func (s *Scheduler) unreadPause(w *webhook) time.Duration {
+	if w.unreadIn != s.loads {
+		w.unread, w.unreadIn = w.unread+1, s.loads
+	}
+	if w.unread < 2 {
+		return 0
+	}
+	return min(minUnread<<min(w.unread-2, 10), maxUnread)
+}
+
+// Record returns the latest record of the slot's webhook, or nil if it was forgotten.
+func (s *Scheduler) Record(slot *Slot) any {
+	s.lock()
+	defer s.mu.Unlock()
+	if slot.webhook.dropped {
+		return nil
+	}
+	return slot.webhook.record
+}

@@ -1,0 +1,30 @@
+package scheduler
+
+import "maps"
+
+// A roster is a map that shrinks once most of its entries are deleted, as Go's maps do not.
+type roster[T any] struct {
+	all  map[string]T
+	most int // how many it had at most since it was made
+}
+
+// minShrunk is from how many entries on giving memory back is worth it.
+const minShrunk = 1024
+
+func (r *roster[T]) put(key string, value T) {
+	if r.all == nil {
+		r.all = make(map[string]T)
+	}
+	r.all[key] = value
+	r.most = max(r.most, len(r.all))
+}
+
+func (r *roster[T]) delete(key string) {
+	delete(r.all, key)
+	if r.most < minShrunk || len(r.all) > r.most/8 {
+		return
+	}
+	left := make(map[string]T, len(r.all))
+	maps.Copy(left, r.all)
+	r.all, r.most = left, len(left)
+}

@@ -1,0 +1,366 @@
+package scheduler
+
+import (
+	"context"
+	"slices"
+	"time"
+)
+
+// An Attempt takes a slot.
+type Attempt interface {
+	Cancel()                        // cuts the attempt short
+	Ended() bool                    // reports whether it has ended
+	Wait(ctx context.Context) error // waits until it has ended, or returns ctx's error
+}
+
+// A Slot is held by an attempt. It belongs to the scheduler from Next to End; the zero Slot
+// can be used again after that.
+type Slot struct {
+	webhook   *webhook
+	attempt   Attempt
+	item      item
+	kind      uint8 // of its lane
+	begun     time.Time
+	again     bool // the delivery was reported during the attempt: load it again
+	turn      bool // begun in a turn: never cut short
+	probe     bool // half-open probe
+	requested bool
+	unproven  bool
+	cut       bool // cut short: no longer counts in a bulkhead
+	late      bool
+	suspends  bool // no other attempt to its webhook begins before it ends
+	loaded    bool // the attempt is made
+	released  bool // the attempt has ended, and is not recorded yet
+
+	// The numbers of finished attempts, of all, of its account and of unproven webhooks, once
+	// every attempt that began earlier has finished.
+	mark, accountMark, unprovenMark int
+
+	links  links[Slot]        // in listed
+	listed *list[Slot, *Slot] // Scheduler.young or Scheduler.late
+}
+
+func (s *Slot) in() *links[Slot] { return &s.links }
+
+// Webhook returns the ID of the webhook.
+func (s *Slot) Webhook() string { return s.webhook.id }
+
+// Number returns the store's number of the delivery.
+func (s *Slot) Number() uint64 { return s.item.number }
+
+// A round is a call of Next.
+type round struct {
+	limit int
+	slot  func() (*Slot, Attempt)
+}
+
+// Next begins up to limit attempts, at most turns of them to webhooks that are not healthy;
+// requested attempts do not count as turns. It calls slot for each attempt, which returns the
+// zero Slot and the attempt that takes it. The caller must load each: see Loaded. more reports
+// that limit was reached, so that another call may begin more.
+func (s *Scheduler) Next(limit, turns int, slot func() (*Slot, Attempt)) (more bool) {
+	s.lock()
+	defer s.mu.Unlock()
+	s.loads++
+	s.ripen()
+	r := &round{limit: min(limit, s.free()), slot: slot}
+	s.pickRequested(r)
+	s.pickTurns(r, min(turns, r.limit))
+	s.pick(r)
+	return r.limit == 0
+}
+
+// NextTrial begins one attempt, to a webhook with nothing else under way, if there is one.
+func (s *Scheduler) NextTrial(slot func() (*Slot, Attempt)) {
+	s.lock()
+	defer s.mu.Unlock()
+	s.loads++
+	s.ripen()
+	r := &round{limit: min(1, s.free()), slot: slot}
+	for kind := range s.runQueues {
+		for standing := range s.runQueues[kind] {
+			for ln := s.runQueues[kind][standing].first; ln != nil; ln = ln.links.after {
+				for l := ln.lanes.first; l != nil; l = l.links.after {
+					if len(l.slots) == 0 && r.limit > 0 && !l.account.full() {
+						s.begin(l, r)
+						s.arrange(l.webhook)
+						return
+					}
+				}
+			}
+		}
+	}
+	if w := s.nextTurn(s.failingRoom()); w != nil && len(w.slots) == 0 && r.limit > 0 && !w.turn.After(s.now) {
+		w.turn, w.served = s.now, s.served
+		s.begin(w.dueLane(s.t), r)
+		s.arrange(w)
+	}
+}
+
+// begin begins an attempt of the first item of a lane. It returns nil, and drops the item, if the
+// delivery is already under way. The caller must arrange the webhook.
+func (s *Scheduler) begin(l *lane, r *round) *Slot {
+	w := l.webhook
+	it := s.take(l)
+	if w.find(it.number) != nil {
+		return nil
+	}
+	r.limit--
+	s.served++
+	slot, attempt := r.slot()
+	if !w.tried && w.standing == Failing { // as it was when it was forgotten, or the process ended
+		w.failures, w.cap = openAfter-1, 1
+	}
+	w.tried = true
+	slot.webhook, slot.attempt, slot.item, slot.kind, slot.begun = w, attempt, it, l.kind, s.now
+	slot.turn, slot.probe, slot.unproven = w.health != healthy, w.health == open, w.standing != Proven
+	slot.mark, slot.accountMark, slot.unprovenMark = s.mark(), w.account.mark(), s.unproven.mark()
+	w.slots = append(w.slots, slot)
+	w.inFlight++
+	if slot.unproven {
+		s.countUnproven(w, 1)
+		s.unprovenBegun++
+	}
+	w.active = s.now
+	slot.list(&s.young)
+	s.inFlight++
+	if w.account.inFlight++; w.account.inFlight == s.perAccount {
+		s.crowdedAccounts++
+	}
+	s.count(w, 1, 0)
+	s.overShare = s.overShare || s.exceedsShare(w.account)
+	return slot
+}
+
+// find returns the slot of a delivery that is under way, or nil.
+func (w *webhook) find(number uint64) *Slot {
+	for _, slot := range w.slots {
+		if slot.item.number == number {
+			return slot
+		}
+	}
+	return nil
+}
+
+// An Outcome classifies how the receiver did in an attempt.
+type Outcome uint8
+
+// The outcomes.
+const (
+	Unknown Outcome = iota // says nothing about the receiver
+	Success
+	Failure
+)
+
+// Observe learns from how an attempt ended and how long it took. Of attempts that ended
+// together, all are observed before the first is released.
+func (s *Scheduler) Observe(slot *Slot, outcome Outcome, took time.Duration) {
+	if outcome == Unknown {
+		return
+	}
+	s.lock()
+	defer s.mu.Unlock()
+	w := slot.webhook
+	usual := s.observeLatency(w, took, outcome)
+	s.finish(s.now)
+	w.account.finish(s.now)
+	if slot.unproven {
+		s.unproven.finish(s.now)
+	}
+	switch {
+	case outcome == Failure:
+		s.fail(w, slot)
+	case w.health == open:
+		w.closeBreaker(s.now, s.perWebhook)
+	default:
+		w.failures = 0
+		w.grow(w.inFlight >= w.cap, s.perWebhook, s.now)
+		if usual {
+			s.successes++
+			s.usual += (took - s.usual) / time.Duration(min(s.successes, sampleSize))
+		}
+	}
+	s.setHealth(w, w.assess())
+	s.arrange(w)
+}
+
+// Release frees the slot of an attempt that has ended. If suspend is set no other to its
+// webhook begins until End.
+func (s *Scheduler) Release(slot *Slot, suspend bool) {
+	s.lock()
+	defer s.mu.Unlock()
+	s.release(slot)
+	s.unrecorded++
+	if suspend {
+		s.suspend(slot)
+	}
+	s.arrange(slot.webhook)
+}
+
+func (s *Scheduler) release(slot *Slot) {
+	w := slot.webhook
+	slot.released = true
+	slot.unlist()
+	w.inFlight--
+	w.active, w.since = s.now, s.t
+	if slot.late {
+		w.late--
+	}
+	s.inFlight--
+	if w.account.inFlight--; w.account.inFlight == s.perAccount-1 {
+		s.crowdedAccounts--
+		s.freed(w.account)
+	}
+	if slot.cut {
+		w.cut--
+	} else {
+		s.count(w, -1, 0)
+		s.uncount(slot)
+	}
+	s.unpark(w.account)
+}
+
+// Suspend lets no other attempt to the webhook begin until End.
+func (s *Scheduler) Suspend(slot *Slot) {
+	s.lock()
+	defer s.mu.Unlock()
+	s.suspend(slot)
+	s.arrange(slot.webhook)
+}
+
+func (s *Scheduler) suspend(slot *Slot) {
+	if !slot.suspends {
+		slot.suspends = true
+		slot.webhook.suspends++
+		s.unpark(slot.webhook.account) // it may have been its turn
+	}
+}
+
+// A Fate says what becomes of a delivery.
+type Fate struct {
+	Pending  bool          // it is pending again, or still
+	After    time.Duration // until it is due again
+	Attempts int           // made so far; 0: as many as before
+	Asked    bool          // the receiver asked for the wait
+	Stale    bool          // another process may have changed it: load it again
+}
+
+// End forgets an attempt that was released: its result is stored, or given up.
+func (s *Scheduler) End(slot *Slot, fate Fate) {
+	s.lock()
+	defer s.mu.Unlock()
+	s.unrecorded--
+	it := slot.item
+	switch {
+	case slot.again, fate.Stale:
+		it.due, it.attempts, it.timing = s.t, unknown, scheduled
+		s.forgetSlot(slot, &it)
+	case !fate.Pending:
+		s.forgetSlot(slot, nil)
+	case fate.Attempts == 0: // no attempt was made
+		it.due = max(it.due, s.t+fate.After.Milliseconds())
+		s.forgetSlot(slot, &it)
+	default:
+		if fate.Asked || it.timing == early {
+			it.timing = waits
+		}
+		it.due, it.attempts = s.t+fate.After.Milliseconds(), int32(fate.Attempts)
+		s.forgetSlot(slot, &it)
+	}
+}
+
+// forgetSlot removes a slot from its webhook. it is the pending delivery; nil if it is not
+// pending.
+func (s *Scheduler) forgetSlot(slot *Slot, it *item) {
+	w := slot.webhook
+	i := slices.Index(w.slots, slot)
+	last := len(w.slots) - 1
+	w.slots[i] = w.slots[last]
+	w.slots[last] = nil
+	w.slots = w.slots[:last]
+	if slot.suspends {
+		w.suspends--
+	}
+	if it != nil {
+		s.put(&w.lanes[slot.kind], *it)
+	}
+	s.arrange(w)
+	s.noteIdle(w)
+}
+
+// cutShort cuts an attempt short, so that its slot becomes free.
+func (s *Scheduler) cutShort(slot *Slot) {
+	slot.unlist()
+	slot.cut = true
+	slot.webhook.cut++
+	s.count(slot.webhook, -1, 0)
+	s.uncount(slot)
+	slot.attempt.Cancel()
+}
+
+// uncount stops counting a slot as requested and as unproven.
+func (s *Scheduler) uncount(slot *Slot) {
+	if slot.requested {
+		s.requested--
+		slot.webhook.account.requested--
+	}
+	if slot.unproven {
+		s.countUnproven(slot.webhook, -1)
+	}
+	slot.requested, slot.unproven = false, false
+}
+
+// list puts the slot at the end of a list.
+func (s *Slot) list(l *list[Slot, *Slot]) {
+	s.unlist()
+	s.listed = l
+	l.push(s)
+}
+
+func (s *Slot) unlist() {
+	if s.listed != nil {
+		s.listed.remove(s)
+		s.listed = nil
+	}
+}
+
+// CancelAll cuts short all that is in flight.
+func (s *Scheduler) CancelAll() { s.cancel("", "", true) }
+
+// Evict cuts short what is in flight to the webhook, or to all webhooks of the account, and
+// returns when it has ended, or the error of ctx.
+func (s *Scheduler) Evict(ctx context.Context, webhookID, account string) error {
+	for _, attempt := range s.cancel(webhookID, account, false) {
+		if err := attempt.Wait(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *Scheduler) cancel(webhookID, account string, all bool) (attempts []Attempt) {
+	s.lock()
+	defer s.mu.Unlock()
+	look := func(w *webhook) {
+		if !all && w.id != webhookID && w.account.id != account {
+			return
+		}
+		for _, slot := range w.slots {
+			if !slot.released {
+				slot.attempt.Cancel()
+				attempts = append(attempts, slot.attempt)
+			}
+		}
+	}
+	for w := range s.dropped {
+		look(w)
+	}
+	if w := s.webhooks.all[webhookID]; w != nil {
+		look(w)
+	} else if webhookID == "" {
+		for _, w := range s.webhooks.all {
+			look(w)
+		}
+	}
+	return attempts
+}
