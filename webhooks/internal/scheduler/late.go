@@ -92,12 +92,12 @@ func (s *Scheduler) inspect() {
 	if !s.planned.IsZero() && s.now.Sub(s.planned) > minScarceLatency/2 {
 		s.resumed = s.now // this process had no time, for its receivers neither
 	}
-	s.inspected, s.overShare = s.now, false
-	for _, p := range s.searches {
-		p.searching = false
+	s.inspected, s.overShare, s.searching = s.now, false, false
+	searched := s.searches
+	s.searches = nil
+	for _, a := range searched {
+		a.searching = false
 	}
-	clear(s.searches)
-	s.searches = s.searches[:0]
 	least := s.shortestLimit()
 	for slot := s.young.first; slot != nil; {
 		next, age := slot.links.after, s.now.Sub(latest(slot.begun, s.resumed))
@@ -112,6 +112,9 @@ func (s *Scheduler) inspect() {
 		slot = next
 	}
 	s.relieve()
+	for _, a := range searched {
+		s.unpark(a) // its share may be larger now
+	}
 }
 
 // setLate notes that an attempt takes too long: its webhook is slow.
@@ -119,11 +122,10 @@ func (s *Scheduler) setLate(slot *Slot) {
 	w := slot.webhook
 	slot.unlist()
 	slot.late = true
-	for _, p := range [...]*pool{&s.pool, &w.account.pool} {
-		if !p.searching {
-			p.searching = true
-			s.searches = append(s.searches, p)
-		}
+	s.searching = true
+	if !w.account.searching {
+		w.account.searching = true
+		s.searches = append(s.searches, w.account)
 	}
 	w.late++
 	w.slow, w.lastLate = true, s.now

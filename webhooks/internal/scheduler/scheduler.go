@@ -110,11 +110,11 @@ type Scheduler struct {
 	successes  int               // averaged in usual; below sampleSize usual is not known yet
 	maxLatency time.Duration     // slower attempts are always late
 
-	searches  []*pool   // those that are searching
-	overShare bool      // slots became scarce while some webhooks hold more than their share
-	inspected time.Time // last inspection of what is in flight
-	planned   time.Time // next one, as NextWake returned it
-	resumed   time.Time // when this process last went on after a pause: not the receivers' fault
+	searches  []*account // those that are searching
+	overShare bool       // slots became scarce while some webhooks hold more than their share
+	inspected time.Time  // last inspection of what is in flight
+	planned   time.Time  // next one, as NextWake returned it
+	resumed   time.Time  // when this process last went on after a pause: not the receivers' fault
 }
 
 // New returns a Scheduler without deliveries.

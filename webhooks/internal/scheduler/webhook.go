@@ -201,10 +201,10 @@ func (s *Scheduler) drop(w *webhook) {
 // learned about its receiver.
 func (s *Scheduler) noteIdle(w *webhook) {
 	switch {
-	case w.idle || !w.isEmpty():
+	case !w.isEmpty():
 	case w.dropped || !w.tried:
 		s.forget(w)
-	default:
+	case !w.idle:
 		w.idle = true
 		s.idle.push(w)
 	}
@@ -232,6 +232,7 @@ func (s *Scheduler) forget(w *webhook) {
 	if w.account.webhooks--; w.account.webhooks == 0 {
 		s.accounts.delete(w.account.id)
 	}
+	s.unpark(w.account) // the others may have a larger share now
 }
 
 // forgetIdle forgets webhooks that have been idle for long.

@@ -1,0 +1,59 @@
+package scheduler
+
+import (
+	"fmt"
+	"testing"
+	"time"
+)
+
+// parkedWebhook has two slow webhooks of an account of four slots. One hangs, and the other has
+// something due and is parked: the account's share is used up.
+func parkedWebhook(b *bench, others int, search bool) {
+	b.Helper()
+	for i := range others {
+		b.add(fmt.Sprint("i", i, "-"), 1)
+		b.succeed(b.start(1)...)
+	}
+	b.add("hangs", 1)
+	b.add("slow", 1)
+	made := b.started(2, "hangs1", "slow1")
+	time.Sleep(2 * minLatency)
+	b.s.Tick()
+	b.succeed(made[1])
+	if !search {
+		inspectAgain(b)
+	}
+	b.add("slow", 2)
+	b.started(9)
+	if w := b.s.webhooks.all["slow"]; w.place != parked {
+		b.Fatalf("the slow webhook is at %d, want it parked: %+v", w.place, w.account.pool)
+	}
+}
+
+// inspectAgain ends the search for late attempts in acct, by an attempt elsewhere.
+func inspectAgain(b *bench) {
+	b.Helper()
+	b.hook("other", Proven, "elsewhere")
+	b.add("elsewhere", 1)
+	b.started(1, "elsewhere1")
+	time.Sleep(2 * minLatency)
+	b.s.Tick()
+}
+
+func TestTurns_SearchForLateAttemptsEnds_ParkedWebhookHasItsTurn(t *testing.T) {
+	inBench(t, Config{PerAccount: 4}, func(b *bench) {
+		parkedWebhook(b, 2, true)
+		inspectAgain(b)
+		b.started(9, "slow2")
+	})
+}
+
+func TestTurns_OthersAreForgotten_ParkedWebhookHasItsTurn(t *testing.T) {
+	inBench(t, Config{PerAccount: 4}, func(b *bench) {
+		parkedWebhook(b, 6, false)
+		for i := range 4 {
+			b.forget(fmt.Sprint("i", i, "-"), "", 0)
+		}
+		b.started(9, "slow2")
+	})
+}
