@@ -91,9 +91,7 @@ func (s *Scheduler) NextTrial(slot func() (*Slot, Attempt)) {
 		}
 	}
 	if w := s.nextTurn(s.failingRoom()); w != nil && len(w.slots) == 0 && r.limit > 0 && !w.turn.After(s.now) {
-		w.turn, w.served = s.now, s.served
-		s.begin(w.dueLane(s.t), r)
-		s.arrange(w)
+		s.beginTurn(w, r)
 	}
 }
 

@@ -48,12 +48,19 @@ func (s *Scheduler) pickTurns(r *round, most int) {
 			w.account.parked = append(w.account.parked, w)
 			continue
 		}
-		w.turn, w.served = s.now, s.served
-		if s.begin(w.dueLane(s.t), r) != nil {
+		if s.beginTurn(w, r) != nil {
 			most--
 		}
-		s.arrange(w)
 	}
+}
+
+// beginTurn begins an attempt of the webhook whose turn it is.
+func (s *Scheduler) beginTurn(w *webhook, r *round) *Slot {
+	s.queues[w.health].remove(w) // its order changes, and others may be put in meanwhile
+	w.turn, w.served = s.now, s.served
+	slot := s.begin(w.dueLane(s.t), r)
+	s.arrange(w)
+	return slot
 }
 
 // nextTurn returns the webhook whose turn is next, or nil; failing is how many more slots

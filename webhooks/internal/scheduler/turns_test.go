@@ -57,3 +57,27 @@ func TestTurns_OthersAreForgotten_ParkedWebhookHasItsTurn(t *testing.T) {
 		b.started(9, "slow2")
 	})
 }
+
+// A webhook that is put back in its queue while another's turn begins must not upset the order.
+func TestTurns_UnparkedWhileATurnBegins_QueueStaysInOrder(t *testing.T) {
+	inBench(t, Config{PerAccount: 8}, func(b *bench) {
+		b.hook("other", Proven, "later")
+		for _, id := range []string{"first", "later", "second", "parked"} {
+			b.add(id, 1, 2)
+		}
+		b.s.lock()
+		for i, id := range []string{"first", "later", "second", "parked"} {
+			w := b.s.webhooks.all[id]
+			w.slow, w.turn = true, b.s.now.Add(time.Duration([]int{-9, -1, -8, -7}[i])*time.Second)
+			b.s.setHealth(w, slow)
+			b.s.arrange(w)
+		}
+		w := b.s.webhooks.all["parked"]
+		b.s.queues[slow].remove(w)
+		w.place, w.account.parked = parked, []*webhook{w}
+		b.s.mu.Unlock()
+		b.started(1, "first1")
+		b.s.check(b.T, b.s.t)
+		b.started(3, "second1", "parked1", "later1")
+	})
+}
