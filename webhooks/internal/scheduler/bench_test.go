@@ -46,6 +46,7 @@ type attempt struct {
 	Slot
 	canceled, ended bool
 	done            chan struct{} // if not nil, Wait waits for it
+	record          any           // that it is made with
 	requests        bool          // it was begun because it was requested
 	ends            time.Time     // when the receiver answers, in tests at random
 }
@@ -224,7 +225,8 @@ func (b *bench) load(picked []*attempt) (made []*attempt) {
 	b.during()
 	for i, a := range picked {
 		d := a.delivery()
-		if _, ok := b.s.Loaded(&a.Slot, &found[i]); !ok {
+		var ok bool
+		if a.record, ok = b.s.Loaded(&a.Slot, &found[i]); !ok {
 			continue
 		}
 		if other := b.running[d]; other != nil {

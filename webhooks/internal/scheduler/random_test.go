@@ -80,7 +80,7 @@ func TestScheduler_AtRandom_CountsLosesAndDoublesNothing(t *testing.T) {
 	}
 }
 
-// name returns a webhook, which may not be there. Those of the last account are proven.
+// name returns a webhook, which may not be there.
 func (w *world) name() (id, account string) {
 	n := w.r.IntN(w.names)
 	return fmt.Sprint("w", n, "-"), fmt.Sprint("a", n%5)
@@ -412,6 +412,7 @@ func (w *world) settleDown() {
 	for _, id := range slices.Sorted(maps.Keys(w.hooks)) {
 		w.change(id, func(hook *Webhook) { hook.On = true })
 	}
+	w.finish(1)
 	for deadline := time.Now().Add(20 * time.Minute); ; {
 		for len(w.late) > 0 {
 			w.pass()

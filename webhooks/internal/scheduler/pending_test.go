@@ -1,0 +1,266 @@
+package scheduler
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestNextWake_SomethingIsDueLater_ReturnsThen(t *testing.T) {
+	inBench(t, Config{}, func(b *bench) {
+		b.addAfter("a", 1, 3*time.Second)
+		b.addAfter("b", 1, 2*time.Second)
+		b.started(9)
+		if got := b.wake(); got != 2*time.Second {
+			t.Errorf("NextWake in %v, want 2s", got)
+		}
+		if got := time.Until(b.s.NextWake(time.Now().Add(time.Hour), false)); got != time.Hour {
+			t.Errorf("NextWake in %v where nothing may begin, want an hour", got)
+		}
+		time.Sleep(2*time.Second - time.Millisecond)
+		b.started(9)
+		time.Sleep(time.Millisecond)
+		b.started(9, "b1")
+		if got := b.wake(); got != time.Second { // it is the inspection of b1 as well
+			t.Errorf("NextWake in %v, want 1s", got)
+		}
+	})
+}
+
+func TestNextWake_AttemptUnderWay_ReturnsItsInspection(t *testing.T) {
+	inBench(t, Config{}, func(b *bench) {
+		b.add("w", 1)
+		b.started(9, "w1")
+		if got := b.wake(); got != minLatency {
+			t.Errorf("NextWake in %v, want %v", got, minLatency)
+		}
+		time.Sleep(minLatency)
+		b.s.Tick()
+		if got := b.wake(); got != time.Hour || !b.s.State("w").Slow {
+			t.Errorf("NextWake in %v, slow %v after the inspection; want an hour and slow", got, b.s.State("w").Slow)
+		}
+	})
+}
+
+func TestAdd_DueLaterThanTheLongestRetry_IsDueThen(t *testing.T) {
+	inBench(t, Config{LongestRetry: time.Minute}, func(b *bench) {
+		b.addAfter("w", 1, 1000*time.Hour)
+		if got := b.wake(); got != time.Minute {
+			t.Errorf("NextWake in %v, want a minute", got)
+		}
+	})
+}
+
+// A report of a store has no monotonic reading: it is due by the wall clock as it was read.
+func TestAdd_DueWithoutMonotonicReading_IsDueThen(t *testing.T) {
+	inBench(t, Config{}, func(b *bench) {
+		r := b.store("w", 1, 10*time.Second)
+		r.due = r.due.Round(0)
+		b.s.Add([]Pending{b.pending("w", 1)})
+		if got := b.wake(); got != 10*time.Second {
+			t.Errorf("NextWake in %v, want 10s", got)
+		}
+		time.Sleep(10 * time.Second)
+		b.started(9, "w1")
+	})
+}
+
+// failLong fails a webhook for more than a minute: deliveries 1 and 2 wait for their next attempt,
+// 3 for as long as the receiver asked for.
+func failLong(b *bench) {
+	b.Helper()
+	b.hook(acct, Untried, "w")
+	b.add("w", 1, 2)
+	b.fail(time.Hour, b.started(9, "w1", "w2")...)
+	b.hook(acct, Failing, "w")
+	b.add("w", 3)
+	made := b.started(9, "w3")
+	b.answer(Failure, made...)
+	b.settle(time.Hour, true, made...)
+	time.Sleep(longFailing)
+}
+
+// recoverNow has the next attempt succeed.
+func recoverNow(b *bench) {
+	b.Helper()
+	b.add("w", 10)
+	b.succeed(b.started(1, "w10")...)
+	b.hook(acct, Proven, "w")
+}
+
+func TestUpdate_ReceiverRecovers_BringsForwardWhatIsScheduledOnce(t *testing.T) {
+	inBench(t, Config{}, func(b *bench) {
+		failLong(b)
+		recoverNow(b)
+		made := b.started(9, "w1", "w2")
+		b.started(9)
+		b.fail(time.Hour, made[0]) // fails for reasons of its own: it waits from now on
+		b.succeed(made[1])
+		b.hook(acct, Failing, "w")
+		time.Sleep(longFailing)
+		recoverNow(b)
+		b.started(9)
+		time.Sleep(time.Hour)
+		b.started(9, "w3", "w1")
+	})
+}
+
+func TestUpdate_ProvenAfterAShortFailing_BringsNothingForward(t *testing.T) {
+	inBench(t, Config{}, func(b *bench) {
+		b.add("w", 1)
+		b.fail(time.Hour, b.started(9, "w1")...)
+		b.hook(acct, Failing, "w")
+		time.Sleep(longFailing - time.Second)
+		recoverNow(b)
+		b.started(9)
+	})
+}
+
+func TestUpdate_ProvenAfterAnOpenBreaker_BringsForward(t *testing.T) {
+	inBench(t, Config{}, func(b *bench) {
+		b.addAfter("w", 1, time.Hour)
+		b.open("w")
+		b.hook(acct, Failing, "w")
+		b.add("w", 2)
+		time.Sleep(2 * minPause)
+		b.succeed(b.started(9, "w2")...)
+		b.hook(acct, Proven, "w")
+		b.started(9, "w1")
+	})
+}
+
+func TestBacklog_CountsWhatWaitsAndWhatIsUnderWay(t *testing.T) {
+	inBench(t, Config{}, func(b *bench) {
+		begun := time.Now().UTC()
+		b.add("a", 1, 2, 3)
+		b.addRecovered("a", 4)
+		b.addAfter("b", 1, time.Hour)
+		want := func(webhook string, pending int, oldest time.Time) {
+			t.Helper()
+			if diff := cmp.Diff(Backlog{pending, oldest}, b.s.Backlog(webhook)); diff != "" {
+				t.Errorf("Backlog of %q (-want +got):\n%s", webhook, diff)
+			}
+		}
+		want("", 5, begun)
+		want("a", 4, begun)
+		want("b", 1, time.Time{})
+		want("unknown", 0, time.Time{})
+		time.Sleep(time.Second)
+		b.add("b", 2)
+		made := b.started(9, "a1", "b2", "a2")
+		want("b", 2, time.Time{})
+		b.answer(Success, made...)
+		want("", 6, begun)
+		b.settle(settled, false, made...)
+		want("", 3, begun)
+		b.turn("a", false)
+		want("a", 2, time.Time{})
+		want("", 3, time.Time{})
+	})
+}
+
+func TestEnded_DeliveriesThatWait_AreNotCounted(t *testing.T) {
+	inBench(t, Config{}, func(b *bench) {
+		b.add("w", 1)
+		made := b.started(9, "w1")
+		b.add("w", 2, 3)
+		b.s.Ended("w", []uint64{1, 2, 9})
+		b.s.Ended("unknown", []uint64{1})
+		b.wantPending(2)
+		b.succeed(made...)
+		b.succeed(b.started(9, "w3")...)
+		b.wantPending(0)
+	})
+}
+
+func TestClear_ForgetsWhatWaitsAndNotWhatIsUnderWay(t *testing.T) {
+	inBench(t, Config{}, func(b *bench) {
+		down := errors.New("down")
+		b.add("w", 1, 2)
+		made := b.started(1, "w1")
+		b.s.Pause([]int32{0})
+		b.s.Clear(down)
+		b.wantPending(1)
+		if _, err := b.s.LongestWait(); !errors.Is(err, down) {
+			t.Errorf("LongestWait returns %v, want %v", err, down)
+		}
+		b.add("w", 1, 2) // reported again
+		b.s.Trouble(nil)
+		if _, err := b.s.LongestWait(); err != nil {
+			t.Errorf("LongestWait returns %v once all is reported", err)
+		}
+		second := b.started(9, "w2")
+		b.succeed(made...)
+		b.started(9)
+		b.succeed(second...)
+		b.wantPending(0)
+	})
+}
+
+func TestLongestWait_CountsSinceDueOrSinceTheLastAttempt(t *testing.T) {
+	inBench(t, Config{PerAccount: 2}, func(b *bench) {
+		want := func(what string, want time.Duration) {
+			t.Helper()
+			if got, err := b.s.LongestWait(); got != want || err != nil {
+				t.Errorf("%s: LongestWait = %v, %v; want %v", what, got, err, want)
+			}
+		}
+		want("nothing is pending", 0)
+		b.addAfter("w", 1, time.Second)
+		b.addAfter("w", 2, time.Second)
+		b.addAfter("w", 3, time.Second)
+		want("it is due later", 0)
+		time.Sleep(3 * time.Second)
+		want("no Next has seen it", 2*time.Second)
+		picked, _ := b.pick(1)
+		want("it is being loaded", 2*time.Second)
+		b.load(picked)
+		want("it is under way", 0)
+		time.Sleep(time.Second)
+		b.succeed(picked...)
+		time.Sleep(500 * time.Millisecond)
+		want("the last attempt has ended", 500*time.Millisecond)
+		b.hook(acct, Failing, "w")
+		time.Sleep(time.Second)
+		want("it is failing", 0)
+		b.hook(acct, Proven, "w")
+		time.Sleep(time.Second)
+		want("it is proven again", time.Second)
+		b.turn("w", false)
+		want("it is off", 0)
+		b.turn("w", true)
+		want("it is on again", 0)
+		b.add("other", 1)
+		full := b.started(2, "w2", "other1")
+		b.add("third", 1)
+		time.Sleep(time.Second)
+		b.started(9)
+		want("its account is at its cap", 0)
+		b.answer(Unknown, full[1])
+		want("its account has a free slot", time.Second)
+		b.settle(settled, false, full[1])
+	})
+}
+
+func BenchmarkLongestWait(b *testing.B) {
+	for _, accounts := range []int{1, 100, 10_000} {
+		b.Run(fmt.Sprint("accounts=", accounts), func(b *testing.B) {
+			s := New(Config{Slots: 256, PerWebhook: 16, PerAccount: 64, MaxUnrecorded: 1024, Timeout: time.Second})
+			for i := range 100_000 {
+				s.Add([]Pending{{Number: uint64(i), Webhook: Webhook{
+					ID: fmt.Sprint("wh_", i%10_000), Account: fmt.Sprint("acct_", i%accounts), Version: 1, On: true, Standing: Proven,
+				}, Due: time.Now().Add(-time.Hour)}})
+			}
+			s.Next(100, 100, func() (*Slot, Attempt) { a := new(attempt); return &a.Slot, a })
+			b.ReportAllocs()
+			for b.Loop() {
+				if wait, _ := s.LongestWait(); wait == 0 {
+					b.Fatal("nothing waits")
+				}
+			}
+		})
+	}
+}
